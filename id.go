@@ -1,0 +1,70 @@
+package lastseen
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// The longest names allowed, in bytes.
+const (
+	MaxNamespaceLen = 64
+	MaxUserLen      = 256
+)
+
+// CheckNamespace returns an error unless s names a namespace: 1 to 64 of A–Z a–z 0–9 . _ -, not
+// starting with a dot.
+func CheckNamespace(s string) error {
+	switch {
+	case s == "":
+		return errors.New("the namespace is empty: use 1 to 64 of A–Z a–z 0–9 . _ -")
+	case len(s) > MaxNamespaceLen:
+		return fmt.Errorf("the namespace has %d characters: at most %d are allowed", len(s), MaxNamespaceLen)
+	case s[0] == '.':
+		return fmt.Errorf("the namespace %s starts with a dot", quote(s))
+	}
+	for i := range len(s) {
+		if !isNamespaceByte(s[i]) {
+			return fmt.Errorf("the namespace %s has a character outside A–Z a–z 0–9 . _ -", quote(s))
+		}
+	}
+	return nil
+}
+
+func isNamespaceByte(c byte) bool {
+	switch {
+	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		return true
+	default:
+		return c == '.' || c == '_' || c == '-'
+	}
+}
+
+// CheckUser returns an error unless s is a user ID: 1 to 256 bytes of valid UTF-8 without control
+// characters, and neither "." nor "..", which no URL path can carry. IDs are compared byte for byte.
+func CheckUser(s string) error {
+	switch {
+	case s == "":
+		return errors.New("the user is empty: use 1 to 256 bytes of UTF-8")
+	case len(s) > MaxUserLen:
+		return fmt.Errorf("the user has %d bytes: at most %d are allowed", len(s), MaxUserLen)
+	case s == "." || s == "..":
+		return fmt.Errorf("the user %q cannot be part of a URL path", s)
+	case !utf8.ValidString(s):
+		return fmt.Errorf("the user %s is not valid UTF-8", quote(s))
+	case strings.ContainsFunc(s, unicode.IsControl):
+		return fmt.Errorf("the user %s has a control character", quote(s))
+	}
+	return nil
+}
+
+// quote shows untrusted input in a message: quoted, escaped, and cut when long.
+func quote(s string) string {
+	const most = 48
+	if len(s) > most {
+		return fmt.Sprintf("%q…", s[:most])
+	}
+	return fmt.Sprintf("%q", s)
+}

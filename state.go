@@ -1,0 +1,51 @@
+package lastseen
+
+// State is all that is stored about a user: the newest time at which a ping or a leave asserted
+// something, and whether that was a leave. The zero State means never seen.
+type State struct {
+	At   Instant // last seen; 0 means never seen
+	Left bool    // the user went away at At
+}
+
+// Known reports whether the user has ever been seen.
+func (s State) Known() bool { return s.At != 0 }
+
+// Compare orders states by the one rule: the later time is greater, and at the same millisecond
+// left is greater than present. It returns -1, 0 or +1.
+func (s State) Compare(other State) int {
+	switch {
+	case s.At < other.At:
+		return -1
+	case s.At > other.At:
+		return +1
+	case s.Left == other.Left:
+		return 0
+	case other.Left:
+		return -1
+	default:
+		return +1
+	}
+}
+
+// Merge returns the greater of two states. It is commutative, associative and idempotent, so
+// assertions may arrive late, twice or in any order.
+func Merge(a, b State) State {
+	if a.Compare(b) < 0 {
+		return b
+	}
+	return a
+}
+
+// AfterPing returns the state that results when a ping at the given time reaches a user in state s.
+func (s State) AfterPing(at Instant) State {
+	return Merge(s, State{At: at})
+}
+
+// AfterLeave returns the state that results when a leave at the given time reaches a user in state
+// s. A user never seen stays so: there is nobody to say goodbye for.
+func (s State) AfterLeave(at Instant) State {
+	if !s.Known() {
+		return s
+	}
+	return Merge(s, State{At: at, Left: true})
+}

@@ -1,0 +1,59 @@
+package boltstore
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest"
+)
+
+func TestMain(m *testing.M) {
+	if helper() {
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func helper() bool { return false }
+
+// quiet keeps logs out of the tests' output.
+func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+
+const base lastseen.Instant = 1_700_000_000_000
+
+// open opens the store at a path and closes it with the test.
+func open(t testing.TB, o Options) *Store {
+	t.Helper()
+	o.Logger = quiet()
+	s, err := Open(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+func TestConformance(t *testing.T) {
+	for _, o := range []Options{{Sync: DefaultSync}, {Sync: 0}, {Sync: time.Millisecond, FoldAfter: 1}} {
+		t.Run(fmt.Sprintf("sync=%s,fold=%d", o.Sync, o.FoldAfter), func(t *testing.T) {
+			storetest.Run(t, func(t testing.TB) store.Store {
+				o.Path = filepath.Join(t.TempDir(), "lastseen.db")
+				return open(t, o)
+			})
+		})
+	}
+}
+
+func ping(t testing.TB, s *Store, user string, at lastseen.Instant) {
+	t.Helper()
+	_, err := s.Ping(context.Background(), "chat", []store.Sighting{{User: user, At: at}})
+	require.NoError(t, err)
+}

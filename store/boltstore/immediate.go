@@ -1,0 +1,114 @@
+package boltstore
+
+import (
+	"context"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// This file is the writer with sync = 0: a write is answered after its flush, many a flush.
+
+// maxGroup bounds the writes of one flush.
+const maxGroup = 4096
+
+// submit hands a write to the goroutine and waits for its answer.
+func (w *writer) submit(ctx context.Context, c write) error {
+	if err := w.s.open(); err != nil {
+		return err
+	}
+	r := &request{write: c, ctx: ctx, done: make(chan error, 1)}
+	select {
+	case w.requests <- r:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-w.stop:
+		return store.ErrClosed
+	}
+	select {
+	case err := <-r.done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// runImmediate takes what waits, flushes it, and answers. What arrives meanwhile is the next group.
+func (w *writer) runImmediate() {
+	for {
+		select {
+		case r := <-w.requests:
+			w.flushGroup(r)
+		case <-w.stop:
+			w.drain()
+			return
+		}
+	}
+}
+
+// drain flushes what was queued before the end.
+func (w *writer) drain() {
+	for {
+		select {
+		case r := <-w.requests:
+			w.flushGroup(r)
+		default:
+			return
+		}
+	}
+}
+
+// flushGroup makes a request and those that wait behind it, in one flush. A request that has to be
+// alone ends the group and is made after it.
+func (w *writer) flushGroup(first *request) {
+	group := []*request{first}
+	var alone *request
+	for !first.alone && alone == nil && len(group) < maxGroup {
+		select {
+		case r := <-w.requests:
+			if r.alone {
+				alone = r
+			} else {
+				group = append(group, r)
+			}
+			continue
+		default:
+		}
+		break
+	}
+	w.make(group)
+	if alone != nil {
+		w.make([]*request{alone})
+	}
+	w.foldIfDue()
+}
+
+// make brings requests into the file, then into the index, and answers them. Those whose caller has
+// gone are dropped.
+func (w *writer) make(group []*request) {
+	log := changes{}
+	t := &transaction{index: &w.s.index, log: &log, staged: map[userKey]lastseen.State{}}
+	kept := group[:0]
+	for _, r := range group {
+		if r.ctx.Err() != nil {
+			r.done <- r.ctx.Err()
+			continue
+		}
+		r.op(t) // only this goroutine changes the index, so reading it takes no lock
+		kept = append(kept, r)
+	}
+	var err error
+	if len(log.buf) > 0 {
+		err = w.commit(log.buf)
+		w.s.mu.Lock()
+		if err == nil {
+			t.apply()
+		}
+		w.finish(newFlush(), err)
+		err = w.failed
+		w.s.mu.Unlock()
+	}
+	for _, r := range kept {
+		r.done <- err
+	}
+}

@@ -1,0 +1,121 @@
+package boltstore
+
+import (
+	"context"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// transaction is how writes see the index. In a staged one, changes wait beside the index until they
+// are in the file; otherwise they are made at once.
+type transaction struct {
+	index  *index
+	log    *changes
+	staged map[userKey]lastseen.State // nil if changes are made at once
+	drops  []string                   // staged
+}
+
+type userKey struct{ namespace, user string }
+
+func (t *transaction) get(namespace, user string) lastseen.State {
+	if s, ok := t.staged[userKey{namespace, user}]; ok {
+		return s
+	}
+	return t.index.get(namespace, user)
+}
+
+func (t *transaction) set(namespace, user string, s lastseen.State) {
+	t.log.set(namespace, user, s)
+	if t.staged == nil {
+		t.index.set(namespace, user, s)
+		return
+	}
+	t.staged[userKey{namespace, user}] = s
+}
+
+func (t *transaction) drop(namespace string) {
+	t.log.drop(namespace)
+	if t.staged == nil {
+		t.index.drop(namespace)
+		return
+	}
+	t.drops = append(t.drops, namespace)
+}
+
+// apply makes what was staged.
+func (t *transaction) apply() {
+	for key, s := range t.staged {
+		t.index.set(key.namespace, key.user, s)
+	}
+	for _, namespace := range t.drops {
+		t.index.drop(namespace)
+	}
+}
+
+// Ping implements [store.Store].
+func (s *Store) Ping(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
+	return s.assert(ctx, namespace, batch, lastseen.State.AfterPing)
+}
+
+// Leave implements [store.Store].
+func (s *Store) Leave(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
+	return s.assert(ctx, namespace, batch, lastseen.State.AfterLeave)
+}
+
+// assert brings a batch of assertions to their users' states.
+func (s *Store) assert(
+	ctx context.Context, namespace string, batch []store.Sighting,
+	after func(lastseen.State, lastseen.Instant) lastseen.State,
+) ([]lastseen.State, error) {
+	states := make([]lastseen.State, len(batch))
+	err := s.writer.do(ctx, write{op: func(t *transaction) {
+		for _, sighting := range batch {
+			old := t.get(namespace, sighting.User)
+			if state := after(old, sighting.At); state != old {
+				t.set(namespace, sighting.User, state)
+			}
+		}
+		for i, sighting := range batch {
+			states[i] = t.get(namespace, sighting.User)
+		}
+	}})
+	if err != nil {
+		return nil, err // states may still be written to when the context ended
+	}
+	return states, nil
+}
+
+// Forget implements [store.Store].
+func (s *Store) Forget(ctx context.Context, namespace, user string) error {
+	return s.writer.do(ctx, write{durable: true, op: func(t *transaction) {
+		if t.get(namespace, user).Known() {
+			t.set(namespace, user, lastseen.State{})
+		}
+	}})
+}
+
+// Trim implements [store.Store].
+func (s *Store) Trim(ctx context.Context, namespace string, cutoff lastseen.Instant) (int, error) {
+	trimmed := 0
+	err := s.writer.do(ctx, write{alone: true, op: func(t *transaction) {
+		stale := t.index.before(namespace, cutoff, store.MaxTrim)
+		for _, user := range stale {
+			t.set(namespace, user, lastseen.State{})
+		}
+		trimmed = len(stale)
+	}})
+	if err != nil {
+		return 0, err
+	}
+	return trimmed, nil
+}
+
+// DeleteNamespace implements [store.Store].
+func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
+	return s.writer.do(ctx, write{alone: true, durable: true, op: func(t *transaction) {
+		if _, ok := t.index.namespaces.Get(namespace); ok {
+			t.drop(namespace)
+		}
+	}})
+}

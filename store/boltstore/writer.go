@@ -1,0 +1,258 @@
+package boltstore
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/lastseen/lastseen/store"
+)
+
+// write is one change to the data.
+type write struct {
+	op      func(*transaction)
+	durable bool // answer only after the flush, whatever Sync is
+	alone   bool // op looks at the index itself: nothing may be staged beside it
+}
+
+// request is a write that waits for the goroutine to take it.
+type request struct {
+	write
+	ctx  context.Context //nolint:containedctx // of the caller who waits
+	done chan error
+}
+
+// flush is one transaction of the file, begun or to come, that callers wait for.
+type flush struct {
+	done chan struct{}
+	err  error // once done is closed
+}
+
+func newFlush() *flush { return &flush{done: make(chan struct{})} }
+
+// wait returns when the flush is done, with its error, or when the context ends.
+func (f *flush) wait(ctx context.Context) error {
+	select {
+	case <-f.done:
+		return f.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// writer brings changes into the file. One goroutine writes the log; nothing else does.
+//
+// With sync > 0, callers change the index themselves and leave the log entries in pending; the
+// goroutine writes those out. With sync = 0, callers hand their write to the goroutine, which changes
+// the index after the flush.
+type writer struct {
+	s      *Store
+	sync   time.Duration
+	logger *slog.Logger
+	log    *fileLog
+	commit func(run []byte) error // log.append; tests make it fail
+
+	requests chan *request // sync = 0
+	dirty    chan struct{} // sync > 0: there is something to flush; holds one signal
+	hurry    chan struct{} // sync > 0: somebody waits for the flush; holds one signal
+	stop     chan struct{}
+	stopped  sync.WaitGroup
+	closing  sync.Once
+	closeErr error
+
+	// Guarded by s.mu.
+	closed  bool
+	pending changes
+	next    *flush    // will write pending
+	current *flush    // being written; nil if none is
+	begun   time.Time // when current began
+	failed  error     // of the last flush; nil if it succeeded
+}
+
+// queueLength bounds the writes that wait with sync = 0; more callers wait to get in.
+const queueLength = 4096
+
+func newWriter(s *Store, log *fileLog, o Options) *writer {
+	return &writer{
+		s: s, sync: o.Sync, logger: o.Logger, log: log, commit: log.append,
+		requests: make(chan *request, queueLength),
+		dirty:    make(chan struct{}, 1),
+		hurry:    make(chan struct{}, 1),
+		stop:     make(chan struct{}),
+		next:     newFlush(),
+	}
+}
+
+func (w *writer) start() {
+	if w.sync > 0 {
+		w.stopped.Go(w.runDelayed)
+	} else {
+		w.stopped.Go(w.runImmediate)
+	}
+}
+
+// failure returns why writes are refused now; s.mu is held.
+func (w *writer) failure() error {
+	if w.closed {
+		return store.ErrClosed
+	}
+	return w.failed
+}
+
+// do makes one write and returns when it is as safe as promised.
+func (w *writer) do(ctx context.Context, c write) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if w.sync == 0 {
+		return w.submit(ctx, c)
+	}
+	f, err := w.apply(ctx, c)
+	if err != nil || f == nil {
+		return err
+	}
+	return f.wait(ctx)
+}
+
+// apply changes the index, unless writes are refused, and returns the flush that the caller has to
+// wait for, if any.
+func (w *writer) apply(ctx context.Context, c write) (*flush, error) {
+	mu := &w.s.mu
+	mu.Lock()
+	defer mu.Unlock()
+	for w.failure() == nil && w.current != nil && w.s.now().Sub(w.begun) > w.sync {
+		slow := w.current
+		mu.Unlock()
+		err := slow.wait(ctx)
+		mu.Lock()
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := w.failure(); err != nil {
+		return nil, err
+	}
+	before := len(w.pending.buf)
+	c.op(&transaction{index: &w.s.index, log: &w.pending})
+	if len(w.pending.buf) == before {
+		return nil, nil
+	}
+	signal(w.dirty)
+	if !c.durable {
+		return nil, nil
+	}
+	signal(w.hurry)
+	return w.next, nil
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // one is there already
+	}
+}
+
+// runDelayed flushes what is pending, at most once in every sync unless somebody waits for it.
+func (w *writer) runDelayed() {
+	for {
+		select {
+		case <-w.dirty:
+		case <-w.stop:
+			w.flushPending()
+			return
+		}
+		begun := time.Now()
+		if w.flushPending() != nil {
+			signal(w.dirty) // it is still pending
+		}
+		w.foldIfDue()
+		w.pause(w.sync - time.Since(begun))
+	}
+}
+
+// pause waits, but not while somebody waits for a flush, nor at the end.
+func (w *writer) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-w.hurry:
+	case <-w.stop:
+	}
+}
+
+// flushPending writes out what is pending, and keeps it when that fails.
+func (w *writer) flushPending() error {
+	mu := &w.s.mu
+	mu.Lock()
+	if len(w.pending.buf) == 0 {
+		mu.Unlock()
+		return nil
+	}
+	run, f := w.pending.buf, w.next
+	w.pending, w.next = changes{}, newFlush()
+	w.current, w.begun = f, w.s.now()
+	mu.Unlock()
+
+	err := w.commit(run)
+
+	mu.Lock()
+	defer mu.Unlock()
+	if err != nil {
+		// What came in since begins by naming its namespace, so it can follow what was there.
+		w.pending.buf = append(run, w.pending.buf...)
+	}
+	w.finish(f, err)
+	return err
+}
+
+// finish notes how a flush ended and tells those who wait; s.mu is held.
+func (w *writer) finish(f *flush, err error) {
+	switch {
+	case err != nil && w.failed == nil:
+		w.logger.Error("cannot write to the data file; pings and leaves are refused until it works again", "error", err)
+	case err == nil && w.failed != nil:
+		w.logger.Info("the data file can be written to again")
+	}
+	w.failed = nil
+	if err != nil {
+		w.failed = fileError(err)
+	}
+	f.err = w.failed
+	w.current = nil
+	close(f.done)
+}
+
+// foldIfDue starts a fold when the log has outgrown the snapshot. All that is in the log is in the
+// index by now.
+func (w *writer) foldIfDue() {
+	if !w.log.foldDue() {
+		return
+	}
+	w.s.mu.Lock()
+	var namespaces []frozen
+	w.s.index.namespaces.Scan(func(name string, n *namespace) bool {
+		namespaces = append(namespaces, frozen{name, n.order.Copy()})
+		return true
+	})
+	w.s.mu.Unlock()
+	w.log.startFold(namespaces)
+}
+
+// close ends the goroutine, which flushes first, and closes the file.
+func (w *writer) close() error {
+	w.closing.Do(func() {
+		w.s.mu.Lock()
+		w.closed = true
+		w.s.mu.Unlock()
+		close(w.stop)
+		w.stopped.Wait()
+		w.s.mu.RLock()
+		lost := w.failed
+		w.s.mu.RUnlock()
+		w.closeErr = errors.Join(lost, w.log.close())
+	})
+	return w.closeErr
+}

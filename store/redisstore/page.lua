@@ -1,0 +1,86 @@
+-- Reads the next members of score ranges, in one direction each, from a place on. It changes nothing.
+--
+-- KEYS[1]  one shard of a namespace
+-- ARGV     limit, then for each range: direction ('up' or 'down' the scores), min, max, after.
+--          after is '' or a member: then, among the members that share the score where the reading
+--          starts (min going up, max going down), skip those up to and including it, whether or not
+--          it is still there.
+--
+-- Returns, for each range, {member, score, member, score, …}, at most limit members, in ascending
+-- order of score also when the direction is down: then they are the last ones of the range.
+--
+-- All ranges are read at one moment, so nobody stands in two of them. Places are found by rank, so a
+-- deep page costs what the first one costs.
+
+local key = KEYS[1]
+
+-- Bytewise a < b. Lua's own < follows the locale.
+local function before(a, b)
+  for i = 1, math.min(#a, #b) do
+    local x, y = string.byte(a, i), string.byte(b, i)
+    if x ~= y then
+      return x < y
+    end
+  end
+  return #a < #b
+end
+
+-- The first rank in [low, high) whose member comes after the given one; high if there is none. All
+-- of them share one score, so they are in bytewise order.
+local function after_member(member, low, high)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local found = redis.call('ZRANGE', key, middle, middle)[1]
+    if before(member, found) then
+      high = middle
+    else
+      low = middle + 1
+    end
+  end
+  return low
+end
+
+-- The ranks of a range: the first, and the one past the last.
+local function ranks(min, max)
+  return redis.call('ZCOUNT', key, '-inf', '(' .. min), redis.call('ZCOUNT', key, '-inf', max)
+end
+
+-- The rank past which a tie group continues after the given member; its own rank, when it is still
+-- there, saves the search.
+local function skip(member, score)
+  local low, high = ranks(score, score)
+  local now = redis.call('ZSCORE', key, member)
+  if now and tonumber(now) == tonumber(score) then
+    return redis.call('ZRANK', key, member), true
+  end
+  return after_member(member, low, high), false
+end
+
+local function read(limit, direction, min, max, after)
+  local low, high = ranks(min, max)
+  if after ~= '' then
+    local rank, there = skip(after, direction == 'up' and min or max)
+    if direction == 'down' then
+      high = rank
+    elseif there then
+      low = rank + 1
+    else
+      low = rank
+    end
+  end
+  if direction == 'up' then
+    high = math.min(high, low + limit)
+  else
+    low = math.max(low, high - limit)
+  end
+  if low >= high then
+    return {}
+  end
+  return redis.call('ZRANGE', key, low, high - 1, 'WITHSCORES')
+end
+
+local pages = {}
+for i = 2, #ARGV, 4 do
+  pages[#pages + 1] = read(tonumber(ARGV[1]), ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
+end
+return pages

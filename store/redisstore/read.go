@@ -1,0 +1,139 @@
+package redisstore
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// Lookup implements [store.Store].
+func (s *Store) Lookup(ctx context.Context, namespace string, users []string) ([]lastseen.State, error) {
+	if len(users) == 0 {
+		return nil, nil
+	}
+	if err := s.check(ctx, namespace); err != nil {
+		return nil, err
+	}
+	ctx, cancel, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	portions := s.keys.split(namespace, len(users), func(i int) string { return users[i] })
+	pipe := s.client.Pipeline()
+	cmds := make([]*redis.FloatSliceCmd, len(portions))
+	for i, p := range portions {
+		members := make([]string, len(p.index))
+		for j, at := range p.index {
+			members[j] = users[at]
+		}
+		cmds[i] = pipe.ZMScore(ctx, p.key, members...)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, translate(err)
+	}
+	states := make([]lastseen.State, len(users))
+	for i, p := range portions {
+		for j, score := range cmds[i].Val() { // 0 for those unknown
+			states[p.index[j]] = stateOf(score)
+		}
+	}
+	return states, nil
+}
+
+// Count implements [store.Store]. The ranges of one shard are counted at one moment.
+func (s *Store) Count(ctx context.Context, namespace string, ranges []lastseen.Range) ([]int64, error) {
+	counts := make([]int64, len(ranges))
+	if len(ranges) == 0 {
+		return counts, nil
+	}
+	if err := s.check(ctx, namespace); err != nil {
+		return nil, err
+	}
+	ctx, cancel, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	for _, key := range s.keys.all(namespace) {
+		cmds := make([]*redis.IntCmd, len(ranges))
+		_, err := s.client.TxPipelined(ctx, func(tx redis.Pipeliner) error {
+			for i, r := range ranges {
+				low, high := bounds(r)
+				cmds[i] = tx.ZCount(ctx, key, low, high)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, translate(err)
+		}
+		for i, cmd := range cmds {
+			counts[i] += cmd.Val()
+		}
+	}
+	return counts, nil
+}
+
+// Newest implements [store.Store].
+func (s *Store) Newest(ctx context.Context, namespace string) (lastseen.Instant, error) {
+	if err := s.check(ctx, namespace); err != nil {
+		return 0, err
+	}
+	newest, err := s.newest(ctx, []string{namespace})
+	if err != nil {
+		return 0, err
+	}
+	return newest[0], nil
+}
+
+// newest returns the newest time in each namespace, in one round trip.
+func (s *Store) newest(ctx context.Context, namespaces []string) ([]lastseen.Instant, error) {
+	ctx, cancel, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	pipe := s.client.Pipeline()
+	cmds := make([][]*redis.ZSliceCmd, len(namespaces))
+	for i, namespace := range namespaces {
+		for _, key := range s.keys.all(namespace) {
+			for _, half := range halves() {
+				cmds[i] = append(cmds[i], pipe.ZRangeArgsWithScores(ctx, newestIn(key, half)))
+			}
+		}
+	}
+	_, err = pipe.Exec(ctx)
+	newest := make([]lastseen.Instant, len(namespaces))
+	for i := range cmds {
+		for _, cmd := range cmds[i] {
+			for _, z := range cmd.Val() {
+				newest[i] = max(newest[i], stateOf(z.Score).At)
+			}
+		}
+	}
+	return newest, translate(err)
+}
+
+// newestIn asks for the newest member of one half. Going down the scores, Start is the high end.
+func newestIn(key string, half lastseen.Range) redis.ZRangeArgs {
+	low, high := bounds(half)
+	if half.Left {
+		return redis.ZRangeArgs{Key: key, ByScore: true, Start: low, Stop: high, Count: 1}
+	}
+	return redis.ZRangeArgs{Key: key, ByScore: true, Rev: true, Start: high, Stop: low, Count: 1}
+}
+
+// List implements [store.Store].
+func (s *Store) List(ctx context.Context, namespace string, q store.ListQuery) ([]store.Record, error) {
+	if err := s.check(ctx, namespace); err != nil {
+		return nil, err
+	}
+	sources, err := s.sources(ctx, namespace, q)
+	if err != nil {
+		return nil, err
+	}
+	return store.Merge(q.Order, q.Limit, sources...)
+}

@@ -1,0 +1,140 @@
+// Package redisstore keeps presence in Redis sorted sets, so that any number of servers can share
+// it. A namespace is one sorted set, or N of them (shards): member is the user ID, score the
+// last-seen time.
+//
+// Every operation is one command or one script a shard, so each is atomic for each user; lists and
+// counts that span several shards read them one after another. Nothing is kept in this process but
+// the connection pool, the offset of Redis' clock, and which namespaces were already checked.
+//
+// Where things are: encoding.go alone knows how a state is a score; shard.go how users spread over
+// keys; paging.go how a place in a list is found again; registry.go which namespaces exist; the .lua
+// files what runs inside Redis.
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lastseen/lastseen/store"
+)
+
+// The bounds of [Options.Shards].
+const (
+	MinShards = 1
+	MaxShards = 64
+)
+
+// Options says which Redis to use, and how. The zero value of a field means its default.
+type Options struct {
+	URL    string // redis:// or rediss://, with user, password and database
+	Prefix string // begins every key; default "presence:"
+	Shards int    // sorted sets a namespace is spread over, 1 to 64; default 1
+
+	Timeout      time.Duration // of one call, connecting and retrying included; default 250 ms
+	DialTimeout  time.Duration // of one attempt to connect; default 200 ms
+	PoolSize     int           // connections at most; default 10 a processor
+	MinIdleConns int           // connections kept open when idle; default 0
+	MaxRetries   int           // times a call is repeated after a network error; default 1, -1 for none
+
+	Now    func() time.Time // the local clock; default time.Now
+	Logger *slog.Logger     // default slog.Default()
+}
+
+// Store is a [store.Store] on Redis.
+type Store struct {
+	client  redis.UniversalClient
+	keys    keyspace
+	timeout time.Duration
+	clock   *clock
+	logger  *slog.Logger
+
+	checked sync.Map // namespace → struct{}: its meta agrees and it is registered
+	closed  atomic.Bool
+	stop    context.CancelFunc
+	stopped sync.WaitGroup
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open returns a store on the Redis at the given URL. It does not wait for Redis: until it answers,
+// calls fail with [store.ErrUnavailable]. An error means that the options are wrong.
+func Open(o Options) (*Store, error) {
+	o = o.withDefaults()
+	if o.Shards < MinShards || o.Shards > MaxShards {
+		return nil, fmt.Errorf("%d shards: there can be %d to %d", o.Shards, MinShards, MaxShards)
+	}
+	client, err := newClient(o)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Store{
+		client:  client,
+		keys:    keyspace{prefix: o.Prefix, shards: o.Shards},
+		timeout: o.Timeout,
+		logger:  o.Logger,
+		stop:    cancel,
+	}
+	s.clock = &clock{now: o.Now, sample: s.redisTime, logger: o.Logger}
+	s.stopped.Go(func() { s.clock.run(ctx, sampleEvery) })
+	return s, nil
+}
+
+func (o Options) withDefaults() Options {
+	setDefault(&o.Prefix, "presence:")
+	setDefault(&o.Shards, 1)
+	setDefault(&o.Timeout, 250*time.Millisecond)
+	setDefault(&o.DialTimeout, 200*time.Millisecond)
+	setDefault(&o.MaxRetries, 1)
+	setDefault(&o.Logger, slog.Default())
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Close stops the clock and closes the connections. Nothing accepted is left undone: every call
+// waits for Redis' answer.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	s.stop()
+	s.stopped.Wait()
+	return s.client.Close()
+}
+
+// Ready returns nil when Redis answers.
+func (s *Store) Ready(ctx context.Context) error {
+	ctx, cancel, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	return translate(s.client.Ping(ctx).Err())
+}
+
+// begin bounds one call to Redis in time, and refuses it after Close.
+func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if s.closed.Load() {
+		return nil, nil, store.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, errTimeout)
+	return ctx, cancel, nil
+}

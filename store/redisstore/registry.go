@@ -1,0 +1,117 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lastseen/lastseen/store"
+)
+
+// meta describes how a namespace is stored: shard count, score unit, version of the shard hash.
+func (s *Store) meta() string {
+	return fmt.Sprintf("shards=%d unit=ms hash=%s", s.keys.shards, hashVersion)
+}
+
+// admit makes sure, once, that a namespace is registered and stored as this server stores it, before
+// it is written to.
+func (s *Store) admit(ctx context.Context, namespace string) error {
+	if _, done := s.checked.Load(namespace); done {
+		return nil
+	}
+	return s.register(ctx, namespace)
+}
+
+// register writes the namespace's name and then its meta, unless it has one: whoever finds a meta may
+// rely on the name.
+func (s *Store) register(ctx context.Context, namespace string) error {
+	s.checked.Delete(namespace)
+	bounded, cancel, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	if err := s.client.ZAddNX(bounded, s.keys.registry(), redis.Z{Member: namespace}).Err(); err != nil {
+		return translate(err)
+	}
+	if err := s.client.HSetNX(bounded, s.keys.meta(), namespace, s.meta()).Err(); err != nil {
+		return translate(err)
+	}
+	return s.check(ctx, namespace)
+}
+
+// check makes sure, once, that a namespace is stored as this server stores it. One without meta has
+// never been pinged: there is nothing to agree on yet.
+func (s *Store) check(ctx context.Context, namespace string) error {
+	if _, done := s.checked.Load(namespace); done {
+		return nil
+	}
+	ctx, cancel, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	stored, err := s.client.HGet(ctx, s.keys.meta(), namespace).Result()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return nil
+	case err != nil:
+		return translate(err)
+	case stored != s.meta():
+		return fmt.Errorf("%w: namespace %q is stored with %s, this server is set to %s",
+			store.ErrMismatch, namespace, stored, s.meta())
+	}
+	s.checked.Store(namespace, struct{}{})
+	return nil
+}
+
+// Namespaces implements [store.Store].
+func (s *Store) Namespaces(ctx context.Context, after string, limit int) ([]store.NamespaceInfo, error) {
+	bounded, cancel, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	start := "-"
+	if after != "" {
+		start = "(" + after
+	}
+	page := redis.ZRangeArgs{Key: s.keys.registry(), ByLex: true, Start: start, Stop: "+", Count: int64(limit)}
+	names, err := s.client.ZRangeArgs(bounded, page).Result()
+	if err != nil || len(names) == 0 {
+		return nil, translate(err)
+	}
+	newest, err := s.newest(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	infos := make([]store.NamespaceInfo, len(names))
+	for i, name := range names {
+		infos[i] = store.NamespaceInfo{Name: name, Newest: newest[i]}
+	}
+	return infos, nil
+}
+
+// DeleteNamespace implements [store.Store]. The name goes before the data: a ping in between finds
+// its key gone afterwards, or creates it anew and registers it again.
+func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
+	if err := s.check(ctx, namespace); err != nil {
+		return err
+	}
+	ctx, cancel, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	s.checked.Delete(namespace)
+	pipe := s.client.Pipeline()
+	pipe.HDel(ctx, s.keys.meta(), namespace)
+	pipe.ZRem(ctx, s.keys.registry(), namespace)
+	for _, key := range s.keys.all(namespace) {
+		pipe.Unlink(ctx, key)
+	}
+	_, err = pipe.Exec(ctx)
+	return translate(err)
+}

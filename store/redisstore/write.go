@@ -1,0 +1,179 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// maxCalls bounds the scripts sent in one round trip, and so the time one takes.
+const maxCalls = 8
+
+// Ping implements [store.Store].
+func (s *Store) Ping(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
+	if len(batch) == 0 {
+		return nil, nil
+	}
+	if err := s.admit(ctx, namespace); err != nil {
+		return nil, err
+	}
+	created := false
+	states, err := s.write(ctx, namespace, batch, writeOp{
+		script: scripts.ping,
+		score:  func(at lastseen.Instant) string { return score(lastseen.State{At: at}) },
+		after:  lastseen.State.AfterPing,
+		reply: func(reply any) ([]any, error) {
+			answer, err := sliceOf(reply, 2)
+			if err != nil {
+				return nil, err
+			}
+			created = created || answer[0] == int64(1)
+			return sliceOf(answer[1], -1)
+		},
+	})
+	if err == nil && created {
+		// The first member of a key, perhaps since another server deleted the namespace.
+		err = s.register(ctx, namespace)
+	}
+	return states, err
+}
+
+// Leave implements [store.Store].
+func (s *Store) Leave(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
+	if len(batch) == 0 {
+		return nil, nil
+	}
+	if err := s.check(ctx, namespace); err != nil {
+		return nil, err
+	}
+	return s.write(ctx, namespace, batch, writeOp{
+		script: scripts.leave,
+		score:  func(at lastseen.Instant) string { return score(lastseen.State{At: at, Left: true}) },
+		after:  lastseen.State.AfterLeave,
+		reply:  func(reply any) ([]any, error) { return sliceOf(reply, -1) },
+	})
+}
+
+// writeOp is what tells pings and leaves apart.
+type writeOp struct {
+	script *redis.Script
+	score  func(lastseen.Instant) string
+	after  func(lastseen.State, lastseen.Instant) lastseen.State
+	reply  func(any) ([]any, error) // the scores before, out of a script's reply
+}
+
+// write sends a batch to its shards and returns the states that result.
+func (s *Store) write(ctx context.Context, namespace string, batch []store.Sighting, op writeOp) ([]lastseen.State, error) {
+	folded, place := fold(batch)
+	states := make([]lastseen.State, len(folded))
+	portions := s.keys.split(namespace, len(folded), func(i int) string { return folded[i].User })
+	for len(portions) > 0 {
+		some := portions[:min(maxCalls, len(portions))]
+		portions = portions[len(some):]
+		if err := s.writePortions(ctx, some, folded, states, op); err != nil {
+			return nil, err
+		}
+	}
+	answer := make([]lastseen.State, len(batch))
+	for i := range batch {
+		answer[i] = states[place[i]]
+	}
+	return answer, nil
+}
+
+// writePortions sends portions of a batch in one round trip and fills in the states that result.
+func (s *Store) writePortions(
+	ctx context.Context, portions []portion, batch []store.Sighting, states []lastseen.State, op writeOp,
+) error {
+	calls := make([]call, len(portions))
+	for i, p := range portions {
+		args := make([]any, 0, 2*len(p.index))
+		for _, at := range p.index {
+			args = append(args, op.score(batch[at].At), batch[at].User)
+		}
+		calls[i] = call{key: p.key, args: args}
+	}
+	cmds, err := s.runScript(ctx, op.script, calls)
+	if err != nil {
+		return err
+	}
+	for i, p := range portions {
+		before, err := op.reply(cmds[i].Val())
+		if err != nil {
+			return err
+		}
+		if len(before) != len(p.index) {
+			return fmt.Errorf("script answered %d scores for %d users", len(before), len(p.index))
+		}
+		for j, at := range p.index {
+			if states[at], err = resulting(before[j], batch[at].At, op.after); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// resulting returns the state after a write, given the score before. A hidden user stays hidden.
+func resulting(
+	before any, at lastseen.Instant, after func(lastseen.State, lastseen.Instant) lastseen.State,
+) (lastseen.State, error) {
+	state, err := stateOfReply(before)
+	if err != nil || before != nil && !state.Known() {
+		return lastseen.State{}, err
+	}
+	return after(state, at), nil
+}
+
+// sliceOf returns an array of a script's reply, of n elements unless n is negative.
+func sliceOf(reply any, n int) ([]any, error) {
+	elements, ok := reply.([]any)
+	if !ok || n >= 0 && len(elements) != n {
+		return nil, fmt.Errorf("script answered %T, an array was expected", reply)
+	}
+	return elements, nil
+}
+
+// Forget implements [store.Store].
+func (s *Store) Forget(ctx context.Context, namespace, user string) error {
+	if err := s.check(ctx, namespace); err != nil {
+		return err
+	}
+	ctx, cancel, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	return translate(s.client.ZRem(ctx, s.keys.shard(namespace, s.keys.of(user)), user).Err())
+}
+
+// Trim implements [store.Store].
+func (s *Store) Trim(ctx context.Context, namespace string, cutoff lastseen.Instant) (int, error) {
+	if err := s.check(ctx, namespace); err != nil {
+		return 0, err
+	}
+	trimmed := 0
+	for _, key := range s.keys.all(namespace) {
+		args := []any{
+			strconv.FormatInt(int64(cutoff), 10), store.MaxTrim - trimmed,
+			strconv.FormatInt(hiddenFrom, 10), strconv.FormatInt(hiddenFrom+int64(cutoff), 10),
+		}
+		cmds, err := s.runScript(ctx, scripts.trim, []call{{key: key, args: args}})
+		if err != nil {
+			return trimmed, err
+		}
+		n, err := cmds[0].Int()
+		if err != nil {
+			return trimmed, err
+		}
+		if trimmed += n; trimmed >= store.MaxTrim {
+			break
+		}
+	}
+	return trimmed, nil
+}

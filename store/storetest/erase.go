@@ -1,0 +1,166 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+func testForget(t *testing.T, s store.Store) {
+	ctx := context.Background()
+	ping(t, s, "alice", base)
+	ping(t, s, "bob", base)
+	leave(t, s, "bob", base+1)
+	ping(t, s, "eve", base)
+	for _, user := range []string{"alice", "bob", "nobody"} {
+		require.NoError(t, s.Forget(ctx, ns, user))
+	}
+	require.Equal(t, []lastseen.State{{}, {}, here(base)}, lookup(t, s, "alice", "bob", "eve"))
+	require.Equal(t, []string{"eve"}, users(list(t, s, store.ListQuery{Ranges: everyone(), Limit: 10})))
+	counts, err := s.Count(ctx, ns, everyone())
+	require.NoError(t, err)
+	require.Equal(t, []int64{1, 0}, counts)
+
+	require.Equal(t, lastseen.State{}, leave(t, s, "alice", base+9), "someone forgotten is a stranger")
+	require.Equal(t, here(base-9), ping(t, s, "alice", base-9), "nothing of the time before counts")
+}
+
+func testTrim(t *testing.T, s store.Store) {
+	ctx := context.Background()
+	for _, at := range []lastseen.Instant{1, base - 2, base - 1, base, base + 1} {
+		ping(t, s, fmt.Sprintf("here%d", at-base), at)
+		ping(t, s, fmt.Sprintf("left%d", at-base), 1)
+		leave(t, s, fmt.Sprintf("left%d", at-base), at)
+	}
+	n, err := s.Trim(ctx, ns, 1)
+	require.NoError(t, err)
+	require.Zero(t, n, "nobody was seen before the first millisecond")
+	n, err = s.Trim(ctx, ns, base)
+	require.NoError(t, err)
+	require.Equal(t, 6, n)
+	rest := users(list(t, s, store.ListQuery{Ranges: everyone(), Limit: 100}))
+	require.Equal(t, []string{"left1", "here1", "left0", "here0"}, rest, "the cutoff itself stays")
+	n, err = s.Trim(ctx, ns, base)
+	require.NoError(t, err)
+	require.Zero(t, n)
+	n, err = s.Trim(ctx, "unused", base)
+	require.NoError(t, err)
+	require.Zero(t, n)
+	n, err = s.Trim(ctx, ns, lastseen.MaxInstant)
+	require.NoError(t, err)
+	require.Equal(t, 4, n)
+	names, err := s.Namespaces(ctx, "", 10)
+	require.NoError(t, err)
+	require.Equal(t, []store.NamespaceInfo{{Name: ns}}, names, "an empty namespace still exists")
+}
+
+func testTrimAtMost(t *testing.T, s store.Store) {
+	ctx := context.Background()
+	names := crowd(t, s, 2*store.MaxTrim+500, base)
+	batch := make([]store.Sighting, 0, len(names))
+	for _, user := range names[:store.MaxTrim] {
+		batch = append(batch, store.Sighting{User: user, At: base + 1})
+	}
+	_, err := s.Leave(ctx, ns, batch)
+	require.NoError(t, err)
+	ping(t, s, "stays", base+2)
+	trimmed, calls := 0, 0
+	for {
+		n, err := s.Trim(ctx, ns, base+2)
+		require.NoError(t, err)
+		require.LessOrEqual(t, n, store.MaxTrim)
+		if n == 0 {
+			break
+		}
+		trimmed, calls = trimmed+n, calls+1
+	}
+	require.Equal(t, len(names), trimmed)
+	require.Equal(t, 3, calls, "a call trims as many as it may")
+	require.Equal(t, []string{"stays"}, users(list(t, s, store.ListQuery{Ranges: everyone(), Limit: 10})))
+}
+
+func testNamespaces(t *testing.T, s store.Store) {
+	ctx := context.Background()
+	names, err := s.Namespaces(ctx, "", 10)
+	require.NoError(t, err)
+	require.Empty(t, names)
+	for i, name := range []string{"b", "a", "B", "chat", "_x", "0", "a-b", "a.b"} {
+		_, err := s.Ping(ctx, name, []store.Sighting{{User: "u", At: base + lastseen.Instant(i)}, {User: "v", At: base}})
+		require.NoError(t, err)
+	}
+	_, err = s.Leave(ctx, "a", []store.Sighting{{User: "v", At: base + 50}})
+	require.NoError(t, err)
+	require.NoError(t, s.Forget(ctx, "b", "u"))
+	require.NoError(t, s.Forget(ctx, "b", "v"))
+	names, err = s.Namespaces(ctx, "", 10)
+	require.NoError(t, err)
+	require.Equal(t, []store.NamespaceInfo{
+		{Name: "0", Newest: base + 5},
+		{Name: "B", Newest: base + 2},
+		{Name: "_x", Newest: base + 4},
+		{Name: "a", Newest: base + 50},
+		{Name: "a-b", Newest: base + 6},
+		{Name: "a.b", Newest: base + 7},
+		{Name: "b"},
+		{Name: "chat", Newest: base + 3},
+	}, names)
+}
+
+func testNamespacePages(t *testing.T, s store.Store) {
+	ctx := context.Background()
+	var want []string
+	for i := range 50 {
+		name := fmt.Sprintf("room-%02d", i)
+		want = append(want, name)
+		_, err := s.Ping(ctx, name, []store.Sighting{{User: "u", At: base}})
+		require.NoError(t, err)
+	}
+	for _, limit := range []int{1, 7, 50, 51} {
+		var got []string
+		for after := ""; ; {
+			page, err := s.Namespaces(ctx, after, limit)
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(page), limit)
+			for _, info := range page {
+				got = append(got, info.Name)
+			}
+			if len(page) < limit {
+				break
+			}
+			after = page[len(page)-1].Name
+		}
+		require.Equal(t, want, got, "pages of %d", limit)
+	}
+	page, err := s.Namespaces(ctx, "room-25x", 1)
+	require.NoError(t, err)
+	require.Equal(t, "room-26", page[0].Name, "the place need not exist")
+}
+
+func testDeleteNamespace(t *testing.T, s store.Store) {
+	ctx := context.Background()
+	crowd(t, s, 100, base)
+	leave(t, s, "u000001", base+1)
+	_, err := s.Ping(ctx, "other", []store.Sighting{{User: "alice", At: base}})
+	require.NoError(t, err)
+
+	require.NoError(t, s.DeleteNamespace(ctx, ns))
+	require.NoError(t, s.DeleteNamespace(ctx, ns))
+	require.NoError(t, s.DeleteNamespace(ctx, "never-used"))
+	require.Equal(t, []lastseen.State{{}, {}}, lookup(t, s, "u000000", "u000001"))
+	require.Empty(t, list(t, s, store.ListQuery{Ranges: everyone(), Limit: 10}))
+	names, err := s.Namespaces(ctx, "", 10)
+	require.NoError(t, err)
+	require.Equal(t, []store.NamespaceInfo{{Name: "other", Newest: base}}, names)
+
+	require.Equal(t, lastseen.State{}, leave(t, s, "u000002", base+5), "its users are strangers")
+	require.Equal(t, here(base-5), ping(t, s, "u000003", base-5))
+	names, err = s.Namespaces(ctx, "", 10)
+	require.NoError(t, err)
+	require.True(t, slices.ContainsFunc(names, func(i store.NamespaceInfo) bool { return i.Name == ns }), "it exists again")
+}

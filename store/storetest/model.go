@@ -1,0 +1,169 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// model is the straightforward store: a map a namespace, searched from end to end.
+type model map[string]map[string]lastseen.State
+
+func (m model) apply(namespace string, batch []store.Sighting, leave bool) []lastseen.State {
+	for _, sighting := range batch {
+		state, known := m[namespace][sighting.User]
+		switch {
+		case leave && !known:
+			continue
+		case m[namespace] == nil:
+			m[namespace] = map[string]lastseen.State{}
+		}
+		m[namespace][sighting.User] = lastseen.Merge(state, lastseen.State{At: sighting.At, Left: leave})
+	}
+	states := make([]lastseen.State, len(batch))
+	for i, sighting := range batch {
+		states[i] = m[namespace][sighting.User]
+	}
+	return states
+}
+
+func (m model) list(namespace string, q store.ListQuery) []store.Record {
+	var records []store.Record
+	for user, state := range m[namespace] {
+		record := store.Record{User: user, State: state}
+		inRange := slices.ContainsFunc(q.Ranges, func(r lastseen.Range) bool { return r.Contains(state) })
+		if inRange && (q.After == nil || q.Order.Compare(*q.After, record) < 0) {
+			records = append(records, record)
+		}
+	}
+	slices.SortFunc(records, q.Order.Compare)
+	return records[:min(q.Limit, len(records))]
+}
+
+func (m model) newest(namespace string) (newest lastseen.Instant) {
+	for _, state := range m[namespace] {
+		newest = max(newest, state.At)
+	}
+	return newest
+}
+
+func (m model) namespaces(after string, limit int) (infos []store.NamespaceInfo) {
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if name > after && len(infos) < limit {
+			infos = append(infos, store.NamespaceInfo{Name: name, Newest: m.newest(name)})
+		}
+	}
+	return infos
+}
+
+// What the model test draws from: few names and few instants, so that everything collides.
+var (
+	drawNamespace = rapid.SampledFrom([]string{"a", "b"})
+	drawUser      = rapid.Custom(func(t *rapid.T) string { return fmt.Sprintf("u%d", rapid.IntRange(0, 9).Draw(t, "u")) })
+	drawInstant   = rapid.Custom(func(t *rapid.T) lastseen.Instant { return base + lastseen.Instant(rapid.IntRange(0, 20).Draw(t, "ms")) })
+	drawSighting  = rapid.Custom(func(t *rapid.T) store.Sighting {
+		return store.Sighting{User: drawUser.Draw(t, "user"), At: drawInstant.Draw(t, "at")}
+	})
+	drawRange = rapid.Custom(func(t *rapid.T) lastseen.Range {
+		from, to := drawInstant.Draw(t, "from"), drawInstant.Draw(t, "to")
+		return lastseen.Range{From: min(from, to), To: max(from, to), Left: rapid.Bool().Draw(t, "left")}
+	})
+	drawRecord = rapid.Custom(func(t *rapid.T) store.Record {
+		state := lastseen.State{At: drawInstant.Draw(t, "at"), Left: rapid.Bool().Draw(t, "left")}
+		return store.Record{User: drawUser.Draw(t, "user"), State: state}
+	})
+)
+
+// testModel plays random operations against the model and compares every answer. The stores of all
+// plays are closed with the test.
+func testModel(t *testing.T, open Open) {
+	rapid.Check(t, func(rt *rapid.T) {
+		s, m, ctx := open(t), model{}, context.Background()
+		write := func(leave bool) func(*rapid.T) {
+			return func(t *rapid.T) {
+				namespace, batch := drawNamespace.Draw(t, "ns"), rapid.SliceOfN(drawSighting, 1, 8).Draw(t, "batch")
+				send := s.Ping
+				if leave {
+					send = s.Leave
+				}
+				states, err := send(ctx, namespace, batch)
+				require.NoError(t, err)
+				require.Equal(t, m.apply(namespace, batch, leave), states)
+			}
+		}
+		rt.Repeat(map[string]func(*rapid.T){
+			"ping":  write(false),
+			"leave": write(true),
+			"forget": func(t *rapid.T) {
+				namespace, user := drawNamespace.Draw(t, "ns"), drawUser.Draw(t, "user")
+				require.NoError(t, s.Forget(ctx, namespace, user))
+				delete(m[namespace], user)
+			},
+			"trim": func(t *rapid.T) {
+				namespace, cutoff := drawNamespace.Draw(t, "ns"), drawInstant.Draw(t, "cutoff")
+				n, err := s.Trim(ctx, namespace, cutoff)
+				require.NoError(t, err)
+				before := len(m[namespace])
+				maps.DeleteFunc(m[namespace], func(_ string, s lastseen.State) bool { return s.At < cutoff })
+				require.Equal(t, before-len(m[namespace]), n)
+			},
+			"delete": func(t *rapid.T) {
+				namespace := drawNamespace.Draw(t, "ns")
+				require.NoError(t, s.DeleteNamespace(ctx, namespace))
+				delete(m, namespace)
+			},
+			"": func(t *rapid.T) { compare(t, s, m) },
+		})
+	})
+}
+
+// compare draws one question of every kind and puts it to both.
+func compare(t *rapid.T, s store.Store, m model) {
+	ctx, namespace := context.Background(), drawNamespace.Draw(t, "ns")
+	asked := rapid.SliceOfN(drawUser, 1, 5).Draw(t, "users")
+	states, err := s.Lookup(ctx, namespace, asked)
+	require.NoError(t, err)
+	for i, user := range asked {
+		require.Equal(t, m[namespace][user], states[i])
+	}
+
+	q := store.ListQuery{Order: store.Order(rapid.IntRange(0, 1).Draw(t, "order")), Limit: rapid.IntRange(1, 12).Draw(t, "limit")}
+	for _, half := range []bool{false, true} {
+		if r := drawRange.Draw(t, "range"); rapid.Bool().Draw(t, "half") {
+			q.Ranges = append(q.Ranges, lastseen.Range{From: r.From, To: r.To, Left: half})
+		}
+	}
+	if rapid.Bool().Draw(t, "resume") {
+		after := drawRecord.Draw(t, "after")
+		q.After = &after
+	}
+	page, err := s.List(ctx, namespace, q)
+	require.NoError(t, err)
+	require.Equal(t, append([]store.Record{}, m.list(namespace, q)...), append([]store.Record{}, page...), "%+v", q)
+
+	r := drawRange.Draw(t, "count")
+	counts, err := s.Count(ctx, namespace, []lastseen.Range{r})
+	require.NoError(t, err)
+	require.Len(t, m.list(namespace, store.ListQuery{Ranges: []lastseen.Range{r}, Limit: 100}), int(counts[0]))
+
+	newest, err := s.Newest(ctx, namespace)
+	require.NoError(t, err)
+	require.Equal(t, m.newest(namespace), newest)
+	infos, err := s.Namespaces(ctx, rapid.SampledFrom([]string{"", "a"}).Draw(t, "after"), 5)
+	require.NoError(t, err)
+	for _, info := range infos {
+		require.Equal(t, m.newest(info.Name), info.Newest)
+		require.Contains(t, m, info.Name)
+	}
+	all, err := s.Namespaces(ctx, "", 5)
+	require.NoError(t, err)
+	require.Equal(t, m.namespaces("", 5), all)
+}

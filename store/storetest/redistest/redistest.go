@@ -1,0 +1,97 @@
+// Package redistest gives tests a real Redis of their own: in a container when a Docker engine
+// answers and has, or can pull, the image; otherwise a redis-server found on PATH.
+//
+// Environment variables:
+//
+//	LASTSEEN_TEST_REDIS_IMAGE  the image, instead of redis:7
+//	LASTSEEN_TEST_REQUIRE      what has to be there, of docker and redis, by comma: its absence
+//	                           fails a test that otherwise would be skipped or fall back
+package redistest
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Enable says how to make tests with Redis run.
+const Enable = "no Redis for tests: install redis-server, or start a Docker engine that has or can pull redis:7"
+
+// way is one way of getting a Redis. It returns nil, and why, where it is not to be had.
+type way struct {
+	name  string // also what LASTSEEN_TEST_REQUIRE calls it
+	start func(testing.TB) (addr string, why error)
+}
+
+func ways() []way {
+	return []way{{"docker", startContainer}, {"redis", startAnyProcess}}
+}
+
+// Start returns the URL of a new and empty Redis that is gone after the test.
+func Start(t testing.TB) string {
+	t.Helper()
+	for _, w := range ways() {
+		if url, ok := w.try(t); ok {
+			return url
+		}
+	}
+	t.Skip(Enable)
+	return ""
+}
+
+// Each runs the test once for every way of getting a Redis that is to be had here.
+func Each(t *testing.T, test func(t *testing.T, url string)) {
+	t.Helper()
+	found := false
+	for _, w := range ways() {
+		if url, ok := w.try(t); ok {
+			found = true
+			t.Run(w.name, func(t *testing.T) { test(t, url) })
+		}
+	}
+	if !found {
+		t.Skip(Enable)
+	}
+}
+
+func (w way) try(t testing.TB) (url string, ok bool) {
+	t.Helper()
+	addr, why := w.start(t)
+	if why == nil {
+		awaitReady(t, addr)
+		return "redis://" + addr, true
+	}
+	if required(w.name) {
+		t.Fatalf("LASTSEEN_TEST_REQUIRE asks for %s: %v", w.name, why)
+	}
+	return "", false
+}
+
+func required(name string) bool {
+	return slices.Contains(strings.Split(os.Getenv("LASTSEEN_TEST_REQUIRE"), ","), name)
+}
+
+// awaitReady waits until the server answers, for half a minute at most.
+func awaitReady(t testing.TB, addr string) {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for {
+		err := client.Ping(ctx).Err()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("Redis at %s does not answer: %v", addr, err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

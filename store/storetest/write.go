@@ -1,0 +1,235 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// assertion is one ping or leave.
+type assertion struct {
+	leave bool
+	at    lastseen.Instant
+}
+
+func (a assertion) send(t require.TestingT, s store.Store, user string) lastseen.State {
+	if a.leave {
+		return leave(t, s, user, a.at)
+	}
+	return ping(t, s, user, a.at)
+}
+
+// permutations calls f with every order of items.
+func permutations[T any](items []T, f func([]T)) {
+	if len(items) <= 1 {
+		f(items)
+		return
+	}
+	for i := range items {
+		rest := append(append([]T{}, items[:i]...), items[i+1:]...)
+		permutations(rest, func(p []T) { f(append([]T{items[i]}, p...)) })
+	}
+}
+
+func testMergeAnyOrder(t *testing.T, s store.Store) {
+	sets := []struct {
+		assertions []assertion
+		want       lastseen.State
+	}{
+		{[]assertion{{false, 10}, {false, 20}, {false, 20}, {false, 30}}, here(30)},
+		{[]assertion{{true, 10}, {true, 30}, {true, 20}, {true, 30}}, left(30)},
+		{[]assertion{{false, 20}, {true, 20}}, left(20)},
+		{[]assertion{{false, 20}, {true, 20}, {false, 20}, {true, 20}}, left(20)},
+		{[]assertion{{false, 20}, {true, 20}, {false, 21}}, here(21)},
+		{[]assertion{{true, 10}, {false, 20}, {true, 20}, {false, 10}, {true, 5}}, left(20)},
+		{[]assertion{{true, 20}, {false, 19}, {false, 10}}, left(20)},
+		{[]assertion{{true, 19}, {false, 20}, {true, 10}}, here(20)},
+	}
+	for i, set := range sets {
+		n := 0
+		permutations(set.assertions, func(order []assertion) {
+			user := fmt.Sprintf("user-%d-%d", i, n)
+			n++
+			// A leave of a stranger records nothing, so everyone has been here once.
+			want := ping(t, s, user, base)
+			for _, a := range order {
+				a.at += base
+				got := a.send(t, s, user)
+				want = lastseen.Merge(want, lastseen.State{At: a.at, Left: a.leave})
+				require.Equal(t, want, got, "%v", order)
+			}
+			require.Equal(t, []lastseen.State{{At: base + set.want.At, Left: set.want.Left}}, lookup(t, s, user), "%v", order)
+		})
+	}
+}
+
+func testMergeOneBatch(t *testing.T, s store.Store) {
+	ctx := context.Background()
+	states, err := s.Ping(ctx, ns, []store.Sighting{
+		{User: "alice", At: base + 5},
+		{User: "bob", At: base + 1},
+		{User: "alice", At: base + 9},
+		{User: "alice", At: base + 7},
+	})
+	require.NoError(t, err)
+	require.Equal(t, []lastseen.State{here(base + 9), here(base + 1), here(base + 9), here(base + 9)}, states,
+		"a user named twice has the final state twice")
+	states, err = s.Leave(ctx, ns, []store.Sighting{
+		{User: "alice", At: base + 8},
+		{User: "bob", At: base + 1},
+		{User: "bob", At: base + 3},
+	})
+	require.NoError(t, err)
+	require.Equal(t, []lastseen.State{here(base + 9), left(base + 3), left(base + 3)}, states)
+	require.Equal(t, []lastseen.State{here(base + 9), left(base + 3)}, lookup(t, s, "alice", "bob"))
+}
+
+func testWriteAnswers(t *testing.T, s store.Store) {
+	require.Equal(t, here(base), ping(t, s, "alice", base))
+	require.Equal(t, here(base), ping(t, s, "alice", base-1), "a late ping is answered with what is stored")
+	require.Equal(t, left(base), leave(t, s, "alice", base))
+	require.Equal(t, left(base), leave(t, s, "alice", base-1))
+	require.Equal(t, left(base), ping(t, s, "alice", base), "at one millisecond left beats present")
+	require.Equal(t, here(base+1), ping(t, s, "alice", base+1))
+	require.Equal(t, here(base+1), leave(t, s, "alice", base))
+
+	for _, write := range []func(context.Context, string, []store.Sighting) ([]lastseen.State, error){s.Ping, s.Leave} {
+		states, err := write(context.Background(), ns, nil)
+		require.NoError(t, err)
+		require.Empty(t, states)
+	}
+}
+
+func testStrangers(t *testing.T, s store.Store) {
+	require.Equal(t, lastseen.State{}, leave(t, s, "zoe", base))
+	require.Equal(t, []lastseen.State{{}}, lookup(t, s, "zoe"))
+	require.Empty(t, list(t, s, store.ListQuery{Ranges: everyone(), Limit: 10}))
+	names, err := s.Namespaces(context.Background(), "", 10)
+	require.NoError(t, err)
+	require.Empty(t, names, "a leave of a stranger makes no namespace")
+
+	require.Equal(t, here(base-1), ping(t, s, "zoe", base-1), "the leave of a stranger must leave no trace")
+	require.NoError(t, s.Forget(context.Background(), ns, "nobody"))
+}
+
+// testUserIDs uses every code point whose UTF-8 differs in a new byte, and the longest IDs.
+func testUserIDs(t *testing.T, s store.Store) {
+	var ids []string
+	seen := map[byte]bool{}
+	for r := rune(1); r <= utf8.MaxRune; r++ {
+		if unicode.IsControl(r) || !utf8.ValidRune(r) {
+			continue
+		}
+		id := string(r)
+		fresh := false
+		for i := range len(id) {
+			fresh = fresh || !seen[id[i]]
+			seen[id[i]] = true
+		}
+		if fresh && id != "." {
+			ids = append(ids, id, strings.Repeat(id, lastseen.MaxUserLen/len(id)))
+		}
+	}
+	ids = append(ids, "a", "A", "a ", " a", "a/b", "a:b", "a%2Fb", "+", "(", "[", "-inf", "+inf", "1", "-1", "é", "é", "...")
+	batch := make([]store.Sighting, len(ids))
+	want := map[string]lastseen.State{}
+	for i, id := range ids {
+		require.NoError(t, lastseen.CheckUser(id))
+		batch[i] = store.Sighting{User: id, At: base + lastseen.Instant(i%3)}
+		want[id] = lastseen.Merge(want[id], here(batch[i].At))
+	}
+	_, err := s.Ping(context.Background(), ns, batch)
+	require.NoError(t, err)
+	for i, state := range lookup(t, s, ids...) {
+		require.Equal(t, want[ids[i]], state, "%q", ids[i])
+	}
+	for _, order := range []store.Order{store.Newest, store.Oldest} {
+		got := walk(t, s, store.ListQuery{Ranges: everyone(), Order: order, Limit: 7}, nil)
+		requireOrdered(t, order, got)
+		require.Len(t, got, len(want))
+		for _, r := range got {
+			require.Equal(t, want[r.User], r.State, "%q", r.User)
+		}
+	}
+	for id := range want {
+		require.NoError(t, s.Forget(context.Background(), ns, id))
+	}
+	require.Empty(t, list(t, s, store.ListQuery{Ranges: everyone(), Limit: 10}))
+}
+
+func testTimes(t *testing.T, s store.Store) {
+	for _, at := range []lastseen.Instant{lastseen.MinInstant, 2, 999, 100_123_000, base + 1, lastseen.MaxInstant - 1, lastseen.MaxInstant} {
+		user := at.String()
+		require.Equal(t, here(at), ping(t, s, user, at))
+		require.Equal(t, []lastseen.State{here(at)}, lookup(t, s, user))
+		require.Equal(t, left(at), leave(t, s, user, at))
+		require.Equal(t, []lastseen.State{left(at)}, lookup(t, s, user))
+		only := []lastseen.Range{{From: at, To: at, Left: true}}
+		require.Equal(t, []store.Record{{User: user, State: left(at)}}, list(t, s, store.ListQuery{Ranges: only, Limit: 10}))
+	}
+}
+
+func testLargeBatch(t *testing.T, s store.Store) {
+	names := crowd(t, s, 10_000, base)
+	states := lookup(t, s, names...)
+	require.Len(t, states, len(names))
+	for i, state := range states {
+		require.Equal(t, here(base), state, names[i])
+	}
+	batch := make([]store.Sighting, len(names))
+	for i, name := range names {
+		batch[i] = store.Sighting{User: name, At: base + lastseen.Instant(i)}
+	}
+	states, err := s.Leave(context.Background(), ns, batch)
+	require.NoError(t, err)
+	for i, state := range states {
+		require.Equal(t, left(base+lastseen.Instant(i)), state, names[i])
+	}
+}
+
+func testConcurrentWriters(t *testing.T, s store.Store) {
+	const writers, writes, people = 16, 60, 20
+	want := make([]map[string]lastseen.State, writers)
+	for user := range people {
+		ping(t, s, fmt.Sprint(user), base) // nobody is a stranger
+	}
+	var wg sync.WaitGroup
+	for w := range writers {
+		want[w] = map[string]lastseen.State{}
+		random := rand.New(rand.NewPCG(uint64(w), 1))
+		wg.Go(func() {
+			for range writes {
+				user, at := fmt.Sprint(random.IntN(people)), base+lastseen.Instant(random.IntN(50))
+				state := lastseen.State{At: at, Left: random.IntN(2) == 0}
+				write := s.Ping
+				if state.Left {
+					write = s.Leave
+				}
+				got, err := write(context.Background(), ns, []store.Sighting{{User: user, At: at}})
+				if err != nil || got[0].Compare(state) < 0 {
+					t.Errorf("%v of %s: %v, %v", state, user, got, err)
+					return
+				}
+				want[w][user] = lastseen.Merge(want[w][user], state)
+			}
+		})
+	}
+	wg.Wait()
+	for user := range people {
+		greatest := here(base)
+		for w := range writers {
+			greatest = lastseen.Merge(greatest, want[w][fmt.Sprint(user)])
+		}
+		require.Equal(t, []lastseen.State{greatest}, lookup(t, s, fmt.Sprint(user)))
+	}
+}
