@@ -1,0 +1,82 @@
+// Package api is the HTTP interface of lastseen, version 1: it reads requests, asks the store, turns
+// states into statuses and writes JSON.
+//
+// Where things are: routes.go is the table of all endpoints; each group of them has a file of
+// handlers; params.go, body.go and ndjson.go read input by the rules that all endpoints share;
+// cursor.go is how a walk over pages is remembered; errors.go is the one place where an error becomes
+// an answer.
+//
+// Handlers hold no state: any number of servers on one store give the same answers.
+package api
+
+import (
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v4/middleware"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// Settings are what is configured for a namespace.
+type Settings struct {
+	Thresholds   lastseen.Thresholds
+	PingInterval time.Duration // advice to clients: ping this often
+	Retention    time.Duration // users not seen for so long are erased; 0 for never
+	Shards       int           // sorted sets that the namespace is spread over
+}
+
+// Version describes the running build.
+type Version struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitzero"`
+	Go       string `json:"go"`
+}
+
+// Config is what the interface needs. Store and Settings are required.
+type Config struct {
+	Store    store.Store
+	Settings func(namespace string) Settings
+	Version  Version
+	Logger   *slog.Logger   // default slog.Default()
+	Random   func() float64 // in [0, 1), for jitter; default math/rand/v2
+}
+
+// server holds what handlers need.
+type server struct {
+	store    store.Store
+	settings func(namespace string) Settings
+	version  Version
+	logger   *slog.Logger
+	random   func() float64
+}
+
+// New returns the handler of all endpoints.
+func New(c Config) http.Handler {
+	s := &server{store: c.Store, settings: c.Settings, version: c.Version, logger: c.Logger, random: c.Random}
+	if s.logger == nil {
+		s.logger = slog.Default()
+	}
+	if s.random == nil {
+		s.random = rand.Float64
+	}
+	e := echo.New()
+	e.HTTPErrorHandler = s.handleError
+	e.IPExtractor = echo.ExtractIPDirect()
+	e.Pre(requestID, checkPath)
+	e.Use(middleware.RecoverWithConfig(middleware.RecoverConfig{
+		DisableErrorHandler: true,
+		LogErrorFunc:        func(_ echo.Context, err error, stack []byte) error { return panicked(err, stack) },
+	}))
+	for _, r := range s.routes() {
+		e.Add(r.method, r.path, r.serve)
+		if r.method == http.MethodGet {
+			e.Add(http.MethodHead, r.path, r.serve)
+		}
+	}
+	return e
+}

@@ -1,0 +1,143 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen/store"
+)
+
+// apiError is an error that a caller is told about. What is in it is public; a cause that is not
+// goes into the log.
+type apiError struct {
+	code     code
+	detail   string      // what was wrong, and what is allowed
+	items    []itemError // of a batch
+	line     int         // of NDJSON, from 1; 0 if it does not apply
+	recorded *int        // items recorded before the error; nil if it does not apply
+	cause    error
+}
+
+// itemError is what is wrong with one item of a batch.
+type itemError struct {
+	Index  int    `json:"index"`
+	Detail string `json:"detail"`
+}
+
+func newError(c code, detail string) *apiError { return &apiError{code: c, detail: detail} }
+
+func errorf(c code, format string, args ...any) *apiError {
+	return newError(c, fmt.Sprintf(format, args...))
+}
+
+// sentence makes a detail of an error from package lastseen, which begins in lower case.
+func sentence(err error) string {
+	text := err.Error()
+	return strings.ToUpper(text[:1]) + text[1:] + "."
+}
+
+func (e *apiError) Error() string { return string(e.code) + ": " + e.detail }
+
+func (e *apiError) Unwrap() error { return e.cause }
+
+// problem is the body of an error answer, by RFC 9457.
+type problem struct {
+	Type      string      `json:"type"`
+	Title     string      `json:"title"`
+	Status    int         `json:"status"`
+	Code      code        `json:"code"`
+	Detail    string      `json:"detail"`
+	RequestID string      `json:"request_id"`
+	Errors    []itemError `json:"errors,omitempty"`
+	Line      int         `json:"line,omitzero"`
+	Recorded  *int        `json:"recorded,omitzero"`
+}
+
+// handleError is the one place where an error becomes an answer.
+func (s *server) handleError(err error, c echo.Context) {
+	e := classify(err)
+	kind := e.code.kind()
+	header := c.Response().Header()
+	id := header.Get(echo.HeaderXRequestID)
+	if kind.status >= http.StatusInternalServerError && !clientGone(err, c) {
+		s.logger.Error("request failed", "code", e.code, "request_id", id,
+			"method", c.Request().Method, "route", c.Path(), "error", err)
+	}
+	if c.Response().Committed {
+		return // too late for another answer
+	}
+	if kind.status == http.StatusServiceUnavailable {
+		header.Set(echo.HeaderRetryAfter, strconv.Itoa(1+int(s.random()*3)))
+	}
+	header.Set(echo.HeaderCacheControl, "no-store")
+	body := problem{
+		Type: "/docs/errors#" + string(e.code), Title: kind.title, Status: kind.status, Code: e.code,
+		Detail: e.detail, RequestID: id, Errors: e.items, Line: e.line, Recorded: e.recorded,
+	}
+	if err := write(c, kind.status, "application/problem+json", body); err != nil {
+		s.logger.Debug("answer not sent", "request_id", id, "error", err)
+	}
+}
+
+// clientGone reports whether the request failed only because its caller went away.
+func clientGone(err error, c echo.Context) bool {
+	return errors.Is(err, context.Canceled) && c.Request().Context().Err() != nil
+}
+
+// classify finds what to tell the caller about an error.
+func classify(err error) *apiError {
+	var known *apiError
+	if errors.As(err, &known) {
+		return known
+	}
+	var http *echo.HTTPError
+	if errors.As(err, &http) {
+		return ofEcho(http)
+	}
+	for _, f := range storeFailures() {
+		if errors.Is(err, f.err) {
+			return newError(f.code, f.detail)
+		}
+	}
+	return newError(codeInternal, "Something went wrong here; it was logged under the request ID.")
+}
+
+// ofEcho translates the router's errors.
+func ofEcho(err *echo.HTTPError) *apiError {
+	switch err.Code {
+	case http.StatusNotFound:
+		return newError(codeNotFound, "There is nothing at this path. A trailing slash counts.")
+	case http.StatusMethodNotAllowed:
+		return newError(codeMethodNotAllowed, "This path does not take that method; Allow lists those it takes.")
+	default:
+		return newError(codeInternal, "Something went wrong here; it was logged under the request ID.")
+	}
+}
+
+type storeFailure struct {
+	err    error
+	code   code
+	detail string
+}
+
+// storeFailures is what each failure of the store is called outside. None of them ever turns into a
+// status: unknown is not offline.
+func storeFailures() []storeFailure {
+	unavailable := "The store does not answer. Whatever was sent may be sent again."
+	return []storeFailure{
+		{store.ErrFull, codeStoreFull, "The store has no room left for this. Reading still works."},
+		{store.ErrOverloaded, codeOverloaded, "More is asked of this server than it can do now. Nothing was done."},
+		{store.ErrWrongType, codeWrongKeyType, "The namespace's key in Redis holds something else than presence."},
+		{store.ErrMismatch, codeStoreUnavailable, "The namespace is stored with another number of shards, score unit or hash than this server is set to."},
+		{store.ErrClosed, codeStoreUnavailable, "The server is shutting down."},
+		{store.ErrUnavailable, codeStoreUnavailable, unavailable},
+		{context.DeadlineExceeded, codeStoreUnavailable, unavailable},
+		{context.Canceled, codeStoreUnavailable, unavailable},
+	}
+}

@@ -1,0 +1,245 @@
+package api
+
+import (
+	"context"
+	"slices"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+const (
+	defaultLimit = 50
+	maxLimit     = 1000 // also of offset and limit together
+)
+
+// walk is what stays the same over all pages of a list. The first page fixes it.
+type walk struct {
+	statuses   []lastseen.Status // sorted, each once; none means all
+	asOf       lastseen.Instant
+	from, to   lastseen.Instant
+	thresholds lastseen.Thresholds
+	order      store.Order
+	offset     int // skipped before the first page
+}
+
+// listAnswer is one page.
+type listAnswer struct {
+	usersAnswer `json:",inline"`
+	NextCursor  *string `json:"next_cursor"`
+}
+
+// listUsers answers with one page of recently seen users.
+func (s *server) listUsers(c echo.Context, q query) error {
+	namespace, err := namespaceOf(c)
+	if err != nil {
+		return err
+	}
+	limit, err := q.number("limit", 1, maxLimit, defaultLimit)
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	w, after, err := s.walkOf(ctx, namespace, q, limit)
+	if err != nil {
+		return err
+	}
+	skip := 0
+	if after == nil {
+		skip = w.offset
+	}
+	records, err := s.store.List(ctx, namespace, store.ListQuery{
+		Ranges: w.thresholds.Ranges(w.statuses, w.asOf, w.from, w.to),
+		Order:  w.order, After: after, Limit: skip + limit + 1, // one more tells whether there is a next page
+	})
+	if err != nil {
+		return err
+	}
+	return answer(c, w.page(namespace, records[min(skip, len(records)):], limit))
+}
+
+// page makes an answer of at most limit records; more of them mean that there is a next page.
+func (w walk) page(namespace string, records []store.Record, limit int) listAnswer {
+	var next *string
+	if len(records) > limit {
+		records = records[:limit]
+		cursor := w.cursor(namespace, records[limit-1])
+		next = &cursor
+	}
+	users := make([]presence, len(records))
+	for i, r := range records {
+		users[i] = presenceOf(w.thresholds.Presence(r.User, r.State, w.asOf))
+	}
+	return listAnswer{usersAnswer{AsOf: timestamp(w.asOf), Users: users}, next}
+}
+
+// walkOf returns the walk that the query asks for or, with a cursor, goes on with.
+func (s *server) walkOf(ctx context.Context, namespace string, q query, limit int) (walk, *store.Record, error) {
+	if cursor, given := q.get("cursor"); given {
+		w, after, err := parseCursor(namespace, cursor)
+		if err != nil {
+			return walk{}, nil, err
+		}
+		repeated, err := w.with(q)
+		if err != nil {
+			return walk{}, nil, err
+		}
+		if !repeated.equal(w) {
+			return walk{}, nil, newError(codeInvalidCursor,
+				"A parameter differs from the first page's; with a cursor only limit may change.")
+		}
+		return w, &after, nil
+	}
+	w, err := s.firstWalk(ctx, namespace, q)
+	if err != nil {
+		return walk{}, nil, err
+	}
+	if w.offset+limit > maxLimit {
+		return walk{}, nil, errorf(codeInvalidRange, "offset and limit together are %d: at most %d; use the cursor to go deeper.",
+			w.offset+limit, maxLimit)
+	}
+	return w, nil, nil
+}
+
+// firstWalk returns the walk of a first page, with everything that the query leaves open settled.
+func (s *server) firstWalk(ctx context.Context, namespace string, q query) (walk, error) {
+	w := walk{thresholds: s.settings(namespace).Thresholds}
+	if _, given := q.get("as_of"); !given {
+		latest, err := s.latest(ctx, namespace)
+		if err != nil {
+			return walk{}, err
+		}
+		w.asOf = latest
+	}
+	w, err := w.with(q)
+	if err != nil {
+		return walk{}, err
+	}
+	if _, given := q.get("to"); !given {
+		w.to = w.asOf
+	}
+	switch {
+	case w.from > w.to:
+		return walk{}, errorf(codeInvalidRange, "from (%s) is later than to (%s).", w.from, w.to)
+	case w.to > w.asOf:
+		return walk{}, errorf(codeInvalidRange, "to (%s) is later than as_of (%s).", w.to, w.asOf)
+	}
+	return w, nil
+}
+
+// latest is the later of now and the newest time stored, which may be ahead by as much as a ping may.
+func (s *server) latest(ctx context.Context, namespace string) (lastseen.Instant, error) {
+	now, err := s.store.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	newest, err := s.store.Newest(ctx, namespace)
+	if err != nil {
+		return 0, err
+	}
+	return max(now, min(newest, now+maxAhead)), nil
+}
+
+// with returns the walk with what the query says in place of what was there.
+func (w walk) with(q query) (walk, error) {
+	var err error
+	if w.asOf, err = q.time("as_of", w.asOf); err != nil {
+		return w, err
+	}
+	if w.from, err = q.time("from", w.from); err != nil {
+		return w, err
+	}
+	if w.to, err = q.time("to", w.to); err != nil {
+		return w, err
+	}
+	if w.thresholds, err = q.thresholds(Settings{Thresholds: w.thresholds}); err != nil {
+		return w, err
+	}
+	if w.offset, err = q.number("offset", 0, maxLimit, w.offset); err != nil {
+		return w, err
+	}
+	if w.order, err = q.order(w.order); err != nil {
+		return w, err
+	}
+	w.statuses, err = q.statuses(w.statuses)
+	return w, err
+}
+
+func (w walk) equal(other walk) bool {
+	return slices.Equal(w.statuses, other.statuses) && w.asOf == other.asOf && w.from == other.from &&
+		w.to == other.to && w.thresholds == other.thresholds && w.order == other.order && w.offset == other.offset
+}
+
+// order returns the order asked for, or the fallback if none is.
+func (q query) order(fallback store.Order) (store.Order, error) {
+	value, given := q.get("order")
+	switch {
+	case !given:
+		return fallback, nil
+	case value == "newest":
+		return store.Newest, nil
+	case value == "oldest":
+		return store.Oldest, nil
+	default:
+		return 0, errorf(codeInvalidParameter, "order is %.40q: it is newest or oldest.", value)
+	}
+}
+
+// statuses returns the statuses asked for, sorted and each once, or the fallback if none is.
+func (q query) statuses(fallback []lastseen.Status) ([]lastseen.Status, error) {
+	values := q["status"]
+	if len(values) == 0 {
+		return fallback, nil
+	}
+	statuses := make([]lastseen.Status, len(values))
+	for i, value := range values {
+		status, err := lastseen.ParseStatus(value)
+		if err != nil {
+			return nil, newError(codeInvalidParameter, sentence(err))
+		}
+		statuses[i] = status
+	}
+	slices.Sort(statuses)
+	return slices.Compact(statuses), nil
+}
+
+// countsAnswer says how many users have each status.
+type countsAnswer struct {
+	AsOf   timestamp `json:"as_of"`
+	Green  int64     `json:"green"`
+	Yellow int64     `json:"yellow"`
+	Grey   int64     `json:"grey"`
+	Total  int64     `json:"total"`
+}
+
+// counts answers with the number of users that a list with the same parameters would hold.
+func (s *server) counts(c echo.Context, q query) error {
+	namespace, err := namespaceOf(c)
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	w, err := s.firstWalk(ctx, namespace, q)
+	if err != nil {
+		return err
+	}
+	a := countsAnswer{AsOf: timestamp(w.asOf)}
+	var ranges []lastseen.Range
+	var sums []*int64 // where each range's count goes
+	for status, sum := range map[lastseen.Status]*int64{lastseen.Green: &a.Green, lastseen.Yellow: &a.Yellow, lastseen.Grey: &a.Grey} {
+		for _, r := range w.thresholds.Ranges([]lastseen.Status{status}, w.asOf, w.from, w.to) {
+			ranges, sums = append(ranges, r), append(sums, sum)
+		}
+	}
+	counts, err := s.store.Count(ctx, namespace, ranges)
+	if err != nil {
+		return err
+	}
+	for i, n := range counts {
+		*sums[i] += n
+		a.Total += n
+	}
+	return answer(c, a)
+}

@@ -1,0 +1,74 @@
+package api
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+)
+
+// maxRequestID bounds the request IDs that callers may choose, in bytes.
+const maxRequestID = 128
+
+// requestID gives every request an ID, the caller's own if it is a sensible one, and repeats it in
+// the answer.
+func requestID(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		id := c.Request().Header.Get(echo.HeaderXRequestID)
+		if !sensibleID(id) {
+			id = strconv.FormatUint(rand.Uint64(), 36)
+		}
+		header := c.Response().Header()
+		header.Set(echo.HeaderXRequestID, id)
+		header.Set(echo.HeaderXContentTypeOptions, "nosniff")
+		return next(c)
+	}
+}
+
+func sensibleID(id string) bool {
+	if id == "" || len(id) > maxRequestID {
+		return false
+	}
+	for i := range len(id) {
+		if id[i] <= ' ' || id[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// checkPath makes the router work on the path as it was sent, so that %2F in a name is no
+// separator, and refuses empty segments.
+func checkPath(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		url := c.Request().URL
+		url.RawPath = url.EscapedPath()
+		if strings.Contains(url.RawPath, "//") && !strings.HasSuffix(url.RawPath, "/") {
+			return emptySegment(url.RawPath)
+		}
+		return next(c)
+	}
+}
+
+// emptySegment says which part of the path is missing.
+func emptySegment(path string) error {
+	segments := strings.Split(path, "/") // the first is empty, before the leading slash
+	missing := func(i int) bool { return len(segments) > i && segments[i] == "" }
+	switch {
+	case !strings.HasPrefix(path, "/v1/namespaces/"):
+		return newError(codeInvalidParameter, "The path has an empty segment.")
+	case missing(3):
+		return newError(codeInvalidNamespace, "The path has no namespace between two slashes.")
+	case missing(5):
+		return newError(codeInvalidUser, "The path has no user between two slashes.")
+	default:
+		return newError(codeInvalidParameter, "The path has an empty segment.")
+	}
+}
+
+// panicked is the cause of an internal error, with its stack for the log.
+func panicked(err error, stack []byte) error {
+	return fmt.Errorf("panic: %w\n%s", err, stack)
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/lastseen/lastseen/api"
+)
+
+// healthTimeout bounds a health check.
+const healthTimeout = 3 * time.Second
+
+// healthCmd asks a running service whether it is alive.
+type healthCmd struct {
+	Listen string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address that the service listens on (${default})."`
+}
+
+// Run fails unless the service answers.
+func (c *healthCmd) Run(ctx context.Context, std streams) error {
+	url, err := healthURL(c.Listen)
+	if err != nil {
+		return wrongSetting("--listen: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", url, response.Status)
+	}
+	_, err = fmt.Fprintln(std.out, "ok")
+	return err
+}
+
+// healthURL returns where to ask a service that listens on an address, which may name no host.
+func healthURL(listen string) (string, error) {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return "", err
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, port) + "/healthz", nil
+}
+
+// versionCmd prints the version.
+type versionCmd struct{}
+
+// Run prints one line.
+func (versionCmd) Run(std streams) error {
+	v := version()
+	_, err := fmt.Fprintf(std.out, "lastseen %s %s %s\n", v.Version, v.Revision, v.Go)
+	return err
+}
+
+// version describes the running build, from what the Go tool recorded in it.
+func version() api.Version {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return api.Version{Version: "unknown"}
+	}
+	v := api.Version{Version: info.Main.Version, Go: info.GoVersion}
+	for _, setting := range info.Settings {
+		if setting.Key == "vcs.revision" {
+			v.Revision = setting.Value
+		}
+	}
+	return v
+}
