@@ -62,7 +62,7 @@ func testTrim(t *testing.T, s store.Store) {
 
 func testTrimAtMost(t *testing.T, s store.Store) {
 	ctx := context.Background()
-	names := crowd(t, s, 2*store.MaxTrim+500, base)
+	names := crowd(t, s, 2*store.MaxTrim+500)
 	batch := make([]store.Sighting, 0, len(names))
 	for _, user := range names[:store.MaxTrim] {
 		batch = append(batch, store.Sighting{User: user, At: base + 1})
@@ -144,7 +144,7 @@ func testNamespacePages(t *testing.T, s store.Store) {
 
 func testDeleteNamespace(t *testing.T, s store.Store) {
 	ctx := context.Background()
-	crowd(t, s, 100, base)
+	crowd(t, s, 100)
 	leave(t, s, "u000001", base+1)
 	_, err := s.Ping(ctx, "other", []store.Sighting{{User: "alice", At: base}})
 	require.NoError(t, err)

@@ -103,8 +103,8 @@ func everyone() []lastseen.Range {
 	}
 }
 
-// walk lists page by page to the end, and calls between after every page but the last.
-func walk(t require.TestingT, s store.Store, q store.ListQuery, between func(page int)) []store.Record {
+// walk lists page by page to the end.
+func walk(t require.TestingT, s store.Store, q store.ListQuery) []store.Record {
 	var all []store.Record
 	for n := 1; ; n++ {
 		page := list(t, s, q)
@@ -114,19 +114,16 @@ func walk(t require.TestingT, s store.Store, q store.ListQuery, between func(pag
 		}
 		require.Less(t, n, 1_000_000, "the walk does not end")
 		q.After = &page[len(page)-1]
-		if between != nil {
-			between(n)
-		}
 	}
 }
 
-// crowd pings n users, named by their number in six digits, all at one time.
-func crowd(t require.TestingT, s store.Store, n int, at lastseen.Instant) []string {
+// crowd pings n users, named by their number in six digits, all at the base.
+func crowd(t require.TestingT, s store.Store, n int) []string {
 	users := make([]string, n)
 	batch := make([]store.Sighting, n)
 	for i := range batch {
 		users[i] = fmt.Sprintf("u%06d", i)
-		batch[i] = store.Sighting{User: users[i], At: at}
+		batch[i] = store.Sighting{User: users[i], At: base}
 	}
 	_, err := s.Ping(context.Background(), ns, batch)
 	require.NoError(t, err)

@@ -154,7 +154,7 @@ func testUserIDs(t *testing.T, s store.Store) {
 		require.Equal(t, want[ids[i]], state, "%q", ids[i])
 	}
 	for _, order := range []store.Order{store.Newest, store.Oldest} {
-		got := walk(t, s, store.ListQuery{Ranges: everyone(), Order: order, Limit: 7}, nil)
+		got := walk(t, s, store.ListQuery{Ranges: everyone(), Order: order, Limit: 7})
 		requireOrdered(t, order, got)
 		require.Len(t, got, len(want))
 		for _, r := range got {
@@ -180,7 +180,7 @@ func testTimes(t *testing.T, s store.Store) {
 }
 
 func testLargeBatch(t *testing.T, s store.Store) {
-	names := crowd(t, s, 10_000, base)
+	names := crowd(t, s, 10_000)
 	states := lookup(t, s, names...)
 	require.Len(t, states, len(names))
 	for i, state := range states {

@@ -1,0 +1,35 @@
+# `make check` is the gate: by hand, as a commit hook and in CI.
+
+LINT = go tool -modfile=tools/lint/go.mod golangci-lint
+
+.PHONY: check generated lint format race test fuzz hook
+
+check: generated lint race test
+
+# What a tool writes must be what is committed.
+generated:
+	go mod tidy -diff
+
+lint:
+	$(LINT) run ./...
+
+format:
+	$(LINT) fmt ./...
+
+race:
+	go test -race -timeout 10m ./...
+
+test:
+	go test -timeout 10m ./...
+
+# Every fuzz target for a while; what they find is kept under testdata.
+FUZZTIME = 30s
+fuzz:
+	@for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
+	  for target in $$(grep -ho '^func Fuzz[A-Za-z0-9]*' $$dir/*_test.go | cut -d' ' -f2); do \
+	    echo "$$dir $$target"; go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$dir || exit 1; \
+	  done; \
+	done
+
+hook:
+	printf '#!/bin/sh\nexec make check\n' > .git/hooks/pre-push && chmod +x .git/hooks/pre-push
