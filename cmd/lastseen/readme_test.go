@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestReadme runs the README's curl lines as written, one after another, and compares what they
+// print with what the README says they do, but for times and what is drawn by chance.
+func TestReadme(t *testing.T) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("no curl on PATH: install it to run the README's examples")
+	}
+	readme, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	steps := consoleSteps(string(readme))
+	require.Greater(t, len(steps), 8, "the examples were not found")
+	eachStore(t, func(t *testing.T, args []string) {
+		s := start(t, args...)
+		// The lines name the default port; curl's own configuration leads them to ours.
+		home := t.TempDir()
+		config := fmt.Sprintf("silent\nshow-error\nconnect-to = 127.0.0.1:8080:%s\n", strings.TrimPrefix(s.url, "http://"))
+		require.NoError(t, os.WriteFile(filepath.Join(home, ".curlrc"), []byte(config), 0o600))
+		for _, step := range steps {
+			cmd := exec.Command("bash", "-c", step.command)
+			cmd.Env = append(os.Environ(), "CURL_HOME="+home, "HOME="+home)
+			out, err := cmd.CombinedOutput()
+			require.NoError(t, err, "%s\n%s", step.command, out)
+			require.Equal(t, masked(step.output), masked(string(out)), step.command)
+		}
+	})
+}
+
+type step struct{ command, output string }
+
+// consoleSteps returns the commands in a text's console blocks, each with what follows it.
+func consoleSteps(text string) []step {
+	var steps []step
+	for _, block := range regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(text, -1) {
+		for line := range strings.Lines(block[1]) {
+			if command, ok := strings.CutPrefix(line, "$ "); ok {
+				steps = append(steps, step{command: command})
+			} else {
+				steps[len(steps)-1].output += line
+			}
+		}
+	}
+	return steps
+}
+
+// masked hides what differs from run to run.
+func masked(text string) string {
+	for pattern, mask := range map[string]string{
+		`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`:            "TIME",
+		`"ping_after_ms":2[4-9]\d{3}|"ping_after_ms":30000`: `"ping_after_ms":N`,
+		`"next_cursor":"[\w-]+"`:                            `"next_cursor":"CURSOR"`,
+		`"request_id":"\w+"`:                                `"request_id":"ID"`,
+	} {
+		text = regexp.MustCompile(pattern).ReplaceAllString(text, mask)
+	}
+	return text
+}
+
+// TestReadmeOpensWithTwoCommands: running it and testing it need no more than Go.
+func TestReadmeOpensWithTwoCommands(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(string(readme), "# lastseen\n\n    go run ./cmd/lastseen\n    go test ./...\n"))
+}

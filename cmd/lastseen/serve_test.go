@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+const alice = "/v1/namespaces/chat/users/alice"
+
+func TestRestartKeepsEverything(t *testing.T) {
+	eachStore(t, func(t *testing.T, args []string) {
+		first := start(t, args...)
+		pinged := first.post(t, alice+"/ping", "")
+		require.Zero(t, first.terminate(t), first.log)
+		second := start(t, args...)
+		require.Equal(t, pinged["last_seen"], second.get(t, alice)["last_seen"])
+	})
+}
+
+// TestKillAfterTwoSeconds waits in real time: what a real process promises of a real disk cannot be
+// seen with a clock of ours.
+func TestKillAfterTwoSeconds(t *testing.T) {
+	store := filepath.Join(t.TempDir(), "data.db")
+	first := start(t, "--store", store)
+	pinged := first.post(t, alice+"/ping", "")
+	time.Sleep(2 * time.Second)
+	first.kill()
+	second := start(t, "--store", store)
+	require.Equal(t, pinged["last_seen"], second.get(t, alice)["last_seen"])
+}
+
+// TestTerminateUnderLoad stops a service that many clients ping; whatever was answered is there
+// after the restart.
+func TestTerminateUnderLoad(t *testing.T) {
+	store := filepath.Join(t.TempDir(), "data.db")
+	s := start(t, "--store", store, "--sync", "1h")
+	answered := make([]int, 8)
+	var wg sync.WaitGroup
+	begun := make(chan struct{}, len(answered))
+	for client := range answered {
+		wg.Go(func() {
+			for n := 1; ; n++ {
+				url := fmt.Sprintf("%s/v1/namespaces/load/users/%d-%d/ping", s.url, client, n)
+				request, _ := http.NewRequestWithContext(context.Background(), http.MethodPost, url, nil)
+				response, err := http.DefaultClient.Do(request)
+				if err != nil {
+					return // the service has stopped
+				}
+				response.Body.Close()
+				if response.StatusCode == http.StatusOK {
+					answered[client] = n
+				}
+				if n == 20 {
+					begun <- struct{}{}
+				}
+			}
+		})
+	}
+	for range answered {
+		<-begun
+	}
+	require.Zero(t, s.terminate(t), s.log)
+	wg.Wait()
+	s = start(t, "--store", store)
+	for client, last := range answered {
+		for _, n := range []int{1, last / 2, last} {
+			user := fmt.Sprintf("/v1/namespaces/load/users/%d-%d", client, n)
+			require.NotNil(t, s.get(t, user)["last_seen"], user)
+		}
+	}
+}
+
+// TestTerminateCutsOffSlowClients stops a service while a client never finishes its request.
+func TestTerminateCutsOffSlowClients(t *testing.T) {
+	s := start(t)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	require.NoError(t, err)
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST %s/ping HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", alice)
+	s.get(t, "/healthz") // the server is past accepting the connection before
+	require.Zero(t, s.terminate(t), s.log)
+}
+
+func TestRedisHoldsWhatTheDesignSays(t *testing.T) {
+	url := redistest.Start(t)
+	s := start(t, "--store", url)
+	s.post(t, "/v1/namespaces/chat/pings", `{"pings":[{"user":"alice","at":100123},{"user":"bob","at":100135.5}]}`)
+	s.post(t, "/v1/namespaces/chat/users/bob/leave", `{"at":100136}`)
+
+	options, err := redis.ParseURL(url)
+	require.NoError(t, err)
+	client := redis.NewClient(options)
+	defer client.Close()
+	members, err := client.ZRangeWithScores(context.Background(), "presence:chat", 0, -1).Result()
+	require.NoError(t, err)
+	require.Equal(t, []redis.Z{{Member: "bob", Score: -100136000}, {Member: "alice", Score: 100123000}}, members)
+}
+
+// TestRedisOutage stops, freezes and starts Redis under a running service.
+func TestRedisOutage(t *testing.T) {
+	server := redistest.StartProcess(t)
+	s := start(t, "--store", server.URL())
+	s.post(t, alice+"/ping", "")
+
+	requests := []struct{ method, path, body string }{
+		{http.MethodPost, alice + "/ping", ""},
+		{http.MethodPost, alice + "/leave", ""},
+		{http.MethodPost, "/v1/namespaces/chat/pings", `{"pings":[{"user":"alice"}]}`},
+		{http.MethodGet, alice, ""},
+		{http.MethodGet, "/v1/namespaces/chat/lookup?user=alice", ""},
+		{http.MethodGet, "/v1/namespaces/chat/users", ""},
+		{http.MethodGet, "/v1/namespaces/chat/counts", ""},
+		{http.MethodGet, "/v1/namespaces", ""},
+		{http.MethodDelete, alice, ""},
+		{http.MethodDelete, "/v1/namespaces/chat?confirm=chat", ""},
+		{http.MethodGet, "/readyz", ""},
+	}
+	allFail := func() {
+		for _, r := range requests {
+			status, answer := s.call(t, r.method, r.path, r.body)
+			require.Equal(t, http.StatusServiceUnavailable, status, "%s %s: %v", r.method, r.path, answer)
+			require.Equal(t, "store_unavailable", answer["code"])
+			require.NotContains(t, fmt.Sprint(answer), "grey")
+		}
+		s.get(t, "/healthz")
+	}
+	recovers := func() {
+		require.Eventually(t, func() bool {
+			status, answer := s.call(t, http.MethodGet, alice, "")
+			return status == http.StatusOK && answer["last_seen"] != nil
+		}, 30*time.Second, 50*time.Millisecond)
+	}
+	server.Stop(t)
+	allFail()
+	server.Start(t)
+	recovers()
+	server.Freeze(t)
+	allFail()
+	server.Thaw(t)
+	require.Eventually(t, func() bool {
+		status, _ := s.call(t, http.MethodPost, alice+"/ping", "") // the frozen server may still run the DELETEs
+		return status == http.StatusOK
+	}, 30*time.Second, 50*time.Millisecond)
+	recovers()
+}
+
+// TestStartsBeforeRedis starts a service whose Redis is not there yet.
+func TestStartsBeforeRedis(t *testing.T) {
+	server := redistest.StartProcess(t)
+	server.Stop(t)
+	s := start(t, "--store", server.URL())
+	status, _ := s.call(t, http.MethodGet, alice, "")
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Contains(t, s.log.String(), "Redis does not answer yet")
+	server.Start(t)
+	require.Eventually(t, func() bool {
+		status, _ := s.call(t, http.MethodPost, alice+"/ping", "")
+		return status == http.StatusOK
+	}, 30*time.Second, 50*time.Millisecond)
+}
