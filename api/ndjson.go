@@ -52,7 +52,7 @@ func interrupted(c echo.Context, e *apiError, cause error, line, recorded int) e
 	c.Response().Header().Set(echo.HeaderConnection, "close")
 	stopped := *e
 	stopped.line, stopped.recorded = line, &recorded
-	if stopped.cause == nil && cause != error(e) {
+	if stopped.cause == nil {
 		stopped.cause = cause
 	}
 	return &stopped

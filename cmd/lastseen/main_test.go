@@ -85,7 +85,7 @@ func start(t testing.TB, args ...string) *service {
 	for lines.Scan() {
 		if api, ok := strings.CutPrefix(lines.Text(), "  API   "); ok {
 			s.url = strings.TrimSuffix(api, "/v1/namespaces")
-			go io.Copy(io.Discard, out) //nolint:errcheck // ends with the process
+			go io.Copy(io.Discard, out)
 			return s
 		}
 	}

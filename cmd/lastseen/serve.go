@@ -10,6 +10,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/redis/go-redis/v9/logging"
+
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/boltstore"
@@ -55,6 +57,7 @@ func (c *serveCmd) openStore(ctx context.Context, logger *slog.Logger) (s store.
 		}
 		return s, s.Path(), nil
 	}
+	logging.Disable() // the client's own log; what fails is in the errors, and logged with the request
 	r := c.Redis
 	maxRetries := r.MaxRetries
 	if maxRetries == 0 {

@@ -3,7 +3,6 @@ package boltstore
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"testing"
@@ -27,7 +26,7 @@ func TestMain(m *testing.M) {
 func helper() bool { return false }
 
 // quiet keeps logs out of the tests' output.
-func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 const base lastseen.Instant = 1_700_000_000_000
 

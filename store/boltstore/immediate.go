@@ -30,6 +30,13 @@ func (w *writer) submit(ctx context.Context, c write) error {
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-w.stopped:
+	}
+	select {
+	case err := <-r.done: // answered just before the end
+		return err
+	default:
+		return store.ErrClosed // queued just after it
 	}
 }
 

@@ -58,7 +58,7 @@ type writer struct {
 	dirty    chan struct{} // sync > 0: there is something to flush; holds one signal
 	hurry    chan struct{} // sync > 0: somebody waits for the flush; holds one signal
 	stop     chan struct{}
-	stopped  sync.WaitGroup
+	stopped  chan struct{} // closed when the goroutine has ended
 	closing  sync.Once
 	closeErr error
 
@@ -81,16 +81,20 @@ func newWriter(s *Store, log *fileLog, o Options) *writer {
 		dirty:    make(chan struct{}, 1),
 		hurry:    make(chan struct{}, 1),
 		stop:     make(chan struct{}),
+		stopped:  make(chan struct{}),
 		next:     newFlush(),
 	}
 }
 
 func (w *writer) start() {
-	if w.sync > 0 {
-		w.stopped.Go(w.runDelayed)
-	} else {
-		w.stopped.Go(w.runImmediate)
+	run := w.runDelayed
+	if w.sync == 0 {
+		run = w.runImmediate
 	}
+	go func() {
+		defer close(w.stopped)
+		run()
+	}()
 }
 
 // failure returns why writes are refused now; s.mu is held.
@@ -160,7 +164,7 @@ func (w *writer) runDelayed() {
 		select {
 		case <-w.dirty:
 		case <-w.stop:
-			w.flushPending()
+			_ = w.flushPending() // close reports what is still pending
 			return
 		}
 		begun := time.Now()
@@ -248,11 +252,18 @@ func (w *writer) close() error {
 		w.closed = true
 		w.s.mu.Unlock()
 		close(w.stop)
-		w.stopped.Wait()
-		w.s.mu.RLock()
-		lost := w.failed
-		w.s.mu.RUnlock()
-		w.closeErr = errors.Join(lost, w.log.close())
+		<-w.stopped
+		w.closeErr = errors.Join(w.lost(), w.log.close())
 	})
 	return w.closeErr
+}
+
+// lost returns why what is still pending could not be written; nil if nothing is.
+func (w *writer) lost() error {
+	w.s.mu.RLock()
+	defer w.s.mu.RUnlock()
+	if len(w.pending.buf) == 0 {
+		return nil
+	}
+	return w.failed
 }

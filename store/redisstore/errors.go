@@ -26,8 +26,6 @@ func translate(err error) error {
 		return err
 	case errors.Is(err, redis.ErrClosed):
 		return store.ErrClosed
-	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
-		return fmt.Errorf("%w: %w", store.ErrOverloaded, err)
 	case redis.IsOOMError(err):
 		return fmt.Errorf("%w: %w", store.ErrFull, err)
 	case isWrongType(err):
@@ -46,11 +44,13 @@ func isWrongType(err error) bool {
 	return errors.As(err, &reply) && strings.Contains(reply.Error(), "WRONGTYPE")
 }
 
-// isOutage reports whether Redis could not be reached, was late, or refused to serve for now.
+// isOutage reports whether Redis could not be reached, was late, or refused to serve for now. With a
+// Redis that hangs, callers also wait in vain for a connection.
 func isOutage(err error) bool {
 	var netErr net.Error
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &netErr),
+		errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
 		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
 		return true
 	}
