@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -17,13 +18,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if helper() {
+	if path := os.Getenv(victimFile); path != "" {
+		victim(path, os.Getenv(victimSync))
 		return
 	}
 	goleak.VerifyTestMain(m)
 }
-
-func helper() bool { return false }
 
 // quiet keeps logs out of the tests' output.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -49,6 +49,13 @@ func TestConformance(t *testing.T) {
 			})
 		})
 	}
+}
+
+// awaitFold waits for the first snapshot. It polls: a fold is in the background, and nobody who uses
+// the store needs to know of its end.
+func awaitFold(t testing.TB, s *Store) {
+	t.Helper()
+	require.Eventually(t, func() bool { return s.writer.log.snapshot.Load() > 0 }, time.Minute, time.Millisecond)
 }
 
 func ping(t testing.TB, s *Store, user string, at lastseen.Instant) {

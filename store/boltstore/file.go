@@ -185,13 +185,16 @@ func checkFile(path string) error {
 }
 
 func openError(err error) error {
+	var system *os.PathError
 	switch {
 	case errors.Is(err, boltErrors.ErrTimeout):
 		return ErrLocked
 	case errors.Is(err, boltErrors.ErrInvalid), errors.Is(err, boltErrors.ErrVersionMismatch), errors.Is(err, boltErrors.ErrChecksum):
 		return fmt.Errorf("%w, or damaged at its beginning: %w", ErrForeign, err)
+	case errors.As(err, &system):
+		return err // not the file's fault: no permission, for example
 	default:
-		return err
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 }
 

@@ -1,0 +1,201 @@
+package boltstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/store"
+)
+
+// inFile opens a copy of a store's file, as it would be found after a crash at this moment.
+func inFile(t testing.TB, s *Store) truth {
+	t.Helper()
+	data, err := os.ReadFile(s.Path())
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "crashed.db")
+	require.NoError(t, os.WriteFile(path, data, 0o600))
+	crashed := open(t, Options{Path: path, Sync: DefaultSync})
+	defer crashed.Close()
+	return truthOf(t, crashed)
+}
+
+// TestFlushWithinSync runs on a clock that only moves when everything waits.
+func TestFlushWithinSync(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lastseen.db")
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, Options{Path: path, Sync: DefaultSync})
+		ping(t, s, "first", base)
+		synctest.Wait()
+		require.Contains(t, inFile(t, s)["chat"], "first", "an idle store flushes at once")
+		ping(t, s, "second", base)
+		time.Sleep(DefaultSync)
+		synctest.Wait()
+		require.Contains(t, inFile(t, s)["chat"], "second", "a second later it is safe")
+	})
+}
+
+// gate is a commit that a test holds up, or makes fail.
+type gate struct {
+	entered chan struct{}
+	open    chan error
+}
+
+// hold puts a gate in front of a store's commits.
+func hold(s *Store) *gate {
+	g := &gate{entered: make(chan struct{}, 100), open: make(chan error)}
+	commit := s.writer.commit
+	s.writer.commit = func(run []byte) error {
+		g.entered <- struct{}{}
+		if err := <-g.open; err != nil {
+			return err
+		}
+		return commit(run)
+	}
+	return g
+}
+
+// opened opens a store whose commits a test holds up. The goroutine reads the gate when it first
+// writes, after the test has set it.
+func opened(t *testing.T, sync time.Duration, now func() time.Time) (*Store, *gate) {
+	t.Helper()
+	s := open(t, Options{Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: sync, Now: now})
+	return s, hold(s)
+}
+
+// TestSlowFlushHoldsWritesBack: while a flush takes longer than Sync, writes wait; reads do not.
+func TestSlowFlushHoldsWritesBack(t *testing.T) {
+	var mu sync.Mutex
+	clock := time.Unix(1_700_000_000, 0)
+	s, g := opened(t, DefaultSync, func() time.Time { mu.Lock(); defer mu.Unlock(); return clock })
+	ping(t, s, "first", base)
+	<-g.entered
+	ping(t, s, "in-time", base)
+	mu.Lock()
+	clock = clock.Add(DefaultSync + time.Millisecond)
+	mu.Unlock()
+
+	ctx, cancel := context.WithCancel(context.Background())
+	held := make(chan error, 1)
+	go func() {
+		_, err := s.Ping(ctx, "chat", []store.Sighting{{User: "held", At: base}})
+		held <- err
+	}()
+	cancel()
+	require.ErrorIs(t, <-held, context.Canceled)
+	require.NotContains(t, truthOf(t, s)["chat"], "held")
+	require.Contains(t, truthOf(t, s)["chat"], "in-time")
+	go func() {
+		_, err := s.Ping(context.Background(), "chat", []store.Sighting{{User: "held", At: base}})
+		held <- err
+	}()
+	close(g.open)
+	require.NoError(t, <-held)
+	require.Contains(t, truthOf(t, s)["chat"], "held")
+}
+
+// TestSyncZero: a write shows in reads, and is answered, after its flush; those that wait share the
+// next one; those whose caller has gone are dropped.
+func TestSyncZero(t *testing.T) {
+	s, g := opened(t, 0, nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	answers := make(chan error, 100)
+	send := func(ctx context.Context, user string) {
+		_, err := s.Ping(ctx, "chat", []store.Sighting{{User: user, At: base}})
+		answers <- err
+	}
+	go send(context.Background(), "first")
+	<-g.entered
+	require.Empty(t, truthOf(t, s), "not in the file, so not in a read")
+	for i := range 20 {
+		go send(context.Background(), fmt.Sprintf("waiting-%d", i))
+	}
+	go send(ctx, "gone")
+	require.Eventually(t, func() bool { return len(s.writer.requests) == 21 }, time.Minute, time.Millisecond)
+	cancel()
+	require.ErrorIs(t, <-answers, context.Canceled)
+	g.open <- nil
+	require.NoError(t, <-answers)
+	<-g.entered
+	require.Len(t, truthOf(t, s)["chat"], 1)
+	close(g.open)
+	for range 20 {
+		require.NoError(t, <-answers)
+	}
+	require.Len(t, truthOf(t, s)["chat"], 21)
+	require.NotContains(t, truthOf(t, s)["chat"], "gone")
+	require.Empty(t, g.entered, "one flush serves all that wait")
+	require.Len(t, inFile(t, s)["chat"], 21)
+}
+
+// TestFailedFlush fails flushes by an injected error, since a real disk does not fail on demand.
+func TestFailedFlush(t *testing.T) {
+	for cause, want := range map[error]error{
+		syscall.ENOSPC:    store.ErrFull,
+		errors.New("EIO"): store.ErrUnavailable,
+	} {
+		ctx := context.Background()
+		s, g := opened(t, time.Millisecond, nil)
+		ping(t, s, "kept", base)
+		<-g.entered
+		g.open <- cause
+		<-g.entered // it is tried again
+		require.ErrorIs(t, s.Ready(ctx), want)
+		_, err := s.Ping(ctx, "chat", []store.Sighting{{User: "refused", At: base}})
+		require.ErrorIs(t, err, want)
+		require.ErrorIs(t, s.Forget(ctx, "chat", "kept"), want)
+		require.Contains(t, truthOf(t, s)["chat"], "kept", "reads go on")
+		close(g.open)
+		require.Eventually(t, func() bool { return s.Ready(ctx) == nil }, time.Minute, time.Millisecond)
+		ping(t, s, "again", base)
+		require.NoError(t, s.Forget(ctx, "chat", "nobody"))
+		require.NoError(t, s.Close())
+		kept := truthOf(t, open(t, Options{Path: s.Path()}))["chat"]
+		require.Len(t, kept, 2)
+		require.Contains(t, kept, "kept")
+	}
+}
+
+func TestFailedFlushWithSyncZero(t *testing.T) {
+	ctx := context.Background()
+	s, g := opened(t, 0, nil)
+	go func() { <-g.entered; g.open <- syscall.ENOSPC }()
+	_, err := s.Ping(ctx, "chat", []store.Sighting{{User: "refused", At: base}})
+	require.ErrorIs(t, err, store.ErrFull)
+	require.ErrorIs(t, s.Ready(ctx), store.ErrFull)
+	require.Empty(t, truthOf(t, s))
+	close(g.open)
+	ping(t, s, "kept", base)
+	require.NoError(t, s.Ready(ctx))
+}
+
+// TestCloseReportsWhatIsLost: what was accepted and cannot be written is not passed over in silence.
+func TestCloseReportsWhatIsLost(t *testing.T) {
+	s, err := Open(Options{Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: time.Hour, Logger: quiet()})
+	require.NoError(t, err)
+	s.writer.commit = func([]byte) error { return errors.New("no disk") }
+	ping(t, s, "lost", base)
+	require.ErrorContains(t, s.Close(), "no disk")
+}
+
+// TestForgetWaitsForItsFlush: it is answered when it is in the file, whatever Sync is.
+func TestForgetWaitsForItsFlush(t *testing.T) {
+	s := open(t, Options{Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: time.Hour})
+	for _, user := range []string{"alice", "bob"} {
+		ping(t, s, user, base)
+	}
+	require.NoError(t, s.Forget(context.Background(), "chat", "alice"))
+	crashed := inFile(t, s)
+	require.NotContains(t, crashed["chat"], "alice")
+	require.NoError(t, s.DeleteNamespace(context.Background(), "chat"))
+	require.Empty(t, inFile(t, s))
+}

@@ -1,0 +1,121 @@
+package boltstore
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// buckets returns the names of the buckets of a closed data file.
+func buckets(t *testing.T, path string) (names []string) {
+	t.Helper()
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true})
+	require.NoError(t, err)
+	defer db.Close()
+	require.NoError(t, db.View(func(tx *bbolt.Tx) error {
+		return tx.ForEach(func(name []byte, _ *bbolt.Bucket) error {
+			names = append(names, string(name))
+			return nil
+		})
+	}))
+	return names
+}
+
+// TestFold fills the log, sees it folded, and finds everything after a restart, the erased erased.
+func TestFold(t *testing.T) {
+	for _, sync := range []time.Duration{0, time.Millisecond} {
+		t.Run(sync.String(), func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "lastseen.db")
+			ctx := context.Background()
+			s := open(t, Options{Path: path, Sync: sync, FoldAfter: 50_000})
+			for i := range 5000 {
+				ping(t, s, fmt.Sprintf("user-%d", i), base+lastseen.Instant(i))
+			}
+			for _, namespace := range []string{"gone", "empty"} {
+				_, err := s.Ping(ctx, namespace, []store.Sighting{{User: "u", At: base}})
+				require.NoError(t, err)
+			}
+			require.NoError(t, s.Forget(ctx, "chat", "user-17"))
+			require.NoError(t, s.Forget(ctx, "empty", "u"))
+			require.NoError(t, s.DeleteNamespace(ctx, "gone"))
+			ping(t, s, "last", base)
+			awaitFold(t, s)
+			held := truthOf(t, s)
+			require.Len(t, held["chat"], 5000)
+			require.Contains(t, held, "empty")
+			require.NotContains(t, held, "gone")
+			require.NoError(t, s.Close())
+			require.Contains(t, fmt.Sprint(buckets(t, path)), "snapshot-")
+			require.NotContains(t, buckets(t, path), "log-0", "what is in the snapshot leaves the log")
+
+			again := open(t, Options{Path: path, Sync: sync})
+			require.Equal(t, held, truthOf(t, again))
+		})
+	}
+}
+
+// TestFileStaysInProportion writes the same users over and over: the file does not grow with the
+// number of writes.
+func TestFileStaysInProportion(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lastseen.db")
+	s := open(t, Options{Path: path, Sync: 0, FoldAfter: 1 << 16})
+	batch := make([]store.Sighting, 1000)
+	written := 0
+	for round := range lastseen.Instant(300) {
+		for i := range batch {
+			batch[i] = store.Sighting{User: fmt.Sprintf("user-%06d", i), At: base + round}
+		}
+		_, err := s.Ping(context.Background(), "chat", batch)
+		require.NoError(t, err)
+		written += len(batch) * len("user-000000")
+	}
+	require.NoError(t, s.Close())
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Less(t, info.Size(), int64(written/2), "%d bytes of IDs alone were written", written)
+}
+
+// TestInterruptedFold ends a fold after its first chunk, as a crash would, at which the file is
+// copied; copy and store hold everything.
+func TestInterruptedFold(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "lastseen.db")
+	s := open(t, Options{Path: path, Sync: 0, FoldAfter: 1 << 40})
+	batch := make([]store.Sighting, 60_000)
+	for i := range batch {
+		batch[i] = store.Sighting{User: fmt.Sprintf("a-rather-long-user-name-%06d", i), At: base}
+	}
+	_, err := s.Ping(context.Background(), "chat", batch)
+	require.NoError(t, err)
+	held := truthOf(t, s)
+
+	log := s.writer.log
+	w := snapshotWriter{log: log, bucket: snapshotBucket(log.generation + 1)}
+	w.run.set("chat", "somebody-else", lastseen.State{At: base})
+	require.NoError(t, w.write())
+	copied := filepath.Join(dir, "copy.db")
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(copied, data, 0o600))
+
+	require.Equal(t, held, truthOf(t, open(t, Options{Path: copied})))
+	require.NoError(t, s.Close())
+	require.Contains(t, buckets(t, path), "snapshot-1")
+	again := open(t, Options{Path: path, Sync: 0, FoldAfter: 1})
+	require.Equal(t, held, truthOf(t, again))
+	ping(t, again, "one-more", base)
+	awaitFold(t, again)
+	held = truthOf(t, again)
+	require.Len(t, held["chat"], len(batch)+1)
+	require.NoError(t, again.Close())
+	require.Equal(t, held, truthOf(t, open(t, Options{Path: path})))
+}
