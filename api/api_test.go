@@ -1,0 +1,236 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/boltstore"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// noon is the time by the server's clock when a test begins.
+const noon lastseen.Instant = 1_795_176_000_000
+
+// clocked is a store whose clock a test sets.
+type clocked struct {
+	store.Store
+	now lastseen.Instant
+}
+
+func (c *clocked) Now(ctx context.Context) (lastseen.Instant, error) {
+	if _, err := c.Store.Now(ctx); err != nil {
+		return 0, err
+	}
+	return c.now, nil
+}
+
+// world is a running interface on a real store.
+type world struct {
+	t     *testing.T
+	url   string
+	store *clocked
+	log   *bytes.Buffer
+}
+
+// newWorld serves a store over HTTP.
+func newWorld(t *testing.T, s store.Store) *world {
+	t.Helper()
+	w := &world{t: t, store: &clocked{Store: s, now: noon}, log: &bytes.Buffer{}}
+	server := httptest.NewServer(New(Config{
+		Store: w.store,
+		Settings: func(string) Settings {
+			return Settings{
+				Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute},
+				PingInterval: 30 * time.Second, Shards: 1,
+			}
+		},
+		Version: Version{Version: "v0.0.0-test", Go: "go"},
+		Logger:  slog.New(slog.NewTextHandler(w.log, nil)),
+		Random:  func() float64 { return 0.5 },
+	}))
+	t.Cleanup(server.Close)
+	w.url = server.URL
+	return w
+}
+
+func fileStore(t *testing.T) store.Store {
+	t.Helper()
+	s, err := boltstore.Open(boltstore.Options{Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// eachStore runs a test on both stores.
+func eachStore(t *testing.T, test func(*testing.T, *world)) {
+	t.Helper()
+	t.Run("file", func(t *testing.T) { test(t, newWorld(t, fileStore(t))) })
+	t.Run("redis", func(t *testing.T) {
+		s, err := redisstore.Open(redisstore.Options{
+			URL: redistest.Start(t), Shards: 3, Timeout: 30 * time.Second, DialTimeout: 30 * time.Second,
+			Logger: slog.New(slog.DiscardHandler),
+		})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, s.Close()) })
+		test(t, newWorld(t, s))
+	})
+}
+
+// reply is an answer, read to its end.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// json returns the body as an object.
+func (r reply) json(t *testing.T) map[string]any {
+	t.Helper()
+	var object map[string]any
+	require.NoError(t, json.Unmarshal([]byte(r.body), &object), "%d %s", r.status, r.body)
+	return object
+}
+
+// send sends a request below /v1/namespaces; headers are "Name: value".
+func (w *world) send(method, path, body string, headers ...string) reply {
+	w.t.Helper()
+	return w.sendTo(method, "/v1/namespaces"+path, body, headers...)
+}
+
+func (w *world) sendTo(method, path, body string, headers ...string) reply {
+	w.t.Helper()
+	request, err := http.NewRequestWithContext(context.Background(), method, w.url+path, strings.NewReader(body))
+	require.NoError(w.t, err)
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		request.Header.Add(name, value)
+	}
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(w.t, err)
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	require.NoError(w.t, err)
+	return reply{response.StatusCode, response.Header, string(content)}
+}
+
+func (w *world) get(path string) map[string]any {
+	w.t.Helper()
+	r := w.send(http.MethodGet, path, "")
+	require.Equal(w.t, http.StatusOK, r.status, r.body)
+	return r.json(w.t)
+}
+
+func (w *world) post(path, body string, headers ...string) map[string]any {
+	w.t.Helper()
+	r := w.send(http.MethodPost, path, body, headers...)
+	require.Equal(w.t, http.StatusOK, r.status, r.body)
+	return r.json(w.t)
+}
+
+// fails sends a request that has to fail with a code, and returns the problem.
+func (w *world) fails(want code, method, path, body string, headers ...string) map[string]any {
+	w.t.Helper()
+	r := w.send(method, path, body, headers...)
+	what := fmt.Sprintf("%s %s %.80s: %s", method, path, body, r.body)
+	require.Equal(w.t, want.kind().status, r.status, what)
+	require.Equal(w.t, "application/problem+json", r.header.Get("Content-Type"), what)
+	p := r.json(w.t)
+	require.Equal(w.t, string(want), p["code"], what)
+	require.Equal(w.t, "/docs/errors#"+string(want), p["type"], what)
+	require.EqualValues(w.t, r.status, p["status"], what)
+	require.NotEmpty(w.t, p["detail"], what)
+	require.Equal(w.t, r.header.Get("X-Request-Id"), p["request_id"], what)
+	return p
+}
+
+// total is how many users are in a namespace.
+func (w *world) total(namespace string) int {
+	w.t.Helper()
+	return int(w.get("/" + namespace + "/counts")["total"].(float64))
+}
+
+// names returns the users of an answer about several.
+func names(answer map[string]any) []string {
+	found := []string{}
+	for _, u := range answer["users"].([]any) {
+		found = append(found, u.(map[string]any)["user"].(string))
+	}
+	return found
+}
+
+// TestTranscript is the example that the project grew out of: times in Unix seconds.
+func TestTranscript(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		for _, ping := range []struct {
+			user string
+			at   int
+		}{{"alice", 100123}, {"bob", 100135}, {"eve", 100141}, {"mallory", 100143}, {"timmy", 100163}, {"eve", 100178}} {
+			w.post("/presence/users/"+ping.user+"/ping", fmt.Sprintf(`{"at":%d}`, ping.at))
+		}
+		list := w.get("/presence/users?from=100137&to=100197&as_of=100197")
+		require.Equal(t, []string{"eve", "timmy", "mallory"}, names(list))
+		for _, u := range list["users"].([]any) {
+			require.Equal(t, "green", u.(map[string]any)["status"])
+		}
+		require.Nil(t, list["next_cursor"])
+		require.Equal(t, "yellow", w.get("/presence/users/bob?as_of=100197")["status"])
+		zoe := w.send(http.MethodGet, "/presence/users/zoe?as_of=100197", "")
+		require.JSONEq(t, `{"user":"zoe","status":"grey","last_seen":null,"left":false,"valid_until":null,
+			"as_of":"1970-01-02T03:49:57.000Z"}`, zoe.body)
+	})
+}
+
+func TestService(t *testing.T) {
+	w := newWorld(t, fileStore(t))
+	for path, want := range map[string]string{
+		"/healthz": `{"status":"ok"}`, "/readyz": `{"status":"ready"}`, "/version": `{"version":"v0.0.0-test","go":"go"}`,
+	} {
+		r := w.sendTo(http.MethodGet, path+"?probe=1", "")
+		require.Equal(t, http.StatusOK, r.status)
+		require.JSONEq(t, want, r.body)
+	}
+	page := w.sendTo(http.MethodGet, "/docs/errors", "")
+	require.Equal(t, http.StatusOK, page.status)
+	for _, k := range kinds() {
+		require.Contains(t, page.body, `id="`+string(k.code)+`"`)
+	}
+	require.NoError(t, w.store.Close())
+	require.Equal(t, http.StatusServiceUnavailable, w.sendTo(http.MethodGet, "/readyz", "").status)
+	require.Equal(t, http.StatusOK, w.sendTo(http.MethodGet, "/healthz", "").status)
+}
+
+func TestServerLimits(t *testing.T) {
+	w := newWorld(t, fileStore(t))
+	server := NewServer(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+	for _, limit := range []time.Duration{server.ReadHeaderTimeout, server.ReadTimeout, server.WriteTimeout, server.IdleTimeout} {
+		require.Positive(t, limit)
+	}
+	listening := httptest.NewUnstartedServer(server.Handler)
+	listening.Config = NewServer(New(Config{
+		Store: w.store, Settings: func(string) Settings {
+			return Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}}
+		},
+	}), slog.New(slog.DiscardHandler))
+	listening.Start()
+	t.Cleanup(listening.Close)
+	w.url = listening.URL
+	query := strings.Repeat("&user="+strings.Repeat("%C3%BC", 128), 100)
+	require.Len(t, names(w.get("/chat/lookup?"+query[1:])), 100, "the longest lookup fits")
+	large := w.send(http.MethodGet, "/chat", "", "X-Large: "+strings.Repeat("x", 200<<10))
+	require.Equal(t, http.StatusRequestHeaderFieldsTooLarge, large.status)
+}

@@ -1,0 +1,272 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// badRequest is one request that has to be refused.
+type badRequest struct {
+	code               code
+	method, path, body string
+	headers            []string
+}
+
+const ndjson = "Content-Type: application/x-ndjson"
+
+func badRequests() []badRequest {
+	const get, post, del = http.MethodGet, http.MethodPost, http.MethodDelete
+	alice, bulk := "/chat/users/alice", "/chat/pings"
+	ping := alice + "/ping"
+	long := strings.Repeat("u", 257)
+	many := func(n int) string { return `{"pings":[` + strings.Repeat(`{"user":"u"},`, n-1) + `{"user":"u"}]}` }
+	return []badRequest{
+		{codeInvalidNamespace, get, "/" + strings.Repeat("n", 65), "", nil},
+		{codeInvalidNamespace, get, "/.hidden", "", nil},
+		{codeInvalidNamespace, get, "/a%2Fb/users", "", nil},
+		{codeInvalidNamespace, get, "//users", "", nil},
+		{codeInvalidNamespace, post, "/caf%C3%A9/users/alice/ping", "", nil},
+		{codeInvalidUser, post, "/chat/users/" + long + "/ping", "", nil},
+		{codeInvalidUser, post, "/chat/users//ping", "", nil},
+		{codeInvalidUser, get, "/chat/users/%00", "", nil},
+		{codeInvalidUser, get, "/chat/users/%ff", "", nil},
+		{codeInvalidUser, get, "/chat/users/%2e%2e", "", nil},
+		{codeInvalidUser, get, "/chat/users/a%C2%85b", "", nil},
+		{codeInvalidUser, get, "/chat/lookup?user=", "", nil},
+		{codeInvalidUser, post, "/chat/lookup", `{"users":["alice",""]}`, nil},
+		{codeInvalidUser, post, bulk, `{"pings":[{"user":"alice"},{"at":1}]}`, nil},
+		{codeInvalidUser, post, bulk, `{"user":"."}`, []string{ndjson}},
+		{codeInvalidTime, post, ping, `{"at":0}`, nil},
+		{codeInvalidTime, post, ping, `{"at":-1}`, nil},
+		{codeInvalidTime, post, ping, `{"at":"1969-12-31T23:59:59Z"}`, nil},
+		{codeInvalidTime, post, ping, `{"at":1795176000000}`, nil},
+		{codeInvalidTime, post, ping, `{"at":1795176005.001}`, nil},
+		{codeInvalidTime, post, ping, `{"at":null}`, nil},
+		{codeInvalidTime, post, ping, `{"at":true}`, nil},
+		{codeInvalidTime, post, ping, `{"at":"yesterday"}`, nil},
+		{codeInvalidTime, post, alice + "/leave", `{"at":"10000-01-01T00:00:00Z"}`, nil},
+		{codeInvalidTime, get, alice + "?as_of=soon", "", nil},
+		{codeInvalidTime, get, "/chat/users?from=2026-11-20T22:00:00+01:00", "", nil}, // + is a space
+		{codeInvalidDuration, get, alice + "?green=0", "", nil},
+		{codeInvalidDuration, get, alice + "?yellow=11y", "", nil},
+		{codeInvalidDuration, get, "/chat/counts?yellow=100000h", "", nil},
+		{codeInvalidThresholds, get, alice + "?green=5m", "", nil},
+		{codeInvalidThresholds, get, "/chat/users?green=2s&yellow=1s", "", nil},
+		{codeInvalidParameter, get, "/chat/users?limit=0", "", nil},
+		{codeInvalidParameter, get, "/chat/users?limit=1001", "", nil},
+		{codeInvalidParameter, get, "/chat/users?limit=ten", "", nil},
+		{codeInvalidParameter, get, "/chat/users?offset=-1", "", nil},
+		{codeInvalidParameter, get, "/chat/users?order=up", "", nil},
+		{codeInvalidParameter, get, "/chat/users?status=Green", "", nil},
+		{codeInvalidParameter, get, "/chat/users?limit=1&limit=1", "", nil},
+		{codeInvalidParameter, get, "/chat/users?limit=%zz", "", nil},
+		{codeInvalidParameter, get, "/chat/users?limit=1;order=oldest", "", nil},
+		{codeInvalidParameter, get, "/chat/lookup", "", nil},
+		{codeInvalidParameter, get, "/chat//users", "", nil},
+		{codeUnknownParameter, get, "/chat/users?stauts=green", "", nil},
+		{codeUnknownParameter, post, ping + "?at=1", "", nil},
+		{codeUnknownParameter, get, "/chat/counts?limit=1", "", nil},
+		{codeInvalidCursor, get, "/chat/users?cursor=", "", nil},
+		{codeInvalidCursor, get, "/chat/users?cursor=AAAA", "", nil},
+		{codeInvalidCursor, get, "?cursor=AAAA", "", nil},
+		{codeInvalidRange, get, "/chat/users?from=20&to=10&as_of=30", "", nil},
+		{codeInvalidRange, get, "/chat/users?to=20&as_of=10", "", nil},
+		{codeInvalidRange, get, "/chat/counts?from=20&as_of=10", "", nil},
+		{codeInvalidRange, get, "/chat/users?offset=951", "", nil},
+		{codeInvalidRange, get, "/chat/users?offset=1&limit=1000", "", nil},
+		{codeInvalidJSON, post, ping, `{"at":1`, nil},
+		{codeInvalidJSON, post, ping, `{"at":1}{}`, nil},
+		{codeInvalidJSON, post, ping, `{"at":1,"at":2}`, nil},
+		{codeInvalidJSON, post, ping, `null`, nil},
+		{codeInvalidJSON, post, ping, `[]`, nil},
+		{codeInvalidJSON, post, ping, `"x"`, nil},
+		{codeInvalidJSON, post, ping, ` `, nil},
+		{codeInvalidJSON, post, bulk, "", nil},
+		{codeInvalidJSON, post, bulk, `{}`, nil},
+		{codeInvalidJSON, post, bulk, `{"pings":null}`, nil},
+		{codeInvalidJSON, post, bulk, `{"pings":{}}`, nil},
+		{codeInvalidJSON, post, bulk, `{"pings":[3]}`, nil},
+		{codeInvalidJSON, post, bulk, `{"pings":[{"user":3}]}`, nil},
+		{codeInvalidJSON, post, bulk, "{\"pings\":[{\"user\":\"\xff\"}]}", nil},
+		{codeInvalidJSON, post, bulk, `{"pings":[{"user":"\ud800"}]}`, nil},
+		{codeInvalidJSON, post, bulk, `{"pings":` + strings.Repeat("[", 20_000), nil},
+		{codeInvalidJSON, post, "/chat/lookup", `{"users":"alice"}`, nil},
+		{codeInvalidJSON, post, "/chat/lookup", "", nil},
+		{codeInvalidJSON, post, bulk, `{"user":"a"} {"user":"b"}`, []string{ndjson}},
+		{codeUnknownField, post, ping, `{"time":1}`, nil},
+		{codeUnknownField, post, ping, `{"At":1}`, nil},
+		{codeUnknownField, post, bulk, `{"leaves":[]}`, nil},
+		{codeUnknownField, post, "/chat/leaves", `{"leaves":[{"user":"a","was":1}]}`, nil},
+		{codeUnknownField, post, bulk, `{"user":"a","x":1}`, []string{ndjson}},
+		{codeTooManyItems, post, bulk, many(10_001), nil},
+		{codeTooManyItems, post, "/chat/lookup", `{"users":[` + strings.Repeat(`"u",`, 1000) + `"u"]}`, nil},
+		{codeTooManyItems, get, "/chat/lookup?" + strings.Repeat("user=u&", 100) + "user=u", "", nil},
+		{codeBodyTooLarge, post, bulk, `{"pings":[` + strings.Repeat(" ", 1<<20) + `]}`, nil},
+		{codeBodyTooLarge, post, bulk, `{"user":"` + strings.Repeat("u", 4096) + `"}`, []string{ndjson}},
+		{codeBodyTooLarge, post, bulk, strings.Repeat("u", 100_000), []string{ndjson}},
+		{codeUnsupportedMediaType, post, bulk, `{}`, []string{"Content-Type: application/xml"}},
+		{codeUnsupportedMediaType, post, bulk, `{}`, []string{"Content-Type: application/json; charset=latin1"}},
+		{codeUnsupportedMediaType, post, bulk, `{}`, []string{"Content-Type: ;"}},
+		{codeUnsupportedMediaType, post, bulk, `{}`, []string{"Content-Encoding: gzip"}},
+		{codeUnsupportedMediaType, post, ping, `{}`, []string{ndjson}},
+		{codeConfirmationRequired, del, "/chat", "", nil},
+		{codeConfirmationRequired, del, "/chat?confirm=", "", nil},
+		{codeConfirmationRequired, del, "/chat?confirm=Chat", "", nil},
+		{codeNotFound, get, "/", "", nil},
+		{codeNotFound, get, "/chat/", "", nil},
+		{codeNotFound, post, ping + "/", "", nil},
+		{codeNotFound, http.MethodPut, alice + "/", "", nil},
+		{codeNotFound, get, "/chat/nothing", "", nil},
+		{codeNotFound, get, alice + "/ping/more", "", nil},
+		{codeMethodNotAllowed, http.MethodPut, alice, "", nil},
+		{codeMethodNotAllowed, get, ping, "", nil},
+		{codeMethodNotAllowed, del, "", "", nil},
+		{codeMethodNotAllowed, http.MethodPatch, "/chat/lookup", "", nil},
+	}
+}
+
+// TestBadRequests sends everything that has to be refused; nothing changes by it.
+func TestBadRequests(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		w.post("/chat/users/alice/ping", "")
+		before := w.send(http.MethodGet, "/chat/users", "").body
+		for _, r := range badRequests() {
+			w.fails(r.code, r.method, r.path, r.body, r.headers...)
+			require.Equal(t, before, w.send(http.MethodGet, "/chat/users", "").body, "%s %s changed something", r.method, r.path)
+		}
+		require.Len(t, w.get("")["namespaces"], 1)
+		require.Empty(t, w.log.String(), "a caller's mistake is no matter for the log")
+	})
+}
+
+// failing is a store that fails as it is told: real ones do not on demand.
+type failing struct {
+	store.Store
+	err   error
+	panic bool
+}
+
+func (f *failing) Ping(context.Context, string, []store.Sighting) ([]lastseen.State, error) {
+	if f.panic {
+		panic("the cause")
+	}
+	return nil, f.err
+}
+
+func (f *failing) Lookup(context.Context, string, []string) ([]lastseen.State, error) {
+	return nil, f.err
+}
+
+// storeErrors is what each failure of a store has to become.
+func storeErrors() map[code][]error {
+	cause := errors.New("the cause")
+	of := func(sentinels ...error) (wrapped []error) {
+		for _, s := range sentinels {
+			wrapped = append(wrapped, fmt.Errorf("%w: %w", s, cause))
+		}
+		return wrapped
+	}
+	return map[code][]error{
+		codeStoreUnavailable: of(store.ErrUnavailable, store.ErrClosed, store.ErrMismatch, context.DeadlineExceeded),
+		codeStoreFull:        of(store.ErrFull),
+		codeOverloaded:       of(store.ErrOverloaded),
+		codeWrongKeyType:     of(store.ErrWrongType),
+		codeInternal:         {cause},
+	}
+}
+
+func TestStoreErrors(t *testing.T) {
+	for want, causes := range storeErrors() {
+		for _, cause := range causes {
+			w := newWorld(t, &failing{Store: fileStore(t), err: cause})
+			for _, r := range []reply{
+				w.send(http.MethodPost, "/chat/users/alice/ping", ""),
+				w.send(http.MethodGet, "/chat/users/alice", ""),
+			} {
+				problem := r.json(t)
+				require.Equal(t, string(want), problem["code"], "%v", cause)
+				require.Equal(t, want.kind().status, r.status)
+				require.NotContains(t, r.body, "grey", "unknown is not offline")
+				require.NotContains(t, r.body, "the cause", "internal causes are not sent")
+				require.Contains(t, w.log.String(), "the cause")
+				require.Contains(t, w.log.String(), problem["request_id"])
+				require.Equal(t, r.status == http.StatusServiceUnavailable, r.header.Get("Retry-After") != "")
+			}
+		}
+	}
+}
+
+func TestPanic(t *testing.T) {
+	w := newWorld(t, &failing{Store: fileStore(t), panic: true})
+	problem := w.fails(codeInternal, http.MethodPost, "/chat/users/alice/ping", "")
+	require.NotContains(t, problem["detail"], "cause")
+	require.Contains(t, w.log.String(), "the cause")
+	require.Contains(t, w.log.String(), "errors_test.go", "the log has the stack")
+}
+
+// TestEveryCodeIsProvoked fails for a code that no test above is about.
+func TestEveryCodeIsProvoked(t *testing.T) {
+	provoked := map[code]bool{}
+	for _, r := range badRequests() {
+		provoked[r.code] = true
+	}
+	for c := range storeErrors() {
+		provoked[c] = true
+	}
+	for _, k := range kinds() {
+		require.True(t, provoked[k.code], k.code)
+	}
+	require.Len(t, provoked, len(kinds()))
+}
+
+func TestRequestID(t *testing.T) {
+	w := newWorld(t, fileStore(t))
+	id := func(sent ...string) string { return w.send(http.MethodGet, "", "", sent...).header.Get("X-Request-Id") }
+	require.Equal(t, "abc-123", id("X-Request-Id: abc-123"))
+	require.NotEqual(t, id(), id())
+	for _, strange := range []string{"a b", strings.Repeat("x", 129), "ü"} {
+		require.NotEqual(t, strange, id("X-Request-Id: "+strange))
+	}
+}
+
+// TestMethods walks the table of routes: HEAD answers like GET, OPTIONS lists the methods, any other
+// method is refused with the same list, and a trailing slash is nothing.
+func TestMethods(t *testing.T) {
+	w := newWorld(t, fileStore(t))
+	path := strings.NewReplacer(":namespace", "chat", ":user", "alice")
+	for _, r := range (&server{}).routes() {
+		at := path.Replace(r.path)
+		query := ""
+		if at == "/v1/namespaces/chat/lookup" {
+			query = "?user=alice"
+		}
+		options := w.sendTo(http.MethodOptions, at, "")
+		require.Equal(t, http.StatusNoContent, options.status, at)
+		allowed := strings.Split(options.header.Get("Allow"), ", ")
+		require.Contains(t, allowed, r.method, at)
+		wrong := w.sendTo(http.MethodTrace, at, "")
+		require.Equal(t, http.StatusMethodNotAllowed, wrong.status, at)
+		require.Equal(t, options.header.Get("Allow"), wrong.header.Get("Allow"))
+		require.Equal(t, http.StatusNotFound, w.sendTo(r.method, at+"/", "").status, at)
+		if r.method == http.MethodGet {
+			require.Contains(t, allowed, http.MethodHead)
+			got, head := w.sendTo(http.MethodGet, at+query, ""), w.sendTo(http.MethodHead, at+query, "")
+			require.Equal(t, http.StatusOK, got.status, at)
+			require.Equal(t, got.status, head.status)
+			require.Empty(t, head.body)
+			for _, name := range []string{"Content-Type", "Content-Length", "Cache-Control"} {
+				require.Equal(t, got.header.Get(name), head.header.Get(name), "%s of %s", name, at)
+			}
+			require.Equal(t, "no-store", got.header.Get("Cache-Control"))
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package api
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/boltstore"
+)
+
+// FuzzCursor: whatever is accepted is sound, and is what its walk encodes to.
+func FuzzCursor(f *testing.F) {
+	w := walk{
+		asOf: noon, from: 5, to: noon - 1, offset: 3, order: store.Oldest, statuses: statusesOf(5),
+		thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour},
+	}
+	f.Add([]byte(w.cursor("chat", store.Record{User: "alice", State: lastseen.State{At: 7, Left: true}})), false)
+	content, err := openCursor("chat", w.cursor("chat", store.Record{User: "a", State: lastseen.State{At: 7}}))
+	require.NoError(f, err)
+	f.Add(content, true)
+	f.Fuzz(func(t *testing.T, data []byte, seal bool) {
+		cursor := string(data)
+		if seal { // a forger can compute the checksum
+			cursor = sealCursor("chat", data)
+		}
+		w, last, err := parseCursor("chat", cursor)
+		if err != nil {
+			return
+		}
+		require.True(t, w.sound())
+		require.NoError(t, lastseen.CheckUser(last.User))
+		again, lastAgain, err := parseCursor("chat", w.cursor("chat", last))
+		require.NoError(t, err)
+		require.True(t, again.equal(w))
+		require.Equal(t, last, lastAgain)
+	})
+}
+
+// FuzzItem: an accepted item is a valid sighting.
+func FuzzItem(f *testing.F) {
+	for _, seed := range []string{`{"user":"alice","at":1}`, `{"user":"\u00e9","at":"2026-11-20T12:00:00Z"}`, `{}`, `null`, `{"at":1e400}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var i item
+		if unmarshal(data, &i) != nil {
+			return
+		}
+		sighting, err := i.sighting(noon)
+		if err != nil {
+			return
+		}
+		require.NoError(t, lastseen.CheckUser(sighting.User))
+		require.GreaterOrEqual(t, sighting.At, lastseen.MinInstant)
+		require.LessOrEqual(t, sighting.At, noon+maxAhead)
+	})
+}
+
+// FuzzRequest: no path and no query makes the server fail.
+func FuzzRequest(f *testing.F) {
+	s, err := boltstore.Open(boltstore.Options{Path: filepath.Join(f.TempDir(), "fuzz.db"), Sync: time.Hour})
+	require.NoError(f, err)
+	f.Cleanup(func() { _ = s.Close() })
+	handler := New(Config{Store: s, Settings: func(string) Settings {
+		return Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}, PingInterval: time.Second}
+	}})
+	f.Add("GET", "/v1/namespaces/chat/users", "limit=1&status=green")
+	f.Add("POST", "/v1/namespaces/chat/users/a%2Fb/ping", "")
+	f.Add("GET", "/v1/namespaces//users/%2e%2e", "as_of=1&green=2&yellow=3")
+	f.Fuzz(func(t *testing.T, method, path, query string) {
+		u, err := url.Parse(path)
+		if err != nil || u.Path == "" || u.Path[0] != '/' {
+			return
+		}
+		request := &http.Request{Method: method, URL: &url.URL{Path: u.Path, RawPath: u.RawPath, RawQuery: query}, Header: http.Header{}, Body: http.NoBody}
+		recorder := httptest.NewRecorder()
+		handler.ServeHTTP(recorder, request)
+		require.Less(t, recorder.Code, 500, "%s %s?%s: %s", method, path, query, recorder.Body)
+	})
+}
