@@ -1,0 +1,194 @@
+package lastseen_test
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/lastseen/lastseen"
+
+// arrows lists, for each package, the packages of this project that it may import. The folders'
+// names are relative to the root.
+func arrows() map[string][]string {
+	return map[string][]string{
+		"":                          {},
+		"store":                     {""},
+		"store/redisstore":          {"", "store"},
+		"store/boltstore":           {"", "store"},
+		"store/storetest":           {"", "store"},
+		"store/storetest/redistest": {},
+		"api":                       {"", "store"},
+		"cmd/lastseen":              {"", "store", "store/redisstore", "store/boltstore", "api"},
+	}
+}
+
+// dependencies lists the modules that are required directly, each with its reason. Those for tests
+// must not get into the binary. See docs/decisions/dependencies.md.
+func dependencies() map[string]string {
+	return map[string]string{
+		"github.com/labstack/echo/v4":        "HTTP routing; given",
+		"github.com/redis/go-redis/v9":       "Redis; given",
+		"github.com/go-json-experiment/json": "strict JSON",
+		"github.com/alecthomas/kong":         "flags and environment variables",
+		"github.com/tidwall/btree":           "order in memory, with ranks and cheap copies",
+		"go.etcd.io/bbolt":                   "transactions in one file",
+		"github.com/stretchr/testify":        "test: assertions",
+		"pgregory.net/rapid":                 "test: properties and the model test",
+		"go.uber.org/goleak":                 "test: goroutines left behind",
+		"github.com/ory/dockertest/v3":       "test: Redis in a container; given",
+	}
+}
+
+// source is one Go file.
+type source struct {
+	dir, name string
+	file      *ast.File
+	lines     int
+}
+
+func (s source) isTest() bool {
+	return strings.HasSuffix(s.name, "_test.go") || strings.HasPrefix(s.dir, "store/storetest")
+}
+
+func (s source) imports() (paths []string) {
+	for _, i := range s.file.Imports {
+		paths = append(paths, strings.Trim(i.Path.Value, `"`))
+	}
+	return paths
+}
+
+// sources parses all Go files of this module.
+func sources(t *testing.T) (all []source) {
+	t.Helper()
+	set := token.NewFileSet()
+	require.NoError(t, filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (name == "tools" || name != "." && strings.HasPrefix(d.Name(), ".")) {
+			return fs.SkipDir
+		}
+		if !strings.HasSuffix(name, ".go") {
+			return nil
+		}
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		file, err := parser.ParseFile(set, name, content, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		dir := strings.TrimPrefix(path.Dir(filepath.ToSlash(name)), ".")
+		all = append(all, source{dir, path.Base(name), file, bytes.Count(content, []byte("\n"))})
+		return nil
+	}))
+	require.NotEmpty(t, all)
+	return all
+}
+
+func TestArrowsGoOneWay(t *testing.T) {
+	for _, s := range sources(t) {
+		allowed, known := arrows()[s.dir]
+		require.True(t, known, "the package %q is not in the list of arrows", s.dir)
+		for _, imported := range s.imports() {
+			target, ours := strings.CutPrefix(imported, module)
+			target = strings.TrimPrefix(target, "/")
+			switch {
+			case ours && !strings.HasSuffix(s.name, "_test.go"):
+				require.Contains(t, allowed, target, "%s/%s", s.dir, s.name)
+			case s.dir == "" && !s.isTest():
+				require.NotContains(t, imported, ".", "the vocabulary uses the standard library only: %s", s.name)
+			case s.dir == "store" && !s.isTest() && !ours:
+				require.NotContains(t, imported, ".", "the contract uses the standard library only: %s", s.name)
+			}
+		}
+	}
+}
+
+func TestDependenciesAreListed(t *testing.T) {
+	content, err := os.ReadFile("go.mod")
+	require.NoError(t, err)
+	required := map[string]bool{}
+	for _, line := range regexp.MustCompile(`(?m)^(?:require )?\s*(\S+\.\S+/\S+|\S+\.\S+) v\S+$`).FindAllStringSubmatch(string(content), -1) {
+		required[line[1]] = true
+	}
+	for name := range required {
+		require.Contains(t, dependencies(), name, "a direct dependency without a reason")
+	}
+	for name := range dependencies() {
+		require.True(t, required[name], "%s is listed but not required", name)
+	}
+}
+
+func TestTestDependenciesStayInTests(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.isTest() {
+			continue
+		}
+		for _, imported := range s.imports() {
+			require.NotContains(t, imported, "/storetest", "%s/%s", s.dir, s.name)
+			for name, reason := range dependencies() {
+				if imported == name || strings.HasPrefix(imported, name+"/") {
+					require.NotContains(t, reason, "test:", "%s/%s imports %s", s.dir, s.name, name)
+				}
+			}
+		}
+	}
+}
+
+func TestPackagesAreExplained(t *testing.T) {
+	explained := map[string]int{}
+	for _, s := range sources(t) {
+		if strings.HasSuffix(s.name, "_test.go") {
+			continue
+		}
+		explained[s.dir] += 0
+		if doc := s.file.Doc.Text(); doc != "" {
+			explained[s.dir]++
+			require.Regexp(t, `^(Package `+s.file.Name.Name+`|Command lastseen) `, doc, s.dir)
+		}
+	}
+	for dir, comments := range explained {
+		require.Equal(t, 1, comments, "package comments of %q", dir)
+	}
+}
+
+// TestFilesStayReadable: a file is a screenful or a few.
+func TestFilesStayReadable(t *testing.T) {
+	for _, s := range sources(t) {
+		require.LessOrEqual(t, s.lines, 400, "%s/%s", s.dir, s.name)
+	}
+}
+
+// TestNoInitAndNoExit: packages do nothing on import, and only main ends the process.
+func TestNoInitAndNoExit(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.isTest() {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				require.False(t, n.Name.Name == "init" && n.Recv == nil, "%s/%s has an init", s.dir, s.name)
+			case *ast.SelectorExpr:
+				if x, ok := n.X.(*ast.Ident); ok {
+					call := x.Name + "." + n.Sel.Name
+					require.False(t, call == "os.Exit" && s.name != "main.go" || strings.HasPrefix(call, "log.Fatal"), "%s/%s: %s", s.dir, s.name, call)
+				}
+			}
+			return true
+		})
+	}
+}
