@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest"
@@ -47,8 +49,62 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-func ping(t *testing.T, s store.Store, namespace, user string) error {
+const base lastseen.Instant = 1_700_000_000_000
+
+// newStore opens a store with the default prefix and a patient timeout.
+func newStore(t *testing.T, o redisstore.Options) *redisstore.Store {
 	t.Helper()
-	_, err := s.Ping(context.Background(), namespace, []store.Sighting{{User: user, At: 1_700_000_000_000}})
+	o.Logger = quiet()
+	if o.Timeout == 0 {
+		o.Timeout, o.DialTimeout = slowMachine, slowMachine
+	}
+	s, err := redisstore.Open(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// newClient returns a client that sees what the store writes.
+func newClient(t *testing.T, url string) *redis.Client {
+	t.Helper()
+	options, err := redis.ParseURL(url)
+	require.NoError(t, err)
+	client := redis.NewClient(options)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	return client
+}
+
+func ping(s store.Store, namespace string, users ...string) error {
+	batch := make([]store.Sighting, len(users))
+	for i, user := range users {
+		batch[i] = store.Sighting{User: user, At: base}
+	}
+	_, err := s.Ping(context.Background(), namespace, batch)
 	return err
+}
+
+func everyone() []lastseen.Range {
+	return []lastseen.Range{
+		{From: lastseen.MinInstant, To: lastseen.MaxInstant},
+		{From: lastseen.MinInstant, To: lastseen.MaxInstant, Left: true},
+	}
+}
+
+// calls is every method that asks about or changes a namespace.
+func calls(s store.Store, namespace string) map[string]func() error {
+	ctx := context.Background()
+	sighting := []store.Sighting{{User: "alice", At: base}}
+	return map[string]func() error{
+		"Ping":   func() error { _, err := s.Ping(ctx, namespace, sighting); return err },
+		"Leave":  func() error { _, err := s.Leave(ctx, namespace, sighting); return err },
+		"Lookup": func() error { _, err := s.Lookup(ctx, namespace, []string{"alice"}); return err },
+		"List": func() error {
+			_, err := s.List(ctx, namespace, store.ListQuery{Ranges: everyone(), Limit: 5})
+			return err
+		},
+		"Count":  func() error { _, err := s.Count(ctx, namespace, everyone()); return err },
+		"Newest": func() error { _, err := s.Newest(ctx, namespace); return err },
+		"Forget": func() error { return s.Forget(ctx, namespace, "alice") },
+		"Trim":   func() error { _, err := s.Trim(ctx, namespace, base); return err },
+	}
 }

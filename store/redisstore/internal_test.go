@@ -1,0 +1,163 @@
+package redisstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// TestShardOf holds values computed by another implementation of FNV-1a-64: users must be found where
+// earlier versions put them.
+func TestShardOf(t *testing.T) {
+	for user, want := range map[string][4]int{
+		"":      {0, 2, 5, 37},
+		"alice": {0, 1, 7, 7},
+		"bob":   {0, 2, 4, 20},
+		"é":     {0, 2, 1, 1},
+		"a/b":   {0, 3, 1, 33},
+
+		strings.Repeat("x", 256): {0, 6, 5, 37},
+	} {
+		for i, shards := range []int{1, 7, 16, 64} {
+			require.Equal(t, want[i], shardOf(user, shards), "%.10q of %d", user, shards)
+		}
+	}
+}
+
+func TestEncoding(t *testing.T) {
+	for state, want := range map[lastseen.State]string{
+		{At: 1}: "1", {At: 1, Left: true}: "-1",
+		{At: 1_700_000_000_123}: "1700000000123", {At: lastseen.MaxInstant, Left: true}: "-253402300799999",
+	} {
+		require.Equal(t, want, score(state))
+		back, err := stateOfReply(want)
+		require.NoError(t, err)
+		require.Equal(t, state, back)
+	}
+	for _, nobody := range []float64{0, 1 << 52, 1<<52 + 5, -(1 << 52), 1e300, -1e300} {
+		require.Equal(t, lastseen.State{}, stateOf(nobody), nobody)
+	}
+	for _, strange := range []any{"x", 5, []any{}} {
+		_, err := stateOfReply(strange)
+		require.Error(t, err)
+	}
+	low, high := bounds(lastseen.Range{From: 5, To: 9, Left: true})
+	require.Equal(t, []string{"-9", "-5"}, []string{low, high})
+}
+
+func TestSplit(t *testing.T) {
+	portions := keyspace{prefix: "p:", shards: 1}.split("n", 1100, func(i int) string { return fmt.Sprint(i) })
+	require.Len(t, portions, 3)
+	next := 0
+	for _, p := range portions {
+		require.Equal(t, "p:n", p.key)
+		require.LessOrEqual(t, len(p.index), maxPortion)
+		for _, i := range p.index {
+			require.Equal(t, next, i)
+			next++
+		}
+	}
+	require.Equal(t, 1100, next)
+}
+
+// reply is an error as Redis sends it.
+type reply string
+
+func (r reply) Error() string { return string(r) }
+func (r reply) RedisError()   {}
+
+func TestTranslate(t *testing.T) {
+	for _, c := range []struct {
+		err, want error
+	}{
+		{nil, nil},
+		{context.Canceled, context.Canceled},
+		{context.DeadlineExceeded, store.ErrUnavailable},
+		{fmt.Errorf("read: %w", io.EOF), store.ErrUnavailable},
+		{&net.OpError{Op: "dial", Err: errors.New("refused")}, store.ErrUnavailable},
+		{redis.ErrPoolTimeout, store.ErrUnavailable},
+		{redis.ErrClosed, store.ErrClosed},
+		{reply("LOADING Redis is loading the dataset in memory"), store.ErrUnavailable},
+		{reply("READONLY You can't write against a read only replica."), store.ErrUnavailable},
+		{reply("MASTERDOWN Link with MASTER is down"), store.ErrUnavailable},
+		{reply("CLUSTERDOWN The cluster is down"), store.ErrUnavailable},
+		{reply("NOAUTH Authentication required."), store.ErrUnavailable},
+		{reply("NOPERM this user has no permissions"), store.ErrUnavailable},
+		{reply("MISCONF Redis is configured to save RDB snapshots"), store.ErrUnavailable},
+		{reply("BUSY Redis is busy running a script."), store.ErrUnavailable},
+		{reply("ERR max number of clients reached"), store.ErrUnavailable},
+		{reply("OOM command not allowed when used memory > 'maxmemory'."), store.ErrFull},
+		{reply("WRONGTYPE Operation against a key"), store.ErrWrongType},
+		{reply("ERR Error running script (call to f_ab): @user_script:13: WRONGTYPE Operation"), store.ErrWrongType},
+	} {
+		require.ErrorIs(t, translate(c.err), c.want, "%v", c.err)
+	}
+	unknown := reply("ERR something new")
+	require.Equal(t, unknown, translate(unknown), "a defect is not called an outage")
+}
+
+// fakeTime is two clocks: this machine's and, ahead of it by offset, that of Redis. Each reading of
+// Redis' clock takes a round trip.
+type fakeTime struct {
+	local     time.Time
+	offset    time.Duration
+	roundTrip time.Duration
+	down      bool
+}
+
+func (f *fakeTime) now() time.Time { return f.local }
+
+func (f *fakeTime) sample(context.Context) (time.Time, error) {
+	if f.down {
+		return time.Time{}, store.ErrUnavailable
+	}
+	f.local = f.local.Add(f.roundTrip / 2)
+	theirs := f.local.Add(f.offset)
+	f.local = f.local.Add(f.roundTrip / 2)
+	return theirs, nil
+}
+
+func TestClock(t *testing.T) {
+	ctx := context.Background()
+	f := &fakeTime{local: time.UnixMilli(1_700_000_000_000), offset: 5 * time.Second, roundTrip: 200 * time.Millisecond, down: true}
+	var log bytes.Buffer
+	c := &clock{now: f.now, sample: f.sample, logger: slog.New(slog.NewTextHandler(&log, nil))}
+	_, err := c.read(ctx)
+	require.ErrorIs(t, err, store.ErrUnavailable, "the first reading has to ask")
+
+	f.down = false
+	at := func() lastseen.Instant {
+		now, err := c.read(ctx)
+		require.NoError(t, err)
+		return now
+	}
+	require.Equal(t, lastseen.Instant(1_700_000_005_200), at(), "the round trip is halved")
+	require.NoError(t, c.measure(ctx))
+	require.Equal(t, 1, strings.Count(log.String(), "differs"), "warned once")
+
+	f.down = true
+	f.local = f.local.Add(time.Hour)
+	require.Error(t, c.measure(ctx))
+	require.Equal(t, lastseen.Instant(1_700_003_605_400), at(), "the last offset stays")
+	f.local = f.local.Add(-time.Minute)
+	require.Equal(t, lastseen.Instant(1_700_003_605_400), at(), "never backwards")
+
+	f.down, f.offset, f.roundTrip = false, 0, 0
+	require.NoError(t, c.measure(ctx))
+	f.offset = 2 * time.Second
+	require.NoError(t, c.measure(ctx))
+	require.Equal(t, 2, strings.Count(log.String(), "differs"), "it came back, so it is told again")
+}

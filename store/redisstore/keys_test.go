@@ -1,0 +1,176 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// TestWhatIsInRedis: other programs and operators rely on it.
+func TestWhatIsInRedis(t *testing.T) {
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	s := newStore(t, redisstore.Options{URL: url})
+	require.NoError(t, ping(s, "chat", "alice", "bob"))
+	_, err := s.Leave(ctx, "chat", []store.Sighting{{User: "bob", At: base + 5}})
+	require.NoError(t, err)
+	require.Equal(t, []redis.Z{{Member: "bob", Score: -1_700_000_000_005}, {Member: "alice", Score: 1_700_000_000_000}},
+		client.ZRangeWithScores(ctx, "presence:chat", 0, -1).Val())
+	require.Equal(t, []redis.Z{{Member: "chat"}}, client.ZRangeWithScores(ctx, "presence::namespaces", 0, -1).Val())
+	require.Equal(t, map[string]string{"chat": "shards=1 unit=ms hash=fnv1a64"}, client.HGetAll(ctx, "presence::meta").Val())
+	require.Len(t, client.Keys(ctx, "*").Val(), 3)
+
+	sharded := newStore(t, redisstore.Options{URL: url, Prefix: "p:", Shards: 7})
+	require.NoError(t, ping(sharded, "chat", "alice", "bob", "a/b"))
+	for key, user := range map[string]string{"p:chat:1": "alice", "p:chat:2": "bob", "p:chat:3": "a/b"} {
+		require.Equal(t, []string{user}, client.ZRange(ctx, key, 0, -1).Val(), key)
+	}
+	require.Equal(t, "shards=7 unit=ms hash=fnv1a64", client.HGet(ctx, "p::meta", "chat").Val())
+	require.NoError(t, sharded.DeleteNamespace(ctx, "chat"))
+	require.Empty(t, client.Keys(ctx, "p:*").Val(), "nothing is left behind")
+}
+
+// TestHiddenBand: a later version will hide users there; this one leaves them alone.
+func TestHiddenBand(t *testing.T) {
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	s := newStore(t, redisstore.Options{URL: url})
+	require.NoError(t, ping(s, "chat", "alice"))
+	hidden := func(at lastseen.Instant) float64 { return float64(1<<52 + int64(at)) }
+	require.NoError(t, client.ZAdd(ctx, "presence:chat",
+		redis.Z{Member: "hidden", Score: hidden(base)}, redis.Z{Member: "old", Score: hidden(base - 10)}, redis.Z{Member: "zero", Score: 0},
+	).Err())
+
+	batch := []store.Sighting{{User: "hidden", At: base + 9}, {User: "alice", At: base + 1}}
+	for _, write := range []func(context.Context, string, []store.Sighting) ([]lastseen.State, error){s.Ping, s.Leave} {
+		states, err := write(ctx, "chat", batch)
+		require.NoError(t, err)
+		require.Equal(t, lastseen.State{}, states[0], "no answer gives them away")
+	}
+	require.Equal(t, hidden(base), client.ZScore(ctx, "presence:chat", "hidden").Val())
+	states, err := s.Lookup(ctx, "chat", []string{"hidden", "old", "zero"})
+	require.NoError(t, err)
+	require.Equal(t, make([]lastseen.State, 3), states)
+	records, err := s.List(ctx, "chat", store.ListQuery{Ranges: everyone(), Limit: 10})
+	require.NoError(t, err)
+	require.Len(t, records, 1)
+	counts, err := s.Count(ctx, "chat", everyone())
+	require.NoError(t, err)
+	require.Equal(t, []int64{0, 1}, counts)
+	newest, err := s.Newest(ctx, "chat")
+	require.NoError(t, err)
+	require.Equal(t, base+1, newest)
+	n, err := s.Trim(ctx, "chat", base)
+	require.NoError(t, err)
+	require.Equal(t, 2, n, "old, and the zero that nobody of ours wrote")
+	require.ElementsMatch(t, []string{"alice", "hidden"}, client.ZRange(ctx, "presence:chat", 0, -1).Val())
+}
+
+// TestForgottenScripts: Redis loses them when it restarts or fails over.
+func TestForgottenScripts(t *testing.T) {
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	for _, shards := range []int{1, 7} {
+		s := newStore(t, redisstore.Options{URL: url, Prefix: fmt.Sprintf("p%d:", shards), Shards: shards})
+		for range 2 {
+			for name, call := range calls(s, "chat") {
+				require.NoError(t, client.ScriptFlush(ctx).Err())
+				require.NoError(t, call(), name)
+			}
+		}
+		require.NoError(t, client.ScriptFlush(ctx).Err())
+		require.NoError(t, ping(s, "chat", "a", "b", "c", "d", "e", "f", "g"))
+		counts, err := s.Count(ctx, "chat", everyone())
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, counts[0], int64(7))
+	}
+}
+
+func TestWrongType(t *testing.T) {
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	s := newStore(t, redisstore.Options{URL: url})
+	require.NoError(t, client.Set(ctx, "presence:chat", "a string", 0).Err())
+	for name, call := range calls(s, "chat") {
+		require.ErrorIs(t, call(), store.ErrWrongType, name)
+	}
+	require.NoError(t, ping(s, "other", "alice"))
+	require.Equal(t, "a string", client.Get(ctx, "presence:chat").Val())
+}
+
+// TestMismatch: a server that would look for users in other shards refuses, and changes nothing.
+func TestMismatch(t *testing.T) {
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	one, seven := newStore(t, redisstore.Options{URL: url}), newStore(t, redisstore.Options{URL: url, Shards: 7})
+	require.NoError(t, ping(one, "one", "alice"))
+	require.NoError(t, ping(seven, "seven", "alice"))
+	before := client.Keys(ctx, "*").Val()
+	for namespace, wrong := range map[string]store.Store{"one": seven, "seven": one} {
+		for range 2 {
+			for name, call := range calls(wrong, namespace) {
+				require.ErrorIs(t, call(), store.ErrMismatch, name)
+			}
+		}
+		require.ErrorIs(t, wrong.DeleteNamespace(ctx, namespace), store.ErrMismatch)
+	}
+	require.ElementsMatch(t, before, client.Keys(ctx, "*").Val())
+}
+
+// TestDeletedByAnotherServer: what one server deletes and another one pings is listed again.
+func TestDeletedByAnotherServer(t *testing.T) {
+	ctx, url := context.Background(), redistest.Start(t)
+	a, b := newStore(t, redisstore.Options{URL: url}), newStore(t, redisstore.Options{URL: url})
+	require.NoError(t, ping(a, "chat", "alice"))
+	require.NoError(t, ping(b, "chat", "bob"))
+	for range 2 {
+		require.NoError(t, a.DeleteNamespace(ctx, "chat"))
+		require.NoError(t, ping(b, "chat", "bob"))
+		infos, err := a.Namespaces(ctx, "", 10)
+		require.NoError(t, err)
+		require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: base}}, infos)
+		require.NoError(t, ping(a, "chat", "alice"))
+	}
+	states, err := a.Lookup(ctx, "chat", []string{"alice", "bob"})
+	require.NoError(t, err)
+	require.Equal(t, []lastseen.State{{At: base}, {At: base}}, states)
+}
+
+// TestUnevenShards: when nearly all of a page comes from one shard, it is read on until it is full.
+func TestUnevenShards(t *testing.T) {
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	s := newStore(t, redisstore.Options{URL: url, Shards: 7})
+	require.NoError(t, ping(s, "chat", "alice"))
+	var want []string
+	for i := range 500 { // written past the store, all into alice's shard
+		user := fmt.Sprintf("u%04d", 9999-i)
+		want = append(want, user)
+		require.NoError(t, client.ZAdd(ctx, "presence:chat:1", redis.Z{Member: user, Score: float64(base)}).Err())
+	}
+	want = append(want, "alice")
+	for _, limit := range []int{7, 100, 501, 1001} {
+		q := store.ListQuery{Ranges: everyone(), Limit: limit}
+		var got []string
+		for {
+			page, err := s.List(ctx, "chat", q)
+			require.NoError(t, err)
+			for _, r := range page {
+				got = append(got, r.User)
+			}
+			if len(page) < limit {
+				break
+			}
+			q.After = &page[len(page)-1]
+		}
+		require.Equal(t, want, got, "pages of %d", limit)
+	}
+}
