@@ -46,8 +46,13 @@ func TestThresholdsValidate(t *testing.T) {
 		require.NoError(t, good.Validate(), good)
 	}
 	for _, bad := range []Thresholds{
-		{}, {time.Minute, time.Minute}, {time.Hour, time.Minute}, {0, time.Minute}, {-time.Minute, time.Minute},
-		{time.Minute, MaxDuration + 1}, {time.Millisecond - 1, time.Minute},
+		{},
+		{time.Minute, time.Minute},
+		{time.Hour, time.Minute},
+		{0, time.Minute},
+		{-time.Minute, time.Minute},
+		{time.Minute, MaxDuration + 1},
+		{time.Millisecond - 1, time.Minute},
 	} {
 		require.Error(t, bad.Validate(), bad)
 	}

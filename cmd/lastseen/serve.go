@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9/logging"
@@ -101,6 +102,14 @@ func (c *serveCmd) serve(ctx context.Context, std streams, logger *slog.Logger, 
 	server := api.NewServer(handler, logger)
 	fmt.Fprintf(std.out, "lastseen %s\n  API   http://%s/v1/namespaces\n  data  %s\n", version().Version, listener.Addr(), where)
 
+	if c.Retention > 0 {
+		j := &janitor{store: s, retention: time.Duration(c.Retention), logger: logger, pause: sleep}
+		sweeping, stop := context.WithCancel(ctx)
+		var swept sync.WaitGroup
+		defer swept.Wait()
+		defer stop()
+		swept.Go(func() { j.run(sweeping) })
+	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {

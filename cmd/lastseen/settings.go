@@ -16,9 +16,10 @@ type settings struct {
 	Store  string   `default:"lastseen.db" placeholder:"FILE|URL" help:"Where the data is: a file, or redis://[user:password@]host:port[/db], or rediss:// for TLS (${default})."`
 	Sync   duration `default:"1s" placeholder:"DURATION" help:"File store: time between flushes to the disk, the most that a crash can lose. 0 answers every write after its flush (${default})."`
 
-	Green        duration `default:"60s" placeholder:"DURATION" help:"Age at which a user turns from green to yellow (${default})."`
-	Yellow       duration `default:"5m" placeholder:"DURATION" help:"Age at which a user turns from yellow to grey (${default})."`
-	PingInterval duration `default:"30s" placeholder:"DURATION" help:"How often clients are told to ping (${default})."`
+	Green        duration  `default:"60s" placeholder:"DURATION" help:"Age at which a user turns from green to yellow (${default})."`
+	Yellow       duration  `default:"5m" placeholder:"DURATION" help:"Age at which a user turns from yellow to grey (${default})."`
+	PingInterval duration  `default:"30s" placeholder:"DURATION" help:"How often clients are told to ping (${default})."`
+	Retention    retention `default:"off" placeholder:"DURATION" help:"Erase users not seen for so long, at least as long as yellow; or off (${default})."`
 
 	Redis redisSettings `embed:"" prefix:"redis-"`
 }
@@ -57,6 +58,20 @@ func (d *duration) UnmarshalText(text []byte) error {
 	return err
 }
 
+// retention is a setting that is a duration or "off", which is zero.
+type retention time.Duration
+
+// UnmarshalText reads the setting; see [encoding.TextUnmarshaler].
+func (r *retention) UnmarshalText(text []byte) error {
+	if string(text) == "off" {
+		*r = 0
+		return nil
+	}
+	parsed, err := lastseen.ParseConfigDuration(string(text))
+	*r = retention(parsed)
+	return err
+}
+
 // validate returns an error that names the settings which are wrong, and what they accept.
 func (s *settings) validate() error {
 	for name, d := range map[string]duration{
@@ -81,6 +96,8 @@ func (s *settings) validate() error {
 		}
 	}
 	switch {
+	case s.Retention != 0 && time.Duration(s.Retention) < time.Duration(s.Yellow):
+		return wrongSetting("--retention is %s: it is off, or at least --yellow (%s)", time.Duration(s.Retention), time.Duration(s.Yellow))
 	case s.Store == "":
 		return wrongSetting("--store is empty: give a file or a redis:// URL")
 	case s.Redis.Prefix == "":
@@ -102,5 +119,8 @@ func (s *settings) namespace(string) api.Settings {
 	if s.onRedis() {
 		shards = s.Redis.Shards
 	}
-	return api.Settings{Thresholds: s.thresholds(), PingInterval: time.Duration(s.PingInterval), Shards: shards}
+	return api.Settings{
+		Thresholds: s.thresholds(), PingInterval: time.Duration(s.PingInterval),
+		Retention: time.Duration(s.Retention), Shards: shards,
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -172,7 +173,7 @@ func TestKill(t *testing.T) {
 					lines += 50_000 // more than a second's worth of writing
 				}
 				h := runVictim(t, path, sync, lines)
-				safe := append(h.safe, h.acks[:h.flushed]...)
+				safe := slices.Concat(h.safe, h.acks[:h.flushed])
 				if sync == "0s" {
 					safe = h.acks
 				}

@@ -55,7 +55,8 @@ func TestHiddenBand(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, lastseen.State{}, states[0], "no answer gives them away")
 	}
-	require.Equal(t, hidden(base), client.ZScore(ctx, "presence:chat", "hidden").Val())
+	there := redis.ZRangeArgs{Key: "presence:chat", ByScore: true, Start: hidden(base), Stop: hidden(base)}
+	require.Equal(t, []string{"hidden"}, client.ZRangeArgs(ctx, there).Val(), "where they were")
 	states, err := s.Lookup(ctx, "chat", []string{"hidden", "old", "zero"})
 	require.NoError(t, err)
 	require.Equal(t, make([]lastseen.State, 3), states)
