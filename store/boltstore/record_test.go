@@ -1,0 +1,83 @@
+package boltstore
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+)
+
+func TestRecord(t *testing.T) {
+	var c changes
+	c.set("chat", "alice", lastseen.State{At: base})
+	c.set("chat", "bob", lastseen.State{At: lastseen.MaxInstant, Left: true})
+	c.set("other", "alice", lastseen.State{At: 1})
+	c.set("chat", "bob", lastseen.State{})
+	c.drop("other")
+	c.set("other", "eve", lastseen.State{At: 2})
+	c.drop("never-was")
+	c.in("empty")
+	want := contents{"chat": {"alice": score(base)}, "other": {"eve": 2}, "empty": {}}
+	data := contents{}
+	for range 2 {
+		require.NoError(t, data.replay(c.buf))
+		require.Equal(t, want, data, "replaying twice ends as replaying once")
+	}
+	for cut := range c.buf {
+		_ = contents{}.replay(c.buf[:cut]) // must not panic
+	}
+	sealed := seal([]byte("key"), c.buf)
+	run, err := unseal([]byte("key"), sealed)
+	require.NoError(t, err)
+	require.Equal(t, c.buf, run)
+	_, err = unseal([]byte("kez"), sealed)
+	require.Error(t, err, "under another key")
+	for i := range sealed {
+		sealed[i] ^= 0x10
+		_, err := unseal([]byte("key"), sealed)
+		require.Error(t, err, "byte %d", i)
+		sealed[i] ^= 0x10
+	}
+}
+
+// FuzzReplay: what can be read can be written, and is read as the same.
+func FuzzReplay(f *testing.F) {
+	var c changes
+	c.set("chat", "alice", lastseen.State{At: base})
+	c.set("chat", "bob", lastseen.State{At: base, Left: true})
+	c.drop("other")
+	f.Add(c.buf)
+	f.Add([]byte("s\x05alice\x02"))
+	f.Fuzz(func(t *testing.T, run []byte) {
+		data := contents{}
+		if data.replay(run) != nil {
+			return
+		}
+		var again changes
+		for name, users := range data {
+			again.in(name)
+			for user, c := range users {
+				again.set(name, user, c.state())
+			}
+		}
+		copied := contents{}
+		require.NoError(t, copied.replay(again.buf))
+		require.Equal(t, data, copied)
+	})
+}
+
+// TestIndexKeepsNoBuffer: IDs are parts of requests, which must not be kept whole.
+func TestIndexKeepsNoBuffer(t *testing.T) {
+	request := []byte(fmt.Sprintf("%1000s", "alice"))
+	var x index
+	user := string(request)[995:]
+	x.set("chat", user, lastseen.State{At: 1})
+	x.set("chat", string([]byte("alice")), lastseen.State{At: 2})
+	n, _ := x.namespaces.Get("chat")
+	e, _ := n.order.Min()
+	require.Equal(t, entry{2, "alice"}, e)
+	require.Len(t, n.users, 1)
+	require.Equal(t, 1, n.order.Len())
+}
