@@ -127,8 +127,8 @@ func (d *day) apply(e event) {
 }
 
 func TestADay(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a day of 100,000 users is not short")
+	if testing.Short() || raced {
+		t.Skip("a day of 100,000 users takes too long in short mode and with the race detector")
 	}
 	events := makeDay(rand.New(rand.NewPCG(2026, 11)))
 	t.Logf("%d events of %d users", len(events), dayUsers)

@@ -35,7 +35,8 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binary := filepath.Join(dir, "lastseen")
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", fmt.Sprintf("-race=%t", raced), "-o", binary, ".")
+	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "building lastseen: %v\n%s", err, out)
 		return 1
 	}
@@ -80,7 +81,10 @@ func start(t testing.TB, args ...string) *service {
 	out, err := s.cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, s.cmd.Start())
-	t.Cleanup(func() { s.kill() })
+	t.Cleanup(func() {
+		s.kill()
+		s.checkRaces(t)
+	})
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if api, ok := strings.CutPrefix(lines.Text(), "  API   "); ok {
@@ -91,6 +95,14 @@ func start(t testing.TB, args ...string) *service {
 	}
 	t.Fatalf("lastseen did not start: %s", s.log)
 	return nil
+}
+
+// checkRaces fails the test if the service has met a data race.
+func (s *service) checkRaces(t testing.TB) {
+	t.Helper()
+	if strings.Contains(s.log.String(), "DATA RACE") {
+		t.Errorf("the service has a data race: %s", s.log)
+	}
 }
 
 // kill ends the process as kill -9 does.
