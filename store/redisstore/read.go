@@ -14,10 +14,7 @@ func (s *Store) Lookup(ctx context.Context, namespace string, users []string) ([
 	if len(users) == 0 {
 		return nil, nil
 	}
-	if err := s.check(ctx, namespace); err != nil {
-		return nil, err
-	}
-	ctx, cancel, err := s.begin(ctx)
+	ctx, cancel, err := s.enter(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -50,10 +47,7 @@ func (s *Store) Count(ctx context.Context, namespace string, ranges []lastseen.R
 	if len(ranges) == 0 {
 		return counts, nil
 	}
-	if err := s.check(ctx, namespace); err != nil {
-		return nil, err
-	}
-	ctx, cancel, err := s.begin(ctx)
+	ctx, cancel, err := s.enter(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}

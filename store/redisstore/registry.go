@@ -67,6 +67,14 @@ func (s *Store) check(ctx context.Context, namespace string) error {
 	return nil
 }
 
+// enter makes sure of check's promise and begins a call.
+func (s *Store) enter(ctx context.Context, namespace string) (context.Context, context.CancelFunc, error) {
+	if err := s.check(ctx, namespace); err != nil {
+		return nil, nil, err
+	}
+	return s.begin(ctx)
+}
+
 // Namespaces implements [store.Store].
 func (s *Store) Namespaces(ctx context.Context, after string, limit int) ([]store.NamespaceInfo, error) {
 	bounded, cancel, err := s.begin(ctx)
@@ -97,10 +105,7 @@ func (s *Store) Namespaces(ctx context.Context, after string, limit int) ([]stor
 // DeleteNamespace implements [store.Store]. The name goes before the data: a ping in between finds
 // its key gone afterwards, or creates it anew and registers it again.
 func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
-	if err := s.check(ctx, namespace); err != nil {
-		return err
-	}
-	ctx, cancel, err := s.begin(ctx)
+	ctx, cancel, err := s.enter(ctx, namespace)
 	if err != nil {
 		return err
 	}

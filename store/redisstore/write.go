@@ -141,10 +141,7 @@ func sliceOf(reply any, n int) ([]any, error) {
 
 // Forget implements [store.Store].
 func (s *Store) Forget(ctx context.Context, namespace, user string) error {
-	if err := s.check(ctx, namespace); err != nil {
-		return err
-	}
-	ctx, cancel, err := s.begin(ctx)
+	ctx, cancel, err := s.enter(ctx, namespace)
 	if err != nil {
 		return err
 	}
