@@ -20,7 +20,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	switch {
 	case errors.Is(err, errNotDecimal):
 		return parseGoDuration(s)
-	case err != nil || ms > MaxDuration.Milliseconds():
+	case err != nil || ms < 0 || ms > MaxDuration.Milliseconds(): // those beyond could wrap around in nanoseconds
 		return 0, durationBounds(s)
 	}
 	return boundDuration(s, time.Duration(ms)*time.Millisecond)

@@ -43,7 +43,7 @@ const timeForms = "times are RFC 3339 (2026-11-20T22:00:00Z) or Unix seconds (17
 // of the year 9999, both included; a number that only makes sense as milliseconds is an error that
 // says so.
 func ParseTime(s string) (Instant, error) {
-	if len(s) > 4 && s[4] == '-' {
+	if len(s) > 4 && s[4] == '-' && allDigits(s[:4]) {
 		return parseRFC3339(s)
 	}
 	ms, err := parseDecimalMillis(s)

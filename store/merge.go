@@ -16,7 +16,7 @@ func Merge(order Order, limit int, sources ...Source) ([]Record, error) {
 	}
 	page := make([]Record, 0, min(limit, pageHint))
 	listed := make(map[string]struct{}, cap(page))
-	for len(page) < limit && len(heads) > 0 {
+	for len(heads) > 0 {
 		first := 0
 		for i := range heads {
 			if order.Compare(heads[i].record, heads[first].record) < 0 {
@@ -27,6 +27,9 @@ func Merge(order Order, limit int, sources ...Source) ([]Record, error) {
 		if _, twice := listed[record.User]; !twice {
 			listed[record.User] = struct{}{}
 			page = append(page, record)
+		}
+		if len(page) == limit {
+			break // reading on may cost a round trip, for nothing
 		}
 		if heads, err = advance(heads, first); err != nil {
 			return nil, err

@@ -100,12 +100,16 @@ func TestMerge(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, all[:min(limit, len(all))], page, "c moved while the sources were read: only the newest counts")
 	}
-	page, err := store.Merge(store.Newest, 5)
+	full := &slice{records: []store.Record{present("b", 2), present("a", 1)}, err: errors.New("asked too far")}
+	page, err := store.Merge(store.Newest, 2, full)
+	require.NoError(t, err, "a full page needs nothing more, and asking again may cost a round trip")
+	require.Equal(t, []store.Record{present("b", 2), present("a", 1)}, page)
+	page, err = store.Merge(store.Newest, 5)
 	require.NoError(t, err)
 	require.Empty(t, page)
 	broken := errors.New("broken")
 	for _, s := range []*slice{{err: broken}, {records: []store.Record{present("x", 1)}, err: broken}} {
-		_, err := store.Merge(store.Newest, 5, append(sources(), s)...)
+		_, err := store.Merge(store.Newest, 6, append(sources(), s)...)
 		require.ErrorIs(t, err, broken, "half an answer is none")
 	}
 }

@@ -41,9 +41,9 @@ func truthOf(t testing.TB, s *Store) truth {
 	return all
 }
 
-// sampleFile makes a data file with a folded snapshot of several chunks, a log with branch pages and
-// one with overflow pages, and returns its bytes and what it holds.
-func sampleFile(t testing.TB) ([]byte, truth) {
+// sampleFile makes a data file that was folded more than once, with every kind of page that bbolt
+// has, and returns its bytes, the numbers of the pages in use, and what it holds.
+func sampleFile(t testing.TB) (data []byte, used []int, held truth) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "sample.db")
 	ctx := context.Background()
@@ -52,24 +52,64 @@ func sampleFile(t testing.TB) ([]byte, truth) {
 	for i := range batch {
 		batch[i] = store.Sighting{User: fmt.Sprintf("a-rather-long-user-name-%06d", i), At: base + lastseen.Instant(i)}
 	}
-	_, err := s.Ping(ctx, "large", batch)
-	require.NoError(t, err)
-	awaitFold(t, s)
+	for range 2 {
+		for i := range batch {
+			batch[i].At++
+		}
+		_, err := s.Ping(ctx, "large", batch)
+		require.NoError(t, err)
+		ping(t, s, "somebody", base) // after the fold has begun
+		s.writer.log.folding.Wait()
+	}
+	require.NoError(t, s.DeleteNamespace(ctx, "chat"))
 	for i := range 300 {
 		_, err := s.Ping(ctx, fmt.Sprintf("small-%d", i%7), []store.Sighting{{User: fmt.Sprint(i), At: base}})
 		require.NoError(t, err)
 	}
-	_, err = s.Leave(ctx, "large", batch[:2000])
+	_, err := s.Leave(ctx, "large", batch[:2000])
 	require.NoError(t, err)
 	require.NoError(t, s.Forget(ctx, "large", batch[5000].User))
 	require.NoError(t, s.DeleteNamespace(ctx, "small-3"))
-	held := truthOf(t, s)
+	held = truthOf(t, s)
 	require.Len(t, held, 7)
 	require.Len(t, held["large"], 29_999)
 	require.NoError(t, s.Close())
-	data, err := os.ReadFile(path)
+	data, err = os.ReadFile(path)
 	require.NoError(t, err)
-	return data, held
+	return data, usedPages(t, path), held
+}
+
+// usedPages returns where the pages in use begin, metas included, of a file worth damaging.
+func usedPages(t testing.TB, path string) (used []int) {
+	t.Helper()
+	require.Contains(t, buckets(t, path), "snapshot-2")
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, PreLoadFreelist: true})
+	require.NoError(t, err)
+	defer db.Close()
+	var all bbolt.BucketStats
+	require.NoError(t, db.View(func(tx *bbolt.Tx) error {
+		return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
+			all.Add(b.Stats())
+			return nil
+		})
+	}))
+	require.NoError(t, db.View(func(tx *bbolt.Tx) error {
+		for n := 0; ; n++ {
+			info, err := tx.Page(n)
+			if info == nil || err != nil {
+				return err
+			}
+			if info.Type != "free" {
+				used = append(used, n)
+				n += info.OverflowCount
+			}
+		}
+	}))
+	require.Positive(t, all.BranchPageN, "branch pages")
+	require.Greater(t, all.LeafPageN, 5, "leaf pages")
+	require.Positive(t, all.LeafOverflowN, "overflow pages")
+	require.Positive(t, all.InlineBucketN, "buckets inside another's page")
+	return used
 }
 
 // mutation damages a copy of a file's bytes.
@@ -78,10 +118,14 @@ type mutation struct {
 	do   func(*rand.Rand, []byte) []byte
 }
 
-func mutations() []mutation {
+// mutations returns ways to damage a file with these pages in use; half of the time they hit one.
+func mutations(used []int) []mutation {
 	pageSize := os.Getpagesize()
 	page := func(r *rand.Rand, b []byte) []byte {
 		n := r.IntN(len(b) / pageSize)
+		if r.IntN(2) == 0 {
+			n = used[r.IntN(len(used))]
+		}
 		return b[n*pageSize : (n+1)*pageSize]
 	}
 	return []mutation{
@@ -117,10 +161,10 @@ func mutations() []mutation {
 // TestDamage damages a data file in every way at random places. What comes of it is an error, and the
 // file as it was; or the full truth, when what was hit held nothing.
 func TestDamage(t *testing.T) {
-	whole, held := sampleFile(t)
+	whole, used, held := sampleFile(t)
 	const rounds = 40
 	refused, kept := 0, 0
-	for _, m := range mutations() {
+	for _, m := range mutations(used) {
 		for seed := range uint64(rounds) {
 			what := fmt.Sprintf("%s, seed %d", m.name, seed)
 			damaged := m.do(rand.New(rand.NewPCG(seed, 7)), append([]byte{}, whole...))

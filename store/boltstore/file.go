@@ -158,7 +158,8 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// checkFile looks for damage, with the file locked against writers and nothing written.
+// checkFile looks for damage, with the file locked against writers and nothing written. What is not
+// ours is refused here already: opened for writing, bbolt adds to a file what it misses in it.
 func checkFile(path string) error {
 	if info, err := os.Stat(path); err != nil {
 		return err
@@ -174,7 +175,7 @@ func checkFile(path string) error {
 		return pageError(err)
 	}
 	return db.View(func(tx *bbolt.Tx) error {
-		var first error
+		_, first := identify(tx)
 		for err := range tx.Check() {
 			if first == nil {
 				first = fmt.Errorf("%w: %w", ErrDamaged, err)

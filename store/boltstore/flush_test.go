@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -66,47 +65,48 @@ func hold(s *Store) *gate {
 
 // opened opens a store whose commits a test holds up. The goroutine reads the gate when it first
 // writes, after the test has set it.
-func opened(t *testing.T, sync time.Duration, now func() time.Time) (*Store, *gate) {
+func opened(t *testing.T, sync time.Duration) (*Store, *gate) {
 	t.Helper()
-	s := open(t, Options{Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: sync, Now: now})
+	s := open(t, Options{Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: sync})
 	return s, hold(s)
 }
 
 // TestSlowFlushHoldsWritesBack: while a flush takes longer than Sync, writes wait; reads do not.
 func TestSlowFlushHoldsWritesBack(t *testing.T) {
-	var mu sync.Mutex
-	clock := time.Unix(1_700_000_000, 0)
-	s, g := opened(t, DefaultSync, func() time.Time { mu.Lock(); defer mu.Unlock(); return clock })
-	ping(t, s, "first", base)
-	<-g.entered
-	ping(t, s, "in-time", base)
-	mu.Lock()
-	clock = clock.Add(DefaultSync + time.Millisecond)
-	mu.Unlock()
+	synctest.Test(t, func(t *testing.T) {
+		s, g := opened(t, DefaultSync)
+		ping(t, s, "first", base)
+		<-g.entered
+		time.Sleep(DefaultSync)
+		ping(t, s, "in-time", base)
+		time.Sleep(time.Millisecond)
 
-	ctx, cancel := context.WithCancel(context.Background())
-	held := make(chan error, 1)
-	go func() {
-		_, err := s.Ping(ctx, "chat", []store.Sighting{{User: "held", At: base}})
-		held <- err
-	}()
-	cancel()
-	require.ErrorIs(t, <-held, context.Canceled)
-	require.NotContains(t, truthOf(t, s)["chat"], "held")
-	require.Contains(t, truthOf(t, s)["chat"], "in-time")
-	go func() {
-		_, err := s.Ping(context.Background(), "chat", []store.Sighting{{User: "held", At: base}})
-		held <- err
-	}()
-	close(g.open)
-	require.NoError(t, <-held)
-	require.Contains(t, truthOf(t, s)["chat"], "held")
+		held := make(chan error, 2)
+		send := func(ctx context.Context, user string) {
+			_, err := s.Ping(ctx, "chat", []store.Sighting{{User: user, At: base}})
+			held <- err
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		go send(ctx, "impatient")
+		go send(context.Background(), "held")
+		synctest.Wait()
+		require.Empty(t, held, "answered while the flush is late")
+		cancel()
+		require.ErrorIs(t, <-held, context.Canceled)
+		shown := truthOf(t, s)["chat"]
+		require.Contains(t, shown, "in-time", "reads go on")
+		require.Len(t, shown, 2)
+		g.open <- nil
+		require.NoError(t, <-held)
+		close(g.open)
+		require.Len(t, truthOf(t, s)["chat"], 3)
+	})
 }
 
 // TestSyncZero: a write shows in reads, and is answered, after its flush; those that wait share the
 // next one; those whose caller has gone are dropped.
 func TestSyncZero(t *testing.T) {
-	s, g := opened(t, 0, nil)
+	s, g := opened(t, 0)
 	ctx, cancel := context.WithCancel(context.Background())
 	answers := make(chan error, 100)
 	send := func(ctx context.Context, user string) {
@@ -144,7 +144,7 @@ func TestFailedFlush(t *testing.T) {
 		errors.New("EIO"): store.ErrUnavailable,
 	} {
 		ctx := context.Background()
-		s, g := opened(t, time.Millisecond, nil)
+		s, g := opened(t, time.Millisecond)
 		ping(t, s, "kept", base)
 		<-g.entered
 		g.open <- cause
@@ -167,7 +167,7 @@ func TestFailedFlush(t *testing.T) {
 
 func TestFailedFlushWithSyncZero(t *testing.T) {
 	ctx := context.Background()
-	s, g := opened(t, 0, nil)
+	s, g := opened(t, 0)
 	go func() { <-g.entered; g.open <- syscall.ENOSPC }()
 	_, err := s.Ping(ctx, "chat", []store.Sighting{{User: "refused", At: base}})
 	require.ErrorIs(t, err, store.ErrFull)

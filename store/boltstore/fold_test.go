@@ -16,7 +16,7 @@ import (
 )
 
 // buckets returns the names of the buckets of a closed data file.
-func buckets(t *testing.T, path string) (names []string) {
+func buckets(t testing.TB, path string) (names []string) {
 	t.Helper()
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true})
 	require.NoError(t, err)
@@ -37,20 +37,22 @@ func TestFold(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "lastseen.db")
 			ctx := context.Background()
 			s := open(t, Options{Path: path, Sync: sync, FoldAfter: 50_000})
+			// What is erased, and the namespace without users, come first: they are in the snapshot's part.
+			for _, namespace := range []string{"chat", "gone", "empty"} {
+				_, err := s.Ping(ctx, namespace, []store.Sighting{{User: "erased", At: base}})
+				require.NoError(t, err)
+			}
+			require.NoError(t, s.Forget(ctx, "chat", "erased"))
+			require.NoError(t, s.Forget(ctx, "empty", "erased"))
+			require.NoError(t, s.DeleteNamespace(ctx, "gone"))
 			for i := range 5000 {
 				ping(t, s, fmt.Sprintf("user-%d", i), base+lastseen.Instant(i))
 			}
-			for _, namespace := range []string{"gone", "empty"} {
-				_, err := s.Ping(ctx, namespace, []store.Sighting{{User: "u", At: base}})
-				require.NoError(t, err)
-			}
-			require.NoError(t, s.Forget(ctx, "chat", "user-17"))
-			require.NoError(t, s.Forget(ctx, "empty", "u"))
-			require.NoError(t, s.DeleteNamespace(ctx, "gone"))
 			ping(t, s, "last", base)
 			awaitFold(t, s)
 			held := truthOf(t, s)
-			require.Len(t, held["chat"], 5000)
+			require.Len(t, held["chat"], 5001)
+			require.NotContains(t, held["chat"], "erased")
 			require.Contains(t, held, "empty")
 			require.NotContains(t, held, "gone")
 			require.NoError(t, s.Close())
@@ -117,5 +119,41 @@ func TestInterruptedFold(t *testing.T) {
 	held = truthOf(t, again)
 	require.Len(t, held["chat"], len(batch)+1)
 	require.NoError(t, again.Close())
+	require.Equal(t, held, truthOf(t, open(t, Options{Path: path})))
+}
+
+// TestFailedFold: what a fold wrote before the disk was full goes, so that the log has the room; a
+// later fold succeeds.
+func TestFailedFold(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lastseen.db")
+	s := open(t, Options{Path: path, Sync: 0, FoldAfter: 2 << 20})
+	log := s.writer.log
+	batch := make([]store.Sighting, 70_000)
+	for i := range batch {
+		batch[i] = store.Sighting{User: fmt.Sprintf("a-rather-long-user-name-%06d", i), At: base}
+	}
+	write := func() {
+		for i := range batch {
+			batch[i].At++
+		}
+		_, err := s.Ping(context.Background(), "chat", batch)
+		require.NoError(t, err)
+	}
+	ping(t, s, "first", base)
+	log.db.MaxSize = 5 << 20 // enough for the log, and for a part of the snapshot
+	write()
+	ping(t, s, "second", base) // after the fold has begun
+	log.folding.Wait()
+	require.Zero(t, log.snapshot.Load())
+	require.NoError(t, log.db.View(func(tx *bbolt.Tx) error {
+		require.Nil(t, tx.Bucket(snapshotBucket(1)), "half a snapshot is still there")
+		return nil
+	}))
+	log.db.MaxSize = 0
+	write()
+	awaitFold(t, s)
+	held := truthOf(t, s)
+	require.Len(t, held["chat"], len(batch)+2)
+	require.NoError(t, s.Close())
 	require.Equal(t, held, truthOf(t, open(t, Options{Path: path})))
 }

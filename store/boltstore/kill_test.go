@@ -26,6 +26,7 @@ import (
 //
 //	ack USER AT    a ping is answered
 //	gone USER      a forget is answered
+//	dropped NAME   a namespace's deletion is answered
 //	safe USER AT   a flush that held this has ended
 //	flushed N      a flush has ended that began after N acks
 const (
@@ -83,13 +84,14 @@ func victim(path, sync string) {
 	}
 	start := lastseen.InstantOf(time.Now())
 	for w := range victimWriters {
-		go write1(s, &out, w, start)
+		go write1(s, &out, w, start, every < DefaultSync)
 	}
 	select {} // until killed
 }
 
-// write1 pings a writer's own users with ever later times, and now and then forgets one for good.
-func write1(s *Store, out *say, writer int, at lastseen.Instant) {
+// write1 pings a writer's own users with ever later times. Unless it would hurry flushes that are to
+// come by themselves, it now and then erases a user and a namespace for good.
+func write1(s *Store, out *say, writer int, at lastseen.Instant, erasing bool) {
 	ctx := context.Background()
 	for n := 0; ; n++ {
 		at++
@@ -98,30 +100,40 @@ func write1(s *Store, out *say, writer int, at lastseen.Instant) {
 			panic(err)
 		}
 		out.line("ack %s %d", user, at)
-		if n%200 == 199 {
-			user := fmt.Sprintf("%d-once-%d-%d", writer, at, n)
-			_, err := s.Ping(ctx, "chat", []store.Sighting{{User: user, At: at}})
-			if err == nil {
-				err = s.Forget(ctx, "chat", user)
-			}
-			if err != nil {
-				panic(err)
-			}
-			out.line("gone %s", user)
+		if erasing && n%50 == 49 {
+			eraseOnce(ctx, s, out, fmt.Sprintf("once-%d-%d", writer, at), at)
 		}
 	}
+}
+
+// eraseOnce brings a user and a namespace into the file and then erases them.
+func eraseOnce(ctx context.Context, s *Store, out *say, name string, at lastseen.Instant) {
+	batch := []store.Sighting{{User: name, At: at}}
+	_, userErr := s.Ping(ctx, "chat", batch)
+	_, nameErr := s.Ping(ctx, name, batch)
+	flushErr := s.writer.do(ctx, write{durable: true, op: func(*transaction) {}})
+	if err := errors.Join(userErr, nameErr, flushErr, s.Forget(ctx, "chat", name)); err != nil {
+		panic(err)
+	}
+	out.line("gone %s", name)
+	if err := s.DeleteNamespace(ctx, name); err != nil {
+		panic(err)
+	}
+	out.line("dropped %s", name)
 }
 
 // heard is what a victim said before it died.
 type heard struct {
 	acks    []store.Sighting
 	gone    []string
+	dropped []string
 	safe    []store.Sighting
 	flushed int // acks that the flushes which ended had to hold
 }
 
-// runVictim starts a victim, listens, and kills it after it has said so many lines.
-func runVictim(t *testing.T, path, sync string, lines int) heard {
+// runVictim starts a victim, listens, and kills it when it has said so many lines after so many
+// flushes.
+func runVictim(t *testing.T, path, sync string, flushes, lines int) heard {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), victimFile+"="+path, victimSync+"="+sync)
@@ -129,13 +141,15 @@ func runVictim(t *testing.T, path, sync string, lines int) heard {
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	defer cmd.Wait()
 	defer cmd.Process.Kill()
 	var h heard
 	scanner := bufio.NewScanner(out)
-	for n := 0; scanner.Scan(); n++ {
+	for n := 0; scanner.Scan(); {
 		if n == lines {
 			require.NoError(t, cmd.Process.Kill())
+		}
+		if flushes <= 0 {
+			n++
 		}
 		var user string
 		var at lastseen.Instant
@@ -150,11 +164,17 @@ func runVictim(t *testing.T, path, sync string, lines int) heard {
 			h.safe = append(h.safe, store.Sighting{User: user, At: at})
 		case strings.HasPrefix(line, "gone "):
 			h.gone = append(h.gone, strings.TrimPrefix(line, "gone "))
+		case strings.HasPrefix(line, "dropped "):
+			h.dropped = append(h.dropped, strings.TrimPrefix(line, "dropped "))
 		default:
 			_, err := fmt.Sscanf(line, "flushed %d", &h.flushed)
 			require.NoError(t, err, line)
+			flushes--
 		}
 	}
+	var end *exec.ExitError
+	require.ErrorAs(t, cmd.Wait(), &end)
+	require.Equal(t, "signal: killed", end.Error(), "it ended by itself")
 	return h
 }
 
@@ -166,13 +186,13 @@ func TestKill(t *testing.T) {
 		t.Run(sync, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "lastseen.db")
 			random := rand.New(rand.NewPCG(1, 1))
-			kept := map[string]lastseen.Instant{}
+			kept, erased := map[string]lastseen.Instant{}, 0
 			for range rounds {
-				lines := 2000 + random.IntN(6000)
-				if sync == "1s" {
-					lines += 50_000 // more than a second's worth of writing
+				flushes := 0
+				if sync == DefaultSync.String() {
+					flushes = 2 // the first comes at once
 				}
-				h := runVictim(t, path, sync, lines)
+				h := runVictim(t, path, sync, flushes, 1000+random.IntN(4000))
 				safe := slices.Concat(h.safe, h.acks[:h.flushed])
 				if sync == "0s" {
 					safe = h.acks
@@ -184,14 +204,22 @@ func TestKill(t *testing.T) {
 					}
 				}
 				s := open(t, Options{Path: path, Sync: DefaultSync})
-				held := truthOf(t, s)["chat"]
+				all := truthOf(t, s)
+				held := all["chat"]
 				for user, at := range kept {
 					require.GreaterOrEqual(t, held[user].At, at, user)
 				}
 				for _, user := range h.gone {
 					require.NotContains(t, held, user, "forgotten, and back")
 				}
+				for _, name := range h.dropped {
+					require.NotContains(t, all, name, "deleted, and back")
+				}
+				erased += len(h.dropped)
 				require.NoError(t, s.Close())
+			}
+			if sync != DefaultSync.String() {
+				require.Positive(t, erased, "killed before anything was erased")
 			}
 		})
 	}

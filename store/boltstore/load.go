@@ -21,22 +21,25 @@ type loaded struct {
 // there and whole.
 func load(db *bbolt.DB) (loaded, error) {
 	l := loaded{data: contents{}}
-	err := db.View(func(tx *bbolt.Tx) error {
-		header := tx.Bucket(headerBucket)
-		if header == nil {
-			return fmt.Errorf("%w: it is a bbolt file of another program", ErrForeign)
-		}
-		if version := header.Get(formatKey); string(version) != format {
-			return fmt.Errorf("%w: format %q, this version knows %q", ErrNewer, version, format)
-		}
-		h, err := readHead(header)
-		if err != nil {
+	err := db.View(func(tx *bbolt.Tx) (err error) {
+		if l.head, err = identify(tx); err != nil {
 			return err
 		}
-		l.head = h
 		return l.replayAll(tx)
 	})
 	return l, err
+}
+
+// identify returns the head of a data file of the format known here, and refuses any other file.
+func identify(tx *bbolt.Tx) (head, error) {
+	header := tx.Bucket(headerBucket)
+	if header == nil {
+		return head{}, fmt.Errorf("%w: it is a bbolt file of another program", ErrForeign)
+	}
+	if version := header.Get(formatKey); string(version) != format {
+		return head{}, fmt.Errorf("%w: format %q, this version knows %q", ErrNewer, version, format)
+	}
+	return readHead(header)
 }
 
 // replayAll reads all the records that the head speaks of, and sums up their sizes.

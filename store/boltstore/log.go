@@ -91,8 +91,20 @@ func (l *fileLog) startFold(namespaces []frozen) {
 		defer l.busy.Store(false)
 		err := l.fold(namespaces, generation, first)
 		if err != nil && !errors.Is(err, errStopped) {
+			err = errors.Join(err, l.discard())
 			l.logger.Error("cannot fold the log into the snapshot; the data file keeps growing until a later try succeeds", "error", err)
 		}
+	})
+}
+
+// discard removes what a failed fold wrote: when the disk is full, the log needs the room.
+func (l *fileLog) discard() error {
+	return l.db.Update(func(tx *bbolt.Tx) error {
+		h, err := readHead(tx.Bucket(headerBucket))
+		if err != nil {
+			return err
+		}
+		return dropStale(tx, h)
 	})
 }
 

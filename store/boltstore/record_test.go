@@ -1,7 +1,6 @@
 package boltstore
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -66,18 +65,4 @@ func FuzzReplay(f *testing.F) {
 		require.NoError(t, copied.replay(again.buf))
 		require.Equal(t, data, copied)
 	})
-}
-
-// TestIndexKeepsNoBuffer: IDs are parts of requests, which must not be kept whole.
-func TestIndexKeepsNoBuffer(t *testing.T) {
-	request := []byte(fmt.Sprintf("%1000s", "alice"))
-	var x index
-	user := string(request)[995:]
-	x.set("chat", user, lastseen.State{At: 1})
-	x.set("chat", string([]byte("alice")), lastseen.State{At: 2})
-	n, _ := x.namespaces.Get("chat")
-	e, _ := n.order.Min()
-	require.Equal(t, entry{2, "alice"}, e)
-	require.Len(t, n.users, 1)
-	require.Equal(t, 1, n.order.Len())
 }

@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"context"
+	"slices"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
@@ -69,6 +70,9 @@ func (s *Store) assert(
 	after func(lastseen.State, lastseen.Instant) lastseen.State,
 ) ([]lastseen.State, error) {
 	states := make([]lastseen.State, len(batch))
+	if s.writer.sync == 0 {
+		batch = slices.Clone(batch) // the write can outlast the call, when the context ends
+	}
 	err := s.writer.do(ctx, write{op: func(t *transaction) {
 		for _, sighting := range batch {
 			old := t.get(namespace, sighting.User)

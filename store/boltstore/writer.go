@@ -140,15 +140,24 @@ func (w *writer) apply(ctx context.Context, c write) (*flush, error) {
 	}
 	before := len(w.pending.buf)
 	c.op(&transaction{index: &w.s.index, log: &w.pending})
-	if len(w.pending.buf) == before {
-		return nil, nil
+	if len(w.pending.buf) > before {
+		signal(w.dirty)
 	}
-	signal(w.dirty)
 	if !c.durable {
 		return nil, nil
 	}
+	return w.lastFlush(), nil
+}
+
+// lastFlush returns the flush that ends with all that was written so far in the file, and has it
+// begin soon; nil if all is there already. A durable write waits for it also when it changed nothing:
+// what made it needless may not be in the file yet. s.mu is held.
+func (w *writer) lastFlush() *flush {
+	if len(w.pending.buf) == 0 {
+		return w.current
+	}
 	signal(w.hurry)
-	return w.next, nil
+	return w.next
 }
 
 func signal(c chan struct{}) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -12,9 +13,13 @@ import (
 // newClient makes a client that fails fast: a lost Redis shows within Options.Timeout, whatever the
 // number of attempts behind it.
 func newClient(o Options) (redis.UniversalClient, error) {
+	if Redact(o.URL) == unreadable {
+		return nil, errors.New("the store URL is unreadable: write redis://user:password@host:port/database, " +
+			"and in the password %2F for /, %3F for ?, %23 for #, %25 for %")
+	}
 	c, err := redis.ParseURL(o.URL)
 	if err != nil {
-		return nil, fmt.Errorf("store URL %s: %w", Redact(o.URL), withoutURL(err))
+		return nil, fmt.Errorf("store URL %s: %w", Redact(o.URL), err)
 	}
 	c.DialTimeout, c.ReadTimeout, c.WriteTimeout = o.DialTimeout, o.Timeout, o.Timeout
 	c.PoolTimeout = o.Timeout / 2
@@ -26,20 +31,17 @@ func newClient(o Options) (redis.UniversalClient, error) {
 	return redis.NewClient(c), nil
 }
 
-// Redact returns the URL without its password, for messages.
+// unreadable stands for a URL of which no part can be shown.
+const unreadable = "(unreadable)"
+
+// Redact returns the URL without its password, and without its options, for messages. Of a URL in
+// which a password could be taken for something else it shows nothing: an unescaped slash in it, for
+// one, begins the path.
 func Redact(rawURL string) string {
 	u, err := url.Parse(rawURL)
-	if err != nil {
-		return "(unreadable)"
+	if err != nil || u.Opaque != "" || strings.Contains(u.Path+u.RawQuery+u.Fragment, "@") {
+		return unreadable
 	}
+	u.RawQuery, u.Fragment = "", ""
 	return u.Redacted()
-}
-
-// withoutURL drops the URL that net/url repeats in its errors, since it may hold a password.
-func withoutURL(err error) error {
-	var urlErr *url.Error
-	if errors.As(err, &urlErr) {
-		return urlErr.Err
-	}
-	return err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -26,9 +27,9 @@ func translate(err error) error {
 		return err
 	case errors.Is(err, redis.ErrClosed):
 		return store.ErrClosed
-	case redis.IsOOMError(err):
+	case strings.HasPrefix(said(err), "OOM "):
 		return fmt.Errorf("%w: %w", store.ErrFull, err)
-	case isWrongType(err):
+	case strings.HasPrefix(said(err), "WRONGTYPE "):
 		return fmt.Errorf("%w: %w", store.ErrWrongType, err)
 	case isOutage(err):
 		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
@@ -37,11 +38,21 @@ func translate(err error) error {
 	}
 }
 
-// isWrongType recognises the error also from within a script, where Redis before 7 puts its own
-// words in front.
-func isWrongType(err error) bool {
+// said returns the error that Redis replied with, its code first; "" if it is none of Redis' errors.
+// Before version 7 Redis puts its own words in front of an error within a script:
+//
+//	ERR Error running script (call to f_ab): @user_script:33: @user_script: 33: -OOM command …
+func said(err error) string {
 	var reply redis.Error
-	return errors.As(err, &reply) && strings.Contains(reply.Error(), "WRONGTYPE")
+	if !errors.As(err, &reply) {
+		return ""
+	}
+	text, within := strings.CutPrefix(reply.Error(), "ERR ")
+	const place = "@user_script:"
+	if at := strings.LastIndex(text, place); within && at >= 0 && strings.HasPrefix(text, "Error running script") {
+		_, text, _ = strings.Cut(text[at+len(place):], ": ")
+	}
+	return strings.TrimPrefix(text, "-")
 }
 
 // isOutage reports whether Redis could not be reached, was late, or refused to serve for now. With a
@@ -54,12 +65,8 @@ func isOutage(err error) bool {
 		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
 		return true
 	}
-	for _, prefix := range refusals {
-		if redis.HasErrorPrefix(err, prefix) {
-			return true
-		}
-	}
-	return false
+	reply := said(err)
+	return slices.ContainsFunc(refusals, func(refusal string) bool { return strings.HasPrefix(reply, refusal) })
 }
 
 // refusals begin the replies of a Redis that is up but cannot serve: see the errors documented for
@@ -67,4 +74,5 @@ func isOutage(err error) bool {
 var refusals = []string{
 	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BUSY",
 	"NOAUTH", "WRONGPASS", "NOPERM", "max number of clients", "unknown command", "UNKILLABLE",
+	"EXECABORT", // one of the above befell a command in a transaction
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"strings"
 	"testing"
@@ -47,15 +48,22 @@ func TestEncoding(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, state, back)
 	}
-	for _, nobody := range []float64{0, 1 << 52, 1<<52 + 5, -(1 << 52), 1e300, -1e300} {
+	for _, nobody := range []float64{
+		0, 0.9, -0.5, 253402300800000, -253402300800000, 1 << 52, 1<<52 + 5, -(1 << 52), 1e300, -1e300, math.Inf(1), math.Inf(-1),
+	} {
 		require.Equal(t, lastseen.State{}, stateOf(nobody), nobody)
 	}
 	for _, strange := range []any{"x", 5, []any{}} {
 		_, err := stateOfReply(strange)
 		require.Error(t, err)
 	}
+	state, err := stateOfReply(nil)
+	require.NoError(t, err)
+	require.Equal(t, lastseen.State{}, state, "no member, no state")
 	low, high := bounds(lastseen.Range{From: 5, To: 9, Left: true})
 	require.Equal(t, []string{"-9", "-5"}, []string{low, high})
+	low, high = bounds(lastseen.Range{From: 5, To: 9})
+	require.Equal(t, []string{"5", "9"}, []string{low, high})
 }
 
 func TestSplit(t *testing.T) {
@@ -97,16 +105,32 @@ func TestTranslate(t *testing.T) {
 		{reply("NOAUTH Authentication required."), store.ErrUnavailable},
 		{reply("NOPERM this user has no permissions"), store.ErrUnavailable},
 		{reply("MISCONF Redis is configured to save RDB snapshots"), store.ErrUnavailable},
+		{reply("TRYAGAIN Multiple keys request during rehashing of slot"), store.ErrUnavailable},
+		{reply("NOREPLICAS Not enough good replicas to write."), store.ErrUnavailable},
+		{reply("WRONGPASS invalid username-password pair or user is disabled."), store.ErrUnavailable},
+		{reply("EXECABORT Transaction discarded because of previous errors."), store.ErrUnavailable},
+		{reply("ERR unknown command 'ZMSCORE', with args beginning with:"), store.ErrUnavailable},
+		{redis.ErrPoolExhausted, store.ErrUnavailable},
+		{fmt.Errorf("write: %w", net.ErrClosed), store.ErrUnavailable},
 		{reply("BUSY Redis is busy running a script."), store.ErrUnavailable},
 		{reply("ERR max number of clients reached"), store.ErrUnavailable},
 		{reply("OOM command not allowed when used memory > 'maxmemory'."), store.ErrFull},
 		{reply("WRONGTYPE Operation against a key"), store.ErrWrongType},
 		{reply("ERR Error running script (call to f_ab): @user_script:13: WRONGTYPE Operation"), store.ErrWrongType},
+		{reply("ERR Error running script (call to f_ab): @user_script:33: @user_script: 33: -OOM command not allowed"), store.ErrFull},
+		{reply("ERR Error running script (call to f_ab): @user_script:33: @user_script: 33: -READONLY You can't"), store.ErrUnavailable},
+		{reply("OOM command not allowed when used memory > 'maxmemory'. script: ab, on @user_script:33."), store.ErrFull},
 	} {
 		require.ErrorIs(t, translate(c.err), c.want, "%v", c.err)
 	}
-	unknown := reply("ERR something new")
-	require.Equal(t, unknown, translate(unknown), "a defect is not called an outage")
+	for _, unknown := range []error{
+		reply("ERR something new"),
+		reply("ERR Error running script (call to f_ab): @user_script:9: user_script:9: attempt to index a nil value"),
+		reply("ERR the user said WRONGTYPE and OOM"),
+		errors.New("LOADING is only Redis' word when Redis says it"),
+	} {
+		require.Equal(t, unknown, translate(unknown), "a defect is not called an outage")
+	}
 }
 
 // fakeTime is two clocks: this machine's and, ahead of it by offset, that of Redis. Each reading of

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -105,6 +106,50 @@ func TestWrongType(t *testing.T) {
 	}
 	require.NoError(t, ping(s, "other", "alice"))
 	require.Equal(t, "a string", client.Get(ctx, "presence:chat").Val())
+	infos, err := s.Namespaces(ctx, "", 10)
+	require.NoError(t, err, "it must not hide the others")
+	require.Contains(t, infos, store.NamespaceInfo{Name: "other", Newest: base})
+
+	shards := newStore(t, redisstore.Options{URL: url, Prefix: "p:", Shards: 7})
+	require.NoError(t, ping(shards, "chat", "alice"))
+	require.NoError(t, client.Set(ctx, "p:chat:6", "a string", 0).Err())
+	require.ErrorIs(t, shards.DeleteNamespace(ctx, "chat"), store.ErrWrongType, "one shard is enough")
+	require.Equal(t, base, lookup(t, shards, "alice")[0].At, "and nothing is deleted")
+}
+
+// TestStrangeScores: nobody of ours writes them. They read as never seen; those too large for a time
+// stay as they are, and those below the first millisecond are older than any ping.
+func TestStrangeScores(t *testing.T) {
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	s := newStore(t, redisstore.Options{URL: url})
+	require.NoError(t, ping(s, "chat", "alice"))
+	for score, moves := range map[float64]bool{
+		0: true, 0.5: true, -0.5: true,
+		253402300800000: false, -253402300800000: false, -(1 << 52): false, math.Inf(1): false, math.Inf(-1): false,
+	} {
+		require.NoError(t, client.ZAdd(ctx, "presence:chat", redis.Z{Member: "odd", Score: score}).Err())
+		require.Equal(t, lastseen.State{}, lookup(t, s, "odd")[0], score)
+		records, err := s.List(ctx, "chat", store.ListQuery{Ranges: everyone(), Limit: 10})
+		require.NoError(t, err)
+		require.Equal(t, []store.Record{{User: "alice", State: lastseen.State{At: base}}}, records, score)
+		newest, err := s.Newest(ctx, "chat")
+		require.NoError(t, err)
+		require.Equal(t, base, newest, score)
+		states, err := s.Leave(ctx, "chat", []store.Sighting{{User: "odd", At: base}})
+		require.NoError(t, err)
+		require.Equal(t, lastseen.State{}, states[0], "there is nobody to say goodbye for: %v", score)
+		require.True(t, client.ZScore(ctx, "presence:chat", "odd").Val() == score, "unmoved: %v", score)
+
+		states, err = s.Ping(ctx, "chat", []store.Sighting{{User: "odd", At: base}})
+		require.NoError(t, err)
+		want := lastseen.State{}
+		if moves {
+			want = lastseen.State{At: base}
+		}
+		require.Equal(t, want, states[0], score)
+		require.Equal(t, want, lookup(t, s, "odd")[0], "the answer is what is stored: %v", score)
+	}
 }
 
 // TestMismatch: a server that would look for users in other shards refuses, and changes nothing.
@@ -114,16 +159,79 @@ func TestMismatch(t *testing.T) {
 	one, seven := newStore(t, redisstore.Options{URL: url}), newStore(t, redisstore.Options{URL: url, Shards: 7})
 	require.NoError(t, ping(one, "one", "alice"))
 	require.NoError(t, ping(seven, "seven", "alice"))
-	before := client.Keys(ctx, "*").Val()
+	before := contents(t, client)
 	for namespace, wrong := range map[string]store.Store{"one": seven, "seven": one} {
 		for range 2 {
 			for name, call := range calls(wrong, namespace) {
 				require.ErrorIs(t, call(), store.ErrMismatch, name)
 			}
 		}
-		require.ErrorIs(t, wrong.DeleteNamespace(ctx, namespace), store.ErrMismatch)
 	}
-	require.ElementsMatch(t, before, client.Keys(ctx, "*").Val())
+	require.Equal(t, before, contents(t, client))
+	for _, s := range []store.Store{one, seven} {
+		infos, err := s.Namespaces(ctx, "", 10)
+		require.NoError(t, err)
+		require.Equal(t, []store.NamespaceInfo{{Name: "one", Newest: base}, {Name: "seven", Newest: base}}, infos,
+			"the newest time is looked for where it is stored")
+	}
+	for _, strange := range []string{"shards=1 unit=s hash=fnv1a64", "shards=0 unit=ms hash=x", "shards=65 unit=ms hash=x", ""} {
+		require.NoError(t, client.HSet(ctx, "presence::meta", "one", strange).Err())
+		_, err := one.Namespaces(ctx, "", 10)
+		require.ErrorIs(t, err, store.ErrMismatch, strange)
+	}
+}
+
+// contents is every key with its value, byte for byte.
+func contents(t *testing.T, client *redis.Client) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, key := range client.Keys(context.Background(), "*").Val() {
+		all[key] = client.Dump(context.Background(), key).Val()
+	}
+	require.NotEmpty(t, all)
+	return all
+}
+
+func lookup(t *testing.T, s store.Store, users ...string) []lastseen.State {
+	t.Helper()
+	states, err := s.Lookup(context.Background(), "chat", users)
+	require.NoError(t, err)
+	return states
+}
+
+// TestPingThatFailedInPart: it made the key of a deleted namespace anew, but its answer is lost. The
+// next ping finds the key there, and still has to bring the name back.
+func TestPingThatFailedInPart(t *testing.T) {
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	a, b := newStore(t, redisstore.Options{URL: url, Shards: 7}), newStore(t, redisstore.Options{URL: url, Shards: 7})
+	require.NoError(t, ping(b, "chat", "alice"))
+	require.NoError(t, a.DeleteNamespace(ctx, "chat"))
+	require.NoError(t, client.Set(ctx, "presence:chat:2", "a string", 0).Err()) // where bob belongs
+	require.ErrorIs(t, ping(b, "chat", "alice", "bob"), store.ErrWrongType)
+	require.NoError(t, client.Del(ctx, "presence:chat:2").Err())
+	require.Equal(t, []string{"alice"}, client.ZRange(ctx, "presence:chat:1", 0, -1).Val())
+	require.NoError(t, ping(b, "chat", "alice"))
+	infos, err := b.Namespaces(ctx, "", 10)
+	require.NoError(t, err)
+	require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: base}}, infos)
+}
+
+// TestOnePageOneScript: a page that one script fills must not cost a second one.
+func TestOnePageOneScript(t *testing.T) {
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	s := newStore(t, redisstore.Options{URL: url})
+	require.NoError(t, ping(s, "chat", "a", "b", "c", "d"))
+	q := store.ListQuery{Ranges: everyone(), Limit: 2}
+	page, err := s.List(ctx, "chat", q) // also loads the script
+	require.NoError(t, err)
+	q.After = &page[1]
+	require.NoError(t, client.ConfigResetStat(ctx).Err())
+	page, err = s.List(ctx, "chat", q)
+	require.NoError(t, err)
+	require.Len(t, page, 2)
+	require.Contains(t, client.Info(ctx, "commandstats").Val(), "cmdstat_evalsha:calls=1,")
 }
 
 // TestDeletedByAnotherServer: what one server deletes and another one pings is listed again.

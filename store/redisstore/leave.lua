@@ -12,13 +12,14 @@ for i = 2, #ARGV, 2 do
 end
 local scores = redis.call('ZMSCORE', KEYS[1], unpack(users))
 
--- Present until t: left at t. Left before t: left at t. Present later, hidden, unknown: unchanged.
+-- Present until t: left at t. Left before t: left at t. Present later, hidden, unknown, or
+-- closer to zero than any time: unchanged.
 local add = {}
 for i = 1, #users do
   local score, left = scores[i], ARGV[2 * i - 1]
   if score then
     local now, new = tonumber(score), tonumber(left)
-    if (now > 0 and now <= -new) or (now < 0 and new < now) then
+    if (now >= 1 and now <= -new) or (now <= -1 and new < now) then
       add[#add + 1] = left
       add[#add + 1] = users[i]
     end

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
@@ -23,6 +24,8 @@ func TestOutage(t *testing.T) {
 			require.ErrorIs(t, call(), store.ErrUnavailable, name)
 		}
 		require.ErrorIs(t, ping(s, "new", "alice"), store.ErrUnavailable)
+		_, err := s.Namespaces(context.Background(), "", 10)
+		require.ErrorIs(t, err, store.ErrUnavailable)
 		require.ErrorIs(t, s.Ready(context.Background()), store.ErrUnavailable)
 	}
 	recovers := func() {
@@ -36,6 +39,44 @@ func TestOutage(t *testing.T) {
 	allFail()
 	server.Start(t)
 	recovers()
+	require.NoError(t, s.Ready(context.Background()))
+}
+
+// TestClockNeedsRedisOnce: without a first sample there is no time that all servers share.
+func TestClockNeedsRedisOnce(t *testing.T) {
+	ctx, server := context.Background(), redistest.StartProcess(t)
+	server.Stop(t)
+	local := time.UnixMilli(int64(base))
+	s := newStore(t, redisstore.Options{URL: server.URL(), Timeout: 250 * time.Millisecond, Now: func() time.Time { return local }})
+	_, err := s.Now(ctx)
+	require.ErrorIs(t, err, store.ErrUnavailable)
+	server.Start(t)
+	client := newClient(t, server.URL())
+	var now lastseen.Instant
+	require.Eventually(t, func() bool { now, err = s.Now(ctx); return err == nil }, time.Minute, time.Millisecond)
+	require.LessOrEqual(t, now, lastseen.InstantOf(client.Time(ctx).Val()), "Redis' time, not ours")
+	require.Greater(t, now, base+lastseen.Instant((24*time.Hour).Milliseconds()), "Redis' time, not ours")
+	server.Stop(t)
+	still, err := s.Now(ctx)
+	require.NoError(t, err, "the offset is kept")
+	require.GreaterOrEqual(t, still, now)
+}
+
+// TestReplicaWithoutItsMaster: Redis answers, and refuses. Inside a transaction it gives no reason.
+func TestReplicaWithoutItsMaster(t *testing.T) {
+	ctx, server := context.Background(), redistest.StartProcess(t)
+	client := newClient(t, server.URL())
+	s := newStore(t, redisstore.Options{URL: server.URL()})
+	require.NoError(t, ping(s, "chat", "alice"))
+	require.NoError(t, client.ConfigSet(ctx, "replica-serve-stale-data", "no").Err())
+	require.NoError(t, client.ReplicaOf(ctx, "127.0.0.1", "1").Err())
+	// Counting comes first: after a failed write the namespace is checked again, outside a transaction.
+	require.ErrorIs(t, calls(s, "chat")["Count"](), store.ErrUnavailable)
+	for name, call := range calls(s, "chat") {
+		require.ErrorIs(t, call(), store.ErrUnavailable, name)
+	}
+	require.NoError(t, client.ReplicaOf(ctx, "NO", "ONE").Err())
+	require.Equal(t, base, lookup(t, s, "alice")[0].At)
 }
 
 // TestFrozenWithManyCallers: those who wait in vain for a connection are told the same.
@@ -76,6 +117,11 @@ func TestPassword(t *testing.T) {
 	require.NoError(t, client.ConfigSet(ctx, "requirepass", "geheim").Err())
 	right := newStore(t, redisstore.Options{URL: "redis://:geheim@" + server.Addr + "/2"})
 	require.NoError(t, ping(right, "chat", "alice"))
+	admin := newClient(t, "redis://:geheim@"+server.Addr+"/2")
+	require.Equal(t, []string{"alice"}, admin.ZRange(ctx, "presence:chat", 0, -1).Val(), "in the database of the URL")
+	require.NoError(t, admin.Do(ctx, "ACL", "SETUSER", "dot", "on", ">ge/heim", "~presence:*", "+@all").Err())
+	named := newStore(t, redisstore.Options{URL: "redis://dot:ge%2Fheim@" + server.Addr + "/2"})
+	require.Equal(t, base, lookup(t, named, "alice")[0].At)
 	for _, wrong := range []string{"redis://:falsch@" + server.Addr, "redis://" + server.Addr} {
 		s := newStore(t, redisstore.Options{URL: wrong})
 		err := ping(s, "chat", "alice")
@@ -93,11 +139,22 @@ func TestWrongOptions(t *testing.T) {
 		{URL: "://"},
 		{URL: "redis://:geheim@host", Shards: 65},
 		{URL: "redis://:geheim@host", Shards: -1},
+		{URL: "redis:geheim@host"}, // go-redis would connect to this machine
+		{URL: "redis:///:geheim@host"},
+		{URL: "redis://:12/geheim@host:6379"}, // characters that have to be escaped in a password
+		{URL: "redis://user:123/geheim@host"},
+		{URL: "redis://:geheim#geheim@host"},
+		{URL: "redis://:geheim?geheim@host"},
+		{URL: "redis://:geheim%geheim@host"},
+		{URL: "redis://host?password=geheim"},
+		{URL: "geheim@host:6379"},
+		{URL: ""},
 	} {
 		_, err := redisstore.Open(o)
 		require.Error(t, err, o.URL)
-		require.NotContains(t, err.Error(), "geheim")
+		require.NotContains(t, err.Error(), "geheim", o.URL)
+		require.NotContains(t, redisstore.Redact(o.URL), "geheim")
 	}
 	require.Equal(t, "redis://user:xxxxx@host:1/0", redisstore.Redact("redis://user:geheim@host:1/0"))
-	require.NotContains(t, redisstore.Redact("redis://:geheim@host:port"), "geheim")
+	require.Equal(t, "redis://host:6379", redisstore.Redact("redis://host:6379"))
 }

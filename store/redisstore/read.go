@@ -76,15 +76,21 @@ func (s *Store) Newest(ctx context.Context, namespace string) (lastseen.Instant,
 	if err := s.check(ctx, namespace); err != nil {
 		return 0, err
 	}
-	newest, err := s.newest(ctx, []string{namespace})
+	newest, err := s.newest(ctx, [][]string{s.keys.all(namespace)})
 	if err != nil {
 		return 0, err
 	}
-	return newest[0], nil
+	return newest[0].at, newest[0].err
 }
 
-// newest returns the newest time in each namespace, in one round trip.
-func (s *Store) newest(ctx context.Context, namespaces []string) ([]lastseen.Instant, error) {
+// newestTime is the newest time in one namespace, or why it cannot be known.
+type newestTime struct {
+	at  lastseen.Instant
+	err error
+}
+
+// newest returns the newest time in each namespace, given its keys, in one round trip.
+func (s *Store) newest(ctx context.Context, namespaces [][]string) ([]newestTime, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
@@ -92,23 +98,27 @@ func (s *Store) newest(ctx context.Context, namespaces []string) ([]lastseen.Ins
 	defer cancel()
 	pipe := s.client.Pipeline()
 	cmds := make([][]*redis.ZSliceCmd, len(namespaces))
-	for i, namespace := range namespaces {
-		for _, key := range s.keys.all(namespace) {
+	for i, keys := range namespaces {
+		for _, key := range keys {
 			for _, half := range halves() {
 				cmds[i] = append(cmds[i], pipe.ZRangeArgsWithScores(ctx, newestIn(key, half)))
 			}
 		}
 	}
-	_, err = pipe.Exec(ctx)
-	newest := make([]lastseen.Instant, len(namespaces))
+	_, _ = pipe.Exec(ctx) // the error is also in the commands it befell
+	newest := make([]newestTime, len(namespaces))
 	for i := range cmds {
 		for _, cmd := range cmds[i] {
+			if err := cmd.Err(); err != nil {
+				newest[i] = newestTime{err: translate(err)}
+				break
+			}
 			for _, z := range cmd.Val() {
-				newest[i] = max(newest[i], stateOf(z.Score).At)
+				newest[i].at = max(newest[i].at, stateOf(z.Score).At)
 			}
 		}
 	}
-	return newest, translate(err)
+	return newest, nil
 }
 
 // newestIn asks for the newest member of one half. Going down the scores, Start is the high end.

@@ -106,5 +106,7 @@ func calls(s store.Store, namespace string) map[string]func() error {
 		"Newest": func() error { _, err := s.Newest(ctx, namespace); return err },
 		"Forget": func() error { return s.Forget(ctx, namespace, "alice") },
 		"Trim":   func() error { _, err := s.Trim(ctx, namespace, base); return err },
+
+		"DeleteNamespace": func() error { return s.DeleteNamespace(ctx, namespace) },
 	}
 }

@@ -75,7 +75,23 @@ func (s *Store) enter(ctx context.Context, namespace string) (context.Context, c
 	return s.begin(ctx)
 }
 
-// Namespaces implements [store.Store].
+// storedKeys returns the keys that a namespace was spread over by whoever wrote its meta, which may be
+// a server with another number of shards. What it has no words for it refuses.
+func (s *Store) storedKeys(namespace string, meta any) ([]string, error) {
+	stored, ok := meta.(string)
+	if !ok || stored == s.meta() {
+		return s.keys.all(namespace), nil // without meta it is being registered just now
+	}
+	theirs := keyspace{prefix: s.keys.prefix}
+	_, err := fmt.Sscanf(stored, "shards=%d unit=ms ", &theirs.shards)
+	if err != nil || theirs.shards < MinShards || theirs.shards > MaxShards {
+		return nil, fmt.Errorf("%w: namespace %q is stored with %q", store.ErrMismatch, namespace, stored)
+	}
+	return theirs.all(namespace), nil
+}
+
+// Namespaces implements [store.Store]. Namespaces that this server would refuse to serve are listed,
+// too: one of them must not hide all others.
 func (s *Store) Namespaces(ctx context.Context, after string, limit int) ([]store.NamespaceInfo, error) {
 	bounded, cancel, err := s.begin(ctx)
 	if err != nil {
@@ -91,13 +107,32 @@ func (s *Store) Namespaces(ctx context.Context, after string, limit int) ([]stor
 	if err != nil || len(names) == 0 {
 		return nil, translate(err)
 	}
-	newest, err := s.newest(ctx, names)
+	metas, err := s.client.HMGet(bounded, s.keys.meta(), names...).Result()
+	if err != nil {
+		return nil, translate(err)
+	}
+	return s.infos(ctx, names, metas)
+}
+
+// infos describes namespaces. In a key of another type nobody is stored.
+func (s *Store) infos(ctx context.Context, names []string, metas []any) ([]store.NamespaceInfo, error) {
+	keys := make([][]string, len(names))
+	for i, name := range names {
+		var err error
+		if keys[i], err = s.storedKeys(name, metas[i]); err != nil {
+			return nil, err
+		}
+	}
+	newest, err := s.newest(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
 	infos := make([]store.NamespaceInfo, len(names))
 	for i, name := range names {
-		infos[i] = store.NamespaceInfo{Name: name, Newest: newest[i]}
+		if err := newest[i].err; err != nil && !errors.Is(err, store.ErrWrongType) {
+			return nil, err
+		}
+		infos[i] = store.NamespaceInfo{Name: name, Newest: newest[i].at}
 	}
 	return infos, nil
 }
@@ -111,6 +146,9 @@ func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
 	}
 	defer cancel()
 	s.checked.Delete(namespace)
+	if err := s.ours(ctx, namespace); err != nil {
+		return err
+	}
 	pipe := s.client.Pipeline()
 	pipe.HDel(ctx, s.keys.meta(), namespace)
 	pipe.ZRem(ctx, s.keys.registry(), namespace)
@@ -118,5 +156,16 @@ func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
 		pipe.Unlink(ctx, key)
 	}
 	_, err = pipe.Exec(ctx)
+	return translate(err)
+}
+
+// ours returns an error if a key of the namespace is no sorted set, and so somebody else's: UNLINK
+// would not mind.
+func (s *Store) ours(ctx context.Context, namespace string) error {
+	pipe := s.client.Pipeline()
+	for _, key := range s.keys.all(namespace) {
+		pipe.ZCard(ctx, key)
+	}
+	_, err := pipe.Exec(ctx)
 	return translate(err)
 }

@@ -36,7 +36,11 @@ func (s *Store) Ping(ctx context.Context, namespace string, batch []store.Sighti
 			return sliceOf(answer[1], -1)
 		},
 	})
-	if err == nil && created {
+	switch {
+	case err != nil:
+		// Part of it may have made the key anew, unheard: the next ping registers the namespace.
+		s.checked.Delete(namespace)
+	case created:
 		// The first member of a key, perhaps since another server deleted the namespace.
 		err = s.register(ctx, namespace)
 	}
@@ -111,23 +115,13 @@ func (s *Store) writePortions(
 			return fmt.Errorf("script answered %d scores for %d users", len(before), len(p.index))
 		}
 		for j, at := range p.index {
-			if states[at], err = resulting(before[j], batch[at].At, op.after); err != nil {
+			write := func(s lastseen.State) lastseen.State { return op.after(s, batch[at].At) }
+			if states[at], err = stateAfter(before[j], write); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-// resulting returns the state after a write, given the score before. A hidden user stays hidden.
-func resulting(
-	before any, at lastseen.Instant, after func(lastseen.State, lastseen.Instant) lastseen.State,
-) (lastseen.State, error) {
-	state, err := stateOfReply(before)
-	if err != nil || before != nil && !state.Known() {
-		return lastseen.State{}, err
-	}
-	return after(state, at), nil
 }
 
 // sliceOf returns an array of a script's reply, of n elements unless n is negative.
