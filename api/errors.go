@@ -42,7 +42,14 @@ func sentence(err error) string {
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
-func (e *apiError) Error() string { return string(e.code) + ": " + e.detail }
+// Error is for the log: unlike the answer, it tells the cause.
+func (e *apiError) Error() string {
+	text := string(e.code) + ": " + e.detail
+	if e.cause != nil {
+		text += " (" + e.cause.Error() + ")"
+	}
+	return text
+}
 
 func (e *apiError) Unwrap() error { return e.cause }
 

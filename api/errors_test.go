@@ -55,6 +55,7 @@ func badRequests() []badRequest {
 		{codeInvalidTime, post, ping, `{"at":"yesterday"}`, nil},
 		{codeInvalidTime, post, alice + "/leave", `{"at":"10000-01-01T00:00:00Z"}`, nil},
 		{codeInvalidTime, get, alice + "?as_of=soon", "", nil},
+		{codeInvalidTime, get, alice + "?as_of=0", "", nil},
 		{codeInvalidTime, get, "/chat/users?from=2026-11-20T22:00:00+01:00", "", nil}, // + is a space
 		{codeInvalidDuration, get, alice + "?green=0", "", nil},
 		{codeInvalidDuration, get, alice + "?yellow=11y", "", nil},

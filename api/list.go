@@ -83,10 +83,7 @@ func (s *server) walkOf(ctx context.Context, namespace string, q query, limit in
 			return walk{}, nil, err
 		}
 		repeated, err := w.with(q)
-		if err != nil {
-			return walk{}, nil, err
-		}
-		if !repeated.equal(w) {
+		if err != nil || !repeated.equal(w) {
 			return walk{}, nil, newError(codeInvalidCursor,
 				"A parameter differs from the first page's; with a cursor only limit may change.")
 		}

@@ -75,6 +75,9 @@ func (q query) time(name string, fallback lastseen.Instant) (lastseen.Instant, e
 	if err != nil {
 		return 0, errorf(codeInvalidTime, "%s: %v.", name, err)
 	}
+	if name == "as_of" && t < lastseen.MinInstant {
+		return 0, newError(codeInvalidTime, "as_of is not after the beginning of 1970.")
+	}
 	return t, nil
 }
 

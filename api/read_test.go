@@ -164,7 +164,7 @@ func TestCursors(t *testing.T) {
 	for _, same := range []string{"&limit=1", "&status=green", "&status=green&status=green", "&offset=1", "&green=30", "&order=newest", "&as_of=1795176000", "&to=1795176000", "&from=0", "&yellow=5m"} {
 		require.Equal(t, "bob", names(w.get(next + same))[0], same)
 	}
-	for _, other := range []string{"&status=grey", "&status=green&status=grey", "&offset=2", "&green=31s", "&yellow=6m", "&order=oldest", "&as_of=1795176001", "&to=1795175999", "&from=1"} {
+	for _, other := range []string{"&status=grey", "&status=green&status=grey", "&offset=2", "&green=31s", "&yellow=6m", "&order=oldest", "&as_of=1795176001", "&to=1795175999", "&from=1", "&green=abc", "&green=10m", "&offset=x"} {
 		w.fails(codeInvalidCursor, http.MethodGet, next+other, "")
 	}
 	w.fails(codeInvalidCursor, http.MethodGet, "/other/users?cursor="+cursor, "")

@@ -190,10 +190,11 @@ func TestLinesAreRecordedAsTheyCome(t *testing.T) {
 
 // TestStoreFailsInTheMiddle tells how far the stream got.
 func TestStoreFailsInTheMiddle(t *testing.T) {
-	w := newWorld(t, &failing{Store: fileStore(t), err: store.ErrUnavailable})
+	w := newWorld(t, &failing{Store: fileStore(t), err: fmt.Errorf("%w: the cause", store.ErrUnavailable)})
 	problem := w.fails(codeStoreUnavailable, http.MethodPost, "/chat/pings", "{\"user\":\"a\"}\n{\"user\":\"b\"}\n", ndjson)
 	require.EqualValues(t, 0, problem["recorded"])
 	require.EqualValues(t, 1, problem["line"])
+	require.Contains(t, w.log.String(), "the cause")
 }
 
 func TestForgetAndDelete(t *testing.T) {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -12,7 +14,7 @@ import (
 const (
 	sweepEvery = time.Minute            // between sweeps over all namespaces
 	trimPause  = 100 * time.Millisecond // between calls that erase, so that others come in between
-	sweepPage  = 1000                   // namespaces read at once
+	sweepPage  = 50                     // namespaces read at once
 )
 
 // janitor erases users who were not seen for longer than the retention. Several servers on one Redis
@@ -34,20 +36,26 @@ func (j *janitor) run(ctx context.Context) {
 	}
 }
 
-// sweep goes over all namespaces once.
+// sweep goes over all namespaces once. One that cannot be trimmed does not stop it, unless nothing
+// can be.
 func (j *janitor) sweep(ctx context.Context) error {
+	var failed error
 	for after := ""; ; {
 		namespaces, err := j.store.Namespaces(ctx, after, sweepPage)
 		if err != nil {
 			return err
 		}
 		for _, n := range namespaces {
-			if err := j.trim(ctx, n.Name); err != nil {
+			err := j.trim(ctx, n.Name)
+			if ctx.Err() != nil || errors.Is(err, store.ErrUnavailable) {
 				return err
+			}
+			if err != nil {
+				failed = errors.Join(failed, fmt.Errorf("namespace %s: %w", n.Name, err))
 			}
 		}
 		if len(namespaces) < sweepPage {
-			return nil
+			return failed
 		}
 		after = namespaces[len(namespaces)-1].Name
 	}

@@ -44,12 +44,42 @@ func TestJanitor(t *testing.T) {
 		}
 	}}
 	j.run(ctx)
-	for _, room := range []string{"room-0000", "room-0500", "room-1001"} {
+	for _, room := range []string{"room-0000", "room-0025", "room-0051"} {
 		records, err := s.List(context.Background(), room, store.ListQuery{Limit: 10, Ranges: []lastseen.Range{{From: 1, To: now}}})
 		require.NoError(t, err)
 		require.Equal(t, []store.Record{{User: "edge", State: lastseen.State{At: now - 3600_000}}}, records, room)
 	}
 	require.Len(t, paused, sweepPage+2+2+1, "a pause after every call that erased, and one after the sweep")
+}
+
+// broken is a store of which one namespace cannot be trimmed, as a key of another type cannot.
+type broken struct{ store.Store }
+
+func (b broken) Trim(ctx context.Context, namespace string, cutoff lastseen.Instant) (int, error) {
+	if namespace == "a" {
+		return 0, store.ErrWrongType
+	}
+	return b.Store.Trim(ctx, namespace, cutoff)
+}
+
+// TestJanitorPassesOverABrokenNamespace: what comes after it is trimmed all the same.
+func TestJanitorPassesOverABrokenNamespace(t *testing.T) {
+	ctx := context.Background()
+	s, err := boltstore.Open(boltstore.Options{Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: time.Hour})
+	require.NoError(t, err)
+	defer s.Close()
+	for _, namespace := range []string{"a", "b"} {
+		_, err := s.Ping(ctx, namespace, []store.Sighting{{User: "old", At: 1}})
+		require.NoError(t, err)
+	}
+	j := &janitor{
+		store: broken{s}, retention: time.Hour, logger: slog.New(slog.DiscardHandler),
+		pause: func(context.Context, time.Duration) {},
+	}
+	require.ErrorIs(t, j.sweep(ctx), store.ErrWrongType)
+	states, err := s.Lookup(ctx, "b", []string{"old"})
+	require.NoError(t, err)
+	require.Zero(t, states[0])
 }
 
 func TestRetentionSetting(t *testing.T) {

@@ -14,8 +14,8 @@
 // flush serves all that wait. Forget and DeleteNamespace always answer after their flush. Close
 // flushes.
 //
-// When a flush fails, nothing is dropped: it is tried again, and until it succeeds writes fail with
-// [store.ErrUnavailable] or [store.ErrFull], and so does Ready. Reads go on.
+// When a flush fails, nothing that was answered is dropped: it is tried again, and until it succeeds
+// writes fail with [store.ErrUnavailable] or [store.ErrFull], and so does Ready. Reads go on.
 //
 // # What is refused
 //

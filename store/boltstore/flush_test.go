@@ -174,8 +174,11 @@ func TestFailedFlushWithSyncZero(t *testing.T) {
 	require.ErrorIs(t, s.Ready(ctx), store.ErrFull)
 	require.Empty(t, truthOf(t, s))
 	close(g.open)
+	require.Eventually(t, func() bool { return s.Ready(ctx) == nil }, time.Minute, time.Millisecond,
+		"it tries again by itself: who is not ready gets no writes")
 	ping(t, s, "kept", base)
 	require.NoError(t, s.Ready(ctx))
+	require.Len(t, inFile(t, s)["chat"], 1)
 }
 
 // TestCloseReportsWhatIsLost: what was accepted and cannot be written is not passed over in silence.

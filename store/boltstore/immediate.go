@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
@@ -40,17 +41,39 @@ func (w *writer) submit(ctx context.Context, c write) error {
 	}
 }
 
+// retryEvery is how long after a failed flush the file is tried again when nobody writes.
+const retryEvery = time.Second
+
 // runImmediate takes what waits, flushes it, and answers. What arrives meanwhile is the next group.
+// After a failed flush it tries by itself, too: a server that is not ready gets no writes.
 func (w *writer) runImmediate() {
+	retry := time.NewTicker(retryEvery)
+	defer retry.Stop()
 	for {
 		select {
 		case r := <-w.requests:
 			w.flushGroup(r)
+		case <-retry.C:
+			w.probe()
 		case <-w.stop:
 			w.drain()
 			return
 		}
 	}
+}
+
+// probe writes an empty run if the last flush failed.
+func (w *writer) probe() {
+	w.s.mu.RLock()
+	failed := w.failed
+	w.s.mu.RUnlock()
+	if failed == nil {
+		return
+	}
+	err := w.commit(nil)
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	w.finish(newFlush(), err)
 }
 
 // drain flushes what was queued before the end.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"slices"
 	"strings"
 
@@ -55,17 +53,14 @@ func said(err error) string {
 	return strings.TrimPrefix(text, "-")
 }
 
-// isOutage reports whether Redis could not be reached, was late, or refused to serve for now. With a
-// Redis that hangs, callers also wait in vain for a connection.
+// isOutage reports whether Redis could not be reached, was late, or refused to serve for now. What is
+// no reply of Redis came from the way to it: a lost connection, a certificate, a pool in which callers
+// of a hanging Redis wait in vain, or something else that listens at its address.
 func isOutage(err error) bool {
-	var netErr net.Error
-	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &netErr),
-		errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
-		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
+	reply := said(err)
+	if reply == "" {
 		return true
 	}
-	reply := said(err)
 	return slices.ContainsFunc(refusals, func(refusal string) bool { return strings.HasPrefix(reply, refusal) })
 }
 
@@ -74,5 +69,5 @@ func isOutage(err error) bool {
 var refusals = []string{
 	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BUSY",
 	"NOAUTH", "WRONGPASS", "NOPERM", "max number of clients", "unknown command", "UNKILLABLE",
-	"EXECABORT", // one of the above befell a command in a transaction
+	"DB index is out of range", "invalid DB index", // the database in the URL
 }

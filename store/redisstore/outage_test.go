@@ -107,6 +107,9 @@ func TestFullMemory(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, base, states[0].At)
 	require.Zero(t, states[1])
+	counts, err := s.Count(ctx, "chat", everyone())
+	require.NoError(t, err)
+	require.Equal(t, []int64{1, 0}, counts)
 	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "0").Err())
 	require.NoError(t, ping(s, "chat", "bob"))
 }

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/redis/go-redis/v9"
 
@@ -41,31 +42,36 @@ func (s *Store) Lookup(ctx context.Context, namespace string, users []string) ([
 	return states, nil
 }
 
-// Count implements [store.Store]. The ranges of one shard are counted at one moment.
+// Count implements [store.Store]. The ranges of one shard are counted at one moment, all shards in one
+// round trip.
 func (s *Store) Count(ctx context.Context, namespace string, ranges []lastseen.Range) ([]int64, error) {
 	counts := make([]int64, len(ranges))
 	if len(ranges) == 0 {
 		return counts, nil
 	}
-	ctx, cancel, err := s.enter(ctx, namespace)
+	if err := s.check(ctx, namespace); err != nil {
+		return nil, err
+	}
+	var args []any
+	for _, r := range ranges {
+		low, high := bounds(r)
+		args = append(args, low, high)
+	}
+	var calls []call
+	for _, key := range s.keys.all(namespace) {
+		calls = append(calls, call{key: key, args: args})
+	}
+	cmds, err := s.runScript(ctx, scripts.count, calls)
 	if err != nil {
 		return nil, err
 	}
-	defer cancel()
-	for _, key := range s.keys.all(namespace) {
-		cmds := make([]*redis.IntCmd, len(ranges))
-		_, err := s.client.TxPipelined(ctx, func(tx redis.Pipeliner) error {
-			for i, r := range ranges {
-				low, high := bounds(r)
-				cmds[i] = tx.ZCount(ctx, key, low, high)
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, translate(err)
+	for _, cmd := range cmds {
+		shard, err := cmd.Int64Slice()
+		if err != nil || len(shard) != len(counts) {
+			return nil, fmt.Errorf("script answered %v for %d counts: %w", cmd.Val(), len(counts), err)
 		}
-		for i, cmd := range cmds {
-			counts[i] += cmd.Val()
+		for i, n := range shard {
+			counts[i] += n
 		}
 	}
 	return counts, nil
@@ -89,8 +95,30 @@ type newestTime struct {
 	err error
 }
 
-// newest returns the newest time in each namespace, given its keys, in one round trip.
+// maxNewest bounds the keys whose newest members are asked for in one round trip.
+const maxNewest = 1000
+
+// newest returns the newest time in each namespace, given its keys.
 func (s *Store) newest(ctx context.Context, namespaces [][]string) ([]newestTime, error) {
+	newest := make([]newestTime, 0, len(namespaces))
+	for len(namespaces) > 0 {
+		n, keys := 1, len(namespaces[0])
+		for n < len(namespaces) && keys+len(namespaces[n]) <= maxNewest {
+			keys += len(namespaces[n])
+			n++
+		}
+		part, err := s.newestOf(ctx, namespaces[:n])
+		namespaces = namespaces[n:]
+		if err != nil {
+			return nil, err
+		}
+		newest = append(newest, part...)
+	}
+	return newest, nil
+}
+
+// newestOf is newest in one round trip.
+func (s *Store) newestOf(ctx context.Context, namespaces [][]string) ([]newestTime, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -19,7 +20,10 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	logging.Disable() // the client's own log of servers that tests stop
+	goleak.VerifyTestMain(m)
+}
 
 // slowMachine is a timeout that no busy test machine exceeds.
 const slowMachine = 30 * time.Second

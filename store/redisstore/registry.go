@@ -76,18 +76,18 @@ func (s *Store) enter(ctx context.Context, namespace string) (context.Context, c
 }
 
 // storedKeys returns the keys that a namespace was spread over by whoever wrote its meta, which may be
-// a server with another number of shards. What it has no words for it refuses.
-func (s *Store) storedKeys(namespace string, meta any) ([]string, error) {
+// a server with another number of shards; none if the meta says what this version does not know.
+func (s *Store) storedKeys(namespace string, meta any) []string {
 	stored, ok := meta.(string)
 	if !ok || stored == s.meta() {
-		return s.keys.all(namespace), nil // without meta it is being registered just now
+		return s.keys.all(namespace) // without meta it is being registered just now
 	}
 	theirs := keyspace{prefix: s.keys.prefix}
 	_, err := fmt.Sscanf(stored, "shards=%d unit=ms ", &theirs.shards)
 	if err != nil || theirs.shards < MinShards || theirs.shards > MaxShards {
-		return nil, fmt.Errorf("%w: namespace %q is stored with %q", store.ErrMismatch, namespace, stored)
+		return nil
 	}
-	return theirs.all(namespace), nil
+	return theirs.all(namespace)
 }
 
 // Namespaces implements [store.Store]. Namespaces that this server would refuse to serve are listed,
@@ -118,10 +118,7 @@ func (s *Store) Namespaces(ctx context.Context, after string, limit int) ([]stor
 func (s *Store) infos(ctx context.Context, names []string, metas []any) ([]store.NamespaceInfo, error) {
 	keys := make([][]string, len(names))
 	for i, name := range names {
-		var err error
-		if keys[i], err = s.storedKeys(name, metas[i]); err != nil {
-			return nil, err
-		}
+		keys[i] = s.storedKeys(name, metas[i])
 	}
 	newest, err := s.newest(ctx, keys)
 	if err != nil {

@@ -12,6 +12,8 @@ var (
 	pingSource string
 	//go:embed leave.lua
 	leaveSource string
+	//go:embed count.lua
+	countSource string
 	//go:embed page.lua
 	pageSource string
 	//go:embed trim.lua
@@ -19,9 +21,10 @@ var (
 )
 
 // scripts are what runs inside Redis.
-var scripts = struct{ ping, leave, page, trim *redis.Script }{
+var scripts = struct{ ping, leave, count, page, trim *redis.Script }{
 	ping:  redis.NewScript(pingSource),
 	leave: redis.NewScript(leaveSource),
+	count: redis.NewScript(countSource),
 	page:  redis.NewScript(pageSource),
 	trim:  redis.NewScript(trimSource),
 }
