@@ -63,9 +63,9 @@ func (c *clock) measure(ctx context.Context) error {
 	return nil
 }
 
-// run samples at once and then at every interval, until the context ends. While Redis is away the
-// last offset stays.
-func (c *clock) run(ctx context.Context, every time.Duration) {
+// run samples at once and then at every interval, and calls also, until the context ends. While Redis
+// is away the last offset stays.
+func (c *clock) run(ctx context.Context, every time.Duration, also func()) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
@@ -74,6 +74,7 @@ func (c *clock) run(ctx context.Context, every time.Duration) {
 		}
 		select {
 		case <-ticker.C:
+			also()
 		case <-ctx.Done():
 			return
 		}

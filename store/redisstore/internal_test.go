@@ -11,6 +11,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -152,6 +153,22 @@ func (f *fakeTime) sample(context.Context) (time.Time, error) {
 	theirs := f.local.Add(f.offset)
 	f.local = f.local.Add(f.roundTrip / 2)
 	return theirs, nil
+}
+
+// TestAgreementExpires: every sample also forgets which namespaces were checked, so that one which was
+// deleted and made anew by a server set differently is not read as empty for long.
+func TestAgreementExpires(t *testing.T) {
+	f := &fakeTime{local: time.UnixMilli(1_700_000_000_000)}
+	c := &clock{now: f.now, sample: f.sample, logger: slog.New(slog.DiscardHandler)}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		expired := 0
+		go c.run(ctx, sampleEvery, func() { expired++ })
+		time.Sleep(3*sampleEvery + time.Second)
+		cancel()
+		synctest.Wait()
+		require.Equal(t, 3, expired)
+	})
 }
 
 func TestClock(t *testing.T) {

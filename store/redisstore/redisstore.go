@@ -54,7 +54,7 @@ type Store struct {
 	clock   *clock
 	logger  *slog.Logger
 
-	checked sync.Map // namespace → struct{}: its meta agrees and it is registered
+	checked sync.Map // namespace → struct{}: its meta agreed at most sampleEvery ago, and it is registered
 	closed  atomic.Bool
 	stop    context.CancelFunc
 	stopped sync.WaitGroup
@@ -82,7 +82,7 @@ func Open(o Options) (*Store, error) {
 		stop:    cancel,
 	}
 	s.clock = &clock{now: o.Now, sample: s.redisTime, logger: o.Logger}
-	s.stopped.Go(func() { s.clock.run(ctx, sampleEvery) })
+	s.stopped.Go(func() { s.clock.run(ctx, sampleEvery, s.checked.Clear) })
 	return s, nil
 }
 

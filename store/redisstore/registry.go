@@ -18,6 +18,9 @@ func (s *Store) meta() string {
 // admit makes sure, once, that a namespace is registered and stored as this server stores it, before
 // it is written to.
 func (s *Store) admit(ctx context.Context, namespace string) error {
+	if err := s.check(ctx, namespace); err != nil {
+		return err
+	}
 	if _, done := s.checked.Load(namespace); done {
 		return nil
 	}
