@@ -68,7 +68,7 @@ func (j *janitor) trim(ctx context.Context, namespace string) error {
 		if err != nil {
 			return err
 		}
-		cutoff := now - lastseen.Instant(j.retention.Milliseconds())
+		cutoff := now.Add(-j.retention)
 		if cutoff < lastseen.MinInstant {
 			return nil
 		}

@@ -70,7 +70,7 @@ func TestReplicaWithoutItsMaster(t *testing.T) {
 	require.NoError(t, ping(s, "chat", "alice"))
 	require.NoError(t, client.ConfigSet(ctx, "replica-serve-stale-data", "no").Err())
 	require.NoError(t, client.ReplicaOf(ctx, "127.0.0.1", "1").Err())
-	// Counting comes first: after a failed write the namespace is checked again, outside a transaction.
+	// Counting comes first: after a failed write the namespace is checked again, before anything is counted.
 	require.ErrorIs(t, calls(s, "chat")["Count"](), store.ErrUnavailable)
 	for name, call := range calls(s, "chat") {
 		require.ErrorIs(t, call(), store.ErrUnavailable, name)

@@ -3,7 +3,7 @@
 // last-seen time.
 //
 // Every operation is one command or one script a shard, so each is atomic for each user; lists and
-// counts that span several shards read them one after another. Nothing is kept in this process but
+// counts that span several shards ask them in one round trip, not at one moment. Nothing is kept in this process but
 // the connection pool, the offset of Redis' clock, and which namespaces were already checked.
 //
 // Where things are: encoding.go alone knows how a state is a score; shard.go how users spread over
