@@ -25,6 +25,7 @@ package store
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/lastseen/lastseen"
 )
@@ -114,9 +115,18 @@ type Store interface {
 	// ascending, at most limit of them.
 	Namespaces(ctx context.Context, after string, limit int) ([]NamespaceInfo, error)
 
+	// Register makes namespaces exist before their first ping, as those that are configured do.
+	// Those that exist are left as they are.
+	Register(ctx context.Context, namespaces []string) error
+
 	// DeleteNamespace erases a namespace and everyone in it, at once and across a crash. Deleting
-	// one that does not exist is no error. It exists again from its next ping on.
+	// one that does not exist is no error. It exists again from its next ping or Register on.
 	DeleteNamespace(ctx context.Context, namespace string) error
+
+	// Lease asks that, of all processes on this store, this one alone does the named work for the
+	// given time, or goes on doing it. It reports whether that is granted; false means that another
+	// one does it. The name is one that a namespace could have.
+	Lease(ctx context.Context, name string, ttl time.Duration) (bool, error)
 
 	// Now returns the time by the clock that all replicas of this store share. It never runs
 	// backwards within a process.

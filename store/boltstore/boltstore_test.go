@@ -63,3 +63,16 @@ func ping(t testing.TB, s *Store, user string, at lastseen.Instant) {
 	_, err := s.Ping(context.Background(), "chat", []store.Sighting{{User: user, At: at}})
 	require.NoError(t, err)
 }
+
+// TestRegisteredSurvive: a namespace without anybody in it is in the file, too.
+func TestRegisteredSurvive(t *testing.T) {
+	for _, sync := range []time.Duration{0, time.Hour} {
+		path := filepath.Join(t.TempDir(), "lastseen.db")
+		s := open(t, Options{Path: path, Sync: sync})
+		require.NoError(t, s.Register(context.Background(), []string{"a", "b"}))
+		require.NoError(t, s.Close())
+		all, err := open(t, Options{Path: path}).Namespaces(context.Background(), "", 10)
+		require.NoError(t, err)
+		require.Equal(t, []store.NamespaceInfo{{Name: "a"}, {Name: "b"}}, all)
+	}
+}

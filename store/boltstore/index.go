@@ -84,11 +84,7 @@ func (x *index) get(namespace, user string) lastseen.State {
 
 // set stores a user's state; the zero state removes the user. The namespace exists from then on.
 func (x *index) set(name, user string, s lastseen.State) {
-	n, ok := x.namespaces.Get(name)
-	if !ok {
-		n = newNamespace(map[string]score{})
-		x.namespaces.Set(strings.Clone(name), n)
-	}
+	n := x.add(name)
 	if old, known := n.users[user]; known {
 		removed, _ := n.order.Delete(entry{old, user})
 		user = removed.user // the copy of the ID that is already held
@@ -101,6 +97,16 @@ func (x *index) set(name, user string, s lastseen.State) {
 	}
 	n.users[user] = scoreOf(s)
 	n.order.Set(entry{scoreOf(s), user})
+}
+
+// add returns a namespace, which exists from then on.
+func (x *index) add(name string) *namespace {
+	n, ok := x.namespaces.Get(name)
+	if !ok {
+		n = newNamespace(map[string]score{})
+		x.namespaces.Set(strings.Clone(name), n)
+	}
+	return n
 }
 
 // drop removes a namespace and everyone in it.

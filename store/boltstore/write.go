@@ -15,6 +15,7 @@ type transaction struct {
 	log    *changes
 	staged map[userKey]lastseen.State // nil if changes are made at once
 	drops  []string                   // staged
+	adds   []string                   // staged
 }
 
 type userKey struct{ namespace, user string }
@@ -44,6 +45,16 @@ func (t *transaction) drop(namespace string) {
 	t.drops = append(t.drops, namespace)
 }
 
+// add makes a namespace exist.
+func (t *transaction) add(namespace string) {
+	t.log.in(namespace)
+	if t.staged == nil {
+		t.index.add(namespace)
+		return
+	}
+	t.adds = append(t.adds, namespace)
+}
+
 // apply makes what was staged.
 func (t *transaction) apply() {
 	for key, s := range t.staged {
@@ -51,6 +62,9 @@ func (t *transaction) apply() {
 	}
 	for _, namespace := range t.drops {
 		t.index.drop(namespace)
+	}
+	for _, namespace := range t.adds {
+		t.index.add(namespace)
 	}
 }
 
@@ -113,6 +127,18 @@ func (s *Store) Trim(ctx context.Context, namespace string, cutoff lastseen.Inst
 		return 0, err
 	}
 	return trimmed, nil
+}
+
+// Register implements [store.Store].
+func (s *Store) Register(ctx context.Context, namespaces []string) error {
+	namespaces = slices.Clone(namespaces) // the write can outlast the call
+	return s.writer.do(ctx, write{alone: true, op: func(t *transaction) {
+		for _, name := range namespaces {
+			if _, ok := t.index.namespaces.Get(name); !ok {
+				t.add(name)
+			}
+		}
+	}})
 }
 
 // DeleteNamespace implements [store.Store].

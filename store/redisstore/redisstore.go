@@ -13,6 +13,7 @@ package redisstore
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -35,6 +36,9 @@ type Options struct {
 	URL    string // redis:// or rediss://, with user, password and database
 	Prefix string // begins every key; default "presence:"
 	Shards int    // sorted sets a namespace is spread over, 1 to 64; default 1
+	Unit   Unit   // of scores; default Milliseconds
+
+	Layouts map[string]Layout // of namespaces that are stored otherwise than the fields above say
 
 	Timeout      time.Duration // of one call, connecting and retrying included; default 250 ms
 	DialTimeout  time.Duration // of one attempt to connect; default 200 ms
@@ -53,6 +57,7 @@ type Store struct {
 	timeout time.Duration
 	clock   *clock
 	logger  *slog.Logger
+	holder  string // who this process is, for leases
 
 	checked sync.Map // namespace → struct{}: its meta agreed at most sampleEvery ago, and it is registered
 	closed  atomic.Bool
@@ -79,6 +84,7 @@ func Open(o Options) (*Store, error) {
 		keys:    keyspace{prefix: o.Prefix, shards: o.Shards},
 		timeout: o.Timeout,
 		logger:  o.Logger,
+		holder:  rand.Text(),
 		stop:    cancel,
 	}
 	s.clock = &clock{now: o.Now, sample: s.redisTime, logger: o.Logger}

@@ -45,6 +45,21 @@ func (s *Store) register(ctx context.Context, namespace string) error {
 	return s.check(ctx, namespace)
 }
 
+// Register implements [store.Store]. The error names all namespaces that are stored otherwise than
+// this server stores them.
+func (s *Store) Register(ctx context.Context, namespaces []string) error {
+	var mismatched error
+	for _, namespace := range namespaces {
+		switch err := s.register(ctx, namespace); {
+		case errors.Is(err, store.ErrMismatch):
+			mismatched = errors.Join(mismatched, err)
+		case err != nil:
+			return err
+		}
+	}
+	return mismatched
+}
+
 // check makes sure, once, that a namespace is stored as this server stores it. One without meta has
 // never been pinged: there is nothing to agree on yet.
 func (s *Store) check(ctx context.Context, namespace string) error {

@@ -18,15 +18,18 @@ var (
 	pageSource string
 	//go:embed trim.lua
 	trimSource string
+	//go:embed lease.lua
+	leaseSource string
 )
 
 // scripts are what runs inside Redis.
-var scripts = struct{ ping, leave, count, page, trim *redis.Script }{
+var scripts = struct{ ping, leave, count, page, trim, lease *redis.Script }{
 	ping:  redis.NewScript(pingSource),
 	leave: redis.NewScript(leaveSource),
 	count: redis.NewScript(countSource),
 	page:  redis.NewScript(pageSource),
 	trim:  redis.NewScript(trimSource),
+	lease: redis.NewScript(leaseSource),
 }
 
 // call is one run of a script on one key.

@@ -164,3 +164,26 @@ func testDeleteNamespace(t *testing.T, s store.Store) {
 	require.NoError(t, err)
 	require.True(t, slices.ContainsFunc(names, func(i store.NamespaceInfo) bool { return i.Name == ns }), "it exists again")
 }
+
+func testRegister(t *testing.T, s store.Store) {
+	ctx := context.Background()
+	ping(t, s, "alice", base)
+	for range 2 {
+		require.NoError(t, s.Register(ctx, []string{"b", ns, "a"}))
+	}
+	require.NoError(t, s.Register(ctx, nil))
+	all, err := s.Namespaces(ctx, "", 10)
+	require.NoError(t, err)
+	require.Equal(t, []store.NamespaceInfo{{Name: "a"}, {Name: "b"}, {Name: ns, Newest: base}}, all)
+
+	require.NoError(t, s.DeleteNamespace(ctx, "a"))
+	_, err = s.Ping(ctx, "b", []store.Sighting{{User: "bob", At: base + 1}})
+	require.NoError(t, err)
+	all, err = s.Namespaces(ctx, "", 10)
+	require.NoError(t, err)
+	require.Equal(t, []store.NamespaceInfo{{Name: "b", Newest: base + 1}, {Name: ns, Newest: base}}, all)
+	require.NoError(t, s.Register(ctx, []string{"a"}))
+	all, err = s.Namespaces(ctx, "", 1)
+	require.NoError(t, err)
+	require.Equal(t, []store.NamespaceInfo{{Name: "a"}}, all)
+}

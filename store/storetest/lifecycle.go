@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -22,6 +23,8 @@ func calls(s store.Store) map[string]func(context.Context) error {
 		"Trim":            func(ctx context.Context) error { _, err := s.Trim(ctx, ns, base); return err },
 		"Namespaces":      func(ctx context.Context) error { _, err := s.Namespaces(ctx, "", 5); return err },
 		"DeleteNamespace": func(ctx context.Context) error { return s.DeleteNamespace(ctx, ns) },
+		"Register":        func(ctx context.Context) error { return s.Register(ctx, []string{"alice"}) },
+		"Lease":           func(ctx context.Context) error { _, err := s.Lease(ctx, "work", time.Hour); return err },
 		"Ready":           s.Ready,
 		"List": func(ctx context.Context) error {
 			_, err := s.List(ctx, ns, store.ListQuery{Ranges: everyone(), Limit: 5})
@@ -67,4 +70,14 @@ func testClose(t *testing.T, s store.Store) {
 	_, err := s.Now(context.Background())
 	require.ErrorIs(t, err, store.ErrClosed)
 	require.NoError(t, s.Close(), "closing again does nothing")
+}
+
+func testLease(t *testing.T, s store.Store) {
+	for range 2 { // taken, and prolonged
+		for _, name := range []string{"sweep", "other"} {
+			granted, err := s.Lease(context.Background(), name, time.Hour)
+			require.NoError(t, err)
+			require.True(t, granted)
+		}
+	}
 }

@@ -45,6 +45,8 @@ func Run(t *testing.T, open Open) {
 		{"Namespaces", testNamespaces},
 		{"Namespaces/Pages", testNamespacePages},
 		{"Namespaces/Delete", testDeleteNamespace},
+		{"Namespaces/Register", testRegister},
+		{"Lease", testLease},
 		{"UserIDs", testUserIDs},
 		{"Times", testTimes},
 		{"LargeBatch", testLargeBatch},

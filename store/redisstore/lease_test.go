@@ -1,0 +1,36 @@
+package redisstore_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// TestLease: of two servers one alone is granted a lease, until it ends by itself.
+func TestLease(t *testing.T) {
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	first, second := newStore(t, redisstore.Options{URL: url}), newStore(t, redisstore.Options{URL: url})
+	lease := func(s *redisstore.Store, name string) bool {
+		granted, err := s.Lease(ctx, name, time.Hour)
+		require.NoError(t, err)
+		return granted
+	}
+	require.True(t, lease(first, "sweep"))
+	require.False(t, lease(second, "sweep"))
+	require.True(t, lease(second, "other"), "leases are apart")
+	require.False(t, lease(first, "other"))
+
+	require.NoError(t, client.PExpire(ctx, "presence::lease:sweep", time.Minute).Err())
+	require.True(t, lease(first, "sweep"))
+	require.Greater(t, client.PTTL(ctx, "presence::lease:sweep").Val(), 59*time.Minute, "the holder's lease is prolonged")
+	require.False(t, lease(second, "sweep"))
+	require.NoError(t, client.PExpire(ctx, "presence::lease:sweep", time.Millisecond).Err())
+	require.Eventually(t, func() bool { return lease(second, "sweep") }, time.Minute, time.Millisecond)
+	require.False(t, lease(first, "sweep"))
+}
