@@ -12,36 +12,77 @@ import (
 //
 //	t > 0      present, last seen at t
 //	-t         left at t: the same time, mirrored at zero
-//	2^52 + t   hidden since t: reserved, outside every range, read as never seen
+//	2^52 + t   hidden since t: reserved, outside every range, read as never seen; in milliseconds only
 //
-// All are whole milliseconds below 2^53, so a float64 holds them exactly. Zero and what lies between
-// or beyond the bands is never written by us; it is read as never seen, too.
+// In milliseconds all that is ours is whole and below 2^53, so a float64 holds it exactly. In seconds
+// a time has three fractional digits and at most 15 in all; the float64 nearest to such a number is
+// nobody else's, so it is found again. Zero and what lies between or beyond the bands is never
+// written by us; it is read as never seen, too.
 
 // hiddenFrom is the lowest score of the hidden band.
 const hiddenFrom = 1 << 52
 
-// score returns the score of a known state, as Redis takes it.
-func score(s lastseen.State) string {
-	if s.Left {
-		return "-" + strconv.FormatInt(int64(s.At), 10)
-	}
-	return strconv.FormatInt(int64(s.At), 10)
+// encoding is what the scores of one namespace mean.
+type encoding struct {
+	unit    Unit
+	foreign bool // other programs write scores, too: any number may be one
 }
 
-// stateOf reads a score. One that is nobody's last-seen time is the zero state.
-func stateOf(score float64) lastseen.State {
-	if size := math.Abs(score); size < float64(lastseen.MinInstant) || outOfBand(score) {
+// time returns an instant as a score, as Redis takes it.
+func (e encoding) time(at lastseen.Instant) string {
+	if e.unit != Seconds {
+		return strconv.FormatInt(int64(at), 10)
+	}
+	if at%1000 == 0 {
+		return strconv.FormatInt(int64(at/1000), 10)
+	}
+	return fmt.Sprintf("%d.%03d", at/1000, at%1000)
+}
+
+// score returns the score of a known state, as Redis takes it.
+func (e encoding) score(s lastseen.State) string {
+	if s.Left {
+		return "-" + e.time(s.At)
+	}
+	return e.time(s.At)
+}
+
+// instant returns the time of the size of a score, cut to the millisecond.
+func (e encoding) instant(size float64) lastseen.Instant {
+	if e.unit != Seconds {
+		return lastseen.Instant(size)
+	}
+	// A product is rounded, and may have come out in the next millisecond, or the one before. A
+	// quotient of whole numbers is rounded, too, but to the very float64 that the decimal number has.
+	at := lastseen.Instant(size * 1000)
+	for float64(at)/1000 > size {
+		at--
+	}
+	for float64(at+1)/1000 <= size {
+		at++
+	}
+	return at
+}
+
+// state reads a score. One that is nobody's last-seen time is the zero state.
+func (e encoding) state(score float64) lastseen.State {
+	size := math.Abs(score)
+	if !(size < hiddenFrom) {
 		return lastseen.State{}
 	}
-	if score < 0 {
-		return lastseen.State{At: lastseen.Instant(-score), Left: true}
+	at := e.instant(size)
+	if at < lastseen.MinInstant || at > lastseen.MaxInstant {
+		return lastseen.State{}
 	}
-	return lastseen.State{At: lastseen.Instant(score)}
+	return lastseen.State{At: at, Left: score < 0}
 }
 
 // outOfBand reports whether a score is too large for a time, as those of the hidden band are. No ping
 // or leave moves such a member.
-func outOfBand(score float64) bool { return math.Abs(score) > float64(lastseen.MaxInstant) }
+func (e encoding) outOfBand(score float64) bool {
+	size := math.Abs(score)
+	return !(size < hiddenFrom) || e.instant(size) > lastseen.MaxInstant
+}
 
 // scoreOf reads a score out of a script's reply; a missing member is nil there, and 0 here: either is
 // never seen.
@@ -61,27 +102,36 @@ func scoreOf(reply any) (float64, error) {
 }
 
 // stateOfReply reads the state of a score in a script's reply.
-func stateOfReply(reply any) (lastseen.State, error) {
+func (e encoding) stateOfReply(reply any) (lastseen.State, error) {
 	f, err := scoreOf(reply)
-	return stateOf(f), err
+	return e.state(f), err
 }
 
 // stateAfter returns the state that a write leaves behind, given the score before in a script's reply.
 // Whoever is hidden stays hidden, and is not given away.
-func stateAfter(before any, write func(lastseen.State) lastseen.State) (lastseen.State, error) {
+func (e encoding) stateAfter(before any, write func(lastseen.State) lastseen.State) (lastseen.State, error) {
 	f, err := scoreOf(before)
-	if err != nil || outOfBand(f) {
+	if err != nil || e.outOfBand(f) {
 		return lastseen.State{}, err
 	}
-	return write(stateOf(f)), nil
+	return write(e.state(f)), nil
 }
 
-// bounds returns the lowest and highest score of a range, both included.
-func bounds(r lastseen.Range) (low, high string) {
-	if r.Left {
-		return score(lastseen.State{At: r.To, Left: true}), score(lastseen.State{At: r.From, Left: true})
+// bounds returns the lowest and highest score of a range, as Redis takes them. Between two
+// milliseconds there is nothing of ours, but there may be scores of other programs, which belong to
+// the millisecond before.
+func (e encoding) bounds(r lastseen.Range) (low, high string) {
+	low, high = e.time(r.From), e.time(r.To)
+	if e.foreign {
+		high = "(" + e.time(r.To+1)
 	}
-	return score(lastseen.State{At: r.From}), score(lastseen.State{At: r.To})
+	if !r.Left {
+		return low, high
+	}
+	if e.foreign {
+		return "(-" + e.time(r.To+1), "-" + low
+	}
+	return "-" + high, "-" + low
 }
 
 // halves are the widest ranges: everyone present, everyone who left, nobody hidden.
@@ -90,4 +140,13 @@ func halves() []lastseen.Range {
 		{From: lastseen.MinInstant, To: lastseen.MaxInstant},
 		{From: lastseen.MinInstant, To: lastseen.MaxInstant, Left: true},
 	}
+}
+
+// hiddenBefore returns the bounds, the upper one excluded, of the scores hidden before a cutoff. There
+// are none in seconds: 2^52 has no room for a fraction.
+func (e encoding) hiddenBefore(cutoff lastseen.Instant) (from, to string) {
+	if e.unit != Milliseconds {
+		return "+inf", "+inf"
+	}
+	return strconv.FormatInt(hiddenFrom, 10), strconv.FormatInt(hiddenFrom+int64(cutoff), 10)
 }

@@ -12,39 +12,6 @@
 -- All ranges are read at one moment, so nobody stands in two of them. Places are found by rank, so a
 -- deep page costs what the first one costs.
 
-local key = KEYS[1]
-
--- Bytewise a < b. Lua's own < follows the locale.
-local function before(a, b)
-  for i = 1, math.min(#a, #b) do
-    local x, y = string.byte(a, i), string.byte(b, i)
-    if x ~= y then
-      return x < y
-    end
-  end
-  return #a < #b
-end
-
--- The first rank in [low, high) whose member comes after the given one; high if there is none. All
--- of them share one score, so they are in bytewise order.
-local function after_member(member, low, high)
-  while low < high do
-    local middle = math.floor((low + high) / 2)
-    local found = redis.call('ZRANGE', key, middle, middle)[1]
-    if before(member, found) then
-      high = middle
-    else
-      low = middle + 1
-    end
-  end
-  return low
-end
-
--- The ranks of a range: the first, and the one past the last.
-local function ranks(min, max)
-  return redis.call('ZCOUNT', key, '-inf', '(' .. min), redis.call('ZCOUNT', key, '-inf', max)
-end
-
 -- The rank past which a tie group continues after the given member; its own rank, when it is still
 -- there, saves the search.
 local function skip(member, score)
@@ -53,7 +20,7 @@ local function skip(member, score)
   if now and tonumber(now) == tonumber(score) then
     return redis.call('ZRANK', key, member), true
   end
-  return after_member(member, low, high), false
+  return after_member(member, low, high, member_at), false
 end
 
 local function read(limit, direction, min, max, after)

@@ -13,6 +13,7 @@ import (
 // source reads one range of one shard, a chunk at a time, in the order of the query.
 type source struct {
 	s      *Store
+	ns     namespace
 	ctx    context.Context //nolint:containedctx // a source lives within one call of List
 	key    string
 	query  store.ListQuery // After is the last record read
@@ -24,16 +25,16 @@ type source struct {
 
 // sources opens every range in every shard with the first chunk read: all ranges of a shard in one
 // script, all shards in one round trip.
-func (s *Store) sources(ctx context.Context, namespace string, q store.ListQuery) ([]store.Source, error) {
-	chunk := chunkSize(q.Limit, s.keys.shards)
+func (s *Store) sources(ctx context.Context, ns namespace, q store.ListQuery) ([]store.Source, error) {
+	chunk := chunkSize(q.Limit, ns.shards)
 	var calls []call
 	var all []store.Source
-	for _, key := range s.keys.all(namespace) {
+	for _, key := range ns.all() {
 		c := call{key: key, args: []any{chunk}}
 		for _, span := range q.Ranges {
-			if args, ok := pageArgs(q, span); ok {
+			if args, ok := ns.pageArgs(q, span); ok {
 				c.args = append(c.args, args...)
-				all = append(all, &source{s: s, ctx: ctx, key: key, query: q, span: span, chunk: chunk})
+				all = append(all, &source{s: s, ns: ns, ctx: ctx, key: key, query: q, span: span, chunk: chunk})
 			}
 		}
 		if len(c.args) > 1 {
@@ -71,21 +72,29 @@ func chunkSize(limit, shards int) int {
 }
 
 // pageArgs returns what page.lua needs to know to read on in a range; false if nothing is left in it.
-func pageArgs(q store.ListQuery, span lastseen.Range) ([]any, bool) {
+func (e encoding) pageArgs(q store.ListQuery, span lastseen.Range) ([]any, bool) {
 	rest, tied, ok := q.Resume(span)
 	if !ok {
 		return nil, false
 	}
-	after, direction := "", "up"
+	after := ""
 	if tied {
 		after = q.After.User
 	}
-	// Newest first goes down the scores of people present, and up those mirrored at zero.
-	if (q.Order == store.Newest) != rest.Left {
-		direction = "down"
+	low, high := e.bounds(rest)
+	return []any{direction(q.Order, rest), low, high, after}, true
+}
+
+// descends reports whether a list in the given order goes down the scores of a range: newest first does
+// so among people present, and goes up among those mirrored at zero.
+func descends(order store.Order, r lastseen.Range) bool { return (order == store.Newest) != r.Left }
+
+// direction is what the scripts call it.
+func direction(order store.Order, r lastseen.Range) string {
+	if descends(order, r) {
+		return "down"
 	}
-	low, high := bounds(rest)
-	return []any{direction, low, high, after}, true
+	return "up"
 }
 
 // Next implements [store.Source].
@@ -104,7 +113,7 @@ func (r *source) Next() (store.Record, bool, error) {
 }
 
 func (r *source) refill() error {
-	args, ok := pageArgs(r.query, r.span)
+	args, ok := r.ns.pageArgs(r.query, r.span)
 	if !ok {
 		r.ended = true
 		return nil
@@ -120,25 +129,13 @@ func (r *source) refill() error {
 	return r.take(pages[0])
 }
 
-// take buffers one page of the script's reply: {member, score, …}, up the scores.
+// take buffers one page of the script's reply.
 func (r *source) take(page any) error {
-	flat, err := sliceOf(page, -1)
+	records, err := r.ns.records(page)
 	if err != nil {
 		return err
 	}
-	records := make([]store.Record, 0, len(flat)/2)
-	for i := 0; i+1 < len(flat); i += 2 {
-		user, ok := flat[i].(string)
-		if !ok {
-			return fmt.Errorf("member of type %T in a script's reply", flat[i])
-		}
-		state, err := stateOfReply(flat[i+1])
-		if err != nil {
-			return err
-		}
-		records = append(records, store.Record{User: user, State: state})
-	}
-	if (r.query.Order == store.Newest) != r.span.Left {
+	if descends(r.query.Order, r.span) {
 		slices.Reverse(records)
 	}
 	r.buffer, r.ended = records, len(records) < r.chunk
@@ -146,4 +143,25 @@ func (r *source) take(page any) error {
 		r.query.After = &records[len(records)-1]
 	}
 	return nil
+}
+
+// records reads {member, score, …} out of a script's reply.
+func (e encoding) records(page any) ([]store.Record, error) {
+	flat, err := sliceOf(page, -1)
+	if err != nil {
+		return nil, err
+	}
+	records := make([]store.Record, 0, len(flat)/2)
+	for i := 0; i+1 < len(flat); i += 2 {
+		user, ok := flat[i].(string)
+		if !ok {
+			return nil, fmt.Errorf("member of type %T in a script's reply", flat[i])
+		}
+		state, err := e.stateOfReply(flat[i+1])
+		if err != nil {
+			return nil, err
+		}
+		records = append(records, store.Record{User: user, State: state})
+	}
+	return records, nil
 }

@@ -1,7 +1,7 @@
 -- Records that users were here.
 --
 -- KEYS[1]  one shard of a namespace
--- ARGV     time, user, time, user, …: each user once, at most 512 of them
+-- ARGV     score, user, time, user, …: each user once, at most 512 of them
 --
 -- Returns {created, scores}: created is 1 if the key did not exist before; scores are the users'
 -- scores before, in order, nil for those unknown.

@@ -15,12 +15,13 @@ func (s *Store) Lookup(ctx context.Context, namespace string, users []string) ([
 	if len(users) == 0 {
 		return nil, nil
 	}
-	ctx, cancel, err := s.enter(ctx, namespace)
+	ns := s.keys.namespace(namespace)
+	ctx, cancel, err := s.enter(ctx, ns)
 	if err != nil {
 		return nil, err
 	}
 	defer cancel()
-	portions := s.keys.split(namespace, len(users), func(i int) string { return users[i] })
+	portions := ns.split(len(users), func(i int) string { return users[i] })
 	pipe := s.client.Pipeline()
 	cmds := make([]*redis.FloatSliceCmd, len(portions))
 	for i, p := range portions {
@@ -36,7 +37,7 @@ func (s *Store) Lookup(ctx context.Context, namespace string, users []string) ([
 	states := make([]lastseen.State, len(users))
 	for i, p := range portions {
 		for j, score := range cmds[i].Val() { // 0 for those unknown
-			states[p.index[j]] = stateOf(score)
+			states[p.index[j]] = ns.state(score)
 		}
 	}
 	return states, nil
@@ -49,16 +50,17 @@ func (s *Store) Count(ctx context.Context, namespace string, ranges []lastseen.R
 	if len(ranges) == 0 {
 		return counts, nil
 	}
-	if err := s.check(ctx, namespace); err != nil {
+	ns := s.keys.namespace(namespace)
+	if err := s.check(ctx, ns); err != nil {
 		return nil, err
 	}
 	var args []any
 	for _, r := range ranges {
-		low, high := bounds(r)
+		low, high := ns.bounds(r)
 		args = append(args, low, high)
 	}
 	var calls []call
-	for _, key := range s.keys.all(namespace) {
+	for _, key := range ns.all() {
 		calls = append(calls, call{key: key, args: args})
 	}
 	cmds, err := s.runScript(ctx, scripts.count, calls)
@@ -79,10 +81,11 @@ func (s *Store) Count(ctx context.Context, namespace string, ranges []lastseen.R
 
 // Newest implements [store.Store].
 func (s *Store) Newest(ctx context.Context, namespace string) (lastseen.Instant, error) {
-	if err := s.check(ctx, namespace); err != nil {
+	ns := s.keys.namespace(namespace)
+	if err := s.check(ctx, ns); err != nil {
 		return 0, err
 	}
-	newest, err := s.newest(ctx, [][]string{s.keys.all(namespace)})
+	newest, err := s.newest(ctx, []stored{{ns.all(), ns.encoding}})
 	if err != nil {
 		return 0, err
 	}
@@ -98,13 +101,19 @@ type newestTime struct {
 // maxNewest bounds the keys whose newest members are asked for in one round trip.
 const maxNewest = 1000
 
-// newest returns the newest time in each namespace, given its keys.
-func (s *Store) newest(ctx context.Context, namespaces [][]string) ([]newestTime, error) {
+// stored is where a namespace is, and what its scores mean there.
+type stored struct {
+	keys []string
+	encoding
+}
+
+// newest returns the newest time in each namespace.
+func (s *Store) newest(ctx context.Context, namespaces []stored) ([]newestTime, error) {
 	newest := make([]newestTime, 0, len(namespaces))
 	for len(namespaces) > 0 {
-		n, keys := 1, len(namespaces[0])
-		for n < len(namespaces) && keys+len(namespaces[n]) <= maxNewest {
-			keys += len(namespaces[n])
+		n, keys := 1, len(namespaces[0].keys)
+		for n < len(namespaces) && keys+len(namespaces[n].keys) <= maxNewest {
+			keys += len(namespaces[n].keys)
 			n++
 		}
 		part, err := s.newestOf(ctx, namespaces[:n])
@@ -118,7 +127,7 @@ func (s *Store) newest(ctx context.Context, namespaces [][]string) ([]newestTime
 }
 
 // newestOf is newest in one round trip.
-func (s *Store) newestOf(ctx context.Context, namespaces [][]string) ([]newestTime, error) {
+func (s *Store) newestOf(ctx context.Context, namespaces []stored) ([]newestTime, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
@@ -126,10 +135,10 @@ func (s *Store) newestOf(ctx context.Context, namespaces [][]string) ([]newestTi
 	defer cancel()
 	pipe := s.client.Pipeline()
 	cmds := make([][]*redis.ZSliceCmd, len(namespaces))
-	for i, keys := range namespaces {
-		for _, key := range keys {
+	for i, n := range namespaces {
+		for _, key := range n.keys {
 			for _, half := range halves() {
-				cmds[i] = append(cmds[i], pipe.ZRangeArgsWithScores(ctx, newestIn(key, half)))
+				cmds[i] = append(cmds[i], pipe.ZRangeArgsWithScores(ctx, n.newestIn(key, half)))
 			}
 		}
 	}
@@ -142,7 +151,7 @@ func (s *Store) newestOf(ctx context.Context, namespaces [][]string) ([]newestTi
 				break
 			}
 			for _, z := range cmd.Val() {
-				newest[i].at = max(newest[i].at, stateOf(z.Score).At)
+				newest[i].at = max(newest[i].at, namespaces[i].state(z.Score).At)
 			}
 		}
 	}
@@ -150,8 +159,8 @@ func (s *Store) newestOf(ctx context.Context, namespaces [][]string) ([]newestTi
 }
 
 // newestIn asks for the newest member of one half. Going down the scores, Start is the high end.
-func newestIn(key string, half lastseen.Range) redis.ZRangeArgs {
-	low, high := bounds(half)
+func (e encoding) newestIn(key string, half lastseen.Range) redis.ZRangeArgs {
+	low, high := e.bounds(half)
 	if half.Left {
 		return redis.ZRangeArgs{Key: key, ByScore: true, Start: low, Stop: high, Count: 1}
 	}
@@ -160,10 +169,15 @@ func newestIn(key string, half lastseen.Range) redis.ZRangeArgs {
 
 // List implements [store.Store].
 func (s *Store) List(ctx context.Context, namespace string, q store.ListQuery) ([]store.Record, error) {
-	if err := s.check(ctx, namespace); err != nil {
+	ns := s.keys.namespace(namespace)
+	if err := s.check(ctx, ns); err != nil {
 		return nil, err
 	}
-	sources, err := s.sources(ctx, namespace, q)
+	open := s.sources
+	if ns.foreign {
+		open = s.foreignSources
+	}
+	sources, err := open(ctx, ns, q)
 	if err != nil {
 		return nil, err
 	}

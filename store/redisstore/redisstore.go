@@ -14,8 +14,8 @@ package redisstore
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,10 +59,11 @@ type Store struct {
 	logger  *slog.Logger
 	holder  string // who this process is, for leases
 
-	checked sync.Map // namespace → struct{}: its meta agreed at most sampleEvery ago, and it is registered
-	closed  atomic.Bool
-	stop    context.CancelFunc
-	stopped sync.WaitGroup
+	checked   sync.Map // namespace → struct{}: its meta agreed at most sampleEvery ago, and it is registered
+	sightings sync.Map // what was strange in which namespace, and logged
+	closed    atomic.Bool
+	stop      context.CancelFunc
+	stopped   sync.WaitGroup
 }
 
 var _ store.Store = (*Store)(nil)
@@ -71,8 +72,8 @@ var _ store.Store = (*Store)(nil)
 // calls fail with [store.ErrUnavailable]. An error means that the options are wrong.
 func Open(o Options) (*Store, error) {
 	o = o.withDefaults()
-	if o.Shards < MinShards || o.Shards > MaxShards {
-		return nil, fmt.Errorf("%d shards: there can be %d to %d", o.Shards, MinShards, MaxShards)
+	if err := o.checkLayouts(); err != nil {
+		return nil, err
 	}
 	client, err := newClient(o)
 	if err != nil {
@@ -81,7 +82,7 @@ func Open(o Options) (*Store, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Store{
 		client:  client,
-		keys:    keyspace{prefix: o.Prefix, shards: o.Shards},
+		keys:    keyspace{prefix: o.Prefix, shards: o.Shards, unit: o.Unit, layouts: maps.Clone(o.Layouts)},
 		timeout: o.Timeout,
 		logger:  o.Logger,
 		holder:  rand.Text(),
@@ -95,6 +96,7 @@ func Open(o Options) (*Store, error) {
 func (o Options) withDefaults() Options {
 	setDefault(&o.Prefix, "presence:")
 	setDefault(&o.Shards, 1)
+	setDefault(&o.Unit, Milliseconds)
 	setDefault(&o.Timeout, 250*time.Millisecond)
 	setDefault(&o.DialTimeout, 200*time.Millisecond)
 	setDefault(&o.MaxRetries, 1)
@@ -133,12 +135,17 @@ func (s *Store) Ready(ctx context.Context) error {
 	return translate(s.client.Ping(ctx).Err())
 }
 
+// alive returns an error when a call would be in vain.
+func (s *Store) alive(ctx context.Context) error {
+	if s.closed.Load() {
+		return store.ErrClosed
+	}
+	return ctx.Err()
+}
+
 // begin bounds one call to Redis in time, and refuses it after Close.
 func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
-	if s.closed.Load() {
-		return nil, nil, store.ErrClosed
-	}
-	if err := ctx.Err(); err != nil {
+	if err := s.alive(ctx); err != nil {
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, errTimeout)

@@ -4,53 +4,62 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen/store"
 )
 
-// meta describes how a namespace is stored: shard count, score unit, version of the shard hash.
-func (s *Store) meta() string {
-	return fmt.Sprintf("shards=%d unit=ms hash=%s", s.keys.shards, hashVersion)
+// meta describes how a namespace is stored: shard count, score unit, version of the shard hash, and
+// its key if that is not the one that its name gives it.
+func (n namespace) meta() string {
+	meta := fmt.Sprintf("shards=%d unit=%s hash=%s", n.shards, n.unit, hashVersion)
+	if !n.own {
+		meta += " key=" + n.key
+	}
+	return meta
 }
 
 // admit makes sure, once, that a namespace is registered and stored as this server stores it, before
 // it is written to.
-func (s *Store) admit(ctx context.Context, namespace string) error {
-	if err := s.check(ctx, namespace); err != nil {
+func (s *Store) admit(ctx context.Context, ns namespace) error {
+	if err := s.check(ctx, ns); err != nil {
 		return err
 	}
-	if _, done := s.checked.Load(namespace); done {
+	if _, done := s.checked.Load(ns.name); done {
 		return nil
 	}
-	return s.register(ctx, namespace)
+	return s.register(ctx, ns)
 }
 
 // register writes the namespace's name and then its meta, unless it has one: whoever finds a meta may
 // rely on the name.
-func (s *Store) register(ctx context.Context, namespace string) error {
-	s.checked.Delete(namespace)
+func (s *Store) register(ctx context.Context, ns namespace) error {
+	s.checked.Delete(ns.name)
 	bounded, cancel, err := s.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	if err := s.client.ZAddNX(bounded, s.keys.registry(), redis.Z{Member: namespace}).Err(); err != nil {
+	if err := s.client.ZAddNX(bounded, s.keys.registry(), redis.Z{Member: ns.name}).Err(); err != nil {
 		return translate(err)
 	}
-	if err := s.client.HSetNX(bounded, s.keys.meta(), namespace, s.meta()).Err(); err != nil {
+	if err := s.client.HSetNX(bounded, s.keys.meta(), ns.name, ns.meta()).Err(); err != nil {
 		return translate(err)
 	}
-	return s.check(ctx, namespace)
+	return s.check(ctx, ns)
 }
 
 // Register implements [store.Store]. The error names all namespaces that are stored otherwise than
 // this server stores them.
 func (s *Store) Register(ctx context.Context, namespaces []string) error {
 	var mismatched error
-	for _, namespace := range namespaces {
-		switch err := s.register(ctx, namespace); {
+	if err := s.alive(ctx); err != nil {
+		return err
+	}
+	for _, name := range namespaces {
+		switch err := s.register(ctx, s.keys.namespace(name)); {
 		case errors.Is(err, store.ErrMismatch):
 			mismatched = errors.Join(mismatched, err)
 		case err != nil:
@@ -62,8 +71,8 @@ func (s *Store) Register(ctx context.Context, namespaces []string) error {
 
 // check makes sure, once, that a namespace is stored as this server stores it. One without meta has
 // never been pinged: there is nothing to agree on yet.
-func (s *Store) check(ctx context.Context, namespace string) error {
-	if _, done := s.checked.Load(namespace); done {
+func (s *Store) check(ctx context.Context, ns namespace) error {
+	if _, done := s.checked.Load(ns.name); done {
 		return nil
 	}
 	ctx, cancel, err := s.begin(ctx)
@@ -71,41 +80,52 @@ func (s *Store) check(ctx context.Context, namespace string) error {
 		return err
 	}
 	defer cancel()
-	stored, err := s.client.HGet(ctx, s.keys.meta(), namespace).Result()
+	if ns.foreign {
+		if err := s.checkForeign(ctx, ns); err != nil {
+			return err
+		}
+	}
+	meta, err := s.client.HGet(ctx, s.keys.meta(), ns.name).Result()
 	switch {
 	case errors.Is(err, redis.Nil):
 		return nil
 	case err != nil:
 		return translate(err)
-	case stored != s.meta():
+	case meta != ns.meta():
 		return fmt.Errorf("%w: namespace %q is stored with %s, this server is set to %s",
-			store.ErrMismatch, namespace, stored, s.meta())
+			store.ErrMismatch, ns.name, meta, ns.meta())
 	}
-	s.checked.Store(namespace, struct{}{})
+	s.checked.Store(ns.name, struct{}{})
 	return nil
 }
 
 // enter makes sure of check's promise and begins a call.
-func (s *Store) enter(ctx context.Context, namespace string) (context.Context, context.CancelFunc, error) {
-	if err := s.check(ctx, namespace); err != nil {
+func (s *Store) enter(ctx context.Context, ns namespace) (context.Context, context.CancelFunc, error) {
+	if err := s.check(ctx, ns); err != nil {
 		return nil, nil, err
 	}
 	return s.begin(ctx)
 }
 
-// storedKeys returns the keys that a namespace was spread over by whoever wrote its meta, which may be
-// a server with another number of shards; none if the meta says what this version does not know.
-func (s *Store) storedKeys(namespace string, meta any) []string {
-	stored, ok := meta.(string)
-	if !ok || stored == s.meta() {
-		return s.keys.all(namespace) // without meta it is being registered just now
+// storedAs returns where a namespace was put by whoever wrote its meta, which may be a server that is
+// set differently; no keys if the meta says what this version does not know.
+func (s *Store) storedAs(name string, meta any) stored {
+	ns := s.keys.namespace(name)
+	text, ok := meta.(string)
+	if !ok || text == ns.meta() {
+		return stored{ns.all(), ns.encoding} // without meta it is being registered just now
 	}
-	theirs := keyspace{prefix: s.keys.prefix}
-	_, err := fmt.Sscanf(stored, "shards=%d unit=ms ", &theirs.shards)
-	if err != nil || theirs.shards < MinShards || theirs.shards > MaxShards {
-		return nil
+	text, key, foreign := strings.Cut(text, " key=")
+	theirs := keyspace{prefix: s.keys.prefix, layouts: map[string]Layout{}}
+	var unit, hash string
+	_, err := fmt.Sscanf(text, "shards=%d unit=%s hash=%s", &theirs.shards, &unit, &hash)
+	layout := Layout{Key: key, Unit: Unit(unit), Shards: theirs.shards}
+	if err != nil || checkLayout(layout) != nil || foreign && key == "" {
+		return stored{}
 	}
-	return theirs.all(namespace)
+	theirs.layouts[name] = layout
+	ns = theirs.namespace(name)
+	return stored{ns.all(), ns.encoding}
 }
 
 // Namespaces implements [store.Store]. Namespaces that this server would refuse to serve are listed,
@@ -134,11 +154,11 @@ func (s *Store) Namespaces(ctx context.Context, after string, limit int) ([]stor
 
 // infos describes namespaces. In a key of another type nobody is stored.
 func (s *Store) infos(ctx context.Context, names []string, metas []any) ([]store.NamespaceInfo, error) {
-	keys := make([][]string, len(names))
+	places := make([]stored, len(names))
 	for i, name := range names {
-		keys[i] = s.storedKeys(name, metas[i])
+		places[i] = s.storedAs(name, metas[i])
 	}
-	newest, err := s.newest(ctx, keys)
+	newest, err := s.newest(ctx, places)
 	if err != nil {
 		return nil, err
 	}
@@ -155,19 +175,20 @@ func (s *Store) infos(ctx context.Context, names []string, metas []any) ([]store
 // DeleteNamespace implements [store.Store]. The name goes before the data: a ping in between finds
 // its key gone afterwards, or creates it anew and registers it again.
 func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
-	ctx, cancel, err := s.enter(ctx, namespace)
+	ns := s.keys.namespace(namespace)
+	ctx, cancel, err := s.enter(ctx, ns)
 	if err != nil {
 		return err
 	}
 	defer cancel()
 	s.checked.Delete(namespace)
-	if err := s.ours(ctx, namespace); err != nil {
+	if err := s.ours(ctx, ns); err != nil {
 		return err
 	}
 	pipe := s.client.Pipeline()
 	pipe.HDel(ctx, s.keys.meta(), namespace)
 	pipe.ZRem(ctx, s.keys.registry(), namespace)
-	for _, key := range s.keys.all(namespace) {
+	for _, key := range ns.all() {
 		pipe.Unlink(ctx, key)
 	}
 	_, err = pipe.Exec(ctx)
@@ -176,9 +197,9 @@ func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
 
 // ours returns an error if a key of the namespace is no sorted set, and so somebody else's: UNLINK
 // would not mind.
-func (s *Store) ours(ctx context.Context, namespace string) error {
+func (s *Store) ours(ctx context.Context, ns namespace) error {
 	pipe := s.client.Pipeline()
-	for _, key := range s.keys.all(namespace) {
+	for _, key := range ns.all() {
 		pipe.ZCard(ctx, key)
 	}
 	_, err := pipe.Exec(ctx)

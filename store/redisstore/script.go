@@ -20,14 +20,19 @@ var (
 	trimSource string
 	//go:embed lease.lua
 	leaseSource string
+	//go:embed group.lua
+	groupSource string
+	//go:embed tie.lua
+	tieSource string
 )
 
 // scripts are what runs inside Redis.
-var scripts = struct{ ping, leave, count, page, trim, lease *redis.Script }{
+var scripts = struct{ ping, leave, count, page, group, trim, lease *redis.Script }{
 	ping:  redis.NewScript(pingSource),
 	leave: redis.NewScript(leaveSource),
 	count: redis.NewScript(countSource),
-	page:  redis.NewScript(pageSource),
+	page:  redis.NewScript(tieSource + pageSource),
+	group: redis.NewScript(tieSource + groupSource),
 	trim:  redis.NewScript(trimSource),
 	lease: redis.NewScript(leaseSource),
 }

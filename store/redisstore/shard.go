@@ -1,43 +1,66 @@
 package redisstore
 
 import (
+	"cmp"
 	"hash/fnv"
 	"strconv"
 
 	"github.com/lastseen/lastseen/store"
 )
 
-// keyspace names the keys of namespaces and spreads users over them.
+// keyspace names the keys of namespaces and says how each is stored.
 type keyspace struct {
-	prefix string
+	prefix  string
+	shards  int
+	unit    Unit // "" is Milliseconds
+	layouts map[string]Layout
+}
+
+// namespace is how one namespace is stored: its keys, its shards and what its scores mean.
+type namespace struct {
+	name   string
+	key    string // of the only shard, or what the shards' keys begin with
 	shards int
+	own    bool // whether the key is the one that its name gives it
+	encoding
 }
 
-// shard returns the key of the k-th shard. Namespaces contain no colon, so keys never collide.
-func (k keyspace) shard(namespace string, shard int) string {
-	if k.shards == 1 {
-		return k.prefix + namespace
+// namespace returns how a namespace is stored.
+func (k keyspace) namespace(name string) namespace {
+	layout := k.layouts[name]
+	unit := cmp.Or(layout.Unit, k.unit, Milliseconds)
+	return namespace{
+		name: name, key: cmp.Or(layout.Key, k.prefix+name), shards: cmp.Or(layout.Shards, k.shards),
+		own:      layout.Key == "",
+		encoding: encoding{unit: unit, foreign: unit != Milliseconds || layout.Key != "" || layout.Unit != ""},
 	}
-	return k.prefix + namespace + ":" + strconv.Itoa(shard)
 }
-
-// all returns the keys of all shards.
-func (k keyspace) all(namespace string) []string {
-	keys := make([]string, k.shards)
-	for i := range keys {
-		keys[i] = k.shard(namespace, i)
-	}
-	return keys
-}
-
-// of returns the shard a user lives in.
-func (k keyspace) of(user string) int { return shardOf(user, k.shards) }
 
 // registry is the key of the sorted set of namespace names, all with score 0.
 func (k keyspace) registry() string { return k.prefix + ":namespaces" }
 
 // meta is the key of the hash of how each namespace is stored.
 func (k keyspace) meta() string { return k.prefix + ":meta" }
+
+// shard returns the key of the k-th shard. Namespaces contain no colon, so keys never collide.
+func (n namespace) shard(k int) string {
+	if n.shards == 1 {
+		return n.key
+	}
+	return n.key + ":" + strconv.Itoa(k)
+}
+
+// all returns the keys of all shards.
+func (n namespace) all() []string {
+	keys := make([]string, n.shards)
+	for i := range keys {
+		keys[i] = n.shard(i)
+	}
+	return keys
+}
+
+// of returns the key of the shard that a user lives in.
+func (n namespace) of(user string) string { return n.shard(shardOf(user, n.shards)) }
 
 // hashVersion names shardOf. Whoever changes that function changes this.
 const hashVersion = "fnv1a64"
@@ -61,15 +84,15 @@ type portion struct {
 // maxPortion bounds the members of one command, so that none keeps Redis busy for long.
 const maxPortion = 512
 
-// split divides n items over the shards of their users, in portions of at most maxPortion.
-func (k keyspace) split(namespace string, n int, user func(int) string) []portion {
-	open := make([]*portion, k.shards)
+// split divides count items over the shards of their users, in portions of at most maxPortion.
+func (n namespace) split(count int, user func(int) string) []portion {
+	open := make([]*portion, n.shards)
 	var portions []*portion
-	for i := range n {
-		shard := k.of(user(i))
+	for i := range count {
+		shard := shardOf(user(i), n.shards)
 		p := open[shard]
 		if p == nil || len(p.index) == maxPortion {
-			p = &portion{key: k.shard(namespace, shard)}
+			p = &portion{key: n.shard(shard)}
 			open[shard] = p
 			portions = append(portions, p)
 		}

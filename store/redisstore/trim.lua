@@ -1,10 +1,10 @@
 -- Erases members last seen before a cutoff, whether present, left or hidden, at most so many.
 --
 -- KEYS[1]  one shard of a namespace
--- ARGV[1]  the cutoff c, in milliseconds
+-- ARGV[1]  the cutoff c
 -- ARGV[2]  how many to erase at most
 -- ARGV[3]  the lowest score of the hidden band
--- ARGV[4]  the lowest score of the hidden band, plus c
+-- ARGV[4]  the lowest score that has been hidden since c or later
 --
 -- Returns how many were erased.
 --

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"github.com/redis/go-redis/v9"
 
@@ -19,14 +18,17 @@ func (s *Store) Ping(ctx context.Context, namespace string, batch []store.Sighti
 	if len(batch) == 0 {
 		return nil, nil
 	}
-	if err := s.admit(ctx, namespace); err != nil {
+	ns := s.keys.namespace(namespace)
+	if err := s.admit(ctx, ns); err != nil {
 		return nil, err
 	}
 	created := false
-	states, err := s.write(ctx, namespace, batch, writeOp{
+	states, err := s.write(ctx, ns, batch, writeOp{
 		script: scripts.ping,
-		score:  func(at lastseen.Instant) string { return score(lastseen.State{At: at}) },
-		after:  lastseen.State.AfterPing,
+		args: func(args []any, sighting store.Sighting) []any {
+			return append(args, ns.time(sighting.At), sighting.User)
+		},
+		after: lastseen.State.AfterPing,
 		reply: func(reply any) ([]any, error) {
 			answer, err := sliceOf(reply, 2)
 			if err != nil {
@@ -42,7 +44,7 @@ func (s *Store) Ping(ctx context.Context, namespace string, batch []store.Sighti
 		s.checked.Delete(namespace)
 	case created:
 		// The first member of a key, perhaps since another server deleted the namespace.
-		err = s.register(ctx, namespace)
+		err = s.register(ctx, ns)
 	}
 	return states, err
 }
@@ -52,34 +54,39 @@ func (s *Store) Leave(ctx context.Context, namespace string, batch []store.Sight
 	if len(batch) == 0 {
 		return nil, nil
 	}
-	if err := s.check(ctx, namespace); err != nil {
+	ns := s.keys.namespace(namespace)
+	if err := s.check(ctx, ns); err != nil {
 		return nil, err
 	}
-	return s.write(ctx, namespace, batch, writeOp{
+	return s.write(ctx, ns, batch, writeOp{
 		script: scripts.leave,
-		score:  func(at lastseen.Instant) string { return score(lastseen.State{At: at, Left: true}) },
-		after:  lastseen.State.AfterLeave,
-		reply:  func(reply any) ([]any, error) { return sliceOf(reply, -1) },
+		first:  []any{ns.time(lastseen.MinInstant)},
+		args: func(args []any, sighting store.Sighting) []any {
+			return append(args, "-"+ns.time(sighting.At), ns.time(sighting.At+1), sighting.User)
+		},
+		after: lastseen.State.AfterLeave,
+		reply: func(reply any) ([]any, error) { return sliceOf(reply, -1) },
 	})
 }
 
 // writeOp is what tells pings and leaves apart.
 type writeOp struct {
 	script *redis.Script
-	score  func(lastseen.Instant) string
+	first  []any                             // of the script's arguments
+	args   func([]any, store.Sighting) []any // appends those of one sighting
 	after  func(lastseen.State, lastseen.Instant) lastseen.State
 	reply  func(any) ([]any, error) // the scores before, out of a script's reply
 }
 
 // write sends a batch to its shards and returns the states that result.
-func (s *Store) write(ctx context.Context, namespace string, batch []store.Sighting, op writeOp) ([]lastseen.State, error) {
+func (s *Store) write(ctx context.Context, ns namespace, batch []store.Sighting, op writeOp) ([]lastseen.State, error) {
 	folded, place := fold(batch)
 	states := make([]lastseen.State, len(folded))
-	portions := s.keys.split(namespace, len(folded), func(i int) string { return folded[i].User })
+	portions := ns.split(len(folded), func(i int) string { return folded[i].User })
 	for len(portions) > 0 {
 		some := portions[:min(maxCalls, len(portions))]
 		portions = portions[len(some):]
-		if err := s.writePortions(ctx, some, folded, states, op); err != nil {
+		if err := s.writePortions(ctx, ns, some, folded, states, op); err != nil {
 			return nil, err
 		}
 	}
@@ -92,13 +99,13 @@ func (s *Store) write(ctx context.Context, namespace string, batch []store.Sight
 
 // writePortions sends portions of a batch in one round trip and fills in the states that result.
 func (s *Store) writePortions(
-	ctx context.Context, portions []portion, batch []store.Sighting, states []lastseen.State, op writeOp,
+	ctx context.Context, ns namespace, portions []portion, batch []store.Sighting, states []lastseen.State, op writeOp,
 ) error {
 	calls := make([]call, len(portions))
 	for i, p := range portions {
-		args := make([]any, 0, 2*len(p.index))
+		args := append(make([]any, 0, 1+3*len(p.index)), op.first...)
 		for _, at := range p.index {
-			args = append(args, op.score(batch[at].At), batch[at].User)
+			args = op.args(args, batch[at])
 		}
 		calls[i] = call{key: p.key, args: args}
 	}
@@ -116,7 +123,7 @@ func (s *Store) writePortions(
 		}
 		for j, at := range p.index {
 			write := func(s lastseen.State) lastseen.State { return op.after(s, batch[at].At) }
-			if states[at], err = stateAfter(before[j], write); err != nil {
+			if states[at], err = ns.stateAfter(before[j], write); err != nil {
 				return err
 			}
 		}
@@ -135,25 +142,25 @@ func sliceOf(reply any, n int) ([]any, error) {
 
 // Forget implements [store.Store].
 func (s *Store) Forget(ctx context.Context, namespace, user string) error {
-	ctx, cancel, err := s.enter(ctx, namespace)
+	ns := s.keys.namespace(namespace)
+	ctx, cancel, err := s.enter(ctx, ns)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	return translate(s.client.ZRem(ctx, s.keys.shard(namespace, s.keys.of(user)), user).Err())
+	return translate(s.client.ZRem(ctx, ns.of(user), user).Err())
 }
 
 // Trim implements [store.Store].
 func (s *Store) Trim(ctx context.Context, namespace string, cutoff lastseen.Instant) (int, error) {
-	if err := s.check(ctx, namespace); err != nil {
+	ns := s.keys.namespace(namespace)
+	if err := s.check(ctx, ns); err != nil {
 		return 0, err
 	}
 	trimmed := 0
-	for _, key := range s.keys.all(namespace) {
-		args := []any{
-			strconv.FormatInt(int64(cutoff), 10), store.MaxTrim - trimmed,
-			strconv.FormatInt(hiddenFrom, 10), strconv.FormatInt(hiddenFrom+int64(cutoff), 10),
-		}
+	for _, key := range ns.all() {
+		hiddenFrom, hiddenTo := ns.hiddenBefore(cutoff)
+		args := []any{ns.time(cutoff), store.MaxTrim - trimmed, hiddenFrom, hiddenTo}
 		cmds, err := s.runScript(ctx, scripts.trim, []call{{key: key, args: args}})
 		if err != nil {
 			return trimmed, err
