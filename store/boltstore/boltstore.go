@@ -110,14 +110,17 @@ func (s *Store) Path() string { return s.path }
 // not be in the file.
 func (s *Store) Close() error { return s.writer.close() }
 
-// Ready returns nil unless the store is closed or the last flush failed.
+// Ready returns nil unless the store is closed, the last flush failed, or the one under way hangs.
 func (s *Store) Ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.writer.failure()
+	if err := s.writer.failure(); err != nil {
+		return err
+	}
+	return s.writer.stalled()
 }
 
 // clock keeps time from running backwards when the machine's clock is set back.

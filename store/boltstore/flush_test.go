@@ -103,6 +103,36 @@ func TestSlowFlushHoldsWritesBack(t *testing.T) {
 	})
 }
 
+// TestHangingFlush: a disk that neither writes nor fails makes the store unready, and it is ready again
+// when the disk is.
+func TestHangingFlush(t *testing.T) {
+	for _, sync := range []time.Duration{0, DefaultSync} {
+		synctest.Test(t, func(t *testing.T) {
+			s, g := opened(t, sync)
+			ctx := context.Background()
+			go func() { _, _ = s.Ping(ctx, "chat", []store.Sighting{{User: "alice", At: base}}) }()
+			<-g.entered
+			time.Sleep(sync + stallAfter)
+			require.NoError(t, s.Ready(ctx), "slow is not hanging")
+			time.Sleep(time.Millisecond)
+			require.ErrorIs(t, s.Ready(ctx), store.ErrUnavailable)
+			close(g.open)
+			synctest.Wait()
+			require.NoError(t, s.Ready(ctx))
+		})
+	}
+}
+
+// TestForgottenTwice: with sync = 0 a second forgetting, and one of somebody unknown, are no error either.
+func TestForgottenTwice(t *testing.T) {
+	s := open(t, Options{Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: 0})
+	ping(t, s, "alice", base)
+	for range 2 {
+		require.NoError(t, s.Forget(context.Background(), "chat", "alice"))
+		require.NotContains(t, inFile(t, s)["chat"], "alice")
+	}
+}
+
 // TestSyncZero: a write shows in reads, and is answered, after its flush; those that wait share the
 // next one; those whose caller has gone are dropped.
 func TestSyncZero(t *testing.T) {

@@ -129,6 +129,9 @@ func (w *writer) make(group []*request) {
 	}
 	var err error
 	if len(log.buf) > 0 {
+		w.s.mu.Lock()
+		w.begun = w.s.now()
+		w.s.mu.Unlock()
 		err = w.commit(log.buf)
 		w.s.mu.Lock()
 		if err == nil {

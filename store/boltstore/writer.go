@@ -3,6 +3,7 @@ package boltstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -67,7 +68,7 @@ type writer struct {
 	pending changes
 	next    *flush    // will write pending
 	current *flush    // being written; nil if none is
-	begun   time.Time // when current began
+	begun   time.Time // when the flush under way began; zero if none is
 	failed  error     // of the last flush; nil if it succeeded
 }
 
@@ -103,6 +104,21 @@ func (w *writer) failure() error {
 		return store.ErrClosed
 	}
 	return w.failed
+}
+
+// stallAfter is how long a flush may take before the store says that it is not ready.
+const stallAfter = 5 * time.Second
+
+// stalled returns an error when the flush under way does not come to an end, as with a disk that
+// hangs; s.mu is held.
+func (w *writer) stalled() error {
+	if w.begun.IsZero() {
+		return nil
+	}
+	if age := w.s.now().Sub(w.begun); age > w.sync+stallAfter {
+		return fmt.Errorf("%w: a flush has taken %s so far", store.ErrUnavailable, age.Round(time.Second))
+	}
+	return nil
 }
 
 // do makes one write and returns when it is as safe as promised.
@@ -234,7 +250,7 @@ func (w *writer) finish(f *flush, err error) {
 		w.failed = fileError(err)
 	}
 	f.err = w.failed
-	w.current = nil
+	w.current, w.begun = nil, time.Time{}
 	close(f.done)
 }
 

@@ -42,6 +42,9 @@ func (s *Store) register(ctx context.Context, ns namespace) error {
 		return err
 	}
 	defer cancel()
+	if err := s.ours(bounded, ns); err != nil {
+		return err
+	}
 	if err := s.client.ZAddNX(bounded, s.keys.registry(), redis.Z{Member: ns.name}).Err(); err != nil {
 		return translate(err)
 	}
@@ -51,22 +54,24 @@ func (s *Store) register(ctx context.Context, ns namespace) error {
 	return s.check(ctx, ns)
 }
 
-// Register implements [store.Store]. The error names all namespaces that are stored otherwise than
-// this server stores them.
+// Register implements [store.Store]. The error names all namespaces that this server cannot serve: those
+// that are stored otherwise than it stores them, or whose key holds something else.
 func (s *Store) Register(ctx context.Context, namespaces []string) error {
-	var mismatched error
+	var refused error
 	if err := s.alive(ctx); err != nil {
 		return err
 	}
 	for _, name := range namespaces {
 		switch err := s.register(ctx, s.keys.namespace(name)); {
 		case errors.Is(err, store.ErrMismatch):
-			mismatched = errors.Join(mismatched, err)
+			refused = errors.Join(refused, err)
+		case errors.Is(err, store.ErrWrongType):
+			refused = errors.Join(refused, fmt.Errorf("namespace %q: %w", name, err))
 		case err != nil:
 			return err
 		}
 	}
-	return mismatched
+	return refused
 }
 
 // check makes sure, once, that a namespace is stored as this server stores it. One without meta has
