@@ -2,7 +2,7 @@
 
 LINT = go tool -modfile=tools/lint/go.mod golangci-lint
 
-.PHONY: check generated lint format race test fuzz hook
+.PHONY: check generated lint format race test fuzz image containers hook
 
 check: generated lint race test
 
@@ -30,6 +30,14 @@ fuzz:
 	    echo "$$dir $$target"; go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$dir || exit 1; \
 	  done; \
 	done
+
+# The container image, which knows its version.
+image:
+	docker build -t lastseen --build-arg VERSION="$$(git describe --tags --always --dirty)" --build-arg REVISION="$$(git rev-parse HEAD)" .
+
+# The image and compose.yaml, with real containers.
+containers:
+	deploy/test
 
 hook:
 	printf '#!/bin/sh\nexec make check\n' > .git/hooks/pre-push && chmod +x .git/hooks/pre-push

@@ -29,6 +29,7 @@ func arrows() map[string][]string {
 		"store/storetest":           {"", "store"},
 		"store/storetest/redistest": {},
 		"api":                       {"", "store"},
+		"deploy":                    {},
 		"cmd/lastseen":              {"", "store", "store/redisstore", "store/boltstore", "api"},
 	}
 }
@@ -44,6 +45,7 @@ func dependencies() map[string]string {
 		"github.com/tidwall/btree":           "order in memory, with ranks and cheap copies",
 		"go.etcd.io/bbolt":                   "transactions in one file",
 		"github.com/stretchr/testify":        "test: assertions",
+		"go.yaml.in/yaml/v3":                 "test: what compose.yaml and kubernetes.yaml say",
 		"pgregory.net/rapid":                 "test: properties and the model test",
 		"go.uber.org/goleak":                 "test: goroutines left behind",
 		"github.com/ory/dockertest/v3":       "test: Redis in a container; given",

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/lastseen/lastseen/api"
@@ -65,7 +66,11 @@ func (versionCmd) Run(std streams) error {
 	return err
 }
 
-// version describes the running build, from what the Go tool recorded in it.
+// stamp is "VERSION REVISION" in a build that cannot see the repository, as in the container image; only
+// the linker sets it, with -ldflags "-X 'main.stamp=v1.2.3 1d355ca'".
+var stamp string
+
+// version describes the running build, from its stamp and what the Go tool recorded in it.
 func version() api.Version {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -76,6 +81,9 @@ func version() api.Version {
 		if setting.Key == "vcs.revision" {
 			v.Revision = setting.Value
 		}
+	}
+	if number, revision, _ := strings.Cut(stamp, " "); number != "" {
+		v.Version, v.Revision = number, revision
 	}
 	return v
 }
