@@ -26,6 +26,7 @@ func arrows() map[string][]string {
 		"store":                     {""},
 		"store/redisstore":          {"", "store"},
 		"store/boltstore":           {"", "store"},
+		"store/coalesce":            {"", "store"},
 		"store/storetest":           {"", "store"},
 		"store/storetest/redistest": {},
 		"api":                       {"", "store"},

@@ -1,0 +1,138 @@
+// Package coalesce wraps a store so that calls which come at the same time reach it together. A store
+// over a network then answers many pings for the price of few.
+//
+// While one batch is on its way to the store, arriving pings queue; when it returns, what has queued
+// becomes the next batch. No timer is involved: with nothing on its way a call is sent at once. There
+// is one such lane for each server behind the store (see [store.Grouper]), so that one which hangs
+// does not hold up the others. Lookups have lanes of their own and never join a batch already sent:
+// they see every write answered before they were made.
+//
+// # Promises
+//
+//   - A call is answered after the store has answered it, and as the store has.
+//   - A batch is bounded in time by [Options.Timeout], never by a caller's context. A caller whose
+//     context ends while the call waits in the queue is left out of the batch; one whose call is on its
+//     way gets the context's error, and the call may have been done.
+//   - The members of a batch are taken from the namespaces in turn, at most [Options.GroupSize] of each
+//     at a time: one that is loaded with millions does not hold up the others.
+//   - An error befalls those whom the store says it befell: a key of the wrong type only the callers of
+//     its namespace, a lost connection the whole batch.
+//   - The queue is bounded. When it is full, calls fail at once with [store.ErrOverloaded], and nothing
+//     of them was done.
+//   - Close refuses new calls, sends what is queued, and then closes the store.
+//
+// All else goes straight to the store. Writes commute (see package store), so it does not matter that a
+// leave may overtake a ping.
+package coalesce
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// Options bounds batches and queues. The zero value of a field means its default.
+type Options struct {
+	Timeout   time.Duration // of one batch; default 5 s
+	BatchSize int           // members of one batch, at most; default 4,096
+	GroupSize int           // members of one namespace in a batch before others have their turn; default 512
+	QueueSize int           // members that wait in one lane, at most; default 65,536
+}
+
+func (o Options) withDefaults() Options {
+	setDefault(&o.Timeout, 5*time.Second)
+	setDefault(&o.BatchSize, 4096)
+	setDefault(&o.GroupSize, 512)
+	setDefault(&o.QueueSize, 1<<16)
+	o.GroupSize = min(o.GroupSize, o.BatchSize)
+	return o
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Store is a [store.Store] that sends what comes at the same time together.
+type Store struct {
+	store.Store
+	pings   *lanes[store.Sighting]
+	lookups *lanes[string]
+	closing sync.Once
+	err     error // of closing the store
+}
+
+var _ store.Store = (*Store)(nil)
+
+// New returns a store that merges the calls to s. Closing it closes s.
+func New(s store.Store, o Options) *Store {
+	o = o.withDefaults()
+	pings := newLanes(o, each(s.Ping))
+	pings.settle = settle
+	lookups := newLanes(o, each(s.Lookup))
+	if g, ok := s.(store.Grouper); ok {
+		pings.send, lookups.send = g.PingGroups, g.LookupGroups
+		pings.place = func(namespace string, sighting store.Sighting) string { return g.Lane(namespace, sighting.User) }
+		lookups.place = g.Lane
+	}
+	return &Store{Store: s, pings: pings, lookups: lookups}
+}
+
+// each sends groups one by one, to a store that knows no groups.
+func each[T any](
+	call func(context.Context, string, []T) ([]lastseen.State, error),
+) func(context.Context, []*store.Group[T]) {
+	return func(ctx context.Context, groups []*store.Group[T]) {
+		for _, g := range groups {
+			g.States, g.Err = call(ctx, g.Namespace, g.Items)
+		}
+	}
+}
+
+// Ping implements [store.Store].
+func (s *Store) Ping(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
+	return s.pings.do(ctx, namespace, batch)
+}
+
+// Lookup implements [store.Store].
+func (s *Store) Lookup(ctx context.Context, namespace string, users []string) ([]lastseen.State, error) {
+	return s.lookups.do(ctx, namespace, users)
+}
+
+// Close implements [store.Store].
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		s.pings.refuse()
+		s.lookups.refuse()
+		s.pings.running.Wait()
+		s.lookups.running.Wait()
+		s.err = s.Store.Close()
+	})
+	return s.err
+}
+
+// settle gives everyone who is named more than once the state after the last time.
+func settle(batch []store.Sighting, states []lastseen.State) {
+	last := make(map[string]lastseen.State, len(batch))
+	for i, sighting := range batch {
+		last[sighting.User] = states[i]
+	}
+	for i, sighting := range batch {
+		states[i] = last[sighting.User]
+	}
+}
+
+// Stats tells what has gone through the lanes, and what waits in them.
+type Stats struct {
+	Pings, Lookups LaneStats
+}
+
+// Stats returns what has gone through the lanes so far.
+func (s *Store) Stats() Stats {
+	return Stats{Pings: s.pings.stats(), Lookups: s.lookups.stats()}
+}

@@ -1,0 +1,336 @@
+package coalesce
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is a wrapped fake, with callers who wait.
+type rig struct {
+	*testing.T
+	fake *fake
+	s    *Store
+}
+
+// call is what a caller got, once it is done.
+type call struct {
+	states []lastseen.State
+	err    error
+	done   bool
+}
+
+// inBubble runs a test in a bubble, in which waiting is over when everyone waits. Batches of the lanes named
+// are held until they are let go.
+func inBubble(t *testing.T, o Options, held []string, test func(*rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{hold: map[string]chan struct{}{}, broken: map[string]error{}}
+		for _, lane := range held {
+			f.hold[lane] = make(chan struct{})
+		}
+		r := &rig{T: t, fake: f, s: New(f, o)}
+		defer func() {
+			for _, gate := range f.hold {
+				close(gate)
+			}
+			require.NoError(t, r.s.Close())
+			synctest.Wait()
+		}()
+		test(r)
+	})
+}
+
+// ping begins a ping of users and returns when it waits or is answered.
+func (r *rig) ping(ctx context.Context, namespace string, users ...string) *call {
+	batch := make([]store.Sighting, len(users))
+	for i, user := range users {
+		batch[i] = store.Sighting{User: user, At: lastseen.Instant(i + 1)}
+	}
+	c := &call{}
+	go func() {
+		c.states, c.err = r.s.Ping(ctx, namespace, batch)
+		c.done = true
+	}()
+	synctest.Wait()
+	return c
+}
+
+func (r *rig) lookup(namespace string, users ...string) *call {
+	c := &call{}
+	go func() {
+		c.states, c.err = r.s.Lookup(context.Background(), namespace, users)
+		c.done = true
+	}()
+	synctest.Wait()
+	return c
+}
+
+// letGo lets one batch go on, of the lane without a name.
+func (r *rig) letGo() {
+	r.fake.hold[""] <- struct{}{}
+	synctest.Wait()
+}
+
+func (r *rig) answered(calls ...*call) {
+	r.Helper()
+	for _, c := range calls {
+		require.True(r, c.done)
+		require.NoError(r, c.err)
+	}
+}
+
+func crowd(n int) []string {
+	users := make([]string, n)
+	for i := range users {
+		users[i] = fmt.Sprint("u", i)
+	}
+	return users
+}
+
+// sizes returns how many users of which namespace the batches were about: "chat:2 game:1".
+func (r *rig) sizes() []string {
+	var sizes []string
+	for _, batch := range r.fake.seen() {
+		var groups []string
+		for _, g := range strings.Fields(batch) {
+			namespace, users, _ := strings.Cut(g, ":")
+			groups = append(groups, fmt.Sprintf("%s:%d", namespace, 1+strings.Count(users, ",")))
+		}
+		sizes = append(sizes, strings.Join(groups, " "))
+	}
+	return sizes
+}
+
+func TestWhatWaitsIsSentTogether(t *testing.T) {
+	inBubble(t, Options{}, []string{""}, func(r *rig) {
+		ctx := context.Background()
+		first := r.ping(ctx, "chat", "alice")
+		require.Equal(r, []string{"chat:alice"}, r.fake.seen(), "sent at once")
+		bob, carol, dave := r.ping(ctx, "chat", "bob"), r.ping(ctx, "game", "carol"), r.ping(ctx, "chat", "dave", "alice")
+		require.EqualValues(r, 4, r.s.Stats().Pings.Queued)
+		r.letGo()
+		r.answered(first)
+		require.Equal(r, []string{"chat:alice", "chat:bob,dave,alice game:carol"}, r.fake.seen())
+		require.False(r, bob.done, "not before the store has it")
+		r.letGo()
+		r.answered(bob, carol, dave)
+		require.Equal(r, []lastseen.State{{At: 1}}, bob.states)
+		require.Equal(r, []lastseen.State{{At: 1}, {At: 2}}, dave.states, "everyone gets their own part")
+		require.Equal(r, LaneStats{Batches: 2, Members: 5, Largest: 4}, r.s.Stats().Pings)
+	})
+}
+
+func TestIdleServerAddsNoLatency(t *testing.T) {
+	inBubble(t, Options{}, nil, func(r *rig) {
+		begun := time.Now() // the bubble's clock moves only when everyone waits for it
+		for range 100 {
+			_, err := r.s.Ping(context.Background(), "chat", []store.Sighting{{User: "alice", At: 1}})
+			require.NoError(r, err)
+		}
+		require.Zero(r, time.Since(begun))
+	})
+}
+
+func TestNamespacesTakeTurns(t *testing.T) {
+	inBubble(t, Options{GroupSize: 3, BatchSize: 8}, []string{""}, func(r *rig) {
+		ctx := context.Background()
+		r.ping(ctx, "first", "x")
+		r.ping(ctx, "bulk", crowd(20)...)
+		r.ping(ctx, "small", "alice")
+		r.ping(ctx, "other", "bob", "carol")
+		for range 5 {
+			r.letGo()
+		}
+		require.Equal(r, []string{
+			"first:1", "bulk:3 small:1 other:2", "bulk:3 bulk:3", "bulk:3 bulk:3", "bulk:3 bulk:2",
+		}, r.sizes())
+	})
+}
+
+func TestErrorsBefallTheirNamespace(t *testing.T) {
+	inBubble(t, Options{}, []string{""}, func(r *rig) {
+		ctx := context.Background()
+		r.fake.broken["strange"] = errBroken
+		r.ping(ctx, "chat", "first")
+		bad, good := r.ping(ctx, "strange", "bob"), r.ping(ctx, "chat", "carol")
+		r.letGo()
+		r.letGo()
+		r.answered(good)
+		require.ErrorIs(r, bad.err, errBroken)
+	})
+}
+
+func TestCallerGoneFromTheQueue(t *testing.T) {
+	inBubble(t, Options{}, []string{""}, func(r *rig) {
+		ctx, cancel := context.WithCancel(context.Background())
+		r.ping(context.Background(), "chat", "first")
+		gone, stays := r.ping(ctx, "chat", "gone"), r.ping(context.Background(), "chat", "stays")
+		alone := r.ping(ctx, "other", "alone")
+		cancel()
+		synctest.Wait()
+		require.ErrorIs(r, gone.err, context.Canceled, "at once")
+		require.ErrorIs(r, alone.err, context.Canceled)
+		r.letGo()
+		r.letGo()
+		r.answered(stays)
+		require.Equal(r, []string{"chat:first", "chat:stays"}, r.fake.seen())
+		require.Zero(r, r.s.Stats().Pings.Queued)
+	})
+}
+
+func TestCallerGoneWhileOnItsWay(t *testing.T) {
+	inBubble(t, Options{}, []string{""}, func(r *rig) {
+		ctx, cancel := context.WithCancel(context.Background())
+		r.ping(context.Background(), "chat", "first")
+		gone, stays := r.ping(ctx, "chat", "gone"), r.ping(context.Background(), "chat", "stays")
+		r.letGo()
+		cancel()
+		synctest.Wait()
+		require.ErrorIs(r, gone.err, context.Canceled, "at once")
+		require.False(r, stays.done, "nobody else is affected")
+		r.letGo()
+		r.answered(stays)
+		require.Equal(r, []lastseen.State{{At: 1}}, stays.states)
+	})
+}
+
+func TestHangingStore(t *testing.T) {
+	inBubble(t, Options{Timeout: time.Second}, []string{""}, func(r *rig) {
+		begun := time.Now()
+		first, second := r.ping(context.Background(), "chat", "alice"), r.ping(context.Background(), "chat", "bob")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.ErrorIs(r, first.err, store.ErrUnavailable)
+		require.False(r, second.done, "its batch has a time of its own")
+		r.letGo()
+		r.answered(second)
+		require.Equal(r, time.Second, time.Since(begun))
+	})
+}
+
+func TestFullQueue(t *testing.T) {
+	inBubble(t, Options{QueueSize: 3}, []string{""}, func(r *rig) {
+		ctx := context.Background()
+		r.ping(ctx, "chat", "first")
+		waiting := r.ping(ctx, "chat", "bob", "carol")
+		full := r.ping(ctx, "chat", "dave", "erin")
+		require.ErrorIs(r, full.err, store.ErrOverloaded, "at once")
+		last := r.ping(ctx, "chat", "frank")
+		require.EqualValues(r, 2, r.s.Stats().Pings.Refused)
+		r.letGo()
+		large := r.ping(ctx, "chat", crowd(4)...)
+		require.False(r, large.done, "larger than the queue, but nothing else waits")
+		r.letGo()
+		r.letGo()
+		r.answered(waiting, last, large)
+		require.Equal(r, []string{"chat:first", "chat:bob,carol,frank", "chat:u0,u1,u2,u3"}, r.fake.seen())
+	})
+}
+
+func TestLookupsSeeWhatWasAnsweredBefore(t *testing.T) {
+	inBubble(t, Options{}, []string{""}, func(r *rig) {
+		first := r.lookup("chat", "alice")
+		second := r.lookup("chat", "alice")
+		require.Equal(r, []string{"chat:alice"}, r.fake.seen())
+		r.letGo()
+		r.answered(first)
+		require.False(r, second.done, "a ping may have been answered between the two")
+		r.letGo()
+		r.answered(second)
+		require.Equal(r, []string{"chat:alice", "chat:alice"}, r.fake.seen())
+	})
+}
+
+func TestLanesDoNotWaitForEachOther(t *testing.T) {
+	inBubble(t, Options{QueueSize: 1}, []string{"slow"}, func(r *rig) {
+		ctx := context.Background()
+		hangs, waits := r.ping(ctx, "slow.chat", "alice"), r.ping(ctx, "slow.chat", "bob")
+		require.ErrorIs(r, r.ping(ctx, "slow.chat", "carol").err, store.ErrOverloaded)
+		for range 3 {
+			r.answered(r.ping(ctx, "fast.chat", "dave"))
+		}
+		require.False(r, hangs.done || waits.done)
+	})
+}
+
+func TestCloseDrains(t *testing.T) {
+	inBubble(t, Options{}, []string{""}, func(r *rig) {
+		ctx := context.Background()
+		first, second := r.ping(ctx, "chat", "alice"), r.ping(ctx, "chat", "bob")
+		var closing sync.WaitGroup
+		closing.Go(func() { require.NoError(r, r.s.Close()) })
+		synctest.Wait()
+		require.ErrorIs(r, r.ping(ctx, "chat", "carol").err, store.ErrClosed)
+		require.ErrorIs(r, r.lookup("chat", "carol").err, store.ErrClosed)
+		require.False(r, r.fake.closed, "not while something is on its way")
+		r.letGo()
+		r.letGo()
+		closing.Wait()
+		r.answered(first, second)
+		require.True(r, r.fake.closed)
+	})
+}
+
+func TestSameUserInSeveralGroups(t *testing.T) {
+	inBubble(t, Options{GroupSize: 2, BatchSize: 2}, nil, func(r *rig) {
+		c := r.ping(context.Background(), "chat", "alice", "bob", "carol", "alice")
+		r.answered(c)
+		require.Equal(r, []lastseen.State{{At: 4}, {At: 2}, {At: 3}, {At: 4}}, c.states, "the same, final, state twice")
+	})
+}
+
+// TestAllOrNothing checks that a call which finds one of its lanes full leaves nothing in the others.
+func TestAllOrNothing(t *testing.T) {
+	inBubble(t, Options{QueueSize: 2}, []string{"full", "free"}, func(r *rig) {
+		ctx := context.Background()
+		r.fake.byUser = true
+		r.ping(ctx, "chat", "full.a")
+		r.ping(ctx, "chat", "free.a")
+		r.ping(ctx, "chat", "full.b", "full.c")
+		both := r.ping(ctx, "chat", "free.b", "full.d")
+		require.ErrorIs(r, both.err, store.ErrOverloaded)
+		require.EqualValues(r, 2, r.s.Stats().Pings.Queued)
+		spread := r.ping(ctx, "chat", "free.c", "free.d")
+		require.False(r, spread.done)
+	})
+}
+
+// TestSpreadOverLanes checks that the states of a call that goes by several lanes come back in order.
+func TestSpreadOverLanes(t *testing.T) {
+	inBubble(t, Options{GroupSize: 2}, nil, func(r *rig) {
+		r.fake.byUser = true
+		users := make([]string, 20)
+		for i := range users {
+			users[i] = fmt.Sprintf("lane%d.%d", i%3, i)
+		}
+		c := r.ping(context.Background(), "chat", users...)
+		r.answered(c)
+		for i, state := range c.states {
+			require.Equal(r, lastseen.State{At: lastseen.Instant(i + 1)}, state)
+		}
+		for _, batch := range r.fake.seen() {
+			require.NotRegexp(r, `lane0.*lane1|lane1.*lane0`, batch)
+		}
+	})
+}
+
+func TestPanicFailsItsBatchOnly(t *testing.T) {
+	inBubble(t, Options{}, nil, func(r *rig) {
+		r.fake.broken["chat"] = errPanic
+		require.ErrorContains(r, r.ping(context.Background(), "chat", "alice").err, errPanic.Error())
+		r.answered(r.ping(context.Background(), "game", "alice"))
+	})
+}

@@ -1,0 +1,92 @@
+package coalesce
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// lane is the way to one server behind the store. One batch is on it at a time.
+type lane[T any] struct {
+	lanes  *lanes[T]
+	queued atomic.Int64 // members that wait, or are about to
+
+	mu     sync.Mutex
+	queues map[string]*queue[T] // by namespace; those with something in them
+	turns  []*queue[T]          // the same, whose turn it is first
+	busy   bool                 // a batch is on its way
+}
+
+// queue is what waits in one namespace, first come, first served.
+type queue[T any] struct {
+	namespace string
+	jobs      []*job[T]
+}
+
+// reserve makes room in the queue, and reports whether there is any. What is larger than the whole
+// queue has room when nothing else waits.
+func (l *lane[T]) reserve(members int) bool {
+	queued := l.queued.Add(int64(members))
+	if queued > int64(l.lanes.QueueSize) && queued > int64(members) {
+		l.release(members)
+		return false
+	}
+	return true
+}
+
+func (l *lane[T]) release(members int) { l.queued.Add(-int64(members)) }
+
+// push queues jobs for whom room was reserved, and sets the lane going.
+func (l *lane[T]) push(namespace string, jobs []*job[T]) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	q := l.queues[namespace]
+	if q == nil {
+		q = &queue[T]{namespace: namespace}
+		l.queues[namespace] = q
+		l.turns = append(l.turns, q)
+	}
+	q.jobs = append(q.jobs, jobs...)
+	if !l.busy {
+		l.busy = true
+		l.lanes.running.Add(1)
+		go l.run()
+	}
+}
+
+// run sends batches until nothing is queued.
+func (l *lane[T]) run() {
+	defer l.lanes.running.Done()
+	for {
+		b := l.next()
+		if b == nil {
+			return
+		}
+		b.send(l.lanes)
+	}
+}
+
+// next takes the next batch out of the queues; nil if there is nothing in them, and the lane comes to
+// rest.
+func (l *lane[T]) next() *batch[T] {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := &batch[T]{}
+	for full := false; len(l.turns) > 0 && !full; {
+		q := l.turns[0]
+		var left int
+		left, full = b.take(q, l.lanes.GroupSize, l.lanes.BatchSize)
+		l.release(left)
+		switch {
+		case len(q.jobs) == 0:
+			l.turns = l.turns[1:]
+			delete(l.queues, q.namespace)
+		case !full:
+			l.turns = append(l.turns[1:], q)
+		}
+	}
+	if len(b.groups) == 0 {
+		l.busy = false
+		return nil
+	}
+	return b
+}

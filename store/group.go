@@ -1,0 +1,31 @@
+package store
+
+import (
+	"context"
+
+	"github.com/lastseen/lastseen"
+)
+
+// Group is one of several batches that a store works off together: the sightings of pings, or the
+// users to look up, of one namespace.
+type Group[T any] struct {
+	Namespace string
+	Items     []T
+	States    []lastseen.State // the answer: those of Items, in their order
+	Err       error            // why there is none
+}
+
+// Grouper is a store to which the batches of several namespaces can be given at once, which takes
+// less than one call for each.
+type Grouper interface {
+	Store
+
+	// PingGroups does for each group what Ping does, and LookupGroups what Lookup does. Each group has
+	// its own outcome.
+	PingGroups(ctx context.Context, groups []*Group[Sighting])
+	LookupGroups(ctx context.Context, groups []*Group[string])
+
+	// Lane names the server behind the store that keeps a user, so that what goes to one of them does
+	// not have to wait for another. It is "" if there is but one.
+	Lane(namespace, user string) string
+}
