@@ -58,15 +58,16 @@ type request struct {
 	contains string // of the answer's body
 }
 
-func usersPath(namespace string) string { return "/v1/namespaces/" + namespace + "/users/" }
+// crowdPath is what the paths about one of the random users begin with.
+const crowdPath = "/v1/namespaces/" + crowd + "/users/"
 
 // requests are all contestants that wrk asks.
 func requests() []request {
 	post := func(action, headers string) requestOf {
-		return requestOf{method: http.MethodPost, before: usersPath(crowd), after: action, headers: headers}
+		return requestOf{method: http.MethodPost, before: crowdPath, after: action, headers: headers}
 	}
 	get := func(action string) requestOf {
-		return requestOf{method: http.MethodGet, before: usersPath(crowd), after: action}
+		return requestOf{method: http.MethodGet, before: crowdPath, after: action}
 	}
 	zadd := requestOf{method: http.MethodGet, before: "/ZADD/presence:" + foreign + "/", stamped: true}
 	lookup := requestOf{
@@ -95,12 +96,13 @@ func requests() []request {
 func contestants() map[string]maker {
 	all := map[string]maker{
 		redisZMSCORE: func(l *lab) (probe, error) {
-			return l.redisBenchmark(func(int64) []string {
+			return l.redisBenchmark(4000, func(int64) []string {
 				return append([]string{"ZMSCORE", "presence:" + numbered}, members()...)
 			})
 		},
 		redisZADD: func(l *lab) (probe, error) {
-			return l.redisBenchmark(func(score int64) []string {
+			few := max(500, l.users/20/redisMembers) // so that few users are pinged twice with one score
+			return l.redisBenchmark(few, func(score int64) []string {
 				return append([]string{"ZADD", "presence:" + numbered, "GT"}, members(fmt.Sprint(score))...)
 			})
 		},
@@ -130,15 +132,19 @@ func contestants() map[string]maker {
 	return all
 }
 
+// storeOf says which store is behind a server that lists.
+func storeOf(server string) string {
+	return map[string]string{merging: "Redis store", listing: "embedded"}[server]
+}
+
 // pageOf names the contestant that lists one page, the first one or a deep one.
 func pageOf(server, namespace string, deep bool) string {
-	where := map[string]string{merging: "Redis store", listing: "embedded"}[server]
 	what := map[string]string{few: "few users", many: "many users", crowd: "users", tied: "users of one millisecond"}[namespace]
 	page := "first page"
 	if deep {
 		page = "deep page"
 	}
-	return fmt.Sprintf("%s of %s, %s", page, what, where)
+	return fmt.Sprintf("%s of %s, %s", page, what, storeOf(server))
 }
 
 func (l *lab) request(name string, r request, conns int) (probe, error) {

@@ -48,7 +48,7 @@ func (l *lab) diskPerPing(ctx context.Context, _ time.Duration) (measurement, er
 		err = errors.New("nothing was written to a disk: choose another -dir")
 	}
 	m.value = (after - before) / m.units
-	m.note = fmt.Sprintf("%.0f pings in %s, of %d users; %.1f MiB written, folding included", m.units, m.elapsed.Round(time.Second), l.options.users, (after-before)/mebibyte)
+	m.note = fmt.Sprintf("%.0f pings in %s, of %d users; %.1f MiB written, folding included", m.units, m.elapsed.Round(time.Second), l.users, (after-before)/mebibyte)
 	return m, err
 }
 

@@ -65,13 +65,14 @@ func experiments() []experiment {
 		experiment{row: 9, work: "NDJSON bulk ping in four requests at once ÷ redis-benchmark", series: "bulk pings", subject: bulkFour, reference: redisZADD, metric: rate(), target: atLeast(0.6)},
 	)
 	for _, server := range []string{merging, listing} {
+		store := storeOf(server)
 		lists := func(row int, work, subject, reference string, most float64) experiment {
 			return experiment{row: row, work: work, series: "lists", subject: subject, reference: reference, metric: medianLatency(), target: atMost(most)}
 		}
 		all = append(all,
-			lists(10, "list, page of 50: many users ÷ 10,000", pageOf(server, many, false), pageOf(server, few, false), 1.3),
-			lists(11, "list, a deep page by cursor ÷ page 1", pageOf(server, crowd, true), pageOf(server, crowd, false), 1.5),
-			lists(11, "the same inside one millisecond", pageOf(server, tied, true), pageOf(server, tied, false), 1.5),
+			lists(10, "list, page of 50, "+store+": many users ÷ 10,000", pageOf(server, many, false), pageOf(server, few, false), 1.3),
+			lists(11, "list, "+store+": a deep page by cursor ÷ page 1", pageOf(server, crowd, true), pageOf(server, crowd, false), 1.5),
+			lists(11, "list, "+store+": the same inside one millisecond", pageOf(server, tied, true), pageOf(server, tied, false), 1.5),
 		)
 	}
 	return append(all,

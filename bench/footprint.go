@@ -133,7 +133,7 @@ func (l *lab) soak(ctx context.Context, _ time.Duration) (measurement, error) {
 	if err := l.fill(s, crowd); err != nil {
 		return measurement{}, err
 	}
-	r := requestOf{method: "POST", before: usersPath(crowd), after: "/ping", headers: minimalHeaders}
+	r := requestOf{method: "POST", before: crowdPath, after: "/ping", headers: minimalHeaders}
 	full, err := l.wrk(soak, s, 64, r, 204, "")
 	if err != nil {
 		return measurement{}, err

@@ -5,19 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"time"
 
 	vegeta "github.com/tsenart/vegeta/v12/lib"
 )
 
+// openConnections is how many connections there are in an open loop at most.
+const openConnections = 256
+
 // openLoop sends pings at a fixed rate, whether or not the ones before were answered, so that a server
 // that stalls is seen to.
 func (l *lab) openLoop(ctx context.Context, s *server, path string, perSecond int, d time.Duration) (measurement, error) {
-	attacker := vegeta.NewAttacker(vegeta.Connections(256), vegeta.Workers(64), vegeta.MaxWorkers(4096), vegeta.Timeout(10*time.Second))
+	attacker := vegeta.NewAttacker(
+		vegeta.Connections(openConnections), vegeta.MaxConnections(openConnections), vegeta.HTTP2(false),
+		vegeta.Workers(64), vegeta.MaxWorkers(4096), vegeta.Timeout(10*time.Second),
+	)
 	header := http.Header{"Prefer": []string{"return=minimal"}}
 	targeter := func(t *vegeta.Target) error {
 		t.Method, t.Header = http.MethodPost, header
-		t.URL = s.url + "/v1/namespaces/" + crowd + "/users/" + l.ids.some() + path
+		t.URL = s.url + crowdPath + l.ids.some() + path
 		return nil
 	}
 	stop := context.AfterFunc(ctx, func() { attacker.Stop() })
@@ -43,8 +50,9 @@ func (l *lab) openLoop(ctx context.Context, s *server, path string, perSecond in
 	m := measurement{
 		units: float64(len(latencies)), elapsed: last.Sub(first), load: ownCPU() - before,
 		p50: medianTime(latencies), p99: quantile(latencies, 0.99),
-		command: fmt.Sprintf("vegeta as a library: %d requests a second, open loop, at most 256 connections", perSecond),
+		command: fmt.Sprintf("vegeta as a library: %d requests a second, open loop, at most %d connections", perSecond, openConnections),
 	}
+	m.share = m.load.Seconds() / m.elapsed.Seconds() / float64(runtime.NumCPU())
 	switch {
 	case ctx.Err() != nil:
 		return m, context.Cause(ctx)

@@ -21,9 +21,9 @@ const (
 // redisBenchmark returns the probe that has redis-benchmark send commands of 100 random members each.
 //
 // Its random numbers are decimal and twelve digits long, so its set has as many members as ours, of the
-// same 16 bytes: "user" and the number. It cannot count time up, so it is run again and again for a
-// tenth of the users, each time with a later score, as pings have.
-func (l *lab) redisBenchmark(command func(score int64) []string) (probe, error) {
+// same length: "user" and the number. It cannot count time up, so it is run again and again, for so many
+// commands, each time with a later score, as pings have.
+func (l *lab) redisBenchmark(commands int, command func(score int64) []string) (probe, error) {
 	redis, err := l.server(onRedis)
 	if err != nil {
 		return nil, err
@@ -36,12 +36,11 @@ func (l *lab) redisBenchmark(command func(score int64) []string) (probe, error) 
 		return nil, err
 	}
 	_, port, _ := strings.Cut(redis.url, ":")
-	run := l.options.users / 10 / redisMembers
 	return func(ctx context.Context, d time.Duration) (measurement, error) {
 		return redis.account(func() (measurement, error) {
 			var sum measurement
 			for begun := time.Now(); time.Since(begun) < d; {
-				m, err := runRedisBenchmark(ctx, port, run, l.options.users, command(time.Now().UnixMilli()))
+				m, err := runRedisBenchmark(ctx, port, commands, l.users, command(time.Now().UnixMilli()))
 				if err != nil {
 					return sum, err
 				}

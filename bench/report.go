@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -30,24 +32,28 @@ type table [][]string
 
 // judged is the table of experiments.
 func (r report) judged() table {
-	t := table{{"#", "work", "measured as", "ratio or number", "lowest – highest", "target", "verdict"}}
-	for _, result := range r.results {
-		how := result.metric.name + ": " + result.experiment.subject
-		if result.reference != nil {
-			how += " ÷ " + result.reference.name
+	t := table{{"#", "work", "measured", "ratio or number", "lowest – highest", "CPU", "target", "verdict"}}
+	byRow := slices.Clone(r.results)
+	slices.SortStableFunc(byRow, func(a, b result) int { return cmp.Compare(a.row, b.row) })
+	for _, result := range byRow {
+		how := result.metric.name
+		if strings.HasSuffix(result.series, "connections") {
+			how = result.series
 		}
-		middle, bounds := "", ""
+		middle, bounds, cpu := "", "", ""
 		if result.err() == nil {
 			s := spreadOf(result.ratios())
 			middle, bounds = shown(s.median), shown(s.low)+" – "+shown(s.high)
 			if result.reference == nil {
 				middle += result.metric.unit
+			} else {
+				cpu = shown(median(result.costs()))
 			}
 			if result.target.orBelow > 0 {
 				middle += fmt.Sprintf(" (%s%s)", shown(result.own()), result.metric.unit)
 			}
 		}
-		t = append(t, []string{fmt.Sprint(result.row), result.work, how, middle, bounds, result.target.String(), result.verdict()})
+		t = append(t, []string{fmt.Sprint(result.row), result.work, how, middle, bounds, cpu, result.target.String(), result.verdict()})
 	}
 	return t
 }
@@ -56,7 +62,7 @@ func (r report) judged() table {
 func (r report) contestants() table {
 	t := table{{"contestant", "a second", "lowest – highest", "server µs", "store µs", "load µs", "load busy", "p50 ms", "p99 ms"}}
 	for _, c := range r.all() {
-		if c.err != nil || len(c.turns) == 0 || c.turns[0].units == 0 {
+		if c.err != nil || len(c.turns) == 0 || c.turns[0].rate() == 0 || c.turns[0].value != 0 {
 			continue
 		}
 		var rates []float64
@@ -167,7 +173,7 @@ func (r report) markdown() []byte {
 	}
 	b.WriteString("\n### Judged\n\n")
 	r.judged().markdown(&b)
-	b.WriteString("### Contestants\n\nMedians. CPU time is a unit of work: a request, or a user of a bulk request or of a lookup of 100.\n\n")
+	b.WriteString("### Contestants\n\nMedians. The CPU times are for one unit of work: a request, or one user of a bulk ping or of a lookup of 100.\n\n")
 	r.contestants().markdown(&b)
 	if notes := r.notes(); len(notes) > 0 {
 		list("Notes", notes)
@@ -226,5 +232,3 @@ func shown(x float64) string {
 		return fmt.Sprintf("%.2f", x)
 	}
 }
-
-func round(x float64) float64 { return math.Round(x*100) / 100 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -26,55 +25,55 @@ type results []result
 
 // runAll measures the experiments, series by series.
 func runAll(ctx context.Context, l *lab, all []experiment) results {
-	found := map[string]*contestant{}
-	enter := func(name string) *contestant {
-		if name == "" {
-			return nil
-		}
-		if found[name] == nil {
-			found[name] = &contestant{name: name}
-		}
-		return found[name]
-	}
 	var rs results
 	for len(all) > 0 && ctx.Err() == nil {
-		series := all[0].series
-		n := max(1, countSeries(all, series))
-		var in []*contestant
+		n := seriesLength(all)
+		in := contestantList{}
 		for _, e := range all[:n] {
-			r := result{experiment: e, subject: enter(e.subject), reference: enter(e.reference)}
-			for _, c := range []*contestant{r.reference, r.subject} {
-				if c != nil && !slices.Contains(in, c) {
-					in = append(in, c)
-				}
-			}
-			rs = append(rs, r)
+			reference := in.enter(e.reference)
+			rs = append(rs, result{experiment: e, reference: reference, subject: in.enter(e.subject)})
 		}
-		l.runSeries(ctx, series, in)
+		l.runSeries(ctx, all[0].series, in)
 		all = all[n:]
 	}
 	return rs
 }
 
-// countSeries returns how many experiments from the first on are of one series.
-func countSeries(all []experiment, series string) int {
-	if series == "" {
-		return 1
-	}
-	n := slices.IndexFunc(all, func(e experiment) bool { return e.series != series })
-	if n < 0 {
-		return len(all)
+// seriesLength returns how many experiments from the first on are of one series.
+func seriesLength(all []experiment) int {
+	n := 1
+	for n < len(all) && all[0].series != "" && all[n].series == all[0].series {
+		n++
 	}
 	return n
 }
 
-// runSeries prepares contestants, warms them up, and measures them in rounds, each of which every one
-// has a turn in. Without a series there is one round and no warm-up.
+// contestantList is the contestants of a series, each once.
+type contestantList []*contestant
+
+// enter returns the contestant with a name, or nil for no name.
+func (in *contestantList) enter(name string) *contestant {
+	if name == "" {
+		return nil
+	}
+	for _, c := range *in {
+		if c.name == name {
+			return c
+		}
+	}
+	c := &contestant{name: name}
+	*in = append(*in, c)
+	return c
+}
+
+// runSeries prepares contestants, warms them up, and measures them in rounds, in each of which everyone
+// has a turn. Without a series there is one round and no warm-up.
 func (l *lab) runSeries(ctx context.Context, series string, in []*contestant) {
 	for _, c := range in {
+		if ctx.Err() != nil {
+			return
+		}
 		l.logf("preparing: %s", c.name)
-		turns := c.turns
-		*c = contestant{name: c.name, turns: turns}
 		c.probe, c.err = contestants()[c.name](l)
 		l.complain(c)
 	}
@@ -83,8 +82,8 @@ func (l *lab) runSeries(ctx context.Context, series string, in []*contestant) {
 		rounds = l.rounds
 		for _, c := range in {
 			c.take(ctx, l.duration)
-			c.turns = nil // the warm-up does not count
 			l.complain(c)
+			c.turns = nil // the warm-up does not count
 		}
 	}
 	for round := range rounds {
@@ -92,11 +91,10 @@ func (l *lab) runSeries(ctx context.Context, series string, in []*contestant) {
 			if c.err != nil || ctx.Err() != nil {
 				continue
 			}
-			c.take(ctx, l.duration)
-			l.complain(c)
-			if c.err == nil {
-				l.logf("%s, round %d of %d: %s", c.name, round+1, rounds, c.turns[len(c.turns)-1])
+			if c.take(ctx, l.duration); c.err == nil {
+				l.logf("round %d of %d: %s: %s", round+1, rounds, c.name, c.turns[len(c.turns)-1])
 			}
+			l.complain(c)
 		}
 	}
 }
@@ -122,7 +120,7 @@ func (c *contestant) take(ctx context.Context, d time.Duration) {
 
 func (m measurement) String() string {
 	if m.units == 0 {
-		return number(round(m.value)) + " " + m.note
+		return shown(m.value) + " " + m.note
 	}
 	return fmt.Sprintf("%.0f/s, CPU a unit: server %.2f µs, store %.2f µs, load %.2f µs (%.0f %% busy), p50 %s, p99 %s",
 		m.rate(), m.each(m.server), m.each(m.store), m.each(m.load), 100*m.share, m.p50, m.p99)
@@ -142,6 +140,22 @@ func (r result) ratios() []float64 {
 		ratios = append(ratios, number)
 	}
 	return ratios
+}
+
+// costs returns, round by round, the CPU time a unit of work that the subject's server and store took,
+// divided by the reference's.
+func (r result) costs() []float64 {
+	var costs []float64
+	for i, m := range r.subject.turns {
+		if i >= len(r.reference.turns) {
+			break
+		}
+		reference := r.reference.turns[i]
+		if own := reference.each(reference.server + reference.store); own > 0 {
+			costs = append(costs, m.each(m.server+m.store)/own)
+		}
+	}
+	return costs
 }
 
 // own is the median of the subject's own number.

@@ -34,11 +34,13 @@ func (l *lab) serial(s *server, path string) probe {
 				}
 				latencies = append(latencies, time.Since(sent))
 			}
-			return measurement{
+			m := measurement{
 				units: float64(len(latencies)), elapsed: time.Since(begun), load: ownCPU() - before,
 				p50: medianTime(latencies), p99: quantile(latencies, 0.99),
 				command: "one connection, one request after the other: GET " + shorten(path),
-			}, nil
+			}
+			m.share = m.load.Seconds() / m.elapsed.Seconds()
+			return m, nil
 		})
 	}
 }
@@ -100,4 +102,4 @@ func (l *lab) page(s *server, namespace string, number int) (string, error) {
 }
 
 // deepPage is the number of the page that the first one is compared with; less if there are fewer users.
-func (l *lab) deepPage() int { return min(10_000, l.options.users/pageSize/2) }
+func (l *lab) deepPage() int { return min(10_000, l.users/pageSize/2) }
