@@ -139,6 +139,8 @@ func TestUsers(t *testing.T) {
 	}
 	require.Len(t, seen, 1000)
 	require.Equal(t, all[:160], newUsers(10), "a larger crowd begins as a smaller one")
+	require.NotEqual(t, all, all.shuffled())
+	require.Len(t, all.shuffled(), len(all))
 	require.Equal(t, "user000000000007", newNumbered(8).id(7))
 	lines := string(newNumbered(3).lines(1, 3, func(i int) int64 { return int64(1_700_000_000_000 + i) }))
 	first, rest, _ := strings.Cut(lines, "\n")

@@ -37,6 +37,15 @@ func (u users) id(i int) string { return string(u[i*idSize : (i+1)*idSize]) }
 // some returns a user drawn at random.
 func (u users) some() string { return u.id(rand.IntN(u.len())) }
 
+// shuffled returns the users in a random order.
+func (u users) shuffled() users {
+	all := make(users, 0, len(u))
+	for _, i := range rand.Perm(u.len()) {
+		all = append(all, u[i*idSize:(i+1)*idSize]...)
+	}
+	return all
+}
+
 // lines returns pings of users as NDJSON, those from first to before last. at, unless it is nil, says
 // when in Unix milliseconds.
 func (u users) lines(first, last int, at func(i int) int64) []byte {
