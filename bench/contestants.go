@@ -181,13 +181,16 @@ func (l *lab) bulkTo(streams int) (probe, error) {
 	return l.bulkPing(s, streams)
 }
 
-// openTo prepares an open loop at half of the rate that pings reach on 64 connections.
+// openTo prepares an open loop at half of the highest rate of pings.
 func (l *lab) openTo(path string) (probe, error) {
-	half, err := l.halfRate(at(pingMinimal, 64))
+	s, err := l.server(merging)
 	if err != nil {
 		return nil, err
 	}
-	s, err := l.server(merging)
+	if err := l.fill(s, crowd); err != nil {
+		return nil, err
+	}
+	half, err := l.halfRate(l.ctx, s)
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ type lab struct {
 	servers   serverList
 	loaded    map[string]bool // "server namespace"
 	binary    func() (string, error)
-	maxima    map[string]float64 // highest throughputs measured, by contestant
+	half      map[string]int // of the highest rates in open loops, by server
 }
 
 func newLab(ctx context.Context, o options, log io.Writer) (*lab, error) {
@@ -66,7 +66,7 @@ func newLab(ctx context.Context, o options, log io.Writer) (*lab, error) {
 	}
 	l := &lab{
 		options: o, ctx: ctx, dir: dir, log: log, ids: newUsers(o.users),
-		processes: processes{dir: dir}, loaded: map[string]bool{}, maxima: map[string]float64{},
+		processes: processes{dir: dir}, loaded: map[string]bool{}, half: map[string]int{},
 	}
 	l.binary = sync.OnceValues(l.build)
 	return l, os.WriteFile(l.path("ids"), l.ids, 0o600)
