@@ -15,7 +15,7 @@ func TestMedians(t *testing.T) {
 	require.InDelta(t, 2.5, median([]float64{4, 1, 2, 3}), 0)
 	require.Equal(t, 99, quantile(numbers(100), 0.99))
 	require.Equal(t, 50, quantile(numbers(100), 0.5))
-	require.Equal(t, spread{2, 1, 3}, spreadOf([]float64{3, 1, 2}))
+	require.Equal(t, bounds{2, 1, 3}, boundsOf([]float64{3, 1, 2}))
 }
 
 func numbers(n int) (all []int) {

@@ -79,6 +79,25 @@ func (u users) load(ctx context.Context, url, namespace string, n int, at func(i
 	return group.Wait()
 }
 
+// loadSpread pings the users into many namespaces: the one at a place into that with the number that is
+// the rest of dividing the place by how many there are.
+func (u users) loadSpread(ctx context.Context, url string, at func(i int) int64) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(loadStreams)
+	for number := range spreadOver {
+		group.Go(func() error {
+			var lines []byte
+			n := 0
+			for i := number; i < u.len(); i += spreadOver {
+				lines = append(lines, u.lines(i, i+1, at)...)
+				n++
+			}
+			return sendLines(ctx, url, spread+strconv.Itoa(number), lines, n)
+		})
+	}
+	return group.Wait()
+}
+
 // sendLines sends a bulk ping and makes sure that all of it was recorded.
 func sendLines(ctx context.Context, url, namespace string, lines []byte, n int) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/namespaces/"+namespace+"/pings", bytes.NewReader(lines))
