@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"strconv"
@@ -85,6 +86,13 @@ func TestContestantsAnswer(t *testing.T) {
 	}
 	s, err := l.server(embedded)
 	require.NoError(t, err)
+	path := s.url + crowdPath + l.ids.id(0)
+	pinged, err := http.Post(path+"/ping", "", nil)
+	require.NoError(t, err)
+	require.NoError(t, pinged.Body.Close())
+	answer, err := get(t.Context(), http.DefaultClient, path)
+	require.NoError(t, err)
+	require.Len(t, answer, len(sample), "the no-op's body is as large as a real one")
 	measure, err := contestants()[at(pingFile, 64)](l)
 	require.NoError(t, err)
 	m, err := measure(t.Context(), time.Second)

@@ -109,11 +109,15 @@ func TestVerdicts(t *testing.T) {
 		subject:    turnsOf("ours", 50, 60, 30), reference: turnsOf("theirs", 100, 100, 100),
 	}
 	require.Equal(t, []float64{0.5, 0.6, 0.3}, r.ratios(), "round by round")
+	require.Equal(t, "met?", r.verdict(), "not in every round")
+	r.target = atLeast(0.3)
 	require.Equal(t, "met", r.verdict())
 	require.InDelta(t, 1, median(r.costs()), 1e-9)
 	r.target = atLeast(0.51)
+	require.Equal(t, "missed?", r.verdict())
+	r.target = atLeast(0.7)
 	require.Equal(t, "missed", r.verdict())
-	r.target = atMost(0.5)
+	r.target = atMost(0.6)
 	require.Equal(t, "met", r.verdict())
 	r.target = target{}
 	require.Equal(t, "–", r.verdict())

@@ -183,18 +183,23 @@ func (r result) err() error {
 	return nil
 }
 
-// verdict is what the table says in the end.
+// verdict is what the table says in the end. A question mark says that some rounds by themselves say
+// the opposite.
 func (r result) verdict() string {
-	switch {
-	case r.err() != nil:
+	if r.err() != nil {
 		return "invalid"
-	case r.target == target{}:
-		return "–"
-	case r.target.met(median(r.ratios()), r.own()):
-		return "met"
-	default:
-		return "missed"
 	}
+	if r.target == (target{}) {
+		return "–"
+	}
+	met := r.target.met(median(r.ratios()), r.own())
+	text := map[bool]string{true: "met", false: "missed"}[met]
+	for i, ratio := range r.ratios() {
+		if r.target.met(ratio, r.metric.of(r.subject.turns[i])) != met {
+			return text + "?"
+		}
+	}
+	return text
 }
 
 // err says what could not be measured.
