@@ -41,7 +41,7 @@ func TestTheTableIsWhole(t *testing.T) {
 func TestChoose(t *testing.T) {
 	chosen, err := choose(experiments(), options{})
 	require.NoError(t, err)
-	require.Len(t, chosen, len(experiments())-8, "all but the soak and the growth")
+	require.Len(t, chosen, len(experiments())-10, "all but the soak, the growth, and two more")
 	chosen, err = choose(experiments(), options{all: true})
 	require.NoError(t, err)
 	require.Len(t, chosen, len(experiments()))

@@ -32,7 +32,7 @@ func (l *lab) diskPerPing(ctx context.Context, _ time.Duration) (measurement, er
 	if err != nil {
 		return measurement{}, err
 	}
-	length := time.Minute
+	length := 45 * time.Second
 	if l.quick {
 		length = 5 * time.Second
 	}

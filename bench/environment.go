@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -15,7 +16,7 @@ import (
 // describe returns the machine and the versions, a line each.
 func describe(ctx context.Context) []string {
 	return []string{
-		fmt.Sprintf("machine: %s, %d processors, %s of memory, %s", field("/proc/cpuinfo", "model name"), runtime.NumCPU(), field("/proc/meminfo", "MemTotal"), runtime.GOARCH),
+		fmt.Sprintf("machine: %s, %d processors, %.0f GiB of memory, %s", field("/proc/cpuinfo", "model name"), runtime.NumCPU(), totalMemory()/mebibyte/1024, runtime.GOARCH),
 		"kernel: " + firstLine("/proc/sys/kernel/osrelease"),
 		"Go: " + runtime.Version() + ", GOMAXPROCS and GOGC as they are by default",
 		"Redis: " + version(ctx, "redis-server", "--version"),
@@ -36,6 +37,13 @@ func version(ctx context.Context, name string, args ...string) string {
 		return "not installed"
 	}
 	return strings.TrimSpace(line)
+}
+
+// totalMemory returns the machine's memory in bytes; 0 if that cannot be known.
+func totalMemory() float64 {
+	kilobytes, _, _ := strings.Cut(field("/proc/meminfo", "MemTotal"), " ")
+	n, _ := strconv.ParseFloat(kilobytes, 64) // it is for the reader only
+	return n * 1024
 }
 
 func firstLine(name string) string {

@@ -217,19 +217,21 @@ func (l *lab) fill(s *server, namespace string) error {
 	if l.loaded[key] {
 		return nil
 	}
-	l.loaded[key] = true
 	ids := l.population(namespace)
 	n := ids.len()
 	l.logf("%s: loading %d users into %s", s.name, n, namespace)
 	at := spreadOut(time.Now(), 10*time.Minute, n)
-	switch namespace {
-	case tied:
+	if namespace == tied {
 		moment := time.Now().UnixMilli()
 		at = func(int) int64 { return moment }
-	case spread:
-		return ids.loadSpread(l.ctx, s.url, at)
 	}
-	return ids.load(l.ctx, s.url, namespace, n, at)
+	load := func() error { return ids.load(l.ctx, s.url, namespace, n, at) }
+	if namespace == spread {
+		load = func() error { return ids.loadSpread(l.ctx, s.url, at) }
+	}
+	err := load()
+	l.loaded[key] = err == nil
+	return err
 }
 
 // population returns the users of a namespace.

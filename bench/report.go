@@ -156,29 +156,29 @@ func (r report) print(w io.Writer) {
 // markdown writes the report for docs/performance.md.
 func (r report) markdown() []byte {
 	var b bytes.Buffer
-	list := func(title string, lines []string) {
-		fmt.Fprintf(&b, "### %s\n\n", title)
+	list := func(lines []string) {
 		for _, line := range lines {
-			name, rest, ok := strings.Cut(line, ": ")
-			if ok {
-				line = name + ": `" + rest + "`"
-			}
 			fmt.Fprintf(&b, "- %s\n", line)
 		}
 		b.WriteString("\n")
 	}
 	fmt.Fprintf(&b, "Measured with %s.\n\n", r.settings())
-	for _, line := range r.environment {
-		fmt.Fprintf(&b, "- %s\n", line)
-	}
-	b.WriteString("\n### Judged\n\n")
+	list(r.environment)
+	b.WriteString("### Judged\n\n")
 	r.judged().markdown(&b)
 	b.WriteString("### Contestants\n\nMedians. The CPU times are for one unit of work: a request, or one user of a bulk ping or of a lookup of 100.\n\n")
 	r.contestants().markdown(&b)
 	if notes := r.notes(); len(notes) > 0 {
-		list("Notes", notes)
+		b.WriteString("### Notes\n\n")
+		list(notes)
 	}
-	list("Commands", r.commands())
+	b.WriteString("### Commands\n\n")
+	var commands []string
+	for _, line := range r.commands() {
+		name, command, _ := strings.Cut(line, ": ")
+		commands = append(commands, name+": `"+command+"`")
+	}
+	list(commands)
 	return b.Bytes()
 }
 

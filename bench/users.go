@@ -73,10 +73,22 @@ func (u users) load(ctx context.Context, url, namespace string, n int, at func(i
 	for first := 0; first < n; first += portion {
 		group.Go(func() error {
 			last := min(n, first+portion)
-			return sendLines(ctx, url, namespace, u.lines(first, last, at), last-first)
+			return persist(func() error { return sendLines(ctx, url, namespace, u.lines(first, last, at), last-first) })
 		})
 	}
 	return group.Wait()
+}
+
+// persist tries something three times: nothing is measured while users are loaded, and to send them again
+// is harmless.
+func persist(send func() error) error {
+	err := send()
+	for range 2 {
+		if err != nil {
+			err = send()
+		}
+	}
+	return err
 }
 
 // loadSpread pings the users into many namespaces: the one at a place into that with the number that is
@@ -92,7 +104,7 @@ func (u users) loadSpread(ctx context.Context, url string, at func(i int) int64)
 				lines = append(lines, u.lines(i, i+1, at)...)
 				n++
 			}
-			return sendLines(ctx, url, spread+strconv.Itoa(number), lines, n)
+			return persist(func() error { return sendLines(ctx, url, spread+strconv.Itoa(number), lines, n) })
 		})
 	}
 	return group.Wait()
@@ -121,7 +133,7 @@ func sendPings(request *http.Request, n int) error {
 	}
 	var answer struct{ Recorded int }
 	if response.StatusCode != http.StatusOK || json.Unmarshal(body, &answer) != nil || answer.Recorded != n {
-		return fmt.Errorf("pinging %d users: %s %.200s", n, response.Status, body)
+		return fmt.Errorf("pinging %d users: %s %.120s", n, response.Status, body)
 	}
 	return nil
 }
