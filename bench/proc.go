@@ -45,13 +45,22 @@ func memory(pid int, field string) (float64, error) {
 	return n * 1024, err
 }
 
-// written returns the bytes that a process had written to disks.
-func written(pid int) (float64, error) {
+// written is what a process has written.
+type written struct {
+	calls float64 // bytes handed to the kernel: into files, and the little that went into sockets
+	disk  float64 // the same for disks, but of a page all that the kernel keeps together with it
+}
+
+func writtenBy(pid int) (w written, err error) {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
 	if err != nil {
-		return 0, err
+		return w, err
 	}
-	return numberAfter(content, "\nwrite_bytes:")
+	if w.calls, err = numberAfter(content, "wchar:"); err != nil {
+		return w, err
+	}
+	w.disk, err = numberAfter(content, "\nwrite_bytes:")
+	return w, err
 }
 
 // numberAfter finds a label and reads the number behind it.
