@@ -75,7 +75,7 @@ func (c *Cluster) formed(t testing.TB, node *Process) error {
 	if err != nil {
 		return err
 	}
-	table, err := client.ClusterSlots(ctx).Result()
+	table, err := slotTable(client)
 	if err != nil {
 		return err
 	}
@@ -90,6 +90,10 @@ func (c *Cluster) formed(t testing.TB, node *Process) error {
 	return nil
 }
 
+func slotTable(client *redis.Client) ([]redis.ClusterSlot, error) {
+	return client.ClusterSlots(context.Background()).Result() //nolint:staticcheck // what replaces it is not in Redis 6.2
+}
+
 // URL returns the address as a store URL that names all nodes.
 func (c *Cluster) URL() string {
 	var addrs []string
@@ -102,7 +106,7 @@ func (c *Cluster) URL() string {
 // Client returns a client of the Cluster that the test closes at its end.
 func (c *Cluster) Client(t testing.TB) *redis.ClusterClient {
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{c.Primaries[0].Addr, c.Primaries[1].Addr, c.Primaries[2].Addr}})
-	t.Cleanup(func() { client.Close() })
+	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
 
@@ -122,7 +126,7 @@ func (c *Cluster) Slot(t testing.TB, key string) int {
 
 func (c *Cluster) owner(t testing.TB, slot int) *Process {
 	t.Helper()
-	table, err := c.Primaries[0].Client(t).ClusterSlots(context.Background()).Result()
+	table, err := slotTable(c.Primaries[0].Client(t))
 	check(t, err)
 	for _, span := range table {
 		if span.Start <= slot && slot <= span.End {

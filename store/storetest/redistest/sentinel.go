@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -36,7 +37,7 @@ func StartSentinel(t testing.TB, settings ...string) *Sentinel {
 		s.Sentinels = append(s.Sentinels, startSentinel(t, host, port))
 	}
 	for _, sentinel := range s.Sentinels {
-		await(t, func() error { return s.formed(t, sentinel) })
+		await(t, func() error { return s.formed(sentinel) })
 	}
 	await(t, func() error { return synchronised(t, s.Nodes[0]) })
 	return s
@@ -73,11 +74,10 @@ sentinel failover-timeout %[2]s 3000
 }
 
 // formed returns nil when a Sentinel knows the other two and the replica.
-func (s *Sentinel) formed(t testing.TB, sentinel *Process) error {
-	ctx, client := context.Background(), sentinelClient(sentinel)
-	defer client.Close()
-	master, err := client.Master(ctx, MasterName).Result()
-	if err != nil {
+func (*Sentinel) formed(sentinel *Process) error {
+	client := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr, MaxRetries: -1})
+	master, err := client.Master(context.Background(), MasterName).Result()
+	if err = errors.Join(err, client.Close()); err != nil {
 		return err
 	}
 	if master["num-other-sentinels"] != "2" || master["num-slaves"] != "1" || master["flags"] != "master" {
@@ -86,19 +86,13 @@ func (s *Sentinel) formed(t testing.TB, sentinel *Process) error {
 	return nil
 }
 
-func sentinelClient(sentinel *Process) *redis.SentinelClient {
-	return redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr, MaxRetries: -1})
-}
-
-// Primary returns the server that most Sentinels call the primary.
-func (s *Sentinel) Primary(t testing.TB) *Process {
-	t.Helper()
+// Primary returns the server that most Sentinels call the primary; nil while they do not agree.
+func (s *Sentinel) Primary() *Process {
 	votes := map[string]int{}
 	for _, sentinel := range s.Sentinels {
-		client := sentinelClient(sentinel)
+		client := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr, MaxRetries: -1})
 		addr, err := client.GetMasterAddrByName(context.Background(), MasterName).Result()
-		client.Close()
-		if err == nil {
+		if errors.Join(err, client.Close()) == nil {
 			votes[net.JoinHostPort(addr[0], addr[1])]++
 		}
 	}
@@ -107,7 +101,6 @@ func (s *Sentinel) Primary(t testing.TB) *Process {
 			return node
 		}
 	}
-	t.Fatalf("the Sentinels do not agree: %v", votes)
 	return nil
 }
 
