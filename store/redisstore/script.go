@@ -47,9 +47,23 @@ type call struct {
 }
 
 // runScript runs a script once for each call, all in one round trip, and returns the replies in the
-// order of the calls. Redis forgets scripts when it restarts or fails over; those it does not know
-// are sent again in full. The error is that of the first call that failed; others may have run.
+// order of the calls. The error is that of the first call that failed; others may have run.
 func (s *Store) runScript(ctx context.Context, script *redis.Script, calls []call) ([]*redis.Cmd, error) {
+	cmds, err := s.runScripts(ctx, script, calls)
+	for _, cmd := range cmds {
+		if err == nil {
+			err = translate(cmd.Err())
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return cmds, nil
+}
+
+// runScripts is runScript with the error of each call in its reply. Redis forgets scripts when it
+// restarts or fails over; those it does not know are sent again in full.
+func (s *Store) runScripts(ctx context.Context, script *redis.Script, calls []call) ([]*redis.Cmd, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
@@ -70,11 +84,6 @@ func (s *Store) runScript(ctx context.Context, script *redis.Script, calls []cal
 	})
 	for i, cmd := range resent {
 		cmds[missing[i]] = cmd
-	}
-	for _, cmd := range cmds {
-		if err := cmd.Err(); err != nil {
-			return nil, translate(err)
-		}
 	}
 	return cmds, nil
 }
