@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -53,11 +54,12 @@ type server struct {
 	version  Version
 	logger   *slog.Logger
 	random   func() float64
+	files    func() (map[string]*file, error) // by route; what page serves
 }
 
 // New returns the handler of all endpoints.
 func New(c Config) http.Handler {
-	s := &server{store: c.Store, settings: c.Settings, version: c.Version, logger: c.Logger, random: c.Random}
+	s := &server{store: c.Store, settings: c.Settings, version: c.Version, logger: c.Logger, random: c.Random, files: sync.OnceValues(loadFiles)}
 	if s.logger == nil {
 		s.logger = slog.Default()
 	}

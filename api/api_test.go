@@ -204,11 +204,6 @@ func TestService(t *testing.T) {
 		require.Equal(t, http.StatusOK, r.status)
 		require.JSONEq(t, want, r.body)
 	}
-	page := w.sendTo(http.MethodGet, "/docs/errors", "")
-	require.Equal(t, http.StatusOK, page.status)
-	for _, k := range kinds() {
-		require.Contains(t, page.body, `id="`+string(k.code)+`"`)
-	}
 	require.NoError(t, w.store.Close())
 	require.Equal(t, http.StatusServiceUnavailable, w.sendTo(http.MethodGet, "/readyz", "").status)
 	require.Equal(t, http.StatusOK, w.sendTo(http.MethodGet, "/healthz", "").status)

@@ -241,9 +241,10 @@ func TestRequestID(t *testing.T) {
 }
 
 // TestMethods walks the table of routes: HEAD answers like GET, OPTIONS lists the methods, any other
-// method is refused with the same list, and a trailing slash is nothing.
+// method is refused with the same list, and a trailing slash is nothing, except in /docs/.
 func TestMethods(t *testing.T) {
 	w := newWorld(t, fileStore(t))
+	const gzip = "Accept-Encoding: gzip" // without it the client asks for it only in GET, and hides it
 	path := strings.NewReplacer(":namespace", "chat", ":user", "alice")
 	for _, r := range (&server{}).routes() {
 		at := path.Replace(r.path)
@@ -258,17 +259,21 @@ func TestMethods(t *testing.T) {
 		wrong := w.sendTo(http.MethodTrace, at, "")
 		require.Equal(t, http.StatusMethodNotAllowed, wrong.status, at)
 		require.Equal(t, options.header.Get("Allow"), wrong.header.Get("Allow"))
-		require.Equal(t, http.StatusNotFound, w.sendTo(r.method, at+"/", "").status, at)
+		if at != "/docs" {
+			require.Equal(t, http.StatusNotFound, w.sendTo(r.method, at+"/", "").status, at)
+		}
 		if r.method == http.MethodGet {
 			require.Contains(t, allowed, http.MethodHead)
-			got, head := w.sendTo(http.MethodGet, at+query, ""), w.sendTo(http.MethodHead, at+query, "")
+			got, head := w.sendTo(http.MethodGet, at+query, "", gzip), w.sendTo(http.MethodHead, at+query, "", gzip)
 			require.Equal(t, http.StatusOK, got.status, at)
 			require.Equal(t, got.status, head.status)
 			require.Empty(t, head.body)
 			for _, name := range []string{"Content-Type", "Content-Length", "Cache-Control"} {
 				require.Equal(t, got.header.Get(name), head.header.Get(name), "%s of %s", name, at)
 			}
-			require.Equal(t, "no-store", got.header.Get("Cache-Control"))
+			if got.header.Get("ETag") == "" {
+				require.Equal(t, "no-store", got.header.Get("Cache-Control"))
+			}
 		}
 	}
 }
