@@ -1,6 +1,9 @@
 package api
 
-import "net/http"
+import (
+	"net/http"
+	"slices"
+)
 
 // code names what went wrong, for programs.
 type code string
@@ -54,7 +57,10 @@ func (k kind) retry() string {
 }
 
 // kinds lists all codes, in the order of the guide to errors.
-func kinds() []kind {
+func kinds() []kind { return slices.Concat(inputKinds(), bodyKinds(), serverKinds()) }
+
+// inputKinds are about what is in paths and queries, and times wherever they are.
+func inputKinds() []kind {
 	return []kind{
 		{
 			codeInvalidNamespace, 400, "Invalid namespace",
@@ -101,6 +107,12 @@ func kinds() []kind {
 			"from is later than to, to is later than as_of, or offset and limit together are more than 1,000.",
 			"Put the times in order. Beyond 1,000 users go on with next_cursor instead of an offset.",
 		},
+	}
+}
+
+// bodyKinds are about what is sent, and to where.
+func bodyKinds() []kind {
+	return []kind{
 		{
 			codeInvalidJSON, 400, "Invalid JSON",
 			"The body is not one JSON value of the expected form, in UTF-8, with every name once. In NDJSON that is so for one line.",
@@ -141,6 +153,12 @@ func kinds() []kind {
 			"The path exists, but not for this method.",
 			"Use one of the methods in the header Allow.",
 		},
+	}
+}
+
+// serverKinds are about what the caller cannot mend.
+func serverKinds() []kind {
+	return []kind{
 		{
 			codeWrongKeyType, 500, "Wrong key type",
 			"The namespace's key in Redis holds another type of value.",
