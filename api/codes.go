@@ -76,3 +76,20 @@ func (c code) kind() kind {
 	}
 	return kind{code: codeInternal, status: http.StatusInternalServerError, title: "Internal error"}
 }
+
+// ErrorCode is what all error answers with one code have in common.
+type ErrorCode struct {
+	Code   string
+	Status int    // of HTTP
+	Title  string // what the code means, in short
+	Advice string // what it means and what to do
+}
+
+// ErrorCodes returns all codes, in the order of the page of errors.
+func ErrorCodes() []ErrorCode {
+	var codes []ErrorCode
+	for _, k := range kinds() {
+		codes = append(codes, ErrorCode{string(k.code), k.status, k.title, k.advice})
+	}
+	return codes
+}
