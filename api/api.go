@@ -33,10 +33,10 @@ type Settings struct {
 
 // Version describes the running build.
 type Version struct {
-	Version  string `json:"version"`
-	Revision string `json:"revision,omitzero"`
-	Go       string `json:"go"`
-}
+	Version  string `json:"version"`                               // of lastseen
+	Revision string `json:"revision,omitzero" validate:"optional"` // the commit it was built from
+	Go       string `json:"go"`                                    // the version of Go it was built with
+} // @name Version
 
 // Config is what the interface needs. Store and Settings are required.
 type Config struct {

@@ -34,8 +34,8 @@ const (
 	codeInternal             code = "internal"
 )
 
-// kind is what all errors of one code have in common. The last two are for the guide to errors, as
-// plain sentences; see errorGuide.
+// kind is what all errors of one code have in common. The last two are for the guides to errors:
+// see [ErrorCode].
 type kind struct {
 	code    code
 	status  int
@@ -56,7 +56,7 @@ func (k kind) retry() string {
 	}
 }
 
-// kinds lists all codes, in the order of the guide to errors.
+// kinds lists all codes, in the order of the guides to errors.
 func kinds() []kind { return slices.Concat(inputKinds(), bodyKinds(), serverKinds()) }
 
 // inputKinds are about what is in paths and queries, and times wherever they are.
@@ -195,4 +195,22 @@ func (c code) kind() kind {
 		}
 	}
 	return kind{code: codeInternal, status: http.StatusInternalServerError, title: "Internal error"}
+}
+
+// ErrorCode is what the guides to errors say about a code. The texts are sentences in plain text.
+type ErrorCode struct {
+	Code    string
+	Status  int    // of HTTP
+	Title   string // what it means, in short
+	Meaning string // what it means
+	Remedy  string // what to do about it
+	Retry   string // whether sending the same request again helps
+}
+
+// ErrorCodes returns all codes, in the order of the guides to errors.
+func ErrorCodes() (codes []ErrorCode) {
+	for _, k := range kinds() {
+		codes = append(codes, ErrorCode{string(k.code), k.status, k.title, k.meaning, k.remedy, k.retry()})
+	}
+	return codes
 }

@@ -96,20 +96,6 @@ func jsonOf(document []byte) ([]byte, error) {
 	return json.Marshal(value)
 }
 
-// guideEntry is what the guides to errors, /docs/errors and docs/errors.md, say about a code.
-type guideEntry struct {
-	Code                          code
-	Status                        int
-	Title, Meaning, Remedy, Retry string
-}
-
-func guideEntries() (entries []guideEntry) {
-	for _, k := range kinds() {
-		entries = append(entries, guideEntry{k.code, k.status, k.title, k.meaning, k.remedy, k.retry()})
-	}
-	return entries
-}
-
 // errorGuide is the page to which the type of an error answer points.
 func errorGuide() ([]byte, error) {
 	guide, err := template.ParseFS(pages, "pages/errors.html")
@@ -117,6 +103,6 @@ func errorGuide() ([]byte, error) {
 		return nil, err
 	}
 	var b bytes.Buffer
-	err = guide.Execute(&b, guideEntries())
+	err = guide.Execute(&b, ErrorCodes())
 	return b.Bytes(), err
 }

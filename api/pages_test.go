@@ -189,7 +189,7 @@ Every error answer is ` + "`application/problem+json`" + ` (RFC 9457). Programs 
 func TestErrorGuideInDocs(t *testing.T) {
 	const name = "../docs/errors.md"
 	var want bytes.Buffer
-	require.NoError(t, template.Must(template.New("guide").Parse(guideTemplate)).Execute(&want, guideEntries()))
+	require.NoError(t, template.Must(template.New("guide").Parse(guideTemplate)).Execute(&want, ErrorCodes()))
 	if *update {
 		require.NoError(t, os.WriteFile(name, want.Bytes(), 0o644))
 	}
