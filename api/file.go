@@ -52,7 +52,7 @@ func (f *file) serve(c echo.Context) error {
 		}
 	}
 	header.Set("ETag", etag)
-	if matches(c.Request().Header.Values("If-None-Match"), etag) {
+	if namesTag(c.Request().Header.Values("If-None-Match"), etag) {
 		header.Del(echo.HeaderContentEncoding)
 		return c.NoContent(http.StatusNotModified)
 	}
@@ -79,15 +79,4 @@ func gunzip(content []byte) ([]byte, error) {
 		return nil, err
 	}
 	return io.ReadAll(r)
-}
-
-// matches reports whether one of the entity tags that the client has is the given one, or it has any.
-func matches(known []string, etag string) bool {
-	for tag := range strings.SplitSeq(strings.Join(known, ","), ",") {
-		tag = strings.TrimSpace(tag)
-		if tag == "*" || strings.TrimPrefix(tag, "W/") == etag {
-			return true
-		}
-	}
-	return false
 }

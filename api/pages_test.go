@@ -1,23 +1,17 @@
 package api
 
 import (
-	"bytes"
 	"encoding/json"
-	"flag"
+	"html/template"
 	"net/http"
-	"os"
 	"regexp"
-	"strings"
 	"testing"
-	"text/template"
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/lastseen/lastseen"
 )
-
-var update = flag.Bool("update", false, "write docs/errors.md anew")
 
 func TestOpenAPIDocument(t *testing.T) {
 	w := newWorld(t, fileStore(t))
@@ -167,33 +161,4 @@ func TestErrorGuide(t *testing.T) {
 			seen[text] = k.code
 		}
 	}
-}
-
-const guideTemplate = `# Errors
-
-<!-- Written from api/codes.go by: go test ./api -run TestErrorGuideInDocs -update -->
-
-Every error answer is ` + "`application/problem+json`" + ` (RFC 9457). Programs read its ` + "`code`" + `, people read its
-` + "`detail`" + `, operators find the cause in the log under its ` + "`request_id`" + `. A running server has this page at
-` + "`/docs/errors`" + `.
-{{range .}}
-## {{.Code}}
-
-**{{.Status}} {{.Title}}.** {{.Meaning}}
-
-- What to do: {{.Remedy}}
-- Try again? {{.Retry}}
-{{end}}`
-
-// TestErrorGuideInDocs holds docs/errors.md to the list of codes; with -update it writes the file.
-func TestErrorGuideInDocs(t *testing.T) {
-	const name = "../docs/errors.md"
-	var want bytes.Buffer
-	require.NoError(t, template.Must(template.New("guide").Parse(guideTemplate)).Execute(&want, ErrorCodes()))
-	if *update {
-		require.NoError(t, os.WriteFile(name, want.Bytes(), 0o644))
-	}
-	got, err := os.ReadFile(name)
-	require.NoError(t, err)
-	require.Equal(t, want.String(), strings.ReplaceAll(string(got), "\r\n", "\n"), "to write it anew: go test ./api -run TestErrorGuideInDocs -update")
 }

@@ -116,4 +116,3 @@ func problemExamples() object {
 	}
 	return examples
 }
-

@@ -1,6 +1,7 @@
-// Command generate writes the OpenAPI document: the annotations in package api make docs/swagger.yaml,
-// in Swagger 2.0, and this, converted and finished, makes openapi.yaml. Run it at the root by
-// `make generate`; with -check it writes nothing, and fails if the files would change.
+// Command generate writes what package api is the source of: the OpenAPI document and the guide to
+// errors, docs/errors.md. The annotations make docs/swagger.yaml, in Swagger 2.0, and this, converted and
+// finished, makes openapi.yaml. Run it at the root by `make generate`; with -check it writes nothing, and
+// fails if the files would change.
 package main
 
 import (
@@ -21,7 +22,7 @@ func main() {
 	}
 }
 
-// run writes both files below root, the folder of go.mod, or checks that they are what would be written.
+// run writes the files below root, the folder of go.mod, or checks that they are what would be written.
 func run(root string, check bool) error {
 	files, err := documents(root)
 	if err != nil {
@@ -65,6 +66,9 @@ func documents(root string) (map[string][]byte, error) {
 	if files[filepath.Join("docs", "swagger.yaml")], err = encode(comment, doc2); err != nil {
 		return nil, err
 	}
-	files["openapi.yaml"], err = encode(comment, doc3)
+	if files["openapi.yaml"], err = encode(comment, doc3); err != nil {
+		return nil, err
+	}
+	files[filepath.Join("docs", "errors.md")], err = errorGuide()
 	return files, err
 }
