@@ -3,7 +3,7 @@ package api
 import "net/http"
 
 // code names what went wrong, for programs.
-type code string
+type code string // @name ErrorCode
 
 // All codes. Each is explained at /docs/errors.
 const (

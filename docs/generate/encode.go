@@ -25,7 +25,7 @@ const order = `
 	/v1/namespaces
 	/v1/namespaces/{namespace}
 	get post delete
-	name in $ref operationId summary type code detail nullable format required description
+	name in $ref operationId summary type code detail nullable format description required
 	value example examples parameters requestBody headers content schema responses
 	user status last_seen left valid_until as_of ping_after_ms namespace`
 
