@@ -36,7 +36,10 @@ func openAPI(swagger []byte) (object, error) {
 	components := within(doc, "components")
 	components["examples"] = problemExamples()
 	shared := sharedParameters(within(components, "parameters"))
-	for _, response := range within(components, "responses") {
+	for name, response := range within(components, "responses") {
+		if name == "Options" {
+			continue // the router's own answer
+		}
 		if err := finishResponse(response.(object), true); err != nil {
 			return nil, err
 		}
