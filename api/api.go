@@ -33,9 +33,12 @@ type Settings struct {
 
 // Version describes the running build.
 type Version struct {
-	Version  string `json:"version"`                               // of lastseen
-	Revision string `json:"revision,omitzero" validate:"optional"` // the commit it was built from
-	Go       string `json:"go"`                                    // the version of Go it was built with
+	// The version of lastseen.
+	Version string `json:"version"`
+	// The commit that it was built from, if that is known.
+	Revision string `json:"revision,omitzero" validate:"optional"`
+	// The version of Go that it was built with.
+	Go string `json:"go"`
 } // @name Version
 
 // Config is what the interface needs. Store and Settings are required.

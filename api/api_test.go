@@ -45,13 +45,14 @@ type world struct {
 	url   string
 	store *clocked
 	log   *bytes.Buffer
+	*contract
 }
 
 // newWorld serves a store over HTTP.
 func newWorld(t *testing.T, s store.Store) *world {
 	t.Helper()
-	w := &world{t: t, store: &clocked{Store: s, now: noon}, log: &bytes.Buffer{}}
-	server := httptest.NewServer(New(Config{
+	w := &world{t: t, store: &clocked{Store: s, now: noon}, log: &bytes.Buffer{}, contract: newContract(t)}
+	server := httptest.NewServer(w.check(New(Config{
 		Store: w.store,
 		Settings: func(string) Settings {
 			return Settings{
@@ -62,7 +63,7 @@ func newWorld(t *testing.T, s store.Store) *world {
 		Version: Version{Version: "v0.0.0-test", Go: "go"},
 		Logger:  slog.New(slog.NewTextHandler(w.log, nil)),
 		Random:  func() float64 { return 0.5 },
-	}))
+	})))
 	t.Cleanup(server.Close)
 	w.url = server.URL
 	return w

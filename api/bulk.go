@@ -25,12 +25,12 @@ type item struct {
 
 // pingsBody is the JSON of many pings.
 type pingsBody struct {
-	Pings *[]item `json:"pings" maxLength:"10000"`
+	Pings *[]item `json:"pings"`
 } // @name Pings
 
 // leavesBody is the JSON of many leaves.
 type leavesBody struct {
-	Leaves *[]item `json:"leaves" maxLength:"10000"`
+	Leaves *[]item `json:"leaves"`
 } // @name Leaves
 
 // sighting checks an item.
@@ -56,8 +56,10 @@ type recordedAnswer struct {
 // @ID recordPings
 // @Tags Recording
 // @Summary Record many pings
-// @Description In JSON: at most 10,000 pings and 1 MiB, all or none. If one is wrong, nothing is recorded, and errors names the first 20 wrong ones by their index.
+// @Description In JSON: at most 10,000 pings and 1 MiB, all or none. If one is wrong, nothing is recorded, and `errors` names the first 20 wrong ones by their index.
+// @Description
 // @Description In NDJSON: a stream of any length, one ping a line, lines of at most 4 KiB, recorded as they come. What came before a wrong line stays recorded; the error says its line and how many were recorded.
+// @Description
 // @Description After an error 503 a part may be recorded. Sending everything again does no harm.
 // @Accept json
 // @Produce json

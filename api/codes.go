@@ -6,7 +6,7 @@ import (
 )
 
 // code names what went wrong, for programs.
-type code string
+type code string // @name ErrorCode
 
 // All codes. Each is explained at /docs/errors.
 const (

@@ -26,8 +26,10 @@ type apiError struct {
 
 // itemError is what is wrong with one item of a batch.
 type itemError struct {
-	Index  int    `json:"index" minimum:"0"` // from 0
-	Detail string `json:"detail"`            // what is wrong with it
+	// Its place in the batch, from 0.
+	Index int `json:"index" minimum:"0"`
+	// What is wrong with it, and what is allowed.
+	Detail string `json:"detail"`
 } // @name ItemError
 
 func newError(c code, detail string) *apiError { return &apiError{code: c, detail: detail} }
@@ -58,8 +60,9 @@ type problem struct {
 	// Where the code is explained.
 	Type string `json:"type" format:"uri-reference"`
 	// What the code means, in short.
-	Title  string `json:"title"`
-	Status int    `json:"status"` // of the answer
+	Title string `json:"title"`
+	// The status of the answer.
+	Status int `json:"status"`
 	// What went wrong, for programs.
 	Code code `json:"code"`
 	// What was wrong with this request, and what is allowed: for people.
@@ -68,7 +71,7 @@ type problem struct {
 	RequestID string `json:"request_id"`
 	// What is wrong with items of a batch: the first 20.
 	Errors []itemError `json:"errors,omitempty"`
-	// The line of NDJSON that is wrong, from 1; of the lines before it, recorded ones were accepted.
+	// The line of NDJSON at which reading stopped, from 1.
 	Line int `json:"line,omitzero" minimum:"1" validate:"optional"`
 	// How many items were recorded before the error; only with NDJSON.
 	Recorded *int `json:"recorded,omitzero" minimum:"0" validate:"optional"`

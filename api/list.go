@@ -37,8 +37,9 @@ type listAnswer struct {
 // @ID listUsers
 // @Tags Reading
 // @Summary List recently seen users
-// @Description Page by page, newest first unless order says otherwise. Users who left are in it, too, by their time, unless status leaves them out.
-// @Description To get all pages, pass next_cursor of each answer as cursor of the next request until it is null. The first page fixes as_of and to; users whose time does not change meanwhile are listed exactly once. With a cursor only limit may differ from the first request; the other parameters may be left out.
+// @Description Page by page, newest first unless `order` says otherwise. Users who left are in it, too, by their time, unless `status` leaves them out.
+// @Description
+// @Description To get all pages, pass `next_cursor` of each answer as `cursor` of the next request until it is null. The first page fixes `as_of` and `to`; users whose time does not change meanwhile are listed exactly once. With a cursor only `limit` may differ from the first request; the other parameters may be left out.
 // @Produce json
 // @Param namespace path string true "namespace"
 // @Param status query []string false "Only users with this status. Repeat it for several." Enums(green, yellow, grey) collectionFormat(multi)
@@ -109,7 +110,7 @@ func (s *server) walkOf(ctx context.Context, namespace string, q query, limit in
 		repeated, err := w.with(q)
 		if err != nil || !repeated.equal(w) {
 			return walk{}, nil, newError(codeInvalidCursor,
-				"A parameter differs from the first page's; with a cursor only limit may change.")
+				"A parameter differs from the first page's; with a cursor only `limit` may change.")
 		}
 		return w, &after, nil
 	}
@@ -233,7 +234,8 @@ type countsAnswer struct {
 	Green  int64     `json:"green" format:"int64" minimum:"0"`
 	Yellow int64     `json:"yellow" format:"int64" minimum:"0"`
 	Grey   int64     `json:"grey" format:"int64" minimum:"0"`
-	Total  int64     `json:"total" format:"int64" minimum:"0"` // the sum of the three
+	// The sum of the three.
+	Total int64 `json:"total" format:"int64" minimum:"0"`
 } // @name Counts
 
 // counts answers with the number of users that a list with the same parameters would hold.
@@ -241,7 +243,7 @@ type countsAnswer struct {
 // @ID countUsers
 // @Tags Reading
 // @Summary Count users by status
-// @Description Counts those whom a list with the same parameters would hold over all its pages. total is the sum of the three.
+// @Description Counts those whom a list with the same parameters would hold over all its pages. `total` is the sum of the three.
 // @Produce json
 // @Param namespace path string true "namespace"
 // @Param from query string false "earliest last-seen time"

@@ -13,7 +13,7 @@ const (
 
 // lookupBody names those to look up.
 type lookupBody struct {
-	Users *[]string `json:"users" maxLength:"1000"`
+	Users *[]string `json:"users"`
 } // @name Lookup
 
 // lookup answers with the presence of the users in the body.
@@ -57,16 +57,17 @@ func (s *server) lookup(c echo.Context, q query) error {
 // @Tags Reading
 // @Summary Look up several users, in a URL
 // @Description The same for callers that can only GET, and for caches. At most 100 users.
-// @Description The answer may be cached for as long as Cache-Control says, at most 5 seconds, and never past the first valid_until.
+// @Description
+// @Description The answer may be cached for as long as `Cache-Control` says, at most 5 seconds, and never past the first `valid_until`.
 // @Produce json
 // @Param namespace path string true "namespace"
-// @Param user query []string true "A user to look up. Repeat it for each, at most 100 times." collectionFormat(multi) minlength(1) maxlength(256)
+// @Param user query []string true "users" collectionFormat(multi)
 // @Param as_of query string false "instant of evaluation"
 // @Param green query string false "green threshold"
 // @Param yellow query string false "yellow threshold"
 // @Param If-None-Match header string false "ETag of an older answer"
 // @Success 200 {object} usersAnswer "The presences, in the order asked."
-// @Success 304 "Nothing changed since the answer that If-None-Match names."
+// @Success 304 "Nothing changed since the answer that `If-None-Match` names."
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_duration, invalid_thresholds, invalid_parameter, unknown_parameter, too_many_items"
 // @Failure 500 {object} problem "wrong_key_type, internal"
 // @Failure 503 {object} problem "store_unavailable, overloaded"

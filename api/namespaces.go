@@ -127,7 +127,7 @@ func millisOrNull(d time.Duration) *int64 {
 // @Description Erases a namespace and everyone in it, at once and across a crash. Deleting one that does not exist is no error. It exists again from its next ping on.
 // @Produce json
 // @Param namespace path string true "namespace"
-// @Param confirm query string true "The name of the namespace once more, so that nobody does this by mistake." example(chat)
+// @Param confirm query string true "the name once more"
 // @Success 204 "Erased."
 // @Failure 400 {object} problem "invalid_namespace, invalid_parameter, unknown_parameter, confirmation_required"
 // @Failure 500 {object} problem "wrong_key_type, internal"

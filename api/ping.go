@@ -25,9 +25,11 @@ type assertion struct {
 // @ID pingUser
 // @Tags Recording
 // @Summary Record that a user is here
-// @Description Send this while the user is here, about as often as ping_after_ms of the answer says. The user is green for a while after it, then yellow, then grey; nothing has to be sent for that.
+// @Description Send this while the user is here, about as often as `ping_after_ms` of the answer says. The user is green for a while after it, then yellow, then grey; nothing has to be sent for that.
+// @Description
 // @Description A ping older than what is stored changes nothing, so pings may arrive in any order and may be sent again. The answer is the presence that results.
-// @Description The body is optional. With Prefer: return=minimal there is no body in the answer either.
+// @Description
+// @Description The body is optional. With `Prefer: return=minimal` there is no body in the answer either.
 // @Accept json
 // @Produce json
 // @Param namespace path string true "namespace"
@@ -35,7 +37,7 @@ type assertion struct {
 // @Param Prefer header string false "preference"
 // @Param body body assertion false "When it was, if not now."
 // @Success 200 {object} userAnswer "The presence that results."
-// @Success 204 "Recorded, if the request says Prefer: return=minimal."
+// @Success 204 "Recorded, if the request says `Prefer: return=minimal`."
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_parameter, unknown_parameter, invalid_json, unknown_field"
 // @Failure 413 {object} problem "body_too_large"
 // @Failure 415 {object} problem "unsupported_media_type"
@@ -50,6 +52,7 @@ func (s *server) ping(c echo.Context, _ query) error { return s.assert(c, s.stor
 // @Tags Recording
 // @Summary Record that a user went away
 // @Description The user is grey at once, and this moment becomes their last seen time. The next ping brings them back, also one from another device.
+// @Description
 // @Description A leave older than what is stored changes nothing. A leave of a user never seen records nothing. The body is optional.
 // @Accept json
 // @Produce json
@@ -58,7 +61,7 @@ func (s *server) ping(c echo.Context, _ query) error { return s.assert(c, s.stor
 // @Param Prefer header string false "preference"
 // @Param body body assertion false "When it was, if not now."
 // @Success 200 {object} userAnswer "The presence that results."
-// @Success 204 "Recorded, if the request says Prefer: return=minimal."
+// @Success 204 "Recorded, if the request says `Prefer: return=minimal`."
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_parameter, unknown_parameter, invalid_json, unknown_field"
 // @Failure 413 {object} problem "body_too_large"
 // @Failure 415 {object} problem "unsupported_media_type"
@@ -163,8 +166,9 @@ func (s *server) forgetUser(c echo.Context, _ query) error {
 // @ID getUser
 // @Tags Reading
 // @Summary Look up one user
-// @Description A user never seen is no error: they are grey, and last_seen is null.
-// @Description The answer may be cached for as long as Cache-Control says, at most 5 seconds, and never past valid_until.
+// @Description A user never seen is no error: they are grey, and `last_seen` is null.
+// @Description
+// @Description The answer may be cached for as long as `Cache-Control` says, at most 5 seconds, and never past `valid_until`.
 // @Produce json
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
@@ -173,7 +177,7 @@ func (s *server) forgetUser(c echo.Context, _ query) error {
 // @Param yellow query string false "yellow threshold"
 // @Param If-None-Match header string false "ETag of an older answer"
 // @Success 200 {object} userAnswer "The presence of the user."
-// @Success 304 "Nothing changed since the answer that If-None-Match names."
+// @Success 304 "Nothing changed since the answer that `If-None-Match` names."
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_duration, invalid_thresholds, invalid_parameter, unknown_parameter"
 // @Failure 500 {object} problem "wrong_key_type, internal"
 // @Failure 503 {object} problem "store_unavailable, overloaded"

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/getkin/kin-openapi/openapi2"
 	"github.com/getkin/kin-openapi/openapi2conv"
@@ -35,6 +36,14 @@ func openAPI(swagger []byte) (object, error) {
 	components := within(doc, "components")
 	components["examples"] = problemExamples()
 	shared := sharedParameters(within(components, "parameters"))
+	for name, response := range within(components, "responses") {
+		if name == "Options" {
+			continue // the router's own answer
+		}
+		if err := finishResponse(response.(object), true); err != nil {
+			return nil, err
+		}
+	}
 	for _, path := range within(doc, "paths") {
 		for _, operation := range path.(object) {
 			if err := finishOperation(operation.(object), shared); err != nil {
@@ -64,7 +73,8 @@ func convert(swagger []byte) (object, error) {
 	return doc, err
 }
 
-// patch applies a JSON merge patch, RFC 7396: objects are merged, null removes, all else replaces.
+// patch applies a JSON merge patch, RFC 7396: objects are merged, null removes, all else replaces. Only
+// examples replace as they are, since null in them means null.
 func patch(target, change any) any {
 	changes, ok := change.(object)
 	if !ok {
@@ -75,9 +85,12 @@ func patch(target, change any) any {
 		merged = object{}
 	}
 	for name, value := range changes {
-		if value == nil {
+		switch {
+		case value == nil:
 			delete(merged, name)
-		} else {
+		case strings.HasPrefix(name, "example"):
+			merged[name] = value
+		default:
 			merged[name] = patch(merged[name], value)
 		}
 	}

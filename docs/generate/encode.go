@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/lastseen/lastseen/api"
 )
 
 // order is how the fields of a document follow each other, for people who read it from the top. What
@@ -25,8 +28,8 @@ const order = `
 	/v1/namespaces
 	/v1/namespaces/{namespace}
 	get post delete
-	name in $ref operationId summary type code detail nullable format required description
-	value example examples parameters requestBody headers content schema responses
+	name in $ref operationId summary type code detail nullable format description required
+	schema value now example examples parameters requestBody headers content responses
 	user status last_seen left valid_until as_of ping_after_ms namespace`
 
 // encode writes a document as YAML, after a comment.
@@ -37,7 +40,10 @@ func encode(comment string, doc object) ([]byte, error) {
 	}
 	rank := map[string]int{}
 	for i, name := range strings.Fields(order) {
-		rank[name] = i + 1
+		rank[name] = i
+	}
+	for _, c := range api.ErrorCodes() {
+		rank[c.Code] = len(rank)
 	}
 	arrange(&root, rank)
 	b := bytes.NewBufferString("# " + comment + "\n")
@@ -47,8 +53,12 @@ func encode(comment string, doc object) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// arrange sorts the fields of all objects by rank, and by name where they have none.
+// arrange sorts the fields of all objects by rank, and by name where they have none. It writes numbers
+// without exponents.
 func arrange(node *yaml.Node, rank map[string]int) {
+	if n, err := strconv.ParseFloat(node.Value, 64); err == nil && node.Tag == "!!float" {
+		node.Value = strconv.FormatFloat(n, 'f', -1, 64)
+	}
 	for _, child := range node.Content {
 		arrange(child, rank)
 	}
@@ -64,7 +74,7 @@ func arrange(node *yaml.Node, rank map[string]int) {
 		if r, ok := rank[f.name.Value]; ok {
 			return r
 		}
-		return len(rank) + 1
+		return len(rank)
 	}
 	slices.SortFunc(fields, func(a, b field) int {
 		return cmp.Or(cmp.Compare(place(a), place(b)), strings.Compare(a.name.Value, b.name.Value))

@@ -2,10 +2,14 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/lastseen/lastseen/api"
 )
 
-// finishOperation applies the rules that hold for all operations.
+// finishOperation applies the rules that hold for all operations. The shared parameters are known by
+// parameterKey.
 func finishOperation(operation object, shared map[string]string) error {
 	parameters, _ := operation["parameters"].([]any)
 	for i, p := range parameters {
@@ -14,37 +18,41 @@ func finishOperation(operation object, shared map[string]string) error {
 		}
 	}
 	if body, ok := operation["requestBody"].(object); ok {
-		delete(body, "x-originalParamName") // what the converter remembers
+		delete(body, "x-originalParamName") // which only a way back would need
 	}
-	for status, r := range operation["responses"].(object) {
-		response := r.(object)
-		headers := within(response, "headers")
-		for _, name := range []string{"X-Request-Id", "Cache-Control"} {
-			if _, there := headers[name]; !there {
-				headers[name] = header(name)
-			}
-		}
+	for status, response := range operation["responses"].(object) {
 		if status == "503" {
-			headers["Retry-After"] = header("Retry-After")
+			within(response.(object), "headers")["Retry-After"] = header("Retry-After")
 		}
-		if status >= "400" {
-			if err := finishProblem(response); err != nil {
-				return fmt.Errorf("%v, %s: %w", operation["operationId"], status, err)
-			}
+		if err := finishResponse(response.(object), status >= "400"); err != nil {
+			return fmt.Errorf("%v, %s: %w", operation["operationId"], status, err)
 		}
+	}
+	return nil
+}
+
+// finishResponse adds the headers of every answer, and makes a problem of an error.
+func finishResponse(response object, isError bool) error {
+	headers := within(response, "headers")
+	for _, name := range []string{"X-Request-Id", "Cache-Control"} {
+		if _, there := headers[name]; !there {
+			headers[name] = header(name)
+		}
+	}
+	if isError {
+		return finishProblem(response)
 	}
 	return nil
 }
 
 func header(name string) object { return object{"$ref": "#/components/headers/" + name} }
 
-// finishProblem makes an error answer of its codes, which the annotation gives in place of a
+// finishProblem makes an error answer of its codes, which an annotation gives in place of a
 // description.
 func finishProblem(response object) error {
-	codes := strings.Split(response["description"].(string), ", ")
-	examples := object{}
+	codes, examples := strings.Split(response["description"].(string), ", "), object{}
 	for _, code := range codes {
-		if strings.ContainsAny(code, " .") {
+		if !slices.ContainsFunc(api.ErrorCodes(), func(c api.ErrorCode) bool { return c.Code == code }) {
 			return fmt.Errorf("%q is no code", code)
 		}
 		examples[code] = object{"$ref": "#/components/examples/" + code}

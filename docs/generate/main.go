@@ -25,18 +25,29 @@ func main() {
 // run writes the files below root, the folder of go.mod, or checks that they are what would be written.
 func run(root string, check bool) error {
 	files, err := documents(root)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case check:
+		return compare(root, files)
+	default:
+		return write(root, files)
 	}
+}
+
+func write(root string, files map[string][]byte) error {
 	for name, content := range files {
-		path := filepath.Join(root, name)
-		if !check {
-			if err := os.WriteFile(path, content, 0o644); err != nil {
-				return err
-			}
-			continue
+		if err := os.WriteFile(filepath.Join(root, name), content, 0o644); err != nil {
+			return err
 		}
-		committed, err := os.ReadFile(path)
+	}
+	return nil
+}
+
+// compare fails if one of the files holds something else.
+func compare(root string, files map[string][]byte) error {
+	for name, content := range files {
+		committed, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			return err
 		}
