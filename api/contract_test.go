@@ -43,8 +43,16 @@ func document(t *testing.T) *openapi3.T {
 	return doc
 }
 
-// pages are the routes that are for people's eyes, and not operations of the interface.
-func pages() []string { return []string{"/docs/errors"} }
+// pages are the routes of the document itself and of what is for people's eyes: no operations of the
+// interface.
+func pages() (paths []string) {
+	for _, r := range (&server{}).routes() {
+		if strings.HasPrefix(r.path, "/docs") || strings.HasPrefix(r.path, "/openapi.") {
+			paths = append(paths, r.path)
+		}
+	}
+	return paths
+}
 
 // contract checks every exchange with a server against the OpenAPI document, and remembers what the
 // server answered.

@@ -18,7 +18,7 @@ import (
 )
 
 //go:embed pages
-var pages embed.FS
+var pageFiles embed.FS
 
 // The media types of files.
 const (
@@ -69,11 +69,11 @@ func loadFiles() (map[string]*file, error) {
 		from             fs.FS
 		name             string
 	}{
-		{"/docs/", mediaHTML, pages, "pages/docs.html"},
-		{"/docs/docs.js", mediaJavaScript, pages, "pages/docs.js"},
-		{"/docs/docs.css", mediaCSS, pages, "pages/docs.css"},
-		{"/docs/errors.css", mediaCSS, pages, "pages/errors.css"},
-		{"/docs/favicon.svg", mediaSVG, pages, "pages/favicon.svg"},
+		{"/docs/", mediaHTML, pageFiles, "pages/docs.html"},
+		{"/docs/docs.js", mediaJavaScript, pageFiles, "pages/docs.js"},
+		{"/docs/docs.css", mediaCSS, pageFiles, "pages/docs.css"},
+		{"/docs/errors.css", mediaCSS, pageFiles, "pages/errors.css"},
+		{"/docs/favicon.svg", mediaSVG, pageFiles, "pages/favicon.svg"},
 		{"/docs/swagger-ui.css", mediaCSS, static.FS, "swagger-ui.css.gz"},
 		{"/docs/swagger-ui-bundle.js", mediaJavaScript, static.FS, "swagger-ui-bundle.js.gz"},
 	} {
@@ -98,7 +98,7 @@ func jsonOf(document []byte) ([]byte, error) {
 
 // errorGuide is the page to which the type of an error answer points.
 func errorGuide() ([]byte, error) {
-	guide, err := template.ParseFS(pages, "pages/errors.html")
+	guide, err := template.ParseFS(pageFiles, "pages/errors.html")
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ func TestFilesAreFresh(t *testing.T) {
 func TestStaleFilesAreFound(t *testing.T) {
 	files, err := documents(root)
 	require.NoError(t, err)
-	require.Len(t, files, 2)
+	require.Len(t, files, 3)
 	dir := t.TempDir()
 	require.ErrorIs(t, compare(dir, files), os.ErrNotExist)
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "docs"), 0o755))
