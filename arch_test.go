@@ -53,6 +53,8 @@ func dependencies() map[string]string {
 		"github.com/swaggest/swgui":          "the files of Swagger UI",
 		"pgregory.net/rapid":                 "test: properties and the model test",
 		"go.uber.org/goleak":                 "test: goroutines left behind",
+		"github.com/chromedp/chromedp":       "test: the pages in a real browser",
+		"github.com/chromedp/cdproto":        "test: the names of what a browser reports",
 		"github.com/ory/dockertest/v3":       "test: Redis in a container; given",
 	}
 }
