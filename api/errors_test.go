@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -149,24 +148,6 @@ func TestBadRequests(t *testing.T) {
 	})
 }
 
-// failing is a store that fails as it is told: real ones do not on demand.
-type failing struct {
-	store.Store
-	err   error
-	panic bool
-}
-
-func (f *failing) Ping(context.Context, string, []store.Sighting) ([]lastseen.State, error) {
-	if f.panic {
-		panic("the cause")
-	}
-	return nil, f.err
-}
-
-func (f *failing) Lookup(context.Context, string, []string) ([]lastseen.State, error) {
-	return nil, f.err
-}
-
 // storeErrors is what each failure of a store has to become.
 func storeErrors() map[code][]error {
 	cause := errors.New("the cause")
@@ -212,7 +193,7 @@ func TestPanic(t *testing.T) {
 	problem := w.fails(codeInternal, http.MethodPost, "/chat/users/alice/ping", "")
 	require.NotContains(t, problem["detail"], "cause")
 	require.Contains(t, w.log.String(), "the cause")
-	require.Contains(t, w.log.String(), "errors_test.go", "the log has the stack")
+	require.Contains(t, w.log.String(), "failing_test.go", "the log has the stack")
 }
 
 // TestEveryCodeIsProvoked fails for a code that no test above is about.

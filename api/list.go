@@ -42,7 +42,7 @@ type listAnswer struct {
 // @Description To get all pages, pass `next_cursor` of each answer as `cursor` of the next request until it is null. The first page fixes `as_of` and `to`; users whose time does not change meanwhile are listed exactly once. With a cursor only `limit` may differ from the first request; the other parameters may be left out.
 // @Produce json
 // @Param namespace path string true "namespace"
-// @Param status query []string false "Only users with this status. Repeat it for several." Enums(green, yellow, grey) collectionFormat(multi)
+// @Param status query []string false "statuses" Enums(green, yellow, grey) collectionFormat(multi)
 // @Param from query string false "earliest last-seen time"
 // @Param to query string false "latest last-seen time"
 // @Param order query string false "newest: last seen first. oldest: the exact reverse." Enums(newest, oldest) default(newest)

@@ -14,7 +14,7 @@ type namespaceAnswer struct {
 	Namespace string `json:"namespace"`
 	// The newest last-seen time in it; null if nobody is in it.
 	LastPing timestamp `json:"last_ping" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
-} // @name Namespace
+} // @name NamespaceEntry
 
 // namespacesAnswer is one page of the namespaces.
 type namespacesAnswer struct {

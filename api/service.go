@@ -30,7 +30,7 @@ func (s *server) healthz(c echo.Context, _ query) error {
 // @Produce json
 // @Success 200 {object} statusAnswer "The store can take reads and writes."
 // @Failure 500 {object} problem "internal"
-// @Failure 503 {object} problem "store_unavailable, store_full, overloaded"
+// @Failure 503 {object} problem "store_unavailable, store_full"
 // @Router /readyz [get]
 func (s *server) readyz(c echo.Context, _ query) error {
 	if err := s.store.Ready(c.Request().Context()); err != nil {
