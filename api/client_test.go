@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -30,7 +29,5 @@ func TestGeneratedClient(t *testing.T) {
 		require.NoError(t, err, "go %v: %s", args, output)
 	}
 	goRun("tool", "oapi-codegen", "-config", "config.yaml", "openapi.yaml")
-	w := newWorld(t, fileStore(t))
-	w.store.now = lastseen.InstantOf(time.Now())
-	goRun("run", ".", w.url)
+	goRun("run", ".", newWorld(t, fileStore(t)).url)
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
 )
 
 // TestRoutesAreDocumented compares the table of routes with the document, in both directions.
@@ -88,4 +90,25 @@ func documentedAnswers(doc *openapi3.T) map[string]bool {
 		add(name, status, doc.Components.Responses[name].Value)
 	}
 	return all
+}
+
+// TestLimitsAreDocumented: those that schemas can say are those of the code.
+func TestLimitsAreDocumented(t *testing.T) {
+	components := document(t).Components
+	items := func(schema, field string) uint64 {
+		return *components.Schemas[schema].Value.Properties[field].Value.MaxItems
+	}
+	limit := components.Parameters["limit"].Value.Schema.Value
+	for _, pair := range [][2]any{
+		{maxItems, items("Pings", "pings")},
+		{maxItems, items("Leaves", "leaves")},
+		{maxLookup, items("Lookup", "users")},
+		{maxLookupQuery, *components.Parameters["users"].Value.Schema.Value.MaxItems},
+		{maxLimit, *limit.Max},
+		{defaultLimit, limit.Default},
+		{lastseen.MaxNamespaceLen, *components.Parameters["namespace"].Value.Schema.Value.MaxLength},
+		{lastseen.MaxUserLen, *components.Schemas["UserID"].Value.MaxLength},
+	} {
+		require.EqualValues(t, pair[0], pair[1])
+	}
 }

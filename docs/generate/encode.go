@@ -16,7 +16,7 @@ import (
 // is not named here comes after, by name.
 const order = `
 	openapi swagger info servers basePath tags paths components definitions
-	title version
+	type title version
 	/v1/namespaces/{namespace}/users/{user}/ping
 	/v1/namespaces/{namespace}/users/{user}/leave
 	/v1/namespaces/{namespace}/pings
@@ -28,9 +28,10 @@ const order = `
 	/v1/namespaces
 	/v1/namespaces/{namespace}
 	get post delete
-	name in $ref operationId summary type code detail nullable format description required
+	name in $ref operationId summary user status code detail nullable format description required
 	schema value now example examples parameters requestBody headers content responses
-	user status last_seen left valid_until as_of ping_after_ms namespace`
+	last_seen left valid_until as_of ping_after_ms namespace index
+	green yellow grey total green_ms yellow_ms namespaces users next_cursor`
 
 // encode writes a document as YAML, after a comment.
 func encode(comment string, doc object) ([]byte, error) {

@@ -54,10 +54,18 @@ func ping(ctx context.Context, c *ClientWithResponses) error {
 	return pingEarlier(ctx, c)
 }
 
-// pingEarlier records two pings of one request, which say when they were in two ways.
+// pingEarlier records two pings of one request, which say when they were in two ways: two minutes ago by
+// the server's clock.
 func pingEarlier(ctx context.Context, c *ClientWithResponses) error {
+	now, err := c.GetUserWithResponse(ctx, "chat", "alice", nil)
+	if err != nil {
+		return err
+	}
+	if now.JSON200 == nil {
+		return fmt.Errorf("get: %s %s", now.Status(), now.Body)
+	}
 	var seconds, text Time
-	then := time.Now().Add(-2 * time.Minute).Truncate(time.Millisecond)
+	then := now.JSON200.AsOf.Add(-2 * time.Minute)
 	if err := seconds.FromTime1(float64(then.UnixMilli()) / 1000); err != nil {
 		return err
 	}
