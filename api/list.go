@@ -45,10 +45,10 @@ type listAnswer struct {
 // @Param status query []string false "statuses" Enums(green, yellow, grey) collectionFormat(multi)
 // @Param from query string false "earliest last-seen time"
 // @Param to query string false "latest last-seen time"
-// @Param order query string false "newest: last seen first. oldest: the exact reverse." Enums(newest, oldest) default(newest)
+// @Param order query string false "`newest`: last seen first. `oldest`: the exact reverse." Enums(newest, oldest) default(newest)
 // @Param limit query integer false "users of a page" minimum(1) maximum(1000) default(50)
 // @Param cursor query string false "where the page begins"
-// @Param offset query integer false "Skip so many users before the first page. offset and limit together are at most 1000: use the cursor to go deeper." minimum(0) maximum(1000) default(0)
+// @Param offset query integer false "Skip so many users before the first page. `offset` and `limit` together are at most 1000: use the cursor to go deeper." minimum(0) maximum(1000) default(0)
 // @Param as_of query string false "instant of evaluation"
 // @Param green query string false "green threshold"
 // @Param yellow query string false "yellow threshold"
