@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/lastseen/lastseen"
@@ -173,18 +172,6 @@ func parseRetention(text string) (retention, error) {
 func (d definition) shown(text string) string {
 	if d.secret && strings.Contains(text, "://") {
 		return redisstore.Redact(text)
-	}
-	return text
-}
-
-// short writes a duration without its zeros: 5m for 5m0s.
-func short(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
 	}
 	return text
 }

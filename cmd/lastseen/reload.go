@@ -3,11 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
-	"reflect"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -86,12 +83,9 @@ func (l *live) reload() {
 		l.refuse([]string{err.Error()})
 		return
 	}
-	changes, needRestart := current.compare(next)
-	if len(needRestart) > 0 {
-		for i := range needRestart {
-			needRestart[i] += " needs a restart"
-		}
-		l.refuse(needRestart)
+	d := compare(current, next)
+	if len(d.needRestart) > 0 {
+		l.refuse(d.needRestart)
 		return
 	}
 	for _, warning := range next.warnings {
@@ -102,53 +96,11 @@ func (l *live) reload() {
 	case l.changed <- struct{}{}:
 	default: // told already
 	}
-	l.logger.Info("configuration reloaded", "file", next.Config, "changes", strings.Join(changes, "; "))
+	l.logger.Info("configuration reloaded", "file", next.Config, "changes", strings.Join(d.changes, "; "))
 }
 
 func (l *live) refuse(problems []string) {
 	for _, problem := range problems {
 		l.logger.Error("configuration not reloaded, nothing was changed", "problem", problem)
 	}
-}
-
-// compare tells what is different in the next configuration, and what of it cannot change while the service
-// runs.
-func (c *config) compare(next *config) (changes, needRestart []string) {
-	note := func(d definition, a, b *scope) {
-		text := fmt.Sprintf("%s%s: %s → %s", b.path, d.name, a.show(d), b.show(d))
-		if d.reload {
-			changes = append(changes, text)
-		} else {
-			needRestart = append(needRestart, text)
-		}
-	}
-	known := definitions()
-	for _, d := range known {
-		if !same(d, &c.scope, &next.scope) {
-			note(d, &c.scope, &next.scope)
-		}
-	}
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(append(c.names(), next.names()...)))) {
-		a, b := c.namespace(name), next.namespace(name)
-		switch {
-		case a.path == "":
-			changes = append(changes, b.path+" is new")
-		case b.path == "":
-			changes = append(changes, a.path+" is gone")
-			gone := *b
-			gone.path = a.path
-			b = &gone
-		}
-		for _, d := range known {
-			ownA, ownB := a.path != "" && a.own(d.name), b.path != "" && b.own(d.name)
-			if (ownA || ownB) && (!same(d, a, b) || !d.reload && ownA != ownB) {
-				note(d, a, b)
-			}
-		}
-	}
-	return changes, needRestart
-}
-
-func same(d definition, a, b *scope) bool {
-	return reflect.DeepEqual(d.in(&a.settings), d.in(&b.settings))
 }
