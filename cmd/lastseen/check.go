@@ -50,7 +50,7 @@ func (s *scope) checkStore(p *problems) {
 		return
 	}
 	for _, name := range []string{"redis-key", "redis-score-unit", "redis-shards"} {
-		if s.own(name) {
+		if s.own(name) && s.fine(name) {
 			p.addf("%s: it needs a store on Redis, and %s", s.say(name), s.say("store"))
 		}
 	}

@@ -112,7 +112,7 @@ func TestTutorialsSetIsServed(t *testing.T) {
 	s.post(t, "/v1/namespaces/chat/users/carol/ping", `{"at":100200.5}`)
 	score, err := client.ZScore(ctx, "presence", "carol").Result()
 	require.NoError(t, err)
-	require.Equal(t, 100200.5, score)
+	require.InDelta(t, 100200.5, score, 0)
 	require.Contains(t, fmtAny(s.get(t, "/v1/namespaces")), "chat")
 
 	// The second example has only the unit, for all namespaces.

@@ -26,14 +26,14 @@ import (
 
 // processSettings are those that more than one command needs.
 type processSettings struct {
-	Config string  `in:"flag" group:"Service" placeholder:"FILE" help:"Configuration file in YAML, with these settings by the same names, and namespaces."`
+	Config string  `in:"flag" group:"Service" takes:"a file" placeholder:"FILE" help:"Configuration file in YAML, with these settings by the same names, and namespaces."`
 	Listen address `group:"Service" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address to listen on. There is no authentication yet: keep it private."`
 }
 
 // settings are all that can be set, for the service or for one namespace.
 type settings struct {
 	processSettings
-	Store string `group:"Service" default:"lastseen.db" secret:"" takes:"a file, or a URL that begins with redis:// or rediss://" placeholder:"FILE|URL" help:"Where the data is: a file, or redis://[user:password@]host:port[/db], or rediss:// for TLS."`
+	Store string `group:"Service" default:"lastseen.db" secret:"" takes:"a file, or a URL as in redis://host:6379" placeholder:"FILE|URL" help:"Where the data is: a file, or redis://[user:password@]host:port[/db], or rediss:// for TLS."`
 
 	Green        duration `in:"flag,file,namespace" reload:"" group:"Statuses" default:"60s" takes:"a duration shorter than yellow" placeholder:"DURATION" help:"Age at which a user turns from green to yellow."`
 	Yellow       duration `in:"flag,file,namespace" reload:"" group:"Statuses" default:"5m" takes:"a duration longer than green" placeholder:"DURATION" help:"Age at which a user turns from yellow to grey."`
