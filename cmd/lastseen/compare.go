@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -48,7 +49,7 @@ func (d *difference) compareNamespace(known []definition, path string, a, b *sco
 }
 
 func (d *difference) note(def definition, path string, a, b *scope) {
-	text := fmt.Sprintf("%s%s: %s → %s", path, def.name, a.show(def), b.show(def))
+	text := fmt.Sprintf("%s%s: %s → %s", path, def.name, cmp.Or(a.chosen[def.name].shown, "not set"), cmp.Or(b.chosen[def.name].shown, "not set"))
 	if def.reload {
 		d.changes = append(d.changes, text)
 	} else {

@@ -23,8 +23,9 @@ type scope struct {
 // choice is the value of one setting as it was written.
 type choice struct {
 	given
-	inherited bool // by a namespace, from the settings for all
-	wrong     bool // it could not be read; said already
+	shown     string // as people may see it: without a password
+	inherited bool   // by a namespace, from the settings for all
+	wrong     bool   // it could not be read; said already
 }
 
 // own reports whether the scope sets this itself, and does not take over what holds for all or the default.
@@ -44,16 +45,7 @@ func (s *scope) say(name string) string {
 	if c.inherited {
 		path = ""
 	}
-	d, _ := find(definitions(), name)
-	return fmt.Sprintf("%s%s is %s (%s)", path, name, d.shown(c.text), c.origin)
-}
-
-// show returns a setting's value as people may see it.
-func (s *scope) show(d definition) string {
-	if text := s.chosen[d.name].text; text != "" {
-		return d.shown(text)
-	}
-	return "not set"
+	return fmt.Sprintf("%s%s is %s (%s)", path, name, c.shown, c.origin)
 }
 
 // names returns the configured namespaces in order.

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 
@@ -43,6 +44,7 @@ type fileNamespace struct {
 // fileReader reads one file and collects what is wrong with it.
 type fileReader struct {
 	name     string
+	named    origin // where the name comes from
 	known    []definition
 	problems *problems
 }
@@ -76,7 +78,7 @@ func (r *fileReader) read() (configFile, error) {
 func (r *fileReader) parse() (*yaml.Node, error) {
 	content, err := readFile(r.name)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", r.name, err)
+		return nil, fmt.Errorf("%s: %s: %w", r.named.at, r.name, err)
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	var document, second yaml.Node
@@ -245,10 +247,13 @@ func describe(n *yaml.Node) string {
 	}
 }
 
-// name shows a name from a file: quoted if it is a strange one.
+// name shows a name from a file: quoted and cut if it is a strange one.
 func name(text string) string {
-	if regexp.MustCompile(`^[\w.<-]{1,64}$`).MatchString(text) {
-		return text
+	strange := func(r rune) bool {
+		return r != '.' && r != '-' && r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
 	}
-	return fmt.Sprintf("%.64q", text)
+	if text == "" || len(text) > lastseen.MaxNamespaceLen || strings.ContainsFunc(text, strange) {
+		return fmt.Sprintf("%.64q", text)
+	}
+	return text
 }

@@ -111,9 +111,9 @@ namespaces:
 func TestUnreadableFiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, want := range map[string]string{
-		dir + "/missing.yaml": dir + "/missing.yaml: no such file or directory",
-		dir:                   dir + ": is a directory",
-		"/dev/zero":           "/dev/zero: is too long for a configuration file",
+		dir + "/missing.yaml": "--config: " + dir + "/missing.yaml: no such file or directory",
+		dir:                   "--config: " + dir + ": is a directory",
+		"/dev/zero":           "--config: /dev/zero: is too long for a configuration file",
 	} {
 		_, err := sources{flags: map[string]string{"config": name}}.load()
 		require.EqualError(t, err, want)
@@ -122,7 +122,7 @@ func TestUnreadableFiles(t *testing.T) {
 		file := writeConfig(t, "green: 50s")
 		require.NoError(t, os.Chmod(file, 0))
 		_, err := sources{flags: map[string]string{"config": file}}.load()
-		require.EqualError(t, err, file+": permission denied")
+		require.EqualError(t, err, "--config: "+file+": permission denied")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ import (
 // janitorTest is a janitor whose pauses take no time but by the clock, which they set forward.
 type janitorTest struct {
 	*janitor
-	now      time.Time
+	elapsed  atomic.Int64 // what the clock was set forward by; the store reads it, too
 	paused   []time.Duration
 	log      bytes.Buffer
 	cancel   context.CancelFunc
@@ -33,7 +34,7 @@ type janitorTest struct {
 }
 
 func newJanitorTest(t *testing.T, stopAt time.Duration) *janitorTest {
-	j := &janitorTest{now: time.UnixMilli(1_700_000_000_000), stopAt: stopAt, meantime: func() {}}
+	j := &janitorTest{stopAt: stopAt, meantime: func() {}}
 	j.ctx, j.cancel = context.WithCancel(t.Context())
 	j.janitor = &janitor{
 		retention: func(string) time.Duration { return time.Hour },
@@ -44,11 +45,13 @@ func newJanitorTest(t *testing.T, stopAt time.Duration) *janitorTest {
 	return j
 }
 
-func (j *janitorTest) clock() time.Time { return j.now }
+func (j *janitorTest) clock() time.Time {
+	return time.UnixMilli(1_700_000_000_000).Add(time.Duration(j.elapsed.Load()))
+}
 
 func (j *janitorTest) pass(_ context.Context, d time.Duration) {
 	j.paused = append(j.paused, d)
-	j.now = j.now.Add(d)
+	j.elapsed.Add(int64(d))
 	j.meantime()
 	if j.stopAt -= d; j.stopAt <= 0 {
 		j.cancel()

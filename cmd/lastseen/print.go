@@ -66,15 +66,15 @@ func (s *scope) printBody(b *strings.Builder, known []definition) {
 
 // printEntry writes one setting, with its origin as a comment.
 func (s *scope) printEntry(b *strings.Builder, indent string, d definition) {
-	chosen, shown := s.chosen[d.name], s.show(d)
+	chosen := s.chosen[d.name]
 	comment := strings.NewReplacer("\n", `\n`, "\r", `\r`).Replace(chosen.origin.String())
 	if chosen.inherited {
 		comment = "inherited, " + comment
 	}
-	if shown != chosen.text {
+	if chosen.shown != chosen.text {
 		comment += ", password hidden"
 	}
-	fmt.Fprintf(b, "%s%s: %s # %s\n", indent, d.name, quoted(shown, d.text), comment)
+	fmt.Fprintf(b, "%s%s: %s # %s\n", indent, d.name, quoted(chosen.shown, d.text), comment)
 }
 
 // quoted writes a value as YAML, in quotes if it is text that YAML would take for something else.

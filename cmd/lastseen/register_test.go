@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,7 +86,9 @@ func TestNamespacesAreRegisteredOnceRedisIsThere(t *testing.T) {
 	server := redistest.StartProcess(t)
 	server.Stop(t)
 	s := start(t, "--store", server.URL(), "--config", writeConfig(t, "namespaces: {chat: }"))
-	require.Contains(t, s.log.String(), "cannot register the configured namespaces yet")
+	require.Eventually(t, func() bool {
+		return strings.Contains(s.log.String(), "cannot register the configured namespaces yet")
+	}, 30*time.Second, time.Millisecond)
 	server.Start(t)
 	require.Eventually(t, func() bool {
 		status, answer := s.call(t, "GET", "/v1/namespaces", "")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -96,7 +97,7 @@ func (l *live) reload() {
 	case l.changed <- struct{}{}:
 	default: // told already
 	}
-	l.logger.Info("configuration reloaded", "file", next.Config, "changes", strings.Join(d.changes, "; "))
+	l.logger.Info("configuration reloaded", "file", next.Config, "changes", cmp.Or(strings.Join(d.changes, "; "), "none"))
 }
 
 func (l *live) refuse(problems []string) {

@@ -52,7 +52,7 @@ func TestReload(t *testing.T) {
 	require.Len(t, r.changed, 1)
 
 	require.Contains(t, r.write("green: 1m\n"), "namespaces.b is gone")
-	require.Contains(t, r.write("green: 60s # the same\n"), `changes=""`)
+	require.Contains(t, r.write("green: 60s # the same\n"), "changes=none")
 }
 
 func TestReloadWarns(t *testing.T) {

@@ -23,7 +23,7 @@ func (s sources) load() (*config, error) {
 	file := configFile{}
 	if c.Config != "" {
 		var err error
-		if file, err = (&fileReader{c.Config, known, &p}).read(); err != nil {
+		if file, err = (&fileReader{c.Config, c.chosen["config"].origin, known, &p}).read(); err != nil {
 			p.addf("%v", err)
 		}
 	}
@@ -47,7 +47,7 @@ func (s sources) listen() (string, error) {
 	var p problems
 	chosen := choose(newScope(), needed, &problems{}, places...)
 	if !chosen.own("listen") && chosen.Config != "" {
-		read, err := (&fileReader{chosen.Config, known, &problems{}}).read()
+		read, err := (&fileReader{chosen.Config, chosen.chosen["config"].origin, known, &problems{}}).read()
 		if err != nil {
 			return "", &settingsError{[]string{err.Error()}}
 		}
@@ -74,15 +74,15 @@ func choose(s *scope, known []definition, p *problems, places ...map[string]give
 		for _, place := range slices.Backward(places) {
 			if g, ok := place[d.name]; ok {
 				err := d.set(&s.settings, g.text)
-				s.chosen[d.name] = choice{given: g, wrong: err != nil}
+				s.chosen[d.name] = choice{given: g, shown: d.shown(g.text), wrong: err != nil}
 				if err != nil {
 					p.addf("%s: %v; it takes %s", g.origin.begin(s.path+d.name), err, d.takes)
 				}
 			}
 		}
 		if _, ok := s.chosen[d.name]; !ok && d.standard != "" {
-			err := d.set(&s.settings, d.standard)
-			s.chosen[d.name] = choice{given: given{d.standard, origin{kind: fromDefault}}, wrong: err != nil}
+			err := d.set(&s.settings, d.standard) // a test holds that it cannot fail
+			s.chosen[d.name] = choice{given: given{d.standard, origin{kind: fromDefault}}, shown: d.standard, wrong: err != nil}
 		}
 	}
 	return s
