@@ -84,7 +84,7 @@ func TestForeignVariables(t *testing.T) {
 	_, _, stderr := execute(t, "config")
 	require.Empty(t, stderr)
 	for _, d := range definitions() {
-		require.False(t, foreign(d.env()), "%s would never be warned of, and Kubernetes would set it", d.env())
+		require.False(t, notOurs(d.env()), "%s would never be warned of, and Kubernetes would set it", d.env())
 	}
 }
 
@@ -172,6 +172,12 @@ func TestHealthAndVersion(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	require.Zero(t, run(ctx, []string{"health", "--listen", address}, &out, &errs), errs.String())
+	t.Setenv("LASTSEEN_CONFIG", writeConfig(t, "grene: 1s\nlisten: "+address))
+	require.Zero(t, run(ctx, []string{"health"}, &out, &errs), "whatever else is wrong: %s", errs.String())
+	t.Setenv("LASTSEEN_CONFIG", "no-such-file")
+	require.Zero(t, run(ctx, []string{"health", "--listen", address}, &out, &errs), "it is not needed")
+	require.Equal(t, 2, run(ctx, []string{"health"}, &out, &errs))
+	require.Equal(t, 2, run(ctx, []string{"health", "--listen", "x"}, &out, &errs))
 	s.kill()
 	require.Equal(t, 1, run(ctx, []string{"health", "--listen", address}, &out, &errs))
 

@@ -121,16 +121,16 @@ func unknownVariables(environ []string, known []definition) (warnings []string) 
 	}
 	for _, variable := range environ {
 		key, _, _ := strings.Cut(variable, "=")
-		if strings.HasPrefix(key, envPrefix) && !slices.Contains(names, key) && !foreign(key) {
+		if strings.HasPrefix(key, envPrefix) && !slices.Contains(names, key) && !notOurs(key) {
 			warnings = append(warnings, "env "+key+": no such setting"+suggest(key, names))
 		}
 	}
 	return warnings
 }
 
-// foreign reports whether an environment variable with our prefix is none of ours: Kubernetes sets some for
+// notOurs reports whether an environment variable with our prefix is none of ours: Kubernetes sets some for
 // a Service by the name of lastseen, and our tests have their own.
-func foreign(key string) bool {
+func notOurs(key string) bool {
 	rest := strings.TrimPrefix(key, envPrefix)
 	return rest == "PORT" || strings.HasPrefix(rest, "PORT_") || strings.HasPrefix(rest, "SERVICE_") || strings.HasPrefix(rest, "TEST_")
 }
