@@ -311,8 +311,20 @@ func TestTwoJanitorsTakeTurns(t *testing.T) {
 	requireUsers(t, first.store, "chat")
 }
 
-func TestRetentionSetting(t *testing.T) {
-	s := start(t, "--retention", "1h")
-	require.EqualValues(t, 3_600_000, s.get(t, "/v1/namespaces/any")["retention_ms"])
-	require.Nil(t, start(t, "--retention", "off").get(t, "/v1/namespaces/any")["retention_ms"])
+// TestRetentionOfNamespaces: of two namespaces one has a retention, and keeps nobody beyond it.
+func TestRetentionOfNamespaces(t *testing.T) {
+	config := writeConfig(t, "namespaces:\n  chat: {retention: 1h}\n")
+	eachStore(t, func(t *testing.T, args []string) {
+		s := start(t, args...)
+		require.Nil(t, s.get(t, "/v1/namespaces/chat")["retention_ms"])
+		s.post(t, "/v1/namespaces/chat/pings", `{"pings":[{"user":"alice","at":100123},{"user":"bob"}]}`)
+		s.post(t, "/v1/namespaces/game/pings", `{"pings":[{"user":"alice","at":100123}]}`)
+		require.Zero(t, s.terminate(t))
+
+		s = start(t, append(args, "--config", config)...)
+		require.EqualValues(t, 3_600_000, s.get(t, "/v1/namespaces/chat")["retention_ms"])
+		require.Eventually(t, func() bool { return s.get(t, alice)["last_seen"] == nil }, 30*time.Second, 10*time.Millisecond)
+		require.NotNil(t, s.get(t, "/v1/namespaces/chat/users/bob")["last_seen"])
+		require.NotNil(t, s.get(t, "/v1/namespaces/game/users/alice")["last_seen"])
+	})
 }
