@@ -72,7 +72,7 @@ func (s *scope) printEntry(b *strings.Builder, indent string, d definition) {
 		comment = "inherited, " + comment
 	}
 	if chosen.shown != chosen.text {
-		comment += ", password hidden"
+		comment += ", without passwords and options"
 	}
 	fmt.Fprintf(b, "%s%s: %s # %s\n", indent, d.name, quoted(chosen.shown, d.text), comment)
 }

@@ -41,7 +41,7 @@ func TestConfigCommand(t *testing.T) {
 	for _, want := range []string{
 		"\n# Statuses\ngreen: 60s # default\nyellow: 4m # flag --yellow\n",
 		"\nsync: 2s # env LASTSEEN_SYNC\n",
-		"\nstore: redis://u:xxxxx@127.0.0.1:1 # " + file + ":1, password hidden\n",
+		"\nstore: redis://u:xxxxx@127.0.0.1:1 # " + file + ":1, without passwords and options\n",
 		"\nredis-prefix: 'presence:' # default\n",
 		"\nnamespaces:\n  chat:\n    green: 90s # " + file + ":4\n    # yellow: 4m # inherited, flag --yellow\n",
 		"\n    # redis-shards: 1 # inherited, default\n",
