@@ -13,8 +13,8 @@ import (
 // probe is the key that is written to when readiness is asked for. Nothing is ever stored in it.
 func (k keyspace) probe() string { return k.prefix + ":probe" }
 
-// Ready returns nil when pings are taken: Redis' time is known, and Redis does a write that changes
-// nothing, which it refuses where it would refuse a ping: when its memory is full, its disk fails, it
+// Ready returns nil when pings are taken: Redis' time is known, and Redis runs a script that writes, but
+// changes nothing. It refuses that where it refuses a ping: when its memory is full, its disk fails, it
 // is a replica or loading, or the user has not the rights.
 //
 // In a Cluster one primary that takes writes is enough. All servers see the same Cluster: if one lost
@@ -45,13 +45,12 @@ func (s *Store) Ready(ctx context.Context) error {
 	return errors.Join(translate(err), refused)
 }
 
-// writeNothing writes to one server what changes nothing: members that are there already would be moved,
-// and there are none.
+// writeNothing writes to one server what changes nothing.
 func (s *Store) writeNothing(ctx context.Context, client *redis.Client) error {
 	server := s.nameOf(client)
 	key, err := s.probeKey(ctx, client)
 	if err == nil {
-		err = client.ZAddXX(ctx, key, redis.Z{Member: "probe"}).Err()
+		err = scripts.probe.Run(ctx, client, []string{key}).Err()
 	}
 	if err != nil {
 		s.servers.tell(slog.LevelWarn, finding{server, "ready"}, "", "this Redis takes no writes", "server", server, "error", err)

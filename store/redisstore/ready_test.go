@@ -102,7 +102,7 @@ func TestNotReadyWhileLoading(t *testing.T) {
 	_, err := pipe.Exec(ctx)
 	require.NoError(t, err)
 	server.Stop(t)
-	s := newStore(t, redisstore.Options{URL: server.URL(), Timeout: 250 * time.Millisecond})
+	s := newStore(t, redisstore.Options{URL: server.URL(), Timeout: 2 * time.Second})
 	server.StartLoading(t, "--key-load-delay", "50") // µs a command; every 1,024th it answers
 	loading := 0
 	require.Eventually(t, func() bool {
