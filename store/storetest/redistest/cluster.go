@@ -45,7 +45,8 @@ func StartCluster(t testing.TB, replicas int) *Cluster {
 
 func startNode(t testing.TB) *Process {
 	return StartProcess(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "500",
-		"--cluster-require-full-coverage", "no", "--cluster-replica-validity-factor", "0")
+		"--cluster-require-full-coverage", "no", "--cluster-replica-validity-factor", "0",
+		"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
 }
 
 func (c *Cluster) nodes() []*Process { return slices.Concat(c.Primaries, c.Replicas) }
