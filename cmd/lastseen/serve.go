@@ -72,7 +72,9 @@ func (c *serveCmd) openStore(ctx context.Context, logger *slog.Logger) (s store.
 	if err != nil {
 		return nil, "", wrongSetting("--store: %v", err)
 	}
-	if err := redis.Ready(ctx); err != nil {
+	if err := redis.Ready(ctx); errors.Is(err, redisstore.ErrTooOld) {
+		return nil, "", errors.Join(err, redis.Close())
+	} else if err != nil {
 		logger.Warn("Redis does not answer yet; requests fail with 503 until it does", "error", err)
 	}
 	return redis, redisstore.Redact(c.Store), nil

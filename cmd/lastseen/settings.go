@@ -13,7 +13,7 @@ import (
 // settings are all that can be set for the service, by flag or environment variable.
 type settings struct {
 	Listen string   `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address to listen on (${default}). There is no authentication yet: keep it private."`
-	Store  string   `default:"lastseen.db" placeholder:"FILE|URL" help:"Where the data is: a file, or redis://[user:password@]host:port[/db], or rediss:// for TLS (${default})."`
+	Store  string   `default:"lastseen.db" placeholder:"FILE|URL" help:"Where the data is: a file, or redis://[user:password@]host:port[/db], redis+sentinel://host,host?master=NAME, redis+cluster://host,host, or rediss… for TLS (${default})."`
 	Sync   duration `default:"1s" placeholder:"DURATION" help:"File store: time between flushes to the disk, the most that a crash can lose. 0 answers every write after its flush (${default})."`
 
 	Green        duration  `default:"60s" placeholder:"DURATION" help:"Age at which a user turns from green to yellow (${default})."`
