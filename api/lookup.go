@@ -22,7 +22,11 @@ func (s *server) lookup(c echo.Context, q query) error {
 	if body.Users == nil {
 		return newError(codeInvalidJSON, "The field users is missing.")
 	}
-	return s.lookupUsers(c, q, *body.Users, maxLookup)
+	found, err := s.lookupUsers(c, q, *body.Users, maxLookup)
+	if err != nil {
+		return err
+	}
+	return answer(c, found)
 }
 
 // lookupQuery answers with the presence of the users in the query, for callers who can only GET.
@@ -30,16 +34,21 @@ func (s *server) lookupQuery(c echo.Context, q query) error {
 	if len(q["user"]) == 0 {
 		return newError(codeInvalidParameter, "The parameter user is missing; repeat it for each user.")
 	}
-	return s.lookupUsers(c, q, q["user"], maxLookupQuery)
-}
-
-func (s *server) lookupUsers(c echo.Context, q query, users []string, most int) error {
-	namespace, err := namespaceOf(c)
+	found, err := s.lookupUsers(c, q, q["user"], maxLookupQuery)
 	if err != nil {
 		return err
 	}
+	return answerCached(c, found, found.AsOf, found.Users...)
+}
+
+// lookupUsers finds the presence of the users, of whom there may be so many at most.
+func (s *server) lookupUsers(c echo.Context, q query, users []string, most int) (found usersAnswer, err error) {
+	namespace, err := namespaceOf(c)
+	if err != nil {
+		return found, err
+	}
 	if len(users) > most {
-		return errorf(codeTooManyItems, "%d users are asked for; at most %d are allowed here.", len(users), most)
+		return found, errorf(codeTooManyItems, "%d users are asked for; at most %d are allowed here.", len(users), most)
 	}
 	var bad itemErrors
 	for i, user := range users {
@@ -48,19 +57,19 @@ func (s *server) lookupUsers(c echo.Context, q query, users []string, most int) 
 		}
 	}
 	if err := bad.err(); err != nil {
-		return err
+		return found, err
 	}
 	asOf, thresholds, err := s.evaluation(c, namespace, q)
 	if err != nil {
-		return err
+		return found, err
 	}
 	states, err := s.store.Lookup(c.Request().Context(), namespace, users)
 	if err != nil {
-		return err
+		return found, err
 	}
-	found := make([]presence, len(users))
+	found = usersAnswer{AsOf: timestamp(asOf), Users: make([]presence, len(users))}
 	for i, user := range users {
-		found[i] = presenceOf(thresholds.Presence(user, states[i], asOf))
+		found.Users[i] = presenceOf(thresholds.Presence(user, states[i], asOf))
 	}
-	return answer(c, usersAnswer{AsOf: timestamp(asOf), Users: found})
+	return found, nil
 }

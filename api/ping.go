@@ -115,7 +115,8 @@ func (s *server) getUser(c echo.Context, q query) error {
 	if err != nil {
 		return err
 	}
-	return answer(c, userAnswer{presence: presenceOf(thresholds.Presence(user, states[0], asOf)), AsOf: timestamp(asOf)})
+	found := presenceOf(thresholds.Presence(user, states[0], asOf))
+	return answerCached(c, userAnswer{presence: found, AsOf: timestamp(asOf)}, timestamp(asOf), found)
 }
 
 // evaluation returns the instant and the thresholds by which a lookup is evaluated.

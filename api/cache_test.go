@@ -1,0 +1,133 @@
+package api
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const alicePing, aliceUser, aliceLookup = "/chat/users/alice/ping", "/chat/users/alice", "/chat/lookup?user=alice&user=zoe"
+
+// TestFreshness checks how long an answer may be kept: 5 seconds at most, and never past the instant
+// at which a status in it decays.
+func TestFreshness(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		w.post(alicePing, "")
+		for _, step := range []struct {
+			age  time.Duration
+			want string
+			why  string
+		}{
+			{0, "max-age=5", "green for long"},
+			{55 * time.Second, "max-age=5", "green for exactly 5 s"},
+			{55*time.Second + time.Millisecond, "max-age=4", "4.999 s, rounded down"},
+			{59*time.Second + time.Millisecond, "max-age=0", "0.999 s, rounded down"},
+			{time.Minute, "max-age=5", "yellow for long"},
+			{298 * time.Second, "max-age=2", "yellow for 2 s"},
+			{5 * time.Minute, "max-age=5", "grey does not decay"},
+		} {
+			w.store.now = noon.Add(step.age)
+			for _, path := range []string{aliceUser, aliceLookup} {
+				got := w.send(http.MethodGet, path, "")
+				require.Equal(t, step.want, got.header.Get("Cache-Control"), "%s: %s", step.why, path)
+				require.Regexp(t, `^W/"[A-Za-z0-9_-]{16}"$`, got.header.Get("ETag"))
+			}
+		}
+		w.store.now = noon.Add(time.Hour)
+		past := w.send(http.MethodGet, aliceUser+"?as_of=2026-11-20T12:00:57Z", "")
+		require.Equal(t, "max-age=3", past.header.Get("Cache-Control"), "an explicit as_of is the time that counts")
+		w.store.now = noon.Add(58 * time.Second)
+		w.post("/chat/users/zoe/ping", "")
+		lookup := w.send(http.MethodGet, aliceLookup, "")
+		require.Equal(t, "max-age=2", lookup.header.Get("Cache-Control"), "the first of several to decay decides")
+	})
+}
+
+// TestNotModified checks that an answer is not sent again while the presence in it is the same, and
+// is sent again as soon as it is not.
+func TestNotModified(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		for _, path := range []string{aliceUser, aliceLookup} {
+			w.store.now = noon
+			require.NoError(t, w.store.DeleteNamespace(t.Context(), "chat"))
+			tag := ""
+			changed := func(why string) {
+				t.Helper()
+				got := w.send(http.MethodGet, path, "", "If-None-Match: "+tag)
+				require.Equal(t, http.StatusOK, got.status, why)
+				require.NotEqual(t, tag, got.header.Get("ETag"), why)
+				tag = got.header.Get("ETag")
+				for _, method := range []string{http.MethodGet, http.MethodHead} {
+					same := w.send(method, path, "", "If-None-Match: "+tag)
+					require.Equal(t, http.StatusNotModified, same.status, why)
+					require.Empty(t, same.body)
+					for _, name := range []string{"ETag", "Cache-Control"} {
+						require.Equal(t, got.header.Get(name), same.header.Get(name), name)
+					}
+				}
+			}
+			changed("never seen")
+			w.post(alicePing, "")
+			changed("first ping")
+			w.store.now = noon.Add(10 * time.Second)
+			later := w.send(http.MethodGet, path, "", "If-None-Match: "+tag)
+			require.Equal(t, http.StatusNotModified, later.status, "only as_of is another")
+			w.store.now = noon.Add(time.Minute)
+			changed("yellow by itself")
+			w.post(alicePing, "")
+			changed("pinged again")
+			w.post("/chat/users/alice/leave", "")
+			changed("left")
+			w.store.now = noon.Add(time.Hour)
+			w.post(alicePing, "")
+			w.store.now = noon.Add(2 * time.Hour)
+			changed("grey after another ping")
+			require.NoError(t, w.store.Forget(t.Context(), "chat", "alice"))
+			changed("forgotten")
+		}
+	})
+}
+
+// TestIfNoneMatch checks how the header is read: a list, weak or strong, or a star.
+func TestIfNoneMatch(t *testing.T) {
+	w := newWorld(t, fileStore(t))
+	w.post(alicePing, "")
+	tag := w.send(http.MethodGet, aliceUser, "").header.Get("ETag")
+	for header, want := range map[string]int{
+		tag:                        http.StatusNotModified,
+		tag[len("W/"):]:            http.StatusNotModified,
+		`"x", ` + tag + ` , W/"y"`: http.StatusNotModified,
+		"*":                        http.StatusNotModified,
+		`"x"`:                      http.StatusOK,
+		tag[len(`W/"`):]:           http.StatusOK,
+		"":                         http.StatusOK,
+	} {
+		require.Equal(t, want, w.send(http.MethodGet, aliceUser, "", "If-None-Match: "+header).status, header)
+	}
+	two := w.send(http.MethodGet, aliceUser, "", `If-None-Match: "x"`, "If-None-Match: "+tag)
+	require.Equal(t, http.StatusNotModified, two.status, "the header twice")
+	bob := w.send(http.MethodGet, "/chat/users/bob", "", "If-None-Match: "+tag)
+	require.Equal(t, http.StatusOK, bob.status, "another user")
+}
+
+// TestNotCached checks that nothing else is kept by anyone, errors of the same paths included.
+func TestNotCached(t *testing.T) {
+	w := newWorld(t, fileStore(t))
+	for _, r := range []reply{
+		w.send(http.MethodPost, alicePing, ""),
+		w.send(http.MethodPost, "/chat/users/alice/leave", ""),
+		w.send(http.MethodPost, "/chat/lookup", `{"users":["alice"]}`),
+		w.send(http.MethodGet, aliceUser+"?green=1h", ""),
+		w.send(http.MethodGet, "/chat/lookup", ""),
+		w.send(http.MethodGet, "/chat/users", ""),
+		w.send(http.MethodGet, "/chat/counts", ""),
+		w.send(http.MethodGet, "", ""),
+		w.send(http.MethodGet, "/chat", ""),
+		w.send(http.MethodDelete, aliceUser, ""),
+	} {
+		require.Equal(t, "no-store", r.header.Get("Cache-Control"), r.body)
+		require.Empty(t, r.header.Get("ETag"))
+	}
+}
