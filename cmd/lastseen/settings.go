@@ -30,8 +30,8 @@ type redisSettings struct {
 	Shards       int      `default:"1" placeholder:"N" help:"Redis store: sorted sets that a namespace is spread over, 1 to 64 (${default})."`
 	Timeout      duration `default:"250ms" placeholder:"DURATION" help:"Redis store: limit of one call, connecting and retrying included (${default})."`
 	DialTimeout  duration `default:"200ms" placeholder:"DURATION" help:"Redis store: limit of one attempt to connect (${default})."`
-	PoolSize     int      `default:"0" placeholder:"N" help:"Redis store: connections at most; 0 for 10 a processor (${default})."`
-	MinIdleConns int      `default:"0" placeholder:"N" help:"Redis store: connections kept open when idle (${default})."`
+	PoolSize     int      `default:"0" placeholder:"N" help:"Redis store: connections at most, to each Redis; 0 for 10 a processor, 5 in a Cluster (${default})."`
+	MinIdleConns int      `default:"0" placeholder:"N" help:"Redis store: connections kept open when idle, to each Redis (${default})."`
 	MaxRetries   int      `default:"1" placeholder:"N" help:"Redis store: times a call is repeated after a network error (${default})."`
 }
 

@@ -79,3 +79,29 @@ func TestTLS(t *testing.T) {
 		require.ErrorIs(t, err, store.ErrUnavailable, options)
 	}
 }
+
+// TestTLSOfCluster: also the nodes that the URL does not name are asked over TLS.
+func TestTLSOfCluster(t *testing.T) {
+	cert, key := writeCertificate(t)
+	var port string
+	redistest.StartCluster(t, 0, func() []string {
+		port = freePort(t)
+		return []string{
+			"--tls-port", port, "--tls-ca-cert-file", cert, "--tls-cert-file", cert, "--tls-key-file", key,
+			"--cluster-announce-port", port, // what a Cluster with tls-cluster tells
+		}
+	})
+	options := "?tls-server-name=redis.test&tls-ca=" + cert + "&tls-cert=" + cert + "&tls-key=" + key
+	everything(t, newStore(t, redisstore.Options{URL: "rediss+cluster://127.0.0.1:" + port + options, Shards: 16}))
+}
+
+// TestTLSOfSentinel: Sentinel and primary are both asked over TLS.
+func TestTLSOfSentinel(t *testing.T) {
+	cert, key := writeCertificate(t)
+	port, sentinelPort := freePort(t), freePort(t)
+	redistest.StartProcess(t, "--tls-port", port, "--tls-ca-cert-file", cert, "--tls-cert-file", cert, "--tls-key-file", key)
+	redistest.StartOneSentinel(t, "127.0.0.1:"+port, "tls-port "+sentinelPort, "tls-replication yes",
+		"tls-ca-cert-file "+cert, "tls-cert-file "+cert, "tls-key-file "+key)
+	options := "&tls-server-name=redis.test&tls-ca=" + cert + "&tls-cert=" + cert + "&tls-key=" + key
+	everything(t, newStore(t, redisstore.Options{URL: "rediss+sentinel://127.0.0.1:" + sentinelPort + "?master=" + redistest.MasterName + options}))
+}
