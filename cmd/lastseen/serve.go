@@ -71,7 +71,9 @@ func openStore(ctx context.Context, c *config, logger *slog.Logger) (s store.Sto
 	if err != nil {
 		return nil, "", &settingsError{[]string{err.Error()}} // load has found it before
 	}
-	if err := redis.Ready(ctx); err != nil {
+	if err := redis.Ready(ctx); errors.Is(err, redisstore.ErrTooOld) {
+		return nil, "", errors.Join(err, redis.Close())
+	} else if err != nil {
 		logger.Warn("Redis does not answer yet; requests fail with 503 until it does", "error", err)
 	}
 	return redis, redisstore.Redact(c.Store), nil

@@ -33,7 +33,7 @@ type processSettings struct {
 // settings are all that can be set, for the service or for one namespace.
 type settings struct {
 	processSettings
-	Store string `group:"Service" default:"lastseen.db" secret:"" takes:"a file, or a URL as in redis://host:6379" placeholder:"FILE|URL" help:"Where the data is: a file, or redis://[user:password@]host:port[/db], or rediss:// for TLS."`
+	Store string `group:"Service" default:"lastseen.db" secret:"" takes:"a file, or a URL as in redis://host:6379" placeholder:"FILE|URL" help:"Where the data is: a file, or redis://[user:password@]host:port[/db], redis+sentinel://host,host?master=NAME, redis+cluster://host,host, or rediss… for TLS."`
 
 	Green        duration `in:"flag,file,namespace" reload:"" group:"Statuses" default:"60s" takes:"a duration shorter than yellow" placeholder:"DURATION" help:"Age at which a user turns from green to yellow."`
 	Yellow       duration `in:"flag,file,namespace" reload:"" group:"Statuses" default:"5m" takes:"a duration longer than green" placeholder:"DURATION" help:"Age at which a user turns from yellow to grey."`
@@ -49,8 +49,8 @@ type settings struct {
 	RedisShards       int             `in:"flag,file,namespace" group:"Redis store" default:"1" min:"1" max:"64" placeholder:"N" help:"Sorted sets that a namespace is spread over."`
 	RedisTimeout      duration        `group:"Redis store" default:"250ms" placeholder:"DURATION" help:"Limit of one call, connecting and retrying included."`
 	RedisDialTimeout  duration        `group:"Redis store" default:"200ms" placeholder:"DURATION" help:"Limit of one attempt to connect."`
-	RedisPoolSize     int             `group:"Redis store" default:"0" min:"0" max:"10000" placeholder:"N" help:"Connections at most; 0 for 10 a processor."`
-	RedisMinIdleConns int             `group:"Redis store" default:"0" min:"0" max:"10000" placeholder:"N" help:"Connections kept open when idle."`
+	RedisPoolSize     int             `group:"Redis store" default:"0" min:"0" max:"10000" placeholder:"N" help:"Connections at most, to each Redis; 0 for 10 a processor, 5 in a Cluster."`
+	RedisMinIdleConns int             `group:"Redis store" default:"0" min:"0" max:"10000" placeholder:"N" help:"Connections kept open when idle, to each Redis."`
 	RedisMaxRetries   int             `group:"Redis store" default:"1" min:"0" max:"100" placeholder:"N" help:"Times a call is repeated after a network error."`
 }
 

@@ -74,34 +74,57 @@ func (s *Store) Register(ctx context.Context, namespaces []string) error {
 	return refused
 }
 
-// check makes sure, once, that a namespace is stored as this server stores it. One without meta has
-// never been pinged: there is nothing to agree on yet.
+// check makes sure, now and then, that a namespace is stored as this server stores it. One without meta
+// has never been pinged: there is nothing to agree on yet. In a Cluster, one Redis that is away must not
+// take all namespaces with it: while the meta cannot be read, what was agreed on holds.
 func (s *Store) check(ctx context.Context, ns namespace) error {
 	if _, done := s.checked.Load(ns.name); done {
 		return nil
 	}
-	ctx, cancel, err := s.begin(ctx)
+	bounded, cancel, err := s.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer cancel()
 	if ns.foreign {
-		if err := s.checkForeign(ctx, ns); err != nil {
+		if err := s.checkForeign(bounded, ns); err != nil {
 			return err
 		}
 	}
-	meta, err := s.client.HGet(ctx, s.keys.meta(), ns.name).Result()
-	switch {
-	case errors.Is(err, redis.Nil):
+	meta, err := s.client.HMGet(bounded, s.keys.meta(), ns.name).Result()
+	switch err = translate(err); {
+	case errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil && s.agreedInCluster(ns):
+		s.checked.Store(ns.name, struct{}{})
 		return nil
 	case err != nil:
-		return translate(err)
-	case meta != ns.meta():
+		return err
+	}
+	return s.agree(ns, meta[0])
+}
+
+// agreedInCluster reports whether the last meta that could be read was that of this server, and the
+// namespace may be on another Redis than the meta.
+func (s *Store) agreedInCluster(ns namespace) bool {
+	_, agreed := s.agreed.Load(ns.name)
+	return agreed && s.inCluster()
+}
+
+// agree compares a namespace's meta, nil if it has none, with what this server would write.
+func (s *Store) agree(ns namespace, meta any) error {
+	if meta != ns.meta() {
+		s.agreed.Delete(ns.name)
+	}
+	switch meta {
+	case nil:
+		return nil
+	case ns.meta():
+		s.agreed.Store(ns.name, struct{}{})
+		s.checked.Store(ns.name, struct{}{})
+		return nil
+	default:
 		return fmt.Errorf("%w: namespace %q is stored with %s, this server is set to %s",
 			store.ErrMismatch, ns.name, meta, ns.meta())
 	}
-	s.checked.Store(ns.name, struct{}{})
-	return nil
 }
 
 // enter makes sure of check's promise and begins a call.
@@ -187,12 +210,18 @@ func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
 	}
 	defer cancel()
 	s.checked.Delete(namespace)
+	s.agreed.Delete(namespace)
 	if err := s.ours(ctx, ns); err != nil {
 		return err
 	}
+	// One after the other: in a Cluster the parts of a pipeline are not in order.
+	if err := s.client.HDel(ctx, s.keys.meta(), namespace).Err(); err != nil {
+		return translate(err)
+	}
+	if err := s.client.ZRem(ctx, s.keys.registry(), namespace).Err(); err != nil {
+		return translate(err)
+	}
 	pipe := s.client.Pipeline()
-	pipe.HDel(ctx, s.keys.meta(), namespace)
-	pipe.ZRem(ctx, s.keys.registry(), namespace)
 	for _, key := range ns.all() {
 		pipe.Unlink(ctx, key)
 	}

@@ -22,12 +22,16 @@ var (
 	leaseSource string
 	//go:embed group.lua
 	groupSource string
+	//go:embed time.lua
+	timeSource string
+	//go:embed probe.lua
+	probeSource string
 	//go:embed tie.lua
 	tieSource string
 )
 
 // scripts are what runs inside Redis.
-var scripts = struct{ ping, leave, count, page, group, trim, lease *redis.Script }{
+var scripts = struct{ ping, leave, count, page, group, trim, lease, time, probe *redis.Script }{
 	ping:  redis.NewScript(pingSource),
 	leave: redis.NewScript(leaveSource),
 	count: redis.NewScript(countSource),
@@ -35,6 +39,8 @@ var scripts = struct{ ping, leave, count, page, group, trim, lease *redis.Script
 	group: redis.NewScript(tieSource + groupSource),
 	trim:  redis.NewScript(trimSource),
 	lease: redis.NewScript(leaseSource),
+	time:  redis.NewScript(timeSource),
+	probe: redis.NewScript(probeSource),
 }
 
 // call is one run of a script on one key.
