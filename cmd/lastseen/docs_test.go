@@ -19,7 +19,7 @@ func TestDocsInBrowser(t *testing.T) {
 	want := operations(t, s)
 	b.do(t, chromedp.Navigate(s.url+"/docs"),
 		until(fmt.Sprintf(`document.querySelectorAll(".opblock").length == %d`, len(want))))
-	require.Equal(t, s.url+"/docs/", evaluate[string](t, b, "location.href"))
+	require.Equal(t, s.docs, evaluate[string](t, b, "location.href"))
 	shown := evaluate[[]string](t, b, `[...document.querySelectorAll(".opblock-summary")].map(o =>
 		o.querySelector(".opblock-summary-method").innerText + " " + o.querySelector(".opblock-summary-path").dataset.path)`)
 	slices.Sort(shown)

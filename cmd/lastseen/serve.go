@@ -103,7 +103,8 @@ func serve(ctx context.Context, std streams, logger *slog.Logger, s store.Store,
 	server := api.NewServer(handler, logger)
 	r := &registrar{store: s, names: live.names, changed: live.changed, logger: logger, pause: sleep}
 	r.first(ctx)
-	fmt.Fprintf(std.out, "lastseen %s\n  API   http://%s/v1/namespaces\n  data  %s\n", version().Version, listener.Addr(), where)
+	fmt.Fprintf(std.out, "lastseen %[1]s\n  API   http://%[2]s/v1/namespaces\n  docs  http://%[2]s/docs/\n  data  %[3]s\n",
+		version().Version, listener.Addr(), where)
 
 	j := &janitor{store: s, retention: live.retention, wanted: live.retains, logger: logger, pause: sleep}
 	defer inBackground(ctx, j.run, r.run, func(ctx context.Context) { live.run(ctx, hangups) })()
