@@ -243,7 +243,7 @@ func TestShardsAway(t *testing.T) {
 
 // TestReplicaTakesOver: when a replica replaces a dead primary, pings go on by themselves.
 func TestReplicaTakesOver(t *testing.T) {
-	c := redistest.StartCluster(t, 1)
+	c := redistest.StartCluster(t, 1, redistest.QuickToFail)
 	s := newStore(t, redisstore.Options{URL: c.URL(), Timeout: 500 * time.Millisecond})
 	require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, slowMachine, time.Millisecond)
 	owner := c.Owner(t, "presence:chat")

@@ -88,11 +88,15 @@ func (s *Store) inspected(ctx context.Context) error {
 	return err
 }
 
-// reinspect is inspect in the background. While Redis is away, what was found out holds.
-func (s *Store) reinspect(ctx context.Context) {
+// patrol inspects the servers again and tries to write to each, in the background. What refuses is logged;
+// and a primary that became a replica shows, and is left, also when nobody else writes. While Redis is
+// away, what was found out holds.
+func (s *Store) patrol(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, errTimeout)
 	defer cancel()
-	_ = s.inspect(ctx) // whoever calls is told
+	if err := s.inspect(ctx); err == nil {
+		_ = s.eachPrimary(ctx, s.writeNothing)
+	}
 }
 
 // inspect reads the version and the settings of every server. The error is that of one which could not

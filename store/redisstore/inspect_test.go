@@ -110,6 +110,22 @@ func TestEvictionOfOnePrimary(t *testing.T) {
 	require.Equal(t, 1, log.count("server="+c.Primaries[2].Addr))
 }
 
+// TestRefusalIsLogged: a Redis that takes no writes is noticed without any, once.
+func TestRefusalIsLogged(t *testing.T) {
+	ctx, server := context.Background(), redistest.StartProcess(t)
+	s, log := newLoggedStore(t, server.URL())
+	for times := range 2 {
+		require.NoError(t, server.Client(t).ConfigSet(ctx, "maxmemory", "1").Err())
+		for range 3 {
+			s.Patrol(ctx)
+		}
+		require.Equal(t, times+1, log.count("takes no writes"))
+		require.Equal(t, times+1, log.count("OOM"))
+		require.NoError(t, server.Client(t).ConfigSet(ctx, "maxmemory", "0").Err())
+		s.Patrol(ctx)
+	}
+}
+
 // TestWrongMode: a URL that does not say that it leads to a Cluster, or to a Sentinel, is pointed out.
 func TestWrongMode(t *testing.T) {
 	s, log := newLoggedStore(t, redistest.StartCluster(t, 0).Primaries[0].URL())

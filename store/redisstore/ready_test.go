@@ -118,7 +118,7 @@ func TestNotReadyWhileLoading(t *testing.T) {
 // TestNotReadyWhenTheClusterIsDown: by default a Cluster that lacks one primary refuses to serve the slots
 // of the others, too.
 func TestNotReadyWhenTheClusterIsDown(t *testing.T) {
-	ctx, c := context.Background(), redistest.StartCluster(t, 0)
+	ctx, c := context.Background(), redistest.StartCluster(t, 0, redistest.QuickToFail)
 	s := newStore(t, redisstore.Options{URL: c.URL(), Timeout: 250 * time.Millisecond})
 	require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, slowMachine, time.Millisecond)
 	for _, primary := range c.Primaries {
