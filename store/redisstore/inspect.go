@@ -35,13 +35,44 @@ type servers struct {
 // finding is one kind of remark on one server.
 type finding struct{ server, about string }
 
-// eachPrimary calls fn for every server that is written to: in a Cluster for all of them at once, with an
-// error of any. What follows a failover is the new primary.
-func (s *Store) eachPrimary(ctx context.Context, fn func(context.Context, *redis.Client) error) error {
-	if c, ok := s.client.(*redis.ClusterClient); ok {
-		return c.ForEachMaster(ctx, fn)
+// eachPrimary calls fn at once for every server that is written to, with a key that it owns and that
+// nobody writes. The error is one of finding them, or those of fn.
+func (s *Store) eachPrimary(ctx context.Context, fn func(ctx context.Context, client *redis.Client, key string) error) error {
+	keys, err := s.primaries(ctx)
+	if err != nil {
+		return err
 	}
-	return fn(ctx, s.client.(*redis.Client))
+	errs := make(chan error, len(keys))
+	for client, key := range keys {
+		go func() { errs <- fn(ctx, client, key) }()
+	}
+	for range keys {
+		err = errors.Join(err, <-errs)
+	}
+	return err
+}
+
+// probes is how many keys are tried to find the primaries of a Cluster. One that has so few slots that
+// none of them is its own goes by the others.
+const probes = 4096
+
+// primaries returns the servers that are written to now, each with a key that it owns. In a Cluster that is
+// as far as is known: asking it here could mean to ask the one that hangs.
+func (s *Store) primaries(ctx context.Context) (map[*redis.Client]string, error) {
+	c, ok := s.client.(*redis.ClusterClient)
+	if !ok {
+		return map[*redis.Client]string{s.client.(*redis.Client): s.keys.probe()}, nil
+	}
+	keys := map[*redis.Client]string{}
+	for n := range probes {
+		key := s.keys.probe() + ":" + strconv.Itoa(n)
+		owner, err := c.MasterForKey(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		keys[owner] = key
+	}
+	return keys, nil
 }
 
 // inspected inspects the servers if that has never been done, and returns why calls are refused.
@@ -57,11 +88,15 @@ func (s *Store) inspected(ctx context.Context) error {
 	return err
 }
 
-// reinspect is inspect in the background. While Redis is away, what was found out holds.
-func (s *Store) reinspect(ctx context.Context) {
+// patrol inspects the servers again and tries to write to each, in the background. What refuses is logged;
+// and a primary that became a replica shows, and is left, also when nobody else writes. While Redis is
+// away, what was found out holds.
+func (s *Store) patrol(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, errTimeout)
 	defer cancel()
-	_ = s.inspect(ctx) // whoever calls is told
+	if err := s.inspect(ctx); err == nil {
+		_ = s.eachPrimary(ctx, s.writeNothing)
+	}
 }
 
 // inspect reads the version and the settings of every server. The error is that of one which could not
@@ -70,7 +105,7 @@ func (s *Store) inspect(ctx context.Context) error {
 	var mu sync.Mutex
 	var old error
 	reached := false
-	err := s.eachPrimary(ctx, func(ctx context.Context, client *redis.Client) error {
+	err := s.eachPrimary(ctx, func(ctx context.Context, client *redis.Client, _ string) error {
 		info, err := readInfo(ctx, client)
 		if err != nil {
 			return err

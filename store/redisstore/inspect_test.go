@@ -1,12 +1,8 @@
 package redisstore_test
 
 import (
-	"bufio"
 	"context"
-	"fmt"
 	"log/slog"
-	"net"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -49,68 +45,10 @@ func newLoggedStore(t *testing.T, url string) (*redisstore.Store, *journal) {
 	return s, log
 }
 
-// startImpostor answers INFO with a version and everything else with PONG. It is no Redis: a real one
-// that is too old is not to be had wherever the tests run.
-func startImpostor(t *testing.T, info string) (url string) {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var serving sync.WaitGroup
-	var mu sync.Mutex
-	var conns []net.Conn
-	t.Cleanup(func() {
-		listener.Close()
-		mu.Lock()
-		defer mu.Unlock()
-		for _, conn := range conns {
-			conn.Close()
-		}
-		serving.Wait()
-	})
-	serving.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			conns = append(conns, conn)
-			mu.Unlock()
-			serving.Go(func() { impersonate(conn, info) })
-		}
-	})
-	return "redis://" + listener.Addr().String()
-}
-
-func impersonate(conn net.Conn, info string) {
-	r := bufio.NewReader(conn)
-	for {
-		var command []string
-		head, err := r.ReadString('\n') // *n, and then n times $length and the text
-		n, _ := strconv.Atoi(strings.Trim(head, "*\r\n"))
-		for range 2 * n {
-			var line string
-			line, err = r.ReadString('\n')
-			command = append(command, strings.ToLower(strings.TrimSpace(line)))
-		}
-		if err != nil {
-			return
-		}
-		switch command[1] {
-		case "hello":
-			fmt.Fprint(conn, "-ERR unknown command `HELLO`\r\n")
-		case "info":
-			fmt.Fprintf(conn, "$%d\r\n%s\r\n", len(info), info)
-		default:
-			fmt.Fprint(conn, "+PONG\r\n")
-		}
-	}
-}
-
 // TestTooOld: every call says why it fails, from the first one on, and so does the log.
 func TestTooOld(t *testing.T) {
 	ctx := context.Background()
-	s, log := newLoggedStore(t, startImpostor(t, "# Server\r\nredis_version:6.0.16\r\nredis_mode:standalone\r\n"))
+	s, log := newLoggedStore(t, redistest.StartImpostor(t, "# Server\r\nredis_version:6.0.16\r\nredis_mode:standalone\r\n"))
 	for range 2 {
 		for name, call := range calls(s, "chat") {
 			require.ErrorIs(t, call(), redisstore.ErrTooOld, name)
@@ -138,7 +76,7 @@ func TestOtherServers(t *testing.T) {
 		"redis_version:unstable\r\n":                         1,
 		"":                                                   1,
 	} {
-		s, log := newLoggedStore(t, startImpostor(t, info))
+		s, log := newLoggedStore(t, redistest.StartImpostor(t, info))
 		_, err := s.Lookup(context.Background(), "chat", []string{"alice"})
 		require.NotErrorIs(t, err, redisstore.ErrTooOld, info)
 		require.Equal(t, unknown, log.count("cannot be read: allow INFO"), info)
@@ -170,6 +108,22 @@ func TestEvictionOfOnePrimary(t *testing.T) {
 	require.NoError(t, ping(s, "chat", "alice"))
 	require.Eventually(t, func() bool { return log.count("drops whole namespaces") == 1 }, slowMachine, time.Millisecond)
 	require.Equal(t, 1, log.count("server="+c.Primaries[2].Addr))
+}
+
+// TestRefusalIsLogged: a Redis that takes no writes is noticed without any, once.
+func TestRefusalIsLogged(t *testing.T) {
+	ctx, server := context.Background(), redistest.StartProcess(t)
+	s, log := newLoggedStore(t, server.URL())
+	for times := range 2 {
+		require.NoError(t, server.Client(t).ConfigSet(ctx, "maxmemory", "1").Err())
+		for range 3 {
+			s.Patrol(ctx)
+		}
+		require.Equal(t, times+1, log.count("takes no writes"))
+		require.Equal(t, times+1, log.count("OOM"))
+		require.NoError(t, server.Client(t).ConfigSet(ctx, "maxmemory", "0").Err())
+		s.Patrol(ctx)
+	}
 }
 
 // TestWrongMode: a URL that does not say that it leads to a Cluster, or to a Sentinel, is pointed out.

@@ -2,19 +2,18 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"strconv"
-	"sync"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// probe is the key that is written to when readiness is asked for. Nothing is ever stored in it.
+// probe is the key, or in a Cluster the beginning of the keys, that are written to when readiness is asked
+// for. Nothing is ever stored there.
 func (k keyspace) probe() string { return k.prefix + ":probe" }
 
-// Ready returns nil when pings are taken: Redis' time is known, and Redis does a write that changes
-// nothing, which it refuses where it would refuse a ping: when its memory is full, its disk fails, it
+// Ready returns nil when pings are taken: Redis' time is known, and Redis runs a script that writes, but
+// changes nothing. It refuses that where it refuses a ping: when its memory is full, its disk fails, it
 // is a replica or loading, or the user has not the rights.
 //
 // In a Cluster one primary that takes writes is enough. All servers see the same Cluster: if one lost
@@ -29,54 +28,27 @@ func (s *Store) Ready(ctx context.Context) error {
 		return err
 	}
 	defer cancel()
-	var mu sync.Mutex
-	var refused error
-	taken := false
-	err = s.eachPrimary(ctx, func(ctx context.Context, client *redis.Client) error {
-		err := translate(s.writeNothing(ctx, client))
-		mu.Lock()
-		defer mu.Unlock()
-		taken, refused = taken || err == nil, errors.Join(refused, err)
-		return nil
+	var taken atomic.Bool
+	err = s.eachPrimary(ctx, func(ctx context.Context, client *redis.Client, key string) error {
+		err := s.writeNothing(ctx, client, key)
+		if err == nil {
+			taken.Store(true)
+		}
+		return err
 	})
-	if taken {
+	if taken.Load() {
 		return nil
 	}
-	return errors.Join(translate(err), refused)
+	return translate(err)
 }
 
-// writeNothing writes to one server what changes nothing: members that are there already would be moved,
-// and there are none.
-func (s *Store) writeNothing(ctx context.Context, client *redis.Client) error {
+// writeNothing does a write that changes nothing.
+func (s *Store) writeNothing(ctx context.Context, client *redis.Client, key string) error {
 	server := s.nameOf(client)
-	key, err := s.probeKey(ctx, client)
-	if err == nil {
-		err = client.ZAddXX(ctx, key, redis.Z{Member: "probe"}).Err()
-	}
-	if err != nil {
+	if err := translate(scripts.probe.Run(ctx, client, []string{key}).Err()); err != nil {
 		s.servers.tell(slog.LevelWarn, finding{server, "ready"}, "", "this Redis takes no writes", "server", server, "error", err)
 		return err
 	}
 	s.servers.forget(finding{server, "ready"})
 	return nil
-}
-
-// mostProbes bounds the search for a key that a primary owns. One with so few slots that it is in vain
-// goes by the others.
-const mostProbes = 10_000
-
-// probeKey returns a key that a server owns.
-func (s *Store) probeKey(ctx context.Context, client *redis.Client) (string, error) {
-	c, ok := s.client.(*redis.ClusterClient)
-	if !ok {
-		return s.keys.probe(), nil
-	}
-	for n := range mostProbes {
-		key := s.keys.probe() + ":" + strconv.Itoa(n)
-		owner, err := c.MasterForKey(ctx, key)
-		if err != nil || owner == client {
-			return key, err
-		}
-	}
-	return "", errors.New("this primary has hardly any slots")
 }

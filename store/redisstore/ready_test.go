@@ -102,7 +102,7 @@ func TestNotReadyWhileLoading(t *testing.T) {
 	_, err := pipe.Exec(ctx)
 	require.NoError(t, err)
 	server.Stop(t)
-	s := newStore(t, redisstore.Options{URL: server.URL(), Timeout: 250 * time.Millisecond})
+	s := newStore(t, redisstore.Options{URL: server.URL(), Timeout: 2 * time.Second})
 	server.StartLoading(t, "--key-load-delay", "50") // µs a command; every 1,024th it answers
 	loading := 0
 	require.Eventually(t, func() bool {
@@ -113,4 +113,27 @@ func TestNotReadyWhileLoading(t *testing.T) {
 		return err == nil
 	}, slowMachine, time.Millisecond)
 	require.Positive(t, loading, "never seen loading")
+}
+
+// TestNotReadyWhenTheClusterIsDown: by default a Cluster that lacks one primary refuses to serve the slots
+// of the others, too.
+func TestNotReadyWhenTheClusterIsDown(t *testing.T) {
+	ctx, c := context.Background(), redistest.StartCluster(t, 0, redistest.QuickToFail)
+	s := newStore(t, redisstore.Options{URL: c.URL(), Timeout: 250 * time.Millisecond})
+	require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, slowMachine, time.Millisecond)
+	for _, primary := range c.Primaries {
+		require.NoError(t, primary.Client(t).ConfigSet(ctx, "cluster-require-full-coverage", "yes").Err())
+	}
+	owner := c.Owner(t, "presence:chat")
+	for _, primary := range c.Primaries {
+		if primary != owner {
+			primary.Stop(t)
+			break
+		}
+	}
+	require.Eventually(t, func() bool { return s.Ready(ctx) != nil }, slowMachine, time.Millisecond)
+	for name, call := range calls(s, "chat") {
+		require.ErrorIs(t, call(), store.ErrUnavailable, name)
+	}
+	require.ErrorIs(t, s.Ready(ctx), store.ErrUnavailable)
 }

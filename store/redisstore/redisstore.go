@@ -99,9 +99,9 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-// watch inspects the servers and samples their clock.
+// watch looks after the servers and samples their clock.
 func (s *Store) watch(ctx context.Context) {
-	s.reinspect(ctx)
+	s.patrol(ctx)
 	s.clock.refresh(ctx)
 }
 

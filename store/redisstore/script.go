@@ -24,12 +24,14 @@ var (
 	groupSource string
 	//go:embed time.lua
 	timeSource string
+	//go:embed probe.lua
+	probeSource string
 	//go:embed tie.lua
 	tieSource string
 )
 
 // scripts are what runs inside Redis.
-var scripts = struct{ ping, leave, count, page, group, trim, lease, time *redis.Script }{
+var scripts = struct{ ping, leave, count, page, group, trim, lease, time, probe *redis.Script }{
 	ping:  redis.NewScript(pingSource),
 	leave: redis.NewScript(leaveSource),
 	count: redis.NewScript(countSource),
@@ -38,6 +40,7 @@ var scripts = struct{ ping, leave, count, page, group, trim, lease, time *redis.
 	trim:  redis.NewScript(trimSource),
 	lease: redis.NewScript(leaseSource),
 	time:  redis.NewScript(timeSource),
+	probe: redis.NewScript(probeSource),
 }
 
 // call is one run of a script on one key.

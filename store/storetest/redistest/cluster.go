@@ -20,17 +20,21 @@ type Cluster struct {
 	Replicas  []*Process // of the primary of the same index; none unless asked for
 }
 
+// QuickToFail are the settings of a Cluster that notices within half a second that a node is away. A busy
+// machine makes it think so of nodes that are not.
+func QuickToFail() []string { return []string{"--cluster-node-timeout", "500"} }
+
 // StartCluster returns a new Cluster of three primaries with as many replicas each as asked for, none
-// or one. A primary counts as failed after half a second; the others go on serving their slots. Without a
-// redis-server on PATH the test is skipped, as [StartProcess] does.
-func StartCluster(t testing.TB, replicas int) *Cluster {
+// or one. While a primary is away the others go on serving their slots. Each node has the settings that
+// the functions return for it. Without a redis-server on PATH the test is skipped, as [StartProcess] does.
+func StartCluster(t testing.TB, replicas int, settings ...func() []string) *Cluster {
 	t.Helper()
 	c := &Cluster{}
 	for range 3 {
-		c.Primaries = append(c.Primaries, startNode(t))
+		c.Primaries = append(c.Primaries, startNode(t, settings))
 	}
 	for range 3 * replicas {
-		c.Replicas = append(c.Replicas, startNode(t))
+		c.Replicas = append(c.Replicas, startNode(t, settings))
 	}
 	c.join(t)
 	for i, replica := range c.Replicas {
@@ -43,9 +47,16 @@ func StartCluster(t testing.TB, replicas int) *Cluster {
 	return c
 }
 
-func startNode(t testing.TB) *Process {
-	return StartProcess(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "500",
-		"--cluster-require-full-coverage", "no", "--cluster-replica-validity-factor", "0")
+func startNode(t testing.TB, more []func() []string) *Process {
+	t.Helper()
+	settings := []string{
+		"--cluster-enabled", "yes", "--cluster-require-full-coverage", "no", "--cluster-replica-validity-factor", "0",
+		"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1",
+	}
+	for _, setting := range more {
+		settings = append(settings, setting()...)
+	}
+	return StartProcess(t, settings...)
 }
 
 func (c *Cluster) nodes() []*Process { return slices.Concat(c.Primaries, c.Replicas) }

@@ -34,7 +34,7 @@ func StartSentinel(t testing.TB, settings ...string) *Sentinel {
 	check(t, err)
 	s.Nodes[1] = StartProcess(t, append([]string{"--replicaof", host + " " + port}, settings...)...)
 	for range 3 {
-		s.Sentinels = append(s.Sentinels, startSentinel(t, host, port))
+		s.Sentinels = append(s.Sentinels, StartOneSentinel(t, s.Nodes[0].Addr))
 	}
 	for _, sentinel := range s.Sentinels {
 		await(t, func() error { return s.formed(sentinel) })
@@ -54,10 +54,14 @@ func synchronised(t testing.TB, primary *Process) error {
 	return err
 }
 
-func startSentinel(t testing.TB, host, port string) *Process {
+// StartOneSentinel returns a Sentinel that watches over the server at an address, with more lines in its
+// settings. Without a redis-server on PATH the test is skipped, as [StartProcess] does.
+func StartOneSentinel(t testing.TB, primary string, settings ...string) *Process {
 	t.Helper()
 	p := newProcess(t)
 	_, own, err := net.SplitHostPort(p.Addr)
+	check(t, err)
+	host, port, err := net.SplitHostPort(primary)
 	check(t, err)
 	file := filepath.Join(t.TempDir(), "sentinel.conf") // a Sentinel writes to it what it learns
 	check(t, os.WriteFile(file, fmt.Appendf(nil, `port %s
@@ -67,7 +71,8 @@ loglevel warning
 sentinel monitor %[2]s %s %s 2
 sentinel down-after-milliseconds %[2]s 500
 sentinel failover-timeout %[2]s 3000
-`, own, MasterName, host, port), 0o600))
+%[5]s
+`, own, MasterName, host, port, strings.Join(settings, "\n")), 0o600))
 	p.args = []string{file, "--sentinel"}
 	p.Start(t)
 	return p
