@@ -86,7 +86,7 @@ func sources(t *testing.T) (all []source) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (name == "tools" || name != "." && strings.HasPrefix(d.Name(), ".")) {
+		if d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || otherModule(name)) {
 			return fs.SkipDir
 		}
 		if !strings.HasSuffix(name, ".go") {
@@ -106,6 +106,12 @@ func sources(t *testing.T) (all []source) {
 	}))
 	require.NotEmpty(t, all)
 	return all
+}
+
+// otherModule reports whether a folder is a module of its own: the benchmark and the tools.
+func otherModule(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil
 }
 
 func TestArrowsGoOneWay(t *testing.T) {

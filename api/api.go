@@ -48,6 +48,14 @@ type Config struct {
 	Version  Version
 	Logger   *slog.Logger   // default slog.Default()
 	Random   func() float64 // in [0, 1), for jitter; default math/rand/v2
+	Extra    []Endpoint     // beside those of version 1, behind the same middleware; default none
+}
+
+// Endpoint is one that the program adds. The benchmark adds some that do nothing, to learn what all
+// before the handler costs.
+type Endpoint struct {
+	Method, Path string // Path as Echo writes patterns: /v1/namespaces/:namespace
+	Handle       echo.HandlerFunc
 }
 
 // server holds what handlers need.
@@ -77,7 +85,7 @@ func New(c Config) http.Handler {
 		DisableErrorHandler: true,
 		LogErrorFunc:        func(_ echo.Context, err error, stack []byte) error { return panicked(err, stack) },
 	}))
-	for _, r := range s.routes() {
+	for _, r := range append(s.routes(), extraRoutes(c.Extra)...) {
 		e.Add(r.method, r.path, r.serve)
 		if r.method == http.MethodGet {
 			e.Add(http.MethodHead, r.path, r.serve)

@@ -1,0 +1,158 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/boltstore"
+)
+
+// These benchmarks call the handler on the embedded store, without a network, so that what the code
+// between them costs is seen.
+
+const benchUsers = 100_000
+
+// benchUser returns one of the IDs, of 16 bytes.
+func benchUser(n int) string { return fmt.Sprintf("%016x", uint64(n%benchUsers)*0x9E3779B97F4A7C15) }
+
+// sink is a response that is thrown away.
+type sink struct {
+	header http.Header
+	status int
+}
+
+func (s *sink) Header() http.Header         { return s.header }
+func (s *sink) Write(p []byte) (int, error) { return len(p), nil }
+func (s *sink) WriteHeader(status int)      { s.status = status }
+
+// bench is the handler, with a store that knows the users.
+type bench struct {
+	b       testing.TB
+	handler http.Handler
+}
+
+func newBench(b testing.TB) *bench {
+	b.Helper()
+	s, err := boltstore.Open(boltstore.Options{
+		Path: filepath.Join(b.TempDir(), "lastseen.db"), Sync: time.Second, Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, s.Close()) })
+	now, err := s.Now(context.Background())
+	require.NoError(b, err)
+	batch := make([]store.Sighting, benchUsers)
+	for n := range batch {
+		batch[n] = store.Sighting{User: benchUser(n), At: now - lastseen.Instant(n%300_000)}
+	}
+	_, err = s.Ping(context.Background(), "chat", batch)
+	require.NoError(b, err)
+	return &bench{b: b, handler: New(Config{
+		Store: s,
+		Settings: func(string) Settings {
+			return Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}, PingInterval: 30 * time.Second}
+		},
+		Extra: []Endpoint{{http.MethodPost, "/v1/namespaces/:namespace/users/:user/nothing", func(c echo.Context) error {
+			return c.NoContent(http.StatusNoContent)
+		}}},
+	})}
+}
+
+// requests returns prepared requests, so that making them is not part of what is measured.
+func (b *bench) requests(n int, make func(n int) *http.Request) func() {
+	requests := prepare(n, make)
+	w := &sink{header: http.Header{}}
+	next := 0
+	return func() {
+		clear(w.header)
+		b.handler.ServeHTTP(w, requests[next%n])
+		require.Less(b.b, w.status, 300)
+		next++
+	}
+}
+
+func prepare(n int, make func(n int) *http.Request) (all []*http.Request) {
+	for i := range n {
+		all = append(all, make(i))
+	}
+	return all
+}
+
+// post returns a request about a user, without a body.
+func post(n int, what string) *http.Request {
+	r, err := http.NewRequest(http.MethodPost, "/v1/namespaces/chat/users/"+benchUser(n*7919)+"/"+what, http.NoBody)
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
+func minimalPing(n int) *http.Request {
+	r := post(n, "ping")
+	r.Header.Set("Prefer", "return=minimal")
+	return r
+}
+
+func BenchmarkHandler(b *testing.B) {
+	h := newBench(b)
+	get := func(n int) *http.Request {
+		r, err := http.NewRequest(http.MethodGet, "/v1/namespaces/chat/users/"+benchUser(n*7919), http.NoBody)
+		require.NoError(b, err)
+		return r
+	}
+	lookup := func(n int) *http.Request {
+		users := make([]string, 100)
+		for i := range users {
+			users[i] = "user=" + benchUser(n*100+i*7919)
+		}
+		r, err := http.NewRequest(http.MethodGet, "/v1/namespaces/chat/lookup?"+strings.Join(users, "&"), http.NoBody)
+		require.NoError(b, err)
+		return r
+	}
+	list := func(int) *http.Request {
+		r, err := http.NewRequest(http.MethodGet, "/v1/namespaces/chat/users", http.NoBody)
+		require.NoError(b, err)
+		return r
+	}
+	for _, c := range []struct {
+		name string
+		make func(int) *http.Request
+	}{
+		{"nothing", func(n int) *http.Request { return post(n, "nothing") }},
+		{"ping/minimal", minimalPing},
+		{"ping", func(n int) *http.Request { return post(n, "ping") }},
+		{"get", get},
+		{"lookup of 100", lookup},
+		{"page of 50", list},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			serve := h.requests(1000, c.make)
+			b.ReportAllocs()
+			for b.Loop() {
+				serve()
+			}
+		})
+	}
+}
+
+// BenchmarkPingAllocations counts the allocations of a ping beyond those of an endpoint that does
+// nothing. It is row 13 of docs/performance.md.
+func BenchmarkPingAllocations(b *testing.B) {
+	h := newBench(b)
+	for b.Loop() {
+		ping := testing.AllocsPerRun(10_000, h.requests(1000, minimalPing))
+		nothing := testing.AllocsPerRun(10_000, h.requests(1000, func(n int) *http.Request { return post(n, "nothing") }))
+		b.ReportMetric(ping-nothing, "own-allocs/op")
+		b.ReportMetric(nothing, "nothing-allocs/op")
+	}
+}

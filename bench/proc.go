@@ -1,0 +1,65 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// tick is the unit of CPU times in /proc on Linux, whatever the kernel's own.
+const tick = 10 * time.Millisecond
+
+// cpuTime returns the CPU time of a process, user and system, since it began.
+func cpuTime(pid int) (time.Duration, error) {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	return parseStat(string(content))
+}
+
+// parseStat reads the 14th and the 15th field, counted behind the name, which may hold anything.
+func parseStat(line string) (time.Duration, error) {
+	fields := strings.Fields(line[strings.LastIndexByte(line, ')')+1:])
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("/proc/…/stat has %d fields", len(fields))
+	}
+	user, err := strconv.ParseInt(fields[11], 10, 64)
+	if err != nil {
+		return 0, err
+	}
+	system, err := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * tick, err
+}
+
+// memory returns a field of /proc/…/status in bytes: VmRSS, RssAnon, VmHWM.
+func memory(pid int, field string) (float64, error) {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	n, err := numberAfter(content, field+":")
+	return n * 1024, err
+}
+
+// written returns the bytes that a process had written to disks.
+func written(pid int) (float64, error) {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	if err != nil {
+		return 0, err
+	}
+	return numberAfter(content, "\nwrite_bytes:")
+}
+
+// numberAfter finds a label and reads the number behind it.
+func numberAfter(content []byte, label string) (float64, error) {
+	_, rest, ok := bytes.Cut(content, []byte(label))
+	fields := bytes.Fields(rest)
+	if !ok || len(fields) == 0 {
+		return 0, fmt.Errorf("there is no %q", strings.TrimSpace(label))
+	}
+	return strconv.ParseFloat(string(fields[0]), 64)
+}
