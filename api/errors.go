@@ -93,12 +93,12 @@ func (s *server) handleError(err error, c echo.Context) {
 	if kind.status == http.StatusServiceUnavailable {
 		header.Set(echo.HeaderRetryAfter, strconv.Itoa(1+int(s.random()*3)))
 	}
-	header.Set(echo.HeaderCacheControl, "no-store")
+	header[echo.HeaderCacheControl] = noStore
 	body := problem{
 		Type: "/docs/errors#" + string(e.code), Title: kind.title, Status: kind.status, Code: e.code,
 		Detail: e.detail, RequestID: id, Errors: e.items, Line: e.line, Recorded: e.recorded,
 	}
-	if err := write(c, kind.status, "application/problem+json", body); err != nil {
+	if err := write(c, kind.status, typeProblem, body); err != nil {
 		s.logger.Debug("answer not sent", "request_id", id, "error", err)
 	}
 }

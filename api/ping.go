@@ -76,8 +76,8 @@ func (s *server) assert(c echo.Context, write recordFunc, again bool) error {
 	if err != nil {
 		return err
 	}
-	var body assertion
-	if _, err := readJSON(c, &body); err != nil {
+	raw, err := readAt(c)
+	if err != nil {
 		return err
 	}
 	ctx := c.Request().Context()
@@ -85,7 +85,7 @@ func (s *server) assert(c echo.Context, write recordFunc, again bool) error {
 	if err != nil {
 		return err
 	}
-	at, err := parseAt(body.At, now)
+	at, err := parseAt(raw, now)
 	if err != nil {
 		return err
 	}
@@ -105,6 +105,16 @@ func (s *server) assert(c echo.Context, write recordFunc, again bool) error {
 		presence: presenceOf(settings.Thresholds.Presence(user, states[0], now)),
 		AsOf:     timestamp(now), PingAfterMs: pingAfter,
 	})
+}
+
+// readAt returns the time in the body of a ping or leave, as it was sent; nothing if there is none.
+func readAt(c echo.Context) (jsontext.Value, error) {
+	if c.Request().Body == http.NoBody {
+		return nil, nil // as in most pings
+	}
+	var body assertion
+	_, err := readJSON(c, &body)
+	return body.At, err
 }
 
 // pingAfter is the ping interval in milliseconds, times 0.8 to 1 by chance: clients that started
@@ -129,7 +139,7 @@ func prefersMinimal(r *http.Request) bool {
 
 func minimal(c echo.Context, pingAfter int64) error {
 	header := c.Response().Header()
-	header.Set("Preference-Applied", "return=minimal")
+	header["Preference-Applied"] = minimalDone
 	if pingAfter > 0 {
 		header.Set(pingAfterHeader, strconv.FormatInt(pingAfter, 10))
 	}

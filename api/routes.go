@@ -75,7 +75,7 @@ func evaluation(more ...string) []string {
 
 // serve checks the query and calls the handler.
 func (r route) serve(c echo.Context) error {
-	c.Response().Header().Set(echo.HeaderCacheControl, "no-store")
+	c.Response().Header()[echo.HeaderCacheControl] = noStore
 	q, err := parseQuery(c.Request().URL.RawQuery, r.query)
 	if err != nil {
 		return err
