@@ -26,12 +26,17 @@ func (t timestamp) MarshalJSONTo(e *jsontext.Encoder) error {
 
 // presence is how a user appears in every answer.
 type presence struct {
-	User       string          `json:"user"`
-	Status     lastseen.Status `json:"status"`
-	LastSeen   timestamp       `json:"last_seen"`
-	Left       bool            `json:"left"`
-	ValidUntil timestamp       `json:"valid_until"`
-}
+	// The user, as your system calls them.
+	User string `json:"user" minLength:"1" maxLength:"256"`
+	// green: here just now. yellow: here a while ago. grey: longer ago, gone on purpose, or never seen.
+	Status lastseen.Status `json:"status"`
+	// The newest time that any ping or leave asserted; null for a user never seen.
+	LastSeen timestamp `json:"last_seen" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+	// Whether the last thing heard was a leave.
+	Left bool `json:"left"`
+	// When the status decays if nothing else happens; null for grey. A ping or a leave can change it sooner.
+	ValidUntil timestamp `json:"valid_until" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+} // @name Presence
 
 func presenceOf(p lastseen.Presence) presence {
 	return presence{
@@ -42,16 +47,20 @@ func presenceOf(p lastseen.Presence) presence {
 
 // userAnswer is the answer about one user.
 type userAnswer struct {
-	presence    `json:",inline"`
-	AsOf        timestamp `json:"as_of"`
-	PingAfterMs int64     `json:"ping_after_ms,omitzero"`
-}
+	presence `json:",inline"`
+	// The instant at which the status was evaluated.
+	AsOf timestamp `json:"as_of" swaggertype:"string" format:"date-time"`
+	// In answers to a ping: when to ping next, in milliseconds from now. It differs from answer to
+	// answer, so that clients do not ping in step.
+	PingAfterMs int64 `json:"ping_after_ms,omitzero" format:"int64" minimum:"1" validate:"optional"`
+} // @name UserPresence
 
 // usersAnswer is the answer about several users.
 type usersAnswer struct {
-	AsOf  timestamp  `json:"as_of"`
+	// The instant at which the statuses were evaluated.
+	AsOf  timestamp  `json:"as_of" swaggertype:"string" format:"date-time"`
 	Users []presence `json:"users"`
-}
+} // @name Presences
 
 // answer sends JSON with status 200.
 func answer(c echo.Context, body any) error {

@@ -43,7 +43,18 @@ func (s *server) routes() []route {
 		{http.MethodGet, "/healthz", s.healthz, anyQuery()},
 		{http.MethodGet, "/readyz", s.readyz, anyQuery()},
 		{http.MethodGet, "/version", s.getVersion, anyQuery()},
-		{http.MethodGet, "/docs/errors", s.errorsPage, anyQuery()},
+
+		{http.MethodGet, "/openapi.yaml", s.page, anyQuery()},
+		{http.MethodGet, "/openapi.json", s.page, anyQuery()},
+		{http.MethodGet, "/docs", s.docs, anyQuery()},
+		{http.MethodGet, "/docs/", s.page, anyQuery()}, // the one path that ends with a slash
+		{http.MethodGet, "/docs/docs.js", s.page, anyQuery()},
+		{http.MethodGet, "/docs/docs.css", s.page, anyQuery()},
+		{http.MethodGet, "/docs/errors", s.page, anyQuery()},
+		{http.MethodGet, "/docs/errors.css", s.page, anyQuery()},
+		{http.MethodGet, "/docs/favicon.svg", s.page, anyQuery()},
+		{http.MethodGet, "/docs/swagger-ui.css", s.page, anyQuery()},
+		{http.MethodGet, "/docs/swagger-ui-bundle.js", s.page, anyQuery()},
 	}
 }
 

@@ -4,7 +4,7 @@
 // Environment variables:
 //
 //	LASTSEEN_TEST_REDIS_IMAGE  the image, instead of redis:7
-//	LASTSEEN_TEST_REQUIRE      what has to be there, of docker and redis, by comma: its absence
+//	LASTSEEN_TEST_REQUIRE      what has to be there, such as docker,redis: its absence
 //	                           fails a test that otherwise would be skipped or fall back
 package redistest
 
