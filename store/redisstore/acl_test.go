@@ -58,9 +58,8 @@ func TestLeastRights(t *testing.T) {
 	everything(t, newStore(t, redisstore.Options{URL: asApp(url)}))
 }
 
-// TestLeastRightsInCluster: they are, also when slots move.
-func TestLeastRightsInCluster(t *testing.T) {
-	c := redistest.StartCluster(t, 0)
+// testLeastRightsInCluster: they are, also when slots move.
+func testLeastRightsInCluster(t *testing.T, c *redistest.Cluster) {
 	for _, primary := range c.Primaries {
 		restrict(t, primary.Client(t))
 	}

@@ -16,8 +16,27 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
+
+// TestOnCluster is what leaves a Cluster as it was.
+func TestOnCluster(t *testing.T) {
+	c := redistest.StartCluster(t, 0)
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *redistest.Cluster)
+	}{
+		{"Keys", testKeysOfACluster},
+		{"Clock", testClockOfACluster},
+		{"Scripts", testScriptsForgottenByACluster},
+		{"Slots", testSlotsMoveWhileTheyAreUsed},
+		{"Rights", testLeastRightsInCluster},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, c) })
+	}
+	t.Run("Conformance", func(t *testing.T) { storetest.Run(t, opener(c.URL(), 16)) })
+}
 
 // crowd pings n users, and returns their names in order.
 func crowd(t *testing.T, s store.Store, namespace string, n int) []string {
@@ -49,10 +68,10 @@ func walkAll(s store.Store, namespace string, limit int) ([]string, error) {
 	}
 }
 
-// TestSlotsMoveWhileTheyAreUsed: calls are sent on to where a slot is going. Nobody is listed twice or
+// testSlotsMoveWhileTheyAreUsed: calls are sent on to where a slot is going. Nobody is listed twice or
 // left out, and no ping that was acknowledged is lost.
-func TestSlotsMoveWhileTheyAreUsed(t *testing.T) {
-	ctx, c := context.Background(), redistest.StartCluster(t, 0)
+func testSlotsMoveWhileTheyAreUsed(t *testing.T, c *redistest.Cluster) {
+	ctx := context.Background()
 	s := newStore(t, redisstore.Options{URL: c.URL(), Shards: 16})
 	still := crowd(t, s, "still", 700)
 	require.NoError(t, ping(s, "busy", "somebody"))
@@ -125,10 +144,10 @@ func assertNoError(t *testing.T, err error) bool {
 	return err == nil
 }
 
-// TestKeysOfACluster: they are those of one Redis, so that what is documented holds, and each is on the
+// testKeysOfACluster: they are those of one Redis, so that what is documented holds, and each is on the
 // node that owns it.
-func TestKeysOfACluster(t *testing.T) {
-	ctx, c := context.Background(), redistest.StartCluster(t, 0)
+func testKeysOfACluster(t *testing.T, c *redistest.Cluster) {
+	ctx := context.Background()
 	client := c.Client(t)
 	s := newStore(t, redisstore.Options{URL: c.URL(), Shards: 7})
 	require.NoError(t, ping(s, "chat", "alice", "bob", "a/b"))
@@ -151,9 +170,9 @@ func keysOf(t *testing.T, c *redistest.Cluster) (keys []string) {
 	return keys
 }
 
-// TestScriptsForgottenByACluster: those that a node does not know are sent again, wherever it is.
-func TestScriptsForgottenByACluster(t *testing.T) {
-	ctx, c := context.Background(), redistest.StartCluster(t, 0)
+// testScriptsForgottenByACluster: those that a node does not know are sent again, wherever it is.
+func testScriptsForgottenByACluster(t *testing.T, c *redistest.Cluster) {
+	ctx := context.Background()
 	s := newStore(t, redisstore.Options{URL: c.URL(), Shards: 16})
 	for range 2 {
 		for name, call := range calls(s, "chat") {
@@ -259,9 +278,9 @@ func TestReplicaTakesOver(t *testing.T) {
 	require.Equal(t, []lastseen.State{{At: base}, {At: base}}, states)
 }
 
-// TestClockOfACluster: all servers ask the node that has the list of namespaces, and no other.
-func TestClockOfACluster(t *testing.T) {
-	ctx, c := context.Background(), redistest.StartCluster(t, 0)
+// testClockOfACluster: all servers ask the node that has the list of namespaces, and no other.
+func testClockOfACluster(t *testing.T, c *redistest.Cluster) {
+	ctx := context.Background()
 	for _, primary := range c.Primaries {
 		require.NoError(t, primary.Client(t).ConfigResetStat(ctx).Err())
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -20,6 +21,10 @@ import (
 func waitReplicated(t *testing.T, primary *redistest.Process) {
 	t.Helper()
 	require.Equal(t, int64(1), primary.Client(t).Wait(context.Background(), 1, slowMachine).Val())
+}
+
+func TestConformanceOnSentinel(t *testing.T) {
+	storetest.Run(t, opener(redistest.StartSentinel(t).URL(), 1))
 }
 
 // resume calls until there is no error. Until then there are only outages.

@@ -32,7 +32,7 @@ func StartSentinel(t testing.TB, settings ...string) *Sentinel {
 	s.Nodes[0] = StartProcess(t, settings...)
 	host, port, err := net.SplitHostPort(s.Nodes[0].Addr)
 	check(t, err)
-	s.Nodes[1] = StartProcess(t, append([]string{"--replicaof", host + " " + port}, settings...)...)
+	s.Nodes[1] = StartProcess(t, append([]string{"--replicaof", host, port}, settings...)...)
 	for range 3 {
 		s.Sentinels = append(s.Sentinels, StartOneSentinel(t, s.Nodes[0].Addr))
 	}
