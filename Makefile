@@ -1,8 +1,9 @@
 # `make check` is the gate: by hand, as a commit hook and in CI.
 
 LINT = go tool -modfile=tools/lint/go.mod golangci-lint
+LINT_BENCH = go tool -modfile=../tools/lint/go.mod golangci-lint
 
-.PHONY: check generate generated lint format race test fuzz image containers hook
+.PHONY: check generate generated lint format race test fuzz bench image containers hook
 
 check: generated lint race test
 
@@ -14,9 +15,11 @@ generate:
 generated:
 	go mod tidy -diff
 	go run ./docs/generate -check
+	go mod tidy -C bench -diff
 
 lint:
 	$(LINT) run ./...
+	cd bench && $(LINT_BENCH) run ./...
 
 format:
 	$(LINT) fmt ./...
@@ -26,6 +29,7 @@ race:
 
 test:
 	go test -timeout 10m ./...
+	go test -C bench -timeout 10m ./...
 
 # Every fuzz target for a while; what they find is kept under testdata.
 FUZZTIME = 30s
@@ -35,6 +39,11 @@ fuzz:
 	    echo "$$dir $$target"; go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$dir || exit 1; \
 	  done; \
 	done
+
+# What is measured, and how, is in docs/performance.md, which this writes. BENCH=-quick sees that it works.
+BENCH = -write ../docs/performance.md
+bench:
+	go run -C bench . $(BENCH)
 
 # The container image, which knows its version.
 image:

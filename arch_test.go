@@ -33,7 +33,7 @@ func arrows() map[string][]string {
 		"api":                       {"", "store"},
 		"deploy":                    {},
 		"docs/generate":             {"api"},
-		"cmd/lastseen":              {"", "store", "store/redisstore", "store/boltstore", "api"},
+		"cmd/lastseen":              {"", "store", "store/redisstore", "store/boltstore", "store/coalesce", "api"},
 	}
 }
 

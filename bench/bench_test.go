@@ -40,14 +40,14 @@ func TestTheTableIsWhole(t *testing.T) {
 func TestChoose(t *testing.T) {
 	chosen, err := choose(experiments(), options{})
 	require.NoError(t, err)
-	require.Len(t, chosen, len(experiments())-1, "all but the soak")
+	require.Len(t, chosen, len(experiments())-8, "all but the soak and the growth")
 	chosen, err = choose(experiments(), options{all: true})
 	require.NoError(t, err)
 	require.Len(t, chosen, len(experiments()))
 	chosen, err = choose(experiments(), options{rows: []string{"17", "0"}})
 	require.NoError(t, err)
 	require.Len(t, chosen, 3)
-	_, err = choose(experiments(), options{rows: []string{"18"}})
+	_, err = choose(experiments(), options{rows: []string{"19"}})
 	require.Error(t, err)
 }
 
@@ -106,9 +106,10 @@ func TestWrongAnswersSpoil(t *testing.T) {
 	l := testLab(t)
 	s, err := l.server(echoAlone)
 	require.NoError(t, err)
-	r := requestOf{method: "GET", before: crowdPath, after: "/ping"}
-	require.Error(t, l.check(s, r, 204, ""))
-	measure, err := l.wrk("wrong", s, 8, r, 405, "")
+	r := request{namespace: crowd, requestOf: requestOf{method: "GET", before: crowdPath, after: "/ping"}, status: 204}
+	require.Error(t, l.check(s, r))
+	r.status = 405
+	measure, err := l.wrk("wrong", s, 8, r)
 	require.NoError(t, err)
 	_, err = measure(t.Context(), time.Second)
 	require.ErrorContains(t, err, "answered 400 or more")
@@ -139,6 +140,8 @@ func TestUsers(t *testing.T) {
 	}
 	require.Len(t, seen, 1000)
 	require.Equal(t, all[:160], newUsers(10), "a larger crowd begins as a smaller one")
+	require.NotEqual(t, all, all.shuffled())
+	require.Len(t, all.shuffled(), len(all))
 	require.Equal(t, "user000000000007", newNumbered(8).id(7))
 	lines := string(newNumbered(3).lines(1, 3, func(i int) int64 { return int64(1_700_000_000_000 + i) }))
 	first, rest, _ := strings.Cut(lines, "\n")

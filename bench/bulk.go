@@ -8,18 +8,19 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// bulkPing returns the probe that pings every user once, in NDJSON, by so many requests side by side.
-// It takes as long as it takes.
+// bulkPing returns the probe that pings every user once, in NDJSON, by so many requests side by side, in
+// another random order each time. It takes as long as it takes.
 func (l *lab) bulkPing(s *server, streams int) (probe, error) {
 	if err := l.fill(s, bulk); err != nil {
 		return nil, err
 	}
 	n := l.ids.len()
 	parts := make([][]byte, streams)
-	for i := range parts {
-		parts[i] = l.ids.lines(i*n/streams, (i+1)*n/streams, nil)
-	}
 	return func(ctx context.Context, _ time.Duration) (measurement, error) {
+		shuffled := l.ids.shuffled()
+		for i := range parts {
+			parts[i] = shuffled.lines(i*n/streams, (i+1)*n/streams, nil)
+		}
 		return s.account(func() (measurement, error) {
 			before := ownCPU()
 			begun := time.Now()

@@ -31,6 +31,18 @@ const (
 	lookupFile     = "lookup of 100, embedded"
 )
 
+// Those that show how the cost grows.
+const (
+	pingFew        = "ping, minimal, few users"
+	pingMany       = "ping, minimal, many users"
+	pingSpread     = "ping, minimal, 1,000 namespaces"
+	pingFileFew    = "ping, minimal, few users, embedded"
+	pingFileMany   = "ping, minimal, many users, embedded"
+	pingFileSpread = "ping, minimal, 1,000 namespaces, embedded"
+	lookup10       = "lookup of 10"
+	lookup1000     = "lookup of 1,000"
+)
+
 // The others.
 const (
 	redisZMSCORE   = "redis-benchmark ZMSCORE of 100"
@@ -52,7 +64,7 @@ const (
 type request struct {
 	name      string
 	server    string
-	namespace string // that has to be filled; "" for none
+	namespace string // whose users are drawn
 	requestOf
 	status   int
 	contains string // of the answer's body
@@ -66,16 +78,22 @@ func requests() []request {
 	post := func(action, headers string) requestOf {
 		return requestOf{method: http.MethodPost, before: crowdPath, after: action, headers: headers}
 	}
+	ping := func(namespace string) requestOf {
+		return requestOf{method: http.MethodPost, before: "/v1/namespaces/" + namespace + "/users/", after: "/ping", headers: minimalHeaders}
+	}
+	spreadPing := requestOf{method: http.MethodPost, before: "/v1/namespaces/" + spread, spread: "/users/", after: "/ping", headers: minimalHeaders}
 	get := func(action string) requestOf {
 		return requestOf{method: http.MethodGet, before: crowdPath, after: action}
 	}
 	zadd := requestOf{method: http.MethodGet, before: "/ZADD/presence:" + foreign + "/", stamped: true}
-	lookup := requestOf{
-		method: http.MethodPost, before: "/v1/namespaces/" + crowd + "/lookup",
-		headers: "Content-Type: application/json\r\n", body: `{"users":["`, each: 100,
+	lookup := func(each int) requestOf {
+		return requestOf{
+			method: http.MethodPost, before: "/v1/namespaces/" + crowd + "/lookup",
+			headers: "Content-Type: application/json\r\n", body: `{"users":["`, each: each,
+		}
 	}
 	return []request{
-		{bareNoOp, echoAlone, "", post("/ping", minimalHeaders), http.StatusNoContent, ""},
+		{bareNoOp, echoAlone, crowd, post("/ping", minimalHeaders), http.StatusNoContent, ""},
 		{noOp, merging, crowd, post("/nothing", minimalHeaders), http.StatusNoContent, ""},
 		{noOpBody, merging, crowd, get("/fixed"), http.StatusOK, sample},
 		{pingMinimal, merging, crowd, post("/ping", minimalHeaders), http.StatusNoContent, ""},
@@ -87,8 +105,16 @@ func requests() []request {
 		{pingFileMerged, merged, crowd, post("/ping", minimalHeaders), http.StatusNoContent, ""},
 		{getUser, merging, crowd, get(""), http.StatusOK, `"status":`},
 		{getUserSingle, single, crowd, get(""), http.StatusOK, `"status":`},
-		{lookupRedis, merging, crowd, lookup, http.StatusOK, `"status":`},
-		{lookupFile, embedded, crowd, lookup, http.StatusOK, `"status":`},
+		{lookupRedis, merging, crowd, lookup(100), http.StatusOK, `"status":`},
+		{lookupFile, embedded, crowd, lookup(100), http.StatusOK, `"status":`},
+		{lookup10, merging, crowd, lookup(10), http.StatusOK, `"status":`},
+		{lookup1000, merging, crowd, lookup(1000), http.StatusOK, `"status":`},
+		{pingFew, merging, few, ping(few), http.StatusNoContent, ""},
+		{pingMany, merging, many, ping(many), http.StatusNoContent, ""},
+		{pingSpread, merging, spread, spreadPing, http.StatusNoContent, ""},
+		{pingFileFew, listing, few, ping(few), http.StatusNoContent, ""},
+		{pingFileMany, listing, many, ping(many), http.StatusNoContent, ""},
+		{pingFileSpread, listing, spread, spreadPing, http.StatusNoContent, ""},
 	}
 }
 
@@ -155,22 +181,23 @@ func (l *lab) request(name string, r request, conns int) (probe, error) {
 	if err := l.prefill(s, r); err != nil {
 		return nil, err
 	}
-	return l.wrk(name, s, conns, r.requestOf, r.status, r.contains)
+	return l.wrk(name, s, conns, r)
 }
 
 // prefill gives the request's namespace its users: directly, or through our server on the same Redis.
 func (l *lab) prefill(s *server, r request) error {
-	if r.namespace == "" {
+	switch r.server {
+	case echoAlone:
 		return nil
-	}
-	if r.server != webdis {
+	case webdis:
+		ours, err := l.server(merging)
+		if err != nil {
+			return err
+		}
+		return l.fill(ours, r.namespace)
+	default:
 		return l.fill(s, r.namespace)
 	}
-	ours, err := l.server(merging)
-	if err != nil {
-		return err
-	}
-	return l.fill(ours, r.namespace)
 }
 
 func (l *lab) bulkTo(streams int) (probe, error) {
@@ -181,13 +208,16 @@ func (l *lab) bulkTo(streams int) (probe, error) {
 	return l.bulkPing(s, streams)
 }
 
-// openTo prepares an open loop at half of the rate that pings reach on 64 connections.
+// openTo prepares an open loop at half of the highest rate of pings.
 func (l *lab) openTo(path string) (probe, error) {
-	half, err := l.halfRate(at(pingMinimal, 64))
+	s, err := l.server(merging)
 	if err != nil {
 		return nil, err
 	}
-	s, err := l.server(merging)
+	if err := l.fill(s, crowd); err != nil {
+		return nil, err
+	}
+	half, err := l.halfRate(l.ctx, s)
 	if err != nil {
 		return nil, err
 	}

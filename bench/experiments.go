@@ -75,7 +75,7 @@ func experiments() []experiment {
 			lists(11, "list, "+store+": the same inside one millisecond", pageOf(server, tied, true), pageOf(server, tied, false), 1.5),
 		)
 	}
-	return append(all,
+	all = append(all,
 		experiment{row: 12, work: "ping at half of the maximal rate, open loop ÷ no-op", series: "open loop", subject: openPing, reference: openNoOp, metric: p99Latency(), target: target{most: 2, orBelow: 5}},
 		experiment{row: 13, work: "allocations a ping in our code", subject: allocations, metric: value("allocations", ""), target: atMost(4)},
 		experiment{row: 14, work: "memory a user, embedded store", subject: memoryPerUser, metric: value("RssAnon", " B"), target: atMost(220)},
@@ -84,6 +84,26 @@ func experiments() []experiment {
 		experiment{row: 16, work: "idle server, Redis store", subject: idleRedis, metric: value("RSS", " MiB"), target: atMost(40)},
 		experiment{row: 17, work: "5 minutes at half of the maximal rate: growth after the first", subject: soak, metric: value("RSS growth", " %"), target: atMost(5), long: true},
 	)
+	return append(all, growth()...)
+}
+
+// growth is not judged: it shows how the cost grows. It takes long, for the users to be loaded.
+func growth() []experiment {
+	line := func(work, subject, reference string) experiment {
+		return experiment{
+			row: 18, work: work, series: "growth", subject: at(subject, 64), reference: at(reference, 64),
+			metric: rate(), long: true,
+		}
+	}
+	return []experiment{
+		line("ping, Redis store: many users ÷ 10,000", pingMany, pingFew),
+		line("ping, embedded: many users ÷ 10,000", pingFileMany, pingFileFew),
+		line("ping, Redis store: users in 1,000 namespaces ÷ in one", pingSpread, pingMinimal),
+		line("ping, embedded: users in 1,000 namespaces ÷ many users in one", pingFileSpread, pingFileMany),
+		line("users looked up: 10 at once ÷ 1", lookup10, getUser),
+		line("users looked up: 100 at once ÷ 10", lookupRedis, lookup10),
+		line("users looked up: 1,000 at once ÷ 100", lookup1000, lookupRedis),
+	}
 }
 
 // requestExperiments are those about single requests, at a number of connections.

@@ -133,12 +133,7 @@ func (l *lab) soak(ctx context.Context, _ time.Duration) (measurement, error) {
 	if err := l.fill(s, crowd); err != nil {
 		return measurement{}, err
 	}
-	r := requestOf{method: "POST", before: crowdPath, after: "/ping", headers: minimalHeaders}
-	full, err := l.wrk(soak, s, 64, r, 204, "")
-	if err != nil {
-		return measurement{}, err
-	}
-	highest, err := full(ctx, 2*l.duration)
+	half, err := l.halfRate(ctx, s)
 	if err != nil {
 		return measurement{}, err
 	}
@@ -150,7 +145,7 @@ func (l *lab) soak(ctx context.Context, _ time.Duration) (measurement, error) {
 		length = 30 * time.Second
 	}
 	m, err := s.account(func() (measurement, error) {
-		return l.openLoop(ctx, s, "/ping", int(highest.rate()/2), length)
+		return l.openLoop(ctx, s, "/ping", half, length)
 	})
 	if err != nil {
 		return m, err

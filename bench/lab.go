@@ -34,10 +34,14 @@ const (
 	few      = "few"     // of 10,000 users
 	many     = "many"    // of options.many users
 	tied     = "tied"    // of options.users users, all seen in one millisecond
+	spread   = "spread-" // begins the names of 1,000 namespaces that have options.users users together
 )
 
 // fewUsers is how many are in the small namespace that a large one is compared with.
 const fewUsers = 10_000
+
+// spreadOver is how many namespaces users are spread over where their number is what is measured.
+const spreadOver = 1000
 
 // server is a process with what is behind it.
 type server struct {
@@ -56,7 +60,7 @@ type lab struct {
 	servers   serverList
 	loaded    map[string]bool // "server namespace"
 	binary    func() (string, error)
-	maxima    map[string]float64 // highest throughputs measured, by contestant
+	half      map[string]int // of the highest rates in open loops, by server
 }
 
 func newLab(ctx context.Context, o options, log io.Writer) (*lab, error) {
@@ -66,10 +70,10 @@ func newLab(ctx context.Context, o options, log io.Writer) (*lab, error) {
 	}
 	l := &lab{
 		options: o, ctx: ctx, dir: dir, log: log, ids: newUsers(o.users),
-		processes: processes{dir: dir}, loaded: map[string]bool{}, maxima: map[string]float64{},
+		processes: processes{dir: dir}, loaded: map[string]bool{}, half: map[string]int{},
 	}
 	l.binary = sync.OnceValues(l.build)
-	return l, os.WriteFile(l.path("ids"), l.ids, 0o600)
+	return l, nil
 }
 
 func (l *lab) close() {
@@ -213,24 +217,42 @@ func (l *lab) fill(s *server, namespace string) error {
 	if l.loaded[key] {
 		return nil
 	}
-	ids, n := l.ids, l.users
+	l.loaded[key] = true
+	ids := l.population(namespace)
+	n := ids.len()
+	l.logf("%s: loading %d users into %s", s.name, n, namespace)
 	at := spreadOut(time.Now(), 10*time.Minute, n)
 	switch namespace {
-	case few:
-		n = min(n, fewUsers)
-		at = spreadOut(time.Now(), 10*time.Minute, n)
-	case many:
-		ids, n = newUsers(l.many), l.many
-		at = spreadOut(time.Now(), 10*time.Minute, n)
-	case numbered:
-		ids = newNumbered(n)
 	case tied:
 		moment := time.Now().UnixMilli()
 		at = func(int) int64 { return moment }
+	case spread:
+		return ids.loadSpread(l.ctx, s.url, at)
 	}
-	l.logf("%s: loading %d users into %s", s.name, n, namespace)
-	l.loaded[key] = true
 	return ids.load(l.ctx, s.url, namespace, n, at)
+}
+
+// population returns the users of a namespace.
+func (l *lab) population(namespace string) users {
+	switch namespace {
+	case few:
+		return l.ids[:min(l.users, fewUsers)*idSize]
+	case many:
+		return newUsers(l.many)
+	case numbered:
+		return newNumbered(l.users)
+	default:
+		return l.ids
+	}
+}
+
+// idsFile returns a file with the users of a namespace, one behind the other.
+func (l *lab) idsFile(namespace string) (string, error) {
+	name := l.path("ids-" + namespace)
+	if _, err := os.Stat(name); err == nil {
+		return name, nil
+	}
+	return name, os.WriteFile(name, l.population(namespace), 0o600)
 }
 
 // serverList is the servers in the order in which they were started.

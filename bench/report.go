@@ -40,10 +40,10 @@ func (r report) judged() table {
 		if strings.HasSuffix(result.series, "connections") {
 			how = result.series
 		}
-		middle, bounds, cpu := "", "", ""
+		middle, between, cpu := "", "", ""
 		if result.err() == nil {
-			s := spreadOf(result.ratios())
-			middle, bounds = shown(s.median), shown(s.low)+" – "+shown(s.high)
+			s := boundsOf(result.ratios())
+			middle, between = shown(s.median), shown(s.low)+" – "+shown(s.high)
 			if result.reference == nil {
 				middle += result.metric.unit
 			} else {
@@ -53,7 +53,7 @@ func (r report) judged() table {
 				middle += fmt.Sprintf(" (%s%s)", shown(result.own()), result.metric.unit)
 			}
 		}
-		t = append(t, []string{fmt.Sprint(result.row), result.work, how, middle, bounds, cpu, result.target.String(), result.verdict()})
+		t = append(t, []string{fmt.Sprint(result.row), result.work, how, middle, between, cpu, result.target.String(), result.verdict()})
 	}
 	return t
 }
@@ -69,7 +69,7 @@ func (r report) contestants() table {
 		for _, m := range c.turns {
 			rates = append(rates, m.rate())
 		}
-		s := spreadOf(rates)
+		s := boundsOf(rates)
 		cpu := func(part func(measurement) time.Duration) string {
 			return shown(c.median(func(m measurement) float64 { return m.each(part(m)) }))
 		}

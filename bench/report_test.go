@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	vegeta "github.com/tsenart/vegeta/v12/lib"
 )
 
 func TestMedians(t *testing.T) {
@@ -14,7 +15,7 @@ func TestMedians(t *testing.T) {
 	require.InDelta(t, 2.5, median([]float64{4, 1, 2, 3}), 0)
 	require.Equal(t, 99, quantile(numbers(100), 0.99))
 	require.Equal(t, 50, quantile(numbers(100), 0.5))
-	require.Equal(t, spread{2, 1, 3}, spreadOf([]float64{3, 1, 2}))
+	require.Equal(t, bounds{2, 1, 3}, boundsOf([]float64{3, 1, 2}))
 }
 
 func numbers(n int) (all []int) {
@@ -60,6 +61,23 @@ func TestParseWrk(t *testing.T) {
 	}
 	_, err = parseWrk([]byte("unable to connect"))
 	require.Error(t, err)
+}
+
+func TestTally(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	sent := func(every time.Duration) *tally {
+		var all tally
+		for i := range 101 {
+			all.add(&vegeta.Result{Code: 204, Timestamp: begin.Add(time.Duration(i) * every), Latency: 5 * time.Second})
+		}
+		return &all
+	}
+	require.NoError(t, sent(10*time.Millisecond).err(100), "late answers are no reason")
+	require.Error(t, sent(12*time.Millisecond).err(100))
+	require.Error(t, (&tally{}).err(100))
+	failed := sent(10 * time.Millisecond)
+	failed.add(&vegeta.Result{Code: 503, Timestamp: begin})
+	require.ErrorContains(t, failed.err(100), "1 of 102 requests failed, as in 503")
 }
 
 func TestBetween(t *testing.T) {

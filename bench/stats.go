@@ -30,14 +30,14 @@ func median(values []float64) float64 {
 	return (sorted[half-1] + sorted[half]) / 2
 }
 
-// spread is a median and what it lies between.
-type spread struct{ median, low, high float64 }
+// bounds are a median and what it lies between.
+type bounds struct{ median, low, high float64 }
 
-func spreadOf(values []float64) spread {
+func boundsOf(values []float64) bounds {
 	if len(values) == 0 {
-		return spread{}
+		return bounds{}
 	}
-	return spread{median(values), slices.Min(values), slices.Max(values)}
+	return bounds{median(values), slices.Min(values), slices.Max(values)}
 }
 
 // medianTime is the median of durations.

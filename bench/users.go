@@ -37,6 +37,15 @@ func (u users) id(i int) string { return string(u[i*idSize : (i+1)*idSize]) }
 // some returns a user drawn at random.
 func (u users) some() string { return u.id(rand.IntN(u.len())) }
 
+// shuffled returns the users in a random order.
+func (u users) shuffled() users {
+	all := make(users, 0, len(u))
+	for _, i := range rand.Perm(u.len()) {
+		all = append(all, u[i*idSize:(i+1)*idSize]...)
+	}
+	return all
+}
+
 // lines returns pings of users as NDJSON, those from first to before last. at, unless it is nil, says
 // when in Unix milliseconds.
 func (u users) lines(first, last int, at func(i int) int64) []byte {
@@ -65,6 +74,25 @@ func (u users) load(ctx context.Context, url, namespace string, n int, at func(i
 		group.Go(func() error {
 			last := min(n, first+portion)
 			return sendLines(ctx, url, namespace, u.lines(first, last, at), last-first)
+		})
+	}
+	return group.Wait()
+}
+
+// loadSpread pings the users into many namespaces: the one at a place into that with the number that is
+// the rest of dividing the place by how many there are.
+func (u users) loadSpread(ctx context.Context, url string, at func(i int) int64) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(loadStreams)
+	for number := range spreadOver {
+		group.Go(func() error {
+			var lines []byte
+			n := 0
+			for i := number; i < u.len(); i += spreadOver {
+				lines = append(lines, u.lines(i, i+1, at)...)
+				n++
+			}
+			return sendLines(ctx, url, spread+strconv.Itoa(number), lines, n)
 		})
 	}
 	return group.Wait()

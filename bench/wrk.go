@@ -28,6 +28,7 @@ type requestOf struct {
 	body          string // before the list of users, if there are several
 	each          int    // users of a request; 0 for one, in the path
 	stamped       bool   // with a time in the path, before the user
+	spread        string // between the number of the namespace, which follows before, and the user; "" for one namespace
 }
 
 // text returns the request before and after its user or users.
@@ -45,19 +46,27 @@ func (r requestOf) text(host string) (head, tail string) {
 }
 
 // script writes the script for wrk and returns its name.
-func (l *lab) script(name, host string, r requestOf) (string, error) {
+func (l *lab) script(name, host, namespace string, r requestOf) (string, error) {
 	script, err := template.New("wrk.lua").Parse(wrkSource)
 	if err != nil {
 		return "", err
 	}
 	head, tail := r.text(host)
-	from := int64(0)
+	ids, err := l.idsFile(namespace)
+	if err != nil {
+		return "", err
+	}
+	from, over := int64(0), 0
+	if r.spread != "" {
+		over = spreadOver
+	}
 	if r.stamped {
 		from = time.Now().UnixMilli()
 	}
 	var b bytes.Buffer
 	if err := script.Execute(&b, map[string]any{
-		"IDs": l.path("ids"), "Head": strconv.Quote(head), "Tail": strconv.Quote(tail),
+		"IDs": ids, "Head": strconv.Quote(head), "Tail": strconv.Quote(tail),
+		"Spread": over, "Middle": strconv.Quote(r.spread),
 		"Each": max(1, r.each), "From": from, "Seed": time.Now().UnixNano() % 1_000_000,
 	}); err != nil {
 		return "", err
@@ -68,14 +77,14 @@ func (l *lab) script(name, host string, r requestOf) (string, error) {
 
 // wrk returns the probe that has wrk send requests of a kind to a server, after one of them was answered
 // with the status and with a body that contains the text.
-func (l *lab) wrk(name string, s *server, conns int, r requestOf, status int, contains string) (probe, error) {
-	if err := l.check(s, r, status, contains); err != nil {
+func (l *lab) wrk(name string, s *server, conns int, r request) (probe, error) {
+	if err := l.check(s, r); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	host := strings.TrimPrefix(s.url, "http://")
 	units := float64(max(1, r.each))
 	return func(ctx context.Context, d time.Duration) (measurement, error) {
-		script, err := l.script(name, host, r)
+		script, err := l.script(name, host, r.namespace, r.requestOf)
 		if err != nil {
 			return measurement{}, err
 		}
@@ -88,13 +97,15 @@ func (l *lab) wrk(name string, s *server, conns int, r requestOf, status int, co
 }
 
 // check sends one request of a kind, by another client than wrk, and looks at the answer.
-func (l *lab) check(s *server, r requestOf, status int, contains string) error {
-	path, body := r.before+l.ids.some()+r.after, ""
+func (l *lab) check(s *server, r request) error {
+	path, body := r.before+l.ids.id(0)+r.after, ""
 	switch {
+	case r.spread != "":
+		path = r.before + "0" + r.spread + l.ids.id(0) + r.after
 	case r.each > 0:
-		path, body = r.before, r.body+strings.Repeat(l.ids.some()+`","`, r.each-1)+l.ids.some()+`"]}`
+		path, body = r.before, r.body+strings.Repeat(l.ids.id(0)+`","`, r.each-1)+l.ids.id(0)+`"]}`
 	case r.stamped:
-		path = r.before + "1/" + l.ids.some() + r.after
+		path = r.before + "1/" + l.ids.id(0) + r.after
 	}
 	request, err := http.NewRequestWithContext(l.ctx, r.method, s.url+path, strings.NewReader(body))
 	if err != nil {
@@ -114,7 +125,7 @@ func (l *lab) check(s *server, r requestOf, status int, contains string) error {
 	if err != nil {
 		return err
 	}
-	if response.StatusCode != status || !strings.Contains(string(answer), contains) {
+	if response.StatusCode != r.status || !strings.Contains(string(answer), r.contains) {
 		return fmt.Errorf("%s %s answered %s %.200s", r.method, path, response.Status, answer)
 	}
 	return nil

@@ -9,10 +9,11 @@ file:close()
 local last = #ids / 16 - 1
 local head, tail = {{.Head}}, {{.Tail}}
 local each = {{.Each}} -- users of a request
+local spread, middle = {{.Spread}}, {{.Middle}} -- namespaces that the users are spread over, and what follows their number
 
 local function some()
-  local at = math.random(0, last) * 16
-  return ids:sub(at + 1, at + 16)
+  local place = math.random(0, last)
+  return ids:sub(place * 16 + 1, place * 16 + 16), place
 end
 
 local threads = 0
@@ -25,7 +26,7 @@ local prepared = {}
 function init()
   math.randomseed({{.Seed}} + number)
   if each > 1 then
-    for i = 1, 2000 do
+    for i = 1, math.floor(200000 / each) do
       local users = {}
       for j = 1, each do
         users[j] = some()
@@ -49,11 +50,16 @@ elseif {{.From}} > 0 then
       stamped = head .. string.format("%d/", {{.From}} + n / 16)
     end
     n = n + 1
-    return stamped .. some() .. tail
+    return stamped .. (some()) .. tail
+  end
+elseif spread > 0 then
+  function request()
+    local user, place = some()
+    return head .. place % spread .. middle .. user .. tail
   end
 else
   function request()
-    return head .. some() .. tail
+    return head .. (some()) .. tail
   end
 end
 

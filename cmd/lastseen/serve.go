@@ -18,6 +18,7 @@ import (
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/boltstore"
+	"github.com/lastseen/lastseen/store/coalesce"
 	"github.com/lastseen/lastseen/store/redisstore"
 )
 
@@ -76,7 +77,7 @@ func openStore(ctx context.Context, c *config, logger *slog.Logger) (s store.Sto
 	} else if err != nil {
 		logger.Warn("Redis does not answer yet; requests fail with 503 until it does", "error", err)
 	}
-	return redis, redisstore.Redact(c.Store), nil
+	return coalesce.New(redis, coalesce.Options{}), redisstore.Redact(c.Store), nil
 }
 
 // openError adds what to do about a data file that cannot be opened.

@@ -1,0 +1,86 @@
+package coalesce_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/coalesce"
+)
+
+// instant is a store that answers at once, or after a round trip: what is measured is the way to it and
+// back.
+type instant struct {
+	store.Store
+	roundTrip time.Duration
+}
+
+func (s instant) Ping(_ context.Context, _ string, batch []store.Sighting) ([]lastseen.State, error) {
+	time.Sleep(s.roundTrip)
+	states := make([]lastseen.State, len(batch))
+	for i, sighting := range batch {
+		states[i] = lastseen.State{At: sighting.At}
+	}
+	return states, nil
+}
+
+func (s instant) Lookup(_ context.Context, _ string, users []string) ([]lastseen.State, error) {
+	time.Sleep(s.roundTrip)
+	return make([]lastseen.State, len(users)), nil
+}
+
+func (instant) Close() error { return nil }
+
+// BenchmarkPing has callers ping side by side, each one user at a time.
+func BenchmarkPing(b *testing.B) {
+	for _, callers := range []int{1, 64, 256} {
+		for _, roundTrip := range []time.Duration{0, 100 * time.Microsecond} {
+			b.Run(fmt.Sprintf("callers=%d/roundtrip=%s", callers, roundTrip), func(b *testing.B) {
+				s := coalesce.New(instant{roundTrip: roundTrip}, coalesce.Options{})
+				defer s.Close()
+				sideBySide(b, callers, func() error {
+					_, err := s.Ping(context.Background(), "chat", []store.Sighting{{User: "alice", At: 1}})
+					return err
+				})
+				if stats := s.Stats().Pings; stats.Batches > 0 {
+					b.ReportMetric(float64(stats.Members)/float64(stats.Batches), "members/batch")
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkLookup has callers look up one user at a time.
+func BenchmarkLookup(b *testing.B) {
+	s := coalesce.New(instant{}, coalesce.Options{})
+	defer s.Close()
+	sideBySide(b, 64, func() error {
+		_, err := s.Lookup(context.Background(), "chat", []string{"alice"})
+		return err
+	})
+}
+
+// sideBySide shares b.N calls among callers.
+func sideBySide(b *testing.B, callers int, call func() error) {
+	b.Helper()
+	b.ReportAllocs()
+	b.ResetTimer()
+	failed := make(chan error, callers)
+	for caller := range callers {
+		go func() {
+			var err error
+			for n := caller; n < b.N && err == nil; n += callers {
+				err = call()
+			}
+			failed <- err
+		}()
+	}
+	for range callers {
+		require.NoError(b, <-failed)
+	}
+}
