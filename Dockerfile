@@ -30,10 +30,11 @@ COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build --chown=65532:65532 /out/data /data
 COPY --from=build /out/lastseen /lastseen
 USER 65532:65532
+# The default store is lastseen.db in here. It is no ENV: that would win over a configuration file.
 WORKDIR /data
 VOLUME /data
 # The published port is the way in, so it listens on every address of the container.
-ENV LASTSEEN_LISTEN=:8080 LASTSEEN_STORE=/data/lastseen.db
+ENV LASTSEEN_LISTEN=:8080
 EXPOSE 8080
 # Alive, not ready: a Redis that is away must not get the container replaced.
 HEALTHCHECK --interval=5s --timeout=4s --start-period=30s --retries=3 CMD ["/lastseen", "health"]

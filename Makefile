@@ -3,13 +3,18 @@
 LINT = go tool -modfile=tools/lint/go.mod golangci-lint
 LINT_BENCH = go tool -modfile=../tools/lint/go.mod golangci-lint
 
-.PHONY: check generated lint format race test fuzz bench image containers hook
+.PHONY: check generate generated lint format race test fuzz bench image containers hook
 
 check: generated lint race test
+
+# docs/swagger.yaml and openapi.yaml, from the annotations in api.
+generate:
+	go run ./docs/generate
 
 # What a tool writes must be what is committed.
 generated:
 	go mod tidy -diff
+	go run ./docs/generate -check
 	go mod tidy -C bench -diff
 
 lint:

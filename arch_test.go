@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -31,24 +32,30 @@ func arrows() map[string][]string {
 		"store/storetest/redistest": {},
 		"api":                       {"", "store"},
 		"deploy":                    {},
-		"cmd/lastseen":              {"", "store", "store/redisstore", "store/boltstore", "api"},
+		"docs/generate":             {"api"},
+		"cmd/lastseen":              {"", "store", "store/redisstore", "store/boltstore", "store/coalesce", "api"},
 	}
 }
 
 // dependencies lists the modules that are required directly, each with its reason. Those for tests
-// must not get into the binary. See docs/decisions/dependencies.md.
+// and tools must not get into the binary. See docs/decisions/dependencies.md.
 func dependencies() map[string]string {
 	return map[string]string{
 		"github.com/labstack/echo/v4":        "HTTP routing; given",
 		"github.com/redis/go-redis/v9":       "Redis; given",
 		"github.com/go-json-experiment/json": "strict JSON",
-		"github.com/alecthomas/kong":         "flags and environment variables",
+		"github.com/alecthomas/kong":         "the command line",
 		"github.com/tidwall/btree":           "order in memory, with ranks and cheap copies",
 		"go.etcd.io/bbolt":                   "transactions in one file",
+		"github.com/swaggo/swag":             "tool: the OpenAPI document from annotations; given",
+		"github.com/getkin/kin-openapi":      "tool: OpenAPI 3 of Swagger 2, and tests that the server keeps to it",
+		"go.yaml.in/yaml/v3":                 "the configuration file, with line numbers; the OpenAPI document as JSON",
 		"github.com/stretchr/testify":        "test: assertions",
-		"go.yaml.in/yaml/v3":                 "test: what compose.yaml and kubernetes.yaml say",
+		"github.com/swaggest/swgui":          "the files of Swagger UI",
 		"pgregory.net/rapid":                 "test: properties and the model test",
 		"go.uber.org/goleak":                 "test: goroutines left behind",
+		"github.com/chromedp/chromedp":       "test: the pages in a real browser",
+		"github.com/chromedp/cdproto":        "test: the names of what a browser reports",
 		"github.com/ory/dockertest/v3":       "test: Redis in a container; given",
 	}
 }
@@ -141,19 +148,16 @@ func TestDependenciesAreListed(t *testing.T) {
 	}
 }
 
-func TestTestDependenciesStayInTests(t *testing.T) {
-	for _, s := range sources(t) {
-		if s.isTest() {
-			continue
-		}
-		for _, imported := range s.imports() {
-			require.NotContains(t, imported, "/storetest", "%s/%s", s.dir, s.name)
-			for name, reason := range dependencies() {
-				if imported == name || strings.HasPrefix(imported, name+"/") {
-					require.NotContains(t, reason, "test:", "%s/%s imports %s", s.dir, s.name, name)
-				}
-			}
-		}
+// TestTheBinaryHasNoTools: what tests and tools need is not linked into the server.
+func TestTheBinaryHasNoTools(t *testing.T) {
+	list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}} {{.ImportPath}}", "./cmd/...")
+	linked, err := list.Output()
+	require.NoError(t, err)
+	require.NotContains(t, string(linked), "/storetest")
+	require.NotContains(t, string(linked), module+"/docs")
+	for name, reason := range dependencies() {
+		tool := strings.HasPrefix(reason, "test:") || strings.HasPrefix(reason, "tool:")
+		require.Equal(t, tool, !strings.Contains(string(linked), name+" "), "%s is there for %s", name, reason)
 	}
 }
 
@@ -166,7 +170,7 @@ func TestPackagesAreExplained(t *testing.T) {
 		explained[s.dir] += 0
 		if doc := s.file.Doc.Text(); doc != "" {
 			explained[s.dir]++
-			require.Regexp(t, `^(Package `+s.file.Name.Name+`|Command lastseen) `, doc, s.dir)
+			require.Regexp(t, `^(Package `+s.file.Name.Name+`|Command (lastseen|generate)) `, doc, s.dir)
 		}
 	}
 	for dir, comments := range explained {

@@ -6,7 +6,7 @@ import (
 )
 
 // Status is what a reader sees of a user. It is derived from a [State] whenever it is read.
-type Status string
+type Status string // @name Status
 
 // The three statuses, from here to away.
 const (

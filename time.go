@@ -24,15 +24,15 @@ func InstantOf(t time.Time) Instant { return Instant(t.UnixMilli()) }
 // Add returns the instant d later, d cut to the millisecond.
 func (t Instant) Add(d time.Duration) Instant { return t + millis(d) }
 
-// instantLayout is RFC 3339 with exactly three fractional digits; the zone is always UTC.
-const instantLayout = "2006-01-02T15:04:05.000Z"
-
 // String returns t as RFC 3339 in UTC with three fractional digits.
 func (t Instant) String() string { return string(t.Append(nil)) }
 
-// Append appends what String returns to b.
+// Append appends what String returns to b. Package time formats RFC 3339 itself several times as fast
+// as it follows a layout of ours, so the three digits are put in by hand.
 func (t Instant) Append(b []byte) []byte {
-	return time.UnixMilli(int64(t)).UTC().AppendFormat(b, instantLayout)
+	b = time.UnixMilli(int64(t)).UTC().AppendFormat(b, time.RFC3339) // without a fraction, ends in Z
+	ms := (int64(t)%1000 + 1000) % 1000
+	return append(b[:len(b)-1], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
 }
 
 // timeForms says in an error what a time may look like.

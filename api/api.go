@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -32,10 +33,13 @@ type Settings struct {
 
 // Version describes the running build.
 type Version struct {
-	Version  string `json:"version"`
-	Revision string `json:"revision,omitzero"`
-	Go       string `json:"go"`
-}
+	// The version of lastseen.
+	Version string `json:"version"`
+	// The commit that it was built from, if that is known.
+	Revision string `json:"revision,omitzero" validate:"optional"`
+	// The version of Go that it was built with.
+	Go string `json:"go"`
+} // @name Version
 
 // Config is what the interface needs. Store and Settings are required.
 type Config struct {
@@ -61,11 +65,12 @@ type server struct {
 	version  Version
 	logger   *slog.Logger
 	random   func() float64
+	files    func() (map[string]*file, error) // by route; what page serves
 }
 
 // New returns the handler of all endpoints.
 func New(c Config) http.Handler {
-	s := &server{store: c.Store, settings: c.Settings, version: c.Version, logger: c.Logger, random: c.Random}
+	s := &server{store: c.Store, settings: c.Settings, version: c.Version, logger: c.Logger, random: c.Random, files: sync.OnceValues(loadFiles)}
 	if s.logger == nil {
 		s.logger = slog.Default()
 	}

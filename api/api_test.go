@@ -45,13 +45,14 @@ type world struct {
 	url   string
 	store *clocked
 	log   *bytes.Buffer
+	*contract
 }
 
 // newWorld serves a store over HTTP.
 func newWorld(t *testing.T, s store.Store) *world {
 	t.Helper()
-	w := &world{t: t, store: &clocked{Store: s, now: noon}, log: &bytes.Buffer{}}
-	server := httptest.NewServer(New(Config{
+	w := &world{t: t, store: &clocked{Store: s, now: noon}, log: &bytes.Buffer{}, contract: newContract(t)}
+	server := httptest.NewServer(w.check(New(Config{
 		Store: w.store,
 		Settings: func(string) Settings {
 			return Settings{
@@ -62,7 +63,7 @@ func newWorld(t *testing.T, s store.Store) *world {
 		Version: Version{Version: "v0.0.0-test", Go: "go"},
 		Logger:  slog.New(slog.NewTextHandler(w.log, nil)),
 		Random:  func() float64 { return 0.5 },
-	}))
+	})))
 	t.Cleanup(server.Close)
 	w.url = server.URL
 	return w
@@ -203,11 +204,6 @@ func TestService(t *testing.T) {
 		r := w.sendTo(http.MethodGet, path+"?probe=1", "")
 		require.Equal(t, http.StatusOK, r.status)
 		require.JSONEq(t, want, r.body)
-	}
-	page := w.sendTo(http.MethodGet, "/docs/errors", "")
-	require.Equal(t, http.StatusOK, page.status)
-	for _, k := range kinds() {
-		require.Contains(t, page.body, `id="`+string(k.code)+`"`)
 	}
 	require.NoError(t, w.store.Close())
 	require.Equal(t, http.StatusServiceUnavailable, w.sendTo(http.MethodGet, "/readyz", "").status)

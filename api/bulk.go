@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
@@ -20,9 +19,19 @@ type recordFunc func(ctx context.Context, namespace string, batch []store.Sighti
 
 // item is one ping or leave of many.
 type item struct {
-	User string         `json:"user"`
-	At   jsontext.Value `json:"at"`
-}
+	User      string `json:"user" minLength:"1" maxLength:"256"`
+	assertion `json:",inline"`
+} // @name UserAssertion
+
+// pingsBody is the JSON of many pings.
+type pingsBody struct {
+	Pings *[]item `json:"pings"`
+} // @name Pings
+
+// leavesBody is the JSON of many leaves.
+type leavesBody struct {
+	Leaves *[]item `json:"leaves"`
+} // @name Leaves
 
 // sighting checks an item.
 func (i item) sighting(now lastseen.Instant) (store.Sighting, *apiError) {
@@ -38,22 +47,55 @@ func (i item) sighting(now lastseen.Instant) (store.Sighting, *apiError) {
 
 // recordedAnswer says how many items were accepted, superseded ones included.
 type recordedAnswer struct {
-	Recorded int `json:"recorded"`
-}
+	// How many were accepted, superseded ones included.
+	Recorded int `json:"recorded" minimum:"0"`
+} // @name Recorded
 
 // pings records many pings.
+//
+// @ID recordPings
+// @Tags Recording
+// @Summary Record many pings
+// @Description In JSON: at most 10,000 pings and 1 MiB, all or none. If one is wrong, nothing is recorded, and `errors` names the first 20 wrong ones by their index.
+// @Description
+// @Description In NDJSON: a stream of any length, one ping a line, lines of at most 4 KiB, recorded as they come. What came before a wrong line stays recorded; the error says its line and how many were recorded.
+// @Description
+// @Description After an error 503 a part may be recorded. Sending everything again does no harm.
+// @Accept json
+// @Produce json
+// @Param namespace path string true "namespace"
+// @Param body body pingsBody true "The pings."
+// @Success 200 {object} recordedAnswer "How many were accepted."
+// @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_parameter, unknown_parameter, invalid_json, unknown_field, too_many_items"
+// @Failure 413 {object} problem "body_too_large"
+// @Failure 415 {object} problem "unsupported_media_type"
+// @Failure 500 {object} problem "wrong_key_type, internal"
+// @Failure 503 {object} problem "store_unavailable, store_full, overloaded"
+// @Router /v1/namespaces/{namespace}/pings [post]
 func (s *server) pings(c echo.Context, _ query) error {
-	var body struct {
-		Pings *[]item `json:"pings"`
-	}
+	var body pingsBody
 	return s.bulk(c, s.store.Ping, &body, func() (*[]item, string) { return body.Pings, "pings" })
 }
 
 // leaves records many leaves.
+//
+// @ID recordLeaves
+// @Tags Recording
+// @Summary Record many leaves
+// @Description For a server that goes down and says goodbye for everyone it held. The rules are those of many pings.
+// @Accept json
+// @Produce json
+// @Param namespace path string true "namespace"
+// @Param body body leavesBody true "The leaves."
+// @Success 200 {object} recordedAnswer "How many were accepted."
+// @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_parameter, unknown_parameter, invalid_json, unknown_field, too_many_items"
+// @Failure 413 {object} problem "body_too_large"
+// @Failure 415 {object} problem "unsupported_media_type"
+// @Failure 500 {object} problem "wrong_key_type, internal"
+// @Failure 503 {object} problem "store_unavailable, store_full, overloaded"
+// @Router /v1/namespaces/{namespace}/leaves [post]
 func (s *server) leaves(c echo.Context, _ query) error {
-	var body struct {
-		Leaves *[]item `json:"leaves"`
-	}
+	var body leavesBody
 	return s.bulk(c, s.store.Leave, &body, func() (*[]item, string) { return body.Leaves, "leaves" })
 }
 

@@ -26,9 +26,11 @@ type apiError struct {
 
 // itemError is what is wrong with one item of a batch.
 type itemError struct {
-	Index  int    `json:"index"`
+	// Its place in the batch, from 0.
+	Index int `json:"index" minimum:"0"`
+	// What is wrong with it, and what is allowed.
 	Detail string `json:"detail"`
-}
+} // @name ItemError
 
 func newError(c code, detail string) *apiError { return &apiError{code: c, detail: detail} }
 
@@ -55,16 +57,25 @@ func (e *apiError) Unwrap() error { return e.cause }
 
 // problem is the body of an error answer, by RFC 9457.
 type problem struct {
-	Type      string      `json:"type"`
-	Title     string      `json:"title"`
-	Status    int         `json:"status"`
-	Code      code        `json:"code"`
-	Detail    string      `json:"detail"`
-	RequestID string      `json:"request_id"`
-	Errors    []itemError `json:"errors,omitempty"`
-	Line      int         `json:"line,omitzero"`
-	Recorded  *int        `json:"recorded,omitzero"`
-}
+	// Where the code is explained.
+	Type string `json:"type" format:"uri-reference"`
+	// What the code means, in short.
+	Title string `json:"title"`
+	// The status of the answer.
+	Status int `json:"status"`
+	// What went wrong, for programs.
+	Code code `json:"code"`
+	// What was wrong with this request, and what is allowed: for people.
+	Detail string `json:"detail"`
+	// As in the header X-Request-Id; the server's log has it, too.
+	RequestID string `json:"request_id"`
+	// What is wrong with items of a batch: the first 20.
+	Errors []itemError `json:"errors,omitempty"`
+	// The line of NDJSON at which reading stopped, from 1.
+	Line int `json:"line,omitzero" minimum:"1" validate:"optional"`
+	// How many items were recorded before the error; only with NDJSON.
+	Recorded *int `json:"recorded,omitzero" minimum:"0" validate:"optional"`
+} // @name Problem
 
 // handleError is the one place where an error becomes an answer.
 func (s *server) handleError(err error, c echo.Context) {
@@ -82,12 +93,12 @@ func (s *server) handleError(err error, c echo.Context) {
 	if kind.status == http.StatusServiceUnavailable {
 		header.Set(echo.HeaderRetryAfter, strconv.Itoa(1+int(s.random()*3)))
 	}
-	header.Set(echo.HeaderCacheControl, "no-store")
+	header[echo.HeaderCacheControl] = noStore
 	body := problem{
 		Type: "/docs/errors#" + string(e.code), Title: kind.title, Status: kind.status, Code: e.code,
 		Detail: e.detail, RequestID: id, Errors: e.items, Line: e.line, Recorded: e.recorded,
 	}
-	if err := write(c, kind.status, "application/problem+json", body); err != nil {
+	if err := write(c, kind.status, typeProblem, body); err != nil {
 		s.logger.Debug("answer not sent", "request_id", id, "error", err)
 	}
 }

@@ -28,10 +28,35 @@ type walk struct {
 // listAnswer is one page.
 type listAnswer struct {
 	usersAnswer `json:",inline"`
-	NextCursor  *string `json:"next_cursor"`
-}
+	// Pass it as cursor to get the next page; null on the last page.
+	NextCursor *string `json:"next_cursor" extensions:"x-nullable"`
+} // @name PresencePage
 
 // listUsers answers with one page of recently seen users.
+//
+// @ID listUsers
+// @Tags Reading
+// @Summary List recently seen users
+// @Description Page by page, newest first unless `order` says otherwise. Users who left are in it, too, by their time, unless `status` leaves them out.
+// @Description
+// @Description To get all pages, pass `next_cursor` of each answer as `cursor` of the next request until it is null. The first page fixes `as_of` and `to`; users whose time does not change meanwhile are listed exactly once. With a cursor only `limit` may differ from the first request; the other parameters may be left out.
+// @Produce json
+// @Param namespace path string true "namespace"
+// @Param status query []string false "statuses" Enums(green, yellow, grey) collectionFormat(multi)
+// @Param from query string false "earliest last-seen time"
+// @Param to query string false "latest last-seen time"
+// @Param order query string false "`newest`: last seen first. `oldest`: the exact reverse." Enums(newest, oldest) default(newest)
+// @Param limit query integer false "users of a page" minimum(1) maximum(1000) default(50)
+// @Param cursor query string false "where the page begins"
+// @Param offset query integer false "Skip so many users before the first page. `offset` and `limit` together are at most 1000: use the cursor to go deeper." minimum(0) maximum(1000) default(0)
+// @Param as_of query string false "instant of evaluation"
+// @Param green query string false "green threshold"
+// @Param yellow query string false "yellow threshold"
+// @Success 200 {object} listAnswer "One page."
+// @Failure 400 {object} problem "invalid_namespace, invalid_time, invalid_duration, invalid_thresholds, invalid_range, invalid_parameter, unknown_parameter, invalid_cursor"
+// @Failure 500 {object} problem "wrong_key_type, internal"
+// @Failure 503 {object} problem "store_unavailable, overloaded"
+// @Router /v1/namespaces/{namespace}/users [get]
 func (s *server) listUsers(c echo.Context, q query) error {
 	namespace, err := namespaceOf(c)
 	if err != nil {
@@ -85,7 +110,7 @@ func (s *server) walkOf(ctx context.Context, namespace string, q query, limit in
 		repeated, err := w.with(q)
 		if err != nil || !repeated.equal(w) {
 			return walk{}, nil, newError(codeInvalidCursor,
-				"A parameter differs from the first page's; with a cursor only limit may change.")
+				"A parameter differs from the first page's; with a cursor only `limit` may change.")
 		}
 		return w, &after, nil
 	}
@@ -204,14 +229,33 @@ func (q query) statuses(fallback []lastseen.Status) ([]lastseen.Status, error) {
 
 // countsAnswer says how many users have each status.
 type countsAnswer struct {
-	AsOf   timestamp `json:"as_of"`
-	Green  int64     `json:"green"`
-	Yellow int64     `json:"yellow"`
-	Grey   int64     `json:"grey"`
-	Total  int64     `json:"total"`
-}
+	// The instant at which the statuses were evaluated.
+	AsOf   timestamp `json:"as_of" swaggertype:"string" format:"date-time"`
+	Green  int64     `json:"green" format:"int64" minimum:"0"`
+	Yellow int64     `json:"yellow" format:"int64" minimum:"0"`
+	Grey   int64     `json:"grey" format:"int64" minimum:"0"`
+	// The sum of the three.
+	Total int64 `json:"total" format:"int64" minimum:"0"`
+} // @name Counts
 
 // counts answers with the number of users that a list with the same parameters would hold.
+//
+// @ID countUsers
+// @Tags Reading
+// @Summary Count users by status
+// @Description Counts those whom a list with the same parameters would hold over all its pages. `total` is the sum of the three.
+// @Produce json
+// @Param namespace path string true "namespace"
+// @Param from query string false "earliest last-seen time"
+// @Param to query string false "latest last-seen time"
+// @Param as_of query string false "instant of evaluation"
+// @Param green query string false "green threshold"
+// @Param yellow query string false "yellow threshold"
+// @Success 200 {object} countsAnswer "How many users have each status."
+// @Failure 400 {object} problem "invalid_namespace, invalid_time, invalid_duration, invalid_thresholds, invalid_range, invalid_parameter, unknown_parameter"
+// @Failure 500 {object} problem "wrong_key_type, internal"
+// @Failure 503 {object} problem "store_unavailable, overloaded"
+// @Router /v1/namespaces/{namespace}/counts [get]
 func (s *server) counts(c echo.Context, q query) error {
 	namespace, err := namespaceOf(c)
 	if err != nil {

@@ -11,11 +11,33 @@ const (
 	maxLookupQuery = 100  // users of one lookup by GET
 )
 
+// lookupBody names those to look up.
+type lookupBody struct {
+	Users *[]string `json:"users"`
+} // @name Lookup
+
 // lookup answers with the presence of the users in the body.
+//
+// @ID lookupUsers
+// @Tags Reading
+// @Summary Look up many users
+// @Description At most 1,000 users. The answer has them in the order asked, also those named twice; users never seen are grey.
+// @Accept json
+// @Produce json
+// @Param namespace path string true "namespace"
+// @Param as_of query string false "instant of evaluation"
+// @Param green query string false "green threshold"
+// @Param yellow query string false "yellow threshold"
+// @Param body body lookupBody true "Whom to look up."
+// @Success 200 {object} usersAnswer "The presences, in the order asked."
+// @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_duration, invalid_thresholds, invalid_parameter, unknown_parameter, invalid_json, unknown_field, too_many_items"
+// @Failure 413 {object} problem "body_too_large"
+// @Failure 415 {object} problem "unsupported_media_type"
+// @Failure 500 {object} problem "wrong_key_type, internal"
+// @Failure 503 {object} problem "store_unavailable, overloaded"
+// @Router /v1/namespaces/{namespace}/lookup [post]
 func (s *server) lookup(c echo.Context, q query) error {
-	var body struct {
-		Users *[]string `json:"users"`
-	}
+	var body lookupBody
 	if err := requireJSON(c, &body); err != nil {
 		return err
 	}
@@ -30,6 +52,26 @@ func (s *server) lookup(c echo.Context, q query) error {
 }
 
 // lookupQuery answers with the presence of the users in the query, for callers who can only GET.
+//
+// @ID lookupUsersByQuery
+// @Tags Reading
+// @Summary Look up several users, in a URL
+// @Description The same for callers that can only GET, and for caches. At most 100 users.
+// @Description
+// @Description The answer may be cached for as long as `Cache-Control` says, at most 5 seconds, and never past the first `valid_until`.
+// @Produce json
+// @Param namespace path string true "namespace"
+// @Param user query []string true "users" collectionFormat(multi)
+// @Param as_of query string false "instant of evaluation"
+// @Param green query string false "green threshold"
+// @Param yellow query string false "yellow threshold"
+// @Param If-None-Match header string false "ETag of an older answer"
+// @Success 200 {object} usersAnswer "The presences, in the order asked."
+// @Success 304 "Nothing changed since the answer that `If-None-Match` names."
+// @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_duration, invalid_thresholds, invalid_parameter, unknown_parameter, too_many_items"
+// @Failure 500 {object} problem "wrong_key_type, internal"
+// @Failure 503 {object} problem "store_unavailable, overloaded"
+// @Router /v1/namespaces/{namespace}/lookup [get]
 func (s *server) lookupQuery(c echo.Context, q query) error {
 	if len(q["user"]) == 0 {
 		return newError(codeInvalidParameter, "The parameter user is missing; repeat it for each user.")

@@ -22,7 +22,7 @@ func requestID(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		header := c.Response().Header()
 		header.Set(echo.HeaderXRequestID, id)
-		header.Set(echo.HeaderXContentTypeOptions, "nosniff")
+		header[echo.HeaderXContentTypeOptions] = noSniff
 		return next(c)
 	}
 }

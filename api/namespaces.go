@@ -11,20 +11,35 @@ import (
 
 // namespaceAnswer is one namespace of the list.
 type namespaceAnswer struct {
-	Namespace string    `json:"namespace"`
-	LastPing  timestamp `json:"last_ping"` // newest time stored; null if nobody is in it
-}
+	Namespace string `json:"namespace"`
+	// The newest last-seen time in it; null if nobody is in it.
+	LastPing timestamp `json:"last_ping" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+} // @name NamespaceEntry
 
 // namespacesAnswer is one page of the namespaces.
 type namespacesAnswer struct {
 	Namespaces []namespaceAnswer `json:"namespaces"`
-	NextCursor *string           `json:"next_cursor"`
-}
+	// Pass it as cursor to get the next page; null on the last page.
+	NextCursor *string `json:"next_cursor" extensions:"x-nullable"`
+} // @name NamespacePage
 
 // namespacesScope binds cursors to the list of namespaces. No namespace has such a name.
 const namespacesScope = "/namespaces"
 
 // listNamespaces answers with one page of the namespaces that exist, by name.
+//
+// @ID listNamespaces
+// @Tags Namespaces
+// @Summary List the namespaces
+// @Description By name, page by page. A namespace exists from its first ping on, or because it is configured.
+// @Produce json
+// @Param limit query integer false "users of a page" minimum(1) maximum(1000) default(50)
+// @Param cursor query string false "where the page begins"
+// @Success 200 {object} namespacesAnswer "One page."
+// @Failure 400 {object} problem "invalid_parameter, unknown_parameter, invalid_cursor"
+// @Failure 500 {object} problem "wrong_key_type, internal"
+// @Failure 503 {object} problem "store_unavailable, overloaded"
+// @Router /v1/namespaces [get]
 func (s *server) listNamespaces(c echo.Context, q query) error {
 	limit, err := q.number("limit", 1, maxLimit, defaultLimit)
 	if err != nil {
@@ -56,15 +71,30 @@ func (s *server) listNamespaces(c echo.Context, q query) error {
 
 // settingsAnswer is how a namespace is configured.
 type settingsAnswer struct {
-	Namespace      string `json:"namespace"`
-	GreenMs        int64  `json:"green_ms"`
-	YellowMs       int64  `json:"yellow_ms"`
-	PingIntervalMs int64  `json:"ping_interval_ms"`
-	RetentionMs    *int64 `json:"retention_ms"` // null for ever
-	Shards         int    `json:"shards"`
-}
+	Namespace string `json:"namespace"`
+	// From this age on a user is yellow.
+	GreenMs int64 `json:"green_ms" format:"int64" minimum:"1"`
+	// From this age on a user is grey.
+	YellowMs int64 `json:"yellow_ms" format:"int64" minimum:"1"`
+	// How often clients are advised to ping.
+	PingIntervalMs int64 `json:"ping_interval_ms" format:"int64" minimum:"1"`
+	// Users not seen for so long are erased; null if they never are.
+	RetentionMs *int64 `json:"retention_ms" format:"int64" minimum:"1" extensions:"x-nullable"`
+	// How many sorted sets of Redis the namespace is spread over; 1 in the embedded store.
+	Shards int `json:"shards" minimum:"1"`
+} // @name NamespaceSettings
 
 // getNamespace answers with the settings of a namespace, whether or not it was ever pinged.
+//
+// @ID getNamespace
+// @Tags Namespaces
+// @Summary Get the settings of a namespace
+// @Description Durations are in milliseconds. Namespaces that were never pinged have settings, too: the defaults.
+// @Produce json
+// @Param namespace path string true "namespace"
+// @Success 200 {object} settingsAnswer "The settings."
+// @Failure 400 {object} problem "invalid_namespace, invalid_parameter, unknown_parameter"
+// @Router /v1/namespaces/{namespace} [get]
 func (s *server) getNamespace(c echo.Context, _ query) error {
 	namespace, err := namespaceOf(c)
 	if err != nil {
@@ -90,6 +120,19 @@ func millisOrNull(d time.Duration) *int64 {
 }
 
 // deleteNamespace erases a namespace and everyone in it, if the caller repeats its name.
+//
+// @ID deleteNamespace
+// @Tags Erasing
+// @Summary Forget everyone in a namespace
+// @Description Erases a namespace and everyone in it, at once and across a crash. Deleting one that does not exist is no error. It exists again from its next ping on.
+// @Produce json
+// @Param namespace path string true "namespace"
+// @Param confirm query string true "the name once more"
+// @Success 204 "Erased."
+// @Failure 400 {object} problem "invalid_namespace, invalid_parameter, unknown_parameter, confirmation_required"
+// @Failure 500 {object} problem "wrong_key_type, internal"
+// @Failure 503 {object} problem "store_unavailable, store_full, overloaded"
+// @Router /v1/namespaces/{namespace} [delete]
 func (s *server) deleteNamespace(c echo.Context, q query) error {
 	namespace, err := namespaceOf(c)
 	if err != nil {

@@ -94,19 +94,28 @@ func (q query) number(name string, low, high, fallback int) (int, error) {
 	return n, nil
 }
 
+// duration returns a parameter that is a duration, or the fallback if it is not given.
+func (q query) duration(name string, fallback time.Duration) (time.Duration, error) {
+	value, given := q.get(name)
+	if !given {
+		return fallback, nil
+	}
+	d, err := lastseen.ParseDuration(value)
+	if err != nil {
+		return 0, errorf(codeInvalidDuration, "%s: %v.", name, err)
+	}
+	return d, nil
+}
+
 // thresholds returns the namespace's thresholds, or those that the query asks for.
 func (q query) thresholds(settings Settings) (lastseen.Thresholds, error) {
 	t := settings.Thresholds
-	for name, field := range map[string]*time.Duration{"green": &t.Green, "yellow": &t.Yellow} {
-		value, given := q.get(name)
-		if !given {
-			continue
-		}
-		d, err := lastseen.ParseDuration(value)
-		if err != nil {
-			return t, errorf(codeInvalidDuration, "%s: %v.", name, err)
-		}
-		*field = d
+	var err error
+	if t.Green, err = q.duration("green", t.Green); err != nil {
+		return t, err
+	}
+	if t.Yellow, err = q.duration("yellow", t.Yellow); err != nil {
+		return t, err
 	}
 	if err := t.Validate(); err != nil {
 		return t, newError(codeInvalidThresholds, sentence(err))

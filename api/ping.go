@@ -15,10 +15,59 @@ import (
 // pingAfterHeader carries the advice when to ping next, in milliseconds, where there is no body.
 const pingAfterHeader = "Lastseen-Ping-After-Ms"
 
+// assertion is when something was asserted.
+type assertion struct {
+	At jsontext.Value `json:"at" swaggertype:"string" validate:"optional"`
+} // @name Assertion
+
 // ping records that a user is here.
+//
+// @ID pingUser
+// @Tags Recording
+// @Summary Record that a user is here
+// @Description Send this while the user is here, about as often as `ping_after_ms` of the answer says. The user is green for a while after it, then yellow, then grey; nothing has to be sent for that.
+// @Description
+// @Description A ping older than what is stored changes nothing, so pings may arrive in any order and may be sent again. The answer is the presence that results.
+// @Description
+// @Description The body is optional. With `Prefer: return=minimal` there is no body in the answer either.
+// @Accept json
+// @Produce json
+// @Param namespace path string true "namespace"
+// @Param user path string true "user"
+// @Param Prefer header string false "preference"
+// @Param body body assertion false "When it was, if not now."
+// @Success 200 {object} userAnswer "The presence that results."
+// @Success 204 "Recorded, if the request says `Prefer: return=minimal`."
+// @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_parameter, unknown_parameter, invalid_json, unknown_field"
+// @Failure 413 {object} problem "body_too_large"
+// @Failure 415 {object} problem "unsupported_media_type"
+// @Failure 500 {object} problem "wrong_key_type, internal"
+// @Failure 503 {object} problem "store_unavailable, store_full, overloaded"
+// @Router /v1/namespaces/{namespace}/users/{user}/ping [post]
 func (s *server) ping(c echo.Context, _ query) error { return s.assert(c, s.store.Ping, true) }
 
 // leave records that a user went away.
+//
+// @ID leaveUser
+// @Tags Recording
+// @Summary Record that a user went away
+// @Description The user is grey at once, and this moment becomes their last seen time. The next ping brings them back, also one from another device.
+// @Description
+// @Description A leave older than what is stored changes nothing. A leave of a user never seen records nothing. The body is optional.
+// @Accept json
+// @Produce json
+// @Param namespace path string true "namespace"
+// @Param user path string true "user"
+// @Param Prefer header string false "preference"
+// @Param body body assertion false "When it was, if not now."
+// @Success 200 {object} userAnswer "The presence that results."
+// @Success 204 "Recorded, if the request says `Prefer: return=minimal`."
+// @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_parameter, unknown_parameter, invalid_json, unknown_field"
+// @Failure 413 {object} problem "body_too_large"
+// @Failure 415 {object} problem "unsupported_media_type"
+// @Failure 500 {object} problem "wrong_key_type, internal"
+// @Failure 503 {object} problem "store_unavailable, store_full, overloaded"
+// @Router /v1/namespaces/{namespace}/users/{user}/leave [post]
 func (s *server) leave(c echo.Context, _ query) error { return s.assert(c, s.store.Leave, false) }
 
 // assert makes one assertion about the user in the path and answers with the presence that results.
@@ -27,10 +76,8 @@ func (s *server) assert(c echo.Context, write recordFunc, again bool) error {
 	if err != nil {
 		return err
 	}
-	var body struct {
-		At jsontext.Value `json:"at"`
-	}
-	if _, err := readJSON(c, &body); err != nil {
+	raw, err := readAt(c)
+	if err != nil {
 		return err
 	}
 	ctx := c.Request().Context()
@@ -38,7 +85,7 @@ func (s *server) assert(c echo.Context, write recordFunc, again bool) error {
 	if err != nil {
 		return err
 	}
-	at, err := parseAt(body.At, now)
+	at, err := parseAt(raw, now)
 	if err != nil {
 		return err
 	}
@@ -58,6 +105,16 @@ func (s *server) assert(c echo.Context, write recordFunc, again bool) error {
 		presence: presenceOf(settings.Thresholds.Presence(user, states[0], now)),
 		AsOf:     timestamp(now), PingAfterMs: pingAfter,
 	})
+}
+
+// readAt returns the time in the body of a ping or leave, as it was sent; nothing if there is none.
+func readAt(c echo.Context) (jsontext.Value, error) {
+	if c.Request().Body == http.NoBody {
+		return nil, nil // as in most pings
+	}
+	var body assertion
+	_, err := readJSON(c, &body)
+	return body.At, err
 }
 
 // pingAfter is the ping interval in milliseconds, times 0.8 to 1 by chance: clients that started
@@ -82,7 +139,7 @@ func prefersMinimal(r *http.Request) bool {
 
 func minimal(c echo.Context, pingAfter int64) error {
 	header := c.Response().Header()
-	header.Set("Preference-Applied", "return=minimal")
+	header["Preference-Applied"] = minimalDone
 	if pingAfter > 0 {
 		header.Set(pingAfterHeader, strconv.FormatInt(pingAfter, 10))
 	}
@@ -90,6 +147,19 @@ func minimal(c echo.Context, pingAfter int64) error {
 }
 
 // forgetUser erases a user.
+//
+// @ID forgetUser
+// @Tags Erasing
+// @Summary Forget a user
+// @Description Erases a user from every answer, at once and across a crash. Forgetting someone unknown is no error. Their next ping makes them known again.
+// @Produce json
+// @Param namespace path string true "namespace"
+// @Param user path string true "user"
+// @Success 204 "Forgotten."
+// @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_parameter, unknown_parameter"
+// @Failure 500 {object} problem "wrong_key_type, internal"
+// @Failure 503 {object} problem "store_unavailable, store_full, overloaded"
+// @Router /v1/namespaces/{namespace}/users/{user} [delete]
 func (s *server) forgetUser(c echo.Context, _ query) error {
 	namespace, user, err := namesOf(c)
 	if err != nil {
@@ -102,6 +172,26 @@ func (s *server) forgetUser(c echo.Context, _ query) error {
 }
 
 // getUser answers with one user's presence.
+//
+// @ID getUser
+// @Tags Reading
+// @Summary Look up one user
+// @Description A user never seen is no error: they are grey, and `last_seen` is null.
+// @Description
+// @Description The answer may be cached for as long as `Cache-Control` says, at most 5 seconds, and never past `valid_until`.
+// @Produce json
+// @Param namespace path string true "namespace"
+// @Param user path string true "user"
+// @Param as_of query string false "instant of evaluation"
+// @Param green query string false "green threshold"
+// @Param yellow query string false "yellow threshold"
+// @Param If-None-Match header string false "ETag of an older answer"
+// @Success 200 {object} userAnswer "The presence of the user."
+// @Success 304 "Nothing changed since the answer that `If-None-Match` names."
+// @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_duration, invalid_thresholds, invalid_parameter, unknown_parameter"
+// @Failure 500 {object} problem "wrong_key_type, internal"
+// @Failure 503 {object} problem "store_unavailable, overloaded"
+// @Router /v1/namespaces/{namespace}/users/{user} [get]
 func (s *server) getUser(c echo.Context, q query) error {
 	namespace, user, err := namesOf(c)
 	if err != nil {

@@ -43,7 +43,18 @@ func (s *server) routes() []route {
 		{http.MethodGet, "/healthz", s.healthz, anyQuery()},
 		{http.MethodGet, "/readyz", s.readyz, anyQuery()},
 		{http.MethodGet, "/version", s.getVersion, anyQuery()},
-		{http.MethodGet, "/docs/errors", s.errorsPage, anyQuery()},
+
+		{http.MethodGet, "/openapi.yaml", s.page, anyQuery()},
+		{http.MethodGet, "/openapi.json", s.page, anyQuery()},
+		{http.MethodGet, "/docs", s.docs, anyQuery()},
+		{http.MethodGet, "/docs/", s.page, anyQuery()}, // the one path that ends with a slash
+		{http.MethodGet, "/docs/docs.js", s.page, anyQuery()},
+		{http.MethodGet, "/docs/docs.css", s.page, anyQuery()},
+		{http.MethodGet, "/docs/errors", s.page, anyQuery()},
+		{http.MethodGet, "/docs/errors.css", s.page, anyQuery()},
+		{http.MethodGet, "/docs/favicon.svg", s.page, anyQuery()},
+		{http.MethodGet, "/docs/swagger-ui.css", s.page, anyQuery()},
+		{http.MethodGet, "/docs/swagger-ui-bundle.js", s.page, anyQuery()},
 	}
 }
 
@@ -64,7 +75,7 @@ func evaluation(more ...string) []string {
 
 // serve checks the query and calls the handler.
 func (r route) serve(c echo.Context) error {
-	c.Response().Header().Set(echo.HeaderCacheControl, "no-store")
+	c.Response().Header()[echo.HeaderCacheControl] = noStore
 	q, err := parseQuery(c.Request().URL.RawQuery, r.query)
 	if err != nil {
 		return err

@@ -1,26 +1,37 @@
 package api
 
-import (
-	"bytes"
-	_ "embed"
-	"html/template"
-	"net/http"
-
-	"github.com/labstack/echo/v4"
-)
+import "github.com/labstack/echo/v4"
 
 // statusAnswer is the answer to a probe.
 type statusAnswer struct {
 	Status string `json:"status"`
-}
+} // @name ServiceStatus
 
 // healthz answers as long as the process is alive, whatever the store does: restarting it would not
 // help the store.
+//
+// @ID getHealth
+// @Tags Service
+// @Summary Is the process alive?
+// @Description Answers as long as the process does, whatever the store does: restarting the process would not help the store. For liveness probes. Unknown query parameters are passed over.
+// @Produce json
+// @Success 200 {object} statusAnswer "The process is alive."
+// @Router /healthz [get]
 func (s *server) healthz(c echo.Context, _ query) error {
 	return answer(c, statusAnswer{"ok"})
 }
 
 // readyz answers 200 when the store can take reads and writes.
+//
+// @ID getReadiness
+// @Tags Service
+// @Summary Can it serve requests?
+// @Description Answers 200 when the store can take reads and writes. For readiness probes and load balancers. Unknown query parameters are passed over.
+// @Produce json
+// @Success 200 {object} statusAnswer "The store can take reads and writes."
+// @Failure 500 {object} problem "internal"
+// @Failure 503 {object} problem "store_unavailable, store_full"
+// @Router /readyz [get]
 func (s *server) readyz(c echo.Context, _ query) error {
 	if err := s.store.Ready(c.Request().Context()); err != nil {
 		return err
@@ -29,31 +40,14 @@ func (s *server) readyz(c echo.Context, _ query) error {
 }
 
 // getVersion answers with the build that runs.
+//
+// @ID getVersion
+// @Tags Service
+// @Summary Which build is running?
+// @Description Unknown query parameters are passed over.
+// @Produce json
+// @Success 200 {object} Version "The build."
+// @Router /version [get]
 func (s *server) getVersion(c echo.Context, _ query) error {
 	return answer(c, s.version)
-}
-
-//go:embed errors.html
-var errorsTemplate string
-
-// errorsPage explains every error code; the type of an error answer points to it.
-func (s *server) errorsPage(c echo.Context, _ query) error {
-	page, err := template.New("errors").Parse(errorsTemplate)
-	if err != nil {
-		return err
-	}
-	type row struct {
-		Code, Title, Advice string
-		Status              int
-	}
-	var rows []row
-	for _, k := range kinds() {
-		rows = append(rows, row{string(k.code), k.title, k.advice, k.status})
-	}
-	var b bytes.Buffer
-	if err := page.Execute(&b, rows); err != nil {
-		return err
-	}
-	c.Response().Header().Set(echo.HeaderContentSecurityPolicy, "default-src 'none'; style-src 'unsafe-inline'")
-	return c.HTMLBlob(http.StatusOK, b.Bytes())
 }

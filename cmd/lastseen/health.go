@@ -17,14 +17,18 @@ const healthTimeout = 3 * time.Second
 
 // healthCmd asks a running service whether it is alive.
 type healthCmd struct {
-	Listen string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address that the service listens on (${default})."`
+	processSettings
 }
 
 // Run fails unless the service answers.
-func (c *healthCmd) Run(ctx context.Context, std streams) error {
-	url, err := healthURL(c.Listen)
+func (*healthCmd) Run(ctx context.Context, std streams, from sources) error {
+	listen, err := from.listen()
 	if err != nil {
-		return wrongSetting("--listen: %v", err)
+		return err
+	}
+	url, err := healthURL(listen)
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()

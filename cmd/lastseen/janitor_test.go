@@ -1,94 +1,330 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/boltstore"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// TestJanitor erases whoever is past the retention, in every namespace, and nobody else.
-func TestJanitor(t *testing.T) {
-	const now = lastseen.Instant(1_700_000_000_000)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	s, err := boltstore.Open(boltstore.Options{
-		Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: time.Hour,
-		Now: func() time.Time { return time.UnixMilli(int64(now)) },
-	})
+// janitorTest is a janitor whose pauses take no time but by the clock, which they set forward.
+type janitorTest struct {
+	*janitor
+	elapsed  atomic.Int64 // what the clock was set forward by; the store reads it, too
+	paused   []time.Duration
+	log      bytes.Buffer
+	cancel   context.CancelFunc
+	ctx      context.Context
+	stopAt   time.Duration // of all pauses together
+	meantime func()        // called in every pause
+}
+
+func newJanitorTest(t *testing.T, stopAt time.Duration) *janitorTest {
+	j := &janitorTest{stopAt: stopAt, meantime: func() {}}
+	j.ctx, j.cancel = context.WithCancel(t.Context())
+	j.janitor = &janitor{
+		retention: func(string) time.Duration { return time.Hour },
+		wanted:    func() bool { return true },
+		logger:    slog.New(slog.NewTextHandler(&j.log, nil)),
+		pause:     j.pass,
+	}
+	return j
+}
+
+func (j *janitorTest) clock() time.Time {
+	return time.UnixMilli(1_700_000_000_000).Add(time.Duration(j.elapsed.Load()))
+}
+
+func (j *janitorTest) pass(_ context.Context, d time.Duration) {
+	j.paused = append(j.paused, d)
+	j.elapsed.Add(int64(d))
+	j.meantime()
+	if j.stopAt -= d; j.stopAt <= 0 {
+		j.cancel()
+	}
+}
+
+// openFile gives the janitor a store in a file, on its clock.
+func (j *janitorTest) openFile(t *testing.T) *boltstore.Store {
+	t.Helper()
+	s, err := boltstore.Open(boltstore.Options{Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: time.Hour, Now: j.clock})
 	require.NoError(t, err)
-	defer s.Close()
+	t.Cleanup(func() { s.Close() })
+	j.store = s
+	return s
+}
+
+// ping records users in a namespace as seen so long before the clock's first time.
+func ping(t *testing.T, s store.Store, namespace string, ages map[string]time.Duration) {
+	t.Helper()
+	var batch []store.Sighting
+	for user, age := range ages {
+		batch = append(batch, store.Sighting{User: user, At: lastseen.Instant(1_700_000_000_000).Add(-age)})
+	}
+	_, err := s.Ping(context.Background(), namespace, batch)
+	require.NoError(t, err)
+}
+
+// requireUsers requires that just these users are in a namespace.
+func requireUsers(t *testing.T, s store.Store, namespace string, want ...string) {
+	t.Helper()
+	q := store.ListQuery{Limit: 10, Ranges: []lastseen.Range{{From: 1, To: lastseen.MaxInstant}}}
+	records, err := s.List(context.Background(), namespace, q)
+	require.NoError(t, err)
+	users := []string{}
+	for _, r := range records {
+		users = append(users, r.User)
+	}
+	require.ElementsMatch(t, want, users, namespace)
+}
+
+// TestJanitor erases whoever is past their namespace's retention, and nobody else.
+func TestJanitor(t *testing.T) {
+	j := newJanitorTest(t, 2*sweepEvery)
+	s := j.openFile(t)
+	ages := map[string]time.Duration{"young": 30 * time.Minute, "old": 2 * time.Hour, "older": 4 * time.Hour}
+	rooms := []string{"forever", "long"}
 	for n := range sweepPage + 2 { // more than are read at once
-		batch := []store.Sighting{{User: "old", At: now - 3600_001}, {User: "edge", At: now - 3600_000}}
-		if n == 0 {
-			for i := range 2 * store.MaxTrim {
-				batch = append(batch, store.Sighting{User: fmt.Sprint(i), At: 1})
+		rooms = append(rooms, fmt.Sprintf("room-%04d", n))
+	}
+	for _, room := range rooms {
+		ping(t, s, room, ages)
+	}
+	j.retention = func(namespace string) time.Duration {
+		switch namespace {
+		case "forever":
+			return 0
+		case "long":
+			return 3 * time.Hour
+		default:
+			return time.Hour
+		}
+	}
+	j.run(j.ctx)
+	requireUsers(t, s, "forever", "young", "old", "older")
+	requireUsers(t, s, "long", "young", "old")
+	for _, room := range rooms[2:] {
+		requireUsers(t, s, room, "young")
+	}
+	require.Equal(t, len(rooms)-1, strings.Count(j.log.String(), "erased users"), "a line for each namespace that somebody was erased from")
+}
+
+// TestJanitorKeepsTheEdge: someone last seen exactly the retention ago stays.
+func TestJanitorKeepsTheEdge(t *testing.T) {
+	j := newJanitorTest(t, time.Hour)
+	s := j.openFile(t)
+	ping(t, s, "chat", map[string]time.Duration{"edge": time.Hour, "beyond": time.Hour + time.Millisecond})
+	n, err := j.trim(j.ctx, "chat")
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	requireUsers(t, s, "chat", "edge")
+}
+
+// watched is a store that notes what a janitor does, and when by its clock.
+type watched struct {
+	store.Store
+	clock  func() time.Time
+	trims  map[string][]time.Duration // by namespace, since the first time
+	leases []time.Duration
+	lease  func() (bool, error)
+	fail   map[string]error // what trimming a namespace fails with
+	ready  error
+}
+
+func (j *janitorTest) watch(s store.Store) *watched {
+	w := &watched{
+		Store: s, clock: j.clock, trims: map[string][]time.Duration{}, fail: map[string]error{},
+		lease: func() (bool, error) { return true, nil },
+	}
+	j.store = w
+	return w
+}
+
+func (w *watched) since() time.Duration { return w.clock().Sub(time.UnixMilli(1_700_000_000_000)) }
+
+func (w *watched) Trim(ctx context.Context, namespace string, cutoff lastseen.Instant) (int, error) {
+	w.trims[namespace] = append(w.trims[namespace], w.since())
+	if err := w.fail[namespace]; err != nil {
+		return 0, err
+	}
+	return w.Store.Trim(ctx, namespace, cutoff)
+}
+
+func (w *watched) Lease(_ context.Context, name string, ttl time.Duration) (bool, error) {
+	if name != leaseName || ttl != leaseTime {
+		return false, fmt.Errorf("lease %s for %s", name, ttl)
+	}
+	w.leases = append(w.leases, w.since())
+	return w.lease()
+}
+
+func (w *watched) Ready(context.Context) error { return w.ready }
+
+func TestJanitorSpreadsNamespaces(t *testing.T) {
+	j := newJanitorTest(t, 2*sweepEvery)
+	s := j.openFile(t)
+	require.NoError(t, s.Register(j.ctx, []string{"a", "b", "c", "d"}))
+	w := j.watch(s)
+	j.run(j.ctx)
+	require.Equal(t, map[string][]time.Duration{
+		"a": {0, time.Minute}, "b": {15 * time.Second, 75 * time.Second},
+		"c": {30 * time.Second, 90 * time.Second}, "d": {45 * time.Second, 105 * time.Second},
+	}, w.trims)
+}
+
+func TestJanitorErasesInSmallCalls(t *testing.T) {
+	j := newJanitorTest(t, sweepEvery)
+	s := j.openFile(t)
+	ages := map[string]time.Duration{}
+	for n := range 2*store.MaxTrim + 1 {
+		ages[fmt.Sprint(n)] = 2 * time.Hour
+	}
+	ping(t, s, "chat", ages)
+	w := j.watch(s)
+	j.run(j.ctx)
+	requireUsers(t, s, "chat")
+	require.Equal(t, []time.Duration{0, trimPause, 2 * trimPause, 3 * trimPause}, w.trims["chat"])
+	require.Equal(t, 1, strings.Count(j.log.String(), "erased users"))
+	require.Contains(t, j.log.String(), "namespace=chat users=2001")
+}
+
+// TestJanitorRenewsItsLease while a long erasing goes on, and stops when somebody else has it.
+func TestJanitorRenewsItsLease(t *testing.T) {
+	j := newJanitorTest(t, time.Hour)
+	s := j.openFile(t)
+	w := j.watch(s)
+	j.meantime = func() { ping(t, s, "chat", map[string]time.Duration{"old": 2 * time.Hour}) } // so that it never ends
+	j.meantime()
+	w.lease = func() (bool, error) { return len(w.leases) < 4, nil }
+	j.pause = func(ctx context.Context, d time.Duration) {
+		if d == sweepEvery {
+			j.cancel()
+		}
+		j.pass(ctx, d)
+	}
+	j.run(j.ctx)
+	require.Equal(t, []time.Duration{0, leaseRenew, 2 * leaseRenew, 3 * leaseRenew}, w.leases[:4])
+	require.Equal(t, 3*leaseRenew-trimPause, w.trims["chat"][len(w.trims["chat"])-1], "nothing after it was lost")
+}
+
+// TestJanitorPassesOverABrokenNamespace: those after it are swept all the same, unless nothing can be reached.
+func TestJanitorPassesOverABrokenNamespace(t *testing.T) {
+	for _, c := range []struct {
+		err, ready error
+		reached    bool
+	}{
+		{err: store.ErrWrongType, reached: true},
+		{err: store.ErrUnavailable, reached: true},
+		{err: store.ErrUnavailable, ready: store.ErrUnavailable, reached: false},
+	} {
+		j := newJanitorTest(t, sweepEvery)
+		s := j.openFile(t)
+		require.NoError(t, s.Register(j.ctx, []string{"a", "b"}))
+		w := j.watch(s)
+		w.fail["a"], w.ready = c.err, c.ready
+		j.run(j.ctx)
+		require.Equal(t, c.reached, len(w.trims["b"]) > 0)
+		require.Contains(t, j.log.String(), "namespace=a error=\""+c.err.Error())
+	}
+}
+
+// TestJanitorGoesByTheSettingsOfTheMoment: a reload takes effect at once, also while it erases.
+func TestJanitorGoesByTheSettingsOfTheMoment(t *testing.T) {
+	j := newJanitorTest(t, sweepEvery)
+	s := j.openFile(t)
+	w := j.watch(s)
+	keep := time.Hour
+	j.retention = func(string) time.Duration { return keep }
+	j.wanted = func() bool { return keep > 0 }
+	ages := map[string]time.Duration{}
+	for n := range 2 * store.MaxTrim {
+		ages[fmt.Sprint(n)] = 2 * time.Hour
+	}
+	ping(t, s, "chat", ages)
+	j.meantime = func() { keep = 0 }
+	j.run(j.ctx)
+	require.Len(t, w.trims["chat"], 1)
+	require.Len(t, w.leases, 1, "without any retention it does not even ask")
+}
+
+// TestTwoJanitorsTakeTurns on one Redis: only the holder of the lease erases; when it is gone, the other one
+// does. That a lease ends by itself is Redis' own doing, so it is deleted here, not waited for.
+func TestTwoJanitorsTakeTurns(t *testing.T) {
+	url := redistest.Start(t)
+	var janitors []*janitor
+	for range 2 {
+		s, err := redisstore.Open(redisstore.Options{URL: url, Timeout: 30 * time.Second, DialTimeout: 30 * time.Second})
+		require.NoError(t, err)
+		defer s.Close()
+		janitors = append(janitors, &janitor{
+			store: s, retention: func(string) time.Duration { return time.Hour }, wanted: func() bool { return true },
+			logger: slog.New(slog.DiscardHandler),
+		})
+	}
+	first, second := janitors[0], janitors[1]
+	once := func(j *janitor) {
+		ctx, cancel := context.WithCancel(context.Background())
+		j.pause = func(_ context.Context, d time.Duration) {
+			if d != trimPause {
+				cancel()
 			}
 		}
-		_, err := s.Ping(ctx, fmt.Sprintf("room-%04d", n), batch)
-		require.NoError(t, err)
+		j.run(ctx)
 	}
-	var paused []time.Duration
-	j := &janitor{store: s, retention: time.Hour, logger: slog.New(slog.DiscardHandler), pause: func(_ context.Context, d time.Duration) {
-		paused = append(paused, d)
-		if d == sweepEvery {
-			cancel()
-		}
-	}}
-	j.run(ctx)
-	for _, room := range []string{"room-0000", "room-0025", "room-0051"} {
-		records, err := s.List(context.Background(), room, store.ListQuery{Limit: 10, Ranges: []lastseen.Range{{From: 1, To: now}}})
-		require.NoError(t, err)
-		require.Equal(t, []store.Record{{User: "edge", State: lastseen.State{At: now - 3600_000}}}, records, room)
-	}
-	require.Len(t, paused, sweepPage+2+2+1, "a pause after every call that erased, and one after the sweep")
-}
+	old := map[string]time.Duration{"old": 0} // in 2023
+	ping(t, first.store, "chat", old)
+	once(first)
+	requireUsers(t, first.store, "chat")
 
-// broken is a store of which one namespace cannot be trimmed, as a key of another type cannot.
-type broken struct{ store.Store }
+	ping(t, first.store, "chat", old)
+	once(second)
+	requireUsers(t, first.store, "chat", "old")
+	once(first)
+	requireUsers(t, first.store, "chat")
 
-func (b broken) Trim(ctx context.Context, namespace string, cutoff lastseen.Instant) (int, error) {
-	if namespace == "a" {
-		return 0, store.ErrWrongType
-	}
-	return b.Store.Trim(ctx, namespace, cutoff)
-}
-
-// TestJanitorPassesOverABrokenNamespace: what comes after it is trimmed all the same.
-func TestJanitorPassesOverABrokenNamespace(t *testing.T) {
-	ctx := context.Background()
-	s, err := boltstore.Open(boltstore.Options{Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: time.Hour})
+	options, err := redis.ParseURL(url)
 	require.NoError(t, err)
-	defer s.Close()
-	for _, namespace := range []string{"a", "b"} {
-		_, err := s.Ping(ctx, namespace, []store.Sighting{{User: "old", At: 1}})
-		require.NoError(t, err)
-	}
-	j := &janitor{
-		store: broken{s}, retention: time.Hour, logger: slog.New(slog.DiscardHandler),
-		pause: func(context.Context, time.Duration) {},
-	}
-	require.ErrorIs(t, j.sweep(ctx), store.ErrWrongType)
-	states, err := s.Lookup(ctx, "b", []string{"old"})
+	client := redis.NewClient(options)
+	defer client.Close()
+	left, err := client.PTTL(context.Background(), "presence::lease:"+leaseName).Result()
 	require.NoError(t, err)
-	require.Zero(t, states[0])
+	require.Greater(t, left, time.Duration(0))
+	require.LessOrEqual(t, left, leaseTime)
+
+	ping(t, first.store, "chat", old)
+	require.NoError(t, client.Del(context.Background(), "presence::lease:"+leaseName).Err())
+	once(second)
+	requireUsers(t, first.store, "chat")
 }
 
-func TestRetentionSetting(t *testing.T) {
-	s := start(t, "--retention", "1h")
-	require.EqualValues(t, 3_600_000, s.get(t, "/v1/namespaces/any")["retention_ms"])
-	s.post(t, "/v1/namespaces/chat/users/alice/ping", `{"at":100123}`)
-	require.Nil(t, start(t, "--retention", "off").get(t, "/v1/namespaces/any")["retention_ms"])
+// TestRetentionOfNamespaces: of two namespaces one has a retention, and keeps nobody beyond it.
+func TestRetentionOfNamespaces(t *testing.T) {
+	config := writeConfig(t, "namespaces:\n  chat: {retention: 1h}\n")
+	eachStore(t, func(t *testing.T, args []string) {
+		s := start(t, args...)
+		require.Nil(t, s.get(t, "/v1/namespaces/chat")["retention_ms"])
+		s.post(t, "/v1/namespaces/chat/pings", `{"pings":[{"user":"alice","at":100123},{"user":"bob"}]}`)
+		s.post(t, "/v1/namespaces/game/pings", `{"pings":[{"user":"alice","at":100123}]}`)
+		require.Zero(t, s.terminate(t))
 
-	code, _, stderr := execute(t, "--retention", "4m")
-	require.Equal(t, 2, code)
-	require.Contains(t, stderr, "--retention")
+		s = start(t, append(args, "--config", config)...)
+		require.EqualValues(t, 3_600_000, s.get(t, "/v1/namespaces/chat")["retention_ms"])
+		require.Eventually(t, func() bool { return s.get(t, alice)["last_seen"] == nil }, 30*time.Second, 10*time.Millisecond)
+		require.NotNil(t, s.get(t, "/v1/namespaces/chat/users/bob")["last_seen"])
+		require.NotNil(t, s.get(t, "/v1/namespaces/game/users/alice")["last_seen"])
+	})
 }

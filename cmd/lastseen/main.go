@@ -13,8 +13,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-
-	"github.com/alecthomas/kong"
 )
 
 func main() {
@@ -24,20 +22,10 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// commands is the command line.
-type commands struct {
-	Serve   serveCmd   `cmd:"" default:"withargs" help:"Run the service (the default)."`
-	Health  healthCmd  `cmd:"" help:"Ask a running service whether it is alive; for container health checks."`
-	Version versionCmd `cmd:"" help:"Print the version."`
-}
-
 // streams are where commands write.
 type streams struct {
 	out, err io.Writer
 }
-
-// exitCode ends run from inside the parser, after it has printed the help.
-type exitCode int
 
 // run executes one command line and returns the exit code: 0 if it did what was asked, 1 if that
 // failed, 2 if the command line or a setting is wrong.
@@ -47,25 +35,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 			code = int(exit)
 		}
 	}()
-	var c commands
-	parser, err := kong.New(&c,
-		kong.Name("lastseen"),
-		kong.Description("A presence service: who is here, and who was here recently.\n\nEvery flag can also be given as an environment variable; the flag wins."),
-		kong.Writers(stdout, stderr),
-		kong.Exit(func(code int) { panic(exitCode(code)) }),
-		kong.DefaultEnvars("LASTSEEN"),
-		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(streams{stdout, stderr}),
-	)
+	line, err := newCommandLine(ctx, streams{stdout, stderr})
 	if err != nil {
 		return fail(stderr, err, 1)
 	}
-	parsed, err := parser.Parse(args)
+	parsed, err := line.Parse(args)
 	if err != nil {
 		return fail(stderr, err, 2)
 	}
 	if err := parsed.Run(); err != nil {
-		var wrong *settingError
+		var wrong *settingsError
 		if errors.As(err, &wrong) {
 			return fail(stderr, err, 2)
 		}

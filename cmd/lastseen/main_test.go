@@ -46,9 +46,10 @@ func buildAndRun(m *testing.M) int {
 
 // service is a running lastseen.
 type service struct {
-	url string // of the server
-	cmd *exec.Cmd
-	log *lockedBuffer
+	docs string // where it says that Swagger UI is
+	url  string // of the server
+	cmd  *exec.Cmd
+	log  *lockedBuffer
 }
 
 // lockedBuffer collects what a process logs while the test reads it.
@@ -89,6 +90,9 @@ func start(t testing.TB, args ...string) *service {
 	for lines.Scan() {
 		if api, ok := strings.CutPrefix(lines.Text(), "  API   "); ok {
 			s.url = strings.TrimSuffix(api, "/v1/namespaces")
+		}
+		if docs, ok := strings.CutPrefix(lines.Text(), "  docs  "); ok {
+			s.docs = docs
 			go io.Copy(io.Discard, out)
 			return s
 		}

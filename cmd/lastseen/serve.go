@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9/logging"
@@ -16,6 +18,7 @@ import (
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/boltstore"
+	"github.com/lastseen/lastseen/store/coalesce"
 	"github.com/lastseen/lastseen/store/redisstore"
 )
 
@@ -25,24 +28,28 @@ const drainTimeout = 7 * time.Second
 
 // serveCmd runs the service.
 type serveCmd struct {
-	settings `embed:""`
+	settings
 }
 
 // Run serves until the context ends, finishes what was begun, and flushes.
-func (c *serveCmd) Run(ctx context.Context, std streams) error {
-	if err := c.validate(); err != nil {
-		return err
-	}
-	logger := slog.New(slog.NewTextHandler(std.err, nil))
-	if c.Green < 2*c.PingInterval {
-		logger.Warn("green is less than two ping intervals: a single lost ping turns users yellow",
-			"green", time.Duration(c.Green).String(), "ping_interval", time.Duration(c.PingInterval).String())
-	}
-	s, where, err := c.openStore(ctx, logger)
+func (*serveCmd) Run(ctx context.Context, std streams, from sources) error {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	c, err := from.load()
 	if err != nil {
 		return err
 	}
-	err = c.serve(ctx, std, logger, s, where)
+	logger := slog.New(slog.NewTextHandler(std.err, nil))
+	for _, warning := range c.warnings {
+		logger.Warn(warning)
+	}
+	s, where, err := openStore(ctx, c, logger)
+	if err != nil {
+		return err
+	}
+	live := newLive(c, from.load, logger)
+	err = serve(ctx, std, logger, s, where, live, hangups)
 	if closeErr := s.Close(); closeErr != nil {
 		err = errors.Join(err, fmt.Errorf("closing the store: %w", closeErr))
 	}
@@ -50,7 +57,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 }
 
 // openStore opens the store that the settings name and says where its data is.
-func (c *serveCmd) openStore(ctx context.Context, logger *slog.Logger) (s store.Store, where string, err error) {
+func openStore(ctx context.Context, c *config, logger *slog.Logger) (s store.Store, where string, err error) {
 	if !c.onRedis() {
 		s, err := boltstore.Open(boltstore.Options{Path: c.Store, Sync: time.Duration(c.Sync), Logger: logger})
 		if err != nil {
@@ -59,23 +66,18 @@ func (c *serveCmd) openStore(ctx context.Context, logger *slog.Logger) (s store.
 		return s, s.Path(), nil
 	}
 	logging.Disable() // the client's own log; what fails is in the errors, and logged with the request
-	r := c.Redis
-	maxRetries := r.MaxRetries
-	if maxRetries == 0 {
-		maxRetries = -1 // zero would mean the client's default
-	}
-	redis, err := redisstore.Open(redisstore.Options{
-		URL: c.Store, Prefix: r.Prefix, Shards: r.Shards,
-		Timeout: time.Duration(r.Timeout), DialTimeout: time.Duration(r.DialTimeout),
-		PoolSize: r.PoolSize, MinIdleConns: r.MinIdleConns, MaxRetries: maxRetries, Logger: logger,
-	})
+	options := c.redisOptions()
+	options.Logger = logger
+	redis, err := redisstore.Open(options)
 	if err != nil {
-		return nil, "", wrongSetting("--store: %v", err)
+		return nil, "", &settingsError{[]string{err.Error()}} // load has found it before
 	}
-	if err := redis.Ready(ctx); err != nil {
+	if err := redis.Ready(ctx); errors.Is(err, redisstore.ErrTooOld) {
+		return nil, "", errors.Join(err, redis.Close())
+	} else if err != nil {
 		logger.Warn("Redis does not answer yet; requests fail with 503 until it does", "error", err)
 	}
-	return redis, redisstore.Redact(c.Store), nil
+	return coalesce.New(redis, coalesce.Options{}), redisstore.Redact(c.Store), nil
 }
 
 // openError adds what to do about a data file that cannot be opened.
@@ -93,23 +95,20 @@ func openError(path string, err error) error {
 }
 
 // serve listens, says where, and answers requests until the context ends.
-func (c *serveCmd) serve(ctx context.Context, std streams, logger *slog.Logger, s store.Store, where string) error {
-	listener, err := net.Listen("tcp", c.Listen)
+func serve(ctx context.Context, std streams, logger *slog.Logger, s store.Store, where string, live *live, hangups <-chan os.Signal) error {
+	listener, err := net.Listen("tcp", string(live.config().Listen))
 	if err != nil {
 		return err
 	}
-	handler := api.New(api.Config{Store: s, Settings: c.namespace, Version: version(), Logger: logger})
+	handler := api.New(api.Config{Store: s, Settings: live.namespace, Version: version(), Logger: logger})
 	server := api.NewServer(handler, logger)
-	fmt.Fprintf(std.out, "lastseen %s\n  API   http://%s/v1/namespaces\n  data  %s\n", version().Version, listener.Addr(), where)
+	r := &registrar{store: s, names: live.names, changed: live.changed, logger: logger, pause: sleep}
+	r.first(ctx)
+	fmt.Fprintf(std.out, "lastseen %[1]s\n  API   http://%[2]s/v1/namespaces\n  docs  http://%[2]s/docs/\n  data  %[3]s\n",
+		version().Version, listener.Addr(), where)
 
-	if c.Retention > 0 {
-		j := &janitor{store: s, retention: time.Duration(c.Retention), logger: logger, pause: sleep}
-		sweeping, stop := context.WithCancel(ctx)
-		var swept sync.WaitGroup
-		defer swept.Wait()
-		defer stop()
-		swept.Go(func() { j.run(sweeping) })
-	}
+	j := &janitor{store: s, retention: live.retention, wanted: live.retains, logger: logger, pause: sleep}
+	defer inBackground(ctx, j.run, r.run, func(ctx context.Context) { live.run(ctx, hangups) })()
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {
@@ -118,6 +117,20 @@ func (c *serveCmd) serve(ctx context.Context, std streams, logger *slog.Logger, 
 	case <-ctx.Done():
 	}
 	return shutdown(server, logger)
+}
+
+// inBackground starts work that goes on until the context ends. The function that it returns ends the work
+// and waits for that.
+func inBackground(ctx context.Context, work ...func(context.Context)) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	for _, f := range work {
+		running.Go(func() { f(ctx) })
+	}
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 // shutdown takes no new requests and waits for those under way, but not for ever.

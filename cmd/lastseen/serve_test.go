@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -169,4 +170,13 @@ func TestStartsBeforeRedis(t *testing.T) {
 		status, _ := s.call(t, http.MethodPost, alice+"/ping", "")
 		return status == http.StatusOK
 	}, 30*time.Second, 50*time.Millisecond)
+}
+
+// TestRefusesOldRedis ends at once, and says why.
+func TestRefusesOldRedis(t *testing.T) {
+	var out, log bytes.Buffer
+	code := run(context.Background(), []string{"--store", redistest.StartImpostor(t, "redis_version:6.0.16\r\n")}, &out, &log)
+	require.Equal(t, 1, code)
+	require.Contains(t, log.String(), "version 6.0.16")
+	require.Contains(t, log.String(), "6.2 or newer is needed")
 }

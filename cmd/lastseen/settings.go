@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -10,101 +9,62 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore"
 )
 
-// settings are all that can be set for the service, by flag or environment variable.
+// This file is the one definition of every setting. Flags, environment variables, the keys of the
+// configuration file, the help, `lastseen config` and the table in docs/configuration.md derive from it.
+//
+// The name is the field's: PingInterval is --ping-interval, LASTSEEN_PING_INTERVAL and ping-interval. Tags:
+//
+//	help         what it is
+//	group        under which heading it stands
+//	placeholder  what stands for its value
+//	default      the value unless set
+//	min, max     bounds; durations are at least 1ms unless min is 0, and at most 10 years
+//	takes        what it accepts, where the type and the bounds do not tell
+//	in           where it can be set, of flag (and environment), file, namespace; by default flag,file
+//	reload       whether it can change while the service runs
+//	secret       whether its value may hold a password
+
+// processSettings are those that more than one command needs.
+type processSettings struct {
+	Config string  `in:"flag" group:"Service" takes:"a file" placeholder:"FILE" help:"Configuration file in YAML, with these settings by the same names, and namespaces."`
+	Listen address `group:"Service" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address to listen on. There is no authentication yet: keep it private."`
+}
+
+// settings are all that can be set, for the service or for one namespace.
 type settings struct {
-	Listen string   `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address to listen on (${default}). There is no authentication yet: keep it private."`
-	Store  string   `default:"lastseen.db" placeholder:"FILE|URL" help:"Where the data is: a file, or redis://[user:password@]host:port[/db], or rediss:// for TLS (${default})."`
-	Sync   duration `default:"1s" placeholder:"DURATION" help:"File store: time between flushes to the disk, the most that a crash can lose. 0 answers every write after its flush (${default})."`
+	processSettings
+	Store string `group:"Service" default:"lastseen.db" secret:"" takes:"a file, or a URL as in redis://host:6379" placeholder:"FILE|URL" help:"Where the data is: a file, or redis://[user:password@]host:port[/db], redis+sentinel://host,host?master=NAME, redis+cluster://host,host, or rediss… for TLS."`
 
-	Green        duration  `default:"60s" placeholder:"DURATION" help:"Age at which a user turns from green to yellow (${default})."`
-	Yellow       duration  `default:"5m" placeholder:"DURATION" help:"Age at which a user turns from yellow to grey (${default})."`
-	PingInterval duration  `default:"30s" placeholder:"DURATION" help:"How often clients are told to ping (${default})."`
-	Retention    retention `default:"off" placeholder:"DURATION" help:"Erase users not seen for so long, at least as long as yellow; or off (${default})."`
+	Green        duration `in:"flag,file,namespace" reload:"" group:"Statuses" default:"60s" takes:"a duration shorter than yellow" placeholder:"DURATION" help:"Age at which a user turns from green to yellow."`
+	Yellow       duration `in:"flag,file,namespace" reload:"" group:"Statuses" default:"5m" takes:"a duration longer than green" placeholder:"DURATION" help:"Age at which a user turns from yellow to grey."`
+	PingInterval duration `in:"flag,file,namespace" reload:"" group:"Statuses" default:"30s" placeholder:"DURATION" help:"How often clients are told to ping; at most half of green is wise."`
 
-	Redis redisSettings `embed:"" prefix:"redis-"`
+	Retention retention `in:"flag,file,namespace" reload:"" group:"Retention" default:"off" takes:"off, or a duration of at least yellow" placeholder:"DURATION" help:"Erase users not seen for so long; or off."`
+
+	Sync duration `group:"File store" default:"1s" min:"0" placeholder:"DURATION" help:"Time between flushes to the disk, the most that a crash can lose. 0 answers every write after its flush."`
+
+	RedisPrefix       string          `group:"Redis store" default:"presence:" placeholder:"TEXT" help:"What every key begins with."`
+	RedisKey          string          `in:"namespace" kong:"-" group:"Redis store" help:"Key of a sorted set that other programs may write, too, instead of the prefix and the namespace's name."`
+	RedisScoreUnit    redisstore.Unit `in:"flag,file,namespace" group:"Redis store" default:"ms" placeholder:"ms|s" help:"Unit of scores. Set for a namespace, it says that other programs write the set, too."`
+	RedisShards       int             `in:"flag,file,namespace" group:"Redis store" default:"1" min:"1" max:"64" placeholder:"N" help:"Sorted sets that a namespace is spread over."`
+	RedisTimeout      duration        `group:"Redis store" default:"250ms" placeholder:"DURATION" help:"Limit of one call, connecting and retrying included."`
+	RedisDialTimeout  duration        `group:"Redis store" default:"200ms" placeholder:"DURATION" help:"Limit of one attempt to connect."`
+	RedisPoolSize     int             `group:"Redis store" default:"0" min:"0" max:"10000" placeholder:"N" help:"Connections at most, to each Redis; 0 for 10 a processor, 5 in a Cluster."`
+	RedisMinIdleConns int             `group:"Redis store" default:"0" min:"0" max:"10000" placeholder:"N" help:"Connections kept open when idle, to each Redis."`
+	RedisMaxRetries   int             `group:"Redis store" default:"1" min:"0" max:"100" placeholder:"N" help:"Times a call is repeated after a network error."`
 }
 
-// redisSettings are those of the Redis store.
-type redisSettings struct {
-	Prefix       string   `default:"presence:" placeholder:"TEXT" help:"Redis store: what every key begins with (${default})."`
-	Shards       int      `default:"1" placeholder:"N" help:"Redis store: sorted sets that a namespace is spread over, 1 to 64 (${default})."`
-	Timeout      duration `default:"250ms" placeholder:"DURATION" help:"Redis store: limit of one call, connecting and retrying included (${default})."`
-	DialTimeout  duration `default:"200ms" placeholder:"DURATION" help:"Redis store: limit of one attempt to connect (${default})."`
-	PoolSize     int      `default:"0" placeholder:"N" help:"Redis store: connections at most; 0 for 10 a processor (${default})."`
-	MinIdleConns int      `default:"0" placeholder:"N" help:"Redis store: connections kept open when idle (${default})."`
-	MaxRetries   int      `default:"1" placeholder:"N" help:"Redis store: times a call is repeated after a network error (${default})."`
-}
+// redisGroup is the heading of settings that only a store on Redis has.
+const redisGroup = "Redis store"
 
-// settingError is the error of a setting that is wrong by itself or beside another.
-type settingError struct{ text string }
+// address is a setting that is a TCP address to listen on.
+type address string
 
-func (e *settingError) Error() string { return e.text }
-
-func wrongSetting(format string, args ...any) error {
-	return &settingError{fmt.Sprintf(format, args...)}
-}
-
-// duration is a setting that is a duration; a bare number is refused, but for zero.
+// duration is a setting that is a duration.
 type duration time.Duration
 
-// UnmarshalText reads the setting; see [encoding.TextUnmarshaler].
-func (d *duration) UnmarshalText(text []byte) error {
-	if string(text) == "0" || string(text) == "0s" {
-		*d = 0
-		return nil
-	}
-	parsed, err := lastseen.ParseConfigDuration(string(text))
-	*d = duration(parsed)
-	return err
-}
-
-// retention is a setting that is a duration or "off", which is zero.
+// retention is a setting that is a duration, or "off", which is zero.
 type retention time.Duration
-
-// UnmarshalText reads the setting; see [encoding.TextUnmarshaler].
-func (r *retention) UnmarshalText(text []byte) error {
-	if string(text) == "off" {
-		*r = 0
-		return nil
-	}
-	parsed, err := lastseen.ParseConfigDuration(string(text))
-	*r = retention(parsed)
-	return err
-}
-
-// validate returns an error that names the settings which are wrong, and what they accept.
-func (s *settings) validate() error {
-	for name, d := range map[string]duration{
-		"green": s.Green, "yellow": s.Yellow, "ping-interval": s.PingInterval,
-		"redis-timeout": s.Redis.Timeout, "redis-dial-timeout": s.Redis.DialTimeout,
-	} {
-		if d == 0 {
-			return wrongSetting("--%s is 0: it is at least 1ms", name)
-		}
-	}
-	if err := s.thresholds().Validate(); err != nil {
-		return wrongSetting("--green and --yellow: %v", err)
-	}
-	if s.Redis.Shards < redisstore.MinShards || s.Redis.Shards > redisstore.MaxShards {
-		return wrongSetting("--redis-shards is %d: it is %d to %d", s.Redis.Shards, redisstore.MinShards, redisstore.MaxShards)
-	}
-	for name, n := range map[string]int{
-		"redis-pool-size": s.Redis.PoolSize, "redis-min-idle-conns": s.Redis.MinIdleConns, "redis-max-retries": s.Redis.MaxRetries,
-	} {
-		if n < 0 {
-			return wrongSetting("--%s is %d: it cannot be negative", name, n)
-		}
-	}
-	switch {
-	case s.Retention != 0 && time.Duration(s.Retention) < time.Duration(s.Yellow):
-		return wrongSetting("--retention is %s: it is off, or at least --yellow (%s)", time.Duration(s.Retention), time.Duration(s.Yellow))
-	case s.Store == "":
-		return wrongSetting("--store is empty: give a file or a redis:// URL")
-	case s.Redis.Prefix == "":
-		return wrongSetting("--redis-prefix is empty: keys need one, as in presence:")
-	}
-	return nil
-}
 
 // onRedis reports whether the store is a Redis and not a file.
 func (s *settings) onRedis() bool { return strings.Contains(s.Store, "://") }
@@ -113,14 +73,49 @@ func (s *settings) thresholds() lastseen.Thresholds {
 	return lastseen.Thresholds{Green: time.Duration(s.Green), Yellow: time.Duration(s.Yellow)}
 }
 
-// namespace returns the settings of a namespace: for now the same for all.
-func (s *settings) namespace(string) api.Settings {
+// forAPI returns the settings that callers see.
+func (s *settings) forAPI() api.Settings {
 	shards := 1
 	if s.onRedis() {
-		shards = s.Redis.Shards
+		shards = s.RedisShards
 	}
 	return api.Settings{
 		Thresholds: s.thresholds(), PingInterval: time.Duration(s.PingInterval),
 		Retention: time.Duration(s.Retention), Shards: shards,
 	}
+}
+
+// redisOptions returns the options of the store on Redis.
+func (c *config) redisOptions() redisstore.Options {
+	maxRetries := c.RedisMaxRetries
+	if maxRetries == 0 {
+		maxRetries = -1 // zero would mean the client's default
+	}
+	return redisstore.Options{
+		URL: c.Store, Prefix: c.RedisPrefix, Shards: c.RedisShards, Unit: c.RedisScoreUnit, Layouts: c.layouts(),
+		Timeout: time.Duration(c.RedisTimeout), DialTimeout: time.Duration(c.RedisDialTimeout),
+		PoolSize: c.RedisPoolSize, MinIdleConns: c.RedisMinIdleConns, MaxRetries: maxRetries,
+	}
+}
+
+// layouts returns the layouts of the namespaces that have one of their own. A field is set only if the
+// namespace sets it: a unit that is set declares that other programs write the set, too.
+func (c *config) layouts() map[string]redisstore.Layout {
+	layouts := map[string]redisstore.Layout{}
+	for name, ns := range c.namespaces {
+		var l redisstore.Layout
+		if ns.own("redis-key") {
+			l.Key = ns.RedisKey
+		}
+		if ns.own("redis-score-unit") {
+			l.Unit = ns.RedisScoreUnit
+		}
+		if ns.own("redis-shards") {
+			l.Shards = ns.RedisShards
+		}
+		if l != (redisstore.Layout{}) {
+			layouts[name] = l
+		}
+	}
+	return layouts
 }

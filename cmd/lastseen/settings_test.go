@@ -22,26 +22,37 @@ func execute(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), err.String()
 }
 
-func TestWrongSettings(t *testing.T) {
+func TestWrongFlags(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		want string
 	}{
-		{[]string{"--green", "60"}, "has no unit"},
-		{[]string{"--green", "0"}, "--green is 0"},
-		{[]string{"--green", "5m"}, "--green and --yellow"},
+		{[]string{"--green", "60"}, `--green: "60" has no unit`},
+		{[]string{"--green", "0"}, "--green: is 0"},
+		{[]string{"--green", "5m"}, "green is 5m (flag --green) and yellow is 5m (default): green has to be shorter"},
 		{[]string{"--yellow", "11y"}, "no duration"},
 		{[]string{"--ping-interval", "100000h"}, "out of bounds"},
-		{[]string{"--sync=-1s"}, "out of bounds"},
-		{[]string{"--redis-shards", "0"}, "--redis-shards is 0: it is 1 to 64"},
-		{[]string{"--redis-shards", "65"}, "--redis-shards is 65"},
-		{[]string{"--redis-pool-size", "-1"}, "--redis-pool-size"},
-		{[]string{"--redis-prefix", ""}, "--redis-prefix"},
-		{[]string{"--store", ""}, "--store is empty"},
-		{[]string{"--store", "mysql://localhost"}, "--store"},
-		{[]string{"--store", "redis://:geheim@localhost:port"}, "--store"},
+		{[]string{"--sync=-1s"}, "--sync: \"-1s\" is out of bounds: durations are between 1ms and 10 years (87600h); it takes 0, or a duration"},
+		{[]string{"--redis-shards", "0"}, "--redis-shards: 0 is out of bounds; it takes a number from 1 to 64"},
+		{[]string{"--redis-shards", "65"}, "--redis-shards: 65 is out of bounds"},
+		{[]string{"--redis-shards", "99999999999999999999"}, "out of bounds"},
+		{[]string{"--redis-shards", "4.0"}, `"4.0" is no whole number`},
+		{[]string{"--redis-pool-size=-1"}, "--redis-pool-size: -1 is out of bounds"},
+		{[]string{"--redis-pool-size", "2", "--redis-min-idle-conns", "3"}, "not more can be idle than there are"},
+		{[]string{"--redis-score-unit", "us"}, `--redis-score-unit: "us" is no unit; it takes ms or s`},
+		{[]string{"--redis-prefix", ""}, "--redis-prefix: is empty"},
+		{[]string{"--store", ""}, "--store: is empty; it takes a file, or a URL"},
+		{[]string{"--store", "mysql://localhost"}, "--store: "},
+		{[]string{"--store", "redis://:geheim@localhost:port"}, "--store: "},
+		{[]string{"--listen", "8080"}, `--listen: "8080" is no address; it takes HOST:PORT`},
+		{[]string{"--listen", ":99999"}, "no valid port"},
+		{[]string{"--listen", ":"}, "no valid port"},
+		{[]string{"--retention", "4m"}, "retention is 4m (flag --retention) and yellow is 5m (default): retention is off, or at least yellow"},
+		{[]string{"--config", ""}, "--config: is empty"},
+		{[]string{"--redis-key", "presence"}, "unknown flag --redis-key"},
 		{[]string{"--no-such-flag"}, "no-such-flag"},
 		{[]string{"no-such-command"}, "no-such-command"},
+		{[]string{"--green"}, "--green"},
 	} {
 		code, _, stderr := execute(t, c.args...)
 		require.Equal(t, 2, code, "%v: %s", c.args, stderr)
@@ -50,19 +61,67 @@ func TestWrongSettings(t *testing.T) {
 	}
 }
 
-func TestFlagBeatsEnvironmentBeatsDefault(t *testing.T) {
+func TestTellsAllThatIsWrong(t *testing.T) {
+	t.Setenv("LASTSEEN_SYNC", "5")
+	t.Setenv("LASTSEEN_GREN", "5s")
+	code, stdout, stderr := execute(t, "config", "--yellow", "5", "--redis-shards", "many", "--green", "7m")
+	require.Equal(t, 2, code)
+	require.Empty(t, stdout)
+	for _, want := range []string{
+		"3 things are wrong", "\n  LASTSEEN_SYNC: ", "\n  --yellow: ", "\n  --redis-shards: ",
+		"warning: env LASTSEEN_GREN: no such setting, did you mean LASTSEEN_GREEN?",
+	} {
+		require.Contains(t, stderr, want)
+	}
+	require.NotContains(t, stderr, "green is", "nothing is said about what cannot be compared")
+}
+
+// TestForeignVariables: Kubernetes sets variables like these for a Service by our name.
+func TestForeignVariables(t *testing.T) {
+	for _, name := range []string{"LASTSEEN_PORT", "LASTSEEN_PORT_80_TCP_ADDR", "LASTSEEN_SERVICE_HOST", "LASTSEEN_TEST_BINARY"} {
+		t.Setenv(name, "x")
+	}
+	_, _, stderr := execute(t, "config")
+	require.Empty(t, stderr)
+	for _, d := range definitions() {
+		require.False(t, notOurs(d.env()), "%s would never be warned of, and Kubernetes would set it", d.env())
+	}
+}
+
+// writeConfig writes a configuration file and returns its name.
+func writeConfig(t *testing.T, content string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "lastseen.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+	return file
+}
+
+func TestPrecedence(t *testing.T) {
 	settingsOf := func(args ...string) map[string]any { return start(t, args...).get(t, "/v1/namespaces/any") }
-	require.EqualValues(t, 60_000, settingsOf()["green_ms"])
+	require.EqualValues(t, 60_000, settingsOf()["green_ms"], "default")
+
+	file := writeConfig(t, "green: 40s\nping-interval: 8s\nnamespaces: {chat: {green: 50s}}\n")
+	fromFile := settingsOf("--config", file)
+	require.EqualValues(t, 40_000, fromFile["green_ms"], "file beats default")
+	require.EqualValues(t, 8_000, fromFile["ping_interval_ms"])
+
+	t.Setenv("LASTSEEN_CONFIG", file)
 	t.Setenv("LASTSEEN_GREEN", "20s")
 	t.Setenv("LASTSEEN_PING_INTERVAL", "7s")
 	fromEnv := settingsOf()
-	require.EqualValues(t, 20_000, fromEnv["green_ms"])
+	require.EqualValues(t, 20_000, fromEnv["green_ms"], "environment beats file")
 	require.EqualValues(t, 7_000, fromEnv["ping_interval_ms"])
-	require.EqualValues(t, 10_000, settingsOf("--green", "10s")["green_ms"])
+
+	s := start(t, "--green", "10s")
+	require.EqualValues(t, 10_000, s.get(t, "/v1/namespaces/any")["green_ms"], "flag beats environment")
+	chat := s.get(t, "/v1/namespaces/chat")
+	require.EqualValues(t, 50_000, chat["green_ms"], "a namespace's own value beats all of them")
+	require.EqualValues(t, 7_000, chat["ping_interval_ms"], "and the rest it inherits")
+
 	t.Setenv("LASTSEEN_GREEN", "20")
 	code, _, stderr := execute(t)
 	require.Equal(t, 2, code)
-	require.Contains(t, stderr, "green")
+	require.Contains(t, stderr, "LASTSEEN_GREEN: ")
 }
 
 func TestWarnsOfThresholdsBelowTwoPings(t *testing.T) {
@@ -113,6 +172,12 @@ func TestHealthAndVersion(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	require.Zero(t, run(ctx, []string{"health", "--listen", address}, &out, &errs), errs.String())
+	t.Setenv("LASTSEEN_CONFIG", writeConfig(t, "grene: 1s\nlisten: "+address))
+	require.Zero(t, run(ctx, []string{"health"}, &out, &errs), "whatever else is wrong: %s", errs.String())
+	t.Setenv("LASTSEEN_CONFIG", "no-such-file")
+	require.Zero(t, run(ctx, []string{"health", "--listen", address}, &out, &errs), "it is not needed")
+	require.Equal(t, 2, run(ctx, []string{"health"}, &out, &errs))
+	require.Equal(t, 2, run(ctx, []string{"health", "--listen", "x"}, &out, &errs))
 	s.kill()
 	require.Equal(t, 1, run(ctx, []string{"health", "--listen", address}, &out, &errs))
 

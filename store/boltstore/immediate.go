@@ -124,7 +124,7 @@ func (w *writer) make(group []*request) {
 			r.done <- r.ctx.Err()
 			continue
 		}
-		r.op(t) // only this goroutine changes the index, so reading it takes no lock
+		r.do(t) // only this goroutine changes the index, so reading it takes no lock
 		kept = append(kept, r)
 	}
 	var err error

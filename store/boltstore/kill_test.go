@@ -111,7 +111,7 @@ func eraseOnce(ctx context.Context, s *Store, out *say, name string, at lastseen
 	batch := []store.Sighting{{User: name, At: at}}
 	_, userErr := s.Ping(ctx, "chat", batch)
 	_, nameErr := s.Ping(ctx, name, batch)
-	flushErr := s.writer.do(ctx, write{durable: true, op: func(*transaction) {}})
+	flushErr := s.writer.do(ctx, write{durable: true, op: opFunc(func(*transaction) {})})
 	if err := errors.Join(userErr, nameErr, flushErr, s.Forget(ctx, "chat", name)); err != nil {
 		panic(err)
 	}

@@ -83,46 +83,60 @@ func (s *Store) assert(
 	ctx context.Context, namespace string, batch []store.Sighting,
 	after func(lastseen.State, lastseen.Instant) lastseen.State,
 ) ([]lastseen.State, error) {
-	states := make([]lastseen.State, len(batch))
 	if s.writer.sync == 0 {
 		batch = slices.Clone(batch) // the write can outlast the call, when the context ends
 	}
-	err := s.writer.do(ctx, write{op: func(t *transaction) {
-		for _, sighting := range batch {
-			old := t.get(namespace, sighting.User)
-			if state := after(old, sighting.At); state != old {
-				t.set(namespace, sighting.User, state)
-			}
-		}
-		for i, sighting := range batch {
-			states[i] = t.get(namespace, sighting.User)
-		}
-	}})
-	if err != nil {
+	a := &assertions{namespace: namespace, batch: batch, after: after}
+	if err := s.writer.do(ctx, write{op: a}); err != nil {
 		return nil, err // states may still be written to when the context ended
 	}
-	return states, nil
+	return a.states, nil
+}
+
+// assertions are a batch of pings or leaves.
+type assertions struct {
+	namespace string
+	batch     []store.Sighting
+	after     func(lastseen.State, lastseen.Instant) lastseen.State
+	states    []lastseen.State  // the answer
+	single    [1]lastseen.State // room for that about one user
+}
+
+func (a *assertions) do(t *transaction) {
+	for _, sighting := range a.batch {
+		old := t.get(a.namespace, sighting.User)
+		if state := a.after(old, sighting.At); state != old {
+			t.set(a.namespace, sighting.User, state)
+		}
+	}
+	a.states = a.single[:]
+	if len(a.batch) != 1 {
+		a.states = make([]lastseen.State, len(a.batch))
+	}
+	for i, sighting := range a.batch {
+		a.states[i] = t.get(a.namespace, sighting.User)
+	}
 }
 
 // Forget implements [store.Store].
 func (s *Store) Forget(ctx context.Context, namespace, user string) error {
-	return s.writer.do(ctx, write{durable: true, op: func(t *transaction) {
+	return s.writer.do(ctx, write{durable: true, op: opFunc(func(t *transaction) {
 		if t.get(namespace, user).Known() {
 			t.set(namespace, user, lastseen.State{})
 		}
-	}})
+	})})
 }
 
 // Trim implements [store.Store].
 func (s *Store) Trim(ctx context.Context, namespace string, cutoff lastseen.Instant) (int, error) {
 	trimmed := 0
-	err := s.writer.do(ctx, write{alone: true, op: func(t *transaction) {
+	err := s.writer.do(ctx, write{alone: true, op: opFunc(func(t *transaction) {
 		stale := t.index.before(namespace, cutoff, store.MaxTrim)
 		for _, user := range stale {
 			t.set(namespace, user, lastseen.State{})
 		}
 		trimmed = len(stale)
-	}})
+	})})
 	if err != nil {
 		return 0, err
 	}
@@ -132,20 +146,20 @@ func (s *Store) Trim(ctx context.Context, namespace string, cutoff lastseen.Inst
 // Register implements [store.Store].
 func (s *Store) Register(ctx context.Context, namespaces []string) error {
 	namespaces = slices.Clone(namespaces) // the write can outlast the call
-	return s.writer.do(ctx, write{alone: true, op: func(t *transaction) {
+	return s.writer.do(ctx, write{alone: true, op: opFunc(func(t *transaction) {
 		for _, name := range namespaces {
 			if _, ok := t.index.namespaces.Get(name); !ok {
 				t.add(name)
 			}
 		}
-	}})
+	})})
 }
 
 // DeleteNamespace implements [store.Store].
 func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
-	return s.writer.do(ctx, write{alone: true, durable: true, op: func(t *transaction) {
+	return s.writer.do(ctx, write{alone: true, durable: true, op: opFunc(func(t *transaction) {
 		if _, ok := t.index.namespaces.Get(namespace); ok {
 			t.drop(namespace)
 		}
-	}})
+	})})
 }

@@ -11,9 +11,17 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
+// op changes the data.
+type op interface{ do(t *transaction) }
+
+// opFunc is an op that is a function.
+type opFunc func(*transaction)
+
+func (f opFunc) do(t *transaction) { f(t) }
+
 // write is one change to the data.
 type write struct {
-	op      func(*transaction)
+	op
 	durable bool // answer only after the flush, whatever Sync is
 	alone   bool // op looks at the index itself: nothing may be staged beside it
 }
@@ -66,10 +74,11 @@ type writer struct {
 	// Guarded by s.mu.
 	closed  bool
 	pending changes
-	next    *flush    // will write pending
-	current *flush    // being written; nil if none is
-	begun   time.Time // when the flush under way began; zero if none is
-	failed  error     // of the last flush; nil if it succeeded
+	direct  transaction // of the write being made, if sync > 0; kept here to save an allocation
+	next    *flush      // will write pending
+	current *flush      // being written; nil if none is
+	begun   time.Time   // when the flush under way began; zero if none is
+	failed  error       // of the last flush; nil if it succeeded
 }
 
 // queueLength bounds the writes that wait with sync = 0; more callers wait to get in.
@@ -155,7 +164,8 @@ func (w *writer) apply(ctx context.Context, c write) (*flush, error) {
 		return nil, err
 	}
 	before := len(w.pending.buf)
-	c.op(&transaction{index: &w.s.index, log: &w.pending})
+	w.direct = transaction{index: &w.s.index, log: &w.pending}
+	c.do(&w.direct)
 	if len(w.pending.buf) > before {
 		signal(w.dirty)
 	}

@@ -6,20 +6,37 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// TestLeastRights: what docs/operations.md says a Redis user needs is enough for everything.
-func TestLeastRights(t *testing.T) {
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
-	const rights = "~presence:* +@sortedset +@scripting +@hash +@string +@connection +unlink +exists +info +time +cluster"
+// rights is what docs/operations.md says a Redis user needs.
+const rights = "~presence:* +@sortedset +@scripting +@hash +@string +@connection +unlink +exists +info +time +cluster|slots +asking"
+
+// restrict makes the user app, who has only these rights.
+func restrict(t *testing.T, client *redis.Client) {
+	t.Helper()
 	rule := append([]any{"ACL", "SETUSER", "app", "on", ">secret"}, words(rights)...)
-	require.NoError(t, client.Do(ctx, rule...).Err())
-	s := newStore(t, redisstore.Options{URL: strings.Replace(url, "redis://", "redis://app:secret@", 1)})
+	require.NoError(t, client.Do(context.Background(), rule...).Err())
+}
+
+func words(text string) (all []any) {
+	for _, word := range strings.Fields(text) {
+		all = append(all, word)
+	}
+	return all
+}
+
+// asApp is the URL for the user app.
+func asApp(url string) string { return strings.Replace(url, "://", "://app:secret@", 1) }
+
+// everything calls every method.
+func everything(t *testing.T, s *redisstore.Store) {
+	t.Helper()
+	ctx := context.Background()
 	require.NoError(t, s.Ready(ctx))
 	require.NoError(t, s.Register(ctx, []string{"chat"}))
 	granted, err := s.Lease(ctx, "sweep", time.Minute)
@@ -34,9 +51,26 @@ func TestLeastRights(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func words(text string) (all []any) {
-	for _, word := range strings.Fields(text) {
-		all = append(all, word)
+// TestLeastRights: they are enough for everything.
+func TestLeastRights(t *testing.T) {
+	url := redistest.Start(t)
+	restrict(t, newClient(t, url))
+	everything(t, newStore(t, redisstore.Options{URL: asApp(url)}))
+}
+
+// testLeastRightsInCluster: they are, also when slots move.
+func testLeastRightsInCluster(t *testing.T, c *redistest.Cluster) {
+	for _, primary := range c.Primaries {
+		restrict(t, primary.Client(t))
 	}
-	return all
+	s := newStore(t, redisstore.Options{URL: asApp(c.URL()), Shards: 16})
+	everything(t, s)
+	for _, key := range []string{"presence:chat:1", "presence::namespaces"} {
+		slot, owner := c.Slot(t, key), c.Owner(t, key)
+		to := c.Primaries[0]
+		if owner == to {
+			to = c.Primaries[1]
+		}
+		c.MoveSlot(t, slot, to, func() { everything(t, s) })
+	}
 }

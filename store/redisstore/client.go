@@ -1,47 +1,126 @@
 package redisstore
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/url"
-	"strings"
+	"log/slog"
+	"net"
+	"os"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
+const (
+	// redirects is how often a call to a Cluster may be sent on, beside its retries: one that meets a
+	// slot on its way to another node is, twice.
+	redirects = 3
+	// reloadEvery bounds how long a Cluster's dead primary is asked in vain after a replica took over:
+	// there is nobody at its address to say so.
+	reloadEvery = 2 * time.Second
+)
+
 // newClient makes a client that fails fast: a lost Redis shows within Options.Timeout, whatever the
 // number of attempts behind it.
 func newClient(o Options) (redis.UniversalClient, error) {
-	if Redact(o.URL) == unreadable {
-		return nil, errors.New("the store URL is unreadable: write redis://user:password@host:port/database, " +
-			"and in the password %2F for /, %3F for ?, %23 for #, %25 for %")
-	}
-	c, err := redis.ParseURL(o.URL)
+	a, err := parseAddress(o.URL)
 	if err != nil {
-		return nil, fmt.Errorf("store URL %s: %w", Redact(o.URL), err)
+		return nil, fmt.Errorf("the store URL is unreadable: %w", err)
 	}
-	c.DialTimeout, c.ReadTimeout, c.WriteTimeout = o.DialTimeout, o.Timeout, o.Timeout
-	c.PoolTimeout = o.Timeout / 2
-	c.PoolSize, c.MinIdleConns = o.PoolSize, o.MinIdleConns
-	c.MaxRetries, c.DialerRetries = o.MaxRetries, 1
-	c.ContextTimeoutEnabled = true
-	c.DisableIdentity = true
-	c.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	return redis.NewClient(c), nil
+	if err := a.checkOptions(); err != nil {
+		return nil, fmt.Errorf("store URL %s: %w", a, err)
+	}
+	encryption, err := a.tls(o.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("store URL %s: %w", a, err)
+	}
+	common := &redis.UniversalOptions{
+		Addrs: a.hosts, DB: a.database, Username: a.user, Password: a.password, TLSConfig: encryption,
+		DialTimeout: o.DialTimeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, ContextTimeoutEnabled: true,
+		PoolSize: o.PoolSize, MinIdleConns: o.MinIdleConns, PoolTimeout: o.Timeout / 2,
+		PipelinePoolSize: -1, // one pool, of the size that was asked for
+		MaxRetries:       o.MaxRetries, DialerRetries: 1, DisableIdentity: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+	switch a.topology {
+	case sentinel:
+		return newFailoverClient(o, a, common), nil
+	case cluster:
+		return newClusterClient(o, common), nil
+	default:
+		return redis.NewClient(common.Simple()), nil
+	}
 }
 
-// unreadable stands for a URL of which no part can be shown.
-const unreadable = "(unreadable)"
+// newFailoverClient makes a client that asks Sentinels for the primary whenever it connects.
+func newFailoverClient(o Options, a address, common *redis.UniversalOptions) redis.UniversalClient {
+	f := common.Failover()
+	f.MasterName = a.options.Get(optMaster)
+	f.SentinelUsername, f.SentinelPassword = a.options.Get(optSentinelUser), a.options.Get(optSentinelPassword)
+	// Connecting begins with asking a Sentinel. When the one that was asked last hangs, it is asked four
+	// times in vain, and then all of them; callers do not wait for that.
+	f.DialTimeout = o.DialTimeout + 5*o.Timeout
+	f.Dialer = dialer(o.DialTimeout, common.TLSConfig)
+	return redis.NewFailoverClient(f)
+}
 
-// Redact returns the URL without its password, and without its options, for messages. Of a URL in
-// which a password could be taken for something else it shows nothing: an unescaped slash in it, for
-// one, begins the path.
-func Redact(rawURL string) string {
-	u, err := url.Parse(rawURL)
-	if err != nil || u.Opaque != "" || strings.Contains(u.Path+u.RawQuery+u.Fragment, "@") {
-		return unreadable
+// dialer connects within a timeout of its own, the handshake included.
+func dialer(timeout time.Duration, encryption *tls.Config) func(context.Context, string, string) (net.Conn, error) {
+	plain := &net.Dialer{Timeout: timeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true}}
+	if encryption == nil {
+		return plain.DialContext
 	}
-	u.RawQuery, u.Fragment = "", ""
-	return u.Redacted()
+	return (&tls.Dialer{NetDialer: plain, Config: encryption}).DialContext
+}
+
+// newClusterClient makes a client that sends each command to the primary of its key's slot.
+func newClusterClient(o Options, common *redis.UniversalOptions) redis.UniversalClient {
+	c := common.Cluster()
+	c.MaxRedirects = redirects + max(0, o.MaxRetries)
+	c.MaxRetries = 0 // it repeats calls itself
+	c.ClusterStateReloadInterval = reloadEvery
+	c.DisableRoutingPolicies = true // they ask for COMMAND, outside the call's timeout; all our commands have one key
+	return redis.NewClusterClient(c)
+}
+
+// tls reads what the options say about TLS; nil for none. Without a server name each server is
+// expected to present a certificate for the host it was found at.
+func (a address) tls(logger *slog.Logger) (*tls.Config, error) {
+	if !a.encrypt {
+		return nil, nil //nolint:nilnil // no TLS is no error
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: a.options.Get(optServerName)}
+	if file := a.options.Get(optCA); file != "" {
+		pem, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", optCA, err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s: there is no certificate in %s", optCA, file)
+		}
+	}
+	if a.options.Has(optCert) != a.options.Has(optKey) {
+		return nil, fmt.Errorf("%s and %s belong together", optCert, optKey)
+	}
+	if file := a.options.Get(optCert); file != "" {
+		certificate, err := tls.LoadX509KeyPair(file, a.options.Get(optKey))
+		if err != nil {
+			return nil, fmt.Errorf("%s and %s: %w", optCert, optKey, err)
+		}
+		config.Certificates = []tls.Certificate{certificate}
+	}
+	switch a.options.Get(optInsecure) {
+	case "", "false":
+	case "true":
+		config.InsecureSkipVerify = true //nolint:gosec // only where it is asked for, and logged
+		logger.Warn("Redis' certificates are not verified: whoever is on the way can read and change everything", "store", a.String())
+	default:
+		return nil, errors.New(optInsecure + " is true or false")
+	}
+	return config, nil
 }

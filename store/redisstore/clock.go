@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -11,8 +12,8 @@ import (
 )
 
 const (
-	sampleEvery = 10 * time.Second
-	loudOffset  = time.Second // an offset above this is logged
+	sampleEvery = 10 * time.Second // also how often servers are inspected, and namespaces checked again
+	loudOffset  = time.Second      // an offset above this is logged
 )
 
 // clock tells Redis' time: the local clock plus an offset that is sampled now and then. All servers
@@ -63,21 +64,10 @@ func (c *clock) measure(ctx context.Context) error {
 	return nil
 }
 
-// run samples at once and then at every interval, and calls also, until the context ends. While Redis
-// is away the last offset stays.
-func (c *clock) run(ctx context.Context, every time.Duration, also func()) {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		if err := c.measure(ctx); err != nil && ctx.Err() == nil {
-			c.logger.Warn("cannot read Redis' clock", "error", err)
-		}
-		select {
-		case <-ticker.C:
-			also()
-		case <-ctx.Done():
-			return
-		}
+// refresh samples Redis' clock. While Redis is away the last offset stays.
+func (c *clock) refresh(ctx context.Context) {
+	if err := c.measure(ctx); err != nil && ctx.Err() == nil {
+		c.logger.Warn("cannot read Redis' clock", "error", err)
 	}
 }
 
@@ -89,13 +79,16 @@ func (s *Store) Now(ctx context.Context) (lastseen.Instant, error) {
 	return s.clock.read(ctx)
 }
 
-// redisTime asks Redis for its time.
+// redisTime asks the Redis that has the list of namespaces for its time, also in a Cluster, so that all
+// servers ask the same one: its clock is theirs.
 func (s *Store) redisTime(ctx context.Context) (time.Time, error) {
-	ctx, cancel, err := s.begin(ctx)
+	cmds, err := s.runScript(ctx, scripts.time, []call{{key: s.keys.registry()}})
 	if err != nil {
 		return time.Time{}, err
 	}
-	defer cancel()
-	now, err := s.client.Time(ctx).Result()
-	return now, translate(err)
+	parts, err := cmds[0].Int64Slice()
+	if err != nil || len(parts) != 2 {
+		return time.Time{}, fmt.Errorf("script answered %v for a time: %w", cmds[0].Val(), err)
+	}
+	return time.Unix(parts[0], parts[1]*int64(time.Microsecond)), nil
 }

@@ -145,6 +145,12 @@ func TestTranslate(t *testing.T) {
 		{reply("NOREPLICAS Not enough good replicas to write."), store.ErrUnavailable},
 		{reply("WRONGPASS invalid username-password pair or user is disabled."), store.ErrUnavailable},
 		{reply("ERR DB index is out of range"), store.ErrUnavailable},
+		{reply("ERR The user executing the script can't run this command or subcommand script: ab, on @user_script:35."), store.ErrUnavailable},
+		{reply("ERR ACL failure in script: User app has no permissions to run the 'zadd' command script: ab"), store.ErrUnavailable},
+		{reply("MOVED 5 127.0.0.1:7000"), store.ErrUnavailable},
+		{reply("ASK 5 127.0.0.1:7000"), store.ErrUnavailable},
+		{reply("ERR This instance has cluster support disabled"), store.ErrUnavailable},
+		{fmt.Errorf("all sentinels specified in configuration are unreachable: %w", redis.Nil), store.ErrUnavailable},
 		{errors.New("tls: failed to verify certificate"), store.ErrUnavailable},
 		{reply("ERR unknown command 'ZMSCORE', with args beginning with:"), store.ErrUnavailable},
 		{redis.ErrPoolExhausted, store.ErrUnavailable},
@@ -193,16 +199,15 @@ func (f *fakeTime) sample(context.Context) (time.Time, error) {
 // TestAgreementExpires: every sample also forgets which namespaces were checked, so that one which was
 // deleted and made anew by a server set differently is not read as empty for long.
 func TestAgreementExpires(t *testing.T) {
-	f := &fakeTime{local: time.UnixMilli(1_700_000_000_000)}
-	c := &clock{now: f.now, sample: f.sample, logger: slog.New(slog.DiscardHandler)}
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
-		expired := 0
-		go c.run(ctx, sampleEvery, func() { expired++ })
+		sampled, expired := 0, 0
+		go repeat(ctx, sampleEvery, func(context.Context) { sampled++ }, func() { expired++ })
 		time.Sleep(3*sampleEvery + time.Second)
 		cancel()
 		synctest.Wait()
 		require.Equal(t, 3, expired)
+		require.Equal(t, 4, sampled, "at once, too")
 	})
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -238,6 +240,9 @@ func TestOnePageOneScript(t *testing.T) {
 	page, err := s.List(ctx, "chat", q) // also loads the script
 	require.NoError(t, err)
 	q.After = &page[1]
+	require.Eventually(t, func() bool { // what the store does once in the background comes before
+		return strings.Contains(client.Info(ctx, "commandstats").Val(), "cmdstat_time:")
+	}, slowMachine, time.Millisecond)
 	require.NoError(t, client.ConfigResetStat(ctx).Err())
 	page, err = s.List(ctx, "chat", q)
 	require.NoError(t, err)

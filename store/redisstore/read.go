@@ -12,35 +12,73 @@ import (
 
 // Lookup implements [store.Store].
 func (s *Store) Lookup(ctx context.Context, namespace string, users []string) ([]lastseen.State, error) {
-	if len(users) == 0 {
-		return nil, nil
+	g := &store.Group[string]{Namespace: namespace, Items: users}
+	s.LookupGroups(ctx, []*store.Group[string]{g})
+	return g.States, g.Err
+}
+
+// question is a portion of a group of lookups, on its way to its shard.
+type question struct {
+	*store.Group[string]
+	portion
+	encoding
+	answer *redis.FloatSliceCmd
+}
+
+// LookupGroups implements [store.Grouper]: all in one round trip.
+func (s *Store) LookupGroups(ctx context.Context, groups []*store.Group[string]) {
+	all := make([]namespace, len(groups))
+	for i, g := range groups {
+		all[i] = s.keys.namespace(g.Namespace)
 	}
-	ns := s.keys.namespace(namespace)
-	ctx, cancel, err := s.enter(ctx, ns)
+	for i, err := range s.checkAll(ctx, all) {
+		groups[i].Err = err
+	}
+	bounded, cancel, err := s.begin(ctx)
 	if err != nil {
-		return nil, err
+		for _, g := range groups {
+			g.Err = err
+		}
+		return
 	}
 	defer cancel()
-	portions := ns.split(len(users), func(i int) string { return users[i] })
 	pipe := s.client.Pipeline()
-	cmds := make([]*redis.FloatSliceCmd, len(portions))
-	for i, p := range portions {
+	var questions []question
+	for i, g := range groups {
+		if g.Err == nil && len(g.Items) > 0 {
+			g.States = make([]lastseen.State, len(g.Items))
+			questions = ask(bounded, pipe, questions, g, all[i])
+		}
+	}
+	_, _ = pipe.Exec(bounded) // the error is also in the commands it befell
+	for _, q := range questions {
+		q.read()
+	}
+}
+
+// ask puts the lookups of a group into a pipeline.
+func ask(ctx context.Context, pipe redis.Pipeliner, questions []question, g *store.Group[string], ns namespace) []question {
+	for _, p := range ns.split(len(g.Items), func(i int) string { return g.Items[i] }) {
 		members := make([]string, len(p.index))
-		for j, at := range p.index {
-			members[j] = users[at]
+		for i, at := range p.index {
+			members[i] = g.Items[at]
 		}
-		cmds[i] = pipe.ZMScore(ctx, p.key, members...)
+		questions = append(questions, question{g, p, ns.encoding, pipe.ZMScore(ctx, p.key, members...)})
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, translate(err)
+	return questions
+}
+
+// read fills in the states, or the error.
+func (q question) read() {
+	if err := q.answer.Err(); err != nil {
+		q.States, q.Err = nil, translate(err)
+		return
 	}
-	states := make([]lastseen.State, len(users))
-	for i, p := range portions {
-		for j, score := range cmds[i].Val() { // 0 for those unknown
-			states[p.index[j]] = ns.state(score)
+	for i, score := range q.answer.Val() { // 0 for those unknown
+		if q.Err == nil {
+			q.States[q.index[i]] = q.state(score)
 		}
 	}
-	return states, nil
 }
 
 // Count implements [store.Store]. The ranges of one shard are counted at one moment, all shards in one

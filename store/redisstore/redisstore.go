@@ -6,9 +6,10 @@
 // counts that span several shards ask them in one round trip, not at one moment. Nothing is kept in this process but
 // the connection pool, the offset of Redis' clock, and which namespaces were already checked.
 //
-// Where things are: encoding.go alone knows how a state is a score; shard.go how users spread over
-// keys; paging.go how a place in a list is found again; registry.go which namespaces exist; the .lua
-// files what runs inside Redis.
+// Where things are: url.go and client.go know how to get at one Redis, at Sentinels and at a Cluster;
+// inspect.go and ready.go what to expect of the servers there; encoding.go alone knows how a state is a
+// score; shard.go how users spread over keys; paging.go how a place in a list is found again; registry.go
+// which namespaces exist; the .lua files what runs inside Redis, each on one key.
 package redisstore
 
 import (
@@ -33,7 +34,7 @@ const (
 
 // Options says which Redis to use, and how. The zero value of a field means its default.
 type Options struct {
-	URL    string // redis:// or rediss://, with user, password and database
+	URL    string // of one Redis, of Sentinels or of a Cluster: see docs/decisions/redis-topologies.md
 	Prefix string // begins every key; default "presence:"
 	Shards int    // sorted sets a namespace is spread over, 1 to 64; default 1
 	Unit   Unit   // of scores; default Milliseconds
@@ -42,8 +43,8 @@ type Options struct {
 
 	Timeout      time.Duration // of one call, connecting and retrying included; default 250 ms
 	DialTimeout  time.Duration // of one attempt to connect; default 200 ms
-	PoolSize     int           // connections at most; default 10 a processor
-	MinIdleConns int           // connections kept open when idle; default 0
+	PoolSize     int           // connections at most, to each Redis; default 10 a processor, 5 in a Cluster
+	MinIdleConns int           // connections kept open when idle, to each Redis; default 0
 	MaxRetries   int           // times a call is repeated after a network error; default 1, -1 for none
 
 	Now    func() time.Time // the local clock; default time.Now
@@ -53,6 +54,7 @@ type Options struct {
 // Store is a [store.Store] on Redis.
 type Store struct {
 	client  redis.UniversalClient
+	where   string // the URL, redacted
 	keys    keyspace
 	timeout time.Duration
 	clock   *clock
@@ -60,7 +62,9 @@ type Store struct {
 	holder  string // who this process is, for leases
 
 	checked   sync.Map // namespace → struct{}: its meta agreed at most sampleEvery ago, and it is registered
+	agreed    sync.Map // namespace → struct{}: its meta agreed when it was last read
 	sightings sync.Map // what was strange in which namespace, and logged
+	servers   servers  // what was found out about them
 	closed    atomic.Bool
 	stop      context.CancelFunc
 	stopped   sync.WaitGroup
@@ -82,6 +86,7 @@ func Open(o Options) (*Store, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Store{
 		client:  client,
+		where:   Redact(o.URL),
 		keys:    keyspace{prefix: o.Prefix, shards: o.Shards, unit: o.Unit, layouts: maps.Clone(o.Layouts)},
 		timeout: o.Timeout,
 		logger:  o.Logger,
@@ -89,8 +94,31 @@ func Open(o Options) (*Store, error) {
 		stop:    cancel,
 	}
 	s.clock = &clock{now: o.Now, sample: s.redisTime, logger: o.Logger}
-	s.stopped.Go(func() { s.clock.run(ctx, sampleEvery, s.checked.Clear) })
+	s.servers.logger = o.Logger
+	s.stopped.Go(func() { repeat(ctx, sampleEvery, s.watch, s.checked.Clear) })
 	return s, nil
+}
+
+// watch looks after the servers and samples their clock.
+func (s *Store) watch(ctx context.Context) {
+	s.patrol(ctx)
+	s.clock.refresh(ctx)
+}
+
+// repeat does some work at once and then at every interval, something else before each repetition, until
+// the context ends.
+func repeat(ctx context.Context, every time.Duration, work func(context.Context), before func()) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		work(ctx)
+		select {
+		case <-ticker.C:
+			before()
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func (o Options) withDefaults() Options {
@@ -125,16 +153,6 @@ func (s *Store) Close() error {
 	return s.client.Close()
 }
 
-// Ready returns nil when Redis answers.
-func (s *Store) Ready(ctx context.Context) error {
-	ctx, cancel, err := s.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer cancel()
-	return translate(s.client.Ping(ctx).Err())
-}
-
 // alive returns an error when a call would be in vain.
 func (s *Store) alive(ctx context.Context) error {
 	if s.closed.Load() {
@@ -143,11 +161,16 @@ func (s *Store) alive(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// begin bounds one call to Redis in time, and refuses it after Close.
+// begin bounds one call to Redis in time, and refuses it after Close, and while a server is too old. The
+// first one inspects the servers.
 func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if err := s.alive(ctx); err != nil {
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, errTimeout)
+	if err := s.inspected(ctx); err != nil {
+		cancel()
+		return nil, nil, err
+	}
 	return ctx, cancel, nil
 }

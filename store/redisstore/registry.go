@@ -1,9 +1,11 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -21,52 +23,86 @@ func (n namespace) meta() string {
 	return meta
 }
 
-// admit makes sure, once, that a namespace is registered and stored as this server stores it, before
-// it is written to.
-func (s *Store) admit(ctx context.Context, ns namespace) error {
-	if err := s.check(ctx, ns); err != nil {
-		return err
+// admit makes sure, now and then, that namespaces are registered and stored as this server stores them,
+// before they are written to. It returns an error, or nil, for each.
+func (s *Store) admit(ctx context.Context, all []namespace) []error {
+	errs := s.checkAll(ctx, all)
+	var fresh []namespace
+	var place []int
+	for i, ns := range all {
+		if _, done := s.checked.Load(ns.name); errs[i] == nil && !done {
+			fresh, place = append(fresh, ns), append(place, i)
+		}
 	}
-	if _, done := s.checked.Load(ns.name); done {
-		return nil
+	if len(fresh) == 0 {
+		return errs
 	}
-	return s.register(ctx, ns)
+	for i, err := range s.register(ctx, fresh) {
+		errs[place[i]] = err
+	}
+	return errs
 }
 
-// register writes the namespace's name and then its meta, unless it has one: whoever finds a meta may
-// rely on the name.
-func (s *Store) register(ctx context.Context, ns namespace) error {
-	s.checked.Delete(ns.name)
+// register writes the namespaces' names and then their metas, unless they have one: whoever finds a meta
+// may rely on the name. It returns an error, or nil, for each.
+func (s *Store) register(ctx context.Context, all []namespace) []error {
+	for _, ns := range all {
+		s.checked.Delete(ns.name)
+	}
 	bounded, cancel, err := s.begin(ctx)
 	if err != nil {
-		return err
+		return slices.Repeat([]error{err}, len(all))
 	}
 	defer cancel()
-	if err := s.ours(bounded, ns); err != nil {
-		return err
+	errs := s.ours(bounded, all)
+	var names []redis.Z
+	for i, ns := range all {
+		if errs[i] == nil {
+			names = append(names, redis.Z{Member: ns.name})
+		}
 	}
-	if err := s.client.ZAddNX(bounded, s.keys.registry(), redis.Z{Member: ns.name}).Err(); err != nil {
-		return translate(err)
+	if len(names) == 0 {
+		return errs
 	}
-	if err := s.client.HSetNX(bounded, s.keys.meta(), ns.name, ns.meta()).Err(); err != nil {
-		return translate(err)
+	err = translate(s.client.ZAddNX(bounded, s.keys.registry(), names...).Err())
+	if err == nil {
+		err = s.writeMetas(bounded, all, errs)
 	}
-	return s.check(ctx, ns)
+	for i, refused := range s.checkAll(ctx, all) {
+		errs[i] = cmp.Or(errs[i], err, refused)
+	}
+	return errs
+}
+
+// writeMetas writes the metas of those namespaces that have no error, unless they have one.
+func (s *Store) writeMetas(ctx context.Context, all []namespace, errs []error) error {
+	pipe := s.client.Pipeline()
+	for i, ns := range all {
+		if errs[i] == nil {
+			pipe.HSetNX(ctx, s.keys.meta(), ns.name, ns.meta())
+		}
+	}
+	_, err := pipe.Exec(ctx)
+	return translate(err)
 }
 
 // Register implements [store.Store]. The error names all namespaces that this server cannot serve: those
 // that are stored otherwise than it stores them, or whose key holds something else.
 func (s *Store) Register(ctx context.Context, namespaces []string) error {
-	var refused error
 	if err := s.alive(ctx); err != nil {
 		return err
 	}
-	for _, name := range namespaces {
-		switch err := s.register(ctx, s.keys.namespace(name)); {
+	all := make([]namespace, len(namespaces))
+	for i, name := range namespaces {
+		all[i] = s.keys.namespace(name)
+	}
+	var refused error
+	for i, err := range s.register(ctx, all) {
+		switch {
 		case errors.Is(err, store.ErrMismatch):
 			refused = errors.Join(refused, err)
 		case errors.Is(err, store.ErrWrongType):
-			refused = errors.Join(refused, fmt.Errorf("namespace %q: %w", name, err))
+			refused = errors.Join(refused, fmt.Errorf("namespace %q: %w", namespaces[i], err))
 		case err != nil:
 			return err
 		}
@@ -74,34 +110,80 @@ func (s *Store) Register(ctx context.Context, namespaces []string) error {
 	return refused
 }
 
-// check makes sure, once, that a namespace is stored as this server stores it. One without meta has
-// never been pinged: there is nothing to agree on yet.
+// check is checkAll for one namespace.
 func (s *Store) check(ctx context.Context, ns namespace) error {
 	if _, done := s.checked.Load(ns.name); done {
 		return nil
 	}
-	ctx, cancel, err := s.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer cancel()
-	if ns.foreign {
-		if err := s.checkForeign(ctx, ns); err != nil {
-			return err
+	return s.checkAll(ctx, []namespace{ns})[0]
+}
+
+// checkAll makes sure, now and then, that namespaces are stored as this server stores them. One without
+// meta has never been pinged: there is nothing to agree on yet. In a Cluster, one Redis that is away must
+// not take all namespaces with it: while the metas cannot be read, what was agreed on holds. It returns
+// an error, or nil, for each.
+func (s *Store) checkAll(ctx context.Context, all []namespace) []error {
+	errs := make([]error, len(all))
+	var ask []int
+	var names []string
+	for i, ns := range all {
+		if _, done := s.checked.Load(ns.name); !done {
+			ask, names = append(ask, i), append(names, ns.name)
 		}
 	}
-	meta, err := s.client.HGet(ctx, s.keys.meta(), ns.name).Result()
-	switch {
-	case errors.Is(err, redis.Nil):
+	if len(ask) == 0 {
+		return errs
+	}
+	bounded, cancel, err := s.begin(ctx)
+	if err != nil {
+		return slices.Repeat([]error{err}, len(all))
+	}
+	defer cancel()
+	for _, i := range ask {
+		if all[i].foreign {
+			errs[i] = s.checkForeign(bounded, all[i])
+		}
+	}
+	metas, err := s.client.HMGet(bounded, s.keys.meta(), names...).Result()
+	err = translate(err)
+	held := errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil
+	for k, i := range ask {
+		switch {
+		case errs[i] != nil:
+		case err == nil:
+			errs[i] = s.agree(all[i], metas[k])
+		case held && s.agreedInCluster(all[i]):
+			s.checked.Store(all[i].name, struct{}{})
+		default:
+			errs[i] = err
+		}
+	}
+	return errs
+}
+
+// agreedInCluster reports whether the last meta that could be read was that of this server, and the
+// namespace may be on another Redis than the meta.
+func (s *Store) agreedInCluster(ns namespace) bool {
+	_, agreed := s.agreed.Load(ns.name)
+	return agreed && s.inCluster()
+}
+
+// agree compares a namespace's meta, nil if it has none, with what this server would write.
+func (s *Store) agree(ns namespace, meta any) error {
+	if meta != ns.meta() {
+		s.agreed.Delete(ns.name)
+	}
+	switch meta {
+	case nil:
 		return nil
-	case err != nil:
-		return translate(err)
-	case meta != ns.meta():
+	case ns.meta():
+		s.agreed.Store(ns.name, struct{}{})
+		s.checked.Store(ns.name, struct{}{})
+		return nil
+	default:
 		return fmt.Errorf("%w: namespace %q is stored with %s, this server is set to %s",
 			store.ErrMismatch, ns.name, meta, ns.meta())
 	}
-	s.checked.Store(ns.name, struct{}{})
-	return nil
 }
 
 // enter makes sure of check's promise and begins a call.
@@ -179,20 +261,26 @@ func (s *Store) infos(ctx context.Context, names []string, metas []any) ([]store
 
 // DeleteNamespace implements [store.Store]. The name goes before the data: a ping in between finds
 // its key gone afterwards, or creates it anew and registers it again.
-func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
-	ns := s.keys.namespace(namespace)
+func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
+	ns := s.keys.namespace(name)
 	ctx, cancel, err := s.enter(ctx, ns)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	s.checked.Delete(namespace)
-	if err := s.ours(ctx, ns); err != nil {
+	s.checked.Delete(name)
+	s.agreed.Delete(name)
+	if err := s.ours(ctx, []namespace{ns})[0]; err != nil {
 		return err
 	}
+	// One after the other: in a Cluster the parts of a pipeline are not in order.
+	if err := s.client.HDel(ctx, s.keys.meta(), name).Err(); err != nil {
+		return translate(err)
+	}
+	if err := s.client.ZRem(ctx, s.keys.registry(), name).Err(); err != nil {
+		return translate(err)
+	}
 	pipe := s.client.Pipeline()
-	pipe.HDel(ctx, s.keys.meta(), namespace)
-	pipe.ZRem(ctx, s.keys.registry(), namespace)
 	for _, key := range ns.all() {
 		pipe.Unlink(ctx, key)
 	}
@@ -200,13 +288,22 @@ func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
 	return translate(err)
 }
 
-// ours returns an error if a key of the namespace is no sorted set, and so somebody else's: UNLINK
-// would not mind.
-func (s *Store) ours(ctx context.Context, ns namespace) error {
+// ours returns an error for each namespace of which a key is no sorted set, and so somebody else's:
+// UNLINK would not mind.
+func (s *Store) ours(ctx context.Context, all []namespace) []error {
 	pipe := s.client.Pipeline()
-	for _, key := range ns.all() {
-		pipe.ZCard(ctx, key)
+	cmds := make([][]*redis.IntCmd, len(all))
+	for i, ns := range all {
+		for _, key := range ns.all() {
+			cmds[i] = append(cmds[i], pipe.ZCard(ctx, key))
+		}
 	}
-	_, err := pipe.Exec(ctx)
-	return translate(err)
+	_, _ = pipe.Exec(ctx) // the error is also in the commands it befell
+	errs := make([]error, len(all))
+	for i := range all {
+		for _, cmd := range cmds[i] {
+			errs[i] = cmp.Or(errs[i], translate(cmd.Err()))
+		}
+	}
+	return errs
 }

@@ -22,12 +22,16 @@ var (
 	leaseSource string
 	//go:embed group.lua
 	groupSource string
+	//go:embed time.lua
+	timeSource string
+	//go:embed probe.lua
+	probeSource string
 	//go:embed tie.lua
 	tieSource string
 )
 
 // scripts are what runs inside Redis.
-var scripts = struct{ ping, leave, count, page, group, trim, lease *redis.Script }{
+var scripts = struct{ ping, leave, count, page, group, trim, lease, time, probe *redis.Script }{
 	ping:  redis.NewScript(pingSource),
 	leave: redis.NewScript(leaveSource),
 	count: redis.NewScript(countSource),
@@ -35,6 +39,8 @@ var scripts = struct{ ping, leave, count, page, group, trim, lease *redis.Script
 	group: redis.NewScript(tieSource + groupSource),
 	trim:  redis.NewScript(trimSource),
 	lease: redis.NewScript(leaseSource),
+	time:  redis.NewScript(timeSource),
+	probe: redis.NewScript(probeSource),
 }
 
 // call is one run of a script on one key.
@@ -44,9 +50,23 @@ type call struct {
 }
 
 // runScript runs a script once for each call, all in one round trip, and returns the replies in the
-// order of the calls. Redis forgets scripts when it restarts or fails over; those it does not know
-// are sent again in full. The error is that of the first call that failed; others may have run.
+// order of the calls. The error is that of the first call that failed; others may have run.
 func (s *Store) runScript(ctx context.Context, script *redis.Script, calls []call) ([]*redis.Cmd, error) {
+	cmds, err := s.runScripts(ctx, script, calls)
+	for _, cmd := range cmds {
+		if err == nil {
+			err = translate(cmd.Err())
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return cmds, nil
+}
+
+// runScripts is runScript with the error of each call in its reply. Redis forgets scripts when it
+// restarts or fails over; those it does not know are sent again in full.
+func (s *Store) runScripts(ctx context.Context, script *redis.Script, calls []call) ([]*redis.Cmd, error) {
 	ctx, cancel, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
@@ -67,11 +87,6 @@ func (s *Store) runScript(ctx context.Context, script *redis.Script, calls []cal
 	})
 	for i, cmd := range resent {
 		cmds[missing[i]] = cmd
-	}
-	for _, cmd := range cmds {
-		if err := cmd.Err(); err != nil {
-			return nil, translate(err)
-		}
 	}
 	return cmds, nil
 }

@@ -1,11 +1,15 @@
 package redistest
 
 import (
+	"errors"
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"syscall"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // Process is a redis-server of this machine that a test can stop, freeze and start again.
@@ -13,17 +17,25 @@ type Process struct {
 	Addr string // the same after a restart
 	path string
 	dir  string
+	args []string
 	cmd  *exec.Cmd
 }
 
-// StartProcess returns a new redis-server from PATH. Without one the test is skipped, or fails if
-// LASTSEEN_TEST_REQUIRE says so.
-func StartProcess(t testing.TB) *Process {
+// StartProcess returns a new redis-server from PATH, with settings beside those that all have
+// ("--name", "value", …). Without one the test is skipped, or fails if LASTSEEN_TEST_REQUIRE says so.
+func StartProcess(t testing.TB, settings ...string) *Process {
 	t.Helper()
-	p, err := startProcess(t)
+	p := newProcess(t, settings...)
+	p.Start(t)
+	return p
+}
+
+// newProcess returns a redis-server that is not yet started, or skips the test.
+func newProcess(t testing.TB, settings ...string) *Process {
+	t.Helper()
+	p, err := findProcess(t, settings...)
 	switch {
 	case err == nil:
-		awaitReady(t, p.Addr)
 	case required("redis"):
 		t.Fatalf("LASTSEEN_TEST_REQUIRE asks for redis: %v", err)
 	default:
@@ -33,40 +45,65 @@ func StartProcess(t testing.TB) *Process {
 }
 
 func startAnyProcess(t testing.TB) (string, error) {
-	p, err := startProcess(t)
+	p, err := findProcess(t)
 	if err != nil {
 		return "", err
 	}
-	return p.Addr, nil
+	return p.Addr, p.start()
 }
 
-func startProcess(t testing.TB) (*Process, error) {
+func findProcess(t testing.TB, settings ...string) (*Process, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		return nil, err
 	}
 	p := &Process{path: path, dir: t.TempDir(), Addr: freeAddr(t)}
+	host, port, err := net.SplitHostPort(p.Addr)
+	if err != nil {
+		return nil, err
+	}
+	p.args = append([]string{
+		"--bind", host, "--port", port, "--dir", p.dir,
+		"--save", "", "--appendonly", "yes", "--appendfsync", "no", "--loglevel", "warning",
+	}, settings...)
 	t.Cleanup(func() { p.Stop(t) })
-	return p, p.start()
+	return p, nil
 }
 
-// freeAddr returns a loopback address at which nothing listens just now.
+// busOffset is how far a Cluster node's port for other nodes is from that for clients.
+const busOffset = 10000
+
+// freeAddr returns a loopback address at which nothing listens just now, nor at busOffset above it.
 func freeAddr(t testing.TB) string {
+	for range 1000 {
+		addr, err := tryAddr()
+		if err == nil {
+			return addr
+		}
+	}
+	t.Fatal("no free port")
+	return ""
+}
+
+func tryAddr() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	defer listener.Close()
-	return listener.Addr().String()
+	port := listener.Addr().(*net.TCPAddr).Port
+	if port+busOffset > 65535 {
+		return "", errors.New("no room for the bus")
+	}
+	bus, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+busOffset)))
+	if err != nil {
+		return "", err
+	}
+	return listener.Addr().String(), bus.Close()
 }
 
 func (p *Process) start() error {
-	host, port, err := net.SplitHostPort(p.Addr)
-	if err != nil {
-		return err
-	}
-	p.cmd = exec.Command(p.path, "--bind", host, "--port", port, "--dir", p.dir,
-		"--save", "", "--appendonly", "yes", "--appendfsync", "no", "--loglevel", "warning")
+	p.cmd = exec.Command(p.path, p.args...)
 	p.cmd.Stderr = os.Stderr
 	return p.cmd.Start()
 }
@@ -74,13 +111,35 @@ func (p *Process) start() error {
 // URL returns the address as a store URL.
 func (p *Process) URL() string { return "redis://" + p.Addr }
 
+// Client returns a client of the server that the test closes at its end.
+func (p *Process) Client(t testing.TB) *redis.Client {
+	client := redis.NewClient(&redis.Options{Addr: p.Addr, MaxRetries: -1})
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
 // Start starts the server again, with the data it had, and waits until it answers.
 func (p *Process) Start(t testing.TB) {
 	t.Helper()
+	p.StartLoading(t)
+	awaitReady(t, p.Addr)
+}
+
+// StartLoading starts the server again, with more settings, and does not wait until it has loaded its data.
+func (p *Process) StartLoading(t testing.TB, settings ...string) {
+	t.Helper()
+	p.args = append(p.args, settings...)
 	if err := p.start(); err != nil {
 		t.Fatal(err)
 	}
-	awaitReady(t, p.Addr)
+}
+
+// LoseFolder deletes the folder that the server keeps its data in, as a disk that goes away does.
+func (p *Process) LoseFolder(t testing.TB) {
+	t.Helper()
+	if err := os.RemoveAll(p.dir); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Stop ends the server as kill -9 does.

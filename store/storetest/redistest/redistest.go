@@ -4,7 +4,7 @@
 // Environment variables:
 //
 //	LASTSEEN_TEST_REDIS_IMAGE  the image, instead of redis:7
-//	LASTSEEN_TEST_REQUIRE      what has to be there, of docker and redis, by comma: its absence
+//	LASTSEEN_TEST_REQUIRE      what has to be there, such as docker,redis: its absence
 //	                           fails a test that otherwise would be skipped or fall back
 package redistest
 
@@ -76,22 +76,34 @@ func required(name string) bool {
 	return slices.Contains(strings.Split(os.Getenv("LASTSEEN_TEST_REQUIRE"), ","), name)
 }
 
-// awaitReady waits until the server answers, for half a minute at most.
+// awaitReady waits until the server answers.
 func awaitReady(t testing.TB, addr string) {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	for {
-		err := client.Ping(ctx).Err()
-		if err == nil {
+	await(t, func() error { return client.Ping(context.Background()).Err() })
+}
+
+// awaitFor is how long a server may take for anything before the test fails.
+const awaitFor = 30 * time.Second
+
+// await waits until try returns nil.
+func await(t testing.TB, try func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(awaitFor); ; time.Sleep(20 * time.Millisecond) {
+		err := try()
+		switch {
+		case err == nil:
 			return
+		case time.Now().After(deadline):
+			t.Fatalf("Redis is not ready in %s: %v", awaitFor, err)
 		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("Redis at %s does not answer: %v", addr, err)
-		case <-time.After(20 * time.Millisecond):
-		}
+	}
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

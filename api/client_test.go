@@ -1,0 +1,33 @@
+package api
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+)
+
+// TestGeneratedClient has oapi-codegen make a client of the document, and a program use the server through
+// it: see tools/client. Its modules come from there, so that they are not ours.
+func TestGeneratedClient(t *testing.T) {
+	dir, source := t.TempDir(), "../tools/client"
+	for _, name := range []string{"go.mod", "go.sum", "config.yaml", "main.go"} {
+		content, err := os.ReadFile(filepath.Join(source, name))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "openapi.yaml"), lastseen.OpenAPI(), 0o600))
+	goRun := func(args ...string) {
+		t.Helper()
+		command := exec.CommandContext(t.Context(), "go", args...)
+		command.Dir = dir
+		output, err := command.CombinedOutput()
+		require.NoError(t, err, "go %v: %s", args, output)
+	}
+	goRun("tool", "oapi-codegen", "-config", "config.yaml", "openapi.yaml")
+	goRun("run", ".", newWorld(t, fileStore(t)).url)
+}

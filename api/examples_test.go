@@ -1,0 +1,203 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/stretchr/testify/require"
+)
+
+// call is a request that the document has as an example.
+type call struct {
+	operation, method, path string
+	query                   url.Values
+	rawQuery, body          string // rawQuery replaces query
+	headers                 []string
+}
+
+func (c call) send(w *world) reply {
+	query := c.query.Encode()
+	if c.rawQuery != "" {
+		query = c.rawQuery
+	}
+	return w.sendTo(c.method, c.path+"?"+query, c.body, c.headers...)
+}
+
+// exampleCalls returns the examples of requests, by operation and name of the example: all that an
+// operation requires, and nothing else.
+func exampleCalls(t *testing.T, doc *openapi3.T) map[string]call {
+	t.Helper()
+	calls := map[string]call{}
+	for path, item := range doc.Paths.Map() {
+		for method, operation := range item.Operations() {
+			c := call{operation: operation.OperationID, method: method, path: path, query: url.Values{}}
+			for _, p := range operation.Parameters {
+				switch value := p.Value.Example.(type) {
+				case string:
+					if p.Value.In == openapi3.ParameterInPath {
+						c.path = strings.ReplaceAll(c.path, "{"+p.Value.Name+"}", value)
+					} else {
+						c.query.Set(p.Value.Name, value)
+					}
+				case []any:
+					for _, v := range value {
+						c.query.Add(p.Value.Name, v.(string))
+					}
+				}
+			}
+			for name, body := range requestExamples(operation) {
+				c.body, c.headers = body, nil
+				if strings.HasPrefix(name, mediaNDJSON) {
+					c.headers = []string{ndjson}
+				}
+				calls[c.operation+" "+name] = c
+			}
+		}
+	}
+	return calls
+}
+
+// requestExamples returns the bodies of the examples by "media name"; one without a body, if there are
+// none.
+func requestExamples(operation *openapi3.Operation) map[string]string {
+	if operation.RequestBody == nil {
+		return map[string]string{"": ""}
+	}
+	bodies := map[string]string{}
+	for media, content := range operation.RequestBody.Value.Content {
+		for name, value := range examplesOf(content) {
+			if text, ok := value.(string); ok {
+				bodies[media+" "+name] = text
+				continue
+			}
+			encoded, _ := json.Marshal(value)
+			bodies[media+" "+name] = string(encoded)
+		}
+	}
+	return bodies
+}
+
+// examplesOf returns the examples of a body by name; the name of the only one is empty.
+func examplesOf(content *openapi3.MediaType) map[string]any {
+	values := map[string]any{}
+	for name, example := range content.Examples {
+		values[name] = example.Value.Value
+	}
+	if content.Example != nil {
+		values[""] = content.Example
+	}
+	return values
+}
+
+// exampleNow is the time by the server's clock in the examples: 2026-11-20T22:00:30Z.
+const exampleNow = noon + 10*3_600_000 + 30_000
+
+// TestExamplesAreTrue sends each example to a server where alice was here 30 seconds ago, bob is yellow
+// and carol left, and gets the example of the answer.
+func TestExamplesAreTrue(t *testing.T) {
+	doc, answered := document(t), 0
+	for name, c := range exampleCalls(t, doc) {
+		w := newWorld(t, fileStore(t))
+		w.store.now = exampleNow
+		w.post("/chat/pings", `{"pings":[{"user":"alice","at":"2026-11-20T22:00:00.123Z"},{"user":"bob","at":"2026-11-20T21:58:00Z"},{"user":"carol","at":"2026-11-20T21:58:30Z"}]}`)
+		w.post("/chat/users/carol/leave", `{"at":"2026-11-20T21:59:00Z"}`)
+		r := c.send(w)
+		require.Less(t, r.status, 300, "%s: %s", name, r.body)
+		if r.status == http.StatusNoContent || c.operation == "getVersion" { // which differs
+			continue
+		}
+		_, path, _ := strings.Cut(name, " ")
+		media, example, _ := strings.Cut(path, " ")
+		template, _ := w.match(c.path)
+		content := doc.Paths.Value(template).GetOperation(c.method).Responses.Status(r.status).Value.Content[mediaJSON]
+		want, there := examplesOf(content)[example]
+		if !there && c.operation == "leaveUser" {
+			continue // the same requests as for a ping, one answer
+		}
+		require.True(t, there, "%s %s has no example of its answer", name, media)
+		encoded, err := json.Marshal(want)
+		require.NoError(t, err)
+		require.JSONEq(t, string(encoded), r.body, name)
+		answered++
+	}
+	require.Greater(t, answered, 15)
+}
+
+// spoilers returns ways to make another request of a good one. Most of them are wrong for most
+// operations.
+func spoilers() []func(*call) {
+	query := func(pairs ...string) func(*call) {
+		return func(c *call) {
+			c.query = maps.Clone(c.query)
+			for i := 0; i < len(pairs); i += 2 {
+				c.query.Set(pairs[i], pairs[i+1])
+			}
+		}
+	}
+	header := func(h string) func(*call) { return func(c *call) { c.headers = append([]string{h}, c.headers...) } }
+	path := func(old, changed string) func(*call) {
+		return func(c *call) { c.path = strings.Replace(c.path, old, changed, 1) }
+	}
+	body := func(old, changed string) func(*call) {
+		return func(c *call) { c.body = strings.Replace(c.body, old, changed, 1) }
+	}
+	large := func(old, changed string) func(*call) { // too large to be left unread, as lines are after a bad one
+		return func(c *call) {
+			if !slices.Contains(c.headers, ndjson) {
+				body(old, changed)(c)
+			}
+		}
+	}
+	method := func(m string) func(*call) { return func(c *call) { c.method = m } }
+	return []func(*call){
+		func(*call) {}, header("Prefer: return=minimal"), header("If-None-Match: *"), method(http.MethodHead),
+		method(http.MethodOptions), method(http.MethodTrace), path("chat", ""), path("alice", ""), path("/", "//"),
+		func(c *call) { c.path += "/" },
+		path("chat", ".hidden"), path("alice", "%00"), query("user", ""), body(`"alice"`, `""`),
+		query("as_of", "soon"), query("green", "0"), query("green", "2s", "yellow", "1s"), query("to", "20", "as_of", "10"),
+		query("cursor", "AAAA"), query("stauts", "green"), query("confirm", "other"),
+		func(c *call) { c.rawQuery = "limit=%zz" },
+		body("{}", `{"at":0}`), body(`{"user":"alice"}`, `{"user":"alice","at":0}`),
+		body("{", ""), body("{", `{"x":1,`), body("{}", `{"x":1}`), body("{", "{"+strings.Repeat(" ", 5000)),
+		large("{", "{"+strings.Repeat(" ", 1<<20)),
+		body(`"alice"`, strings.Repeat(`"alice",`, 1000)+`"alice"`),
+		large(`{"user":"alice"}`, strings.Repeat(`{"user":"alice"},`, 10_000)+`{"user":"alice"}`),
+		func(c *call) { c.query = url.Values{"user": slices.Repeat([]string{"alice"}, 101)} },
+		header("Content-Type: application/xml"),
+	}
+}
+
+// TestEveryAnswerIsProvoked: whatever the document promises really happens, each status and each code of
+// each operation, on both stores. That nothing else happens is checked with every exchange.
+func TestEveryAnswerIsProvoked(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		wanted, calls := documentedAnswers(w.doc), exampleCalls(t, w.doc)
+		answered := map[string]bool{}
+		w.store.now = exampleNow
+		for _, c := range calls {
+			for _, spoil := range spoilers() {
+				spoiled := c
+				spoil(&spoiled)
+				spoiled.send(w)
+			}
+		}
+		maps.Copy(answered, w.answered)
+		for fault, causes := range storeErrors() {
+			failed := newWorld(t, &failing{Store: w.store.Store, err: causes[0]})
+			for _, c := range calls {
+				if wanted[fmt.Sprintf("%s %d %s", c.operation, fault.kind().status, fault)] {
+					c.send(failed)
+				}
+			}
+			maps.Copy(answered, failed.answered)
+		}
+		require.Equal(t, slices.Sorted(maps.Keys(wanted)), slices.Sorted(maps.Keys(answered)))
+	})
+}

@@ -1,0 +1,48 @@
+package api
+
+import (
+	"context"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// failing is a store that fails as it is told, in all but its clock: real ones do not on demand.
+type failing struct {
+	store.Store
+	err   error
+	panic bool
+}
+
+func (f *failing) Ping(context.Context, string, []store.Sighting) ([]lastseen.State, error) {
+	if f.panic {
+		panic("the cause")
+	}
+	return nil, f.err
+}
+
+func (f *failing) Leave(context.Context, string, []store.Sighting) ([]lastseen.State, error) {
+	return nil, f.err
+}
+
+func (f *failing) Lookup(context.Context, string, []string) ([]lastseen.State, error) {
+	return nil, f.err
+}
+
+func (f *failing) List(context.Context, string, store.ListQuery) ([]store.Record, error) {
+	return nil, f.err
+}
+
+func (f *failing) Count(context.Context, string, []lastseen.Range) ([]int64, error) {
+	return nil, f.err
+}
+
+func (f *failing) Forget(context.Context, string, string) error { return f.err }
+
+func (f *failing) Namespaces(context.Context, string, int) ([]store.NamespaceInfo, error) {
+	return nil, f.err
+}
+
+func (f *failing) DeleteNamespace(context.Context, string) error { return f.err }
+
+func (f *failing) Ready(context.Context) error { return f.err }

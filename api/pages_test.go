@@ -1,0 +1,164 @@
+package api
+
+import (
+	"encoding/json"
+	"html/template"
+	"net/http"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/lastseen/lastseen"
+)
+
+func TestOpenAPIDocument(t *testing.T) {
+	w := newWorld(t, fileStore(t))
+	asYAML := w.sendTo(http.MethodGet, "/openapi.yaml", "")
+	require.Equal(t, http.StatusOK, asYAML.status)
+	require.Equal(t, "application/yaml", asYAML.header.Get("Content-Type"))
+	require.Equal(t, string(lastseen.OpenAPI()), asYAML.body)
+
+	asJSON := w.sendTo(http.MethodGet, "/openapi.json", "")
+	require.Equal(t, http.StatusOK, asJSON.status)
+	require.Equal(t, "application/json", asJSON.header.Get("Content-Type"))
+	var document yaml.Node
+	require.NoError(t, yaml.Unmarshal(lastseen.OpenAPI(), &document))
+	var converted any
+	require.NoError(t, json.Unmarshal([]byte(asJSON.body), &converted))
+	requireSame(t, document.Content[0], converted, "")
+}
+
+// requireSame compares a YAML document with what JSON says, down to how its scalars are written: a time,
+// say, stays the text it was.
+func requireSame(t *testing.T, node *yaml.Node, value any, at string) {
+	t.Helper()
+	switch node.Kind {
+	case yaml.MappingNode:
+		object, ok := value.(map[string]any)
+		require.True(t, ok, at)
+		require.Len(t, object, len(node.Content)/2, at)
+		for i := 0; i < len(node.Content); i += 2 {
+			name := node.Content[i].Value
+			require.Contains(t, object, name, at)
+			requireSame(t, node.Content[i+1], object[name], at+"/"+name)
+		}
+	case yaml.SequenceNode:
+		array, ok := value.([]any)
+		require.True(t, ok, at)
+		require.Len(t, array, len(node.Content), at)
+		for i := range array {
+			requireSame(t, node.Content[i], array[i], at)
+		}
+	default:
+		if text, ok := value.(string); ok {
+			require.Equal(t, node.Value, text, at)
+			return
+		}
+		var scalar any
+		require.NoError(t, node.Decode(&scalar), at)
+		require.EqualValues(t, scalar, value, at)
+	}
+}
+
+// TestFilesAreServedLikeThis is about what all files have in common.
+func TestFilesAreServedLikeThis(t *testing.T) {
+	w := newWorld(t, fileStore(t))
+	files, err := loadFiles()
+	require.NoError(t, err)
+	for path := range files {
+		plain := w.sendTo(http.MethodGet, path+"?theme=dark", "", "Accept-Encoding: identity, gzip;q=0")
+		require.Equal(t, http.StatusOK, plain.status, path)
+		require.Empty(t, plain.header.Get("Content-Encoding"), path)
+		require.NotEmpty(t, plain.body, path)
+		for name, want := range map[string]string{
+			"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff",
+			"Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY",
+		} {
+			require.Equal(t, want, plain.header.Get(name), path)
+		}
+		require.NotContains(t, plain.header.Get("Content-Security-Policy"), "unsafe", path)
+
+		etag := plain.header.Get("ETag")
+		require.Regexp(t, `^"[\w-]+"$`, etag, path)
+		for _, known := range []string{etag, "W/" + etag, `"other", ` + etag, "*"} {
+			same := w.sendTo(http.MethodGet, path, "", "Accept-Encoding: identity", "If-None-Match: "+known)
+			require.Equal(t, http.StatusNotModified, same.status, path)
+			require.Equal(t, etag, same.header.Get("ETag"), path)
+			require.Empty(t, same.body, path)
+		}
+		changed := w.sendTo(http.MethodGet, path, "", `If-None-Match: "other"`)
+		require.Equal(t, http.StatusOK, changed.status, path)
+		require.Equal(t, plain.body, changed.body, "%s: Go's client takes gzip, and unpacks it", path)
+	}
+}
+
+func TestLargeFilesAreCompressed(t *testing.T) {
+	w := newWorld(t, fileStore(t))
+	const path = "/docs/swagger-ui-bundle.js"
+	plain := w.sendTo(http.MethodGet, path, "", "Accept-Encoding: identity")
+	for _, accepted := range []string{"gzip", "br, GZIP;q=0.5"} {
+		packed := w.sendTo(http.MethodGet, path, "", "Accept-Encoding: "+accepted)
+		require.Equal(t, "gzip", packed.header.Get("Content-Encoding"))
+		require.Equal(t, "Accept-Encoding", packed.header.Get("Vary"))
+		require.Less(t, len(packed.body), len(plain.body)/2)
+		require.NotEqual(t, plain.header.Get("ETag"), packed.header.Get("ETag"))
+		unpacked, err := gunzip([]byte(packed.body))
+		require.NoError(t, err)
+		require.Equal(t, plain.body, string(unpacked))
+	}
+}
+
+// TestNothingElseIsServed: unlike a file server's, our paths are those in the table of routes.
+func TestNothingElseIsServed(t *testing.T) {
+	w := newWorld(t, fileStore(t))
+	for _, path := range []string{
+		"/docs/docs.html", "/docs/index.html", "/docs/swagger-ui.js", "/docs/swagger-ui-bundle.js.gz", "/docs/pages/docs.html",
+		"/docs/../openapi.yaml", "/docs/%2e%2e/openapi.yaml", "/docs/errors/", "/docs/docs.js/", "/openapi.yaml/", "/openapi",
+	} {
+		r := w.sendTo(http.MethodGet, path, "")
+		require.Equal(t, http.StatusNotFound, r.status, path)
+		require.Equal(t, "application/problem+json", r.header.Get("Content-Type"), path)
+	}
+}
+
+func TestDocsLeadsToThePage(t *testing.T) {
+	w := newWorld(t, fileStore(t))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+"/docs?theme=dark", nil)
+	require.NoError(t, err)
+	response, err := http.DefaultTransport.RoundTrip(request)
+	require.NoError(t, err)
+	response.Body.Close()
+	require.Equal(t, http.StatusMovedPermanently, response.StatusCode)
+	require.Equal(t, "docs/", response.Header.Get("Location"), "relative, so that it works below a proxy's prefix")
+	require.Contains(t, w.sendTo(http.MethodGet, "/docs", "").body, `id="swagger-ui"`)
+}
+
+// TestPagesNeedNoOtherHost also keeps them working below a prefix: no absolute path, no host.
+func TestPagesNeedNoOtherHost(t *testing.T) {
+	w := newWorld(t, fileStore(t))
+	for _, page := range []string{"/docs/", "/docs/errors", "/docs/docs.js", "/docs/docs.css", "/docs/errors.css"} {
+		for _, link := range regexp.MustCompile(`(?:href|src)="([^"]*)"|url\(["']?([^"')]*)`).FindAllStringSubmatch(w.sendTo(http.MethodGet, page, "").body, -1) {
+			require.NotRegexp(t, `^(/|\w+:)`, link[1]+link[2], page)
+		}
+	}
+}
+
+// TestErrorGuide: the type of every error answer points to an explanation that helps.
+func TestErrorGuide(t *testing.T) {
+	page := newWorld(t, fileStore(t)).sendTo(http.MethodGet, "/docs/errors", "")
+	require.Equal(t, http.StatusOK, page.status)
+	seen := map[string]code{}
+	for _, k := range kinds() {
+		require.Contains(t, page.body, `<section id="`+string(k.code)+`">`)
+		for _, text := range []string{k.meaning, k.remedy, k.retry()} {
+			require.Regexp(t, `^[A-Za-z].{20,}\.$`, text, "%s: sentences", k.code)
+			require.Contains(t, page.body, template.HTMLEscapeString(text))
+		}
+		for _, text := range []string{k.title, k.meaning, k.remedy} {
+			require.Empty(t, seen[text], "%s says the same as %s", k.code, seen[text])
+			seen[text] = k.code
+		}
+	}
+}

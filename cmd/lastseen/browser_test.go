@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+// browserStep is something done in, or waited for by, a browser.
+type browserStep = chromedp.Action[chromedp.Void]
+
+// browser is a Chromium with one page open.
+type browser struct {
+	ctx context.Context
+	url string // of the server
+
+	mu         sync.Mutex
+	complaints []string
+}
+
+// openBrowser starts a Chromium that may talk to one server only, until the test ends. Without Chromium
+// on PATH the test is skipped, or fails if LASTSEEN_TEST_REQUIRE says so.
+func openBrowser(t *testing.T, server string) *browser {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	switch {
+	case err == nil:
+	case slices.Contains(strings.Split(os.Getenv("LASTSEEN_TEST_REQUIRE"), ","), "chromium"):
+		t.Fatalf("LASTSEEN_TEST_REQUIRE asks for chromium: %v", err)
+	default:
+		t.Skip("no chromium on PATH: install it to try the pages in a browser")
+	}
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path))
+	if os.Getuid() == 0 { // Chromium's sandbox does not work for root
+		options = append(options, chromedp.NoSandbox)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	b := &browser{ctx: ctx, url: server}
+	require.NoError(t, chromedp.Listen(ctx, b.watch))
+	return b
+}
+
+// do takes the steps one after another, each of which waits for what it needs.
+func (b *browser) do(t *testing.T, steps ...browserStep) {
+	t.Helper()
+	for i, step := range steps {
+		if err := chromedp.Do(b.ctx, step); err != nil {
+			text, _ := chromedp.Run(b.ctx, chromedp.Evaluate[string]("document.body.innerText.slice(0, 500)"))
+			t.Fatalf("step %d: %v\ncomplaints: %q\nthe page: %s", i, err, b.seen(), text)
+		}
+	}
+}
+
+// until waits until an expression in JavaScript is true. One that fails is tried again: during a
+// navigation the page it was meant for may not be there yet.
+func until(expression string) browserStep {
+	return func(ctx context.Context, page *chromedp.Target) (chromedp.Void, error) {
+		for {
+			held, err := chromedp.Evaluate[bool]("Boolean("+expression+")")(ctx, page)
+			if err == nil && held {
+				return chromedp.Void{}, nil
+			}
+			select {
+			case <-ctx.Done():
+				return chromedp.Void{}, fmt.Errorf("until %s: %w", expression, errors.Join(ctx.Err(), err))
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}
+}
+
+// watch notes what a user would find in the console, and every request to somebody else. It is called
+// while the browser is read from.
+func (b *browser) watch(event any) {
+	switch e := event.(type) {
+	case *log.EventEntryAdded: // violated policies and failed requests, too
+		if e.Entry.Level == "error" || e.Entry.Level == "warning" {
+			b.complain("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL)
+		}
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == "error" || e.Type == "warning" || e.Type == "assert" {
+			for _, arg := range e.Args {
+				b.complain("console: %s %s", arg.Value, arg.Description)
+			}
+		}
+	case *runtime.EventExceptionThrown:
+		b.complain("exception: %s %+v", e.ExceptionDetails.Text, e.ExceptionDetails.Exception)
+	case *network.EventRequestWillBeSent:
+		u, err := url.Parse(e.Request.URL)
+		if err != nil || strings.HasPrefix(u.Scheme, "http") && u.Scheme+"://"+u.Host != b.url {
+			b.complain("request to %s", e.Request.URL)
+		}
+	}
+}
+
+func (b *browser) complain(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.complaints = append(b.complaints, fmt.Sprintf(format, args...))
+}
+
+func (b *browser) seen() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.complaints)
+}
+
+// TestBrowserComplains: a clean bill from the watch is worth something only if it notices.
+func TestBrowserComplains(t *testing.T) {
+	const page = `<!doctype html><title>bad</title><link rel="icon" href="data:,"><img src="http://localhost:1/pixel.png">
+		<script>inline = 1</script><script src="/bad.js"></script>`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/":
+			w.Header().Set("Content-Type", "text/html")
+			w.Header().Set("Content-Security-Policy", "script-src 'self'")
+			fmt.Fprint(w, page)
+		case "/bad.js":
+			w.Header().Set("Content-Type", "text/javascript")
+			fmt.Fprint(w, `console.warn("a warning"); fetch("/missing").then(() => { done = true }); undefined.x`)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	b := openBrowser(t, server.URL)
+	b.do(t, chromedp.Navigate(server.URL), until("window.done"))
+	seen := strings.Join(b.seen(), "\n")
+	for _, complaint := range []string{
+		"request to http://localhost:1/pixel.png", "Content Security Policy", "a warning", "/missing", "TypeError",
+	} {
+		require.Contains(t, seen, complaint)
+	}
+}

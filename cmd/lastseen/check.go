@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"time"
+)
+
+// check finds settings that contradict each other, and those that the store refuses.
+func (c *config) check(p *problems) {
+	c.scope.check(p)
+	if c.fine("redis-pool-size", "redis-min-idle-conns") && c.RedisPoolSize > 0 && c.RedisMinIdleConns > c.RedisPoolSize {
+		p.addf("%s and %s: not more can be idle than there are", c.say("redis-min-idle-conns"), c.say("redis-pool-size"))
+	}
+	keys := map[string]*scope{}
+	for _, name := range c.names() {
+		ns := c.namespaces[name]
+		ns.check(p)
+		ns.checkStore(p)
+		if !ns.own("redis-key") {
+			continue
+		}
+		if other, taken := keys[ns.RedisKey]; taken {
+			p.addf("%s and %s: two namespaces cannot share a key", other.say("redis-key"), ns.say("redis-key"))
+		}
+		keys[ns.RedisKey] = ns
+	}
+	if len(p.list) == 0 && c.onRedis() {
+		c.checkRedis(p)
+	}
+}
+
+// check finds contradictions within a scope. What a namespace inherits as a whole was checked already.
+func (s *scope) check(p *problems) {
+	news := func(a, b string) bool { return s.fine(a, b) && (s.path == "" || s.own(a) || s.own(b)) }
+	if news("green", "yellow") && s.Green >= s.Yellow {
+		p.addf("%s and %s: green has to be shorter than yellow", s.say("green"), s.say("yellow"))
+	}
+	if news("retention", "yellow") && s.Retention != 0 && time.Duration(s.Retention) < time.Duration(s.Yellow) {
+		p.addf("%s and %s: retention is off, or at least yellow", s.say("retention"), s.say("yellow"))
+	}
+	if s.own("redis-key") && s.fine("redis-shards") && s.RedisShards > 1 {
+		p.addf("%s and %s: a key is one shard, so set redis-shards: 1 for this namespace", s.say("redis-key"), s.say("redis-shards"))
+	}
+}
+
+// checkStore refuses settings of Redis for a namespace that is not on Redis: it would look empty, and
+// everyone in it grey.
+func (s *scope) checkStore(p *problems) {
+	if s.onRedis() || !s.fine("store") {
+		return
+	}
+	for _, name := range []string{"redis-key", "redis-score-unit", "redis-shards"} {
+		if s.own(name) && s.fine(name) {
+			p.addf("%s: it needs a store on Redis, and %s", s.say(name), s.say("store"))
+		}
+	}
+}
+
+// checkRedis finds what the store refuses: a wrong URL, or keys that belong to something else.
+func (c *config) checkRedis(p *problems) {
+	options := c.redisOptions()
+	options.Layouts = nil
+	if err := options.Validate(); err != nil {
+		store := c.chosen["store"]
+		p.addf("%s: %v", store.origin.begin("store"), err)
+		return
+	}
+	if err := c.redisOptions().Validate(); err != nil {
+		p.addf("%s: %v", c.Config, err)
+	}
+}
+
+// thin warns of thresholds at which a single lost ping shows.
+func (c *config) thin() (warnings []string) {
+	scopes := []*scope{&c.scope}
+	for _, name := range c.names() {
+		if ns := c.namespaces[name]; ns.own("green") || ns.own("ping-interval") {
+			scopes = append(scopes, ns)
+		}
+	}
+	for _, s := range scopes {
+		if s.fine("green", "ping-interval") && s.Green < 2*s.PingInterval {
+			warnings = append(warnings, fmt.Sprintf(
+				"%s and %s: that is less than two ping intervals, so a single lost ping turns users yellow",
+				s.say("green"), s.say("ping-interval")))
+		}
+	}
+	return warnings
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+)
+
+// difference is what is different between two configurations, for people.
+type difference struct {
+	changes     []string
+	needRestart []string // those that cannot take effect while the service runs
+}
+
+// compare returns what is different in the next configuration. What cannot be set in a file does not count:
+// it stays as it was for as long as a process runs.
+func compare(current, next *config) (d difference) {
+	known := definitions()
+	for _, def := range known {
+		if def.file && !same(def, &current.scope, &next.scope) {
+			d.note(def, "", &current.scope, &next.scope)
+		}
+	}
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(append(current.names(), next.names()...)))) {
+		path := namespacesKey + "." + name
+		_, was := current.namespaces[name]
+		_, is := next.namespaces[name]
+		if !was {
+			d.changes = append(d.changes, path+" is new")
+		}
+		if !is {
+			d.changes = append(d.changes, path+" is gone")
+		}
+		d.compareNamespace(known, path+".", current.namespace(name), next.namespace(name))
+	}
+	return d
+}
+
+// compareNamespace notes what differs in a namespace by its own settings, of before or of now. For how it is
+// stored it matters also whether something is set at all.
+func (d *difference) compareNamespace(known []definition, path string, a, b *scope) {
+	for _, def := range known {
+		ownA, ownB := a.path != "" && a.own(def.name), b.path != "" && b.own(def.name)
+		if def.namespace && (ownA || ownB) && (!same(def, a, b) || !def.reload && ownA != ownB) {
+			d.note(def, path, a, b)
+		}
+	}
+}
+
+func (d *difference) note(def definition, path string, a, b *scope) {
+	text := fmt.Sprintf("%s%s: %s → %s", path, def.name, cmp.Or(a.chosen[def.name].shown, "not set"), cmp.Or(b.chosen[def.name].shown, "not set"))
+	if def.reload {
+		d.changes = append(d.changes, text)
+	} else {
+		d.needRestart = append(d.needRestart, text+" needs a restart")
+	}
+}
+
+func same(def definition, a, b *scope) bool {
+	return reflect.DeepEqual(def.in(&a.settings), def.in(&b.settings))
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/lastseen/lastseen"
+)
+
+// namespacesKey is the key of a file under which namespaces have settings of their own.
+const namespacesKey = "namespaces"
+
+// given is a value as it was written somewhere.
+type given struct {
+	text   string
+	origin origin
+}
+
+// configFile is what a configuration file says.
+type configFile struct {
+	values     map[string]given // by setting
+	namespaces map[string]fileNamespace
+}
+
+// fileNamespace is what a file says about one namespace.
+type fileNamespace struct {
+	origin origin
+	values map[string]given
+}
+
+// fileReader reads one file and collects what is wrong with it.
+type fileReader struct {
+	name     string
+	named    origin // where the name comes from
+	known    []definition
+	problems *problems
+}
+
+// read returns what the file says. What it says wrong is left out, and among the problems; an error means
+// that nothing can be read of it.
+func (r *fileReader) read() (configFile, error) {
+	f := configFile{values: map[string]given{}, namespaces: map[string]fileNamespace{}}
+	root, err := r.parse()
+	if root == nil || err != nil {
+		return f, err
+	}
+	r.each(root, "", "the file", func(key, value *yaml.Node) {
+		if key.Value == namespacesKey {
+			r.each(value, namespacesKey+".", namespacesKey, func(key, value *yaml.Node) {
+				f.namespaces[key.Value] = r.namespace(key, value)
+			})
+			return
+		}
+		d, ok := find(r.known, key.Value)
+		if !ok || !d.file {
+			r.unknown(key, "", func(d definition) bool { return d.file })
+			return
+		}
+		r.take(f.values, d, "", key, value)
+	})
+	return f, nil
+}
+
+// at is the place of a node.
+func (r *fileReader) at(n *yaml.Node) origin {
+	return origin{fromFile, r.name + ":" + strconv.Itoa(n.Line)}
+}
+
+// each visits the entries of a mapping; nothing is an empty one. Where it stands in the file is path, and
+// what is called what.
+func (r *fileReader) each(n *yaml.Node, path, what string, visit func(key, value *yaml.Node)) {
+	n = resolved(n)
+	if isNull(n) {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		r.problems.addf("%s: %s holds %s; it takes names with values, as in \"name: value\"", r.at(n), what, describe(n))
+		return
+	}
+	first := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := resolved(n.Content[i])
+		line, again := first[key.Value]
+		switch {
+		case key.Kind != yaml.ScalarNode:
+			r.problems.addf("%s: %s has %s as a name; it takes text", r.at(key), what, describe(key))
+		case again:
+			r.problems.addf("%s: %s is given twice, first in line %d", r.at(key), path+name(key.Value), line)
+		default:
+			first[key.Value] = key.Line
+			visit(key, n.Content[i+1])
+		}
+	}
+}
+
+// namespace returns what the file says about one namespace.
+func (r *fileReader) namespace(key, value *yaml.Node) fileNamespace {
+	ns := fileNamespace{origin: r.at(key), values: map[string]given{}}
+	if err := lastseen.CheckNamespace(key.Value); err != nil {
+		r.problems.addf("%s: %s: %v", ns.origin, namespacesKey, err)
+	}
+	path := namespacesKey + "." + name(key.Value)
+	r.each(value, path+".", path, func(key, value *yaml.Node) {
+		d, ok := find(r.known, key.Value)
+		if !ok || !d.namespace {
+			r.unknown(key, path+".", func(d definition) bool { return d.namespace })
+			return
+		}
+		r.take(ns.values, d, path+".", key, value)
+	})
+	return ns
+}
+
+// take notes the value of a setting, if it is a single one.
+func (r *fileReader) take(values map[string]given, d definition, path string, key, value *yaml.Node) {
+	value = resolved(value)
+	switch {
+	case isNull(value):
+		r.problems.addf("%s: %s%s has no value; it takes %s", r.at(key), path, d.name, d.takes)
+	case value.Kind != yaml.ScalarNode:
+		r.problems.addf("%s: %s%s holds %s; it takes %s", r.at(key), path, d.name, describe(value), d.takes)
+	case d.text && value.ShortTag() != "!!str":
+		r.problems.addf("%s: %s%s: put the value in quotes; it takes %s", r.at(key), path, d.name, d.takes)
+	default:
+		values[d.name] = given{value.Value, r.at(key)}
+	}
+}
+
+// unknown says that there is no such setting here, and what may have been meant.
+func (r *fileReader) unknown(key *yaml.Node, path string, here func(definition) bool) {
+	var names []string
+	if path == "" {
+		names = append(names, namespacesKey)
+	}
+	for _, d := range r.known {
+		if here(d) {
+			names = append(names, d.name)
+		}
+	}
+	d, _ := find(r.known, key.Value)
+	where := "in a file: it is a flag"
+	switch {
+	case d.namespace:
+		where = "for all: it is set for a namespace, under " + namespacesKey
+	case d.file:
+		where = "for one namespace: it holds for all"
+	case d.name == "":
+		r.problems.addf("%s: %s: no such setting%s", r.at(key), path+name(key.Value), suggest(strings.ReplaceAll(strings.ToLower(key.Value), "_", "-"), names))
+		return
+	}
+	r.problems.addf("%s: %s cannot be set %s", r.at(key), path+d.name, where)
+}
+
+func find(known []definition, name string) (definition, bool) {
+	for _, d := range known {
+		if d.name == name {
+			return d, true
+		}
+	}
+	return definition{}, false
+}
+
+// name shows a name from a file: quoted and cut if it is a strange one.
+func name(text string) string {
+	strange := func(r rune) bool {
+		return r != '.' && r != '-' && r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	}
+	if text == "" || len(text) > lastseen.MaxNamespaceLen || strings.ContainsFunc(text, strange) {
+		return fmt.Sprintf("%.64q", text)
+	}
+	return text
+}

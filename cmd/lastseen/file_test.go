@@ -1,0 +1,192 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+)
+
+// loadText loads a configuration whose file has the given content, without flags and environment.
+func loadText(t testing.TB, content string) (*config, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "lastseen.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+	return sources{flags: map[string]string{"config": file}}.load()
+}
+
+// problemsOf returns what is wrong with a file, without the folder that it is in.
+func problemsOf(t *testing.T, content string) []string {
+	t.Helper()
+	c, err := loadText(t, content)
+	if err == nil {
+		return nil
+	}
+	var wrong *settingsError
+	require.ErrorAs(t, err, &wrong)
+	dir := filepath.Dir(c.Config) + "/"
+	var all []string
+	for _, problem := range wrong.problems {
+		all = append(all, strings.ReplaceAll(problem, dir, ""))
+	}
+	return all
+}
+
+func TestWrongFiles(t *testing.T) {
+	const redis = "store: redis://127.0.0.1:1\n"
+	for _, c := range []struct{ content, want string }{
+		{"grene: 60s", "lastseen.yaml:1: grene: no such setting, did you mean green?"},
+		{"\nping_interval: 60s", "lastseen.yaml:2: ping_interval: no such setting, did you mean ping-interval?"},
+		{"Green: 60s", "lastseen.yaml:1: Green: no such setting, did you mean green?"},
+		{"namespace: {}", "lastseen.yaml:1: namespace: no such setting, did you mean namespaces?"},
+		{"quite-another-thing: 1", "lastseen.yaml:1: quite-another-thing: no such setting"},
+		{"\"a b\": 1", `lastseen.yaml:1: "a b": no such setting`},
+		{"config: other.yaml", "lastseen.yaml:1: config cannot be set in a file: it is a flag"},
+		{"redis-key: presence", "lastseen.yaml:1: redis-key cannot be set for all: it is set for a namespace, under namespaces"},
+		{"green: 50s\n\ngreen: 40s", "lastseen.yaml:3: green is given twice, first in line 1"},
+		{"green: 60", `lastseen.yaml:1: green: "60" has no unit: write for example 90s, 5m or 1h30m; it takes a duration shorter than yellow`},
+		{"green: 60.5", `lastseen.yaml:1: green: "60.5" has no unit: write for example 90s, 5m or 1h30m; it takes a duration shorter than yellow`},
+		{"green: '60'", `lastseen.yaml:1: green: "60" has no unit: write for example 90s, 5m or 1h30m; it takes a duration shorter than yellow`},
+		{"green: true", `lastseen.yaml:1: green: "true" is no duration: write for example 90s, 5m or 1h30m; it takes a duration shorter than yellow`},
+		{"green:", "lastseen.yaml:1: green has no value; it takes a duration shorter than yellow"},
+		{"green: [60s]", "lastseen.yaml:1: green holds a list; it takes a duration shorter than yellow"},
+		{"green: {a: 60s}", "lastseen.yaml:1: green holds names with values; it takes a duration shorter than yellow"},
+		{"ping-interval: 100000h", `lastseen.yaml:1: ping-interval: "100000h" is out of bounds: durations are between 1ms and 10 years (87600h); it takes a duration from 1ms to 10 years`},
+		{"redis-shards: four", `lastseen.yaml:1: redis-shards: "four" is no whole number; it takes a number from 1 to 64`},
+		{"redis-shards: 65", "lastseen.yaml:1: redis-shards: 65 is out of bounds; it takes a number from 1 to 64"},
+		{"redis-prefix: 7", "lastseen.yaml:1: redis-prefix: put the value in quotes; it takes text"},
+		{"redis-prefix: ''", "lastseen.yaml:1: redis-prefix: is empty; it takes text"},
+		{"green: 6m", "green is 6m (lastseen.yaml:1) and yellow is 5m (default): green has to be shorter than yellow"},
+		{"green: 5m\nyellow: 300s", "green is 5m (lastseen.yaml:1) and yellow is 300s (lastseen.yaml:2): green has to be shorter than yellow"},
+		{"retention: 299s", "retention is 299s (lastseen.yaml:1) and yellow is 5m (default): retention is off, or at least yellow"},
+		{"- green", `lastseen.yaml:1: the file holds a list; it takes names with values, as in "name: value"`},
+		{"redis://:geheim@h", `lastseen.yaml:1: the file holds a single value; it takes names with values, as in "name: value"`},
+		{"green: 50s\n---\nyellow: 6m", "lastseen.yaml:2: a second YAML document begins: only one is read"},
+		{"green: 50s\n  yellow: 6m", "lastseen.yaml:2: mapping values are not allowed in this context"},
+		{"green: *nowhere", "lastseen.yaml: unknown anchor 'nowhere' referenced"},
+		{"\xff\xfe\xfd", "lastseen.yaml: incomplete UTF-16 character"},
+		{"{[a]: b}", "lastseen.yaml:1: the file has a list as a name; it takes text"},
+		{"namespaces: chat", `lastseen.yaml:1: namespaces holds a single value; it takes names with values, as in "name: value"`},
+		{"namespaces: [chat]", `lastseen.yaml:1: namespaces holds a list; it takes names with values, as in "name: value"`},
+		{"namespaces:\n  chat: 60s", `lastseen.yaml:2: namespaces.chat holds a single value; it takes names with values, as in "name: value"`},
+		{"namespaces:\n  chat:\n    a: 1", "lastseen.yaml:3: namespaces.chat.a: no such setting"},
+		{"namespaces: {chat: {grey: 1s}}", "lastseen.yaml:1: namespaces.chat.grey: no such setting, did you mean green?"},
+		{"namespaces: {chat: {sync: 1s}}", "lastseen.yaml:1: namespaces.chat.sync cannot be set for one namespace: it holds for all"},
+		{"namespaces: {a/b: }", `lastseen.yaml:1: namespaces: the namespace "a/b" has a character outside A–Z a–z 0–9 . _ -`},
+		{"namespaces: {'': }", "lastseen.yaml:1: namespaces: the namespace is empty: use 1 to 64 of A–Z a–z 0–9 . _ -"},
+		{"namespaces: {a: {green: 5}}", `lastseen.yaml:1: namespaces.a.green: "5" has no unit: write for example 90s, 5m or 1h30m; it takes a duration shorter than yellow`},
+		{"namespaces: {a: }\nnamespaces: ", "lastseen.yaml:2: namespaces is given twice, first in line 1"},
+		{"namespaces:\n  a:\n  a:", "lastseen.yaml:3: namespaces.a is given twice, first in line 2"},
+		{"namespaces: {a: {yellow: 1m}}", "green is 60s (default) and namespaces.a.yellow is 1m (lastseen.yaml:1): green has to be shorter than yellow"},
+		{"namespaces: {a: {yellow: 2h}}\nretention: 1h", "retention is 1h (lastseen.yaml:2) and namespaces.a.yellow is 2h (lastseen.yaml:1): retention is off, or at least yellow"},
+		{"namespaces: {a: {redis-key: presence}}", "namespaces.a.redis-key is presence (lastseen.yaml:1): it needs a store on Redis, and store is lastseen.db (default)"},
+		{redis + "namespaces: {a: {redis-key: 2024-01-02}}", "lastseen.yaml:2: namespaces.a.redis-key: put the value in quotes; it takes text"},
+		{redis + "namespaces: {a: {redis-key: k, redis-shards: 2}}", "namespaces.a.redis-key is k (lastseen.yaml:2) and namespaces.a.redis-shards is 2 (lastseen.yaml:2): a key is one shard, so set redis-shards: 1 for this namespace"},
+		{redis + "redis-shards: 2\nnamespaces: {a: {redis-key: k}}", "namespaces.a.redis-key is k (lastseen.yaml:3) and redis-shards is 2 (lastseen.yaml:2): a key is one shard, so set redis-shards: 1 for this namespace"},
+		{redis + "namespaces: {a: {redis-key: k}, b: {redis-key: k}}", "namespaces.a.redis-key is k (lastseen.yaml:2) and namespaces.b.redis-key is k (lastseen.yaml:2): two namespaces cannot share a key"},
+		{redis + "namespaces: {a: {redis-key: 'presence:b'}}", `lastseen.yaml: namespace a: the key "presence:b" is where b belongs`},
+	} {
+		require.Equal(t, []string{c.want}, problemsOf(t, c.content), c.content)
+	}
+}
+
+func TestTellsAllThatIsWrongWithAFile(t *testing.T) {
+	problems := problemsOf(t, `
+grene: 5s
+yellow: 300
+redis-shards: [1, 2]
+namespaces:
+  .x: {}
+  chat: {green: 5m, retention: 1s, redis-key: k}
+`)
+	require.Len(t, problems, 5, "what cannot be compared is not; %s", strings.Join(problems, "\n"))
+	for i, want := range []string{":2: grene", ":4: redis-shards", ":6: namespaces", ":3: yellow", "redis-key is k"} {
+		require.Contains(t, problems[i], want)
+	}
+}
+
+func TestUnreadableFiles(t *testing.T) {
+	dir := t.TempDir()
+	for name, want := range map[string]string{
+		dir + "/missing.yaml": "--config: " + dir + "/missing.yaml: no such file or directory",
+		dir:                   "--config: " + dir + ": is a directory",
+		"/dev/zero":           "--config: /dev/zero: is too long for a configuration file",
+	} {
+		_, err := sources{flags: map[string]string{"config": name}}.load()
+		require.EqualError(t, err, want)
+	}
+	if os.Geteuid() != 0 { // root may read everything
+		file := writeConfig(t, "green: 50s")
+		require.NoError(t, os.Chmod(file, 0))
+		_, err := sources{flags: map[string]string{"config": file}}.load()
+		require.EqualError(t, err, "--config: "+file+": permission denied")
+	}
+}
+
+func TestFilesThatAreFine(t *testing.T) {
+	for _, content := range []string{
+		"", "\n", "# nothing but a comment\n", "---\n", "---\n...\n", "null\n", "{}", "namespaces:\n", "namespaces: {}\n",
+		"\ufeffgreen: 50s\n", "---\ngreen: 50s\n", "green: \"50s\"\r\nyellow: 6m\r\n", "retention: off\nsync: 0\n", "sync: 0s",
+		"redis-shards: \"4\"", "green: &g 50s\nnamespaces: {a: {green: *g}, b: &b {yellow: 6m}, c: *b, 123: {}, off: }",
+	} {
+		_, err := loadText(t, content)
+		require.NoError(t, err, content)
+	}
+}
+
+func TestNamespacesInherit(t *testing.T) {
+	c, err := loadText(t, `
+green: 50s
+redis-score-unit: s
+store: redis://127.0.0.1:1
+namespaces:
+  a: {green: 10s, redis-key: k}
+  b: {redis-score-unit: ms, redis-shards: 2}
+  c:
+`)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "b", "c"}, c.names())
+	require.Equal(t, "10s/5m0s/s", describeScope(c.namespace("a")))
+	require.Equal(t, "50s/5m0s/ms", describeScope(c.namespace("b")))
+	require.Equal(t, "50s/5m0s/s", describeScope(c.namespace("c")))
+	require.Equal(t, "50s/5m0s/s", describeScope(c.namespace("another")))
+	require.Equal(t, 2, c.namespace("b").forAPI().Shards)
+
+	layouts := c.layouts()
+	require.Len(t, layouts, 2, "c is stored as all others")
+	require.Equal(t, "k", layouts["a"].Key)
+	require.Empty(t, layouts["a"].Unit, "the unit for all is not one that the namespace was given")
+	require.EqualValues(t, "ms", layouts["b"].Unit)
+	require.EqualValues(t, "s", c.redisOptions().Unit)
+}
+
+func describeScope(s *scope) string {
+	t := s.thresholds()
+	return t.Green.String() + "/" + t.Yellow.String() + "/" + string(s.RedisScoreUnit)
+}
+
+// FuzzConfigFile: whatever is in a file, it is read or refused, and what is read can be printed and read
+// again with the same result.
+func FuzzConfigFile(f *testing.F) {
+	for _, seed := range []string{
+		"green: 60s\nnamespaces:\n  chat: {redis-key: presence, redis-score-unit: s}\n",
+		"green: &a 5s\n<<: *a\n", "a: &a [*a]", "? [a]\n: b", "redis-prefix: \"a\\nb # c\"", "store: 'x: # y'", "--- |\n a\n--- b",
+		"store: redis://u:p@h/1\nnamespaces: {~: , \"1\": {retention: 10m}}",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, content string) {
+		c, err := loadText(t, content)
+		if err != nil {
+			require.NotEmpty(t, err.Error())
+			return
+		}
+		if !utf8.ValidString(content) || strings.Contains(c.Store, "://") {
+			return // hidden passwords do not come back
+		}
+		requireRoundTrip(t, c)
+	})
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// reloadTest is a live configuration whose file the test rewrites.
+type reloadTest struct {
+	*live
+	t    *testing.T
+	file string
+	log  bytes.Buffer
+}
+
+func newReloadTest(t *testing.T, content string) *reloadTest {
+	r := &reloadTest{t: t, file: writeConfig(t, content)}
+	from := sources{flags: map[string]string{"config": r.file}}
+	c, err := from.load()
+	require.NoError(t, err)
+	r.live = newLive(c, from.load, slog.New(slog.NewTextHandler(&r.log, nil)))
+	return r
+}
+
+// write replaces the file, reloads, and returns what was logged.
+func (r *reloadTest) write(content string) string {
+	r.log.Reset()
+	require.NoError(r.t, os.WriteFile(r.file, []byte(content), 0o600))
+	r.reload()
+	return strings.ReplaceAll(r.log.String(), r.file, "FILE")
+}
+
+func TestReload(t *testing.T) {
+	r := newReloadTest(t, "green: 60s\nnamespaces:\n  a: {green: 90s}\n  b: {retention: 1h}\n")
+	log := r.write("green: 70s\nretention: 2h\nnamespaces:\n  b: {retention: off}\n  c: {ping-interval: 10s}\n")
+	require.Contains(t, log, `level=INFO msg="configuration reloaded" file=FILE changes="green: 60s → 70s; retention: off → 2h; `+
+		`namespaces.a is gone; namespaces.a.green: 90s → 70s; namespaces.b.retention: 1h → off; `+
+		`namespaces.c is new; namespaces.c.ping-interval: 30s → 10s"`)
+	require.Equal(t, 70*time.Second, r.namespace("a").Thresholds.Green)
+	require.Equal(t, 2*time.Hour, r.retention("a"))
+	require.Zero(t, r.retention("b"))
+	require.Equal(t, 10*time.Second, r.namespace("c").PingInterval)
+	require.Equal(t, []string{"b", "c"}, r.names())
+	require.Len(t, r.changed, 1)
+
+	require.Contains(t, r.write("green: 1m\n"), "namespaces.b is gone")
+	require.Contains(t, r.write("green: 60s # the same\n"), "changes=none")
+}
+
+func TestReloadWarns(t *testing.T) {
+	r := newReloadTest(t, "")
+	require.Contains(t, r.write("namespaces: {a: {ping-interval: 45s}}"), `level=WARN msg="green is 60s (default) and namespaces.a.ping-interval is 45s (FILE:1)`)
+}
+
+// TestReloadChangesNothing if anything is wrong.
+func TestReloadChangesNothing(t *testing.T) {
+	const before = "green: 60s\nstore: redis://u:geheim@127.0.0.1:1\nnamespaces: {a: {redis-key: a}, b: {redis-score-unit: ms}, c: }\n"
+	for content, want := range map[string][]string{
+		"grene: 1s\nyellow: 7\n":                              {"FILE:1: grene: no such setting", "FILE:2: yellow:"},
+		"green: 70s\n  yellow: 6m":                            {"FILE:2: mapping values"},
+		before + "sync: 2s":                                   {"sync: 1s → 2s needs a restart"},
+		before + "green":                                      {"FILE:4: "},
+		"store: redis://u:pssst@127.0.0.1:2":                  {"store: redis://u:xxxxx@127.0.0.1:1 → redis://u:xxxxx@127.0.0.1:2 needs", "namespaces.a.redis-key: a → not set needs", "namespaces.b.redis-score-unit: ms → ms needs"},
+		strings.Replace(before, "c:", "c: {redis-key: x}", 1): {"namespaces.c.redis-key: not set → x needs a restart"},
+		before[:len(before)-2] + ", d: {redis-shards: 2}}":    {"namespaces.d.redis-shards: 1 → 2 needs a restart"},
+		"redis-shards: 2\ngreen: 70s\n" + before[11:]:         {"redis-key is a", "redis-shards is 2"},
+	} {
+		r := newReloadTest(t, before)
+		current := r.config()
+		log := r.write(content)
+		for _, text := range want {
+			require.Contains(t, log, text, content)
+		}
+		require.Contains(t, log, `level=ERROR msg="configuration not reloaded, nothing was changed" problem=`)
+		require.NotContains(t, log, "level=INFO")
+		require.NotContains(t, log, "geheim")
+		require.NotContains(t, log, "pssst")
+		require.Same(t, current, r.config())
+		require.Empty(t, r.changed)
+	}
+	r := newReloadTest(t, before)
+	require.NoError(t, os.Remove(r.file))
+	r.reload()
+	require.Contains(t, r.log.String(), "no such file")
+}
+
+// TestReloadOfTheProcess reloads the real one while requests come in, each of which sees one version.
+func TestReloadOfTheProcess(t *testing.T) {
+	file := writeConfig(t, "green: 10s\nyellow: 20s\nping-interval: 1s\n")
+	s := start(t, "--config", file)
+	stop := make(chan struct{})
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if _, a := s.call(t, "GET", "/v1/namespaces/chat", ""); a["yellow_ms"] != 2*a["green_ms"].(float64) {
+				t.Errorf("two versions in one answer: %v", a)
+			}
+		}
+	})
+	hangup := func(content, want string) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+		require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
+		require.Eventually(t, func() bool { return strings.Contains(s.log.String(), want) }, 30*time.Second, time.Millisecond, "%s", s.log)
+	}
+	hangup("green: 30s\nyellow: 60s\nnamespaces: {new: {green: 5s, yellow: 50s}}\n", "green: 10s → 30s")
+	require.EqualValues(t, 30_000, s.get(t, "/v1/namespaces/chat")["green_ms"])
+	require.EqualValues(t, 5_000, s.get(t, "/v1/namespaces/new")["green_ms"])
+	require.Eventually(t, func() bool {
+		return strings.Contains(fmtAny(s.get(t, "/v1/namespaces")), "new")
+	}, 30*time.Second, time.Millisecond)
+	hangup("green: 40s\nyellow: 20s\n", "green has to be shorter")
+	require.EqualValues(t, 30_000, s.get(t, "/v1/namespaces/chat")["green_ms"])
+	hangup("listen: 127.0.0.1:1\nsync: 9s\n", "sync: 1s → 9s needs a restart")
+	require.NotContains(t, s.log.String(), "listen", "the flag wins as before")
+	close(stop)
+	asking.Wait()
+	require.Zero(t, s.terminate(t))
+}
+
+func TestHangupWithoutFile(t *testing.T) {
+	s := start(t)
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
+	require.Eventually(t, func() bool { return strings.Contains(s.log.String(), "nothing to reload") }, 30*time.Second, time.Millisecond)
+	s.get(t, "/healthz")
+	require.Zero(t, s.terminate(t))
+}

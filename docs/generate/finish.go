@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lastseen/lastseen/api"
+)
+
+// finishOperation applies the rules that hold for all operations. The shared parameters are known by
+// parameterKey.
+func finishOperation(operation object, shared map[string]string) error {
+	parameters, _ := operation["parameters"].([]any)
+	for i, p := range parameters {
+		if ref, ok := shared[parameterKey(p.(object))]; ok {
+			parameters[i] = object{"$ref": ref}
+		}
+	}
+	if body, ok := operation["requestBody"].(object); ok {
+		delete(body, "x-originalParamName") // which only a way back would need
+	}
+	for status, response := range operation["responses"].(object) {
+		if status == "503" {
+			within(response.(object), "headers")["Retry-After"] = header("Retry-After")
+		}
+		if err := finishResponse(response.(object), status >= "400"); err != nil {
+			return fmt.Errorf("%v, %s: %w", operation["operationId"], status, err)
+		}
+	}
+	return nil
+}
+
+// finishResponse adds the headers of every answer, and makes a problem of an error.
+func finishResponse(response object, isError bool) error {
+	headers := within(response, "headers")
+	for _, name := range []string{"X-Request-Id", "Cache-Control"} {
+		if _, there := headers[name]; !there {
+			headers[name] = header(name)
+		}
+	}
+	if isError {
+		return finishProblem(response)
+	}
+	return nil
+}
+
+func header(name string) object { return object{"$ref": "#/components/headers/" + name} }
+
+// finishProblem makes an error answer of its codes, which an annotation gives in place of a
+// description.
+func finishProblem(response object) error {
+	codes, examples := strings.Split(response["description"].(string), ", "), object{}
+	for _, code := range codes {
+		if !slices.ContainsFunc(api.ErrorCodes(), func(c api.ErrorCode) bool { return c.Code == code }) {
+			return fmt.Errorf("%q is no code", code)
+		}
+		examples[code] = object{"$ref": "#/components/examples/" + code}
+	}
+	response["description"] = "`" + strings.Join(codes, "`, `") + "`"
+	response["content"] = object{"application/problem+json": object{
+		"schema":   object{"$ref": "#/components/schemas/Problem"},
+		"examples": examples,
+	}}
+	return nil
+}

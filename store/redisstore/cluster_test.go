@@ -1,0 +1,296 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// TestOnCluster is what leaves a Cluster as it was.
+func TestOnCluster(t *testing.T) {
+	c := redistest.StartCluster(t, 0)
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *redistest.Cluster)
+	}{
+		{"Keys", testKeysOfACluster},
+		{"Clock", testClockOfACluster},
+		{"Scripts", testScriptsForgottenByACluster},
+		{"Slots", testSlotsMoveWhileTheyAreUsed},
+		{"Rights", testLeastRightsInCluster},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, c) })
+	}
+	t.Run("Conformance", func(t *testing.T) { storetest.Run(t, opener(c.URL(), 16)) })
+}
+
+// crowd pings n users, and returns their names in order.
+func crowd(t *testing.T, s store.Store, namespace string, n int) []string {
+	t.Helper()
+	users := make([]string, n)
+	for i := range users {
+		users[i] = fmt.Sprintf("u%05d", i)
+	}
+	require.NoError(t, ping(s, namespace, users...))
+	return users
+}
+
+// walkAll lists everyone present, page by page.
+func walkAll(s store.Store, namespace string, limit int) ([]string, error) {
+	var all []string
+	q := store.ListQuery{Ranges: everyone()[:1], Order: store.Oldest, Limit: limit}
+	for {
+		page, err := s.List(context.Background(), namespace, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, record := range page {
+			all = append(all, record.User)
+		}
+		if len(page) < limit {
+			return all, nil
+		}
+		q.After = &page[len(page)-1]
+	}
+}
+
+// testSlotsMoveWhileTheyAreUsed: calls are sent on to where a slot is going. Nobody is listed twice or
+// left out, and no ping that was acknowledged is lost.
+func testSlotsMoveWhileTheyAreUsed(t *testing.T, c *redistest.Cluster) {
+	ctx := context.Background()
+	s := newStore(t, redisstore.Options{URL: c.URL(), Shards: 16})
+	still := crowd(t, s, "still", 700)
+	require.NoError(t, ping(s, "busy", "somebody"))
+
+	done := make(chan struct{})
+	var working sync.WaitGroup
+	var pings, walks atomic.Int64
+	acknowledged := map[string]lastseen.Instant{}
+	working.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			user, at := fmt.Sprintf("b%d", i%97), base+lastseen.Instant(i)
+			_, err := s.Ping(ctx, "busy", []store.Sighting{{User: user, At: at}})
+			if !assertNoError(t, err) {
+				return
+			}
+			acknowledged[user] = at
+			pings.Add(1)
+		}
+	})
+	working.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			got, err := walkAll(s, "still", 37)
+			slices.Sort(got)
+			if !assertNoError(t, err) || !slices.Equal(still, got) {
+				t.Errorf("listed %d of %d", len(got), len(still))
+				return
+			}
+			walks.Add(1)
+		}
+	})
+	passes := func() { // until both did something in the present state of affairs
+		p, w := pings.Load()+2, walks.Load()+2
+		require.Eventually(t, func() bool { return t.Failed() || pings.Load() >= p && walks.Load() >= w }, slowMachine, time.Millisecond)
+	}
+	for _, key := range []string{
+		"presence:still:3", "presence:busy:5", "presence:still:3", "presence::namespaces", "presence::meta",
+	} {
+		owner := slices.Index(c.Primaries, c.Owner(t, key))
+		to := c.Primaries[(owner+1)%3]
+		require.NoError(t, to.Client(t).ScriptFlush(ctx).Err())
+		c.MoveSlot(t, c.Slot(t, key), to, passes)
+	}
+	close(done)
+	working.Wait()
+	for user, at := range acknowledged {
+		states, err := s.Lookup(ctx, "busy", []string{user})
+		require.NoError(t, err)
+		require.Equal(t, []lastseen.State{{At: at}}, states)
+	}
+	counts, err := s.Count(ctx, "still", everyone())
+	require.NoError(t, err)
+	require.Equal(t, []int64{700, 0}, counts)
+}
+
+// assertNoError is for goroutines, in which a test cannot be ended.
+func assertNoError(t *testing.T, err error) bool {
+	if err != nil {
+		t.Error(err)
+	}
+	return err == nil
+}
+
+// testKeysOfACluster: they are those of one Redis, so that what is documented holds, and each is on the
+// node that owns it.
+func testKeysOfACluster(t *testing.T, c *redistest.Cluster) {
+	ctx := context.Background()
+	client := c.Client(t)
+	s := newStore(t, redisstore.Options{URL: c.URL(), Shards: 7})
+	require.NoError(t, ping(s, "chat", "alice", "bob", "a/b"))
+	for key, user := range map[string]string{"presence:chat:1": "alice", "presence:chat:2": "bob", "presence:chat:3": "a/b"} {
+		require.Equal(t, []string{user}, client.ZRange(ctx, key, 0, -1).Val(), key)
+	}
+	require.Equal(t, []redis.Z{{Member: "chat"}}, client.ZRangeWithScores(ctx, "presence::namespaces", 0, -1).Val())
+	require.NoError(t, s.Ready(ctx))
+	require.Len(t, keysOf(t, c), 5)
+	require.NoError(t, s.DeleteNamespace(ctx, "chat"))
+	require.Empty(t, keysOf(t, c), "nothing is left behind")
+}
+
+// keysOf is every key of a Cluster.
+func keysOf(t *testing.T, c *redistest.Cluster) (keys []string) {
+	t.Helper()
+	for _, primary := range c.Primaries {
+		keys = append(keys, primary.Client(t).Keys(context.Background(), "*").Val()...)
+	}
+	return keys
+}
+
+// testScriptsForgottenByACluster: those that a node does not know are sent again, wherever it is.
+func testScriptsForgottenByACluster(t *testing.T, c *redistest.Cluster) {
+	ctx := context.Background()
+	s := newStore(t, redisstore.Options{URL: c.URL(), Shards: 16})
+	for range 2 {
+		for name, call := range calls(s, "chat") {
+			for _, primary := range c.Primaries {
+				require.NoError(t, primary.Client(t).ScriptFlush(ctx).Err())
+			}
+			require.NoError(t, call(), name)
+		}
+	}
+}
+
+// TestOnePrimaryOfAClusterIsAway: dead or frozen, what is on it is unavailable, and all else goes on, also
+// when the list of namespaces and how they are stored was there.
+func TestOnePrimaryOfAClusterIsAway(t *testing.T) {
+	for name, leave := range map[string]func(*testing.T, *redistest.Process){
+		"dead":   func(t *testing.T, p *redistest.Process) { p.Stop(t) },
+		"frozen": func(t *testing.T, p *redistest.Process) { p.Freeze(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, c := context.Background(), redistest.StartCluster(t, 0)
+			s := newStore(t, redisstore.Options{URL: c.URL(), Timeout: 250 * time.Millisecond})
+			away := c.Owner(t, "presence::meta")
+			where := map[bool][]string{}
+			for i := range 6 {
+				namespace := fmt.Sprintf("n%d", i)
+				lost := c.Owner(t, "presence:"+namespace) == away
+				where[lost] = append(where[lost], namespace)
+				require.Eventually(t, func() bool { return ping(s, namespace, "alice") == nil }, slowMachine, time.Millisecond)
+			}
+			require.NotEmpty(t, where[true])
+			require.NotEmpty(t, where[false])
+			leave(t, away)
+			s.ExpireAgreements() // as every ten seconds
+			for _, namespace := range where[true] {
+				require.ErrorIs(t, ping(s, namespace, "bob"), store.ErrUnavailable)
+			}
+			for _, namespace := range where[false] {
+				require.Eventually(t, func() bool { return ping(s, namespace, "bob") == nil }, slowMachine, time.Millisecond)
+				states, err := s.Lookup(ctx, namespace, []string{"alice", "bob", "carol"})
+				require.NoError(t, err)
+				require.Equal(t, []lastseen.State{{At: base}, {At: base}, {}}, states)
+			}
+			require.ErrorIs(t, ping(s, "new", "alice"), store.ErrUnavailable, "it cannot be registered")
+			_, err := s.Namespaces(ctx, "", 100)
+			require.ErrorIs(t, err, store.ErrUnavailable, "part of a list is none")
+			require.NoError(t, s.Ready(ctx), "most are served")
+		})
+	}
+}
+
+// TestShardsAway: an answer that would lack some users is none.
+func TestShardsAway(t *testing.T) {
+	ctx, c := context.Background(), redistest.StartCluster(t, 0)
+	s := newStore(t, redisstore.Options{URL: c.URL(), Shards: 16, Timeout: time.Second})
+	var users []string
+	require.Eventually(t, func() bool {
+		users = users[:0]
+		for i := range 64 {
+			users = append(users, fmt.Sprintf("u%d", i))
+		}
+		return ping(s, "chat", users...) == nil
+	}, slowMachine, time.Millisecond)
+	away := c.Owner(t, "presence:chat:1")
+	away.Stop(t)
+	for name, call := range map[string]func() error{
+		"Lookup": func() error { _, err := s.Lookup(ctx, "chat", users); return err },
+		"Count":  calls(s, "chat")["Count"],
+		"List":   calls(s, "chat")["List"],
+		"Newest": calls(s, "chat")["Newest"],
+		"Ping":   func() error { return ping(s, "chat", users...) },
+		"Trim":   calls(s, "chat")["Trim"],
+		"Delete": calls(s, "chat")["DeleteNamespace"],
+	} {
+		require.ErrorIs(t, call(), store.ErrUnavailable, name)
+	}
+	for _, primary := range c.Primaries {
+		if primary != away {
+			primary.Stop(t)
+		}
+	}
+	require.ErrorIs(t, s.Ready(ctx), store.ErrUnavailable, "nobody is left")
+	for _, primary := range c.Primaries {
+		primary.Start(t)
+	}
+	require.Eventually(t, func() bool { return ping(s, "chat", users...) == nil && s.Ready(ctx) == nil }, slowMachine, time.Millisecond)
+}
+
+// TestReplicaTakesOver: when a replica replaces a dead primary, pings go on by themselves.
+func TestReplicaTakesOver(t *testing.T) {
+	c := redistest.StartCluster(t, 1, redistest.QuickToFail)
+	s := newStore(t, redisstore.Options{URL: c.URL(), Timeout: 500 * time.Millisecond})
+	require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, slowMachine, time.Millisecond)
+	owner := c.Owner(t, "presence:chat")
+	replica := c.Replicas[slices.Index(c.Primaries, owner)].Client(t)
+	require.Eventually(t, func() bool { // alice is there, too
+		info := replica.Info(context.Background(), "replication").Val()
+		return strings.Contains(info, "master_link_status:up") && replica.DBSize(context.Background()).Val() > 0
+	}, slowMachine, time.Millisecond)
+	owner.Stop(t)
+	require.ErrorIs(t, ping(s, "chat", "bob"), store.ErrUnavailable)
+	require.Eventually(t, func() bool { return ping(s, "chat", "bob") == nil }, slowMachine, time.Millisecond)
+	states := lookup(t, s, "alice", "bob")
+	require.Equal(t, []lastseen.State{{At: base}, {At: base}}, states)
+}
+
+// testClockOfACluster: all servers ask the node that has the list of namespaces, and no other.
+func testClockOfACluster(t *testing.T, c *redistest.Cluster) {
+	ctx := context.Background()
+	for _, primary := range c.Primaries {
+		require.NoError(t, primary.Client(t).ConfigResetStat(ctx).Err())
+	}
+	for range 5 {
+		s := newStore(t, redisstore.Options{URL: c.URL()})
+		_, err := s.Now(ctx)
+		require.NoError(t, err)
+	}
+	for _, primary := range c.Primaries {
+		asked := strings.Contains(primary.Client(t).Info(ctx, "commandstats").Val(), "cmdstat_time:")
+		require.Equal(t, primary == c.Owner(t, "presence::namespaces"), asked)
+	}
+}

@@ -1,0 +1,8 @@
+-- Does what a ping does, and changes nothing: members that are there already would be moved, and there
+-- are none. Redis refuses it where it refuses a ping.
+--
+-- KEYS[1]  a key that does not exist
+
+redis.call('ZMSCORE', KEYS[1], 'nobody')
+redis.call('ZADD', KEYS[1], 'XX', '1', 'nobody')
+return redis.call('EXISTS', KEYS[1])

@@ -1,0 +1,124 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// waitReplicated waits until the replica has what the primary has.
+func waitReplicated(t *testing.T, primary *redistest.Process) {
+	t.Helper()
+	require.Equal(t, int64(1), primary.Client(t).Wait(context.Background(), 1, slowMachine).Val())
+}
+
+func TestConformanceOnSentinel(t *testing.T) {
+	storetest.Run(t, opener(redistest.StartSentinel(t).URL(), 1))
+}
+
+// resume calls until there is no error. Until then there are only outages.
+func resume(t *testing.T, call func() error) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		err := call()
+		if err != nil && !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("not an outage: %v", err)
+		}
+		return err == nil
+	}, slowMachine, time.Millisecond)
+}
+
+// TestFailover: while there is no primary, calls fail as unavailable; once a replica took over, they go on
+// by themselves, with what it has.
+func TestFailover(t *testing.T) {
+	for name, leave := range map[string]func(*testing.T, *redistest.Process){
+		"dead":   func(t *testing.T, p *redistest.Process) { p.Stop(t) },
+		"frozen": func(t *testing.T, p *redistest.Process) { p.Freeze(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, watched := context.Background(), redistest.StartSentinel(t)
+			s := newStore(t, redisstore.Options{URL: watched.URL(), Timeout: 250 * time.Millisecond})
+			require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, slowMachine, time.Millisecond)
+			waitReplicated(t, watched.Nodes[0])
+			leave(t, watched.Nodes[0])
+			require.ErrorIs(t, ping(s, "chat", "bob"), store.ErrUnavailable)
+			resume(t, func() error { return ping(s, "chat", "bob") })
+			require.Equal(t, watched.Nodes[1], watched.Primary())
+			require.Eventually(t, func() bool { return s.Ready(ctx) == nil }, slowMachine, time.Millisecond)
+			require.Equal(t, []lastseen.State{{At: base}, {At: base}}, lookup(t, s, "alice", "bob"))
+		})
+	}
+}
+
+// TestOldPrimaryComesBack: the primary that comes back from a freeze is a replica by then, and what it is
+// still connected to says so.
+func TestOldPrimaryComesBack(t *testing.T) {
+	watched := redistest.StartSentinel(t)
+	s := newStore(t, redisstore.Options{URL: watched.URL(), Timeout: 250 * time.Millisecond})
+	require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, slowMachine, time.Millisecond)
+	waitReplicated(t, watched.Nodes[0])
+	watched.Nodes[0].Freeze(t)
+	require.Eventually(t, func() bool { return watched.Primary() == watched.Nodes[1] }, slowMachine, time.Millisecond)
+	watched.Nodes[0].Thaw(t)
+	for i := range 50 {
+		user := fmt.Sprintf("u%d", i)
+		require.Eventually(t, func() bool { return ping(s, "chat", user) == nil }, slowMachine, time.Millisecond)
+		require.InDelta(t, float64(base), watched.Nodes[1].Client(t).ZScore(context.Background(), "presence:chat", user).Val(), 0)
+	}
+}
+
+// TestFrozenSentinel: one Sentinel that hangs, even the one that was asked last, does not keep us from the
+// primary.
+func TestFrozenSentinel(t *testing.T) {
+	ctx, watched := context.Background(), redistest.StartSentinel(t)
+	s := newStore(t, redisstore.Options{URL: watched.URL(), Timeout: 250 * time.Millisecond})
+	require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, slowMachine, time.Millisecond)
+	frozen := 0
+	for _, sentinel := range watched.Sentinels {
+		if strings.Contains(sentinel.Client(t).Do(ctx, "PUBSUB", "NUMPAT").String()+sentinel.Client(t).ClientList(ctx).Val(), "cmd=subscribe") {
+			sentinel.Freeze(t)
+			defer sentinel.Thaw(t)
+			frozen++
+		}
+	}
+	require.Equal(t, 1, frozen, "the one that it listens to")
+	require.NoError(t, watched.Nodes[0].Client(t).ClientKillByFilter(ctx, "TYPE", "normal", "SKIPME", "yes").Err())
+	require.Eventually(t, func() bool { return ping(s, "chat", "bob") == nil }, slowMachine, time.Millisecond)
+	require.NoError(t, watched.Nodes[0].Client(t).ClientKillByFilter(ctx, "TYPE", "normal", "SKIPME", "yes").Err())
+	require.Eventually(t, func() bool { return ping(s, "chat", "bob") == nil }, slowMachine, time.Millisecond)
+}
+
+// TestSentinelPasswords: the Sentinels have one, and the servers another.
+func TestSentinelPasswords(t *testing.T) {
+	ctx, watched := context.Background(), redistest.StartSentinel(t)
+	for _, sentinel := range watched.Sentinels {
+		require.NoError(t, sentinel.Client(t).Do(ctx, "ACL", "SETUSER", "dot", "on", ">ge/heim", "&*", "-@all",
+			"+ping", "+hello", "+auth", "+subscribe", "+sentinel|get-master-addr-by-name", "+sentinel|sentinels").Err())
+		require.NoError(t, sentinel.Client(t).Do(ctx, "ACL", "SETUSER", "default", "off").Err())
+	}
+	require.NoError(t, watched.Nodes[0].Client(t).Do(ctx, "ACL", "SETUSER", "app", "on", ">geheim", "~presence:*", "+@all").Err())
+	url := strings.Replace(watched.URL(), "://", "://app:geheim@", 1)
+	url = strings.Replace(url, "?", "/2?", 1)
+	s := newStore(t, redisstore.Options{URL: url + "&sentinel-user=dot&sentinel-password=ge%2Fheim"})
+	require.NoError(t, ping(s, "chat", "alice"))
+	require.NoError(t, s.Ready(ctx))
+	admin := newClient(t, watched.Nodes[0].URL()+"/2")
+	require.Equal(t, []string{"alice"}, admin.ZRange(ctx, "presence:chat", 0, -1).Val(), "in the database of the URL")
+	for _, wrong := range []string{url, url + "&sentinel-user=dot&sentinel-password=falsch"} {
+		s := newStore(t, redisstore.Options{URL: wrong})
+		err := ping(s, "chat", "alice")
+		require.ErrorIs(t, err, store.ErrUnavailable)
+		require.NotContains(t, err.Error(), "falsch")
+	}
+}

@@ -1,0 +1,197 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// slots is how many a Cluster has.
+const slots = 16384
+
+// Cluster is a Redis Cluster of redis-servers of this machine.
+type Cluster struct {
+	Primaries []*Process // in the order of their slots, which are shared out evenly
+	Replicas  []*Process // of the primary of the same index; none unless asked for
+}
+
+// QuickToFail are the settings of a Cluster that notices within half a second that a node is away. A busy
+// machine makes it think so of nodes that are not.
+func QuickToFail() []string { return []string{"--cluster-node-timeout", "500"} }
+
+// StartCluster returns a new Cluster of three primaries with as many replicas each as asked for, none
+// or one. While a primary is away the others go on serving their slots. Each node has the settings that
+// the functions return for it. Without a redis-server on PATH the test is skipped, as [StartProcess] does.
+func StartCluster(t testing.TB, replicas int, settings ...func() []string) *Cluster {
+	t.Helper()
+	c := &Cluster{}
+	for range 3 {
+		c.Primaries = append(c.Primaries, startNode(t, settings))
+	}
+	for range 3 * replicas {
+		c.Replicas = append(c.Replicas, startNode(t, settings))
+	}
+	c.join(t)
+	for i, replica := range c.Replicas {
+		id := c.id(t, c.Primaries[i])
+		await(t, func() error { return replica.Client(t).ClusterReplicate(context.Background(), id).Err() })
+	}
+	for _, node := range c.nodes() {
+		await(t, func() error { return c.formed(t, node) })
+	}
+	return c
+}
+
+func startNode(t testing.TB, more []func() []string) *Process {
+	t.Helper()
+	settings := []string{
+		"--cluster-enabled", "yes", "--cluster-require-full-coverage", "no", "--cluster-replica-validity-factor", "0",
+		"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1",
+	}
+	for _, setting := range more {
+		settings = append(settings, setting()...)
+	}
+	return StartProcess(t, settings...)
+}
+
+func (c *Cluster) nodes() []*Process { return slices.Concat(c.Primaries, c.Replicas) }
+
+// join shares out the slots and introduces every node to the first.
+func (c *Cluster) join(t testing.TB) {
+	t.Helper()
+	ctx := context.Background()
+	for i, node := range c.nodes() {
+		client := node.Client(t)
+		check(t, client.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err())
+		if i < len(c.Primaries) {
+			first, next := i*slots/len(c.Primaries), (i+1)*slots/len(c.Primaries)
+			check(t, client.ClusterAddSlotsRange(ctx, first, next-1).Err())
+		}
+		host, port, err := net.SplitHostPort(c.Primaries[0].Addr)
+		check(t, err)
+		check(t, client.ClusterMeet(ctx, host, port).Err())
+	}
+}
+
+// formed returns nil when a node knows all others and that all slots are served, by primaries and their replicas.
+func (c *Cluster) formed(t testing.TB, node *Process) error {
+	ctx, client := context.Background(), node.Client(t)
+	defer client.Close()
+	info, err := client.ClusterInfo(ctx).Result()
+	if err != nil {
+		return err
+	}
+	table, err := slotTable(client)
+	if err != nil {
+		return err
+	}
+	known := 0
+	for _, span := range table {
+		known += len(span.Nodes)
+	}
+	if !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, fmt.Sprintf("cluster_slots_ok:%d", slots)) ||
+		known != len(c.nodes()) {
+		return fmt.Errorf("the Cluster is not formed: %s", info)
+	}
+	return nil
+}
+
+func slotTable(client *redis.Client) ([]redis.ClusterSlot, error) {
+	return client.ClusterSlots(context.Background()).Result() //nolint:staticcheck // what replaces it is not in Redis 6.2
+}
+
+// URL returns the address as a store URL that names all nodes.
+func (c *Cluster) URL() string {
+	var addrs []string
+	for _, node := range c.nodes() {
+		addrs = append(addrs, node.Addr)
+	}
+	return "redis+cluster://" + strings.Join(addrs, ",")
+}
+
+// Client returns a client of the Cluster that the test closes at its end.
+func (c *Cluster) Client(t testing.TB) *redis.ClusterClient {
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{c.Primaries[0].Addr, c.Primaries[1].Addr, c.Primaries[2].Addr}})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// Owner returns the primary that a key is on now.
+func (c *Cluster) Owner(t testing.TB, key string) *Process {
+	t.Helper()
+	return c.owner(t, c.Slot(t, key))
+}
+
+// Slot returns the slot of a key.
+func (c *Cluster) Slot(t testing.TB, key string) int {
+	t.Helper()
+	slot, err := c.Primaries[0].Client(t).ClusterKeySlot(context.Background(), key).Result()
+	check(t, err)
+	return int(slot)
+}
+
+func (c *Cluster) owner(t testing.TB, slot int) *Process {
+	t.Helper()
+	table, err := slotTable(c.Primaries[0].Client(t))
+	check(t, err)
+	for _, span := range table {
+		if span.Start <= slot && slot <= span.End {
+			return c.at(t, span.Nodes[0].Addr)
+		}
+	}
+	t.Fatalf("nobody owns the slot %d", slot)
+	return nil
+}
+
+func (c *Cluster) at(t testing.TB, addr string) *Process {
+	t.Helper()
+	for _, node := range c.nodes() {
+		if node.Addr == addr {
+			return node
+		}
+	}
+	t.Fatalf("no node at %s", addr)
+	return nil
+}
+
+func (c *Cluster) id(t testing.TB, node *Process) string {
+	t.Helper()
+	id, err := node.Client(t).Do(context.Background(), "CLUSTER", "MYID").Text()
+	check(t, err)
+	return id
+}
+
+// MoveSlot moves a slot to another primary as redis-cli --cluster reshard does. After each step it
+// calls between: when the slot is announced to move, when its keys are there, and when it is there.
+func (c *Cluster) MoveSlot(t testing.TB, slot int, to *Process, between func()) {
+	t.Helper()
+	ctx, from := context.Background(), c.owner(t, slot)
+	source, target := from.Client(t), to.Client(t)
+	defer source.Close()
+	defer target.Close()
+	check(t, target.Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", c.id(t, from)).Err())
+	check(t, source.Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", c.id(t, to)).Err())
+	between()
+	host, port, err := net.SplitHostPort(to.Addr)
+	check(t, err)
+	for {
+		keys, err := source.ClusterGetKeysInSlot(ctx, slot, 100).Result()
+		check(t, err)
+		if len(keys) == 0 {
+			break
+		}
+		for _, key := range keys {
+			check(t, source.Migrate(ctx, host, port, key, 0, awaitFor).Err())
+		}
+	}
+	between()
+	for _, node := range []*redis.Client{target, source} {
+		check(t, node.Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", c.id(t, to)).Err())
+	}
+	between()
+}
