@@ -107,7 +107,8 @@ func (c *contract) check(next http.Handler) http.Handler {
 
 // verify returns in what an exchange differs from the document.
 func (c *contract) verify(e *exchange) error {
-	path, method := e.request.URL.EscapedPath(), e.request.Method
+	path, _, _ := strings.Cut(e.request.RequestURI, "?") // as it was sent
+	method := e.request.Method
 	template, params := c.match(path)
 	item := c.doc.Paths.Value(template)
 	switch {
