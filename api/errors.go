@@ -101,6 +101,7 @@ func (s *server) handleError(err error, c echo.Context) {
 	if err := write(c, kind.status, "application/problem+json", body); err != nil {
 		s.logger.Debug("answer not sent", "request_id", id, "error", err)
 	}
+	linger(c)
 }
 
 // clientGone reports whether the request failed only because its caller went away.
