@@ -94,9 +94,8 @@ func (q query) number(name string, low, high, fallback int) (int, error) {
 	return n, nil
 }
 
-// thresholds returns the namespace's thresholds, or those that the query asks for.
-func (q query) thresholds(settings Settings) (lastseen.Thresholds, error) {
-	t := settings.Thresholds
+// thresholds returns the thresholds, with those that the query asks for in their place.
+func (q query) thresholds(t lastseen.Thresholds) (lastseen.Thresholds, error) {
 	for name, field := range map[string]*time.Duration{"green": &t.Green, "yellow": &t.Yellow} {
 		value, given := q.get(name)
 		if !given {
