@@ -7,7 +7,7 @@ LINT_BENCH = go tool -modfile=../tools/lint/go.mod golangci-lint
 
 check: generated lint race test
 
-# docs/swagger.yaml and openapi.yaml, from the annotations in api.
+# docs/swagger.yaml, openapi.yaml and docs/errors.md, from what api says about itself.
 generate:
 	go run ./docs/generate
 

@@ -69,6 +69,22 @@ func newWorld(t *testing.T, s store.Store) *world {
 	return w
 }
 
+// newLimitedWorld serves a store with the limits of a real server.
+func newLimitedWorld(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, fileStore(t))
+	server := httptest.NewUnstartedServer(nil)
+	server.Config = NewServer(New(Config{
+		Store: w.store, Settings: func(string) Settings {
+			return Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}}
+		},
+	}), slog.New(slog.DiscardHandler))
+	server.Start()
+	t.Cleanup(server.Close)
+	w.url = server.URL
+	return w
+}
+
 func fileStore(t *testing.T) store.Store {
 	t.Helper()
 	s, err := boltstore.Open(boltstore.Options{Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: time.Second})
@@ -211,20 +227,11 @@ func TestService(t *testing.T) {
 }
 
 func TestServerLimits(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+	w := newLimitedWorld(t)
 	server := NewServer(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
 	for _, limit := range []time.Duration{server.ReadHeaderTimeout, server.ReadTimeout, server.WriteTimeout, server.IdleTimeout} {
 		require.Positive(t, limit)
 	}
-	listening := httptest.NewUnstartedServer(server.Handler)
-	listening.Config = NewServer(New(Config{
-		Store: w.store, Settings: func(string) Settings {
-			return Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}}
-		},
-	}), slog.New(slog.DiscardHandler))
-	listening.Start()
-	t.Cleanup(listening.Close)
-	w.url = listening.URL
 	query := strings.Repeat("&user="+strings.Repeat("%C3%BC", 128), 100)
 	require.Len(t, names(w.get("/chat/lookup?"+query[1:])), 100, "the longest lookup fits")
 	large := w.send(http.MethodGet, "/chat", "", "X-Large: "+strings.Repeat("x", 200<<10))

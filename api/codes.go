@@ -115,7 +115,7 @@ func bodyKinds() []kind {
 	return []kind{
 		{
 			codeInvalidJSON, 400, "Invalid JSON",
-			"The body is not one JSON value of the expected form, in UTF-8, with every name once. In NDJSON that is so for one line.",
+			"The body is missing, did not arrive to its end, or is not one JSON value of the expected form, in UTF-8, with every name once. In NDJSON that is so for one line.",
 			"Correct what the detail points to. After an error in NDJSON the lines before it are recorded; go on with the line that it names.",
 		},
 		{
@@ -135,7 +135,7 @@ func bodyKinds() []kind {
 		},
 		{
 			codeUnsupportedMediaType, 415, "Unsupported media type",
-			"The body is of a type that this endpoint does not read, or is compressed.",
+			"The body is of a type that this endpoint does not read, not in UTF-8, or compressed.",
 			"Send application/json, or application/x-ndjson to a bulk endpoint, without Content-Encoding.",
 		},
 		{
@@ -176,7 +176,7 @@ func serverKinds() []kind {
 		},
 		{
 			codeOverloaded, 503, "Overloaded",
-			"The server is asked for more than it can do in time. Nothing was done.",
+			"The server is asked for more than it can do in time. Nothing was done, but for the lines of NDJSON that the answer counts as recorded.",
 			"Wait and try again. If it happens often, clients ping too often or servers are too few.",
 		},
 		{

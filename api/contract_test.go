@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -60,8 +61,17 @@ type contract struct {
 	t   *testing.T
 	doc *openapi3.T
 
+	open     sync.WaitGroup // exchanges; their clients may have the answer already
 	mu       sync.Mutex
 	answered map[string]bool // "operation status code", the code of an error only
+}
+
+// answers returns what the server answered.
+func (c *contract) answers() map[string]bool {
+	c.open.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.answered)
 }
 
 func newContract(t *testing.T) *contract {
@@ -93,6 +103,8 @@ func (e *exchange) Unwrap() http.ResponseWriter { return e.ResponseWriter }
 // check wraps a handler.
 func (c *contract) check(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.open.Add(1)
+		defer c.open.Done()
 		e := &exchange{ResponseWriter: w, request: r.Clone(r.Context()), status: http.StatusOK}
 		r.Body = struct {
 			io.Reader
@@ -107,7 +119,8 @@ func (c *contract) check(next http.Handler) http.Handler {
 
 // verify returns in what an exchange differs from the document.
 func (c *contract) verify(e *exchange) error {
-	path, method := e.request.URL.EscapedPath(), e.request.Method
+	path, _, _ := strings.Cut(e.request.RequestURI, "?") // as it was sent
+	method := e.request.Method
 	template, params := c.match(path)
 	item := c.doc.Paths.Value(template)
 	switch {

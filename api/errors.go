@@ -101,6 +101,7 @@ func (s *server) handleError(err error, c echo.Context) {
 	if err := write(c, kind.status, typeProblem, body); err != nil {
 		s.logger.Debug("answer not sent", "request_id", id, "error", err)
 	}
+	linger(c)
 }
 
 // clientGone reports whether the request failed only because its caller went away.
@@ -150,7 +151,7 @@ func storeFailures() []storeFailure {
 	unavailable := "The store does not answer. Whatever was sent may be sent again."
 	return []storeFailure{
 		{store.ErrFull, codeStoreFull, "The store has no room left for this. Reading still works."},
-		{store.ErrOverloaded, codeOverloaded, "More is asked of this server than it can do now. Nothing was done."},
+		{store.ErrOverloaded, codeOverloaded, "More is asked of this server than it can do now. Whatever was sent may be sent again."},
 		{store.ErrWrongType, codeWrongKeyType, "The namespace's key in Redis holds something else than presence."},
 		{store.ErrMismatch, codeStoreUnavailable, "The namespace is stored with another number of shards, score unit or hash than this server is set to."},
 		{store.ErrClosed, codeStoreUnavailable, "The server is shutting down."},

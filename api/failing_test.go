@@ -46,3 +46,18 @@ func (f *failing) Namespaces(context.Context, string, int) ([]store.NamespaceInf
 func (f *failing) DeleteNamespace(context.Context, string) error { return f.err }
 
 func (f *failing) Ready(context.Context) error { return f.err }
+
+// failsLater is a store that takes one batch of pings and no more.
+type failsLater struct {
+	store.Store
+	err   error
+	taken bool
+}
+
+func (f *failsLater) Ping(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
+	if f.taken {
+		return nil, f.err
+	}
+	f.taken = true
+	return f.Store.Ping(ctx, namespace, batch)
+}

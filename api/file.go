@@ -38,23 +38,27 @@ func (f *file) serve(c echo.Context) error {
 	header.Set(echo.HeaderContentSecurityPolicy, filePolicy)
 	header.Set(echo.HeaderReferrerPolicy, "no-referrer")
 	header.Set(echo.HeaderXFrameOptions, "DENY") // for browsers that do not know frame-ancestors
-	content, etag := f.content, strconv.Quote(f.etag)
+	unpack, etag := false, strconv.Quote(f.etag)
 	if f.gzipped {
 		header.Set(echo.HeaderVary, echo.HeaderAcceptEncoding)
-		if acceptsGzip(c.Request().Header.Values(echo.HeaderAcceptEncoding)) {
-			header.Set(echo.HeaderContentEncoding, "gzip")
-		} else {
-			var err error
-			if content, err = gunzip(content); err != nil {
-				return err
-			}
-			etag = strconv.Quote(f.etag + "-identity")
-		}
+		unpack = !acceptsGzip(c.Request().Header.Values(echo.HeaderAcceptEncoding))
+	}
+	if unpack {
+		etag = strconv.Quote(f.etag + "-identity")
 	}
 	header.Set("ETag", etag)
 	if namesTag(c.Request().Header.Values("If-None-Match"), etag) {
-		header.Del(echo.HeaderContentEncoding)
 		return c.NoContent(http.StatusNotModified)
+	}
+	content := f.content
+	switch {
+	case unpack:
+		var err error
+		if content, err = gunzip(content); err != nil {
+			return err
+		}
+	case f.gzipped:
+		header.Set(echo.HeaderContentEncoding, "gzip")
 	}
 	header.Set(echo.HeaderContentLength, strconv.Itoa(len(content)))
 	return c.Blob(http.StatusOK, f.mediaType, content)

@@ -176,7 +176,7 @@ func (w walk) with(q query) (walk, error) {
 	if w.to, err = q.time("to", w.to); err != nil {
 		return w, err
 	}
-	if w.thresholds, err = q.thresholds(Settings{Thresholds: w.thresholds}); err != nil {
+	if w.thresholds, err = q.thresholds(w.thresholds); err != nil {
 		return w, err
 	}
 	if w.offset, err = q.number("offset", 0, maxLimit, w.offset); err != nil {

@@ -40,11 +40,14 @@ func sensibleID(id string) bool {
 }
 
 // checkPath makes the router work on the path as it was sent, so that %2F in a name is no
-// separator, and refuses empty segments.
+// separator, and refuses empty segments. A RawPath that is there is what was sent. EscapedPath would
+// throw it away if it held a byte that ought to be encoded, such as a quote, and %2F would be a slash.
 func checkPath(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		url := c.Request().URL
-		url.RawPath = url.EscapedPath()
+		if url.RawPath == "" {
+			url.RawPath = url.EscapedPath()
+		}
 		if strings.Contains(url.RawPath, "//") && !strings.HasSuffix(url.RawPath, "/") {
 			return emptySegment(url.RawPath)
 		}

@@ -27,7 +27,7 @@ package api
 // @description
 // @description An error is an `application/problem+json` by RFC 9457. Programs go by its `code`, which [/docs/errors](/docs/errors) explains; `detail` tells people what was wrong and what is allowed. When the store cannot answer, the answer is 503 with `Retry-After`, and never grey: unknown is not offline. A defect of the server is 500 `internal`, wherever it happens.
 // @description
-// @description An unknown path, also one with a slash too many at its end, is 404 `not_found`. A method that a path does not have is 405 `method_not_allowed`, with `Allow`. Unknown query parameters and fields are errors, so that a typo cannot change an answer; only `_` and `utm_*` are passed over.
+// @description An unknown path, also one with a slash too many at its end, is 404 `not_found`. A path with an empty segment is 400. A method that a path does not have is 405 `method_not_allowed`, with `Allow`. Unknown query parameters and fields are errors, so that a typo cannot change an answer; only `_` and `utm_*` are passed over.
 // @description
 // @description ### What holds for all
 // @description

@@ -107,9 +107,8 @@ func (q query) duration(name string, fallback time.Duration) (time.Duration, err
 	return d, nil
 }
 
-// thresholds returns the namespace's thresholds, or those that the query asks for.
-func (q query) thresholds(settings Settings) (lastseen.Thresholds, error) {
-	t := settings.Thresholds
+// thresholds returns the thresholds, with those that the query asks for in their place.
+func (q query) thresholds(t lastseen.Thresholds) (lastseen.Thresholds, error) {
 	var err error
 	if t.Green, err = q.duration("green", t.Green); err != nil {
 		return t, err

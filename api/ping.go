@@ -211,7 +211,7 @@ func (s *server) getUser(c echo.Context, q query) error {
 
 // evaluation returns the instant and the thresholds by which a lookup is evaluated.
 func (s *server) evaluation(c echo.Context, namespace string, q query) (lastseen.Instant, lastseen.Thresholds, error) {
-	thresholds, err := q.thresholds(s.settings(namespace))
+	thresholds, err := q.thresholds(s.settings(namespace).Thresholds)
 	if err != nil {
 		return 0, thresholds, err
 	}

@@ -188,13 +188,16 @@ func TestLinesAreRecordedAsTheyCome(t *testing.T) {
 	require.Equal(t, "{\"recorded\":6}\n", <-done)
 }
 
-// TestStoreFailsInTheMiddle tells how far the stream got.
+// TestStoreFailsInTheMiddle tells how far the stream got, and does not deny it.
 func TestStoreFailsInTheMiddle(t *testing.T) {
-	w := newWorld(t, &failing{Store: fileStore(t), err: fmt.Errorf("%w: the cause", store.ErrUnavailable)})
-	problem := w.fails(codeStoreUnavailable, http.MethodPost, "/chat/pings", "{\"user\":\"a\"}\n{\"user\":\"b\"}\n", ndjson)
-	require.EqualValues(t, 0, problem["recorded"])
-	require.EqualValues(t, 1, problem["line"])
-	require.Contains(t, w.log.String(), "the cause")
+	for want, failure := range map[code]error{codeStoreUnavailable: store.ErrUnavailable, codeOverloaded: store.ErrOverloaded} {
+		w := newWorld(t, &failsLater{Store: fileStore(t), err: fmt.Errorf("%w: the cause", failure)})
+		problem := w.fails(want, http.MethodPost, "/chat/pings", strings.Repeat("{\"user\":\"a\"}\n", maxChunk+1), ndjson)
+		require.Positive(t, problem["recorded"])
+		require.EqualValues(t, problem["line"], int(problem["recorded"].(float64))+1)
+		require.NotContains(t, problem["detail"], "Nothing was done")
+		require.Contains(t, w.log.String(), "the cause")
+	}
 }
 
 func TestForgetAndDelete(t *testing.T) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -16,7 +17,7 @@ func (c *config) check(p *problems) {
 		ns := c.namespaces[name]
 		ns.check(p)
 		ns.checkStore(p)
-		if !ns.own("redis-key") {
+		if !ns.own("redis-key") || !ns.fine("redis-key") {
 			continue
 		}
 		if other, taken := keys[ns.RedisKey]; taken {
@@ -66,8 +67,21 @@ func (c *config) checkRedis(p *problems) {
 		return
 	}
 	if err := c.redisOptions().Validate(); err != nil {
-		p.addf("%s: %v", c.Config, err)
+		c.wrongKey(p, err)
 	}
+}
+
+// wrongKey says where the key stands that the store refuses. Its message begins with the namespace; what else
+// it checks of namespaces was found before.
+func (c *config) wrongKey(p *problems, refused error) {
+	for _, name := range c.names() {
+		if detail, ok := strings.CutPrefix(refused.Error(), "namespace "+name+": "); ok {
+			ns := c.namespaces[name]
+			p.addf("%s: %s", ns.chosen["redis-key"].origin.begin(ns.path+"redis-key"), detail)
+			return
+		}
+	}
+	p.addf("%s: %v", c.Config, refused)
 }
 
 // thin warns of thresholds at which a single lost ping shows.

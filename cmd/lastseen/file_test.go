@@ -66,8 +66,16 @@ func TestWrongFiles(t *testing.T) {
 		{"redis://:geheim@h", `lastseen.yaml:1: the file holds a single value; it takes names with values, as in "name: value"`},
 		{"green: 50s\n---\nyellow: 6m", "lastseen.yaml:2: a second YAML document begins: only one is read"},
 		{"green: 50s\n  yellow: 6m", "lastseen.yaml:2: mapping values are not allowed in this context"},
-		{"green: *nowhere", "lastseen.yaml: unknown anchor 'nowhere' referenced"},
-		{"\xff\xfe\xfd", "lastseen.yaml: incomplete UTF-16 character"},
+		{"green: 50s: 60s", "lastseen.yaml:1: mapping values are not allowed in this context"},
+		{"sync: 1s\ngreen: *nowhere\nyellow: 6m", "lastseen.yaml:2: unknown anchor 'nowhere' referenced"},
+		{"namespaces:\n  a:\n    green: 10s\n   yellow: 5m\n  b:", "lastseen.yaml:4: did not find expected key"},
+		{"namespaces:\n  a:\n    green: 10s\n    - x\n  b:", "lastseen.yaml:4: did not find expected key"},
+		{"# one\n\nlisten: {a:\n  b}\nyellow: [5m\nsync: 1s", "lastseen.yaml:5: did not find expected ',' or ']'"},
+		{"green: 50s\nsync: 1s\n\tyellow: 6m\n", "lastseen.yaml:3: found a tab character that violates indentation"},
+		{"green: 50s\nnonsense\nyellow: 6m\nsync: 1s", "lastseen.yaml:2: could not find expected ':'"},
+		{"green: 50s\r\nsync: @\r\nyellow: 6m", "lastseen.yaml:2: found character that cannot start any token"},
+		{"sync: 1s\nstore: \"a\nyellow: 6m\ngreen: 50s", "lastseen.yaml:2: found unexpected end of stream"},
+		{"\xff\xfe\xfd", "lastseen.yaml:1: incomplete UTF-16 character"},
 		{"{[a]: b}", "lastseen.yaml:1: the file has a list as a name; it takes text"},
 		{"namespaces: chat", `lastseen.yaml:1: namespaces holds a single value; it takes names with values, as in "name: value"`},
 		{"namespaces: [chat]", `lastseen.yaml:1: namespaces holds a list; it takes names with values, as in "name: value"`},
@@ -87,7 +95,8 @@ func TestWrongFiles(t *testing.T) {
 		{redis + "namespaces: {a: {redis-key: k, redis-shards: 2}}", "namespaces.a.redis-key is k (lastseen.yaml:2) and namespaces.a.redis-shards is 2 (lastseen.yaml:2): a key is one shard, so set redis-shards: 1 for this namespace"},
 		{redis + "redis-shards: 2\nnamespaces: {a: {redis-key: k}}", "namespaces.a.redis-key is k (lastseen.yaml:3) and redis-shards is 2 (lastseen.yaml:2): a key is one shard, so set redis-shards: 1 for this namespace"},
 		{redis + "namespaces: {a: {redis-key: k}, b: {redis-key: k}}", "namespaces.a.redis-key is k (lastseen.yaml:2) and namespaces.b.redis-key is k (lastseen.yaml:2): two namespaces cannot share a key"},
-		{redis + "namespaces: {a: {redis-key: 'presence:b'}}", `lastseen.yaml: namespace a: the key "presence:b" is where b belongs`},
+		{redis + "namespaces: {a: {redis-key: 'presence:b'}}", `lastseen.yaml:2: namespaces.a.redis-key: the key "presence:b" is where b belongs`},
+		{redis + "namespaces:\n  a: {green: 70s}\n  b:\n    redis-key: 'presence::meta'", `lastseen.yaml:5: namespaces.b.redis-key: the key "presence::meta" is where the list of namespaces belongs`},
 	} {
 		require.Equal(t, []string{c.want}, problemsOf(t, c.content), c.content)
 	}
@@ -101,9 +110,11 @@ redis-shards: [1, 2]
 namespaces:
   .x: {}
   chat: {green: 5m, retention: 1s, redis-key: k}
+  none: {redis-key: ''}
+  nothing: {redis-key: ''}
 `)
-	require.Len(t, problems, 5, "what cannot be compared is not; %s", strings.Join(problems, "\n"))
-	for i, want := range []string{":2: grene", ":4: redis-shards", ":6: namespaces", ":3: yellow", "redis-key is k"} {
+	require.Len(t, problems, 7, "what cannot be compared is not; %s", strings.Join(problems, "\n"))
+	for i, want := range []string{":2: grene", ":4: redis-shards", ":6: namespaces", ":3: yellow", ":8: namespaces.none", ":9: namespaces.nothing", "redis-key is k"} {
 		require.Contains(t, problems[i], want)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,7 +37,8 @@ func (*healthCmd) Run(ctx context.Context, std streams, from sources) error {
 	if err != nil {
 		return err
 	}
-	response, err := http.DefaultClient.Do(request)
+	client := http.Client{Transport: &http.Transport{}} // none of the proxies that the environment may name
+	response, err := client.Do(request)
 	if err != nil {
 		return err
 	}
@@ -50,14 +52,18 @@ func (*healthCmd) Run(ctx context.Context, std streams, from sources) error {
 
 // healthURL returns where to ask a service that listens on an address, which may name no host.
 func healthURL(listen string) (string, error) {
-	host, port, err := net.SplitHostPort(listen)
+	host, service, err := net.SplitHostPort(listen)
+	if err != nil {
+		return "", err
+	}
+	port, err := net.LookupPort("tcp", service) // it may have a name
 	if err != nil {
 		return "", err
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	return "http://" + net.JoinHostPort(host, port) + "/healthz", nil
+	return "http://" + net.JoinHostPort(host, strconv.Itoa(port)) + "/healthz", nil
 }
 
 // versionCmd prints the version.

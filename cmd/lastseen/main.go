@@ -12,7 +12,10 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
+
+	"github.com/lastseen/lastseen/store/redisstore"
 )
 
 func main() {
@@ -31,8 +34,12 @@ type streams struct {
 // failed, 2 if the command line or a setting is wrong.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
 	defer func() {
-		if exit, ok := recover().(exitCode); ok {
-			code = int(exit)
+		switch cause := recover().(type) {
+		case nil:
+		case exitCode:
+			code = int(cause)
+		default:
+			panic(cause)
 		}
 	}()
 	line, err := newCommandLine(ctx, streams{stdout, stderr})
@@ -41,7 +48,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	}
 	parsed, err := line.Parse(args)
 	if err != nil {
-		return fail(stderr, err, 2)
+		return fail(stderr, withoutPasswords(err, args), 2)
 	}
 	if err := parsed.Run(); err != nil {
 		var wrong *settingsError
@@ -51,6 +58,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 		return fail(stderr, err, 1)
 	}
 	return 0
+}
+
+// withoutPasswords is an error about arguments that shows none of their passwords: a store may stand where no
+// flag names it.
+func withoutPasswords(err error, args []string) error {
+	text := err.Error()
+	for _, arg := range args {
+		if strings.Contains(arg, "://") {
+			text = strings.ReplaceAll(text, arg, redisstore.Redact(arg))
+		}
+	}
+	return errors.New(text)
 }
 
 func fail(stderr io.Writer, err error, code int) int {

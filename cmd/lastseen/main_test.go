@@ -177,3 +177,13 @@ func eachStore(t *testing.T, test func(t *testing.T, args []string)) {
 		test(t, []string{"--store", redistest.Start(t), "--redis-timeout", "30s", "--redis-dial-timeout", "30s"})
 	})
 }
+
+// brokenWriter panics.
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { panic("broken") }
+
+// TestRunHidesNoPanic: a defect must not end the process as if all had gone well.
+func TestRunHidesNoPanic(t *testing.T) {
+	require.PanicsWithValue(t, "broken", func() { run(t.Context(), []string{"version"}, brokenWriter{}, io.Discard) })
+}

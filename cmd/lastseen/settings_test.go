@@ -3,7 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -52,6 +55,7 @@ func TestWrongFlags(t *testing.T) {
 		{[]string{"--redis-key", "presence"}, "unknown flag --redis-key"},
 		{[]string{"--no-such-flag"}, "no-such-flag"},
 		{[]string{"no-such-command"}, "no-such-command"},
+		{[]string{"redis://:geheim@localhost"}, "unexpected argument redis://:xxxxx@localhost:6379"},
 		{[]string{"--green"}, "--green"},
 	} {
 		code, _, stderr := execute(t, c.args...)
@@ -189,6 +193,16 @@ func TestHealthAndVersion(t *testing.T) {
 	require.Contains(t, stdout, "serve")
 }
 
+// TestHealthTakesNoProxy: one would answer for the service.
+func TestHealthTakesNoProxy(t *testing.T) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer proxy.Close()
+	health := exec.Command(os.Getenv(binaryVar), "health", "--listen", "lastseen.invalid:80")
+	health.Env = append(os.Environ(), "HTTP_PROXY="+proxy.URL)
+	out, err := health.CombinedOutput()
+	require.Error(t, err, string(out))
+}
+
 func TestHealthURL(t *testing.T) {
 	for listen, want := range map[string]string{
 		":8080":          "http://127.0.0.1:8080/healthz",
@@ -197,6 +211,7 @@ func TestHealthURL(t *testing.T) {
 		"127.0.0.1:8080": "http://127.0.0.1:8080/healthz",
 		"[::1]:9":        "http://[::1]:9/healthz",
 		"host:1":         "http://host:1/healthz",
+		":http":          "http://127.0.0.1:80/healthz",
 	} {
 		got, err := healthURL(listen)
 		require.NoError(t, err)

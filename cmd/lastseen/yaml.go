@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"regexp"
-	"strings"
+	"sort"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -22,22 +22,41 @@ func (r *fileReader) parse() (*yaml.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", r.named.at, r.name, err)
 	}
-	decoder := yaml.NewDecoder(bytes.NewReader(content))
-	var document, second yaml.Node
-	err = decoder.Decode(&document)
-	if err == nil {
-		err = decoder.Decode(&second)
-		if err == nil {
-			return nil, fmt.Errorf("%s:%d: a second YAML document begins: only one is read", r.name, max(1, second.Line))
-		}
-	}
+	document, second, err := decode(content)
 	switch {
-	case !errors.Is(err, io.EOF):
-		return nil, r.syntaxError(err)
+	case err != nil:
+		return nil, fmt.Errorf("%s:%d: %s", r.name, brokenLine(content, err), syntaxPrefix.ReplaceAllString(err.Error(), ""))
+	case !second.IsZero():
+		return nil, fmt.Errorf("%s:%d: a second YAML document begins: only one is read", r.name, max(1, second.Line))
 	case len(document.Content) == 0 || isNull(document.Content[0]):
 		return nil, nil
 	}
 	return document.Content[0], nil
+}
+
+// decode returns the first document and the one after it, each empty if there is none.
+func decode(content []byte) (document, second yaml.Node, err error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(content))
+	if err = decoder.Decode(&document); err == nil {
+		err = decoder.Decode(&second)
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return document, second, err
+}
+
+// syntaxPrefix is what the messages of the YAML library begin with.
+var syntaxPrefix = regexp.MustCompile(`^yaml: (line \d+: )?`)
+
+// brokenLine returns the first line with which the content has the error. The library's own number is often
+// that of an earlier line, where a block began that could have gone on, or there is none.
+func brokenLine(content []byte, whole error) int {
+	lines := bytes.SplitAfter(content, []byte("\n"))
+	return 1 + sort.Search(len(lines)-1, func(n int) bool {
+		_, _, err := decode(bytes.Join(lines[:n+1], nil))
+		return err != nil && err.Error() == whole.Error()
+	})
 }
 
 func readFile(name string) ([]byte, error) {
@@ -58,15 +77,6 @@ func readFile(name string) ([]byte, error) {
 		err = failed.Err // without the name, which begins the message
 	}
 	return nil, err
-}
-
-// syntaxError puts the line where messages about files have it.
-func (r *fileReader) syntaxError(err error) error {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	if m := regexp.MustCompile(`^line (\d+): (.*)$`).FindStringSubmatch(text); m != nil {
-		return fmt.Errorf("%s:%s: %s", r.name, m[1], m[2])
-	}
-	return fmt.Errorf("%s: %s", r.name, text)
 }
 
 // resolved follows an alias.
