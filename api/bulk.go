@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/labstack/echo/v4"
 
@@ -173,8 +174,11 @@ func (e *itemErrors) err() error {
 	if e.total == 0 {
 		return nil
 	}
-	err := errorf(e.code, "%d items are wrong, the first one at index %d: %s Nothing was done.",
-		e.total, e.items[0].Index, e.items[0].Detail)
+	wrong := fmt.Sprintf("%d items are wrong, the first one at", e.total)
+	if e.total == 1 {
+		wrong = "One item is wrong, at"
+	}
+	err := errorf(e.code, "%s index %d: %s Nothing was done.", wrong, e.items[0].Index, e.items[0].Detail)
 	err.items = e.items
 	return err
 }

@@ -5,12 +5,25 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 )
 
 // difference is what is different between two configurations, for people.
 type difference struct {
 	changes     []string
 	needRestart []string // those that cannot take effect while the service runs
+}
+
+// maxSummary is how many changes a summary tells: there may be thousands of namespaces.
+const maxSummary = 20
+
+// summary tells the changes in one line.
+func (d difference) summary() string {
+	told := slices.Clone(d.changes[:min(len(d.changes), maxSummary)])
+	if more := len(d.changes) - len(told); more > 0 {
+		told = append(told, fmt.Sprintf("and %d more", more))
+	}
+	return cmp.Or(strings.Join(told, "; "), "none")
 }
 
 // compare returns what is different in the next configuration. What cannot be set in a file does not count:

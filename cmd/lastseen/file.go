@@ -22,14 +22,8 @@ type given struct {
 
 // configFile is what a configuration file says.
 type configFile struct {
-	values     map[string]given // by setting
-	namespaces map[string]fileNamespace
-}
-
-// fileNamespace is what a file says about one namespace.
-type fileNamespace struct {
-	origin origin
-	values map[string]given
+	values     map[string]given            // by setting
+	namespaces map[string]map[string]given // by name, then by setting
 }
 
 // fileReader reads one file and collects what is wrong with it.
@@ -43,7 +37,7 @@ type fileReader struct {
 // read returns what the file says. What it says wrong is left out, and among the problems; an error means
 // that nothing can be read of it.
 func (r *fileReader) read() (configFile, error) {
-	f := configFile{values: map[string]given{}, namespaces: map[string]fileNamespace{}}
+	f := configFile{values: map[string]given{}, namespaces: map[string]map[string]given{}}
 	root, err := r.parse()
 	if root == nil || err != nil {
 		return f, err
@@ -98,10 +92,10 @@ func (r *fileReader) each(n *yaml.Node, path, what string, visit func(key, value
 }
 
 // namespace returns what the file says about one namespace.
-func (r *fileReader) namespace(key, value *yaml.Node) fileNamespace {
-	ns := fileNamespace{origin: r.at(key), values: map[string]given{}}
+func (r *fileReader) namespace(key, value *yaml.Node) map[string]given {
+	values := map[string]given{}
 	if err := lastseen.CheckNamespace(key.Value); err != nil {
-		r.problems.addf("%s: %s: %v", ns.origin, namespacesKey, err)
+		r.problems.addf("%s: %s: %v", r.at(key), namespacesKey, err)
 	}
 	path := namespacesKey + "." + name(key.Value)
 	r.each(value, path+".", path, func(key, value *yaml.Node) {
@@ -110,9 +104,9 @@ func (r *fileReader) namespace(key, value *yaml.Node) fileNamespace {
 			r.unknown(key, path+".", func(d definition) bool { return d.namespace })
 			return
 		}
-		r.take(ns.values, d, path+".", key, value)
+		r.take(values, d, path+".", key, value)
 	})
-	return ns
+	return values
 }
 
 // take notes the value of a setting, if it is a single one.

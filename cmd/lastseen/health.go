@@ -72,7 +72,7 @@ type versionCmd struct{}
 // Run prints one line.
 func (versionCmd) Run(std streams) error {
 	v := version()
-	_, err := fmt.Fprintf(std.out, "lastseen %s %s %s\n", v.Version, v.Revision, v.Go)
+	_, err := fmt.Fprintln(std.out, strings.Join(strings.Fields("lastseen "+v.Version+" "+v.Revision+" "+v.Go), " "))
 	return err
 }
 

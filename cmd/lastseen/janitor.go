@@ -117,13 +117,13 @@ func (j *janitor) sweep(ctx context.Context, namespace string) error {
 
 // trim erases once, and returns how many.
 func (j *janitor) trim(ctx context.Context, namespace string) (int, error) {
-	keep := j.retention(namespace)
-	if keep == 0 {
-		return 0, nil // it was switched off meanwhile
-	}
 	now, err := j.store.Now(ctx)
 	if err != nil {
 		return 0, err
+	}
+	keep := j.retention(namespace) // asked last, since it may have changed meanwhile
+	if keep == 0 {
+		return 0, nil
 	}
 	cutoff := now.Add(-keep)
 	if cutoff < lastseen.MinInstant {

@@ -261,6 +261,31 @@ func TestJanitorGoesByTheSettingsOfTheMoment(t *testing.T) {
 	require.Len(t, w.leases, 1, "without any retention it does not even ask")
 }
 
+// slowClock is a store during whose answer about the time something happens.
+type slowClock struct {
+	store.Store
+	meantime func()
+}
+
+func (s slowClock) Now(ctx context.Context) (lastseen.Instant, error) {
+	s.meantime()
+	return s.Store.Now(ctx)
+}
+
+// TestJanitorErasesByNoOldRetention: a reload may come while the janitor waits for the store's clock.
+func TestJanitorErasesByNoOldRetention(t *testing.T) {
+	j := newJanitorTest(t, time.Hour)
+	s := j.openFile(t)
+	ping(t, s, "chat", map[string]time.Duration{"old": 2 * time.Hour})
+	keep := time.Hour
+	j.retention = func(string) time.Duration { return keep }
+	j.store = slowClock{s, func() { keep = 0 }}
+	n, err := j.trim(j.ctx, "chat")
+	require.NoError(t, err)
+	require.Zero(t, n)
+	requireUsers(t, s, "chat", "old")
+}
+
 // TestTwoJanitorsTakeTurns on one Redis: only the holder of the lease erases; when it is gone, the other one
 // does. That a lease ends by itself is Redis' own doing, so it is deleted here, not waited for.
 func TestTwoJanitorsTakeTurns(t *testing.T) {

@@ -40,6 +40,12 @@ func buildAndRun(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "building lastseen: %v\n%s", err, out)
 		return 1
 	}
+	for _, variable := range os.Environ() { // of whoever runs the tests, who may run lastseen, too
+		name, _, _ := strings.Cut(variable, "=")
+		if strings.HasPrefix(name, "LASTSEEN_") && !strings.HasPrefix(name, "LASTSEEN_TEST_") {
+			os.Unsetenv(name)
+		}
+	}
 	os.Setenv(binaryVar, binary)
 	return m.Run()
 }

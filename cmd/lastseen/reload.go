@@ -1,12 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"os"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -97,7 +95,7 @@ func (l *live) reload() {
 	case l.changed <- struct{}{}:
 	default: // told already
 	}
-	l.logger.Info("configuration reloaded", "file", next.Config, "changes", cmp.Or(strings.Join(d.changes, "; "), "none"))
+	l.logger.Info("configuration reloaded", "file", next.Config, "changes", d.summary())
 }
 
 func (l *live) refuse(problems []string) {

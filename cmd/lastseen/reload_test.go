@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -53,6 +54,16 @@ func TestReload(t *testing.T) {
 
 	require.Contains(t, r.write("green: 1m\n"), "namespaces.b is gone")
 	require.Contains(t, r.write("green: 60s # the same\n"), "changes=none")
+}
+
+func TestReloadLogsOnlySomeOfManyChanges(t *testing.T) {
+	r := newReloadTest(t, "")
+	content := "namespaces:\n"
+	for n := range 1000 {
+		content += fmt.Sprintf("  n%03d:\n", n)
+	}
+	log := r.write(content)
+	require.Contains(t, log, `namespaces.n018 is new; namespaces.n019 is new; and 980 more"`)
 }
 
 func TestReloadWarns(t *testing.T) {

@@ -80,9 +80,10 @@ func TestTellsAllThatIsWrong(t *testing.T) {
 	require.NotContains(t, stderr, "green is", "nothing is said about what cannot be compared")
 }
 
-// TestForeignVariables: Kubernetes sets variables like these for a Service by our name.
+// TestForeignVariables: Kubernetes sets variables like these for Services by the names of lastseen and
+// lastseen-redis.
 func TestForeignVariables(t *testing.T) {
-	for _, name := range []string{"LASTSEEN_PORT", "LASTSEEN_PORT_80_TCP_ADDR", "LASTSEEN_SERVICE_HOST", "LASTSEEN_TEST_BINARY"} {
+	for _, name := range []string{"LASTSEEN_PORT", "LASTSEEN_PORT_80_TCP_ADDR", "LASTSEEN_SERVICE_HOST", "LASTSEEN_REDIS_PORT", "LASTSEEN_REDIS_SERVICE_PORT_TLS", "LASTSEEN_TEST_BINARY"} {
 		t.Setenv(name, "x")
 	}
 	_, _, stderr := execute(t, "config")

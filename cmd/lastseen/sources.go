@@ -2,6 +2,7 @@ package main
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -58,13 +59,13 @@ func (s sources) listen() (string, error) {
 }
 
 // inherit returns a namespace's settings: its own ones, and for the rest those for all.
-func (c *config) inherit(name string, known []definition, file fileNamespace, p *problems) *scope {
+func (c *config) inherit(name string, known []definition, own map[string]given, p *problems) *scope {
 	ns := &scope{settings: c.settings, path: namespacesKey + "." + name + ".", chosen: map[string]choice{}}
-	for name, chosen := range c.chosen {
+	for setting, chosen := range c.chosen {
 		chosen.inherited = true
-		ns.chosen[name] = chosen
+		ns.chosen[setting] = chosen
 	}
-	return choose(ns, known, p, file.values)
+	return choose(ns, known, p, own)
 }
 
 // choose sets a scope's settings from what was given, the first place that gives one winning, or from the
@@ -128,9 +129,11 @@ func unknownVariables(environ []string, known []definition) (warnings []string) 
 	return warnings
 }
 
+// kubernetes matches the variables that Kubernetes sets for a Service, as in LASTSEEN_REDIS_PORT_6379_TCP.
+var kubernetes = regexp.MustCompile(`_PORT(_|$)|_SERVICE_`)
+
 // notOurs reports whether an environment variable with our prefix is none of ours: Kubernetes sets some for
-// a Service by the name of lastseen, and our tests have their own.
+// Services whose names begin with lastseen, and our tests have their own.
 func notOurs(key string) bool {
-	rest := strings.TrimPrefix(key, envPrefix)
-	return rest == "PORT" || strings.HasPrefix(rest, "PORT_") || strings.HasPrefix(rest, "SERVICE_") || strings.HasPrefix(rest, "TEST_")
+	return kubernetes.MatchString(key) || strings.HasPrefix(key, envPrefix+"TEST_")
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
@@ -56,6 +57,20 @@ func TestLeastRights(t *testing.T) {
 	url := redistest.Start(t)
 	restrict(t, newClient(t, url))
 	everything(t, newStore(t, redisstore.Options{URL: asApp(url)}))
+}
+
+// TestForbiddenNamespace: a key that the user may not read makes its namespace fail, and hides no other.
+func TestForbiddenNamespace(t *testing.T) {
+	ctx, url := context.Background(), redistest.Start(t)
+	restrict(t, newClient(t, url))
+	layouts := map[string]redisstore.Layout{"elsewhere": {Key: "elsewhere"}}
+	require.NoError(t, ping(newStore(t, redisstore.Options{URL: url, Layouts: layouts}), "elsewhere", "alice"))
+	s := newStore(t, redisstore.Options{URL: asApp(url), Layouts: layouts})
+	require.NoError(t, ping(s, "chat", "alice"))
+	require.ErrorIs(t, ping(s, "elsewhere", "alice"), store.ErrUnavailable)
+	infos, err := s.Namespaces(ctx, "", 10)
+	require.NoError(t, err)
+	require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: base}, {Name: "elsewhere"}}, infos)
 }
 
 // testLeastRightsInCluster: they are, also when slots move.

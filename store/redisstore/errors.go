@@ -64,6 +64,12 @@ func isOutage(err error) bool {
 	return slices.ContainsFunc(refusals, func(refusal string) bool { return strings.HasPrefix(reply, refusal) })
 }
 
+// isOfKey reports whether an error is about one key and not about the server.
+func isOfKey(err error) bool {
+	forbidden := strings.HasPrefix(said(err), "NOPERM") && strings.Contains(said(err), " key")
+	return forbidden || errors.Is(err, store.ErrWrongType)
+}
+
 // refusals begin the replies of a Redis that is up but cannot serve: see the errors documented for
 // replication, persistence, cluster and ACL.
 var refusals = []string{

@@ -239,7 +239,8 @@ func (s *Store) Namespaces(ctx context.Context, after string, limit int) ([]stor
 	return s.infos(ctx, names, metas)
 }
 
-// infos describes namespaces. In a key of another type nobody is stored.
+// infos describes namespaces. Of one whose key is of another type, or may not be read, nothing is known but
+// the name.
 func (s *Store) infos(ctx context.Context, names []string, metas []any) ([]store.NamespaceInfo, error) {
 	places := make([]stored, len(names))
 	for i, name := range names {
@@ -251,7 +252,7 @@ func (s *Store) infos(ctx context.Context, names []string, metas []any) ([]store
 	}
 	infos := make([]store.NamespaceInfo, len(names))
 	for i, name := range names {
-		if err := newest[i].err; err != nil && !errors.Is(err, store.ErrWrongType) {
+		if err := newest[i].err; err != nil && !isOfKey(err) {
 			return nil, err
 		}
 		infos[i] = store.NamespaceInfo{Name: name, Newest: newest[i].at}
