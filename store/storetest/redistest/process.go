@@ -156,7 +156,22 @@ func (p *Process) Stop(t testing.TB) {
 }
 
 // Freeze stops the server from doing anything, with its connections open, until it is thawed.
-func (p *Process) Freeze(t testing.TB) { p.signal(t, syscall.SIGSTOP) }
+// It returns when the server has stopped: the signal alone takes its time.
+func (p *Process) Freeze(t testing.TB) {
+	t.Helper()
+	p.signal(t, syscall.SIGSTOP)
+	for {
+		var status syscall.WaitStatus
+		_, err := syscall.Wait4(p.cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case err != nil || !status.Stopped():
+			t.Fatalf("the server did not freeze: %v, %v", status, err)
+		}
+		return
+	}
+}
 
 // Thaw lets a frozen server go on.
 func (p *Process) Thaw(t testing.TB) { p.signal(t, syscall.SIGCONT) }
