@@ -34,6 +34,7 @@ func (s *server) cpu() (server, store time.Duration, err error) {
 func commandLine(args []string) string {
 	quoted := make([]string, len(args))
 	for i, arg := range args {
+		arg = regexp.MustCompile(`/\S*/lastseen-bench-[0-9]+$`).ReplaceAllString(arg, "DIR")
 		arg = regexp.MustCompile(`/\S*/lastseen-bench-[0-9]+/`).ReplaceAllString(arg, "")
 		arg = regexp.MustCompile(`127\.0\.0\.1:[0-9]+`).ReplaceAllString(arg, "127.0.0.1:PORT")
 		if i > 0 && (args[i-1] == "-p" || args[i-1] == "--port") {

@@ -136,6 +136,7 @@ func TestVerdicts(t *testing.T) {
 func TestCommandLine(t *testing.T) {
 	require.Equal(t, "redis-benchmark -p PORT -x '' 'a b'", commandLine([]string{"redis-benchmark", "-p", "40123", "-x", "", "a b"}))
 	require.Equal(t, "wrk -s ping.lua http://127.0.0.1:PORT", commandLine([]string{"wrk", "-s", "/any/lastseen-bench-123/ping.lua", "http://127.0.0.1:4000"}))
+	require.Equal(t, "redis-server --dir DIR", commandLine([]string{"redis-server", "--dir", "/any/lastseen-bench-123"}))
 }
 
 func TestShown(t *testing.T) {
