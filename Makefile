@@ -24,7 +24,8 @@ lint:
 format:
 	$(LINT) fmt ./...
 
-# With a fifth of the random walks of the model tests: the detector is after how goroutines meet.
+# With -short, since the detector is after how goroutines meet: a fifth of the random walks of the model tests,
+# and no suite on two servers that differ only in how they were started.
 race:
 	go test -race -short -timeout 10m ./...
 

@@ -22,6 +22,7 @@ import (
 
 // TestOnCluster is what leaves a Cluster as it was.
 func TestOnCluster(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 0)
 	for _, test := range []struct {
 		name string

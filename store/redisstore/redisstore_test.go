@@ -46,6 +46,7 @@ func opener(url string, shards int) storetest.Open {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, url string) {
 		for _, shards := range []int{1, 7} {
 			t.Run(fmt.Sprintf("shards=%d", shards), func(t *testing.T) { storetest.Run(t, opener(url, shards)) })

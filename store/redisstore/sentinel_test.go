@@ -24,6 +24,7 @@ func waitReplicated(t *testing.T, primary *redistest.Process) {
 }
 
 func TestConformanceOnSentinel(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, opener(redistest.StartSentinel(t).URL(), 1))
 }
 

@@ -44,11 +44,14 @@ func Start(t testing.TB) string {
 	return ""
 }
 
-// Each runs the test once for every way of getting a Redis that is to be had here.
+// Each runs the test once for every way of getting a Redis that is to be had here, with -short for one.
 func Each(t *testing.T, test func(t *testing.T, url string)) {
 	t.Helper()
 	found := false
 	for _, w := range ways() {
+		if found && testing.Short() {
+			break
+		}
 		if url, ok := w.try(t); ok {
 			found = true
 			t.Run(w.name, func(t *testing.T) { test(t, url) })
