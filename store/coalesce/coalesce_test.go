@@ -3,6 +3,7 @@ package coalesce
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -333,4 +334,29 @@ func TestPanicFailsItsBatchOnly(t *testing.T) {
 		require.ErrorContains(r, r.ping(context.Background(), "chat", "alice").err, errPanic.Error())
 		r.answered(r.ping(context.Background(), "game", "alice"))
 	})
+}
+
+// TestCallsSideBySide: many calls about several users each get their own states, in their own order.
+func TestCallsSideBySide(t *testing.T) {
+	s := New(&fake{broken: map[string]error{}}, Options{GroupSize: 4})
+	var callers sync.WaitGroup
+	for n := range 16 {
+		callers.Go(func() {
+			for round := range 500 {
+				batch := make([]store.Sighting, 2+(n+round)%9)
+				want := make([]lastseen.State, len(batch))
+				for i := range batch {
+					batch[i] = store.Sighting{User: fmt.Sprint("u", i), At: lastseen.Instant(1000*n + i + 1)}
+					want[i] = lastseen.State{At: batch[i].At}
+				}
+				states, err := s.Ping(context.Background(), "chat", batch)
+				if err != nil || !slices.Equal(want, states) {
+					t.Errorf("%v for %v: %v", states, batch, err)
+					return
+				}
+			}
+		})
+	}
+	callers.Wait()
+	require.NoError(t, s.Close())
 }

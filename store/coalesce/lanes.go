@@ -111,7 +111,7 @@ func (l *lanes[T]) wait(j *job[T]) ([]lastseen.State, error) {
 	}
 	states, err := j.states, j.err
 	clear(j.items)
-	*j = job[T]{items: j.items[:0], at: j.at[:0], done: j.done}
+	*j = job[T]{items: j.items[:0], done: j.done} // not at: the call still goes by it
 	l.jobs.Put(j)
 	return states, err
 }
