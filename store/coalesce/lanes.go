@@ -89,7 +89,7 @@ func (l *lanes[T]) do(ctx context.Context, namespace string, items []T) ([]lasts
 func (l *lanes[T]) one(ctx context.Context, namespace string, item T) ([]lastseen.State, error) {
 	j := l.job(ctx)
 	j.items = append(j.items, item)
-	if err := l.enter(namespace, part[T]{lane: l.laneOf(namespace, item), jobs: []*job[T]{j}, members: 1}); err != nil {
+	if err := l.enter(namespace, part[T]{lane: l.lane(l.laneName(namespace, item)), jobs: []*job[T]{j}, members: 1}); err != nil {
 		return nil, err
 	}
 	return l.wait(j)
@@ -119,14 +119,14 @@ func (l *lanes[T]) wait(j *job[T]) ([]lastseen.State, error) {
 // split divides items over the lanes, in jobs of at most a group's worth.
 func (l *lanes[T]) split(ctx context.Context, namespace string, items []T) []part[T] {
 	var parts []part[T]
-	place := map[*lane[T]]int{}
+	place := map[string]int{} // in parts, by the lane's name
 	for i, item := range items {
-		lane := l.laneOf(namespace, item)
-		k, ok := place[lane]
+		name := l.laneName(namespace, item)
+		k, ok := place[name]
 		if !ok {
 			k = len(parts)
-			place[lane] = k
-			parts = append(parts, part[T]{lane: lane})
+			place[name] = k
+			parts = append(parts, part[T]{lane: l.lane(name)})
 		}
 		p := &parts[k]
 		if p.members%l.GroupSize == 0 {
@@ -139,12 +139,16 @@ func (l *lanes[T]) split(ctx context.Context, namespace string, items []T) []par
 	return parts
 }
 
-// laneOf returns the lane that an item goes by.
-func (l *lanes[T]) laneOf(namespace string, item T) *lane[T] {
-	name := ""
-	if l.place != nil {
-		name = l.place(namespace, item)
+// laneName returns the name of the lane that an item goes by.
+func (l *lanes[T]) laneName(namespace string, item T) string {
+	if l.place == nil {
+		return ""
 	}
+	return l.place(namespace, item)
+}
+
+// lane returns the lane of a name, which is made if there is none.
+func (l *lanes[T]) lane(name string) *lane[T] {
 	l.mu.RLock()
 	found := l.byName[name]
 	l.mu.RUnlock()
