@@ -26,6 +26,7 @@
 package coalesce
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -43,19 +44,11 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	setDefault(&o.Timeout, 5*time.Second)
-	setDefault(&o.BatchSize, 4096)
-	setDefault(&o.GroupSize, 512)
-	setDefault(&o.QueueSize, 1<<16)
-	o.GroupSize = min(o.GroupSize, o.BatchSize)
+	o.Timeout = cmp.Or(o.Timeout, 5*time.Second)
+	o.BatchSize = cmp.Or(o.BatchSize, 4096)
+	o.GroupSize = min(cmp.Or(o.GroupSize, 512), o.BatchSize)
+	o.QueueSize = cmp.Or(o.QueueSize, 1<<16)
 	return o
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // Store is a [store.Store] that sends what comes at the same time together.

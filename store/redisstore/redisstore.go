@@ -13,6 +13,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"log/slog"
@@ -122,24 +123,17 @@ func repeat(ctx context.Context, every time.Duration, work func(context.Context)
 }
 
 func (o Options) withDefaults() Options {
-	setDefault(&o.Prefix, "presence:")
-	setDefault(&o.Shards, 1)
-	setDefault(&o.Unit, Milliseconds)
-	setDefault(&o.Timeout, 250*time.Millisecond)
-	setDefault(&o.DialTimeout, 200*time.Millisecond)
-	setDefault(&o.MaxRetries, 1)
-	setDefault(&o.Logger, slog.Default())
+	o.Prefix = cmp.Or(o.Prefix, "presence:")
+	o.Shards = cmp.Or(o.Shards, 1)
+	o.Unit = cmp.Or(o.Unit, Milliseconds)
+	o.Timeout = cmp.Or(o.Timeout, 250*time.Millisecond)
+	o.DialTimeout = cmp.Or(o.DialTimeout, 200*time.Millisecond)
+	o.MaxRetries = cmp.Or(o.MaxRetries, 1)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	return o
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // Close stops the clock and closes the connections. Nothing accepted is left undone: every call
