@@ -30,10 +30,11 @@ func arrows() map[string][]string {
 		"store/coalesce":            {"", "store"},
 		"store/storetest":           {"", "store"},
 		"store/storetest/redistest": {},
-		"api":                       {"", "store"},
+		"api":                       {"", "store", "api/access"},
+		"api/access":                {""},
 		"deploy":                    {},
 		"docs/generate":             {"api"},
-		"cmd/lastseen":              {"", "store", "store/redisstore", "store/boltstore", "store/coalesce", "api"},
+		"cmd/lastseen":              {"", "store", "store/redisstore", "store/boltstore", "store/coalesce", "api", "api/access"},
 	}
 }
 
