@@ -65,13 +65,12 @@ var _ store.Store = (*Store)(nil)
 // New returns a store that merges the calls to s. Closing it closes s.
 func New(s store.Store, o Options) *Store {
 	o = o.withDefaults()
-	pings := newLanes(o, each(s.Ping))
+	pings := newLanes(o, each(s.Ping), func(sighting store.Sighting) string { return sighting.User })
 	pings.settle = settle
-	lookups := newLanes(o, each(s.Lookup))
+	lookups := newLanes(o, each(s.Lookup), func(user string) string { return user })
 	if g, ok := s.(store.Grouper); ok {
 		pings.send, lookups.send = g.PingGroups, g.LookupGroups
-		pings.place = func(namespace string, sighting store.Sighting) string { return g.Lane(namespace, sighting.User) }
-		lookups.place = g.Lane
+		pings.lanesOf, lookups.lanesOf = g.Lane, g.Lane
 	}
 	return &Store{Store: s, pings: pings, lookups: lookups}
 }
@@ -109,14 +108,15 @@ func (s *Store) Close() error {
 	return s.err
 }
 
-// settle gives everyone who is named more than once the state after the last time.
+// settle gives everyone who is named more than once the greatest of their states: a store may do groups in
+// another order than they were given, when it has to send some of them again.
 func settle(batch []store.Sighting, states []lastseen.State) {
-	last := make(map[string]lastseen.State, len(batch))
+	final := make(map[string]lastseen.State, len(batch))
 	for i, sighting := range batch {
-		last[sighting.User] = states[i]
+		final[sighting.User] = lastseen.Merge(final[sighting.User], states[i])
 	}
 	for i, sighting := range batch {
-		states[i] = last[sighting.User]
+		states[i] = final[sighting.User]
 	}
 }
 

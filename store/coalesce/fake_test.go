@@ -31,16 +31,18 @@ type fake struct {
 	closed  bool
 }
 
-func (f *fake) Lane(namespace, user string) string {
-	name := namespace
-	if f.byUser {
-		name = user
+func (f *fake) Lane(namespace string) (of func(user string) string) {
+	return func(user string) string {
+		name := namespace
+		if f.byUser {
+			name = user
+		}
+		lane, _, ok := strings.Cut(name, ".")
+		if !ok {
+			return ""
+		}
+		return lane
 	}
-	lane, _, ok := strings.Cut(name, ".")
-	if !ok {
-		return ""
-	}
-	return lane
 }
 
 func (f *fake) PingGroups(ctx context.Context, groups []*store.Group[store.Sighting]) {
@@ -64,7 +66,7 @@ func serve[T any](ctx context.Context, f *fake, groups []*store.Group[T], answer
 	}
 	first, _ := answer(groups[0].Items[0])
 	err := f.came(strings.Join(came, " "))
-	if gate := f.hold[f.Lane(groups[0].Namespace, first)]; gate != nil {
+	if gate := f.hold[f.Lane(groups[0].Namespace)(first)]; gate != nil {
 		select {
 		case <-gate:
 		case <-ctx.Done():

@@ -74,13 +74,14 @@ func (l *lane[T]) next() *batch[T] {
 	for full := false; len(l.turns) > 0 && !full; {
 		q := l.turns[0]
 		var left int
-		left, full = b.take(q, l.lanes.GroupSize, l.lanes.BatchSize)
+		var turn bool
+		left, turn, full = b.take(q, l.lanes.GroupSize, l.lanes.BatchSize)
 		l.release(left)
 		switch {
 		case len(q.jobs) == 0:
 			l.turns = l.turns[1:]
 			delete(l.queues, q.namespace)
-		case !full:
+		case turn:
 			l.turns = append(l.turns[1:], q)
 		}
 	}
