@@ -18,11 +18,12 @@
 //   - An error befalls those whom the store says it befell: a key of the wrong type only the callers of
 //     its namespace, a lost connection the whole batch.
 //   - The queue is bounded. When it is full, calls fail at once with [store.ErrOverloaded], and nothing
-//     of them was done.
+//     of them was done. Calls about more than [Options.GroupSize] users leave a quarter of it to others.
 //   - Close refuses new calls, sends what is queued, and then closes the store.
 //
 // All else goes straight to the store. Writes commute (see package store), so it does not matter that a
-// leave may overtake a ping.
+// leave may overtake a ping that is not answered yet. What was answered is in the store: nothing that is
+// asked of it afterwards, to forget a user included, is undone by what waits here.
 package coalesce
 
 import (

@@ -161,19 +161,6 @@ func TestNamespacesTakeTurns(t *testing.T) {
 	})
 }
 
-// TestFullBatchEndsATurn: a namespace that fills a batch alone has had its turn, too.
-func TestFullBatchEndsATurn(t *testing.T) {
-	inBubble(t, Options{GroupSize: 2, BatchSize: 2}, []string{""}, func(r *rig) {
-		ctx := context.Background()
-		r.ping(ctx, "bulk", crowd(7)...)
-		r.ping(ctx, "small", "alice")
-		for range 5 {
-			r.letGo()
-		}
-		require.Equal(r, []string{"bulk:2", "bulk:2", "small:1", "bulk:2", "bulk:1"}, r.sizes())
-	})
-}
-
 func TestErrorsBefallTheirNamespace(t *testing.T) {
 	inBubble(t, Options{}, []string{""}, func(r *rig) {
 		ctx := context.Background()
@@ -304,13 +291,6 @@ func TestSameUserInSeveralGroups(t *testing.T) {
 		r.answered(c)
 		require.Equal(r, []lastseen.State{{At: 4}, {At: 2}, {At: 3}, {At: 4}}, c.states, "the same, final, state twice")
 	})
-}
-
-// TestGroupsInAnyOrder: when a store had to send the first group again, the second one was done before it.
-func TestGroupsInAnyOrder(t *testing.T) {
-	states := []lastseen.State{{At: 9}, {At: 2}, {At: 5}}
-	settle([]store.Sighting{{User: "alice", At: 9}, {User: "bob", At: 2}, {User: "alice", At: 5}}, states)
-	require.Equal(t, []lastseen.State{{At: 9}, {At: 2}, {At: 9}}, states)
 }
 
 // TestAllOrNothing checks that a call which finds one of its lanes full leaves nothing in the others.

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
@@ -87,4 +88,41 @@ func TestRoundTripsOfABatch(t *testing.T) {
 	manyPings, manyLookups := cost(2, 200)
 	require.Equal(t, fewPings, manyPings)
 	require.Equal(t, fewLookups, manyLookups)
+}
+
+// TestEachGroupHasItsOwnOutcome: what befalls one namespace of a batch befalls no other, also while scripts have
+// to be sent again.
+func TestEachGroupHasItsOwnOutcome(t *testing.T) {
+	ctx := context.Background()
+	s, err := Open(Options{URL: redistest.Start(t), Timeout: time.Minute, DialTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	require.NoError(t, s.client.Set(ctx, "presence:string", "a string", 0).Err())
+	require.NoError(t, s.client.HSet(ctx, "presence::meta", "spread", "shards=7 unit=ms hash=fnv1a64").Err())
+	names := []string{"chat", "string", "spread", "game", "chat"}
+	wants := []error{nil, store.ErrWrongType, store.ErrMismatch, nil, nil}
+	for range 2 {
+		require.NoError(t, s.client.ScriptFlush(ctx).Err())
+		var pings []*store.Group[store.Sighting]
+		var lookups []*store.Group[string]
+		for i, name := range names {
+			at := lastseen.Instant(10 * (i + 1))
+			pings = append(pings, &store.Group[store.Sighting]{Namespace: name, Items: []store.Sighting{{User: "alice", At: at}, {User: name, At: at + 1}}})
+			lookups = append(lookups, &store.Group[string]{Namespace: name, Items: []string{name, "nobody", "alice"}})
+		}
+		s.PingGroups(ctx, pings)
+		s.LookupGroups(ctx, lookups)
+		for i, want := range wants {
+			require.ErrorIs(t, pings[i].Err, want, names[i])
+			require.ErrorIs(t, lookups[i].Err, want, names[i])
+			if want != nil {
+				require.Empty(t, pings[i].States)
+				require.Empty(t, lookups[i].States)
+			}
+		}
+		require.Equal(t, []lastseen.State{{At: 50}, {At: 51}}, pings[4].States, "the later of the two groups about it")
+		require.Equal(t, []lastseen.State{{At: 51}, {}, {At: 50}}, lookups[0].States)
+		require.Equal(t, []lastseen.State{{At: 40}, {At: 41}}, pings[3].States)
+		require.Equal(t, []lastseen.State{{At: 41}, {}, {At: 40}}, lookups[3].States)
+	}
 }
