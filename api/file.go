@@ -61,7 +61,7 @@ func (f *file) serve(c echo.Context) error {
 		header.Set(echo.HeaderContentEncoding, "gzip")
 	}
 	header.Set(echo.HeaderContentLength, strconv.Itoa(len(content)))
-	return c.Blob(http.StatusOK, f.mediaType, content)
+	return notSent(c.Blob(http.StatusOK, f.mediaType, content))
 }
 
 // acceptsGzip reports whether the client named gzip among the encodings that it takes.
