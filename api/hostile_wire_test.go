@@ -291,7 +291,7 @@ func TestQueryBombs(t *testing.T) {
 		"user=a&as_of=" + repeat("9"):      codeInvalidTime,
 		"user=a&as_of=1e" + repeat("9"):    codeInvalidTime,
 		"user=a&as_of=2026-" + repeat("0"): codeInvalidTime,
-		"user=a&green=" + repeat("1h"):     codeInvalidDuration,
+		"user=a&green=" + repeat("9h"):     codeInvalidDuration,
 		"user=a&green=" + repeat("9"):      codeInvalidDuration,
 		"user=" + repeat("u"):              codeInvalidUser,
 		"user=" + repeat("%00"):            codeInvalidUser,

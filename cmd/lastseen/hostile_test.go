@@ -98,9 +98,9 @@ func TestMixedLoad(t *testing.T) {
 	if _, err := os.Stat("/proc/self/fd"); err != nil {
 		t.Skip("counting open files needs /proc")
 	}
-	rounds, events := 3, 1500
+	rounds, events := 3, 400
 	if testing.Short() {
-		rounds, events = 2, 300
+		rounds, events = 2, 200
 	}
 	eachStore(t, func(t *testing.T, args []string) {
 		leftBefore := goleak.IgnoreCurrent()
@@ -138,7 +138,7 @@ func (d *day) mixedRound(round, events int) {
 			d.apply(good[i])
 		}
 		clients.Go(func() { d.behave(good) })
-		clients.Go(func() { d.misbehave(random, len(good)/10) })
+		clients.Go(func() { d.misbehave(random, len(good)/25) })
 	}
 	clients.Wait()
 }
