@@ -204,7 +204,7 @@ func FuzzConnection(f *testing.F) {
 				require.True(t, errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || bytes.Contains(data, []byte("HEAD")), "%v", err)
 				return
 			}
-			require.True(t, response.StatusCode < 500 || response.StatusCode == 501 || response.StatusCode == 505, "%d", response.StatusCode)
+			require.NotEqual(t, http.StatusInternalServerError, response.StatusCode, "503 is for clients that have gone")
 			if _, err := io.Copy(io.Discard, response.Body); err != nil || bytes.Contains(data, []byte("HEAD")) {
 				return
 			}
