@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/labstack/echo/v4/middleware"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -49,6 +51,16 @@ type Config struct {
 	Logger   *slog.Logger   // default slog.Default()
 	Random   func() float64 // in [0, 1), for jitter; default math/rand/v2
 	Extra    []Endpoint     // beside those of version 1, behind the same middleware; default none
+
+	// Limits is asked at every request below /v1 how many a caller may send; default none. This machine's
+	// own addresses are not limited: with a proxy on it, they would be one caller for all.
+	Limits func() limit.Limits
+	// CORSOrigins is asked at every request from which origins scripts in browsers may call, as in
+	// https://app.example.com, or * for any; default none. See [CheckOrigin].
+	CORSOrigins func() []string
+	// TrustedProxies are whose word is taken on where a request came from, in X-Forwarded-For. Without any,
+	// a caller's address is that of the connection.
+	TrustedProxies []netip.Prefix
 }
 
 // Endpoint is one that the program adds. The benchmark adds some that do nothing, to learn what all
