@@ -48,8 +48,11 @@ func (*serveCmd) Run(ctx context.Context, std streams, from sources) error {
 	if err != nil {
 		return err
 	}
-	live := newLive(c, from.load, logger)
-	err = serve(ctx, std, logger, s, where, live, hangups)
+	live, err := newLive(c, from.load, logger)
+	if err == nil {
+		err = serve(ctx, std, logger, s, where, live, hangups)
+		live.close()
+	}
 	if closeErr := s.Close(); closeErr != nil {
 		err = errors.Join(err, fmt.Errorf("closing the store: %w", closeErr))
 	}
@@ -100,12 +103,15 @@ func serve(ctx context.Context, std streams, logger *slog.Logger, s store.Store,
 	if err != nil {
 		return err
 	}
-	handler := api.New(api.Config{Store: s, Settings: live.namespace, Version: version(), Logger: logger})
+	handler := api.New(api.Config{
+		Store: s, Settings: live.namespace, Version: version(), Logger: logger,
+		Limits: live.limits, CORSOrigins: live.origins, TrustedProxies: live.config().TrustedProxies,
+	})
 	server := api.NewServer(handler, logger)
 	r := &registrar{store: s, names: live.names, changed: live.changed, logger: logger, pause: sleep}
 	r.first(ctx)
-	fmt.Fprintf(std.out, "lastseen %[1]s\n  API   http://%[2]s/v1/namespaces\n  docs  http://%[2]s/docs/\n  data  %[3]s\n",
-		version().Version, listener.Addr(), where)
+	fmt.Fprintf(std.out, "lastseen %[1]s\n  API   http://%[2]s/v1/namespaces\n  docs  http://%[2]s/docs/\n  data  %[3]s\n  for   %[4]s\n",
+		version().Version, listener.Addr(), where, live.config().callers())
 
 	j := &janitor{store: s, retention: live.retention, wanted: live.retains, logger: logger, pause: sleep}
 	defer inBackground(ctx, j.run, r.run, func(ctx context.Context) { live.run(ctx, hangups) })()
