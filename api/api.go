@@ -1,7 +1,7 @@
 // Package api is the HTTP interface of lastseen, version 1: it reads requests, asks the store, turns
 // states into statuses and writes JSON.
 //
-// Where things are: routes.go is the table of all endpoints; each group of them has a file of
+// Where things are: routes.go is the table of all endpoints, authorize.go who may use them; each group of them has a file of
 // handlers; params.go, body.go and ndjson.go read input by the rules that all endpoints share;
 // cursor.go is how a walk over pages is remembered; errors.go is the one place where an error becomes
 // an answer.
@@ -21,6 +21,7 @@ import (
 	"github.com/labstack/echo/v4/middleware"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/access"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/store"
 )
@@ -47,6 +48,7 @@ type Version struct {
 type Config struct {
 	Store    store.Store
 	Settings func(namespace string) Settings
+	Access   func() *access.Guard // who may do what, asked at every request; default: everybody everything
 	Version  Version
 	Logger   *slog.Logger   // default slog.Default()
 	Random   func() float64 // in [0, 1), for jitter; default math/rand/v2
@@ -63,7 +65,7 @@ type Config struct {
 	TrustedProxies []netip.Prefix
 }
 
-// Endpoint is one that the program adds. The benchmark adds some that do nothing, to learn what all
+// Endpoint is one that the program adds; on a server that asks who its callers are it needs the scope admin. The benchmark adds some that do nothing, to learn what all
 // before the handler costs.
 type Endpoint struct {
 	Method, Path string // Path as Echo writes patterns: /v1/namespaces/:namespace
@@ -74,6 +76,7 @@ type Endpoint struct {
 type server struct {
 	store    store.Store
 	settings func(namespace string) Settings
+	access   func() *access.Guard
 	version  Version
 	logger   *slog.Logger
 	random   func() float64
@@ -82,7 +85,7 @@ type server struct {
 
 // New returns the handler of all endpoints.
 func New(c Config) http.Handler {
-	s := &server{store: c.Store, settings: c.Settings, version: c.Version, logger: c.Logger, random: c.Random, files: sync.OnceValues(loadFiles)}
+	s := &server{store: c.Store, settings: c.Settings, access: c.Access, version: c.Version, logger: c.Logger, random: c.Random, files: sync.OnceValues(loadFiles)}
 	if s.logger == nil {
 		s.logger = slog.Default()
 	}
@@ -98,9 +101,10 @@ func New(c Config) http.Handler {
 		LogErrorFunc:        func(_ echo.Context, err error, stack []byte) error { return panicked(err, stack) },
 	}))
 	for _, r := range append(s.routes(), extraRoutes(c.Extra)...) {
-		e.Add(r.method, r.path, r.serve)
+		serve := s.serve(r)
+		e.Add(r.method, r.path, serve)
 		if r.method == http.MethodGet {
-			e.Add(http.MethodHead, r.path, r.serve)
+			e.Add(http.MethodHead, r.path, serve)
 		}
 	}
 	return e

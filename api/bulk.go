@@ -68,10 +68,13 @@ type recordedAnswer struct {
 // @Param body body pingsBody true "The pings."
 // @Success 200 {object} recordedAnswer "How many were accepted."
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_parameter, unknown_parameter, invalid_json, unknown_field, too_many_items"
+// @Failure 401 {object} problem "unauthenticated"
+// @Failure 403 {object} problem "forbidden"
 // @Failure 413 {object} problem "body_too_large"
 // @Failure 415 {object} problem "unsupported_media_type"
 // @Failure 500 {object} problem "wrong_key_type, internal"
-// @Failure 503 {object} problem "store_unavailable, store_full, overloaded"
+// @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
+// @Security bearer
 // @Router /v1/namespaces/{namespace}/pings [post]
 func (s *server) pings(c echo.Context, _ query) error {
 	var body pingsBody
@@ -90,10 +93,13 @@ func (s *server) pings(c echo.Context, _ query) error {
 // @Param body body leavesBody true "The leaves."
 // @Success 200 {object} recordedAnswer "How many were accepted."
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_parameter, unknown_parameter, invalid_json, unknown_field, too_many_items"
+// @Failure 401 {object} problem "unauthenticated"
+// @Failure 403 {object} problem "forbidden"
 // @Failure 413 {object} problem "body_too_large"
 // @Failure 415 {object} problem "unsupported_media_type"
 // @Failure 500 {object} problem "wrong_key_type, internal"
-// @Failure 503 {object} problem "store_unavailable, store_full, overloaded"
+// @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
+// @Security bearer
 // @Router /v1/namespaces/{namespace}/leaves [post]
 func (s *server) leaves(c echo.Context, _ query) error {
 	var body leavesBody

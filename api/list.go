@@ -54,8 +54,11 @@ type listAnswer struct {
 // @Param yellow query string false "yellow threshold"
 // @Success 200 {object} listAnswer "One page."
 // @Failure 400 {object} problem "invalid_namespace, invalid_time, invalid_duration, invalid_thresholds, invalid_range, invalid_parameter, unknown_parameter, invalid_cursor"
+// @Failure 401 {object} problem "unauthenticated"
+// @Failure 403 {object} problem "forbidden"
 // @Failure 500 {object} problem "wrong_key_type, internal"
-// @Failure 503 {object} problem "store_unavailable, overloaded"
+// @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
+// @Security bearer
 // @Router /v1/namespaces/{namespace}/users [get]
 func (s *server) listUsers(c echo.Context, q query) error {
 	namespace, err := namespaceOf(c)
@@ -253,8 +256,11 @@ type countsAnswer struct {
 // @Param yellow query string false "yellow threshold"
 // @Success 200 {object} countsAnswer "How many users have each status."
 // @Failure 400 {object} problem "invalid_namespace, invalid_time, invalid_duration, invalid_thresholds, invalid_range, invalid_parameter, unknown_parameter"
+// @Failure 401 {object} problem "unauthenticated"
+// @Failure 403 {object} problem "forbidden"
 // @Failure 500 {object} problem "wrong_key_type, internal"
-// @Failure 503 {object} problem "store_unavailable, overloaded"
+// @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
+// @Security bearer
 // @Router /v1/namespaces/{namespace}/counts [get]
 func (s *server) counts(c echo.Context, q query) error {
 	namespace, err := namespaceOf(c)

@@ -31,10 +31,13 @@ type lookupBody struct {
 // @Param body body lookupBody true "Whom to look up."
 // @Success 200 {object} usersAnswer "The presences, in the order asked."
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_duration, invalid_thresholds, invalid_parameter, unknown_parameter, invalid_json, unknown_field, too_many_items"
+// @Failure 401 {object} problem "unauthenticated"
+// @Failure 403 {object} problem "forbidden"
 // @Failure 413 {object} problem "body_too_large"
 // @Failure 415 {object} problem "unsupported_media_type"
 // @Failure 500 {object} problem "wrong_key_type, internal"
-// @Failure 503 {object} problem "store_unavailable, overloaded"
+// @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
+// @Security bearer
 // @Router /v1/namespaces/{namespace}/lookup [post]
 func (s *server) lookup(c echo.Context, q query) error {
 	var body lookupBody
@@ -69,8 +72,11 @@ func (s *server) lookup(c echo.Context, q query) error {
 // @Success 200 {object} usersAnswer "The presences, in the order asked."
 // @Success 304 "Nothing changed since the answer that `If-None-Match` names."
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_duration, invalid_thresholds, invalid_parameter, unknown_parameter, too_many_items"
+// @Failure 401 {object} problem "unauthenticated"
+// @Failure 403 {object} problem "forbidden"
 // @Failure 500 {object} problem "wrong_key_type, internal"
-// @Failure 503 {object} problem "store_unavailable, overloaded"
+// @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
+// @Security bearer
 // @Router /v1/namespaces/{namespace}/lookup [get]
 func (s *server) lookupQuery(c echo.Context, q query) error {
 	if len(q["user"]) == 0 {

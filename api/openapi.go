@@ -44,3 +44,7 @@ package api
 // @tag.name Service
 // @tag.description For probes and operators.
 // @BasePath /
+//
+// @securityDefinitions.apikey bearer
+// @in header
+// @name Authorization

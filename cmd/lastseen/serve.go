@@ -105,7 +105,7 @@ func serve(ctx context.Context, std streams, logger *slog.Logger, s store.Store,
 	}
 	handler := api.New(api.Config{
 		Store: s, Settings: live.namespace, Version: version(), Logger: logger,
-		Limits: live.limits, CORSOrigins: live.origins, TrustedProxies: live.config().TrustedProxies,
+		Access: live.access, Limits: live.limits, CORSOrigins: live.origins, TrustedProxies: live.config().TrustedProxies,
 	})
 	server := api.NewServer(handler, logger)
 	r := &registrar{store: s, names: live.names, changed: live.changed, logger: logger, pause: sleep}
