@@ -7,12 +7,15 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/api/access"
@@ -155,4 +158,99 @@ func TestValues(t *testing.T) {
 	require.Equal(t, "[10.0.0.0/8 ::1/128]", strings.TrimSpace(fmtAny(c.TrustedProxies)))
 	require.Equal(t, origins{"https://a.example.com", "http://localhost:3000"}, c.CORSOrigins)
 	requireRoundTrip(t, c)
+}
+
+// TestAccessReloads: keys and secrets that are given out or taken back count from the next request on.
+func TestAccessReloads(t *testing.T) {
+	one, two := secret+" one", secret+" two"
+	secretFile := writeFile(t, "secret", []byte(one))
+	tokens := names + "jwt-secret-file: " + secretFile + "\n"
+	r := newReloadTest(t, tokens+aKey)
+	allowed := func(credentials string) bool {
+		_, err := r.access().Identify(t.Context(), []string{"Bearer " + credentials})
+		return err == nil
+	}
+	require.True(t, allowed("ls_a"))
+	require.True(t, allowed(sign(t, one)))
+	guard := r.access()
+	require.Contains(t, r.write(tokens+aKey+"green: 50s"), `changes="green: 60s → 50s"`)
+	require.Same(t, guard, r.access(), "nothing about it changed")
+
+	bKey := strings.ReplaceAll(strings.ReplaceAll(aKey, hashOf("ls_a"), hashOf("ls_b")), "scopes: [read]", "scopes: [read, ping]")
+	require.NoError(t, os.WriteFile(secretFile, []byte(two), 0o600))
+	log := r.write(tokens + bKey + "rate-limit: 7\ncors-origins: https://a.example.com")
+	require.Contains(t, log, "green: 50s → 60s")
+	require.Contains(t, log, "rate-limit: 5000 → 7")
+	require.Contains(t, log, "cors-origins: not set → https://a.example.com")
+	require.Contains(t, log, "keys.a.hash: "+hashOf("ls_a")+" → "+hashOf("ls_b"))
+	require.Contains(t, log, "keys.a.scopes: [read] → [read, ping]")
+	require.Contains(t, log, "jwt-secret-file: the secret is another one")
+	require.NotContains(t, log, "geheim")
+	require.False(t, allowed("ls_a"))
+	require.True(t, allowed("ls_b"))
+	require.False(t, allowed(sign(t, one)))
+	require.True(t, allowed(sign(t, two)))
+	require.Equal(t, 7, r.limits().Caller)
+	require.Equal(t, []string{"https://a.example.com"}, r.origins())
+
+	require.Contains(t, r.write(tokens), "keys.a is gone")
+	require.False(t, allowed("ls_b"))
+	require.Contains(t, r.write(tokens+aKey), "keys.a is new")
+}
+
+// TestReloadOpensNothingUnasked: a file that was cut off must not let everyone in.
+func TestReloadOpensNothingUnasked(t *testing.T) {
+	r := newReloadTest(t, aKey)
+	require.Contains(t, r.write("green: 50s"), `problem="no keys and JWTs are left, so anyone could do everything: if that is meant, set auth: none"`)
+	require.False(t, r.access().Open())
+	require.Contains(t, r.write("auth: none"), "keys.a is gone")
+	require.True(t, r.access().Open())
+	require.Contains(t, r.write(aKey), "keys.a is new")
+	require.False(t, r.access().Open())
+}
+
+// sign returns a JWT for alice.
+func sign(t *testing.T, secret string) string {
+	t.Helper()
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
+		"iss": "https://id.example.com", "aud": "lastseen", "sub": "alice", "exp": time.Now().Add(time.Hour).Unix(),
+	}).SignedString([]byte(secret))
+	require.NoError(t, err)
+	return token
+}
+
+// TestAccessOfTheProcess: what a server started with keys does, and says.
+func TestAccessOfTheProcess(t *testing.T) {
+	file := writeConfig(t, aKey)
+	s := start(t, "--config", file, "--listen", ":0")
+	ask := func(key string) int {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/v1/namespaces/a/users/alice", nil)
+		require.NoError(t, err)
+		request.Header.Set("Authorization", "Bearer "+key)
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		response.Body.Close()
+		return response.StatusCode
+	}
+	require.Equal(t, http.StatusOK, ask("ls_a"))
+	require.Equal(t, http.StatusUnauthorized, ask("ls_b"))
+	require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(aKey, hashOf("ls_a"), hashOf("ls_b"))), 0o600))
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
+	require.Eventually(t, func() bool { return ask("ls_a") == http.StatusUnauthorized }, 30*time.Second, time.Millisecond)
+	require.Equal(t, http.StatusOK, ask("ls_b"))
+	require.Zero(t, s.terminate(t))
+}
+
+func TestSaysWhomItIsFor(t *testing.T) {
+	_, stdout, _ := execute(t, "--listen", "127.0.0.1:0")
+	require.Contains(t, stdout, "\n  for   anyone, who may do everything\n")
+	_, stdout, _ = execute(t, "--listen", "127.0.0.1:0", "--config", writeConfig(t, aKey+names+"jwt-jwks-url: http://127.0.0.1:1\nanonymous-read: a, b"))
+	require.Contains(t, stdout, "\n  for   callers with an API key (1), users with a JWT of https://id.example.com, anyone to read a, b\n")
+
+	code, stdout, stderr := execute(t, "--listen", ":0")
+	require.Equal(t, 2, code)
+	require.Empty(t, stdout)
+	require.Contains(t, stderr, "listen is :0 (flag --listen): others can reach this address")
+	code, _, stderr = execute(t, "--listen", ":0", "--auth", "none")
+	require.Zero(t, code, stderr)
 }

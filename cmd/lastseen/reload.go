@@ -12,6 +12,7 @@ import (
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/api/access"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/store"
 )
 
 // live is the configuration of a running service. A reload replaces it as a whole.
@@ -19,22 +20,40 @@ type live struct {
 	current atomic.Pointer[config]
 	guard   atomic.Pointer[access.Guard] // by the access of current
 	load    func() (*config, error)
+	shown   *certificate // nil without TLS
 	logger  *slog.Logger
 	changed chan struct{} // holds one thing when the configuration was replaced since it was last looked at
 }
 
+// newLive returns a configuration of which load reads the next. An error means that files of it changed since
+// they were checked.
 func newLive(c *config, load func() (*config, error), logger *slog.Logger) (*live, error) {
-	l := &live{load: load, logger: logger, changed: make(chan struct{}, 1)}
+	shown, err := openCertificate(c, logger)
+	if err != nil {
+		return nil, err
+	}
 	guard, err := access.New(c.access, access.Options{Logger: logger})
+	if err != nil {
+		return nil, err
+	}
+	l := &live{load: load, shown: shown, logger: logger, changed: make(chan struct{}, 1)}
 	l.current.Store(c)
 	l.guard.Store(guard)
-	return l, err
+	return l, nil
 }
 
 // close ends what goes on in the background.
 func (l *live) close() { l.guard.Load().Close() }
 
 func (l *live) config() *config { return l.current.Load() }
+
+// interfaceTo returns what the HTTP interface to a store needs.
+func (l *live) interfaceTo(s store.Store) api.Config {
+	return api.Config{
+		Store: s, Settings: l.namespace, Version: version(), Logger: l.logger,
+		Access: l.access, Limits: l.limits, CORSOrigins: l.origins, TrustedProxies: l.config().TrustedProxies,
+	}
+}
 
 // namespace returns the settings of a namespace that callers see.
 func (l *live) namespace(name string) api.Settings { return l.config().namespace(name).forAPI() }
@@ -79,6 +98,7 @@ func (l *live) run(ctx context.Context, hangups <-chan os.Signal) {
 		select {
 		case <-hangups:
 			l.reload()
+			l.shown.refresh()
 		case <-ctx.Done():
 			return
 		}
@@ -89,7 +109,7 @@ func (l *live) run(ctx context.Context, hangups <-chan os.Signal) {
 // those that differ needs a restart; otherwise nothing changes, and the log says why.
 func (l *live) reload() {
 	current := l.config()
-	if current.Config == "" && current.access.Tokens == nil {
+	if current.Config == "" && current.access.Tokens == nil && current.TLSCert == "" {
 		l.logger.Info("nothing to reload: there is no configuration file (--config)")
 		return
 	}

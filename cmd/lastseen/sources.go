@@ -35,6 +35,7 @@ func (s sources) load() (*config, error) {
 	c.keys = file.keys
 	c.check(&p)
 	c.credentials(&p)
+	c.checkCertificate(&p)
 	c.warnings = append(unknownVariables(s.environ, known), c.thin()...)
 	return c, p.err()
 }
