@@ -62,6 +62,8 @@ type recordedAnswer struct {
 // @Description In NDJSON: a stream of any length, one ping a line, lines of at most 4 KiB, recorded as they come. What came before a wrong line stays recorded; the error says its line and how many were recorded.
 // @Description
 // @Description After an error 503 a part may be recorded. Sending everything again does no harm.
+// @Description
+// @Description Needs the scope `ping`; a token of a user does not do.
 // @Accept json
 // @Produce json
 // @Param namespace path string true "namespace"
@@ -87,6 +89,8 @@ func (s *server) pings(c echo.Context, _ query) error {
 // @Tags Recording
 // @Summary Record many leaves
 // @Description For a server that goes down and says goodbye for everyone it held. The rules are those of many pings.
+// @Description
+// @Description Needs the scope `ping`; a token of a user does not do.
 // @Accept json
 // @Produce json
 // @Param namespace path string true "namespace"

@@ -22,6 +22,8 @@ type lookupBody struct {
 // @Tags Reading
 // @Summary Look up many users
 // @Description At most 1,000 users. The answer has them in the order asked, also those named twice; users never seen are grey.
+// @Description
+// @Description Needs the scope `read`.
 // @Accept json
 // @Produce json
 // @Param namespace path string true "namespace"
@@ -62,6 +64,8 @@ func (s *server) lookup(c echo.Context, q query) error {
 // @Description The same for callers that can only GET, and for caches. At most 100 users.
 // @Description
 // @Description The answer may be cached for as long as `Cache-Control` says, at most 5 seconds, and never past the first `valid_until`.
+// @Description
+// @Description Needs the scope `read`.
 // @Produce json
 // @Param namespace path string true "namespace"
 // @Param user query []string true "users" collectionFormat(multi)

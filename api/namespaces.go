@@ -35,6 +35,8 @@ const namespacesScope = "/namespaces"
 // @Tags Namespaces
 // @Summary List the namespaces
 // @Description By name, page by page. A namespace exists from its first ping on, or because it is configured.
+// @Description
+// @Description Needs the scope `read`. Namespaces that the caller may not read are left out.
 // @Produce json
 // @Param limit query integer false "users of a page" minimum(1) maximum(1000) default(50)
 // @Param cursor query string false "where the page begins"
@@ -115,6 +117,8 @@ type settingsAnswer struct {
 // @Tags Namespaces
 // @Summary Get the settings of a namespace
 // @Description Durations are in milliseconds. Namespaces that were never pinged have settings, too: the defaults.
+// @Description
+// @Description Needs the scope `read`.
 // @Produce json
 // @Param namespace path string true "namespace"
 // @Success 200 {object} settingsAnswer "The settings."
@@ -153,6 +157,8 @@ func millisOrNull(d time.Duration) *int64 {
 // @Tags Erasing
 // @Summary Forget everyone in a namespace
 // @Description Erases a namespace and everyone in it, at once and across a crash. Deleting one that does not exist is no error. It exists again from its next ping on.
+// @Description
+// @Description Needs the scope `admin`.
 // @Produce json
 // @Param namespace path string true "namespace"
 // @Param confirm query string true "the name once more"

@@ -20,9 +20,15 @@ func finishOperation(operation object, shared map[string]string) error {
 	if body, ok := operation["requestBody"].(object); ok {
 		delete(body, "x-originalParamName") // which only a way back would need
 	}
+	if security, ok := operation["security"].([]any); ok {
+		operation["security"] = append(security, object{}) // an open server asks nobody
+	}
 	for status, response := range operation["responses"].(object) {
-		if status == "503" {
+		switch status {
+		case "503":
 			within(response.(object), "headers")["Retry-After"] = header("Retry-After")
+		case "401", "403":
+			within(response.(object), "headers")["WWW-Authenticate"] = header("WWW-Authenticate")
 		}
 		if err := finishResponse(response.(object), status >= "400"); err != nil {
 			return fmt.Errorf("%v, %s: %w", operation["operationId"], status, err)
