@@ -47,6 +47,8 @@ func dependencies() map[string]string {
 		"github.com/redis/go-redis/v9":       "Redis; given",
 		"github.com/go-json-experiment/json": "strict JSON",
 		"github.com/alecthomas/kong":         "the command line",
+		"github.com/golang-jwt/jwt/v5":       "tokens of users",
+		"github.com/MicahParks/jwkset":       "the public keys that an issuer of tokens publishes",
 		"github.com/tidwall/btree":           "order in memory, with ranks and cheap copies",
 		"go.etcd.io/bbolt":                   "transactions in one file",
 		"golang.org/x/time":                  "limits: token buckets",

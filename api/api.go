@@ -1,7 +1,7 @@
 // Package api is the HTTP interface of lastseen, version 1: it reads requests, asks the store, turns
 // states into statuses and writes JSON.
 //
-// Where things are: routes.go is the table of all endpoints; each group of them has a file of
+// Where things are: routes.go is the table of all endpoints, authorize.go who may use them; each group of them has a file of
 // handlers; params.go, body.go and ndjson.go read input by the rules that all endpoints share;
 // cursor.go is how a walk over pages is remembered; errors.go is the one place where an error becomes
 // an answer.
@@ -14,7 +14,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/labstack/echo/v4/middleware"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/access"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/store"
 )
@@ -48,6 +48,7 @@ type Version struct {
 type Config struct {
 	Store    store.Store
 	Settings func(namespace string) Settings
+	Access   func() *access.Guard // who may do what, asked at every request; default: everybody everything
 	Version  Version
 	Logger   *slog.Logger   // default slog.Default()
 	Random   func() float64 // in [0, 1), for jitter; default math/rand/v2
@@ -65,7 +66,7 @@ type Config struct {
 	TrustedProxies []netip.Prefix
 }
 
-// Endpoint is one that the program adds. The benchmark adds some that do nothing, to learn what all
+// Endpoint is one that the program adds; on a server that asks who its callers are it needs the scope admin. The benchmark adds some that do nothing, to learn what all
 // before the handler costs.
 type Endpoint struct {
 	Method, Path string // Path as Echo writes patterns: /v1/namespaces/:namespace
@@ -76,6 +77,7 @@ type Endpoint struct {
 type server struct {
 	store    store.Store
 	settings func(namespace string) Settings
+	access   func() *access.Guard
 	version  Version
 	logger   *slog.Logger
 	random   func() float64
@@ -88,7 +90,7 @@ type server struct {
 func New(c Config) http.Handler {
 	c = c.withDefaults()
 	s := &server{
-		store: c.Store, settings: c.Settings, version: c.Version, logger: c.Logger, random: c.Random,
+		store: c.Store, settings: c.Settings, access: c.Access, version: c.Version, logger: c.Logger, random: c.Random,
 		files: sync.OnceValues(loadFiles), limits: c.Limits, buckets: limit.New(limit.DefaultSize, c.Now),
 	}
 	e := echo.New()
@@ -100,10 +102,7 @@ func New(c Config) http.Handler {
 		LogErrorFunc:        func(_ echo.Context, err error, stack []byte) error { return panicked(err, stack) },
 	}))
 	for _, r := range append(s.routes(), extraRoutes(c.Extra)...) {
-		serve := r.serve
-		if strings.HasPrefix(r.path, "/v1/") {
-			serve = s.limited(serve)
-		}
+		serve := s.serve(r)
 		e.Add(r.method, r.path, serve)
 		if r.method == http.MethodGet {
 			e.Add(http.MethodHead, r.path, serve)

@@ -2,52 +2,63 @@ package api
 
 import (
 	"fmt"
+	"net/http"
 	"net/netip"
 	"strconv"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/lastseen/lastseen/api/access"
 	"github.com/lastseen/lastseen/api/limit"
 )
 
-// limited counts a request below /v1 before anything else is done for it.
-func (s *server) limited(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		if err := s.countAddress(c); err != nil {
-			return err
-		}
-		return next(c)
-	}
-}
-
-// countAddress counts a request of somebody of whom only the address is known. This machine's own addresses are
-// not counted: a proxy there that is not known as one would be one caller for everybody.
-func (s *server) countAddress(c echo.Context) error {
+// count counts a request, and returns an error if its caller sends more than they may. A caller who is not known,
+// or nil, is one of many at an address.
+func (s *server) count(c echo.Context, caller *access.Caller) error {
 	limits := s.limits()
-	if limits.Caller == 0 {
+	if limits == (limit.Limits{}) {
 		return nil
 	}
-	address, _ := netip.ParseAddr(c.RealIP()) // all who have none that can be read are one caller
-	if address.IsLoopback() {
+	who, counted := s.counted(c, caller)
+	if !counted {
 		return nil
 	}
-	return s.count(c, limit.AtAddress(address), limits)
-}
-
-// count takes a request from what the caller may send, or returns an error and says in headers when to come
-// back. They are those of draft-ietf-httpapi-ratelimit-headers-10.
-func (s *server) count(c echo.Context, caller limit.Caller, limits limit.Limits) error {
-	refusal, ok := s.buckets.Take(caller, limits)
+	refusal, ok := s.buckets.Take(who, limits)
 	if ok {
 		return nil
 	}
-	seconds := int64((refusal.Wait + time.Second - 1) / time.Second)
-	policy := strconv.Quote(string(caller.Kind))
-	header := c.Response().Header()
+	e := errorf(codeRateLimited, "One %s may send %d requests a second here, and at most %d at once.",
+		who.Kind, refusal.PerSecond, limit.Quota(refusal.PerSecond))
+	e.excess = &excess{who.Kind, refusal}
+	return e
+}
+
+// counted returns for whom a request counts. This machine's own addresses do not: a proxy there that is not known
+// as one would be one caller for everybody.
+func (s *server) counted(c echo.Context, caller *access.Caller) (who limit.Caller, counted bool) {
+	switch {
+	case caller == nil || caller.Kind == access.Anonymous:
+		address, _ := netip.ParseAddr(c.RealIP()) // all who have none that can be read are one caller
+		return limit.AtAddress(address), !address.IsLoopback()
+	case caller.Kind == access.ByKey:
+		return limit.WithKey(caller.Name), true
+	default:
+		return limit.AsUser(caller.Issuer, caller.Name), true
+	}
+}
+
+// excess is of what a caller sent too much.
+type excess struct {
+	kind    limit.Kind
+	refusal limit.Refusal
+}
+
+// describe says in headers when to come back, and which limit there is: see
+// draft-ietf-httpapi-ratelimit-headers-10.
+func (e *excess) describe(header http.Header) {
+	seconds := int64((e.refusal.Wait + time.Second - 1) / time.Second)
 	header.Set(echo.HeaderRetryAfter, strconv.FormatInt(seconds, 10))
-	header.Set("RateLimit", fmt.Sprintf("%s;r=0;t=%d", policy, seconds))
-	header.Set("RateLimit-Policy", fmt.Sprintf("%s;q=%d;w=%d", policy, limit.Quota(refusal.PerSecond), limit.Window/time.Second))
-	return errorf(codeRateLimited, "Each %s may send %d requests a second here, and those of %d seconds at once.",
-		caller.Kind, refusal.PerSecond, limit.Window/time.Second)
+	header.Set("RateLimit", fmt.Sprintf("%q;r=0;t=%d", e.kind, seconds))
+	header.Set("RateLimit-Policy", fmt.Sprintf("%q;q=%d;w=%d", e.kind, limit.Quota(e.refusal.PerSecond), limit.Window/time.Second))
 }

@@ -20,6 +20,9 @@ func finishOperation(operation object, shared map[string]string) error {
 	if body, ok := operation["requestBody"].(object); ok {
 		delete(body, "x-originalParamName") // which only a way back would need
 	}
+	if security, ok := operation["security"].([]any); ok {
+		operation["security"] = append(security, object{}) // an open server asks nobody
+	}
 	for status, response := range operation["responses"].(object) {
 		for _, name := range headersOf(status) {
 			within(response.(object), "headers")[name] = header(name)
@@ -34,6 +37,8 @@ func finishOperation(operation object, shared map[string]string) error {
 // headersOf returns the headers of all answers with a status.
 func headersOf(status string) []string {
 	switch status {
+	case "401", "403":
+		return []string{"WWW-Authenticate"}
 	case "429":
 		return []string{"Retry-After", "RateLimit", "RateLimit-Policy"}
 	case "503":
