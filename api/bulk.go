@@ -62,6 +62,8 @@ type recordedAnswer struct {
 // @Description In NDJSON: a stream of any length, one ping a line, lines of at most 4 KiB, recorded as they come. What came before a wrong line stays recorded; the error says its line and how many were recorded.
 // @Description
 // @Description After an error 503 a part may be recorded. Sending everything again does no harm.
+// @Description
+// @Description Needs the scope `ping`; a token of a user does not do.
 // @Accept json
 // @Produce json
 // @Param namespace path string true "namespace"
@@ -72,6 +74,7 @@ type recordedAnswer struct {
 // @Failure 403 {object} problem "forbidden"
 // @Failure 413 {object} problem "body_too_large"
 // @Failure 415 {object} problem "unsupported_media_type"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
 // @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
 // @Security bearer
@@ -87,6 +90,8 @@ func (s *server) pings(c echo.Context, _ query) error {
 // @Tags Recording
 // @Summary Record many leaves
 // @Description For a server that goes down and says goodbye for everyone it held. The rules are those of many pings.
+// @Description
+// @Description Needs the scope `ping`; a token of a user does not do.
 // @Accept json
 // @Produce json
 // @Param namespace path string true "namespace"
@@ -97,6 +102,7 @@ func (s *server) pings(c echo.Context, _ query) error {
 // @Failure 403 {object} problem "forbidden"
 // @Failure 413 {object} problem "body_too_large"
 // @Failure 415 {object} problem "unsupported_media_type"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
 // @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
 // @Security bearer

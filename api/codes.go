@@ -29,6 +29,7 @@ const (
 	codeForbidden            code = "forbidden"
 	codeNotFound             code = "not_found"
 	codeMethodNotAllowed     code = "method_not_allowed"
+	codeRateLimited          code = "rate_limited"
 	codeWrongKeyType         code = "wrong_key_type"
 	codeStoreUnavailable     code = "store_unavailable"
 	codeStoreFull            code = "store_full"
@@ -50,6 +51,8 @@ type kind struct {
 // retry says whether the same request is worth sending again.
 func (k kind) retry() string {
 	switch {
+	case k.status == http.StatusTooManyRequests:
+		return "Yes, after the seconds that the header Retry-After names."
 	case k.status == http.StatusServiceUnavailable:
 		return "Yes, after the seconds that the header Retry-After names; even a ping or a leave that was recorded does no harm twice."
 	case k.status >= http.StatusInternalServerError:
@@ -155,6 +158,11 @@ func bodyKinds() []kind {
 			codeMethodNotAllowed, 405, "Method not allowed",
 			"The path exists, but not for this method.",
 			"Use one of the methods in the header Allow.",
+		},
+		{
+			codeRateLimited, 429, "Rate limited",
+			"The caller sends more requests than one caller may: one API key, one user, or one address if nothing else is known. Nothing was done.",
+			"Ping as often as the answers to pings say, and send many pings or lookups in one request. An operator can set other limits.",
 		},
 	}
 }

@@ -35,6 +35,8 @@ const namespacesScope = "/namespaces"
 // @Tags Namespaces
 // @Summary List the namespaces
 // @Description By name, page by page. A namespace exists from its first ping on, or because it is configured.
+// @Description
+// @Description Needs the scope `read`. Namespaces that the caller may not read are left out.
 // @Produce json
 // @Param limit query integer false "users of a page" minimum(1) maximum(1000) default(50)
 // @Param cursor query string false "where the page begins"
@@ -42,6 +44,7 @@ const namespacesScope = "/namespaces"
 // @Failure 400 {object} problem "invalid_parameter, unknown_parameter, invalid_cursor"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
 // @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
 // @Security bearer
@@ -115,12 +118,15 @@ type settingsAnswer struct {
 // @Tags Namespaces
 // @Summary Get the settings of a namespace
 // @Description Durations are in milliseconds. Namespaces that were never pinged have settings, too: the defaults.
+// @Description
+// @Description Needs the scope `read`.
 // @Produce json
 // @Param namespace path string true "namespace"
 // @Success 200 {object} settingsAnswer "The settings."
 // @Failure 400 {object} problem "invalid_namespace, invalid_parameter, unknown_parameter"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
+// @Failure 429 {object} problem "rate_limited"
 // @Security bearer
 // @Router /v1/namespaces/{namespace} [get]
 func (s *server) getNamespace(c echo.Context, _ query) error {
@@ -153,6 +159,8 @@ func millisOrNull(d time.Duration) *int64 {
 // @Tags Erasing
 // @Summary Forget everyone in a namespace
 // @Description Erases a namespace and everyone in it, at once and across a crash. Deleting one that does not exist is no error. It exists again from its next ping on.
+// @Description
+// @Description Needs the scope `admin`.
 // @Produce json
 // @Param namespace path string true "namespace"
 // @Param confirm query string true "the name once more"
@@ -160,6 +168,7 @@ func millisOrNull(d time.Duration) *int64 {
 // @Failure 400 {object} problem "invalid_namespace, invalid_parameter, unknown_parameter, confirmation_required"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
 // @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
 // @Security bearer

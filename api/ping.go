@@ -38,6 +38,8 @@ type goodbye struct {
 // @Description A ping older than what is stored changes nothing, so pings may arrive in any order and may be sent again. The answer is the presence that results.
 // @Description
 // @Description The body is optional. With `Prefer: return=minimal` there is no body in the answer either.
+// @Description
+// @Description Needs the scope `ping`, or a token of this user. An API key without `read` gets no body.
 // @Accept json
 // @Produce json
 // @Param namespace path string true "namespace"
@@ -45,12 +47,13 @@ type goodbye struct {
 // @Param Prefer header string false "preference"
 // @Param body body assertion false "When it was, if not now."
 // @Success 200 {object} userAnswer "The presence that results."
-// @Success 204 "Recorded, if the request says `Prefer: return=minimal`."
+// @Success 204 "Recorded, if the request says `Prefer: return=minimal`, or the caller may not read here."
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_parameter, unknown_parameter, invalid_json, unknown_field"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
 // @Failure 413 {object} problem "body_too_large"
 // @Failure 415 {object} problem "unsupported_media_type"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
 // @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
 // @Security bearer
@@ -65,19 +68,22 @@ func (s *server) ping(c echo.Context, _ query) error { return s.assert(c, s.stor
 // @Description The user is grey at once, and this moment becomes their last seen time. The next ping brings them back, also one from another device.
 // @Description
 // @Description A leave older than what is stored changes nothing. A leave of a user never seen records nothing. The body is optional.
+// @Description
+// @Description Needs the scope `ping`, or a token of this user. A page that closes may put the token into the body, since `navigator.sendBeacon` sends no headers of its own.
 // @Accept json
 // @Produce json
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
 // @Param Prefer header string false "preference"
-// @Param body body assertion false "When it was, if not now."
+// @Param body body goodbye false "When it was, if not now."
 // @Success 200 {object} userAnswer "The presence that results."
-// @Success 204 "Recorded, if the request says `Prefer: return=minimal`."
+// @Success 204 "Recorded, if the request says `Prefer: return=minimal`, or the caller may not read here."
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_parameter, unknown_parameter, invalid_json, unknown_field"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
 // @Failure 413 {object} problem "body_too_large"
 // @Failure 415 {object} problem "unsupported_media_type"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
 // @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
 // @Security bearer
@@ -184,6 +190,8 @@ func minimal(c echo.Context, pingAfter int64) error {
 // @Tags Erasing
 // @Summary Forget a user
 // @Description Erases a user from every answer, at once and across a crash. Forgetting someone unknown is no error. Their next ping makes them known again.
+// @Description
+// @Description Needs the scope `admin`.
 // @Produce json
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
@@ -191,6 +199,7 @@ func minimal(c echo.Context, pingAfter int64) error {
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_parameter, unknown_parameter"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
 // @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
 // @Security bearer
@@ -214,6 +223,8 @@ func (s *server) forgetUser(c echo.Context, _ query) error {
 // @Description A user never seen is no error: they are grey, and `last_seen` is null.
 // @Description
 // @Description The answer may be cached for as long as `Cache-Control` says, at most 5 seconds, and never past `valid_until`.
+// @Description
+// @Description Needs the scope `read`.
 // @Produce json
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
@@ -226,6 +237,7 @@ func (s *server) forgetUser(c echo.Context, _ query) error {
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_duration, invalid_thresholds, invalid_parameter, unknown_parameter"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
 // @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
 // @Security bearer

@@ -22,12 +22,13 @@ type Limits struct {
 	User   int // of one user of a JWT
 }
 
-// Window is how long a bucket takes to fill. It holds the requests of so long, so a caller who paused may
-// send that many at once.
-const Window = 5 * time.Second
-
-// Quota is how many tokens a bucket holds that fills at a rate of so many a second.
-func Quota(perSecond int) int { return perSecond * int(Window/time.Second) }
+// of returns the limit that holds for callers of a kind.
+func (l Limits) of(k Kind) int {
+	if k == User {
+		return l.User
+	}
+	return l.Caller
+}
 
 // Kind is what a caller is told apart by.
 type Kind string
@@ -41,10 +42,10 @@ const (
 
 // Caller is whom requests are counted for.
 type Caller struct {
-	Kind   Kind
-	name   string
-	issuer string
-	addr   netip.Addr
+	Kind    Kind
+	name    string // of the key or the user
+	issuer  string // that says who the user is
+	address netip.Addr
 }
 
 // AtAddress returns the caller at an address. Whoever has an IPv6 address has all those that begin with the
@@ -52,68 +53,74 @@ type Caller struct {
 func AtAddress(a netip.Addr) Caller {
 	a = a.Unmap().WithZone("")
 	if a.Is6() {
-		network, _ := a.Prefix(64) // fails for a length that cannot be only
+		network, _ := a.Prefix(64) // fails for more bits than there are only
 		a = network.Addr()
 	}
-	return Caller{Kind: Address, addr: a}
+	return Caller{Kind: Address, address: a}
 }
 
-// WithKey returns the caller with the API key of that name.
+// WithKey returns the caller who has the API key of that name.
 func WithKey(name string) Caller { return Caller{Kind: Key, name: name} }
 
-// AsUser returns the caller who is a user, by what an issuer of JWTs says.
+// AsUser returns the caller who is a user, as an issuer of JWTs says.
 func AsUser(issuer, user string) Caller { return Caller{Kind: User, name: user, issuer: issuer} }
 
-// buckets are kept in shards, so that processors seldom wait for each other.
-const shards = 16
+// Window is how long an empty bucket takes to fill. It holds the requests of so long, so a caller who paused
+// may send that many at once.
+const Window = 5 * time.Second
 
-// DefaultSize is how many buckets are kept; together they take about 20 MB.
+// Quota is how many tokens a bucket holds that gets so many a second.
+func Quota(perSecond int) int { return perSecond * int(Window/time.Second) }
+
+// DefaultSize is how many buckets are enough. They take 15 MB.
 const DefaultSize = 1 << 16
 
 // Buckets are those of all callers. They may be used concurrently.
 type Buckets struct {
-	now    func() time.Time
-	seed   maphash.Seed
-	shards [shards]*lru.Cache[uint64, *rate.Limiter]
+	now  func() time.Time
+	seed maphash.Seed
+	kept *lru.Cache[uint64, *rate.Limiter] // by the hash of a caller, so that each takes the same room
 }
 
-// New returns buckets for at least size callers, which has to be positive. The clock need not be monotonic.
+// New returns buckets, at most size of them, which has to be positive. The clock must not go backwards; time.Now
+// does not, whatever happens to the wall clock.
 func New(size int, now func() time.Time) *Buckets {
-	b := &Buckets{now: now, seed: maphash.MakeSeed()}
-	for i := range b.shards {
-		b.shards[i], _ = lru.New[uint64, *rate.Limiter]((size + shards - 1) / shards) // fails for a size that is not positive only
-	}
-	return b
+	kept, _ := lru.New[uint64, *rate.Limiter](size) // fails for a size that is not positive only
+	return &Buckets{now: now, seed: maphash.MakeSeed(), kept: kept}
 }
 
-// Take takes a token for a request out of the caller's bucket, which fills at a rate of so many a second, or
-// any number if that is 0. If there is none left it returns how long until there will be one, and otherwise 0.
-func (b *Buckets) Take(c Caller, perSecond int) (wait time.Duration) {
+// Refusal is why a request is not to be answered.
+type Refusal struct {
+	PerSecond int           // the limit that holds for the caller
+	Wait      time.Duration // until the next request will be answered; positive
+}
+
+// Take takes a token for a request out of the caller's bucket. If there is none left it returns false, and why.
+func (b *Buckets) Take(c Caller, l Limits) (Refusal, bool) {
+	perSecond := l.of(c.Kind)
 	if perSecond == 0 {
-		return 0
+		return Refusal{}, true
 	}
-	now, bucket := b.now(), b.bucket(c, perSecond)
+	now := b.now()
+	bucket := b.bucket(c, perSecond, now)
 	if bucket.AllowN(now, 1) {
-		return 0
+		return Refusal{}, true
 	}
-	missing := 1 - bucket.TokensAt(now)
-	return max(1, time.Duration(math.Ceil(missing/float64(perSecond)*float64(time.Second))))
+	missing := (1 - bucket.TokensAt(now)) / float64(perSecond) * float64(time.Second)
+	return Refusal{perSecond, max(1, time.Duration(math.Ceil(missing)))}, false
 }
 
-// bucket returns the caller's, with the rate as it is set now. A caller is known by a hash, so that a bucket
-// takes the same room whatever the caller is called.
-func (b *Buckets) bucket(c Caller, perSecond int) *rate.Limiter {
+// bucket returns the caller's, which fills as is set now.
+func (b *Buckets) bucket(c Caller, perSecond int, now time.Time) *rate.Limiter {
 	id := maphash.Comparable(b.seed, c)
-	shard := b.shards[id%shards]
-	bucket, known := shard.Get(id)
+	bucket, known := b.kept.Get(id)
 	if !known {
 		bucket = rate.NewLimiter(rate.Limit(perSecond), Quota(perSecond))
-		if other, raced, _ := shard.PeekOrAdd(id, bucket); raced {
-			return other
+		if other, late, _ := b.kept.PeekOrAdd(id, bucket); late {
+			bucket = other
 		}
 	}
-	if bucket.Limit() != rate.Limit(perSecond) {
-		now := b.now()
+	if bucket.Limit() != rate.Limit(perSecond) { // it was made before a reload
 		bucket.SetLimitAt(now, rate.Limit(perSecond))
 		bucket.SetBurstAt(now, Quota(perSecond))
 	}
