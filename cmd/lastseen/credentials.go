@@ -78,9 +78,9 @@ func (c *config) checkOpen(p *problems) {
 	case c.secured() && c.Auth == authNone:
 		p.addf("%s, but %s: with none, anyone may do everything", c.say("auth"), c.sayCredentials())
 	case !c.secured() && c.Auth == authAuto && !c.Listen.private():
-		p.addf("%s: others can reach this address, and without %s and JWTs all of them may do everything. "+
-			"Configure some (lastseen key new makes one), or listen on 127.0.0.1; if anyone may, say so with %s (%s)",
-			c.say("listen"), keysKey, "--auth=none", "LASTSEEN_AUTH=none")
+		p.addf("%s: others can reach this address, and without %s and JWTs all of them may do everything. Configure some "+
+			"(lastseen key new makes a key), or say that anyone may (--auth=none, LASTSEEN_AUTH=none), or listen on 127.0.0.1",
+			c.say("listen"), keysKey)
 	}
 }
 

@@ -113,7 +113,7 @@ func TestWrongCredentials(t *testing.T) {
 		"auth: none\n" + names + "jwt-secret-file: " + good:             "auth is none (lastseen.yaml:1), but jwt-secret-file is " + good + " (lastseen.yaml:4): with none, anyone may do everything",
 		"auth: keys": `lastseen.yaml:1: auth: "keys" is neither; it takes auto or none`,
 		"listen: :8080": "listen is :8080 (lastseen.yaml:1): others can reach this address, and without keys and JWTs all of them may do everything. " +
-			"Configure some (lastseen key new makes one), or listen on 127.0.0.1; if anyone may, say so with --auth=none (LASTSEEN_AUTH=none)",
+			"Configure some (lastseen key new makes a key), or say that anyone may (--auth=none, LASTSEEN_AUTH=none), or listen on 127.0.0.1",
 	} {
 		problems := problemsOf(t, content)
 		require.Equal(t, []string{want}, problems, content)

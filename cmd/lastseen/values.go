@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/api/access"
 )
 
@@ -173,28 +174,13 @@ func (*networks) takes() string {
 	return "addresses and networks with commas between, as in 10.0.0.0/8"
 }
 
-// origins is a setting that is a list of origins of web pages, or anyOrigin alone.
+// origins is a setting that is a list of origins of web pages, or * for any.
 type origins []string
 
-const anyOrigin = "*"
-
-func (o *origins) set(text string) error { return each(text, (*[]string)(o), parseOrigin) }
+func (o *origins) set(text string) error {
+	return each(text, (*[]string)(o), func(item string) (string, error) { return item, api.CheckOrigin(item) })
+}
 
 func (*origins) takes() string {
 	return "origins with commas between, as in https://app.example.com, or * for any"
-}
-
-// parseOrigin takes an origin as browsers send it, which is how it is compared.
-func parseOrigin(text string) (string, error) {
-	if text == anyOrigin {
-		return text, nil
-	}
-	u, err := url.Parse(text)
-	switch {
-	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "":
-		return "", fmt.Errorf("%q is no origin", text)
-	case u.Scheme+"://"+u.Host != text || strings.ToLower(text) != text:
-		return "", fmt.Errorf("%q is more than an origin: write %s", text, strings.ToLower(u.Scheme+"://"+u.Host))
-	}
-	return text, nil
 }
