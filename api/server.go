@@ -57,5 +57,5 @@ func linger(c echo.Context) {
 	if controller.Flush() != nil {                                // it reads a small body before it sends the answer
 		return
 	}
-	_, _ = io.CopyN(io.Discard, c.Request().Body, maxLinger)      // whatever happens, the answer is sent
+	_, _ = io.CopyN(io.Discard, c.Request().Body, maxLinger) // whatever happens, the answer is sent
 }
