@@ -48,11 +48,11 @@ type world struct {
 	*contract
 }
 
-// newWorld serves a store over HTTP.
-func newWorld(t *testing.T, s store.Store) *world {
+// newWorld serves a store over HTTP. The settings are changed as told.
+func newWorld(t *testing.T, s store.Store, changes ...func(*Config)) *world {
 	t.Helper()
 	w := &world{t: t, store: &clocked{Store: s, now: noon}, log: &bytes.Buffer{}, contract: newContract(t)}
-	server := httptest.NewServer(w.check(New(Config{
+	config := Config{
 		Store: w.store,
 		Settings: func(string) Settings {
 			return Settings{
@@ -63,7 +63,11 @@ func newWorld(t *testing.T, s store.Store) *world {
 		Version: Version{Version: "v0.0.0-test", Go: "go"},
 		Logger:  slog.New(slog.NewTextHandler(w.log, nil)),
 		Random:  func() float64 { return 0.5 },
-	})))
+	}
+	for _, change := range changes {
+		change(&config)
+	}
+	server := httptest.NewServer(w.check(New(config)))
 	t.Cleanup(server.Close)
 	w.url = server.URL
 	return w

@@ -62,16 +62,22 @@ type recordedAnswer struct {
 // @Description In NDJSON: a stream of any length, one ping a line, lines of at most 4 KiB, recorded as they come. What came before a wrong line stays recorded; the error says its line and how many were recorded.
 // @Description
 // @Description After an error 503 a part may be recorded. Sending everything again does no harm.
+// @Description
+// @Description Needs the scope `ping`; a token of a user does not do.
 // @Accept json
 // @Produce json
 // @Param namespace path string true "namespace"
 // @Param body body pingsBody true "The pings."
 // @Success 200 {object} recordedAnswer "How many were accepted."
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_parameter, unknown_parameter, invalid_json, unknown_field, too_many_items"
+// @Failure 401 {object} problem "unauthenticated"
+// @Failure 403 {object} problem "forbidden"
 // @Failure 413 {object} problem "body_too_large"
 // @Failure 415 {object} problem "unsupported_media_type"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
-// @Failure 503 {object} problem "store_unavailable, store_full, overloaded"
+// @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
+// @Security bearer
 // @Router /v1/namespaces/{namespace}/pings [post]
 func (s *server) pings(c echo.Context, _ query) error {
 	var body pingsBody
@@ -84,16 +90,22 @@ func (s *server) pings(c echo.Context, _ query) error {
 // @Tags Recording
 // @Summary Record many leaves
 // @Description For a server that goes down and says goodbye for everyone it held. The rules are those of many pings.
+// @Description
+// @Description Needs the scope `ping`; a token of a user does not do.
 // @Accept json
 // @Produce json
 // @Param namespace path string true "namespace"
 // @Param body body leavesBody true "The leaves."
 // @Success 200 {object} recordedAnswer "How many were accepted."
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_parameter, unknown_parameter, invalid_json, unknown_field, too_many_items"
+// @Failure 401 {object} problem "unauthenticated"
+// @Failure 403 {object} problem "forbidden"
 // @Failure 413 {object} problem "body_too_large"
 // @Failure 415 {object} problem "unsupported_media_type"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
-// @Failure 503 {object} problem "store_unavailable, store_full, overloaded"
+// @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
+// @Security bearer
 // @Router /v1/namespaces/{namespace}/leaves [post]
 func (s *server) leaves(c echo.Context, _ query) error {
 	var body leavesBody

@@ -17,12 +17,19 @@ const maxFreshMs = 5000
 
 // answerCached sends JSON about the users, which a cache may keep until the first of their statuses
 // decays, but for [maxFreshMs] at most. A caller who names the tag of the answer it has gets 304 and no
-// body. The tag is weak: of two answers that differ only in when they were asked for, one will do.
+// body. What is told to a caller who had to say who they are is for nobody else. The tag is weak: of two answers that differ only in when they were asked for, one will do.
 func answerCached(c echo.Context, body any, asOf timestamp, users ...presence) error {
 	tag := entityTag(users)
 	header := c.Response().Header()
 	header.Set("ETag", "W/"+tag)
-	header.Set(echo.HeaderCacheControl, "max-age="+strconv.FormatInt(freshMs(asOf, users)/1000, 10))
+	policy := "max-age=" + strconv.FormatInt(freshMs(asOf, users)/1000, 10)
+	if caller := callerOf(c); caller != nil {
+		header.Add(echo.HeaderVary, echo.HeaderAuthorization)
+		if !caller.IsAnonymous() {
+			policy = "private, " + policy
+		}
+	}
+	header.Set(echo.HeaderCacheControl, policy)
 	if namesTag(c.Request().Header.Values("If-None-Match"), tag) {
 		return c.NoContent(http.StatusNotModified)
 	}

@@ -25,12 +25,16 @@ const (
 	codeBodyTooLarge         code = "body_too_large"
 	codeUnsupportedMediaType code = "unsupported_media_type"
 	codeConfirmationRequired code = "confirmation_required"
+	codeUnauthenticated      code = "unauthenticated"
+	codeForbidden            code = "forbidden"
 	codeNotFound             code = "not_found"
 	codeMethodNotAllowed     code = "method_not_allowed"
+	codeRateLimited          code = "rate_limited"
 	codeWrongKeyType         code = "wrong_key_type"
 	codeStoreUnavailable     code = "store_unavailable"
 	codeStoreFull            code = "store_full"
 	codeOverloaded           code = "overloaded"
+	codeKeysUnavailable      code = "keys_unavailable"
 	codeInternal             code = "internal"
 )
 
@@ -47,6 +51,8 @@ type kind struct {
 // retry says whether the same request is worth sending again.
 func (k kind) retry() string {
 	switch {
+	case k.status == http.StatusTooManyRequests:
+		return "Yes, after the seconds that the header Retry-After names."
 	case k.status == http.StatusServiceUnavailable:
 		return "Yes, after the seconds that the header Retry-After names; even a ping or a leave that was recorded does no harm twice."
 	case k.status >= http.StatusInternalServerError:
@@ -57,7 +63,7 @@ func (k kind) retry() string {
 }
 
 // kinds lists all codes, in the order of the guides to errors.
-func kinds() []kind { return slices.Concat(inputKinds(), bodyKinds(), serverKinds()) }
+func kinds() []kind { return slices.Concat(inputKinds(), bodyKinds(), callerKinds(), serverKinds()) }
 
 // inputKinds are about what is in paths and queries, and times wherever they are.
 func inputKinds() []kind {
@@ -153,6 +159,27 @@ func bodyKinds() []kind {
 			"The path exists, but not for this method.",
 			"Use one of the methods in the header Allow.",
 		},
+		{
+			codeRateLimited, 429, "Rate limited",
+			"The caller sends more requests than one caller may: one API key, one user, or one address if nothing else is known. Nothing was done.",
+			"Ping as often as the answers to pings say, and send many pings or lookups in one request. An operator can set other limits.",
+		},
+	}
+}
+
+// callerKinds are about who asks.
+func callerKinds() []kind {
+	return []kind{
+		{
+			codeUnauthenticated, 401, "Unauthenticated",
+			"The request has no API key and no token, or one that is not valid here.",
+			"Send Authorization: Bearer and the key or token. If it has expired, get a new one; if it never worked, an operator finds the reason in the log, at level debug, under the request ID.",
+		},
+		{
+			codeForbidden, 403, "Forbidden",
+			"The key or token is valid, but not for this: it lacks the scope, or the namespace is not one of its own; or it is a token and this is about somebody else, or about many.",
+			"The detail names the scope. An operator grants it to the key, or the issuer of the token names the namespace in it.",
+		},
 	}
 }
 
@@ -178,6 +205,11 @@ func serverKinds() []kind {
 			codeOverloaded, 503, "Overloaded",
 			"The server is asked for more than it can do in time. Nothing was done, but for the lines of NDJSON that the answer counts as recorded.",
 			"Wait and try again. If it happens often, clients ping too often or servers are too few.",
+		},
+		{
+			codeKeysUnavailable, 503, "Keys unavailable",
+			"The token may be good, but the keys of its issuer could not be fetched to tell.",
+			"Try again. If it lasts, an operator looks at the issuer, and at the log for the reason. API keys go on working.",
 		},
 		{
 			codeInternal, 500, "Internal error",

@@ -10,6 +10,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/lastseen/lastseen/api/access"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -22,6 +23,9 @@ type apiError struct {
 	line     int         // of NDJSON, from 1; 0 if it does not apply
 	recorded *int        // items recorded before the error; nil if it does not apply
 	cause    error
+
+	challenge string  // the header WWW-Authenticate; none if it does not apply
+	excess    *excess // which limit there is, and until when; nil if it is not about one
 }
 
 // itemError is what is wrong with one item of a batch.
@@ -93,6 +97,12 @@ func (s *server) handleError(err error, c echo.Context) {
 	if kind.status == http.StatusServiceUnavailable {
 		header.Set(echo.HeaderRetryAfter, strconv.Itoa(1+int(s.random()*3)))
 	}
+	if e.challenge != "" {
+		header.Set(echo.HeaderWWWAuthenticate, e.challenge)
+	}
+	if e.excess != nil {
+		e.excess.describe(header)
+	}
 	header[echo.HeaderCacheControl] = noStore
 	body := problem{
 		Type: "/docs/errors#" + string(e.code), Title: kind.title, Status: kind.status, Code: e.code,
@@ -104,9 +114,20 @@ func (s *server) handleError(err error, c echo.Context) {
 	linger(c)
 }
 
-// clientGone reports whether the request failed only because its caller went away.
+// errNotSent is the error of an answer that its caller did not take.
+var errNotSent = errors.New("the answer could not be sent")
+
+// notSent marks the error of sending an answer, if there is one.
+func notSent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", errNotSent, err)
+}
+
+// clientGone reports whether the request failed only because its caller went away, or reads too slowly.
 func clientGone(err error, c echo.Context) bool {
-	return errors.Is(err, context.Canceled) && c.Request().Context().Err() != nil
+	return errors.Is(err, errNotSent) || errors.Is(err, context.Canceled) && c.Request().Context().Err() != nil
 }
 
 // classify finds what to tell the caller about an error.
@@ -118,6 +139,9 @@ func classify(err error) *apiError {
 	var http *echo.HTTPError
 	if errors.As(err, &http) {
 		return ofEcho(http)
+	}
+	if errors.Is(err, access.ErrKeysUnavailable) {
+		return newError(codeKeysUnavailable, "The keys of the token's issuer cannot be had at the moment, so nobody can tell whether it is good.")
 	}
 	for _, f := range storeFailures() {
 		if errors.Is(err, f.err) {

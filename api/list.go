@@ -40,6 +40,8 @@ type listAnswer struct {
 // @Description Page by page, newest first unless `order` says otherwise. Users who left are in it, too, by their time, unless `status` leaves them out.
 // @Description
 // @Description To get all pages, pass `next_cursor` of each answer as `cursor` of the next request until it is null. The first page fixes `as_of` and `to`; users whose time does not change meanwhile are listed exactly once. With a cursor only `limit` may differ from the first request; the other parameters may be left out.
+// @Description
+// @Description Needs the scope `read`.
 // @Produce json
 // @Param namespace path string true "namespace"
 // @Param status query []string false "statuses" Enums(green, yellow, grey) collectionFormat(multi)
@@ -54,8 +56,12 @@ type listAnswer struct {
 // @Param yellow query string false "yellow threshold"
 // @Success 200 {object} listAnswer "One page."
 // @Failure 400 {object} problem "invalid_namespace, invalid_time, invalid_duration, invalid_thresholds, invalid_range, invalid_parameter, unknown_parameter, invalid_cursor"
+// @Failure 401 {object} problem "unauthenticated"
+// @Failure 403 {object} problem "forbidden"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
-// @Failure 503 {object} problem "store_unavailable, overloaded"
+// @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
+// @Security bearer
 // @Router /v1/namespaces/{namespace}/users [get]
 func (s *server) listUsers(c echo.Context, q query) error {
 	namespace, err := namespaceOf(c)
@@ -244,6 +250,8 @@ type countsAnswer struct {
 // @Tags Reading
 // @Summary Count users by status
 // @Description Counts those whom a list with the same parameters would hold over all its pages. `total` is the sum of the three.
+// @Description
+// @Description Needs the scope `read`.
 // @Produce json
 // @Param namespace path string true "namespace"
 // @Param from query string false "earliest last-seen time"
@@ -253,8 +261,12 @@ type countsAnswer struct {
 // @Param yellow query string false "yellow threshold"
 // @Success 200 {object} countsAnswer "How many users have each status."
 // @Failure 400 {object} problem "invalid_namespace, invalid_time, invalid_duration, invalid_thresholds, invalid_range, invalid_parameter, unknown_parameter"
+// @Failure 401 {object} problem "unauthenticated"
+// @Failure 403 {object} problem "forbidden"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
-// @Failure 503 {object} problem "store_unavailable, overloaded"
+// @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
+// @Security bearer
 // @Router /v1/namespaces/{namespace}/counts [get]
 func (s *server) counts(c echo.Context, q query) error {
 	namespace, err := namespaceOf(c)

@@ -22,6 +22,8 @@ type lookupBody struct {
 // @Tags Reading
 // @Summary Look up many users
 // @Description At most 1,000 users. The answer has them in the order asked, also those named twice; users never seen are grey.
+// @Description
+// @Description Needs the scope `read`.
 // @Accept json
 // @Produce json
 // @Param namespace path string true "namespace"
@@ -31,10 +33,14 @@ type lookupBody struct {
 // @Param body body lookupBody true "Whom to look up."
 // @Success 200 {object} usersAnswer "The presences, in the order asked."
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_duration, invalid_thresholds, invalid_parameter, unknown_parameter, invalid_json, unknown_field, too_many_items"
+// @Failure 401 {object} problem "unauthenticated"
+// @Failure 403 {object} problem "forbidden"
 // @Failure 413 {object} problem "body_too_large"
 // @Failure 415 {object} problem "unsupported_media_type"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
-// @Failure 503 {object} problem "store_unavailable, overloaded"
+// @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
+// @Security bearer
 // @Router /v1/namespaces/{namespace}/lookup [post]
 func (s *server) lookup(c echo.Context, q query) error {
 	var body lookupBody
@@ -59,6 +65,8 @@ func (s *server) lookup(c echo.Context, q query) error {
 // @Description The same for callers that can only GET, and for caches. At most 100 users.
 // @Description
 // @Description The answer may be cached for as long as `Cache-Control` says, at most 5 seconds, and never past the first `valid_until`.
+// @Description
+// @Description Needs the scope `read`.
 // @Produce json
 // @Param namespace path string true "namespace"
 // @Param user query []string true "users" collectionFormat(multi)
@@ -69,8 +77,12 @@ func (s *server) lookup(c echo.Context, q query) error {
 // @Success 200 {object} usersAnswer "The presences, in the order asked."
 // @Success 304 "Nothing changed since the answer that `If-None-Match` names."
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_duration, invalid_thresholds, invalid_parameter, unknown_parameter, too_many_items"
+// @Failure 401 {object} problem "unauthenticated"
+// @Failure 403 {object} problem "forbidden"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
-// @Failure 503 {object} problem "store_unavailable, overloaded"
+// @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
+// @Security bearer
 // @Router /v1/namespaces/{namespace}/lookup [get]
 func (s *server) lookupQuery(c echo.Context, q query) error {
 	if len(q["user"]) == 0 {

@@ -2,11 +2,14 @@ package api
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/store"
 )
 
 // namespaceAnswer is one namespace of the list.
@@ -32,13 +35,19 @@ const namespacesScope = "/namespaces"
 // @Tags Namespaces
 // @Summary List the namespaces
 // @Description By name, page by page. A namespace exists from its first ping on, or because it is configured.
+// @Description
+// @Description Needs the scope `read`. Namespaces that the caller may not read are left out.
 // @Produce json
 // @Param limit query integer false "users of a page" minimum(1) maximum(1000) default(50)
 // @Param cursor query string false "where the page begins"
 // @Success 200 {object} namespacesAnswer "One page."
 // @Failure 400 {object} problem "invalid_parameter, unknown_parameter, invalid_cursor"
+// @Failure 401 {object} problem "unauthenticated"
+// @Failure 403 {object} problem "forbidden"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
-// @Failure 503 {object} problem "store_unavailable, overloaded"
+// @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
+// @Security bearer
 // @Router /v1/namespaces [get]
 func (s *server) listNamespaces(c echo.Context, q query) error {
 	limit, err := q.number("limit", 1, maxLimit, defaultLimit)
@@ -53,7 +62,7 @@ func (s *server) listNamespaces(c echo.Context, q query) error {
 		}
 		after = string(name)
 	}
-	infos, err := s.store.Namespaces(c.Request().Context(), after, limit+1)
+	infos, err := s.readable(c, after, limit+1)
 	if err != nil {
 		return err
 	}
@@ -67,6 +76,25 @@ func (s *server) listNamespaces(c echo.Context, q query) error {
 		a.Namespaces = append(a.Namespaces, namespaceAnswer{info.Name, timestamp(info.Newest)})
 	}
 	return answer(c, a)
+}
+
+// readable returns up to so many namespaces after a name, of those that the caller may read. It skips what lies between
+// them, which may be a hundred thousand of other people's.
+func (s *server) readable(c echo.Context, after string, most int) (found []store.NamespaceInfo, err error) {
+	caller := callerOf(c)
+	for after, more := caller.NextReadable(after); more && len(found) < most; {
+		infos, err := s.store.Namespaces(c.Request().Context(), after, most-len(found))
+		if err != nil {
+			return nil, err
+		}
+		hidden := slices.IndexFunc(infos, func(info store.NamespaceInfo) bool { return !caller.May(access.Read, info.Name) })
+		if hidden < 0 {
+			return append(found, infos...), nil // as many as were asked for, or the last
+		}
+		found = append(found, infos[:hidden]...)
+		after, more = caller.NextReadable(infos[hidden].Name)
+	}
+	return found, nil
 }
 
 // settingsAnswer is how a namespace is configured.
@@ -90,10 +118,16 @@ type settingsAnswer struct {
 // @Tags Namespaces
 // @Summary Get the settings of a namespace
 // @Description Durations are in milliseconds. Namespaces that were never pinged have settings, too: the defaults.
+// @Description
+// @Description Needs the scope `read`.
 // @Produce json
 // @Param namespace path string true "namespace"
 // @Success 200 {object} settingsAnswer "The settings."
 // @Failure 400 {object} problem "invalid_namespace, invalid_parameter, unknown_parameter"
+// @Failure 401 {object} problem "unauthenticated"
+// @Failure 403 {object} problem "forbidden"
+// @Failure 429 {object} problem "rate_limited"
+// @Security bearer
 // @Router /v1/namespaces/{namespace} [get]
 func (s *server) getNamespace(c echo.Context, _ query) error {
 	namespace, err := namespaceOf(c)
@@ -125,13 +159,19 @@ func millisOrNull(d time.Duration) *int64 {
 // @Tags Erasing
 // @Summary Forget everyone in a namespace
 // @Description Erases a namespace and everyone in it, at once and across a crash. Deleting one that does not exist is no error. It exists again from its next ping on.
+// @Description
+// @Description Needs the scope `admin`.
 // @Produce json
 // @Param namespace path string true "namespace"
 // @Param confirm query string true "the name once more"
 // @Success 204 "Erased."
 // @Failure 400 {object} problem "invalid_namespace, invalid_parameter, unknown_parameter, confirmation_required"
+// @Failure 401 {object} problem "unauthenticated"
+// @Failure 403 {object} problem "forbidden"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
-// @Failure 503 {object} problem "store_unavailable, store_full, overloaded"
+// @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
+// @Security bearer
 // @Router /v1/namespaces/{namespace} [delete]
 func (s *server) deleteNamespace(c echo.Context, q query) error {
 	namespace, err := namespaceOf(c)

@@ -29,6 +29,10 @@ package api
 // @description
 // @description An unknown path, also one with a slash too many at its end, is 404 `not_found`. A path with an empty segment is 400. A method that a path does not have is 405 `method_not_allowed`, with `Allow`. Unknown query parameters and fields are errors, so that a typo cannot change an answer; only `_` and `utm_*` are passed over.
 // @description
+// @description ### Who may do what
+// @description
+// @description A server may ask who its callers are: `Authorization: Bearer` and an API key or a JWT. Services have keys with scopes, of which none contains another: `ping` records, `read` asks, `admin` erases; all in some namespaces only. A user has a token, records for themselves alone, one by one, and reads in the namespaces that it names. Without credentials, or with bad ones, the answer is 401; with good ones that do not suffice it is 403, whatever exists.
+// @description
 // @description ### What holds for all
 // @description
 // @description `HEAD` answers wherever `GET` does, and `OPTIONS` lists the methods of a path. Bodies are JSON in UTF-8; a missing type, `text/plain` and `application/x-www-form-urlencoded`, as `curl -d` sends, are read as JSON, too. Paths are percent-decoded once. Send `X-Request-Id`, of up to 128 visible ASCII characters, to find your request in the log of the server; otherwise it makes one.
@@ -44,3 +48,7 @@ package api
 // @tag.name Service
 // @tag.description For probes and operators.
 // @BasePath /
+//
+// @securityDefinitions.apikey bearer
+// @in header
+// @name Authorization

@@ -76,6 +76,7 @@ func TestFilesAreServedLikeThis(t *testing.T) {
 		for name, want := range map[string]string{
 			"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff",
 			"Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY",
+			"Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin",
 		} {
 			require.Equal(t, want, plain.header.Get(name), path)
 		}
@@ -177,4 +178,17 @@ func TestErrorGuide(t *testing.T) {
 			seen[text] = k.code
 		}
 	}
+}
+
+// TestLargeFilesAreUnpackedOnce: a client that does without compression costs no more than another.
+func TestLargeFilesAreUnpackedOnce(t *testing.T) {
+	files, err := loadFiles()
+	require.NoError(t, err)
+	bundle := files["/docs/swagger-ui-bundle.js"]
+	first, err := bundle.plain()
+	require.NoError(t, err)
+	second, err := bundle.plain()
+	require.NoError(t, err)
+	require.Same(t, &first[0], &second[0])
+	require.Greater(t, len(first), len(bundle.content))
 }

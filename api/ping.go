@@ -20,6 +20,14 @@ type assertion struct {
 	At jsontext.Value `json:"at" swaggertype:"string" validate:"optional"`
 } // @name Assertion
 
+// goodbye is when a user went away, and whose word that is.
+type goodbye struct {
+	At jsontext.Value `json:"at" swaggertype:"string" validate:"optional"`
+	// A JWT of the user, for a page that closes and can send no headers. With the header Authorization, and on a
+	// server that asks nobody, it is passed over.
+	Token string `json:"token" validate:"optional"`
+} // @name Goodbye
+
 // ping records that a user is here.
 //
 // @ID pingUser
@@ -30,6 +38,8 @@ type assertion struct {
 // @Description A ping older than what is stored changes nothing, so pings may arrive in any order and may be sent again. The answer is the presence that results.
 // @Description
 // @Description The body is optional. With `Prefer: return=minimal` there is no body in the answer either.
+// @Description
+// @Description Needs the scope `ping`, or a token of this user. An API key without `read` gets no body.
 // @Accept json
 // @Produce json
 // @Param namespace path string true "namespace"
@@ -37,14 +47,18 @@ type assertion struct {
 // @Param Prefer header string false "preference"
 // @Param body body assertion false "When it was, if not now."
 // @Success 200 {object} userAnswer "The presence that results."
-// @Success 204 "Recorded, if the request says `Prefer: return=minimal`."
+// @Success 204 "Recorded, if the request says `Prefer: return=minimal`, or the caller may not read here."
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_parameter, unknown_parameter, invalid_json, unknown_field"
+// @Failure 401 {object} problem "unauthenticated"
+// @Failure 403 {object} problem "forbidden"
 // @Failure 413 {object} problem "body_too_large"
 // @Failure 415 {object} problem "unsupported_media_type"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
-// @Failure 503 {object} problem "store_unavailable, store_full, overloaded"
+// @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
+// @Security bearer
 // @Router /v1/namespaces/{namespace}/users/{user}/ping [post]
-func (s *server) ping(c echo.Context, _ query) error { return s.assert(c, s.store.Ping, true) }
+func (s *server) ping(c echo.Context, _ query) error { return s.assert(c, s.store.Ping, readAt, true) }
 
 // leave records that a user went away.
 //
@@ -54,29 +68,38 @@ func (s *server) ping(c echo.Context, _ query) error { return s.assert(c, s.stor
 // @Description The user is grey at once, and this moment becomes their last seen time. The next ping brings them back, also one from another device.
 // @Description
 // @Description A leave older than what is stored changes nothing. A leave of a user never seen records nothing. The body is optional.
+// @Description
+// @Description Needs the scope `ping`, or a token of this user. A page that closes may put the token into the body, since `navigator.sendBeacon` sends no headers of its own.
 // @Accept json
 // @Produce json
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
 // @Param Prefer header string false "preference"
-// @Param body body assertion false "When it was, if not now."
+// @Param body body goodbye false "When it was, if not now."
 // @Success 200 {object} userAnswer "The presence that results."
-// @Success 204 "Recorded, if the request says `Prefer: return=minimal`."
+// @Success 204 "Recorded, if the request says `Prefer: return=minimal`, or the caller may not read here."
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_parameter, unknown_parameter, invalid_json, unknown_field"
+// @Failure 401 {object} problem "unauthenticated"
+// @Failure 403 {object} problem "forbidden"
 // @Failure 413 {object} problem "body_too_large"
 // @Failure 415 {object} problem "unsupported_media_type"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
-// @Failure 503 {object} problem "store_unavailable, store_full, overloaded"
+// @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
+// @Security bearer
 // @Router /v1/namespaces/{namespace}/users/{user}/leave [post]
-func (s *server) leave(c echo.Context, _ query) error { return s.assert(c, s.store.Leave, false) }
+func (s *server) leave(c echo.Context, _ query) error {
+	return s.assert(c, s.store.Leave, s.readGoodbye, false)
+}
 
-// assert makes one assertion about the user in the path and answers with the presence that results.
-func (s *server) assert(c echo.Context, write recordFunc, again bool) error {
+// assert makes one assertion about the user in the path, for the time that it reads from the body, and answers with
+// the presence that results.
+func (s *server) assert(c echo.Context, write recordFunc, read func(echo.Context) (jsontext.Value, error), again bool) error {
 	namespace, user, err := namesOf(c)
 	if err != nil {
 		return err
 	}
-	raw, err := readAt(c)
+	raw, err := read(c)
 	if err != nil {
 		return err
 	}
@@ -98,7 +121,7 @@ func (s *server) assert(c echo.Context, write recordFunc, again bool) error {
 	if again {
 		pingAfter = s.pingAfter(settings)
 	}
-	if prefersMinimal(c.Request()) {
+	if prefersMinimal(c.Request()) || callerOf(c).IsBlind(namespace) {
 		return minimal(c, pingAfter)
 	}
 	return answer(c, userAnswer{
@@ -107,14 +130,29 @@ func (s *server) assert(c echo.Context, write recordFunc, again bool) error {
 	})
 }
 
-// readAt returns the time in the body of a ping or leave, as it was sent; nothing if there is none.
+// readAt returns the time in the body of a ping, as it was sent; nothing if there is none.
 func readAt(c echo.Context) (jsontext.Value, error) {
 	if c.Request().Body == http.NoBody {
 		return nil, nil // as in most pings
 	}
 	var body assertion
-	_, err := readJSON(c, &body)
+	_, err := readJSON(c, &body, maxAssertion)
 	return body.At, err
+}
+
+// readGoodbye returns the time in the body of a leave likewise. A caller who is not known so far has to be the one whose
+// token is beside it: what a page sends while it closes, by navigator.sendBeacon, has a body but no headers of its own.
+func (s *server) readGoodbye(c echo.Context) (jsontext.Value, error) {
+	var body goodbye
+	if c.Request().Body != http.NoBody {
+		if _, err := readJSON(c, &body, maxAssertion); err != nil {
+			return nil, err
+		}
+	}
+	if callerOf(c).IsAnonymous() {
+		return body.At, s.authorizeToken(c, byBeacon, body.Token)
+	}
+	return body.At, nil
 }
 
 // pingAfter is the ping interval in milliseconds, times 0.8 to 1 by chance: clients that started
@@ -152,13 +190,19 @@ func minimal(c echo.Context, pingAfter int64) error {
 // @Tags Erasing
 // @Summary Forget a user
 // @Description Erases a user from every answer, at once and across a crash. Forgetting someone unknown is no error. Their next ping makes them known again.
+// @Description
+// @Description Needs the scope `admin`.
 // @Produce json
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
 // @Success 204 "Forgotten."
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_parameter, unknown_parameter"
+// @Failure 401 {object} problem "unauthenticated"
+// @Failure 403 {object} problem "forbidden"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
-// @Failure 503 {object} problem "store_unavailable, store_full, overloaded"
+// @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
+// @Security bearer
 // @Router /v1/namespaces/{namespace}/users/{user} [delete]
 func (s *server) forgetUser(c echo.Context, _ query) error {
 	namespace, user, err := namesOf(c)
@@ -179,6 +223,8 @@ func (s *server) forgetUser(c echo.Context, _ query) error {
 // @Description A user never seen is no error: they are grey, and `last_seen` is null.
 // @Description
 // @Description The answer may be cached for as long as `Cache-Control` says, at most 5 seconds, and never past `valid_until`.
+// @Description
+// @Description Needs the scope `read`.
 // @Produce json
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
@@ -189,8 +235,12 @@ func (s *server) forgetUser(c echo.Context, _ query) error {
 // @Success 200 {object} userAnswer "The presence of the user."
 // @Success 304 "Nothing changed since the answer that `If-None-Match` names."
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_duration, invalid_thresholds, invalid_parameter, unknown_parameter"
+// @Failure 401 {object} problem "unauthenticated"
+// @Failure 403 {object} problem "forbidden"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
-// @Failure 503 {object} problem "store_unavailable, overloaded"
+// @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
+// @Security bearer
 // @Router /v1/namespaces/{namespace}/users/{user} [get]
 func (s *server) getUser(c echo.Context, q query) error {
 	namespace, user, err := namesOf(c)

@@ -11,6 +11,7 @@ import (
 type route struct {
 	method string
 	path   string
+	rule   rule // who may use it
 	handle func(echo.Context, query) error
 	query  []string // the parameters it knows; others are errors
 }
@@ -24,46 +25,47 @@ func (s *server) routes() []route {
 		user       = users + "/:user"
 	)
 	return []route{
-		{http.MethodPost, user + "/ping", s.ping, nil},
-		{http.MethodPost, user + "/leave", s.leave, nil},
-		{http.MethodPost, namespace + "/pings", s.pings, nil},
-		{http.MethodPost, namespace + "/leaves", s.leaves, nil},
+		{http.MethodPost, user + "/ping", forOneself, s.ping, nil},
+		{http.MethodPost, user + "/leave", byBeacon, s.leave, nil},
+		{http.MethodPost, namespace + "/pings", forMany, s.pings, nil},
+		{http.MethodPost, namespace + "/leaves", forMany, s.leaves, nil},
 
-		{http.MethodGet, user, s.getUser, evaluation()},
-		{http.MethodPost, namespace + "/lookup", s.lookup, evaluation()},
-		{http.MethodGet, namespace + "/lookup", s.lookupQuery, evaluation("user")},
-		{http.MethodGet, users, s.listUsers, evaluation("status", "from", "to", "order", "limit", "cursor", "offset")},
-		{http.MethodGet, namespace + "/counts", s.counts, evaluation("from", "to")},
+		{http.MethodGet, user, toRead, s.getUser, evaluation()},
+		{http.MethodPost, namespace + "/lookup", toRead, s.lookup, evaluation()},
+		{http.MethodGet, namespace + "/lookup", toRead, s.lookupQuery, evaluation("user")},
+		{http.MethodGet, users, toRead, s.listUsers, evaluation("status", "from", "to", "order", "limit", "cursor", "offset")},
+		{http.MethodGet, namespace + "/counts", toRead, s.counts, evaluation("from", "to")},
 
-		{http.MethodDelete, user, s.forgetUser, nil},
-		{http.MethodGet, namespaces, s.listNamespaces, []string{"limit", "cursor"}},
-		{http.MethodGet, namespace, s.getNamespace, nil},
-		{http.MethodDelete, namespace, s.deleteNamespace, []string{"confirm"}},
+		{http.MethodDelete, user, toErase, s.forgetUser, nil},
+		{http.MethodGet, namespaces, toList, s.listNamespaces, []string{"limit", "cursor"}},
+		{http.MethodGet, namespace, toRead, s.getNamespace, nil},
+		{http.MethodDelete, namespace, toErase, s.deleteNamespace, []string{"confirm"}},
 
-		{http.MethodGet, "/healthz", s.healthz, anyQuery()},
-		{http.MethodGet, "/readyz", s.readyz, anyQuery()},
-		{http.MethodGet, "/version", s.getVersion, anyQuery()},
+		{http.MethodGet, "/healthz", public, s.healthz, anyQuery()},
+		{http.MethodGet, "/readyz", public, s.readyz, anyQuery()},
+		{http.MethodGet, "/version", public, s.getVersion, anyQuery()},
 
-		{http.MethodGet, "/openapi.yaml", s.page, anyQuery()},
-		{http.MethodGet, "/openapi.json", s.page, anyQuery()},
-		{http.MethodGet, "/docs", s.docs, anyQuery()},
-		{http.MethodGet, "/docs/", s.page, anyQuery()}, // the one path that ends with a slash
-		{http.MethodGet, "/docs/docs.js", s.page, anyQuery()},
-		{http.MethodGet, "/docs/docs.css", s.page, anyQuery()},
-		{http.MethodGet, "/docs/errors", s.page, anyQuery()},
-		{http.MethodGet, "/docs/errors.css", s.page, anyQuery()},
-		{http.MethodGet, "/docs/favicon.svg", s.page, anyQuery()},
-		{http.MethodGet, "/docs/swagger-ui.css", s.page, anyQuery()},
-		{http.MethodGet, "/docs/swagger-ui-bundle.js", s.page, anyQuery()},
+		{http.MethodGet, "/openapi.yaml", public, s.page, anyQuery()},
+		{http.MethodGet, "/openapi.json", public, s.page, anyQuery()},
+		{http.MethodGet, "/docs", public, s.docs, anyQuery()},
+		{http.MethodGet, "/docs/", public, s.page, anyQuery()}, // the one path that ends with a slash
+		{http.MethodGet, "/docs/docs.js", public, s.page, anyQuery()},
+		{http.MethodGet, "/docs/docs.css", public, s.page, anyQuery()},
+		{http.MethodGet, "/docs/errors", public, s.page, anyQuery()},
+		{http.MethodGet, "/docs/errors.css", public, s.page, anyQuery()},
+		{http.MethodGet, "/docs/favicon.svg", public, s.page, anyQuery()},
+		{http.MethodGet, "/docs/swagger-ui.css", public, s.page, anyQuery()},
+		{http.MethodGet, "/docs/swagger-ui-bundle.js", public, s.page, anyQuery()},
 	}
 }
 
-// extraRoutes returns the endpoints that the program adds, as routes without parameters.
+// extraRoutes returns the endpoints that the program adds, as routes without parameters. What they do is not known
+// here, so they need the most.
 func extraRoutes(endpoints []Endpoint) []route {
 	var routes []route
 	for _, e := range endpoints {
 		handle := func(c echo.Context, _ query) error { return e.Handle(c) }
-		routes = append(routes, route{e.Method, e.Path, handle, nil})
+		routes = append(routes, route{e.Method, e.Path, toErase, handle, nil})
 	}
 	return routes
 }
@@ -73,12 +75,22 @@ func evaluation(more ...string) []string {
 	return append([]string{"as_of", "green", "yellow"}, more...)
 }
 
-// serve checks the query and calls the handler.
-func (r route) serve(c echo.Context) error {
-	c.Response().Header()[echo.HeaderCacheControl] = noStore
-	q, err := parseQuery(c.Request().URL.RawQuery, r.query)
-	if err != nil {
-		return err
+// serve returns what checks the caller and the query, and calls the handler.
+func (s *server) serve(r route) echo.HandlerFunc {
+	if r.rule == unruled {
+		panic("api: nobody has said who may use " + r.method + " " + r.path)
 	}
-	return r.handle(c, q)
+	return func(c echo.Context) error {
+		c.Response().Header()[echo.HeaderCacheControl] = noStore
+		if r.rule != public {
+			if err := s.authorize(c, r.rule); err != nil {
+				return err
+			}
+		}
+		q, err := parseQuery(c.Request().URL.RawQuery, r.query)
+		if err != nil {
+			return err
+		}
+		return r.handle(c, q)
+	}
 }

@@ -1,15 +1,32 @@
 // Package access decides who may do what: it tells callers apart by their API key or JWT, and holds what
 // each of them may do.
+//
+// Where things are: this file is what can be configured; key.go and pem.go read keys, pattern.go namespaces;
+// guard.go tells who a caller is, token.go reads JWTs, jwks.go keeps an issuer's keys; caller.go is what
+// somebody may do.
 package access
 
 import (
 	"crypto"
 	"crypto/sha256"
+	"errors"
+	"slices"
 	"time"
 )
 
 // Scope is a kind of work that a caller may do.
 type Scope string
+
+// ParseScope reads the name of a scope.
+func ParseScope(s string) (Scope, error) {
+	if scope := Scope(s); slices.Contains(Scopes(), scope) {
+		return scope, nil
+	}
+	return "", errors.New("there is no such scope: use ping, read or admin")
+}
+
+// Scopes returns all scopes.
+func Scopes() []Scope { return []Scope{Ping, Read, Admin} }
 
 // The scopes. None of them contains another.
 const (
@@ -36,17 +53,14 @@ type Key struct {
 
 // Tokens says which JWTs are taken. Exactly one of Secret, Keys and JWKS is set; Issuer and Audience have to be.
 type Tokens struct {
-	Secret []byte             // HS256
+	Secret []byte             // HS256; at least 32 bytes
 	Keys   []crypto.PublicKey // RS256, ES256 or EdDSA, by the kind of key
 	JWKS   string             // the URL of a key set, for the same algorithms
 
 	Issuer, Audience string
-	Leeway           time.Duration // that clocks may differ by
+	Leeway           time.Duration // that clocks may differ by; 0 is none
 
 	UserClaim       string    // who the user is; default "sub"
 	NamespacesClaim string    // which namespaces: a list, or text with spaces between; default "namespaces"
 	Namespaces      []Pattern // those of a token without that claim
 }
-
-// Pattern matches names of namespaces: a name, or the beginning of names with a * after it; * alone is all.
-type Pattern string

@@ -20,15 +20,32 @@ func finishOperation(operation object, shared map[string]string) error {
 	if body, ok := operation["requestBody"].(object); ok {
 		delete(body, "x-originalParamName") // which only a way back would need
 	}
+	if security, ok := operation["security"].([]any); ok {
+		operation["security"] = append(security, object{}) // an open server asks nobody
+	}
 	for status, response := range operation["responses"].(object) {
-		if status == "503" {
-			within(response.(object), "headers")["Retry-After"] = header("Retry-After")
+		for _, name := range headersOf(status) {
+			within(response.(object), "headers")[name] = header(name)
 		}
 		if err := finishResponse(response.(object), status >= "400"); err != nil {
 			return fmt.Errorf("%v, %s: %w", operation["operationId"], status, err)
 		}
 	}
 	return nil
+}
+
+// headersOf returns the headers of all answers with a status.
+func headersOf(status string) []string {
+	switch status {
+	case "401", "403":
+		return []string{"WWW-Authenticate"}
+	case "429":
+		return []string{"Retry-After", "RateLimit", "RateLimit-Policy"}
+	case "503":
+		return []string{"Retry-After"}
+	default:
+		return nil
+	}
 }
 
 // finishResponse adds the headers of every answer, and makes a problem of an error.

@@ -1,0 +1,223 @@
+package access
+
+import (
+	"cmp"
+	"context"
+	"crypto"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/MicahParks/jwkset"
+	"github.com/golang-jwt/jwt/v5"
+)
+
+const (
+	refreshPause = 10 * time.Minute // between two fetches of a key set
+	retryPause   = 10 * time.Second // after a fetch that failed, and between fetches for keys that are missing
+	fetchTimeout = 5 * time.Second
+	patience     = 3 * time.Second // for how long a request waits for a fetch
+	maxKeySet    = 1 << 20         // bytes
+)
+
+// publicKey is one that may have signed a token.
+type publicKey struct {
+	id        string // none if it has none
+	algorithm string // the one that it is used with
+	key       crypto.PublicKey
+}
+
+// matching returns the keys for an algorithm; of those with an ID, if one is asked for.
+func matching(keys []publicKey, id, algorithm string) (set jwt.VerificationKeySet) {
+	for _, k := range keys {
+		if k.algorithm == algorithm && (id == "" || k.id == id) {
+			set.Keys = append(set.Keys, k.key)
+		}
+	}
+	return set
+}
+
+// keySet is what an issuer publishes its keys in. It is fetched in the background, and when a token names a key
+// that is missing. While the issuer does not answer, the keys that are known go on being good.
+type keySet struct {
+	url    string
+	client *http.Client
+	logger *slog.Logger
+	now    func() time.Time
+	stop   context.CancelFunc
+	begin  func() // fetches, in the background; called with the lock
+	work   sync.WaitGroup
+
+	mu      sync.Mutex
+	keys    []publicKey
+	err     error         // of the newest fetch
+	fetched time.Time     // when the newest fetch began
+	running chan struct{} // closed when the fetch that runs has ended; nil if none runs
+}
+
+func newKeySet(address string, o Options) (*keySet, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+		return nil, errors.New("the address of the key set is no URL that begins with https:// or http://")
+	}
+	s := &keySet{
+		url: address, logger: o.Logger, now: o.Now,
+		client: &http.Client{Timeout: fetchTimeout, Transport: o.Transport},
+	}
+	s.logger = cmp.Or(s.logger, slog.Default())
+	if s.now == nil {
+		s.now = time.Now
+	}
+	if f := o.Former; f.TakesTokens() && f.tokens.set != nil && f.tokens.set.url == address {
+		s.keys, _ = f.tokens.set.known()
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	s.begin = func() {
+		s.running, s.fetched = make(chan struct{}), s.now()
+		s.work.Go(func() { s.refresh(ctx) })
+	}
+	s.mu.Lock()
+	s.begin()
+	s.mu.Unlock()
+	s.work.Go(func() { s.keepFresh(ctx) })
+	return s, nil
+}
+
+func (s *keySet) close() {
+	s.stop()
+	s.work.Wait()
+}
+
+// known returns the keys, and the error of the newest fetch.
+func (s *keySet) known() ([]publicKey, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keys, s.err
+}
+
+// find returns the keys for an algorithm, by their ID if there is one. If there are none, the set is fetched
+// again, but not too often: IDs come from whoever sends tokens.
+func (s *keySet) find(ctx context.Context, id, algorithm string) (jwt.VerificationKeySet, error) {
+	keys, _ := s.known()
+	if found := matching(keys, id, algorithm); len(found.Keys) > 0 {
+		return found, nil
+	}
+	if err := s.newest(ctx); err != nil {
+		return jwt.VerificationKeySet{}, fmt.Errorf("%w: %w", ErrKeysUnavailable, err)
+	}
+	keys, _ = s.known()
+	return matching(keys, id, algorithm), nil
+}
+
+// newest waits for the fetch that runs, after beginning one if the last was a while ago.
+func (s *keySet) newest(ctx context.Context) error {
+	s.mu.Lock()
+	if s.running == nil && s.now().Sub(s.fetched) >= retryPause {
+		s.begin()
+	}
+	running := s.running
+	s.mu.Unlock()
+	if running != nil {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		select {
+		case <-running:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	_, err := s.known()
+	return err
+}
+
+// keepFresh fetches the set from time to time, until the context ends.
+func (s *keySet) keepFresh(ctx context.Context) {
+	for {
+		pause := refreshPause
+		if err := s.newest(ctx); err != nil { // which the log is told of elsewhere
+			pause = retryPause
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// refresh fetches the set once, and tells the log when that begins to fail or to succeed.
+func (s *keySet) refresh(ctx context.Context) {
+	keys, err := s.fetch(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err != nil && s.err == nil && ctx.Err() == nil:
+		s.logger.Error("the key set for tokens cannot be fetched; trying again", "url", s.url, "error", err)
+	case err == nil && s.err != nil:
+		s.logger.Info("the key set for tokens can be fetched again", "url", s.url)
+	}
+	if err == nil {
+		s.keys = keys
+	}
+	s.err = err
+	close(s.running)
+	s.running = nil
+}
+
+func (s *keySet) fetch(ctx context.Context) ([]publicKey, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the answer is %s", response.Status)
+	}
+	content, err := io.ReadAll(io.LimitReader(response.Body, maxKeySet+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(content) > maxKeySet:
+		return nil, fmt.Errorf("the answer has more than %d bytes", maxKeySet)
+	}
+	return parseKeySet(content)
+}
+
+// parseKeySet returns the keys of a JWK set that verify what we take. Others may stand beside them, for encryption or
+// for other algorithms.
+func parseKeySet(content []byte) ([]publicKey, error) {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(content, &set); err != nil {
+		return nil, fmt.Errorf("the answer is no key set: %w", err)
+	}
+	if set.Keys == nil {
+		return nil, errors.New("the answer is no key set: it has no keys")
+	}
+	var keys []publicKey
+	for _, entry := range set.Keys {
+		parsed, err := jwkset.NewJWKFromRawJSON(entry, jwkset.JWKMarshalOptions{}, jwkset.JWKValidateOptions{})
+		if err != nil {
+			continue
+		}
+		about := parsed.Marshal()
+		algorithm, err := algorithmOf(parsed.Key())
+		if err != nil || about.USE != "" && about.USE != jwkset.UseSig || about.ALG != "" && about.ALG.String() != algorithm {
+			continue
+		}
+		keys = append(keys, publicKey{about.KID, algorithm, parsed.Key()})
+	}
+	return keys, nil
+}

@@ -1,0 +1,276 @@
+package access
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/MicahParks/jwkset"
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/stretchr/testify/require"
+)
+
+// issuer publishes a key set, in place of the network.
+type issuer struct {
+	mu      sync.Mutex
+	answer  string
+	status  int
+	err     error
+	delay   time.Duration
+	fetches int
+}
+
+// RoundTrip answers a request for the key set; see [http.RoundTripper].
+func (i *issuer) RoundTrip(r *http.Request) (*http.Response, error) {
+	i.mu.Lock()
+	i.fetches++
+	answer, status, err, delay := i.answer, i.status, i.err, i.delay
+	i.mu.Unlock()
+	select {
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	case <-time.After(delay):
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{StatusCode: status, Status: http.StatusText(status), Body: io.NopCloser(strings.NewReader(answer)), Request: r}, nil
+}
+
+// publishes has the issuer answer with a text from now on.
+func (i *issuer) publishes(answer string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.answer, i.status, i.err, i.delay = answer, http.StatusOK, nil, 0
+}
+
+// breaks has it fail, or hang for a while.
+func (i *issuer) breaks(err error, status int, delay time.Duration) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.status, i.err, i.delay = status, err, delay
+}
+
+func (i *issuer) count() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.fetches
+}
+
+// entry returns a key of a set.
+func entry(t testing.TB, key crypto.PublicKey, about jwkset.JWKMetadataOptions) string {
+	t.Helper()
+	jwk, err := jwkset.NewJWKFromKey(key, jwkset.JWKOptions{Metadata: about})
+	require.NoError(t, err)
+	encoded, err := json.Marshal(jwk.Marshal())
+	require.NoError(t, err)
+	return string(encoded)
+}
+
+func keySetOf(entries ...string) string { return `{"keys":[` + strings.Join(entries, ",") + `]}` }
+
+// withIssuer runs a test with a clock of its own, and a guard that asks an issuer.
+func withIssuer(t *testing.T, i *issuer, test func(t *testing.T, g *Guard)) {
+	t.Helper()
+	_ = keyPairs() // takes real time
+	synctest.Test(t, func(t *testing.T) {
+		g := newIssuerGuard(t, i, nil)
+		test(t, g)
+		g.Close()
+	})
+}
+
+func newIssuerGuard(t *testing.T, i *issuer, former *Guard) *Guard {
+	t.Helper()
+	own := tokens()
+	own.Secret, own.JWKS = nil, "https://issuer.example/keys"
+	g, err := New(Config{Tokens: own}, Options{Transport: i, Logger: slog.New(slog.DiscardHandler), Former: former})
+	require.NoError(t, err)
+	return g
+}
+
+// current returns the claims of a token that is good for long, by the clock of the bubble.
+func current() jwt.MapClaims {
+	return claimsWith(map[string]any{"exp": time.Now().Add(1000 * time.Hour).Unix()})
+}
+
+func signed(t *testing.T, algorithm string, header ...any) string {
+	t.Helper()
+	return sign(t, jwt.GetSigningMethod(algorithm), keyPairs()[algorithm], current(), header...)
+}
+
+func TestKeySet(t *testing.T) {
+	p384, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	require.NoError(t, err)
+	var entries []string
+	for algorithm, pair := range keyPairs() {
+		entries = append(entries, entry(t, pair.Public(), jwkset.JWKMetadataOptions{KID: "key of " + algorithm, ALG: jwkset.ALG(algorithm), USE: jwkset.UseSig}))
+	}
+	entries = append(
+		entries, `{}`, `5`, `{"kty":"RSA","n":"AQAB","e":"AQAB","kid":"short"}`, `{"kty":"oct","k":"c2VjcmV0","kid":"shared","alg":"HS256"}`,
+		entry(t, p384.Public(), jwkset.JWKMetadataOptions{KID: "p384"}),
+		entry(t, keyPairs()["RS256"].Public(), jwkset.JWKMetadataOptions{KID: "for encryption", USE: jwkset.UseEnc}),
+		entry(t, keyPairs()["RS256"].Public(), jwkset.JWKMetadataOptions{KID: "for PS256", ALG: jwkset.AlgPS256}),
+	)
+	i := &issuer{}
+	i.publishes(keySetOf(entries...))
+	withIssuer(t, i, func(t *testing.T, g *Guard) {
+		for algorithm := range keyPairs() {
+			for _, header := range [][]any{nil, {"kid", "key of " + algorithm}} {
+				_, err := g.bearer(t, signed(t, algorithm, header...))
+				require.NoError(t, err, "%s %v", algorithm, header)
+			}
+		}
+		for _, id := range []any{"short", "shared", "p384", "for encryption", "for PS256", "key of ES256", "", "key of rs256", "../keys", "a'b\x00", 5, nil, []string{"key of RS256"}, strings.Repeat("k", 5000)} {
+			if id == "" {
+				continue // no ID: see above
+			}
+			_, err := g.bearer(t, signed(t, "RS256", "kid", id))
+			require.ErrorIs(t, err, ErrUnauthenticated, "%.80v", id)
+		}
+		for name, token := range map[string]string{
+			"a key in the header": signed(t, "ES256", "kid", "mine", "jwk", json.RawMessage(entries[0])),
+			"an address of keys":  signed(t, "ES256", "kid", "mine", "jku", "https://evil.example/keys", "x5u", "https://evil.example/cert"),
+			"the shared secret":   sign(t, jwt.SigningMethodHS256, []byte("secret"), current(), "kid", "shared"),
+			"none":                sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, current(), "kid", "key of RS256"),
+		} {
+			_, err := g.bearer(t, token)
+			require.ErrorIs(t, err, ErrUnauthenticated, name)
+		}
+		require.Equal(t, 1, i.count(), "however many unknown IDs there are, the issuer is not asked at once again")
+	})
+}
+
+// TestKeysRotate: a token with a key that is new has the set fetched, and whoever sent it waits for that.
+func TestKeysRotate(t *testing.T) {
+	_, next, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	i := &issuer{}
+	i.publishes(keySetOf(entry(t, keyPairs()["ES256"].Public(), jwkset.JWKMetadataOptions{KID: "1"})))
+	withIssuer(t, i, func(t *testing.T, g *Guard) {
+		old := signed(t, "ES256", "kid", "1")
+		_, err := g.bearer(t, old)
+		require.NoError(t, err)
+		i.publishes(keySetOf(entry(t, next.Public(), jwkset.JWKMetadataOptions{KID: "2"})))
+		token := sign(t, jwt.SigningMethodEdDSA, next, current(), "kid", "2")
+		_, err = g.bearer(t, token)
+		require.ErrorIs(t, err, ErrUnauthenticated, "the set was fetched just now")
+		time.Sleep(retryPause)
+		i.breaks(nil, http.StatusOK, time.Second)
+		_, err = g.bearer(t, token)
+		require.NoError(t, err)
+		_, err = g.bearer(t, old)
+		require.ErrorIs(t, err, ErrUnauthenticated, "a key that is withdrawn is withdrawn")
+		require.Equal(t, 2, i.count())
+		time.Sleep(2*refreshPause + time.Minute)
+		synctest.Wait()
+		require.GreaterOrEqual(t, i.count(), 4, "it is fetched without being asked for, too")
+	})
+}
+
+// TestIssuerDown: what cannot be told is not an error of the caller, and what is known stays good.
+func TestIssuerDown(t *testing.T) {
+	good := keySetOf(entry(t, keyPairs()["ES256"].Public(), jwkset.JWKMetadataOptions{KID: "1"}))
+	for name, fault := range map[string]func(*issuer){
+		"refused":       func(i *issuer) { i.breaks(errors.New("connection refused"), 0, 0) },
+		"500":           func(i *issuer) { i.breaks(nil, http.StatusInternalServerError, 0) },
+		"hangs":         func(i *issuer) { i.breaks(nil, http.StatusOK, time.Hour) },
+		"a login page":  func(i *issuer) { i.publishes("<html>") },
+		"another JSON":  func(i *issuer) { i.publishes(`{"error":"x"}`) },
+		"without end":   func(i *issuer) { i.publishes(`{"keys":[],"x":"` + strings.Repeat("x", maxKeySet) + `"}`) },
+		"a list":        func(i *issuer) { i.publishes(`[]`) },
+		"null for keys": func(i *issuer) { i.publishes(`{"keys":null}`) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := &issuer{}
+			fault(i)
+			withIssuer(t, i, func(t *testing.T, g *Guard) {
+				token := signed(t, "ES256", "kid", "1")
+				for range 3 {
+					_, err := g.bearer(t, token)
+					require.ErrorIs(t, err, ErrKeysUnavailable)
+					require.NotErrorIs(t, err, ErrUnauthenticated)
+				}
+				_, err := g.bearer(t, "ls_x")
+				require.ErrorIs(t, err, ErrUnauthenticated, "keys have nothing to do with it")
+
+				i.publishes(good)
+				time.Sleep(fetchTimeout + retryPause)
+				synctest.Wait()
+				_, err = g.bearer(t, token)
+				require.NoError(t, err, "it mends itself")
+
+				fault(i)
+				time.Sleep(24 * time.Hour)
+				_, err = g.bearer(t, token)
+				require.NoError(t, err, "what is known stays good")
+				_, err = g.bearer(t, signed(t, "ES256", "kid", "2"))
+				require.ErrorIs(t, err, ErrKeysUnavailable, "it may be a new key")
+			})
+		})
+	}
+}
+
+// TestSlowIssuer: a request waits for the keys, but not for long, and not longer than its caller.
+func TestSlowIssuer(t *testing.T) {
+	i := &issuer{}
+	i.publishes(keySetOf(entry(t, keyPairs()["ES256"].Public(), jwkset.JWKMetadataOptions{KID: "1"})))
+	i.breaks(nil, http.StatusOK, 2*time.Second)
+	withIssuer(t, i, func(t *testing.T, g *Guard) {
+		token, began := signed(t, "ES256", "kid", "1"), time.Now()
+		gone, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := g.Identify(gone, []string{"Bearer " + token})
+		require.ErrorIs(t, err, ErrKeysUnavailable)
+		require.Equal(t, time.Second, time.Since(began))
+		_, err = g.bearer(t, token)
+		require.NoError(t, err)
+		require.Equal(t, 2*time.Second, time.Since(began))
+		require.Equal(t, 1, i.count())
+	})
+	i.breaks(nil, http.StatusOK, time.Hour)
+	withIssuer(t, i, func(t *testing.T, g *Guard) {
+		began := time.Now()
+		_, err := g.bearer(t, signed(t, "ES256", "kid", "1"))
+		require.ErrorIs(t, err, ErrKeysUnavailable)
+		require.Equal(t, patience, time.Since(began))
+	})
+}
+
+// TestFormerGuard: a reload while the issuer is down forgets nothing, unless it is about another issuer.
+func TestFormerGuard(t *testing.T) {
+	i := &issuer{}
+	i.publishes(keySetOf(entry(t, keyPairs()["ES256"].Public(), jwkset.JWKMetadataOptions{KID: "1"})))
+	withIssuer(t, i, func(t *testing.T, former *Guard) {
+		token := signed(t, "ES256", "kid", "1")
+		_, err := former.bearer(t, token)
+		require.NoError(t, err)
+		i.breaks(errors.New("connection refused"), 0, 0)
+		g := newIssuerGuard(t, i, former)
+		former.Close()
+		_, err = g.bearer(t, token)
+		require.NoError(t, err)
+		g.Close()
+
+		own := tokens()
+		own.Secret, own.JWKS = nil, "https://other.example/keys"
+		g, err = New(Config{Tokens: own}, Options{Transport: i, Logger: slog.New(slog.DiscardHandler), Former: former})
+		require.NoError(t, err)
+		_, err = g.bearer(t, token)
+		require.ErrorIs(t, err, ErrKeysUnavailable)
+		g.Close()
+	})
+}

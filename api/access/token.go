@@ -1,0 +1,184 @@
+package access
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/lastseen/lastseen"
+)
+
+// MinSecretLen is the least length of a secret for HS256, in bytes: see RFC 7518, section 3.2.
+const MinSecretLen = 32
+
+// maxLeeway bounds the leeway: clocks that differ by more have to be set.
+const maxLeeway = 5 * time.Minute
+
+// maxClaimed bounds the namespaces of a token.
+const maxClaimed = 100
+
+// verifier tells whether a JWT is to be trusted, and whose it is.
+type verifier struct {
+	tokens    Tokens
+	anonymous []Pattern
+	parser    *jwt.Parser
+	keys      []publicKey // of a file
+	set       *keySet     // of an issuer
+}
+
+func newVerifier(t Tokens, anonymous []Pattern, o Options) (*verifier, error) {
+	if err := t.check(); err != nil {
+		return nil, err
+	}
+	t.UserClaim, t.NamespacesClaim = cmp.Or(t.UserClaim, "sub"), cmp.Or(t.NamespacesClaim, "namespaces")
+	v := &verifier{tokens: t, anonymous: anonymous}
+	algorithms := []string{jwt.SigningMethodHS256.Alg()}
+	if t.Secret == nil {
+		algorithms = []string{jwt.SigningMethodRS256.Alg(), jwt.SigningMethodES256.Alg(), jwt.SigningMethodEdDSA.Alg()}
+	}
+	for i, key := range t.Keys {
+		algorithm, err := algorithmOf(key)
+		if err != nil {
+			return nil, fmt.Errorf("key %d for tokens: %w", i+1, err)
+		}
+		v.keys = append(v.keys, publicKey{algorithm: algorithm, key: key})
+	}
+	options := []jwt.ParserOption{
+		jwt.WithValidMethods(algorithms), jwt.WithExpirationRequired(), jwt.WithIssuer(t.Issuer),
+		jwt.WithAudience(t.Audience), jwt.WithLeeway(t.Leeway), jwt.WithStrictDecoding(),
+	}
+	if o.Now != nil {
+		options = append(options, jwt.WithTimeFunc(o.Now))
+	}
+	v.parser = jwt.NewParser(options...)
+	if t.JWKS == "" {
+		return v, nil
+	}
+	var err error
+	v.set, err = newKeySet(t.JWKS, o)
+	return v, err
+}
+
+func (t Tokens) check() error {
+	sources := 0
+	for _, there := range []bool{t.Secret != nil, len(t.Keys) > 0, t.JWKS != ""} {
+		if there {
+			sources++
+		}
+	}
+	switch {
+	case sources != 1:
+		return errors.New("tokens are verified by a secret, by public keys or by a key set: give exactly one of them")
+	case t.Secret != nil && len(t.Secret) < MinSecretLen:
+		return fmt.Errorf("the secret for tokens has %d bytes: use %d or more, at random", len(t.Secret), MinSecretLen)
+	case t.Issuer == "":
+		return errors.New("tokens need an issuer: whose are they?")
+	case t.Audience == "":
+		return errors.New("tokens need an audience: for whom are they?")
+	case t.Leeway < 0 || t.Leeway > maxLeeway:
+		return fmt.Errorf("the leeway is not between 0 and %s", maxLeeway)
+	}
+	return nil
+}
+
+// verify returns the caller whose token this is.
+func (v *verifier) verify(ctx context.Context, token string) (*Caller, error) {
+	found := &claims{}
+	_, err := v.parser.ParseWithClaims(token, found, func(t *jwt.Token) (any, error) { return v.keysFor(ctx, t) })
+	switch {
+	case errors.Is(err, ErrKeysUnavailable):
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
+	}
+	caller, err := v.caller(found.MapClaims)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
+	}
+	return caller, nil
+}
+
+// keysFor returns what may have signed a token: keys of the kind that its algorithm is for, and no others.
+func (v *verifier) keysFor(ctx context.Context, t *jwt.Token) (any, error) {
+	if _, critical := t.Header["crit"]; critical {
+		return nil, errors.New("the token demands an extension that is not known here")
+	}
+	if v.tokens.Secret != nil {
+		return v.tokens.Secret, nil
+	}
+	if v.set == nil {
+		return matching(v.keys, "", t.Method.Alg()), nil
+	}
+	id, isText := t.Header["kid"].(string)
+	if _, named := t.Header["kid"]; named && !isText {
+		return nil, errors.New("the ID of the token's key is no text")
+	}
+	return v.set.find(ctx, id, t.Method.Alg())
+}
+
+// caller reads what a token says about its user.
+func (v *verifier) caller(c jwt.MapClaims) (*Caller, error) {
+	user, isText := c[v.tokens.UserClaim].(string)
+	if !isText {
+		return nil, fmt.Errorf("the claim %s, the user, is missing or no text", v.tokens.UserClaim)
+	}
+	if err := lastseen.CheckUser(user); err != nil {
+		return nil, fmt.Errorf("the claim %s: %w", v.tokens.UserClaim, err)
+	}
+	namespaces, err := v.namespaces(c)
+	if err != nil {
+		return nil, fmt.Errorf("the claim %s: %w", v.tokens.NamespacesClaim, err)
+	}
+	return &Caller{
+		Kind: ByToken, Name: user, Issuer: v.tokens.Issuer,
+		scopes: []Scope{Ping, Read}, namespaces: namespaces, anonymous: v.anonymous,
+	}, nil
+}
+
+// namespaces returns those that a token is for.
+func (v *verifier) namespaces(c jwt.MapClaims) ([]Pattern, error) {
+	var names []string
+	switch claim := c[v.tokens.NamespacesClaim].(type) {
+	case nil:
+		if _, there := c[v.tokens.NamespacesClaim]; there {
+			return nil, errors.New("it is null")
+		}
+		return v.tokens.Namespaces, nil
+	case string:
+		names = strings.Fields(claim)
+	case []any:
+		for _, element := range claim {
+			name, isText := element.(string)
+			if !isText {
+				return nil, errors.New("something in it is no text")
+			}
+			names = append(names, name)
+		}
+	default:
+		return nil, errors.New("it is neither a list nor a text")
+	}
+	if len(names) > maxClaimed {
+		return nil, fmt.Errorf("it has %d names; at most %d are taken", len(names), maxClaimed)
+	}
+	patterns := make([]Pattern, len(names))
+	for i, name := range names {
+		var err error
+		if patterns[i], err = ParsePattern(name); err != nil {
+			return nil, err
+		}
+	}
+	return patterns, nil
+}
+
+// claims are what a token says. They are read strictly: a name that is there twice, or in other letters, could mean
+// one thing to the issuer and another one here.
+type claims struct{ jwt.MapClaims }
+
+// UnmarshalJSON reads the claims; see [encoding/json.Unmarshaler].
+func (c *claims) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, &c.MapClaims) }

@@ -1,0 +1,229 @@
+package access
+
+import (
+	"crypto"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/stretchr/testify/require"
+)
+
+func TestIdentifyToken(t *testing.T) {
+	g := newGuard(t, Config{Tokens: tokens()})
+	caller, err := g.bearer(t, good(t, nil))
+	require.NoError(t, err)
+	require.Equal(t, ByToken, caller.Kind)
+	require.Equal(t, "alice", caller.Name)
+	require.Equal(t, "https://issuer.example", caller.Issuer)
+	for _, namespace := range []string{"chat", "room-1"} {
+		require.True(t, caller.May(Ping, namespace))
+		require.True(t, caller.May(Read, namespace))
+		require.False(t, caller.May(Admin, namespace))
+	}
+	require.False(t, caller.May(Ping, "other"))
+	require.False(t, caller.May(Read, "other"))
+	require.True(t, caller.Speaks("alice"))
+	require.False(t, caller.Speaks("bob"))
+	require.False(t, caller.SpeaksForMany())
+	require.False(t, caller.IsBlind("other"))
+}
+
+// TestNamespacesOfTokens: a list or a text; without the claim what is configured, which is nothing by default.
+func TestNamespacesOfTokens(t *testing.T) {
+	configured := tokens()
+	configured.Namespaces = []Pattern{"lobby"}
+	for _, c := range []struct {
+		tokens *Tokens
+		claim  any
+		want   []Pattern
+	}{
+		{tokens(), nil, nil},
+		{configured, nil, []Pattern{"lobby"}},
+		{configured, []string{}, []Pattern{}},
+		{configured, "", []Pattern{}},
+		{configured, "chat", []Pattern{"chat"}},
+		{configured, " chat  room-* ", []Pattern{"chat", "room-*"}},
+		{configured, []string{"*"}, []Pattern{"*"}},
+	} {
+		caller, err := newGuard(t, Config{Tokens: c.tokens}).bearer(t, good(t, map[string]any{"namespaces": c.claim}))
+		require.NoError(t, err)
+		require.Equal(t, c.want, caller.namespaces)
+		require.Equal(t, len(c.want) > 0, caller.MaySomewhere(Read))
+	}
+}
+
+func TestClaimsByAnotherName(t *testing.T) {
+	named := tokens()
+	named.UserClaim, named.NamespacesClaim = "https://example.com/user", "rooms"
+	g := newGuard(t, Config{Tokens: named})
+	caller, err := g.bearer(t, good(t, map[string]any{"https://example.com/user": "bob", "rooms": "r1"}))
+	require.NoError(t, err)
+	require.Equal(t, "bob", caller.Name)
+	require.True(t, caller.May(Read, "r1"))
+	require.False(t, caller.May(Read, "chat"))
+	_, err = g.bearer(t, good(t, nil))
+	require.ErrorIs(t, err, ErrUnauthenticated, "sub is not the claim")
+}
+
+// TestBadClaims: a token that is signed well can still be wrong.
+func TestBadClaims(t *testing.T) {
+	g := newGuard(t, Config{Tokens: tokens()})
+	at := func(d time.Duration) int64 { return now.Add(d).Unix() }
+	many := strings.Repeat("chat ", 101)
+	for _, changes := range []map[string]any{
+		{"iss": nil}, {"iss": ""}, {"iss": "https://issuer.example/"}, {"iss": "HTTPS://issuer.example"}, {"iss": 1}, {"iss": []string{"https://issuer.example"}},
+		{"aud": nil}, {"aud": ""}, {"aud": "other"}, {"aud": []string{}}, {"aud": []string{"other", "lastseen2"}}, {"aud": 5}, {"aud": []any{1, "lastseen"}},
+		{"exp": nil}, {"exp": at(-time.Hour)}, {"exp": at(-30 * time.Second)}, {"exp": "soon"}, {"exp": fmt.Sprint(at(time.Hour))}, {"exp": 0}, {"exp": true}, {"exp": -1},
+		{"nbf": at(time.Hour)}, {"nbf": at(31 * time.Second)}, {"nbf": "soon"},
+		{"sub": nil}, {"sub": ""}, {"sub": "."}, {"sub": 7}, {"sub": []string{"alice"}}, {"sub": "a\x00"}, {"sub": strings.Repeat("x", 257)}, {"sub": map[string]any{}},
+		{"namespaces": 1}, {"namespaces": true}, {"namespaces": []any{"chat", 1}}, {"namespaces": []any{nil}}, {"namespaces": "ch*t"}, {"namespaces": []string{""}},
+		{"namespaces": []string{"chat room"}}, {"namespaces": map[string]any{"chat": true}}, {"namespaces": many},
+	} {
+		_, err := g.bearer(t, good(t, changes))
+		require.ErrorIs(t, err, ErrUnauthenticated, "%.100v", changes)
+	}
+	for _, changes := range []map[string]any{
+		{"exp": at(-29 * time.Second)}, {"nbf": at(30 * time.Second)}, {"aud": []string{"other", "lastseen"}}, {"iat": at(time.Hour)},
+		{"exp": float64(at(time.Hour)) + 0.5}, {"sub": "ü/ " + strings.Repeat("x", 250)}, {"extra": map[string]any{"deep": []any{1, nil}}},
+	} {
+		_, err := g.bearer(t, good(t, changes))
+		require.NoError(t, err, "%.100v", changes)
+	}
+}
+
+// raw makes a token of texts that no library would make.
+func raw(t *testing.T, header, payload string) string {
+	t.Helper()
+	encode := base64.RawURLEncoding.EncodeToString
+	text := encode([]byte(header)) + "." + encode([]byte(payload))
+	signature, err := jwt.SigningMethodHS256.Sign(text, secret)
+	require.NoError(t, err)
+	return text + "." + encode(signature)
+}
+
+// TestStrangeTokens: whatever is not exactly a JWT of the issuer is refused, even with a good signature.
+func TestStrangeTokens(t *testing.T) {
+	g := newGuard(t, Config{Tokens: tokens()})
+	payload, err := json.Marshal(claimsWith(nil))
+	require.NoError(t, err)
+	const header = `{"alg":"HS256","typ":"JWT"}`
+	token := raw(t, header, string(payload))
+	_, err = g.bearer(t, token)
+	require.NoError(t, err)
+	parts := strings.Split(token, ".")
+	twice := func(member string) string { return strings.Replace(string(payload), "{", "{"+member+",", 1) }
+	for name, bad := range map[string]string{
+		"nothing": "", "dots": "..", "one dot": ".", "text": "token", "two parts": parts[0] + "." + parts[1], "four parts": token + ".x",
+		"no signature": parts[0] + "." + parts[1] + ".", "short signature": token[:len(token)-4], "padding": token + "=", "space inside": parts[0] + ". " + parts[1] + "." + parts[2],
+		"bits after the end": token[:len(token)-1] + string(token[len(token)-1]+1), "other payload": parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(twice(`"x":1`))) + "." + parts[2],
+		"no JSON": raw(t, header, "x"), "null": raw(t, header, "null"), "list": raw(t, header, "[]"), "text in JSON": raw(t, header, `"alice"`), "empty": raw(t, header, "{}"),
+		"the user twice": raw(t, header, twice(`"sub":"bob"`)), "the end twice": raw(t, header, twice(`"exp":9999999999`)), "two values": raw(t, header, string(payload)+"{}"),
+		"wrong case": raw(t, header, strings.Replace(string(payload), `"exp"`, `"EXP"`, 1)), "invalid UTF-8": raw(t, header, strings.Replace(string(payload), "alice", "al\xffice", 1)),
+		"lone surrogate": raw(t, header, strings.Replace(string(payload), "alice", `al\ud800ice`, 1)),
+		"header null":    raw(t, "null", string(payload)), "header list": raw(t, "[]", string(payload)), "no algorithm": raw(t, `{}`, string(payload)), "algorithm 1": raw(t, `{"alg":1}`, string(payload)),
+		"algorithm hs256": raw(t, `{"alg":"hs256"}`, string(payload)), "algorithm unknown": raw(t, `{"alg":"HS257"}`, string(payload)),
+		"critical": raw(t, `{"alg":"HS256","crit":["b64"],"b64":false}`, string(payload)), "critical, empty": raw(t, `{"alg":"HS256","crit":[]}`, string(payload)),
+		"huge": raw(t, header, twice(`"x":"`+strings.Repeat("x", 10_000)+`"`)), "enormous": strings.Repeat("a.", 1_000_000), "deep": raw(t, header, strings.Repeat("[", 4000)),
+		"a key": "ls_" + token,
+	} {
+		_, err := g.IdentifyToken(t.Context(), bad)
+		require.ErrorIs(t, err, ErrUnauthenticated, name)
+		require.Less(t, len(err.Error()), 300, "%s: a log is not for whatever somebody sends", name)
+	}
+}
+
+// TestKeyConfusion: the kind of the configured key says which algorithm it is for, and a token has no say in it.
+func TestKeyConfusion(t *testing.T) {
+	pairs := keyPairs()
+	methods := map[string]jwt.SigningMethod{"RS256": jwt.SigningMethodRS256, "ES256": jwt.SigningMethodES256, "EdDSA": jwt.SigningMethodEdDSA}
+	for algorithm, pair := range pairs {
+		own := tokens()
+		own.Secret, own.Keys = nil, []crypto.PublicKey{pair.Public()}
+		g := newGuard(t, Config{Tokens: own})
+		_, err := g.bearer(t, sign(t, methods[algorithm], pair, claimsWith(nil), "kid", "any"))
+		require.NoError(t, err, algorithm)
+
+		content := pemOf(t, pair)
+		der := content[strings.Index(string(content), "\n")+1:]
+		bad := map[string]string{
+			"none":                       sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, claimsWith(nil)),
+			"HMAC with the PEM":          sign(t, jwt.SigningMethodHS256, content, claimsWith(nil)),
+			"HMAC, PEM trimmed":          sign(t, jwt.SigningMethodHS256, content[:len(content)-1], claimsWith(nil)),
+			"HMAC with the base64":       sign(t, jwt.SigningMethodHS256, der, claimsWith(nil)),
+			"HMAC with nothing":          sign(t, jwt.SigningMethodHS256, []byte{}, claimsWith(nil)),
+			"HMAC of another size":       sign(t, jwt.SigningMethodHS512, content, claimsWith(nil)),
+			"the right signature, named": strings.Replace(sign(t, methods[algorithm], pair, claimsWith(nil)), ".", ".e30", 1),
+		}
+		if algorithm == "RS256" {
+			bad["RS512"] = sign(t, jwt.SigningMethodRS512, pair, claimsWith(nil))
+			bad["PS256"] = sign(t, jwt.SigningMethodPS256, pair, claimsWith(nil))
+		}
+		for other, key := range pairs {
+			if other != algorithm {
+				bad["a key of another kind, "+other] = sign(t, methods[other], key, claimsWith(nil))
+			}
+		}
+		for name, token := range bad {
+			_, err := g.bearer(t, token)
+			require.ErrorIs(t, err, ErrUnauthenticated, "%s: %s", algorithm, name)
+		}
+	}
+	g := newGuard(t, Config{Tokens: tokens()})
+	for name, token := range map[string]string{
+		"none": sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, claimsWith(nil)), "HS512": sign(t, jwt.SigningMethodHS512, secret, claimsWith(nil)),
+		"RS256": sign(t, jwt.SigningMethodRS256, pairs["RS256"], claimsWith(nil)), "another secret": sign(t, jwt.SigningMethodHS256, secret[1:], claimsWith(nil)),
+	} {
+		_, err := g.bearer(t, token)
+		require.ErrorIs(t, err, ErrUnauthenticated, name)
+	}
+}
+
+// TestSeveralKeys: while an issuer changes its key, both are good.
+func TestSeveralKeys(t *testing.T) {
+	_, second, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	_, third, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	own := tokens()
+	own.Secret = nil
+	for _, name := range slices.Sorted(maps.Keys(keyPairs())) {
+		own.Keys = append(own.Keys, keyPairs()[name].Public())
+	}
+	own.Keys = append(own.Keys, second.Public())
+	g := newGuard(t, Config{Tokens: own})
+	for _, key := range []crypto.Signer{keyPairs()["EdDSA"], second} {
+		_, err := g.bearer(t, sign(t, jwt.SigningMethodEdDSA, key, claimsWith(nil)))
+		require.NoError(t, err)
+	}
+	_, err = g.bearer(t, sign(t, jwt.SigningMethodEdDSA, third, claimsWith(nil)))
+	require.ErrorIs(t, err, ErrUnauthenticated)
+}
+
+// FuzzIdentify: whatever a header holds, it is refused, or it is a credential that was given out.
+func FuzzIdentify(f *testing.F) {
+	key := "ls_" + strings.Repeat("k", 43)
+	service := Key{Name: "k", Hash: sha256.Sum256([]byte(key)), Scopes: []Scope{Ping}, Namespaces: []Pattern{"*"}}
+	g := newGuard(f, Config{Keys: []Key{service}, Tokens: tokens()})
+	token := good(f, nil)
+	for _, seed := range []string{"Bearer " + key, "Bearer " + token, "bearer x.y.z", "Bearer " + strings.Replace(token, ".", "..", 1), "Basic YTpi", "Bearer eyJhbGciOiJub25lIn0.e30."} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, header string) {
+		caller, err := g.Identify(t.Context(), []string{header})
+		if err != nil {
+			require.ErrorIs(t, err, ErrUnauthenticated)
+			require.Nil(t, caller)
+			return
+		}
+		require.True(t, strings.HasSuffix(header, key) || strings.HasSuffix(header, token), "%q is let in", header)
+	})
+}

@@ -1,0 +1,143 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen/api/access"
+)
+
+// rule says who may use a route. It is enforced before the query is parsed or the body read.
+type rule int
+
+// The rules. Where they name a scope, it is one in the namespace of the path.
+const (
+	unruled    rule = iota // a route without a rule is a mistake: New panics
+	public                 // anybody; nobody is asked for credentials
+	forOneself             // ping; with a token only for its own user
+	byBeacon               // the same, and the token may be in the body: see [server.goodbye]
+	forMany                // ping; not with a token
+	toRead                 // read
+	toList                 // read, in whatever namespace; others are left out
+	toErase                // admin
+)
+
+// scope returns what a caller needs.
+func (r rule) scope() access.Scope {
+	switch r {
+	case forOneself, byBeacon, forMany:
+		return access.Ping
+	case toRead, toList:
+		return access.Read
+	default:
+		return access.Admin
+	}
+}
+
+// callerKey is where the caller is kept while a request lasts.
+const callerKey = "caller"
+
+// callerOf returns who sent the request; nil on an open server.
+func callerOf(c echo.Context) *access.Caller {
+	caller, _ := c.Get(callerKey).(*access.Caller)
+	return caller
+}
+
+// guard returns the guard of the moment: a reload may bring another one. It is nil on an open server.
+func (s *server) guard() *access.Guard {
+	if s.access == nil {
+		return nil
+	}
+	return s.access()
+}
+
+// authorize finds out who sent the request, and returns an error unless they may use the route, and now.
+func (s *server) authorize(c echo.Context, r rule) error {
+	guard := s.guard()
+	if guard.Open() {
+		return s.count(c, nil)
+	}
+	request := c.Request()
+	caller, err := guard.Identify(request.Context(), request.Header[echo.HeaderAuthorization])
+	if err != nil {
+		return s.unidentified(c, err)
+	}
+	if err := s.count(c, caller); err != nil {
+		return err
+	}
+	if r == byBeacon && caller.IsAnonymous() && guard.TakesTokens() {
+		c.Set(callerKey, caller)
+		return nil // there may be a token in the body
+	}
+	return admit(c, r, caller)
+}
+
+// authorizeToken does the same with a token from the body, for who could send no header.
+func (s *server) authorizeToken(c echo.Context, r rule, token string) error {
+	if token == "" {
+		return anonymous()
+	}
+	caller, err := s.guard().IdentifyToken(c.Request().Context(), token)
+	if err != nil {
+		return s.unidentified(c, err)
+	}
+	if err := s.count(c, caller); err != nil {
+		return err
+	}
+	return admit(c, r, caller)
+}
+
+// admit returns an error unless a caller may use the route, which depends on nothing that is stored.
+func admit(c echo.Context, r rule, caller *access.Caller) error {
+	c.Set(callerKey, caller)
+	namespace, _ := segment(c, "namespace") // which is nobody's, if it is not well encoded
+	user, _ := segment(c, "user")
+	scope := r.scope()
+	switch allowed := caller.May(scope, namespace) || r == toList && caller.MaySomewhere(scope); {
+	case !allowed && caller.IsAnonymous():
+		return anonymous()
+	case !allowed && r == toList:
+		return forbidden(scope, fmt.Sprintf("This needs the scope %s.", scope))
+	case !allowed:
+		return forbidden(scope, fmt.Sprintf("This needs the scope %s in this namespace.", scope))
+	case r == forMany && !caller.SpeaksForMany():
+		return forbidden(scope, "A token speaks for one user; this needs an API key with the scope ping.")
+	case (r == forOneself || r == byBeacon) && !caller.Speaks(user):
+		return forbidden(scope, "A token speaks for its own user only.")
+	}
+	return nil
+}
+
+// challenge says what credentials are asked for, in the header WWW-Authenticate: see RFC 6750.
+const challenge = `Bearer realm="lastseen"`
+
+// anonymous is the error of a request without credentials that needs some.
+func anonymous() error {
+	e := newError(codeUnauthenticated, "This needs an API key or a token, in the header Authorization: Bearer.")
+	e.challenge = challenge
+	return e
+}
+
+// unidentified is the error of credentials that are no good. The reason would help who tries some out, so only the
+// log has it. Whoever tries some out is counted, by address; those who are known at the same address are not.
+func (s *server) unidentified(c echo.Context, reason error) error {
+	if err := s.count(c, nil); err != nil {
+		return err
+	}
+	if !errors.Is(reason, access.ErrUnauthenticated) {
+		return reason
+	}
+	s.logger.Debug("credentials refused", "request_id", c.Response().Header().Get(echo.HeaderXRequestID), "route", c.Path(), "reason", reason)
+	e := newError(codeUnauthenticated, "The API key or token is not valid here: it may be wrong, have expired, or be meant for another service.")
+	e.challenge = challenge + `, error="invalid_token"`
+	return e
+}
+
+// forbidden is the error of a caller who may not do this, whoever or whatever exists.
+func forbidden(scope access.Scope, detail string) error {
+	e := newError(codeForbidden, detail)
+	e.challenge = fmt.Sprintf(`%s, error="insufficient_scope", scope="%s"`, challenge, scope)
+	return e
+}
