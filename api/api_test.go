@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/access"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/boltstore"
 	"github.com/lastseen/lastseen/store/redisstore"
@@ -48,8 +49,14 @@ type world struct {
 	*contract
 }
 
-// newWorld serves a store over HTTP.
+// newWorld serves a store over HTTP, to everybody.
 func newWorld(t *testing.T, s store.Store) *world {
+	t.Helper()
+	return newGuardedWorld(t, s, nil)
+}
+
+// newGuardedWorld serves a store to those whom a guard lets in.
+func newGuardedWorld(t *testing.T, s store.Store, guard *access.Guard) *world {
 	t.Helper()
 	w := &world{t: t, store: &clocked{Store: s, now: noon}, log: &bytes.Buffer{}, contract: newContract(t)}
 	server := httptest.NewServer(w.check(New(Config{
@@ -61,7 +68,8 @@ func newWorld(t *testing.T, s store.Store) *world {
 			}
 		},
 		Version: Version{Version: "v0.0.0-test", Go: "go"},
-		Logger:  slog.New(slog.NewTextHandler(w.log, nil)),
+		Access:  func() *access.Guard { return guard },
+		Logger:  slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Random:  func() float64 { return 0.5 },
 	})))
 	t.Cleanup(server.Close)

@@ -187,7 +187,10 @@ func (c *contract) operation(e *exchange, route *routers.Route, params map[strin
 	c.mu.Lock()
 	c.answered[strings.TrimSpace(fmt.Sprintf("%s %d %s", id, e.status, code))] = true
 	c.mu.Unlock()
-	input := &openapi3filter.RequestValidationInput{Request: e.asDocumented(route.Method), PathParams: params, Route: route}
+	input := &openapi3filter.RequestValidationInput{
+		Request: e.asDocumented(route.Method), PathParams: params, Route: route,
+		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc}, // see TestWhoMayDoWhat
+	}
 	if e.status < http.StatusBadRequest && route.PathItem != nil {
 		if err := openapi3filter.ValidateRequest(e.request.Context(), input); err != nil {
 			return fmt.Errorf("the request: %w", err)

@@ -125,6 +125,7 @@ type settingsAnswer struct {
 // @Failure 400 {object} problem "invalid_namespace, invalid_parameter, unknown_parameter"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
+// @Failure 503 {object} problem "keys_unavailable"
 // @Security bearer
 // @Router /v1/namespaces/{namespace} [get]
 func (s *server) getNamespace(c echo.Context, _ query) error {
