@@ -30,11 +30,12 @@ func arrows() map[string][]string {
 		"store/coalesce":            {"", "store"},
 		"store/storetest":           {"", "store"},
 		"store/storetest/redistest": {},
-		"api":                       {"", "store", "api/access"},
+		"api":                       {"", "store", "api/access", "api/limit"},
 		"api/access":                {""},
+		"api/limit":                 {},
 		"deploy":                    {},
 		"docs/generate":             {"api"},
-		"cmd/lastseen":              {"", "store", "store/redisstore", "store/boltstore", "store/coalesce", "api", "api/access"},
+		"cmd/lastseen":              {"", "store", "store/redisstore", "store/boltstore", "store/coalesce", "api", "api/access", "api/limit"},
 	}
 }
 
@@ -50,6 +51,8 @@ func dependencies() map[string]string {
 		"github.com/MicahParks/jwkset":       "the public keys that an issuer of tokens publishes",
 		"github.com/tidwall/btree":           "order in memory, with ranks and cheap copies",
 		"go.etcd.io/bbolt":                   "transactions in one file",
+		"golang.org/x/time":                  "limits: token buckets",
+		"github.com/hashicorp/golang-lru/v2": "limits: a bounded number of them",
 		"github.com/swaggo/swag":             "tool: the OpenAPI document from annotations; given",
 		"github.com/getkin/kin-openapi":      "tool: OpenAPI 3 of Swagger 2, and tests that the server keeps to it",
 		"go.yaml.in/yaml/v3":                 "the configuration file, with line numbers; the OpenAPI document as JSON",

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -51,6 +53,17 @@ type Config struct {
 	Logger   *slog.Logger   // default slog.Default()
 	Random   func() float64 // in [0, 1), for jitter; default math/rand/v2
 	Extra    []Endpoint     // beside those of version 1, behind the same middleware; default none
+
+	// Limits is asked at every request below /v1 how many a caller may send; default none. This machine's
+	// own addresses are not limited: with a proxy on it, they would be one caller for all.
+	Limits func() limit.Limits
+	Now    func() time.Time // for the limits; default time.Now
+	// CORSOrigins is asked at every request from which origins scripts in browsers may call, as in
+	// https://app.example.com, or * for any; default none. See [CheckOrigin].
+	CORSOrigins func() []string
+	// TrustedProxies are whose word is taken on where a request came from, in X-Forwarded-For. Without any,
+	// a caller's address is that of the connection.
+	TrustedProxies []netip.Prefix
 }
 
 // Endpoint is one that the program adds; on a server that asks who its callers are it needs the scope admin. The benchmark adds some that do nothing, to learn what all
@@ -69,21 +82,21 @@ type server struct {
 	logger   *slog.Logger
 	random   func() float64
 	files    func() (map[string]*file, error) // by route; what page serves
+	limits   func() limit.Limits
+	buckets  *limit.Buckets
 }
 
 // New returns the handler of all endpoints.
 func New(c Config) http.Handler {
-	s := &server{store: c.Store, settings: c.Settings, access: c.Access, version: c.Version, logger: c.Logger, random: c.Random, files: sync.OnceValues(loadFiles)}
-	if s.logger == nil {
-		s.logger = slog.Default()
-	}
-	if s.random == nil {
-		s.random = rand.Float64
+	c = c.withDefaults()
+	s := &server{
+		store: c.Store, settings: c.Settings, access: c.Access, version: c.Version, logger: c.Logger, random: c.Random,
+		files: sync.OnceValues(loadFiles), limits: c.Limits, buckets: limit.New(limit.DefaultSize, c.Now),
 	}
 	e := echo.New()
 	e.HTTPErrorHandler = s.handleError
-	e.IPExtractor = echo.ExtractIPDirect()
-	e.Pre(requestID, checkPath)
+	e.IPExtractor = addressOf(c.TrustedProxies)
+	e.Pre(requestID, cors(c.CORSOrigins), checkPath)
 	e.Use(middleware.RecoverWithConfig(middleware.RecoverConfig{
 		DisableErrorHandler: true,
 		LogErrorFunc:        func(_ echo.Context, err error, stack []byte) error { return panicked(err, stack) },
@@ -96,4 +109,24 @@ func New(c Config) http.Handler {
 		}
 	}
 	return e
+}
+
+// withDefaults returns the configuration with defaults for what is not there.
+func (c Config) withDefaults() Config {
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Random == nil {
+		c.Random = rand.Float64
+	}
+	if c.Limits == nil {
+		c.Limits = func() limit.Limits { return limit.Limits{} }
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.CORSOrigins == nil {
+		c.CORSOrigins = func() []string { return nil }
+	}
+	return c
 }

@@ -49,17 +49,17 @@ type world struct {
 	*contract
 }
 
-// newWorld serves a store over HTTP, to everybody.
-func newWorld(t *testing.T, s store.Store) *world {
-	t.Helper()
-	return newGuardedWorld(t, s, nil)
-}
-
 // newGuardedWorld serves a store to those whom a guard lets in.
 func newGuardedWorld(t *testing.T, s store.Store, guard *access.Guard) *world {
 	t.Helper()
+	return newWorld(t, s, func(c *Config) { c.Access = func() *access.Guard { return guard } })
+}
+
+// newWorld serves a store over HTTP, to everybody. The settings are changed as told.
+func newWorld(t *testing.T, s store.Store, changes ...func(*Config)) *world {
+	t.Helper()
 	w := &world{t: t, store: &clocked{Store: s, now: noon}, log: &bytes.Buffer{}, contract: newContract(t)}
-	server := httptest.NewServer(w.check(New(Config{
+	config := Config{
 		Store: w.store,
 		Settings: func(string) Settings {
 			return Settings{
@@ -68,10 +68,13 @@ func newGuardedWorld(t *testing.T, s store.Store, guard *access.Guard) *world {
 			}
 		},
 		Version: Version{Version: "v0.0.0-test", Go: "go"},
-		Access:  func() *access.Guard { return guard },
 		Logger:  slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Random:  func() float64 { return 0.5 },
-	})))
+	}
+	for _, change := range changes {
+		change(&config)
+	}
+	server := httptest.NewServer(w.check(New(config)))
 	t.Cleanup(server.Close)
 	w.url = server.URL
 	return w

@@ -53,16 +53,19 @@ func (s *server) guard() *access.Guard {
 	return s.access()
 }
 
-// authorize finds out who sent the request, and returns an error unless they may use the route.
+// authorize finds out who sent the request, and returns an error unless they may use the route, and now.
 func (s *server) authorize(c echo.Context, r rule) error {
 	guard := s.guard()
 	if guard.Open() {
-		return nil
+		return s.count(c, nil)
 	}
 	request := c.Request()
 	caller, err := guard.Identify(request.Context(), request.Header[echo.HeaderAuthorization])
 	if err != nil {
 		return s.unidentified(c, err)
+	}
+	if err := s.count(c, caller); err != nil {
+		return err
 	}
 	if r == byBeacon && caller.IsAnonymous() && guard.TakesTokens() {
 		c.Set(callerKey, caller)
@@ -79,6 +82,9 @@ func (s *server) authorizeToken(c echo.Context, r rule, token string) error {
 	caller, err := s.guard().IdentifyToken(c.Request().Context(), token)
 	if err != nil {
 		return s.unidentified(c, err)
+	}
+	if err := s.count(c, caller); err != nil {
+		return err
 	}
 	return admit(c, r, caller)
 }
@@ -115,8 +121,11 @@ func anonymous() error {
 }
 
 // unidentified is the error of credentials that are no good. The reason would help who tries some out, so only the
-// log has it.
+// log has it. Whoever tries some out is counted, by address; those who are known at the same address are not.
 func (s *server) unidentified(c echo.Context, reason error) error {
+	if err := s.count(c, nil); err != nil {
+		return err
+	}
 	if !errors.Is(reason, access.ErrUnauthenticated) {
 		return reason
 	}

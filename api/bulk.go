@@ -74,6 +74,7 @@ type recordedAnswer struct {
 // @Failure 403 {object} problem "forbidden"
 // @Failure 413 {object} problem "body_too_large"
 // @Failure 415 {object} problem "unsupported_media_type"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
 // @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
 // @Security bearer
@@ -101,6 +102,7 @@ func (s *server) pings(c echo.Context, _ query) error {
 // @Failure 403 {object} problem "forbidden"
 // @Failure 413 {object} problem "body_too_large"
 // @Failure 415 {object} problem "unsupported_media_type"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
 // @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
 // @Security bearer

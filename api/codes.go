@@ -29,6 +29,7 @@ const (
 	codeMethodNotAllowed     code = "method_not_allowed"
 	codeUnauthenticated      code = "unauthenticated"
 	codeForbidden            code = "forbidden"
+	codeRateLimited          code = "rate_limited"
 	codeWrongKeyType         code = "wrong_key_type"
 	codeStoreUnavailable     code = "store_unavailable"
 	codeStoreFull            code = "store_full"
@@ -50,6 +51,8 @@ type kind struct {
 // retry says whether the same request is worth sending again.
 func (k kind) retry() string {
 	switch {
+	case k.status == http.StatusTooManyRequests:
+		return "Yes, after the seconds that the header Retry-After names."
 	case k.status == http.StatusServiceUnavailable:
 		return "Yes, after the seconds that the header Retry-After names; even a ping or a leave that was recorded does no harm twice."
 	case k.status >= http.StatusInternalServerError:
@@ -159,7 +162,7 @@ func bodyKinds() []kind {
 	}
 }
 
-// callerKinds are about who asks.
+// callerKinds are about who asks, and how often.
 func callerKinds() []kind {
 	return []kind{
 		{
@@ -171,6 +174,11 @@ func callerKinds() []kind {
 			codeForbidden, 403, "Forbidden",
 			"The key or token is valid, but not for this: it lacks the scope, or the namespace is not one of its own; or it is a token and this is about somebody else, or about many.",
 			"The detail names the scope. An operator grants it to the key, or the issuer of the token names the namespace in it.",
+		},
+		{
+			codeRateLimited, 429, "Rate limited",
+			"The caller sends more requests than one caller may: one API key, one user, or one address if nothing else is known. Nothing was done.",
+			"Ping as often as the answers to pings say, and send many pings or lookups in one request. An operator can set other limits.",
 		},
 	}
 }

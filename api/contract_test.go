@@ -126,6 +126,8 @@ func (c *contract) verify(e *exchange) error {
 	switch {
 	case slices.Contains(pages(), path):
 		return nil
+	case isPreflight(e.request) && e.Header().Get("Vary") != "":
+		return c.preflight(e)
 	case strings.HasSuffix(path, "/"):
 		return c.general(e, http.StatusNotFound, "NotFound")
 	case strings.Contains(path, "//"):
@@ -144,6 +146,14 @@ func (c *contract) verify(e *exchange) error {
 	}
 	route := &routers.Route{Spec: c.doc, Path: template, PathItem: item, Method: method, Operation: operation}
 	return c.operation(e, route, params)
+}
+
+// preflight checks the answer to a browser that asks whether a script may call.
+func (c *contract) preflight(e *exchange) error {
+	if e.status != http.StatusNoContent || e.answer.Len() > 0 {
+		return fmt.Errorf("a preflight is answered with %d and %d bytes", e.status, e.answer.Len())
+	}
+	return nil
 }
 
 // match finds the path of the document that a request is for, and its parameters.
@@ -224,7 +234,10 @@ func (e *exchange) checkAnswer(input *openapi3filter.RequestValidationInput, res
 		return errors.New("there is a body")
 	}
 	for name := range e.Header() {
-		known := slices.Contains([]string{"Content-Type", "Content-Length", "Connection", "X-Content-Type-Options"}, name)
+		known := slices.Contains([]string{
+			"Content-Type", "Content-Length", "Connection", "X-Content-Type-Options",
+			"Vary", "Access-Control-Allow-Origin", "Access-Control-Expose-Headers",
+		}, name)
 		for documented := range response.Value.Headers {
 			known = known || http.CanonicalHeaderKey(documented) == name
 		}

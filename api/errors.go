@@ -24,7 +24,8 @@ type apiError struct {
 	recorded *int        // items recorded before the error; nil if it does not apply
 	cause    error
 
-	challenge string // the header WWW-Authenticate; none if it does not apply
+	challenge string  // the header WWW-Authenticate; none if it does not apply
+	excess    *excess // which limit there is, and until when; nil if it is not about one
 }
 
 // itemError is what is wrong with one item of a batch.
@@ -98,6 +99,9 @@ func (s *server) handleError(err error, c echo.Context) {
 	}
 	if e.challenge != "" {
 		header.Set(echo.HeaderWWWAuthenticate, e.challenge)
+	}
+	if e.excess != nil {
+		e.excess.describe(header)
 	}
 	header[echo.HeaderCacheControl] = noStore
 	body := problem{

@@ -38,9 +38,11 @@ func (f *file) serve(c echo.Context) error {
 	header.Set(echo.HeaderContentSecurityPolicy, filePolicy)
 	header.Set(echo.HeaderReferrerPolicy, "no-referrer")
 	header.Set(echo.HeaderXFrameOptions, "DENY") // for browsers that do not know frame-ancestors
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Cross-Origin-Opener-Policy", "same-origin")
 	unpack, etag := false, strconv.Quote(f.etag)
 	if f.gzipped {
-		header.Set(echo.HeaderVary, echo.HeaderAcceptEncoding)
+		header.Add(echo.HeaderVary, echo.HeaderAcceptEncoding)
 		unpack = !acceptsGzip(c.Request().Header.Values(echo.HeaderAcceptEncoding))
 	}
 	if unpack {

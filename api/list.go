@@ -58,6 +58,7 @@ type listAnswer struct {
 // @Failure 400 {object} problem "invalid_namespace, invalid_time, invalid_duration, invalid_thresholds, invalid_range, invalid_parameter, unknown_parameter, invalid_cursor"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
 // @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
 // @Security bearer
@@ -262,6 +263,7 @@ type countsAnswer struct {
 // @Failure 400 {object} problem "invalid_namespace, invalid_time, invalid_duration, invalid_thresholds, invalid_range, invalid_parameter, unknown_parameter"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
 // @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
 // @Security bearer

@@ -37,6 +37,7 @@ type lookupBody struct {
 // @Failure 403 {object} problem "forbidden"
 // @Failure 413 {object} problem "body_too_large"
 // @Failure 415 {object} problem "unsupported_media_type"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
 // @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
 // @Security bearer
@@ -78,6 +79,7 @@ func (s *server) lookup(c echo.Context, q query) error {
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_duration, invalid_thresholds, invalid_parameter, unknown_parameter, too_many_items"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
 // @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
 // @Security bearer

@@ -44,6 +44,7 @@ const namespacesScope = "/namespaces"
 // @Failure 400 {object} problem "invalid_parameter, unknown_parameter, invalid_cursor"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
 // @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
 // @Security bearer
@@ -125,6 +126,7 @@ type settingsAnswer struct {
 // @Failure 400 {object} problem "invalid_namespace, invalid_parameter, unknown_parameter"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 503 {object} problem "keys_unavailable"
 // @Security bearer
 // @Router /v1/namespaces/{namespace} [get]
@@ -167,6 +169,7 @@ func millisOrNull(d time.Duration) *int64 {
 // @Failure 400 {object} problem "invalid_namespace, invalid_parameter, unknown_parameter, confirmation_required"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
 // @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
 // @Security bearer

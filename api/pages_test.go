@@ -76,6 +76,7 @@ func TestFilesAreServedLikeThis(t *testing.T) {
 		for name, want := range map[string]string{
 			"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff",
 			"Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY",
+			"Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin",
 		} {
 			require.Equal(t, want, plain.header.Get(name), path)
 		}

@@ -53,6 +53,7 @@ type goodbye struct {
 // @Failure 403 {object} problem "forbidden"
 // @Failure 413 {object} problem "body_too_large"
 // @Failure 415 {object} problem "unsupported_media_type"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
 // @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
 // @Security bearer
@@ -82,6 +83,7 @@ func (s *server) ping(c echo.Context, _ query) error { return s.assert(c, s.stor
 // @Failure 403 {object} problem "forbidden"
 // @Failure 413 {object} problem "body_too_large"
 // @Failure 415 {object} problem "unsupported_media_type"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
 // @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
 // @Security bearer
@@ -197,6 +199,7 @@ func minimal(c echo.Context, pingAfter int64) error {
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_parameter, unknown_parameter"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
 // @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
 // @Security bearer
@@ -234,6 +237,7 @@ func (s *server) forgetUser(c echo.Context, _ query) error {
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_duration, invalid_thresholds, invalid_parameter, unknown_parameter"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
+// @Failure 429 {object} problem "rate_limited"
 // @Failure 500 {object} problem "wrong_key_type, internal"
 // @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
 // @Security bearer

@@ -24,17 +24,28 @@ func finishOperation(operation object, shared map[string]string) error {
 		operation["security"] = append(security, object{}) // an open server asks nobody
 	}
 	for status, response := range operation["responses"].(object) {
-		switch status {
-		case "503":
-			within(response.(object), "headers")["Retry-After"] = header("Retry-After")
-		case "401", "403":
-			within(response.(object), "headers")["WWW-Authenticate"] = header("WWW-Authenticate")
+		for _, name := range headersOf(status) {
+			within(response.(object), "headers")[name] = header(name)
 		}
 		if err := finishResponse(response.(object), status >= "400"); err != nil {
 			return fmt.Errorf("%v, %s: %w", operation["operationId"], status, err)
 		}
 	}
 	return nil
+}
+
+// headersOf returns the headers of all answers with a status.
+func headersOf(status string) []string {
+	switch status {
+	case "401", "403":
+		return []string{"WWW-Authenticate"}
+	case "429":
+		return []string{"Retry-After", "RateLimit", "RateLimit-Policy"}
+	case "503":
+		return []string{"Retry-After"}
+	default:
+		return nil
+	}
 }
 
 // finishResponse adds the headers of every answer, and makes a problem of an error.

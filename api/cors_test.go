@@ -1,0 +1,162 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	app   = "https://app.example.com"
+	local = "http://localhost:3000"
+)
+
+// allowing has a world allow these origins.
+func allowing(origins ...string) func(*Config) {
+	return func(c *Config) { c.CORSOrigins = func() []string { return origins } }
+}
+
+// preflight asks as a browser does before it lets a script ping.
+func (w *world) preflight(path, origin string) reply {
+	return w.sendTo(http.MethodOptions, path, "", "Origin: "+origin, "Access-Control-Request-Method: POST",
+		"Access-Control-Request-Headers: authorization,content-type,prefer")
+}
+
+func TestCORS(t *testing.T) {
+	w := newWorld(t, fileStore(t), allowing(app, local))
+	const ping = "/v1/namespaces/chat/users/alice/ping"
+	for _, origin := range []string{app, local} {
+		asked := w.preflight(ping, origin)
+		require.Equal(t, http.StatusNoContent, asked.status)
+		require.Equal(t, origin, asked.header.Get("Access-Control-Allow-Origin"))
+		require.Equal(t, "GET,HEAD,POST,DELETE", asked.header.Get("Access-Control-Allow-Methods"))
+		require.Equal(t, "Authorization,Content-Type,If-None-Match,Prefer,X-Request-Id", asked.header.Get("Access-Control-Allow-Headers"))
+		require.Equal(t, "7200", asked.header.Get("Access-Control-Max-Age"))
+		require.Empty(t, asked.header.Get("Access-Control-Allow-Credentials"))
+
+		pinged := w.sendTo(http.MethodPost, ping, "", "Origin: "+origin)
+		require.Equal(t, http.StatusOK, pinged.status)
+		require.Equal(t, origin, pinged.header.Get("Access-Control-Allow-Origin"))
+		require.Equal(t, []string{"Origin"}, pinged.header.Values("Vary"))
+		for _, name := range []string{
+			"Lastseen-Ping-After-Ms", "Preference-Applied", "Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-Id", "ETag", "WWW-Authenticate",
+		} {
+			require.Contains(t, strings.Split(pinged.header.Get("Access-Control-Expose-Headers"), ","), name)
+		}
+	}
+	plain := w.sendTo(http.MethodGet, "/v1/namespaces/chat/users/alice", "")
+	require.Equal(t, []string{"Origin"}, plain.header.Values("Vary"), "a cache must not give a browser an answer without the headers")
+	require.Empty(t, plain.header.Get("Access-Control-Allow-Origin"))
+}
+
+// TestCORSRefuses: whoever is not on the list gets nothing that would let a script read an answer.
+func TestCORSRefuses(t *testing.T) {
+	w := newWorld(t, fileStore(t), allowing(app, local))
+	const user = "/v1/namespaces/chat/users/alice"
+	for _, origin := range []string{
+		"null", "https://evil.example", "http://app.example.com", "https://app.example.com:8443", "https://app.example.com.evil.example",
+		"https://xapp.example.com", "https://app.example.com/", "HTTPS://APP.EXAMPLE.COM", "*", "https://app.example.com,http://localhost:3000",
+		"https://app.example.com https://evil.example", "http://localhost:3001", strings.Repeat("x", 5000),
+	} {
+		requireNoCORS(t, w.preflight(user+"/ping", origin), origin)
+		requireNoCORS(t, w.sendTo(http.MethodGet, user, "", "Origin: "+origin), origin)
+	}
+}
+
+func requireNoCORS(t *testing.T, r reply, origin string) {
+	t.Helper()
+	require.Less(t, r.status, 300, origin)
+	for name := range r.header {
+		require.NotContains(t, name, "Access-Control-", origin)
+	}
+	require.Contains(t, r.header.Values("Vary"), "Origin", origin)
+}
+
+// TestCORSOfAnybody: a star allows every origin, also none in particular.
+func TestCORSOfAnybody(t *testing.T) {
+	w := newWorld(t, fileStore(t), allowing("*"))
+	for _, origin := range []string{app, "https://evil.example", "null"} {
+		require.Equal(t, origin, w.preflight("/v1/namespaces/chat/pings", origin).header.Get("Access-Control-Allow-Origin"))
+		got := w.sendTo(http.MethodGet, "/v1/namespaces/chat", "", "Origin: "+origin)
+		require.Equal(t, origin, got.header.Get("Access-Control-Allow-Origin"))
+		require.Empty(t, got.header.Get("Access-Control-Allow-Credentials"))
+	}
+}
+
+// TestCORSOfErrors: a script is told what was wrong, also by what comes before the router.
+func TestCORSOfErrors(t *testing.T) {
+	w := newWorld(t, fileStore(t), behindProxy, allowing(app))
+	mallory, origin := from("203.0.113.66"), "Origin: "+app
+	for _, path := range []string{"//users", "/chat/nothing", "/chat?what=is+this", "/.hidden"} {
+		r := w.send(http.MethodGet, path, "", origin)
+		require.GreaterOrEqual(t, r.status, 400, path)
+		require.Equal(t, app, r.header.Get("Access-Control-Allow-Origin"), path)
+		require.Equal(t, http.StatusNoContent, w.preflight("/v1/namespaces"+path, app).status, "what is wrong is told after it")
+	}
+	w.spend(mallory)
+	r := w.send(http.MethodGet, "/chat", "", mallory, origin)
+	require.Equal(t, http.StatusTooManyRequests, r.status)
+	require.Equal(t, app, r.header.Get("Access-Control-Allow-Origin"))
+	asked := w.send(http.MethodOptions, "/chat", "", mallory, origin, "Access-Control-Request-Method: GET")
+	require.Equal(t, app, asked.header.Get("Access-Control-Allow-Origin"), "nobody is counted by what a browser asks")
+}
+
+// TestCORSIsOffByDefault, and without it OPTIONS is what it is for everybody.
+func TestCORSIsOffByDefault(t *testing.T) {
+	off, on := newWorld(t, fileStore(t)), newWorld(t, fileStore(t), allowing(app))
+	asked := off.preflight("/v1/namespaces/chat", app)
+	require.Equal(t, http.StatusNoContent, asked.status)
+	require.Contains(t, asked.header.Get("Allow"), "GET")
+	got := off.sendTo(http.MethodGet, "/v1/namespaces/chat", "", "Origin: "+app)
+	for _, r := range []reply{asked, got} {
+		for name := range r.header {
+			require.NotContains(t, name, "Access-Control-")
+		}
+		require.Empty(t, r.header.Get("Vary"))
+	}
+	for _, headers := range [][]string{nil, {"Origin: " + app}, {"Access-Control-Request-Method: GET"}} {
+		options := on.sendTo(http.MethodOptions, "/v1/namespaces/chat", "", headers...)
+		require.Equal(t, off.sendTo(http.MethodOptions, "/v1/namespaces/chat", "").header.Get("Allow"), options.header.Get("Allow"))
+	}
+	require.Equal(t, http.StatusNotFound, on.sendTo(http.MethodOptions, "/v1/nothing", "").status)
+}
+
+// TestCORSKeepsVary: what an answer differs by otherwise is still said.
+func TestCORSKeepsVary(t *testing.T) {
+	w := newWorld(t, fileStore(t), allowing(app))
+	r := w.sendTo(http.MethodGet, "/docs/swagger-ui.css", "", "Origin: "+app)
+	require.ElementsMatch(t, []string{"Origin", "Accept-Encoding"}, r.header.Values("Vary"))
+}
+
+// TestCORSIsAskedFor at every request, so that a reload takes effect.
+func TestCORSIsAskedFor(t *testing.T) {
+	allowed := []string{}
+	w := newWorld(t, fileStore(t), func(c *Config) { c.CORSOrigins = func() []string { return allowed } })
+	get := func() string {
+		return w.sendTo(http.MethodGet, "/v1/namespaces/chat", "", "Origin: "+app).header.Get("Access-Control-Allow-Origin")
+	}
+	require.Empty(t, get())
+	allowed = []string{local, app}
+	require.Equal(t, app, get())
+	allowed = []string{local}
+	require.Empty(t, get())
+}
+
+func TestCheckOrigin(t *testing.T) {
+	for _, good := range []string{
+		"*", app, local, "http://127.0.0.1:8080", "http://[::1]:8080", "https://xn--caf-dma.example", "capacitor://localhost",
+		"chrome-extension://abcdefghijklmnop", "https://a.example:80",
+	} {
+		require.NoError(t, CheckOrigin(good))
+	}
+	for _, bad := range []string{
+		"", "null", "app.example.com", "https://", "https://app.example.com/", "https://app.example.com/path", "https://App.example.com",
+		"HTTPS://app.example.com", "https://app.example.com:443", "http://localhost:80", "http://localhost:", "https://*.example.com", "https://café.example",
+		"https://user@app.example.com", "https://app.example.com?x", "https://app.example.com#x", "https://a b", "//app.example.com",
+		"file:///index.html", "https://a,https://b", "http://:3000", " https://app.example.com",
+	} {
+		require.Error(t, CheckOrigin(bad), bad)
+	}
+}

@@ -1,0 +1,41 @@
+package limit
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// BenchmarkTake is what a request pays for being counted.
+func BenchmarkTake(b *testing.B) {
+	numbered := func(n int) Caller {
+		return AtAddress(netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}))
+	}
+	for _, c := range []struct {
+		name   string
+		caller func(n int) Caller
+	}{
+		{"IPv4", func(int) Caller { return AtAddress(netip.AddrFrom4([4]byte{203, 0, 113, 7})) }},
+		{"IPv6", func(int) Caller { return AtAddress(netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 15: 1})) }},
+		{"key", func(int) Caller { return WithKey("chat-backend") }},
+		{"user", func(int) Caller { return AsUser("https://login.example.com", "2f1e7c1e-4b0c-4c1e-9d0e-1c2d3e4f5a6b") }},
+		{"10,000 callers", func(n int) Caller { return numbered(n % 10_000) }},
+		{"somebody new", numbered},
+	} {
+		buckets, limits := New(DefaultSize, time.Now), Limits{Caller: 5000, User: 20}
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for n := 0; b.Loop(); n++ {
+				buckets.Take(c.caller(n), limits)
+			}
+		})
+	}
+	b.Run("at once", func(b *testing.B) {
+		buckets, limits := New(DefaultSize, time.Now), Limits{Caller: 5000}
+		b.RunParallel(func(p *testing.PB) {
+			for n := 0; p.Next(); n++ {
+				buckets.Take(numbered(n%10_000), limits)
+			}
+		})
+	})
+}

@@ -1,0 +1,147 @@
+package limit
+
+import (
+	"net/netip"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// clock is a time that a test sets.
+type clock struct{ at time.Time }
+
+func (c *clock) now() time.Time              { return c.at }
+func (c *clock) advance(d time.Duration)     { c.at = c.at.Add(d) }
+func newClock() *clock                       { return &clock{time.Unix(1_795_176_000, 0)} }
+func newBuckets(size int) (*Buckets, *clock) { c := newClock(); return New(size, c.now), c }
+func address(text string) Caller             { return AtAddress(netip.MustParseAddr(text)) }
+func taken(b *Buckets, c Caller, l Limits) (n int) { // until nothing is left
+	for {
+		if _, ok := b.Take(c, l); !ok {
+			return n
+		}
+		n++
+	}
+}
+
+// TestRefill: a bucket holds the requests of 5 seconds, and gets new tokens one by one.
+func TestRefill(t *testing.T) {
+	b, clock := newBuckets(10)
+	alice, limits := AsUser("issuer", "alice"), Limits{User: 20}
+	require.Equal(t, 100, taken(b, alice, limits))
+	refusal, _ := b.Take(alice, limits)
+	require.Equal(t, Refusal{PerSecond: 20, Wait: 50 * time.Millisecond}, refusal)
+
+	clock.advance(49 * time.Millisecond)
+	refusal, ok := b.Take(alice, limits)
+	require.False(t, ok)
+	require.InDelta(t, time.Millisecond, refusal.Wait, 1000, "a refused request takes nothing")
+	clock.advance(refusal.Wait)
+	require.Equal(t, 1, taken(b, alice, limits), "as soon as was said")
+
+	clock.advance(Window)
+	require.Equal(t, 100, taken(b, alice, limits))
+	clock.advance(24 * time.Hour)
+	require.Equal(t, 100, taken(b, alice, limits), "it does not overflow")
+}
+
+// TestCallersAreApart: nobody pays for another, though they are called the same.
+func TestCallersAreApart(t *testing.T) {
+	b, _ := newBuckets(100)
+	limits := Limits{Caller: 2, User: 1}
+	for _, c := range []Caller{
+		AsUser("issuer", "alice"), AsUser("issuer", "bob"), AsUser("other", "alice"), AsUser("issueralice", ""),
+	} {
+		require.Equal(t, 5, taken(b, c, limits), c)
+	}
+	for _, c := range []Caller{
+		WithKey("alice"), WithKey("203.0.113.7"), address("203.0.113.7"), address("203.0.113.8"), AtAddress(netip.Addr{}),
+	} {
+		require.Equal(t, 10, taken(b, c, limits), c)
+	}
+}
+
+// TestAddresses: which of them are one caller.
+func TestAddresses(t *testing.T) {
+	one := address("2001:db8:1:2::1")
+	require.Equal(t, one, address("2001:db8:1:2:ffff:ffff:ffff:ffff"))
+	require.Equal(t, one, address("2001:db8:1:2::1%eth0"))
+	require.NotEqual(t, one, address("2001:db8:1:3::1"))
+	require.Equal(t, address("203.0.113.7"), address("::ffff:203.0.113.7"), "IPv4, as a socket for both calls it")
+	require.NotEqual(t, address("203.0.113.7"), address("::ffff:203.0.113.8"))
+}
+
+// TestReload: other limits hold from the next request on, for buckets that are there, too.
+func TestReload(t *testing.T) {
+	b, clock := newBuckets(10)
+	backend := WithKey("backend")
+	require.Equal(t, 50, taken(b, backend, Limits{Caller: 10}))
+	clock.advance(Window)
+	require.Equal(t, 10, taken(b, backend, Limits{Caller: 2}), "tightened")
+	clock.advance(time.Second)
+	require.Equal(t, 2, taken(b, backend, Limits{Caller: 2}))
+
+	clock.advance(time.Second)
+	require.Equal(t, 2, taken(b, backend, Limits{Caller: 100}), "loosened: what is in the bucket stays")
+	clock.advance(time.Second)
+	require.Equal(t, 100, taken(b, backend, Limits{Caller: 100}))
+
+	for range 1000 {
+		_, ok := b.Take(backend, Limits{User: 1})
+		require.True(t, ok, "off")
+	}
+	require.Zero(t, taken(b, backend, Limits{Caller: 100}), "and on again")
+}
+
+// TestMemoryIsBounded: a million callers with long names take no more room than there are buckets.
+func TestMemoryIsBounded(t *testing.T) {
+	b, _ := newBuckets(DefaultSize)
+	limits := Limits{User: 1}
+	regular := AsUser("issuer", "regular")
+	taken(b, regular, limits)
+	before := heap()
+	long := strings.Repeat("x", 200)
+	for n := range 1_000_000 {
+		_, ok := b.Take(AsUser("issuer", long+strconv.Itoa(n)), limits)
+		require.True(t, ok)
+		if n%50_000 == 0 {
+			require.Zero(t, taken(b, regular, limits), "who keeps asking is kept in mind")
+		}
+	}
+	require.Equal(t, DefaultSize, b.kept.Len())
+	require.Less(t, heap()-before, int64(20<<20))
+	runtime.KeepAlive(b)
+}
+
+// heap returns how many bytes are in use.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// TestConcurrently: callers who come at once get what one would get, also those that nobody knew before.
+func TestConcurrently(t *testing.T) {
+	b, _ := newBuckets(1000)
+	const callers, goroutines = 100, 8
+	var allowed atomic.Int64
+	var all sync.WaitGroup
+	for range goroutines {
+		all.Go(func() {
+			for n := range callers * 5 {
+				if _, ok := b.Take(WithKey(strconv.Itoa(n%callers)), Limits{Caller: 1}); ok {
+					allowed.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	require.EqualValues(t, callers*5, allowed.Load())
+}

@@ -1,0 +1,64 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/limit"
+)
+
+// count counts a request, and returns an error if its caller sends more than they may. A caller who is not known,
+// or nil, is one of many at an address.
+func (s *server) count(c echo.Context, caller *access.Caller) error {
+	limits := s.limits()
+	if limits == (limit.Limits{}) {
+		return nil
+	}
+	who, counted := s.counted(c, caller)
+	if !counted {
+		return nil
+	}
+	refusal, ok := s.buckets.Take(who, limits)
+	if ok {
+		return nil
+	}
+	e := errorf(codeRateLimited, "One %s may send %d requests a second here, and at most %d at once.",
+		who.Kind, refusal.PerSecond, limit.Quota(refusal.PerSecond))
+	e.excess = &excess{who.Kind, refusal}
+	return e
+}
+
+// counted returns for whom a request counts. This machine's own addresses do not: a proxy there that is not known
+// as one would be one caller for everybody.
+func (s *server) counted(c echo.Context, caller *access.Caller) (who limit.Caller, counted bool) {
+	switch {
+	case caller == nil || caller.Kind == access.Anonymous:
+		address, _ := netip.ParseAddr(c.RealIP()) // all who have none that can be read are one caller
+		return limit.AtAddress(address), !address.IsLoopback()
+	case caller.Kind == access.ByKey:
+		return limit.WithKey(caller.Name), true
+	default:
+		return limit.AsUser(caller.Issuer, caller.Name), true
+	}
+}
+
+// excess is of what a caller sent too much.
+type excess struct {
+	kind    limit.Kind
+	refusal limit.Refusal
+}
+
+// describe says in headers when to come back, and which limit there is: see
+// draft-ietf-httpapi-ratelimit-headers-10.
+func (e *excess) describe(header http.Header) {
+	seconds := int64((e.refusal.Wait + time.Second - 1) / time.Second)
+	header.Set(echo.HeaderRetryAfter, strconv.FormatInt(seconds, 10))
+	header.Set("RateLimit", fmt.Sprintf("%q;r=0;t=%d", e.kind, seconds))
+	header.Set("RateLimit-Policy", fmt.Sprintf("%q;q=%d;w=%d", e.kind, limit.Quota(e.refusal.PerSecond), limit.Window/time.Second))
+}
