@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -48,6 +49,7 @@ func (*serveCmd) Run(ctx context.Context, std streams, from sources) error {
 	if err != nil {
 		return err
 	}
+	defer runtime.KeepAlive(tuneCollector(c.onRedis()))
 	live := newLive(c, from.load, logger)
 	err = serve(ctx, std, logger, s, where, live, hangups)
 	if closeErr := s.Close(); closeErr != nil {
