@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -49,6 +50,7 @@ func (*serveCmd) Run(ctx context.Context, std streams, from sources) error {
 	if err != nil {
 		return err
 	}
+	defer runtime.KeepAlive(tuneCollector(c.onRedis()))
 	live, err := newLive(c, from.load, logger)
 	if err == nil {
 		err = serve(ctx, std, logger, s, where, live, hangups)
