@@ -107,14 +107,14 @@ func (e encoding) stateOfReply(reply any) (lastseen.State, error) {
 	return e.state(f), err
 }
 
-// stateAfter returns the state that a write leaves behind, given the score before in a script's reply.
+// stateAfterLeave returns the state that a leave leaves behind, given the score before in a script's reply.
 // Whoever is hidden stays hidden, and is not given away.
-func (e encoding) stateAfter(before any, write func(lastseen.State) lastseen.State) (lastseen.State, error) {
+func (e encoding) stateAfterLeave(before any, at lastseen.Instant) (lastseen.State, error) {
 	f, err := scoreOf(before)
 	if err != nil || e.outOfBand(f) {
 		return lastseen.State{}, err
 	}
-	return write(e.state(f)), nil
+	return e.state(f).AfterLeave(at), nil
 }
 
 // bounds returns the lowest and highest score of a range, as Redis takes them. Between two

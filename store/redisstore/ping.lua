@@ -1,37 +1,43 @@
 -- Records that users were here.
 --
 -- KEYS[1]  one shard of a namespace
--- ARGV     score, user, time, user, …: each user once, at most 512 of them
+-- ARGV[1]  the earliest of the times that follow, mirrored at zero
+-- ARGV     then time, user, time, user, …: each user once, at most 512 of them
 --
--- Returns {created, scores}: created is 1 if the key did not exist before; scores are the users'
--- scores before, in order, nil for those unknown.
+-- Returns {created}, or {created, scores}: created is 1 if the key did not exist before. Without
+-- scores every user is now present at the time that came with them; otherwise scores are theirs
+-- afterwards, in order, nil for those unknown.
 --
 -- Times stay the strings that came in, or numbers compared with numbers: Lua writes a number with
 -- 14 digits, which would round it.
 
+local key, count = KEYS[1], (#ARGV - 1) / 2
+local created = 1 - redis.call('EXISTS', key)
+
+-- Where nobody has left as late as these pings came, GT alone does it: it keeps the later time, and
+-- anyone hidden where they are. When it changed everyone, there is nothing more to ask.
+local all = redis.call('ZCOUNT', key, '-inf', ARGV[1]) == 0
+if all and redis.call('ZADD', key, 'GT', 'CH', unpack(ARGV, 2)) == count then
+  return {created}
+end
+
 local users = {}
-for i = 2, #ARGV, 2 do
+for i = 3, #ARGV, 2 do
   users[#users + 1] = ARGV[i]
 end
-local scores = redis.call('ZMSCORE', KEYS[1], unpack(users))
 
--- Someone who left at or after this ping stays away; everyone else is left to GT, which keeps the
--- later time, and anyone hidden where they are.
-local add, known = {}, false
-for i = 1, #users do
-  local score, at = scores[i], ARGV[2 * i - 1]
-  known = known or score
-  if not score or -tonumber(score) < tonumber(at) then
-    add[#add + 1] = at
-    add[#add + 1] = users[i]
+-- Someone who left at or after their ping stays away.
+if not all then
+  local add, scores = {}, redis.call('ZMSCORE', key, unpack(users))
+  for i = 1, #users do
+    local score, at = scores[i], ARGV[2 * i]
+    if not score or -tonumber(score) < tonumber(at) then
+      add[#add + 1] = at
+      add[#add + 1] = users[i]
+    end
+  end
+  if #add > 0 then
+    redis.call('ZADD', key, 'GT', unpack(add))
   end
 end
-
-local created = 0
-if not known and redis.call('EXISTS', KEYS[1]) == 0 then
-  created = 1
-end
-if #add > 0 then
-  redis.call('ZADD', KEYS[1], 'GT', unpack(add))
-end
-return {created, scores}
+return {created, redis.call('ZMSCORE', key, unpack(users))}

@@ -56,14 +56,18 @@ func (s *Store) LookupGroups(ctx context.Context, groups []*store.Group[string])
 	}
 }
 
-// ask puts the lookups of a group into a pipeline.
+// ask puts the lookups of a group into a pipeline. Users go by their addresses: as strings, each would be
+// copied into an interface.
 func ask(ctx context.Context, pipe redis.Pipeliner, questions []question, g *store.Group[string], ns namespace) []question {
 	for _, p := range ns.split(len(g.Items), func(i int) string { return g.Items[i] }) {
-		members := make([]string, len(p.index))
-		for i, at := range p.index {
-			members[i] = g.Items[at]
+		args := make([]any, 0, 2+len(p.index))
+		args = append(args, "zmscore", p.key)
+		for _, at := range p.index {
+			args = append(args, &g.Items[at])
 		}
-		questions = append(questions, question{g, p, ns.encoding, pipe.ZMScore(ctx, p.key, members...)})
+		answer := redis.NewFloatSliceCmd(ctx, args...)
+		_ = pipe.Process(ctx, answer) // only queues it
+		questions = append(questions, question{g, p, ns.encoding, answer})
 	}
 	return questions
 }

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
@@ -29,18 +30,11 @@ func (s *Store) PingGroups(ctx context.Context, groups []*store.Group[store.Sigh
 	}
 	s.write(ctx, all, writeOp{
 		script: scripts.ping,
-		args: func(args []any, ns namespace, sighting store.Sighting) []any {
-			return append(args, ns.time(sighting.At), sighting.User)
+		first:  func(e errand) string { return "-" + e.ns.time(e.earliest()) },
+		args: func(args []any, t *times, sighting *store.Sighting) []any {
+			return append(args, t.text(sighting.At), &sighting.User)
 		},
-		after: lastseen.State.AfterPing,
-		reply: func(w *writing, reply any) ([]any, error) {
-			answer, err := sliceOf(reply, 2)
-			if err != nil {
-				return nil, err
-			}
-			w.created = w.created || answer[0] == int64(1)
-			return sliceOf(answer[1], -1)
-		},
+		fill: errand.fillPinged,
 	})
 	for _, w := range all {
 		switch {
@@ -64,12 +58,11 @@ func (s *Store) Leave(ctx context.Context, name string, batch []store.Sighting) 
 	}
 	s.write(ctx, all, writeOp{
 		script: scripts.leave,
-		first:  func(ns namespace) []any { return []any{ns.time(lastseen.MinInstant)} },
-		args: func(args []any, ns namespace, sighting store.Sighting) []any {
-			return append(args, "-"+ns.time(sighting.At), ns.time(sighting.At+1), sighting.User)
+		first:  func(e errand) string { return e.ns.time(lastseen.MinInstant) },
+		args: func(args []any, t *times, sighting *store.Sighting) []any {
+			return append(args, "-"+t.time(sighting.At), t.time(sighting.At+1), &sighting.User)
 		},
-		after: lastseen.State.AfterLeave,
-		reply: func(_ *writing, reply any) ([]any, error) { return sliceOf(reply, -1) },
+		fill: errand.fillLeft,
 	})
 	finish(all)
 	return g.States, g.Err
@@ -124,10 +117,24 @@ func finish(all []*writing) {
 // writeOp is what tells pings and leaves apart.
 type writeOp struct {
 	script *redis.Script
-	first  func(namespace) []any                        // the script's first arguments; nil if there are none
-	args   func([]any, namespace, store.Sighting) []any // appends those of one sighting
-	after  func(lastseen.State, lastseen.Instant) lastseen.State
-	reply  func(*writing, any) ([]any, error) // the scores before, out of a script's reply
+	first  func(errand) string                        // the script's first argument
+	args   func([]any, *times, *store.Sighting) []any // appends those of one sighting
+	fill   func(errand, any) error                    // notes the states that result, out of the script's reply
+}
+
+// times writes instants as scores. Most sightings of a batch have the same: it is written once.
+type times struct {
+	encoding
+	at      lastseen.Instant
+	written *string
+}
+
+func (t *times) text(at lastseen.Instant) *string {
+	if t.written == nil || t.at != at {
+		text := t.time(at)
+		t.at, t.written = at, &text
+	}
+	return t.written
 }
 
 // errand is a portion of a group, on its way to its shard.
@@ -163,39 +170,66 @@ func (s *Store) run(ctx context.Context, errands []errand, op writeOp) {
 	calls := make([]call, len(errands))
 	for i, e := range errands {
 		args := make([]any, 0, 1+3*len(e.index))
-		if op.first != nil {
-			args = append(args, op.first(e.ns)...)
-		}
+		args = append(args, op.first(e))
+		written := times{encoding: e.ns.encoding}
 		for _, at := range e.index {
-			args = op.args(args, e.ns, e.folded[at])
+			args = op.args(args, &written, &e.folded[at])
 		}
 		calls[i] = call{key: e.key, args: args}
 	}
 	cmds, err := s.runScripts(ctx, op.script, calls)
 	for i, e := range errands {
-		if err == nil {
-			e.Err = cmp.Or(e.Err, e.fill(cmds[i], op))
-		} else {
+		switch {
+		case err != nil:
 			e.Err = err
+		case cmds[i].Err() != nil:
+			e.Err = cmp.Or(e.Err, translate(cmds[i].Err()))
+		default:
+			e.Err = cmp.Or(e.Err, op.fill(e, cmds[i].Val()))
 		}
 	}
 }
 
-// fill reads the scores before out of a reply, and notes the states after.
-func (e errand) fill(cmd *redis.Cmd, op writeOp) error {
-	if err := cmd.Err(); err != nil {
-		return translate(err)
+// earliest returns the earliest time of the sightings.
+func (e errand) earliest() lastseen.Instant {
+	earliest := lastseen.MaxInstant
+	for _, at := range e.index {
+		earliest = min(earliest, e.folded[at].At)
 	}
-	before, err := op.reply(e.writing, cmd.Val())
+	return earliest
+}
+
+// fillPinged notes the states that a ping left behind, out of the reply of its script.
+func (e errand) fillPinged(reply any) error {
+	answer, err := sliceOf(reply, -1)
+	if err != nil || len(answer) == 0 {
+		return cmp.Or(err, errors.New("script answered nothing"))
+	}
+	e.created = e.created || answer[0] == int64(1)
+	if len(answer) == 1 {
+		for _, at := range e.index {
+			e.states[at] = lastseen.State{At: e.folded[at].At}
+		}
+		return nil
+	}
+	return e.fillEach(answer[1], func(_ int, score any) (lastseen.State, error) { return e.ns.stateOfReply(score) })
+}
+
+// fillLeft notes the states that a leave left behind, out of the scores before.
+func (e errand) fillLeft(reply any) error {
+	return e.fillEach(reply, func(at int, score any) (lastseen.State, error) {
+		return e.ns.stateAfterLeave(score, e.folded[at].At)
+	})
+}
+
+// fillEach notes for each user the state that a function makes of a score.
+func (e errand) fillEach(reply any, state func(at int, score any) (lastseen.State, error)) (err error) {
+	scores, err := sliceOf(reply, len(e.index))
 	if err != nil {
 		return err
 	}
-	if len(before) != len(e.index) {
-		return fmt.Errorf("script answered %d scores for %d users", len(before), len(e.index))
-	}
 	for i, at := range e.index {
-		write := func(s lastseen.State) lastseen.State { return op.after(s, e.folded[at].At) }
-		if e.states[at], err = e.ns.stateAfter(before[i], write); err != nil {
+		if e.states[at], err = state(at, scores[i]); err != nil {
 			return err
 		}
 	}
