@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -48,8 +49,11 @@ func (*serveCmd) Run(ctx context.Context, std streams, from sources) error {
 	if err != nil {
 		return err
 	}
-	live := newLive(c, from.load, logger)
-	err = serve(ctx, std, logger, s, where, live, hangups)
+	live, err := newLive(c, from.load, logger)
+	if err == nil {
+		err = serve(ctx, std, logger, s, where, live, hangups)
+		live.close()
+	}
 	if closeErr := s.Close(); closeErr != nil {
 		err = errors.Join(err, fmt.Errorf("closing the store: %w", closeErr))
 	}
@@ -100,23 +104,42 @@ func serve(ctx context.Context, std streams, logger *slog.Logger, s store.Store,
 	if err != nil {
 		return err
 	}
-	handler := api.New(api.Config{Store: s, Settings: live.namespace, Version: version(), Logger: logger})
-	server := api.NewServer(handler, logger)
+	server := api.NewServer(api.New(live.interfaceTo(s)), logger)
 	r := &registrar{store: s, names: live.names, changed: live.changed, logger: logger, pause: sleep}
 	r.first(ctx)
-	fmt.Fprintf(std.out, "lastseen %[1]s\n  API   http://%[2]s/v1/namespaces\n  docs  http://%[2]s/docs/\n  data  %[3]s\n",
-		version().Version, listener.Addr(), where)
+	announce(std.out, live, listener.Addr(), where)
 
 	j := &janitor{store: s, retention: live.retention, wanted: live.retains, logger: logger, pause: sleep}
-	defer inBackground(ctx, j.run, r.run, func(ctx context.Context) { live.run(ctx, hangups) })()
+	defer inBackground(ctx, j.run, r.run,
+		func(ctx context.Context) { live.run(ctx, hangups) },
+		func(ctx context.Context) { live.shown.run(ctx, sleep) })()
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
+	go func() { failed <- answer(server, listener, live.shown) }()
 	select {
 	case err := <-failed:
 		return err
 	case <-ctx.Done():
 	}
 	return shutdown(server, logger)
+}
+
+// announce says where the service is, and whom it is for.
+func announce(out io.Writer, live *live, at net.Addr, data string) {
+	scheme := "http"
+	if live.shown != nil {
+		scheme = "https"
+	}
+	fmt.Fprintf(out, "lastseen %[1]s\n  API   %[2]s://%[3]s/v1/namespaces\n  docs  %[2]s://%[3]s/docs/\n  data  %[4]s\n  for   %[5]s\n",
+		version().Version, scheme, at, data, live.config().callers())
+}
+
+// answer answers requests, over TLS if there is a certificate to show.
+func answer(server *http.Server, listener net.Listener, shown *certificate) error {
+	if shown == nil {
+		return server.Serve(listener)
+	}
+	server.TLSConfig = shown.config()
+	return server.ServeTLS(listener, "", "")
 }
 
 // inBackground starts work that goes on until the context ends. The function that it returns ends the work

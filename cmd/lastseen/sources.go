@@ -32,7 +32,10 @@ func (s sources) load() (*config, error) {
 	for _, name := range slices.Sorted(maps.Keys(file.namespaces)) {
 		c.namespaces[name] = c.inherit(name, known, file.namespaces[name], &p)
 	}
+	c.keys = file.keys
 	c.check(&p)
+	c.credentials(&p)
+	c.checkCertificate(&p)
 	c.warnings = append(unknownVariables(s.environ, known), c.thin()...)
 	return c, p.err()
 }
@@ -97,6 +100,14 @@ func (s sources) fromFlags() map[string]given {
 		values[name] = given{text, origin{fromFlag, "--" + name}}
 	}
 	return values
+}
+
+// flagOr returns the text of a flag that is no setting, or what holds without it.
+func (s sources) flagOr(name, otherwise string) string {
+	if text, ok := s.flags[name]; ok {
+		return text
+	}
+	return otherwise
 }
 
 func (s sources) fromEnviron(known []definition) map[string]given {
