@@ -51,7 +51,7 @@ func (*serveCmd) Run(ctx context.Context, std streams, from sources) error {
 		return err
 	}
 	defer runtime.KeepAlive(tuneCollector(c.onRedis()))
-	live, err := newLive(c, from.load, logger)
+	live, err := newLive(c, from.reload, logger)
 	if err == nil {
 		err = serve(ctx, std, logger, s, where, live, hangups)
 		live.close()
