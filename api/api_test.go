@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/access"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/boltstore"
 	"github.com/lastseen/lastseen/store/redisstore"
@@ -48,7 +49,13 @@ type world struct {
 	*contract
 }
 
-// newWorld serves a store over HTTP. The settings are changed as told.
+// newGuardedWorld serves a store to those whom a guard lets in.
+func newGuardedWorld(t *testing.T, s store.Store, guard *access.Guard) *world {
+	t.Helper()
+	return newWorld(t, s, func(c *Config) { c.Access = func() *access.Guard { return guard } })
+}
+
+// newWorld serves a store over HTTP, to everybody. The settings are changed as told.
 func newWorld(t *testing.T, s store.Store, changes ...func(*Config)) *world {
 	t.Helper()
 	w := &world{t: t, store: &clocked{Store: s, now: noon}, log: &bytes.Buffer{}, contract: newContract(t)}
@@ -61,7 +68,7 @@ func newWorld(t *testing.T, s store.Store, changes ...func(*Config)) *world {
 			}
 		},
 		Version: Version{Version: "v0.0.0-test", Go: "go"},
-		Logger:  slog.New(slog.NewTextHandler(w.log, nil)),
+		Logger:  slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Random:  func() float64 { return 0.5 },
 	}
 	for _, change := range changes {

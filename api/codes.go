@@ -25,10 +25,10 @@ const (
 	codeBodyTooLarge         code = "body_too_large"
 	codeUnsupportedMediaType code = "unsupported_media_type"
 	codeConfirmationRequired code = "confirmation_required"
-	codeUnauthenticated      code = "unauthenticated"
-	codeForbidden            code = "forbidden"
 	codeNotFound             code = "not_found"
 	codeMethodNotAllowed     code = "method_not_allowed"
+	codeUnauthenticated      code = "unauthenticated"
+	codeForbidden            code = "forbidden"
 	codeRateLimited          code = "rate_limited"
 	codeWrongKeyType         code = "wrong_key_type"
 	codeStoreUnavailable     code = "store_unavailable"
@@ -159,15 +159,10 @@ func bodyKinds() []kind {
 			"The path exists, but not for this method.",
 			"Use one of the methods in the header Allow.",
 		},
-		{
-			codeRateLimited, 429, "Rate limited",
-			"The caller sends more requests than one caller may: one API key, one user, or one address if nothing else is known. Nothing was done.",
-			"Ping as often as the answers to pings say, and send many pings or lookups in one request. An operator can set other limits.",
-		},
 	}
 }
 
-// callerKinds are about who asks.
+// callerKinds are about who asks, and how often.
 func callerKinds() []kind {
 	return []kind{
 		{
@@ -179,6 +174,11 @@ func callerKinds() []kind {
 			codeForbidden, 403, "Forbidden",
 			"The key or token is valid, but not for this: it lacks the scope, or the namespace is not one of its own; or it is a token and this is about somebody else, or about many.",
 			"The detail names the scope. An operator grants it to the key, or the issuer of the token names the namespace in it.",
+		},
+		{
+			codeRateLimited, 429, "Rate limited",
+			"The caller sends more requests than one caller may: one API key, one user, or one address if nothing else is known. Nothing was done.",
+			"Ping as often as the answers to pings say, and send many pings or lookups in one request. An operator can set other limits.",
 		},
 	}
 }

@@ -205,6 +205,9 @@ func TestEveryCodeIsProvoked(t *testing.T) {
 	for c := range storeErrors() {
 		provoked[c] = true
 	}
+	for answer := range refusals(t, fileStore(t), []call{{method: http.MethodGet, path: "/v1/namespaces/chat/counts"}}) {
+		provoked[code(answer[strings.LastIndex(answer, " ")+1:])] = true
+	}
 	for _, k := range kinds() {
 		require.True(t, provoked[k.code], k.code)
 	}

@@ -190,6 +190,7 @@ func TestEveryAnswerIsProvoked(t *testing.T) {
 			}
 			maps.Copy(answered, failed.answers())
 		}
+		maps.Copy(answered, refusals(t, w.store.Store, slices.Collect(maps.Values(calls))))
 		maps.Copy(answered, rateLimited(t, w, calls))
 		require.Equal(t, slices.Sorted(maps.Keys(wanted)), slices.Sorted(maps.Keys(answered)))
 	})

@@ -127,6 +127,7 @@ type settingsAnswer struct {
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
 // @Failure 429 {object} problem "rate_limited"
+// @Failure 503 {object} problem "keys_unavailable"
 // @Security bearer
 // @Router /v1/namespaces/{namespace} [get]
 func (s *server) getNamespace(c echo.Context, _ query) error {

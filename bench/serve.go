@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -49,6 +51,7 @@ func serve(ctx context.Context, args []string, stdout io.Writer) error {
 		}
 		handler, closeStore = full(s, logger), s.Close
 	}
+	defer runtime.KeepAlive(tuneCollector(*at))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -89,6 +92,17 @@ func full(s store.Store, logger *slog.Logger) http.Handler {
 			{Method: http.MethodGet, Path: userPath + "/fixed", Handle: fixed},
 		},
 	})
+}
+
+// tuneCollector does what cmd/lastseen does for its garbage collector.
+func tuneCollector(at string) (floor []byte) {
+	switch {
+	case strings.Contains(at, "://"):
+		return make([]byte, 32<<20)
+	case at != "":
+		debug.SetGCPercent(50)
+	}
+	return nil
 }
 
 // openStore opens a store as cmd/lastseen does by default.

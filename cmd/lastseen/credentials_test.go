@@ -100,17 +100,17 @@ func TestWrongCredentials(t *testing.T) {
 	short := writeFile(t, "short", []byte("geheim"))
 	for content, want := range map[string]string{
 		"jwt-issuer: x": "jwt-issuer is x (lastseen.yaml:1): it needs jwt-secret-file, jwt-keys-file or jwt-jwks-url",
-		names + "jwt-secret-file: " + good + "\njwt-jwks-url: http://a": "jwt-secret-file is " + good + " (lastseen.yaml:3) and jwt-jwks-url is http://a (lastseen.yaml:4): JWTs are checked by one of them",
-		"jwt-issuer: x\njwt-secret-file: " + good:                       "jwt-secret-file is " + good + " (lastseen.yaml:2): jwt-audience is missing: a JWT made for others must not do",
-		"jwt-audience: x\njwt-jwks-url: https://a/b":                    "jwt-jwks-url is https://a/b (lastseen.yaml:2): jwt-issuer is missing: a JWT made for others must not do",
+		names + "jwt-secret-file: " + good + "\njwt-jwks-url: http://a": "jwt-secret-file (lastseen.yaml:3) and jwt-jwks-url (lastseen.yaml:4): JWTs are checked by one of them",
+		"jwt-issuer: x\njwt-secret-file: " + good:                       "jwt-secret-file (lastseen.yaml:2): jwt-audience is missing: a JWT made for others must not do",
+		"jwt-audience: x\njwt-jwks-url: https://a/b":                    "jwt-jwks-url (lastseen.yaml:2): jwt-issuer is missing: a JWT made for others must not do",
 		names + "jwt-secret-file: " + dir + "/none":                     "lastseen.yaml:3: jwt-secret-file: no such file or directory",
 		names + "jwt-secret-file: " + dir:                               "lastseen.yaml:3: jwt-secret-file: is a directory",
 		names + "jwt-secret-file: " + short:                             "lastseen.yaml:3: jwt-secret-file: the secret has 6 bytes: it takes at least 32, as openssl rand -base64 48 makes them",
 		names + "jwt-jwks-url: id.example.com/keys":                     "lastseen.yaml:3: jwt-jwks-url: is no URL of the web; it takes a URL, as in https://id.example.com/jwks.json",
 		names + "jwt-jwks-url: 'https://u:geheim@a/'":                   "lastseen.yaml:3: jwt-jwks-url: has a user or a password, and a key set is public; it takes a URL, as in https://id.example.com/jwks.json",
 		"anonymous-read: '*'":                                           "anonymous-read is * (lastseen.yaml:1): without keys and JWTs anyone may do everything; configure some, or leave this out",
-		"auth: none\n" + aKey:                                           "auth is none (lastseen.yaml:1), but there are keys (lastseen.yaml:2): with none, anyone may do everything",
-		"auth: none\n" + names + "jwt-secret-file: " + good:             "auth is none (lastseen.yaml:1), but jwt-secret-file is " + good + " (lastseen.yaml:4): with none, anyone may do everything",
+		"auth: none\n" + aKey:                                           "auth is none (lastseen.yaml:1), but there is keys.a (lastseen.yaml:2): with none, anyone may do everything",
+		"auth: none\n" + names + "jwt-secret-file: " + good:             "auth is none (lastseen.yaml:1), but there is jwt-secret-file (lastseen.yaml:4): with none, anyone may do everything",
 		"auth: keys": `lastseen.yaml:1: auth: "keys" is neither; it takes auto or none`,
 		"listen: :8080": "listen is :8080 (lastseen.yaml:1): others can reach this address, and without keys and JWTs all of them may do everything. " +
 			"Configure some (lastseen key new makes a key), or say that anyone may (--auth=none, LASTSEEN_AUTH=none), or listen on 127.0.0.1",
@@ -123,6 +123,20 @@ func TestWrongCredentials(t *testing.T) {
 	require.Len(t, problems, 1)
 	require.Contains(t, problems[0], "lastseen.yaml:3: jwt-keys-file: ")
 	require.NotContains(t, problems[0], "geheim")
+}
+
+// TestSecretInPlaceOfItsFileIsNotShown, whatever else is wrong.
+func TestSecretInPlaceOfItsFileIsNotShown(t *testing.T) {
+	t.Setenv("LASTSEEN_JWT_SECRET_FILE", secret)
+	for _, args := range [][]string{
+		{}, {"--jwt-issuer", "x"}, {"--jwt-jwks-url", "http://a"}, {"--auth", "none"},
+		{"--jwt-issuer", "x", "--jwt-audience", "y"}, {"--listen", ":8080", "--tls-cert", "x"},
+	} {
+		code, stdout, stderr := execute(t, append([]string{"config"}, args...)...)
+		require.Equal(t, 2, code)
+		require.Contains(t, stderr, "LASTSEEN_JWT_SECRET_FILE")
+		require.NotContains(t, stdout+stderr, "geheim")
+	}
 }
 
 // TestListensOpenlyOnlyIfToldTo: who may do what decides where it may listen.

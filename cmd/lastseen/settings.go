@@ -52,7 +52,7 @@ type settings struct {
 
 	RateLimit      rate     `reload:"" group:"Limits" default:"5000" placeholder:"N" help:"Requests a second of one API key, or of one address without a key or a JWT; or off. Five seconds' worth can come at once."`
 	UserRateLimit  rate     `reload:"" group:"Limits" default:"20" placeholder:"N" help:"Requests a second of the user of a JWT; or off. Five seconds' worth can come at once."`
-	TrustedProxies networks `reload:"" group:"Limits" placeholder:"ADDRESS,…" help:"Proxies whose X-Forwarded-For tells the caller's address."`
+	TrustedProxies networks `group:"Limits" placeholder:"ADDRESS,…" help:"Proxies whose X-Forwarded-For tells the caller's address."`
 	CORSOrigins    origins  `reload:"" group:"Browsers" placeholder:"ORIGIN,…" help:"Origins whose pages may call from a browser (CORS); * for any."`
 
 	TLSCert string `group:"TLS" takes:"a file" placeholder:"FILE" help:"Certificate and those between it and its authority, in PEM. Read again when it changes."`
