@@ -33,7 +33,8 @@ USER 65532:65532
 # The default store is lastseen.db in here. It is no ENV: that would win over a configuration file.
 WORKDIR /data
 VOLUME /data
-# The published port is the way in, so it listens on every address of the container.
+# The published port is the way in, so it listens on every address of the container. Therefore it starts only
+# with keys or JWTs, or with LASTSEEN_AUTH=none.
 ENV LASTSEEN_LISTEN=:8080
 EXPOSE 8080
 # Alive, not ready: a Redis that is away must not get the container replaced.

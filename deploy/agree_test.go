@@ -28,10 +28,27 @@ func TestKubernetesObjectsFindEachOther(t *testing.T) {
 	}
 	c := d.Spec.Template.Spec.Containers[0]
 	require.Equal(t, c.Ports[0].Name, s.Spec.Ports[0].TargetPort)
-	require.Equal(t, "ClusterIP", s.Spec.Type, "there is no authentication yet")
+	require.Equal(t, "ClusterIP", s.Spec.Type)
 	require.Less(t, b.Spec.MaxUnavailable, d.Spec.Replicas)
 	require.Equal(t, "LASTSEEN_STORE", c.Env[0].Name)
 	require.Equal(t, d.Metadata.Name, c.Env[0].ValueFrom.SecretKeyRef.Name)
+}
+
+// TestKubernetesAsksForKeys: the file with the keys comes from the secret, and nothing lets everyone in.
+func TestKubernetesAsksForKeys(t *testing.T) {
+	d, _, _ := kubernetes(t)
+	spec := d.Spec.Template.Spec
+	mount, volume := spec.Containers[0].VolumeMounts[0], spec.Volumes[0]
+	require.Equal(t, volume.Name, mount.Name)
+	require.True(t, mount.ReadOnly)
+	require.Equal(t, d.Metadata.Name, volume.Secret.SecretName)
+	require.Equal(t, volume.Secret.Items[0].Key, volume.Secret.Items[0].Path)
+	config := spec.Containers[0].Env[1]
+	require.Equal(t, "LASTSEEN_CONFIG", config.Name)
+	require.Equal(t, mount.MountPath+"/"+volume.Secret.Items[0].Path, config.Value)
+	for _, file := range []string{"kubernetes.yaml", "../Dockerfile"} {
+		require.NotRegexp(t, `(?m)^[^#]*LASTSEEN_AUTH`, string(read(t, file)))
+	}
 }
 
 func TestKubernetesProbes(t *testing.T) {
@@ -80,6 +97,7 @@ func TestComposeGivesNoRights(t *testing.T) {
 			SecurityOpt []string `yaml:"security_opt"`
 			Restart     string
 			Ports       []string
+			Environment map[string]string
 		}
 	}
 	require.NoError(t, yaml.Unmarshal(read(t, "../compose.yaml"), &file))
@@ -90,8 +108,13 @@ func TestComposeGivesNoRights(t *testing.T) {
 		require.Contains(t, s.SecurityOpt, "no-new-privileges:true", name)
 		require.Equal(t, "unless-stopped", s.Restart, name)
 		for _, port := range s.Ports {
-			require.Regexp(t, `^127\.0\.0\.1:`, port, "there is no authentication yet")
+			require.Regexp(t, `^127\.0\.0\.1:`, port, "anyone may do everything")
 		}
 	}
 	require.Len(t, file.Services["nginx"].Ports, 1)
+	servers := file.Services["lastseen"]
+	require.Empty(t, servers.Ports, "nginx alone can reach them, and is trusted")
+	require.Equal(t, "none", servers.Environment["LASTSEEN_AUTH"])
+	require.NotEmpty(t, servers.Environment["LASTSEEN_TRUSTED_PROXIES"])
+	require.Equal(t, "$remote_addr", find(t, "nginx.conf", `proxy_set_header X-Forwarded-For (.*);`))
 }

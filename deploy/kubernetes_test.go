@@ -62,12 +62,20 @@ type pod struct {
 		LabelSelector     selector `yaml:"labelSelector"`
 	} `yaml:"topologySpreadConstraints"`
 	Containers []container
+	Volumes    []struct {
+		Name   string
+		Secret struct {
+			SecretName string `yaml:"secretName"`
+			Items      []struct{ Key, Path string }
+		}
+	}
 }
 
 type container struct {
 	Name, Image string
 	Env         []struct {
 		Name      string
+		Value     string
 		ValueFrom struct {
 			SecretKeyRef struct{ Name, Key string } `yaml:"secretKeyRef"`
 		} `yaml:"valueFrom"`
@@ -76,6 +84,11 @@ type container struct {
 		Name          string
 		ContainerPort int `yaml:"containerPort"`
 	}
+	VolumeMounts []struct {
+		Name      string
+		MountPath string `yaml:"mountPath"`
+		ReadOnly  bool   `yaml:"readOnly"`
+	} `yaml:"volumeMounts"`
 	StartupProbe   probe `yaml:"startupProbe"`
 	LivenessProbe  probe `yaml:"livenessProbe"`
 	ReadinessProbe probe `yaml:"readinessProbe"`

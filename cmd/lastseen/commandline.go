@@ -15,6 +15,7 @@ type commands struct {
 	Serve   serveCmd   `cmd:"" default:"withargs" help:"Run the service (the default)."`
 	Config  configCmd  `cmd:"" help:"Print the effective settings, each with where it comes from, or what is wrong with them."`
 	Health  healthCmd  `cmd:"" help:"Ask a running service whether it is alive; for container health checks."`
+	Key     keyCmd     `cmd:"" help:"Make API keys."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
 

@@ -1,17 +1,20 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/lastseen/lastseen/api/access"
 )
 
 // difference is what is different between two configurations, for people.
 type difference struct {
-	changes     []string
-	needRestart []string // those that cannot take effect while the service runs
+	changes []string
+	refused []string // why they cannot take effect while the service runs
 }
 
 // maxSummary is how many changes a summary tells: there may be thousands of namespaces.
@@ -47,7 +50,55 @@ func compare(current, next *config) (d difference) {
 		}
 		d.compareNamespace(known, path+".", current.namespace(name), next.namespace(name))
 	}
+	d.compareKeys(current, next)
+	d.compareContents(current, next)
+	if current.secured() && !next.secured() && next.Auth != authNone {
+		d.refused = append(d.refused, "no "+keysKey+" and JWTs are left, so anyone could do everything: if that is meant, set auth: none")
+	}
 	return d
+}
+
+// compareKeys notes what differs in the API keys.
+func (d *difference) compareKeys(current, next *config) {
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(append(current.keyNames(), next.keyNames()...)))) {
+		was, before := current.keys[name]
+		is, after := next.keys[name]
+		path := keysKey + "." + name
+		switch {
+		case !before:
+			d.changes = append(d.changes, path+" is new")
+		case !after:
+			d.changes = append(d.changes, path+" is gone")
+		default:
+			d.compareKey(path+".", was.Key, is.Key)
+		}
+	}
+}
+
+func (d *difference) compareKey(path string, was, is access.Key) {
+	for _, part := range []struct{ name, was, is string }{
+		{keyHash, access.FormatKeyHash(was.Hash), access.FormatKeyHash(is.Hash)},
+		{keyScopes, quotedList(was.Scopes), quotedList(is.Scopes)},
+		{keyNamespaces, quotedList(was.Namespaces), quotedList(is.Namespaces)},
+	} {
+		if part.was != part.is {
+			d.changes = append(d.changes, path+part.name+": "+part.was+" → "+part.is)
+		}
+	}
+}
+
+// compareContents notes that what is in a file differs, and not what: it is a secret.
+func (d *difference) compareContents(current, next *config) {
+	was, is := current.access.Tokens, next.access.Tokens
+	if was == nil || is == nil {
+		return // the names of files differ, too
+	}
+	if current.JWTSecretFile == next.JWTSecretFile && !bytes.Equal(was.Secret, is.Secret) {
+		d.changes = append(d.changes, secretFile+": the secret is another one")
+	}
+	if current.JWTKeysFile == next.JWTKeysFile && !reflect.DeepEqual(was.Keys, is.Keys) {
+		d.changes = append(d.changes, keysFile+": the keys are others")
+	}
 }
 
 // compareNamespace notes what differs in a namespace by its own settings, of before or of now. For how it is
@@ -66,7 +117,7 @@ func (d *difference) note(def definition, path string, a, b *scope) {
 	if def.reload {
 		d.changes = append(d.changes, text)
 	} else {
-		d.needRestart = append(d.needRestart, text+" needs a restart")
+		d.refused = append(d.refused, text+" needs a restart")
 	}
 }
 

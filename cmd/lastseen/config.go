@@ -4,13 +4,17 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/lastseen/lastseen/api/access"
 )
 
-// config is a configuration: the settings for all, and those of namespaces.
+// config is a configuration: the settings for all, those of namespaces, and the API keys.
 type config struct {
 	scope
 	namespaces map[string]*scope
-	warnings   []string // what is odd but not wrong
+	keys       map[string]apiKey
+	access     access.Config // who may do what, by all of these
+	warnings   []string      // what is odd but not wrong
 }
 
 // scope is the effective settings for all or for one namespace, and where each comes from.

@@ -120,7 +120,11 @@ func TestConfigurationExamples(t *testing.T) {
 	example, err := os.ReadFile("../../docs/lastseen.example.yaml")
 	require.NoError(t, err)
 	blocks := yamlBlocks(t, "configuration.md")
-	require.Len(t, blocks, 2)
+	require.Len(t, blocks, 3)
+	keys, err := loadText(t, blocks[1])
+	require.NoError(t, err)
+	require.Equal(t, []string{"backend", "moderation"}, keys.keyNames())
+	requireRoundTrip(t, keys)
 	for _, content := range []string{string(example), blocks[0]} {
 		c, err := loadText(t, content)
 		require.NoError(t, err)
@@ -140,7 +144,7 @@ func TestConfigurationErrors(t *testing.T) {
 	before, rest, _ := strings.Cut(string(text), begin)
 	shown, after, _ := strings.Cut(rest, end)
 
-	file := writeConfig(t, yamlBlocks(t, "configuration.md")[1])
+	file := writeConfig(t, yamlBlocks(t, "configuration.md")[2])
 	code, _, said := execute(t, "config", "--config", file)
 	require.Equal(t, 2, code)
 	said = strings.ReplaceAll(said, file, "wrong.yaml")

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"reflect"
 	"slices"
 	"strconv"
@@ -22,6 +21,7 @@ type definition struct {
 	flag, file, namespace          bool   // where it can be set; flag stands for the environment, too
 	reload, secret                 bool
 	text                           bool // any text, so that a file has to quote what YAML takes for something else
+	list                           bool // several values, with commas between; in a file also a list
 	low, high                      int  // bounds of a number; a low of 0 lets a duration be 0
 	takes                          string
 	index                          []int // of the field
@@ -45,7 +45,7 @@ func define(field reflect.StructField) definition {
 	_, secret := tag.Lookup("secret")
 	d := definition{
 		name: kebab(field.Name), group: tag.Get("group"), placeholder: tag.Get("placeholder"), help: tag.Get("help"),
-		standard: tag.Get("default"), takes: tag.Get("takes"), reload: reload, secret: secret, text: field.Type == reflect.TypeFor[string](), index: field.Index,
+		standard: tag.Get("default"), takes: tag.Get("takes"), reload: reload, secret: secret, text: field.Type == reflect.TypeFor[string](), list: field.Type.Kind() == reflect.Slice, index: field.Index,
 		flag: slices.Contains(places, "flag"), file: slices.Contains(places, "file"), namespace: slices.Contains(places, "namespace"),
 	}
 	d.low, _ = strconv.Atoi(cmp.Or(tag.Get("min"), "1"))
@@ -65,20 +65,22 @@ func (d definition) takesByType(t reflect.Type) string {
 		return "a duration from 1ms to 10 years"
 	case reflect.TypeFor[int]():
 		return fmt.Sprintf("a number from %d to %d", d.low, d.high)
-	case reflect.TypeFor[address]():
-		return "HOST:PORT, or :PORT for all addresses"
 	case reflect.TypeFor[redisstore.Unit]():
 		return string(redisstore.Milliseconds + " or " + redisstore.Seconds)
-	default:
-		return "text"
 	}
+	if v, ok := reflect.New(t).Interface().(value); ok {
+		return v.takes()
+	}
+	return "text"
 }
 
-// kebab returns the name of a setting: RedisPoolSize is redis-pool-size.
+// kebab returns the name of a setting: RedisPoolSize is redis-pool-size, and TLSCert is tls-cert.
 func kebab(fieldName string) string {
 	var b strings.Builder
 	for i, r := range fieldName {
-		if i > 0 && unicode.IsUpper(r) {
+		begins := i > 0 && unicode.IsUpper(r) && (unicode.IsLower(rune(fieldName[i-1])) ||
+			i+1 < len(fieldName) && unicode.IsLower(rune(fieldName[i+1])))
+		if begins {
 			b.WriteByte('-')
 		}
 		b.WriteRune(unicode.ToLower(r))
@@ -108,14 +110,12 @@ func (d definition) set(s *settings, text string) error {
 	switch field := d.in(s).(type) {
 	case *string:
 		*field = text
-	case *address:
-		*field, err = address(text), checkAddress(text)
 	case *int:
 		*field, err = d.number(text)
 	case *duration:
 		*field, err = d.duration(text)
-	case *retention:
-		*field, err = parseRetention(text)
+	case value:
+		err = field.set(text)
 	case *redisstore.Unit:
 		*field = redisstore.Unit(text)
 		if *field != redisstore.Milliseconds && *field != redisstore.Seconds {
@@ -125,17 +125,6 @@ func (d definition) set(s *settings, text string) error {
 		err = fmt.Errorf("the type %T is unknown", field)
 	}
 	return err
-}
-
-func checkAddress(text string) error {
-	_, port, err := net.SplitHostPort(text)
-	if err != nil {
-		return fmt.Errorf("%q is no address", text)
-	}
-	if _, err := net.LookupPort("tcp", port); err != nil || port == "" {
-		return fmt.Errorf("%q has no valid port", text)
-	}
-	return nil
 }
 
 func (d definition) number(text string) (int, error) {
@@ -158,14 +147,6 @@ func (d definition) duration(text string) (duration, error) {
 	}
 	parsed, err := lastseen.ParseConfigDuration(text)
 	return duration(parsed), err
-}
-
-func parseRetention(text string) (retention, error) {
-	if text == "off" {
-		return 0, nil
-	}
-	parsed, err := lastseen.ParseConfigDuration(text)
-	return retention(parsed), err
 }
 
 // shown returns a value as people may see it.

@@ -24,6 +24,7 @@ type given struct {
 type configFile struct {
 	values     map[string]given            // by setting
 	namespaces map[string]map[string]given // by name, then by setting
+	keys       map[string]apiKey           // by name
 }
 
 // fileReader reads one file and collects what is wrong with it.
@@ -37,26 +38,36 @@ type fileReader struct {
 // read returns what the file says. What it says wrong is left out, and among the problems; an error means
 // that nothing can be read of it.
 func (r *fileReader) read() (configFile, error) {
-	f := configFile{values: map[string]given{}, namespaces: map[string]map[string]given{}}
+	f := configFile{values: map[string]given{}, namespaces: map[string]map[string]given{}, keys: map[string]apiKey{}}
 	root, err := r.parse()
 	if root == nil || err != nil {
 		return f, err
 	}
 	r.each(root, "", "the file", func(key, value *yaml.Node) {
-		if key.Value == namespacesKey {
+		switch key.Value {
+		case namespacesKey:
 			r.each(value, namespacesKey+".", namespacesKey, func(key, value *yaml.Node) {
 				f.namespaces[key.Value] = r.namespace(key, value)
 			})
-			return
+		case keysKey:
+			r.each(value, keysKey+".", keysKey, func(key, value *yaml.Node) {
+				f.keys[key.Value] = r.key(key, value)
+			})
+		default:
+			r.setting(f.values, key, value)
 		}
-		d, ok := find(r.known, key.Value)
-		if !ok || !d.file {
-			r.unknown(key, "", func(d definition) bool { return d.file })
-			return
-		}
-		r.take(f.values, d, "", key, value)
 	})
 	return f, nil
+}
+
+// setting notes the value of a setting for all.
+func (r *fileReader) setting(values map[string]given, key, value *yaml.Node) {
+	d, ok := find(r.known, key.Value)
+	if !ok || !d.file {
+		r.unknown(key, "", func(d definition) bool { return d.file })
+		return
+	}
+	r.take(values, d, "", key, value)
 }
 
 // at is the place of a node.
@@ -109,10 +120,15 @@ func (r *fileReader) namespace(key, value *yaml.Node) map[string]given {
 	return values
 }
 
-// take notes the value of a setting, if it is a single one.
+// take notes the value of a setting, if it is a single one, or a list of them where several are taken.
 func (r *fileReader) take(values map[string]given, d definition, path string, key, value *yaml.Node) {
 	value = resolved(value)
 	switch {
+	case d.list && value.Kind == yaml.SequenceNode:
+		texts := list(r, path+d.name, d.takes, value, func(text string) (string, error) { return text, nil })
+		if len(texts) > 0 {
+			values[d.name] = given{strings.Join(texts, ", "), r.at(key)}
+		}
 	case isNull(value):
 		r.problems.addf("%s: %s%s has no value; it takes %s", r.at(key), path, d.name, d.takes)
 	case value.Kind != yaml.ScalarNode:
@@ -128,7 +144,7 @@ func (r *fileReader) take(values map[string]given, d definition, path string, ke
 func (r *fileReader) unknown(key *yaml.Node, path string, here func(definition) bool) {
 	var names []string
 	if path == "" {
-		names = append(names, namespacesKey)
+		names = append(names, namespacesKey, keysKey)
 	}
 	for _, d := range r.known {
 		if here(d) {
@@ -158,8 +174,11 @@ func find(known []definition, name string) (definition, bool) {
 	return definition{}, false
 }
 
-// name shows a name from a file: quoted and cut if it is a strange one.
+// name shows a name from a file: quoted and cut if it is a strange one, and not at all if it may be a secret.
 func name(text string) string {
+	if strings.HasPrefix(text, keyPrefix) {
+		return keyPrefix + "…"
+	}
 	strange := func(r rune) bool {
 		return r != '.' && r != '-' && r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
 	}

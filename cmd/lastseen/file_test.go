@@ -124,7 +124,7 @@ func TestUnreadableFiles(t *testing.T) {
 	for name, want := range map[string]string{
 		dir + "/missing.yaml": "--config: " + dir + "/missing.yaml: no such file or directory",
 		dir:                   "--config: " + dir + ": is a directory",
-		"/dev/zero":           "--config: /dev/zero: is too long for a configuration file",
+		"/dev/zero":           "--config: /dev/zero: is too long: 16 MiB are read at most",
 	} {
 		_, err := sources{flags: map[string]string{"config": name}}.load()
 		require.EqualError(t, err, want)

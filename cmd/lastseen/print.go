@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/lastseen/lastseen/api/access"
 )
 
 // configCmd prints the effective configuration. It takes the flags of serve.
@@ -40,6 +42,7 @@ func (c *config) print(w io.Writer) error {
 			c.printEntry(&b, "", d)
 		}
 	}
+	c.printKeys(&b)
 	if len(c.namespaces) > 0 {
 		fmt.Fprintf(&b, "\n%s:\n", namespacesKey)
 	}
@@ -49,6 +52,32 @@ func (c *config) print(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// printKeys writes the API keys. The hash of a key tells nobody the key.
+func (c *config) printKeys(b *strings.Builder) {
+	if len(c.keys) > 0 {
+		fmt.Fprintf(b, "\n%s:\n", keysKey)
+	}
+	for _, name := range c.keyNames() {
+		k := c.keys[name]
+		printKey(b, k.Key, " # "+k.origin.String())
+	}
+}
+
+// printKey writes a key as it stands in a configuration file, below keysKey.
+func printKey(w io.Writer, k access.Key, comment string) {
+	fmt.Fprintf(w, "  %s:%s\n    %s: %s\n    %s: %s\n    %s: %s\n",
+		quoted(k.Name, true), comment, keyHash, access.FormatKeyHash(k.Hash), keyScopes, quotedList(k.Scopes), keyNamespaces, quotedList(k.Namespaces))
+}
+
+// quotedList writes texts as a list in YAML.
+func quotedList[T ~string](items []T) string {
+	var texts []string
+	for _, item := range items {
+		texts = append(texts, quoted(string(item), true))
+	}
+	return "[" + strings.Join(texts, ", ") + "]"
 }
 
 // printBody writes a namespace's own settings, and those it inherits as comments.
@@ -66,7 +95,11 @@ func (s *scope) printBody(b *strings.Builder, known []definition) {
 
 // printEntry writes one setting, with its origin as a comment.
 func (s *scope) printEntry(b *strings.Builder, indent string, d definition) {
-	chosen := s.chosen[d.name]
+	chosen, given := s.chosen[d.name]
+	if !given {
+		fmt.Fprintf(b, "%s# %s: # not set\n", indent, d.name)
+		return
+	}
 	comment := strings.NewReplacer("\n", `\n`, "\r", `\r`).Replace(chosen.origin.String())
 	if chosen.inherited {
 		comment = "inherited, " + comment

@@ -22,7 +22,7 @@ func requireRoundTrip(t testing.TB, c *config) {
 func TestPrintedConfigurationIsAFile(t *testing.T) {
 	for _, content := range []string{
 		"",
-		"green: 50s\nsync: 0\nretention: 720h\nstore: 'a: #b'\nlisten: ':80'\n",
+		"green: 50s\nsync: 0\nretention: 720h\nstore: 'a: #b'\nlisten: ':80'\nauth: none\n",
 		"store: redis://h:1/2\nredis-prefix: \"1\"\nredis-score-unit: s\nredis-shards: 3\n",
 		"store: redis://h:1\nredis-prefix: \"a\\nb\\t'\\\"{}\"\n",
 		"store: redis://h:1\nnamespaces:\n  '1': {green: 10s}\n  null: {redis-key: '007', redis-score-unit: ms}\n  off: {retention: off}\n  z:\n",

@@ -5,27 +5,55 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"reflect"
 	"sync/atomic"
 	"time"
 
 	"github.com/lastseen/lastseen/api"
+	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/store"
 )
 
 // live is the configuration of a running service. A reload replaces it as a whole.
 type live struct {
 	current atomic.Pointer[config]
+	guard   atomic.Pointer[access.Guard] // by the access of current
 	load    func() (*config, error)
+	shown   *certificate // nil without TLS
 	logger  *slog.Logger
 	changed chan struct{} // holds one thing when the configuration was replaced since it was last looked at
 }
 
-func newLive(c *config, load func() (*config, error), logger *slog.Logger) *live {
-	l := &live{load: load, logger: logger, changed: make(chan struct{}, 1)}
+// newLive returns a configuration of which load reads the next. An error means that files of it changed since
+// they were checked.
+func newLive(c *config, load func() (*config, error), logger *slog.Logger) (*live, error) {
+	shown, err := openCertificate(c, logger)
+	if err != nil {
+		return nil, err
+	}
+	guard, err := access.New(c.access, access.Options{Logger: logger})
+	if err != nil {
+		return nil, err
+	}
+	l := &live{load: load, shown: shown, logger: logger, changed: make(chan struct{}, 1)}
 	l.current.Store(c)
-	return l
+	l.guard.Store(guard)
+	return l, nil
 }
 
+// close ends what goes on in the background.
+func (l *live) close() { l.guard.Load().Close() }
+
 func (l *live) config() *config { return l.current.Load() }
+
+// interfaceTo returns what the HTTP interface to a store needs.
+func (l *live) interfaceTo(s store.Store) api.Config {
+	return api.Config{
+		Store: s, Settings: l.namespace, Version: version(), Logger: l.logger,
+		Access: l.access, Limits: l.limits, CORSOrigins: l.origins, TrustedProxies: l.config().TrustedProxies,
+	}
+}
 
 // namespace returns the settings of a namespace that callers see.
 func (l *live) namespace(name string) api.Settings { return l.config().namespace(name).forAPI() }
@@ -49,6 +77,18 @@ func (l *live) retains() bool {
 	return false
 }
 
+// access returns who tells callers apart.
+func (l *live) access() *access.Guard { return l.guard.Load() }
+
+// limits returns how many requests a caller may send.
+func (l *live) limits() limit.Limits {
+	c := l.config()
+	return limit.Limits{Caller: int(c.RateLimit), User: int(c.UserRateLimit)}
+}
+
+// origins returns from which origins pages may call.
+func (l *live) origins() []string { return l.config().CORSOrigins }
+
 // names returns the configured namespaces.
 func (l *live) names() []string { return l.config().names() }
 
@@ -58,6 +98,7 @@ func (l *live) run(ctx context.Context, hangups <-chan os.Signal) {
 		select {
 		case <-hangups:
 			l.reload()
+			l.shown.refresh()
 		case <-ctx.Done():
 			return
 		}
@@ -68,7 +109,7 @@ func (l *live) run(ctx context.Context, hangups <-chan os.Signal) {
 // those that differ needs a restart; otherwise nothing changes, and the log says why.
 func (l *live) reload() {
 	current := l.config()
-	if current.Config == "" {
+	if current.Config == "" && current.access.Tokens == nil && current.TLSCert == "" {
 		l.logger.Info("nothing to reload: there is no configuration file (--config)")
 		return
 	}
@@ -83,19 +124,38 @@ func (l *live) reload() {
 		return
 	}
 	d := compare(current, next)
-	if len(d.needRestart) > 0 {
-		l.refuse(d.needRestart)
+	if len(d.refused) > 0 {
+		l.refuse(d.refused)
+		return
+	}
+	if err := l.replace(current, next); err != nil {
+		l.refuse([]string{err.Error()})
 		return
 	}
 	for _, warning := range next.warnings {
 		l.logger.Warn(warning)
 	}
-	l.current.Store(next)
 	select {
 	case l.changed <- struct{}{}:
 	default: // told already
 	}
 	l.logger.Info("configuration reloaded", "file", next.Config, "changes", d.summary())
+}
+
+// replace puts the next configuration in the place of the current one. Who may do what is told apart anew only
+// if it changed; requests under way are decided by what held before.
+func (l *live) replace(current, next *config) error {
+	if !reflect.DeepEqual(current.access, next.access) {
+		former := l.guard.Load()
+		guard, err := access.New(next.access, access.Options{Logger: l.logger, Former: former})
+		if err != nil {
+			return err
+		}
+		l.guard.Store(guard)
+		former.Close()
+	}
+	l.current.Store(next)
+	return nil
 }
 
 func (l *live) refuse(problems []string) {

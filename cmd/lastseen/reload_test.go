@@ -27,7 +27,9 @@ func newReloadTest(t *testing.T, content string) *reloadTest {
 	from := sources{flags: map[string]string{"config": r.file}}
 	c, err := from.load()
 	require.NoError(t, err)
-	r.live = newLive(c, from.load, slog.New(slog.NewTextHandler(&r.log, nil)))
+	r.live, err = newLive(c, from.reload, slog.New(slog.NewTextHandler(&r.log, nil)))
+	require.NoError(t, err)
+	t.Cleanup(r.close)
 	return r
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -50,11 +51,15 @@ func (*serveCmd) Run(ctx context.Context, std streams, from sources) error {
 		return err
 	}
 	defer runtime.KeepAlive(tuneCollector(c.onRedis()))
-	live := newLive(c, from.load, logger)
-	err = serve(ctx, std, logger, s, where, live, hangups)
+	live, err := newLive(c, from.reload, logger)
+	if err == nil {
+		err = serve(ctx, std, logger, s, where, live, hangups)
+		live.close()
+	}
 	if closeErr := s.Close(); closeErr != nil {
 		err = errors.Join(err, fmt.Errorf("closing the store: %w", closeErr))
 	}
+	newTraffic(s, logger).sum()
 	return err
 }
 
@@ -79,7 +84,16 @@ func openStore(ctx context.Context, c *config, logger *slog.Logger) (s store.Sto
 	} else if err != nil {
 		logger.Warn("Redis does not answer yet; requests fail with 503 until it does", "error", err)
 	}
-	return coalesce.New(redis, coalesce.Options{}), redisstore.Redact(c.Store), nil
+	return coalesce.New(redis, batches(options.Timeout)), redisstore.Redact(c.Store), nil
+}
+
+// callsOfBatch is how many calls to Redis a batch takes at most, one after the other: namespaces are looked
+// up, registered and looked up again before the pings, and the latter two once more when a key was made.
+const callsOfBatch = 6
+
+// batches bounds batches by the limit of one call to Redis, so that it is this limit that ends them.
+func batches(limit time.Duration) coalesce.Options {
+	return coalesce.Options{Timeout: callsOfBatch * limit}
 }
 
 // openError adds what to do about a data file that cannot be opened.
@@ -102,23 +116,42 @@ func serve(ctx context.Context, std streams, logger *slog.Logger, s store.Store,
 	if err != nil {
 		return err
 	}
-	handler := api.New(api.Config{Store: s, Settings: live.namespace, Version: version(), Logger: logger})
-	server := api.NewServer(handler, logger)
+	server := api.NewServer(api.New(live.interfaceTo(s)), logger)
 	r := &registrar{store: s, names: live.names, changed: live.changed, logger: logger, pause: sleep}
 	r.first(ctx)
-	fmt.Fprintf(std.out, "lastseen %[1]s\n  API   http://%[2]s/v1/namespaces\n  docs  http://%[2]s/docs/\n  data  %[3]s\n",
-		version().Version, listener.Addr(), where)
+	announce(std.out, live, listener.Addr(), where)
 
 	j := &janitor{store: s, retention: live.retention, wanted: live.retains, logger: logger, pause: sleep}
-	defer inBackground(ctx, j.run, r.run, func(ctx context.Context) { live.run(ctx, hangups) })()
+	defer inBackground(ctx, j.run, r.run, newTraffic(s, logger).run,
+		func(ctx context.Context) { live.run(ctx, hangups) },
+		func(ctx context.Context) { live.shown.run(ctx, sleep) })()
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
+	go func() { failed <- answer(server, listener, live.shown) }()
 	select {
 	case err := <-failed:
 		return err
 	case <-ctx.Done():
 	}
 	return shutdown(server, logger)
+}
+
+// announce says where the service is, and whom it is for.
+func announce(out io.Writer, live *live, at net.Addr, data string) {
+	scheme := "http"
+	if live.shown != nil {
+		scheme = "https"
+	}
+	fmt.Fprintf(out, "lastseen %[1]s\n  API   %[2]s://%[3]s/v1/namespaces\n  docs  %[2]s://%[3]s/docs/\n  data  %[4]s\n  for   %[5]s\n",
+		version().Version, scheme, at, data, live.config().callers())
+}
+
+// answer answers requests, over TLS if there is a certificate to show.
+func answer(server *http.Server, listener net.Listener, shown *certificate) error {
+	if shown == nil {
+		return server.Serve(listener)
+	}
+	server.TLSConfig = shown.config()
+	return server.ServeTLS(listener, "", "")
 }
 
 // inBackground starts work that goes on until the context ends. The function that it returns ends the work

@@ -12,7 +12,8 @@ import (
 // This file is the one definition of every setting. Flags, environment variables, the keys of the
 // configuration file, the help, `lastseen config` and the table in docs/configuration.md derive from it.
 //
-// The name is the field's: PingInterval is --ping-interval, LASTSEEN_PING_INTERVAL and ping-interval. Tags:
+// The name is the field's: PingInterval is --ping-interval, LASTSEEN_PING_INTERVAL and ping-interval; TLSCert is
+// --tls-cert. Tags:
 //
 //	help         what it is
 //	group        under which heading it stands
@@ -23,17 +24,39 @@ import (
 //	in           where it can be set, of flag (and environment), file, namespace; by default flag,file
 //	reload       whether it can change while the service runs
 //	secret       whether its value may hold a password
+//
+// A type of its own says how it reads a text by a method set; see values.go.
 
 // processSettings are those that more than one command needs.
 type processSettings struct {
 	Config string  `in:"flag" group:"Service" takes:"a file" placeholder:"FILE" help:"Configuration file in YAML, with these settings by the same names, and namespaces."`
-	Listen address `group:"Service" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address to listen on. There is no authentication yet: keep it private."`
+	Listen address `group:"Service" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address to listen on. One that others can reach takes keys, JWTs or auth none."`
 }
 
 // settings are all that can be set, for the service or for one namespace.
 type settings struct {
 	processSettings
 	Store string `group:"Service" default:"lastseen.db" secret:"" takes:"a file, or a URL as in redis://host:6379" placeholder:"FILE|URL" help:"Where the data is: a file, or redis://[user:password@]host:port[/db], redis+sentinel://host,host?master=NAME, redis+cluster://host,host, or rediss… for TLS."`
+
+	Auth               authMode  `reload:"" group:"Access" default:"auto" placeholder:"auto|none" help:"With auto, callers need a key or a JWT once any is configured; without, anyone may do everything, but listening is for this machine only. With none, anyone may do everything from anywhere."`
+	AnonymousRead      patterns  `reload:"" group:"Access" placeholder:"NAMESPACE,…" help:"Namespaces that anyone may read without credentials."`
+	JWTSecretFile      string    `reload:"" group:"Access" takes:"a file" placeholder:"FILE" help:"The secret of JWTs signed with HS256, at least 32 bytes. A newline after text does not count."`
+	JWTKeysFile        string    `reload:"" group:"Access" takes:"a file" placeholder:"FILE" help:"Public keys in PEM, of JWTs signed with RS256, ES256 or EdDSA."`
+	JWTJwksURL         keySetURL `reload:"" group:"Access" placeholder:"URL" help:"Where the key set (JWKS) of JWTs signed with RS256, ES256 or EdDSA is."`
+	JWTIssuer          string    `reload:"" group:"Access" placeholder:"TEXT" help:"Issuer (iss) that JWTs have to name. Needed for JWTs."`
+	JWTAudience        string    `reload:"" group:"Access" placeholder:"TEXT" help:"Audience (aud) that JWTs have to name. Needed for JWTs."`
+	JWTLeeway          duration  `reload:"" group:"Access" default:"30s" min:"0" placeholder:"DURATION" help:"How far the clocks of the issuer and of lastseen may differ."`
+	JWTUserClaim       string    `reload:"" group:"Access" default:"sub" placeholder:"NAME" help:"Claim that holds the user for whom a JWT is."`
+	JWTNamespacesClaim string    `reload:"" group:"Access" default:"namespaces" placeholder:"NAME" help:"Claim that holds the namespaces a JWT is for: a list, or text with spaces between."`
+	JWTNamespaces      patterns  `reload:"" group:"Access" placeholder:"NAMESPACE,…" help:"Namespaces of JWTs without that claim."`
+
+	RateLimit      rate     `reload:"" group:"Limits" default:"5000" placeholder:"N" help:"Requests a second of one API key, or of one address without a key or a JWT; or off. Five seconds' worth can come at once."`
+	UserRateLimit  rate     `reload:"" group:"Limits" default:"20" placeholder:"N" help:"Requests a second of the user of a JWT; or off. Five seconds' worth can come at once."`
+	TrustedProxies networks `group:"Limits" placeholder:"ADDRESS,…" help:"Proxies whose X-Forwarded-For tells the caller's address."`
+	CORSOrigins    origins  `reload:"" group:"Browsers" placeholder:"ORIGIN,…" help:"Origins whose pages may call from a browser (CORS); * for any."`
+
+	TLSCert string `group:"TLS" takes:"a file" placeholder:"FILE" help:"Certificate and those between it and its authority, in PEM. Read again when it changes."`
+	TLSKey  string `group:"TLS" takes:"a file" placeholder:"FILE" help:"Private key of the certificate, in PEM. Read again when it changes."`
 
 	Green        duration `in:"flag,file,namespace" reload:"" group:"Statuses" default:"60s" takes:"a duration shorter than yellow" placeholder:"DURATION" help:"Age at which a user turns from green to yellow."`
 	Yellow       duration `in:"flag,file,namespace" reload:"" group:"Statuses" default:"5m" takes:"a duration longer than green" placeholder:"DURATION" help:"Age at which a user turns from yellow to grey."`
@@ -56,15 +79,6 @@ type settings struct {
 
 // redisGroup is the heading of settings that only a store on Redis has.
 const redisGroup = "Redis store"
-
-// address is a setting that is a TCP address to listen on.
-type address string
-
-// duration is a setting that is a duration.
-type duration time.Duration
-
-// retention is a setting that is a duration, or "off", which is zero.
-type retention time.Duration
 
 // onRedis reports whether the store is a Redis and not a file.
 func (s *settings) onRedis() bool { return strings.Contains(s.Store, "://") }

@@ -204,20 +204,20 @@ func TestHealthTakesNoProxy(t *testing.T) {
 	require.Error(t, err, string(out))
 }
 
-func TestHealthURL(t *testing.T) {
+func TestHealthAddress(t *testing.T) {
 	for listen, want := range map[string]string{
-		":8080":          "http://127.0.0.1:8080/healthz",
-		"0.0.0.0:80":     "http://127.0.0.1:80/healthz",
-		"[::]:80":        "http://127.0.0.1:80/healthz",
-		"127.0.0.1:8080": "http://127.0.0.1:8080/healthz",
-		"[::1]:9":        "http://[::1]:9/healthz",
-		"host:1":         "http://host:1/healthz",
-		":http":          "http://127.0.0.1:80/healthz",
+		":8080":          "127.0.0.1:8080",
+		"0.0.0.0:80":     "127.0.0.1:80",
+		"[::]:80":        "127.0.0.1:80",
+		"127.0.0.1:8080": "127.0.0.1:8080",
+		"[::1]:9":        "[::1]:9",
+		"host:1":         "host:1",
+		":http":          "127.0.0.1:80",
 	} {
-		got, err := healthURL(listen)
+		got, err := healthAddress(listen)
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
-	_, err := healthURL("nonsense")
+	_, err := healthAddress("nonsense")
 	require.Error(t, err)
 }

@@ -14,8 +14,14 @@ type sources struct {
 }
 
 // load returns the configuration. The error tells everything that is wrong with it; only its warnings can
-// be used then. It can be called again to read the file anew.
-func (s sources) load() (*config, error) {
+// be used then.
+func (s sources) load() (*config, error) { return s.read((*config).checkCertificate) }
+
+// reload returns the configuration for a server that runs. The certificate does not matter to it: that is renewed by
+// itself, and one that is broken must not stand in the way of taking a key back.
+func (s sources) reload() (*config, error) { return s.read(func(*config, *problems) {}) }
+
+func (s sources) read(more func(*config, *problems)) (*config, error) {
 	known := definitions()
 	var p problems
 	outer := []map[string]given{s.fromFlags(), s.fromEnviron(known)}
@@ -32,7 +38,10 @@ func (s sources) load() (*config, error) {
 	for _, name := range slices.Sorted(maps.Keys(file.namespaces)) {
 		c.namespaces[name] = c.inherit(name, known, file.namespaces[name], &p)
 	}
+	c.keys = file.keys
 	c.check(&p)
+	c.credentials(&p)
+	more(c, &p)
 	c.warnings = append(unknownVariables(s.environ, known), c.thin()...)
 	return c, p.err()
 }
@@ -97,6 +106,14 @@ func (s sources) fromFlags() map[string]given {
 		values[name] = given{text, origin{fromFlag, "--" + name}}
 	}
 	return values
+}
+
+// flagOr returns the text of a flag that is no setting, or what holds without it.
+func (s sources) flagOr(name, otherwise string) string {
+	if text, ok := s.flags[name]; ok {
+		return text
+	}
+	return otherwise
 }
 
 func (s sources) fromEnviron(known []definition) map[string]given {

@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxFileSize is how long a configuration file may be, in bytes; a device has no end.
+// maxFileSize is how long a file of the configuration may be, in bytes; a device has no end.
 const maxFileSize = 16 << 20
 
 // parse returns the file's root, or nil if it is empty.
@@ -66,7 +66,7 @@ func readFile(name string) ([]byte, error) {
 		var content []byte
 		content, err = io.ReadAll(io.LimitReader(file, maxFileSize+1))
 		if err == nil && len(content) > maxFileSize {
-			err = errors.New("is too long for a configuration file")
+			err = errors.New("is too long: 16 MiB are read at most")
 		}
 		if err == nil {
 			return content, nil

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// makeCertificate returns a certificate for a name and for this machine, and its key.
+func makeCertificate(t *testing.T, name string) (cert, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &template, &template, private.Public(), private)
+	require.NoError(t, err)
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
+}
+
+// pairFiles are the files of a certificate.
+type pairFiles struct{ cert, key string }
+
+func newPairFiles(t *testing.T, name string) pairFiles {
+	t.Helper()
+	dir := t.TempDir()
+	files := pairFiles{filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")}
+	files.write(t, name)
+	return files
+}
+
+func (f pairFiles) write(t *testing.T, name string) {
+	t.Helper()
+	cert, key := makeCertificate(t, name)
+	require.NoError(t, os.WriteFile(f.cert, cert, 0o600))
+	require.NoError(t, os.WriteFile(f.key, key, 0o600))
+}
+
+// shownAt returns the name in the certificate that a server shows to a new connection.
+func shownAt(t *testing.T, address string) string {
+	t.Helper()
+	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
+	require.NoError(t, err)
+	defer conn.Close()
+	return conn.ConnectionState().PeerCertificates[0].DNSNames[0]
+}
+
+// serveCertificate shows the certificate on a port of this machine, and returns its address.
+func serveCertificate(t *testing.T, c *certificate) string {
+	t.Helper()
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", c.config())
+	require.NoError(t, err)
+	server := &http.Server{Handler: http.NotFoundHandler(), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
+	go server.Serve(listener)
+	t.Cleanup(func() { server.Close() })
+	return listener.Addr().String()
+}
+
+func openPair(t *testing.T, files pairFiles) (c *certificate, log *bytes.Buffer) {
+	t.Helper()
+	log = &bytes.Buffer{}
+	c, err := openCertificate(&config{scope: scope{settings: settings{TLSCert: files.cert, TLSKey: files.key}}}, slog.New(slog.NewTextHandler(log, nil)))
+	require.NoError(t, err)
+	return c, log
+}
+
+func TestCertificateIsReadAgain(t *testing.T) {
+	files := newPairFiles(t, "one.example.com")
+	c, log := openPair(t, files)
+	address := serveCertificate(t, c)
+	require.Equal(t, "one.example.com", shownAt(t, address))
+
+	files.write(t, "two.example.com")
+	require.Equal(t, "one.example.com", shownAt(t, address), "not read yet")
+	c.refresh()
+	require.Equal(t, "two.example.com", shownAt(t, address))
+	require.Contains(t, log.String(), `msg="certificate read"`)
+	require.Contains(t, log.String(), "two.example.com")
+
+	log.Reset()
+	c.refresh()
+	require.Empty(t, log.String(), "nothing is new")
+}
+
+// TestCertificateBehindLinks replaces files as Kubernetes does: they are links into a folder that is a link,
+// which is swapped.
+func TestCertificateBehindLinks(t *testing.T) {
+	dir := t.TempDir()
+	mount := func(version, name string) {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, version), 0o700))
+		pairFiles{filepath.Join(dir, version, "tls.crt"), filepath.Join(dir, version, "tls.key")}.write(t, name)
+		require.NoError(t, os.Symlink(version, filepath.Join(dir, "..data_tmp")))
+		require.NoError(t, os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
+	}
+	mount("..1", "one.example.com")
+	files := pairFiles{filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")}
+	require.NoError(t, os.Symlink("..data/tls.crt", files.cert))
+	require.NoError(t, os.Symlink("..data/tls.key", files.key))
+	c, _ := openPair(t, files)
+	address := serveCertificate(t, c)
+
+	mount("..2", "two.example.com")
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "..1")))
+	c.refresh()
+	require.Equal(t, "two.example.com", shownAt(t, address))
+}
+
+// TestBrokenCertificateIsNotTaken: the old one stays, the log says so once, and it is mended by itself.
+func TestBrokenCertificateIsNotTaken(t *testing.T) {
+	files := newPairFiles(t, "one.example.com")
+	c, log := openPair(t, files)
+	address := serveCertificate(t, c)
+	cert, key := makeCertificate(t, "two.example.com")
+	for _, broken := range []struct {
+		do   func() error
+		want string
+	}{
+		{func() error { return os.WriteFile(files.cert, cert, 0o600) }, "private key does not match public key"},
+		{func() error { return os.WriteFile(files.key, key[:len(key)/2], 0o600) }, "failed to find any PEM data"},
+		{func() error { return os.WriteFile(files.cert, nil, 0o600) }, "failed to find any PEM data"},
+		{func() error { return os.Remove(files.key) }, "tls.key: no such file"},
+	} {
+		log.Reset()
+		require.NoError(t, broken.do())
+		c.refresh()
+		c.refresh()
+		require.Equal(t, 1, strings.Count(log.String(), "\n"), "once: %s", log)
+		require.Contains(t, log.String(), "certificate not replaced: the old one goes on")
+		require.Contains(t, log.String(), broken.want)
+		require.NotContains(t, log.String(), string(key[40:60]), "the key is a secret")
+		require.Equal(t, "one.example.com", shownAt(t, address))
+	}
+	require.NoError(t, os.WriteFile(files.cert, cert, 0o600))
+	require.NoError(t, os.WriteFile(files.key, key, 0o600))
+	c.refresh()
+	require.Equal(t, "two.example.com", shownAt(t, address))
+}
+
+// TestCertificateIsLookedAt again and again, until the server ends.
+func TestCertificateIsLookedAt(t *testing.T) {
+	files := newPairFiles(t, "1.example.com")
+	c, _ := openPair(t, files)
+	ctx, cancel := context.WithCancel(t.Context())
+	pauses := 0
+	c.run(ctx, func(_ context.Context, d time.Duration) {
+		require.Equal(t, certificatePause, d)
+		switch pauses++; pauses {
+		case 1:
+			files.write(t, "2.example.com")
+		case 2:
+			require.Equal(t, []string{"2.example.com"}, c.current.Load().Leaf.DNSNames)
+			files.write(t, "3.example.com")
+			cancel()
+		}
+	})
+	require.Equal(t, 2, pauses)
+	require.Equal(t, []string{"2.example.com"}, c.current.Load().Leaf.DNSNames)
+}
+
+func TestWrongCertificates(t *testing.T) {
+	files, other := newPairFiles(t, "a"), newPairFiles(t, "b")
+	for content, want := range map[string]string{
+		"tls-cert: " + files.cert:                             "tls-cert is " + files.cert + " (lastseen.yaml:1): tls-key is missing: TLS takes both",
+		"tls-key: " + files.key:                               "tls-key is " + files.key + " (lastseen.yaml:1): tls-cert is missing: TLS takes both",
+		"tls-cert: " + files.cert + "\ntls-key: " + other.key: "tls-cert is " + files.cert + " (lastseen.yaml:1) and tls-key is " + other.key + " (lastseen.yaml:2): tls: private key does not match public key",
+		"tls-cert: " + files.cert + "\ntls-key: /none":        "tls-cert is " + files.cert + " (lastseen.yaml:1) and tls-key is /none (lastseen.yaml:2): /none: no such file or directory",
+	} {
+		require.Equal(t, []string{want}, problemsOf(t, content), content)
+	}
+	require.Empty(t, problemsOf(t, "tls-cert: "+files.cert+"\ntls-key: "+files.key))
+}
+
+// TestTLSOfTheProcess: HTTP/2, the new certificate after a hangup, and a health check that finds its way.
+func TestTLSOfTheProcess(t *testing.T) {
+	files := newPairFiles(t, "one.example.com")
+	file := writeConfig(t, "")
+	s := start(t, "--config", file, "--tls-cert", files.cert, "--tls-key", files.key)
+	address, secure := strings.CutPrefix(s.url, "https://")
+	require.True(t, secure, s.url)
+	require.True(t, strings.HasPrefix(s.docs, "https://"), s.docs)
+	get := func() (int, string) {
+		trusted := x509.NewCertPool()
+		cert, err := os.ReadFile(files.cert)
+		require.NoError(t, err)
+		trusted.AppendCertsFromPEM(cert)
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, ForceAttemptHTTP2: true}
+		defer transport.CloseIdleConnections()
+		response, err := (&http.Client{Transport: transport}).Get(s.url + "/healthz")
+		require.NoError(t, err)
+		defer response.Body.Close()
+		require.Equal(t, "HTTP/2.0", response.Proto)
+		return response.StatusCode, response.TLS.PeerCertificates[0].DNSNames[0]
+	}
+	status, name := get()
+	require.Equal(t, []any{http.StatusOK, "one.example.com"}, []any{status, name})
+
+	require.NoError(t, os.Remove(files.key))
+	require.NoError(t, os.WriteFile(file, []byte("green: 50s"), 0o600))
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
+	require.Eventually(t, func() bool { return strings.Contains(s.log.String(), "green: 60s → 50s") }, 30*time.Second, time.Millisecond,
+		"a broken certificate holds nothing else up: %s", s.log)
+	files.write(t, "two.example.com")
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
+	require.Eventually(t, func() bool { return shownAt(t, address) == "two.example.com" }, 30*time.Second, time.Millisecond)
+	_, name = get()
+	require.Equal(t, "two.example.com", name)
+
+	_, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11})
+	require.ErrorContains(t, err, "protocol version")
+	require.Zero(t, run(t.Context(), []string{"health", "--listen", address}, io.Discard, io.Discard))
+	require.Zero(t, s.terminate(t))
+	require.Equal(t, 1, run(t.Context(), []string{"health", "--listen", address}, io.Discard, io.Discard))
+}

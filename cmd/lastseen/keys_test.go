@@ -1,0 +1,114 @@
+package main
+
+import (
+	"crypto/sha256"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/api/access"
+)
+
+// hashOf returns the hash of a key as a file holds it.
+func hashOf(key string) string { return access.FormatKeyHash(sha256.Sum256([]byte(key))) }
+
+func TestKeysOfAFile(t *testing.T) {
+	c, err := loadText(t, `
+keys:
+  backend: {hash: "`+hashOf("ls_a")+`", scopes: [ping, read, admin], namespaces: ["*"]}
+  page:
+    hash: `+hashOf("ls_b")+`
+    scopes: &some [read]
+    namespaces: [chat-*, lobby]
+  other: {hash: "`+hashOf("ls_c")+`", scopes: *some, namespaces: [a]}
+`)
+	require.NoError(t, err)
+	require.Equal(t, []access.Key{
+		{Name: "backend", Hash: sha256.Sum256([]byte("ls_a")), Scopes: []access.Scope{"ping", "read", "admin"}, Namespaces: []access.Pattern{"*"}},
+		{Name: "other", Hash: sha256.Sum256([]byte("ls_c")), Scopes: []access.Scope{"read"}, Namespaces: []access.Pattern{"a"}},
+		{Name: "page", Hash: sha256.Sum256([]byte("ls_b")), Scopes: []access.Scope{"read"}, Namespaces: []access.Pattern{"chat-*", "lobby"}},
+	}, c.access.Keys)
+	requireRoundTrip(t, c)
+}
+
+func TestWrongKeys(t *testing.T) {
+	hash := hashOf("ls_a")
+	rest := ", scopes: [read], namespaces: [a]}"
+	for content, want := range map[string][]string{
+		"keys: [a]": {`lastseen.yaml:1: keys holds a list; it takes names with values, as in "name: value"`},
+		"keys:\n  a: " + hash: {
+			`lastseen.yaml:2: keys.a holds a single value; it takes names with values, as in "name: value"`,
+			"lastseen.yaml:2: keys.a.hash is missing; it takes " + takesHash,
+			"lastseen.yaml:2: keys.a.scopes is missing; it takes " + takesScopes,
+			"lastseen.yaml:2: keys.a.namespaces is missing; it takes " + takesNamespaces,
+		},
+		"keys: {a: {hash: '" + hash + "'" + rest + "}\nkeys: {}":                           {"lastseen.yaml:2: keys is given twice, first in line 1"},
+		"keys:\n  a b: {hash: '" + hash + "'" + rest:                                       {`lastseen.yaml:2: keys: the name "a b" is none for a key; it takes ` + takesKeyName},
+		"keys:\n  a: {hash: '" + hash + "', name: b" + rest:                                {"lastseen.yaml:2: keys.a.name: no such setting"},
+		"keys:\n  a: {hash: '" + hash + "', scope: b" + rest:                               {"lastseen.yaml:2: keys.a.scope: no such setting, did you mean scopes?"},
+		"keys:\n  a: {hash: [x]" + rest:                                                    {"lastseen.yaml:2: keys.a.hash: holds a list; it takes " + takesHash},
+		"keys:\n  a: {hash: '" + hash + "', scopes: read, namespaces: [a]}":                {"lastseen.yaml:2: keys.a.scopes holds a single value; it takes " + takesScopes},
+		"keys:\n  a: {hash: '" + hash + "', scopes: [], namespaces: [a]}":                  {"lastseen.yaml:2: keys.a.scopes is empty; it takes " + takesScopes},
+		"keys:\n  a: {hash: '" + hash + "', scopes: [read], namespaces: }":                 {"lastseen.yaml:2: keys.a.namespaces holds a single value; it takes " + takesNamespaces},
+		"keys:\n  a: {hash: '" + hash + "', scopes: [[read]], namespaces: [a]}":            {"lastseen.yaml:2: keys.a.scopes has a list in it; it takes " + takesScopes},
+		"keys:\n  a: {hash: '" + hash + "'" + rest + "\n  b: {hash: '" + hash + "'" + rest: {"lastseen.yaml:3: keys.b has the hash of keys.a (lastseen.yaml:2): each key is one caller"},
+	} {
+		require.Equal(t, want, problemsOf(t, content), content)
+	}
+	problems := problemsOf(t, "keys:\n  a:\n    hash: '"+hash+"'\n    scopes:\n      - ping\n      - write\n    namespaces: [a/b, 'a*b']\n")
+	require.Len(t, problems, 3)
+	for i, want := range []string{"lastseen.yaml:6: keys.a.scopes: ", "lastseen.yaml:7: keys.a.namespaces: ", "lastseen.yaml:7: keys.a.namespaces: "} {
+		require.Contains(t, problems[i], want)
+	}
+}
+
+// TestKeysInTheWrongPlaceAreNotShown: whoever takes a key for its hash or its name must not find it in a log.
+func TestKeysInTheWrongPlaceAreNotShown(t *testing.T) {
+	const key = "ls_geheimgeheimgeheimgeheimgeheimgeheimgeheim0"
+	for _, content := range []string{
+		"keys:\n  a: {hash: " + key + ", scopes: [read], namespaces: [a]}",
+		"keys:\n  " + key + ": {scopes: [read]}",
+		"keys:\n  " + key + ": {scopes: [read]}\n  " + key + ": {scopes: [read]}",
+		"keys:\n  a: {" + key + ": x}",
+		key + ": x",
+	} {
+		problems := strings.Join(problemsOf(t, content), "\n")
+		require.NotEmpty(t, problems, content)
+		require.NotContains(t, problems, "geheim", content)
+	}
+}
+
+func TestKeyNew(t *testing.T) {
+	code, stdout, stderr := execute(t, "key", "new", "--name", "page", "--scopes", "read, ping", "--namespaces", "chat-*,lobby")
+	require.Zero(t, code, stderr)
+	require.Empty(t, stderr)
+	key, lines, found := strings.Cut(stdout, "\n\n")
+	require.True(t, found)
+	require.Regexp(t, `^ls_[A-Za-z0-9_-]{43}$`, key)
+	require.NotContains(t, lines, key)
+	c, err := loadText(t, lines)
+	require.NoError(t, err)
+	require.Equal(t, []access.Key{{
+		Name: "page", Hash: sha256.Sum256([]byte(key)),
+		Scopes: []access.Scope{"read", "ping"}, Namespaces: []access.Pattern{"chat-*", "lobby"},
+	}}, c.access.Keys)
+
+	_, stdout, _ = execute(t, "key", "new")
+	require.NotContains(t, stdout, key, "another one")
+	_, lines, _ = strings.Cut(stdout, "\n\n")
+	c, err = loadText(t, lines)
+	require.NoError(t, err)
+	require.Equal(t, "backend", c.access.Keys[0].Name)
+	require.Equal(t, []access.Scope{"ping", "read"}, c.access.Keys[0].Scopes)
+	require.Equal(t, []access.Pattern{"*"}, c.access.Keys[0].Namespaces)
+}
+
+func TestWrongKeyNew(t *testing.T) {
+	for _, args := range [][]string{{"--name", "a b"}, {"--name", ""}, {"--scopes", "write"}, {"--scopes", ""}, {"--namespaces", "a/b"}} {
+		code, stdout, stderr := execute(t, append([]string{"key", "new"}, args...)...)
+		require.Equal(t, 2, code)
+		require.Empty(t, stdout, "a key that was refused is none")
+		require.Contains(t, stderr, args[0]+": ")
+	}
+}
