@@ -48,7 +48,8 @@ func matching(keys []publicKey, id, algorithm string) (set jwt.VerificationKeySe
 // keySet is what an issuer publishes its keys in. It is fetched in the background, and when a token names a key
 // that is missing. While the issuer does not answer, the keys that are known go on being good.
 type keySet struct {
-	url    string
+	url    string // which may hold a password, so that logs name the host only
+	host   string
 	client *http.Client
 	logger *slog.Logger
 	now    func() time.Time
@@ -72,7 +73,7 @@ func newKeySet(address string, o Options) (*keySet, error) {
 		return nil, errors.New("the address of the key set is no URL that begins with https:// or http://")
 	}
 	s := &keySet{
-		url: address, logger: o.Logger, now: o.Now,
+		url: address, host: u.Host, logger: o.Logger, now: o.Now,
 		client: &http.Client{Timeout: fetchTimeout, Transport: o.Transport, CheckRedirect: stay},
 	}
 	s.logger = cmp.Or(s.logger, slog.Default())
@@ -185,9 +186,9 @@ func (s *keySet) refresh(ctx context.Context) {
 	defer s.mu.Unlock()
 	switch {
 	case err != nil && s.err == nil && ctx.Err() == nil:
-		s.logger.Error("the key set for tokens cannot be fetched; trying again", "url", s.url, "error", err)
+		s.logger.Error("the key set for tokens cannot be fetched; trying again", "issuer", s.host, "error", err)
 	case err == nil && s.err != nil:
-		s.logger.Info("the key set for tokens can be fetched again", "url", s.url)
+		s.logger.Info("the key set for tokens can be fetched again", "issuer", s.host)
 	}
 	if hash := sha256.Sum256(content); err == nil && hash != s.hash {
 		s.keys, s.hash = keys, hash
@@ -204,6 +205,10 @@ func (s *keySet) fetch(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	response, err := s.client.Do(request)
+	var failed *url.Error // which repeats the URL
+	if errors.As(err, &failed) {
+		err = failed.Err
+	}
 	if err != nil {
 		return nil, err
 	}

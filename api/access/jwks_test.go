@@ -1,6 +1,7 @@
 package access
 
 import (
+	"bytes"
 	"context"
 	"crypto"
 	"crypto/ecdsa"
@@ -306,5 +307,24 @@ func TestClosedGuard(t *testing.T) {
 		_, err = g.bearer(t, signed(t, "ES256", "kid", "2"))
 		require.ErrorIs(t, err, ErrKeysUnavailable)
 		require.Equal(t, 1, i.count())
+	})
+}
+
+// TestKeySetAddressStaysOutOfTheLog: it may hold a password.
+func TestKeySetAddressStaysOutOfTheLog(t *testing.T) {
+	i := &issuer{}
+	i.breaks(errors.New("connection refused"), 0, 0)
+	synctest.Test(t, func(t *testing.T) {
+		own, log := tokens(), &bytes.Buffer{}
+		own.Secret, own.JWKS = nil, "https://me:secret1@issuer.example/secret2?key=secret3"
+		g, err := New(Config{Tokens: own}, Options{Transport: i, Logger: slog.New(slog.NewTextHandler(log, nil))})
+		require.NoError(t, err)
+		defer g.Close()
+		_, err = g.IdentifyToken(t.Context(), signed(t, "ES256"))
+		require.ErrorIs(t, err, ErrKeysUnavailable)
+		synctest.Wait()
+		require.Contains(t, log.String(), "issuer.example")
+		require.Contains(t, log.String(), "connection refused")
+		require.NotContains(t, log.String()+err.Error(), "secret")
 	})
 }
