@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -209,5 +211,39 @@ func FuzzConnection(f *testing.F) {
 				return
 			}
 		}
+	})
+}
+
+// FuzzForwardedFor: whatever stands in X-Forwarded-For before what a trusted proxy added, it changes nothing.
+func FuzzForwardedFor(f *testing.F) {
+	for _, seed := range []string{"127.0.0.1", "10.1.0.1, 10.1.0.2", "::1", "[::1]:80", "unknown, _hidden", "203.0.113.7:443", ",,", "\x00"} {
+		f.Add(seed)
+	}
+	trusted := unmapped([]netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")})
+	find := func(r *http.Request) string { return trusted.client(r).String() }
+	f.Fuzz(func(t *testing.T, said string) {
+		behind := &http.Request{RemoteAddr: "10.1.2.3:1", Header: http.Header{echo.HeaderXForwardedFor: {said + ", 203.0.113.7"}}}
+		require.Equal(t, "203.0.113.7", find(behind))
+		behind.Header[echo.HeaderXForwardedFor] = []string{said, "203.0.113.7"}
+		require.Equal(t, "203.0.113.7", find(behind))
+		direct := &http.Request{RemoteAddr: "203.0.113.7:1", Header: http.Header{echo.HeaderXForwardedFor: {said}}}
+		require.Equal(t, "203.0.113.7", find(direct))
+	})
+}
+
+// FuzzOrigin: an origin that is taken is one as browsers send it.
+func FuzzOrigin(f *testing.F) {
+	for _, seed := range []string{"*", "https://app.example.com", "http://localhost:3000", "https://a/", "null", "https://A.example", "https://[::1]:1", "https://*.a", "https://u@a"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, origin string) {
+		if CheckOrigin(origin) != nil || origin == "*" {
+			return
+		}
+		u, err := url.Parse(origin)
+		require.NoError(t, err)
+		require.Equal(t, origin, u.Scheme+"://"+u.Host)
+		require.NotEmpty(t, u.Hostname())
+		require.NotContains(t, origin, "*")
 	})
 }
