@@ -48,7 +48,8 @@ func matching(keys []publicKey, id, algorithm string) (set jwt.VerificationKeySe
 // keySet is what an issuer publishes its keys in. It is fetched in the background, and when a token names a key
 // that is missing. While the issuer does not answer, the keys that are known go on being good.
 type keySet struct {
-	url    string
+	url    string // which may hold a password, so that logs name the host only
+	host   string
 	client *http.Client
 	logger *slog.Logger
 	now    func() time.Time
@@ -63,6 +64,7 @@ type keySet struct {
 	err     error             // of the newest fetch
 	fetched time.Time         // when the newest fetch began
 	running chan struct{}     // closed when the fetch that runs has ended; nil if none runs
+	closed  bool              // no fetch begins any more
 }
 
 func newKeySet(address string, o Options) (*keySet, error) {
@@ -71,8 +73,8 @@ func newKeySet(address string, o Options) (*keySet, error) {
 		return nil, errors.New("the address of the key set is no URL that begins with https:// or http://")
 	}
 	s := &keySet{
-		url: address, logger: o.Logger, now: o.Now,
-		client: &http.Client{Timeout: fetchTimeout, Transport: o.Transport},
+		url: address, host: u.Host, logger: o.Logger, now: o.Now,
+		client: &http.Client{Timeout: fetchTimeout, Transport: o.Transport, CheckRedirect: stay},
 	}
 	s.logger = cmp.Or(s.logger, slog.Default())
 	if s.now == nil {
@@ -94,7 +96,13 @@ func newKeySet(address string, o Options) (*keySet, error) {
 	return s, nil
 }
 
+// stay follows no redirect: where the keys are is configured, and nobody else's say.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
 func (s *keySet) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
 	s.stop()
 	s.work.Wait()
 }
@@ -131,11 +139,14 @@ func (s *keySet) find(ctx context.Context, id, algorithm string) (jwt.Verificati
 // newest waits for the fetch that runs, after beginning one if the last was a while ago.
 func (s *keySet) newest(ctx context.Context) error {
 	s.mu.Lock()
-	if s.running == nil && s.now().Sub(s.fetched) >= retryPause {
+	if s.running == nil && !s.closed && s.now().Sub(s.fetched) >= retryPause {
 		s.begin()
 	}
-	running := s.running
+	running, closed := s.running, s.closed
 	s.mu.Unlock()
+	if closed {
+		return errors.New("the key set is not in use any more")
+	}
 	if running != nil {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
@@ -175,9 +186,9 @@ func (s *keySet) refresh(ctx context.Context) {
 	defer s.mu.Unlock()
 	switch {
 	case err != nil && s.err == nil && ctx.Err() == nil:
-		s.logger.Error("the key set for tokens cannot be fetched; trying again", "url", s.url, "error", err)
+		s.logger.Error("the key set for tokens cannot be fetched; trying again", "issuer", s.host, "error", err)
 	case err == nil && s.err != nil:
-		s.logger.Info("the key set for tokens can be fetched again", "url", s.url)
+		s.logger.Info("the key set for tokens can be fetched again", "issuer", s.host)
 	}
 	if hash := sha256.Sum256(content); err == nil && hash != s.hash {
 		s.keys, s.hash = keys, hash
@@ -194,6 +205,10 @@ func (s *keySet) fetch(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	response, err := s.client.Do(request)
+	var failed *url.Error // which repeats the URL
+	if errors.As(err, &failed) {
+		err = failed.Err
+	}
 	if err != nil {
 		return nil, err
 	}
