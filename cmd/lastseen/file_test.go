@@ -185,6 +185,7 @@ func FuzzConfigFile(f *testing.F) {
 	for _, seed := range []string{
 		"green: 60s\nnamespaces:\n  chat: {redis-key: presence, redis-score-unit: s}\n",
 		"green: &a 5s\n<<: *a\n", "a: &a [*a]", "? [a]\n: b", "redis-prefix: \"a\\nb # c\"", "store: 'x: # y'", "--- |\n a\n--- b",
+		"keys: {a: {hash: " + hashOf("a") + ", scopes: [ping, read], namespaces: [a, 'b-*']}}\nanonymous-read: [a]\ncors-origins: http://a",
 		"store: redis://u:p@h/1\nnamespaces: {~: , \"1\": {retention: 10m}}",
 	} {
 		f.Add(seed)

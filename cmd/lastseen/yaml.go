@@ -90,11 +90,13 @@ func resolved(n *yaml.Node) *yaml.Node {
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
 func describe(n *yaml.Node) string {
-	switch n.Kind {
-	case yaml.SequenceNode:
+	switch {
+	case n.Kind == yaml.SequenceNode:
 		return "a list"
-	case yaml.MappingNode:
+	case n.Kind == yaml.MappingNode:
 		return "names with values"
+	case isNull(n):
+		return "nothing"
 	default:
 		return "a single value"
 	}
