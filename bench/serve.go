@@ -100,7 +100,7 @@ func tuneCollector(at string) (floor []byte) {
 	case strings.Contains(at, "://"):
 		return make([]byte, 32<<20)
 	case at != "":
-		debug.SetGCPercent(75)
+		debug.SetGCPercent(50)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ const (
 
 	// filePercent is how much garbage there may be, in percent of what is used, when the users are in this
 	// process. With the standard 100, millions of users would take as much memory once again.
-	filePercent = 75
+	filePercent = 50
 )
 
 // tuneCollector suits the garbage collector to the store, unless GOGC says how it is to run. The caller keeps
