@@ -129,7 +129,8 @@ func (s *server) unidentified(c echo.Context, reason error) error {
 	if !errors.Is(reason, access.ErrUnauthenticated) {
 		return reason
 	}
-	s.logger.Debug("credentials refused", "request_id", c.Response().Header().Get(echo.HeaderXRequestID), "route", c.Path(), "reason", reason)
+	id, cause := c.Response().Header().Get(echo.HeaderXRequestID), fmt.Sprintf("%.200v", reason) // which may quote what was sent
+	s.logger.Debug("credentials refused", "request_id", id, "route", c.Path(), "reason", cause)
 	e := newError(codeUnauthenticated, "The API key or token is not valid here: it may be wrong, have expired, or be meant for another service.")
 	e.challenge = challenge + `, error="invalid_token"`
 	return e

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -162,6 +163,10 @@ func TestCredentialsStayOutOfTheLog(t *testing.T) {
 		require.Contains(t, w.log.String(), r.header.Get("X-Request-Id"))
 		require.Contains(t, w.log.String(), reason)
 	}
+	long := strings.Repeat("x", 3000)
+	w.send(http.MethodGet, "/chat", "", "Authorization: Bearer "+encoded(`{"alg":"HS256"}`)+"."+encoded(`{"`+long+`":1,"`+long+`":2}`)+".x")
+	require.Contains(t, w.log.String(), "duplicate")
+	require.NotContains(t, w.log.String(), long)
 	for _, credentials := range headers {
 		w.send(http.MethodPost, "/chat/users/alice/ping", "{", headersOf(credentials)...)
 		w.send(http.MethodDelete, "/chat?"+url.QueryEscape(credentials), "", headersOf(credentials)...)
@@ -172,6 +177,9 @@ func TestCredentialsStayOutOfTheLog(t *testing.T) {
 		}
 	}
 }
+
+// encoded is a part of a JWT.
+func encoded(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 
 // TestReloadedAccess: the guard is asked for at every request.
 func TestReloadedAccess(t *testing.T) {

@@ -132,9 +132,23 @@ func TestIdentifyKey(t *testing.T) {
 	require.Equal(t, "dashboard", caller.Name)
 	unknown, _ := NewKey()
 	for _, header := range [][]string{
-		{""}, {"Bearer"}, {"Bearer "}, {key}, {"Basic " + key}, {"Bearer" + key}, {"Bearer\t" + key}, {"Bearer " + unknown}, {"Bearer " + key + " "},
-		{"Bearer " + key[:len(key)-1]}, {"Bearer " + key + "A"}, {"Bearer " + strings.ToUpper(key)}, {"Bearer " + FormatKeyHash(hash)},
-		{"Bearer " + key, "Bearer " + key}, {"Bearer ls_" + strings.Repeat("x", 100_000)}, {"Bearer " + good(t, nil)}, {"Bearer " + key + ",Bearer " + other},
+		{""},
+		{"Bearer"},
+		{"Bearer "},
+		{key},
+		{"Basic " + key},
+		{"Bearer" + key},
+		{"Bearer\t" + key},
+		{"Bearer " + unknown},
+		{"Bearer " + key + " "},
+		{"Bearer " + key[:len(key)-1]},
+		{"Bearer " + key + "A"},
+		{"Bearer " + strings.ToUpper(key)},
+		{"Bearer " + FormatKeyHash(hash)},
+		{"Bearer " + key, "Bearer " + key},
+		{"Bearer ls_" + strings.Repeat("x", 100_000)},
+		{"Bearer " + good(t, nil)},
+		{"Bearer " + key + ",Bearer " + other},
 	} {
 		caller, err := g.Identify(t.Context(), header)
 		require.ErrorIs(t, err, ErrUnauthenticated, "%.80q", header)

@@ -63,6 +63,7 @@ type keySet struct {
 	err     error             // of the newest fetch
 	fetched time.Time         // when the newest fetch began
 	running chan struct{}     // closed when the fetch that runs has ended; nil if none runs
+	closed  bool              // no fetch begins any more
 }
 
 func newKeySet(address string, o Options) (*keySet, error) {
@@ -72,7 +73,7 @@ func newKeySet(address string, o Options) (*keySet, error) {
 	}
 	s := &keySet{
 		url: address, logger: o.Logger, now: o.Now,
-		client: &http.Client{Timeout: fetchTimeout, Transport: o.Transport},
+		client: &http.Client{Timeout: fetchTimeout, Transport: o.Transport, CheckRedirect: stay},
 	}
 	s.logger = cmp.Or(s.logger, slog.Default())
 	if s.now == nil {
@@ -94,7 +95,13 @@ func newKeySet(address string, o Options) (*keySet, error) {
 	return s, nil
 }
 
+// stay follows no redirect: where the keys are is configured, and nobody else's say.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
 func (s *keySet) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
 	s.stop()
 	s.work.Wait()
 }
@@ -131,11 +138,14 @@ func (s *keySet) find(ctx context.Context, id, algorithm string) (jwt.Verificati
 // newest waits for the fetch that runs, after beginning one if the last was a while ago.
 func (s *keySet) newest(ctx context.Context) error {
 	s.mu.Lock()
-	if s.running == nil && s.now().Sub(s.fetched) >= retryPause {
+	if s.running == nil && !s.closed && s.now().Sub(s.fetched) >= retryPause {
 		s.begin()
 	}
-	running := s.running
+	running, closed := s.running, s.closed
 	s.mu.Unlock()
+	if closed {
+		return errors.New("the key set is not in use any more")
+	}
 	if running != nil {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()

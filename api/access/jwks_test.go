@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -47,7 +48,10 @@ func (i *issuer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &http.Response{StatusCode: status, Status: http.StatusText(status), Body: io.NopCloser(strings.NewReader(answer)), Request: r}, nil
+	return &http.Response{
+		StatusCode: status, Status: fmt.Sprint(status), Body: io.NopCloser(strings.NewReader(answer)), Request: r,
+		Header: http.Header{"Location": {"http://elsewhere.example/keys"}},
+	}, nil
 }
 
 // publishes has the issuer answer with a text from now on.
@@ -272,5 +276,35 @@ func TestFormerGuard(t *testing.T) {
 		_, err = g.bearer(t, token)
 		require.ErrorIs(t, err, ErrKeysUnavailable)
 		g.Close()
+	})
+}
+
+// TestRedirectedKeySet: another address is not asked for keys.
+func TestRedirectedKeySet(t *testing.T) {
+	i := &issuer{}
+	i.breaks(nil, http.StatusFound, 0)
+	withIssuer(t, i, func(t *testing.T, g *Guard) {
+		_, err := g.bearer(t, signed(t, "ES256", "kid", "1"))
+		require.ErrorIs(t, err, ErrKeysUnavailable)
+		require.ErrorContains(t, err, "302")
+		require.Equal(t, 1, i.count())
+	})
+}
+
+// TestClosedGuard: requests that still have a guard that was replaced get answers, and begin nothing.
+func TestClosedGuard(t *testing.T) {
+	i := &issuer{}
+	i.publishes(keySetOf(entry(t, keyPairs()["ES256"].Public(), jwkset.JWKMetadataOptions{KID: "1"})))
+	withIssuer(t, i, func(t *testing.T, g *Guard) {
+		token := signed(t, "ES256", "kid", "1")
+		_, err := g.bearer(t, token)
+		require.NoError(t, err)
+		g.Close()
+		time.Sleep(time.Hour)
+		_, err = g.bearer(t, token)
+		require.NoError(t, err)
+		_, err = g.bearer(t, signed(t, "ES256", "kid", "2"))
+		require.ErrorIs(t, err, ErrKeysUnavailable)
+		require.Equal(t, 1, i.count())
 	})
 }

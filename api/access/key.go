@@ -33,7 +33,7 @@ func ParseKeyHash(s string) (hash [sha256.Size]byte, err error) {
 	case strings.HasPrefix(s, keyPrefix):
 		return hash, errors.New("this is a key: only its hash belongs here, sha256:… (and this key is no secret any more)")
 	case !ok:
-		return hash, errors.New("the hash does not begin with sha256:")
+		return hash, errors.New("the hash has no sha256: at its beginning")
 	case len(digits) != hex.EncodedLen(sha256.Size):
 		return hash, errors.New("the hash is not sha256: and 64 hexadecimal digits")
 	}
