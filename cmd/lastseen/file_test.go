@@ -67,6 +67,7 @@ func TestWrongFiles(t *testing.T) {
 		{"green: 50s\n---\nyellow: 6m", "lastseen.yaml:2: a second YAML document begins: only one is read"},
 		{"green: 50s\n  yellow: 6m", "lastseen.yaml:2: mapping values are not allowed in this context"},
 		{"green: 50s: 60s", "lastseen.yaml:1: mapping values are not allowed in this context"},
+		{"sync: 1s\nanonymous-read: [*]", "lastseen.yaml:2: did not find expected alphabetic or numeric character after * or &: put * and what begins with it in quotes"},
 		{"sync: 1s\ngreen: *nowhere\nyellow: 6m", "lastseen.yaml:2: unknown anchor 'nowhere' referenced"},
 		{"namespaces:\n  a:\n    green: 10s\n   yellow: 5m\n  b:", "lastseen.yaml:4: did not find expected key"},
 		{"namespaces:\n  a:\n    green: 10s\n    - x\n  b:", "lastseen.yaml:4: did not find expected key"},
