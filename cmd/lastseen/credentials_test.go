@@ -91,7 +91,20 @@ func TestTokensOfAKeySet(t *testing.T) {
 			UserClaim: "uid", NamespacesClaim: "rooms",
 		},
 	}, c.access)
+	require.Empty(t, c.warnings)
 	require.Equal(t, "users with a JWT of https://id.example.com, anyone to read public-*", c.callers())
+}
+
+// TestWarnsOfKeySetsThatAnyoneCanReplace on their way.
+func TestWarnsOfKeySetsThatAnyoneCanReplace(t *testing.T) {
+	for url, warned := range map[string]bool{
+		"http://id.example.com/jwks": true, "http://10.0.0.1:80/jwks": true,
+		"https://id.example.com/jwks": false, "http://localhost:8080/jwks": false, "http://[::1]/jwks": false,
+	} {
+		c, err := loadText(t, names+"jwt-jwks-url: "+url)
+		require.NoError(t, err)
+		require.Equal(t, warned, strings.Contains(strings.Join(c.warnings, "\n"), "jwt-jwks-url is "+url), url)
+	}
 }
 
 func TestWrongCredentials(t *testing.T) {
@@ -159,7 +172,7 @@ func TestListensOpenlyOnlyIfToldTo(t *testing.T) {
 
 func TestValues(t *testing.T) {
 	for content, want := range map[string]string{
-		"log-level: loud":                       `lastseen.yaml:1: log-level: "loud" is no level; it takes debug, info, warn, error`,
+		"log-level: loud":                       `lastseen.yaml:1: log-level: "loud" is no level; it takes debug, info, warn or error`,
 		"rate-limit: 0":                         `lastseen.yaml:1: rate-limit: "0" is no such number; it takes off, or a number from 1 to 1000000`,
 		"user-rate-limit: 1.5":                  `lastseen.yaml:1: user-rate-limit: "1.5" is no such number; it takes off, or a number from 1 to 1000000`,
 		"trusted-proxies: 10.0.0.1/8":           `lastseen.yaml:1: trusted-proxies: "10.0.0.1/8" is an address within 10.0.0.0/8: which of them is meant?; it takes addresses and networks with commas between, as in 10.0.0.0/8`,

@@ -67,6 +67,7 @@ func TestWrongFiles(t *testing.T) {
 		{"green: 50s\n---\nyellow: 6m", "lastseen.yaml:2: a second YAML document begins: only one is read"},
 		{"green: 50s\n  yellow: 6m", "lastseen.yaml:2: mapping values are not allowed in this context"},
 		{"green: 50s: 60s", "lastseen.yaml:1: mapping values are not allowed in this context"},
+		{"sync: 1s\nanonymous-read: [*]", "lastseen.yaml:2: did not find expected alphabetic or numeric character after * or &: put * and what begins with it in quotes"},
 		{"sync: 1s\ngreen: *nowhere\nyellow: 6m", "lastseen.yaml:2: unknown anchor 'nowhere' referenced"},
 		{"namespaces:\n  a:\n    green: 10s\n   yellow: 5m\n  b:", "lastseen.yaml:4: did not find expected key"},
 		{"namespaces:\n  a:\n    green: 10s\n    - x\n  b:", "lastseen.yaml:4: did not find expected key"},
@@ -185,6 +186,7 @@ func FuzzConfigFile(f *testing.F) {
 	for _, seed := range []string{
 		"green: 60s\nnamespaces:\n  chat: {redis-key: presence, redis-score-unit: s}\n",
 		"green: &a 5s\n<<: *a\n", "a: &a [*a]", "? [a]\n: b", "redis-prefix: \"a\\nb # c\"", "store: 'x: # y'", "--- |\n a\n--- b",
+		"keys: {a: {hash: " + hashOf("a") + ", scopes: [ping, read], namespaces: [a, 'b-*']}}\nanonymous-read: [a]\ncors-origins: http://a",
 		"store: redis://u:p@h/1\nnamespaces: {~: , \"1\": {retention: 10m}}",
 	} {
 		f.Add(seed)

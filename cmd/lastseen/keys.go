@@ -95,7 +95,7 @@ func list[T any](r *fileReader, path, takes string, value *yaml.Node, parse func
 	}
 	for _, n := range value.Content {
 		n = resolved(n)
-		if n.Kind != yaml.ScalarNode {
+		if n.Kind != yaml.ScalarNode || isNull(n) {
 			r.problems.addf("%s: %s has %s in it; it takes %s", r.at(n), path, describe(n), takes)
 			continue
 		}

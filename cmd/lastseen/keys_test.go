@@ -50,7 +50,8 @@ func TestWrongKeys(t *testing.T) {
 		"keys:\n  a: {hash: [x]" + rest:                                                    {"lastseen.yaml:2: keys.a.hash: holds a list; it takes " + takesHash},
 		"keys:\n  a: {hash: '" + hash + "', scopes: read, namespaces: [a]}":                {"lastseen.yaml:2: keys.a.scopes holds a single value; it takes " + takesScopes},
 		"keys:\n  a: {hash: '" + hash + "', scopes: [], namespaces: [a]}":                  {"lastseen.yaml:2: keys.a.scopes is empty; it takes " + takesScopes},
-		"keys:\n  a: {hash: '" + hash + "', scopes: [read], namespaces: }":                 {"lastseen.yaml:2: keys.a.namespaces holds a single value; it takes " + takesNamespaces},
+		"keys:\n  a: {hash: '" + hash + "', scopes: [read], namespaces: [~]}":              {"lastseen.yaml:2: keys.a.namespaces has nothing in it; it takes " + takesNamespaces},
+		"keys:\n  a: {hash: '" + hash + "', scopes: [read], namespaces: }":                 {"lastseen.yaml:2: keys.a.namespaces holds nothing; it takes " + takesNamespaces},
 		"keys:\n  a: {hash: '" + hash + "', scopes: [[read]], namespaces: [a]}":            {"lastseen.yaml:2: keys.a.scopes has a list in it; it takes " + takesScopes},
 		"keys:\n  a: {hash: '" + hash + "'" + rest + "\n  b: {hash: '" + hash + "'" + rest: {"lastseen.yaml:3: keys.b has the hash of keys.a (lastseen.yaml:2): each key is one caller"},
 	} {

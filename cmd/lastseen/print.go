@@ -107,7 +107,7 @@ func (s *scope) printEntry(b *strings.Builder, indent string, d definition) {
 	if chosen.shown != chosen.text {
 		comment += ", without passwords and options"
 	}
-	fmt.Fprintf(b, "%s%s: %s # %s\n", indent, d.name, quoted(chosen.shown, d.text), comment)
+	fmt.Fprintf(b, "%s%s: %s # %s\n", indent, d.name, quoted(chosen.shown, d.text || d.list), comment)
 }
 
 // quoted writes a value as YAML, in quotes if it is text that YAML would take for something else.

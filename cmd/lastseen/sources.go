@@ -43,6 +43,9 @@ func (s sources) read(more func(*config, *problems)) (*config, error) {
 	c.credentials(&p)
 	more(c, &p)
 	c.warnings = append(unknownVariables(s.environ, known), c.thin()...)
+	if c.fine(jwksURL) && c.JWTJwksURL.exposed() {
+		c.warnings = append(c.warnings, c.say(jwksURL)+": without https, whoever is on the way can make up keys, and with them any user")
+	}
 	return c, p.err()
 }
 

@@ -43,6 +43,11 @@ func (*address) takes() string { return "HOST:PORT, or :PORT for all addresses" 
 // private reports whether only this machine can reach the address.
 func (a address) private() bool {
 	host, _, _ := net.SplitHostPort(string(a))
+	return isPrivate(host)
+}
+
+// isPrivate reports whether a host is this machine, for this machine alone.
+func isPrivate(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
@@ -78,7 +83,7 @@ func (l *logLevel) set(text string) error {
 	return (*slog.Level)(l).UnmarshalText([]byte(text))
 }
 
-func (*logLevel) takes() string { return strings.Join(logLevels(), ", ") }
+func (*logLevel) takes() string { return "debug, info, warn or error" }
 
 func logLevels() []string { return []string{"debug", "info", "warn", "error"} }
 
@@ -142,6 +147,12 @@ func (u *keySetURL) set(text string) error {
 		return errors.New("has a user or a password, and a key set is public")
 	}
 	return nil
+}
+
+// exposed reports whether others could replace the key set on its way.
+func (u keySetURL) exposed() bool {
+	parsed, err := url.Parse(string(u))
+	return err == nil && parsed.Scheme == "http" && !isPrivate(parsed.Hostname())
 }
 
 func (*keySetURL) takes() string { return "a URL, as in https://id.example.com/jwks.json" }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"regexp"
 	"sort"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -25,7 +26,7 @@ func (r *fileReader) parse() (*yaml.Node, error) {
 	document, second, err := decode(content)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s:%d: %s", r.name, brokenLine(content, err), syntaxPrefix.ReplaceAllString(err.Error(), ""))
+		return nil, fmt.Errorf("%s:%d: %s", r.name, brokenLine(content, err), syntaxMessage(err))
 	case !second.IsZero():
 		return nil, fmt.Errorf("%s:%d: a second YAML document begins: only one is read", r.name, max(1, second.Line))
 	case len(document.Content) == 0 || isNull(document.Content[0]):
@@ -48,6 +49,15 @@ func decode(content []byte) (document, second yaml.Node, err error) {
 
 // syntaxPrefix is what the messages of the YAML library begin with.
 var syntaxPrefix = regexp.MustCompile(`^yaml: (line \d+: )?`)
+
+// syntaxMessage says what is wrong with YAML, and for the commonest slip, namespaces: [*], also what to do.
+func syntaxMessage(err error) string {
+	message := syntaxPrefix.ReplaceAllString(err.Error(), "")
+	if strings.Contains(message, "alphabetic or numeric character") {
+		message += " after * or &: put * and what begins with it in quotes"
+	}
+	return message
+}
 
 // brokenLine returns the first line with which the content has the error. The library's own number is often
 // that of an earlier line, where a block began that could have gone on, or there is none.
@@ -90,11 +100,13 @@ func resolved(n *yaml.Node) *yaml.Node {
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
 func describe(n *yaml.Node) string {
-	switch n.Kind {
-	case yaml.SequenceNode:
+	switch {
+	case n.Kind == yaml.SequenceNode:
 		return "a list"
-	case yaml.MappingNode:
+	case n.Kind == yaml.MappingNode:
 		return "names with values"
+	case isNull(n):
+		return "nothing"
 	default:
 		return "a single value"
 	}
