@@ -84,6 +84,7 @@ func write(c echo.Context, status int, contentType []string, body any) error {
 	}
 	response.WriteHeader(status)
 	_, err = response.Write(encoded)
+	err = notSent(err)
 	if *buffer = encoded; len(encoded) <= maxBuffer {
 		buffers.Put(buffer)
 	}

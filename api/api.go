@@ -66,8 +66,8 @@ type Config struct {
 	TrustedProxies []netip.Prefix
 }
 
-// Endpoint is one that the program adds; on a server that asks who its callers are it needs the scope admin. The benchmark adds some that do nothing, to learn what all
-// before the handler costs.
+// Endpoint is one that the program adds; on a server that asks who its callers are it needs the scope admin. The
+// benchmark adds some that do nothing, to learn what all before the handler costs.
 type Endpoint struct {
 	Method, Path string // Path as Echo writes patterns: /v1/namespaces/:namespace
 	Handle       echo.HandlerFunc

@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	maxBody  = 1 << 20 // bytes of a JSON body
-	maxAhead = 5000    // milliseconds that a ping or leave may be ahead of the server
+	maxBody      = 1 << 20  // bytes of a JSON body
+	maxAssertion = 16 << 10 // the same, about one user; most of it is for a token
+	maxAhead     = 5000     // milliseconds that a ping or leave may be ahead of the server
 )
 
 const (
@@ -52,9 +53,9 @@ func mediaType(c echo.Context) (string, error) {
 	}
 }
 
-// readJSON reads the body into v. It reports false when there is no body.
-func readJSON(c echo.Context, v any) (bool, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(c.Response().Writer, c.Request().Body, maxBody))
+// readJSON reads the body, of so many bytes at most, into v. It reports false when there is no body.
+func readJSON(c echo.Context, v any, most int64) (bool, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(c.Response().Writer, c.Request().Body, most))
 	if err != nil {
 		return false, bodyError(err)
 	}
@@ -73,7 +74,7 @@ func readJSON(c echo.Context, v any) (bool, error) {
 
 // requireJSON reads the body into v, and there has to be one.
 func requireJSON(c echo.Context, v any) error {
-	there, err := readJSON(c, v)
+	there, err := readJSON(c, v, maxBody)
 	if err == nil && !there {
 		return newError(codeInvalidJSON, "The body is missing.")
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lastseen/lastseen"
@@ -122,7 +123,7 @@ func sealCursor(scope string, content []byte) string {
 // openCursor returns the content of a cursor that was made for the same.
 func openCursor(scope, cursor string) ([]byte, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
-	if err != nil || len(b) < checksumLen {
+	if err != nil || len(b) < checksumLen || strings.ContainsAny(cursor, "\r\n") { // which the decoder passes over
 		return nil, errCursor
 	}
 	content := b[checksumLen:]

@@ -114,9 +114,20 @@ func (s *server) handleError(err error, c echo.Context) {
 	linger(c)
 }
 
-// clientGone reports whether the request failed only because its caller went away.
+// errNotSent is the error of an answer that its caller did not take.
+var errNotSent = errors.New("the answer could not be sent")
+
+// notSent marks the error of sending an answer, if there is one.
+func notSent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", errNotSent, err)
+}
+
+// clientGone reports whether the request failed only because its caller went away, or reads too slowly.
 func clientGone(err error, c echo.Context) bool {
-	return errors.Is(err, context.Canceled) && c.Request().Context().Err() != nil
+	return errors.Is(err, errNotSent) || errors.Is(err, context.Canceled) && c.Request().Context().Err() != nil
 }
 
 // classify finds what to tell the caller about an error.

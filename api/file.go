@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/labstack/echo/v4"
 )
@@ -22,12 +23,20 @@ const filePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img
 type file struct {
 	mediaType string
 	content   []byte
-	gzipped   bool // the content is compressed
+	plain     func() ([]byte, error) // the content unpacked, if it is compressed; otherwise nil
 	etag      string
 }
 
 func newFile(mediaType string, content []byte) *file {
 	return &file{mediaType: mediaType, content: content, etag: fmt.Sprintf("%x", sha256.Sum256(content))[:32]}
+}
+
+// newGzippedFile returns a file whose content is compressed. It is unpacked once, for the first client that cannot do
+// it: doing so each time would cost a thousand times what asking costs.
+func newGzippedFile(mediaType string, content []byte) *file {
+	f := newFile(mediaType, content)
+	f.plain = sync.OnceValues(func() ([]byte, error) { return gunzip(content) })
+	return f
 }
 
 // serve answers with the file, or with 304 to a client that has it. An upgrade of the server may change
@@ -41,7 +50,7 @@ func (f *file) serve(c echo.Context) error {
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	header.Set("Cross-Origin-Opener-Policy", "same-origin")
 	unpack, etag := false, strconv.Quote(f.etag)
-	if f.gzipped {
+	if f.plain != nil {
 		header.Add(echo.HeaderVary, echo.HeaderAcceptEncoding)
 		unpack = !acceptsGzip(c.Request().Header.Values(echo.HeaderAcceptEncoding))
 	}
@@ -56,14 +65,14 @@ func (f *file) serve(c echo.Context) error {
 	switch {
 	case unpack:
 		var err error
-		if content, err = gunzip(content); err != nil {
+		if content, err = f.plain(); err != nil {
 			return err
 		}
-	case f.gzipped:
+	case f.plain != nil:
 		header.Set(echo.HeaderContentEncoding, "gzip")
 	}
 	header.Set(echo.HeaderContentLength, strconv.Itoa(len(content)))
-	return c.Blob(http.StatusOK, f.mediaType, content)
+	return notSent(c.Blob(http.StatusOK, f.mediaType, content))
 }
 
 // acceptsGzip reports whether the client named gzip among the encodings that it takes.

@@ -81,8 +81,11 @@ func loadFiles() (map[string]*file, error) {
 		if err != nil {
 			return nil, err
 		}
-		files[f.route] = newFile(f.mediaType, content)
-		files[f.route].gzipped = strings.HasSuffix(f.name, ".gz")
+		if strings.HasSuffix(f.name, ".gz") {
+			files[f.route] = newGzippedFile(f.mediaType, content)
+		} else {
+			files[f.route] = newFile(f.mediaType, content)
+		}
 	}
 	return files, nil
 }

@@ -179,3 +179,16 @@ func TestErrorGuide(t *testing.T) {
 		}
 	}
 }
+
+// TestLargeFilesAreUnpackedOnce: a client that does without compression costs no more than another.
+func TestLargeFilesAreUnpackedOnce(t *testing.T) {
+	files, err := loadFiles()
+	require.NoError(t, err)
+	bundle := files["/docs/swagger-ui-bundle.js"]
+	first, err := bundle.plain()
+	require.NoError(t, err)
+	second, err := bundle.plain()
+	require.NoError(t, err)
+	require.Same(t, &first[0], &second[0])
+	require.Greater(t, len(first), len(bundle.content))
+}

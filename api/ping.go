@@ -136,7 +136,7 @@ func readAt(c echo.Context) (jsontext.Value, error) {
 		return nil, nil // as in most pings
 	}
 	var body assertion
-	_, err := readJSON(c, &body)
+	_, err := readJSON(c, &body, maxAssertion)
 	return body.At, err
 }
 
@@ -145,7 +145,7 @@ func readAt(c echo.Context) (jsontext.Value, error) {
 func (s *server) readGoodbye(c echo.Context) (jsontext.Value, error) {
 	var body goodbye
 	if c.Request().Body != http.NoBody {
-		if _, err := readJSON(c, &body); err != nil {
+		if _, err := readJSON(c, &body, maxAssertion); err != nil {
 			return nil, err
 		}
 	}

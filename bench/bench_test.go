@@ -1,13 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,6 +54,30 @@ func TestChoose(t *testing.T) {
 	require.Len(t, chosen, 3)
 	_, err = choose(experiments(), options{rows: []string{"19"}})
 	require.Error(t, err)
+}
+
+// TestPaceDrawsAnew: a ping is of any user, however many were pinged before.
+func TestPaceDrawsAnew(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	counting := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body) // what is missing is not counted
+		mu.Lock()
+		defer mu.Unlock()
+		for _, user := range bytes.Split(body, []byte(`"user":"`))[1:] {
+			seen[string(user[:idSize])] = true
+		}
+		fmt.Fprintf(w, `{"recorded":%d}`, diskBatch)
+	}))
+	defer counting.Close()
+	l := &lab{ids: newUsers(10_000_000)}
+	_, _ = l.pace(t.Context(), &server{process: &process{url: counting.URL}}, 1500*time.Millisecond) // however slowly
+	require.Greater(t, len(seen), 70_000, "of 75,000, nearly all different")
+}
+
+// TestBareHasTheSameCollector: what row 0 compares differs in our middleware only.
+func TestBareHasTheSameCollector(t *testing.T) {
+	require.Len(t, tuneCollector(""), len(tuneCollector("redis://127.0.0.1:6379")))
 }
 
 func TestOptions(t *testing.T) {

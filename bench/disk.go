@@ -63,10 +63,6 @@ func (l *lab) diskPerPing(ctx context.Context, _ time.Duration) (measurement, er
 
 // pace sends bulk pings at diskRate.
 func (l *lab) pace(ctx context.Context, s *server, length time.Duration) (measurement, error) {
-	bodies := make([][]byte, 64)
-	for i := range bodies {
-		bodies[i] = l.batch()
-	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
 	begun := time.Now()
@@ -77,8 +73,9 @@ func (l *lab) pace(ctx context.Context, s *server, length time.Duration) (measur
 			break // the group knows why
 		}
 		group.Go(func() error {
+			body := l.batch() // anew each time: the same few batches again would be pings of fewer users
 			url := s.url + "/v1/namespaces/" + crowd + "/pings"
-			request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(bodies[i%len(bodies)]))
+			request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 			if err != nil {
 				return err
 			}

@@ -25,7 +25,8 @@ type Grouper interface {
 	PingGroups(ctx context.Context, groups []*Group[Sighting])
 	LookupGroups(ctx context.Context, groups []*Group[string])
 
-	// Lane names the server behind the store that keeps a user, so that what goes to one of them does
-	// not have to wait for another. It is "" if there is but one.
-	Lane(namespace, user string) string
+	// Lane tells, for one call about a namespace, the name of the server behind the store that keeps a
+	// user, so that what goes to one of them does not have to wait for another. The name is "" if there
+	// is but one server, or if that is not known.
+	Lane(namespace string) (of func(user string) string)
 }

@@ -133,7 +133,7 @@ func (g *Guard) IdentifyToken(ctx context.Context, token string) (*Caller, error
 	case len(token) > maxCredentials:
 		return nil, untrusted("the token is too long")
 	}
-	return g.tokens.verify(ctx, token)
+	return g.tokens.identify(ctx, token)
 }
 
 func untrusted(why string) error { return fmt.Errorf("%w: %s", ErrUnauthenticated, why) }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/MicahParks/jwkset"
@@ -54,11 +56,13 @@ type keySet struct {
 	begin  func() // fetches, in the background; called with the lock
 	work   sync.WaitGroup
 
+	changes atomic.Int64 // of the keys
 	mu      sync.Mutex
 	keys    []publicKey
-	err     error         // of the newest fetch
-	fetched time.Time     // when the newest fetch began
-	running chan struct{} // closed when the fetch that runs has ended; nil if none runs
+	hash    [sha256.Size]byte // of what the keys were read from
+	err     error             // of the newest fetch
+	fetched time.Time         // when the newest fetch began
+	running chan struct{}     // closed when the fetch that runs has ended; nil if none runs
 }
 
 func newKeySet(address string, o Options) (*keySet, error) {
@@ -100,6 +104,14 @@ func (s *keySet) known() ([]publicKey, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.keys, s.err
+}
+
+// version returns another number whenever the keys change. That of no set is 0.
+func (s *keySet) version() int64 {
+	if s == nil {
+		return 0
+	}
+	return s.changes.Load()
 }
 
 // find returns the keys for an algorithm, by their ID if there is one. If there are none, the set is fetched
@@ -154,7 +166,11 @@ func (s *keySet) keepFresh(ctx context.Context) {
 
 // refresh fetches the set once, and tells the log when that begins to fail or to succeed.
 func (s *keySet) refresh(ctx context.Context) {
-	keys, err := s.fetch(ctx)
+	content, err := s.fetch(ctx)
+	var keys []publicKey
+	if err == nil {
+		keys, err = parseKeySet(content)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -163,15 +179,16 @@ func (s *keySet) refresh(ctx context.Context) {
 	case err == nil && s.err != nil:
 		s.logger.Info("the key set for tokens can be fetched again", "url", s.url)
 	}
-	if err == nil {
-		s.keys = keys
+	if hash := sha256.Sum256(content); err == nil && hash != s.hash {
+		s.keys, s.hash = keys, hash
+		s.changes.Add(1)
 	}
 	s.err = err
 	close(s.running)
 	s.running = nil
 }
 
-func (s *keySet) fetch(ctx context.Context) ([]publicKey, error) {
+func (s *keySet) fetch(ctx context.Context) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, http.NoBody)
 	if err != nil {
 		return nil, err
@@ -191,7 +208,7 @@ func (s *keySet) fetch(ctx context.Context) ([]publicKey, error) {
 	case len(content) > maxKeySet:
 		return nil, fmt.Errorf("the answer has more than %d bytes", maxKeySet)
 	}
-	return parseKeySet(content)
+	return content, nil
 }
 
 // parseKeySet returns the keys of a JWK set that verify what we take. Others may stand beside them, for encryption or

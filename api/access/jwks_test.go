@@ -214,7 +214,7 @@ func TestIssuerDown(t *testing.T) {
 				require.NoError(t, err, "it mends itself")
 
 				fault(i)
-				time.Sleep(24 * time.Hour)
+				time.Sleep(2 * refreshPause)
 				_, err = g.bearer(t, token)
 				require.NoError(t, err, "what is known stays good")
 				_, err = g.bearer(t, signed(t, "ES256", "kid", "2"))

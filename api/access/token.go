@@ -3,6 +3,7 @@ package access
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
@@ -30,6 +31,8 @@ type verifier struct {
 	parser    *jwt.Parser
 	keys      []publicKey // of a file
 	set       *keySet     // of an issuer
+	now       func() time.Time
+	recent    recent
 }
 
 func newVerifier(t Tokens, anonymous []Pattern, o Options) (*verifier, error) {
@@ -37,7 +40,10 @@ func newVerifier(t Tokens, anonymous []Pattern, o Options) (*verifier, error) {
 		return nil, err
 	}
 	t.UserClaim, t.NamespacesClaim = cmp.Or(t.UserClaim, "sub"), cmp.Or(t.NamespacesClaim, "namespaces")
-	v := &verifier{tokens: t, anonymous: anonymous}
+	v := &verifier{tokens: t, anonymous: anonymous, now: o.Now, recent: newRecent()}
+	if v.now == nil {
+		v.now = time.Now
+	}
 	algorithms := []string{jwt.SigningMethodHS256.Alg()}
 	if t.Secret == nil {
 		algorithms = []string{jwt.SigningMethodRS256.Alg(), jwt.SigningMethodES256.Alg(), jwt.SigningMethodEdDSA.Alg()}
@@ -52,9 +58,7 @@ func newVerifier(t Tokens, anonymous []Pattern, o Options) (*verifier, error) {
 	options := []jwt.ParserOption{
 		jwt.WithValidMethods(algorithms), jwt.WithExpirationRequired(), jwt.WithIssuer(t.Issuer),
 		jwt.WithAudience(t.Audience), jwt.WithLeeway(t.Leeway), jwt.WithStrictDecoding(),
-	}
-	if o.Now != nil {
-		options = append(options, jwt.WithTimeFunc(o.Now))
+		jwt.WithTimeFunc(v.now),
 	}
 	v.parser = jwt.NewParser(options...)
 	if t.JWKS == "" {
@@ -87,21 +91,38 @@ func (t Tokens) check() error {
 	return nil
 }
 
-// verify returns the caller whose token this is.
-func (v *verifier) verify(ctx context.Context, token string) (*Caller, error) {
+// identify returns the caller whose token this is.
+func (v *verifier) identify(ctx context.Context, token string) (*Caller, error) {
+	hash, keys := sha256.Sum256([]byte(token)), v.set.version()
+	if caller := v.recent.find(hash, v.now(), keys); caller != nil {
+		return caller, nil
+	}
+	caller, expires, err := v.verify(ctx, token)
+	if err == nil {
+		v.recent.tokens.Add(hash, verified{caller, expires, keys})
+	}
+	return caller, err
+}
+
+// verify returns the caller whose token this is, and until when it is good.
+func (v *verifier) verify(ctx context.Context, token string) (*Caller, time.Time, error) {
 	found := &claims{}
 	_, err := v.parser.ParseWithClaims(token, found, func(t *jwt.Token) (any, error) { return v.keysFor(ctx, t) })
 	switch {
 	case errors.Is(err, ErrKeysUnavailable):
-		return nil, err
+		return nil, time.Time{}, err
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
+		return nil, time.Time{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
 	}
 	caller, err := v.caller(found.MapClaims)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
+		return nil, time.Time{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
 	}
-	return caller, nil
+	expires, err := found.GetExpirationTime()
+	if err != nil || expires == nil { // which the parser has seen to
+		return nil, time.Time{}, untrusted("the token does not expire")
+	}
+	return caller, expires.Time, nil
 }
 
 // keysFor returns what may have signed a token: keys of the kind that its algorithm is for, and no others.

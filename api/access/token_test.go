@@ -187,6 +187,32 @@ func TestKeyConfusion(t *testing.T) {
 	}
 }
 
+// TestRememberedTokens: a token that was good is not good for ever.
+func TestRememberedTokens(t *testing.T) {
+	clock := now
+	own := tokens()
+	own.Leeway = 0
+	g, err := New(Config{Tokens: own}, Options{Now: func() time.Time { return clock }})
+	require.NoError(t, err)
+	token := good(t, nil)
+	first, err := g.bearer(t, token)
+	require.NoError(t, err)
+	again, err := g.bearer(t, token)
+	require.NoError(t, err)
+	require.Same(t, first, again)
+	require.Equal(t, 1, g.tokens.recent.tokens.Len())
+	_, err = g.bearer(t, token[:len(token)-5])
+	require.ErrorIs(t, err, ErrUnauthenticated)
+	require.Equal(t, 1, g.tokens.recent.tokens.Len(), "what is no good takes no room")
+
+	clock = now.Add(time.Hour - time.Second)
+	_, err = g.bearer(t, token)
+	require.NoError(t, err)
+	clock = now.Add(time.Hour)
+	_, err = g.bearer(t, token)
+	require.ErrorIs(t, err, ErrUnauthenticated)
+}
+
 // TestSeveralKeys: while an issuer changes its key, both are good.
 func TestSeveralKeys(t *testing.T) {
 	_, second, err := ed25519.GenerateKey(nil)

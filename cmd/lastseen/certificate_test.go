@@ -195,7 +195,8 @@ func TestWrongCertificates(t *testing.T) {
 // TestTLSOfTheProcess: HTTP/2, the new certificate after a hangup, and a health check that finds its way.
 func TestTLSOfTheProcess(t *testing.T) {
 	files := newPairFiles(t, "one.example.com")
-	s := start(t, "--tls-cert", files.cert, "--tls-key", files.key)
+	file := writeConfig(t, "")
+	s := start(t, "--config", file, "--tls-cert", files.cert, "--tls-key", files.key)
 	address, secure := strings.CutPrefix(s.url, "https://")
 	require.True(t, secure, s.url)
 	require.True(t, strings.HasPrefix(s.docs, "https://"), s.docs)
@@ -215,6 +216,11 @@ func TestTLSOfTheProcess(t *testing.T) {
 	status, name := get()
 	require.Equal(t, []any{http.StatusOK, "one.example.com"}, []any{status, name})
 
+	require.NoError(t, os.Remove(files.key))
+	require.NoError(t, os.WriteFile(file, []byte("green: 50s"), 0o600))
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
+	require.Eventually(t, func() bool { return strings.Contains(s.log.String(), "green: 60s → 50s") }, 30*time.Second, time.Millisecond,
+		"a broken certificate holds nothing else up: %s", s.log)
 	files.write(t, "two.example.com")
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
 	require.Eventually(t, func() bool { return shownAt(t, address) == "two.example.com" }, 30*time.Second, time.Millisecond)

@@ -76,7 +76,7 @@ func (c *config) checkOpen(p *problems) {
 	case !c.secured() && c.own(anonymousRead):
 		p.addf("%s: without %s and JWTs anyone may do everything; configure some, or leave this out", c.say(anonymousRead), keysKey)
 	case c.secured() && c.Auth == authNone:
-		p.addf("%s, but %s: with none, anyone may do everything", c.say("auth"), c.sayCredentials())
+		p.addf("%s, but there is %s: with none, anyone may do everything", c.say("auth"), c.sayCredentials())
 	case !c.secured() && c.Auth == authAuto && !c.Listen.private():
 		p.addf("%s: others can reach this address, and without %s and JWTs all of them may do everything. Configure some "+
 			"(lastseen key new makes a key), or say that anyone may (--auth=none, LASTSEEN_AUTH=none), or listen on 127.0.0.1",
@@ -87,9 +87,15 @@ func (c *config) checkOpen(p *problems) {
 // sayCredentials names one of the credentials that are configured.
 func (c *config) sayCredentials() string {
 	if names := c.keyNames(); len(names) > 0 {
-		return fmt.Sprintf("there are %s (%s)", keysKey, c.keys[names[0]].origin)
+		return fmt.Sprintf("%s.%s (%s)", keysKey, names[0], c.keys[names[0]].origin)
 	}
-	return c.say(c.tokenSources()[0])
+	return c.place(c.tokenSources()[0])
+}
+
+// place names a setting and where it stands, and not its value: some take the name of a file of secrets for the
+// place of the secret itself.
+func (c *config) place(name string) string {
+	return fmt.Sprintf("%s (%s)", name, c.chosen[name].origin)
 }
 
 // tokens returns which JWTs are taken; nil if none are.
@@ -101,12 +107,12 @@ func (c *config) tokens(p *problems) *access.Tokens {
 		return nil
 	case 1:
 	default:
-		p.addf("%s and %s: JWTs are checked by one of them", c.say(sources[0]), c.say(sources[1]))
+		p.addf("%s and %s: JWTs are checked by one of them", c.place(sources[0]), c.place(sources[1]))
 		return nil
 	}
 	for _, name := range []string{issuer, audience} {
 		if !c.own(name) {
-			p.addf("%s: %s is missing: a JWT made for others must not do", c.say(sources[0]), name)
+			p.addf("%s: %s is missing: a JWT made for others must not do", c.place(sources[0]), name)
 		}
 	}
 	t := &access.Tokens{
@@ -130,8 +136,7 @@ func (c *config) checkNoTokens(p *problems) {
 	}
 }
 
-// readKeys reads the file by which JWTs are checked. Messages show neither what is in it nor its name, which
-// some take for the place of the secret itself.
+// readKeys reads the file by which JWTs are checked. Messages show neither what is in it nor its name; see place.
 func (c *config) readKeys(t *access.Tokens, source string, p *problems) {
 	files := map[string]string{secretFile: c.JWTSecretFile, keysFile: c.JWTKeysFile}
 	file, ok := files[source]

@@ -100,17 +100,17 @@ func TestWrongCredentials(t *testing.T) {
 	short := writeFile(t, "short", []byte("geheim"))
 	for content, want := range map[string]string{
 		"jwt-issuer: x": "jwt-issuer is x (lastseen.yaml:1): it needs jwt-secret-file, jwt-keys-file or jwt-jwks-url",
-		names + "jwt-secret-file: " + good + "\njwt-jwks-url: http://a": "jwt-secret-file is " + good + " (lastseen.yaml:3) and jwt-jwks-url is http://a (lastseen.yaml:4): JWTs are checked by one of them",
-		"jwt-issuer: x\njwt-secret-file: " + good:                       "jwt-secret-file is " + good + " (lastseen.yaml:2): jwt-audience is missing: a JWT made for others must not do",
-		"jwt-audience: x\njwt-jwks-url: https://a/b":                    "jwt-jwks-url is https://a/b (lastseen.yaml:2): jwt-issuer is missing: a JWT made for others must not do",
+		names + "jwt-secret-file: " + good + "\njwt-jwks-url: http://a": "jwt-secret-file (lastseen.yaml:3) and jwt-jwks-url (lastseen.yaml:4): JWTs are checked by one of them",
+		"jwt-issuer: x\njwt-secret-file: " + good:                       "jwt-secret-file (lastseen.yaml:2): jwt-audience is missing: a JWT made for others must not do",
+		"jwt-audience: x\njwt-jwks-url: https://a/b":                    "jwt-jwks-url (lastseen.yaml:2): jwt-issuer is missing: a JWT made for others must not do",
 		names + "jwt-secret-file: " + dir + "/none":                     "lastseen.yaml:3: jwt-secret-file: no such file or directory",
 		names + "jwt-secret-file: " + dir:                               "lastseen.yaml:3: jwt-secret-file: is a directory",
 		names + "jwt-secret-file: " + short:                             "lastseen.yaml:3: jwt-secret-file: the secret has 6 bytes: it takes at least 32, as openssl rand -base64 48 makes them",
 		names + "jwt-jwks-url: id.example.com/keys":                     "lastseen.yaml:3: jwt-jwks-url: is no URL of the web; it takes a URL, as in https://id.example.com/jwks.json",
 		names + "jwt-jwks-url: 'https://u:geheim@a/'":                   "lastseen.yaml:3: jwt-jwks-url: has a user or a password, and a key set is public; it takes a URL, as in https://id.example.com/jwks.json",
 		"anonymous-read: '*'":                                           "anonymous-read is * (lastseen.yaml:1): without keys and JWTs anyone may do everything; configure some, or leave this out",
-		"auth: none\n" + aKey:                                           "auth is none (lastseen.yaml:1), but there are keys (lastseen.yaml:2): with none, anyone may do everything",
-		"auth: none\n" + names + "jwt-secret-file: " + good:             "auth is none (lastseen.yaml:1), but jwt-secret-file is " + good + " (lastseen.yaml:4): with none, anyone may do everything",
+		"auth: none\n" + aKey:                                           "auth is none (lastseen.yaml:1), but there is keys.a (lastseen.yaml:2): with none, anyone may do everything",
+		"auth: none\n" + names + "jwt-secret-file: " + good:             "auth is none (lastseen.yaml:1), but there is jwt-secret-file (lastseen.yaml:4): with none, anyone may do everything",
 		"auth: keys": `lastseen.yaml:1: auth: "keys" is neither; it takes auto or none`,
 		"listen: :8080": "listen is :8080 (lastseen.yaml:1): others can reach this address, and without keys and JWTs all of them may do everything. " +
 			"Configure some (lastseen key new makes a key), or say that anyone may (--auth=none, LASTSEEN_AUTH=none), or listen on 127.0.0.1",
@@ -123,6 +123,24 @@ func TestWrongCredentials(t *testing.T) {
 	require.Len(t, problems, 1)
 	require.Contains(t, problems[0], "lastseen.yaml:3: jwt-keys-file: ")
 	require.NotContains(t, problems[0], "geheim")
+}
+
+// TestSecretInPlaceOfItsFileIsNotShown, whatever else is wrong.
+func TestSecretInPlaceOfItsFileIsNotShown(t *testing.T) {
+	t.Setenv("LASTSEEN_JWT_SECRET_FILE", secret)
+	for _, args := range [][]string{
+		{},
+		{"--jwt-issuer", "x"},
+		{"--jwt-jwks-url", "http://a"},
+		{"--auth", "none"},
+		{"--jwt-issuer", "x", "--jwt-audience", "y"},
+		{"--listen", ":8080", "--tls-cert", "x"},
+	} {
+		code, stdout, stderr := execute(t, append([]string{"config"}, args...)...)
+		require.Equal(t, 2, code)
+		require.Contains(t, stderr, "LASTSEEN_JWT_SECRET_FILE")
+		require.NotContains(t, stdout+stderr, "geheim")
+	}
 }
 
 // TestListensOpenlyOnlyIfToldTo: who may do what decides where it may listen.
@@ -141,6 +159,7 @@ func TestListensOpenlyOnlyIfToldTo(t *testing.T) {
 
 func TestValues(t *testing.T) {
 	for content, want := range map[string]string{
+		"log-level: loud":                       `lastseen.yaml:1: log-level: "loud" is no level; it takes debug, info, warn, error`,
 		"rate-limit: 0":                         `lastseen.yaml:1: rate-limit: "0" is no such number; it takes off, or a number from 1 to 1000000`,
 		"user-rate-limit: 1.5":                  `lastseen.yaml:1: user-rate-limit: "1.5" is no such number; it takes off, or a number from 1 to 1000000`,
 		"trusted-proxies: 10.0.0.1/8":           `lastseen.yaml:1: trusted-proxies: "10.0.0.1/8" is an address within 10.0.0.0/8: which of them is meant?; it takes addresses and networks with commas between, as in 10.0.0.0/8`,
@@ -234,10 +253,13 @@ func TestAccessOfTheProcess(t *testing.T) {
 	}
 	require.Equal(t, http.StatusOK, ask("ls_a"))
 	require.Equal(t, http.StatusUnauthorized, ask("ls_b"))
-	require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(aKey, hashOf("ls_a"), hashOf("ls_b"))), 0o600))
+	require.NotContains(t, s.log.String(), "level=DEBUG")
+	require.NoError(t, os.WriteFile(file, []byte("log-level: debug\n"+strings.ReplaceAll(aKey, hashOf("ls_a"), hashOf("ls_b"))), 0o600))
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
 	require.Eventually(t, func() bool { return ask("ls_a") == http.StatusUnauthorized }, 30*time.Second, time.Millisecond)
 	require.Equal(t, http.StatusOK, ask("ls_b"))
+	require.Contains(t, s.log.String(), "level=DEBUG", "why ls_a is refused now")
+	require.NotContains(t, s.log.String(), "ls_a")
 	require.Zero(t, s.terminate(t))
 }
 

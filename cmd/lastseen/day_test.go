@@ -195,6 +195,10 @@ func (d *day) presence(user int, asOf int64) dayPresence {
 // compare asks for everything as of an instant, with lists in one order.
 func (d *day) compare(asOf int64, order string) {
 	d.compareLookups(asOf)
+	d.compareLists(asOf, order)
+}
+
+func (d *day) compareLists(asOf int64, order string) {
 	counts := d.s.get(d.t, dayPath+"/counts?as_of="+url.QueryEscape(d.when(asOf)))
 	for _, status := range []string{"total", "green", "yellow", "grey"} {
 		want := d.expected(asOf, status)

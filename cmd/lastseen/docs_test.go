@@ -3,12 +3,20 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api"
+	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/store/boltstore"
 )
 
 // TestDocsInBrowser does what the README promises of /docs/, in a real browser: every operation is
@@ -94,4 +102,33 @@ func operations(t *testing.T, s *service) (all []string) {
 	require.NotEmpty(t, all)
 	slices.Sort(all)
 	return all
+}
+
+// TestAuthorizeInBrowser gives an API key to /docs/, by the button Authorize, and then the operations work.
+func TestAuthorizeInBrowser(t *testing.T) {
+	key, hash := access.NewKey()
+	guard, err := access.New(access.Config{Keys: []access.Key{{Name: "docs", Hash: hash, Scopes: access.Scopes(), Namespaces: []access.Pattern{"chat"}}}}, access.Options{})
+	require.NoError(t, err)
+	file, err := boltstore.Open(boltstore.Options{Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, file.Close()) })
+	server := httptest.NewServer(api.New(api.Config{
+		Store: file, Access: func() *access.Guard { return guard }, Settings: func(string) api.Settings {
+			return api.Settings{Thresholds: lastseen.Thresholds{Green: time.Hour, Yellow: 2 * time.Hour}, PingInterval: time.Minute, Shards: 1}
+		},
+	}))
+	t.Cleanup(server.Close)
+	refused, err := http.Get(server.URL + "/v1/namespaces/chat/users/alice")
+	require.NoError(t, err)
+	require.NoError(t, refused.Body.Close())
+	require.Equal(t, http.StatusUnauthorized, refused.StatusCode)
+
+	b := openBrowser(t, server.URL)
+	b.do(t, chromedp.Navigate(server.URL+"/docs/"), chromedp.Click(chromedp.CSS(".auth-wrapper > .authorize")),
+		chromedp.SendKeys(chromedp.CSS(".auth-container input"), key),
+		chromedp.Click(chromedp.CSS(".auth-btn-wrapper .authorize")), chromedp.Click(chromedp.CSS(".auth-btn-wrapper .btn-done")))
+	const user = "/v1/namespaces/{namespace}/users/{user}"
+	b.tryOut(t, "post", user+"/ping")
+	b.tryOut(t, "get", user)
+	require.Empty(t, b.seen())
 }

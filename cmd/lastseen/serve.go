@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -41,7 +42,9 @@ func (*serveCmd) Run(ctx context.Context, std streams, from sources) error {
 	if err != nil {
 		return err
 	}
-	logger := slog.New(slog.NewTextHandler(std.err, nil))
+	level := new(slog.LevelVar)
+	level.Set(slog.Level(c.LogLevel))
+	logger := slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: level}))
 	for _, warning := range c.warnings {
 		logger.Warn(warning)
 	}
@@ -49,7 +52,8 @@ func (*serveCmd) Run(ctx context.Context, std streams, from sources) error {
 	if err != nil {
 		return err
 	}
-	live, err := newLive(c, from.load, logger)
+	defer runtime.KeepAlive(tuneCollector(c.onRedis()))
+	live, err := newLive(c, from.reload, logger, level)
 	if err == nil {
 		err = serve(ctx, std, logger, s, where, live, hangups)
 		live.close()
@@ -57,6 +61,7 @@ func (*serveCmd) Run(ctx context.Context, std streams, from sources) error {
 	if closeErr := s.Close(); closeErr != nil {
 		err = errors.Join(err, fmt.Errorf("closing the store: %w", closeErr))
 	}
+	newTraffic(s, logger).sum()
 	return err
 }
 
@@ -81,7 +86,16 @@ func openStore(ctx context.Context, c *config, logger *slog.Logger) (s store.Sto
 	} else if err != nil {
 		logger.Warn("Redis does not answer yet; requests fail with 503 until it does", "error", err)
 	}
-	return coalesce.New(redis, coalesce.Options{}), redisstore.Redact(c.Store), nil
+	return coalesce.New(redis, batches(options.Timeout)), redisstore.Redact(c.Store), nil
+}
+
+// callsOfBatch is how many calls to Redis a batch takes at most, one after the other: namespaces are looked
+// up, registered and looked up again before the pings, and the latter two once more when a key was made.
+const callsOfBatch = 6
+
+// batches bounds batches by the limit of one call to Redis, so that it is this limit that ends them.
+func batches(limit time.Duration) coalesce.Options {
+	return coalesce.Options{Timeout: callsOfBatch * limit}
 }
 
 // openError adds what to do about a data file that cannot be opened.
@@ -110,7 +124,7 @@ func serve(ctx context.Context, std streams, logger *slog.Logger, s store.Store,
 	announce(std.out, live, listener.Addr(), where)
 
 	j := &janitor{store: s, retention: live.retention, wanted: live.retains, logger: logger, pause: sleep}
-	defer inBackground(ctx, j.run, r.run,
+	defer inBackground(ctx, j.run, r.run, newTraffic(s, logger).run,
 		func(ctx context.Context) { live.run(ctx, hangups) },
 		func(ctx context.Context) { live.shown.run(ctx, sleep) })()
 	failed := make(chan error, 1)

@@ -14,8 +14,14 @@ type sources struct {
 }
 
 // load returns the configuration. The error tells everything that is wrong with it; only its warnings can
-// be used then. It can be called again to read the file anew.
-func (s sources) load() (*config, error) {
+// be used then.
+func (s sources) load() (*config, error) { return s.read((*config).checkCertificate) }
+
+// reload returns the configuration for a server that runs. The certificate does not matter to it: that is renewed by
+// itself, and one that is broken must not stand in the way of taking a key back.
+func (s sources) reload() (*config, error) { return s.read(func(*config, *problems) {}) }
+
+func (s sources) read(more func(*config, *problems)) (*config, error) {
 	known := definitions()
 	var p problems
 	outer := []map[string]given{s.fromFlags(), s.fromEnviron(known)}
@@ -35,7 +41,7 @@ func (s sources) load() (*config, error) {
 	c.keys = file.keys
 	c.check(&p)
 	c.credentials(&p)
-	c.checkCertificate(&p)
+	more(c, &p)
 	c.warnings = append(unknownVariables(s.environ, known), c.thin()...)
 	return c, p.err()
 }

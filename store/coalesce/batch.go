@@ -23,15 +23,16 @@ type group[T any] struct {
 }
 
 // take moves jobs from the head of a queue into one group of the batch, as long as both have room, and
-// drops those whose callers are gone. It returns how many members left the queue, and whether the batch
-// is full.
-func (b *batch[T]) take(q *queue[T], groupSize, batchSize int) (left int, full bool) {
+// drops those whose callers are gone. It returns how many members left the queue, whether it has had its
+// turn, and whether the batch is full.
+func (b *batch[T]) take(q *queue[T], groupSize, batchSize int) (left int, turn, full bool) {
 	g := &group[T]{Group: store.Group[T]{Namespace: q.namespace}}
 	n := 0
 	for _, j := range q.jobs {
 		size := len(j.items)
 		if j.ctx.Err() == nil {
-			if full = b.members+g.members+size > batchSize; full || g.members+size > groupSize {
+			turn, full = g.members+size > groupSize, b.members+g.members+size > batchSize
+			if turn || full {
 				break
 			}
 			g.jobs = append(g.jobs, j)
@@ -45,7 +46,7 @@ func (b *batch[T]) take(q *queue[T], groupSize, batchSize int) (left int, full b
 		b.groups = append(b.groups, g)
 		b.members += g.members
 	}
-	return left, full
+	return left, turn, full
 }
 
 // send has the store answer the batch, and answers its callers.

@@ -18,11 +18,12 @@
 //   - An error befalls those whom the store says it befell: a key of the wrong type only the callers of
 //     its namespace, a lost connection the whole batch.
 //   - The queue is bounded. When it is full, calls fail at once with [store.ErrOverloaded], and nothing
-//     of them was done.
+//     of them was done. Calls about more than [Options.GroupSize] users leave a quarter of it to others.
 //   - Close refuses new calls, sends what is queued, and then closes the store.
 //
 // All else goes straight to the store. Writes commute (see package store), so it does not matter that a
-// leave may overtake a ping.
+// leave may overtake a ping that is not answered yet. What was answered is in the store: nothing that is
+// asked of it afterwards, to forget a user included, is undone by what waits here.
 package coalesce
 
 import (
@@ -65,13 +66,12 @@ var _ store.Store = (*Store)(nil)
 // New returns a store that merges the calls to s. Closing it closes s.
 func New(s store.Store, o Options) *Store {
 	o = o.withDefaults()
-	pings := newLanes(o, each(s.Ping))
+	pings := newLanes(o, each(s.Ping), func(sighting store.Sighting) string { return sighting.User })
 	pings.settle = settle
-	lookups := newLanes(o, each(s.Lookup))
+	lookups := newLanes(o, each(s.Lookup), func(user string) string { return user })
 	if g, ok := s.(store.Grouper); ok {
 		pings.send, lookups.send = g.PingGroups, g.LookupGroups
-		pings.place = func(namespace string, sighting store.Sighting) string { return g.Lane(namespace, sighting.User) }
-		lookups.place = g.Lane
+		pings.lanesOf, lookups.lanesOf = g.Lane, g.Lane
 	}
 	return &Store{Store: s, pings: pings, lookups: lookups}
 }
@@ -109,14 +109,15 @@ func (s *Store) Close() error {
 	return s.err
 }
 
-// settle gives everyone who is named more than once the state after the last time.
+// settle gives everyone who is named more than once the greatest of their states: a store may do groups in
+// another order than they were given, when it has to send some of them again.
 func settle(batch []store.Sighting, states []lastseen.State) {
-	last := make(map[string]lastseen.State, len(batch))
+	final := make(map[string]lastseen.State, len(batch))
 	for i, sighting := range batch {
-		last[sighting.User] = states[i]
+		final[sighting.User] = lastseen.Merge(final[sighting.User], states[i])
 	}
 	for i, sighting := range batch {
-		states[i] = last[sighting.User]
+		states[i] = final[sighting.User]
 	}
 }
 

@@ -10,10 +10,11 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// What the fake answers about namespaces that are broken; it panics with the latter.
+// What the fake answers about namespaces that are broken: an error, a panic, and one state too few.
 var (
 	errBroken = errors.New("broken")
 	errPanic  = errors.New("a defect of the store")
+	errShort  = errors.New("one state is missing")
 )
 
 // fake is a store that a test holds up: what waits, hangs and fails in which order is what is tested,
@@ -31,16 +32,18 @@ type fake struct {
 	closed  bool
 }
 
-func (f *fake) Lane(namespace, user string) string {
-	name := namespace
-	if f.byUser {
-		name = user
+func (f *fake) Lane(namespace string) (of func(user string) string) {
+	return func(user string) string {
+		name := namespace
+		if f.byUser {
+			name = user
+		}
+		lane, _, ok := strings.Cut(name, ".")
+		if !ok {
+			return ""
+		}
+		return lane
 	}
-	lane, _, ok := strings.Cut(name, ".")
-	if !ok {
-		return ""
-	}
-	return lane
 }
 
 func (f *fake) PingGroups(ctx context.Context, groups []*store.Group[store.Sighting]) {
@@ -64,7 +67,7 @@ func serve[T any](ctx context.Context, f *fake, groups []*store.Group[T], answer
 	}
 	first, _ := answer(groups[0].Items[0])
 	err := f.came(strings.Join(came, " "))
-	if gate := f.hold[f.Lane(groups[0].Namespace, first)]; gate != nil {
+	if gate := f.hold[f.Lane(groups[0].Namespace)(first)]; gate != nil {
 		select {
 		case <-gate:
 		case <-ctx.Done():
@@ -74,6 +77,10 @@ func serve[T any](ctx context.Context, f *fake, groups []*store.Group[T], answer
 	for _, g := range groups {
 		if errors.Is(f.broken[g.Namespace], errPanic) {
 			panic(errPanic)
+		}
+		if err == nil && errors.Is(f.broken[g.Namespace], errShort) {
+			g.States = g.States[1:]
+			continue
 		}
 		if g.Err = errors.Join(err, f.broken[g.Namespace]); g.Err != nil {
 			g.States = nil

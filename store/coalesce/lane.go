@@ -22,11 +22,16 @@ type queue[T any] struct {
 	jobs      []*job[T]
 }
 
-// reserve makes room in the queue, and reports whether there is any. What is larger than the whole
+// reserve makes room in the queue, and reports whether there is any. Whoever brings more than a group leaves
+// a quarter of it free, so that imports do not have everyone else refused. What is larger than the whole
 // queue has room when nothing else waits.
 func (l *lane[T]) reserve(members int) bool {
+	room := l.lanes.QueueSize
+	if members > l.lanes.GroupSize {
+		room -= room / 4
+	}
 	queued := l.queued.Add(int64(members))
-	if queued > int64(l.lanes.QueueSize) && queued > int64(members) {
+	if queued > int64(room) && queued > int64(members) {
 		l.release(members)
 		return false
 	}
@@ -74,13 +79,14 @@ func (l *lane[T]) next() *batch[T] {
 	for full := false; len(l.turns) > 0 && !full; {
 		q := l.turns[0]
 		var left int
-		left, full = b.take(q, l.lanes.GroupSize, l.lanes.BatchSize)
+		var turn bool
+		left, turn, full = b.take(q, l.lanes.GroupSize, l.lanes.BatchSize)
 		l.release(left)
 		switch {
 		case len(q.jobs) == 0:
 			l.turns = l.turns[1:]
 			delete(l.queues, q.namespace)
-		case !full:
+		case turn:
 			l.turns = append(l.turns[1:], q)
 		}
 	}

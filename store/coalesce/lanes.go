@@ -12,9 +12,10 @@ import (
 // lanes are the lanes of one kind of call.
 type lanes[T any] struct {
 	Options
-	send   func(context.Context, []*store.Group[T])
-	place  func(namespace string, item T) string // the name of an item's lane; nil if there is but one
-	settle func([]T, []lastseen.State)           // brings the answers of several jobs in line; nil if they are
+	send    func(context.Context, []*store.Group[T])
+	user    func(T) string                                       // whom an item is about
+	lanesOf func(namespace string) (of func(user string) string) // the names of users' lanes
+	settle  func([]T, []lastseen.State)                          // brings the answers of several jobs in line; nil if they are
 
 	mu     sync.RWMutex
 	byName map[string]*lane[T] // grows only
@@ -25,11 +26,14 @@ type lanes[T any] struct {
 	counters counters
 }
 
-func newLanes[T any](o Options, send func(context.Context, []*store.Group[T])) *lanes[T] {
-	l := &lanes[T]{Options: o, send: send, byName: map[string]*lane[T]{}}
+func newLanes[T any](o Options, send func(context.Context, []*store.Group[T]), user func(T) string) *lanes[T] {
+	l := &lanes[T]{Options: o, send: send, user: user, lanesOf: oneLane, byName: map[string]*lane[T]{}}
 	l.jobs.New = func() any { return &job[T]{done: make(chan struct{}, 1)} }
 	return l
 }
+
+// oneLane is where all goes that is kept by one server.
+func oneLane(string) (of func(user string) string) { return func(string) string { return "" } }
 
 // job is what one call wants of one lane: at most a group's worth of items.
 type job[T any] struct {
@@ -89,7 +93,7 @@ func (l *lanes[T]) do(ctx context.Context, namespace string, items []T) ([]lasts
 func (l *lanes[T]) one(ctx context.Context, namespace string, item T) ([]lastseen.State, error) {
 	j := l.job(ctx)
 	j.items = append(j.items, item)
-	if err := l.enter(namespace, part[T]{lane: l.lane(l.laneName(namespace, item)), jobs: []*job[T]{j}, members: 1}); err != nil {
+	if err := l.enter(namespace, part[T]{lane: l.lane(l.lanesOf(namespace)(l.user(item))), jobs: []*job[T]{j}, members: 1}); err != nil {
 		return nil, err
 	}
 	return l.wait(j)
@@ -120,8 +124,9 @@ func (l *lanes[T]) wait(j *job[T]) ([]lastseen.State, error) {
 func (l *lanes[T]) split(ctx context.Context, namespace string, items []T) []part[T] {
 	var parts []part[T]
 	place := map[string]int{} // in parts, by the lane's name
+	laneOf := l.lanesOf(namespace)
 	for i, item := range items {
-		name := l.laneName(namespace, item)
+		name := laneOf(l.user(item))
 		k, ok := place[name]
 		if !ok {
 			k = len(parts)
@@ -137,14 +142,6 @@ func (l *lanes[T]) split(ctx context.Context, namespace string, items []T) []par
 		j.items, j.at = append(j.items, item), append(j.at, i)
 	}
 	return parts
-}
-
-// laneName returns the name of the lane that an item goes by.
-func (l *lanes[T]) laneName(namespace string, item T) string {
-	if l.place == nil {
-		return ""
-	}
-	return l.place(namespace, item)
 }
 
 // lane returns the lane of a name, which is made if there is none.

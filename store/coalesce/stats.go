@@ -1,6 +1,9 @@
 package coalesce
 
-import "sync/atomic"
+import (
+	"log/slog"
+	"sync/atomic"
+)
 
 // LaneStats tells what has gone through the lanes of one kind of call.
 type LaneStats struct {
@@ -9,6 +12,14 @@ type LaneStats struct {
 	Members int64 // of these batches; divided by Batches it is their mean size
 	Largest int64 // members of the largest batch
 	Refused int64 // members refused because the queue was full
+}
+
+// LogValue implements [slog.LogValuer].
+func (s LaneStats) LogValue() slog.Value {
+	return slog.GroupValue(
+		slog.Int64("queued", s.Queued), slog.Int64("batches", s.Batches), slog.Int64("members", s.Members),
+		slog.Int64("largest", s.Largest), slog.Int64("refused", s.Refused),
+	)
 }
 
 // counters are what LaneStats are read from, together with the lanes' queues.

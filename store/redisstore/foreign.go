@@ -25,29 +25,58 @@ const (
 	leastSeconds       = 1e9
 )
 
-// checkForeign looks at what other programs wrote. The error is a set that is in milliseconds where
-// seconds are expected; whatever else is strange is logged once.
-func (s *Store) checkForeign(ctx context.Context, ns namespace) error {
+// checkForeign looks at what other programs wrote, in one round trip for all namespaces. It returns an
+// error, or nil, for each: a set that is in milliseconds where seconds are expected. Whatever else is
+// strange is logged once.
+func (s *Store) checkForeign(ctx context.Context, all []namespace) []error {
+	errs := make([]error, len(all))
+	if len(all) == 0 {
+		return errs
+	}
 	pipe := s.client.Pipeline()
-	var highest []*redis.ZSliceCmd
-	var odd []*redis.IntCmd
+	looks := make([]look, len(all))
+	for i, ns := range all {
+		looks[i] = lookAt(ctx, pipe, ns)
+	}
+	_, _ = pipe.Exec(ctx) // the error is also in the commands it befell
+	for i, ns := range all {
+		errs[i] = s.judge(ns, looks[i])
+	}
+	return errs
+}
+
+// look is what is asked about a namespace that other programs write.
+type look struct {
+	highest []*redis.ZSliceCmd
+	odd     []*redis.IntCmd // how many scores are no time
+}
+
+func lookAt(ctx context.Context, pipe redis.Pipeliner, ns namespace) (l look) {
 	beyond := ns.time(lastseen.MaxInstant + 1)
 	first := ns.time(lastseen.MinInstant)
 	for _, key := range ns.all() {
-		highest = append(highest, pipe.ZRevRangeWithScores(ctx, key, 0, 0))
-		odd = append(odd, pipe.ZCount(ctx, key, "(-"+first, "("+first),
+		l.highest = append(l.highest, pipe.ZRevRangeWithScores(ctx, key, 0, 0))
+		l.odd = append(l.odd, pipe.ZCount(ctx, key, "(-"+first, "("+first),
 			pipe.ZCount(ctx, key, beyond, "("+strconv.Itoa(hiddenFrom)), pipe.ZCount(ctx, key, "-inf", "-"+beyond))
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return translate(err)
-	}
+	return l
+}
+
+// judge says whether what was found can be served.
+func (s *Store) judge(ns namespace, l look) error {
 	newest, strange := math.Inf(-1), int64(0)
-	for _, cmd := range highest {
+	for _, cmd := range l.highest {
+		if err := cmd.Err(); err != nil {
+			return translate(err)
+		}
 		for _, z := range cmd.Val() {
 			newest = max(newest, z.Score)
 		}
 	}
-	for _, cmd := range odd {
+	for _, cmd := range l.odd {
+		if err := cmd.Err(); err != nil {
+			return translate(err)
+		}
 		strange += cmd.Val()
 	}
 	switch {

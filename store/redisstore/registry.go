@@ -26,19 +26,16 @@ func (n namespace) meta() string {
 // admit makes sure, now and then, that namespaces are registered and stored as this server stores them,
 // before they are written to. It returns an error, or nil, for each.
 func (s *Store) admit(ctx context.Context, all []namespace) []error {
-	errs := s.checkAll(ctx, all)
-	var fresh []namespace
-	var place []int
-	for i, ns := range all {
-		if _, done := s.checked.Load(ns.name); errs[i] == nil && !done {
-			fresh, place = append(fresh, ns), append(place, i)
-		}
-	}
-	if len(fresh) == 0 {
+	errs, unknown := s.inquire(ctx, all)
+	if len(unknown) == 0 {
 		return errs
 	}
-	for i, err := range s.register(ctx, fresh) {
-		errs[place[i]] = err
+	fresh := make([]namespace, len(unknown))
+	for k, i := range unknown {
+		fresh[k] = all[i]
+	}
+	for k, err := range s.register(ctx, fresh) {
+		errs[unknown[k]] = err
 	}
 	return errs
 }
@@ -118,12 +115,18 @@ func (s *Store) check(ctx context.Context, ns namespace) error {
 	return s.checkAll(ctx, []namespace{ns})[0]
 }
 
-// checkAll makes sure, now and then, that namespaces are stored as this server stores them. One without
-// meta has never been pinged: there is nothing to agree on yet. In a Cluster, one Redis that is away must
-// not take all namespaces with it: while the metas cannot be read, what was agreed on holds. It returns
-// an error, or nil, for each.
+// checkAll makes sure, now and then, that namespaces are stored as this server stores them. It returns an
+// error, or nil, for each.
 func (s *Store) checkAll(ctx context.Context, all []namespace) []error {
-	errs := make([]error, len(all))
+	errs, _ := s.inquire(ctx, all)
+	return errs
+}
+
+// inquire is checkAll; it also returns which namespaces are unknown. One without meta has never been pinged:
+// there is nothing to agree on yet. In a Cluster, one Redis that is away must not take all namespaces with
+// it: while the metas cannot be read, what was agreed on holds.
+func (s *Store) inquire(ctx context.Context, all []namespace) (errs []error, unknown []int) {
+	errs = make([]error, len(all))
 	var ask []int
 	var names []string
 	for i, ns := range all {
@@ -132,17 +135,22 @@ func (s *Store) checkAll(ctx context.Context, all []namespace) []error {
 		}
 	}
 	if len(ask) == 0 {
-		return errs
+		return errs, nil
 	}
 	bounded, cancel, err := s.begin(ctx)
 	if err != nil {
-		return slices.Repeat([]error{err}, len(all))
+		return slices.Repeat([]error{err}, len(all)), nil
 	}
 	defer cancel()
+	var foreign []namespace
+	var place []int
 	for _, i := range ask {
 		if all[i].foreign {
-			errs[i] = s.checkForeign(bounded, all[i])
+			foreign, place = append(foreign, all[i]), append(place, i)
 		}
+	}
+	for k, err := range s.checkForeign(bounded, foreign) {
+		errs[place[k]] = err
 	}
 	metas, err := s.client.HMGet(bounded, s.keys.meta(), names...).Result()
 	err = translate(err)
@@ -150,6 +158,9 @@ func (s *Store) checkAll(ctx context.Context, all []namespace) []error {
 	for k, i := range ask {
 		switch {
 		case errs[i] != nil:
+		case err == nil && metas[k] == nil:
+			s.agreed.Delete(all[i].name)
+			unknown = append(unknown, i)
 		case err == nil:
 			errs[i] = s.agree(all[i], metas[k])
 		case held && s.agreedInCluster(all[i]):
@@ -158,7 +169,7 @@ func (s *Store) checkAll(ctx context.Context, all []namespace) []error {
 			errs[i] = err
 		}
 	}
-	return errs
+	return errs, unknown
 }
 
 // agreedInCluster reports whether the last meta that could be read was that of this server, and the
@@ -168,22 +179,16 @@ func (s *Store) agreedInCluster(ns namespace) bool {
 	return agreed && s.inCluster()
 }
 
-// agree compares a namespace's meta, nil if it has none, with what this server would write.
+// agree compares a namespace's meta with what this server would write.
 func (s *Store) agree(ns namespace, meta any) error {
 	if meta != ns.meta() {
 		s.agreed.Delete(ns.name)
-	}
-	switch meta {
-	case nil:
-		return nil
-	case ns.meta():
-		s.agreed.Store(ns.name, struct{}{})
-		s.checked.Store(ns.name, struct{}{})
-		return nil
-	default:
 		return fmt.Errorf("%w: namespace %q is stored with %s, this server is set to %s",
 			store.ErrMismatch, ns.name, meta, ns.meta())
 	}
+	s.agreed.Store(ns.name, struct{}{})
+	s.checked.Store(ns.name, struct{}{})
+	return nil
 }
 
 // enter makes sure of check's promise and begins a call.

@@ -36,17 +36,29 @@ func (s *Store) PingGroups(ctx context.Context, groups []*store.Group[store.Sigh
 		},
 		fill: errand.fillPinged,
 	})
+	var created []*writing
 	for _, w := range all {
 		switch {
 		case w.Err != nil:
 			// Part of it may have made the key anew, unheard: the next ping registers the namespace.
 			s.checked.Delete(w.Namespace)
 		case w.created:
-			// The first member of a key, perhaps since another server deleted the namespace.
-			w.Err = s.register(ctx, []namespace{w.ns})[0]
+			created = append(created, w)
 		}
 	}
+	s.registerCreated(ctx, created)
 	finish(all)
+}
+
+// registerCreated registers the namespaces of groups that gave a key its first member: another server may
+// have deleted them meanwhile. All at once, for a batch can be about hundreds of new ones.
+func (s *Store) registerCreated(ctx context.Context, created []*writing) {
+	if len(created) == 0 {
+		return
+	}
+	for i, err := range s.register(ctx, namespaces(created)) {
+		created[i].Err = err
+	}
 }
 
 // Leave implements [store.Store].

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"runtime/debug"
+	"runtime/metrics"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The tests of this file set what holds for the whole process, so they do not run side by side with others.
+
+func TestCollectorOnRedisStartsLate(t *testing.T) {
+	t.Setenv("GOGC", "")
+	floor := tuneCollector(true)
+	require.Len(t, floor, heapFloor)
+	require.GreaterOrEqual(t, heapGoal(), uint64(heapFloor))
+	require.Len(t, floor, heapFloor, "still there")
+}
+
+func TestCollectorOnAFile(t *testing.T) {
+	t.Setenv("GOGC", "")
+	standard := debug.SetGCPercent(100)
+	defer debug.SetGCPercent(standard)
+	require.Nil(t, tuneCollector(false))
+	require.Equal(t, filePercent, debug.SetGCPercent(100))
+}
+
+func TestCollectorObeysGOGC(t *testing.T) {
+	t.Setenv("GOGC", "150")
+	standard := debug.SetGCPercent(150)
+	defer debug.SetGCPercent(standard)
+	require.Nil(t, tuneCollector(true))
+	require.Nil(t, tuneCollector(false))
+	require.Equal(t, 150, debug.SetGCPercent(150))
+}
+
+// heapGoal returns at how many bytes the next collection begins, one after now.
+func heapGoal() uint64 {
+	debug.FreeOSMemory() // collects
+	sample := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/coalesce"
+)
+
+// trafficEvery is how often refusals are looked for.
+const trafficEvery = time.Minute
+
+// traffic tells the operator, in the log, about the queues in front of Redis.
+type traffic struct {
+	stats  func() coalesce.Stats
+	logger *slog.Logger
+	pause  func(context.Context, time.Duration) // returns early when the context ends
+}
+
+// newTraffic returns the traffic of a store; of one that has no queues there is none.
+func newTraffic(s store.Store, logger *slog.Logger) *traffic {
+	t := &traffic{stats: func() coalesce.Stats { return coalesce.Stats{} }, logger: logger, pause: sleep}
+	if queues, ok := s.(*coalesce.Store); ok {
+		t.stats = queues.Stats
+	}
+	return t
+}
+
+// run warns of calls that were refused because a queue was full, once for all of a minute, until the context
+// ends.
+func (t *traffic) run(ctx context.Context) {
+	var told int64
+	for ctx.Err() == nil {
+		t.pause(ctx, trafficEvery)
+		stats := t.stats()
+		if refused := stats.Pings.Refused + stats.Lookups.Refused; refused > told {
+			t.logger.Warn("Redis is too slow for what is asked of it: calls were answered 503 overloaded",
+				"refused", refused-told, "pings", stats.Pings, "lookups", stats.Lookups)
+			told = refused
+		}
+	}
+}
+
+// sum says in the end what there was.
+func (t *traffic) sum() {
+	if stats := t.stats(); stats != (coalesce.Stats{}) {
+		t.logger.Info("what was sent to Redis together", "pings", stats.Pings, "lookups", stats.Lookups)
+	}
+}

@@ -1,0 +1,80 @@
+package redisstore
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+)
+
+// FuzzAddress: an address that is taken can be written without its secrets and is read as the same; neither that
+// nor an error shows a secret.
+func FuzzAddress(f *testing.F) {
+	f.Add("redis://:", "@host:1/3")
+	f.Add("redis+sentinel://u:", "@a,b:2/1?master=m&sentinel-user=s&sentinel-password=p")
+	f.Add("rediss+cluster://u:p", "@[fe80::1]:7,b?tls-ca=f")
+	f.Add("redis+sentinel://a?master=m&sentinel-password=", "&tls-key=x")
+	f.Add("redis://u:p/", "?@h")
+	const secret = "geheim-7531"
+	f.Fuzz(func(t *testing.T, before, after string) {
+		raw := before + secret + after
+		shown := Redact(raw)
+		a, err := parseAddress(raw)
+		if err != nil {
+			require.NotContains(t, err.Error(), secret)
+			require.Equal(t, unreadable, shown)
+			return
+		}
+		if err := a.checkOptions(); err != nil {
+			require.NotContains(t, err.Error(), secret)
+		}
+		if public := fmt.Sprint(a.user, a.hosts, a.options.Get(optMaster)); !strings.Contains(public, secret) {
+			require.NotContains(t, shown, secret)
+		}
+		again, err := parseAddress(shown)
+		require.NoError(t, err, shown)
+		require.Equal(t, shown, again.String())
+		require.Equal(t, []any{a.topology, a.encrypt, a.user, a.hosts, a.database}, []any{again.topology, again.encrypt, again.user, again.hosts, again.database})
+	})
+}
+
+// FuzzScore: other programs may write any score. One that is a time is written as a score of the same time.
+func FuzzScore(f *testing.F) {
+	for _, score := range []string{"0", "-0", "1", "-1795212000123", "1795212000.123", "4503599627370497", "nan", "-inf", "1e400", "0x1p-2", "5e-324", "253402300799.9996"} {
+		f.Add(score, true)
+		f.Add(score, false)
+	}
+	f.Fuzz(func(t *testing.T, text string, seconds bool) {
+		score, err := scoreOf(text)
+		if err != nil {
+			return
+		}
+		e := encoding{unit: Milliseconds, foreign: true}
+		if seconds {
+			e.unit = Seconds
+		}
+		state := e.state(score)
+		if state == (lastseen.State{}) {
+			return
+		}
+		require.GreaterOrEqual(t, state.At, lastseen.MinInstant)
+		require.LessOrEqual(t, state.At, lastseen.MaxInstant)
+		require.Equal(t, score < 0, state.Left)
+		require.False(t, e.outOfBand(score))
+		written, err := strconv.ParseFloat(e.score(state), 64)
+		require.NoError(t, err)
+		require.Equal(t, state, e.state(written))
+		require.LessOrEqual(t, written*sign(state), score*sign(state), "a time is cut, never rounded up")
+	})
+}
+
+func sign(s lastseen.State) float64 {
+	if s.Left {
+		return -1
+	}
+	return 1
+}
