@@ -242,7 +242,7 @@ func attacks() []attack {
 	return []attack{
 		{func(random *rand.Rand) []byte { return mutated(random, good) }, resets},
 		{func(random *rand.Rand) []byte { return mutated(random, get("/users?limit=1&cursor=AQAAAA")) }, resets},
-		{func(random *rand.Rand) []byte { return noise(random) }, resets},
+		{noise, resets},
 		always(good[:len(good)-10], stays),
 		always("GET /heal", stays),
 		always(post("/pings", lines+chunked, "10\r\n{\"user\":\"eve\"}\n\n\r\n5\r\n{\"use"), stays),
