@@ -38,9 +38,8 @@ func startHere(t *testing.T, args []string) (s *service, stop func() int) {
 	said := make([]byte, 1<<10) // all is said in one piece
 	n, err := out.Read(said)
 	require.NoError(t, err, "%s", s.log)
-	_, address, _ := strings.Cut(string(said[:n]), "http://")
-	address, _, _ = strings.Cut(address, "/")
-	s.url = "http://" + address
+	_, url, _ := strings.Cut(string(said[:n]), "  API   ")
+	s.url, _, _ = strings.Cut(url, "/v1/namespaces")
 	stopped := sync.OnceValue(func() int {
 		cancel()
 		return <-ended
