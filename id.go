@@ -52,12 +52,23 @@ func CheckUser(s string) error {
 		return fmt.Errorf("the user has %d bytes: at most %d are allowed", len(s), MaxUserLen)
 	case s == "." || s == "..":
 		return fmt.Errorf("the user %q cannot be part of a URL path", s)
+	case isPrintableASCII(s): // as nearly all are: the rest is slow
+		return nil
 	case !utf8.ValidString(s):
 		return fmt.Errorf("the user %s is not valid UTF-8", quote(s))
 	case strings.ContainsFunc(s, unicode.IsControl):
 		return fmt.Errorf("the user %s has a control character", quote(s))
 	}
 	return nil
+}
+
+func isPrintableASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // quote shows untrusted input in a message: quoted, escaped, and cut when long.

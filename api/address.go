@@ -1,23 +1,66 @@
 package api
 
 import (
-	"net"
+	"net/http"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 )
 
-// addressOf returns how to find a client's address: that of the connection, and behind proxies the last one in
-// X-Forwarded-For that none of them has. Proxies are those that are configured and nobody else: also an address
-// of this machine or of its network can be a client's, who then chooses what is in that header.
-func addressOf(proxies []netip.Prefix) echo.IPExtractor {
-	if len(proxies) == 0 {
-		return echo.ExtractIPDirect()
+// proxies are whose word is taken on where requests come from. Nobody else's is: also an address of this machine or
+// of its network can be a client's.
+type proxies []netip.Prefix
+
+// client returns the address of who sent a request: that of the connection, and behind proxies the last one in
+// X-Forwarded-For that none of them has. It is invalid if the connection has none.
+//
+// What comes before that in the header is the client's own, and not even looked at: it may be 100 KB of commas,
+// which Echo's way to do this would take apart first. In all else they agree.
+func (p proxies) client(r *http.Request) netip.Addr {
+	connection, _ := netip.ParseAddrPort(r.RemoteAddr)
+	peer := connection.Addr().Unmap().WithZone("")
+	address := peer
+	for _, line := range slices.Backward(r.Header[echo.HeaderXForwardedFor]) {
+		for more := true; more; {
+			if !p.include(address) {
+				return address
+			}
+			comma := strings.LastIndexByte(line, ',')
+			next, ok := parseForwarded(line[comma+1:])
+			if !ok {
+				return peer
+			}
+			address, more = next, comma >= 0
+			line = line[:max(comma, 0)]
+		}
 	}
-	trusted := []echo.TrustOption{echo.TrustLoopback(false), echo.TrustLinkLocal(false), echo.TrustPrivateNet(false)}
-	for _, p := range proxies {
-		mask := net.CIDRMask(p.Bits(), p.Addr().BitLen())
-		trusted = append(trusted, echo.TrustIPRange(&net.IPNet{IP: p.Addr().AsSlice(), Mask: mask}))
+	return address
+}
+
+func (p proxies) include(a netip.Addr) bool {
+	return slices.ContainsFunc(p, func(network netip.Prefix) bool { return network.Contains(a) })
+}
+
+// parseForwarded reads one item of X-Forwarded-For. Some proxies write IPv6 in brackets, and some add a port.
+func parseForwarded(item string) (netip.Addr, bool) {
+	item = strings.TrimSpace(item)
+	a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(item, "["), "]"))
+	if err != nil {
+		connection, portErr := netip.ParseAddrPort(item)
+		a, err = connection.Addr(), portErr
 	}
-	return echo.ExtractIPFromXFFHeader(trusted...)
+	return a.Unmap(), err == nil && a.Zone() == ""
+}
+
+// unmapped returns networks as addresses are compared with them: those of IPv4 that are written as IPv6 are IPv4.
+func unmapped(networks []netip.Prefix) proxies {
+	all := slices.Clone(networks)
+	for i, n := range all {
+		if n.Addr().Is4In6() && n.Bits() >= 96 {
+			all[i] = netip.PrefixFrom(n.Addr().Unmap(), n.Bits()-96)
+		}
+	}
+	return all
 }

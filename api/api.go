@@ -84,6 +84,7 @@ type server struct {
 	files    func() (map[string]*file, error) // by route; what page serves
 	limits   func() limit.Limits
 	buckets  *limit.Buckets
+	proxies  proxies
 }
 
 // New returns the handler of all endpoints.
@@ -91,11 +92,11 @@ func New(c Config) http.Handler {
 	c = c.withDefaults()
 	s := &server{
 		store: c.Store, settings: c.Settings, access: c.Access, version: c.Version, logger: c.Logger, random: c.Random,
-		files: sync.OnceValues(loadFiles), limits: c.Limits, buckets: limit.New(limit.DefaultSize, c.Now),
+		files: sync.OnceValues(loadFiles), limits: c.Limits, buckets: limit.New(limit.DefaultSize, c.Now), proxies: unmapped(c.TrustedProxies),
 	}
 	e := echo.New()
 	e.HTTPErrorHandler = s.handleError
-	e.IPExtractor = addressOf(c.TrustedProxies)
+	e.IPExtractor = func(r *http.Request) string { return s.proxies.client(r).String() } // Echo's own trusts anybody
 	e.Pre(requestID, cors(c.CORSOrigins), checkPath)
 	e.Use(middleware.RecoverWithConfig(middleware.RecoverConfig{
 		DisableErrorHandler: true,

@@ -3,7 +3,6 @@ package api
 import (
 	"fmt"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"time"
 
@@ -39,7 +38,7 @@ func (s *server) count(c echo.Context, caller *access.Caller) error {
 func (s *server) counted(c echo.Context, caller *access.Caller) (who limit.Caller, counted bool) {
 	switch {
 	case caller == nil || caller.Kind == access.Anonymous:
-		address, _ := netip.ParseAddr(c.RealIP()) // all who have none that can be read are one caller
+		address := s.proxies.client(c.Request()) // all who have none are one caller
 		return limit.AtAddress(address), !address.IsLoopback()
 	case caller.Kind == access.ByKey:
 		return limit.WithKey(caller.Name), true

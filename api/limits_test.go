@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
@@ -102,55 +101,6 @@ func TestAddressesOfCallers(t *testing.T) {
 		w.fails(codeRateLimited, http.MethodGet, "/chat", "", from(same))
 	}
 	w.fails(codeRateLimited, http.MethodGet, "/chat", "", from("198.51.100.1"), from("203.0.113.7"))
-}
-
-// TestAddressOf: nobody but a proxy that is configured decides what a client's address is.
-func TestAddressOf(t *testing.T) {
-	const client, proxy, edge = "203.0.113.7", "10.1.2.3", "2001:db8::e"
-	proxies := []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("2001:db8::e/128")}
-	for _, c := range []struct {
-		why, peer string
-		forwarded []string
-		want      string
-	}{
-		{"no proxy", client, nil, client},
-		{"no proxy, and a header of the client's own", client, []string{"198.51.100.1"}, client},
-		{"one who claims to be a proxy", client, []string{proxy}, client},
-		{"this machine is no proxy unless it is said to be", "127.0.0.1", []string{"198.51.100.1"}, "127.0.0.1"},
-		{"nor is this network", "10.2.0.1", []string{"198.51.100.1"}, "10.2.0.1"},
-		{"nor that", "192.168.1.1", []string{"198.51.100.1"}, "192.168.1.1"},
-		{"nor a neighbour", "169.254.1.1", []string{"198.51.100.1"}, "169.254.1.1"},
-		{"nor one by IPv6", "fe80::1", []string{"198.51.100.1"}, "fe80::1"},
-		{"a proxy", proxy, []string{client}, client},
-		{"a proxy, as a socket for IPv4 and IPv6 calls it", "::ffff:" + proxy, []string{client}, client},
-		{"a proxy that asks on its own", proxy, nil, proxy},
-		{"a header of the client's, which the proxy adds to", proxy, []string{"198.51.100.1, " + client}, client},
-		{"in lines of their own", proxy, []string{"198.51.100.1", client}, client},
-		{"a client who claims to be local", proxy, []string{"127.0.0.1, " + client}, client},
-		{"a client who claims to be a proxy", proxy, []string{proxy + ", " + client}, client},
-		{"two proxies", proxy, []string{client + ", " + edge}, client},
-		{"two proxies, and a header of the client's", proxy, []string{"198.51.100.1," + client + "," + edge}, client},
-		{"rubbish of the client's", proxy, []string{"rubbish, ;<script>, " + client}, client},
-		{"IPv6", edge, []string{"2001:db8:1::7"}, "2001:db8:1::7"},
-		{"IPv6 in brackets", edge, []string{"[2001:db8:1::7]"}, "2001:db8:1::7"},
-		{"rubbish of the proxy's", proxy, []string{"unknown"}, proxy},
-		{"nothing in the header", proxy, []string{""}, proxy},
-		{"only commas", proxy, []string{",,,"}, proxy},
-		{"a zone, which means something on another machine", proxy, []string{"fe80::1%eth0"}, proxy},
-		{"a number that is no address", proxy, []string{"3405803783"}, proxy},
-		{"octal", proxy, []string{"0203.0.113.7"}, proxy},
-	} {
-		request := httptest.NewRequest(http.MethodGet, "/", nil)
-		request.RemoteAddr = netip.AddrPortFrom(netip.MustParseAddr(c.peer), 4711).String()
-		request.Header["X-Forwarded-For"] = c.forwarded
-		got, err := netip.ParseAddr(addressOf(proxies)(request))
-		require.NoError(t, err, c.why)
-		require.Equal(t, netip.MustParseAddr(c.want), got.Unmap(), c.why)
-
-		request.Header.Set("X-Real-IP", "198.51.100.1")
-		request.Header.Set("Forwarded", "for=198.51.100.1")
-		require.Equal(t, netip.MustParseAddr(c.peer).String(), addressOf(nil)(request), "without proxies: %s", c.why)
-	}
 }
 
 // rateLimited returns which operations tell a caller beyond the limit so.

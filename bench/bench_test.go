@@ -75,6 +75,11 @@ func TestPaceDrawsAnew(t *testing.T) {
 	require.Greater(t, len(seen), 70_000, "of 75,000, nearly all different")
 }
 
+// TestBareHasTheSameCollector: what row 0 compares differs in our middleware only.
+func TestBareHasTheSameCollector(t *testing.T) {
+	require.Len(t, tuneCollector(""), len(tuneCollector("redis://127.0.0.1:6379")))
+}
+
 func TestOptions(t *testing.T) {
 	o, err := parseOptions([]string{"-rows", "1,2", "-duration", "3s"}, io.Discard)
 	require.NoError(t, err)

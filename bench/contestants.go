@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -243,4 +244,9 @@ func (l *lab) list(server, namespace string, number int) (probe, error) {
 	}
 	measure := l.serial(s, path)
 	return func(ctx context.Context, _ time.Duration) (measurement, error) { return measure(ctx, listTime) }, nil
+}
+
+// writesFile reports whether a contestant leaves pings behind that are on their way to a file.
+func writesFile(name string) bool {
+	return slices.Contains([]string{pingFile, pingFileMerged, pingFileFew, pingFileMany, pingFileSpread}, name)
 }

@@ -18,7 +18,7 @@ func describe(ctx context.Context) []string {
 	return []string{
 		fmt.Sprintf("machine: %s, %d processors, %.0f GiB of memory, %s", field("/proc/cpuinfo", "model name"), runtime.NumCPU(), totalMemory()/mebibyte/1024, runtime.GOARCH),
 		"kernel: " + firstLine("/proc/sys/kernel/osrelease"),
-		"Go: " + runtime.Version() + ", GOMAXPROCS and GOGC as they are by default",
+		"Go: " + runtime.Version() + ", GOMAXPROCS as it is by default, the garbage collector as lastseen sets it, for bare, too",
 		"Redis: " + version(ctx, "redis-server", "--version"),
 		"wrk: " + version(ctx, "wrk", "--version"),
 		"webdis: " + version(ctx, "dpkg-query", "-W", "-f", "${Version}", "webdis"),

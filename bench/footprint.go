@@ -57,7 +57,7 @@ func (l *lab) memoryPerUser(ctx context.Context, _ time.Duration) (measurement, 
 	return measurement{
 		value:   (after - before) / float64(n),
 		command: fmt.Sprintf("lastseen --store FILE; %d users by NDJSON; RssAnon in /proc before, and after when it has settled", n),
-		note: fmt.Sprintf("RssAnon %.0f MiB before and %.0f MiB after; at the peak of loading VmHWM %.0f MiB",
+		note: fmt.Sprintf("GOGC 50, as the program sets it; RssAnon %.0f MiB before and %.0f MiB after; at the peak of loading VmHWM %.0f MiB",
 			before/mebibyte, after/mebibyte, peak/mebibyte),
 	}, err
 }

@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // How redis-benchmark is run: connections, and commands on their way on each.
@@ -24,7 +27,7 @@ const (
 // same length: "user" and the number. It cannot count time up, so it is run again and again, for so many
 // commands, each time with a later score, as pings have.
 func (l *lab) redisBenchmark(commands int, command func(score int64) []string) (probe, error) {
-	redis, err := l.server(onRedis)
+	store, err := l.server(onRedis)
 	if err != nil {
 		return nil, err
 	}
@@ -35,10 +38,14 @@ func (l *lab) redisBenchmark(commands int, command func(score int64) []string) (
 	if err := l.fill(ours, numbered); err != nil {
 		return nil, err
 	}
-	_, port, _ := strings.Cut(redis.url, ":")
+	_, port, _ := strings.Cut(store.url, ":")
 	return func(ctx context.Context, d time.Duration) (measurement, error) {
-		return redis.account(func() (measurement, error) {
+		return store.account(func() (measurement, error) {
 			var sum measurement
+			before, err := errorReplies(ctx, store.url)
+			if err != nil {
+				return sum, err
+			}
 			for begun := time.Now(); time.Since(begun) < d; {
 				m, err := runRedisBenchmark(ctx, port, commands, l.users, command(time.Now().UnixMilli()))
 				if err != nil {
@@ -50,7 +57,11 @@ func (l *lab) redisBenchmark(commands int, command func(score int64) []string) (
 				sum.command = m.command
 			}
 			sum.share = sum.load.Seconds() / sum.elapsed.Seconds()
-			return sum, nil
+			after, err := errorReplies(ctx, store.url)
+			if err == nil && after != before {
+				err = fmt.Errorf("%d commands were answered with an error", after-before)
+			}
+			return sum, err
 		})
 	}, nil
 }
@@ -101,4 +112,20 @@ func parseRedisBenchmark(output string) (float64, error) {
 		return 0, fmt.Errorf("redis-benchmark printed %.300q", output)
 	}
 	return perSecond, nil
+}
+
+// errorReplies returns how many errors Redis has answered so far. redis-benchmark takes them for answers.
+func errorReplies(ctx context.Context, address string) (int, error) {
+	client := redis.NewClient(&redis.Options{Addr: address})
+	defer client.Close()
+	info, err := client.Info(ctx, "stats").Result()
+	if err != nil {
+		return 0, err
+	}
+	_, rest, found := strings.Cut(info, "total_error_replies:")
+	if !found {
+		return 0, errors.New("INFO does not tell of errors")
+	}
+	number, _, _ := strings.Cut(rest, "\r\n")
+	return strconv.Atoi(number)
 }

@@ -95,6 +95,9 @@ func (l *lab) runSeries(ctx context.Context, series string, in []*contestant) {
 				l.logf("round %d of %d: %s: %s", round+1, rounds, c.name, c.turns[len(c.turns)-1])
 			}
 			l.complain(c)
+			if writesFile(c.name) {
+				_ = pause(ctx, 1500*time.Millisecond) // for the flush that is due: it is not the next one's
+			}
 		}
 	}
 }

@@ -94,7 +94,9 @@ func (c *config) sayCredentials() string {
 
 // place names a setting and where it stands, and not its value: some take the name of a file of secrets for the
 // place of the secret itself.
-func (c *config) place(name string) string { return fmt.Sprintf("%s (%s)", name, c.chosen[name].origin) }
+func (c *config) place(name string) string {
+	return fmt.Sprintf("%s (%s)", name, c.chosen[name].origin)
+}
 
 // tokens returns which JWTs are taken; nil if none are.
 func (c *config) tokens(p *problems) *access.Tokens {

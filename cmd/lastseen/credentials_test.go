@@ -129,8 +129,12 @@ func TestWrongCredentials(t *testing.T) {
 func TestSecretInPlaceOfItsFileIsNotShown(t *testing.T) {
 	t.Setenv("LASTSEEN_JWT_SECRET_FILE", secret)
 	for _, args := range [][]string{
-		{}, {"--jwt-issuer", "x"}, {"--jwt-jwks-url", "http://a"}, {"--auth", "none"},
-		{"--jwt-issuer", "x", "--jwt-audience", "y"}, {"--listen", ":8080", "--tls-cert", "x"},
+		{},
+		{"--jwt-issuer", "x"},
+		{"--jwt-jwks-url", "http://a"},
+		{"--auth", "none"},
+		{"--jwt-issuer", "x", "--jwt-audience", "y"},
+		{"--listen", ":8080", "--tls-cert", "x"},
 	} {
 		code, stdout, stderr := execute(t, append([]string{"config"}, args...)...)
 		require.Equal(t, 2, code)
@@ -155,6 +159,7 @@ func TestListensOpenlyOnlyIfToldTo(t *testing.T) {
 
 func TestValues(t *testing.T) {
 	for content, want := range map[string]string{
+		"log-level: loud":                       `lastseen.yaml:1: log-level: "loud" is no level; it takes debug, info, warn, error`,
 		"rate-limit: 0":                         `lastseen.yaml:1: rate-limit: "0" is no such number; it takes off, or a number from 1 to 1000000`,
 		"user-rate-limit: 1.5":                  `lastseen.yaml:1: user-rate-limit: "1.5" is no such number; it takes off, or a number from 1 to 1000000`,
 		"trusted-proxies: 10.0.0.1/8":           `lastseen.yaml:1: trusted-proxies: "10.0.0.1/8" is an address within 10.0.0.0/8: which of them is meant?; it takes addresses and networks with commas between, as in 10.0.0.0/8`,
@@ -248,10 +253,13 @@ func TestAccessOfTheProcess(t *testing.T) {
 	}
 	require.Equal(t, http.StatusOK, ask("ls_a"))
 	require.Equal(t, http.StatusUnauthorized, ask("ls_b"))
-	require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(aKey, hashOf("ls_a"), hashOf("ls_b"))), 0o600))
+	require.NotContains(t, s.log.String(), "level=DEBUG")
+	require.NoError(t, os.WriteFile(file, []byte("log-level: debug\n"+strings.ReplaceAll(aKey, hashOf("ls_a"), hashOf("ls_b"))), 0o600))
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
 	require.Eventually(t, func() bool { return ask("ls_a") == http.StatusUnauthorized }, 30*time.Second, time.Millisecond)
 	require.Equal(t, http.StatusOK, ask("ls_b"))
+	require.Contains(t, s.log.String(), "level=DEBUG", "why ls_a is refused now")
+	require.NotContains(t, s.log.String(), "ls_a")
 	require.Zero(t, s.terminate(t))
 }
 

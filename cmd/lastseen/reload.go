@@ -22,12 +22,13 @@ type live struct {
 	load    func() (*config, error)
 	shown   *certificate // nil without TLS
 	logger  *slog.Logger
-	changed chan struct{} // holds one thing when the configuration was replaced since it was last looked at
+	level   *slog.LevelVar // of the logger
+	changed chan struct{}  // holds one thing when the configuration was replaced since it was last looked at
 }
 
 // newLive returns a configuration of which load reads the next. An error means that files of it changed since
 // they were checked.
-func newLive(c *config, load func() (*config, error), logger *slog.Logger) (*live, error) {
+func newLive(c *config, load func() (*config, error), logger *slog.Logger, level *slog.LevelVar) (*live, error) {
 	shown, err := openCertificate(c, logger)
 	if err != nil {
 		return nil, err
@@ -36,7 +37,7 @@ func newLive(c *config, load func() (*config, error), logger *slog.Logger) (*liv
 	if err != nil {
 		return nil, err
 	}
-	l := &live{load: load, shown: shown, logger: logger, changed: make(chan struct{}, 1)}
+	l := &live{load: load, shown: shown, logger: logger, level: level, changed: make(chan struct{}, 1)}
 	l.current.Store(c)
 	l.guard.Store(guard)
 	return l, nil
@@ -154,6 +155,7 @@ func (l *live) replace(current, next *config) error {
 		l.guard.Store(guard)
 		former.Close()
 	}
+	l.level.Set(slog.Level(next.LogLevel))
 	l.current.Store(next)
 	return nil
 }

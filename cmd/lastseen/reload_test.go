@@ -20,6 +20,8 @@ type reloadTest struct {
 	t    *testing.T
 	file string
 	log  bytes.Buffer
+
+	level slog.LevelVar
 }
 
 func newReloadTest(t *testing.T, content string) *reloadTest {
@@ -27,7 +29,7 @@ func newReloadTest(t *testing.T, content string) *reloadTest {
 	from := sources{flags: map[string]string{"config": r.file}}
 	c, err := from.load()
 	require.NoError(t, err)
-	r.live, err = newLive(c, from.reload, slog.New(slog.NewTextHandler(&r.log, nil)))
+	r.live, err = newLive(c, from.reload, slog.New(slog.NewTextHandler(&r.log, nil)), &r.level)
 	require.NoError(t, err)
 	t.Cleanup(r.close)
 	return r

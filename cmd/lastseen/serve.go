@@ -42,7 +42,9 @@ func (*serveCmd) Run(ctx context.Context, std streams, from sources) error {
 	if err != nil {
 		return err
 	}
-	logger := slog.New(slog.NewTextHandler(std.err, nil))
+	level := new(slog.LevelVar)
+	level.Set(slog.Level(c.LogLevel))
+	logger := slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: level}))
 	for _, warning := range c.warnings {
 		logger.Warn(warning)
 	}
@@ -51,7 +53,7 @@ func (*serveCmd) Run(ctx context.Context, std streams, from sources) error {
 		return err
 	}
 	defer runtime.KeepAlive(tuneCollector(c.onRedis()))
-	live, err := newLive(c, from.reload, logger)
+	live, err := newLive(c, from.reload, logger, level)
 	if err == nil {
 		err = serve(ctx, std, logger, s, where, live, hangups)
 		live.close()

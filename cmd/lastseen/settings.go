@@ -38,6 +38,8 @@ type settings struct {
 	processSettings
 	Store string `group:"Service" default:"lastseen.db" secret:"" takes:"a file, or a URL as in redis://host:6379" placeholder:"FILE|URL" help:"Where the data is: a file, or redis://[user:password@]host:port[/db], redis+sentinel://host,host?master=NAME, redis+cluster://host,host, or rediss… for TLS."`
 
+	LogLevel logLevel `reload:"" group:"Service" default:"info" placeholder:"LEVEL" help:"What the log tells at least. With debug, also why credentials are refused."`
+
 	Auth               authMode  `reload:"" group:"Access" default:"auto" placeholder:"auto|none" help:"With auto, callers need a key or a JWT once any is configured; without, anyone may do everything, but listening is for this machine only. With none, anyone may do everything from anywhere."`
 	AnonymousRead      patterns  `reload:"" group:"Access" placeholder:"NAMESPACE,…" help:"Namespaces that anyone may read without credentials."`
 	JWTSecretFile      string    `reload:"" group:"Access" takes:"a file" placeholder:"FILE" help:"The secret of JWTs signed with HS256, at least 32 bytes. A newline after text does not count."`

@@ -3,9 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -65,6 +67,20 @@ func (*retention) takes() string { return "off, or a duration" }
 
 // off is the text of what is not wanted.
 const off = "off"
+
+// logLevel is a setting that is a level of the log.
+type logLevel slog.Level
+
+func (l *logLevel) set(text string) error {
+	if !slices.Contains(logLevels(), text) {
+		return fmt.Errorf("%q is no level", text)
+	}
+	return (*slog.Level)(l).UnmarshalText([]byte(text))
+}
+
+func (*logLevel) takes() string { return strings.Join(logLevels(), ", ") }
+
+func logLevels() []string { return []string{"debug", "info", "warn", "error"} }
 
 // authMode is a setting that says whether callers have to prove who they are.
 type authMode string

@@ -58,7 +58,7 @@ func TestGoneCallerLeavesNoAnswer(t *testing.T) {
 
 func TestCloseWaitsForLookups(t *testing.T) {
 	inBubble(t, Options{}, []string{""}, func(r *rig) {
-		first, second := r.lookup("chat", "alice"), r.lookup("chat", "bob")
+		first, second := r.lookup("chat", "alice"), r.lookup("game", "bob")
 		var closing sync.WaitGroup
 		closing.Go(func() { require.NoError(r, r.s.Close()) })
 		synctest.Wait()

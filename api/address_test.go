@@ -1,0 +1,125 @@
+package api
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/labstack/echo/v4"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// someProxies are a network, one address, and a network of IPv4 as a socket for both calls it.
+func someProxies() []netip.Prefix {
+	return []netip.Prefix{
+		netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("2001:db8::e/128"), netip.MustParsePrefix("::ffff:10.9.0.0/112"),
+	}
+}
+
+// forwarded returns a request as it arrives: from where, and what X-Forwarded-For says.
+func forwarded(peer string, lines ...string) *http.Request {
+	request := httptest.NewRequest(http.MethodGet, "/", nil)
+	request.RemoteAddr = net.JoinHostPort(peer, "4711")
+	request.Header["X-Forwarded-For"] = lines
+	request.Header.Set("X-Real-IP", "198.51.100.99")
+	request.Header.Set("Forwarded", "for=198.51.100.99")
+	return request
+}
+
+// TestClient: nobody but a proxy that is configured decides what a client's address is.
+func TestClient(t *testing.T) {
+	const client, proxy, edge = "203.0.113.7", "10.1.2.3", "2001:db8::e"
+	for _, c := range []struct {
+		why, peer string
+		forwarded []string
+		want      string
+	}{
+		{"no proxy", client, nil, client},
+		{"no proxy, and a header of the client's own", client, []string{"198.51.100.1"}, client},
+		{"one who claims to be a proxy", client, []string{proxy}, client},
+		{"this machine is no proxy unless it is said to be", "127.0.0.1", []string{"198.51.100.1"}, "127.0.0.1"},
+		{"nor is this network", "10.2.0.1", []string{"198.51.100.1"}, "10.2.0.1"},
+		{"nor that", "192.168.1.1", []string{"198.51.100.1"}, "192.168.1.1"},
+		{"nor a neighbour", "169.254.1.1", []string{"198.51.100.1"}, "169.254.1.1"},
+		{"nor one by IPv6", "fe80::1%eth0", []string{"198.51.100.1"}, "fe80::1"},
+		{"a proxy", proxy, []string{client}, client},
+		{"a proxy, as a socket for IPv4 and IPv6 calls it", "::ffff:" + proxy, []string{client}, client},
+		{"a proxy that is configured like that", "10.9.1.1", []string{client}, client},
+		{"a proxy that asks on its own", proxy, nil, proxy},
+		{"a header of the client's, which the proxy adds to", proxy, []string{"198.51.100.1, " + client}, client},
+		{"in lines of their own", proxy, []string{"198.51.100.1", client}, client},
+		{"a client who claims to be local", proxy, []string{"127.0.0.1, " + client}, client},
+		{"a client who claims to be a proxy", proxy, []string{proxy + ", " + client}, client},
+		{"two proxies", proxy, []string{client + ", " + edge}, client},
+		{"two proxies, in lines of their own", proxy, []string{client, edge}, client},
+		{"two proxies, and a header of the client's", proxy, []string{"198.51.100.1," + client + "," + edge}, client},
+		{"a proxy behind another that asks on its own", proxy, []string{edge}, edge},
+		{"rubbish of the client's", proxy, []string{"rubbish, ;<script>, " + client}, client},
+		{"IPv6", edge, []string{"2001:db8:1::7"}, "2001:db8:1::7"},
+		{"IPv6 in brackets", edge, []string{"[2001:db8:1::7]"}, "2001:db8:1::7"},
+		{"IPv6 with a port", edge, []string{"[2001:db8:1::7]:4711"}, "2001:db8:1::7"},
+		{"IPv4 with a port", proxy, []string{client + ":4711"}, client},
+		{"rubbish of the proxy's", proxy, []string{"unknown"}, proxy},
+		{"nothing in the header", proxy, []string{""}, proxy},
+		{"only commas", proxy, []string{",,,"}, proxy},
+		{"a comma at the end", proxy, []string{client + ","}, proxy},
+		{"a zone, which means something on another machine", proxy, []string{"fe80::1%eth0"}, proxy},
+		{"a number that is no address", proxy, []string{"3405803783"}, proxy},
+		{"octal", proxy, []string{"0203.0.113.7"}, proxy},
+	} {
+		request := forwarded(c.peer, c.forwarded...)
+		require.Equal(t, c.want, unmapped(someProxies()).client(request).String(), c.why)
+		alone := netip.MustParseAddr(c.peer).Unmap().WithZone("")
+		require.Equal(t, alone, proxies(nil).client(request), "without proxies: %s", c.why)
+	}
+	request := forwarded(client)
+	request.RemoteAddr = "@" // a socket without addresses
+	require.False(t, proxies(nil).client(request).IsValid())
+}
+
+// TestClientIsEchos: Echo's way, which costs more, comes to the same.
+func TestClientIsEchos(t *testing.T) {
+	trusted := []echo.TrustOption{echo.TrustLoopback(false), echo.TrustLinkLocal(false), echo.TrustPrivateNet(false)}
+	for _, p := range unmapped(someProxies()) {
+		mask := net.CIDRMask(p.Bits(), p.Addr().BitLen())
+		trusted = append(trusted, echo.TrustIPRange(&net.IPNet{IP: p.Addr().AsSlice(), Mask: mask}))
+	}
+	theirs, ours := echo.ExtractIPFromXFFHeader(trusted...), unmapped(someProxies())
+	address := rapid.SampledFrom([]string{
+		"10.1.2.3", "10.1.255.255", "10.9.1.1", "2001:db8::e", "203.0.113.7", "127.0.0.1", "::1", "fe80::1", "192.168.0.1", "::ffff:10.1.0.1",
+		"2001:db8::f", "::ffff:203.0.113.7",
+	})
+	item := rapid.Custom(func(t *rapid.T) string {
+		odd := rapid.SampledFrom([]string{"", " ", "unknown", "1.2.3", "fe80::1%eth0", "[2001:db8::7]", " 10.1.2.3 ", "[10.1.2.3", "-"})
+		if rapid.IntRange(0, 4).Draw(t, "odd") == 0 {
+			return odd.Draw(t, "item")
+		}
+		return address.Draw(t, "address")
+	})
+	line := rapid.Custom(func(t *rapid.T) string {
+		return strings.Join(rapid.SliceOfN(item, 1, 4).Draw(t, "items"), ",")
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		request := forwarded(address.Draw(t, "peer"), rapid.SliceOfN(line, 0, 3).Draw(t, "lines")...)
+		want, err := netip.ParseAddr(strings.Trim(theirs(request), "[]"))
+		require.NoError(t, err)
+		require.Equal(t, want.Unmap(), ours.client(request), "%s %q", request.RemoteAddr, request.Header["X-Forwarded-For"])
+	})
+}
+
+// TestClientLooksNoFurther than it has to, however much a client writes into the header.
+func TestClientLooksNoFurther(t *testing.T) {
+	ours := unmapped(someProxies())
+	commas := strings.Repeat(",", maxHeaderBytes)
+	for _, request := range []*http.Request{
+		forwarded("203.0.113.7", commas), forwarded("10.1.2.3", commas), forwarded("10.1.2.3", commas+"203.0.113.7"),
+	} {
+		require.LessOrEqual(t, testing.AllocsPerRun(10, func() { ours.client(request) }), 2.0, "but for two errors")
+	}
+	usual := forwarded("10.1.2.3", "198.51.100.1, 203.0.113.7, 10.1.2.4")
+	require.Zero(t, testing.AllocsPerRun(10, func() { ours.client(usual) }))
+}
