@@ -63,9 +63,6 @@ func FuzzQuery(f *testing.F) {
 		for name := range q {
 			require.Contains(t, list, name)
 		}
-		if _, err := q.number("limit", 1, maxLimit, defaultLimit); err != nil {
-			requireProblem(t, err)
-		}
 	})
 }
 
@@ -207,7 +204,9 @@ func FuzzConnection(f *testing.F) {
 				return
 			}
 			require.NotEqual(t, http.StatusInternalServerError, response.StatusCode, "503 is for clients that have gone")
-			if _, err := io.Copy(io.Discard, response.Body); err != nil || bytes.Contains(data, []byte("HEAD")) {
+			_, err = io.Copy(io.Discard, response.Body)
+			_ = response.Body.Close()
+			if err != nil || bytes.Contains(data, []byte("HEAD")) {
 				return
 			}
 		}
