@@ -260,3 +260,20 @@ func TestParsePublicKeys(t *testing.T) {
 		require.ErrorContains(t, err, part)
 	}
 }
+
+// TestHashesThatBeginAlike: what tells keys apart is the whole hash.
+func TestHashesThatBeginAlike(t *testing.T) {
+	hash := func(last byte) (h [sha256.Size]byte) {
+		copy(h[:], "same")
+		h[sha256.Size-1] = last
+		return h
+	}
+	key := func(name string, h [sha256.Size]byte) Key {
+		return Key{Name: name, Hash: h, Scopes: []Scope{Read}, Namespaces: []Pattern{"*"}}
+	}
+	g, err := New(Config{Keys: []Key{key("a", hash(1)), key("b", hash(2))}}, Options{})
+	require.NoError(t, err)
+	require.Equal(t, "a", g.find(hash(1)).Name)
+	require.Equal(t, "b", g.find(hash(2)).Name)
+	require.Nil(t, g.find(hash(3)))
+}
