@@ -29,9 +29,8 @@ func TestForeignConformance(t *testing.T) {
 	url := redistest.Start(t)
 	n := 0
 	for name, o := range map[string]redisstore.Options{
-		"seconds":          {Unit: redisstore.Seconds},
-		"seconds/shards=7": {Unit: redisstore.Seconds, Shards: 7},
-		"milliseconds":     {Layouts: map[string]redisstore.Layout{"chat": {Unit: redisstore.Milliseconds}}},
+		"seconds":      {Unit: redisstore.Seconds, Shards: 7},
+		"milliseconds": {Layouts: map[string]redisstore.Layout{"chat": {Unit: redisstore.Milliseconds}}},
 	} {
 		if testing.Short() && o.Shards == 0 {
 			continue // one of them will do
