@@ -43,6 +43,7 @@ func open(t testing.TB, o Options) *Store {
 func TestConformance(t *testing.T) {
 	for _, o := range []Options{{Sync: DefaultSync}, {Sync: 0}, {Sync: time.Millisecond, FoldAfter: 1}} {
 		t.Run(fmt.Sprintf("sync=%s,fold=%d", o.Sync, o.FoldAfter), func(t *testing.T) {
+			t.Parallel() // they wait for the disk
 			storetest.Run(t, func(t testing.TB) store.Store {
 				o.Path = filepath.Join(t.TempDir(), "lastseen.db")
 				return open(t, o)

@@ -30,12 +30,14 @@ func TestConformance(t *testing.T) {
 			return wrapped
 		}
 		t.Run(fmt.Sprintf("file/batch=%d", size), func(t *testing.T) {
+			t.Parallel()
 			storetest.Run(t, func(t testing.TB) store.Store {
 				s, err := boltstore.Open(boltstore.Options{Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: time.Second})
 				return wrap(t, s, err)
 			})
 		})
 		t.Run(fmt.Sprintf("redis/batch=%d", size), func(t *testing.T) {
+			t.Parallel()
 			url := redistest.Start(t)
 			var n atomic.Int64
 			storetest.Run(t, func(t testing.TB) store.Store {
