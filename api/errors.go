@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -88,7 +89,7 @@ func (s *server) handleError(err error, c echo.Context) {
 	header := c.Response().Header()
 	id := header.Get(echo.HeaderXRequestID)
 	if kind.status >= http.StatusInternalServerError && !clientGone(err, c) {
-		s.logger.Error("request failed", "code", e.code, "request_id", id,
+		s.logger.Log(c.Request().Context(), e.code.level(), "request failed", "code", e.code, "request_id", id,
 			"method", c.Request().Method, "route", c.Path(), "error", err)
 	}
 	if c.Response().Committed {
@@ -112,6 +113,15 @@ func (s *server) handleError(err error, c echo.Context) {
 		s.logger.Debug("answer not sent", "request_id", id, "error", err)
 	}
 	linger(c)
+}
+
+// level is at which the log tells of an answer. Anybody can send tokens of which nobody can tell whether they are
+// good; that the keys cannot be had is told by who fetches them, once.
+func (c code) level() slog.Level {
+	if c == codeKeysUnavailable {
+		return slog.LevelDebug
+	}
+	return slog.LevelError
 }
 
 // errNotSent is the error of an answer that its caller did not take.

@@ -113,7 +113,7 @@ func (g *Guard) Identify(ctx context.Context, authorization []string) (*Caller, 
 		return nil, untrusted("the scheme is not Bearer")
 	}
 	credentials = strings.TrimLeft(credentials, " ")
-	if strings.HasPrefix(credentials, keyPrefix) {
+	if strings.HasPrefix(credentials, KeyPrefix) {
 		return g.identifyKey(credentials)
 	}
 	return g.IdentifyToken(ctx, credentials)

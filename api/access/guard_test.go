@@ -251,7 +251,10 @@ func TestParsePublicKeys(t *testing.T) {
 	require.NoError(t, err)
 	weak, err := rsa.GenerateKey(rand.Reader, 1024)
 	require.NoError(t, err)
+	long, err := x509.MarshalPKIXPublicKey(&rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), maxRSABits), E: 65537})
+	require.NoError(t, err)
 	for part, content := range map[string][]byte{
+		"too long":             pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: long}),
 		"no public key in PEM": []byte("ssh-rsa AAAA"), "there is no": nil, "only verifies": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
 		"P-256": pemOf(t, p384), "1024 bits": pemOf(t, weak), "key 2": append(pemOf(t, all[0]), pemOf(t, weak)...),
 		"cannot be read": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte("x")}),

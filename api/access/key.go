@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// keyPrefix begins every API key, so that one is recognised: here, and by scanners for secrets that leaked.
-const keyPrefix = "ls_"
+// KeyPrefix begins every API key, so that one is recognised: here, and by scanners for secrets that leaked.
+const KeyPrefix = "ls_"
 
 // hashPrefix begins the text of a key's hash.
 const hashPrefix = "sha256:"
@@ -19,7 +19,7 @@ const hashPrefix = "sha256:"
 func NewKey() (key string, hash [sha256.Size]byte) {
 	random := make([]byte, 32)
 	_, _ = rand.Read(random) // never fails, by its documentation
-	key = keyPrefix + base64.RawURLEncoding.EncodeToString(random)
+	key = KeyPrefix + base64.RawURLEncoding.EncodeToString(random)
 	return key, sha256.Sum256([]byte(key))
 }
 
@@ -30,7 +30,7 @@ func FormatKeyHash(hash [sha256.Size]byte) string { return hashPrefix + hex.Enco
 func ParseKeyHash(s string) (hash [sha256.Size]byte, err error) {
 	digits, ok := strings.CutPrefix(s, hashPrefix)
 	switch {
-	case strings.HasPrefix(s, keyPrefix):
+	case strings.HasPrefix(s, KeyPrefix):
 		return hash, errors.New("this is a key: only its hash belongs here, sha256:… (and this key is no secret any more)")
 	case !ok:
 		return hash, errors.New("the hash has no sha256: at its beginning")

@@ -14,8 +14,12 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// minRSABits is the least size of an RSA key that is trusted.
-const minRSABits = 2048
+// Bounds of the size of an RSA key: shorter ones are not to be trusted, and with one of a megabyte, which a key set could
+// hold, checking a token would take minutes.
+const (
+	minRSABits = 2048
+	maxRSABits = 16384
+)
 
 // ParsePublicKeys reads the public keys of a PEM file, one or more: PUBLIC KEY, RSA PUBLIC KEY, or CERTIFICATE, of
 // which only the key is used. Errors do not repeat what is in it.
@@ -63,8 +67,11 @@ func keyIn(block *pem.Block) (crypto.PublicKey, error) {
 func algorithmOf(key crypto.PublicKey) (string, error) {
 	switch key := key.(type) {
 	case *rsa.PublicKey:
-		if bits := key.N.BitLen(); bits < minRSABits {
+		switch bits := key.N.BitLen(); {
+		case bits < minRSABits:
 			return "", fmt.Errorf("an RSA key of %d bits is too short: use %d or more", bits, minRSABits)
+		case bits > maxRSABits:
+			return "", fmt.Errorf("an RSA key of %d bits is too long: use %d or less", bits, maxRSABits)
 		}
 		return jwt.SigningMethodRS256.Alg(), nil
 	case *ecdsa.PublicKey:

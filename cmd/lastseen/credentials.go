@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,9 +23,6 @@ const (
 	audience      = "jwt-audience"
 	anonymousRead = "anonymous-read"
 )
-
-// minSecret is how many bytes the secret of JWTs has at least: as many as its signatures.
-const minSecret = 32
 
 // credentials finds what is wrong with who may do what, and takes over what is right.
 func (c *config) credentials(p *problems) {
@@ -150,13 +148,26 @@ func (c *config) readKeys(t *access.Tokens, source string, p *problems) {
 		t.Keys, err = access.ParsePublicKeys(content)
 	default:
 		t.Secret = withoutNewline(content)
-		if len(t.Secret) < minSecret {
-			err = fmt.Errorf("the secret has %d bytes: it takes at least %d, as openssl rand -base64 48 makes them", len(t.Secret), minSecret)
-		}
+		err = checkSecret(t.Secret)
 	}
 	if err != nil {
 		p.addf("%s: %v", c.chosen[source].origin.begin(source), err)
 	}
+}
+
+// checkSecret tells what is wrong with a secret. Public keys are not taken for one: whoever knows them could make
+// tokens of any user.
+func checkSecret(secret []byte) error {
+	trimmed := bytes.TrimSpace(secret)
+	switch {
+	case len(secret) < access.MinSecretLen:
+		return fmt.Errorf("the secret has %d bytes: it takes at least %d, as openssl rand -base64 48 makes them", len(secret), access.MinSecretLen)
+	case bytes.HasPrefix(trimmed, []byte("-----BEGIN ")):
+		return fmt.Errorf("it holds PEM: public keys are for %s", keysFile)
+	case bytes.HasPrefix(trimmed, []byte("{")) && json.Valid(trimmed):
+		return fmt.Errorf("it holds JSON: a secret is bytes, and a key set is for %s", jwksURL)
+	}
+	return nil
 }
 
 // withoutNewline returns text without the newline with which editors and echo end it. What is no text may

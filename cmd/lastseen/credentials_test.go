@@ -111,6 +111,8 @@ func TestWrongCredentials(t *testing.T) {
 	dir := t.TempDir()
 	good := writeFile(t, "secret", []byte(secret))
 	short := writeFile(t, "short", []byte("geheim"))
+	public := writeFile(t, "public", pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte("which is no secret, so nothing may be signed by it")}))
+	set := writeFile(t, "set", []byte(` {"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "no secret either"}]}`))
 	for content, want := range map[string]string{
 		"jwt-issuer: x": "jwt-issuer is x (lastseen.yaml:1): it needs jwt-secret-file, jwt-keys-file or jwt-jwks-url",
 		names + "jwt-secret-file: " + good + "\njwt-jwks-url: http://a": "jwt-secret-file (lastseen.yaml:3) and jwt-jwks-url (lastseen.yaml:4): JWTs are checked by one of them",
@@ -119,6 +121,8 @@ func TestWrongCredentials(t *testing.T) {
 		names + "jwt-secret-file: " + dir + "/none":                     "lastseen.yaml:3: jwt-secret-file: no such file or directory",
 		names + "jwt-secret-file: " + dir:                               "lastseen.yaml:3: jwt-secret-file: is a directory",
 		names + "jwt-secret-file: " + short:                             "lastseen.yaml:3: jwt-secret-file: the secret has 6 bytes: it takes at least 32, as openssl rand -base64 48 makes them",
+		names + "jwt-secret-file: " + public:                            "lastseen.yaml:3: jwt-secret-file: it holds PEM: public keys are for jwt-keys-file",
+		names + "jwt-secret-file: " + set:                               "lastseen.yaml:3: jwt-secret-file: it holds JSON: a secret is bytes, and a key set is for jwt-jwks-url",
 		names + "jwt-jwks-url: id.example.com/keys":                     "lastseen.yaml:3: jwt-jwks-url: is no URL of the web; it takes a URL, as in https://id.example.com/jwks.json",
 		names + "jwt-jwks-url: 'https://u:geheim@a/'":                   "lastseen.yaml:3: jwt-jwks-url: has a user or a password, and a key set is public; it takes a URL, as in https://id.example.com/jwks.json",
 		"anonymous-read: '*'":                                           "anonymous-read is * (lastseen.yaml:1): without keys and JWTs anyone may do everything; configure some, or leave this out",

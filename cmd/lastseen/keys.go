@@ -21,9 +21,6 @@ type apiKey struct {
 	origin origin
 }
 
-// keyPrefix is what API keys begin with, so that they are told from all else, and never shown.
-const keyPrefix = "ls_"
-
 // The names that an API key has.
 const (
 	keyHash       = "hash"
