@@ -52,6 +52,7 @@ func dependencies() map[string]string {
 		"github.com/tidwall/btree":           "order in memory, with ranks and cheap copies",
 		"go.etcd.io/bbolt":                   "transactions in one file",
 		"golang.org/x/time":                  "limits: token buckets",
+		"golang.org/x/sync":                  "probes at the same time share one answer",
 		"github.com/hashicorp/golang-lru/v2": "limits: a bounded number of them; tokens that were verified",
 		"github.com/swaggo/swag":             "tool: the OpenAPI document from annotations; given",
 		"github.com/getkin/kin-openapi":      "tool: OpenAPI 3 of Swagger 2, and tests that the server keeps to it",

@@ -19,6 +19,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v4/middleware"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/access"
@@ -84,6 +85,7 @@ type server struct {
 	files    func() (map[string]*file, error) // by route; what page serves
 	limits   func() limit.Limits
 	buckets  *limit.Buckets
+	probes   singleflight.Group // of readyz
 	proxies  proxies
 }
 

@@ -1,0 +1,71 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/store"
+)
+
+// pondering is a store that says whether it is ready once it is let.
+type pondering struct {
+	store.Store
+	asked atomic.Int64
+	let   chan error
+}
+
+func (p *pondering) Ready(ctx context.Context) error {
+	p.asked.Add(1)
+	select {
+	case err := <-p.let:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// TestProbesShareAnAnswer: whoever asks a thousand times at once whether the server is ready makes the store work once.
+func TestProbesShareAnAnswer(t *testing.T) {
+	for _, outcome := range []error{nil, store.ErrUnavailable} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &pondering{let: make(chan error)}
+			handler := New(Config{Store: s, Settings: func(string) Settings { return Settings{} }})
+			var answered sync.WaitGroup
+			var ready, failed atomic.Int64
+			ask := func(ctx context.Context) {
+				w := httptest.NewRecorder()
+				handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/readyz", http.NoBody))
+				switch w.Code {
+				case http.StatusOK:
+					ready.Add(1)
+				case http.StatusServiceUnavailable:
+					failed.Add(1)
+				}
+			}
+			first, leave := context.WithCancel(t.Context())
+			answered.Go(func() { ask(first) })
+			synctest.Wait()
+			for range 1000 {
+				answered.Go(func() { ask(t.Context()) })
+			}
+			synctest.Wait()
+			leave() // the one whose probe the others share
+			synctest.Wait()
+			s.let <- outcome
+			answered.Wait()
+			require.EqualValues(t, 1, s.asked.Load())
+			if outcome == nil {
+				require.EqualValues(t, 1001, ready.Load())
+			} else {
+				require.EqualValues(t, 1001, failed.Load())
+			}
+		})
+	}
+}
