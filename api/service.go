@@ -38,7 +38,7 @@ func (s *server) healthz(c echo.Context, _ query) error {
 // @Failure 503 {object} problem "store_unavailable, store_full"
 // @Router /readyz [get]
 func (s *server) readyz(c echo.Context, _ query) error {
-	_, err, _ := s.probes.Do("", func() (any, error) { // which bounds the time itself
+	_, err, _ := s.probes.Do("", func() (any, error) { // the store bounds its time
 		return nil, s.store.Ready(context.WithoutCancel(c.Request().Context()))
 	})
 	if err != nil {
