@@ -41,14 +41,14 @@ type Options struct {
 	Timeout   time.Duration // of one batch; default 5 s
 	BatchSize int           // members of one batch, at most; default 4,096
 	GroupSize int           // members of one namespace in a batch before others have their turn; default 512
-	QueueSize int           // members that wait in one lane, at most; default 65,536
+	QueueSize int           // members that wait in one lane, at most; default 262,144
 }
 
 func (o Options) withDefaults() Options {
 	o.Timeout = cmp.Or(o.Timeout, 5*time.Second)
 	o.BatchSize = cmp.Or(o.BatchSize, 4096)
 	o.GroupSize = min(cmp.Or(o.GroupSize, 512), o.BatchSize)
-	o.QueueSize = cmp.Or(o.QueueSize, 1<<16)
+	o.QueueSize = cmp.Or(o.QueueSize, 1<<18)
 	return o
 }
 
