@@ -3,7 +3,6 @@ package api
 import (
 	"bytes"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"reflect"
@@ -19,6 +18,7 @@ import (
 const (
 	maxBody      = 1 << 20  // bytes of a JSON body
 	maxAssertion = 16 << 10 // the same, about one user; most of it is for a token
+	maxAnnounced = 16 << 10 // bytes of memory that a length costs which is announced only
 	maxAhead     = 5000     // milliseconds that a ping or leave may be ahead of the server
 )
 
@@ -55,11 +55,12 @@ func mediaType(c echo.Context) (string, error) {
 
 // readJSON reads the body, of so many bytes at most, into v. It reports false when there is no body.
 func readJSON(c echo.Context, v any, most int64) (bool, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(c.Response().Writer, c.Request().Body, most))
-	if err != nil {
+	announced := min(max(c.Request().ContentLength, 0), maxAnnounced)
+	body := bytes.NewBuffer(make([]byte, 0, announced+bytes.MinRead)) // which it keeps free to find the end
+	if _, err := body.ReadFrom(http.MaxBytesReader(c.Response().Writer, c.Request().Body, most)); err != nil {
 		return false, bodyError(err)
 	}
-	if len(body) == 0 {
+	if body.Len() == 0 {
 		return false, nil
 	}
 	media, err := mediaType(c)
@@ -69,7 +70,7 @@ func readJSON(c echo.Context, v any, most int64) (bool, error) {
 	case media != mediaJSON:
 		return false, errorf(codeUnsupportedMediaType, "This endpoint does not take %s; send %s.", media, mediaJSON)
 	}
-	return true, unmarshal(body, v)
+	return true, unmarshal(body.Bytes(), v)
 }
 
 // requireJSON reads the body into v, and there has to be one.

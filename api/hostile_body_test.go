@@ -8,11 +8,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"unicode/utf16"
 
+	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 )
 
@@ -234,4 +237,19 @@ func TestLargeBodiesOfOne(t *testing.T) {
 		require.Equal(t, http.StatusOK, w.send(http.MethodPost, path, most).status, path)
 		w.fails(codeBodyTooLarge, http.MethodPost, path, most+" ")
 	}
+}
+
+// TestAnnouncedBodies: a length that is announced, while nothing comes, takes no memory worth mentioning.
+func TestAnnouncedBodies(t *testing.T) {
+	const bodies = 100
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range bodies {
+		r := httptest.NewRequest(http.MethodPost, "/", iotest.ErrReader(io.ErrUnexpectedEOF))
+		r.ContentLength = maxBody
+		_, err := readJSON(echo.New().NewContext(r, httptest.NewRecorder()), &lookupBody{}, maxBody)
+		requireProblem(t, err)
+	}
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(bodies*maxBody/10))
 }
