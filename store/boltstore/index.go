@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/tidwall/btree"
@@ -18,7 +19,7 @@ type index struct {
 
 // namespace holds the users of one namespace; the map and the tree hold the same ones.
 type namespace struct {
-	users map[string]score
+	users *users
 	order *btree.BTreeG[entry]
 }
 
@@ -40,33 +41,16 @@ func (c score) state() lastseen.State {
 	return lastseen.State{At: lastseen.Instant(c)}
 }
 
-// entry is a user in the tree, which is ordered by score and then by ID, bytewise. Going down it
-// among people present, and up it among people who left, is newest first.
-type entry struct {
-	score score
-	user  string
-}
-
-func (e entry) before(other entry) bool {
-	if e.score != other.score {
-		return e.score < other.score
-	}
-	return e.user < other.user
-}
-
 // newNamespace makes a namespace out of its users, faster than setting them one by one.
-func newNamespace(users map[string]score) *namespace {
-	entries := make([]entry, 0, len(users))
-	for user, c := range users {
-		entries = append(entries, entry{c, user})
-	}
+func newNamespace(u *users) *namespace {
+	entries := slices.AppendSeq(make([]entry, 0, u.len()), u.all())
 	slices.SortFunc(entries, func(a, b entry) int {
-		if a.before(b) {
+		if u.before(a, b) {
 			return -1
 		}
 		return +1
 	})
-	n := &namespace{users: users, order: btree.NewBTreeGOptions(entry.before, btree.Options{NoLocks: true})}
+	n := &namespace{users: u, order: btree.NewBTreeGOptions(u.before, btree.Options{NoLocks: true})}
 	for _, e := range entries {
 		n.order.Load(e)
 	}
@@ -79,31 +63,32 @@ func (x *index) get(namespace, user string) lastseen.State {
 	if !ok {
 		return lastseen.State{}
 	}
-	return n.users[user].state()
+	e, _ := n.users.get(user)
+	return e.score.state()
 }
 
 // set stores a user's state; the zero state removes the user. The namespace exists from then on.
 func (x *index) set(name, user string, s lastseen.State) {
 	n := x.add(name)
-	if old, known := n.users[user]; known {
-		removed, _ := n.order.Delete(entry{old, user})
-		user = removed.user // the copy of the ID that is already held
-	} else {
-		user = strings.Clone(user) // what came in may be part of a larger buffer
-	}
 	if !s.Known() {
-		delete(n.users, user)
+		if old, known := n.users.get(user); known {
+			n.order.Delete(old)
+			n.users.remove(user)
+		}
 		return
 	}
-	n.users[user] = scoreOf(s)
-	n.order.Set(entry{scoreOf(s), user})
+	now, old, known := n.users.set(user, scoreOf(s))
+	if known {
+		n.order.Delete(old)
+	}
+	n.order.Set(now)
 }
 
 // add returns a namespace, which exists from then on.
 func (x *index) add(name string) *namespace {
 	n, ok := x.namespaces.Get(name)
 	if !ok {
-		n = newNamespace(map[string]score{})
+		n = newNamespace(newUsers())
 		x.namespaces.Set(strings.Clone(name), n)
 	}
 	return n
@@ -137,6 +122,7 @@ func bounds(r lastseen.Range) (low, high score) {
 
 // cursor walks one range of the tree, up or down; it implements [store.Source].
 type cursor struct {
+	users     *users
 	iter      btree.IterG[entry]
 	low, high score
 	up        bool
@@ -146,28 +132,22 @@ type cursor struct {
 // cursor returns one that stands at the first entry of a range; tied as [store.ListQuery.Resume]
 // defines it.
 func (n *namespace) cursor(q store.ListQuery, rest lastseen.Range, tied bool) *cursor {
-	c := &cursor{iter: n.order.Iter(), up: (q.Order == store.Newest) == rest.Left}
+	c := &cursor{users: n.users, iter: n.order.Iter(), up: (q.Order == store.Newest) == rest.Left}
 	c.low, c.high = bounds(rest)
+	var rank int
 	switch {
 	case c.up && tied:
-		c.more = c.iter.Seek(entry{c.low, q.After.User + "\x00"}) // the ID next to the place's
+		rank = n.rank(c.low, q.After.User+"\x00") // the ID next to the place's
 	case c.up:
-		c.more = c.iter.Seek(entry{c.low, ""})
+		rank = n.rank(c.low, "")
 	case tied:
-		c.seekBelow(entry{c.high, q.After.User})
+		rank = n.rank(c.high, q.After.User) - 1
 	default:
-		c.seekBelow(entry{c.high + 1, ""})
+		rank = n.rank(c.high+1, "") - 1
 	}
+	first, ok := n.order.GetAt(rank)
+	c.more = ok && c.iter.Seek(first)
 	return c
-}
-
-// seekBelow moves to the last entry before the given one.
-func (c *cursor) seekBelow(e entry) {
-	if c.iter.Seek(e) {
-		c.more = c.iter.Prev()
-	} else {
-		c.more = c.iter.Last()
-	}
 }
 
 // Next implements [store.Source].
@@ -184,7 +164,7 @@ func (c *cursor) Next() (store.Record, bool, error) {
 	} else {
 		c.more = c.iter.Prev()
 	}
-	return store.Record{User: e.user, State: e.score.state()}, true, nil
+	return store.Record{User: c.users.name(e), State: e.score.state()}, true, nil
 }
 
 // count returns how many users are in a range.
@@ -194,21 +174,15 @@ func (x *index) count(namespace string, r lastseen.Range) int64 {
 		return 0
 	}
 	low, high := bounds(r)
-	return int64(n.rank(high+1) - n.rank(low))
+	return int64(n.rank(high+1, "") - n.rank(low, ""))
 }
 
-// rank returns how many entries have a lower score.
-func (n *namespace) rank(c score) int {
-	low, high := 0, n.order.Len()
-	for low < high {
-		middle := int(uint(low+high) >> 1)
-		if e, _ := n.order.GetAt(middle); e.score < c {
-			low = middle + 1
-		} else {
-			high = middle
-		}
-	}
-	return low
+// rank returns how many entries have a lower score, or the same one and a lower ID.
+func (n *namespace) rank(c score, user string) int {
+	return sort.Search(n.order.Len(), func(i int) bool {
+		e, _ := n.order.GetAt(i)
+		return e.score > c || e.score == c && string(n.users.names.at(e.name)) >= user
+	})
 }
 
 // newest returns the newest time in a namespace; 0 if nobody is in it.
@@ -224,13 +198,28 @@ func (x *index) before(namespace string, cutoff lastseen.Instant, limit int) []s
 	if !ok {
 		return nil
 	}
-	var users []string
-	n.order.Ascend(entry{score: score(1 - cutoff)}, func(e entry) bool {
-		if e.score >= score(cutoff) || len(users) == limit {
-			return false
-		}
-		users = append(users, e.user)
+	first := n.rank(score(1-cutoff), "")
+	stale := make([]string, min(limit, n.rank(score(cutoff), "")-first))
+	for i := range stale {
+		e, _ := n.order.GetAt(first + i)
+		stale[i] = n.users.name(e)
+	}
+	return stale
+}
+
+// frozen is a namespace as it was at one moment.
+type frozen struct {
+	name  string
+	names *names
+	order *btree.BTreeG[entry]
+}
+
+// freeze returns all namespaces as they are now, to be read without a lock until the next freeze.
+func (x *index) freeze() []frozen {
+	all := make([]frozen, 0, x.namespaces.Len())
+	x.namespaces.Scan(func(name string, n *namespace) bool {
+		all = append(all, frozen{name, n.users.names.freeze(), n.order.Copy()})
 		return true
 	})
-	return users
+	return all
 }

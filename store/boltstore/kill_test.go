@@ -75,7 +75,7 @@ func victim(path, sync string) {
 		if err := errors.Join(held.replay(run), commit(run)); err != nil {
 			panic(err)
 		}
-		for user, at := range held["chat"] {
+		for user, at := range held.plain()["chat"] {
 			out.line("safe %s %d", user, at)
 		}
 		out.line("flushed %d", acks)

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/tidwall/btree"
 	"go.etcd.io/bbolt"
 )
 
@@ -74,12 +73,6 @@ func (l *fileLog) foldDue() bool {
 // waits long behind it.
 const chunkSize = 1 << 20
 
-// frozen is a namespace as it was at one moment.
-type frozen struct {
-	name  string
-	order *btree.BTreeG[entry]
-}
-
 // startFold writes a snapshot of the given namespaces in the background, and then lets go of the
 // logs so far. They hold at least what these logs say; whatever comes later goes to a new log.
 func (l *fileLog) startFold(namespaces []frozen) {
@@ -122,7 +115,7 @@ func (l *fileLog) fold(namespaces []frozen, generation, first uint64) error {
 		s.run.in(n.name) // also one without users exists
 		var err error
 		n.order.Scan(func(e entry) bool {
-			s.run.set(n.name, e.user, e.score.state())
+			s.run.set(n.name, string(n.names.at(e.name)), e.score.state())
 			err = s.writeIfFull()
 			return err == nil
 		})

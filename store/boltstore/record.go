@@ -63,7 +63,7 @@ func appendString(b []byte, s string) []byte {
 }
 
 // contents is what replaying runs leads to.
-type contents map[string]map[string]score
+type contents map[string]*users
 
 // errSyntax is the error of a run that nobody wrote.
 var errSyntax = errors.New("malformed record")
@@ -82,7 +82,7 @@ func (c contents) replay(run []byte) error {
 			}
 			name = text
 			if c[name] == nil {
-				c[name] = map[string]score{}
+				c[name] = newUsers()
 			}
 			continue
 		}
@@ -108,7 +108,7 @@ func (c contents) replayIn(name string, kind byte, r *reader) error {
 	case err != nil:
 		return err
 	case kind == changeForget:
-		delete(users, user)
+		users.remove(user)
 		return nil
 	case kind != changeState:
 		return errSyntax
@@ -118,7 +118,7 @@ func (c contents) replayIn(name string, kind byte, r *reader) error {
 		return errSyntax
 	}
 	r.rest = r.rest[size:]
-	users[user] = score(n)
+	users.set(user, score(n))
 	return nil
 }
 

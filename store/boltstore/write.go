@@ -103,17 +103,21 @@ type assertions struct {
 }
 
 func (a *assertions) do(t *transaction) {
-	for _, sighting := range a.batch {
-		old := t.get(a.namespace, sighting.User)
-		if state := a.after(old, sighting.At); state != old {
-			t.set(a.namespace, sighting.User, state)
-		}
-	}
 	a.states = a.single[:]
 	if len(a.batch) != 1 {
 		a.states = make([]lastseen.State, len(a.batch))
 	}
 	for i, sighting := range a.batch {
+		old := t.get(a.namespace, sighting.User)
+		a.states[i] = a.after(old, sighting.At)
+		if a.states[i] != old {
+			t.set(a.namespace, sighting.User, a.states[i])
+		}
+	}
+	if len(a.batch) == 1 {
+		return
+	}
+	for i, sighting := range a.batch { // of someone who is in it twice, the last state
 		a.states[i] = t.get(a.namespace, sighting.User)
 	}
 }

@@ -271,11 +271,7 @@ func (w *writer) foldIfDue() {
 		return
 	}
 	w.s.mu.Lock()
-	var namespaces []frozen
-	w.s.index.namespaces.Scan(func(name string, n *namespace) bool {
-		namespaces = append(namespaces, frozen{name, n.order.Copy()})
-		return true
-	})
+	namespaces := w.s.index.freeze()
 	w.s.mu.Unlock()
 	w.log.startFold(namespaces)
 }

@@ -1,0 +1,100 @@
+package boltstore
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// drawID draws one of few IDs of few lengths, so that they meet again and take each other's rooms.
+func drawID(t *rapid.T) string {
+	return strings.Repeat(rapid.StringMatching("[abc]").Draw(t, "letter"), rapid.SampledFrom([]int{1, 2, 127, 128, 256, namesChunk + 1}).Draw(t, "length"))
+}
+
+// TestUsers does the same to users and to a map, also where all or half of the users have the same hash. What a
+// freeze saw can be read until the next one.
+func TestUsers(t *testing.T) {
+	for name, hash := range map[string]func(string) uint64{
+		"random": newUsers().hash,
+		"one":    func(string) uint64 { return 0 },
+		"two":    func(user string) uint64 { return uint64(user[0] % 2) },
+	} {
+		t.Run(name, rapid.MakeCheck(func(t *rapid.T) {
+			u, want := newUsers(), map[string]score{}
+			u.hash = hash
+			frozen, seen := u.names.freeze(), map[place]string{}
+			t.Repeat(map[string]func(*rapid.T){
+				"set": func(t *rapid.T) {
+					user, c := drawID(t), score(rapid.IntRange(1, 9).Draw(t, "score"))
+					e, old, known := u.set(user, c)
+					before, expected := want[user]
+					require.Equal(t, expected, known)
+					require.Equal(t, before, old.score)
+					require.Equal(t, c, e.score)
+					require.Equal(t, user, u.name(e))
+					want[user] = c
+				},
+				"remove": func(t *rapid.T) {
+					user := drawID(t)
+					u.remove(user)
+					delete(want, user)
+				},
+				"freeze": func(*rapid.T) {
+					frozen, seen = u.names.freeze(), map[place]string{}
+					for e := range u.all() {
+						seen[e.name] = u.name(e)
+					}
+				},
+				"": func(t *rapid.T) {
+					require.Equal(t, len(want), u.len())
+					got := map[string]score{}
+					for e := range u.all() {
+						got[u.name(e)] = e.score
+					}
+					require.Equal(t, want, got)
+					for user, c := range want {
+						e, ok := u.get(user)
+						require.True(t, ok)
+						require.Equal(t, c, e.score)
+					}
+					_, ok := u.get("nobody")
+					require.False(t, ok)
+					for p, name := range seen {
+						require.Equal(t, name, string(frozen.at(p)))
+					}
+				},
+			})
+		}))
+	}
+}
+
+// TestNamesReuseRoom: whoever comes and goes takes no more memory in the end, once a fold has begun.
+func TestNamesReuseRoom(t *testing.T) {
+	u := newUsers()
+	size := func() (bytes int) {
+		for _, chunk := range u.names.chunks {
+			bytes += len(chunk)
+		}
+		return bytes
+	}
+	fill := func(letter string) {
+		for n := range 1000 {
+			u.set(strings.Repeat(letter, 1+n%200)+string(rune('a'+n/200)), 1)
+		}
+	}
+	fill("x")
+	most := size()
+	require.Greater(t, most, namesChunk, "several chunks are in use")
+	for round := range 5 {
+		for user := range maps.Keys(contents{"": u}.plain()[""]) {
+			u.remove(user)
+		}
+		u.names.freeze()
+		fill(string(rune('a' + round)))
+		require.Equal(t, most, size())
+		require.Equal(t, 1000, u.len())
+	}
+}
