@@ -56,7 +56,7 @@ func mediaType(c echo.Context) (string, error) {
 // readJSON reads the body, of so many bytes at most, into v. It reports false when there is no body.
 func readJSON(c echo.Context, v any, most int64) (bool, error) {
 	announced := min(max(c.Request().ContentLength, 0), maxAnnounced)
-	body := bytes.NewBuffer(make([]byte, 0, announced+bytes.MinRead)) // which it keeps free to find the end
+	body := bytes.NewBuffer(make([]byte, 0, announced+bytes.MinRead)) // ReadFrom wants so much free to see the end
 	if _, err := body.ReadFrom(http.MaxBytesReader(c.Response().Writer, c.Request().Body, most)); err != nil {
 		return false, bodyError(err)
 	}

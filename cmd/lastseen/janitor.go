@@ -125,11 +125,7 @@ func (j *janitor) trim(ctx context.Context, namespace string) (int, error) {
 	if keep == 0 {
 		return 0, nil
 	}
-	cutoff := now.Add(-keep)
-	if cutoff < lastseen.MinInstant {
-		return 0, nil
-	}
-	return j.store.Trim(ctx, namespace, cutoff)
+	return j.store.Trim(ctx, namespace, now.Add(-keep))
 }
 
 // holds reports whether this janitor has the lease, asking for it or renewing it when it is time.

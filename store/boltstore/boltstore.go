@@ -96,7 +96,6 @@ func Open(o Options) (*Store, error) {
 	}
 	s := &Store{path: path, now: o.Now}
 	for name, users := range l.data {
-		users.names.reuse()
 		s.index.namespaces.Set(name, newNamespace(users))
 	}
 	s.writer = newWriter(s, newFileLog(db, l, o.FoldAfter, o.Logger), o)

@@ -157,3 +157,13 @@ func TestFailedFold(t *testing.T) {
 	require.NoError(t, s.Close())
 	require.Equal(t, held, truthOf(t, open(t, Options{Path: path})))
 }
+
+// TestOneFoldAtATime: the names that a fold reads may be written over as soon as the next one begins.
+func TestOneFoldAtATime(t *testing.T) {
+	s := open(t, Options{Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: time.Millisecond, FoldAfter: 1})
+	require.NoError(t, s.Close())
+	s.writer.log.unfolded = 1 << 20
+	require.True(t, s.writer.log.foldDue())
+	s.writer.log.busy.Store(true)
+	require.False(t, s.writer.log.foldDue())
+}

@@ -198,12 +198,18 @@ func (x *index) before(namespace string, cutoff lastseen.Instant, limit int) []s
 	if !ok {
 		return nil
 	}
-	first := n.rank(score(1-cutoff), "")
-	stale := make([]string, min(limit, n.rank(score(cutoff), "")-first))
-	for i := range stale {
-		e, _ := n.order.GetAt(first + i)
-		stale[i] = n.users.name(e)
+	first, ok := n.order.GetAt(n.rank(score(1-cutoff), ""))
+	if !ok {
+		return nil
 	}
+	var stale []string
+	n.order.Ascend(first, func(e entry) bool {
+		if e.score >= score(cutoff) || len(stale) == limit {
+			return false
+		}
+		stale = append(stale, n.users.name(e))
+		return true
+	})
 	return stale
 }
 
@@ -214,7 +220,8 @@ type frozen struct {
 	order *btree.BTreeG[entry]
 }
 
-// freeze returns all namespaces as they are now, to be read without a lock until the next freeze.
+// freeze returns all namespaces as they are now, to be read without a lock. The next freeze must not come before
+// the reading has ended.
 func (x *index) freeze() []frozen {
 	all := make([]frozen, 0, x.namespaces.Len())
 	x.namespaces.Scan(func(name string, n *namespace) bool {

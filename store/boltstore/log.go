@@ -64,7 +64,8 @@ func (l *fileLog) append(run []byte) error {
 	return nil
 }
 
-// foldDue reports whether the log has outgrown the snapshot.
+// foldDue reports whether the log has outgrown the snapshot. It never has while a fold is under way, which reads
+// what the next one's freeze lets be written over.
 func (l *fileLog) foldDue() bool {
 	return !l.busy.Load() && l.unfolded >= max(l.foldAfter, l.snapshot.Load())
 }

@@ -9,8 +9,8 @@ import (
 // collector, which would look at each of millions of strings every time, does not look into them.
 type names struct {
 	chunks [][]byte
-	free   map[int][]place // by length: rooms of names that are gone
-	gone   map[int][]place // the same; a fold under way may still read the name
+	free   map[int][][]place // by length: rooms of names that are gone
+	gone   map[int][]place   // the same, not free before the next freeze: a fold under way may read the name
 }
 
 // place is where a name is: the number of its chunk in the upper half, the offset there in the lower. Its
@@ -22,11 +22,9 @@ const namesChunk = 64 << 10
 
 // add returns the place of a copy of the name.
 func (n *names) add(name string) place {
-	if free := n.free[len(name)]; len(free) > 0 {
-		last := len(free) - 1
-		n.free[len(name)] = free[:last]
-		copy(n.at(free[last]), name)
-		return free[last]
+	if p, ok := n.room(len(name)); ok {
+		copy(n.at(p), name)
+		return p
 	}
 	need := binary.MaxVarintLen64 + len(name)
 	last := len(n.chunks) - 1
@@ -43,6 +41,22 @@ func (n *names) add(name string) place {
 	return p
 }
 
+// room takes the room of a name of that length that is gone, if there is one.
+func (n *names) room(length int) (place, bool) {
+	free := n.free[length]
+	if len(free) == 0 {
+		return 0, false
+	}
+	rooms := free[len(free)-1]
+	last := len(rooms) - 1
+	if last == 0 {
+		n.free[length] = free[:len(free)-1]
+	} else {
+		free[len(free)-1] = rooms[:last]
+	}
+	return rooms[last], true
+}
+
 // at returns the name at a place. It is not to be kept: when the name is gone, another one may take its room.
 func (n *names) at(p place) []byte {
 	b := n.chunks[p>>32][uint32(p):]
@@ -50,8 +64,9 @@ func (n *names) at(p place) []byte {
 	return b[size : size+int(length)]
 }
 
-// remove gives up a name. A name of the same length can have its room after the next freeze, and not sooner:
-// until then the room is lost, but for no more names than the log has changes.
+// remove gives up a name. A new name of the same length can have its room after the next freeze; a store
+// folds, and so freezes, before its log holds more than its snapshot. What no other name takes is lost until
+// the file is loaded again.
 func (n *names) remove(p place) {
 	if n.gone == nil {
 		n.gone = map[int][]place{}
@@ -60,20 +75,15 @@ func (n *names) remove(p place) {
 	n.gone[length] = append(n.gone[length], p)
 }
 
-// freeze returns the names as they are now. They can be read, without a lock, until the next freeze.
+// freeze returns the names as they are now, to be read without a lock. The next freeze must not come before
+// the reading has ended.
 func (n *names) freeze() *names {
-	n.reuse()
-	return &names{chunks: slices.Clone(n.chunks)}
-}
-
-// reuse makes the rooms of names that are gone available.
-func (n *names) reuse() {
 	if n.free == nil {
-		n.free = n.gone
-	} else {
-		for length, rooms := range n.gone {
-			n.free[length] = append(n.free[length], rooms...)
-		}
+		n.free = map[int][][]place{}
+	}
+	for length, rooms := range n.gone {
+		n.free[length] = append(n.free[length], rooms)
 	}
 	n.gone = nil
+	return &names{chunks: slices.Clone(n.chunks)}
 }

@@ -29,47 +29,52 @@ func newUsers() *users {
 	}
 }
 
+// find returns the hash of an ID, and the user's entry if they are known, as a twin or not.
+func (u *users) find(user string) (hash uint64, e entry, known, twin bool) {
+	hash = u.hash(user)
+	if e, ok := u.known[hash]; ok && string(u.names.at(e.name)) == user {
+		return hash, e, true, false
+	}
+	e, twin = u.twins[user]
+	return hash, e, twin, twin
+}
+
 // get returns a user's entry, if they are known.
 func (u *users) get(user string) (entry, bool) {
-	if e, ok := u.known[u.hash(user)]; ok && string(u.names.at(e.name)) == user {
-		return e, true
-	}
-	e, ok := u.twins[user]
-	return e, ok
+	_, e, known, _ := u.find(user)
+	return e, known
 }
 
 // set stores a user's score and returns the entry, and the one before if they were known. It keeps a copy of
 // the ID: what came in may be part of a larger buffer.
 func (u *users) set(user string, c score) (now, old entry, known bool) {
-	old, known = u.get(user)
+	hash, old, known, twin := u.find(user)
 	now = entry{c, old.name}
 	if !known {
 		now.name = u.names.add(user)
+		_, twin = u.known[hash]
 	}
-	hash := u.hash(user)
-	first, taken := u.known[hash]
-	_, twin := u.twins[user]
-	if twin || taken && first.name != now.name {
-		if u.twins == nil {
-			u.twins = map[string]entry{}
-		}
-		u.twins[strings.Clone(user)] = now
-	} else {
+	if !twin {
 		u.known[hash] = now
+		return now, old, known
 	}
+	if u.twins == nil {
+		u.twins = map[string]entry{}
+	}
+	u.twins[strings.Clone(user)] = now
 	return now, old, known
 }
 
 // remove forgets a user.
 func (u *users) remove(user string) {
-	e, ok := u.get(user)
-	if !ok {
+	hash, e, known, twin := u.find(user)
+	switch {
+	case !known:
 		return
-	}
-	if _, twin := u.twins[user]; twin {
+	case twin:
 		delete(u.twins, user)
-	} else {
-		delete(u.known, u.hash(user))
+	default:
+		delete(u.known, hash)
 	}
 	u.names.remove(e.name)
 }

@@ -274,6 +274,9 @@ func (s *Store) Trim(ctx context.Context, namespace string, cutoff lastseen.Inst
 	if err := s.check(ctx, ns); err != nil {
 		return 0, err
 	}
+	if cutoff < lastseen.MinInstant {
+		return 0, nil // the script knows no such scores
+	}
 	trimmed := 0
 	for _, key := range ns.all() {
 		hiddenFrom, hiddenTo := ns.hiddenBefore(cutoff)

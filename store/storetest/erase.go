@@ -38,10 +38,12 @@ func testTrim(t *testing.T, s store.Store) {
 		ping(t, s, fmt.Sprintf("left%d", at-base), 1)
 		leave(t, s, fmt.Sprintf("left%d", at-base), at)
 	}
-	n, err := s.Trim(ctx, ns, 1)
-	require.NoError(t, err)
-	require.Zero(t, n, "nobody was seen before the first millisecond")
-	n, err = s.Trim(ctx, ns, base)
+	for _, cutoff := range []lastseen.Instant{1, 0, -base} {
+		n, err := s.Trim(ctx, ns, cutoff)
+		require.NoError(t, err)
+		require.Zero(t, n, "nobody was seen before the first millisecond")
+	}
+	n, err := s.Trim(ctx, ns, base)
 	require.NoError(t, err)
 	require.Equal(t, 6, n)
 	rest := users(list(t, s, store.ListQuery{Ranges: everyone(), Limit: 100}))
