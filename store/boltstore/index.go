@@ -134,20 +134,39 @@ type cursor struct {
 func (n *namespace) cursor(q store.ListQuery, rest lastseen.Range, tied bool) *cursor {
 	c := &cursor{users: n.users, iter: n.order.Iter(), up: (q.Order == store.Newest) == rest.Left}
 	c.low, c.high = bounds(rest)
-	var rank int
-	switch {
-	case c.up && tied:
-		rank = n.rank(c.low, q.After.User+"\x00") // the ID next to the place's
-	case c.up:
-		rank = n.rank(c.low, "")
-	case tied:
-		rank = n.rank(c.high, q.After.User) - 1
-	default:
-		rank = n.rank(c.high+1, "") - 1
+	after := ""
+	if tied {
+		after = q.After.User
 	}
-	first, ok := n.order.GetAt(rank)
-	c.more = ok && c.iter.Seek(first)
+	if c.up {
+		c.more = c.seek(n, c.low, after)
+		if e := c.iter.Item(); c.more && tied && e.score == c.low && n.users.name(e) == after {
+			c.more = c.iter.Next()
+		}
+		return c
+	}
+	past := c.high
+	if !tied {
+		past++
+	}
+	if c.seek(n, past, after) {
+		c.more = c.iter.Prev()
+	} else {
+		c.more = c.iter.Last()
+	}
 	return c
+}
+
+// seek moves to the first entry that is not before a score and, within it, an ID; false if there is none.
+func (c *cursor) seek(n *namespace, s score, user string) bool {
+	if user == "" {
+		return c.iter.Seek(entry{s, noName})
+	}
+	first, known := n.users.get(user)
+	if !known || first.score != s { // they moved on since the page before
+		first, known = n.order.GetAt(n.rank(s, user))
+	}
+	return known && c.iter.Seek(first)
 }
 
 // Next implements [store.Source].
@@ -198,12 +217,8 @@ func (x *index) before(namespace string, cutoff lastseen.Instant, limit int) []s
 	if !ok {
 		return nil
 	}
-	first, ok := n.order.GetAt(n.rank(score(1-cutoff), ""))
-	if !ok {
-		return nil
-	}
 	var stale []string
-	n.order.Ascend(first, func(e entry) bool {
+	n.order.Ascend(entry{score(1 - cutoff), noName}, func(e entry) bool {
 		if e.score >= score(cutoff) || len(stale) == limit {
 			return false
 		}

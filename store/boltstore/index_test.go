@@ -25,7 +25,7 @@ func TestIndexKeepsNoBuffer(t *testing.T) {
 		require.Equal(t, 1, n.order.Len())
 		e, _ := n.order.Min()
 		require.Equal(t, "alice", n.users.name(e))
-		require.Equal(t, [][]byte{[]byte("\x05alice")}, n.users.names.chunks)
+		require.Equal(t, [][]byte{[]byte("\x00\x05alice")}, n.users.names.chunks)
 	}
 }
 

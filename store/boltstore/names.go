@@ -17,6 +17,9 @@ type names struct {
 // length stands in front of it as a uvarint.
 type place uint64
 
+// noName is where the empty name is, which comes before all others.
+const noName place = 0
+
 // namesChunk is how many bytes of names stand together; a longer name has a chunk to itself.
 const namesChunk = 64 << 10
 

@@ -23,10 +23,12 @@ type entry struct {
 
 func newUsers() *users {
 	seed := maphash.MakeSeed() // so that nobody can choose IDs with the same hash
-	return &users{
+	u := &users{
 		hash:  func(user string) uint64 { return maphash.String(seed, user) },
 		known: map[uint64]entry{},
 	}
+	u.names.add("") // at noName
+	return u
 }
 
 // find returns the hash of an ID, and the user's entry if they are known, as a twin or not.
