@@ -151,8 +151,8 @@ func (l *lab) soak(ctx context.Context, _ time.Duration) (measurement, error) {
 		return m, err
 	}
 	stop()
-	grown(&m, <-samples)
-	return m, nil
+	err = grown(&m, <-samples)
+	return m, err
 }
 
 // sample collects the server's memory once a second until the context ends.
@@ -172,9 +172,13 @@ func (s *server) sample(ctx context.Context) <-chan []float64 {
 
 // grown fills in by how many percent the memory in the last tenth of the time is more than in the tenth
 // after the first fifth: of five minutes, the last half minute, and the half minute after the first.
-func grown(m *measurement, samples []float64) {
+func grown(m *measurement, samples []float64) error {
 	n := len(samples)
+	if n < 10 {
+		return fmt.Errorf("the memory could be read %d times, 10 are needed", n)
+	}
 	early, late := median(samples[n/5:n/5+n/10+1]), median(samples[n-n/10-1:])
 	m.value = 100 * (late - early) / early
 	m.note = fmt.Sprintf("RSS %.1f MiB after a fifth of the time, %.1f MiB at the end; %.0f pings/s", early/mebibyte, late/mebibyte, m.rate())
+	return nil
 }

@@ -25,6 +25,22 @@ func numbers(n int) (all []int) {
 	return all
 }
 
+// TestGrown: a program that takes 100 bytes at first and 110 from the middle on has grown by a tenth.
+func TestGrown(t *testing.T) {
+	samples := make([]float64, 100)
+	for i := range samples {
+		samples[i] = 100
+		if i >= 50 {
+			samples[i] = 110
+		}
+	}
+	var m measurement
+	require.NoError(t, grown(&m, samples))
+	require.InDelta(t, 10, m.value, 1e-9)
+	require.Error(t, grown(&m, nil), "the program ended before it could be looked at")
+	require.Error(t, grown(&m, samples[:9]))
+}
+
 func TestParsers(t *testing.T) {
 	cpu, err := parseStat("42 (a) b) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0")
 	require.NoError(t, err)
