@@ -98,7 +98,6 @@ func New(c Config) http.Handler {
 	}
 	e := echo.New()
 	e.HTTPErrorHandler = s.handleError
-	e.IPExtractor = func(r *http.Request) string { return s.proxies.client(r).String() } // Echo's own trusts anybody
 	e.Pre(requestID, cors(c.CORSOrigins), checkPath)
 	e.Use(middleware.RecoverWithConfig(middleware.RecoverConfig{
 		DisableErrorHandler: true,

@@ -2,9 +2,8 @@
 // each of them may do.
 //
 // Where things are: this file is what can be configured; key.go and pem.go read keys, pattern.go namespaces;
-// guard.go tells who a caller is, token.go reads JWTs, recent.go
-// remembers them, jwks.go keeps an issuer's keys; caller.go is what
-// somebody may do.
+// guard.go tells who a caller is, token.go reads JWTs, recent.go remembers them, jwks.go keeps an issuer's keys;
+// caller.go is what somebody may do.
 package access
 
 import (

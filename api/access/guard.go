@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -33,6 +34,14 @@ type Options struct {
 	Former    *Guard            // that the new one takes the place of: a key set from the same URL stays known
 }
 
+func (o Options) withDefaults() Options {
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
 // Guard tells callers apart. Its methods may be called concurrently. A nil Guard is that of an open server.
 type Guard struct {
 	keys      map[hashStart][]knownKey
@@ -62,7 +71,7 @@ func New(c Config, o Options) (*Guard, error) {
 		return g, nil
 	}
 	var err error
-	g.tokens, err = newVerifier(*c.Tokens, c.AnonymousRead, o)
+	g.tokens, err = newVerifier(*c.Tokens, c.AnonymousRead, o.withDefaults())
 	return g, err
 }
 

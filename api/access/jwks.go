@@ -1,7 +1,6 @@
 package access
 
 import (
-	"cmp"
 	"context"
 	"crypto"
 	"crypto/sha256"
@@ -75,10 +74,6 @@ func newKeySet(address string, o Options) (*keySet, error) {
 	s := &keySet{
 		url: address, host: u.Host, logger: o.Logger, now: o.Now,
 		client: &http.Client{Timeout: fetchTimeout, Transport: o.Transport, CheckRedirect: stay},
-	}
-	s.logger = cmp.Or(s.logger, slog.Default())
-	if s.now == nil {
-		s.now = time.Now
 	}
 	if f := o.Former; f.TakesTokens() && f.tokens.set != nil && f.tokens.set.url == address {
 		s.keys, _ = f.tokens.set.known()

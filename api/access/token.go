@@ -41,9 +41,6 @@ func newVerifier(t Tokens, anonymous []Pattern, o Options) (*verifier, error) {
 	}
 	t.UserClaim, t.NamespacesClaim = cmp.Or(t.UserClaim, "sub"), cmp.Or(t.NamespacesClaim, "namespaces")
 	v := &verifier{tokens: t, anonymous: anonymous, now: o.Now, recent: newRecent()}
-	if v.now == nil {
-		v.now = time.Now
-	}
 	algorithms := []string{jwt.SigningMethodHS256.Alg()}
 	if t.Secret == nil {
 		algorithms = []string{jwt.SigningMethodRS256.Alg(), jwt.SigningMethodES256.Alg(), jwt.SigningMethodEdDSA.Alg()}

@@ -71,9 +71,8 @@ func (x *index) get(namespace, user string) lastseen.State {
 func (x *index) set(name, user string, s lastseen.State) {
 	n := x.add(name)
 	if !s.Known() {
-		if old, known := n.users.get(user); known {
+		if old, known := n.users.remove(user); known {
 			n.order.Delete(old)
-			n.users.remove(user)
 		}
 		return
 	}

@@ -67,18 +67,20 @@ func (u *users) set(user string, c score) (now, old entry, known bool) {
 	return now, old, known
 }
 
-// remove forgets a user.
-func (u *users) remove(user string) {
-	hash, e, known, twin := u.find(user)
+// remove forgets a user and returns the entry before, if they were known. Its name can be read until somebody
+// else is set.
+func (u *users) remove(user string) (old entry, known bool) {
+	hash, old, known, twin := u.find(user)
 	switch {
 	case !known:
-		return
+		return old, false
 	case twin:
 		delete(u.twins, user)
 	default:
 		delete(u.known, hash)
 	}
-	u.names.remove(e.name)
+	u.names.remove(old.name)
+	return old, true
 }
 
 // len returns how many users there are.

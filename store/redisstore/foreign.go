@@ -30,9 +30,6 @@ const (
 // strange is logged once.
 func (s *Store) checkForeign(ctx context.Context, all []namespace) []error {
 	errs := make([]error, len(all))
-	if len(all) == 0 {
-		return errs
-	}
 	pipe := s.client.Pipeline()
 	looks := make([]look, len(all))
 	for i, ns := range all {

@@ -27,22 +27,27 @@ func (n namespace) meta() string {
 // before they are written to. It returns an error, or nil, for each.
 func (s *Store) admit(ctx context.Context, all []namespace) []error {
 	errs, unknown := s.inquire(ctx, all)
-	if len(unknown) == 0 {
-		return errs
-	}
-	fresh := make([]namespace, len(unknown))
-	for k, i := range unknown {
-		fresh[k] = all[i]
-	}
-	for k, err := range s.register(ctx, fresh) {
+	for k, err := range s.register(ctx, pick(all, unknown)) {
 		errs[unknown[k]] = err
 	}
 	return errs
 }
 
+// pick returns the namespaces at some places.
+func pick(all []namespace, places []int) []namespace {
+	picked := make([]namespace, len(places))
+	for k, i := range places {
+		picked[k] = all[i]
+	}
+	return picked
+}
+
 // register writes the namespaces' names and then their metas, unless they have one: whoever finds a meta
 // may rely on the name. It returns an error, or nil, for each.
 func (s *Store) register(ctx context.Context, all []namespace) []error {
+	if len(all) == 0 {
+		return nil
+	}
 	for _, ns := range all {
 		s.checked.Delete(ns.name)
 	}
@@ -142,15 +147,14 @@ func (s *Store) inquire(ctx context.Context, all []namespace) (errs []error, unk
 		return slices.Repeat([]error{err}, len(all)), nil
 	}
 	defer cancel()
-	var foreign []namespace
-	var place []int
+	var foreign []int
 	for _, i := range ask {
 		if all[i].foreign {
-			foreign, place = append(foreign, all[i]), append(place, i)
+			foreign = append(foreign, i)
 		}
 	}
-	for k, err := range s.checkForeign(bounded, foreign) {
-		errs[place[k]] = err
+	for k, err := range s.checkForeign(bounded, pick(all, foreign)) {
+		errs[foreign[k]] = err
 	}
 	metas, err := s.client.HMGet(bounded, s.keys.meta(), names...).Result()
 	err = translate(err)

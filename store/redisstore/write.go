@@ -43,22 +43,15 @@ func (s *Store) PingGroups(ctx context.Context, groups []*store.Group[store.Sigh
 			// Part of it may have made the key anew, unheard: the next ping registers the namespace.
 			s.checked.Delete(w.Namespace)
 		case w.created:
+			// The first member of a key, perhaps since another server deleted the namespace.
 			created = append(created, w)
 		}
 	}
-	s.registerCreated(ctx, created)
-	finish(all)
-}
-
-// registerCreated registers the namespaces of groups that gave a key its first member: another server may
-// have deleted them meanwhile. All at once, for a batch can be about hundreds of new ones.
-func (s *Store) registerCreated(ctx context.Context, created []*writing) {
-	if len(created) == 0 {
-		return
-	}
+	// All at once, for a batch can be about hundreds of new ones.
 	for i, err := range s.register(ctx, namespaces(created)) {
 		created[i].Err = err
 	}
+	finish(all)
 }
 
 // Leave implements [store.Store].
