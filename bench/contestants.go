@@ -248,5 +248,7 @@ func (l *lab) list(server, namespace string, number int) (probe, error) {
 
 // writesFile reports whether a contestant leaves pings behind that are on their way to a file.
 func writesFile(name string) bool {
-	return slices.Contains([]string{pingFile, pingFileMerged, pingFileFew, pingFileMany, pingFileSpread}, name)
+	return slices.ContainsFunc(requests(), func(r request) bool {
+		return r.name == name && r.after == "/ping" && slices.Contains([]string{embedded, merged, listing}, r.server)
+	})
 }

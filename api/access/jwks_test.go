@@ -62,6 +62,14 @@ func (i *issuer) publishes(answer string) {
 	i.answer, i.status, i.err, i.delay = answer, http.StatusOK, nil, 0
 }
 
+// newIssuer returns one that publishes the key "1", for ES256.
+func newIssuer(t *testing.T) *issuer {
+	t.Helper()
+	i := &issuer{}
+	i.publishes(keySetOf(entry(t, keyPairs()["ES256"].Public(), jwkset.JWKMetadataOptions{KID: "1"})))
+	return i
+}
+
 // breaks has it fail, or hang for a while.
 func (i *issuer) breaks(err error, status int, delay time.Duration) {
 	i.mu.Lock()
@@ -163,8 +171,7 @@ func TestKeySet(t *testing.T) {
 func TestKeysRotate(t *testing.T) {
 	_, next, err := ed25519.GenerateKey(nil)
 	require.NoError(t, err)
-	i := &issuer{}
-	i.publishes(keySetOf(entry(t, keyPairs()["ES256"].Public(), jwkset.JWKMetadataOptions{KID: "1"})))
+	i := newIssuer(t)
 	withIssuer(t, i, func(t *testing.T, g *Guard) {
 		old := signed(t, "ES256", "kid", "1")
 		_, err := g.bearer(t, old)
@@ -188,7 +195,7 @@ func TestKeysRotate(t *testing.T) {
 
 // TestIssuerDown: what cannot be told is not an error of the caller, and what is known stays good.
 func TestIssuerDown(t *testing.T) {
-	good := keySetOf(entry(t, keyPairs()["ES256"].Public(), jwkset.JWKMetadataOptions{KID: "1"}))
+	good := newIssuer(t).answer
 	for name, fault := range map[string]func(*issuer){
 		"refused":       func(i *issuer) { i.breaks(errors.New("connection refused"), 0, 0) },
 		"500":           func(i *issuer) { i.breaks(nil, http.StatusInternalServerError, 0) },
@@ -231,8 +238,7 @@ func TestIssuerDown(t *testing.T) {
 
 // TestSlowIssuer: a request waits for the keys, but not for long, and not longer than its caller.
 func TestSlowIssuer(t *testing.T) {
-	i := &issuer{}
-	i.publishes(keySetOf(entry(t, keyPairs()["ES256"].Public(), jwkset.JWKMetadataOptions{KID: "1"})))
+	i := newIssuer(t)
 	i.breaks(nil, http.StatusOK, 2*time.Second)
 	withIssuer(t, i, func(t *testing.T, g *Guard) {
 		token, began := signed(t, "ES256", "kid", "1"), time.Now()
@@ -257,8 +263,7 @@ func TestSlowIssuer(t *testing.T) {
 
 // TestFormerGuard: a reload while the issuer is down forgets nothing, unless it is about another issuer.
 func TestFormerGuard(t *testing.T) {
-	i := &issuer{}
-	i.publishes(keySetOf(entry(t, keyPairs()["ES256"].Public(), jwkset.JWKMetadataOptions{KID: "1"})))
+	i := newIssuer(t)
 	withIssuer(t, i, func(t *testing.T, former *Guard) {
 		token := signed(t, "ES256", "kid", "1")
 		_, err := former.bearer(t, token)
@@ -294,8 +299,7 @@ func TestRedirectedKeySet(t *testing.T) {
 
 // TestClosedGuard: requests that still have a guard that was replaced get answers, and begin nothing.
 func TestClosedGuard(t *testing.T) {
-	i := &issuer{}
-	i.publishes(keySetOf(entry(t, keyPairs()["ES256"].Public(), jwkset.JWKMetadataOptions{KID: "1"})))
+	i := newIssuer(t)
 	withIssuer(t, i, func(t *testing.T, g *Guard) {
 		token := signed(t, "ES256", "kid", "1")
 		_, err := g.bearer(t, token)

@@ -248,11 +248,7 @@ func TestReloadOpensNothingUnasked(t *testing.T) {
 // sign returns a JWT for alice.
 func sign(t *testing.T, secret string) string {
 	t.Helper()
-	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
-		"iss": "https://id.example.com", "aud": "lastseen", "sub": "alice", "exp": time.Now().Add(time.Hour).Unix(),
-	}).SignedString([]byte(secret))
-	require.NoError(t, err)
-	return token
+	return token(t, jwt.SigningMethodHS256, []byte(secret), map[string]any{"alg": "HS256"}, claims(map[string]any{"namespaces": nil}))
 }
 
 // TestAccessOfTheProcess: what a server started with keys does, and says.

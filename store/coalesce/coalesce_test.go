@@ -79,6 +79,22 @@ func (r *rig) lookup(namespace string, users ...string) *call {
 	return c
 }
 
+// drains closes the store while two batches with these calls are on their way, and sees them answered before.
+func (r *rig) drains(calls ...*call) {
+	r.Helper()
+	var closing sync.WaitGroup
+	closing.Go(func() { require.NoError(r, r.s.Close()) })
+	synctest.Wait()
+	require.ErrorIs(r, r.ping(context.Background(), "chat", "carol").err, store.ErrClosed)
+	require.ErrorIs(r, r.lookup("chat", "carol").err, store.ErrClosed)
+	require.False(r, r.fake.closed, "not while something is on its way")
+	r.letGo()
+	r.letGo()
+	closing.Wait()
+	r.answered(calls...)
+	require.True(r, r.fake.closed)
+}
+
 // letGo lets one batch go on, of the lane without a name.
 func (r *rig) letGo() {
 	r.fake.hold[""] <- struct{}{}
@@ -270,18 +286,7 @@ func TestLanesDoNotWaitForEachOther(t *testing.T) {
 func TestCloseDrains(t *testing.T) {
 	inBubble(t, Options{}, []string{""}, func(r *rig) {
 		ctx := context.Background()
-		first, second := r.ping(ctx, "chat", "alice"), r.ping(ctx, "chat", "bob")
-		var closing sync.WaitGroup
-		closing.Go(func() { require.NoError(r, r.s.Close()) })
-		synctest.Wait()
-		require.ErrorIs(r, r.ping(ctx, "chat", "carol").err, store.ErrClosed)
-		require.ErrorIs(r, r.lookup("chat", "carol").err, store.ErrClosed)
-		require.False(r, r.fake.closed, "not while something is on its way")
-		r.letGo()
-		r.letGo()
-		closing.Wait()
-		r.answered(first, second)
-		require.True(r, r.fake.closed)
+		r.drains(r.ping(ctx, "chat", "alice"), r.ping(ctx, "chat", "bob"))
 	})
 }
 

@@ -2,7 +2,6 @@ package coalesce
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -58,16 +57,7 @@ func TestGoneCallerLeavesNoAnswer(t *testing.T) {
 
 func TestCloseWaitsForLookups(t *testing.T) {
 	inBubble(t, Options{}, []string{""}, func(r *rig) {
-		first, second := r.lookup("chat", "alice"), r.lookup("game", "bob")
-		var closing sync.WaitGroup
-		closing.Go(func() { require.NoError(r, r.s.Close()) })
-		synctest.Wait()
-		require.False(r, r.fake.closed)
-		r.letGo()
-		r.letGo()
-		closing.Wait()
-		r.answered(first, second)
-		require.True(r, r.fake.closed)
+		r.drains(r.lookup("chat", "alice"), r.lookup("game", "bob"))
 	})
 }
 
