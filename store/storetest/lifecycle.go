@@ -14,13 +14,17 @@ import (
 func calls(s store.Store) map[string]func(context.Context) error {
 	sighting := []store.Sighting{{User: "alice", At: base}}
 	return map[string]func(context.Context) error{
-		"Ping":            func(ctx context.Context) error { _, err := s.Ping(ctx, ns, sighting); return err },
-		"Leave":           func(ctx context.Context) error { _, err := s.Leave(ctx, ns, sighting); return err },
-		"Lookup":          func(ctx context.Context) error { _, err := s.Lookup(ctx, ns, []string{"alice"}); return err },
-		"Count":           func(ctx context.Context) error { _, err := s.Count(ctx, ns, everyone()); return err },
-		"Newest":          func(ctx context.Context) error { _, err := s.Newest(ctx, ns); return err },
-		"Forget":          func(ctx context.Context) error { return s.Forget(ctx, ns, "alice") },
-		"Trim":            func(ctx context.Context) error { _, err := s.Trim(ctx, ns, base); return err },
+		"Ping":   func(ctx context.Context) error { _, err := s.Ping(ctx, ns, sighting); return err },
+		"Leave":  func(ctx context.Context) error { _, err := s.Leave(ctx, ns, sighting); return err },
+		"Lookup": func(ctx context.Context) error { _, err := s.Lookup(ctx, ns, []string{"alice"}); return err },
+		"Count":  func(ctx context.Context) error { _, err := s.Count(ctx, ns, everyone()); return err },
+		"Newest": func(ctx context.Context) error { _, err := s.Newest(ctx, ns); return err },
+		"Forget": func(ctx context.Context) error { return s.Forget(ctx, ns, "alice") },
+		"Trim": func(ctx context.Context) error {
+			_, err := s.Trim(ctx, ns, store.TrimQuery{Age: time.Hour})
+			return err
+		},
+		"RemoveEmpty":     func(ctx context.Context) error { _, err := s.RemoveEmpty(ctx, "unused"); return err },
 		"Namespaces":      func(ctx context.Context) error { _, err := s.Namespaces(ctx, "", 5); return err },
 		"DeleteNamespace": func(ctx context.Context) error { return s.DeleteNamespace(ctx, ns) },
 		"Register":        func(ctx context.Context) error { return s.Register(ctx, []string{"alice"}) },

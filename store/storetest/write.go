@@ -29,6 +29,20 @@ func (a assertion) send(t require.TestingT, s store.Store, user string) lastseen
 	return ping(t, s, user, a.at)
 }
 
+// sendAll sends the assertion about several users at once.
+func (a assertion) sendAll(t require.TestingT, s store.Store, users []string) {
+	batch := make([]store.Sighting, len(users))
+	for i, user := range users {
+		batch[i] = store.Sighting{User: user, At: a.at}
+	}
+	write := s.Ping
+	if a.leave {
+		write = s.Leave
+	}
+	_, err := write(context.Background(), ns, batch)
+	require.NoError(t, err)
+}
+
 // permutations calls f with every order of items.
 func permutations[T any](items []T, f func([]T)) {
 	if len(items) <= 1 {
@@ -60,8 +74,7 @@ func testMergeAnyOrder(t *testing.T, s store.Store) {
 		permutations(set.assertions, func(order []assertion) {
 			user := fmt.Sprintf("user-%d-%d", i, n)
 			n++
-			// A leave of a stranger records nothing, so everyone has been here once.
-			want := ping(t, s, user, base)
+			var want lastseen.State
 			for _, a := range order {
 				a.at += base
 				got := a.send(t, s, user)
@@ -110,16 +123,41 @@ func testWriteAnswers(t *testing.T, s store.Store) {
 	}
 }
 
-func testStrangers(t *testing.T, s store.Store) {
-	require.Equal(t, lastseen.State{}, leave(t, s, "zoe", base))
-	require.Equal(t, []lastseen.State{{}}, lookup(t, s, "zoe"))
-	require.Empty(t, list(t, s, store.ListQuery{Ranges: everyone(), Limit: 10}))
+// testNewUsers sends the same pings and leaves in many orders, each for users never seen before, one by one and in
+// batches. The greatest of them is a leave, which would be lost if it came first and were not recorded.
+func testNewUsers(t *testing.T, s store.Store) {
+	random := rand.New(rand.NewPCG(7, 8))
+	assertions := []assertion{{true, base + 3}, {false, base + 3}, {false, base + 1}, {true, base + 2}}
+	want := left(base + 3)
+	for i := range 30 {
+		random.Shuffle(len(assertions), func(i, j int) { assertions[i], assertions[j] = assertions[j], assertions[i] })
+		users := make([]string, 1+i%3)
+		for k := range users {
+			users[k] = fmt.Sprintf("new-%d-%d", i, k)
+		}
+		for _, a := range assertions {
+			a.sendAll(t, s, users)
+		}
+		for k, got := range lookup(t, s, users...) {
+			require.Equal(t, want, got, "%s after %v", users[k], assertions)
+		}
+	}
+}
+
+// testLeaveOfSomeoneNeverSeen: a leave counts whether or not a ping came before it.
+func testLeaveOfSomeoneNeverSeen(t *testing.T, s store.Store) {
+	require.Equal(t, left(base), leave(t, s, "zoe", base))
+	require.Equal(t, []lastseen.State{left(base)}, lookup(t, s, "zoe"))
+	require.Equal(t, []store.Record{{User: "zoe", State: left(base)}}, list(t, s, store.ListQuery{Ranges: everyone(), Limit: 10}))
 	names, err := s.Namespaces(context.Background(), "", 10)
 	require.NoError(t, err)
-	require.Empty(t, names, "a leave of a stranger makes no namespace")
+	require.Equal(t, []store.NamespaceInfo{{Name: ns, Newest: base}}, names, "a namespace exists from its first leave on")
 
-	require.Equal(t, here(base-1), ping(t, s, "zoe", base-1), "the leave of a stranger must leave no trace")
+	require.Equal(t, left(base), ping(t, s, "zoe", base-1), "the ping was earlier")
+	require.Equal(t, left(base), ping(t, s, "zoe", base), "at one millisecond left beats present")
+	require.Equal(t, here(base+1), ping(t, s, "zoe", base+1))
 	require.NoError(t, s.Forget(context.Background(), ns, "nobody"))
+	require.Equal(t, []lastseen.State{{}}, lookup(t, s, "nobody"))
 }
 
 // testUserIDs uses every code point whose UTF-8 differs in a new byte, and the longest IDs.
@@ -168,7 +206,7 @@ func testUserIDs(t *testing.T, s store.Store) {
 }
 
 func testTimes(t *testing.T, s store.Store) {
-	for _, at := range []lastseen.Instant{lastseen.MinInstant, 2, 999, 100_123_000, base + 1, lastseen.MaxInstant - 1, lastseen.MaxInstant} {
+	for _, at := range []lastseen.Instant{lastseen.MinInstant, 2, 999, 1000, 100_123_000, base - 1, base, base + 1} {
 		user := at.String()
 		require.Equal(t, here(at), ping(t, s, user, at))
 		require.Equal(t, []lastseen.State{here(at)}, lookup(t, s, user))
@@ -200,9 +238,6 @@ func testLargeBatch(t *testing.T, s store.Store) {
 func testConcurrentWriters(t *testing.T, s store.Store) {
 	const writers, writes, people = 16, 60, 20
 	want := make([]map[string]lastseen.State, writers)
-	for user := range people {
-		ping(t, s, fmt.Sprint(user), base) // nobody is a stranger
-	}
 	var wg sync.WaitGroup
 	for w := range writers {
 		want[w] = map[string]lastseen.State{}
@@ -226,7 +261,7 @@ func testConcurrentWriters(t *testing.T, s store.Store) {
 	}
 	wg.Wait()
 	for user := range people {
-		greatest := here(base)
+		var greatest lastseen.State
 		for w := range writers {
 			greatest = lastseen.Merge(greatest, want[w][fmt.Sprint(user)])
 		}

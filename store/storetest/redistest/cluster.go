@@ -20,9 +20,9 @@ type Cluster struct {
 	Replicas  []*Process // of the primary of the same index; none unless asked for
 }
 
-// QuickToFail are the settings of a Cluster that notices within half a second that a node is away. A busy
-// machine makes it think so of nodes that are not.
-func QuickToFail() []string { return []string{"--cluster-node-timeout", "500"} }
+// QuickToFail are the settings of a Cluster that notices within a second and a half that a node is
+// away. With less, a busy machine makes it think so of nodes that are not.
+func QuickToFail() []string { return []string{"--cluster-node-timeout", "1500"} }
 
 // StartCluster returns a new Cluster of three primaries with as many replicas each as asked for, none
 // or one. While a primary is away the others go on serving their slots. Each node has the settings that
