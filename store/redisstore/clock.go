@@ -4,71 +4,69 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/clock"
 )
 
 const (
-	sampleEvery = 10 * time.Second // also how often servers are inspected, and namespaces checked again
-	loudOffset  = time.Second      // an offset above this is logged
+	sampleEvery = clock.ReadEvery // also how often servers are inspected, and namespaces checked again
+	lookEvery   = time.Second     // how often the clock is asked whether it is to be read
+	loudOffset  = time.Second     // an offset above this is logged
 )
 
-// clock tells Redis' time: the local clock plus an offset that is sampled now and then. All servers
-// on one Redis share it, so their pings compare. It never runs backwards.
-type clock struct {
-	now    func() time.Time
+// sampledClock reckons Redis' time. All servers on one Redis share it, so their pings compare.
+type sampledClock struct {
+	*clock.Clock
+	local  func() time.Time
 	sample func(context.Context) (time.Time, error)
 	logger *slog.Logger
 
-	mu      sync.Mutex
-	sampled bool
-	offset  time.Duration
-	latest  lastseen.Instant
+	// Only the background reads and writes these.
+	loud   bool // the last offset was above loudOffset
+	failed bool // the last reading failed
 }
 
-// read returns the time. The first reading has to ask Redis, and fails if that fails.
-func (c *clock) read(ctx context.Context) (lastseen.Instant, error) {
-	c.mu.Lock()
-	sampled := c.sampled
-	c.mu.Unlock()
-	if !sampled {
-		if err := c.measure(ctx); err != nil {
-			return 0, err
+// read returns the time. Until there is a first reading it has to ask Redis, and fails if that fails.
+func (c *sampledClock) read(ctx context.Context) (lastseen.Instant, error) {
+	at, known := c.Now()
+	if known {
+		return at, nil
+	}
+	if err := c.Read(func() (time.Time, error) { return c.sample(ctx) }); err != nil {
+		return 0, err
+	}
+	at, _ = c.Now()
+	return at, nil
+}
+
+// refresh samples Redis' clock when it is time. While Redis is away, monotonic time goes on.
+func (c *sampledClock) refresh(ctx context.Context) {
+	err := c.Refresh(func() (time.Time, error) {
+		sent := c.local()
+		theirs, err := c.sample(ctx)
+		if err == nil {
+			c.failed = false
+			c.compare(theirs.Sub(sent.Add(c.local().Sub(sent) / 2)))
 		}
+		return theirs, err
+	})
+	if err != nil && ctx.Err() == nil && !c.failed {
+		c.failed = true // logged once an outage, not at each try
+		c.logger.Warn("cannot read Redis' clock", "error", err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.latest = max(c.latest, lastseen.InstantOf(c.now().Add(c.offset)))
-	return c.latest, nil
 }
 
-// measure samples Redis' clock, taking it to have read the time half way through the call.
-func (c *clock) measure(ctx context.Context) error {
-	sent := c.now()
-	theirs, err := c.sample(ctx)
-	if err != nil {
-		return err
-	}
-	received := c.now()
-	offset := theirs.Sub(sent.Add(received.Sub(sent) / 2))
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if offset.Abs() > loudOffset && (!c.sampled || c.offset.Abs() <= loudOffset) {
+// compare logs that Redis' clock is not that of this machine, once while it is so.
+func (c *sampledClock) compare(offset time.Duration) {
+	loud := offset.Abs() > loudOffset
+	if loud && !c.loud {
 		c.logger.Warn("this machine's clock differs from Redis' clock; pings are stamped with Redis' time",
 			"offset", offset.Round(time.Millisecond).String())
 	}
-	c.offset, c.sampled = offset, true
-	return nil
-}
-
-// refresh samples Redis' clock. While Redis is away the last offset stays.
-func (c *clock) refresh(ctx context.Context) {
-	if err := c.measure(ctx); err != nil && ctx.Err() == nil {
-		c.logger.Warn("cannot read Redis' clock", "error", err)
-	}
+	c.loud = loud
 }
 
 // Now implements [store.Store].
@@ -77,6 +75,17 @@ func (s *Store) Now(ctx context.Context) (lastseen.Instant, error) {
 		return 0, store.ErrClosed
 	}
 	return s.clock.read(ctx)
+}
+
+// ClockStats returns how Redis' clock behaved so far.
+func (s *Store) ClockStats() clock.Stats { return s.clock.Stats() }
+
+// reportReplaced logs how many times Redis did not take since that was last asked.
+func (s *Store) reportReplaced() {
+	if n := s.replaced.Swap(0); n > 0 {
+		s.logger.Warn("times ahead of the clock of the Redis that records them were replaced by its time; in a Cluster, "+
+			"the clocks of all servers have to agree", "times", n, "allowed", store.MaxAhead.String())
+	}
 }
 
 // redisTime asks the Redis that has the list of namespaces for its time, also in a Cluster, so that all

@@ -39,6 +39,14 @@ func (e encoding) time(at lastseen.Instant) string {
 	return fmt.Sprintf("%d.%03d", at/1000, at%1000)
 }
 
+// perScore returns how many milliseconds a score of 1 is.
+func (e encoding) perScore() int64 {
+	if e.unit != Seconds {
+		return 1
+	}
+	return 1000
+}
+
 // score returns the score of a known state, as Redis takes it.
 func (e encoding) score(s lastseen.State) string {
 	if s.Left {
@@ -77,13 +85,6 @@ func (e encoding) state(score float64) lastseen.State {
 	return lastseen.State{At: at, Left: score < 0}
 }
 
-// outOfBand reports whether a score is too large for a time, as those of the hidden band are. No ping
-// or leave moves such a member.
-func (e encoding) outOfBand(score float64) bool {
-	size := math.Abs(score)
-	return !(size < hiddenFrom) || e.instant(size) > lastseen.MaxInstant
-}
-
 // scoreOf reads a score out of a script's reply; a missing member is nil there, and 0 here: either is
 // never seen.
 func scoreOf(reply any) (float64, error) {
@@ -105,16 +106,6 @@ func scoreOf(reply any) (float64, error) {
 func (e encoding) stateOfReply(reply any) (lastseen.State, error) {
 	f, err := scoreOf(reply)
 	return e.state(f), err
-}
-
-// stateAfterLeave returns the state that a leave leaves behind, given the score before in a script's reply.
-// Whoever is hidden stays hidden, and is not given away.
-func (e encoding) stateAfterLeave(before any, at lastseen.Instant) (lastseen.State, error) {
-	f, err := scoreOf(before)
-	if err != nil || e.outOfBand(f) {
-		return lastseen.State{}, err
-	}
-	return e.state(f).AfterLeave(at), nil
 }
 
 // bounds returns the lowest and highest score of a range, as Redis takes them. Between two
@@ -142,11 +133,11 @@ func halves() []lastseen.Range {
 	}
 }
 
-// hiddenBefore returns the bounds, the upper one excluded, of the scores hidden before a cutoff. There
-// are none in seconds: 2^52 has no room for a fraction.
-func (e encoding) hiddenBefore(cutoff lastseen.Instant) (from, to string) {
+// hidden returns the lowest score of the hidden band; "" if there is none, as in seconds: 2^52 has no room for a
+// fraction.
+func (e encoding) hidden() string {
 	if e.unit != Milliseconds {
-		return "+inf", "+inf"
+		return ""
 	}
-	return strconv.FormatInt(hiddenFrom, 10), strconv.FormatInt(hiddenFrom+int64(cutoff), 10)
+	return strconv.FormatInt(hiddenFrom, 10)
 }

@@ -77,7 +77,7 @@ var refusals = []string{
 	"NOAUTH", "WRONGPASS", "NOPERM", "max number of clients", "unknown command", "UNKILLABLE",
 	"DB index is out of range", "invalid DB index", // the database in the URL
 	"The user executing the script can't", "ACL failure in script", // NOPERM, of 7.0 and of later versions
-	"MOVED", "ASK", // a Cluster that changes faster than it is followed, or one that the URL does not call so
+	"MOVED", "ASK", "CROSSSLOT", // a Cluster that changes faster than it is followed, or one that the URL does not call so
 	"This instance has cluster support disabled",
 	"redis: nil", // said by Sentinels that do not know the primary's name; no call of ours asks for a lone value
 }

@@ -1,9 +1,38 @@
 package redisstore
 
-import "context"
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+)
 
 // ExpireAgreements makes the store check each namespace again, as it does every sampleEvery.
 func (s *Store) ExpireAgreements() { s.checked.Clear() }
 
 // Patrol looks after the servers, as it does every sampleEvery.
 func (s *Store) Patrol(ctx context.Context) { s.patrol(ctx) }
+
+// Around calls f before, and g after, each call of a Redis command by this store.
+func (s *Store) Around(command string, f, g func()) { s.client.AddHook(around{command, f, g}) }
+
+type around struct {
+	command string
+	f, g    func()
+}
+
+func (around) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (around) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (a around) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() != a.command {
+			return next(ctx, cmd)
+		}
+		a.f()
+		defer a.g()
+		return next(ctx, cmd)
+	}
+}

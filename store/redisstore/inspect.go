@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,6 +97,7 @@ func (s *Store) patrol(ctx context.Context) {
 	defer cancel()
 	if err := s.inspect(ctx); err == nil {
 		_ = s.eachPrimary(ctx, s.writeNothing)
+		_ = s.checkOwnKeys(ctx)
 	}
 }
 
@@ -106,12 +108,12 @@ func (s *Store) inspect(ctx context.Context) error {
 	var old error
 	reached := false
 	err := s.eachPrimary(ctx, func(ctx context.Context, client *redis.Client, _ string) error {
-		info, err := readInfo(ctx, client)
+		info, err := readInfo(ctx, client, "server", "memory")
 		if err != nil {
 			return err
 		}
 		tooOld := s.servers.assess(s.nameOf(client), info)
-		s.checkMode(client, info["redis_mode"])
+		s.checkMode(client, cmp.Or(info["redis_mode"], info["server_mode"])) // the latter in Valkey
 		mu.Lock()
 		defer mu.Unlock()
 		old, reached = errors.Join(old, tooOld), true
@@ -144,10 +146,10 @@ func (s *Store) checkMode(client *redis.Client, mode string) {
 	}
 }
 
-// readInfo returns what a server says of itself; nothing if it is not allowed to be asked.
-func readInfo(ctx context.Context, client *redis.Client) (map[string]string, error) {
+// readInfo returns sections of what a server says of itself; nothing if it is not allowed to be asked.
+func readInfo(ctx context.Context, client *redis.Client, sections ...string) (map[string]string, error) {
 	info := map[string]string{}
-	for _, section := range []string{"server", "memory"} { // before version 7 one at a time
+	for _, section := range sections { // before version 7 one at a time
 		text, err := client.Info(ctx, section).Result()
 		if reply := said(err); err != nil && !strings.HasPrefix(reply, "NOPERM") && !strings.HasPrefix(reply, "unknown command") {
 			return nil, err

@@ -102,6 +102,7 @@ func TestEvictionIsLogged(t *testing.T) {
 
 // TestEvictionOfOnePrimary: each primary of a Cluster is looked at.
 func TestEvictionOfOnePrimary(t *testing.T) {
+	t.Parallel()
 	ctx, c := context.Background(), redistest.StartCluster(t, 0)
 	require.NoError(t, c.Primaries[2].Client(t).ConfigSet(ctx, "maxmemory-policy", "allkeys-lfu").Err())
 	s, log := newLoggedStore(t, c.URL())
@@ -128,6 +129,7 @@ func TestRefusalIsLogged(t *testing.T) {
 
 // TestWrongMode: a URL that does not say that it leads to a Cluster, or to a Sentinel, is pointed out.
 func TestWrongMode(t *testing.T) {
+	t.Parallel()
 	s, log := newLoggedStore(t, redistest.StartCluster(t, 0).Primaries[0].URL())
 	var errs []error
 	for _, namespace := range []string{"a", "b", "c", "d", "e", "f"} {
@@ -147,4 +149,58 @@ func TestWrongMode(t *testing.T) {
 	require.ErrorIs(t, ping(s, "chat", "alice"), store.ErrUnavailable)
 	s, _ = newLoggedStore(t, strings.Replace(watched.URL(), "master=", "master=not", 1))
 	require.ErrorIs(t, ping(s, "chat", "alice"), store.ErrUnavailable)
+}
+
+// TestValkeyMode: Valkey calls its mode otherwise. The texts are the beginning of what it says to INFO.
+func TestValkeyMode(t *testing.T) {
+	for mode, hints := range map[string]int{"standalone": 0, "cluster": 1, "sentinel": 1} {
+		info := "# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\nvalkey_release_stage:ga\r\n" +
+			"redis_git_sha1:00000000\r\nredis_git_dirty:0\r\nredis_build_id:5beb99de11516a6b\r\nserver_mode:" + mode + "\r\n"
+		s, log := newLoggedStore(t, redistest.StartImpostor(t, info))
+		_, _ = s.Lookup(context.Background(), "chat", []string{"alice"})
+		require.Equal(t, hints, log.count("redis+"+mode+"://"), mode)
+		require.Zero(t, log.count("cannot be read"))
+	}
+}
+
+// TestDemotedPrimary: a Redis that became a replica is logged once and not ready, even if it goes on taking writes,
+// until it is promoted.
+func TestDemotedPrimary(t *testing.T) {
+	ctx, server := context.Background(), redistest.StartProcess(t)
+	client := server.Client(t)
+	s, log := newLoggedStore(t, server.URL())
+	require.NoError(t, s.Ready(ctx))
+	for times, readOnly := range []string{"yes", "no"} {
+		require.NoError(t, client.ConfigSet(ctx, "replica-read-only", readOnly).Err())
+		require.NoError(t, client.ReplicaOf(ctx, "127.0.0.1", "1").Err())
+		for range 3 {
+			s.Patrol(ctx)
+			require.ErrorIs(t, s.Ready(ctx), store.ErrUnavailable, "replica-read-only %s", readOnly)
+		}
+		require.Equal(t, times+1, log.count("this Redis is a replica"))
+		require.NoError(t, client.ReplicaOf(ctx, "NO", "ONE").Err())
+		require.NoError(t, s.Ready(ctx))
+		require.NoError(t, ping(s, "chat", "alice"))
+	}
+}
+
+// TestOwnKeysOfAnotherType: without its own keys the store serves nothing, so it is not ready, and the log names the key.
+func TestOwnKeysOfAnotherType(t *testing.T) {
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	s, log := newLoggedStore(t, url)
+	require.NoError(t, ping(s, "chat", "alice"))
+	for _, key := range []string{"presence::meta", "presence::namespaces"} {
+		require.NoError(t, client.Rename(ctx, key, "aside").Err())
+		require.NoError(t, client.Set(ctx, key, "a string", 0).Err())
+		for range 3 {
+			err := s.Ready(ctx)
+			require.ErrorIs(t, err, store.ErrUnavailable)
+			require.ErrorContains(t, err, "the key "+key)
+			s.Patrol(ctx)
+		}
+		require.Equal(t, 1, log.count("the key "+key))
+		require.NoError(t, client.Rename(ctx, "aside", key).Err())
+		require.NoError(t, s.Ready(ctx))
+	}
 }

@@ -1,12 +1,10 @@
 package redisstore
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math"
 	"net"
 	"strconv"
@@ -175,27 +173,6 @@ func TestTranslate(t *testing.T) {
 	}
 }
 
-// fakeTime is two clocks: this machine's and, ahead of it by offset, that of Redis. Each reading of
-// Redis' clock takes a round trip.
-type fakeTime struct {
-	local     time.Time
-	offset    time.Duration
-	roundTrip time.Duration
-	down      bool
-}
-
-func (f *fakeTime) now() time.Time { return f.local }
-
-func (f *fakeTime) sample(context.Context) (time.Time, error) {
-	if f.down {
-		return time.Time{}, store.ErrUnavailable
-	}
-	f.local = f.local.Add(f.roundTrip / 2)
-	theirs := f.local.Add(f.offset)
-	f.local = f.local.Add(f.roundTrip / 2)
-	return theirs, nil
-}
-
 // TestAgreementExpires: every sample also forgets which namespaces were checked, so that one which was
 // deleted and made anew by a server set differently is not read as empty for long.
 func TestAgreementExpires(t *testing.T) {
@@ -209,36 +186,4 @@ func TestAgreementExpires(t *testing.T) {
 		require.Equal(t, 3, expired)
 		require.Equal(t, 4, sampled, "at once, too")
 	})
-}
-
-func TestClock(t *testing.T) {
-	ctx := context.Background()
-	f := &fakeTime{local: time.UnixMilli(1_700_000_000_000), offset: 5 * time.Second, roundTrip: 200 * time.Millisecond, down: true}
-	var log bytes.Buffer
-	c := &clock{now: f.now, sample: f.sample, logger: slog.New(slog.NewTextHandler(&log, nil))}
-	_, err := c.read(ctx)
-	require.ErrorIs(t, err, store.ErrUnavailable, "the first reading has to ask")
-
-	f.down = false
-	at := func() lastseen.Instant {
-		now, err := c.read(ctx)
-		require.NoError(t, err)
-		return now
-	}
-	require.Equal(t, lastseen.Instant(1_700_000_005_200), at(), "the round trip is halved")
-	require.NoError(t, c.measure(ctx))
-	require.Equal(t, 1, strings.Count(log.String(), "differs"), "warned once")
-
-	f.down = true
-	f.local = f.local.Add(time.Hour)
-	require.Error(t, c.measure(ctx))
-	require.Equal(t, lastseen.Instant(1_700_003_605_400), at(), "the last offset stays")
-	f.local = f.local.Add(-time.Minute)
-	require.Equal(t, lastseen.Instant(1_700_003_605_400), at(), "never backwards")
-
-	f.down, f.offset, f.roundTrip = false, 0, 0
-	require.NoError(t, c.measure(ctx))
-	f.offset = 2 * time.Second
-	require.NoError(t, c.measure(ctx))
-	require.Equal(t, 2, strings.Count(log.String(), "differs"), "it came back, so it is told again")
 }

@@ -72,9 +72,15 @@ func TestHiddenBand(t *testing.T) {
 	newest, err := s.Newest(ctx, "chat")
 	require.NoError(t, err)
 	require.Equal(t, base+1, newest)
-	n, err := s.Trim(ctx, "chat", base)
+	require.NoError(t, client.ZAdd(ctx, "presence:chat", redis.Z{Member: "hidden", Score: hidden(lastseen.InstantOf(time.Now()))}).Err())
+	require.NoError(t, ping(s, "chat", "alice"))
+	now, err := s.Now(ctx)
 	require.NoError(t, err)
-	require.Equal(t, 2, n, "old, and the zero that nobody of ours wrote")
+	_, err = s.Ping(ctx, "chat", []store.Sighting{{User: "alice", At: now}})
+	require.NoError(t, err)
+	result, err := trim(s, "chat", time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, store.TrimResult{Deleted: 2}, result, "old, and the zero that nobody of ours wrote")
 	require.ElementsMatch(t, []string{"alice", "hidden"}, client.ZRange(ctx, "presence:chat", 0, -1).Val())
 }
 
@@ -129,7 +135,7 @@ func TestWrongType(t *testing.T) {
 }
 
 // TestStrangeScores: nobody of ours writes them. They read as never seen; those too large for a time
-// stay as they are, and those below the first millisecond are older than any ping.
+// stay as they are, and those below the first millisecond are older than any ping or leave.
 func TestStrangeScores(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)
@@ -147,19 +153,23 @@ func TestStrangeScores(t *testing.T) {
 		newest, err := s.Newest(ctx, "chat")
 		require.NoError(t, err)
 		require.Equal(t, base, newest, score)
-		states, err := s.Leave(ctx, "chat", []store.Sighting{{User: "odd", At: base}})
-		require.NoError(t, err)
-		require.Equal(t, lastseen.State{}, states[0], "there is nobody to say goodbye for: %v", score)
-		require.InDelta(t, score, client.ZScore(ctx, "presence:chat", "odd").Val(), 0, "unmoved: %v", score)
-
-		states, err = s.Ping(ctx, "chat", []store.Sighting{{User: "odd", At: base}})
-		require.NoError(t, err)
-		want := lastseen.State{}
-		if moves {
-			want = lastseen.State{At: base}
+		for _, left := range []bool{false, true} {
+			write, want := s.Ping, lastseen.State{}
+			if left {
+				write = s.Leave
+			}
+			if moves {
+				want = lastseen.State{At: base, Left: left}
+			}
+			require.NoError(t, client.ZAdd(ctx, "presence:chat", redis.Z{Member: "odd", Score: score}).Err())
+			states, err := write(ctx, "chat", []store.Sighting{{User: "odd", At: base}})
+			require.NoError(t, err)
+			require.Equal(t, want, states[0], score)
+			require.Equal(t, want, lookup(t, s, "odd")[0], "the answer is what is stored: %v", score)
+			if !moves {
+				require.InDelta(t, score, client.ZScore(ctx, "presence:chat", "odd").Val(), 0, "unmoved")
+			}
 		}
-		require.Equal(t, want, states[0], score)
-		require.Equal(t, want, lookup(t, s, "odd")[0], "the answer is what is stored: %v", score)
 	}
 }
 

@@ -34,3 +34,17 @@ func TestLease(t *testing.T) {
 	require.Eventually(t, func() bool { return lease(second, "sweep") }, time.Minute, time.Millisecond)
 	require.False(t, lease(first, "sweep"))
 }
+
+// TestLeaseForLess: who asks for less time than the holder has left is not granted the lease, and does not end it.
+func TestLeaseForLess(t *testing.T) {
+	ctx, url := context.Background(), redistest.Start(t)
+	first, second := newStore(t, redisstore.Options{URL: url}), newStore(t, redisstore.Options{URL: url})
+	lease := func(s *redisstore.Store, ttl time.Duration) bool {
+		granted, err := s.Lease(ctx, "sweep", ttl)
+		require.NoError(t, err)
+		return granted
+	}
+	require.True(t, lease(first, 3*time.Minute))
+	require.False(t, lease(second, time.Millisecond))
+	require.Greater(t, newClient(t, url).PTTL(ctx, "presence::lease:sweep").Val(), 2*time.Minute)
+}

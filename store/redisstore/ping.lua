@@ -2,27 +2,45 @@
 --
 -- KEYS[1]  one shard of a namespace
 -- ARGV[1]  the earliest of the times that follow, mirrored at zero
+-- ARGV[2]  the latest of them, in milliseconds
+-- ARGV[3]  how many milliseconds a score of 1 is: 1 or 1000
 -- ARGV     then time, user, time, user, …: each user once, at most 512 of them
 --
 -- Returns {created}, or {created, scores}: created is 1 if the key did not exist before. Without
 -- scores every user is now present at the time that came with them; otherwise scores are theirs
 -- afterwards, in order, nil for those unknown.
 --
--- Times stay the strings that came in, or numbers compared with numbers: Lua writes a number with
--- 14 digits, which would round it.
+-- Times stay the strings that came in, or numbers that are compared or passed to Redis as they are: Lua
+-- writes a number with 14 digits, which would round it.
 
-local key, count = KEYS[1], (#ARGV - 1) / 2
+local key, count = KEYS[1], (#ARGV - 3) / 2
 local created = 1 - redis.call('EXISTS', key)
+
+-- Times too far ahead are replaced by the time of this Redis, whatever the caller's clock shows.
+local now = clock()
+local replaced = tonumber(ARGV[2]) > now + max_ahead
+if replaced then
+  local limit = (now + max_ahead) / ARGV[3]
+  now = now / ARGV[3]
+  for i = 4, #ARGV, 2 do
+    if tonumber(ARGV[i]) > limit then
+      ARGV[i] = now
+    end
+  end
+  if tonumber(ARGV[1]) < -now then
+    ARGV[1] = -now
+  end
+end
 
 -- Where nobody has left as late as these pings came, GT alone does it: it keeps the later time, and
 -- anyone hidden where they are. When it changed everyone, there is nothing more to ask.
 local all = redis.call('ZCOUNT', key, '-inf', ARGV[1]) == 0
-if all and redis.call('ZADD', key, 'GT', 'CH', unpack(ARGV, 2)) == count then
+if all and redis.call('ZADD', key, 'GT', 'CH', unpack(ARGV, 4)) == count and not replaced then
   return {created}
 end
 
 local users = {}
-for i = 3, #ARGV, 2 do
+for i = 5, #ARGV, 2 do
   users[#users + 1] = ARGV[i]
 end
 
@@ -30,7 +48,7 @@ end
 if not all then
   local add, scores = {}, redis.call('ZMSCORE', key, unpack(users))
   for i = 1, #users do
-    local score, at = scores[i], ARGV[2 * i]
+    local score, at = scores[i], ARGV[2 * i + 2]
     if not score or -tonumber(score) < tonumber(at) then
       add[#add + 1] = at
       add[#add + 1] = users[i]

@@ -27,6 +27,8 @@ type question struct {
 
 // LookupGroups implements [store.Grouper]: all in one round trip.
 func (s *Store) LookupGroups(ctx context.Context, groups []*store.Group[string]) {
+	ctx, end := s.batch(ctx)
+	defer end()
 	all := make([]namespace, len(groups))
 	for i, g := range groups {
 		all[i] = s.keys.namespace(g.Namespace)
@@ -211,6 +213,11 @@ func (e encoding) newestIn(key string, half lastseen.Range) redis.ZRangeArgs {
 
 // List implements [store.Store].
 func (s *Store) List(ctx context.Context, namespace string, q store.ListQuery) ([]store.Record, error) {
+	ctx, cancel, err := s.operation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
 	ns := s.keys.namespace(namespace)
 	if err := s.check(ctx, ns); err != nil {
 		return nil, err

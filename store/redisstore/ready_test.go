@@ -93,6 +93,7 @@ func TestNotReadyWithoutDisk(t *testing.T) {
 
 // TestNotReadyWhileLoading: Redis answers, but knows nothing yet.
 func TestNotReadyWhileLoading(t *testing.T) {
+	t.Parallel()
 	ctx, server := context.Background(), redistest.StartProcess(t)
 	client := server.Client(t)
 	pipe := client.Pipeline()
@@ -118,6 +119,7 @@ func TestNotReadyWhileLoading(t *testing.T) {
 // TestNotReadyWhenTheClusterIsDown: by default a Cluster that lacks one primary refuses to serve the slots
 // of the others, too.
 func TestNotReadyWhenTheClusterIsDown(t *testing.T) {
+	t.Parallel()
 	ctx, c := context.Background(), redistest.StartCluster(t, 0, redistest.QuickToFail)
 	s := newStore(t, redisstore.Options{URL: c.URL(), Timeout: 250 * time.Millisecond})
 	require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, slowMachine, time.Millisecond)

@@ -16,6 +16,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"sync"
@@ -25,6 +27,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/clock"
 )
 
 // The bounds of [Options.Shards].
@@ -42,14 +45,19 @@ type Options struct {
 
 	Layouts map[string]Layout // of namespaces that are stored otherwise than the fields above say
 
+	// MaxNamespaces limits the namespaces that exist; default 0, no limit. Register is exempt. When a namespace
+	// is removed while another server writes to it, there may be one more than the limit.
+	MaxNamespaces int
+
 	Timeout      time.Duration // of one call, connecting and retrying included; default 250 ms
 	DialTimeout  time.Duration // of one attempt to connect; default 200 ms
 	PoolSize     int           // connections at most, to each Redis; default 10 a processor, 5 in a Cluster
 	MinIdleConns int           // connections kept open when idle, to each Redis; default 0
 	MaxRetries   int           // times a call is repeated after a network error; default 1, -1 for none
 
-	Now    func() time.Time // the local clock; default time.Now
-	Logger *slog.Logger     // default slog.Default()
+	Now       func() time.Time     // this machine's clock; default time.Now
+	Monotonic func() time.Duration // time since some moment, whatever that clock does; default since Open
+	Logger    *slog.Logger         // default slog.Default()
 }
 
 // Store is a [store.Store] on Redis.
@@ -58,14 +66,19 @@ type Store struct {
 	where   string // the URL, redacted
 	keys    keyspace
 	timeout time.Duration
-	clock   *clock
-	logger  *slog.Logger
-	holder  string // who this process is, for leases
 
-	checked   sync.Map // namespace → struct{}: its meta agreed at most sampleEvery ago, and it is registered
-	agreed    sync.Map // namespace → struct{}: its meta agreed when it was last read
-	sightings sync.Map // what was strange in which namespace, and logged
-	servers   servers  // what was found out about them
+	maxNamespaces int
+
+	clock  *sampledClock
+	logger *slog.Logger
+	holder string // who this process is, for leases
+
+	checked   sync.Map     // namespace → struct{}: its meta agreed at most sampleEvery ago, and it is registered
+	agreed    sync.Map     // in a Cluster: namespace → the round in which its meta last agreed or was taken to
+	rounds    atomic.Int64 // of checking
+	sightings sync.Map     // what was strange in which namespace, and logged
+	servers   servers      // what was found out about them
+	replaced  atomic.Int64 // times that Redis did not take since that was last logged
 	closed    atomic.Bool
 	stop      context.CancelFunc
 	stopped   sync.WaitGroup
@@ -90,20 +103,27 @@ func Open(o Options) (*Store, error) {
 		where:   Redact(o.URL),
 		keys:    keyspace{prefix: o.Prefix, shards: o.Shards, unit: o.Unit, layouts: maps.Clone(o.Layouts)},
 		timeout: o.Timeout,
-		logger:  o.Logger,
-		holder:  rand.Text(),
-		stop:    cancel,
+
+		maxNamespaces: o.MaxNamespaces,
+
+		logger: o.Logger,
+		holder: rand.Text(),
+		stop:   cancel,
 	}
-	s.clock = &clock{now: o.Now, sample: s.redisTime, logger: o.Logger}
+	s.clock = &sampledClock{
+		Clock: clock.New(clock.Options{Name: "Redis", Monotonic: o.Monotonic, Logger: o.Logger}),
+		local: o.Now, sample: s.redisTime, logger: o.Logger,
+	}
 	s.servers.logger = o.Logger
-	s.stopped.Go(func() { repeat(ctx, sampleEvery, s.watch, s.checked.Clear) })
+	s.stopped.Go(func() { repeat(ctx, sampleEvery, s.watch, s.checkAgain) })
+	s.stopped.Go(func() { repeat(ctx, lookEvery, s.clock.refresh, func() {}) })
 	return s, nil
 }
 
-// watch looks after the servers and samples their clock.
+// watch looks after the servers.
 func (s *Store) watch(ctx context.Context) {
 	s.patrol(ctx)
-	s.clock.refresh(ctx)
+	s.reportReplaced()
 }
 
 // repeat does some work at once and then at every interval, something else before each repetition, until
@@ -152,7 +172,25 @@ func (s *Store) alive(ctx context.Context) error {
 	if s.closed.Load() {
 		return store.ErrClosed
 	}
+	if err := ctx.Err(); err != nil && errors.Is(context.Cause(ctx), errTimeout) {
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, errTimeout)
+	}
 	return ctx.Err()
+}
+
+// batch bounds in time a batch of writes or lookups, with all that belongs to it, as one call.
+func (s *Store) batch(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, s.timeout, errTimeout)
+}
+
+// operation bounds in time what takes several calls to Redis, one after the other: together they take twice
+// [Options.Timeout] at most.
+func (s *Store) operation(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if err := s.alive(ctx); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*s.timeout, errTimeout)
+	return ctx, cancel, nil
 }
 
 // begin bounds one call to Redis in time, and refuses it after Close, and while a server is too old. The

@@ -26,21 +26,27 @@ var (
 	timeSource string
 	//go:embed probe.lua
 	probeSource string
+	//go:embed clock.lua
+	clockSource string
+	//go:embed register.lua
+	registerSource string
 	//go:embed tie.lua
 	tieSource string
 )
 
 // scripts are what runs inside Redis.
-var scripts = struct{ ping, leave, count, page, group, trim, lease, time, probe *redis.Script }{
-	ping:  redis.NewScript(pingSource),
-	leave: redis.NewScript(leaveSource),
+var scripts = struct{ ping, leave, count, page, group, trim, lease, time, probe, register *redis.Script }{
+	ping:  redis.NewScript(clockSource + pingSource),
+	leave: redis.NewScript(clockSource + leaveSource),
 	count: redis.NewScript(countSource),
 	page:  redis.NewScript(tieSource + pageSource),
 	group: redis.NewScript(tieSource + groupSource),
-	trim:  redis.NewScript(trimSource),
+	trim:  redis.NewScript(clockSource + trimSource),
 	lease: redis.NewScript(leaseSource),
 	time:  redis.NewScript(timeSource),
 	probe: redis.NewScript(probeSource),
+
+	register: redis.NewScript(registerSource),
 }
 
 // call is one run of a script on one key.

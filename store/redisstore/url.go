@@ -141,15 +141,15 @@ func (a *address) readHost(text string) (string, error) {
 			return "", errors.New("an IPv6 address without its closing bracket")
 		}
 		if _, err := netip.ParseAddr(host); err != nil {
-			return "", errors.New("what stands in brackets is an IPv6 address")
+			return "", errors.New("brackets must contain an IPv6 address")
 		}
 		if port, hasPort = strings.CutPrefix(port, ":"); !hasPort && port != "" {
-			return "", errors.New("after an IPv6 address there is a port or nothing")
+			return "", errors.New("only a port can follow an IPv6 address")
 		}
 	}
 	switch {
 	case strings.Contains(port, ":"):
-		return "", errors.New("a host with several colons: an IPv6 address stands in brackets")
+		return "", errors.New("a host with several colons: put an IPv6 address in brackets")
 	case host == "":
 		return "", errors.New("an empty host")
 	case !hasPort && a.topology == sentinel:
@@ -177,7 +177,7 @@ func (a *address) readDatabase(path string) error {
 	}
 	n, err := strconv.ParseUint(number, 10, 31)
 	if err != nil {
-		return errors.New("after the host there is a database number or nothing")
+		return errors.New("only a database number can follow the host")
 	}
 	a.database, a.path = int(n), path
 	return nil
@@ -213,7 +213,8 @@ func (a address) checkOptions() error {
 	return nil
 }
 
-// String returns the URL without its passwords, and without its options but the master's name.
+// String returns the URL without its passwords, without a user that has no password, and without its options but the
+// master's name.
 func (a address) String() string {
 	var b strings.Builder
 	b.WriteString(a.scheme + "://")
@@ -221,7 +222,7 @@ func (a address) String() string {
 	case a.password != "":
 		b.WriteString(url.UserPassword(a.user, "xxxxx").String() + "@")
 	case a.user != "":
-		b.WriteString(url.User(a.user).String() + "@")
+		b.WriteString("xxxxx@") // which may be a password by mistake
 	}
 	b.WriteString(strings.Join(a.hosts, ",") + a.path)
 	if a.topology == sentinel && a.options.Has(optMaster) {
@@ -233,8 +234,8 @@ func (a address) String() string {
 // unreadable stands for a URL of which no part can be shown.
 const unreadable = "(unreadable)"
 
-// Redact returns a store URL without its passwords, and without its options but the master's name,
-// for messages. Of a URL in which a password could be taken for something else it shows nothing: an
+// Redact returns a store URL without its passwords, without a user that has no password, and without its options but the
+// master's name, for messages. Of a URL in which a password could be taken for something else it shows nothing: an
 // unescaped slash in it, for one, begins the path.
 func Redact(rawURL string) string {
 	a, err := parseAddress(rawURL)

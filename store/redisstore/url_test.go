@@ -82,7 +82,7 @@ func TestRedact(t *testing.T) {
 	for url, want := range map[string]string{
 		"redis+sentinel://u:geheim@a,b:1/2?master=m&sentinel-user=s&sentinel-password=geheim": "redis+sentinel://u:xxxxx@a:26379,b:1/2?master=m",
 		"rediss+cluster://:geheim@a,[::1]:7?tls-ca=f":                                         "rediss+cluster://:xxxxx@a:6379,[::1]:7",
-		"redis+cluster://dot@a": "redis+cluster://dot@a:6379",
+		"redis+cluster://dot@a": "redis+cluster://xxxxx@a:6379",
 	} {
 		require.Equal(t, want, Redact(url))
 	}

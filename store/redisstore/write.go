@@ -24,23 +24,49 @@ func (s *Store) Ping(ctx context.Context, name string, batch []store.Sighting) (
 
 // PingGroups implements [store.Grouper].
 func (s *Store) PingGroups(ctx context.Context, groups []*store.Group[store.Sighting]) {
+	s.record(ctx, groups, writeOp{
+		script: scripts.ping,
+		first: func(e errand) []any {
+			earliest, latest := e.times()
+			return []any{"-" + e.ns.time(earliest), int64(latest), e.ns.perScore()}
+		},
+		args: func(args []any, t *times, sighting *store.Sighting) []any {
+			return append(args, t.text(sighting.At), &sighting.User)
+		},
+	})
+}
+
+// Leave implements [store.Store].
+func (s *Store) Leave(ctx context.Context, name string, batch []store.Sighting) ([]lastseen.State, error) {
+	g := &store.Group[store.Sighting]{Namespace: name, Items: batch}
+	s.record(ctx, []*store.Group[store.Sighting]{g}, writeOp{
+		script: scripts.leave,
+		left:   true,
+		first: func(e errand) []any {
+			_, latest := e.times()
+			return []any{int64(latest), e.ns.perScore()}
+		},
+		args: func(args []any, t *times, sighting *store.Sighting) []any {
+			return append(args, "-"+*t.text(sighting.At), t.time(sighting.At+1), &sighting.User)
+		},
+	})
+	return g.States, g.Err
+}
+
+// record writes groups of pings or of leaves, and makes their namespaces exist.
+func (s *Store) record(ctx context.Context, groups []*store.Group[store.Sighting], op writeOp) {
+	ctx, cancel := s.batch(ctx)
+	defer cancel()
 	all := s.open(groups)
 	for i, err := range s.admit(ctx, namespaces(all)) {
 		all[i].Err = err
 	}
-	s.write(ctx, all, writeOp{
-		script: scripts.ping,
-		first:  func(e errand) string { return "-" + e.ns.time(e.earliest()) },
-		args: func(args []any, t *times, sighting *store.Sighting) []any {
-			return append(args, t.text(sighting.At), &sighting.User)
-		},
-		fill: errand.fillPinged,
-	})
+	s.write(ctx, all, op)
 	var created []*writing
 	for _, w := range all {
 		switch {
 		case w.Err != nil:
-			// Part of it may have made the key anew, unheard: the next ping registers the namespace.
+			// Part of it may have created the key again without a reply: the next write registers the namespace.
 			s.checked.Delete(w.Namespace)
 		case w.created:
 			// The first member of a key, perhaps since another server deleted the namespace.
@@ -48,29 +74,10 @@ func (s *Store) PingGroups(ctx context.Context, groups []*store.Group[store.Sigh
 		}
 	}
 	// All at once, for a batch can be about hundreds of new ones.
-	for i, err := range s.register(ctx, namespaces(created)) {
+	for i, err := range s.register(ctx, namespaces(created), 0) {
 		created[i].Err = err
 	}
 	finish(all)
-}
-
-// Leave implements [store.Store].
-func (s *Store) Leave(ctx context.Context, name string, batch []store.Sighting) ([]lastseen.State, error) {
-	g := &store.Group[store.Sighting]{Namespace: name, Items: batch}
-	all := s.open([]*store.Group[store.Sighting]{g})
-	for _, w := range all {
-		w.Err = s.check(ctx, w.ns)
-	}
-	s.write(ctx, all, writeOp{
-		script: scripts.leave,
-		first:  func(e errand) string { return e.ns.time(lastseen.MinInstant) },
-		args: func(args []any, t *times, sighting *store.Sighting) []any {
-			return append(args, "-"+t.time(sighting.At), t.time(sighting.At+1), &sighting.User)
-		},
-		fill: errand.fillLeft,
-	})
-	finish(all)
-	return g.States, g.Err
 }
 
 // writing is a group that is being written.
@@ -122,9 +129,9 @@ func finish(all []*writing) {
 // writeOp is what tells pings and leaves apart.
 type writeOp struct {
 	script *redis.Script
-	first  func(errand) string                        // the script's first argument
+	left   bool                                       // whether users have left afterwards
+	first  func(errand) []any                         // the script's first arguments
 	args   func([]any, *times, *store.Sighting) []any // appends those of one sighting
-	fill   func(errand, any) error                    // notes the states that result, out of the script's reply
 }
 
 // times writes instants as scores. Most sightings of a batch have the same: it is written once.
@@ -174,8 +181,7 @@ func (s *Store) run(ctx context.Context, errands []errand, op writeOp) {
 	}
 	calls := make([]call, len(errands))
 	for i, e := range errands {
-		args := make([]any, 0, 1+3*len(e.index))
-		args = append(args, op.first(e))
+		args := append(make([]any, 0, 3+3*len(e.index)), op.first(e)...)
 		written := times{encoding: e.ns.encoding}
 		for _, at := range e.index {
 			args = op.args(args, &written, &e.folded[at])
@@ -190,22 +196,22 @@ func (s *Store) run(ctx context.Context, errands []errand, op writeOp) {
 		case cmds[i].Err() != nil:
 			e.Err = cmp.Or(e.Err, translate(cmds[i].Err()))
 		default:
-			e.Err = cmp.Or(e.Err, op.fill(e, cmds[i].Val()))
+			e.Err = cmp.Or(e.Err, s.fill(e, cmds[i].Val(), op.left))
 		}
 	}
 }
 
-// earliest returns the earliest time of the sightings.
-func (e errand) earliest() lastseen.Instant {
-	earliest := lastseen.MaxInstant
+// times returns the earliest and the latest time of the sightings.
+func (e errand) times() (earliest, latest lastseen.Instant) {
+	earliest = lastseen.MaxInstant
 	for _, at := range e.index {
-		earliest = min(earliest, e.folded[at].At)
+		earliest, latest = min(earliest, e.folded[at].At), max(latest, e.folded[at].At)
 	}
-	return earliest
+	return earliest, latest
 }
 
-// fillPinged notes the states that a ping left behind, out of the reply of its script.
-func (e errand) fillPinged(reply any) error {
+// fill notes the states that a write left behind, out of the reply of its script.
+func (s *Store) fill(e errand, reply any, left bool) error {
 	answer, err := sliceOf(reply, -1)
 	if err != nil || len(answer) == 0 {
 		return cmp.Or(err, errors.New("script answered nothing"))
@@ -213,29 +219,21 @@ func (e errand) fillPinged(reply any) error {
 	e.created = e.created || answer[0] == int64(1)
 	if len(answer) == 1 {
 		for _, at := range e.index {
-			e.states[at] = lastseen.State{At: e.folded[at].At}
+			e.states[at] = lastseen.State{At: e.folded[at].At, Left: left}
 		}
 		return nil
 	}
-	return e.fillEach(answer[1], func(_ int, score any) (lastseen.State, error) { return e.ns.stateOfReply(score) })
-}
-
-// fillLeft notes the states that a leave left behind, out of the scores before.
-func (e errand) fillLeft(reply any) error {
-	return e.fillEach(reply, func(at int, score any) (lastseen.State, error) {
-		return e.ns.stateAfterLeave(score, e.folded[at].At)
-	})
-}
-
-// fillEach notes for each user the state that a function makes of a score.
-func (e errand) fillEach(reply any, state func(at int, score any) (lastseen.State, error)) (err error) {
-	scores, err := sliceOf(reply, len(e.index))
+	scores, err := sliceOf(answer[1], len(e.index))
 	if err != nil {
 		return err
 	}
 	for i, at := range e.index {
-		if e.states[at], err = state(at, scores[i]); err != nil {
+		state, err := e.ns.stateOfReply(scores[i])
+		if err != nil {
 			return err
+		}
+		if e.states[at] = state; state.Known() && state.At < e.folded[at].At {
+			s.replaced.Add(1) // a write never leaves an earlier time behind, but for one that was too far ahead
 		}
 	}
 	return nil
@@ -259,32 +257,4 @@ func (s *Store) Forget(ctx context.Context, namespace, user string) error {
 	}
 	defer cancel()
 	return translate(s.client.ZRem(ctx, ns.of(user), user).Err())
-}
-
-// Trim implements [store.Store].
-func (s *Store) Trim(ctx context.Context, namespace string, cutoff lastseen.Instant) (int, error) {
-	ns := s.keys.namespace(namespace)
-	if err := s.check(ctx, ns); err != nil {
-		return 0, err
-	}
-	if cutoff < lastseen.MinInstant {
-		return 0, nil // the script knows no such scores
-	}
-	trimmed := 0
-	for _, key := range ns.all() {
-		hiddenFrom, hiddenTo := ns.hiddenBefore(cutoff)
-		args := []any{ns.time(cutoff), store.MaxTrim - trimmed, hiddenFrom, hiddenTo}
-		cmds, err := s.runScript(ctx, scripts.trim, []call{{key: key, args: args}})
-		if err != nil {
-			return trimmed, err
-		}
-		n, err := cmds[0].Int()
-		if err != nil {
-			return trimmed, err
-		}
-		if trimmed += n; trimmed >= store.MaxTrim {
-			break
-		}
-	}
-	return trimmed, nil
 }
