@@ -1,10 +1,12 @@
 package coalesce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"github.com/lastseen/lastseen/store"
 )
@@ -13,6 +15,9 @@ import (
 type batch[T any] struct {
 	groups  []*group[T]
 	members int
+	begun   time.Time
+	oldest  time.Time // when the first of its callers arrived
+	overdue []*job[T] // callers that waited too long to be sent
 }
 
 // group is the part of a batch that is about one namespace.
@@ -23,20 +28,27 @@ type group[T any] struct {
 }
 
 // take moves jobs from the head of a queue into one group of the batch, as long as both have room, and
-// drops those whose callers are gone. It returns how many members left the queue, whether it has had its
-// turn, and whether the batch is full.
-func (b *batch[T]) take(q *queue[T], groupSize, batchSize int) (left int, turn, full bool) {
+// drops those whose callers are gone or have waited longer than patience. It returns how many members left the
+// queue, whether it has had its turn, and whether the batch is full.
+func (b *batch[T]) take(q *queue[T], o Options) (left int, turn, full bool) {
 	g := &group[T]{Group: store.Group[T]{Namespace: q.namespace}}
 	n := 0
 	for _, j := range q.jobs {
 		size := len(j.items)
-		if j.ctx.Err() == nil {
-			turn, full = g.members+size > groupSize, b.members+g.members+size > batchSize
-			if turn || full {
-				break
+		switch {
+		case j.ctx.Err() != nil:
+		case b.begun.Sub(j.arrived) > o.patience():
+			b.overdue = append(b.overdue, j)
+		default:
+			turn, full = g.members+size > o.GroupSize, b.members+g.members+size > o.BatchSize
+			if !turn && !full {
+				g.jobs = append(g.jobs, j)
+				g.members += size
+				b.since(j.arrived)
 			}
-			g.jobs = append(g.jobs, j)
-			g.members += size
+		}
+		if turn || full {
+			break
 		}
 		left += size
 		n++
@@ -49,8 +61,20 @@ func (b *batch[T]) take(q *queue[T], groupSize, batchSize int) (left int, turn, 
 	return left, turn, full
 }
 
-// send has the store answer the batch, and answers its callers.
-func (b *batch[T]) send(l *lanes[T]) {
+// since notes when a caller arrived.
+func (b *batch[T]) since(arrived time.Time) {
+	if b.oldest.IsZero() || arrived.Before(b.oldest) {
+		b.oldest = arrived
+	}
+}
+
+// limit returns how long the batch may take, so that each of its callers waits for two timeouts at most.
+func (b *batch[T]) limit(timeout time.Duration) time.Duration {
+	return min(timeout, 2*timeout-b.begun.Sub(b.oldest))
+}
+
+// send has the store answer the batch, and answers its callers. It returns an error if the batch timed out.
+func (b *batch[T]) send(l *lanes[T]) error {
 	groups := make([]*store.Group[T], len(b.groups))
 	for i, g := range b.groups {
 		g.Items = make([]T, 0, g.members)
@@ -59,12 +83,28 @@ func (b *batch[T]) send(l *lanes[T]) {
 		}
 		groups[i] = &g.Group
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), l.Timeout)
+	limit := b.limit(l.Timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	err := guard(func() { l.send(ctx, groups) })
+	late := l.Now().Sub(b.begun) >= limit
 	l.counters.sent(b.members)
+	var failed error
 	for _, g := range b.groups {
+		failed = cmp.Or(failed, g.Err)
 		g.answer(err)
+	}
+	if late && failed != nil {
+		return failed
+	}
+	return nil
+}
+
+// fail answers jobs that are not sent.
+func fail[T any](jobs []*job[T], err error) {
+	for _, j := range jobs {
+		j.err = err
+		j.done <- struct{}{}
 	}
 }
 

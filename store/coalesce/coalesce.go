@@ -10,6 +10,9 @@
 // # Promises
 //
 //   - A call is answered after the store has answered it, and as the store has.
+//   - No call takes longer than twice [Options.Timeout], however much waits before it. A call that waited for
+//     three quarters of that is not sent. When a batch times out, all calls that wait behind it fail with it.
+//     Both fail with [store.ErrUnavailable].
 //   - A batch is bounded in time by [Options.Timeout], never by a caller's context. A caller whose
 //     context ends while the call waits in the queue is left out of the batch; one whose call is on its
 //     way gets the context's error, and the call may have been done.
@@ -42,13 +45,21 @@ type Options struct {
 	BatchSize int           // members of one batch, at most; default 4,096
 	GroupSize int           // members of one namespace in a batch before others have their turn; default 512
 	QueueSize int           // members that wait in one lane, at most; default 262,144
+
+	Now func() time.Time // default time.Now
 }
+
+// patience is how long a call waits in the queue at most. Half a timeout is left for its batch.
+func (o Options) patience() time.Duration { return o.Timeout + o.Timeout/2 }
 
 func (o Options) withDefaults() Options {
 	o.Timeout = cmp.Or(o.Timeout, 5*time.Second)
 	o.BatchSize = cmp.Or(o.BatchSize, 4096)
 	o.GroupSize = min(cmp.Or(o.GroupSize, 512), o.BatchSize)
 	o.QueueSize = cmp.Or(o.QueueSize, 1<<18)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	return o
 }
 

@@ -224,20 +224,6 @@ func TestCallerGoneWhileOnItsWay(t *testing.T) {
 	})
 }
 
-func TestHangingStore(t *testing.T) {
-	inBubble(t, Options{Timeout: time.Second}, []string{""}, func(r *rig) {
-		begun := time.Now()
-		first, second := r.ping(context.Background(), "chat", "alice"), r.ping(context.Background(), "chat", "bob")
-		time.Sleep(time.Second)
-		synctest.Wait()
-		require.ErrorIs(r, first.err, store.ErrUnavailable)
-		require.False(r, second.done, "its batch has a time of its own")
-		r.letGo()
-		r.answered(second)
-		require.Equal(r, time.Second, time.Since(begun))
-	})
-}
-
 func TestFullQueue(t *testing.T) {
 	inBubble(t, Options{QueueSize: 3}, []string{""}, func(r *rig) {
 		ctx := context.Background()

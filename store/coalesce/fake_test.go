@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
@@ -25,6 +26,7 @@ type fake struct {
 
 	hold   map[string]chan struct{} // by lane: each batch waits for a signal, if there is one
 	byUser bool
+	delay  time.Duration // of each batch
 
 	mu      sync.Mutex
 	batches []string // what came, as "namespace:user,user namespace:…"
@@ -70,6 +72,13 @@ func serve[T any](ctx context.Context, f *fake, groups []*store.Group[T], answer
 	if gate := f.hold[f.Lane(groups[0].Namespace)(first)]; gate != nil {
 		select {
 		case <-gate:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	if f.delay > 0 {
+		select {
+		case <-time.After(f.delay):
 		case <-ctx.Done():
 			err = ctx.Err()
 		}

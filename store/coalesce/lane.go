@@ -1,8 +1,11 @@
 package coalesce
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
+
+	"github.com/lastseen/lastseen/store"
 )
 
 // lane is the way to one server behind the store. One batch is on it at a time.
@@ -58,29 +61,51 @@ func (l *lane[T]) push(namespace string, jobs []*job[T]) {
 	}
 }
 
-// run sends batches until nothing is queued.
+// run sends batches until nothing is queued. What waits behind a batch that timed out fails with it: the next one
+// would time out as well.
 func (l *lane[T]) run() {
 	defer l.lanes.running.Done()
 	for {
 		b := l.next()
-		if b == nil {
+		fail(b.overdue, errOverdue)
+		if len(b.groups) == 0 {
 			return
 		}
-		b.send(l.lanes)
+		if err := b.send(l.lanes); err != nil {
+			fail(l.drop(), fmt.Errorf("%w: the batch before timed out: %w", store.ErrUnavailable, err))
+		}
 	}
 }
 
-// next takes the next batch out of the queues; nil if there is nothing in them, and the lane comes to
+// errOverdue is the error of calls that waited in the queue for longer than patience.
+var errOverdue = fmt.Errorf("%w: the call waited too long for those before it", store.ErrUnavailable)
+
+// drop empties the queues and returns what was in them.
+func (l *lane[T]) drop() (dropped []*job[T]) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, q := range l.turns {
+		for _, j := range q.jobs {
+			l.release(len(j.items))
+		}
+		dropped = append(dropped, q.jobs...)
+	}
+	l.turns = nil
+	clear(l.queues)
+	return dropped
+}
+
+// next takes the next batch out of the queues. When it has no groups nothing is queued, and the lane comes to
 // rest.
 func (l *lane[T]) next() *batch[T] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := &batch[T]{}
+	b := &batch[T]{begun: l.lanes.Now()}
 	for full := false; len(l.turns) > 0 && !full; {
 		q := l.turns[0]
 		var left int
 		var turn bool
-		left, turn, full = b.take(q, l.lanes.GroupSize, l.lanes.BatchSize)
+		left, turn, full = b.take(q, l.lanes.Options)
 		l.release(left)
 		switch {
 		case len(q.jobs) == 0:
@@ -92,7 +117,6 @@ func (l *lane[T]) next() *batch[T] {
 	}
 	if len(b.groups) == 0 {
 		l.busy = false
-		return nil
 	}
 	return b
 }

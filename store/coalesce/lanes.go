@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
@@ -37,9 +38,10 @@ func oneLane(string) (of func(user string) string) { return func(string) string 
 
 // job is what one call wants of one lane: at most a group's worth of items.
 type job[T any] struct {
-	ctx   context.Context //nolint:containedctx // of the caller who waits
-	items []T             // the job's own: the caller may be gone before they are sent
-	at    []int           // where in the call's answer their states belong
+	ctx     context.Context //nolint:containedctx // of the caller who waits
+	arrived time.Time       // when the call was made
+	items   []T             // the job's own: the caller may be gone before they are sent
+	at      []int           // where in the call's answer their states belong
 
 	// The outcome, once done.
 	states []lastseen.State
@@ -59,10 +61,11 @@ func (l *lanes[T]) do(ctx context.Context, namespace string, items []T) ([]lasts
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	arrived := l.Now() // finding the lanes may take time, too
 	if len(items) == 1 {
-		return l.one(ctx, namespace, items[0])
+		return l.one(ctx, arrived, namespace, items[0])
 	}
-	parts := l.split(ctx, namespace, items)
+	parts := l.split(ctx, arrived, namespace, items)
 	if err := l.enter(namespace, parts...); err != nil {
 		return nil, err
 	}
@@ -90,8 +93,8 @@ func (l *lanes[T]) do(ctx context.Context, namespace string, items []T) ([]lasts
 }
 
 // one is do for a single item, the commonest call.
-func (l *lanes[T]) one(ctx context.Context, namespace string, item T) ([]lastseen.State, error) {
-	j := l.job(ctx)
+func (l *lanes[T]) one(ctx context.Context, arrived time.Time, namespace string, item T) ([]lastseen.State, error) {
+	j := l.job(ctx, arrived)
 	j.items = append(j.items, item)
 	if err := l.enter(namespace, part[T]{lane: l.lane(l.lanesOf(namespace)(l.user(item))), jobs: []*job[T]{j}, members: 1}); err != nil {
 		return nil, err
@@ -100,9 +103,9 @@ func (l *lanes[T]) one(ctx context.Context, namespace string, item T) ([]lastsee
 }
 
 // job returns an empty job.
-func (l *lanes[T]) job(ctx context.Context) *job[T] {
+func (l *lanes[T]) job(ctx context.Context, arrived time.Time) *job[T] {
 	j := l.jobs.Get().(*job[T])
-	j.ctx = ctx
+	j.ctx, j.arrived = ctx, arrived
 	return j
 }
 
@@ -121,7 +124,7 @@ func (l *lanes[T]) wait(j *job[T]) ([]lastseen.State, error) {
 }
 
 // split divides items over the lanes, in jobs of at most a group's worth.
-func (l *lanes[T]) split(ctx context.Context, namespace string, items []T) []part[T] {
+func (l *lanes[T]) split(ctx context.Context, arrived time.Time, namespace string, items []T) []part[T] {
 	var parts []part[T]
 	place := map[string]int{} // in parts, by the lane's name
 	laneOf := l.lanesOf(namespace)
@@ -135,7 +138,7 @@ func (l *lanes[T]) split(ctx context.Context, namespace string, items []T) []par
 		}
 		p := &parts[k]
 		if p.members%l.GroupSize == 0 {
-			p.jobs = append(p.jobs, l.job(ctx))
+			p.jobs = append(p.jobs, l.job(ctx, arrived))
 		}
 		p.members++
 		j := p.jobs[len(p.jobs)-1]
