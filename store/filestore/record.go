@@ -1,23 +1,22 @@
-package boltstore
+package filestore
 
 import (
 	"encoding/binary"
 	"errors"
-	"hash/crc32"
+	"fmt"
 
 	"github.com/lastseen/lastseen"
 )
 
-// Log records and snapshot chunks are both a run of changes, sealed by a checksum:
+// The payload of a record is a run of changes:
 //
-//	sealed  = crc32c(key, changes) in 4 bytes, changes
 //	change  = 'n' name          the changes that follow are to this namespace, which exists
 //	        | 's' user score    the user's state is now this
 //	        | 'f' user          the user is forgotten
-//	        | 'd'               the namespace and everyone in it are gone
+//	        | 'd'               the namespace and all its users are deleted
 //	name, user = length as uvarint, bytes;  score = varint
 //
-// A change states what is, not what to do, so replaying a run twice ends as replaying it once.
+// A change states what is, not what to do, so replaying a run twice has the same result as replaying it once.
 const (
 	changeNamespace = 'n'
 	changeState     = 's'
@@ -25,13 +24,32 @@ const (
 	changeDrop      = 'd'
 )
 
-// changes is a run being written.
+// changes is a run being written. A long one is cut into parts, each of which can be replayed by itself.
 type changes struct {
-	buf       []byte
-	namespace string // of the last change
+	parts     [][]byte // all but the last
+	buf       []byte   // the last part
+	namespace string   // of the last change
 }
 
+// maxPart is the length from which on a part is complete. It is less than maxPayload by more than one change.
+const maxPart = 8 << 20
+
+// empty reports whether there is no change.
+func (c *changes) empty() bool { return len(c.parts) == 0 && len(c.buf) == 0 }
+
+// all returns the parts of the run.
+func (c *changes) all() [][]byte {
+	if len(c.buf) == 0 {
+		return c.parts
+	}
+	return append(c.parts, c.buf)
+}
+
+// in begins a change to a namespace.
 func (c *changes) in(namespace string) {
+	if len(c.buf) >= maxPart {
+		c.parts, c.buf = append(c.parts, c.buf), nil
+	}
 	if len(c.buf) > 0 && c.namespace == namespace {
 		return
 	}
@@ -68,8 +86,15 @@ type contents map[string]*users
 // errSyntax is the error of a run that nobody wrote.
 var errSyntax = errors.New("malformed record")
 
-// replay applies a run.
+// replay applies a run that matched its checksum. If it is malformed nevertheless, the file is damaged.
 func (c contents) replay(run []byte) error {
+	if err := c.replayAll(run); err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return nil
+}
+
+func (c contents) replayAll(run []byte) error {
 	r := reader{run}
 	var name string
 	for len(r.rest) > 0 {
@@ -133,27 +158,4 @@ func (r *reader) text() (string, error) {
 	text := string(r.rest[size : size+int(n)])
 	r.rest = r.rest[size+int(n):]
 	return text, nil
-}
-
-// castagnoli is the polynomial of CRC-32C, which processors compute by themselves.
-func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
-
-// seal returns a run with its checksum in front. The key is part of the sum, so that a run found
-// under another key is an error.
-func seal(key, run []byte) []byte {
-	sum := crc32.Update(crc32.Checksum(key, castagnoli()), castagnoli(), run)
-	sealed := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(run)), sum)
-	return append(sealed, run...)
-}
-
-// unseal returns the run that was sealed under a key.
-func unseal(key, sealed []byte) ([]byte, error) {
-	if len(sealed) < 4 {
-		return nil, errSyntax
-	}
-	run := sealed[4:]
-	if crc32.Update(crc32.Checksum(key, castagnoli()), castagnoli(), run) != binary.BigEndian.Uint32(sealed) {
-		return nil, errors.New("checksum does not match")
-	}
-	return run, nil
 }

@@ -1,4 +1,4 @@
-package boltstore
+package filestore
 
 import (
 	"context"
@@ -61,11 +61,13 @@ type writer struct {
 	sync   time.Duration
 	logger *slog.Logger
 	log    *fileLog
-	commit func(run []byte) error // log.append; tests make it fail
+
+	maxNamespaces int
+	commit        func(run [][]byte) error // log.append; tests make it fail
 
 	requests chan *request // sync = 0
 	dirty    chan struct{} // sync > 0: there is something to flush; holds one signal
-	hurry    chan struct{} // sync > 0: somebody waits for the flush; holds one signal
+	flushNow chan struct{} // sync > 0: a caller waits for the flush; holds one signal
 	stop     chan struct{}
 	stopped  chan struct{} // closed when the goroutine has ended
 	closing  sync.Once
@@ -86,10 +88,10 @@ const queueLength = 4096
 
 func newWriter(s *Store, log *fileLog, o Options) *writer {
 	return &writer{
-		s: s, sync: o.Sync, logger: o.Logger, log: log, commit: log.append,
+		s: s, sync: o.Sync, logger: o.Logger, log: log, commit: log.append, maxNamespaces: o.MaxNamespaces,
 		requests: make(chan *request, queueLength),
 		dirty:    make(chan struct{}, 1),
-		hurry:    make(chan struct{}, 1),
+		flushNow: make(chan struct{}, 1),
 		stop:     make(chan struct{}),
 		stopped:  make(chan struct{}),
 		next:     newFlush(),
@@ -151,7 +153,7 @@ func (w *writer) apply(ctx context.Context, c write) (*flush, error) {
 	mu := &w.s.mu
 	mu.Lock()
 	defer mu.Unlock()
-	for w.failure() == nil && w.current != nil && w.s.now().Sub(w.begun) > w.sync {
+	for w.failure() == nil && w.current != nil && w.behind() {
 		slow := w.current
 		mu.Unlock()
 		err := slow.wait(ctx)
@@ -163,11 +165,13 @@ func (w *writer) apply(ctx context.Context, c write) (*flush, error) {
 	if err := w.failure(); err != nil {
 		return nil, err
 	}
-	before := len(w.pending.buf)
-	w.direct = transaction{index: &w.s.index, log: &w.pending}
+	w.direct = transaction{index: &w.s.index, log: &w.pending, maxNamespaces: w.maxNamespaces}
 	c.do(&w.direct)
-	if len(w.pending.buf) > before {
+	if !w.pending.empty() {
 		signal(w.dirty)
+	}
+	if len(w.pending.parts) > 0 {
+		signal(w.flushNow) // memory is worth more than the rest of the time until the next flush
 	}
 	if !c.durable {
 		return nil, nil
@@ -175,14 +179,23 @@ func (w *writer) apply(ctx context.Context, c write) (*flush, error) {
 	return w.lastFlush(), nil
 }
 
+// maxPending is the number of full parts that wait for the flush in progress before writes wait, too.
+const maxPending = 4
+
+// behind reports whether the flush in progress takes so long, or so much came in since it began, that writes have
+// to wait for it; s.mu is held.
+func (w *writer) behind() bool {
+	return w.s.now().Sub(w.begun) > w.sync || len(w.pending.parts) >= maxPending
+}
+
 // lastFlush returns the flush that ends with all that was written so far in the file, and has it
 // begin soon; nil if all is there already. A durable write waits for it also when it changed nothing:
 // what made it needless may not be in the file yet. s.mu is held.
 func (w *writer) lastFlush() *flush {
-	if len(w.pending.buf) == 0 {
+	if w.pending.empty() {
 		return w.current
 	}
-	signal(w.hurry)
+	signal(w.flushNow)
 	return w.next
 }
 
@@ -193,7 +206,8 @@ func signal(c chan struct{}) {
 	}
 }
 
-// runDelayed flushes what is pending, at most once in every sync unless somebody waits for it.
+// runDelayed flushes what is pending, at most once in every sync unless somebody waits for it. After a failed flush it
+// tries again soon.
 func (w *writer) runDelayed() {
 	for {
 		select {
@@ -202,12 +216,13 @@ func (w *writer) runDelayed() {
 			_ = w.flushPending() // close reports what is still pending
 			return
 		}
-		begun := time.Now()
+		begun, rest := time.Now(), w.sync
 		if w.flushPending() != nil {
 			signal(w.dirty) // it is still pending
+			rest = min(rest, retryEvery)
 		}
-		w.foldIfDue()
-		w.pause(w.sync - time.Since(begun))
+		w.compactIfDue()
+		w.pause(rest - time.Since(begun))
 	}
 }
 
@@ -217,7 +232,7 @@ func (w *writer) pause(d time.Duration) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-w.hurry:
+	case <-w.flushNow:
 	case <-w.stop:
 	}
 }
@@ -226,11 +241,11 @@ func (w *writer) pause(d time.Duration) {
 func (w *writer) flushPending() error {
 	mu := &w.s.mu
 	mu.Lock()
-	if len(w.pending.buf) == 0 {
+	if w.pending.empty() {
 		mu.Unlock()
 		return nil
 	}
-	run, f := w.pending.buf, w.next
+	run, f := w.pending.all(), w.next
 	w.pending, w.next = changes{}, newFlush()
 	w.current, w.begun = f, w.s.now()
 	mu.Unlock()
@@ -240,8 +255,7 @@ func (w *writer) flushPending() error {
 	mu.Lock()
 	defer mu.Unlock()
 	if err != nil {
-		// What came in since begins by naming its namespace, so it can follow what was there.
-		w.pending.buf = append(run, w.pending.buf...)
+		w.pending.parts = append(run, w.pending.parts...)
 	}
 	w.finish(f, err)
 	return err
@@ -264,16 +278,14 @@ func (w *writer) finish(f *flush, err error) {
 	close(f.done)
 }
 
-// foldIfDue starts a fold when the log has outgrown the snapshot. All that is in the log is in the
-// index by now.
-func (w *writer) foldIfDue() {
-	if !w.log.foldDue() {
-		return
-	}
+// compactIfDue starts a compaction when too much of the file no longer counts. All that is in the file is in the index
+// by now.
+func (w *writer) compactIfDue() {
 	w.s.mu.Lock()
-	namespaces := w.s.index.freeze()
-	w.s.mu.Unlock()
-	w.log.startFold(namespaces)
+	defer w.s.mu.Unlock()
+	if w.log.compactionDue(w.s.index.live, errors.Is(w.failed, store.ErrFull)) {
+		w.log.startCompaction(w.s.index.freeze())
+	}
 }
 
 // close ends the goroutine, which flushes first, and closes the file.
@@ -293,7 +305,7 @@ func (w *writer) close() error {
 func (w *writer) lost() error {
 	w.s.mu.RLock()
 	defer w.s.mu.RUnlock()
-	if len(w.pending.buf) == 0 {
+	if w.pending.empty() {
 		return nil
 	}
 	return w.failed

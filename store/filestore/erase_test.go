@@ -1,8 +1,7 @@
-package boltstore
+package filestore
 
 import (
 	"context"
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,14 +50,16 @@ func TestErasedTwice(t *testing.T) {
 // TestForgetAfterTrim: Trim is answered before its flush, Forget of the same user after it.
 func TestForgetAfterTrim(t *testing.T) {
 	ctx := context.Background()
-	s := open(t, Options{Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: time.Hour})
+	s := open(t, Options{Path: newPath(t), Sync: time.Hour})
 	ping(t, s, "alice", base)
 	ping(t, s, "bob", base+1)
 	require.NoError(t, s.Forget(ctx, "chat", "bob"))
 	require.Contains(t, inFile(t, s)["chat"], "alice")
-	n, err := s.Trim(ctx, "chat", base+1)
+	now, err := s.Now(ctx)
 	require.NoError(t, err)
-	require.Equal(t, 1, n)
+	result, err := s.Trim(ctx, "chat", store.TrimQuery{Age: time.Hour, Now: now, All: true})
+	require.NoError(t, err)
+	require.Equal(t, store.TrimResult{Deleted: 1}, result)
 	require.NoError(t, s.Forget(ctx, "chat", "alice"))
 	require.NotContains(t, inFile(t, s)["chat"], "alice")
 }

@@ -1,4 +1,4 @@
-package boltstore
+package filestore
 
 import (
 	"context"
@@ -62,7 +62,7 @@ func (w *writer) runImmediate() {
 	}
 }
 
-// probe writes an empty run if the last flush failed.
+// probe writes an empty record if the last flush failed.
 func (w *writer) probe() {
 	w.s.mu.RLock()
 	failed := w.failed
@@ -70,7 +70,7 @@ func (w *writer) probe() {
 	if failed == nil {
 		return
 	}
-	err := w.commit(nil)
+	err := w.commit(orEmpty(nil))
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
 	w.finish(newFlush(), err)
@@ -106,18 +106,29 @@ func (w *writer) flushGroup(first *request) {
 		}
 		break
 	}
-	w.make(group)
+	w.commitGroup(group)
 	if alone != nil {
-		w.make([]*request{alone})
+		w.commitGroup([]*request{alone})
 	}
-	w.foldIfDue()
+	w.compactIfDue()
 }
 
-// make brings requests into the file, then into the index, and answers them. Those whose caller has
+// orEmpty returns a run, or one of an empty record, which only shows whether the file can be written to.
+func orEmpty(run [][]byte) [][]byte {
+	if len(run) == 0 {
+		return [][]byte{nil}
+	}
+	return run
+}
+
+// commitGroup brings requests into the file, then into the index, and answers them. Those whose caller has
 // gone are dropped.
-func (w *writer) make(group []*request) {
+func (w *writer) commitGroup(group []*request) {
 	log := changes{}
-	t := &transaction{index: &w.s.index, log: &log, staged: map[userKey]lastseen.State{}}
+	t := &transaction{
+		index: &w.s.index, log: &log, maxNamespaces: w.maxNamespaces,
+		staged: map[userKey]lastseen.State{}, adds: map[string]struct{}{},
+	}
 	kept := group[:0]
 	for _, r := range group {
 		if r.ctx.Err() != nil {
@@ -128,11 +139,11 @@ func (w *writer) make(group []*request) {
 		kept = append(kept, r)
 	}
 	var err error
-	if len(log.buf) > 0 {
+	if !log.empty() || w.failed != nil { // after a failure, what was refused may be in the file until another record is
 		w.s.mu.Lock()
 		w.begun = w.s.now()
 		w.s.mu.Unlock()
-		err = w.commit(log.buf)
+		err = w.commit(orEmpty(log.all()))
 		w.s.mu.Lock()
 		if err == nil {
 			t.apply()

@@ -1,11 +1,10 @@
-package boltstore
+package filestore
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -22,8 +21,15 @@ func TestMain(m *testing.M) {
 		victim(path, os.Getenv(victimSync))
 		return
 	}
+	if path := os.Getenv(limitedFile); path != "" {
+		limited(path)
+		return
+	}
 	goleak.VerifyTestMain(m)
 }
+
+// limitedFile is the variable that makes this binary run limited, on systems where there is such a limit.
+const limitedFile = "LASTSEEN_LIMITED_FILE"
 
 // quiet keeps logs out of the tests' output.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -40,23 +46,32 @@ func open(t testing.TB, o Options) *Store {
 	return s
 }
 
+// newPath returns the path of a data file to create.
+func newPath(t testing.TB) string { return storetest.DataFile(t) }
+
 func TestConformance(t *testing.T) {
-	for _, o := range []Options{{Sync: DefaultSync}, {Sync: 0}, {Sync: time.Millisecond, FoldAfter: 1}} {
-		t.Run(fmt.Sprintf("sync=%s,fold=%d", o.Sync, o.FoldAfter), func(t *testing.T) {
-			t.Parallel() // they wait for the disk
+	for _, o := range []Options{{Sync: DefaultSync}, {Sync: 0}, {Sync: time.Millisecond, CompactAfter: 1}} {
+		t.Run(fmt.Sprintf("sync=%s,compact=%d", o.Sync, o.CompactAfter), func(t *testing.T) {
 			storetest.Run(t, func(t testing.TB) store.Store {
-				o.Path = filepath.Join(t.TempDir(), "lastseen.db")
+				o.Path = newPath(t)
 				return open(t, o)
 			})
 		})
 	}
 }
 
-// awaitFold waits for the first snapshot. It polls: a fold is in the background, and nobody who uses
-// the store needs to know of its end.
-func awaitFold(t testing.TB, s *Store) {
+// inUse returns the salt of the file in use, which changes with each compaction.
+func inUse(s *Store) uint32 {
+	s.writer.log.mu.Lock()
+	defer s.writer.log.mu.Unlock()
+	return s.writer.log.header.salt
+}
+
+// awaitCompaction waits until the file was replaced. It polls: compaction is in the background, and users of the store
+// need not know when it ends.
+func awaitCompaction(t testing.TB, s *Store, before uint32) {
 	t.Helper()
-	require.Eventually(t, func() bool { return s.writer.log.snapshot.Load() > 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return inUse(s) != before }, time.Minute, time.Millisecond)
 }
 
 func ping(t testing.TB, s *Store, user string, at lastseen.Instant) {
@@ -68,7 +83,7 @@ func ping(t testing.TB, s *Store, user string, at lastseen.Instant) {
 // TestRegisteredSurvive: a namespace without anybody in it is in the file, too.
 func TestRegisteredSurvive(t *testing.T) {
 	for _, sync := range []time.Duration{0, time.Hour} {
-		path := filepath.Join(t.TempDir(), "lastseen.db")
+		path := newPath(t)
 		s := open(t, Options{Path: path, Sync: sync})
 		require.NoError(t, s.Register(context.Background(), []string{"a", "b"}))
 		require.NoError(t, s.Close())

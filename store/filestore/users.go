@@ -1,4 +1,4 @@
-package boltstore
+package filestore
 
 import (
 	"bytes"
@@ -9,10 +9,11 @@ import (
 
 // users finds the users of one namespace by their IDs. Like [names] it is free of pointers, but for a few.
 type users struct {
-	hash  func(user string) uint64
-	names names
-	known map[uint64]entry // by the hash of the ID
-	twins map[string]entry // those with whose hash another user is known
+	hash       func(user string) uint64
+	names      names
+	bytes      int64            // about how many bytes all users take in a data file
+	known      map[uint64]entry // by the hash of the ID
+	collisions map[string]entry // users whose hash is already that of another one
 }
 
 // entry is a user and when they were last seen.
@@ -20,6 +21,9 @@ type entry struct {
 	score score
 	name  place
 }
+
+// userBytes is about how many bytes a user takes in a data file.
+func userBytes(length int) int64 { return int64(length) + 9 }
 
 func newUsers() *users {
 	seed := maphash.MakeSeed() // so that nobody can choose IDs with the same hash
@@ -31,14 +35,14 @@ func newUsers() *users {
 	return u
 }
 
-// find returns the hash of an ID, and the user's entry if they are known, as a twin or not.
-func (u *users) find(user string) (hash uint64, e entry, known, twin bool) {
+// find returns the hash of an ID, and the user's entry if they are known, in collisions or not.
+func (u *users) find(user string) (hash uint64, e entry, known, collides bool) {
 	hash = u.hash(user)
 	if e, ok := u.known[hash]; ok && string(u.names.at(e.name)) == user {
 		return hash, e, true, false
 	}
-	e, twin = u.twins[user]
-	return hash, e, twin, twin
+	e, collides = u.collisions[user]
+	return hash, e, collides, collides
 }
 
 // get returns a user's entry, if they are known.
@@ -50,41 +54,43 @@ func (u *users) get(user string) (entry, bool) {
 // set stores a user's score and returns the entry, and the one before if they were known. It keeps a copy of
 // the ID: what came in may be part of a larger buffer.
 func (u *users) set(user string, c score) (now, old entry, known bool) {
-	hash, old, known, twin := u.find(user)
+	hash, old, known, collides := u.find(user)
 	now = entry{c, old.name}
 	if !known {
 		now.name = u.names.add(user)
-		_, twin = u.known[hash]
+		u.bytes += userBytes(len(user))
+		_, collides = u.known[hash]
 	}
-	if !twin {
+	if !collides {
 		u.known[hash] = now
 		return now, old, known
 	}
-	if u.twins == nil {
-		u.twins = map[string]entry{}
+	if u.collisions == nil {
+		u.collisions = map[string]entry{}
 	}
-	u.twins[strings.Clone(user)] = now
+	u.collisions[strings.Clone(user)] = now
 	return now, old, known
 }
 
 // remove forgets a user and returns the entry before, if they were known. Its name can be read until somebody
 // else is set.
 func (u *users) remove(user string) (old entry, known bool) {
-	hash, old, known, twin := u.find(user)
+	hash, old, known, collides := u.find(user)
 	switch {
 	case !known:
 		return old, false
-	case twin:
-		delete(u.twins, user)
+	case collides:
+		delete(u.collisions, user)
 	default:
 		delete(u.known, hash)
 	}
 	u.names.remove(old.name)
+	u.bytes -= userBytes(len(user))
 	return old, true
 }
 
 // len returns how many users there are.
-func (u *users) len() int { return len(u.known) + len(u.twins) }
+func (u *users) len() int { return len(u.known) + len(u.collisions) }
 
 // all goes through the users, in no order.
 func (u *users) all() iter.Seq[entry] {
@@ -94,7 +100,7 @@ func (u *users) all() iter.Seq[entry] {
 				return
 			}
 		}
-		for _, e := range u.twins {
+		for _, e := range u.collisions {
 			if !yield(e) {
 				return
 			}

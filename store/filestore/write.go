@@ -1,7 +1,8 @@
-package boltstore
+package filestore
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/lastseen/lastseen"
@@ -15,7 +16,9 @@ type transaction struct {
 	log    *changes
 	staged map[userKey]lastseen.State // nil if changes are made at once
 	drops  []string                   // staged
-	adds   []string                   // staged
+	adds   map[string]struct{}        // staged: namespaces that do not exist yet
+
+	maxNamespaces int // 0 for no limit
 }
 
 type userKey struct{ namespace, user string }
@@ -45,6 +48,15 @@ func (t *transaction) drop(namespace string) {
 	t.drops = append(t.drops, namespace)
 }
 
+// exists reports whether a namespace exists.
+func (t *transaction) exists(namespace string) bool {
+	if _, ok := t.index.namespaces.Get(namespace); ok {
+		return true
+	}
+	_, ok := t.adds[namespace]
+	return ok
+}
+
 // add makes a namespace exist.
 func (t *transaction) add(namespace string) {
 	t.log.in(namespace)
@@ -52,19 +64,31 @@ func (t *transaction) add(namespace string) {
 		t.index.add(namespace)
 		return
 	}
-	t.adds = append(t.adds, namespace)
+	t.adds[namespace] = struct{}{}
+}
+
+// addForWrite makes a namespace exist that is written to, unless there are as many as there may be.
+func (t *transaction) addForWrite(namespace string) error {
+	if t.exists(namespace) {
+		return nil
+	}
+	if n := t.index.namespaces.Len() + len(t.adds); t.maxNamespaces > 0 && n >= t.maxNamespaces {
+		return fmt.Errorf("%w: %d", store.ErrNamespaceLimit, n)
+	}
+	t.add(namespace)
+	return nil
 }
 
 // apply makes what was staged.
 func (t *transaction) apply() {
-	for key, s := range t.staged {
-		t.index.set(key.namespace, key.user, s)
-	}
 	for _, namespace := range t.drops {
 		t.index.drop(namespace)
 	}
-	for _, namespace := range t.adds {
+	for namespace := range t.adds {
 		t.index.add(namespace)
+	}
+	for key, s := range t.staged {
+		t.index.set(key.namespace, key.user, s)
 	}
 }
 
@@ -86,11 +110,11 @@ func (s *Store) assert(
 	if s.writer.sync == 0 {
 		batch = slices.Clone(batch) // the write can outlast the call, when the context ends
 	}
-	a := &assertions{namespace: namespace, batch: batch, after: after}
+	a := &assertions{namespace: namespace, batch: batch, after: after, now: s.reading}
 	if err := s.writer.do(ctx, write{op: a}); err != nil {
 		return nil, err // states may still be written to when the context ended
 	}
-	return a.states, nil
+	return a.states, a.err
 }
 
 // assertions are a batch of pings or leaves.
@@ -98,18 +122,27 @@ type assertions struct {
 	namespace string
 	batch     []store.Sighting
 	after     func(lastseen.State, lastseen.Instant) lastseen.State
-	states    []lastseen.State  // the answer
+	now       func() lastseen.Instant
+	err       error             // why nothing was recorded
+	states    []lastseen.State  // what is returned
 	single    [1]lastseen.State // room for that about one user
 }
 
 func (a *assertions) do(t *transaction) {
+	if len(a.batch) == 0 {
+		return
+	}
+	if a.err = t.addForWrite(a.namespace); a.err != nil {
+		return
+	}
 	a.states = a.single[:]
 	if len(a.batch) != 1 {
 		a.states = make([]lastseen.State, len(a.batch))
 	}
+	now := a.now()
 	for i, sighting := range a.batch {
 		old := t.get(a.namespace, sighting.User)
-		a.states[i] = a.after(old, sighting.At)
+		a.states[i] = a.after(old, store.Bounded(sighting.At, now))
 		if a.states[i] != old {
 			t.set(a.namespace, sighting.User, a.states[i])
 		}
@@ -132,19 +165,41 @@ func (s *Store) Forget(ctx context.Context, namespace, user string) error {
 }
 
 // Trim implements [store.Store].
-func (s *Store) Trim(ctx context.Context, namespace string, cutoff lastseen.Instant) (int, error) {
-	trimmed := 0
+func (s *Store) Trim(ctx context.Context, namespace string, q store.TrimQuery) (store.TrimResult, error) {
+	var result store.TrimResult
+	var moved error
 	err := s.writer.do(ctx, write{alone: true, op: opFunc(func(t *transaction) {
+		now := s.reading()
+		if moved = q.CheckClock(now); moved != nil {
+			return
+		}
+		cutoff := now.Add(-q.Age)
+		if newest := t.index.newest(namespace); !q.All && newest != 0 && newest < cutoff {
+			result.Held = true
+			return
+		}
 		stale := t.index.before(namespace, cutoff, store.MaxTrim)
 		for _, user := range stale {
 			t.set(namespace, user, lastseen.State{})
 		}
-		trimmed = len(stale)
+		result.Deleted = len(stale)
 	})})
-	if err != nil {
-		return 0, err
+	if err != nil { // the write can outlast the call: what it returns is not read
+		return store.TrimResult{}, err
 	}
-	return trimmed, nil
+	return result, moved
+}
+
+// RemoveEmpty implements [store.Store].
+func (s *Store) RemoveEmpty(ctx context.Context, namespace string) (bool, error) {
+	removed := false
+	err := s.writer.do(ctx, write{alone: true, op: opFunc(func(t *transaction) {
+		if n, ok := t.index.namespaces.Get(namespace); ok && n.users.len() == 0 {
+			t.drop(namespace)
+			removed = true
+		}
+	})})
+	return err == nil && removed, err // in this order: the write can outlast the call
 }
 
 // Register implements [store.Store].
@@ -152,7 +207,7 @@ func (s *Store) Register(ctx context.Context, namespaces []string) error {
 	namespaces = slices.Clone(namespaces) // the write can outlast the call
 	return s.writer.do(ctx, write{alone: true, op: opFunc(func(t *transaction) {
 		for _, name := range namespaces {
-			if _, ok := t.index.namespaces.Get(name); !ok {
+			if !t.exists(name) {
 				t.add(name)
 			}
 		}
@@ -162,7 +217,7 @@ func (s *Store) Register(ctx context.Context, namespaces []string) error {
 // DeleteNamespace implements [store.Store].
 func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
 	return s.writer.do(ctx, write{alone: true, durable: true, op: opFunc(func(t *transaction) {
-		if _, ok := t.index.namespaces.Get(namespace); ok {
+		if t.exists(namespace) {
 			t.drop(namespace)
 		}
 	})})

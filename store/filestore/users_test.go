@@ -1,4 +1,4 @@
-package boltstore
+package filestore
 
 import (
 	"maps"
@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawID draws one of few IDs of few lengths, so that they meet again and take each other's rooms.
+// drawID draws one of few IDs of few lengths, so that they meet again and take each other's slots.
 func drawID(t *rapid.T) string {
 	return strings.Repeat(rapid.StringMatching("[abc]").Draw(t, "letter"), rapid.SampledFrom([]int{1, 2, 127, 128, 256, namesChunk + 1}).Draw(t, "length"))
 }
@@ -71,8 +71,8 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// TestNamesReuseRoom: whoever comes and goes takes no more memory in the end, once a fold has begun.
-func TestNamesReuseRoom(t *testing.T) {
+// TestNamesReuseSlots: users that come and go take no more memory in the end, once a compaction has begun.
+func TestNamesReuseSlots(t *testing.T) {
 	u := newUsers()
 	size := func() (bytes int) {
 		for _, chunk := range u.names.chunks {
@@ -95,7 +95,7 @@ func TestNamesReuseRoom(t *testing.T) {
 		u.names.freeze()
 		fill(string(rune('a' + round)))
 		require.Equal(t, most, size())
-		for n := range 500 { // some rooms are free already when others become so
+		for n := range 500 { // some slots are free already when others become so
 			u.remove(strings.Repeat(string(rune('a'+round)), 1+n%200) + string(rune('a'+n/200)))
 			if n%100 == 0 {
 				u.names.freeze()

@@ -1,6 +1,7 @@
-package boltstore
+package filestore
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -39,18 +40,24 @@ func TestRecord(t *testing.T) {
 	for cut := range c.buf {
 		_ = contents{}.replay(c.buf[:cut]) // must not panic
 	}
-	sealed := seal([]byte("key"), c.buf)
-	run, err := unseal([]byte("key"), sealed)
-	require.NoError(t, err)
-	require.Equal(t, c.buf, run)
-	_, err = unseal([]byte("kez"), sealed)
-	require.Error(t, err, "under another key")
-	for i := range sealed {
-		sealed[i] ^= 0x10
-		_, err := unseal([]byte("key"), sealed)
-		require.Error(t, err, "byte %d", i)
-		sealed[i] ^= 0x10
+}
+
+// TestLongRun: a long run is cut into parts that can be replayed by themselves.
+func TestLongRun(t *testing.T) {
+	var c changes
+	want := map[string]score{}
+	for n := range 3 * maxPart / 280 {
+		user := fmt.Sprintf("%0256d", n)
+		c.set("chat", user, lastseen.State{At: base})
+		want[user] = score(base)
 	}
+	require.Len(t, c.all(), 3)
+	data := contents{}
+	for _, part := range c.all() {
+		require.Less(t, len(part), maxPayload)
+		require.NoError(t, data.replay(part))
+	}
+	require.Equal(t, want, data.plain()["chat"])
 }
 
 // FuzzReplay: what can be read can be written, and is read as the same.

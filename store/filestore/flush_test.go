@@ -1,11 +1,10 @@
-package boltstore
+package filestore
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -21,7 +20,7 @@ func inFile(t testing.TB, s *Store) truth {
 	t.Helper()
 	data, err := os.ReadFile(s.Path())
 	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "crashed.db")
+	path := newPath(t)
 	require.NoError(t, os.WriteFile(path, data, 0o600))
 	crashed := open(t, Options{Path: path, Sync: DefaultSync})
 	defer crashed.Close()
@@ -30,7 +29,7 @@ func inFile(t testing.TB, s *Store) truth {
 
 // TestFlushWithinSync runs on a clock that only moves when everything waits.
 func TestFlushWithinSync(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lastseen.db")
+	path := newPath(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, Options{Path: path, Sync: DefaultSync})
 		ping(t, s, "first", base)
@@ -53,7 +52,7 @@ type gate struct {
 func hold(s *Store) *gate {
 	g := &gate{entered: make(chan struct{}, 100), open: make(chan error)}
 	commit := s.writer.commit
-	s.writer.commit = func(run []byte) error {
+	s.writer.commit = func(run [][]byte) error {
 		g.entered <- struct{}{}
 		if err := <-g.open; err != nil {
 			return err
@@ -67,7 +66,7 @@ func hold(s *Store) *gate {
 // writes, after the test has set it.
 func opened(t *testing.T, sync time.Duration) (*Store, *gate) {
 	t.Helper()
-	s := open(t, Options{Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: sync})
+	s := open(t, Options{Path: newPath(t), Sync: sync})
 	return s, hold(s)
 }
 
@@ -125,7 +124,7 @@ func TestHangingFlush(t *testing.T) {
 
 // TestForgottenTwice: with sync = 0 a second forgetting, and one of somebody unknown, are no error either.
 func TestForgottenTwice(t *testing.T) {
-	s := open(t, Options{Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: 0})
+	s := open(t, Options{Path: newPath(t), Sync: 0})
 	ping(t, s, "alice", base)
 	for range 2 {
 		require.NoError(t, s.Forget(context.Background(), "chat", "alice"))
@@ -171,6 +170,8 @@ func TestSyncZero(t *testing.T) {
 func TestFailedFlush(t *testing.T) {
 	for cause, want := range map[error]error{
 		syscall.ENOSPC:    store.ErrFull,
+		syscall.EDQUOT:    store.ErrFull,
+		syscall.EFBIG:     store.ErrFull,
 		errors.New("EIO"): store.ErrUnavailable,
 	} {
 		ctx := context.Background()
@@ -195,7 +196,69 @@ func TestFailedFlush(t *testing.T) {
 	}
 }
 
+// TestFailedSync: what was not synced is written again. A second sync alone would succeed, although the kernel has dropped
+// what it could not write. The test drops it, too.
+func TestFailedSync(t *testing.T) {
+	for _, sync := range []time.Duration{0, time.Millisecond} {
+		ctx := context.Background()
+		s := open(t, Options{Path: newPath(t), Sync: sync})
+		log, failures := s.writer.log, make(chan bool, 1)
+		ping(t, s, "before", base)
+		require.NoError(t, s.Forget(ctx, "chat", "nobody")) // the flush has ended
+		log.fsync = func(f *os.File) error {
+			select {
+			case <-failures:
+				info, err := f.Stat()
+				require.NoError(t, err)
+				_, err = f.WriteAt(make([]byte, info.Size()-log.end), log.end)
+				require.NoError(t, err)
+				return syscall.EIO
+			default:
+				return f.Sync()
+			}
+		}
+		failures <- true
+		_, err := s.Ping(ctx, "chat", []store.Sighting{{User: "failed", At: base}})
+		require.Eventually(t, func() bool {
+			return len(failures) == 0 && s.Ready(ctx) == nil && s.Forget(ctx, "chat", "nobody") == nil
+		}, time.Minute, time.Millisecond)
+		held := inFile(t, s)["chat"]
+		require.Contains(t, held, "before")
+		if sync == 0 {
+			require.ErrorIs(t, err, store.ErrUnavailable)
+			require.NotContains(t, held, "failed", "it was cut off")
+		} else {
+			require.NoError(t, err)
+			require.Contains(t, held, "failed")
+		}
+		require.Equal(t, truthOf(t, s), inFile(t, s))
+	}
+}
+
+// TestForgottenAfterAFailure: what a failed flush left in the file does not come back after somebody has asked to forget
+// it, although nothing is known of it.
+func TestForgottenAfterAFailure(t *testing.T) {
+	s := open(t, Options{Path: newPath(t), Sync: 0})
+	commit, failed := s.writer.commit, false
+	s.writer.commit = func(run [][]byte) error {
+		if !failed {
+			failed = true
+			log := s.writer.log // the record is in the file, and cutting it off fails
+			_, first := log.file.WriteAt(log.header.head(log.end, run[0]), log.end)
+			_, second := log.file.WriteAt(run[0], log.end+headSize)
+			return errors.Join(first, second, syscall.EIO)
+		}
+		return commit(run)
+	}
+	_, err := s.Ping(context.Background(), "chat", []store.Sighting{{User: "alice", At: base}})
+	require.ErrorIs(t, err, store.ErrUnavailable)
+	require.Contains(t, inFile(t, s)["chat"], "alice", "it may have happened or not")
+	require.NoError(t, s.Forget(context.Background(), "chat", "alice"))
+	require.Empty(t, inFile(t, s)["chat"])
+}
+
 func TestFailedFlushWithSyncZero(t *testing.T) {
+	t.Parallel() // it waits for the next attempt
 	ctx := context.Background()
 	s, g := opened(t, 0)
 	go func() { <-g.entered; g.open <- syscall.ENOSPC }()
@@ -211,18 +274,34 @@ func TestFailedFlushWithSyncZero(t *testing.T) {
 	require.Len(t, inFile(t, s)["chat"], 1)
 }
 
+// TestFailedFlushIsRetriedSoon, however rare flushes are: nothing is written meanwhile.
+func TestFailedFlushIsRetriedSoon(t *testing.T) {
+	s, g := opened(t, time.Hour)
+	defer close(g.open)
+	ping(t, s, "alice", base)
+	<-g.entered
+	g.open <- syscall.EIO
+	select {
+	case <-g.entered:
+		g.open <- nil
+	case <-time.After(time.Minute):
+		require.Fail(t, "not retried")
+	}
+	require.Eventually(t, func() bool { return s.Ready(context.Background()) == nil }, time.Minute, time.Millisecond)
+}
+
 // TestCloseReportsWhatIsLost: what was accepted and cannot be written is not passed over in silence.
 func TestCloseReportsWhatIsLost(t *testing.T) {
-	s, err := Open(Options{Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: time.Hour, Logger: quiet()})
+	s, err := Open(Options{Path: newPath(t), Sync: time.Hour, Logger: quiet()})
 	require.NoError(t, err)
-	s.writer.commit = func([]byte) error { return errors.New("no disk") }
+	s.writer.commit = func([][]byte) error { return errors.New("no disk") }
 	ping(t, s, "lost", base)
 	require.ErrorContains(t, s.Close(), "no disk")
 }
 
 // TestForgetWaitsForItsFlush: it is answered when it is in the file, whatever Sync is.
 func TestForgetWaitsForItsFlush(t *testing.T) {
-	s := open(t, Options{Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: time.Hour})
+	s := open(t, Options{Path: newPath(t), Sync: time.Hour})
 	for _, user := range []string{"alice", "bob"} {
 		ping(t, s, user, base)
 	}

@@ -1,4 +1,4 @@
-package boltstore
+package filestore
 
 import (
 	"context"
@@ -56,9 +56,7 @@ func (s *Store) Count(ctx context.Context, namespace string, ranges []lastseen.R
 // Newest implements [store.Store].
 func (s *Store) Newest(ctx context.Context, namespace string) (newest lastseen.Instant, err error) {
 	err = s.read(ctx, func(x *index) error {
-		if n, ok := x.namespaces.Get(namespace); ok {
-			newest = n.newest()
-		}
+		newest = x.newest(namespace)
 		return nil
 	})
 	return newest, err

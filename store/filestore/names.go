@@ -1,4 +1,4 @@
-package boltstore
+package filestore
 
 import (
 	"encoding/binary"
@@ -9,8 +9,8 @@ import (
 // collector, which would look at each of millions of strings every time, does not look into them.
 type names struct {
 	chunks [][]byte
-	free   map[int][][]place // by length: rooms of names that are gone
-	gone   map[int][]place   // the same, not free before the next freeze: a fold under way may read the name
+	free   map[int][][]place // by length: slots of removed names
+	freed  map[int][]place   // the same, not free before the next freeze: a compaction may be reading the name
 }
 
 // place is where a name is: the number of its chunk in the upper half, the offset there in the lower. Its
@@ -25,7 +25,7 @@ const namesChunk = 64 << 10
 
 // add returns the place of a copy of the name.
 func (n *names) add(name string) place {
-	if p, ok := n.room(len(name)); ok {
+	if p, ok := n.slot(len(name)); ok {
 		copy(n.at(p), name)
 		return p
 	}
@@ -44,38 +44,37 @@ func (n *names) add(name string) place {
 	return p
 }
 
-// room takes the room of a name of that length that is gone, if there is one.
-func (n *names) room(length int) (place, bool) {
+// slot takes the slot of a removed name of that length, if there is one.
+func (n *names) slot(length int) (place, bool) {
 	free := n.free[length]
 	if len(free) == 0 {
 		return 0, false
 	}
-	rooms := free[len(free)-1]
-	last := len(rooms) - 1
+	slots := free[len(free)-1]
+	last := len(slots) - 1
 	if last == 0 {
 		n.free[length] = free[:len(free)-1]
 	} else {
-		free[len(free)-1] = rooms[:last]
+		free[len(free)-1] = slots[:last]
 	}
-	return rooms[last], true
+	return slots[last], true
 }
 
-// at returns the name at a place. It is not to be kept: when the name is gone, another one may take its room.
+// at returns the name at a place. It is not to be kept: once the name is removed, another one may take its slot.
 func (n *names) at(p place) []byte {
 	b := n.chunks[p>>32][uint32(p):]
 	length, size := binary.Uvarint(b)
 	return b[size : size+int(length)]
 }
 
-// remove gives up a name. A new name of the same length can have its room after the next freeze; a store
-// folds, and so freezes, before its log holds more than its snapshot. What no other name takes is lost until
-// the file is loaded again.
+// remove frees the slot of a name. A new name of the same length can take it after the next freeze, which comes with
+// the next compaction. A slot that is not taken is lost until the file is loaded again.
 func (n *names) remove(p place) {
-	if n.gone == nil {
-		n.gone = map[int][]place{}
+	if n.freed == nil {
+		n.freed = map[int][]place{}
 	}
 	length := len(n.at(p))
-	n.gone[length] = append(n.gone[length], p)
+	n.freed[length] = append(n.freed[length], p)
 }
 
 // freeze returns the names as they are now, to be read without a lock. The next freeze must not come before
@@ -84,9 +83,9 @@ func (n *names) freeze() *names {
 	if n.free == nil {
 		n.free = map[int][][]place{}
 	}
-	for length, rooms := range n.gone {
-		n.free[length] = append(n.free[length], rooms)
+	for length, slots := range n.freed {
+		n.free[length] = append(n.free[length], slots)
 	}
-	n.gone = nil
+	n.freed = nil
 	return &names{chunks: slices.Clone(n.chunks)}
 }

@@ -1,4 +1,4 @@
-package boltstore
+package filestore
 
 import (
 	"context"
@@ -21,7 +21,7 @@ func benchUser(n int) string { return fmt.Sprintf("%016x", uint64(n)*0x9E3779B97
 // filled returns the path of a data file with a million users.
 func filled(b *testing.B) string {
 	b.Helper()
-	path := filepath.Join(b.TempDir(), "lastseen.db")
+	path := filepath.Join(b.TempDir(), "lastseen.db") // on a disk
 	s, err := Open(Options{Path: path, Sync: DefaultSync, Logger: quiet()})
 	require.NoError(b, err)
 	batch := make([]store.Sighting, 0, 10_000)

@@ -1,4 +1,4 @@
-package boltstore
+package filestore
 
 import (
 	"slices"
@@ -15,6 +15,16 @@ import (
 // knows nothing of files, and does no locking.
 type index struct {
 	namespaces btree.Map[string, *namespace]
+	live       int64 // about how many bytes all of it takes in a new data file
+}
+
+// namespaceBytes is about how many bytes a namespace takes in a data file.
+func namespaceBytes(name string) int64 { return int64(len(name)) + 2 }
+
+// put adds a namespace that does not exist yet.
+func (x *index) put(name string, n *namespace) {
+	x.namespaces.Set(strings.Clone(name), n)
+	x.live += namespaceBytes(name) + n.users.bytes
 }
 
 // namespace holds the users of one namespace; the map and the tree hold the same ones.
@@ -70,9 +80,17 @@ func (x *index) get(namespace, user string) lastseen.State {
 // set stores a user's state; the zero state removes the user. The namespace exists from then on.
 func (x *index) set(name, user string, s lastseen.State) {
 	n := x.add(name)
+	before := n.users.bytes
+	n.set(user, s)
+	x.live += n.users.bytes - before
+}
+
+// set stores a user's state; the zero state removes the user.
+func (n *namespace) set(user string, s lastseen.State) {
 	if !s.Known() {
 		if old, known := n.users.remove(user); known {
 			n.order.Delete(old)
+			n.shrink()
 		}
 		return
 	}
@@ -83,18 +101,29 @@ func (x *index) set(name, user string, s lastseen.State) {
 	n.order.Set(now)
 }
 
+// shrink frees the memory of a namespace that was large when its last user is removed.
+func (n *namespace) shrink() {
+	if n.users.len() == 0 && len(n.users.names.chunks) > 1 {
+		*n = *newNamespace(newUsers())
+	}
+}
+
 // add returns a namespace, which exists from then on.
 func (x *index) add(name string) *namespace {
 	n, ok := x.namespaces.Get(name)
 	if !ok {
 		n = newNamespace(newUsers())
-		x.namespaces.Set(strings.Clone(name), n)
+		x.put(name, n)
 	}
 	return n
 }
 
-// drop removes a namespace and everyone in it.
-func (x *index) drop(namespace string) { x.namespaces.Delete(namespace) }
+// drop removes a namespace and all its users.
+func (x *index) drop(name string) {
+	if n, ok := x.namespaces.Delete(name); ok {
+		x.live -= namespaceBytes(name) + n.users.bytes
+	}
+}
 
 // list returns the records that a query asks for.
 func (x *index) list(namespace string, q store.ListQuery) ([]store.Record, error) {
@@ -201,6 +230,14 @@ func (n *namespace) rank(c score, user string) int {
 		e, _ := n.order.GetAt(i)
 		return e.score > c || e.score == c && string(n.users.names.at(e.name)) >= user
 	})
+}
+
+// newest returns the newest time in a namespace; 0 if nobody is in it.
+func (x *index) newest(namespace string) lastseen.Instant {
+	if n, ok := x.namespaces.Get(namespace); ok {
+		return n.newest()
+	}
+	return 0
 }
 
 // newest returns the newest time in a namespace; 0 if nobody is in it.

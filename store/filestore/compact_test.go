@@ -1,0 +1,270 @@
+package filestore
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// sizeOf returns the size of a store's file.
+func sizeOf(t testing.TB, s *Store) int64 {
+	t.Helper()
+	info, err := os.Stat(s.Path())
+	require.NoError(t, err)
+	return info.Size()
+}
+
+// pingMany pings n users at a time, in one call.
+func pingMany(t testing.TB, s *Store, namespace string, n int, at lastseen.Instant) {
+	t.Helper()
+	batch := make([]store.Sighting, n)
+	for i := range batch {
+		batch[i] = store.Sighting{User: fmt.Sprintf("a-rather-long-user-name-%06d", i), At: at}
+	}
+	_, err := s.Ping(context.Background(), namespace, batch)
+	require.NoError(t, err)
+}
+
+// compactNow compacts the file of a store that is not written to meanwhile.
+func compactNow(s *Store) error {
+	log := s.writer.log
+	log.compacting.Wait()
+	s.mu.Lock()
+	log.busy.Store(true) // keeps the writer from beginning a compaction, too
+	frozen, from := s.index.freeze(), log.end
+	s.mu.Unlock()
+	defer log.busy.Store(false)
+	return log.compact(frozen, from)
+}
+
+// TestCompaction fills the log, waits for its compaction, and finds everything after a restart, and nothing of what
+// was deleted.
+func TestCompaction(t *testing.T) {
+	for _, sync := range []time.Duration{0, time.Millisecond} {
+		t.Run(sync.String(), func(t *testing.T) {
+			ctx := context.Background()
+			s := open(t, Options{Path: newPath(t), Sync: sync, CompactAfter: 50_000})
+			// What is deleted, and the namespace without users, come first: they are in the snapshot's part.
+			for _, namespace := range []string{"chat", "gone", "empty"} {
+				_, err := s.Ping(ctx, namespace, []store.Sighting{{User: "erased", At: base}})
+				require.NoError(t, err)
+			}
+			require.NoError(t, s.Forget(ctx, "chat", "erased"))
+			require.NoError(t, s.Forget(ctx, "empty", "erased"))
+			require.NoError(t, s.DeleteNamespace(ctx, "gone"))
+			first := inUse(s)
+			for round := range lastseen.Instant(4) {
+				for i := range 5000 {
+					ping(t, s, fmt.Sprintf("user-%d", i), base+lastseen.Instant(i)+round)
+				}
+			}
+			awaitCompaction(t, s, first)
+			ping(t, s, "last", base)
+			held := truthOf(t, s)
+			require.Len(t, held["chat"], 5001)
+			require.NotContains(t, held["chat"], "erased")
+			require.Contains(t, held, "empty")
+			require.NotContains(t, held, "gone")
+			require.NoError(t, s.Close())
+			require.Equal(t, held, truthOf(t, open(t, Options{Path: s.Path(), Sync: sync})))
+		})
+	}
+}
+
+// TestFileStaysInProportion writes the same users over and over: the file does not grow with the number of writes.
+func TestFileStaysInProportion(t *testing.T) {
+	s := open(t, Options{Path: newPath(t), Sync: 0, CompactAfter: 1 << 16})
+	written := int64(0)
+	for round := range lastseen.Instant(300) {
+		pingMany(t, s, "chat", 1000, base+round)
+		written += 1000 * int64(len("a-rather-long-user-name-000000"))
+	}
+	s.writer.log.compacting.Wait()
+	ping(t, s, "last", base)
+	s.writer.log.compacting.Wait()
+	require.Less(t, sizeOf(t, s), int64(1<<18), "%d bytes of IDs alone were written", written)
+}
+
+// TestFileShrinks: after most of the data is deleted the file is as small as what is left, however little that is.
+func TestFileShrinks(t *testing.T) {
+	ctx := context.Background()
+	for what, remove := range map[string]func(*Store) error{
+		"delete": func(s *Store) error { return s.DeleteNamespace(ctx, "large") },
+		"trim": func(s *Store) error {
+			for {
+				now, err := s.Now(ctx)
+				require.NoError(t, err)
+				r, err := s.Trim(ctx, "large", store.TrimQuery{Age: time.Hour, Now: now, All: true})
+				if err != nil || r.Deleted == 0 {
+					return err
+				}
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := open(t, Options{Path: newPath(t), Sync: 0, CompactAfter: 1 << 20})
+			ping(t, s, "stays", base)
+			pingMany(t, s, "large", 100_000, base)
+			require.Greater(t, sizeOf(t, s), int64(3<<20))
+			require.InEpsilon(t, sizeOf(t, s), s.index.live, 0.05)
+			first := inUse(s)
+			require.NoError(t, remove(s))
+			awaitCompaction(t, s, first)
+			s.writer.log.compacting.Wait()
+			ping(t, s, "stays", base+1)
+			s.writer.log.compacting.Wait()
+			require.Less(t, sizeOf(t, s), int64(2<<20), "at most CompactAfter of superseded records")
+			require.NoError(t, compactNow(s))
+			require.Less(t, sizeOf(t, s), int64(200))
+			if n, ok := s.index.namespaces.Get("large"); ok {
+				require.Len(t, n.users.names.chunks, 1, "its memory is free, too")
+			}
+			require.Equal(t, lastseen.State{At: base + 1}, inFile(t, s)["chat"]["stays"])
+		})
+	}
+}
+
+// TestLiveBytes: whatever happens, what is counted is about what a new file takes.
+func TestLiveBytes(t *testing.T) {
+	ctx := context.Background()
+	s := open(t, Options{Path: newPath(t), Sync: 0})
+	check := func() {
+		require.NoError(t, compactNow(s))
+		require.InDelta(t, sizeOf(t, s), s.index.live, 100+float64(s.index.live)/20)
+	}
+	check()
+	for i := range 20 {
+		namespace := fmt.Sprint(i % 3)
+		pingMany(t, s, namespace, 10*i+1, base+lastseen.Instant(i))
+		require.NoError(t, s.Forget(ctx, namespace, "a-rather-long-user-name-000000"))
+		if i%7 == 6 {
+			require.NoError(t, s.DeleteNamespace(ctx, namespace))
+		}
+		check()
+	}
+	live := s.index.live
+	require.NoError(t, s.Close())
+	again := open(t, Options{Path: s.Path()})
+	require.Equal(t, live, again.index.live)
+	for i := range 3 {
+		require.NoError(t, again.DeleteNamespace(ctx, fmt.Sprint(i)))
+	}
+	require.Zero(t, again.index.live)
+}
+
+// TestWritesDuringCompaction: what is appended while the new file is written is in it, too. At every moment, the file is
+// what a crash may leave, and holds what was written before.
+func TestWritesDuringCompaction(t *testing.T) {
+	for _, sync := range []time.Duration{0, time.Millisecond} {
+		s := open(t, Options{Path: newPath(t), Sync: sync, CompactAfter: 1})
+		pingMany(t, s, "chat", 5000, base)
+		file, replaced := inUse(s), 0
+		for n := 0; replaced < 10; n++ {
+			at := base + lastseen.Instant(n)
+			pingMany(t, s, "chat", 1+n%1000, at)
+			require.NoError(t, s.Forget(context.Background(), "chat", "a-rather-long-user-name-004999"))
+			if next := inUse(s); next != file {
+				file = next
+				replaced++
+				held := inFile(t, s)["chat"]
+				require.Len(t, held, 4999)
+				require.GreaterOrEqual(t, held["a-rather-long-user-name-000000"].At, at)
+			}
+		}
+		held := truthOf(t, s)
+		require.NoError(t, s.Close())
+		require.Equal(t, held, truthOf(t, open(t, Options{Path: s.Path(), Sync: sync})))
+	}
+}
+
+// TestFailedCompaction: what it wrote is removed, appending goes on, and a later compaction succeeds, but not at once.
+func TestFailedCompaction(t *testing.T) {
+	var passed atomic.Int64
+	now := func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }
+	s := open(t, Options{Path: newPath(t), Sync: 0, CompactAfter: 1 << 20, Now: now})
+	log := s.writer.log
+	require.NoError(t, os.Mkdir(tempName(s.Path()), 0o700)) // nothing can be written there
+	first := inUse(s)
+	for round := range lastseen.Instant(4) {
+		pingMany(t, s, "chat", 30_000, base+round)
+	}
+	ping(t, s, "last", base)
+	log.compacting.Wait()
+	require.True(t, log.failed.Load())
+	require.Equal(t, first, inUse(s))
+	require.NoError(t, s.Ready(context.Background()))
+	require.NoError(t, os.Remove(tempName(s.Path())))
+	pingMany(t, s, "chat", 30_000, base+10)
+	log.compacting.Wait()
+	require.Equal(t, first, inUse(s), "it is not tried again with every flush")
+	passed.Store(int64(retryCompaction))
+	pingMany(t, s, "chat", 30_000, base+11)
+	ping(t, s, "more", base)
+	awaitCompaction(t, s, first)
+	require.Len(t, inFile(t, s)["chat"], 30_002)
+}
+
+// TestStoppedCompaction: closing the store does not wait for a compaction, and leaves nothing of it.
+func TestStoppedCompaction(t *testing.T) {
+	s := open(t, Options{Path: newPath(t), Sync: 0, CompactAfter: 1 << 40})
+	pingMany(t, s, "chat", 60_000, base)
+	held := truthOf(t, s)
+	close(s.writer.log.stop)
+	err := compactNow(s)
+	require.ErrorIs(t, err, errStopped)
+	require.NoFileExists(t, tempName(s.Path()))
+	s.writer.log.stop = make(chan struct{})
+	require.NoError(t, s.Close())
+	require.Equal(t, held, truthOf(t, open(t, Options{Path: s.Path()})))
+}
+
+// TestOneCompactionAtATime: the names that a compaction reads may be written over as soon as the next one begins.
+func TestOneCompactionAtATime(t *testing.T) {
+	s := open(t, Options{Path: newPath(t), Sync: time.Hour, CompactAfter: 1})
+	log := s.writer.log
+	require.False(t, log.compactionDue(log.end, false))
+	require.True(t, log.compactionDue(0, false))
+	log.busy.Store(true)
+	require.False(t, log.compactionDue(0, true))
+}
+
+// TestUnsyncedName: after a compaction nothing is accepted until the name of the new file is on the disk, because a
+// loss of power could bring the old file back.
+func TestUnsyncedName(t *testing.T) {
+	t.Parallel() // it waits for the next attempt
+	s := open(t, Options{Path: newPath(t), Sync: 0})
+	ping(t, s, "alice", base)
+	s.writer.log.renamed = true
+	s.writer.log.path = "/no/such/directory/lastseen.db"
+	_, err := s.Ping(context.Background(), "chat", []store.Sighting{{User: "bob", At: base}})
+	require.ErrorIs(t, err, store.ErrUnavailable)
+	s.writer.log.path = s.Path()
+	require.Eventually(t, func() bool { return s.Ready(context.Background()) == nil }, time.Minute, time.Millisecond)
+	require.False(t, s.writer.log.renamed)
+}
+
+// TestCompactionKeepsEmptyNamespaces, however many come one after the other: their names alone can be longer than a
+// record.
+func TestCompactionKeepsEmptyNamespaces(t *testing.T) {
+	s := open(t, Options{Path: newPath(t), Sync: 0})
+	ping(t, s, "first", base)
+	names := make([]string, maxPart/60)
+	for i := range names {
+		names[i] = fmt.Sprintf("empty-%058d", i) // after "chat"
+	}
+	require.NoError(t, s.Register(context.Background(), names))
+	held := truthOf(t, s)
+	require.NoError(t, compactNow(s))
+	require.NoError(t, s.Close())
+	again := truthOf(t, open(t, Options{Path: s.Path()}))
+	require.Len(t, again, len(held))
+	require.Equal(t, held["chat"], again["chat"])
+}

@@ -1,0 +1,161 @@
+package filestore
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// formats says which version of the format is written, and how each version that can still be read is read.
+// A file of an older version is read by its own reader and rewritten before anything is appended to it.
+type formats struct {
+	current uint32
+	read    map[uint32]func(*os.File) (loaded, error)
+}
+
+// supported returns the formats of this version of lastseen.
+func supported() formats {
+	return formats{current: 1, read: map[uint32]func(*os.File) (loaded, error){1: readV1}}
+}
+
+// loaded is what a data file contains.
+type loaded struct {
+	header header
+	data   contents
+	end    int64 // offset after the last valid record
+	torn   int64 // bytes after that, of a flush that a crash interrupted
+}
+
+// load reads a data file of any supported version.
+func (k formats) load(f *os.File) (loaded, error) {
+	version, err := readVersion(f)
+	if err != nil {
+		return loaded{}, err
+	}
+	read, ok := k.read[version]
+	switch {
+	case version > k.current:
+		return loaded{}, fmt.Errorf("%w: its version is %d, this lastseen reads up to %d", ErrNewer, version, k.current)
+	case !ok:
+		return loaded{}, fmt.Errorf("%w: its version is %d", ErrOlder, version)
+	}
+	return read(f)
+}
+
+// readV1 reads a data file of version 1.
+func readV1(f *os.File) (loaded, error) {
+	h, err := readHeader(f)
+	if err != nil {
+		return loaded{}, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return loaded{}, err
+	}
+	if info.Size() < h.sealed {
+		return loaded{}, fmt.Errorf("%w: %d of at least %d bytes are there", ErrDamaged, info.Size(), h.sealed)
+	}
+	l := loaded{header: h, data: contents{}}
+	r := newRecordReader(f, h, headerSize, info.Size())
+	for {
+		payload, err := r.next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if errors.Is(err, errBadRecord) {
+			err = r.checkTorn()
+			l.torn = r.size - r.at
+			if err == nil {
+				break
+			}
+		} else if err == nil {
+			err = l.data.replay(payload)
+		}
+		if err != nil {
+			return loaded{}, err
+		}
+	}
+	l.end = r.at
+	return l, nil
+}
+
+// errBadRecord means that no valid record is at the reader's place.
+var errBadRecord = errors.New("invalid record")
+
+// recordReader reads one record after the other.
+type recordReader struct {
+	header
+	file   io.ReaderAt
+	buffer *bufio.Reader
+	at     int64 // offset of the next record
+	size   int64 // offset at which the records end
+	buf    []byte
+}
+
+// readBuffer is how much is read from the file at once.
+const readBuffer = 256 << 10
+
+func newRecordReader(f io.ReaderAt, h header, from, size int64) *recordReader {
+	section := io.NewSectionReader(f, from, size-from)
+	return &recordReader{header: h, file: f, buffer: bufio.NewReaderSize(section, readBuffer), at: from, size: size}
+}
+
+// next returns the payload of the next record, which is valid until the next call. At the end the error is
+// [io.EOF].
+func (r *recordReader) next() ([]byte, error) {
+	if r.at == r.size {
+		return nil, io.EOF
+	}
+	if r.size-r.at < headSize {
+		return nil, errBadRecord
+	}
+	var head [headSize]byte
+	if _, err := io.ReadFull(r.buffer, head[:]); err != nil {
+		return nil, err
+	}
+	length, sum, ok := r.readHead(r.at, head[:])
+	if !ok || int64(length) > r.size-r.at-headSize {
+		return nil, errBadRecord
+	}
+	if cap(r.buf) < length {
+		r.buf = make([]byte, length)
+	}
+	payload := r.buf[:length]
+	if _, err := io.ReadFull(r.buffer, payload); err != nil {
+		return nil, err
+	}
+	if checksum(payload) != sum {
+		return nil, errBadRecord
+	}
+	r.at += headSize + int64(length)
+	return payload, nil
+}
+
+// checkTorn decides what the invalid record at the reader's place is: the rest of a flush that a crash interrupted,
+// which was never acknowledged and can be cut off (nil), or damage.
+//
+// A flush is one record at a time, and the next record is written only after the disk has confirmed the one before.
+// So after a crash only the last record can be incomplete, in whatever order its parts reached the disk, and nothing
+// valid comes after it. Damage to an acknowledged record is followed by valid ones, unless it was the very last
+// record when the process was killed. A clean stop seals the file, so that damage to its last record shows, too. A
+// longer rest than a record was not written by lastseen.
+func (r *recordReader) checkTorn() error {
+	damaged := fmt.Errorf("%w: the record at offset %d is not valid", ErrDamaged, r.at)
+	rest := r.size - r.at
+	if r.at < r.sealed || rest > headSize+maxPayload {
+		return damaged
+	}
+	tail := make([]byte, rest)
+	if _, err := r.file.ReadAt(tail, r.at); err != nil {
+		return err
+	}
+	for i := 1; i+headSize <= len(tail); i++ {
+		length, sum, ok := r.readHead(r.at+int64(i), tail[i:i+headSize])
+		if payload := tail[i+headSize:]; ok && length <= len(payload) && checksum(payload[:length]) == sum {
+			return damaged
+		}
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package filestore
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// How long to wait for another process to close the file, and between two looks.
+const (
+	lockTries = 20
+	lockPause = 50 * time.Millisecond
+)
+
+// tempName is the file that is written beside the data file and takes its place when it is complete.
+func tempName(path string) string { return path + ".new" }
+
+// resolve returns the file that a path leads to, so that a symbolic link stays when the file is replaced.
+func resolve(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return path, nil
+	}
+	return filepath.EvalSymlinks(path)
+}
+
+// openFile opens and locks the data file, or creates an empty one where there is none.
+func openFile(path string, version uint32) (*os.File, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return createFile(path, version)
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%w: it is not a regular file", ErrForeign)
+	}
+	return lockFile(path, os.O_RDWR)
+}
+
+// createFile creates an empty data file and returns it locked. It gets its name when it is complete, so an empty or
+// half written file is never one of ours. Processes that create the same file take turns by the lock on the temporary
+// one; the file that has the path by then is not replaced.
+func createFile(path string, version uint32) (*os.File, error) {
+	next, err := newFile(path, version)
+	if err != nil {
+		return nil, fmt.Errorf("creating the data file: %w", err)
+	}
+	if _, err := os.Lstat(path); err == nil {
+		next.discard()
+		return openFile(path, version)
+	}
+	if err := next.complete(); err != nil {
+		next.discard()
+		return nil, fmt.Errorf("creating the data file: %w", err)
+	}
+	if err := errors.Join(os.Rename(next.file.Name(), path), syncDir(path)); err != nil {
+		next.discard()
+		return nil, fmt.Errorf("creating the data file: %w", err)
+	}
+	return next.file, nil
+}
+
+// lockFile opens a file and locks it against other processes.
+//
+// A lock belongs to the file and not to its name. A process that replaces the data file locks the new file before
+// it renames it, so the name always leads to a locked file. A process that opened the old file and then got its
+// lock finds that the file has lost its name, and starts again.
+func lockFile(name string, flag int) (*os.File, error) {
+	for try := 0; ; try++ {
+		f, err := os.OpenFile(name, flag, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		locked, err := tryLock(f)
+		if err == nil && locked {
+			locked, err = hasName(f, name)
+		}
+		if err == nil && locked {
+			return f, nil
+		}
+		f.Close()
+		switch {
+		case err != nil:
+			return nil, err
+		case try == lockTries:
+			return nil, ErrLocked
+		}
+		time.Sleep(lockPause)
+	}
+}
+
+// hasName reports whether a name leads to an open file.
+func hasName(f *os.File, name string) (bool, error) {
+	own, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	named, err := os.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(own, named), err
+}
+
+// syncDir makes the name of a file survive a loss of power. File systems that cannot sync a directory do not need it.
+func syncDir(path string) error {
+	d, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	err = d.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	return err
+}
