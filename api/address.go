@@ -19,8 +19,7 @@ type proxies []netip.Prefix
 // What comes before that in the header is the client's own, and not even looked at: it may be 100 KB of commas,
 // which Echo's way to do this would take apart first. In all else they agree.
 func (p proxies) client(r *http.Request) netip.Addr {
-	connection, _ := netip.ParseAddrPort(r.RemoteAddr)
-	peer := connection.Addr().Unmap().WithZone("")
+	peer := peerOf(r)
 	address := peer
 	for _, line := range slices.Backward(r.Header[echo.HeaderXForwardedFor]) {
 		for more := true; more; {
@@ -37,6 +36,19 @@ func (p proxies) client(r *http.Request) netip.Addr {
 		}
 	}
 	return address
+}
+
+// peerOf returns the address of the connection that a request came on.
+func peerOf(r *http.Request) netip.Addr {
+	connection, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return connection.Addr().Unmap().WithZone("")
+}
+
+// isLocal reports whether a request was sent from this machine: over a connection from it, and not forwarded by a proxy
+// that is trusted. What X-Forwarded-For says does not matter: a client may have written a loopback address there.
+func (p proxies) isLocal(r *http.Request) bool {
+	peer := peerOf(r)
+	return peer.IsLoopback() && (len(r.Header[echo.HeaderXForwardedFor]) == 0 || !p.include(peer))
 }
 
 func (p proxies) include(a netip.Addr) bool {

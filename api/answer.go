@@ -41,21 +41,40 @@ func presenceOf(p lastseen.Presence) presence {
 	}
 }
 
+// evaluated is how the statuses in an answer were evaluated: all that a client needs to age them by itself.
+type evaluated struct {
+	// The instant at which the statuses were evaluated.
+	AsOf timestamp `json:"as_of" swaggertype:"string" format:"date-time"`
+	// From this age on a present user is yellow.
+	GreenMs int64 `json:"green_ms" format:"int64" minimum:"1"`
+	// From this age on a present user is grey.
+	YellowMs int64 `json:"yellow_ms" format:"int64" minimum:"1"`
+}
+
+func evaluatedAt(asOf lastseen.Instant, t lastseen.Thresholds) evaluated {
+	return evaluated{AsOf: timestamp(asOf), GreenMs: t.Green.Milliseconds(), YellowMs: t.Yellow.Milliseconds()}
+}
+
 // userAnswer is the answer about one user.
 type userAnswer struct {
-	presence `json:",inline"`
-	// The instant at which the status was evaluated.
-	AsOf timestamp `json:"as_of" swaggertype:"string" format:"date-time"`
+	presence  `json:",inline"`
+	evaluated `json:",inline"`
 	// In answers to a ping: when to ping next, in milliseconds from now. It differs from answer to
 	// answer, so that clients do not ping in step.
 	PingAfterMs int64 `json:"ping_after_ms,omitzero" format:"int64" minimum:"1" validate:"optional"`
 } // @name UserPresence
 
-// usersAnswer is the answer about several users.
+// presences are several users and how their statuses were evaluated.
+type presences struct {
+	evaluated `json:",inline"`
+	Users     []presence `json:"users"`
+}
+
+// usersAnswer is the answer to a lookup of several users.
 type usersAnswer struct {
-	// The instant at which the statuses were evaluated.
-	AsOf  timestamp  `json:"as_of" swaggertype:"string" format:"date-time"`
-	Users []presence `json:"users"`
+	presences `json:",inline"`
+	// In answers to a lookup by GET: what is probably wrong with the request. Normally absent.
+	Hint string `json:"hint,omitzero" validate:"optional"`
 } // @name Presences
 
 // answer sends JSON with status 200.
@@ -69,7 +88,8 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 // Buffers that a large answer made large are not kept.
 const maxBuffer = 64 << 10
 
-// write sends JSON. It is encoded before anything is sent, so that an error can still be answered.
+// write sends JSON. It is encoded before anything is sent, so that an error can still be answered, and compressed if
+// it is large and the caller takes that.
 func write(c echo.Context, status int, contentType []string, body any) error {
 	buffer := buffers.Get().(*[]byte)
 	encoded, err := appendJSON((*buffer)[:0], body)
@@ -77,18 +97,39 @@ func write(c echo.Context, status int, contentType []string, body any) error {
 		return err
 	}
 	encoded = append(encoded, '\n')
-	response := c.Response()
-	response.Header()[echo.HeaderContentType] = contentType
-	if len(encoded) > autoLength {
-		response.Header().Set(echo.HeaderContentLength, strconv.Itoa(len(encoded)))
+	defer keep(buffer, encoded)
+	header := c.Response().Header()
+	header[echo.HeaderContentType] = contentType
+	if len(encoded) <= minGzip {
+		return send(c, status, encoded)
 	}
-	response.WriteHeader(status)
-	_, err = response.Write(encoded)
-	err = notSent(err)
-	if *buffer = encoded; len(encoded) <= maxBuffer {
+	varyByEncoding(header)
+	if !acceptsGzip(c.Request().Header[echo.HeaderAcceptEncoding]) {
+		return send(c, status, encoded)
+	}
+	header[echo.HeaderContentEncoding] = encodingGzip
+	second := buffers.Get().(*[]byte)
+	compressed := appendGzip((*second)[:0], encoded)
+	defer keep(second, compressed)
+	return send(c, status, compressed)
+}
+
+// keep gives a buffer back, as what it has become.
+func keep(buffer *[]byte, content []byte) {
+	if *buffer = content; len(content) <= maxBuffer {
 		buffers.Put(buffer)
 	}
-	return err
+}
+
+// send sends a response.
+func send(c echo.Context, status int, content []byte) error {
+	response := c.Response()
+	if len(content) > autoLength {
+		response.Header().Set(echo.HeaderContentLength, strconv.Itoa(len(content)))
+	}
+	response.WriteHeader(status)
+	_, err := response.Write(content)
+	return notSent(err)
 }
 
 // autoLength is the size in bytes up to which package net/http finds out the length of an answer itself.
@@ -109,8 +150,8 @@ func appendJSON(b []byte, body any) ([]byte, error) {
 }
 
 func (a userAnswer) appendJSON(b []byte) []byte {
-	b = a.appendFields(append(b, '{'))
-	b = a.AsOf.appendJSON(append(b, `,"as_of":`...))
+	b = a.presence.appendFields(append(b, '{'))
+	b = a.evaluated.appendFields(append(b, ','))
 	if a.PingAfterMs != 0 {
 		b = strconv.AppendInt(append(b, `,"ping_after_ms":`...), a.PingAfterMs, 10)
 	}
@@ -118,7 +159,11 @@ func (a userAnswer) appendJSON(b []byte) []byte {
 }
 
 func (a usersAnswer) appendJSON(b []byte) []byte {
-	return append(a.appendFields(append(b, '{')), '}')
+	b = a.appendFields(append(b, '{'))
+	if a.Hint != "" {
+		b = appendString(append(b, `,"hint":`...), a.Hint)
+	}
+	return append(b, '}')
 }
 
 func (a listAnswer) appendJSON(b []byte) []byte {
@@ -129,9 +174,8 @@ func (a listAnswer) appendJSON(b []byte) []byte {
 	return append(appendString(b, *a.NextCursor), '}')
 }
 
-func (a usersAnswer) appendFields(b []byte) []byte {
-	b = a.AsOf.appendJSON(append(b, `"as_of":`...))
-	b = append(b, `,"users":[`...)
+func (a presences) appendFields(b []byte) []byte {
+	b = append(a.evaluated.appendFields(b), `,"users":[`...)
 	for i, u := range a.Users {
 		if i > 0 {
 			b = append(b, ',')
@@ -139,6 +183,12 @@ func (a usersAnswer) appendFields(b []byte) []byte {
 		b = append(u.appendFields(append(b, '{')), '}')
 	}
 	return append(b, ']')
+}
+
+func (e evaluated) appendFields(b []byte) []byte {
+	b = e.AsOf.appendJSON(append(b, `"as_of":`...))
+	b = strconv.AppendInt(append(b, `,"green_ms":`...), e.GreenMs, 10)
+	return strconv.AppendInt(append(b, `,"yellow_ms":`...), e.YellowMs, 10)
 }
 
 func (p presence) appendFields(b []byte) []byte {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/stretchr/testify/require"
@@ -20,10 +21,12 @@ func TestAppendJSON(t *testing.T) {
 		}
 	})
 	rapid.Check(t, func(t *rapid.T) {
-		users := usersAnswer{AsOf: instant.Draw(t, "as_of"), Users: rapid.SliceOfN(user, 0, 3).Draw(t, "users")}
+		ms := rapid.Int64Range(1, lastseen.MaxDuration.Milliseconds())
+		by := evaluated{AsOf: instant.Draw(t, "as_of"), GreenMs: ms.Draw(t, "green"), YellowMs: ms.Draw(t, "yellow")}
+		users := presences{by, rapid.SliceOfN(user, 0, 3).Draw(t, "users")}
 		for _, answer := range []appender{
-			userAnswer{presence: user.Draw(t, "one"), AsOf: users.AsOf, PingAfterMs: rapid.Int64Range(0, 9).Draw(t, "after")},
-			users,
+			userAnswer{presence: user.Draw(t, "one"), evaluated: by, PingAfterMs: rapid.Int64Range(0, 9).Draw(t, "after")},
+			usersAnswer{users, rapid.String().Draw(t, "hint")},
 			listAnswer{users, rapid.Ptr(rapid.String(), true).Draw(t, "cursor")},
 		} {
 			want, err := json.Marshal(answer)
@@ -34,7 +37,9 @@ func TestAppendJSON(t *testing.T) {
 }
 
 func BenchmarkEncode(b *testing.B) {
-	answer := usersAnswer{AsOf: timestamp(noon), Users: make([]presence, 100)}
+	answer := usersAnswer{presences: presences{
+		evaluatedAt(noon, lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}), make([]presence, 100),
+	}}
 	for i := range answer.Users {
 		answer.Users[i] = presence{User: "alice", Status: lastseen.Green, LastSeen: timestamp(noon), ValidUntil: timestamp(noon)}
 	}

@@ -51,17 +51,30 @@ type Config struct {
 	Settings func(namespace string) Settings
 	Access   func() *access.Guard // who may do what, asked at every request; default: everybody everything
 	Version  Version
-	Logger   *slog.Logger   // default slog.Default()
-	Random   func() float64 // in [0, 1), for jitter; default math/rand/v2
-	Extra    []Endpoint     // beside those of version 1, behind the same middleware; default none
+	Logger   *slog.Logger // default slog.Default()
+	// AccessLog is asked at every request whether to log a line about it, at level info; default never.
+	AccessLog func() bool
+	Random    func() float64 // in [0, 1), for jitter; default math/rand/v2
+	Extra     []Endpoint     // beside those of version 1, behind the same middleware; default none
+
+	// Known is asked at every request that reads or records something whether its namespace is served; default: all
+	// are.
+	Known func(namespace string) bool
 
 	// Limits is asked at every request below /v1 how many a caller may send; default none. This machine's
 	// own addresses are not limited: with a proxy on it, they would be one caller for all.
 	Limits func() limit.Limits
-	Now    func() time.Time // for the limits; default time.Now
+	Now    func() time.Time // for the limits and the log; default time.Now
+	// BodyMemory is how many bytes the bodies of all requests in progress may take; default [DefaultBodyMemory],
+	// at least [MinBodyMemory].
+	BodyMemory int64
+	bodies     *bodyMemory // of this size, unless a test brings its own
 	// CORSOrigins is asked at every request from which origins scripts in browsers may call, as in
-	// https://app.example.com, or * for any; default none. See [CheckOrigin].
+	// https://app.example.com, https://*.example.com, or * for any; default none. See [CheckOrigin].
 	CORSOrigins func() []string
+	// AllowedHosts is asked at every request to a server that authenticates nobody for which names in Host it answers
+	// beside local ones; default none. See [CheckHost].
+	AllowedHosts func() []string
 	// TrustedProxies are whose word is taken on where a request came from, in X-Forwarded-For. Without any,
 	// a caller's address is that of the connection.
 	TrustedProxies []netip.Prefix
@@ -78,6 +91,7 @@ type Endpoint struct {
 type server struct {
 	store    store.Store
 	settings func(namespace string) Settings
+	known    func(namespace string) bool // nil if all are
 	access   func() *access.Guard
 	version  Version
 	logger   *slog.Logger
@@ -85,20 +99,33 @@ type server struct {
 	files    func() (map[string]*file, error) // by route; what page serves
 	limits   func() limit.Limits
 	buckets  *limit.Buckets
+	bodies   *bodyMemory
 	probes   singleflight.Group // of readyz
 	proxies  proxies
+
+	// What protects an open server from web pages; see checkSource.
+	allowedHosts func() []string
+	origins      func() []string // that CORS allows
+	crossOrigin  http.CrossOriginProtection
+	now          func() time.Time
+	logsAccess   func() bool
+	failures     *failureLog
+	pseudonyms   pseudonyms
 }
 
 // New returns the handler of all endpoints.
 func New(c Config) http.Handler {
 	c = c.withDefaults()
 	s := &server{
-		store: c.Store, settings: c.Settings, access: c.Access, version: c.Version, logger: c.Logger, random: c.Random,
+		store: c.Store, settings: c.Settings, known: c.Known, access: c.Access, version: c.Version, logger: c.Logger, random: c.Random,
 		files: sync.OnceValues(loadFiles), limits: c.Limits, buckets: limit.New(limit.DefaultSize, c.Now), proxies: unmapped(c.TrustedProxies),
+		allowedHosts: c.AllowedHosts, origins: c.CORSOrigins,
+		now: c.Now, logsAccess: c.AccessLog, failures: newFailureLog(c.Logger, c.Now), pseudonyms: newPseudonyms(),
+		bodies: c.bodies,
 	}
 	e := echo.New()
 	e.HTTPErrorHandler = s.handleError
-	e.Pre(requestID, cors(c.CORSOrigins), checkPath)
+	e.Pre(s.accessLog, requestID, s.explainCORS, cors(c.CORSOrigins), checkPath)
 	e.Use(middleware.RecoverWithConfig(middleware.RecoverConfig{
 		DisableErrorHandler: true,
 		LogErrorFunc:        func(_ echo.Context, err error, stack []byte) error { return panicked(err, stack) },
@@ -127,8 +154,20 @@ func (c Config) withDefaults() Config {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.AccessLog == nil {
+		c.AccessLog = func() bool { return false }
+	}
+	if c.BodyMemory == 0 {
+		c.BodyMemory = DefaultBodyMemory
+	}
+	if c.bodies == nil {
+		c.bodies = newBodyMemory(c.BodyMemory)
+	}
 	if c.CORSOrigins == nil {
 		c.CORSOrigins = func() []string { return nil }
+	}
+	if c.AllowedHosts == nil {
+		c.AllowedHosts = func() []string { return nil }
 	}
 	return c
 }

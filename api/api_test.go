@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,8 +18,9 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/access"
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/boltstore"
+	"github.com/lastseen/lastseen/store/filestore"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -47,6 +47,7 @@ type world struct {
 	store *clocked
 	log   *bytes.Buffer
 	*contract
+	handler http.Handler
 }
 
 // newGuardedWorld serves a store to those whom a guard lets in.
@@ -74,7 +75,8 @@ func newWorld(t *testing.T, s store.Store, changes ...func(*Config)) *world {
 	for _, change := range changes {
 		change(&config)
 	}
-	server := httptest.NewServer(w.check(New(config)))
+	w.handler = New(config)
+	server := httptest.NewServer(w.check(w.handler))
 	t.Cleanup(server.Close)
 	w.url = server.URL
 	return w
@@ -98,7 +100,7 @@ func newLimitedWorld(t *testing.T) *world {
 
 func fileStore(t *testing.T) store.Store {
 	t.Helper()
-	s, err := boltstore.Open(boltstore.Options{Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: time.Second})
+	s, err := filestore.Open(filestore.Options{Path: storetest.DataFile(t), Sync: time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
@@ -219,7 +221,7 @@ func TestTranscript(t *testing.T) {
 		require.Equal(t, "yellow", w.get("/presence/users/bob?as_of=100197")["status"])
 		zoe := w.send(http.MethodGet, "/presence/users/zoe?as_of=100197", "")
 		require.JSONEq(t, `{"user":"zoe","status":"grey","last_seen":null,"left":false,"valid_until":null,
-			"as_of":"1970-01-02T03:49:57.000Z"}`, zoe.body)
+			"as_of":"1970-01-02T03:49:57.000Z","green_ms":60000,"yellow_ms":300000}`, zoe.body)
 	})
 }
 

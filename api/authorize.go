@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -56,20 +57,37 @@ func (s *server) guard() *access.Guard {
 // authorize finds out who sent the request, and returns an error unless they may use the route, and now.
 func (s *server) authorize(c echo.Context, r rule) error {
 	guard := s.guard()
-	if guard.Open() {
-		return s.count(c, nil)
-	}
 	request := c.Request()
+	if guard.Open() {
+		if err := s.checkSource(request); err != nil {
+			return err
+		}
+		return cmp.Or(s.count(c, nil), s.checkKnown(c, r))
+	}
 	caller, err := guard.Identify(request.Context(), request.Header[echo.HeaderAuthorization])
 	if err != nil {
 		return s.unidentified(c, err)
 	}
+	c.Set(callerKey, caller) // also for the log, if there are too many requests
 	if err := s.count(c, caller); err != nil {
 		return err
 	}
 	if r == byBeacon && caller.IsAnonymous() && guard.TakesTokens() {
-		c.Set(callerKey, caller)
 		return nil // there may be a token in the body
+	}
+	return cmp.Or(admit(c, r, caller), s.checkKnown(c, r))
+}
+
+// authorizeAgain checks a caller who was authorized before, with the keys and tokens that are valid now. It does not
+// count as another request.
+func (s *server) authorizeAgain(c echo.Context, r rule) error {
+	guard := s.guard()
+	if guard.Open() {
+		return nil
+	}
+	caller, err := guard.Identify(c.Request().Context(), c.Request().Header[echo.HeaderAuthorization])
+	if err != nil {
+		return s.unidentified(c, err)
 	}
 	return admit(c, r, caller)
 }
@@ -83,15 +101,28 @@ func (s *server) authorizeToken(c echo.Context, r rule, token string) error {
 	if err != nil {
 		return s.unidentified(c, err)
 	}
+	c.Set(callerKey, caller)
 	if err := s.count(c, caller); err != nil {
 		return err
 	}
-	return admit(c, r, caller)
+	return cmp.Or(admit(c, r, caller), s.checkKnown(c, r))
+}
+
+// checkKnown returns an error if the path has a namespace that this server does not serve. Erasing is not affected, so
+// that an operator can remove one that is not configured any more.
+func (s *server) checkKnown(c echo.Context, r rule) error {
+	if r == toErase || s.known == nil || len(c.ParamValues()) == 0 {
+		return nil
+	}
+	namespace, err := namespaceOf(c)
+	if err != nil || s.known(namespace) {
+		return nil //nolint:nilerr // the handler returns that error
+	}
+	return errorf(codeNotFound, "The namespace %q is not configured, and this server refuses unknown namespaces (unknown-namespaces: refuse). Check the name for typos.", namespace)
 }
 
 // admit returns an error unless a caller may use the route, which depends on nothing that is stored.
 func admit(c echo.Context, r rule, caller *access.Caller) error {
-	c.Set(callerKey, caller)
 	namespace, _ := segment(c, "namespace") // which is nobody's, if it is not well encoded
 	user, _ := segment(c, "user")
 	scope := r.scope()
@@ -115,7 +146,7 @@ const challenge = `Bearer realm="lastseen"`
 
 // anonymous is the error of a request without credentials that needs some.
 func anonymous() error {
-	e := newError(codeUnauthenticated, "This needs an API key or a token, in the header Authorization: Bearer.")
+	e := newError(codeUnauthenticated, "Send an API key or a token in the header Authorization: Bearer.")
 	e.challenge = challenge
 	return e
 }
@@ -129,9 +160,8 @@ func (s *server) unidentified(c echo.Context, reason error) error {
 	if !errors.Is(reason, access.ErrUnauthenticated) {
 		return reason
 	}
-	id, cause := c.Response().Header().Get(echo.HeaderXRequestID), fmt.Sprintf("%.200v", reason) // which may quote what was sent
-	s.logger.Debug("credentials refused", "request_id", id, "route", c.Path(), "reason", cause)
-	e := newError(codeUnauthenticated, "The API key or token is not valid here: it may be wrong, have expired, or be meant for another service.")
+	e := newError(codeUnauthenticated, "The API key or token is invalid: it may be wrong, expired, or issued for another service.")
+	e.cause = reason
 	e.challenge = challenge + `, error="invalid_token"`
 	return e
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/boltstore"
+	"github.com/lastseen/lastseen/store/filestore"
 )
 
 // These benchmarks call the handler on the embedded store, without a network, so that what the code
@@ -44,7 +44,7 @@ type bench struct {
 
 func newBench(b testing.TB) *bench {
 	b.Helper()
-	s, err := boltstore.Open(boltstore.Options{
+	s, err := filestore.Open(filestore.Options{
 		Path: filepath.Join(b.TempDir(), "lastseen.db"), Sync: time.Second, Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(b, err)

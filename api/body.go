@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	maxBody      = 1 << 20  // bytes of a JSON body
-	maxAssertion = 16 << 10 // the same, about one user; most of it is for a token
-	maxAnnounced = 16 << 10 // bytes of memory that a length costs which is announced only
-	maxAhead     = 5000     // milliseconds that a ping or leave may be ahead of the server
+	maxBody       = 1 << 20   // bytes of a JSON body
+	maxLookupBody = 512 << 10 // the same, of a lookup
+	maxAssertion  = 16 << 10  // the same, about one user; most of it is for a token
+	maxAhead      = 5000      // milliseconds that a ping or leave may be ahead of the server
 )
 
 const (
@@ -32,7 +32,7 @@ const (
 func mediaType(c echo.Context) (string, error) {
 	header := c.Request().Header
 	if encoding := header.Get(echo.HeaderContentEncoding); encoding != "" && encoding != "identity" {
-		return "", errorf(codeUnsupportedMediaType, "The body is encoded as %.40q; send it as it is.", encoding)
+		return "", errorf(codeUnsupportedMediaType, "Unsupported content encoding %.40q: send the body unencoded.", encoding)
 	}
 	value := header.Get(echo.HeaderContentType)
 	if value == "" {
@@ -41,7 +41,7 @@ func mediaType(c echo.Context) (string, error) {
 	media, params, err := mime.ParseMediaType(value)
 	charset := strings.ToLower(params["charset"])
 	if err != nil || charset != "" && charset != "utf-8" && charset != "us-ascii" {
-		return "", errorf(codeUnsupportedMediaType, "The content type %.60q cannot be read; send %s in UTF-8.", value, mediaJSON)
+		return "", errorf(codeUnsupportedMediaType, "Invalid content type or charset in %.60q: send %s in UTF-8.", value, mediaJSON)
 	}
 	switch media {
 	case mediaJSON, "text/plain", "application/x-www-form-urlencoded":
@@ -49,74 +49,74 @@ func mediaType(c echo.Context) (string, error) {
 	case mediaNDJSON:
 		return mediaNDJSON, nil
 	default:
-		return "", errorf(codeUnsupportedMediaType, "The content type %.60q cannot be read; send %s.", value, mediaJSON)
+		return "", errorf(codeUnsupportedMediaType, "Unsupported content type %.60q: send %s.", value, mediaJSON)
 	}
-}
-
-// readJSON reads the body, of so many bytes at most, into v. It reports false when there is no body.
-func readJSON(c echo.Context, v any, most int64) (bool, error) {
-	announced := min(max(c.Request().ContentLength, 0), maxAnnounced)
-	body := bytes.NewBuffer(make([]byte, 0, announced+bytes.MinRead)) // ReadFrom wants so much free to see the end
-	if _, err := body.ReadFrom(http.MaxBytesReader(c.Response().Writer, c.Request().Body, most)); err != nil {
-		return false, bodyError(err)
-	}
-	if body.Len() == 0 {
-		return false, nil
-	}
-	media, err := mediaType(c)
-	switch {
-	case err != nil:
-		return false, err
-	case media != mediaJSON:
-		return false, errorf(codeUnsupportedMediaType, "This endpoint does not take %s; send %s.", media, mediaJSON)
-	}
-	return true, unmarshal(body.Bytes(), v)
-}
-
-// requireJSON reads the body into v, and there has to be one.
-func requireJSON(c echo.Context, v any) error {
-	there, err := readJSON(c, v, maxBody)
-	if err == nil && !there {
-		return newError(codeInvalidJSON, "The body is missing.")
-	}
-	return err
 }
 
 // bodyError says why a body could not be read to its end.
 func bodyError(err error) error {
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
-		return errorf(codeBodyTooLarge, "The body has more than %d bytes; send less at once, or NDJSON.", tooLarge.Limit)
+		return errorf(codeBodyTooLarge, "The body has more than %d bytes: send a smaller one.", tooLarge.Limit)
 	}
-	e := newError(codeInvalidJSON, "The body ended early, or took too long to arrive.")
+	e := newError(codeInvalidJSON, "The body is incomplete or arrived too slowly.")
 	e.cause = err
 	return e
 }
 
 // unmarshal reads exactly one JSON object, strictly: see the defaults of package json, which also
 // refuses names given twice and anything that is not UTF-8.
-func unmarshal(data []byte, v any) error {
-	if trimmed := bytes.TrimSpace(data); len(trimmed) > 0 && trimmed[0] == 'n' {
+func unmarshal(data []byte, v any, decode json.Options) error {
+	if trimmed := bytes.TrimSpace(data); len(trimmed) > 0 && trimmed[0] != '{' {
 		return newError(codeInvalidJSON, "The body is not a JSON object.")
 	}
-	err := json.Unmarshal(data, v, json.RejectUnknownMembers(true))
+	err := json.Unmarshal(data, v, json.RejectUnknownMembers(true), decode)
+	var known *apiError
 	var semantic *json.SemanticError
 	var syntactic *jsontext.SyntacticError
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &known):
+		return known
 	case errors.As(err, &semantic) && errors.Is(err, json.ErrUnknownName):
-		return errorf(codeUnknownField, "There is no field %.40q here.", semantic.JSONPointer.LastToken())
+		return unknownField(semantic)
 	case errors.As(err, &semantic):
 		return errorf(codeInvalidJSON, "%s is a %s; %s is expected.",
 			place(semantic.JSONPointer), kindName(semantic.JSONKind), expected(semantic.GoType))
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		return newError(codeInvalidJSON, "A name is given twice in one object.")
+		return newError(codeInvalidJSON, "Duplicate name in an object.")
 	case errors.As(err, &syntactic):
-		return errorf(codeInvalidJSON, "It is no JSON from byte %d on: %v.", syntactic.ByteOffset, syntactic.Err)
+		return errorf(codeInvalidJSON, "Invalid JSON at byte %d: %v.", syntactic.ByteOffset, syntactic.Err)
 	default:
-		return &apiError{code: codeInvalidJSON, detail: "It is no JSON.", cause: err}
+		return &apiError{code: codeInvalidJSON, detail: "Invalid JSON.", cause: err}
 	}
+}
+
+// unknownField says which field is unknown, where, and which are allowed there.
+func unknownField(e *json.SemanticError) *apiError {
+	where := ""
+	if parent := e.JSONPointer.Parent(); parent != "" {
+		where = " in " + string(parent)
+	}
+	return errorf(codeUnknownField, "Unknown field %.40q%s. Allowed: %s.",
+		e.JSONPointer.LastToken(), where, strings.Join(fieldNames(e.GoType), ", "))
+}
+
+// fieldNames returns the JSON names of a struct's fields, those of inlined structs included; none for another type.
+func fieldNames(t reflect.Type) (names []string) {
+	if t == nil || t.Kind() != reflect.Struct {
+		return nil
+	}
+	for field := range t.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if field.Anonymous {
+			names = append(names, fieldNames(field.Type)...)
+		} else {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func place(p jsontext.Pointer) string {
@@ -173,16 +173,21 @@ func parseAt(raw jsontext.Value, now lastseen.Instant) (lastseen.Instant, error)
 		}
 		text = string(unquoted)
 	default:
-		return 0, newError(codeInvalidTime, "at is neither a string nor a number; leave it out to mean now.")
+		return 0, errTimeKind()
 	}
 	at, err := lastseen.ParseTime(text)
 	switch {
 	case err != nil:
 		return 0, errorf(codeInvalidTime, "at: %v.", err)
 	case at < lastseen.MinInstant:
-		return 0, newError(codeInvalidTime, "at is not after the beginning of 1970.")
+		return 0, newError(codeInvalidTime, "at must be later than the start of 1970.")
 	case at > now+maxAhead:
-		return 0, errorf(codeInvalidTime, "at is %s, more than 5 seconds ahead of the server's clock, %s.", at, now)
+		return 0, errorf(codeInvalidTime, "at (%s) is more than 5 seconds ahead of the server's clock (%s).", at, now)
 	}
 	return at, nil
+}
+
+// errTimeKind is the error of a time that is of another kind than times are.
+func errTimeKind() *apiError {
+	return newError(codeInvalidTime, "at must be a string or a number. Omit it to use the server's clock.")
 }

@@ -59,7 +59,7 @@ type recordedAnswer struct {
 // @Summary Record many pings
 // @Description In JSON: at most 10,000 pings and 1 MiB, all or none. If one is wrong, nothing is recorded, and `errors` names the first 20 wrong ones by their index.
 // @Description
-// @Description In NDJSON: a stream of any length, one ping a line, lines of at most 4 KiB, recorded as they come. What came before a wrong line stays recorded; the error says its line and how many were recorded.
+// @Description In NDJSON: a stream of any length, one ping a line, lines of at most 4 KiB, recorded as they come. What came before a wrong line stays recorded; the error says its line and how many were recorded. The caller is authorized again before each chunk.
 // @Description
 // @Description After an error 503 a part may be recorded. Sending everything again does no harm.
 // @Description
@@ -72,10 +72,11 @@ type recordedAnswer struct {
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_parameter, unknown_parameter, invalid_json, unknown_field, too_many_items"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
+// @Failure 404 {object} problem "not_found"
 // @Failure 413 {object} problem "body_too_large"
 // @Failure 415 {object} problem "unsupported_media_type"
 // @Failure 429 {object} problem "rate_limited"
-// @Failure 500 {object} problem "wrong_key_type, internal"
+// @Failure 500 {object} problem "wrong_key_type, namespace_mismatch, internal"
 // @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
 // @Security bearer
 // @Router /v1/namespaces/{namespace}/pings [post]
@@ -100,10 +101,11 @@ func (s *server) pings(c echo.Context, _ query) error {
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_parameter, unknown_parameter, invalid_json, unknown_field, too_many_items"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
+// @Failure 404 {object} problem "not_found"
 // @Failure 413 {object} problem "body_too_large"
 // @Failure 415 {object} problem "unsupported_media_type"
 // @Failure 429 {object} problem "rate_limited"
-// @Failure 500 {object} problem "wrong_key_type, internal"
+// @Failure 500 {object} problem "wrong_key_type, namespace_mismatch, internal"
 // @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
 // @Security bearer
 // @Router /v1/namespaces/{namespace}/leaves [post]
@@ -112,9 +114,9 @@ func (s *server) leaves(c echo.Context, _ query) error {
 	return s.bulk(c, s.store.Leave, &body, func() (*[]item, string) { return body.Leaves, "leaves" })
 }
 
-// bulk records many assertions: a stream of lines, or one JSON object, whose items are found in body
-// once it is read.
-func (s *server) bulk(c echo.Context, record recordFunc, body any, items func() (*[]item, string)) error {
+// bulk records many assertions: a stream of lines, or one JSON object, whose items are found once
+// it is decoded into a value.
+func (s *server) bulk(c echo.Context, record recordFunc, into any, items func() (*[]item, string)) error {
 	namespace, err := namespaceOf(c)
 	if err != nil {
 		return err
@@ -126,7 +128,9 @@ func (s *server) bulk(c echo.Context, record recordFunc, body any, items func() 
 	if media == mediaNDJSON {
 		return s.recordLines(c, namespace, record)
 	}
-	if err := requireJSON(c, body); err != nil {
+	body := s.body(c, maxBody)
+	defer body.close()
+	if err := body.readList(into, itemList); err != nil {
 		return err
 	}
 	found, field := items()
@@ -138,9 +142,6 @@ func (s *server) bulk(c echo.Context, record recordFunc, body any, items func() 
 
 // recordItems records all items, or none if one of them is bad.
 func (s *server) recordItems(c echo.Context, namespace string, record recordFunc, items []item) error {
-	if len(items) > maxItems {
-		return errorf(codeTooManyItems, "There are %d items; at most %d are allowed at once.", len(items), maxItems)
-	}
 	ctx := c.Request().Context()
 	now, err := s.store.Now(ctx)
 	if err != nil {
@@ -186,11 +187,11 @@ func (e *itemErrors) err() error {
 	if e.total == 0 {
 		return nil
 	}
-	wrong := fmt.Sprintf("%d items are wrong, the first one at", e.total)
+	wrong := fmt.Sprintf("%d invalid items, the first at", e.total)
 	if e.total == 1 {
-		wrong = "One item is wrong, at"
+		wrong = "1 invalid item, at"
 	}
-	err := errorf(e.code, "%s index %d: %s Nothing was done.", wrong, e.items[0].Index, e.items[0].Detail)
+	err := errorf(e.code, "%s index %d: %s The request had no effect.", wrong, e.items[0].Index, e.items[0].Detail)
 	err.items = e.items
 	return err
 }

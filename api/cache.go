@@ -17,12 +17,13 @@ const maxFreshMs = 5000
 
 // answerCached sends JSON about the users, which a cache may keep until the first of their statuses
 // decays, but for [maxFreshMs] at most. A caller who names the tag of the answer it has gets 304 and no
-// body. What is told to a caller who had to say who they are is for nobody else. The tag is weak: of two answers that differ only in when they were asked for, one will do.
-func answerCached(c echo.Context, body any, asOf timestamp, users ...presence) error {
-	tag := entityTag(users)
+// body. Responses to authenticated callers are private. The tag is weak: of two responses that differ only in the
+// time of the request, or in their encoding, one will do.
+func answerCached(c echo.Context, body any, e evaluated, users ...presence) error {
+	tag := entityTag(e, users)
 	header := c.Response().Header()
 	header.Set("ETag", "W/"+tag)
-	policy := "max-age=" + strconv.FormatInt(freshMs(asOf, users)/1000, 10)
+	policy := "max-age=" + strconv.FormatInt(freshMs(e.AsOf, users)/1000, 10)
 	if caller := callerOf(c); caller != nil {
 		header.Add(echo.HeaderVary, echo.HeaderAuthorization)
 		if !caller.IsAnonymous() {
@@ -31,6 +32,9 @@ func answerCached(c echo.Context, body any, asOf timestamp, users ...presence) e
 	}
 	header.Set(echo.HeaderCacheControl, policy)
 	if namesTag(c.Request().Header.Values("If-None-Match"), tag) {
+		if len(users) > 1 { // as with the response that this stands for, if that is large
+			varyByEncoding(header)
+		}
 		return c.NoContent(http.StatusNotModified)
 	}
 	return answer(c, body)
@@ -47,9 +51,12 @@ func freshMs(asOf timestamp, users []presence) int64 {
 	return fresh
 }
 
-// entityTag names what an answer tells about the users, in quotes. It is the same on every server.
-func entityTag(users []presence) string {
+// entityTag names what an answer tells about the users, in quotes: all of it but the time of evaluation. It is the
+// same on every server with the same thresholds.
+func entityTag(e evaluated, users []presence) string {
 	told := make([]byte, 0, 64)
+	told = binary.BigEndian.AppendUint64(told, uint64(e.GreenMs))
+	told = binary.BigEndian.AppendUint64(told, uint64(e.YellowMs))
 	for _, u := range users {
 		told = append(append(told, u.User...), 0) // there is no such byte in a name
 		told = strconv.AppendBool(append(told, u.Status...), u.Left)

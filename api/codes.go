@@ -23,6 +23,7 @@ const (
 	codeUnknownField         code = "unknown_field"
 	codeTooManyItems         code = "too_many_items"
 	codeBodyTooLarge         code = "body_too_large"
+	codeTooManyHeaders       code = "too_many_headers"
 	codeUnsupportedMediaType code = "unsupported_media_type"
 	codeConfirmationRequired code = "confirmation_required"
 	codeNotFound             code = "not_found"
@@ -31,6 +32,7 @@ const (
 	codeForbidden            code = "forbidden"
 	codeRateLimited          code = "rate_limited"
 	codeWrongKeyType         code = "wrong_key_type"
+	codeNamespaceMismatch    code = "namespace_mismatch"
 	codeStoreUnavailable     code = "store_unavailable"
 	codeStoreFull            code = "store_full"
 	codeOverloaded           code = "overloaded"
@@ -52,11 +54,11 @@ type kind struct {
 func (k kind) retry() string {
 	switch {
 	case k.status == http.StatusTooManyRequests:
-		return "Yes, after the seconds that the header Retry-After names."
+		return "Yes, after the number of seconds in the header Retry-After."
 	case k.status == http.StatusServiceUnavailable:
-		return "Yes, after the seconds that the header Retry-After names; even a ping or a leave that was recorded does no harm twice."
+		return "Yes, after the number of seconds in the header Retry-After. Repeating a ping or a leave that was recorded is harmless."
 	case k.status >= http.StatusInternalServerError:
-		return "Not before an operator has looked at it."
+		return "Not until an operator has fixed the cause."
 	default:
 		return "No: the same request will fail again."
 	}
@@ -70,48 +72,48 @@ func inputKinds() []kind {
 	return []kind{
 		{
 			codeInvalidNamespace, 400, "Invalid namespace",
-			"The namespace is not 1 to 64 of A–Z a–z 0–9 . _ - or starts with a dot.",
-			"Name it by these rules; what people call it can be kept elsewhere.",
+			"A namespace is 1 to 64 characters of A–Z a–z 0–9 . _ - and does not start with a dot.",
+			"Choose a name by these rules. Keep a display name elsewhere.",
 		},
 		{
 			codeInvalidUser, 400, "Invalid user",
-			"A user is 1 to 256 bytes of UTF-8 without control characters, and neither . nor .. itself.",
-			"Percent-encode users in paths and queries (a/b is a%2Fb), and send none that is empty.",
+			"A user is 1 to 256 bytes of UTF-8 without control characters. The names . and .. are not allowed.",
+			"Percent-encode users in paths and queries: a/b is a%2Fb. Do not send an empty user.",
 		},
 		{
 			codeInvalidTime, 400, "Invalid time",
-			"A time is not written as one, is before 1970 or after the year 9999, or is that of a ping or a leave and more than 5 seconds ahead of the server's clock.",
-			"Send RFC 3339 (2026-11-20T22:00:00Z) or Unix seconds (1795212000.123). JavaScript's Date.now() is in milliseconds: divide it by 1000. In a query a plus sign is %2B. To mean now, leave the time out.",
+			"A time is malformed, before 1970 or after the year 9999; or the time of a ping or a leave is more than 5 seconds ahead of the server's clock.",
+			"Send RFC 3339 (2026-11-20T22:00:00Z) or Unix seconds (1795212000.123). JavaScript's Date.now() is in milliseconds: divide it by 1000. In a query, write a plus sign as %2B. Omit the time to use the server's clock.",
 		},
 		{
 			codeInvalidDuration, 400, "Invalid duration",
-			"A duration is not written as one, or is not between 1 ms and 10 years.",
-			"Write 90s, 5m or 1h30m, or bare seconds.",
+			"A duration is malformed, or not between 1 ms and 10 years.",
+			"Send 90s, 5m or 1h30m, or a number of seconds.",
 		},
 		{
 			codeInvalidThresholds, 400, "Invalid thresholds",
 			"The green threshold is not shorter than the yellow one.",
-			"Send both, or compare the one you send with the namespace's setting of the other.",
+			"Send both thresholds, or compare the one you send with the namespace's setting for the other.",
 		},
 		{
 			codeInvalidParameter, 400, "Invalid parameter",
-			"A query parameter has a value that it cannot have, is given twice, or is missing; or the path has an empty segment.",
-			"The detail names the parameter and what it takes: correct that one.",
+			"A query parameter has an invalid value, is repeated or is missing; or the path has an empty segment.",
+			"Correct the parameter that the detail names. The detail also has the allowed values.",
 		},
 		{
 			codeUnknownParameter, 400, "Unknown parameter",
-			"The query has a parameter that this endpoint does not know. It is refused so that a typo cannot change an answer.",
-			"Correct its name, or leave it out. Parameters named _ or utm_… are ignored.",
+			"The endpoint does not have this query parameter. Unknown parameters are errors, so a typo cannot change a response.",
+			"Correct the name, or remove the parameter. Parameters named _ or utm_… are ignored.",
 		},
 		{
 			codeInvalidCursor, 400, "Invalid cursor",
-			"The cursor is damaged, or belongs to another namespace or other parameters.",
-			"Pass next_cursor on as it was. The limit may change; leave other parameters out, or repeat them as they were. Without a cursor the walk begins anew.",
+			"The cursor is damaged, or belongs to another namespace or to other parameters.",
+			"Pass next_cursor unchanged. The limit can change. Omit the other parameters or repeat them unchanged. Omit the cursor to start over.",
 		},
 		{
 			codeInvalidRange, 400, "Invalid range",
-			"from is later than to, to is later than as_of, or offset and limit together are more than 1,000.",
-			"Put the times in order. Beyond 1,000 users go on with next_cursor instead of an offset.",
+			"from is later than to, to is later than as_of, or the sum of offset and limit is more than 1,000.",
+			"Put the times in order. Beyond 1,000 users, use next_cursor instead of an offset.",
 		},
 	}
 }
@@ -121,42 +123,47 @@ func bodyKinds() []kind {
 	return []kind{
 		{
 			codeInvalidJSON, 400, "Invalid JSON",
-			"The body is missing, did not arrive to its end, or is not one JSON value of the expected form, in UTF-8, with every name once. In NDJSON that is so for one line.",
-			"Correct what the detail points to. After an error in NDJSON the lines before it are recorded; go on with the line that it names.",
+			"The body is missing, incomplete, or not a single JSON value of the expected form in UTF-8 without duplicate names. In NDJSON, one line has such an error.",
+			"Correct what the detail names. After an error in NDJSON, the lines before it are recorded. Continue with the line that the response names.",
 		},
 		{
 			codeUnknownField, 400, "Unknown field",
-			"The body has a field that this endpoint does not know. Names are case-sensitive.",
-			"Correct the field's name, or leave it out.",
+			"The endpoint does not have this field. Field names are case-sensitive.",
+			"Correct the name, or remove the field. The detail lists the allowed fields.",
 		},
 		{
 			codeTooManyItems, 400, "Too many items",
-			"A bulk request holds at most 10,000 items, a lookup 1,000 users, a lookup by GET 100.",
+			"A bulk request has at most 10,000 items, a lookup 1,000 users, a lookup by GET 100.",
 			"Split the request. Bulk requests in NDJSON have no limit.",
 		},
 		{
 			codeBodyTooLarge, 413, "Body too large",
-			"A JSON body has at most 1 MiB, a line of NDJSON 4 KiB.",
+			"A JSON body has at most 1 MiB, a lookup 512 KiB, a request for a single user 16 KiB, and a line of NDJSON 4 KiB.",
 			"Split the request, or send a bulk request as NDJSON.",
 		},
 		{
+			codeTooManyHeaders, 431, "Too many headers",
+			"A request has at most 100 headers.",
+			"Remove headers that are not needed. Headers of more than 96 KiB in total get the same status, without a JSON body.",
+		},
+		{
 			codeUnsupportedMediaType, 415, "Unsupported media type",
-			"The body is of a type that this endpoint does not read, not in UTF-8, or compressed.",
+			"The endpoint does not accept this content type, or the body is compressed or not in UTF-8.",
 			"Send application/json, or application/x-ndjson to a bulk endpoint, without Content-Encoding.",
 		},
 		{
 			codeConfirmationRequired, 400, "Confirmation required",
-			"Deleting a namespace erases everyone in it, so its name has to be given twice.",
-			"If you mean it, repeat the name in the parameter confirm.",
+			"Deleting a namespace deletes all its users, so the request must repeat its name.",
+			"To confirm, set the parameter confirm to the name of the namespace.",
 		},
 		{
 			codeNotFound, 404, "Not found",
-			"There is no such path. A user never seen is no error: they are grey.",
-			"Compare the path with the API at /docs/. A trailing slash counts, and a slash in a user's name is %2F.",
+			"The path does not exist; or the namespace is not configured, and the server refuses unknown namespaces. A user never seen is not an error: they are grey.",
+			"Compare the path with the API at /docs/. A trailing slash counts, and a slash in a user is %2F. Check the namespace for typos.",
 		},
 		{
 			codeMethodNotAllowed, 405, "Method not allowed",
-			"The path exists, but not for this method.",
+			"The path exists, but does not accept this method.",
 			"Use one of the methods in the header Allow.",
 		},
 	}
@@ -167,18 +174,18 @@ func callerKinds() []kind {
 	return []kind{
 		{
 			codeUnauthenticated, 401, "Unauthenticated",
-			"The request has no API key and no token, or one that is not valid here.",
-			"Send Authorization: Bearer and the key or token. If it has expired, get a new one; if it never worked, an operator finds the reason in the log, at level debug, under the request ID.",
+			"The request has no API key or token, or an invalid one.",
+			"Send Authorization: Bearer with the key or token. If it has expired, get a new one. If it has never worked, an operator finds the reason in the log, at level debug, under the request ID.",
 		},
 		{
 			codeForbidden, 403, "Forbidden",
-			"The key or token is valid, but not for this: it lacks the scope, or the namespace is not one of its own; or it is a token and this is about somebody else, or about many.",
-			"The detail names the scope. An operator grants it to the key, or the issuer of the token names the namespace in it.",
+			"The key or token is valid, but does not allow this request: it lacks the scope or the namespace, or it is the token of a user and the request is about another user or about many. A server without authentication also refuses requests under host names that a stranger could own, and writes from web pages of other origins.",
+			"The detail names the scope, the host or the origin. An operator can add the scope to the key, allow a host with --allowed-hosts, or allow an origin with --cors-origins. The issuer of a token can add the namespace to it.",
 		},
 		{
 			codeRateLimited, 429, "Rate limited",
-			"The caller sends more requests than one caller may: one API key, one user, or one address if nothing else is known. Nothing was done.",
-			"Ping as often as the answers to pings say, and send many pings or lookups in one request. An operator can set other limits.",
+			"The caller (an API key, a user, or an address without valid credentials) sent more requests than its limit, or too many large ones at the same time. The request had no effect, except for the lines of NDJSON that the response counts as recorded.",
+			"Ping as often as ping responses say. Send many pings or lookups in one request, and fewer requests at the same time. An operator can change the limits.",
 		},
 	}
 }
@@ -188,32 +195,37 @@ func serverKinds() []kind {
 	return []kind{
 		{
 			codeWrongKeyType, 500, "Wrong key type",
-			"The namespace's key in Redis holds another type of value.",
-			"An operator has to rename or delete that key, or choose another prefix.",
+			"The namespace's key in Redis holds a value of another type.",
+			"An operator must rename or delete the key, or choose another prefix.",
+		},
+		{
+			codeNamespaceMismatch, 500, "Namespace mismatch",
+			"The namespace is stored in Redis with other settings than this server's: another number of shards, score unit or key. The server neither reads nor writes it.",
+			"An operator must correct the setting that the detail names. The operations guide describes how.",
 		},
 		{
 			codeStoreUnavailable, 503, "Store unavailable",
-			"The store could not be asked, so nothing is known. Unknown is not offline.",
-			"Keep showing what was known before, not grey, and try again. If it lasts, an operator looks at /readyz and the log.",
+			"The store did not answer, so the presence is unknown. Unknown is not offline.",
+			"Keep showing the last known status, not grey, and try again. If the error lasts, an operator checks /readyz and the log.",
 		},
 		{
 			codeStoreFull, 503, "Store full",
-			"The disk, or Redis' memory, is full. Reading still works.",
-			"An operator has to make room. Until then clients go on pinging at their usual pace.",
+			"The disk or Redis' memory is full, or the number of namespaces has reached the setting max-namespaces. Reads still work.",
+			"Clients continue to ping at their usual interval. An operator must free space, delete unused namespaces, or raise max-namespaces.",
 		},
 		{
 			codeOverloaded, 503, "Overloaded",
-			"The server is asked for more than it can do in time. Nothing was done, but for the lines of NDJSON that the answer counts as recorded.",
-			"Wait and try again. If it happens often, clients ping too often or servers are too few.",
+			"The server has more requests than it can process in time. The request had no effect, except for the lines of NDJSON that the response counts as recorded.",
+			"Wait and try again. If this happens often, let clients ping less often, or add servers.",
 		},
 		{
 			codeKeysUnavailable, 503, "Keys unavailable",
-			"The token may be good, but the keys of its issuer could not be fetched to tell.",
-			"Try again. If it lasts, an operator looks at the issuer, and at the log for the reason. API keys go on working.",
+			"The server could not fetch the keys of the token's issuer, so it cannot verify the token.",
+			"Try again. If the error lasts, an operator checks the issuer and finds the reason in the log. API keys still work.",
 		},
 		{
 			codeInternal, 500, "Internal error",
-			"A defect of the server. Its cause is in the log, under the request ID.",
+			"The server has a defect. The log has the cause under the request ID.",
 			"Please report it with the request ID.",
 		},
 	}

@@ -192,7 +192,7 @@ func TestReloadedAccess(t *testing.T) {
 		Access: func() *access.Guard { return current }, Logger: slog.New(slog.DiscardHandler),
 	})
 	status := func() int {
-		answer, request := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/v1/namespaces/chat/counts", http.NoBody)
+		answer, request := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "http://localhost/v1/namespaces/chat/counts", http.NoBody)
 		request.Header.Set("Authorization", headers["read"])
 		handler.ServeHTTP(answer, request)
 		return answer.Code

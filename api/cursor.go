@@ -43,7 +43,7 @@ func (w walk) cursor(namespace string, last store.Record) string {
 func parseCursor(namespace, cursor string) (walk, store.Record, error) {
 	fail := func() (walk, store.Record, error) {
 		return walk{}, store.Record{}, newError(codeInvalidCursor,
-			"This is no cursor of this list; pass next_cursor on as it was, or start without one.")
+			"Invalid cursor for this list. Pass next_cursor unchanged, or omit it to start over.")
 	}
 	b, err := openCursor(namespace, cursor)
 	if err != nil || len(b) < 4 || b[0] != cursorVersion || b[1] > 1 || b[2] > 7 || b[3] > 1 {

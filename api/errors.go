@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -25,8 +24,9 @@ type apiError struct {
 	recorded *int        // items recorded before the error; nil if it does not apply
 	cause    error
 
-	challenge string  // the header WWW-Authenticate; none if it does not apply
-	excess    *excess // which limit there is, and until when; nil if it is not about one
+	challenge  string  // the header WWW-Authenticate; none if it does not apply
+	excess     *excess // which limit there is, and until when; nil if it is not about one
+	retryAfter string  // the header Retry-After; none if it does not apply or follows from the status
 }
 
 // itemError is what is wrong with one item of a batch.
@@ -88,9 +88,11 @@ func (s *server) handleError(err error, c echo.Context) {
 	kind := e.code.kind()
 	header := c.Response().Header()
 	id := header.Get(echo.HeaderXRequestID)
-	if kind.status >= http.StatusInternalServerError && !clientGone(err, c) {
-		s.logger.Log(c.Request().Context(), e.code.level(), "request failed", "code", e.code, "request_id", id,
-			"method", c.Request().Method, "route", c.Path(), "error", err)
+	switch {
+	case kind.status < http.StatusInternalServerError:
+		s.logRefusal(c, e)
+	case !clientGone(err, c):
+		s.logFailure(c, e, err)
 	}
 	if c.Response().Committed {
 		return // too late for another answer
@@ -104,6 +106,9 @@ func (s *server) handleError(err error, c echo.Context) {
 	if e.excess != nil {
 		e.excess.describe(header)
 	}
+	if e.retryAfter != "" {
+		header.Set(echo.HeaderRetryAfter, e.retryAfter)
+	}
 	header[echo.HeaderCacheControl] = noStore
 	body := problem{
 		Type: "/docs/errors#" + string(e.code), Title: kind.title, Status: kind.status, Code: e.code,
@@ -113,15 +118,6 @@ func (s *server) handleError(err error, c echo.Context) {
 		s.logger.Debug("answer not sent", "request_id", id, "error", err)
 	}
 	linger(c)
-}
-
-// level is at which the log tells of an answer. Anybody can send tokens of which nobody can tell whether they are
-// good; that the keys cannot be had is told by who fetches them, once.
-func (c code) level() slog.Level {
-	if c == codeKeysUnavailable {
-		return slog.LevelDebug
-	}
-	return slog.LevelError
 }
 
 // errNotSent is the error of an answer that its caller did not take.
@@ -151,25 +147,30 @@ func classify(err error) *apiError {
 		return ofEcho(http)
 	}
 	if errors.Is(err, access.ErrKeysUnavailable) {
-		return newError(codeKeysUnavailable, "The keys of the token's issuer cannot be had at the moment, so nobody can tell whether it is good.")
+		return newError(codeKeysUnavailable, "The keys of the token's issuer are not available, so the token cannot be verified. Try again.")
+	}
+	var mismatch *store.MismatchError
+	if errors.As(err, &mismatch) && len(mismatch.Settings) > 0 {
+		return errorf(codeNamespaceMismatch, "The namespace is stored with other settings than this server's. An operator must correct %s.",
+			strings.Join(mismatch.Settings, " and "))
 	}
 	for _, f := range storeFailures() {
 		if errors.Is(err, f.err) {
 			return newError(f.code, f.detail)
 		}
 	}
-	return newError(codeInternal, "Something went wrong here; it was logged under the request ID.")
+	return newError(codeInternal, "Internal error. The log has the details under the request ID.")
 }
 
 // ofEcho translates the router's errors.
 func ofEcho(err *echo.HTTPError) *apiError {
 	switch err.Code {
 	case http.StatusNotFound:
-		return newError(codeNotFound, "There is nothing at this path. A trailing slash counts.")
+		return newError(codeNotFound, "This path does not exist. A trailing slash counts. See /docs/ for all paths.")
 	case http.StatusMethodNotAllowed:
-		return newError(codeMethodNotAllowed, "This path does not take that method; Allow lists those it takes.")
+		return newError(codeMethodNotAllowed, "This path does not accept the method. The header Allow lists those it accepts.")
 	default:
-		return newError(codeInternal, "Something went wrong here; it was logged under the request ID.")
+		return newError(codeInternal, "Internal error. The log has the details under the request ID.")
 	}
 }
 
@@ -182,12 +183,13 @@ type storeFailure struct {
 // storeFailures is what each failure of the store is called outside. None of them ever turns into a
 // status: unknown is not offline.
 func storeFailures() []storeFailure {
-	unavailable := "The store does not answer. Whatever was sent may be sent again."
+	unavailable := "The store did not answer. It is safe to send the request again."
 	return []storeFailure{
-		{store.ErrFull, codeStoreFull, "The store has no room left for this. Reading still works."},
-		{store.ErrOverloaded, codeOverloaded, "More is asked of this server than it can do now. Whatever was sent may be sent again."},
-		{store.ErrWrongType, codeWrongKeyType, "The namespace's key in Redis holds something else than presence."},
-		{store.ErrMismatch, codeStoreUnavailable, "The namespace is stored with another number of shards, score unit or hash than this server is set to."},
+		{store.ErrFull, codeStoreFull, "The store is full. Reads still work."},
+		{store.ErrOverloaded, codeOverloaded, "The server is overloaded. It is safe to send the request again."},
+		{store.ErrWrongType, codeWrongKeyType, "The namespace's key in Redis holds a value of another type."},
+		{store.ErrMismatch, codeNamespaceMismatch, "The namespace is stored in a format that this version of the server does not support."},
+		{store.ErrNamespaceLimit, codeStoreFull, "The namespace does not exist, and the number of namespaces has reached the setting max-namespaces."},
 		{store.ErrClosed, codeStoreUnavailable, "The server is shutting down."},
 		{store.ErrUnavailable, codeStoreUnavailable, unavailable},
 		{context.DeadlineExceeded, codeStoreUnavailable, unavailable},

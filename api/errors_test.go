@@ -113,6 +113,9 @@ func badRequests() []badRequest {
 		{codeBodyTooLarge, post, bulk, `{"pings":[` + strings.Repeat(" ", 1<<20) + `]}`, nil},
 		{codeBodyTooLarge, post, bulk, `{"user":"` + strings.Repeat("u", 4096) + `"}`, []string{ndjson}},
 		{codeBodyTooLarge, post, bulk, strings.Repeat("u", 100_000), []string{ndjson}},
+		{codeBodyTooLarge, post, "/chat/lookup", `{"users":[` + strings.Repeat(" ", 512<<10) + `]}`, nil},
+		{codeTooManyHeaders, get, alice, "", manyHeaders(101)},
+		{codeTooManyHeaders, http.MethodOptions, "/nothing", "", manyHeaders(101)},
 		{codeUnsupportedMediaType, post, bulk, `{}`, []string{"Content-Type: application/xml"}},
 		{codeUnsupportedMediaType, post, bulk, `{}`, []string{"Content-Type: application/json; charset=latin1"}},
 		{codeUnsupportedMediaType, post, bulk, `{}`, []string{"Content-Type: ;"}},
@@ -134,6 +137,14 @@ func badRequests() []badRequest {
 	}
 }
 
+// manyHeaders returns n headers, half of them by the same name.
+func manyHeaders(n int) (headers []string) {
+	for i := range n / 2 {
+		headers = append(headers, fmt.Sprintf("X-%d: 1", i), "X-Same: 1")
+	}
+	return headers
+}
+
 // TestBadRequests sends everything that has to be refused; nothing changes by it.
 func TestBadRequests(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
@@ -144,7 +155,7 @@ func TestBadRequests(t *testing.T) {
 			require.Equal(t, before, w.send(http.MethodGet, "/chat/users", "").body, "%s %s changed something", r.method, r.path)
 		}
 		require.Len(t, w.get("")["namespaces"], 1)
-		require.Empty(t, w.log.String(), "a caller's mistake is no matter for the log")
+		require.NotRegexp(t, "level=(INFO|WARN|ERROR)", w.log.String(), "only at level debug")
 	})
 }
 
@@ -158,11 +169,13 @@ func storeErrors() map[code][]error {
 		return wrapped
 	}
 	return map[code][]error{
-		codeStoreUnavailable: of(store.ErrUnavailable, store.ErrClosed, store.ErrMismatch, context.DeadlineExceeded),
-		codeStoreFull:        of(store.ErrFull),
+		codeStoreUnavailable: of(store.ErrUnavailable, store.ErrClosed, context.DeadlineExceeded),
+		codeStoreFull:        of(store.ErrFull, store.ErrNamespaceLimit),
 		codeOverloaded:       of(store.ErrOverloaded),
 		codeWrongKeyType:     of(store.ErrWrongType),
-		codeInternal:         {cause},
+		codeNamespaceMismatch: append(of(store.ErrMismatch),
+			&store.MismatchError{Namespace: "chat", Settings: []string{"redis-score-unit"}, Detail: "the cause"}),
+		codeInternal: {cause},
 	}
 }
 
@@ -185,6 +198,18 @@ func TestStoreErrors(t *testing.T) {
 				require.Equal(t, r.status == http.StatusServiceUnavailable, r.header.Get("Retry-After") != "")
 			}
 		}
+	}
+}
+
+// TestStoreErrorsNameSettings: what only an operator can mend names the setting.
+func TestStoreErrorsNameSettings(t *testing.T) {
+	for setting, cause := range map[string]error{
+		"redis-shards and redis-key": &store.MismatchError{Settings: []string{"redis-shards", "redis-key"}},
+		"max-namespaces":             store.ErrNamespaceLimit,
+	} {
+		w := newWorld(t, &failing{Store: fileStore(t), err: cause})
+		problem := w.send(http.MethodPost, "/chat/users/alice/ping", "").json(t)
+		require.Contains(t, problem["detail"], setting)
 	}
 }
 

@@ -164,6 +164,7 @@ func spoilers() []func(*call) {
 		body(`{"user":"alice"}`, strings.Repeat(`{"user":"alice"},`, 10_000)+`{"user":"alice"}`),
 		func(c *call) { c.query = url.Values{"user": slices.Repeat([]string{"alice"}, 101)} },
 		header("Content-Type: application/xml"),
+		func(c *call) { c.headers = append(c.headers, manyHeaders(maxHeaderLines+1)...) },
 	}
 }
 
@@ -190,6 +191,11 @@ func TestEveryAnswerIsProvoked(t *testing.T) {
 			}
 			maps.Copy(answered, failed.answers())
 		}
+		refusing := newWorld(t, w.store.Store, func(c *Config) { c.Known = func(string) bool { return false } })
+		for _, c := range calls {
+			c.send(refusing)
+		}
+		maps.Copy(answered, refusing.answers())
 		maps.Copy(answered, refusals(t, w.store.Store, slices.Collect(maps.Values(calls))))
 		maps.Copy(answered, rateLimited(t, w, calls))
 		require.Equal(t, slices.Sorted(maps.Keys(wanted)), slices.Sorted(maps.Keys(answered)))

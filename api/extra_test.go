@@ -24,7 +24,7 @@ func TestExtraEndpoints(t *testing.T) {
 	})
 	ask := func(method, path string) (int, string) {
 		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, httptest.NewRequest(method, path, http.NoBody))
+		handler.ServeHTTP(w, httptest.NewRequest(method, "http://localhost"+path, http.NoBody))
 		require.NotEmpty(t, w.Header().Get("X-Request-Id"), path)
 		require.NotContains(t, w.Body.String(), "secret")
 		return w.Code, strings.TrimSpace(w.Body.String())

@@ -19,22 +19,24 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/store/boltstore"
+	"github.com/lastseen/lastseen/store/filestore"
 )
 
 // requireProblem checks that an error is one that a caller may see: text of a bounded length that blames the
 // caller.
-func requireProblem(t *testing.T, err error) {
+func requireProblem(t *testing.T, err error) *apiError {
 	t.Helper()
 	var problem *apiError
 	require.ErrorAs(t, err, &problem)
 	require.Less(t, problem.code.kind().status, http.StatusInternalServerError, problem.Error())
 	require.True(t, utf8.ValidString(problem.detail), problem.detail)
 	require.Less(t, len(problem.detail), 1<<10, problem.detail)
+	return problem
 }
 
 // FuzzQuery: a query is refused, or asks for a sound walk.
@@ -75,13 +77,15 @@ func FuzzBody(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, body := range []any{&pingsBody{}, &leavesBody{}, &lookupBody{}, &assertion{}} {
-			if err := unmarshal(data, body); err != nil {
+		for body, options := range map[any]json.Options{
+			&pingsBody{}: itemList.decode, &leavesBody{}: itemList.decode, &lookupBody{}: lookupList.decode, &assertion{}: decodeOne,
+		} {
+			if err := unmarshal(data, body, options); err != nil {
 				requireProblem(t, err)
 			}
 		}
 		var body pingsBody
-		if unmarshal(data, &body) != nil || body.Pings == nil {
+		if unmarshal(data, &body, itemList.decode) != nil || body.Pings == nil {
 			return
 		}
 		require.True(t, utf8.Valid(data))
@@ -96,7 +100,7 @@ func FuzzBody(f *testing.F) {
 // fuzzHandler serves a store whose clock stands still.
 func fuzzHandler(f *testing.F) http.Handler {
 	f.Helper()
-	s, err := boltstore.Open(boltstore.Options{Path: filepath.Join(f.TempDir(), "fuzz.db"), Sync: time.Hour})
+	s, err := filestore.Open(filestore.Options{Path: filepath.Join(f.TempDir(), "fuzz.db"), Sync: time.Hour})
 	require.NoError(f, err)
 	f.Cleanup(func() { _ = s.Close() })
 	return New(Config{
@@ -118,7 +122,7 @@ func FuzzLines(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content string) {
 		var answers []string
 		for _, body := range []io.Reader{strings.NewReader(content), iotest.OneByteReader(strings.NewReader(content)), iotest.DataErrReader(strings.NewReader(content))} {
-			request := httptest.NewRequest(http.MethodPost, "/v1/namespaces/chat/pings", body)
+			request := httptest.NewRequest(http.MethodPost, "http://localhost/v1/namespaces/chat/pings", body)
 			request.Header.Set(echo.HeaderContentType, mediaNDJSON)
 			request.Header.Set(echo.HeaderXRequestID, "one")
 			recorder := httptest.NewRecorder()
@@ -142,7 +146,7 @@ func FuzzHeaders(f *testing.F) {
 		require.True(t, prefersMinimal(&http.Request{Header: http.Header{"Prefer": {value + ",return=minimal"}}}))
 		if !strings.Contains(strings.ToLower(value), "gzip") {
 			require.True(t, acceptsGzip([]string{value, "gzip"}))
-			require.False(t, acceptsGzip([]string{value}))
+			require.False(t, !strings.Contains(value, "*") && acceptsGzip([]string{value}))
 		}
 		c := echo.New().NewContext(&http.Request{Header: http.Header{"Content-Type": {value}}}, nil)
 		media, err := mediaType(c)
@@ -230,19 +234,34 @@ func FuzzForwardedFor(f *testing.F) {
 	})
 }
 
-// FuzzOrigin: an origin that is taken is one as browsers send it.
+// FuzzOrigin: an origin that is taken is one as browsers send it, or a pattern of them that matches no other host.
 func FuzzOrigin(f *testing.F) {
-	for _, seed := range []string{"*", "https://app.example.com", "http://localhost:3000", "https://a/", "null", "https://A.example", "https://[::1]:1", "https://*.a", "https://u@a"} {
-		f.Add(seed)
+	for _, seed := range []string{
+		"*", "https://app.example.com", "http://localhost:3000", "https://a/", "null", "https://A.example", "https://[::1]:1", "https://*.a", "https://u@a",
+		"https://*.example.com:1", "http://localhost:*", "http://[::1]:*",
+	} {
+		f.Add(seed, "https://a.example.com")
+		f.Add("https://*.example.com", seed)
+		f.Add("http://localhost:*", seed)
 	}
-	f.Fuzz(func(t *testing.T, origin string) {
-		if CheckOrigin(origin) != nil || origin == "*" {
+	f.Fuzz(func(t *testing.T, allowed, origin string) {
+		if CheckOrigin(allowed) != nil || allowed == "*" {
 			return
 		}
-		u, err := url.Parse(origin)
+		exact := strings.NewReplacer("://*.", "://", ":*", "").Replace(allowed)
+		u, err := url.Parse(exact)
 		require.NoError(t, err)
-		require.Equal(t, origin, u.Scheme+"://"+u.Host)
+		require.Equal(t, exact, u.Scheme+"://"+u.Host)
 		require.NotEmpty(t, u.Hostname())
-		require.NotContains(t, origin, "*")
+		require.NotContains(t, exact, "*")
+		if !allowsOrigin([]string{allowed}, origin) {
+			return
+		}
+		sent, err := url.Parse(origin)
+		require.NoError(t, err)
+		require.Equal(t, origin, sent.Scheme+"://"+sent.Host)
+		require.Equal(t, u.Scheme, sent.Scheme)
+		require.True(t, sent.Hostname() == u.Hostname() && !strings.Contains(allowed, "*.") || strings.HasSuffix(sent.Hostname(), "."+u.Hostname()) && strings.Contains(allowed, "*."))
+		require.True(t, sent.Port() == u.Port() || strings.HasSuffix(allowed, ":*"))
 	})
 }

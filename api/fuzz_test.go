@@ -12,7 +12,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/boltstore"
+	"github.com/lastseen/lastseen/store/filestore"
 )
 
 // FuzzCursor: whatever is accepted is sound, and is what its walk encodes to.
@@ -50,7 +50,7 @@ func FuzzItem(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var i item
-		if unmarshal(data, &i) != nil {
+		if unmarshal(data, &i, decodeOne) != nil {
 			return
 		}
 		sighting, err := i.sighting(noon)
@@ -65,7 +65,7 @@ func FuzzItem(f *testing.F) {
 
 // FuzzRequest: no path and no query makes the server fail.
 func FuzzRequest(f *testing.F) {
-	s, err := boltstore.Open(boltstore.Options{Path: filepath.Join(f.TempDir(), "fuzz.db"), Sync: time.Hour})
+	s, err := filestore.Open(filestore.Options{Path: filepath.Join(f.TempDir(), "fuzz.db"), Sync: time.Hour})
 	require.NoError(f, err)
 	f.Cleanup(func() { _ = s.Close() })
 	handler := New(Config{Store: s, Settings: func(string) Settings {

@@ -27,19 +27,19 @@ func (s *server) count(c echo.Context, caller *access.Caller) error {
 	if ok {
 		return nil
 	}
-	e := errorf(codeRateLimited, "One %s may send %d requests a second here, and at most %d at once.",
+	e := errorf(codeRateLimited, "Rate limit for one %s: %d requests per second, and bursts of up to %d.",
 		who.Kind, refusal.PerSecond, limit.Quota(refusal.PerSecond))
 	e.excess = &excess{who.Kind, refusal}
 	return e
 }
 
-// counted returns for whom a request counts. This machine's own addresses do not: a proxy there that is not known
-// as one would be one caller for everybody.
+// counted returns the caller that a request is counted for. Connections from this machine are not counted, unless a
+// trusted proxy forwards: a proxy there that is not configured would be one caller for everybody.
 func (s *server) counted(c echo.Context, caller *access.Caller) (who limit.Caller, counted bool) {
 	switch {
 	case caller == nil || caller.Kind == access.Anonymous:
-		address := s.proxies.client(c.Request()) // all who have none are one caller
-		return limit.AtAddress(address), !address.IsLoopback()
+		request := c.Request() // callers without an address are one caller
+		return limit.AtAddress(s.proxies.client(request)), !s.proxies.isLocal(request)
 	case caller.Kind == access.ByKey:
 		return limit.WithKey(caller.Name), true
 	default:

@@ -38,6 +38,7 @@ func BenchmarkBeforeTheHandler(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
+			request.Host = "127.0.0.1:8080"
 			request.RemoteAddr = "192.0.2.1:4711"
 			if c.header != nil {
 				request.Header = c.header

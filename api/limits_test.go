@@ -54,7 +54,7 @@ func TestLimits(t *testing.T) {
 	require.Equal(t, `"address";q=15;w=5`, refused.header.Get("RateLimit-Policy"))
 	require.Equal(t, "no-store", refused.header.Get("Cache-Control"))
 	w.fails(codeRateLimited, http.MethodGet, "/chat?what=is+this", "", from("203.0.113.7"))
-	require.Empty(t, w.log.String(), "it is no matter for the log")
+	require.NotRegexp(t, "level=(INFO|WARN|ERROR)", w.log.String(), "only at level debug")
 
 	answered := ping("203.0.113.8")
 	require.Equal(t, http.StatusOK, answered.status, "somebody else")
@@ -84,9 +84,20 @@ func TestWhatIsNotLimited(t *testing.T) {
 	w.fails(codeNotFound, http.MethodGet, "/chat/nothing", "", alice)
 	w.fails(codeRateLimited, http.MethodGet, "/chat", "", alice)
 
-	for _, local := range []string{"X-Other: 1", from("127.0.0.1"), from("127.1.2.3"), from("::1"), from("::ffff:127.0.0.1")} {
-		w.spend(local)
-		w.spend(local)
+	w.spend("X-Other: 1")
+	w.spend("X-Other: 1")
+}
+
+// TestForwardedLoopbackIsLimited: only a connection from this machine is not, and not what a proxy forwards.
+func TestForwardedLoopbackIsLimited(t *testing.T) {
+	for _, local := range []string{"127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1", "unknown", "", "203.0.113.7, ::1"} {
+		w := newWorld(t, fileStore(t), behindProxy)
+		w.spend(from(local))
+		w.fails(codeRateLimited, http.MethodGet, "/chat", "", from(local))
+	}
+	unknownProxy := newWorld(t, fileStore(t), behindProxy, func(c *Config) { c.TrustedProxies = nil })
+	for range 2 {
+		unknownProxy.spend(from("203.0.113.7")) // a proxy that is not configured would be one caller for everybody
 	}
 }
 

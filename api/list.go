@@ -27,7 +27,7 @@ type walk struct {
 
 // listAnswer is one page.
 type listAnswer struct {
-	usersAnswer `json:",inline"`
+	presences `json:",inline"`
 	// Pass it as cursor to get the next page; null on the last page.
 	NextCursor *string `json:"next_cursor" extensions:"x-nullable"`
 } // @name PresencePage
@@ -58,8 +58,9 @@ type listAnswer struct {
 // @Failure 400 {object} problem "invalid_namespace, invalid_time, invalid_duration, invalid_thresholds, invalid_range, invalid_parameter, unknown_parameter, invalid_cursor"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
+// @Failure 404 {object} problem "not_found"
 // @Failure 429 {object} problem "rate_limited"
-// @Failure 500 {object} problem "wrong_key_type, internal"
+// @Failure 500 {object} problem "wrong_key_type, namespace_mismatch, internal"
 // @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
 // @Security bearer
 // @Router /v1/namespaces/{namespace}/users [get]
@@ -103,7 +104,7 @@ func (w walk) page(namespace string, records []store.Record, limit int) listAnsw
 	for i, r := range records {
 		users[i] = presenceOf(w.thresholds.Presence(r.User, r.State, w.asOf))
 	}
-	return listAnswer{usersAnswer{AsOf: timestamp(w.asOf), Users: users}, next}
+	return listAnswer{presences{evaluatedAt(w.asOf, w.thresholds), users}, next}
 }
 
 // walkOf returns the walk that the query asks for or, with a cursor, goes on with.
@@ -116,7 +117,7 @@ func (s *server) walkOf(ctx context.Context, namespace string, q query, limit in
 		repeated, err := w.with(q)
 		if err != nil || !repeated.equal(w) {
 			return walk{}, nil, newError(codeInvalidCursor,
-				"A parameter differs from the first page's; with a cursor only `limit` may change.")
+				"A parameter differs from the first page. With a cursor, only `limit` can change.")
 		}
 		return w, &after, nil
 	}
@@ -125,7 +126,7 @@ func (s *server) walkOf(ctx context.Context, namespace string, q query, limit in
 		return walk{}, nil, err
 	}
 	if w.offset+limit > maxLimit {
-		return walk{}, nil, errorf(codeInvalidRange, "offset and limit together are %d: at most %d; use the cursor to go deeper.",
+		return walk{}, nil, errorf(codeInvalidRange, "The sum of offset and limit is %d: use at most %d, or the cursor.",
 			w.offset+limit, maxLimit)
 	}
 	return w, nil, nil
@@ -211,7 +212,7 @@ func (q query) order(fallback store.Order) (store.Order, error) {
 	case value == "oldest":
 		return store.Oldest, nil
 	default:
-		return 0, errorf(codeInvalidParameter, "order is %.40q: it is newest or oldest.", value)
+		return 0, errorf(codeInvalidParameter, "Invalid order %.40q: use newest or oldest.", value)
 	}
 }
 
@@ -263,8 +264,9 @@ type countsAnswer struct {
 // @Failure 400 {object} problem "invalid_namespace, invalid_time, invalid_duration, invalid_thresholds, invalid_range, invalid_parameter, unknown_parameter"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
+// @Failure 404 {object} problem "not_found"
 // @Failure 429 {object} problem "rate_limited"
-// @Failure 500 {object} problem "wrong_key_type, internal"
+// @Failure 500 {object} problem "wrong_key_type, namespace_mismatch, internal"
 // @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
 // @Security bearer
 // @Router /v1/namespaces/{namespace}/counts [get]

@@ -1,6 +1,9 @@
 package api
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
@@ -21,7 +24,7 @@ type lookupBody struct {
 // @ID lookupUsers
 // @Tags Reading
 // @Summary Look up many users
-// @Description At most 1,000 users. The answer has them in the order asked, also those named twice; users never seen are grey.
+// @Description At most 1,000 users and 512 KiB. The answer has them in the order asked, also those named twice; users never seen are grey.
 // @Description
 // @Description Needs the scope `read`.
 // @Accept json
@@ -35,22 +38,25 @@ type lookupBody struct {
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_duration, invalid_thresholds, invalid_parameter, unknown_parameter, invalid_json, unknown_field, too_many_items"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
+// @Failure 404 {object} problem "not_found"
 // @Failure 413 {object} problem "body_too_large"
 // @Failure 415 {object} problem "unsupported_media_type"
 // @Failure 429 {object} problem "rate_limited"
-// @Failure 500 {object} problem "wrong_key_type, internal"
+// @Failure 500 {object} problem "wrong_key_type, namespace_mismatch, internal"
 // @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
 // @Security bearer
 // @Router /v1/namespaces/{namespace}/lookup [post]
 func (s *server) lookup(c echo.Context, q query) error {
-	var body lookupBody
-	if err := requireJSON(c, &body); err != nil {
+	var asked lookupBody
+	body := s.body(c, maxLookupBody)
+	defer body.close()
+	if err := body.readList(&asked, lookupList); err != nil {
 		return err
 	}
-	if body.Users == nil {
+	if asked.Users == nil {
 		return newError(codeInvalidJSON, "The field users is missing.")
 	}
-	found, err := s.lookupUsers(c, q, *body.Users, maxLookup)
+	found, err := s.lookupUsers(c, q, *asked.Users, maxLookup)
 	if err != nil {
 		return err
 	}
@@ -79,20 +85,34 @@ func (s *server) lookup(c echo.Context, q query) error {
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_duration, invalid_thresholds, invalid_parameter, unknown_parameter, too_many_items"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
+// @Failure 404 {object} problem "not_found"
 // @Failure 429 {object} problem "rate_limited"
-// @Failure 500 {object} problem "wrong_key_type, internal"
+// @Failure 500 {object} problem "wrong_key_type, namespace_mismatch, internal"
 // @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
 // @Security bearer
 // @Router /v1/namespaces/{namespace}/lookup [get]
 func (s *server) lookupQuery(c echo.Context, q query) error {
 	if len(q["user"]) == 0 {
-		return newError(codeInvalidParameter, "The parameter user is missing; repeat it for each user.")
+		return newError(codeInvalidParameter, "The parameter user is missing. Repeat it for each user.")
 	}
 	found, err := s.lookupUsers(c, q, q["user"], maxLookupQuery)
 	if err != nil {
 		return err
 	}
-	return answerCached(c, found, found.AsOf, found.Users...)
+	found.Hint = commaHint(found.Users)
+	return answerCached(c, found, found.evaluated, found.Users...)
+}
+
+// commaHint returns a hint for the first user with a comma in its ID that was never seen: the caller may have meant
+// several users. It returns "" if there is no such user. Commas are allowed in IDs, so this is not an error.
+func commaHint(users []presence) string {
+	for _, u := range users {
+		if u.LastSeen == 0 && strings.Contains(u.User, ",") {
+			return fmt.Sprintf("%.40q was looked up as one user and was never seen. "+
+				"To look up several users, repeat the parameter: user=a&user=b.", u.User)
+		}
+	}
+	return ""
 }
 
 // lookupUsers finds the presence of the users, of whom there may be so many at most.
@@ -102,7 +122,7 @@ func (s *server) lookupUsers(c echo.Context, q query, users []string, most int) 
 		return found, err
 	}
 	if len(users) > most {
-		return found, errorf(codeTooManyItems, "%d users are asked for; at most %d are allowed here.", len(users), most)
+		return found, errorf(codeTooManyItems, "There are %d users: send at most %d in one request.", len(users), most)
 	}
 	var bad itemErrors
 	for i, user := range users {
@@ -113,7 +133,7 @@ func (s *server) lookupUsers(c echo.Context, q query, users []string, most int) 
 	if err := bad.err(); err != nil {
 		return found, err
 	}
-	asOf, thresholds, err := s.evaluation(c, namespace, q)
+	asOf, thresholds, err := s.evaluate(c, namespace, q)
 	if err != nil {
 		return found, err
 	}
@@ -121,7 +141,7 @@ func (s *server) lookupUsers(c echo.Context, q query, users []string, most int) 
 	if err != nil {
 		return found, err
 	}
-	found = usersAnswer{AsOf: timestamp(asOf), Users: make([]presence, len(users))}
+	found.presences = presences{evaluatedAt(asOf, thresholds), make([]presence, len(users))}
 	for i, user := range users {
 		found.Users[i] = presenceOf(thresholds.Presence(user, states[i], asOf))
 	}

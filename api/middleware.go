@@ -3,6 +3,8 @@ package api
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -39,11 +41,29 @@ func sensibleID(id string) bool {
 	return true
 }
 
+// checkHeaders refuses requests with more than maxHeaderLines headers. Package net/http bounds their bytes only, and
+// short ones are work for everything that looks at headers.
+func checkHeaders(request *http.Request) error {
+	lines := 0
+	for _, values := range request.Header {
+		lines += len(values)
+	}
+	if lines <= maxHeaderLines {
+		return nil
+	}
+	// The server waits for the rest of the body. Only the header that the log needs is kept until then.
+	request.Header = http.Header{echo.HeaderXForwardedFor: slices.Clone(request.Header[echo.HeaderXForwardedFor])}
+	return errorf(codeTooManyHeaders, "The request has %d headers: send at most %d.", lines, maxHeaderLines)
+}
+
 // checkPath makes the router work on the path as it was sent, so that %2F in a name is no
 // separator, and refuses empty segments. A RawPath that is there is what was sent. EscapedPath would
-// throw it away if it held a byte that ought to be encoded, such as a quote, and %2F would be a slash.
+// throw it away if it held a byte that ought to be encoded, such as a quote, and %2F would be a slash. It also checks the headers.
 func checkPath(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
+		if err := checkHeaders(c.Request()); err != nil { // a middleware of its own would cost an allocation
+			return err
+		}
 		url := c.Request().URL
 		if url.RawPath == "" {
 			url.RawPath = url.EscapedPath()
@@ -63,9 +83,9 @@ func emptySegment(path string) error {
 	case !strings.HasPrefix(path, "/v1/namespaces/"):
 		return newError(codeInvalidParameter, "The path has an empty segment.")
 	case missing(3):
-		return newError(codeInvalidNamespace, "The path has no namespace between two slashes.")
+		return newError(codeInvalidNamespace, "The namespace in the path is empty.")
 	case missing(5):
-		return newError(codeInvalidUser, "The path has no user between two slashes.")
+		return newError(codeInvalidUser, "The user in the path is empty.")
 	default:
 		return newError(codeInvalidParameter, "The path has an empty segment.")
 	}

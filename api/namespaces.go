@@ -58,7 +58,7 @@ func (s *server) listNamespaces(c echo.Context, q query) error {
 	if cursor, given := q.get("cursor"); given {
 		name, err := openCursor(namespacesScope, cursor)
 		if err != nil || lastseen.CheckNamespace(string(name)) != nil {
-			return newError(codeInvalidCursor, "This is no cursor of the namespaces; pass next_cursor on as it was, or start without one.")
+			return newError(codeInvalidCursor, "Invalid cursor for the list of namespaces. Pass next_cursor unchanged, or omit it to start over.")
 		}
 		after = string(name)
 	}
@@ -126,6 +126,7 @@ type settingsAnswer struct {
 // @Failure 400 {object} problem "invalid_namespace, invalid_parameter, unknown_parameter"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
+// @Failure 404 {object} problem "not_found"
 // @Failure 429 {object} problem "rate_limited"
 // @Failure 503 {object} problem "keys_unavailable"
 // @Security bearer
@@ -170,7 +171,7 @@ func millisOrNull(d time.Duration) *int64 {
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
 // @Failure 429 {object} problem "rate_limited"
-// @Failure 500 {object} problem "wrong_key_type, internal"
+// @Failure 500 {object} problem "wrong_key_type, namespace_mismatch, internal"
 // @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
 // @Security bearer
 // @Router /v1/namespaces/{namespace} [delete]
@@ -180,7 +181,7 @@ func (s *server) deleteNamespace(c echo.Context, q query) error {
 		return err
 	}
 	if confirm, _ := q.get("confirm"); confirm != namespace {
-		return errorf(codeConfirmationRequired, "This erases everyone in the namespace: add ?confirm=%s to do so.", namespace)
+		return errorf(codeConfirmationRequired, "This deletes all users in the namespace. To confirm, add ?confirm=%s.", namespace)
 	}
 	if err := s.store.DeleteNamespace(c.Request().Context(), namespace); err != nil {
 		return err

@@ -16,27 +16,36 @@ import (
 const (
 	maxLine     = 4096 // bytes of a line of NDJSON, its end not counted
 	maxChunk    = 512  // lines recorded at once
-	readBuffer  = 64 << 10
+	readBuffer  = 16 << 10
+	lineMemory  = 128              // bytes that a line takes until it is recorded, beside its user
 	lineTimeout = 30 * time.Second // for the next chunk to arrive
 )
 
 // recordLines records a stream of lines, chunk by chunk: a chunk ends when it is full and when no
 // whole line waits any more, so that a slow stream is recorded as it comes. Nothing but the chunk is
-// kept in memory. What was recorded before an error stays recorded.
+// kept in memory. What was recorded before an error stays recorded. A stream can go on for days, so its caller is
+// authorized again before each chunk is recorded.
 func (s *server) recordLines(c echo.Context, namespace string, record recordFunc) error {
-	l := lines{
-		reader:     bufio.NewReaderSize(c.Request().Body, readBuffer),
-		controller: http.NewResponseController(c.Response()),
+	l := lines{hold: s.hold(c), controller: http.NewResponseController(c.Response())}
+	defer l.hold.release()
+	if err := l.hold.grow(readBuffer); err != nil {
+		return err
 	}
+	l.reader = bufio.NewReaderSize(c.Request().Body, readBuffer)
 	recorded := 0
 	for {
 		chunk, readErr := s.readChunk(c, &l)
 		if len(chunk) > 0 {
-			if _, err := record(c.Request().Context(), namespace, chunk); err != nil {
+			err := s.authorizeAgain(c, forMany)
+			if err == nil {
+				_, err = record(c.Request().Context(), namespace, chunk)
+			}
+			if err != nil {
 				return interrupted(c, classify(err), err, l.chunkStart, recorded)
 			}
 			recorded += len(chunk)
 		}
+		l.forget()
 		if errors.Is(readErr, io.EOF) {
 			return answer(c, recordedAnswer{Recorded: recorded})
 		}
@@ -74,12 +83,15 @@ func (s *server) readChunk(c echo.Context, l *lines) ([]store.Sighting, error) {
 		}
 		if len(bytes.TrimSpace(line)) > 0 {
 			var i item
-			if err := unmarshal(line, &i); err != nil {
+			if err := unmarshal(line, &i, decodeOne); err != nil {
 				return chunk, err
 			}
 			sighting, bad := i.sighting(now)
 			if bad != nil {
 				return chunk, bad
+			}
+			if err := l.keep(sighting); err != nil {
+				return chunk, err
 			}
 			chunk = append(chunk, sighting)
 		}
@@ -94,6 +106,8 @@ func (s *server) readChunk(c echo.Context, l *lines) ([]store.Sighting, error) {
 type lines struct {
 	reader     *bufio.Reader
 	controller *http.ResponseController
+	hold       bodyHold
+	kept       int // bytes held for the chunk
 	number     int // of the line read last, from 1
 	chunkStart int // number of the first line of the chunk
 }
@@ -104,6 +118,22 @@ func (l *lines) extendDeadlines() {
 	deadline := time.Now().Add(lineTimeout)
 	_ = l.controller.SetReadDeadline(deadline)
 	_ = l.controller.SetWriteDeadline(deadline.Add(writeTimeout))
+}
+
+// keep takes memory for a line of the chunk.
+func (l *lines) keep(s store.Sighting) error {
+	size := lineMemory + len(s.User)
+	if err := l.hold.grow(size); err != nil {
+		return err
+	}
+	l.kept += size
+	return nil
+}
+
+// forget gives the memory of the chunk back.
+func (l *lines) forget() {
+	l.hold.shrink(l.kept)
+	l.kept = 0
 }
 
 // next returns the next line, valid until the one after; io.EOF after the last.

@@ -86,7 +86,7 @@ func documentedAnswers(doc *openapi3.T) map[string]bool {
 			}
 		}
 	}
-	for name, status := range map[string]string{"Options": "204", "EmptySegment": "400", "NotFound": "404", "MethodNotAllowed": "405"} {
+	for name, status := range map[string]string{"Options": "204", "EmptySegment": "400", "NotFound": "404", "MethodNotAllowed": "405", "TooManyHeaders": "431"} {
 		add(name, status, doc.Components.Responses[name].Value)
 	}
 	return all

@@ -42,6 +42,12 @@ func (s *server) page(c echo.Context, _ query) error {
 	return f.serve(c)
 }
 
+// root leads to the documentation. The redirect is relative, for proxies that add a prefix, and temporary: browsers
+// keep a permanent one for whatever listens on the port next.
+func (s *server) root(c echo.Context, _ query) error {
+	return c.Redirect(http.StatusFound, "docs/")
+}
+
 // docs leads whoever typed /docs to the page; the redirect is relative, for proxies that add a prefix.
 func (s *server) docs(c echo.Context, _ query) error {
 	return c.Redirect(http.StatusMovedPermanently, "docs/")

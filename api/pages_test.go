@@ -190,5 +190,28 @@ func TestLargeFilesAreUnpackedOnce(t *testing.T) {
 	second, err := bundle.plain()
 	require.NoError(t, err)
 	require.Same(t, &first[0], &second[0])
-	require.Greater(t, len(first), len(bundle.content))
+	packed, err := bundle.packed()
+	require.NoError(t, err)
+	require.Greater(t, len(first), len(packed))
+}
+
+// TestRoot checks that the root leads to the documentation, also below the prefix of a proxy, and that an
+// unknown path names it.
+func TestRoot(t *testing.T) {
+	w := newWorld(t, fileStore(t))
+	for _, method := range []string{http.MethodGet, http.MethodHead} {
+		request, err := http.NewRequest(method, w.url+"/?utm_source=x", nil)
+		require.NoError(t, err)
+		response, err := http.DefaultTransport.RoundTrip(request) // which follows no redirect
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, http.StatusFound, response.StatusCode)
+		require.Equal(t, "docs/", response.Header.Get("Location"))
+		require.Equal(t, "no-store", response.Header.Get("Cache-Control"))
+	}
+	for _, path := range []string{"/nothing", "/v2/namespaces", "/docs/nothing"} {
+		r := w.sendTo(http.MethodGet, path, "")
+		require.Equal(t, http.StatusNotFound, r.status)
+		require.Contains(t, r.json(t)["detail"], "See /docs/", path)
+	}
 }

@@ -33,7 +33,7 @@ func parseQuery(raw string, known []string) (query, error) {
 	}
 	values, err := url.ParseQuery(raw)
 	if err != nil {
-		return nil, newError(codeInvalidParameter, "The query is not well formed: percent-encode it, and separate parameters by &.")
+		return nil, newError(codeInvalidParameter, "Malformed query: percent-encode values and separate parameters with &.")
 	}
 	q := query{}
 	for name, given := range values {
@@ -42,7 +42,7 @@ func parseQuery(raw string, known []string) (query, error) {
 		case !slices.Contains(known, name):
 			return nil, unknownParameter(name, known)
 		case len(given) > 1 && !repeatable(name):
-			return nil, errorf(codeInvalidParameter, "The parameter %s is given %d times; it takes one value.", name, len(given))
+			return nil, errorf(codeInvalidParameter, "The parameter %s appears %d times: send it once.", name, len(given))
 		default:
 			q[name] = given
 		}
@@ -52,9 +52,9 @@ func parseQuery(raw string, known []string) (query, error) {
 
 func unknownParameter(name string, known []string) error {
 	if len(known) == 0 {
-		return errorf(codeUnknownParameter, "There is no parameter %.40q here; this endpoint takes none.", name)
+		return errorf(codeUnknownParameter, "Unknown parameter %.40q. This endpoint has no parameters.", name)
 	}
-	return errorf(codeUnknownParameter, "There is no parameter %.40q here; this endpoint takes %s.", name, strings.Join(known, ", "))
+	return errorf(codeUnknownParameter, "Unknown parameter %.40q. Allowed: %s.", name, strings.Join(known, ", "))
 }
 
 // get returns the value of a parameter that takes one, and whether it is given.
@@ -76,7 +76,7 @@ func (q query) time(name string, fallback lastseen.Instant) (lastseen.Instant, e
 		return 0, errorf(codeInvalidTime, "%s: %v.", name, err)
 	}
 	if name == "as_of" && t < lastseen.MinInstant {
-		return 0, newError(codeInvalidTime, "as_of is not after the beginning of 1970.")
+		return 0, newError(codeInvalidTime, "as_of must be later than the start of 1970.")
 	}
 	return t, nil
 }
@@ -89,7 +89,7 @@ func (q query) number(name string, low, high, fallback int) (int, error) {
 	}
 	n, err := strconv.Atoi(value)
 	if err != nil || n < low || n > high {
-		return 0, errorf(codeInvalidParameter, "%s is %.40q: it is a whole number from %d to %d.", name, value, low, high)
+		return 0, errorf(codeInvalidParameter, "Invalid %s %.40q: use a whole number from %d to %d.", name, value, low, high)
 	}
 	return n, nil
 }

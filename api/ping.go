@@ -51,14 +51,17 @@ type goodbye struct {
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_parameter, unknown_parameter, invalid_json, unknown_field"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
+// @Failure 404 {object} problem "not_found"
 // @Failure 413 {object} problem "body_too_large"
 // @Failure 415 {object} problem "unsupported_media_type"
 // @Failure 429 {object} problem "rate_limited"
-// @Failure 500 {object} problem "wrong_key_type, internal"
+// @Failure 500 {object} problem "wrong_key_type, namespace_mismatch, internal"
 // @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
 // @Security bearer
 // @Router /v1/namespaces/{namespace}/users/{user}/ping [post]
-func (s *server) ping(c echo.Context, _ query) error { return s.assert(c, s.store.Ping, readAt, true) }
+func (s *server) ping(c echo.Context, _ query) error {
+	return s.assert(c, s.store.Ping, (*server).readAt, true)
+}
 
 // leave records that a user went away.
 //
@@ -67,7 +70,9 @@ func (s *server) ping(c echo.Context, _ query) error { return s.assert(c, s.stor
 // @Summary Record that a user went away
 // @Description The user is grey at once, and this moment becomes their last seen time. The next ping brings them back, also one from another device.
 // @Description
-// @Description A leave older than what is stored changes nothing. A leave of a user never seen records nothing. The body is optional.
+// @Description A leave is about the user, in all tabs and on all devices. Send it when the user signs out, not whenever a page closes: a user who closes one of two tabs would be grey until the next ping of the other.
+// @Description
+// @Description A leave older than what is stored changes nothing. A leave of a user never seen is recorded, too, so the order in which pings and leaves arrive does not matter. The body is optional.
 // @Description
 // @Description Needs the scope `ping`, or a token of this user. A page that closes may put the token into the body, since `navigator.sendBeacon` sends no headers of its own.
 // @Accept json
@@ -81,25 +86,26 @@ func (s *server) ping(c echo.Context, _ query) error { return s.assert(c, s.stor
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_parameter, unknown_parameter, invalid_json, unknown_field"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
+// @Failure 404 {object} problem "not_found"
 // @Failure 413 {object} problem "body_too_large"
 // @Failure 415 {object} problem "unsupported_media_type"
 // @Failure 429 {object} problem "rate_limited"
-// @Failure 500 {object} problem "wrong_key_type, internal"
+// @Failure 500 {object} problem "wrong_key_type, namespace_mismatch, internal"
 // @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
 // @Security bearer
 // @Router /v1/namespaces/{namespace}/users/{user}/leave [post]
 func (s *server) leave(c echo.Context, _ query) error {
-	return s.assert(c, s.store.Leave, s.readGoodbye, false)
+	return s.assert(c, s.store.Leave, (*server).readGoodbye, false)
 }
 
 // assert makes one assertion about the user in the path, for the time that it reads from the body, and answers with
 // the presence that results.
-func (s *server) assert(c echo.Context, write recordFunc, read func(echo.Context) (jsontext.Value, error), again bool) error {
+func (s *server) assert(c echo.Context, write recordFunc, read func(*server, echo.Context) (jsontext.Value, error), again bool) error {
 	namespace, user, err := namesOf(c)
 	if err != nil {
 		return err
 	}
-	raw, err := read(c)
+	raw, err := read(s, c)
 	if err != nil {
 		return err
 	}
@@ -125,18 +131,19 @@ func (s *server) assert(c echo.Context, write recordFunc, read func(echo.Context
 		return minimal(c, pingAfter)
 	}
 	return answer(c, userAnswer{
-		presence: presenceOf(settings.Thresholds.Presence(user, states[0], now)),
-		AsOf:     timestamp(now), PingAfterMs: pingAfter,
+		presence:    presenceOf(settings.Thresholds.Presence(user, states[0], now)),
+		evaluated:   evaluatedAt(now, settings.Thresholds),
+		PingAfterMs: pingAfter,
 	})
 }
 
 // readAt returns the time in the body of a ping, as it was sent; nothing if there is none.
-func readAt(c echo.Context) (jsontext.Value, error) {
+func (s *server) readAt(c echo.Context) (jsontext.Value, error) {
 	if c.Request().Body == http.NoBody {
 		return nil, nil // as in most pings
 	}
 	var body assertion
-	_, err := readJSON(c, &body, maxAssertion)
+	err := s.readOne(c, &body)
 	return body.At, err
 }
 
@@ -145,7 +152,7 @@ func readAt(c echo.Context) (jsontext.Value, error) {
 func (s *server) readGoodbye(c echo.Context) (jsontext.Value, error) {
 	var body goodbye
 	if c.Request().Body != http.NoBody {
-		if _, err := readJSON(c, &body, maxAssertion); err != nil {
+		if err := s.readOne(c, &body); err != nil {
 			return nil, err
 		}
 	}
@@ -200,7 +207,7 @@ func minimal(c echo.Context, pingAfter int64) error {
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
 // @Failure 429 {object} problem "rate_limited"
-// @Failure 500 {object} problem "wrong_key_type, internal"
+// @Failure 500 {object} problem "wrong_key_type, namespace_mismatch, internal"
 // @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
 // @Security bearer
 // @Router /v1/namespaces/{namespace}/users/{user} [delete]
@@ -237,8 +244,9 @@ func (s *server) forgetUser(c echo.Context, _ query) error {
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_duration, invalid_thresholds, invalid_parameter, unknown_parameter"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
+// @Failure 404 {object} problem "not_found"
 // @Failure 429 {object} problem "rate_limited"
-// @Failure 500 {object} problem "wrong_key_type, internal"
+// @Failure 500 {object} problem "wrong_key_type, namespace_mismatch, internal"
 // @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
 // @Security bearer
 // @Router /v1/namespaces/{namespace}/users/{user} [get]
@@ -247,7 +255,7 @@ func (s *server) getUser(c echo.Context, q query) error {
 	if err != nil {
 		return err
 	}
-	asOf, thresholds, err := s.evaluation(c, namespace, q)
+	asOf, thresholds, err := s.evaluate(c, namespace, q)
 	if err != nil {
 		return err
 	}
@@ -255,12 +263,12 @@ func (s *server) getUser(c echo.Context, q query) error {
 	if err != nil {
 		return err
 	}
-	found := presenceOf(thresholds.Presence(user, states[0], asOf))
-	return answerCached(c, userAnswer{presence: found, AsOf: timestamp(asOf)}, timestamp(asOf), found)
+	found, by := presenceOf(thresholds.Presence(user, states[0], asOf)), evaluatedAt(asOf, thresholds)
+	return answerCached(c, userAnswer{presence: found, evaluated: by}, by, found)
 }
 
-// evaluation returns the instant and the thresholds by which a lookup is evaluated.
-func (s *server) evaluation(c echo.Context, namespace string, q query) (lastseen.Instant, lastseen.Thresholds, error) {
+// evaluate returns the instant and the thresholds by which a lookup is evaluated.
+func (s *server) evaluate(c echo.Context, namespace string, q query) (lastseen.Instant, lastseen.Thresholds, error) {
 	thresholds, err := q.thresholds(s.settings(namespace).Thresholds)
 	if err != nil {
 		return 0, thresholds, err

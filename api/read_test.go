@@ -14,7 +14,7 @@ import (
 func TestLookup(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
 		w.post("/chat/pings", `{"pings":[{"user":"alice"},{"user":"bob","at":"2026-11-20T11:59:00Z"},{"user":"eve","at":"2026-11-20T11:55:00Z"}]}`)
-		want := `{"as_of":"2026-11-20T12:00:00.000Z","users":[
+		want := `{"as_of":"2026-11-20T12:00:00.000Z","green_ms":60000,"yellow_ms":300000,"users":[
 			{"user":"bob","status":"yellow","last_seen":"2026-11-20T11:59:00.000Z","left":false,"valid_until":"2026-11-20T12:04:00.000Z"},
 			{"user":"zoe","status":"grey","last_seen":null,"left":false,"valid_until":null},
 			{"user":"alice","status":"green","last_seen":"2026-11-20T12:00:00.000Z","left":false,"valid_until":"2026-11-20T12:01:00.000Z"},

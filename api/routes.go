@@ -47,6 +47,7 @@ func (s *server) routes() []route {
 
 		{http.MethodGet, "/openapi.yaml", public, s.page, anyQuery()},
 		{http.MethodGet, "/openapi.json", public, s.page, anyQuery()},
+		{http.MethodGet, "/", public, s.root, anyQuery()},
 		{http.MethodGet, "/docs", public, s.docs, anyQuery()},
 		{http.MethodGet, "/docs/", public, s.page, anyQuery()}, // the one path that ends with a slash
 		{http.MethodGet, "/docs/docs.js", public, s.page, anyQuery()},
@@ -80,6 +81,7 @@ func (s *server) serve(r route) echo.HandlerFunc {
 	if r.rule == unruled {
 		panic("api: nobody has said who may use " + r.method + " " + r.path)
 	}
+	shown := reachOf(r.method, r.path)
 	return func(c echo.Context) error {
 		c.Response().Header()[echo.HeaderCacheControl] = noStore
 		if r.rule != public {
@@ -91,6 +93,10 @@ func (s *server) serve(r route) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
-		return r.handle(c, q)
+		if err := r.handle(c, q); err != nil {
+			return err
+		}
+		s.failures.succeeded(shown)
+		return nil
 	}
 }

@@ -16,7 +16,10 @@ const (
 	readTimeout    = 30 * time.Second // of a whole request; NDJSON extends it chunk by chunk
 	writeTimeout   = 30 * time.Second // of an answer, to what was read in time
 	idleTimeout    = 2 * time.Minute
-	maxHeaderBytes = 128 << 10
+	maxHeaderBytes = 96 << 10
+	maxHeaderLines = 100             // more than browsers and several proxies send
+	maxStreams     = 100             // requests at the same time on a connection of HTTP/2
+	streamBuffer   = 64 << 10        // bytes of bodies that arrived on such a connection before they are read
 	maxLinger      = 64 << 20        // bytes of a body, read after an error that came before its end
 	lingerTimeout  = 5 * time.Second // for these
 )
@@ -30,7 +33,10 @@ func NewServer(h http.Handler, logger *slog.Logger) *http.Server {
 		WriteTimeout:      readTimeout + writeTimeout, // both are counted from the header on
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+		ErrorLog:          newServerLog(logger),
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: streamBuffer, MaxReceiveBufferPerConnection: streamBuffer,
+		},
 	}
 }
 

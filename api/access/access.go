@@ -2,7 +2,7 @@
 // each of them may do.
 //
 // Where things are: this file is what can be configured; key.go and pem.go read keys, pattern.go namespaces;
-// guard.go tells who a caller is, token.go reads JWTs, recent.go remembers them, jwks.go keeps an issuer's keys;
+// guard.go identifies callers, token.go reads JWTs, sign.go makes some, recent.go remembers them, jwks.go keeps an issuer's keys;
 // caller.go is what somebody may do.
 package access
 
@@ -22,7 +22,7 @@ func ParseScope(s string) (Scope, error) {
 	if scope := Scope(s); slices.Contains(Scopes(), scope) {
 		return scope, nil
 	}
-	return "", errors.New("there is no such scope: use ping, read or admin")
+	return "", errors.New("unknown scope: use ping, read or admin")
 }
 
 // Scopes returns all scopes.

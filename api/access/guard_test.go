@@ -200,7 +200,7 @@ func TestConfigIsChecked(t *testing.T) {
 		"name": key(func(k *Key) { k.Name = "" }), "no hash": key(func(k *Key) { k.Hash = [32]byte{} }),
 		"no scopes": key(func(k *Key) { k.Scopes = nil }), "no namespaces": key(func(k *Key) { k.Namespaces = nil }),
 		"does not exist": key(func(k *Key) { k.Scopes = []Scope{"write"} }), "twice": twice, "hash is there twice": sameHash,
-		"exactly one": token(func(k *Tokens) { k.Secret = nil }), "give exactly one": token(func(k *Tokens) { k.JWKS = "https://a.example" }),
+		"exactly one": token(func(k *Tokens) { k.Secret = nil }), "set exactly one": token(func(k *Tokens) { k.JWKS = "https://a.example" }),
 		"32": token(func(k *Tokens) { k.Secret = secret[:31] }), "0 bytes": token(func(k *Tokens) { k.Secret = []byte{} }),
 		"issuer": token(func(k *Tokens) { k.Issuer = "" }), "audience": token(func(k *Tokens) { k.Audience = "" }),
 		"leeway": token(func(k *Tokens) { k.Leeway = time.Hour }), "leeway is": token(func(k *Tokens) { k.Leeway = -1 }),
@@ -255,7 +255,7 @@ func TestParsePublicKeys(t *testing.T) {
 	require.NoError(t, err)
 	for part, content := range map[string][]byte{
 		"too long":             pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: long}),
-		"no public key in PEM": []byte("ssh-rsa AAAA"), "there is no": nil, "only verifies": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
+		"no public key in PEM": []byte("ssh-rsa AAAA"), "there is no": nil, "only public keys": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
 		"P-256": pemOf(t, p384), "1024 bits": pemOf(t, weak), "key 2": append(pemOf(t, all[0]), pemOf(t, weak)...),
 		"cannot be read": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte("x")}),
 	} {

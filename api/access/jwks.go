@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/sha256"
@@ -45,7 +46,8 @@ func matching(keys []publicKey, id, algorithm string) (set jwt.VerificationKeySe
 }
 
 // keySet is what an issuer publishes its keys in. It is fetched in the background, and when a token names a key
-// that is missing. While the issuer does not answer, the keys that are known go on being good.
+// that is missing. While the issuer does not answer, or publishes no key that can be used, the keys that are known go
+// on being good.
 type keySet struct {
 	url    string // which may hold a password, so that logs name the host only
 	host   string
@@ -69,7 +71,7 @@ type keySet struct {
 func newKeySet(address string, o Options) (*keySet, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return nil, errors.New("the address of the key set is no URL that begins with https:// or http://")
+		return nil, errors.New("the address of the key set is not an https:// or http:// URL")
 	}
 	s := &keySet{
 		url: address, host: u.Host, logger: o.Logger, now: o.Now,
@@ -140,7 +142,7 @@ func (s *keySet) newest(ctx context.Context) error {
 	running, closed := s.running, s.closed
 	s.mu.Unlock()
 	if closed {
-		return errors.New("the key set is not in use any more")
+		return errors.New("the key set is no longer in use")
 	}
 	if running != nil {
 		ctx, cancel := context.WithTimeout(ctx, patience)
@@ -209,42 +211,61 @@ func (s *keySet) fetch(ctx context.Context) ([]byte, error) {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the answer is %s", response.Status)
+		return nil, fmt.Errorf("the response is %s", response.Status)
 	}
 	content, err := io.ReadAll(io.LimitReader(response.Body, maxKeySet+1))
 	switch {
 	case err != nil:
 		return nil, err
 	case len(content) > maxKeySet:
-		return nil, fmt.Errorf("the answer has more than %d bytes", maxKeySet)
+		return nil, fmt.Errorf("the response has more than %d bytes", maxKeySet)
 	}
 	return content, nil
 }
 
-// parseKeySet returns the keys of a JWK set that verify what we take. Others may stand beside them, for encryption or
-// for other algorithms.
+// parseKeySet returns the keys of a JWK set that verify what we take, at least one. Others may stand beside them, for
+// encryption or for other algorithms. If none can be used, the error says why the first one cannot.
 func parseKeySet(content []byte) ([]publicKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(content, &set); err != nil {
-		return nil, fmt.Errorf("the answer is no key set: %w", err)
+		return nil, fmt.Errorf("the response is not a key set: %w", err)
 	}
-	if set.Keys == nil {
-		return nil, errors.New("the answer is no key set: it has no keys")
+	if len(set.Keys) == 0 {
+		return nil, errors.New("the response is not a key set: it has no keys")
 	}
 	var keys []publicKey
+	var first error
 	for _, entry := range set.Keys {
-		parsed, err := jwkset.NewJWKFromRawJSON(entry, jwkset.JWKMarshalOptions{}, jwkset.JWKValidateOptions{})
+		key, err := parseKey(entry)
 		if err != nil {
+			first = cmp.Or(first, err)
 			continue
 		}
-		about := parsed.Marshal()
-		algorithm, err := algorithmOf(parsed.Key())
-		if err != nil || about.USE != "" && about.USE != jwkset.UseSig || about.ALG != "" && about.ALG.String() != algorithm {
-			continue
-		}
-		keys = append(keys, publicKey{about.KID, algorithm, parsed.Key()})
+		keys = append(keys, key)
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("none of its %d keys can be used, and those fetched before stay valid; the first: %.200w", len(set.Keys), first)
 	}
 	return keys, nil
+}
+
+// parseKey returns a key of a JWK set, or why it is not used.
+func parseKey(entry []byte) (publicKey, error) {
+	parsed, err := jwkset.NewJWKFromRawJSON(entry, jwkset.JWKMarshalOptions{}, jwkset.JWKValidateOptions{})
+	if err != nil {
+		return publicKey{}, err
+	}
+	about := parsed.Marshal()
+	algorithm, err := algorithmOf(parsed.Key())
+	switch {
+	case err != nil:
+		return publicKey{}, err
+	case about.USE != "" && about.USE != jwkset.UseSig:
+		return publicKey{}, fmt.Errorf("its use is %.20q, not sig", about.USE)
+	case about.ALG != "" && about.ALG.String() != algorithm:
+		return publicKey{}, fmt.Errorf("its alg is %.20q, not %s", about.ALG, algorithm)
+	}
+	return publicKey{about.KID, algorithm, parsed.Key()}, nil
 }

@@ -31,7 +31,7 @@ func ParseKeyHash(s string) (hash [sha256.Size]byte, err error) {
 	digits, ok := strings.CutPrefix(s, hashPrefix)
 	switch {
 	case strings.HasPrefix(s, KeyPrefix):
-		return hash, errors.New("this is a key: only its hash belongs here, sha256:… (and this key is no secret any more)")
+		return hash, errors.New("this is a key, not its hash (sha256:…): replace the key, because it is no longer secret")
 	case !ok:
 		return hash, errors.New("the hash has no sha256: at its beginning")
 	case len(digits) != hex.EncodedLen(sha256.Size):

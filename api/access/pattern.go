@@ -18,7 +18,7 @@ func ParsePattern(s string) (Pattern, error) {
 	case open && beginning == "":
 		return Pattern(s), nil
 	case strings.Contains(beginning, "*"):
-		return "", errors.New("a pattern has one * at most, at its end")
+		return "", errors.New("a pattern can have one *, at its end")
 	}
 	if err := lastseen.CheckNamespace(beginning); err != nil {
 		return "", err

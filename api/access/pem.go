@@ -55,7 +55,7 @@ func keyIn(block *pem.Block) (crypto.PublicKey, error) {
 			key = certificate.PublicKey
 		}
 	default:
-		return nil, fmt.Errorf("a %.40q is no public key; who only verifies needs no other", block.Type)
+		return nil, fmt.Errorf("a %.40q is not a public key: verifying JWTs needs only public keys", block.Type)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the %s cannot be read: %w", block.Type, err)

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/lastseen/lastseen"
@@ -18,11 +17,17 @@ import (
 // MinSecretLen is the least length of a secret for HS256, in bytes: see RFC 7518, section 3.2.
 const MinSecretLen = 32
 
-// maxLeeway bounds the leeway: clocks that differ by more have to be set.
-const maxLeeway = 5 * time.Minute
+// MaxLeeway bounds the leeway: clocks that differ by more have to be set.
+const MaxLeeway = 5 * time.Minute
 
-// maxClaimed bounds the namespaces of a token.
-const maxClaimed = 100
+// MaxClaimed bounds the namespaces of a token.
+const MaxClaimed = 100
+
+// The claims that hold the user and the namespaces, unless others are configured.
+const (
+	defaultUserClaim       = "sub"
+	defaultNamespacesClaim = "namespaces"
+)
 
 // verifier tells whether a JWT is to be trusted, and whose it is.
 type verifier struct {
@@ -31,16 +36,17 @@ type verifier struct {
 	parser    *jwt.Parser
 	keys      []publicKey // of a file
 	set       *keySet     // of an issuer
+	scopes    []Scope     // of every token
 	now       func() time.Time
-	recent    recent
+	recent    *recent
 }
 
 func newVerifier(t Tokens, anonymous []Pattern, o Options) (*verifier, error) {
 	if err := t.check(); err != nil {
 		return nil, err
 	}
-	t.UserClaim, t.NamespacesClaim = cmp.Or(t.UserClaim, "sub"), cmp.Or(t.NamespacesClaim, "namespaces")
-	v := &verifier{tokens: t, anonymous: anonymous, now: o.Now, recent: newRecent()}
+	t.UserClaim, t.NamespacesClaim = cmp.Or(t.UserClaim, defaultUserClaim), cmp.Or(t.NamespacesClaim, defaultNamespacesClaim)
+	v := &verifier{tokens: t, anonymous: anonymous, now: o.Now, recent: newRecent(maxRecentBytes), scopes: []Scope{Ping, Read}}
 	algorithms := []string{jwt.SigningMethodHS256.Alg()}
 	if t.Secret == nil {
 		algorithms = []string{jwt.SigningMethodRS256.Alg(), jwt.SigningMethodES256.Alg(), jwt.SigningMethodEdDSA.Alg()}
@@ -75,15 +81,15 @@ func (t Tokens) check() error {
 	}
 	switch {
 	case sources != 1:
-		return errors.New("tokens are verified by a secret, by public keys or by a key set: give exactly one of them")
+		return errors.New("tokens are verified by a secret, by public keys or by a key set: set exactly one of them")
 	case t.Secret != nil && len(t.Secret) < MinSecretLen:
 		return fmt.Errorf("the secret for tokens has %d bytes: use %d or more, at random", len(t.Secret), MinSecretLen)
 	case t.Issuer == "":
-		return errors.New("tokens need an issuer: whose are they?")
+		return errors.New("tokens need an issuer")
 	case t.Audience == "":
-		return errors.New("tokens need an audience: for whom are they?")
-	case t.Leeway < 0 || t.Leeway > maxLeeway:
-		return fmt.Errorf("the leeway is not between 0 and %s", maxLeeway)
+		return errors.New("tokens need an audience")
+	case t.Leeway < 0 || t.Leeway > MaxLeeway:
+		return fmt.Errorf("the leeway is not between 0 and %s", MaxLeeway)
 	}
 	return nil
 }
@@ -96,7 +102,7 @@ func (v *verifier) identify(ctx context.Context, token string) (*Caller, error) 
 	}
 	caller, expires, err := v.verify(ctx, token)
 	if err == nil {
-		v.recent.tokens.Add(hash, verified{caller, expires, keys})
+		v.recent.add(hash, verified{caller, expires, keys})
 	}
 	return caller, err
 }
@@ -109,6 +115,9 @@ func (v *verifier) verify(ctx context.Context, token string) (*Caller, time.Time
 	case errors.Is(err, ErrKeysUnavailable):
 		return nil, time.Time{}, err
 	case err != nil:
+		return nil, time.Time{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
+	}
+	if _, err := found.GetIssuedAt(); err != nil { // which the parser does not look at
 		return nil, time.Time{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
 	}
 	caller, err := v.caller(found.MapClaims)
@@ -125,7 +134,7 @@ func (v *verifier) verify(ctx context.Context, token string) (*Caller, time.Time
 // keysFor returns what may have signed a token: keys of the kind that its algorithm is for, and no others.
 func (v *verifier) keysFor(ctx context.Context, t *jwt.Token) (any, error) {
 	if _, critical := t.Header["crit"]; critical {
-		return nil, errors.New("the token demands an extension that is not known here")
+		return nil, errors.New("the token requires an unknown extension")
 	}
 	if v.tokens.Secret != nil {
 		return v.tokens.Secret, nil
@@ -135,7 +144,7 @@ func (v *verifier) keysFor(ctx context.Context, t *jwt.Token) (any, error) {
 	}
 	id, isText := t.Header["kid"].(string)
 	if _, named := t.Header["kid"]; named && !isText {
-		return nil, errors.New("the ID of the token's key is no text")
+		return nil, errors.New("the ID of the token's key is not a string")
 	}
 	return v.set.find(ctx, id, t.Method.Alg())
 }
@@ -144,7 +153,7 @@ func (v *verifier) keysFor(ctx context.Context, t *jwt.Token) (any, error) {
 func (v *verifier) caller(c jwt.MapClaims) (*Caller, error) {
 	user, isText := c[v.tokens.UserClaim].(string)
 	if !isText {
-		return nil, fmt.Errorf("the claim %s, the user, is missing or no text", v.tokens.UserClaim)
+		return nil, fmt.Errorf("the claim %s, the user, is missing or not a string", v.tokens.UserClaim)
 	}
 	if err := lastseen.CheckUser(user); err != nil {
 		return nil, fmt.Errorf("the claim %s: %w", v.tokens.UserClaim, err)
@@ -154,8 +163,8 @@ func (v *verifier) caller(c jwt.MapClaims) (*Caller, error) {
 		return nil, fmt.Errorf("the claim %s: %w", v.tokens.NamespacesClaim, err)
 	}
 	return &Caller{
-		Kind: ByToken, Name: user, Issuer: v.tokens.Issuer,
-		scopes: []Scope{Ping, Read}, namespaces: namespaces, anonymous: v.anonymous,
+		Kind: ByToken, Name: strings.Clone(user), Issuer: v.tokens.Issuer,
+		scopes: v.scopes, namespaces: namespaces, anonymous: v.anonymous,
 	}, nil
 }
 
@@ -174,29 +183,22 @@ func (v *verifier) namespaces(c jwt.MapClaims) ([]Pattern, error) {
 		for _, element := range claim {
 			name, isText := element.(string)
 			if !isText {
-				return nil, errors.New("something in it is no text")
+				return nil, errors.New("an item is not a string")
 			}
 			names = append(names, name)
 		}
 	default:
-		return nil, errors.New("it is neither a list nor a text")
+		return nil, errors.New("it is not a list or a string")
 	}
-	if len(names) > maxClaimed {
-		return nil, fmt.Errorf("it has %d names; at most %d are taken", len(names), maxClaimed)
+	if len(names) > MaxClaimed {
+		return nil, fmt.Errorf("it has %d names: the maximum is %d", len(names), MaxClaimed)
 	}
 	patterns := make([]Pattern, len(names))
 	for i, name := range names {
 		var err error
-		if patterns[i], err = ParsePattern(name); err != nil {
+		if patterns[i], err = ParsePattern(strings.Clone(name)); err != nil { // a part of the claim would keep all of it
 			return nil, err
 		}
 	}
 	return patterns, nil
 }
-
-// claims are what a token says. They are read strictly: a name that is there twice, or in other letters, could mean
-// one thing to the issuer and another one here.
-type claims struct{ jwt.MapClaims }
-
-// UnmarshalJSON reads the claims; see [encoding/json.Unmarshaler].
-func (c *claims) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, &c.MapClaims) }

@@ -104,6 +104,18 @@ func TestBadClaims(t *testing.T) {
 		{"nbf": at(time.Hour)},
 		{"nbf": at(31 * time.Second)},
 		{"nbf": "soon"},
+		{"nbf": -1},
+		{"nbf": 9.3e18}, // seconds: the year 292 billion, as the parser's library reads it
+		{"nbf": 1e19},   // beyond 64 bits
+		{"nbf": 1.5e300},
+		{"nbf": at(0) * 1000}, // milliseconds
+		{"exp": 9.3e18},
+		{"exp": 1e19},
+		{"exp": 253402300800}, // the year 10000
+		{"exp": at(time.Hour) * 1000},
+		{"iat": "soon"},
+		{"iat": -1},
+		{"iat": 1e19},
 		{"sub": nil},
 		{"sub": ""},
 		{"sub": "."},
@@ -130,6 +142,8 @@ func TestBadClaims(t *testing.T) {
 		{"nbf": at(30 * time.Second)},
 		{"aud": []string{"other", "lastseen"}},
 		{"iat": at(time.Hour)},
+		{"nbf": 0, "iat": 0},
+		{"exp": 253402300799},
 		{"exp": float64(at(time.Hour)) + 0.5},
 		{"sub": "ü/ " + strings.Repeat("x", 250)},
 		{"extra": map[string]any{"deep": []any{1, nil}}},
@@ -239,10 +253,10 @@ func TestRememberedTokens(t *testing.T) {
 	again, err := g.bearer(t, token)
 	require.NoError(t, err)
 	require.Same(t, first, again)
-	require.Equal(t, 1, g.tokens.recent.tokens.Len())
+	require.Equal(t, 1, g.tokens.recent.len())
 	_, err = g.bearer(t, token[:len(token)-5])
 	require.ErrorIs(t, err, ErrUnauthenticated)
-	require.Equal(t, 1, g.tokens.recent.tokens.Len(), "what is no good takes no room")
+	require.Equal(t, 1, g.tokens.recent.len(), "what is no good takes no room")
 
 	clock = now.Add(time.Hour - time.Second)
 	_, err = g.bearer(t, token)

@@ -1,3 +1,19 @@
+// searchOperations replaces Swagger UI's filter, which compares tags only: it keeps the operations that have the text
+// in their method, path, summary or tag. The operations are Immutable.js collections.
+const searchOperations = () => ({
+  fn: {
+    opsFilter: (tags, text) => {
+      const wanted = text.toLowerCase();
+      const matches = (tag, operation) =>
+        [tag, operation.get("method"), operation.get("path"), operation.getIn(["operation", "summary"])]
+          .some((field) => (field || "").toLowerCase().includes(wanted));
+      return tags
+        .map((group, tag) => group.update("operations", (all) => all.filter((operation) => matches(tag, operation))))
+        .filter((group) => group.get("operations").size > 0);
+    },
+  },
+});
+
 // Relative to this page, so that it also works below a path of a reverse proxy. YAML and not JSON,
 // because it keeps the order of the operations.
 SwaggerUIBundle({
@@ -5,5 +21,11 @@ SwaggerUIBundle({
   dom_id: "#swagger-ui",
   deepLinking: true,
   displayRequestDuration: true,
+  filter: true,
+  persistAuthorization: true, // in the browser's local storage, until Logout
+  plugins: [searchOperations],
+  onComplete: () => {
+    document.querySelector(".operation-filter-input").placeholder = "Filter by path, summary or tag"; // not only by tag
+  },
   validatorUrl: null, // no badge from another host
 });

@@ -1,0 +1,67 @@
+package access
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// heap returns the bytes in use, after a collection.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// TestRememberedTokensAreBounded in bytes, whatever the tokens hold: an issuer chooses that, not the operator.
+func TestRememberedTokensAreBounded(t *testing.T) {
+	const limit, issued = 2 << 20, 1000 // a smaller cache, since making tokens takes long
+	require.EqualValues(t, 16<<20, newGuard(t, Config{Tokens: tokens()}).tokens.recent.limit)
+	wide := make([]string, MaxClaimed)
+	for i := range wide {
+		wide[i] = fmt.Sprintf("%s-%02d", strings.Repeat("n", 40), i)
+	}
+	for name, namespaces := range map[string]any{
+		"many namespaces":      wide,
+		"some namespaces":      wide[:20],
+		"a name between space": strings.Repeat(" ", 5500) + "chat",
+		"long users":           nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGuard(t, Config{Tokens: tokens()})
+			g.tokens.recent = newRecent(limit)
+			before := heap()
+			for i := range issued {
+				user := fmt.Sprintf("%0200d", i)
+				_, err := g.bearer(t, good(t, map[string]any{"sub": user, "namespaces": namespaces}))
+				require.NoError(t, err)
+			}
+			used := heap() - before
+			require.Less(t, used, int64(limit*3/2), "%d KiB", used>>10)
+			require.LessOrEqual(t, used, g.tokens.recent.bytes()*5/4+1<<19, "it is counted for what it is")
+			require.LessOrEqual(t, g.tokens.recent.bytes(), int64(limit))
+			runtime.KeepAlive(g)
+		})
+	}
+}
+
+// TestLargeTokensAreNotRemembered: they would push out hundreds of others.
+func TestLargeTokensAreNotRemembered(t *testing.T) {
+	g := newGuard(t, Config{Tokens: tokens()})
+	names := make([]string, MaxClaimed)
+	for i := range names {
+		names[i] = fmt.Sprintf("%s-%02d", strings.Repeat("n", 40), i)
+	}
+	for range 2 {
+		_, err := g.bearer(t, good(t, map[string]any{"namespaces": names}))
+		require.NoError(t, err)
+	}
+	require.Zero(t, g.tokens.recent.len())
+	_, err := g.bearer(t, good(t, nil))
+	require.NoError(t, err)
+	require.Equal(t, 1, g.tokens.recent.len())
+}

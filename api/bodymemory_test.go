@@ -1,0 +1,242 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/store"
+)
+
+// TestBodyMemory: whatever callers take and give back, no bound is exceeded, and a request that fits is not refused.
+func TestBodyMemory(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const total = MinBodyMemory
+		m := newBodyMemory(total)
+		callers := []limit.Caller{limit.WithKey("a"), limit.WithKey("b"), limit.AsUser("i", "a"), limit.AsUser("i", "b"), {Kind: limit.Address}}
+		holds := make([]bodyHold, 20)
+		for i := range holds {
+			holds[i] = bodyHold{memory: m, caller: callers[i%len(callers)], shared: i != 4}
+		}
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			h := &holds[rapid.IntRange(0, len(holds)-1).Draw(t, "hold")]
+			switch n := rapid.IntRange(1, 4<<20).Draw(t, "bytes"); {
+			case rapid.IntRange(0, 3).Draw(t, "what") == 0:
+				h.release()
+			default:
+				used, shares, keyless := usage(holds)
+				fits := used+int64(n) <= total && (h.caller.Kind == limit.Key || keyless+int64(n) <= total*3/4) &&
+					(!h.shared || shares[h.caller]+int64(n) <= m.share(h.caller.Kind))
+				require.Equal(t, fits, h.grow(n) == nil)
+			}
+			used, shares, keyless := usage(holds)
+			require.Equal(t, used, m.used)
+			require.Equal(t, keyless, m.keyless)
+			require.Equal(t, shares, m.callers)
+		}
+		for i := range holds {
+			holds[i].release()
+		}
+		require.Zero(t, m.used+m.keyless)
+		require.Empty(t, m.callers, "it does not grow with callers that come and go")
+	})
+}
+
+// usage adds up what is held.
+func usage(holds []bodyHold) (used int64, shares map[limit.Caller]int64, keyless int64) {
+	shares = map[limit.Caller]int64{}
+	for _, h := range holds {
+		used += h.bytes
+		if h.shared && h.bytes > 0 {
+			shares[h.caller] += h.bytes
+		}
+		if h.caller.Kind != limit.Key {
+			keyless += h.bytes
+		}
+	}
+	return used, shares, keyless
+}
+
+// TestLargestRequestsFit: one caller alone may send a request of any kind, also with the least memory.
+func TestLargestRequestsFit(t *testing.T) {
+	m := newBodyMemory(MinBodyMemory)
+	require.LessOrEqual(t, 2*maxBody+itemList.each*maxItems, int(m.share(limit.Key)))
+	require.LessOrEqual(t, 2*maxBody+itemList.each*maxItems, int(m.share(limit.Address)))
+	require.LessOrEqual(t, 2*maxLookupBody+lookupList.each*maxLookup, int(m.share(limit.User)))
+	w := newWorld(t, fileStore(t), behindProxy, func(c *Config) { c.BodyMemory = MinBodyMemory; c.Limits = nil })
+	user := strings.Repeat("u", 74)
+	largest := `{"pings":[` + strings.Repeat(`{"user":"`+user+`","at":9},`, maxItems-1) + `{"user":"u"}]}`
+	require.Greater(t, len(largest), 900<<10)
+	w.post("/chat/pings", largest+strings.Repeat(" ", maxBody-len(largest)), from("203.0.113.7"))
+	lookup := `{"users":[` + strings.Repeat(`"`+strings.Repeat("ü", 128)+`",`, maxLookup-1) + `"u"]}`
+	w.post("/chat/lookup", lookup+strings.Repeat(" ", maxLookupBody-len(lookup)), from("203.0.113.7"))
+	w.fails(codeBodyTooLarge, http.MethodPost, "/chat/lookup", lookup+strings.Repeat(" ", maxLookupBody+1-len(lookup)))
+}
+
+// TestNullItemsCount: an item that is null takes as much memory as any other.
+func TestNullItemsCount(t *testing.T) {
+	require.GreaterOrEqual(t, itemList.memory([]byte(`{"pings":[null,null,null]}`)), 3*itemList.each)
+	require.GreaterOrEqual(t, lookupList.memory([]byte(`{"users":[null,null,null]}`)), 3*lookupList.each)
+}
+
+// stalled is the body of a request that does not come to its end before the test does.
+type stalled struct {
+	io.Reader
+	arrived func() // called when all but the end has arrived
+	end     <-chan struct{}
+}
+
+func (s stalled) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if err != io.EOF {
+		return n, err
+	}
+	s.arrived()
+	<-s.end
+	return 0, io.ErrUnexpectedEOF
+}
+
+// TestStalledBodies: 700 bodies that arrived but for their end take no more memory than there is for bodies, and the
+// others are refused. Another caller is answered meanwhile.
+func TestStalledBodies(t *testing.T) {
+	const bodies, size = 700, maxBody - 1
+	w := newWorld(t, fileStore(t), behindProxy, func(c *Config) { c.Limits = nil })
+	end := make(chan struct{})
+	var all sync.WaitGroup
+	defer func() {
+		close(end)
+		all.Wait()
+	}()
+	fates := make(chan int, 5*bodies) // of each body the status if it is refused, zero if it is held
+	send := func(caller string, n int) {
+		for range n {
+			var once sync.Once // what is refused is read to its end, too
+			decide := func(fate int) { once.Do(func() { fates <- fate }) }
+			r := httptest.NewRequest(http.MethodPost, "http://localhost/v1/namespaces/chat/pings",
+				stalled{io.LimitReader(spaces{}, size), func() { decide(0) }, end})
+			r.ContentLength, r.RemoteAddr = maxBody, "127.0.0.1:1"
+			r.Header.Set(echo.HeaderXForwardedFor, caller)
+			all.Go(func() { w.handler.ServeHTTP(&noticed{httptest.NewRecorder(), decide}, r) })
+		}
+	}
+	fit := int(newBodyMemory(DefaultBodyMemory).share(limit.Address) / maxBody)
+	before := heap()
+	for n, caller := range []string{"203.0.113.7", "203.0.113.8"} {
+		send(caller, bodies)
+		held := 0
+		for range bodies {
+			if fate := <-fates; fate == 0 {
+				held++
+			} else {
+				require.Equal(t, http.StatusTooManyRequests, fate)
+			}
+		}
+		require.LessOrEqual(t, held, fit)
+		requireHeapBelow(t, before+uint64(n+1)*DefaultBodyMemory/4+16<<20)
+	}
+	w.post("/chat/pings", `{"pings":[{"user":"alice"}]}`, from("203.0.113.9"))
+	for _, caller := range []string{"203.0.113.10", "203.0.113.11"} {
+		send(caller, bodies)
+	}
+	for range 2 * bodies {
+		<-fates
+	}
+	// Bodies that grow at the same time may refuse each other and leave room. One after the other they fill it.
+	for n, fate := 0, 0; fate == 0; n++ {
+		send(fmt.Sprintf("203.0.114.%d", n), 1)
+		if fate = <-fates; fate != 0 {
+			require.Equal(t, http.StatusServiceUnavailable, fate)
+		}
+	}
+	problem := w.fails(codeOverloaded, http.MethodPost, "/chat/pings", strings.Repeat(" ", maxBody), from("203.0.113.12"))
+	require.NotContains(t, problem["detail"], "203")
+	requireHeapBelow(t, before+DefaultBodyMemory+16<<20)
+}
+
+// requireHeapBelow waits for it: a request lets go of what it has read a little after its status is seen.
+func requireHeapBelow(t *testing.T, limit uint64) {
+	t.Helper()
+	require.Eventually(t, func() bool { return heap() < limit }, time.Minute, 10*time.Millisecond, "%d bytes", limit)
+}
+
+// noticed is a response whose status is seen as soon as it is known.
+type noticed struct {
+	*httptest.ResponseRecorder
+	status func(int)
+}
+
+// WriteHeader is that of an [http.ResponseWriter].
+func (n *noticed) WriteHeader(status int) {
+	n.ResponseRecorder.WriteHeader(status)
+	n.status(status)
+}
+
+// blocked is a store that keeps whoever asks until it is let.
+type blocked struct {
+	store.Store
+	asked chan struct{}
+	let   chan struct{}
+}
+
+func (b *blocked) Ping(_ context.Context, _ string, batch []store.Sighting) ([]lastseen.State, error) {
+	b.asked <- struct{}{}
+	<-b.let
+	return make([]lastseen.State, len(batch)), nil
+}
+
+func (b *blocked) Leave(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
+	return b.Ping(ctx, namespace, batch)
+}
+
+func (b *blocked) Lookup(_ context.Context, _ string, users []string) ([]lastseen.State, error) {
+	b.asked <- struct{}{}
+	<-b.let
+	return make([]lastseen.State, len(users)), nil
+}
+
+// TestDecodedMemory: requests whose bodies are decoded and that wait for the store take no more memory than counts.
+func TestDecodedMemory(t *testing.T) {
+	const requests = 20
+	for path, body := range map[string]string{
+		"pings":  `{"pings":[` + strings.Repeat(`{"user":"%[1]d-0123456789","at":1795176000.123},`, maxItems-1) + `{"user":"u"}]}`,
+		"leaves": `{"leaves":[` + strings.Repeat(`{"user":"u"},`, maxItems-1) + `{"user":"%[1]d"}]}`,
+		"lookup": `{"users":[` + strings.Repeat(`"%[1]d-0123456789",`, maxLookup-1) + `"u"]}`,
+	} {
+		t.Run(path, func(t *testing.T) {
+			s := &blocked{Store: fileStore(t), asked: make(chan struct{}), let: make(chan struct{})}
+			memory := newBodyMemory(1 << 30)
+			w := newWorld(t, s, func(c *Config) { c.bodies = memory })
+			var prepared []*http.Request
+			for i := range requests {
+				prepared = append(prepared, httptest.NewRequest(http.MethodPost, "http://localhost/v1/namespaces/chat/"+path, strings.NewReader(fmt.Sprintf(body, i))))
+			}
+			heap() // what pools keep goes with the second collection
+			before := heap()
+			var all sync.WaitGroup
+			for _, r := range prepared {
+				all.Go(func() { w.handler.ServeHTTP(httptest.NewRecorder(), r) })
+				<-s.asked
+			}
+			taken, counted := heap()-before, memory.used
+			t.Logf("%d KiB are taken, %d KiB are counted", taken>>10, counted>>10)
+			require.Less(t, int64(taken), counted)
+			close(s.let)
+			all.Wait()
+			runtime.KeepAlive(prepared) // or they would be counted as given back
+			require.Zero(t, memory.used)
+		})
+	}
+}

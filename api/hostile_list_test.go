@@ -1,0 +1,119 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/stretchr/testify/require"
+)
+
+// repeated returns JSON of about a MiB: a text as often as it fits, with commas between and something around it.
+func repeated(before, text, after string) []byte {
+	n := (maxBody - len(before) - len(after)) / (len(text) + 1)
+	return []byte(before + strings.Repeat(text+",", n-1) + text + after)
+}
+
+// named returns the inside of a JSON object with n different names.
+func named(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `"%x":0,`, i)
+	}
+	return b.String() + `"":0`
+}
+
+// TestDecodingStops counts what is decoded of a list that is too long.
+func TestDecodingStops(t *testing.T) {
+	var users lookupBody
+	err := unmarshal(repeated(`{"users":[`, `""`, `]}`), &users, lookupList.decode)
+	require.Equal(t, codeTooManyItems, requireProblem(t, err).code)
+	require.LessOrEqual(t, len(*users.Users), maxLookup)
+
+	var pings pingsBody
+	err = unmarshal(repeated(`{"pings":[`, `{}`, `]}`), &pings, itemList.decode)
+	require.Equal(t, codeTooManyItems, requireProblem(t, err).code)
+	require.LessOrEqual(t, len(*pings.Pings), maxItems)
+}
+
+// TestRefusedBodiesCostLittle counts the memory that is taken to refuse a body of a MiB.
+func TestRefusedBodiesCostLittle(t *testing.T) {
+	wide := named(100_000)
+	for name, c := range map[string]struct {
+		body    []byte
+		into    any
+		options json.Options
+		want    code
+	}{
+		"users": {repeated(`{"users":[`, `""`, `]}`), &lookupBody{}, lookupList.decode, codeTooManyItems},
+		"a list that is too long, and then no JSON": {repeated(`{"users":[`, `""`, ``), &lookupBody{}, lookupList.decode, codeTooManyItems},
+		"names for users":          {[]byte(`{"users":{` + wide + `}}`), &lookupBody{}, lookupList.decode, codeInvalidJSON},
+		"names in a user":          {[]byte(`{"users":[{` + wide + `}]}`), &lookupBody{}, lookupList.decode, codeInvalidJSON},
+		"a list for a user":        {repeated(`{"users":[[`, `0`, `]]}`), &lookupBody{}, lookupList.decode, codeInvalidJSON},
+		"a list as the body":       {repeated(`[`, `{}`, `]`), &lookupBody{}, lookupList.decode, codeInvalidJSON},
+		"names in a list":          {[]byte(`[{` + wide + `}]`), &pingsBody{}, itemList.decode, codeInvalidJSON},
+		"names in the user":        {[]byte(`{"pings":[{"user":{` + wide + `}}]}`), &pingsBody{}, itemList.decode, codeInvalidJSON},
+		"names in the time":        {[]byte(`{"pings":[{"at":{` + wide + `}}]}`), &pingsBody{}, itemList.decode, codeInvalidTime},
+		"names in a list of pings": {[]byte(`{"pings":[[{` + wide + `}]]}`), &pingsBody{}, itemList.decode, codeInvalidJSON},
+		"unknown names":            {[]byte(`{"pings":[{` + wide + `}]}`), &pingsBody{}, itemList.decode, codeUnknownField},
+		"unknown names of a ping":  {[]byte(`{` + wide + `}`), &assertion{}, decodeOne, codeUnknownField},
+		"names in the one time":    {[]byte(`{"at":{` + wide + `}}`), &assertion{}, decodeOne, codeInvalidTime},
+		"names in a token":         {[]byte(`{"token":{` + wide + `}}`), &goodbye{}, decodeOne, codeInvalidJSON},
+		"lists in lists":           {[]byte(`{"pings":` + strings.Repeat("[", 1<<20)), &pingsBody{}, itemList.decode, codeInvalidJSON},
+		"a list in a time":         {[]byte(`{"at":` + strings.Repeat("[", 1<<20)), &assertion{}, decodeOne, codeInvalidTime},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			err := unmarshal(c.body, c.into, c.options)
+			runtime.ReadMemStats(&after)
+			require.Equal(t, c.want, requireProblem(t, err).code, err)
+			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100<<10), "bytes")
+		})
+	}
+}
+
+// TestErrorsOfItems: what stops the decoding says at which item, as what is found later does.
+func TestErrorsOfItems(t *testing.T) {
+	w := newWorld(t, fileStore(t))
+	problem := w.fails(codeInvalidTime, http.MethodPost, "/chat/pings", `{"pings":[{"user":"a"},{"user":"b","at":{}}]}`)
+	require.Len(t, problem["errors"], 1)
+	require.EqualValues(t, 1, problem["errors"].([]any)[0].(map[string]any)["index"])
+	problem = w.fails(codeInvalidJSON, http.MethodPost, "/chat/pings", `{"pings":[{"user":"a"},{"user":[]}]}`)
+	require.Equal(t, "/pings/1/user is a JSON array; a string is expected.", problem["detail"])
+	problem = w.fails(codeInvalidJSON, http.MethodPost, "/chat/lookup", `{"users":["a",{}]}`)
+	require.Equal(t, "/users/1 is a JSON object; a string is expected.", problem["detail"])
+	problem = w.fails(codeInvalidJSON, http.MethodPost, "/chat/lookup", `{"users":{}}`)
+	require.Equal(t, "/users is a JSON object; an array is expected.", problem["detail"])
+	problem = w.fails(codeInvalidJSON, http.MethodPost, "/chat/leaves", `{"leaves":[[]]}`)
+	require.Equal(t, "/leaves/0 is a JSON array; an object is expected.", problem["detail"])
+	require.Zero(t, w.total("chat"))
+}
+
+// BenchmarkDecode is what a body costs that is right, and one that is far too long.
+func BenchmarkDecode(b *testing.B) {
+	honest := []byte(`{"users":[` + strings.Repeat(`"0123456789abcdef",`, maxLookup-1) + `"alice"]}`)
+	pings := []byte(`{"pings":[` + strings.Repeat(`{"user":"0123456789abcdef"},`, maxItems-1) + `{"user":"alice"}]}`)
+	for _, c := range []struct {
+		name    string
+		body    []byte
+		into    func() any
+		options json.Options
+	}{
+		{"1,000 users", honest, func() any { return &lookupBody{} }, lookupList.decode},
+		{"349,522 users", repeated(`{"users":[`, `""`, `]}`), func() any { return &lookupBody{} }, lookupList.decode},
+		{"10,000 pings", pings, func() any { return &pingsBody{} }, itemList.decode},
+		{"349,522 pings", repeated(`{"pings":[`, `{}`, `]}`), func() any { return &pingsBody{} }, itemList.decode},
+		{"one ping", []byte(`{"at":1795176000.5}`), func() any { return &assertion{} }, decodeOne},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_ = unmarshal(c.body, c.into(), c.options)
+			}
+		})
+	}
+}

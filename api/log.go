@@ -1,0 +1,190 @@
+package api
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/limit"
+)
+
+// What requests leave in the log. Lines name the route as a template and never the path: names of namespaces and
+// users are personal data. Control characters are escaped by the handlers of log/slog.
+
+const (
+	maxReason = 200     // bytes of a reason that may quote the caller
+	maxCause  = 8 << 10 // bytes of an internal cause, which may have a stack
+)
+
+// accessLog logs a line for each request, with its response, if that is switched on. It is outside of everything
+// else, so that it sees each response as it was sent.
+func (s *server) accessLog(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if !s.logsAccess() {
+			return next(c)
+		}
+		began := s.now()
+		if err := next(c); err != nil {
+			c.Error(err) // now, because the response is logged; it must not be returned, or it would be handled twice
+		}
+		took := s.now().Sub(began)
+		s.logger.LogAttrs(c.Request().Context(), slog.LevelInfo, "request", append(s.requestAttrs(c),
+			slog.Int("status", c.Response().Status),
+			slog.Float64("duration_ms", float64(took.Microseconds())/1000),
+			slog.Int64("bytes", c.Response().Size))...)
+		return nil
+	}
+}
+
+// requestAttrs returns what log lines say about a request.
+func (s *server) requestAttrs(c echo.Context) []slog.Attr {
+	return []slog.Attr{
+		slog.String("request_id", c.Response().Header().Get(echo.HeaderXRequestID)),
+		slog.String("method", bounded(c.Request().Method, maxReason)),
+		slog.String("route", c.Path()),
+		slog.String("caller", s.callerName(c)),
+	}
+}
+
+// callerName returns the caller that a request is charged to, as the log names it: key:NAME, user:HASH or
+// address:IP. The hash is the same for all requests of a user until the server restarts, and says nothing more.
+func (s *server) callerName(c echo.Context) string {
+	switch caller := callerOf(c); {
+	case caller == nil || caller.Kind == access.Anonymous:
+		return string(limit.Address) + ":" + s.proxies.client(c.Request()).String()
+	case caller.Kind == access.ByKey:
+		return string(limit.Key) + ":" + caller.Name
+	default:
+		return string(limit.User) + ":" + s.pseudonyms.of(caller.Issuer+"\x00"+caller.Name)
+	}
+}
+
+// pseudonyms replaces names by hashes that nobody can compute elsewhere.
+type pseudonyms struct{ key [32]byte }
+
+func newPseudonyms() (p pseudonyms) {
+	_, _ = rand.Read(p.key[:]) // it never fails
+	return p
+}
+
+func (p pseudonyms) of(name string) string {
+	mac := hmac.New(sha256.New, p.key[:])
+	mac.Write([]byte(name))
+	return hex.EncodeToString(mac.Sum(nil)[:8])
+}
+
+// logRefusal logs, at level debug, why a request was refused.
+func (s *server) logRefusal(c echo.Context, e *apiError) {
+	ctx := c.Request().Context()
+	if !s.logger.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	reason := e.detail
+	var public *apiError
+	if e.cause != nil && !errors.As(e.cause, &public) {
+		reason = e.cause.Error()
+	}
+	s.logger.LogAttrs(ctx, slog.LevelDebug, "request refused", append(s.requestAttrs(c),
+		slog.Int("status", e.code.kind().status), slog.String("code", string(e.code)),
+		slog.String("reason", quotable(reason)))...)
+}
+
+// logFailure logs or counts a request that failed on this side.
+func (s *server) logFailure(c echo.Context, e *apiError, err error) {
+	attrs := append([]slog.Attr{slog.String("code", string(e.code))}, s.requestAttrs(c)...)
+	if e.code == codeKeysUnavailable { // anyone can send such tokens; that the keys cannot be fetched is logged once
+		s.logger.LogAttrs(context.Background(), slog.LevelDebug, "request failed", append(attrs, slog.String("error", bounded(err.Error(), maxCause)))...)
+		return
+	}
+	method := c.Request().Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	s.failures.failed(e.code, reachOf(method, c.Path()), err, attrs...)
+}
+
+// explainCORS logs, at level debug, why a browser does not let a page call: these refusals have no status. It goes
+// by the response, which is what the browser sees.
+func (s *server) explainCORS(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		err := next(c)
+		r := c.Request()
+		if r.Header.Get(echo.HeaderOrigin) == "" || !s.logger.Enabled(r.Context(), slog.LevelDebug) {
+			return err
+		}
+		if reason := corsRefusal(r, c.Response().Header()); reason != "" {
+			what := "response withheld from page"
+			if isPreflight(r) {
+				what = "preflight refused"
+			}
+			s.logger.LogAttrs(r.Context(), slog.LevelDebug, what, append(s.requestAttrs(c),
+				slog.String("origin", quotable(r.Header.Get(echo.HeaderOrigin))), slog.String("reason", quotable(reason)))...)
+		}
+		return err
+	}
+}
+
+// corsRefusal returns why a browser keeps a response from the page that sent the request; "" if it does not.
+func corsRefusal(r *http.Request, response http.Header) string {
+	_, host, _ := strings.Cut(r.Header.Get(echo.HeaderOrigin), "://")
+	method := r.Header.Get(echo.HeaderAccessControlRequestMethod)
+	switch {
+	case response.Get(echo.HeaderAccessControlAllowOrigin) == "":
+		if !isPreflight(r) && host == r.Host {
+			return "" // a page of this server; browsers ask no preflight for these
+		}
+		return "the origin is not one of cors-origins"
+	case !isPreflight(r):
+		return ""
+	case !listed(response.Get(echo.HeaderAccessControlAllowMethods), method):
+		return "the method is not allowed for pages: " + method
+	}
+	for header := range strings.SplitSeq(r.Header.Get(echo.HeaderAccessControlRequestHeaders), ",") {
+		if header = strings.TrimSpace(header); header != "" && !listed(response.Get(echo.HeaderAccessControlAllowHeaders), header) {
+			return "the header is not allowed for pages: " + header
+		}
+	}
+	return ""
+}
+
+// listed reports whether a header's list has an item.
+func listed(list, item string) bool {
+	for listed := range strings.SplitSeq(list, ",") {
+		if strings.EqualFold(strings.TrimSpace(listed), item) {
+			return true
+		}
+	}
+	return false
+}
+
+// credentials matches what looks like an API key or a token.
+var credentials = regexp.MustCompile(`(ls_|eyJ)[A-Za-z0-9_.-]{5,}`)
+
+// quotable returns text that may quote what a caller sent as the log may show it: short, and without credentials
+// that stand in the wrong place.
+func quotable(text string) string {
+	return bounded(credentials.ReplaceAllString(bounded(text, 2*maxReason), "${1}…"), maxReason)
+}
+
+// bounded returns at most so many bytes of a text, and says so if there are more.
+func bounded(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	text = text[:limit]
+	for !utf8.ValidString(text) && len(text) > limit-utf8.UTFMax {
+		text = text[:len(text)-1]
+	}
+	return text + "…"
+}

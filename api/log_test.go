@@ -1,0 +1,269 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/limit"
+)
+
+// logTest is an interface without a network, so that a line is written when a request has returned.
+type logTest struct {
+	t   *testing.T
+	api http.Handler
+	log *bytes.Buffer
+}
+
+func newLogTest(t *testing.T, level slog.Level, changes ...func(*Config)) *logTest {
+	t.Helper()
+	l := &logTest{t: t, log: &bytes.Buffer{}}
+	now := time.Unix(1_795_176_000, 0)
+	config := Config{
+		Store: &clocked{Store: fileStore(t), now: noon},
+		Settings: func(string) Settings {
+			return Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}, PingInterval: time.Second}
+		},
+		Logger: slog.New(slog.NewJSONHandler(l.log, &slog.HandlerOptions{Level: level})),
+		Now: func() time.Time {
+			now = now.Add(1500 * time.Microsecond) // at each look
+			return now
+		},
+	}
+	for _, change := range changes {
+		change(&config)
+	}
+	l.api = New(config)
+	return l
+}
+
+// send sends a request with headers "Name: value", and returns the response and what was logged of it.
+func (l *logTest) send(method, target, body string, headers ...string) (*httptest.ResponseRecorder, []map[string]any) {
+	l.t.Helper()
+	l.log.Reset()
+	r, w := httptest.NewRequest(method, "http://localhost"+target, strings.NewReader(body)), httptest.NewRecorder()
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Add(name, value)
+	}
+	l.api.ServeHTTP(w, r)
+	var lines []map[string]any
+	for line := range strings.Lines(l.log.String()) {
+		var fields map[string]any
+		require.NoError(l.t, json.Unmarshal([]byte(line), &fields), line)
+		lines = append(lines, fields)
+	}
+	return w, lines
+}
+
+func withAccessLog(c *Config) { c.AccessLog = func() bool { return true } }
+
+const chatAlice = "/v1/namespaces/chat-of-alice/users/alice"
+
+func TestAccessLog(t *testing.T) {
+	l := newLogTest(t, slog.LevelInfo, withAccessLog, allowing(app))
+	for _, c := range []struct {
+		method, target, route string
+		status                int
+		headers               []string
+	}{
+		{"POST", chatAlice + "/ping", "/v1/namespaces/:namespace/users/:user/ping", 200, nil},
+		{"GET", chatAlice, "/v1/namespaces/:namespace/users/:user", 200, nil},
+		{"HEAD", chatAlice, "/v1/namespaces/:namespace/users/:user", 200, nil},
+		{"GET", chatAlice + "?nonsense=alice", "/v1/namespaces/:namespace/users/:user", 400, nil},
+		{"GET", "/nothing/alice", "", 404, nil},
+		{"PUT", chatAlice, "/v1/namespaces/:namespace/users/:user", 405, nil},
+		{"GET", "/v1/namespaces//users/alice", "", 400, nil},
+		{"GET", "/healthz", "/healthz", 200, nil},
+		{"OPTIONS", chatAlice + "/ping", "", 204, []string{"Origin: " + app, "Access-Control-Request-Method: POST"}},
+	} {
+		w, lines := l.send(c.method, c.target, "", append(c.headers, "X-Request-Id: mine")...)
+		require.Equal(t, c.status, w.Code, c.target)
+		require.Len(t, lines, 1, "%s %s", c.method, c.target)
+		delete(lines[0], "time")
+		require.Equal(t, map[string]any{
+			"level": "INFO", "msg": "request", "method": c.method, "route": c.route, "status": float64(c.status),
+			"duration_ms": 1.5, "caller": "address:192.0.2.1", "request_id": "mine", "bytes": float64(w.Body.Len()),
+		}, lines[0])
+		require.NotContains(t, l.log.String(), "alice", "neither users nor namespaces")
+	}
+}
+
+func TestAccessLogIsOffByDefaultAndReloads(t *testing.T) {
+	_, lines := newLogTest(t, slog.LevelDebug).send("GET", "/healthz", "")
+	require.Empty(t, lines)
+	on := false
+	l := newLogTest(t, slog.LevelInfo, func(c *Config) { c.AccessLog = func() bool { return on } })
+	for _, on = range []bool{true, false, true} {
+		_, lines := l.send("GET", "/healthz", "")
+		require.Equal(t, on, len(lines) == 1)
+	}
+}
+
+// TestAccessLogOfFailures: the access log has the status that was sent, and the failure is logged once.
+func TestAccessLogOfFailures(t *testing.T) {
+	for _, s := range []*failing{{err: http.ErrBodyNotAllowed}, {panic: true}} {
+		s.Store = fileStore(t)
+		l := newLogTest(t, slog.LevelInfo, withAccessLog, func(c *Config) { c.Store = &clocked{Store: s, now: noon} })
+		w, lines := l.send("POST", chatAlice+"/ping", "")
+		require.Equal(t, 500, w.Code)
+		require.Len(t, lines, 2)
+		require.Equal(t, "request failed", lines[0]["msg"])
+		require.Equal(t, "request", lines[1]["msg"])
+		require.EqualValues(t, 500, lines[1]["status"])
+		require.Equal(t, lines[0]["request_id"], lines[1]["request_id"])
+	}
+}
+
+// TestCallersInTheLog are named as requests are charged: by key, by user without the user's name, by address.
+func TestCallersInTheLog(t *testing.T) {
+	guard, headers := callers(t)
+	guarded := func(c *Config) {
+		c.Access = func() *access.Guard { return guard }
+		c.Limits = func() limit.Limits { return limit.Limits{Caller: 1_000_000, User: 1} }
+	}
+	l := newLogTest(t, slog.LevelInfo, withAccessLog, guarded, behindTrusted)
+	caller := func(name string, more ...string) string {
+		t.Helper()
+		w, lines := l.send("GET", "/v1/namespaces/chat/users/alice", "", append(headersOf(headers[name]), more...)...)
+		require.Len(t, lines, 1, w.Body)
+		require.NotContains(t, l.log.String(), "alice")
+		return lines[0]["caller"].(string)
+	}
+	require.Equal(t, "key:read", caller("read"))
+	require.Equal(t, "key:ping", caller("ping"), "a refused one, too")
+	require.Equal(t, "address:203.0.113.7", caller("nobody", from("203.0.113.7")))
+	require.Equal(t, "address:203.0.113.7", caller("garbage", from("203.0.113.7")))
+	alice := caller("alice")
+	require.Regexp(t, `^user:[0-9a-f]{16}$`, alice)
+	require.NotEqual(t, alice, caller("bob"))
+	for range 2 * limit.Quota(1) { // until it is 429
+		require.Equal(t, alice, caller("alice"))
+	}
+	other := newLogTest(t, slog.LevelInfo, withAccessLog, guarded)
+	_, lines := other.send("GET", "/v1/namespaces/chat/users/alice", "", headersOf(headers["alice"])...)
+	require.NotEqual(t, alice, lines[0]["caller"], "nobody can compute the hash elsewhere")
+}
+
+func behindTrusted(c *Config) {
+	c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}
+}
+
+// TestRefusalsAtDebug: each refusal has one line that says why, with the request ID and the code.
+func TestRefusalsAtDebug(t *testing.T) {
+	guard, headers := callers(t)
+	guarded := func(c *Config) { c.Access = func() *access.Guard { return guard } }
+	debug, info := newLogTest(t, slog.LevelDebug, guarded), newLogTest(t, slog.LevelInfo, guarded)
+	for _, c := range []struct {
+		method, target, as string
+		code               code
+		reason, caller     string
+	}{
+		{"GET", "/v1/namespaces/chat/counts", "ping", codeForbidden, "scope read", "key:ping"},
+		{"GET", "/v1/namespaces/chat/counts", "nobody", codeUnauthenticated, "Authorization", "address:192.0.2.1"},
+		{"GET", "/v1/namespaces/chat/counts", "alice, expired", codeUnauthenticated, "expired", "address:192.0.2.1"},
+		{"GET", "/v1/namespaces/chat/counts", "stranger", codeUnauthenticated, "no such key", "address:192.0.2.1"},
+		{"POST", "/v1/namespaces/chat/users/bob/ping", "alice", codeForbidden, "its own user", "user:"},
+		{"GET", "/v1/namespaces/chat/counts?x=1", "all", codeUnknownParameter, "parameter", "key:all"},
+		{"GET", "/nothing", "nobody", codeNotFound, "/docs/", "address:192.0.2.1"},
+		{"PUT", "/healthz", "nobody", codeMethodNotAllowed, "method", "address:192.0.2.1"},
+	} {
+		w, lines := debug.send(c.method, c.target, "", headersOf(headers[c.as])...)
+		require.Len(t, lines, 1, "%s %s", c.target, c.as)
+		line := lines[0]
+		require.Equal(t, "DEBUG", line["level"])
+		require.Equal(t, string(c.code), line["code"])
+		require.EqualValues(t, w.Code, line["status"])
+		require.Equal(t, w.Header().Get("X-Request-Id"), line["request_id"])
+		require.Contains(t, line["reason"], c.reason)
+		require.Contains(t, line["caller"], c.caller)
+		_, lines = info.send(c.method, c.target, "", headersOf(headers[c.as])...)
+		require.Empty(t, lines)
+	}
+}
+
+// TestRefusalsQuoteLittle: what callers send into the log is short, on one line, and without their credentials.
+func TestRefusalsQuoteLittle(t *testing.T) {
+	l := newLogTest(t, slog.LevelDebug)
+	text := func(target, body string, headers ...string) string {
+		t.Helper()
+		method := "GET"
+		if body != "" {
+			method = "POST"
+		}
+		_, lines := l.send(method, target, body, headers...)
+		require.Len(t, lines, 1, target)
+		require.Less(t, l.log.Len(), 1000)
+		return l.log.String()
+	}
+	key, _ := access.NewKey()
+	require.NotContains(t, text("/v1/namespaces/chat/counts?"+key+"=1", ""), key[:20])
+	require.NotContains(t, text("/v1/namespaces/chat/counts?from=eyJhbGciOiJIUzI1NiJ9.e30.x", ""), "eyJhbG")
+	require.Equal(t, 1, strings.Count(text("/v1/namespaces/chat/counts?%0Alevel%3DERROR%1b[31m=1", ""), "\n"))
+	require.NotContains(t, l.log.String(), "\x1b")
+	text("/v1/namespaces/chat/pings", `{"pings":[`+strings.Repeat(`{"user":"a\u0007"},`, 100)+`{"user":""}]}`)
+	text("/v1/namespaces/chat/counts?from="+strings.Repeat("é", 4000), "")
+	for n := range 10 {
+		require.True(t, utf8.ValidString(bounded(strings.Repeat("é☺😀", 9)[:60], n)))
+	}
+}
+
+// TestRefusedPreflights have no status that says so: browsers go by the headers, operators by the log.
+func TestRefusedPreflights(t *testing.T) {
+	const ping = "/v1/namespaces/chat/users/alice/ping"
+	alice := strings.TrimSuffix(ping, "/ping")
+	ask := func(origin, method string, headers ...string) []string {
+		return []string{"Origin: " + origin, "Access-Control-Request-Method: " + method, "Access-Control-Request-Headers: " + strings.Join(headers, ", ")}
+	}
+	some, none := newLogTest(t, slog.LevelDebug, allowing(app)), newLogTest(t, slog.LevelDebug)
+	for _, c := range []struct {
+		l       *logTest
+		method  string
+		headers []string
+		message string
+		reason  string
+	}{
+		{some, "OPTIONS", ask(local, "POST", "authorization"), "preflight refused", "cors-origins"},
+		{none, "OPTIONS", ask(app, "POST"), "preflight refused", "cors-origins"},
+		{some, "OPTIONS", ask(app, "PUT"), "preflight refused", "PUT"},
+		{some, "OPTIONS", ask(app, "POST", "content-type", "x-mine"), "preflight refused", "x-mine"},
+		{some, "OPTIONS", ask(app, "POST", "content-type", "authorization"), "", ""},
+		{some, "OPTIONS", nil, "", ""},
+		{some, "POST", []string{"Origin: " + app}, "", ""},
+		{some, "GET", []string{"Origin: " + local}, "response withheld from page", "cors-origins"},
+		{some, "POST", []string{"Origin: " + local}, "response withheld from page", "cors-origins"},
+		{none, "POST", []string{"Origin: http://localhost"}, "", ""}, // a page of this server
+	} {
+		at := map[bool]string{true: alice, false: ping}[c.method == "GET"]
+		w, lines := c.l.send(c.method, at, "", c.headers...)
+		if c.message == "" {
+			require.Empty(t, lines, "%v", c.headers)
+			continue
+		}
+		if c.method == "POST" { // which a server without authentication refuses, too
+			require.Len(t, lines, 2)
+			require.Equal(t, "request refused", lines[1]["msg"])
+			require.Contains(t, lines[1]["reason"], "--cors-origins")
+			lines = lines[:1]
+		}
+		require.Len(t, lines, 1, "%v", c.headers)
+		require.Equal(t, c.message, lines[0]["msg"])
+		require.Contains(t, lines[0]["reason"], c.reason)
+		require.Equal(t, strings.TrimPrefix(c.headers[0], "Origin: "), lines[0]["origin"])
+		require.Equal(t, w.Header().Get("X-Request-Id"), lines[0]["request_id"])
+	}
+	some = newLogTest(t, slog.LevelInfo, allowing(app))
+	_, lines := some.send("OPTIONS", ping, "", ask(local, "POST")...)
+	require.Empty(t, lines)
+}
