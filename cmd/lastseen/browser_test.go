@@ -34,27 +34,64 @@ type browser struct {
 	complaints []string
 }
 
-// openBrowser starts a Chromium that may talk to one server only, until the test ends. Without Chromium
+// sharedChromium is the one Chromium of all tests; TestMain ends it. Each test has a context of its own in it: tabs
+// that share neither storage nor connections with those of another test.
+var sharedChromium chromium
+
+// chromium is started by the first test that asks for it.
+type chromium struct {
+	starting sync.Once
+	ctx      context.Context
+	err      error // why it did not start
+	stop     func()
+}
+
+func (c *chromium) start() (context.Context, error) {
+	c.starting.Do(func() {
+		var path string
+		if path, c.err = exec.LookPath("chromium"); c.err == nil {
+			c.run(path)
+		}
+	})
+	return c.ctx, c.err
+}
+
+func (c *chromium) run(path string) {
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path),
+		chromedp.Flag("host-resolver-rules", "MAP "+reboundHost+" 127.0.0.1"), chromedp.Flag("no-proxy-server", true))
+	if os.Getuid() == 0 { // Chromium's sandbox does not work for root
+		options = append(options, chromedp.NoSandbox)
+	}
+	allocator, release := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, cancel := chromedp.NewContext(allocator)
+	c.ctx, c.stop = ctx, func() { cancel(); release() }
+	c.err = chromedp.Do(ctx) // no step: it only starts
+}
+
+// end ends the Chromium if there is one.
+func (c *chromium) end() {
+	if c.stop != nil {
+		c.stop()
+	}
+}
+
+// openBrowser opens a tab that may talk to one server only, until the test ends. Without Chromium
 // on PATH the test is skipped, or fails if LASTSEEN_TEST_REQUIRE says so.
 func openBrowser(t *testing.T, server string) *browser {
 	t.Helper()
-	path, err := exec.LookPath("chromium")
+	shared, err := sharedChromium.start()
 	switch {
 	case err == nil:
 	case slices.Contains(strings.Split(os.Getenv("LASTSEEN_TEST_REQUIRE"), ","), "chromium"):
 		t.Fatalf("LASTSEEN_TEST_REQUIRE asks for chromium: %v", err)
-	default:
+	case errors.Is(err, exec.ErrNotFound):
 		t.Skip("no chromium on PATH: install it to try the pages in a browser")
+	default:
+		t.Fatalf("Chromium does not start: %v", err)
 	}
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path))
-	if os.Getuid() == 0 { // Chromium's sandbox does not work for root
-		options = append(options, chromedp.NoSandbox)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(shared, time.Minute)
 	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
+	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
 	b := &browser{ctx: ctx, url: server}
 	require.NoError(t, chromedp.Listen(ctx, b.watch))

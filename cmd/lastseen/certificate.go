@@ -75,7 +75,7 @@ func (c *certificate) refresh() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if failure != "" && failure != c.failure {
-		c.logger.Error("certificate not replaced: the old one goes on", "error", failure, "cert", c.certFile, "key", c.keyFile)
+		c.logger.Error("certificate not replaced: the old one stays in use", "error", failure, "cert", c.certFile, "key", c.keyFile)
 	}
 	c.failure = failure
 }
@@ -109,7 +109,7 @@ func (c *config) checkCertificate(p *problems) {
 	}
 	for _, pair := range [][2]string{{"tls-cert", "tls-key"}, {"tls-key", "tls-cert"}} {
 		if c.own(pair[0]) && !c.own(pair[1]) {
-			p.addf("%s: %s is missing: TLS takes both", c.say(pair[0]), pair[1])
+			p.addf("%s: %s is missing: TLS requires both", c.say(pair[0]), pair[1])
 			return
 		}
 	}

@@ -147,7 +147,7 @@ func TestBrokenCertificateIsNotTaken(t *testing.T) {
 		c.refresh()
 		c.refresh()
 		require.Equal(t, 1, strings.Count(log.String(), "\n"), "once: %s", log)
-		require.Contains(t, log.String(), "certificate not replaced: the old one goes on")
+		require.Contains(t, log.String(), "certificate not replaced: the old one stays in use")
 		require.Contains(t, log.String(), broken.want)
 		require.NotContains(t, log.String(), string(key[40:60]), "the key is a secret")
 		require.Equal(t, "one.example.com", shownAt(t, address))
@@ -182,8 +182,8 @@ func TestCertificateIsLookedAt(t *testing.T) {
 func TestWrongCertificates(t *testing.T) {
 	files, other := newPairFiles(t, "a"), newPairFiles(t, "b")
 	for content, want := range map[string]string{
-		"tls-cert: " + files.cert:                             "tls-cert is " + files.cert + " (lastseen.yaml:1): tls-key is missing: TLS takes both",
-		"tls-key: " + files.key:                               "tls-key is " + files.key + " (lastseen.yaml:1): tls-cert is missing: TLS takes both",
+		"tls-cert: " + files.cert:                             "tls-cert is " + files.cert + " (lastseen.yaml:1): tls-key is missing: TLS requires both",
+		"tls-key: " + files.key:                               "tls-key is " + files.key + " (lastseen.yaml:1): tls-cert is missing: TLS requires both",
 		"tls-cert: " + files.cert + "\ntls-key: " + other.key: "tls-cert is " + files.cert + " (lastseen.yaml:1) and tls-key is " + other.key + " (lastseen.yaml:2): tls: private key does not match public key",
 		"tls-cert: " + files.cert + "\ntls-key: /none":        "tls-cert is " + files.cert + " (lastseen.yaml:1) and tls-key is /none (lastseen.yaml:2): /none: no such file or directory",
 	} {

@@ -10,7 +10,11 @@ import (
 func (c *config) check(p *problems) {
 	c.scope.check(p)
 	if c.fine("redis-pool-size", "redis-min-idle-conns") && c.RedisPoolSize > 0 && c.RedisMinIdleConns > c.RedisPoolSize {
-		p.addf("%s and %s: not more can be idle than there are", c.say("redis-min-idle-conns"), c.say("redis-pool-size"))
+		p.addf("%s and %s: redis-min-idle-conns cannot exceed redis-pool-size", c.say("redis-min-idle-conns"), c.say("redis-pool-size"))
+	}
+	if c.fine("unknown-namespaces") && c.UnknownNamespaces == refuseUnknown && len(c.namespaces) == 0 {
+		p.addf("%s: no namespaces are configured, so every request would be refused: add them under %s in the configuration file",
+			c.say("unknown-namespaces"), namespacesKey)
 	}
 	keys := map[string]*scope{}
 	for _, name := range c.names() {
@@ -34,13 +38,13 @@ func (c *config) check(p *problems) {
 func (s *scope) check(p *problems) {
 	news := func(a, b string) bool { return s.fine(a, b) && (s.path == "" || s.own(a) || s.own(b)) }
 	if news("green", "yellow") && s.Green >= s.Yellow {
-		p.addf("%s and %s: green has to be shorter than yellow", s.say("green"), s.say("yellow"))
+		p.addf("%s and %s: green must be shorter than yellow", s.say("green"), s.say("yellow"))
 	}
 	if news("retention", "yellow") && s.Retention != 0 && time.Duration(s.Retention) < time.Duration(s.Yellow) {
-		p.addf("%s and %s: retention is off, or at least yellow", s.say("retention"), s.say("yellow"))
+		p.addf("%s and %s: retention must be off or at least yellow", s.say("retention"), s.say("yellow"))
 	}
 	if s.own("redis-key") && s.fine("redis-shards") && s.RedisShards > 1 {
-		p.addf("%s and %s: a key is one shard, so set redis-shards: 1 for this namespace", s.say("redis-key"), s.say("redis-shards"))
+		p.addf("%s and %s: a namespace with a redis-key has one shard: set redis-shards: 1 for it", s.say("redis-key"), s.say("redis-shards"))
 	}
 }
 
@@ -52,7 +56,7 @@ func (s *scope) checkStore(p *problems) {
 	}
 	for _, name := range []string{"redis-key", "redis-score-unit", "redis-shards"} {
 		if s.own(name) && s.fine(name) {
-			p.addf("%s: it needs a store on Redis, and %s", s.say(name), s.say("store"))
+			p.addf("%s: this setting requires a Redis store, but %s", s.say(name), s.say("store"))
 		}
 	}
 }
@@ -95,7 +99,7 @@ func (c *config) thin() (warnings []string) {
 	for _, s := range scopes {
 		if s.fine("green", "ping-interval") && s.Green < 2*s.PingInterval {
 			warnings = append(warnings, fmt.Sprintf(
-				"%s and %s: that is less than two ping intervals, so a single lost ping turns users yellow",
+				"%s and %s: green is less than two ping intervals, so one lost ping turns a user yellow",
 				s.say("green"), s.say("ping-interval")))
 		}
 	}

@@ -43,17 +43,17 @@ func compare(current, next *config) (d difference) {
 		_, was := current.namespaces[name]
 		_, is := next.namespaces[name]
 		if !was {
-			d.changes = append(d.changes, path+" is new")
+			d.changes = append(d.changes, path+" added")
 		}
 		if !is {
-			d.changes = append(d.changes, path+" is gone")
+			d.changes = append(d.changes, path+" removed")
 		}
 		d.compareNamespace(known, path+".", current.namespace(name), next.namespace(name))
 	}
 	d.compareKeys(current, next)
 	d.compareContents(current, next)
 	if current.secured() && !next.secured() && next.Auth != authNone {
-		d.refused = append(d.refused, "no "+keysKey+" and JWTs are left, so anyone could do everything: if that is meant, set auth: none")
+		d.refused = append(d.refused, "no "+keysKey+" and no JWTs are left, so anyone would have full access: set auth: none to allow it")
 	}
 	return d
 }
@@ -66,9 +66,9 @@ func (d *difference) compareKeys(current, next *config) {
 		path := keysKey + "." + name
 		switch {
 		case !before:
-			d.changes = append(d.changes, path+" is new")
+			d.changes = append(d.changes, path+" added")
 		case !after:
-			d.changes = append(d.changes, path+" is gone")
+			d.changes = append(d.changes, path+" removed")
 		default:
 			d.compareKey(path+".", was.Key, is.Key)
 		}
@@ -94,10 +94,10 @@ func (d *difference) compareContents(current, next *config) {
 		return // the names of files differ, too
 	}
 	if current.JWTSecretFile == next.JWTSecretFile && !bytes.Equal(was.Secret, is.Secret) {
-		d.changes = append(d.changes, secretFile+": the secret is another one")
+		d.changes = append(d.changes, secretFile+": the secret changed")
 	}
 	if current.JWTKeysFile == next.JWTKeysFile && !reflect.DeepEqual(was.Keys, is.Keys) {
-		d.changes = append(d.changes, keysFile+": the keys are others")
+		d.changes = append(d.changes, keysFile+": the keys changed")
 	}
 }
 
@@ -117,7 +117,7 @@ func (d *difference) note(def definition, path string, a, b *scope) {
 	if def.reload {
 		d.changes = append(d.changes, text)
 	} else {
-		d.refused = append(d.refused, text+" needs a restart")
+		d.refused = append(d.refused, text+" requires a restart")
 	}
 }
 

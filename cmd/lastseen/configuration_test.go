@@ -53,7 +53,7 @@ func TestSettingsTable(t *testing.T) {
 
 func settingsTable() string {
 	var b strings.Builder
-	b.WriteString("\n| flag | environment | in the file | default | takes | in a namespace | reload | meaning |\n")
+	b.WriteString("\n| flag | environment | in the file | default | value | in a namespace | reload | meaning |\n")
 	b.WriteString("| --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	group := ""
 	for _, d := range definitions() {

@@ -21,6 +21,7 @@ const (
 	jwksURL       = "jwt-jwks-url"
 	issuer        = "jwt-issuer"
 	audience      = "jwt-audience"
+	leeway        = "jwt-leeway"
 	anonymousRead = "anonymous-read"
 )
 
@@ -32,6 +33,9 @@ func (c *config) credentials(p *problems) {
 		c.access.Keys = append(c.access.Keys, c.keys[name].Key)
 	}
 	c.checkOpen(p)
+	if c.fine(leeway) && time.Duration(c.JWTLeeway) > access.MaxLeeway {
+		p.addf("%s: the maximum leeway is 5m", c.say(leeway))
+	}
 }
 
 // secured reports whether callers have to prove who they are.
@@ -40,7 +44,7 @@ func (c *config) secured() bool { return len(c.keys) > 0 || len(c.tokenSources()
 // callers tells who may do something, for people.
 func (c *config) callers() string {
 	if !c.secured() {
-		return "anyone, who may do everything"
+		return "anyone, with full access"
 	}
 	var all []string
 	if n := len(c.keys); n > 0 {
@@ -72,12 +76,12 @@ func (c *config) checkOpen(p *problems) {
 	}
 	switch {
 	case !c.secured() && c.own(anonymousRead):
-		p.addf("%s: without %s and JWTs anyone may do everything; configure some, or leave this out", c.say(anonymousRead), keysKey)
+		p.addf("%s: without %s and JWTs anyone has full access; configure API keys or JWTs, or remove this setting", c.say(anonymousRead), keysKey)
 	case c.secured() && c.Auth == authNone:
-		p.addf("%s, but there is %s: with none, anyone may do everything", c.say("auth"), c.sayCredentials())
+		p.addf("%s, but %s is configured: with auth none, anyone has full access", c.say("auth"), c.sayCredentials())
 	case !c.secured() && c.Auth == authAuto && !c.Listen.private():
-		p.addf("%s: others can reach this address, and without %s and JWTs all of them may do everything. Configure some "+
-			"(lastseen key new makes a key), or say that anyone may (--auth=none, LASTSEEN_AUTH=none), or listen on 127.0.0.1",
+		p.addf("%s: other machines can reach this address, so it requires %s or JWTs. Create a key (lastseen key new), listen on "+
+			"127.0.0.1, or give full access to anyone (--auth=none, LASTSEEN_AUTH=none)",
 			c.say("listen"), keysKey)
 	}
 }
@@ -105,12 +109,12 @@ func (c *config) tokens(p *problems) *access.Tokens {
 		return nil
 	case 1:
 	default:
-		p.addf("%s and %s: JWTs are checked by one of them", c.place(sources[0]), c.place(sources[1]))
+		p.addf("%s and %s: set only one of them to verify JWTs", c.place(sources[0]), c.place(sources[1]))
 		return nil
 	}
 	for _, name := range []string{issuer, audience} {
 		if !c.own(name) {
-			p.addf("%s: %s is missing: a JWT made for others must not do", c.place(sources[0]), name)
+			p.addf("%s: %s is missing: it is required to reject JWTs issued for other services", c.place(sources[0]), name)
 		}
 	}
 	t := &access.Tokens{
@@ -128,7 +132,7 @@ func (c *config) tokens(p *problems) *access.Tokens {
 func (c *config) checkNoTokens(p *problems) {
 	for _, d := range definitions() {
 		if strings.HasPrefix(d.name, "jwt-") && d.standard == "" && c.own(d.name) {
-			p.addf("%s: it needs %s, %s or %s", c.say(d.name), secretFile, keysFile, jwksURL)
+			p.addf("%s: this setting requires %s, %s or %s", c.say(d.name), secretFile, keysFile, jwksURL)
 			return
 		}
 	}
@@ -161,11 +165,11 @@ func checkSecret(secret []byte) error {
 	trimmed := bytes.TrimSpace(secret)
 	switch {
 	case len(secret) < access.MinSecretLen:
-		return fmt.Errorf("the secret has %d bytes: it takes at least %d, as openssl rand -base64 48 makes them", len(secret), access.MinSecretLen)
+		return fmt.Errorf("the secret has %d bytes: use at least %d; openssl rand -base64 48 generates one", len(secret), access.MinSecretLen)
 	case bytes.HasPrefix(trimmed, []byte("-----BEGIN ")):
-		return fmt.Errorf("it holds PEM: public keys are for %s", keysFile)
+		return fmt.Errorf("the file holds PEM: set public keys with %s", keysFile)
 	case bytes.HasPrefix(trimmed, []byte("{")) && json.Valid(trimmed):
-		return fmt.Errorf("it holds JSON: a secret is bytes, and a key set is for %s", jwksURL)
+		return fmt.Errorf("the file holds JSON: set a key set with %s", jwksURL)
 	}
 	return nil
 }

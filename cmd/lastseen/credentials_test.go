@@ -48,7 +48,7 @@ func TestTokensOfASecret(t *testing.T) {
 	} {
 		c, err := loadText(t, names+"jwt-secret-file: "+writeFile(t, "secret", []byte(content)))
 		if want == "" {
-			require.ErrorContains(t, err, "the secret has 31 bytes: it takes at least 32")
+			require.ErrorContains(t, err, "the secret has 31 bytes: use at least 32")
 			continue
 		}
 		require.NoError(t, err)
@@ -114,23 +114,23 @@ func TestWrongCredentials(t *testing.T) {
 	public := writeFile(t, "public", pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte("which is no secret, so nothing may be signed by it")}))
 	set := writeFile(t, "set", []byte(` {"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "no secret either"}]}`))
 	for content, want := range map[string]string{
-		"jwt-issuer: x": "jwt-issuer is x (lastseen.yaml:1): it needs jwt-secret-file, jwt-keys-file or jwt-jwks-url",
-		names + "jwt-secret-file: " + good + "\njwt-jwks-url: http://a": "jwt-secret-file (lastseen.yaml:3) and jwt-jwks-url (lastseen.yaml:4): JWTs are checked by one of them",
-		"jwt-issuer: x\njwt-secret-file: " + good:                       "jwt-secret-file (lastseen.yaml:2): jwt-audience is missing: a JWT made for others must not do",
-		"jwt-audience: x\njwt-jwks-url: https://a/b":                    "jwt-jwks-url (lastseen.yaml:2): jwt-issuer is missing: a JWT made for others must not do",
+		"jwt-issuer: x": "jwt-issuer is x (lastseen.yaml:1): this setting requires jwt-secret-file, jwt-keys-file or jwt-jwks-url",
+		names + "jwt-secret-file: " + good + "\njwt-jwks-url: http://a": "jwt-secret-file (lastseen.yaml:3) and jwt-jwks-url (lastseen.yaml:4): set only one of them to verify JWTs",
+		"jwt-issuer: x\njwt-secret-file: " + good:                       "jwt-secret-file (lastseen.yaml:2): jwt-audience is missing: it is required to reject JWTs issued for other services",
+		"jwt-audience: x\njwt-jwks-url: https://a/b":                    "jwt-jwks-url (lastseen.yaml:2): jwt-issuer is missing: it is required to reject JWTs issued for other services",
 		names + "jwt-secret-file: " + dir + "/none":                     "lastseen.yaml:3: jwt-secret-file: no such file or directory",
 		names + "jwt-secret-file: " + dir:                               "lastseen.yaml:3: jwt-secret-file: is a directory",
-		names + "jwt-secret-file: " + short:                             "lastseen.yaml:3: jwt-secret-file: the secret has 6 bytes: it takes at least 32, as openssl rand -base64 48 makes them",
-		names + "jwt-secret-file: " + public:                            "lastseen.yaml:3: jwt-secret-file: it holds PEM: public keys are for jwt-keys-file",
-		names + "jwt-secret-file: " + set:                               "lastseen.yaml:3: jwt-secret-file: it holds JSON: a secret is bytes, and a key set is for jwt-jwks-url",
-		names + "jwt-jwks-url: id.example.com/keys":                     "lastseen.yaml:3: jwt-jwks-url: is no URL of the web; it takes a URL, as in https://id.example.com/jwks.json",
-		names + "jwt-jwks-url: 'https://u:geheim@a/'":                   "lastseen.yaml:3: jwt-jwks-url: has a user or a password, and a key set is public; it takes a URL, as in https://id.example.com/jwks.json",
-		"anonymous-read: '*'":                                           "anonymous-read is * (lastseen.yaml:1): without keys and JWTs anyone may do everything; configure some, or leave this out",
-		"auth: none\n" + aKey:                                           "auth is none (lastseen.yaml:1), but there is keys.a (lastseen.yaml:2): with none, anyone may do everything",
-		"auth: none\n" + names + "jwt-secret-file: " + good:             "auth is none (lastseen.yaml:1), but there is jwt-secret-file (lastseen.yaml:4): with none, anyone may do everything",
-		"auth: keys": `lastseen.yaml:1: auth: "keys" is neither; it takes auto or none`,
-		"listen: :8080": "listen is :8080 (lastseen.yaml:1): others can reach this address, and without keys and JWTs all of them may do everything. " +
-			"Configure some (lastseen key new makes a key), or say that anyone may (--auth=none, LASTSEEN_AUTH=none), or listen on 127.0.0.1",
+		names + "jwt-secret-file: " + short:                             "lastseen.yaml:3: jwt-secret-file: the secret has 6 bytes: use at least 32; openssl rand -base64 48 generates one",
+		names + "jwt-secret-file: " + public:                            "lastseen.yaml:3: jwt-secret-file: the file holds PEM: set public keys with jwt-keys-file",
+		names + "jwt-secret-file: " + set:                               "lastseen.yaml:3: jwt-secret-file: the file holds JSON: set a key set with jwt-jwks-url",
+		names + "jwt-jwks-url: id.example.com/keys":                     "lastseen.yaml:3: jwt-jwks-url: is not an http or https URL; use a URL such as https://id.example.com/jwks.json",
+		names + "jwt-jwks-url: 'https://u:geheim@a/'":                   "lastseen.yaml:3: jwt-jwks-url: has a user name or a password: a key set is public and needs neither; use a URL such as https://id.example.com/jwks.json",
+		"anonymous-read: '*'":                                           "anonymous-read is * (lastseen.yaml:1): without keys and JWTs anyone has full access; configure API keys or JWTs, or remove this setting",
+		"auth: none\n" + aKey:                                           "auth is none (lastseen.yaml:1), but keys.a (lastseen.yaml:2) is configured: with auth none, anyone has full access",
+		"auth: none\n" + names + "jwt-secret-file: " + good:             "auth is none (lastseen.yaml:1), but jwt-secret-file (lastseen.yaml:4) is configured: with auth none, anyone has full access",
+		"auth: keys": `lastseen.yaml:1: auth: "keys" is not valid; use auto or none`,
+		"listen: :8080": "listen is :8080 (lastseen.yaml:1): other machines can reach this address, so it requires keys or JWTs. " +
+			"Create a key (lastseen key new), listen on 127.0.0.1, or give full access to anyone (--auth=none, LASTSEEN_AUTH=none)",
 	} {
 		problems := problemsOf(t, content)
 		require.Equal(t, []string{want}, problems, content)
@@ -176,14 +176,14 @@ func TestListensOpenlyOnlyIfToldTo(t *testing.T) {
 
 func TestValues(t *testing.T) {
 	for content, want := range map[string]string{
-		"log-level: loud":                       `lastseen.yaml:1: log-level: "loud" is no level; it takes debug, info, warn or error`,
-		"rate-limit: 0":                         `lastseen.yaml:1: rate-limit: "0" is no such number; it takes off, or a number from 1 to 1000000`,
-		"user-rate-limit: 1.5":                  `lastseen.yaml:1: user-rate-limit: "1.5" is no such number; it takes off, or a number from 1 to 1000000`,
-		"trusted-proxies: 10.0.0.1/8":           `lastseen.yaml:1: trusted-proxies: "10.0.0.1/8" is an address within 10.0.0.0/8: which of them is meant?; it takes addresses and networks with commas between, as in 10.0.0.0/8`,
-		"trusted-proxies: nginx":                `lastseen.yaml:1: trusted-proxies: "nginx" is no address and no network; it takes addresses and networks with commas between, as in 10.0.0.0/8`,
-		"trusted-proxies: '10.0.0.1,,10.0.0.2'": `lastseen.yaml:1: trusted-proxies: has an empty item; it takes addresses and networks with commas between, as in 10.0.0.0/8`,
-		"trusted-proxies: []":                   `lastseen.yaml:1: trusted-proxies is empty; it takes addresses and networks with commas between, as in 10.0.0.0/8`,
-		"trusted-proxies: {a: b}":               `lastseen.yaml:1: trusted-proxies holds names with values; it takes addresses and networks with commas between, as in 10.0.0.0/8`,
+		"log-level: loud":                       `lastseen.yaml:1: log-level: "loud" is not a log level; use debug, info, warn or error`,
+		"rate-limit: 0":                         `lastseen.yaml:1: rate-limit: "0" is not valid; use off, or a number from 1 to 1000000`,
+		"user-rate-limit: 1.5":                  `lastseen.yaml:1: user-rate-limit: "1.5" is not valid; use off, or a number from 1 to 1000000`,
+		"trusted-proxies: 10.0.0.1/8":           `lastseen.yaml:1: trusted-proxies: "10.0.0.1/8" has bits set after its prefix: for the network, write 10.0.0.0/8; use comma-separated IP addresses and networks, such as 10.0.0.0/8`,
+		"trusted-proxies: nginx":                `lastseen.yaml:1: trusted-proxies: "nginx" is not an IP address or network; use comma-separated IP addresses and networks, such as 10.0.0.0/8`,
+		"trusted-proxies: '10.0.0.1,,10.0.0.2'": `lastseen.yaml:1: trusted-proxies: has an empty item; use comma-separated IP addresses and networks, such as 10.0.0.0/8`,
+		"trusted-proxies: []":                   `lastseen.yaml:1: trusted-proxies is empty; use comma-separated IP addresses and networks, such as 10.0.0.0/8`,
+		"trusted-proxies: {a: b}":               `lastseen.yaml:1: trusted-proxies holds a mapping; use comma-separated IP addresses and networks, such as 10.0.0.0/8`,
 	} {
 		require.Equal(t, []string{want}, problemsOf(t, content), content)
 	}
@@ -220,7 +220,7 @@ func TestAccessReloads(t *testing.T) {
 	require.Contains(t, log, "cors-origins: not set → https://a.example.com")
 	require.Contains(t, log, "keys.a.hash: "+hashOf("ls_a")+" → "+hashOf("ls_b"))
 	require.Contains(t, log, "keys.a.scopes: [read] → [read, ping]")
-	require.Contains(t, log, "jwt-secret-file: the secret is another one")
+	require.Contains(t, log, "jwt-secret-file: the secret changed")
 	require.NotContains(t, log, "geheim")
 	require.False(t, allowed("ls_a"))
 	require.True(t, allowed("ls_b"))
@@ -229,19 +229,19 @@ func TestAccessReloads(t *testing.T) {
 	require.Equal(t, 7, r.limits().Caller)
 	require.Equal(t, []string{"https://a.example.com"}, r.origins())
 
-	require.Contains(t, r.write(tokens), "keys.a is gone")
+	require.Contains(t, r.write(tokens), "keys.a removed")
 	require.False(t, allowed("ls_b"))
-	require.Contains(t, r.write(tokens+aKey), "keys.a is new")
+	require.Contains(t, r.write(tokens+aKey), "keys.a added")
 }
 
 // TestReloadOpensNothingUnasked: a file that was cut off must not let everyone in.
 func TestReloadOpensNothingUnasked(t *testing.T) {
 	r := newReloadTest(t, aKey)
-	require.Contains(t, r.write("green: 50s"), `problem="no keys and JWTs are left, so anyone could do everything: if that is meant, set auth: none"`)
+	require.Contains(t, r.write("green: 50s"), `problem="no keys and no JWTs are left, so anyone would have full access: set auth: none to allow it"`)
 	require.False(t, r.access().Open())
-	require.Contains(t, r.write("auth: none"), "keys.a is gone")
+	require.Contains(t, r.write("auth: none"), "keys.a removed")
 	require.True(t, r.access().Open())
-	require.Contains(t, r.write(aKey), "keys.a is new")
+	require.Contains(t, r.write(aKey), "keys.a added")
 	require.False(t, r.access().Open())
 }
 
@@ -278,14 +278,14 @@ func TestAccessOfTheProcess(t *testing.T) {
 
 func TestSaysWhomItIsFor(t *testing.T) {
 	_, stdout, _ := execute(t, "--listen", "127.0.0.1:0")
-	require.Contains(t, stdout, "\n  for   anyone, who may do everything\n")
+	require.Contains(t, stdout, "\n  for   anyone, with full access\n")
 	_, stdout, _ = execute(t, "--listen", "127.0.0.1:0", "--config", writeConfig(t, aKey+names+"jwt-jwks-url: http://127.0.0.1:1\nanonymous-read: a, b"))
 	require.Contains(t, stdout, "\n  for   callers with an API key (1), users with a JWT of https://id.example.com, anyone to read a, b\n")
 
 	code, stdout, stderr := execute(t, "--listen", ":0")
 	require.Equal(t, 2, code)
 	require.Empty(t, stdout)
-	require.Contains(t, stderr, "listen is :0 (flag --listen): others can reach this address")
+	require.Contains(t, stderr, "listen is :0 (flag --listen): other machines can reach this address")
 	code, _, stderr = execute(t, "--listen", ":0", "--auth", "none")
 	require.Zero(t, code, stderr)
 }

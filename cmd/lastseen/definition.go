@@ -119,7 +119,7 @@ func (d definition) set(s *settings, text string) error {
 	case *redisstore.Unit:
 		*field = redisstore.Unit(text)
 		if *field != redisstore.Milliseconds && *field != redisstore.Seconds {
-			err = fmt.Errorf("%q is no unit", text)
+			err = fmt.Errorf("%q is not a unit", text)
 		}
 	default:
 		err = fmt.Errorf("the type %T is unknown", field)
@@ -131,9 +131,9 @@ func (d definition) number(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	switch {
 	case errors.Is(err, strconv.ErrSyntax):
-		return 0, fmt.Errorf("%q is no whole number", text)
+		return 0, fmt.Errorf("%q is not a whole number", text)
 	case err != nil || n < d.low || n > d.high:
-		return 0, fmt.Errorf("%s is out of bounds", text)
+		return 0, fmt.Errorf("%s is out of range", text)
 	}
 	return n, nil
 }
@@ -151,7 +151,10 @@ func (d definition) duration(text string) (duration, error) {
 
 // shown returns a value as people may see it.
 func (d definition) shown(text string) string {
-	if d.secret && strings.Contains(text, "://") {
+	switch {
+	case d.secret && d.name == jwksURL:
+		return keySetURL(text).redacted()
+	case d.secret && isStoreURL(text):
 		return redisstore.Redact(text)
 	}
 	return text

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +15,8 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/api/access"
-	"github.com/lastseen/lastseen/store/boltstore"
+	"github.com/lastseen/lastseen/store/filestore"
+	"github.com/lastseen/lastseen/store/storetest"
 )
 
 // TestDocsInBrowser does what the README promises of /docs/, in a real browser: every operation is
@@ -104,12 +104,13 @@ func operations(t *testing.T, s *service) (all []string) {
 	return all
 }
 
-// TestAuthorizeInBrowser gives an API key to /docs/, by the button Authorize, and then the operations work.
+// TestAuthorizeInBrowser gives an API key to /docs/, by the button Authorize, and then the operations work, also after
+// the page is loaded again.
 func TestAuthorizeInBrowser(t *testing.T) {
 	key, hash := access.NewKey()
 	guard, err := access.New(access.Config{Keys: []access.Key{{Name: "docs", Hash: hash, Scopes: access.Scopes(), Namespaces: []access.Pattern{"chat"}}}}, access.Options{})
 	require.NoError(t, err)
-	file, err := boltstore.Open(boltstore.Options{Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: time.Second})
+	file, err := filestore.Open(filestore.Options{Path: storetest.DataFile(t), Sync: time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, file.Close()) })
 	server := httptest.NewServer(api.New(api.Config{
@@ -129,6 +130,7 @@ func TestAuthorizeInBrowser(t *testing.T) {
 		chromedp.Click(chromedp.CSS(".auth-btn-wrapper .authorize")), chromedp.Click(chromedp.CSS(".auth-btn-wrapper .btn-done")))
 	const user = "/v1/namespaces/{namespace}/users/{user}"
 	b.tryOut(t, "post", user+"/ping")
+	b.do(t, until(`history.replaceState(null, "", "./") ?? true`), chromedp.Reload(), until(docsLoaded)) // nothing open
 	b.tryOut(t, "get", user)
 	require.Empty(t, b.seen())
 }

@@ -84,7 +84,7 @@ func (r *fileReader) each(n *yaml.Node, path, what string, visit func(key, value
 		return
 	}
 	if n.Kind != yaml.MappingNode {
-		r.problems.addf("%s: %s holds %s; it takes names with values, as in \"name: value\"", r.at(n), what, describe(n))
+		r.problems.addf("%s: %s holds %s; use a mapping, such as \"name: value\"", r.at(n), what, describe(n))
 		return
 	}
 	first := map[string]int{}
@@ -93,9 +93,9 @@ func (r *fileReader) each(n *yaml.Node, path, what string, visit func(key, value
 		line, again := first[key.Value]
 		switch {
 		case key.Kind != yaml.ScalarNode:
-			r.problems.addf("%s: %s has %s as a name; it takes text", r.at(key), what, describe(key))
+			r.problems.addf("%s: %s has %s as a name; use text", r.at(key), what, describe(key))
 		case again:
-			r.problems.addf("%s: %s is given twice, first in line %d", r.at(key), path+name(key.Value), line)
+			r.problems.addf("%s: %s is a duplicate of line %d", r.at(key), path+name(key.Value), line)
 		default:
 			first[key.Value] = key.Line
 			visit(key, n.Content[i+1])
@@ -131,11 +131,11 @@ func (r *fileReader) take(values map[string]given, d definition, path string, ke
 			values[d.name] = given{strings.Join(texts, ", "), r.at(key)}
 		}
 	case isNull(value):
-		r.problems.addf("%s: %s%s has no value; it takes %s", r.at(key), path, d.name, d.takes)
+		r.problems.addf("%s: %s%s has no value; use %s", r.at(key), path, d.name, d.takes)
 	case value.Kind != yaml.ScalarNode:
-		r.problems.addf("%s: %s%s holds %s; it takes %s", r.at(key), path, d.name, describe(value), d.takes)
+		r.problems.addf("%s: %s%s holds %s; use %s", r.at(key), path, d.name, describe(value), d.takes)
 	case d.text && value.ShortTag() != "!!str":
-		r.problems.addf("%s: %s%s: put the value in quotes; it takes %s", r.at(key), path, d.name, d.takes)
+		r.problems.addf("%s: %s%s: put the value in quotes; use %s", r.at(key), path, d.name, d.takes)
 	default:
 		values[d.name] = given{value.Value, r.at(key)}
 	}
@@ -153,14 +153,14 @@ func (r *fileReader) unknown(key *yaml.Node, path string, here func(definition) 
 		}
 	}
 	d, _ := find(r.known, key.Value)
-	where := "in a file: it is a flag"
+	where := "in a file: use the flag"
 	switch {
 	case d.namespace:
-		where = "for all: it is set for a namespace, under " + namespacesKey
+		where = "for the whole server: set it for a namespace, under " + namespacesKey
 	case d.file:
-		where = "for one namespace: it holds for all"
+		where = "for one namespace: it applies to the whole server"
 	case d.name == "":
-		r.problems.addf("%s: %s: no such setting%s", r.at(key), path+name(key.Value), suggest(strings.ReplaceAll(strings.ToLower(key.Value), "_", "-"), names))
+		r.problems.addf("%s: %s: unknown setting%s", r.at(key), path+name(key.Value), suggest(strings.ReplaceAll(strings.ToLower(key.Value), "_", "-"), names))
 		return
 	}
 	r.problems.addf("%s: %s cannot be set %s", r.at(key), path+d.name, where)

@@ -42,7 +42,7 @@ func (*healthCmd) Run(ctx context.Context, std streams, from sources) error {
 	case err != nil:
 		return err
 	case status != http.StatusOK:
-		return fmt.Errorf("%s answers %d %s", address, status, http.StatusText(status))
+		return fmt.Errorf("%s returned %d %s", address, status, http.StatusText(status))
 	}
 	_, err = fmt.Fprintln(std.out, "ok")
 	return err

@@ -30,10 +30,10 @@ const (
 
 // What they take.
 const (
-	takesKeyName    = "1 to 64 of A–Z a–z 0–9 . _ -, not beginning with a dot"
-	takesHash       = "sha256: and 64 hexadecimal digits, as lastseen key new prints them"
-	takesScopes     = "a list of ping, read and admin, as in [ping, read]"
-	takesNamespaces = `a list of namespaces, as in [chat, game-*], or ["*"] for all`
+	takesKeyName    = "1 to 64 of A–Z a–z 0–9 . _ -, not starting with a dot"
+	takesHash       = "sha256: and 64 hexadecimal digits, as printed by lastseen key new"
+	takesScopes     = "a list of ping, read and admin, such as [ping, read]"
+	takesNamespaces = `a list of namespaces, such as [chat, game-*], or ["*"] for all`
 )
 
 // validKeyName matches the names that a key can have.
@@ -44,7 +44,7 @@ var validKeyName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$`)
 func (r *fileReader) key(key, value *yaml.Node) apiKey {
 	k := apiKey{Key: access.Key{Name: key.Value}, origin: r.at(key)}
 	if !validKeyName.MatchString(key.Value) {
-		r.problems.addf("%s: %s: the name %s is none for a key; it takes %s", r.at(key), keysKey, name(key.Value), takesKeyName)
+		r.problems.addf("%s: %s: %s is not a valid key name; use %s", r.at(key), keysKey, name(key.Value), takesKeyName)
 	}
 	path, seen := keysKey+"."+name(key.Value), map[string]bool{}
 	r.each(value, path+".", path, func(key, value *yaml.Node) {
@@ -53,7 +53,7 @@ func (r *fileReader) key(key, value *yaml.Node) apiKey {
 	})
 	for _, part := range []struct{ name, takes string }{{keyHash, takesHash}, {keyScopes, takesScopes}, {keyNamespaces, takesNamespaces}} {
 		if !seen[part.name] {
-			r.problems.addf("%s: %s.%s is missing; it takes %s", r.at(key), path, part.name, part.takes)
+			r.problems.addf("%s: %s.%s is missing; use %s", r.at(key), path, part.name, part.takes)
 		}
 	}
 	return k
@@ -69,7 +69,7 @@ func (r *fileReader) keyPart(k *apiKey, path string, key, value *yaml.Node) {
 			err = errors.New("holds " + describe(value))
 		}
 		if err != nil {
-			r.problems.addf("%s: %s: %v; it takes %s", r.at(value), part, err, takesHash)
+			r.problems.addf("%s: %s: %v; use %s", r.at(value), part, err, takesHash)
 		}
 		k.Hash = hash
 	case keyScopes:
@@ -77,28 +77,28 @@ func (r *fileReader) keyPart(k *apiKey, path string, key, value *yaml.Node) {
 	case keyNamespaces:
 		k.Namespaces = list(r, part, takesNamespaces, value, access.ParsePattern)
 	default:
-		r.problems.addf("%s: %s: no such setting%s", r.at(key), path+name(key.Value), suggest(key.Value, []string{keyHash, keyScopes, keyNamespaces}))
+		r.problems.addf("%s: %s: unknown setting%s", r.at(key), path+name(key.Value), suggest(key.Value, []string{keyHash, keyScopes, keyNamespaces}))
 	}
 }
 
 // list reads the items of a list, of which there is at least one.
 func list[T any](r *fileReader, path, takes string, value *yaml.Node, parse func(string) (T, error)) (items []T) {
 	if value.Kind != yaml.SequenceNode {
-		r.problems.addf("%s: %s holds %s; it takes %s", r.at(value), path, describe(value), takes)
+		r.problems.addf("%s: %s holds %s; use %s", r.at(value), path, describe(value), takes)
 		return nil
 	}
 	if len(value.Content) == 0 {
-		r.problems.addf("%s: %s is empty; it takes %s", r.at(value), path, takes)
+		r.problems.addf("%s: %s is empty; use %s", r.at(value), path, takes)
 	}
 	for _, n := range value.Content {
 		n = resolved(n)
 		if n.Kind != yaml.ScalarNode || isNull(n) {
-			r.problems.addf("%s: %s has %s in it; it takes %s", r.at(n), path, describe(n), takes)
+			r.problems.addf("%s: %s has %s in it; use %s", r.at(n), path, describe(n), takes)
 			continue
 		}
 		item, err := parse(n.Value)
 		if err != nil {
-			r.problems.addf("%s: %s: %v; it takes %s", r.at(n), path, err, takes)
+			r.problems.addf("%s: %s: %v; use %s", r.at(n), path, err, takes)
 		}
 		items = append(items, item)
 	}
@@ -117,7 +117,7 @@ func (c *config) checkKeys(p *problems) {
 			continue // said already
 		}
 		if other, again := first[k.Hash]; again {
-			p.addf("%s: %s.%s has the hash of %s.%s (%s): each key is one caller", k.origin, keysKey, name, keysKey, other, c.keys[other].origin)
+			p.addf("%s: %s.%s has the hash of %s.%s (%s): each key needs its own hash", k.origin, keysKey, name, keysKey, other, c.keys[other].origin)
 			continue
 		}
 		first[k.Hash] = name

@@ -36,24 +36,24 @@ func TestWrongKeys(t *testing.T) {
 	hash := hashOf("ls_a")
 	rest := ", scopes: [read], namespaces: [a]}"
 	for content, want := range map[string][]string{
-		"keys: [a]": {`lastseen.yaml:1: keys holds a list; it takes names with values, as in "name: value"`},
+		"keys: [a]": {`lastseen.yaml:1: keys holds a list; use a mapping, such as "name: value"`},
 		"keys:\n  a: " + hash: {
-			`lastseen.yaml:2: keys.a holds a single value; it takes names with values, as in "name: value"`,
-			"lastseen.yaml:2: keys.a.hash is missing; it takes " + takesHash,
-			"lastseen.yaml:2: keys.a.scopes is missing; it takes " + takesScopes,
-			"lastseen.yaml:2: keys.a.namespaces is missing; it takes " + takesNamespaces,
+			`lastseen.yaml:2: keys.a holds a single value; use a mapping, such as "name: value"`,
+			"lastseen.yaml:2: keys.a.hash is missing; use " + takesHash,
+			"lastseen.yaml:2: keys.a.scopes is missing; use " + takesScopes,
+			"lastseen.yaml:2: keys.a.namespaces is missing; use " + takesNamespaces,
 		},
-		"keys: {a: {hash: '" + hash + "'" + rest + "}\nkeys: {}":                           {"lastseen.yaml:2: keys is given twice, first in line 1"},
-		"keys:\n  a b: {hash: '" + hash + "'" + rest:                                       {`lastseen.yaml:2: keys: the name "a b" is none for a key; it takes ` + takesKeyName},
-		"keys:\n  a: {hash: '" + hash + "', name: b" + rest:                                {"lastseen.yaml:2: keys.a.name: no such setting"},
-		"keys:\n  a: {hash: '" + hash + "', scope: b" + rest:                               {"lastseen.yaml:2: keys.a.scope: no such setting, did you mean scopes?"},
-		"keys:\n  a: {hash: [x]" + rest:                                                    {"lastseen.yaml:2: keys.a.hash: holds a list; it takes " + takesHash},
-		"keys:\n  a: {hash: '" + hash + "', scopes: read, namespaces: [a]}":                {"lastseen.yaml:2: keys.a.scopes holds a single value; it takes " + takesScopes},
-		"keys:\n  a: {hash: '" + hash + "', scopes: [], namespaces: [a]}":                  {"lastseen.yaml:2: keys.a.scopes is empty; it takes " + takesScopes},
-		"keys:\n  a: {hash: '" + hash + "', scopes: [read], namespaces: [~]}":              {"lastseen.yaml:2: keys.a.namespaces has nothing in it; it takes " + takesNamespaces},
-		"keys:\n  a: {hash: '" + hash + "', scopes: [read], namespaces: }":                 {"lastseen.yaml:2: keys.a.namespaces holds nothing; it takes " + takesNamespaces},
-		"keys:\n  a: {hash: '" + hash + "', scopes: [[read]], namespaces: [a]}":            {"lastseen.yaml:2: keys.a.scopes has a list in it; it takes " + takesScopes},
-		"keys:\n  a: {hash: '" + hash + "'" + rest + "\n  b: {hash: '" + hash + "'" + rest: {"lastseen.yaml:3: keys.b has the hash of keys.a (lastseen.yaml:2): each key is one caller"},
+		"keys: {a: {hash: '" + hash + "'" + rest + "}\nkeys: {}":                           {"lastseen.yaml:2: keys is a duplicate of line 1"},
+		"keys:\n  a b: {hash: '" + hash + "'" + rest:                                       {`lastseen.yaml:2: keys: "a b" is not a valid key name; use ` + takesKeyName},
+		"keys:\n  a: {hash: '" + hash + "', name: b" + rest:                                {"lastseen.yaml:2: keys.a.name: unknown setting"},
+		"keys:\n  a: {hash: '" + hash + "', scope: b" + rest:                               {"lastseen.yaml:2: keys.a.scope: unknown setting, did you mean scopes?"},
+		"keys:\n  a: {hash: [x]" + rest:                                                    {"lastseen.yaml:2: keys.a.hash: holds a list; use " + takesHash},
+		"keys:\n  a: {hash: '" + hash + "', scopes: read, namespaces: [a]}":                {"lastseen.yaml:2: keys.a.scopes holds a single value; use " + takesScopes},
+		"keys:\n  a: {hash: '" + hash + "', scopes: [], namespaces: [a]}":                  {"lastseen.yaml:2: keys.a.scopes is empty; use " + takesScopes},
+		"keys:\n  a: {hash: '" + hash + "', scopes: [read], namespaces: [~]}":              {"lastseen.yaml:2: keys.a.namespaces has nothing in it; use " + takesNamespaces},
+		"keys:\n  a: {hash: '" + hash + "', scopes: [read], namespaces: }":                 {"lastseen.yaml:2: keys.a.namespaces holds nothing; use " + takesNamespaces},
+		"keys:\n  a: {hash: '" + hash + "', scopes: [[read]], namespaces: [a]}":            {"lastseen.yaml:2: keys.a.scopes has a list in it; use " + takesScopes},
+		"keys:\n  a: {hash: '" + hash + "'" + rest + "\n  b: {hash: '" + hash + "'" + rest: {"lastseen.yaml:3: keys.b has the hash of keys.a (lastseen.yaml:2): each key needs its own hash"},
 	} {
 		require.Equal(t, want, problemsOf(t, content), content)
 	}

@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	}
 	parsed, err := line.Parse(args)
 	if err != nil {
-		return fail(stderr, withoutPasswords(err, args), 2)
+		return fail(stderr, withoutPasswords(unknownCommand(err, args, line.Model.Children), args), 2)
 	}
 	if err := parsed.Run(); err != nil {
 		var wrong *settingsError
@@ -65,7 +65,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 func withoutPasswords(err error, args []string) error {
 	text := err.Error()
 	for _, arg := range args {
-		if strings.Contains(arg, "://") {
+		if isStoreURL(arg) {
 			text = strings.ReplaceAll(text, arg, redisstore.Redact(arg))
 		}
 	}

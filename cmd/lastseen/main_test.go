@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -47,6 +48,12 @@ func buildAndRun(m *testing.M) int {
 		}
 	}
 	os.Setenv(binaryVar, binary)
+	// The tests that run in parallel wait for timers of services of their own. A flag -parallel wins.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer sharedChromium.end()
 	return m.Run()
 }
 

@@ -33,7 +33,7 @@ func (*configCmd) Run(_ context.Context, std streams, from sources) error {
 func (c *config) print(w io.Writer) error {
 	known := definitions()
 	var b strings.Builder
-	fmt.Fprintf(&b, "# The effective settings of lastseen %s, each with where it comes from.\n", version().Version)
+	fmt.Fprintf(&b, "# Effective settings of lastseen %s, and where each comes from.\n", version().Version)
 	for i, d := range known {
 		if i == 0 || d.group != known[i-1].group {
 			fmt.Fprintf(&b, "\n# %s\n", d.group)

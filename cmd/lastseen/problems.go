@@ -13,7 +13,7 @@ func (e *settingsError) Error() string {
 	if len(e.problems) == 1 {
 		return e.problems[0]
 	}
-	return fmt.Sprintf("%d things are wrong with the settings:\n  %s", len(e.problems), strings.Join(e.problems, "\n  "))
+	return fmt.Sprintf("%d errors in the settings:\n  %s", len(e.problems), strings.Join(e.problems, "\n  "))
 }
 
 // problems collects what is wrong.

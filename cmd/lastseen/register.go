@@ -4,18 +4,20 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/lastseen/lastseen/store"
 )
 
 const (
-	registerTimeout  = 2 * time.Second // of the first attempt, which start-up waits for
-	registerRetry    = time.Second     // before the second attempt, then twice as long each time
-	registerMaxRetry = time.Minute
+	registerTimeout = 2 * time.Second  // of the first attempt, which start-up waits for
+	registerRetry   = time.Second      // before the second attempt, then twice as long each time
+	registerEvery   = 10 * time.Second // between attempts at most, and between checks after one that succeeded
 )
 
-// registrar makes the configured namespaces exist, so that they are listed before their first ping.
+// registrar makes the configured namespaces exist, so that they are listed before their first ping. It goes on checking
+// that they do: Redis may have been emptied or restarted without its data.
 type registrar struct {
 	store   store.Store
 	names   func() []string
@@ -23,7 +25,8 @@ type registrar struct {
 	logger  *slog.Logger
 	pause   func(context.Context, time.Duration) // returns early when the context ends
 
-	done bool // nothing is left to try
+	failures int    // attempts since the last one that succeeded
+	refusal  string // what was logged about namespaces that cannot be served, until it changes
 }
 
 // first tries once, but not for long.
@@ -33,41 +36,66 @@ func (r *registrar) first(ctx context.Context) {
 	r.try(ctx)
 }
 
-// run tries again until it succeeds, and after every change, until the context ends.
+// run tries again and again, and at once after every change, until the context ends.
 func (r *registrar) run(ctx context.Context) {
-	for {
-		for wait := registerRetry; !r.done && ctx.Err() == nil; wait = min(2*wait, registerMaxRetry) {
-			r.pause(ctx, wait)
+	for ctx.Err() == nil {
+		r.rest(ctx)
+		if ctx.Err() == nil {
 			r.try(ctx)
-		}
-		select {
-		case <-r.changed:
-			r.try(ctx)
-		case <-ctx.Done():
-			return
 		}
 	}
 }
 
-// try registers all namespaces. One that is stored otherwise than configured stays so: trying again would
-// not help.
+// rest returns when it is time for the next attempt.
+func (r *registrar) rest(ctx context.Context) {
+	wait := registerEvery
+	if r.failures > 0 {
+		wait = min(registerRetry<<min(r.failures-1, 10), registerEvery)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-r.changed:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	r.pause(ctx, wait)
+	cancel()
+	watching.Wait()
+}
+
+// try registers all namespaces. What goes wrong is logged once, until it is over.
 func (r *registrar) try(ctx context.Context) {
 	names := r.names()
 	if len(names) == 0 {
-		r.done = true
+		r.failures, r.refusal = 0, ""
 		return
 	}
 	err := r.store.Register(ctx, names)
 	switch {
 	case err == nil:
-		r.done = true
+		r.succeed("")
 	case errors.Is(err, store.ErrMismatch) || errors.Is(err, store.ErrWrongType):
-		r.done = true
-		r.logger.Error("some configured namespaces cannot be served", "error", err)
-	case errors.Is(ctx.Err(), context.Canceled):
-		r.done = false // the service stops
+		r.succeed(err.Error())
+	case errors.Is(ctx.Err(), context.Canceled): // the service stops
 	default:
-		r.done = false
-		r.logger.Warn("cannot register the configured namespaces yet; trying again", "error", err)
+		if r.failures++; r.failures == 1 {
+			r.logger.Warn("cannot register the configured namespaces yet; trying again", "error", err)
+		}
 	}
+}
+
+// succeed notes that the store answered, and logs a change in what it refuses.
+func (r *registrar) succeed(refusal string) {
+	switch {
+	case refusal != "" && refusal != r.refusal:
+		r.logger.Error("some configured namespaces cannot be served", "error", refusal)
+	case refusal == "" && r.refusal != "":
+		r.logger.Info("all configured namespaces can be served again")
+	case r.failures > 0:
+		r.logger.Info("the configured namespaces are registered")
+	}
+	r.failures, r.refusal = 0, refusal
 }

@@ -35,23 +35,27 @@ func (r *reluctant) Register(_ context.Context, names []string) error {
 	return err
 }
 
-func TestRegistrarTriesAgain(t *testing.T) {
+// TestRegistrarGoesOn: it tries again soon after a failure, checks now and then after a success, and looks at once at
+// names that changed.
+func TestRegistrarGoesOn(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	changed := make(chan struct{}, 1)
-	s := &reluctant{errs: []error{store.ErrUnavailable, store.ErrUnavailable, nil, store.ErrUnavailable, store.ErrMismatch}}
+	away, other := store.ErrUnavailable, fmt.Errorf("%w: chat", store.ErrMismatch)
+	s := &reluctant{errs: []error{away, away, nil, other, other, nil, away, away, away, away, away, away, nil}}
 	names := []string{"a"}
 	var paused []time.Duration
 	var log bytes.Buffer
 	r := &registrar{
 		store: s, names: func() []string { return names }, changed: changed,
 		logger: slog.New(slog.NewTextHandler(&log, nil)),
-		pause: func(_ context.Context, d time.Duration) {
+		pause: func(resting context.Context, d time.Duration) {
 			paused = append(paused, d)
 			switch len(paused) {
-			case 2: // before the attempt that succeeds
+			case 3:
 				names = []string{"a", "b"}
 				changed <- struct{}{}
-			case 3: // before the one that is refused for good
+				<-resting.Done()
+			case 14:
 				cancel()
 			}
 		},
@@ -59,10 +63,33 @@ func TestRegistrarTriesAgain(t *testing.T) {
 	r.first(ctx)
 	require.Equal(t, [][]string{{"a"}}, s.registered)
 	r.run(ctx)
-	require.Equal(t, [][]string{{"a"}, {"a"}, {"a", "b"}, {"a", "b"}, {"a", "b"}}, s.registered)
-	require.Equal(t, []time.Duration{time.Second, 2 * time.Second, time.Second}, paused)
-	require.Contains(t, log.String(), "some configured namespaces cannot be served")
-	require.True(t, r.done)
+	require.Len(t, s.registered, 14)
+	require.Equal(t, [][]string{{"a"}, {"a"}, {"a"}, {"a", "b"}}, s.registered[:4])
+	const soon, often = time.Second, 10 * time.Second
+	require.Equal(t, []time.Duration{
+		soon, 2 * soon, often, often, often, often, soon, 2 * soon, 4 * soon, 8 * soon, often, often, often, often,
+	}, paused)
+	for text, times := range map[string]int{
+		"trying again": 2, "are registered": 2, "cannot be served": 1, "can be served again": 1,
+	} {
+		require.Equal(t, times, strings.Count(log.String(), text), "%s in %s", text, &log)
+	}
+}
+
+// TestNamespacesComeBack: the configured namespaces exist again after Redis lost everything.
+func TestNamespacesComeBack(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartProcess(t)
+	s := start(t, "--store", server.URL(), "--redis-timeout", "30s", "--redis-dial-timeout", "30s",
+		"--config", writeConfig(t, "namespaces: {chat: , game: }"))
+	listed := func() bool {
+		_, answer := s.call(t, "GET", "/v1/namespaces", "")
+		return strings.Contains(fmtAny(answer), "namespace:chat") && strings.Contains(fmtAny(answer), "namespace:game")
+	}
+	require.True(t, listed())
+	require.NoError(t, server.Client(t).FlushAll(context.Background()).Err())
+	require.False(t, listed())
+	require.Eventually(t, listed, time.Minute, 50*time.Millisecond)
 }
 
 func TestConfiguredNamespacesAreListedAtStart(t *testing.T) {
@@ -83,6 +110,7 @@ func TestConfiguredNamespacesAreListedAtStart(t *testing.T) {
 
 // TestNamespacesAreRegisteredOnceRedisIsThere: the service starts without it.
 func TestNamespacesAreRegisteredOnceRedisIsThere(t *testing.T) {
+	t.Parallel()
 	server := redistest.StartProcess(t)
 	server.Stop(t)
 	s := start(t, "--store", server.URL(), "--config", writeConfig(t, "namespaces: {chat: }"))

@@ -48,34 +48,42 @@ func (l *live) close() { l.guard.Load().Close() }
 
 func (l *live) config() *config { return l.current.Load() }
 
+// scheme returns the scheme of the server's URLs.
+func (l *live) scheme() string {
+	if l.shown != nil {
+		return "https"
+	}
+	return "http"
+}
+
 // interfaceTo returns what the HTTP interface to a store needs.
 func (l *live) interfaceTo(s store.Store) api.Config {
 	return api.Config{
 		Store: s, Settings: l.namespace, Version: version(), Logger: l.logger,
-		Access: l.access, Limits: l.limits, CORSOrigins: l.origins, TrustedProxies: l.config().TrustedProxies,
+		Known: l.knows, Access: l.access, Limits: l.limits,
+		CORSOrigins: l.origins, AllowedHosts: l.allowedHosts, TrustedProxies: l.config().TrustedProxies,
+		AccessLog:  func() bool { return l.config().AccessLog == on },
+		BodyMemory: int64(l.config().BodyMemory),
 	}
 }
 
 // namespace returns the settings of a namespace that callers see.
 func (l *live) namespace(name string) api.Settings { return l.config().namespace(name).forAPI() }
 
+// knows reports whether a namespace is served.
+func (l *live) knows(namespace string) bool {
+	return l.configured(namespace) || l.config().UnknownNamespaces == allowUnknown
+}
+
 // retention returns how long a namespace keeps users who are not seen; 0 for ever.
 func (l *live) retention(namespace string) time.Duration {
 	return time.Duration(l.config().namespace(namespace).Retention)
 }
 
-// retains reports whether any namespace may have a retention.
-func (l *live) retains() bool {
-	c := l.config()
-	if c.Retention > 0 {
-		return true
-	}
-	for _, ns := range c.namespaces {
-		if ns.Retention > 0 {
-			return true
-		}
-	}
-	return false
+// configured reports whether a namespace is named in the settings.
+func (l *live) configured(namespace string) bool {
+	_, named := l.config().namespaces[namespace]
+	return named
 }
 
 // access returns who tells callers apart.
@@ -89,6 +97,9 @@ func (l *live) limits() limit.Limits {
 
 // origins returns from which origins pages may call.
 func (l *live) origins() []string { return l.config().CORSOrigins }
+
+// allowedHosts returns for which names a server without authentication answers, beside local ones.
+func (l *live) allowedHosts() []string { return l.config().AllowedHosts }
 
 // names returns the configured namespaces.
 func (l *live) names() []string { return l.config().names() }
@@ -111,7 +122,7 @@ func (l *live) run(ctx context.Context, hangups <-chan os.Signal) {
 func (l *live) reload() {
 	current := l.config()
 	if current.Config == "" && current.access.Tokens == nil && current.TLSCert == "" {
-		l.logger.Info("nothing to reload: there is no configuration file (--config)")
+		l.logger.Info("nothing to reload: no configuration file is set (--config)")
 		return
 	}
 	next, err := l.load()

@@ -47,8 +47,8 @@ func TestReload(t *testing.T) {
 	r := newReloadTest(t, "green: 60s\nnamespaces:\n  a: {green: 90s}\n  b: {retention: 1h}\n")
 	log := r.write("green: 70s\nretention: 2h\nnamespaces:\n  b: {retention: off}\n  c: {ping-interval: 10s}\n")
 	require.Contains(t, log, `level=INFO msg="configuration reloaded" file=FILE changes="green: 60s → 70s; retention: off → 2h; `+
-		`namespaces.a is gone; namespaces.a.green: 90s → 70s; namespaces.b.retention: 1h → off; `+
-		`namespaces.c is new; namespaces.c.ping-interval: 30s → 10s"`)
+		`namespaces.a removed; namespaces.a.green: 90s → 70s; namespaces.b.retention: 1h → off; `+
+		`namespaces.c added; namespaces.c.ping-interval: 30s → 10s"`)
 	require.Equal(t, 70*time.Second, r.namespace("a").Thresholds.Green)
 	require.Equal(t, 2*time.Hour, r.retention("a"))
 	require.Zero(t, r.retention("b"))
@@ -56,7 +56,7 @@ func TestReload(t *testing.T) {
 	require.Equal(t, []string{"b", "c"}, r.names())
 	require.Len(t, r.changed, 1)
 
-	require.Contains(t, r.write("green: 1m\n"), "namespaces.b is gone")
+	require.Contains(t, r.write("green: 1m\n"), "namespaces.b removed")
 	require.Contains(t, r.write("green: 60s # the same\n"), "changes=none")
 }
 
@@ -67,7 +67,7 @@ func TestReloadLogsOnlySomeOfManyChanges(t *testing.T) {
 		content += fmt.Sprintf("  n%03d:\n", n)
 	}
 	log := r.write(content)
-	require.Contains(t, log, `namespaces.n018 is new; namespaces.n019 is new; and 980 more"`)
+	require.Contains(t, log, `namespaces.n018 added; namespaces.n019 added; and 980 more"`)
 }
 
 func TestReloadWarns(t *testing.T) {
@@ -79,13 +79,13 @@ func TestReloadWarns(t *testing.T) {
 func TestReloadChangesNothing(t *testing.T) {
 	const before = "green: 60s\nstore: redis://u:geheim@127.0.0.1:1\nnamespaces: {a: {redis-key: a}, b: {redis-score-unit: ms}, c: }\n"
 	for content, want := range map[string][]string{
-		"grene: 1s\nyellow: 7\n":                              {"FILE:1: grene: no such setting", "FILE:2: yellow:"},
+		"grene: 1s\nyellow: 7\n":                              {"FILE:1: grene: unknown setting", "FILE:2: yellow:"},
 		"green: 70s\n  yellow: 6m":                            {"FILE:2: mapping values"},
-		before + "sync: 2s":                                   {"sync: 1s → 2s needs a restart"},
+		before + "sync: 2s":                                   {"sync: 1s → 2s requires a restart"},
 		before + "green":                                      {"FILE:4: "},
-		"store: redis://u:pssst@127.0.0.1:2":                  {"store: redis://u:xxxxx@127.0.0.1:1 → redis://u:xxxxx@127.0.0.1:2 needs", "namespaces.a.redis-key: a → not set needs", "namespaces.b.redis-score-unit: ms → ms needs"},
-		strings.Replace(before, "c:", "c: {redis-key: x}", 1): {"namespaces.c.redis-key: not set → x needs a restart"},
-		before[:len(before)-2] + ", d: {redis-shards: 2}}":    {"namespaces.d.redis-shards: 1 → 2 needs a restart"},
+		"store: redis://u:pssst@127.0.0.1:2":                  {"store: redis://u:xxxxx@127.0.0.1:1 → redis://u:xxxxx@127.0.0.1:2 requires", "namespaces.a.redis-key: a → not set requires", "namespaces.b.redis-score-unit: ms → ms requires"},
+		strings.Replace(before, "c:", "c: {redis-key: x}", 1): {"namespaces.c.redis-key: not set → x requires a restart"},
+		before[:len(before)-2] + ", d: {redis-shards: 2}}":    {"namespaces.d.redis-shards: 1 → 2 requires a restart"},
 		"redis-shards: 2\ngreen: 70s\n" + before[11:]:         {"redis-key is a", "redis-shards is 2"},
 	} {
 		r := newReloadTest(t, before)
@@ -137,9 +137,9 @@ func TestReloadOfTheProcess(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return strings.Contains(fmtAny(s.get(t, "/v1/namespaces")), "new")
 	}, 30*time.Second, time.Millisecond)
-	hangup("green: 40s\nyellow: 20s\n", "green has to be shorter")
+	hangup("green: 40s\nyellow: 20s\n", "green must be shorter")
 	require.EqualValues(t, 30_000, s.get(t, "/v1/namespaces/chat")["green_ms"])
-	hangup("listen: 127.0.0.1:1\nsync: 9s\n", "sync: 1s → 9s needs a restart")
+	hangup("listen: 127.0.0.1:1\nsync: 9s\n", "sync: 1s → 9s requires a restart")
 	require.NotContains(t, s.log.String(), "listen", "the flag wins as before")
 	close(stop)
 	asking.Wait()

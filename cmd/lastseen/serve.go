@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -19,8 +18,8 @@ import (
 
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/boltstore"
 	"github.com/lastseen/lastseen/store/coalesce"
+	"github.com/lastseen/lastseen/store/filestore"
 	"github.com/lastseen/lastseen/store/redisstore"
 )
 
@@ -44,10 +43,15 @@ func (*serveCmd) Run(ctx context.Context, std streams, from sources) error {
 	}
 	level := new(slog.LevelVar)
 	level.Set(slog.Level(c.LogLevel))
-	logger := slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: level}))
+	logger := c.LogFormat.newLogger(std.err, level)
 	for _, warning := range c.warnings {
 		logger.Warn(warning)
 	}
+	listener, err := listen(c) // before the store, which may make a file; connections wait until serve accepts them
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
 	s, where, err := openStore(ctx, c, logger)
 	if err != nil {
 		return err
@@ -55,7 +59,7 @@ func (*serveCmd) Run(ctx context.Context, std streams, from sources) error {
 	defer runtime.KeepAlive(tuneCollector(c.onRedis()))
 	live, err := newLive(c, from.reload, logger, level)
 	if err == nil {
-		err = serve(ctx, std, logger, s, where, live, hangups)
+		err = serve(ctx, std, logger, listener, s, where, live, hangups)
 		live.close()
 	}
 	if closeErr := s.Close(); closeErr != nil {
@@ -68,7 +72,9 @@ func (*serveCmd) Run(ctx context.Context, std streams, from sources) error {
 // openStore opens the store that the settings name and says where its data is.
 func openStore(ctx context.Context, c *config, logger *slog.Logger) (s store.Store, where string, err error) {
 	if !c.onRedis() {
-		s, err := boltstore.Open(boltstore.Options{Path: c.Store, Sync: time.Duration(c.Sync), Logger: logger})
+		s, err := filestore.Open(filestore.Options{
+			Path: c.Store, Sync: time.Duration(c.Sync), MaxNamespaces: c.MaxNamespaces, Logger: logger,
+		})
 		if err != nil {
 			return nil, "", openError(c.Store, err)
 		}
@@ -86,45 +92,39 @@ func openStore(ctx context.Context, c *config, logger *slog.Logger) (s store.Sto
 	} else if err != nil {
 		logger.Warn("Redis does not answer yet; requests fail with 503 until it does", "error", err)
 	}
-	return coalesce.New(redis, batches(options.Timeout)), redisstore.Redact(c.Store), nil
-}
-
-// callsOfBatch is how many calls to Redis a batch takes at most, one after the other: namespaces are looked
-// up, registered and looked up again before the pings, and the latter two once more when a key was made.
-const callsOfBatch = 6
-
-// batches bounds batches by the limit of one call to Redis, so that it is this limit that ends them.
-func batches(limit time.Duration) coalesce.Options {
-	return coalesce.Options{Timeout: callsOfBatch * limit}
+	// A batch has the time of one call to Redis, so that no request waits longer than twice that.
+	return coalesce.New(redis, coalesce.Options{Timeout: options.Timeout}), redisstore.Redact(c.Store), nil
 }
 
 // openError adds what to do about a data file that cannot be opened.
 func openError(path string, err error) error {
 	switch {
-	case errors.Is(err, boltstore.ErrLocked):
+	case errors.Is(err, filestore.ErrLocked):
 		return fmt.Errorf("%w; stop that process, or choose another --store", err)
-	case errors.Is(err, boltstore.ErrDamaged):
+	case errors.Is(err, filestore.ErrDamaged):
 		return fmt.Errorf("%w; nothing was changed: restore %s from a backup, or move it away to start empty", err, path)
+	case errors.Is(err, filestore.ErrOlder):
+		return fmt.Errorf("%w; upgrade it with a version of lastseen in between, see the changelog", err)
+	case errors.Is(err, filestore.ErrNewer):
+		return fmt.Errorf("%w; run the version of lastseen that wrote it, or restore a backup from before the upgrade", err)
 	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("%w; the folder has to exist", err)
+		return fmt.Errorf("%w; the folder must exist", err)
+	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("%w; lastseen needs write permission on the file and its folder", err)
 	default:
 		return err
 	}
 }
 
-// serve listens, says where, and answers requests until the context ends.
-func serve(ctx context.Context, std streams, logger *slog.Logger, s store.Store, where string, live *live, hangups <-chan os.Signal) error {
-	listener, err := net.Listen("tcp", string(live.config().Listen))
-	if err != nil {
-		return err
-	}
+// serve says where the service is, and answers requests until the context ends.
+func serve(ctx context.Context, std streams, logger *slog.Logger, listener net.Listener, s store.Store, where string, live *live, hangups <-chan os.Signal) error {
 	server := api.NewServer(api.New(live.interfaceTo(s)), logger)
+	listener = api.LimitConnections(server, listener, live.config().MaxConnections.most(descriptors()), logger)
 	r := &registrar{store: s, names: live.names, changed: live.changed, logger: logger, pause: sleep}
 	r.first(ctx)
-	announce(std.out, live, listener.Addr(), where)
+	fmt.Fprintf(std.out, "%s", banner{live.scheme(), listener.Addr(), where, live.config().callers()})
 
-	j := &janitor{store: s, retention: live.retention, wanted: live.retains, logger: logger, pause: sleep}
-	defer inBackground(ctx, j.run, r.run, newTraffic(s, logger).run,
+	defer inBackground(ctx, newJanitor(s, live, logger).run, r.run, newTraffic(s, logger).run,
 		func(ctx context.Context) { live.run(ctx, hangups) },
 		func(ctx context.Context) { live.shown.run(ctx, sleep) })()
 	failed := make(chan error, 1)
@@ -135,16 +135,6 @@ func serve(ctx context.Context, std streams, logger *slog.Logger, s store.Store,
 	case <-ctx.Done():
 	}
 	return shutdown(server, logger)
-}
-
-// announce says where the service is, and whom it is for.
-func announce(out io.Writer, live *live, at net.Addr, data string) {
-	scheme := "http"
-	if live.shown != nil {
-		scheme = "https"
-	}
-	fmt.Fprintf(out, "lastseen %[1]s\n  API   %[2]s://%[3]s/v1/namespaces\n  docs  %[2]s://%[3]s/docs/\n  data  %[4]s\n  for   %[5]s\n",
-		version().Version, scheme, at, data, live.config().callers())
 }
 
 // answer answers requests, over TLS if there is a certificate to show.

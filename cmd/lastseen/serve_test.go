@@ -85,6 +85,7 @@ func TestTerminateUnderLoad(t *testing.T) {
 
 // TestTerminateCutsOffSlowClients stops a service while a client never finishes its request.
 func TestTerminateCutsOffSlowClients(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	require.NoError(t, err)
@@ -111,6 +112,7 @@ func TestRedisHoldsWhatTheDesignSays(t *testing.T) {
 
 // TestRedisOutage stops, freezes and starts Redis under a running service.
 func TestRedisOutage(t *testing.T) {
+	t.Parallel()
 	server := redistest.StartProcess(t)
 	s := start(t, "--store", server.URL())
 	s.post(t, alice+"/ping", "")
@@ -159,6 +161,7 @@ func TestRedisOutage(t *testing.T) {
 
 // TestStartsBeforeRedis starts a service whose Redis is not there yet.
 func TestStartsBeforeRedis(t *testing.T) {
+	t.Parallel()
 	server := redistest.StartProcess(t)
 	server.Stop(t)
 	s := start(t, "--store", server.URL())

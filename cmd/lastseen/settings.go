@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"time"
 
 	"github.com/lastseen/lastseen"
@@ -23,67 +22,75 @@ import (
 //	takes        what it accepts, where the type and the bounds do not tell
 //	in           where it can be set, of flag (and environment), file, namespace; by default flag,file
 //	reload       whether it can change while the service runs
-//	secret       whether its value may hold a password
+//	secret       whether its value is a URL that may hold a password
 //
 // A type of its own says how it reads a text by a method set; see values.go.
 
 // processSettings are those that more than one command needs.
 type processSettings struct {
-	Config string  `in:"flag" group:"Service" takes:"a file" placeholder:"FILE" help:"Configuration file in YAML, with these settings by the same names, and namespaces."`
-	Listen address `group:"Service" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address to listen on. One that others can reach takes keys, JWTs or auth none."`
+	Config string  `in:"flag" group:"Service" takes:"a file" placeholder:"FILE" help:"YAML file with settings under the same names, and with namespaces and API keys."`
+	Listen address `group:"Service" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address to listen on. A non-loopback address requires API keys, JWTs or auth none."`
 }
 
 // settings are all that can be set, for the service or for one namespace.
 type settings struct {
 	processSettings
-	Store string `group:"Service" default:"lastseen.db" secret:"" takes:"a file, or a URL as in redis://host:6379" placeholder:"FILE|URL" help:"Where the data is: a file, or redis://[user:password@]host:port[/db], redis+sentinel://host,host?master=NAME, redis+cluster://host,host, or rediss… for TLS."`
+	Store string `group:"Service" default:"lastseen.db" secret:"" takes:"a file, or a URL such as redis://host:6379" placeholder:"FILE|URL" help:"Where to store data: a file, redis://[user:password@]host:port[/db], redis+sentinel://host,host?master=NAME or redis+cluster://host,host. For TLS, start the URL with rediss."`
 
-	LogLevel logLevel `reload:"" group:"Service" default:"info" placeholder:"LEVEL" help:"What the log tells at least. With debug, also why credentials are refused."`
+	LogLevel  logLevel  `reload:"" group:"Service" default:"info" placeholder:"LEVEL" help:"Lowest level to log. At debug, the log has the reason for each refused request."`
+	LogFormat logFormat `group:"Service" default:"text" placeholder:"text|json" help:"Log format: text for people, json for one JSON object per line."`
+	AccessLog toggle    `reload:"" group:"Service" default:"off" placeholder:"on|off" help:"Log each request at level info: method, route, status, duration, caller and request ID. Namespace names and user IDs are not logged."`
 
-	Auth               authMode  `reload:"" group:"Access" default:"auto" placeholder:"auto|none" help:"With auto, callers need a key or a JWT once any is configured; without, anyone may do everything, but listening is for this machine only. With none, anyone may do everything from anywhere."`
-	AnonymousRead      patterns  `reload:"" group:"Access" placeholder:"NAMESPACE,…" help:"Namespaces that anyone may read without credentials."`
-	JWTSecretFile      string    `reload:"" group:"Access" takes:"a file" placeholder:"FILE" help:"The secret of JWTs signed with HS256, at least 32 bytes. A newline after text does not count."`
-	JWTKeysFile        string    `reload:"" group:"Access" takes:"a file" placeholder:"FILE" help:"Public keys in PEM, of JWTs signed with RS256, ES256 or EdDSA."`
-	JWTJwksURL         keySetURL `reload:"" group:"Access" placeholder:"URL" help:"Where the key set (JWKS) of JWTs signed with RS256, ES256 or EdDSA is."`
-	JWTIssuer          string    `reload:"" group:"Access" placeholder:"TEXT" help:"Issuer (iss) that JWTs have to name. Needed for JWTs."`
-	JWTAudience        string    `reload:"" group:"Access" placeholder:"TEXT" help:"Audience (aud) that JWTs have to name. Needed for JWTs."`
-	JWTLeeway          duration  `reload:"" group:"Access" default:"30s" min:"0" placeholder:"DURATION" help:"How far the clocks of the issuer and of lastseen may differ."`
-	JWTUserClaim       string    `reload:"" group:"Access" default:"sub" placeholder:"NAME" help:"Claim that holds the user for whom a JWT is."`
-	JWTNamespacesClaim string    `reload:"" group:"Access" default:"namespaces" placeholder:"NAME" help:"Claim that holds the namespaces a JWT is for: a list, or text with spaces between."`
-	JWTNamespaces      patterns  `reload:"" group:"Access" placeholder:"NAMESPACE,…" help:"Namespaces of JWTs without that claim."`
+	Auth               authMode  `reload:"" group:"Access" default:"auto" placeholder:"auto|none" help:"Whether requests need credentials. With auto, they need an API key or a JWT if any is configured; otherwise every request has full access, and lastseen listens on loopback addresses only. With none, anyone who can reach the server has full access."`
+	AnonymousRead      patterns  `reload:"" group:"Access" placeholder:"NAMESPACE,…" help:"Namespaces that anyone can read without credentials."`
+	JWTSecretFile      string    `reload:"" group:"Access" takes:"a file" placeholder:"FILE" help:"File with the secret for JWTs signed with HS256, at least 32 bytes. A newline at the end of a text file is ignored."`
+	JWTKeysFile        string    `reload:"" group:"Access" takes:"a file" placeholder:"FILE" help:"File with the public keys, in PEM, for JWTs signed with RS256, ES256 or EdDSA."`
+	JWTJwksURL         keySetURL `reload:"" secret:"" group:"Access" placeholder:"URL" help:"URL of the key set (JWKS) for JWTs signed with RS256, ES256 or EdDSA."`
+	JWTIssuer          string    `reload:"" group:"Access" placeholder:"TEXT" help:"Issuer that JWTs must name (iss). Required for JWTs."`
+	JWTAudience        string    `reload:"" group:"Access" placeholder:"TEXT" help:"Audience that JWTs must name (aud). Required for JWTs."`
+	JWTLeeway          duration  `reload:"" group:"Access" default:"30s" min:"0" takes:"0, or a duration up to 5m" placeholder:"DURATION" help:"Allowed difference between the clocks of the issuer and of lastseen."`
+	JWTUserClaim       string    `reload:"" group:"Access" default:"sub" placeholder:"NAME" help:"JWT claim that holds the user ID."`
+	JWTNamespacesClaim string    `reload:"" group:"Access" default:"namespaces" placeholder:"NAME" help:"JWT claim that holds the namespaces: a list, or a text separated by spaces."`
+	JWTNamespaces      patterns  `reload:"" group:"Access" placeholder:"NAMESPACE,…" help:"Namespaces of JWTs without the namespaces claim."`
 
-	RateLimit      rate     `reload:"" group:"Limits" default:"5000" placeholder:"N" help:"Requests a second of one API key, or of one address without a key or a JWT; or off. Five seconds' worth can come at once."`
-	UserRateLimit  rate     `reload:"" group:"Limits" default:"20" placeholder:"N" help:"Requests a second of the user of a JWT; or off. Five seconds' worth can come at once."`
-	TrustedProxies networks `group:"Limits" placeholder:"ADDRESS,…" help:"Proxies whose X-Forwarded-For tells the caller's address."`
-	CORSOrigins    origins  `reload:"" group:"Browsers" placeholder:"ORIGIN,…" help:"Origins whose pages may call from a browser (CORS); * for any."`
+	RateLimit      rate        `reload:"" group:"Limits" default:"5000" placeholder:"N" help:"Requests per second for each API key, and for each IP address that sends no valid credentials. A burst can hold the requests of five seconds. off disables the limit."`
+	UserRateLimit  rate        `reload:"" group:"Limits" default:"20" placeholder:"N" help:"Requests per second for each user with a JWT. A burst can hold the requests of five seconds. off disables the limit."`
+	BodyMemory     bodyMemory  `group:"Limits" default:"64MiB" placeholder:"SIZE" help:"Memory limit for the bodies of all requests in progress."`
+	MaxConnections connections `group:"Limits" default:"auto" placeholder:"N" help:"Maximum number of client connections. With auto, the limit of open files less a reserve, and at most 65536."`
+	TrustedProxies networks    `group:"Limits" placeholder:"ADDRESS,…" help:"Proxies whose X-Forwarded-For header is trusted to name the client's address."`
+	CORSOrigins    origins     `reload:"" group:"Browsers" placeholder:"ORIGIN,…" help:"Origins whose web pages can call the API (CORS): https://app.example.com, https://*.example.com, http://localhost:*, or * for any origin."`
+	AllowedHosts   hosts       `reload:"" group:"Browsers" placeholder:"HOST,…" help:"Additional host names to serve without authentication. IP addresses, localhost, names without a dot, and names in .localhost, .local, .internal and .svc.cluster.local are always allowed. *.example.com matches every name below example.com, * matches any name."`
 
-	TLSCert string `group:"TLS" takes:"a file" placeholder:"FILE" help:"Certificate and those between it and its authority, in PEM. Read again when it changes."`
-	TLSKey  string `group:"TLS" takes:"a file" placeholder:"FILE" help:"Private key of the certificate, in PEM. Read again when it changes."`
+	TLSCert string `group:"TLS" takes:"a file" placeholder:"FILE" help:"Certificate in PEM, followed by its intermediate certificates. Reloaded when it changes."`
+	TLSKey  string `group:"TLS" takes:"a file" placeholder:"FILE" help:"Private key of the certificate in PEM. Reloaded when it changes."`
 
 	Green        duration `in:"flag,file,namespace" reload:"" group:"Statuses" default:"60s" takes:"a duration shorter than yellow" placeholder:"DURATION" help:"Age at which a user turns from green to yellow."`
 	Yellow       duration `in:"flag,file,namespace" reload:"" group:"Statuses" default:"5m" takes:"a duration longer than green" placeholder:"DURATION" help:"Age at which a user turns from yellow to grey."`
-	PingInterval duration `in:"flag,file,namespace" reload:"" group:"Statuses" default:"30s" placeholder:"DURATION" help:"How often clients are told to ping; at most half of green is wise."`
+	PingInterval duration `in:"flag,file,namespace" reload:"" group:"Statuses" default:"30s" placeholder:"DURATION" help:"How often clients should ping. Use at most half of green."`
 
-	Retention retention `in:"flag,file,namespace" reload:"" group:"Retention" default:"off" takes:"off, or a duration of at least yellow" placeholder:"DURATION" help:"Erase users not seen for so long; or off."`
+	MaxNamespaces     int               `group:"Namespaces" default:"100000" min:"0" max:"10000000" placeholder:"N" help:"Maximum number of namespaces. A ping or leave that would create another one returns 503 store_full. Configured namespaces are always created. 0 disables the limit."`
+	UnknownNamespaces unknownNamespaces `reload:"" group:"Namespaces" default:"allow" placeholder:"allow|refuse" help:"With refuse, requests to a namespace that is not in the configuration file return 404 not_found. Deleting it remains possible."`
 
-	Sync duration `group:"File store" default:"1s" min:"0" placeholder:"DURATION" help:"Time between flushes to the disk, the most that a crash can lose. 0 answers every write after its flush."`
+	Retention retention `in:"flag,file,namespace" reload:"" group:"Retention" default:"off" takes:"off, or a duration of at least yellow" placeholder:"DURATION" help:"Delete users not seen for this long. off keeps them."`
 
-	RedisPrefix       string          `group:"Redis store" default:"presence:" placeholder:"TEXT" help:"What every key begins with."`
-	RedisKey          string          `in:"namespace" kong:"-" group:"Redis store" help:"Key of a sorted set that other programs may write, too, instead of the prefix and the namespace's name."`
-	RedisScoreUnit    redisstore.Unit `in:"flag,file,namespace" group:"Redis store" default:"ms" placeholder:"ms|s" help:"Unit of scores. Set for a namespace, it says that other programs write the set, too."`
-	RedisShards       int             `in:"flag,file,namespace" group:"Redis store" default:"1" min:"1" max:"64" placeholder:"N" help:"Sorted sets that a namespace is spread over."`
-	RedisTimeout      duration        `group:"Redis store" default:"250ms" placeholder:"DURATION" help:"Limit of one call, connecting and retrying included."`
-	RedisDialTimeout  duration        `group:"Redis store" default:"200ms" placeholder:"DURATION" help:"Limit of one attempt to connect."`
-	RedisPoolSize     int             `group:"Redis store" default:"0" min:"0" max:"10000" placeholder:"N" help:"Connections at most, to each Redis; 0 for 10 a processor, 5 in a Cluster."`
-	RedisMinIdleConns int             `group:"Redis store" default:"0" min:"0" max:"10000" placeholder:"N" help:"Connections kept open when idle, to each Redis."`
-	RedisMaxRetries   int             `group:"Redis store" default:"1" min:"0" max:"100" placeholder:"N" help:"Times a call is repeated after a network error."`
+	Sync duration `group:"File store" default:"1s" min:"0" placeholder:"DURATION" help:"Time between flushes to disk, and the most that a crash can lose. With 0, each write is flushed before its response."`
+
+	RedisPrefix       string          `group:"Redis store" default:"presence:" placeholder:"TEXT" help:"Prefix of every key."`
+	RedisKey          string          `in:"namespace" kong:"-" group:"Redis store" help:"Key of the sorted set that holds the namespace, instead of the prefix and the namespace name. Other programs can write this set."`
+	RedisScoreUnit    redisstore.Unit `in:"flag,file,namespace" group:"Redis store" default:"ms" placeholder:"ms|s" help:"Unit of scores. Set for a namespace, it declares that other programs also write the set."`
+	RedisShards       int             `in:"flag,file,namespace" group:"Redis store" default:"1" min:"1" max:"64" placeholder:"N" help:"Number of sorted sets that hold a namespace."`
+	RedisTimeout      duration        `group:"Redis store" default:"250ms" placeholder:"DURATION" help:"Timeout of one call, including connecting and retrying."`
+	RedisDialTimeout  duration        `group:"Redis store" default:"200ms" placeholder:"DURATION" help:"Timeout of one attempt to connect."`
+	RedisPoolSize     int             `group:"Redis store" default:"0" min:"0" max:"10000" placeholder:"N" help:"Maximum number of connections to each Redis. 0 means 10 per processor, or 5 in a Cluster."`
+	RedisMinIdleConns int             `group:"Redis store" default:"0" min:"0" max:"10000" placeholder:"N" help:"Idle connections kept open to each Redis."`
+	RedisMaxRetries   int             `group:"Redis store" default:"1" min:"0" max:"100" placeholder:"N" help:"How often a call is retried after a network error."`
 }
 
 // redisGroup is the heading of settings that only a store on Redis has.
 const redisGroup = "Redis store"
 
 // onRedis reports whether the store is a Redis and not a file.
-func (s *settings) onRedis() bool { return strings.Contains(s.Store, "://") }
+func (s *settings) onRedis() bool { return isStoreURL(s.Store) }
 
 func (s *settings) thresholds() lastseen.Thresholds {
 	return lastseen.Thresholds{Green: time.Duration(s.Green), Yellow: time.Duration(s.Yellow)}
@@ -108,7 +115,7 @@ func (c *config) redisOptions() redisstore.Options {
 		maxRetries = -1 // zero would mean the client's default
 	}
 	return redisstore.Options{
-		URL: c.Store, Prefix: c.RedisPrefix, Shards: c.RedisShards, Unit: c.RedisScoreUnit, Layouts: c.layouts(),
+		URL: c.Store, MaxNamespaces: c.MaxNamespaces, Prefix: c.RedisPrefix, Shards: c.RedisShards, Unit: c.RedisScoreUnit, Layouts: c.layouts(),
 		Timeout: time.Duration(c.RedisTimeout), DialTimeout: time.Duration(c.RedisDialTimeout),
 		PoolSize: c.RedisPoolSize, MinIdleConns: c.RedisMinIdleConns, MaxRetries: maxRetries,
 	}

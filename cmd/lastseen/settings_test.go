@@ -32,30 +32,38 @@ func TestWrongFlags(t *testing.T) {
 	}{
 		{[]string{"--green", "60"}, `--green: "60" has no unit`},
 		{[]string{"--green", "0"}, "--green: is 0"},
-		{[]string{"--green", "5m"}, "green is 5m (flag --green) and yellow is 5m (default): green has to be shorter"},
-		{[]string{"--yellow", "11y"}, "no duration"},
-		{[]string{"--ping-interval", "100000h"}, "out of bounds"},
-		{[]string{"--sync=-1s"}, "--sync: \"-1s\" is out of bounds: durations are between 1ms and 10 years (87600h); it takes 0, or a duration"},
-		{[]string{"--redis-shards", "0"}, "--redis-shards: 0 is out of bounds; it takes a number from 1 to 64"},
-		{[]string{"--redis-shards", "65"}, "--redis-shards: 65 is out of bounds"},
-		{[]string{"--redis-shards", "99999999999999999999"}, "out of bounds"},
-		{[]string{"--redis-shards", "4.0"}, `"4.0" is no whole number`},
-		{[]string{"--redis-pool-size=-1"}, "--redis-pool-size: -1 is out of bounds"},
-		{[]string{"--redis-pool-size", "2", "--redis-min-idle-conns", "3"}, "not more can be idle than there are"},
-		{[]string{"--redis-score-unit", "us"}, `--redis-score-unit: "us" is no unit; it takes ms or s`},
+		{[]string{"--green", "5m"}, "green is 5m (flag --green) and yellow is 5m (default): green must be shorter"},
+		{[]string{"--yellow", "11y"}, "is not a valid duration"},
+		{[]string{"--ping-interval", "100000h"}, "out of range"},
+		{[]string{"--sync=-1s"}, "--sync: \"-1s\" is out of range: durations are between 1ms and 10 years (87600h); use 0, or a duration"},
+		{[]string{"--redis-shards", "0"}, "--redis-shards: 0 is out of range; use a number from 1 to 64"},
+		{[]string{"--redis-shards", "65"}, "--redis-shards: 65 is out of range"},
+		{[]string{"--redis-shards", "99999999999999999999"}, "out of range"},
+		{[]string{"--redis-shards", "4.0"}, `"4.0" is not a whole number`},
+		{[]string{"--redis-pool-size=-1"}, "--redis-pool-size: -1 is out of range"},
+		{[]string{"--redis-pool-size", "2", "--redis-min-idle-conns", "3"}, "redis-min-idle-conns cannot exceed redis-pool-size"},
+		{[]string{"--redis-score-unit", "us"}, `--redis-score-unit: "us" is not a unit; use ms or s`},
 		{[]string{"--redis-prefix", ""}, "--redis-prefix: is empty"},
-		{[]string{"--store", ""}, "--store: is empty; it takes a file, or a URL"},
+		{[]string{"--store", ""}, "--store: is empty; use a file, or a URL"},
 		{[]string{"--store", "mysql://localhost"}, "--store: "},
 		{[]string{"--store", "redis://:geheim@localhost:port"}, "--store: "},
-		{[]string{"--listen", "8080"}, `--listen: "8080" is no address; it takes HOST:PORT`},
+		{[]string{"--listen", "8080"}, `--listen: "8080" is not an address; use HOST:PORT`},
 		{[]string{"--listen", ":99999"}, "no valid port"},
 		{[]string{"--listen", ":"}, "no valid port"},
-		{[]string{"--retention", "4m"}, "retention is 4m (flag --retention) and yellow is 5m (default): retention is off, or at least yellow"},
+		{[]string{"--retention", "4m"}, "retention is 4m (flag --retention) and yellow is 5m (default): retention must be off or at least yellow"},
+		{[]string{"--body-memory", "64"}, `--body-memory: "64" has no unit; use a size from 16MiB to 1024GiB`},
+		{[]string{"--body-memory", "64MB"}, "has no unit"},
+		{[]string{"--body-memory", "15MiB"}, "out of range"},
+		{[]string{"--body-memory", "1025GiB"}, "out of range"},
+		{[]string{"--body-memory", "99999999999999999999GiB"}, "out of range"},
+		{[]string{"--body-memory=-1GiB"}, "out of range"},
+		{[]string{"--max-connections", "0"}, `--max-connections: "0" is out of range; use auto, or a number from 1 to`},
+		{[]string{"--max-connections", "many"}, "out of range"},
 		{[]string{"--config", ""}, "--config: is empty"},
 		{[]string{"--redis-key", "presence"}, "unknown flag --redis-key"},
 		{[]string{"--no-such-flag"}, "no-such-flag"},
 		{[]string{"no-such-command"}, "no-such-command"},
-		{[]string{"redis://:geheim@localhost"}, "unexpected argument redis://:xxxxx@localhost:6379"},
+		{[]string{"redis://:geheim@localhost"}, `unknown command "redis://:xxxxx@localhost:6379", did you mean --store?`},
 		{[]string{"--green"}, "--green"},
 	} {
 		code, _, stderr := execute(t, c.args...)
@@ -72,8 +80,8 @@ func TestTellsAllThatIsWrong(t *testing.T) {
 	require.Equal(t, 2, code)
 	require.Empty(t, stdout)
 	for _, want := range []string{
-		"3 things are wrong", "\n  LASTSEEN_SYNC: ", "\n  --yellow: ", "\n  --redis-shards: ",
-		"warning: env LASTSEEN_GREN: no such setting, did you mean LASTSEEN_GREEN?",
+		"3 errors in the settings", "\n  LASTSEEN_SYNC: ", "\n  --yellow: ", "\n  --redis-shards: ",
+		"warning: env LASTSEEN_GREN: unknown setting, did you mean LASTSEEN_GREEN?",
 	} {
 		require.Contains(t, stderr, want)
 	}
@@ -148,19 +156,19 @@ func TestSaysWhereThingsAre(t *testing.T) {
 func TestRefusesForeignAndLockedFiles(t *testing.T) {
 	foreign := filepath.Join(t.TempDir(), "notes.txt")
 	require.NoError(t, os.WriteFile(foreign, bytes.Repeat([]byte("notes "), 4000), 0o600))
-	code, _, stderr := execute(t, "--store", foreign)
+	code, _, stderr := execute(t, "--listen", "127.0.0.1:0", "--store", foreign)
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, "not a lastseen data file")
 
 	locked := filepath.Join(t.TempDir(), "data.db")
 	start(t, "--store", locked)
-	code, _, stderr = execute(t, "--store", locked)
+	code, _, stderr = execute(t, "--listen", "127.0.0.1:0", "--store", locked)
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, "in use by another process")
 
-	code, _, stderr = execute(t, "--store", filepath.Join(t.TempDir(), "no", "folder", "data.db"))
+	code, _, stderr = execute(t, "--listen", "127.0.0.1:0", "--store", filepath.Join(t.TempDir(), "no", "folder", "data.db"))
 	require.Equal(t, 1, code)
-	require.Contains(t, stderr, "folder has to exist")
+	require.Contains(t, stderr, "folder must exist")
 }
 
 func TestBusyPort(t *testing.T) {
@@ -220,4 +228,17 @@ func TestHealthAddress(t *testing.T) {
 	}
 	_, err := healthAddress("nonsense")
 	require.Error(t, err)
+}
+
+// TestListFlags: a list in a flag is read as one in the environment is, with all of its items.
+func TestListFlags(t *testing.T) {
+	for flag, text := range map[string]string{
+		"cors-origins":    "https://a.example.com,https://b.example.com",
+		"allowed-hosts":   "a.example.com,presence.test.example",
+		"trusted-proxies": "127.0.0.1,10.0.0.0/8",
+	} {
+		code, stdout, stderr := execute(t, "config", "--"+flag, text)
+		require.Zero(t, code, stderr)
+		require.Contains(t, stdout, text+" # flag --"+flag, flag)
+	}
 }

@@ -42,10 +42,7 @@ func (s sources) read(more func(*config, *problems)) (*config, error) {
 	c.check(&p)
 	c.credentials(&p)
 	more(c, &p)
-	c.warnings = append(unknownVariables(s.environ, known), c.thin()...)
-	if c.fine(jwksURL) && c.JWTJwksURL.exposed() {
-		c.warnings = append(c.warnings, c.say(jwksURL)+": without https, whoever is on the way can make up keys, and with them any user")
-	}
+	c.warnings = slices.Concat(unknownVariables(s.environ, known), c.thin(), c.exposed())
 	return c, p.err()
 }
 
@@ -89,7 +86,7 @@ func choose(s *scope, known []definition, p *problems, places ...map[string]give
 				err := d.set(&s.settings, g.text)
 				s.chosen[d.name] = choice{given: g, shown: d.shown(g.text), wrong: err != nil}
 				if err != nil {
-					p.addf("%s: %v; it takes %s", g.origin.begin(s.path+d.name), err, d.takes)
+					p.addf("%s: %v; use %s", g.origin.begin(s.path+d.name), err, d.takes)
 				}
 			}
 		}
@@ -143,7 +140,7 @@ func unknownVariables(environ []string, known []definition) (warnings []string) 
 	for _, variable := range environ {
 		key, _, _ := strings.Cut(variable, "=")
 		if strings.HasPrefix(key, envPrefix) && !slices.Contains(names, key) && !notOurs(key) {
-			warnings = append(warnings, "env "+key+": no such setting"+suggest(key, names))
+			warnings = append(warnings, "env "+key+": unknown setting"+suggest(key, names))
 		}
 	}
 	return warnings

@@ -6,24 +6,32 @@ import (
 	"time"
 
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/clock"
 	"github.com/lastseen/lastseen/store/coalesce"
 )
 
 // trafficEvery is how often refusals are looked for.
 const trafficEvery = time.Minute
 
-// traffic tells the operator, in the log, about the queues in front of Redis.
+// traffic tells the operator, in the log, about the queues in front of Redis, and about the store's clock.
 type traffic struct {
 	stats  func() coalesce.Stats
+	clock  func() clock.Stats
 	logger *slog.Logger
 	pause  func(context.Context, time.Duration) // returns early when the context ends
 }
 
 // newTraffic returns the traffic of a store; of one that has no queues there is none.
 func newTraffic(s store.Store, logger *slog.Logger) *traffic {
-	t := &traffic{stats: func() coalesce.Stats { return coalesce.Stats{} }, logger: logger, pause: sleep}
+	t := &traffic{
+		stats: func() coalesce.Stats { return coalesce.Stats{} }, clock: func() clock.Stats { return clock.Stats{} },
+		logger: logger, pause: sleep,
+	}
 	if queues, ok := s.(*coalesce.Store); ok {
-		t.stats = queues.Stats
+		t.stats, s = queues.Stats, queues.Store
+	}
+	if clocked, ok := s.(interface{ ClockStats() clock.Stats }); ok {
+		t.clock = clocked.ClockStats
 	}
 	return t
 }
@@ -47,5 +55,8 @@ func (t *traffic) run(ctx context.Context) {
 func (t *traffic) sum() {
 	if stats := t.stats(); stats != (coalesce.Stats{}) {
 		t.logger.Info("what was sent to Redis together", "pings", stats.Pings, "lookups", stats.Lookups)
+	}
+	if times := t.clock(); times.Steps+times.Ignored > 0 {
+		t.logger.Info("how the store's clock behaved", "steps", times.Steps, "ignored", times.Ignored, "offset", times.Offset.String())
 	}
 }

@@ -54,9 +54,17 @@ func TestTrafficIsSummedUp(t *testing.T) {
 	require.NotContains(t, s.log.String(), "batches", "there is no queue in front of a file")
 }
 
-// TestBatchesOutlastCalls: a batch takes several calls to Redis, and each may take as long as is configured.
-func TestBatchesOutlastCalls(t *testing.T) {
-	for _, limit := range []time.Duration{time.Millisecond, 250 * time.Millisecond, time.Minute, 87_600 * time.Hour} {
-		require.GreaterOrEqual(t, batches(limit).Timeout, 6*limit)
+// TestClockIsSummedUp: in the end the log says how often the store's clock moved.
+func TestClockIsSummedUp(t *testing.T) {
+	var log bytes.Buffer
+	j := newJanitorTest(t, time.Hour)
+	s := j.openFile(t)
+	for range 3 {
+		j.elapsed.Add(int64(time.Minute))
+		_, err := s.Now(j.ctx)
+		require.NoError(t, err)
+		j.wrong.Store(int64(time.Hour))
 	}
+	newTraffic(s, slog.New(slog.NewTextHandler(&log, nil))).sum()
+	require.Contains(t, log.String(), "steps=1 ignored=0")
 }

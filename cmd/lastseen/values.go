@@ -3,10 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,7 +32,7 @@ func (a *address) set(text string) error {
 	*a = address(text)
 	_, port, err := net.SplitHostPort(text)
 	if err != nil {
-		return fmt.Errorf("%q is no address", text)
+		return fmt.Errorf("%q is not an address", text)
 	}
 	if _, err := net.LookupPort("tcp", port); err != nil || port == "" {
 		return fmt.Errorf("%q has no valid port", text)
@@ -50,6 +52,14 @@ func (a address) private() bool {
 func isPrivate(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// redisScheme matches the beginning of a URL of Redis, also of one that goes on wrongly: redis:/host.
+var redisScheme = regexp.MustCompile(`(?i)^rediss?(\+[a-z]*)?:`)
+
+// isStoreURL reports whether the text of a store is meant as a URL, and not as the name of a file.
+func isStoreURL(text string) bool {
+	return strings.Contains(text, "://") || redisScheme.MatchString(text)
 }
 
 // duration is a setting that is a duration.
@@ -78,7 +88,7 @@ type logLevel slog.Level
 
 func (l *logLevel) set(text string) error {
 	if !slices.Contains(logLevels(), text) {
-		return fmt.Errorf("%q is no level", text)
+		return fmt.Errorf("%q is not a log level", text)
 	}
 	return (*slog.Level)(l).UnmarshalText([]byte(text))
 }
@@ -86,6 +96,49 @@ func (l *logLevel) set(text string) error {
 func (*logLevel) takes() string { return "debug, info, warn or error" }
 
 func logLevels() []string { return []string{"debug", "info", "warn", "error"} }
+
+// logFormat is a setting that is a format of the log.
+type logFormat string
+
+// The formats.
+const (
+	logText logFormat = "text"
+	logJSON logFormat = "json"
+)
+
+func (f *logFormat) set(text string) error {
+	*f = logFormat(text)
+	if *f != logText && *f != logJSON {
+		return fmt.Errorf("%q is not a format", text)
+	}
+	return nil
+}
+
+func (*logFormat) takes() string { return "text or json" }
+
+// newLogger returns a logger that writes lines in the format.
+func (f logFormat) newLogger(w io.Writer, level *slog.LevelVar) *slog.Logger {
+	options := &slog.HandlerOptions{Level: level}
+	if f == logJSON {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// toggle is a setting that is on or off.
+type toggle string
+
+const on toggle = "on"
+
+func (t *toggle) set(text string) error {
+	*t = toggle(text)
+	if *t != on && *t != off {
+		return fmt.Errorf("%q is not valid", text)
+	}
+	return nil
+}
+
+func (*toggle) takes() string { return "on or off" }
 
 // authMode is a setting that says whether callers have to prove who they are.
 type authMode string
@@ -99,12 +152,31 @@ const (
 func (m *authMode) set(text string) error {
 	*m = authMode(text)
 	if *m != authAuto && *m != authNone {
-		return fmt.Errorf("%q is neither", text)
+		return fmt.Errorf("%q is not valid", text)
 	}
 	return nil
 }
 
 func (*authMode) takes() string { return "auto or none" }
+
+// unknownNamespaces is a setting that says what happens to namespaces that are not configured.
+type unknownNamespaces string
+
+// The policies.
+const (
+	allowUnknown  unknownNamespaces = "allow"
+	refuseUnknown unknownNamespaces = "refuse"
+)
+
+func (u *unknownNamespaces) set(text string) error {
+	*u = unknownNamespaces(text)
+	if *u != allowUnknown && *u != refuseUnknown {
+		return fmt.Errorf("%q is not valid", text)
+	}
+	return nil
+}
+
+func (*unknownNamespaces) takes() string { return "allow or refuse" }
 
 // patterns is a setting that matches names of namespaces.
 type patterns []access.Pattern
@@ -114,7 +186,7 @@ func (p *patterns) set(text string) error {
 }
 
 func (*patterns) takes() string {
-	return "namespaces with commas between; chat-* is all that begin with chat-, and * is all"
+	return "comma-separated namespaces (chat-* matches names that start with chat-, * matches all)"
 }
 
 // each reads the items of a list with commas between.
@@ -142,12 +214,31 @@ func (u *keySetURL) set(text string) error {
 	parsed, err := url.Parse(text)
 	switch {
 	case err != nil || parsed.Host == "" || parsed.Scheme != "https" && parsed.Scheme != "http":
-		return errors.New("is no URL of the web") // and not shown: it may hold a password
+		return errors.New("is not an http or https URL") // and not shown: it may hold a password
 	case parsed.User != nil:
-		return errors.New("has a user or a password, and a key set is public")
+		return errors.New("has a user name or a password: a key set is public and needs neither")
 	}
 	return nil
 }
+
+// redacted returns the URL without what may be a secret: a user, a password, and the query.
+func (u keySetURL) redacted() string {
+	parsed, err := url.Parse(string(u))
+	if err != nil || parsed.Opaque != "" || parsed.Host == "" {
+		return "(unreadable)"
+	}
+	if parsed.User != nil {
+		parsed.User = url.User(redactedPart)
+	}
+	if parsed.RawQuery != "" {
+		parsed.RawQuery = redactedPart
+	}
+	parsed.Fragment, parsed.RawFragment = "", ""
+	return parsed.String()
+}
+
+// redactedPart stands for a part of a URL that is not shown.
+const redactedPart = "xxxxx"
 
 // exposed reports whether others could replace the key set on its way.
 func (u keySetURL) exposed() bool {
@@ -155,7 +246,7 @@ func (u keySetURL) exposed() bool {
 	return err == nil && parsed.Scheme == "http" && !isPrivate(parsed.Hostname())
 }
 
-func (*keySetURL) takes() string { return "a URL, as in https://id.example.com/jwks.json" }
+func (*keySetURL) takes() string { return "a URL such as https://id.example.com/jwks.json" }
 
 // rate is a setting that is a number of requests a second, or "off", which is zero.
 type rate int
@@ -170,7 +261,7 @@ func (r *rate) set(text string) error {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > maxRate {
-		return fmt.Errorf("%q is no such number", text)
+		return fmt.Errorf("%q is not valid", text)
 	}
 	*r = rate(n)
 	return nil
@@ -189,16 +280,16 @@ func (n *networks) set(text string) error {
 		network, err := netip.ParsePrefix(item)
 		switch {
 		case err != nil:
-			return network, fmt.Errorf("%q is no address and no network", item)
+			return network, fmt.Errorf("%q is not an IP address or network", item)
 		case network != network.Masked():
-			return network, fmt.Errorf("%q is an address within %s: which of them is meant?", item, network.Masked())
+			return network, fmt.Errorf("%q has bits set after its prefix: for the network, write %s", item, network.Masked())
 		}
 		return network, nil
 	})
 }
 
 func (*networks) takes() string {
-	return "addresses and networks with commas between, as in 10.0.0.0/8"
+	return "comma-separated IP addresses and networks, such as 10.0.0.0/8"
 }
 
 // origins is a setting that is a list of origins of web pages, or * for any.
@@ -209,5 +300,16 @@ func (o *origins) set(text string) error {
 }
 
 func (*origins) takes() string {
-	return "origins with commas between, as in https://app.example.com, or * for any"
+	return "comma-separated origins, such as https://app.example.com, https://*.example.com or http://localhost:*, or * for any origin"
+}
+
+// hosts is a setting that is a list of host names, or * for any.
+type hosts []string
+
+func (h *hosts) set(text string) error {
+	return each(text, (*[]string)(h), func(item string) (string, error) { return item, api.CheckHost(item) })
+}
+
+func (*hosts) takes() string {
+	return "comma-separated host names, such as presence.example.com or *.example.com, or * for any name"
 }

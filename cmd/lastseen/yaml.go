@@ -28,7 +28,7 @@ func (r *fileReader) parse() (*yaml.Node, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%s:%d: %s", r.name, brokenLine(content, err), syntaxMessage(err))
 	case !second.IsZero():
-		return nil, fmt.Errorf("%s:%d: a second YAML document begins: only one is read", r.name, max(1, second.Line))
+		return nil, fmt.Errorf("%s:%d: the file holds a second YAML document: only one is allowed", r.name, max(1, second.Line))
 	case len(document.Content) == 0 || isNull(document.Content[0]):
 		return nil, nil
 	}
@@ -54,7 +54,7 @@ var syntaxPrefix = regexp.MustCompile(`^yaml: (line \d+: )?`)
 func syntaxMessage(err error) string {
 	message := syntaxPrefix.ReplaceAllString(err.Error(), "")
 	if strings.Contains(message, "alphabetic or numeric character") {
-		message += " after * or &: put * and what begins with it in quotes"
+		message += " after * or &: put values that start with * in quotes"
 	}
 	return message
 }
@@ -76,7 +76,7 @@ func readFile(name string) ([]byte, error) {
 		var content []byte
 		content, err = io.ReadAll(io.LimitReader(file, maxFileSize+1))
 		if err == nil && len(content) > maxFileSize {
-			err = errors.New("is too long: 16 MiB are read at most")
+			err = errors.New("is too large: the maximum is 16 MiB")
 		}
 		if err == nil {
 			return content, nil
@@ -104,7 +104,7 @@ func describe(n *yaml.Node) string {
 	case n.Kind == yaml.SequenceNode:
 		return "a list"
 	case n.Kind == yaml.MappingNode:
-		return "names with values"
+		return "a mapping"
 	case isNull(n):
 		return "nothing"
 	default:

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/filestore"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// clockedServer is a server on a store, with a janitor for a retention of 30 days, whose machine's clock a test sets.
+type clockedServer struct {
+	url     string
+	store   store.Store
+	wrong   *atomic.Int64 // how far the machine's clock is off
+	elapsed *atomic.Int64 // how far the test set monotonic time forward
+	janitor *janitor
+}
+
+// newClockedServer serves the store that open returns.
+func newClockedServer(t *testing.T, open func(now func() time.Time, monotonic func() time.Duration) (store.Store, error)) *clockedServer {
+	t.Helper()
+	c, start := &clockedServer{wrong: new(atomic.Int64), elapsed: new(atomic.Int64)}, time.Now()
+	monotonic := func() time.Duration { return time.Since(start) + time.Duration(c.elapsed.Load()) }
+	s, err := open(func() time.Time { return start.Add(monotonic() + time.Duration(c.wrong.Load())).Round(0) }, monotonic)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	c.store = s
+	server := httptest.NewServer(api.New(api.Config{
+		Store: s, Logger: slog.New(slog.DiscardHandler),
+		Settings: func(string) api.Settings {
+			return api.Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}, PingInterval: 30 * time.Second}
+		},
+	}))
+	t.Cleanup(server.Close)
+	c.url = server.URL + "/v1/namespaces/chat"
+	c.janitor = &janitor{
+		store: s, retention: func(string) time.Duration { return 30 * 24 * time.Hour }, configured: func(string) bool { return false },
+		logger: slog.New(slog.DiscardHandler), monotonic: monotonic, pause: func(context.Context, time.Duration) {},
+	}
+	return c
+}
+
+// send makes a request and returns its answer.
+func (c *clockedServer) send(t *testing.T, method, path, body string) map[string]any {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, c.url+path, strings.NewReader(body))
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	var answer map[string]any
+	require.NoError(t, json.NewDecoder(response.Body).Decode(&answer))
+	require.Equal(t, http.StatusOK, response.StatusCode, answer)
+	return answer
+}
+
+// sweep is a round of the janitor.
+func (c *clockedServer) sweep(t *testing.T) {
+	t.Helper()
+	_, err := c.janitor.now(t.Context())
+	require.NoError(t, err)
+	require.True(t, c.janitor.holds(t.Context()))
+	c.janitor.round(t.Context(), c.janitor.monotonic())
+}
+
+// wrongClocks are ways in which a clock is wrong.
+func wrongClocks() []time.Duration {
+	const years = 30 * 365 * 24 * time.Hour
+	return []time.Duration{1000 * time.Hour, -1000 * time.Hour, years, -years}
+}
+
+// requireWrongClockCostsNothing lets the machine's clock of one server be wrong for half a second, in which somebody
+// asks it, pings and leaves. other is another server on the same store, or the same one. Between requests monotonic
+// time is set forward by a step.
+func requireWrongClockCostsNothing(t *testing.T, c, other *clockedServer, step time.Duration) {
+	t.Helper()
+	send := func(method, path, body string) map[string]any { t.Helper(); return c.send(t, method, path, body) }
+	send(http.MethodPost, "/pings", `{"pings":[{"user":"seen"},{"user":"goes"}]}`)
+	send(http.MethodPost, "/users/gone/leave", "")
+	c.sweep(t)
+	for _, wrong := range wrongClocks() {
+		c.wrong.Store(int64(wrong))
+		for range 5 {
+			require.Equal(t, "green", send(http.MethodGet, "/users/seen", "")["status"], "%s", wrong)
+			now := time.Now().Add(time.Duration(c.elapsed.Load()))
+			pinged, err := time.Parse(time.RFC3339, send(http.MethodPost, "/users/goes/ping", "")["last_seen"].(string))
+			require.NoError(t, err)
+			require.WithinDuration(t, now, pinged, 3*time.Second, "%s", wrong)
+			c.sweep(t)
+			c.elapsed.Add(int64(step))
+		}
+		other.send(t, http.MethodPost, "/users/goes/leave", "")
+		for _, s := range []*clockedServer{c, other} {
+			require.Equal(t, "grey", s.send(t, http.MethodGet, "/users/goes", "")["status"], "%s", wrong)
+		}
+		c.wrong.Store(0)
+		for range 3 {
+			c.sweep(t)
+			other.sweep(t)
+			require.Equal(t, "green", send(http.MethodGet, "/users/seen", "")["status"])
+			require.NotNil(t, send(http.MethodGet, "/users/gone", "")["last_seen"], "%s", wrong)
+		}
+	}
+}
+
+// TestWrongClockOnAFile: the machine's clock is all that the store has.
+func TestWrongClockOnAFile(t *testing.T) {
+	c := newClockedServer(t, func(now func() time.Time, monotonic func() time.Duration) (store.Store, error) {
+		return filestore.Open(filestore.Options{
+			Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: time.Second, Now: now, Monotonic: monotonic,
+			Logger: slog.New(slog.DiscardHandler),
+		})
+	})
+	requireWrongClockCostsNothing(t, c, c, 100*time.Millisecond)
+}
+
+// TestWrongClockOfOneServer: it is the clock of Redis that counts, not those of the servers.
+func TestWrongClockOfOneServer(t *testing.T) {
+	url := redistest.Start(t)
+	onRedis := func(now func() time.Time, monotonic func() time.Duration) (store.Store, error) {
+		return redisstore.Open(redisstore.Options{
+			URL: url, Timeout: 30 * time.Second, DialTimeout: 30 * time.Second, Now: now, Monotonic: monotonic,
+			Logger: slog.New(slog.DiscardHandler),
+		})
+	}
+	c, other := newClockedServer(t, onRedis), newClockedServer(t, onRedis)
+	c.janitor.store, other.janitor.store = leased{c.store}, leased{other.store}
+	requireWrongClockCostsNothing(t, c, other, 0) // time does not pass faster for one of them
+}
+
+// leased is a store that grants every lease, so that each server is the one that deletes.
+type leased struct{ store.Store }
+
+func (leased) Lease(context.Context, string, time.Duration) (bool, error) { return true, nil }

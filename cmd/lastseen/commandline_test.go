@@ -1,0 +1,53 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// runHere runs a command line that ends by itself.
+func runHere(args ...string) (code int, out, log string) {
+	var stdout, stderr bytes.Buffer
+	code = run(context.Background(), args, &stdout, &stderr)
+	return code, stdout.String(), stderr.String()
+}
+
+func TestVersionFlag(t *testing.T) {
+	code, command, _ := runHere("version")
+	require.Zero(t, code)
+	require.True(t, strings.HasPrefix(command, "lastseen "), command)
+	code, flag, log := runHere("--version")
+	require.Zero(t, code, log)
+	require.Equal(t, command, flag)
+	code, flag, _ = runHere("serve", "--version")
+	require.Zero(t, code)
+	require.Equal(t, command, flag)
+}
+
+func TestUnknownWords(t *testing.T) {
+	const all = `; the commands are serve, config, health, key, token and version: see lastseen --help`
+	for line, want := range map[string]string{
+		"sevre":              `unknown command "sevre", did you mean serve?`,
+		"server":             `unknown command "server", did you mean serve?`,
+		"confg":              `unknown command "confg", did you mean config?`,
+		"ehalth":             `unknown command "ehalth", did you mean health?`,
+		"help":               `unknown command "help", did you mean --help?`,
+		"run":                `unknown command "run"` + all,
+		"run --green":        `unknown command "run"` + all,
+		"serve foo":          `unexpected argument foo`,
+		"key nwe":            `unexpected argument nwe, did you mean "new"?`,
+		"--lisen :1":         `unknown flag --lisen, did you mean "--listen"?`,
+		"--vresion":          `unknown flag --vresion, did you mean "--version"?`,
+		"a\x1b[31m\n":        `unknown command "a\x1b[31m\n"` + all,
+		"redis://u:secret@h": `unknown command "redis://u:xxxxx@h:6379", did you mean --store?`,
+	} {
+		code, out, log := runHere(strings.Split(line, " ")...)
+		require.Equal(t, 2, code, line)
+		require.Empty(t, out, line)
+		require.Equal(t, "lastseen: "+want+"\n", log, line)
+	}
+}

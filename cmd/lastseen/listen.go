@@ -1,0 +1,53 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// listen opens the port that the settings name. The error names the setting.
+func listen(c *config) (net.Listener, error) {
+	listener, err := net.Listen("tcp", string(c.Listen))
+	if err == nil {
+		return listener, nil
+	}
+	var call *os.SyscallError // without the address again, and the name of the system call
+	if errors.As(err, &call) {
+		err = call.Err
+	}
+	advice := "choose another address with --listen or " + envPrefix + "LISTEN"
+	if errors.Is(err, syscall.EADDRINUSE) {
+		advice = "stop the process that uses it, or " + advice
+	}
+	return nil, fmt.Errorf("cannot listen on %s (%s): %w; %s", c.Listen, c.chosen["listen"].origin, err, advice)
+}
+
+// banner is what a server prints when it is ready.
+type banner struct {
+	scheme  string // http or https
+	at      net.Addr
+	store   string // where the data is, without passwords
+	callers string // who can call
+}
+
+// String returns lines of which the addresses can be opened on this machine.
+func (b banner) String() string {
+	host, port, _ := net.SplitHostPort(b.at.String())
+	ip := net.ParseIP(host)
+	everywhere := ip != nil && ip.IsUnspecified()
+	if everywhere {
+		host = "localhost"
+	}
+	server := b.scheme + "://" + net.JoinHostPort(host, port)
+	var text strings.Builder
+	fmt.Fprintf(&text, "lastseen %s\n  API   %s/v1/namespaces\n  docs  %s/docs/\n  data  %s\n  for   %s\n",
+		version().Version, server, server, b.store, b.callers)
+	if everywhere {
+		fmt.Fprintf(&text, "  note  listening on port %s of all addresses; from outside a container, use the published port\n", port)
+	}
+	return text.String()
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestTakenPort checks that a port in use is reported with the flag that changes it, before the store is opened.
+func TestTakenPort(t *testing.T) {
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer other.Close()
+	dir := t.TempDir()
+	var log bytes.Buffer
+	code := run(context.Background(), []string{"--listen", other.Addr().String(), "--store", filepath.Join(dir, "new.db")}, io.Discard, &log)
+	require.Equal(t, 1, code)
+	require.Equal(t, "lastseen: cannot listen on "+other.Addr().String()+" (flag --listen): address already in use; "+
+		"stop the process that uses it, or choose another address with --listen or LASTSEEN_LISTEN\n", log.String())
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, files, "the store must not be created")
+}
+
+// TestListenErrors checks that other reasons not to listen name the flag, too.
+func TestListenErrors(t *testing.T) {
+	_, err := listen(&config{scope: scope{
+		settings: settings{processSettings: processSettings{Listen: "192.0.2.1:0"}}, // reserved for documentation
+		chosen:   map[string]choice{"listen": {given: given{origin: origin{fromEnv, "LASTSEEN_LISTEN"}}}},
+	}})
+	require.ErrorContains(t, err, "cannot listen on 192.0.2.1:0 (env LASTSEEN_LISTEN): ")
+	require.ErrorContains(t, err, "; choose another address with --listen or LASTSEEN_LISTEN")
+}
+
+// TestPortIsFreeAfterFailure checks that a store that cannot be opened leaves nothing listening.
+func TestPortIsFreeAfterFailure(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := free.Addr().String()
+	require.NoError(t, free.Close())
+	var log bytes.Buffer
+	code := run(context.Background(), []string{"--listen", address, "--store", t.TempDir() + "/none/new.db"}, io.Discard, &log)
+	require.Equal(t, 1, code)
+	require.Contains(t, log.String(), "the folder must exist")
+	again, err := net.Listen("tcp", address)
+	require.NoError(t, err)
+	require.NoError(t, again.Close())
+}
+
+func TestBanner(t *testing.T) {
+	at := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 8080} }
+	for _, c := range []struct {
+		at   net.Addr
+		url  string
+		wide bool
+	}{
+		{at("127.0.0.1"), "http://127.0.0.1:8080", false},
+		{at("::1"), "http://[::1]:8080", false},
+		{at("192.0.2.7"), "http://192.0.2.7:8080", false},
+		{at("0.0.0.0"), "http://localhost:8080", true},
+		{at("::"), "http://localhost:8080", true},
+	} {
+		text := banner{scheme: "http", at: c.at, store: "/data/lastseen.db", callers: "anyone"}.String()
+		require.Contains(t, text, "\n  API   "+c.url+"/v1/namespaces\n")
+		require.Contains(t, text, "\n  docs  "+c.url+"/docs/\n")
+		require.Contains(t, text, "\n  data  /data/lastseen.db\n")
+		require.Contains(t, text, "\n  for   anyone\n")
+		require.Equal(t, c.wide, strings.Contains(text, "published port"), text)
+	}
+}
+
+// TestBannerCanBeOpened follows the address that a server on all interfaces prints.
+func TestBannerCanBeOpened(t *testing.T) {
+	s := start(t, "--listen", ":0", "--auth", "none")
+	require.Contains(t, s.docs, "://localhost:")
+	response, err := http.Get(strings.TrimSuffix(s.docs, "docs/"))
+	require.NoError(t, err)
+	defer response.Body.Close()
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	require.Equal(t, "/docs/", response.Request.URL.Path, "the root leads to the documentation")
+}
