@@ -30,8 +30,8 @@ const order = `
 	get post delete
 	name in $ref operationId summary user status code detail nullable format description required
 	schema value now example examples parameters requestBody headers content responses
-	last_seen left valid_until as_of ping_after_ms namespace index
-	green yellow grey total green_ms yellow_ms namespaces users next_cursor`
+	last_seen left valid_until as_of green_ms yellow_ms ping_after_ms namespace index
+	green yellow grey total namespaces users hint next_cursor`
 
 // encode writes a document as YAML, after a comment.
 func encode(comment string, doc object) ([]byte, error) {
