@@ -1,19 +1,30 @@
 # The image of lastseen: one static binary and the certificates of public authorities, nothing else.
 #
+#     docker build -t lastseen .
+#
+# The version is the tag of the commit that is checked out, or devel, with the commit: see deploy/version. Changes that
+# are not committed do not show in it. A release, and a build without a repository, can say what it is:
+#
 #     docker build -t lastseen --build-arg VERSION=v1.2.3 --build-arg REVISION="$(git rev-parse HEAD)" .
+
+FROM golang:1.26 AS source
+WORKDIR /src
+COPY . .
+ARG VERSION=
+ARG REVISION=
+RUN if [ -n "$VERSION" ]; then echo "$VERSION $REVISION"; else sh deploy/version; fi >/stamp && rm -rf .git deploy
 
 FROM golang:1.26 AS build
 WORKDIR /src
 # The modules and the compiled standard library are a layer of their own: they change less often than
-# the code.
+# the code. So is the compiled code: a commit that leaves it as it was changes only the stamp.
 COPY go.mod go.sum ./
 RUN go mod download && CGO_ENABLED=0 go build -trimpath std
-COPY . .
-# There is no repository in here to read these from.
-ARG VERSION=
-ARG REVISION=
+COPY --from=source /src ./
+RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -o /dev/null ./cmd/lastseen
+COPY --from=source /stamp /
 RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false \
-      -ldflags "-s -w -X 'main.stamp=$VERSION $REVISION'" -o /out/lastseen ./cmd/lastseen \
+      -ldflags "-s -w -X 'main.stamp=$(cat /stamp)'" -o /out/lastseen ./cmd/lastseen \
  && mkdir /out/data
 
 FROM scratch

@@ -116,5 +116,18 @@ func TestComposeGivesNoRights(t *testing.T) {
 	require.Empty(t, servers.Ports, "nginx alone can reach them, and is trusted")
 	require.Equal(t, "none", servers.Environment["LASTSEEN_AUTH"])
 	require.NotEmpty(t, servers.Environment["LASTSEEN_TRUSTED_PROXIES"])
+	require.Equal(t, "$http_host", find(t, "nginx.conf", `proxy_set_header Host (.*);`), "by which the servers refuse names of strangers")
+	require.NotContains(t, servers.Environment, "LASTSEEN_ALLOWED_HOSTS")
 	require.Equal(t, "$remote_addr", find(t, "nginx.conf", `proxy_set_header X-Forwarded-For (.*);`))
+}
+
+// TestNginxBounds: what nginx keeps of a caller has a size, and what it lets through is what lastseen takes. The script
+// named test proves it with real requests.
+func TestNginxBounds(t *testing.T) {
+	require.Equal(t, "64m", find(t, "../compose.yaml", `tmpfs: \["/tmp:size=(\w+)"\]`))
+	require.Equal(t, "1m", find(t, "nginx.conf", `(?m)^        client_max_body_size (\w+);`))
+	require.Equal(t, "16k", find(t, "nginx.conf", `\(ping\|leave\)\$ \{\s+client_max_body_size (\w+);`))
+	require.Equal(t, "0", find(t, "nginx.conf", `\(pings\|leaves\)\$ \{\s+client_max_body_size (\w+);\s+proxy_request_buffering off;`))
+	require.Equal(t, "0", find(t, "nginx.conf", `proxy_max_temp_file_size (\w+);`))
+	require.Equal(t, "address", find(t, "nginx.conf", `limit_conn (\w+) \d+;`))
 }
