@@ -3,9 +3,12 @@
 LINT = go tool -modfile=tools/lint/go.mod golangci-lint
 LINT_BENCH = go tool -modfile=../tools/lint/go.mod golangci-lint
 
-.PHONY: check generate generated lint format race test fuzz bench image containers hook
+.PHONY: check generate generated lint format race heavy test fuzz bench image containers hook
 
-check: generated lint race test
+# What runs the tests: go test, or .ci/test, which prints the slowest ones, too.
+GOTEST = go test
+
+check: generated lint race heavy
 
 # docs/swagger.yaml, openapi.yaml and docs/errors.md, from what api says about itself.
 generate:
@@ -27,8 +30,14 @@ format:
 # With -short, since the detector is after how goroutines meet: a fifth of the random walks of the model tests,
 # and no suite on two servers that differ only in how they were started.
 race:
-	go test -race -short -timeout 10m ./...
+	$(GOTEST) -race -short -timeout 10m ./...
 
+# The tests that race runs in part or not at all, as a whole.
+heavy:
+	$(GOTEST) -C bench -timeout 10m ./...
+	tests=$$(.ci/heavy) && $(GOTEST) -timeout 10m -run "$$tests" ./...
+
+# Everything at once, without the detector. The gate does not need it: race and heavy leave nothing out.
 test:
 	go test -timeout 10m ./...
 	go test -C bench -timeout 10m ./...

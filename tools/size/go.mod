@@ -1,0 +1,3 @@
+module github.com/lastseen/lastseen/tools/size
+
+go 1.26

@@ -1,0 +1,142 @@
+// Command size measures Go source: how many files, lines, functions and types there are, how long they are, and how
+// much of them is comment. It reads the tree below the current folder (other modules included) and prints a table
+// for production code and one for tests.
+//
+//	go run -C tools/size . -root ../..
+//
+// A line counts as comment if nothing but a comment is on it, and as code if anything else is; blank lines count for
+// a file's length only. The length of a function includes its signature and closing brace. Code under storetest is
+// test code. Folders named testdata, and those that begin with a dot, are left out.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/scanner"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+func main() {
+	root := flag.String("root", ".", "folder to measure")
+	flag.Parse()
+	production, tests, err := measure(*root)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "size:", err)
+		os.Exit(1)
+	}
+	fmt.Printf("%-10s %6s %7s %18s %18s %6s %8s\n", "", "files", "lines", "lines a file", "lines a function", "types", "comment")
+	production.print("production")
+	tests.print("tests")
+}
+
+// total sums up source files.
+type total struct {
+	files, functions []int // their lengths in lines
+	types            int
+	code, comment    int // lines
+}
+
+func (t total) print(name string) {
+	lines := 0
+	for _, n := range t.files {
+		lines += n
+	}
+	share := 100 * float64(t.comment) / float64(max(1, t.comment+t.code))
+	fmt.Printf("%-10s %6d %7d %18s %18s %6d %7.1f%%\n",
+		name, len(t.files), lines, spread(t.files), spread(t.functions), t.types, share)
+}
+
+// spread is the median, the 90th percentile and the maximum.
+func spread(lengths []int) string {
+	if len(lengths) == 0 {
+		return "-"
+	}
+	slices.Sort(lengths)
+	at := func(share float64) int { return lengths[int(share*float64(len(lengths)-1))] }
+	return fmt.Sprintf("%d / %d / %d", at(0.5), at(0.9), at(1))
+}
+
+func measure(root string) (production, tests total, err error) {
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
+			return fs.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		into := &production
+		if strings.HasSuffix(path, "_test.go") || strings.Contains(filepath.ToSlash(path), "/storetest/") {
+			into = &tests
+		}
+		return into.add(path)
+	})
+	return production, tests, err
+}
+
+// add counts one file.
+func (t *total) add(path string) error {
+	source, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	set := token.NewFileSet()
+	parsed, err := parser.ParseFile(set, path, source, parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+	t.files = append(t.files, strings.Count(string(source), "\n"))
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			t.functions = append(t.functions, set.Position(n.End()).Line-set.Position(n.Pos()).Line+1)
+		case *ast.TypeSpec:
+			t.types++
+		}
+		return true
+	})
+	code, comment := lineKinds(source)
+	t.code, t.comment = t.code+code, t.comment+comment
+	return nil
+}
+
+// lineKinds counts the lines with code, and those with nothing but a comment.
+func lineKinds(source []byte) (code, comment int) {
+	set := token.NewFileSet()
+	file := set.AddFile("", -1, len(source))
+	var s scanner.Scanner
+	s.Init(file, source, nil, scanner.ScanComments)
+	isCode, isComment := map[int]bool{}, map[int]bool{}
+	for {
+		pos, kind, text := s.Scan()
+		if kind == token.EOF {
+			break
+		}
+		if kind == token.SEMICOLON && text == "\n" {
+			continue // inserted by the scanner
+		}
+		into := isCode
+		if kind == token.COMMENT {
+			into = isComment
+		}
+		first := file.Line(pos)
+		for line := range 1 + strings.Count(text, "\n") {
+			into[first+line] = true
+		}
+	}
+	for line := range isComment {
+		if !isCode[line] {
+			comment++
+		}
+	}
+	return len(isCode), comment
+}
