@@ -25,8 +25,9 @@ func arrows() map[string][]string {
 	return map[string][]string{
 		"":                          {},
 		"store":                     {""},
-		"store/redisstore":          {"", "store"},
-		"store/boltstore":           {"", "store"},
+		"store/clock":               {""},
+		"store/redisstore":          {"", "store", "store/clock"},
+		"store/filestore":           {"", "store", "store/clock"},
 		"store/coalesce":            {"", "store"},
 		"store/storetest":           {"", "store"},
 		"store/storetest/redistest": {},
@@ -35,7 +36,9 @@ func arrows() map[string][]string {
 		"api/limit":                 {},
 		"deploy":                    {},
 		"docs/generate":             {"api"},
-		"cmd/lastseen":              {"", "store", "store/redisstore", "store/boltstore", "store/coalesce", "api", "api/access", "api/limit"},
+		"cmd/lastseen": {
+			"", "store", "store/redisstore", "store/filestore", "store/coalesce", "store/clock", "api", "api/access", "api/limit",
+		},
 	}
 }
 
@@ -50,7 +53,6 @@ func dependencies() map[string]string {
 		"github.com/golang-jwt/jwt/v5":       "tokens of users",
 		"github.com/MicahParks/jwkset":       "the public keys that an issuer of tokens publishes",
 		"github.com/tidwall/btree":           "order in memory, with ranks and cheap copies",
-		"go.etcd.io/bbolt":                   "transactions in one file",
 		"golang.org/x/time":                  "limits: token buckets",
 		"golang.org/x/sync":                  "probes at the same time share one answer",
 		"github.com/hashicorp/golang-lru/v2": "limits: a bounded number of them; tokens that were verified",

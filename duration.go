@@ -30,7 +30,7 @@ func ParseDuration(s string) (time.Duration, error) {
 // error, since configurations elsewhere mean seconds, milliseconds or nanoseconds by it.
 func ParseConfigDuration(s string) (time.Duration, error) {
 	if _, err := parseDecimalMillis(s); !errors.Is(err, errNotDecimal) {
-		return 0, fmt.Errorf("%s has no unit: write for example 90s, 5m or 1h30m", quote(s))
+		return 0, fmt.Errorf("%s has no unit (examples: 90s, 5m, 1h30m)", quote(s))
 	}
 	return parseGoDuration(s)
 }
@@ -38,7 +38,7 @@ func ParseConfigDuration(s string) (time.Duration, error) {
 func parseGoDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		return 0, fmt.Errorf("%s is no duration: write for example 90s, 5m or 1h30m", quote(s))
+		return 0, fmt.Errorf("%s is not a valid duration (examples: 90s, 5m, 1h30m)", quote(s))
 	}
 	return boundDuration(s, d)
 }
@@ -52,5 +52,5 @@ func boundDuration(s string, d time.Duration) (time.Duration, error) {
 }
 
 func durationBounds(s string) error {
-	return fmt.Errorf("%s is out of bounds: durations are between 1ms and 10 years (87600h)", quote(s))
+	return fmt.Errorf("%s is out of range: durations are between 1ms and 10 years (87600h)", quote(s))
 }

@@ -18,7 +18,6 @@ require (
 	github.com/swaggest/swgui v1.8.5
 	github.com/swaggo/swag v1.16.6
 	github.com/tidwall/btree v1.8.2
-	go.etcd.io/bbolt v1.5.0
 	go.uber.org/goleak v1.3.0
 	go.yaml.in/yaml/v3 v3.0.6
 	golang.org/x/sync v0.24.0

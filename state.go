@@ -41,11 +41,7 @@ func (s State) AfterPing(at Instant) State {
 	return Merge(s, State{At: at})
 }
 
-// AfterLeave returns the state that results when a leave at the given time reaches a user in state
-// s. A user never seen stays so: there is nobody to say goodbye for.
+// AfterLeave returns the state that results when a leave at the given time reaches a user in state s.
 func (s State) AfterLeave(at Instant) State {
-	if !s.Known() {
-		return s
-	}
 	return Merge(s, State{At: at, Left: true})
 }

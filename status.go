@@ -24,7 +24,7 @@ func ParseStatus(s string) (Status, error) {
 	case Green, Yellow, Grey:
 		return status, nil
 	default:
-		return "", fmt.Errorf("%s is no status: use green, yellow or grey", quote(s))
+		return "", fmt.Errorf("%s is not a status: use green, yellow or grey", quote(s))
 	}
 }
 
@@ -39,7 +39,7 @@ type Thresholds struct {
 func (t Thresholds) Validate() error {
 	for _, d := range []time.Duration{t.Green, t.Yellow} {
 		if d < MinDuration || d > MaxDuration {
-			return fmt.Errorf("%s is out of bounds: thresholds are between 1ms and 10 years", d)
+			return fmt.Errorf("%s is out of range: thresholds are between 1ms and 10 years", d)
 		}
 	}
 	if t.Green >= t.Yellow {

@@ -54,7 +54,7 @@ func ParseTime(s string) (Instant, error) {
 		}
 		return 0, fmt.Errorf("%s is beyond the year 9999: %s", quote(s), timeForms)
 	case err != nil:
-		return 0, fmt.Errorf("%s is no time: %s", quote(s), timeForms)
+		return 0, fmt.Errorf("%s is not a valid time: %s", quote(s), timeForms)
 	case ms < 0 || strings.HasPrefix(s, "-"):
 		return 0, fmt.Errorf("%s is before 1970: %s", quote(s), timeForms)
 	}
@@ -65,9 +65,9 @@ func parseRFC3339(s string) (Instant, error) {
 	var t time.Time
 	if err := t.UnmarshalText([]byte(s)); err != nil {
 		if strings.Contains(s, " ") {
-			return 0, fmt.Errorf("%s is no time: %s; in a query, write + as %%2B", quote(s), timeForms)
+			return 0, fmt.Errorf("%s is not a valid time: %s; in a query, write + as %%2B", quote(s), timeForms)
 		}
-		return 0, fmt.Errorf("%s is no time: %s", quote(s), timeForms)
+		return 0, fmt.Errorf("%s is not a valid time: %s", quote(s), timeForms)
 	}
 	if at := InstantOf(t); at >= 0 && at <= MaxInstant {
 		return at, nil

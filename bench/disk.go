@@ -18,7 +18,7 @@ const (
 )
 
 // diskPerPing pings at a fixed rate and looks at how much was written. It takes long enough for the log
-// to be folded into the snapshot, which writes most.
+// for a compaction.
 //
 // What counts is what the program hands to the kernel, which syncs every page of it. write_bytes in /proc
 // would be twice that on file systems that keep several pages together: then it counts all of them, while
@@ -56,7 +56,7 @@ func (l *lab) diskPerPing(ctx context.Context, _ time.Duration) (measurement, er
 		err = errors.New("nothing was written to a disk: choose another -dir")
 	}
 	m.value = calls / m.units
-	m.note = fmt.Sprintf("%.0f pings in %s, of %d users; %.0f MiB written, folding included; write_bytes says %.0f MiB",
+	m.note = fmt.Sprintf("%.0f pings in %s, of %d users; %.0f MiB written, compaction included; write_bytes says %.0f MiB",
 		m.units, m.elapsed.Round(time.Second), l.users, calls/mebibyte, disk/mebibyte)
 	return m, err
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/lastseen/lastseen/api/access"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/boltstore"
 	"github.com/lastseen/lastseen/store/coalesce"
+	"github.com/lastseen/lastseen/store/filestore"
 	"github.com/lastseen/lastseen/store/redisstore"
 )
 
@@ -33,7 +33,8 @@ const userPath = "/v1/namespaces/:namespace/users/:user"
 
 // sample is an answer about a green user, for an endpoint that does nothing but send as much.
 const sample = `{"user":"0123456789abcdef","status":"green","last_seen":"2026-11-20T22:00:00.123Z",` +
-	`"left":false,"valid_until":"2026-11-20T22:01:00.123Z","as_of":"2026-11-20T22:00:00.123Z"}` + "\n"
+	`"left":false,"valid_until":"2026-11-20T22:01:00.123Z","as_of":"2026-11-20T22:00:00.123Z",` +
+	`"green_ms":60000,"yellow_ms":300000}` + "\n"
 
 // serve runs one of the servers that are measured: bare, which is Echo alone, or lastseen's interface on a
 // store, with endpoints that do nothing beside the real ones.
@@ -113,7 +114,7 @@ func openStore(at string, merge bool, logger *slog.Logger) (s store.Store, err e
 		logging.Disable()
 		s, err = redisstore.Open(redisstore.Options{URL: at, Logger: logger})
 	} else {
-		s, err = boltstore.Open(boltstore.Options{Path: at, Sync: boltstore.DefaultSync, Logger: logger})
+		s, err = filestore.Open(filestore.Options{Path: at, Sync: filestore.DefaultSync, Logger: logger})
 	}
 	if err == nil && merge {
 		s = coalesce.New(s, coalesce.Options{})
