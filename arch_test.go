@@ -31,13 +31,13 @@ func arrows() map[string][]string {
 		"store/coalesce":            {"", "store"},
 		"store/storetest":           {"", "store"},
 		"store/storetest/redistest": {},
-		"api":                       {"", "store", "api/access", "api/limit"},
-		"api/access":                {""},
+		"api":                       {"", "store", "api/auth", "api/limit"},
+		"api/auth":                  {""},
 		"api/limit":                 {},
 		"deploy":                    {},
 		"docs/generate":             {"api"},
 		"cmd/lastseen": {
-			"", "store", "store/redisstore", "store/filestore", "store/coalesce", "store/clock", "api", "api/access", "api/limit",
+			"", "store", "store/redisstore", "store/filestore", "store/coalesce", "store/clock", "api", "api/auth", "api/limit",
 		},
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/store"
 )
@@ -49,7 +49,7 @@ type Version struct {
 type Config struct {
 	Store    store.Store
 	Settings func(namespace string) Settings
-	Access   func() *access.Guard // who may do what, asked at every request; default: everybody everything
+	Access   func() *auth.Authenticator // who may do what, asked at every request; default: everybody everything
 	Version  Version
 	Logger   *slog.Logger // default slog.Default()
 	// AccessLog is asked at every request whether to log a line about it, at level info; default never.
@@ -92,7 +92,7 @@ type server struct {
 	store    store.Store
 	settings func(namespace string) Settings
 	known    func(namespace string) bool // nil if all are
-	access   func() *access.Guard
+	access   func() *auth.Authenticator
 	version  Version
 	logger   *slog.Logger
 	random   func() float64

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/filestore"
 	"github.com/lastseen/lastseen/store/redisstore"
@@ -51,9 +51,9 @@ type world struct {
 }
 
 // newGuardedWorld serves a store to those whom a guard lets in.
-func newGuardedWorld(t *testing.T, s store.Store, guard *access.Guard) *world {
+func newGuardedWorld(t *testing.T, s store.Store, guard *auth.Authenticator) *world {
 	t.Helper()
-	return newWorld(t, s, func(c *Config) { c.Access = func() *access.Guard { return guard } })
+	return newWorld(t, s, func(c *Config) { c.Access = func() *auth.Authenticator { return guard } })
 }
 
 // newWorld serves a store over HTTP, to everybody. The settings are changed as told.

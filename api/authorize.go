@@ -7,7 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/auth"
 )
 
 // rule says who may use a route. It is enforced before the query is parsed or the body read.
@@ -26,14 +26,14 @@ const (
 )
 
 // scope returns what a caller needs.
-func (r rule) scope() access.Scope {
+func (r rule) scope() auth.Scope {
 	switch r {
 	case forOneself, byBeacon, forMany:
-		return access.Ping
+		return auth.Ping
 	case toRead, toList:
-		return access.Read
+		return auth.Read
 	default:
-		return access.Admin
+		return auth.Admin
 	}
 }
 
@@ -41,13 +41,13 @@ func (r rule) scope() access.Scope {
 const callerKey = "caller"
 
 // callerOf returns who sent the request; nil on an open server.
-func callerOf(c echo.Context) *access.Caller {
-	caller, _ := c.Get(callerKey).(*access.Caller)
+func callerOf(c echo.Context) *auth.Caller {
+	caller, _ := c.Get(callerKey).(*auth.Caller)
 	return caller
 }
 
 // guard returns the guard of the moment: a reload may bring another one. It is nil on an open server.
-func (s *server) guard() *access.Guard {
+func (s *server) guard() *auth.Authenticator {
 	if s.access == nil {
 		return nil
 	}
@@ -64,7 +64,7 @@ func (s *server) authorize(c echo.Context, r rule) error {
 		}
 		return cmp.Or(s.count(c, nil), s.checkKnown(c, r))
 	}
-	caller, err := guard.Identify(request.Context(), request.Header[echo.HeaderAuthorization])
+	caller, err := guard.Authenticate(request.Context(), request.Header[echo.HeaderAuthorization])
 	if err != nil {
 		return s.unidentified(c, err)
 	}
@@ -85,7 +85,7 @@ func (s *server) authorizeAgain(c echo.Context, r rule) error {
 	if guard.Open() {
 		return nil
 	}
-	caller, err := guard.Identify(c.Request().Context(), c.Request().Header[echo.HeaderAuthorization])
+	caller, err := guard.Authenticate(c.Request().Context(), c.Request().Header[echo.HeaderAuthorization])
 	if err != nil {
 		return s.unidentified(c, err)
 	}
@@ -97,7 +97,7 @@ func (s *server) authorizeToken(c echo.Context, r rule, token string) error {
 	if token == "" {
 		return anonymous()
 	}
-	caller, err := s.guard().IdentifyToken(c.Request().Context(), token)
+	caller, err := s.guard().AuthenticateToken(c.Request().Context(), token)
 	if err != nil {
 		return s.unidentified(c, err)
 	}
@@ -122,20 +122,20 @@ func (s *server) checkKnown(c echo.Context, r rule) error {
 }
 
 // admit returns an error unless a caller may use the route, which depends on nothing that is stored.
-func admit(c echo.Context, r rule, caller *access.Caller) error {
+func admit(c echo.Context, r rule, caller *auth.Caller) error {
 	namespace, _ := segment(c, "namespace") // which is nobody's, if it is not well encoded
 	user, _ := segment(c, "user")
 	scope := r.scope()
-	switch allowed := caller.May(scope, namespace) || r == toList && caller.MaySomewhere(scope); {
+	switch allowed := caller.Can(scope, namespace) || r == toList && caller.CanSomewhere(scope); {
 	case !allowed && caller.IsAnonymous():
 		return anonymous()
 	case !allowed && r == toList:
 		return forbidden(scope, fmt.Sprintf("This needs the scope %s.", scope))
 	case !allowed:
 		return forbidden(scope, fmt.Sprintf("This needs the scope %s in this namespace.", scope))
-	case r == forMany && !caller.SpeaksForMany():
+	case r == forMany && !caller.CanPingMany():
 		return forbidden(scope, "A token speaks for one user; this needs an API key with the scope ping.")
-	case (r == forOneself || r == byBeacon) && !caller.Speaks(user):
+	case (r == forOneself || r == byBeacon) && !caller.CanPing(user):
 		return forbidden(scope, "A token speaks for its own user only.")
 	}
 	return nil
@@ -157,7 +157,7 @@ func (s *server) unidentified(c echo.Context, reason error) error {
 	if err := s.count(c, nil); err != nil {
 		return err
 	}
-	if !errors.Is(reason, access.ErrUnauthenticated) {
+	if !errors.Is(reason, auth.ErrUnauthenticated) {
 		return reason
 	}
 	e := newError(codeUnauthenticated, "The API key or token is invalid: it may be wrong, expired, or issued for another service.")
@@ -167,7 +167,7 @@ func (s *server) unidentified(c echo.Context, reason error) error {
 }
 
 // forbidden is the error of a caller who may not do this, whoever or whatever exists.
-func forbidden(scope access.Scope, detail string) error {
+func forbidden(scope auth.Scope, detail string) error {
 	e := newError(codeForbidden, detail)
 	e.challenge = fmt.Sprintf(`%s, error="insufficient_scope", scope="%s"`, challenge, scope)
 	return e

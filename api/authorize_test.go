@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/auth"
 )
 
 // tokenSecret is what the tokens of these tests are signed with.
@@ -29,14 +29,14 @@ func token(t *testing.T, user string, until lastseen.Instant, namespaces ...stri
 	return text
 }
 
-func tokens() *access.Tokens {
-	return &access.Tokens{Secret: tokenSecret, Issuer: "issuer", Audience: "lastseen"}
+func tokens() *auth.Tokens {
+	return &auth.Tokens{Secret: tokenSecret, Issuer: "issuer", Audience: "lastseen"}
 }
 
 // newGuard makes a guard whose time is noon.
-func newGuard(t *testing.T, c access.Config) *access.Guard {
+func newGuard(t *testing.T, c auth.Config) *auth.Authenticator {
 	t.Helper()
-	guard, err := access.New(c, access.Options{Now: func() time.Time { return time.UnixMilli(int64(noon)) }})
+	guard, err := auth.New(c, auth.Options{Now: func() time.Time { return time.UnixMilli(int64(noon)) }})
 	require.NoError(t, err)
 	t.Cleanup(guard.Close)
 	return guard
@@ -44,10 +44,10 @@ func newGuard(t *testing.T, c access.Config) *access.Guard {
 
 // callers returns a guard, and headers of all kinds of callers by name: none, wrong ones, services with each of the
 // scopes, and users.
-func callers(t *testing.T) (*access.Guard, map[string]string) {
+func callers(t *testing.T) (*auth.Authenticator, map[string]string) {
 	t.Helper()
-	c := access.Config{Tokens: tokens(), AnonymousRead: []access.Pattern{"public-*"}}
-	unknown, _ := access.NewKey()
+	c := auth.Config{Tokens: tokens(), AnonymousRead: []auth.Pattern{"public-*"}}
+	unknown, _ := auth.NewKey()
 	const hour = 3_600_000
 	headers := map[string]string{
 		"nobody": "", "stranger": "Bearer " + unknown, "garbage": "Bearer x.y.z", "basic": "Basic YTpi", "empty": "Bearer",
@@ -55,14 +55,14 @@ func callers(t *testing.T) (*access.Guard, map[string]string) {
 		"alice, elsewhere": "Bearer " + token(t, "alice", noon+hour, "other"), "alice, nowhere": "Bearer " + token(t, "alice", noon+hour),
 		"bob": "Bearer " + token(t, "bob", noon+hour, "chat", "chadow"),
 	}
-	for name, key := range map[string]access.Key{
-		"ping": {Scopes: []access.Scope{access.Ping}}, "read": {Scopes: []access.Scope{access.Read}}, "admin": {Scopes: []access.Scope{access.Admin}},
-		"all": {Scopes: access.Scopes(), Namespaces: []access.Pattern{"*"}}, "all, elsewhere": {Scopes: access.Scopes(), Namespaces: []access.Pattern{"other", "chats*"}},
+	for name, key := range map[string]auth.Key{
+		"ping": {Scopes: []auth.Scope{auth.Ping}}, "read": {Scopes: []auth.Scope{auth.Read}}, "admin": {Scopes: []auth.Scope{auth.Admin}},
+		"all": {Scopes: auth.Scopes(), Namespaces: []auth.Pattern{"*"}}, "all, elsewhere": {Scopes: auth.Scopes(), Namespaces: []auth.Pattern{"other", "chats*"}},
 	} {
-		text, hash := access.NewKey()
+		text, hash := auth.NewKey()
 		key.Name, key.Hash = name, hash
 		if key.Namespaces == nil {
-			key.Namespaces = []access.Pattern{"cha*"}
+			key.Namespaces = []auth.Pattern{"cha*"}
 		}
 		c.Keys = append(c.Keys, key)
 		headers[name] = "Bearer " + text

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -146,8 +146,8 @@ func TestBeacon(t *testing.T) {
 
 // TestBeaconNeedsTokens: where there are only keys, nobody's body is read.
 func TestBeaconNeedsTokens(t *testing.T) {
-	_, hash := access.NewKey()
-	guard := newGuard(t, access.Config{Keys: []access.Key{{Name: "k", Hash: hash, Scopes: access.Scopes(), Namespaces: []access.Pattern{"*"}}}})
+	_, hash := auth.NewKey()
+	guard := newGuard(t, auth.Config{Keys: []auth.Key{{Name: "k", Hash: hash, Scopes: auth.Scopes(), Namespaces: []auth.Pattern{"*"}}}})
 	w := newGuardedWorld(t, fileStore(t), guard)
 	w.fails(codeUnauthenticated, http.MethodPost, "/chat/users/alice/leave", "{")
 }
@@ -189,7 +189,7 @@ func TestReloadedAccess(t *testing.T) {
 		Store: fileStore(t), Settings: func(string) Settings {
 			return Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}}
 		},
-		Access: func() *access.Guard { return current }, Logger: slog.New(slog.DiscardHandler),
+		Access: func() *auth.Authenticator { return current }, Logger: slog.New(slog.DiscardHandler),
 	})
 	status := func() int {
 		answer, request := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "http://localhost/v1/namespaces/chat/counts", http.NoBody)
@@ -205,10 +205,10 @@ func TestReloadedAccess(t *testing.T) {
 }
 
 // withoutKeys is a guard whose issuer cannot be asked for its keys.
-func withoutKeys(t *testing.T) *access.Guard {
+func withoutKeys(t *testing.T) *auth.Authenticator {
 	t.Helper()
-	issuer := &access.Tokens{JWKS: "https://issuer.example/keys", Issuer: "issuer", Audience: "lastseen"}
-	guard, err := access.New(access.Config{Tokens: issuer}, access.Options{Transport: unreachable{}, Logger: slog.New(slog.DiscardHandler)})
+	issuer := &auth.Tokens{JWKS: "https://issuer.example/keys", Issuer: "issuer", Audience: "lastseen"}
+	guard, err := auth.New(auth.Config{Tokens: issuer}, auth.Options{Transport: unreachable{}, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	t.Cleanup(guard.Close)
 	return guard
@@ -247,10 +247,10 @@ func TestKeysUnavailable(t *testing.T) {
 // refusals provokes what is answered to callers who may not, for all requests.
 func refusals(t *testing.T, s store.Store, calls []call) map[string]bool {
 	t.Helper()
-	guard := newGuard(t, access.Config{Tokens: tokens()})
+	guard := newGuard(t, auth.Config{Tokens: tokens()})
 	answered := map[string]bool{}
 	for _, refused := range []struct {
-		guard *access.Guard
+		guard *auth.Authenticator
 		token string
 	}{{guard, "x"}, {guard, token(t, "alice", noon+1000)}, {withoutKeys(t), rsToken}} {
 		w := newGuardedWorld(t, s, refused.guard)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -146,7 +146,7 @@ func classify(err error) *apiError {
 	if errors.As(err, &http) {
 		return ofEcho(http)
 	}
-	if errors.Is(err, access.ErrKeysUnavailable) {
+	if errors.Is(err, auth.ErrKeysUnavailable) {
 		return newError(codeKeysUnavailable, "The keys of the token's issuer are not available, so the token cannot be verified. Try again.")
 	}
 	var mismatch *store.MismatchError

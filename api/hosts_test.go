@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/auth"
 )
 
 // statusFor returns the status of a request for the settings of a namespace under a name.
@@ -146,7 +146,7 @@ func TestAllowedHosts(t *testing.T) {
 func TestHostsOfAGuardedServer(t *testing.T) {
 	guard, headers := callers(t)
 	current := guard
-	w := newWorld(t, fileStore(t), func(c *Config) { c.Access = func() *access.Guard { return current } })
+	w := newWorld(t, fileStore(t), func(c *Config) { c.Access = func() *auth.Authenticator { return current } })
 	status := func() int {
 		answers := w.exchange("GET /v1/namespaces/chat HTTP/1.1\r\nHost: presence.example.com\r\nAuthorization: " + headers["read"] + "\r\nConnection: close\r\n\r\n")
 		return answers[0].status

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/auth"
 )
 
 // knowsChat makes a server that knows the namespace chat only.
@@ -55,7 +55,7 @@ func TestUnknownNamespaces(t *testing.T) {
 // are known and others.
 func TestUnknownNamespacesAreNotRevealed(t *testing.T) {
 	guard, credentials := callers(t)
-	w := newWorld(t, fileStore(t), knowsChat, func(c *Config) { c.Access = func() *access.Guard { return guard } })
+	w := newWorld(t, fileStore(t), knowsChat, func(c *Config) { c.Access = func() *auth.Authenticator { return guard } })
 	const post = http.MethodPost
 	for _, path := range []string{"/users/alice/ping", "/users/alice/leave"} {
 		for _, namespace := range []string{"/chat", "/chta"} {

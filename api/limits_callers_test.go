@@ -9,24 +9,24 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
 )
 
 // knowing has a server know two keys and the tokens that the returned function makes.
 func knowing(t *testing.T) (guarded func(*Config), one, two string, token func(user string) string) {
 	t.Helper()
-	oneKey, oneHash := access.NewKey()
-	twoKey, twoHash := access.NewKey()
-	scopes, everywhere, secret := access.Scopes(), []access.Pattern{"*"}, bytes.Repeat([]byte("s"), 32)
-	guard, err := access.New(access.Config{
-		Keys: []access.Key{
+	oneKey, oneHash := auth.NewKey()
+	twoKey, twoHash := auth.NewKey()
+	scopes, everywhere, secret := auth.Scopes(), []auth.Pattern{"*"}, bytes.Repeat([]byte("s"), 32)
+	guard, err := auth.New(auth.Config{
+		Keys: []auth.Key{
 			{Name: "one", Hash: oneHash, Scopes: scopes, Namespaces: everywhere},
 			{Name: "two", Hash: twoHash, Scopes: scopes, Namespaces: everywhere},
 		},
-		Tokens:        &access.Tokens{Secret: secret, Issuer: "issuer", Audience: "lastseen", Namespaces: everywhere},
+		Tokens:        &auth.Tokens{Secret: secret, Issuer: "issuer", Audience: "lastseen", Namespaces: everywhere},
 		AnonymousRead: everywhere,
-	}, access.Options{})
+	}, auth.Options{})
 	require.NoError(t, err)
 	t.Cleanup(guard.Close)
 	token = func(user string) string {
@@ -37,7 +37,7 @@ func knowing(t *testing.T) (guarded func(*Config), one, two string, token func(u
 	}
 	return func(c *Config) {
 		behindProxy(c)
-		c.Access = func() *access.Guard { return guard }
+		c.Access = func() *auth.Authenticator { return guard }
 		c.Limits = func() limit.Limits { return limit.Limits{Caller: 1, User: 2} }
 	}, oneKey, twoKey, token
 }
@@ -75,7 +75,7 @@ func TestLimitsOfGuessing(t *testing.T) {
 	guarded, one, _, _ := knowing(t)
 	w := newWorld(t, fileStore(t), guarded)
 	wrong, office := bearer("ls_wrong"), from("203.0.113.7")
-	for range limit.Quota(1) {
+	for range limit.Burst(1) {
 		w.fails(codeUnauthenticated, http.MethodGet, "/chat", "", wrong, office)
 	}
 	w.fails(codeRateLimited, http.MethodGet, "/chat", "", wrong, office)
@@ -88,7 +88,7 @@ func TestLimitsOfGuessing(t *testing.T) {
 func TestLimitsOfForbidden(t *testing.T) {
 	guarded, _, _, token := knowing(t)
 	w := newWorld(t, fileStore(t), guarded)
-	for range limit.Quota(2) {
+	for range limit.Burst(2) {
 		w.fails(codeForbidden, http.MethodDelete, "/chat/users/alice", "", bearer(token("alice")))
 	}
 	w.fails(codeRateLimited, http.MethodDelete, "/chat/users/alice", "", bearer(token("alice")))
@@ -99,7 +99,7 @@ func TestLimitsOfBeacons(t *testing.T) {
 	guarded, _, _, token := knowing(t)
 	w := newWorld(t, fileStore(t), guarded)
 	body := `{"token":"` + token("alice") + `"}`
-	for range limit.Quota(2) {
+	for range limit.Burst(2) {
 		r := w.send(http.MethodPost, "/chat/users/alice/leave", body)
 		require.Equal(t, http.StatusOK, r.status, r.body)
 	}
@@ -107,7 +107,7 @@ func TestLimitsOfBeacons(t *testing.T) {
 	w.fails(codeRateLimited, http.MethodPost, "/chat/users/alice/ping", "", bearer(token("alice")))
 
 	office := from("203.0.113.7")
-	for range limit.Quota(1) / 2 { // each counts as a request of somebody unknown, and as a failure
+	for range limit.Burst(1) / 2 { // each counts as a request of somebody unknown, and as a failure
 		w.fails(codeUnauthenticated, http.MethodPost, "/chat/users/alice/leave", `{"token":"wrong"}`, office)
 	}
 	w.fails(codeRateLimited, http.MethodPost, "/chat/users/alice/leave", `{"token":"wrong"}`, office)

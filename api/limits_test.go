@@ -28,7 +28,7 @@ func from(address string) string { return "X-Forwarded-For: " + address }
 // spend sends requests that are answered, until nothing is left of what the caller may send.
 func (w *world) spend(headers ...string) {
 	w.t.Helper()
-	for range limit.Quota(1) {
+	for range limit.Burst(1) {
 		r := w.send(http.MethodGet, "/chat", "", headers...)
 		require.Equal(w.t, http.StatusOK, r.status, r.body)
 	}

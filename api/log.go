@@ -15,7 +15,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
 )
 
@@ -61,9 +61,9 @@ func (s *server) requestAttrs(c echo.Context) []slog.Attr {
 // address:IP. The hash is the same for all requests of a user until the server restarts, and says nothing more.
 func (s *server) callerName(c echo.Context) string {
 	switch caller := callerOf(c); {
-	case caller == nil || caller.Kind == access.Anonymous:
+	case caller == nil || caller.Kind == auth.Anonymous:
 		return string(limit.Address) + ":" + s.proxies.client(c.Request()).String()
-	case caller.Kind == access.ByKey:
+	case caller.Kind == auth.ByKey:
 		return string(limit.Key) + ":" + caller.Name
 	default:
 		return string(limit.User) + ":" + s.pseudonyms.of(caller.Issuer+"\x00"+caller.Name)

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
 )
 
@@ -130,7 +130,7 @@ func TestAccessLogOfFailures(t *testing.T) {
 func TestCallersInTheLog(t *testing.T) {
 	guard, headers := callers(t)
 	guarded := func(c *Config) {
-		c.Access = func() *access.Guard { return guard }
+		c.Access = func() *auth.Authenticator { return guard }
 		c.Limits = func() limit.Limits { return limit.Limits{Caller: 1_000_000, User: 1} }
 	}
 	l := newLogTest(t, slog.LevelInfo, withAccessLog, guarded, behindTrusted)
@@ -148,7 +148,7 @@ func TestCallersInTheLog(t *testing.T) {
 	alice := caller("alice")
 	require.Regexp(t, `^user:[0-9a-f]{16}$`, alice)
 	require.NotEqual(t, alice, caller("bob"))
-	for range 2 * limit.Quota(1) { // until it is 429
+	for range 2 * limit.Burst(1) { // until it is 429
 		require.Equal(t, alice, caller("alice"))
 	}
 	other := newLogTest(t, slog.LevelInfo, withAccessLog, guarded)
@@ -163,7 +163,7 @@ func behindTrusted(c *Config) {
 // TestRefusalsAtDebug: each refusal has one line that says why, with the request ID and the code.
 func TestRefusalsAtDebug(t *testing.T) {
 	guard, headers := callers(t)
-	guarded := func(c *Config) { c.Access = func() *access.Guard { return guard } }
+	guarded := func(c *Config) { c.Access = func() *auth.Authenticator { return guard } }
 	debug, info := newLogTest(t, slog.LevelDebug, guarded), newLogTest(t, slog.LevelInfo, guarded)
 	for _, c := range []struct {
 		method, target, as string
@@ -207,7 +207,7 @@ func TestRefusalsQuoteLittle(t *testing.T) {
 		require.Less(t, l.log.Len(), 1000)
 		return l.log.String()
 	}
-	key, _ := access.NewKey()
+	key, _ := auth.NewKey()
 	require.NotContains(t, text("/v1/namespaces/chat/counts?"+key+"=1", ""), key[:20])
 	require.NotContains(t, text("/v1/namespaces/chat/counts?from=eyJhbGciOiJIUzI1NiJ9.e30.x", ""), "eyJhbG")
 	require.Equal(t, 1, strings.Count(text("/v1/namespaces/chat/counts?%0Alevel%3DERROR%1b[31m=1", ""), "\n"))

@@ -8,7 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -82,17 +82,17 @@ func (s *server) listNamespaces(c echo.Context, q query) error {
 // them, which may be a hundred thousand of other people's.
 func (s *server) readable(c echo.Context, after string, most int) (found []store.NamespaceInfo, err error) {
 	caller := callerOf(c)
-	for after, more := caller.NextReadable(after); more && len(found) < most; {
+	for after, more := caller.SeekReadable(after); more && len(found) < most; {
 		infos, err := s.store.Namespaces(c.Request().Context(), after, most-len(found))
 		if err != nil {
 			return nil, err
 		}
-		hidden := slices.IndexFunc(infos, func(info store.NamespaceInfo) bool { return !caller.May(access.Read, info.Name) })
+		hidden := slices.IndexFunc(infos, func(info store.NamespaceInfo) bool { return !caller.Can(auth.Read, info.Name) })
 		if hidden < 0 {
 			return append(found, infos...), nil // as many as were asked for, or the last
 		}
 		found = append(found, infos[:hidden]...)
-		after, more = caller.NextReadable(infos[hidden].Name)
+		after, more = caller.SeekReadable(infos[hidden].Name)
 	}
 	return found, nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
 )
 
@@ -50,15 +50,15 @@ func (w *world) stream(headers ...string) stream {
 
 // TestStreamsAreAuthorizedAgain: what a caller may not do any more ends its stream, before the next lines are recorded.
 func TestStreamsAreAuthorizedAgain(t *testing.T) {
-	secret, hash := access.NewKey()
-	_, otherHash := access.NewKey()
-	key := access.Key{Name: "backend", Hash: hash, Scopes: []access.Scope{access.Ping}, Namespaces: []access.Pattern{"*"}}
-	other := access.Key{Name: "other", Hash: otherHash, Scopes: access.Scopes(), Namespaces: []access.Pattern{"*"}}
+	secret, hash := auth.NewKey()
+	_, otherHash := auth.NewKey()
+	key := auth.Key{Name: "backend", Hash: hash, Scopes: []auth.Scope{auth.Ping}, Namespaces: []auth.Pattern{"*"}}
+	other := auth.Key{Name: "other", Hash: otherHash, Scopes: auth.Scopes(), Namespaces: []auth.Pattern{"*"}}
 	elsewhere := key
-	elsewhere.Namespaces = []access.Pattern{"elsewhere"}
-	guard := func(keys ...access.Key) *access.Guard { return newGuard(t, access.Config{Keys: keys}) }
+	elsewhere.Namespaces = []auth.Pattern{"elsewhere"}
+	guard := func(keys ...auth.Key) *auth.Authenticator { return newGuard(t, auth.Config{Keys: keys}) }
 	for name, after := range map[string]struct {
-		guard  *access.Guard
+		guard  *auth.Authenticator
 		status int
 		code   code
 	}{
@@ -67,7 +67,7 @@ func TestStreamsAreAuthorizedAgain(t *testing.T) {
 		"a key that is as it was":             {guard(key, other), http.StatusOK, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var current atomic.Pointer[access.Guard]
+			var current atomic.Pointer[auth.Authenticator]
 			current.Store(guard(key, other))
 			w := newWorld(t, fileStore(t), func(c *Config) { c.Access = current.Load })
 			total := func() int {

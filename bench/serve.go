@@ -19,7 +19,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api"
-	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/coalesce"
@@ -90,7 +90,7 @@ func full(s store.Store, logger *slog.Logger) http.Handler {
 	}
 	return api.New(api.Config{
 		Store: s, Logger: logger, Settings: func(string) api.Settings { return settings },
-		Access: func() *access.Guard { return nil }, Limits: func() limit.Limits { return limit.Limits{Caller: 5000, User: 20} },
+		Access: func() *auth.Authenticator { return nil }, Limits: func() limit.Limits { return limit.Limits{Caller: 5000, User: 20} },
 		Extra: []api.Endpoint{
 			{Method: http.MethodPost, Path: userPath + "/nothing", Handle: nothing},
 			{Method: http.MethodGet, Path: userPath + "/fixed", Handle: fixed},

@@ -26,7 +26,7 @@ func BenchmarkTake(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for n := 0; b.Loop(); n++ {
-				buckets.Take(c.caller(n), limits)
+				buckets.Allow(c.caller(n), limits)
 			}
 		})
 	}
@@ -34,7 +34,7 @@ func BenchmarkTake(b *testing.B) {
 		buckets, limits := New(DefaultSize, time.Now), Limits{Caller: 5000}
 		b.RunParallel(func(p *testing.PB) {
 			for n := 0; p.Next(); n++ {
-				buckets.Take(numbered(n%10_000), limits)
+				buckets.Allow(numbered(n%10_000), limits)
 			}
 		})
 	})

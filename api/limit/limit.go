@@ -69,8 +69,8 @@ func AsUser(issuer, user string) Caller { return Caller{Kind: User, name: user, 
 // may send that many at once.
 const Window = 5 * time.Second
 
-// Quota is how many tokens a bucket holds that gets so many a second.
-func Quota(perSecond int) int { return perSecond * int(Window/time.Second) }
+// Burst is how many tokens a bucket holds that gets so many a second.
+func Burst(perSecond int) int { return perSecond * int(Window/time.Second) }
 
 // DefaultSize is how many buckets are enough. They take 15 MB.
 const DefaultSize = 1 << 16
@@ -89,25 +89,25 @@ func New(size int, now func() time.Time) *Buckets {
 	return &Buckets{now: now, seed: maphash.MakeSeed(), kept: kept}
 }
 
-// Refusal is why a request is not to be answered.
-type Refusal struct {
+// Exceeded is why a request is not to be answered.
+type Exceeded struct {
 	PerSecond int           // the limit that holds for the caller
 	Wait      time.Duration // until the next request will be answered; positive
 }
 
-// Take takes a token for a request out of the caller's bucket. If there is none left it returns false, and why.
-func (b *Buckets) Take(c Caller, l Limits) (Refusal, bool) {
+// Allow takes a token for a request out of the caller's bucket. If there is none left it returns false, and why.
+func (b *Buckets) Allow(c Caller, l Limits) (Exceeded, bool) {
 	perSecond := l.of(c.Kind)
 	if perSecond == 0 {
-		return Refusal{}, true
+		return Exceeded{}, true
 	}
 	now := b.now()
 	bucket := b.bucket(c, perSecond, now)
 	if bucket.AllowN(now, 1) {
-		return Refusal{}, true
+		return Exceeded{}, true
 	}
 	missing := (1 - bucket.TokensAt(now)) / float64(perSecond) * float64(time.Second)
-	return Refusal{perSecond, max(1, time.Duration(math.Ceil(missing)))}, false
+	return Exceeded{perSecond, max(1, time.Duration(math.Ceil(missing)))}, false
 }
 
 // bucket returns the caller's, which fills as is set now.
@@ -115,14 +115,14 @@ func (b *Buckets) bucket(c Caller, perSecond int, now time.Time) *rate.Limiter {
 	id := maphash.Comparable(b.seed, c)
 	bucket, known := b.kept.Get(id)
 	if !known {
-		bucket = rate.NewLimiter(rate.Limit(perSecond), Quota(perSecond))
+		bucket = rate.NewLimiter(rate.Limit(perSecond), Burst(perSecond))
 		if other, late, _ := b.kept.PeekOrAdd(id, bucket); late {
 			bucket = other
 		}
 	}
 	if bucket.Limit() != rate.Limit(perSecond) { // it was made before a reload
 		bucket.SetLimitAt(now, rate.Limit(perSecond))
-		bucket.SetBurstAt(now, Quota(perSecond))
+		bucket.SetBurstAt(now, Burst(perSecond))
 	}
 	return bucket
 }

@@ -23,7 +23,7 @@ func newBuckets(size int) (*Buckets, *clock) { c := newClock(); return New(size,
 func address(text string) Caller             { return AtAddress(netip.MustParseAddr(text)) }
 func taken(b *Buckets, c Caller, l Limits) (n int) { // until nothing is left
 	for {
-		if _, ok := b.Take(c, l); !ok {
+		if _, ok := b.Allow(c, l); !ok {
 			return n
 		}
 		n++
@@ -35,11 +35,11 @@ func TestRefill(t *testing.T) {
 	b, clock := newBuckets(10)
 	alice, limits := AsUser("issuer", "alice"), Limits{User: 20}
 	require.Equal(t, 100, taken(b, alice, limits))
-	refusal, _ := b.Take(alice, limits)
-	require.Equal(t, Refusal{PerSecond: 20, Wait: 50 * time.Millisecond}, refusal)
+	refusal, _ := b.Allow(alice, limits)
+	require.Equal(t, Exceeded{PerSecond: 20, Wait: 50 * time.Millisecond}, refusal)
 
 	clock.advance(49 * time.Millisecond)
-	refusal, ok := b.Take(alice, limits)
+	refusal, ok := b.Allow(alice, limits)
 	require.False(t, ok)
 	require.InDelta(t, time.Millisecond, refusal.Wait, 1000, "a refused request takes nothing")
 	clock.advance(refusal.Wait)
@@ -93,7 +93,7 @@ func TestReload(t *testing.T) {
 	require.Equal(t, 100, taken(b, backend, Limits{Caller: 100}))
 
 	for range 1000 {
-		_, ok := b.Take(backend, Limits{User: 1})
+		_, ok := b.Allow(backend, Limits{User: 1})
 		require.True(t, ok, "off")
 	}
 	require.Zero(t, taken(b, backend, Limits{Caller: 100}), "and on again")
@@ -108,7 +108,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	before := heap()
 	long := strings.Repeat("x", 200)
 	for n := range 1_000_000 {
-		_, ok := b.Take(AsUser("issuer", long+strconv.Itoa(n)), limits)
+		_, ok := b.Allow(AsUser("issuer", long+strconv.Itoa(n)), limits)
 		require.True(t, ok)
 		if n%50_000 == 0 {
 			require.Zero(t, taken(b, regular, limits), "who keeps asking is kept in mind")
@@ -136,7 +136,7 @@ func TestConcurrently(t *testing.T) {
 	for range goroutines {
 		all.Go(func() {
 			for n := range callers * 5 {
-				if _, ok := b.Take(WithKey(strconv.Itoa(n%callers)), Limits{Caller: 1}); ok {
+				if _, ok := b.Allow(WithKey(strconv.Itoa(n%callers)), Limits{Caller: 1}); ok {
 					allowed.Add(1)
 				}
 			}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/auth"
 )
 
 // difference is what is different between two configurations, for people.
@@ -75,9 +75,9 @@ func (d *difference) compareKeys(current, next *config) {
 	}
 }
 
-func (d *difference) compareKey(path string, was, is access.Key) {
+func (d *difference) compareKey(path string, was, is auth.Key) {
 	for _, part := range []struct{ name, was, is string }{
-		{keyHash, access.FormatKeyHash(was.Hash), access.FormatKeyHash(is.Hash)},
+		{keyHash, auth.FormatKeyHash(was.Hash), auth.FormatKeyHash(is.Hash)},
 		{keyScopes, quotedList(was.Scopes), quotedList(is.Scopes)},
 		{keyNamespaces, quotedList(was.Namespaces), quotedList(is.Namespaces)},
 	} {

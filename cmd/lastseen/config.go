@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/auth"
 )
 
 // config is a configuration: the settings for all, those of namespaces, and the API keys.
@@ -13,8 +13,8 @@ type config struct {
 	scope
 	namespaces map[string]*scope
 	keys       map[string]apiKey
-	access     access.Config // who may do what, by all of these
-	warnings   []string      // what is odd but not wrong
+	access     auth.Config // who may do what, by all of these
+	warnings   []string    // what is odd but not wrong
 }
 
 // scope is the effective settings for all or for one namespace, and where each comes from.

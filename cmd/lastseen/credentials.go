@@ -10,7 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/auth"
 )
 
 // Settings that say by what the signature of a JWT is checked, those that go with them, and those that name
@@ -28,12 +28,12 @@ const (
 // credentials finds what is wrong with who may do what, and takes over what is right.
 func (c *config) credentials(p *problems) {
 	c.checkKeys(p)
-	c.access = access.Config{AnonymousRead: c.AnonymousRead, Tokens: c.tokens(p)}
+	c.access = auth.Config{AnonymousRead: c.AnonymousRead, Tokens: c.tokens(p)}
 	for _, name := range c.keyNames() {
 		c.access.Keys = append(c.access.Keys, c.keys[name].Key)
 	}
 	c.checkOpen(p)
-	if c.fine(leeway) && time.Duration(c.JWTLeeway) > access.MaxLeeway {
+	if c.fine(leeway) && time.Duration(c.JWTLeeway) > auth.MaxLeeway {
 		p.addf("%s: the maximum leeway is 5m", c.say(leeway))
 	}
 }
@@ -101,7 +101,7 @@ func (c *config) place(name string) string {
 }
 
 // tokens returns which JWTs are taken; nil if none are.
-func (c *config) tokens(p *problems) *access.Tokens {
+func (c *config) tokens(p *problems) *auth.Tokens {
 	sources := c.tokenSources()
 	switch len(sources) {
 	case 0:
@@ -117,7 +117,7 @@ func (c *config) tokens(p *problems) *access.Tokens {
 			p.addf("%s: %s is missing: it is required to reject JWTs issued for other services", c.place(sources[0]), name)
 		}
 	}
-	t := &access.Tokens{
+	t := &auth.Tokens{
 		JWKS: string(c.JWTJwksURL), Issuer: c.JWTIssuer, Audience: c.JWTAudience, Leeway: time.Duration(c.JWTLeeway),
 		UserClaim: c.JWTUserClaim, NamespacesClaim: c.JWTNamespacesClaim, Namespaces: c.JWTNamespaces,
 	}
@@ -139,7 +139,7 @@ func (c *config) checkNoTokens(p *problems) {
 }
 
 // readKeys reads the file by which JWTs are checked. Messages show neither what is in it nor its name; see place.
-func (c *config) readKeys(t *access.Tokens, source string, p *problems) {
+func (c *config) readKeys(t *auth.Tokens, source string, p *problems) {
 	files := map[string]string{secretFile: c.JWTSecretFile, keysFile: c.JWTKeysFile}
 	file, ok := files[source]
 	if !ok {
@@ -149,7 +149,7 @@ func (c *config) readKeys(t *access.Tokens, source string, p *problems) {
 	switch {
 	case err != nil:
 	case source == keysFile:
-		t.Keys, err = access.ParsePublicKeys(content)
+		t.Keys, err = auth.ParsePublicKeys(content)
 	default:
 		t.Secret = withoutNewline(content)
 		err = checkSecret(t.Secret)
@@ -164,8 +164,8 @@ func (c *config) readKeys(t *access.Tokens, source string, p *problems) {
 func checkSecret(secret []byte) error {
 	trimmed := bytes.TrimSpace(secret)
 	switch {
-	case len(secret) < access.MinSecretLen:
-		return fmt.Errorf("the secret has %d bytes: use at least %d; openssl rand -base64 48 generates one", len(secret), access.MinSecretLen)
+	case len(secret) < auth.MinSecretLen:
+		return fmt.Errorf("the secret has %d bytes: use at least %d; openssl rand -base64 48 generates one", len(secret), auth.MinSecretLen)
 	case bytes.HasPrefix(trimmed, []byte("-----BEGIN ")):
 		return fmt.Errorf("the file holds PEM: set public keys with %s", keysFile)
 	case bytes.HasPrefix(trimmed, []byte("{")) && json.Valid(trimmed):

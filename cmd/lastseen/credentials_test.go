@@ -18,7 +18,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/auth"
 )
 
 // writeFile writes a file of a given name and returns its path.
@@ -52,7 +52,7 @@ func TestTokensOfASecret(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err)
-		require.Equal(t, &access.Tokens{
+		require.Equal(t, &auth.Tokens{
 			Secret: []byte(want), Issuer: "https://id.example.com", Audience: "lastseen", Leeway: 30 * time.Second,
 			UserClaim: "sub", NamespacesClaim: "namespaces",
 		}, c.access.Tokens)
@@ -69,7 +69,7 @@ func TestTokensOfPublicKeys(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, c.access.Tokens.Keys, 2)
 	require.True(t, first.Equal(c.access.Tokens.Keys[0]))
-	require.Equal(t, []access.Pattern{"chat-*", "lobby"}, c.access.Tokens.Namespaces)
+	require.Equal(t, []auth.Pattern{"chat-*", "lobby"}, c.access.Tokens.Namespaces)
 	require.Zero(t, c.access.Tokens.Leeway)
 	requireRoundTrip(t, c)
 }
@@ -84,9 +84,9 @@ func publicPEM(t *testing.T, key any) string {
 func TestTokensOfAKeySet(t *testing.T) {
 	c, err := loadText(t, names+"jwt-jwks-url: http://127.0.0.1:1/jwks\njwt-user-claim: uid\njwt-namespaces-claim: rooms\nanonymous-read: 'public-*'")
 	require.NoError(t, err)
-	require.Equal(t, access.Config{
-		AnonymousRead: []access.Pattern{"public-*"},
-		Tokens: &access.Tokens{
+	require.Equal(t, auth.Config{
+		AnonymousRead: []auth.Pattern{"public-*"},
+		Tokens: &auth.Tokens{
 			JWKS: "http://127.0.0.1:1/jwks", Issuer: "https://id.example.com", Audience: "lastseen", Leeway: 30 * time.Second,
 			UserClaim: "uid", NamespacesClaim: "rooms",
 		},
@@ -203,7 +203,7 @@ func TestAccessReloads(t *testing.T) {
 	tokens := names + "jwt-secret-file: " + secretFile + "\n"
 	r := newReloadTest(t, tokens+aKey)
 	allowed := func(credentials string) bool {
-		_, err := r.access().Identify(t.Context(), []string{"Bearer " + credentials})
+		_, err := r.access().Authenticate(t.Context(), []string{"Bearer " + credentials})
 		return err == nil
 	}
 	require.True(t, allowed("ls_a"))

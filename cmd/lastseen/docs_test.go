@@ -14,7 +14,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api"
-	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/store/filestore"
 	"github.com/lastseen/lastseen/store/storetest"
 )
@@ -107,14 +107,14 @@ func operations(t *testing.T, s *service) (all []string) {
 // TestAuthorizeInBrowser gives an API key to /docs/, by the button Authorize, and then the operations work, also after
 // the page is loaded again.
 func TestAuthorizeInBrowser(t *testing.T) {
-	key, hash := access.NewKey()
-	guard, err := access.New(access.Config{Keys: []access.Key{{Name: "docs", Hash: hash, Scopes: access.Scopes(), Namespaces: []access.Pattern{"chat"}}}}, access.Options{})
+	key, hash := auth.NewKey()
+	guard, err := auth.New(auth.Config{Keys: []auth.Key{{Name: "docs", Hash: hash, Scopes: auth.Scopes(), Namespaces: []auth.Pattern{"chat"}}}}, auth.Options{})
 	require.NoError(t, err)
 	file, err := filestore.Open(filestore.Options{Path: storetest.DataFile(t), Sync: time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, file.Close()) })
 	server := httptest.NewServer(api.New(api.Config{
-		Store: file, Access: func() *access.Guard { return guard }, Settings: func(string) api.Settings {
+		Store: file, Access: func() *auth.Authenticator { return guard }, Settings: func(string) api.Settings {
 			return api.Settings{Thresholds: lastseen.Thresholds{Green: time.Hour, Yellow: 2 * time.Hour}, PingInterval: time.Minute, Shards: 1}
 		},
 	}))

@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/auth"
 )
 
 // namespacesKey is the key of a file under which namespaces have settings of their own.
@@ -177,8 +177,8 @@ func find(known []definition, name string) (definition, bool) {
 
 // name shows a name from a file: quoted and cut if it is a strange one, and not at all if it may be a secret.
 func name(text string) string {
-	if strings.HasPrefix(text, access.KeyPrefix) {
-		return access.KeyPrefix + "…"
+	if strings.HasPrefix(text, auth.KeyPrefix) {
+		return auth.KeyPrefix + "…"
 	}
 	strange := func(r rune) bool {
 		return r != '.' && r != '-' && r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)

@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/auth"
 )
 
 // keyCmd is about API keys.
@@ -20,21 +20,21 @@ type keyNewCmd struct {
 
 // Run prints the key, and below it the lines for a configuration file.
 func (*keyNewCmd) Run(std streams, from sources) error {
-	k := access.Key{Name: from.flagOr("name", "backend")}
+	k := auth.Key{Name: from.flagOr("name", "backend")}
 	var p problems
 	if !validKeyName.MatchString(k.Name) {
 		p.addf("--name: %s is not a valid key name; use %s", name(k.Name), takesKeyName)
 	}
-	if err := each(from.flagOr("scopes", "ping,read"), &k.Scopes, access.ParseScope); err != nil {
+	if err := each(from.flagOr("scopes", "ping,read"), &k.Scopes, auth.ParseScope); err != nil {
 		p.addf("--scopes: %v; use a comma-separated list of ping, read and admin", err)
 	}
-	if err := each(from.flagOr("namespaces", "*"), &k.Namespaces, access.ParsePattern); err != nil {
+	if err := each(from.flagOr("namespaces", "*"), &k.Namespaces, auth.ParsePattern); err != nil {
 		p.addf("--namespaces: %v; use %s", err, (*patterns)(nil).takes())
 	}
 	if err := p.err(); err != nil {
 		return err
 	}
-	key, hash := access.NewKey()
+	key, hash := auth.NewKey()
 	k.Hash = hash
 	fmt.Fprintf(std.out, "%s\n\n%s:\n", key, keysKey)
 	printKey(std.out, k, "")

@@ -9,7 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/auth"
 )
 
 // keysKey is the key of a file under which API keys are.
@@ -17,7 +17,7 @@ const keysKey = "keys"
 
 // apiKey is an API key of a configuration, and where it stands.
 type apiKey struct {
-	access.Key
+	auth.Key
 	origin origin
 }
 
@@ -42,7 +42,7 @@ var validKeyName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$`)
 // key returns what the file says about one API key. All it has is needed: a default would give someone more
 // than was meant.
 func (r *fileReader) key(key, value *yaml.Node) apiKey {
-	k := apiKey{Key: access.Key{Name: key.Value}, origin: r.at(key)}
+	k := apiKey{Key: auth.Key{Name: key.Value}, origin: r.at(key)}
 	if !validKeyName.MatchString(key.Value) {
 		r.problems.addf("%s: %s: %s is not a valid key name; use %s", r.at(key), keysKey, name(key.Value), takesKeyName)
 	}
@@ -64,7 +64,7 @@ func (r *fileReader) keyPart(k *apiKey, path string, key, value *yaml.Node) {
 	part, value := path+key.Value, resolved(value)
 	switch key.Value {
 	case keyHash:
-		hash, err := access.ParseKeyHash(value.Value)
+		hash, err := auth.ParseKeyHash(value.Value)
 		if value.Kind != yaml.ScalarNode {
 			err = errors.New("holds " + describe(value))
 		}
@@ -73,9 +73,9 @@ func (r *fileReader) keyPart(k *apiKey, path string, key, value *yaml.Node) {
 		}
 		k.Hash = hash
 	case keyScopes:
-		k.Scopes = list(r, part, takesScopes, value, access.ParseScope)
+		k.Scopes = list(r, part, takesScopes, value, auth.ParseScope)
 	case keyNamespaces:
-		k.Namespaces = list(r, part, takesNamespaces, value, access.ParsePattern)
+		k.Namespaces = list(r, part, takesNamespaces, value, auth.ParsePattern)
 	default:
 		r.problems.addf("%s: %s: unknown setting%s", r.at(key), path+name(key.Value), suggest(key.Value, []string{keyHash, keyScopes, keyNamespaces}))
 	}

@@ -7,11 +7,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/auth"
 )
 
 // hashOf returns the hash of a key as a file holds it.
-func hashOf(key string) string { return access.FormatKeyHash(sha256.Sum256([]byte(key))) }
+func hashOf(key string) string { return auth.FormatKeyHash(sha256.Sum256([]byte(key))) }
 
 func TestKeysOfAFile(t *testing.T) {
 	c, err := loadText(t, `
@@ -24,10 +24,10 @@ keys:
   other: {hash: "`+hashOf("ls_c")+`", scopes: *some, namespaces: [a]}
 `)
 	require.NoError(t, err)
-	require.Equal(t, []access.Key{
-		{Name: "backend", Hash: sha256.Sum256([]byte("ls_a")), Scopes: []access.Scope{"ping", "read", "admin"}, Namespaces: []access.Pattern{"*"}},
-		{Name: "other", Hash: sha256.Sum256([]byte("ls_c")), Scopes: []access.Scope{"read"}, Namespaces: []access.Pattern{"a"}},
-		{Name: "page", Hash: sha256.Sum256([]byte("ls_b")), Scopes: []access.Scope{"read"}, Namespaces: []access.Pattern{"chat-*", "lobby"}},
+	require.Equal(t, []auth.Key{
+		{Name: "backend", Hash: sha256.Sum256([]byte("ls_a")), Scopes: []auth.Scope{"ping", "read", "admin"}, Namespaces: []auth.Pattern{"*"}},
+		{Name: "other", Hash: sha256.Sum256([]byte("ls_c")), Scopes: []auth.Scope{"read"}, Namespaces: []auth.Pattern{"a"}},
+		{Name: "page", Hash: sha256.Sum256([]byte("ls_b")), Scopes: []auth.Scope{"read"}, Namespaces: []auth.Pattern{"chat-*", "lobby"}},
 	}, c.access.Keys)
 	requireRoundTrip(t, c)
 }
@@ -90,9 +90,9 @@ func TestKeyNew(t *testing.T) {
 	require.NotContains(t, lines, key)
 	c, err := loadText(t, lines)
 	require.NoError(t, err)
-	require.Equal(t, []access.Key{{
+	require.Equal(t, []auth.Key{{
 		Name: "page", Hash: sha256.Sum256([]byte(key)),
-		Scopes: []access.Scope{"read", "ping"}, Namespaces: []access.Pattern{"chat-*", "lobby"},
+		Scopes: []auth.Scope{"read", "ping"}, Namespaces: []auth.Pattern{"chat-*", "lobby"},
 	}}, c.access.Keys)
 
 	_, stdout, _ = execute(t, "key", "new")
@@ -101,8 +101,8 @@ func TestKeyNew(t *testing.T) {
 	c, err = loadText(t, lines)
 	require.NoError(t, err)
 	require.Equal(t, "backend", c.access.Keys[0].Name)
-	require.Equal(t, []access.Scope{"ping", "read"}, c.access.Keys[0].Scopes)
-	require.Equal(t, []access.Pattern{"*"}, c.access.Keys[0].Namespaces)
+	require.Equal(t, []auth.Scope{"ping", "read"}, c.access.Keys[0].Scopes)
+	require.Equal(t, []auth.Pattern{"*"}, c.access.Keys[0].Namespaces)
 }
 
 func TestWrongKeyNew(t *testing.T) {

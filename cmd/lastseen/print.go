@@ -8,7 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/auth"
 )
 
 // configCmd prints the effective configuration. It takes the flags of serve.
@@ -66,9 +66,9 @@ func (c *config) printKeys(b *strings.Builder) {
 }
 
 // printKey writes a key as it stands in a configuration file, below keysKey.
-func printKey(w io.Writer, k access.Key, comment string) {
+func printKey(w io.Writer, k auth.Key, comment string) {
 	fmt.Fprintf(w, "  %s:%s\n    %s: %s\n    %s: %s\n    %s: %s\n",
-		quoted(k.Name, true), comment, keyHash, access.FormatKeyHash(k.Hash), keyScopes, quotedList(k.Scopes), keyNamespaces, quotedList(k.Namespaces))
+		quoted(k.Name, true), comment, keyHash, auth.FormatKeyHash(k.Hash), keyScopes, quotedList(k.Scopes), keyNamespaces, quotedList(k.Namespaces))
 }
 
 // quotedList writes texts as a list in YAML.

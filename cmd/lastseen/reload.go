@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/lastseen/lastseen/api"
-	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/store"
 )
@@ -18,7 +18,7 @@ import (
 // live is the configuration of a running service. A reload replaces it as a whole.
 type live struct {
 	current atomic.Pointer[config]
-	guard   atomic.Pointer[access.Guard] // by the access of current
+	guard   atomic.Pointer[auth.Authenticator] // by the access of current
 	load    func() (*config, error)
 	shown   *certificate // nil without TLS
 	logger  *slog.Logger
@@ -33,7 +33,7 @@ func newLive(c *config, load func() (*config, error), logger *slog.Logger, level
 	if err != nil {
 		return nil, err
 	}
-	guard, err := access.New(c.access, access.Options{Logger: logger})
+	guard, err := auth.New(c.access, auth.Options{Logger: logger})
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (l *live) configured(namespace string) bool {
 }
 
 // access returns who tells callers apart.
-func (l *live) access() *access.Guard { return l.guard.Load() }
+func (l *live) access() *auth.Authenticator { return l.guard.Load() }
 
 // limits returns how many requests a caller may send.
 func (l *live) limits() limit.Limits {
@@ -159,7 +159,7 @@ func (l *live) reload() {
 func (l *live) replace(current, next *config) error {
 	if !reflect.DeepEqual(current.access, next.access) {
 		former := l.guard.Load()
-		guard, err := access.New(next.access, access.Options{Logger: l.logger, Former: former})
+		guard, err := auth.New(next.access, auth.Options{Logger: l.logger, Former: former})
 		if err != nil {
 			return err
 		}

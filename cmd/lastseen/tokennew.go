@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/auth"
 )
 
 // Bounds of how long a token from the command line is valid: it cannot be taken back.
@@ -74,8 +74,8 @@ func (c *config) newToken(ctx context.Context, from sources, now time.Time) (str
 }
 
 // grant returns what the token is for.
-func (c *config) grant(from sources, now time.Time, p *problems) access.Grant {
-	g := access.Grant{Issued: now}
+func (c *config) grant(from sources, now time.Time, p *problems) auth.Grant {
+	g := auth.Grant{Issued: now}
 	user, given := from.flags["user"]
 	if !given {
 		p.addf("--user is missing")
@@ -84,15 +84,15 @@ func (c *config) grant(from sources, now time.Time, p *problems) access.Grant {
 	}
 	g.User = user
 	names, given := from.flags["namespaces"]
-	switch err := each(names, &g.Namespaces, access.ParsePattern); {
+	switch err := each(names, &g.Namespaces, auth.ParsePattern); {
 	case !given && len(c.JWTNamespaces) == 0:
 		p.addf("--namespaces is missing: a token without namespaces grants no access")
 	case !given:
 		g.Namespaces = nil
 	case err != nil:
 		p.addf("--namespaces: %v; use %s", err, (*patterns)(nil).takes())
-	case len(g.Namespaces) > access.MaxClaimed:
-		p.addf("--namespaces: %d are too many; the maximum is %d", len(g.Namespaces), access.MaxClaimed)
+	case len(g.Namespaces) > auth.MaxClaimed:
+		p.addf("--namespaces: %d are too many; the maximum is %d", len(g.Namespaces), auth.MaxClaimed)
 	}
 	ttl, err := lastseen.ParseConfigDuration(from.flagOr("ttl", "1h"))
 	switch {
@@ -118,7 +118,7 @@ func (c *config) privateKey(from sources, p *problems) crypto.PrivateKey {
 	content, err := readFile(file)
 	if err == nil {
 		var key crypto.Signer
-		if key, err = access.ParsePrivateKey(content); err == nil {
+		if key, err = auth.ParsePrivateKey(content); err == nil {
 			return key
 		}
 	}
@@ -131,12 +131,12 @@ func (c *config) tryToken(ctx context.Context, token string) error {
 	if c.access.Tokens.JWKS != "" {
 		return nil
 	}
-	guard, err := access.New(c.access, access.Options{})
+	guard, err := auth.New(c.access, auth.Options{})
 	if err != nil {
 		return err
 	}
 	defer guard.Close()
-	if _, err = guard.IdentifyToken(ctx, token); errors.Is(err, access.ErrUnauthenticated) {
+	if _, err = guard.AuthenticateToken(ctx, token); errors.Is(err, auth.ErrUnauthenticated) {
 		return err
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api"
-	"github.com/lastseen/lastseen/api/access"
+	"github.com/lastseen/lastseen/api/auth"
 )
 
 // value is a setting that reads a text by rules of its own.
@@ -179,10 +179,10 @@ func (u *unknownNamespaces) set(text string) error {
 func (*unknownNamespaces) takes() string { return "allow or refuse" }
 
 // patterns is a setting that matches names of namespaces.
-type patterns []access.Pattern
+type patterns []auth.Pattern
 
 func (p *patterns) set(text string) error {
-	return each(text, (*[]access.Pattern)(p), access.ParsePattern)
+	return each(text, (*[]auth.Pattern)(p), auth.ParsePattern)
 }
 
 func (*patterns) takes() string {

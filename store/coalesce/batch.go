@@ -22,7 +22,7 @@ type batch[T any] struct {
 
 // group is the part of a batch that is about one namespace.
 type group[T any] struct {
-	store.Group[T]
+	store.Batch[T]
 	jobs    []*job[T]
 	members int
 }
@@ -31,7 +31,7 @@ type group[T any] struct {
 // drops those whose callers are gone or have waited longer than patience. It returns how many members left the
 // queue, whether it has had its turn, and whether the batch is full.
 func (b *batch[T]) take(q *queue[T], o Options) (left int, turn, full bool) {
-	g := &group[T]{Group: store.Group[T]{Namespace: q.namespace}}
+	g := &group[T]{Batch: store.Batch[T]{Namespace: q.namespace}}
 	n := 0
 	for _, j := range q.jobs {
 		size := len(j.items)
@@ -75,13 +75,13 @@ func (b *batch[T]) limit(timeout time.Duration) time.Duration {
 
 // send has the store answer the batch, and answers its callers. It returns an error if the batch timed out.
 func (b *batch[T]) send(l *lanes[T]) error {
-	groups := make([]*store.Group[T], len(b.groups))
+	groups := make([]*store.Batch[T], len(b.groups))
 	for i, g := range b.groups {
 		g.Items = make([]T, 0, g.members)
 		for _, j := range g.jobs {
 			g.Items = append(g.Items, j.items...)
 		}
-		groups[i] = &g.Group
+		groups[i] = &g.Batch
 	}
 	limit := b.limit(l.Timeout)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

@@ -36,7 +36,7 @@ func TestPrimariesDoNotWaitForEachOther(t *testing.T) {
 		require.Eventually(t, func() bool { return ping(namespace, "alice") == nil }, time.Minute, time.Millisecond)
 	}
 	hangs := c.Primaries[0]
-	require.NotEqual(t, redis.Lane(byOwner[hangs])("alice"), redis.Lane(byOwner[c.Primaries[1]])("alice"))
+	require.NotEqual(t, redis.NodeOf(byOwner[hangs])("alice"), redis.NodeOf(byOwner[c.Primaries[1]])("alice"))
 	hangs.Freeze(t)
 	waiting := make(chan error, 2)
 	for range cap(waiting) {

@@ -3,7 +3,7 @@
 //
 // While one batch is on its way to the store, arriving pings queue; when it returns, what has queued
 // becomes the next batch. No timer is involved: with nothing on its way a call is sent at once. There
-// is one such lane for each server behind the store (see [store.Grouper]), so that one which hangs
+// is one such lane for each server behind the store (see [store.Batcher]), so that one which hangs
 // does not hold up the others. Lookups have lanes of their own and never join a batch already sent:
 // they see every write answered before they were made.
 //
@@ -80,9 +80,9 @@ func New(s store.Store, o Options) *Store {
 	pings := newLanes(o, each(s.Ping), func(sighting store.Sighting) string { return sighting.User })
 	pings.settle = settle
 	lookups := newLanes(o, each(s.Lookup), func(user string) string { return user })
-	if g, ok := s.(store.Grouper); ok {
-		pings.send, lookups.send = g.PingGroups, g.LookupGroups
-		pings.lanesOf, lookups.lanesOf = g.Lane, g.Lane
+	if g, ok := s.(store.Batcher); ok {
+		pings.send, lookups.send = g.PingBatches, g.LookupBatches
+		pings.nodeOf, lookups.nodeOf = g.NodeOf, g.NodeOf
 	}
 	return &Store{Store: s, pings: pings, lookups: lookups}
 }
@@ -90,8 +90,8 @@ func New(s store.Store, o Options) *Store {
 // each sends groups one by one, to a store that knows no groups.
 func each[T any](
 	call func(context.Context, string, []T) ([]lastseen.State, error),
-) func(context.Context, []*store.Group[T]) {
-	return func(ctx context.Context, groups []*store.Group[T]) {
+) func(context.Context, []*store.Batch[T]) {
+	return func(ctx context.Context, groups []*store.Batch[T]) {
 		for _, g := range groups {
 			g.States, g.Err = call(ctx, g.Namespace, g.Items)
 		}

@@ -34,7 +34,7 @@ type fake struct {
 	closed  bool
 }
 
-func (f *fake) Lane(namespace string) (of func(user string) string) {
+func (f *fake) NodeOf(namespace string) (of func(user string) string) {
 	return func(user string) string {
 		name := namespace
 		if f.byUser {
@@ -48,15 +48,15 @@ func (f *fake) Lane(namespace string) (of func(user string) string) {
 	}
 }
 
-func (f *fake) PingGroups(ctx context.Context, groups []*store.Group[store.Sighting]) {
+func (f *fake) PingBatches(ctx context.Context, groups []*store.Batch[store.Sighting]) {
 	serve(ctx, f, groups, func(s store.Sighting) (string, lastseen.State) { return s.User, lastseen.State{At: s.At} })
 }
 
-func (f *fake) LookupGroups(ctx context.Context, groups []*store.Group[string]) {
+func (f *fake) LookupBatches(ctx context.Context, groups []*store.Batch[string]) {
 	serve(ctx, f, groups, func(user string) (string, lastseen.State) { return user, lastseen.State{At: 1} })
 }
 
-func serve[T any](ctx context.Context, f *fake, groups []*store.Group[T], answer func(T) (string, lastseen.State)) {
+func serve[T any](ctx context.Context, f *fake, groups []*store.Batch[T], answer func(T) (string, lastseen.State)) {
 	var came []string
 	for _, g := range groups {
 		var users []string
@@ -69,7 +69,7 @@ func serve[T any](ctx context.Context, f *fake, groups []*store.Group[T], answer
 	}
 	first, _ := answer(groups[0].Items[0])
 	err := f.came(strings.Join(came, " "))
-	if gate := f.hold[f.Lane(groups[0].Namespace)(first)]; gate != nil {
+	if gate := f.hold[f.NodeOf(groups[0].Namespace)(first)]; gate != nil {
 		select {
 		case <-gate:
 		case <-ctx.Done():

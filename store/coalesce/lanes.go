@@ -13,10 +13,10 @@ import (
 // lanes are the lanes of one kind of call.
 type lanes[T any] struct {
 	Options
-	send    func(context.Context, []*store.Group[T])
-	user    func(T) string                                       // whom an item is about
-	lanesOf func(namespace string) (of func(user string) string) // the names of users' lanes
-	settle  func([]T, []lastseen.State)                          // brings the answers of several jobs in line; nil if they are
+	send   func(context.Context, []*store.Batch[T])
+	user   func(T) string                                       // whom an item is about
+	nodeOf func(namespace string) (of func(user string) string) // the names of users' lanes
+	settle func([]T, []lastseen.State)                          // brings the answers of several jobs in line; nil if they are
 
 	mu     sync.RWMutex
 	byName map[string]*lane[T] // grows only
@@ -27,8 +27,8 @@ type lanes[T any] struct {
 	counters counters
 }
 
-func newLanes[T any](o Options, send func(context.Context, []*store.Group[T]), user func(T) string) *lanes[T] {
-	l := &lanes[T]{Options: o, send: send, user: user, lanesOf: oneLane, byName: map[string]*lane[T]{}}
+func newLanes[T any](o Options, send func(context.Context, []*store.Batch[T]), user func(T) string) *lanes[T] {
+	l := &lanes[T]{Options: o, send: send, user: user, nodeOf: oneLane, byName: map[string]*lane[T]{}}
 	l.jobs.New = func() any { return &job[T]{done: make(chan struct{}, 1)} }
 	return l
 }
@@ -96,7 +96,7 @@ func (l *lanes[T]) do(ctx context.Context, namespace string, items []T) ([]lasts
 func (l *lanes[T]) one(ctx context.Context, arrived time.Time, namespace string, item T) ([]lastseen.State, error) {
 	j := l.job(ctx, arrived)
 	j.items = append(j.items, item)
-	if err := l.enter(namespace, part[T]{lane: l.lane(l.lanesOf(namespace)(l.user(item))), jobs: []*job[T]{j}, members: 1}); err != nil {
+	if err := l.enter(namespace, part[T]{lane: l.lane(l.nodeOf(namespace)(l.user(item))), jobs: []*job[T]{j}, members: 1}); err != nil {
 		return nil, err
 	}
 	return l.wait(j)
@@ -127,7 +127,7 @@ func (l *lanes[T]) wait(j *job[T]) ([]lastseen.State, error) {
 func (l *lanes[T]) split(ctx context.Context, arrived time.Time, namespace string, items []T) []part[T] {
 	var parts []part[T]
 	place := map[string]int{} // in parts, by the lane's name
-	laneOf := l.lanesOf(namespace)
+	laneOf := l.nodeOf(namespace)
 	for i, item := range items {
 		name := laneOf(l.user(item))
 		k, ok := place[name]

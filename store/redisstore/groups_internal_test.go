@@ -63,20 +63,20 @@ func TestRoundTripsOfABatch(t *testing.T) {
 	var counted trips
 	s.client.AddHook(&counted)
 	cost := func(from, to int) (pings, lookups int64) {
-		var sightings []*store.Group[store.Sighting]
-		var users []*store.Group[string]
+		var sightings []*store.Batch[store.Sighting]
+		var users []*store.Batch[string]
 		for i := from; i < to; i++ {
 			for _, kind := range []string{"own", "foreign"} {
 				name := fmt.Sprint(kind, i)
-				sightings = append(sightings, &store.Group[store.Sighting]{Namespace: name, Items: []store.Sighting{{User: "alice", At: 1}}})
-				users = append(users, &store.Group[string]{Namespace: name, Items: []string{"alice"}})
+				sightings = append(sightings, &store.Batch[store.Sighting]{Namespace: name, Items: []store.Sighting{{User: "alice", At: 1}}})
+				users = append(users, &store.Batch[string]{Namespace: name, Items: []string{"alice"}})
 			}
 		}
 		counted.n.Store(0)
-		s.PingGroups(ctx, sightings)
+		s.PingBatches(ctx, sightings)
 		pings = counted.n.Swap(0)
 		s.checked.Clear() // as every ten seconds
-		s.LookupGroups(ctx, users)
+		s.LookupBatches(ctx, users)
 		for i := range users {
 			require.NoError(t, sightings[i].Err)
 			require.NoError(t, users[i].Err)
@@ -103,15 +103,15 @@ func TestEachGroupHasItsOwnOutcome(t *testing.T) {
 	wants := []error{nil, store.ErrWrongType, store.ErrMismatch, nil, nil}
 	for range 2 {
 		require.NoError(t, s.client.ScriptFlush(ctx).Err())
-		var pings []*store.Group[store.Sighting]
-		var lookups []*store.Group[string]
+		var pings []*store.Batch[store.Sighting]
+		var lookups []*store.Batch[string]
 		for i, name := range names {
 			at := lastseen.Instant(10 * (i + 1))
-			pings = append(pings, &store.Group[store.Sighting]{Namespace: name, Items: []store.Sighting{{User: "alice", At: at}, {User: name, At: at + 1}}})
-			lookups = append(lookups, &store.Group[string]{Namespace: name, Items: []string{name, "nobody", "alice"}})
+			pings = append(pings, &store.Batch[store.Sighting]{Namespace: name, Items: []store.Sighting{{User: "alice", At: at}, {User: name, At: at + 1}}})
+			lookups = append(lookups, &store.Batch[string]{Namespace: name, Items: []string{name, "nobody", "alice"}})
 		}
-		s.PingGroups(ctx, pings)
-		s.LookupGroups(ctx, lookups)
+		s.PingBatches(ctx, pings)
+		s.LookupBatches(ctx, lookups)
 		for i, want := range wants {
 			require.ErrorIs(t, pings[i].Err, want, names[i])
 			require.ErrorIs(t, lookups[i].Err, want, names[i])

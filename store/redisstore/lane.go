@@ -8,11 +8,11 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-var _ store.Grouper = (*Store)(nil)
+var _ store.Batcher = (*Store)(nil)
 
-// Lane implements [store.Grouper]: in a Cluster the name is the address of the primary that has the user's
+// NodeOf implements [store.Batcher]: in a Cluster the name is the address of the primary that has the user's
 // shard, as far as is known. Should that be wrong, the client sends the user's part on.
-func (s *Store) Lane(name string) (of func(user string) string) {
+func (s *Store) NodeOf(name string) (of func(user string) string) {
 	c, ok := s.client.(*redis.ClusterClient)
 	if !ok {
 		return theOnlyLane

@@ -28,7 +28,7 @@ func TestLaneIsThatOfTheShard(t *testing.T) {
 			{Start: 8192, End: 16383, Nodes: []redis.ClusterNode{{Addr: "127.0.0.1:2"}}},
 		}, nil
 	})
-	of, seen := s.Lane("chat"), map[string]int{}
+	of, seen := s.NodeOf("chat"), map[string]int{}
 	for i := range 100 {
 		user := fmt.Sprint("u", i)
 		primary, err := s.client.(*redis.ClusterClient).MasterForKey(context.Background(), s.keys.namespace("chat").of(user))
@@ -48,7 +48,7 @@ func TestLaneOfAnUnknownCluster(t *testing.T) {
 		asked++
 		return nil, errors.New("away")
 	})
-	of := s.Lane("chat")
+	of := s.NodeOf("chat")
 	for i := range 1000 {
 		require.Empty(t, of(fmt.Sprint("u", i)))
 	}

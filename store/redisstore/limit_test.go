@@ -63,11 +63,11 @@ func TestNamespaceLimit(t *testing.T) {
 func TestNamespaceLimitOfBatch(t *testing.T) {
 	url := redistest.Start(t)
 	s := newStore(t, redisstore.Options{URL: url, MaxNamespaces: 700})
-	groups := make([]*store.Group[store.Sighting], 1500)
+	groups := make([]*store.Batch[store.Sighting], 1500)
 	for i := range groups {
-		groups[i] = &store.Group[store.Sighting]{Namespace: fmt.Sprint("n", i), Items: []store.Sighting{{User: "alice", At: base}}}
+		groups[i] = &store.Batch[store.Sighting]{Namespace: fmt.Sprint("n", i), Items: []store.Sighting{{User: "alice", At: base}}}
 	}
-	s.PingGroups(context.Background(), groups)
+	s.PingBatches(context.Background(), groups)
 	for i, g := range groups {
 		require.Equal(t, i >= 700, errors.Is(g.Err, store.ErrNamespaceLimit), "%d: %v", i, g.Err)
 		require.Equal(t, i < 700, g.Err == nil)

@@ -12,21 +12,21 @@ import (
 
 // Lookup implements [store.Store].
 func (s *Store) Lookup(ctx context.Context, namespace string, users []string) ([]lastseen.State, error) {
-	g := &store.Group[string]{Namespace: namespace, Items: users}
-	s.LookupGroups(ctx, []*store.Group[string]{g})
+	g := &store.Batch[string]{Namespace: namespace, Items: users}
+	s.LookupBatches(ctx, []*store.Batch[string]{g})
 	return g.States, g.Err
 }
 
 // question is a portion of a group of lookups, on its way to its shard.
 type question struct {
-	*store.Group[string]
+	*store.Batch[string]
 	portion
 	encoding
 	answer *redis.FloatSliceCmd
 }
 
-// LookupGroups implements [store.Grouper]: all in one round trip.
-func (s *Store) LookupGroups(ctx context.Context, groups []*store.Group[string]) {
+// LookupBatches implements [store.Batcher]: all in one round trip.
+func (s *Store) LookupBatches(ctx context.Context, groups []*store.Batch[string]) {
 	ctx, end := s.batch(ctx)
 	defer end()
 	all := make([]namespace, len(groups))
@@ -60,7 +60,7 @@ func (s *Store) LookupGroups(ctx context.Context, groups []*store.Group[string])
 
 // ask puts the lookups of a group into a pipeline. Users go by their addresses: as strings, each would be
 // copied into an interface.
-func ask(ctx context.Context, pipe redis.Pipeliner, questions []question, g *store.Group[string], ns namespace) []question {
+func ask(ctx context.Context, pipe redis.Pipeliner, questions []question, g *store.Batch[string], ns namespace) []question {
 	for _, p := range ns.split(len(g.Items), func(i int) string { return g.Items[i] }) {
 		args := make([]any, 0, 2+len(p.index))
 		args = append(args, "zmscore", p.key)

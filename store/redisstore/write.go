@@ -17,13 +17,13 @@ const maxMembers = 4096
 
 // Ping implements [store.Store].
 func (s *Store) Ping(ctx context.Context, name string, batch []store.Sighting) ([]lastseen.State, error) {
-	g := &store.Group[store.Sighting]{Namespace: name, Items: batch}
-	s.PingGroups(ctx, []*store.Group[store.Sighting]{g})
+	g := &store.Batch[store.Sighting]{Namespace: name, Items: batch}
+	s.PingBatches(ctx, []*store.Batch[store.Sighting]{g})
 	return g.States, g.Err
 }
 
-// PingGroups implements [store.Grouper].
-func (s *Store) PingGroups(ctx context.Context, groups []*store.Group[store.Sighting]) {
+// PingBatches implements [store.Batcher].
+func (s *Store) PingBatches(ctx context.Context, groups []*store.Batch[store.Sighting]) {
 	s.record(ctx, groups, writeOp{
 		script: scripts.ping,
 		first: func(e errand) []any {
@@ -38,8 +38,8 @@ func (s *Store) PingGroups(ctx context.Context, groups []*store.Group[store.Sigh
 
 // Leave implements [store.Store].
 func (s *Store) Leave(ctx context.Context, name string, batch []store.Sighting) ([]lastseen.State, error) {
-	g := &store.Group[store.Sighting]{Namespace: name, Items: batch}
-	s.record(ctx, []*store.Group[store.Sighting]{g}, writeOp{
+	g := &store.Batch[store.Sighting]{Namespace: name, Items: batch}
+	s.record(ctx, []*store.Batch[store.Sighting]{g}, writeOp{
 		script: scripts.leave,
 		left:   true,
 		first: func(e errand) []any {
@@ -54,7 +54,7 @@ func (s *Store) Leave(ctx context.Context, name string, batch []store.Sighting) 
 }
 
 // record writes groups of pings or of leaves, and makes their namespaces exist.
-func (s *Store) record(ctx context.Context, groups []*store.Group[store.Sighting], op writeOp) {
+func (s *Store) record(ctx context.Context, groups []*store.Batch[store.Sighting], op writeOp) {
 	ctx, cancel := s.batch(ctx)
 	defer cancel()
 	all := s.open(groups)
@@ -82,7 +82,7 @@ func (s *Store) record(ctx context.Context, groups []*store.Group[store.Sighting
 
 // writing is a group that is being written.
 type writing struct {
-	*store.Group[store.Sighting]
+	*store.Batch[store.Sighting]
 	ns      namespace
 	folded  []store.Sighting // each user once
 	place   []int            // where in folded each item went
@@ -91,13 +91,13 @@ type writing struct {
 }
 
 // open prepares groups; those with nothing in them are left alone.
-func (s *Store) open(groups []*store.Group[store.Sighting]) []*writing {
+func (s *Store) open(groups []*store.Batch[store.Sighting]) []*writing {
 	all := make([]*writing, 0, len(groups))
 	for _, g := range groups {
 		if len(g.Items) == 0 {
 			continue
 		}
-		w := &writing{Group: g, ns: s.keys.namespace(g.Namespace)}
+		w := &writing{Batch: g, ns: s.keys.namespace(g.Namespace)}
 		w.folded, w.place = fold(g.Items)
 		w.states = make([]lastseen.State, len(w.folded))
 		all = append(all, w)

@@ -1,4 +1,4 @@
-package access
+package auth
 
 import (
 	"bytes"
@@ -34,7 +34,7 @@ func FuzzClaims(f *testing.F) {
 			return
 		}
 		require.NoError(t, lastseen.CheckUser(caller.Name))
-		require.False(t, caller.May(Admin, "chat"))
+		require.False(t, caller.Can(Admin, "chat"))
 		var read map[string]any
 		require.NoError(t, json.Unmarshal(payload, &read))
 		require.Equal(t, caller.Name, read["sub"])

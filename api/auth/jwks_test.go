@@ -1,4 +1,4 @@
-package access
+package auth
 
 import (
 	"bytes"
@@ -96,7 +96,7 @@ func entry(t testing.TB, key crypto.PublicKey, about jwkset.JWKMetadataOptions) 
 func keySetOf(entries ...string) string { return `{"keys":[` + strings.Join(entries, ",") + `]}` }
 
 // withIssuer runs a test with a clock of its own, and a guard that asks an issuer.
-func withIssuer(t *testing.T, i *issuer, test func(t *testing.T, g *Guard)) {
+func withIssuer(t *testing.T, i *issuer, test func(t *testing.T, g *Authenticator)) {
 	t.Helper()
 	_ = keyPairs() // takes real time
 	synctest.Test(t, func(t *testing.T) {
@@ -106,7 +106,7 @@ func withIssuer(t *testing.T, i *issuer, test func(t *testing.T, g *Guard)) {
 	})
 }
 
-func newIssuerGuard(t *testing.T, i *issuer, former *Guard) *Guard {
+func newIssuerGuard(t *testing.T, i *issuer, former *Authenticator) *Authenticator {
 	t.Helper()
 	own := tokens()
 	own.Secret, own.JWKS = nil, "https://issuer.example/keys"
@@ -140,7 +140,7 @@ func TestKeySet(t *testing.T) {
 	)
 	i := &issuer{}
 	i.publishes(keySetOf(entries...))
-	withIssuer(t, i, func(t *testing.T, g *Guard) {
+	withIssuer(t, i, func(t *testing.T, g *Authenticator) {
 		for algorithm := range keyPairs() {
 			for _, header := range [][]any{nil, {"kid", "key of " + algorithm}} {
 				_, err := g.bearer(t, signed(t, algorithm, header...))
@@ -172,7 +172,7 @@ func TestKeysRotate(t *testing.T) {
 	_, next, err := ed25519.GenerateKey(nil)
 	require.NoError(t, err)
 	i := newIssuer(t)
-	withIssuer(t, i, func(t *testing.T, g *Guard) {
+	withIssuer(t, i, func(t *testing.T, g *Authenticator) {
 		old := signed(t, "ES256", "kid", "1")
 		_, err := g.bearer(t, old)
 		require.NoError(t, err)
@@ -209,7 +209,7 @@ func TestIssuerDown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			i := &issuer{}
 			fault(i)
-			withIssuer(t, i, func(t *testing.T, g *Guard) {
+			withIssuer(t, i, func(t *testing.T, g *Authenticator) {
 				token := signed(t, "ES256", "kid", "1")
 				for range 3 {
 					_, err := g.bearer(t, token)
@@ -240,11 +240,11 @@ func TestIssuerDown(t *testing.T) {
 func TestSlowIssuer(t *testing.T) {
 	i := newIssuer(t)
 	i.breaks(nil, http.StatusOK, 2*time.Second)
-	withIssuer(t, i, func(t *testing.T, g *Guard) {
+	withIssuer(t, i, func(t *testing.T, g *Authenticator) {
 		token, began := signed(t, "ES256", "kid", "1"), time.Now()
 		gone, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := g.Identify(gone, []string{"Bearer " + token})
+		_, err := g.Authenticate(gone, []string{"Bearer " + token})
 		require.ErrorIs(t, err, ErrKeysUnavailable)
 		require.Equal(t, time.Second, time.Since(began))
 		_, err = g.bearer(t, token)
@@ -253,7 +253,7 @@ func TestSlowIssuer(t *testing.T) {
 		require.Equal(t, 1, i.count())
 	})
 	i.breaks(nil, http.StatusOK, time.Hour)
-	withIssuer(t, i, func(t *testing.T, g *Guard) {
+	withIssuer(t, i, func(t *testing.T, g *Authenticator) {
 		began := time.Now()
 		_, err := g.bearer(t, signed(t, "ES256", "kid", "1"))
 		require.ErrorIs(t, err, ErrKeysUnavailable)
@@ -264,7 +264,7 @@ func TestSlowIssuer(t *testing.T) {
 // TestFormerGuard: a reload while the issuer is down forgets nothing, unless it is about another issuer.
 func TestFormerGuard(t *testing.T) {
 	i := newIssuer(t)
-	withIssuer(t, i, func(t *testing.T, former *Guard) {
+	withIssuer(t, i, func(t *testing.T, former *Authenticator) {
 		token := signed(t, "ES256", "kid", "1")
 		_, err := former.bearer(t, token)
 		require.NoError(t, err)
@@ -289,7 +289,7 @@ func TestFormerGuard(t *testing.T) {
 func TestRedirectedKeySet(t *testing.T) {
 	i := &issuer{}
 	i.breaks(nil, http.StatusFound, 0)
-	withIssuer(t, i, func(t *testing.T, g *Guard) {
+	withIssuer(t, i, func(t *testing.T, g *Authenticator) {
 		_, err := g.bearer(t, signed(t, "ES256", "kid", "1"))
 		require.ErrorIs(t, err, ErrKeysUnavailable)
 		require.ErrorContains(t, err, "302")
@@ -300,7 +300,7 @@ func TestRedirectedKeySet(t *testing.T) {
 // TestClosedGuard: requests that still have a guard that was replaced get answers, and begin nothing.
 func TestClosedGuard(t *testing.T) {
 	i := newIssuer(t)
-	withIssuer(t, i, func(t *testing.T, g *Guard) {
+	withIssuer(t, i, func(t *testing.T, g *Authenticator) {
 		token := signed(t, "ES256", "kid", "1")
 		_, err := g.bearer(t, token)
 		require.NoError(t, err)
@@ -324,7 +324,7 @@ func TestKeySetAddressStaysOutOfTheLog(t *testing.T) {
 		g, err := New(Config{Tokens: own}, Options{Transport: i, Logger: slog.New(slog.NewTextHandler(log, nil))})
 		require.NoError(t, err)
 		defer g.Close()
-		_, err = g.IdentifyToken(t.Context(), signed(t, "ES256"))
+		_, err = g.AuthenticateToken(t.Context(), signed(t, "ES256"))
 		require.ErrorIs(t, err, ErrKeysUnavailable)
 		synctest.Wait()
 		require.Contains(t, log.String(), "issuer.example")

@@ -1,4 +1,4 @@
-package access
+package auth
 
 import (
 	"crypto"
@@ -25,15 +25,15 @@ func TestIdentifyToken(t *testing.T) {
 	require.Equal(t, "alice", caller.Name)
 	require.Equal(t, "https://issuer.example", caller.Issuer)
 	for _, namespace := range []string{"chat", "room-1"} {
-		require.True(t, caller.May(Ping, namespace))
-		require.True(t, caller.May(Read, namespace))
-		require.False(t, caller.May(Admin, namespace))
+		require.True(t, caller.Can(Ping, namespace))
+		require.True(t, caller.Can(Read, namespace))
+		require.False(t, caller.Can(Admin, namespace))
 	}
-	require.False(t, caller.May(Ping, "other"))
-	require.False(t, caller.May(Read, "other"))
-	require.True(t, caller.Speaks("alice"))
-	require.False(t, caller.Speaks("bob"))
-	require.False(t, caller.SpeaksForMany())
+	require.False(t, caller.Can(Ping, "other"))
+	require.False(t, caller.Can(Read, "other"))
+	require.True(t, caller.CanPing("alice"))
+	require.False(t, caller.CanPing("bob"))
+	require.False(t, caller.CanPingMany())
 	require.False(t, caller.IsBlind("other"))
 }
 
@@ -57,7 +57,7 @@ func TestNamespacesOfTokens(t *testing.T) {
 		caller, err := newGuard(t, Config{Tokens: c.tokens}).bearer(t, good(t, map[string]any{"namespaces": c.claim}))
 		require.NoError(t, err)
 		require.Equal(t, c.want, caller.namespaces)
-		require.Equal(t, len(c.want) > 0, caller.MaySomewhere(Read))
+		require.Equal(t, len(c.want) > 0, caller.CanSomewhere(Read))
 	}
 }
 
@@ -68,8 +68,8 @@ func TestClaimsByAnotherName(t *testing.T) {
 	caller, err := g.bearer(t, good(t, map[string]any{"https://example.com/user": "bob", "rooms": "r1"}))
 	require.NoError(t, err)
 	require.Equal(t, "bob", caller.Name)
-	require.True(t, caller.May(Read, "r1"))
-	require.False(t, caller.May(Read, "chat"))
+	require.True(t, caller.Can(Read, "r1"))
+	require.False(t, caller.Can(Read, "chat"))
 	_, err = g.bearer(t, good(t, nil))
 	require.ErrorIs(t, err, ErrUnauthenticated, "sub is not the claim")
 }
@@ -188,7 +188,7 @@ func TestStrangeTokens(t *testing.T) {
 		"huge": raw(t, header, twice(`"x":"`+strings.Repeat("x", 10_000)+`"`)), "enormous": strings.Repeat("a.", 1_000_000), "deep": raw(t, header, strings.Repeat("[", 4000)),
 		"a key": "ls_" + token,
 	} {
-		_, err := g.IdentifyToken(t.Context(), bad)
+		_, err := g.AuthenticateToken(t.Context(), bad)
 		require.ErrorIs(t, err, ErrUnauthenticated, name)
 		require.Less(t, len(err.Error()), 300, "%s: a log is not for whatever somebody sends", name)
 	}
@@ -297,7 +297,7 @@ func FuzzIdentify(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, header string) {
-		caller, err := g.Identify(t.Context(), []string{header})
+		caller, err := g.Authenticate(t.Context(), []string{header})
 		if err != nil {
 			require.ErrorIs(t, err, ErrUnauthenticated)
 			require.Nil(t, caller)

@@ -1,4 +1,4 @@
-package access
+package auth
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// The errors of a [Guard]. What they wrap says why, for a log: it is not for callers, and holds no credentials.
+// The errors of a [Authenticator]. What they wrap says why, for a log: it is not for callers, and holds no credentials.
 var (
 	// ErrUnauthenticated is about credentials that are not to be trusted.
 	ErrUnauthenticated = errors.New("the credentials are not to be trusted")
@@ -26,12 +26,12 @@ var (
 // maxCredentials bounds what is looked at, in bytes: tokens are hardly ever longer than 2 KiB.
 const maxCredentials = 8 << 10
 
-// Options are what a [Guard] needs beside its configuration. All have defaults.
+// Options are what a [Authenticator] needs beside its configuration. All have defaults.
 type Options struct {
 	Logger    *slog.Logger      // default: slog.Default()
 	Now       func() time.Time  // default: time.Now
 	Transport http.RoundTripper // for the key set; default: http.DefaultTransport
-	Former    *Guard            // that the new one takes the place of: a key set from the same URL stays known
+	Former    *Authenticator    // that the new one takes the place of: a key set from the same URL stays known
 }
 
 func (o Options) withDefaults() Options {
@@ -42,8 +42,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Guard tells callers apart. Its methods may be called concurrently. A nil Guard is that of an open server.
-type Guard struct {
+// Authenticator tells callers apart. Its methods may be called concurrently. A nil Authenticator is that of an open server.
+type Authenticator struct {
 	keys      map[hashStart][]knownKey
 	tokens    *verifier // nil: none are taken
 	anonymous *Caller
@@ -51,8 +51,8 @@ type Guard struct {
 
 // New returns a guard, or an error that says what is wrong with the configuration. A key set is fetched in the
 // background from now on, until Close.
-func New(c Config, o Options) (*Guard, error) {
-	g := &Guard{anonymous: &Caller{Kind: Anonymous, anonymous: c.AnonymousRead}, keys: map[hashStart][]knownKey{}}
+func New(c Config, o Options) (*Authenticator, error) {
+	g := &Authenticator{anonymous: &Caller{Kind: Anonymous, anonymous: c.AnonymousRead}, keys: map[hashStart][]knownKey{}}
 	names := map[string]bool{}
 	for _, key := range c.Keys {
 		if err := key.check(); err != nil {
@@ -92,21 +92,21 @@ func (k Key) check() error {
 }
 
 // Close ends what the guard does in the background.
-func (g *Guard) Close() {
+func (g *Authenticator) Close() {
 	if g != nil && g.tokens != nil && g.tokens.set != nil {
 		g.tokens.set.close()
 	}
 }
 
 // Open reports whether nobody has to prove who they are: neither keys nor tokens are configured.
-func (g *Guard) Open() bool { return g == nil || len(g.keys) == 0 && g.tokens == nil }
+func (g *Authenticator) Open() bool { return g == nil || len(g.keys) == 0 && g.tokens == nil }
 
 // TakesTokens reports whether there are tokens to be trusted.
-func (g *Guard) TakesTokens() bool { return g != nil && g.tokens != nil }
+func (g *Authenticator) TakesTokens() bool { return g != nil && g.tokens != nil }
 
-// Identify returns who sent the Authorization headers of a request; [ErrUnauthenticated] or
+// Authenticate returns who sent the Authorization headers of a request; [ErrUnauthenticated] or
 // [ErrKeysUnavailable] if that cannot be told. On an open server it is nil. It waits for the keys of an issuer, for seconds at most.
-func (g *Guard) Identify(ctx context.Context, authorization []string) (*Caller, error) {
+func (g *Authenticator) Authenticate(ctx context.Context, authorization []string) (*Caller, error) {
 	switch {
 	case g.Open():
 		return nil, nil
@@ -125,11 +125,11 @@ func (g *Guard) Identify(ctx context.Context, authorization []string) (*Caller, 
 	if strings.HasPrefix(credentials, KeyPrefix) {
 		return g.identifyKey(credentials)
 	}
-	return g.IdentifyToken(ctx, credentials)
+	return g.AuthenticateToken(ctx, credentials)
 }
 
 // identifyKey finds a key by its hash.
-func (g *Guard) identifyKey(key string) (*Caller, error) {
+func (g *Authenticator) identifyKey(key string) (*Caller, error) {
 	if caller := g.find(sha256.Sum256([]byte(key))); caller != nil {
 		return caller, nil
 	}
@@ -147,7 +147,7 @@ type hashStart [4]byte
 
 // find returns whose hash this is, nil if it is nobody's. How long it takes tells nothing about a hash but whether
 // one begins like it.
-func (g *Guard) find(hash [sha256.Size]byte) (found *Caller) {
+func (g *Authenticator) find(hash [sha256.Size]byte) (found *Caller) {
 	for _, known := range g.keys[hashStart(hash[:])] {
 		if subtle.ConstantTimeCompare(known.hash[:], hash[:]) == 1 {
 			found = known.caller
@@ -156,8 +156,8 @@ func (g *Guard) find(hash [sha256.Size]byte) (found *Caller) {
 	return found
 }
 
-// IdentifyToken returns whose JWT this is, with the errors of [Guard.Identify].
-func (g *Guard) IdentifyToken(ctx context.Context, token string) (*Caller, error) {
+// AuthenticateToken returns whose JWT this is, with the errors of [Authenticator.Authenticate].
+func (g *Authenticator) AuthenticateToken(ctx context.Context, token string) (*Caller, error) {
 	switch {
 	case !g.TakesTokens():
 		return nil, untrusted("it is no key, and no tokens are configured")

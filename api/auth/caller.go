@@ -1,4 +1,4 @@
-package access
+package auth
 
 import "slices"
 
@@ -24,23 +24,23 @@ type Caller struct {
 	anonymous  []Pattern // what everybody may read
 }
 
-// May reports whether the caller may do such work in a namespace.
-func (c *Caller) May(scope Scope, namespace string) bool {
+// Can reports whether the caller may do such work in a namespace.
+func (c *Caller) Can(scope Scope, namespace string) bool {
 	return c == nil || slices.Contains(c.scopes, scope) && matchAny(c.namespaces, namespace) ||
 		scope == Read && matchAny(c.anonymous, namespace)
 }
 
-// MaySomewhere reports whether there are namespaces in which the caller may do such work.
-func (c *Caller) MaySomewhere(scope Scope) bool {
+// CanSomewhere reports whether there are namespaces in which the caller may do such work.
+func (c *Caller) CanSomewhere(scope Scope) bool {
 	return c == nil || slices.Contains(c.scopes, scope) && len(c.namespaces) > 0 || scope == Read && len(c.anonymous) > 0
 }
 
-// Speaks reports whether the caller may say of a user that they are here or went away. A user speaks for
+// CanPing reports whether the caller may say of a user that they are here or went away. A user speaks for
 // themselves alone.
-func (c *Caller) Speaks(user string) bool { return !c.is(ByToken) || c.Name == user }
+func (c *Caller) CanPing(user string) bool { return !c.is(ByToken) || c.Name == user }
 
-// SpeaksForMany reports whether the caller may say so of many users at once.
-func (c *Caller) SpeaksForMany() bool { return !c.is(ByToken) }
+// CanPingMany reports whether the caller may say so of many users at once.
+func (c *Caller) CanPingMany() bool { return !c.is(ByToken) }
 
 func (c *Caller) is(kind Kind) bool { return c != nil && c.Kind == kind }
 
@@ -49,11 +49,11 @@ func (c *Caller) IsAnonymous() bool { return c.is(Anonymous) }
 
 // IsBlind reports whether the caller may record what happens in a namespace, but not be told of it, not even by the
 // answer to a ping. Users are told of themselves.
-func (c *Caller) IsBlind(namespace string) bool { return c.is(ByKey) && !c.May(Read, namespace) }
+func (c *Caller) IsBlind(namespace string) bool { return c.is(ByKey) && !c.Can(Read, namespace) }
 
-// NextReadable returns a text after which, by bytes, the next names are that the caller may read, given that
+// SeekReadable returns a text after which, by bytes, the next names are that the caller may read, given that
 // all up to another text are done with. It reports false when no names can follow.
-func (c *Caller) NextReadable(done string) (after string, more bool) {
+func (c *Caller) SeekReadable(done string) (after string, more bool) {
 	if c == nil {
 		return done, true
 	}

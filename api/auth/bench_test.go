@@ -1,4 +1,4 @@
-package access
+package auth
 
 import (
 	"crypto"
@@ -36,7 +36,7 @@ func BenchmarkIdentify(b *testing.B) {
 				if strings.HasPrefix(name, "first ") {
 					g.tokens.recent.tokens.Purge()
 				}
-				if _, err := g.Identify(b.Context(), header); err != nil {
+				if _, err := g.Authenticate(b.Context(), header); err != nil {
 					b.Fatal(err)
 				}
 			}

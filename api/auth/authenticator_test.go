@@ -1,4 +1,4 @@
-package access
+package auth
 
 import (
 	"crypto"
@@ -74,7 +74,7 @@ func tokens() *Tokens {
 }
 
 // newGuard makes a guard at the time of the tests.
-func newGuard(t testing.TB, c Config) *Guard {
+func newGuard(t testing.TB, c Config) *Authenticator {
 	t.Helper()
 	g, err := New(c, Options{Now: func() time.Time { return now }})
 	require.NoError(t, err)
@@ -82,25 +82,25 @@ func newGuard(t testing.TB, c Config) *Guard {
 	return g
 }
 
-func (g *Guard) bearer(t testing.TB, credentials string) (*Caller, error) {
+func (g *Authenticator) bearer(t testing.TB, credentials string) (*Caller, error) {
 	t.Helper()
-	return g.Identify(t.Context(), []string{"Bearer " + credentials})
+	return g.Authenticate(t.Context(), []string{"Bearer " + credentials})
 }
 
 func TestOpenServer(t *testing.T) {
 	open, err := New(Config{}, Options{})
 	require.NoError(t, err)
-	for _, g := range []*Guard{nil, open} {
+	for _, g := range []*Authenticator{nil, open} {
 		require.True(t, g.Open())
 		require.False(t, g.TakesTokens())
-		caller, err := g.Identify(t.Context(), []string{"Basic nonsense"})
+		caller, err := g.Authenticate(t.Context(), []string{"Basic nonsense"})
 		require.NoError(t, err)
 		for _, scope := range Scopes() {
-			require.True(t, caller.May(scope, "chat"))
-			require.True(t, caller.MaySomewhere(scope))
+			require.True(t, caller.Can(scope, "chat"))
+			require.True(t, caller.CanSomewhere(scope))
 		}
-		require.True(t, caller.Speaks("alice"))
-		require.True(t, caller.SpeaksForMany())
+		require.True(t, caller.CanPing("alice"))
+		require.True(t, caller.CanPingMany())
 		require.False(t, caller.IsAnonymous())
 		require.False(t, caller.IsBlind("chat"))
 		g.Close()
@@ -115,17 +115,17 @@ func TestIdentifyKey(t *testing.T) {
 		{Name: "dashboard", Hash: otherHash, Scopes: []Scope{Read}, Namespaces: []Pattern{"*"}},
 	}})
 	for _, header := range []string{"Bearer " + key, "bearer " + key, "BEARER   " + key} {
-		caller, err := g.Identify(t.Context(), []string{header})
+		caller, err := g.Authenticate(t.Context(), []string{header})
 		require.NoError(t, err)
 		require.Equal(t, ByKey, caller.Kind)
 		require.Equal(t, "backend", caller.Name)
-		require.True(t, caller.May(Ping, "chat-1"))
-		require.False(t, caller.May(Ping, "chat"))
-		require.False(t, caller.May(Read, "chat-1"), "no scope contains another")
-		require.False(t, caller.May(Admin, "chat-1"))
+		require.True(t, caller.Can(Ping, "chat-1"))
+		require.False(t, caller.Can(Ping, "chat"))
+		require.False(t, caller.Can(Read, "chat-1"), "no scope contains another")
+		require.False(t, caller.Can(Admin, "chat-1"))
 		require.True(t, caller.IsBlind("chat-1"))
-		require.True(t, caller.Speaks("alice"))
-		require.True(t, caller.SpeaksForMany())
+		require.True(t, caller.CanPing("alice"))
+		require.True(t, caller.CanPingMany())
 	}
 	caller, err := g.bearer(t, other)
 	require.NoError(t, err)
@@ -150,7 +150,7 @@ func TestIdentifyKey(t *testing.T) {
 		{"Bearer " + good(t, nil)},
 		{"Bearer " + key + ",Bearer " + other},
 	} {
-		caller, err := g.Identify(t.Context(), header)
+		caller, err := g.Authenticate(t.Context(), header)
 		require.ErrorIs(t, err, ErrUnauthenticated, "%.80q", header)
 		require.Nil(t, caller)
 	}
@@ -162,18 +162,18 @@ func TestAnonymous(t *testing.T) {
 		Keys:          []Key{{Name: "k", Hash: hash, Scopes: []Scope{Ping}, Namespaces: []Pattern{"chat"}}},
 		AnonymousRead: []Pattern{"public-*"},
 	})
-	caller, err := g.Identify(t.Context(), nil)
+	caller, err := g.Authenticate(t.Context(), nil)
 	require.NoError(t, err)
 	require.True(t, caller.IsAnonymous())
-	require.True(t, caller.May(Read, "public-1"))
-	require.True(t, caller.MaySomewhere(Read))
-	require.False(t, caller.May(Read, "chat"))
-	require.False(t, caller.May(Ping, "public-1"))
-	require.False(t, caller.MaySomewhere(Ping))
+	require.True(t, caller.Can(Read, "public-1"))
+	require.True(t, caller.CanSomewhere(Read))
+	require.False(t, caller.Can(Read, "chat"))
+	require.False(t, caller.Can(Ping, "public-1"))
+	require.False(t, caller.CanSomewhere(Ping))
 
 	caller, err = g.bearer(t, key)
 	require.NoError(t, err)
-	require.True(t, caller.May(Read, "public-1"), "what anybody may do, somebody may")
+	require.True(t, caller.Can(Read, "public-1"), "what anybody may do, somebody may")
 	require.False(t, caller.IsBlind("public-1"))
 	require.True(t, caller.IsBlind("chat"))
 }

@@ -1,4 +1,4 @@
-package access
+package auth
 
 import (
 	"crypto/sha256"
@@ -52,7 +52,7 @@ func TestNextReadable(t *testing.T) {
 		names := rapid.MapOf(name, rapid.Just(true)).Draw(t, "names")
 		caller := &Caller{Kind: ByKey, scopes: []Scope{Read}, namespaces: patterns}
 		found, asked := map[string]bool{}, 0
-		for after, more := caller.NextReadable(""); more; asked++ {
+		for after, more := caller.SeekReadable(""); more; asked++ {
 			next := ""
 			for n := range names {
 				if n > after && (next == "" || n < next) {
@@ -62,15 +62,15 @@ func TestNextReadable(t *testing.T) {
 			if next == "" {
 				break
 			}
-			if caller.May(Read, next) {
+			if caller.Can(Read, next) {
 				require.False(t, found[next], "%s is found twice", next)
 				found[next] = true
 			}
-			after, more = caller.NextReadable(next)
+			after, more = caller.SeekReadable(next)
 		}
 		want := map[string]bool{}
 		for n := range names {
-			if caller.May(Read, n) {
+			if caller.Can(Read, n) {
 				want[n] = true
 			}
 		}

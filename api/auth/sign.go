@@ -1,4 +1,4 @@
-package access
+package auth
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ type Grant struct {
 	Issued, Expires time.Time // cut to the second
 }
 
-// Sign makes a JWT that a [Guard] with these tokens takes, for trying out: with the secret, or with a private key that
+// Sign makes a JWT that a [Authenticator] with these tokens takes, for trying out: with the secret, or with a private key that
 // [ParsePrivateKey] returned, by the one algorithm of its kind. The grant is not checked.
 func (t Tokens) Sign(key crypto.PrivateKey, g Grant) (string, error) {
 	method, err := t.methodFor(key)

@@ -1,10 +1,10 @@
-// Package access decides who may do what: it tells callers apart by their API key or JWT, and holds what
+// Package auth decides who may do what: it tells callers apart by their API key or JWT, and holds what
 // each of them may do.
 //
 // Where things are: this file is what can be configured; key.go and pem.go read keys, pattern.go namespaces;
 // guard.go identifies callers, token.go reads JWTs, sign.go makes some, recent.go remembers them, jwks.go keeps an issuer's keys;
 // caller.go is what somebody may do.
-package access
+package auth
 
 import (
 	"crypto"
