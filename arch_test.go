@@ -38,7 +38,9 @@ func arrows() map[string][]string {
 		"docs/generate":             {"api"},
 		"cmd/lastseen": {
 			"", "store", "store/redisstore", "store/filestore", "store/coalesce", "store/clock", "api", "api/auth", "api/limit",
+			"cmd/lastseen/internal/config",
 		},
+		"cmd/lastseen/internal/config": {"", "api", "api/auth", "store/redisstore"},
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 )
 
 // certificatePause is the time between two looks at the files of a certificate. They are read, rather than
@@ -28,7 +30,7 @@ type certificate struct {
 }
 
 // openCertificate returns the certificate that the settings name; nil if none is set.
-func openCertificate(c *config, logger *slog.Logger) (*certificate, error) {
+func openCertificate(c *config.Config, logger *slog.Logger) (*certificate, error) {
 	if c.TLSCert == "" {
 		return nil, nil
 	}
@@ -41,11 +43,11 @@ func openCertificate(c *config, logger *slog.Logger) (*certificate, error) {
 func (c *certificate) read() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	cert, err := readFile(c.certFile)
+	cert, err := config.ReadFile(c.certFile)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.certFile, err)
 	}
-	key, err := readFile(c.keyFile)
+	key, err := config.ReadFile(c.keyFile)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.keyFile, err)
 	}
@@ -99,24 +101,5 @@ func (c *certificate) config() *tls.Config {
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.current.Load(), nil },
-	}
-}
-
-// checkCertificate finds what is wrong with the files for TLS.
-func (c *config) checkCertificate(p *problems) {
-	if !c.fine("tls-cert", "tls-key") {
-		return
-	}
-	for _, pair := range [][2]string{{"tls-cert", "tls-key"}, {"tls-key", "tls-cert"}} {
-		if c.own(pair[0]) && !c.own(pair[1]) {
-			p.addf("%s: %s is missing: TLS requires both", c.say(pair[0]), pair[1])
-			return
-		}
-	}
-	if !c.own("tls-cert") {
-		return
-	}
-	if _, err := openCertificate(c, slog.New(slog.DiscardHandler)); err != nil {
-		p.addf("%s and %s: %v", c.say("tls-cert"), c.say("tls-key"), err)
 	}
 }

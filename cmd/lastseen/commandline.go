@@ -9,6 +9,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 	"github.com/lastseen/lastseen/store/redisstore"
 )
 
@@ -39,31 +40,39 @@ func (versionFlag) BeforeReset(app *kong.Kong, std streams) error {
 // exitCode ends run from inside the parser, after it has printed the help.
 type exitCode int
 
-// newCommandLine returns the parser of the command line. It takes only the texts of flags, into a
-// [sources]: choosing between them, environment and file, and reading values, is done there for all alike.
+// newCommandLine returns the parser of the command line. It fills the fields of commands, except those of settings:
+// their flags go to a [config.Loader] as text.
 func newCommandLine(ctx context.Context, std streams) (*kong.Kong, error) {
-	given := sources{flags: map[string]string{}, environ: os.Environ()}
-	note := kong.MapperFunc(func(c *kong.DecodeContext, _ reflect.Value) error {
-		var text string
-		if err := c.Scan.PopValueInto("value", &text); err != nil {
-			return err
-		}
-		given.flags[c.Value.Name] = text
-		return nil
-	})
+	loader := config.Loader{Flags: map[string]string{}, Environ: os.Environ()}
 	return kong.New(&commands{},
 		kong.Name("lastseen"),
 		kong.Description("A presence service: tracks who is online and who was online recently."),
 		kong.Writers(std.out, std.err),
 		kong.Exit(func(code int) { panic(exitCode(code)) }),
-		kong.FlagNamer(kebab),
-		kong.KindMapper(reflect.String, note), kong.KindMapper(reflect.Int, note), kong.KindMapper(reflect.Int64, note),
-		kong.KindMapper(reflect.Slice, note), // as a whole: kong would split it and keep the last item
-		kong.PostBuild(withoutDefaults),
-		kong.ValueFormatter(explain),
+		kong.PostBuild(func(k *kong.Kong) error { return kong.Visit(k.Model, captureSettings(loader.Flags)) }),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(std, given),
+		kong.Bind(std, loader),
 	)
+}
+
+// captureSettings makes each flag with the name of a setting store its text. The flag takes a value of any type, and
+// has neither a default nor an environment variable for kong; the help shows both.
+func captureSettings(texts map[string]string) kong.Visitor {
+	capture := kong.MapperFunc(func(c *kong.DecodeContext, _ reflect.Value) error {
+		var text string
+		err := c.Scan.PopValueInto("value", &text)
+		texts[c.Value.Name] = text
+		return err
+	})
+	return func(n kong.Visitable, next kong.Next) error {
+		if flag, ok := n.(*kong.Flag); ok {
+			if d, ok := config.Find(flag.Name); ok {
+				flag.Mapper, flag.Target, flag.HasDefault = capture, reflect.New(reflect.TypeFor[string]()).Elem(), false
+				flag.Help += " " + d.Note()
+			}
+		}
+		return next(nil)
+	}
 }
 
 // maxQuoted is how many bytes of an unknown command an error repeats.
@@ -80,9 +89,9 @@ func unknownCommand(err error, args []string, known []*kong.Node) error {
 	for _, command := range known {
 		names = append(names, command.Name)
 	}
-	hint := suggest(word, names)
+	hint := config.Suggest(word, names)
 	switch {
-	case isStoreURL(word):
+	case config.IsStoreURL(word):
 		word, hint = redisstore.Redact(word), ", did you mean --store?"
 	case word == "help":
 		hint = ", did you mean --help?"
@@ -93,38 +102,27 @@ func unknownCommand(err error, args []string, known []*kong.Node) error {
 	return fmt.Errorf("unknown command %q%s", word[:min(len(word), maxQuoted)], hint)
 }
 
-// withoutDefaults keeps kong from taking a default for something that was given.
-func withoutDefaults(k *kong.Kong) error {
-	return kong.Visit(k.Model, func(n kong.Visitable, next kong.Next) error {
-		if flag, ok := n.(*kong.Flag); ok {
-			flag.HasDefault = false
-		}
-		return next(nil)
-	})
-}
-
-// explain is a flag's help, with its default and environment variable.
-func explain(v *kong.Value) string {
-	d, ok := find(definitions(), v.Name)
-	if !ok {
-		return v.Help
-	}
-	var more []string
-	if d.high > 0 {
-		more = append(more, fmt.Sprintf("%d to %d", d.low, d.high))
-	}
-	if d.standard != "" {
-		more = append(more, "default "+d.standard)
-	}
-	return v.Help + " (" + strings.Join(append(more, d.env()), ", ") + ")"
-}
-
-// Help is what the help of serve says beside its flags.
+// Help returns what the help of serve adds to its flags.
 func (*serveCmd) Help() string { return settingsHelp }
 
-// Help is what the help of config says beside its flags.
+// Help returns what the help of config adds to its flags.
 func (*configCmd) Help() string { return settingsHelp }
 
 const settingsHelp = "Each setting is a flag, an environment variable and a name in the configuration file. " +
 	"In the file, a namespace can have its own values. Flags override the environment, which overrides the file. " +
 	"Durations need a unit: 500ms, 90s, 5m, 1h30m."
+
+// configCmd prints the effective configuration. It has the flags of serve.
+type configCmd struct{ config.Settings }
+
+// Run prints the configuration, or fails with everything that is wrong with it.
+func (*configCmd) Run(std streams, loader config.Loader) error {
+	c, err := loader.Load()
+	for _, warning := range c.Warnings {
+		fmt.Fprintf(std.err, "lastseen: warning: %s\n", warning)
+	}
+	if err != nil {
+		return err
+	}
+	return c.Print(std.out, version().Version)
+}

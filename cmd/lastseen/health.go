@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lastseen/lastseen/api"
+	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 )
 
 // healthTimeout bounds a health check.
@@ -19,12 +20,12 @@ const healthTimeout = 3 * time.Second
 
 // healthCmd asks a running service whether it is alive.
 type healthCmd struct {
-	processSettings
+	config.CommonSettings
 }
 
 // Run fails unless the service answers.
-func (*healthCmd) Run(ctx context.Context, std streams, from sources) error {
-	listen, err := from.listen()
+func (*healthCmd) Run(ctx context.Context, std streams, loader config.Loader) error {
+	listen, err := loader.ListenAddress()
 	if err != nil {
 		return err
 	}

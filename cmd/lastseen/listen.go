@@ -7,11 +7,13 @@ import (
 	"os"
 	"strings"
 	"syscall"
+
+	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 )
 
 // listen opens the port that the settings name. The error names the setting.
-func listen(c *config) (net.Listener, error) {
-	listener, err := net.Listen("tcp", string(c.Listen))
+func listen(c *config.Config) (net.Listener, error) {
+	listener, err := net.Listen("tcp", c.Listen)
 	if err == nil {
 		return listener, nil
 	}
@@ -19,11 +21,11 @@ func listen(c *config) (net.Listener, error) {
 	if errors.As(err, &call) {
 		err = call.Err
 	}
-	advice := "choose another address with --listen or " + envPrefix + "LISTEN"
+	advice := "choose another address with --listen or " + config.EnvPrefix + "LISTEN"
 	if errors.Is(err, syscall.EADDRINUSE) {
 		advice = "stop the process that uses it, or " + advice
 	}
-	return nil, fmt.Errorf("cannot listen on %s (%s): %w; %s", c.Listen, c.chosen["listen"].origin, err, advice)
+	return nil, fmt.Errorf("cannot listen on %s (%s): %w; %s", c.Listen, c.Source("listen"), err, advice)
 }
 
 // banner is what a server prints when it is ready.

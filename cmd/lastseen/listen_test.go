@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 )
 
 // TestTakenPort checks that a port in use is reported with the flag that changes it, before the store is opened.
@@ -32,10 +34,10 @@ func TestTakenPort(t *testing.T) {
 
 // TestListenErrors checks that other reasons not to listen name the flag, too.
 func TestListenErrors(t *testing.T) {
-	_, err := listen(&config{scope: scope{
-		settings: settings{processSettings: processSettings{Listen: "192.0.2.1:0"}}, // reserved for documentation
-		chosen:   map[string]choice{"listen": {given: given{origin: origin{fromEnv, "LASTSEEN_LISTEN"}}}},
-	}})
+	reserved := []string{"LASTSEEN_LISTEN=192.0.2.1:0", "LASTSEEN_AUTH=none"} // for documentation
+	c, err := config.Loader{Environ: reserved}.Load()
+	require.NoError(t, err)
+	_, err = listen(c)
 	require.ErrorContains(t, err, "cannot listen on 192.0.2.1:0 (env LASTSEEN_LISTEN): ")
 	require.ErrorContains(t, err, "; choose another address with --listen or LASTSEEN_LISTEN")
 }

@@ -1,7 +1,7 @@
-// Command lastseen is a presence service: it records pings over HTTP and answers who is here, who was
-// here recently, and since when.
+// Command lastseen is a presence service: it records pings over HTTP and shows who is online, who was online
+// recently, and when they were last seen.
 //
-// Started without arguments it listens on 127.0.0.1:8080 and keeps its data in the file lastseen.db.
+// Without arguments it listens on 127.0.0.1:8080 and stores its data in the file lastseen.db.
 // Run it with --help for all settings.
 package main
 
@@ -10,11 +10,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
 
+	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 	"github.com/lastseen/lastseen/store/redisstore"
 )
 
@@ -30,8 +32,8 @@ type streams struct {
 	out, err io.Writer
 }
 
-// run executes one command line and returns the exit code: 0 if it did what was asked, 1 if that
-// failed, 2 if the command line or a setting is wrong.
+// run executes one command line and returns the exit code: 0 for success, 1 for a failure, 2 if the command line or a
+// setting is wrong.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
 	defer func() {
 		switch cause := recover().(type) {
@@ -48,10 +50,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	}
 	parsed, err := line.Parse(args)
 	if err != nil {
-		return fail(stderr, withoutPasswords(unknownCommand(err, args, line.Model.Children), args), 2)
+		return fail(stderr, redact(unknownCommand(err, args, line.Model.Children), args), 2)
 	}
 	if err := parsed.Run(); err != nil {
-		var wrong *settingsError
+		var wrong *config.Error
 		if errors.As(err, &wrong) {
 			return fail(stderr, err, 2)
 		}
@@ -60,12 +62,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	return 0
 }
 
-// withoutPasswords is an error about arguments that shows none of their passwords: a store may stand where no
-// flag names it.
-func withoutPasswords(err error, args []string) error {
+// redact returns an error about arguments without their passwords: a store may be given without its flag.
+func redact(err error, args []string) error {
 	text := err.Error()
 	for _, arg := range args {
-		if isStoreURL(arg) {
+		if config.IsStoreURL(arg) {
 			text = strings.ReplaceAll(text, arg, redisstore.Redact(arg))
 		}
 	}
@@ -75,4 +76,13 @@ func withoutPasswords(err error, args []string) error {
 func fail(stderr io.Writer, err error, code int) int {
 	fmt.Fprintf(stderr, "lastseen: %v\n", err)
 	return code
+}
+
+// newLogger returns a logger that writes lines as text, or one JSON object per line.
+func newLogger(format string, w io.Writer, level *slog.LevelVar) *slog.Logger {
+	options := &slog.HandlerOptions{Level: level}
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
 }

@@ -1,39 +1,10 @@
 package main
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
-
-// requireRoundTrip requires that what is printed of a configuration, taken as a file, makes the same one.
-func requireRoundTrip(t testing.TB, c *config) {
-	t.Helper()
-	var printed strings.Builder
-	require.NoError(t, c.print(&printed))
-	again, err := loadText(t, printed.String())
-	require.NoError(t, err, printed.String())
-	require.Zero(t, compare(c, again), printed.String())
-	require.Equal(t, c.names(), again.names())
-	require.Equal(t, c.layouts(), again.layouts())
-}
-
-func TestPrintedConfigurationIsAFile(t *testing.T) {
-	for _, content := range []string{
-		"",
-		"green: 50s\nsync: 0\nretention: 720h\nstore: 'a: #b'\nlisten: ':80'\nauth: none\n",
-		"store: redis://h:1/2\nredis-prefix: \"1\"\nredis-score-unit: s\nredis-shards: 3\n",
-		"store: redis://h:1\nredis-prefix: \"a\\nb\\t'\\\"{}\"\n",
-		"cors-origins: '*'\nanonymous-read: ['null']\nkeys: {'null': {hash: " + hashOf("a") + ", scopes: [ping], namespaces: ['*', 'null', 1]}}\n",
-		"log-level: warn\nrate-limit: off\nlisten: '[::]:1'\nkeys: {'1': {hash: " + hashOf("a") + ", scopes: [admin], namespaces: [a]}}\n",
-		"store: redis://h:1\nnamespaces:\n  '1': {green: 10s}\n  null: {redis-key: '007', redis-score-unit: ms}\n  off: {retention: off}\n  z:\n",
-	} {
-		c, err := loadText(t, content)
-		require.NoError(t, err)
-		requireRoundTrip(t, c)
-	}
-}
 
 func TestConfigCommand(t *testing.T) {
 	t.Setenv("LASTSEEN_SYNC", "2s")

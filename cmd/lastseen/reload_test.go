@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 )
 
 // reloadTest is a live configuration whose file the test rewrites.
@@ -26,10 +28,10 @@ type reloadTest struct {
 
 func newReloadTest(t *testing.T, content string) *reloadTest {
 	r := &reloadTest{t: t, file: writeConfig(t, content)}
-	from := sources{flags: map[string]string{"config": r.file}}
-	c, err := from.load()
+	loader := config.Loader{Flags: map[string]string{"config": r.file}}
+	c, err := loader.Load()
 	require.NoError(t, err)
-	r.live, err = newLive(c, from.reload, slog.New(slog.NewTextHandler(&r.log, nil)), &r.level)
+	r.live, err = newLive(c, loader.Reload, slog.New(slog.NewTextHandler(&r.log, nil)), &r.level)
 	require.NoError(t, err)
 	t.Cleanup(r.close)
 	return r

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/lastseen/lastseen/api"
+	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/coalesce"
 	"github.com/lastseen/lastseen/store/filestore"
@@ -29,22 +30,22 @@ const drainTimeout = 7 * time.Second
 
 // serveCmd runs the service.
 type serveCmd struct {
-	settings
+	config.Settings
 }
 
 // Run serves until the context ends, finishes what was begun, and flushes.
-func (*serveCmd) Run(ctx context.Context, std streams, from sources) error {
+func (*serveCmd) Run(ctx context.Context, std streams, loader config.Loader) error {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
-	c, err := from.load()
+	c, err := loader.Load()
 	if err != nil {
 		return err
 	}
 	level := new(slog.LevelVar)
-	level.Set(slog.Level(c.LogLevel))
-	logger := c.LogFormat.newLogger(std.err, level)
-	for _, warning := range c.warnings {
+	level.Set(c.LogLevel)
+	logger := newLogger(c.LogFormat, std.err, level)
+	for _, warning := range c.Warnings {
 		logger.Warn(warning)
 	}
 	listener, err := listen(c) // before the store, which may make a file; connections wait until serve accepts them
@@ -56,8 +57,8 @@ func (*serveCmd) Run(ctx context.Context, std streams, from sources) error {
 	if err != nil {
 		return err
 	}
-	defer runtime.KeepAlive(tuneCollector(c.onRedis()))
-	live, err := newLive(c, from.reload, logger, level)
+	defer runtime.KeepAlive(tuneCollector(c.OnRedis()))
+	live, err := newLive(c, loader.Reload, logger, level)
 	if err == nil {
 		err = serve(ctx, std, logger, listener, s, where, live, hangups)
 		live.close()
@@ -70,10 +71,10 @@ func (*serveCmd) Run(ctx context.Context, std streams, from sources) error {
 }
 
 // openStore opens the store that the settings name and says where its data is.
-func openStore(ctx context.Context, c *config, logger *slog.Logger) (s store.Store, where string, err error) {
-	if !c.onRedis() {
+func openStore(ctx context.Context, c *config.Config, logger *slog.Logger) (s store.Store, where string, err error) {
+	if !c.OnRedis() {
 		s, err := filestore.Open(filestore.Options{
-			Path: c.Store, Sync: time.Duration(c.Sync), MaxNamespaces: c.MaxNamespaces, Logger: logger,
+			Path: c.Store, Sync: c.Sync, MaxNamespaces: c.MaxNamespaces, Logger: logger,
 		})
 		if err != nil {
 			return nil, "", openError(c.Store, err)
@@ -81,11 +82,11 @@ func openStore(ctx context.Context, c *config, logger *slog.Logger) (s store.Sto
 		return s, s.Path(), nil
 	}
 	logging.Disable() // the client's own log; what fails is in the errors, and logged with the request
-	options := c.redisOptions()
+	options := c.RedisOptions()
 	options.Logger = logger
 	redis, err := redisstore.Open(options)
 	if err != nil {
-		return nil, "", &settingsError{[]string{err.Error()}} // load has found it before
+		return nil, "", &config.Error{Problems: []string{err.Error()}} // load has found it before
 	}
 	if err := redis.Ready(ctx); errors.Is(err, redisstore.ErrTooOld) {
 		return nil, "", errors.Join(err, redis.Close())
@@ -119,10 +120,10 @@ func openError(path string, err error) error {
 // serve says where the service is, and answers requests until the context ends.
 func serve(ctx context.Context, std streams, logger *slog.Logger, listener net.Listener, s store.Store, where string, live *live, hangups <-chan os.Signal) error {
 	server := api.NewServer(api.New(live.interfaceTo(s)), logger)
-	listener = api.LimitConnections(server, listener, live.config().MaxConnections.most(descriptors()), logger)
+	listener = api.LimitConnections(server, listener, maxConnections(live.config().MaxConnections, descriptors()), logger)
 	r := &registrar{store: s, names: live.names, changed: live.changed, logger: logger, pause: sleep}
 	r.first(ctx)
-	fmt.Fprintf(std.out, "%s", banner{live.scheme(), listener.Addr(), where, live.config().callers()})
+	fmt.Fprintf(std.out, "%s", banner{live.scheme(), listener.Addr(), where, live.config().Callers()})
 
 	defer inBackground(ctx, newJanitor(s, live, logger).run, r.run, newTraffic(s, logger).run,
 		func(ctx context.Context) { live.run(ctx, hangups) },

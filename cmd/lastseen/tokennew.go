@@ -9,9 +9,10 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 )
 
-// Bounds of how long a token from the command line is valid: it cannot be taken back.
+// The bounds of how long a token from the command line is valid: it cannot be revoked.
 const (
 	minTTL = time.Second
 	maxTTL = 7 * 24 * time.Hour
@@ -22,13 +23,18 @@ type tokenCmd struct {
 	New tokenNewCmd `cmd:"" help:"Create a JWT for a user, to test a server with the same settings. Prints only the token."`
 }
 
-// tokenNewCmd makes a JWT. A server need not run: it takes the token when it has the same settings.
+// tokenNewCmd creates a JWT. No server needs to run: a server with the same settings accepts the token.
 type tokenNewCmd struct {
-	User          string `placeholder:"USER" help:"User that the token is for. Required."`
-	Namespaces    string `placeholder:"NAMESPACE,…" help:"Namespaces that the token is valid in. chat-* matches names that start with chat-, * matches all. Required, unless jwt-namespaces is set."`
-	TTL           string `placeholder:"DURATION" help:"How long the token is valid, from 1s to 168h (default 1h)."`
-	JWTPrivateKey string `placeholder:"FILE" help:"Private key in PEM that signs the token, if the server verifies JWTs with public keys: RSA for RS256, P-256 for ES256, Ed25519 for EdDSA."`
+	User          *string `placeholder:"USER" help:"User that the token is for. Required."`
+	Namespaces    *string `placeholder:"NAMESPACE,…" help:"Namespaces that the token is valid in. chat-* matches names that start with chat-, * matches all. Required, unless jwt-namespaces is set."`
+	TTL           string  `default:"1h" placeholder:"DURATION" help:"How long the token is valid, from 1s to 168h (default 1h)."`
+	JWTPrivateKey *string `placeholder:"FILE" help:"Private key in PEM that signs the token, if the server verifies JWTs with public keys: RSA for RS256, P-256 for ES256, Ed25519 for EdDSA."`
 
+	tokenSettings
+}
+
+// tokenSettings are the settings that a token usually depends on, with their own help.
+type tokenSettings struct {
 	Config             string `placeholder:"FILE" help:"Configuration file of the server."`
 	JWTSecretFile      string `placeholder:"FILE" help:"Secret of JWTs signed with HS256."`
 	JWTKeysFile        string `placeholder:"FILE" help:"Public keys that the server verifies JWTs with."`
@@ -39,12 +45,12 @@ type tokenNewCmd struct {
 }
 
 // Run prints the token.
-func (*tokenNewCmd) Run(ctx context.Context, std streams, from sources) error {
-	c, err := from.reload()
+func (cmd *tokenNewCmd) Run(ctx context.Context, std streams, loader config.Loader) error {
+	c, err := loader.Reload()
 	if err != nil {
 		return err
 	}
-	token, err := c.newToken(ctx, from, time.Now())
+	token, err := cmd.newToken(ctx, c, time.Now())
 	if err != nil {
 		return err
 	}
@@ -52,91 +58,90 @@ func (*tokenNewCmd) Run(ctx context.Context, std streams, from sources) error {
 	return nil
 }
 
-// newToken returns a token that is valid from now on, as the flags of the command say.
-func (c *config) newToken(ctx context.Context, from sources, now time.Time) (string, error) {
-	var p problems
-	if c.access.Tokens == nil {
-		p.addf("no JWTs are configured: set %s, %s or %s, as for the server", secretFile, keysFile, jwksURL)
-		return "", p.err()
+// newToken returns a token that is valid from now on.
+func (cmd *tokenNewCmd) newToken(ctx context.Context, c *config.Config, now time.Time) (string, error) {
+	var wrong config.Error
+	if c.Access.Tokens == nil {
+		wrong.Addf("no JWTs are configured: set jwt-secret-file, jwt-keys-file or jwt-jwks-url, as for the server")
+		return "", &wrong
 	}
-	grant := c.grant(from, now, &p)
-	key := c.privateKey(from, &p)
-	if err := p.err(); err != nil {
+	grant := cmd.grant(c, now, &wrong)
+	key := cmd.privateKey(c, &wrong)
+	if err := wrong.Err(); err != nil {
 		return "", err
 	}
-	token, err := c.access.Tokens.Sign(key, grant)
+	token, err := c.Access.Tokens.Sign(key, grant)
 	if err != nil {
-		p.addf("--jwt-private-key: %v", err)
-	} else if err = c.tryToken(ctx, token); err != nil {
-		p.addf("a server with these settings would reject this token: %v", err)
+		wrong.Addf("--jwt-private-key: %v", err)
+	} else if err = tryToken(ctx, c.Access, token); err != nil {
+		wrong.Addf("a server with these settings would reject this token: %v", err)
 	}
-	return token, p.err()
+	return token, wrong.Err()
 }
 
 // grant returns what the token is for.
-func (c *config) grant(from sources, now time.Time, p *problems) auth.Grant {
+func (cmd *tokenNewCmd) grant(c *config.Config, now time.Time, wrong *config.Error) auth.Grant {
 	g := auth.Grant{Issued: now}
-	user, given := from.flags["user"]
-	if !given {
-		p.addf("--user is missing")
-	} else if err := lastseen.CheckUser(user); err != nil {
-		p.addf("--user: %v", err)
+	if cmd.User == nil {
+		wrong.Addf("--user is missing")
+	} else if g.User = *cmd.User; lastseen.CheckUser(g.User) != nil {
+		wrong.Addf("--user: %v", lastseen.CheckUser(g.User))
 	}
-	g.User = user
-	names, given := from.flags["namespaces"]
-	switch err := each(names, &g.Namespaces, auth.ParsePattern); {
-	case !given && len(c.JWTNamespaces) == 0:
-		p.addf("--namespaces is missing: a token without namespaces grants no access")
-	case !given:
-		g.Namespaces = nil
-	case err != nil:
-		p.addf("--namespaces: %v; use %s", err, (*patterns)(nil).takes())
-	case len(g.Namespaces) > auth.MaxClaimed:
-		p.addf("--namespaces: %d are too many; the maximum is %d", len(g.Namespaces), auth.MaxClaimed)
+	var err error
+	if cmd.Namespaces != nil {
+		g.Namespaces, err = config.ParsePatterns(*cmd.Namespaces)
 	}
-	ttl, err := lastseen.ParseConfigDuration(from.flagOr("ttl", "1h"))
 	switch {
 	case err != nil:
-		p.addf("--ttl: %v", err)
+		wrong.Addf("--namespaces: %v", err)
+	case cmd.Namespaces == nil && len(c.JWTNamespaces) == 0:
+		wrong.Addf("--namespaces is missing: a token without namespaces grants no access")
+	case len(g.Namespaces) > auth.MaxClaimed:
+		wrong.Addf("--namespaces: %d are too many; the maximum is %d", len(g.Namespaces), auth.MaxClaimed)
+	}
+	ttl, err := lastseen.ParseConfigDuration(cmd.TTL)
+	switch {
+	case err != nil:
+		wrong.Addf("--ttl: %v", err)
 	case ttl < minTTL || ttl > maxTTL:
-		p.addf("--ttl: %s is out of range; use a duration from 1s to 168h", from.flags["ttl"])
+		wrong.Addf("--ttl: %s is out of range; use a duration from 1s to 168h", cmd.TTL)
 	}
 	g.Expires = now.Add(ttl)
 	return g
 }
 
-// privateKey returns the key that the token is signed with; nil if it is the secret.
-func (c *config) privateKey(from sources, p *problems) crypto.PrivateKey {
-	file, given := from.flags["jwt-private-key"]
-	switch {
-	case !given && c.access.Tokens.Secret == nil:
-		p.addf("--jwt-private-key is missing: the server verifies JWTs with %s, so signing requires a private key", c.tokenSources()[0])
-		return nil
-	case !given:
+// privateKey returns the key that signs the token; nil if the secret does.
+func (cmd *tokenNewCmd) privateKey(c *config.Config, wrong *config.Error) crypto.PrivateKey {
+	if cmd.JWTPrivateKey == nil {
+		if c.Access.Tokens.Secret == nil {
+			wrong.Addf("--jwt-private-key is missing: the server verifies JWTs with %s, so signing requires a private key",
+				c.TokenSources()[0])
+		}
 		return nil
 	}
-	content, err := readFile(file)
+	content, err := config.ReadFile(*cmd.JWTPrivateKey)
 	if err == nil {
 		var key crypto.Signer
 		if key, err = auth.ParsePrivateKey(content); err == nil {
 			return key
 		}
 	}
-	p.addf("--jwt-private-key: %v", err)
+	wrong.Addf("--jwt-private-key: %v", err)
 	return nil
 }
 
-// tryToken returns the error with which a server would refuse a token. Keys that an issuer publishes are not fetched.
-func (c *config) tryToken(ctx context.Context, token string) error {
-	if c.access.Tokens.JWKS != "" {
+// tryToken returns the error with which a server would reject a token. It does not fetch keys that an issuer
+// publishes.
+func tryToken(ctx context.Context, access auth.Config, token string) error {
+	if access.Tokens.JWKS != "" {
 		return nil
 	}
-	guard, err := auth.New(c.access, auth.Options{})
+	authenticator, err := auth.New(access, auth.Options{})
 	if err != nil {
 		return err
 	}
-	defer guard.Close()
-	if _, err = guard.AuthenticateToken(ctx, token); errors.Is(err, auth.ErrUnauthenticated) {
+	defer authenticator.Close()
+	if _, err = authenticator.AuthenticateToken(ctx, token); errors.Is(err, auth.ErrUnauthenticated) {
 		return err
 	}
 	return nil

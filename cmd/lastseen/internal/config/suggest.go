@@ -1,8 +1,8 @@
-package main
+package config
 
-// suggest returns ", did you mean …?" with the candidate that a mistyped name comes closest to, or "" if
+// Suggest returns ", did you mean …?" with the candidate closest to a mistyped name, or "" if
 // none is close.
-func suggest(name string, candidates []string) string {
+func Suggest(name string, candidates []string) string {
 	best, least := "", 1+len(name)/3
 	for _, candidate := range candidates {
 		if d := distance(name, candidate); d < least || d == least && best == "" {
@@ -15,7 +15,7 @@ func suggest(name string, candidates []string) string {
 	return ", did you mean " + best + "?"
 }
 
-// distance is the number of bytes to insert, delete or replace to make b of a (Levenshtein).
+// distance returns the number of bytes to insert, delete or replace to make b of a (Levenshtein).
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"os"
@@ -11,11 +11,11 @@ import (
 )
 
 // loadText loads a configuration whose file has the given content, without flags and environment.
-func loadText(t testing.TB, content string) (*config, error) {
+func loadText(t testing.TB, content string) (*Config, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "lastseen.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
-	return sources{flags: map[string]string{"config": file}}.load()
+	return Loader{Flags: map[string]string{"config": file}}.Load()
 }
 
 // problemsOf returns what is wrong with a file, without the folder that it is in.
@@ -25,11 +25,11 @@ func problemsOf(t *testing.T, content string) []string {
 	if err == nil {
 		return nil
 	}
-	var wrong *settingsError
+	var wrong *Error
 	require.ErrorAs(t, err, &wrong)
 	dir := filepath.Dir(c.Config) + "/"
 	var all []string
-	for _, problem := range wrong.problems {
+	for _, problem := range wrong.Problems {
 		all = append(all, strings.ReplaceAll(problem, dir, ""))
 	}
 	return all
@@ -127,13 +127,13 @@ func TestUnreadableFiles(t *testing.T) {
 		dir:                   "--config: " + dir + ": is a directory",
 		"/dev/zero":           "--config: /dev/zero: is too large: the maximum is 16 MiB",
 	} {
-		_, err := sources{flags: map[string]string{"config": name}}.load()
+		_, err := Loader{Flags: map[string]string{"config": name}}.Load()
 		require.EqualError(t, err, want)
 	}
 	if os.Geteuid() != 0 { // root may read everything
-		file := writeConfig(t, "green: 50s")
+		file := writeFile(t, "lastseen.yaml", []byte("green: 50s"))
 		require.NoError(t, os.Chmod(file, 0))
-		_, err := sources{flags: map[string]string{"config": file}}.load()
+		_, err := Loader{Flags: map[string]string{"config": file}}.Load()
 		require.EqualError(t, err, "--config: "+file+": permission denied")
 	}
 }
@@ -160,23 +160,23 @@ namespaces:
   c:
 `)
 	require.NoError(t, err)
-	require.Equal(t, []string{"a", "b", "c"}, c.names())
-	require.Equal(t, "10s/5m0s/s", describeScope(c.namespace("a")))
-	require.Equal(t, "50s/5m0s/ms", describeScope(c.namespace("b")))
-	require.Equal(t, "50s/5m0s/s", describeScope(c.namespace("c")))
-	require.Equal(t, "50s/5m0s/s", describeScope(c.namespace("another")))
-	require.Equal(t, 2, c.namespace("b").forAPI().Shards)
+	require.Equal(t, []string{"a", "b", "c"}, c.Names())
+	require.Equal(t, "10s/5m0s/s", describeScope(c.Namespace("a")))
+	require.Equal(t, "50s/5m0s/ms", describeScope(c.Namespace("b")))
+	require.Equal(t, "50s/5m0s/s", describeScope(c.Namespace("c")))
+	require.Equal(t, "50s/5m0s/s", describeScope(c.Namespace("another")))
+	require.Equal(t, 2, c.Namespace("b").ForAPI().Shards)
 
 	layouts := c.layouts()
 	require.Len(t, layouts, 2, "c is stored as all others")
 	require.Equal(t, "k", layouts["a"].Key)
 	require.Empty(t, layouts["a"].Unit, "the unit for all is not one that the namespace was given")
 	require.EqualValues(t, "ms", layouts["b"].Unit)
-	require.EqualValues(t, "s", c.redisOptions().Unit)
+	require.EqualValues(t, "s", c.RedisOptions().Unit)
 }
 
-func describeScope(s *scope) string {
-	t := s.thresholds()
+func describeScope(s *Values) string {
+	t := s.Thresholds()
 	return t.Green.String() + "/" + t.Yellow.String() + "/" + string(s.RedisScoreUnit)
 }
 

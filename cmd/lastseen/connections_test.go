@@ -13,24 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestBodyMemorySetting(t *testing.T) {
-	for text, want := range map[string]int64{"16MiB": 16 << 20, "1024MiB": 1 << 30, "1GiB": 1 << 30, "1024GiB": 1 << 40} {
-		var m bodyMemory
-		require.NoError(t, m.set(text))
-		require.EqualValues(t, want, m, text)
-	}
-}
-
 // TestMaxConnections: how many connections are allowed to a process that may open so many files.
 func TestMaxConnections(t *testing.T) {
-	var auto, set connections
-	require.NoError(t, auto.set("auto"))
-	require.NoError(t, set.set("500"))
 	for files, want := range map[uint64]int{
-		0: autoConnections, 1: 1, 100: 50, 256: 128, 1024: 896, 4096: 3840, 65_536: 61_440, 1 << 20: autoConnections, 1<<64 - 1: autoConnections,
+		0: maxAutoConnections, 1: 1, 100: 50, 256: 128, 1024: 896, 4096: 3840, 65_536: 61_440, 1 << 20: maxAutoConnections, 1<<64 - 1: maxAutoConnections,
 	} {
-		require.Equal(t, want, auto.most(files), files)
-		require.Equal(t, 500, set.most(files), files)
+		require.Equal(t, want, maxConnections(0, files), files)
+		require.Equal(t, 500, maxConnections(500, files), files)
 	}
 }
 

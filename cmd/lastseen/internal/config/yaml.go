@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"bytes"
@@ -14,21 +14,44 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxFileSize is how long a file of the configuration may be, in bytes; a device has no end.
+// maxFileSize is the maximum size of a file, in bytes; a device has no end.
 const maxFileSize = 16 << 20
 
-// parse returns the file's root, or nil if it is empty.
-func (r *fileReader) parse() (*yaml.Node, error) {
-	content, err := readFile(r.name)
+// ReadFile returns the content of a file of up to 16 MiB. The error does not name the file.
+func ReadFile(name string) ([]byte, error) {
+	content, err := readLimited(name)
+	var failed *fs.PathError
+	if errors.As(err, &failed) {
+		err = failed.Err
+	}
+	return content, err
+}
+
+func readLimited(name string) ([]byte, error) {
+	file, err := os.Open(name)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", r.named.at, r.name, err)
+		return nil, err
+	}
+	defer file.Close()
+	content, err := io.ReadAll(io.LimitReader(file, maxFileSize+1))
+	if err == nil && len(content) > maxFileSize {
+		return nil, errors.New("is too large: the maximum is 16 MiB")
+	}
+	return content, err
+}
+
+// parseYAML returns the root of a file, or nil if the file is empty.
+func parseYAML(name string, named source) (*yaml.Node, error) {
+	content, err := ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", named.at, name, err)
 	}
 	document, second, err := decode(content)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s:%d: %s", r.name, brokenLine(content, err), syntaxMessage(err))
+		return nil, fmt.Errorf("%s:%d: %s", name, brokenLine(content, err), syntaxMessage(err))
 	case !second.IsZero():
-		return nil, fmt.Errorf("%s:%d: the file holds a second YAML document: only one is allowed", r.name, max(1, second.Line))
+		return nil, fmt.Errorf("%s:%d: the file holds a second YAML document: only one is allowed", name, max(1, second.Line))
 	case len(document.Content) == 0 || isNull(document.Content[0]):
 		return nil, nil
 	}
@@ -47,10 +70,10 @@ func decode(content []byte) (document, second yaml.Node, err error) {
 	return document, second, err
 }
 
-// syntaxPrefix is what the messages of the YAML library begin with.
+// syntaxPrefix matches the start of the messages of the YAML library.
 var syntaxPrefix = regexp.MustCompile(`^yaml: (line \d+: )?`)
 
-// syntaxMessage says what is wrong with YAML, and for the commonest slip, namespaces: [*], also what to do.
+// syntaxMessage returns what is wrong with YAML and, for the most common mistake, namespaces: [*], what to do.
 func syntaxMessage(err error) string {
 	message := syntaxPrefix.ReplaceAllString(err.Error(), "")
 	if strings.Contains(message, "alphabetic or numeric character") {
@@ -59,8 +82,8 @@ func syntaxMessage(err error) string {
 	return message
 }
 
-// brokenLine returns the first line with which the content has the error. The library's own number is often
-// that of an earlier line, where a block began that could have gone on, or there is none.
+// brokenLine returns the first line with which the content has the error. The line that the library reports is
+// often an earlier one, where a block starts, or missing.
 func brokenLine(content []byte, whole error) int {
 	lines := bytes.SplitAfter(content, []byte("\n"))
 	return 1 + sort.Search(len(lines)-1, func(n int) bool {
@@ -69,28 +92,8 @@ func brokenLine(content []byte, whole error) int {
 	})
 }
 
-func readFile(name string) ([]byte, error) {
-	file, err := os.Open(name)
-	if err == nil {
-		defer file.Close()
-		var content []byte
-		content, err = io.ReadAll(io.LimitReader(file, maxFileSize+1))
-		if err == nil && len(content) > maxFileSize {
-			err = errors.New("is too large: the maximum is 16 MiB")
-		}
-		if err == nil {
-			return content, nil
-		}
-	}
-	var failed *fs.PathError
-	if errors.As(err, &failed) {
-		err = failed.Err // without the name, which begins the message
-	}
-	return nil, err
-}
-
-// resolved follows an alias.
-func resolved(n *yaml.Node) *yaml.Node {
+// follow returns the node that an alias stands for.
+func follow(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias
 	}
@@ -99,7 +102,8 @@ func resolved(n *yaml.Node) *yaml.Node {
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-func describe(n *yaml.Node) string {
+// kindOf returns what a node is, for a message.
+func kindOf(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.SequenceNode:
 		return "a list"

@@ -1,0 +1,178 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/lastseen/lastseen/api/auth"
+)
+
+// Settings that several messages name.
+const (
+	secretFile    = "jwt-secret-file"
+	keysFile      = "jwt-keys-file"
+	jwksURL       = "jwt-jwks-url"
+	anonymousRead = "anonymous-read"
+)
+
+// checkCredentials reports what is wrong with API keys and JWTs, and sets Access.
+func (c *Config) checkCredentials(e *Error) {
+	c.checkKeys(e)
+	c.Access = auth.Config{Keys: c.authKeys(), AnonymousRead: c.AnonymousRead, Tokens: c.tokens(e)}
+	c.checkOpen(e)
+	if c.valid("jwt-leeway") && c.JWTLeeway > auth.MaxLeeway {
+		e.Addf("%s: the maximum leeway is 5m", c.describe("jwt-leeway"))
+	}
+}
+
+func (c *Config) authKeys() (keys []auth.Key) {
+	for _, name := range c.keyNames() {
+		keys = append(keys, c.keys[name].Key)
+	}
+	return keys
+}
+
+// secured reports whether requests need credentials.
+func (c *Config) secured() bool { return len(c.keys) > 0 || len(c.TokenSources()) > 0 }
+
+// Callers describes who has access, for people.
+func (c *Config) Callers() string {
+	if !c.secured() {
+		return "anyone, with full access"
+	}
+	var all []string
+	if n := len(c.keys); n > 0 {
+		all = append(all, fmt.Sprintf("callers with an API key (%d)", n))
+	}
+	if c.Access.Tokens != nil {
+		all = append(all, "users with a JWT of "+c.JWTIssuer)
+	}
+	if len(c.AnonymousRead) > 0 {
+		all = append(all, "anyone to read "+c.display(anonymousRead))
+	}
+	return strings.Join(all, ", ")
+}
+
+// TokenSources returns the settings for verifying JWTs that are set. A valid configuration has at most one.
+func (c *Config) TokenSources() []string {
+	return slices.DeleteFunc([]string{secretFile, keysFile, jwksURL}, func(name string) bool { return !c.isSet(name) })
+}
+
+// checkOpen reports settings that give full access to anyone without saying so.
+func (c *Config) checkOpen(e *Error) {
+	if !c.valid("auth", "listen", anonymousRead) {
+		return
+	}
+	host, _, _ := net.SplitHostPort(c.Listen)
+	switch {
+	case !c.secured() && c.isSet(anonymousRead):
+		e.Addf("%s: without %s and JWTs anyone has full access; configure API keys or JWTs, or remove this setting",
+			c.describe(anonymousRead), keysKey)
+	case c.secured() && c.Auth == AuthNone:
+		e.Addf("%s, but %s is configured: with auth none, anyone has full access", c.describe("auth"), c.credentials())
+	case !c.secured() && c.Auth == AuthAuto && !isLocal(host):
+		e.Addf("%s: other machines can reach this address, so it requires %s or JWTs. Create a key (lastseen key new), "+
+			"listen on 127.0.0.1, or give full access to anyone (--auth=none, LASTSEEN_AUTH=none)",
+			c.describe("listen"), keysKey)
+	}
+}
+
+// credentials names one of the credentials that are configured.
+func (c *Config) credentials() string {
+	if names := c.keyNames(); len(names) > 0 {
+		return fmt.Sprintf("%s.%s (%s)", keysKey, names[0], c.keys[names[0]].source)
+	}
+	return c.place(c.TokenSources()[0])
+}
+
+// place returns a setting and its source without its value: some users set the secret itself instead of the name of
+// its file.
+func (c *Config) place(name string) string { return fmt.Sprintf("%s (%s)", name, c.Source(name)) }
+
+// tokens returns which JWTs are accepted; nil if none are.
+func (c *Config) tokens(e *Error) *auth.Tokens {
+	sources := c.TokenSources()
+	switch len(sources) {
+	case 0:
+		c.checkNoTokens(e)
+		return nil
+	case 1:
+	default:
+		e.Addf("%s and %s: set only one of them to verify JWTs", c.place(sources[0]), c.place(sources[1]))
+		return nil
+	}
+	for _, name := range []string{"jwt-issuer", "jwt-audience"} {
+		if !c.isSet(name) {
+			e.Addf("%s: %s is missing: it is required to reject JWTs issued for other services", c.place(sources[0]), name)
+		}
+	}
+	t := &auth.Tokens{
+		JWKS: c.JWTJwksURL, Issuer: c.JWTIssuer, Audience: c.JWTAudience, Leeway: c.JWTLeeway,
+		UserClaim: c.JWTUserClaim, NamespacesClaim: c.JWTNamespacesClaim, Namespaces: c.JWTNamespaces,
+	}
+	if c.valid(sources[0]) {
+		if err := c.readKeys(t); err != nil { // without the name of the file; see place
+			e.Addf("%s: %v", c.errorPrefix(sources[0]), err)
+		}
+	}
+	return t
+}
+
+// checkNoTokens reports a setting about JWTs that has no effect. Those with a default may be in what is printed.
+func (c *Config) checkNoTokens(e *Error) {
+	for _, d := range Definitions() {
+		if strings.HasPrefix(d.Name, "jwt-") && d.Default == "" && c.isSet(d.Name) {
+			e.Addf("%s: this setting requires %s, %s or %s", c.describe(d.Name), secretFile, keysFile, jwksURL)
+			return
+		}
+	}
+}
+
+// readKeys reads the file for verifying JWTs, if one is set.
+func (c *Config) readKeys(t *auth.Tokens) error {
+	if c.JWTSecretFile == "" && c.JWTKeysFile == "" {
+		return nil
+	}
+	content, err := ReadFile(c.JWTSecretFile + c.JWTKeysFile) // one of them is empty
+	switch {
+	case err != nil:
+		return err
+	case c.JWTKeysFile != "":
+		t.Keys, err = auth.ParsePublicKeys(content)
+		return err
+	default:
+		t.Secret = trimNewline(content)
+		return checkSecret(t.Secret)
+	}
+}
+
+// checkSecret returns an error for an unsafe secret. Public keys are not accepted as one: anyone who has them could
+// forge tokens of any user.
+func checkSecret(secret []byte) error {
+	trimmed := bytes.TrimSpace(secret)
+	switch {
+	case len(secret) < auth.MinSecretLen:
+		return fmt.Errorf("the secret has %d bytes: use at least %d; openssl rand -base64 48 generates one",
+			len(secret), auth.MinSecretLen)
+	case bytes.HasPrefix(trimmed, []byte("-----BEGIN ")):
+		return fmt.Errorf("the file holds PEM: set public keys with %s", keysFile)
+	case bytes.HasPrefix(trimmed, []byte("{")) && json.Valid(trimmed):
+		return fmt.Errorf("the file holds JSON: set a key set with %s", jwksURL)
+	}
+	return nil
+}
+
+// trimNewline returns text without the newline that editors and echo add. Binary content can end with such a byte.
+func trimNewline(content []byte) []byte {
+	text := bytes.TrimRight(content, "\r\n")
+	if !utf8.Valid(text) || bytes.ContainsFunc(text, unicode.IsControl) {
+		return content
+	}
+	return slices.Clip(text)
+}

@@ -1,0 +1,125 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode"
+)
+
+// Definition is what the tags of one field of [Settings] say about a setting.
+type Definition struct {
+	Name, Group, Help, Takes string
+	Default                  string // "" if there is none
+	Flag, File, Namespace    bool   // where it can be set; a flag has an environment variable, too
+	Reload                   bool   // whether it can change while the service runs
+
+	list      bool // several values, separated by commas; in a file also a list
+	low, high int  // bounds of a number; a low of 0 allows a duration of 0
+	format    format
+	index     []int // of the field
+}
+
+// Definitions returns all settings in the order of their declaration. Callers must not modify the slice.
+func Definitions() []Definition { return definitions() }
+
+var definitions = sync.OnceValue(func() (all []Definition) {
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[Settings]()) {
+		if !field.Anonymous {
+			all = append(all, define(field))
+		}
+	}
+	return all
+})
+
+func define(field reflect.StructField) Definition {
+	tag := field.Tag
+	places := strings.Split(cmp.Or(tag.Get("in"), "flag,file"), ",")
+	_, reload := tag.Lookup("reload")
+	d := Definition{
+		Name: kebab(field.Name), Group: tag.Get("group"), Help: tag.Get("help"), Default: tag.Get("default"),
+		Flag: slices.Contains(places, "flag"), File: slices.Contains(places, "file"),
+		Namespace: slices.Contains(places, "namespace"), Reload: reload,
+		list: field.Type.Kind() == reflect.Slice, index: field.Index,
+	}
+	d.low, _ = strconv.Atoi(cmp.Or(tag.Get("min"), "1"))
+	d.high, _ = strconv.Atoi(tag.Get("max"))
+	d.format = formats(d.low, d.high)[cmp.Or(tag.Get("format"), field.Type.String())]
+	d.Takes = cmp.Or(tag.Get("takes"), d.format.takes)
+	return d
+}
+
+// kebab returns the name of a setting: RedisPoolSize is redis-pool-size, and TLSCert is tls-cert.
+func kebab(fieldName string) string {
+	var b strings.Builder
+	for i, r := range fieldName {
+		begins := i > 0 && unicode.IsUpper(r) && (unicode.IsLower(rune(fieldName[i-1])) ||
+			i+1 < len(fieldName) && unicode.IsLower(rune(fieldName[i+1])))
+		if begins {
+			b.WriteByte('-')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+// Find returns the setting of a name.
+func Find(name string) (d Definition, found bool) {
+	for _, d := range Definitions() {
+		if d.Name == name {
+			return d, true
+		}
+	}
+	return Definition{}, false
+}
+
+// EnvPrefix starts the name of every environment variable.
+const EnvPrefix = "LASTSEEN_"
+
+// Env returns the name of the setting's environment variable.
+func (d Definition) Env() string {
+	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(d.Name, "-", "_"))
+}
+
+// Note returns what the help of a flag adds to its text: the bounds, the default and the environment variable.
+func (d Definition) Note() string {
+	var notes []string
+	if d.high > 0 {
+		notes = append(notes, fmt.Sprintf("%d to %d", d.low, d.high))
+	}
+	if d.Default != "" {
+		notes = append(notes, "default "+d.Default)
+	}
+	return "(" + strings.Join(append(notes, d.Env()), ", ") + ")"
+}
+
+// set reads a text into the setting's field.
+func (d Definition) set(s *Settings, text string) error {
+	if text == "" {
+		return errors.New("is empty")
+	}
+	v, err := d.format.parse(text)
+	if err == nil {
+		field := d.field(s)
+		field.Set(reflect.ValueOf(v).Convert(field.Type()))
+	}
+	return err
+}
+
+// field returns the setting's field.
+func (d Definition) field(s *Settings) reflect.Value {
+	return reflect.ValueOf(s).Elem().FieldByIndex(d.index)
+}
+
+// display returns a text without its secrets.
+func (d Definition) display(text string) string {
+	if text == "" || d.format.display == nil {
+		return text
+	}
+	return d.format.display(text)
+}

@@ -1,0 +1,117 @@
+package config
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/store/redisstore"
+)
+
+// yamlBlocks returns the YAML examples of a document.
+func yamlBlocks(t *testing.T, name string) (blocks []string) {
+	t.Helper()
+	text, err := os.ReadFile("../../../../docs/" + name)
+	require.NoError(t, err)
+	for _, m := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		blocks = append(blocks, m[1])
+	}
+	return blocks
+}
+
+var update = flag.Bool("update", false, "write what is generated into the documents, instead of comparing")
+
+// TestSettingsTable holds the table of all settings to their definition.
+func TestSettingsTable(t *testing.T) {
+	const name, begin, end = "../../../../docs/configuration.md", "-update -->\n", "<!-- end -->"
+	text, err := os.ReadFile(name)
+	require.NoError(t, err)
+	before, rest, found := strings.Cut(string(text), begin)
+	require.True(t, found)
+	table, after, found := strings.Cut(rest, end)
+	require.True(t, found)
+	if *update {
+		require.NoError(t, os.WriteFile(name, []byte(before+begin+settingsTable()+end+after), 0o644))
+		return
+	}
+	require.Equal(t, settingsTable(), table, "run this test with -update")
+}
+
+func settingsTable() string {
+	var b strings.Builder
+	b.WriteString("\n| flag | environment | in the file | default | value | in a namespace | reload | meaning |\n")
+	b.WriteString("| --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	group := ""
+	for _, d := range Definitions() {
+		if d.Group != group {
+			group = d.Group
+			fmt.Fprintf(&b, "| **%s** | | | | | | | |\n", group)
+		}
+		when := func(shown string, is bool) string {
+			if is && shown != "" {
+				return shown
+			}
+			return ""
+		}
+		cells := []string{
+			when("`--"+d.Name+"`", d.Flag), when("`"+d.Env()+"`", d.Flag), when("`"+d.Name+"`", d.File),
+			when("`"+d.Default+"`", d.Default != ""), d.Takes, when("yes", d.Namespace), when("yes", d.Reload), d.Help,
+		}
+		if d.Namespace && !d.File {
+			cells[2], cells[5] = "", "`"+d.Name+"`, only there"
+		}
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
+	}
+	b.WriteString("\n")
+	return regexp.MustCompile(`\|  +`).ReplaceAllString(b.String(), "| ")
+}
+
+// TestDefinitions: the defaults and bounds are what the code that takes them says.
+func TestDefinitions(t *testing.T) {
+	for _, d := range Definitions() {
+		require.NotEmpty(t, d.Help, d.Name)
+		require.NotEmpty(t, d.Group, d.Name)
+		require.Regexp(t, `\.$`, d.Help)
+		require.NotNil(t, d.format.parse, d.Name)
+		if d.Default != "" {
+			require.NoError(t, d.set(&Settings{}, d.Default), d.Name)
+		}
+	}
+	c, err := Loader{}.Load()
+	require.NoError(t, err)
+	shards, _ := Find("redis-shards")
+	require.Equal(t, []int{redisstore.MinShards, redisstore.MaxShards}, []int{shards.low, shards.high})
+	require.Equal(t, "lastseen.db", c.Store)
+	require.Empty(t, c.Warnings)
+}
+
+// TestConfigurationExamples loads what the documents show.
+func TestConfigurationExamples(t *testing.T) {
+	example, err := os.ReadFile("../../../../docs/lastseen.example.yaml")
+	require.NoError(t, err)
+	blocks := yamlBlocks(t, "configuration.md")
+	require.Len(t, blocks, 3)
+	keys, err := loadText(t, blocks[1])
+	require.NoError(t, err)
+	require.Equal(t, []string{"backend", "moderation"}, keys.keyNames())
+	requireRoundTrip(t, keys)
+	for _, content := range []string{string(example), blocks[0]} {
+		c, err := loadText(t, content)
+		require.NoError(t, err)
+		require.Empty(t, c.Warnings)
+		require.NotEmpty(t, c.Names())
+		requireRoundTrip(t, c)
+	}
+}
+
+// TestSettingsAreWarnedOf: no setting has the name of a variable that Kubernetes would set.
+func TestSettingsAreWarnedOf(t *testing.T) {
+	for _, d := range Definitions() {
+		require.False(t, setByOthers(d.Env()), "%s would never be warned of, and Kubernetes would set it", d.Env())
+	}
+}

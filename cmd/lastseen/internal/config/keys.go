@@ -1,0 +1,122 @@
+package config
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/lastseen/lastseen/api/auth"
+)
+
+// apiKey is an API key of the file, and its place.
+type apiKey struct {
+	auth.Key
+	source source
+}
+
+// What the fields of an API key take.
+const (
+	takesKeyName    = "1 to 64 of A–Z a–z 0–9 . _ -, not starting with a dot"
+	takesHash       = "sha256: and 64 hexadecimal digits, as printed by lastseen key new"
+	takesScopes     = "a list of ping, read and admin, such as [ping, read]"
+	takesNamespaces = `a list of namespaces, such as [chat, game-*], or ["*"] for all`
+)
+
+// validKeyName matches the valid names of an API key.
+var validKeyName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$`)
+
+// CheckKeyName returns an error if an API key cannot have a name.
+func CheckKeyName(name string) error {
+	if !validKeyName.MatchString(name) {
+		return fmt.Errorf("%s is not a valid key name; use %s", displayName(name), takesKeyName)
+	}
+	return nil
+}
+
+// apiKey reads an API key. All fields are required: a default could grant more than intended.
+func (r *fileReader) apiKey(key, value *yaml.Node) apiKey {
+	k := apiKey{Key: auth.Key{Name: key.Value}, source: r.at(key)}
+	if err := CheckKeyName(key.Value); err != nil {
+		r.addf(key, "%s: %v", keysKey, err)
+	}
+	path, seen := keysKey+"."+displayName(key.Value)+".", map[string]bool{}
+	for field, value := range r.entries(value, path) {
+		seen[field.Value] = true
+		switch field.Value {
+		case "hash":
+			k.Hash = r.keyHash(value, path+"hash")
+		case "scopes":
+			k.Scopes = readList(r, value, path+"scopes", takesScopes, auth.ParseScope)
+		case "namespaces":
+			k.Namespaces = readList(r, value, path+"namespaces", takesNamespaces, auth.ParsePattern)
+		default:
+			r.unknownName(field, path, field.Value, []string{"hash", "scopes", "namespaces"})
+		}
+	}
+	for _, f := range [][2]string{{"hash", takesHash}, {"scopes", takesScopes}, {"namespaces", takesNamespaces}} {
+		if !seen[f[0]] {
+			r.addf(key, "%s%s is missing; use %s", path, f[0], f[1])
+		}
+	}
+	return k
+}
+
+func (r *fileReader) keyHash(value *yaml.Node, path string) [sha256.Size]byte {
+	hash, err := auth.ParseKeyHash(value.Value)
+	if value.Kind != yaml.ScalarNode {
+		err = errors.New("holds " + kindOf(value))
+	}
+	if err != nil {
+		r.addf(value, "%s: %v; use %s", path, err, takesHash)
+	}
+	return hash
+}
+
+// keyNames returns the names of the API keys in order.
+func (c *Config) keyNames() []string { return slices.Sorted(maps.Keys(c.keys)) }
+
+// checkKeys reports API keys with the same hash.
+func (c *Config) checkKeys(e *Error) {
+	first := map[[sha256.Size]byte]string{{}: ""} // what is not a hash is already reported
+	for _, name := range c.keyNames() {
+		k := c.keys[name]
+		switch other, duplicate := first[k.Hash]; {
+		case !duplicate:
+			first[k.Hash] = name
+		case other != "":
+			e.Addf("%s: %s.%s has the hash of %s.%s (%s): each key needs its own hash",
+				k.source, keysKey, name, keysKey, other, c.keys[other].source)
+		}
+	}
+}
+
+// PrintKey writes an API key as it stands in a configuration file, below keys. A hash does not reveal its key.
+func PrintKey(w io.Writer, k auth.Key, comment string) {
+	fmt.Fprintf(w, "  %s:%s\n", quoted(k.Name, true), comment)
+	for _, field := range keyFields(k) {
+		fmt.Fprintf(w, "    %s: %s\n", field[0], field[1])
+	}
+}
+
+// keyFields returns the names and the YAML values of the fields of an API key.
+func keyFields(k auth.Key) [][2]string {
+	return [][2]string{
+		{"hash", auth.FormatKeyHash(k.Hash)}, {"scopes", quotedList(k.Scopes)}, {"namespaces", quotedList(k.Namespaces)},
+	}
+}
+
+// quotedList returns a list in YAML.
+func quotedList[T ~string](items []T) string {
+	var texts []string
+	for _, item := range items {
+		texts = append(texts, quoted(string(item), true))
+	}
+	return "[" + strings.Join(texts, ", ") + "]"
+}

@@ -1,0 +1,81 @@
+package config
+
+import (
+	"crypto/sha256"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/api/auth"
+)
+
+// hashOf returns the hash of a key as a file holds it.
+func hashOf(key string) string { return auth.FormatKeyHash(sha256.Sum256([]byte(key))) }
+
+func TestKeysOfAFile(t *testing.T) {
+	c, err := loadText(t, `
+keys:
+  backend: {hash: "`+hashOf("ls_a")+`", scopes: [ping, read, admin], namespaces: ["*"]}
+  page:
+    hash: `+hashOf("ls_b")+`
+    scopes: &some [read]
+    namespaces: [chat-*, lobby]
+  other: {hash: "`+hashOf("ls_c")+`", scopes: *some, namespaces: [a]}
+`)
+	require.NoError(t, err)
+	require.Equal(t, []auth.Key{
+		{Name: "backend", Hash: sha256.Sum256([]byte("ls_a")), Scopes: []auth.Scope{"ping", "read", "admin"}, Namespaces: []auth.Pattern{"*"}},
+		{Name: "other", Hash: sha256.Sum256([]byte("ls_c")), Scopes: []auth.Scope{"read"}, Namespaces: []auth.Pattern{"a"}},
+		{Name: "page", Hash: sha256.Sum256([]byte("ls_b")), Scopes: []auth.Scope{"read"}, Namespaces: []auth.Pattern{"chat-*", "lobby"}},
+	}, c.Access.Keys)
+	requireRoundTrip(t, c)
+}
+
+func TestWrongKeys(t *testing.T) {
+	hash := hashOf("ls_a")
+	rest := ", scopes: [read], namespaces: [a]}"
+	for content, want := range map[string][]string{
+		"keys: [a]": {`lastseen.yaml:1: keys holds a list; use a mapping, such as "name: value"`},
+		"keys:\n  a: " + hash: {
+			`lastseen.yaml:2: keys.a holds a single value; use a mapping, such as "name: value"`,
+			"lastseen.yaml:2: keys.a.hash is missing; use " + takesHash,
+			"lastseen.yaml:2: keys.a.scopes is missing; use " + takesScopes,
+			"lastseen.yaml:2: keys.a.namespaces is missing; use " + takesNamespaces,
+		},
+		"keys: {a: {hash: '" + hash + "'" + rest + "}\nkeys: {}":                           {"lastseen.yaml:2: keys is a duplicate of line 1"},
+		"keys:\n  a b: {hash: '" + hash + "'" + rest:                                       {`lastseen.yaml:2: keys: "a b" is not a valid key name; use ` + takesKeyName},
+		"keys:\n  a: {hash: '" + hash + "', name: b" + rest:                                {"lastseen.yaml:2: keys.a.name: unknown setting"},
+		"keys:\n  a: {hash: '" + hash + "', scope: b" + rest:                               {"lastseen.yaml:2: keys.a.scope: unknown setting, did you mean scopes?"},
+		"keys:\n  a: {hash: [x]" + rest:                                                    {"lastseen.yaml:2: keys.a.hash: holds a list; use " + takesHash},
+		"keys:\n  a: {hash: '" + hash + "', scopes: read, namespaces: [a]}":                {"lastseen.yaml:2: keys.a.scopes holds a single value; use " + takesScopes},
+		"keys:\n  a: {hash: '" + hash + "', scopes: [], namespaces: [a]}":                  {"lastseen.yaml:2: keys.a.scopes is empty; use " + takesScopes},
+		"keys:\n  a: {hash: '" + hash + "', scopes: [read], namespaces: [~]}":              {"lastseen.yaml:2: keys.a.namespaces has nothing in it; use " + takesNamespaces},
+		"keys:\n  a: {hash: '" + hash + "', scopes: [read], namespaces: }":                 {"lastseen.yaml:2: keys.a.namespaces holds nothing; use " + takesNamespaces},
+		"keys:\n  a: {hash: '" + hash + "', scopes: [[read]], namespaces: [a]}":            {"lastseen.yaml:2: keys.a.scopes has a list in it; use " + takesScopes},
+		"keys:\n  a: {hash: '" + hash + "'" + rest + "\n  b: {hash: '" + hash + "'" + rest: {"lastseen.yaml:3: keys.b has the hash of keys.a (lastseen.yaml:2): each key needs its own hash"},
+	} {
+		require.Equal(t, want, problemsOf(t, content), content)
+	}
+	problems := problemsOf(t, "keys:\n  a:\n    hash: '"+hash+"'\n    scopes:\n      - ping\n      - write\n    namespaces: [a/b, 'a*b']\n")
+	require.Len(t, problems, 3)
+	for i, want := range []string{"lastseen.yaml:6: keys.a.scopes: ", "lastseen.yaml:7: keys.a.namespaces: ", "lastseen.yaml:7: keys.a.namespaces: "} {
+		require.Contains(t, problems[i], want)
+	}
+}
+
+// TestKeysInTheWrongPlaceAreNotShown: whoever takes a key for its hash or its name must not find it in a log.
+func TestKeysInTheWrongPlaceAreNotShown(t *testing.T) {
+	const key = "ls_geheimgeheimgeheimgeheimgeheimgeheimgeheim0"
+	for _, content := range []string{
+		"keys:\n  a: {hash: " + key + ", scopes: [read], namespaces: [a]}",
+		"keys:\n  " + key + ": {scopes: [read]}",
+		"keys:\n  " + key + ": {scopes: [read]}\n  " + key + ": {scopes: [read]}",
+		"keys:\n  a: {" + key + ": x}",
+		key + ": x",
+	} {
+		problems := strings.Join(problemsOf(t, content), "\n")
+		require.NotEmpty(t, problems, content)
+		require.NotContains(t, problems, "geheim", content)
+	}
+}

@@ -1,0 +1,277 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api"
+	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/store/redisstore"
+)
+
+// format is how the text of a setting is read.
+type format struct {
+	takes   string // for people: what is allowed
+	parse   func(text string) (any, error)
+	text    bool                     // any text, so a file must quote what YAML reads as something else
+	display func(text string) string // removes secrets; nil if there are none
+}
+
+// The values of settings that are one of several words.
+const (
+	AuthAuto = "auto" // requests need credentials if API keys or JWTs are configured
+	AuthNone = "none" // requests need no credentials
+
+	AllowUnknown  = "allow"  // serve namespaces that are not configured
+	RefuseUnknown = "refuse" // do not serve them
+
+	off = "off"
+)
+
+// takesPatterns is what a list of namespaces accepts.
+const takesPatterns = "comma-separated namespaces (chat-* matches names that start with chat-, * matches all)"
+
+// formats returns all formats by the name in the tag format, or else by the type of the field. The bounds are
+// those of a number; a low of 0 allows a duration of 0.
+func formats(low, high int) map[string]format {
+	duration := "a duration from 1ms to 10 years"
+	if low == 0 {
+		duration = "0, or " + duration
+	}
+	number := fmt.Sprintf("a number from %d to %d", low, high)
+
+	return map[string]format{
+		"string":          {takes: "text", parse: parseText, text: true},
+		"store":           {takes: "text", parse: parseText, text: true, display: displayStore},
+		"int":             {takes: number, parse: boundedNumber(low, high)},
+		"rate":            {takes: "off, or a number from 1 to 1000000", parse: numberOr(off, 1_000_000, "is not valid")},
+		"connections":     {takes: "auto, or a number from 1 to 10000000", parse: numberOr("auto", 10_000_000, "is out of range")},
+		"size":            {takes: takesSize(), parse: parseSize},
+		"time.Duration":   {takes: duration, parse: parseDuration(low == 0)},
+		"retention":       {takes: "off, or a duration", parse: parseRetention},
+		"bool":            {takes: "on or off", parse: parseSwitch},
+		"slog.Level":      {takes: "debug, info, warn or error", parse: parseLevel},
+		"log-format":      {takes: "text or json", parse: oneOf("is not a format", "text", "json")},
+		"auth":            {takes: "auto or none", parse: oneOf("is not valid", AuthAuto, AuthNone)},
+		"unknown":         {takes: "allow or refuse", parse: oneOf("is not valid", AllowUnknown, RefuseUnknown)},
+		"redisstore.Unit": {takes: "ms or s", parse: oneOf("is not a unit", redisstore.Milliseconds, redisstore.Seconds)},
+		"address":         {takes: "HOST:PORT, or :PORT for all addresses", parse: parseAddress},
+		"key-set":         {takes: "a URL such as https://id.example.com/jwks.json", parse: parseKeySetURL, display: displayKeySetURL},
+		"[]auth.Pattern":  {takes: takesPatterns, parse: listOf(auth.ParsePattern)},
+		"[]netip.Prefix":  {takes: "comma-separated IP addresses and networks, such as 10.0.0.0/8", parse: listOf(parseNetwork)},
+		"origins": {parse: listOf(checked(api.CheckOrigin)), takes: "comma-separated origins, such as https://app.example.com, " +
+			"https://*.example.com or http://localhost:*, or * for any origin"},
+		"hosts": {parse: listOf(checked(api.CheckHost)), takes: "comma-separated host names, such as presence.example.com " +
+			"or *.example.com, or * for any name"},
+	}
+}
+
+func parseText(text string) (any, error) { return text, nil }
+
+// oneOf reads one of several words; wrong says what others are not.
+func oneOf[T ~string](wrong string, words ...T) func(string) (any, error) {
+	return func(text string) (any, error) {
+		if !slices.Contains(words, T(text)) {
+			return nil, fmt.Errorf("%q %s", text, wrong)
+		}
+		return text, nil
+	}
+}
+
+func parseSwitch(text string) (any, error) {
+	_, err := oneOf("is not valid", "on", off)(text)
+	return text == "on", err
+}
+
+func parseLevel(text string) (any, error) {
+	var level slog.Level
+	if _, err := oneOf("is not a log level", "debug", "info", "warn", "error")(text); err != nil {
+		return nil, err
+	}
+	return level, level.UnmarshalText([]byte(text))
+}
+
+func boundedNumber(low, high int) func(string) (any, error) {
+	return func(text string) (any, error) {
+		n, err := strconv.Atoi(text)
+		switch {
+		case errors.Is(err, strconv.ErrSyntax):
+			return nil, fmt.Errorf("%q is not a whole number", text)
+		case err != nil || n < low || n > high:
+			return nil, fmt.Errorf("%s is out of range", text)
+		}
+		return n, nil
+	}
+}
+
+// numberOr reads a number from 1 to high, or the word that stands for 0.
+func numberOr(zero string, high int, wrong string) func(string) (any, error) {
+	return func(text string) (any, error) {
+		n, err := strconv.Atoi(text)
+		switch {
+		case text == zero:
+			return 0, nil
+		case err != nil || n < 1 || n > high:
+			return nil, fmt.Errorf("%q %s", text, wrong)
+		}
+		return n, nil
+	}
+}
+
+// maxBodyMemory is more than any machine has, in bytes.
+const maxBodyMemory = 1 << 40
+
+func takesSize() string {
+	return fmt.Sprintf("a size from %dMiB to %dGiB", api.MinBodyMemory>>20, maxBodyMemory>>30)
+}
+
+func parseSize(text string) (any, error) {
+	number := strings.TrimRight(text, "KMGTiB")
+	unit, ok := map[string]int64{"MiB": 1 << 20, "GiB": 1 << 30}[strings.TrimPrefix(text, number)]
+	if !ok {
+		return nil, fmt.Errorf("%q has no unit", text)
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 1 || n > maxBodyMemory/unit || n*unit < api.MinBodyMemory {
+		return nil, fmt.Errorf("%q is out of range", text)
+	}
+	return n * unit, nil
+}
+
+func parseDuration(zero bool) func(string) (any, error) {
+	return func(text string) (any, error) {
+		switch {
+		case text != "0" && text != "0s":
+			return lastseen.ParseConfigDuration(text)
+		case zero:
+			return time.Duration(0), nil
+		default:
+			return nil, errors.New("is 0")
+		}
+	}
+}
+
+func parseRetention(text string) (any, error) {
+	if text == off {
+		return time.Duration(0), nil
+	}
+	return lastseen.ParseConfigDuration(text)
+}
+
+func parseAddress(text string) (any, error) {
+	_, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return nil, fmt.Errorf("%q is not an address", text)
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil || port == "" {
+		return nil, fmt.Errorf("%q has no valid port", text)
+	}
+	return text, nil
+}
+
+// isLocal reports whether only this machine can reach a host.
+func isLocal(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// ParseList reads items separated by commas.
+func ParseList[T any](text string, parse func(string) (T, error)) (items []T, err error) {
+	for item := range strings.SplitSeq(text, ",") {
+		item = strings.TrimSpace(item)
+		if item == "" {
+			return nil, errors.New("has an empty item")
+		}
+		parsed, err := parse(item)
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, parsed)
+	}
+	return items, nil
+}
+
+// ParsePatterns reads patterns of namespaces separated by commas. The error says what is allowed.
+func ParsePatterns(text string) ([]auth.Pattern, error) {
+	patterns, err := ParseList(text, auth.ParsePattern)
+	if err != nil {
+		return nil, fmt.Errorf("%w; use %s", err, takesPatterns)
+	}
+	return patterns, nil
+}
+
+func listOf[T any](parse func(string) (T, error)) func(string) (any, error) {
+	return func(text string) (any, error) { return ParseList(text, parse) }
+}
+
+// checked reads a text that a check accepts.
+func checked(check func(string) error) func(string) (string, error) {
+	return func(item string) (string, error) { return item, check(item) }
+}
+
+func parseNetwork(item string) (netip.Prefix, error) {
+	if address, err := netip.ParseAddr(item); err == nil && address.Zone() == "" {
+		return netip.PrefixFrom(address, address.BitLen()), nil
+	}
+	network, err := netip.ParsePrefix(item)
+	switch {
+	case err != nil:
+		return network, fmt.Errorf("%q is not an IP address or network", item)
+	case network != network.Masked():
+		return network, fmt.Errorf("%q has bits set after its prefix: for the network, write %s", item, network.Masked())
+	}
+	return network, nil
+}
+
+// redisScheme matches the start of a Redis URL, also of one that continues wrongly: redis:/host.
+var redisScheme = regexp.MustCompile(`(?i)^rediss?(\+[a-z]*)?:`)
+
+// IsStoreURL reports whether the text of a store is meant as a URL, and not as the name of a file.
+func IsStoreURL(text string) bool {
+	return strings.Contains(text, "://") || redisScheme.MatchString(text)
+}
+
+func displayStore(text string) string {
+	if IsStoreURL(text) {
+		return redisstore.Redact(text)
+	}
+	return text
+}
+
+func parseKeySetURL(text string) (any, error) {
+	parsed, err := url.Parse(text)
+	switch {
+	case err != nil || parsed.Host == "" || parsed.Scheme != "https" && parsed.Scheme != "http":
+		return nil, errors.New("is not an http or https URL") // and not shown: it may hold a password
+	case parsed.User != nil:
+		return nil, errors.New("has a user name or a password: a key set is public and needs neither")
+	}
+	return text, nil
+}
+
+// displayKeySetURL returns the URL without what may be a secret: a user, a password, and the query.
+func displayKeySetURL(text string) string {
+	const hidden = "xxxxx"
+	parsed, err := url.Parse(text)
+	if err != nil || parsed.Opaque != "" || parsed.Host == "" {
+		return "(unreadable)"
+	}
+	if parsed.User != nil {
+		parsed.User = url.User(hidden)
+	}
+	if parsed.RawQuery != "" {
+		parsed.RawQuery = hidden
+	}
+	parsed.Fragment, parsed.RawFragment = "", ""
+	return parsed.String()
+}

@@ -1,0 +1,33 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestWarnsOfServersOpenToPages: with * every page that somebody on this machine opens may do everything.
+func TestWarnsOfServersOpenToPages(t *testing.T) {
+	for content, warned := range map[string]string{
+		"cors-origins: '*'":                                  "cors-origins is * (",
+		"cors-origins: 'https://a.example.com, *'":           "cors-origins is https://a.example.com, * (",
+		"auth: none\ncors-origins: ['*']":                    "cors-origins is * (",
+		"allowed-hosts: '*'":                                 "allowed-hosts is * (",
+		"cors-origins: '*'\n" + aKey:                         "",
+		"allowed-hosts: '*'\n" + aKey:                        "",
+		"cors-origins: https://*.example.com":                "",
+		"allowed-hosts: '*.example.com'":                     "",
+		names + "cors-origins: '*'\njwt-jwks-url: https://a": "",
+	} {
+		c, err := loadText(t, content)
+		require.NoError(t, err)
+		if warned == "" {
+			require.Empty(t, c.Warnings, content)
+			continue
+		}
+		require.Len(t, c.Warnings, 1, content)
+		require.True(t, strings.HasPrefix(c.Warnings[0], warned), c.Warnings[0])
+		require.Contains(t, c.Warnings[0], "any web page")
+	}
+}
