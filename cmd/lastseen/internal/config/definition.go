@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"unicode"
 )
 
 // Definition is what the tags of one field of [Settings] say about a setting.
@@ -54,18 +54,12 @@ func define(field reflect.StructField) Definition {
 	return d
 }
 
+// words matches where a word starts within the name of a field.
+var words = regexp.MustCompile(`([a-z])([A-Z])|([A-Z])([A-Z][a-z])`)
+
 // kebab returns the name of a setting: RedisPoolSize is redis-pool-size, and TLSCert is tls-cert.
 func kebab(fieldName string) string {
-	var b strings.Builder
-	for i, r := range fieldName {
-		begins := i > 0 && unicode.IsUpper(r) && (unicode.IsLower(rune(fieldName[i-1])) ||
-			i+1 < len(fieldName) && unicode.IsLower(rune(fieldName[i+1])))
-		if begins {
-			b.WriteByte('-')
-		}
-		b.WriteRune(unicode.ToLower(r))
-	}
-	return b.String()
+	return strings.ToLower(words.ReplaceAllString(fieldName, "$1$3-$2$4"))
 }
 
 // Find returns the setting of a name.
@@ -105,8 +99,7 @@ func (d Definition) set(s *Settings, text string) error {
 	}
 	v, err := d.format.parse(text)
 	if err == nil {
-		field := d.field(s)
-		field.Set(reflect.ValueOf(v).Convert(field.Type()))
+		d.field(s).Set(reflect.ValueOf(v).Convert(d.field(s).Type()))
 	}
 	return err
 }

@@ -33,35 +33,47 @@ type fileReader struct {
 	problems *Error
 }
 
-// read returns what is valid in the file and collects the rest as problems. An error means that the file cannot be
-// read at all; it starts with the source of the file's name.
-func (r *fileReader) read(named source) (fileContent, error) {
-	f := fileContent{namespaces: map[string]map[string]resolved{}, keys: map[string]apiKey{}}
-	root, err := parseYAML(r.name, named)
-	if root == nil || err != nil {
-		return f, err
+// readFile returns what is valid in the file that the settings name, if any, and reports the rest.
+func (c *Config) readFile(e *Error) fileContent {
+	f := fileContent{map[string]resolved{}, map[string]map[string]resolved{}, map[string]apiKey{}}
+	if c.Config == "" {
+		return f
 	}
-	f.values = r.settings(root, "", func(d Definition) bool { return d.File }, map[string]func(*yaml.Node){
-		namespacesKey: func(n *yaml.Node) {
-			for key, value := range r.entries(n, namespacesKey+".") {
+	r, named := &fileReader{c.Config, e}, c.resolved["config"]
+	root, err := parseYAML(c.Config, named.source)
+	if err != nil {
+		e.Addf("%v", err)
+		named.invalid = true
+		c.resolved["config"] = named
+		return f
+	}
+	for key, value := range r.entries(root, "") {
+		switch key.Value {
+		case namespacesKey:
+			for key, value := range r.entries(value, namespacesKey+".") {
 				f.namespaces[key.Value] = r.namespace(key, value)
 			}
-		},
-		keysKey: func(n *yaml.Node) {
-			for key, value := range r.entries(n, keysKey+".") {
+		case keysKey:
+			for key, value := range r.entries(value, keysKey+".") {
 				f.keys[key.Value] = r.apiKey(key, value)
 			}
-		},
-	})
-	return f, nil
+		default:
+			r.setting(f.values, key, value, "", func(d Definition) bool { return d.File })
+		}
+	}
+	return f
 }
 
 func (r *fileReader) namespace(key, value *yaml.Node) map[string]resolved {
+	values := map[string]resolved{}
 	if err := lastseen.CheckNamespace(key.Value); err != nil {
 		r.addf(key, "%s: %v", namespacesKey, err)
 	}
 	path := namespacesKey + "." + displayName(key.Value) + "."
-	return r.settings(value, path, func(d Definition) bool { return d.Namespace }, nil)
+	for key, value := range r.entries(value, path) {
+		r.setting(values, key, value, path, func(d Definition) bool { return d.Namespace })
+	}
+	return values
 }
 
 // at returns the place of a node.
@@ -102,22 +114,16 @@ func (r *fileReader) entries(n *yaml.Node, path string) iter.Seq2[*yaml.Node, *y
 	}
 }
 
-// settings returns the values of a section: of the settings that are allowed in it, beside other keys.
-func (r *fileReader) settings(
-	n *yaml.Node, path string, allowed func(Definition) bool, others map[string]func(*yaml.Node),
-) map[string]resolved {
-	values := map[string]resolved{}
-	for key, value := range r.entries(n, path) {
-		d, _ := Find(key.Value)
-		if read, ok := others[key.Value]; ok {
-			read(value)
-		} else if !allowed(d) {
-			r.unknown(key, path, allowed)
-		} else if text, ok := r.text(d, path, value); ok {
-			values[d.Name] = resolved{text: text, source: r.at(key)}
-		}
+// setting stores the text of a setting that is allowed in a section.
+func (r *fileReader) setting(
+	values map[string]resolved, key, value *yaml.Node, path string, allowed func(Definition) bool,
+) {
+	d, _ := Find(key.Value)
+	if !allowed(d) {
+		r.unknown(key, path, allowed)
+	} else if text, ok := r.text(d, path, value); ok {
+		values[d.Name] = resolved{text: text, source: r.at(key)}
 	}
-	return values
 }
 
 // text returns the text of a setting: a single value, or a list if the setting takes several.

@@ -23,112 +23,92 @@ func (l Loader) Load() (*Config, error) { return l.load((*Config).checkCertifica
 func (l Loader) Reload() (*Config, error) { return l.load(func(*Config, *Error) {}) }
 
 func (l Loader) load(checkMore func(*Config, *Error)) (*Config, error) {
-	defs, e := Definitions(), &Error{}
-	places := l.given(defs)
-	file, err := readNamedFile(places, e)
-	if err != nil {
-		e.Addf("%v", err)
-	}
-	c := &Config{keys: file.keys, namespaces: map[string]*Values{}}
-	c.Values = *resolve(&Values{}, defs, e, append(places, file.values)...)
+	e, c := &Error{}, &Config{Values: Values{resolved: map[string]resolved{}}, namespaces: map[string]*Values{}}
+	c.apply(l.flags(), e)
+	c.apply(l.environ(), e)
+	file := c.readFile(e)
+	c.apply(file.values, e)
+	c.apply(defaults(), e)
 	for _, name := range slices.Sorted(maps.Keys(file.namespaces)) {
-		c.namespaces[name] = resolve(c.inherit(name), defs, e, file.namespaces[name])
+		c.namespaces[name] = c.inherit(name)
+		c.namespaces[name].apply(file.namespaces[name], e)
 	}
+	c.keys = file.keys
 	c.check(e)
 	c.checkCredentials(e)
 	checkMore(c, e)
-	c.Warnings = slices.Concat(unknownVariables(l.Environ, defs), c.warnTightThresholds(), c.warnExposed())
+	c.Warnings = slices.Concat(l.unknownVariables(), c.warnTightThresholds(), c.warnExposed())
 	return c, e.Err()
 }
 
-// ListenAddress returns the address that the service listens on. It ignores errors in other settings.
+// ListenAddress returns the address that the service listens on, whatever is wrong with other settings.
 func (l Loader) ListenAddress() (string, error) {
-	defs, e := Definitions(), &Error{}
-	places := l.given(defs)
-	if _, given := lookup("listen", places); !given {
-		file, err := readNamedFile(places, &Error{})
-		if err != nil {
-			return "", &Error{[]string{err.Error()}}
-		}
-		places = append(places, file.values)
+	c, err := l.Load()
+	if c.valid("listen") && (c.isSet("listen") || c.valid("config")) {
+		return c.Listen, nil
 	}
-	needed := slices.DeleteFunc(slices.Clone(defs), func(d Definition) bool { return d.Name != "config" && d.Name != "listen" })
-	return resolve(&Values{}, needed, e, places...).Listen, e.Err()
+	return "", err
 }
 
-// given returns the values of the flags and of the environment.
-func (l Loader) given(defs []Definition) (places []map[string]resolved) {
-	flags, environ := map[string]resolved{}, map[string]resolved{}
-	for name, text := range l.Flags {
-		flags[name] = resolved{text: text, source: source{"flag", "--" + name}}
+// apply sets the values of one source, except those that a stronger source set. All of them must be valid.
+func (s *Values) apply(values map[string]resolved, e *Error) {
+	for _, d := range Definitions() {
+		v, ok := values[d.Name]
+		if !ok {
+			continue
+		}
+		target := s
+		if former, ok := s.resolved[d.Name]; ok && !former.inherited {
+			target = &Values{resolved: map[string]resolved{}}
+		}
+		if err := d.set(&target.Settings, v.text); err != nil {
+			v.invalid = true
+			e.Addf("%s: %v; use %s", v.source.prefix(s.path+d.Name), err, d.Takes)
+		}
+		target.resolved[d.Name] = v
 	}
+}
+
+func (l Loader) flags() map[string]resolved {
+	values := map[string]resolved{}
+	for name, text := range l.Flags {
+		values[name] = resolved{text: text, source: source{"flag", "--" + name}}
+	}
+	return values
+}
+
+func (l Loader) environ() map[string]resolved {
+	values := map[string]resolved{}
 	for _, variable := range l.Environ {
 		key, text, _ := strings.Cut(variable, "=")
-		for _, d := range defs {
+		for _, d := range Definitions() {
 			if d.Flag && d.Env() == key {
-				environ[d.Name] = resolved{text: text, source: source{"env", key}}
+				values[d.Name] = resolved{text: text, source: source{"env", key}}
 			}
-		}
-	}
-	return []map[string]resolved{flags, environ}
-}
-
-// lookup returns the value of a setting in the first place that has one.
-func lookup(name string, places []map[string]resolved) (resolved, bool) {
-	for _, place := range places {
-		if v, ok := place[name]; ok {
-			return v, true
-		}
-	}
-	return resolved{}, false
-}
-
-// readNamedFile reads the file that the setting config names, if any.
-func readNamedFile(places []map[string]resolved, e *Error) (fileContent, error) {
-	name, _ := lookup("config", places)
-	if name.text == "" {
-		return fileContent{}, nil
-	}
-	return (&fileReader{name.text, e}).read(name.source)
-}
-
-// resolve sets values from the first place that has them, or to their defaults. Overridden values must be valid,
-// too.
-func resolve(values *Values, defs []Definition, e *Error, places ...map[string]resolved) *Values {
-	if values.resolved == nil {
-		values.resolved = map[string]resolved{}
-	}
-	for _, d := range defs {
-		for _, place := range slices.Backward(places) {
-			if v, ok := place[d.Name]; ok {
-				values.set(d, v, e)
-			}
-		}
-		if _, ok := values.resolved[d.Name]; !ok && d.Default != "" {
-			values.set(d, resolved{text: d.Default, source: source{at: "default"}}, e)
 		}
 	}
 	return values
 }
 
-// set reads and stores one value.
-func (s *Values) set(d Definition, v resolved, e *Error) {
-	if err := d.set(&s.Settings, v.text); err != nil {
-		v.invalid = true
-		e.Addf("%s: %v; use %s", v.source.prefix(s.path+d.Name), err, d.Takes)
+func defaults() map[string]resolved {
+	values := map[string]resolved{}
+	for _, d := range Definitions() {
+		if d.Default != "" {
+			values[d.Name] = resolved{text: d.Default, source: source{at: "default"}}
+		}
 	}
-	s.resolved[d.Name] = v
+	return values
 }
 
 // unknownVariables warns of environment variables that look like settings but are not.
-func unknownVariables(environ []string, defs []Definition) (warnings []string) {
+func (l Loader) unknownVariables() (warnings []string) {
 	var names []string
-	for _, d := range defs {
+	for _, d := range Definitions() {
 		if d.Flag {
 			names = append(names, d.Env())
 		}
 	}
-	for _, variable := range environ {
+	for _, variable := range l.Environ {
 		key, _, _ := strings.Cut(variable, "=")
 		if strings.HasPrefix(key, EnvPrefix) && !slices.Contains(names, key) && !setByOthers(key) {
 			warnings = append(warnings, "env "+key+": unknown setting"+Suggest(key, names))

@@ -40,7 +40,7 @@ func readLimited(name string) ([]byte, error) {
 	return content, err
 }
 
-// parseYAML returns the root of a file, or nil if the file is empty.
+// parseYAML returns the root of a file. A source named the file.
 func parseYAML(name string, named source) (*yaml.Node, error) {
 	content, err := ReadFile(name)
 	if err != nil {
@@ -52,8 +52,8 @@ func parseYAML(name string, named source) (*yaml.Node, error) {
 		return nil, fmt.Errorf("%s:%d: %s", name, brokenLine(content, err), syntaxMessage(err))
 	case !second.IsZero():
 		return nil, fmt.Errorf("%s:%d: the file holds a second YAML document: only one is allowed", name, max(1, second.Line))
-	case len(document.Content) == 0 || isNull(document.Content[0]):
-		return nil, nil
+	case len(document.Content) == 0:
+		return &document, nil
 	}
 	return document.Content[0], nil
 }
@@ -100,7 +100,10 @@ func follow(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+// isNull reports whether a node, or a file, is empty.
+func isNull(n *yaml.Node) bool {
+	return n.IsZero() || n.Kind == yaml.DocumentNode || n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null"
+}
 
 // kindOf returns what a node is, for a message.
 func kindOf(n *yaml.Node) string {
