@@ -55,8 +55,8 @@ func newCommandLine(ctx context.Context, std streams) (*kong.Kong, error) {
 	)
 }
 
-// captureSettings makes each flag with the name of a setting store its text. The flag takes a value of any type, and
-// has neither a default nor an environment variable for kong; the help shows both.
+// captureSettings returns a visitor that makes each flag with the name of a setting store its text. Whether the text is
+// valid, and what applies without the flag, is resolved with the other sources; the help shows it.
 func captureSettings(texts map[string]string) kong.Visitor {
 	capture := kong.MapperFunc(func(c *kong.DecodeContext, _ reflect.Value) error {
 		var text string

@@ -5,8 +5,12 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 )
 
 // runHere runs a command line that ends by itself.
@@ -50,4 +54,29 @@ func TestUnknownWords(t *testing.T) {
 		require.Empty(t, out, line)
 		require.Equal(t, "lastseen: "+want+"\n", log, line)
 	}
+}
+
+// TestCommandsHaveTheirOwnFlags beside those of settings, which are captured as text.
+func TestCommandsHaveTheirOwnFlags(t *testing.T) {
+	var own struct {
+		config.CommonSettings
+		Count int
+		Wait  time.Duration `default:"3s"`
+		All   bool
+		Users []string
+	}
+	texts := map[string]string{}
+	line, err := kong.New(&own, kong.PostBuild(func(k *kong.Kong) error {
+		return kong.Visit(k.Model, captureSettings(texts))
+	}))
+	require.NoError(t, err)
+	_, err = line.Parse([]string{"--count", "7", "--all", "--users", "a,b", "--users", "c", "--listen", "not an address"})
+	require.NoError(t, err)
+	require.Equal(t, 7, own.Count)
+	require.Equal(t, 3*time.Second, own.Wait)
+	require.True(t, own.All)
+	require.Equal(t, []string{"a", "b", "c"}, own.Users)
+	require.Equal(t, map[string]string{"listen": "not an address"}, texts)
+	_, err = line.Parse([]string{"--count", "many"})
+	require.ErrorContains(t, err, "--count")
 }

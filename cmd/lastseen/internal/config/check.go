@@ -14,8 +14,8 @@ func (c *Config) check(e *Error) {
 			c.describe("redis-min-idle-conns"), c.describe("redis-pool-size"))
 	}
 	if c.valid("unknown-namespaces") && c.UnknownNamespaces == RefuseUnknown && len(c.namespaces) == 0 {
-		e.Addf("%s: no namespaces are configured, so every request would be refused: add them under %s in the configuration file",
-			c.describe("unknown-namespaces"), namespacesKey)
+		e.Addf("%s: no namespaces are configured, so every request would be refused: add them under %s in the "+
+			"configuration file", c.describe("unknown-namespaces"), namespacesSection)
 	}
 	byKey := map[string]*Values{}
 	for _, name := range c.Names() {

@@ -37,14 +37,14 @@ func Compare(current, next *Config) (d Difference) {
 		}
 	}
 	for _, name := range union(current.namespaces, next.namespaces) {
-		path := namespacesKey + "." + name
+		path := namespacesSection + "." + name
 		d.compareExistence(path, current.Configured(name), next.Configured(name))
 		d.compareNamespace(path+".", current.Namespace(name), next.Namespace(name))
 	}
 	d.compareKeys(current.keys, next.keys)
 	d.compareSecrets(current, next)
 	if current.secured() && !next.secured() && next.Auth != AuthNone {
-		d.Refused = append(d.Refused, "no "+keysKey+" and no JWTs are left, so anyone would have full access: "+
+		d.Refused = append(d.Refused, "no "+keysSection+" and no JWTs are left, so anyone would have full access: "+
 			"set auth: none to allow it")
 	}
 	return d
@@ -68,7 +68,7 @@ func (d *Difference) compareExistence(path string, was, is bool) {
 // compareKeys adds what differs in the API keys.
 func (d *Difference) compareKeys(current, next map[string]apiKey) {
 	for _, name := range union(current, next) {
-		path := keysKey + "." + name
+		path := keysSection + "." + name
 		was, before := current[name]
 		is, after := next[name]
 		d.compareExistence(path, before, after)

@@ -40,21 +40,21 @@ type resolved struct {
 
 // source is where a value comes from: a flag, an environment variable, a line of the file, or the default.
 type source struct {
-	kind string // "flag", "env" or ""
-	at   string // the flag, the variable, "file:line" or "default"
+	via string // "flag", "env" or ""
+	at  string // the flag, the variable, "file:line" or "default"
 }
 
 // String returns "default", "flag --green", "env LASTSEEN_GREEN" or "lastseen.yaml:3".
 func (s source) String() string {
-	if s.kind == "" {
+	if s.via == "" {
 		return s.at
 	}
-	return s.kind + " " + s.at
+	return s.via + " " + s.at
 }
 
 // prefix starts a message about a setting: flags and environment variables name it, lines of a file do not.
 func (s source) prefix(path string) string {
-	if s.kind == "" {
+	if s.via == "" {
 		return s.at + ": " + path
 	}
 	return s.at
@@ -96,7 +96,7 @@ func (s *Values) Source(name string) string { return s.resolved[name].source.Str
 
 // inherit returns the settings of a namespace that sets none.
 func (c *Config) inherit(name string) *Values {
-	ns := &Values{Settings: c.Settings, path: namespacesKey + "." + name + ".", resolved: maps.Clone(c.resolved)}
+	ns := &Values{Settings: c.Settings, path: namespacesSection + "." + name + ".", resolved: maps.Clone(c.resolved)}
 	for name, v := range ns.resolved {
 		v.inherited = true
 		ns.resolved[name] = v

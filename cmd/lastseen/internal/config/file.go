@@ -16,68 +16,67 @@ import (
 
 // The keys of a file that hold something other than a setting.
 const (
-	namespacesKey = "namespaces" // settings of namespaces
-	keysKey       = "keys"       // API keys
+	namespacesSection = "namespaces" // settings of namespaces
+	keysSection       = "keys"       // API keys
 )
 
-// fileContent is what a configuration file holds.
-type fileContent struct {
+// fileReader reads one configuration file.
+type fileReader struct {
+	file       string
+	problems   *Error
 	values     map[string]resolved            // by setting
 	namespaces map[string]map[string]resolved // by name, then by setting
 	keys       map[string]apiKey              // by name
 }
 
-// fileReader reads one file and collects its problems.
-type fileReader struct {
-	name     string
-	problems *Error
+// readFile reads the file that the settings name, if any.
+func (c *Config) readFile(e *Error) *fileReader {
+	r := &fileReader{c.Config, e, map[string]resolved{}, map[string]map[string]resolved{}, map[string]apiKey{}}
+	if c.Config == "" {
+		return r
+	}
+	named := c.resolved["config"]
+	root, err := parseYAML(c.Config, named.source)
+	if err == nil {
+		r.read(root)
+		return r
+	}
+	e.Addf("%v", err)
+	named.invalid = true
+	c.resolved["config"] = named
+	return r
 }
 
-// readFile returns what is valid in the file that the settings name, if any, and reports the rest.
-func (c *Config) readFile(e *Error) fileContent {
-	f := fileContent{map[string]resolved{}, map[string]map[string]resolved{}, map[string]apiKey{}}
-	if c.Config == "" {
-		return f
-	}
-	r, named := &fileReader{c.Config, e}, c.resolved["config"]
-	root, err := parseYAML(c.Config, named.source)
-	if err != nil {
-		e.Addf("%v", err)
-		named.invalid = true
-		c.resolved["config"] = named
-		return f
-	}
-	for key, value := range r.entries(root, "") {
-		switch key.Value {
-		case namespacesKey:
-			for key, value := range r.entries(value, namespacesKey+".") {
-				f.namespaces[key.Value] = r.namespace(key, value)
+func (r *fileReader) read(root *yaml.Node) {
+	for name, value := range r.entries(root, "") {
+		switch name.Value {
+		case namespacesSection:
+			for name, value := range r.entries(value, namespacesSection+".") {
+				r.namespaces[name.Value] = r.namespace(name, value)
 			}
-		case keysKey:
-			for key, value := range r.entries(value, keysKey+".") {
-				f.keys[key.Value] = r.apiKey(key, value)
+		case keysSection:
+			for name, value := range r.entries(value, keysSection+".") {
+				r.keys[name.Value] = r.apiKey(name, value)
 			}
 		default:
-			r.setting(f.values, key, value, "", func(d Definition) bool { return d.File })
+			r.setting(r.values, "", name, value)
 		}
 	}
-	return f
 }
 
-func (r *fileReader) namespace(key, value *yaml.Node) map[string]resolved {
-	values := map[string]resolved{}
-	if err := lastseen.CheckNamespace(key.Value); err != nil {
-		r.addf(key, "%s: %v", namespacesKey, err)
+func (r *fileReader) namespace(name, value *yaml.Node) map[string]resolved {
+	if err := lastseen.CheckNamespace(name.Value); err != nil {
+		r.addf(name, "%s: %v", namespacesSection, err)
 	}
-	path := namespacesKey + "." + displayName(key.Value) + "."
-	for key, value := range r.entries(value, path) {
-		r.setting(values, key, value, path, func(d Definition) bool { return d.Namespace })
+	values, path := map[string]resolved{}, namespacesSection+"."+displayName(name.Value)+"."
+	for name, value := range r.entries(value, path) {
+		r.setting(values, path, name, value)
 	}
 	return values
 }
 
 // at returns the place of a node.
-func (r *fileReader) at(n *yaml.Node) source { return source{at: r.name + ":" + strconv.Itoa(n.Line)} }
+func (r *fileReader) at(n *yaml.Node) source { return source{at: r.file + ":" + strconv.Itoa(n.Line)} }
 
 // addf adds a problem at a node.
 func (r *fileReader) addf(n *yaml.Node, format string, args ...any) {
@@ -87,43 +86,46 @@ func (r *fileReader) addf(n *yaml.Node, format string, args ...any) {
 // entries yields the entries of a mapping, each name once. Null is an empty mapping.
 func (r *fileReader) entries(n *yaml.Node, path string) iter.Seq2[*yaml.Node, *yaml.Node] {
 	n, section := follow(n), cmp.Or(strings.TrimSuffix(path, "."), "the file")
-	return func(yield func(key, value *yaml.Node) bool) {
+	return func(yield func(name, value *yaml.Node) bool) {
 		if n.Kind != yaml.MappingNode {
 			if !isNull(n) {
-				r.addf(n, "%s holds %s; use a mapping, such as \"name: value\"", section, kindOf(n))
+				r.addf(n, "%s holds %s; use a mapping, such as \"name: value\"", section, nodeType(n))
 			}
 			return
 		}
 		lines := map[string]int{}
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			key := follow(n.Content[i])
-			line, duplicate := lines[key.Value]
+			name := follow(n.Content[i])
+			line, duplicate := lines[name.Value]
 			switch {
-			case key.Kind != yaml.ScalarNode:
-				r.addf(key, "%s has %s as a name; use text", section, kindOf(key))
+			case name.Kind != yaml.ScalarNode:
+				r.addf(name, "%s has %s as a name; use text", section, nodeType(name))
 				continue
 			case duplicate:
-				r.addf(key, "%s is a duplicate of line %d", path+displayName(key.Value), line)
+				r.addf(name, "%s is a duplicate of line %d", path+displayName(name.Value), line)
 				continue
 			}
-			lines[key.Value] = key.Line
-			if !yield(key, follow(n.Content[i+1])) {
+			lines[name.Value] = name.Line
+			if !yield(name, follow(n.Content[i+1])) {
 				return
 			}
 		}
 	}
 }
 
-// setting stores the text of a setting that is allowed in a section.
-func (r *fileReader) setting(
-	values map[string]resolved, key, value *yaml.Node, path string, allowed func(Definition) bool,
-) {
-	d, _ := Find(key.Value)
-	if !allowed(d) {
-		r.unknown(key, path, allowed)
+// setting stores the text of a setting.
+func (r *fileReader) setting(values map[string]resolved, path string, name, value *yaml.Node) {
+	d, _ := Find(name.Value)
+	if !d.allowedAt(path) {
+		r.unknown(name, path)
 	} else if text, ok := r.text(d, path, value); ok {
-		values[d.Name] = resolved{text: text, source: r.at(key)}
+		values[d.Name] = resolved{text: text, source: r.at(name)}
 	}
+}
+
+// allowedAt reports whether a file can have the setting at a path: of the server, "", or of a namespace.
+func (d Definition) allowedAt(path string) bool {
+	return path == "" && d.File || path != "" && d.Namespace
 }
 
 // text returns the text of a setting: a single value, or a list if the setting takes several.
@@ -135,7 +137,7 @@ func (r *fileReader) text(d Definition, path string, value *yaml.Node) (text str
 	case isNull(value):
 		r.addf(value, "%s%s has no value; use %s", path, d.Name, d.Takes)
 	case value.Kind != yaml.ScalarNode:
-		r.addf(value, "%s%s holds %s; use %s", path, d.Name, kindOf(value), d.Takes)
+		r.addf(value, "%s%s holds %s; use %s", path, d.Name, nodeType(value), d.Takes)
 	case d.format.text && value.ShortTag() != "!!str":
 		r.addf(value, "%s%s: put the value in quotes; use %s", path, d.Name, d.Takes)
 	default:
@@ -149,7 +151,7 @@ func readList[T any](
 	r *fileReader, value *yaml.Node, path, takes string, parse func(string) (T, error),
 ) (items []T) {
 	if value.Kind != yaml.SequenceNode {
-		r.addf(value, "%s holds %s; use %s", path, kindOf(value), takes)
+		r.addf(value, "%s holds %s; use %s", path, nodeType(value), takes)
 		return nil
 	}
 	if len(value.Content) == 0 {
@@ -158,7 +160,7 @@ func readList[T any](
 	for _, n := range value.Content {
 		n = follow(n)
 		if n.Kind != yaml.ScalarNode || isNull(n) {
-			r.addf(n, "%s has %s in it; use %s", path, kindOf(n), takes)
+			r.addf(n, "%s has %s in it; use %s", path, nodeType(n), takes)
 			continue
 		}
 		item, err := parse(n.Value)
@@ -170,33 +172,33 @@ func readList[T any](
 	return items
 }
 
-// unknown reports a name that is not allowed in a section, and suggests where or what to set instead.
-func (r *fileReader) unknown(key *yaml.Node, path string, allowed func(Definition) bool) {
-	d, exists := Find(key.Value)
+// unknown reports a name that is not allowed at a path, and suggests what to set instead, or where.
+func (r *fileReader) unknown(name *yaml.Node, path string) {
+	d, exists := Find(name.Value)
 	switch {
 	case !exists:
-		names := []string{namespacesKey, keysKey}
+		names := []string{namespacesSection, keysSection}
 		if path != "" {
 			names = nil
 		}
 		for _, d := range Definitions() {
-			if allowed(d) {
+			if d.allowedAt(path) {
 				names = append(names, d.Name)
 			}
 		}
-		r.unknownName(key, path, strings.ReplaceAll(strings.ToLower(key.Value), "_", "-"), names)
+		r.unknownName(name, path, strings.ReplaceAll(strings.ToLower(name.Value), "_", "-"), names)
 	case d.Namespace:
-		r.addf(key, "%s cannot be set for the whole server: set it for a namespace, under %s", path+d.Name, namespacesKey)
+		r.addf(name, "%s cannot be set for the whole server: set it for a namespace, under %s", path+d.Name, namespacesSection)
 	case d.File:
-		r.addf(key, "%s cannot be set for one namespace: it applies to the whole server", path+d.Name)
+		r.addf(name, "%s cannot be set for one namespace: it applies to the whole server", path+d.Name)
 	default:
-		r.addf(key, "%s cannot be set in a file: use the flag", path+d.Name)
+		r.addf(name, "%s cannot be set in a file: use the flag", path+d.Name)
 	}
 }
 
 // unknownName reports a name that does not exist, and suggests one that does.
-func (r *fileReader) unknownName(key *yaml.Node, path, meant string, names []string) {
-	r.addf(key, "%s: unknown setting%s", path+displayName(key.Value), Suggest(meant, names))
+func (r *fileReader) unknownName(name *yaml.Node, path, meant string, names []string) {
+	r.addf(name, "%s: unknown setting%s", path+displayName(name.Value), Suggest(meant, names))
 }
 
 // displayName returns a name from a file: quoted and cut if it is unusual, and without what may be a secret.

@@ -41,12 +41,12 @@ func CheckKeyName(name string) error {
 }
 
 // apiKey reads an API key. All fields are required: a default could grant more than intended.
-func (r *fileReader) apiKey(key, value *yaml.Node) apiKey {
-	k := apiKey{Key: auth.Key{Name: key.Value}, source: r.at(key)}
-	if err := CheckKeyName(key.Value); err != nil {
-		r.addf(key, "%s: %v", keysKey, err)
+func (r *fileReader) apiKey(name, value *yaml.Node) apiKey {
+	k := apiKey{Key: auth.Key{Name: name.Value}, source: r.at(name)}
+	if err := CheckKeyName(name.Value); err != nil {
+		r.addf(name, "%s: %v", keysSection, err)
 	}
-	path, seen := keysKey+"."+displayName(key.Value)+".", map[string]bool{}
+	path, seen := keysSection+"."+displayName(name.Value)+".", map[string]bool{}
 	for field, value := range r.entries(value, path) {
 		seen[field.Value] = true
 		switch field.Value {
@@ -62,7 +62,7 @@ func (r *fileReader) apiKey(key, value *yaml.Node) apiKey {
 	}
 	for _, f := range [][2]string{{"hash", takesHash}, {"scopes", takesScopes}, {"namespaces", takesNamespaces}} {
 		if !seen[f[0]] {
-			r.addf(key, "%s%s is missing; use %s", path, f[0], f[1])
+			r.addf(name, "%s%s is missing; use %s", path, f[0], f[1])
 		}
 	}
 	return k
@@ -71,7 +71,7 @@ func (r *fileReader) apiKey(key, value *yaml.Node) apiKey {
 func (r *fileReader) keyHash(value *yaml.Node, path string) [sha256.Size]byte {
 	hash, err := auth.ParseKeyHash(value.Value)
 	if value.Kind != yaml.ScalarNode {
-		err = errors.New("holds " + kindOf(value))
+		err = errors.New("holds " + nodeType(value))
 	}
 	if err != nil {
 		r.addf(value, "%s: %v; use %s", path, err, takesHash)
@@ -92,7 +92,7 @@ func (c *Config) checkKeys(e *Error) {
 			first[k.Hash] = name
 		case other != "":
 			e.Addf("%s: %s.%s has the hash of %s.%s (%s): each key needs its own hash",
-				k.source, keysKey, name, keysKey, other, c.keys[other].source)
+				k.source, keysSection, name, keysSection, other, c.keys[other].source)
 		}
 	}
 }

@@ -23,6 +23,25 @@ func (l Loader) Load() (*Config, error) { return l.load((*Config).checkCertifica
 func (l Loader) Reload() (*Config, error) { return l.load(func(*Config, *Error) {}) }
 
 func (l Loader) load(checkMore func(*Config, *Error)) (*Config, error) {
+	c, e := l.resolve()
+	c.check(e)
+	c.checkCredentials(e)
+	checkMore(c, e)
+	c.Warnings = slices.Concat(l.unknownVariables(), c.warnTightThresholds(), c.warnExposed())
+	return c, e.Err()
+}
+
+// ListenAddress returns the address that the service listens on, whatever is wrong with other settings.
+func (l Loader) ListenAddress() (string, error) {
+	c, e := l.resolve()
+	if c.valid("listen") && (c.isSet("listen") || c.valid("config")) {
+		return c.Listen, nil
+	}
+	return "", e
+}
+
+// resolve returns the values of all settings, and the errors in single ones.
+func (l Loader) resolve() (*Config, *Error) {
 	e, c := &Error{}, &Config{Values: Values{resolved: map[string]resolved{}}, namespaces: map[string]*Values{}}
 	c.apply(l.flags(), e)
 	c.apply(l.environ(), e)
@@ -34,20 +53,7 @@ func (l Loader) load(checkMore func(*Config, *Error)) (*Config, error) {
 		c.namespaces[name].apply(file.namespaces[name], e)
 	}
 	c.keys = file.keys
-	c.check(e)
-	c.checkCredentials(e)
-	checkMore(c, e)
-	c.Warnings = slices.Concat(l.unknownVariables(), c.warnTightThresholds(), c.warnExposed())
-	return c, e.Err()
-}
-
-// ListenAddress returns the address that the service listens on, whatever is wrong with other settings.
-func (l Loader) ListenAddress() (string, error) {
-	c, err := l.Load()
-	if c.valid("listen") && (c.isSet("listen") || c.valid("config")) {
-		return c.Listen, nil
-	}
-	return "", err
+	return c, e
 }
 
 // apply sets the values of one source, except those that a stronger source set. All of them must be valid.

@@ -24,13 +24,13 @@ func (c *Config) Print(w io.Writer, version string) error {
 		}
 	}
 	if len(c.keys) > 0 {
-		fmt.Fprintf(&b, "\n%s:\n", keysKey)
+		fmt.Fprintf(&b, "\n%s:\n", keysSection)
 	}
 	for _, k := range c.Access.Keys {
 		PrintKey(&b, k, " # "+c.keys[k.Name].source.String())
 	}
 	if len(c.namespaces) > 0 {
-		fmt.Fprintf(&b, "\n%s:\n", namespacesKey)
+		fmt.Fprintf(&b, "\n%s:\n", namespacesSection)
 	}
 	for _, name := range c.Names() {
 		fmt.Fprintf(&b, "  %s:\n", quoted(name, true))

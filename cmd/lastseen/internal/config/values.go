@@ -38,8 +38,22 @@ const (
 	off = "off"
 )
 
-// takesPatterns is what a list of namespaces accepts.
-const takesPatterns = "comma-separated namespaces (chat-* matches names that start with chat-, * matches all)"
+// What some settings take, for people.
+const (
+	takesPatterns = "comma-separated namespaces (chat-* matches names that start with chat-, * matches all)"
+	takesNetworks = "comma-separated IP addresses and networks, such as 10.0.0.0/8"
+	takesOrigins  = "comma-separated origins, such as https://app.example.com, https://*.example.com or " +
+		"http://localhost:*, or * for any origin"
+	takesHosts  = "comma-separated host names, such as presence.example.com or *.example.com, or * for any name"
+	takesKeySet = "a URL such as https://id.example.com/jwks.json"
+)
+
+// Bounds that are higher than any server needs.
+const (
+	maxRate       = 1_000_000  // requests per second
+	maxConns      = 10_000_000 // connections
+	maxBodyMemory = 1 << 40    // bytes
+)
 
 // formats returns all formats by the name in the tag format, or else by the type of the field. The bounds are
 // those of a number; a low of 0 allows a duration of 0.
@@ -48,14 +62,14 @@ func formats(low, high int) map[string]format {
 	if low == 0 {
 		duration = "0, or " + duration
 	}
-	number := fmt.Sprintf("a number from %d to %d", low, high)
+	number := func(low, high int) string { return fmt.Sprintf("a number from %d to %d", low, high) }
 
 	return map[string]format{
 		"string":          {takes: "text", parse: parseText, text: true},
 		"store":           {takes: "text", parse: parseText, text: true, display: displayStore},
-		"int":             {takes: number, parse: boundedNumber(low, high)},
-		"rate":            {takes: "off, or a number from 1 to 1000000", parse: numberOr(off, 1_000_000, "is not valid")},
-		"connections":     {takes: "auto, or a number from 1 to 10000000", parse: numberOr("auto", 10_000_000, "is out of range")},
+		"int":             {takes: number(low, high), parse: boundedNumber(low, high)},
+		"rate":            {takes: "off, or " + number(1, maxRate), parse: numberOr(off, maxRate, "is not valid")},
+		"connections":     {takes: "auto, or " + number(1, maxConns), parse: numberOr("auto", maxConns, "is out of range")},
 		"size":            {takes: takesSize(), parse: parseSize},
 		"time.Duration":   {takes: duration, parse: parseDuration(low == 0)},
 		"retention":       {takes: "off, or a duration", parse: parseRetention},
@@ -66,13 +80,11 @@ func formats(low, high int) map[string]format {
 		"unknown":         {takes: "allow or refuse", parse: oneOf("is not valid", AllowUnknown, RefuseUnknown)},
 		"redisstore.Unit": {takes: "ms or s", parse: oneOf("is not a unit", redisstore.Milliseconds, redisstore.Seconds)},
 		"address":         {takes: "HOST:PORT, or :PORT for all addresses", parse: parseAddress},
-		"key-set":         {takes: "a URL such as https://id.example.com/jwks.json", parse: parseKeySetURL, display: displayKeySetURL},
+		"key-set":         {takes: takesKeySet, parse: parseKeySetURL, display: displayKeySetURL},
 		"[]auth.Pattern":  {takes: takesPatterns, parse: listOf(auth.ParsePattern)},
-		"[]netip.Prefix":  {takes: "comma-separated IP addresses and networks, such as 10.0.0.0/8", parse: listOf(parseNetwork)},
-		"origins": {parse: listOf(checked(api.CheckOrigin)), takes: "comma-separated origins, such as https://app.example.com, " +
-			"https://*.example.com or http://localhost:*, or * for any origin"},
-		"hosts": {parse: listOf(checked(api.CheckHost)), takes: "comma-separated host names, such as presence.example.com " +
-			"or *.example.com, or * for any name"},
+		"[]netip.Prefix":  {takes: takesNetworks, parse: listOf(parseNetwork)},
+		"origins":         {takes: takesOrigins, parse: listOf(checked(api.CheckOrigin))},
+		"hosts":           {takes: takesHosts, parse: listOf(checked(api.CheckHost))},
 	}
 }
 
@@ -127,9 +139,6 @@ func numberOr(zero string, high int, wrong string) func(string) (any, error) {
 		return n, nil
 	}
 }
-
-// maxBodyMemory is more than any machine has, in bytes.
-const maxBodyMemory = 1 << 40
 
 func takesSize() string {
 	return fmt.Sprintf("a size from %dMiB to %dGiB", api.MinBodyMemory>>20, maxBodyMemory>>30)

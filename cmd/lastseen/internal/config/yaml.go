@@ -100,21 +100,17 @@ func follow(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// isNull reports whether a node, or a file, is empty.
+// isNull reports whether a node is null, or a file empty.
 func isNull(n *yaml.Node) bool {
-	return n.IsZero() || n.Kind == yaml.DocumentNode || n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null"
+	return n.IsZero() || n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null"
 }
 
-// kindOf returns what a node is, for a message.
-func kindOf(n *yaml.Node) string {
-	switch {
-	case n.Kind == yaml.SequenceNode:
-		return "a list"
-	case n.Kind == yaml.MappingNode:
-		return "a mapping"
-	case isNull(n):
+// nodeType returns what a node is, for a message.
+func nodeType(n *yaml.Node) string {
+	if isNull(n) {
 		return "nothing"
-	default:
-		return "a single value"
 	}
+	return map[yaml.Kind]string{
+		yaml.SequenceNode: "a list", yaml.MappingNode: "a mapping", yaml.ScalarNode: "a single value",
+	}[n.Kind]
 }
