@@ -51,7 +51,13 @@ func (r *fileReader) apiKey(name, value *yaml.Node) apiKey {
 		seen[field.Value] = true
 		switch field.Value {
 		case "hash":
-			k.Hash = r.keyHash(value, path+"hash")
+			hash, err := auth.ParseKeyHash(value.Value)
+			if value.Kind != yaml.ScalarNode {
+				err = errors.New("holds " + nodeType(value))
+			}
+			if k.Hash = hash; err != nil {
+				r.addf(value, "%shash: %v; use %s", path, err, takesHash)
+			}
 		case "scopes":
 			k.Scopes = readList(r, value, path+"scopes", takesScopes, auth.ParseScope)
 		case "namespaces":
@@ -66,17 +72,6 @@ func (r *fileReader) apiKey(name, value *yaml.Node) apiKey {
 		}
 	}
 	return k
-}
-
-func (r *fileReader) keyHash(value *yaml.Node, path string) [sha256.Size]byte {
-	hash, err := auth.ParseKeyHash(value.Value)
-	if value.Kind != yaml.ScalarNode {
-		err = errors.New("holds " + nodeType(value))
-	}
-	if err != nil {
-		r.addf(value, "%s: %v; use %s", path, err, takesHash)
-	}
-	return hash
 }
 
 // keyNames returns the names of the API keys in order.

@@ -31,10 +31,15 @@ func (l Loader) load(checkMore func(*Config, *Error)) (*Config, error) {
 	return c, e.Err()
 }
 
-// ListenAddress returns the address that the service listens on, whatever is wrong with other settings.
+// ListenAddress returns the address that the service listens on, whatever is wrong with other settings. It reads the
+// file only if neither a flag nor the environment sets the address.
 func (l Loader) ListenAddress() (string, error) {
-	c, e := l.resolve()
-	if c.valid("listen") && (c.isSet("listen") || c.valid("config")) {
+	c, e := l.resolveProcess()
+	if !c.isSet("listen") {
+		c.apply(c.readFile(e).values, e)
+		c.apply(defaults(), e)
+	}
+	if c.valid("listen", "config") {
 		return c.Listen, nil
 	}
 	return "", e
@@ -42,9 +47,7 @@ func (l Loader) ListenAddress() (string, error) {
 
 // resolve returns the values of all settings, and the errors in single ones.
 func (l Loader) resolve() (*Config, *Error) {
-	e, c := &Error{}, &Config{Values: Values{resolved: map[string]resolved{}}, namespaces: map[string]*Values{}}
-	c.apply(l.flags(), e)
-	c.apply(l.environ(), e)
+	c, e := l.resolveProcess()
 	file := c.readFile(e)
 	c.apply(file.values, e)
 	c.apply(defaults(), e)
@@ -53,6 +56,14 @@ func (l Loader) resolve() (*Config, *Error) {
 		c.namespaces[name].apply(file.namespaces[name], e)
 	}
 	c.keys = file.keys
+	return c, e
+}
+
+// resolveProcess returns the values of the flags and of the environment.
+func (l Loader) resolveProcess() (*Config, *Error) {
+	e, c := &Error{}, &Config{Values: Values{resolved: map[string]resolved{}}, namespaces: map[string]*Values{}}
+	c.apply(l.flags(), e)
+	c.apply(l.environ(), e)
 	return c, e
 }
 

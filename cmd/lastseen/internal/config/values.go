@@ -58,9 +58,9 @@ const (
 // formats returns all formats by the name in the tag format, or else by the type of the field. The bounds are
 // those of a number; a low of 0 allows a duration of 0.
 func formats(low, high int) map[string]format {
-	duration := "a duration from 1ms to 10 years"
+	duration := format{takes: "a duration from 1ms to 10 years", parse: durationOr()}
 	if low == 0 {
-		duration = "0, or " + duration
+		duration = format{takes: "0, or " + duration.takes, parse: durationOr("0", "0s")}
 	}
 	number := func(low, high int) string { return fmt.Sprintf("a number from %d to %d", low, high) }
 
@@ -71,8 +71,8 @@ func formats(low, high int) map[string]format {
 		"rate":            {takes: "off, or " + number(1, maxRate), parse: numberOr(off, maxRate, "is not valid")},
 		"connections":     {takes: "auto, or " + number(1, maxConns), parse: numberOr("auto", maxConns, "is out of range")},
 		"size":            {takes: takesSize(), parse: parseSize},
-		"time.Duration":   {takes: duration, parse: parseDuration(low == 0)},
-		"retention":       {takes: "off, or a duration", parse: parseRetention},
+		"time.Duration":   duration,
+		"retention":       {takes: "off, or a duration", parse: durationOr(off)},
 		"bool":            {takes: "on or off", parse: parseSwitch},
 		"slog.Level":      {takes: "debug, info, warn or error", parse: parseLevel},
 		"log-format":      {takes: "text or json", parse: oneOf("is not a format", "text", "json")},
@@ -157,24 +157,17 @@ func parseSize(text string) (any, error) {
 	return n * unit, nil
 }
 
-func parseDuration(zero bool) func(string) (any, error) {
+// durationOr reads a duration, or a word that stands for 0.
+func durationOr(zeros ...string) func(string) (any, error) {
 	return func(text string) (any, error) {
 		switch {
-		case text != "0" && text != "0s":
-			return lastseen.ParseConfigDuration(text)
-		case zero:
+		case slices.Contains(zeros, text):
 			return time.Duration(0), nil
-		default:
+		case text == "0" || text == "0s":
 			return nil, errors.New("is 0")
 		}
+		return lastseen.ParseConfigDuration(text)
 	}
-}
-
-func parseRetention(text string) (any, error) {
-	if text == off {
-		return time.Duration(0), nil
-	}
-	return lastseen.ParseConfigDuration(text)
 }
 
 func parseAddress(text string) (any, error) {
