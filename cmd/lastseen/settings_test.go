@@ -73,7 +73,7 @@ func TestWrongFlags(t *testing.T) {
 	}
 }
 
-func TestTellsAllThatIsWrong(t *testing.T) {
+func TestReportsAllErrors(t *testing.T) {
 	t.Setenv("LASTSEEN_SYNC", "5")
 	t.Setenv("LASTSEEN_GREN", "5s")
 	code, stdout, stderr := execute(t, "config", "--yellow", "5", "--redis-shards", "many", "--green", "7m")

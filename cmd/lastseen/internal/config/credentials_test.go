@@ -92,7 +92,7 @@ func TestTokensOfAKeySet(t *testing.T) {
 	require.Equal(t, "users with a JWT of https://id.example.com, anyone to read public-*", c.Callers())
 }
 
-// TestWarnsOfKeySetsThatAnyoneCanReplace on their way.
+// TestWarnsOfKeySetsThatAnyoneCanReplace checks the warning of a key set that is fetched without TLS.
 func TestWarnsOfKeySetsThatAnyoneCanReplace(t *testing.T) {
 	for url, warned := range map[string]bool{
 		"http://id.example.com/jwks": true, "http://10.0.0.1:80/jwks": true,
@@ -139,8 +139,8 @@ func TestWrongCredentials(t *testing.T) {
 	require.NotContains(t, problems[0], "geheim")
 }
 
-// TestListensOpenlyOnlyIfToldTo: who may do what decides where it may listen.
-func TestListensOpenlyOnlyIfToldTo(t *testing.T) {
+// TestOpenAddressRequiresCredentials, or auth none.
+func TestOpenAddressRequiresCredentials(t *testing.T) {
 	for listen, private := range map[string]bool{
 		"127.0.0.1:80": true, "127.9.9.9:80": true, "'[::1]:80'": true, "localhost:80": true, "'[::ffff:127.0.0.1]:80'": true,
 		":80": false, "0.0.0.0:80": false, "'[::]:80'": false, "10.0.0.1:80": false, "example.com:80": false, "localhost.example.com:80": false,

@@ -26,7 +26,7 @@ func yamlBlocks(t *testing.T, name string) (blocks []string) {
 
 var update = flag.Bool("update", false, "write what is generated into the documents, instead of comparing")
 
-// TestSettingsTable holds the table of all settings to their definition.
+// TestSettingsTable compares the table of all settings with their definitions.
 func TestSettingsTable(t *testing.T) {
 	const name, begin, end = "../../../../docs/configuration.md", "-update -->\n", "<!-- end -->"
 	text, err := os.ReadFile(name)
@@ -71,7 +71,7 @@ func settingsTable() string {
 	return regexp.MustCompile(`\|  +`).ReplaceAllString(b.String(), "| ")
 }
 
-// TestDefinitions: the defaults and bounds are what the code that takes them says.
+// TestDefinitions checks that defaults and bounds are those of the code that uses them.
 func TestDefinitions(t *testing.T) {
 	for _, d := range Definitions() {
 		require.NotEmpty(t, d.Help, d.Name)

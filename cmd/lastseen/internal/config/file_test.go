@@ -103,7 +103,7 @@ func TestWrongFiles(t *testing.T) {
 	}
 }
 
-func TestTellsAllThatIsWrongWithAFile(t *testing.T) {
+func TestReportsAllErrorsOfAFile(t *testing.T) {
 	problems := problemsOf(t, `
 grene: 5s
 yellow: 300

@@ -64,7 +64,7 @@ func TestWrongKeys(t *testing.T) {
 	}
 }
 
-// TestKeysInTheWrongPlaceAreNotShown: whoever takes a key for its hash or its name must not find it in a log.
+// TestKeysInTheWrongPlaceAreNotShown: a key that is used as a hash or as a name must not be in a log.
 func TestKeysInTheWrongPlaceAreNotShown(t *testing.T) {
 	const key = "ls_geheimgeheimgeheimgeheimgeheimgeheimgeheim0"
 	for _, content := range []string{

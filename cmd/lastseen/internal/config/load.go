@@ -36,8 +36,8 @@ func (l Loader) load(checkMore func(*Config, *Error)) (*Config, error) {
 func (l Loader) ListenAddress() (string, error) {
 	c, e := l.resolveProcess()
 	if !c.isSet("listen") {
-		c.apply(c.readFile(e).values, e)
-		c.apply(defaults(), e)
+		c.apply(in(c.readFile(e).values), e)
+		c.apply(byDefault, e)
 	}
 	if c.valid("listen", "config") {
 		return c.Listen, nil
@@ -49,11 +49,11 @@ func (l Loader) ListenAddress() (string, error) {
 func (l Loader) resolve() (*Config, *Error) {
 	c, e := l.resolveProcess()
 	file := c.readFile(e)
-	c.apply(file.values, e)
-	c.apply(defaults(), e)
+	c.apply(in(file.values), e)
+	c.apply(byDefault, e)
 	for _, name := range slices.Sorted(maps.Keys(file.namespaces)) {
 		c.namespaces[name] = c.inherit(name)
-		c.namespaces[name].apply(file.namespaces[name], e)
+		c.namespaces[name].apply(in(file.namespaces[name]), e)
 	}
 	c.keys = file.keys
 	return c, e
@@ -62,15 +62,15 @@ func (l Loader) resolve() (*Config, *Error) {
 // resolveProcess returns the values of the flags and of the environment.
 func (l Loader) resolveProcess() (*Config, *Error) {
 	e, c := &Error{}, &Config{Values: Values{resolved: map[string]resolved{}}, namespaces: map[string]*Values{}}
-	c.apply(l.flags(), e)
-	c.apply(l.environ(), e)
+	c.apply(l.flag, e)
+	c.apply(l.variable, e)
 	return c, e
 }
 
 // apply sets the values of one source, except those that a stronger source set. All of them must be valid.
-func (s *Values) apply(values map[string]resolved, e *Error) {
+func (s *Values) apply(value func(Definition) (resolved, bool), e *Error) {
 	for _, d := range Definitions() {
-		v, ok := values[d.Name]
+		v, ok := value(d)
 		if !ok {
 			continue
 		}
@@ -86,35 +86,30 @@ func (s *Values) apply(values map[string]resolved, e *Error) {
 	}
 }
 
-func (l Loader) flags() map[string]resolved {
-	values := map[string]resolved{}
-	for name, text := range l.Flags {
-		values[name] = resolved{text: text, source: source{"flag", "--" + name}}
-	}
-	return values
+func (l Loader) flag(d Definition) (resolved, bool) {
+	text, ok := l.Flags[d.Name]
+	return resolved{text: text, source: source{"flag", "--" + d.Name}}, ok
 }
 
-func (l Loader) environ() map[string]resolved {
-	values := map[string]resolved{}
+func (l Loader) variable(d Definition) (resolved, bool) {
 	for _, variable := range l.Environ {
-		key, text, _ := strings.Cut(variable, "=")
-		for _, d := range Definitions() {
-			if d.Flag && d.Env() == key {
-				values[d.Name] = resolved{text: text, source: source{"env", key}}
-			}
+		if text, ok := strings.CutPrefix(variable, d.Env()+"="); ok && d.Flag {
+			return resolved{text: text, source: source{"env", d.Env()}}, true
 		}
 	}
-	return values
+	return resolved{}, false
 }
 
-func defaults() map[string]resolved {
-	values := map[string]resolved{}
-	for _, d := range Definitions() {
-		if d.Default != "" {
-			values[d.Name] = resolved{text: d.Default, source: source{at: "default"}}
-		}
+func byDefault(d Definition) (resolved, bool) {
+	return resolved{text: d.Default, source: source{at: "default"}}, d.Default != ""
+}
+
+// in returns the values of a section of the file.
+func in(section map[string]resolved) func(Definition) (resolved, bool) {
+	return func(d Definition) (resolved, bool) {
+		v, ok := section[d.Name]
+		return v, ok
 	}
-	return values
 }
 
 // unknownVariables warns of environment variables that look like settings but are not.

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWarnsOfServersOpenToPages: with * every page that somebody on this machine opens may do everything.
+// TestWarnsOfServersOpenToPages: with * any page that is opened on this machine has full access.
 func TestWarnsOfServersOpenToPages(t *testing.T) {
 	for content, warned := range map[string]string{
 		"cors-origins: '*'":                                  "cors-origins is * (",
