@@ -24,8 +24,8 @@ func TestValues(t *testing.T) {
 	}
 	c, err := loadText(t, "rate-limit: off\nuser-rate-limit: 7\ntrusted-proxies: [10.0.0.0/8, '::1']\ncors-origins: 'https://a.example.com,http://localhost:3000'\n")
 	require.NoError(t, err)
-	require.EqualValues(t, 0, c.RateLimit)
-	require.EqualValues(t, 7, c.UserRateLimit)
+	require.Zero(t, c.RateLimit)
+	require.Equal(t, 7, c.UserRateLimit)
 	require.Equal(t, "[10.0.0.0/8 ::1/128]", strings.TrimSpace(fmt.Sprint(c.TrustedProxies)))
 	require.Equal(t, []string{"https://a.example.com", "http://localhost:3000"}, c.CORSOrigins)
 	requireRoundTrip(t, c)
