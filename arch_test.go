@@ -29,6 +29,7 @@ func arrows() map[string][]string {
 		"store/redisstore":          {"", "store", "store/clock"},
 		"store/filestore":           {"", "store", "store/clock"},
 		"store/coalesce":            {"", "store"},
+		"store/jobs":                {"", "store"},
 		"store/storetest":           {"", "store"},
 		"store/storetest/redistest": {},
 		"api":                       {"", "store", "api/auth", "api/limit"},
@@ -37,7 +38,8 @@ func arrows() map[string][]string {
 		"deploy":                    {},
 		"docs/generate":             {"api"},
 		"cmd/lastseen": {
-			"", "store", "store/redisstore", "store/filestore", "store/coalesce", "store/clock", "api", "api/auth", "api/limit",
+			"", "store", "store/redisstore", "store/filestore", "store/coalesce", "store/clock", "store/jobs",
+			"api", "api/auth", "api/limit",
 		},
 	}
 }
