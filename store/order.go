@@ -33,9 +33,9 @@ func (o Order) Compare(a, b Record) int {
 	return newest
 }
 
-// Resume narrows a range of the query to the part that can hold users strictly after the query's place. It returns false
-// if that part is empty. tied means that the range ends in the place's own millisecond and half, where the caller skips
-// users up to the place by ID.
+// Resume narrows a range of the query to the part that can hold users strictly after the query's place. It returns
+// false if that part is empty. tied means that the range ends in the place's own millisecond and half, where the caller
+// skips users up to the place by ID.
 func (q ListQuery) Resume(r lastseen.Range) (rest lastseen.Range, tied, ok bool) {
 	if q.After == nil {
 		return r, false, true

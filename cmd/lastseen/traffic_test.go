@@ -63,7 +63,9 @@ func TestClockIsSummedUp(t *testing.T) {
 	var elapsed, wrong atomic.Int64
 	s, err := filestore.Open(filestore.Options{
 		Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: time.Hour, Logger: slog.New(slog.DiscardHandler),
-		Now:       func() time.Time { return time.UnixMilli(1_700_000_000_000).Add(time.Duration(elapsed.Load() + wrong.Load())) },
+		Now: func() time.Time {
+			return time.UnixMilli(1_700_000_000_000).Add(time.Duration(elapsed.Load() + wrong.Load()))
+		},
 		Monotonic: func() time.Duration { return time.Duration(elapsed.Load()) },
 	})
 	require.NoError(t, err)

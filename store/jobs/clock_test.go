@@ -31,8 +31,11 @@ type clockedServer struct {
 	job     *Retention
 }
 
+// opener opens a store on the given clocks.
+type opener func(now func() time.Time, monotonic func() time.Duration) (store.Store, error)
+
 // newClockedServer serves the store that open returns.
-func newClockedServer(t *testing.T, open func(now func() time.Time, monotonic func() time.Duration) (store.Store, error)) *clockedServer {
+func newClockedServer(t *testing.T, open opener) *clockedServer {
 	t.Helper()
 	c, start := &clockedServer{wrong: new(atomic.Int64), elapsed: new(atomic.Int64)}, time.Now()
 	monotonic := func() time.Duration { return time.Since(start) + time.Duration(c.elapsed.Load()) }
@@ -43,7 +46,8 @@ func newClockedServer(t *testing.T, open func(now func() time.Time, monotonic fu
 	server := httptest.NewServer(api.New(api.Config{
 		Store: s, Logger: slog.New(slog.DiscardHandler),
 		Settings: func(string) api.Settings {
-			return api.Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}, PingInterval: 30 * time.Second}
+			thresholds := lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}
+			return api.Settings{Thresholds: thresholds, PingInterval: 30 * time.Second}
 		},
 	}))
 	t.Cleanup(server.Close)

@@ -17,7 +17,7 @@ import (
 
 const (
 	roundEvery     = time.Minute           // from the start of one round to the start of the next
-	shortestPause  = 10 * time.Millisecond // between visits; shorter ones are skipped, so that several visits follow at once
+	shortestPause  = 10 * time.Millisecond // between visits; shorter ones are left out
 	manyNamespaces = 5000                  // from this number on, several namespaces are visited at once
 	workers        = 8                     // the number of them
 	awayPause      = 5 * time.Second       // before checking again whether the store is ready
@@ -73,7 +73,7 @@ func (r *runner) run(ctx context.Context, round func(context.Context) error) {
 }
 
 // list returns the wanted namespaces.
-func (r *runner) list(ctx context.Context, wanted func(store.NamespaceInfo) bool) (all []store.NamespaceInfo, err error) {
+func (r *runner) list(ctx context.Context, wanted func(store.NamespaceInfo) bool) (all []store.NamespaceInfo, _ error) {
 	for after := ""; ; {
 		page, err := r.store.Namespaces(ctx, after, listPage)
 		if err != nil {

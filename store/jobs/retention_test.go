@@ -128,7 +128,8 @@ func TestRetention(t *testing.T) {
 	for _, namespace := range namespaces[2:] {
 		requireUsers(t, s, namespace, "young")
 	}
-	require.Equal(t, len(namespaces)-1, strings.Count(j.log.String(), "deleted users"), "a line for each namespace that somebody was deleted from")
+	require.Equal(t, len(namespaces)-1, strings.Count(j.log.String(), "deleted users"),
+		"a line for each namespace that users were deleted from")
 }
 
 // TestRetentionKeepsTheEdge: someone last seen exactly the retention ago stays.

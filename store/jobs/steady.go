@@ -40,7 +40,8 @@ func (c *steadyClock) observe(now lastseen.Instant, before, after time.Duration)
 	}
 	if c.moved {
 		c.moved = false
-		c.logger.Info("the store's clock has been steady: users past their retention are deleted again", "for", steadyFor.String())
+		c.logger.Info("the store's clock has been steady: users past their retention are deleted again",
+			"for", steadyFor.String())
 	}
 	return true
 }
@@ -55,7 +56,8 @@ func (c *steadyClock) move(cause error, at time.Duration) {
 // unsettle starts the waiting again, and logs why, once until the waiting is over.
 func (c *steadyClock) unsettle(cause error, at time.Duration) {
 	if !c.moved {
-		c.logger.Warn("the store's clock moved: nobody is deleted until it has been steady", "for", steadyFor.String(), "error", cause)
+		c.logger.Warn("the store's clock moved: nobody is deleted until it has been steady",
+			"for", steadyFor.String(), "error", cause)
 	}
 	c.moved, c.steadyAt = true, at+steadyFor
 }

@@ -34,10 +34,11 @@ func (s *shifted) Trim(ctx context.Context, namespace string, q store.TrimQuery)
 	return s.Store.Trim(ctx, namespace, q)
 }
 
-// TestRetentionWaitsForTheClock: when the store's clock moves, ahead or back, nobody is deleted until it has been steady
-// for ten minutes. That is logged once.
+// TestRetentionWaitsForTheClock: when the store's clock moves, ahead or back, nobody is deleted until it has been
+// steady for ten minutes. That is logged once.
 func TestRetentionWaitsForTheClock(t *testing.T) {
-	for _, by := range []time.Duration{20 * time.Minute, -20 * time.Minute, -50 * 365 * 24 * time.Hour, 2 * time.Second} {
+	const years = 50 * 365 * 24 * time.Hour
+	for _, by := range []time.Duration{20 * time.Minute, -20 * time.Minute, -years, 2 * time.Second} {
 		j := newRetentionTest(t, time.Hour)
 		s := &shifted{Store: j.openFile(t)}
 		j.store = s
@@ -60,7 +61,7 @@ func TestRetentionWaitsForTheClock(t *testing.T) {
 	}
 }
 
-// TestRetentionWaitsAtStart: the machine's clock is wrong when the server starts, and somebody pings before it is set. By
+// TestRetentionWaitsAtStart: the machine's clock is wrong when the server starts, and a user pings before it is set. By
 // that clock all others are past their retention.
 func TestRetentionWaitsAtStart(t *testing.T) {
 	for _, wrong := range []time.Duration{1000 * time.Hour, 0} {
@@ -98,7 +99,8 @@ func TestRetentionBelievesTheStore(t *testing.T) {
 	require.Equal(t, 1, strings.Count(j.log.String(), "for once"))
 }
 
-// TestRetentionEmptiesLate: everyone in a namespace is deleted only when every sweep for ten minutes would have done so.
+// TestRetentionEmptiesLate: everyone in a namespace is deleted only when every round for ten minutes would have done
+// so.
 func TestRetentionEmptiesLate(t *testing.T) {
 	j := newRetentionTest(t, 30*roundEvery)
 	s := j.openFile(t)
