@@ -194,7 +194,7 @@ func FuzzParseConfigDuration(f *testing.F) {
 	})
 }
 
-// BenchmarkAppend writes one time; there are two of them in every answer about a user.
+// BenchmarkAppend writes one time; there are two of them in every response about a user.
 func BenchmarkAppend(b *testing.B) {
 	buffer := make([]byte, 0, 32)
 	at := Instant(1_795_212_000_123)

@@ -59,7 +59,7 @@ func newClockedServer(t *testing.T, open opener) *clockedServer {
 	return c
 }
 
-// send makes a request and returns its answer.
+// send makes a request and returns its response.
 func (c *clockedServer) send(t *testing.T, method, path, body string) map[string]any {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, c.url+path, strings.NewReader(body))
@@ -68,10 +68,10 @@ func (c *clockedServer) send(t *testing.T, method, path, body string) map[string
 	response, err := http.DefaultClient.Do(request)
 	require.NoError(t, err)
 	defer response.Body.Close()
-	var answer map[string]any
-	require.NoError(t, json.NewDecoder(response.Body).Decode(&answer))
-	require.Equal(t, http.StatusOK, response.StatusCode, answer)
-	return answer
+	var result map[string]any
+	require.NoError(t, json.NewDecoder(response.Body).Decode(&result))
+	require.Equal(t, http.StatusOK, response.StatusCode, result)
+	return result
 }
 
 // sweep is a round of retention.

@@ -45,7 +45,7 @@ type runner struct {
 
 	mu      sync.Mutex
 	holding bool          // the lease was granted
-	asked   time.Duration // when it was last asked for
+	asked   time.Duration // when it was last requested
 }
 
 // newRunner returns a runner on the machine's monotonic clock.
@@ -97,7 +97,7 @@ type visitor func(context.Context, store.NamespaceInfo) error
 
 // visitAll visits each namespace once, evenly spread over the rest of the minute. It returns early when the lease is
 // lost or the store is away.
-func (r *runner) visitAll(ctx context.Context, namespaces []store.NamespaceInfo, visit visitor) {
+func (r *runner) visitAll(ctx context.Context, namespaces []store.NamespaceInfo, work visitor) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var running sync.WaitGroup
@@ -114,12 +114,12 @@ func (r *runner) visitAll(ctx context.Context, namespaces []store.NamespaceInfo,
 			return
 		}
 		if len(namespaces) < manyNamespaces || r.workers == 1 {
-			r.visit(ctx, cancel, n, visit)
+			r.visit(ctx, cancel, n, work)
 			continue
 		}
 		slots <- struct{}{}
 		running.Go(func() {
-			r.visit(ctx, cancel, n, visit)
+			r.visit(ctx, cancel, n, work)
 			<-slots
 		})
 	}
@@ -127,12 +127,11 @@ func (r *runner) visitAll(ctx context.Context, namespaces []store.NamespaceInfo,
 
 // visit visits one namespace. It ends the round if the whole store is away, and not just this namespace; a store that
 // stalls for a moment does not end it.
-func (r *runner) visit(ctx context.Context, endRound func(), n store.NamespaceInfo, visit visitor) {
-	err := visit(ctx, n)
-	if err == nil {
-		return
+func (r *runner) visit(ctx context.Context, endRound func(), n store.NamespaceInfo, work visitor) {
+	err := work(ctx, n)
+	if err != nil {
+		r.warn(ctx, n.Name, err)
 	}
-	r.warn(ctx, n.Name, err)
 	if !errors.Is(err, store.ErrUnavailable) || r.store.Ready(ctx) == nil {
 		return
 	}
@@ -148,7 +147,7 @@ func (r *runner) warn(ctx context.Context, namespace string, err error) {
 	}
 }
 
-// hasLease reports whether this server holds the lease. It asks for the lease, or renews it, when that is due.
+// hasLease reports whether this server holds the lease. It requests or renews the lease when that is due.
 func (r *runner) hasLease(ctx context.Context) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -164,7 +163,7 @@ func (r *runner) hasLease(ctx context.Context) bool {
 	return r.holding
 }
 
-// release gives up the lease: it asks for it once more, for the shortest time possible.
+// release gives up the lease by requesting it once more, for the shortest time possible.
 func (r *runner) release(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

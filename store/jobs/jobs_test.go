@@ -32,7 +32,7 @@ func TestRunnerSpreadsNamespaces(t *testing.T) {
 	require.Equal(t, 1, w.released, "when it stops, it gives up its lease")
 }
 
-// TestRunnerRenewsItsLease while a long erasing goes on, and stops when somebody else has it.
+// TestRunnerRenewsItsLease during a long deletion, and stops when another server has it.
 func TestRunnerRenewsItsLease(t *testing.T) {
 	j := newRetentionTest(t, time.Hour)
 	s := j.openFile(t)
@@ -132,7 +132,7 @@ func TestTwoServersTakeTurns(t *testing.T) {
 	require.False(t, first.hasLease(t.Context()), "what it does not hold it does not give up")
 }
 
-// TestRunnerKeepsToItsMinute with very many namespaces, and comes to each evenly.
+// TestRunnerKeepsToItsMinute with very many namespaces, and visits them evenly.
 func TestRunnerKeepsToItsMinute(t *testing.T) {
 	const namespaces = 100_000
 	j := newRetentionTest(t, 2*roundEvery)

@@ -14,7 +14,7 @@ const trimPause = 100 * time.Millisecond // between calls that delete, for the s
 
 // Retention deletes users that were not seen for longer than their namespace's retention, and namespaces that are
 // empty and not configured. The store's clock decides who is deleted, and only while it is steady. Everyone in a
-// namespace is deleted only if every visit for a while would have done so.
+// namespace is deleted only if every sweep for a while would have done so.
 type Retention struct {
 	*runner
 	keep       func(namespace string) time.Duration
@@ -42,7 +42,7 @@ func NewRetention(
 // Run deletes until the context ends.
 func (r *Retention) Run(ctx context.Context) { r.run(ctx, r.round) }
 
-// round visits each namespace with something to delete, if this server holds the lease.
+// round sweeps each namespace with something to delete, if this server holds the lease.
 func (r *Retention) round(ctx context.Context) error {
 	if _, _, err := r.now(ctx); err != nil { // without the lease, too: a later holder has to know the clock
 		return err
@@ -57,14 +57,14 @@ func (r *Retention) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.visitAll(ctx, namespaces, r.visit)
+	r.visitAll(ctx, namespaces, r.sweep)
 	r.held.endRound(r.logger)
 	return nil
 }
 
-// visit removes a namespace that is empty. From any other one it deletes users in small calls, until none is left to
+// sweep removes a namespace that is empty. From any other one it deletes users in small calls, until none is left to
 // delete or another server has the lease.
-func (r *Retention) visit(ctx context.Context, n store.NamespaceInfo) error {
+func (r *Retention) sweep(ctx context.Context, n store.NamespaceInfo) error {
 	if n.Newest == 0 {
 		return r.remove(ctx, n.Name)
 	}
@@ -108,7 +108,7 @@ func (r *Retention) trim(ctx context.Context, namespace string) (int, error) {
 		r.held.forget()
 		return 0, nil
 	}
-	keep := r.keep(namespace) // asked last, since it may have changed in the meantime
+	keep := r.keep(namespace) // read last, since it may have changed in the meantime
 	if keep == 0 {
 		return 0, nil
 	}

@@ -100,7 +100,7 @@ func requireUsers(t *testing.T, s store.Store, namespace string, want ...string)
 	require.ElementsMatch(t, want, users, namespace)
 }
 
-// TestRetention deletes whoever is past their namespace's retention, and nobody else.
+// TestRetention deletes the users past their namespace's retention, and no others.
 func TestRetention(t *testing.T) {
 	j := newRetentionTest(t, 2*roundEvery)
 	s := j.openFile(t)

@@ -140,7 +140,7 @@ func TestRetentionEmptiesLate(t *testing.T) {
 	require.Equal(t, 2, strings.Count(j.log.String(), "retention would delete everyone"), j.log.String())
 }
 
-// TestRetentionForgetsWaitingWithItsLease: what another server saw meanwhile, this one does not know.
+// TestRetentionForgetsWaitingWithItsLease: this server does not know what another one saw in the meantime.
 func TestRetentionForgetsWaitingWithItsLease(t *testing.T) {
 	j := newRetentionTest(t, 19*roundEvery)
 	s := j.openFile(t)
