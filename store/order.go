@@ -19,7 +19,7 @@ const (
 
 // Compare returns -1, 0 or +1 as a comes before, at or after b in this order.
 func (o Order) Compare(a, b Record) int {
-	newest := b.State.Compare(a.State)
+	newest := b.Compare(a.State)
 	switch {
 	case newest != 0:
 	case a.Left:

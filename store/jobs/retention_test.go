@@ -154,6 +154,7 @@ type watched struct {
 
 	released int
 	fail     map[string]error // what trimming a namespace fails with
+	endless  bool             // Trim deletes as many users as it may, each time
 	ready    error
 	during   func() // called in every Trim
 }
@@ -174,6 +175,9 @@ func (w *watched) Trim(ctx context.Context, namespace string, q store.TrimQuery)
 	w.trims[namespace] = append(w.trims[namespace], w.clock())
 	if err := w.fail[namespace]; err != nil {
 		return store.TrimResult{}, err
+	}
+	if w.endless {
+		return store.TrimResult{Deleted: store.MaxTrim}, nil
 	}
 	return w.Store.Trim(ctx, namespace, q)
 }
