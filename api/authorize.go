@@ -46,17 +46,9 @@ func callerOf(c echo.Context) *auth.Caller {
 	return caller
 }
 
-// guard returns the guard of the moment: a reload may bring another one. It is nil on an open server.
-func (s *server) guard() *auth.Authenticator {
-	if s.access == nil {
-		return nil
-	}
-	return s.access()
-}
-
 // authorize finds out who sent the request, and returns an error unless they may use the route, and now.
 func (s *server) authorize(c echo.Context, r rule) error {
-	guard := s.guard()
+	guard := s.authenticator.Load()
 	request := c.Request()
 	if guard.Open() {
 		if err := s.checkSource(request); err != nil {
@@ -81,7 +73,7 @@ func (s *server) authorize(c echo.Context, r rule) error {
 // authorizeAgain checks a caller who was authorized before, with the keys and tokens that are valid now. It does not
 // count as another request.
 func (s *server) authorizeAgain(c echo.Context, r rule) error {
-	guard := s.guard()
+	guard := s.authenticator.Load()
 	if guard.Open() {
 		return nil
 	}
@@ -97,7 +89,7 @@ func (s *server) authorizeToken(c echo.Context, r rule, token string) error {
 	if token == "" {
 		return anonymous()
 	}
-	caller, err := s.guard().AuthenticateToken(c.Request().Context(), token)
+	caller, err := s.authenticator.Load().AuthenticateToken(c.Request().Context(), token)
 	if err != nil {
 		return s.unidentified(c, err)
 	}
@@ -111,11 +103,11 @@ func (s *server) authorizeToken(c echo.Context, r rule, token string) error {
 // checkKnown returns an error if the path has a namespace that this server does not serve. Erasing is not affected, so
 // that an operator can remove one that is not configured any more.
 func (s *server) checkKnown(c echo.Context, r rule) error {
-	if r == toErase || s.known == nil || len(c.ParamValues()) == 0 {
+	if r == toErase || !s.refuseUnknown || len(c.ParamValues()) == 0 {
 		return nil
 	}
 	namespace, err := namespaceOf(c)
-	if err != nil || s.known(namespace) {
+	if _, known := s.namespaces[namespace]; known || err != nil {
 		return nil //nolint:nilerr // the handler returns that error
 	}
 	return errorf(codeNotFound, "The namespace %q is not configured, and this server refuses unknown namespaces (unknown-namespaces: refuse). Check the name for typos.", namespace)

@@ -76,7 +76,7 @@ func TestLargestRequestsFit(t *testing.T) {
 	require.LessOrEqual(t, 2*maxBody+itemList.each*maxItems, int(m.share(limit.Key)))
 	require.LessOrEqual(t, 2*maxBody+itemList.each*maxItems, int(m.share(limit.Address)))
 	require.LessOrEqual(t, 2*maxLookupBody+lookupList.each*maxLookup, int(m.share(limit.User)))
-	w := newWorld(t, fileStore(t), behindProxy, func(c *Config) { c.BodyMemory = MinBodyMemory; c.Limits = nil })
+	w := newWorld(t, fileStore(t), behindProxy, func(c *Config) { c.BodyMemory = MinBodyMemory; c.Limits = limit.Limits{} })
 	user := strings.Repeat("u", 74)
 	largest := `{"pings":[` + strings.Repeat(`{"user":"`+user+`","at":9},`, maxItems-1) + `{"user":"u"}]}`
 	require.Greater(t, len(largest), 900<<10)
@@ -113,7 +113,7 @@ func (s stalled) Read(p []byte) (int, error) {
 // others are refused. Another caller is answered meanwhile.
 func TestStalledBodies(t *testing.T) {
 	const bodies, size = 700, maxBody - 1
-	w := newWorld(t, fileStore(t), behindProxy, func(c *Config) { c.Limits = nil })
+	w := newWorld(t, fileStore(t), behindProxy, func(c *Config) { c.Limits = limit.Limits{} })
 	end := make(chan struct{})
 	var all sync.WaitGroup
 	defer func() {
@@ -129,7 +129,7 @@ func TestStalledBodies(t *testing.T) {
 				stalled{io.LimitReader(spaces{}, size), func() { decide(0) }, end})
 			r.ContentLength, r.RemoteAddr = maxBody, "127.0.0.1:1"
 			r.Header.Set(echo.HeaderXForwardedFor, caller)
-			all.Go(func() { w.handler.ServeHTTP(&noticed{httptest.NewRecorder(), decide}, r) })
+			all.Go(func() { w.ServeHTTP(&noticed{httptest.NewRecorder(), decide}, r) })
 		}
 	}
 	fit := int(newBodyMemory(DefaultBodyMemory).share(limit.Address) / maxBody)
@@ -207,6 +207,12 @@ func (b *blocked) Lookup(_ context.Context, _ string, users []string) ([]lastsee
 	return make([]lastseen.State, len(users)), nil
 }
 
+// withBodies has a server count bodies in a memory of the test.
+func withBodies(c *Config, memory *bodyMemory) {
+	c.Shared = NewShared(*c)
+	c.Shared.bodies = memory
+}
+
 // TestDecodedMemory: requests whose bodies are decoded and that wait for the store take no more memory than counts.
 func TestDecodedMemory(t *testing.T) {
 	const requests = 20
@@ -218,7 +224,7 @@ func TestDecodedMemory(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			s := &blocked{Store: fileStore(t), asked: make(chan struct{}), let: make(chan struct{})}
 			memory := newBodyMemory(1 << 30)
-			w := newWorld(t, s, func(c *Config) { c.bodies = memory })
+			w := newWorld(t, s, func(c *Config) { withBodies(c, memory) })
 			var prepared []*http.Request
 			for i := range requests {
 				prepared = append(prepared, httptest.NewRequest(http.MethodPost, "http://localhost/v1/namespaces/chat/"+path, strings.NewReader(fmt.Sprintf(body, i))))
@@ -227,7 +233,7 @@ func TestDecodedMemory(t *testing.T) {
 			before := heap()
 			var all sync.WaitGroup
 			for _, r := range prepared {
-				all.Go(func() { w.handler.ServeHTTP(httptest.NewRecorder(), r) })
+				all.Go(func() { w.ServeHTTP(httptest.NewRecorder(), r) })
 				<-s.asked
 			}
 			taken, counted := heap()-before, memory.used

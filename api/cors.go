@@ -14,14 +14,14 @@ const preflightAge = 7200
 // so. What was asked is not known yet, nor by whom: browsers send these questions without credentials. An
 // origin that is not allowed gets the same answers without the headers, so that the browser keeps them to
 // itself.
-func cors(origins func() []string) echo.MiddlewareFunc {
+func cors(origins []string) echo.MiddlewareFunc {
 	return middleware.CORSWithConfig(middleware.CORSConfig{
 		Skipper: func(c echo.Context) bool {
 			r := c.Request()
-			return len(origins()) == 0 || r.Method == http.MethodOptions && !isPreflight(r)
+			return r.Method == http.MethodOptions && !isPreflight(r)
 		},
 		AllowOriginFunc: func(origin string) (bool, error) {
-			return allowsOrigin(origins(), origin), nil
+			return allowsOrigin(origins, origin), nil
 		},
 		AllowMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete},
 		AllowHeaders: []string{"Authorization", "Content-Type", "If-None-Match", "Prefer", "X-Request-Id"},

@@ -191,7 +191,7 @@ func TestEveryAnswerIsProvoked(t *testing.T) {
 			}
 			maps.Copy(answered, failed.answers())
 		}
-		refusing := newWorld(t, w.store.Store, func(c *Config) { c.Known = func(string) bool { return false } })
+		refusing := newWorld(t, w.store.Store, func(c *Config) { c.RefuseUnknown = true })
 		for _, c := range calls {
 			c.send(refusing)
 		}

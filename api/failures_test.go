@@ -90,11 +90,9 @@ func newOutageTest(t *testing.T, level slog.Level) *outageTest {
 	t.Helper()
 	o := &outageTest{outage: &outage{}, t: t, log: &logBuffer{}}
 	o.api = New(Config{
-		Store: o.outage,
-		Settings: func(string) Settings {
-			return Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}, PingInterval: time.Second}
-		},
-		Logger: slog.New(slog.NewJSONHandler(o.log, &slog.HandlerOptions{Level: level})),
+		Store:    o.outage,
+		Settings: Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}, PingInterval: time.Second},
+		Logger:   slog.New(slog.NewJSONHandler(o.log, &slog.HandlerOptions{Level: level})),
 	})
 	return o
 }

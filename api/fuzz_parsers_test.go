@@ -105,9 +105,7 @@ func fuzzHandler(f *testing.F) http.Handler {
 	f.Cleanup(func() { _ = s.Close() })
 	return New(Config{
 		Store: &clocked{Store: s, now: noon}, Logger: slog.New(slog.DiscardHandler), Random: func() float64 { return 0 },
-		Settings: func(string) Settings {
-			return Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}, PingInterval: time.Second}
-		},
+		Settings: Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}, PingInterval: time.Second},
 	})
 }
 

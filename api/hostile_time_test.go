@@ -54,9 +54,7 @@ func slowlyOn(t *testing.T, open func(*testing.T) store.Store, test func(t *test
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		logger := slog.New(slog.NewTextHandler(&log, nil))
-		server := NewServer(New(Config{Store: open(t), Logger: logger, Settings: func(string) Settings {
-			return Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}}
-		}}), logger)
+		server := NewServer(New(Config{Store: open(t), Logger: logger, Settings: Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}}}), logger)
 		p := &pipes{make(chan net.Conn), make(chan struct{})}
 		served := make(chan error, 1)
 		go func() { served <- server.Serve(p) }()

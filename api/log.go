@@ -27,13 +27,9 @@ const (
 	maxCause  = 8 << 10 // bytes of an internal cause, which may have a stack
 )
 
-// accessLog logs a line for each request, with its response, if that is switched on. It is outside of everything
-// else, so that it sees each response as it was sent.
+// accessLog logs a line for each request and its response.
 func (s *server) accessLog(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if !s.logsAccess() {
-			return next(c)
-		}
 		began := s.now()
 		if err := next(c); err != nil {
 			c.Error(err) // now, because the response is logged; it must not be returned, or it would be handled twice

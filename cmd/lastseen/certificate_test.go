@@ -19,6 +19,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -158,25 +159,30 @@ func TestBrokenCertificateIsNotTaken(t *testing.T) {
 	require.Equal(t, "two.example.com", shownAt(t, address))
 }
 
-// TestCertificateIsLookedAt again and again, until the server ends.
-func TestCertificateIsLookedAt(t *testing.T) {
+// TestCertificateIsPolled: the files are read again and again, until the server ends.
+func TestCertificateIsPolled(t *testing.T) {
 	files := newPairFiles(t, "1.example.com")
 	c, _ := openPair(t, files)
-	ctx, cancel := context.WithCancel(t.Context())
-	pauses := 0
-	c.run(ctx, func(_ context.Context, d time.Duration) {
-		require.Equal(t, certificatePause, d)
-		switch pauses++; pauses {
-		case 1:
-			files.write(t, "2.example.com")
-		case 2:
-			require.Equal(t, []string{"2.example.com"}, c.current.Load().Leaf.DNSNames)
-			files.write(t, "3.example.com")
-			cancel()
+	name := func() string { return c.current.Load().Leaf.DNSNames[0] }
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		go (&runtimeConfig{certificate: c}).run(ctx, nil)
+		for _, next := range []string{"2.example.com", "3.example.com"} {
+			before := name()
+			files.write(t, next)
+			time.Sleep(certificatePause - 1)
+			synctest.Wait()
+			require.Equal(t, before, name())
+			time.Sleep(1)
+			synctest.Wait()
+			require.Equal(t, next, name())
 		}
+		cancel()
+		synctest.Wait()
+		files.write(t, "4.example.com")
+		time.Sleep(time.Hour)
+		require.Equal(t, "3.example.com", name())
 	})
-	require.Equal(t, 2, pauses)
-	require.Equal(t, []string{"2.example.com"}, c.current.Load().Leaf.DNSNames)
 }
 
 func TestWrongCertificates(t *testing.T) {
@@ -185,7 +191,7 @@ func TestWrongCertificates(t *testing.T) {
 		"tls-cert: " + files.cert:                             "tls-cert is " + files.cert + " (lastseen.yaml:1): tls-key is missing: TLS requires both",
 		"tls-key: " + files.key:                               "tls-key is " + files.key + " (lastseen.yaml:1): tls-cert is missing: TLS requires both",
 		"tls-cert: " + files.cert + "\ntls-key: " + other.key: "tls-cert is " + files.cert + " (lastseen.yaml:1) and tls-key is " + other.key + " (lastseen.yaml:2): tls: private key does not match public key",
-		"tls-cert: " + files.cert + "\ntls-key: /none":        "tls-cert is " + files.cert + " (lastseen.yaml:1) and tls-key is /none (lastseen.yaml:2): /none: no such file or directory",
+		"tls-cert: " + files.cert + "\ntls-key: /none":        "tls-cert is " + files.cert + " (lastseen.yaml:1) and tls-key is /none (lastseen.yaml:2): open /none: no such file or directory",
 	} {
 		require.Equal(t, []string{want}, problemsOf(t, content), content)
 	}

@@ -42,9 +42,7 @@ func newClockedServer(t *testing.T, open func(now func() time.Time, monotonic fu
 	c.store = s
 	server := httptest.NewServer(api.New(api.Config{
 		Store: s, Logger: slog.New(slog.DiscardHandler),
-		Settings: func(string) api.Settings {
-			return api.Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}, PingInterval: 30 * time.Second}
-		},
+		Settings: api.Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}, PingInterval: 30 * time.Second},
 	}))
 	t.Cleanup(server.Close)
 	c.url = server.URL + "/v1/namespaces/chat"

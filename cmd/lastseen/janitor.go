@@ -47,10 +47,10 @@ type janitor struct {
 
 // newJanitor returns a janitor for a store that serves the current settings. It deletes nobody for a while, since the
 // clock may be wrong: then those seen since the start are the only ones that are not past their retention.
-func newJanitor(s store.Store, live *live, logger *slog.Logger) *janitor {
+func newJanitor(s store.Store, running *runtimeConfig, logger *slog.Logger) *janitor {
 	start := time.Now()
 	return &janitor{
-		store: s, retention: live.retention, configured: live.configured, logger: logger, pause: sleep,
+		store: s, retention: running.retention, configured: running.configured, logger: logger, pause: sleep,
 		monotonic: func() time.Duration { return time.Since(start) }, crew: sweepCrew, clock: steadiness{waiting: true},
 	}
 }

@@ -140,12 +140,12 @@ func TestWarnsOfServersOpenToPages(t *testing.T) {
 	require.Contains(t, r.write("cors-origins: '*'"), "level=WARN")
 }
 
-// TestAllowedHostsReload: what is set is asked for at every request.
+// TestAllowedHostsReload checks that a reload changes the allowed hosts.
 func TestAllowedHostsReload(t *testing.T) {
 	r := newReloadTest(t, "allowed-hosts: presence.example.com")
-	require.Equal(t, []string{"presence.example.com"}, r.allowedHosts())
+	require.Equal(t, []string{"presence.example.com"}, r.served().AllowedHosts)
 	require.Contains(t, r.write("allowed-hosts: ['*.example.com', nas.lan]"), "allowed-hosts: presence.example.com → *.example.com, nas.lan")
-	require.Equal(t, []string{"*.example.com", "nas.lan"}, r.allowedHosts())
+	require.Equal(t, []string{"*.example.com", "nas.lan"}, r.served().AllowedHosts)
 	requireRoundTrip(t, r.config())
 	require.Equal(t, []string{`lastseen.yaml:1: allowed-hosts: "https://a.example" is not a host name: use presence.example.com, or *.example.com for all names that end in it, in lower case and without a port; use ` + (*hosts)(nil).takes()},
 		problemsOf(t, "allowed-hosts: https://a.example"))

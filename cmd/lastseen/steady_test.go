@@ -71,7 +71,7 @@ func TestJanitorWaitsAtStart(t *testing.T) {
 		require.NoError(t, err)
 		_, err = s.Ping(j.ctx, "chat", []store.Sighting{{User: "early", At: now}})
 		require.NoError(t, err)
-		served := newJanitor(s, &live{}, j.logger) // as serve does
+		served := newJanitor(s, &runtimeConfig{}, j.logger) // as serve does
 		served.retention, served.configured, served.pause, served.monotonic = j.retention, j.configured, j.pause, j.monotonic
 		j.meantime = func() {
 			if j.monotonic() < steadyFor {
