@@ -26,10 +26,10 @@ func TestBodyMemory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const total = MinBodyMemory
 		m := newBodyMemory(total)
-		callers := []limit.Caller{limit.WithKey("a"), limit.WithKey("b"), limit.AsUser("i", "a"), limit.AsUser("i", "b"), {Kind: limit.Address}}
+		callers := []limit.Key{limit.ByAPIKey("a"), limit.ByAPIKey("b"), limit.ByUser("i", "a"), limit.ByUser("i", "b"), {Policy: limit.PerAddress}}
 		holds := make([]bodyHold, 20)
 		for i := range holds {
-			holds[i] = bodyHold{memory: m, caller: callers[i%len(callers)], shared: i != 4}
+			holds[i] = bodyHold{memory: m, key: callers[i%len(callers)], shared: i != 4}
 		}
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			h := &holds[rapid.IntRange(0, len(holds)-1).Draw(t, "hold")]
@@ -38,8 +38,8 @@ func TestBodyMemory(t *testing.T) {
 				h.release()
 			default:
 				used, shares, keyless := usage(holds)
-				fits := used+int64(n) <= total && (h.caller.Kind == limit.Key || keyless+int64(n) <= total*3/4) &&
-					(!h.shared || shares[h.caller]+int64(n) <= m.share(h.caller.Kind))
+				fits := used+int64(n) <= total && (h.key.Policy == limit.PerKey || keyless+int64(n) <= total*3/4) &&
+					(!h.shared || shares[h.key]+int64(n) <= m.share(h.key.Policy))
 				require.Equal(t, fits, h.grow(n) == nil)
 			}
 			used, shares, keyless := usage(holds)
@@ -56,14 +56,14 @@ func TestBodyMemory(t *testing.T) {
 }
 
 // usage adds up what is held.
-func usage(holds []bodyHold) (used int64, shares map[limit.Caller]int64, keyless int64) {
-	shares = map[limit.Caller]int64{}
+func usage(holds []bodyHold) (used int64, shares map[limit.Key]int64, keyless int64) {
+	shares = map[limit.Key]int64{}
 	for _, h := range holds {
 		used += h.bytes
 		if h.shared && h.bytes > 0 {
-			shares[h.caller] += h.bytes
+			shares[h.key] += h.bytes
 		}
-		if h.caller.Kind != limit.Key {
+		if h.key.Policy != limit.PerKey {
 			keyless += h.bytes
 		}
 	}
@@ -73,9 +73,9 @@ func usage(holds []bodyHold) (used int64, shares map[limit.Caller]int64, keyless
 // TestLargestRequestsFit: one caller alone may send a request of any kind, also with the least memory.
 func TestLargestRequestsFit(t *testing.T) {
 	m := newBodyMemory(MinBodyMemory)
-	require.LessOrEqual(t, 2*maxBody+itemList.each*maxItems, int(m.share(limit.Key)))
-	require.LessOrEqual(t, 2*maxBody+itemList.each*maxItems, int(m.share(limit.Address)))
-	require.LessOrEqual(t, 2*maxLookupBody+lookupList.each*maxLookup, int(m.share(limit.User)))
+	require.LessOrEqual(t, 2*maxBody+itemList.each*maxItems, int(m.share(limit.PerKey)))
+	require.LessOrEqual(t, 2*maxBody+itemList.each*maxItems, int(m.share(limit.PerAddress)))
+	require.LessOrEqual(t, 2*maxLookupBody+lookupList.each*maxLookup, int(m.share(limit.PerUser)))
 	w := newWorld(t, fileStore(t), behindProxy, func(c *Config) { c.BodyMemory = MinBodyMemory; c.Limits = limit.Limits{} })
 	user := strings.Repeat("u", 74)
 	largest := `{"pings":[` + strings.Repeat(`{"user":"`+user+`","at":9},`, maxItems-1) + `{"user":"u"}]}`
@@ -132,7 +132,7 @@ func TestStalledBodies(t *testing.T) {
 			all.Go(func() { w.ServeHTTP(&noticed{httptest.NewRecorder(), decide}, r) })
 		}
 	}
-	fit := int(newBodyMemory(DefaultBodyMemory).share(limit.Address) / maxBody)
+	fit := int(newBodyMemory(DefaultBodyMemory).share(limit.PerAddress) / maxBody)
 	before := heap()
 	for n, caller := range []string{"203.0.113.7", "203.0.113.8"} {
 		send(caller, bodies)

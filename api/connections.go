@@ -1,7 +1,7 @@
 package api
 
 import (
-	"container/list"
+	linked "container/list"
 	"crypto/tls"
 	"log/slog"
 	"net"
@@ -27,7 +27,7 @@ type limitedListener struct {
 
 	mu      sync.Mutex
 	open    int
-	waiting list.List // of *limitedConn, in the order in which they began to wait
+	waiting linked.List // of *limitedConn, in the order in which they began to wait
 }
 
 // Accept returns the next connection that there is room for.
@@ -93,7 +93,7 @@ type limitedConn struct {
 	net.Conn
 	listener *limitedListener
 	closed   bool
-	waits    *list.Element // among those that wait; nil if it does not
+	waits    *linked.Element // among those that wait; nil if it does not
 }
 
 // Close closes the connection.

@@ -24,9 +24,9 @@ type apiError struct {
 	recorded *int        // items recorded before the error; nil if it does not apply
 	cause    error
 
-	challenge  string  // the header WWW-Authenticate; none if it does not apply
-	excess     *excess // which limit there is, and until when; nil if it is not about one
-	retryAfter string  // the header Retry-After; none if it does not apply or follows from the status
+	challenge  string         // the header WWW-Authenticate; none if it does not apply
+	exceeded   *exceededLimit // nil if the error is not about a rate limit
+	retryAfter string         // the header Retry-After; none if it does not apply or follows from the status
 }
 
 // itemError is what is wrong with one item of a batch.
@@ -103,8 +103,8 @@ func (s *server) handleError(err error, c echo.Context) {
 	if e.challenge != "" {
 		header.Set(echo.HeaderWWWAuthenticate, e.challenge)
 	}
-	if e.excess != nil {
-		e.excess.describe(header)
+	if e.exceeded != nil {
+		e.exceeded.setHeaders(header)
 	}
 	if e.retryAfter != "" {
 		header.Set(echo.HeaderRetryAfter, e.retryAfter)

@@ -58,11 +58,11 @@ func (s *server) requestAttrs(c echo.Context) []slog.Attr {
 func (s *server) callerName(c echo.Context) string {
 	switch caller := callerOf(c); {
 	case caller == nil || caller.Kind == auth.Anonymous:
-		return string(limit.Address) + ":" + s.proxies.client(c.Request()).String()
+		return string(limit.PerAddress) + ":" + s.proxies.client(c.Request()).String()
 	case caller.Kind == auth.ByKey:
-		return string(limit.Key) + ":" + caller.Name
+		return string(limit.PerKey) + ":" + caller.Name
 	default:
-		return string(limit.User) + ":" + s.pseudonyms.of(caller.Issuer+"\x00"+caller.Name)
+		return string(limit.PerUser) + ":" + s.pseudonyms.of(caller.Issuer+"\x00"+caller.Name)
 	}
 }
 

@@ -113,7 +113,7 @@ func TestStreamsTakeMemory(t *testing.T) {
 		require.Eventually(t, func() bool { return w.total("chat") == 2*i+2 }, time.Minute, time.Millisecond)
 	}
 	require.Eventually(t, func() bool { return used() == readBuffer }, time.Minute, time.Millisecond, "between two chunks")
-	full := bodyHold{memory: memory, caller: limit.WithKey("another")}
+	full := bodyHold{memory: memory, key: limit.ByAPIKey("another")}
 	require.NoError(t, full.grow(int(memory.limit-used())))
 	w.fails(codeOverloaded, http.MethodPost, "/chat/pings", "{\"user\":\"bob\"}\n", ndjson)
 	fmt.Fprint(s, "{\"user\":\"eve\"}\n")
