@@ -145,7 +145,7 @@ func (r *runtimeConfig) reload() {
 func (r *runtimeConfig) replace(next *config) error {
 	previous := r.authenticator
 	if previous == nil || !reflect.DeepEqual(r.config().access, next.access) {
-		authenticator, err := auth.New(next.access, auth.Options{Logger: r.logger, Former: previous})
+		authenticator, err := auth.New(next.access, auth.Options{Logger: r.logger, Previous: previous})
 		if err != nil {
 			return err
 		}
