@@ -90,7 +90,8 @@ type Shared struct {
 	authenticator atomic.Pointer[auth.Authenticator]
 	buckets       *limit.Buckets
 	bodies        *bodyMemory
-	failures      *failureLog
+	outages       *outageLog
+	defects       *throttle
 	pseudonyms    pseudonyms
 	probes        singleflight.Group // of readyz
 }
@@ -101,7 +102,7 @@ func NewShared(c Config) *Shared {
 	c = c.withDefaults()
 	return &Shared{
 		buckets: limit.New(limit.DefaultSize, c.Now), bodies: newBodyMemory(c.BodyMemory),
-		failures: newFailureLog(c.Logger, c.Now), pseudonyms: newPseudonyms(),
+		outages: newOutageLog(c.Logger, c.Now), defects: newThrottle(c.Logger, maxDefects), pseudonyms: newPseudonyms(),
 	}
 }
 

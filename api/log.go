@@ -23,8 +23,9 @@ import (
 // users are personal data. Control characters are escaped by the handlers of log/slog.
 
 const (
-	maxReason = 200     // bytes of a reason that may quote the caller
-	maxCause  = 8 << 10 // bytes of an internal cause, which may have a stack
+	maxReason  = 200     // bytes of a reason that can quote the caller
+	maxCause   = 8 << 10 // bytes of an internal cause, which can have a stack
+	maxDefects = 20      // lines a minute about failures with one code that is not an outage: each can have another cause
 )
 
 // accessLog logs a line for each request and its response.
@@ -99,15 +100,15 @@ func (s *server) logRefusal(c echo.Context, e *apiError) {
 // logFailure logs or counts a request that failed on this side.
 func (s *server) logFailure(c echo.Context, e *apiError, err error) {
 	attrs := append([]slog.Attr{slog.String("code", string(e.code))}, s.requestAttrs(c)...)
-	if e.code == codeKeysUnavailable { // anyone can send such tokens; that the keys cannot be fetched is logged once
-		s.logger.LogAttrs(context.Background(), slog.LevelDebug, "request failed", append(attrs, slog.String("error", bounded(err.Error(), maxCause)))...)
-		return
+	attrs = append(attrs, slog.String("error", bounded(err.Error(), maxCause)))
+	switch {
+	case e.code == codeKeysUnavailable: // anyone can send such tokens; package auth logs the failed fetch
+		s.logger.LogAttrs(context.Background(), slog.LevelDebug, "request failed", attrs...)
+	case e.code.isOutage():
+		s.outages.failed(e.code, reachOf(c.Request().Method, c.Path()), err, attrs...)
+	default:
+		s.defects.log(slog.LevelError, string(e.code), "request failed", attrs...)
 	}
-	method := c.Request().Method
-	if method == http.MethodHead {
-		method = http.MethodGet
-	}
-	s.failures.failed(e.code, reachOf(method, c.Path()), err, attrs...)
 }
 
 // explainCORS logs, at level debug, why a browser does not let a page call: these refusals have no status. It goes

@@ -81,7 +81,7 @@ func (s *server) serve(r route) echo.HandlerFunc {
 	if r.permission == none {
 		panic("api: no permission is set for " + r.method + " " + r.path)
 	}
-	shown := reachOf(r.method, r.path)
+	reach := reachOf(r.method, r.path)
 	return func(c echo.Context) error {
 		c.Response().Header()[echo.HeaderCacheControl] = noStore
 		if r.permission != public {
@@ -96,7 +96,7 @@ func (s *server) serve(r route) echo.HandlerFunc {
 		if err := r.handle(c, q); err != nil {
 			return err
 		}
-		s.failures.succeeded(shown)
+		s.outages.succeeded(reach)
 		return nil
 	}
 }

@@ -65,7 +65,7 @@ func (*serveCmd) Run(ctx context.Context, std streams, from sources) error {
 	if closeErr := s.Close(); closeErr != nil {
 		err = errors.Join(err, fmt.Errorf("closing the store: %w", closeErr))
 	}
-	newTraffic(s, logger).sum()
+	logTraffic(s, logger)
 	return err
 }
 
@@ -127,7 +127,7 @@ func serve(
 	r.first(ctx)
 	fmt.Fprintf(std.out, "%s", banner{listener.Addr(), c.TLSCert != "", where, c.callers()})
 
-	defer inBackground(ctx, newJanitor(running.store, running, logger).run, r.run, newTraffic(running.store, logger).run,
+	defer inBackground(ctx, newJanitor(running.store, running, logger).run, r.run,
 		func(ctx context.Context) { running.run(ctx, hangups) })()
 	failed := make(chan error, 1)
 	go func() { failed <- serveConnections(server, listener, running.certificate) }()
