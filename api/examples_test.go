@@ -185,7 +185,7 @@ func TestEveryAnswerIsProvoked(t *testing.T) {
 		for fault, causes := range storeErrors() {
 			failed := newWorld(t, &failing{Store: w.store.Store, err: causes[0]})
 			for _, c := range calls {
-				if wanted[fmt.Sprintf("%s %d %s", c.operation, fault.kind().status, fault)] {
+				if wanted[fmt.Sprintf("%s %d %s", c.operation, fault.problemType().status, fault)] {
 					c.send(failed)
 				}
 			}

@@ -6,14 +6,13 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// route is one endpoint. A GET route answers HEAD, too; OPTIONS and wrong methods are answered from
-// what is registered for the path.
+// route is one endpoint. A GET route serves HEAD, too. The router answers OPTIONS and other methods.
 type route struct {
 	method string
 	path   string
 	permission
 	handle func(echo.Context, query) error
-	query  []string // the parameters it knows; others are errors
+	query  []string // allowed parameters; others are errors
 }
 
 // routes is the table of all endpoints.
@@ -71,12 +70,12 @@ func extraRoutes(endpoints []Endpoint) []route {
 	return routes
 }
 
-// evaluation returns the parameters that say how statuses are evaluated, and some more.
+// evaluation returns the parameters that say how statuses are evaluated, and the given ones.
 func evaluation(more ...string) []string {
 	return append([]string{"as_of", "green", "yellow"}, more...)
 }
 
-// serve returns what checks the caller and the query, and calls the handler.
+// serve returns a handler that checks the caller and the query, and calls the handler of the route.
 func (s *server) serve(r route) echo.HandlerFunc {
 	if r.permission == none {
 		panic("api: no permission is set for " + r.method + " " + r.path)
