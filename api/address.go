@@ -9,8 +9,8 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// proxies are the peers whose X-Forwarded-For is believed. Other peers are clients, also those on this machine or in its
-// network.
+// proxies are the peers whose X-Forwarded-For is believed. Other peers are clients, also those on this machine or in
+// its network.
 type proxies []netip.Prefix
 
 // client returns the address of the client that sent a request: that of the connection or, behind proxies, the last one
@@ -60,7 +60,8 @@ func parseForwarded(item string) (netip.Addr, bool) {
 	return a.Unmap(), err == nil && a.Zone() == ""
 }
 
-// unmapped returns networks in the form of the addresses that are compared with them: IPv4 written as IPv6 becomes IPv4.
+// unmapped returns networks in the form of the addresses that are compared with them: IPv4 written as IPv6 becomes
+// IPv4.
 func unmapped(networks []netip.Prefix) proxies {
 	all := slices.Clone(networks)
 	for i, n := range all {

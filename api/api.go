@@ -143,9 +143,9 @@ func New(c Config) http.Handler {
 	}
 	c.Shared.authenticator.Store(c.Auth)
 	s := &server{
-		Shared: c.Shared, store: c.Store, defaults: c.Settings, namespaces: c.Namespaces, version: c.Version, logger: c.Logger,
-		random: c.Random, now: c.Now, files: sync.OnceValues(loadFiles), limits: c.Limits, proxies: unmapped(c.TrustedProxies),
-		refuseUnknown: c.RefuseUnknown, allowedHosts: c.AllowedHosts, origins: c.CORSOrigins,
+		Shared: c.Shared, store: c.Store, defaults: c.Settings, namespaces: c.Namespaces, refuseUnknown: c.RefuseUnknown,
+		version: c.Version, logger: c.Logger, random: c.Random, now: c.Now, files: sync.OnceValues(loadFiles),
+		limits: c.Limits, proxies: unmapped(c.TrustedProxies), allowedHosts: c.AllowedHosts, origins: c.CORSOrigins,
 	}
 	e := echo.New()
 	e.HTTPErrorHandler = s.handleError

@@ -143,8 +143,8 @@ func errNoCredentials() error {
 	return e
 }
 
-// errInvalidCredentials is the error of a request that cannot be authenticated. Only the log has the reason, which would
-// help someone who guesses.
+// errInvalidCredentials is the error of a request that cannot be authenticated. Only the log has the reason, which
+// would help someone who guesses.
 func errInvalidCredentials(reason error) error {
 	if !errors.Is(reason, auth.ErrUnauthenticated) {
 		return reason

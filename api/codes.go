@@ -55,7 +55,8 @@ func (p problemType) retry() string {
 	case p.status == http.StatusTooManyRequests:
 		return "Yes, after the number of seconds in the header Retry-After."
 	case p.status == http.StatusServiceUnavailable:
-		return "Yes, after the number of seconds in the header Retry-After. Repeating a ping or a leave that was recorded is harmless."
+		return "Yes, after the number of seconds in the header Retry-After. " +
+			"Repeating a ping or a leave that was recorded is harmless."
 	case p.status >= http.StatusInternalServerError:
 		return "Not until an operator has fixed the cause."
 	default:

@@ -169,7 +169,8 @@ func fromEcho(err *echo.HTTPError) *apiError {
 	case http.StatusNotFound:
 		return newError(codeNotFound, "This path does not exist. A trailing slash counts. See /docs/ for all paths.")
 	case http.StatusMethodNotAllowed:
-		return newError(codeMethodNotAllowed, "This path does not accept the method. The header Allow lists those it accepts.")
+		return newError(codeMethodNotAllowed,
+			"This path does not accept the method. The header Allow lists those it accepts.")
 	default:
 		return newError(codeInternal, "Internal error. The log has the details under the request ID.")
 	}
@@ -181,8 +182,8 @@ type storeFailure struct {
 	detail string
 }
 
-// storeFailures returns the errors of the store with their codes. None of them ever becomes a presence status: unknown is
-// not offline.
+// storeFailures returns the errors of the store with their codes. None of them ever becomes a presence status: unknown
+// is not offline.
 func storeFailures() []storeFailure {
 	unavailable := "The store did not answer. It is safe to send the request again."
 	return []storeFailure{

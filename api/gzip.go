@@ -68,8 +68,8 @@ func weight(parameter string) (int, bool) {
 // compresses well does so at any level. A compressor takes 1 MB of memory, so only as many run as there are processors.
 // Others wait, for about a millisecond.
 //
-// Compressing a secret together with text that an attacker chooses would reveal the secret by its length (BREACH). There
-// are no secrets in responses: they never repeat credentials.
+// Compressing a secret together with text that an attacker chooses would reveal the secret by its length (BREACH).
+// There are no secrets in responses: they never repeat credentials.
 var (
 	compressors = sync.Pool{New: func() any {
 		w, _ := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed) // fails only for unknown levels

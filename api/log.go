@@ -54,8 +54,8 @@ func (s *server) requestAttrs(c echo.Context) []slog.Attr {
 	}
 }
 
-// callerName returns the caller that a request is charged to, in the form key:NAME, user:HASH or address:IP. The hash is
-// the same for all requests of a user until the server restarts, and reveals nothing else.
+// callerName returns the caller that a request is charged to, in the form key:NAME, user:HASH or address:IP. The hash
+// is the same for all requests of a user until the server restarts, and reveals nothing else.
 func (s *server) callerName(c echo.Context) string {
 	switch caller := callerOf(c); {
 	case caller == nil || caller.IsAnonymous():

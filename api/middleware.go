@@ -40,8 +40,8 @@ func validRequestID(id string) bool {
 	return true
 }
 
-// checkHeaders refuses requests with more than maxHeaderLines headers. Package net/http limits only their bytes, and many
-// short headers slow down everything that reads headers.
+// checkHeaders refuses requests with more than maxHeaderLines headers. Package net/http limits only their bytes, and
+// many short headers slow down everything that reads headers.
 func checkHeaders(request *http.Request) error {
 	lines := 0
 	for _, values := range request.Header {

@@ -13,8 +13,8 @@ import (
 // CheckOrigin returns an error unless an origin is valid for [Config]. It is one of:
 //
 //   - an origin as browsers send it, such as https://app.example.com or http://localhost:3000
-//   - all subdomains of a domain of two labels or more: https://*.example.com, also with a port. They can have one or more
-//     labels before the domain.
+//   - all subdomains of a domain of two labels or more: https://*.example.com, also with a port. They can have one or
+//     more labels before the domain.
 //   - any port of this machine: http://localhost:*, or a loopback address
 //   - * for any origin
 //

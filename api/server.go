@@ -42,8 +42,8 @@ func NewServer(h http.Handler, logger *slog.Logger) *http.Server {
 }
 
 // closeAmbiguous makes a request the last one on its connection if a proxy can have seen its end elsewhere: a chunked
-// request can have had a Content-Length, too, and one of HTTP/1.0 chunks, which package net/http hides. What follows can
-// be a request smuggled through that proxy. See RFC 9112, section 6.1.
+// request can have had a Content-Length, too, and one of HTTP/1.0 chunks, which package net/http hides. What follows
+// can be a request smuggled through that proxy. See RFC 9112, section 6.1.
 func closeAmbiguous(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 1 && (len(r.TransferEncoding) > 0 || r.ProtoMinor == 0) {
@@ -53,8 +53,8 @@ func closeAmbiguous(h http.Handler) http.Handler {
 	})
 }
 
-// drainBody sends the response now, and reads and discards the rest of the body, within limits. Otherwise the connection
-// would be closed while the client still sends, and the client would lose the response.
+// drainBody sends the response now, and reads and discards the rest of the body, within limits. Otherwise the
+// connection would be closed while the client still sends, and the client would lose the response.
 func drainBody(c echo.Context) {
 	if c.Request().ContentLength == 0 {
 		return

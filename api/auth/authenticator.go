@@ -30,7 +30,7 @@ type Options struct {
 	Logger    *slog.Logger      // default: slog.Default()
 	Now       func() time.Time  // default: time.Now
 	Transport http.RoundTripper // for the key set; default: http.DefaultTransport
-	Previous  *Authenticator    // replaced by the new one, which starts with its keys if the URL of the key set is the same
+	Previous  *Authenticator    // its keys are taken over if the URL of the key set is the same
 }
 
 func (o Options) withDefaults() Options {

@@ -45,8 +45,8 @@ func matching(keys []publicKey, id, algorithm string) (set jwt.VerificationKeySe
 	return set
 }
 
-// keySet is a key set (JWKS) that an issuer publishes. It is fetched in the background, and when a token names a missing
-// key. If a fetch fails or returns no usable key, the known keys stay valid.
+// keySet is a key set (JWKS) that an issuer publishes. It is fetched in the background, and when a token names a
+// missing key. If a fetch fails or returns no usable key, the known keys stay valid.
 type keySet struct {
 	url        string // it can hold a password, so logs have only the host
 	host       string
@@ -222,8 +222,8 @@ func (s *keySet) fetch(ctx context.Context) ([]byte, error) {
 	return content, nil
 }
 
-// parseKeySet returns the usable keys of a JWK set, at least one. The set can also hold keys for encryption and for other
-// algorithms. If no key is usable, the error says why the first one is not.
+// parseKeySet returns the usable keys of a JWK set, at least one. The set can also hold keys for encryption and for
+// other algorithms. If no key is usable, the error says why the first one is not.
 func parseKeySet(content []byte) ([]publicKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// KeyPrefix is the prefix of every API key. Scanners for leaked secrets recognize keys by it, too.
+// KeyPrefix is the prefix of every API key. Scanners for leaked secrets find keys by it, too.
 const KeyPrefix = "ls_"
 
 // hashPrefix is the prefix of a formatted hash.

@@ -14,8 +14,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Bounds of the size of an RSA key: shorter keys are not secure, and with a key of a megabyte, which fits into a key set,
-// verifying a token would take minutes.
+// Bounds of the size of an RSA key: shorter keys are not secure, and with a key of a megabyte, which fits into a key
+// set, verifying a token would take minutes.
 const (
 	minRSABits = 2048
 	maxRSABits = 16384

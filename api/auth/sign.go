@@ -20,8 +20,8 @@ type Grant struct {
 	Issued, Expires time.Time // truncated to seconds
 }
 
-// Sign returns a JWT that an [Authenticator] with these tokens accepts, for tests and trials. It signs with the secret, or
-// with a private key that [ParsePrivateKey] returned. It does not check the grant.
+// Sign returns a JWT that an [Authenticator] with these tokens accepts, for tests and trials. It signs with the secret,
+// or with a private key that [ParsePrivateKey] returned. It does not check the grant.
 func (t Tokens) Sign(key crypto.PrivateKey, g Grant) (string, error) {
 	method, err := t.methodFor(key)
 	if err != nil {

@@ -197,7 +197,7 @@ func (v *verifier) namespaces(c jwt.MapClaims) ([]Pattern, error) {
 	patterns := make([]Pattern, len(names))
 	for i, name := range names {
 		var err error
-		if patterns[i], err = ParsePattern(strings.Clone(name)); err != nil { // without Clone, a part would keep all of the claim
+		if patterns[i], err = ParsePattern(strings.Clone(name)); err != nil { // a part would keep all of the claim
 			return nil, err
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// listen opens the port that the settings name. The error names the setting.
+// listen opens the port in the settings. The error names the setting.
 func listen(c *config) (net.Listener, error) {
 	listener, err := net.Listen("tcp", string(c.Listen))
 	if err == nil {
@@ -51,7 +51,8 @@ func (b banner) String() string {
 	fmt.Fprintf(&text, "lastseen %s\n  API   %s/v1/namespaces\n  docs  %s/docs/\n  data  %s\n  for   %s\n",
 		version().Version, server, server, b.store, b.callers)
 	if everywhere {
-		fmt.Fprintf(&text, "  note  listening on port %s of all addresses; from outside a container, use the published port\n", port)
+		fmt.Fprintf(&text,
+			"  note  listening on port %s of all addresses; from outside a container, use the published port\n", port)
 	}
 	return text.String()
 }

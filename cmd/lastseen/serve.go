@@ -23,8 +23,8 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore"
 )
 
-// drainTimeout is how long requests in progress can take after the order to stop. The rest of 10 seconds is for the last
-// flush.
+// drainTimeout is how long requests in progress can take after the order to stop. The rest of 10 seconds is for the
+// last flush.
 const drainTimeout = 7 * time.Second
 
 // serveCmd runs the service.
@@ -118,7 +118,8 @@ func openError(path string, err error) error {
 
 // serve prints where the server is, and serves requests until the context ends.
 func serve(
-	ctx context.Context, std streams, listener net.Listener, running *runtimeConfig, where string, hangups <-chan os.Signal,
+	ctx context.Context, std streams, listener net.Listener, running *runtimeConfig, where string,
+	hangups <-chan os.Signal,
 ) error {
 	c, logger := running.config(), running.logger
 	server := api.NewServer(running, logger)
