@@ -93,7 +93,8 @@ type Shared struct {
 	outages       *outageLog
 	defects       *throttle
 	pseudonyms    pseudonyms
-	probes        singleflight.Group // of readyz
+	probes        singleflight.Group               // of readyz
+	files         func() (map[string]*file, error) // by route; what page serves
 }
 
 // NewShared returns the state for handlers with such a configuration. Its BodyMemory, Logger and Now hold for all of
@@ -103,6 +104,7 @@ func NewShared(c Config) *Shared {
 	return &Shared{
 		buckets: limit.New(limit.DefaultSize, c.Now), bodies: newBodyMemory(c.BodyMemory),
 		outages: newOutageLog(c.Logger, c.Now), defects: newThrottle(c.Logger, maxDefects), pseudonyms: newPseudonyms(),
+		files: sync.OnceValues(loadFiles),
 	}
 }
 
@@ -123,7 +125,6 @@ type server struct {
 	logger     *slog.Logger
 	random     func() float64
 	now        func() time.Time
-	files      func() (map[string]*file, error) // by route; what page serves
 	limits     limit.Limits
 	proxies    proxies
 
@@ -144,7 +145,7 @@ func New(c Config) http.Handler {
 	c.Shared.authenticator.Store(c.Auth)
 	s := &server{
 		Shared: c.Shared, store: c.Store, defaults: c.Settings, namespaces: c.Namespaces, refuseUnknown: c.RefuseUnknown,
-		version: c.Version, logger: c.Logger, random: c.Random, now: c.Now, files: sync.OnceValues(loadFiles),
+		version: c.Version, logger: c.Logger, random: c.Random, now: c.Now,
 		limits: c.Limits, proxies: unmapped(c.TrustedProxies), allowedHosts: c.AllowedHosts, origins: c.CORSOrigins,
 	}
 	e := echo.New()
