@@ -20,6 +20,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/coalesce"
 	"github.com/lastseen/lastseen/store/filestore"
+	"github.com/lastseen/lastseen/store/jobs"
 	"github.com/lastseen/lastseen/store/redisstore"
 )
 
@@ -124,12 +125,12 @@ func serve(
 	c, logger := running.config(), running.logger
 	server := api.NewServer(running, logger)
 	listener = api.LimitConnections(server, listener, c.MaxConnections.most(descriptors()), logger)
-	r := &registrar{store: running.store, names: running.names, changed: running.changed, logger: logger, pause: sleep}
-	r.first(ctx)
+	registrar := jobs.NewRegistrar(running.store, running.names, running.changed, logger)
+	registrar.Once(ctx)
 	fmt.Fprintf(std.out, "%s", banner{listener.Addr(), c.TLSCert != "", where, c.callers()})
 
-	defer inBackground(ctx, newJanitor(running.store, running, logger).run, r.run,
-		func(ctx context.Context) { running.run(ctx, hangups) })()
+	retention := jobs.NewRetention(running.store, running.retention, running.configured, logger)
+	defer inBackground(ctx, retention.Run, registrar.Run, func(ctx context.Context) { running.run(ctx, hangups) })()
 	failed := make(chan error, 1)
 	go func() { failed <- serveConnections(server, listener, running.certificate) }()
 	select {
