@@ -1,20 +1,21 @@
-// Package api is the HTTP interface of lastseen, version 1: it reads requests, asks the store, turns
-// states into statuses and writes JSON.
+// Package api is the HTTP API of lastseen, version 1: it reads requests, asks the store, turns states into statuses and
+// writes JSON.
 //
-// Where things are: routes.go is the table of all endpoints, authorize.go who may use them; each group of them has a file of
-// handlers; params.go, body.go and ndjson.go read input by the rules that all endpoints share;
-// cursor.go is how a walk over pages is remembered; errors.go is the one place where an error becomes
-// an answer.
+// Where things are: routes.go is the table of all endpoints, and authorize.go decides who can use them. Each group of
+// endpoints has a file of handlers. params.go, body.go and ndjson.go read input by the rules that all endpoints share.
+// cursor.go seals the state of a paged list. errors.go is the one place where an error becomes a response.
 //
-// Handlers hold no state: any number of servers on one store give the same answers.
+// Handlers hold no state about users: any number of servers on one store return the same responses.
 package api
 
 import (
+	"cmp"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -27,11 +28,11 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// Settings are what is configured for a namespace.
+// Settings are the settings of a namespace.
 type Settings struct {
 	Thresholds   lastseen.Thresholds
 	PingInterval time.Duration // advice to clients: ping this often
-	Retention    time.Duration // users not seen for so long are erased; 0 for never
+	Retention    time.Duration // users not seen for this long are deleted; 0 for never
 	Shards       int           // sorted sets that the namespace is spread over
 }
 
@@ -45,39 +46,66 @@ type Version struct {
 	Go string `json:"go"`
 } // @name Version
 
-// Config is what the interface needs. Store and Settings are required.
+// Config is what the API needs. Store and Settings are required. It is a snapshot: to change it, make another handler
+// with the same Shared and let that serve new requests.
 type Config struct {
-	Store    store.Store
-	Settings func(namespace string) Settings
-	Access   func() *auth.Authenticator // who may do what, asked at every request; default: everybody everything
-	Version  Version
-	Logger   *slog.Logger // default slog.Default()
-	// AccessLog is asked at every request whether to log a line about it, at level info; default never.
-	AccessLog func() bool
-	Random    func() float64 // in [0, 1), for jitter; default math/rand/v2
-	Extra     []Endpoint     // beside those of version 1, behind the same middleware; default none
+	Store         store.Store
+	Settings      Settings            // of the namespaces that are not in Namespaces
+	Namespaces    map[string]Settings // of the configured namespaces; not modified afterwards
+	RefuseUnknown bool                // whether requests to namespaces that are not in Namespaces return 404
 
-	// Known is asked at every request that reads or records something whether its namespace is served; default: all
-	// are.
-	Known func(namespace string) bool
+	Auth    *auth.Authenticator // default: an open server, where every request has full access
+	Version Version
+	Logger  *slog.Logger // default: slog.Default()
+	// AccessLog logs a line about each request at level info.
+	AccessLog bool
+	Random    func() float64   // in [0, 1), for jitter; default: math/rand/v2
+	Now       func() time.Time // for the rate limits and the log; default: time.Now
+	Extra     []Endpoint       // beside those of version 1, behind the same middleware; default none
 
-	// Limits is asked at every request below /v1 how many a caller may send; default none. This machine's
-	// own addresses are not limited: with a proxy on it, they would be one caller for all.
-	Limits func() limit.Limits
-	Now    func() time.Time // for the limits and the log; default time.Now
-	// BodyMemory is how many bytes the bodies of all requests in progress may take; default [DefaultBodyMemory],
-	// at least [MinBodyMemory].
+	// Limits are the requests per second of one caller below /v1; default: unlimited. Addresses of this machine are not
+	// limited: with a proxy on it, they would share one limit.
+	Limits limit.Limits
+	// BodyMemory is how many bytes the bodies of all requests in progress can take; default [DefaultBodyMemory], at
+	// least [MinBodyMemory]. Only [NewShared] uses it.
 	BodyMemory int64
-	bodies     *bodyMemory // of this size, unless a test brings its own
-	// CORSOrigins is asked at every request from which origins scripts in browsers may call, as in
-	// https://app.example.com, https://*.example.com, or * for any; default none. See [CheckOrigin].
-	CORSOrigins func() []string
-	// AllowedHosts is asked at every request to a server that authenticates nobody for which names in Host it answers
-	// beside local ones; default none. See [CheckHost].
-	AllowedHosts func() []string
-	// TrustedProxies are whose word is taken on where a request came from, in X-Forwarded-For. Without any,
-	// a caller's address is that of the connection.
+	// CORSOrigins are the origins whose scripts can call from a browser, such as https://app.example.com,
+	// https://*.example.com, or * for any; default none. See [CheckOrigin].
+	CORSOrigins []string
+	// AllowedHosts are the names in the header Host that an open server serves in addition to local names; default none.
+	// See [CheckHost].
+	AllowedHosts []string
+	// TrustedProxies are the peers whose X-Forwarded-For is believed. Without any, the address of a client is that of
+	// its connection.
 	TrustedProxies []netip.Prefix
+
+	Shared *Shared // default: a new one
+}
+
+// Shared is the state that outlives a handler: handlers that replace each other have it in common. It counts requests
+// and memory, and holds the current authenticator.
+type Shared struct {
+	// authenticator is that of the newest handler. Older handlers use it, too, for the requests that they finish: a key
+	// that was removed must not work any longer.
+	authenticator atomic.Pointer[auth.Authenticator]
+	buckets       *limit.Buckets
+	bodies        *bodyMemory
+	outages       *outageLog
+	defects       *throttle
+	pseudonyms    pseudonyms
+	probes        singleflight.Group               // of readyz
+	files         func() (map[string]*file, error) // by route; what page serves
+}
+
+// NewShared returns the state for handlers with such a configuration. Its BodyMemory, Logger and Now hold for all of
+// them.
+func NewShared(c Config) *Shared {
+	c = c.withDefaults()
+	return &Shared{
+		buckets: limit.New(limit.DefaultSize, c.Now), bodies: newBodyMemory(c.BodyMemory),
+		outages: newOutageLog(c.Logger, c.Now), defects: newThrottle(c.Logger, maxDefects), pseudonyms: newPseudonyms(),
+		files: sync.OnceValues(loadFiles),
+	}
 }
 
 // Endpoint is one that the program adds; on a server that asks who its callers are it needs the scope admin. The
@@ -89,43 +117,47 @@ type Endpoint struct {
 
 // server holds what handlers need.
 type server struct {
-	store    store.Store
-	settings func(namespace string) Settings
-	known    func(namespace string) bool // nil if all are
-	access   func() *auth.Authenticator
-	version  Version
-	logger   *slog.Logger
-	random   func() float64
-	files    func() (map[string]*file, error) // by route; what page serves
-	limits   func() limit.Limits
-	buckets  *limit.Buckets
-	bodies   *bodyMemory
-	probes   singleflight.Group // of readyz
-	proxies  proxies
+	*Shared
+	store      store.Store
+	defaults   Settings
+	namespaces map[string]Settings
+	version    Version
+	logger     *slog.Logger
+	random     func() float64
+	now        func() time.Time
+	limits     limit.Limits
+	proxies    proxies
 
-	// What protects an open server from web pages; see checkSource.
-	allowedHosts func() []string
-	origins      func() []string // that CORS allows
+	refuseUnknown bool // namespaces
+
+	// These protect an open server from web pages; see checkSource.
+	allowedHosts []string
+	origins      []string // that CORS allows
 	crossOrigin  http.CrossOriginProtection
-	now          func() time.Time
-	logsAccess   func() bool
-	failures     *failureLog
-	pseudonyms   pseudonyms
 }
 
-// New returns the handler of all endpoints.
+// New returns the handler of all endpoints. Its authenticator becomes that of all handlers with the same Shared.
 func New(c Config) http.Handler {
 	c = c.withDefaults()
+	if c.Shared == nil {
+		c.Shared = NewShared(c)
+	}
+	c.Shared.authenticator.Store(c.Auth)
 	s := &server{
-		store: c.Store, settings: c.Settings, known: c.Known, access: c.Access, version: c.Version, logger: c.Logger, random: c.Random,
-		files: sync.OnceValues(loadFiles), limits: c.Limits, buckets: limit.New(limit.DefaultSize, c.Now), proxies: unmapped(c.TrustedProxies),
-		allowedHosts: c.AllowedHosts, origins: c.CORSOrigins,
-		now: c.Now, logsAccess: c.AccessLog, failures: newFailureLog(c.Logger, c.Now), pseudonyms: newPseudonyms(),
-		bodies: c.bodies,
+		Shared: c.Shared, store: c.Store, defaults: c.Settings, namespaces: c.Namespaces, refuseUnknown: c.RefuseUnknown,
+		version: c.Version, logger: c.Logger, random: c.Random, now: c.Now,
+		limits: c.Limits, proxies: unmapped(c.TrustedProxies), allowedHosts: c.AllowedHosts, origins: c.CORSOrigins,
 	}
 	e := echo.New()
 	e.HTTPErrorHandler = s.handleError
-	e.Pre(s.accessLog, requestID, s.explainCORS, cors(c.CORSOrigins), checkPath)
+	if c.AccessLog {
+		e.Pre(s.accessLog) // first, so that it sees each response as it was sent
+	}
+	e.Pre(requestID, s.explainCORS)
+	if len(c.CORSOrigins) > 0 {
+		e.Pre(cors(c.CORSOrigins))
+	}
+	e.Pre(checkPath)
 	e.Use(middleware.RecoverWithConfig(middleware.RecoverConfig{
 		DisableErrorHandler: true,
 		LogErrorFunc:        func(_ echo.Context, err error, stack []byte) error { return panicked(err, stack) },
@@ -140,34 +172,23 @@ func New(c Config) http.Handler {
 	return e
 }
 
-// withDefaults returns the configuration with defaults for what is not there.
+// withDefaults returns the configuration with defaults in place of missing values.
 func (c Config) withDefaults() Config {
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.BodyMemory = cmp.Or(c.BodyMemory, DefaultBodyMemory)
 	if c.Random == nil {
 		c.Random = rand.Float64
-	}
-	if c.Limits == nil {
-		c.Limits = func() limit.Limits { return limit.Limits{} }
 	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.AccessLog == nil {
-		c.AccessLog = func() bool { return false }
-	}
-	if c.BodyMemory == 0 {
-		c.BodyMemory = DefaultBodyMemory
-	}
-	if c.bodies == nil {
-		c.bodies = newBodyMemory(c.BodyMemory)
-	}
-	if c.CORSOrigins == nil {
-		c.CORSOrigins = func() []string { return nil }
-	}
-	if c.AllowedHosts == nil {
-		c.AllowedHosts = func() []string { return nil }
-	}
 	return c
+}
+
+// settings returns the settings of a namespace.
+func (s *server) settings(namespace string) Settings {
+	if settings, ok := s.namespaces[namespace]; ok {
+		return settings
+	}
+	return s.defaults
 }

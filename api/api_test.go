@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,36 +48,51 @@ type world struct {
 	store *clocked
 	log   *bytes.Buffer
 	*contract
-	handler http.Handler
+	config  Config
+	handler atomic.Pointer[http.Handler]
+}
+
+// ServeHTTP serves a request by the current handler; see [http.Handler].
+func (w *world) ServeHTTP(response http.ResponseWriter, request *http.Request) {
+	(*w.handler.Load()).ServeHTTP(response, request)
+}
+
+// reload replaces the handler by one with a changed configuration. What handlers share goes on.
+func (w *world) reload(change func(*Config)) {
+	change(&w.config)
+	handler := New(w.config)
+	w.handler.Store(&handler)
 }
 
 // newGuardedWorld serves a store to those whom a guard lets in.
 func newGuardedWorld(t *testing.T, s store.Store, guard *auth.Authenticator) *world {
 	t.Helper()
-	return newWorld(t, s, func(c *Config) { c.Access = func() *auth.Authenticator { return guard } })
+	return newWorld(t, s, func(c *Config) { c.Auth = guard })
 }
 
 // newWorld serves a store over HTTP, to everybody. The settings are changed as told.
 func newWorld(t *testing.T, s store.Store, changes ...func(*Config)) *world {
 	t.Helper()
 	w := &world{t: t, store: &clocked{Store: s, now: noon}, log: &bytes.Buffer{}, contract: newContract(t)}
-	config := Config{
+	w.config = Config{
 		Store: w.store,
-		Settings: func(string) Settings {
-			return Settings{
-				Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute},
-				PingInterval: 30 * time.Second, Shards: 1,
-			}
+		Settings: Settings{
+			Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute},
+			PingInterval: 30 * time.Second, Shards: 1,
 		},
 		Version: Version{Version: "v0.0.0-test", Go: "go"},
 		Logger:  slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Random:  func() float64 { return 0.5 },
 	}
 	for _, change := range changes {
-		change(&config)
+		change(&w.config)
 	}
-	w.handler = New(config)
-	server := httptest.NewServer(w.check(w.handler))
+	w.reload(func(c *Config) {
+		if c.Shared == nil {
+			c.Shared = NewShared(*c)
+		}
+	})
+	server := httptest.NewServer(w.check(w))
 	t.Cleanup(server.Close)
 	w.url = server.URL
 	return w
@@ -88,9 +104,7 @@ func newLimitedWorld(t *testing.T) *world {
 	w := newWorld(t, fileStore(t))
 	server := httptest.NewUnstartedServer(nil)
 	server.Config = NewServer(New(Config{
-		Store: w.store, Settings: func(string) Settings {
-			return Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}}
-		},
+		Store: w.store, Settings: Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}},
 	}), slog.New(slog.DiscardHandler))
 	server.Start()
 	t.Cleanup(server.Close)
@@ -177,7 +191,7 @@ func (w *world) fails(want code, method, path, body string, headers ...string) m
 	w.t.Helper()
 	r := w.send(method, path, body, headers...)
 	what := fmt.Sprintf("%s %s %.80s: %s", method, path, body, r.body)
-	require.Equal(w.t, want.kind().status, r.status, what)
+	require.Equal(w.t, want.problemType().status, r.status, what)
 	require.Equal(w.t, "application/problem+json", r.header.Get("Content-Type"), what)
 	p := r.json(w.t)
 	require.Equal(w.t, string(want), p["code"], what)

@@ -10,164 +10,154 @@ import (
 	"github.com/lastseen/lastseen/api/auth"
 )
 
-// rule says who may use a route. It is enforced before the query is parsed or the body read.
-type rule int
+// permission is what a route requires of its caller. It is checked before the query is parsed or the body is read.
+type permission int
 
-// The rules. Where they name a scope, it is one in the namespace of the path.
+// The permissions. A scope is required for the namespace in the path.
 const (
-	unruled    rule = iota // a route without a rule is a mistake: New panics
-	public                 // anybody; nobody is asked for credentials
-	forOneself             // ping; with a token only for its own user
-	byBeacon               // the same, and the token may be in the body: see [server.goodbye]
-	forMany                // ping; not with a token
-	toRead                 // read
-	toList                 // read, in whatever namespace; others are left out
-	toErase                // admin
+	none      permission = iota // a route without a permission is a mistake: New panics
+	public                      // credentials are ignored
+	pingSelf                    // ping; with a token only for the token's user
+	leaveSelf                   // the same, and the token can be in the body: see [server.authorizeToken]
+	pingBulk                    // ping; not with a token
+	read                        // read
+	list                        // read, in any namespace; the response omits the others
+	admin                       // admin
 )
 
-// scope returns what a caller needs.
-func (r rule) scope() auth.Scope {
-	switch r {
-	case forOneself, byBeacon, forMany:
+// scope returns the scope that a caller needs.
+func (p permission) scope() auth.Scope {
+	switch p {
+	case pingSelf, leaveSelf, pingBulk:
 		return auth.Ping
-	case toRead, toList:
+	case read, list:
 		return auth.Read
 	default:
 		return auth.Admin
 	}
 }
 
-// callerKey is where the caller is kept while a request lasts.
+// authorize returns an error unless a request can use a route, by the credentials in its header. The steps are:
+// authenticate the caller, charge the caller's rate limit, check the caller's permission.
+func (s *server) authorize(c echo.Context, p permission) error {
+	authenticator := s.authenticator.Load()
+	if authenticator.Open() {
+		if err := s.checkSource(c.Request()); err != nil {
+			return err
+		}
+	}
+	caller, err := authenticator.Authenticate(c.Request().Context(), c.Request().Header[echo.HeaderAuthorization])
+	return s.authorizeCaller(c, p, caller, err)
+}
+
+// authorizeToken returns an error unless a leave without credentials in its header is authorized by the token in its
+// body: a page that closes sends a beacon, which has no headers of its own.
+func (s *server) authorizeToken(c echo.Context, token string) error {
+	if token == "" {
+		return errNoCredentials()
+	}
+	caller, err := s.authenticator.Load().AuthenticateToken(c.Request().Context(), token)
+	return s.authorizeCaller(c, leaveSelf, caller, err)
+}
+
+// authorizeCaller takes the steps that follow authentication, whose results are a caller or an error: it charges the
+// request to the caller's rate limit, and checks what the caller can do. A caller with invalid credentials is charged
+// by address, so that guessing is limited and other callers at the same address are not affected.
+func (s *server) authorizeCaller(c echo.Context, p permission, caller *auth.Caller, invalid error) error {
+	if caller != nil {
+		c.Set(callerKey, caller) // also for the log, if the limit is exceeded
+	}
+	if err := s.checkRateLimit(c, caller); err != nil {
+		return err
+	}
+	if invalid != nil {
+		return errInvalidCredentials(invalid)
+	}
+	if p == leaveSelf && caller.IsAnonymous() && s.authenticator.Load().TakesTokens() {
+		return nil // the handler sees that the caller is anonymous, and calls authorizeToken
+	}
+	return cmp.Or(checkPermission(c, p, caller), s.checkKnown(c, p))
+}
+
+// authorizeAgain checks a caller that was authorized before, with the keys and tokens that are valid now. It is not
+// charged as another request.
+func (s *server) authorizeAgain(c echo.Context, p permission) error {
+	caller, err := s.authenticator.Load().Authenticate(
+		c.Request().Context(), c.Request().Header[echo.HeaderAuthorization])
+	if err != nil {
+		return errInvalidCredentials(err)
+	}
+	return checkPermission(c, p, caller)
+}
+
+// callerKey is the key of the caller in the context of a request.
 const callerKey = "caller"
 
-// callerOf returns who sent the request; nil on an open server.
+// callerOf returns the caller that sent the request; nil on an open server.
 func callerOf(c echo.Context) *auth.Caller {
 	caller, _ := c.Get(callerKey).(*auth.Caller)
 	return caller
 }
 
-// guard returns the guard of the moment: a reload may bring another one. It is nil on an open server.
-func (s *server) guard() *auth.Authenticator {
-	if s.access == nil {
-		return nil
-	}
-	return s.access()
-}
-
-// authorize finds out who sent the request, and returns an error unless they may use the route, and now.
-func (s *server) authorize(c echo.Context, r rule) error {
-	guard := s.guard()
-	request := c.Request()
-	if guard.Open() {
-		if err := s.checkSource(request); err != nil {
-			return err
-		}
-		return cmp.Or(s.count(c, nil), s.checkKnown(c, r))
-	}
-	caller, err := guard.Authenticate(request.Context(), request.Header[echo.HeaderAuthorization])
-	if err != nil {
-		return s.unidentified(c, err)
-	}
-	c.Set(callerKey, caller) // also for the log, if there are too many requests
-	if err := s.count(c, caller); err != nil {
-		return err
-	}
-	if r == byBeacon && caller.IsAnonymous() && guard.TakesTokens() {
-		return nil // there may be a token in the body
-	}
-	return cmp.Or(admit(c, r, caller), s.checkKnown(c, r))
-}
-
-// authorizeAgain checks a caller who was authorized before, with the keys and tokens that are valid now. It does not
-// count as another request.
-func (s *server) authorizeAgain(c echo.Context, r rule) error {
-	guard := s.guard()
-	if guard.Open() {
-		return nil
-	}
-	caller, err := guard.Authenticate(c.Request().Context(), c.Request().Header[echo.HeaderAuthorization])
-	if err != nil {
-		return s.unidentified(c, err)
-	}
-	return admit(c, r, caller)
-}
-
-// authorizeToken does the same with a token from the body, for who could send no header.
-func (s *server) authorizeToken(c echo.Context, r rule, token string) error {
-	if token == "" {
-		return anonymous()
-	}
-	caller, err := s.guard().AuthenticateToken(c.Request().Context(), token)
-	if err != nil {
-		return s.unidentified(c, err)
-	}
-	c.Set(callerKey, caller)
-	if err := s.count(c, caller); err != nil {
-		return err
-	}
-	return cmp.Or(admit(c, r, caller), s.checkKnown(c, r))
-}
-
-// checkKnown returns an error if the path has a namespace that this server does not serve. Erasing is not affected, so
-// that an operator can remove one that is not configured any more.
-func (s *server) checkKnown(c echo.Context, r rule) error {
-	if r == toErase || s.known == nil || len(c.ParamValues()) == 0 {
-		return nil
-	}
-	namespace, err := namespaceOf(c)
-	if err != nil || s.known(namespace) {
-		return nil //nolint:nilerr // the handler returns that error
-	}
-	return errorf(codeNotFound, "The namespace %q is not configured, and this server refuses unknown namespaces (unknown-namespaces: refuse). Check the name for typos.", namespace)
-}
-
-// admit returns an error unless a caller may use the route, which depends on nothing that is stored.
-func admit(c echo.Context, r rule, caller *auth.Caller) error {
-	namespace, _ := segment(c, "namespace") // which is nobody's, if it is not well encoded
+// checkPermission returns an error unless a caller has a permission. It depends on nothing that is stored.
+func checkPermission(c echo.Context, p permission, caller *auth.Caller) error {
+	namespace, _ := segment(c, "namespace") // one that is not well encoded matches no pattern
 	user, _ := segment(c, "user")
-	scope := r.scope()
-	switch allowed := caller.Can(scope, namespace) || r == toList && caller.CanSomewhere(scope); {
+	scope := p.scope()
+	switch allowed := caller.Can(scope, namespace) || p == list && caller.CanSomewhere(scope); {
 	case !allowed && caller.IsAnonymous():
-		return anonymous()
-	case !allowed && r == toList:
-		return forbidden(scope, fmt.Sprintf("This needs the scope %s.", scope))
+		return errNoCredentials()
+	case !allowed && p == list:
+		return errForbidden(scope, fmt.Sprintf("This needs the scope %s.", scope))
 	case !allowed:
-		return forbidden(scope, fmt.Sprintf("This needs the scope %s in this namespace.", scope))
-	case r == forMany && !caller.CanPingMany():
-		return forbidden(scope, "A token speaks for one user; this needs an API key with the scope ping.")
-	case (r == forOneself || r == byBeacon) && !caller.CanPing(user):
-		return forbidden(scope, "A token speaks for its own user only.")
+		return errForbidden(scope, fmt.Sprintf("This needs the scope %s in this namespace.", scope))
+	case p == pingBulk && !caller.CanPingMany():
+		return errForbidden(scope, "A token speaks for one user; this needs an API key with the scope ping.")
+	case (p == pingSelf || p == leaveSelf) && !caller.CanPing(user):
+		return errForbidden(scope, "A token speaks for its own user only.")
 	}
 	return nil
 }
 
-// challenge says what credentials are asked for, in the header WWW-Authenticate: see RFC 6750.
+// checkKnown returns an error if the path has a namespace that this server does not serve. Deleting is not affected, so
+// that an operator can remove a namespace that is not configured any longer.
+func (s *server) checkKnown(c echo.Context, p permission) error {
+	if p == admin || !s.refuseUnknown || len(c.ParamValues()) == 0 {
+		return nil
+	}
+	namespace, err := namespaceOf(c)
+	if _, known := s.namespaces[namespace]; known || err != nil {
+		return nil //nolint:nilerr // the handler returns that error
+	}
+	return errorf(codeNotFound, "The namespace %q is not configured, and this server refuses unknown namespaces "+
+		"(unknown-namespaces: refuse). Check the name for typos.", namespace)
+}
+
+// challenge is the value of the header WWW-Authenticate: see RFC 6750.
 const challenge = `Bearer realm="lastseen"`
 
-// anonymous is the error of a request without credentials that needs some.
-func anonymous() error {
+// errNoCredentials is the error of a request without credentials to a route that requires some.
+func errNoCredentials() error {
 	e := newError(codeUnauthenticated, "Send an API key or a token in the header Authorization: Bearer.")
 	e.challenge = challenge
 	return e
 }
 
-// unidentified is the error of credentials that are no good. The reason would help who tries some out, so only the
-// log has it. Whoever tries some out is counted, by address; those who are known at the same address are not.
-func (s *server) unidentified(c echo.Context, reason error) error {
-	if err := s.count(c, nil); err != nil {
-		return err
-	}
+// errInvalidCredentials is the error of a request that cannot be authenticated. Only the log has the reason, which
+// would help someone who guesses.
+func errInvalidCredentials(reason error) error {
 	if !errors.Is(reason, auth.ErrUnauthenticated) {
 		return reason
 	}
-	e := newError(codeUnauthenticated, "The API key or token is invalid: it may be wrong, expired, or issued for another service.")
+	e := newError(codeUnauthenticated,
+		"The API key or token is invalid: it may be wrong, expired, or issued for another service.")
 	e.cause = reason
 	e.challenge = challenge + `, error="invalid_token"`
 	return e
 }
 
-// forbidden is the error of a caller who may not do this, whoever or whatever exists.
-func forbidden(scope auth.Scope, detail string) error {
+// errForbidden is the error of a caller without the permission. It is the same whether or not the namespace exists.
+func errForbidden(scope auth.Scope, detail string) error {
 	e := newError(codeForbidden, detail)
 	e.challenge = fmt.Sprintf(`%s, error="insufficient_scope", scope="%s"`, challenge, scope)
 	return e

@@ -183,20 +183,20 @@ func withoutID(t *testing.T, r reply) string {
 	return fmt.Sprint(r.status, r.header.Get("WWW-Authenticate"), r.header.Get("Cache-Control"), body)
 }
 
-// TestRoutesNeedRules: a route that nobody thought about is not served.
-func TestRoutesNeedRules(t *testing.T) {
+// TestRoutesNeedPermissions: a route that nobody thought about is not served.
+func TestRoutesNeedPermissions(t *testing.T) {
 	s := &server{}
 	for _, r := range append(s.routes(), extraRoutes([]Endpoint{{http.MethodGet, "/x", nil}})...) {
-		require.NotEqual(t, unruled, r.rule, r.path)
+		require.NotEqual(t, none, r.permission, r.path)
 		require.NotPanics(t, func() { s.serve(r) })
-		require.Equal(t, isPublic(r.path) && r.path != "/x", r.rule == public, r.path)
-		r.rule = unruled
-		require.PanicsWithValue(t, "api: nobody has said who may use "+r.method+" "+r.path, func() { s.serve(r) })
+		require.Equal(t, isPublic(r.path) && r.path != "/x", r.permission == public, r.path)
+		r.permission = none
+		require.PanicsWithValue(t, "api: no permission is set for "+r.method+" "+r.path, func() { s.serve(r) })
 	}
 }
 
-// TestRulesAreDocumented: operations name the scope that they need, and those that are public ask for no credentials.
-func TestRulesAreDocumented(t *testing.T) {
+// TestPermissionsAreDocumented: operations name the scope that they need, and those that are public ask for no credentials.
+func TestPermissionsAreDocumented(t *testing.T) {
 	doc, checked := document(t), 0
 	for _, r := range (&server{}).routes() {
 		item := doc.Paths.Value(strings.NewReplacer(":namespace", "{namespace}", ":user", "{user}").Replace(r.path))
@@ -204,12 +204,12 @@ func TestRulesAreDocumented(t *testing.T) {
 			continue // a page
 		}
 		operation := item.GetOperation(r.method)
-		if r.rule == public {
+		if r.permission == public {
 			require.Nil(t, operation.Security, r.path)
 			continue
 		}
 		require.NotNil(t, operation.Security, r.path)
-		require.Contains(t, operation.Description, "Needs the scope `"+string(r.rule.scope())+"`", r.path)
+		require.Contains(t, operation.Description, "Needs the scope `"+string(r.scope())+"`", r.path)
 		checked++
 	}
 	require.Equal(t, len(whoMayDoWhat()), checked)

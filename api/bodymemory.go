@@ -10,67 +10,68 @@ import (
 
 // Memory for request bodies, in bytes.
 const (
-	// DefaultBodyMemory is how much there is unless [Config] says otherwise.
+	// DefaultBodyMemory is the memory for the bodies of all requests, unless [Config] sets it.
 	DefaultBodyMemory = 64 << 20
-	// MinBodyMemory leaves a caller room for one request of the largest kind.
+	// MinBodyMemory leaves a caller room for the largest request.
 	MinBodyMemory = 16 << 20
 
 	freeBody      = 1 << 10 // of each body; not counted, since its connection takes more
-	minUserShare  = 2 << 20 // room for one lookup of the largest kind
-	bodyRetryWait = "1"     // seconds; a body that arrives at a usual pace is done with by then
+	minUserShare  = 2 << 20 // room for the largest lookup
+	bodyRetryWait = "1"     // seconds; a body that arrives at a usual pace is complete by then
 )
 
-// bodyMemory is the memory that the bodies of all requests in progress may take. A body takes it as its bytes
-// arrive and while what was read from it is used, so the length that a caller announces takes nothing. Nobody
-// waits for memory: a request that finds none fails at once and takes none.
+// bodyMemory limits the memory for the bodies of all requests in progress. A body takes memory as its bytes arrive,
+// and until the result of reading it is no longer used, so an announced length takes nothing. Requests do not wait for
+// memory: one that finds none fails at once and takes none.
 //
-// One caller gets a share: a quarter with an API key, or as an address without credentials, since many users or
-// a whole backend may be behind either, and a 32nd as a user with a JWT, who sends one lookup at a time. All
-// callers without an API key together get three quarters, so that services find a quarter free whatever others do.
+// One caller gets a share: a quarter with an API key or as an address without credentials, since many users or a whole
+// backend can be behind either, and a 32nd as a user with a JWT, who sends one lookup at a time. All callers without an
+// API key together get three quarters, so that services always find a quarter free.
 type bodyMemory struct {
 	limit int64
 
 	mu      sync.Mutex
-	used    int64                  // by all bodies
-	keyless int64                  // of it, by callers without an API key
-	callers map[limit.Caller]int64 // those that have a share; the ones that use nothing are not in it
+	used    int64               // by all bodies
+	keyless int64               // part of used, by callers without an API key
+	callers map[limit.Key]int64 // part of used, by callers that have a share; zeros are not in the map
 }
 
 func newBodyMemory(bytes int64) *bodyMemory {
-	return &bodyMemory{limit: bytes, callers: map[limit.Caller]int64{}}
+	return &bodyMemory{limit: bytes, callers: map[limit.Key]int64{}}
 }
 
-// share returns how much one caller of a kind may use.
-func (m *bodyMemory) share(k limit.Kind) int64 {
-	if k == limit.User {
+// share returns how much one caller can use.
+func (m *bodyMemory) share(p limit.Policy) int64 {
+	if p == limit.PerUser {
 		return max(m.limit/32, minUserShare)
 	}
 	return m.limit / 4
 }
 
-// bodyHold is what one request has of the memory. It is used by one goroutine.
+// bodyHold is the memory that one request holds. It is used by one goroutine.
 type bodyHold struct {
 	memory *bodyMemory
-	caller limit.Caller
-	shared bool // whether the caller has a share; an address of this machine may be a proxy's and has all
+	key    limit.Key
+	shared bool // whether the caller has a share; an address of this machine can be a proxy and has no share
 	bytes  int64
 }
 
-// hold returns a hold for the body of a request, of nothing at first.
+// hold returns an empty hold for the body of a request.
 func (s *server) hold(c echo.Context) bodyHold {
-	who, counted := s.counted(c, callerOf(c))
-	return bodyHold{memory: s.bodies, caller: who, shared: counted}
+	key, limited := s.limitKey(c, callerOf(c))
+	return bodyHold{memory: s.bodies, key: key, shared: limited}
 }
 
-// grow takes so many more bytes, or none and returns an error of the code overloaded, or rate_limited if it is
-// the caller that uses too many.
+// grow takes n more bytes, or none and returns an error: the code is rate_limited if the caller's share is used up, and
+// overloaded if the memory is.
 func (h *bodyHold) grow(n int) error {
 	m, bytes := h.memory, int64(n)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if h.shared && m.callers[h.caller]+bytes > m.share(h.caller.Kind) {
-		e := errorf(codeRateLimited, "Limit for one %s: %d KiB of request bodies at the same time. Send fewer requests at the same time.",
-			h.caller.Kind, m.share(h.caller.Kind)>>10)
+	if share := m.share(h.key.Policy); h.shared && m.callers[h.key]+bytes > share {
+		e := errorf(codeRateLimited,
+			"Limit for one %s: %d KiB of request bodies at the same time. Send fewer requests at the same time.",
+			h.key.Policy, share>>10)
 		e.retryAfter = bodyRetryWait
 		return e
 	}
@@ -81,16 +82,16 @@ func (h *bodyHold) grow(n int) error {
 	return nil
 }
 
-func (h *bodyHold) keyless() bool { return h.caller.Kind != limit.Key }
+func (h *bodyHold) keyless() bool { return h.key.Policy != limit.PerKey }
 
-// shrink gives so many bytes back.
+// shrink gives n bytes back.
 func (h *bodyHold) shrink(n int) {
 	h.memory.mu.Lock()
 	defer h.memory.mu.Unlock()
 	h.add(-int64(n))
 }
 
-// release gives everything back. What was read must not be used any more.
+// release gives all bytes back. The body must not be used afterwards.
 func (h *bodyHold) release() {
 	if h.bytes > 0 {
 		h.shrink(int(h.bytes))
@@ -108,7 +109,7 @@ func (h *bodyHold) add(bytes int64) {
 	if !h.shared {
 		return
 	}
-	if m.callers[h.caller] += bytes; m.callers[h.caller] == 0 {
-		delete(m.callers, h.caller)
+	if m.callers[h.key] += bytes; m.callers[h.key] == 0 {
+		delete(m.callers, h.key)
 	}
 }

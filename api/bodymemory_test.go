@@ -26,10 +26,10 @@ func TestBodyMemory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const total = MinBodyMemory
 		m := newBodyMemory(total)
-		callers := []limit.Caller{limit.WithKey("a"), limit.WithKey("b"), limit.AsUser("i", "a"), limit.AsUser("i", "b"), {Kind: limit.Address}}
+		callers := []limit.Key{limit.ByAPIKey("a"), limit.ByAPIKey("b"), limit.ByUser("i", "a"), limit.ByUser("i", "b"), {Policy: limit.PerAddress}}
 		holds := make([]bodyHold, 20)
 		for i := range holds {
-			holds[i] = bodyHold{memory: m, caller: callers[i%len(callers)], shared: i != 4}
+			holds[i] = bodyHold{memory: m, key: callers[i%len(callers)], shared: i != 4}
 		}
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			h := &holds[rapid.IntRange(0, len(holds)-1).Draw(t, "hold")]
@@ -38,8 +38,8 @@ func TestBodyMemory(t *testing.T) {
 				h.release()
 			default:
 				used, shares, keyless := usage(holds)
-				fits := used+int64(n) <= total && (h.caller.Kind == limit.Key || keyless+int64(n) <= total*3/4) &&
-					(!h.shared || shares[h.caller]+int64(n) <= m.share(h.caller.Kind))
+				fits := used+int64(n) <= total && (h.key.Policy == limit.PerKey || keyless+int64(n) <= total*3/4) &&
+					(!h.shared || shares[h.key]+int64(n) <= m.share(h.key.Policy))
 				require.Equal(t, fits, h.grow(n) == nil)
 			}
 			used, shares, keyless := usage(holds)
@@ -56,14 +56,14 @@ func TestBodyMemory(t *testing.T) {
 }
 
 // usage adds up what is held.
-func usage(holds []bodyHold) (used int64, shares map[limit.Caller]int64, keyless int64) {
-	shares = map[limit.Caller]int64{}
+func usage(holds []bodyHold) (used int64, shares map[limit.Key]int64, keyless int64) {
+	shares = map[limit.Key]int64{}
 	for _, h := range holds {
 		used += h.bytes
 		if h.shared && h.bytes > 0 {
-			shares[h.caller] += h.bytes
+			shares[h.key] += h.bytes
 		}
-		if h.caller.Kind != limit.Key {
+		if h.key.Policy != limit.PerKey {
 			keyless += h.bytes
 		}
 	}
@@ -73,10 +73,10 @@ func usage(holds []bodyHold) (used int64, shares map[limit.Caller]int64, keyless
 // TestLargestRequestsFit: one caller alone may send a request of any kind, also with the least memory.
 func TestLargestRequestsFit(t *testing.T) {
 	m := newBodyMemory(MinBodyMemory)
-	require.LessOrEqual(t, 2*maxBody+itemList.each*maxItems, int(m.share(limit.Key)))
-	require.LessOrEqual(t, 2*maxBody+itemList.each*maxItems, int(m.share(limit.Address)))
-	require.LessOrEqual(t, 2*maxLookupBody+lookupList.each*maxLookup, int(m.share(limit.User)))
-	w := newWorld(t, fileStore(t), behindProxy, func(c *Config) { c.BodyMemory = MinBodyMemory; c.Limits = nil })
+	require.LessOrEqual(t, 2*maxBody+itemList.each*maxItems, int(m.share(limit.PerKey)))
+	require.LessOrEqual(t, 2*maxBody+itemList.each*maxItems, int(m.share(limit.PerAddress)))
+	require.LessOrEqual(t, 2*maxLookupBody+lookupList.each*maxLookup, int(m.share(limit.PerUser)))
+	w := newWorld(t, fileStore(t), behindProxy, func(c *Config) { c.BodyMemory = MinBodyMemory; c.Limits = limit.Limits{} })
 	user := strings.Repeat("u", 74)
 	largest := `{"pings":[` + strings.Repeat(`{"user":"`+user+`","at":9},`, maxItems-1) + `{"user":"u"}]}`
 	require.Greater(t, len(largest), 900<<10)
@@ -113,7 +113,7 @@ func (s stalled) Read(p []byte) (int, error) {
 // others are refused. Another caller is answered meanwhile.
 func TestStalledBodies(t *testing.T) {
 	const bodies, size = 700, maxBody - 1
-	w := newWorld(t, fileStore(t), behindProxy, func(c *Config) { c.Limits = nil })
+	w := newWorld(t, fileStore(t), behindProxy, func(c *Config) { c.Limits = limit.Limits{} })
 	end := make(chan struct{})
 	var all sync.WaitGroup
 	defer func() {
@@ -129,10 +129,10 @@ func TestStalledBodies(t *testing.T) {
 				stalled{io.LimitReader(spaces{}, size), func() { decide(0) }, end})
 			r.ContentLength, r.RemoteAddr = maxBody, "127.0.0.1:1"
 			r.Header.Set(echo.HeaderXForwardedFor, caller)
-			all.Go(func() { w.handler.ServeHTTP(&noticed{httptest.NewRecorder(), decide}, r) })
+			all.Go(func() { w.ServeHTTP(&noticed{httptest.NewRecorder(), decide}, r) })
 		}
 	}
-	fit := int(newBodyMemory(DefaultBodyMemory).share(limit.Address) / maxBody)
+	fit := int(newBodyMemory(DefaultBodyMemory).share(limit.PerAddress) / maxBody)
 	before := heap()
 	for n, caller := range []string{"203.0.113.7", "203.0.113.8"} {
 		send(caller, bodies)
@@ -207,6 +207,12 @@ func (b *blocked) Lookup(_ context.Context, _ string, users []string) ([]lastsee
 	return make([]lastseen.State, len(users)), nil
 }
 
+// withBodies has a server count bodies in a memory of the test.
+func withBodies(c *Config, memory *bodyMemory) {
+	c.Shared = NewShared(*c)
+	c.Shared.bodies = memory
+}
+
 // TestDecodedMemory: requests whose bodies are decoded and that wait for the store take no more memory than counts.
 func TestDecodedMemory(t *testing.T) {
 	const requests = 20
@@ -218,7 +224,7 @@ func TestDecodedMemory(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			s := &blocked{Store: fileStore(t), asked: make(chan struct{}), let: make(chan struct{})}
 			memory := newBodyMemory(1 << 30)
-			w := newWorld(t, s, func(c *Config) { c.bodies = memory })
+			w := newWorld(t, s, func(c *Config) { withBodies(c, memory) })
 			var prepared []*http.Request
 			for i := range requests {
 				prepared = append(prepared, httptest.NewRequest(http.MethodPost, "http://localhost/v1/namespaces/chat/"+path, strings.NewReader(fmt.Sprintf(body, i))))
@@ -227,7 +233,7 @@ func TestDecodedMemory(t *testing.T) {
 			before := heap()
 			var all sync.WaitGroup
 			for _, r := range prepared {
-				all.Go(func() { w.handler.ServeHTTP(httptest.NewRecorder(), r) })
+				all.Go(func() { w.ServeHTTP(httptest.NewRecorder(), r) })
 				<-s.asked
 			}
 			taken, counted := heap()-before, memory.used

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// code names what went wrong, for programs.
+// code identifies what went wrong, for programs.
 type code string // @name ErrorCode
 
 // All codes. Each is explained at /docs/errors.
@@ -40,9 +40,8 @@ const (
 	codeInternal             code = "internal"
 )
 
-// kind is what all errors of one code have in common. The last two are for the guides to errors:
-// see [ErrorCode].
-type kind struct {
+// problemType is what all errors with one code have in common. See [ErrorCode] for the last two.
+type problemType struct {
 	code    code
 	status  int
 	title   string
@@ -50,26 +49,29 @@ type kind struct {
 	remedy  string // what to do about it
 }
 
-// retry says whether the same request is worth sending again.
-func (k kind) retry() string {
+// retry returns whether sending the same request again helps, for people.
+func (p problemType) retry() string {
 	switch {
-	case k.status == http.StatusTooManyRequests:
+	case p.status == http.StatusTooManyRequests:
 		return "Yes, after the number of seconds in the header Retry-After."
-	case k.status == http.StatusServiceUnavailable:
-		return "Yes, after the number of seconds in the header Retry-After. Repeating a ping or a leave that was recorded is harmless."
-	case k.status >= http.StatusInternalServerError:
+	case p.status == http.StatusServiceUnavailable:
+		return "Yes, after the number of seconds in the header Retry-After. " +
+			"Repeating a ping or a leave that was recorded is harmless."
+	case p.status >= http.StatusInternalServerError:
 		return "Not until an operator has fixed the cause."
 	default:
 		return "No: the same request will fail again."
 	}
 }
 
-// kinds lists all codes, in the order of the guides to errors.
-func kinds() []kind { return slices.Concat(inputKinds(), bodyKinds(), callerKinds(), serverKinds()) }
+// problemTypes returns those of all codes, in the order of the error guide.
+func problemTypes() []problemType {
+	return slices.Concat(inputProblems(), bodyProblems(), callerProblems(), serverProblems())
+}
 
-// inputKinds are about what is in paths and queries, and times wherever they are.
-func inputKinds() []kind {
-	return []kind{
+// inputProblems are about paths, queries and times.
+func inputProblems() []problemType {
+	return []problemType{
 		{
 			codeInvalidNamespace, 400, "Invalid namespace",
 			"A namespace is 1 to 64 characters of A–Z a–z 0–9 . _ - and does not start with a dot.",
@@ -82,8 +84,11 @@ func inputKinds() []kind {
 		},
 		{
 			codeInvalidTime, 400, "Invalid time",
-			"A time is malformed, before 1970 or after the year 9999; or the time of a ping or a leave is more than 5 seconds ahead of the server's clock.",
-			"Send RFC 3339 (2026-11-20T22:00:00Z) or Unix seconds (1795212000.123). JavaScript's Date.now() is in milliseconds: divide it by 1000. In a query, write a plus sign as %2B. Omit the time to use the server's clock.",
+			"A time is malformed, before 1970 or after the year 9999; or the time of a ping or a leave is more " +
+				"than 5 seconds ahead of the server's clock.",
+			"Send RFC 3339 (2026-11-20T22:00:00Z) or Unix seconds (1795212000.123). JavaScript's Date.now() is in " +
+				"milliseconds: divide it by 1000. In a query, write a plus sign as %2B. Omit the time to use the " +
+				"server's clock.",
 		},
 		{
 			codeInvalidDuration, 400, "Invalid duration",
@@ -102,13 +107,15 @@ func inputKinds() []kind {
 		},
 		{
 			codeUnknownParameter, 400, "Unknown parameter",
-			"The endpoint does not have this query parameter. Unknown parameters are errors, so a typo cannot change a response.",
+			"The endpoint does not have this query parameter. Unknown parameters are errors, so a typo cannot " +
+				"change a response.",
 			"Correct the name, or remove the parameter. Parameters named _ or utm_… are ignored.",
 		},
 		{
 			codeInvalidCursor, 400, "Invalid cursor",
 			"The cursor is damaged, or belongs to another namespace or to other parameters.",
-			"Pass next_cursor unchanged. The limit can change. Omit the other parameters or repeat them unchanged. Omit the cursor to start over.",
+			"Pass next_cursor unchanged. The limit can change. Omit the other parameters or repeat them unchanged. " +
+				"Omit the cursor to start over.",
 		},
 		{
 			codeInvalidRange, 400, "Invalid range",
@@ -118,13 +125,15 @@ func inputKinds() []kind {
 	}
 }
 
-// bodyKinds are about what is sent, and to where.
-func bodyKinds() []kind {
-	return []kind{
+// bodyProblems are about bodies and methods.
+func bodyProblems() []problemType {
+	return []problemType{
 		{
 			codeInvalidJSON, 400, "Invalid JSON",
-			"The body is missing, incomplete, or not a single JSON value of the expected form in UTF-8 without duplicate names. In NDJSON, one line has such an error.",
-			"Correct what the detail names. After an error in NDJSON, the lines before it are recorded. Continue with the line that the response names.",
+			"The body is missing, incomplete, or not a single JSON value of the expected form in UTF-8 without " +
+				"duplicate names. In NDJSON, one line has such an error.",
+			"Correct what the detail names. After an error in NDJSON, the lines before it are recorded. Continue " +
+				"with the line that the response names.",
 		},
 		{
 			codeUnknownField, 400, "Unknown field",
@@ -138,13 +147,15 @@ func bodyKinds() []kind {
 		},
 		{
 			codeBodyTooLarge, 413, "Body too large",
-			"A JSON body has at most 1 MiB, a lookup 512 KiB, a request for a single user 16 KiB, and a line of NDJSON 4 KiB.",
+			"A JSON body has at most 1 MiB, a lookup 512 KiB, a request for a single user 16 KiB, and a line of " +
+				"NDJSON 4 KiB.",
 			"Split the request, or send a bulk request as NDJSON.",
 		},
 		{
 			codeTooManyHeaders, 431, "Too many headers",
 			"A request has at most 100 headers.",
-			"Remove headers that are not needed. Headers of more than 96 KiB in total get the same status, without a JSON body.",
+			"Remove headers that are not needed. Headers of more than 96 KiB in total get the same status, without " +
+				"a JSON body.",
 		},
 		{
 			codeUnsupportedMediaType, 415, "Unsupported media type",
@@ -158,8 +169,10 @@ func bodyKinds() []kind {
 		},
 		{
 			codeNotFound, 404, "Not found",
-			"The path does not exist; or the namespace is not configured, and the server refuses unknown namespaces. A user never seen is not an error: they are grey.",
-			"Compare the path with the API at /docs/. A trailing slash counts, and a slash in a user is %2F. Check the namespace for typos.",
+			"The path does not exist; or the namespace is not configured, and the server refuses unknown " +
+				"namespaces. A user never seen is not an error: they are grey.",
+			"Compare the path with the API at /docs/. A trailing slash counts, and a slash in a user is %2F. Check " +
+				"the namespace for typos.",
 		},
 		{
 			codeMethodNotAllowed, 405, "Method not allowed",
@@ -169,30 +182,39 @@ func bodyKinds() []kind {
 	}
 }
 
-// callerKinds are about who asks, and how often.
-func callerKinds() []kind {
-	return []kind{
+// callerProblems are about authentication, authorization and rate limits.
+func callerProblems() []problemType {
+	return []problemType{
 		{
 			codeUnauthenticated, 401, "Unauthenticated",
 			"The request has no API key or token, or an invalid one.",
-			"Send Authorization: Bearer with the key or token. If it has expired, get a new one. If it has never worked, an operator finds the reason in the log, at level debug, under the request ID.",
+			"Send Authorization: Bearer with the key or token. If it has expired, get a new one. If it has never " +
+				"worked, an operator finds the reason in the log, at level debug, under the request ID.",
 		},
 		{
 			codeForbidden, 403, "Forbidden",
-			"The key or token is valid, but does not allow this request: it lacks the scope or the namespace, or it is the token of a user and the request is about another user or about many. A server without authentication also refuses requests under host names that a stranger could own, and writes from web pages of other origins.",
-			"The detail names the scope, the host or the origin. An operator can add the scope to the key, allow a host with --allowed-hosts, or allow an origin with --cors-origins. The issuer of a token can add the namespace to it.",
+			"The key or token is valid, but does not allow this request: it lacks the scope or the namespace, or " +
+				"it is the token of a user and the request is about another user or about many. A server without " +
+				"authentication also refuses requests under host names that a stranger could own, and writes from " +
+				"web pages of other origins.",
+			"The detail names the scope, the host or the origin. An operator can add the scope to the key, allow a " +
+				"host with --allowed-hosts, or allow an origin with --cors-origins. The issuer of a token can add " +
+				"the namespace to it.",
 		},
 		{
 			codeRateLimited, 429, "Rate limited",
-			"The caller (an API key, a user, or an address without valid credentials) sent more requests than its limit, or too many large ones at the same time. The request had no effect, except for the lines of NDJSON that the response counts as recorded.",
-			"Ping as often as ping responses say. Send many pings or lookups in one request, and fewer requests at the same time. An operator can change the limits.",
+			"The caller (an API key, a user, or an address without valid credentials) sent more requests than its " +
+				"limit, or too many large ones at the same time. The request had no effect, except for the lines " +
+				"of NDJSON that the response counts as recorded.",
+			"Ping as often as ping responses say. Send many pings or lookups in one request, and fewer requests at " +
+				"the same time. An operator can change the limits.",
 		},
 	}
 }
 
-// serverKinds are about what the caller cannot mend.
-func serverKinds() []kind {
-	return []kind{
+// serverProblems are about conditions that the caller cannot change.
+func serverProblems() []problemType {
+	return []problemType{
 		{
 			codeWrongKeyType, 500, "Wrong key type",
 			"The namespace's key in Redis holds a value of another type.",
@@ -200,28 +222,34 @@ func serverKinds() []kind {
 		},
 		{
 			codeNamespaceMismatch, 500, "Namespace mismatch",
-			"The namespace is stored in Redis with other settings than this server's: another number of shards, score unit or key. The server neither reads nor writes it.",
+			"The namespace is stored in Redis with other settings than this server's: another number of shards, " +
+				"score unit or key. The server neither reads nor writes it.",
 			"An operator must correct the setting that the detail names. The operations guide describes how.",
 		},
 		{
 			codeStoreUnavailable, 503, "Store unavailable",
 			"The store did not answer, so the presence is unknown. Unknown is not offline.",
-			"Keep showing the last known status, not grey, and try again. If the error lasts, an operator checks /readyz and the log.",
+			"Keep showing the last known status, not grey, and try again. If the error lasts, an operator checks " +
+				"/readyz and the log.",
 		},
 		{
 			codeStoreFull, 503, "Store full",
-			"The disk or Redis' memory is full, or the number of namespaces has reached the setting max-namespaces. Reads still work.",
-			"Clients continue to ping at their usual interval. An operator must free space, delete unused namespaces, or raise max-namespaces.",
+			"The disk or Redis' memory is full, or the number of namespaces has reached the setting " +
+				"max-namespaces. Reads still work.",
+			"Clients continue to ping at their usual interval. An operator must free space, delete unused " +
+				"namespaces, or raise max-namespaces.",
 		},
 		{
 			codeOverloaded, 503, "Overloaded",
-			"The server has more requests than it can process in time. The request had no effect, except for the lines of NDJSON that the response counts as recorded.",
+			"The server has more requests than it can process in time. The request had no effect, except for the " +
+				"lines of NDJSON that the response counts as recorded.",
 			"Wait and try again. If this happens often, let clients ping less often, or add servers.",
 		},
 		{
 			codeKeysUnavailable, 503, "Keys unavailable",
 			"The server could not fetch the keys of the token's issuer, so it cannot verify the token.",
-			"Try again. If the error lasts, an operator checks the issuer and finds the reason in the log. API keys still work.",
+			"Try again. If the error lasts, an operator checks the issuer and finds the reason in the log. API " +
+				"keys still work.",
 		},
 		{
 			codeInternal, 500, "Internal error",
@@ -231,30 +259,30 @@ func serverKinds() []kind {
 	}
 }
 
-// kind returns what is known of a code. A code that is not in the table is an internal error.
-func (c code) kind() kind {
-	for _, k := range kinds() {
-		if k.code == c {
-			return k
+// problemType returns the problem type of a code. A code that is not in the table is an internal error.
+func (c code) problemType() problemType {
+	for _, p := range problemTypes() {
+		if p.code == c {
+			return p
 		}
 	}
-	return kind{code: codeInternal, status: http.StatusInternalServerError, title: "Internal error"}
+	return problemType{code: codeInternal, status: http.StatusInternalServerError, title: "Internal error"}
 }
 
-// ErrorCode is what the guides to errors say about a code. The texts are sentences in plain text.
+// ErrorCode describes a code in the error guide. The texts are sentences in plain text.
 type ErrorCode struct {
 	Code    string
 	Status  int    // of HTTP
-	Title   string // what it means, in short
-	Meaning string // what it means
+	Title   string // short meaning
+	Meaning string
 	Remedy  string // what to do about it
 	Retry   string // whether sending the same request again helps
 }
 
-// ErrorCodes returns all codes, in the order of the guides to errors.
+// ErrorCodes returns all codes, in the order of the error guide.
 func ErrorCodes() (codes []ErrorCode) {
-	for _, k := range kinds() {
-		codes = append(codes, ErrorCode{string(k.code), k.status, k.title, k.meaning, k.remedy, k.retry()})
+	for _, p := range problemTypes() {
+		codes = append(codes, ErrorCode{string(p.code), p.status, p.title, p.meaning, p.remedy, p.retry()})
 	}
 	return codes
 }

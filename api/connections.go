@@ -1,7 +1,7 @@
 package api
 
 import (
-	"container/list"
+	linked "container/list"
 	"crypto/tls"
 	"log/slog"
 	"net"
@@ -9,28 +9,28 @@ import (
 	"sync"
 )
 
-// LimitConnections returns a listener for the server that keeps at most so many connections open. When all are taken,
-// a new one replaces the connection that has waited longest for a request, as clients have to expect of an idle one.
-// If there is none, because a request is in progress on each, the new one is closed at once: a client or balancer
-// sees that, and turns to another server, while it could not tell a connection that waits from a slow answer.
-// It replaces the server's ConnState.
-func LimitConnections(server *http.Server, listener net.Listener, most int, logger *slog.Logger) net.Listener {
-	l := &limitedListener{Listener: listener, most: most, log: newSummary(logger)}
-	server.ConnState = l.changed
+// LimitConnections returns a listener for the server that keeps at most limit connections open. When the limit is
+// reached, a new connection replaces the one that has waited longest for a request, as clients must expect of an idle
+// connection. If there is none, because a request is in progress on each, the new one is closed at once: a client or
+// load balancer sees that and turns to another server, while it could not tell a waiting connection from a slow
+// response. It replaces the server's ConnState.
+func LimitConnections(server *http.Server, listener net.Listener, limit int, logger *slog.Logger) net.Listener {
+	l := &limitedListener{Listener: listener, limit: limit, log: newThrottle(logger, 1)}
+	server.ConnState = l.setState
 	return l
 }
 
 type limitedListener struct {
 	net.Listener
-	most int
-	log  *summary
+	limit int
+	log   *throttle
 
-	mu      sync.Mutex
-	open    int
-	waiting list.List // of *limitedConn, in the order in which they began to wait
+	mu   sync.Mutex
+	open int
+	idle linked.List // of *limitedConn without a request, those that have waited longest first
 }
 
-// Accept returns the next connection that there is room for.
+// Accept returns the next connection within the limit.
 func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
@@ -40,31 +40,34 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		if l.makeRoom() {
 			return &limitedConn{Conn: conn, listener: l}, nil
 		}
-		_ = conn.Close() // nobody has used it
+		_ = conn.Close() // it was not used
 	}
 }
 
 // makeRoom reports whether there is room for another connection, and counts it if so.
 func (l *limitedListener) makeRoom() bool {
 	l.mu.Lock()
-	if l.open < l.most {
+	if l.open < l.limit {
 		l.open++
 		l.mu.Unlock()
 		return true
 	}
-	oldest := l.waiting.Front()
+	oldest := l.idle.Front()
 	l.mu.Unlock()
+	maximum := slog.Int("max", l.limit)
 	if oldest == nil {
-		l.log.log(slog.LevelError, "connections refused: there are as many as allowed, with a request on each", "max", l.most)
+		const message = "connections refused: the maximum is reached, with a request on each"
+		l.log.log(slog.LevelError, message, message, maximum)
 		return false
 	}
-	l.log.log(slog.LevelWarn, "idle connections closed: there are as many as allowed", "max", l.most)
+	const message = "idle connections closed: the maximum is reached"
+	l.log.log(slog.LevelWarn, message, message, maximum)
 	_ = oldest.Value.(*limitedConn).Close() // its server goroutine notices
 	return l.makeRoom()
 }
 
-// changed notes that the server is about to wait on a connection, or does not any more.
-func (l *limitedListener) changed(conn net.Conn, state http.ConnState) {
+// setState notes whether the server waits for a request on a connection.
+func (l *limitedListener) setState(conn net.Conn, state http.ConnState) {
 	if encrypted, ok := conn.(*tls.Conn); ok {
 		conn = encrypted.NetConn()
 	}
@@ -74,32 +77,32 @@ func (l *limitedListener) changed(conn net.Conn, state http.ConnState) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.stopWaiting(c)
+	l.removeIdle(c)
 	if (state == http.StateNew || state == http.StateIdle) && !c.closed {
-		c.waits = l.waiting.PushBack(c)
+		c.idle = l.idle.PushBack(c)
 	}
 }
 
-// stopWaiting takes a connection out of those that wait. The caller holds the mutex.
-func (l *limitedListener) stopWaiting(c *limitedConn) {
-	if c.waits != nil {
-		l.waiting.Remove(c.waits)
-		c.waits = nil
+// removeIdle removes a connection from the idle ones. The caller holds the mutex.
+func (l *limitedListener) removeIdle(c *limitedConn) {
+	if c.idle != nil {
+		l.idle.Remove(c.idle)
+		c.idle = nil
 	}
 }
 
-// limitedConn is a connection that counts until it is closed. Its fields belong to the mutex of the listener.
+// limitedConn is a connection that counts until it is closed. The mutex of the listener guards its fields.
 type limitedConn struct {
 	net.Conn
 	listener *limitedListener
 	closed   bool
-	waits    *list.Element // among those that wait; nil if it does not
+	idle     *linked.Element // nil while a request is in progress
 }
 
 // Close closes the connection.
 func (c *limitedConn) Close() error {
 	c.listener.mu.Lock()
-	c.listener.stopWaiting(c)
+	c.listener.removeIdle(c)
 	if !c.closed {
 		c.closed = true
 		c.listener.open--
@@ -108,7 +111,7 @@ func (c *limitedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite ends what is sent, so that the server can still read what a client sends meanwhile.
+// CloseWrite closes the sending side, so that the server can still read what a client sends.
 func (c *limitedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

@@ -186,7 +186,7 @@ func TestServerLog(t *testing.T) {
 		server := NewServer(http.NotFoundHandler(), logger)
 		require.ErrorIs(t, server.Serve(LimitConnections(server, &outOfFiles{&pipes{closed: make(chan struct{})}, 30}, 10, logger)), net.ErrClosed)
 		require.Equal(t, 1, bytes.Count([]byte(log.String()), []byte("level=ERROR msg=\"http: Accept error: accept tcp: too many open files\"")), log.String())
-		time.Sleep(summaryEvery)
+		time.Sleep(throttleTime)
 		synctest.Wait()
 		require.Contains(t, log.String(), "times=29 within=1m0s")
 
@@ -198,7 +198,7 @@ func TestServerLog(t *testing.T) {
 		}
 		require.Equal(t, 1, bytes.Count([]byte(log.String()), []byte("level=ERROR msg=\"http: panic out of range\"")), log.String())
 		require.Contains(t, log.String(), "goroutine 1 [running]")
-		time.Sleep(2 * summaryEvery)
+		time.Sleep(2 * throttleTime)
 		synctest.Wait()
 		require.Contains(t, log.String(), "times=2")
 		log.Reset()
@@ -207,8 +207,8 @@ func TestServerLog(t *testing.T) {
 		for n := range 10_000 {
 			server.ErrorLog.Printf("http: panic serving 203.0.113.7:1234: %d", n)
 		}
-		require.LessOrEqual(t, bytes.Count([]byte(log.String()), []byte("\n")), maxSummaries+1)
-		time.Sleep(3 * summaryEvery)
+		require.LessOrEqual(t, bytes.Count([]byte(log.String()), []byte("\n")), maxThrottled+1)
+		time.Sleep(3 * throttleTime)
 	})
 }
 

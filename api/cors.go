@@ -7,21 +7,20 @@ import (
 	"github.com/labstack/echo/v4/middleware"
 )
 
-// preflightAge is how many seconds a browser may remember that it may ask; the most that Chromium does.
+// preflightAge is how many seconds a browser can cache a preflight response: the maximum of Chromium.
 const preflightAge = 7200
 
-// cors answers browsers that ask whether a script of another origin may call, and lets it read the answers if
-// so. What was asked is not known yet, nor by whom: browsers send these questions without credentials. An
-// origin that is not allowed gets the same answers without the headers, so that the browser keeps them to
-// itself.
-func cors(origins func() []string) echo.MiddlewareFunc {
+// cors answers the preflight requests of browsers, and lets scripts of allowed origins read responses. It comes before
+// routing and authentication, since browsers send preflight requests without credentials. An origin that is not allowed
+// gets the same responses without the headers, so that the browser withholds them from the script.
+func cors(origins []string) echo.MiddlewareFunc {
 	return middleware.CORSWithConfig(middleware.CORSConfig{
 		Skipper: func(c echo.Context) bool {
 			r := c.Request()
-			return len(origins()) == 0 || r.Method == http.MethodOptions && !isPreflight(r)
+			return r.Method == http.MethodOptions && !isPreflight(r)
 		},
 		AllowOriginFunc: func(origin string) (bool, error) {
-			return allowsOrigin(origins(), origin), nil
+			return allowsOrigin(origins, origin), nil
 		},
 		AllowMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete},
 		AllowHeaders: []string{"Authorization", "Content-Type", "If-None-Match", "Prefer", "X-Request-Id"},
@@ -33,7 +32,8 @@ func cors(origins func() []string) echo.MiddlewareFunc {
 	})
 }
 
-// isPreflight reports whether a browser asks for a script whether it may send a request.
+// isPreflight reports whether a request is the question of a browser whether a script can send another request.
 func isPreflight(r *http.Request) bool {
-	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
+	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" &&
+		r.Header.Get("Access-Control-Request-Method") != ""
 }

@@ -7,15 +7,12 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/store"
 )
@@ -181,27 +178,19 @@ func TestCredentialsStayOutOfTheLog(t *testing.T) {
 // encoded is a part of a JWT.
 func encoded(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 
-// TestReloadedAccess: the guard is asked for at every request.
+// TestReloadedAccess: a reload changes the authenticator.
 func TestReloadedAccess(t *testing.T) {
 	guard, headers := callers(t)
-	current := guard
-	handler := New(Config{
-		Store: fileStore(t), Settings: func(string) Settings {
-			return Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}}
-		},
-		Access: func() *auth.Authenticator { return current }, Logger: slog.New(slog.DiscardHandler),
-	})
+	w := newGuardedWorld(t, fileStore(t), guard)
 	status := func() int {
-		answer, request := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "http://localhost/v1/namespaces/chat/counts", http.NoBody)
-		request.Header.Set("Authorization", headers["read"])
-		handler.ServeHTTP(answer, request)
-		return answer.Code
+		return w.send(http.MethodGet, "/chat/counts", "", "Authorization: "+headers["read"]).status
 	}
 	require.Equal(t, http.StatusOK, status())
-	current, _ = callers(t)
+	other, _ := callers(t)
+	w.reload(func(c *Config) { c.Auth = other })
 	require.Equal(t, http.StatusUnauthorized, status(), "the key is revoked")
-	current = nil
-	require.Equal(t, http.StatusOK, status(), "nobody is asked any more")
+	w.reload(func(c *Config) { c.Auth = nil })
+	require.Equal(t, http.StatusOK, status(), "credentials are not needed any longer")
 }
 
 // withoutKeys is a guard whose issuer cannot be asked for its keys.

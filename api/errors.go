@@ -14,8 +14,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// apiError is an error that a caller is told about. What is in it is public; a cause that is not
-// goes into the log.
+// apiError is an error in a response. All fields but cause are public; cause goes into the log.
 type apiError struct {
 	code     code
 	detail   string      // what was wrong, and what is allowed
@@ -24,9 +23,9 @@ type apiError struct {
 	recorded *int        // items recorded before the error; nil if it does not apply
 	cause    error
 
-	challenge  string  // the header WWW-Authenticate; none if it does not apply
-	excess     *excess // which limit there is, and until when; nil if it is not about one
-	retryAfter string  // the header Retry-After; none if it does not apply or follows from the status
+	challenge  string         // the header WWW-Authenticate; empty if it does not apply
+	exceeded   *exceededLimit // nil if the error is not about a rate limit
+	retryAfter string         // the header Retry-After; empty if it does not apply or follows from the status
 }
 
 // itemError is what is wrong with one item of a batch.
@@ -43,13 +42,13 @@ func errorf(c code, format string, args ...any) *apiError {
 	return newError(c, fmt.Sprintf(format, args...))
 }
 
-// sentence makes a detail of an error from package lastseen, which begins in lower case.
+// sentence returns a detail from an error of package lastseen, which begins in lower case.
 func sentence(err error) string {
 	text := err.Error()
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
-// Error is for the log: unlike the answer, it tells the cause.
+// Error returns a text for the log. Unlike the response, it has the cause.
 func (e *apiError) Error() string {
 	text := string(e.code) + ": " + e.detail
 	if e.cause != nil {
@@ -60,7 +59,7 @@ func (e *apiError) Error() string {
 
 func (e *apiError) Unwrap() error { return e.cause }
 
-// problem is the body of an error answer, by RFC 9457.
+// problem is the body of an error response: see RFC 9457.
 type problem struct {
 	// Where the code is explained.
 	Type string `json:"type" format:"uri-reference"`
@@ -82,48 +81,48 @@ type problem struct {
 	Recorded *int `json:"recorded,omitzero" minimum:"0" validate:"optional"`
 } // @name Problem
 
-// handleError is the one place where an error becomes an answer.
+// handleError is the one place where an error becomes a response.
 func (s *server) handleError(err error, c echo.Context) {
 	e := classify(err)
-	kind := e.code.kind()
+	problemType := e.code.problemType()
 	header := c.Response().Header()
 	id := header.Get(echo.HeaderXRequestID)
 	switch {
-	case kind.status < http.StatusInternalServerError:
+	case problemType.status < http.StatusInternalServerError:
 		s.logRefusal(c, e)
 	case !clientGone(err, c):
 		s.logFailure(c, e, err)
 	}
 	if c.Response().Committed {
-		return // too late for another answer
+		return // too late for another response
 	}
-	if kind.status == http.StatusServiceUnavailable {
+	if problemType.status == http.StatusServiceUnavailable {
 		header.Set(echo.HeaderRetryAfter, strconv.Itoa(1+int(s.random()*3)))
 	}
 	if e.challenge != "" {
 		header.Set(echo.HeaderWWWAuthenticate, e.challenge)
 	}
-	if e.excess != nil {
-		e.excess.describe(header)
+	if e.exceeded != nil {
+		e.exceeded.setHeaders(header)
 	}
 	if e.retryAfter != "" {
 		header.Set(echo.HeaderRetryAfter, e.retryAfter)
 	}
 	header[echo.HeaderCacheControl] = noStore
 	body := problem{
-		Type: "/docs/errors#" + string(e.code), Title: kind.title, Status: kind.status, Code: e.code,
+		Type: "/docs/errors#" + string(e.code), Title: problemType.title, Status: problemType.status, Code: e.code,
 		Detail: e.detail, RequestID: id, Errors: e.items, Line: e.line, Recorded: e.recorded,
 	}
-	if err := write(c, kind.status, typeProblem, body); err != nil {
-		s.logger.Debug("answer not sent", "request_id", id, "error", err)
+	if err := write(c, problemType.status, typeProblem, body); err != nil {
+		s.logger.Debug("response not sent", "request_id", id, "error", err)
 	}
-	linger(c)
+	drainBody(c)
 }
 
-// errNotSent is the error of an answer that its caller did not take.
-var errNotSent = errors.New("the answer could not be sent")
+// errNotSent means that the client did not receive a response.
+var errNotSent = errors.New("the response could not be sent")
 
-// notSent marks the error of sending an answer, if there is one.
+// notSent marks an error of sending a response; nil stays nil.
 func notSent(err error) error {
 	if err == nil {
 		return nil
@@ -131,27 +130,29 @@ func notSent(err error) error {
 	return fmt.Errorf("%w: %w", errNotSent, err)
 }
 
-// clientGone reports whether the request failed only because its caller went away, or reads too slowly.
+// clientGone reports whether the request failed only because its client closed the connection or reads too slowly.
 func clientGone(err error, c echo.Context) bool {
 	return errors.Is(err, errNotSent) || errors.Is(err, context.Canceled) && c.Request().Context().Err() != nil
 }
 
-// classify finds what to tell the caller about an error.
+// classify returns what the response says about an error.
 func classify(err error) *apiError {
 	var known *apiError
 	if errors.As(err, &known) {
 		return known
 	}
-	var http *echo.HTTPError
-	if errors.As(err, &http) {
-		return ofEcho(http)
+	var router *echo.HTTPError
+	if errors.As(err, &router) {
+		return fromEcho(router)
 	}
 	if errors.Is(err, auth.ErrKeysUnavailable) {
-		return newError(codeKeysUnavailable, "The keys of the token's issuer are not available, so the token cannot be verified. Try again.")
+		return newError(codeKeysUnavailable,
+			"The keys of the token's issuer are not available, so the token cannot be verified. Try again.")
 	}
 	var mismatch *store.MismatchError
 	if errors.As(err, &mismatch) && len(mismatch.Settings) > 0 {
-		return errorf(codeNamespaceMismatch, "The namespace is stored with other settings than this server's. An operator must correct %s.",
+		return errorf(codeNamespaceMismatch,
+			"The namespace is stored with other settings than this server's. An operator must correct %s.",
 			strings.Join(mismatch.Settings, " and "))
 	}
 	for _, f := range storeFailures() {
@@ -162,13 +163,14 @@ func classify(err error) *apiError {
 	return newError(codeInternal, "Internal error. The log has the details under the request ID.")
 }
 
-// ofEcho translates the router's errors.
-func ofEcho(err *echo.HTTPError) *apiError {
+// fromEcho translates an error of the router.
+func fromEcho(err *echo.HTTPError) *apiError {
 	switch err.Code {
 	case http.StatusNotFound:
 		return newError(codeNotFound, "This path does not exist. A trailing slash counts. See /docs/ for all paths.")
 	case http.StatusMethodNotAllowed:
-		return newError(codeMethodNotAllowed, "This path does not accept the method. The header Allow lists those it accepts.")
+		return newError(codeMethodNotAllowed,
+			"This path does not accept the method. The header Allow lists those it accepts.")
 	default:
 		return newError(codeInternal, "Internal error. The log has the details under the request ID.")
 	}
@@ -180,16 +182,22 @@ type storeFailure struct {
 	detail string
 }
 
-// storeFailures is what each failure of the store is called outside. None of them ever turns into a
-// status: unknown is not offline.
+// storeFailures returns the errors of the store with their codes. None of them ever becomes a presence status: unknown
+// is not offline.
 func storeFailures() []storeFailure {
 	unavailable := "The store did not answer. It is safe to send the request again."
 	return []storeFailure{
 		{store.ErrFull, codeStoreFull, "The store is full. Reads still work."},
 		{store.ErrOverloaded, codeOverloaded, "The server is overloaded. It is safe to send the request again."},
 		{store.ErrWrongType, codeWrongKeyType, "The namespace's key in Redis holds a value of another type."},
-		{store.ErrMismatch, codeNamespaceMismatch, "The namespace is stored in a format that this version of the server does not support."},
-		{store.ErrNamespaceLimit, codeStoreFull, "The namespace does not exist, and the number of namespaces has reached the setting max-namespaces."},
+		{
+			store.ErrMismatch, codeNamespaceMismatch,
+			"The namespace is stored in a format that this version of the server does not support.",
+		},
+		{
+			store.ErrNamespaceLimit, codeStoreFull,
+			"The namespace does not exist, and the number of namespaces has reached the setting max-namespaces.",
+		},
 		{store.ErrClosed, codeStoreUnavailable, "The server is shutting down."},
 		{store.ErrUnavailable, codeStoreUnavailable, unavailable},
 		{context.DeadlineExceeded, codeStoreUnavailable, unavailable},

@@ -190,7 +190,7 @@ func TestStoreErrors(t *testing.T) {
 			for _, r := range replies {
 				problem := r.json(t)
 				require.Equal(t, string(want), problem["code"], "%v", cause)
-				require.Equal(t, want.kind().status, r.status)
+				require.Equal(t, want.problemType().status, r.status)
 				require.NotContains(t, r.body, "grey", "unknown is not offline")
 				require.NotContains(t, r.body, "the cause", "internal causes are not sent")
 				require.Contains(t, w.log.String(), "the cause")
@@ -233,10 +233,10 @@ func TestEveryCodeIsProvoked(t *testing.T) {
 	for answer := range refusals(t, fileStore(t), []call{{method: http.MethodGet, path: "/v1/namespaces/chat/counts"}}) {
 		provoked[code(answer[strings.LastIndex(answer, " ")+1:])] = true
 	}
-	for _, k := range kinds() {
+	for _, k := range problemTypes() {
 		require.True(t, provoked[k.code], k.code)
 	}
-	require.Len(t, provoked, len(kinds()))
+	require.Len(t, provoked, len(problemTypes()))
 }
 
 func TestRequestID(t *testing.T) {

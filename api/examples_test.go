@@ -185,13 +185,13 @@ func TestEveryAnswerIsProvoked(t *testing.T) {
 		for fault, causes := range storeErrors() {
 			failed := newWorld(t, &failing{Store: w.store.Store, err: causes[0]})
 			for _, c := range calls {
-				if wanted[fmt.Sprintf("%s %d %s", c.operation, fault.kind().status, fault)] {
+				if wanted[fmt.Sprintf("%s %d %s", c.operation, fault.problemType().status, fault)] {
 					c.send(failed)
 				}
 			}
 			maps.Copy(answered, failed.answers())
 		}
-		refusing := newWorld(t, w.store.Store, func(c *Config) { c.Known = func(string) bool { return false } })
+		refusing := newWorld(t, w.store.Store, func(c *Config) { c.RefuseUnknown = true })
 		for _, c := range calls {
 			c.send(refusing)
 		}

@@ -15,7 +15,7 @@ import (
 // TestExtraEndpoints: what the program adds stands behind the same middleware as everything else.
 func TestExtraEndpoints(t *testing.T) {
 	handler := New(Config{
-		Store: fileStore(t), Settings: func(string) Settings { return Settings{} }, Logger: slog.New(slog.DiscardHandler),
+		Store: fileStore(t), Settings: Settings{}, Logger: slog.New(slog.DiscardHandler),
 		Extra: []Endpoint{
 			{http.MethodGet, "/extra/:name", func(c echo.Context) error { return c.String(http.StatusOK, c.Param("name")) }},
 			{http.MethodPost, "/fails", func(echo.Context) error { return errors.New("secret") }},

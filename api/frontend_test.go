@@ -3,13 +3,10 @@ package api
 import (
 	"fmt"
 	"net/http"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/lastseen/lastseen"
 )
 
 // TestAnswersCarryThresholds: each answer with presences holds the effective thresholds once, so that a client can
@@ -47,19 +44,14 @@ func requireThresholds(t *testing.T, r reply, green, yellow int) {
 // TestThresholdsChangeTheTag: a client that keeps its answer after a 304 keeps the thresholds in it, too, so the tag
 // changes with them, even when no presence does: grey users have no valid_until.
 func TestThresholdsChangeTheTag(t *testing.T) {
-	var green, yellow atomic.Int64
-	green.Store(60)
-	yellow.Store(300)
-	w := newWorld(t, fileStore(t), func(c *Config) {
-		c.Settings = func(string) Settings {
-			seconds := func(n *atomic.Int64) time.Duration { return time.Duration(n.Load()) * time.Second }
-			return Settings{Thresholds: lastseen.Thresholds{Green: seconds(&green), Yellow: seconds(&yellow)}}
-		}
-	})
+	w := newWorld(t, fileStore(t))
 	for _, path := range []string{"/chat/users/zoe", "/chat/lookup?user=zoe"} {
 		tag := w.send(http.MethodGet, path, "").header.Get("ETag")
-		for _, threshold := range []*atomic.Int64{&green, &yellow} {
-			threshold.Add(1) // as a reload of the settings does
+		for _, change := range []func(*Config){
+			func(c *Config) { c.Settings.Thresholds.Green += time.Second },
+			func(c *Config) { c.Settings.Thresholds.Yellow += time.Second },
+		} {
+			w.reload(change)
 			changed := w.send(http.MethodGet, path, "", "If-None-Match: "+tag)
 			require.Equal(t, http.StatusOK, changed.status, path)
 			tag = changed.header.Get("ETag")

@@ -33,7 +33,7 @@ func requireProblem(t *testing.T, err error) *apiError {
 	t.Helper()
 	var problem *apiError
 	require.ErrorAs(t, err, &problem)
-	require.Less(t, problem.code.kind().status, http.StatusInternalServerError, problem.Error())
+	require.Less(t, problem.code.problemType().status, http.StatusInternalServerError, problem.Error())
 	require.True(t, utf8.ValidString(problem.detail), problem.detail)
 	require.Less(t, len(problem.detail), 1<<10, problem.detail)
 	return problem
@@ -105,9 +105,7 @@ func fuzzHandler(f *testing.F) http.Handler {
 	f.Cleanup(func() { _ = s.Close() })
 	return New(Config{
 		Store: &clocked{Store: s, now: noon}, Logger: slog.New(slog.DiscardHandler), Random: func() float64 { return 0 },
-		Settings: func(string) Settings {
-			return Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}, PingInterval: time.Second}
-		},
+		Settings: Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}, PingInterval: time.Second},
 	})
 }
 
@@ -155,7 +153,7 @@ func FuzzHeaders(f *testing.F) {
 			return
 		}
 		require.Contains(t, []string{mediaJSON, mediaNDJSON}, media)
-		require.Equal(t, sensibleID(value), sensibleID(strings.Clone(value)))
+		require.Equal(t, validRequestID(value), validRequestID(strings.Clone(value)))
 	})
 }
 

@@ -68,9 +68,7 @@ func FuzzRequest(f *testing.F) {
 	s, err := filestore.Open(filestore.Options{Path: filepath.Join(f.TempDir(), "fuzz.db"), Sync: time.Hour})
 	require.NoError(f, err)
 	f.Cleanup(func() { _ = s.Close() })
-	handler := New(Config{Store: s, Settings: func(string) Settings {
-		return Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}, PingInterval: time.Second}
-	}})
+	handler := New(Config{Store: s, Settings: Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}, PingInterval: time.Second}})
 	f.Add("GET", "/v1/namespaces/chat/users", "limit=1&status=green")
 	f.Add("POST", "/v1/namespaces/chat/users/a%2Fb/ping", "")
 	f.Add("GET", "/v1/namespaces//users/%2e%2e", "as_of=1&green=2&yellow=3")

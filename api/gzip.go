@@ -13,21 +13,20 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// minGzip is the size in bytes above which a response is compressed for those who ask. A smaller one fits into one
-// packet anyway.
+// minGzip is the size in bytes above which a response is compressed. A smaller one fits into one packet.
 const minGzip = 1 << 10
 
-// encodingGzip is the value of Content-Encoding. It is shared; nobody changes it.
+// encodingGzip is the value of Content-Encoding. It is shared and must not be modified.
 var encodingGzip = []string{"gzip"}
 
-// varyByEncoding says that a response depends on Accept-Encoding. The one without compression says so, too, or a
-// cache would go on with it for everybody.
+// varyByEncoding adds the header that says that a response depends on Accept-Encoding. It belongs to responses without
+// compression, too, or a cache would use them for all clients.
 func varyByEncoding(header http.Header) { header.Add(echo.HeaderVary, echo.HeaderAcceptEncoding) }
 
-// acceptsGzip reports whether the Accept-Encoding headers of a request take gzip, and do not like the response better
-// as it is: see RFC 9110, section 12.5.3. What cannot be read of them counts as not there.
+// acceptsGzip reports whether the Accept-Encoding headers of a request accept gzip and do not prefer identity: see RFC
+// 9110, section 12.5.3. It ignores malformed items.
 func acceptsGzip(headers []string) bool {
-	gzip, identity, others := -1, -1, -1 // weights in thousandths; -1 for what is not named
+	gzip, identity, others := -1, -1, -1 // weights in thousandths; -1 if not named
 	for _, header := range headers {
 		for coding := range strings.SplitSeq(header, ",") {
 			name, parameter, _ := strings.Cut(coding, ";")
@@ -51,7 +50,7 @@ func acceptsGzip(headers []string) bool {
 	return gzip > 0 && gzip >= identity
 }
 
-// weight returns the weight in a parameter such as q=0.5, in thousandths; 1000 if there is none.
+// weight parses a parameter such as q=0.5 and returns the weight in thousandths; 1000 if the parameter is empty.
 func weight(parameter string) (int, bool) {
 	parameter = strings.TrimSpace(parameter)
 	if parameter == "" {
@@ -65,24 +64,24 @@ func weight(parameter string) (int, bool) {
 	return int(q * 1000), true
 }
 
-// compressors compress responses, at the lowest level: it takes a fraction of the time of the usual one, and what
-// compresses well does so at any level. One takes a MB of memory, so no more are at work than there are processors;
-// others wait for the millisecond or so that one takes.
+// compressors compress responses, at the lowest level: it takes a fraction of the time of the default, and what
+// compresses well does so at any level. A compressor takes 1 MB of memory, so only as many run as there are processors.
+// Others wait, for about a millisecond.
 //
-// Compressing what holds both a secret and text of an attacker's choice would give the secret away by its length
-// (BREACH). There are no secrets in responses: credentials are never repeated.
+// Compressing a secret together with text that an attacker chooses would reveal the secret by its length (BREACH).
+// There are no secrets in responses: they never repeat credentials.
 var (
 	compressors = sync.Pool{New: func() any {
-		w, _ := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed) // fails for unknown levels only
+		w, _ := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed) // fails only for unknown levels
 		return w
 	}}
-	compressing = make(chan struct{}, runtime.GOMAXPROCS(0))
+	running = make(chan struct{}, runtime.GOMAXPROCS(0))
 )
 
 // appendGzip appends compressed content to a buffer.
 func appendGzip(buffer, content []byte) []byte {
-	compressing <- struct{}{}
-	defer func() { <-compressing }()
+	running <- struct{}{}
+	defer func() { <-running }()
 	into := bytes.NewBuffer(buffer)
 	w := compressors.Get().(*gzip.Writer)
 	defer compressors.Put(w)
@@ -92,7 +91,7 @@ func appendGzip(buffer, content []byte) []byte {
 	return into.Bytes()
 }
 
-// gzipBest compresses what is compressed once and sent often.
+// gzipBest compresses content that is compressed once and sent often.
 func gzipBest(content []byte) []byte {
 	var into bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&into, gzip.BestCompression)

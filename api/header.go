@@ -1,7 +1,7 @@
 package api
 
-// Values of headers that are the same in many answers. Sharing them saves an allocation each; nobody
-// changes them.
+// Values of headers that are the same in many responses. Sharing them saves an allocation each. They must not be
+// modified.
 var (
 	noStore     = []string{"no-store"}
 	noSniff     = []string{"nosniff"}

@@ -247,7 +247,7 @@ func TestAnnouncedBodies(t *testing.T) {
 	for range bodies {
 		r := httptest.NewRequest(http.MethodPost, "/", iotest.ErrReader(io.ErrUnexpectedEOF))
 		r.ContentLength = maxBody
-		requireProblem(t, (&server{bodies: newBodyMemory(DefaultBodyMemory)}).body(echo.New().NewContext(r, httptest.NewRecorder()), maxBody).read())
+		requireProblem(t, (&server{Shared: &Shared{bodies: newBodyMemory(DefaultBodyMemory)}}).body(echo.New().NewContext(r, httptest.NewRecorder()), maxBody).read())
 	}
 	runtime.ReadMemStats(&after)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(bodies*maxBody/10))

@@ -50,7 +50,7 @@ func TestBodiesThatStall(t *testing.T) {
 			defer response.Body.Close()
 			require.Equal(t, http.StatusBadRequest, response.StatusCode)
 			require.GreaterOrEqual(t, time.Since(begin), rateWindow, "%d bytes", sent)
-			require.LessOrEqual(t, time.Since(begin), rateWindow+lingerTimeout, "%d bytes", sent)
+			require.LessOrEqual(t, time.Since(begin), rateWindow+drainTimeout, "%d bytes", sent)
 			require.NoError(t, conn.Close())
 			time.Sleep(time.Minute) // until the server is done with the connection
 		})

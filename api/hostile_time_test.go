@@ -54,9 +54,7 @@ func slowlyOn(t *testing.T, open func(*testing.T) store.Store, test func(t *test
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		logger := slog.New(slog.NewTextHandler(&log, nil))
-		server := NewServer(New(Config{Store: open(t), Logger: logger, Settings: func(string) Settings {
-			return Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}}
-		}}), logger)
+		server := NewServer(New(Config{Store: open(t), Logger: logger, Settings: Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}}}), logger)
 		p := &pipes{make(chan net.Conn), make(chan struct{})}
 		served := make(chan error, 1)
 		go func() { served <- server.Serve(p) }()
@@ -118,14 +116,14 @@ func TestSlowSenders(t *testing.T) {
 	}{
 		{"a request line", after("G", "E"), headerTimeout, ""},
 		{"a header", after("GET /healthz HTTP/1.1\r\n", "X: y\r\n"), headerTimeout, ""},
-		{"a body", after(ping+long, " "), begun + lingerTimeout, codeInvalidJSON},
-		{"chunks", after(ping+chunked, "1\r\n \r\n"), begun + lingerTimeout, codeInvalidJSON},
-		{"a chunk's extension", after(ping+chunked+"1;", "x"), readTimeout + lingerTimeout, codeInvalidJSON},
-		{"many pings", after(pings+long, " "), begun + lingerTimeout, codeInvalidJSON},
-		{"a body that was asked for", after(ping+"Expect: 100-continue\r\n"+long, " "), begun + lingerTimeout, codeInvalidJSON},
-		{"a line", after(pings+ndjson+"\r\n"+long+`{"user":"`, "a"), lineTimeout + lingerTimeout, codeInvalidJSON},
-		{"what is not read any more", after("POST /nothing HTTP/1.1\r\nHost: a\r\n"+long, " "), lingerTimeout, codeNotFound},
-		{"what follows a bad line", after(pings+ndjson+"\r\n"+long+"{}\n", " "), lingerTimeout, codeInvalidUser},
+		{"a body", after(ping+long, " "), begun + drainTimeout, codeInvalidJSON},
+		{"chunks", after(ping+chunked, "1\r\n \r\n"), begun + drainTimeout, codeInvalidJSON},
+		{"a chunk's extension", after(ping+chunked+"1;", "x"), readTimeout + drainTimeout, codeInvalidJSON},
+		{"many pings", after(pings+long, " "), begun + drainTimeout, codeInvalidJSON},
+		{"a body that was asked for", after(ping+"Expect: 100-continue\r\n"+long, " "), begun + drainTimeout, codeInvalidJSON},
+		{"a line", after(pings+ndjson+"\r\n"+long+`{"user":"`, "a"), lineTimeout + drainTimeout, codeInvalidJSON},
+		{"what is not read any more", after("POST /nothing HTTP/1.1\r\nHost: a\r\n"+long, " "), drainTimeout, codeNotFound},
+		{"what follows a bad line", after(pings+ndjson+"\r\n"+long+"{}\n", " "), drainTimeout, codeInvalidUser},
 		{"what nobody reads", after("GET /healthz HTTP/1.1\r\nHost: a\r\n"+long, " "), readTimeout, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -8,43 +8,45 @@ import (
 	"strings"
 )
 
-// checkSource returns an error unless a request to an open server is one that no web page of a stranger can send. On a
-// server that authenticates its callers such a page has no credentials, so this is not needed there.
+// checkSource returns an error if a request to an open server can come from any web page in a browser that reaches the
+// server. Other servers do not need this check, because such a page has no credentials.
 //
-// A page can have its browser send requests to this machine in two ways. It can point a name of its own at this machine
-// (DNS rebinding): then its requests are of the same origin, and only the name in Host gives them away. Or it can send
-// simple requests to another origin without reading the answer.
+// A page can make the browser send requests to this machine in two ways. It can point its own host name at this machine
+// (DNS rebinding): then its requests have the same origin, and only the name in Host gives them away. Or it can send
+// simple requests to another origin without reading the response.
 func (s *server) checkSource(r *http.Request) error {
-	if !allowsHost(s.allowedHosts(), r.Host) {
-		return errorf(codeForbidden, "%.100q is not an allowed host. Add it to --allowed-hosts, or use an IP address, localhost, a name without a "+
-			"dot, or one that ends in %s: a server without authentication accepts only these.", r.Host, strings.Join(localDomains(), ", "))
+	if !allowsHost(s.allowedHosts, r.Host) {
+		return errorf(codeForbidden, "%.100q is not an allowed host. Add it to --allowed-hosts, or use an IP address, "+
+			"localhost, a name without a dot, or one that ends in %s: a server without authentication accepts only these.",
+			r.Host, strings.Join(localDomains(), ", "))
 	}
-	if origin := r.Header.Get("Origin"); origin != "" && allowsOrigin(s.origins(), origin) {
+	if origin := r.Header.Get("Origin"); origin != "" && allowsOrigin(s.origins, origin) {
 		return nil
 	}
 	if s.crossOrigin.Check(r) != nil {
-		return newError(codeForbidden, "This POST or DELETE comes from a web page whose origin is not in --cors-origins. A server without "+
-			"authentication accepts those of its own pages and of clients that are not browsers.")
+		return newError(codeForbidden, "This POST or DELETE comes from a web page whose origin is not in --cors-origins. "+
+			"A server without authentication accepts those of its own pages and of clients that are not browsers.")
 	}
 	return nil
 }
 
-// localDomains are the endings of names that nobody can own in the public DNS.
+// localDomains returns the suffixes of names that cannot be registered in the public DNS.
 func localDomains() []string {
 	return []string{".localhost", ".local", ".internal", ".svc.cluster.local"}
 }
 
-// CheckHost returns an error unless text can be an allowed host: a name in lower case and without a port; *. before a
-// domain for all names that end in it, or * for any.
+// CheckHost returns an error unless text is a valid allowed host: a name in lower case and without a port; *. and a
+// domain for all names that end in it; or * for any.
 func CheckHost(text string) error {
 	if text == "*" || isHostname(strings.TrimPrefix(text, "*.")) {
 		return nil
 	}
-	return fmt.Errorf("%q is not a host name: use presence.example.com, or *.example.com for all names that end in it, in lower case and without a port", text)
+	return fmt.Errorf("%q is not a host name: use presence.example.com, or *.example.com for all names that end in it, "+
+		"in lower case and without a port", text)
 }
 
-// allowsHost reports whether the Host of a request is a local name or one of those configured. What is configured has
-// passed [CheckHost]. A request without a Host, as HTTP/1.0 allows, is not sent by a browser.
+// allowsHost reports whether the Host of a request is a local name or one of the configured ones, which have passed
+// [CheckHost]. A request without a Host, as HTTP/1.0 allows, does not come from a browser.
 func allowsHost(configured []string, host string) bool {
 	if host == "" || slices.Contains(configured, "*") {
 		return true
@@ -57,13 +59,11 @@ func allowsHost(configured []string, host string) bool {
 		return true
 	}
 	name, absolute := strings.CutSuffix(name, ".")
-	if !isHostname(name) {
-		return false
-	}
-	return isLocalName(name, absolute) || slices.ContainsFunc(configured, func(allowed string) bool { return matchesHost(allowed, name) })
+	matches := func(allowed string) bool { return matchesHost(allowed, name) }
+	return isHostname(name) && (isLocalName(name, absolute) || slices.ContainsFunc(configured, matches))
 }
 
-// isAddress reports whether a host is an IP address; of IPv6 in brackets.
+// isAddress reports whether a host is an IP address; IPv6 must be in brackets.
 func isAddress(host string) bool {
 	inner, ok := strings.CutSuffix(host, "]")
 	if ok {
@@ -73,14 +73,14 @@ func isAddress(host string) bool {
 	return err == nil && address.Is6() == ok
 }
 
-// isLocalName reports whether nobody can own a name in the public DNS. A name without a dot is one of this network, such as
-// that of a container; with a dot at its end it is a top-level domain.
+// isLocalName reports whether a name cannot be registered in the public DNS. A name without a dot belongs to this
+// network, such as that of a container. If it is absolute, with a dot at its end, it is a top-level domain.
 func isLocalName(name string, absolute bool) bool {
 	return name == "localhost" || !absolute && !strings.Contains(name, ".") ||
 		slices.ContainsFunc(localDomains(), func(domain string) bool { return strings.HasSuffix(name, domain) })
 }
 
-// matchesHost reports whether a name is an allowed one.
+// matchesHost reports whether an allowed host matches a name.
 func matchesHost(allowed, name string) bool {
 	if domain, any := strings.CutPrefix(allowed, "*"); any {
 		return strings.HasSuffix(name, domain)
@@ -91,7 +91,7 @@ func matchesHost(allowed, name string) bool {
 // withoutPort returns a Host in lower case and without its port. It reports false if that is not a port.
 func withoutPort(host string) (name string, ok bool) {
 	if strings.ContainsFunc(host, func(r rune) bool { return r > '~' }) {
-		return "", false // what is no ASCII could become so in lower case
+		return "", false // other characters could become ASCII in lower case
 	}
 	host = strings.ToLower(host)
 	colon := strings.LastIndexByte(host, ':')

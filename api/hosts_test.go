@@ -13,8 +13,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/lastseen/lastseen/api/auth"
 )
 
 // statusFor returns the status of a request for the settings of a namespace under a name.
@@ -103,7 +101,7 @@ func TestWhereTheHostStands(t *testing.T) {
 
 // TestHostsOverHTTP2: the name is in the pseudo-header :authority there.
 func TestHostsOverHTTP2(t *testing.T) {
-	server := httptest.NewUnstartedServer(New(Config{Store: fileStore(t), Settings: func(string) Settings { return Settings{} }, Logger: slog.New(slog.DiscardHandler)}))
+	server := httptest.NewUnstartedServer(New(Config{Store: fileStore(t), Settings: Settings{}, Logger: slog.New(slog.DiscardHandler)}))
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(server.Close)
@@ -123,19 +121,18 @@ func TestHostsOverHTTP2(t *testing.T) {
 	}
 }
 
-// TestAllowedHosts are asked for at every request, so that a reload takes effect.
+// TestAllowedHosts also checks that a reload changes them.
 func TestAllowedHosts(t *testing.T) {
-	var allowed []string
-	w := newWorld(t, fileStore(t), func(c *Config) { c.AllowedHosts = func() []string { return allowed } })
+	w := newWorld(t, fileStore(t))
 	require.Equal(t, http.StatusForbidden, w.statusFor("presence.example.com"))
-	allowed = []string{"presence.example.com", "*.corp.example", "*.lan"}
+	w.reload(func(c *Config) { c.AllowedHosts = []string{"presence.example.com", "*.corp.example", "*.lan"} })
 	for host, want := range map[string]int{
 		"presence.example.com": 200, "PRESENCE.example.com.:8080": 200, "a.corp.example:80": 200, "a.b.corp.example": 200, "nas.lan": 200, "localhost": 200,
 		"example.com": 403, "x.presence.example.com": 403, "corp.example": 403, "acorp.example": 403, ".corp.example": 403, "a..corp.example": 403, "lan.evil.example": 403, "a b.lan": 400,
 	} {
 		require.Equal(t, want, w.statusFor(host), host)
 	}
-	allowed = []string{"*"}
+	w.reload(func(c *Config) { c.AllowedHosts = []string{"*"} })
 	for _, host := range []string{"evil.example", "evil%2eexample", "127.1", "a..b"} {
 		require.Equal(t, http.StatusOK, w.statusFor(host), host)
 	}
@@ -145,8 +142,7 @@ func TestAllowedHosts(t *testing.T) {
 // reload change the mode.
 func TestHostsOfAGuardedServer(t *testing.T) {
 	guard, headers := callers(t)
-	current := guard
-	w := newWorld(t, fileStore(t), func(c *Config) { c.Access = func() *auth.Authenticator { return current } })
+	w := newGuardedWorld(t, fileStore(t), guard)
 	status := func() int {
 		answers := w.exchange("GET /v1/namespaces/chat HTTP/1.1\r\nHost: presence.example.com\r\nAuthorization: " + headers["read"] + "\r\nConnection: close\r\n\r\n")
 		return answers[0].status
@@ -154,7 +150,7 @@ func TestHostsOfAGuardedServer(t *testing.T) {
 	require.Equal(t, http.StatusOK, status())
 	require.Equal(t, http.StatusUnauthorized, w.statusFor("presence.example.com"))
 	require.Equal(t, http.StatusOK, w.exchange("GET /v1/namespaces/public-1 HTTP/1.1\r\nHost: presence.example.com\r\nConnection: close\r\n\r\n")[0].status, "anyone may read it")
-	current = nil
+	w.reload(func(c *Config) { c.Auth = nil })
 	require.Equal(t, http.StatusForbidden, status())
 	require.Equal(t, http.StatusOK, w.statusFor("localhost"))
 }

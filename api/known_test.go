@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/lastseen/lastseen/api/auth"
 )
 
 // knowsChat makes a server that knows the namespace chat only.
-func knowsChat(c *Config) { c.Known = func(namespace string) bool { return namespace == "chat" } }
+func knowsChat(c *Config) {
+	c.RefuseUnknown = true
+	c.Namespaces = map[string]Settings{"chat": c.Settings}
+}
 
 // TestUnknownNamespaces checks that a namespace which the server does not know is an error on every route but those
 // that erase, and that the list of namespaces is not affected.
@@ -55,7 +56,7 @@ func TestUnknownNamespaces(t *testing.T) {
 // are known and others.
 func TestUnknownNamespacesAreNotRevealed(t *testing.T) {
 	guard, credentials := callers(t)
-	w := newWorld(t, fileStore(t), knowsChat, func(c *Config) { c.Access = func() *auth.Authenticator { return guard } })
+	w := newWorld(t, fileStore(t), knowsChat, func(c *Config) { c.Auth = guard })
 	const post = http.MethodPost
 	for _, path := range []string{"/users/alice/ping", "/users/alice/leave"} {
 		for _, namespace := range []string{"/chat", "/chta"} {

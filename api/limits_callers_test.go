@@ -37,8 +37,8 @@ func knowing(t *testing.T) (guarded func(*Config), one, two string, token func(u
 	}
 	return func(c *Config) {
 		behindProxy(c)
-		c.Access = func() *auth.Authenticator { return guard }
-		c.Limits = func() limit.Limits { return limit.Limits{Caller: 1, User: 2} }
+		c.Auth = guard
+		c.Limits = limit.Limits{Caller: 1, User: 2}
 	}, oneKey, twoKey, token
 }
 

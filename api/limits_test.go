@@ -18,7 +18,7 @@ import (
 // requests come from; and limits those of an address to 5 at once.
 func behindProxy(c *Config) {
 	c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
-	c.Limits = func() limit.Limits { return limit.Limits{Caller: 1} }
+	c.Limits = limit.Limits{Caller: 1}
 	c.Now = func() time.Time { return time.Unix(0, 0) }
 }
 
@@ -36,10 +36,10 @@ func (w *world) spend(headers ...string) {
 
 // TestLimits: what a caller beyond the limit is told, and that nobody else is.
 func TestLimits(t *testing.T) {
-	now, limits := time.Unix(0, 0), limit.Limits{Caller: 3, User: 1}
+	now := time.Unix(0, 0)
 	w := newWorld(t, fileStore(t), behindProxy, func(c *Config) {
 		c.Now = func() time.Time { return now }
-		c.Limits = func() limit.Limits { return limits }
+		c.Limits = limit.Limits{Caller: 3, User: 1}
 	})
 	ping := func(address string) reply {
 		return w.send(http.MethodPost, "/chat/users/alice/ping", "", from(address))
@@ -65,8 +65,10 @@ func TestLimits(t *testing.T) {
 		require.Equal(t, http.StatusOK, ping("203.0.113.7").status)
 	}
 	require.Equal(t, http.StatusTooManyRequests, ping("203.0.113.7").status)
-	limits = limit.Limits{}
-	require.Equal(t, http.StatusOK, ping("203.0.113.7").status, "limits are asked for at every request")
+	w.reload(func(*Config) {})
+	require.Equal(t, http.StatusTooManyRequests, ping("203.0.113.7").status, "a reload does not refill buckets")
+	w.reload(func(c *Config) { c.Limits = limit.Limits{} })
+	require.Equal(t, http.StatusOK, ping("203.0.113.7").status, "a reload changes the limits")
 }
 
 // TestWhatIsNotLimited: probes and pages, and callers on this machine.

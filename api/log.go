@@ -19,21 +19,18 @@ import (
 	"github.com/lastseen/lastseen/api/limit"
 )
 
-// What requests leave in the log. Lines name the route as a template and never the path: names of namespaces and
-// users are personal data. Control characters are escaped by the handlers of log/slog.
+// Log lines about requests have the route as a template and never the path: names of namespaces and users are personal
+// data. The handlers of log/slog escape control characters.
 
 const (
-	maxReason = 200     // bytes of a reason that may quote the caller
-	maxCause  = 8 << 10 // bytes of an internal cause, which may have a stack
+	maxReason  = 200     // bytes of a reason that can quote the caller
+	maxCause   = 8 << 10 // bytes of an internal cause, which can have a stack
+	maxDefects = 20      // lines a minute about failures with one code that is not an outage: each can have another cause
 )
 
-// accessLog logs a line for each request, with its response, if that is switched on. It is outside of everything
-// else, so that it sees each response as it was sent.
+// accessLog logs a line for each request and its response.
 func (s *server) accessLog(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if !s.logsAccess() {
-			return next(c)
-		}
 		began := s.now()
 		if err := next(c); err != nil {
 			c.Error(err) // now, because the response is logged; it must not be returned, or it would be handled twice
@@ -47,7 +44,7 @@ func (s *server) accessLog(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// requestAttrs returns what log lines say about a request.
+// requestAttrs returns the attributes of a request in log lines.
 func (s *server) requestAttrs(c echo.Context) []slog.Attr {
 	return []slog.Attr{
 		slog.String("request_id", c.Response().Header().Get(echo.HeaderXRequestID)),
@@ -57,20 +54,20 @@ func (s *server) requestAttrs(c echo.Context) []slog.Attr {
 	}
 }
 
-// callerName returns the caller that a request is charged to, as the log names it: key:NAME, user:HASH or
-// address:IP. The hash is the same for all requests of a user until the server restarts, and says nothing more.
+// callerName returns the caller that a request is charged to, in the form key:NAME, user:HASH or address:IP. The hash
+// is the same for all requests of a user until the server restarts, and reveals nothing else.
 func (s *server) callerName(c echo.Context) string {
 	switch caller := callerOf(c); {
-	case caller == nil || caller.Kind == auth.Anonymous:
-		return string(limit.Address) + ":" + s.proxies.client(c.Request()).String()
+	case caller == nil || caller.IsAnonymous():
+		return string(limit.PerAddress) + ":" + s.proxies.client(c.Request()).String()
 	case caller.Kind == auth.ByKey:
-		return string(limit.Key) + ":" + caller.Name
+		return string(limit.PerKey) + ":" + caller.Name
 	default:
-		return string(limit.User) + ":" + s.pseudonyms.of(caller.Issuer+"\x00"+caller.Name)
+		return string(limit.PerUser) + ":" + s.pseudonyms.of(caller.Issuer+"\x00"+caller.Name)
 	}
 }
 
-// pseudonyms replaces names by hashes that nobody can compute elsewhere.
+// pseudonyms replaces names by hashes that cannot be computed elsewhere.
 type pseudonyms struct{ key [32]byte }
 
 func newPseudonyms() (p pseudonyms) {
@@ -91,31 +88,30 @@ func (s *server) logRefusal(c echo.Context, e *apiError) {
 		return
 	}
 	reason := e.detail
-	var public *apiError
-	if e.cause != nil && !errors.As(e.cause, &public) {
+	if inner := (*apiError)(nil); e.cause != nil && !errors.As(e.cause, &inner) {
 		reason = e.cause.Error()
 	}
 	s.logger.LogAttrs(ctx, slog.LevelDebug, "request refused", append(s.requestAttrs(c),
-		slog.Int("status", e.code.kind().status), slog.String("code", string(e.code)),
+		slog.Int("status", e.code.problemType().status), slog.String("code", string(e.code)),
 		slog.String("reason", quotable(reason)))...)
 }
 
-// logFailure logs or counts a request that failed on this side.
+// logFailure logs or counts a request that failed because of the server.
 func (s *server) logFailure(c echo.Context, e *apiError, err error) {
 	attrs := append([]slog.Attr{slog.String("code", string(e.code))}, s.requestAttrs(c)...)
-	if e.code == codeKeysUnavailable { // anyone can send such tokens; that the keys cannot be fetched is logged once
-		s.logger.LogAttrs(context.Background(), slog.LevelDebug, "request failed", append(attrs, slog.String("error", bounded(err.Error(), maxCause)))...)
-		return
+	attrs = append(attrs, slog.String("error", bounded(err.Error(), maxCause)))
+	switch {
+	case e.code == codeKeysUnavailable: // anyone can send such tokens; package auth logs the failed fetch
+		s.logger.LogAttrs(context.Background(), slog.LevelDebug, "request failed", attrs...)
+	case e.code.isOutage():
+		s.outages.failed(e.code, reachOf(c.Request().Method, c.Path()), err, attrs...)
+	default:
+		s.defects.log(slog.LevelError, string(e.code), "request failed", attrs...)
 	}
-	method := c.Request().Method
-	if method == http.MethodHead {
-		method = http.MethodGet
-	}
-	s.failures.failed(e.code, reachOf(method, c.Path()), err, attrs...)
 }
 
-// explainCORS logs, at level debug, why a browser does not let a page call: these refusals have no status. It goes
-// by the response, which is what the browser sees.
+// explainCORS logs, at level debug, why a browser refuses a call of a page: these refusals have no status. It looks at
+// the response, as the browser does.
 func (s *server) explainCORS(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		err := next(c)
@@ -123,26 +119,28 @@ func (s *server) explainCORS(next echo.HandlerFunc) echo.HandlerFunc {
 		if r.Header.Get(echo.HeaderOrigin) == "" || !s.logger.Enabled(r.Context(), slog.LevelDebug) {
 			return err
 		}
-		if reason := corsRefusal(r, c.Response().Header()); reason != "" {
-			what := "response withheld from page"
-			if isPreflight(r) {
-				what = "preflight refused"
-			}
-			s.logger.LogAttrs(r.Context(), slog.LevelDebug, what, append(s.requestAttrs(c),
-				slog.String("origin", quotable(r.Header.Get(echo.HeaderOrigin))), slog.String("reason", quotable(reason)))...)
+		reason := corsRefusal(r, c.Response().Header())
+		if reason == "" {
+			return err
 		}
+		message := "response withheld from page"
+		if isPreflight(r) {
+			message = "preflight refused"
+		}
+		s.logger.LogAttrs(r.Context(), slog.LevelDebug, message, append(s.requestAttrs(c),
+			slog.String("origin", quotable(r.Header.Get(echo.HeaderOrigin))), slog.String("reason", quotable(reason)))...)
 		return err
 	}
 }
 
-// corsRefusal returns why a browser keeps a response from the page that sent the request; "" if it does not.
+// corsRefusal returns why a browser withholds a response from the page that sent the request; "" if it does not.
 func corsRefusal(r *http.Request, response http.Header) string {
 	_, host, _ := strings.Cut(r.Header.Get(echo.HeaderOrigin), "://")
 	method := r.Header.Get(echo.HeaderAccessControlRequestMethod)
 	switch {
 	case response.Get(echo.HeaderAccessControlAllowOrigin) == "":
 		if !isPreflight(r) && host == r.Host {
-			return "" // a page of this server; browsers ask no preflight for these
+			return "" // a page of this server; browsers send no preflight requests for these
 		}
 		return "the origin is not one of cors-origins"
 	case !isPreflight(r):
@@ -151,14 +149,15 @@ func corsRefusal(r *http.Request, response http.Header) string {
 		return "the method is not allowed for pages: " + method
 	}
 	for header := range strings.SplitSeq(r.Header.Get(echo.HeaderAccessControlRequestHeaders), ",") {
-		if header = strings.TrimSpace(header); header != "" && !listed(response.Get(echo.HeaderAccessControlAllowHeaders), header) {
+		header = strings.TrimSpace(header)
+		if header != "" && !listed(response.Get(echo.HeaderAccessControlAllowHeaders), header) {
 			return "the header is not allowed for pages: " + header
 		}
 	}
 	return ""
 }
 
-// listed reports whether a header's list has an item.
+// listed reports whether a comma-separated list in a header has an item.
 func listed(list, item string) bool {
 	for listed := range strings.SplitSeq(list, ",") {
 		if strings.EqualFold(strings.TrimSpace(listed), item) {
@@ -168,16 +167,16 @@ func listed(list, item string) bool {
 	return false
 }
 
-// credentials matches what looks like an API key or a token.
+// credentials matches text that looks like an API key or a token.
 var credentials = regexp.MustCompile(`(ls_|eyJ)[A-Za-z0-9_.-]{5,}`)
 
-// quotable returns text that may quote what a caller sent as the log may show it: short, and without credentials
-// that stand in the wrong place.
+// quotable prepares text that can quote a caller for the log: it shortens it, and removes credentials that were sent in
+// the wrong place.
 func quotable(text string) string {
 	return bounded(credentials.ReplaceAllString(bounded(text, 2*maxReason), "${1}…"), maxReason)
 }
 
-// bounded returns at most so many bytes of a text, and says so if there are more.
+// bounded returns at most limit bytes of a text, followed by … if there are more.
 func bounded(text string, limit int) string {
 	if len(text) <= limit {
 		return text

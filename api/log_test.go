@@ -21,30 +21,29 @@ import (
 
 // logTest is an interface without a network, so that a line is written when a request has returned.
 type logTest struct {
-	t   *testing.T
-	api http.Handler
-	log *bytes.Buffer
+	t      *testing.T
+	config Config
+	api    http.Handler
+	log    *bytes.Buffer
 }
 
 func newLogTest(t *testing.T, level slog.Level, changes ...func(*Config)) *logTest {
 	t.Helper()
 	l := &logTest{t: t, log: &bytes.Buffer{}}
 	now := time.Unix(1_795_176_000, 0)
-	config := Config{
-		Store: &clocked{Store: fileStore(t), now: noon},
-		Settings: func(string) Settings {
-			return Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}, PingInterval: time.Second}
-		},
-		Logger: slog.New(slog.NewJSONHandler(l.log, &slog.HandlerOptions{Level: level})),
+	l.config = Config{
+		Store:    &clocked{Store: fileStore(t), now: noon},
+		Settings: Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}, PingInterval: time.Second},
+		Logger:   slog.New(slog.NewJSONHandler(l.log, &slog.HandlerOptions{Level: level})),
 		Now: func() time.Time {
 			now = now.Add(1500 * time.Microsecond) // at each look
 			return now
 		},
 	}
 	for _, change := range changes {
-		change(&config)
+		change(&l.config)
 	}
-	l.api = New(config)
+	l.api = New(l.config)
 	return l
 }
 
@@ -67,7 +66,7 @@ func (l *logTest) send(method, target, body string, headers ...string) (*httptes
 	return w, lines
 }
 
-func withAccessLog(c *Config) { c.AccessLog = func() bool { return true } }
+func withAccessLog(c *Config) { c.AccessLog = true }
 
 const chatAlice = "/v1/namespaces/chat-of-alice/users/alice"
 
@@ -103,9 +102,10 @@ func TestAccessLog(t *testing.T) {
 func TestAccessLogIsOffByDefaultAndReloads(t *testing.T) {
 	_, lines := newLogTest(t, slog.LevelDebug).send("GET", "/healthz", "")
 	require.Empty(t, lines)
-	on := false
-	l := newLogTest(t, slog.LevelInfo, func(c *Config) { c.AccessLog = func() bool { return on } })
-	for _, on = range []bool{true, false, true} {
+	l := newLogTest(t, slog.LevelInfo)
+	for _, on := range []bool{true, false, true} {
+		l.config.AccessLog = on
+		l.api = New(l.config)
 		_, lines := l.send("GET", "/healthz", "")
 		require.Equal(t, on, len(lines) == 1)
 	}
@@ -130,8 +130,8 @@ func TestAccessLogOfFailures(t *testing.T) {
 func TestCallersInTheLog(t *testing.T) {
 	guard, headers := callers(t)
 	guarded := func(c *Config) {
-		c.Access = func() *auth.Authenticator { return guard }
-		c.Limits = func() limit.Limits { return limit.Limits{Caller: 1_000_000, User: 1} }
+		c.Auth = guard
+		c.Limits = limit.Limits{Caller: 1_000_000, User: 1}
 	}
 	l := newLogTest(t, slog.LevelInfo, withAccessLog, guarded, behindTrusted)
 	caller := func(name string, more ...string) string {
@@ -163,7 +163,7 @@ func behindTrusted(c *Config) {
 // TestRefusalsAtDebug: each refusal has one line that says why, with the request ID and the code.
 func TestRefusalsAtDebug(t *testing.T) {
 	guard, headers := callers(t)
-	guarded := func(c *Config) { c.Access = func() *auth.Authenticator { return guard } }
+	guarded := func(c *Config) { c.Auth = guard }
 	debug, info := newLogTest(t, slog.LevelDebug, guarded), newLogTest(t, slog.LevelInfo, guarded)
 	for _, c := range []struct {
 		method, target, as string

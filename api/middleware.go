@@ -11,15 +11,14 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// maxRequestID bounds the request IDs that callers may choose, in bytes.
+// maxRequestID is the maximum length of request IDs from clients in bytes.
 const maxRequestID = 128
 
-// requestID gives every request an ID, the caller's own if it is a sensible one, and repeats it in
-// the answer.
+// requestID gives every request an ID, which the response repeats: that of the client if it is valid, or a random one.
 func requestID(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id := c.Request().Header.Get(echo.HeaderXRequestID)
-		if !sensibleID(id) {
+		if !validRequestID(id) {
 			id = strconv.FormatUint(rand.Uint64(), 36)
 		}
 		header := c.Response().Header()
@@ -29,7 +28,7 @@ func requestID(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-func sensibleID(id string) bool {
+func validRequestID(id string) bool {
 	if id == "" || len(id) > maxRequestID {
 		return false
 	}
@@ -41,8 +40,8 @@ func sensibleID(id string) bool {
 	return true
 }
 
-// checkHeaders refuses requests with more than maxHeaderLines headers. Package net/http bounds their bytes only, and
-// short ones are work for everything that looks at headers.
+// checkHeaders refuses requests with more than maxHeaderLines headers. Package net/http limits only their bytes, and
+// many short headers slow down everything that reads headers.
 func checkHeaders(request *http.Request) error {
 	lines := 0
 	for _, values := range request.Header {
@@ -51,17 +50,17 @@ func checkHeaders(request *http.Request) error {
 	if lines <= maxHeaderLines {
 		return nil
 	}
-	// The server waits for the rest of the body. Only the header that the log needs is kept until then.
+	// The server waits for the rest of the body. Until then it keeps only the header that the log needs.
 	request.Header = http.Header{echo.HeaderXForwardedFor: slices.Clone(request.Header[echo.HeaderXForwardedFor])}
 	return errorf(codeTooManyHeaders, "The request has %d headers: send at most %d.", lines, maxHeaderLines)
 }
 
-// checkPath makes the router work on the path as it was sent, so that %2F in a name is no
-// separator, and refuses empty segments. A RawPath that is there is what was sent. EscapedPath would
-// throw it away if it held a byte that ought to be encoded, such as a quote, and %2F would be a slash. It also checks the headers.
+// checkPath makes the router use the path as it was sent, so that %2F in a name is not a separator, and refuses empty
+// segments. RawPath is the path as sent unless it is empty. EscapedPath would ignore it if it had a byte that should be
+// encoded, such as a quote, and %2F would become a slash. checkPath also checks the headers.
 func checkPath(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if err := checkHeaders(c.Request()); err != nil { // a middleware of its own would cost an allocation
+		if err := checkHeaders(c.Request()); err != nil { // a separate middleware would cost an allocation
 			return err
 		}
 		url := c.Request().URL
@@ -75,7 +74,7 @@ func checkPath(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// emptySegment says which part of the path is missing.
+// emptySegment returns an error that names the missing part of the path.
 func emptySegment(path string) error {
 	segments := strings.Split(path, "/") // the first is empty, before the leading slash
 	missing := func(i int) bool { return len(segments) > i && segments[i] == "" }
@@ -91,7 +90,7 @@ func emptySegment(path string) error {
 	}
 }
 
-// panicked is the cause of an internal error, with its stack for the log.
+// panicked returns the cause of an internal error, with its stack for the log.
 func panicked(err error, stack []byte) error {
 	return fmt.Errorf("panic: %w\n%s", err, stack)
 }

@@ -36,7 +36,7 @@ func (s *server) recordLines(c echo.Context, namespace string, record recordFunc
 	for {
 		chunk, readErr := s.readChunk(c, &l)
 		if len(chunk) > 0 {
-			err := s.authorizeAgain(c, forMany)
+			err := s.authorizeAgain(c, pingBulk)
 			if err == nil {
 				_, err = record(c.Request().Context(), namespace, chunk)
 			}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -67,9 +66,7 @@ func TestStreamsAreAuthorizedAgain(t *testing.T) {
 		"a key that is as it was":             {guard(key, other), http.StatusOK, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var current atomic.Pointer[auth.Authenticator]
-			current.Store(guard(key, other))
-			w := newWorld(t, fileStore(t), func(c *Config) { c.Access = current.Load })
+			w := newGuardedWorld(t, fileStore(t), guard(key, other))
 			total := func() int {
 				infos, err := w.store.Count(t.Context(), "chat", []lastseen.Range{{From: 1, To: noon + maxAhead}})
 				require.NoError(t, err)
@@ -78,7 +75,7 @@ func TestStreamsAreAuthorizedAgain(t *testing.T) {
 			s := w.stream("Authorization: Bearer " + secret)
 			fmt.Fprint(s, "{\"user\":\"alice\"}\n\n{\"user\":\"bob\"}\n")
 			require.Eventually(t, func() bool { return total() == 2 }, time.Minute, time.Millisecond)
-			current.Store(after.guard)
+			w.reload(func(c *Config) { c.Auth = after.guard })
 			fmt.Fprint(s, "{\"user\":\"eve\"}\n")
 			require.NoError(t, s.Close())
 			r := <-s.answer
@@ -101,7 +98,7 @@ func TestStreamsAreAuthorizedAgain(t *testing.T) {
 func TestStreamsTakeMemory(t *testing.T) {
 	t.Parallel() // it waits until the server has read enough of a stream that it refused
 	memory := newBodyMemory(MinBodyMemory)
-	w := newWorld(t, fileStore(t), func(c *Config) { c.bodies = memory })
+	w := newWorld(t, fileStore(t), func(c *Config) { withBodies(c, memory) })
 	used := func() int64 {
 		memory.mu.Lock()
 		defer memory.mu.Unlock()
@@ -116,7 +113,7 @@ func TestStreamsTakeMemory(t *testing.T) {
 		require.Eventually(t, func() bool { return w.total("chat") == 2*i+2 }, time.Minute, time.Millisecond)
 	}
 	require.Eventually(t, func() bool { return used() == readBuffer }, time.Minute, time.Millisecond, "between two chunks")
-	full := bodyHold{memory: memory, caller: limit.WithKey("another")}
+	full := bodyHold{memory: memory, key: limit.ByAPIKey("another")}
 	require.NoError(t, full.grow(int(memory.limit-used())))
 	w.fails(codeOverloaded, http.MethodPost, "/chat/pings", "{\"user\":\"bob\"}\n", ndjson)
 	fmt.Fprint(s, "{\"user\":\"eve\"}\n")

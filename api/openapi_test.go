@@ -51,7 +51,7 @@ func TestRoutesAreDocumented(t *testing.T) {
 func TestErrorCodesAreDocumented(t *testing.T) {
 	doc := document(t)
 	var codes []any
-	for _, k := range kinds() {
+	for _, k := range problemTypes() {
 		codes = append(codes, string(k.code))
 		example := doc.Components.Examples[string(k.code)].Value.Value.(map[string]any)
 		require.Equal(t, k.title, example["title"])
@@ -61,7 +61,7 @@ func TestErrorCodesAreDocumented(t *testing.T) {
 	require.Len(t, doc.Components.Examples, len(codes))
 	for answer := range documentedAnswers(doc) {
 		if parts := strings.Split(answer, " "); len(parts) == 3 && parts[1] != "" {
-			require.Equal(t, strconv.Itoa(code(parts[2]).kind().status), parts[1], answer)
+			require.Equal(t, strconv.Itoa(code(parts[2]).problemType().status), parts[1], answer)
 		}
 	}
 }

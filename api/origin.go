@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// CheckOrigin returns an error unless an origin can be allowed to call from a browser. It is one of:
+// CheckOrigin returns an error unless an origin is valid for [Config]. It is one of:
 //
 //   - an origin as browsers send it, such as https://app.example.com or http://localhost:3000
-//   - all subdomains of a domain of two labels or more: https://*.example.com, also with a port. They may have any number
-//     of labels before the domain, and at least one.
+//   - all subdomains of a domain of two labels or more: https://*.example.com, also with a port. They can have one or
+//     more labels before the domain.
 //   - any port of this machine: http://localhost:*, or a loopback address
 //   - * for any origin
 //
-// "null" is refused: it is the origin of anyone's sandboxed frame.
+// "null" is refused: it is the origin of every sandboxed frame.
 func CheckOrigin(origin string) error {
 	domain, anySubdomain := cutSubdomain(origin)
 	base, anyPort := strings.CutSuffix(origin, ":*")
@@ -31,12 +31,13 @@ func CheckOrigin(origin string) error {
 		return checkPorts(origin, base)
 	}
 	if u, err := url.Parse(origin); err != nil || !isOrigin(u, origin) {
-		return fmt.Errorf("%q is not an origin as browsers send it: use https://app.example.com or http://localhost:3000, in lower case, without a path, and without the port if it is the usual one", origin)
+		return fmt.Errorf("%q is not an origin as browsers send it: use https://app.example.com or http://localhost:3000, "+
+			"in lower case, without a path, and without the port if it is the usual one", origin)
 	}
 	return nil
 }
 
-// checkSubdomains returns an error unless an origin with *. before its domain can be allowed.
+// checkSubdomains returns an error unless an origin with *. before its domain is valid.
 func checkSubdomains(pattern, domain string) error {
 	u, err := url.Parse(domain)
 	if err != nil || !isOrigin(u, domain) || !isHostname(u.Hostname()) || !isWeb(u) {
@@ -44,39 +45,43 @@ func checkSubdomains(pattern, domain string) error {
 	}
 	labels := strings.Split(u.Hostname(), ".")
 	if _, err := strconv.Atoi(labels[len(labels)-1]); err == nil || len(labels) < 2 {
-		return fmt.Errorf("%q allows too much: *. stands before a domain of two labels or more, as in https://*.example.com", pattern)
+		return fmt.Errorf("%q allows too much: *. must precede a domain of two labels or more, as in https://*.example.com",
+			pattern)
 	}
 	return nil
 }
 
-// checkPorts returns an error unless an origin with * for its port can be allowed.
+// checkPorts returns an error unless an origin with * for its port is valid.
 func checkPorts(pattern, base string) error {
-	if u, err := url.Parse(base); err != nil || !isOrigin(u, base) || u.Port() != "" || !isWeb(u) || !isLoopback(u.Hostname()) {
-		return fmt.Errorf("%q is not an origin of this machine with * for its port: use http://localhost:* or http://127.0.0.1:*", pattern)
+	u, err := url.Parse(base)
+	if err != nil || !isOrigin(u, base) || u.Port() != "" || !isWeb(u) || !isLoopback(u.Hostname()) {
+		return fmt.Errorf("%q is not an origin of this machine with * for its port: "+
+			"use http://localhost:* or http://127.0.0.1:*", pattern)
 	}
 	return nil
 }
 
-// isOrigin reports whether a URL is written as the origin that it belongs to.
+// isOrigin reports whether a URL is an origin as browsers write it.
 func isOrigin(u *url.URL, origin string) bool {
-	bare := (&url.URL{Scheme: u.Scheme, Host: u.Host}).String() // which escapes what no host has
-	return u.Scheme != "" && u.Hostname() != "" && origin == bare && origin == strings.ToLower(bare) && !strings.ContainsAny(origin, "*%") &&
-		!strings.HasSuffix(origin, ":") && !strings.HasSuffix(origin, ":"+usualPort(u.Scheme))
+	bare := (&url.URL{Scheme: u.Scheme, Host: u.Host}).String() // escapes characters that hosts do not have
+	return u.Scheme != "" && u.Hostname() != "" && origin == bare && origin == strings.ToLower(bare) &&
+		!strings.ContainsAny(origin, "*%") && !strings.HasSuffix(origin, ":") &&
+		!strings.HasSuffix(origin, ":"+usualPort(u.Scheme))
 }
 
 func isWeb(u *url.URL) bool { return usualPort(u.Scheme) != "" }
 
-// usualPort returns the port that browsers leave out of an origin; none if the scheme is not one of the web.
+// usualPort returns the port that browsers omit from an origin; "" if the scheme is not one of the web.
 func usualPort(scheme string) string { return map[string]string{"http": "80", "https": "443"}[scheme] }
 
-// isLoopback reports whether a name or address is always this machine.
+// isLoopback reports whether a name or address always means this machine.
 func isLoopback(host string) bool {
 	address, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && address.IsLoopback()
 }
 
-// allowsOrigin reports whether what is configured allows an origin, as a browser sent it. What is configured has
-// passed [CheckOrigin].
+// allowsOrigin reports whether one of the configured origins, which have passed [CheckOrigin], matches an origin as a
+// browser sent it.
 func allowsOrigin(configured []string, origin string) bool {
 	return slices.ContainsFunc(configured, func(allowed string) bool { return matchesOrigin(allowed, origin) })
 }
@@ -95,7 +100,7 @@ func matchesOrigin(allowed, origin string) bool {
 	return allowed == "*" || allowed == origin
 }
 
-// isOriginPort reports whether text is a colon and a port as an origin has it: not the usual one of the scheme.
+// isOriginPort reports whether text is a colon and a port as in an origin: not the usual one of the scheme.
 func isOriginPort(base, text string) bool {
 	port, colon := strings.CutPrefix(text, ":")
 	n, err := parsePort(port)
@@ -103,7 +108,7 @@ func isOriginPort(base, text string) bool {
 	return colon && err == nil && n > 0 && port[0] != '0' && port != usualPort(scheme)
 }
 
-// parsePort reads a port, of digits alone.
+// parsePort parses a port, which has only digits.
 func parsePort(text string) (uint64, error) {
 	if strings.Trim(text, "0123456789") != "" {
 		return 0, errors.New("not a number")
@@ -111,15 +116,15 @@ func parsePort(text string) (uint64, error) {
 	return strconv.ParseUint(text, 10, 16)
 }
 
-// cutSubdomain returns an origin without the *. that stands for subdomains, and whether there is one.
+// cutSubdomain returns an origin without the *. before its domain, and whether there is one.
 func cutSubdomain(origin string) (domain string, found bool) {
 	scheme, rest, _ := strings.Cut(origin, "://")
 	rest, found = strings.CutPrefix(rest, "*.")
 	return scheme + "://" + rest, found
 }
 
-// isHostname reports whether text is a name in the DNS as browsers send it: labels of lower-case letters, digits, hyphens
-// and underscores, with dots between.
+// isHostname reports whether text is a DNS name as browsers send it: labels of lower-case letters, digits, hyphens and
+// underscores, separated by dots.
 func isHostname(text string) bool {
 	if len(text) > 253 {
 		return false

@@ -167,7 +167,7 @@ func TestErrorGuide(t *testing.T) {
 	page := newWorld(t, fileStore(t)).sendTo(http.MethodGet, "/docs/errors", "")
 	require.Equal(t, http.StatusOK, page.status)
 	seen := map[string]code{}
-	for _, k := range kinds() {
+	for _, k := range problemTypes() {
 		require.Contains(t, page.body, `<section id="`+string(k.code)+`">`)
 		for _, text := range []string{k.meaning, k.remedy, k.retry()} {
 			require.Regexp(t, `^[A-Za-z].{20,}\.$`, text, "%s: sentences", k.code)

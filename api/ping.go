@@ -157,7 +157,7 @@ func (s *server) readGoodbye(c echo.Context) (jsontext.Value, error) {
 		}
 	}
 	if callerOf(c).IsAnonymous() {
-		return body.At, s.authorizeToken(c, byBeacon, body.Token)
+		return body.At, s.authorizeToken(c, body.Token)
 	}
 	return body.At, nil
 }

@@ -6,14 +6,13 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// route is one endpoint. A GET route answers HEAD, too; OPTIONS and wrong methods are answered from
-// what is registered for the path.
+// route is one endpoint. A GET route serves HEAD, too. The router answers OPTIONS and other methods.
 type route struct {
 	method string
 	path   string
-	rule   rule // who may use it
+	permission
 	handle func(echo.Context, query) error
-	query  []string // the parameters it knows; others are errors
+	query  []string // allowed parameters; others are errors
 }
 
 // routes is the table of all endpoints.
@@ -25,21 +24,21 @@ func (s *server) routes() []route {
 		user       = users + "/:user"
 	)
 	return []route{
-		{http.MethodPost, user + "/ping", forOneself, s.ping, nil},
-		{http.MethodPost, user + "/leave", byBeacon, s.leave, nil},
-		{http.MethodPost, namespace + "/pings", forMany, s.pings, nil},
-		{http.MethodPost, namespace + "/leaves", forMany, s.leaves, nil},
+		{http.MethodPost, user + "/ping", pingSelf, s.ping, nil},
+		{http.MethodPost, user + "/leave", leaveSelf, s.leave, nil},
+		{http.MethodPost, namespace + "/pings", pingBulk, s.pings, nil},
+		{http.MethodPost, namespace + "/leaves", pingBulk, s.leaves, nil},
 
-		{http.MethodGet, user, toRead, s.getUser, evaluation()},
-		{http.MethodPost, namespace + "/lookup", toRead, s.lookup, evaluation()},
-		{http.MethodGet, namespace + "/lookup", toRead, s.lookupQuery, evaluation("user")},
-		{http.MethodGet, users, toRead, s.listUsers, evaluation("status", "from", "to", "order", "limit", "cursor", "offset")},
-		{http.MethodGet, namespace + "/counts", toRead, s.counts, evaluation("from", "to")},
+		{http.MethodGet, user, read, s.getUser, evaluation()},
+		{http.MethodPost, namespace + "/lookup", read, s.lookup, evaluation()},
+		{http.MethodGet, namespace + "/lookup", read, s.lookupQuery, evaluation("user")},
+		{http.MethodGet, users, read, s.listUsers, evaluation("status", "from", "to", "order", "limit", "cursor", "offset")},
+		{http.MethodGet, namespace + "/counts", read, s.counts, evaluation("from", "to")},
 
-		{http.MethodDelete, user, toErase, s.forgetUser, nil},
-		{http.MethodGet, namespaces, toList, s.listNamespaces, []string{"limit", "cursor"}},
-		{http.MethodGet, namespace, toRead, s.getNamespace, nil},
-		{http.MethodDelete, namespace, toErase, s.deleteNamespace, []string{"confirm"}},
+		{http.MethodDelete, user, admin, s.forgetUser, nil},
+		{http.MethodGet, namespaces, list, s.listNamespaces, []string{"limit", "cursor"}},
+		{http.MethodGet, namespace, read, s.getNamespace, nil},
+		{http.MethodDelete, namespace, admin, s.deleteNamespace, []string{"confirm"}},
 
 		{http.MethodGet, "/healthz", public, s.healthz, anyQuery()},
 		{http.MethodGet, "/readyz", public, s.readyz, anyQuery()},
@@ -66,26 +65,26 @@ func extraRoutes(endpoints []Endpoint) []route {
 	var routes []route
 	for _, e := range endpoints {
 		handle := func(c echo.Context, _ query) error { return e.Handle(c) }
-		routes = append(routes, route{e.Method, e.Path, toErase, handle, nil})
+		routes = append(routes, route{e.Method, e.Path, admin, handle, nil})
 	}
 	return routes
 }
 
-// evaluation returns the parameters that say how statuses are evaluated, and some more.
+// evaluation returns the parameters that say how statuses are evaluated, and the given ones.
 func evaluation(more ...string) []string {
 	return append([]string{"as_of", "green", "yellow"}, more...)
 }
 
-// serve returns what checks the caller and the query, and calls the handler.
+// serve returns a handler that checks the caller and the query, and calls the handler of the route.
 func (s *server) serve(r route) echo.HandlerFunc {
-	if r.rule == unruled {
-		panic("api: nobody has said who may use " + r.method + " " + r.path)
+	if r.permission == none {
+		panic("api: no permission is set for " + r.method + " " + r.path)
 	}
-	shown := reachOf(r.method, r.path)
+	reach := reachOf(r.method, r.path)
 	return func(c echo.Context) error {
 		c.Response().Header()[echo.HeaderCacheControl] = noStore
-		if r.rule != public {
-			if err := s.authorize(c, r.rule); err != nil {
+		if r.permission != public {
+			if err := s.authorize(c, r.permission); err != nil {
 				return err
 			}
 		}
@@ -96,7 +95,7 @@ func (s *server) serve(r route) echo.HandlerFunc {
 		if err := r.handle(c, q); err != nil {
 			return err
 		}
-		s.failures.succeeded(shown)
+		s.outages.succeeded(reach)
 		return nil
 	}
 }

@@ -36,7 +36,7 @@ func TestProbesShareAnAnswer(t *testing.T) {
 	for _, outcome := range []error{nil, store.ErrUnavailable} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &pondering{let: make(chan error)}
-			handler := New(Config{Store: s, Settings: func(string) Settings { return Settings{} }})
+			handler := New(Config{Store: s, Settings: Settings{}})
 			var answered sync.WaitGroup
 			var ready, failed atomic.Int64
 			ask := func(ctx context.Context) {

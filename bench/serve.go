@@ -19,7 +19,6 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api"
-	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/coalesce"
@@ -89,8 +88,8 @@ func full(s store.Store, logger *slog.Logger) http.Handler {
 		PingInterval: 30 * time.Second, Shards: 1,
 	}
 	return api.New(api.Config{
-		Store: s, Logger: logger, Settings: func(string) api.Settings { return settings },
-		Access: func() *auth.Authenticator { return nil }, Limits: func() limit.Limits { return limit.Limits{Caller: 5000, User: 20} },
+		Store: s, Logger: logger, Settings: settings,
+		Limits: limit.Limits{Caller: 5000, User: 20},
 		Extra: []api.Endpoint{
 			{Method: http.MethodPost, Path: userPath + "/nothing", Handle: nothing},
 			{Method: http.MethodGet, Path: userPath + "/fixed", Handle: fixed},

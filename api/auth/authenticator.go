@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,24 +13,24 @@ import (
 	"time"
 )
 
-// The errors of a [Authenticator]. What they wrap says why, for a log: it is not for callers, and holds no credentials.
+// The errors of an [Authenticator]. What wraps them has the reason, for a log and not for callers, and holds no
+// credentials.
 var (
-	// ErrUnauthenticated is about credentials that are not to be trusted.
-	ErrUnauthenticated = errors.New("the credentials are not to be trusted")
-	// ErrKeysUnavailable is about a token of which nobody can tell whether to trust it, since its issuer's keys cannot
-	// be had.
+	// ErrUnauthenticated means that the credentials are invalid.
+	ErrUnauthenticated = errors.New("invalid credentials")
+	// ErrKeysUnavailable means that a token cannot be verified, because the keys of its issuer cannot be fetched.
 	ErrKeysUnavailable = errors.New("the keys of the issuer are not available")
 )
 
-// maxCredentials bounds what is looked at, in bytes: tokens are hardly ever longer than 2 KiB.
+// maxCredentials is the maximum size of credentials in bytes: tokens are rarely longer than 2 KiB.
 const maxCredentials = 8 << 10
 
-// Options are what a [Authenticator] needs beside its configuration. All have defaults.
+// Options are what an [Authenticator] needs besides its configuration. All have defaults.
 type Options struct {
 	Logger    *slog.Logger      // default: slog.Default()
 	Now       func() time.Time  // default: time.Now
 	Transport http.RoundTripper // for the key set; default: http.DefaultTransport
-	Former    *Authenticator    // that the new one takes the place of: a key set from the same URL stays known
+	Previous  *Authenticator    // its keys are taken over if the URL of the key set is the same
 }
 
 func (o Options) withDefaults() Options {
@@ -42,129 +41,108 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Authenticator tells callers apart. Its methods may be called concurrently. A nil Authenticator is that of an open server.
+// Authenticator finds out which caller credentials belong to. Its methods may be called concurrently. A nil
+// Authenticator belongs to an open server.
 type Authenticator struct {
-	keys      map[hashStart][]knownKey
-	tokens    *verifier // nil: none are taken
+	// keys holds the callers by the hashes of their API keys. How long a lookup takes can reveal something about the
+	// hashes, but not about a key: it has 256 random bits, and its hash cannot be chosen.
+	keys      map[[sha256.Size]byte]*Caller
+	tokens    *verifier // nil: tokens are not accepted
 	anonymous *Caller
 }
 
-// New returns a guard, or an error that says what is wrong with the configuration. A key set is fetched in the
-// background from now on, until Close.
+// New returns an authenticator, or an error that says what is wrong with the configuration. It fetches a key set in the
+// background until Close.
 func New(c Config, o Options) (*Authenticator, error) {
-	g := &Authenticator{anonymous: &Caller{Kind: Anonymous, anonymous: c.AnonymousRead}, keys: map[hashStart][]knownKey{}}
+	a := &Authenticator{
+		keys: map[[sha256.Size]byte]*Caller{}, anonymous: &Caller{Kind: Anonymous, anonymous: c.AnonymousRead},
+	}
 	names := map[string]bool{}
 	for _, key := range c.Keys {
 		if err := key.check(); err != nil {
 			return nil, fmt.Errorf("key %q: %w", key.Name, err)
 		}
-		if names[key.Name] || g.find(key.Hash) != nil {
-			return nil, fmt.Errorf("key %q: its name or its hash is there twice", key.Name)
+		if names[key.Name] || a.keys[key.Hash] != nil {
+			return nil, fmt.Errorf("key %q: duplicate name or hash", key.Name)
 		}
 		names[key.Name] = true
-		start := hashStart(key.Hash[:])
-		g.keys[start] = append(g.keys[start], knownKey{key.Hash, &Caller{
+		a.keys[key.Hash] = &Caller{
 			Kind: ByKey, Name: key.Name, scopes: key.Scopes, namespaces: key.Namespaces, anonymous: c.AnonymousRead,
-		}})
+		}
 	}
 	if c.Tokens == nil {
-		return g, nil
+		return a, nil
 	}
 	var err error
-	g.tokens, err = newVerifier(*c.Tokens, c.AnonymousRead, o.withDefaults())
-	return g, err
+	a.tokens, err = newVerifier(*c.Tokens, c.AnonymousRead, o.withDefaults())
+	return a, err
 }
 
 func (k Key) check() error {
 	switch {
 	case k.Name == "":
-		return errors.New("it has no name")
+		return errors.New("no name")
 	case k.Hash == [sha256.Size]byte{}:
-		return errors.New("it has no hash")
+		return errors.New("no hash")
 	case len(k.Scopes) == 0:
-		return errors.New("it has no scopes")
+		return errors.New("no scopes")
 	case len(k.Namespaces) == 0:
-		return errors.New("it has no namespaces")
+		return errors.New("no namespaces")
 	case slices.ContainsFunc(k.Scopes, func(s Scope) bool { return !slices.Contains(Scopes(), s) }):
-		return errors.New("it has a scope that does not exist")
+		return errors.New("unknown scope")
 	}
 	return nil
 }
 
-// Close ends what the guard does in the background.
-func (g *Authenticator) Close() {
-	if g != nil && g.tokens != nil && g.tokens.set != nil {
-		g.tokens.set.close()
+// Close ends background work.
+func (a *Authenticator) Close() {
+	if a != nil && a.tokens != nil && a.tokens.set != nil {
+		a.tokens.set.close()
 	}
 }
 
-// Open reports whether nobody has to prove who they are: neither keys nor tokens are configured.
-func (g *Authenticator) Open() bool { return g == nil || len(g.keys) == 0 && g.tokens == nil }
+// Open reports whether credentials are not required: neither keys nor tokens are configured.
+func (a *Authenticator) Open() bool { return a == nil || len(a.keys) == 0 && a.tokens == nil }
 
-// TakesTokens reports whether there are tokens to be trusted.
-func (g *Authenticator) TakesTokens() bool { return g != nil && g.tokens != nil }
+// TakesTokens reports whether tokens are configured.
+func (a *Authenticator) TakesTokens() bool { return a != nil && a.tokens != nil }
 
-// Authenticate returns who sent the Authorization headers of a request; [ErrUnauthenticated] or
-// [ErrKeysUnavailable] if that cannot be told. On an open server it is nil. It waits for the keys of an issuer, for seconds at most.
-func (g *Authenticator) Authenticate(ctx context.Context, authorization []string) (*Caller, error) {
+// Authenticate returns the caller that the Authorization headers of a request belong to; nil on an open server. The
+// error is [ErrUnauthenticated] or [ErrKeysUnavailable]. It can wait some seconds for the keys of an issuer.
+func (a *Authenticator) Authenticate(ctx context.Context, authorization []string) (*Caller, error) {
 	switch {
-	case g.Open():
+	case a.Open():
 		return nil, nil
 	case len(authorization) == 0:
-		return g.anonymous, nil
+		return a.anonymous, nil
 	case len(authorization) > 1:
-		return nil, untrusted("there are several Authorization headers")
+		return nil, invalid("there are several Authorization headers")
 	case len(authorization[0]) > maxCredentials:
-		return nil, untrusted("the credentials are too long")
+		return nil, invalid("the credentials are too long")
 	}
 	scheme, credentials, _ := strings.Cut(authorization[0], " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return nil, untrusted("the scheme is not Bearer")
+		return nil, invalid("the scheme is not Bearer")
 	}
 	credentials = strings.TrimLeft(credentials, " ")
-	if strings.HasPrefix(credentials, KeyPrefix) {
-		return g.identifyKey(credentials)
+	if !strings.HasPrefix(credentials, KeyPrefix) {
+		return a.AuthenticateToken(ctx, credentials)
 	}
-	return g.AuthenticateToken(ctx, credentials)
-}
-
-// identifyKey finds a key by its hash.
-func (g *Authenticator) identifyKey(key string) (*Caller, error) {
-	if caller := g.find(sha256.Sum256([]byte(key))); caller != nil {
+	if caller := a.keys[sha256.Sum256([]byte(credentials))]; caller != nil {
 		return caller, nil
 	}
-	return nil, untrusted("there is no such key")
+	return nil, invalid("there is no such key")
 }
 
-// knownKey is a key that is configured.
-type knownKey struct {
-	hash   [sha256.Size]byte
-	caller *Caller
-}
-
-// hashStart is the beginning of a hash: keys are told apart by it, and then compared.
-type hashStart [4]byte
-
-// find returns whose hash this is, nil if it is nobody's. How long it takes tells nothing about a hash but whether
-// one begins like it.
-func (g *Authenticator) find(hash [sha256.Size]byte) (found *Caller) {
-	for _, known := range g.keys[hashStart(hash[:])] {
-		if subtle.ConstantTimeCompare(known.hash[:], hash[:]) == 1 {
-			found = known.caller
-		}
-	}
-	return found
-}
-
-// AuthenticateToken returns whose JWT this is, with the errors of [Authenticator.Authenticate].
-func (g *Authenticator) AuthenticateToken(ctx context.Context, token string) (*Caller, error) {
+// AuthenticateToken returns the user that a JWT belongs to, with the errors of [Authenticator.Authenticate].
+func (a *Authenticator) AuthenticateToken(ctx context.Context, token string) (*Caller, error) {
 	switch {
-	case !g.TakesTokens():
-		return nil, untrusted("it is no key, and no tokens are configured")
+	case !a.TakesTokens():
+		return nil, invalid("not an API key, and tokens are not configured")
 	case len(token) > maxCredentials:
-		return nil, untrusted("the token is too long")
+		return nil, invalid("the token is too long")
 	}
-	return g.tokens.identify(ctx, token)
+	return a.tokens.authenticate(ctx, token)
 }
 
-func untrusted(why string) error { return fmt.Errorf("%w: %s", ErrUnauthenticated, why) }
+func invalid(reason string) error { return fmt.Errorf("%w: %s", ErrUnauthenticated, reason) }

@@ -199,7 +199,7 @@ func TestConfigIsChecked(t *testing.T) {
 	for part, c := range map[string]Config{
 		"name": key(func(k *Key) { k.Name = "" }), "no hash": key(func(k *Key) { k.Hash = [32]byte{} }),
 		"no scopes": key(func(k *Key) { k.Scopes = nil }), "no namespaces": key(func(k *Key) { k.Namespaces = nil }),
-		"does not exist": key(func(k *Key) { k.Scopes = []Scope{"write"} }), "twice": twice, "hash is there twice": sameHash,
+		"unknown scope": key(func(k *Key) { k.Scopes = []Scope{"write"} }), "duplicate name": twice, "name or hash": sameHash,
 		"exactly one": token(func(k *Tokens) { k.Secret = nil }), "set exactly one": token(func(k *Tokens) { k.JWKS = "https://a.example" }),
 		"32": token(func(k *Tokens) { k.Secret = secret[:31] }), "0 bytes": token(func(k *Tokens) { k.Secret = []byte{} }),
 		"issuer": token(func(k *Tokens) { k.Issuer = "" }), "audience": token(func(k *Tokens) { k.Audience = "" }),
@@ -262,21 +262,4 @@ func TestParsePublicKeys(t *testing.T) {
 		_, err := ParsePublicKeys(content)
 		require.ErrorContains(t, err, part)
 	}
-}
-
-// TestHashesThatBeginAlike: what tells keys apart is the whole hash.
-func TestHashesThatBeginAlike(t *testing.T) {
-	hash := func(last byte) (h [sha256.Size]byte) {
-		copy(h[:], "same")
-		h[sha256.Size-1] = last
-		return h
-	}
-	key := func(name string, h [sha256.Size]byte) Key {
-		return Key{Name: name, Hash: h, Scopes: []Scope{Read}, Namespaces: []Pattern{"*"}}
-	}
-	g, err := New(Config{Keys: []Key{key("a", hash(1)), key("b", hash(2))}}, Options{})
-	require.NoError(t, err)
-	require.Equal(t, "a", g.find(hash(1)).Name)
-	require.Equal(t, "b", g.find(hash(2)).Name)
-	require.Nil(t, g.find(hash(3)))
 }

@@ -2,7 +2,7 @@ package auth
 
 import "slices"
 
-// Kind is by what a caller is known.
+// Kind is how a caller was authenticated.
 type Kind int
 
 // The kinds of callers.
@@ -12,8 +12,8 @@ const (
 	ByToken               // a user, by a JWT
 )
 
-// Caller is who sent a request, and what they may do. Callers are shared between requests and never change. A nil
-// Caller is one of an open server, where nobody is asked and everybody may do everything.
+// Caller is the sender of a request, and what it can do. Callers are shared between requests and never change. A nil
+// Caller is that of an open server, and can do everything.
 type Caller struct {
 	Kind   Kind
 	Name   string // of the key, or of the token's user
@@ -21,50 +21,51 @@ type Caller struct {
 
 	scopes     []Scope
 	namespaces []Pattern
-	anonymous  []Pattern // what everybody may read
+	anonymous  []Pattern // namespaces that everyone can read
 }
 
-// Can reports whether the caller may do such work in a namespace.
+// Can reports whether the caller has a scope in a namespace.
 func (c *Caller) Can(scope Scope, namespace string) bool {
 	return c == nil || slices.Contains(c.scopes, scope) && matchAny(c.namespaces, namespace) ||
 		scope == Read && matchAny(c.anonymous, namespace)
 }
 
-// CanSomewhere reports whether there are namespaces in which the caller may do such work.
+// CanSomewhere reports whether the caller has a scope in any namespace.
 func (c *Caller) CanSomewhere(scope Scope) bool {
 	return c == nil || slices.Contains(c.scopes, scope) && len(c.namespaces) > 0 || scope == Read && len(c.anonymous) > 0
 }
 
-// CanPing reports whether the caller may say of a user that they are here or went away. A user speaks for
-// themselves alone.
+// CanPing reports whether a caller with the scope ping can record pings and leaves of a user. A user can do so only for
+// themselves.
 func (c *Caller) CanPing(user string) bool { return !c.is(ByToken) || c.Name == user }
 
-// CanPingMany reports whether the caller may say so of many users at once.
+// CanPingMany reports whether a caller with the scope ping can record pings and leaves of many users at once.
 func (c *Caller) CanPingMany() bool { return !c.is(ByToken) }
 
 func (c *Caller) is(kind Kind) bool { return c != nil && c.Kind == kind }
 
-// IsAnonymous reports whether the caller sent no credentials to a server that asks for them.
+// IsAnonymous reports whether the caller sent no credentials to a server that is not open.
 func (c *Caller) IsAnonymous() bool { return c.is(Anonymous) }
 
-// IsBlind reports whether the caller may record what happens in a namespace, but not be told of it, not even by the
-// answer to a ping. Users are told of themselves.
+// IsBlind reports whether the response to a ping in a namespace must not reveal what is stored, because the caller
+// cannot read it. Users can always see themselves.
 func (c *Caller) IsBlind(namespace string) bool { return c.is(ByKey) && !c.Can(Read, namespace) }
 
-// SeekReadable returns a text after which, by bytes, the next names are that the caller may read, given that
-// all up to another text are done with. It reports false when no names can follow.
-func (c *Caller) SeekReadable(done string) (after string, more bool) {
+// SeekReadable returns the position from which to list on after a position: all namespaces between the two are ones
+// that the caller cannot read. Positions are compared with names by bytes. It returns false if no readable names can
+// follow.
+func (c *Caller) SeekReadable(position string) (next string, more bool) {
 	if c == nil {
-		return done, true
+		return position, true
 	}
 	readable := c.anonymous
 	if slices.Contains(c.scopes, Read) {
 		readable = slices.Concat(readable, c.namespaces)
 	}
 	for _, p := range readable {
-		if from, ok := p.next(done); ok && (!more || from < after) {
-			after, more = from, true
+		if after, ok := p.seek(position); ok && (!more || after < next) {
+			next, more = after, true
 		}
 	}
-	return after, more
+	return next, more
 }

@@ -7,15 +7,15 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// maxDate is the last second of the year 9999. Beyond some later date seconds overflow: a token that is not valid before
-// the year 292 billion would be valid now.
+// maxDate is the last second of the year 9999. Much later dates overflow: a token that is not valid before the year 292
+// billion would be valid now.
 const maxDate = 253402300799
 
-// claims are what a token says. They are read strictly: a name that is there twice, or in other letters, could mean
-// one thing to the issuer and another one here.
+// claims are the claims of a token. They are parsed strictly: a duplicate name, or one in another case, could mean one
+// thing to the issuer and another one here.
 type claims struct{ jwt.MapClaims }
 
-// UnmarshalJSON reads the claims; see [encoding/json.Unmarshaler].
+// UnmarshalJSON parses the claims; see [encoding/json.Unmarshaler].
 func (c *claims) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, &c.MapClaims) }
 
 // GetExpirationTime returns the claim exp, nil if it is missing; see [jwt.Claims].
@@ -33,7 +33,7 @@ func (c *claims) GetIssuedAt() (*jwt.NumericDate, error) {
 	return c.date("iat", jwt.MapClaims.GetIssuedAt)
 }
 
-// date returns a claim that is a time: seconds from 1970 to the year 9999.
+// date returns a claim that is a time: seconds between 1970 and the year 9999.
 func (c *claims) date(name string, get func(jwt.MapClaims) (*jwt.NumericDate, error)) (*jwt.NumericDate, error) {
 	if seconds, isNumber := c.MapClaims[name].(float64); isNumber && !(seconds >= 0 && seconds <= maxDate) {
 		return nil, fmt.Errorf("the claim %s is not a time in seconds between 1970 and the year 9999", name)

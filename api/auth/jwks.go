@@ -22,20 +22,20 @@ import (
 
 const (
 	refreshPause = 10 * time.Minute // between two fetches of a key set
-	retryPause   = 10 * time.Second // after a fetch that failed, and between fetches for keys that are missing
+	retryPause   = 10 * time.Second // after a failed fetch, and between fetches for missing keys
 	fetchTimeout = 5 * time.Second
-	patience     = 3 * time.Second // for how long a request waits for a fetch
+	fetchWait    = 3 * time.Second // how long a request waits for a fetch
 	maxKeySet    = 1 << 20         // bytes
 )
 
-// publicKey is one that may have signed a token.
+// publicKey is a key that verifies tokens.
 type publicKey struct {
-	id        string // none if it has none
-	algorithm string // the one that it is used with
+	id        string // can be empty
+	algorithm string // the only one that the key is used with
 	key       crypto.PublicKey
 }
 
-// matching returns the keys for an algorithm; of those with an ID, if one is asked for.
+// matching returns the keys for an algorithm, and with an ID unless that is empty.
 func matching(keys []publicKey, id, algorithm string) (set jwt.VerificationKeySet) {
 	for _, k := range keys {
 		if k.algorithm == algorithm && (id == "" || k.id == id) {
@@ -45,27 +45,26 @@ func matching(keys []publicKey, id, algorithm string) (set jwt.VerificationKeySe
 	return set
 }
 
-// keySet is what an issuer publishes its keys in. It is fetched in the background, and when a token names a key
-// that is missing. While the issuer does not answer, or publishes no key that can be used, the keys that are known go
-// on being good.
+// keySet is a key set (JWKS) that an issuer publishes. It is fetched in the background, and when a token names a
+// missing key. If a fetch fails or returns no usable key, the known keys stay valid.
 type keySet struct {
-	url    string // which may hold a password, so that logs name the host only
-	host   string
-	client *http.Client
-	logger *slog.Logger
-	now    func() time.Time
-	stop   context.CancelFunc
-	begin  func() // fetches, in the background; called with the lock
-	work   sync.WaitGroup
+	url        string // it can hold a password, so logs have only the host
+	host       string
+	client     *http.Client
+	logger     *slog.Logger
+	now        func() time.Time
+	stop       context.CancelFunc
+	startFetch func() // in the background; the caller holds the mutex
+	work       sync.WaitGroup
 
 	changes atomic.Int64 // of the keys
 	mu      sync.Mutex
 	keys    []publicKey
-	hash    [sha256.Size]byte // of what the keys were read from
-	err     error             // of the newest fetch
-	fetched time.Time         // when the newest fetch began
-	running chan struct{}     // closed when the fetch that runs has ended; nil if none runs
-	closed  bool              // no fetch begins any more
+	hash    [sha256.Size]byte // of the content that the keys were parsed from
+	err     error             // of the last fetch
+	fetched time.Time         // when the last fetch started
+	running chan struct{}     // closed at the end of the fetch in progress; nil if there is none
+	closed  bool              // no more fetches start
 }
 
 func newKeySet(address string, o Options) (*keySet, error) {
@@ -75,26 +74,26 @@ func newKeySet(address string, o Options) (*keySet, error) {
 	}
 	s := &keySet{
 		url: address, host: u.Host, logger: o.Logger, now: o.Now,
-		client: &http.Client{Timeout: fetchTimeout, Transport: o.Transport, CheckRedirect: stay},
+		client: &http.Client{Timeout: fetchTimeout, Transport: o.Transport, CheckRedirect: noRedirect},
 	}
-	if f := o.Former; f.TakesTokens() && f.tokens.set != nil && f.tokens.set.url == address {
-		s.keys, _ = f.tokens.set.known()
+	if p := o.Previous; p.TakesTokens() && p.tokens.set != nil && p.tokens.set.url == address {
+		s.keys, _ = p.tokens.set.known()
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	s.begin = func() {
+	s.startFetch = func() {
 		s.running, s.fetched = make(chan struct{}), s.now()
 		s.work.Go(func() { s.refresh(ctx) })
 	}
 	s.mu.Lock()
-	s.begin()
+	s.startFetch()
 	s.mu.Unlock()
-	s.work.Go(func() { s.keepFresh(ctx) })
+	s.work.Go(func() { s.poll(ctx) })
 	return s, nil
 }
 
-// stay follows no redirect: where the keys are is configured, and nobody else's say.
-func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+// noRedirect follows no redirects: only the configuration decides where keys come from.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 func (s *keySet) close() {
 	s.mu.Lock()
@@ -104,14 +103,14 @@ func (s *keySet) close() {
 	s.work.Wait()
 }
 
-// known returns the keys, and the error of the newest fetch.
+// known returns the keys, and the error of the last fetch.
 func (s *keySet) known() ([]publicKey, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.keys, s.err
 }
 
-// version returns another number whenever the keys change. That of no set is 0.
+// version returns a number that changes when the keys change; 0 if there is no set.
 func (s *keySet) version() int64 {
 	if s == nil {
 		return 0
@@ -119,25 +118,25 @@ func (s *keySet) version() int64 {
 	return s.changes.Load()
 }
 
-// find returns the keys for an algorithm, by their ID if there is one. If there are none, the set is fetched
-// again, but not too often: IDs come from whoever sends tokens.
+// find returns the keys for an algorithm, and with an ID unless that is empty. If there are none, it fetches the set
+// again, but not too often: anyone can send tokens with unknown IDs.
 func (s *keySet) find(ctx context.Context, id, algorithm string) (jwt.VerificationKeySet, error) {
 	keys, _ := s.known()
 	if found := matching(keys, id, algorithm); len(found.Keys) > 0 {
 		return found, nil
 	}
-	if err := s.newest(ctx); err != nil {
+	if err := s.refetch(ctx); err != nil {
 		return jwt.VerificationKeySet{}, fmt.Errorf("%w: %w", ErrKeysUnavailable, err)
 	}
 	keys, _ = s.known()
 	return matching(keys, id, algorithm), nil
 }
 
-// newest waits for the fetch that runs, after beginning one if the last was a while ago.
-func (s *keySet) newest(ctx context.Context) error {
+// refetch waits for the fetch in progress, up to fetchWait, after it started one if the last was a while ago.
+func (s *keySet) refetch(ctx context.Context) error {
 	s.mu.Lock()
 	if s.running == nil && !s.closed && s.now().Sub(s.fetched) >= retryPause {
-		s.begin()
+		s.startFetch()
 	}
 	running, closed := s.running, s.closed
 	s.mu.Unlock()
@@ -145,7 +144,7 @@ func (s *keySet) newest(ctx context.Context) error {
 		return errors.New("the key set is no longer in use")
 	}
 	if running != nil {
-		ctx, cancel := context.WithTimeout(ctx, patience)
+		ctx, cancel := context.WithTimeout(ctx, fetchWait)
 		defer cancel()
 		select {
 		case <-running:
@@ -157,11 +156,11 @@ func (s *keySet) newest(ctx context.Context) error {
 	return err
 }
 
-// keepFresh fetches the set from time to time, until the context ends.
-func (s *keySet) keepFresh(ctx context.Context) {
+// poll fetches the set from time to time, until the context ends.
+func (s *keySet) poll(ctx context.Context) {
 	for {
 		pause := refreshPause
-		if err := s.newest(ctx); err != nil { // which the log is told of elsewhere
+		if err := s.refetch(ctx); err != nil { // refresh logs it
 			pause = retryPause
 		}
 		select {
@@ -172,7 +171,7 @@ func (s *keySet) keepFresh(ctx context.Context) {
 	}
 }
 
-// refresh fetches the set once, and tells the log when that begins to fail or to succeed.
+// refresh fetches the set once, and logs the first failure and the first success after failures.
 func (s *keySet) refresh(ctx context.Context) {
 	content, err := s.fetch(ctx)
 	var keys []publicKey
@@ -202,7 +201,7 @@ func (s *keySet) fetch(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	response, err := s.client.Do(request)
-	var failed *url.Error // which repeats the URL
+	var failed *url.Error // its text has the URL
 	if errors.As(err, &failed) {
 		err = failed.Err
 	}
@@ -223,8 +222,8 @@ func (s *keySet) fetch(ctx context.Context) ([]byte, error) {
 	return content, nil
 }
 
-// parseKeySet returns the keys of a JWK set that verify what we take, at least one. Others may stand beside them, for
-// encryption or for other algorithms. If none can be used, the error says why the first one cannot.
+// parseKeySet returns the usable keys of a JWK set, at least one. The set can also hold keys for encryption and for
+// other algorithms. If no key is usable, the error says why the first one is not.
 func parseKeySet(content []byte) ([]publicKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -246,26 +245,27 @@ func parseKeySet(content []byte) ([]publicKey, error) {
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return nil, fmt.Errorf("none of its %d keys can be used, and those fetched before stay valid; the first: %.200w", len(set.Keys), first)
+		return nil, fmt.Errorf("none of its %d keys can be used, and those fetched before stay valid; the first: %.200w",
+			len(set.Keys), first)
 	}
 	return keys, nil
 }
 
-// parseKey returns a key of a JWK set, or why it is not used.
+// parseKey returns a key of a JWK set, or why it is not usable.
 func parseKey(entry []byte) (publicKey, error) {
 	parsed, err := jwkset.NewJWKFromRawJSON(entry, jwkset.JWKMarshalOptions{}, jwkset.JWKValidateOptions{})
 	if err != nil {
 		return publicKey{}, err
 	}
-	about := parsed.Marshal()
+	meta := parsed.Marshal()
 	algorithm, err := algorithmOf(parsed.Key())
 	switch {
 	case err != nil:
 		return publicKey{}, err
-	case about.USE != "" && about.USE != jwkset.UseSig:
-		return publicKey{}, fmt.Errorf("its use is %.20q, not sig", about.USE)
-	case about.ALG != "" && about.ALG.String() != algorithm:
-		return publicKey{}, fmt.Errorf("its alg is %.20q, not %s", about.ALG, algorithm)
+	case meta.USE != "" && meta.USE != jwkset.UseSig:
+		return publicKey{}, fmt.Errorf("its use is %.20q, not sig", meta.USE)
+	case meta.ALG != "" && meta.ALG.String() != algorithm:
+		return publicKey{}, fmt.Errorf("its alg is %.20q, not %s", meta.ALG, algorithm)
 	}
-	return publicKey{about.KID, algorithm, parsed.Key()}, nil
+	return publicKey{meta.KID, algorithm, parsed.Key()}, nil
 }

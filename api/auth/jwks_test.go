@@ -110,7 +110,7 @@ func newIssuerGuard(t *testing.T, i *issuer, former *Authenticator) *Authenticat
 	t.Helper()
 	own := tokens()
 	own.Secret, own.JWKS = nil, "https://issuer.example/keys"
-	g, err := New(Config{Tokens: own}, Options{Transport: i, Logger: slog.New(slog.DiscardHandler), Former: former})
+	g, err := New(Config{Tokens: own}, Options{Transport: i, Logger: slog.New(slog.DiscardHandler), Previous: former})
 	require.NoError(t, err)
 	return g
 }
@@ -257,12 +257,12 @@ func TestSlowIssuer(t *testing.T) {
 		began := time.Now()
 		_, err := g.bearer(t, signed(t, "ES256", "kid", "1"))
 		require.ErrorIs(t, err, ErrKeysUnavailable)
-		require.Equal(t, patience, time.Since(began))
+		require.Equal(t, fetchWait, time.Since(began))
 	})
 }
 
-// TestFormerGuard: a reload while the issuer is down forgets nothing, unless it is about another issuer.
-func TestFormerGuard(t *testing.T) {
+// TestPreviousAuthenticator: a reload while the issuer is down forgets nothing, unless it is about another issuer.
+func TestPreviousAuthenticator(t *testing.T) {
 	i := newIssuer(t)
 	withIssuer(t, i, func(t *testing.T, former *Authenticator) {
 		token := signed(t, "ES256", "kid", "1")
@@ -277,7 +277,7 @@ func TestFormerGuard(t *testing.T) {
 
 		own := tokens()
 		own.Secret, own.JWKS = nil, "https://other.example/keys"
-		g, err = New(Config{Tokens: own}, Options{Transport: i, Logger: slog.New(slog.DiscardHandler), Former: former})
+		g, err = New(Config{Tokens: own}, Options{Transport: i, Logger: slog.New(slog.DiscardHandler), Previous: former})
 		require.NoError(t, err)
 		_, err = g.bearer(t, token)
 		require.ErrorIs(t, err, ErrKeysUnavailable)

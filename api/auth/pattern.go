@@ -8,19 +8,19 @@ import (
 	"github.com/lastseen/lastseen"
 )
 
-// Pattern matches names of namespaces: a name, or the beginning of names with a * after it; * alone is all.
+// Pattern matches names of namespaces: a name, or a prefix followed by *; * alone matches all.
 type Pattern string
 
-// ParsePattern reads a pattern.
+// ParsePattern parses a pattern.
 func ParsePattern(s string) (Pattern, error) {
-	beginning, open := strings.CutSuffix(s, "*")
+	prefix, open := strings.CutSuffix(s, "*")
 	switch {
-	case open && beginning == "":
+	case open && prefix == "":
 		return Pattern(s), nil
-	case strings.Contains(beginning, "*"):
+	case strings.Contains(prefix, "*"):
 		return "", errors.New("a pattern can have one *, at its end")
 	}
-	if err := lastseen.CheckNamespace(beginning); err != nil {
+	if err := lastseen.CheckNamespace(prefix); err != nil {
 		return "", err
 	}
 	return Pattern(s), nil
@@ -28,11 +28,11 @@ func ParsePattern(s string) (Pattern, error) {
 
 // Match reports whether the pattern matches a name.
 func (p Pattern) Match(namespace string) bool {
-	beginning, open := strings.CutSuffix(string(p), "*")
+	prefix, open := strings.CutSuffix(string(p), "*")
 	if open {
-		return strings.HasPrefix(namespace, beginning)
+		return strings.HasPrefix(namespace, prefix)
 	}
-	return namespace == beginning
+	return namespace == prefix
 }
 
 // matchAny reports whether one of the patterns matches a name.
@@ -40,22 +40,22 @@ func matchAny(patterns []Pattern, namespace string) bool {
 	return slices.ContainsFunc(patterns, func(p Pattern) bool { return p.Match(namespace) })
 }
 
-// next returns a text after which, by bytes, all matches are that come after another text. It reports false if there
-// can be none.
-func (p Pattern) next(done string) (after string, more bool) {
-	beginning, open := strings.CutSuffix(string(p), "*")
+// seek returns the position from which to list on after a position: no names between the two match. It returns false
+// if no matches can follow.
+func (p Pattern) seek(position string) (next string, more bool) {
+	prefix, open := strings.CutSuffix(string(p), "*")
 	switch {
-	case done < beginning:
-		return rightBefore(beginning), true
-	case open && strings.HasPrefix(done, beginning):
-		return done, true
+	case position < prefix:
+		return predecessor(prefix), true
+	case open && strings.HasPrefix(position, prefix):
+		return position, true
 	default:
 		return "", false
 	}
 }
 
-// rightBefore returns a text that comes before a name and all that begin with it, and after all other names that do.
-func rightBefore(name string) string {
+// predecessor returns a position right before a name and all names with that prefix.
+func predecessor(name string) string {
 	last := len(name) - 1
 	return name[:last] + string(name[last]-1) + "\x7f" // which is greater than any byte of a name
 }

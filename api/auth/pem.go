@@ -14,15 +14,15 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Bounds of the size of an RSA key: shorter ones are not to be trusted, and with one of a megabyte, which a key set could
-// hold, checking a token would take minutes.
+// Bounds of the size of an RSA key: shorter keys are not secure, and with a key of a megabyte, which fits into a key
+// set, verifying a token would take minutes.
 const (
 	minRSABits = 2048
 	maxRSABits = 16384
 )
 
-// ParsePublicKeys reads the public keys of a PEM file, one or more: PUBLIC KEY, RSA PUBLIC KEY, or CERTIFICATE, of
-// which only the key is used. Errors do not repeat what is in it.
+// ParsePublicKeys parses the public keys in a PEM file, one or more: PUBLIC KEY, RSA PUBLIC KEY, or CERTIFICATE, of
+// which only the key is used. Errors do not repeat the content.
 func ParsePublicKeys(content []byte) ([]crypto.PublicKey, error) {
 	var keys []crypto.PublicKey
 	for block, rest := pem.Decode(content); block != nil; block, rest = pem.Decode(rest) {
@@ -63,7 +63,7 @@ func keyIn(block *pem.Block) (crypto.PublicKey, error) {
 	return key, nil
 }
 
-// algorithmOf returns the one algorithm that a public key is used with. So a token cannot choose another.
+// algorithmOf returns the one algorithm that a public key is used with, so that a token cannot choose another.
 func algorithmOf(key crypto.PublicKey) (string, error) {
 	switch key := key.(type) {
 	case *rsa.PublicKey:

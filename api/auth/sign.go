@@ -13,15 +13,15 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Grant is what a token that [Tokens.Sign] makes is good for.
+// Grant is the content of a token that [Tokens.Sign] makes.
 type Grant struct {
 	User            string
-	Namespaces      []Pattern // nil leaves the claim out, so that those of the configuration hold
-	Issued, Expires time.Time // cut to the second
+	Namespaces      []Pattern // nil omits the claim, so that those of the configuration apply
+	Issued, Expires time.Time // truncated to seconds
 }
 
-// Sign makes a JWT that a [Authenticator] with these tokens takes, for trying out: with the secret, or with a private key that
-// [ParsePrivateKey] returned, by the one algorithm of its kind. The grant is not checked.
+// Sign returns a JWT that an [Authenticator] with these tokens accepts, for tests and trials. It signs with the secret,
+// or with a private key that [ParsePrivateKey] returned. It does not check the grant.
 func (t Tokens) Sign(key crypto.PrivateKey, g Grant) (string, error) {
 	method, err := t.methodFor(key)
 	if err != nil {
@@ -38,7 +38,7 @@ func (t Tokens) Sign(key crypto.PrivateKey, g Grant) (string, error) {
 	return jwt.NewWithClaims(method, claims).SignedString(key)
 }
 
-// methodFor returns how to sign with a key, or why tokens signed with it are not taken.
+// methodFor returns how to sign with a key, or why tokens signed with it are not accepted.
 func (t Tokens) methodFor(key crypto.PrivateKey) (jwt.SigningMethod, error) {
 	switch {
 	case t.Secret != nil && key != nil:
@@ -56,19 +56,20 @@ func (t Tokens) methodFor(key crypto.PrivateKey) (jwt.SigningMethod, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(t.Keys) > 0 && !slices.ContainsFunc(t.Keys, func(k crypto.PublicKey) bool { return samePublicKey(signer.Public(), k) }) {
+	verifies := func(k crypto.PublicKey) bool { return samePublicKey(signer.Public(), k) }
+	if len(t.Keys) > 0 && !slices.ContainsFunc(t.Keys, verifies) {
 		return nil, errors.New("the private key belongs to none of the public keys that tokens are verified by")
 	}
 	return jwt.GetSigningMethod(algorithm), nil
 }
 
 func samePublicKey(a, b crypto.PublicKey) bool {
-	comparable, ok := a.(interface{ Equal(x crypto.PublicKey) bool })
-	return ok && comparable.Equal(b)
+	key, ok := a.(interface{ Equal(x crypto.PublicKey) bool })
+	return ok && key.Equal(b)
 }
 
-// ParsePrivateKey reads the first private key of a PEM file: PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY. Errors do not
-// repeat what is in it.
+// ParsePrivateKey parses the first private key in a PEM file: PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY. Errors do
+// not repeat the content.
 func ParsePrivateKey(content []byte) (crypto.Signer, error) {
 	block, rest := pem.Decode(content)
 	for block != nil && block.Type == "EC PARAMETERS" { // which openssl writes before the key
@@ -83,7 +84,7 @@ func ParsePrivateKey(content []byte) (crypto.Signer, error) {
 	}
 	signer, ok := key.(crypto.Signer)
 	if !ok {
-		return nil, fmt.Errorf("a key of type %T does not sign: use RSA, P-256 or Ed25519", key)
+		return nil, fmt.Errorf("a key of type %T cannot sign: use RSA, P-256 or Ed25519", key)
 	}
 	if _, err := algorithmOf(signer.Public()); err != nil {
 		return nil, err
@@ -105,7 +106,8 @@ func privateKeyIn(block *pem.Block) (key any, err error) {
 	case "PUBLIC KEY", "RSA PUBLIC KEY":
 		return nil, errors.New("the file holds a public key: signing needs the private one")
 	default:
-		return nil, fmt.Errorf("a %.40q is not a private key that can be read: use PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY", block.Type)
+		return nil, fmt.Errorf(
+			"a %.40q is not a private key of a known type: use PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY", block.Type)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the %s cannot be read: %w", block.Type, err)

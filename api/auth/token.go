@@ -14,39 +14,42 @@ import (
 	"github.com/lastseen/lastseen"
 )
 
-// MinSecretLen is the least length of a secret for HS256, in bytes: see RFC 7518, section 3.2.
+// MinSecretLen is the minimum length of a secret for HS256 in bytes: see RFC 7518, section 3.2.
 const MinSecretLen = 32
 
-// MaxLeeway bounds the leeway: clocks that differ by more have to be set.
+// MaxLeeway is the maximum leeway: clocks that differ by more must be set.
 const MaxLeeway = 5 * time.Minute
 
-// MaxClaimed bounds the namespaces of a token.
+// MaxClaimed is the maximum number of namespaces in a token.
 const MaxClaimed = 100
 
-// The claims that hold the user and the namespaces, unless others are configured.
+// The default names of the claims that hold the user and the namespaces.
 const (
 	defaultUserClaim       = "sub"
 	defaultNamespacesClaim = "namespaces"
 )
 
-// verifier tells whether a JWT is to be trusted, and whose it is.
+// verifier verifies JWTs.
 type verifier struct {
 	tokens    Tokens
-	anonymous []Pattern
+	anonymous []Pattern // namespaces that everyone can read
 	parser    *jwt.Parser
 	keys      []publicKey // of a file
 	set       *keySet     // of an issuer
 	scopes    []Scope     // of every token
 	now       func() time.Time
-	recent    *recent
+	cache     *tokenCache
 }
 
 func newVerifier(t Tokens, anonymous []Pattern, o Options) (*verifier, error) {
 	if err := t.check(); err != nil {
 		return nil, err
 	}
-	t.UserClaim, t.NamespacesClaim = cmp.Or(t.UserClaim, defaultUserClaim), cmp.Or(t.NamespacesClaim, defaultNamespacesClaim)
-	v := &verifier{tokens: t, anonymous: anonymous, now: o.Now, recent: newRecent(maxRecentBytes), scopes: []Scope{Ping, Read}}
+	t.UserClaim = cmp.Or(t.UserClaim, defaultUserClaim)
+	t.NamespacesClaim = cmp.Or(t.NamespacesClaim, defaultNamespacesClaim)
+	v := &verifier{
+		tokens: t, anonymous: anonymous, now: o.Now, cache: newTokenCache(maxCacheBytes), scopes: []Scope{Ping, Read},
+	}
 	algorithms := []string{jwt.SigningMethodHS256.Alg()}
 	if t.Secret == nil {
 		algorithms = []string{jwt.SigningMethodRS256.Alg(), jwt.SigningMethodES256.Alg(), jwt.SigningMethodEdDSA.Alg()}
@@ -58,12 +61,10 @@ func newVerifier(t Tokens, anonymous []Pattern, o Options) (*verifier, error) {
 		}
 		v.keys = append(v.keys, publicKey{algorithm: algorithm, key: key})
 	}
-	options := []jwt.ParserOption{
+	v.parser = jwt.NewParser(
 		jwt.WithValidMethods(algorithms), jwt.WithExpirationRequired(), jwt.WithIssuer(t.Issuer),
-		jwt.WithAudience(t.Audience), jwt.WithLeeway(t.Leeway), jwt.WithStrictDecoding(),
-		jwt.WithTimeFunc(v.now),
-	}
-	v.parser = jwt.NewParser(options...)
+		jwt.WithAudience(t.Audience), jwt.WithLeeway(t.Leeway), jwt.WithStrictDecoding(), jwt.WithTimeFunc(v.now),
+	)
 	if t.JWKS == "" {
 		return v, nil
 	}
@@ -74,8 +75,8 @@ func newVerifier(t Tokens, anonymous []Pattern, o Options) (*verifier, error) {
 
 func (t Tokens) check() error {
 	sources := 0
-	for _, there := range []bool{t.Secret != nil, len(t.Keys) > 0, t.JWKS != ""} {
-		if there {
+	for _, set := range []bool{t.Secret != nil, len(t.Keys) > 0, t.JWKS != ""} {
+		if set {
 			sources++
 		}
 	}
@@ -83,7 +84,7 @@ func (t Tokens) check() error {
 	case sources != 1:
 		return errors.New("tokens are verified by a secret, by public keys or by a key set: set exactly one of them")
 	case t.Secret != nil && len(t.Secret) < MinSecretLen:
-		return fmt.Errorf("the secret for tokens has %d bytes: use %d or more, at random", len(t.Secret), MinSecretLen)
+		return fmt.Errorf("the secret for tokens has %d bytes: use %d or more random bytes", len(t.Secret), MinSecretLen)
 	case t.Issuer == "":
 		return errors.New("tokens need an issuer")
 	case t.Audience == "":
@@ -94,20 +95,20 @@ func (t Tokens) check() error {
 	return nil
 }
 
-// identify returns the caller whose token this is.
-func (v *verifier) identify(ctx context.Context, token string) (*Caller, error) {
+// authenticate returns the user that a token belongs to.
+func (v *verifier) authenticate(ctx context.Context, token string) (*Caller, error) {
 	hash, keys := sha256.Sum256([]byte(token)), v.set.version()
-	if caller := v.recent.find(hash, v.now(), keys); caller != nil {
+	if caller := v.cache.find(hash, v.now(), keys); caller != nil {
 		return caller, nil
 	}
 	caller, expires, err := v.verify(ctx, token)
 	if err == nil {
-		v.recent.add(hash, verified{caller, expires, keys})
+		v.cache.add(hash, verified{caller, expires, keys})
 	}
 	return caller, err
 }
 
-// verify returns the caller whose token this is, and until when it is good.
+// verify returns the user that a token belongs to, and the time at which the token expires.
 func (v *verifier) verify(ctx context.Context, token string) (*Caller, time.Time, error) {
 	found := &claims{}
 	_, err := v.parser.ParseWithClaims(token, found, func(t *jwt.Token) (any, error) { return v.keysFor(ctx, t) })
@@ -117,7 +118,7 @@ func (v *verifier) verify(ctx context.Context, token string) (*Caller, time.Time
 	case err != nil:
 		return nil, time.Time{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
 	}
-	if _, err := found.GetIssuedAt(); err != nil { // which the parser does not look at
+	if _, err := found.GetIssuedAt(); err != nil { // the parser does not check it
 		return nil, time.Time{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
 	}
 	caller, err := v.caller(found.MapClaims)
@@ -125,13 +126,13 @@ func (v *verifier) verify(ctx context.Context, token string) (*Caller, time.Time
 		return nil, time.Time{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
 	}
 	expires, err := found.GetExpirationTime()
-	if err != nil || expires == nil { // which the parser has seen to
-		return nil, time.Time{}, untrusted("the token does not expire")
+	if err != nil || expires == nil { // the parser has checked it
+		return nil, time.Time{}, invalid("the token does not expire")
 	}
 	return caller, expires.Time, nil
 }
 
-// keysFor returns what may have signed a token: keys of the kind that its algorithm is for, and no others.
+// keysFor returns the keys that can have signed a token, all of the type that its algorithm is for.
 func (v *verifier) keysFor(ctx context.Context, t *jwt.Token) (any, error) {
 	if _, critical := t.Header["crit"]; critical {
 		return nil, errors.New("the token requires an unknown extension")
@@ -149,7 +150,7 @@ func (v *verifier) keysFor(ctx context.Context, t *jwt.Token) (any, error) {
 	return v.set.find(ctx, id, t.Method.Alg())
 }
 
-// caller reads what a token says about its user.
+// caller returns the user that the claims of a token name.
 func (v *verifier) caller(c jwt.MapClaims) (*Caller, error) {
 	user, isText := c[v.tokens.UserClaim].(string)
 	if !isText {
@@ -168,12 +169,12 @@ func (v *verifier) caller(c jwt.MapClaims) (*Caller, error) {
 	}, nil
 }
 
-// namespaces returns those that a token is for.
+// namespaces returns the namespaces that the claims of a token name.
 func (v *verifier) namespaces(c jwt.MapClaims) ([]Pattern, error) {
 	var names []string
 	switch claim := c[v.tokens.NamespacesClaim].(type) {
 	case nil:
-		if _, there := c[v.tokens.NamespacesClaim]; there {
+		if _, found := c[v.tokens.NamespacesClaim]; found {
 			return nil, errors.New("it is null")
 		}
 		return v.tokens.Namespaces, nil
@@ -196,7 +197,7 @@ func (v *verifier) namespaces(c jwt.MapClaims) ([]Pattern, error) {
 	patterns := make([]Pattern, len(names))
 	for i, name := range names {
 		var err error
-		if patterns[i], err = ParsePattern(strings.Clone(name)); err != nil { // a part of the claim would keep all of it
+		if patterns[i], err = ParsePattern(strings.Clone(name)); err != nil { // a part would keep all of the claim
 			return nil, err
 		}
 	}

@@ -253,10 +253,10 @@ func TestRememberedTokens(t *testing.T) {
 	again, err := g.bearer(t, token)
 	require.NoError(t, err)
 	require.Same(t, first, again)
-	require.Equal(t, 1, g.tokens.recent.len())
+	require.Equal(t, 1, g.tokens.cache.len())
 	_, err = g.bearer(t, token[:len(token)-5])
 	require.ErrorIs(t, err, ErrUnauthenticated)
-	require.Equal(t, 1, g.tokens.recent.len(), "what is no good takes no room")
+	require.Equal(t, 1, g.tokens.cache.len(), "what is no good takes no room")
 
 	clock = now.Add(time.Hour - time.Second)
 	_, err = g.bearer(t, token)

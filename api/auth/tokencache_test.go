@@ -20,7 +20,7 @@ func heap() int64 {
 // TestRememberedTokensAreBounded in bytes, whatever the tokens hold: an issuer chooses that, not the operator.
 func TestRememberedTokensAreBounded(t *testing.T) {
 	const limit, issued = 2 << 20, 1000 // a smaller cache, since making tokens takes long
-	require.EqualValues(t, 16<<20, newGuard(t, Config{Tokens: tokens()}).tokens.recent.limit)
+	require.EqualValues(t, 16<<20, newGuard(t, Config{Tokens: tokens()}).tokens.cache.limit)
 	wide := make([]string, MaxClaimed)
 	for i := range wide {
 		wide[i] = fmt.Sprintf("%s-%02d", strings.Repeat("n", 40), i)
@@ -33,7 +33,7 @@ func TestRememberedTokensAreBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGuard(t, Config{Tokens: tokens()})
-			g.tokens.recent = newRecent(limit)
+			g.tokens.cache = newTokenCache(limit)
 			before := heap()
 			for i := range issued {
 				user := fmt.Sprintf("%0200d", i)
@@ -42,8 +42,8 @@ func TestRememberedTokensAreBounded(t *testing.T) {
 			}
 			used := heap() - before
 			require.Less(t, used, int64(limit*3/2), "%d KiB", used>>10)
-			require.LessOrEqual(t, used, g.tokens.recent.bytes()*5/4+1<<19, "it is counted for what it is")
-			require.LessOrEqual(t, g.tokens.recent.bytes(), int64(limit))
+			require.LessOrEqual(t, used, g.tokens.cache.bytes()*5/4+1<<19, "it is counted for what it is")
+			require.LessOrEqual(t, g.tokens.cache.bytes(), int64(limit))
 			runtime.KeepAlive(g)
 		})
 	}
@@ -60,8 +60,8 @@ func TestLargeTokensAreNotRemembered(t *testing.T) {
 		_, err := g.bearer(t, good(t, map[string]any{"namespaces": names}))
 		require.NoError(t, err)
 	}
-	require.Zero(t, g.tokens.recent.len())
+	require.Zero(t, g.tokens.cache.len())
 	_, err := g.bearer(t, good(t, nil))
 	require.NoError(t, err)
-	require.Equal(t, 1, g.tokens.recent.len())
+	require.Equal(t, 1, g.tokens.cache.len())
 }

@@ -1,9 +1,8 @@
-// Package limit counts requests: each caller has a bucket that fills at a steady rate, and every request
-// takes one token out of it.
+// Package limit limits rates of requests: each caller has a bucket that fills with tokens at a steady rate, and every
+// request takes one token out of it.
 //
-// Buckets are in memory, a bounded number of them however many callers come: who has not been heard of for
-// longest loses theirs, and begins with a full one. Whoever asks so often that a limit matters keeps theirs.
-// Each server counts for itself.
+// Buckets are in memory. Their number is bounded: the least recently seen caller is evicted and starts over with a full
+// bucket. A caller that sends enough requests for a limit to matter is not evicted. Each server counts on its own.
 package limit
 
 import (
@@ -16,93 +15,93 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits are how many requests a second are answered; 0 for any number.
+// Limits are maximum numbers of requests per second; 0 is unlimited.
 type Limits struct {
-	Caller int // of one API key, or of one address that nobody proved to be a key or a user
-	User   int // of one user of a JWT
+	Caller int // of one API key, or of one address without valid credentials
+	User   int // of one user with a JWT
 }
 
-// of returns the limit that holds for callers of a kind.
-func (l Limits) of(k Kind) int {
-	if k == User {
+// of returns the limit by a policy.
+func (l Limits) of(p Policy) int {
+	if p == PerUser {
 		return l.User
 	}
 	return l.Caller
 }
 
-// Kind is what a caller is told apart by.
-type Kind string
+// Policy is the name of what requests are counted by.
+type Policy string
 
-// The kinds of callers.
+// The policies.
 const (
-	Address Kind = "address"
-	Key     Kind = "key"
-	User    Kind = "user"
+	PerAddress Policy = "address"
+	PerKey     Policy = "key"
+	PerUser    Policy = "user"
 )
 
-// Caller is whom requests are counted for.
-type Caller struct {
-	Kind    Kind
-	name    string // of the key or the user
-	issuer  string // that says who the user is
+// Key identifies a caller that requests are charged to.
+type Key struct {
+	Policy  Policy
+	name    string // of the API key or the user
+	issuer  string // of the user
 	address netip.Addr
 }
 
-// AtAddress returns the caller at an address. Whoever has an IPv6 address has all those that begin with the
-// same 64 bits, so they are one caller.
-func AtAddress(a netip.Addr) Caller {
+// ByAddress returns the key of the callers at an address. IPv6 addresses with the same first 64 bits share a key, since
+// a client has all of them.
+func ByAddress(a netip.Addr) Key {
 	a = a.Unmap().WithZone("")
 	if a.Is6() {
-		network, _ := a.Prefix(64) // fails for more bits than there are only
+		network, _ := a.Prefix(64) // fails only for more bits than the address has
 		a = network.Addr()
 	}
-	return Caller{Kind: Address, address: a}
+	return Key{Policy: PerAddress, address: a}
 }
 
-// WithKey returns the caller who has the API key of that name.
-func WithKey(name string) Caller { return Caller{Kind: Key, name: name} }
+// ByAPIKey returns the key of the caller with the API key of that name.
+func ByAPIKey(name string) Key { return Key{Policy: PerKey, name: name} }
 
-// AsUser returns the caller who is a user, as an issuer of JWTs says.
-func AsUser(issuer, user string) Caller { return Caller{Kind: User, name: user, issuer: issuer} }
+// ByUser returns the key of a user, by the issuer of JWTs.
+func ByUser(issuer, user string) Key { return Key{Policy: PerUser, name: user, issuer: issuer} }
 
-// Window is how long an empty bucket takes to fill. It holds the requests of so long, so a caller who paused
-// may send that many at once.
+// Window is the time in which an empty bucket fills.
 const Window = 5 * time.Second
 
-// Burst is how many tokens a bucket holds that gets so many a second.
+// Burst returns how many tokens a bucket holds that gets so many per second. A caller can send that many requests at
+// once after a pause.
 func Burst(perSecond int) int { return perSecond * int(Window/time.Second) }
 
-// DefaultSize is how many buckets are enough. They take 15 MB.
+// DefaultSize is a number of buckets for a server. They take 15 MB.
 const DefaultSize = 1 << 16
 
-// Buckets are those of all callers. They may be used concurrently.
+// Buckets are the buckets of all callers. Its methods may be called concurrently.
 type Buckets struct {
 	now  func() time.Time
 	seed maphash.Seed
-	kept *lru.Cache[uint64, *rate.Limiter] // by the hash of a caller, so that each takes the same room
+	kept *lru.Cache[uint64, *rate.Limiter] // by the hash of a key, so that all entries take the same space
 }
 
-// New returns buckets, at most size of them, which has to be positive. The clock must not go backwards; time.Now
-// does not, whatever happens to the wall clock.
+// New returns at most size buckets, which must be positive. The clock must not go backwards: time.Now does not, even if
+// the wall clock is set.
 func New(size int, now func() time.Time) *Buckets {
-	kept, _ := lru.New[uint64, *rate.Limiter](size) // fails for a size that is not positive only
+	kept, _ := lru.New[uint64, *rate.Limiter](size) // fails only for a size that is not positive
 	return &Buckets{now: now, seed: maphash.MakeSeed(), kept: kept}
 }
 
-// Exceeded is why a request is not to be answered.
+// Exceeded describes a limit that a caller exceeded.
 type Exceeded struct {
-	PerSecond int           // the limit that holds for the caller
-	Wait      time.Duration // until the next request will be answered; positive
+	PerSecond int           // the limit of the caller
+	Wait      time.Duration // until the next request is allowed; positive
 }
 
-// Allow takes a token for a request out of the caller's bucket. If there is none left it returns false, and why.
-func (b *Buckets) Allow(c Caller, l Limits) (Exceeded, bool) {
-	perSecond := l.of(c.Kind)
+// Allow takes a token for a request out of a bucket. It returns false, and the limit, if none is left.
+func (b *Buckets) Allow(k Key, l Limits) (Exceeded, bool) {
+	perSecond := l.of(k.Policy)
 	if perSecond == 0 {
 		return Exceeded{}, true
 	}
 	now := b.now()
-	bucket := b.bucket(c, perSecond, now)
+	bucket := b.bucket(k, perSecond, now)
 	if bucket.AllowN(now, 1) {
 		return Exceeded{}, true
 	}
@@ -110,9 +109,9 @@ func (b *Buckets) Allow(c Caller, l Limits) (Exceeded, bool) {
 	return Exceeded{perSecond, max(1, time.Duration(math.Ceil(missing)))}, false
 }
 
-// bucket returns the caller's, which fills as is set now.
-func (b *Buckets) bucket(c Caller, perSecond int, now time.Time) *rate.Limiter {
-	id := maphash.Comparable(b.seed, c)
+// bucket returns the bucket of a caller, which fills at the rate of the current limit.
+func (b *Buckets) bucket(k Key, perSecond int, now time.Time) *rate.Limiter {
+	id := maphash.Comparable(b.seed, k)
 	bucket, known := b.kept.Get(id)
 	if !known {
 		bucket = rate.NewLimiter(rate.Limit(perSecond), Burst(perSecond))

@@ -20,8 +20,8 @@ func (c *clock) now() time.Time              { return c.at }
 func (c *clock) advance(d time.Duration)     { c.at = c.at.Add(d) }
 func newClock() *clock                       { return &clock{time.Unix(1_795_176_000, 0)} }
 func newBuckets(size int) (*Buckets, *clock) { c := newClock(); return New(size, c.now), c }
-func address(text string) Caller             { return AtAddress(netip.MustParseAddr(text)) }
-func taken(b *Buckets, c Caller, l Limits) (n int) { // until nothing is left
+func address(text string) Key                { return ByAddress(netip.MustParseAddr(text)) }
+func taken(b *Buckets, c Key, l Limits) (n int) { // until nothing is left
 	for {
 		if _, ok := b.Allow(c, l); !ok {
 			return n
@@ -33,7 +33,7 @@ func taken(b *Buckets, c Caller, l Limits) (n int) { // until nothing is left
 // TestRefill: a bucket holds the requests of 5 seconds, and gets new tokens one by one.
 func TestRefill(t *testing.T) {
 	b, clock := newBuckets(10)
-	alice, limits := AsUser("issuer", "alice"), Limits{User: 20}
+	alice, limits := ByUser("issuer", "alice"), Limits{User: 20}
 	require.Equal(t, 100, taken(b, alice, limits))
 	refusal, _ := b.Allow(alice, limits)
 	require.Equal(t, Exceeded{PerSecond: 20, Wait: 50 * time.Millisecond}, refusal)
@@ -55,13 +55,13 @@ func TestRefill(t *testing.T) {
 func TestCallersAreApart(t *testing.T) {
 	b, _ := newBuckets(100)
 	limits := Limits{Caller: 2, User: 1}
-	for _, c := range []Caller{
-		AsUser("issuer", "alice"), AsUser("issuer", "bob"), AsUser("other", "alice"), AsUser("issueralice", ""),
+	for _, c := range []Key{
+		ByUser("issuer", "alice"), ByUser("issuer", "bob"), ByUser("other", "alice"), ByUser("issueralice", ""),
 	} {
 		require.Equal(t, 5, taken(b, c, limits), c)
 	}
-	for _, c := range []Caller{
-		WithKey("alice"), WithKey("203.0.113.7"), address("203.0.113.7"), address("203.0.113.8"), AtAddress(netip.Addr{}),
+	for _, c := range []Key{
+		ByAPIKey("alice"), ByAPIKey("203.0.113.7"), address("203.0.113.7"), address("203.0.113.8"), ByAddress(netip.Addr{}),
 	} {
 		require.Equal(t, 10, taken(b, c, limits), c)
 	}
@@ -80,7 +80,7 @@ func TestAddresses(t *testing.T) {
 // TestReload: other limits hold from the next request on, for buckets that are there, too.
 func TestReload(t *testing.T) {
 	b, clock := newBuckets(10)
-	backend := WithKey("backend")
+	backend := ByAPIKey("backend")
 	require.Equal(t, 50, taken(b, backend, Limits{Caller: 10}))
 	clock.advance(Window)
 	require.Equal(t, 10, taken(b, backend, Limits{Caller: 2}), "tightened")
@@ -103,12 +103,12 @@ func TestReload(t *testing.T) {
 func TestMemoryIsBounded(t *testing.T) {
 	b, _ := newBuckets(DefaultSize)
 	limits := Limits{User: 1}
-	regular := AsUser("issuer", "regular")
+	regular := ByUser("issuer", "regular")
 	taken(b, regular, limits)
 	before := heap()
 	long := strings.Repeat("x", 200)
 	for n := range 1_000_000 {
-		_, ok := b.Allow(AsUser("issuer", long+strconv.Itoa(n)), limits)
+		_, ok := b.Allow(ByUser("issuer", long+strconv.Itoa(n)), limits)
 		require.True(t, ok)
 		if n%50_000 == 0 {
 			require.Zero(t, taken(b, regular, limits), "who keeps asking is kept in mind")
@@ -136,7 +136,7 @@ func TestConcurrently(t *testing.T) {
 	for range goroutines {
 		all.Go(func() {
 			for n := range callers * 5 {
-				if _, ok := b.Allow(WithKey(strconv.Itoa(n%callers)), Limits{Caller: 1}); ok {
+				if _, ok := b.Allow(ByAPIKey(strconv.Itoa(n%callers)), Limits{Caller: 1}); ok {
 					allowed.Add(1)
 				}
 			}

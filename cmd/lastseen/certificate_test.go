@@ -19,6 +19,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -160,25 +161,30 @@ func TestBrokenCertificateIsNotTaken(t *testing.T) {
 	require.Equal(t, "two.example.com", shownAt(t, address))
 }
 
-// TestCertificateIsLookedAt again and again, until the server ends.
-func TestCertificateIsLookedAt(t *testing.T) {
+// TestCertificateIsPolled: the files are read again and again, until the server ends.
+func TestCertificateIsPolled(t *testing.T) {
 	files := newPairFiles(t, "1.example.com")
 	c, _ := openPair(t, files)
-	ctx, cancel := context.WithCancel(t.Context())
-	pauses := 0
-	c.run(ctx, func(_ context.Context, d time.Duration) {
-		require.Equal(t, certificatePause, d)
-		switch pauses++; pauses {
-		case 1:
-			files.write(t, "2.example.com")
-		case 2:
-			require.Equal(t, []string{"2.example.com"}, c.current.Load().Leaf.DNSNames)
-			files.write(t, "3.example.com")
-			cancel()
+	name := func() string { return c.current.Load().Leaf.DNSNames[0] }
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		go (&runtimeConfig{certificate: c}).run(ctx, nil)
+		for _, next := range []string{"2.example.com", "3.example.com"} {
+			before := name()
+			files.write(t, next)
+			time.Sleep(certificatePause - 1)
+			synctest.Wait()
+			require.Equal(t, before, name())
+			time.Sleep(1)
+			synctest.Wait()
+			require.Equal(t, next, name())
 		}
+		cancel()
+		synctest.Wait()
+		files.write(t, "4.example.com")
+		time.Sleep(time.Hour)
+		require.Equal(t, "3.example.com", name())
 	})
-	require.Equal(t, 2, pauses)
-	require.Equal(t, []string{"2.example.com"}, c.current.Load().Leaf.DNSNames)
 }
 
 func TestWrongCertificates(t *testing.T) {

@@ -53,21 +53,21 @@ func TestSecretInPlaceOfItsFileIsNotShown(t *testing.T) {
 	}
 }
 
-// TestAccessReloads: keys and secrets that are given out or taken back count from the next request on.
+// TestAccessReloads: keys and secrets that are given out or taken back take effect with the next request.
 func TestAccessReloads(t *testing.T) {
 	one, two := secret+" one", secret+" two"
 	secretFile := writeFile(t, "secret", []byte(one))
 	tokens := names + "jwt-secret-file: " + secretFile + "\n"
 	r := newReloadTest(t, tokens+aKey)
 	allowed := func(credentials string) bool {
-		_, err := r.access().Authenticate(t.Context(), []string{"Bearer " + credentials})
+		_, err := r.authenticator.Authenticate(t.Context(), []string{"Bearer " + credentials})
 		return err == nil
 	}
 	require.True(t, allowed("ls_a"))
 	require.True(t, allowed(sign(t, one)))
-	guard := r.access()
+	guard := r.authenticator
 	require.Contains(t, r.write(tokens+aKey+"green: 50s"), `changes="green: 60s → 50s"`)
-	require.Same(t, guard, r.access(), "nothing about it changed")
+	require.Same(t, guard, r.authenticator, "nothing about it changed")
 
 	bKey := strings.ReplaceAll(strings.ReplaceAll(aKey, hashOf("ls_a"), hashOf("ls_b")), "scopes: [read]", "scopes: [read, ping]")
 	require.NoError(t, os.WriteFile(secretFile, []byte(two), 0o600))
@@ -83,8 +83,8 @@ func TestAccessReloads(t *testing.T) {
 	require.True(t, allowed("ls_b"))
 	require.False(t, allowed(sign(t, one)))
 	require.True(t, allowed(sign(t, two)))
-	require.Equal(t, 7, r.limits().Caller)
-	require.Equal(t, []string{"https://a.example.com"}, r.origins())
+	require.Equal(t, 7, r.served().Limits.Caller)
+	require.Equal(t, []string{"https://a.example.com"}, r.served().CORSOrigins)
 
 	require.Contains(t, r.write(tokens), "keys.a removed")
 	require.False(t, allowed("ls_b"))
@@ -95,11 +95,11 @@ func TestAccessReloads(t *testing.T) {
 func TestReloadOpensNothingUnasked(t *testing.T) {
 	r := newReloadTest(t, aKey)
 	require.Contains(t, r.write("green: 50s"), `problem="no keys and no JWTs are left, so anyone would have full access: set auth: none to allow it"`)
-	require.False(t, r.access().Open())
+	require.False(t, r.authenticator.Open())
 	require.Contains(t, r.write("auth: none"), "keys.a removed")
-	require.True(t, r.access().Open())
+	require.True(t, r.authenticator.Open())
 	require.Contains(t, r.write(aKey), "keys.a added")
-	require.False(t, r.access().Open())
+	require.False(t, r.authenticator.Open())
 }
 
 // sign returns a JWT for alice.

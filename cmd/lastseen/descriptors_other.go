@@ -2,5 +2,5 @@
 
 package main
 
-// descriptors returns how many files and connections this process may have open; 0 if that is not known.
+// descriptors returns how many files and connections this process can have open; 0 if that is not known.
 func descriptors() uint64 { return 0 }

@@ -114,9 +114,7 @@ func TestAuthorizeInBrowser(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, file.Close()) })
 	server := httptest.NewServer(api.New(api.Config{
-		Store: file, Access: func() *auth.Authenticator { return guard }, Settings: func(string) api.Settings {
-			return api.Settings{Thresholds: lastseen.Thresholds{Green: time.Hour, Yellow: 2 * time.Hour}, PingInterval: time.Minute, Shards: 1}
-		},
+		Store: file, Auth: guard, Settings: api.Settings{Thresholds: lastseen.Thresholds{Green: time.Hour, Yellow: 2 * time.Hour}, PingInterval: time.Minute, Shards: 1},
 	}))
 	t.Cleanup(server.Close)
 	refused, err := http.Get(server.URL + "/v1/namespaces/chat/users/alice")

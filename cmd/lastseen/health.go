@@ -15,15 +15,15 @@ import (
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 )
 
-// healthTimeout bounds a health check.
+// healthTimeout is the time limit of a health check.
 const healthTimeout = 3 * time.Second
 
-// healthCmd asks a running service whether it is alive.
+// healthCmd checks that a running server is alive.
 type healthCmd struct {
 	config.CommonSettings
 }
 
-// Run fails unless the service answers.
+// Run returns an error unless the server responds.
 func (*healthCmd) Run(ctx context.Context, std streams, loader config.Loader) error {
 	listen, err := loader.ListenAddress()
 	if err != nil {
@@ -36,7 +36,7 @@ func (*healthCmd) Run(ctx context.Context, std streams, loader config.Loader) er
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	status, err := askHealth(ctx, "http://"+address)
-	if err == nil && status == http.StatusBadRequest { // so answers what speaks TLS
+	if err == nil && status == http.StatusBadRequest { // the response of a server with TLS
 		status, err = askHealth(ctx, "https://"+address)
 	}
 	switch {
@@ -49,14 +49,14 @@ func (*healthCmd) Run(ctx context.Context, std streams, loader config.Loader) er
 	return err
 }
 
-// askHealth returns the status with which a service answers. Whose certificate it shows does not matter: the
-// question is not who it is, and one that has expired must not get it restarted.
+// askHealth returns the status of /healthz. It does not verify the certificate: an expired one must not get the server
+// restarted.
 func askHealth(ctx context.Context, server string) (int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server+"/healthz", nil)
 	if err != nil {
 		return 0, err
 	}
-	client := http.Client{Transport: &http.Transport{ // none of the proxies that the environment may name
+	client := http.Client{Transport: &http.Transport{ // without the proxies of the environment
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true},
 	}}
 	defer client.CloseIdleConnections()
@@ -67,13 +67,13 @@ func askHealth(ctx context.Context, server string) (int, error) {
 	return response.StatusCode, response.Body.Close()
 }
 
-// healthAddress returns where to ask a service that listens on an address, which may name no host.
+// healthAddress returns the address at which to reach a server that listens on an address, whose host can be empty.
 func healthAddress(listen string) (string, error) {
 	host, service, err := net.SplitHostPort(listen)
 	if err != nil {
 		return "", err
 	}
-	port, err := net.LookupPort("tcp", service) // it may have a name
+	port, err := net.LookupPort("tcp", service) // it can be a name
 	if err != nil {
 		return "", err
 	}
@@ -93,11 +93,11 @@ func (versionCmd) Run(std streams) error {
 	return err
 }
 
-// stamp is "VERSION REVISION" in a build that cannot see the repository, as in the container image; only
-// the linker sets it, with -ldflags "-X 'main.stamp=v1.2.3 1d355ca'".
+// stamp is "VERSION REVISION" in a build without the repository, such as that of the container image. Only the linker
+// sets it, with -ldflags "-X 'main.stamp=v1.2.3 1d355ca'".
 var stamp string
 
-// version describes the running build, from its stamp and what the Go tool recorded in it.
+// version returns the running build, from its stamp and what the Go tool recorded in it.
 func version() api.Version {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

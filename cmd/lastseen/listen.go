@@ -11,7 +11,7 @@ import (
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 )
 
-// listen opens the port that the settings name. The error names the setting.
+// listen opens the port in the settings. The error names the setting.
 func listen(c *config.Config) (net.Listener, error) {
 	listener, err := net.Listen("tcp", c.Listen)
 	if err == nil {
@@ -30,26 +30,31 @@ func listen(c *config.Config) (net.Listener, error) {
 
 // banner is what a server prints when it is ready.
 type banner struct {
-	scheme  string // http or https
-	at      net.Addr
+	listen  net.Addr
+	tls     bool
 	store   string // where the data is, without passwords
 	callers string // who can call
 }
 
-// String returns lines of which the addresses can be opened on this machine.
+// String returns the banner. Its URLs can be opened on this machine.
 func (b banner) String() string {
-	host, port, _ := net.SplitHostPort(b.at.String())
+	host, port, _ := net.SplitHostPort(b.listen.String())
 	ip := net.ParseIP(host)
 	everywhere := ip != nil && ip.IsUnspecified()
 	if everywhere {
 		host = "localhost"
 	}
-	server := b.scheme + "://" + net.JoinHostPort(host, port)
+	scheme := "http"
+	if b.tls {
+		scheme = "https"
+	}
+	server := scheme + "://" + net.JoinHostPort(host, port)
 	var text strings.Builder
 	fmt.Fprintf(&text, "lastseen %s\n  API   %s/v1/namespaces\n  docs  %s/docs/\n  data  %s\n  for   %s\n",
 		version().Version, server, server, b.store, b.callers)
 	if everywhere {
-		fmt.Fprintf(&text, "  note  listening on port %s of all addresses; from outside a container, use the published port\n", port)
+		fmt.Fprintf(&text,
+			"  note  listening on port %s of all addresses; from outside a container, use the published port\n", port)
 	}
 	return text.String()
 }

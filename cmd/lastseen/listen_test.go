@@ -70,7 +70,7 @@ func TestBanner(t *testing.T) {
 		{at("0.0.0.0"), "http://localhost:8080", true},
 		{at("::"), "http://localhost:8080", true},
 	} {
-		text := banner{scheme: "http", at: c.at, store: "/data/lastseen.db", callers: "anyone"}.String()
+		text := banner{listen: c.at, store: "/data/lastseen.db", callers: "anyone"}.String()
 		require.Contains(t, text, "\n  API   "+c.url+"/v1/namespaces\n")
 		require.Contains(t, text, "\n  docs  "+c.url+"/docs/\n")
 		require.Contains(t, text, "\n  data  /data/lastseen.db\n")

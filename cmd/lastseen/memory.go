@@ -6,24 +6,24 @@ import (
 )
 
 const (
-	// heapFloor is what the collector takes for used beyond what is, with a store on Redis, in bytes. It runs
-	// when the heap has doubled, and a server that holds no users has so little of it that this would be more
-	// than ten times a second under load. Nobody writes there, so it is an address range and no memory.
-	heapFloor = 32 << 20
+	// gcBallast is the size of an allocation, in bytes, that makes the garbage collector run less often on a server with
+	// a store on Redis. The collector runs when the heap has doubled, and such a server has so small a heap that it
+	// would run more than ten times a second under load. The ballast is never written, so it takes no memory.
+	gcBallast = 32 << 20
 
-	// filePercent is how much garbage there may be, in percent of what is used, when the users are in this
-	// process. With the standard 100, millions of users would take as much memory once again.
+	// filePercent is GOGC for a server with the embedded store, which holds the users in memory. With the default of
+	// 100, millions of users would take as much memory again as garbage.
 	filePercent = 50
 )
 
-// tuneCollector suits the garbage collector to the store, unless GOGC says how it is to run. The caller keeps
-// what it returns for as long as the service runs.
-func tuneCollector(onRedis bool) (floor []byte) {
+// tuneGC sets up the garbage collector for the store, unless GOGC is set. The caller keeps the ballast alive while the
+// server runs.
+func tuneGC(onRedis bool) (ballast []byte) {
 	switch {
 	case os.Getenv("GOGC") != "":
 		return nil
 	case onRedis:
-		return make([]byte, heapFloor)
+		return make([]byte, gcBallast)
 	default:
 		debug.SetGCPercent(filePercent)
 		return nil

@@ -12,17 +12,17 @@ import (
 
 func TestCollectorOnRedisStartsLate(t *testing.T) {
 	t.Setenv("GOGC", "")
-	floor := tuneCollector(true)
-	require.Len(t, floor, heapFloor)
-	require.GreaterOrEqual(t, heapGoal(), uint64(heapFloor))
-	require.Len(t, floor, heapFloor, "still there")
+	ballast := tuneGC(true)
+	require.Len(t, ballast, gcBallast)
+	require.GreaterOrEqual(t, heapGoal(), uint64(gcBallast))
+	require.Len(t, ballast, gcBallast, "still there")
 }
 
 func TestCollectorOnAFile(t *testing.T) {
 	t.Setenv("GOGC", "")
 	standard := debug.SetGCPercent(100)
 	defer debug.SetGCPercent(standard)
-	require.Nil(t, tuneCollector(false))
+	require.Nil(t, tuneGC(false))
 	require.Equal(t, filePercent, debug.SetGCPercent(100))
 }
 
@@ -30,8 +30,8 @@ func TestCollectorObeysGOGC(t *testing.T) {
 	t.Setenv("GOGC", "150")
 	standard := debug.SetGCPercent(150)
 	defer debug.SetGCPercent(standard)
-	require.Nil(t, tuneCollector(true))
-	require.Nil(t, tuneCollector(false))
+	require.Nil(t, tuneGC(true))
+	require.Nil(t, tuneGC(false))
 	require.Equal(t, 150, debug.SetGCPercent(150))
 }
 

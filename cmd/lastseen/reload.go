@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"os"
 	"reflect"
 	"sync/atomic"
@@ -16,163 +17,150 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// live is the configuration of a running service. A reload replaces it as a whole.
-type live struct {
-	current atomic.Pointer[config.Config]
-	guard   atomic.Pointer[auth.Authenticator] // by the access of current
-	load    func() (*config.Config, error)
-	shown   *certificate // nil without TLS
-	logger  *slog.Logger
-	level   *slog.LevelVar // of the logger
-	changed chan struct{}  // holds one thing when the configuration was replaced since it was last looked at
+// runtimeConfig is the configuration of a running server and the HTTP handler made from it. A reload replaces both.
+// Requests in progress finish on the handler that they began with.
+type runtimeConfig struct {
+	current       atomic.Pointer[config.Config]
+	handler       atomic.Pointer[http.Handler]
+	authenticator *auth.Authenticator // of current
+	shared        *api.Shared         // by all handlers
+	store         store.Store
+	load          func() (*config.Config, error)
+	certificate   *certificate // nil without TLS
+	logger        *slog.Logger
+	level         *slog.LevelVar // of the logger
+	changed       chan struct{}  // holds one value when there was a reload since the last receive
 }
 
-// newLive returns a configuration of which load reads the next. An error means that files of it changed since
-// they were checked.
-func newLive(c *config.Config, load func() (*config.Config, error), logger *slog.Logger, level *slog.LevelVar) (*live, error) {
-	shown, err := openCertificate(c, logger)
+// newRuntimeConfig returns the configuration c and a handler for it. A reload calls load for the next configuration. An
+// error means that files which c names changed since they were checked.
+func newRuntimeConfig(
+	c *config.Config, load func() (*config.Config, error), s store.Store, logger *slog.Logger, level *slog.LevelVar,
+) (*runtimeConfig, error) {
+	certificate, err := openCertificate(c, logger)
 	if err != nil {
 		return nil, err
 	}
-	guard, err := auth.New(c.Access, auth.Options{Logger: logger})
-	if err != nil {
-		return nil, err
+	r := &runtimeConfig{
+		store: s, load: load, certificate: certificate, logger: logger, level: level, changed: make(chan struct{}, 1),
 	}
-	l := &live{load: load, shown: shown, logger: logger, level: level, changed: make(chan struct{}, 1)}
-	l.current.Store(c)
-	l.guard.Store(guard)
-	return l, nil
+	r.shared = api.NewShared(r.apiConfig(c))
+	return r, r.replace(c)
 }
 
-// close ends what goes on in the background.
-func (l *live) close() { l.guard.Load().Close() }
+// close ends background work.
+func (r *runtimeConfig) close() { r.authenticator.Close() }
 
-func (l *live) config() *config.Config { return l.current.Load() }
+func (r *runtimeConfig) config() *config.Config { return r.current.Load() }
 
-// scheme returns the scheme of the server's URLs.
-func (l *live) scheme() string {
-	if l.shown != nil {
-		return "https"
-	}
-	return "http"
+// ServeHTTP serves a request by the current handler; see [http.Handler].
+func (r *runtimeConfig) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	(*r.handler.Load()).ServeHTTP(w, request)
 }
 
-// interfaceTo returns what the HTTP interface to a store needs.
-func (l *live) interfaceTo(s store.Store) api.Config {
+// apiConfig returns what the handler of a configuration needs.
+func (r *runtimeConfig) apiConfig(c *config.Config) api.Config {
+	namespaces := map[string]api.Settings{}
+	for _, name := range c.Names() {
+		namespaces[name] = c.Namespace(name).ForAPI()
+	}
 	return api.Config{
-		Store: s, Settings: l.namespace, Version: version(), Logger: l.logger,
-		Known: l.knows, Access: l.access, Limits: l.limits,
-		CORSOrigins: l.origins, AllowedHosts: l.allowedHosts, TrustedProxies: l.config().TrustedProxies,
-		AccessLog:  func() bool { return l.config().AccessLog },
-		BodyMemory: l.config().BodyMemory,
+		Store: r.store, Settings: c.ForAPI(), Namespaces: namespaces,
+		RefuseUnknown: c.UnknownNamespaces == config.RefuseUnknown, Auth: r.authenticator, Version: version(), Logger: r.logger, AccessLog: c.AccessLog,
+		Limits:     limit.Limits{Caller: c.RateLimit, User: c.UserRateLimit},
+		BodyMemory: c.BodyMemory, CORSOrigins: c.CORSOrigins, AllowedHosts: c.AllowedHosts,
+		TrustedProxies: c.TrustedProxies, Shared: r.shared,
 	}
 }
 
-// namespace returns the settings of a namespace that callers see.
-func (l *live) namespace(name string) api.Settings { return l.config().Namespace(name).ForAPI() }
-
-// knows reports whether a namespace is served.
-func (l *live) knows(namespace string) bool {
-	return l.config().Knows(namespace)
-}
-
-// retention returns how long a namespace keeps users who are not seen; 0 for ever.
-func (l *live) retention(namespace string) time.Duration {
-	return l.config().Namespace(namespace).Retention
+// retention returns how long a namespace keeps users that are not seen; 0 for ever.
+func (r *runtimeConfig) retention(namespace string) time.Duration {
+	return r.config().Namespace(namespace).Retention
 }
 
 // configured reports whether a namespace is named in the settings.
-func (l *live) configured(namespace string) bool {
-	return l.config().Configured(namespace)
+func (r *runtimeConfig) configured(namespace string) bool {
+	return r.config().Configured(namespace)
 }
-
-// access returns who tells callers apart.
-func (l *live) access() *auth.Authenticator { return l.guard.Load() }
-
-// limits returns how many requests a caller may send.
-func (l *live) limits() limit.Limits {
-	c := l.config()
-	return limit.Limits{Caller: c.RateLimit, User: c.UserRateLimit}
-}
-
-// origins returns from which origins pages may call.
-func (l *live) origins() []string { return l.config().CORSOrigins }
-
-// allowedHosts returns for which names a server without authentication answers, beside local ones.
-func (l *live) allowedHosts() []string { return l.config().AllowedHosts }
 
 // names returns the configured namespaces.
-func (l *live) names() []string { return l.config().Names() }
+func (r *runtimeConfig) names() []string { return r.config().Names() }
 
-// run reloads at every hangup until the context ends.
-func (l *live) run(ctx context.Context, hangups <-chan os.Signal) {
+// run reloads at every hangup, and reads the certificate again then and from time to time, until the context ends.
+func (r *runtimeConfig) run(ctx context.Context, hangups <-chan os.Signal) {
+	ticker := time.NewTicker(certificatePause)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-hangups:
-			l.reload()
-			l.shown.refresh()
+			r.reload()
+			r.certificate.refresh()
+		case <-ticker.C:
+			r.certificate.refresh()
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// reload reads all settings anew. They replace the current ones if nothing is wrong with them and none of
-// those that differ needs a restart; otherwise nothing changes, and the log says why.
-func (l *live) reload() {
-	current := l.config()
+// reload reads all settings again. They replace the current ones if they are valid and no difference requires a
+// restart; otherwise nothing changes, and the log says why.
+func (r *runtimeConfig) reload() {
+	current := r.config()
 	if current.Config == "" && current.Access.Tokens == nil && current.TLSCert == "" {
-		l.logger.Info("nothing to reload: no configuration file is set (--config)")
+		r.logger.Info("nothing to reload: no configuration file is set (--config)")
 		return
 	}
-	next, err := l.load()
+	next, err := r.load()
 	var wrong *config.Error
 	switch {
 	case errors.As(err, &wrong):
-		l.refuse(wrong.Problems)
+		r.refuse(wrong.Problems...)
 		return
 	case err != nil:
-		l.refuse([]string{err.Error()})
+		r.refuse(err.Error())
 		return
 	}
 	d := config.Compare(current, next)
 	if len(d.Refused) > 0 {
-		l.refuse(d.Refused)
+		r.refuse(d.Refused...)
 		return
 	}
-	if err := l.replace(current, next); err != nil {
-		l.refuse([]string{err.Error()})
+	if err := r.replace(next); err != nil {
+		r.refuse(err.Error())
 		return
 	}
 	for _, warning := range next.Warnings {
-		l.logger.Warn(warning)
+		r.logger.Warn(warning)
 	}
 	select {
-	case l.changed <- struct{}{}:
-	default: // told already
+	case r.changed <- struct{}{}:
+	default: // it holds one already
 	}
-	l.logger.Info("configuration reloaded", "file", next.Config, "changes", d.Summary())
+	r.logger.Info("configuration reloaded", "file", next.Config, "changes", d.Summary())
 }
 
-// replace puts the next configuration in the place of the current one. Who may do what is told apart anew only
-// if it changed; requests under way are decided by what held before.
-func (l *live) replace(current, next *config.Config) error {
-	if !reflect.DeepEqual(current.Access, next.Access) {
-		former := l.guard.Load()
-		guard, err := auth.New(next.Access, auth.Options{Logger: l.logger, Former: former})
+// replace makes a configuration the current one, and a handler for it. The authenticator is replaced only if access
+// changed, since a new one has to verify all tokens again.
+func (r *runtimeConfig) replace(next *config.Config) error {
+	previous := r.authenticator
+	if previous == nil || !reflect.DeepEqual(r.config().Access, next.Access) {
+		authenticator, err := auth.New(next.Access, auth.Options{Logger: r.logger, Previous: previous})
 		if err != nil {
 			return err
 		}
-		l.guard.Store(guard)
-		former.Close()
+		r.authenticator = authenticator
+		defer previous.Close()
 	}
-	l.level.Set(next.LogLevel)
-	l.current.Store(next)
+	handler := api.New(r.apiConfig(next))
+	r.handler.Store(&handler)
+	r.current.Store(next)
+	r.level.Set(next.LogLevel)
 	return nil
 }
 
-func (l *live) refuse(problems []string) {
+func (r *runtimeConfig) refuse(problems ...string) {
 	for _, problem := range problems {
-		l.logger.Error("configuration not reloaded, nothing was changed", "problem", problem)
+		r.logger.Error("configuration not reloaded, nothing was changed", "problem", problem)
 	}
 }

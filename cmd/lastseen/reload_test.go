@@ -2,8 +2,11 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
@@ -13,12 +16,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 )
 
-// reloadTest is a live configuration whose file the test rewrites.
+// reloadTest is the configuration of a server, whose file the test rewrites.
 type reloadTest struct {
-	*live
+	*runtimeConfig
 	t    *testing.T
 	file string
 	log  bytes.Buffer
@@ -31,7 +35,7 @@ func newReloadTest(t *testing.T, content string) *reloadTest {
 	loader := config.Loader{Flags: map[string]string{"config": r.file}}
 	c, err := loader.Load()
 	require.NoError(t, err)
-	r.live, err = newLive(c, loader.Reload, slog.New(slog.NewTextHandler(&r.log, nil)), &r.level)
+	r.runtimeConfig, err = newRuntimeConfig(c, loader.Reload, nil, slog.New(slog.NewTextHandler(&r.log, nil)), &r.level)
 	require.NoError(t, err)
 	t.Cleanup(r.close)
 	return r
@@ -45,16 +49,30 @@ func (r *reloadTest) write(content string) string {
 	return strings.ReplaceAll(r.log.String(), r.file, "FILE")
 }
 
+// served returns the configuration of the current handler.
+func (r *reloadTest) served() api.Config { return r.apiConfig(r.config()) }
+
+// setting returns a setting of a namespace, in ms, as the server returns it.
+func (r *reloadTest) setting(namespace, name string) int {
+	r.t.Helper()
+	response := httptest.NewRecorder()
+	r.ServeHTTP(response, httptest.NewRequest(http.MethodGet, "http://localhost/v1/namespaces/"+namespace, http.NoBody))
+	require.Equal(r.t, http.StatusOK, response.Code, response.Body)
+	var settings map[string]any
+	require.NoError(r.t, json.Unmarshal(response.Body.Bytes(), &settings))
+	return int(settings[name].(float64))
+}
+
 func TestReload(t *testing.T) {
 	r := newReloadTest(t, "green: 60s\nnamespaces:\n  a: {green: 90s}\n  b: {retention: 1h}\n")
 	log := r.write("green: 70s\nretention: 2h\nnamespaces:\n  b: {retention: off}\n  c: {ping-interval: 10s}\n")
 	require.Contains(t, log, `level=INFO msg="configuration reloaded" file=FILE changes="green: 60s → 70s; retention: off → 2h; `+
 		`namespaces.a removed; namespaces.a.green: 90s → 70s; namespaces.b.retention: 1h → off; `+
 		`namespaces.c added; namespaces.c.ping-interval: 30s → 10s"`)
-	require.Equal(t, 70*time.Second, r.namespace("a").Thresholds.Green)
+	require.Equal(t, 70_000, r.setting("a", "green_ms"))
 	require.Equal(t, 2*time.Hour, r.retention("a"))
 	require.Zero(t, r.retention("b"))
-	require.Equal(t, 10*time.Second, r.namespace("c").PingInterval)
+	require.Equal(t, 10_000, r.setting("c", "ping_interval_ms"))
 	require.Equal(t, []string{"b", "c"}, r.names())
 	require.Len(t, r.changed, 1)
 
@@ -91,7 +109,7 @@ func TestReloadChangesNothing(t *testing.T) {
 		"redis-shards: 2\ngreen: 70s\n" + before[11:]:         {"redis-key is a", "redis-shards is 2"},
 	} {
 		r := newReloadTest(t, before)
-		current := r.config()
+		current, handler := r.config(), r.handler.Load()
 		log := r.write(content)
 		for _, text := range want {
 			require.Contains(t, log, text, content)
@@ -101,6 +119,7 @@ func TestReloadChangesNothing(t *testing.T) {
 		require.NotContains(t, log, "geheim")
 		require.NotContains(t, log, "pssst")
 		require.Same(t, current, r.config())
+		require.Same(t, handler, r.handler.Load())
 		require.Empty(t, r.changed)
 	}
 	r := newReloadTest(t, before)

@@ -108,12 +108,12 @@ func TestLeeway(t *testing.T) {
 	}
 }
 
-// TestAllowedHostsReload: what is set is asked for at every request.
+// TestAllowedHostsReload checks that a reload changes the allowed hosts.
 func TestAllowedHostsReload(t *testing.T) {
 	r := newReloadTest(t, "allowed-hosts: presence.example.com")
-	require.Equal(t, []string{"presence.example.com"}, r.allowedHosts())
+	require.Equal(t, []string{"presence.example.com"}, r.served().AllowedHosts)
 	require.Contains(t, r.write("allowed-hosts: ['*.example.com', nas.lan]"), "allowed-hosts: presence.example.com → *.example.com, nas.lan")
-	require.Equal(t, []string{"*.example.com", "nas.lan"}, r.allowedHosts())
+	require.Equal(t, []string{"*.example.com", "nas.lan"}, r.served().AllowedHosts)
 }
 
 // TestReloadWarnsOfServersOpenToPages: with * any page that is opened on this machine has full access.

@@ -25,16 +25,14 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore"
 )
 
-// drainTimeout is how long requests under way may take after the order to stop. What is left of 10
-// seconds is for the last flush.
+// drainTimeout is how long requests in progress can take after the order to stop. The rest of 10 seconds is for the
+// last flush.
 const drainTimeout = 7 * time.Second
 
 // serveCmd runs the service.
-type serveCmd struct {
-	config.Settings
-}
+type serveCmd struct{ config.Settings }
 
-// Run serves until the context ends, finishes what was begun, and flushes.
+// Run serves until the context ends, finishes the requests in progress, and flushes the store.
 func (*serveCmd) Run(ctx context.Context, std streams, loader config.Loader) error {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -49,7 +47,7 @@ func (*serveCmd) Run(ctx context.Context, std streams, loader config.Loader) err
 	for _, warning := range c.Warnings {
 		logger.Warn(warning)
 	}
-	listener, err := listen(c) // before the store, which may make a file; connections wait until serve accepts them
+	listener, err := listen(c) // before the store, which can create a file; connections wait until serve accepts them
 	if err != nil {
 		return err
 	}
@@ -58,20 +56,20 @@ func (*serveCmd) Run(ctx context.Context, std streams, loader config.Loader) err
 	if err != nil {
 		return err
 	}
-	defer runtime.KeepAlive(tuneCollector(c.OnRedis()))
-	live, err := newLive(c, loader.Reload, logger, level)
+	defer runtime.KeepAlive(tuneGC(c.OnRedis()))
+	running, err := newRuntimeConfig(c, loader.Reload, s, logger, level)
 	if err == nil {
-		err = serve(ctx, std, logger, listener, s, where, live, hangups)
-		live.close()
+		err = serve(ctx, std, listener, running, where, hangups)
+		running.close()
 	}
 	if closeErr := s.Close(); closeErr != nil {
 		err = errors.Join(err, fmt.Errorf("closing the store: %w", closeErr))
 	}
-	newTraffic(s, logger).sum()
+	logTraffic(s, logger)
 	return err
 }
 
-// openStore opens the store that the settings name and says where its data is.
+// openStore opens the store that the settings name and returns where its data is.
 func openStore(ctx context.Context, c *config.Config, logger *slog.Logger) (s store.Store, where string, err error) {
 	if !c.OnRedis() {
 		s, err := filestore.Open(filestore.Options{
@@ -118,20 +116,22 @@ func openError(path string, err error) error {
 	}
 }
 
-// serve says where the service is, and answers requests until the context ends.
-func serve(ctx context.Context, std streams, logger *slog.Logger, listener net.Listener, s store.Store, where string, live *live, hangups <-chan os.Signal) error {
-	server := api.NewServer(api.New(live.interfaceTo(s)), logger)
-	listener = api.LimitConnections(server, listener, maxConnections(live.config().MaxConnections, descriptors()), logger)
-	registrar := jobs.NewRegistrar(s, live.names, live.changed, logger)
+// serve prints where the server is, and serves requests until the context ends.
+func serve(
+	ctx context.Context, std streams, listener net.Listener, running *runtimeConfig, where string,
+	hangups <-chan os.Signal,
+) error {
+	c, logger := running.config(), running.logger
+	server := api.NewServer(running, logger)
+	listener = api.LimitConnections(server, listener, maxConnections(c.MaxConnections, descriptors()), logger)
+	registrar := jobs.NewRegistrar(running.store, running.names, running.changed, logger)
 	registrar.Once(ctx)
-	fmt.Fprintf(std.out, "%s", banner{live.scheme(), listener.Addr(), where, live.config().Callers()})
+	fmt.Fprintf(std.out, "%s", banner{listener.Addr(), c.TLSCert != "", where, c.Callers()})
 
-	retention := jobs.NewRetention(s, live.retention, live.configured, logger)
-	defer inBackground(ctx, retention.Run, registrar.Run, newTraffic(s, logger).run,
-		func(ctx context.Context) { live.run(ctx, hangups) },
-		func(ctx context.Context) { live.shown.run(ctx, sleep) })()
+	retention := jobs.NewRetention(running.store, running.retention, running.configured, logger)
+	defer inBackground(ctx, retention.Run, registrar.Run, func(ctx context.Context) { running.run(ctx, hangups) })()
 	failed := make(chan error, 1)
-	go func() { failed <- answer(server, listener, live.shown) }()
+	go func() { failed <- serveConnections(server, listener, running.certificate) }()
 	select {
 	case err := <-failed:
 		return err
@@ -140,17 +140,17 @@ func serve(ctx context.Context, std streams, logger *slog.Logger, listener net.L
 	return shutdown(server, logger)
 }
 
-// answer answers requests, over TLS if there is a certificate to show.
-func answer(server *http.Server, listener net.Listener, shown *certificate) error {
-	if shown == nil {
+// serveConnections serves the connections of a listener, over TLS if there is a certificate.
+func serveConnections(server *http.Server, listener net.Listener, c *certificate) error {
+	if c == nil {
 		return server.Serve(listener)
 	}
-	server.TLSConfig = shown.config()
+	server.TLSConfig = c.config()
 	return server.ServeTLS(listener, "", "")
 }
 
-// inBackground starts work that goes on until the context ends. The function that it returns ends the work
-// and waits for that.
+// inBackground starts functions that run until the context ends. The function that it returns ends them and waits for
+// their return.
 func inBackground(ctx context.Context, work ...func(context.Context)) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -163,7 +163,7 @@ func inBackground(ctx context.Context, work ...func(context.Context)) (end func(
 	}
 }
 
-// shutdown takes no new requests and waits for those under way, but not for ever.
+// shutdown accepts no new requests and waits up to drainTimeout for those in progress.
 func shutdown(server *http.Server, logger *slog.Logger) error {
 	logger.Info("stopping")
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)

@@ -2,45 +2,17 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen/store/coalesce"
 	"github.com/lastseen/lastseen/store/filestore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
-
-// TestRefusalsAreLogged: once for those of a minute, with how deep the queue is and how large batches are.
-func TestRefusalsAreLogged(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	var log bytes.Buffer
-	refused := []int64{0, 7, 7, 9}
-	tr := &traffic{logger: slog.New(slog.NewTextHandler(&log, nil))}
-	tr.stats = func() coalesce.Stats {
-		now := refused[0]
-		refused = refused[1:]
-		return coalesce.Stats{Pings: coalesce.LaneStats{Queued: 65_000, Batches: 4, Members: 10, Largest: 5, Refused: now}}
-	}
-	tr.pause = func(_ context.Context, d time.Duration) {
-		require.Equal(t, trafficEvery, d)
-		if len(refused) == 1 {
-			cancel()
-		}
-	}
-	tr.run(ctx)
-	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
-	require.Len(t, lines, 2)
-	require.Contains(t, lines[0], "level=WARN")
-	require.Contains(t, lines[0], " refused=7 pings.queued=65000 pings.batches=4 pings.members=10 pings.largest=5 pings.refused=7 ")
-	require.Contains(t, lines[1], " refused=2 ")
-}
 
 func TestTrafficIsSummedUp(t *testing.T) {
 	s := start(t, "--store", redistest.Start(t), "--redis-timeout", "30s", "--redis-dial-timeout", "30s")
@@ -76,6 +48,6 @@ func TestClockIsSummedUp(t *testing.T) {
 		require.NoError(t, err)
 		wrong.Store(int64(time.Hour))
 	}
-	newTraffic(s, slog.New(slog.NewTextHandler(&log, nil))).sum()
+	logTraffic(s, slog.New(slog.NewTextHandler(&log, nil)))
 	require.Contains(t, log.String(), "steps=1 ignored=0")
 }

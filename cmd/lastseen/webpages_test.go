@@ -116,10 +116,8 @@ func newSite(t *testing.T, script string) *site {
 	}))
 	t.Cleanup(pages.Close)
 	server := httptest.NewServer(s.observe(api.New(api.Config{
-		Store: s.clockedStore, CORSOrigins: func() []string { return []string{pages.URL} },
-		Settings: func(string) api.Settings {
-			return api.Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}, PingInterval: 30 * time.Second, Shards: 1}
-		},
+		Store: s.clockedStore, CORSOrigins: []string{pages.URL},
+		Settings: api.Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}, PingInterval: 30 * time.Second, Shards: 1},
 	})))
 	t.Cleanup(server.Close)
 	html = `<!doctype html><title>page</title><link rel="icon" href="data:,">

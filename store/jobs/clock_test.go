@@ -45,9 +45,8 @@ func newClockedServer(t *testing.T, open opener) *clockedServer {
 	c.store = s
 	server := httptest.NewServer(api.New(api.Config{
 		Store: s, Logger: slog.New(slog.DiscardHandler),
-		Settings: func(string) api.Settings {
-			thresholds := lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}
-			return api.Settings{Thresholds: thresholds, PingInterval: 30 * time.Second}
+		Settings: api.Settings{
+			Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}, PingInterval: 30 * time.Second,
 		},
 	}))
 	t.Cleanup(server.Close)

@@ -110,11 +110,6 @@ func (c *Config) Names() []string { return slices.Sorted(maps.Keys(c.namespaces)
 // Configured reports whether the file names a namespace.
 func (c *Config) Configured(namespace string) bool { return c.namespaces[namespace] != nil }
 
-// Knows reports whether a namespace is served.
-func (c *Config) Knows(namespace string) bool {
-	return c.UnknownNamespaces == AllowUnknown || c.Configured(namespace)
-}
-
 // Namespace returns the settings of a namespace, configured or not.
 func (c *Config) Namespace(name string) *Values {
 	if ns, ok := c.namespaces[name]; ok {

@@ -21,39 +21,39 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// outage is a store that fails when a test says so. It is a fake because its clock is that of a synctest bubble,
+// unreliable is a store that fails when a test says so. It is a fake because its clock is that of a synctest bubble,
 // in which no real store can run.
-type outage struct {
+type unreliable struct {
 	store.Store
 	mu            sync.Mutex
 	reads, writes error
 }
 
-func (o *outage) fails(reads, writes error) {
+func (o *unreliable) fails(reads, writes error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.reads, o.writes = reads, writes
 }
 
-func (o *outage) errs() (reads, writes error) {
+func (o *unreliable) errs() (reads, writes error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.reads, o.writes
 }
 
-func (o *outage) Now(context.Context) (lastseen.Instant, error) { return noon, nil }
+func (o *unreliable) Now(context.Context) (lastseen.Instant, error) { return noon, nil }
 
-func (o *outage) Ping(_ context.Context, _ string, batch []store.Sighting) ([]lastseen.State, error) {
+func (o *unreliable) Ping(_ context.Context, _ string, batch []store.Sighting) ([]lastseen.State, error) {
 	_, err := o.errs()
 	return make([]lastseen.State, len(batch)), err
 }
 
-func (o *outage) Lookup(_ context.Context, _ string, users []string) ([]lastseen.State, error) {
+func (o *unreliable) Lookup(_ context.Context, _ string, users []string) ([]lastseen.State, error) {
 	err, _ := o.errs()
 	return make([]lastseen.State, len(users)), err
 }
 
-func (o *outage) Ready(context.Context) error {
+func (o *unreliable) Ready(context.Context) error {
 	_, err := o.errs()
 	return err
 }
@@ -80,7 +80,7 @@ func (l *logBuffer) take() string {
 
 // outageTest is an interface without a network, on a store that can fail, and its log.
 type outageTest struct {
-	*outage
+	*unreliable
 	t   *testing.T
 	api http.Handler
 	log *logBuffer
@@ -88,13 +88,11 @@ type outageTest struct {
 
 func newOutageTest(t *testing.T, level slog.Level) *outageTest {
 	t.Helper()
-	o := &outageTest{outage: &outage{}, t: t, log: &logBuffer{}}
+	o := &outageTest{unreliable: &unreliable{}, t: t, log: &logBuffer{}}
 	o.api = New(Config{
-		Store: o.outage,
-		Settings: func(string) Settings {
-			return Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}, PingInterval: time.Second}
-		},
-		Logger: slog.New(slog.NewJSONHandler(o.log, &slog.HandlerOptions{Level: level})),
+		Store:    o.unreliable,
+		Settings: Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}, PingInterval: time.Second},
+		Logger:   slog.New(slog.NewJSONHandler(o.log, &slog.HandlerOptions{Level: level})),
 	})
 	return o
 }
@@ -233,7 +231,7 @@ func TestDefectsAreLoggedEach(t *testing.T) {
 		wait(time.Minute)
 		count := o.lines()
 		require.Len(t, count, 1)
-		require.EqualValues(t, 1003-maxDefects, count[0]["failed"])
+		require.EqualValues(t, 1003-maxDefects, count[0]["times"])
 		o.send(1, readAlice)
 		require.Len(t, o.lines(), 1, "details again")
 		wait(time.Hour)
