@@ -18,6 +18,7 @@ import (
 // TestPrimariesDoNotWaitForEachOther: while one primary of a Cluster hangs, what is on the others is
 // pinged and looked up, and what hangs goes on afterwards.
 func TestPrimariesDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel() // it waits for the Cluster to form
 	ctx, c := context.Background(), redistest.StartCluster(t, 0)
 	redis, err := redisstore.Open(redisstore.Options{
 		URL: c.URL(), Timeout: time.Minute, DialTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler),
