@@ -34,6 +34,7 @@ func (m *machine) options(t *testing.T) Options {
 
 // TestMachineClockWrongForAMoment: nobody turns grey or is deleted, and nothing is recorded ahead.
 func TestMachineClockWrongForAMoment(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	const hours, years = 1000 * time.Hour, 30 * 365 * 24 * time.Hour
 	for _, wrong := range []time.Duration{hours, -hours, years, -years} {
@@ -107,6 +108,7 @@ func TestTrimKeepsTheEdge(t *testing.T) {
 
 // TestRestartWithAWrongClock: opening the file deletes nobody, whatever the machine's clock shows.
 func TestRestartWithAWrongClock(t *testing.T) {
+	t.Parallel()
 	m := &machine{}
 	o := m.options(t)
 	s := open(t, o)

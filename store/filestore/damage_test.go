@@ -105,6 +105,7 @@ func openDamaged(t testing.TB, damaged []byte, what string) truth {
 // TestDamagedByte damages each byte of a file. After a clean stop, every damage is refused. While the store runs, the
 // last record alone cannot be told from one that a crash interrupted: without it, everything else is there.
 func TestDamagedByte(t *testing.T) {
+	t.Parallel()
 	s := newSample(t, 4)
 	last := s.records[len(s.records)-2]
 	for i := range s.closed {
@@ -130,6 +131,7 @@ func TestDamagedByte(t *testing.T) {
 // TestCutShort cuts a file at every byte. After a clean stop, that is refused. While the store runs, it is refused
 // within the snapshot, and what is cut off behind that is what a crash may leave, see TestCutAnywhere.
 func TestCutShort(t *testing.T) {
+	t.Parallel()
 	s := newSample(t, 4)
 	for cut := range s.closed {
 		what := fmt.Sprintf("cut at %d", cut)
@@ -182,9 +184,14 @@ func mutations() []mutation {
 
 // TestDamage damages a larger file, whose snapshot has several records, at random places.
 func TestDamage(t *testing.T) {
-	s := newSample(t, 60_000)
+	t.Parallel()
+	s := newSample(t, 30_000)
 	require.Greater(t, len(s.records), 10)
-	for seed := range uint64(3) {
+	seeds := uint64(3)
+	if testing.Short() {
+		seeds = 1
+	}
+	for seed := range seeds {
 		for n := range mutations() {
 			checkDamage(t, s, n, seed)
 		}

@@ -50,8 +50,10 @@ func open(t testing.TB, o Options) *Store {
 func newPath(t testing.TB) string { return storetest.DataFile(t) }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	for _, o := range []Options{{Sync: DefaultSync}, {Sync: 0}, {Sync: time.Millisecond, CompactAfter: 1}} {
 		t.Run(fmt.Sprintf("sync=%s,compact=%d", o.Sync, o.CompactAfter), func(t *testing.T) {
+			t.Parallel()
 			storetest.Run(t, func(t testing.TB) store.Store {
 				o.Path = newPath(t)
 				return open(t, o)

@@ -33,6 +33,7 @@ func smallDisk(t *testing.T) (dir string, free func()) {
 // TestFullDisk fills a real disk: what was accepted is in the file once there is room again, and
 // nothing more is accepted until then. The same holds with compactions that fail for want of room.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	for _, o := range []Options{
 		{Sync: 0, CompactAfter: 1 << 40},
 		{Sync: time.Millisecond, CompactAfter: 1 << 40},
@@ -40,6 +41,7 @@ func TestFullDisk(t *testing.T) {
 		{Sync: time.Millisecond, CompactAfter: 100_000},
 	} {
 		t.Run(fmt.Sprintf("sync=%s,compact=%d", o.Sync, o.CompactAfter), func(t *testing.T) {
+			t.Parallel()
 			dir, free := smallDisk(t)
 			o.Path = filepath.Join(dir, "lastseen.db")
 			ctx := context.Background()
@@ -107,6 +109,7 @@ func limited(path string) {
 
 // TestLargestFile: where files cannot grow beyond a size, a file of that size is a full store.
 func TestLargestFile(t *testing.T) {
+	t.Parallel()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), limitedFile+"="+newPath(t))
 	out, err := cmd.CombinedOutput()

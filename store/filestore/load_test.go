@@ -106,6 +106,7 @@ func TestFailedUpgrade(t *testing.T) {
 // TestCutAnywhere cuts a file of a running store at every byte, as a crash during a flush may. Nothing that was
 // written before is lost, and the store goes on from there.
 func TestCutAnywhere(t *testing.T) {
+	t.Parallel()
 	s := open(t, Options{Path: newPath(t), Sync: 0})
 	type moment struct {
 		end  int64
@@ -166,6 +167,7 @@ func TestCutAnywhere(t *testing.T) {
 
 // TestLongLengths: a length in a record that is not true takes no memory and no time.
 func TestLongLengths(t *testing.T) {
+	t.Parallel()
 	s := open(t, Options{Path: newPath(t), Sync: 0})
 	ping(t, s, "alice", base)
 	held := truthOf(t, s)

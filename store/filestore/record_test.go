@@ -46,8 +46,8 @@ func TestRecord(t *testing.T) {
 func TestLongRun(t *testing.T) {
 	var c changes
 	want := map[string]score{}
-	for n := range 3 * maxPart / 280 {
-		user := fmt.Sprintf("%0256d", n)
+	for n := range 3 * maxPart / 25_700 {
+		user := fmt.Sprintf("%025600d", n)
 		c.set("chat", user, lastseen.State{At: base})
 		want[user] = score(base)
 	}
