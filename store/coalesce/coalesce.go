@@ -11,8 +11,8 @@
 //   - No call takes longer than twice [Options.Timeout], however many wait before it. A call that waited for three
 //     quarters of that is not sent. When a batch times out, all calls behind it fail with it. Both errors match
 //     [store.ErrUnavailable].
-//   - A batch is bounded in time by [Options.Timeout], not by the contexts of its callers. When a caller's context ends,
-//     the caller gets its error; a call that is still queued is not sent, one that was sent may have been done.
+//   - A batch is bounded in time by [Options.Timeout], not by the contexts of its callers. When a caller's context
+//     ends, the caller gets its error; a call that is still queued is not sent, one that was sent may have been done.
 //   - A batch takes calls from the namespaces in turn, at most [Options.NamespaceSize] members each: a namespace that
 //     imports millions of users does not hold up the others.
 //   - Errors have the scope the store reports: a key of the wrong type fails the calls of its namespace, a lost

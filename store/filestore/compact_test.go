@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -167,8 +168,8 @@ func TestLiveBytes(t *testing.T) {
 	require.Zero(t, again.index.live)
 }
 
-// TestWritesDuringCompaction: what is appended while the new file is written is in it, too. At every moment, the file is
-// what a crash may leave, and holds what was written before.
+// TestWritesDuringCompaction: what is appended while the new file is written is in it, too. At every moment, the file
+// is what a crash may leave, and holds what was written before.
 func TestWritesDuringCompaction(t *testing.T) {
 	t.Parallel()
 	const users = 1000
@@ -273,7 +274,8 @@ func TestCompactionKeepsEmptyNamespaces(t *testing.T) {
 	ping(t, s, "first", base)
 	names := make([]string, 900)
 	for i := range names {
-		names[i] = fmt.Sprintf("empty-%010000d", i) // longer than a real name, so that fewer of them do
+		// Longer than a real name, so that fewer of them fill a record.
+		names[i] = fmt.Sprintf("empty-%03d-%s", i, strings.Repeat("x", 10_000))
 	}
 	require.Greater(t, len(names)*len(names[0]), maxPart)
 	require.NoError(t, s.Register(context.Background(), names))

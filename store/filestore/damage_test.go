@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -93,7 +94,8 @@ func openDamaged(t testing.TB, damaged []byte, what string) truth {
 		defer s.Close()
 		return truthOf(t, s)
 	}
-	if !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrForeign) && !errors.Is(err, ErrNewer) && !errors.Is(err, ErrOlder) {
+	refusals := []error{ErrDamaged, ErrForeign, ErrNewer, ErrOlder}
+	if !slices.ContainsFunc(refusals, func(refusal error) bool { return errors.Is(err, refusal) }) {
 		t.Errorf("%s: %v", what, err)
 	}
 	after, err := os.ReadFile(path)

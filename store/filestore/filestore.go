@@ -18,8 +18,8 @@
 //
 // # What is refused
 //
-// Open refuses a file that is in use, is damaged, has a newer format or is not a data file, and leaves it unchanged. The
-// rest of a flush that a crash interrupted is not damage: it is cut off, with a warning.
+// Open refuses a file that is in use, is damaged, has a newer format or is not a data file, and leaves it unchanged.
+// The rest of a flush that a crash interrupted is not damage: it is cut off, with a warning.
 package filestore
 
 import (

@@ -46,8 +46,8 @@ func (f *flush) wait(ctx context.Context) error {
 
 // writer writes changes to the file. Only its goroutine writes to the log.
 //
-// With sync > 0, callers change the index themselves and leave the changes in pending, which the goroutine flushes. With
-// sync = 0, callers queue requests for the goroutine, which changes the index after the flush: see sync.go.
+// With sync > 0, callers change the index themselves and leave the changes in pending, which the goroutine flushes.
+// With sync = 0, callers queue requests for the goroutine, which changes the index after the flush: see sync.go.
 type writer struct {
 	s      *Store
 	sync   time.Duration
@@ -175,8 +175,8 @@ func (w *writer) behind() bool {
 }
 
 // lastFlush returns the flush after which all writes so far are in the file, and makes it begin soon; nil if they are
-// there already. A durable write waits for it even if it changed nothing, because the change that made it unnecessary may
-// not be in the file yet. s.mu is held.
+// there already. A durable write waits for it even if it changed nothing, because the change that made it unnecessary
+// may not be in the file yet. s.mu is held.
 func (w *writer) lastFlush() *flush {
 	if w.pending.empty() {
 		return w.current

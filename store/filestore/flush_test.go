@@ -199,8 +199,8 @@ func TestFailedFlush(t *testing.T) {
 	})
 }
 
-// TestFailedSync: what was not synced is written again. A second sync alone would succeed, although the kernel has dropped
-// what it could not write. The test drops it, too.
+// TestFailedSync: what was not synced is written again. A second sync alone would succeed, although the kernel has
+// dropped what it could not write. The test drops it, too.
 func TestFailedSync(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -241,8 +241,8 @@ func TestFailedSync(t *testing.T) {
 	})
 }
 
-// TestForgottenAfterAFailure: what a failed flush left in the file does not come back after somebody has asked to forget
-// it, although nothing is known of it.
+// TestForgottenAfterAFailure: what a failed flush left in the file does not come back after somebody has asked to
+// forget it, although nothing is known of it.
 func TestForgottenAfterAFailure(t *testing.T) {
 	s := open(t, Options{Path: newPath(t), Sync: 0})
 	commit, failed := s.writer.commit, false

@@ -37,8 +37,8 @@ var (
 // Everything before the offset sealed was synced to the disk when the header was written, so any defect there is
 // damage. It covers the snapshot, and after a clean stop the whole file.
 //
-// The salt is random, and different in every file. Checksums depend on it and on the offset, so a record that was moved,
-// or that belongs to another file, is not valid. Nor can a client choose a user ID that looks like a record.
+// The salt is random, and different in every file. Checksums depend on it and on the offset, so a record that was
+// moved, or that belongs to another file, is not valid. Nor can a client choose a user ID that looks like a record.
 const (
 	magic      = "lastseen"
 	headerSize = 28

@@ -128,13 +128,13 @@ func (r *recordReader) next() ([]byte, error) {
 	return payload, nil
 }
 
-// checkTorn decides what an invalid record is: the rest of a flush that a crash interrupted, which was never acknowledged
-// and can be cut off (nil), or damage.
+// checkTorn decides what an invalid record is: the rest of a flush that a crash interrupted, which was never
+// acknowledged and can be cut off (nil), or damage.
 //
 // A record is written only after the disk has confirmed the one before. So after a crash only the last record can be
-// incomplete, and nothing valid follows it. Damage to an acknowledged record is followed by valid ones, unless it was the
-// last record when the process was killed. A clean stop seals the file, so that damage to its last record is found, too.
-// A rest longer than a record was not written by lastseen.
+// incomplete, and nothing valid follows it. Damage to an acknowledged record is followed by valid ones, unless it was
+// the last record when the process was killed. A clean stop seals the file, so that damage to its last record is found,
+// too. A rest longer than a record was not written by lastseen.
 func (r *recordReader) checkTorn() error {
 	damaged := fmt.Errorf("%w: the record at offset %d is not valid", ErrDamaged, r.at)
 	rest := r.size - r.at

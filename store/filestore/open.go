@@ -42,8 +42,8 @@ func openFile(path string, version uint32) (*os.File, error) {
 }
 
 // createFile creates an empty data file and returns it locked. The file gets its name when it is complete, so an empty
-// or half-written file is never a data file. Processes that create the same file take turns by the lock on the temporary
-// one; a file that has the path by then is not replaced.
+// or half-written file is never a data file. Processes that create the same file take turns by the lock on the
+// temporary one; a file that has the path by then is not replaced.
 func createFile(path string, version uint32) (*os.File, error) {
 	next, err := newFile(path, version)
 	if err == nil {
@@ -65,8 +65,8 @@ func createFile(path string, version uint32) (*os.File, error) {
 // lockFile opens a file and locks it against other processes.
 //
 // A lock belongs to a file, not to its name. A process that replaces the data file locks the new file before it renames
-// it, so the name always leads to a locked file. A process that opened the old file and then got its lock finds that the
-// file has lost its name, and tries again.
+// it, so the name always leads to a locked file. A process that opened the old file and then got its lock finds that
+// the file has lost its name, and tries again.
 func lockFile(name string, flag int) (*os.File, error) {
 	for try := 0; ; try++ {
 		f, err := os.OpenFile(name, flag, 0o600)

@@ -53,8 +53,8 @@ func (w *writer) submit(ctx context.Context, c write) error {
 // retryEvery is how long to wait after a failed flush before the file is tried again.
 const retryEvery = time.Second
 
-// runImmediate flushes requests until the store is closed. Requests that arrive during a flush are the next group. After
-// a failed flush it retries without requests, too: a server that is not ready gets none.
+// runImmediate flushes requests until the store is closed. Requests that arrive during a flush are the next group.
+// After a failed flush it retries without requests, too: a server that is not ready gets none.
 func (w *writer) runImmediate() {
 	retry := time.NewTicker(retryEvery)
 	defer retry.Stop()
@@ -89,8 +89,8 @@ func (w *writer) flushGroup(first *request) {
 	w.compactIfDue()
 }
 
-// commitGroup writes requests to the file, applies them to the index, and answers them. It drops those whose callers are
-// gone. After a failed flush it writes an empty record if there is nothing else to write: only then are the refused
+// commitGroup writes requests to the file, applies them to the index, and answers them. It drops those whose callers
+// are gone. After a failed flush it writes an empty record if there is nothing else to write: only then are the refused
 // writes, which may be in the file, gone from it for sure.
 func (w *writer) commitGroup(group []*request) {
 	log := changes{}

@@ -53,8 +53,8 @@ func (u *users) get(user string) (entry, bool) {
 	return e, known
 }
 
-// set stores a user's score and returns the new entry, and the old one if the user was known. It keeps a copy of the ID,
-// which may be part of a larger buffer.
+// set stores a user's score and returns the new entry, and the old one if the user was known. It keeps a copy of the
+// ID, which may be part of a larger buffer.
 func (u *users) set(user string, c score) (now, old entry, known bool) {
 	hash, old, known, collides := u.find(user)
 	now = entry{c, old.name}

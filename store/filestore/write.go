@@ -9,8 +9,8 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// transaction gives writes access to the index. In a staged transaction, changes are kept apart from the index until they
-// are in the file; otherwise they are made at once.
+// transaction gives writes access to the index. In a staged transaction, changes are kept apart from the index until
+// they are in the file; otherwise they are made at once.
 type transaction struct {
 	index  *index
 	log    *changes

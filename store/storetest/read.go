@@ -76,7 +76,8 @@ func testListBounds(t *testing.T, s store.Store) {
 	}
 	require.Equal(t, []string{"here5", "here4", "here3"}, get(store.Newest, lastseen.Range{From: base + 3, To: base + 5}))
 	require.Equal(t, []string{"here3", "here4", "here5"}, get(store.Oldest, lastseen.Range{From: base + 3, To: base + 5}))
-	require.Equal(t, []string{"left5", "left4"}, get(store.Newest, lastseen.Range{From: base + 4, To: base + 5, Left: true}))
+	require.Equal(t, []string{"left5", "left4"}, get(store.Newest,
+		lastseen.Range{From: base + 4, To: base + 5, Left: true}))
 	require.Equal(t, []string{"here9", "left3", "here3", "left2", "here1", "here0"}, get(store.Newest,
 		lastseen.Range{From: base + 9, To: base + 50},
 		lastseen.Range{From: base + 3, To: base + 3},
@@ -112,8 +113,8 @@ func reversed(names []string) []string {
 	return r
 }
 
-// testWalkWhileOthersMove walks among 2,000 users of one millisecond. Between pages, a third of them are pinged, leave or
-// are forgotten, beginning with the record from which the next page resumes.
+// testWalkWhileOthersMove walks among 2,000 users of one millisecond. Between pages, a third of them are pinged, leave
+// or are forgotten, beginning with the record from which the next page resumes.
 func testWalkWhileOthersMove(t *testing.T, s store.Store) {
 	for _, order := range []store.Order{store.Newest, store.Oldest} {
 		require.NoError(t, s.DeleteNamespace(context.Background(), ns))

@@ -54,8 +54,8 @@ func testRemoveEmpty(t *testing.T, s store.Store) {
 	require.Equal(t, lastseen.State{At: base}, ping(t, s, "alice", base))
 }
 
-// testRemoveEmptyWriters removes a namespace again and again while users come and go. Every write that returned is there
-// afterwards.
+// testRemoveEmptyWriters removes a namespace again and again while users come and go. Every write that returned is
+// there afterwards.
 func testRemoveEmptyWriters(t *testing.T, s store.Store) {
 	const writers, rounds = 4, 40
 	var writing, removing sync.WaitGroup

@@ -12,8 +12,8 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// The instants of these tests are minutes apart, so that the duration of a test does not matter: Trim goes by the store's
-// own clock, which the tests cannot set.
+// The instants of these tests are minutes apart, so that the duration of a test does not matter: Trim goes by the
+// store's own clock, which the tests cannot set.
 
 const minute = lastseen.Instant(60_000)
 

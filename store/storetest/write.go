@@ -131,7 +131,8 @@ func testNewUsers(t *testing.T, s store.Store) {
 func testLeaveNeverSeen(t *testing.T, s store.Store) {
 	require.Equal(t, left(base), leave(t, s, "zoe", base))
 	require.Equal(t, []lastseen.State{left(base)}, lookup(t, s, "zoe"))
-	require.Equal(t, []store.Record{{User: "zoe", State: left(base)}}, list(t, s, store.ListQuery{Ranges: everyone(), Limit: 10}))
+	require.Equal(t, []store.Record{{User: "zoe", State: left(base)}},
+		list(t, s, store.ListQuery{Ranges: everyone(), Limit: 10}))
 	require.Equal(t, []store.NamespaceInfo{{Name: ns, Newest: base}}, namespaces(t, s, 10),
 		"a namespace exists from its first leave on")
 
@@ -163,7 +164,8 @@ func testUserIDs(t *testing.T, s store.Store) {
 			ids = append(ids, id, strings.Repeat(id, lastseen.MaxUserLen/len(id)))
 		}
 	}
-	ids = append(ids, "a", "A", "a ", " a", "a/b", "a:b", "a%2Fb", "+", "(", "[", "-inf", "+inf", "1", "-1", "é", "é", "...")
+	ids = append(ids, "a", "A", "a ", " a", "a/b", "a:b", "a%2Fb", "+", "(", "[", "-inf", "+inf",
+		"1", "-1", "é", "é", "...")
 	batch := make([]store.Sighting, len(ids))
 	want := map[string]lastseen.State{}
 	for i, id := range ids {
