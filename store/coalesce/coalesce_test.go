@@ -217,7 +217,7 @@ func TestCallerGoneWhileOnItsWay(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		require.ErrorIs(r, gone.err, context.Canceled, "at once")
-		require.False(r, stays.done, "nobody else is affected")
+		require.False(r, stays.done, "no other caller is affected")
 		r.letGo()
 		r.answered(stays)
 		require.Equal(r, []lastseen.State{{At: 1}}, stays.states)

@@ -32,7 +32,7 @@ func (m *machine) options(t *testing.T) Options {
 	}
 }
 
-// TestMachineClockWrongForAMoment: nobody turns grey or is deleted, and nothing is recorded ahead.
+// TestMachineClockWrongForAMoment: no user turns grey or is deleted, and nothing is recorded ahead.
 func TestMachineClockWrongForAMoment(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -86,7 +86,7 @@ func TestMachineClockSet(t *testing.T) {
 	require.EqualValues(t, 2, s.ClockStats().Steps)
 }
 
-// TestTrimKeepsTheEdge: someone last seen exactly the age ago stays.
+// TestTrimKeepsTheEdge: a user last seen exactly the age ago stays.
 func TestTrimKeepsTheEdge(t *testing.T) {
 	ctx, m := context.Background(), &machine{}
 	m.passed.add(time.Hour)
@@ -106,7 +106,7 @@ func TestTrimKeepsTheEdge(t *testing.T) {
 	}
 }
 
-// TestRestartWithAWrongClock: opening the file deletes nobody, whatever the machine's clock shows.
+// TestRestartWithAWrongClock: opening the file deletes no user, whatever the machine's clock shows.
 func TestRestartWithAWrongClock(t *testing.T) {
 	t.Parallel()
 	m := &machine{}

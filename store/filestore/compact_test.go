@@ -195,7 +195,8 @@ func TestWritesDuringCompaction(t *testing.T) {
 	}
 }
 
-// TestFailedCompaction: what it wrote is removed, appending goes on, and a later compaction succeeds, but not at once.
+// TestFailedCompaction: what it wrote is removed, appending continues, and a later compaction succeeds, but not at
+// once.
 func TestFailedCompaction(t *testing.T) {
 	t.Parallel()
 	const users = 5000

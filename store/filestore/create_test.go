@@ -75,7 +75,7 @@ func TestLockedByAProcess(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), victimFile+"="+path, victimSync+"=1ms")
+	cmd.Env = append(os.Environ(), childFile+"="+path, childSync+"=1ms")
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
@@ -118,7 +118,7 @@ func TestCreatedTwice(t *testing.T) {
 			require.Nil(t, winner, "two have the file")
 			winner = r.s
 		}
-		require.NotNil(t, winner, "nobody has the file")
+		require.NotNil(t, winner, "none has the file")
 		ping(t, winner, "alice", base)
 		require.NoError(t, winner.Close())
 		require.Contains(t, truthOf(t, open(t, Options{Path: path}))["chat"], "alice")
@@ -146,7 +146,7 @@ func TestLockedAfterCompaction(t *testing.T) {
 		require.ErrorIs(t, err, ErrLocked)
 		locked, err := tryLock(early)
 		require.NoError(t, err)
-		require.True(t, locked, "the old file is nobody's")
+		require.True(t, locked, "the old file is not locked")
 		named, err := hasName(early, path)
 		require.NoError(t, err)
 		require.False(t, named, "and it is not the data file any more")
@@ -189,7 +189,7 @@ func TestPermissions(t *testing.T) {
 	require.Equal(t, fs.FileMode(0o640), mode())
 }
 
-// TestReplacedWhileInUse: compaction does not overwrite a file that somebody has put in the place of the one in use.
+// TestReplacedWhileInUse: compaction does not overwrite a file that has replaced the one in use.
 func TestReplacedWhileInUse(t *testing.T) {
 	path := newPath(t)
 	s := open(t, Options{Path: path, Sync: 0})

@@ -105,7 +105,8 @@ func openDamaged(t testing.TB, damaged []byte, what string) truth {
 }
 
 // TestDamagedByte damages each byte of a file. After a clean stop, every damage is refused. While the store runs, the
-// last record alone cannot be told from one that a crash interrupted: without it, everything else is there.
+// last record alone cannot be distinguished from one that a crash interrupted: it is cut off, and everything else is
+// there.
 func TestDamagedByte(t *testing.T) {
 	t.Parallel()
 	s := newSample(t, 4)

@@ -14,7 +14,7 @@
 // their flush. Close flushes.
 //
 // When a flush fails, accepted writes are kept and flushed again. Until that succeeds, writes and Ready fail with
-// [store.ErrUnavailable] or [store.ErrFull]. Reads go on.
+// [store.ErrUnavailable] or [store.ErrFull]. Reads continue.
 //
 // # What is refused
 //
@@ -139,11 +139,12 @@ func (s *Store) Ready(ctx context.Context) error {
 }
 
 // Now implements [store.Store] with the machine's clock, which is read on demand, at most every few seconds.
-func (s *Store) Now(context.Context) (lastseen.Instant, error) {
-	if err := s.checkOpen(); err != nil {
-		return 0, err
-	}
-	return s.readClock(), nil
+func (s *Store) Now(context.Context) (now lastseen.Instant, err error) {
+	err = s.read(context.Background(), func(*index) error {
+		now = s.readClock()
+		return nil
+	})
+	return now, err
 }
 
 // readClock returns the time by the store's clock.
@@ -160,11 +161,6 @@ func (s *Store) ClockStats() clock.Stats { return s.clock.Stats() }
 func (s *Store) Lease(ctx context.Context, _ string, _ time.Duration) (bool, error) {
 	err := s.read(ctx, func(*index) error { return nil })
 	return err == nil, err
-}
-
-// checkOpen returns an error when the store is closed.
-func (s *Store) checkOpen() error {
-	return s.read(context.Background(), func(*index) error { return nil })
 }
 
 // flushError returns the error of a flush as callers see it.

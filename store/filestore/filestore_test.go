@@ -17,8 +17,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if path := os.Getenv(victimFile); path != "" {
-		victim(path, os.Getenv(victimSync))
+	if path := os.Getenv(childFile); path != "" {
+		child(path, os.Getenv(childSync))
 		return
 	}
 	if path := os.Getenv(limitedFile); path != "" {
@@ -82,7 +82,7 @@ func ping(t testing.TB, s *Store, user string, at lastseen.Instant) {
 	require.NoError(t, err)
 }
 
-// TestRegisteredSurvive: a namespace without anybody in it is in the file, too.
+// TestRegisteredSurvive: an empty namespace is in the file, too.
 func TestRegisteredSurvive(t *testing.T) {
 	for _, sync := range []time.Duration{0, time.Hour} {
 		path := newPath(t)

@@ -93,7 +93,7 @@ func TestSlowFlushHoldsWritesBack(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, <-held, context.Canceled)
 		shown := truthOf(t, s)["chat"]
-		require.Contains(t, shown, "in-time", "reads go on")
+		require.Contains(t, shown, "in-time", "reads continue")
 		require.Len(t, shown, 2)
 		g.open <- nil
 		require.NoError(t, <-held)
@@ -122,7 +122,7 @@ func TestHangingFlush(t *testing.T) {
 	}
 }
 
-// TestForgottenTwice: with sync = 0 a second forgetting, and one of somebody unknown, are no error either.
+// TestForgottenTwice: with sync = 0, forgetting an unknown user is not an error either.
 func TestForgottenTwice(t *testing.T) {
 	s := open(t, Options{Path: newPath(t), Sync: 0})
 	ping(t, s, "alice", base)
@@ -186,7 +186,7 @@ func TestFailedFlush(t *testing.T) {
 			_, err := s.Ping(ctx, "chat", []store.Sighting{{User: "refused", At: base}})
 			require.ErrorIs(t, err, want)
 			require.ErrorIs(t, s.Forget(ctx, "chat", "kept"), want)
-			require.Contains(t, truthOf(t, s)["chat"], "kept", "reads go on")
+			require.Contains(t, truthOf(t, s)["chat"], "kept", "reads continue")
 			close(g.open)
 			require.Eventually(t, func() bool { return s.Ready(ctx) == nil }, time.Minute, time.Millisecond)
 			ping(t, s, "again", base)
@@ -301,7 +301,7 @@ func TestFailedFlushIsRetriedSoon(t *testing.T) {
 	})
 }
 
-// TestCloseReportsWhatIsLost: what was accepted and cannot be written is not passed over in silence.
+// TestCloseReportsWhatIsLost: accepted writes that cannot be written are an error.
 func TestCloseReportsWhatIsLost(t *testing.T) {
 	s, err := Open(Options{Path: newPath(t), Sync: time.Hour, Logger: quiet()})
 	require.NoError(t, err)

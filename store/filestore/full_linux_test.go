@@ -50,7 +50,7 @@ func TestFullDisk(t *testing.T) {
 			if o.CompactAfter > 1<<30 { // a compaction that fails leaves some room
 				require.ErrorIs(t, s.Ready(ctx), store.ErrFull)
 			}
-			require.Equal(t, accepted, truthOf(t, s)["chat"], "reads go on")
+			require.Equal(t, accepted, truthOf(t, s)["chat"], "reads continue")
 			free()
 			require.Eventually(t, func() bool {
 				_, err := s.Ping(ctx, "chat", []store.Sighting{{User: "after", At: base}})

@@ -148,36 +148,34 @@ func bounds(r lastseen.Range) (low, high score) {
 	return score(r.From), score(r.To)
 }
 
-// cursor walks one range of the tree, up or down. It implements [store.Source].
+// cursor walks one range of the tree in either direction. It implements [store.Source].
 type cursor struct {
 	users     *users
 	iter      btree.IterG[entry]
 	low, high score
-	up        bool
-	more      bool // the iterator is at an entry
+	advance   func() bool // moves the iterator to the next entry, if there is one
+	more      bool        // the iterator is at an entry
 }
 
 // cursor returns a cursor at the first entry of a range; tied is defined by [store.ListQuery.Resume].
 func (n *namespace) cursor(q store.ListQuery, rest lastseen.Range, tied bool) *cursor {
-	c := &cursor{users: n.users, iter: n.order.Iter(), up: (q.Order == store.Newest) == rest.Left}
+	c := &cursor{users: n.users, iter: n.order.Iter()}
 	c.low, c.high = bounds(rest)
-	after := ""
+	after, past := "", c.high+1
 	if tied {
-		after = q.After.User
+		after, past = q.After.User, c.high
 	}
-	if c.up {
+	if ascending := (q.Order == store.Newest) == rest.Left; ascending {
+		c.advance = c.iter.Next
 		c.more = c.seek(n, c.low, after)
 		if e := c.iter.Item(); c.more && tied && e.score == c.low && n.users.name(e) == after {
-			c.more = c.iter.Next()
+			c.more = c.advance()
 		}
 		return c
 	}
-	past := c.high
-	if !tied {
-		past++
-	}
+	c.advance = c.iter.Prev
 	if c.seek(n, past, after) {
-		c.more = c.iter.Prev()
+		c.more = c.advance()
 	} else {
 		c.more = c.iter.Last()
 	}
@@ -198,18 +196,11 @@ func (c *cursor) seek(n *namespace, s score, user string) bool {
 
 // Next implements [store.Source].
 func (c *cursor) Next() (store.Record, bool, error) {
-	if !c.more {
-		return store.Record{}, false, nil
-	}
 	e := c.iter.Item()
-	if e.score < c.low || e.score > c.high {
+	if !c.more || e.score < c.low || e.score > c.high {
 		return store.Record{}, false, nil
 	}
-	if c.up {
-		c.more = c.iter.Next()
-	} else {
-		c.more = c.iter.Prev()
-	}
+	c.more = c.advance()
 	return store.Record{User: c.users.name(e), State: e.score.state()}, true, nil
 }
 

@@ -104,7 +104,7 @@ func TestFailedUpgrade(t *testing.T) {
 }
 
 // TestCutAnywhere cuts a file of a running store at every byte, as a crash during a flush may. Nothing that was
-// written before is lost, and the store goes on from there.
+// written before is lost, and the store continues from there.
 func TestCutAnywhere(t *testing.T) {
 	t.Parallel()
 	s := open(t, Options{Path: newPath(t), Sync: 0})

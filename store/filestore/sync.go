@@ -24,9 +24,6 @@ const (
 
 // submit queues a write and returns after its flush.
 func (w *writer) submit(ctx context.Context, c write) error {
-	if err := w.s.checkOpen(); err != nil {
-		return err
-	}
 	r := &request{write: c, ctx: ctx, done: make(chan error, 1)}
 	select {
 	case w.requests <- r:

@@ -50,7 +50,7 @@ func testTrim(t *testing.T, s store.Store) {
 	for _, d := range []time.Duration{100 * 365 * 24 * time.Hour, 1<<63 - 1} {
 		result, err := age(d, 0)
 		require.NoError(t, err)
-		require.Zero(t, result, "nobody was seen before 1970")
+		require.Zero(t, result, "no user was seen before 1970")
 	}
 	for _, want := range []int{6, 0} {
 		result, err := age(30*time.Minute, 0)

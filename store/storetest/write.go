@@ -218,7 +218,7 @@ func testLargeBatch(t *testing.T, s store.Store) {
 }
 
 func testConcurrentWriters(t *testing.T, s store.Store) {
-	const writers, writes, people = 16, 60, 20
+	const writers, writes, users = 16, 60, 20
 	want := make([]map[string]lastseen.State, writers)
 	var wg sync.WaitGroup
 	for w := range writers {
@@ -226,7 +226,7 @@ func testConcurrentWriters(t *testing.T, s store.Store) {
 		random := rand.New(rand.NewPCG(uint64(w), 1))
 		wg.Go(func() {
 			for range writes {
-				user, at := fmt.Sprint(random.IntN(people)), base+lastseen.Instant(random.IntN(50))
+				user, at := fmt.Sprint(random.IntN(users)), base+lastseen.Instant(random.IntN(50))
 				state := lastseen.State{At: at, Left: random.IntN(2) == 0}
 				write := s.Ping
 				if state.Left {
@@ -242,7 +242,7 @@ func testConcurrentWriters(t *testing.T, s store.Store) {
 		})
 	}
 	wg.Wait()
-	for user := range people {
+	for user := range users {
 		var greatest lastseen.State
 		for w := range writers {
 			greatest = lastseen.Merge(greatest, want[w][fmt.Sprint(user)])
