@@ -35,12 +35,22 @@ func pingMany(t testing.TB, s *Store, namespace string, n int, at lastseen.Insta
 	require.NoError(t, err)
 }
 
+// awaitIdle waits until no compaction is in progress.
+func awaitIdle(s *Store) {
+	for s.writer.log.busy.Load() {
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // compactNow compacts the file of a store that is not written to meanwhile.
 func compactNow(s *Store) error {
 	log := s.writer.log
-	log.compacting.Wait()
 	s.mu.Lock()
-	log.busy.Store(true) // keeps the writer from beginning a compaction, too
+	for !log.busy.CompareAndSwap(false, true) { // busy keeps the writer from beginning a compaction, too
+		s.mu.Unlock()
+		awaitIdle(s)
+		s.mu.Lock()
+	}
 	frozen, from := s.index.freeze(), log.end
 	s.mu.Unlock()
 	defer log.busy.Store(false)
@@ -93,9 +103,10 @@ func TestFileStaysInProportion(t *testing.T) {
 		pingMany(t, s, "chat", users, base+round)
 		written += users * int64(len("a-rather-long-user-name-000000"))
 	}
-	s.writer.log.compacting.Wait()
+	awaitIdle(s)
+	ping(t, s, "last", base) // begins a compaction if one is due, before the next write
 	ping(t, s, "last", base)
-	s.writer.log.compacting.Wait()
+	awaitIdle(s)
 	require.Less(t, sizeOf(t, s), int64(1<<16), "%d bytes of IDs alone were written", written)
 }
 
@@ -125,9 +136,10 @@ func TestFileShrinks(t *testing.T) {
 			first := inUse(s)
 			require.NoError(t, remove(s))
 			awaitCompaction(t, s, first)
-			s.writer.log.compacting.Wait()
+			awaitIdle(s)
+			ping(t, s, "stays", base+1) // begins a compaction if one is due, before the next write
 			ping(t, s, "stays", base+1)
-			s.writer.log.compacting.Wait()
+			awaitIdle(s)
 			require.Less(t, sizeOf(t, s), int64(2<<17), "at most CompactAfter of superseded records")
 			require.NoError(t, compactNow(s))
 			require.Less(t, sizeOf(t, s), int64(200))
@@ -210,13 +222,13 @@ func TestFailedCompaction(t *testing.T) {
 		pingMany(t, s, "chat", users, base+round)
 	}
 	ping(t, s, "last", base)
-	log.compacting.Wait()
+	awaitIdle(s)
 	require.True(t, log.failed.Load())
 	require.Equal(t, first, inUse(s))
 	require.NoError(t, s.Ready(context.Background()))
 	require.NoError(t, os.Remove(tempName(s.Path())))
 	pingMany(t, s, "chat", users, base+10)
-	log.compacting.Wait()
+	awaitIdle(s)
 	require.Equal(t, first, inUse(s), "it is not tried again with every flush")
 	passed.Store(int64(retryCompaction))
 	pingMany(t, s, "chat", users, base+11)

@@ -79,7 +79,7 @@ func fillWithGarbage(t require.TestingT, s *Store) {
 		}
 	}
 	require.True(t, full)
-	s.writer.log.compacting.Wait()
+	awaitIdle(s)
 	for s.Ready(context.Background()) != nil {
 		time.Sleep(time.Millisecond)
 	}

@@ -129,17 +129,13 @@ func (p *Process) Start(t testing.TB) {
 func (p *Process) StartLoading(t testing.TB, settings ...string) {
 	t.Helper()
 	p.args = append(p.args, settings...)
-	if err := p.start(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, p.start())
 }
 
 // LoseFolder deletes the folder of the server's data, as if its disk were lost.
 func (p *Process) LoseFolder(t testing.TB) {
 	t.Helper()
-	if err := os.RemoveAll(p.dir); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.RemoveAll(p.dir))
 }
 
 // Stop ends the server as kill -9 does.
@@ -178,7 +174,5 @@ func (p *Process) Thaw(t testing.TB) { p.signal(t, syscall.SIGCONT) }
 
 func (p *Process) signal(t testing.TB, s syscall.Signal) {
 	t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
-		t.Fatal(err)
-	}
+	check(t, p.cmd.Process.Signal(s))
 }
