@@ -39,7 +39,7 @@ type Settings struct {
 type Version struct {
 	// The version of lastseen.
 	Version string `json:"version"`
-	// The commit that it was built from, if that is known.
+	// The commit that it was built from, if known.
 	Revision string `json:"revision,omitzero" validate:"optional"`
 	// The version of Go that it was built with.
 	Go string `json:"go"`
