@@ -81,9 +81,7 @@ func (s *server) pings(c echo.Context, _ query) error {
 // @Tags Recording
 // @Summary Record many leaves
 // @Description Follows the same rules as recording many pings. A server that shuts down can record a leave for each of
-// @Description its users in one request.
-// @Description
-// @Description Requires the scope `ping`; a user's token is not enough.
+// @Description its users in one request. Requires the scope `ping`; a user's token is not enough.
 // @Param namespace path string true "namespace"
 // @Param body body leavesBody true "The leaves."
 // @Success 200 {object} recordedAnswer "The number of events recorded."

@@ -172,7 +172,7 @@ func spoilers() []func(*call) {
 // each operation, on both stores. That nothing else happens is checked with every exchange.
 func TestEveryAnswerIsProvoked(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
-		wanted, calls := documentedAnswers(w.doc), exampleCalls(t, w.doc)
+		wanted, calls := documentedResponses(w.doc), exampleCalls(t, w.doc)
 		w.store.now = exampleNow
 		for _, c := range calls {
 			for _, spoil := range spoilers() {

@@ -43,9 +43,7 @@ type listAnswer struct {
 // @Description To get all pages, pass the `next_cursor` of each response as the `cursor` of the next request until it
 // @Description is null. The first page fixes `as_of` and `to`. A user whose last-seen time does not change in between
 // @Description is listed exactly once. With a cursor, `limit` can change; omit the other parameters or repeat them
-// @Description unchanged.
-// @Description
-// @Description Requires the scope `read`.
+// @Description unchanged. Requires the scope `read`.
 // @Param namespace path string true "namespace"
 // @Param status query []string false "statuses" Enums(green, yellow, grey) collectionFormat(multi)
 // @Param from query string false "earliest last-seen time"

@@ -25,9 +25,7 @@ type lookupBody struct {
 // @Tags Reading
 // @Summary Look up many users
 // @Description Looks up at most 1,000 users, in a body of at most 512 KiB. The response lists them in the order of the
-// @Description request, duplicates included. Users never seen are grey.
-// @Description
-// @Description Requires the scope `read`.
+// @Description request, duplicates included. Users never seen are grey. Requires the scope `read`.
 // @Param namespace path string true "namespace"
 // @Param as_of query string false "instant of evaluation"
 // @Param green query string false "green threshold"
@@ -57,10 +55,8 @@ func (s *server) lookup(c echo.Context, q query) error {
 // @ID lookupUsersByQuery
 // @Tags Reading
 // @Summary Look up several users by GET
-// @Description For caches, and for clients that can only send GET requests. Looks up at most 100 users.
-// @Description
-// @Description The response can be cached for as long as `Cache-Control` allows: at most 5 seconds, and never past the
-// @Description first `valid_until`. Requires the scope `read`.
+// @Description For caches, and for clients that can only send GET requests. Looks up at most 100 users. Requires the
+// @Description scope `read`.
 // @Param namespace path string true "namespace"
 // @Param user query []string true "users" collectionFormat(multi)
 // @Param as_of query string false "instant of evaluation"

@@ -35,9 +35,7 @@ const namespacesScope = "/namespaces"
 // @Tags Namespaces
 // @Summary List namespaces
 // @Description Returns a page of namespaces, sorted by name. A namespace exists if it is configured, or from its first
-// @Description ping on.
-// @Description
-// @Description Requires the scope `read`. Namespaces that the caller cannot read are not listed.
+// @Description ping on. Requires the scope `read`. Namespaces that the caller cannot read are not listed.
 // @Param limit query integer false "users of a page" minimum(1) maximum(1000) default(50)
 // @Param cursor query string false "where the page begins"
 // @Success 200 {object} namespacesAnswer "A page."
@@ -111,9 +109,7 @@ type settingsAnswer struct {
 // @Tags Namespaces
 // @Summary Get the settings of a namespace
 // @Description Durations are in milliseconds. A namespace has settings even before its first ping: the configured
-// @Description ones, or the defaults.
-// @Description
-// @Description Requires the scope `read`.
+// @Description ones, or the defaults. Requires the scope `read`.
 // @Param namespace path string true "namespace"
 // @Success 200 {object} settingsAnswer "The settings."
 // @Router /v1/namespaces/{namespace} [get]
@@ -147,9 +143,8 @@ func millisOrNull(d time.Duration) *int64 {
 // @Tags Deleting
 // @Summary Delete a namespace
 // @Description Deletes a namespace and all its users at once. The deletion survives a crash. Deleting a namespace that
-// @Description does not exist is not an error. The namespace exists again from its next ping on.
-// @Description
-// @Description Requires the scope `admin`.
+// @Description does not exist is not an error. The namespace exists again from its next ping on. Requires the scope
+// @Description `admin`.
 // @Param namespace path string true "namespace"
 // @Param confirm query string true "the name once more"
 // @Success 204 "Deleted."

@@ -47,7 +47,6 @@ type goodbye struct {
 // @Param body body assertion false "The time of the event, if it is not now."
 // @Success 200 {object} userAnswer "The resulting presence."
 // @Success 204 "Recorded. The request has `Prefer: return=minimal`, or the caller lacks the scope `read`."
-// @Failure default {object} problem "error, of all operations"
 // @Router /v1/namespaces/{namespace}/users/{user}/ping [post]
 func (s *server) ping(c echo.Context, _ query) error {
 	return s.assert(c, s.store.Ping, (*server).readAt, true)
@@ -65,10 +64,9 @@ func (s *server) ping(c echo.Context, _ query) error {
 // @Description page closes: closing one of two tabs would make the user grey until the other one pings.
 // @Description
 // @Description A leave older than the stored time changes nothing. A leave of a user never seen is recorded, so pings
-// @Description and leaves can arrive in any order.
-// @Description
-// @Description The body is optional. Requires the scope `ping` or the user's own token. A page that closes can send
-// @Description the token in the body, because `navigator.sendBeacon` cannot set headers.
+// @Description and leaves can arrive in any order. The body is optional. Requires the scope `ping` or the user's own
+// @Description token. A page that closes can send the token in the body, because `navigator.sendBeacon` cannot set
+// @Description headers.
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
 // @Param Prefer header string false "preference"
@@ -179,9 +177,7 @@ func minimal(c echo.Context, pingAfter int64) error {
 // @Tags Deleting
 // @Summary Delete a user
 // @Description Deletes a user from all responses at once. The deletion survives a crash. Deleting an unknown user is
-// @Description not an error. The next ping makes the user known again.
-// @Description
-// @Description Requires the scope `admin`.
+// @Description not an error. The next ping makes the user known again. Requires the scope `admin`.
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
 // @Success 204 "Deleted."
@@ -202,10 +198,7 @@ func (s *server) forgetUser(c echo.Context, _ query) error {
 // @ID getUser
 // @Tags Reading
 // @Summary Look up one user
-// @Description A user never seen is not an error: they are grey, and `last_seen` is null.
-// @Description
-// @Description The response can be cached for as long as `Cache-Control` allows: at most 5 seconds, and never past
-// @Description `valid_until`. Requires the scope `read`.
+// @Description A user never seen is not an error: they are grey, and `last_seen` is null. Requires the scope `read`.
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
 // @Param as_of query string false "instant of evaluation"

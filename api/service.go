@@ -34,6 +34,7 @@ func (s *server) healthz(c echo.Context, _ query) error {
 // @Description For readiness probes and load balancers. Returns 200 if the store accepts reads and writes. Unknown
 // @Description query parameters are ignored.
 // @Success 200 {object} statusAnswer "The store accepts reads and writes."
+// @Failure default {object} problem "error"
 // @Router /readyz [get]
 func (s *server) readyz(c echo.Context, _ query) error {
 	_, err, _ := s.probes.Do("", func() (any, error) { // the store bounds its time
