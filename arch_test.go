@@ -31,9 +31,10 @@ func arrows() map[string][]string {
 		"store/coalesce":            {"", "store"},
 		"store/storetest":           {"", "store"},
 		"store/storetest/redistest": {},
-		"api":                       {"", "store", "api/auth", "api/limit"},
+		"api":                       {"", "store", "api/auth", "api/limit", "api/web"},
 		"api/auth":                  {""},
 		"api/limit":                 {},
+		"api/web":                   {""},
 		"deploy":                    {},
 		"docs/generate":             {"api"},
 		"cmd/lastseen": {

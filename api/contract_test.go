@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -21,10 +22,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/web"
 )
 
-// loadDocument reads the OpenAPI document once for all tests. Its objects are closed here: a field that
-// is not documented is an error, though clients have to bear with new ones.
+// loadDocument reads the OpenAPI document once for all tests. Its schemas reject fields that are not documented, although
+// clients have to accept new ones.
 var loadDocument = sync.OnceValues(func() (*openapi3.T, error) {
 	openapi3filter.RegisterBodyDecoder(mediaNDJSON, openapi3filter.PlainBodyDecoder)
 	doc, err := openapi3.NewLoader().LoadFromData(lastseen.OpenAPI())
@@ -45,19 +47,12 @@ func document(t *testing.T) *openapi3.T {
 	return doc
 }
 
-// pages are the routes of the document itself and of what is for people's eyes: no operations of the
-// interface.
-func pages() (paths []string) {
-	for _, r := range (&server{}).routes() {
-		if r.path == "/" || strings.HasPrefix(r.path, "/docs") || strings.HasPrefix(r.path, "/openapi.") {
-			paths = append(paths, r.path)
-		}
-	}
-	return paths
+// isPage reports whether a path is of a page for people, which is not an operation.
+func isPage(path string) bool {
+	return path == "/" || path == "/docs" || slices.Contains(web.Paths(), path)
 }
 
-// contract checks every exchange with a server against the OpenAPI document, and remembers what the
-// server answered.
+// contract checks every exchange with a server against the OpenAPI document, and records the kinds of response.
 type contract struct {
 	t   *testing.T
 	doc *openapi3.T
@@ -69,7 +64,7 @@ type contract struct {
 	answered map[string]bool // as documented
 }
 
-// answers returns what the server answered.
+// answers returns the kinds of response so far.
 func (c *contract) answers() map[string]bool {
 	c.open.Wait()
 	c.mu.Lock()
@@ -83,7 +78,7 @@ func newContract(t *testing.T) *contract {
 	return &contract{t: t, doc: doc, documented: documentedResponses(doc), answered: map[string]bool{}}
 }
 
-// exchange is a request and its answer.
+// exchange is a request and its response.
 type exchange struct {
 	http.ResponseWriter
 	request      *http.Request
@@ -102,7 +97,7 @@ func (e *exchange) Write(b []byte) (int, error) {
 	return e.ResponseWriter.Write(b)
 }
 
-// unpack replaces a compressed answer by what is in it: that is what the document is about.
+// unpack replaces a compressed response by its content, which the document describes.
 func (e *exchange) unpack() error {
 	if e.Header().Get("Content-Encoding") != "gzip" || e.answer.Len() == 0 {
 		return nil
@@ -113,6 +108,14 @@ func (e *exchange) unpack() error {
 }
 
 func (e *exchange) Unwrap() http.ResponseWriter { return e.ResponseWriter }
+
+func gunzip(content []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(content))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
+}
 
 // check wraps a handler.
 func (c *contract) check(next http.Handler) http.Handler {
@@ -131,7 +134,7 @@ func (c *contract) check(next http.Handler) http.Handler {
 	})
 }
 
-// verify returns in what an exchange differs from the document.
+// verify compares an exchange with the document.
 func (c *contract) verify(e *exchange) error {
 	path, _, _ := strings.Cut(e.request.RequestURI, "?") // as it was sent
 	method := e.request.Method
@@ -140,7 +143,7 @@ func (c *contract) verify(e *exchange) error {
 	switch {
 	case e.status == http.StatusRequestHeaderFieldsTooLarge:
 		return c.general(e, "TooManyHeaders")
-	case slices.Contains(pages(), path):
+	case isPage(path):
 		return nil
 	case isPreflight(e.request) && e.Header().Get("Vary") != "":
 		return c.preflight(e)
@@ -162,7 +165,7 @@ func (c *contract) verify(e *exchange) error {
 	return c.operation(e, route, params)
 }
 
-// preflight checks the answer to a browser that asks whether a script may call.
+// preflight checks the response to a CORS preflight.
 func (c *contract) preflight(e *exchange) error {
 	if e.status != http.StatusNoContent || e.answer.Len() > 0 {
 		return fmt.Errorf("a preflight is answered with %d and %d bytes", e.status, e.answer.Len())
@@ -170,7 +173,7 @@ func (c *contract) preflight(e *exchange) error {
 	return nil
 }
 
-// match finds the path of the document that a request is for, and its parameters.
+// match returns the path in the document that matches a request, and its parameters.
 func (c *contract) match(path string) (string, map[string]string) {
 	segments := strings.Split(path, "/")
 	for _, template := range c.doc.Paths.InMatchingOrder() {
@@ -249,8 +252,7 @@ func (e *exchange) asDocumented(method string) *http.Request {
 	return request
 }
 
-// checkAnswer checks the headers and the body. The validator passes over 304, so it is told that every
-// status is 200.
+// checkAnswer checks the headers and the body. The validator ignores 304, so it gets every status as 200.
 func (e *exchange) checkAnswer(input *openapi3filter.RequestValidationInput, response *openapi3.ResponseRef) error {
 	route, operation := *input.Route, *input.Route.Operation
 	operation.Responses = openapi3.NewResponses(openapi3.WithStatus(http.StatusOK, response))
