@@ -62,10 +62,8 @@ type recordedAnswer struct {
 // @Description
 // @Description NDJSON: a stream of any length with one ping per line of at most 4 KiB, recorded as it arrives. Lines
 // @Description before an invalid line stay recorded; the error has the number of that line and the number of pings
-// @Description recorded. The caller is authorized again before each chunk.
-// @Description
-// @Description After a 503, some pings may be recorded. It is safe to send all of them again. Requires the scope
-// @Description `ping`; a user's token is not enough.
+// @Description recorded. The caller is authorized again before each chunk. After a 503, some pings may be recorded. It
+// @Description is safe to send all of them again. Requires the scope `ping`; a user's token is not enough.
 // @Param namespace path string true "namespace"
 // @Param body body pingsBody true "The pings."
 // @Success 200 {object} recordedAnswer "The number of events recorded."

@@ -25,8 +25,8 @@ import (
 	"github.com/lastseen/lastseen/api/web"
 )
 
-// loadDocument reads the OpenAPI document once for all tests. Its schemas reject fields that are not documented, although
-// clients have to accept new ones.
+// loadDocument reads the OpenAPI document once for all tests. Its schemas reject fields that are not documented,
+// although clients have to accept new ones.
 var loadDocument = sync.OnceValues(func() (*openapi3.T, error) {
 	openapi3filter.RegisterBodyDecoder(mediaNDJSON, openapi3filter.PlainBodyDecoder)
 	doc, err := openapi3.NewLoader().LoadFromData(lastseen.OpenAPI())
@@ -129,7 +129,8 @@ func (c *contract) check(next http.Handler) http.Handler {
 		}{io.TeeReader(r.Body, &e.sent), r.Body}
 		next.ServeHTTP(e, r)
 		if err := errors.Join(e.unpack(), c.verify(e)); err != nil {
-			c.t.Errorf("%s %.200s: %d %.300s\nis not what openapi.yaml says: %v", r.Method, e.request.URL, e.status, e.answer.String(), err)
+			c.t.Errorf("%s %.200s: %d %.300s\nis not as in openapi.yaml: %v",
+				r.Method, e.request.URL, e.status, e.answer.String(), err)
 		}
 	})
 }
@@ -222,7 +223,7 @@ func (c *contract) operation(e *exchange, route *routers.Route, params map[strin
 	c.mu.Unlock()
 	input := &openapi3filter.RequestValidationInput{
 		Request: e.asDocumented(route.Method), PathParams: params, Route: route,
-		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc}, // see TestWhoMayDoWhat
+		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc},
 	}
 	if e.status < http.StatusBadRequest && route.PathItem != nil {
 		if err := openapi3filter.ValidateRequest(e.request.Context(), input); err != nil {
@@ -246,7 +247,8 @@ func (e *exchange) asDocumented(method string) *http.Request {
 		body = "\n" // a stream without lines is a stream; the validator would say there is no body
 	}
 	request.Body = io.NopCloser(strings.NewReader(body))
-	if contentType == "" || strings.HasPrefix(contentType, "text/plain") || contentType == "application/x-www-form-urlencoded" {
+	switch media, _, _ := strings.Cut(contentType, ";"); media {
+	case "", "text/plain", "application/x-www-form-urlencoded":
 		request.Header.Set("Content-Type", mediaJSON)
 	}
 	return request

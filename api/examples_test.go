@@ -98,14 +98,15 @@ func examplesOf(content *openapi3.MediaType) map[string]any {
 // exampleNow is the time by the server's clock in the examples: 2026-11-20T22:00:30Z.
 const exampleNow = noon + 10*3_600_000 + 30_000
 
-// TestExamplesAreTrue sends each example to a server that saw alice 30 seconds ago, where bob is yellow and carol left. It
-// compares the response with its example.
+// TestExamplesAreTrue sends each example to a server that saw alice 30 seconds ago, where bob is yellow and carol left.
+// It compares the response with its example.
 func TestExamplesAreTrue(t *testing.T) {
 	doc, answered := document(t), 0
 	for name, c := range exampleCalls(t, doc) {
 		w := newWorld(t, fileStore(t))
 		w.store.now = exampleNow
-		w.post("/chat/pings", `{"pings":[{"user":"alice","at":"2026-11-20T22:00:00.123Z"},{"user":"bob","at":"2026-11-20T21:58:00Z"},{"user":"carol","at":"2026-11-20T21:58:30Z"}]}`)
+		w.post("/chat/pings", `{"pings":[{"user":"alice","at":"2026-11-20T22:00:00.123Z"},`+
+			`{"user":"bob","at":"2026-11-20T21:58:00Z"},{"user":"carol","at":"2026-11-20T21:58:30Z"}]}`)
 		w.post("/chat/users/carol/leave", `{"at":"2026-11-20T21:59:00Z"}`)
 		r := c.send(w)
 		require.Less(t, r.status, 300, "%s: %s", name, r.body)
@@ -152,7 +153,8 @@ func spoilers() []func(*call) {
 		method(http.MethodOptions), method(http.MethodTrace), path("chat", ""), path("alice", ""), path("/", "//"),
 		func(c *call) { c.path += "/" },
 		path("chat", ".hidden"), path("alice", "%00"), query("user", ""), body(`"alice"`, `""`),
-		query("as_of", "soon"), query("green", "0"), query("green", "2s", "yellow", "1s"), query("to", "20", "as_of", "10"),
+		query("as_of", "soon"), query("green", "0"), query("green", "2s", "yellow", "1s"),
+		query("to", "20", "as_of", "10"),
 		query("cursor", "AAAA"), query("stauts", "green"), query("confirm", "other"),
 		func(c *call) { c.rawQuery = "limit=%zz" },
 		body("{}", `{"at":0}`), body(`{"user":"alice"}`, `{"user":"alice","at":0}`),

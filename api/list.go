@@ -45,14 +45,14 @@ type listAnswer struct {
 // @Description is listed exactly once. With a cursor, `limit` can change; omit the other parameters or repeat them
 // @Description unchanged. Requires the scope `read`.
 // @Param namespace path string true "namespace"
-// @Param status query []string false "statuses" Enums(green, yellow, grey) collectionFormat(multi)
+// @Param status query []string false "statuses"
 // @Param from query string false "earliest last-seen time"
 // @Param to query string false "latest last-seen time"
-// @Param order query string false "`newest`: last seen first. `oldest`: the exact reverse." Enums(newest, oldest) default(newest)
-// @Param limit query integer false "users of a page" minimum(1) maximum(1000) default(50)
-// @Param cursor query string false "where the page begins"
-// @Param offset query integer false "Skip so many users before the first page. `offset` and `limit` together are at most 1000: use the cursor to go deeper." minimum(0) maximum(1000) default(0)
-// @Param as_of query string false "instant of evaluation"
+// @Param order query string false "order"
+// @Param limit query integer false "maximum of a page"
+// @Param cursor query string false "position"
+// @Param offset query integer false "users to skip"
+// @Param as_of query string false "time of evaluation"
 // @Param green query string false "green threshold"
 // @Param yellow query string false "yellow threshold"
 // @Success 200 {object} listAnswer "A page."
@@ -248,7 +248,7 @@ type countsAnswer struct {
 // @Param namespace path string true "namespace"
 // @Param from query string false "earliest last-seen time"
 // @Param to query string false "latest last-seen time"
-// @Param as_of query string false "instant of evaluation"
+// @Param as_of query string false "time of evaluation"
 // @Param green query string false "green threshold"
 // @Param yellow query string false "yellow threshold"
 // @Success 200 {object} countsAnswer "The number of users with each status."

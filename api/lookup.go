@@ -27,7 +27,7 @@ type lookupBody struct {
 // @Description Looks up at most 1,000 users, in a body of at most 512 KiB. The response lists them in the order of the
 // @Description request, duplicates included. Users never seen are grey. Requires the scope `read`.
 // @Param namespace path string true "namespace"
-// @Param as_of query string false "instant of evaluation"
+// @Param as_of query string false "time of evaluation"
 // @Param green query string false "green threshold"
 // @Param yellow query string false "yellow threshold"
 // @Param body body lookupBody true "The users to look up."
@@ -58,11 +58,11 @@ func (s *server) lookup(c echo.Context, q query) error {
 // @Description For caches, and for clients that can only send GET requests. Looks up at most 100 users. Requires the
 // @Description scope `read`.
 // @Param namespace path string true "namespace"
-// @Param user query []string true "users" collectionFormat(multi)
-// @Param as_of query string false "instant of evaluation"
+// @Param user query []string true "users"
+// @Param as_of query string false "time of evaluation"
 // @Param green query string false "green threshold"
 // @Param yellow query string false "yellow threshold"
-// @Param If-None-Match header string false "ETag of an older answer"
+// @Param If-None-Match header string false "ETag of an earlier response"
 // @Success 200 {object} usersAnswer "The presence of each user, in the order of the request."
 // @Success 304 "Not modified since the response that `If-None-Match` names."
 // @Router /v1/namespaces/{namespace}/lookup [get]

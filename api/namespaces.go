@@ -36,8 +36,8 @@ const namespacesScope = "/namespaces"
 // @Summary List namespaces
 // @Description Returns a page of namespaces, sorted by name. A namespace exists if it is configured, or from its first
 // @Description ping on. Requires the scope `read`. Namespaces that the caller cannot read are not listed.
-// @Param limit query integer false "users of a page" minimum(1) maximum(1000) default(50)
-// @Param cursor query string false "where the page begins"
+// @Param limit query integer false "maximum of a page"
+// @Param cursor query string false "position"
 // @Success 200 {object} namespacesAnswer "A page."
 // @Router /v1/namespaces [get]
 func (s *server) listNamespaces(c echo.Context, q query) error {
@@ -146,7 +146,7 @@ func millisOrNull(d time.Duration) *int64 {
 // @Description does not exist is not an error. The namespace exists again from its next ping on. Requires the scope
 // @Description `admin`.
 // @Param namespace path string true "namespace"
-// @Param confirm query string true "the name once more"
+// @Param confirm query string true "the name again"
 // @Success 204 "Deleted."
 // @Router /v1/namespaces/{namespace} [delete]
 func (s *server) deleteNamespace(c echo.Context, q query) error {

@@ -201,10 +201,10 @@ func (s *server) forgetUser(c echo.Context, _ query) error {
 // @Description A user never seen is not an error: they are grey, and `last_seen` is null. Requires the scope `read`.
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
-// @Param as_of query string false "instant of evaluation"
+// @Param as_of query string false "time of evaluation"
 // @Param green query string false "green threshold"
 // @Param yellow query string false "yellow threshold"
-// @Param If-None-Match header string false "ETag of an older answer"
+// @Param If-None-Match header string false "ETag of an earlier response"
 // @Success 200 {object} userAnswer "The presence of the user."
 // @Success 304 "Not modified since the response that `If-None-Match` names."
 // @Router /v1/namespaces/{namespace}/users/{user} [get]

@@ -46,8 +46,8 @@ type page struct {
 	plain, gzipped []byte // gzipped is nil if the page is small
 }
 
-// New returns the pages. The errors are the data of the guide to errors. Each page is prepared at its first request.
-func New(errors any) Pages {
+// New returns the pages. The codes are the data of the guide to errors. Each page is prepared at its first request.
+func New(codes any) Pages {
 	const (
 		html       = "text/html; charset=utf-8"
 		css        = "text/css; charset=utf-8"
@@ -65,7 +65,7 @@ func New(errors any) Pages {
 	add("/docs/", html, file(files, "docs.html"))
 	add("/docs/docs.js", javaScript, file(files, "docs.js"))
 	add("/docs/docs.css", css, file(files, "docs.css"))
-	add("/docs/errors", html, func() ([]byte, error) { return errorGuide(errors) })
+	add("/docs/errors", html, func() ([]byte, error) { return errorGuide(codes) })
 	add("/docs/errors.css", css, file(files, "errors.css"))
 	add("/docs/favicon.svg", "image/svg+xml", file(files, "favicon.svg"))
 	add("/docs/swagger-ui.css", css, file(static.FS, "swagger-ui.css.gz"))
@@ -76,8 +76,8 @@ func New(errors any) Pages {
 // Paths returns the paths of all pages.
 func Paths() []string { return slices.Sorted(maps.Keys(New(nil))) }
 
-// Serve responds with the page at a path, compressed if asked, or with 304 if the client has it. Caches revalidate a page
-// each time, because an upgrade of the server can change it.
+// Serve responds with the page at a path, compressed if asked, or with 304 if the client has it. Caches revalidate a
+// page each time, because an upgrade of the server can change it.
 func (p Pages) Serve(w http.ResponseWriter, r *http.Request, path string, compressed bool) error {
 	page, err := p[path]()
 	if err != nil {
@@ -143,12 +143,12 @@ func openAPIJSON() ([]byte, error) {
 }
 
 // errorGuide returns the page to which the type of each error points.
-func errorGuide(errors any) ([]byte, error) {
+func errorGuide(codes any) ([]byte, error) {
 	guide, err := template.ParseFS(files, "errors.html")
 	if err != nil {
 		return nil, err
 	}
 	var b bytes.Buffer
-	err = guide.Execute(&b, errors)
+	err = guide.Execute(&b, codes)
 	return b.Bytes(), err
 }

@@ -17,7 +17,7 @@ import (
 // object is a JSON object.
 type object = map[string]any
 
-// overlayYAML is what Swagger 2.0 cannot say. See the comment at its top.
+// overlayYAML has what Swagger 2.0 cannot express. See the comment at its top.
 //
 //go:embed overlay.yaml
 var overlayYAML []byte
@@ -69,9 +69,9 @@ func remarshal(from, to any) error {
 	return json.Unmarshal(encoded, to)
 }
 
-// finish applies the rules that hold for all operations. They refer to the shared parameters, which are indexed by place
-// and name. Those of the API take credentials, unless the server is open. Those, and any with an error of its own, refer
-// to the shared error response.
+// finish applies the rules that hold for all operations. They refer to the shared parameters, which are indexed by
+// place and name. Those of the API take optional credentials. Those, and any with an annotated error, refer to the
+// shared error response.
 func finish(operation *openapi3.Operation, isAPI bool, shared map[string]string) {
 	for i, p := range operation.Parameters {
 		if ref, ok := shared[p.Value.In+" "+p.Value.Name]; ok {
@@ -79,7 +79,7 @@ func finish(operation *openapi3.Operation, isAPI bool, shared map[string]string)
 		}
 	}
 	if body := operation.RequestBody; body != nil {
-		body.Value.Extensions = nil // which only a conversion back would need
+		body.Value.Extensions = nil // for a conversion back to Swagger
 	}
 	if isAPI {
 		operation.Security = &openapi3.SecurityRequirements{{"bearer": {}}, {}}
@@ -89,8 +89,8 @@ func finish(operation *openapi3.Operation, isAPI bool, shared map[string]string)
 	}
 }
 
-// patch applies a JSON merge patch, RFC 7396: objects are merged, null removes, all else replaces. Only
-// examples replace as they are, since null in them means null.
+// patch applies a JSON merge patch (RFC 7396): objects are merged, null removes, everything else replaces. Examples are
+// copied unchanged, because null in them means null.
 func patch(target, change any) any {
 	changes, ok := change.(object)
 	if !ok {

@@ -38,7 +38,8 @@ func ping(ctx context.Context, c *ClientWithResponses) error {
 		if err != nil {
 			return err
 		}
-		if p := r.JSON200; p == nil || p.User != user || p.Status != Green || p.PingAfterMs == nil || p.LastSeen == nil {
+		p := r.JSON200
+		if p == nil || p.User != user || p.Status != Green || p.PingAfterMs == nil || p.LastSeen == nil {
 			return fmt.Errorf("ping of %s: %s %s", user, r.Status(), r.Body)
 		}
 	}
@@ -64,7 +65,8 @@ func pingEarlier(ctx context.Context, c *ClientWithResponses) error {
 	}
 	then := now.JSON200.AsOf.Add(-2 * time.Minute)
 	seconds, text := fmt.Sprintf("%.3f", float64(then.UnixMilli())/1000), then.Format(time.RFC3339Nano)
-	r, err := c.RecordPingsWithResponse(ctx, "chat", PingBatch{Pings: []BatchItem{{User: "bob", At: &seconds}, {User: "carol", At: &text}}})
+	batch := PingBatch{Pings: []BatchItem{{User: "bob", At: &seconds}, {User: "carol", At: &text}}}
+	r, err := c.RecordPingsWithResponse(ctx, "chat", batch)
 	if err != nil {
 		return err
 	}
