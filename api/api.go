@@ -14,7 +14,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +24,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/web"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -40,7 +40,7 @@ type Settings struct {
 type Version struct {
 	// The version of lastseen.
 	Version string `json:"version"`
-	// The commit that it was built from, if that is known.
+	// The commit that it was built from, if known.
 	Revision string `json:"revision,omitzero" validate:"optional"`
 	// The version of Go that it was built with.
 	Go string `json:"go"`
@@ -93,8 +93,8 @@ type Shared struct {
 	outages       *outageLog
 	defects       *throttle
 	pseudonyms    pseudonyms
-	probes        singleflight.Group               // of readyz
-	files         func() (map[string]*file, error) // by route; what page serves
+	probes        singleflight.Group // of readyz
+	pages         web.Pages
 }
 
 // NewShared returns the state for handlers with such a configuration. Its BodyMemory, Logger and Now hold for all of
@@ -104,7 +104,7 @@ func NewShared(c Config) *Shared {
 	return &Shared{
 		buckets: limit.New(limit.DefaultSize, c.Now), bodies: newBodyMemory(c.BodyMemory),
 		outages: newOutageLog(c.Logger, c.Now), defects: newThrottle(c.Logger, maxDefects), pseudonyms: newPseudonyms(),
-		files: sync.OnceValues(loadFiles),
+		pages: web.New(ErrorCodes()),
 	}
 }
 

@@ -209,7 +209,7 @@ func TestPermissionsAreDocumented(t *testing.T) {
 			continue
 		}
 		require.NotNil(t, operation.Security, r.path)
-		require.Contains(t, operation.Description, "Needs the scope `"+string(r.scope())+"`", r.path)
+		require.Contains(t, operation.Description, "Requires the scope `"+string(r.scope())+"`", r.path)
 		checked++
 	}
 	require.Equal(t, len(whoMayDoWhat()), checked)
