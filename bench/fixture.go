@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -163,12 +162,11 @@ func (f *fixture) launchOn(store, name, command string, args ...string) (*server
 
 // launchRedis starts a Redis without persistence.
 func (f *fixture) launchRedis() (*server, error) {
-	address, err := freeAddress()
+	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
-	host, port, _ := net.SplitHostPort(address) // valid: it comes from a listener
-	p, err := f.started.startListening(f.ctx, redisServer, address, "redis-server", "--bind", host, "--port", port,
+	p, err := f.started.startListening(f.ctx, redisServer, port, "redis-server", "--bind", "127.0.0.1", "--port", port,
 		"--dir", f.dir, "--save", "", "--appendonly", "no")
 	return &server{process: p}, err
 }
@@ -180,24 +178,23 @@ func (f *fixture) launchWebdis() (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	address, err := freeAddress()
+	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
-	host, port, _ := strings.Cut(address, ":")
 	_, redisPort, _ := strings.Cut(redis.url, ":")
 	config := fmt.Sprintf(`{"redis_host": "127.0.0.1", "redis_port": %s, "redis_auth": null,
-		"http_host": %q, "http_port": %s, "threads": 2, "daemonize": false, "pidfile": %q, "database": 0,
+		"http_host": "127.0.0.1", "http_port": %s, "threads": 2, "daemonize": false, "pidfile": %q, "database": 0,
 		"acl": [{"disabled": ["DEBUG"]}], "verbosity": 3, "logfile": %q}`,
-		redisPort, host, port, f.path("webdis.pid"), f.path("webdis-own.log"))
+		redisPort, port, f.path("webdis.pid"), f.path("webdis-own.log"))
 	if err := os.WriteFile(f.path("webdis.json"), []byte(config), 0o600); err != nil {
 		return nil, err
 	}
-	p, err := f.started.startListening(f.ctx, webdisServer, address, "webdis", f.path("webdis.json"))
+	p, err := f.started.startListening(f.ctx, webdisServer, port, "webdis", f.path("webdis.json"))
 	if err != nil {
 		return nil, err
 	}
-	p.url = "http://" + address
+	p.url = "http://" + p.url
 	return &server{process: p, store: redis.process}, nil
 }
 

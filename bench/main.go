@@ -62,9 +62,10 @@ func benchmark(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		return context.Cause(ctx)
 	}
 	r := report{options: o, environment: environment(ctx), results: results, servers: f.commands()}
-	r.print(stdout)
+	page := r.markdown()
+	_, _ = stdout.Write(page)
 	if o.write != "" {
-		if err := os.WriteFile(o.write, r.markdown(), 0o644); err != nil {
+		if err := os.WriteFile(o.write, page, 0o644); err != nil {
 			return err
 		}
 	}

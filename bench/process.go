@@ -112,18 +112,16 @@ func (p *processes) startAnnounced(ctx context.Context, name, command string, ar
 	}
 }
 
-// startListening starts a server that listens on a given address.
-func (p *processes) startListening(
-	ctx context.Context, name, address, command string, args ...string,
-) (*process, error) {
+// startListening starts a server that listens on a given loopback port.
+func (p *processes) startListening(ctx context.Context, name, port, command string, args ...string) (*process, error) {
 	started, err := p.start(name, nil, command, args...)
 	if err != nil {
 		return nil, err
 	}
-	started.url = address
+	started.url = "127.0.0.1:" + port
 	deadline := time.Now().Add(startTimeout)
 	for time.Now().Before(deadline) && ctx.Err() == nil && started.alive() == nil {
-		if connection, err := net.Dial("tcp", address); err == nil {
+		if connection, err := net.Dial("tcp", started.url); err == nil {
 			return started, connection.Close()
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -145,14 +143,14 @@ func (p *processes) stopAll() {
 	p.all = nil
 }
 
-// freeAddress returns a loopback address on which nothing listens at present.
-func freeAddress() (string, error) {
+// freePort returns a loopback port on which nothing listens at present.
+func freePort() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
+	_, port, _ := net.SplitHostPort(listener.Addr().String()) // valid
+	return port, listener.Close()
 }
 
 // commandLine returns a command as one would type it, without the folders and ports of this run.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strings"
@@ -132,22 +131,7 @@ func (r report) settings() string {
 	return fmt.Sprintf(text, time.Now().UTC().Format(time.DateOnly), o.rounds, o.duration, o.users, o.many, wrkThreads)
 }
 
-// print writes the report for a terminal.
-func (r report) print(w io.Writer) {
-	for _, t := range []table{r.comparisonTable(), r.workloadTable()} {
-		columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		for _, row := range t {
-			fmt.Fprintln(columns, strings.Join(row, "\t"))
-		}
-		_ = columns.Flush() // to a terminal
-		fmt.Fprintln(w)
-	}
-	for _, line := range append(append(r.notes(), r.settings()), r.environment...) {
-		fmt.Fprintln(w, line)
-	}
-}
-
-// markdown returns the report as a page.
+// markdown returns the report as a page, for the terminal, too.
 func (r report) markdown() []byte {
 	var b bytes.Buffer
 	list := func(lines []string) {
@@ -175,13 +159,16 @@ func (r report) markdown() []byte {
 	return b.Bytes()
 }
 
+// markdown writes the table with aligned columns, so that it can also be read in a terminal.
 func (t table) markdown(b *bytes.Buffer) {
+	columns := tabwriter.NewWriter(b, 0, 0, 1, ' ', 0)
 	for i, row := range t {
-		fmt.Fprintf(b, "| %s |\n", strings.Join(row, " | "))
+		fmt.Fprintf(columns, "| %s\t|\n", strings.Join(row, "\t| "))
 		if i == 0 {
-			b.WriteString(strings.Repeat("| --- ", len(row)) + "|\n")
+			fmt.Fprintf(columns, "%s|\n", strings.Repeat("| ---\t", len(row)))
 		}
 	}
+	_ = columns.Flush() // to memory
 	b.WriteString("\n")
 }
 

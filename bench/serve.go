@@ -55,12 +55,9 @@ func serve(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	server := api.NewServer(handler, logger)
 	fmt.Fprintf(stdout, "http://%s\n", listener.Addr())
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	select {
-	case err = <-failed:
-	case <-ctx.Done():
-		err = server.Close()
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	if err = server.Serve(listener); errors.Is(err, http.ErrServerClosed) {
+		err = nil
 	}
 	return errors.Join(err, closeStore())
 }

@@ -32,7 +32,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, "size:", err)
 		os.Exit(1)
 	}
-	fmt.Printf("%-10s %6s %7s %18s %18s %6s %8s\n", "", "files", "lines", "lines a file", "lines a function", "types", "comment")
+	const headings = "%-10s %6s %7s %18s %18s %6s %8s\n"
+	fmt.Printf(headings, "", "files", "lines", "lines a file", "lines a function", "types", "comment")
 	production.print("production")
 	tests.print("tests")
 	linked, err := linkedDirectly(*root)
