@@ -102,5 +102,7 @@ func TestClock(t *testing.T) {
 
 // TestMaxAhead: the scripts cannot read the contract.
 func TestMaxAhead(t *testing.T) {
-	require.Contains(t, clockSource, "\nlocal max_ahead = "+strconv.FormatInt(store.MaxAhead.Milliseconds(), 10)+"\n")
+	source, err := luaFiles.ReadFile("clock.lua")
+	require.NoError(t, err)
+	require.Contains(t, string(source), "\nlocal max_ahead = "+strconv.FormatInt(store.MaxAhead.Milliseconds(), 10)+"\n")
 }

@@ -56,7 +56,7 @@ func FuzzScore(f *testing.F) {
 		if err != nil {
 			return
 		}
-		e := encoding{unit: Milliseconds, foreign: true}
+		e := encoding{unit: Milliseconds, shared: true}
 		if seconds {
 			e.unit = Seconds
 		}

@@ -70,7 +70,7 @@ func TestEncoding(t *testing.T) {
 
 // TestSeconds: every time we write is found again, and whatever others write belongs to one millisecond.
 func TestSeconds(t *testing.T) {
-	e := encoding{unit: Seconds, foreign: true}
+	e := encoding{unit: Seconds, shared: true}
 	for at, want := range map[lastseen.Instant]string{
 		1: "0.001", 1000: "1", 100_123_000: "100123", 1_700_000_000_123: "1700000000.123", lastseen.MaxInstant: "253402300799.999",
 	} {
@@ -101,12 +101,12 @@ func TestSeconds(t *testing.T) {
 }
 
 func TestSplit(t *testing.T) {
-	portions := keyspace{prefix: "p:", shards: 1}.namespace("n").split(1100, func(i int) string { return fmt.Sprint(i) })
-	require.Len(t, portions, 3)
+	chunks := keyspace{prefix: "p:", shards: 1}.namespace("n").split(1100, func(i int) string { return fmt.Sprint(i) })
+	require.Len(t, chunks, 3)
 	next := 0
-	for _, p := range portions {
+	for _, p := range chunks {
 		require.Equal(t, "p:n", p.key)
-		require.LessOrEqual(t, len(p.index), maxPortion)
+		require.LessOrEqual(t, len(p.index), maxChunk)
 		for _, i := range p.index {
 			require.Equal(t, next, i)
 			next++

@@ -63,14 +63,14 @@ func TestNamespaceLimit(t *testing.T) {
 func TestNamespaceLimitOfBatch(t *testing.T) {
 	url := redistest.Start(t)
 	s := newStore(t, redisstore.Options{URL: url, MaxNamespaces: 700})
-	groups := make([]*store.Batch[store.Sighting], 1500)
-	for i := range groups {
-		groups[i] = &store.Batch[store.Sighting]{Namespace: fmt.Sprint("n", i), Items: []store.Sighting{{User: "alice", At: base}}}
+	batches := make([]*store.Batch[store.Sighting], 1500)
+	for i := range batches {
+		batches[i] = &store.Batch[store.Sighting]{Namespace: fmt.Sprint("n", i), Items: []store.Sighting{{User: "alice", At: base}}}
 	}
-	s.PingBatches(context.Background(), groups)
-	for i, g := range groups {
-		require.Equal(t, i >= 700, errors.Is(g.Err, store.ErrNamespaceLimit), "%d: %v", i, g.Err)
-		require.Equal(t, i < 700, g.Err == nil)
+	s.PingBatches(context.Background(), batches)
+	for i, b := range batches {
+		require.Equal(t, i >= 700, errors.Is(b.Err, store.ErrNamespaceLimit), "%d: %v", i, b.Err)
+		require.Equal(t, i < 700, b.Err == nil)
 	}
 }
 

@@ -67,9 +67,9 @@ func TestRefusedAddresses(t *testing.T) {
 		"redis+sentinel://a?master=m&master=n":                            "twice",
 		"redis+sentinel://:geheim@a,b?master=m&sentinel-password=ge@heim": "%40",
 		"redis+sentinel://:geheim@a,b?master=m&sentinelpassword=geheim":   "unknown option",
-		"redis+://geheim@a":                                               "begins with",
-		"redis+geheim://a":                                                "begins with",
-		"unix:///geheim":                                                  "begins with",
+		"redis+://geheim@a":                                               "begin with",
+		"redis+geheim://a":                                                "begin with",
+		"unix:///geheim":                                                  "begin with",
 	} {
 		_, err := newClient(Options{URL: url})
 		require.ErrorContains(t, err, reason, url)

@@ -1,4 +1,4 @@
--- What page.lua and group.lua share; it is put in front of each.
+-- What page.lua and millisecond.lua share; it is put in front of each.
 
 local key = KEYS[1]
 

@@ -91,8 +91,8 @@ func refuses(t *testing.T, client *redis.Client, s *redisstore.Store) {
 	require.Equal(t, before, contents(t, client))
 }
 
-// TestSetsOfOursAreTrusted: a set with a meta may hold any times, such as those that a caller sent with its pings.
-func TestSetsOfOursAreTrusted(t *testing.T) {
+// TestOwnSetsAreTrusted: a set with a meta may hold any times, such as those that a caller sent with its pings.
+func TestOwnSetsAreTrusted(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	for _, layouts := range []map[string]redisstore.Layout{nil, {"chat": {Unit: redisstore.Milliseconds}}} {
 		o := redisstore.Options{URL: url, Prefix: fmt.Sprint(len(layouts), ":"), Layouts: layouts}
@@ -133,8 +133,7 @@ func TestMismatchNamesTheSetting(t *testing.T) {
 	}
 }
 
-// TestUnknownNamespacesAreCheap: whoever asks for names that nobody uses does not make Redis look into each shard in
-// seven ways.
+// TestUnknownNamespacesAreCheap: a lookup of an unused name does not make Redis check the scores of each shard.
 func TestUnknownNamespacesAreCheap(t *testing.T) {
 	const names, shards = 100, redisstore.MaxShards
 	ctx, url := context.Background(), redistest.Start(t)

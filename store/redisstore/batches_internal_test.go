@@ -41,15 +41,15 @@ func (t *trips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
-// TestRoundTripsOfABatch: however many namespaces are pinged or looked up together for the first time, ours and
-// those that other programs write, it takes as many round trips. All callers of the batch wait for them.
+// TestRoundTripsOfABatch: however many namespaces are pinged or looked up together for the first time, our own and
+// shared ones, it takes as many round trips. All callers of the batch wait for them.
 func TestRoundTripsOfABatch(t *testing.T) {
 	ctx, o := context.Background(), Options{
 		URL: redistest.Start(t), Timeout: time.Minute, DialTimeout: time.Minute,
 		Logger: slog.New(slog.DiscardHandler), Layouts: map[string]Layout{},
 	}
 	for i := range 200 {
-		o.Layouts[fmt.Sprint("foreign", i)] = Layout{Unit: Seconds}
+		o.Layouts[fmt.Sprint("shared", i)] = Layout{Unit: Seconds}
 	}
 	s, err := Open(o)
 	require.NoError(t, err)
@@ -66,7 +66,7 @@ func TestRoundTripsOfABatch(t *testing.T) {
 		var sightings []*store.Batch[store.Sighting]
 		var users []*store.Batch[string]
 		for i := from; i < to; i++ {
-			for _, kind := range []string{"own", "foreign"} {
+			for _, kind := range []string{"own", "shared"} {
 				name := fmt.Sprint(kind, i)
 				sightings = append(sightings, &store.Batch[store.Sighting]{Namespace: name, Items: []store.Sighting{{User: "alice", At: 1}}})
 				users = append(users, &store.Batch[string]{Namespace: name, Items: []string{"alice"}})
@@ -75,7 +75,7 @@ func TestRoundTripsOfABatch(t *testing.T) {
 		counted.n.Store(0)
 		s.PingBatches(ctx, sightings)
 		pings = counted.n.Swap(0)
-		s.checked.Clear() // as every ten seconds
+		s.agreements.nextRound() // as every ten seconds
 		s.LookupBatches(ctx, users)
 		for i := range users {
 			require.NoError(t, sightings[i].Err)
@@ -90,9 +90,9 @@ func TestRoundTripsOfABatch(t *testing.T) {
 	require.Equal(t, fewLookups, manyLookups)
 }
 
-// TestEachGroupHasItsOwnOutcome: what befalls one namespace of a batch befalls no other, also while scripts have
-// to be sent again.
-func TestEachGroupHasItsOwnOutcome(t *testing.T) {
+// TestEachBatchHasItsOwnOutcome: an error of one namespace does not affect the others, also while scripts have to be
+// sent again.
+func TestEachBatchHasItsOwnOutcome(t *testing.T) {
 	ctx := context.Background()
 	s, err := Open(Options{URL: redistest.Start(t), Timeout: time.Minute, DialTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
@@ -120,7 +120,7 @@ func TestEachGroupHasItsOwnOutcome(t *testing.T) {
 				require.Empty(t, lookups[i].States)
 			}
 		}
-		require.Equal(t, []lastseen.State{{At: 50}, {At: 51}}, pings[4].States, "the later of the two groups about it")
+		require.Equal(t, []lastseen.State{{At: 50}, {At: 51}}, pings[4].States, "the later of the two batches about it")
 		require.Equal(t, []lastseen.State{{At: 51}, {}, {At: 50}}, lookups[0].States)
 		require.Equal(t, []lastseen.State{{At: 40}, {At: 41}}, pings[3].States)
 		require.Equal(t, []lastseen.State{{At: 41}, {}, {At: 40}}, lookups[3].States)

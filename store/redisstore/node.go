@@ -10,31 +10,29 @@ import (
 
 var _ store.Batcher = (*Store)(nil)
 
-// NodeOf implements [store.Batcher]: in a Cluster the name is the address of the primary that has the user's
-// shard, as far as is known. Should that be wrong, the client sends the user's part on.
+// NodeOf implements [store.Batcher]: in a Cluster the name is the address of the primary that has the user's shard, as
+// far as the client knows. If it is wrong, the client redirects the call.
 func (s *Store) NodeOf(name string) (of func(user string) string) {
 	c, ok := s.client.(*redis.ClusterClient)
 	if !ok {
-		return theOnlyLane
+		return func(string) string { return "" }
 	}
 	ns := s.keys.namespace(name)
-	lanes := make(map[int]string, 1) // by shard, of which there are fewer than users
-	unknown := false
+	nodes := make(map[int]string, 1) // by shard, since there are fewer shards than users
+	unknown := false                 // if one shard's node is not known, the others are not asked for
 	return func(user string) string {
 		shard := shardOf(user, ns.shards)
-		lane, found := lanes[shard]
+		node, found := nodes[shard]
 		if !found && !unknown {
-			lane, found = s.primaryOf(c, ns.shard(shard))
-			lanes[shard], unknown = lane, !found // whoever does not know one does not know the others
+			node, found = s.primaryOf(c, ns.shard(shard))
+			nodes[shard], unknown = node, !found
 		}
-		return lane
+		return node
 	}
 }
 
-func theOnlyLane(string) string { return "" }
-
-// primaryOf returns the address of the primary that has a key. The client may have to ask the Cluster for
-// it, so this is bounded in time.
+// primaryOf returns the address of the primary that has a key. The client may have to ask the Cluster for it, so this is
+// bounded in time.
 func (s *Store) primaryOf(c *redis.ClusterClient, key string) (address string, known bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 	defer cancel()

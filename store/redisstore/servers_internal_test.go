@@ -11,10 +11,10 @@ import (
 // TestFindingsAreLoggedOnce: until they change, or come back; each server has its own.
 func TestFindingsAreLoggedOnce(t *testing.T) {
 	var log strings.Builder
-	v := &servers{logger: slog.New(slog.NewTextHandler(&log, nil))}
+	l := &onceLogger{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	lines := func(server, version, policy string) int {
 		before := strings.Count(log.String(), "\n")
-		_ = v.assess(server, map[string]string{"redis_version": version, "maxmemory_policy": policy})
+		_ = l.checkInfo(server, map[string]string{"redis_version": version, "maxmemory_policy": policy})
 		return strings.Count(log.String(), "\n") - before
 	}
 	require.Equal(t, 0, lines("a", "7.0.15", "noeviction"))

@@ -23,8 +23,8 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// TestForeignConformance: served in place, a set keeps every promise that our own sets keep.
-func TestForeignConformance(t *testing.T) {
+// TestConformanceOfSharedSets: served in place, a set keeps every promise that our own sets keep.
+func TestConformanceOfSharedSets(t *testing.T) {
 	t.Parallel()
 	url := redistest.Start(t)
 	n := 0
@@ -170,9 +170,9 @@ func walk(t require.TestingT, s store.Store, q store.ListQuery) (all []store.Rec
 	return nil
 }
 
-// TestForeignScores lists and counts whatever other programs write, and compares with what follows
+// TestSharedScores lists and counts whatever other programs write, and compares with what follows
 // from the contract: times cut to the millisecond, within one by name.
-func TestForeignScores(t *testing.T) {
+func TestSharedScores(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)
 	for unit, perMilli := range map[redisstore.Unit]float64{redisstore.Seconds: 0.001, redisstore.Milliseconds: 1} {
@@ -223,9 +223,9 @@ func nearest(at lastseen.Instant, unit redisstore.Unit) float64 {
 	return f
 }
 
-// TestForeignLeave: someone seen within the millisecond of the leave has left; someone seen in the next
+// TestSharedLeave: someone seen within the millisecond of the leave has left; someone seen in the next
 // one has not.
-func TestForeignLeave(t *testing.T) {
+func TestSharedLeave(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)
 	s := newAdopter(t, url, redisstore.Layout{Unit: redisstore.Seconds})
@@ -243,9 +243,9 @@ func TestForeignLeave(t *testing.T) {
 	}
 }
 
-// TestForeignStrangers: what can be no user is neither listed nor, where that is cheap, counted; the
+// TestSharedStrangers: what can be no user is neither listed nor, where that is cheap, counted; the
 // first sighting is logged, and nothing is changed.
-func TestForeignStrangers(t *testing.T) {
+func TestSharedStrangers(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)
 	var log bytes.Buffer
@@ -271,9 +271,9 @@ func TestForeignStrangers(t *testing.T) {
 	require.Equal(t, make([]lastseen.State, 3), lookup(t, s, "zero", "tiny", "gone"))
 	require.Equal(t, before, client.Dump(ctx, "online").Val())
 	require.NoError(t, s.Close())
-	require.Equal(t, 1, strings.Count(log.String(), "are no time"), log.String())
+	require.Equal(t, 1, strings.Count(log.String(), "are not times"), log.String())
 	require.Contains(t, log.String(), "members=3")
-	require.Equal(t, 1, strings.Count(log.String(), "are no user ID"))
+	require.Equal(t, 1, strings.Count(log.String(), "are not valid user IDs"))
 }
 
 func TestWrongLayouts(t *testing.T) {

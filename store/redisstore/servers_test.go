@@ -118,12 +118,12 @@ func TestRefusalIsLogged(t *testing.T) {
 	for times := range 2 {
 		require.NoError(t, server.Client(t).ConfigSet(ctx, "maxmemory", "1").Err())
 		for range 3 {
-			s.Patrol(ctx)
+			s.Monitor(ctx)
 		}
 		require.Equal(t, times+1, log.count("takes no writes"))
 		require.Equal(t, times+1, log.count("OOM"))
 		require.NoError(t, server.Client(t).ConfigSet(ctx, "maxmemory", "0").Err())
-		s.Patrol(ctx)
+		s.Monitor(ctx)
 	}
 }
 
@@ -174,7 +174,7 @@ func TestDemotedPrimary(t *testing.T) {
 		require.NoError(t, client.ConfigSet(ctx, "replica-read-only", readOnly).Err())
 		require.NoError(t, client.ReplicaOf(ctx, "127.0.0.1", "1").Err())
 		for range 3 {
-			s.Patrol(ctx)
+			s.Monitor(ctx)
 			require.ErrorIs(t, s.Ready(ctx), store.ErrUnavailable, "replica-read-only %s", readOnly)
 		}
 		require.Equal(t, times+1, log.count("this Redis is a replica"))
@@ -197,7 +197,7 @@ func TestOwnKeysOfAnotherType(t *testing.T) {
 			err := s.Ready(ctx)
 			require.ErrorIs(t, err, store.ErrUnavailable)
 			require.ErrorContains(t, err, "the key "+key)
-			s.Patrol(ctx)
+			s.Monitor(ctx)
 		}
 		require.Equal(t, 1, log.count("the key "+key))
 		require.NoError(t, client.Rename(ctx, "aside", key).Err())
