@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -16,8 +15,8 @@ import (
 )
 
 const (
-	// redirects is how often a call to a Cluster may be redirected, besides its retries: while a slot moves to
-	// another node, a call is redirected twice.
+	// redirects is how often a call to a Cluster may be redirected, besides its retries: while a slot moves to another
+	// node, a call is redirected twice.
 	redirects = 3
 	// reloadEvery bounds how long a dead primary of a Cluster is asked in vain after a replica took over: nothing at
 	// its address redirects the calls.
@@ -64,17 +63,12 @@ func newFailoverClient(o Options, a address, common *redis.UniversalOptions) red
 	// Connecting begins with asking a Sentinel. When the last used one hangs, it is asked four times in vain, and then
 	// all of them; callers do not wait for that.
 	f.DialTimeout = o.DialTimeout + 5*o.Timeout
-	f.Dialer = dialer(o.DialTimeout, common.TLSConfig)
-	return redis.NewFailoverClient(f)
-}
-
-// dialer connects within a timeout of its own, the handshake included.
-func dialer(timeout time.Duration, encryption *tls.Config) func(context.Context, string, string) (net.Conn, error) {
-	plain := &net.Dialer{Timeout: timeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true}}
-	if encryption == nil {
-		return plain.DialContext
+	dialer := &net.Dialer{Timeout: o.DialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true}}
+	f.Dialer = dialer.DialContext
+	if f.TLSConfig != nil {
+		f.Dialer = (&tls.Dialer{NetDialer: dialer, Config: f.TLSConfig}).DialContext
 	}
-	return (&tls.Dialer{NetDialer: plain, Config: encryption}).DialContext
+	return redis.NewFailoverClient(f)
 }
 
 // newClusterClient makes a client that sends each command to the primary of its key's slot.

@@ -21,11 +21,7 @@ type sampledClock struct {
 	*clock.Clock
 	local  func() time.Time
 	sample func(context.Context) (time.Time, error)
-	logger *slog.Logger
-
-	// Only the background goroutine uses these.
-	loud   bool // the last offset was above loudOffset
-	failed bool // the last reading failed
+	log    *onceLogger
 }
 
 // read returns the time. Before the first reading it has to ask Redis, and fails if that fails.
@@ -41,31 +37,30 @@ func (c *sampledClock) read(ctx context.Context) (lastseen.Instant, error) {
 	return at, nil
 }
 
-// refresh samples Redis' clock when a reading is due. While Redis is away, monotonic time goes on.
+// refresh samples Redis' clock when a reading is due. While Redis is away, monotonic time goes on. Failures are logged
+// once per outage, and a difference to this machine's clock once until they agree again.
 func (c *sampledClock) refresh(ctx context.Context) {
-	err := c.Refresh(func() (time.Time, error) {
+	_ = c.Refresh(func() (time.Time, error) {
 		sent := c.local()
 		theirs, err := c.sample(ctx)
+		if ctx.Err() != nil {
+			return theirs, err
+		}
+		failure, difference := "", ""
+		offset := theirs.Sub(sent.Add(c.local().Sub(sent) / 2))
+		if err != nil {
+			failure = "failed"
+		} else if offset.Abs() > loudOffset {
+			difference = "differs"
+		}
+		c.log.logOnce(slog.LevelWarn, topic{"clock", "failure"}, failure, "cannot read Redis' clock", "error", err)
 		if err == nil {
-			c.failed = false
-			c.logOffset(theirs.Sub(sent.Add(c.local().Sub(sent) / 2)))
+			c.log.logOnce(slog.LevelWarn, topic{"clock", "offset"}, difference,
+				"this machine's clock differs from Redis' clock; pings are stamped with Redis' time",
+				"offset", offset.Round(time.Millisecond).String())
 		}
 		return theirs, err
 	})
-	if err != nil && ctx.Err() == nil && !c.failed {
-		c.failed = true // logged once per outage, not at each try
-		c.logger.Warn("cannot read Redis' clock", "error", err)
-	}
-}
-
-// logOffset logs that Redis' clock differs from this machine's, once until they agree again.
-func (c *sampledClock) logOffset(offset time.Duration) {
-	loud := offset.Abs() > loudOffset
-	if loud && !c.loud {
-		c.logger.Warn("this machine's clock differs from Redis' clock; pings are stamped with Redis' time",
-			"offset", offset.Round(time.Millisecond).String())
-	}
-	c.loud = loud
 }
 
 // Now implements [store.Store].

@@ -46,7 +46,7 @@ func (f *fakeTime) clock(log *bytes.Buffer) *sampledClock {
 	monotonic := func() time.Duration { return f.monotonic }
 	return &sampledClock{
 		Clock: clock.New(clock.Options{Name: "Redis", Monotonic: monotonic, Logger: logger}),
-		local: func() time.Time { return f.at(f.local) }, sample: f.sample, logger: logger,
+		local: func() time.Time { return f.at(f.local) }, sample: f.sample, log: &onceLogger{Logger: logger},
 	}
 }
 

@@ -15,8 +15,9 @@ import (
 //	2^52 + t   hidden since t: reserved, outside every range, read as never seen; in milliseconds only
 //
 // In milliseconds our scores are whole and below 2^53, so a float64 holds them exactly. In seconds a time has three
-// fractional digits and at most 15 in all; no two such numbers have the same nearest float64, so each is read as the time
-// that was written. We never write zero or a score between or beyond the bands; such scores are read as never seen.
+// fractional digits and at most 15 in all; no two such numbers have the same nearest float64, so each is read as the
+// time that was written. We never write zero or a score between or beyond the bands; such scores are read as never
+// seen.
 
 // hiddenFrom is the lowest score of the hidden band.
 const hiddenFrom = 1 << 52
@@ -84,50 +85,31 @@ func (e encoding) state(score float64) lastseen.State {
 	return lastseen.State{At: at, Left: score < 0}
 }
 
-// scoreOf reads a score from a script's reply. A missing member is nil there and 0 here; both mean never seen.
-func scoreOf(reply any) (float64, error) {
+// stateOfReply reads a state from a score in a script's reply; nil stands for a missing member.
+func (e encoding) stateOfReply(reply any) (lastseen.State, error) {
 	if reply == nil {
-		return 0, nil
+		return lastseen.State{}, nil
 	}
 	text, ok := reply.(string)
-	if !ok {
-		return 0, fmt.Errorf("score of type %T in a script's reply", reply)
+	score, err := strconv.ParseFloat(text, 64)
+	if !ok || err != nil {
+		return lastseen.State{}, fmt.Errorf("unexpected script reply: %v is not a score", reply)
 	}
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		return 0, fmt.Errorf("score in a script's reply: %w", err)
-	}
-	return f, nil
-}
-
-// stateOfReply reads a state from a score in a script's reply.
-func (e encoding) stateOfReply(reply any) (lastseen.State, error) {
-	f, err := scoreOf(reply)
-	return e.state(f), err
+	return e.state(score), nil
 }
 
 // bounds returns the lowest and highest score of a range, as Redis takes them. Scores of other programs may lie between
 // two milliseconds; they belong to the millisecond before.
 func (e encoding) bounds(r lastseen.Range) (low, high string) {
 	low, high = e.time(r.From), e.time(r.To)
+	exclusive := ""
 	if e.shared {
-		high = "(" + e.time(r.To+1)
+		exclusive, high = "(", e.time(r.To+1)
 	}
-	if !r.Left {
-		return low, high
+	if r.Left {
+		return exclusive + "-" + high, "-" + low
 	}
-	if e.shared {
-		return "(-" + e.time(r.To+1), "-" + low
-	}
-	return "-" + high, "-" + low
-}
-
-// halves returns the widest ranges: everyone present, and everyone who left. Hidden users are in neither.
-func halves() []lastseen.Range {
-	return []lastseen.Range{
-		{From: lastseen.MinInstant, To: lastseen.MaxInstant},
-		{From: lastseen.MinInstant, To: lastseen.MaxInstant, Left: true},
-	}
+	return low, exclusive + high
 }
 
 // hidden returns the lowest score of the hidden band; "" in seconds, where there is none: 2^52 leaves no digits for a

@@ -49,8 +49,8 @@ func replyError(err error) string {
 	return strings.TrimPrefix(text, "-")
 }
 
-// isOutage reports whether Redis could not be reached, was late, or temporarily refused to serve. An error that is not a
-// reply of Redis arose on the way to it: a lost connection, a certificate, a pool exhausted by callers of a hanging
+// isOutage reports whether Redis could not be reached, was late, or temporarily refused to serve. An error that is not
+// a reply of Redis arose on the way to it: a lost connection, a certificate, a pool exhausted by callers of a hanging
 // Redis, or another service at its address.
 func isOutage(err error) bool {
 	reply := replyError(err)
@@ -66,8 +66,8 @@ func isOfKey(err error) bool {
 	return forbidden || errors.Is(err, store.ErrWrongType)
 }
 
-// refusals are how replies begin if Redis is up but cannot serve: see the errors documented for
-// replication, persistence, cluster and ACL.
+// refusals are how replies begin if Redis is up but cannot serve: see the errors documented for replication,
+// persistence, cluster and ACL.
 var refusals = []string{
 	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BUSY",
 	"NOAUTH", "WRONGPASS", "NOPERM", "max number of clients", "unknown command", "UNKILLABLE",

@@ -95,9 +95,12 @@ func (s *Store) sources(ctx context.Context, ns namespace, q store.ListQuery) ([
 			return nil, err
 		}
 		for _, reply := range replies {
-			if err := all[next].(*source).add(reply); err != nil {
+			r := all[next].(*source)
+			records, err := r.recordsOf(reply, r.span)
+			if err != nil {
 				return nil, err
 			}
+			r.add(records)
 			next++
 		}
 	}
@@ -150,15 +153,23 @@ func (r *source) read() error {
 		r.ended = true
 		return nil
 	}
-	reply, err := r.page(args)
-	if err != nil {
-		return err
+	records, err := r.page(r.span, args...)
+	if err == nil {
+		r.add(records)
 	}
-	return r.add(reply)
+	return err
 }
 
-// page reads one page of the shard.
-func (l listing) page(args []any) (reply any, err error) {
+// add adds a page.
+func (r *source) add(records []store.Record) {
+	r.records, r.ended = records, len(records) < r.size
+	if len(records) > 0 {
+		r.query.After = &records[len(records)-1]
+	}
+}
+
+// page reads one page of a range of the shard.
+func (l listing) page(span lastseen.Range, args ...any) ([]store.Record, error) {
 	cmd, err := l.s.runOnKey(l.ctx, scripts.page, l.key, append([]any{l.size}, args...)...)
 	if err != nil {
 		return nil, err
@@ -167,20 +178,7 @@ func (l listing) page(args []any) (reply any, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return replies[0], nil
-}
-
-// add adds a page of the script's reply.
-func (r *source) add(reply any) error {
-	records, err := r.recordsOf(reply, r.span)
-	if err != nil {
-		return err
-	}
-	r.records, r.ended = records, len(records) < r.size
-	if len(records) > 0 {
-		r.query.After = &records[len(records)-1]
-	}
-	return nil
+	return l.recordsOf(replies[0], span)
 }
 
 // recordsOf reads {member, score, …} from a script's reply, and puts them in the order of the list.

@@ -17,29 +17,23 @@ type onceLogger struct {
 // topic is one kind of remark about one server or namespace.
 type topic struct{ subject, about string }
 
-// logOnce logs a remark, unless the last one on the topic had the same value.
+// logOnce logs a remark, unless the last one on the topic had the same value. With the value "" it logs nothing and ends
+// the topic: the next remark on it is logged.
 func (l *onceLogger) logOnce(level slog.Level, t topic, value, message string, args ...any) {
 	l.mu.Lock()
-	before, found := l.logged[t]
+	before := l.logged[t]
 	if l.logged == nil {
 		l.logged = map[topic]string{}
 	}
 	l.logged[t] = value
 	l.mu.Unlock()
-	if !found || before != value {
+	if value != "" && value != before {
 		l.Log(context.Background(), level, message, args...)
 	}
-}
-
-// forget ends a topic: the next remark on it is logged.
-func (l *onceLogger) forget(t topic) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.logged, t)
 }
 
 // warnOnce logs the first remark of its kind about a namespace.
 func (s *Store) warnOnce(ns namespace, about, message string, args ...any) {
 	args = append([]any{"namespace", ns.name, "key", ns.key}, args...)
-	s.log.logOnce(slog.LevelWarn, topic{ns.name, about}, "", message, args...)
+	s.log.logOnce(slog.LevelWarn, topic{ns.name, about}, "found", message, args...)
 }

@@ -123,7 +123,7 @@ func (s *Store) checkMetas(ctx context.Context, all []*candidate) {
 		switch {
 		case err == nil:
 			s.checkMeta(c, metas[i])
-		case mayHold && s.agreements.prolong(c.name):
+		case mayHold && s.agreements.known(c.name):
 			c.hasMeta = true
 		default:
 			c.err = err
@@ -136,7 +136,6 @@ func (s *Store) checkMeta(c *candidate, meta any) {
 	text, found := meta.(string)
 	c.hasMeta = found
 	if found && text == c.meta().String() {
-		s.agreements.note(c.name)
 		return
 	}
 	s.agreements.forget(c.name)
@@ -145,8 +144,8 @@ func (s *Store) checkMeta(c *candidate, meta any) {
 	}
 }
 
-// readMetas reads the metas of namespaces; nil for those without one. In a Cluster they may be on a different Redis from
-// the namespaces: when it hangs, there has to be time left for those.
+// readMetas reads the metas of namespaces; nil for those without one. In a Cluster they may be on a different Redis
+// from the namespaces: when it hangs, there has to be time left for those.
 func (s *Store) readMetas(ctx context.Context, all []*candidate) ([]any, error) {
 	if s.inCluster() {
 		var cancel context.CancelFunc
@@ -161,8 +160,8 @@ func (s *Store) readMetas(ctx context.Context, all []*candidate) ([]any, error) 
 	return metas, translate(err)
 }
 
-// agreements remembers the namespaces whose meta agreed with the settings when it was last read, by the number of the
-// round in which they were last checked completely. The zero value is ready for use.
+// agreements remembers the namespaces that were stored as this server stores them when they were last checked, each by
+// the number of the round in which that was. The zero value is ready for use.
 type agreements struct {
 	round atomic.Int64
 	last  sync.Map // name → round
@@ -189,18 +188,12 @@ func (a *agreements) current(name string) bool {
 	return found && last == a.round.Load()
 }
 
-// confirm records that a namespace was checked completely.
+// confirm records that a namespace was checked.
 func (a *agreements) confirm(name string) { a.last.Store(name, a.round.Load()) }
 
-// note records that the meta of a namespace agrees; its scores may still have to be checked.
-func (a *agreements) note(name string) { a.last.Store(name, a.round.Load()-1) }
-
-// prolong keeps the agreement on a namespace, and reports whether there is one.
-func (a *agreements) prolong(name string) bool {
+// known reports whether a namespace was checked in this or an earlier round.
+func (a *agreements) known(name string) bool {
 	_, found := a.last.Load(name)
-	if found {
-		a.note(name)
-	}
 	return found
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// ensure checks namespaces that are about to be written to, and registers those without a meta. The limit on
-// namespaces applies to those that have no members yet.
+// ensure checks namespaces that are about to be written to, and registers those without a meta. The limit on namespaces
+// applies to those that have no members yet.
 func (s *Store) ensure(ctx context.Context, all []*candidate) {
 	s.verify(ctx, all)
 	var populated, empty []*candidate
@@ -87,8 +87,8 @@ func (s *Store) writeMetas(ctx context.Context, all []*candidate) error {
 }
 
 // Register implements [store.Store]. Registered namespaces cost two round trips, so it can be called again and again in
-// case Redis lost them. The error names all namespaces that this server cannot serve: those that are stored with
-// other settings, and those whose key holds another type.
+// case Redis lost them. The error names all namespaces that this server cannot serve: those that are stored with other
+// settings, and those whose key holds another type.
 func (s *Store) Register(ctx context.Context, namespaces []string) error {
 	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
 	if err != nil {

@@ -22,23 +22,16 @@ func (s *Store) NodeOf(name string) (of func(user string) string) {
 	unknown := false                 // if one shard's node is not known, the others are not asked for
 	return func(user string) string {
 		shard := shardOf(user, ns.shards)
-		node, found := nodes[shard]
-		if !found && !unknown {
-			node, found = s.primaryOf(c, ns.shard(shard))
-			nodes[shard], unknown = node, !found
+		if node, found := nodes[shard]; found || unknown {
+			return node
 		}
-		return node
+		ctx, cancel := context.WithTimeout(context.Background(), s.timeout) // the client may have to ask the Cluster
+		defer cancel()
+		primary, err := c.MasterForKey(ctx, ns.shard(shard))
+		if unknown = err != nil; unknown {
+			return ""
+		}
+		nodes[shard] = primary.Options().Addr
+		return nodes[shard]
 	}
-}
-
-// primaryOf returns the address of the primary that has a key. The client may have to ask the Cluster for it, so this is
-// bounded in time.
-func (s *Store) primaryOf(c *redis.ClusterClient, key string) (address string, known bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
-	defer cancel()
-	primary, err := c.MasterForKey(ctx, key)
-	if err != nil {
-		return "", false
-	}
-	return primary.Options().Addr, true
 }

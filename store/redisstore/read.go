@@ -40,9 +40,14 @@ func (s *Store) LookupBatches(ctx context.Context, batches []*store.Batch[string
 	pipe := s.client.Pipeline()
 	var cmds []lookupCmd
 	for i, b := range batches {
-		if b.Err = all[i].err; b.Err == nil && len(b.Items) > 0 {
-			b.States = make([]lastseen.State, len(b.Items))
-			cmds = addLookups(ctx, pipe, cmds, b, all[i].namespace)
+		if b.Err = all[i].err; b.Err != nil || len(b.Items) == 0 {
+			continue
+		}
+		b.States = make([]lastseen.State, len(b.Items))
+		for _, c := range all[i].split(len(b.Items), func(i int) string { return b.Items[i] }) {
+			cmd := lookupCmd{b, c, all[i].encoding, redis.NewFloatSliceCmd(ctx, lookupArgs(b, c)...)}
+			_ = pipe.Process(ctx, cmd.reply) // only queues it
+			cmds = append(cmds, cmd)
 		}
 	}
 	_, _ = pipe.Exec(ctx) // each command keeps its error
@@ -51,34 +56,26 @@ func (s *Store) LookupBatches(ctx context.Context, batches []*store.Batch[string
 	}
 }
 
-// addLookups adds the lookups of a batch to a pipeline. Users are passed as pointers: as strings, each would be copied
-// into an interface.
-func addLookups(
-	ctx context.Context, pipe redis.Pipeliner, cmds []lookupCmd, b *store.Batch[string], ns namespace,
-) []lookupCmd {
-	for _, c := range ns.split(len(b.Items), func(i int) string { return b.Items[i] }) {
-		args := make([]any, 0, 2+len(c.index))
-		args = append(args, "zmscore", c.key)
-		for _, at := range c.index {
-			args = append(args, &b.Items[at])
-		}
-		reply := redis.NewFloatSliceCmd(ctx, args...)
-		_ = pipe.Process(ctx, reply) // only queues it
-		cmds = append(cmds, lookupCmd{b, c, ns.encoding, reply})
+// lookupArgs returns the command for a chunk. Users are passed as pointers: as strings, each would be copied into an
+// interface.
+func lookupArgs(b *store.Batch[string], c *chunk) []any {
+	args := append(make([]any, 0, 2+len(c.index)), "zmscore", c.key)
+	for _, at := range c.index {
+		args = append(args, &b.Items[at])
 	}
-	return cmds
+	return args
 }
 
 // readStates reads the states, or the error, from the reply.
 func (c lookupCmd) readStates() {
 	if err := c.reply.Err(); err != nil {
 		c.States, c.Err = nil, translate(err)
+	}
+	if c.Err != nil {
 		return
 	}
 	for i, score := range c.reply.Val() { // 0 for unknown users
-		if c.Err == nil {
-			c.States[c.index[i]] = c.state(score)
-		}
+		c.States[c.index[i]] = c.state(score)
 	}
 }
 
@@ -142,9 +139,8 @@ func (s *Store) newest(ctx context.Context, all []namespace) ([]lastseen.Instant
 			_, _ = pipe.Exec(ctx) // each command keeps its error
 		}
 		for _, key := range n.all() {
-			for _, half := range halves() {
-				replies[i] = append(replies[i], pipe.ZRangeArgsWithScores(ctx, n.newestIn(key, half)))
-			}
+			present, left := n.newestIn(key)
+			replies[i] = append(replies[i], pipe.ZRangeArgsWithScores(ctx, present), pipe.ZRangeArgsWithScores(ctx, left))
 		}
 	}
 	_, _ = pipe.Exec(ctx)
@@ -162,11 +158,11 @@ func (s *Store) newest(ctx context.Context, all []namespace) ([]lastseen.Instant
 	return newest, errs
 }
 
-// newestIn returns the query for the newest member of one half. Down the scores, Start is the high end.
-func (e encoding) newestIn(key string, half lastseen.Range) redis.ZRangeArgs {
-	low, high := e.bounds(half)
-	if half.Left {
-		return redis.ZRangeArgs{Key: key, ByScore: true, Start: low, Stop: high, Count: 1}
-	}
-	return redis.ZRangeArgs{Key: key, ByScore: true, Rev: true, Start: high, Stop: low, Count: 1}
+// newestIn returns the queries for the newest member among users present, and among those who left. Down the scores,
+// Start is the high end.
+func (e encoding) newestIn(key string) (present, left redis.ZRangeArgs) {
+	low, high := e.bounds(lastseen.Range{From: lastseen.MinInstant, To: lastseen.MaxInstant})
+	present = redis.ZRangeArgs{Key: key, ByScore: true, Rev: true, Start: high, Stop: low, Count: 1}
+	low, high = e.bounds(lastseen.Range{From: lastseen.MinInstant, To: lastseen.MaxInstant, Left: true})
+	return present, redis.ZRangeArgs{Key: key, ByScore: true, Start: low, Stop: high, Count: 1}
 }

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,42 +51,41 @@ func (s *Store) checkOwnKeys(ctx context.Context) error {
 	_, _ = pipe.Exec(ctx) // each command keeps its error
 	var refused error
 	for key, reply := range replies {
-		about := topic{s.url, key}
-		if !errors.Is(translate(reply.Err()), store.ErrWrongType) {
-			s.log.forget(about)
-			continue
+		var err error
+		value := ""
+		if errors.Is(translate(reply.Err()), store.ErrWrongType) {
+			value, err = "wrong type", fmt.Errorf("%w: the key %s holds a value of another type than lastseen's own: "+
+				"rename it, or choose another --redis-prefix", store.ErrUnavailable, key)
 		}
-		refused = fmt.Errorf("%w: the key %s holds a value of another type than lastseen's own: "+
-			"rename it, or choose another --redis-prefix", store.ErrUnavailable, key)
-		s.log.logOnce(slog.LevelError, about, "", "every namespace is refused", "error", refused)
+		s.log.logOnce(slog.LevelError, topic{s.url, key}, value, "every namespace is refused", "error", err)
+		refused = cmp.Or(refused, err)
 	}
 	return refused
 }
 
 // writeNothing does a write that changes nothing, and returns an error if that fails or would be lost.
 func (s *Store) writeNothing(ctx context.Context, client *redis.Client, key string) error {
-	about := topic{s.nameOf(client), "ready"}
 	err := translate(scripts.probe.Run(ctx, client, []string{key}).Err())
 	if err == nil {
 		err = checkPrimary(ctx, client)
 	}
+	value, message := "", "this Redis takes no writes"
 	switch {
-	case err == nil:
-		s.log.forget(about)
 	case errors.Is(err, errReplica) || strings.HasPrefix(replyError(err), "READONLY"):
-		s.log.logOnce(slog.LevelWarn, about, "replica",
-			"this Redis is a replica: it takes no writes, and its replies may be old", "server", about.subject, "error", err)
-	default:
-		s.log.logOnce(slog.LevelWarn, about, "", "this Redis takes no writes", "server", about.subject, "error", err)
+		value, message = "replica", "this Redis is a replica: it takes no writes, and its replies may be old"
+	case err != nil:
+		value = "refused"
 	}
+	server := s.nameOf(client)
+	s.log.logOnce(slog.LevelWarn, topic{server, "ready"}, value, message, "server", server, "error", err)
 	return err
 }
 
 // errReplica is the error of a replica that accepts writes.
 var errReplica = errors.New("redis is a replica: what is written to it is lost")
 
-// checkPrimary returns an error if a server is a replica, or cannot be asked. If the user may not ask, it is taken to be
-// a primary.
+// checkPrimary returns an error if a server is a replica, or cannot be asked. If the user may not ask, it is taken to
+// be a primary.
 func checkPrimary(ctx context.Context, client *redis.Client) error {
 	info, err := readInfo(ctx, client, "replication")
 	if err == nil && info["role"] == "slave" {

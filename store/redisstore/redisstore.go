@@ -2,8 +2,8 @@
 // one sorted set, or several (shards): the member is the user ID, the score the last-seen time.
 //
 // Every operation is one command or one script per shard, so it is atomic for each user. Lists and counts that span
-// several shards ask all of them in one round trip, but not at one moment. This process keeps only the connection
-// pool, the offset of Redis' clock, and the namespaces that it has checked.
+// several shards ask all of them in one round trip, but not at one moment. This process keeps only the connection pool,
+// the offset of Redis' clock, and the namespaces that it has checked.
 //
 // url.go and client.go connect to one Redis, to Sentinels or to a Cluster; servers.go and ready.go check the servers;
 // encoding.go defines how a state becomes a score, shard.go how users spread over keys; meta.go checks how a namespace
@@ -41,12 +41,12 @@ type Options struct {
 
 	Layouts map[string]Layout // of namespaces that are stored differently from the fields above
 
-	// MaxNamespaces limits the namespaces that exist; default 0, no limit. Register is exempt. When a namespace
-	// is removed while another server writes to it, there may be one more than the limit.
+	// MaxNamespaces limits the namespaces that exist; default 0, no limit. Register is exempt. When a namespace is
+	// removed while another server writes to it, there may be one more than the limit.
 	MaxNamespaces int
 
-	// Timeout bounds a batch of pings, leaves or lookups, with connecting, retrying and everything else that it
-	// needs; default 250 ms. Other operations take at most twice as long.
+	// Timeout bounds a batch of pings, leaves or lookups, with connecting, retrying and everything else that it needs;
+	// default 250 ms. Other operations take at most twice as long.
 	Timeout      time.Duration
 	DialTimeout  time.Duration // of one attempt to connect; default 200 ms
 	PoolSize     int           // connections at most, to each Redis; default 10 per processor, 5 in a Cluster
@@ -80,8 +80,8 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open returns a store on the Redis at the given URL. It does not wait for Redis: until Redis answers, calls
-// fail with [store.ErrUnavailable]. An error means that the options are invalid.
+// Open returns a store on the Redis at the given URL. It does not wait for Redis: until Redis answers, calls fail with
+// [store.ErrUnavailable]. An error means that the options are invalid.
 func Open(o Options) (*Store, error) {
 	o = o.withDefaults()
 	if err := o.checkLayouts(); err != nil {
@@ -99,7 +99,7 @@ func Open(o Options) (*Store, error) {
 	}
 	s.clock = &sampledClock{
 		Clock: clock.New(clock.Options{Name: "Redis", Monotonic: o.Monotonic, Logger: o.Logger}),
-		local: o.Now, sample: s.redisTime, logger: o.Logger,
+		local: o.Now, sample: s.redisTime, log: &s.log,
 	}
 	s.stopped.Go(func() { repeat(ctx, sampleEvery, s.monitor, s.agreements.nextRound) })
 	s.stopped.Go(func() { repeat(ctx, lookEvery, s.clock.refresh, func() {}) })
@@ -160,8 +160,8 @@ func (s *Store) Close() error {
 	return s.client.Close()
 }
 
-// begin starts an operation and bounds it in time, however many round trips it makes. It refuses operations after
-// Close and while a server is too old. The first one checks the servers.
+// begin starts an operation and bounds it in time, however many round trips it makes. It refuses operations after Close
+// and while a server is too old. The first one checks the servers.
 func (s *Store) begin(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc, error) {
 	if s.closed.Load() {
 		return nil, nil, store.ErrClosed

@@ -102,6 +102,9 @@ func (s *Store) runScripts(ctx context.Context, script *redis.Script, calls []ca
 			missing, again = append(missing, i), append(again, calls[i])
 		}
 	}
+	if len(missing) == 0 {
+		return cmds
+	}
 	resent := s.pipeline(ctx, again, func(p redis.Scripter, c call) *redis.Cmd {
 		return script.Eval(ctx, p, []string{c.key}, c.args...)
 	})
@@ -113,17 +116,14 @@ func (s *Store) runScripts(ctx context.Context, script *redis.Script, calls []ca
 
 // pipeline sends one command for each call in one round trip. Errors stay in the commands.
 func (s *Store) pipeline(ctx context.Context, calls []call, send func(redis.Scripter, call) *redis.Cmd) []*redis.Cmd {
-	switch len(calls) {
-	case 0:
-		return nil
-	case 1:
+	if len(calls) == 1 {
 		return []*redis.Cmd{send(s.client, calls[0])}
 	}
-	p := s.client.Pipeline()
+	pipe := s.client.Pipeline()
 	cmds := make([]*redis.Cmd, len(calls))
 	for i, c := range calls {
-		cmds[i] = send(p, c)
+		cmds[i] = send(pipe, c)
 	}
-	_, _ = p.Exec(ctx) // each command keeps its error
+	_, _ = pipe.Exec(ctx) // each command keeps its error
 	return cmds
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// ErrTooOld is the error of every call while a Redis is older than 6.2, which has no ZADD GT. It comes
-// with [store.ErrUnavailable].
+// ErrTooOld is the error of every call while a Redis is older than 6.2, which has no ZADD GT. It comes with
+// [store.ErrUnavailable].
 var ErrTooOld = errors.New("redis is too old")
 
 // oldest is the first version that has all commands, major and minor.
@@ -162,26 +162,26 @@ func readInfo(ctx context.Context, client *redis.Client, sections ...string) (ma
 // checkInfo logs what is wrong with a server according to its INFO, and returns an error if it is too old. Servers
 // other than Redis report the version of Redis that they are compatible with.
 func (l *onceLogger) checkInfo(server string, info map[string]string) error {
-	if policy := info["maxmemory_policy"]; strings.HasPrefix(policy, "allkeys-") {
-		l.logOnce(slog.LevelWarn, topic{server, "eviction"}, policy,
-			"when its memory is full, this Redis silently drops whole namespaces: set maxmemory-policy to noeviction",
-			"server", server, "maxmemory-policy", policy)
-	} else {
-		l.forget(topic{server, "eviction"})
+	policy := info["maxmemory_policy"]
+	if !strings.HasPrefix(policy, "allkeys-") {
+		policy = ""
 	}
-	version := info["redis_version"]
+	l.logOnce(slog.LevelWarn, topic{server, "eviction"}, policy,
+		"when its memory is full, this Redis silently drops whole namespaces: set maxmemory-policy to noeviction",
+		"server", server, "maxmemory-policy", policy)
+	version, about := info["redis_version"], topic{server, "version"}
 	old, unknown := olderThan(version, oldest)
 	switch {
 	case unknown:
-		l.logOnce(slog.LevelWarn, topic{server, "version"}, version,
+		l.logOnce(slog.LevelWarn, about, "unknown: "+version,
 			"the version of Redis cannot be read: allow INFO; 6.2 or newer is required", "server", server, "version", version)
 	case old:
-		l.logOnce(slog.LevelError, topic{server, "version"}, version,
+		l.logOnce(slog.LevelError, about, version,
 			"this Redis is too old: every call is refused; 6.2 or newer is required", "server", server, "version", version)
 		return fmt.Errorf("%w: %w: version %s at %s, 6.2 or newer is required",
 			store.ErrUnavailable, ErrTooOld, version, server)
 	default:
-		l.forget(topic{server, "version"})
+		l.logOnce(slog.LevelInfo, about, "", "")
 	}
 	return nil
 }

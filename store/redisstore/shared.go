@@ -12,8 +12,8 @@ import (
 // user IDs, scores that are not times, and several scores in one millisecond. Lists leave such names out; counts
 // include them, since counting would have to read them.
 
-// sharedSource reads one range of one shard, in the order of the query: by millisecond, and within one by name. It reads
-// a page of the range, and if that ends within a millisecond, that millisecond page by page.
+// sharedSource reads one range of one shard, in the order of the query: by millisecond, and within one by name. It
+// reads a page of the range, and if that ends within a millisecond, that millisecond page by page.
 type sharedSource struct {
 	listing
 	pages
@@ -103,11 +103,7 @@ func (r *sharedSource) readMillisecond() error {
 // readRange reads the next members of the rest.
 func (r *sharedSource) readRange() error {
 	low, high := r.ns.bounds(r.rest)
-	reply, err := r.page([]any{direction(r.query.Order, r.rest), low, high, ""})
-	if err != nil {
-		return err
-	}
-	records, err := r.recordsOf(reply, r.rest)
+	records, err := r.page(r.rest, direction(r.query.Order, r.rest), low, high, "")
 	if err != nil {
 		return err
 	}

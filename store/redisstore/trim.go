@@ -8,7 +8,8 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// Trim implements [store.Store]. If a namespace has several shards, it checks the clocks of all before it deletes anyone.
+// Trim implements [store.Store]. If a namespace has several shards, it checks the clocks of all before it deletes
+// anyone.
 func (s *Store) Trim(ctx context.Context, namespace string, q store.TrimQuery) (result store.TrimResult, err error) {
 	ctx, cancel, ns, err := s.open(ctx, namespace)
 	if err != nil {

@@ -21,8 +21,8 @@ const (
 	cluster  topology = "cluster"  // the URL's hosts are some nodes, which know all others
 )
 
-// address is a parsed store URL. The parsers of go-redis accept neither several hosts nor every password, and their errors
-// quote the URL. Its forms are:
+// address is a parsed store URL. The parsers of go-redis accept neither several hosts nor every password, and their
+// errors quote the URL. Its forms are:
 //
 //	redis[s]://[user:password@]host[:port][/database][?options]
 //	redis[s]+sentinel://[user:password@]host[:port],…[/database]?master=NAME[&options]
@@ -51,7 +51,7 @@ const (
 	optSentinelPassword = "sentinel-password" //nolint:gosec // the option's name
 	optCA               = "tls-ca"
 	optCert             = "tls-cert"
-	optTLSKey              = "tls-key"
+	optTLSKey           = "tls-key"
 	optServerName       = "tls-server-name"
 	optInsecure         = "tls-insecure-skip-verify"
 )
@@ -72,24 +72,15 @@ func parseAddress(raw string) (a address, err error) {
 	if !found || base != "redis" && base != "rediss" || several && a.topology != sentinel && a.topology != cluster {
 		return address{}, errScheme
 	}
-	authority := rest
-	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
-		authority, rest = rest[:end], rest[end:]
-	} else {
-		rest = ""
-	}
+	end := strings.IndexAny(rest+"/", "/?#")
+	authority, rest := rest[:end], rest[end:]
 	if strings.ContainsAny(rest, "@#") {
 		return address{}, errAmbiguous
 	}
 	path, query, _ := strings.Cut(rest, "?")
 	at := strings.LastIndex(authority, "@")
-	if err := a.readUser(authority[:max(at, 0)]); err != nil {
-		return address{}, err
-	}
-	if err := a.readHosts(authority[at+1:]); err != nil {
-		return address{}, err
-	}
-	if err := a.readDatabase(path); err != nil {
+	err = cmp.Or(a.readUser(authority[:max(at, 0)]), a.readHosts(authority[at+1:]), a.readDatabase(path))
+	if err != nil {
 		return address{}, err
 	}
 	if a.options, err = url.ParseQuery(query); err != nil {
@@ -160,24 +151,23 @@ func (a *address) readDatabase(path string) error {
 	return nil
 }
 
-// checkOptions returns an error if an option is unknown, repeated, empty, for another kind of URL, or missing. The error
-// shows no value.
+// checkOptions returns an error if an option is unknown, repeated, empty, for another kind of URL, or missing. The
+// error shows no value.
 func (a address) checkOptions() error {
-	allowed := map[string]bool{
-		optMaster: a.topology == sentinel, optSentinelUser: a.topology == sentinel, optSentinelPassword: a.topology == sentinel,
-		optCA: a.encrypt, optCert: a.encrypt, optTLSKey: a.encrypt, optServerName: a.encrypt, optInsecure: a.encrypt,
-	}
 	for name, values := range a.options {
-		here, known := allowed[name]
-		switch {
-		case !known:
+		fits, scheme := a.encrypt, "rediss"
+		switch name {
+		case optMaster, optSentinelUser, optSentinelPassword:
+			fits, scheme = a.topology == sentinel, "redis+sentinel"
+		case optCA, optCert, optTLSKey, optServerName, optInsecure:
+		default:
 			return errors.New("unknown option: use master, sentinel-user, sentinel-password, tls-ca, tls-cert, tls-key, " +
 				"tls-server-name or tls-insecure-skip-verify; " +
 				"pool, timeouts and retries have flags (--redis-…), the database follows the host")
-		case !here && strings.HasPrefix(name, "tls-"):
-			return fmt.Errorf("the option %s is for URLs that begin with rediss", name)
-		case !here:
-			return fmt.Errorf("the option %s is for redis+sentinel://", name)
+		}
+		switch {
+		case !fits:
+			return fmt.Errorf("the option %s is for %s:// URLs", name, scheme)
 		case len(values) > 1:
 			return fmt.Errorf("the option %s is given twice", name)
 		case values[0] == "":

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
@@ -23,92 +21,50 @@ func (s *Store) Ping(ctx context.Context, name string, items []store.Sighting) (
 
 // PingBatches implements [store.Batcher].
 func (s *Store) PingBatches(ctx context.Context, batches []*store.Batch[store.Sighting]) {
-	s.record(ctx, batches, writeOp{
-		script: scripts.ping,
-		first: func(c writeCmd) []any {
-			earliest, latest := c.times()
-			return []any{"-" + c.ns.time(earliest), int64(latest), c.ns.perScore()}
-		},
-		args: func(args []any, t *scoreText, sighting *store.Sighting) []any {
-			return append(args, t.of(sighting.At), &sighting.User)
-		},
-	})
+	s.record(ctx, batches, false)
 }
 
 // Leave implements [store.Store].
 func (s *Store) Leave(ctx context.Context, name string, items []store.Sighting) ([]lastseen.State, error) {
 	b := &store.Batch[store.Sighting]{Namespace: name, Items: items}
-	s.record(ctx, []*store.Batch[store.Sighting]{b}, writeOp{
-		script: scripts.leave,
-		left:   true,
-		first: func(c writeCmd) []any {
-			_, latest := c.times()
-			return []any{int64(latest), c.ns.perScore()}
-		},
-		args: func(args []any, t *scoreText, sighting *store.Sighting) []any {
-			return append(args, "-"+*t.of(sighting.At), t.time(sighting.At+1), &sighting.User)
-		},
-	})
+	s.record(ctx, []*store.Batch[store.Sighting]{b}, true)
 	return b.States, b.Err
-}
-
-// writeOp is the difference between pings and leaves.
-type writeOp struct {
-	script *redis.Script
-	left   bool                                           // whether users have left afterwards
-	first  func(writeCmd) []any                           // the script's first arguments
-	args   func([]any, *scoreText, *store.Sighting) []any // appends those of one sighting
-}
-
-// scoreText writes instants as scores. Most sightings of a batch have the same instant: it is written once.
-type scoreText struct {
-	encoding
-	at   lastseen.Instant
-	text *string
-}
-
-func (t *scoreText) of(at lastseen.Instant) *string {
-	if t.text == nil || t.at != at {
-		text := t.time(at)
-		t.at, t.text = at, &text
-	}
-	return t.text
 }
 
 // pendingBatch is a batch that is being written.
 type pendingBatch struct {
-	*store.Batch[store.Sighting]
-	ns      namespace
-	unique  []store.Sighting // one per user
-	place   []int            // for each item, the place of its user in unique
-	states  []lastseen.State // of unique
-	created bool             // a key was made
+	candidate // its namespace; err is why the batch failed
+	batch     *store.Batch[store.Sighting]
+	unique    []store.Sighting // one per user
+	place     []int            // for each item, the place of its user in unique
+	states    []lastseen.State // of unique
+	created   bool             // a key was made
 }
 
-// record writes batches of pings or of leaves, and registers their namespaces. Empty batches have no effect.
-func (s *Store) record(ctx context.Context, batches []*store.Batch[store.Sighting], op writeOp) {
+// record writes batches of pings or, with left, of leaves, and registers their namespaces. Empty batches have no
+// effect.
+func (s *Store) record(ctx context.Context, batches []*store.Batch[store.Sighting], left bool) {
 	ctx, cancel, err := s.begin(ctx, s.timeout)
 	if err != nil {
 		fail(batches, err)
 		return
 	}
 	defer cancel()
-	all := s.prepare(batches)
-	withCandidates(all, func(candidates []*candidate) { s.ensure(ctx, candidates) })
-	s.write(ctx, all, op)
-	var created []*pendingBatch
+	all, namespaces := s.prepare(batches)
+	s.ensure(ctx, namespaces)
+	s.write(ctx, all, left)
+	var created []*candidate
 	for _, b := range all {
 		switch {
-		case b.Err != nil:
+		case b.err != nil:
 			// Part of it may have created the key again without a reply: the next write registers the namespace.
-			s.agreements.recheck(b.Namespace)
+			s.agreements.recheck(b.name)
 		case b.created:
 			// The first member of a key, perhaps since another server deleted the namespace.
-			created = append(created, b)
+			created = append(created, &b.candidate)
 		}
 	}
-	// All at once, since a batch can create hundreds of namespaces.
-	withCandidates(created, func(candidates []*candidate) { s.register(ctx, candidates, 0) })
+	s.register(ctx, created, 0) // all at once, since a batch can create hundreds of namespaces
 	for _, b := range all {
 		b.finish()
 	}
@@ -121,41 +77,28 @@ func fail[T any](batches []*store.Batch[T], err error) {
 	}
 }
 
-// prepare returns what is to be written.
-func (s *Store) prepare(batches []*store.Batch[store.Sighting]) []*pendingBatch {
-	all := make([]*pendingBatch, 0, len(batches))
+// prepare returns what is to be written, and the namespaces of it.
+func (s *Store) prepare(batches []*store.Batch[store.Sighting]) (all []*pendingBatch, namespaces []*candidate) {
 	for _, batch := range batches {
 		if len(batch.Items) == 0 {
 			continue
 		}
-		b := &pendingBatch{Batch: batch, ns: s.keys.namespace(batch.Namespace)}
+		b := &pendingBatch{batch: batch, candidate: candidate{namespace: s.keys.namespace(batch.Namespace)}}
 		b.unique, b.place = dedupe(batch.Items)
 		b.states = make([]lastseen.State, len(b.unique))
-		all = append(all, b)
+		all, namespaces = append(all, b), append(namespaces, &b.candidate)
 	}
-	return all
+	return all, namespaces
 }
 
-// withCandidates checks the namespaces of batches, and copies their errors.
-func withCandidates(all []*pendingBatch, check func([]*candidate)) {
-	candidates := make([]*candidate, len(all))
-	for i, b := range all {
-		candidates[i] = &candidate{namespace: b.ns}
-	}
-	check(candidates)
-	for i, c := range candidates {
-		all[i].Err = c.err
-	}
-}
-
-// finish sets the states of the items, unless there is an error.
+// finish sets the states of the batch, or its error.
 func (b *pendingBatch) finish() {
-	if b.Err != nil {
+	if b.batch.Err = b.err; b.err != nil {
 		return
 	}
-	b.States = make([]lastseen.State, len(b.Items))
+	b.batch.States = make([]lastseen.State, len(b.place))
 	for i, at := range b.place {
-		b.States[i] = b.states[at]
+		b.batch.States[i] = b.states[at]
 	}
 }
 
@@ -167,50 +110,72 @@ type writeCmd struct {
 
 // write sends batches to their shards, in as few round trips as [maxMembers] allows, and fills in the resulting states.
 // Once a batch has an error, the rest of it is not sent.
-func (s *Store) write(ctx context.Context, all []*pendingBatch, op writeOp) {
+func (s *Store) write(ctx context.Context, all []*pendingBatch, left bool) {
 	var cmds []writeCmd
 	members := 0
 	for _, b := range all {
-		for _, c := range b.ns.split(len(b.unique), func(i int) string { return b.unique[i].User }) {
+		for _, c := range b.split(len(b.unique), func(i int) string { return b.unique[i].User }) {
 			if members += len(c.index); members > maxMembers {
-				s.send(ctx, cmds, op)
+				s.send(ctx, cmds, left)
 				cmds, members = nil, len(c.index)
 			}
-			if b.Err == nil {
+			if b.err == nil {
 				cmds = append(cmds, writeCmd{b, c})
 			}
 		}
 	}
-	s.send(ctx, cmds, op)
+	s.send(ctx, cmds, left)
 }
 
 // send sends commands in one round trip.
-func (s *Store) send(ctx context.Context, cmds []writeCmd, op writeOp) {
+func (s *Store) send(ctx context.Context, cmds []writeCmd, left bool) {
+	script := scripts.ping
+	if left {
+		script = scripts.leave
+	}
 	calls := make([]call, len(cmds))
 	for i, c := range cmds {
-		args := append(make([]any, 0, 3+3*len(c.index)), op.first(c)...)
-		text := scoreText{encoding: c.ns.encoding}
-		for _, at := range c.index {
-			args = op.args(args, &text, &c.unique[at])
-		}
-		calls[i] = call{key: c.key, args: args}
+		calls[i] = call{key: c.chunk.key, args: c.args(left)}
 	}
-	for i, reply := range s.runScripts(ctx, op.script, calls) {
+	for i, reply := range s.runScripts(ctx, script, calls) {
 		err := translate(reply.Err())
 		if err == nil {
-			err = s.readStates(cmds[i], reply.Val(), op.left)
+			err = s.readStates(cmds[i], reply.Val(), left)
 		}
-		cmds[i].Err = cmp.Or(cmds[i].Err, err)
+		cmds[i].err = cmp.Or(cmds[i].err, err)
 	}
 }
 
-// times returns the earliest and the latest time of the sightings.
-func (c writeCmd) times() (earliest, latest lastseen.Instant) {
-	earliest = lastseen.MaxInstant
+// args returns the arguments of ping.lua or leave.lua. Most sightings of a batch have the same time: it is formatted
+// once. Users and times are passed as pointers: as strings, each would be copied into an interface.
+func (c writeCmd) args(left bool) []any {
+	earliest, latest := lastseen.MaxInstant, lastseen.Instant(0)
 	for _, at := range c.index {
 		earliest, latest = min(earliest, c.unique[at].At), max(latest, c.unique[at].At)
 	}
-	return earliest, latest
+	args := make([]any, 0, 3+3*len(c.index))
+	if !left {
+		args = append(args, "-"+c.time(earliest))
+	}
+	args = append(args, int64(latest), c.perScore())
+	var last lastseen.Instant
+	var score, past *string
+	for _, at := range c.index {
+		sighting := &c.unique[at]
+		if score == nil || sighting.At != last {
+			text := c.score(lastseen.State{At: sighting.At, Left: left})
+			last, score = sighting.At, &text
+			if left {
+				next := c.time(sighting.At + 1)
+				past = &next
+			}
+		}
+		if args = append(args, score); left {
+			args = append(args, past)
+		}
+		args = append(args, &sighting.User)
+	}
+	return args
 }
 
 // readStates reads the resulting states from the reply of a write's script.
@@ -231,7 +196,7 @@ func (s *Store) readStates(c writeCmd, reply any, left bool) error {
 		return err
 	}
 	for i, at := range c.index {
-		state, err := c.ns.stateOfReply(scores[i])
+		state, err := c.stateOfReply(scores[i])
 		if err != nil {
 			return err
 		}
