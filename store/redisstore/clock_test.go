@@ -138,7 +138,7 @@ func TestTrimSeconds(t *testing.T) {
 	require.Equal(t, []string{"left"}, client.ZRange(ctx, "presence:chat", 0, -1).Val())
 }
 
-// TestHeldByUsersAlone: members whose scores are no time do not keep a namespace from being emptied of its users.
+// TestHeldByUsersAlone: members whose scores are not times do not keep a namespace from being emptied of its users.
 func TestHeldByUsersAlone(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)

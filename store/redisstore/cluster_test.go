@@ -69,8 +69,8 @@ func walkAll(s store.Store, namespace string, limit int) ([]string, error) {
 	}
 }
 
-// testSlotsMoveWhileTheyAreUsed: calls are sent on to where a slot is going. Nobody is listed twice or
-// left out, and no ping that was acknowledged is lost.
+// testSlotsMoveWhileTheyAreUsed: calls are redirected to where a slot is going. Every user is listed
+// exactly once, and no acknowledged ping is lost.
 func testSlotsMoveWhileTheyAreUsed(t *testing.T, c *redistest.Cluster) {
 	ctx := context.Background()
 	s := newStore(t, redisstore.Options{URL: c.URL(), Shards: 16})

@@ -50,10 +50,10 @@ func TestEncoding(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, state, back)
 	}
-	for _, nobody := range []float64{
+	for _, invalid := range []float64{
 		0, 0.9, -0.5, 253402300800000, -253402300800000, 1 << 52, 1<<52 + 5, -(1 << 52), 1e300, -1e300, math.Inf(1), math.Inf(-1),
 	} {
-		require.Equal(t, lastseen.State{}, e.state(nobody), nobody)
+		require.Equal(t, lastseen.State{}, e.state(invalid), invalid)
 	}
 	for _, strange := range []any{"x", 5, []any{}} {
 		_, err := e.stateOfReply(strange)
@@ -84,8 +84,8 @@ func TestSeconds(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, lastseen.State{At: want}, state, text)
 	}
-	for _, nobody := range []float64{0, 0.0009, -0.0009, 253402300800, -253402300800, 1 << 52, 1e300, math.Inf(1), math.Inf(-1)} {
-		require.Equal(t, lastseen.State{}, e.state(nobody), nobody)
+	for _, invalid := range []float64{0, 0.0009, -0.0009, 253402300800, -253402300800, 1 << 52, 1e300, math.Inf(1), math.Inf(-1)} {
+		require.Equal(t, lastseen.State{}, e.state(invalid), invalid)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		state := lastseen.State{
@@ -174,7 +174,7 @@ func TestTranslate(t *testing.T) {
 }
 
 // TestAgreementExpires: every sample also forgets which namespaces were checked, so that one which was
-// deleted and made anew by a server set differently is not read as empty for long.
+// deleted and created again by a server with other settings is not read as empty for long.
 func TestAgreementExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())

@@ -80,7 +80,7 @@ func TestHiddenBand(t *testing.T) {
 	require.NoError(t, err)
 	result, err := trim(s, "chat", time.Hour)
 	require.NoError(t, err)
-	require.Equal(t, store.TrimResult{Deleted: 2}, result, "old, and the zero that nobody of ours wrote")
+	require.Equal(t, store.TrimResult{Deleted: 2}, result, "old, and the zero, which we never write")
 	require.ElementsMatch(t, []string{"alice", "hidden"}, client.ZRange(ctx, "presence:chat", 0, -1).Val())
 }
 
@@ -134,7 +134,7 @@ func TestWrongType(t *testing.T) {
 	require.Equal(t, base, lookup(t, shards, "alice")[0].At, "and nothing is deleted")
 }
 
-// TestStrangeScores: nobody of ours writes them. They read as never seen; those too large for a time
+// TestStrangeScores: we never write them. They read as never seen; those too large for a time
 // stay as they are, and those below the first millisecond are older than any ping or leave.
 func TestStrangeScores(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
@@ -222,7 +222,7 @@ func lookup(t *testing.T, s store.Store, users ...string) []lastseen.State {
 	return states
 }
 
-// TestPingThatFailedInPart: it made the key of a deleted namespace anew, but its answer is lost. The
+// TestPingThatFailedInPart: it created the key of a deleted namespace again, but its reply is lost. The
 // next ping finds the key there, and still has to bring the name back.
 func TestPingThatFailedInPart(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)

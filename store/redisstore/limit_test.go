@@ -102,7 +102,7 @@ func TestKnownNamespacesCostNothing(t *testing.T) {
 	s := newStore(t, redisstore.Options{URL: url, MaxNamespaces: 1})
 	require.NoError(t, ping(s, "chat", "alice"))
 	for _, key := range []string{"presence::meta", "presence::namespaces"} {
-		require.NoError(t, client.Set(ctx, key, "whoever asks for this gets an error", 0).Err())
+		require.NoError(t, client.Set(ctx, key, "reading this key is an error", 0).Err())
 	}
 	require.NoError(t, ping(s, "chat", "bob"))
 	require.Equal(t, base, lookup(t, s, "alice")[0].At)
@@ -132,7 +132,7 @@ func TestRemoveEmptyBetweenWrites(t *testing.T) {
 				janitor.Around("zrem", comes(2), comes(3))
 				removed, err := janitor.RemoveEmpty(ctx, "chat")
 				require.NoError(t, err)
-				require.False(t, removed, "somebody is in it")
+				require.False(t, removed, "a user is in it")
 				infos, err := janitor.Namespaces(ctx, "", 10)
 				require.NoError(t, err)
 				require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: base}}, infos)
@@ -149,7 +149,7 @@ func leave(s store.Store, namespace, user string) error {
 }
 
 // TestRemoveEmptyWhileOthersWrite: one server removes a namespace again and again, while another one, which believes
-// that it is registered, writes to it and empties it. After each round it is listed if somebody is in it.
+// that it is registered, writes to it and empties it. After each round it is listed if a user is in it.
 func TestRemoveEmptyWhileOthersWrite(t *testing.T) {
 	for _, shards := range []int{1, 3} {
 		t.Run(fmt.Sprint(shards), func(t *testing.T) { removeEmptyWhileOthersWrite(t, shards) })

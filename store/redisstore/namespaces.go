@@ -56,7 +56,7 @@ func (s *Store) register(ctx context.Context, all []*candidate, limit int) {
 // maxNames bounds the names of one call, so that none keeps Redis busy for long.
 const maxNames = 512
 
-// writeNames adds namespaces to the list. Those for which there is no room get an error of their own.
+// writeNames adds namespaces to the list. It sets the error of those that exceed the limit.
 func (s *Store) writeNames(ctx context.Context, all []*candidate, limit int) error {
 	for part := range slices.Chunk(all, maxNames) {
 		args := []any{limit}
@@ -105,7 +105,7 @@ func (s *Store) Register(ctx context.Context, namespaces []string) error {
 		s.agreements.recheck(name)
 	}
 	s.verify(ctx, all)
-	scores, err := s.client.Do(ctx, listed...).Slice() // all are 0, which ZMScore cannot tell from nil
+	scores, err := s.client.Do(ctx, listed...).Slice() // all are 0; ZMScore would return 0 for nil, too
 	if err != nil {
 		return translate(err)
 	}

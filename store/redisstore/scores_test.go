@@ -16,7 +16,7 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// TestUnitOfSetsWithoutMeta: whether or not a set is declared to be somebody else's, its newest score decides which
+// TestUnitOfSetsWithoutMeta: whether or not a set is declared as shared, its newest score decides which
 // unit it may be served in.
 func TestUnitOfSetsWithoutMeta(t *testing.T) {
 	const seconds, millis, micros, nanos = 1_700_000_000, 1_700_000_000_000, 1.7e15, 1.7e18
@@ -38,7 +38,7 @@ func TestUnitOfSetsWithoutMeta(t *testing.T) {
 		{[]float64{99_999_999_999}, both[1:]},
 		{[]float64{100_000_000_001}, both[:1]},
 		{[]float64{100_000_000_000}, both},
-		{[]float64{0}, both}, // nobody's time
+		{[]float64{0}, both}, // not a time
 		{[]float64{0, 0.25, -0.0001}, both},
 		{[]float64{millis, micros, nanos}, both[:1]}, // strays
 		{[]float64{micros}, nil},

@@ -28,7 +28,7 @@ func TestConformanceOnSentinel(t *testing.T) {
 	storetest.Run(t, opener(redistest.StartSentinel(t).URL(), 1))
 }
 
-// resume calls until there is no error. Until then there are only outages.
+// resume calls until there is no error. Until then every error is an outage.
 func resume(t *testing.T, call func() error) {
 	t.Helper()
 	require.Eventually(t, func() bool {

@@ -40,7 +40,7 @@ func (s *Store) refusal(ctx context.Context) error {
 }
 
 // monitor checks the servers again and tries to write to each, in the background. It logs which ones refuse. It also
-// makes the client notice a primary that became a replica while there are no writes. While Redis is away, the status
+// makes the client notice a primary that became a replica without any writes. While Redis is away, the status
 // stays as it is.
 func (s *Store) monitor(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)

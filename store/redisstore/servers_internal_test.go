@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFindingsAreLoggedOnce: until they change, or come back; each server has its own.
+// TestFindingsAreLoggedOnce: until they change or come back; each server has its own.
 func TestFindingsAreLoggedOnce(t *testing.T) {
 	var log strings.Builder
 	l := &onceLogger{Logger: slog.New(slog.NewTextHandler(&log, nil))}
@@ -27,7 +27,7 @@ func TestFindingsAreLoggedOnce(t *testing.T) {
 	require.Equal(t, 1, lines("a", "6.0.16", "allkeys-lfu"))
 	require.Equal(t, 0, lines("a", "6.0.16", "allkeys-lfu"))
 	require.Equal(t, 0, lines("a", "6.2.0", "noeviction"))
-	require.Equal(t, 1, lines("a", "5", "noeviction"), "no minor number is no version")
+	require.Equal(t, 1, lines("a", "5", "noeviction"), "a version has a minor number")
 }
 
 func TestOlderThan(t *testing.T) {

@@ -65,8 +65,8 @@ func TestTooOld(t *testing.T) {
 	require.Equal(t, 1, log.count("too old: every call is refused"), "once")
 }
 
-// TestOtherServers: those that speak Redis' language tell which version of it they are like. One that
-// keeps it to itself is trusted, and that is logged.
+// TestOtherServers: compatible servers report the version of Redis that they are compatible with. One that does not is
+// trusted, and that is logged.
 func TestOtherServers(t *testing.T) {
 	for info, unknown := range map[string]int{
 		"redis_version:6.2.0\r\n":                            0,

@@ -267,7 +267,7 @@ func TestSharedStrangers(t *testing.T) {
 	}
 	counts, err := s.Count(ctx, "chat", everyone())
 	require.NoError(t, err)
-	require.Equal(t, []int64{6, 0}, counts, "scores that are no time are not counted; the four names that are no user are")
+	require.Equal(t, []int64{6, 0}, counts, "invalid scores are not counted; the four invalid names are")
 	require.Equal(t, make([]lastseen.State, 3), lookup(t, s, "zero", "tiny", "gone"))
 	require.Equal(t, before, client.Dump(ctx, "online").Val())
 	require.NoError(t, s.Close())

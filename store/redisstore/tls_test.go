@@ -66,7 +66,7 @@ func TestTLS(t *testing.T) {
 		"?tls-insecure-skip-verify=true" + us:                  true,
 
 		"?tls-ca=" + cert + us:                            false, // it is not 127.0.0.1
-		"?tls-server-name=redis.test" + us:                false, // nobody vouches for it
+		"?tls-server-name=redis.test" + us:                false, // its issuer is unknown
 		"?tls-ca=" + cert + "&tls-server-name=redis.test": false, // nor for us
 		"?tls-ca=" + cert + "&tls-server-name=other" + us: false,
 	} {
@@ -88,7 +88,7 @@ func TestTLSOfCluster(t *testing.T) {
 		port = freePort(t)
 		return []string{
 			"--tls-port", port, "--tls-ca-cert-file", cert, "--tls-cert-file", cert, "--tls-key-file", key,
-			"--cluster-announce-port", port, // what a Cluster with tls-cluster tells
+			"--cluster-announce-port", port, // as a Cluster with tls-cluster does
 		}
 	})
 	options := "?tls-server-name=redis.test&tls-ca=" + cert + "&tls-cert=" + cert + "&tls-key=" + key

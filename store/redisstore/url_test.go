@@ -88,7 +88,7 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// TestInsecureIsLogged: nobody turns verification off without being told what it means.
+// TestInsecureIsLogged: turning verification off is logged with its consequence.
 func TestInsecureIsLogged(t *testing.T) {
 	var log strings.Builder
 	logger := slog.New(slog.NewTextHandler(&log, nil))
