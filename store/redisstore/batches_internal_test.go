@@ -68,7 +68,8 @@ func TestRoundTripsOfABatch(t *testing.T) {
 		for i := from; i < to; i++ {
 			for _, kind := range []string{"own", "shared"} {
 				name := fmt.Sprint(kind, i)
-				sightings = append(sightings, &store.Batch[store.Sighting]{Namespace: name, Items: []store.Sighting{{User: "alice", At: 1}}})
+				sightings = append(sightings,
+					&store.Batch[store.Sighting]{Namespace: name, Items: []store.Sighting{{User: "alice", At: 1}}})
 				users = append(users, &store.Batch[string]{Namespace: name, Items: []string{"alice"}})
 			}
 		}
@@ -94,7 +95,8 @@ func TestRoundTripsOfABatch(t *testing.T) {
 // sent again.
 func TestEachBatchHasItsOwnOutcome(t *testing.T) {
 	ctx := context.Background()
-	s, err := Open(Options{URL: redistest.Start(t), Timeout: time.Minute, DialTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	s, err := Open(Options{URL: redistest.Start(t), Timeout: time.Minute, DialTimeout: time.Minute,
+		Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	require.NoError(t, s.client.Set(ctx, "presence:string", "a string", 0).Err())
@@ -107,7 +109,8 @@ func TestEachBatchHasItsOwnOutcome(t *testing.T) {
 		var lookups []*store.Batch[string]
 		for i, name := range names {
 			at := lastseen.Instant(10 * (i + 1))
-			pings = append(pings, &store.Batch[store.Sighting]{Namespace: name, Items: []store.Sighting{{User: "alice", At: at}, {User: name, At: at + 1}}})
+			pings = append(pings, &store.Batch[store.Sighting]{Namespace: name,
+				Items: []store.Sighting{{User: "alice", At: at}, {User: name, At: at + 1}}})
 			lookups = append(lookups, &store.Batch[string]{Namespace: name, Items: []string{name, "nobody", "alice"}})
 		}
 		s.PingBatches(ctx, pings)

@@ -104,5 +104,6 @@ func TestClock(t *testing.T) {
 func TestMaxAhead(t *testing.T) {
 	source, err := luaFiles.ReadFile("clock.lua")
 	require.NoError(t, err)
-	require.Contains(t, string(source), "\nlocal max_ahead = "+strconv.FormatInt(store.MaxAhead.Milliseconds(), 10)+"\n")
+	require.Contains(t, string(source),
+		"\nlocal max_ahead = "+strconv.FormatInt(store.MaxAhead.Milliseconds(), 10)+"\n")
 }

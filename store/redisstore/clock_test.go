@@ -25,7 +25,8 @@ func TestOneServersClock(t *testing.T) {
 	var wrong atomic.Int64
 	local := func() time.Time { return time.Now().Add(time.Duration(wrong.Load())) }
 	jumpy, steady := newStore(t, redisstore.Options{URL: url, Now: local}), newStore(t, redisstore.Options{URL: url})
-	for i, ahead := range []time.Duration{0, 1000 * time.Hour, -1000 * time.Hour, 30 * 365 * 24 * time.Hour, -30 * 365 * 24 * time.Hour} {
+	for i, ahead := range []time.Duration{0, 1000 * time.Hour, -1000 * time.Hour, 30 * 365 * 24 * time.Hour,
+		-30 * 365 * 24 * time.Hour} {
 		wrong.Store(int64(ahead))
 		at, err := jumpy.Now(ctx)
 		require.NoError(t, err)
@@ -103,7 +104,8 @@ func TestAheadExactly(t *testing.T) {
 			left, err := s.Leave(ctx, "chat", far)
 			require.NoError(t, err)
 			score := client.ZScore(ctx, string(unit)+":chat", "alice").Val()
-			require.InDelta(t, -float64(left[0].At)/perScore, score, 0, "the very number that stands for the millisecond")
+			require.InDelta(t, -float64(left[0].At)/perScore, score, 0,
+				"the very number that stands for the millisecond")
 			present, err := s.Ping(ctx, "chat", far)
 			require.NoError(t, err)
 			if !present[0].Left {

@@ -12,24 +12,28 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// translate turns errors of go-redis into those of the contract. A caller's own cancellation stays as it is.
+// translate turns errors of go-redis into those of the contract. A caller's own cancellation stays as it is. An error
+// that is not a reply of Redis arose on the way to it: a lost connection, a certificate, a pool exhausted by callers of
+// a hanging Redis, or another service at its address.
 func translate(err error) error {
+	reply := replyError(err)
+	isRefusal := func(refusal string) bool { return strings.HasPrefix(reply, refusal) }
+	var meaning error
 	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, context.Canceled):
+	case err == nil || errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, redis.ErrClosed):
 		return store.ErrClosed
-	case strings.HasPrefix(replyError(err), "OOM "):
-		return fmt.Errorf("%w: %w", store.ErrFull, err)
-	case strings.HasPrefix(replyError(err), "WRONGTYPE "):
-		return fmt.Errorf("%w: %w", store.ErrWrongType, err)
-	case isOutage(err):
-		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	case strings.HasPrefix(reply, "OOM "):
+		meaning = store.ErrFull
+	case strings.HasPrefix(reply, "WRONGTYPE "):
+		meaning = store.ErrWrongType
+	case reply == "" || slices.ContainsFunc(refusals, isRefusal):
+		meaning = store.ErrUnavailable
 	default:
 		return err
 	}
+	return fmt.Errorf("%w: %w", meaning, err)
 }
 
 // replyError returns the error that Redis replied with, beginning with its code; "" if it is not from Redis. Before
@@ -47,17 +51,6 @@ func replyError(err error) string {
 		_, text, _ = strings.Cut(text[at+len(place):], ": ")
 	}
 	return strings.TrimPrefix(text, "-")
-}
-
-// isOutage reports whether Redis could not be reached, was late, or temporarily refused to serve. An error that is not
-// a reply of Redis arose on the way to it: a lost connection, a certificate, a pool exhausted by callers of a hanging
-// Redis, or another service at its address.
-func isOutage(err error) bool {
-	reply := replyError(err)
-	if reply == "" {
-		return true
-	}
-	return slices.ContainsFunc(refusals, func(refusal string) bool { return strings.HasPrefix(reply, refusal) })
 }
 
 // isOfKey reports whether an error is about one key rather than the server.

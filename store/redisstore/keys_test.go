@@ -28,7 +28,8 @@ func TestWhatIsInRedis(t *testing.T) {
 	require.Equal(t, []redis.Z{{Member: "bob", Score: -1_700_000_000_005}, {Member: "alice", Score: 1_700_000_000_000}},
 		client.ZRangeWithScores(ctx, "presence:chat", 0, -1).Val())
 	require.Equal(t, []redis.Z{{Member: "chat"}}, client.ZRangeWithScores(ctx, "presence::namespaces", 0, -1).Val())
-	require.Equal(t, map[string]string{"chat": "shards=1 unit=ms hash=fnv1a64"}, client.HGetAll(ctx, "presence::meta").Val())
+	require.Equal(t, map[string]string{"chat": "shards=1 unit=ms hash=fnv1a64"},
+		client.HGetAll(ctx, "presence::meta").Val())
 	require.Len(t, client.Keys(ctx, "*").Val(), 3)
 
 	sharded := newStore(t, redisstore.Options{URL: url, Prefix: "p:", Shards: 7})
@@ -49,7 +50,8 @@ func TestHiddenBand(t *testing.T) {
 	require.NoError(t, ping(s, "chat", "alice"))
 	hidden := func(at lastseen.Instant) float64 { return float64(1<<52 + int64(at)) }
 	require.NoError(t, client.ZAdd(ctx, "presence:chat",
-		redis.Z{Member: "hidden", Score: hidden(base)}, redis.Z{Member: "old", Score: hidden(base - 10)}, redis.Z{Member: "zero", Score: 0},
+		redis.Z{Member: "hidden", Score: hidden(base)}, redis.Z{Member: "old", Score: hidden(base - 10)},
+		redis.Z{Member: "zero", Score: 0},
 	).Err())
 
 	batch := []store.Sighting{{User: "hidden", At: base + 9}, {User: "alice", At: base + 1}}
@@ -72,7 +74,8 @@ func TestHiddenBand(t *testing.T) {
 	newest, err := s.Newest(ctx, "chat")
 	require.NoError(t, err)
 	require.Equal(t, base+1, newest)
-	require.NoError(t, client.ZAdd(ctx, "presence:chat", redis.Z{Member: "hidden", Score: hidden(lastseen.InstantOf(time.Now()))}).Err())
+	require.NoError(t, client.ZAdd(ctx, "presence:chat",
+		redis.Z{Member: "hidden", Score: hidden(lastseen.InstantOf(time.Now()))}).Err())
 	require.NoError(t, ping(s, "chat", "alice"))
 	now, err := s.Now(ctx)
 	require.NoError(t, err)
@@ -195,7 +198,8 @@ func TestMismatch(t *testing.T) {
 		require.Equal(t, []store.NamespaceInfo{{Name: "one", Newest: base}, {Name: "seven", Newest: base}}, infos,
 			"the newest time is looked for where it is stored")
 	}
-	for _, strange := range []string{"shards=1 unit=s hash=fnv1a64", "shards=0 unit=ms hash=x", "shards=65 unit=ms hash=x", ""} {
+	for _, strange := range []string{"shards=1 unit=s hash=fnv1a64", "shards=0 unit=ms hash=x",
+		"shards=65 unit=ms hash=x", ""} {
 		require.NoError(t, client.HSet(ctx, "presence::meta", "one", strange).Err())
 		infos, err := one.Namespaces(ctx, "", 10)
 		require.NoError(t, err)

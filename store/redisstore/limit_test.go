@@ -65,7 +65,8 @@ func TestNamespaceLimitOfBatch(t *testing.T) {
 	s := newStore(t, redisstore.Options{URL: url, MaxNamespaces: 700})
 	batches := make([]*store.Batch[store.Sighting], 1500)
 	for i := range batches {
-		batches[i] = &store.Batch[store.Sighting]{Namespace: fmt.Sprint("n", i), Items: []store.Sighting{{User: "alice", At: base}}}
+		batches[i] = &store.Batch[store.Sighting]{Namespace: fmt.Sprint("n", i),
+			Items: []store.Sighting{{User: "alice", At: base}}}
 	}
 	s.PingBatches(context.Background(), batches)
 	for i, b := range batches {
@@ -83,7 +84,8 @@ func TestNamespaceLimitOfSeveralServers(t *testing.T) {
 		s := newStore(t, redisstore.Options{URL: url, MaxNamespaces: limit})
 		wg.Go(func() {
 			for i := range 30 {
-				if err := ping(s, fmt.Sprintf("n%d-%d", k, i), "alice"); err != nil && !errors.Is(err, store.ErrNamespaceLimit) {
+				err := ping(s, fmt.Sprintf("n%d-%d", k, i), "alice")
+				if err != nil && !errors.Is(err, store.ErrNamespaceLimit) {
 					t.Error(err)
 				}
 			}
@@ -160,7 +162,8 @@ func removeEmptyWhileOthersWrite(t *testing.T, shards int) {
 	const rounds = 300
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)
-	janitor, writer := newStore(t, redisstore.Options{URL: url, Shards: shards}), newStore(t, redisstore.Options{URL: url, Shards: shards})
+	o := redisstore.Options{URL: url, Shards: shards}
+	janitor, writer := newStore(t, o), newStore(t, o)
 	removed := 0
 	for round := range rounds {
 		var both sync.WaitGroup

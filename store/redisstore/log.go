@@ -17,8 +17,8 @@ type onceLogger struct {
 // topic is one kind of remark about one server or namespace.
 type topic struct{ subject, about string }
 
-// logOnce logs a remark, unless the last one on the topic had the same value. With the value "" it logs nothing and ends
-// the topic: the next remark on it is logged.
+// logOnce logs a remark, unless the last one on the topic had the same value. With the value "" it logs nothing and
+// ends the topic: the next remark on it is logged.
 func (l *onceLogger) logOnce(level slog.Level, t topic, value, message string, args ...any) {
 	l.mu.Lock()
 	before := l.logged[t]

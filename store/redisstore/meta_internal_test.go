@@ -12,8 +12,8 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// TestAgreedIsBounded: an unused namespace is not remembered for ever. One that is in use is, even while its meta cannot
-// be read.
+// TestAgreedIsBounded: an unused namespace is not remembered for ever. One that is in use is, even while its meta
+// cannot be read.
 func TestAgreedIsBounded(t *testing.T) {
 	ctx := context.Background()
 	used := &candidate{namespace: keyspace{prefix: "presence:", shards: 1, unit: Milliseconds}.namespace("used")}

@@ -31,14 +31,16 @@ func TestNodeOfShard(t *testing.T) {
 	of, seen := s.NodeOf("chat"), map[string]int{}
 	for i := range 100 {
 		user := fmt.Sprint("u", i)
-		primary, err := s.client.(*redis.ClusterClient).MasterForKey(context.Background(), s.keys.namespace("chat").of(user))
+		primary, err := s.client.(*redis.ClusterClient).MasterForKey(context.Background(),
+			s.keys.namespace("chat").of(user))
 		require.NoError(t, err)
 		require.Equal(t, primary.Options().Addr, of(user))
 		seen[of(user)]++
 	}
 	require.Len(t, seen, 2)
 	user := "alice"
-	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { of(user) }), 1.0, "the hash of the user; no context, no key")
+	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { of(user) }), 1.0,
+		"the hash of the user; no context, no key")
 }
 
 // TestNodeOfAnUnknownCluster: while the slots are unknown, a call asks once, not once per user.

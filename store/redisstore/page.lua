@@ -6,8 +6,8 @@
 --          starts (min going up, max going down), skip those up to and including it, whether or not
 --          it is still there.
 --
--- Returns, for each range, {member, score, member, score, …}, at most limit members, always in ascending order of score:
--- if the direction is down, they are the last ones of the range.
+-- Returns, for each range, {member, score, member, score, …}, at most limit members, always in ascending order of
+-- score: if the direction is down, they are the last ones of the range.
 --
 -- All ranges are read at one moment, so no member is in two of them. Places are found by rank, so a deep page costs as
 -- much as the first one.

@@ -140,7 +140,8 @@ func (s *Store) newest(ctx context.Context, all []namespace) ([]lastseen.Instant
 		}
 		for _, key := range n.all() {
 			present, left := n.newestIn(key)
-			replies[i] = append(replies[i], pipe.ZRangeArgsWithScores(ctx, present), pipe.ZRangeArgsWithScores(ctx, left))
+			replies[i] = append(replies[i],
+				pipe.ZRangeArgsWithScores(ctx, present), pipe.ZRangeArgsWithScores(ctx, left))
 		}
 	}
 	_, _ = pipe.Exec(ctx)

@@ -71,8 +71,8 @@ type Store struct {
 	log        onceLogger
 	holder     string // identifies this process in leases
 	agreements agreements
-	status     atomic.Pointer[status] // nil until the first server was checked
-	replaced   atomic.Int64           // times that Redis replaced by its own since that was last logged
+	status     atomic.Pointer[error] // why every call is refused, if it is; nil until the first server was checked
+	replaced   atomic.Int64          // times that Redis replaced by its own since that was last logged
 	closed     atomic.Bool
 	stop       context.CancelFunc
 	stopped    sync.WaitGroup

@@ -28,7 +28,7 @@ const (
 // scoreQuery is what is asked about the scores of a namespace, for each of its keys.
 type scoreQuery struct {
 	ends    []*redis.ZSliceCmd // the lowest and the highest score that is a time in milliseconds or seconds
-	invalid []*redis.IntCmd    // number of scores that are not a time in the unit: too close to zero, or too far from it
+	invalid []*redis.IntCmd    // number of scores that are not a time in the unit: too close to zero, or too far
 	beyond  []*redis.IntCmd    // number of scores beyond any time in either unit, except hidden ones
 }
 

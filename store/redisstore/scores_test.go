@@ -50,7 +50,8 @@ func TestUnitOfSetsWithoutMeta(t *testing.T) {
 			for _, declared := range []bool{false, true} {
 				for _, shards := range []int{1, 3} {
 					t.Run(fmt.Sprint(c.scores, unit, declared, shards), func(t *testing.T) {
-						o := redisstore.Options{URL: url, Prefix: fmt.Sprint(i, unit, declared, shards, ":"), Shards: shards, Unit: unit}
+						o := redisstore.Options{URL: url, Prefix: fmt.Sprint(i, unit, declared, shards, ":"),
+							Shards: shards, Unit: unit}
 						if declared {
 							o.Layouts = map[string]redisstore.Layout{"chat": {Unit: unit}}
 						}
@@ -59,7 +60,8 @@ func TestUnitOfSetsWithoutMeta(t *testing.T) {
 							if shards > 1 {
 								key += fmt.Sprint(":", k%shards)
 							}
-							require.NoError(t, client.ZAdd(ctx, key, redis.Z{Member: fmt.Sprint("u", k), Score: score}).Err())
+							require.NoError(t, client.ZAdd(ctx, key,
+								redis.Z{Member: fmt.Sprint("u", k), Score: score}).Err())
 						}
 						if slices.Contains(c.served, unit) {
 							require.NoError(t, newStore(t, o).Register(ctx, []string{"chat"}))

@@ -22,19 +22,14 @@ var ErrTooOld = errors.New("redis is too old")
 // oldest is the first version that has all commands, major and minor.
 var oldest = [2]int{6, 2}
 
-// status is what the last check of the servers found.
-type status struct {
-	refusal error // of every call; nil if no server is too old
-}
-
 // refusal returns why calls are refused. It checks the servers if that has never been done.
 func (s *Store) refusal(ctx context.Context) error {
 	var failed error
 	if s.status.Load() == nil {
 		failed = s.checkServers(ctx)
 	}
-	if found := s.status.Load(); found != nil {
-		return found.refusal
+	if status := s.status.Load(); status != nil {
+		return *status
 	}
 	return translate(failed)
 }
@@ -65,7 +60,7 @@ func (s *Store) checkServers(ctx context.Context) error {
 		old, reached = errors.Join(old, err), true
 	}
 	if reached {
-		s.status.Store(&status{refusal: old})
+		s.status.Store(&old)
 	}
 	return failed
 }
@@ -174,10 +169,12 @@ func (l *onceLogger) checkInfo(server string, info map[string]string) error {
 	switch {
 	case unknown:
 		l.logOnce(slog.LevelWarn, about, "unknown: "+version,
-			"the version of Redis cannot be read: allow INFO; 6.2 or newer is required", "server", server, "version", version)
+			"the version of Redis cannot be read: allow INFO; 6.2 or newer is required",
+			"server", server, "version", version)
 	case old:
 		l.logOnce(slog.LevelError, about, version,
-			"this Redis is too old: every call is refused; 6.2 or newer is required", "server", server, "version", version)
+			"this Redis is too old: every call is refused; 6.2 or newer is required",
+			"server", server, "version", version)
 		return fmt.Errorf("%w: %w: version %s at %s, 6.2 or newer is required",
 			store.ErrUnavailable, ErrTooOld, version, server)
 	default:

@@ -48,7 +48,8 @@ func newLoggedStore(t *testing.T, url string) (*redisstore.Store, *journal) {
 // TestTooOld: every call says why it fails, from the first one on, and so does the log.
 func TestTooOld(t *testing.T) {
 	ctx := context.Background()
-	s, log := newLoggedStore(t, redistest.StartImpostor(t, "# Server\r\nredis_version:6.0.16\r\nredis_mode:standalone\r\n"))
+	s, log := newLoggedStore(t,
+		redistest.StartImpostor(t, "# Server\r\nredis_version:6.0.16\r\nredis_mode:standalone\r\n"))
 	for range 2 {
 		for name, call := range calls(s, "chat") {
 			require.ErrorIs(t, call(), redisstore.ErrTooOld, name)
@@ -107,7 +108,8 @@ func TestEvictionOfOnePrimary(t *testing.T) {
 	require.NoError(t, c.Primaries[2].Client(t).ConfigSet(ctx, "maxmemory-policy", "allkeys-lfu").Err())
 	s, log := newLoggedStore(t, c.URL())
 	require.NoError(t, ping(s, "chat", "alice"))
-	require.Eventually(t, func() bool { return log.count("drops whole namespaces") == 1 }, slowMachine, time.Millisecond)
+	require.Eventually(t, func() bool { return log.count("drops whole namespaces") == 1 }, slowMachine,
+		time.Millisecond)
 	require.Equal(t, 1, log.count("server="+c.Primaries[2].Addr))
 }
 
@@ -154,8 +156,9 @@ func TestWrongMode(t *testing.T) {
 // TestValkeyMode: Valkey calls its mode otherwise. The texts are the beginning of what it says to INFO.
 func TestValkeyMode(t *testing.T) {
 	for mode, hints := range map[string]int{"standalone": 0, "cluster": 1, "sentinel": 1} {
-		info := "# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\nvalkey_release_stage:ga\r\n" +
-			"redis_git_sha1:00000000\r\nredis_git_dirty:0\r\nredis_build_id:5beb99de11516a6b\r\nserver_mode:" + mode + "\r\n"
+		info := "# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\n" +
+			"valkey_release_stage:ga\r\nredis_git_sha1:00000000\r\nredis_git_dirty:0\r\nredis_build_id:5beb99de11516a6b\r\n" +
+			"server_mode:" + mode + "\r\n"
 		s, log := newLoggedStore(t, redistest.StartImpostor(t, info))
 		_, _ = s.Lookup(context.Background(), "chat", []string{"alice"})
 		require.Equal(t, hints, log.count("redis+"+mode+"://"), mode)
@@ -184,7 +187,8 @@ func TestDemotedPrimary(t *testing.T) {
 	}
 }
 
-// TestOwnKeysOfAnotherType: without its own keys the store serves nothing, so it is not ready, and the log names the key.
+// TestOwnKeysOfAnotherType: without its own keys the store serves nothing, so it is not ready, and the log
+// names the key.
 func TestOwnKeysOfAnotherType(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)

@@ -83,7 +83,8 @@ func TestAdoption(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)
 	theirs := tutorial{client, "presence"}
-	for user, at := range map[string]int64{"alice": 100123, "bob": 100135, "mallory": 100143, "timmy": 100163, "eve": 100178} {
+	for user, at := range map[string]int64{"alice": 100123, "bob": 100135, "mallory": 100143, "timmy": 100163,
+		"eve": 100178} {
 		require.NoError(t, theirs.set(ctx, user, time.Unix(at, 0)))
 	}
 	ours := newAdopter(t, url, redisstore.Layout{Key: "presence", Unit: redisstore.Seconds})
@@ -108,7 +109,8 @@ func TestAdoption(t *testing.T) {
 
 	require.NoError(t, theirs.set(ctx, "bob", time.Unix(100195, 0)))
 	require.Equal(t, lastseen.State{At: 100_195_000}, lookup(t, ours, "bob")[0], "they brought him back")
-	require.Equal(t, map[string]string{"chat": "shards=1 unit=s hash=fnv1a64 key=presence"}, client.HGetAll(ctx, "presence::meta").Val())
+	require.Equal(t, map[string]string{"chat": "shards=1 unit=s hash=fnv1a64 key=presence"},
+		client.HGetAll(ctx, "presence::meta").Val())
 
 	other := newStore(t, redisstore.Options{URL: url})
 	require.ErrorIs(t, ping(other, "chat", "alice"), store.ErrMismatch, "a server that does not know of it keeps out")
@@ -263,7 +265,8 @@ func TestSharedStrangers(t *testing.T) {
 	before := client.Dump(ctx, "online").Val()
 	for _, limit := range []int{1, 2, 100} {
 		got := walk(t, s, store.ListQuery{Ranges: everyone(), Limit: limit})
-		require.Equal(t, []store.Record{{User: "bob", State: lastseen.State{At: base + 500}}, {User: "alice", State: lastseen.State{At: base}}}, got)
+		require.Equal(t, []store.Record{{User: "bob", State: lastseen.State{At: base + 500}},
+			{User: "alice", State: lastseen.State{At: base}}}, got)
 	}
 	counts, err := s.Count(ctx, "chat", everyone())
 	require.NoError(t, err)

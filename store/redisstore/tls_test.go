@@ -59,7 +59,8 @@ func freePort(t *testing.T) string {
 func TestTLS(t *testing.T) {
 	cert, key := writeCertificate(t)
 	port := freePort(t)
-	redistest.StartProcess(t, "--tls-port", port, "--tls-ca-cert-file", cert, "--tls-cert-file", cert, "--tls-key-file", key)
+	redistest.StartProcess(t, "--tls-port", port, "--tls-ca-cert-file", cert, "--tls-cert-file", cert,
+		"--tls-key-file", key)
 	us := "&tls-cert=" + cert + "&tls-key=" + key
 	for options, works := range map[string]bool{
 		"?tls-ca=" + cert + "&tls-server-name=redis.test" + us: true,
@@ -99,9 +100,11 @@ func TestTLSOfCluster(t *testing.T) {
 func TestTLSOfSentinel(t *testing.T) {
 	cert, key := writeCertificate(t)
 	port, sentinelPort := freePort(t), freePort(t)
-	redistest.StartProcess(t, "--tls-port", port, "--tls-ca-cert-file", cert, "--tls-cert-file", cert, "--tls-key-file", key)
+	redistest.StartProcess(t, "--tls-port", port, "--tls-ca-cert-file", cert, "--tls-cert-file", cert,
+		"--tls-key-file", key)
 	redistest.StartOneSentinel(t, "127.0.0.1:"+port, "tls-port "+sentinelPort, "tls-replication yes",
 		"tls-ca-cert-file "+cert, "tls-cert-file "+cert, "tls-key-file "+key)
 	options := "&tls-server-name=redis.test&tls-ca=" + cert + "&tls-cert=" + cert + "&tls-key=" + key
-	everything(t, newStore(t, redisstore.Options{URL: "rediss+sentinel://127.0.0.1:" + sentinelPort + "?master=" + redistest.MasterName + options}))
+	url := "rediss+sentinel://127.0.0.1:" + sentinelPort + "?master=" + redistest.MasterName + options
+	everything(t, newStore(t, redisstore.Options{URL: url}))
 }

@@ -53,7 +53,9 @@ type trimmed struct {
 
 // trim deletes at most limit members of each shard that are older than the query's age, all in one round trip. With
 // limit 0 it only counts them.
-func (s *Store) trim(ctx context.Context, ns namespace, keys []string, q store.TrimQuery, limit int) ([]trimmed, error) {
+func (s *Store) trim(
+	ctx context.Context, ns namespace, keys []string, q store.TrimQuery, limit int,
+) ([]trimmed, error) {
 	all := 0
 	if q.All {
 		all = 1

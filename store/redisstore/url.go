@@ -57,7 +57,8 @@ const (
 )
 
 var (
-	errScheme    = errors.New("it must begin with redis://, redis+sentinel:// or redis+cluster://, or with rediss… for TLS")
+	errScheme = errors.New("it must begin with redis://, redis+sentinel:// or redis+cluster://, " +
+		"or with rediss for redis to use TLS")
 	errAmbiguous = errors.New("write a password with %2F for /, %3F for ?, %23 for #, %40 for @, %25 for %")
 	errHost      = errors.New("invalid host: use a name without spaces or an IPv6 address in brackets, " +
 		"optionally followed by a colon and a port from 1 to 65535")
@@ -161,8 +162,8 @@ func (a address) checkOptions() error {
 			fits, scheme = a.topology == sentinel, "redis+sentinel"
 		case optCA, optCert, optTLSKey, optServerName, optInsecure:
 		default:
-			return errors.New("unknown option: use master, sentinel-user, sentinel-password, tls-ca, tls-cert, tls-key, " +
-				"tls-server-name or tls-insecure-skip-verify; " +
+			return errors.New("unknown option: use master, sentinel-user, sentinel-password, tls-ca, tls-cert, " +
+				"tls-key, tls-server-name or tls-insecure-skip-verify; " +
 				"pool, timeouts and retries have flags (--redis-…), the database follows the host")
 		}
 		switch {

@@ -135,7 +135,7 @@ func (s *Store) send(ctx context.Context, cmds []writeCmd, left bool) {
 	}
 	calls := make([]call, len(cmds))
 	for i, c := range cmds {
-		calls[i] = call{key: c.chunk.key, args: c.args(left)}
+		calls[i] = call{key: c.key, args: c.args(left)}
 	}
 	for i, reply := range s.runScripts(ctx, script, calls) {
 		err := translate(reply.Err())
