@@ -21,13 +21,12 @@ type topic struct{ subject, about string }
 // ends the topic: the next remark on it is logged.
 func (l *onceLogger) logOnce(level slog.Level, t topic, value, message string, args ...any) {
 	l.mu.Lock()
+	defer l.mu.Unlock() // while it logs, so that the remark is in the log whenever a call returns
 	before := l.logged[t]
 	if l.logged == nil {
 		l.logged = map[topic]string{}
 	}
-	l.logged[t] = value
-	l.mu.Unlock()
-	if value != "" && value != before {
+	if l.logged[t] = value; value != "" && value != before {
 		l.Log(context.Background(), level, message, args...)
 	}
 }
