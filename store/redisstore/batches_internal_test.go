@@ -95,8 +95,10 @@ func TestRoundTripsOfABatch(t *testing.T) {
 // sent again.
 func TestEachBatchHasItsOwnOutcome(t *testing.T) {
 	ctx := context.Background()
-	s, err := Open(Options{URL: redistest.Start(t), Timeout: time.Minute, DialTimeout: time.Minute,
-		Logger: slog.New(slog.DiscardHandler)})
+	s, err := Open(Options{
+		URL: redistest.Start(t), Timeout: time.Minute, DialTimeout: time.Minute,
+		Logger: slog.New(slog.DiscardHandler),
+	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	require.NoError(t, s.client.Set(ctx, "presence:string", "a string", 0).Err())
@@ -109,8 +111,10 @@ func TestEachBatchHasItsOwnOutcome(t *testing.T) {
 		var lookups []*store.Batch[string]
 		for i, name := range names {
 			at := lastseen.Instant(10 * (i + 1))
-			pings = append(pings, &store.Batch[store.Sighting]{Namespace: name,
-				Items: []store.Sighting{{User: "alice", At: at}, {User: name, At: at + 1}}})
+			pings = append(pings, &store.Batch[store.Sighting]{
+				Namespace: name,
+				Items:     []store.Sighting{{User: "alice", At: at}, {User: name, At: at + 1}},
+			})
 			lookups = append(lookups, &store.Batch[string]{Namespace: name, Items: []string{name, "nobody", "alice"}})
 		}
 		s.PingBatches(ctx, pings)

@@ -25,8 +25,10 @@ func TestOneServersClock(t *testing.T) {
 	var wrong atomic.Int64
 	local := func() time.Time { return time.Now().Add(time.Duration(wrong.Load())) }
 	jumpy, steady := newStore(t, redisstore.Options{URL: url, Now: local}), newStore(t, redisstore.Options{URL: url})
-	for i, ahead := range []time.Duration{0, 1000 * time.Hour, -1000 * time.Hour, 30 * 365 * 24 * time.Hour,
-		-30 * 365 * 24 * time.Hour} {
+	for i, ahead := range []time.Duration{
+		0, 1000 * time.Hour, -1000 * time.Hour, 30 * 365 * 24 * time.Hour,
+		-30 * 365 * 24 * time.Hour,
+	} {
 		wrong.Store(int64(ahead))
 		at, err := jumpy.Now(ctx)
 		require.NoError(t, err)

@@ -153,8 +153,10 @@ func testKeysOfACluster(t *testing.T, c *redistest.Cluster) {
 	client := c.Client(t)
 	s := newStore(t, redisstore.Options{URL: c.URL(), Shards: 7})
 	require.NoError(t, ping(s, "chat", "alice", "bob", "a/b"))
-	for key, user := range map[string]string{"presence:chat:1": "alice", "presence:chat:2": "bob",
-		"presence:chat:3": "a/b"} {
+	for key, user := range map[string]string{
+		"presence:chat:1": "alice", "presence:chat:2": "bob",
+		"presence:chat:3": "a/b",
+	} {
 		require.Equal(t, []string{user}, client.ZRange(ctx, key, 0, -1).Val(), key)
 	}
 	require.Equal(t, []redis.Z{{Member: "chat"}}, client.ZRangeWithScores(ctx, "presence::namespaces", 0, -1).Val())

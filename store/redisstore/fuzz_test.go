@@ -48,8 +48,10 @@ func FuzzAddress(f *testing.F) {
 
 // FuzzScore: other programs may write any score. One that is a time is written as a score of the same time.
 func FuzzScore(f *testing.F) {
-	for _, score := range []string{"0", "-0", "1", "-1795212000123", "1795212000.123", "4503599627370497", "nan",
-		"-inf", "1e400", "0x1p-2", "5e-324", "253402300799.9996"} {
+	for _, score := range []string{
+		"0", "-0", "1", "-1795212000123", "1795212000.123", "4503599627370497", "nan",
+		"-inf", "1e400", "0x1p-2", "5e-324", "253402300799.9996",
+	} {
 		f.Add(score, true)
 		f.Add(score, false)
 	}

@@ -88,8 +88,10 @@ func TestSeconds(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, lastseen.State{At: want}, state, text)
 	}
-	for _, invalid := range []float64{0, 0.0009, -0.0009, 253402300800, -253402300800, 1 << 52, 1e300, math.Inf(1),
-		math.Inf(-1)} {
+	for _, invalid := range []float64{
+		0, 0.0009, -0.0009, 253402300800, -253402300800, 1 << 52, 1e300, math.Inf(1),
+		math.Inf(-1),
+	} {
 		require.Equal(t, lastseen.State{}, e.state(invalid), invalid)
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -153,8 +155,10 @@ func TestTranslate(t *testing.T) {
 			reply("ERR The user executing the script can't run this command or subcommand script: ab, on @user_script:35."),
 			store.ErrUnavailable,
 		},
-		{reply("ERR ACL failure in script: User app has no permissions to run the 'zadd' command script: ab"),
-			store.ErrUnavailable},
+		{
+			reply("ERR ACL failure in script: User app has no permissions to run the 'zadd' command script: ab"),
+			store.ErrUnavailable,
+		},
 		{reply("MOVED 5 127.0.0.1:7000"), store.ErrUnavailable},
 		{reply("ASK 5 127.0.0.1:7000"), store.ErrUnavailable},
 		{reply("ERR This instance has cluster support disabled"), store.ErrUnavailable},
@@ -168,12 +172,18 @@ func TestTranslate(t *testing.T) {
 		{reply("OOM command not allowed when used memory > 'maxmemory'."), store.ErrFull},
 		{reply("WRONGTYPE Operation against a key"), store.ErrWrongType},
 		{reply("ERR Error running script (call to f_ab): @user_script:13: WRONGTYPE Operation"), store.ErrWrongType},
-		{reply("ERR Error running script (call to f_ab): @user_script:33: @user_script: 33: -OOM command not allowed"),
-			store.ErrFull},
-		{reply("ERR Error running script (call to f_ab): @user_script:33: @user_script: 33: -READONLY You can't"),
-			store.ErrUnavailable},
-		{reply("OOM command not allowed when used memory > 'maxmemory'. script: ab, on @user_script:33."),
-			store.ErrFull},
+		{
+			reply("ERR Error running script (call to f_ab): @user_script:33: @user_script: 33: -OOM command not allowed"),
+			store.ErrFull,
+		},
+		{
+			reply("ERR Error running script (call to f_ab): @user_script:33: @user_script: 33: -READONLY You can't"),
+			store.ErrUnavailable,
+		},
+		{
+			reply("OOM command not allowed when used memory > 'maxmemory'. script: ab, on @user_script:33."),
+			store.ErrFull,
+		},
 	} {
 		require.ErrorIs(t, translate(c.err), c.want, "%v", c.err)
 	}

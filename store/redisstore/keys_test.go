@@ -198,8 +198,10 @@ func TestMismatch(t *testing.T) {
 		require.Equal(t, []store.NamespaceInfo{{Name: "one", Newest: base}, {Name: "seven", Newest: base}}, infos,
 			"the newest time is looked for where it is stored")
 	}
-	for _, strange := range []string{"shards=1 unit=s hash=fnv1a64", "shards=0 unit=ms hash=x",
-		"shards=65 unit=ms hash=x", ""} {
+	for _, strange := range []string{
+		"shards=1 unit=s hash=fnv1a64", "shards=0 unit=ms hash=x",
+		"shards=65 unit=ms hash=x", "",
+	} {
 		require.NoError(t, client.HSet(ctx, "presence::meta", "one", strange).Err())
 		infos, err := one.Namespaces(ctx, "", 10)
 		require.NoError(t, err)

@@ -65,8 +65,10 @@ func TestNamespaceLimitOfBatch(t *testing.T) {
 	s := newStore(t, redisstore.Options{URL: url, MaxNamespaces: 700})
 	batches := make([]*store.Batch[store.Sighting], 1500)
 	for i := range batches {
-		batches[i] = &store.Batch[store.Sighting]{Namespace: fmt.Sprint("n", i),
-			Items: []store.Sighting{{User: "alice", At: base}}}
+		batches[i] = &store.Batch[store.Sighting]{
+			Namespace: fmt.Sprint("n", i),
+			Items:     []store.Sighting{{User: "alice", At: base}},
+		}
 	}
 	s.PingBatches(context.Background(), batches)
 	for i, b := range batches {

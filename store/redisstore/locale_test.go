@@ -37,8 +37,10 @@ func TestLocale(t *testing.T) {
 func testPlacesThatAreGone(t *testing.T) {
 	ctx, server := context.Background(), redistest.StartProcess(t)
 	s := newStore(t, redisstore.Options{URL: server.URL()})
-	ascending := []string{"A", "B", "C", "Z", "a", "aa", "b", "z", "~", "ß", "ä", "é", "z\u0308",
-		"Ω", "€", "😀"}
+	ascending := []string{
+		"A", "B", "C", "Z", "a", "aa", "b", "z", "~", "ß", "ä", "é", "z\u0308",
+		"Ω", "€", "😀",
+	}
 	slices.Sort(ascending)
 	require.NoError(t, ping(s, "chat", ascending...))
 	for i, gone := range ascending {

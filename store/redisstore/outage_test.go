@@ -56,8 +56,10 @@ func TestClockNeedsRedisOnce(t *testing.T) {
 	ctx, server := context.Background(), redistest.StartProcess(t)
 	server.Stop(t)
 	local := time.UnixMilli(int64(base))
-	s := newStore(t, redisstore.Options{URL: server.URL(), Timeout: 250 * time.Millisecond,
-		Now: func() time.Time { return local }})
+	s := newStore(t, redisstore.Options{
+		URL: server.URL(), Timeout: 250 * time.Millisecond,
+		Now: func() time.Time { return local },
+	})
 	_, err := s.Now(ctx)
 	require.ErrorIs(t, err, store.ErrUnavailable)
 	began := time.Now()

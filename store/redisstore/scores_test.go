@@ -50,8 +50,10 @@ func TestUnitOfSetsWithoutMeta(t *testing.T) {
 			for _, declared := range []bool{false, true} {
 				for _, shards := range []int{1, 3} {
 					t.Run(fmt.Sprint(c.scores, unit, declared, shards), func(t *testing.T) {
-						o := redisstore.Options{URL: url, Prefix: fmt.Sprint(i, unit, declared, shards, ":"),
-							Shards: shards, Unit: unit}
+						o := redisstore.Options{
+							URL: url, Prefix: fmt.Sprint(i, unit, declared, shards, ":"),
+							Shards: shards, Unit: unit,
+						}
 						if declared {
 							o.Layouts = map[string]redisstore.Layout{"chat": {Unit: unit}}
 						}

@@ -83,8 +83,10 @@ func TestAdoption(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)
 	theirs := tutorial{client, "presence"}
-	for user, at := range map[string]int64{"alice": 100123, "bob": 100135, "mallory": 100143, "timmy": 100163,
-		"eve": 100178} {
+	for user, at := range map[string]int64{
+		"alice": 100123, "bob": 100135, "mallory": 100143, "timmy": 100163,
+		"eve": 100178,
+	} {
 		require.NoError(t, theirs.set(ctx, user, time.Unix(at, 0)))
 	}
 	ours := newAdopter(t, url, redisstore.Layout{Key: "presence", Unit: redisstore.Seconds})
@@ -265,8 +267,10 @@ func TestSharedStrangers(t *testing.T) {
 	before := client.Dump(ctx, "online").Val()
 	for _, limit := range []int{1, 2, 100} {
 		got := walk(t, s, store.ListQuery{Ranges: everyone(), Limit: limit})
-		require.Equal(t, []store.Record{{User: "bob", State: lastseen.State{At: base + 500}},
-			{User: "alice", State: lastseen.State{At: base}}}, got)
+		require.Equal(t, []store.Record{
+			{User: "bob", State: lastseen.State{At: base + 500}},
+			{User: "alice", State: lastseen.State{At: base}},
+		}, got)
 	}
 	counts, err := s.Count(ctx, "chat", everyone())
 	require.NoError(t, err)

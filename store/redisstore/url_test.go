@@ -19,8 +19,10 @@ func TestParseAddress(t *testing.T) {
 		"redis://[::1]":                 {hosts: []string{"[::1]:6379"}},
 		"redis://[fe80::1]:7/":          {hosts: []string{"[fe80::1]:7"}},
 		"redis+cluster://a,b:2,[::1]:3": {topology: cluster, hosts: []string{"a:6379", "b:2", "[::1]:3"}},
-		"rediss+cluster://u:p@a/": {topology: cluster, encrypt: true, user: "u", password: "p",
-			hosts: []string{"a:6379"}},
+		"rediss+cluster://u:p@a/": {
+			topology: cluster, encrypt: true, user: "u", password: "p",
+			hosts: []string{"a:6379"},
+		},
 		"redis+sentinel://a,b:2/1?master=m": {topology: sentinel, hosts: []string{"a:26379", "b:2"}, database: 1},
 		"rediss+sentinel://a?master=m":      {topology: sentinel, encrypt: true, hosts: []string{"a:26379"}},
 	} {
