@@ -61,7 +61,6 @@ type Config struct {
 	AccessLog bool
 	Random    func() float64   // in [0, 1), for jitter; default: math/rand/v2
 	Now       func() time.Time // for the rate limits and the log; default: time.Now
-	Extra     []Endpoint       // beside those of version 1, behind the same middleware; default none
 
 	// Limits are the requests per second of one caller below /v1; default: unlimited. Addresses of this machine are not
 	// limited: with a proxy on it, they would share one limit.
@@ -106,13 +105,6 @@ func NewShared(c Config) *Shared {
 		outages: newOutageLog(c.Logger, c.Now), defects: newThrottle(c.Logger, maxDefects), pseudonyms: newPseudonyms(),
 		pages: web.New(ErrorCodes()),
 	}
-}
-
-// Endpoint is one that the program adds; on a server that asks who its callers are it needs the scope admin. The
-// benchmark adds some that do nothing, to learn what all before the handler costs.
-type Endpoint struct {
-	Method, Path string // Path as Echo writes patterns: /v1/namespaces/:namespace
-	Handle       echo.HandlerFunc
 }
 
 // server holds what handlers need.
@@ -162,7 +154,7 @@ func New(c Config) http.Handler {
 		DisableErrorHandler: true,
 		LogErrorFunc:        func(_ echo.Context, err error, stack []byte) error { return panicked(err, stack) },
 	}))
-	for _, r := range append(s.routes(), extraRoutes(c.Extra)...) {
+	for _, r := range s.routes() {
 		serve := s.serve(r)
 		e.Add(r.method, r.path, serve)
 		if r.method == http.MethodGet {
