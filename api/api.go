@@ -14,7 +14,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +24,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/web"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -40,7 +40,7 @@ type Settings struct {
 type Version struct {
 	// The version of lastseen.
 	Version string `json:"version"`
-	// The commit that it was built from, if that is known.
+	// The commit that it was built from, if known.
 	Revision string `json:"revision,omitzero" validate:"optional"`
 	// The version of Go that it was built with.
 	Go string `json:"go"`
@@ -61,7 +61,6 @@ type Config struct {
 	AccessLog bool
 	Random    func() float64   // in [0, 1), for jitter; default: math/rand/v2
 	Now       func() time.Time // for the rate limits and the log; default: time.Now
-	Extra     []Endpoint       // beside those of version 1, behind the same middleware; default none
 
 	// Limits are the requests per second of one caller below /v1; default: unlimited. Addresses of this machine are not
 	// limited: with a proxy on it, they would share one limit.
@@ -93,8 +92,8 @@ type Shared struct {
 	outages       *outageLog
 	defects       *throttle
 	pseudonyms    pseudonyms
-	probes        singleflight.Group               // of readyz
-	files         func() (map[string]*file, error) // by route; what page serves
+	probes        singleflight.Group // of readyz
+	pages         web.Pages
 }
 
 // NewShared returns the state for handlers with such a configuration. Its BodyMemory, Logger and Now hold for all of
@@ -104,15 +103,8 @@ func NewShared(c Config) *Shared {
 	return &Shared{
 		buckets: limit.New(limit.DefaultSize, c.Now), bodies: newBodyMemory(c.BodyMemory),
 		outages: newOutageLog(c.Logger, c.Now), defects: newThrottle(c.Logger, maxDefects), pseudonyms: newPseudonyms(),
-		files: sync.OnceValues(loadFiles),
+		pages: web.New(ErrorCodes()),
 	}
-}
-
-// Endpoint is one that the program adds; on a server that asks who its callers are it needs the scope admin. The
-// benchmark adds some that do nothing, to learn what all before the handler costs.
-type Endpoint struct {
-	Method, Path string // Path as Echo writes patterns: /v1/namespaces/:namespace
-	Handle       echo.HandlerFunc
 }
 
 // server holds what handlers need.
@@ -162,7 +154,7 @@ func New(c Config) http.Handler {
 		DisableErrorHandler: true,
 		LogErrorFunc:        func(_ echo.Context, err error, stack []byte) error { return panicked(err, stack) },
 	}))
-	for _, r := range append(s.routes(), extraRoutes(c.Extra)...) {
+	for _, r := range s.routes() {
 		serve := s.serve(r)
 		e.Add(r.method, r.path, serve)
 		if r.method == http.MethodGet {

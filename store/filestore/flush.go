@@ -1,0 +1,288 @@
+package filestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/lastseen/lastseen/store"
+)
+
+// op changes the data.
+type op interface{ do(t *transaction) }
+
+// opFunc is a function that is an op.
+type opFunc func(*transaction)
+
+func (f opFunc) do(t *transaction) { f(t) }
+
+// write is one change to the data.
+type write struct {
+	op
+	durable bool // return only after the flush, whatever Sync is
+	alone   bool // op reads the index itself: nothing else may be staged
+}
+
+// flush is a batch of changes on its way to the file, which callers can wait for.
+type flush struct {
+	done chan struct{}
+	err  error // once done is closed
+}
+
+func newFlush() *flush { return &flush{done: make(chan struct{})} }
+
+// wait returns the error of the flush when it is done, or that of the context when it ends first.
+func (f *flush) wait(ctx context.Context) error {
+	select {
+	case <-f.done:
+		return f.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// writer writes changes to the file. Only its goroutine writes to the log.
+//
+// With sync > 0, callers change the index themselves and leave the changes in pending, which the goroutine flushes.
+// With sync = 0, callers queue requests for the goroutine, which changes the index after the flush: see sync.go.
+type writer struct {
+	s      *Store
+	sync   time.Duration
+	logger *slog.Logger
+	log    *fileLog
+
+	maxNamespaces int
+	commit        func(run [][]byte) error // log.append; tests make it fail
+
+	requests chan *request // sync = 0
+	dirty    chan struct{} // sync > 0: there is something to flush; holds one signal
+	flushNow chan struct{} // sync > 0: a caller waits for the flush; holds one signal
+	stop     chan struct{}
+	stopped  chan struct{} // closed when the goroutine has ended
+	closing  sync.Once
+	closeErr error
+
+	// Guarded by s.mu.
+	closed  bool
+	pending changes
+	direct  transaction // of the write in progress, if sync > 0; kept here to save an allocation
+	next    *flush      // will write pending
+	current *flush      // in progress; nil if none is
+	begun   time.Time   // when the flush in progress began; zero if none is
+	failed  error       // of the last flush; nil if it succeeded
+}
+
+// startWriter returns a writer whose goroutine runs.
+func startWriter(s *Store, log *fileLog, o Options) *writer {
+	w := &writer{
+		s: s, sync: o.Sync, logger: o.Logger, log: log, commit: log.append, maxNamespaces: o.MaxNamespaces,
+		requests: make(chan *request, maxRequests),
+		dirty:    make(chan struct{}, 1),
+		flushNow: make(chan struct{}, 1),
+		stop:     make(chan struct{}),
+		stopped:  make(chan struct{}),
+		next:     newFlush(),
+	}
+	run := w.runDelayed
+	if w.sync == 0 {
+		run = w.runImmediate
+	}
+	go func() {
+		defer close(w.stopped)
+		run()
+	}()
+	return w
+}
+
+// failure returns why writes are refused now; s.mu is held.
+func (w *writer) failure() error {
+	if w.closed {
+		return store.ErrClosed
+	}
+	return w.failed
+}
+
+// stallAfter is how long a flush may take before the store is not ready.
+const stallAfter = 5 * time.Second
+
+// stalled returns an error when the flush in progress takes too long, as on a disk that hangs; s.mu is held.
+func (w *writer) stalled() error {
+	if w.begun.IsZero() {
+		return nil
+	}
+	if age := w.s.now().Sub(w.begun); age > w.sync+stallAfter {
+		return fmt.Errorf("%w: a flush has taken %s so far", store.ErrUnavailable, age.Round(time.Second))
+	}
+	return nil
+}
+
+// do makes one write and returns when it is as durable as promised.
+func (w *writer) do(ctx context.Context, c write) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if w.sync == 0 {
+		return w.submit(ctx, c)
+	}
+	f, err := w.apply(ctx, c)
+	if err != nil || f == nil {
+		return err
+	}
+	return f.wait(ctx)
+}
+
+// apply changes the index, unless writes are refused, and returns the flush that the caller has to wait for, if any.
+func (w *writer) apply(ctx context.Context, c write) (*flush, error) {
+	mu := &w.s.mu
+	mu.Lock()
+	defer mu.Unlock()
+	for w.failure() == nil && w.current != nil && w.behind() {
+		slow := w.current
+		mu.Unlock()
+		err := slow.wait(ctx)
+		mu.Lock()
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := w.failure(); err != nil {
+		return nil, err
+	}
+	w.direct = transaction{index: &w.s.index, log: &w.pending, maxNamespaces: w.maxNamespaces}
+	c.do(&w.direct)
+	if !w.pending.empty() {
+		signal(w.dirty)
+	}
+	if len(w.pending.parts) > 0 {
+		signal(w.flushNow) // pending takes too much memory to wait
+	}
+	if !c.durable {
+		return nil, nil
+	}
+	return w.lastFlush(), nil
+}
+
+// maxPending is the number of full parts in pending at which writes wait for the flush in progress.
+const maxPending = 4
+
+// behind reports whether writes have to wait for the flush in progress, because it takes too long or too much is
+// pending; s.mu is held.
+func (w *writer) behind() bool {
+	return w.s.now().Sub(w.begun) > w.sync || len(w.pending.parts) >= maxPending
+}
+
+// lastFlush returns the flush after which all writes so far are in the file, and makes it begin soon; nil if they are
+// there already. A durable write waits for it even if it changed nothing, because the change that made it unnecessary
+// may not be in the file yet. s.mu is held.
+func (w *writer) lastFlush() *flush {
+	if w.pending.empty() {
+		return w.current
+	}
+	signal(w.flushNow)
+	return w.next
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // it holds a signal already
+	}
+}
+
+// runDelayed flushes pending changes until the store is closed, at most once in every sync unless a caller waits. It
+// retries soon after a failed flush.
+func (w *writer) runDelayed() {
+	for {
+		select {
+		case <-w.dirty:
+		case <-w.stop:
+			_ = w.flushPending() // close reports what is still pending
+			return
+		}
+		begun, rest := time.Now(), w.sync
+		if w.flushPending() != nil {
+			signal(w.dirty) // the changes are still pending
+			rest = min(rest, retryEvery)
+		}
+		w.compactIfDue()
+		timer := time.NewTimer(rest - time.Since(begun))
+		select {
+		case <-timer.C:
+		case <-w.flushNow:
+		case <-w.stop:
+		}
+		timer.Stop()
+	}
+}
+
+// flushPending writes the pending changes. If that fails they stay pending.
+func (w *writer) flushPending() error {
+	mu := &w.s.mu
+	mu.Lock()
+	if w.pending.empty() {
+		mu.Unlock()
+		return nil
+	}
+	run, f := w.pending.all(), w.next
+	w.pending, w.next = changes{}, newFlush()
+	w.current, w.begun = f, w.s.now()
+	mu.Unlock()
+
+	err := w.commit(run)
+
+	mu.Lock()
+	defer mu.Unlock()
+	if err != nil {
+		w.pending.parts = append(run, w.pending.parts...)
+	}
+	return w.finish(f, err)
+}
+
+// finish ends a flush with the error of its commit, wakes those who wait, and returns the error for callers; s.mu is
+// held.
+func (w *writer) finish(f *flush, err error) error {
+	switch {
+	case err != nil && w.failed == nil:
+		w.logger.Error("cannot write to the data file; pings and leaves are refused until it works again", "error", err)
+	case err == nil && w.failed != nil:
+		w.logger.Info("the data file can be written to again")
+	}
+	if err != nil {
+		err = flushError(err)
+	}
+	w.failed, f.err = err, err
+	w.current, w.begun = nil, time.Time{}
+	close(f.done)
+	return err
+}
+
+// compactIfDue starts a compaction when too much of the file is superseded. All changes in the file are in the index by
+// now.
+func (w *writer) compactIfDue() {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	if w.log.compactionDue(w.s.index.live, errors.Is(w.failed, store.ErrFull)) {
+		w.log.startCompaction(w.s.index.freeze())
+	}
+}
+
+// close ends the goroutine, which flushes first, and closes the file. Its error includes that of pending changes that
+// could not be written.
+func (w *writer) close() error {
+	w.closing.Do(func() {
+		w.s.mu.Lock()
+		w.closed = true
+		w.s.mu.Unlock()
+		close(w.stop)
+		<-w.stopped
+		var lost error
+		if !w.pending.empty() { // nothing changes it any more
+			lost = w.failed
+		}
+		w.closeErr = errors.Join(lost, w.log.close())
+	})
+	return w.closeErr
+}

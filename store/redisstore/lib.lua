@@ -1,0 +1,41 @@
+-- What page.lua and millisecond.lua share; it is prepended to each.
+
+local key = KEYS[1]
+
+-- Bytewise a < b. The < of Lua follows the locale.
+local function before(a, b)
+  for i = 1, math.min(#a, #b) do
+    local x, y = string.byte(a, i), string.byte(b, i)
+    if x ~= y then
+      return x < y
+    end
+  end
+  return #a < #b
+end
+
+-- The ranks of a range of scores: the first, and the one past the last. A bound that begins with a
+-- parenthesis is excluded.
+local function ranks(min, max)
+  local below = string.sub(min, 1, 1) == '(' and string.sub(min, 2) or '(' .. min
+  return redis.call('ZCOUNT', key, '-inf', below), redis.call('ZCOUNT', key, '-inf', max)
+end
+
+-- The member at a rank.
+local function member_at(rank)
+  return redis.call('ZRANGE', key, rank, rank)[1]
+end
+
+-- The first place in [low, high) whose member, returned by `at`, comes after the given one; high if there is none. The
+-- members there must be in bytewise order, like those that share one score.
+local function after_member(member, low, high, at)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if before(member, at(middle)) then
+      high = middle
+    else
+      low = middle + 1
+    end
+  end
+  return low
+end
+

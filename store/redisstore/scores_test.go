@@ -1,0 +1,162 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// TestUnitOfSetsWithoutMeta: whether or not a set is declared as shared, its newest score decides which
+// unit it may be served in.
+func TestUnitOfSetsWithoutMeta(t *testing.T) {
+	const seconds, millis, micros, nanos = 1_700_000_000, 1_700_000_000_000, 1.7e15, 1.7e18
+	const hidden = 1 << 52
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	both := []redisstore.Unit{redisstore.Milliseconds, redisstore.Seconds}
+	for i, c := range []struct {
+		scores []float64
+		served []redisstore.Unit
+	}{
+		{[]float64{seconds}, both[1:]},
+		{[]float64{millis}, both[:1]},
+		{[]float64{-seconds}, both[1:]}, // everyone has left
+		{[]float64{-millis}, both[:1]},
+		{[]float64{seconds, -millis}, both[:1]}, // the newest has left
+		{[]float64{millis, -seconds}, both[:1]},
+		{[]float64{100_123, 0}, both[1:]},
+		{[]float64{99_999_999_999}, both[1:]},
+		{[]float64{100_000_000_001}, both[:1]},
+		{[]float64{100_000_000_000}, both},
+		{[]float64{0}, both}, // not a time
+		{[]float64{0, 0.25, -0.0001}, both},
+		{[]float64{millis, micros, nanos}, both[:1]}, // strays
+		{[]float64{micros}, nil},
+		{[]float64{-nanos, 0}, nil},
+		{[]float64{hidden + millis}, both}, // hidden by a later version
+		{[]float64{hidden + millis, seconds}, both[1:]},
+	} {
+		for _, unit := range both {
+			for _, declared := range []bool{false, true} {
+				for _, shards := range []int{1, 3} {
+					t.Run(fmt.Sprint(c.scores, unit, declared, shards), func(t *testing.T) {
+						o := redisstore.Options{
+							URL: url, Prefix: fmt.Sprint(i, unit, declared, shards, ":"),
+							Shards: shards, Unit: unit,
+						}
+						if declared {
+							o.Layouts = map[string]redisstore.Layout{"chat": {Unit: unit}}
+						}
+						for k, score := range c.scores {
+							key := o.Prefix + "chat"
+							if shards > 1 {
+								key += fmt.Sprint(":", k%shards)
+							}
+							require.NoError(t, client.ZAdd(ctx, key,
+								redis.Z{Member: fmt.Sprint("u", k), Score: score}).Err())
+						}
+						if slices.Contains(c.served, unit) {
+							require.NoError(t, newStore(t, o).Register(ctx, []string{"chat"}))
+							require.NoError(t, ping(newStore(t, o), "chat", "alice"))
+						} else {
+							refuses(t, client, newStore(t, o))
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// refuses checks that the namespace chat is served in no way and that nothing is written.
+func refuses(t *testing.T, client *redis.Client, s *redisstore.Store) {
+	t.Helper()
+	before := contents(t, client)
+	all := calls(s, "chat")
+	all["Register"] = func() error { return s.Register(context.Background(), []string{"chat"}) }
+	all["RemoveEmpty"] = func() error { _, err := s.RemoveEmpty(context.Background(), "chat"); return err }
+	for name, call := range all {
+		err := call()
+		require.ErrorIs(t, err, store.ErrMismatch, name)
+		var mismatch *store.MismatchError
+		require.ErrorAs(t, err, &mismatch, name)
+		require.Equal(t, []string{"redis-score-unit"}, mismatch.Settings)
+	}
+	require.Equal(t, before, contents(t, client))
+}
+
+// TestOwnSetsAreTrusted: a set with a meta may hold any times, such as those that a caller sent with its pings.
+func TestOwnSetsAreTrusted(t *testing.T) {
+	ctx, url := context.Background(), redistest.Start(t)
+	for _, layouts := range []map[string]redisstore.Layout{nil, {"chat": {Unit: redisstore.Milliseconds}}} {
+		o := redisstore.Options{URL: url, Prefix: fmt.Sprint(len(layouts), ":"), Layouts: layouts}
+		_, err := newStore(t, o).Ping(ctx, "chat", []store.Sighting{{User: "alice", At: 5}})
+		require.NoError(t, err)
+		_, err = newStore(t, o).Ping(ctx, "chat", []store.Sighting{{User: "bob", At: 7}})
+		require.NoError(t, err)
+	}
+}
+
+// TestSetInMillisecondsAfterAll: what other programs write later is looked at, too. One stray score is enough, and
+// the set is served at once when it is gone.
+func TestSetInMillisecondsAfterAll(t *testing.T) {
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	s := newAdopter(t, url, redisstore.Layout{Unit: redisstore.Seconds})
+	require.NoError(t, ping(s, "chat", "alice"))
+	require.NoError(t, client.ZAdd(ctx, "presence:chat", redis.Z{Member: "stray", Score: 1_700_000_000_000}).Err())
+	s.ExpireAgreements()
+	refuses(t, client, s)
+	require.NoError(t, client.ZRem(ctx, "presence:chat", "stray").Err())
+	require.NoError(t, ping(s, "chat", "alice"))
+}
+
+// TestMismatchNamesTheSetting: the error says which setting to change.
+func TestMismatchNamesTheSetting(t *testing.T) {
+	url := redistest.Start(t)
+	require.NoError(t, ping(newStore(t, redisstore.Options{URL: url}), "chat", "alice"))
+	for setting, o := range map[string]redisstore.Options{
+		"redis-shards":     {Shards: 7},
+		"redis-score-unit": {Unit: redisstore.Seconds},
+		"redis-key":        {Layouts: map[string]redisstore.Layout{"chat": {Key: "other"}}},
+	} {
+		o.URL = url
+		var mismatch *store.MismatchError
+		require.ErrorAs(t, ping(newStore(t, o), "chat", "alice"), &mismatch)
+		require.Equal(t, []string{setting}, mismatch.Settings)
+	}
+}
+
+// TestUnknownNamespacesAreCheap: a lookup of an unused name does not make Redis check the scores of each shard.
+func TestUnknownNamespacesAreCheap(t *testing.T) {
+	const names, shards = 100, redisstore.MaxShards
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	s := newStore(t, redisstore.Options{URL: url, Shards: shards})
+	require.NoError(t, ping(s, "chat", "alice"))
+	commands := func() int {
+		info, err := client.Info(ctx, "stats").Result()
+		require.NoError(t, err)
+		_, after, _ := strings.Cut(info, "total_commands_processed:")
+		n, err := strconv.Atoi(strings.Fields(after)[0])
+		require.NoError(t, err)
+		return n
+	}
+	before := commands()
+	for i := range names {
+		states, err := s.Lookup(ctx, fmt.Sprint("nobody-", i), []string{"alice"})
+		require.NoError(t, err)
+		require.False(t, states[0].Known())
+	}
+	require.Less(t, commands()-before, 10*names)
+}

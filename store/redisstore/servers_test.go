@@ -1,0 +1,210 @@
+package redisstore_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// journal is a log that a test reads while it is written.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) count(part string) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Count(j.text.String(), part)
+}
+
+// newLoggedStore opens a store that logs into the journal.
+func newLoggedStore(t *testing.T, url string) (*redisstore.Store, *journal) {
+	t.Helper()
+	log := &journal{}
+	s, err := redisstore.Open(redisstore.Options{
+		URL: url, Timeout: slowMachine, DialTimeout: slowMachine, Logger: slog.New(slog.NewTextHandler(log, nil)),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s, log
+}
+
+// TestTooOld: every call says why it fails, from the first one on, and so does the log.
+func TestTooOld(t *testing.T) {
+	ctx := context.Background()
+	s, log := newLoggedStore(t,
+		redistest.StartImpostor(t, "# Server\r\nredis_version:6.0.16\r\nredis_mode:standalone\r\n"))
+	for range 2 {
+		for name, call := range calls(s, "chat") {
+			require.ErrorIs(t, call(), redisstore.ErrTooOld, name)
+			require.ErrorIs(t, call(), store.ErrUnavailable, name)
+			require.ErrorContains(t, call(), "6.0.16", name)
+		}
+	}
+	require.ErrorIs(t, s.Ready(ctx), redisstore.ErrTooOld)
+	require.ErrorIs(t, s.Register(ctx, []string{"chat"}), redisstore.ErrTooOld)
+	_, err := s.Now(ctx)
+	require.ErrorIs(t, err, redisstore.ErrTooOld)
+	_, err = s.Lease(ctx, "sweep", time.Hour)
+	require.ErrorIs(t, err, redisstore.ErrTooOld)
+	require.Equal(t, 1, log.count("too old: every call is refused"), "once")
+}
+
+// TestOtherServers: compatible servers report the version of Redis that they are compatible with. One that does not is
+// trusted, and that is logged.
+func TestOtherServers(t *testing.T) {
+	for info, unknown := range map[string]int{
+		"redis_version:6.2.0\r\n":                            0,
+		"redis_version:10.0.1\r\n":                           0,
+		"redis_version:7.2.4\r\nvalkey_version:8.0.1\r\n":    0,
+		"redis_version:6.3.4\r\nexecutable:keydb-server\r\n": 0,
+		"redis_version:unstable\r\n":                         1,
+		"":                                                   1,
+	} {
+		s, log := newLoggedStore(t, redistest.StartImpostor(t, info))
+		_, err := s.Lookup(context.Background(), "chat", []string{"alice"})
+		require.NotErrorIs(t, err, redisstore.ErrTooOld, info)
+		require.Equal(t, unknown, log.count("cannot be read: allow INFO"), info)
+	}
+}
+
+// TestEvictionIsLogged: a policy that drops whole namespaces is, and one that spares keys without an end
+// is not: ours have none.
+func TestEvictionIsLogged(t *testing.T) {
+	ctx, server := context.Background(), redistest.StartProcess(t)
+	for policy, warnings := range map[string]int{
+		"noeviction": 0, "volatile-lru": 0, "volatile-ttl": 0, "allkeys-lru": 1, "allkeys-random": 1,
+	} {
+		require.NoError(t, server.Client(t).ConfigSet(ctx, "maxmemory-policy", policy).Err())
+		s, log := newLoggedStore(t, server.URL())
+		for range 3 {
+			require.NoError(t, ping(s, "chat", "alice"))
+		}
+		require.Equal(t, warnings, log.count("drops whole namespaces"), policy)
+		require.Equal(t, warnings, log.count("maxmemory-policy="+policy))
+	}
+}
+
+// TestEvictionOfOnePrimary: each primary of a Cluster is looked at.
+func TestEvictionOfOnePrimary(t *testing.T) {
+	t.Parallel()
+	ctx, c := context.Background(), redistest.StartCluster(t, 0)
+	require.NoError(t, c.Primaries[2].Client(t).ConfigSet(ctx, "maxmemory-policy", "allkeys-lfu").Err())
+	s, log := newLoggedStore(t, c.URL())
+	require.NoError(t, ping(s, "chat", "alice"))
+	require.Eventually(t, func() bool { return log.count("drops whole namespaces") == 1 }, slowMachine,
+		time.Millisecond)
+	require.Equal(t, 1, log.count("server="+c.Primaries[2].Addr))
+}
+
+// TestRefusalIsLogged: a Redis that takes no writes is noticed without any, once.
+func TestRefusalIsLogged(t *testing.T) {
+	ctx, server := context.Background(), redistest.StartProcess(t)
+	s, log := newLoggedStore(t, server.URL())
+	for times := range 2 {
+		require.NoError(t, server.Client(t).ConfigSet(ctx, "maxmemory", "1").Err())
+		for range 3 {
+			s.Monitor(ctx)
+		}
+		require.Equal(t, times+1, log.count("takes no writes"))
+		require.Equal(t, times+1, log.count("OOM"))
+		require.NoError(t, server.Client(t).ConfigSet(ctx, "maxmemory", "0").Err())
+		s.Monitor(ctx)
+	}
+}
+
+// TestWrongMode: a URL that does not say that it leads to a Cluster, or to a Sentinel, is pointed out.
+func TestWrongMode(t *testing.T) {
+	t.Parallel()
+	s, log := newLoggedStore(t, redistest.StartCluster(t, 0).Primaries[0].URL())
+	var errs []error
+	for _, namespace := range []string{"a", "b", "c", "d", "e", "f"} {
+		errs = append(errs, ping(s, namespace, "alice"))
+	}
+	for _, err := range errs {
+		require.ErrorIs(t, err, store.ErrUnavailable, "registry and meta are on different nodes")
+	}
+	require.Equal(t, 1, log.count("redis+cluster://"))
+
+	watched := redistest.StartSentinel(t)
+	s, log = newLoggedStore(t, watched.Sentinels[0].URL())
+	require.ErrorIs(t, ping(s, "chat", "alice"), store.ErrUnavailable)
+	require.Equal(t, 1, log.count("redis+sentinel://"))
+
+	s, _ = newLoggedStore(t, strings.Replace(watched.Nodes[0].URL(), "redis://", "redis+cluster://", 1))
+	require.ErrorIs(t, ping(s, "chat", "alice"), store.ErrUnavailable)
+	s, _ = newLoggedStore(t, strings.Replace(watched.URL(), "master=", "master=not", 1))
+	require.ErrorIs(t, ping(s, "chat", "alice"), store.ErrUnavailable)
+}
+
+// TestValkeyMode: Valkey calls its mode otherwise. The texts are the beginning of what it says to INFO.
+func TestValkeyMode(t *testing.T) {
+	for mode, hints := range map[string]int{"standalone": 0, "cluster": 1, "sentinel": 1} {
+		info := "# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\n" +
+			"valkey_release_stage:ga\r\nredis_git_sha1:00000000\r\nredis_git_dirty:0\r\nredis_build_id:5beb99de11516a6b\r\n" +
+			"server_mode:" + mode + "\r\n"
+		s, log := newLoggedStore(t, redistest.StartImpostor(t, info))
+		_, _ = s.Lookup(context.Background(), "chat", []string{"alice"})
+		require.Equal(t, hints, log.count("redis+"+mode+"://"), mode)
+		require.Zero(t, log.count("cannot be read"))
+	}
+}
+
+// TestDemotedPrimary: a Redis that became a replica is logged once and not ready, even if it goes on taking writes,
+// until it is promoted.
+func TestDemotedPrimary(t *testing.T) {
+	ctx, server := context.Background(), redistest.StartProcess(t)
+	client := server.Client(t)
+	s, log := newLoggedStore(t, server.URL())
+	require.NoError(t, s.Ready(ctx))
+	for times, readOnly := range []string{"yes", "no"} {
+		require.NoError(t, client.ConfigSet(ctx, "replica-read-only", readOnly).Err())
+		require.NoError(t, client.ReplicaOf(ctx, "127.0.0.1", "1").Err())
+		for range 3 {
+			s.Monitor(ctx)
+			require.ErrorIs(t, s.Ready(ctx), store.ErrUnavailable, "replica-read-only %s", readOnly)
+		}
+		require.Equal(t, times+1, log.count("this Redis is a replica"))
+		require.NoError(t, client.ReplicaOf(ctx, "NO", "ONE").Err())
+		require.NoError(t, s.Ready(ctx))
+		require.NoError(t, ping(s, "chat", "alice"))
+	}
+}
+
+// TestOwnKeysOfAnotherType: without its own keys the store serves nothing, so it is not ready, and the log
+// names the key.
+func TestOwnKeysOfAnotherType(t *testing.T) {
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	s, log := newLoggedStore(t, url)
+	require.NoError(t, ping(s, "chat", "alice"))
+	for _, key := range []string{"presence::meta", "presence::namespaces"} {
+		require.NoError(t, client.Rename(ctx, key, "aside").Err())
+		require.NoError(t, client.Set(ctx, key, "a string", 0).Err())
+		for range 3 {
+			err := s.Ready(ctx)
+			require.ErrorIs(t, err, store.ErrUnavailable)
+			require.ErrorContains(t, err, "the key "+key)
+			s.Monitor(ctx)
+		}
+		require.Equal(t, 1, log.count("the key "+key))
+		require.NoError(t, client.Rename(ctx, "aside", key).Err())
+		require.NoError(t, s.Ready(ctx))
+	}
+}

@@ -1,0 +1,313 @@
+package redisstore_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// TestConformanceOfSharedSets: served in place, a set keeps every promise that our own sets keep.
+func TestConformanceOfSharedSets(t *testing.T) {
+	t.Parallel()
+	url := redistest.Start(t)
+	n := 0
+	for name, o := range map[string]redisstore.Options{
+		"seconds":      {Unit: redisstore.Seconds, Shards: 7},
+		"milliseconds": {Layouts: map[string]redisstore.Layout{"chat": {Unit: redisstore.Milliseconds}}},
+	} {
+		if testing.Short() && o.Shards == 0 {
+			continue // one of them will do
+		}
+		t.Run(name, func(t *testing.T) {
+			storetest.Run(t, func(t testing.TB) store.Store {
+				n++
+				o.URL, o.Prefix, o.Logger = url, fmt.Sprintf("test%d:", n), quiet()
+				o.Timeout, o.DialTimeout = slowMachine, slowMachine
+				s, err := redisstore.Open(o)
+				require.NoError(t, err)
+				t.Cleanup(func() { require.NoError(t, s.Close()) })
+				return s
+			})
+		})
+	}
+}
+
+// tutorial is the program of the well-known tutorial: it keeps whole seconds in a sorted set of its
+// own, and knows nothing of us.
+type tutorial struct {
+	client *redis.Client
+	key    string
+}
+
+func (p tutorial) set(ctx context.Context, user string, at time.Time) error {
+	return p.client.ZAdd(ctx, p.key, redis.Z{Score: float64(at.Unix()), Member: user}).Err()
+}
+
+func (p tutorial) get(ctx context.Context, user string) (time.Time, error) {
+	score, err := p.client.ZScore(ctx, p.key, user).Result()
+	return time.Unix(int64(score), 0), err
+}
+
+func (p tutorial) list(ctx context.Context, from, to time.Time, skip, limit int64) ([]string, error) {
+	return p.client.ZRangeArgs(ctx, redis.ZRangeArgs{
+		Key: p.key, ByScore: true, Rev: true, Offset: skip, Count: limit,
+		Start: strconv.FormatInt(to.Unix(), 10), Stop: strconv.FormatInt(from.Unix(), 10),
+	}).Result()
+}
+
+// newAdopter opens a store whose namespace chat is the given set.
+func newAdopter(t *testing.T, url string, layout redisstore.Layout) *redisstore.Store {
+	t.Helper()
+	return newStore(t, redisstore.Options{URL: url, Layouts: map[string]redisstore.Layout{"chat": layout}})
+}
+
+// TestAdoption: both programs see each other's users in one set, the bare key of the tutorial.
+func TestAdoption(t *testing.T) {
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	theirs := tutorial{client, "presence"}
+	for user, at := range map[string]int64{
+		"alice": 100123, "bob": 100135, "mallory": 100143, "timmy": 100163,
+		"eve": 100178,
+	} {
+		require.NoError(t, theirs.set(ctx, user, time.Unix(at, 0)))
+	}
+	ours := newAdopter(t, url, redisstore.Layout{Key: "presence", Unit: redisstore.Seconds})
+	require.NoError(t, ours.Register(ctx, []string{"chat"}))
+	infos, err := ours.Namespaces(ctx, "", 10)
+	require.NoError(t, err)
+	require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: 100_178_000}}, infos, "listed before its first ping")
+	require.Equal(t, lastseen.State{At: 100_123_000}, lookup(t, ours, "alice")[0])
+
+	_, err = ours.Ping(ctx, "chat", []store.Sighting{{User: "zoe", At: 100_190_123}, {User: "alice", At: 100_191_999}})
+	require.NoError(t, err)
+	_, err = ours.Leave(ctx, "chat", []store.Sighting{{User: "bob", At: 100_192_001}})
+	require.NoError(t, err)
+	require.InDelta(t, 100190.123, client.ZScore(ctx, "presence", "zoe").Val(), 0)
+	require.InDelta(t, -100192.001, client.ZScore(ctx, "presence", "bob").Val(), 0)
+	seen, err := theirs.get(ctx, "alice")
+	require.NoError(t, err)
+	require.Equal(t, int64(100191), seen.Unix())
+	users, err := theirs.list(ctx, time.Unix(100137, 0), time.Unix(100197, 0), 0, 10)
+	require.NoError(t, err)
+	require.Equal(t, []string{"alice", "zoe", "eve", "timmy", "mallory"}, users)
+
+	require.NoError(t, theirs.set(ctx, "bob", time.Unix(100195, 0)))
+	require.Equal(t, lastseen.State{At: 100_195_000}, lookup(t, ours, "bob")[0], "they brought him back")
+	require.Equal(t, map[string]string{"chat": "shards=1 unit=s hash=fnv1a64 key=presence"},
+		client.HGetAll(ctx, "presence::meta").Val())
+
+	other := newStore(t, redisstore.Options{URL: url})
+	require.ErrorIs(t, ping(other, "chat", "alice"), store.ErrMismatch, "a server that does not know of it keeps out")
+	infos, err = other.Namespaces(ctx, "", 10)
+	require.NoError(t, err)
+	require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: 100_195_000}}, infos, "but finds its newest time")
+}
+
+// TestAdoptionWhileTheyWrite: while the other program keeps moving some users, those whose time does not
+// change are listed exactly once, in both orders.
+func TestAdoptionWhileTheyWrite(t *testing.T) {
+	ctx, url := context.Background(), redistest.Start(t)
+	theirs := tutorial{newClient(t, url), "presence:chat"}
+	start := time.UnixMilli(int64(base))
+	var still []string
+	for i := range 300 { // three seconds, a hundred in each
+		user := fmt.Sprintf("still%03d", i)
+		still = append(still, user)
+		require.NoError(t, theirs.set(ctx, user, start.Add(time.Duration(i%3)*time.Second)))
+	}
+	ours := newAdopter(t, url, redisstore.Layout{Unit: redisstore.Seconds})
+	stop := make(chan struct{})
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			_ = theirs.set(ctx, fmt.Sprintf("moves%02d", i%50), start.Add(time.Duration(i%4)*time.Second))
+		}
+	})
+	defer writer.Wait()
+	defer close(stop)
+	for _, order := range []store.Order{store.Newest, store.Oldest} {
+		listed := map[string]int{}
+		for _, r := range walk(t, ours, store.ListQuery{Ranges: everyone(), Order: order, Limit: 7}) {
+			listed[r.User]++
+		}
+		for _, user := range still {
+			require.Equal(t, 1, listed[user], user)
+		}
+	}
+}
+
+// walk lists page by page to the end.
+func walk(t require.TestingT, s store.Store, q store.ListQuery) (all []store.Record) {
+	for range 100_000 {
+		page, err := s.List(context.Background(), "chat", q)
+		require.NoError(t, err)
+		all = append(all, page...)
+		if len(page) < q.Limit {
+			return all
+		}
+		q.After = &page[len(page)-1]
+	}
+	require.Fail(t, "the walk does not end")
+	return nil
+}
+
+// TestSharedScores lists and counts whatever other programs write, and compares with what follows
+// from the contract: times cut to the millisecond, within one by name.
+func TestSharedScores(t *testing.T) {
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	for unit, perMilli := range map[redisstore.Unit]float64{redisstore.Seconds: 0.001, redisstore.Milliseconds: 1} {
+		s := newAdopter(t, url, redisstore.Layout{Unit: unit})
+		rapid.Check(t, func(t *rapid.T) {
+			require.NoError(t, client.Del(ctx, "presence:chat").Err())
+			var want []store.Record
+			for i := range rapid.IntRange(1, 40).Draw(t, "users") {
+				user := fmt.Sprintf("%c%d", 'a'+rapid.IntRange(0, 25).Draw(t, "letter"), i)
+				at := base + lastseen.Instant(rapid.IntRange(0, 3).Draw(t, "ms"))
+				part := rapid.SampledFrom([]float64{0, 0, 0.25, 0.5, 0.999}).Draw(t, "part")
+				record := store.Record{User: user, State: lastseen.State{At: at, Left: rapid.Bool().Draw(t, "left")}}
+				score := (float64(at) + part) * perMilli
+				if part == 0 {
+					score = nearest(at, unit)
+				}
+				if record.Left {
+					score = -score
+				}
+				require.NoError(t, client.ZAdd(ctx, "presence:chat", redis.Z{Member: user, Score: score}).Err())
+				want = append(want, record)
+			}
+			limit := rapid.IntRange(1, 12).Draw(t, "limit")
+			for _, order := range []store.Order{store.Newest, store.Oldest} {
+				slices.SortFunc(want, order.Compare)
+				require.Equal(t, want, walk(t, s, store.ListQuery{Ranges: everyone(), Order: order, Limit: limit}))
+			}
+			span := lastseen.Range{From: base + 1, To: base + 2, Left: rapid.Bool().Draw(t, "half")}
+			in := 0
+			for _, r := range want {
+				if r.Left == span.Left && r.At >= span.From && r.At <= span.To {
+					in++
+				}
+			}
+			counts, err := s.Count(ctx, "chat", []lastseen.Range{span})
+			require.NoError(t, err)
+			require.Equal(t, []int64{int64(in)}, counts)
+		})
+	}
+}
+
+// nearest is the float64 that a program in any language gets for a time in milliseconds.
+func nearest(at lastseen.Instant, unit redisstore.Unit) float64 {
+	if unit == redisstore.Milliseconds {
+		return float64(at)
+	}
+	f, _ := strconv.ParseFloat(fmt.Sprintf("%d.%03d", at/1000, at%1000), 64)
+	return f
+}
+
+// TestSharedLeave: someone seen within the millisecond of the leave has left; someone seen in the next
+// one has not.
+func TestSharedLeave(t *testing.T) {
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	s := newAdopter(t, url, redisstore.Layout{Unit: redisstore.Seconds})
+	for score, want := range map[string]lastseen.State{
+		"1700000000.1239999": {At: base + 123, Left: true},
+		"1700000000.123":     {At: base + 123, Left: true},
+		"1700000000.124":     {At: base + 124},
+		"1700000000":         {At: base + 123, Left: true},
+	} {
+		require.NoError(t, client.Do(ctx, "ZADD", "presence:chat", score, "alice").Err())
+		states, err := s.Leave(ctx, "chat", []store.Sighting{{User: "alice", At: base + 123}})
+		require.NoError(t, err)
+		require.Equal(t, want, states[0], score)
+		require.Equal(t, want, lookup(t, s, "alice")[0], score)
+	}
+}
+
+// TestSharedStrangers: what can be no user is neither listed nor, where that is cheap, counted; the
+// first sighting is logged, and nothing is changed.
+func TestSharedStrangers(t *testing.T) {
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	var log bytes.Buffer
+	s, err := redisstore.Open(redisstore.Options{
+		URL: url, Timeout: slowMachine, DialTimeout: slowMachine, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Layouts: map[string]redisstore.Layout{"chat": {Key: "online", Unit: redisstore.Seconds}},
+	})
+	require.NoError(t, err)
+	for member, score := range map[string]float64{
+		"alice": 1_700_000_000, "bob": 1_700_000_000.5, "zero": 0, "tiny": 0.0001, "gone": -1e15,
+		"": 1_700_000_001, "a\nb": 1_700_000_002, strings.Repeat("x", 257): 1_700_000_003, "\xff": 1_700_000_000.2,
+	} {
+		require.NoError(t, client.ZAdd(ctx, "online", redis.Z{Member: member, Score: score}).Err())
+	}
+	before := client.Dump(ctx, "online").Val()
+	for _, limit := range []int{1, 2, 100} {
+		got := walk(t, s, store.ListQuery{Ranges: everyone(), Limit: limit})
+		require.Equal(t, []store.Record{
+			{User: "bob", State: lastseen.State{At: base + 500}},
+			{User: "alice", State: lastseen.State{At: base}},
+		}, got)
+	}
+	counts, err := s.Count(ctx, "chat", everyone())
+	require.NoError(t, err)
+	require.Equal(t, []int64{6, 0}, counts, "invalid scores are not counted; the four invalid names are")
+	require.Equal(t, make([]lastseen.State, 3), lookup(t, s, "zero", "tiny", "gone"))
+	require.Equal(t, before, client.Dump(ctx, "online").Val())
+	require.NoError(t, s.Close())
+	require.Equal(t, 1, strings.Count(log.String(), "are not times"), log.String())
+	require.Contains(t, log.String(), "members=3")
+	require.Equal(t, 1, strings.Count(log.String(), "are not valid user IDs"))
+}
+
+func TestWrongLayouts(t *testing.T) {
+	for want, o := range map[string]redisstore.Options{
+		"65 shards":                {Shards: 65},
+		`unit "h"`:                 {Unit: "h"},
+		"namespace chat: 65":       {Layouts: map[string]redisstore.Layout{"chat": {Shards: 65}}},
+		"one key is one shard":     {Layouts: map[string]redisstore.Layout{"chat": {Key: "k", Shards: 2}}},
+		"is one shard":             {Shards: 2, Layouts: map[string]redisstore.Layout{"chat": {Key: "k"}}},
+		"both have the key":        {Layouts: map[string]redisstore.Layout{"chat": {Key: "k"}, "game": {Key: "k"}}},
+		"is where game belongs":    {Layouts: map[string]redisstore.Layout{"chat": {Key: "presence:game"}}},
+		"where game belongs":       {Layouts: map[string]redisstore.Layout{"chat": {Key: "presence:game:3"}}},
+		"the list of namespaces":   {Layouts: map[string]redisstore.Layout{"chat": {Key: "presence::namespaces"}}},
+		`namespace chat: unit "m"`: {Layouts: map[string]redisstore.Layout{"chat": {Unit: "m"}}},
+		"namespace":                {Layouts: map[string]redisstore.Layout{"a b": {}}},
+	} {
+		o.URL, o.Logger = "redis://127.0.0.1:1", quiet()
+		_, err := redisstore.Open(o)
+		require.ErrorContains(t, err, want)
+	}
+	for _, fine := range []map[string]redisstore.Layout{
+		{"chat": {Key: "presence:chat"}},
+		{"chat": {Key: "presence:game"}, "game": {Key: "presence"}},
+		{"chat": {Key: "presence:a b"}},
+	} {
+		s, err := redisstore.Open(redisstore.Options{URL: "redis://127.0.0.1:1", Layouts: fine, Logger: quiet()})
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+	}
+}
