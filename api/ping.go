@@ -18,46 +18,35 @@ const pingAfterHeader = "Lastseen-Ping-After-Ms"
 // assertion is when something was asserted.
 type assertion struct {
 	At jsontext.Value `json:"at" swaggertype:"string" validate:"optional"`
-} // @name Assertion
+} // @name PingRequest
 
 // goodbye is when a user went away, and whose word that is.
 type goodbye struct {
 	At jsontext.Value `json:"at" swaggertype:"string" validate:"optional"`
-	// A JWT of the user, for a page that closes and can send no headers. With the header Authorization, and on a
-	// server that asks nobody, it is passed over.
+	// The user's JWT, for a page that closes and cannot set headers. Ignored if the request has the header
+	// Authorization, or if the server does not authenticate.
 	Token string `json:"token" validate:"optional"`
-} // @name Goodbye
+} // @name LeaveRequest
 
 // ping records that a user is here.
 //
 // @ID pingUser
 // @Tags Recording
-// @Summary Record that a user is here
-// @Description Send this while the user is here, about as often as `ping_after_ms` of the answer says. The user is green for a while after it, then yellow, then grey; nothing has to be sent for that.
+// @Summary Record a ping
+// @Description Send a ping while the user is online, about as often as `ping_after_ms` in the response asks. The user
+// @Description is green at first, then yellow, then grey; this needs no further request.
 // @Description
-// @Description A ping older than what is stored changes nothing, so pings may arrive in any order and may be sent again. The answer is the presence that results.
+// @Description A ping older than the stored time changes nothing, so pings can arrive in any order and can be
+// @Description repeated. The response has the resulting presence.
 // @Description
-// @Description The body is optional. With `Prefer: return=minimal` there is no body in the answer either.
-// @Description
-// @Description Needs the scope `ping`, or a token of this user. An API key without `read` gets no body.
-// @Accept json
-// @Produce json
+// @Description The body is optional. Requires the scope `ping` or the user's own token. The response has no body with
+// @Description `Prefer: return=minimal`, or if an API key lacks the scope `read`.
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
 // @Param Prefer header string false "preference"
-// @Param body body assertion false "When it was, if not now."
-// @Success 200 {object} userAnswer "The presence that results."
-// @Success 204 "Recorded, if the request says `Prefer: return=minimal`, or the caller may not read here."
-// @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_parameter, unknown_parameter, invalid_json, unknown_field"
-// @Failure 401 {object} problem "unauthenticated"
-// @Failure 403 {object} problem "forbidden"
-// @Failure 404 {object} problem "not_found"
-// @Failure 413 {object} problem "body_too_large"
-// @Failure 415 {object} problem "unsupported_media_type"
-// @Failure 429 {object} problem "rate_limited"
-// @Failure 500 {object} problem "wrong_key_type, namespace_mismatch, internal"
-// @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
-// @Security bearer
+// @Param body body assertion false "The time of the event, if it is not now."
+// @Success 200 {object} userAnswer "The resulting presence."
+// @Success 204 "Recorded. The request has `Prefer: return=minimal`, or the caller lacks the scope `read`."
 // @Router /v1/namespaces/{namespace}/users/{user}/ping [post]
 func (s *server) ping(c echo.Context, _ query) error {
 	return s.assert(c, s.store.Ping, (*server).readAt, true)
@@ -67,32 +56,23 @@ func (s *server) ping(c echo.Context, _ query) error {
 //
 // @ID leaveUser
 // @Tags Recording
-// @Summary Record that a user went away
-// @Description The user is grey at once, and this moment becomes their last seen time. The next ping brings them back, also one from another device.
+// @Summary Record a leave
+// @Description The user is grey at once, and the time of the leave becomes their last-seen time. The next ping, from
+// @Description any device, brings them back.
 // @Description
-// @Description A leave is about the user, in all tabs and on all devices. Send it when the user signs out, not whenever a page closes: a user who closes one of two tabs would be grey until the next ping of the other.
+// @Description A leave applies to the user on all tabs and devices. Send it when the user signs out, not each time a
+// @Description page closes: closing one of two tabs would make the user grey until the other one pings.
 // @Description
-// @Description A leave older than what is stored changes nothing. A leave of a user never seen is recorded, too, so the order in which pings and leaves arrive does not matter. The body is optional.
-// @Description
-// @Description Needs the scope `ping`, or a token of this user. A page that closes may put the token into the body, since `navigator.sendBeacon` sends no headers of its own.
-// @Accept json
-// @Produce json
+// @Description A leave older than the stored time changes nothing. A leave of a user never seen is recorded, so pings
+// @Description and leaves can arrive in any order. The body is optional. Requires the scope `ping` or the user's own
+// @Description token. A page that closes can send the token in the body, because `navigator.sendBeacon` cannot set
+// @Description headers.
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
 // @Param Prefer header string false "preference"
-// @Param body body goodbye false "When it was, if not now."
-// @Success 200 {object} userAnswer "The presence that results."
-// @Success 204 "Recorded, if the request says `Prefer: return=minimal`, or the caller may not read here."
-// @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_parameter, unknown_parameter, invalid_json, unknown_field"
-// @Failure 401 {object} problem "unauthenticated"
-// @Failure 403 {object} problem "forbidden"
-// @Failure 404 {object} problem "not_found"
-// @Failure 413 {object} problem "body_too_large"
-// @Failure 415 {object} problem "unsupported_media_type"
-// @Failure 429 {object} problem "rate_limited"
-// @Failure 500 {object} problem "wrong_key_type, namespace_mismatch, internal"
-// @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
-// @Security bearer
+// @Param body body goodbye false "The time of the event, if it is not now."
+// @Success 200 {object} userAnswer "The resulting presence."
+// @Success 204 "Recorded. The request has `Prefer: return=minimal`, or the caller lacks the scope `read`."
 // @Router /v1/namespaces/{namespace}/users/{user}/leave [post]
 func (s *server) leave(c echo.Context, _ query) error {
 	return s.assert(c, s.store.Leave, (*server).readGoodbye, false)
@@ -193,23 +173,14 @@ func minimal(c echo.Context, pingAfter int64) error {
 
 // forgetUser erases a user.
 //
-// @ID forgetUser
-// @Tags Erasing
-// @Summary Forget a user
-// @Description Erases a user from every answer, at once and across a crash. Forgetting someone unknown is no error. Their next ping makes them known again.
-// @Description
-// @Description Needs the scope `admin`.
-// @Produce json
+// @ID deleteUser
+// @Tags Deleting
+// @Summary Delete a user
+// @Description Deletes a user from all responses at once. The deletion survives a crash. Deleting an unknown user is
+// @Description not an error. The next ping makes the user known again. Requires the scope `admin`.
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
-// @Success 204 "Forgotten."
-// @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_parameter, unknown_parameter"
-// @Failure 401 {object} problem "unauthenticated"
-// @Failure 403 {object} problem "forbidden"
-// @Failure 429 {object} problem "rate_limited"
-// @Failure 500 {object} problem "wrong_key_type, namespace_mismatch, internal"
-// @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
-// @Security bearer
+// @Success 204 "Deleted."
 // @Router /v1/namespaces/{namespace}/users/{user} [delete]
 func (s *server) forgetUser(c echo.Context, _ query) error {
 	namespace, user, err := namesOf(c)
@@ -227,28 +198,15 @@ func (s *server) forgetUser(c echo.Context, _ query) error {
 // @ID getUser
 // @Tags Reading
 // @Summary Look up one user
-// @Description A user never seen is no error: they are grey, and `last_seen` is null.
-// @Description
-// @Description The answer may be cached for as long as `Cache-Control` says, at most 5 seconds, and never past `valid_until`.
-// @Description
-// @Description Needs the scope `read`.
-// @Produce json
+// @Description A user never seen is not an error: they are grey, and `last_seen` is null. Requires the scope `read`.
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
-// @Param as_of query string false "instant of evaluation"
+// @Param as_of query string false "time of evaluation"
 // @Param green query string false "green threshold"
 // @Param yellow query string false "yellow threshold"
-// @Param If-None-Match header string false "ETag of an older answer"
+// @Param If-None-Match header string false "ETag of an earlier response"
 // @Success 200 {object} userAnswer "The presence of the user."
-// @Success 304 "Nothing changed since the answer that `If-None-Match` names."
-// @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_duration, invalid_thresholds, invalid_parameter, unknown_parameter"
-// @Failure 401 {object} problem "unauthenticated"
-// @Failure 403 {object} problem "forbidden"
-// @Failure 404 {object} problem "not_found"
-// @Failure 429 {object} problem "rate_limited"
-// @Failure 500 {object} problem "wrong_key_type, namespace_mismatch, internal"
-// @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
-// @Security bearer
+// @Success 304 "Not modified since the response that `If-None-Match` names."
 // @Router /v1/namespaces/{namespace}/users/{user} [get]
 func (s *server) getUser(c echo.Context, q query) error {
 	namespace, user, err := namesOf(c)
