@@ -51,8 +51,8 @@ fuzz:
 	  done; \
 	done
 
-# What is measured, and how, is in docs/performance.md, which this writes. BENCH=-quick sees that it works.
-BENCH = -write ../docs/performance.md
+# bench/README.md describes what is measured, and how. BENCH=-quick only checks that it works.
+BENCH = -write RESULTS.md
 bench:
 	go run -C bench . $(BENCH)
 

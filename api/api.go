@@ -55,7 +55,6 @@ type Config struct {
 	// AccessLog is asked at every request whether to log a line about it, at level info; default never.
 	AccessLog func() bool
 	Random    func() float64 // in [0, 1), for jitter; default math/rand/v2
-	Extra     []Endpoint     // beside those of version 1, behind the same middleware; default none
 
 	// Known is asked at every request that reads or records something whether its namespace is served; default: all
 	// are.
@@ -78,13 +77,6 @@ type Config struct {
 	// TrustedProxies are whose word is taken on where a request came from, in X-Forwarded-For. Without any,
 	// a caller's address is that of the connection.
 	TrustedProxies []netip.Prefix
-}
-
-// Endpoint is one that the program adds; on a server that asks who its callers are it needs the scope admin. The
-// benchmark adds some that do nothing, to learn what all before the handler costs.
-type Endpoint struct {
-	Method, Path string // Path as Echo writes patterns: /v1/namespaces/:namespace
-	Handle       echo.HandlerFunc
 }
 
 // server holds what handlers need.
@@ -130,7 +122,7 @@ func New(c Config) http.Handler {
 		DisableErrorHandler: true,
 		LogErrorFunc:        func(_ echo.Context, err error, stack []byte) error { return panicked(err, stack) },
 	}))
-	for _, r := range append(s.routes(), extraRoutes(c.Extra)...) {
+	for _, r := range s.routes() {
 		serve := s.serve(r)
 		e.Add(r.method, r.path, serve)
 		if r.method == http.MethodGet {

@@ -47,17 +47,6 @@ func (s *server) routes() []route {
 	}, s.pageRoutes()...)
 }
 
-// extraRoutes returns the endpoints that the program adds, as routes without parameters. What they do is not known
-// here, so they need the most.
-func extraRoutes(endpoints []Endpoint) []route {
-	var routes []route
-	for _, e := range endpoints {
-		handle := func(c echo.Context, _ query) error { return e.Handle(c) }
-		routes = append(routes, route{e.Method, e.Path, toErase, handle, nil})
-	}
-	return routes
-}
-
 // evaluation returns the parameters that say how statuses are evaluated, and some more.
 func evaluation(more ...string) []string {
 	return append([]string{"as_of", "green", "yellow"}, more...)

@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMain lets the tests start the servers that are measured, which are this program again.
+// TestMain lets the tests start the measured servers, which are this program.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "serve" {
 		os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
@@ -26,10 +25,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestTheTableIsWhole(t *testing.T) {
-	known := contestants()
+func TestTableIsComplete(t *testing.T) {
+	known := (&fixture{}).workloads()
 	rows := map[int]bool{}
-	for _, e := range experiments() {
+	for _, e := range comparisons() {
 		rows[e.row] = true
 		require.Contains(t, known, e.subject)
 		if e.reference != "" {
@@ -43,25 +42,22 @@ func TestTheTableIsWhole(t *testing.T) {
 }
 
 func TestChoose(t *testing.T) {
-	chosen, err := choose(experiments(), options{})
+	chosen, err := choose(comparisons(), nil)
 	require.NoError(t, err)
-	require.Len(t, chosen, len(experiments())-10, "all but the soak, the growth, and two more")
-	chosen, err = choose(experiments(), options{all: true})
-	require.NoError(t, err)
-	require.Len(t, chosen, len(experiments()))
-	chosen, err = choose(experiments(), options{rows: []string{"17", "0"}})
+	require.Len(t, chosen, len(comparisons())-8, "all but the soak and the growth")
+	chosen, err = choose(comparisons(), []string{"17", "0"})
 	require.NoError(t, err)
 	require.Len(t, chosen, 3)
-	_, err = choose(experiments(), options{rows: []string{"19"}})
+	_, err = choose(comparisons(), []string{"19"})
 	require.Error(t, err)
 }
 
-// TestPaceDrawsAnew: a ping is of any user, however many were pinged before.
-func TestPaceDrawsAnew(t *testing.T) {
+// TestPaceDrawsNewUsers checks that each batch has its own random users.
+func TestPaceDrawsNewUsers(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[string]bool{}
 	counting := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body) // what is missing is not counted
+		body, _ := io.ReadAll(r.Body) // a read that fails counts nothing
 		mu.Lock()
 		defer mu.Unlock()
 		for _, user := range bytes.Split(body, []byte(`"user":"`))[1:] {
@@ -70,14 +66,14 @@ func TestPaceDrawsAnew(t *testing.T) {
 		fmt.Fprintf(w, `{"recorded":%d}`, diskBatch)
 	}))
 	defer counting.Close()
-	l := &lab{ids: newUsers(10_000_000)}
-	_, _ = l.pace(t.Context(), &server{process: &process{url: counting.URL}}, 1500*time.Millisecond) // however slowly
+	f := &fixture{ids: newUsers(10_000_000)}
+	_, _ = f.pace(t.Context(), &server{process: &process{url: counting.URL}}, 1500*time.Millisecond) // however slowly
 	require.Greater(t, len(seen), 70_000, "of 75,000, nearly all different")
 }
 
-// TestBareHasTheSameCollector: what row 0 compares differs in our middleware only.
+// TestBareHasTheSameCollector checks that what row 0 compares differs in the middleware only.
 func TestBareHasTheSameCollector(t *testing.T) {
-	require.Len(t, tuneCollector(""), len(tuneCollector("redis://127.0.0.1:6379")))
+	require.Len(t, tuneGC(""), len(tuneGC("redis://127.0.0.1:6379")))
 }
 
 func TestOptions(t *testing.T) {
@@ -91,79 +87,74 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// testLab is a lab with few users.
-func testLab(t *testing.T) *lab {
+// testFixture returns a fixture with few users.
+func testFixture(t *testing.T) *fixture {
 	t.Helper()
-	l, err := newLab(t.Context(), options{users: 20_000, many: 20_000, dir: t.TempDir(), threads: 1}, io.Discard)
+	f, err := newFixture(t.Context(), options{users: 20_000, many: 20_000, dir: t.TempDir()}, io.Discard)
 	require.NoError(t, err)
-	t.Cleanup(l.close)
-	return l
+	t.Cleanup(f.close)
+	return f
 }
 
-// TestContestantsAnswer asks each contestant for one answer, and measures one of them for a second.
-func TestContestantsAnswer(t *testing.T) {
+// TestWorkloadsRespond sends each request once, and measures one workload for a second.
+func TestWorkloadsRespond(t *testing.T) {
 	for _, command := range []string{"redis-server", "wrk", "webdis"} {
 		if _, err := exec.LookPath(command); err != nil {
 			t.Skipf("%v: install it to run this test", err)
 		}
 	}
-	l := testLab(t)
+	f := testFixture(t)
 	for _, r := range requests() {
-		_, err := contestants()[at(r.name, 64)](l)
+		_, err := f.workloads()[at(r.name, 64)]()
 		require.NoError(t, err, r.name)
 	}
-	s, err := l.server(embedded)
+	s, err := f.server(embedded)
 	require.NoError(t, err)
-	path := s.url + crowdPath + l.ids.id(0)
-	pinged, err := http.Post(path+"/ping", "", nil)
+	noOp, err := get(t.Context(), http.DefaultClient, s.url+strings.Replace(noOpPath, "{user}", f.ids.id(0), 1))
 	require.NoError(t, err)
-	require.NoError(t, pinged.Body.Close())
-	answer, err := get(t.Context(), http.DefaultClient, path)
-	require.NoError(t, err)
-	require.Len(t, answer, len(sample), "the no-op's body is as large as a real one")
-	measure, err := contestants()[at(pingFile, 64)](l)
+	require.Len(t, noOp, len(settingsBody), "the body of bare is as large as the no-op's")
+	measure, err := f.workloads()[at("ping, minimal, embedded", 64)]()
 	require.NoError(t, err)
 	m, err := measure(t.Context(), time.Second)
 	require.NoError(t, err)
 	require.Positive(t, m.units)
 	require.Positive(t, m.server)
-	require.Contains(t, m.command, "wrk -t1 -c64 -d1")
-	require.NotContains(t, m.command, l.dir)
-	l.close()
-	require.Error(t, s.alive(), "what was started is ended")
+	require.Contains(t, m.command, "wrk -t2 -c64 -d1")
+	require.NotContains(t, m.command, f.dir)
+	f.close()
+	require.Error(t, s.alive(), "close stops every server")
 }
 
-// TestWrongAnswersSpoil: a contestant that answers otherwise is not measured, and one that begins to
-// fail is invalid.
-func TestWrongAnswersSpoil(t *testing.T) {
+// TestUnexpectedResponses checks that a workload with an unexpected response is not measured, and that one that starts
+// to fail is invalid.
+func TestUnexpectedResponses(t *testing.T) {
 	if _, err := exec.LookPath("wrk"); err != nil {
 		t.Skipf("%v: install it to run this test", err)
 	}
-	l := testLab(t)
-	s, err := l.server(echoAlone)
+	f := testFixture(t)
+	s, err := f.server(bareServer)
 	require.NoError(t, err)
-	r := request{namespace: crowd, requestOf: requestOf{method: "GET", before: crowdPath, after: "/ping"}, status: 204}
-	require.Error(t, l.check(s, r))
+	r := request{name: "wrong", namespace: randomNS, method: "POST", path: noOpPath, status: 204}
+	require.Error(t, f.check(s, r))
 	r.status = 405
-	measure, err := l.wrk("wrong", s, 8, r)
+	measure, err := f.wrk(s, 8, r)
 	require.NoError(t, err)
 	_, err = measure(t.Context(), time.Second)
-	require.ErrorContains(t, err, "answered 400 or more")
+	require.ErrorContains(t, err, "returned 400 or more")
 }
 
 func TestListsAreWalked(t *testing.T) {
-	l := testLab(t)
-	s, err := l.server(listing)
+	f := testFixture(t)
+	s, err := f.filled(lists, tiedNS)
 	require.NoError(t, err)
-	require.NoError(t, l.fill(s, tied))
-	path, err := l.page(s, tied, 3)
+	path, err := f.page(s, tiedNS, 3)
 	require.NoError(t, err)
 	require.Contains(t, path, "cursor=")
-	require.Equal(t, "/v1/namespaces/tied/users?cursor=CURSOR&limit=50", shorten(path))
-	m, err := l.serial(s, path)(t.Context(), 50*time.Millisecond)
+	require.Equal(t, "/v1/namespaces/tied/users?limit=50&cursor=CURSOR", withoutCursor(path))
+	m, err := serial(s, path)(t.Context(), 50*time.Millisecond)
 	require.NoError(t, err)
 	require.Positive(t, m.p50)
-	_, err = l.page(s, "empty", 1)
+	_, err = f.page(s, "empty", 1)
 	require.Error(t, err)
 }
 
@@ -175,25 +166,28 @@ func TestUsers(t *testing.T) {
 		seen[all.id(i)] = true
 	}
 	require.Len(t, seen, 1000)
-	require.Equal(t, all[:160], newUsers(10), "a larger crowd begins as a smaller one")
+	require.Equal(t, all[:160], newUsers(10), "more users begin with the same ones")
 	require.NotEqual(t, all, all.shuffled())
 	require.Len(t, all.shuffled(), len(all))
 	require.Equal(t, "user000000000007", newNumbered(8).id(7))
-	lines := string(newNumbered(3).lines(1, 3, func(i int) int64 { return int64(1_700_000_000_000 + i) }))
+	lines := string(newNumbered(3).lines(1, 3, 1, func(i int) int64 { return int64(1_700_000_000_000 + i) }))
 	first, rest, _ := strings.Cut(lines, "\n")
 	require.JSONEq(t, `{"user":"user000000000001","at":"1700000000.001"}`, first)
 	require.JSONEq(t, `{"user":"user000000000002","at":"1700000000.002"}`, rest)
 	require.True(t, strings.HasSuffix(rest, "\n"))
-	at := spreadOut(time.UnixMilli(1000), time.Second, 5)
+	at := evenly(time.UnixMilli(1000), time.Second, 5)
 	require.EqualValues(t, 200, at(0))
 	require.EqualValues(t, 1000, at(4))
 }
 
 func TestRequestText(t *testing.T) {
-	r := requestOf{method: "POST", before: "/lookup", headers: "A: b\r\n", body: `{"users":["`, each: 3}
+	r := request{method: "POST", path: "/lookup", headers: "A: b\r\n", users: 3}
 	head, tail := r.text("host")
 	user := strings.Repeat("x", idSize)
 	body := `{"users":["` + user + `","` + user + `","` + user + `"]}`
-	require.Equal(t, "POST /lookup HTTP/1.1\r\nHost: host\r\nA: b\r\nContent-Length: "+strconv.Itoa(len(body))+"\r\n\r\n"+body,
-		head+strings.Join([]string{user, user, user}, `","`)+tail)
+	want := fmt.Sprintf("POST /lookup HTTP/1.1\r\nHost: host\r\nA: b\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	require.Equal(t, want, head+strings.Join([]string{user, user, user}, lookupSeparator)+tail)
+	head, tail = request{method: "POST", path: "/n-{number}/{user}/ping"}.text("host")
+	require.Equal(t, "POST /n-%d/", head)
+	require.Equal(t, "/ping HTTP/1.1\r\nHost: host\r\nContent-Length: 0\r\n\r\n", tail)
 }

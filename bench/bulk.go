@@ -8,32 +8,32 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// bulkPing returns the probe that pings every user once, in NDJSON, by so many requests side by side, in
-// another random order each time. It takes as long as it takes.
-func (l *lab) bulkPing(s *server, streams int) (probe, error) {
-	if err := l.fill(s, bulk); err != nil {
+// bulkPing pings every user once, in NDJSON, by so many requests side by side. The order is random and differs from
+// round to round. It ignores the duration.
+func (f *fixture) bulkPing(streams int) (measureFunc, error) {
+	s, err := f.filled(coalescing, bulkNS)
+	if err != nil {
 		return nil, err
 	}
-	n := l.ids.len()
-	parts := make([][]byte, streams)
+	n := f.ids.len()
 	return func(ctx context.Context, _ time.Duration) (measurement, error) {
-		shuffled := l.ids.shuffled()
+		shuffled := f.ids.shuffled()
+		parts := make([][]byte, streams)
 		for i := range parts {
-			parts[i] = shuffled.lines(i*n/streams, (i+1)*n/streams, nil)
+			parts[i] = shuffled.lines(i*n/streams, (i+1)*n/streams, 1, nil)
 		}
-		return s.account(func() (measurement, error) {
-			before := ownCPU()
-			begun := time.Now()
+		return s.withCPU(func() (measurement, error) {
+			before, begun := ownCPU(), time.Now()
 			group, ctx := errgroup.WithContext(ctx)
 			for i, part := range parts {
-				group.Go(func() error { return sendLines(ctx, s.url, bulk, part, (i+1)*n/streams-i*n/streams) })
+				group.Go(func() error { return sendLines(ctx, s.url, bulkNS, part, (i+1)*n/streams-i*n/streams) })
 			}
 			err := group.Wait()
 			m := measurement{
 				units: float64(n), elapsed: time.Since(begun), load: ownCPU() - before,
 				command: fmt.Sprintf("%d requests side by side, application/x-ndjson, %d users in all", streams, n),
 			}
-			m.share = m.load.Seconds() / m.elapsed.Seconds() / float64(streams)
+			m.loadShare = m.load.Seconds() / m.elapsed.Seconds() / float64(streams)
 			return m, err
 		})
 	}, nil

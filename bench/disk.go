@@ -1,68 +1,64 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 )
 
-// How pings come while the disk is watched: so many a second, of so many users a request.
 const (
-	diskRate  = 50_000
-	diskBatch = 1000
+	diskRate  = 50_000 // pings per second
+	diskBatch = 1000   // pings per request
 )
 
-// diskPerPing pings at a fixed rate and looks at how much was written. It takes long enough for the log
-// for a compaction.
+// diskPerPing pings at a fixed rate, long enough for a compaction, and measures how much is written.
 //
-// What counts is what the program hands to the kernel, which syncs every page of it. write_bytes in /proc
-// would be twice that on file systems that keep several pages together: then it counts all of them, while
-// the device gets those that changed.
-func (l *lab) diskPerPing(ctx context.Context, _ time.Duration) (measurement, error) {
-	s, err := l.launchBinary("disk", l.path("disk.db"))
+// It counts what the program passes to the kernel, which syncs every page of it. On some file systems write_bytes in
+// /proc is about twice that: it counts all pages that the kernel keeps together; the device gets those that changed.
+func (f *fixture) diskPerPing(ctx context.Context) (measurement, error) {
+	s, err := f.launchBinary("disk", f.path("disk.db"))
 	if err != nil {
 		return measurement{}, err
 	}
 	defer s.stop()
-	if err := l.fill(s, crowd); err != nil {
+	if err := f.fill(s, randomNS); err != nil {
 		return measurement{}, err
 	}
-	if _, err := s.settled(ctx, func() (float64, error) { w, err := writtenBy(s.pid()); return w.calls, err }); err != nil {
+	written := func() (float64, error) { calls, _, err := writtenBy(s.pid()); return calls, err }
+	if _, err := waitSettled(ctx, written); err != nil {
 		return measurement{}, err
 	}
-	before, err := writtenBy(s.pid())
+	callsBefore, diskBefore, err := writtenBy(s.pid())
 	if err != nil {
 		return measurement{}, err
 	}
 	length := 45 * time.Second
-	if l.quick {
+	if f.quick {
 		length = 5 * time.Second
 	}
-	m, err := s.account(func() (measurement, error) { return l.pace(ctx, s, length) })
+	m, err := s.withCPU(func() (measurement, error) { return f.pace(ctx, s, length) })
 	if err != nil {
 		return m, err
 	}
 	if err := pause(ctx, 3*time.Second); err != nil { // for the last flush
 		return m, err
 	}
-	after, err := writtenBy(s.pid())
-	calls, disk := after.calls-before.calls, after.disk-before.disk
+	calls, disk, err := writtenBy(s.pid())
+	calls, disk = calls-callsBefore, disk-diskBefore
 	if err == nil && disk == 0 {
 		err = errors.New("nothing was written to a disk: choose another -dir")
 	}
 	m.value = calls / m.units
-	m.note = fmt.Sprintf("%.0f pings in %s, of %d users; %.0f MiB written, compaction included; write_bytes says %.0f MiB",
-		m.units, m.elapsed.Round(time.Second), l.users, calls/mebibyte, disk/mebibyte)
+	const note = "%.0f pings in %s, of %d users; %.0f MiB written, compaction included; write_bytes says %.0f MiB"
+	m.note = fmt.Sprintf(note, m.units, m.elapsed.Round(time.Second), f.users, calls/mebibyte, disk/mebibyte)
 	return m, err
 }
 
 // pace sends bulk pings at diskRate.
-func (l *lab) pace(ctx context.Context, s *server, length time.Duration) (measurement, error) {
+func (f *fixture) pace(ctx context.Context, s *server, length time.Duration) (measurement, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
 	begun := time.Now()
@@ -70,38 +66,32 @@ func (l *lab) pace(ctx context.Context, s *server, length time.Duration) (measur
 	for i := range n {
 		due := begun.Add(time.Duration(i) * time.Second * diskBatch / diskRate)
 		if err := pause(ctx, time.Until(due)); err != nil {
-			break // the group knows why
+			break // the group has the error
 		}
-		group.Go(func() error {
-			body := l.batch() // anew each time: the same few batches again would be pings of fewer users
-			url := s.url + "/v1/namespaces/" + crowd + "/pings"
-			request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
-			if err != nil {
-				return err
-			}
-			request.Header.Set("Content-Type", "application/json")
-			return sendPings(request, diskBatch)
+		group.Go(func() error { // new random users each time: repeated batches would reach fewer users
+			return sendPings(ctx, s.url, randomNS, "application/json", f.batch(), diskBatch)
 		})
 	}
 	err := group.Wait()
 	m := measurement{
 		units: float64(n * diskBatch), elapsed: time.Since(begun),
-		command: fmt.Sprintf("lastseen --store FILE; bulk pings of %d random users, %d pings/s; wchar in /proc", diskBatch, diskRate),
+		command: fmt.Sprintf("lastseen --store FILE; bulk pings of %d random users, %d pings/s; wchar in /proc",
+			diskBatch, diskRate),
 	}
 	if err == nil && m.rate() < 0.97*diskRate {
-		err = fmt.Errorf("of %d pings a second only %.0f were answered", diskRate, m.rate())
+		err = fmt.Errorf("only %.0f of %d pings a second succeeded", m.rate(), diskRate)
 	}
 	return m, err
 }
 
-// batch is a bulk ping of random users.
-func (l *lab) batch() []byte {
+// batch returns a bulk ping of random users.
+func (f *fixture) batch() []byte {
 	body := []byte(`{"pings":[`)
 	for i := range diskBatch {
 		if i > 0 {
 			body = append(body, ',')
 		}
-		body = fmt.Appendf(body, `{"user":%q}`, l.ids.some())
+		body = fmt.Appendf(body, `{"user":%q}`, f.ids.random())
 	}
 	return append(body, "]}"...)
 }

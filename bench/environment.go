@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -13,12 +11,15 @@ import (
 	"time"
 )
 
-// describe returns the machine and the versions, a line each.
-func describe(ctx context.Context) []string {
+// environment returns the machine and the versions, one per line.
+func environment(ctx context.Context) []string {
+	kilobytes, _ := strconv.ParseFloat(strings.TrimSuffix(field("/proc/meminfo", "MemTotal"), " kB"), 64)
+	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease") // for the reader only
 	return []string{
-		fmt.Sprintf("machine: %s, %d processors, %.0f GiB of memory, %s", field("/proc/cpuinfo", "model name"), runtime.NumCPU(), totalMemory()/mebibyte/1024, runtime.GOARCH),
-		"kernel: " + firstLine("/proc/sys/kernel/osrelease"),
-		"Go: " + runtime.Version() + ", GOMAXPROCS as it is by default, the garbage collector as lastseen sets it, for bare, too",
+		fmt.Sprintf("machine: %s, %d processors, %.0f GiB of memory, %s",
+			field("/proc/cpuinfo", "model name"), runtime.NumCPU(), kilobytes/1024/1024, runtime.GOARCH),
+		"kernel: " + strings.TrimSpace(string(kernel)),
+		"Go: " + runtime.Version() + ", default GOMAXPROCS, the garbage collector as lastseen sets it, also for bare",
 		"Redis: " + version(ctx, "redis-server", "--version"),
 		"wrk: " + version(ctx, "wrk", "--version"),
 		"webdis: " + version(ctx, "dpkg-query", "-W", "-f", "${Version}", "webdis"),
@@ -30,7 +31,7 @@ func describe(ctx context.Context) []string {
 func version(ctx context.Context, name string, args ...string) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	output, _ := exec.CommandContext(ctx, name, args...).CombinedOutput() // wrk says its version, and fails
+	output, _ := exec.CommandContext(ctx, name, args...).CombinedOutput() // wrk prints its version and fails
 	line, _, _ := strings.Cut(string(output), "\n")
 	line, _, _ = strings.Cut(line, " Copyright")
 	if line == "" {
@@ -39,24 +40,11 @@ func version(ctx context.Context, name string, args ...string) string {
 	return strings.TrimSpace(line)
 }
 
-// totalMemory returns the machine's memory in bytes; 0 if that cannot be known.
-func totalMemory() float64 {
-	kilobytes, _, _ := strings.Cut(field("/proc/meminfo", "MemTotal"), " ")
-	n, _ := strconv.ParseFloat(kilobytes, 64) // it is for the reader only
-	return n * 1024
-}
-
-func firstLine(name string) string {
-	content, _ := os.ReadFile(name) // without it there is nothing to say
-	line, _, _ := bytes.Cut(content, []byte("\n"))
-	return string(line)
-}
-
 // field returns the first value with a label in a file of /proc.
 func field(name, label string) string {
-	content, _ := os.ReadFile(name) // without it there is nothing to say
-	for lines := bufio.NewScanner(bytes.NewReader(content)); lines.Scan(); {
-		if key, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(key) == label {
+	content, _ := os.ReadFile(name) // for the reader only
+	for line := range strings.Lines(string(content)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == label {
 			return strings.TrimSpace(value)
 		}
 	}

@@ -1,13 +1,12 @@
-// Command bench measures lastseen against what it stands on and against what a user would run instead,
-// and judges by ratios within one run. docs/performance.md says how to read what it prints.
+// Command bench measures lastseen in comparison with what it is built on and with alternatives, on the same machine in
+// the same minutes. README.md describes how to run it and how to read the results.
 //
-// It starts everything it needs on loopback, as processes of their own whose CPU time can be told
-// apart, and ends what it started.
+// It starts all servers as processes on loopback, so that the CPU time of each can be read, and stops them at the end.
 //
-// Where things are: experiments.go is the table of what is judged, by which target; contestants.go what
-// is measured for it; runner.go the rounds; lab.go, process.go and serve.go what runs, proc.go what it
-// costs; wrk.go, redisbenchmark.go, bulk.go, serial.go and openloop.go put it under load; footprint.go
-// measures memory and disk; report.go prints and writes.
+// comparisons.go is the table of what is compared, with the targets, and workloads.go lists what is measured for it.
+// runner.go runs the rounds. fixture.go, process.go and serve.go start and fill servers; proc.go reads what they cost.
+// wrk.go, redisbenchmark.go, bulk.go, serial.go and openloop.go generate load; footprint.go and disk.go measure memory
+// and disk. report.go prints and writes the results.
 package main
 
 import (
@@ -21,26 +20,23 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	// The first signal asks for an orderly end; a second one ends the process at once, and the kernel
-	// what it started.
-	context.AfterFunc(ctx, stop)
+	context.AfterFunc(ctx, stop) // the first signal stops the servers; a second one ends the process at once
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run executes one command line and returns the exit code: 0 if everything could be measured, whether
-// or not targets were met; 1 if something could not; 2 if the command line is wrong.
+// run executes a command line and returns the exit code: 0 if everything was measured, whether or not it met its
+// target; 1 if something was not; 2 if the command line is invalid.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var err error
 	if len(args) > 0 && args[0] == "serve" { // hidden: the servers that are measured
-		return exit(stderr, serve(ctx, args[1:], stdout))
+		err = serve(ctx, args[1:], stdout)
+	} else {
+		o, invalid := parseOptions(args, stderr)
+		if invalid != nil {
+			return 2
+		}
+		err = benchmark(ctx, o, stdout, stderr)
 	}
-	o, err := parseOptions(args, stderr)
-	if err != nil {
-		return 2
-	}
-	return exit(stderr, benchmark(ctx, o, stdout, stderr))
-}
-
-func exit(stderr io.Writer, err error) int {
 	if err != nil {
 		fmt.Fprintf(stderr, "bench: %v\n", err)
 		return 1
@@ -48,27 +44,28 @@ func exit(stderr io.Writer, err error) int {
 	return 0
 }
 
-// benchmark measures the rows that the options choose, prints what was found, and writes it.
+// benchmark measures the requested rows and reports the results.
 func benchmark(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("the run took longer than %s", o.timeout))
 	defer cancel()
-	chosen, err := choose(experiments(), o)
+	chosen, err := choose(comparisons(), o.rows)
 	if err != nil {
 		return err
 	}
-	l, err := newLab(ctx, o, stderr)
+	f, err := newFixture(ctx, o, stderr)
 	if err != nil {
 		return err
 	}
-	defer l.close()
-	results := runAll(ctx, l, chosen)
+	defer f.close()
+	results := runAll(ctx, f, chosen)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	r := report{options: o, environment: describe(ctx), results: results, servers: l.servers.commands()}
-	r.print(stdout)
+	r := report{options: o, environment: environment(ctx), results: results, servers: f.commands()}
+	page := r.markdown()
+	_, _ = stdout.Write(page)
 	if o.write != "" {
-		if err := r.write(o.write); err != nil {
+		if err := os.WriteFile(o.write, page, 0o644); err != nil {
 			return err
 		}
 	}

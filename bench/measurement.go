@@ -1,28 +1,38 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"time"
 )
 
-// measurement is what one contestant did in one turn.
+// measurement is what one workload did in one round.
 type measurement struct {
-	units   float64       // of work done: requests, or users of bulk requests; 0 if value is all
-	elapsed time.Duration // in which they were done
-	p50     time.Duration // latencies; 0 if they were not taken
+	units   float64       // work done: requests, or users of bulk requests; 0 if value is the result
+	elapsed time.Duration // in which it was done
+	p50     time.Duration // latencies; 0 if not measured
 	p99     time.Duration
-	value   float64 // of what is no rate: bytes, allocations
+	value   float64 // result that is not a rate: bytes, allocations
 
-	server time.Duration // CPU time of the server in all
-	store  time.Duration // that of the Redis behind it
-	load   time.Duration // that of the program that makes the load
-	share  float64       // of the CPU time that this program can take, which it took; near 1 it is the bottleneck
+	server    time.Duration // CPU time of the server
+	store     time.Duration // CPU time of its Redis
+	load      time.Duration // CPU time of the load generator
+	loadShare float64       // of the CPU time it can take, that the load generator took; near 1 it is the bottleneck
 
-	command string // that made the load, for the report
-	note    string // what else was seen
+	command string // that generated the load, for the report
+	note    string // further observations
 }
 
-// rate is units of work a second.
+// measureFunc measures a workload for about d. A response that is not the expected one is an error.
+type measureFunc func(ctx context.Context, d time.Duration) (measurement, error)
+
+// errTooFew is the error of a measurement that measured nothing.
+var errTooFew = errors.New("nothing was done in the time")
+
+// rate returns units per second.
 func (m measurement) rate() float64 {
 	if m.elapsed <= 0 {
 		return 0
@@ -30,19 +40,47 @@ func (m measurement) rate() float64 {
 	return m.units / m.elapsed.Seconds()
 }
 
-// each is a part of the CPU time in microseconds a unit.
-func (m measurement) each(cpu time.Duration) float64 {
+// perUnit returns CPU time in microseconds per unit.
+func (m measurement) perUnit(cpu time.Duration) float64 {
 	if m.units == 0 {
 		return 0
 	}
 	return float64(cpu.Nanoseconds()) / 1000 / m.units
 }
 
-// probe measures a contestant for about so long. An answer that is not what was asked for makes it an
-// error.
-type probe func(ctx context.Context, d time.Duration) (measurement, error)
+func (m measurement) String() string {
+	if m.units == 0 {
+		return format(m.value) + " " + m.note
+	}
+	const text = "%.0f/s, CPU per unit: server %.2f µs, store %.2f µs, load %.2f µs (%.0f %% busy), p50 %s, p99 %s"
+	return fmt.Sprintf(text, m.rate(), m.perUnit(m.server), m.perUnit(m.store), m.perUnit(m.load),
+		100*m.loadShare, m.p50, m.p99)
+}
 
-// metric is the number of a measurement that is judged.
+// withCPU generates load on a server and adds the CPU time that the server and its store used meanwhile.
+func (s *server) withCPU(load func() (measurement, error)) (measurement, error) {
+	server, store, err := s.cpu()
+	if err != nil {
+		return measurement{}, err
+	}
+	m, err := load()
+	serverAfter, storeAfter, cpuErr := s.cpu()
+	m.server, m.store = serverAfter-server, storeAfter-store
+	return m, errors.Join(err, cpuErr, s.alive())
+}
+
+// cpu returns the CPU times of the server and of its Redis.
+func (s *server) cpu() (server, store time.Duration, err error) {
+	if server, err = cpuTime(s.pid()); err != nil {
+		return 0, 0, err
+	}
+	if s.store != nil {
+		store, err = cpuTime(s.store.pid())
+	}
+	return server, store, err
+}
+
+// metric is the number of a measurement that is compared.
 type metric struct {
 	name string
 	of   func(measurement) float64
@@ -52,13 +90,38 @@ type metric struct {
 func rate() metric { return metric{"throughput", measurement.rate, "/s"} }
 
 func medianLatency() metric {
-	return metric{"median latency", func(m measurement) float64 { return float64(m.p50.Nanoseconds()) / 1e6 }, " ms"}
+	return metric{"median latency", func(m measurement) float64 { return millis(m.p50) }, " ms"}
 }
 
 func p99Latency() metric {
-	return metric{"p99 latency", func(m measurement) float64 { return float64(m.p99.Nanoseconds()) / 1e6 }, " ms"}
+	return metric{"p99 latency", func(m measurement) float64 { return millis(m.p99) }, " ms"}
 }
 
 func value(name, unit string) metric {
 	return metric{name, func(m measurement) float64 { return m.value }, unit}
+}
+
+func millis(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
+
+// quantile returns the value below which the share q of the values lies, by the nearest rank; zero without values.
+func quantile[T cmp.Ordered](values []T, q float64) T {
+	if len(values) == 0 {
+		var zero T
+		return zero
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
+}
+
+// median returns the middle value, or the mean of the two in the middle.
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	half := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[half]
+	}
+	return (sorted[half-1] + sorted[half]) / 2
 }

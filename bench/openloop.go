@@ -5,17 +5,46 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
+	"strings"
 	"time"
 
 	vegeta "github.com/tsenart/vegeta/v12/lib"
 )
 
-// openConnections is how many connections there are in an open loop at most.
+// openConnections is the highest number of connections in an open loop.
 const openConnections = 256
 
-// openLoop sends pings at a fixed rate, whether or not the ones before were answered, so that a server
-// that stalls is seen to. At rate 0 it is no open loop, but as many as 64 callers get answered.
-func (l *lab) openLoop(ctx context.Context, s *server, path string, perSecond int, d time.Duration) (measurement, error) {
+// openTarget returns the method and the path of a request about a user.
+type openTarget func(user string) (method, path string)
+
+func openPingTarget(user string) (method, path string) {
+	return http.MethodPost, "/v1/namespaces/" + randomNS + "/users/" + user + "/ping"
+}
+
+func openNoOpTarget(user string) (method, path string) {
+	return http.MethodGet, strings.Replace(noOpPath, "{user}", user, 1)
+}
+
+// openAtHalf sets up an open loop at half of the highest rate of pings.
+func (f *fixture) openAtHalf(target openTarget) (measureFunc, error) {
+	s, err := f.filled(coalescing, randomNS)
+	if err != nil {
+		return nil, err
+	}
+	half, err := f.halfRate(f.ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, d time.Duration) (measurement, error) {
+		return s.withCPU(func() (measurement, error) { return f.openLoop(ctx, s, target, half, d) })
+	}, nil
+}
+
+// openLoop sends requests at a fixed rate, whether or not the previous ones have responses, so that a stall shows. With
+// rate 0 it is a closed loop of 64 callers.
+func (f *fixture) openLoop(
+	ctx context.Context, s *server, target openTarget, perSecond int, d time.Duration,
+) (measurement, error) {
 	workers := uint64(4096)
 	if perSecond == 0 {
 		workers = 64
@@ -26,82 +55,58 @@ func (l *lab) openLoop(ctx context.Context, s *server, path string, perSecond in
 	)
 	header := http.Header{"Prefer": []string{"return=minimal"}}
 	targeter := func(t *vegeta.Target) error {
-		t.Method, t.Header = http.MethodPost, header
-		t.URL = s.url + crowdPath + l.ids.some() + path
+		method, path := target(f.ids.random())
+		t.Method, t.URL, t.Header = method, s.url+path, header
 		return nil
 	}
 	stop := context.AfterFunc(ctx, func() { attacker.Stop() })
 	defer stop()
 	before := ownCPU()
-	var t tally
+	var seen vegeta.Metrics
 	for r := range attacker.Attack(targeter, vegeta.Rate{Freq: perSecond, Per: time.Second}, d, "") {
-		t.add(r)
+		seen.Add(r)
 	}
+	seen.Close()
 	m := measurement{
-		units: float64(len(t.latencies)), elapsed: t.answered.Sub(t.first), load: ownCPU() - before,
-		p50: medianTime(t.latencies), p99: quantile(t.latencies, 0.99),
-		command: fmt.Sprintf("vegeta as a library: %d requests a second, open loop, at most %d connections", perSecond, openConnections),
+		units: float64(seen.Requests), elapsed: seen.End.Sub(seen.Earliest), load: ownCPU() - before,
+		p50: seen.Latencies.P50, p99: seen.Latencies.P99,
+		command: fmt.Sprintf("vegeta as a library: %d requests a second, open loop, at most %d connections",
+			perSecond, openConnections),
 	}
-	m.share = m.load.Seconds() / m.elapsed.Seconds() / float64(runtime.NumCPU())
+	m.loadShare = m.load.Seconds() / m.elapsed.Seconds() / float64(runtime.NumCPU())
 	if ctx.Err() != nil {
 		return m, context.Cause(ctx)
 	}
-	return m, t.err(perSecond)
+	return m, openLoopErr(&seen, perSecond)
 }
 
-// tally is what became of the requests.
-type tally struct {
-	latencies             []time.Duration
-	first, last, answered time.Time // sent first, sent last, answered last
-	failures              int
-	failure               string // one of them
-}
-
-func (t *tally) add(r *vegeta.Result) {
-	t.latencies = append(t.latencies, r.Latency)
-	if r.Error != "" || r.Code >= http.StatusMultipleChoices {
-		t.failures++
-		t.failure = fmt.Sprintf("%d %s", r.Code, r.Error)
-	}
-	if t.first.IsZero() || r.Timestamp.Before(t.first) {
-		t.first = r.Timestamp
-	}
-	if r.Timestamp.After(t.last) {
-		t.last = r.Timestamp
-	}
-	if r.End().After(t.answered) {
-		t.answered = r.End()
-	}
-}
-
-// err says what spoils the measurement: a request that failed, or fewer of them than wanted.
-func (t *tally) err(perSecond int) error {
-	if len(t.latencies) < 2 {
+// openLoopErr returns what makes the measurement invalid: a request that failed, or too low a rate.
+func openLoopErr(seen *vegeta.Metrics, perSecond int) error {
+	switch {
+	case seen.Requests < 2:
 		return errTooFew
-	}
-	if t.failures > 0 {
-		return fmt.Errorf("%d of %d requests failed, as in %s", t.failures, len(t.latencies), t.failure)
-	}
-	if sent := float64(len(t.latencies)-1) / t.last.Sub(t.first).Seconds(); sent < 0.95*float64(perSecond) {
-		return fmt.Errorf("of %d requests a second only %.0f were sent: the load is too much for this machine", perSecond, sent)
+	case seen.Success < 1:
+		return fmt.Errorf("of %d requests, %.2f %% succeeded: %.200q", seen.Requests, 100*seen.Success, seen.Errors)
+	case seen.Rate < 0.95*float64(perSecond):
+		const text = "only %.0f of %d requests a second were sent: the load is too much for this machine"
+		return fmt.Errorf(text, seen.Rate, perSecond)
 	}
 	return nil
 }
 
-// halfRate is half of the pings a second that a server answers on 64 connections when the same client
-// sends them one after the other, as fast as it can. That is less than with wrk, since this client takes
-// several times the CPU time from the same machine. It is measured once.
-func (l *lab) halfRate(ctx context.Context, s *server) (int, error) {
-	if l.half[s.name] == 0 {
+// halfRate returns half of the highest rate of pings that vegeta reaches with 64 callers. That is less than with wrk,
+// because vegeta takes several times the CPU time from the same machine. It is measured once per server.
+func (f *fixture) halfRate(ctx context.Context, s *server) (int, error) {
+	if f.half[s.name] == 0 {
 		var m measurement
-		for range 2 { // the first warms up
+		for range 2 { // the first is a warm-up
 			var err error
-			if m, err = l.openLoop(ctx, s, "/ping", 0, l.duration); err != nil {
+			if m, err = f.openLoop(ctx, s, openPingTarget, 0, f.duration); err != nil {
 				return 0, err
 			}
 		}
-		l.half[s.name] = int(m.rate() / 2)
-		l.logf("%s: %.0f pings a second at most from this client", s.name, m.rate())
+		f.half[s.name] = int(m.rate() / 2)
+		f.logf("%s: %.0f pings a second at most from this client", s.name, m.rate())
 	}
-	return l.half[s.name], nil
+	return f.half[s.name], nil
 }

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// tick is the unit of CPU times in /proc on Linux, whatever the kernel's own.
+// tick is the unit of CPU times in /proc.
 const tick = 10 * time.Millisecond
 
-// cpuTime returns the CPU time of a process, user and system, since it began.
+// cpuTime returns the CPU time of a process, user and system, since its start.
 func cpuTime(pid int) (time.Duration, error) {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -21,7 +21,7 @@ func cpuTime(pid int) (time.Duration, error) {
 	return parseStat(string(content))
 }
 
-// parseStat reads the 14th and the 15th field, counted behind the name, which may hold anything.
+// parseStat reads the 14th and the 15th field. It counts from the end of the name, which can contain anything.
 func parseStat(line string) (time.Duration, error) {
 	fields := strings.Fields(line[strings.LastIndexByte(line, ')')+1:])
 	if len(fields) < 13 {
@@ -45,30 +45,26 @@ func memory(pid int, field string) (float64, error) {
 	return n * 1024, err
 }
 
-// written is what a process has written.
-type written struct {
-	calls float64 // bytes handed to the kernel: into files, and the little that went into sockets
-	disk  float64 // the same for disks, but of a page all that the kernel keeps together with it
-}
-
-func writtenBy(pid int) (w written, err error) {
+// writtenBy returns how many bytes a process has written. calls is what it passed to the kernel, for files and for the
+// little that went to sockets. disk counts pages that changed, with all that the kernel keeps together with them.
+func writtenBy(pid int) (calls, disk float64, err error) {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
 	if err != nil {
-		return w, err
+		return 0, 0, err
 	}
-	if w.calls, err = numberAfter(content, "wchar:"); err != nil {
-		return w, err
+	if calls, err = numberAfter(content, "wchar:"); err != nil {
+		return 0, 0, err
 	}
-	w.disk, err = numberAfter(content, "\nwrite_bytes:")
-	return w, err
+	disk, err = numberAfter(content, "\nwrite_bytes:")
+	return calls, disk, err
 }
 
-// numberAfter finds a label and reads the number behind it.
+// numberAfter returns the number after a label.
 func numberAfter(content []byte, label string) (float64, error) {
 	_, rest, ok := bytes.Cut(content, []byte(label))
 	fields := bytes.Fields(rest)
 	if !ok || len(fields) == 0 {
-		return 0, fmt.Errorf("there is no %q", strings.TrimSpace(label))
+		return 0, fmt.Errorf("%q not found", strings.TrimSpace(label))
 	}
 	return strconv.ParseFloat(string(fields[0]), 64)
 }

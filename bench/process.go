@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -21,7 +20,7 @@ const (
 	stopTimeout  = 15 * time.Second
 )
 
-// process is a server that was started here.
+// process is a server that this run started.
 type process struct {
 	name string
 	cmd  *exec.Cmd
@@ -41,7 +40,7 @@ func (p *process) alive() error {
 	}
 }
 
-// stop asks the process to end, and waits.
+// stop ends the process and waits for it.
 func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {
@@ -52,17 +51,15 @@ func (p *process) stop() {
 	}
 }
 
-// processes are all that were started here, and nothing else.
+// processes are those that this run started.
 type processes struct {
-	dir string
-
-	mu  sync.Mutex
+	dir string // for their output
 	all []*process
 }
 
-// start starts a server. What it prints goes into a file; out, if there is one, gets its standard output.
-// It dies with this process, however that ends.
-func (p *processes) start(name string, out io.Writer, env []string, command string, args ...string) (*process, error) {
+// start starts a server whose output goes to a file, or its standard output to out. The kernel kills it if this process
+// dies.
+func (p *processes) start(name string, out io.Writer, command string, args ...string) (*process, error) {
 	logFile, err := os.Create(filepath.Join(p.dir, name+".log"))
 	if err != nil {
 		return nil, err
@@ -70,7 +67,6 @@ func (p *processes) start(name string, out io.Writer, env []string, command stri
 	defer logFile.Close()
 	cmd := exec.Command(command, args...)
 	cmd.Dir = p.dir
-	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	if out != nil {
 		cmd.Stdout = out
@@ -84,16 +80,14 @@ func (p *processes) start(name string, out io.Writer, env []string, command stri
 		defer close(started.done)
 		_ = cmd.Wait() // its state says how it ended
 	}()
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.all = append(p.all, started)
 	return started, nil
 }
 
-// startAnnounced starts a server that prints the address at which it listens.
-func (p *processes) startAnnounced(ctx context.Context, name string, env []string, command string, args ...string) (*process, error) {
+// startAnnounced starts a server that prints the address on which it listens.
+func (p *processes) startAnnounced(ctx context.Context, name, command string, args ...string) (*process, error) {
 	reader, writer := io.Pipe()
-	started, err := p.start(name, writer, env, command, args...)
+	started, err := p.start(name, writer, command, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -110,53 +104,69 @@ func (p *processes) startAnnounced(ctx context.Context, name string, env []strin
 	case started.url = <-found:
 		return started, nil
 	case <-started.done:
-		return nil, fmt.Errorf("%s did not start: %s", name, p.lastWords(name))
+		return nil, fmt.Errorf("%s did not start: %s", name, p.logTail(name))
 	case <-time.After(startTimeout):
-		return nil, fmt.Errorf("%s did not say where it listens", name)
+		return nil, fmt.Errorf("%s did not print its address", name)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// startListening starts a server that is told where to listen.
-func (p *processes) startListening(ctx context.Context, name, address, command string, args ...string) (*process, error) {
-	started, err := p.start(name, nil, nil, command, args...)
+// startListening starts a server that listens on a given loopback port.
+func (p *processes) startListening(ctx context.Context, name, port, command string, args ...string) (*process, error) {
+	started, err := p.start(name, nil, command, args...)
 	if err != nil {
 		return nil, err
 	}
-	started.url = address
+	started.url = "127.0.0.1:" + port
 	deadline := time.Now().Add(startTimeout)
 	for time.Now().Before(deadline) && ctx.Err() == nil && started.alive() == nil {
-		if connection, err := net.Dial("tcp", address); err == nil {
+		if connection, err := net.Dial("tcp", started.url); err == nil {
 			return started, connection.Close()
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	return nil, fmt.Errorf("%s does not listen: %s", name, p.lastWords(name))
+	return nil, fmt.Errorf("%s does not listen: %s", name, p.logTail(name))
 }
 
-// lastWords returns the end of what a server has printed.
-func (p *processes) lastWords(name string) string {
-	content, _ := os.ReadFile(filepath.Join(p.dir, name+".log")) // it may have printed nothing
+// logTail returns the end of a server's output.
+func (p *processes) logTail(name string) string {
+	content, _ := os.ReadFile(filepath.Join(p.dir, name+".log")) // there may be none
 	return strings.TrimSpace(string(content[max(0, len(content)-500):]))
 }
 
-// stopAll ends all that were started, the last one first.
+// stopAll stops all processes, the last one first.
 func (p *processes) stopAll() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	for i := len(p.all) - 1; i >= 0; i-- {
 		p.all[i].stop()
 	}
 	p.all = nil
 }
 
-// freeAddress returns a loopback address at which nothing listens just now.
-func freeAddress() (string, error) {
+// freePort returns a loopback port on which nothing listens at present.
+func freePort() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
+	_, port, _ := net.SplitHostPort(listener.Addr().String()) // valid
+	return port, listener.Close()
+}
+
+// commandLine returns a command as one would type it, without the folders and ports of this run.
+func commandLine(args []string) string {
+	quoted := make([]string, len(args))
+	for i, arg := range args {
+		arg = regexp.MustCompile(`/\S*/lastseen-bench-[0-9]+$`).ReplaceAllString(arg, "DIR")
+		arg = regexp.MustCompile(`/\S*/lastseen-bench-[0-9]+/`).ReplaceAllString(arg, "")
+		arg = regexp.MustCompile(`127\.0\.0\.1:[0-9]+`).ReplaceAllString(arg, "127.0.0.1:PORT")
+		if i > 0 && (args[i-1] == "-p" || args[i-1] == "--port") {
+			arg = "PORT"
+		}
+		if arg == "" || strings.ContainsAny(arg, " '\"") {
+			arg = "'" + arg + "'"
+		}
+		quoted[i] = arg
+	}
+	return strings.Join(quoted, " ")
 }

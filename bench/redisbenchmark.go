@@ -3,52 +3,43 @@ package main
 import (
 	"context"
 	"encoding/csv"
-	"errors"
 	"fmt"
 	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// How redis-benchmark is run: connections, and commands on their way on each.
 const (
-	redisClients  = 8
-	redisPipeline = 8
-	redisMembers  = 100 // of a command
+	redisClients  = 8   // connections
+	redisPipeline = 8   // commands in progress on each
+	redisMembers  = 100 // per command
 )
 
-// redisBenchmark returns the probe that has redis-benchmark send commands of 100 random members each.
+// redisBenchmark measures commands with 100 random members each.
 //
-// Its random numbers are decimal and twelve digits long, so its set has as many members as ours, of the
-// same length: "user" and the number. It cannot count time up, so it is run again and again, for so many
-// commands, each time with a later score, as pings have.
-func (l *lab) redisBenchmark(commands int, command func(score int64) []string) (probe, error) {
-	store, err := l.server(onRedis)
-	if err != nil {
+// redis-benchmark's random numbers have twelve decimal digits, so its set has as many members of the same length:
+// "user" and the number. It cannot increase a score, so it runs again and again, for so many commands, each time with a
+// later score, as pings have.
+func (f *fixture) redisBenchmark(commands int, command func(score int64) []string) (measureFunc, error) {
+	if _, err := f.filled(coalescing, numberedNS); err != nil {
 		return nil, err
 	}
-	ours, err := l.server(merging) // fills the set
+	store, err := f.server(redisServer)
 	if err != nil {
-		return nil, err
-	}
-	if err := l.fill(ours, numbered); err != nil {
 		return nil, err
 	}
 	_, port, _ := strings.Cut(store.url, ":")
 	return func(ctx context.Context, d time.Duration) (measurement, error) {
-		return store.account(func() (measurement, error) {
+		return store.withCPU(func() (measurement, error) {
 			var sum measurement
-			before, err := errorReplies(ctx, store.url)
+			before, err := errorReplies(ctx, port)
 			if err != nil {
 				return sum, err
 			}
 			for begun := time.Now(); time.Since(begun) < d; {
-				m, err := runRedisBenchmark(ctx, port, commands, l.users, command(time.Now().UnixMilli()))
+				m, err := runRedisBenchmark(ctx, port, commands, f.users, command(time.Now().UnixMilli()))
 				if err != nil {
 					return sum, err
 				}
@@ -57,17 +48,17 @@ func (l *lab) redisBenchmark(commands int, command func(score int64) []string) (
 				sum.load += m.load
 				sum.command = m.command
 			}
-			sum.share = sum.load.Seconds() / sum.elapsed.Seconds()
-			after, err := errorReplies(ctx, store.url)
+			sum.loadShare = sum.load.Seconds() / sum.elapsed.Seconds()
+			after, err := errorReplies(ctx, port)
 			if err == nil && after != before {
-				err = fmt.Errorf("%d commands were answered with an error", after-before)
+				err = fmt.Errorf("%.0f commands returned an error", after-before)
 			}
 			return sum, err
 		})
 	}, nil
 }
 
-// members writes "user__rand_int__" a hundred times, each after what comes before a member.
+// members returns "user__rand_int__" a hundred times, each preceded by the arguments.
 func members(before ...string) (all []string) {
 	for range redisMembers {
 		all = append(append(all, before...), "user__rand_int__")
@@ -101,7 +92,7 @@ func runRedisBenchmark(ctx context.Context, port string, n, keyspace int, comman
 	}, nil
 }
 
-// parseRedisBenchmark reads the commands a second out of the last line.
+// parseRedisBenchmark returns the commands per second in the last line.
 func parseRedisBenchmark(output string) (float64, error) {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
 	record, err := csv.NewReader(strings.NewReader(lines[len(lines)-1])).Read()
@@ -115,21 +106,11 @@ func parseRedisBenchmark(output string) (float64, error) {
 	return perSecond, nil
 }
 
-// errorReplies returns how many errors Redis has answered so far. redis-benchmark takes them for answers.
-func errorReplies(ctx context.Context, address string) (int, error) {
-	client := redis.NewClient(&redis.Options{ // which asks nothing that Redis 7.0 would call an error
-		Addr: address, Protocol: 2, DisableIdentity: true,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
-	defer client.Close()
-	info, err := client.Info(ctx, "stats").Result()
+// errorReplies returns how many errors Redis has returned so far. redis-benchmark counts them as successes.
+func errorReplies(ctx context.Context, port string) (float64, error) {
+	info, err := exec.CommandContext(ctx, "redis-cli", "-p", port, "info", "stats").Output()
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("redis-cli: %w", err)
 	}
-	_, rest, found := strings.Cut(info, "total_error_replies:")
-	if !found {
-		return 0, errors.New("INFO does not tell of errors")
-	}
-	number, _, _ := strings.Cut(rest, "\r\n")
-	return strconv.Atoi(number)
+	return numberAfter(info, "total_error_replies:")
 }

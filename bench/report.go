@@ -4,156 +4,134 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"io"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 )
 
-// Between these lines of the file the report is written; all else in it is left as it is.
-const (
-	beginMarker = "<!-- bench: begin; written by make bench -->"
-	endMarker   = "<!-- bench: end -->"
-)
-
-// report is what a run found.
+// report holds the results of a run.
 type report struct {
 	options     options
 	environment []string
 	results     results
-	servers     []string // how they were started
+	servers     []string // their command lines
 }
 
-// table is a table of text.
+// table is rows of text; the first one has the headings.
 type table [][]string
 
-// judged is the table of experiments.
-func (r report) judged() table {
+// comparisonTable returns the comparisons, with targets and verdicts.
+func (r report) comparisonTable() table {
 	t := table{{"#", "work", "measured", "ratio or number", "lowest – highest", "CPU", "target", "verdict"}}
 	byRow := slices.Clone(r.results)
 	slices.SortStableFunc(byRow, func(a, b result) int { return cmp.Compare(a.row, b.row) })
 	for _, result := range byRow {
-		how := result.metric.name
+		measured := result.metric.name
 		if strings.HasSuffix(result.series, "connections") {
-			how = result.series
+			measured = result.series
 		}
-		middle, between, cpu := "", "", ""
+		number, spread, cpu := "", "", ""
 		if result.err() == nil {
-			s := boundsOf(result.ratios())
-			middle, between = shown(s.median), shown(s.low)+" – "+shown(s.high)
+			number, spread = summary(result.ratios())
 			if result.reference == nil {
-				middle += result.metric.unit
+				number += result.metric.unit
 			} else {
-				cpu = shown(median(result.costs()))
+				cpu = format(median(result.costs()))
 			}
 			if result.target.orBelow > 0 {
-				middle += fmt.Sprintf(" (%s%s)", shown(result.own()), result.metric.unit)
+				number += fmt.Sprintf(" (%s%s)", format(result.own()), result.metric.unit)
 			}
 		}
-		t = append(t, []string{fmt.Sprint(result.row), result.work, how, middle, between, cpu, result.target.String(), result.verdict()})
-	}
-	return t
-}
-
-// contestants is the table of those with a rate.
-func (r report) contestants() table {
-	t := table{{"contestant", "a second", "lowest – highest", "server µs", "store µs", "load µs", "load busy", "p50 ms", "p99 ms"}}
-	for _, c := range r.all() {
-		if c.err != nil || len(c.turns) == 0 || c.turns[0].rate() == 0 || c.turns[0].value != 0 {
-			continue
-		}
-		var rates []float64
-		for _, m := range c.turns {
-			rates = append(rates, m.rate())
-		}
-		s := boundsOf(rates)
-		cpu := func(part func(measurement) time.Duration) string {
-			return shown(c.median(func(m measurement) float64 { return m.each(part(m)) }))
-		}
-		ms := func(part func(measurement) time.Duration) string {
-			return shown(c.median(func(m measurement) float64 { return float64(part(m).Nanoseconds()) / 1e6 }))
-		}
 		t = append(t, []string{
-			c.name, shown(s.median), shown(s.low) + " – " + shown(s.high),
-			cpu(func(m measurement) time.Duration { return m.server }),
-			cpu(func(m measurement) time.Duration { return m.store }),
-			cpu(func(m measurement) time.Duration { return m.load }),
-			fmt.Sprintf("%.0f %%", 100*c.median(func(m measurement) float64 { return m.share })),
-			ms(func(m measurement) time.Duration { return m.p50 }),
-			ms(func(m measurement) time.Duration { return m.p99 }),
+			fmt.Sprint(result.row), result.work, measured, number, spread, cpu,
+			result.target.String(), result.verdict(),
 		})
 	}
 	return t
 }
 
-// all returns the contestants, each once.
-func (r report) all() []*contestant {
-	var all []*contestant
-	seen := map[*contestant]bool{nil: true}
+// workloadTable returns the workloads that have a rate.
+func (r report) workloadTable() table {
+	t := table{{
+		"workload", "a second", "lowest – highest", "server µs", "store µs", "load µs", "load busy", "p50 ms", "p99 ms",
+	}}
+	for _, w := range r.workloads() {
+		if w.err != nil || len(w.rounds) == 0 || w.rounds[0].rate() == 0 || w.rounds[0].value != 0 {
+			continue
+		}
+		var rates []float64
+		for _, m := range w.rounds {
+			rates = append(rates, m.rate())
+		}
+		number, spread := summary(rates)
+		line := []string{w.name, number, spread}
+		for _, of := range []func(measurement) float64{
+			func(m measurement) float64 { return m.perUnit(m.server) },
+			func(m measurement) float64 { return m.perUnit(m.store) },
+			func(m measurement) float64 { return m.perUnit(m.load) },
+		} {
+			line = append(line, format(w.median(of)))
+		}
+		t = append(t, append(line,
+			fmt.Sprintf("%.0f %%", 100*w.median(func(m measurement) float64 { return m.loadShare })),
+			format(w.median(func(m measurement) float64 { return millis(m.p50) })),
+			format(w.median(func(m measurement) float64 { return millis(m.p99) })),
+		))
+	}
+	return t
+}
+
+// workloads returns each workload once.
+func (r report) workloads() []*workload {
+	var all []*workload
 	for _, result := range r.results {
-		for _, c := range []*contestant{result.reference, result.subject} {
-			if !seen[c] {
-				seen[c] = true
-				all = append(all, c)
+		for _, w := range []*workload{result.reference, result.subject} {
+			if w != nil && !slices.Contains(all, w) {
+				all = append(all, w)
 			}
 		}
 	}
 	return all
 }
 
-// notes says what else was seen, what was invalid, and where the program that made the load was the
-// bottleneck.
+// notes lists further observations, invalid workloads, and those whose load generator may be the bottleneck.
 func (r report) notes() []string {
 	var notes []string
-	for _, c := range r.all() {
+	for _, w := range r.workloads() {
 		switch {
-		case c.err != nil:
-			notes = append(notes, fmt.Sprintf("INVALID: %s: %v", c.name, c.err))
-		case len(c.turns) > 0 && c.turns[0].note != "":
-			notes = append(notes, c.name+": "+c.turns[0].note)
+		case w.err != nil:
+			notes = append(notes, fmt.Sprintf("INVALID: %s: %v", w.name, w.err))
+		case len(w.rounds) > 0 && w.rounds[0].note != "":
+			notes = append(notes, w.name+": "+w.rounds[0].note)
 		}
-		if busy := c.median(func(m measurement) float64 { return m.share }); busy > 0.9 {
-			notes = append(notes, fmt.Sprintf("%s: the program that makes the load was busy %.0f %% of the time, so it may be the bottleneck", c.name, 100*busy))
+		if busy := w.median(func(m measurement) float64 { return m.loadShare }); busy > 0.9 {
+			notes = append(notes, fmt.Sprintf("%s: the load generator may be the bottleneck: busy %.0f %% of the time",
+				w.name, 100*busy))
 		}
 	}
 	return notes
 }
 
-// commands returns how each contestant was put under load.
+// commands returns how the load of each workload was generated, and how the servers were started.
 func (r report) commands() []string {
 	var commands []string
-	for _, c := range r.all() {
-		if len(c.turns) > 0 {
-			commands = append(commands, c.name+": "+c.turns[len(c.turns)-1].command)
+	for _, w := range r.workloads() {
+		if len(w.rounds) > 0 {
+			commands = append(commands, w.name+": "+w.rounds[len(w.rounds)-1].command)
 		}
 	}
 	return append(commands, r.servers...)
 }
 
 func (r report) settings() string {
-	return fmt.Sprintf("%d rounds of %s, %d users, %d where their number is what is measured, wrk with %d threads",
-		r.options.rounds, r.options.duration, r.options.users, r.options.many, r.options.threads)
+	const text = "Measured on %s: %d rounds of %s, %d users, %d where their number is compared, wrk with %d threads."
+	o := r.options
+	return fmt.Sprintf(text, time.Now().UTC().Format(time.DateOnly), o.rounds, o.duration, o.users, o.many, wrkThreads)
 }
 
-// print writes the report for a terminal.
-func (r report) print(w io.Writer) {
-	for _, t := range []table{r.judged(), r.contestants()} {
-		columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		for _, row := range t {
-			fmt.Fprintln(columns, strings.Join(row, "\t"))
-		}
-		_ = columns.Flush() // to a terminal
-		fmt.Fprintln(w)
-	}
-	for _, line := range append(append(r.notes(), r.settings()), r.environment...) {
-		fmt.Fprintln(w, line)
-	}
-}
-
-// markdown writes the report for docs/performance.md.
+// markdown returns the report as a page, for the terminal, too.
 func (r report) markdown() []byte {
 	var b bytes.Buffer
 	list := func(lines []string) {
@@ -162,61 +140,45 @@ func (r report) markdown() []byte {
 		}
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "Measured with %s.\n\n", r.settings())
+	b.WriteString("# Results\n\nWritten by `make bench`; see [how to read it](README.md).\n\n" + r.settings() + "\n\n")
 	list(r.environment)
-	b.WriteString("### Judged\n\n")
-	r.judged().markdown(&b)
-	b.WriteString("### Contestants\n\nMedians. The CPU times are for one unit of work: a request, or one user of a bulk ping or of a lookup of 100.\n\n")
-	r.contestants().markdown(&b)
+	b.WriteString("## Comparisons\n\n")
+	r.comparisonTable().markdown(&b)
+	b.WriteString("## Workloads\n\nMedians. CPU times are per unit of work: " +
+		"a request, or one user of a bulk ping or of a lookup of many.\n\n")
+	r.workloadTable().markdown(&b)
 	if notes := r.notes(); len(notes) > 0 {
-		b.WriteString("### Notes\n\n")
+		b.WriteString("## Notes\n\n")
 		list(notes)
 	}
-	b.WriteString("### Commands\n\n")
-	var commands []string
+	b.WriteString("## Commands\n\n")
 	for _, line := range r.commands() {
 		name, command, _ := strings.Cut(line, ": ")
-		commands = append(commands, name+": `"+command+"`")
+		fmt.Fprintf(&b, "- %s: `%s`\n", name, command)
 	}
-	list(commands)
 	return b.Bytes()
 }
 
+// markdown writes the table with aligned columns, so that it can also be read in a terminal.
 func (t table) markdown(b *bytes.Buffer) {
+	columns := tabwriter.NewWriter(b, 0, 0, 1, ' ', 0)
 	for i, row := range t {
-		fmt.Fprintf(b, "| %s |\n", strings.Join(row, " | "))
+		fmt.Fprintf(columns, "| %s\t|\n", strings.Join(row, "\t| "))
 		if i == 0 {
-			b.WriteString(strings.Repeat("| --- ", len(row)) + "|\n")
+			fmt.Fprintf(columns, "%s|\n", strings.Repeat("| ---\t", len(row)))
 		}
 	}
+	_ = columns.Flush() // to memory
 	b.WriteString("\n")
 }
 
-// write puts the report between the markers of a file.
-func (r report) write(name string) error {
-	content, err := os.ReadFile(name)
-	if err != nil {
-		return err
-	}
-	content, err = between(content, r.markdown())
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return os.WriteFile(name, content, 0o644)
+// summary returns the median of values, and the lowest and highest one.
+func summary(values []float64) (middle, spread string) {
+	return format(median(values)), format(slices.Min(values)) + " – " + format(slices.Max(values))
 }
 
-// between replaces what is between the markers.
-func between(content, part []byte) ([]byte, error) {
-	before, rest, begins := bytes.Cut(content, []byte(beginMarker))
-	_, after, ends := bytes.Cut(rest, []byte(endMarker))
-	if !begins || !ends {
-		return nil, fmt.Errorf("there are no lines %q and %q to write between", beginMarker, endMarker)
-	}
-	return bytes.Join([][]byte{before, []byte(beginMarker + "\n\n"), part, []byte(endMarker), after}, nil), nil
-}
-
-// shown writes a number with three digits that mean something.
-func shown(x float64) string {
+// format writes a number with three significant digits.
+func format(x float64) string {
 	switch size := math.Abs(x); {
 	case x == 0:
 		return "–"

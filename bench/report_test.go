@@ -15,7 +15,8 @@ func TestMedians(t *testing.T) {
 	require.InDelta(t, 2.5, median([]float64{4, 1, 2, 3}), 0)
 	require.Equal(t, 99, quantile(numbers(100), 0.99))
 	require.Equal(t, 50, quantile(numbers(100), 0.5))
-	require.Equal(t, bounds{2, 1, 3}, boundsOf([]float64{3, 1, 2}))
+	middle, spread := summary([]float64{3, 1, 2})
+	require.Equal(t, []string{"2.00", "1.00 – 3.00"}, []string{middle, spread})
 }
 
 func numbers(n int) (all []int) {
@@ -25,8 +26,8 @@ func numbers(n int) (all []int) {
 	return all
 }
 
-// TestGrown: a program that takes 100 bytes at first and 110 from the middle on has grown by a tenth.
-func TestGrown(t *testing.T) {
+// TestMemoryGrowth has 100 bytes at first and 110 from the middle on: a growth of a tenth.
+func TestMemoryGrowth(t *testing.T) {
 	samples := make([]float64, 100)
 	for i := range samples {
 		samples[i] = 100
@@ -35,10 +36,10 @@ func TestGrown(t *testing.T) {
 		}
 	}
 	var m measurement
-	require.NoError(t, grown(&m, samples))
+	require.NoError(t, memoryGrowth(&m, samples))
 	require.InDelta(t, 10, m.value, 1e-9)
-	require.Error(t, grown(&m, nil), "the program ended before it could be looked at")
-	require.Error(t, grown(&m, samples[:9]))
+	require.Error(t, memoryGrowth(&m, nil), "the program ended before the first sample")
+	require.Error(t, memoryGrowth(&m, samples[:9]))
 }
 
 func TestParsers(t *testing.T) {
@@ -65,7 +66,8 @@ func TestParsers(t *testing.T) {
 
 func TestParseWrk(t *testing.T) {
 	line := func(errors string) []byte {
-		return []byte("Running 1s test\nRequests/sec: 9\nbench {\"requests\":1000,\"us\":500000,\"p50\":10,\"p99\":20," + errors + "}\n")
+		const before = "Running 1s test\nRequests/sec: 9\n" + `bench {"requests":1000,"us":500000,"p50":10,"p99":20,`
+		return []byte(before + errors + "}\n")
 	}
 	m, err := parseWrk(line(`"connect":0,"read":0,"write":0,"status":0,"timeout":0`))
 	require.NoError(t, err)
@@ -79,50 +81,44 @@ func TestParseWrk(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestTally(t *testing.T) {
+func TestOpenLoopErr(t *testing.T) {
 	begin := time.Unix(1000, 0)
-	sent := func(every time.Duration) *tally {
-		var all tally
+	send := func(every time.Duration, more ...*vegeta.Result) error {
+		var seen vegeta.Metrics
 		for i := range 101 {
-			all.add(&vegeta.Result{Code: 204, Timestamp: begin.Add(time.Duration(i) * every), Latency: 5 * time.Second})
+			at := begin.Add(time.Duration(i) * every)
+			seen.Add(&vegeta.Result{Code: 204, Timestamp: at, Latency: 5 * time.Second})
 		}
-		return &all
+		for _, r := range more {
+			seen.Add(r)
+		}
+		seen.Close()
+		return openLoopErr(&seen, 100)
 	}
-	require.NoError(t, sent(10*time.Millisecond).err(100), "late answers are no reason")
-	require.Error(t, sent(12*time.Millisecond).err(100))
-	require.Error(t, (&tally{}).err(100))
-	failed := sent(10 * time.Millisecond)
-	failed.add(&vegeta.Result{Code: 503, Timestamp: begin})
-	require.ErrorContains(t, failed.err(100), "1 of 102 requests failed, as in 503")
+	require.NoError(t, send(10*time.Millisecond), "late responses are valid")
+	require.Error(t, send(12*time.Millisecond))
+	require.Error(t, openLoopErr(&vegeta.Metrics{}, 100))
+	failed := &vegeta.Result{Code: 503, Timestamp: begin, Error: "503 Service Unavailable"}
+	require.ErrorContains(t, send(10*time.Millisecond, failed), "503 Service Unavailable")
+	require.ErrorContains(t, send(10*time.Millisecond, failed), "of 102 requests")
 }
 
-func TestBetween(t *testing.T) {
-	content := []byte("prose\n" + beginMarker + "\nold\n" + endMarker + "\nmore prose\n")
-	once, err := between(content, []byte("new\n"))
-	require.NoError(t, err)
-	require.Equal(t, "prose\n"+beginMarker+"\n\nnew\n"+endMarker+"\nmore prose\n", string(once))
-	twice, err := between(once, []byte("new\n"))
-	require.NoError(t, err)
-	require.Equal(t, once, twice)
-	_, err = between([]byte("prose"), nil)
-	require.Error(t, err)
-}
-
-// turnsOf returns a contestant with these rates, at 10 µs of CPU time a unit.
-func turnsOf(name string, rates ...float64) *contestant {
-	c := &contestant{name: name}
+// roundsOf returns a workload with these rates, at 10 µs of CPU time per unit.
+func roundsOf(name string, rates ...float64) *workload {
+	w := &workload{name: name}
 	for _, rate := range rates {
-		c.turns = append(c.turns, measurement{
-			units: rate, elapsed: time.Second, server: time.Duration(rate) * 10 * time.Microsecond, p99: time.Millisecond,
+		w.rounds = append(w.rounds, measurement{
+			units: rate, elapsed: time.Second, p99: time.Millisecond,
+			server: time.Duration(rate) * 10 * time.Microsecond,
 		})
 	}
-	return c
+	return w
 }
 
 func TestVerdicts(t *testing.T) {
 	r := result{
-		experiment: experiment{metric: rate(), target: atLeast(0.5)},
-		subject:    turnsOf("ours", 50, 60, 30), reference: turnsOf("theirs", 100, 100, 100),
+		comparison: comparison{metric: rate(), target: atLeast(0.5)},
+		subject:    roundsOf("ours", 50, 60, 30), reference: roundsOf("theirs", 100, 100, 100),
 	}
 	require.Equal(t, []float64{0.5, 0.6, 0.3}, r.ratios(), "round by round")
 	require.Equal(t, "met?", r.verdict(), "not in every round")
@@ -145,18 +141,30 @@ func TestVerdicts(t *testing.T) {
 	require.Equal(t, "invalid", r.verdict())
 	require.ErrorContains(t, results{r}.err(), "theirs: out of order")
 	require.Contains(t, report{results: results{r}}.notes()[0], "INVALID: theirs: out of order")
-	alone := result{experiment: experiment{metric: value("RSS", " MiB"), target: atMost(40)}, subject: &contestant{turns: []measurement{{value: 39}}}}
+	alone := result{
+		comparison: comparison{row: 16, work: "idle", metric: value("RSS", " MiB"), target: atMost(40)},
+		subject:    &workload{name: "idle", rounds: []measurement{{value: 39, command: "lastseen"}}},
+	}
 	require.Equal(t, "met", alone.verdict())
+	page := string(report{results: results{alone}}.markdown())
+	require.Regexp(t, `\| 16 +\| idle +\| RSS +\| 39.0 MiB +\| 39.0 – 39.0 +\| +\| ≤ 40 +\| met +\|`, page)
+	require.Contains(t, page, "- idle: `lastseen`")
 }
 
 func TestCommandLine(t *testing.T) {
-	require.Equal(t, "redis-benchmark -p PORT -x '' 'a b'", commandLine([]string{"redis-benchmark", "-p", "40123", "-x", "", "a b"}))
-	require.Equal(t, "wrk -s ping.lua http://127.0.0.1:PORT", commandLine([]string{"wrk", "-s", "/any/lastseen-bench-123/ping.lua", "http://127.0.0.1:4000"}))
-	require.Equal(t, "redis-server --dir DIR", commandLine([]string{"redis-server", "--dir", "/any/lastseen-bench-123"}))
+	for want, args := range map[string][]string{
+		"redis-benchmark -p PORT -x '' 'a b'": {"redis-benchmark", "-p", "40123", "-x", "", "a b"},
+		"wrk -s p.lua http://127.0.0.1:PORT":  {"wrk", "-s", "/x/lastseen-bench-1/p.lua", "http://127.0.0.1:4000"},
+		"redis-server --dir DIR":              {"redis-server", "--dir", "/any/lastseen-bench-123"},
+	} {
+		require.Equal(t, want, commandLine(args))
+	}
 }
 
-func TestShown(t *testing.T) {
-	for x, want := range map[float64]string{0: "–", 0.123: "0.12", 12.34: "12.3", 123.4: "123", 1234: "1234", 12345: "12.3 k", 123456: "123 k"} {
-		require.Equal(t, want, shown(x))
+func TestFormat(t *testing.T) {
+	for x, want := range map[float64]string{
+		0: "–", 0.123: "0.12", 12.34: "12.3", 123.4: "123", 1234: "1234", 12345: "12.3 k", 123456: "123 k",
+	} {
+		require.Equal(t, want, format(x))
 	}
 }

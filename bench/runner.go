@@ -7,40 +7,53 @@ import (
 	"time"
 )
 
-// contestant is one that is measured, with all that was found.
-type contestant struct {
-	name  string
-	probe probe
-	err   error // why it could not be measured
-	turns []measurement
+// workload is one that is measured, with its measurements.
+type workload struct {
+	name    string
+	measure measureFunc
+	err     error // why it could not be measured
+	rounds  []measurement
 }
 
-// result is an experiment with its contestants.
+// result is a comparison with its workloads.
 type result struct {
-	experiment
-	subject, reference *contestant // reference is nil if there is none
+	comparison
+	subject, reference *workload // reference is nil if the comparison has none
 }
 
 type results []result
 
-// runAll measures the experiments, series by series.
-func runAll(ctx context.Context, l *lab, all []experiment) results {
+// runAll measures the comparisons, series by series.
+func runAll(ctx context.Context, f *fixture, all []comparison) results {
 	var rs results
 	for len(all) > 0 && ctx.Err() == nil {
 		n := seriesLength(all)
-		in := contestantList{}
-		for _, e := range all[:n] {
-			reference := in.enter(e.reference)
-			rs = append(rs, result{experiment: e, reference: reference, subject: in.enter(e.subject)})
+		var series []*workload
+		find := func(name string) *workload {
+			if name == "" {
+				return nil
+			}
+			for _, w := range series {
+				if w.name == name {
+					return w
+				}
+			}
+			w := &workload{name: name}
+			series = append(series, w)
+			return w
 		}
-		l.runSeries(ctx, all[0].series, in)
+		for _, c := range all[:n] {
+			reference := find(c.reference)
+			rs = append(rs, result{comparison: c, reference: reference, subject: find(c.subject)})
+		}
+		f.runSeries(ctx, all[0].series, series)
 		all = all[n:]
 	}
 	return rs
 }
 
-// seriesLength returns how many experiments from the first on are of one series.
-func seriesLength(all []experiment) int {
+// seriesLength returns how many comparisons from the first on belong to its series.
+func seriesLength(all []comparison) int {
 	n := 1
 	for n < len(all) && all[0].series != "" && all[n].series == all[0].series {
 		n++
@@ -48,137 +61,103 @@ func seriesLength(all []experiment) int {
 	return n
 }
 
-// contestantList is the contestants of a series, each once.
-type contestantList []*contestant
-
-// enter returns the contestant with a name, or nil for no name.
-func (in *contestantList) enter(name string) *contestant {
-	if name == "" {
-		return nil
-	}
-	for _, c := range *in {
-		if c.name == name {
-			return c
-		}
-	}
-	c := &contestant{name: name}
-	*in = append(*in, c)
-	return c
-}
-
-// runSeries prepares contestants, warms them up, and measures them in rounds, in each of which everyone
-// has a turn. Without a series there is one round and no warm-up.
-func (l *lab) runSeries(ctx context.Context, series string, in []*contestant) {
-	for _, c := range in {
+// runSeries sets up workloads, warms them up, and measures each once a round. Without a series it measures one round
+// and does not warm up.
+func (f *fixture) runSeries(ctx context.Context, series string, all []*workload) {
+	rounds := 1
+	for _, w := range all {
 		if ctx.Err() != nil {
 			return
 		}
-		l.logf("preparing: %s", c.name)
-		c.probe, c.err = contestants()[c.name](l)
-		l.complain(c)
+		f.logf("preparing: %s", w.name)
+		w.measure, w.err = f.workloads()[w.name]()
+		f.logInvalid(w)
 	}
-	rounds := 1
 	if series != "" {
-		rounds = l.rounds
-		for _, c := range in {
-			c.take(ctx, time.Second)
-			l.complain(c)
-			c.turns = nil // the warm-up does not count
+		rounds = f.rounds
+		for _, w := range all {
+			w.run(ctx, time.Second)
+			f.logInvalid(w)
+			w.rounds = nil // the warm-up does not count
 		}
 	}
 	for round := range rounds {
-		for _, c := range in {
-			if c.err != nil || ctx.Err() != nil {
+		for _, w := range all {
+			if w.err != nil || ctx.Err() != nil {
 				continue
 			}
-			if c.take(ctx, l.duration); c.err == nil {
-				l.logf("round %d of %d: %s: %s", round+1, rounds, c.name, c.turns[len(c.turns)-1])
+			if w.run(ctx, f.duration); w.err == nil {
+				f.logf("round %d of %d: %s: %s", round+1, rounds, w.name, w.rounds[len(w.rounds)-1])
 			}
-			l.complain(c)
-			if writesFile(c.name) {
-				_ = pause(ctx, 1500*time.Millisecond) // for the flush that is due: it is not the next one's
-			}
+			f.logInvalid(w)
 		}
 	}
 }
 
-func (l *lab) complain(c *contestant) {
-	if c.err != nil {
-		l.logf("%s: INVALID: %v", c.name, c.err)
+func (f *fixture) logInvalid(w *workload) {
+	if w.err != nil {
+		f.logf("%s: INVALID: %v", w.name, w.err)
 	}
 }
 
-// take has the contestant take a turn, unless one failed before.
-func (c *contestant) take(ctx context.Context, d time.Duration) {
-	if c.err != nil || ctx.Err() != nil {
+// run measures the workload once, unless it failed before.
+func (w *workload) run(ctx context.Context, d time.Duration) {
+	if w.err != nil || ctx.Err() != nil {
 		return
 	}
-	m, err := c.probe(ctx, d)
+	m, err := w.measure(ctx, d)
 	if err != nil {
-		c.err = err
+		w.err = err
 		return
 	}
-	c.turns = append(c.turns, m)
+	w.rounds = append(w.rounds, m)
 }
 
-func (m measurement) String() string {
-	if m.units == 0 {
-		return shown(m.value) + " " + m.note
-	}
-	return fmt.Sprintf("%.0f/s, CPU a unit: server %.2f µs, store %.2f µs, load %.2f µs (%.0f %% busy), p50 %s, p99 %s",
-		m.rate(), m.each(m.server), m.each(m.store), m.each(m.load), 100*m.share, m.p50, m.p99)
-}
-
-// ratios returns, round by round, the subject's number divided by the reference's, or alone.
+// ratios returns, round by round, the subject's number, divided by the reference's if there is one.
 func (r result) ratios() []float64 {
 	var ratios []float64
-	for i, m := range r.subject.turns {
+	for i, m := range r.subject.rounds {
 		number := r.metric.of(m)
 		if r.reference != nil {
-			if i >= len(r.reference.turns) || r.metric.of(r.reference.turns[i]) == 0 {
+			if i >= len(r.reference.rounds) || r.metric.of(r.reference.rounds[i]) == 0 {
 				break
 			}
-			number /= r.metric.of(r.reference.turns[i])
+			number /= r.metric.of(r.reference.rounds[i])
 		}
 		ratios = append(ratios, number)
 	}
 	return ratios
 }
 
-// costs returns, round by round, the CPU time a unit of work that the subject's server and store took,
-// divided by the reference's.
+// costs returns, round by round, the CPU time per unit of the subject's server and store, divided by the reference's.
 func (r result) costs() []float64 {
 	var costs []float64
-	for i, m := range r.subject.turns {
-		if i >= len(r.reference.turns) {
-			break
-		}
-		reference := r.reference.turns[i]
-		if own := reference.each(reference.server + reference.store); own > 0 {
-			costs = append(costs, m.each(m.server+m.store)/own)
+	for i, m := range r.subject.rounds[:min(len(r.subject.rounds), len(r.reference.rounds))] {
+		reference := r.reference.rounds[i]
+		if cost := reference.perUnit(reference.server + reference.store); cost > 0 {
+			costs = append(costs, m.perUnit(m.server+m.store)/cost)
 		}
 	}
 	return costs
 }
 
-// own is the median of the subject's own number.
+// own returns the median of the subject's own number.
 func (r result) own() float64 { return r.subject.median(r.metric.of) }
 
-func (c *contestant) median(of func(measurement) float64) float64 {
+func (w *workload) median(of func(measurement) float64) float64 {
 	var all []float64
-	for _, m := range c.turns {
+	for _, m := range w.rounds {
 		all = append(all, of(m))
 	}
 	return median(all)
 }
 
-// err says why the experiment has no result; nil if it has one.
+// err returns why the comparison has no result, or nil if it has one.
 func (r result) err() error {
-	if r.reference != nil && r.reference.err != nil {
-		return fmt.Errorf("%s: %w", r.reference.name, r.reference.err)
-	}
-	if r.subject.err != nil {
-		return fmt.Errorf("%s: %w", r.subject.name, r.subject.err)
+	for _, w := range []*workload{r.reference, r.subject} {
+		if w != nil && w.err != nil {
+			return fmt.Errorf("%s: %w", w.name, w.err)
+		}
 	}
 	if len(r.ratios()) == 0 {
 		return errTooFew
@@ -186,8 +165,7 @@ func (r result) err() error {
 	return nil
 }
 
-// verdict is what the table says in the end. A question mark says that some rounds by themselves say
-// the opposite.
+// verdict compares the median with the target. A question mark means that some rounds have the opposite result.
 func (r result) verdict() string {
 	if r.err() != nil {
 		return "invalid"
@@ -198,14 +176,14 @@ func (r result) verdict() string {
 	met := r.target.met(median(r.ratios()), r.own())
 	text := map[bool]string{true: "met", false: "missed"}[met]
 	for i, ratio := range r.ratios() {
-		if r.target.met(ratio, r.metric.of(r.subject.turns[i])) != met {
+		if r.target.met(ratio, r.metric.of(r.subject.rounds[i])) != met {
 			return text + "?"
 		}
 	}
 	return text
 }
 
-// err says what could not be measured.
+// err returns the errors of all comparisons without a result.
 func (rs results) err() error {
 	var all error
 	for _, r := range rs {

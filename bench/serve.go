@@ -27,20 +27,14 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore"
 )
 
-// userPath is where all contestants that are HTTP servers of ours are asked, so that routing costs the
-// same.
-const userPath = "/v1/namespaces/:namespace/users/:user"
+// settingsBody is what bare returns: as many bytes as the settings of a namespace, which the no-op returns.
+const settingsBody = `{"namespace":"0123456789abcdef","green_ms":60000,"yellow_ms":300000,` +
+	`"ping_interval_ms":30000,"retention_ms":null,"shards":1}` + "\n"
 
-// sample is an answer about a green user, for an endpoint that does nothing but send as much.
-const sample = `{"user":"0123456789abcdef","status":"green","last_seen":"2026-11-20T22:00:00.123Z",` +
-	`"left":false,"valid_until":"2026-11-20T22:01:00.123Z","as_of":"2026-11-20T22:00:00.123Z",` +
-	`"green_ms":60000,"yellow_ms":300000}` + "\n"
-
-// serve runs one of the servers that are measured: bare, which is Echo alone, or lastseen's interface on a
-// store, with endpoints that do nothing beside the real ones.
+// serve runs one of the servers that are measured: bare, or lastseen's interface on a store.
 func serve(ctx context.Context, args []string, stdout io.Writer) error {
 	set := flag.NewFlagSet("serve", flag.ContinueOnError)
-	at := set.String("store", "", "file or redis:// URL; none for bare")
+	at := set.String("store", "", "file or redis:// URL; omit for bare")
 	merge := set.Bool("coalesce", false, "merge concurrent pings and lookups")
 	if err := set.Parse(args); err != nil {
 		return err
@@ -54,35 +48,30 @@ func serve(ctx context.Context, args []string, stdout io.Writer) error {
 		}
 		handler, closeStore = full(s, logger), s.Close
 	}
-	defer runtime.KeepAlive(tuneCollector(*at))
+	defer runtime.KeepAlive(tuneGC(*at))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	server := api.NewServer(handler, logger)
 	fmt.Fprintf(stdout, "http://%s\n", listener.Addr())
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	select {
-	case err = <-failed:
-	case <-ctx.Done():
-		err = server.Close()
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	if err = server.Serve(listener); errors.Is(err, http.ErrServerClosed) {
+		err = nil
 	}
 	return errors.Join(err, closeStore())
 }
 
-// bare is Echo without our middleware.
+// bare returns Echo without lastseen's middleware. It has the route of the no-op, so that routing costs the same.
 func bare() http.Handler {
 	e := echo.New()
-	e.POST(userPath+"/ping", nothing)
+	e.GET("/v1/namespaces/:namespace", func(c echo.Context) error {
+		return c.JSONBlob(http.StatusOK, []byte(settingsBody))
+	})
 	return e
 }
 
-func nothing(c echo.Context) error { return c.NoContent(http.StatusNoContent) }
-
-func fixed(c echo.Context) error { return c.JSONBlob(http.StatusOK, []byte(sample)) }
-
-// full is lastseen's interface with its default settings.
+// full returns lastseen's interface with its default settings.
 func full(s store.Store, logger *slog.Logger) http.Handler {
 	settings := api.Settings{
 		Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute},
@@ -90,17 +79,14 @@ func full(s store.Store, logger *slog.Logger) http.Handler {
 	}
 	return api.New(api.Config{
 		Store: s, Logger: logger, Settings: func(string) api.Settings { return settings },
-		Access: func() *auth.Authenticator { return nil }, Limits: func() limit.Limits { return limit.Limits{Caller: 5000, User: 20} },
-		Extra: []api.Endpoint{
-			{Method: http.MethodPost, Path: userPath + "/nothing", Handle: nothing},
-			{Method: http.MethodGet, Path: userPath + "/fixed", Handle: fixed},
-		},
+		Access: func() *auth.Authenticator { return nil },
+		Limits: func() limit.Limits { return limit.Limits{Caller: 5000, User: 20} },
 	})
 }
 
-// tuneCollector does what cmd/lastseen does for its garbage collector. Bare gets what a server on Redis does,
-// with whose no-op it is compared: the ratio is about our middleware, not about the collector.
-func tuneCollector(at string) (floor []byte) {
+// tuneGC sets the garbage collector as cmd/lastseen does. Bare gets the settings of a server on Redis, with whose no-op
+// it is compared, so that the ratio shows the cost of the middleware only.
+func tuneGC(at string) (ballast []byte) {
 	if at != "" && !strings.Contains(at, "://") {
 		debug.SetGCPercent(50)
 		return nil

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -16,13 +15,13 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// idSize is the length of every user's ID in bytes.
+// idSize is the length of every user ID in bytes.
 const idSize = 16
 
-// users are random IDs, one behind the other: 16 hexadecimal digits each.
+// users are IDs of idSize bytes, one after the other.
 type users []byte
 
-// newUsers returns n IDs, the same ones in every run.
+// newUsers returns n random IDs of hexadecimal digits, the same in every run.
 func newUsers(n int) users {
 	random := rand.NewChaCha8([32]byte([]byte("lastseen benchmark, random users")))
 	raw := make([]byte, n*idSize/2)
@@ -30,12 +29,21 @@ func newUsers(n int) users {
 	return users(hex.AppendEncode(make([]byte, 0, n*idSize), raw))
 }
 
+// newNumbered returns the IDs that redis-benchmark can generate: "user" and twelve digits.
+func newNumbered(n int) users {
+	all := make(users, 0, n*idSize)
+	for i := range n {
+		all = fmt.Appendf(all, "user%012d", i)
+	}
+	return all
+}
+
 func (u users) len() int { return len(u) / idSize }
 
 func (u users) id(i int) string { return string(u[i*idSize : (i+1)*idSize]) }
 
-// some returns a user drawn at random.
-func (u users) some() string { return u.id(rand.IntN(u.len())) }
+// random returns a random user.
+func (u users) random() string { return u.id(rand.IntN(u.len())) }
 
 // shuffled returns the users in a random order.
 func (u users) shuffled() users {
@@ -46,42 +54,49 @@ func (u users) shuffled() users {
 	return all
 }
 
-// lines returns pings of users as NDJSON, those from first to before last. at, unless it is nil, says
-// when in Unix milliseconds.
-func (u users) lines(first, last int, at func(i int) int64) []byte {
+// lines returns pings as NDJSON: of every step-th user from the first to before the last one. at returns their times in
+// Unix milliseconds; without it, they have none.
+func (u users) lines(first, last, step int, at func(i int) int64) []byte {
 	var b bytes.Buffer
-	for i := first; i < last; i++ {
+	for i := first; i < last; i += step {
 		b.WriteString(`{"user":"`)
 		b.Write(u[i*idSize : (i+1)*idSize])
 		if at != nil {
 			ms := at(i)
-			b.WriteString(`","at":"` + strconv.FormatInt(ms/1000, 10) + fmt.Sprintf(".%03d", ms%1000))
+			fmt.Fprintf(&b, `","at":"%d.%03d`, ms/1000, ms%1000)
 		}
 		b.WriteString("\"}\n")
 	}
 	return b.Bytes()
 }
 
-// loadStreams is how many requests fill a namespace side by side.
-const loadStreams = 4
-
-// load pings users into a namespace, seen at the times that at says.
-func (u users) load(ctx context.Context, url, namespace string, n int, at func(i int) int64) error {
+// load pings all users, with the times that at returns, into a namespace, or into spreadOver namespaces with the prefix
+// spreadNS: the i-th user into the one with the number i modulo spreadOver.
+func (u users) load(ctx context.Context, url, namespace string, at func(i int) int64) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(loadStreams)
-	const portion = 50_000
-	for first := 0; first < n; first += portion {
+	group.SetLimit(4)
+	send := func(namespace string, first, last, step int) {
 		group.Go(func() error {
-			last := min(n, first+portion)
-			return persist(func() error { return sendLines(ctx, url, namespace, u.lines(first, last, at), last-first) })
+			lines := u.lines(first, last, step, at)
+			n := bytes.Count(lines, []byte("\n"))
+			return retry(func() error { return sendLines(ctx, url, namespace, lines, n) })
 		})
+	}
+	if namespace == spreadNS {
+		for number := range spreadOver {
+			send(spreadNS+strconv.Itoa(number), number, u.len(), spreadOver)
+		}
+		return group.Wait()
+	}
+	const chunk = 50_000
+	for first := 0; first < u.len(); first += chunk {
+		send(namespace, first, min(u.len(), first+chunk), 1)
 	}
 	return group.Wait()
 }
 
-// persist tries something three times: nothing is measured while users are loaded, and to send them again
-// is harmless.
-func persist(send func() error) error {
+// retry calls send up to three times. That is for loading, which is not measured and harmless to repeat.
+func retry(send func() error) error {
 	err := send()
 	for range 2 {
 		if err != nil {
@@ -91,67 +106,43 @@ func persist(send func() error) error {
 	return err
 }
 
-// loadSpread pings the users into many namespaces: the one at a place into that with the number that is
-// the rest of dividing the place by how many there are.
-func (u users) loadSpread(ctx context.Context, url string, at func(i int) int64) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(loadStreams)
-	for number := range spreadOver {
-		group.Go(func() error {
-			var lines []byte
-			n := 0
-			for i := number; i < u.len(); i += spreadOver {
-				lines = append(lines, u.lines(i, i+1, at)...)
-				n++
-			}
-			return persist(func() error { return sendLines(ctx, url, spread+strconv.Itoa(number), lines, n) })
-		})
-	}
-	return group.Wait()
-}
-
-// sendLines sends a bulk ping and makes sure that all of it was recorded.
+// sendLines sends an NDJSON bulk ping and checks that all n pings were recorded.
 func sendLines(ctx context.Context, url, namespace string, lines []byte, n int) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/namespaces/"+namespace+"/pings", bytes.NewReader(lines))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Content-Type", "application/x-ndjson")
-	return sendPings(request, n)
+	return sendPings(ctx, url, namespace, "application/x-ndjson", lines, n)
 }
 
-// sendPings sends a request that has to record n pings.
-func sendPings(request *http.Request, n int) error {
-	response, err := http.DefaultClient.Do(request)
+// sendPings sends a bulk ping and checks that all n pings were recorded.
+func sendPings(ctx context.Context, url, namespace, contentType string, body []byte, n int) error {
+	url += "/v1/namespaces/" + namespace + "/pings"
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
+	request.Header.Set("Content-Type", contentType)
+	status, body, err := do(http.DefaultClient, request)
 	if err != nil {
 		return err
 	}
-	var answer struct{ Recorded int }
-	if response.StatusCode != http.StatusOK || json.Unmarshal(body, &answer) != nil || answer.Recorded != n {
-		return fmt.Errorf("pinging %d users: %s %.120s", n, response.Status, body)
+	var response struct{ Recorded int }
+	if status != http.StatusOK || json.Unmarshal(body, &response) != nil || response.Recorded != n {
+		return fmt.Errorf("pinging %d users: %d %.120s", n, status, body)
 	}
 	return nil
 }
 
-// spreadOut returns times that spread n users evenly over a time that ends now.
-func spreadOut(now time.Time, over time.Duration, n int) func(int) int64 {
-	newest := now.UnixMilli()
-	return func(i int) int64 { return newest - over.Milliseconds()*int64(n-1-i)/int64(n) }
+// do sends a request and reads the response to its end.
+func do(client *http.Client, request *http.Request) (status int, body []byte, err error) {
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer response.Body.Close()
+	body, err = io.ReadAll(response.Body)
+	return response.StatusCode, body, err
 }
 
-// errTooFew is the error of a measurement that measured nothing.
-var errTooFew = errors.New("nothing was done in the time")
-
-// newNumbered returns IDs of the same length that redis-benchmark can make up: "user" and twelve digits.
-func newNumbered(n int) users {
-	all := make(users, 0, n*idSize)
-	for i := range n {
-		all = fmt.Appendf(all, "user%012d", i)
-	}
-	return all
+// evenly returns n times that are evenly distributed over a duration that ends now.
+func evenly(now time.Time, over time.Duration, n int) func(int) int64 {
+	newest := now.UnixMilli()
+	return func(i int) int64 { return newest - over.Milliseconds()*int64(n-1-i)/int64(n) }
 }

@@ -1,17 +1,16 @@
--- Requests about random users, for wrk. What is in double braces is filled in for each contestant.
+-- Requests about random users, for wrk. Text in double braces is filled in for each workload.
 --
--- All IDs are one string, so that drawing one costs a substring and two concatenations. Requests about
--- many users are made beforehand, before the clock runs.
+-- All IDs are one string, so that drawing one costs a substring and two concatenations. Requests about many users are
+-- built before the clock starts.
 
 local file = assert(io.open("{{.IDs}}", "rb"))
 local ids = file:read("*a")
 file:close()
 local last = #ids / 16 - 1
 local head, tail = {{.Head}}, {{.Tail}}
-local each = {{.Each}} -- users of a request
-local spread, middle = {{.Spread}}, {{.Middle}} -- namespaces that the users are spread over, and what follows their number
+local users = {{.Users}} -- per request
 
-local function some()
+local function random_user()
   local place = math.random(0, last)
   return ids:sub(place * 16 + 1, place * 16 + 16), place
 end
@@ -25,41 +24,41 @@ end
 local prepared = {}
 function init()
   math.randomseed({{.Seed}} + number)
-  if each > 1 then
-    for i = 1, math.floor(200000 / each) do
-      local users = {}
-      for j = 1, each do
-        users[j] = some()
+  if users > 1 then
+    for i = 1, math.floor(200000 / users) do
+      local drawn = {}
+      for j = 1, users do
+        drawn[j] = random_user()
       end
-      prepared[i] = head .. table.concat(users, '","') .. tail
+      prepared[i] = head .. table.concat(drawn, '","') .. tail
     end
   end
 end
 
-if each > 1 then
+if users > 1 then
   local next = 0
   function request()
     next = next % #prepared + 1
     return prepared[next]
   end
-elseif {{.From}} > 0 then
-  -- A time in milliseconds that goes on by one every few requests.
+elseif {{.Stamped}} then
+  -- A time in milliseconds that increases by one every 16 requests.
   local n, stamped = 0, ""
   function request()
     if n % 16 == 0 then
-      stamped = head .. string.format("%d/", {{.From}} + n / 16)
+      stamped = string.format(head, {{.Now}} + n / 16)
     end
     n = n + 1
-    return stamped .. (some()) .. tail
+    return stamped .. (random_user()) .. tail
   end
-elseif spread > 0 then
+elseif {{.Numbered}} then
   function request()
-    local user, place = some()
-    return head .. place % spread .. middle .. user .. tail
+    local user, place = random_user()
+    return string.format(head, place % {{.Namespaces}}) .. user .. tail
   end
 else
   function request()
-    return head .. (some()) .. tail
+    return head .. (random_user()) .. tail
   end
 end
 

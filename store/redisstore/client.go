@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -16,25 +15,25 @@ import (
 )
 
 const (
-	// redirects is how often a call to a Cluster may be sent on, beside its retries: one that meets a
-	// slot on its way to another node is, twice.
+	// redirects is how often a call to a Cluster may be redirected, besides its retries: while a slot moves to another
+	// node, a call is redirected twice.
 	redirects = 3
-	// reloadEvery bounds how long a Cluster's dead primary is asked in vain after a replica took over:
-	// there is nobody at its address to say so.
+	// reloadEvery bounds how long a dead primary of a Cluster is asked in vain after a replica took over: nothing at
+	// its address redirects the calls.
 	reloadEvery = 2 * time.Second
 )
 
-// newClient makes a client that fails fast: a lost Redis shows within Options.Timeout, whatever the
-// number of attempts behind it.
+// newClient makes a client that fails fast: it reports a lost Redis within Options.Timeout, whatever the number of
+// attempts.
 func newClient(o Options) (redis.UniversalClient, error) {
 	a, err := parseAddress(o.URL)
 	if err != nil {
-		return nil, fmt.Errorf("the store URL is unreadable: %w", err)
+		return nil, fmt.Errorf("invalid store URL: %w", err)
 	}
-	if err := a.checkOptions(); err != nil {
-		return nil, fmt.Errorf("store URL %s: %w", a, err)
+	var encryption *tls.Config
+	if err = a.checkOptions(); err == nil {
+		encryption, err = a.tls(o.Logger)
 	}
-	encryption, err := a.tls(o.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("store URL %s: %w", a, err)
 	}
@@ -42,7 +41,7 @@ func newClient(o Options) (redis.UniversalClient, error) {
 		Addrs: a.hosts, DB: a.database, Username: a.user, Password: a.password, TLSConfig: encryption,
 		DialTimeout: o.DialTimeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, ContextTimeoutEnabled: true,
 		PoolSize: o.PoolSize, MinIdleConns: o.MinIdleConns, PoolTimeout: o.Timeout / 2,
-		PipelinePoolSize: -1, // one pool, of the size that was asked for
+		PipelinePoolSize: -1, // a single pool, of the configured size
 		MaxRetries:       o.MaxRetries, DialerRetries: 1, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
@@ -61,37 +60,32 @@ func newFailoverClient(o Options, a address, common *redis.UniversalOptions) red
 	f := common.Failover()
 	f.MasterName = a.options.Get(optMaster)
 	f.SentinelUsername, f.SentinelPassword = a.options.Get(optSentinelUser), a.options.Get(optSentinelPassword)
-	// Connecting begins with asking a Sentinel. When the one that was asked last hangs, it is asked four
-	// times in vain, and then all of them; callers do not wait for that.
+	// Connecting begins with asking a Sentinel. When the last used one hangs, it is asked four times in vain, and then
+	// all of them; callers do not wait for that.
 	f.DialTimeout = o.DialTimeout + 5*o.Timeout
-	f.Dialer = dialer(o.DialTimeout, common.TLSConfig)
-	return redis.NewFailoverClient(f)
-}
-
-// dialer connects within a timeout of its own, the handshake included.
-func dialer(timeout time.Duration, encryption *tls.Config) func(context.Context, string, string) (net.Conn, error) {
-	plain := &net.Dialer{Timeout: timeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true}}
-	if encryption == nil {
-		return plain.DialContext
+	dialer := &net.Dialer{Timeout: o.DialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true}}
+	f.Dialer = dialer.DialContext
+	if f.TLSConfig != nil {
+		f.Dialer = (&tls.Dialer{NetDialer: dialer, Config: f.TLSConfig}).DialContext
 	}
-	return (&tls.Dialer{NetDialer: plain, Config: encryption}).DialContext
+	return redis.NewFailoverClient(f)
 }
 
 // newClusterClient makes a client that sends each command to the primary of its key's slot.
 func newClusterClient(o Options, common *redis.UniversalOptions) redis.UniversalClient {
 	c := common.Cluster()
 	c.MaxRedirects = redirects + max(0, o.MaxRetries)
-	c.MaxRetries = 0 // it repeats calls itself
+	c.MaxRetries = 0 // redirects include retries
 	c.ClusterStateReloadInterval = reloadEvery
 	c.DisableRoutingPolicies = true // they ask for COMMAND, outside the call's timeout; all our commands have one key
 	return redis.NewClusterClient(c)
 }
 
-// tls reads what the options say about TLS; nil for none. Without a server name each server is
-// expected to present a certificate for the host it was found at.
+// tls returns the TLS configuration; nil without TLS. Without a server name each server must present a certificate for
+// the host at which it was found.
 func (a address) tls(logger *slog.Logger) (*tls.Config, error) {
 	if !a.encrypt {
-		return nil, nil //nolint:nilnil // no TLS is no error
+		return nil, nil //nolint:nilnil // TLS is optional
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: a.options.Get(optServerName)}
 	if file := a.options.Get(optCA); file != "" {
@@ -101,26 +95,27 @@ func (a address) tls(logger *slog.Logger) (*tls.Config, error) {
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s: there is no certificate in %s", optCA, file)
+			return nil, fmt.Errorf("%s: found no certificate in %s", optCA, file)
 		}
 	}
-	if a.options.Has(optCert) != a.options.Has(optKey) {
-		return nil, fmt.Errorf("%s and %s belong together", optCert, optKey)
+	if a.options.Has(optCert) != a.options.Has(optTLSKey) {
+		return nil, fmt.Errorf("%s and %s belong together", optCert, optTLSKey)
 	}
 	if file := a.options.Get(optCert); file != "" {
-		certificate, err := tls.LoadX509KeyPair(file, a.options.Get(optKey))
+		certificate, err := tls.LoadX509KeyPair(file, a.options.Get(optTLSKey))
 		if err != nil {
-			return nil, fmt.Errorf("%s and %s: %w", optCert, optKey, err)
+			return nil, fmt.Errorf("%s and %s: %w", optCert, optTLSKey, err)
 		}
 		config.Certificates = []tls.Certificate{certificate}
 	}
 	switch a.options.Get(optInsecure) {
 	case "", "false":
 	case "true":
-		config.InsecureSkipVerify = true //nolint:gosec // only where it is asked for, and logged
-		logger.Warn("Redis' certificates are not verified: whoever is on the way can read and change everything", "store", a.String())
+		config.InsecureSkipVerify = true //nolint:gosec // only if requested, and logged
+		logger.Warn("Redis' certificates are not verified: anyone on the network path can read and change everything",
+			"store", a.String())
 	default:
-		return nil, errors.New(optInsecure + " is true or false")
+		return nil, errors.New(optInsecure + " must be true or false")
 	}
 	return config, nil
 }

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -12,24 +11,20 @@ import (
 )
 
 const (
-	sampleEvery = clock.ReadEvery // also how often servers are inspected, and namespaces checked again
-	lookEvery   = time.Second     // how often the clock is asked whether it is to be read
+	sampleEvery = clock.ReadEvery // also how often servers and namespaces are checked again
+	lookEvery   = time.Second     // how often the clock is asked whether a reading is due
 	loudOffset  = time.Second     // an offset above this is logged
 )
 
-// sampledClock reckons Redis' time. All servers on one Redis share it, so their pings compare.
+// sampledClock computes Redis' time. All servers on one Redis share it, so that their pings are comparable.
 type sampledClock struct {
 	*clock.Clock
 	local  func() time.Time
 	sample func(context.Context) (time.Time, error)
-	logger *slog.Logger
-
-	// Only the background reads and writes these.
-	loud   bool // the last offset was above loudOffset
-	failed bool // the last reading failed
+	log    *onceLogger
 }
 
-// read returns the time. Until there is a first reading it has to ask Redis, and fails if that fails.
+// read returns the time. Before the first reading it has to ask Redis, and fails if that fails.
 func (c *sampledClock) read(ctx context.Context) (lastseen.Instant, error) {
 	at, known := c.Now()
 	if known {
@@ -42,31 +37,30 @@ func (c *sampledClock) read(ctx context.Context) (lastseen.Instant, error) {
 	return at, nil
 }
 
-// refresh samples Redis' clock when it is time. While Redis is away, monotonic time goes on.
+// refresh samples Redis' clock when a reading is due. While Redis is away, monotonic time goes on. Failures are logged
+// once per outage, and a difference to this machine's clock once until they agree again.
 func (c *sampledClock) refresh(ctx context.Context) {
-	err := c.Refresh(func() (time.Time, error) {
+	_ = c.Refresh(func() (time.Time, error) {
 		sent := c.local()
 		theirs, err := c.sample(ctx)
+		if ctx.Err() != nil {
+			return theirs, err
+		}
+		failure, difference := "", ""
+		offset := theirs.Sub(sent.Add(c.local().Sub(sent) / 2))
+		if err != nil {
+			failure = "failed"
+		} else if offset.Abs() > loudOffset {
+			difference = "differs"
+		}
+		c.log.logOnce(slog.LevelWarn, topic{"clock", "failure"}, failure, "cannot read Redis' clock", "error", err)
 		if err == nil {
-			c.failed = false
-			c.compare(theirs.Sub(sent.Add(c.local().Sub(sent) / 2)))
+			c.log.logOnce(slog.LevelWarn, topic{"clock", "offset"}, difference,
+				"this machine's clock differs from Redis' clock; pings are stamped with Redis' time",
+				"offset", offset.Round(time.Millisecond).String())
 		}
 		return theirs, err
 	})
-	if err != nil && ctx.Err() == nil && !c.failed {
-		c.failed = true // logged once an outage, not at each try
-		c.logger.Warn("cannot read Redis' clock", "error", err)
-	}
-}
-
-// compare logs that Redis' clock is not that of this machine, once while it is so.
-func (c *sampledClock) compare(offset time.Duration) {
-	loud := offset.Abs() > loudOffset
-	if loud && !c.loud {
-		c.logger.Warn("this machine's clock differs from Redis' clock; pings are stamped with Redis' time",
-			"offset", offset.Round(time.Millisecond).String())
-	}
-	c.loud = loud
 }
 
 // Now implements [store.Store].
@@ -77,27 +71,28 @@ func (s *Store) Now(ctx context.Context) (lastseen.Instant, error) {
 	return s.clock.read(ctx)
 }
 
-// ClockStats returns how Redis' clock behaved so far.
+// ClockStats returns statistics of Redis' clock since Open.
 func (s *Store) ClockStats() clock.Stats { return s.clock.Stats() }
 
-// reportReplaced logs how many times Redis did not take since that was last asked.
-func (s *Store) reportReplaced() {
+// logReplaced logs how many times Redis replaced by its own since the last call.
+func (s *Store) logReplaced() {
 	if n := s.replaced.Swap(0); n > 0 {
-		s.logger.Warn("times ahead of the clock of the Redis that records them were replaced by its time; in a Cluster, "+
+		s.log.Warn("times ahead of the clock of the Redis that records them were replaced by its time; in a Cluster, "+
 			"the clocks of all servers have to agree", "times", n, "allowed", store.MaxAhead.String())
 	}
 }
 
-// redisTime asks the Redis that has the list of namespaces for its time, also in a Cluster, so that all
-// servers ask the same one: its clock is theirs.
+// redisTime reads the clock of the Redis that has the list of namespaces, also in a Cluster, so that all servers read
+// the same one.
 func (s *Store) redisTime(ctx context.Context) (time.Time, error) {
-	cmds, err := s.runScript(ctx, scripts.time, []call{{key: s.keys.registry()}})
+	ctx, cancel, err := s.begin(ctx, s.timeout)
 	if err != nil {
 		return time.Time{}, err
 	}
-	parts, err := cmds[0].Int64Slice()
-	if err != nil || len(parts) != 2 {
-		return time.Time{}, fmt.Errorf("script answered %v for a time: %w", cmds[0].Val(), err)
+	defer cancel()
+	parts, err := s.runInts(ctx, scripts.time, s.keys.registry(), 2)
+	if err != nil {
+		return time.Time{}, err
 	}
 	return time.Unix(parts[0], parts[1]*int64(time.Microsecond)), nil
 }

@@ -46,7 +46,7 @@ func (f *fakeTime) clock(log *bytes.Buffer) *sampledClock {
 	monotonic := func() time.Duration { return f.monotonic }
 	return &sampledClock{
 		Clock: clock.New(clock.Options{Name: "Redis", Monotonic: monotonic, Logger: logger}),
-		local: func() time.Time { return f.at(f.local) }, sample: f.sample, logger: logger,
+		local: func() time.Time { return f.at(f.local) }, sample: f.sample, log: &onceLogger{Logger: logger},
 	}
 }
 
@@ -102,5 +102,8 @@ func TestClock(t *testing.T) {
 
 // TestMaxAhead: the scripts cannot read the contract.
 func TestMaxAhead(t *testing.T) {
-	require.Contains(t, clockSource, "\nlocal max_ahead = "+strconv.FormatInt(store.MaxAhead.Milliseconds(), 10)+"\n")
+	source, err := luaFiles.ReadFile("clock.lua")
+	require.NoError(t, err)
+	require.Contains(t, string(source),
+		"\nlocal max_ahead = "+strconv.FormatInt(store.MaxAhead.Milliseconds(), 10)+"\n")
 }

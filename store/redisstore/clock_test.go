@@ -25,7 +25,10 @@ func TestOneServersClock(t *testing.T) {
 	var wrong atomic.Int64
 	local := func() time.Time { return time.Now().Add(time.Duration(wrong.Load())) }
 	jumpy, steady := newStore(t, redisstore.Options{URL: url, Now: local}), newStore(t, redisstore.Options{URL: url})
-	for i, ahead := range []time.Duration{0, 1000 * time.Hour, -1000 * time.Hour, 30 * 365 * 24 * time.Hour, -30 * 365 * 24 * time.Hour} {
+	for i, ahead := range []time.Duration{
+		0, 1000 * time.Hour, -1000 * time.Hour, 30 * 365 * 24 * time.Hour,
+		-30 * 365 * 24 * time.Hour,
+	} {
 		wrong.Store(int64(ahead))
 		at, err := jumpy.Now(ctx)
 		require.NoError(t, err)
@@ -103,7 +106,8 @@ func TestAheadExactly(t *testing.T) {
 			left, err := s.Leave(ctx, "chat", far)
 			require.NoError(t, err)
 			score := client.ZScore(ctx, string(unit)+":chat", "alice").Val()
-			require.InDelta(t, -float64(left[0].At)/perScore, score, 0, "the very number that stands for the millisecond")
+			require.InDelta(t, -float64(left[0].At)/perScore, score, 0,
+				"the very number that stands for the millisecond")
 			present, err := s.Ping(ctx, "chat", far)
 			require.NoError(t, err)
 			if !present[0].Left {
@@ -138,7 +142,7 @@ func TestTrimSeconds(t *testing.T) {
 	require.Equal(t, []string{"left"}, client.ZRange(ctx, "presence:chat", 0, -1).Val())
 }
 
-// TestHeldByUsersAlone: members whose scores are no time do not keep a namespace from being emptied of its users.
+// TestHeldByUsersAlone: members whose scores are not times do not keep a namespace from being emptied of its users.
 func TestHeldByUsersAlone(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)

@@ -69,8 +69,8 @@ func walkAll(s store.Store, namespace string, limit int) ([]string, error) {
 	}
 }
 
-// testSlotsMoveWhileTheyAreUsed: calls are sent on to where a slot is going. Nobody is listed twice or
-// left out, and no ping that was acknowledged is lost.
+// testSlotsMoveWhileTheyAreUsed: calls are redirected to where a slot is going. Every user is listed
+// exactly once, and no acknowledged ping is lost.
 func testSlotsMoveWhileTheyAreUsed(t *testing.T, c *redistest.Cluster) {
 	ctx := context.Background()
 	s := newStore(t, redisstore.Options{URL: c.URL(), Shards: 16})
@@ -115,7 +115,8 @@ func testSlotsMoveWhileTheyAreUsed(t *testing.T, c *redistest.Cluster) {
 	})
 	passes := func() { // until both did something in the present state of affairs
 		p, w := pings.Load()+2, walks.Load()+2
-		require.Eventually(t, func() bool { return t.Failed() || pings.Load() >= p && walks.Load() >= w }, slowMachine, time.Millisecond)
+		require.Eventually(t, func() bool { return t.Failed() || pings.Load() >= p && walks.Load() >= w }, slowMachine,
+			time.Millisecond)
 	}
 	for _, key := range []string{
 		"presence:still:3", "presence:busy:5", "presence:still:3", "presence::namespaces", "presence::meta",
@@ -152,7 +153,10 @@ func testKeysOfACluster(t *testing.T, c *redistest.Cluster) {
 	client := c.Client(t)
 	s := newStore(t, redisstore.Options{URL: c.URL(), Shards: 7})
 	require.NoError(t, ping(s, "chat", "alice", "bob", "a/b"))
-	for key, user := range map[string]string{"presence:chat:1": "alice", "presence:chat:2": "bob", "presence:chat:3": "a/b"} {
+	for key, user := range map[string]string{
+		"presence:chat:1": "alice", "presence:chat:2": "bob",
+		"presence:chat:3": "a/b",
+	} {
 		require.Equal(t, []string{user}, client.ZRange(ctx, key, 0, -1).Val(), key)
 	}
 	require.Equal(t, []redis.Z{{Member: "chat"}}, client.ZRangeWithScores(ctx, "presence::namespaces", 0, -1).Val())
@@ -203,7 +207,8 @@ func TestOnePrimaryOfAClusterIsAway(t *testing.T) {
 				namespace := fmt.Sprintf("n%d", i)
 				lost := c.Owner(t, "presence:"+namespace) == away
 				where[lost] = append(where[lost], namespace)
-				require.Eventually(t, func() bool { return ping(s, namespace, "alice") == nil }, slowMachine, time.Millisecond)
+				require.Eventually(t, func() bool { return ping(s, namespace, "alice") == nil }, slowMachine,
+					time.Millisecond)
 			}
 			require.NotEmpty(t, where[true])
 			require.NotEmpty(t, where[false])
@@ -213,7 +218,8 @@ func TestOnePrimaryOfAClusterIsAway(t *testing.T) {
 				require.ErrorIs(t, ping(s, namespace, "bob"), store.ErrUnavailable)
 			}
 			for _, namespace := range where[false] {
-				require.Eventually(t, func() bool { return ping(s, namespace, "bob") == nil }, slowMachine, time.Millisecond)
+				require.Eventually(t, func() bool { return ping(s, namespace, "bob") == nil }, slowMachine,
+					time.Millisecond)
 				states, err := s.Lookup(ctx, namespace, []string{"alice", "bob", "carol"})
 				require.NoError(t, err)
 				require.Equal(t, []lastseen.State{{At: base}, {At: base}, {}}, states)
@@ -261,7 +267,8 @@ func TestShardsAway(t *testing.T) {
 	for _, primary := range c.Primaries {
 		primary.Start(t)
 	}
-	require.Eventually(t, func() bool { return ping(s, "chat", users...) == nil && s.Ready(ctx) == nil }, slowMachine, time.Millisecond)
+	require.Eventually(t, func() bool { return ping(s, "chat", users...) == nil && s.Ready(ctx) == nil }, slowMachine,
+		time.Millisecond)
 }
 
 // TestReplicaTakesOver: when a replica replaces a dead primary, pings go on by themselves.

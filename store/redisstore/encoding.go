@@ -8,24 +8,24 @@ import (
 	"github.com/lastseen/lastseen"
 )
 
-// This file alone knows how a state is a score:
+// This file alone defines how a state becomes a score:
 //
 //	t > 0      present, last seen at t
 //	-t         left at t: the same time, mirrored at zero
 //	2^52 + t   hidden since t: reserved, outside every range, read as never seen; in milliseconds only
 //
-// In milliseconds all that is ours is whole and below 2^53, so a float64 holds it exactly. In seconds
-// a time has three fractional digits and at most 15 in all; the float64 nearest to such a number is
-// nobody else's, so it is found again. Zero and what lies between or beyond the bands is never
-// written by us; it is read as never seen, too.
+// In milliseconds our scores are whole and below 2^53, so a float64 holds them exactly. In seconds a time has three
+// fractional digits and at most 15 in all; no two such numbers have the same nearest float64, so each is read as the
+// time that was written. We never write zero or a score between or beyond the bands; such scores are read as never
+// seen.
 
 // hiddenFrom is the lowest score of the hidden band.
 const hiddenFrom = 1 << 52
 
 // encoding is what the scores of one namespace mean.
 type encoding struct {
-	unit    Unit
-	foreign bool // other programs write scores, too: any number may be one
+	unit   Unit
+	shared bool // other programs write the set, too: any number may be a score
 }
 
 // time returns an instant as a score, as Redis takes it.
@@ -55,13 +55,13 @@ func (e encoding) score(s lastseen.State) string {
 	return e.time(s.At)
 }
 
-// instant returns the time of the size of a score, cut to the millisecond.
+// instant returns the time for the absolute value of a score, cut to the millisecond.
 func (e encoding) instant(size float64) lastseen.Instant {
 	if e.unit != Seconds {
 		return lastseen.Instant(size)
 	}
-	// A product is rounded, and may have come out in the next millisecond, or the one before. A
-	// quotient of whole numbers is rounded, too, but to the very float64 that the decimal number has.
+	// A product is rounded, and may end up in the next millisecond or the one before. A quotient of whole numbers is
+	// rounded, too, but to the same float64 as the decimal number.
 	at := lastseen.Instant(size * 1000)
 	for float64(at)/1000 > size {
 		at--
@@ -72,7 +72,7 @@ func (e encoding) instant(size float64) lastseen.Instant {
 	return at
 }
 
-// state reads a score. One that is nobody's last-seen time is the zero state.
+// state returns the state for a score; the zero state if the score is not a time.
 func (e encoding) state(score float64) lastseen.State {
 	size := math.Abs(score)
 	if !(size < hiddenFrom) {
@@ -85,55 +85,34 @@ func (e encoding) state(score float64) lastseen.State {
 	return lastseen.State{At: at, Left: score < 0}
 }
 
-// scoreOf reads a score out of a script's reply; a missing member is nil there, and 0 here: either is
-// never seen.
-func scoreOf(reply any) (float64, error) {
+// stateOfReply reads a state from a score in a script's reply; nil stands for a missing member.
+func (e encoding) stateOfReply(reply any) (lastseen.State, error) {
 	if reply == nil {
-		return 0, nil
+		return lastseen.State{}, nil
 	}
 	text, ok := reply.(string)
-	if !ok {
-		return 0, fmt.Errorf("score of type %T in a script's reply", reply)
+	score, err := strconv.ParseFloat(text, 64)
+	if !ok || err != nil {
+		return lastseen.State{}, fmt.Errorf("unexpected script reply: %v is not a score", reply)
 	}
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		return 0, fmt.Errorf("score in a script's reply: %w", err)
-	}
-	return f, nil
+	return e.state(score), nil
 }
 
-// stateOfReply reads the state of a score in a script's reply.
-func (e encoding) stateOfReply(reply any) (lastseen.State, error) {
-	f, err := scoreOf(reply)
-	return e.state(f), err
-}
-
-// bounds returns the lowest and highest score of a range, as Redis takes them. Between two
-// milliseconds there is nothing of ours, but there may be scores of other programs, which belong to
-// the millisecond before.
+// bounds returns the lowest and highest score of a range, as Redis takes them. Scores of other programs may lie between
+// two milliseconds; they belong to the millisecond before.
 func (e encoding) bounds(r lastseen.Range) (low, high string) {
 	low, high = e.time(r.From), e.time(r.To)
-	if e.foreign {
-		high = "(" + e.time(r.To+1)
+	exclusive := ""
+	if e.shared {
+		exclusive, high = "(", e.time(r.To+1)
 	}
-	if !r.Left {
-		return low, high
+	if r.Left {
+		return exclusive + "-" + high, "-" + low
 	}
-	if e.foreign {
-		return "(-" + e.time(r.To+1), "-" + low
-	}
-	return "-" + high, "-" + low
+	return low, exclusive + high
 }
 
-// halves are the widest ranges: everyone present, everyone who left, nobody hidden.
-func halves() []lastseen.Range {
-	return []lastseen.Range{
-		{From: lastseen.MinInstant, To: lastseen.MaxInstant},
-		{From: lastseen.MinInstant, To: lastseen.MaxInstant, Left: true},
-	}
-}
-
-// hidden returns the lowest score of the hidden band; "" if there is none, as in seconds: 2^52 has no room for a
+// hidden returns the lowest score of the hidden band; "" in seconds, where there is none: 2^52 leaves no digits for a
 // fraction.
 func (e encoding) hidden() string {
 	if e.unit != Milliseconds {

@@ -12,35 +12,35 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// errTimeout is the cause when Redis did not answer within Options.Timeout.
-var errTimeout = errors.New("redis did not answer in time")
-
-// translate turns what go-redis returns into the contract's errors. A caller's own cancellation
-// stays what it is.
+// translate turns errors of go-redis into those of the contract. A caller's own cancellation stays as it is. An error
+// that is not a reply of Redis arose on the way to it: a lost connection, a certificate, a pool exhausted by callers of
+// a hanging Redis, or another service at its address.
 func translate(err error) error {
+	reply := replyError(err)
+	isRefusal := func(refusal string) bool { return strings.HasPrefix(reply, refusal) }
+	var meaning error
 	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, context.Canceled):
+	case err == nil || errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, redis.ErrClosed):
 		return store.ErrClosed
-	case strings.HasPrefix(said(err), "OOM "):
-		return fmt.Errorf("%w: %w", store.ErrFull, err)
-	case strings.HasPrefix(said(err), "WRONGTYPE "):
-		return fmt.Errorf("%w: %w", store.ErrWrongType, err)
-	case isOutage(err):
-		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	case strings.HasPrefix(reply, "OOM "):
+		meaning = store.ErrFull
+	case strings.HasPrefix(reply, "WRONGTYPE "):
+		meaning = store.ErrWrongType
+	case reply == "" || slices.ContainsFunc(refusals, isRefusal):
+		meaning = store.ErrUnavailable
 	default:
 		return err
 	}
+	return fmt.Errorf("%w: %w", meaning, err)
 }
 
-// said returns the error that Redis replied with, its code first; "" if it is none of Redis' errors.
-// Before version 7 Redis puts its own words in front of an error within a script:
+// replyError returns the error that Redis replied with, beginning with its code; "" if it is not from Redis. Before
+// version 7 Redis puts a text in front of an error within a script:
 //
 //	ERR Error running script (call to f_ab): @user_script:33: @user_script: 33: -OOM command …
-func said(err error) string {
+func replyError(err error) string {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
 		return ""
@@ -53,31 +53,20 @@ func said(err error) string {
 	return strings.TrimPrefix(text, "-")
 }
 
-// isOutage reports whether Redis could not be reached, was late, or refused to serve for now. What is
-// no reply of Redis came from the way to it: a lost connection, a certificate, a pool in which callers
-// of a hanging Redis wait in vain, or something else that listens at its address.
-func isOutage(err error) bool {
-	reply := said(err)
-	if reply == "" {
-		return true
-	}
-	return slices.ContainsFunc(refusals, func(refusal string) bool { return strings.HasPrefix(reply, refusal) })
-}
-
-// isOfKey reports whether an error is about one key and not about the server.
+// isOfKey reports whether an error is about one key rather than the server.
 func isOfKey(err error) bool {
-	forbidden := strings.HasPrefix(said(err), "NOPERM") && strings.Contains(said(err), " key")
+	forbidden := strings.HasPrefix(replyError(err), "NOPERM") && strings.Contains(replyError(err), " key")
 	return forbidden || errors.Is(err, store.ErrWrongType)
 }
 
-// refusals begin the replies of a Redis that is up but cannot serve: see the errors documented for
-// replication, persistence, cluster and ACL.
+// refusals are how replies begin if Redis is up but cannot serve: see the errors documented for replication,
+// persistence, cluster and ACL.
 var refusals = []string{
 	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BUSY",
 	"NOAUTH", "WRONGPASS", "NOPERM", "max number of clients", "unknown command", "UNKILLABLE",
 	"DB index is out of range", "invalid DB index", // the database in the URL
 	"The user executing the script can't", "ACL failure in script", // NOPERM, of 7.0 and of later versions
-	"MOVED", "ASK", "CROSSSLOT", // a Cluster that changes faster than it is followed, or one that the URL does not call so
+	"MOVED", "ASK", "CROSSSLOT", // a Cluster that changes faster than the client follows, or one behind a redis:// URL
 	"This instance has cluster support disabled",
-	"redis: nil", // said by Sentinels that do not know the primary's name; no call of ours asks for a lone value
+	"redis: nil", // from Sentinels that do not know the primary's name; our calls never ask for a single value
 }

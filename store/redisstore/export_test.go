@@ -7,10 +7,10 @@ import (
 )
 
 // ExpireAgreements makes the store check each namespace again, as it does every sampleEvery.
-func (s *Store) ExpireAgreements() { s.checked.Clear() }
+func (s *Store) ExpireAgreements() { s.agreements.nextRound() }
 
-// Patrol looks after the servers, as it does every sampleEvery.
-func (s *Store) Patrol(ctx context.Context) { s.patrol(ctx) }
+// Monitor checks after the servers, as it does every sampleEvery.
+func (s *Store) Monitor(ctx context.Context) { s.monitor(ctx) }
 
 // Around calls f before, and g after, each call of a Redis command by this store.
 func (s *Store) Around(command string, f, g func()) { s.client.AddHook(around{command, f, g}) }

@@ -41,22 +41,26 @@ func FuzzAddress(f *testing.F) {
 		again, err := parseAddress(shown)
 		require.NoError(t, err, shown)
 		require.Equal(t, shown, again.String())
-		require.Equal(t, []any{a.topology, a.encrypt, a.user, a.hosts, a.database}, []any{again.topology, again.encrypt, again.user, again.hosts, again.database})
+		require.Equal(t, []any{a.topology, a.encrypt, a.user, a.hosts, a.database},
+			[]any{again.topology, again.encrypt, again.user, again.hosts, again.database})
 	})
 }
 
 // FuzzScore: other programs may write any score. One that is a time is written as a score of the same time.
 func FuzzScore(f *testing.F) {
-	for _, score := range []string{"0", "-0", "1", "-1795212000123", "1795212000.123", "4503599627370497", "nan", "-inf", "1e400", "0x1p-2", "5e-324", "253402300799.9996"} {
+	for _, score := range []string{
+		"0", "-0", "1", "-1795212000123", "1795212000.123", "4503599627370497", "nan",
+		"-inf", "1e400", "0x1p-2", "5e-324", "253402300799.9996",
+	} {
 		f.Add(score, true)
 		f.Add(score, false)
 	}
 	f.Fuzz(func(t *testing.T, text string, seconds bool) {
-		score, err := scoreOf(text)
+		score, err := strconv.ParseFloat(text, 64)
 		if err != nil {
 			return
 		}
-		e := encoding{unit: Milliseconds, foreign: true}
+		e := encoding{unit: Milliseconds, shared: true}
 		if seconds {
 			e.unit = Seconds
 		}

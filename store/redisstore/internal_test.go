@@ -50,10 +50,11 @@ func TestEncoding(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, state, back)
 	}
-	for _, nobody := range []float64{
-		0, 0.9, -0.5, 253402300800000, -253402300800000, 1 << 52, 1<<52 + 5, -(1 << 52), 1e300, -1e300, math.Inf(1), math.Inf(-1),
+	for _, invalid := range []float64{
+		0, 0.9, -0.5, 253402300800000, -253402300800000, 1 << 52, 1<<52 + 5, -(1 << 52),
+		1e300, -1e300, math.Inf(1), math.Inf(-1),
 	} {
-		require.Equal(t, lastseen.State{}, e.state(nobody), nobody)
+		require.Equal(t, lastseen.State{}, e.state(invalid), invalid)
 	}
 	for _, strange := range []any{"x", 5, []any{}} {
 		_, err := e.stateOfReply(strange)
@@ -70,26 +71,33 @@ func TestEncoding(t *testing.T) {
 
 // TestSeconds: every time we write is found again, and whatever others write belongs to one millisecond.
 func TestSeconds(t *testing.T) {
-	e := encoding{unit: Seconds, foreign: true}
+	e := encoding{unit: Seconds, shared: true}
 	for at, want := range map[lastseen.Instant]string{
-		1: "0.001", 1000: "1", 100_123_000: "100123", 1_700_000_000_123: "1700000000.123", lastseen.MaxInstant: "253402300799.999",
+		1: "0.001", 1000: "1", 100_123_000: "100123", 1_700_000_000_123: "1700000000.123",
+		lastseen.MaxInstant: "253402300799.999",
 	} {
 		require.Equal(t, want, e.time(at))
 	}
 	for text, want := range map[string]lastseen.Instant{
-		"1700000000.1239999": 1_700_000_000_123, "1700000000.1230001": 1_700_000_000_123, "1700000000.9999995": 1_700_000_000_999,
-		"1.0009999999": 1000, "0.0019": 1, "1700000000.1229": 1_700_000_000_122, "1700000000.1229999065": 1_700_000_000_123,
+		"1700000000.1239999": 1_700_000_000_123, "1700000000.1230001": 1_700_000_000_123,
+		"1700000000.9999995": 1_700_000_000_999,
+		"1.0009999999":       1000, "0.0019": 1, "1700000000.1229": 1_700_000_000_122,
+		"1700000000.1229999065": 1_700_000_000_123,
 	} {
 		state, err := e.stateOfReply(text)
 		require.NoError(t, err)
 		require.Equal(t, lastseen.State{At: want}, state, text)
 	}
-	for _, nobody := range []float64{0, 0.0009, -0.0009, 253402300800, -253402300800, 1 << 52, 1e300, math.Inf(1), math.Inf(-1)} {
-		require.Equal(t, lastseen.State{}, e.state(nobody), nobody)
+	for _, invalid := range []float64{
+		0, 0.0009, -0.0009, 253402300800, -253402300800, 1 << 52, 1e300, math.Inf(1),
+		math.Inf(-1),
+	} {
+		require.Equal(t, lastseen.State{}, e.state(invalid), invalid)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		state := lastseen.State{
-			At:   lastseen.Instant(rapid.Int64Range(int64(lastseen.MinInstant), int64(lastseen.MaxInstant)).Draw(t, "at")),
+			At: lastseen.Instant(
+				rapid.Int64Range(int64(lastseen.MinInstant), int64(lastseen.MaxInstant)).Draw(t, "at")),
 			Left: rapid.Bool().Draw(t, "left"),
 		}
 		f, err := strconv.ParseFloat(e.score(state), 64)
@@ -101,12 +109,12 @@ func TestSeconds(t *testing.T) {
 }
 
 func TestSplit(t *testing.T) {
-	portions := keyspace{prefix: "p:", shards: 1}.namespace("n").split(1100, func(i int) string { return fmt.Sprint(i) })
-	require.Len(t, portions, 3)
+	chunks := keyspace{prefix: "p:", shards: 1}.namespace("n").split(1100, func(i int) string { return fmt.Sprint(i) })
+	require.Len(t, chunks, 3)
 	next := 0
-	for _, p := range portions {
+	for _, p := range chunks {
 		require.Equal(t, "p:n", p.key)
-		require.LessOrEqual(t, len(p.index), maxPortion)
+		require.LessOrEqual(t, len(p.index), maxChunk)
 		for _, i := range p.index {
 			require.Equal(t, next, i)
 			next++
@@ -143,8 +151,14 @@ func TestTranslate(t *testing.T) {
 		{reply("NOREPLICAS Not enough good replicas to write."), store.ErrUnavailable},
 		{reply("WRONGPASS invalid username-password pair or user is disabled."), store.ErrUnavailable},
 		{reply("ERR DB index is out of range"), store.ErrUnavailable},
-		{reply("ERR The user executing the script can't run this command or subcommand script: ab, on @user_script:35."), store.ErrUnavailable},
-		{reply("ERR ACL failure in script: User app has no permissions to run the 'zadd' command script: ab"), store.ErrUnavailable},
+		{
+			reply("ERR The user executing the script can't run this command or subcommand script: ab, on @user_script:35."),
+			store.ErrUnavailable,
+		},
+		{
+			reply("ERR ACL failure in script: User app has no permissions to run the 'zadd' command script: ab"),
+			store.ErrUnavailable,
+		},
 		{reply("MOVED 5 127.0.0.1:7000"), store.ErrUnavailable},
 		{reply("ASK 5 127.0.0.1:7000"), store.ErrUnavailable},
 		{reply("ERR This instance has cluster support disabled"), store.ErrUnavailable},
@@ -158,9 +172,18 @@ func TestTranslate(t *testing.T) {
 		{reply("OOM command not allowed when used memory > 'maxmemory'."), store.ErrFull},
 		{reply("WRONGTYPE Operation against a key"), store.ErrWrongType},
 		{reply("ERR Error running script (call to f_ab): @user_script:13: WRONGTYPE Operation"), store.ErrWrongType},
-		{reply("ERR Error running script (call to f_ab): @user_script:33: @user_script: 33: -OOM command not allowed"), store.ErrFull},
-		{reply("ERR Error running script (call to f_ab): @user_script:33: @user_script: 33: -READONLY You can't"), store.ErrUnavailable},
-		{reply("OOM command not allowed when used memory > 'maxmemory'. script: ab, on @user_script:33."), store.ErrFull},
+		{
+			reply("ERR Error running script (call to f_ab): @user_script:33: @user_script: 33: -OOM command not allowed"),
+			store.ErrFull,
+		},
+		{
+			reply("ERR Error running script (call to f_ab): @user_script:33: @user_script: 33: -READONLY You can't"),
+			store.ErrUnavailable,
+		},
+		{
+			reply("OOM command not allowed when used memory > 'maxmemory'. script: ab, on @user_script:33."),
+			store.ErrFull,
+		},
 	} {
 		require.ErrorIs(t, translate(c.err), c.want, "%v", c.err)
 	}
@@ -174,7 +197,7 @@ func TestTranslate(t *testing.T) {
 }
 
 // TestAgreementExpires: every sample also forgets which namespaces were checked, so that one which was
-// deleted and made anew by a server set differently is not read as empty for long.
+// deleted and created again by a server with other settings is not read as empty for long.
 func TestAgreementExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())

@@ -28,7 +28,8 @@ func TestWhatIsInRedis(t *testing.T) {
 	require.Equal(t, []redis.Z{{Member: "bob", Score: -1_700_000_000_005}, {Member: "alice", Score: 1_700_000_000_000}},
 		client.ZRangeWithScores(ctx, "presence:chat", 0, -1).Val())
 	require.Equal(t, []redis.Z{{Member: "chat"}}, client.ZRangeWithScores(ctx, "presence::namespaces", 0, -1).Val())
-	require.Equal(t, map[string]string{"chat": "shards=1 unit=ms hash=fnv1a64"}, client.HGetAll(ctx, "presence::meta").Val())
+	require.Equal(t, map[string]string{"chat": "shards=1 unit=ms hash=fnv1a64"},
+		client.HGetAll(ctx, "presence::meta").Val())
 	require.Len(t, client.Keys(ctx, "*").Val(), 3)
 
 	sharded := newStore(t, redisstore.Options{URL: url, Prefix: "p:", Shards: 7})
@@ -49,7 +50,8 @@ func TestHiddenBand(t *testing.T) {
 	require.NoError(t, ping(s, "chat", "alice"))
 	hidden := func(at lastseen.Instant) float64 { return float64(1<<52 + int64(at)) }
 	require.NoError(t, client.ZAdd(ctx, "presence:chat",
-		redis.Z{Member: "hidden", Score: hidden(base)}, redis.Z{Member: "old", Score: hidden(base - 10)}, redis.Z{Member: "zero", Score: 0},
+		redis.Z{Member: "hidden", Score: hidden(base)}, redis.Z{Member: "old", Score: hidden(base - 10)},
+		redis.Z{Member: "zero", Score: 0},
 	).Err())
 
 	batch := []store.Sighting{{User: "hidden", At: base + 9}, {User: "alice", At: base + 1}}
@@ -72,7 +74,8 @@ func TestHiddenBand(t *testing.T) {
 	newest, err := s.Newest(ctx, "chat")
 	require.NoError(t, err)
 	require.Equal(t, base+1, newest)
-	require.NoError(t, client.ZAdd(ctx, "presence:chat", redis.Z{Member: "hidden", Score: hidden(lastseen.InstantOf(time.Now()))}).Err())
+	require.NoError(t, client.ZAdd(ctx, "presence:chat",
+		redis.Z{Member: "hidden", Score: hidden(lastseen.InstantOf(time.Now()))}).Err())
 	require.NoError(t, ping(s, "chat", "alice"))
 	now, err := s.Now(ctx)
 	require.NoError(t, err)
@@ -80,7 +83,7 @@ func TestHiddenBand(t *testing.T) {
 	require.NoError(t, err)
 	result, err := trim(s, "chat", time.Hour)
 	require.NoError(t, err)
-	require.Equal(t, store.TrimResult{Deleted: 2}, result, "old, and the zero that nobody of ours wrote")
+	require.Equal(t, store.TrimResult{Deleted: 2}, result, "old, and the zero, which we never write")
 	require.ElementsMatch(t, []string{"alice", "hidden"}, client.ZRange(ctx, "presence:chat", 0, -1).Val())
 }
 
@@ -134,7 +137,7 @@ func TestWrongType(t *testing.T) {
 	require.Equal(t, base, lookup(t, shards, "alice")[0].At, "and nothing is deleted")
 }
 
-// TestStrangeScores: nobody of ours writes them. They read as never seen; those too large for a time
+// TestStrangeScores: we never write them. They read as never seen; those too large for a time
 // stay as they are, and those below the first millisecond are older than any ping or leave.
 func TestStrangeScores(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
@@ -195,7 +198,10 @@ func TestMismatch(t *testing.T) {
 		require.Equal(t, []store.NamespaceInfo{{Name: "one", Newest: base}, {Name: "seven", Newest: base}}, infos,
 			"the newest time is looked for where it is stored")
 	}
-	for _, strange := range []string{"shards=1 unit=s hash=fnv1a64", "shards=0 unit=ms hash=x", "shards=65 unit=ms hash=x", ""} {
+	for _, strange := range []string{
+		"shards=1 unit=s hash=fnv1a64", "shards=0 unit=ms hash=x",
+		"shards=65 unit=ms hash=x", "",
+	} {
 		require.NoError(t, client.HSet(ctx, "presence::meta", "one", strange).Err())
 		infos, err := one.Namespaces(ctx, "", 10)
 		require.NoError(t, err)
@@ -222,7 +228,7 @@ func lookup(t *testing.T, s store.Store, users ...string) []lastseen.State {
 	return states
 }
 
-// TestPingThatFailedInPart: it made the key of a deleted namespace anew, but its answer is lost. The
+// TestPingThatFailedInPart: it created the key of a deleted namespace again, but its reply is lost. The
 // next ping finds the key there, and still has to bring the name back.
 func TestPingThatFailedInPart(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)

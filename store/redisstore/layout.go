@@ -14,21 +14,20 @@ import (
 // Unit is the unit of a score.
 type Unit string
 
-// The units of scores. Seconds, with a fraction, are for sorted sets that other programs write, too.
+// The units of scores. Seconds, with fractions, are for sorted sets that other programs write, too.
 const (
 	Milliseconds Unit = "ms"
 	Seconds      Unit = "s"
 )
 
-// Layout is how one namespace is stored. The zero value of a field means what [Options] says.
+// Layout describes how one namespace is stored. The zero value of a field means the one of [Options].
 type Layout struct {
 	Key    string // of a sorted set that may exist already; "" for the prefix and the name; needs one shard
-	Unit   Unit   // also Milliseconds, said in so many words, means that other programs write the set, too
+	Unit   Unit   // any value but "", also Milliseconds, means that other programs write the set, too
 	Shards int
 }
 
-// checkLayouts returns an error if the options contradict themselves, or if two namespaces would share
-// a key.
+// checkLayouts returns an error if the options contradict each other, or if two namespaces would share a key.
 func (o Options) checkLayouts() error {
 	if err := checkLayout(Layout{Unit: o.Unit, Shards: o.Shards}); err != nil {
 		return err
@@ -61,17 +60,17 @@ func (o Options) checkLayouts() error {
 func checkLayout(l Layout) error {
 	switch {
 	case l.Shards < MinShards || l.Shards > MaxShards:
-		return fmt.Errorf("%d shards: there can be %d to %d", l.Shards, MinShards, MaxShards)
+		return fmt.Errorf("%d shards: use %d to %d", l.Shards, MinShards, MaxShards)
 	case l.Unit != Milliseconds && l.Unit != Seconds:
-		return fmt.Errorf("unit %q: it is %s or %s", l.Unit, Milliseconds, Seconds)
+		return fmt.Errorf("unit %q: use %s or %s", l.Unit, Milliseconds, Seconds)
 	case l.Key != "" && l.Shards > 1:
 		return fmt.Errorf("the key %q and %d shards: one key is one shard", l.Key, l.Shards)
 	}
 	return nil
 }
 
-// owner returns what a key that begins with the prefix belongs to: a namespace that has no key of its
-// own, or what the store keeps beside them.
+// owner returns what a key that begins with the prefix belongs to: a namespace without a key of its own, or the store's
+// own data.
 func (o Options) owner(key string) (string, bool) {
 	rest, ok := strings.CutPrefix(key, o.Prefix)
 	if !ok {

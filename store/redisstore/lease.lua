@@ -1,12 +1,11 @@
--- Takes a lease, or prolongs it.
+-- Takes or extends a lease.
 --
--- KEYS[1]  the lease: who holds it, and for how long it was asked for
--- ARGV[1]  who asks
--- ARGV[2]  for how long, in milliseconds
+-- KEYS[1]  the lease: its holder and its duration
+-- ARGV[1]  the caller
+-- ARGV[2]  the duration in milliseconds
 --
--- Returns 1 if it is granted, 0 if somebody else holds it. A lease that would last longer than it was asked for was
--- taken before the clock of this Redis was set back: it has ended. That needs the right to PTTL, and nothing else
--- does.
+-- Returns 1 if the lease is granted, 0 if another caller holds it. A lease with more time left than its duration was
+-- taken before the clock of this Redis was set back: it has ended. Only this check needs the right to PTTL.
 
 local lease = redis.call('GET', KEYS[1])
 if lease then

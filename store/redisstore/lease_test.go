@@ -28,7 +28,8 @@ func TestLease(t *testing.T) {
 
 	require.NoError(t, client.PExpire(ctx, "presence::lease:sweep", time.Minute).Err())
 	require.True(t, lease(first, "sweep"))
-	require.Greater(t, client.PTTL(ctx, "presence::lease:sweep").Val(), 59*time.Minute, "the holder's lease is prolonged")
+	require.Greater(t, client.PTTL(ctx, "presence::lease:sweep").Val(), 59*time.Minute,
+		"the holder's lease is prolonged")
 	require.False(t, lease(second, "sweep"))
 	require.NoError(t, client.PExpire(ctx, "presence::lease:sweep", time.Millisecond).Err())
 	require.Eventually(t, func() bool { return lease(second, "sweep") }, time.Minute, time.Millisecond)

@@ -1,4 +1,4 @@
--- Records that users went away.
+-- Records that users left.
 --
 -- KEYS[1]  one shard of a namespace
 -- ARGV[1]  the latest of the times that follow, in milliseconds

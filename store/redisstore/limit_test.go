@@ -63,14 +63,17 @@ func TestNamespaceLimit(t *testing.T) {
 func TestNamespaceLimitOfBatch(t *testing.T) {
 	url := redistest.Start(t)
 	s := newStore(t, redisstore.Options{URL: url, MaxNamespaces: 700})
-	groups := make([]*store.Batch[store.Sighting], 1500)
-	for i := range groups {
-		groups[i] = &store.Batch[store.Sighting]{Namespace: fmt.Sprint("n", i), Items: []store.Sighting{{User: "alice", At: base}}}
+	batches := make([]*store.Batch[store.Sighting], 1500)
+	for i := range batches {
+		batches[i] = &store.Batch[store.Sighting]{
+			Namespace: fmt.Sprint("n", i),
+			Items:     []store.Sighting{{User: "alice", At: base}},
+		}
 	}
-	s.PingBatches(context.Background(), groups)
-	for i, g := range groups {
-		require.Equal(t, i >= 700, errors.Is(g.Err, store.ErrNamespaceLimit), "%d: %v", i, g.Err)
-		require.Equal(t, i < 700, g.Err == nil)
+	s.PingBatches(context.Background(), batches)
+	for i, b := range batches {
+		require.Equal(t, i >= 700, errors.Is(b.Err, store.ErrNamespaceLimit), "%d: %v", i, b.Err)
+		require.Equal(t, i < 700, b.Err == nil)
 	}
 }
 
@@ -83,7 +86,8 @@ func TestNamespaceLimitOfSeveralServers(t *testing.T) {
 		s := newStore(t, redisstore.Options{URL: url, MaxNamespaces: limit})
 		wg.Go(func() {
 			for i := range 30 {
-				if err := ping(s, fmt.Sprintf("n%d-%d", k, i), "alice"); err != nil && !errors.Is(err, store.ErrNamespaceLimit) {
+				err := ping(s, fmt.Sprintf("n%d-%d", k, i), "alice")
+				if err != nil && !errors.Is(err, store.ErrNamespaceLimit) {
 					t.Error(err)
 				}
 			}
@@ -102,7 +106,7 @@ func TestKnownNamespacesCostNothing(t *testing.T) {
 	s := newStore(t, redisstore.Options{URL: url, MaxNamespaces: 1})
 	require.NoError(t, ping(s, "chat", "alice"))
 	for _, key := range []string{"presence::meta", "presence::namespaces"} {
-		require.NoError(t, client.Set(ctx, key, "whoever asks for this gets an error", 0).Err())
+		require.NoError(t, client.Set(ctx, key, "reading this key is an error", 0).Err())
 	}
 	require.NoError(t, ping(s, "chat", "bob"))
 	require.Equal(t, base, lookup(t, s, "alice")[0].At)
@@ -132,7 +136,7 @@ func TestRemoveEmptyBetweenWrites(t *testing.T) {
 				janitor.Around("zrem", comes(2), comes(3))
 				removed, err := janitor.RemoveEmpty(ctx, "chat")
 				require.NoError(t, err)
-				require.False(t, removed, "somebody is in it")
+				require.False(t, removed, "a user is in it")
 				infos, err := janitor.Namespaces(ctx, "", 10)
 				require.NoError(t, err)
 				require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: base}}, infos)
@@ -149,7 +153,7 @@ func leave(s store.Store, namespace, user string) error {
 }
 
 // TestRemoveEmptyWhileOthersWrite: one server removes a namespace again and again, while another one, which believes
-// that it is registered, writes to it and empties it. After each round it is listed if somebody is in it.
+// that it is registered, writes to it and empties it. After each round it is listed if a user is in it.
 func TestRemoveEmptyWhileOthersWrite(t *testing.T) {
 	for _, shards := range []int{1, 3} {
 		t.Run(fmt.Sprint(shards), func(t *testing.T) { removeEmptyWhileOthersWrite(t, shards) })
@@ -160,7 +164,8 @@ func removeEmptyWhileOthersWrite(t *testing.T, shards int) {
 	const rounds = 300
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)
-	janitor, writer := newStore(t, redisstore.Options{URL: url, Shards: shards}), newStore(t, redisstore.Options{URL: url, Shards: shards})
+	o := redisstore.Options{URL: url, Shards: shards}
+	janitor, writer := newStore(t, o), newStore(t, o)
 	removed := 0
 	for round := range rounds {
 		var both sync.WaitGroup

@@ -23,7 +23,8 @@ func TestLocale(t *testing.T) {
 	})
 	t.Run("de_DE", func(t *testing.T) {
 		dir := t.TempDir()
-		out, err := exec.Command("localedef", "-i", "de_DE", "-f", "UTF-8", filepath.Join(dir, "de_DE.UTF-8")).CombinedOutput()
+		out, err := exec.Command("localedef", "-i", "de_DE", "-f", "UTF-8",
+			filepath.Join(dir, "de_DE.UTF-8")).CombinedOutput()
 		if err != nil {
 			t.Skipf("no German locale can be made here: %v %s", err, out)
 		}
@@ -36,7 +37,10 @@ func TestLocale(t *testing.T) {
 func testPlacesThatAreGone(t *testing.T) {
 	ctx, server := context.Background(), redistest.StartProcess(t)
 	s := newStore(t, redisstore.Options{URL: server.URL()})
-	ascending := []string{"A", "B", "C", "Z", "a", "aa", "b", "z", "~", "ß", "ä", "é", "z\u0308", "Ω", "€", "😀"}
+	ascending := []string{
+		"A", "B", "C", "Z", "a", "aa", "b", "z", "~", "ß", "ä", "é", "z\u0308",
+		"Ω", "€", "😀",
+	}
 	slices.Sort(ascending)
 	require.NoError(t, ping(s, "chat", ascending...))
 	for i, gone := range ascending {
@@ -47,7 +51,8 @@ func testPlacesThatAreGone(t *testing.T) {
 		} {
 			after := store.Record{User: gone}
 			after.At = base
-			records, err := s.List(ctx, "chat", store.ListQuery{Ranges: everyone(), Order: order, After: &after, Limit: 100})
+			records, err := s.List(ctx, "chat",
+				store.ListQuery{Ranges: everyone(), Order: order, After: &after, Limit: 100})
 			require.NoError(t, err)
 			got := []string{}
 			for _, r := range records {

@@ -1,8 +1,14 @@
 package redisstore
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/lastseen/lastseen/store"
 )
@@ -41,22 +47,19 @@ func parseMeta(text string) (m meta, ok bool) {
 	return m, err == nil && hasKey == (key != "")
 }
 
-// mismatch returns the error of a namespace that is stored as its meta in Redis says, and not as this server's.
+// mismatch returns the error of a namespace whose meta in Redis differs from this server's.
 func (n namespace) mismatch(stored string) error {
 	ours := n.meta()
 	theirs, ok := parseMeta(stored)
 	var settings []string
-	for _, field := range []struct {
-		setting string
-		differs bool
-	}{
-		{"redis-shards", theirs.shards != ours.shards},
-		{"redis-score-unit", theirs.unit != ours.unit},
-		{"redis-key", theirs.key != ours.key},
-	} {
-		if ok && field.differs {
-			settings = append(settings, field.setting)
-		}
+	if ok && theirs.shards != ours.shards {
+		settings = append(settings, "redis-shards")
+	}
+	if ok && theirs.unit != ours.unit {
+		settings = append(settings, "redis-score-unit")
+	}
+	if ok && theirs.key != ours.key {
+		settings = append(settings, "redis-key")
 	}
 	return &store.MismatchError{
 		Namespace: n.name, Settings: settings,
@@ -64,20 +67,141 @@ func (n namespace) mismatch(stored string) error {
 	}
 }
 
-// storedAs returns where a namespace is stored according to its meta in Redis, which a server with other settings may
-// have written; no keys if the meta has values that this version does not know.
-func (s *Store) storedAs(name string, text any) stored {
-	ns := s.keys.namespace(name)
-	stringified, ok := text.(string)
-	if !ok || stringified == ns.meta().String() {
-		return stored{ns.all(), ns.encoding} // without meta it is being registered just now
+// storedAs returns how a namespace is stored according to its meta in Redis, which a server with other settings may
+// have written. The result has no keys if this version does not know the meta's values.
+func (s *Store) storedAs(name string, meta any) namespace {
+	ours := s.keys.namespace(name)
+	text, ok := meta.(string)
+	if !ok || text == ours.meta().String() { // without a meta it is just being registered
+		return ours
 	}
-	m, ok := parseMeta(stringified)
+	m, ok := parseMeta(text)
 	layout := Layout{Key: m.key, Unit: m.unit, Shards: m.shards}
 	if !ok || checkLayout(layout) != nil {
-		return stored{}
+		return namespace{}
 	}
-	theirs := keyspace{prefix: s.keys.prefix, shards: m.shards, layouts: map[string]Layout{name: layout}}
-	ns = theirs.namespace(name)
-	return stored{ns.all(), ns.encoding}
+	return keyspace{prefix: s.keys.prefix, layouts: map[string]Layout{name: layout}}.namespace(name)
 }
+
+// candidate is a namespace that is being checked.
+type candidate struct {
+	namespace
+	hasMeta bool
+	exists  bool  // it has members, although it has no meta
+	err     error // why this server cannot serve it
+}
+
+// verify checks, once in each round, that namespaces are stored as this server stores them, and fills in what it finds.
+// Sets without a meta and shared sets may hold anything, so their scores are checked, too.
+func (s *Store) verify(ctx context.Context, all []*candidate) {
+	var unsure []*candidate
+	for _, c := range all {
+		if c.hasMeta = s.agreements.current(c.name); !c.hasMeta {
+			unsure = append(unsure, c)
+		}
+	}
+	if len(unsure) == 0 {
+		return
+	}
+	s.checkMetas(ctx, unsure)
+	s.checkScores(ctx, slices.DeleteFunc(slices.Clone(unsure), func(c *candidate) bool {
+		return c.err != nil || c.hasMeta && !c.shared
+	}))
+	for _, c := range unsure {
+		if c.err == nil && c.hasMeta {
+			s.agreements.confirm(c.name)
+		}
+	}
+}
+
+// checkMetas compares the metas of namespaces with the settings. In a Cluster, one Redis that is away must not take all
+// namespaces with it: while the metas cannot be read, earlier agreements hold.
+func (s *Store) checkMetas(ctx context.Context, all []*candidate) {
+	metas, err := s.readMetas(ctx, all)
+	mayHold := errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil && s.inCluster()
+	for i, c := range all {
+		switch {
+		case err == nil:
+			s.checkMeta(c, metas[i])
+		case mayHold && s.agreements.known(c.name):
+			c.hasMeta = true
+		default:
+			c.err = err
+		}
+	}
+}
+
+// checkMeta compares the meta of one namespace with the settings.
+func (s *Store) checkMeta(c *candidate, meta any) {
+	text, found := meta.(string)
+	c.hasMeta = found
+	if found && text == c.meta().String() {
+		return
+	}
+	s.agreements.forget(c.name)
+	if found {
+		c.err = c.mismatch(text)
+	}
+}
+
+// readMetas reads the metas of namespaces; nil for those without one. In a Cluster they may be on a different Redis
+// from the namespaces: when it hangs, there has to be time left for those.
+func (s *Store) readMetas(ctx context.Context, all []*candidate) ([]any, error) {
+	if s.inCluster() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.timeout/2)
+		defer cancel()
+	}
+	names := make([]string, len(all))
+	for i, c := range all {
+		names[i] = c.name
+	}
+	metas, err := s.client.HMGet(ctx, s.keys.meta(), names...).Result()
+	return metas, translate(err)
+}
+
+// agreements remembers the namespaces that were stored as this server stores them when they were last checked, each by
+// the number of the round in which that was. The zero value is ready for use.
+type agreements struct {
+	round atomic.Int64
+	last  sync.Map // name → round
+}
+
+// keepAgreed is the number of rounds for which an unused namespace is remembered: an hour. Other servers remove
+// namespaces, and new ones come.
+const keepAgreed = int64(time.Hour / sampleEvery)
+
+// nextRound begins a round, in which namespaces are checked again.
+func (a *agreements) nextRound() {
+	round := a.round.Add(1)
+	a.last.Range(func(name, last any) bool {
+		if round-last.(int64) > keepAgreed {
+			a.last.CompareAndDelete(name, last)
+		}
+		return true
+	})
+}
+
+// current reports whether a namespace was checked in this round.
+func (a *agreements) current(name string) bool {
+	last, found := a.last.Load(name)
+	return found && last == a.round.Load()
+}
+
+// confirm records that a namespace was checked.
+func (a *agreements) confirm(name string) { a.last.Store(name, a.round.Load()) }
+
+// known reports whether a namespace was checked in this or an earlier round.
+func (a *agreements) known(name string) bool {
+	_, found := a.last.Load(name)
+	return found
+}
+
+// recheck has a namespace checked again before its next use.
+func (a *agreements) recheck(name string) {
+	round := a.round.Load()
+	a.last.CompareAndSwap(name, round, round-1)
+}
+
+// forget ends the agreement on a namespace.
+func (a *agreements) forget(name string) { a.last.Delete(name) }

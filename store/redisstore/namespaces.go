@@ -1,80 +1,186 @@
 package redisstore
 
 import (
-	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen/store"
 )
 
-// Namespaces implements [store.Store]. Namespaces that this server would refuse to serve are listed,
-// too: one of them must not hide all others.
+// ensure checks namespaces that are about to be written to, and registers those without a meta. The limit on namespaces
+// applies to those that have no members yet.
+func (s *Store) ensure(ctx context.Context, all []*candidate) {
+	s.verify(ctx, all)
+	var populated, empty []*candidate
+	for _, c := range all {
+		switch {
+		case c.err != nil || c.hasMeta:
+		case c.exists:
+			populated = append(populated, c)
+		default:
+			empty = append(empty, c)
+		}
+	}
+	s.register(ctx, populated, 0)
+	s.register(ctx, empty, s.maxNamespaces)
+}
+
+// register adds namespaces to the list while it has fewer than limit names (0 for any number), then writes the metas of
+// those that have none, and verifies them: another server may have written another one. A namespace with a meta is
+// always in the list.
+func (s *Store) register(ctx context.Context, all []*candidate, limit int) {
+	if len(all) == 0 {
+		return
+	}
+	for _, c := range all {
+		s.agreements.recheck(c.name)
+	}
+	err := s.writeNames(ctx, all, limit)
+	added := slices.DeleteFunc(slices.Clone(all), func(c *candidate) bool { return c.err != nil })
+	if err == nil {
+		err = s.writeMetas(ctx, added)
+	}
+	if err != nil {
+		for _, c := range all {
+			c.err = err
+		}
+		return
+	}
+	s.verify(ctx, added)
+}
+
+// maxNames bounds the names of one call, so that none keeps Redis busy for long.
+const maxNames = 512
+
+// writeNames adds namespaces to the list. It sets the error of those that exceed the limit.
+func (s *Store) writeNames(ctx context.Context, all []*candidate, limit int) error {
+	for part := range slices.Chunk(all, maxNames) {
+		args := []any{limit}
+		for _, c := range part {
+			args = append(args, c.name)
+		}
+		listed, err := s.runInts(ctx, scripts.register, s.keys.registry(), len(part), args...)
+		if err != nil {
+			return err
+		}
+		for i, c := range part {
+			if listed[i] == 0 {
+				c.err = fmt.Errorf("%w: %q would exceed the limit of %d", store.ErrNamespaceLimit, c.name, limit)
+			}
+		}
+	}
+	return nil
+}
+
+// writeMetas writes the metas of those namespaces that have none.
+func (s *Store) writeMetas(ctx context.Context, all []*candidate) error {
+	pipe := s.client.Pipeline()
+	for _, c := range all {
+		pipe.HSetNX(ctx, s.keys.meta(), c.name, c.meta().String())
+	}
+	_, err := pipe.Exec(ctx)
+	return translate(err)
+}
+
+// Register implements [store.Store]. Registered namespaces cost two round trips, so it can be called again and again in
+// case Redis lost them. The error names all namespaces that this server cannot serve: those that are stored with other
+// settings, and those whose key holds another type.
+func (s *Store) Register(ctx context.Context, namespaces []string) error {
+	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	if len(namespaces) == 0 {
+		return nil
+	}
+	all, listed := make([]*candidate, len(namespaces)), []any{"zmscore", s.keys.registry()}
+	for i, name := range namespaces {
+		all[i] = &candidate{namespace: s.keys.namespace(name)}
+		listed = append(listed, name)
+		s.agreements.recheck(name)
+	}
+	s.verify(ctx, all)
+	scores, err := s.client.Do(ctx, listed...).Slice() // all are 0; ZMScore would return 0 for nil, too
+	if err != nil {
+		return translate(err)
+	}
+	var missing []*candidate
+	for i, c := range all {
+		if c.err == nil && (!c.hasMeta || scores[i] == nil) {
+			missing = append(missing, c)
+		}
+	}
+	s.register(ctx, missing, 0)
+	return refused(all)
+}
+
+// refused returns why namespaces cannot be served: the first error that is not about one of them, or else all.
+func refused(all []*candidate) (joined error) {
+	for _, c := range all {
+		switch {
+		case errors.Is(c.err, store.ErrMismatch):
+			joined = errors.Join(joined, c.err)
+		case errors.Is(c.err, store.ErrWrongType):
+			joined = errors.Join(joined, fmt.Errorf("namespace %q: %w", c.name, c.err))
+		case c.err != nil:
+			return c.err
+		}
+	}
+	return joined
+}
+
+// Namespaces implements [store.Store]. Namespaces that this server would refuse to serve are listed, too: one of them
+// must not hide all others.
 func (s *Store) Namespaces(ctx context.Context, after string, limit int) ([]store.NamespaceInfo, error) {
-	ctx, cancel, err := s.operation(ctx)
+	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
 	if err != nil {
 		return nil, err
 	}
 	defer cancel()
-	bounded, end, err := s.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
 	start := "-"
 	if after != "" {
 		start = "(" + after
 	}
 	page := redis.ZRangeArgs{Key: s.keys.registry(), ByLex: true, Start: start, Stop: "+", Count: int64(limit)}
-	names, err := s.client.ZRangeArgs(bounded, page).Result()
+	names, err := s.client.ZRangeArgs(ctx, page).Result()
 	if err != nil || len(names) == 0 {
 		return nil, translate(err)
 	}
-	metas, err := s.client.HMGet(bounded, s.keys.meta(), names...).Result()
+	metas, err := s.client.HMGet(ctx, s.keys.meta(), names...).Result()
 	if err != nil {
 		return nil, translate(err)
 	}
-	return s.infos(ctx, names, metas)
-}
-
-// infos describes namespaces. Of one whose key is of another type, or may not be read, nothing is known but
-// the name.
-func (s *Store) infos(ctx context.Context, names []string, metas []any) ([]store.NamespaceInfo, error) {
-	places := make([]stored, len(names))
+	stored := make([]namespace, len(names))
 	for i, name := range names {
-		places[i] = s.storedAs(name, metas[i])
+		stored[i] = s.storedAs(name, metas[i])
 	}
-	newest, err := s.newest(ctx, places)
-	if err != nil {
-		return nil, err
-	}
+	newest, errs := s.newest(ctx, stored)
 	infos := make([]store.NamespaceInfo, len(names))
 	for i, name := range names {
-		if err := newest[i].err; err != nil && !isOfKey(err) {
-			return nil, err
+		// If the key is of another type, or may not be read, only the name is known.
+		if errs[i] != nil && !isOfKey(errs[i]) {
+			return nil, errs[i]
 		}
-		infos[i] = store.NamespaceInfo{Name: name, Newest: newest[i].at}
+		infos[i] = store.NamespaceInfo{Name: name, Newest: newest[i]}
 	}
 	return infos, nil
 }
 
-// DeleteNamespace implements [store.Store]. The name goes before the data: a ping in between finds
-// its key gone afterwards, or creates it again and registers it again.
+// DeleteNamespace implements [store.Store]. It removes the name before the data: a ping in between finds its key gone
+// afterwards, or creates it again and registers it again.
 func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
-	ctx, end, err := s.operation(ctx)
-	if err != nil {
-		return err
-	}
-	defer end()
-	ns := s.keys.namespace(name)
-	ctx, cancel, err := s.enter(ctx, ns)
+	ctx, cancel, ns, err := s.open(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer cancel()
 	if _, err := s.members(ctx, ns); err != nil {
-		return err // a key is not a sorted set, and so not ours: UNLINK would not mind
+		return err // UNLINK would also delete a key of another type, which is not ours
 	}
 	if _, err := s.unregister(ctx, name); err != nil {
 		return err
@@ -87,17 +193,11 @@ func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
 	return translate(err)
 }
 
-// RemoveEmpty implements [store.Store]. A write by another server that comes between looking and removing is in the
-// key when this one looks again, and the namespace is registered again. One that comes later makes the key, and the
-// server that wrote it registers the namespace, even if that server believes that it is registered: see ping.lua.
+// RemoveEmpty implements [store.Store]. If another server writes between the check and the removal, the second check
+// finds the key, and the namespace is registered again. If it writes later, it makes the key and registers the
+// namespace itself, even if it believes that it is registered: see ping.lua.
 func (s *Store) RemoveEmpty(ctx context.Context, name string) (bool, error) {
-	ctx, end, err := s.operation(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer end()
-	ns := s.keys.namespace(name)
-	ctx, cancel, err := s.enter(ctx, ns)
+	ctx, cancel, ns, err := s.open(ctx, name)
 	if err != nil {
 		return false, err
 	}
@@ -112,34 +212,42 @@ func (s *Store) RemoveEmpty(ctx context.Context, name string) (bool, error) {
 	if n, err := s.members(ctx, ns); err != nil || n == 0 {
 		return existed && err == nil, err
 	}
-	return false, s.register(ctx, []namespace{ns}, 0)[0]
+	c := &candidate{namespace: ns}
+	s.register(ctx, []*candidate{c}, 0)
+	return false, c.err
 }
 
-// unregister removes the name of a namespace and its meta, and reports whether there was one of them. The meta goes
-// first: where there is a meta, there is the name. In a Cluster the parts of a pipeline are not in order.
+// unregister removes the meta and the name of a namespace, and reports whether there was one of them. The meta goes
+// first, since a namespace with a meta is always in the list. In a Cluster the parts of a pipeline are not in order.
 func (s *Store) unregister(ctx context.Context, name string) (existed bool, err error) {
-	s.checked.Delete(name)
-	s.agreed.Delete(name)
+	s.agreements.forget(name)
 	metas, err := s.client.HDel(ctx, s.keys.meta(), name).Result()
 	if err != nil {
 		return false, translate(err)
 	}
 	names, err := s.client.ZRem(ctx, s.keys.registry(), name).Result()
-	s.checked.Delete(name) // somebody may have asked meanwhile
+	s.agreements.forget(name) // another call may have checked it meanwhile
 	return metas+names > 0, translate(err)
 }
 
 // members returns how many members a namespace has, hidden ones included.
-func (s *Store) members(ctx context.Context, ns namespace) (n int64, err error) {
+func (s *Store) members(ctx context.Context, ns namespace) (int64, error) {
 	pipe := s.client.Pipeline()
 	var cmds []*redis.IntCmd
 	for _, key := range ns.all() {
 		cmds = append(cmds, pipe.ZCard(ctx, key))
 	}
-	_, _ = pipe.Exec(ctx) // the error is also in the commands it befell
+	_, _ = pipe.Exec(ctx) // each command keeps its error
+	return sum(cmds)
+}
+
+// sum adds up the replies of commands, and returns the first error.
+func sum(cmds []*redis.IntCmd) (n int64, err error) {
 	for _, cmd := range cmds {
+		if err := cmd.Err(); err != nil {
+			return 0, translate(err)
+		}
 		n += cmd.Val()
-		err = cmp.Or(err, translate(cmd.Err()))
 	}
-	return n, err
+	return n, nil
 }

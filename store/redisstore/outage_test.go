@@ -51,12 +51,15 @@ func TestOutage(t *testing.T) {
 	require.NoError(t, s.Ready(context.Background()))
 }
 
-// TestClockNeedsRedisOnce: without a first sample there is no time that all servers share.
+// TestClockNeedsRedisOnce: the time that all servers share needs a first sample.
 func TestClockNeedsRedisOnce(t *testing.T) {
 	ctx, server := context.Background(), redistest.StartProcess(t)
 	server.Stop(t)
 	local := time.UnixMilli(int64(base))
-	s := newStore(t, redisstore.Options{URL: server.URL(), Timeout: 250 * time.Millisecond, Now: func() time.Time { return local }})
+	s := newStore(t, redisstore.Options{
+		URL: server.URL(), Timeout: 250 * time.Millisecond,
+		Now: func() time.Time { return local },
+	})
 	_, err := s.Now(ctx)
 	require.ErrorIs(t, err, store.ErrUnavailable)
 	began := time.Now()
@@ -90,7 +93,7 @@ func TestReplicaWithoutItsMaster(t *testing.T) {
 	require.Equal(t, base, lookup(t, s, "alice")[0].At)
 }
 
-// TestFrozenWithManyCallers: those who wait in vain for a connection are told the same.
+// TestFrozenWithManyCallers: callers that wait in vain for a connection get the same error.
 func TestFrozenWithManyCallers(t *testing.T) {
 	server := redistest.StartProcess(t)
 	s := newStore(t, redisstore.Options{URL: server.URL(), Timeout: 250 * time.Millisecond, PoolSize: 1})

@@ -6,14 +6,14 @@
 --          starts (min going up, max going down), skip those up to and including it, whether or not
 --          it is still there.
 --
--- Returns, for each range, {member, score, member, score, …}, at most limit members, in ascending
--- order of score also when the direction is down: then they are the last ones of the range.
+-- Returns, for each range, {member, score, member, score, …}, at most limit members, always in ascending order of
+-- score: if the direction is down, they are the last ones of the range.
 --
--- All ranges are read at one moment, so nobody stands in two of them. Places are found by rank, so a
--- deep page costs what the first one costs.
+-- All ranges are read at one moment, so no member is in two of them. Places are found by rank, so a deep page costs as
+-- much as the first one.
 
--- The rank past which a tie group continues after the given member; its own rank, when it is still
--- there, saves the search.
+-- The rank at which the members with one score continue after the given member. If it still exists, its own rank saves
+-- the search; then the second result is true.
 local function skip(member, score)
   local low, high = ranks(score, score)
   local now = redis.call('ZSCORE', key, member)

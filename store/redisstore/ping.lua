@@ -1,4 +1,4 @@
--- Records that users were here.
+-- Records that users were seen.
 --
 -- KEYS[1]  one shard of a namespace
 -- ARGV[1]  the earliest of the times that follow, mirrored at zero
@@ -10,8 +10,8 @@
 -- scores every user is now present at the time that came with them; otherwise scores are theirs
 -- afterwards, in order, nil for those unknown.
 --
--- Times stay the strings that came in, or numbers that are compared or passed to Redis as they are: Lua
--- writes a number with 14 digits, which would round it.
+-- Times stay the strings of ARGV, or numbers that are only compared or passed to Redis: Lua formats a number with 14
+-- digits, which would round it.
 
 local key, count = KEYS[1], (#ARGV - 3) / 2
 local created = 1 - redis.call('EXISTS', key)
@@ -32,8 +32,8 @@ if replaced then
   end
 end
 
--- Where nobody has left as late as these pings came, GT alone does it: it keeps the later time, and
--- anyone hidden where they are. When it changed everyone, there is nothing more to ask.
+-- If no user has left at or after these pings, GT alone suffices: it keeps the later time, and hidden users as they
+-- are. If it changed every user, their scores are known.
 local all = redis.call('ZCOUNT', key, '-inf', ARGV[1]) == 0
 if all and redis.call('ZADD', key, 'GT', 'CH', unpack(ARGV, 4)) == count and not replaced then
   return {created}
@@ -44,7 +44,7 @@ for i = 5, #ARGV, 2 do
   users[#users + 1] = ARGV[i]
 end
 
--- Someone who left at or after their ping stays away.
+-- A user who left at or after their ping stays left.
 if not all then
   local add, scores = {}, redis.call('ZMSCORE', key, unpack(users))
   for i = 1, #users do

@@ -1,5 +1,5 @@
--- Does what a ping does, and changes nothing: members that are there already would be moved, and there
--- are none. Redis refuses it where it refuses a ping.
+-- Does what a ping does, but changes nothing: XX updates existing members only, and there are none. Redis refuses it
+-- where it refuses a ping.
 --
 -- KEYS[1]  a key that does not exist
 

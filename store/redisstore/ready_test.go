@@ -63,7 +63,8 @@ func TestReadyMeansPingsSucceed(t *testing.T) {
 		"-@write": store.ErrUnavailable, "-@scripting": store.ErrUnavailable, "resetkeys": store.ErrUnavailable,
 		"-info": nil, "-config": nil,
 	} {
-		require.NoError(t, admin.Do(ctx, "ACL", "SETUSER", "default", "reset", "on", "nopass", "allkeys", "+@all", rights).Err())
+		require.NoError(t, admin.Do(ctx, "ACL", "SETUSER", "default", "reset", "on", "nopass", "allkeys", "+@all",
+			rights).Err())
 		agrees(want)
 	}
 }

@@ -1,23 +1,19 @@
-// Package redisstore keeps presence in Redis sorted sets, so that any number of servers can share
-// it. A namespace is one sorted set, or N of them (shards): member is the user ID, score the
-// last-seen time.
+// Package redisstore keeps presence in Redis sorted sets, so that any number of servers can share it. A namespace is
+// one sorted set, or several (shards): the member is the user ID, the score the last-seen time.
 //
-// Every operation is one command or one script a shard, so each is atomic for each user; lists and
-// counts that span several shards ask them in one round trip, not at one moment. Nothing is kept in this process but
-// the connection pool, the offset of Redis' clock, and which namespaces were already checked.
+// Every operation is one command or one script per shard, so it is atomic for each user. Lists and counts that span
+// several shards ask all of them in one round trip, but not at one moment. This process keeps only the connection pool,
+// the offset of Redis' clock, and the namespaces that it has checked.
 //
-// Where things are: url.go and client.go know how to get at one Redis, at Sentinels and at a Cluster;
-// inspect.go and ready.go what to expect of the servers there; encoding.go alone knows how a state is a
-// score; shard.go how users spread over keys; paging.go how a place in a list is found again; registry.go
-// which namespaces exist; the .lua files what runs inside Redis, each on one key.
+// url.go and client.go connect to one Redis, to Sentinels or to a Cluster; servers.go and ready.go check the servers;
+// encoding.go defines how a state becomes a score, shard.go how users spread over keys; meta.go checks how a namespace
+// is stored, namespaces.go keeps the list of them; the .lua files run inside Redis, each on one key.
 package redisstore
 
 import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"sync"
@@ -36,58 +32,56 @@ const (
 	MaxShards = 64
 )
 
-// Options says which Redis to use, and how. The zero value of a field means its default.
+// Options selects a Redis and sets how it is used. The zero value of a field means its default.
 type Options struct {
 	URL    string // of one Redis, of Sentinels or of a Cluster: see docs/decisions/redis-topologies.md
 	Prefix string // begins every key; default "presence:"
-	Shards int    // sorted sets a namespace is spread over, 1 to 64; default 1
+	Shards int    // sorted sets per namespace, 1 to 64; default 1
 	Unit   Unit   // of scores; default Milliseconds
 
-	Layouts map[string]Layout // of namespaces that are stored otherwise than the fields above say
+	Layouts map[string]Layout // of namespaces that are stored differently from the fields above
 
-	// MaxNamespaces limits the namespaces that exist; default 0, no limit. Register is exempt. When a namespace
-	// is removed while another server writes to it, there may be one more than the limit.
+	// MaxNamespaces limits the namespaces that exist; default 0, no limit. Register is exempt. When a namespace is
+	// removed while another server writes to it, there may be one more than the limit.
 	MaxNamespaces int
 
-	Timeout      time.Duration // of one call, connecting and retrying included; default 250 ms
+	// Timeout bounds a batch of pings, leaves or lookups, with connecting, retrying and everything else that it needs;
+	// default 250 ms. Other operations take at most twice as long.
+	Timeout      time.Duration
 	DialTimeout  time.Duration // of one attempt to connect; default 200 ms
-	PoolSize     int           // connections at most, to each Redis; default 10 a processor, 5 in a Cluster
+	PoolSize     int           // connections at most, to each Redis; default 10 per processor, 5 in a Cluster
 	MinIdleConns int           // connections kept open when idle, to each Redis; default 0
 	MaxRetries   int           // times a call is repeated after a network error; default 1, -1 for none
 
 	Now       func() time.Time     // this machine's clock; default time.Now
-	Monotonic func() time.Duration // time since some moment, whatever that clock does; default since Open
+	Monotonic func() time.Duration // time since some moment, unaffected by that clock; default since Open
 	Logger    *slog.Logger         // default slog.Default()
 }
 
 // Store is a [store.Store] on Redis.
 type Store struct {
 	client  redis.UniversalClient
-	where   string // the URL, redacted
+	url     string // redacted
 	keys    keyspace
 	timeout time.Duration
 
 	maxNamespaces int
 
-	clock  *sampledClock
-	logger *slog.Logger
-	holder string // who this process is, for leases
-
-	checked   sync.Map     // namespace → struct{}: its meta agreed at most sampleEvery ago, and it is registered
-	agreed    sync.Map     // in a Cluster: namespace → the round in which its meta last agreed or was taken to
-	rounds    atomic.Int64 // of checking
-	sightings sync.Map     // what was strange in which namespace, and logged
-	servers   servers      // what was found out about them
-	replaced  atomic.Int64 // times that Redis did not take since that was last logged
-	closed    atomic.Bool
-	stop      context.CancelFunc
-	stopped   sync.WaitGroup
+	clock      *sampledClock
+	log        onceLogger
+	holder     string // identifies this process in leases
+	agreements agreements
+	status     atomic.Pointer[error] // why every call is refused, if it is; nil until the first server was checked
+	replaced   atomic.Int64          // times that Redis replaced by its own since that was last logged
+	closed     atomic.Bool
+	stop       context.CancelFunc
+	stopped    sync.WaitGroup
 }
 
 var _ store.Store = (*Store)(nil)
 
-// Open returns a store on the Redis at the given URL. It does not wait for Redis: until it answers,
-// calls fail with [store.ErrUnavailable]. An error means that the options are wrong.
+// Open returns a store on the Redis at the given URL. It does not wait for Redis: until Redis answers, calls fail with
+// [store.ErrUnavailable]. An error means that the options are invalid.
 func Open(o Options) (*Store, error) {
 	o = o.withDefaults()
 	if err := o.checkLayouts(); err != nil {
@@ -99,35 +93,35 @@ func Open(o Options) (*Store, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Store{
-		client:  client,
-		where:   Redact(o.URL),
-		keys:    keyspace{prefix: o.Prefix, shards: o.Shards, unit: o.Unit, layouts: maps.Clone(o.Layouts)},
-		timeout: o.Timeout,
-
-		maxNamespaces: o.MaxNamespaces,
-
-		logger: o.Logger,
-		holder: rand.Text(),
-		stop:   cancel,
+		client: client, url: Redact(o.URL), timeout: o.Timeout, maxNamespaces: o.MaxNamespaces,
+		keys: keyspace{prefix: o.Prefix, shards: o.Shards, unit: o.Unit, layouts: maps.Clone(o.Layouts)},
+		log:  onceLogger{Logger: o.Logger}, holder: rand.Text(), stop: cancel,
 	}
 	s.clock = &sampledClock{
 		Clock: clock.New(clock.Options{Name: "Redis", Monotonic: o.Monotonic, Logger: o.Logger}),
-		local: o.Now, sample: s.redisTime, logger: o.Logger,
+		local: o.Now, sample: s.redisTime, log: &s.log,
 	}
-	s.servers.logger = o.Logger
-	s.stopped.Go(func() { repeat(ctx, sampleEvery, s.watch, s.checkAgain) })
+	s.stopped.Go(func() { repeat(ctx, sampleEvery, s.monitor, s.agreements.nextRound) })
 	s.stopped.Go(func() { repeat(ctx, lookEvery, s.clock.refresh, func() {}) })
 	return s, nil
 }
 
-// watch looks after the servers.
-func (s *Store) watch(ctx context.Context) {
-	s.patrol(ctx)
-	s.reportReplaced()
+// Validate returns the error that [Open] would return for the options. It neither connects nor logs.
+func (o Options) Validate() error {
+	o = o.withDefaults()
+	if err := o.checkLayouts(); err != nil {
+		return err
+	}
+	o.Logger = slog.New(slog.DiscardHandler)
+	o.MinIdleConns = 0 // those are opened with the client
+	client, err := newClient(o)
+	if err != nil {
+		return err
+	}
+	return client.Close()
 }
 
-// repeat does some work at once and then at every interval, something else before each repetition, until
-// the context ends.
+// repeat calls work at once and then at every interval, each time but the first after before, until the context ends.
 func repeat(ctx context.Context, every time.Duration, work func(context.Context), before func()) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -156,8 +150,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Close stops the clock and closes the connections. Nothing accepted is left undone: every call
-// waits for Redis' answer.
+// Close stops the clock and closes the connections. No accepted write is lost: every call waits for Redis' reply.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
@@ -167,42 +160,36 @@ func (s *Store) Close() error {
 	return s.client.Close()
 }
 
-// alive returns an error when a call would be in vain.
-func (s *Store) alive(ctx context.Context) error {
+// begin starts an operation and bounds it in time, however many round trips it makes. It refuses operations after Close
+// and while a server is too old. The first one checks the servers.
+func (s *Store) begin(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc, error) {
 	if s.closed.Load() {
-		return store.ErrClosed
+		return nil, nil, store.ErrClosed
 	}
-	if err := ctx.Err(); err != nil && errors.Is(context.Cause(ctx), errTimeout) {
-		return fmt.Errorf("%w: %w", store.ErrUnavailable, errTimeout)
-	}
-	return ctx.Err()
-}
-
-// batch bounds in time a batch of writes or lookups, with all that belongs to it, as one call.
-func (s *Store) batch(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, s.timeout, errTimeout)
-}
-
-// operation bounds in time what takes several calls to Redis, one after the other: together they take twice
-// [Options.Timeout] at most.
-func (s *Store) operation(ctx context.Context) (context.Context, context.CancelFunc, error) {
-	if err := s.alive(ctx); err != nil {
+	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, 2*s.timeout, errTimeout)
-	return ctx, cancel, nil
-}
-
-// begin bounds one call to Redis in time, and refuses it after Close, and while a server is too old. The
-// first one inspects the servers.
-func (s *Store) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
-	if err := s.alive(ctx); err != nil {
-		return nil, nil, err
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, errTimeout)
-	if err := s.inspected(ctx); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	if err := s.refusal(ctx); err != nil {
 		cancel()
 		return nil, nil, err
 	}
 	return ctx, cancel, nil
+}
+
+// open begins an operation on one namespace, after checking that this server can serve it.
+func (s *Store) open(ctx context.Context, name string) (context.Context, context.CancelFunc, namespace, error) {
+	ns := s.keys.namespace(name)
+	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
+	if err != nil {
+		return nil, nil, ns, err
+	}
+	if !s.agreements.current(name) {
+		c := &candidate{namespace: ns}
+		if s.verify(ctx, []*candidate{c}); c.err != nil {
+			cancel()
+			return nil, nil, ns, c.err
+		}
+	}
+	return ctx, cancel, ns, nil
 }

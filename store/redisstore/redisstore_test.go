@@ -23,7 +23,8 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // the client's own log of servers that tests stop
-	// Most of these tests wait for servers, so more of them run at once than there are processors. A flag -parallel wins.
+	// Most of these tests wait for servers, so more of them run at once than there are processors. A flag -parallel
+	// wins.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}

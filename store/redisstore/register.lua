@@ -1,7 +1,7 @@
 -- Adds names to the list of namespaces, as long as there is room.
 --
 -- KEYS[1]  the list
--- ARGV[1]  how many names there may be; 0 for any number
+-- ARGV[1]  the limit on names; 0 for none
 -- ARGV     then names
 --
 -- Returns, for each name, 1 if it is in the list afterwards and 0 if there was no room.

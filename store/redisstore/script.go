@@ -2,51 +2,40 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
+	"embed"
+	"fmt"
 
 	"github.com/redis/go-redis/v9"
 )
 
-var (
-	//go:embed ping.lua
-	pingSource string
-	//go:embed leave.lua
-	leaveSource string
-	//go:embed count.lua
-	countSource string
-	//go:embed page.lua
-	pageSource string
-	//go:embed trim.lua
-	trimSource string
-	//go:embed lease.lua
-	leaseSource string
-	//go:embed group.lua
-	groupSource string
-	//go:embed time.lua
-	timeSource string
-	//go:embed probe.lua
-	probeSource string
-	//go:embed clock.lua
-	clockSource string
-	//go:embed register.lua
-	registerSource string
-	//go:embed tie.lua
-	tieSource string
-)
+//go:embed *.lua
+var luaFiles embed.FS
 
 // scripts are what runs inside Redis.
-var scripts = struct{ ping, leave, count, page, group, trim, lease, time, probe, register *redis.Script }{
-	ping:  redis.NewScript(clockSource + pingSource),
-	leave: redis.NewScript(clockSource + leaveSource),
-	count: redis.NewScript(countSource),
-	page:  redis.NewScript(tieSource + pageSource),
-	group: redis.NewScript(tieSource + groupSource),
-	trim:  redis.NewScript(clockSource + trimSource),
-	lease: redis.NewScript(leaseSource),
-	time:  redis.NewScript(timeSource),
-	probe: redis.NewScript(probeSource),
+var scripts = struct{ ping, leave, count, page, millisecond, trim, lease, time, probe, register *redis.Script }{
+	ping:        newScript("clock.lua", "ping.lua"),
+	leave:       newScript("clock.lua", "leave.lua"),
+	count:       newScript("count.lua"),
+	page:        newScript("lib.lua", "page.lua"),
+	millisecond: newScript("lib.lua", "millisecond.lua"),
+	trim:        newScript("clock.lua", "trim.lua"),
+	lease:       newScript("lease.lua"),
+	time:        newScript("time.lua"),
+	probe:       newScript("probe.lua"),
+	register:    newScript("register.lua"),
+}
 
-	register: redis.NewScript(registerSource),
+// newScript joins files to a script.
+func newScript(files ...string) *redis.Script {
+	var source []byte
+	for _, file := range files {
+		text, err := luaFiles.ReadFile(file)
+		if err != nil {
+			panic(err) // a misspelt name above
+		}
+		source = append(source, text...)
+	}
+	return redis.NewScript(string(source))
 }
 
 // call is one run of a script on one key.
@@ -55,29 +44,54 @@ type call struct {
 	args []any
 }
 
-// runScript runs a script once for each call, all in one round trip, and returns the replies in the
-// order of the calls. The error is that of the first call that failed; others may have run.
-func (s *Store) runScript(ctx context.Context, script *redis.Script, calls []call) ([]*redis.Cmd, error) {
-	cmds, err := s.runScripts(ctx, script, calls)
-	for _, cmd := range cmds {
-		if err == nil {
-			err = translate(cmd.Err())
-		}
-	}
+// runOnKey runs a script once.
+func (s *Store) runOnKey(ctx context.Context, script *redis.Script, key string, args ...any) (*redis.Cmd, error) {
+	cmd := s.runScripts(ctx, script, []call{{key, args}})[0]
+	return cmd, translate(cmd.Err())
+}
+
+// runInts runs a script that returns n numbers.
+func (s *Store) runInts(ctx context.Context, script *redis.Script, key string, n int, args ...any) ([]int64, error) {
+	cmd, err := s.runOnKey(ctx, script, key, args...)
 	if err != nil {
 		return nil, err
+	}
+	return ints(cmd, n)
+}
+
+// ints returns the reply of a script, an array of n numbers.
+func ints(cmd *redis.Cmd, n int) ([]int64, error) {
+	reply, err := cmd.Int64Slice()
+	if err != nil || len(reply) != n {
+		return nil, fmt.Errorf("unexpected script reply %v instead of %d numbers", cmd.Val(), n)
+	}
+	return reply, nil
+}
+
+// sliceOf returns an array of a script's reply, of n elements unless n is negative.
+func sliceOf(reply any, n int) ([]any, error) {
+	elements, ok := reply.([]any)
+	if !ok || n >= 0 && len(elements) != n {
+		return nil, fmt.Errorf("unexpected script reply of type %T instead of an array", reply)
+	}
+	return elements, nil
+}
+
+// runAll runs a script once for each call, all in one round trip, and returns the replies in the order of the calls.
+// The error is that of the first call that failed; others may have run.
+func (s *Store) runAll(ctx context.Context, script *redis.Script, calls []call) ([]*redis.Cmd, error) {
+	cmds := s.runScripts(ctx, script, calls)
+	for _, cmd := range cmds {
+		if err := cmd.Err(); err != nil {
+			return nil, translate(err)
+		}
 	}
 	return cmds, nil
 }
 
-// runScripts is runScript with the error of each call in its reply. Redis forgets scripts when it
-// restarts or fails over; those it does not know are sent again in full.
-func (s *Store) runScripts(ctx context.Context, script *redis.Script, calls []call) ([]*redis.Cmd, error) {
-	ctx, cancel, err := s.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer cancel()
+// runScripts is runAll with the error of each call in its reply. Redis forgets scripts when it restarts or fails over;
+// unknown ones are sent again in full.
+func (s *Store) runScripts(ctx context.Context, script *redis.Script, calls []call) []*redis.Cmd {
 	cmds := s.pipeline(ctx, calls, func(p redis.Scripter, c call) *redis.Cmd {
 		return p.EvalSha(ctx, script.Hash(), []string{c.key}, c.args...)
 	})
@@ -88,28 +102,28 @@ func (s *Store) runScripts(ctx context.Context, script *redis.Script, calls []ca
 			missing, again = append(missing, i), append(again, calls[i])
 		}
 	}
+	if len(missing) == 0 {
+		return cmds
+	}
 	resent := s.pipeline(ctx, again, func(p redis.Scripter, c call) *redis.Cmd {
 		return script.Eval(ctx, p, []string{c.key}, c.args...)
 	})
 	for i, cmd := range resent {
 		cmds[missing[i]] = cmd
 	}
-	return cmds, nil
+	return cmds
 }
 
 // pipeline sends one command for each call in one round trip. Errors stay in the commands.
 func (s *Store) pipeline(ctx context.Context, calls []call, send func(redis.Scripter, call) *redis.Cmd) []*redis.Cmd {
-	switch len(calls) {
-	case 0:
-		return nil
-	case 1:
+	if len(calls) == 1 {
 		return []*redis.Cmd{send(s.client, calls[0])}
 	}
-	p := s.client.Pipeline()
+	pipe := s.client.Pipeline()
 	cmds := make([]*redis.Cmd, len(calls))
 	for i, c := range calls {
-		cmds[i] = send(p, c)
+		cmds[i] = send(pipe, c)
 	}
-	_, _ = p.Exec(ctx) // the error is also in the commands it befell
+	_, _ = pipe.Exec(ctx) // each command keeps its error
 	return cmds
 }

@@ -28,7 +28,7 @@ func TestConformanceOnSentinel(t *testing.T) {
 	storetest.Run(t, opener(redistest.StartSentinel(t).URL(), 1))
 }
 
-// resume calls until there is no error. Until then there are only outages.
+// resume calls until there is no error. Until then every error is an outage.
 func resume(t *testing.T, call func() error) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -68,7 +68,8 @@ func TestFailover(t *testing.T) {
 			leave(t, watched.Nodes[0])
 			require.ErrorIs(t, ping(s, "chat", "bob"), store.ErrUnavailable)
 			resume(t, func() error { return ping(s, "chat", "bob") })
-			require.Eventually(t, func() bool { return watched.Primary() == watched.Nodes[1] }, slowMachine, time.Millisecond,
+			require.Eventually(t, func() bool { return watched.Primary() == watched.Nodes[1] }, slowMachine,
+				time.Millisecond,
 				"the Sentinels agree a little later than the first one says so")
 			require.Eventually(t, func() bool { return s.Ready(ctx) == nil }, slowMachine, time.Millisecond)
 			requireBoth(t, s)
@@ -90,7 +91,8 @@ func TestOldPrimaryComesBack(t *testing.T) {
 	for i := range 50 {
 		user := fmt.Sprintf("u%d", i)
 		require.Eventually(t, func() bool { return ping(s, "chat", user) == nil }, slowMachine, time.Millisecond)
-		require.InDelta(t, float64(base), watched.Nodes[1].Client(t).ZScore(context.Background(), "presence:chat", user).Val(), 0)
+		require.InDelta(t, float64(base),
+			watched.Nodes[1].Client(t).ZScore(context.Background(), "presence:chat", user).Val(), 0)
 	}
 }
 
@@ -103,7 +105,8 @@ func TestFrozenSentinel(t *testing.T) {
 	require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, slowMachine, time.Millisecond)
 	frozen := 0
 	for _, sentinel := range watched.Sentinels {
-		if strings.Contains(sentinel.Client(t).Do(ctx, "PUBSUB", "NUMPAT").String()+sentinel.Client(t).ClientList(ctx).Val(), "cmd=subscribe") {
+		clients := sentinel.Client(t).Do(ctx, "PUBSUB", "NUMPAT").String() + sentinel.Client(t).ClientList(ctx).Val()
+		if strings.Contains(clients, "cmd=subscribe") {
 			sentinel.Freeze(t)
 			defer sentinel.Thaw(t)
 			frozen++
@@ -125,7 +128,8 @@ func TestSentinelPasswords(t *testing.T) {
 			"+ping", "+hello", "+auth", "+subscribe", "+sentinel|get-master-addr-by-name", "+sentinel|sentinels").Err())
 		require.NoError(t, sentinel.Client(t).Do(ctx, "ACL", "SETUSER", "default", "off").Err())
 	}
-	require.NoError(t, watched.Nodes[0].Client(t).Do(ctx, "ACL", "SETUSER", "app", "on", ">geheim", "~presence:*", "+@all").Err())
+	require.NoError(t, watched.Nodes[0].Client(t).Do(ctx, "ACL", "SETUSER", "app", "on", ">geheim", "~presence:*",
+		"+@all").Err())
 	url := strings.Replace(watched.URL(), "://", "://app:geheim@", 1)
 	url = strings.Replace(url, "?", "/2?", 1)
 	s := newStore(t, redisstore.Options{URL: url + "&sentinel-user=dot&sentinel-password=ge%2Fheim"})

@@ -32,7 +32,7 @@ func (k keyspace) namespace(name string) namespace {
 	return namespace{
 		name: name, key: cmp.Or(layout.Key, k.prefix+name), shards: cmp.Or(layout.Shards, k.shards),
 		own:      layout.Key == "",
-		encoding: encoding{unit: unit, foreign: unit != Milliseconds || layout.Key != "" || layout.Unit != ""},
+		encoding: encoding{unit: unit, shared: unit != Milliseconds || layout.Key != "" || layout.Unit != ""},
 	}
 }
 
@@ -62,7 +62,7 @@ func (n namespace) all() []string {
 // of returns the key of the shard that a user lives in.
 func (n namespace) of(user string) string { return n.shard(shardOf(user, n.shards)) }
 
-// hashVersion names shardOf. Whoever changes that function changes this.
+// hashVersion names shardOf: a change of that function needs a new name.
 const hashVersion = "fnv1a64"
 
 // shardOf is FNV-1a-64 of the user ID modulo the number of shards.
@@ -75,51 +75,45 @@ func shardOf(user string, shards int) int {
 	return int(h.Sum64() % uint64(shards))
 }
 
-// portion is the part of a batch that goes to one shard in one command.
-type portion struct {
+// chunk is the part of a batch that goes to one shard in one command.
+type chunk struct {
 	key   string
 	index []int // places in the batch
 }
 
-// maxPortion bounds the members of one command, so that none keeps Redis busy for long.
-const maxPortion = 512
+// maxChunk bounds the members of one command, so that none keeps Redis busy for long.
+const maxChunk = 512
 
-// split divides count items over the shards of their users, in portions of at most maxPortion.
-func (n namespace) split(count int, user func(int) string) []portion {
-	open := make([]*portion, n.shards)
-	var portions []*portion
+// split divides count items over the shards of their users, in chunks of at most maxChunk.
+func (n namespace) split(count int, user func(int) string) []*chunk {
+	open := make([]*chunk, n.shards)
+	var chunks []*chunk
 	for i := range count {
 		shard := shardOf(user(i), n.shards)
-		p := open[shard]
-		if p == nil || len(p.index) == maxPortion {
-			p = &portion{key: n.shard(shard)}
-			open[shard] = p
-			portions = append(portions, p)
+		if c := open[shard]; c == nil || len(c.index) == maxChunk {
+			open[shard] = &chunk{key: n.shard(shard)}
+			chunks = append(chunks, open[shard])
 		}
-		p.index = append(p.index, i)
+		open[shard].index = append(open[shard].index, i)
 	}
-	split := make([]portion, len(portions))
-	for i, p := range portions {
-		split[i] = *p
-	}
-	return split
+	return chunks
 }
 
-// fold keeps one sighting a user, the latest: pings commute with pings and leaves with leaves. It
-// returns where each sighting of the batch went.
-func fold(batch []store.Sighting) (folded []store.Sighting, place []int) {
+// dedupe keeps one sighting per user, the latest: pings commute with pings and leaves with leaves. It also returns, for
+// each sighting of the batch, the place of its user's.
+func dedupe(batch []store.Sighting) (unique []store.Sighting, place []int) {
 	place = make([]int, len(batch))
 	first := make(map[string]int, len(batch))
-	folded = make([]store.Sighting, 0, len(batch))
+	unique = make([]store.Sighting, 0, len(batch))
 	for i, sighting := range batch {
 		at, seen := first[sighting.User]
 		if !seen {
-			at = len(folded)
+			at = len(unique)
 			first[sighting.User] = at
-			folded = append(folded, sighting)
+			unique = append(unique, sighting)
 		}
-		folded[at].At = max(folded[at].At, sighting.At)
+		unique[at].At = max(unique[at].At, sighting.At)
 		place[i] = at
 	}
-	return folded, place
+	return unique, place
 }

@@ -1,4 +1,4 @@
--- Tells the time by the clock of the Redis that has a key.
+-- Returns the time of the Redis that has a key.
 --
 -- KEYS[1]  the key; nothing is read from it
 --

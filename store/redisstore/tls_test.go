@@ -59,14 +59,15 @@ func freePort(t *testing.T) string {
 func TestTLS(t *testing.T) {
 	cert, key := writeCertificate(t)
 	port := freePort(t)
-	redistest.StartProcess(t, "--tls-port", port, "--tls-ca-cert-file", cert, "--tls-cert-file", cert, "--tls-key-file", key)
+	redistest.StartProcess(t, "--tls-port", port, "--tls-ca-cert-file", cert, "--tls-cert-file", cert,
+		"--tls-key-file", key)
 	us := "&tls-cert=" + cert + "&tls-key=" + key
 	for options, works := range map[string]bool{
 		"?tls-ca=" + cert + "&tls-server-name=redis.test" + us: true,
 		"?tls-insecure-skip-verify=true" + us:                  true,
 
 		"?tls-ca=" + cert + us:                            false, // it is not 127.0.0.1
-		"?tls-server-name=redis.test" + us:                false, // nobody vouches for it
+		"?tls-server-name=redis.test" + us:                false, // its issuer is unknown
 		"?tls-ca=" + cert + "&tls-server-name=redis.test": false, // nor for us
 		"?tls-ca=" + cert + "&tls-server-name=other" + us: false,
 	} {
@@ -88,7 +89,7 @@ func TestTLSOfCluster(t *testing.T) {
 		port = freePort(t)
 		return []string{
 			"--tls-port", port, "--tls-ca-cert-file", cert, "--tls-cert-file", cert, "--tls-key-file", key,
-			"--cluster-announce-port", port, // what a Cluster with tls-cluster tells
+			"--cluster-announce-port", port, // as a Cluster with tls-cluster does
 		}
 	})
 	options := "?tls-server-name=redis.test&tls-ca=" + cert + "&tls-cert=" + cert + "&tls-key=" + key
@@ -99,9 +100,11 @@ func TestTLSOfCluster(t *testing.T) {
 func TestTLSOfSentinel(t *testing.T) {
 	cert, key := writeCertificate(t)
 	port, sentinelPort := freePort(t), freePort(t)
-	redistest.StartProcess(t, "--tls-port", port, "--tls-ca-cert-file", cert, "--tls-cert-file", cert, "--tls-key-file", key)
+	redistest.StartProcess(t, "--tls-port", port, "--tls-ca-cert-file", cert, "--tls-cert-file", cert,
+		"--tls-key-file", key)
 	redistest.StartOneSentinel(t, "127.0.0.1:"+port, "tls-port "+sentinelPort, "tls-replication yes",
 		"tls-ca-cert-file "+cert, "tls-cert-file "+cert, "tls-key-file "+key)
 	options := "&tls-server-name=redis.test&tls-ca=" + cert + "&tls-cert=" + cert + "&tls-key=" + key
-	everything(t, newStore(t, redisstore.Options{URL: "rediss+sentinel://127.0.0.1:" + sentinelPort + "?master=" + redistest.MasterName + options}))
+	url := "rediss+sentinel://127.0.0.1:" + sentinelPort + "?master=" + redistest.MasterName + options
+	everything(t, newStore(t, redisstore.Options{URL: url}))
 }

@@ -1,26 +1,22 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
 
-// Trim implements [store.Store]. Of a namespace that is spread over several shards the clocks of all are looked at
-// before anybody is deleted.
-func (s *Store) Trim(ctx context.Context, namespace string, q store.TrimQuery) (store.TrimResult, error) {
-	ctx, cancel, err := s.operation(ctx)
+// Trim implements [store.Store]. If a namespace has several shards, it checks the clocks of all before it deletes
+// anyone.
+func (s *Store) Trim(ctx context.Context, namespace string, q store.TrimQuery) (result store.TrimResult, err error) {
+	ctx, cancel, ns, err := s.open(ctx, namespace)
 	if err != nil {
-		return store.TrimResult{}, err
+		return result, err
 	}
 	defer cancel()
-	ns := s.keys.namespace(namespace)
-	if err := s.check(ctx, ns); err != nil {
-		return store.TrimResult{}, err
-	}
-	keys, result := ns.all(), store.TrimResult{}
+	keys := ns.all()
 	if len(keys) > 1 {
 		counted, err := s.trim(ctx, ns, keys, q, 0)
 		if err != nil {
@@ -48,7 +44,7 @@ func (s *Store) Trim(ctx context.Context, namespace string, q store.TrimQuery) (
 	return result, nil
 }
 
-// trimmed is what trimming one shard came to.
+// trimmed is the result of trimming one shard.
 type trimmed struct {
 	deleted int
 	held    bool
@@ -57,7 +53,9 @@ type trimmed struct {
 
 // trim deletes at most limit members of each shard that are older than the query's age, all in one round trip. With
 // limit 0 it only counts them.
-func (s *Store) trim(ctx context.Context, ns namespace, keys []string, q store.TrimQuery, limit int) ([]trimmed, error) {
+func (s *Store) trim(
+	ctx context.Context, ns namespace, keys []string, q store.TrimQuery, limit int,
+) ([]trimmed, error) {
 	all := 0
 	if q.All {
 		all = 1
@@ -69,28 +67,20 @@ func (s *Store) trim(ctx context.Context, ns namespace, keys []string, q store.T
 			limit, all, ns.time(lastseen.MaxInstant + 1), ns.hidden(),
 		}}
 	}
-	cmds, err := s.runScript(ctx, scripts.trim, calls)
+	cmds, err := s.runAll(ctx, scripts.trim, calls)
 	if err != nil {
 		return nil, err
 	}
 	shards := make([]trimmed, len(cmds))
 	for i, cmd := range cmds {
-		reply, err := cmd.Int64Slice()
-		if err != nil || len(reply) != 3 {
-			return nil, fmt.Errorf("script answered %v for what it trimmed: %w", cmd.Val(), err)
+		reply, err := ints(cmd, 3)
+		if err != nil {
+			return nil, err
 		}
 		if reply[0] < 0 {
-			return nil, clockMoved(q, lastseen.Instant(reply[2]))
+			return nil, cmp.Or(q.CheckClock(lastseen.Instant(reply[2])), store.ErrClockMoved)
 		}
 		shards[i] = trimmed{deleted: int(reply[0]), held: reply[1] == 1, old: int(reply[2])}
 	}
 	return shards, nil
-}
-
-// clockMoved returns the error of a clock that is not where a query expects it.
-func clockMoved(q store.TrimQuery, now lastseen.Instant) error {
-	if err := q.CheckClock(now); err != nil {
-		return err
-	}
-	return store.ErrClockMoved // unless the script and the contract differ about what is too far
 }

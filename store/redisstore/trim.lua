@@ -1,5 +1,5 @@
--- Deletes members last seen longer ago than an age, whether present, left or hidden, at most so many. What is
--- too old is reckoned by the clock of this Redis, now.
+-- Deletes members last seen longer ago than an age, whether present, left or hidden, up to a limit. The age is measured
+-- by the current clock of this Redis.
 --
 -- KEYS[1]  one shard of a namespace
 -- ARGV[1]  the age in milliseconds

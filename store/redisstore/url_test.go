@@ -11,15 +11,18 @@ import (
 
 func TestParseAddress(t *testing.T) {
 	for url, want := range map[string]address{
-		"redis://host":                      {hosts: []string{"host:6379"}},
-		"redis://host:1/3":                  {hosts: []string{"host:1"}, database: 3},
-		"rediss://:p@host":                  {encrypt: true, password: "p", hosts: []string{"host:6379"}},
-		"redis://u:a%2F%3F%23%40%25b@h":     {user: "u", password: "a/?#@%b", hosts: []string{"h:6379"}},
-		"redis://u:p+q^@h":                  {user: "u", password: "p+q^", hosts: []string{"h:6379"}},
-		"redis://[::1]":                     {hosts: []string{"[::1]:6379"}},
-		"redis://[fe80::1]:7/":              {hosts: []string{"[fe80::1]:7"}},
-		"redis+cluster://a,b:2,[::1]:3":     {topology: cluster, hosts: []string{"a:6379", "b:2", "[::1]:3"}},
-		"rediss+cluster://u:p@a/":           {topology: cluster, encrypt: true, user: "u", password: "p", hosts: []string{"a:6379"}},
+		"redis://host":                  {hosts: []string{"host:6379"}},
+		"redis://host:1/3":              {hosts: []string{"host:1"}, database: 3},
+		"rediss://:p@host":              {encrypt: true, password: "p", hosts: []string{"host:6379"}},
+		"redis://u:a%2F%3F%23%40%25b@h": {user: "u", password: "a/?#@%b", hosts: []string{"h:6379"}},
+		"redis://u:p+q^@h":              {user: "u", password: "p+q^", hosts: []string{"h:6379"}},
+		"redis://[::1]":                 {hosts: []string{"[::1]:6379"}},
+		"redis://[fe80::1]:7/":          {hosts: []string{"[fe80::1]:7"}},
+		"redis+cluster://a,b:2,[::1]:3": {topology: cluster, hosts: []string{"a:6379", "b:2", "[::1]:3"}},
+		"rediss+cluster://u:p@a/": {
+			topology: cluster, encrypt: true, user: "u", password: "p",
+			hosts: []string{"a:6379"},
+		},
 		"redis+sentinel://a,b:2/1?master=m": {topology: sentinel, hosts: []string{"a:26379", "b:2"}, database: 1},
 		"rediss+sentinel://a?master=m":      {topology: sentinel, encrypt: true, hosts: []string{"a:26379"}},
 	} {
@@ -67,9 +70,9 @@ func TestRefusedAddresses(t *testing.T) {
 		"redis+sentinel://a?master=m&master=n":                            "twice",
 		"redis+sentinel://:geheim@a,b?master=m&sentinel-password=ge@heim": "%40",
 		"redis+sentinel://:geheim@a,b?master=m&sentinelpassword=geheim":   "unknown option",
-		"redis+://geheim@a":                                               "begins with",
-		"redis+geheim://a":                                                "begins with",
-		"unix:///geheim":                                                  "begins with",
+		"redis+://geheim@a":                                               "begin with",
+		"redis+geheim://a":                                                "begin with",
+		"unix:///geheim":                                                  "begin with",
 	} {
 		_, err := newClient(Options{URL: url})
 		require.ErrorContains(t, err, reason, url)
@@ -79,16 +82,19 @@ func TestRefusedAddresses(t *testing.T) {
 }
 
 func TestRedact(t *testing.T) {
-	for url, want := range map[string]string{
-		"redis+sentinel://u:geheim@a,b:1/2?master=m&sentinel-user=s&sentinel-password=geheim": "redis+sentinel://u:xxxxx@a:26379,b:1/2?master=m",
-		"rediss+cluster://:geheim@a,[::1]:7?tls-ca=f":                                         "rediss+cluster://:xxxxx@a:6379,[::1]:7",
-		"redis+cluster://dot@a": "redis+cluster://xxxxx@a:6379",
+	for _, c := range []struct{ url, want string }{
+		{
+			"redis+sentinel://u:geheim@a,b:1/2?master=m&sentinel-user=s&sentinel-password=geheim",
+			"redis+sentinel://u:xxxxx@a:26379,b:1/2?master=m",
+		},
+		{"rediss+cluster://:geheim@a,[::1]:7?tls-ca=f", "rediss+cluster://:xxxxx@a:6379,[::1]:7"},
+		{"redis+cluster://dot@a", "redis+cluster://xxxxx@a:6379"},
 	} {
-		require.Equal(t, want, Redact(url))
+		require.Equal(t, c.want, Redact(c.url))
 	}
 }
 
-// TestInsecureIsLogged: nobody turns verification off without being told what it means.
+// TestInsecureIsLogged: turning verification off is logged with its consequence.
 func TestInsecureIsLogged(t *testing.T) {
 	var log strings.Builder
 	logger := slog.New(slog.NewTextHandler(&log, nil))

@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
@@ -16,242 +13,203 @@ import (
 const maxMembers = 4096
 
 // Ping implements [store.Store].
-func (s *Store) Ping(ctx context.Context, name string, batch []store.Sighting) ([]lastseen.State, error) {
-	g := &store.Batch[store.Sighting]{Namespace: name, Items: batch}
-	s.PingBatches(ctx, []*store.Batch[store.Sighting]{g})
-	return g.States, g.Err
+func (s *Store) Ping(ctx context.Context, name string, items []store.Sighting) ([]lastseen.State, error) {
+	b := &store.Batch[store.Sighting]{Namespace: name, Items: items}
+	s.PingBatches(ctx, []*store.Batch[store.Sighting]{b})
+	return b.States, b.Err
 }
 
 // PingBatches implements [store.Batcher].
-func (s *Store) PingBatches(ctx context.Context, groups []*store.Batch[store.Sighting]) {
-	s.record(ctx, groups, writeOp{
-		script: scripts.ping,
-		first: func(e errand) []any {
-			earliest, latest := e.times()
-			return []any{"-" + e.ns.time(earliest), int64(latest), e.ns.perScore()}
-		},
-		args: func(args []any, t *times, sighting *store.Sighting) []any {
-			return append(args, t.text(sighting.At), &sighting.User)
-		},
-	})
+func (s *Store) PingBatches(ctx context.Context, batches []*store.Batch[store.Sighting]) {
+	s.record(ctx, batches, false)
 }
 
 // Leave implements [store.Store].
-func (s *Store) Leave(ctx context.Context, name string, batch []store.Sighting) ([]lastseen.State, error) {
-	g := &store.Batch[store.Sighting]{Namespace: name, Items: batch}
-	s.record(ctx, []*store.Batch[store.Sighting]{g}, writeOp{
-		script: scripts.leave,
-		left:   true,
-		first: func(e errand) []any {
-			_, latest := e.times()
-			return []any{int64(latest), e.ns.perScore()}
-		},
-		args: func(args []any, t *times, sighting *store.Sighting) []any {
-			return append(args, "-"+*t.text(sighting.At), t.time(sighting.At+1), &sighting.User)
-		},
-	})
-	return g.States, g.Err
+func (s *Store) Leave(ctx context.Context, name string, items []store.Sighting) ([]lastseen.State, error) {
+	b := &store.Batch[store.Sighting]{Namespace: name, Items: items}
+	s.record(ctx, []*store.Batch[store.Sighting]{b}, true)
+	return b.States, b.Err
 }
 
-// record writes groups of pings or of leaves, and makes their namespaces exist.
-func (s *Store) record(ctx context.Context, groups []*store.Batch[store.Sighting], op writeOp) {
-	ctx, cancel := s.batch(ctx)
-	defer cancel()
-	all := s.open(groups)
-	for i, err := range s.admit(ctx, namespaces(all)) {
-		all[i].Err = err
-	}
-	s.write(ctx, all, op)
-	var created []*writing
-	for _, w := range all {
-		switch {
-		case w.Err != nil:
-			// Part of it may have created the key again without a reply: the next write registers the namespace.
-			s.checked.Delete(w.Namespace)
-		case w.created:
-			// The first member of a key, perhaps since another server deleted the namespace.
-			created = append(created, w)
-		}
-	}
-	// All at once, for a batch can be about hundreds of new ones.
-	for i, err := range s.register(ctx, namespaces(created), 0) {
-		created[i].Err = err
-	}
-	finish(all)
+// pendingBatch is a batch that is being written.
+type pendingBatch struct {
+	candidate // its namespace; err is why the batch failed
+	batch     *store.Batch[store.Sighting]
+	unique    []store.Sighting // one per user
+	place     []int            // for each item, the place of its user in unique
+	states    []lastseen.State // of unique
+	created   bool             // a key was made
 }
 
-// writing is a group that is being written.
-type writing struct {
-	*store.Batch[store.Sighting]
-	ns      namespace
-	folded  []store.Sighting // each user once
-	place   []int            // where in folded each item went
-	states  []lastseen.State // of folded
-	created bool             // a key was made
-}
-
-// open prepares groups; those with nothing in them are left alone.
-func (s *Store) open(groups []*store.Batch[store.Sighting]) []*writing {
-	all := make([]*writing, 0, len(groups))
-	for _, g := range groups {
-		if len(g.Items) == 0 {
-			continue
-		}
-		w := &writing{Batch: g, ns: s.keys.namespace(g.Namespace)}
-		w.folded, w.place = fold(g.Items)
-		w.states = make([]lastseen.State, len(w.folded))
-		all = append(all, w)
-	}
-	return all
-}
-
-func namespaces(all []*writing) []namespace {
-	names := make([]namespace, len(all))
-	for i, w := range all {
-		names[i] = w.ns
-	}
-	return names
-}
-
-// finish answers the groups that were written.
-func finish(all []*writing) {
-	for _, w := range all {
-		if w.Err != nil {
-			continue
-		}
-		w.States = make([]lastseen.State, len(w.Items))
-		for i, at := range w.place {
-			w.States[i] = w.states[at]
-		}
-	}
-}
-
-// writeOp is what tells pings and leaves apart.
-type writeOp struct {
-	script *redis.Script
-	left   bool                                       // whether users have left afterwards
-	first  func(errand) []any                         // the script's first arguments
-	args   func([]any, *times, *store.Sighting) []any // appends those of one sighting
-}
-
-// times writes instants as scores. Most sightings of a batch have the same: it is written once.
-type times struct {
-	encoding
-	at      lastseen.Instant
-	written *string
-}
-
-func (t *times) text(at lastseen.Instant) *string {
-	if t.written == nil || t.at != at {
-		text := t.time(at)
-		t.at, t.written = at, &text
-	}
-	return t.written
-}
-
-// errand is a portion of a group, on its way to its shard.
-type errand struct {
-	*writing
-	portion
-}
-
-// write sends groups to their shards, in as few round trips as [maxMembers] allows, and fills in the
-// states that result. Of a group that has an error no more is sent.
-func (s *Store) write(ctx context.Context, all []*writing, op writeOp) {
-	var errands []errand
-	members := 0
-	for _, w := range all {
-		for _, p := range w.ns.split(len(w.folded), func(i int) string { return w.folded[i].User }) {
-			if members += len(p.index); members > maxMembers {
-				s.run(ctx, errands, op)
-				errands, members = nil, len(p.index)
-			}
-			if w.Err == nil {
-				errands = append(errands, errand{w, p})
-			}
-		}
-	}
-	s.run(ctx, errands, op)
-}
-
-// run does errands in one round trip.
-func (s *Store) run(ctx context.Context, errands []errand, op writeOp) {
-	if len(errands) == 0 {
+// record writes batches of pings or, with left, of leaves, and registers their namespaces. Empty batches have no
+// effect.
+func (s *Store) record(ctx context.Context, batches []*store.Batch[store.Sighting], left bool) {
+	ctx, cancel, err := s.begin(ctx, s.timeout)
+	if err != nil {
+		fail(batches, err)
 		return
 	}
-	calls := make([]call, len(errands))
-	for i, e := range errands {
-		args := append(make([]any, 0, 3+3*len(e.index)), op.first(e)...)
-		written := times{encoding: e.ns.encoding}
-		for _, at := range e.index {
-			args = op.args(args, &written, &e.folded[at])
-		}
-		calls[i] = call{key: e.key, args: args}
-	}
-	cmds, err := s.runScripts(ctx, op.script, calls)
-	for i, e := range errands {
+	defer cancel()
+	all, namespaces := s.prepare(batches)
+	s.ensure(ctx, namespaces)
+	s.write(ctx, all, left)
+	var created []*candidate
+	for _, b := range all {
 		switch {
-		case err != nil:
-			e.Err = err
-		case cmds[i].Err() != nil:
-			e.Err = cmp.Or(e.Err, translate(cmds[i].Err()))
-		default:
-			e.Err = cmp.Or(e.Err, s.fill(e, cmds[i].Val(), op.left))
+		case b.err != nil:
+			// Part of it may have created the key again without a reply: the next write registers the namespace.
+			s.agreements.recheck(b.name)
+		case b.created:
+			// The first member of a key, perhaps since another server deleted the namespace.
+			created = append(created, &b.candidate)
 		}
 	}
+	s.register(ctx, created, 0) // all at once, since a batch can create hundreds of namespaces
+	for _, b := range all {
+		b.finish()
+	}
 }
 
-// times returns the earliest and the latest time of the sightings.
-func (e errand) times() (earliest, latest lastseen.Instant) {
-	earliest = lastseen.MaxInstant
-	for _, at := range e.index {
-		earliest, latest = min(earliest, e.folded[at].At), max(latest, e.folded[at].At)
+// fail sets the error of batches.
+func fail[T any](batches []*store.Batch[T], err error) {
+	for _, b := range batches {
+		b.Err = err
 	}
-	return earliest, latest
 }
 
-// fill notes the states that a write left behind, out of the reply of its script.
-func (s *Store) fill(e errand, reply any, left bool) error {
-	answer, err := sliceOf(reply, -1)
-	if err != nil || len(answer) == 0 {
-		return cmp.Or(err, errors.New("script answered nothing"))
+// prepare returns what is to be written, and the namespaces of it.
+func (s *Store) prepare(batches []*store.Batch[store.Sighting]) (all []*pendingBatch, namespaces []*candidate) {
+	for _, batch := range batches {
+		if len(batch.Items) == 0 {
+			continue
+		}
+		b := &pendingBatch{batch: batch, candidate: candidate{namespace: s.keys.namespace(batch.Namespace)}}
+		b.unique, b.place = dedupe(batch.Items)
+		b.states = make([]lastseen.State, len(b.unique))
+		all, namespaces = append(all, b), append(namespaces, &b.candidate)
 	}
-	e.created = e.created || answer[0] == int64(1)
-	if len(answer) == 1 {
-		for _, at := range e.index {
-			e.states[at] = lastseen.State{At: e.folded[at].At, Left: left}
+	return all, namespaces
+}
+
+// finish sets the states of the batch, or its error.
+func (b *pendingBatch) finish() {
+	if b.batch.Err = b.err; b.err != nil {
+		return
+	}
+	b.batch.States = make([]lastseen.State, len(b.place))
+	for i, at := range b.place {
+		b.batch.States[i] = b.states[at]
+	}
+}
+
+// writeCmd is a chunk of a batch, in one command.
+type writeCmd struct {
+	*pendingBatch
+	*chunk
+}
+
+// write sends batches to their shards, in as few round trips as [maxMembers] allows, and fills in the resulting states.
+// Once a batch has an error, the rest of it is not sent.
+func (s *Store) write(ctx context.Context, all []*pendingBatch, left bool) {
+	var cmds []writeCmd
+	members := 0
+	for _, b := range all {
+		for _, c := range b.split(len(b.unique), func(i int) string { return b.unique[i].User }) {
+			if members += len(c.index); members > maxMembers {
+				s.send(ctx, cmds, left)
+				cmds, members = nil, len(c.index)
+			}
+			if b.err == nil {
+				cmds = append(cmds, writeCmd{b, c})
+			}
+		}
+	}
+	s.send(ctx, cmds, left)
+}
+
+// send sends commands in one round trip.
+func (s *Store) send(ctx context.Context, cmds []writeCmd, left bool) {
+	script := scripts.ping
+	if left {
+		script = scripts.leave
+	}
+	calls := make([]call, len(cmds))
+	for i, c := range cmds {
+		calls[i] = call{key: c.key, args: c.args(left)}
+	}
+	for i, reply := range s.runScripts(ctx, script, calls) {
+		err := translate(reply.Err())
+		if err == nil {
+			err = s.readStates(cmds[i], reply.Val(), left)
+		}
+		cmds[i].err = cmp.Or(cmds[i].err, err)
+	}
+}
+
+// args returns the arguments of ping.lua or leave.lua. Most sightings of a batch have the same time: it is formatted
+// once. Users and times are passed as pointers: as strings, each would be copied into an interface.
+func (c writeCmd) args(left bool) []any {
+	earliest, latest := lastseen.MaxInstant, lastseen.Instant(0)
+	for _, at := range c.index {
+		earliest, latest = min(earliest, c.unique[at].At), max(latest, c.unique[at].At)
+	}
+	args := make([]any, 0, 3+3*len(c.index))
+	if !left {
+		args = append(args, "-"+c.time(earliest))
+	}
+	args = append(args, int64(latest), c.perScore())
+	var last lastseen.Instant
+	var score, past *string
+	for _, at := range c.index {
+		sighting := &c.unique[at]
+		if score == nil || sighting.At != last {
+			text := c.score(lastseen.State{At: sighting.At, Left: left})
+			last, score = sighting.At, &text
+			if left {
+				next := c.time(sighting.At + 1)
+				past = &next
+			}
+		}
+		if args = append(args, score); left {
+			args = append(args, past)
+		}
+		args = append(args, &sighting.User)
+	}
+	return args
+}
+
+// readStates reads the resulting states from the reply of a write's script.
+func (s *Store) readStates(c writeCmd, reply any, left bool) error {
+	parts, err := sliceOf(reply, -1)
+	if err != nil || len(parts) == 0 {
+		return cmp.Or(err, errors.New("empty script reply"))
+	}
+	c.created = c.created || parts[0] == int64(1)
+	if len(parts) == 1 {
+		for _, at := range c.index {
+			c.states[at] = lastseen.State{At: c.unique[at].At, Left: left}
 		}
 		return nil
 	}
-	scores, err := sliceOf(answer[1], len(e.index))
+	scores, err := sliceOf(parts[1], len(c.index))
 	if err != nil {
 		return err
 	}
-	for i, at := range e.index {
-		state, err := e.ns.stateOfReply(scores[i])
+	for i, at := range c.index {
+		state, err := c.stateOfReply(scores[i])
 		if err != nil {
 			return err
 		}
-		if e.states[at] = state; state.Known() && state.At < e.folded[at].At {
-			s.replaced.Add(1) // a write never leaves an earlier time behind, but for one that was too far ahead
+		if c.states[at] = state; state.Known() && state.At < c.unique[at].At {
+			s.replaced.Add(1) // only a time too far ahead results in an earlier one
 		}
 	}
 	return nil
 }
 
-// sliceOf returns an array of a script's reply, of n elements unless n is negative.
-func sliceOf(reply any, n int) ([]any, error) {
-	elements, ok := reply.([]any)
-	if !ok || n >= 0 && len(elements) != n {
-		return nil, fmt.Errorf("script answered %T, an array was expected", reply)
-	}
-	return elements, nil
-}
-
 // Forget implements [store.Store].
 func (s *Store) Forget(ctx context.Context, namespace, user string) error {
-	ns := s.keys.namespace(namespace)
-	ctx, cancel, err := s.enter(ctx, ns)
+	ctx, cancel, ns, err := s.open(ctx, namespace)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,6 @@
-// Command size measures Go source: how many files, lines, functions and types there are, how long they are, and how
-// much of them is comment. It reads the tree below the current folder (other modules included) and prints a table
-// for production code and one for tests.
+// Command size measures Go source: the number of files, lines, functions and types, their lengths, and the share of
+// comments. It reads a folder, including other modules in it, and prints a line for production code and one for tests.
+// It also prints how many of the modules that go.mod requires directly are linked into the program.
 //
 //	go run -C tools/size . -root ../..
 //
@@ -18,6 +18,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,9 +32,27 @@ func main() {
 		fmt.Fprintln(os.Stderr, "size:", err)
 		os.Exit(1)
 	}
-	fmt.Printf("%-10s %6s %7s %18s %18s %6s %8s\n", "", "files", "lines", "lines a file", "lines a function", "types", "comment")
+	const headings = "%-10s %6s %7s %18s %18s %6s %8s\n"
+	fmt.Printf(headings, "", "files", "lines", "lines a file", "lines a function", "types", "comment")
 	production.print("production")
 	tests.print("tests")
+	linked, err := linkedDirectly(*root)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "size:", err)
+		os.Exit(1)
+	}
+	fmt.Printf("direct dependencies linked: %d\n", len(linked))
+}
+
+// linkedDirectly returns the modules that go.mod requires directly and cmd/lastseen contains.
+func linkedDirectly(root string) ([]string, error) {
+	const module = "{{with .Module}}{{if not (or .Main .Indirect)}}{{.Path}}{{end}}{{end}}"
+	list := exec.Command("go", "list", "-deps", "-f", module, "./cmd/lastseen")
+	list.Dir, list.Stderr = root, os.Stderr
+	output, err := list.Output()
+	modules := strings.Fields(string(output))
+	slices.Sort(modules)
+	return slices.Compact(modules), err
 }
 
 // total sums up source files.

@@ -19,9 +19,9 @@ func onCluster(t *testing.T, shards int, slots func(context.Context) ([]redis.Cl
 	return &Store{client: client, keys: keyspace{prefix: "presence:", shards: shards}, timeout: time.Minute}
 }
 
-// TestLaneIsThatOfTheShard: it is the primary's address, and found once a shard, not once a user: a bulk
-// request has thousands of them.
-func TestLaneIsThatOfTheShard(t *testing.T) {
+// TestNodeOfShard: it is the primary's address, and found once per shard, not once per user: a bulk request has
+// thousands of users.
+func TestNodeOfShard(t *testing.T) {
 	s := onCluster(t, 4, func(context.Context) ([]redis.ClusterSlot, error) {
 		return []redis.ClusterSlot{
 			{Start: 0, End: 8191, Nodes: []redis.ClusterNode{{Addr: "127.0.0.1:1"}}},
@@ -31,18 +31,20 @@ func TestLaneIsThatOfTheShard(t *testing.T) {
 	of, seen := s.NodeOf("chat"), map[string]int{}
 	for i := range 100 {
 		user := fmt.Sprint("u", i)
-		primary, err := s.client.(*redis.ClusterClient).MasterForKey(context.Background(), s.keys.namespace("chat").of(user))
+		primary, err := s.client.(*redis.ClusterClient).MasterForKey(context.Background(),
+			s.keys.namespace("chat").of(user))
 		require.NoError(t, err)
 		require.Equal(t, primary.Options().Addr, of(user))
 		seen[of(user)]++
 	}
 	require.Len(t, seen, 2)
 	user := "alice"
-	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { of(user) }), 1.0, "the hash of the user; no context, no key")
+	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { of(user) }), 1.0,
+		"the hash of the user; no context, no key")
 }
 
-// TestLaneOfAnUnknownCluster: while nobody says who has what, a call asks once, and not for each of its users.
-func TestLaneOfAnUnknownCluster(t *testing.T) {
+// TestNodeOfAnUnknownCluster: while the slots are unknown, a call asks once, not once per user.
+func TestNodeOfAnUnknownCluster(t *testing.T) {
 	asked := 0
 	s := onCluster(t, 64, func(context.Context) ([]redis.ClusterSlot, error) {
 		asked++

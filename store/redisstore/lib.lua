@@ -1,8 +1,8 @@
--- What page.lua and group.lua share; it is put in front of each.
+-- What page.lua and millisecond.lua share; it is prepended to each.
 
 local key = KEYS[1]
 
--- Bytewise a < b. Lua's own < follows the locale.
+-- Bytewise a < b. The < of Lua follows the locale.
 local function before(a, b)
   for i = 1, math.min(#a, #b) do
     local x, y = string.byte(a, i), string.byte(b, i)
@@ -25,8 +25,8 @@ local function member_at(rank)
   return redis.call('ZRANGE', key, rank, rank)[1]
 end
 
--- The first place in [low, high) whose member, as `at` tells it, comes after the given one; high if
--- there is none. The members there are in bytewise order, as those that share one score are.
+-- The first place in [low, high) whose member, returned by `at`, comes after the given one; high if there is none. The
+-- members there must be in bytewise order, like those that share one score.
 local function after_member(member, low, high, at)
   while low < high do
     local middle = math.floor((low + high) / 2)

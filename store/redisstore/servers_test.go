@@ -48,7 +48,8 @@ func newLoggedStore(t *testing.T, url string) (*redisstore.Store, *journal) {
 // TestTooOld: every call says why it fails, from the first one on, and so does the log.
 func TestTooOld(t *testing.T) {
 	ctx := context.Background()
-	s, log := newLoggedStore(t, redistest.StartImpostor(t, "# Server\r\nredis_version:6.0.16\r\nredis_mode:standalone\r\n"))
+	s, log := newLoggedStore(t,
+		redistest.StartImpostor(t, "# Server\r\nredis_version:6.0.16\r\nredis_mode:standalone\r\n"))
 	for range 2 {
 		for name, call := range calls(s, "chat") {
 			require.ErrorIs(t, call(), redisstore.ErrTooOld, name)
@@ -65,8 +66,8 @@ func TestTooOld(t *testing.T) {
 	require.Equal(t, 1, log.count("too old: every call is refused"), "once")
 }
 
-// TestOtherServers: those that speak Redis' language tell which version of it they are like. One that
-// keeps it to itself is trusted, and that is logged.
+// TestOtherServers: compatible servers report the version of Redis that they are compatible with. One that does not is
+// trusted, and that is logged.
 func TestOtherServers(t *testing.T) {
 	for info, unknown := range map[string]int{
 		"redis_version:6.2.0\r\n":                            0,
@@ -107,7 +108,8 @@ func TestEvictionOfOnePrimary(t *testing.T) {
 	require.NoError(t, c.Primaries[2].Client(t).ConfigSet(ctx, "maxmemory-policy", "allkeys-lfu").Err())
 	s, log := newLoggedStore(t, c.URL())
 	require.NoError(t, ping(s, "chat", "alice"))
-	require.Eventually(t, func() bool { return log.count("drops whole namespaces") == 1 }, slowMachine, time.Millisecond)
+	require.Eventually(t, func() bool { return log.count("drops whole namespaces") == 1 }, slowMachine,
+		time.Millisecond)
 	require.Equal(t, 1, log.count("server="+c.Primaries[2].Addr))
 }
 
@@ -118,12 +120,12 @@ func TestRefusalIsLogged(t *testing.T) {
 	for times := range 2 {
 		require.NoError(t, server.Client(t).ConfigSet(ctx, "maxmemory", "1").Err())
 		for range 3 {
-			s.Patrol(ctx)
+			s.Monitor(ctx)
 		}
 		require.Equal(t, times+1, log.count("takes no writes"))
 		require.Equal(t, times+1, log.count("OOM"))
 		require.NoError(t, server.Client(t).ConfigSet(ctx, "maxmemory", "0").Err())
-		s.Patrol(ctx)
+		s.Monitor(ctx)
 	}
 }
 
@@ -154,8 +156,9 @@ func TestWrongMode(t *testing.T) {
 // TestValkeyMode: Valkey calls its mode otherwise. The texts are the beginning of what it says to INFO.
 func TestValkeyMode(t *testing.T) {
 	for mode, hints := range map[string]int{"standalone": 0, "cluster": 1, "sentinel": 1} {
-		info := "# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\nvalkey_release_stage:ga\r\n" +
-			"redis_git_sha1:00000000\r\nredis_git_dirty:0\r\nredis_build_id:5beb99de11516a6b\r\nserver_mode:" + mode + "\r\n"
+		info := "# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\n" +
+			"valkey_release_stage:ga\r\nredis_git_sha1:00000000\r\nredis_git_dirty:0\r\nredis_build_id:5beb99de11516a6b\r\n" +
+			"server_mode:" + mode + "\r\n"
 		s, log := newLoggedStore(t, redistest.StartImpostor(t, info))
 		_, _ = s.Lookup(context.Background(), "chat", []string{"alice"})
 		require.Equal(t, hints, log.count("redis+"+mode+"://"), mode)
@@ -174,7 +177,7 @@ func TestDemotedPrimary(t *testing.T) {
 		require.NoError(t, client.ConfigSet(ctx, "replica-read-only", readOnly).Err())
 		require.NoError(t, client.ReplicaOf(ctx, "127.0.0.1", "1").Err())
 		for range 3 {
-			s.Patrol(ctx)
+			s.Monitor(ctx)
 			require.ErrorIs(t, s.Ready(ctx), store.ErrUnavailable, "replica-read-only %s", readOnly)
 		}
 		require.Equal(t, times+1, log.count("this Redis is a replica"))
@@ -184,7 +187,8 @@ func TestDemotedPrimary(t *testing.T) {
 	}
 }
 
-// TestOwnKeysOfAnotherType: without its own keys the store serves nothing, so it is not ready, and the log names the key.
+// TestOwnKeysOfAnotherType: without its own keys the store serves nothing, so it is not ready, and the log
+// names the key.
 func TestOwnKeysOfAnotherType(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)
@@ -197,7 +201,7 @@ func TestOwnKeysOfAnotherType(t *testing.T) {
 			err := s.Ready(ctx)
 			require.ErrorIs(t, err, store.ErrUnavailable)
 			require.ErrorContains(t, err, "the key "+key)
-			s.Patrol(ctx)
+			s.Monitor(ctx)
 		}
 		require.Equal(t, 1, log.count("the key "+key))
 		require.NoError(t, client.Rename(ctx, "aside", key).Err())

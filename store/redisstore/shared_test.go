@@ -23,8 +23,8 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// TestForeignConformance: served in place, a set keeps every promise that our own sets keep.
-func TestForeignConformance(t *testing.T) {
+// TestConformanceOfSharedSets: served in place, a set keeps every promise that our own sets keep.
+func TestConformanceOfSharedSets(t *testing.T) {
 	t.Parallel()
 	url := redistest.Start(t)
 	n := 0
@@ -83,7 +83,10 @@ func TestAdoption(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)
 	theirs := tutorial{client, "presence"}
-	for user, at := range map[string]int64{"alice": 100123, "bob": 100135, "mallory": 100143, "timmy": 100163, "eve": 100178} {
+	for user, at := range map[string]int64{
+		"alice": 100123, "bob": 100135, "mallory": 100143, "timmy": 100163,
+		"eve": 100178,
+	} {
 		require.NoError(t, theirs.set(ctx, user, time.Unix(at, 0)))
 	}
 	ours := newAdopter(t, url, redisstore.Layout{Key: "presence", Unit: redisstore.Seconds})
@@ -108,7 +111,8 @@ func TestAdoption(t *testing.T) {
 
 	require.NoError(t, theirs.set(ctx, "bob", time.Unix(100195, 0)))
 	require.Equal(t, lastseen.State{At: 100_195_000}, lookup(t, ours, "bob")[0], "they brought him back")
-	require.Equal(t, map[string]string{"chat": "shards=1 unit=s hash=fnv1a64 key=presence"}, client.HGetAll(ctx, "presence::meta").Val())
+	require.Equal(t, map[string]string{"chat": "shards=1 unit=s hash=fnv1a64 key=presence"},
+		client.HGetAll(ctx, "presence::meta").Val())
 
 	other := newStore(t, redisstore.Options{URL: url})
 	require.ErrorIs(t, ping(other, "chat", "alice"), store.ErrMismatch, "a server that does not know of it keeps out")
@@ -170,9 +174,9 @@ func walk(t require.TestingT, s store.Store, q store.ListQuery) (all []store.Rec
 	return nil
 }
 
-// TestForeignScores lists and counts whatever other programs write, and compares with what follows
+// TestSharedScores lists and counts whatever other programs write, and compares with what follows
 // from the contract: times cut to the millisecond, within one by name.
-func TestForeignScores(t *testing.T) {
+func TestSharedScores(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)
 	for unit, perMilli := range map[redisstore.Unit]float64{redisstore.Seconds: 0.001, redisstore.Milliseconds: 1} {
@@ -223,9 +227,9 @@ func nearest(at lastseen.Instant, unit redisstore.Unit) float64 {
 	return f
 }
 
-// TestForeignLeave: someone seen within the millisecond of the leave has left; someone seen in the next
+// TestSharedLeave: someone seen within the millisecond of the leave has left; someone seen in the next
 // one has not.
-func TestForeignLeave(t *testing.T) {
+func TestSharedLeave(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)
 	s := newAdopter(t, url, redisstore.Layout{Unit: redisstore.Seconds})
@@ -243,9 +247,9 @@ func TestForeignLeave(t *testing.T) {
 	}
 }
 
-// TestForeignStrangers: what can be no user is neither listed nor, where that is cheap, counted; the
+// TestSharedStrangers: what can be no user is neither listed nor, where that is cheap, counted; the
 // first sighting is logged, and nothing is changed.
-func TestForeignStrangers(t *testing.T) {
+func TestSharedStrangers(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)
 	var log bytes.Buffer
@@ -263,17 +267,20 @@ func TestForeignStrangers(t *testing.T) {
 	before := client.Dump(ctx, "online").Val()
 	for _, limit := range []int{1, 2, 100} {
 		got := walk(t, s, store.ListQuery{Ranges: everyone(), Limit: limit})
-		require.Equal(t, []store.Record{{User: "bob", State: lastseen.State{At: base + 500}}, {User: "alice", State: lastseen.State{At: base}}}, got)
+		require.Equal(t, []store.Record{
+			{User: "bob", State: lastseen.State{At: base + 500}},
+			{User: "alice", State: lastseen.State{At: base}},
+		}, got)
 	}
 	counts, err := s.Count(ctx, "chat", everyone())
 	require.NoError(t, err)
-	require.Equal(t, []int64{6, 0}, counts, "scores that are no time are not counted; the four names that are no user are")
+	require.Equal(t, []int64{6, 0}, counts, "invalid scores are not counted; the four invalid names are")
 	require.Equal(t, make([]lastseen.State, 3), lookup(t, s, "zero", "tiny", "gone"))
 	require.Equal(t, before, client.Dump(ctx, "online").Val())
 	require.NoError(t, s.Close())
-	require.Equal(t, 1, strings.Count(log.String(), "are no time"), log.String())
+	require.Equal(t, 1, strings.Count(log.String(), "are not times"), log.String())
 	require.Contains(t, log.String(), "members=3")
-	require.Equal(t, 1, strings.Count(log.String(), "are no user ID"))
+	require.Equal(t, 1, strings.Count(log.String(), "are not valid user IDs"))
 }
 
 func TestWrongLayouts(t *testing.T) {

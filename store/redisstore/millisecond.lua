@@ -1,19 +1,18 @@
--- Reads the next members of one millisecond, or of one left half of it, in the order of their names,
--- from a place on. It changes nothing.
+-- Reads the next members of one half (present or left) of one millisecond, ordered by name, from a place on. It changes
+-- nothing.
 --
--- KEYS[1]  a sorted set that other programs write, too: within a millisecond there may be several
---          scores
+-- KEYS[1]  a sorted set that other programs write, too: a millisecond may have several scores
 -- ARGV[1]  limit
 -- ARGV[2]  direction, 'up' or 'down' the names
 -- ARGV[3]  min of the scores
 -- ARGV[4]  max of the scores
--- ARGV[5]  a member, or nothing: skip those up to and including it, whether or not it is still there
+-- ARGV[5]  a member, or nothing: skip members up to and including it, whether or not it still exists
 --
--- Returns {member, …}, at most limit of them, in ascending order also when the direction is down: then
--- they are the last ones.
+-- Returns {member, …}, at most limit of them, always in ascending order: if the direction is down, they are the last
+-- ones.
 --
--- A millisecond with one score, which is what whole seconds make however many members share it, is
--- read by rank and costs what any page costs. One with several scores is read whole and sorted.
+-- If all members have the same score, as with whole seconds, they are read by rank, which costs as much as any page.
+-- Otherwise the whole millisecond is read and sorted.
 
 local limit, direction, after = tonumber(ARGV[1]), ARGV[2], ARGV[5]
 local low, high = ranks(ARGV[3], ARGV[4])

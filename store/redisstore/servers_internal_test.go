@@ -8,13 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFindingsAreLoggedOnce: until they change, or come back; each server has its own.
+// TestFindingsAreLoggedOnce: until they change or come back; each server has its own.
 func TestFindingsAreLoggedOnce(t *testing.T) {
 	var log strings.Builder
-	v := &servers{logger: slog.New(slog.NewTextHandler(&log, nil))}
+	l := &onceLogger{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	lines := func(server, version, policy string) int {
 		before := strings.Count(log.String(), "\n")
-		_ = v.assess(server, map[string]string{"redis_version": version, "maxmemory_policy": policy})
+		_ = l.checkInfo(server, map[string]string{"redis_version": version, "maxmemory_policy": policy})
 		return strings.Count(log.String(), "\n") - before
 	}
 	require.Equal(t, 0, lines("a", "7.0.15", "noeviction"))
@@ -27,7 +27,7 @@ func TestFindingsAreLoggedOnce(t *testing.T) {
 	require.Equal(t, 1, lines("a", "6.0.16", "allkeys-lfu"))
 	require.Equal(t, 0, lines("a", "6.0.16", "allkeys-lfu"))
 	require.Equal(t, 0, lines("a", "6.2.0", "noeviction"))
-	require.Equal(t, 1, lines("a", "5", "noeviction"), "no minor number is no version")
+	require.Equal(t, 1, lines("a", "5", "noeviction"), "a version has a minor number")
 }
 
 func TestOlderThan(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// TestUnitOfSetsWithoutMeta: whether or not a set is declared to be somebody else's, its newest score decides which
+// TestUnitOfSetsWithoutMeta: whether or not a set is declared as shared, its newest score decides which
 // unit it may be served in.
 func TestUnitOfSetsWithoutMeta(t *testing.T) {
 	const seconds, millis, micros, nanos = 1_700_000_000, 1_700_000_000_000, 1.7e15, 1.7e18
@@ -38,7 +38,7 @@ func TestUnitOfSetsWithoutMeta(t *testing.T) {
 		{[]float64{99_999_999_999}, both[1:]},
 		{[]float64{100_000_000_001}, both[:1]},
 		{[]float64{100_000_000_000}, both},
-		{[]float64{0}, both}, // nobody's time
+		{[]float64{0}, both}, // not a time
 		{[]float64{0, 0.25, -0.0001}, both},
 		{[]float64{millis, micros, nanos}, both[:1]}, // strays
 		{[]float64{micros}, nil},
@@ -50,7 +50,10 @@ func TestUnitOfSetsWithoutMeta(t *testing.T) {
 			for _, declared := range []bool{false, true} {
 				for _, shards := range []int{1, 3} {
 					t.Run(fmt.Sprint(c.scores, unit, declared, shards), func(t *testing.T) {
-						o := redisstore.Options{URL: url, Prefix: fmt.Sprint(i, unit, declared, shards, ":"), Shards: shards, Unit: unit}
+						o := redisstore.Options{
+							URL: url, Prefix: fmt.Sprint(i, unit, declared, shards, ":"),
+							Shards: shards, Unit: unit,
+						}
 						if declared {
 							o.Layouts = map[string]redisstore.Layout{"chat": {Unit: unit}}
 						}
@@ -59,7 +62,8 @@ func TestUnitOfSetsWithoutMeta(t *testing.T) {
 							if shards > 1 {
 								key += fmt.Sprint(":", k%shards)
 							}
-							require.NoError(t, client.ZAdd(ctx, key, redis.Z{Member: fmt.Sprint("u", k), Score: score}).Err())
+							require.NoError(t, client.ZAdd(ctx, key,
+								redis.Z{Member: fmt.Sprint("u", k), Score: score}).Err())
 						}
 						if slices.Contains(c.served, unit) {
 							require.NoError(t, newStore(t, o).Register(ctx, []string{"chat"}))
@@ -91,8 +95,8 @@ func refuses(t *testing.T, client *redis.Client, s *redisstore.Store) {
 	require.Equal(t, before, contents(t, client))
 }
 
-// TestSetsOfOursAreTrusted: a set with a meta may hold any times, such as those that a caller sent with its pings.
-func TestSetsOfOursAreTrusted(t *testing.T) {
+// TestOwnSetsAreTrusted: a set with a meta may hold any times, such as those that a caller sent with its pings.
+func TestOwnSetsAreTrusted(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	for _, layouts := range []map[string]redisstore.Layout{nil, {"chat": {Unit: redisstore.Milliseconds}}} {
 		o := redisstore.Options{URL: url, Prefix: fmt.Sprint(len(layouts), ":"), Layouts: layouts}
@@ -133,8 +137,7 @@ func TestMismatchNamesTheSetting(t *testing.T) {
 	}
 }
 
-// TestUnknownNamespacesAreCheap: whoever asks for names that nobody uses does not make Redis look into each shard in
-// seven ways.
+// TestUnknownNamespacesAreCheap: a lookup of an unused name does not make Redis check the scores of each shard.
 func TestUnknownNamespacesAreCheap(t *testing.T) {
 	const names, shards = 100, redisstore.MaxShards
 	ctx, url := context.Background(), redistest.Start(t)

@@ -41,15 +41,15 @@ func (t *trips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
-// TestRoundTripsOfABatch: however many namespaces are pinged or looked up together for the first time, ours and
-// those that other programs write, it takes as many round trips. All callers of the batch wait for them.
+// TestRoundTripsOfABatch: however many namespaces are pinged or looked up together for the first time, our own and
+// shared ones, it takes as many round trips. All callers of the batch wait for them.
 func TestRoundTripsOfABatch(t *testing.T) {
 	ctx, o := context.Background(), Options{
 		URL: redistest.Start(t), Timeout: time.Minute, DialTimeout: time.Minute,
 		Logger: slog.New(slog.DiscardHandler), Layouts: map[string]Layout{},
 	}
 	for i := range 200 {
-		o.Layouts[fmt.Sprint("foreign", i)] = Layout{Unit: Seconds}
+		o.Layouts[fmt.Sprint("shared", i)] = Layout{Unit: Seconds}
 	}
 	s, err := Open(o)
 	require.NoError(t, err)
@@ -66,16 +66,17 @@ func TestRoundTripsOfABatch(t *testing.T) {
 		var sightings []*store.Batch[store.Sighting]
 		var users []*store.Batch[string]
 		for i := from; i < to; i++ {
-			for _, kind := range []string{"own", "foreign"} {
+			for _, kind := range []string{"own", "shared"} {
 				name := fmt.Sprint(kind, i)
-				sightings = append(sightings, &store.Batch[store.Sighting]{Namespace: name, Items: []store.Sighting{{User: "alice", At: 1}}})
+				sightings = append(sightings,
+					&store.Batch[store.Sighting]{Namespace: name, Items: []store.Sighting{{User: "alice", At: 1}}})
 				users = append(users, &store.Batch[string]{Namespace: name, Items: []string{"alice"}})
 			}
 		}
 		counted.n.Store(0)
 		s.PingBatches(ctx, sightings)
 		pings = counted.n.Swap(0)
-		s.checked.Clear() // as every ten seconds
+		s.agreements.nextRound() // as every ten seconds
 		s.LookupBatches(ctx, users)
 		for i := range users {
 			require.NoError(t, sightings[i].Err)
@@ -90,11 +91,14 @@ func TestRoundTripsOfABatch(t *testing.T) {
 	require.Equal(t, fewLookups, manyLookups)
 }
 
-// TestEachGroupHasItsOwnOutcome: what befalls one namespace of a batch befalls no other, also while scripts have
-// to be sent again.
-func TestEachGroupHasItsOwnOutcome(t *testing.T) {
+// TestEachBatchHasItsOwnOutcome: an error of one namespace does not affect the others, also while scripts have to be
+// sent again.
+func TestEachBatchHasItsOwnOutcome(t *testing.T) {
 	ctx := context.Background()
-	s, err := Open(Options{URL: redistest.Start(t), Timeout: time.Minute, DialTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	s, err := Open(Options{
+		URL: redistest.Start(t), Timeout: time.Minute, DialTimeout: time.Minute,
+		Logger: slog.New(slog.DiscardHandler),
+	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	require.NoError(t, s.client.Set(ctx, "presence:string", "a string", 0).Err())
@@ -107,7 +111,10 @@ func TestEachGroupHasItsOwnOutcome(t *testing.T) {
 		var lookups []*store.Batch[string]
 		for i, name := range names {
 			at := lastseen.Instant(10 * (i + 1))
-			pings = append(pings, &store.Batch[store.Sighting]{Namespace: name, Items: []store.Sighting{{User: "alice", At: at}, {User: name, At: at + 1}}})
+			pings = append(pings, &store.Batch[store.Sighting]{
+				Namespace: name,
+				Items:     []store.Sighting{{User: "alice", At: at}, {User: name, At: at + 1}},
+			})
 			lookups = append(lookups, &store.Batch[string]{Namespace: name, Items: []string{name, "nobody", "alice"}})
 		}
 		s.PingBatches(ctx, pings)
@@ -120,7 +127,7 @@ func TestEachGroupHasItsOwnOutcome(t *testing.T) {
 				require.Empty(t, lookups[i].States)
 			}
 		}
-		require.Equal(t, []lastseen.State{{At: 50}, {At: 51}}, pings[4].States, "the later of the two groups about it")
+		require.Equal(t, []lastseen.State{{At: 50}, {At: 51}}, pings[4].States, "the later of the two batches about it")
 		require.Equal(t, []lastseen.State{{At: 51}, {}, {At: 50}}, lookups[0].States)
 		require.Equal(t, []lastseen.State{{At: 40}, {At: 41}}, pings[3].States)
 		require.Equal(t, []lastseen.State{{At: 41}, {}, {At: 40}}, lookups[3].States)

@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The servers that a run can need. Each is started when it is first used.
+const (
+	redisServer  = "redis"      // redis-server
+	webdisServer = "webdis"     // Debian's package
+	bareServer   = "bare"       // Echo without lastseen's middleware
+	coalescing   = "coalescing" // lastseen on Redis, with coalescing
+	direct       = "direct"     // lastseen on Redis, one command per request
+	embedded     = "embedded"   // lastseen on a file
+	lists        = "lists"      // lastseen on a file with more users, for lists
+)
+
+// The namespaces.
+const (
+	randomNS   = "bench"   // options.users random users
+	webdisNS   = "webdis"  // the same users, for webdis
+	numberedNS = "numbers" // as many users with consecutive numbers, for redis-benchmark
+	bulkNS     = "bulk"    // the same random users, for bulk pings
+	fewNS      = "few"     // fewUsers users
+	manyNS     = "many"    // options.many users
+	tiedNS     = "tied"    // options.users users, all last seen in one millisecond
+	spreadNS   = "spread-" // prefix of spreadOver namespaces that have options.users users together
+)
+
+const (
+	fewUsers   = 10_000 // in the small namespace
+	spreadOver = 1000   // namespaces with the prefix spreadNS
+)
+
+// server is a running server and the Redis that it uses.
+type server struct {
+	*process
+	store *process // nil without Redis
+}
+
+// fixture starts and fills the servers of a run, and stops them at its end.
+type fixture struct {
+	options
+	ctx     context.Context //nolint:containedctx // bounds what is started in this run
+	dir     string
+	log     io.Writer
+	ids     users
+	started processes
+	servers []*server       // in the order in which they were started
+	loaded  map[string]bool // "server namespace"
+	binary  func() (string, error)
+	half    map[string]int // half of the highest rate of pings in an open loop, by server
+}
+
+func newFixture(ctx context.Context, o options, log io.Writer) (*fixture, error) {
+	dir, err := os.MkdirTemp(o.dir, "lastseen-bench-")
+	if err != nil {
+		return nil, err
+	}
+	f := &fixture{
+		options: o, ctx: ctx, dir: dir, log: log, ids: newUsers(o.users),
+		started: processes{dir: dir}, loaded: map[string]bool{}, half: map[string]int{},
+	}
+	f.binary = sync.OnceValues(f.build)
+	return f, nil
+}
+
+func (f *fixture) close() {
+	f.started.stopAll()
+	_ = os.RemoveAll(f.dir) // temporary files
+}
+
+func (f *fixture) path(name string) string { return filepath.Join(f.dir, name) }
+
+func (f *fixture) logf(format string, args ...any) {
+	fmt.Fprintf(f.log, "%s  %s\n", time.Now().Format("15:04:05"), fmt.Sprintf(format, args...))
+}
+
+// build compiles cmd/lastseen.
+func (f *fixture) build() (string, error) {
+	out := f.path("lastseen")
+	output, err := exec.CommandContext(f.ctx, "go", "build", "-C", "..", "-o", out, "./cmd/lastseen").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("building lastseen: %w: %s", err, output)
+	}
+	return out, nil
+}
+
+// server returns the server with a name and starts it if it is not running yet.
+func (f *fixture) server(name string) (*server, error) {
+	for _, s := range f.servers {
+		if s.name == name {
+			return s, s.alive()
+		}
+	}
+	s, err := f.launch(name)
+	if err == nil {
+		f.servers = append(f.servers, s)
+	}
+	return s, err
+}
+
+func (f *fixture) launch(name string) (*server, error) {
+	switch name {
+	case redisServer:
+		return f.launchRedis()
+	case webdisServer:
+		return f.launchWebdis()
+	case bareServer:
+		return f.launchServe(name, "")
+	case coalescing:
+		return f.launchServe(name, redisServer, "--coalesce")
+	case direct:
+		return f.launchServe(name, redisServer)
+	case embedded, lists:
+		return f.launchServe(name, f.path(name+".db"))
+	default:
+		return nil, fmt.Errorf("unknown server %q", name)
+	}
+}
+
+// launchServe starts one of the servers in serve.go.
+func (f *fixture) launchServe(name, store string, args ...string) (*server, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return f.launchOn(store, name, self, append([]string{"serve"}, args...)...)
+}
+
+// launchBinary starts cmd/lastseen with its default settings, except for the store.
+func (f *fixture) launchBinary(name, store string) (*server, error) {
+	binary, err := f.binary()
+	if err != nil {
+		return nil, err
+	}
+	return f.launchOn(store, name, binary, "--listen", "127.0.0.1:0")
+}
+
+// launchOn starts a command with a store: the redisServer of this run, or a file.
+func (f *fixture) launchOn(store, name, command string, args ...string) (*server, error) {
+	s := &server{}
+	if store == redisServer {
+		redis, err := f.server(redisServer)
+		if err != nil {
+			return nil, err
+		}
+		store, s.store = "redis://"+redis.url, redis.process
+	}
+	var err error
+	s.process, err = f.started.startAnnounced(f.ctx, name, command, append(args, "--store", store)...)
+	return s, err
+}
+
+// launchRedis starts a Redis without persistence.
+func (f *fixture) launchRedis() (*server, error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	p, err := f.started.startListening(f.ctx, redisServer, port, "redis-server", "--bind", "127.0.0.1", "--port", port,
+		"--dir", f.dir, "--save", "", "--appendonly", "no")
+	return &server{process: p}, err
+}
+
+// launchWebdis starts webdis with the configuration of Debian's package, except for addresses, the log and running in
+// the foreground.
+func (f *fixture) launchWebdis() (*server, error) {
+	redis, err := f.server(redisServer)
+	if err != nil {
+		return nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	_, redisPort, _ := strings.Cut(redis.url, ":")
+	config := fmt.Sprintf(`{"redis_host": "127.0.0.1", "redis_port": %s, "redis_auth": null,
+		"http_host": "127.0.0.1", "http_port": %s, "threads": 2, "daemonize": false, "pidfile": %q, "database": 0,
+		"acl": [{"disabled": ["DEBUG"]}], "verbosity": 3, "logfile": %q}`,
+		redisPort, port, f.path("webdis.pid"), f.path("webdis-own.log"))
+	if err := os.WriteFile(f.path("webdis.json"), []byte(config), 0o600); err != nil {
+		return nil, err
+	}
+	p, err := f.started.startListening(f.ctx, webdisServer, port, "webdis", f.path("webdis.json"))
+	if err != nil {
+		return nil, err
+	}
+	p.url = "http://" + p.url
+	return &server{process: p, store: redis.process}, nil
+}
+
+// fill loads the users of a namespace through a server, once. Their last-seen times are in the last ten minutes.
+func (f *fixture) fill(s *server, namespace string) error {
+	key := s.name + " " + namespace
+	if s.store != nil {
+		key = s.store.name + " " + namespace
+	}
+	if f.loaded[key] {
+		return nil
+	}
+	ids := f.population(namespace)
+	f.logf("%s: loading %d users into %s", s.name, ids.len(), namespace)
+	at := evenly(time.Now(), 10*time.Minute, ids.len())
+	if namespace == tiedNS {
+		moment := time.Now().UnixMilli()
+		at = func(int) int64 { return moment }
+	}
+	err := ids.load(f.ctx, s.url, namespace, at)
+	f.loaded[key] = err == nil
+	return err
+}
+
+// population returns the users of a namespace.
+func (f *fixture) population(namespace string) users {
+	switch namespace {
+	case fewNS:
+		return f.ids[:min(f.users, fewUsers)*idSize]
+	case manyNS:
+		return newUsers(f.many)
+	case numberedNS:
+		return newNumbered(f.users)
+	default:
+		return f.ids
+	}
+}
+
+// idsFile writes the users of a namespace, one after the other, to a file and returns its name.
+func (f *fixture) idsFile(namespace string) (string, error) {
+	name := f.path("ids-" + namespace)
+	if _, err := os.Stat(name); err == nil {
+		return name, nil
+	}
+	return name, os.WriteFile(name, f.population(namespace), 0o600)
+}
+
+// commands returns the command line of each server.
+func (f *fixture) commands() []string {
+	var commands []string
+	for _, s := range f.servers {
+		args := s.cmd.Args
+		commands = append(commands, s.name+": "+commandLine(append([]string{filepath.Base(args[0])}, args[1:]...)))
+	}
+	return commands
+}

@@ -1,0 +1,206 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// List implements [store.Store].
+func (s *Store) List(ctx context.Context, namespace string, q store.ListQuery) ([]store.Record, error) {
+	ctx, cancel, ns, err := s.open(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	open := s.sources
+	if ns.shared {
+		open = s.sharedSources
+	}
+	sources, err := open(ctx, ns, q)
+	if err != nil {
+		return nil, err
+	}
+	return store.Merge(q.Order, q.Limit, sources...)
+}
+
+// listing is one shard of a namespace in one call of List.
+type listing struct {
+	s     *Store
+	ctx   context.Context //nolint:containedctx // it lives within one call of List
+	ns    namespace
+	key   string
+	query store.ListQuery
+	size  int // records per page
+}
+
+// pages yields the records of pages in a row.
+type pages struct {
+	records []store.Record
+	ended   bool // the last page was read
+}
+
+// next returns the next record, reading pages as needed. A page may be empty.
+func (p *pages) next(read func() error) (store.Record, bool, error) {
+	for len(p.records) == 0 {
+		if p.ended {
+			return store.Record{}, false, nil
+		}
+		if err := read(); err != nil {
+			return store.Record{}, false, err
+		}
+	}
+	record := p.records[0]
+	p.records = p.records[1:]
+	return record, true, nil
+}
+
+// source reads one range of one shard, page by page, in the order of the query.
+type source struct {
+	listing // query.After is the last record read
+	pages
+	span lastseen.Range
+}
+
+// sources opens every range in every shard with the first page read: all ranges of a shard in one script, all shards in
+// one round trip.
+func (s *Store) sources(ctx context.Context, ns namespace, q store.ListQuery) ([]store.Source, error) {
+	size := pageSize(q.Limit, ns.shards)
+	var calls []call
+	var all []store.Source
+	for _, key := range ns.all() {
+		c := call{key: key, args: []any{size}}
+		for _, span := range q.Ranges {
+			if args, ok := ns.pageArgs(q, span); ok {
+				c.args = append(c.args, args...)
+				all = append(all, &source{listing: listing{s, ctx, ns, key, q, size}, span: span})
+			}
+		}
+		if len(c.args) > 1 {
+			calls = append(calls, c)
+		}
+	}
+	cmds, err := s.runAll(ctx, scripts.page, calls)
+	if err != nil {
+		return nil, err
+	}
+	next := 0
+	for _, cmd := range cmds {
+		replies, err := sliceOf(cmd.Val(), -1)
+		if err != nil {
+			return nil, err
+		}
+		for _, reply := range replies {
+			r := all[next].(*source)
+			records, err := r.recordsOf(reply, r.span)
+			if err != nil {
+				return nil, err
+			}
+			r.add(records)
+			next++
+		}
+	}
+	return all, nil
+}
+
+// pageSize returns how many records to read from each shard for a page of limit. Users spread evenly, so a share with
+// some slack nearly always suffices; what is missing is read when needed.
+func pageSize(limit, shards int) int {
+	if shards == 1 {
+		return limit
+	}
+	share := float64(limit) / float64(shards)
+	return min(limit, int(share+3*math.Sqrt(share))+1)
+}
+
+// pageArgs returns the arguments of page.lua to continue in a range; false if nothing is left in it.
+func (e encoding) pageArgs(q store.ListQuery, span lastseen.Range) ([]any, bool) {
+	rest, tied, ok := q.Resume(span)
+	if !ok {
+		return nil, false
+	}
+	after := ""
+	if tied {
+		after = q.After.User
+	}
+	low, high := e.bounds(rest)
+	return []any{direction(q.Order, rest), low, high, after}, true
+}
+
+// descends reports whether a list in the given order goes down the scores of a range: newest first does so among people
+// present, and goes up among those who left.
+func descends(order store.Order, r lastseen.Range) bool { return (order == store.Newest) != r.Left }
+
+// direction returns the scripts' word for it.
+func direction(order store.Order, r lastseen.Range) string {
+	if descends(order, r) {
+		return "down"
+	}
+	return "up"
+}
+
+// Next implements [store.Source].
+func (r *source) Next() (store.Record, bool, error) { return r.next(r.read) }
+
+// read reads the next page.
+func (r *source) read() error {
+	args, ok := r.ns.pageArgs(r.query, r.span)
+	if !ok {
+		r.ended = true
+		return nil
+	}
+	records, err := r.page(r.span, args...)
+	if err == nil {
+		r.add(records)
+	}
+	return err
+}
+
+// add adds a page.
+func (r *source) add(records []store.Record) {
+	r.records, r.ended = records, len(records) < r.size
+	if len(records) > 0 {
+		r.query.After = &records[len(records)-1]
+	}
+}
+
+// page reads one page of a range of the shard.
+func (l listing) page(span lastseen.Range, args ...any) ([]store.Record, error) {
+	cmd, err := l.s.runOnKey(l.ctx, scripts.page, l.key, append([]any{l.size}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	replies, err := sliceOf(cmd.Val(), 1)
+	if err != nil {
+		return nil, err
+	}
+	return l.recordsOf(replies[0], span)
+}
+
+// recordsOf reads {member, score, …} from a script's reply, and puts them in the order of the list.
+func (l listing) recordsOf(reply any, span lastseen.Range) ([]store.Record, error) {
+	flat, err := sliceOf(reply, -1)
+	if err != nil {
+		return nil, err
+	}
+	records := make([]store.Record, 0, len(flat)/2)
+	for i := 0; i+1 < len(flat); i += 2 {
+		user, ok := flat[i].(string)
+		if !ok {
+			return nil, fmt.Errorf("unexpected script reply: a member of type %T", flat[i])
+		}
+		state, err := l.ns.stateOfReply(flat[i+1])
+		if err != nil {
+			return nil, err
+		}
+		records = append(records, store.Record{User: user, State: state})
+	}
+	if descends(l.query.Order, span) {
+		slices.Reverse(records)
+	}
+	return records, nil
+}
