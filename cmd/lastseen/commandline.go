@@ -67,7 +67,8 @@ func captureSettings(texts map[string]string) kong.Visitor {
 	return func(n kong.Visitable, next kong.Next) error {
 		if flag, ok := n.(*kong.Flag); ok {
 			if d, ok := config.Find(flag.Name); ok {
-				flag.Mapper, flag.Target, flag.HasDefault = capture, reflect.New(reflect.TypeFor[string]()).Elem(), false
+				flag.Target = reflect.New(reflect.TypeFor[string]()).Elem()
+				flag.Mapper, flag.HasDefault = capture, false
 				flag.Help += " " + d.Note()
 			}
 		}
@@ -97,7 +98,8 @@ func unknownCommand(err error, args []string, known []*kong.Node) error {
 		hint = ", did you mean --help?"
 	case hint == "":
 		last := len(names) - 1
-		hint = "; the commands are " + strings.Join(names[:last], ", ") + " and " + names[last] + ": see lastseen --help"
+		hint = "; the commands are " + strings.Join(names[:last], ", ") + " and " + names[last] +
+			": see lastseen --help"
 	}
 	return fmt.Errorf("unknown command %q%s", word[:min(len(word), maxQuoted)], hint)
 }

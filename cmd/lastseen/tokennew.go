@@ -114,8 +114,8 @@ func (cmd *tokenNewCmd) grant(c *config.Config, now time.Time, wrong *config.Err
 func (cmd *tokenNewCmd) privateKey(c *config.Config, wrong *config.Error) crypto.PrivateKey {
 	if cmd.JWTPrivateKey == nil {
 		if c.Access.Tokens.Secret == nil {
-			wrong.Addf("--jwt-private-key is missing: the server verifies JWTs with %s, so signing requires a private key",
-				c.TokenSources()[0])
+			wrong.Addf("--jwt-private-key is missing: the server verifies JWTs with %s, "+
+				"so signing requires a private key", c.TokenSources()[0])
 		}
 		return nil
 	}

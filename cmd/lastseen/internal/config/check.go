@@ -9,7 +9,8 @@ import (
 // check reports settings that contradict each other, and those that the store refuses.
 func (c *Config) check(e *Error) {
 	c.Values.check(e)
-	if c.valid("redis-pool-size", "redis-min-idle-conns") && c.RedisPoolSize > 0 && c.RedisMinIdleConns > c.RedisPoolSize {
+	if c.valid("redis-pool-size", "redis-min-idle-conns") &&
+		c.RedisPoolSize > 0 && c.RedisMinIdleConns > c.RedisPoolSize {
 		e.Addf("%s and %s: redis-min-idle-conns cannot exceed redis-pool-size",
 			c.describe("redis-min-idle-conns"), c.describe("redis-pool-size"))
 	}
@@ -26,7 +27,8 @@ func (c *Config) check(e *Error) {
 			continue
 		}
 		if other, taken := byKey[ns.RedisKey]; taken {
-			e.Addf("%s and %s: two namespaces cannot share a key", other.describe("redis-key"), ns.describe("redis-key"))
+			e.Addf("%s and %s: two namespaces cannot share a key",
+				other.describe("redis-key"), ns.describe("redis-key"))
 		}
 		byKey[ns.RedisKey] = ns
 	}

@@ -77,8 +77,8 @@ func (c *Config) checkOpen(e *Error) {
 	case c.secured() && c.Auth == AuthNone:
 		e.Addf("%s, but %s is configured: with auth none, anyone has full access", c.describe("auth"), c.credentials())
 	case !c.secured() && c.Auth == AuthAuto && !isLocal(host):
-		e.Addf("%s: other machines can reach this address, so it requires %s or JWTs. Create a key (lastseen key new), "+
-			"listen on 127.0.0.1, or give full access to anyone (--auth=none, LASTSEEN_AUTH=none)",
+		e.Addf("%s: other machines can reach this address, so it requires %s or JWTs. Create a key "+
+			"(lastseen key new), listen on 127.0.0.1, or give full access to anyone (--auth=none, LASTSEEN_AUTH=none)",
 			c.describe("listen"), keysSection)
 	}
 }
@@ -109,7 +109,8 @@ func (c *Config) tokens(e *Error) *auth.Tokens {
 	}
 	for _, name := range []string{"jwt-issuer", "jwt-audience"} {
 		if !c.isSet(name) {
-			e.Addf("%s: %s is missing: it is required to reject JWTs issued for other services", c.place(sources[0]), name)
+			e.Addf("%s: %s is missing: it is required to reject JWTs issued for other services",
+				c.place(sources[0]), name)
 		}
 	}
 	t := &auth.Tokens{

@@ -188,7 +188,8 @@ func (r *fileReader) unknown(name *yaml.Node, path string) {
 		}
 		r.unknownName(name, path, strings.ReplaceAll(strings.ToLower(name.Value), "_", "-"), names)
 	case d.Namespace:
-		r.addf(name, "%s cannot be set for the whole server: set it for a namespace, under %s", path+d.Name, namespacesSection)
+		r.addf(name, "%s cannot be set for the whole server: set it for a namespace, under %s",
+			path+d.Name, namespacesSection)
 	case d.File:
 		r.addf(name, "%s cannot be set for one namespace: it applies to the whole server", path+d.Name)
 	default:

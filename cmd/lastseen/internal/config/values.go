@@ -69,7 +69,7 @@ func formats(low, high int) map[string]format {
 		"store":           {takes: "text", parse: parseText, text: true, display: displayStore},
 		"int":             {takes: number(low, high), parse: boundedNumber(low, high)},
 		"rate":            {takes: "off, or " + number(1, maxRate), parse: numberOr(off, maxRate, "is not valid")},
-		"connections":     {takes: "auto, or " + number(1, maxConns), parse: numberOr("auto", maxConns, "is out of range")},
+		"connections":     {takes: "auto, or " + number(1, maxConns), parse: parseConnections},
 		"size":            {takes: takesSize(), parse: parseSize},
 		"time.Duration":   duration,
 		"retention":       {takes: "off, or a duration", parse: durationOr(off)},
@@ -78,7 +78,7 @@ func formats(low, high int) map[string]format {
 		"log-format":      {takes: "text or json", parse: oneOf("is not a format", "text", "json")},
 		"auth":            {takes: "auto or none", parse: oneOf("is not valid", AuthAuto, AuthNone)},
 		"unknown":         {takes: "allow or refuse", parse: oneOf("is not valid", AllowUnknown, RefuseUnknown)},
-		"redisstore.Unit": {takes: "ms or s", parse: oneOf("is not a unit", redisstore.Milliseconds, redisstore.Seconds)},
+		"redisstore.Unit": {takes: "ms or s", parse: oneOf[redisstore.Unit]("is not a unit", "ms", "s")},
 		"address":         {takes: "HOST:PORT, or :PORT for all addresses", parse: parseAddress},
 		"key-set":         {takes: takesKeySet, parse: parseKeySetURL, display: displayKeySetURL},
 		"[]auth.Pattern":  {takes: takesPatterns, parse: listOf(auth.ParsePattern)},
@@ -138,6 +138,10 @@ func numberOr(zero string, high int, wrong string) func(string) (any, error) {
 		}
 		return n, nil
 	}
+}
+
+func parseConnections(text string) (any, error) {
+	return numberOr("auto", maxConns, "is out of range")(text)
 }
 
 func takesSize() string {
@@ -230,7 +234,8 @@ func parseNetwork(item string) (netip.Prefix, error) {
 	case err != nil:
 		return network, fmt.Errorf("%q is not an IP address or network", item)
 	case network != network.Masked():
-		return network, fmt.Errorf("%q has bits set after its prefix: for the network, write %s", item, network.Masked())
+		return network, fmt.Errorf("%q has bits set after its prefix: for the network, write %s",
+			item, network.Masked())
 	}
 	return network, nil
 }

@@ -51,7 +51,8 @@ func parseYAML(name string, named source) (*yaml.Node, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%s:%d: %s", name, brokenLine(content, err), syntaxMessage(err))
 	case !second.IsZero():
-		return nil, fmt.Errorf("%s:%d: the file holds a second YAML document: only one is allowed", name, max(1, second.Line))
+		return nil, fmt.Errorf("%s:%d: the file holds a second YAML document: only one is allowed",
+			name, max(1, second.Line))
 	case len(document.Content) == 0:
 		return &document, nil
 	}
