@@ -66,7 +66,8 @@ func (r *runtimeConfig) apiConfig(c *config.Config) api.Config {
 	}
 	return api.Config{
 		Store: r.store, Settings: c.ForAPI(), Namespaces: namespaces,
-		RefuseUnknown: c.UnknownNamespaces == config.RefuseUnknown, Auth: r.authenticator, Version: version(), Logger: r.logger, AccessLog: c.AccessLog,
+		RefuseUnknown: c.UnknownNamespaces == config.RefuseUnknown, Auth: r.authenticator, Version: version(),
+		Logger: r.logger, AccessLog: c.AccessLog,
 		Limits:     limit.Limits{Caller: c.RateLimit, User: c.UserRateLimit},
 		BodyMemory: c.BodyMemory, CORSOrigins: c.CORSOrigins, AllowedHosts: c.AllowedHosts,
 		TrustedProxies: c.TrustedProxies, Shared: r.shared,

@@ -103,7 +103,8 @@ func PrintKey(w io.Writer, k auth.Key, comment string) {
 // keyFields returns the names and the YAML values of the fields of an API key.
 func keyFields(k auth.Key) [][2]string {
 	return [][2]string{
-		{"hash", auth.FormatKeyHash(k.Hash)}, {"scopes", quotedList(k.Scopes)},
+		{"hash", auth.FormatKeyHash(k.Hash)},
+		{"scopes", quotedList(k.Scopes)},
 		{"namespaces", quotedList(k.Namespaces)},
 	}
 }
