@@ -1,18 +1,15 @@
 package api
 
 import (
-	"bytes"
 	"errors"
+	"io"
 	"mime"
 	"net/http"
-	"reflect"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
-
-	"github.com/lastseen/lastseen"
 )
 
 const (
@@ -25,6 +22,12 @@ const (
 const (
 	mediaJSON   = "application/json"
 	mediaNDJSON = "application/x-ndjson"
+)
+
+const (
+	minBodyRate = 1 << 10 // bytes a second, of a body that has begun
+	rateWindow  = 10 * time.Second
+	minGrowth   = 4 << 10 // bytes by which the buffer of a body grows at least
 )
 
 // mediaType returns the type of the body: mediaJSON or mediaNDJSON. What curl and browsers send by
@@ -64,130 +67,155 @@ func bodyError(err error) error {
 	return e
 }
 
-// unmarshal reads exactly one JSON object, strictly: see the defaults of package json, which also
-// refuses names given twice and anything that is not UTF-8.
-func unmarshal(data []byte, v any, decode json.Options) error {
-	if trimmed := bytes.TrimSpace(data); len(trimmed) > 0 && trimmed[0] != '{' {
-		return newError(codeInvalidJSON, "The body is not a JSON object.")
-	}
-	err := json.Unmarshal(data, v, json.RejectUnknownMembers(true), decode)
-	var known *apiError
-	var semantic *json.SemanticError
-	var syntactic *jsontext.SyntacticError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &known):
-		return known
-	case errors.As(err, &semantic) && errors.Is(err, json.ErrUnknownName):
-		return unknownField(semantic)
-	case errors.As(err, &semantic):
-		return errorf(codeInvalidJSON, "%s is a %s; %s is expected.",
-			place(semantic.JSONPointer), kindName(semantic.JSONKind), expected(semantic.GoType))
-	case errors.Is(err, jsontext.ErrDuplicateName):
-		return newError(codeInvalidJSON, "Duplicate name in an object.")
-	case errors.As(err, &syntactic):
-		return errorf(codeInvalidJSON, "Invalid JSON at byte %d: %v.", syntactic.ByteOffset, syntactic.Err)
-	default:
-		return &apiError{code: codeInvalidJSON, detail: "Invalid JSON.", cause: err}
-	}
+// body reads the body of one request into memory that is counted.
+type body struct {
+	bodyHold
+	c       echo.Context
+	most    int64 // bytes that it may have
+	content []byte
 }
 
-// unknownField says which field is unknown, where, and which are allowed there.
-func unknownField(e *json.SemanticError) *apiError {
-	where := ""
-	if parent := e.JSONPointer.Parent(); parent != "" {
-		where = " in " + string(parent)
-	}
-	return errorf(codeUnknownField, "Unknown field %.40q%s. Allowed: %s.",
-		e.JSONPointer.LastToken(), where, strings.Join(fieldNames(e.GoType), ", "))
+// body returns the body of a request, of so many bytes at most. Close gives its memory back.
+func (s *server) body(c echo.Context, most int64) *body {
+	return &body{bodyHold: s.hold(c), c: c, most: most}
 }
 
-// fieldNames returns the JSON names of a struct's fields, those of inlined structs included; none for another type.
-func fieldNames(t reflect.Type) (names []string) {
-	if t == nil || t.Kind() != reflect.Struct {
-		return nil
+func (b *body) close() { b.release() }
+
+// readOne reads the JSON about one user into v; if there is no body, it leaves v as it is.
+func (s *server) readOne(c echo.Context, v any) error {
+	b := s.body(c, maxAssertion)
+	defer b.close()
+	if err := b.read(); err != nil {
+		return err
 	}
-	for field := range t.Fields() {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if field.Anonymous {
-			names = append(names, fieldNames(field.Type)...)
-		} else {
-			names = append(names, name)
-		}
-	}
-	return names
+	_, err := b.decode(v, decodeOne)
+	return err
 }
 
-func place(p jsontext.Pointer) string {
-	if p == "" {
-		return "The body"
+// readList reads JSON with a list into v; there has to be a body. What the list takes counts until the body is closed.
+func (b *body) readList(v any, list listKind) error {
+	if err := b.read(); err != nil {
+		return err
 	}
-	return string(p)
+	if err := b.grow(list.memory(b.content)); err != nil {
+		return err
+	}
+	there, err := b.decode(v, list.decode)
+	if err == nil && !there {
+		err = newError(codeInvalidJSON, "The body is missing.")
+	}
+	b.forget()
+	return err
 }
 
-func kindName(k jsontext.Kind) string {
-	switch k {
-	case '{', '}':
-		return "JSON object"
-	case '[', ']':
-		return "JSON array"
-	case '"':
-		return "JSON string"
-	case '0':
-		return "JSON number"
-	default:
-		return "JSON literal"
+// decode decodes what was read into v and reports false if there was nothing.
+func (b *body) decode(v any, options json.Options) (bool, error) {
+	if len(b.content) == 0 {
+		return false, nil
 	}
-}
-
-func expected(t reflect.Type) string {
-	for t != nil && t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	switch {
-	case t == nil:
-		return "another type"
-	case t.Kind() == reflect.String:
-		return "a string"
-	case t.Kind() == reflect.Slice:
-		return "an array"
-	default:
-		return "an object"
-	}
-}
-
-// parseAt reads the time in the field "at", a JSON string or number; none means the server's time,
-// now. It may be at most maxAhead in the future.
-func parseAt(raw jsontext.Value, now lastseen.Instant) (lastseen.Instant, error) {
-	if len(raw) == 0 {
-		return now, nil
-	}
-	text := string(raw)
-	switch raw.Kind() {
-	case '0':
-	case '"':
-		unquoted, err := jsontext.AppendUnquote(nil, raw)
-		if err != nil {
-			return 0, errorf(codeInvalidJSON, "at: %v.", err)
-		}
-		text = string(unquoted)
-	default:
-		return 0, errTimeKind()
-	}
-	at, err := lastseen.ParseTime(text)
+	media, err := mediaType(b.c)
 	switch {
 	case err != nil:
-		return 0, errorf(codeInvalidTime, "at: %v.", err)
-	case at < lastseen.MinInstant:
-		return 0, newError(codeInvalidTime, "at must be later than the start of 1970.")
-	case at > now+maxAhead:
-		return 0, errorf(codeInvalidTime, "at (%s) is more than 5 seconds ahead of the server's clock (%s).", at, now)
+		return false, err
+	case media != mediaJSON:
+		return false, errorf(codeUnsupportedMediaType, "Unsupported content type %s: send %s.", media, mediaJSON)
 	}
-	return at, nil
+	return true, unmarshal(b.content, v, options)
 }
 
-// errTimeKind is the error of a time that is of another kind than times are.
-func errTimeKind() *apiError {
-	return newError(codeInvalidTime, "at must be a string or a number. Omit it to use the server's clock.")
+// read reads the body to its end.
+func (b *body) read() error {
+	request := b.c.Request()
+	if request.ContentLength == 0 {
+		return nil
+	}
+	if request.ContentLength > b.most {
+		return bodyError(&http.MaxBytesError{Limit: b.most})
+	}
+	from := http.MaxBytesReader(b.c.Response().Writer, request.Body, b.most)
+	pace := pace{controller: http.NewResponseController(b.c.Response())}
+	b.content = make([]byte, 0, b.fitting(freeBody))
+	for {
+		n, err := from.Read(b.content[len(b.content):cap(b.content)])
+		b.content = b.content[:len(b.content)+n]
+		if errors.Is(err, io.EOF) {
+			pace.end()
+			return nil
+		}
+		if err != nil {
+			return bodyError(err)
+		}
+		pace.arrived(n)
+		if err := b.makeRoom(); err != nil {
+			return err
+		}
+	}
+}
+
+// fitting returns a size of the buffer: the one wanted, or the most that can still come if that is less. One byte
+// more than that shows the end.
+func (b *body) fitting(size int64) int64 {
+	most := b.most
+	if announced := b.c.Request().ContentLength; announced > 0 {
+		most = announced
+	}
+	return min(size, most+1)
+}
+
+// makeRoom makes the buffer larger if it is full. While it is copied, both count.
+func (b *body) makeRoom() error {
+	old := cap(b.content)
+	if len(b.content) < old {
+		return nil
+	}
+	larger := int(b.fitting(int64(old) + max(int64(old), minGrowth)))
+	if err := b.grow(larger); err != nil {
+		return err
+	}
+	b.content = append(make([]byte, 0, larger), b.content...)
+	if old > freeBody {
+		b.shrink(old)
+	}
+	return nil
+}
+
+// forget gives the memory of the text back.
+func (b *body) forget() {
+	if size := cap(b.content); size > freeBody {
+		b.shrink(size)
+	}
+	b.content = nil
+}
+
+// pace ends the reading of a body that has begun and does not go on at [minBodyRate], reckoned over [rateWindow].
+// Most bodies arrive as a whole and never notice. A writer that has no deadlines, as in tests, has no pace.
+type pace struct {
+	controller *http.ResponseController
+	last       time.Time // when the whole request has to be there
+	wanted     int       // bytes until the window begins again
+}
+
+// arrived counts bytes that are not the last ones.
+func (p *pace) arrived(n int) {
+	if p.wanted -= n; p.wanted > 0 {
+		return
+	}
+	now := time.Now()
+	if p.last.IsZero() {
+		p.last = now.Add(readTimeout)
+	}
+	p.wanted = minBodyRate * int(rateWindow/time.Second)
+	deadline := now.Add(rateWindow)
+	if deadline.After(p.last) {
+		deadline = p.last
+	}
+	_ = p.controller.SetReadDeadline(deadline)
+}
+
+// end lets the connection be, once the body is there: a deadline that passes ends the request, too.
+func (p *pace) end() {
+	if !p.last.IsZero() {
+		_ = p.controller.SetReadDeadline(time.Now().Add(readTimeout))
+	}
 }

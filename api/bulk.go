@@ -1,9 +1,6 @@
 package api
 
 import (
-	"context"
-	"fmt"
-
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
@@ -14,9 +11,6 @@ const (
 	maxItems      = 10_000 // of one bulk request in JSON
 	maxItemErrors = 20     // bad items that an answer names
 )
-
-// recordFunc is one of the store's two ways of recording assertions.
-type recordFunc func(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error)
 
 // item is one ping or leave of many.
 type item struct {
@@ -163,35 +157,4 @@ func (s *server) recordItems(c echo.Context, namespace string, record recordFunc
 		return err
 	}
 	return answer(c, recordedAnswer{Recorded: len(batch)})
-}
-
-// itemErrors collects what is wrong with the items of a batch.
-type itemErrors struct {
-	code  code // of the first
-	items []itemError
-	total int
-}
-
-func (e *itemErrors) add(index int, err *apiError) {
-	if e.total == 0 {
-		e.code = err.code
-	}
-	e.total++
-	if len(e.items) < maxItemErrors {
-		e.items = append(e.items, itemError{Index: index, Detail: err.detail})
-	}
-}
-
-// err returns one error for all, or nil if there was none.
-func (e *itemErrors) err() error {
-	if e.total == 0 {
-		return nil
-	}
-	wrong := fmt.Sprintf("%d invalid items, the first at", e.total)
-	if e.total == 1 {
-		wrong = "1 invalid item, at"
-	}
-	err := errorf(e.code, "%s index %d: %s The request had no effect.", wrong, e.items[0].Index, e.items[0].Detail)
-	err.items = e.items
-	return err
 }

@@ -19,6 +19,13 @@ type lookupBody struct {
 	Users *[]string `json:"users"`
 } // @name Lookup
 
+// usersAnswer is the answer to a lookup of several users.
+type usersAnswer struct {
+	presences `json:",inline"`
+	// In answers to a lookup by GET: what is probably wrong with the request. Normally absent.
+	Hint string `json:"hint,omitzero" validate:"optional"`
+} // @name Presences
+
 // lookup answers with the presence of the users in the body.
 //
 // @ID lookupUsers

@@ -1,24 +1,12 @@
 package api
 
 import (
-	"net/http"
 	"strconv"
-	"sync"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
 )
-
-// timestamp is an instant in an answer: RFC 3339, and null if there is none.
-type timestamp lastseen.Instant
-
-// MarshalJSONTo writes the instant; see [json.MarshalerTo].
-func (t timestamp) MarshalJSONTo(e *jsontext.Encoder) error {
-	return e.WriteValue(t.appendJSON(make([]byte, 0, 32)))
-}
 
 // presence is how a user appears in every answer.
 type presence struct {
@@ -70,83 +58,24 @@ type presences struct {
 	Users     []presence `json:"users"`
 }
 
-// usersAnswer is the answer to a lookup of several users.
-type usersAnswer struct {
-	presences `json:",inline"`
-	// In answers to a lookup by GET: what is probably wrong with the request. Normally absent.
-	Hint string `json:"hint,omitzero" validate:"optional"`
-} // @name Presences
-
-// answer sends JSON with status 200.
-func answer(c echo.Context, body any) error {
-	return write(c, http.StatusOK, typeJSON, body)
-}
-
-// buffers are what answers are encoded in.
-var buffers = sync.Pool{New: func() any { return new([]byte) }}
-
-// Buffers that a large answer made large are not kept.
-const maxBuffer = 64 << 10
-
-// write sends JSON. It is encoded before anything is sent, so that an error can still be answered, and compressed if
-// it is large and the caller takes that.
-func write(c echo.Context, status int, contentType []string, body any) error {
-	buffer := buffers.Get().(*[]byte)
-	encoded, err := appendJSON((*buffer)[:0], body)
+// evaluate returns the instant and the thresholds by which a lookup is evaluated.
+func (s *server) evaluate(c echo.Context, namespace string, q query) (lastseen.Instant, lastseen.Thresholds, error) {
+	thresholds, err := q.thresholds(s.settings(namespace).Thresholds)
 	if err != nil {
-		return err
+		return 0, thresholds, err
 	}
-	encoded = append(encoded, '\n')
-	defer keep(buffer, encoded)
-	header := c.Response().Header()
-	header[echo.HeaderContentType] = contentType
-	if len(encoded) <= minGzip {
-		return send(c, status, encoded)
+	if _, given := q.get("as_of"); given {
+		asOf, err := q.time("as_of", 0)
+		return asOf, thresholds, err
 	}
-	varyByEncoding(header)
-	if !acceptsGzip(c.Request().Header[echo.HeaderAcceptEncoding]) {
-		return send(c, status, encoded)
-	}
-	header[echo.HeaderContentEncoding] = encodingGzip
-	second := buffers.Get().(*[]byte)
-	compressed := appendGzip((*second)[:0], encoded)
-	defer keep(second, compressed)
-	return send(c, status, compressed)
+	now, err := s.store.Now(c.Request().Context())
+	return now, thresholds, err
 }
-
-// keep gives a buffer back, as what it has become.
-func keep(buffer *[]byte, content []byte) {
-	if *buffer = content; len(content) <= maxBuffer {
-		buffers.Put(buffer)
-	}
-}
-
-// send sends a response.
-func send(c echo.Context, status int, content []byte) error {
-	response := c.Response()
-	if len(content) > autoLength {
-		response.Header().Set(echo.HeaderContentLength, strconv.Itoa(len(content)))
-	}
-	response.WriteHeader(status)
-	_, err := response.Write(content)
-	return notSent(err)
-}
-
-// autoLength is the size in bytes up to which package net/http finds out the length of an answer itself.
-const autoLength = 2048
 
 // appender is an answer that is sent so often, or holds so many users, that it is encoded without
 // reflection: that takes an eighth of the time (see BenchmarkEncode).
 type appender interface {
 	appendJSON(b []byte) []byte
-}
-
-func appendJSON(b []byte, body any) ([]byte, error) {
-	if a, ok := body.(appender); ok {
-		return a.appendJSON(b), nil
-	}
-	encoded, err := json.Marshal(body)
-	return append(b, encoded...), err
 }
 
 func (a userAnswer) appendJSON(b []byte) []byte {
@@ -197,17 +126,4 @@ func (p presence) appendFields(b []byte) []byte {
 	b = p.LastSeen.appendJSON(append(b, `,"last_seen":`...))
 	b = strconv.AppendBool(append(b, `,"left":`...), p.Left)
 	return p.ValidUntil.appendJSON(append(b, `,"valid_until":`...))
-}
-
-// appendString appends a JSON string. Names are valid UTF-8.
-func appendString(b []byte, s string) []byte {
-	b, _ = jsontext.AppendQuote(b, s) // fails for invalid UTF-8 only
-	return b
-}
-
-func (t timestamp) appendJSON(b []byte) []byte {
-	if t == 0 {
-		return append(b, "null"...)
-	}
-	return append(lastseen.Instant(t).Append(append(b, '"')), '"')
 }

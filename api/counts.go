@@ -1,0 +1,72 @@
+package api
+
+import (
+	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen"
+)
+
+// countsAnswer says how many users have each status.
+type countsAnswer struct {
+	// The instant at which the statuses were evaluated.
+	AsOf   timestamp `json:"as_of" swaggertype:"string" format:"date-time"`
+	Green  int64     `json:"green" format:"int64" minimum:"0"`
+	Yellow int64     `json:"yellow" format:"int64" minimum:"0"`
+	Grey   int64     `json:"grey" format:"int64" minimum:"0"`
+	// The sum of the three.
+	Total int64 `json:"total" format:"int64" minimum:"0"`
+} // @name Counts
+
+// counts answers with the number of users that a list with the same parameters would hold.
+//
+// @ID countUsers
+// @Tags Reading
+// @Summary Count users by status
+// @Description Counts those whom a list with the same parameters would hold over all its pages. `total` is the sum of the three.
+// @Description
+// @Description Needs the scope `read`.
+// @Produce json
+// @Param namespace path string true "namespace"
+// @Param from query string false "earliest last-seen time"
+// @Param to query string false "latest last-seen time"
+// @Param as_of query string false "instant of evaluation"
+// @Param green query string false "green threshold"
+// @Param yellow query string false "yellow threshold"
+// @Success 200 {object} countsAnswer "How many users have each status."
+// @Failure 400 {object} problem "invalid_namespace, invalid_time, invalid_duration, invalid_thresholds, invalid_range, invalid_parameter, unknown_parameter"
+// @Failure 401 {object} problem "unauthenticated"
+// @Failure 403 {object} problem "forbidden"
+// @Failure 404 {object} problem "not_found"
+// @Failure 429 {object} problem "rate_limited"
+// @Failure 500 {object} problem "wrong_key_type, namespace_mismatch, internal"
+// @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
+// @Security bearer
+// @Router /v1/namespaces/{namespace}/counts [get]
+func (s *server) counts(c echo.Context, q query) error {
+	namespace, err := namespaceOf(c)
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	w, err := s.firstWalk(ctx, namespace, q)
+	if err != nil {
+		return err
+	}
+	a := countsAnswer{AsOf: timestamp(w.asOf)}
+	var ranges []lastseen.Range
+	var sums []*int64 // where each range's count goes
+	for status, sum := range map[lastseen.Status]*int64{lastseen.Green: &a.Green, lastseen.Yellow: &a.Yellow, lastseen.Grey: &a.Grey} {
+		for _, r := range w.thresholds.Ranges([]lastseen.Status{status}, w.asOf, w.from, w.to) {
+			ranges, sums = append(ranges, r), append(sums, sum)
+		}
+	}
+	counts, err := s.store.Count(ctx, namespace, ranges)
+	if err != nil {
+		return err
+	}
+	for i, n := range counts {
+		*sums[i] += n
+		a.Total += n
+	}
+	return answer(c, a)
+}

@@ -1,0 +1,100 @@
+package api
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen"
+)
+
+// answer sends JSON with status 200.
+func answer(c echo.Context, body any) error {
+	return write(c, http.StatusOK, typeJSON, body)
+}
+
+// buffers are what answers are encoded in.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// Buffers that a large answer made large are not kept.
+const maxBuffer = 64 << 10
+
+// write sends JSON. It is encoded before anything is sent, so that an error can still be answered, and compressed if
+// it is large and the caller takes that.
+func write(c echo.Context, status int, contentType []string, body any) error {
+	buffer := buffers.Get().(*[]byte)
+	encoded, err := appendJSON((*buffer)[:0], body)
+	if err != nil {
+		return err
+	}
+	encoded = append(encoded, '\n')
+	defer keep(buffer, encoded)
+	header := c.Response().Header()
+	header[echo.HeaderContentType] = contentType
+	if len(encoded) <= minGzip {
+		return send(c, status, encoded)
+	}
+	varyByEncoding(header)
+	if !acceptsGzip(c.Request().Header[echo.HeaderAcceptEncoding]) {
+		return send(c, status, encoded)
+	}
+	header[echo.HeaderContentEncoding] = encodingGzip
+	second := buffers.Get().(*[]byte)
+	compressed := appendGzip((*second)[:0], encoded)
+	defer keep(second, compressed)
+	return send(c, status, compressed)
+}
+
+// keep gives a buffer back, as what it has become.
+func keep(buffer *[]byte, content []byte) {
+	if *buffer = content; len(content) <= maxBuffer {
+		buffers.Put(buffer)
+	}
+}
+
+// send sends a response.
+func send(c echo.Context, status int, content []byte) error {
+	response := c.Response()
+	if len(content) > autoLength {
+		response.Header().Set(echo.HeaderContentLength, strconv.Itoa(len(content)))
+	}
+	response.WriteHeader(status)
+	_, err := response.Write(content)
+	return notSent(err)
+}
+
+// autoLength is the size in bytes up to which package net/http finds out the length of an answer itself.
+const autoLength = 2048
+
+func appendJSON(b []byte, body any) ([]byte, error) {
+	if a, ok := body.(appender); ok {
+		return a.appendJSON(b), nil
+	}
+	encoded, err := json.Marshal(body)
+	return append(b, encoded...), err
+}
+
+// appendString appends a JSON string. Names are valid UTF-8.
+func appendString(b []byte, s string) []byte {
+	b, _ = jsontext.AppendQuote(b, s) // fails for invalid UTF-8 only
+	return b
+}
+
+// timestamp is an instant in an answer: RFC 3339, and null if there is none.
+type timestamp lastseen.Instant
+
+// MarshalJSONTo writes the instant; see [json.MarshalerTo].
+func (t timestamp) MarshalJSONTo(e *jsontext.Encoder) error {
+	return e.WriteValue(t.appendJSON(make([]byte, 0, 32)))
+}
+
+func (t timestamp) appendJSON(b []byte) []byte {
+	if t == 0 {
+		return append(b, "null"...)
+	}
+	return append(lastseen.Instant(t).Append(append(b, '"')), '"')
+}
