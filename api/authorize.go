@@ -114,7 +114,7 @@ func (s *server) checkKnown(c echo.Context, r rule) error {
 	if r == toErase || s.known == nil || len(c.ParamValues()) == 0 {
 		return nil
 	}
-	namespace, err := namespaceOf(c)
+	namespace, err := pathNamespace(c)
 	if err != nil || s.known(namespace) {
 		return nil //nolint:nilerr // the handler returns that error
 	}
@@ -123,8 +123,8 @@ func (s *server) checkKnown(c echo.Context, r rule) error {
 
 // admit returns an error unless a caller may use the route, which depends on nothing that is stored.
 func admit(c echo.Context, r rule, caller *auth.Caller) error {
-	namespace, _ := segment(c, "namespace") // which is nobody's, if it is not well encoded
-	user, _ := segment(c, "user")
+	namespace, _ := pathParam(c, "namespace") // which is nobody's, if it is not well encoded
+	user, _ := pathParam(c, "user")
 	scope := r.scope()
 	switch allowed := caller.Can(scope, namespace) || r == toList && caller.CanSomewhere(scope); {
 	case !allowed && caller.IsAnonymous():

@@ -15,7 +15,7 @@ import (
 const (
 	maxBody       = 1 << 20   // bytes of a JSON body
 	maxLookupBody = 512 << 10 // the same, of a lookup
-	maxAssertion  = 16 << 10  // the same, about one user; most of it is for a token
+	maxOneBody    = 16 << 10  // the same, about one user; most of it is for a token
 	maxAhead      = 5000      // milliseconds that a ping or leave may be ahead of the server
 )
 
@@ -84,7 +84,7 @@ func (b *body) close() { b.release() }
 
 // readOne reads the JSON about one user into v; if there is no body, it leaves v as it is.
 func (s *server) readOne(c echo.Context, v any) error {
-	b := s.body(c, maxAssertion)
+	b := s.body(c, maxOneBody)
 	defer b.close()
 	if err := b.read(); err != nil {
 		return err

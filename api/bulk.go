@@ -14,8 +14,8 @@ const (
 
 // item is one ping or leave of many.
 type item struct {
-	User      string `json:"user" minLength:"1" maxLength:"256"`
-	assertion `json:",inline"`
+	User     string `json:"user" minLength:"1" maxLength:"256"`
+	pingBody `json:",inline"`
 } // @name UserAssertion
 
 // pingsBody is the JSON of many pings.
@@ -40,8 +40,8 @@ func (i item) sighting(now lastseen.Instant) (store.Sighting, *apiError) {
 	return store.Sighting{User: i.User, At: at}, nil
 }
 
-// recordedAnswer says how many items were accepted, superseded ones included.
-type recordedAnswer struct {
+// bulkResponse says how many items were accepted, superseded ones included.
+type bulkResponse struct {
 	// How many were accepted, superseded ones included.
 	Recorded int `json:"recorded" minimum:"0"`
 } // @name Recorded
@@ -62,7 +62,7 @@ type recordedAnswer struct {
 // @Produce json
 // @Param namespace path string true "namespace"
 // @Param body body pingsBody true "The pings."
-// @Success 200 {object} recordedAnswer "How many were accepted."
+// @Success 200 {object} bulkResponse "How many were accepted."
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_parameter, unknown_parameter, invalid_json, unknown_field, too_many_items"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
@@ -91,7 +91,7 @@ func (s *server) pings(c echo.Context, _ query) error {
 // @Produce json
 // @Param namespace path string true "namespace"
 // @Param body body leavesBody true "The leaves."
-// @Success 200 {object} recordedAnswer "How many were accepted."
+// @Success 200 {object} bulkResponse "How many were accepted."
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_parameter, unknown_parameter, invalid_json, unknown_field, too_many_items"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
@@ -111,7 +111,7 @@ func (s *server) leaves(c echo.Context, _ query) error {
 // bulk records many assertions: a stream of lines, or one JSON object, whose items are found once
 // it is decoded into a value.
 func (s *server) bulk(c echo.Context, record recordFunc, into any, items func() (*[]item, string)) error {
-	namespace, err := namespaceOf(c)
+	namespace, err := pathNamespace(c)
 	if err != nil {
 		return err
 	}
@@ -156,5 +156,5 @@ func (s *server) recordItems(c echo.Context, namespace string, record recordFunc
 	if _, err := record(ctx, namespace, batch); err != nil {
 		return err
 	}
-	return answer(c, recordedAnswer{Recorded: len(batch)})
+	return respond(c, bulkResponse{Recorded: len(batch)})
 }

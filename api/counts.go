@@ -6,8 +6,8 @@ import (
 	"github.com/lastseen/lastseen"
 )
 
-// countsAnswer says how many users have each status.
-type countsAnswer struct {
+// countsResponse is the number of users with each status.
+type countsResponse struct {
 	// The instant at which the statuses were evaluated.
 	AsOf   timestamp `json:"as_of" swaggertype:"string" format:"date-time"`
 	Green  int64     `json:"green" format:"int64" minimum:"0"`
@@ -17,7 +17,7 @@ type countsAnswer struct {
 	Total int64 `json:"total" format:"int64" minimum:"0"`
 } // @name Counts
 
-// counts answers with the number of users that a list with the same parameters would hold.
+// counts returns the number of users of a list with the same parameters.
 //
 // @ID countUsers
 // @Tags Reading
@@ -32,7 +32,7 @@ type countsAnswer struct {
 // @Param as_of query string false "instant of evaluation"
 // @Param green query string false "green threshold"
 // @Param yellow query string false "yellow threshold"
-// @Success 200 {object} countsAnswer "How many users have each status."
+// @Success 200 {object} countsResponse "How many users have each status."
 // @Failure 400 {object} problem "invalid_namespace, invalid_time, invalid_duration, invalid_thresholds, invalid_range, invalid_parameter, unknown_parameter"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
@@ -43,20 +43,22 @@ type countsAnswer struct {
 // @Security bearer
 // @Router /v1/namespaces/{namespace}/counts [get]
 func (s *server) counts(c echo.Context, q query) error {
-	namespace, err := namespaceOf(c)
+	namespace, err := pathNamespace(c)
 	if err != nil {
 		return err
 	}
 	ctx := c.Request().Context()
-	w, err := s.firstWalk(ctx, namespace, q)
+	p, err := s.listParams(ctx, namespace, q)
 	if err != nil {
 		return err
 	}
-	a := countsAnswer{AsOf: timestamp(w.asOf)}
+	response := countsResponse{AsOf: timestamp(p.asOf)}
 	var ranges []lastseen.Range
-	var sums []*int64 // where each range's count goes
-	for status, sum := range map[lastseen.Status]*int64{lastseen.Green: &a.Green, lastseen.Yellow: &a.Yellow, lastseen.Grey: &a.Grey} {
-		for _, r := range w.thresholds.Ranges([]lastseen.Status{status}, w.asOf, w.from, w.to) {
+	var sums []*int64 // to which the count of each range is added
+	for status, sum := range map[lastseen.Status]*int64{
+		lastseen.Green: &response.Green, lastseen.Yellow: &response.Yellow, lastseen.Grey: &response.Grey,
+	} {
+		for _, r := range p.thresholds.Ranges([]lastseen.Status{status}, p.asOf, p.from, p.to) {
 			ranges, sums = append(ranges, r), append(sums, sum)
 		}
 	}
@@ -66,7 +68,7 @@ func (s *server) counts(c echo.Context, q query) error {
 	}
 	for i, n := range counts {
 		*sums[i] += n
-		a.Total += n
+		response.Total += n
 	}
-	return answer(c, a)
+	return respond(c, response)
 }

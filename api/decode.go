@@ -31,7 +31,7 @@ func unmarshal(data []byte, v any, decode json.Options) error {
 		return unknownField(semantic)
 	case errors.As(err, &semantic):
 		return errorf(codeInvalidJSON, "%s is a %s; %s is expected.",
-			place(semantic.JSONPointer), kindName(semantic.JSONKind), expected(semantic.GoType))
+			place(semantic.JSONPointer), jsonTypeName(semantic.JSONKind), goTypeName(semantic.GoType))
 	case errors.Is(err, jsontext.ErrDuplicateName):
 		return newError(codeInvalidJSON, "Duplicate name in an object.")
 	case errors.As(err, &syntactic):
@@ -74,7 +74,7 @@ func place(p jsontext.Pointer) string {
 	return string(p)
 }
 
-func kindName(k jsontext.Kind) string {
+func jsonTypeName(k jsontext.Kind) string {
 	switch k {
 	case '{', '}':
 		return "JSON object"
@@ -89,7 +89,7 @@ func kindName(k jsontext.Kind) string {
 	}
 }
 
-func expected(t reflect.Type) string {
+func goTypeName(t reflect.Type) string {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -119,7 +119,7 @@ var decodeOne = json.WithUnmarshalers(json.JoinUnmarshalers(
 	}),
 	json.UnmarshalFromFunc(func(d *jsontext.Decoder, _ *jsontext.Value) error {
 		if kind := d.PeekKind(); kind == '{' || kind == '[' {
-			return errTimeKind()
+			return errTimeType()
 		}
 		return errors.ErrUnsupported
 	}),
@@ -229,7 +229,7 @@ func decodeField(d *jsontext.Decoder, into *item) error {
 		return decodeString(d, &into.User)
 	case "at":
 		if kind := d.PeekKind(); kind == '{' || kind == '[' {
-			return errTimeKind()
+			return errTimeType()
 		}
 		raw, err := d.ReadValue()
 		into.At = raw.Clone()
@@ -255,7 +255,7 @@ func parseAt(raw jsontext.Value, now lastseen.Instant) (lastseen.Instant, error)
 		}
 		text = string(unquoted)
 	default:
-		return 0, errTimeKind()
+		return 0, errTimeType()
 	}
 	at, err := lastseen.ParseTime(text)
 	switch {
@@ -269,7 +269,7 @@ func parseAt(raw jsontext.Value, now lastseen.Instant) (lastseen.Instant, error)
 	return at, nil
 }
 
-// errTimeKind is the error of a time that is of another kind than times are.
-func errTimeKind() *apiError {
+// errTimeType is the error of a time that is of another kind than times are.
+func errTimeType() *apiError {
 	return newError(codeInvalidTime, "at must be a string or a number. Omit it to use the server's clock.")
 }

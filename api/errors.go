@@ -114,7 +114,7 @@ func (s *server) handleError(err error, c echo.Context) {
 		Type: "/docs/errors#" + string(e.code), Title: kind.title, Status: kind.status, Code: e.code,
 		Detail: e.detail, RequestID: id, Errors: e.items, Line: e.line, Recorded: e.recorded,
 	}
-	if err := write(c, kind.status, typeProblem, body); err != nil {
+	if err := writeJSON(c, kind.status, typeProblem, body); err != nil {
 		s.logger.Debug("answer not sent", "request_id", id, "error", err)
 	}
 	linger(c)

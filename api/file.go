@@ -66,7 +66,7 @@ func (f *file) serve(c echo.Context) error {
 		etag, content = strconv.Quote(f.etag+"-gzip"), f.packed
 	}
 	header.Set("ETag", etag)
-	if namesTag(c.Request().Header.Values("If-None-Match"), etag) {
+	if etagMatches(c.Request().Header.Values("If-None-Match"), etag) {
 		return c.NoContent(http.StatusNotModified)
 	}
 	body, err := content()

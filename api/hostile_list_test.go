@@ -59,11 +59,11 @@ func TestRefusedBodiesCostLittle(t *testing.T) {
 		"names in the time":        {[]byte(`{"pings":[{"at":{` + wide + `}}]}`), &pingsBody{}, itemList.decode, codeInvalidTime},
 		"names in a list of pings": {[]byte(`{"pings":[[{` + wide + `}]]}`), &pingsBody{}, itemList.decode, codeInvalidJSON},
 		"unknown names":            {[]byte(`{"pings":[{` + wide + `}]}`), &pingsBody{}, itemList.decode, codeUnknownField},
-		"unknown names of a ping":  {[]byte(`{` + wide + `}`), &assertion{}, decodeOne, codeUnknownField},
-		"names in the one time":    {[]byte(`{"at":{` + wide + `}}`), &assertion{}, decodeOne, codeInvalidTime},
-		"names in a token":         {[]byte(`{"token":{` + wide + `}}`), &goodbye{}, decodeOne, codeInvalidJSON},
+		"unknown names of a ping":  {[]byte(`{` + wide + `}`), &pingBody{}, decodeOne, codeUnknownField},
+		"names in the one time":    {[]byte(`{"at":{` + wide + `}}`), &pingBody{}, decodeOne, codeInvalidTime},
+		"names in a token":         {[]byte(`{"token":{` + wide + `}}`), &leaveBody{}, decodeOne, codeInvalidJSON},
 		"lists in lists":           {[]byte(`{"pings":` + strings.Repeat("[", 1<<20)), &pingsBody{}, itemList.decode, codeInvalidJSON},
-		"a list in a time":         {[]byte(`{"at":` + strings.Repeat("[", 1<<20)), &assertion{}, decodeOne, codeInvalidTime},
+		"a list in a time":         {[]byte(`{"at":` + strings.Repeat("[", 1<<20)), &pingBody{}, decodeOne, codeInvalidTime},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
@@ -107,7 +107,7 @@ func BenchmarkDecode(b *testing.B) {
 		{"349,522 users", repeated(`{"users":[`, `""`, `]}`), func() any { return &lookupBody{} }, lookupList.decode},
 		{"10,000 pings", pings, func() any { return &pingsBody{} }, itemList.decode},
 		{"349,522 pings", repeated(`{"pings":[`, `{}`, `]}`), func() any { return &pingsBody{} }, itemList.decode},
-		{"one ping", []byte(`{"at":1795176000.5}`), func() any { return &assertion{} }, decodeOne},
+		{"one ping", []byte(`{"at":1795176000.5}`), func() any { return &pingBody{} }, decodeOne},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -1,14 +1,12 @@
 package api
 
 import (
-	"net/http"
-
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 )
 
-// goodbye is when a user went away, and whose word that is.
-type goodbye struct {
+// leaveBody is the JSON of a leave.
+type leaveBody struct {
 	At jsontext.Value `json:"at" swaggertype:"string" validate:"optional"`
 	// A JWT of the user, for a page that closes and can send no headers. With the header Authorization, and on a
 	// server that asks nobody, it is passed over.
@@ -32,8 +30,8 @@ type goodbye struct {
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
 // @Param Prefer header string false "preference"
-// @Param body body goodbye false "When it was, if not now."
-// @Success 200 {object} userAnswer "The presence that results."
+// @Param body body leaveBody false "When it was, if not now."
+// @Success 200 {object} userResponse "The presence that results."
 // @Success 204 "Recorded, if the request says `Prefer: return=minimal`, or the caller may not read here."
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_parameter, unknown_parameter, invalid_json, unknown_field"
 // @Failure 401 {object} problem "unauthenticated"
@@ -47,17 +45,15 @@ type goodbye struct {
 // @Security bearer
 // @Router /v1/namespaces/{namespace}/users/{user}/leave [post]
 func (s *server) leave(c echo.Context, _ query) error {
-	return s.assert(c, s.store.Leave, (*server).readGoodbye, false)
+	return s.recordOne(c, s.store.Leave, s.readLeave, false)
 }
 
-// readGoodbye returns the time in the body of a leave likewise. A caller who is not known so far has to be the one whose
-// token is beside it: what a page sends while it closes, by navigator.sendBeacon, has a body but no headers of its own.
-func (s *server) readGoodbye(c echo.Context) (jsontext.Value, error) {
-	var body goodbye
-	if c.Request().Body != http.NoBody {
-		if err := s.readOne(c, &body); err != nil {
-			return nil, err
-		}
+// readLeave returns the time in the body of a leave as it was sent, or nil if it is omitted. It authorizes an anonymous
+// caller by the token in the body: navigator.sendBeacon, which a closing page uses, cannot set headers.
+func (s *server) readLeave(c echo.Context) (jsontext.Value, error) {
+	var body leaveBody
+	if err := s.readOne(c, &body); err != nil {
+		return nil, err
 	}
 	if callerOf(c).IsAnonymous() {
 		return body.At, s.authorizeToken(c, byBeacon, body.Token)

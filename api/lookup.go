@@ -14,19 +14,19 @@ const (
 	maxLookupQuery = 100  // users of one lookup by GET
 )
 
-// lookupBody names those to look up.
+// lookupBody is the JSON of a lookup.
 type lookupBody struct {
 	Users *[]string `json:"users"`
 } // @name Lookup
 
-// usersAnswer is the answer to a lookup of several users.
-type usersAnswer struct {
+// lookupResponse is the response to a lookup of several users.
+type lookupResponse struct {
 	presences `json:",inline"`
 	// In answers to a lookup by GET: what is probably wrong with the request. Normally absent.
 	Hint string `json:"hint,omitzero" validate:"optional"`
 } // @name Presences
 
-// lookup answers with the presence of the users in the body.
+// lookup returns the presences of the users in the body.
 //
 // @ID lookupUsers
 // @Tags Reading
@@ -41,7 +41,7 @@ type usersAnswer struct {
 // @Param green query string false "green threshold"
 // @Param yellow query string false "yellow threshold"
 // @Param body body lookupBody true "Whom to look up."
-// @Success 200 {object} usersAnswer "The presences, in the order asked."
+// @Success 200 {object} lookupResponse "The presences, in the order asked."
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_duration, invalid_thresholds, invalid_parameter, unknown_parameter, invalid_json, unknown_field, too_many_items"
 // @Failure 401 {object} problem "unauthenticated"
 // @Failure 403 {object} problem "forbidden"
@@ -67,10 +67,10 @@ func (s *server) lookup(c echo.Context, q query) error {
 	if err != nil {
 		return err
 	}
-	return answer(c, found)
+	return respond(c, found)
 }
 
-// lookupQuery answers with the presence of the users in the query, for callers who can only GET.
+// lookupQuery returns the presences of the users in the query, for clients that can only GET.
 //
 // @ID lookupUsersByQuery
 // @Tags Reading
@@ -87,7 +87,7 @@ func (s *server) lookup(c echo.Context, q query) error {
 // @Param green query string false "green threshold"
 // @Param yellow query string false "yellow threshold"
 // @Param If-None-Match header string false "ETag of an older answer"
-// @Success 200 {object} usersAnswer "The presences, in the order asked."
+// @Success 200 {object} lookupResponse "The presences, in the order asked."
 // @Success 304 "Nothing changed since the answer that `If-None-Match` names."
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_duration, invalid_thresholds, invalid_parameter, unknown_parameter, too_many_items"
 // @Failure 401 {object} problem "unauthenticated"
@@ -107,7 +107,7 @@ func (s *server) lookupQuery(c echo.Context, q query) error {
 		return err
 	}
 	found.Hint = commaHint(found.Users)
-	return answerCached(c, found, found.evaluated, found.Users...)
+	return respondCached(c, found, found.evaluated, found.Users...)
 }
 
 // commaHint returns a hint for the first user with a comma in its ID that was never seen: the caller may have meant
@@ -122,14 +122,14 @@ func commaHint(users []presence) string {
 	return ""
 }
 
-// lookupUsers finds the presence of the users, of whom there may be so many at most.
-func (s *server) lookupUsers(c echo.Context, q query, users []string, most int) (found usersAnswer, err error) {
-	namespace, err := namespaceOf(c)
+// lookupUsers returns the presences of up to max users.
+func (s *server) lookupUsers(c echo.Context, q query, users []string, max int) (found lookupResponse, err error) {
+	namespace, err := pathNamespace(c)
 	if err != nil {
 		return found, err
 	}
-	if len(users) > most {
-		return found, errorf(codeTooManyItems, "There are %d users: send at most %d in one request.", len(users), most)
+	if len(users) > max {
+		return found, errorf(codeTooManyItems, "There are %d users: send at most %d in one request.", len(users), max)
 	}
 	var bad itemErrors
 	for i, user := range users {
@@ -140,7 +140,7 @@ func (s *server) lookupUsers(c echo.Context, q query, users []string, most int) 
 	if err := bad.err(); err != nil {
 		return found, err
 	}
-	asOf, thresholds, err := s.evaluate(c, namespace, q)
+	v, err := s.view(c, namespace, q)
 	if err != nil {
 		return found, err
 	}
@@ -148,9 +148,9 @@ func (s *server) lookupUsers(c echo.Context, q query, users []string, most int) 
 	if err != nil {
 		return found, err
 	}
-	found.presences = presences{evaluatedAt(asOf, thresholds), make([]presence, len(users))}
+	found.presences = presences{v.evaluated(), make([]presence, len(users))}
 	for i, user := range users {
-		found.Users[i] = presenceOf(thresholds.Presence(user, states[i], asOf))
+		found.Users[i] = v.presence(user, states[i])
 	}
 	return found, nil
 }

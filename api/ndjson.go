@@ -47,7 +47,7 @@ func (s *server) recordLines(c echo.Context, namespace string, record recordFunc
 		}
 		l.forget()
 		if errors.Is(readErr, io.EOF) {
-			return answer(c, recordedAnswer{Recorded: recorded})
+			return respond(c, bulkResponse{Recorded: recorded})
 		}
 		if readErr != nil {
 			return interrupted(c, classify(readErr), readErr, l.number, recorded)

@@ -7,8 +7,8 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// assertion is when something was asserted.
-type assertion struct {
+// pingBody is the JSON of a ping.
+type pingBody struct {
 	At jsontext.Value `json:"at" swaggertype:"string" validate:"optional"`
 } // @name Assertion
 
@@ -29,8 +29,8 @@ type assertion struct {
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
 // @Param Prefer header string false "preference"
-// @Param body body assertion false "When it was, if not now."
-// @Success 200 {object} userAnswer "The presence that results."
+// @Param body body pingBody false "When it was, if not now."
+// @Success 200 {object} userResponse "The presence that results."
 // @Success 204 "Recorded, if the request says `Prefer: return=minimal`, or the caller may not read here."
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_parameter, unknown_parameter, invalid_json, unknown_field"
 // @Failure 401 {object} problem "unauthenticated"
@@ -44,21 +44,15 @@ type assertion struct {
 // @Security bearer
 // @Router /v1/namespaces/{namespace}/users/{user}/ping [post]
 func (s *server) ping(c echo.Context, _ query) error {
-	return s.assert(c, s.store.Ping, (*server).readAt, true)
+	return s.recordOne(c, s.store.Ping, s.readPing, true)
 }
 
-// readAt returns the time in the body of a ping, as it was sent; nothing if there is none.
-func (s *server) readAt(c echo.Context) (jsontext.Value, error) {
-	if c.Request().Body == http.NoBody {
-		return nil, nil // as in most pings
+// readPing returns the time in the body of a ping as it was sent, or nil if it is omitted.
+func (s *server) readPing(c echo.Context) (jsontext.Value, error) {
+	if c.Request().Body == http.NoBody { // as in most pings; this saves an allocation
+		return nil, nil
 	}
-	var body assertion
+	var body pingBody
 	err := s.readOne(c, &body)
 	return body.At, err
-}
-
-// pingAfter is the ping interval in milliseconds, times 0.8 to 1 by chance: clients that started
-// together drift apart.
-func (s *server) pingAfter(settings Settings) int64 {
-	return max(1, int64(float64(settings.PingInterval.Milliseconds())*(0.8+0.2*s.random())))
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/lastseen/lastseen"
 )
 
-// presence is how a user appears in every answer.
+// presence is a user in a response.
 type presence struct {
 	// The user, as your system calls them.
 	User string `json:"user" minLength:"1" maxLength:"256"`
@@ -22,14 +22,24 @@ type presence struct {
 	ValidUntil timestamp `json:"valid_until" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
 } // @name Presence
 
-func presenceOf(p lastseen.Presence) presence {
-	return presence{
-		User: p.User, Status: p.Status, LastSeen: timestamp(p.LastSeen), Left: p.Left,
-		ValidUntil: timestamp(p.ValidUntil),
-	}
+// view is the instant and the thresholds by which a response shows users.
+type view struct {
+	asOf       lastseen.Instant
+	thresholds lastseen.Thresholds
 }
 
-// evaluated is how the statuses in an answer were evaluated: all that a client needs to age them by itself.
+// presence returns what a response shows of a user. Every presence in a response is made here.
+func (v view) presence(user string, state lastseen.State) presence {
+	p := v.thresholds.Presence(user, state, v.asOf)
+	return presence{p.User, p.Status, timestamp(p.LastSeen), p.Left, timestamp(p.ValidUntil)}
+}
+
+// evaluated returns what a response states about the view.
+func (v view) evaluated() evaluated {
+	return evaluated{timestamp(v.asOf), v.thresholds.Green.Milliseconds(), v.thresholds.Yellow.Milliseconds()}
+}
+
+// evaluated is the part of a response from which clients can age the statuses themselves.
 type evaluated struct {
 	// The instant at which the statuses were evaluated.
 	AsOf timestamp `json:"as_of" swaggertype:"string" format:"date-time"`
@@ -39,12 +49,8 @@ type evaluated struct {
 	YellowMs int64 `json:"yellow_ms" format:"int64" minimum:"1"`
 }
 
-func evaluatedAt(asOf lastseen.Instant, t lastseen.Thresholds) evaluated {
-	return evaluated{AsOf: timestamp(asOf), GreenMs: t.Green.Milliseconds(), YellowMs: t.Yellow.Milliseconds()}
-}
-
-// userAnswer is the answer about one user.
-type userAnswer struct {
+// userResponse is the response about one user.
+type userResponse struct {
 	presence  `json:",inline"`
 	evaluated `json:",inline"`
 	// In answers to a ping: when to ping next, in milliseconds from now. It differs from answer to
@@ -58,54 +64,46 @@ type presences struct {
 	Users     []presence `json:"users"`
 }
 
-// evaluate returns the instant and the thresholds by which a lookup is evaluated.
-func (s *server) evaluate(c echo.Context, namespace string, q query) (lastseen.Instant, lastseen.Thresholds, error) {
-	thresholds, err := q.thresholds(s.settings(namespace).Thresholds)
-	if err != nil {
-		return 0, thresholds, err
+// view returns the view that a query asks for.
+func (s *server) view(c echo.Context, namespace string, q query) (v view, err error) {
+	r := paramReader{query: q}
+	v.thresholds = r.thresholds(s.settings(namespace).Thresholds)
+	v.asOf = r.time("as_of", 0)
+	if r.err != nil || v.asOf != 0 {
+		return v, r.err
 	}
-	if _, given := q.get("as_of"); given {
-		asOf, err := q.time("as_of", 0)
-		return asOf, thresholds, err
-	}
-	now, err := s.store.Now(c.Request().Context())
-	return now, thresholds, err
+	v.asOf, err = s.store.Now(c.Request().Context())
+	return v, err
 }
 
-// appender is an answer that is sent so often, or holds so many users, that it is encoded without
-// reflection: that takes an eighth of the time (see BenchmarkEncode).
-type appender interface {
-	appendJSON(b []byte) []byte
-}
-
-func (a userAnswer) appendJSON(b []byte) []byte {
-	b = a.presence.appendFields(append(b, '{'))
-	b = a.evaluated.appendFields(append(b, ','))
-	if a.PingAfterMs != 0 {
-		b = strconv.AppendInt(append(b, `,"ping_after_ms":`...), a.PingAfterMs, 10)
+func (r userResponse) appendJSON(b []byte) []byte {
+	b = r.presence.appendFields(append(b, '{'))
+	b = r.evaluated.appendFields(append(b, ','))
+	if r.PingAfterMs != 0 {
+		b = strconv.AppendInt(append(b, `,"ping_after_ms":`...), r.PingAfterMs, 10)
 	}
 	return append(b, '}')
 }
 
-func (a usersAnswer) appendJSON(b []byte) []byte {
-	b = a.appendFields(append(b, '{'))
-	if a.Hint != "" {
-		b = appendString(append(b, `,"hint":`...), a.Hint)
+func (r lookupResponse) appendJSON(b []byte) []byte {
+	b = r.appendFields(append(b, '{'))
+	if r.Hint != "" {
+		b = appendString(append(b, `,"hint":`...), r.Hint)
 	}
 	return append(b, '}')
 }
 
-func (a listAnswer) appendJSON(b []byte) []byte {
-	b = append(a.appendFields(append(b, '{')), `,"next_cursor":`...)
-	if a.NextCursor == nil {
+func (r listResponse) appendJSON(b []byte) []byte {
+	b = append(r.appendFields(append(b, '{')), `,"next_cursor":`...)
+	if r.NextCursor == nil {
 		return append(b, "null}"...)
 	}
-	return append(appendString(b, *a.NextCursor), '}')
+	return append(appendString(b, *r.NextCursor), '}')
 }
 
-func (a presences) appendFields(b []byte) []byte {
-	b = append(a.evaluated.appendFields(b), `,"users":[`...)
-	for i, u := range a.Users {
+func (p presences) appendFields(b []byte) []byte {
+	b = append(p.evaluated.appendFields(b), `,"users":[`...)
+	for i, u := range p.Users {
 		if i > 0 {
 			b = append(b, ',')
 		}

@@ -6,8 +6,8 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// statusAnswer is the answer to a probe.
-type statusAnswer struct {
+// statusResponse is the answer to a probe.
+type statusResponse struct {
 	Status string `json:"status"`
 } // @name ServiceStatus
 
@@ -19,10 +19,10 @@ type statusAnswer struct {
 // @Summary Is the process alive?
 // @Description Answers as long as the process does, whatever the store does: restarting the process would not help the store. For liveness probes. Unknown query parameters are passed over.
 // @Produce json
-// @Success 200 {object} statusAnswer "The process is alive."
+// @Success 200 {object} statusResponse "The process is alive."
 // @Router /healthz [get]
 func (s *server) healthz(c echo.Context, _ query) error {
-	return answer(c, statusAnswer{"ok"})
+	return respond(c, statusResponse{"ok"})
 }
 
 // readyz answers 200 when the store can take reads and writes. It asks nobody who they are, and a probe is work for
@@ -33,7 +33,7 @@ func (s *server) healthz(c echo.Context, _ query) error {
 // @Summary Can it serve requests?
 // @Description Answers 200 when the store can take reads and writes. For readiness probes and load balancers. Unknown query parameters are passed over.
 // @Produce json
-// @Success 200 {object} statusAnswer "The store can take reads and writes."
+// @Success 200 {object} statusResponse "The store can take reads and writes."
 // @Failure 500 {object} problem "internal"
 // @Failure 503 {object} problem "store_unavailable, store_full"
 // @Router /readyz [get]
@@ -44,7 +44,7 @@ func (s *server) readyz(c echo.Context, _ query) error {
 	if err != nil {
 		return err
 	}
-	return answer(c, statusAnswer{"ready"})
+	return respond(c, statusResponse{"ready"})
 }
 
 // getVersion answers with the build that runs.
@@ -57,5 +57,5 @@ func (s *server) readyz(c echo.Context, _ query) error {
 // @Success 200 {object} Version "The build."
 // @Router /version [get]
 func (s *server) getVersion(c echo.Context, _ query) error {
-	return answer(c, s.version)
+	return respond(c, s.version)
 }

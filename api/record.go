@@ -13,20 +13,22 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// recordFunc is one of the store's two ways of recording assertions.
+// recordFunc records pings, or leaves, in the store.
 type recordFunc func(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error)
 
-// pingAfterHeader carries the advice when to ping next, in milliseconds, where there is no body.
+// pingAfterHeader is the header of a response without a body that says when to ping next, in milliseconds.
 const pingAfterHeader = "Lastseen-Ping-After-Ms"
 
-// assert makes one assertion about the user in the path, for the time that it reads from the body, and answers with
-// the presence that results.
-func (s *server) assert(c echo.Context, write recordFunc, read func(*server, echo.Context) (jsontext.Value, error), again bool) error {
-	namespace, user, err := namesOf(c)
+// readFunc reads the body of a ping or leave of one user and returns its field "at", or nil if that is omitted.
+type readFunc func(echo.Context) (jsontext.Value, error)
+
+// recordOne records a ping or leave of the user in the path, and returns the resulting presence.
+func (s *server) recordOne(c echo.Context, record recordFunc, read readFunc, withPingAfter bool) error {
+	namespace, user, err := pathNames(c)
 	if err != nil {
 		return err
 	}
-	raw, err := read(s, c)
+	raw, err := read(c)
 	if err != nil {
 		return err
 	}
@@ -39,26 +41,29 @@ func (s *server) assert(c echo.Context, write recordFunc, read func(*server, ech
 	if err != nil {
 		return err
 	}
-	states, err := write(ctx, namespace, []store.Sighting{{User: user, At: at}})
+	states, err := record(ctx, namespace, []store.Sighting{{User: user, At: at}})
 	if err != nil {
 		return err
 	}
 	settings := s.settings(namespace)
 	var pingAfter int64
-	if again {
+	if withPingAfter {
 		pingAfter = s.pingAfter(settings)
 	}
 	if prefersMinimal(c.Request()) || callerOf(c).IsBlind(namespace) {
-		return minimal(c, pingAfter)
+		return respondMinimal(c, pingAfter)
 	}
-	return answer(c, userAnswer{
-		presence:    presenceOf(settings.Thresholds.Presence(user, states[0], now)),
-		evaluated:   evaluatedAt(now, settings.Thresholds),
-		PingAfterMs: pingAfter,
-	})
+	v := view{now, settings.Thresholds}
+	return respond(c, userResponse{v.presence(user, states[0]), v.evaluated(), pingAfter})
 }
 
-// prefersMinimal reports whether the caller does without a body: see RFC 7240.
+// pingAfter returns when to ping next: 80 % to 100 % of the ping interval, at random, in milliseconds. Clients that
+// start together drift apart.
+func (s *server) pingAfter(settings Settings) int64 {
+	return max(1, int64(float64(settings.PingInterval.Milliseconds())*(0.8+0.2*s.random())))
+}
+
+// prefersMinimal reports whether the client prefers a response without a body: see RFC 7240.
 func prefersMinimal(r *http.Request) bool {
 	for _, header := range r.Header.Values("Prefer") {
 		for preference := range strings.SplitSeq(header, ",") {
@@ -72,7 +77,8 @@ func prefersMinimal(r *http.Request) bool {
 	return false
 }
 
-func minimal(c echo.Context, pingAfter int64) error {
+// respondMinimal sends a response without a body.
+func respondMinimal(c echo.Context, pingAfter int64) error {
 	header := c.Response().Header()
 	header["Preference-Applied"] = minimalDone
 	if pingAfter > 0 {

@@ -12,27 +12,27 @@ import (
 	"github.com/lastseen/lastseen"
 )
 
-// answer sends JSON with status 200.
-func answer(c echo.Context, body any) error {
-	return write(c, http.StatusOK, typeJSON, body)
+// respond sends JSON with status 200.
+func respond(c echo.Context, body any) error {
+	return writeJSON(c, http.StatusOK, typeJSON, body)
 }
 
-// buffers are what answers are encoded in.
+// buffers are reused to encode responses.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// Buffers that a large answer made large are not kept.
+// maxBuffer is the size in bytes up to which a buffer is reused.
 const maxBuffer = 64 << 10
 
-// write sends JSON. It is encoded before anything is sent, so that an error can still be answered, and compressed if
-// it is large and the caller takes that.
-func write(c echo.Context, status int, contentType []string, body any) error {
+// writeJSON sends JSON, compressed if it is large and the client accepts that. It encodes everything before it sends
+// anything, so that an error can still be sent instead.
+func writeJSON(c echo.Context, status int, contentType []string, body any) error {
 	buffer := buffers.Get().(*[]byte)
 	encoded, err := appendJSON((*buffer)[:0], body)
 	if err != nil {
 		return err
 	}
 	encoded = append(encoded, '\n')
-	defer keep(buffer, encoded)
+	defer putBuffer(buffer, encoded)
 	header := c.Response().Header()
 	header[echo.HeaderContentType] = contentType
 	if len(encoded) <= minGzip {
@@ -45,12 +45,12 @@ func write(c echo.Context, status int, contentType []string, body any) error {
 	header[echo.HeaderContentEncoding] = encodingGzip
 	second := buffers.Get().(*[]byte)
 	compressed := appendGzip((*second)[:0], encoded)
-	defer keep(second, compressed)
+	defer putBuffer(second, compressed)
 	return send(c, status, compressed)
 }
 
-// keep gives a buffer back, as what it has become.
-func keep(buffer *[]byte, content []byte) {
+// putBuffer returns a buffer to the pool, with the memory of the content that it grew to.
+func putBuffer(buffer *[]byte, content []byte) {
 	if *buffer = content; len(content) <= maxBuffer {
 		buffers.Put(buffer)
 	}
@@ -67,8 +67,14 @@ func send(c echo.Context, status int, content []byte) error {
 	return notSent(err)
 }
 
-// autoLength is the size in bytes up to which package net/http finds out the length of an answer itself.
+// autoLength is the size in bytes up to which package net/http sets the length of a response itself.
 const autoLength = 2048
+
+// appender is a response that is sent so often, or holds so many users, that it encodes itself without reflection. That
+// takes an eighth of the time (see BenchmarkEncode).
+type appender interface {
+	appendJSON(b []byte) []byte
+}
 
 func appendJSON(b []byte, body any) ([]byte, error) {
 	if a, ok := body.(appender); ok {
@@ -84,7 +90,7 @@ func appendString(b []byte, s string) []byte {
 	return b
 }
 
-// timestamp is an instant in an answer: RFC 3339, and null if there is none.
+// timestamp is an instant in a response: RFC 3339, or null if it is 0.
 type timestamp lastseen.Instant
 
 // MarshalJSONTo writes the instant; see [json.MarshalerTo].

@@ -6,7 +6,7 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// getUser answers with one user's presence.
+// getUser returns the presence of a user.
 //
 // @ID getUser
 // @Tags Reading
@@ -23,7 +23,7 @@ import (
 // @Param green query string false "green threshold"
 // @Param yellow query string false "yellow threshold"
 // @Param If-None-Match header string false "ETag of an older answer"
-// @Success 200 {object} userAnswer "The presence of the user."
+// @Success 200 {object} userResponse "The presence of the user."
 // @Success 304 "Nothing changed since the answer that `If-None-Match` names."
 // @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_duration, invalid_thresholds, invalid_parameter, unknown_parameter"
 // @Failure 401 {object} problem "unauthenticated"
@@ -35,11 +35,11 @@ import (
 // @Security bearer
 // @Router /v1/namespaces/{namespace}/users/{user} [get]
 func (s *server) getUser(c echo.Context, q query) error {
-	namespace, user, err := namesOf(c)
+	namespace, user, err := pathNames(c)
 	if err != nil {
 		return err
 	}
-	asOf, thresholds, err := s.evaluate(c, namespace, q)
+	v, err := s.view(c, namespace, q)
 	if err != nil {
 		return err
 	}
@@ -47,11 +47,11 @@ func (s *server) getUser(c echo.Context, q query) error {
 	if err != nil {
 		return err
 	}
-	found, by := presenceOf(thresholds.Presence(user, states[0], asOf)), evaluatedAt(asOf, thresholds)
-	return answerCached(c, userAnswer{presence: found, evaluated: by}, by, found)
+	response := userResponse{presence: v.presence(user, states[0]), evaluated: v.evaluated()}
+	return respondCached(c, response, response.evaluated, response.presence)
 }
 
-// forgetUser erases a user.
+// forgetUser deletes a user.
 //
 // @ID forgetUser
 // @Tags Erasing
@@ -72,7 +72,7 @@ func (s *server) getUser(c echo.Context, q query) error {
 // @Security bearer
 // @Router /v1/namespaces/{namespace}/users/{user} [delete]
 func (s *server) forgetUser(c echo.Context, _ query) error {
-	namespace, user, err := namesOf(c)
+	namespace, user, err := pathNames(c)
 	if err != nil {
 		return err
 	}
