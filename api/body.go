@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"mime"
@@ -8,14 +9,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 )
 
 const (
 	maxBody       = 1 << 20   // bytes of a JSON body
 	maxLookupBody = 512 << 10 // the same, of a lookup
-	maxOneBody    = 16 << 10  // the same, about one user; most of it is for a token
+	maxOneBody    = 16 << 10  // the same, about one user, which may contain a token
 	maxAhead      = 5000      // milliseconds that a ping or leave may be ahead of the server
 )
 
@@ -25,13 +25,12 @@ const (
 )
 
 const (
-	minBodyRate = 1 << 10 // bytes a second, of a body that has begun
+	minBodyRate = 1 << 10 // bytes a second, after the first bytes of a body
 	rateWindow  = 10 * time.Second
-	minGrowth   = 4 << 10 // bytes by which the buffer of a body grows at least
 )
 
-// mediaType returns the type of the body: mediaJSON or mediaNDJSON. What curl and browsers send by
-// default is read as JSON.
+// mediaType returns the type of the body: mediaJSON or mediaNDJSON. The types that curl and browsers send by default
+// count as JSON.
 func mediaType(c echo.Context) (string, error) {
 	header := c.Request().Header
 	if encoding := header.Get(echo.HeaderContentEncoding); encoding != "" && encoding != "identity" {
@@ -56,7 +55,7 @@ func mediaType(c echo.Context) (string, error) {
 	}
 }
 
-// bodyError says why a body could not be read to its end.
+// bodyError is the error of a body that could not be read to its end.
 func bodyError(err error) error {
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
@@ -71,57 +70,69 @@ func bodyError(err error) error {
 type body struct {
 	bodyHold
 	c       echo.Context
-	most    int64 // bytes that it may have
+	max     int64 // bytes
 	content []byte
 }
 
-// body returns the body of a request, of so many bytes at most. Close gives its memory back.
-func (s *server) body(c echo.Context, most int64) *body {
-	return &body{bodyHold: s.hold(c), c: c, most: most}
+// body returns the body of a request, of up to max bytes. The caller must release its memory.
+func (s *server) body(c echo.Context, max int64) *body {
+	return &body{bodyHold: s.hold(c), c: c, max: max}
 }
 
-func (b *body) close() { b.release() }
-
-// readOne reads the JSON about one user into v; if there is no body, it leaves v as it is.
+// readOne reads JSON about one user into v. It does not change v if there is no body.
 func (s *server) readOne(c echo.Context, v any) error {
 	b := s.body(c, maxOneBody)
-	defer b.close()
+	defer b.release()
+	if err := b.read(); err != nil || len(b.content) == 0 {
+		return err
+	}
+	return b.decode(v)
+}
+
+// listMemory is how much memory the items of a list take until the response is sent, beside their text.
+type listMemory struct {
+	max   int  // items
+	sign  byte // one for each item
+	bytes int  // for each item: see TestDecodedMemory
+}
+
+var (
+	itemMemory   = listMemory{maxItems, '{', 192}
+	lookupMemory = listMemory{maxLookup, ',', 512}
+)
+
+// of returns the memory for the list in a text, including that of its strings, which are no longer than the text.
+func (m listMemory) of(text []byte) int {
+	items := 1 + bytes.Count(text, []byte{m.sign}) + bytes.Count(text, []byte("null")) // an item may be null
+	return len(text) + m.bytes*min(items, m.max)
+}
+
+// readList reads JSON with a list into v. The memory of the list counts until it is released.
+func (b *body) readList(v any, list listMemory) error {
 	if err := b.read(); err != nil {
 		return err
 	}
-	_, err := b.decode(v, decodeOne)
-	return err
-}
-
-// readList reads JSON with a list into v; there has to be a body. What the list takes counts until the body is closed.
-func (b *body) readList(v any, list listKind) error {
-	if err := b.read(); err != nil {
-		return err
-	}
-	if err := b.grow(list.memory(b.content)); err != nil {
-		return err
-	}
-	there, err := b.decode(v, list.decode)
-	if err == nil && !there {
-		err = newError(codeInvalidJSON, "The body is missing.")
-	}
-	b.forget()
-	return err
-}
-
-// decode decodes what was read into v and reports false if there was nothing.
-func (b *body) decode(v any, options json.Options) (bool, error) {
 	if len(b.content) == 0 {
-		return false, nil
+		return newError(codeInvalidJSON, "The body is missing.")
 	}
+	if err := b.grow(list.of(b.content)); err != nil {
+		return err
+	}
+	err := b.decode(v)
+	b.replace(nil)
+	return err
+}
+
+// decode decodes the content into v.
+func (b *body) decode(v any) error {
 	media, err := mediaType(b.c)
 	switch {
 	case err != nil:
-		return false, err
+		return err
 	case media != mediaJSON:
-		return false, errorf(codeUnsupportedMediaType, "Unsupported content type %s: send %s.", media, mediaJSON)
+		return errorf(codeUnsupportedMediaType, "Unsupported content type %s: send %s.", media, mediaJSON)
 	}
-	return true, unmarshal(b.content, v, options)
+	return unmarshal(b.content, v)
 }
 
 // read reads the body to its end.
@@ -130,13 +141,15 @@ func (b *body) read() error {
 	if request.ContentLength == 0 {
 		return nil
 	}
-	if request.ContentLength > b.most {
-		return bodyError(&http.MaxBytesError{Limit: b.most})
+	if request.ContentLength > b.max {
+		return bodyError(&http.MaxBytesError{Limit: b.max})
 	}
-	from := http.MaxBytesReader(b.c.Response().Writer, request.Body, b.most)
+	from := http.MaxBytesReader(b.c.Response().Writer, request.Body, b.max)
 	pace := pace{controller: http.NewResponseController(b.c.Response())}
-	b.content = make([]byte, 0, b.fitting(freeBody))
 	for {
+		if err := b.makeRoom(); err != nil {
+			return err
+		}
 		n, err := from.Read(b.content[len(b.content):cap(b.content)])
 		b.content = b.content[:len(b.content)+n]
 		if errors.Is(err, io.EOF) {
@@ -147,56 +160,46 @@ func (b *body) read() error {
 			return bodyError(err)
 		}
 		pace.arrived(n)
-		if err := b.makeRoom(); err != nil {
+	}
+}
+
+// makeRoom doubles the buffer if it is full, to at most one byte more than can arrive, which shows the end. While the
+// content is copied, both buffers count.
+func (b *body) makeRoom() error {
+	if len(b.content) < cap(b.content) {
+		return nil
+	}
+	end := b.max
+	if announced := b.c.Request().ContentLength; announced > 0 {
+		end = announced
+	}
+	size := min(max(2*cap(b.content), freeBody), int(end)+1)
+	if size > freeBody {
+		if err := b.grow(size); err != nil {
 			return err
 		}
 	}
-}
-
-// fitting returns a size of the buffer: the one wanted, or the most that can still come if that is less. One byte
-// more than that shows the end.
-func (b *body) fitting(size int64) int64 {
-	most := b.most
-	if announced := b.c.Request().ContentLength; announced > 0 {
-		most = announced
-	}
-	return min(size, most+1)
-}
-
-// makeRoom makes the buffer larger if it is full. While it is copied, both count.
-func (b *body) makeRoom() error {
-	old := cap(b.content)
-	if len(b.content) < old {
-		return nil
-	}
-	larger := int(b.fitting(int64(old) + max(int64(old), minGrowth)))
-	if err := b.grow(larger); err != nil {
-		return err
-	}
-	b.content = append(make([]byte, 0, larger), b.content...)
-	if old > freeBody {
-		b.shrink(old)
-	}
+	b.replace(append(make([]byte, 0, size), b.content...))
 	return nil
 }
 
-// forget gives the memory of the text back.
-func (b *body) forget() {
+// replace replaces the buffer and gives the memory of the old one back.
+func (b *body) replace(content []byte) {
 	if size := cap(b.content); size > freeBody {
 		b.shrink(size)
 	}
-	b.content = nil
+	b.content = content
 }
 
-// pace ends the reading of a body that has begun and does not go on at [minBodyRate], reckoned over [rateWindow].
-// Most bodies arrive as a whole and never notice. A writer that has no deadlines, as in tests, has no pace.
+// pace ends the reading of a body that arrives more slowly than [minBodyRate] in a [rateWindow]. Most bodies arrive at
+// once and set no deadline.
 type pace struct {
-	controller *http.ResponseController
-	last       time.Time // when the whole request has to be there
-	wanted     int       // bytes until the window begins again
+	controller *http.ResponseController // sets no deadlines in tests whose writer has none
+	last       time.Time                // deadline of the whole request
+	wanted     int                      // bytes until the next window
 }
 
-// arrived counts bytes that are not the last ones.
+// arrived counts bytes, and begins a new window after enough of them.
 func (p *pace) arrived(n int) {
 	if p.wanted -= n; p.wanted > 0 {
 		return
@@ -213,7 +216,7 @@ func (p *pace) arrived(n int) {
 	_ = p.controller.SetReadDeadline(deadline)
 }
 
-// end lets the connection be, once the body is there: a deadline that passes ends the request, too.
+// end replaces the deadline when the body is complete, since a deadline that passes would end the request.
 func (p *pace) end() {
 	if !p.last.IsZero() {
 		_ = p.controller.SetReadDeadline(time.Now().Add(readTimeout))

@@ -9,7 +9,7 @@ import (
 
 const (
 	maxItems      = 10_000 // of one bulk request in JSON
-	maxItemErrors = 20     // bad items that an answer names
+	maxItemErrors = 20     // invalid items that an error names
 )
 
 // item is one ping or leave of many.
@@ -28,7 +28,7 @@ type leavesBody struct {
 	Leaves *[]item `json:"leaves"`
 } // @name Leaves
 
-// sighting checks an item.
+// sighting validates an item.
 func (i item) sighting(now lastseen.Instant) (store.Sighting, *apiError) {
 	if err := lastseen.CheckUser(i.User); err != nil {
 		return store.Sighting{}, newError(codeInvalidUser, sentence(err))
@@ -40,7 +40,7 @@ func (i item) sighting(now lastseen.Instant) (store.Sighting, *apiError) {
 	return store.Sighting{User: i.User, At: at}, nil
 }
 
-// bulkResponse says how many items were accepted, superseded ones included.
+// bulkResponse is the response to many pings or leaves.
 type bulkResponse struct {
 	// How many were accepted, superseded ones included.
 	Recorded int `json:"recorded" minimum:"0"`
@@ -108,8 +108,8 @@ func (s *server) leaves(c echo.Context, _ query) error {
 	return s.bulk(c, s.store.Leave, &body, func() (*[]item, string) { return body.Leaves, "leaves" })
 }
 
-// bulk records many assertions: a stream of lines, or one JSON object, whose items are found once
-// it is decoded into a value.
+// bulk records many pings or leaves: a stream of lines, or JSON that is decoded into a value. The function items returns the
+// list in the decoded value, and the name of its field.
 func (s *server) bulk(c echo.Context, record recordFunc, into any, items func() (*[]item, string)) error {
 	namespace, err := pathNamespace(c)
 	if err != nil {
@@ -123,8 +123,8 @@ func (s *server) bulk(c echo.Context, record recordFunc, into any, items func() 
 		return s.recordLines(c, namespace, record)
 	}
 	body := s.body(c, maxBody)
-	defer body.close()
-	if err := body.readList(into, itemList); err != nil {
+	defer body.release()
+	if err := body.readList(into, itemMemory); err != nil {
 		return err
 	}
 	found, field := items()
@@ -134,7 +134,7 @@ func (s *server) bulk(c echo.Context, record recordFunc, into any, items func() 
 	return s.recordItems(c, namespace, record, *found)
 }
 
-// recordItems records all items, or none if one of them is bad.
+// recordItems records all items, or none if one of them is invalid.
 func (s *server) recordItems(c echo.Context, namespace string, record recordFunc, items []item) error {
 	ctx := c.Request().Context()
 	now, err := s.store.Now(ctx)

@@ -12,13 +12,12 @@ import (
 	"github.com/lastseen/lastseen"
 )
 
-// unmarshal reads exactly one JSON object, strictly: see the defaults of package json, which also
-// refuses names given twice and anything that is not UTF-8.
-func unmarshal(data []byte, v any, decode json.Options) error {
+// unmarshal decodes exactly one JSON object, strictly: duplicate and unknown names and invalid UTF-8 are errors.
+func unmarshal(data []byte, v any) error {
 	if trimmed := bytes.TrimSpace(data); len(trimmed) > 0 && trimmed[0] != '{' {
 		return newError(codeInvalidJSON, "The body is not a JSON object.")
 	}
-	err := json.Unmarshal(data, v, json.RejectUnknownMembers(true), decode)
+	err := json.Unmarshal(data, v, json.RejectUnknownMembers(true), strict)
 	var known *apiError
 	var semantic *json.SemanticError
 	var syntactic *jsontext.SyntacticError
@@ -41,7 +40,7 @@ func unmarshal(data []byte, v any, decode json.Options) error {
 	}
 }
 
-// unknownField says which field is unknown, where, and which are allowed there.
+// unknownField is the error of an unknown field. It names the allowed ones.
 func unknownField(e *json.SemanticError) *apiError {
 	where := ""
 	if parent := e.JSONPointer.Parent(); parent != "" {
@@ -51,7 +50,7 @@ func unknownField(e *json.SemanticError) *apiError {
 		e.JSONPointer.LastToken(), where, strings.Join(fieldNames(e.GoType), ", "))
 }
 
-// fieldNames returns the JSON names of a struct's fields, those of inlined structs included; none for another type.
+// fieldNames returns the JSON names of a struct's fields, including those of inlined structs.
 func fieldNames(t reflect.Type) (names []string) {
 	if t == nil || t.Kind() != reflect.Struct {
 		return nil
@@ -105,142 +104,39 @@ func goTypeName(t reflect.Type) string {
 	}
 }
 
-// What follows decodes bodies and stops where one is known to be wrong. Package json would go on: it reads a list to
-// its end, however long, and a value of the wrong kind, too, and keeps all names in it to find those given twice.
-
-// decodeOne decodes bodies about one user. Their strings and times are refused before they are read if they are
-// objects or arrays.
-var decodeOne = json.WithUnmarshalers(json.JoinUnmarshalers(
-	json.UnmarshalFromFunc(func(d *jsontext.Decoder, _ *string) error {
-		if kind := d.PeekKind(); kind == '{' || kind == '[' {
-			return &json.SemanticError{JSONKind: kind, GoType: reflect.TypeFor[string]()}
-		}
-		return errors.ErrUnsupported // package json is to decode it
-	}),
+// strict stops the decoding where a body is known to be wrong. Package json alone would read a list to its end, however
+// long, and a value of a wrong type, too, and would keep all names in it to detect duplicates.
+var strict = json.WithUnmarshalers(json.JoinUnmarshalers(
+	refuse[string]("{[", maxLookup),
+	refuse[item]("[", maxItems),
+	refuse[[]string]("{", 0),
+	refuse[[]item]("{", 0),
 	json.UnmarshalFromFunc(func(d *jsontext.Decoder, _ *jsontext.Value) error {
-		if kind := d.PeekKind(); kind == '{' || kind == '[' {
-			return errTimeType()
+		if kind := d.PeekKind(); kind != '{' && kind != '[' {
+			return errors.ErrUnsupported // package json decodes it
 		}
-		return errors.ErrUnsupported
+		if kind, n := d.StackIndex(d.StackDepth() - 1); kind == '[' {
+			return atIndex(int(n)-1, errTimeType())
+		}
+		return errTimeType()
 	}),
 ))
 
-// listKind is a kind of list.
-type listKind struct {
-	most   int  // items
-	begins byte // every item
-	each   int  // bytes of memory that an item takes until it is answered, beside its text
-	decode json.Options
-}
-
-// The kinds of lists. What an item takes is measured by TestDecodedMemory.
-var (
-	itemList   = listKind{maxItems, '{', 192, listOf(maxItems, decodeItem)}
-	lookupList = listKind{maxLookup, ',', 512, listOf(maxLookup, decodeString)}
-)
-
-// memory returns how many bytes a list takes once it is decoded, at most: its strings are no longer than the text.
-func (k listKind) memory(text []byte) int {
-	items := 1 + bytes.Count(text, []byte{k.begins}) + bytes.Count(text, []byte("null")) // an item may be null
-	return len(text) + k.each*min(items, k.most)
-}
-
-// listOf decodes arrays of so many items at most. The item after those ends the decoding.
-func listOf[T any](most int, decode func(*jsontext.Decoder, *T) error) json.Options {
-	return json.WithUnmarshalers(json.UnmarshalFromFunc(func(d *jsontext.Decoder, list *[]T) error {
-		if err := begin(d, '[', reflect.TypeFor[[]T]()); err != nil {
-			return err
+// refuse returns an unmarshaler that refuses values of T of some kinds, and those after the first max in a list.
+func refuse[T any](kinds string, max int64) *json.Unmarshalers {
+	return json.UnmarshalFromFunc(func(d *jsontext.Decoder, _ *T) error {
+		if in, n := d.StackIndex(d.StackDepth()); in == '[' && n == max {
+			return errorf(codeTooManyItems, "There are more than %d items: send at most %d in one request.", max, max)
 		}
-		*list = []T{}
-		for d.PeekKind() != ']' {
-			if len(*list) == most {
-				return errorf(codeTooManyItems, "There are more than %d items: send at most %d in one request.", most, most)
-			}
-			var none T
-			*list = append(*list, none)
-			if err := decode(d, &(*list)[len(*list)-1]); err != nil {
-				return atIndex(len(*list)-1, err)
-			}
+		if kind := d.PeekKind(); kind > 0 && strings.IndexByte(kinds, byte(kind)) >= 0 {
+			return &json.SemanticError{JSONKind: kind, GoType: reflect.TypeFor[T]()}
 		}
-		_, err := d.ReadToken()
-		return err
-	}))
+		return errors.ErrUnsupported // package json decodes it
+	})
 }
 
-// begin reads the beginning of an object or array of a Go type.
-func begin(d *jsontext.Decoder, kind jsontext.Kind, t reflect.Type) error {
-	token, err := d.ReadToken()
-	if err == nil && token.Kind() != kind {
-		err = wrongKind(d, token, t)
-	}
-	return err
-}
-
-// wrongKind is the error of a token that was read where another type belongs.
-func wrongKind(d *jsontext.Decoder, token jsontext.Token, t reflect.Type) error {
-	return &json.SemanticError{JSONKind: token.Kind(), GoType: t, JSONPointer: d.StackPointer()}
-}
-
-// decodeString decodes a string; null is an empty one.
-func decodeString(d *jsontext.Decoder, into *string) error {
-	token, err := d.ReadToken()
-	switch {
-	case err != nil:
-		return err
-	case token.Kind() == '"':
-		*into = token.String()
-	case token.Kind() != 'n':
-		return wrongKind(d, token, reflect.TypeFor[string]())
-	}
-	return nil
-}
-
-// decodeItem decodes a ping or leave of many; null is one without fields.
-func decodeItem(d *jsontext.Decoder, into *item) error {
-	if d.PeekKind() == 'n' {
-		_, err := d.ReadToken()
-		return err
-	}
-	if err := begin(d, '{', reflect.TypeFor[item]()); err != nil {
-		return err
-	}
-	for d.PeekKind() != '}' {
-		if err := decodeField(d, into); err != nil {
-			return err
-		}
-	}
-	_, err := d.ReadToken()
-	return err
-}
-
-// decodeField decodes a field of an item.
-func decodeField(d *jsontext.Decoder, into *item) error {
-	quoted, err := d.ReadValue()
-	if err != nil {
-		return err
-	}
-	var buffer [8]byte
-	name, err := jsontext.AppendUnquote(buffer[:0], quoted)
-	if err != nil {
-		return err
-	}
-	switch string(name) {
-	case "user":
-		return decodeString(d, &into.User)
-	case "at":
-		if kind := d.PeekKind(); kind == '{' || kind == '[' {
-			return errTimeType()
-		}
-		raw, err := d.ReadValue()
-		into.At = raw.Clone()
-		return err
-	default:
-		return &json.SemanticError{Err: json.ErrUnknownName, JSONPointer: d.StackPointer(), GoType: reflect.TypeFor[item]()}
-	}
-}
-
-// parseAt reads the time in the field "at", a JSON string or number; none means the server's time,
-// now. It may be at most maxAhead in the future.
+// parseAt reads the time in the field "at", a JSON string or number, which may be ahead of the server's clock by up to
+// [maxAhead]. An omitted time is now.
 func parseAt(raw jsontext.Value, now lastseen.Instant) (lastseen.Instant, error) {
 	if len(raw) == 0 {
 		return now, nil
@@ -269,7 +165,7 @@ func parseAt(raw jsontext.Value, now lastseen.Instant) (lastseen.Instant, error)
 	return at, nil
 }
 
-// errTimeType is the error of a time that is of another kind than times are.
+// errTimeType is the error of a time that is neither a string nor a number.
 func errTimeType() *apiError {
 	return newError(codeInvalidTime, "at must be a string or a number. Omit it to use the server's clock.")
 }

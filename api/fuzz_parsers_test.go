@@ -19,7 +19,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
@@ -75,15 +74,13 @@ func FuzzBody(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for body, options := range map[any]json.Options{
-			&pingsBody{}: itemList.decode, &leavesBody{}: itemList.decode, &lookupBody{}: lookupList.decode, &pingBody{}: decodeOne,
-		} {
-			if err := unmarshal(data, body, options); err != nil {
+		for _, body := range []any{&pingsBody{}, &leavesBody{}, &lookupBody{}, &pingBody{}, &leaveBody{}} {
+			if err := unmarshal(data, body); err != nil {
 				requireProblem(t, err)
 			}
 		}
 		var body pingsBody
-		if unmarshal(data, &body, itemList.decode) != nil || body.Pings == nil {
+		if unmarshal(data, &body) != nil || body.Pings == nil {
 			return
 		}
 		require.True(t, utf8.Valid(data))

@@ -61,11 +61,11 @@ func FuzzItem(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var i item
-		if unmarshal(data, &i, decodeOne) != nil {
+		var i lineItem
+		if unmarshal(data, &i) != nil {
 			return
 		}
-		sighting, err := i.sighting(noon)
+		sighting, err := item(i).sighting(noon)
 		if err != nil {
 			return
 		}

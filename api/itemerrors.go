@@ -1,11 +1,10 @@
 package api
 
 import (
-	"errors"
 	"fmt"
 )
 
-// itemErrors collects what is wrong with the items of a batch.
+// itemErrors collects the errors of the items of a request.
 type itemErrors struct {
 	code  code // of the first
 	items []itemError
@@ -22,7 +21,7 @@ func (e *itemErrors) add(index int, err *apiError) {
 	}
 }
 
-// err returns one error for all, or nil if there was none.
+// err returns one error for all items, or nil if all are valid.
 func (e *itemErrors) err() error {
 	if e.total == 0 {
 		return nil
@@ -36,13 +35,9 @@ func (e *itemErrors) err() error {
 	return err
 }
 
-// atIndex adds the index of an item to an error of ours.
-func atIndex(index int, err error) error {
-	var known *apiError
-	if !errors.As(err, &known) {
-		return err
-	}
+// atIndex returns the error of the item at an index.
+func atIndex(index int, err *apiError) error {
 	var bad itemErrors
-	bad.add(index, known)
+	bad.add(index, err)
 	return bad.err()
 }

@@ -56,8 +56,8 @@ type lookupResponse struct {
 func (s *server) lookup(c echo.Context, q query) error {
 	var asked lookupBody
 	body := s.body(c, maxLookupBody)
-	defer body.close()
-	if err := body.readList(&asked, lookupList); err != nil {
+	defer body.release()
+	if err := body.readList(&asked, lookupMemory); err != nil {
 		return err
 	}
 	if asked.Users == nil {

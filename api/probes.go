@@ -6,13 +6,12 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// statusResponse is the answer to a probe.
+// statusResponse is the response to a probe.
 type statusResponse struct {
 	Status string `json:"status"`
 } // @name ServiceStatus
 
-// healthz answers as long as the process is alive, whatever the store does: restarting it would not
-// help the store.
+// healthz responds as long as the process is alive, whatever the store does: a restart would not help the store.
 //
 // @ID getHealth
 // @Tags Service
@@ -25,8 +24,8 @@ func (s *server) healthz(c echo.Context, _ query) error {
 	return respond(c, statusResponse{"ok"})
 }
 
-// readyz answers 200 when the store can take reads and writes. It asks nobody who they are, and a probe is work for
-// the store: those that come while one is under way share its answer, however many they are.
+// readyz responds with status 200 if the store can serve reads and writes. It is public and each probe costs the store
+// work, so concurrent requests share one probe.
 //
 // @ID getReadiness
 // @Tags Service
@@ -47,7 +46,7 @@ func (s *server) readyz(c echo.Context, _ query) error {
 	return respond(c, statusResponse{"ready"})
 }
 
-// getVersion answers with the build that runs.
+// getVersion returns the version of the running build.
 //
 // @ID getVersion
 // @Tags Service
