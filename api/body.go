@@ -16,7 +16,6 @@ const (
 	maxBody       = 1 << 20   // bytes of a JSON body
 	maxLookupBody = 512 << 10 // the same, of a lookup
 	maxOneBody    = 16 << 10  // the same, about one user, which may contain a token
-	maxAhead      = 5000      // milliseconds that a ping or leave may be ahead of the server
 )
 
 const (

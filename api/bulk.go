@@ -3,20 +3,8 @@ package api
 import (
 	"github.com/labstack/echo/v4"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
-
-const (
-	maxItems      = 10_000 // of one bulk request in JSON
-	maxItemErrors = 20     // invalid items that an error names
-)
-
-// item is one ping or leave of many.
-type item struct {
-	User     string `json:"user" minLength:"1" maxLength:"256"`
-	pingBody `json:",inline"`
-} // @name UserAssertion
 
 // pingsBody is the JSON of many pings.
 type pingsBody struct {
@@ -27,18 +15,6 @@ type pingsBody struct {
 type leavesBody struct {
 	Leaves *[]item `json:"leaves"`
 } // @name Leaves
-
-// sighting validates an item.
-func (i item) sighting(now lastseen.Instant) (store.Sighting, *apiError) {
-	if err := lastseen.CheckUser(i.User); err != nil {
-		return store.Sighting{}, newError(codeInvalidUser, sentence(err))
-	}
-	at, err := parseAt(i.At, now)
-	if err != nil {
-		return store.Sighting{}, classify(err)
-	}
-	return store.Sighting{User: i.User, At: at}, nil
-}
 
 // bulkResponse is the response to many pings or leaves.
 type bulkResponse struct {

@@ -8,8 +8,11 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+)
 
-	"github.com/lastseen/lastseen"
+const (
+	maxItems  = 10_000 // pings or leaves in one request in JSON
+	maxLookup = 1000   // users in one lookup
 )
 
 // unmarshal decodes exactly one JSON object, strictly: duplicate and unknown names and invalid UTF-8 are errors.
@@ -75,9 +78,9 @@ func place(p jsontext.Pointer) string {
 
 func jsonTypeName(k jsontext.Kind) string {
 	switch k {
-	case '{', '}':
+	case '{':
 		return "JSON object"
-	case '[', ']':
+	case '[':
 		return "JSON array"
 	case '"':
 		return "JSON string"
@@ -133,39 +136,4 @@ func refuse[T any](kinds string, max int64) *json.Unmarshalers {
 		}
 		return errors.ErrUnsupported // package json decodes it
 	})
-}
-
-// parseAt reads the time in the field "at", a JSON string or number, which may be ahead of the server's clock by up to
-// [maxAhead]. An omitted time is now.
-func parseAt(raw jsontext.Value, now lastseen.Instant) (lastseen.Instant, error) {
-	if len(raw) == 0 {
-		return now, nil
-	}
-	text := string(raw)
-	switch raw.Kind() {
-	case '0':
-	case '"':
-		unquoted, err := jsontext.AppendUnquote(nil, raw)
-		if err != nil {
-			return 0, errorf(codeInvalidJSON, "at: %v.", err)
-		}
-		text = string(unquoted)
-	default:
-		return 0, errTimeType()
-	}
-	at, err := lastseen.ParseTime(text)
-	switch {
-	case err != nil:
-		return 0, errorf(codeInvalidTime, "at: %v.", err)
-	case at < lastseen.MinInstant:
-		return 0, newError(codeInvalidTime, "at must be later than the start of 1970.")
-	case at > now+maxAhead:
-		return 0, errorf(codeInvalidTime, "at (%s) is more than 5 seconds ahead of the server's clock (%s).", at, now)
-	}
-	return at, nil
-}
-
-// errTimeType is the error of a time that is neither a string nor a number.
-func errTimeType() *apiError {
-	return newError(codeInvalidTime, "at must be a string or a number. Omit it to use the server's clock.")
 }

@@ -163,3 +163,11 @@ func (s *server) latest(ctx context.Context, namespace string) (lastseen.Instant
 	}
 	return max(now, min(newest, now+maxAhead)), nil
 }
+
+func (r listResponse) appendJSON(b []byte) []byte {
+	b = append(r.appendFields(append(b, '{')), `,"next_cursor":`...)
+	if r.NextCursor == nil {
+		return append(b, "null}"...)
+	}
+	return append(appendString(b, *r.NextCursor), '}')
+}

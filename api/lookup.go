@@ -9,10 +9,8 @@ import (
 	"github.com/lastseen/lastseen"
 )
 
-const (
-	maxLookup      = 1000 // users of one lookup
-	maxLookupQuery = 100  // users of one lookup by GET
-)
+// maxLookupQuery is the number of users in one lookup by GET.
+const maxLookupQuery = 100
 
 // lookupBody is the JSON of a lookup.
 type lookupBody struct {
@@ -153,4 +151,12 @@ func (s *server) lookupUsers(c echo.Context, q query, users []string, max int) (
 		found.Users[i] = v.presence(user, states[i])
 	}
 	return found, nil
+}
+
+func (r lookupResponse) appendJSON(b []byte) []byte {
+	b = r.appendFields(append(b, '{'))
+	if r.Hint != "" {
+		b = appendString(append(b, `,"hint":`...), r.Hint)
+	}
+	return append(b, '}')
 }

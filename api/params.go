@@ -72,7 +72,7 @@ func (q query) get(name string) (string, bool) {
 // paramReader reads parameters one after the other. It keeps the first error, and the canonical form of what it read.
 type paramReader struct {
 	query     query
-	canonical query // the values read, defaults included, each in its one form; nil if nobody asks
+	canonical query // the values read, defaults included, each in its one form; not kept if nil
 	err       error
 }
 

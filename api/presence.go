@@ -85,22 +85,6 @@ func (r userResponse) appendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-func (r lookupResponse) appendJSON(b []byte) []byte {
-	b = r.appendFields(append(b, '{'))
-	if r.Hint != "" {
-		b = appendString(append(b, `,"hint":`...), r.Hint)
-	}
-	return append(b, '}')
-}
-
-func (r listResponse) appendJSON(b []byte) []byte {
-	b = append(r.appendFields(append(b, '{')), `,"next_cursor":`...)
-	if r.NextCursor == nil {
-		return append(b, "null}"...)
-	}
-	return append(appendString(b, *r.NextCursor), '}')
-}
-
 func (p presences) appendFields(b []byte) []byte {
 	b = append(p.evaluated.appendFields(b), `,"users":[`...)
 	for i, u := range p.Users {

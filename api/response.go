@@ -8,8 +8,6 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
-
-	"github.com/lastseen/lastseen"
 )
 
 // respond sends JSON with status 200.
@@ -88,19 +86,4 @@ func appendJSON(b []byte, body any) ([]byte, error) {
 func appendString(b []byte, s string) []byte {
 	b, _ = jsontext.AppendQuote(b, s) // fails for invalid UTF-8 only
 	return b
-}
-
-// timestamp is an instant in a response: RFC 3339, or null if it is 0.
-type timestamp lastseen.Instant
-
-// MarshalJSONTo writes the instant; see [json.MarshalerTo].
-func (t timestamp) MarshalJSONTo(e *jsontext.Encoder) error {
-	return e.WriteValue(t.appendJSON(make([]byte, 0, 32)))
-}
-
-func (t timestamp) appendJSON(b []byte) []byte {
-	if t == 0 {
-		return append(b, "null"...)
-	}
-	return append(lastseen.Instant(t).Append(append(b, '"')), '"')
 }
