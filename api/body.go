@@ -33,7 +33,8 @@ const (
 func mediaType(c echo.Context) (string, error) {
 	header := c.Request().Header
 	if encoding := header.Get(echo.HeaderContentEncoding); encoding != "" && encoding != "identity" {
-		return "", errorf(codeUnsupportedMediaType, "Unsupported content encoding %.40q: send the body unencoded.", encoding)
+		return "", errorf(codeUnsupportedMediaType,
+			"Unsupported content encoding %.40q: send the body unencoded.", encoding)
 	}
 	value := header.Get(echo.HeaderContentType)
 	if value == "" {
@@ -42,7 +43,8 @@ func mediaType(c echo.Context) (string, error) {
 	media, params, err := mime.ParseMediaType(value)
 	charset := strings.ToLower(params["charset"])
 	if err != nil || charset != "" && charset != "utf-8" && charset != "us-ascii" {
-		return "", errorf(codeUnsupportedMediaType, "Invalid content type or charset in %.60q: send %s in UTF-8.", value, mediaJSON)
+		return "", errorf(codeUnsupportedMediaType,
+			"Invalid content type or charset in %.60q: send %s in UTF-8.", value, mediaJSON)
 	}
 	switch media {
 	case mediaJSON, "text/plain", "application/x-www-form-urlencoded":

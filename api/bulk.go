@@ -84,8 +84,8 @@ func (s *server) leaves(c echo.Context, _ query) error {
 	return s.bulk(c, s.store.Leave, &body, func() (*[]item, string) { return body.Leaves, "leaves" })
 }
 
-// bulk records many pings or leaves: a stream of lines, or JSON that is decoded into a value. The function items returns the
-// list in the decoded value, and the name of its field.
+// bulk records many pings or leaves: a stream of lines, or JSON that is decoded into a value. The function items
+// returns the list in that value, and the name of its field.
 func (s *server) bulk(c echo.Context, record recordFunc, into any, items func() (*[]item, string)) error {
 	namespace, err := pathNamespace(c)
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// A cursor contains the canonical query of a list and the last record of a page, so that servers keep no state. A checksum
-// over this and the namespace seals it and detects damage and mix-ups. It is not a signature: a caller who forges a
-// cursor gets what a query gets, since its content is checked like a query.
+// A cursor contains the canonical query of a list and the last record of a page, so that servers keep no state. A
+// checksum over this and the namespace seals it and detects damage and mix-ups. It is not a signature: a caller who
+// forges a cursor gets what a query gets, since its content is checked like a query.
 
 // cursorVersion is the first byte in every cursor. Cursors with another version are invalid.
 const cursorVersion = 2

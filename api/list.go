@@ -128,14 +128,18 @@ func (p listParams) page(namespace string, records []store.Record, limit int) li
 	return listResponse{presences{p.evaluated(), users}, next}
 }
 
-// listPage returns the parameters of the page that the query asks for, and the record before it; nil for the first page.
-func (s *server) listPage(ctx context.Context, namespace string, q query, limit int) (listParams, *store.Record, error) {
+// listPage returns the parameters of the list that the query asks for, and the record before its page, or nil for the
+// first page.
+func (s *server) listPage(
+	ctx context.Context, namespace string, q query, limit int,
+) (listParams, *store.Record, error) {
 	if cursor, given := q.get("cursor"); given {
 		return openListCursor(namespace, cursor, q)
 	}
 	p, err := s.listParams(ctx, namespace, q)
 	if sum := p.offset + limit; err == nil && sum > maxLimit {
-		err = errorf(codeInvalidRange, "The sum of offset and limit is %d: use at most %d, or the cursor.", sum, maxLimit)
+		err = errorf(codeInvalidRange,
+			"The sum of offset and limit is %d: use at most %d, or the cursor.", sum, maxLimit)
 	}
 	return p, nil, err
 }

@@ -78,8 +78,8 @@ func (s *server) listNamespaces(c echo.Context, q query) error {
 	return respond(c, response)
 }
 
-// readable returns up to max of the namespaces after a name that the caller may read. It seeks past the others, which may
-// be a hundred thousand.
+// readable returns up to max of the namespaces after a name that the caller may read. It seeks past the others, of
+// which there can be a hundred thousand.
 func (s *server) readable(c echo.Context, after string, max int) (found []store.NamespaceInfo, err error) {
 	caller := callerOf(c)
 	for after, more := caller.SeekReadable(after); more && len(found) < max; {
@@ -87,7 +87,9 @@ func (s *server) readable(c echo.Context, after string, max int) (found []store.
 		if err != nil {
 			return nil, err
 		}
-		hidden := slices.IndexFunc(infos, func(info store.NamespaceInfo) bool { return !caller.Can(auth.Read, info.Name) })
+		hidden := slices.IndexFunc(infos, func(info store.NamespaceInfo) bool {
+			return !caller.Can(auth.Read, info.Name)
+		})
 		if hidden < 0 {
 			return append(found, infos...), nil // all that were asked for, or the last ones
 		}

@@ -57,8 +57,8 @@ func (s *server) recordLines(c echo.Context, namespace string, record recordFunc
 	}
 }
 
-// interrupted is the error of a stream of which a part is recorded. The response does not wait for the rest of the stream,
-// so the connection ends.
+// interrupted is the error of a stream of which a part is recorded. The response does not wait for the rest of the
+// stream, so the connection ends.
 func interrupted(c echo.Context, e *apiError, cause error, line, recorded int) error {
 	c.Response().Header().Set(echo.HeaderConnection, "close")
 	stopped := *e

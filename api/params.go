@@ -37,7 +37,8 @@ func parseQuery(raw string, known []string) (query, error) {
 	}
 	values, err := url.ParseQuery(raw)
 	if err != nil {
-		return nil, newError(codeInvalidParameter, "Malformed query: percent-encode values and separate parameters with &.")
+		return nil, newError(codeInvalidParameter,
+			"Malformed query: percent-encode values and separate parameters with &.")
 	}
 	q := query{}
 	for name, given := range values {
@@ -46,7 +47,8 @@ func parseQuery(raw string, known []string) (query, error) {
 		case !slices.Contains(known, name):
 			return nil, unknownParameter(name, known)
 		case len(given) > 1 && !repeatable(name):
-			return nil, errorf(codeInvalidParameter, "The parameter %s appears %d times: send it once.", name, len(given))
+			return nil, errorf(codeInvalidParameter,
+				"The parameter %s appears %d times: send it once.", name, len(given))
 		default:
 			q[name] = given
 		}
@@ -107,7 +109,8 @@ func (r *paramReader) number(name string, low, high, fallback int) int {
 	return readParam(r, name, fallback, func(text string) (int, error) {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < low || n > high {
-			return 0, errorf(codeInvalidParameter, "Invalid %s %.40q: use a whole number from %d to %d.", name, text, low, high)
+			return 0, errorf(codeInvalidParameter,
+				"Invalid %s %.40q: use a whole number from %d to %d.", name, text, low, high)
 		}
 		return n, nil
 	})
