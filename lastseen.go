@@ -1,19 +1,26 @@
-// Package lastseen is the vocabulary of a presence service: what a status, a threshold, a state and
-// a last-seen time are, and which names, times and durations are well formed.
+// Package lastseen is the vocabulary of a presence service: what a state, a status, a threshold and a last-seen time
+// are, and which names, times and durations are valid.
 //
-// A client pings to say "this user is here" and may leave to say "this user went away". All that is
-// kept about a user is a [State]: the newest time asserted, and whether it was a leave. Everything
-// a reader sees is computed from it when read, by [Thresholds]: the green, yellow or grey [Status],
-// and the instant until which that status holds. There is no stored "online" flag that a crash could
-// leave standing.
+// A client pings to say "this user is here" and may leave to say "this user went away". All that is kept about a user
+// is a [State]: the newest time asserted, and whether it was a leave. [Thresholds] compute everything else at each
+// read: the green, yellow or grey [Status], and the instant until which it holds. There is no stored "online" flag that
+// a crash could leave behind.
 //
 // # Precision
 //
-// Every instant is an [Instant]: whole Unix milliseconds. [ParseTime] and [InstantOf] are the only
-// places where finer times are cut to the millisecond, always downwards.
+// Every instant is an [Instant]: whole Unix milliseconds. Only [ParseTime] and [InstantOf] cut finer times to the
+// millisecond, always downwards.
 //
 // # Limits
 //
-// The package is pure: no clocks, no input or output, nothing but the standard library. All its
-// values may be used from many goroutines at once.
+// The package is pure: no clocks, no input or output, nothing but the standard library. All its values may be used
+// from many goroutines at once.
 package lastseen
+
+import _ "embed"
+
+//go:embed openapi.yaml
+var openAPI string
+
+// OpenAPI returns the description of the HTTP interface: an OpenAPI 3.0 document in YAML.
+func OpenAPI() []byte { return []byte(openAPI) }

@@ -2,23 +2,24 @@ package lastseen
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
-// Status is what a reader sees of a user. It is derived from a [State] whenever it is read.
+// Status is what a reader sees of a user. It is computed from a [State] at each read.
 type Status string // @name Status
 
-// The three statuses, from here to away.
+// The three statuses, from online to offline.
 const (
 	Green  Status = "green"  // present, and seen less than the green threshold ago
 	Yellow Status = "yellow" // present, and seen less than the yellow threshold ago
-	Grey   Status = "grey"   // seen longer ago, gone on purpose, or never seen
+	Grey   Status = "grey"   // seen longer ago, left, or never seen
 )
 
-// Statuses returns all statuses, from here to away.
+// Statuses returns all statuses, from online to offline.
 func Statuses() []Status { return []Status{Green, Yellow, Grey} }
 
-// ParseStatus returns the status of that name. Names are lower case.
+// ParseStatus returns the status with the given name. Names are lower case.
 func ParseStatus(s string) (Status, error) {
 	switch status := Status(s); status {
 	case Green, Yellow, Grey:
@@ -28,14 +29,14 @@ func ParseStatus(s string) (Status, error) {
 	}
 }
 
-// Thresholds are the two ages at which a status changes: from Green on a user is yellow, from Yellow
-// on grey. Both are whole milliseconds.
+// Thresholds are the ages at which a status changes: a user is yellow from the age Green on, and grey from the age
+// Yellow on. Both are whole milliseconds.
 type Thresholds struct {
 	Green  time.Duration
 	Yellow time.Duration
 }
 
-// Validate returns an error unless 0 < Green < Yellow and both lie within the bounds of durations.
+// Validate returns an error unless 0 < Green < Yellow and both are within the bounds of durations.
 func (t Thresholds) Validate() error {
 	for _, d := range []time.Duration{t.Green, t.Yellow} {
 		if d < MinDuration || d > MaxDuration {
@@ -53,11 +54,11 @@ type Presence struct {
 	User       string
 	Status     Status
 	LastSeen   Instant // 0 if never seen
-	Left       bool    // the last thing heard was a leave
-	ValidUntil Instant // when the status decays if nothing else happens; 0 if it cannot
+	Left       bool    // the newest assertion is a leave
+	ValidUntil Instant // when the status decays without another ping or leave; 0 if it cannot
 }
 
-// Presence evaluates a user's state at the instant asOf. Someone seen later than that has age zero.
+// Presence evaluates a user's state at the instant asOf. A user seen later than that has age zero.
 //
 // ValidUntil bounds decay only: another ping or leave can change the status sooner.
 func (t Thresholds) Presence(user string, s State, asOf Instant) Presence {
@@ -75,4 +76,25 @@ func (t Thresholds) Presence(user string, s State, asOf Instant) Presence {
 	return p
 }
 
-func millis(d time.Duration) Instant { return Instant(d.Milliseconds()) }
+// Ranges returns ranges that together select exactly the users last seen within [from, to] that have one of the wanted
+// statuses as of asOf; an empty wanted means all statuses. The ranges are disjoint and not empty. to is at most asOf.
+func (t Thresholds) Ranges(wanted []Status, asOf, from, to Instant) []Range {
+	var ranges []Range
+	add := func(status Status, r Range) {
+		r.From, r.To = max(r.From, from, MinInstant), min(r.To, to)
+		if r.From > r.To || len(wanted) > 0 && !slices.Contains(wanted, status) {
+			return
+		}
+		if last := len(ranges) - 1; last >= 0 && ranges[last].Left == r.Left && ranges[last].From == r.To+1 {
+			ranges[last].From = r.From
+			return
+		}
+		ranges = append(ranges, r)
+	}
+	green, yellow := asOf-millis(t.Green), asOf-millis(t.Yellow)
+	add(Green, Range{From: green + 1, To: asOf})
+	add(Yellow, Range{From: yellow + 1, To: green})
+	add(Grey, Range{From: MinInstant, To: yellow})
+	add(Grey, Range{Left: true, From: MinInstant, To: asOf})
+	return ranges
+}

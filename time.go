@@ -3,22 +3,23 @@ package lastseen
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
 
-// Instant is a point in time: whole milliseconds since 1970 in UTC, leap seconds not counted. Zero
-// means "none" where that makes sense.
+// Instant is a point in time: whole milliseconds since 1970 in UTC, without leap seconds. Zero means "none" where that
+// makes sense.
 type Instant int64
 
-// The bounds of what can be recorded: the first millisecond after 1970 began, and the last one that
-// RFC 3339 can write, at the end of the year 9999.
+// The bounds of what can be recorded: the first millisecond of 1970 after its start, and the last one that RFC 3339 can
+// express, at the end of the year 9999.
 const (
 	MinInstant Instant = 1
 	MaxInstant Instant = 253402300799999
 )
 
-// InstantOf cuts t down to the millisecond.
+// InstantOf returns t, cut down to the millisecond.
 func InstantOf(t time.Time) Instant { return Instant(t.UnixMilli()) }
 
 // Add returns the instant d later, d cut to the millisecond.
@@ -27,21 +28,20 @@ func (t Instant) Add(d time.Duration) Instant { return t + millis(d) }
 // String returns t as RFC 3339 in UTC with three fractional digits.
 func (t Instant) String() string { return string(t.Append(nil)) }
 
-// Append appends what String returns to b. Package time formats RFC 3339 itself several times as fast
-// as it follows a layout of ours, so the three digits are put in by hand.
+// Append appends t to b, as String formats it. Package time formats RFC 3339 several times as fast as a custom layout,
+// so Append inserts the three digits itself.
 func (t Instant) Append(b []byte) []byte {
 	b = time.UnixMilli(int64(t)).UTC().AppendFormat(b, time.RFC3339) // without a fraction, ends in Z
 	ms := (int64(t)%1000 + 1000) % 1000
 	return append(b[:len(b)-1], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
 }
 
-// timeForms says in an error what a time may look like.
+// timeForms is the part of an error that says what is allowed.
 const timeForms = "times are RFC 3339 (2026-11-20T22:00:00Z) or Unix seconds (1795212000.123)"
 
-// ParseTime reads a time: RFC 3339, or Unix seconds with an optional fraction, as Prometheus takes
-// them. It is read as decimal and cut down to the millisecond. Times lie between 1970 and the end
-// of the year 9999, both included; a number that only makes sense as milliseconds is an error that
-// says so.
+// ParseTime reads a time: RFC 3339, or decimal Unix seconds with an optional fraction. It cuts the time down to the
+// millisecond. Times are between 1970 and the end of the year 9999, both included. The error for a number that only
+// makes sense as milliseconds says so.
 func ParseTime(s string) (Instant, error) {
 	if len(s) > 4 && s[4] == '-' && allDigits(s[:4]) {
 		return parseRFC3339(s)
@@ -74,3 +74,116 @@ func parseRFC3339(s string) (Instant, error) {
 	}
 	return 0, fmt.Errorf("%s is not between 1970 and the end of the year 9999 in UTC", quote(s))
 }
+
+// The bounds of every duration in a request or a configuration. A year has 365 days here.
+const (
+	MinDuration = time.Millisecond
+	MaxDuration = 10 * 365 * 24 * time.Hour
+)
+
+// ParseDuration reads a duration in a request: Go syntax ("90s", "5m", "1h30m"), or bare seconds with an optional
+// fraction ("90", "0.5"). It cuts the duration down to the millisecond. Durations are between 1 ms and 10 years.
+func ParseDuration(s string) (time.Duration, error) {
+	ms, err := parseDecimalMillis(s)
+	switch {
+	case errors.Is(err, errNotDecimal):
+		return parseGoDuration(s)
+	case err != nil || ms < 0 || ms > MaxDuration.Milliseconds(): // larger ones could overflow in nanoseconds
+		return 0, durationBounds(s)
+	}
+	return boundDuration(s, time.Duration(ms)*time.Millisecond)
+}
+
+// ParseConfigDuration reads a duration in a configuration: Go syntax only. A bare number is an error, since it means
+// seconds, milliseconds or nanoseconds in the configurations of other programs.
+func ParseConfigDuration(s string) (time.Duration, error) {
+	if _, err := parseDecimalMillis(s); !errors.Is(err, errNotDecimal) {
+		return 0, fmt.Errorf("%s has no unit (examples: 90s, 5m, 1h30m)", quote(s))
+	}
+	return parseGoDuration(s)
+}
+
+func parseGoDuration(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return 0, fmt.Errorf("%s is not a valid duration (examples: 90s, 5m, 1h30m)", quote(s))
+	}
+	return boundDuration(s, d)
+}
+
+func boundDuration(s string, d time.Duration) (time.Duration, error) {
+	d = d.Truncate(time.Millisecond)
+	if d < MinDuration || d > MaxDuration {
+		return 0, durationBounds(s)
+	}
+	return d, nil
+}
+
+func durationBounds(s string) error {
+	return fmt.Errorf("%s is out of range: durations are between 1ms and 10 years (87600h)", quote(s))
+}
+
+func millis(d time.Duration) Instant { return Instant(d.Milliseconds()) }
+
+var (
+	errNotDecimal = errors.New("not a decimal number")
+	errTooLarge   = errors.New("too large")
+)
+
+// maxDigits is the number of digits that always fit into an int64.
+const maxDigits = 18
+
+// parseDecimalMillis reads a decimal number ("12", "-0.5", "1.7e9") and returns it in thousandths, cut towards zero. It
+// uses no float, so no digit is lost. Its errors are errNotDecimal and errTooLarge.
+func parseDecimalMillis(s string) (int64, error) {
+	mantissa, exponent, err := splitExponent(s)
+	if err != nil {
+		return 0, err
+	}
+	unsigned := strings.TrimPrefix(mantissa, "-")
+	whole, fraction, _ := strings.Cut(unsigned, ".")
+	if whole+fraction == "" || !allDigits(whole) || !allDigits(fraction) {
+		return 0, errNotDecimal
+	}
+	digits := strings.TrimLeft(whole+fraction, "0")
+	if digits == "" {
+		return 0, nil
+	}
+	// The value is 0.digits × 10^point, so its thousandths are the first point+3 digits.
+	point := len(digits) - len(fraction) + exponent
+	kept := point + 3
+	switch {
+	case kept > maxDigits:
+		return 0, errTooLarge
+	case kept <= 0:
+		return 0, nil
+	case kept <= len(digits):
+		digits = digits[:kept]
+	default:
+		digits += strings.Repeat("0", kept-len(digits))
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if unsigned != mantissa {
+		n = -n
+	}
+	return n, err
+}
+
+// splitExponent separates "1.7e9" into "1.7" and 9.
+func splitExponent(s string) (mantissa string, exponent int, err error) {
+	i := strings.IndexAny(s, "eE")
+	if i < 0 {
+		return s, 0, nil
+	}
+	digits := s[i+1:]
+	if len(digits) > 1 && (digits[0] == '+' || digits[0] == '-') {
+		digits = digits[1:]
+	}
+	if digits == "" || len(digits) > 4 || !allDigits(digits) {
+		return "", 0, errNotDecimal
+	}
+	exponent, err = strconv.Atoi(s[i+1:])
+	return s[:i], exponent, err
+}
+
+func allDigits(s string) bool { return strings.Trim(s, "0123456789") == "" }

@@ -6,27 +6,25 @@ import (
 	"github.com/lastseen/lastseen"
 )
 
-// Batch is one of several batches that a store works off together: the sightings of pings, or the
-// users to look up, of one namespace.
-type Batch[T any] struct {
-	Namespace string
-	Items     []T
-	States    []lastseen.State // the answer: those of Items, in their order
-	Err       error            // why there is none
-}
-
-// Batcher is a store to which the batches of several namespaces can be given at once, which takes
-// less than one call for each.
+// Batcher is a store that takes batches for several namespaces in one call. This costs less than one call for each.
 type Batcher interface {
 	Store
 
-	// PingBatches does for each group what Ping does, and LookupBatches what Lookup does. Each group has
-	// its own outcome.
-	PingBatches(ctx context.Context, groups []*Batch[Sighting])
-	LookupBatches(ctx context.Context, groups []*Batch[string])
+	// PingBatches does for each batch what Ping does, and LookupBatches what Lookup does. Each batch has its own
+	// result.
+	PingBatches(ctx context.Context, batches []*Batch[Sighting])
+	LookupBatches(ctx context.Context, batches []*Batch[string])
 
-	// NodeOf tells, for one call about a namespace, the name of the server behind the store that keeps a
-	// user, so that what goes to one of them does not have to wait for another. The name is "" if there
-	// is but one server, or if that is not known.
+	// NodeOf returns, for one call about a namespace, a function that names the server behind the store that keeps a
+	// user. Calls to one server then need not wait for another. The name is "" if there is only one server, or if it
+	// is not known.
 	NodeOf(namespace string) (of func(user string) string)
+}
+
+// Batch holds the sightings of pings, or the users to look up, of one namespace.
+type Batch[T any] struct {
+	Namespace string
+	Items     []T
+	States    []lastseen.State // the result: the states of Items, in their order
+	Err       error            // why there is no result
 }

@@ -1,76 +1,62 @@
 package store
 
-// Source yields records in one order. It is one half of one shard of a namespace.
+// Source returns records in order: one half of one shard of a namespace.
 type Source interface {
 	// Next returns the next record, or false when there are no more.
 	Next() (Record, bool, error)
 }
 
-// Merge returns the first limit records of all sources together, in the order that every source
-// keeps by itself. When sources were read at different moments, a user who moved between two of them
-// could stand in both; only the first of them in the order is returned.
+// Merge returns the first limit records of all sources together, in the order that every source keeps by itself. When
+// sources were read at different moments, a user who moved between two of them could be in both; only the first of
+// these records is returned.
 func Merge(order Order, limit int, sources ...Source) ([]Record, error) {
-	heads, err := firstHeads(sources)
-	if err != nil {
-		return nil, err
+	heads := make([]head, len(sources))
+	for i, source := range sources {
+		heads[i].source = source
 	}
 	page := make([]Record, 0, min(limit, pageHint))
 	listed := make(map[string]struct{}, cap(page))
-	for len(heads) > 0 {
-		first := 0
-		for i := range heads {
-			if order.Compare(heads[i].record, heads[first].record) < 0 {
-				first = i
-			}
-		}
-		record := heads[first].record
-		if _, twice := listed[record.User]; !twice {
-			listed[record.User] = struct{}{}
-			page = append(page, record)
-		}
-		if len(page) == limit {
-			break // reading on may cost a round trip, for nothing
-		}
-		if heads, err = advance(heads, first); err != nil {
+	for len(page) < limit { // reading on may cost a round trip, for nothing
+		first, err := firstOf(order, heads)
+		if err != nil {
 			return nil, err
+		}
+		if first == nil {
+			break
+		}
+		first.read = false
+		if _, twice := listed[first.record.User]; !twice {
+			listed[first.record.User] = struct{}{}
+			page = append(page, first.record)
 		}
 	}
 	return page, nil
 }
 
-// pageHint is the page size that is made room for at once.
+// pageHint is the page size for which memory is allocated at once.
 const pageHint = 64
 
-// head is a source and the record it stands at.
+// head is a source and its next record.
 type head struct {
-	record Record
 	source Source
+	read   bool // record and ok are those that source returned
+	record Record
+	ok     bool
 }
 
-func firstHeads(sources []Source) ([]head, error) {
-	heads := make([]head, 0, len(sources))
-	for _, source := range sources {
-		record, ok, err := source.Next()
-		if err != nil {
-			return nil, err
+// firstOf returns the head whose record comes first, or nil when all sources have ended.
+func firstOf(order Order, heads []head) (first *head, err error) {
+	for i := range heads {
+		h := &heads[i]
+		if !h.read {
+			if h.record, h.ok, err = h.source.Next(); err != nil {
+				return nil, err
+			}
+			h.read = true
 		}
-		if ok {
-			heads = append(heads, head{record, source})
+		if h.ok && (first == nil || order.Compare(h.record, first.record) < 0) {
+			first = h
 		}
 	}
-	return heads, nil
-}
-
-// advance moves the i-th head on, and drops it when its source has ended.
-func advance(heads []head, i int) ([]head, error) {
-	record, ok, err := heads[i].source.Next()
-	if err != nil {
-		return nil, err
-	}
-	if !ok {
-		heads[i] = heads[len(heads)-1]
-		return heads[:len(heads)-1], nil
-	}
-	heads[i].record = record
-	return heads, nil
+	return first, nil
 }

@@ -10,8 +10,8 @@ import (
 type Order int
 
 const (
-	// Newest orders by time, newest first. Within one millisecond people who left come first, by
-	// ID ascending, then people present, by ID descending; IDs compare bytewise.
+	// Newest orders by time, newest first. Within one millisecond, users who left come first, by ID ascending, then
+	// users present, by ID descending; IDs compare bytewise.
 	Newest Order = iota
 	// Oldest is the exact reverse of Newest.
 	Oldest
@@ -19,11 +19,9 @@ const (
 
 // Compare returns -1, 0 or +1 as a comes before, at or after b in this order.
 func (o Order) Compare(a, b Record) int {
-	newest := cmp.Compare(b.At, a.At)
+	newest := b.Compare(a.State)
 	switch {
 	case newest != 0:
-	case a.Left != b.Left:
-		newest = leftFirst(a.Left)
 	case a.Left:
 		newest = cmp.Compare(a.User, b.User)
 	default:
@@ -35,16 +33,9 @@ func (o Order) Compare(a, b Record) int {
 	return newest
 }
 
-func leftFirst(left bool) int {
-	if left {
-		return -1
-	}
-	return +1
-}
-
-// Resume narrows a range of the query to the part that can still hold users strictly after the
-// query's place, and reports false when nothing is left of it. tied says that the range ends in the
-// place's own millisecond and half, where users up to the place have to be skipped by ID.
+// Resume narrows a range of the query to the part that can hold users strictly after the query's place. It returns
+// false if that part is empty. tied means that the range ends in the place's own millisecond and half, where the caller
+// skips users up to the place by ID.
 func (q ListQuery) Resume(r lastseen.Range) (rest lastseen.Range, tied, ok bool) {
 	if q.After == nil {
 		return r, false, true

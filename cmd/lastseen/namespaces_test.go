@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"os"
 	"strings"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
+
+func fmtAny(v any) string { return fmt.Sprint(v) }
 
 // detailOf returns status, code and detail of an error.
 func (s *service) detailOf(t *testing.T, method, path, body string) (int, string, string) {
@@ -89,4 +92,98 @@ func TestSetInSecondsIsNotServedAsMilliseconds(t *testing.T) {
 	s = start(t, append(args, "--config", writeConfig(t, "namespaces: {chat: {redis-key: presence, redis-score-unit: s}}"))...)
 	require.Contains(t, fmtAny(s.get(t, "/v1/namespaces")), time.Unix(long, 0).UTC().Format("2006-01-02T15:04:05"), "listed before any request")
 	require.Equal(t, time.Unix(long, 0).UTC().Format("2006-01-02T15:04:05.000Z"), s.get(t, alice)["last_seen"])
+}
+
+// TestRetentionOfNamespaces: of two namespaces one has a retention. A server that was just started deletes nobody yet.
+func TestRetentionOfNamespaces(t *testing.T) {
+	config := writeConfig(t, "namespaces:\n  chat: {retention: 1h}\n")
+	eachStore(t, func(t *testing.T, args []string) {
+		s := start(t, args...)
+		require.Nil(t, s.get(t, "/v1/namespaces/chat")["retention_ms"])
+		s.post(t, "/v1/namespaces/chat/pings", `{"pings":[{"user":"alice","at":100123},{"user":"bob"}]}`)
+		s.post(t, "/v1/namespaces/game/pings", `{"pings":[{"user":"alice","at":100123}]}`)
+		require.Zero(t, s.terminate(t))
+
+		s = start(t, append(args, "--config", config)...)
+		require.EqualValues(t, 3_600_000, s.get(t, "/v1/namespaces/chat")["retention_ms"])
+		require.Nil(t, s.get(t, "/v1/namespaces/game")["retention_ms"])
+		require.NotNil(t, s.get(t, alice)["last_seen"])
+	})
+}
+
+// TestNamespacesComeBack: the configured namespaces exist again after Redis lost everything.
+func TestNamespacesComeBack(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartProcess(t)
+	s := start(t, "--store", server.URL(), "--redis-timeout", "30s", "--redis-dial-timeout", "30s",
+		"--config", writeConfig(t, "namespaces: {chat: , game: }"))
+	listed := func() bool {
+		_, answer := s.call(t, "GET", "/v1/namespaces", "")
+		return strings.Contains(fmtAny(answer), "namespace:chat") && strings.Contains(fmtAny(answer), "namespace:game")
+	}
+	require.True(t, listed())
+	require.NoError(t, server.Client(t).FlushAll(context.Background()).Err())
+	require.False(t, listed())
+	require.Eventually(t, listed, time.Minute, 50*time.Millisecond)
+}
+
+func TestConfiguredNamespacesAreListedAtStart(t *testing.T) {
+	config := writeConfig(t, "namespaces:\n  chat:\n  game: {green: 90s}\n")
+	eachStore(t, func(t *testing.T, args []string) {
+		s := start(t, append(args, "--config", config)...)
+		require.Equal(t, map[string]any{
+			"namespaces": []any{
+				map[string]any{"namespace": "chat", "last_ping": nil},
+				map[string]any{"namespace": "game", "last_ping": nil},
+			},
+			"next_cursor": nil,
+		}, s.get(t, "/v1/namespaces"))
+		require.EqualValues(t, 90_000, s.get(t, "/v1/namespaces/game")["green_ms"])
+		require.EqualValues(t, 60_000, s.get(t, "/v1/namespaces/chat")["green_ms"])
+	})
+}
+
+// TestNamespacesAreRegisteredOnceRedisIsThere: the service starts without it.
+func TestNamespacesAreRegisteredOnceRedisIsThere(t *testing.T) {
+	t.Parallel()
+	server := redistest.StartProcess(t)
+	server.Stop(t)
+	s := start(t, "--store", server.URL(), "--config", writeConfig(t, "namespaces: {chat: }"))
+	require.Eventually(t, func() bool {
+		return strings.Contains(s.log.String(), "cannot register the configured namespaces yet")
+	}, 30*time.Second, time.Millisecond)
+	server.Start(t)
+	require.Eventually(t, func() bool {
+		status, answer := s.call(t, "GET", "/v1/namespaces", "")
+		return status == 200 && fmtAny(answer) == "map[namespaces:[map[last_ping:<nil> namespace:chat]] next_cursor:<nil>]"
+	}, 60*time.Second, 50*time.Millisecond)
+}
+
+// TestTutorialsSetIsServed runs the example of docs/from-the-redis-tutorial.md as it stands there, but for
+// Redis' address.
+func TestTutorialsSetIsServed(t *testing.T) {
+	url := redistest.Start(t)
+	options, err := redis.ParseURL(url)
+	require.NoError(t, err)
+	client := redis.NewClient(options)
+	defer client.Close()
+	ctx := context.Background()
+	now := time.Now().Unix()
+	require.NoError(t, client.ZAdd(ctx, "presence", redis.Z{Score: float64(now - 10), Member: "alice"}, redis.Z{Score: 100123, Member: "bob"}).Err())
+
+	file := writeConfig(t, tutorialExample(t, 0, url))
+	s := start(t, "--config", file, "--redis-timeout", "30s", "--redis-dial-timeout", "30s")
+	require.Equal(t, "green", s.get(t, alice)["status"])
+	require.Equal(t, "1970-01-02T03:48:43.000Z", s.get(t, "/v1/namespaces/chat/users/bob")["last_seen"])
+	s.post(t, "/v1/namespaces/chat/users/carol/ping", `{"at":100200.5}`)
+	score, err := client.ZScore(ctx, "presence", "carol").Result()
+	require.NoError(t, err)
+	require.InDelta(t, 100200.5, score, 0)
+	require.Contains(t, fmtAny(s.get(t, "/v1/namespaces")), "chat")
+
+	// The second example has only the unit, for all namespaces.
+	require.NoError(t, client.ZAdd(ctx, "presence:room", redis.Z{Score: float64(now - 10), Member: "dave"}).Err())
+	other := writeConfig(t, tutorialExample(t, 1, url))
+	s = start(t, "--store", url, "--config", other, "--redis-timeout", "30s", "--redis-dial-timeout", "30s")
+	require.Equal(t, "green", s.get(t, "/v1/namespaces/room/users/dave")["status"])
 }

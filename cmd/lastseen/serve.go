@@ -20,6 +20,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/coalesce"
 	"github.com/lastseen/lastseen/store/filestore"
+	"github.com/lastseen/lastseen/store/jobs"
 	"github.com/lastseen/lastseen/store/redisstore"
 )
 
@@ -120,11 +121,12 @@ func openError(path string, err error) error {
 func serve(ctx context.Context, std streams, logger *slog.Logger, listener net.Listener, s store.Store, where string, live *live, hangups <-chan os.Signal) error {
 	server := api.NewServer(api.New(live.interfaceTo(s)), logger)
 	listener = api.LimitConnections(server, listener, live.config().MaxConnections.most(descriptors()), logger)
-	r := &registrar{store: s, names: live.names, changed: live.changed, logger: logger, pause: sleep}
-	r.first(ctx)
+	registrar := jobs.NewRegistrar(s, live.names, live.changed, logger)
+	registrar.Once(ctx)
 	fmt.Fprintf(std.out, "%s", banner{live.scheme(), listener.Addr(), where, live.config().callers()})
 
-	defer inBackground(ctx, newJanitor(s, live, logger).run, r.run, newTraffic(s, logger).run,
+	retention := jobs.NewRetention(s, live.retention, live.configured, logger)
+	defer inBackground(ctx, retention.Run, registrar.Run, newTraffic(s, logger).run,
 		func(ctx context.Context) { live.run(ctx, hangups) },
 		func(ctx context.Context) { live.shown.run(ctx, sleep) })()
 	failed := make(chan error, 1)

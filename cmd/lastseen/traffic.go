@@ -60,3 +60,11 @@ func (t *traffic) sum() {
 		t.logger.Info("how the store's clock behaved", "steps", times.Steps, "ignored", times.Ignored, "offset", times.Offset.String())
 	}
 }
+
+// sleep returns after d, or when the context ends.
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}

@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/store/coalesce"
+	"github.com/lastseen/lastseen/store/filestore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -57,13 +60,21 @@ func TestTrafficIsSummedUp(t *testing.T) {
 // TestClockIsSummedUp: in the end the log says how often the store's clock moved.
 func TestClockIsSummedUp(t *testing.T) {
 	var log bytes.Buffer
-	j := newJanitorTest(t, time.Hour)
-	s := j.openFile(t)
+	var elapsed, wrong atomic.Int64
+	s, err := filestore.Open(filestore.Options{
+		Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: time.Hour, Logger: slog.New(slog.DiscardHandler),
+		Now: func() time.Time {
+			return time.UnixMilli(1_700_000_000_000).Add(time.Duration(elapsed.Load() + wrong.Load()))
+		},
+		Monotonic: func() time.Duration { return time.Duration(elapsed.Load()) },
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { s.Close() })
 	for range 3 {
-		j.elapsed.Add(int64(time.Minute))
-		_, err := s.Now(j.ctx)
+		elapsed.Add(int64(time.Minute))
+		_, err := s.Now(t.Context())
 		require.NoError(t, err)
-		j.wrong.Store(int64(time.Hour))
+		wrong.Store(int64(time.Hour))
 	}
 	newTraffic(s, slog.New(slog.NewTextHandler(&log, nil))).sum()
 	require.Contains(t, log.String(), "steps=1 ignored=0")

@@ -8,14 +8,14 @@ import (
 	"unicode/utf8"
 )
 
-// The longest names allowed, in bytes.
+// The maximum lengths of names, in bytes.
 const (
 	MaxNamespaceLen = 64
 	MaxUserLen      = 256
 )
 
-// CheckNamespace returns an error unless s names a namespace: 1 to 64 of A–Z a–z 0–9 . _ -, not
-// starting with a dot.
+// CheckNamespace returns an error unless s is a valid name of a namespace: 1 to 64 of A–Z a–z 0–9 . _ -, without a dot
+// at the start.
 func CheckNamespace(s string) error {
 	switch {
 	case s == "":
@@ -42,8 +42,8 @@ func isNamespaceByte(c byte) bool {
 	}
 }
 
-// CheckUser returns an error unless s is a user ID: 1 to 256 bytes of valid UTF-8 without control
-// characters, and neither "." nor "..", which no URL path can carry. IDs are compared byte for byte.
+// CheckUser returns an error unless s is a valid user ID: 1 to 256 bytes of UTF-8 without control characters, and
+// neither "." nor "..", which a URL path cannot contain. IDs are compared byte for byte.
 func CheckUser(s string) error {
 	switch {
 	case s == "":
@@ -52,7 +52,7 @@ func CheckUser(s string) error {
 		return fmt.Errorf("the user has %d bytes: at most %d are allowed", len(s), MaxUserLen)
 	case s == "." || s == "..":
 		return fmt.Errorf("the user %q cannot be part of a URL path", s)
-	case isPrintableASCII(s): // as nearly all are: the rest is slow
+	case isPrintableASCII(s): // the usual case; the checks below are slow
 		return nil
 	case !utf8.ValidString(s):
 		return fmt.Errorf("the user %s is not valid UTF-8", quote(s))
@@ -71,11 +71,11 @@ func isPrintableASCII(s string) bool {
 	return true
 }
 
-// quote shows untrusted input in a message: quoted, escaped, and cut when long.
+// quote formats untrusted input for a message: quoted, escaped, and cut when long.
 func quote(s string) string {
-	const most = 48
-	if len(s) > most {
-		return fmt.Sprintf("%q…", s[:most])
+	const limit = 48
+	if len(s) > limit {
+		return fmt.Sprintf("%q…", s[:limit])
 	}
 	return fmt.Sprintf("%q", s)
 }

@@ -1,4 +1,4 @@
-package main
+package jobs
 
 import (
 	"context"
@@ -22,17 +22,20 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// clockedServer is a server on a store, with a janitor for a retention of 30 days, whose machine's clock a test sets.
+// clockedServer is a server on a store, with a retention of 30 days, whose machine's clock a test sets.
 type clockedServer struct {
 	url     string
 	store   store.Store
 	wrong   *atomic.Int64 // how far the machine's clock is off
 	elapsed *atomic.Int64 // how far the test set monotonic time forward
-	janitor *janitor
+	job     *Retention
 }
 
+// opener opens a store on the given clocks.
+type opener func(now func() time.Time, monotonic func() time.Duration) (store.Store, error)
+
 // newClockedServer serves the store that open returns.
-func newClockedServer(t *testing.T, open func(now func() time.Time, monotonic func() time.Duration) (store.Store, error)) *clockedServer {
+func newClockedServer(t *testing.T, open opener) *clockedServer {
 	t.Helper()
 	c, start := &clockedServer{wrong: new(atomic.Int64), elapsed: new(atomic.Int64)}, time.Now()
 	monotonic := func() time.Duration { return time.Since(start) + time.Duration(c.elapsed.Load()) }
@@ -43,19 +46,20 @@ func newClockedServer(t *testing.T, open func(now func() time.Time, monotonic fu
 	server := httptest.NewServer(api.New(api.Config{
 		Store: s, Logger: slog.New(slog.DiscardHandler),
 		Settings: func(string) api.Settings {
-			return api.Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}, PingInterval: 30 * time.Second}
+			thresholds := lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}
+			return api.Settings{Thresholds: thresholds, PingInterval: 30 * time.Second}
 		},
 	}))
 	t.Cleanup(server.Close)
 	c.url = server.URL + "/v1/namespaces/chat"
-	c.janitor = &janitor{
-		store: s, retention: func(string) time.Duration { return 30 * 24 * time.Hour }, configured: func(string) bool { return false },
-		logger: slog.New(slog.DiscardHandler), monotonic: monotonic, pause: func(context.Context, time.Duration) {},
-	}
+	c.job = newSteadyRetention(s, slog.New(slog.DiscardHandler))
+	c.job.keep = func(string) time.Duration { return 30 * 24 * time.Hour }
+	c.job.configured = func(string) bool { return false }
+	c.job.monotonic, c.job.pause = monotonic, func(context.Context, time.Duration) {}
 	return c
 }
 
-// send makes a request and returns its answer.
+// send makes a request and returns its response.
 func (c *clockedServer) send(t *testing.T, method, path, body string) map[string]any {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, c.url+path, strings.NewReader(body))
@@ -64,19 +68,17 @@ func (c *clockedServer) send(t *testing.T, method, path, body string) map[string
 	response, err := http.DefaultClient.Do(request)
 	require.NoError(t, err)
 	defer response.Body.Close()
-	var answer map[string]any
-	require.NoError(t, json.NewDecoder(response.Body).Decode(&answer))
-	require.Equal(t, http.StatusOK, response.StatusCode, answer)
-	return answer
+	var result map[string]any
+	require.NoError(t, json.NewDecoder(response.Body).Decode(&result))
+	require.Equal(t, http.StatusOK, response.StatusCode, result)
+	return result
 }
 
-// sweep is a round of the janitor.
+// sweep is a round of retention.
 func (c *clockedServer) sweep(t *testing.T) {
 	t.Helper()
-	_, err := c.janitor.now(t.Context())
-	require.NoError(t, err)
-	require.True(t, c.janitor.holds(t.Context()))
-	c.janitor.round(t.Context(), c.janitor.monotonic())
+	require.True(t, c.job.hasLease(t.Context()))
+	require.NoError(t, c.job.round(t.Context()))
 }
 
 // wrongClocks are ways in which a clock is wrong.
@@ -140,7 +142,7 @@ func TestWrongClockOfOneServer(t *testing.T) {
 		})
 	}
 	c, other := newClockedServer(t, onRedis), newClockedServer(t, onRedis)
-	c.janitor.store, other.janitor.store = leased{c.store}, leased{other.store}
+	c.job.store, other.job.store = leased{c.store}, leased{other.store}
 	requireWrongClockCostsNothing(t, c, other, 0) // time does not pass faster for one of them
 }
 

@@ -1,0 +1,172 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// shifted is a store whose clock a test sets, as that of a Redis: Trim reads it, too.
+type shifted struct {
+	store.Store
+	by time.Duration
+}
+
+func (s *shifted) Now(ctx context.Context) (lastseen.Instant, error) {
+	now, err := s.Store.Now(ctx)
+	return now.Add(s.by), err
+}
+
+func (s *shifted) Trim(ctx context.Context, namespace string, q store.TrimQuery) (store.TrimResult, error) {
+	q.Now, q.Age = q.Now.Add(-s.by), q.Age-s.by
+	if q.Age <= 0 {
+		return store.TrimResult{}, fmt.Errorf("age %s", q.Age)
+	}
+	return s.Store.Trim(ctx, namespace, q)
+}
+
+// TestRetentionWaitsForTheClock: when the store's clock moves, ahead or back, nobody is deleted until it has been
+// steady for ten minutes. That is logged once.
+func TestRetentionWaitsForTheClock(t *testing.T) {
+	const years = 50 * 365 * 24 * time.Hour
+	for _, by := range []time.Duration{20 * time.Minute, -20 * time.Minute, -years, 2 * time.Second} {
+		j := newRetentionTest(t, time.Hour)
+		s := &shifted{Store: j.openFile(t)}
+		j.store = s
+		ping(t, s, "chat", map[string]time.Duration{"young": 0, "old": 50 * time.Minute})
+		j.meantime = func() {
+			switch at := j.monotonic(); {
+			case at == roundEvery:
+				s.by = by
+			case at == 6*roundEvery:
+				s.by = 0 // moves again, while the job waits
+			case at < 6*roundEvery+steadyFor:
+				requireUsers(t, s, "chat", "young", "old")
+			}
+		}
+		j.Run(j.ctx)
+		requireUsers(t, s, "chat", "young")
+		for _, line := range []string{"clock moved: nobody is deleted", "are deleted again"} {
+			require.Equal(t, 1, strings.Count(j.log.String(), line), "%s: %s", by, j.log.String())
+		}
+	}
+}
+
+// TestRetentionWaitsAtStart: the machine's clock is wrong when the server starts, and a user pings before it is set. By
+// that clock all others are past their retention.
+func TestRetentionWaitsAtStart(t *testing.T) {
+	for _, wrong := range []time.Duration{1000 * time.Hour, 0} {
+		j := newRetentionTest(t, 2*steadyFor)
+		j.wrong.Store(int64(wrong))
+		s := j.openFile(t)
+		ping(t, s, "chat", map[string]time.Duration{"young": 0, "old": 2 * time.Hour})
+		now, err := s.Now(j.ctx)
+		require.NoError(t, err)
+		_, err = s.Ping(j.ctx, "chat", []store.Sighting{{User: "early", At: now}})
+		require.NoError(t, err)
+		served := NewRetention(s, j.keep, j.configured, j.logger) // as the server does
+		served.pause, served.monotonic = j.pause, j.monotonic
+		j.meantime = func() {
+			if j.monotonic() < steadyFor {
+				requireUsers(t, s, "chat", "young", "old", "early")
+			}
+			j.wrong.Store(0)
+		}
+		served.Run(j.ctx)
+		requireUsers(t, s, "chat", "young", "early")
+	}
+}
+
+// TestRetentionBelievesTheStore: a clock that moved between the job's reading and the store's own.
+func TestRetentionBelievesTheStore(t *testing.T) {
+	j := newRetentionTest(t, 15*roundEvery)
+	s := j.openFile(t)
+	ping(t, s, "chat", map[string]time.Duration{"young": 0, "old": 2 * time.Hour})
+	w := j.watch(s)
+	w.fail["chat"] = fmt.Errorf("%w: for once", store.ErrClockMoved)
+	j.meantime = func() { delete(w.fail, "chat") }
+	j.Run(j.ctx)
+	require.Equal(t, []time.Duration{0, steadyFor}, w.trims["chat"][:2])
+	require.Equal(t, 1, strings.Count(j.log.String(), "for once"))
+}
+
+// TestRetentionEmptiesLate: everyone in a namespace is deleted only when every round for ten minutes would have done
+// so.
+func TestRetentionEmptiesLate(t *testing.T) {
+	j := newRetentionTest(t, 30*roundEvery)
+	s := j.openFile(t)
+	old := map[string]time.Duration{}
+	for n := range 2*store.MaxTrim + 1 {
+		old[fmt.Sprint(n)] = 2 * time.Hour
+	}
+	for _, namespace := range []string{"left", "visited"} {
+		ping(t, s, namespace, old)
+	}
+	alive := func(namespace string) bool {
+		newest, err := s.Newest(j.ctx, namespace)
+		require.NoError(t, err)
+		return newest > 0
+	}
+	emptied := map[string]time.Duration{}
+	j.meantime = func() {
+		at := j.monotonic()
+		if at == 5*roundEvery {
+			ping(t, s, "visited", map[string]time.Duration{"guest": 0})
+		}
+		if at == 6*roundEvery {
+			require.NoError(t, s.Forget(j.ctx, "visited", "guest"))
+			ping(t, s, "visited", map[string]time.Duration{"another": 3 * time.Hour})
+		}
+		for _, namespace := range []string{"left", "visited"} {
+			if _, known := emptied[namespace]; !known && !alive(namespace) {
+				emptied[namespace] = at
+			}
+		}
+	}
+	j.Run(j.ctx)
+	require.InDelta(t, steadyFor, emptied["left"], float64(2*roundEvery))
+	require.GreaterOrEqual(t, emptied["left"], steadyFor)
+	require.GreaterOrEqual(t, emptied["visited"], 6*roundEvery+steadyFor)
+	require.Less(t, emptied["visited"], 9*roundEvery+steadyFor)
+	require.Equal(t, 2, strings.Count(j.log.String(), "retention would delete everyone"), j.log.String())
+}
+
+// TestRetentionForgetsWaitingWithItsLease: this server does not know what another one saw in the meantime.
+func TestRetentionForgetsWaitingWithItsLease(t *testing.T) {
+	j := newRetentionTest(t, 19*roundEvery)
+	s := j.openFile(t)
+	ping(t, s, "chat", map[string]time.Duration{"old": 2 * time.Hour})
+	w := j.watch(s)
+	w.lease = func() (bool, error) { return j.monotonic()/roundEvery != 9, nil }
+	j.Run(j.ctx)
+	requireUsers(t, s, "chat", "old")
+}
+
+// TestHeldNamespaces: the wait of a namespace goes on while each round notes it in the end, as when a call deletes
+// users of one shard and the next call finds only users to keep.
+func TestHeldNamespaces(t *testing.T) {
+	h := heldNamespaces{byName: map[string]*hold{}}
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	for at := time.Duration(0); at < steadyFor; at += roundEvery {
+		require.False(t, h.longEnough("chat", at))
+		h.note("chat", false, at)
+		h.note("chat", true, at)
+		h.endRound(logger)
+	}
+	require.True(t, h.longEnough("chat", steadyFor))
+	require.Equal(t, 1, strings.Count(log.String(), "would delete everyone"))
+	h.note("chat", true, steadyFor)
+	h.note("chat", false, steadyFor)
+	h.endRound(logger)
+	require.False(t, h.longEnough("chat", steadyFor+roundEvery), "one round would not")
+}
