@@ -32,9 +32,10 @@ func arrows() map[string][]string {
 		"store/jobs":                {"", "store"},
 		"store/storetest":           {"", "store"},
 		"store/storetest/redistest": {},
-		"api":                       {"", "store", "api/auth", "api/limit"},
+		"api":                       {"", "store", "api/auth", "api/limit", "api/web"},
 		"api/auth":                  {""},
 		"api/limit":                 {},
+		"api/web":                   {""},
 		"deploy":                    {},
 		"docs/generate":             {"api"},
 		"cmd/lastseen": {

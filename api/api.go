@@ -14,7 +14,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -24,6 +23,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/web"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -39,7 +39,7 @@ type Settings struct {
 type Version struct {
 	// The version of lastseen.
 	Version string `json:"version"`
-	// The commit that it was built from, if that is known.
+	// The commit that it was built from, if known.
 	Revision string `json:"revision,omitzero" validate:"optional"`
 	// The version of Go that it was built with.
 	Go string `json:"go"`
@@ -96,7 +96,7 @@ type server struct {
 	version  Version
 	logger   *slog.Logger
 	random   func() float64
-	files    func() (map[string]*file, error) // by route; what page serves
+	pages    web.Pages
 	limits   func() limit.Limits
 	buckets  *limit.Buckets
 	bodies   *bodyMemory
@@ -118,7 +118,7 @@ func New(c Config) http.Handler {
 	c = c.withDefaults()
 	s := &server{
 		store: c.Store, settings: c.Settings, known: c.Known, access: c.Access, version: c.Version, logger: c.Logger, random: c.Random,
-		files: sync.OnceValues(loadFiles), limits: c.Limits, buckets: limit.New(limit.DefaultSize, c.Now), proxies: unmapped(c.TrustedProxies),
+		pages: web.New(ErrorCodes()), limits: c.Limits, buckets: limit.New(limit.DefaultSize, c.Now), proxies: unmapped(c.TrustedProxies),
 		allowedHosts: c.AllowedHosts, origins: c.CORSOrigins,
 		now: c.Now, logsAccess: c.AccessLog, failures: newFailureLog(c.Logger, c.Now), pseudonyms: newPseudonyms(),
 		bodies: c.bodies,

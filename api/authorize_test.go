@@ -209,7 +209,7 @@ func TestRulesAreDocumented(t *testing.T) {
 			continue
 		}
 		require.NotNil(t, operation.Security, r.path)
-		require.Contains(t, operation.Description, "Needs the scope `"+string(r.rule.scope())+"`", r.path)
+		require.Contains(t, operation.Description, "Requires the scope `"+string(r.rule.scope())+"`", r.path)
 		checked++
 	}
 	require.Equal(t, len(whoMayDoWhat()), checked)

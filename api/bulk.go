@@ -9,46 +9,34 @@ import (
 // pingsBody is the JSON of many pings.
 type pingsBody struct {
 	Pings *[]item `json:"pings"`
-} // @name Pings
+} // @name PingBatch
 
 // leavesBody is the JSON of many leaves.
 type leavesBody struct {
 	Leaves *[]item `json:"leaves"`
-} // @name Leaves
+} // @name LeaveBatch
 
 // bulkResponse is the response to many pings or leaves.
 type bulkResponse struct {
-	// How many were accepted, superseded ones included.
+	// The number of events recorded, including those older than the stored time.
 	Recorded int `json:"recorded" minimum:"0"`
-} // @name Recorded
+} // @name BatchResult
 
 // pings records many pings.
 //
 // @ID recordPings
 // @Tags Recording
 // @Summary Record many pings
-// @Description In JSON: at most 10,000 pings and 1 MiB, all or none. If one is wrong, nothing is recorded, and `errors` names the first 20 wrong ones by their index.
+// @Description JSON: at most 10,000 pings and 1 MiB, recorded all or none. If an item is invalid, nothing is recorded,
+// @Description and `errors` lists the first 20 invalid items by index.
 // @Description
-// @Description In NDJSON: a stream of any length, one ping a line, lines of at most 4 KiB, recorded as they come. What came before a wrong line stays recorded; the error says its line and how many were recorded. The caller is authorized again before each chunk.
-// @Description
-// @Description After an error 503 a part may be recorded. Sending everything again does no harm.
-// @Description
-// @Description Needs the scope `ping`; a token of a user does not do.
-// @Accept json
-// @Produce json
+// @Description NDJSON: a stream of any length with one ping per line of at most 4 KiB, recorded as it arrives. Lines
+// @Description before an invalid line stay recorded; the error has the number of that line and the number of pings
+// @Description recorded. The caller is authorized again before each chunk. After a 503, some pings may be recorded. It
+// @Description is safe to send all of them again. Requires the scope `ping`; a user's token is not enough.
 // @Param namespace path string true "namespace"
 // @Param body body pingsBody true "The pings."
-// @Success 200 {object} bulkResponse "How many were accepted."
-// @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_parameter, unknown_parameter, invalid_json, unknown_field, too_many_items"
-// @Failure 401 {object} problem "unauthenticated"
-// @Failure 403 {object} problem "forbidden"
-// @Failure 404 {object} problem "not_found"
-// @Failure 413 {object} problem "body_too_large"
-// @Failure 415 {object} problem "unsupported_media_type"
-// @Failure 429 {object} problem "rate_limited"
-// @Failure 500 {object} problem "wrong_key_type, namespace_mismatch, internal"
-// @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
-// @Security bearer
+// @Success 200 {object} bulkResponse "The number of events recorded."
 // @Router /v1/namespaces/{namespace}/pings [post]
 func (s *server) pings(c echo.Context, _ query) error {
 	var body pingsBody
@@ -60,24 +48,11 @@ func (s *server) pings(c echo.Context, _ query) error {
 // @ID recordLeaves
 // @Tags Recording
 // @Summary Record many leaves
-// @Description For a server that goes down and says goodbye for everyone it held. The rules are those of many pings.
-// @Description
-// @Description Needs the scope `ping`; a token of a user does not do.
-// @Accept json
-// @Produce json
+// @Description Follows the same rules as recording many pings. A server that shuts down can record a leave for each of
+// @Description its users in one request. Requires the scope `ping`; a user's token is not enough.
 // @Param namespace path string true "namespace"
 // @Param body body leavesBody true "The leaves."
-// @Success 200 {object} bulkResponse "How many were accepted."
-// @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_parameter, unknown_parameter, invalid_json, unknown_field, too_many_items"
-// @Failure 401 {object} problem "unauthenticated"
-// @Failure 403 {object} problem "forbidden"
-// @Failure 404 {object} problem "not_found"
-// @Failure 413 {object} problem "body_too_large"
-// @Failure 415 {object} problem "unsupported_media_type"
-// @Failure 429 {object} problem "rate_limited"
-// @Failure 500 {object} problem "wrong_key_type, namespace_mismatch, internal"
-// @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
-// @Security bearer
+// @Success 200 {object} bulkResponse "The number of events recorded."
 // @Router /v1/namespaces/{namespace}/leaves [post]
 func (s *server) leaves(c echo.Context, _ query) error {
 	var body leavesBody

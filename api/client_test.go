@@ -11,8 +11,8 @@ import (
 	"github.com/lastseen/lastseen"
 )
 
-// TestGeneratedClient has oapi-codegen make a client of the document, and a program use the server through
-// it: see tools/client. Its modules come from there, so that they are not ours.
+// TestGeneratedClient generates a client from the document with oapi-codegen and runs a program that uses it: see
+// tools/client, which is a module of its own, so that its dependencies are not those of the project.
 func TestGeneratedClient(t *testing.T) {
 	dir, source := t.TempDir(), "../tools/client"
 	for _, name := range []string{"go.mod", "go.sum", "config.yaml", "main.go"} {

@@ -2,12 +2,14 @@ package api
 
 import (
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -20,10 +22,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/web"
 )
 
-// loadDocument reads the OpenAPI document once for all tests. Its objects are closed here: a field that
-// is not documented is an error, though clients have to bear with new ones.
+// loadDocument reads the OpenAPI document once for all tests. Its schemas reject fields that are not documented,
+// although clients have to accept new ones.
 var loadDocument = sync.OnceValues(func() (*openapi3.T, error) {
 	openapi3filter.RegisterBodyDecoder(mediaNDJSON, openapi3filter.PlainBodyDecoder)
 	doc, err := openapi3.NewLoader().LoadFromData(lastseen.OpenAPI())
@@ -44,29 +47,24 @@ func document(t *testing.T) *openapi3.T {
 	return doc
 }
 
-// pages are the routes of the document itself and of what is for people's eyes: no operations of the
-// interface.
-func pages() (paths []string) {
-	for _, r := range (&server{}).routes() {
-		if r.path == "/" || strings.HasPrefix(r.path, "/docs") || strings.HasPrefix(r.path, "/openapi.") {
-			paths = append(paths, r.path)
-		}
-	}
-	return paths
+// isPage reports whether a path is of a page for people, which is not an operation.
+func isPage(path string) bool {
+	return path == "/" || path == "/docs" || slices.Contains(web.Paths(), path)
 }
 
-// contract checks every exchange with a server against the OpenAPI document, and remembers what the
-// server answered.
+// contract checks every exchange with a server against the OpenAPI document, and records the kinds of response.
 type contract struct {
 	t   *testing.T
 	doc *openapi3.T
 
+	documented map[string]bool // see documentedResponses
+
 	open     sync.WaitGroup // exchanges; their clients may have the answer already
 	mu       sync.Mutex
-	answered map[string]bool // "operation status code", the code of an error only
+	answered map[string]bool // as documented
 }
 
-// answers returns what the server answered.
+// answers returns the kinds of response so far.
 func (c *contract) answers() map[string]bool {
 	c.open.Wait()
 	c.mu.Lock()
@@ -76,10 +74,11 @@ func (c *contract) answers() map[string]bool {
 
 func newContract(t *testing.T) *contract {
 	t.Helper()
-	return &contract{t: t, doc: document(t), answered: map[string]bool{}}
+	doc := document(t)
+	return &contract{t: t, doc: doc, documented: documentedResponses(doc), answered: map[string]bool{}}
 }
 
-// exchange is a request and its answer.
+// exchange is a request and its response.
 type exchange struct {
 	http.ResponseWriter
 	request      *http.Request
@@ -98,7 +97,7 @@ func (e *exchange) Write(b []byte) (int, error) {
 	return e.ResponseWriter.Write(b)
 }
 
-// unpack replaces a compressed answer by what is in it: that is what the document is about.
+// unpack replaces a compressed response by its content, which the document describes.
 func (e *exchange) unpack() error {
 	if e.Header().Get("Content-Encoding") != "gzip" || e.answer.Len() == 0 {
 		return nil
@@ -109,6 +108,14 @@ func (e *exchange) unpack() error {
 }
 
 func (e *exchange) Unwrap() http.ResponseWriter { return e.ResponseWriter }
+
+func gunzip(content []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(content))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
+}
 
 // check wraps a handler.
 func (c *contract) check(next http.Handler) http.Handler {
@@ -122,12 +129,13 @@ func (c *contract) check(next http.Handler) http.Handler {
 		}{io.TeeReader(r.Body, &e.sent), r.Body}
 		next.ServeHTTP(e, r)
 		if err := errors.Join(e.unpack(), c.verify(e)); err != nil {
-			c.t.Errorf("%s %.200s: %d %.300s\nis not what openapi.yaml says: %v", r.Method, e.request.URL, e.status, e.answer.String(), err)
+			c.t.Errorf("%s %.200s: %d %.300s\nis not as in openapi.yaml: %v",
+				r.Method, e.request.URL, e.status, e.answer.String(), err)
 		}
 	})
 }
 
-// verify returns in what an exchange differs from the document.
+// verify compares an exchange with the document.
 func (c *contract) verify(e *exchange) error {
 	path, _, _ := strings.Cut(e.request.RequestURI, "?") // as it was sent
 	method := e.request.Method
@@ -135,32 +143,30 @@ func (c *contract) verify(e *exchange) error {
 	item := c.doc.Paths.Value(template)
 	switch {
 	case e.status == http.StatusRequestHeaderFieldsTooLarge:
-		return c.general(e, e.status, "TooManyHeaders")
-	case slices.Contains(pages(), path):
+		return c.general(e, "TooManyHeaders")
+	case isPage(path):
 		return nil
 	case isPreflight(e.request) && e.Header().Get("Vary") != "":
 		return c.preflight(e)
-	case strings.HasSuffix(path, "/"):
-		return c.general(e, http.StatusNotFound, "NotFound")
-	case strings.Contains(path, "//"):
-		return c.general(e, http.StatusBadRequest, "EmptySegment")
-	case item == nil:
-		return c.general(e, http.StatusNotFound, "NotFound")
+	case strings.Contains(path, "//") && !strings.HasSuffix(path, "/"):
+		return c.general(e, "EmptySegment")
+	case item == nil || strings.HasSuffix(path, "/"):
+		return c.general(e, "NotFound")
 	case method == http.MethodOptions:
-		return c.general(e, http.StatusNoContent, "Options")
+		return c.general(e, "Options")
 	}
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
 	operation := item.GetOperation(method)
 	if operation == nil {
-		return c.general(e, http.StatusMethodNotAllowed, "MethodNotAllowed")
+		return c.general(e, "MethodNotAllowed")
 	}
 	route := &routers.Route{Spec: c.doc, Path: template, PathItem: item, Method: method, Operation: operation}
 	return c.operation(e, route, params)
 }
 
-// preflight checks the answer to a browser that asks whether a script may call.
+// preflight checks the response to a CORS preflight.
 func (c *contract) preflight(e *exchange) error {
 	if e.status != http.StatusNoContent || e.answer.Len() > 0 {
 		return fmt.Errorf("a preflight is answered with %d and %d bytes", e.status, e.answer.Len())
@@ -168,7 +174,7 @@ func (c *contract) preflight(e *exchange) error {
 	return nil
 }
 
-// match finds the path of the document that a request is for, and its parameters.
+// match returns the path in the document that matches a request, and its parameters.
 func (c *contract) match(path string) (string, map[string]string) {
 	segments := strings.Split(path, "/")
 	for _, template := range c.doc.Paths.InMatchingOrder() {
@@ -189,29 +195,35 @@ func (c *contract) match(path string) (string, map[string]string) {
 	return "", nil
 }
 
-// general checks an error that is no operation's: one of those that the document has for all.
-func (c *contract) general(e *exchange, status int, name string) error {
-	responses := openapi3.NewResponses(openapi3.WithStatus(status, c.doc.Components.Responses[name]))
+// general checks a response that is not of an operation: the methods of a path, or an error.
+func (c *contract) general(e *exchange, name string) error {
+	responses := openapi3.NewResponses(openapi3.WithName("default", openapi3.NewResponse().WithDescription(name)))
+	if e.status >= http.StatusBadRequest {
+		responses.Set("default", c.doc.Components.Responses["Error"])
+	}
 	operation := &openapi3.Operation{OperationID: name, Responses: responses}
 	return c.operation(e, &routers.Route{Spec: c.doc, Method: http.MethodGet, Operation: operation}, nil)
 }
 
-// operation checks an exchange with an operation: the answer always, and the request if it was accepted.
+// operation checks an exchange with an operation: the response always, and the request if it was accepted.
 func (c *contract) operation(e *exchange, route *routers.Route, params map[string]string) error {
-	id, response := route.Operation.OperationID, route.Operation.Responses.Status(e.status)
+	response := route.Operation.Responses.Status(e.status)
 	if response == nil {
-		return fmt.Errorf("%s has no status %d", id, e.status)
+		response = route.Operation.Responses.Default()
 	}
-	code, err := codeOf(e, response.Value)
+	kind, err := kindOf(e, route.Operation.OperationID)
+	if err == nil && (response == nil || !c.documented[kind]) {
+		err = errors.New("the status or the code is not documented")
+	}
 	if err != nil {
-		return fmt.Errorf("%s, %d: %w", id, e.status, err)
+		return fmt.Errorf("%s: %w", kind, err)
 	}
 	c.mu.Lock()
-	c.answered[strings.TrimSpace(fmt.Sprintf("%s %d %s", id, e.status, code))] = true
+	c.answered[kind] = true
 	c.mu.Unlock()
 	input := &openapi3filter.RequestValidationInput{
 		Request: e.asDocumented(route.Method), PathParams: params, Route: route,
-		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc}, // see TestWhoMayDoWhat
+		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc},
 	}
 	if e.status < http.StatusBadRequest && route.PathItem != nil {
 		if err := openapi3filter.ValidateRequest(e.request.Context(), input); err != nil {
@@ -221,23 +233,28 @@ func (c *contract) operation(e *exchange, route *routers.Route, params map[strin
 	return e.checkAnswer(input, response)
 }
 
-// asDocumented returns the request with what the server takes out of kindness replaced by what the
-// document asks for, in one form: HEAD is GET, and what is read as JSON is JSON.
+// unixSeconds matches a time that is a JSON number.
+var unixSeconds = regexp.MustCompile(`"at":\s*(-?\d[\d.eE+-]*)`)
+
+// asDocumented returns the request with what the server also accepts replaced by what the document asks for: HEAD by
+// GET, a number in "at" by a string, other media types that are read as JSON by JSON.
 func (e *exchange) asDocumented(method string) *http.Request {
 	request := e.request.Clone(e.request.Context())
-	request.Method, request.Body = method, io.NopCloser(&e.sent)
+	request.Method = method
 	contentType := request.Header.Get("Content-Type")
-	if contentType == mediaNDJSON && e.sent.Len() == 0 {
-		e.sent.WriteString("\n") // a stream without lines is a stream; the validator would say there is no body
+	body := unixSeconds.ReplaceAllString(e.sent.String(), `"at":"$1"`)
+	if contentType == mediaNDJSON && body == "" {
+		body = "\n" // a stream without lines is a stream; the validator would say there is no body
 	}
-	if contentType == "" || strings.HasPrefix(contentType, "text/plain") || contentType == "application/x-www-form-urlencoded" {
+	request.Body = io.NopCloser(strings.NewReader(body))
+	switch media, _, _ := strings.Cut(contentType, ";"); media {
+	case "", "text/plain", "application/x-www-form-urlencoded":
 		request.Header.Set("Content-Type", mediaJSON)
 	}
 	return request
 }
 
-// checkAnswer checks the headers and the body. The validator passes over 304, so it is told that every
-// status is 200.
+// checkAnswer checks the headers and the body. The validator ignores 304, so it gets every status as 200.
 func (e *exchange) checkAnswer(input *openapi3filter.RequestValidationInput, response *openapi3.ResponseRef) error {
 	route, operation := *input.Route, *input.Route.Operation
 	operation.Responses = openapi3.NewResponses(openapi3.WithStatus(http.StatusOK, response))
@@ -245,17 +262,8 @@ func (e *exchange) checkAnswer(input *openapi3filter.RequestValidationInput, res
 	if len(response.Value.Content) == 0 && e.answer.Len() > 0 {
 		return errors.New("there is a body")
 	}
-	for name := range e.Header() {
-		known := slices.Contains([]string{
-			"Content-Type", "Content-Length", "Connection", "X-Content-Type-Options",
-			"Vary", "Content-Encoding", "Access-Control-Allow-Origin", "Access-Control-Expose-Headers",
-		}, name)
-		for documented := range response.Value.Headers {
-			known = known || http.CanonicalHeaderKey(documented) == name
-		}
-		if !known {
-			return fmt.Errorf("the header %s is not documented", name)
-		}
+	if err := e.checkHeaders(response.Value); err != nil {
+		return err
 	}
 	return openapi3filter.ValidateResponse(e.request.Context(), &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: input, Status: http.StatusOK, Header: e.Header(),
@@ -264,18 +272,61 @@ func (e *exchange) checkAnswer(input *openapi3filter.RequestValidationInput, res
 	})
 }
 
-// codeOf returns the code of an error answer, which is one of those that are documented as its
-// examples; none if it is no error.
-func codeOf(e *exchange, response *openapi3.Response) (string, error) {
+// checkHeaders checks that the response has the headers of its status, and otherwise only those that are documented.
+func (e *exchange) checkHeaders(response *openapi3.Response) error {
+	patterns := statusHeaders(e.status)
+	for name := range response.Headers {
+		if e.status < http.StatusBadRequest {
+			patterns[http.CanonicalHeaderKey(name)] = ""
+		}
+	}
+	if e.request.Method == http.MethodOptions && e.status == http.StatusNoContent {
+		patterns["Allow"] = `^OPTIONS, `
+		delete(patterns, "Cache-Control")
+	}
+	for name, pattern := range patterns {
+		if !regexp.MustCompile(pattern).MatchString(e.Header().Get(name)) {
+			return fmt.Errorf("the header %s is %q", name, e.Header().Get(name))
+		}
+	}
+	for name := range e.Header() {
+		if _, known := patterns[name]; !known && !slices.Contains([]string{
+			"Content-Type", "Content-Length", "Connection", "X-Content-Type-Options",
+			"Vary", "Content-Encoding", "Access-Control-Allow-Origin", "Access-Control-Expose-Headers",
+		}, name) {
+			return fmt.Errorf("the header %s is not documented", name)
+		}
+	}
+	return nil
+}
+
+// statusHeaders returns the headers of all responses with a status, with patterns of their values.
+func statusHeaders(status int) map[string]string {
+	headers := map[string]string{"X-Request-Id": `^[!-~]+$`, "Cache-Control": `^no-store$`}
+	switch status {
+	case http.StatusUnauthorized:
+		headers["Www-Authenticate"] = `^Bearer realm="lastseen"`
+	case http.StatusForbidden:
+		headers["Www-Authenticate"] = `^(Bearer realm="lastseen".*)?$` // only if other credentials can help
+	case http.StatusMethodNotAllowed:
+		headers["Allow"] = `^OPTIONS, `
+	case http.StatusTooManyRequests:
+		headers["Ratelimit"] = `^"(address|key|user)";r=0;t=[1-9][0-9]*$`
+		headers["Ratelimit-Policy"] = `^"(address|key|user)";q=[1-9][0-9]*;w=5$`
+		headers["Retry-After"] = `^[1-9][0-9]*$`
+	case http.StatusServiceUnavailable:
+		headers["Retry-After"] = `^[1-9][0-9]*$`
+	}
+	return headers
+}
+
+// kindOf returns the kind of a response as [documentedResponses] lists it. The code is that in the body of an error.
+func kindOf(e *exchange, operation string) (string, error) {
+	kind := fmt.Sprintf("%s %d", operation, e.status)
 	if e.status < http.StatusBadRequest {
-		return "", nil
+		return kind, nil
 	}
 	var p problem
-	if err := json.Unmarshal(e.answer.Bytes(), &p); err != nil {
-		return "", err
-	}
-	if _, documented := response.Content["application/problem+json"].Examples[string(p.Code)]; !documented {
-		return "", fmt.Errorf("the code %s is not documented", p.Code)
-	}
-	return string(p.Code), nil
+	err := json.Unmarshal(e.answer.Bytes(), &p)
+	return kind + " " + string(p.Code), err
 }

@@ -8,12 +8,12 @@ import (
 
 // countsResponse is the number of users with each status.
 type countsResponse struct {
-	// The instant at which the statuses were evaluated.
+	// The time at which the statuses were evaluated.
 	AsOf   timestamp `json:"as_of" swaggertype:"string" format:"date-time"`
 	Green  int64     `json:"green" format:"int64" minimum:"0"`
 	Yellow int64     `json:"yellow" format:"int64" minimum:"0"`
 	Grey   int64     `json:"grey" format:"int64" minimum:"0"`
-	// The sum of the three.
+	// The sum of green, yellow and grey.
 	Total int64 `json:"total" format:"int64" minimum:"0"`
 } // @name Counts
 
@@ -22,25 +22,15 @@ type countsResponse struct {
 // @ID countUsers
 // @Tags Reading
 // @Summary Count users by status
-// @Description Counts those whom a list with the same parameters would hold over all its pages. `total` is the sum of the three.
-// @Description
-// @Description Needs the scope `read`.
-// @Produce json
+// @Description Counts the users that a list with the same parameters returns over all its pages. Requires the scope
+// @Description `read`.
 // @Param namespace path string true "namespace"
 // @Param from query string false "earliest last-seen time"
 // @Param to query string false "latest last-seen time"
-// @Param as_of query string false "instant of evaluation"
+// @Param as_of query string false "time of evaluation"
 // @Param green query string false "green threshold"
 // @Param yellow query string false "yellow threshold"
-// @Success 200 {object} countsResponse "How many users have each status."
-// @Failure 400 {object} problem "invalid_namespace, invalid_time, invalid_duration, invalid_thresholds, invalid_range, invalid_parameter, unknown_parameter"
-// @Failure 401 {object} problem "unauthenticated"
-// @Failure 403 {object} problem "forbidden"
-// @Failure 404 {object} problem "not_found"
-// @Failure 429 {object} problem "rate_limited"
-// @Failure 500 {object} problem "wrong_key_type, namespace_mismatch, internal"
-// @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
-// @Security bearer
+// @Success 200 {object} countsResponse "The number of users with each status."
 // @Router /v1/namespaces/{namespace}/counts [get]
 func (s *server) counts(c echo.Context, q query) error {
 	namespace, err := pathNamespace(c)

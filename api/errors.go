@@ -31,9 +31,9 @@ type apiError struct {
 
 // itemError is what is wrong with one item of a batch.
 type itemError struct {
-	// Its place in the batch, from 0.
+	// The index of the item in the batch, from 0.
 	Index int `json:"index" minimum:"0"`
-	// What is wrong with it, and what is allowed.
+	// What is wrong with the item, and what is allowed.
 	Detail string `json:"detail"`
 } // @name ItemError
 
@@ -62,23 +62,23 @@ func (e *apiError) Unwrap() error { return e.cause }
 
 // problem is the body of an error answer, by RFC 9457.
 type problem struct {
-	// Where the code is explained.
+	// The URL of the explanation of the code.
 	Type string `json:"type" format:"uri-reference"`
-	// What the code means, in short.
+	// A short summary of the code.
 	Title string `json:"title"`
-	// The status of the answer.
+	// The HTTP status code.
 	Status int `json:"status"`
-	// What went wrong, for programs.
+	// The kind of error, for programs.
 	Code code `json:"code"`
-	// What was wrong with this request, and what is allowed: for people.
+	// What is wrong with this request, and what is allowed, for people.
 	Detail string `json:"detail"`
-	// As in the header X-Request-Id; the server's log has it, too.
+	// The ID of the request, as in the header X-Request-Id and in the server's log.
 	RequestID string `json:"request_id"`
-	// What is wrong with items of a batch: the first 20.
+	// The first 20 invalid items of a batch.
 	Errors []itemError `json:"errors,omitempty"`
-	// The line of NDJSON at which reading stopped, from 1.
+	// Only with NDJSON: the number of the invalid line, from 1.
 	Line int `json:"line,omitzero" minimum:"1" validate:"optional"`
-	// How many items were recorded before the error; only with NDJSON.
+	// Only with NDJSON: the number of items recorded before the error.
 	Recorded *int `json:"recorded,omitzero" minimum:"0" validate:"optional"`
 } // @name Problem
 

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// call is a request that the document has as an example.
+// call is a request from an example in the document.
 type call struct {
 	operation, method, path string
 	query                   url.Values
@@ -30,8 +30,8 @@ func (c call) send(w *world) reply {
 	return w.sendTo(c.method, c.path+"?"+query, c.body, c.headers...)
 }
 
-// exampleCalls returns the examples of requests, by operation and name of the example: all that an
-// operation requires, and nothing else.
+// exampleCalls returns the examples of requests by operation and name. They have all required parameters and no
+// others.
 func exampleCalls(t *testing.T, doc *openapi3.T) map[string]call {
 	t.Helper()
 	calls := map[string]call{}
@@ -64,8 +64,7 @@ func exampleCalls(t *testing.T, doc *openapi3.T) map[string]call {
 	return calls
 }
 
-// requestExamples returns the bodies of the examples by "media name"; one without a body, if there are
-// none.
+// requestExamples returns the bodies of the examples by "media name", or an empty body if there are none.
 func requestExamples(operation *openapi3.Operation) map[string]string {
 	if operation.RequestBody == nil {
 		return map[string]string{"": ""}
@@ -84,7 +83,7 @@ func requestExamples(operation *openapi3.Operation) map[string]string {
 	return bodies
 }
 
-// examplesOf returns the examples of a body by name; the name of the only one is empty.
+// examplesOf returns the examples of a body by name. A single example has an empty name.
 func examplesOf(content *openapi3.MediaType) map[string]any {
 	values := map[string]any{}
 	for name, example := range content.Examples {
@@ -99,14 +98,15 @@ func examplesOf(content *openapi3.MediaType) map[string]any {
 // exampleNow is the time by the server's clock in the examples: 2026-11-20T22:00:30Z.
 const exampleNow = noon + 10*3_600_000 + 30_000
 
-// TestExamplesAreTrue sends each example to a server where alice was here 30 seconds ago, bob is yellow
-// and carol left, and gets the example of the answer.
+// TestExamplesAreTrue sends each example to a server that saw alice 30 seconds ago, where bob is yellow and carol left.
+// It compares the response with its example.
 func TestExamplesAreTrue(t *testing.T) {
 	doc, answered := document(t), 0
 	for name, c := range exampleCalls(t, doc) {
 		w := newWorld(t, fileStore(t))
 		w.store.now = exampleNow
-		w.post("/chat/pings", `{"pings":[{"user":"alice","at":"2026-11-20T22:00:00.123Z"},{"user":"bob","at":"2026-11-20T21:58:00Z"},{"user":"carol","at":"2026-11-20T21:58:30Z"}]}`)
+		w.post("/chat/pings", `{"pings":[{"user":"alice","at":"2026-11-20T22:00:00.123Z"},`+
+			`{"user":"bob","at":"2026-11-20T21:58:00Z"},{"user":"carol","at":"2026-11-20T21:58:30Z"}]}`)
 		w.post("/chat/users/carol/leave", `{"at":"2026-11-20T21:59:00Z"}`)
 		r := c.send(w)
 		require.Less(t, r.status, 300, "%s: %s", name, r.body)
@@ -130,8 +130,7 @@ func TestExamplesAreTrue(t *testing.T) {
 	require.Greater(t, answered, 15)
 }
 
-// spoilers returns ways to make another request of a good one. Most of them are wrong for most
-// operations.
+// spoilers returns changes of a valid request. Most of them make most requests invalid.
 func spoilers() []func(*call) {
 	query := func(pairs ...string) func(*call) {
 		return func(c *call) {
@@ -154,7 +153,8 @@ func spoilers() []func(*call) {
 		method(http.MethodOptions), method(http.MethodTrace), path("chat", ""), path("alice", ""), path("/", "//"),
 		func(c *call) { c.path += "/" },
 		path("chat", ".hidden"), path("alice", "%00"), query("user", ""), body(`"alice"`, `""`),
-		query("as_of", "soon"), query("green", "0"), query("green", "2s", "yellow", "1s"), query("to", "20", "as_of", "10"),
+		query("as_of", "soon"), query("green", "0"), query("green", "2s", "yellow", "1s"),
+		query("to", "20", "as_of", "10"),
 		query("cursor", "AAAA"), query("stauts", "green"), query("confirm", "other"),
 		func(c *call) { c.rawQuery = "limit=%zz" },
 		body("{}", `{"at":0}`), body(`{"user":"alice"}`, `{"user":"alice","at":0}`),
@@ -168,11 +168,11 @@ func spoilers() []func(*call) {
 	}
 }
 
-// TestEveryAnswerIsProvoked: whatever the document promises really happens, each status and each code of
-// each operation, on both stores. That nothing else happens is checked with every exchange.
+// TestEveryAnswerIsProvoked provokes each documented status and each code of each operation on both stores. Other tests
+// check with every exchange that there are no others.
 func TestEveryAnswerIsProvoked(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
-		wanted, calls := documentedAnswers(w.doc), exampleCalls(t, w.doc)
+		wanted, calls := documentedResponses(w.doc), exampleCalls(t, w.doc)
 		w.store.now = exampleNow
 		for _, c := range calls {
 			for _, spoil := range spoilers() {

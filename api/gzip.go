@@ -91,20 +91,3 @@ func appendGzip(buffer, content []byte) []byte {
 	_ = w.Close()
 	return into.Bytes()
 }
-
-// gzipBest compresses what is compressed once and sent often.
-func gzipBest(content []byte) []byte {
-	var into bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&into, gzip.BestCompression)
-	_, _ = w.Write(content)
-	_ = w.Close()
-	return into.Bytes()
-}
-
-func gunzip(content []byte) ([]byte, error) {
-	r, err := gzip.NewReader(bytes.NewReader(content))
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(r)
-}

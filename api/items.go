@@ -14,7 +14,7 @@ const maxItemErrors = 20
 type item struct {
 	User     string `json:"user" minLength:"1" maxLength:"256"`
 	pingBody `json:",inline"`
-} // @name UserAssertion
+} // @name BatchItem
 
 // sighting validates an item.
 func (i item) sighting(now lastseen.Instant) (store.Sighting, *apiError) {

@@ -50,7 +50,7 @@ func readListParams(q query, defaults view) (listParams, error) {
 // listResponse is one page.
 type listResponse struct {
 	presences `json:",inline"`
-	// Pass it as cursor to get the next page; null on the last page.
+	// Pass it as `cursor` to get the next page. Null on the last page.
 	NextCursor *string `json:"next_cursor" extensions:"x-nullable"`
 } // @name PresencePage
 
@@ -59,32 +59,25 @@ type listResponse struct {
 // @ID listUsers
 // @Tags Reading
 // @Summary List recently seen users
-// @Description Page by page, newest first unless `order` says otherwise. Users who left are in it, too, by their time, unless `status` leaves them out.
+// @Description Returns a page of users, the most recently seen first by default. Users who left are listed, too,
+// @Description unless `status` excludes them.
 // @Description
-// @Description To get all pages, pass `next_cursor` of each answer as `cursor` of the next request until it is null. The first page fixes `as_of` and `to`; users whose time does not change meanwhile are listed exactly once. With a cursor only `limit` may differ from the first request; the other parameters may be left out.
-// @Description
-// @Description Needs the scope `read`.
-// @Produce json
+// @Description To get all pages, pass the `next_cursor` of each response as the `cursor` of the next request until it
+// @Description is null. The first page fixes `as_of` and `to`. A user whose last-seen time does not change in between
+// @Description is listed exactly once. With a cursor, `limit` can change; omit the other parameters or repeat them
+// @Description unchanged. Requires the scope `read`.
 // @Param namespace path string true "namespace"
-// @Param status query []string false "statuses" Enums(green, yellow, grey) collectionFormat(multi)
+// @Param status query []string false "statuses"
 // @Param from query string false "earliest last-seen time"
 // @Param to query string false "latest last-seen time"
-// @Param order query string false "`newest`: last seen first. `oldest`: the exact reverse." Enums(newest, oldest) default(newest)
-// @Param limit query integer false "users of a page" minimum(1) maximum(1000) default(50)
-// @Param cursor query string false "where the page begins"
-// @Param offset query integer false "Skip so many users before the first page. `offset` and `limit` together are at most 1000: use the cursor to go deeper." minimum(0) maximum(1000) default(0)
-// @Param as_of query string false "instant of evaluation"
+// @Param order query string false "order"
+// @Param limit query integer false "maximum of a page"
+// @Param cursor query string false "position"
+// @Param offset query integer false "users to skip"
+// @Param as_of query string false "time of evaluation"
 // @Param green query string false "green threshold"
 // @Param yellow query string false "yellow threshold"
-// @Success 200 {object} listResponse "One page."
-// @Failure 400 {object} problem "invalid_namespace, invalid_time, invalid_duration, invalid_thresholds, invalid_range, invalid_parameter, unknown_parameter, invalid_cursor"
-// @Failure 401 {object} problem "unauthenticated"
-// @Failure 403 {object} problem "forbidden"
-// @Failure 404 {object} problem "not_found"
-// @Failure 429 {object} problem "rate_limited"
-// @Failure 500 {object} problem "wrong_key_type, namespace_mismatch, internal"
-// @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
-// @Security bearer
+// @Success 200 {object} listResponse "A page."
 // @Router /v1/namespaces/{namespace}/users [get]
 func (s *server) listUsers(c echo.Context, q query) error {
 	namespace, err := pathNamespace(c)

@@ -15,41 +15,28 @@ const maxLookupQuery = 100
 // lookupBody is the JSON of a lookup.
 type lookupBody struct {
 	Users *[]string `json:"users"`
-} // @name Lookup
+} // @name LookupRequest
 
 // lookupResponse is the response to a lookup of several users.
 type lookupResponse struct {
 	presences `json:",inline"`
-	// In answers to a lookup by GET: what is probably wrong with the request. Normally absent.
+	// Only in responses to lookups by GET: a likely mistake in the request. Normally absent.
 	Hint string `json:"hint,omitzero" validate:"optional"`
-} // @name Presences
+} // @name PresenceList
 
 // lookup returns the presences of the users in the body.
 //
 // @ID lookupUsers
 // @Tags Reading
 // @Summary Look up many users
-// @Description At most 1,000 users and 512 KiB. The answer has them in the order asked, also those named twice; users never seen are grey.
-// @Description
-// @Description Needs the scope `read`.
-// @Accept json
-// @Produce json
+// @Description Looks up at most 1,000 users, in a body of at most 512 KiB. The response lists them in the order of the
+// @Description request, duplicates included. Users never seen are grey. Requires the scope `read`.
 // @Param namespace path string true "namespace"
-// @Param as_of query string false "instant of evaluation"
+// @Param as_of query string false "time of evaluation"
 // @Param green query string false "green threshold"
 // @Param yellow query string false "yellow threshold"
-// @Param body body lookupBody true "Whom to look up."
-// @Success 200 {object} lookupResponse "The presences, in the order asked."
-// @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_duration, invalid_thresholds, invalid_parameter, unknown_parameter, invalid_json, unknown_field, too_many_items"
-// @Failure 401 {object} problem "unauthenticated"
-// @Failure 403 {object} problem "forbidden"
-// @Failure 404 {object} problem "not_found"
-// @Failure 413 {object} problem "body_too_large"
-// @Failure 415 {object} problem "unsupported_media_type"
-// @Failure 429 {object} problem "rate_limited"
-// @Failure 500 {object} problem "wrong_key_type, namespace_mismatch, internal"
-// @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
-// @Security bearer
+// @Param body body lookupBody true "The users to look up."
+// @Success 200 {object} lookupResponse "The presence of each user, in the order of the request."
 // @Router /v1/namespaces/{namespace}/lookup [post]
 func (s *server) lookup(c echo.Context, q query) error {
 	var asked lookupBody
@@ -72,29 +59,17 @@ func (s *server) lookup(c echo.Context, q query) error {
 //
 // @ID lookupUsersByQuery
 // @Tags Reading
-// @Summary Look up several users, in a URL
-// @Description The same for callers that can only GET, and for caches. At most 100 users.
-// @Description
-// @Description The answer may be cached for as long as `Cache-Control` says, at most 5 seconds, and never past the first `valid_until`.
-// @Description
-// @Description Needs the scope `read`.
-// @Produce json
+// @Summary Look up several users by GET
+// @Description For caches, and for clients that can only send GET requests. Looks up at most 100 users. Requires the
+// @Description scope `read`.
 // @Param namespace path string true "namespace"
-// @Param user query []string true "users" collectionFormat(multi)
-// @Param as_of query string false "instant of evaluation"
+// @Param user query []string true "users"
+// @Param as_of query string false "time of evaluation"
 // @Param green query string false "green threshold"
 // @Param yellow query string false "yellow threshold"
-// @Param If-None-Match header string false "ETag of an older answer"
-// @Success 200 {object} lookupResponse "The presences, in the order asked."
-// @Success 304 "Nothing changed since the answer that `If-None-Match` names."
-// @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_duration, invalid_thresholds, invalid_parameter, unknown_parameter, too_many_items"
-// @Failure 401 {object} problem "unauthenticated"
-// @Failure 403 {object} problem "forbidden"
-// @Failure 404 {object} problem "not_found"
-// @Failure 429 {object} problem "rate_limited"
-// @Failure 500 {object} problem "wrong_key_type, namespace_mismatch, internal"
-// @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
-// @Security bearer
+// @Param If-None-Match header string false "ETag of an earlier response"
+// @Success 200 {object} lookupResponse "The presence of each user, in the order of the request."
+// @Success 304 "Not modified since the response that `If-None-Match` names."
 // @Router /v1/namespaces/{namespace}/lookup [get]
 func (s *server) lookupQuery(c echo.Context, q query) error {
 	if len(q["user"]) == 0 {

@@ -15,14 +15,14 @@ import (
 // namespaceEntry is one namespace of the list.
 type namespaceEntry struct {
 	Namespace string `json:"namespace"`
-	// The newest last-seen time in it; null if nobody is in it.
+	// The newest last-seen time of its users. Null if it has no users.
 	LastPing timestamp `json:"last_ping" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
-} // @name NamespaceEntry
+} // @name Namespace
 
 // namespacesResponse is one page of the namespaces.
 type namespacesResponse struct {
 	Namespaces []namespaceEntry `json:"namespaces"`
-	// Pass it as cursor to get the next page; null on the last page.
+	// Pass it as `cursor` to get the next page. Null on the last page.
 	NextCursor *string `json:"next_cursor" extensions:"x-nullable"`
 } // @name NamespacePage
 
@@ -33,21 +33,12 @@ const namespacesScope = "/namespaces"
 //
 // @ID listNamespaces
 // @Tags Namespaces
-// @Summary List the namespaces
-// @Description By name, page by page. A namespace exists from its first ping on, or because it is configured.
-// @Description
-// @Description Needs the scope `read`. Namespaces that the caller may not read are left out.
-// @Produce json
-// @Param limit query integer false "users of a page" minimum(1) maximum(1000) default(50)
-// @Param cursor query string false "where the page begins"
-// @Success 200 {object} namespacesResponse "One page."
-// @Failure 400 {object} problem "invalid_parameter, unknown_parameter, invalid_cursor"
-// @Failure 401 {object} problem "unauthenticated"
-// @Failure 403 {object} problem "forbidden"
-// @Failure 429 {object} problem "rate_limited"
-// @Failure 500 {object} problem "wrong_key_type, internal"
-// @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
-// @Security bearer
+// @Summary List namespaces
+// @Description Returns a page of namespaces, sorted by name. A namespace exists if it is configured, or from its first
+// @Description ping on. Requires the scope `read`. Namespaces that the caller cannot read are not listed.
+// @Param limit query integer false "maximum of a page"
+// @Param cursor query string false "position"
+// @Success 200 {object} namespacesResponse "A page."
 // @Router /v1/namespaces [get]
 func (s *server) listNamespaces(c echo.Context, q query) error {
 	limit, err := q.limit()
@@ -102,15 +93,15 @@ func (s *server) readable(c echo.Context, after string, max int) (found []store.
 // settingsResponse holds the settings of a namespace.
 type settingsResponse struct {
 	Namespace string `json:"namespace"`
-	// From this age on a user is yellow.
+	// The age at which users turn yellow.
 	GreenMs int64 `json:"green_ms" format:"int64" minimum:"1"`
-	// From this age on a user is grey.
+	// The age at which users turn grey.
 	YellowMs int64 `json:"yellow_ms" format:"int64" minimum:"1"`
-	// How often clients are advised to ping.
+	// The interval at which clients should ping.
 	PingIntervalMs int64 `json:"ping_interval_ms" format:"int64" minimum:"1"`
-	// Users not seen for so long are erased; null if they never are.
+	// Users not seen for this long are deleted. Null if users are kept forever.
 	RetentionMs *int64 `json:"retention_ms" format:"int64" minimum:"1" extensions:"x-nullable"`
-	// How many sorted sets of Redis the namespace is spread over; 1 in the embedded store.
+	// The number of sorted sets in Redis that hold the namespace. Always 1 with the embedded store.
 	Shards int `json:"shards" minimum:"1"`
 } // @name NamespaceSettings
 
@@ -119,19 +110,10 @@ type settingsResponse struct {
 // @ID getNamespace
 // @Tags Namespaces
 // @Summary Get the settings of a namespace
-// @Description Durations are in milliseconds. Namespaces that were never pinged have settings, too: the defaults.
-// @Description
-// @Description Needs the scope `read`.
-// @Produce json
+// @Description Durations are in milliseconds. A namespace has settings even before its first ping: the configured
+// @Description ones, or the defaults. Requires the scope `read`.
 // @Param namespace path string true "namespace"
 // @Success 200 {object} settingsResponse "The settings."
-// @Failure 400 {object} problem "invalid_namespace, invalid_parameter, unknown_parameter"
-// @Failure 401 {object} problem "unauthenticated"
-// @Failure 403 {object} problem "forbidden"
-// @Failure 404 {object} problem "not_found"
-// @Failure 429 {object} problem "rate_limited"
-// @Failure 503 {object} problem "keys_unavailable"
-// @Security bearer
 // @Router /v1/namespaces/{namespace} [get]
 func (s *server) getNamespace(c echo.Context, _ query) error {
 	namespace, err := pathNamespace(c)
@@ -160,22 +142,14 @@ func millisOrNull(d time.Duration) *int64 {
 // deleteNamespace deletes a namespace and all users in it, if the caller repeats its name.
 //
 // @ID deleteNamespace
-// @Tags Erasing
-// @Summary Forget everyone in a namespace
-// @Description Erases a namespace and everyone in it, at once and across a crash. Deleting one that does not exist is no error. It exists again from its next ping on.
-// @Description
-// @Description Needs the scope `admin`.
-// @Produce json
+// @Tags Deleting
+// @Summary Delete a namespace
+// @Description Deletes a namespace and all its users at once. The deletion survives a crash. Deleting a namespace that
+// @Description does not exist is not an error. The namespace exists again from its next ping on. Requires the scope
+// @Description `admin`.
 // @Param namespace path string true "namespace"
-// @Param confirm query string true "the name once more"
-// @Success 204 "Erased."
-// @Failure 400 {object} problem "invalid_namespace, invalid_parameter, unknown_parameter, confirmation_required"
-// @Failure 401 {object} problem "unauthenticated"
-// @Failure 403 {object} problem "forbidden"
-// @Failure 429 {object} problem "rate_limited"
-// @Failure 500 {object} problem "wrong_key_type, namespace_mismatch, internal"
-// @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
-// @Security bearer
+// @Param confirm query string true "the name again"
+// @Success 204 "Deleted."
 // @Router /v1/namespaces/{namespace} [delete]
 func (s *server) deleteNamespace(c echo.Context, q query) error {
 	namespace, err := pathNamespace(c)

@@ -1,8 +1,8 @@
 package api
 
 import (
+	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -33,7 +33,7 @@ func TestRoutesAreDocumented(t *testing.T) {
 	}
 	served := map[string][]string{}
 	for _, r := range (&server{}).routes() {
-		if slices.Contains(pages(), r.path) {
+		if isPage(r.path) {
 			continue
 		}
 		path := strings.NewReplacer(":namespace", "{namespace}", ":user", "{user}").Replace(r.path)
@@ -47,47 +47,92 @@ func TestRoutesAreDocumented(t *testing.T) {
 	require.Equal(t, served, documented)
 }
 
-// TestErrorCodesAreDocumented: api/codes.go is the one list.
+// TestErrorCodesAreDocumented checks the schema and the examples against api/codes.go.
 func TestErrorCodesAreDocumented(t *testing.T) {
 	doc := document(t)
+	common := doc.Components.Responses["Error"].Value
+	examples := common.Content["application/problem+json"].Examples
 	var codes []any
 	for _, k := range kinds() {
 		codes = append(codes, string(k.code))
-		example := doc.Components.Examples[string(k.code)].Value.Value.(map[string]any)
+		example := examples[string(k.code)].Value.Value.(map[string]any)
 		require.Equal(t, k.title, example["title"])
 		require.EqualValues(t, k.status, example["status"])
+		require.NotEmpty(t, operationsOf()[k.code], k.code)
 	}
 	require.Equal(t, codes, doc.Components.Schemas["ErrorCode"].Value.Enum)
-	require.Len(t, doc.Components.Examples, len(codes))
-	for answer := range documentedAnswers(doc) {
-		if parts := strings.Split(answer, " "); len(parts) == 3 && parts[1] != "" {
-			require.Equal(t, strconv.Itoa(code(parts[2]).kind().status), parts[1], answer)
+	require.Len(t, examples, len(codes))
+	require.Len(t, operationsOf(), len(codes))
+	for path, item := range doc.Paths.Map() {
+		for method, operation := range item.Operations() {
+			if fails := path == "/readyz" || strings.HasPrefix(path, "/v1/"); fails {
+				require.Same(t, common, operation.Responses.Default().Value, method+" "+path)
+			} else {
+				require.Nil(t, operation.Responses.Default(), path)
+			}
 		}
 	}
 }
 
-// documentedAnswers returns all answers of the document, as a contract remembers them.
-func documentedAnswers(doc *openapi3.T) map[string]bool {
-	all := map[string]bool{}
-	add := func(id, status string, response *openapi3.Response) {
-		problem := response.Content["application/problem+json"]
-		if problem == nil {
-			all[id+" "+status] = true
-			return
-		}
-		for c := range problem.Examples {
-			all[id+" "+status+" "+c] = true
-		}
+// operationsOf lists the operations that can return each code. EmptySegment, NotFound, MethodNotAllowed and
+// TooManyHeaders are requests that match none.
+func operationsOf() map[code]string {
+	const (
+		records   = " pingUser leaveUser recordPings recordLeaves"
+		evaluates = " getUser lookupUsers lookupUsersByQuery listUsers countUsers"
+		deletes   = " deleteUser deleteNamespace"
+		uses      = records + evaluates + deletes // a namespace in the store
+		all       = uses + " getNamespace listNamespaces"
+		bodies    = records + " lookupUsers"
+	)
+	return map[code]string{
+		codeInvalidNamespace:     uses + " getNamespace EmptySegment",
+		codeInvalidUser:          records + " getUser lookupUsers lookupUsersByQuery deleteUser EmptySegment",
+		codeInvalidTime:          records + evaluates,
+		codeInvalidDuration:      evaluates,
+		codeInvalidThresholds:    evaluates,
+		codeInvalidParameter:     all + " EmptySegment",
+		codeUnknownParameter:     all,
+		codeInvalidCursor:        "listUsers listNamespaces",
+		codeInvalidRange:         "listUsers countUsers",
+		codeInvalidJSON:          bodies,
+		codeUnknownField:         bodies,
+		codeTooManyItems:         "recordPings recordLeaves lookupUsers lookupUsersByQuery",
+		codeBodyTooLarge:         bodies,
+		codeTooManyHeaders:       "TooManyHeaders",
+		codeUnsupportedMediaType: bodies,
+		codeConfirmationRequired: "deleteNamespace",
+		codeNotFound:             records + evaluates + " getNamespace NotFound",
+		codeMethodNotAllowed:     "MethodNotAllowed",
+		codeUnauthenticated:      all,
+		codeForbidden:            all,
+		codeRateLimited:          all,
+		codeWrongKeyType:         uses + " listNamespaces",
+		codeNamespaceMismatch:    uses,
+		codeStoreUnavailable:     uses + " listNamespaces getReadiness",
+		codeStoreFull:            records + deletes + " getReadiness",
+		codeOverloaded:           uses + " listNamespaces",
+		codeKeysUnavailable:      all,
+		codeInternal:             uses + " listNamespaces getReadiness",
 	}
+}
+
+// documentedResponses returns all kinds of response, as "operation status" and, for errors, "operation status code".
+func documentedResponses(doc *openapi3.T) map[string]bool {
+	all := map[string]bool{"Options 204": true}
 	for _, item := range doc.Paths.Map() {
 		for _, operation := range item.Operations() {
-			for status, response := range operation.Responses.Map() {
-				add(operation.OperationID, status, response.Value)
+			for status := range operation.Responses.Map() {
+				if status != "default" {
+					all[operation.OperationID+" "+status] = true
+				}
 			}
 		}
 	}
-	for name, status := range map[string]string{"Options": "204", "EmptySegment": "400", "NotFound": "404", "MethodNotAllowed": "405", "TooManyHeaders": "431"} {
-		add(name, status, doc.Components.Responses[name].Value)
+	for code, operations := range operationsOf() {
+		for operation := range strings.FieldsSeq(operations) {
+			all[fmt.Sprintf("%s %d %s", operation, code.kind().status, code)] = true
+		}
 	}
 	return all
 }
@@ -100,13 +145,13 @@ func TestLimitsAreDocumented(t *testing.T) {
 	}
 	limit := components.Parameters["limit"].Value.Schema.Value
 	for _, pair := range [][2]any{
-		{maxItems, items("Pings", "pings")},
-		{maxItems, items("Leaves", "leaves")},
-		{maxLookup, items("Lookup", "users")},
+		{maxItems, items("PingBatch", "pings")},
+		{maxItems, items("LeaveBatch", "leaves")},
+		{maxLookup, items("LookupRequest", "users")},
 		{maxLookupQuery, *components.Parameters["users"].Value.Schema.Value.MaxItems},
 		{maxLimit, *limit.Max},
 		{defaultLimit, limit.Default},
-		{lastseen.MaxNamespaceLen, *components.Parameters["namespace"].Value.Schema.Value.MaxLength},
+		{lastseen.MaxNamespaceLen, *components.Parameters["namespaceName"].Value.Schema.Value.MaxLength},
 		{lastseen.MaxUserLen, *components.Schemas["UserID"].Value.MaxLength},
 	} {
 		require.EqualValues(t, pair[0], pair[1])

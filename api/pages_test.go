@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/web"
 )
 
 func TestOpenAPIDocument(t *testing.T) {
@@ -31,8 +32,7 @@ func TestOpenAPIDocument(t *testing.T) {
 	requireSame(t, document.Content[0], converted, "")
 }
 
-// requireSame compares a YAML document with what JSON says, down to how its scalars are written: a time,
-// say, stays the text it was.
+// requireSame compares a YAML document with JSON, down to the text of scalars: a time, for example, stays a string.
 func requireSame(t *testing.T, node *yaml.Node, value any, at string) {
 	t.Helper()
 	switch node.Kind {
@@ -63,12 +63,10 @@ func requireSame(t *testing.T, node *yaml.Node, value any, at string) {
 	}
 }
 
-// TestFilesAreServedLikeThis is about what all files have in common.
+// TestFilesAreServedLikeThis checks what all files have in common.
 func TestFilesAreServedLikeThis(t *testing.T) {
 	w := newWorld(t, fileStore(t))
-	files, err := loadFiles()
-	require.NoError(t, err)
-	for path := range files {
+	for _, path := range web.Paths() {
 		plain := w.sendTo(http.MethodGet, path+"?theme=dark", "", "Accept-Encoding: identity, gzip;q=0")
 		require.Equal(t, http.StatusOK, plain.status, path)
 		require.Empty(t, plain.header.Get("Content-Encoding"), path)
@@ -92,12 +90,12 @@ func TestFilesAreServedLikeThis(t *testing.T) {
 		}
 		changed := w.sendTo(http.MethodGet, path, "", `If-None-Match: "other"`)
 		require.Equal(t, http.StatusOK, changed.status, path)
-		require.Equal(t, plain.body, changed.body, "%s: Go's client takes gzip, and unpacks it", path)
+		require.Equal(t, plain.body, changed.body, "%s: Go's client requests gzip and unpacks it", path)
 	}
 }
 
-// requireClosed: by this Content-Security-Policy a page loads nothing but what this server serves, runs
-// nothing inline, and is in nobody's frame.
+// requireClosed checks that a page with this Content-Security-Policy loads only what this server serves, runs no inline
+// scripts and cannot be framed.
 func requireClosed(t *testing.T, policy string) {
 	t.Helper()
 	require.Regexp(t, `^default-src 'none';.* frame-ancestors 'none'$`, policy)
@@ -120,19 +118,21 @@ func TestLargeFilesAreCompressed(t *testing.T) {
 		unpacked, err := gunzip([]byte(packed.body))
 		require.NoError(t, err)
 		require.Equal(t, plain.body, string(unpacked))
-		same := w.sendTo(http.MethodGet, path, "", "Accept-Encoding: "+accepted, "If-None-Match: "+packed.header.Get("ETag"))
+		known := "If-None-Match: " + packed.header.Get("ETag")
+		same := w.sendTo(http.MethodGet, path, "", "Accept-Encoding: "+accepted, known)
 		require.Equal(t, http.StatusNotModified, same.status)
 		require.Equal(t, "Accept-Encoding", same.header.Get("Vary"))
 		require.Empty(t, same.header.Get("Content-Encoding"))
 	}
 }
 
-// TestNothingElseIsServed: unlike a file server's, our paths are those in the table of routes.
+// TestNothingElseIsServed checks that only the listed paths are served, unlike in a file server.
 func TestNothingElseIsServed(t *testing.T) {
 	w := newWorld(t, fileStore(t))
 	for _, path := range []string{
-		"/docs/docs.html", "/docs/index.html", "/docs/swagger-ui.js", "/docs/swagger-ui-bundle.js.gz", "/docs/pages/docs.html",
-		"/docs/../openapi.yaml", "/docs/%2e%2e/openapi.yaml", "/docs/errors/", "/docs/docs.js/", "/openapi.yaml/", "/openapi",
+		"/docs/docs.html", "/docs/index.html", "/docs/swagger-ui.js", "/docs/swagger-ui-bundle.js.gz",
+		"/docs/pages/docs.html", "/docs/../openapi.yaml", "/docs/%2e%2e/openapi.yaml", "/docs/errors/", "/docs/docs.js/",
+		"/openapi.yaml/", "/openapi",
 	} {
 		r := w.sendTo(http.MethodGet, path, "")
 		require.Equal(t, http.StatusNotFound, r.status, path)
@@ -152,17 +152,17 @@ func TestDocsLeadsToThePage(t *testing.T) {
 	require.Contains(t, w.sendTo(http.MethodGet, "/docs", "").body, `id="swagger-ui"`)
 }
 
-// TestPagesNeedNoOtherHost also keeps them working below a prefix: no absolute path, no host.
+// TestPagesNeedNoOtherHost checks that links are relative, so that pages also work below a prefix.
 func TestPagesNeedNoOtherHost(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+	w, links := newWorld(t, fileStore(t)), regexp.MustCompile(`(?:href|src)="([^"]*)"|url\(["']?([^"')]*)`)
 	for _, page := range []string{"/docs/", "/docs/errors", "/docs/docs.js", "/docs/docs.css", "/docs/errors.css"} {
-		for _, link := range regexp.MustCompile(`(?:href|src)="([^"]*)"|url\(["']?([^"')]*)`).FindAllStringSubmatch(w.sendTo(http.MethodGet, page, "").body, -1) {
+		for _, link := range links.FindAllStringSubmatch(w.sendTo(http.MethodGet, page, "").body, -1) {
 			require.NotRegexp(t, `^(/|\w+:)`, link[1]+link[2], page)
 		}
 	}
 }
 
-// TestErrorGuide: the type of every error answer points to an explanation that helps.
+// TestErrorGuide checks that the type of every error points to an explanation.
 func TestErrorGuide(t *testing.T) {
 	page := newWorld(t, fileStore(t)).sendTo(http.MethodGet, "/docs/errors", "")
 	require.Equal(t, http.StatusOK, page.status)
@@ -178,21 +178,6 @@ func TestErrorGuide(t *testing.T) {
 			seen[text] = k.code
 		}
 	}
-}
-
-// TestLargeFilesAreUnpackedOnce: a client that does without compression costs no more than another.
-func TestLargeFilesAreUnpackedOnce(t *testing.T) {
-	files, err := loadFiles()
-	require.NoError(t, err)
-	bundle := files["/docs/swagger-ui-bundle.js"]
-	first, err := bundle.plain()
-	require.NoError(t, err)
-	second, err := bundle.plain()
-	require.NoError(t, err)
-	require.Same(t, &first[0], &second[0])
-	packed, err := bundle.packed()
-	require.NoError(t, err)
-	require.Greater(t, len(first), len(packed))
 }
 
 // TestRoot checks that the root leads to the documentation, also below the prefix of a proxy, and that an

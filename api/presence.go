@@ -10,17 +10,17 @@ import (
 
 // presence is a user in a response.
 type presence struct {
-	// The user, as your system calls them.
+	// The ID of the user.
 	User string `json:"user" minLength:"1" maxLength:"256"`
-	// green: here just now. yellow: here a while ago. grey: longer ago, gone on purpose, or never seen.
+	// green: seen recently. yellow: seen a while ago. grey: seen longer ago, left, or never seen.
 	Status lastseen.Status `json:"status"`
-	// The newest time that any ping or leave asserted; null for a user never seen.
+	// The time of the newest ping or leave. Null for a user never seen.
 	LastSeen timestamp `json:"last_seen" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
-	// Whether the last thing heard was a leave.
+	// Whether the newest event is a leave.
 	Left bool `json:"left"`
-	// When the status decays if nothing else happens; null for grey. A ping or a leave can change it sooner.
+	// When the status changes unless a ping or a leave changes it sooner. Null for grey.
 	ValidUntil timestamp `json:"valid_until" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
-} // @name Presence
+} // @name UserPresence
 
 // view is the instant and the thresholds by which a response shows users.
 type view struct {
@@ -41,11 +41,11 @@ func (v view) evaluated() evaluated {
 
 // evaluated is the part of a response from which clients can age the statuses themselves.
 type evaluated struct {
-	// The instant at which the statuses were evaluated.
+	// The time at which the statuses were evaluated.
 	AsOf timestamp `json:"as_of" swaggertype:"string" format:"date-time"`
-	// From this age on a present user is yellow.
+	// The age at which users turn yellow.
 	GreenMs int64 `json:"green_ms" format:"int64" minimum:"1"`
-	// From this age on a present user is grey.
+	// The age at which users turn grey.
 	YellowMs int64 `json:"yellow_ms" format:"int64" minimum:"1"`
 }
 
@@ -53,10 +53,10 @@ type evaluated struct {
 type userResponse struct {
 	presence  `json:",inline"`
 	evaluated `json:",inline"`
-	// In answers to a ping: when to ping next, in milliseconds from now. It differs from answer to
-	// answer, so that clients do not ping in step.
+	// Only in responses to pings: the time until the next ping. It varies, so that clients do not ping at the same
+	// time.
 	PingAfterMs int64 `json:"ping_after_ms,omitzero" format:"int64" minimum:"1" validate:"optional"`
-} // @name UserPresence
+} // @name Presence
 
 // presences are several users and how their statuses were evaluated.
 type presences struct {

@@ -15,9 +15,9 @@ type statusResponse struct {
 //
 // @ID getHealth
 // @Tags Service
-// @Summary Is the process alive?
-// @Description Answers as long as the process does, whatever the store does: restarting the process would not help the store. For liveness probes. Unknown query parameters are passed over.
-// @Produce json
+// @Summary Check that the process is alive
+// @Description For liveness probes. Does not depend on the store, because restarting the process would not repair the
+// @Description store. Unknown query parameters are ignored.
 // @Success 200 {object} statusResponse "The process is alive."
 // @Router /healthz [get]
 func (s *server) healthz(c echo.Context, _ query) error {
@@ -29,12 +29,11 @@ func (s *server) healthz(c echo.Context, _ query) error {
 //
 // @ID getReadiness
 // @Tags Service
-// @Summary Can it serve requests?
-// @Description Answers 200 when the store can take reads and writes. For readiness probes and load balancers. Unknown query parameters are passed over.
-// @Produce json
-// @Success 200 {object} statusResponse "The store can take reads and writes."
-// @Failure 500 {object} problem "internal"
-// @Failure 503 {object} problem "store_unavailable, store_full"
+// @Summary Check that the server can serve requests
+// @Description For readiness probes and load balancers. Returns 200 if the store accepts reads and writes. Unknown
+// @Description query parameters are ignored.
+// @Success 200 {object} statusResponse "The store accepts reads and writes."
+// @Failure default {object} problem "error"
 // @Router /readyz [get]
 func (s *server) readyz(c echo.Context, _ query) error {
 	_, err, _ := s.probes.Do("", func() (any, error) { // the store bounds its time
@@ -50,10 +49,9 @@ func (s *server) readyz(c echo.Context, _ query) error {
 //
 // @ID getVersion
 // @Tags Service
-// @Summary Which build is running?
-// @Description Unknown query parameters are passed over.
-// @Produce json
-// @Success 200 {object} Version "The build."
+// @Summary Get the version of the server
+// @Description Unknown query parameters are ignored.
+// @Success 200 {object} Version "The version and build."
 // @Router /version [get]
 func (s *server) getVersion(c echo.Context, _ query) error {
 	return respond(c, s.version)

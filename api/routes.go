@@ -24,7 +24,7 @@ func (s *server) routes() []route {
 		users      = namespace + "/users"
 		user       = users + "/:user"
 	)
-	return []route{
+	return append([]route{
 		{http.MethodPost, user + "/ping", forOneself, s.ping, nil},
 		{http.MethodPost, user + "/leave", byBeacon, s.leave, nil},
 		{http.MethodPost, namespace + "/pings", forMany, s.pings, nil},
@@ -44,20 +44,7 @@ func (s *server) routes() []route {
 		{http.MethodGet, "/healthz", public, s.healthz, anyQuery()},
 		{http.MethodGet, "/readyz", public, s.readyz, anyQuery()},
 		{http.MethodGet, "/version", public, s.getVersion, anyQuery()},
-
-		{http.MethodGet, "/openapi.yaml", public, s.page, anyQuery()},
-		{http.MethodGet, "/openapi.json", public, s.page, anyQuery()},
-		{http.MethodGet, "/", public, s.root, anyQuery()},
-		{http.MethodGet, "/docs", public, s.docs, anyQuery()},
-		{http.MethodGet, "/docs/", public, s.page, anyQuery()}, // the one path that ends with a slash
-		{http.MethodGet, "/docs/docs.js", public, s.page, anyQuery()},
-		{http.MethodGet, "/docs/docs.css", public, s.page, anyQuery()},
-		{http.MethodGet, "/docs/errors", public, s.page, anyQuery()},
-		{http.MethodGet, "/docs/errors.css", public, s.page, anyQuery()},
-		{http.MethodGet, "/docs/favicon.svg", public, s.page, anyQuery()},
-		{http.MethodGet, "/docs/swagger-ui.css", public, s.page, anyQuery()},
-		{http.MethodGet, "/docs/swagger-ui-bundle.js", public, s.page, anyQuery()},
-	}
+	}, s.pageRoutes()...)
 }
 
 // extraRoutes returns the endpoints that the program adds, as routes without parameters. What they do is not known

@@ -11,28 +11,15 @@ import (
 // @ID getUser
 // @Tags Reading
 // @Summary Look up one user
-// @Description A user never seen is no error: they are grey, and `last_seen` is null.
-// @Description
-// @Description The answer may be cached for as long as `Cache-Control` says, at most 5 seconds, and never past `valid_until`.
-// @Description
-// @Description Needs the scope `read`.
-// @Produce json
+// @Description A user never seen is not an error: they are grey, and `last_seen` is null. Requires the scope `read`.
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
-// @Param as_of query string false "instant of evaluation"
+// @Param as_of query string false "time of evaluation"
 // @Param green query string false "green threshold"
 // @Param yellow query string false "yellow threshold"
-// @Param If-None-Match header string false "ETag of an older answer"
+// @Param If-None-Match header string false "ETag of an earlier response"
 // @Success 200 {object} userResponse "The presence of the user."
-// @Success 304 "Nothing changed since the answer that `If-None-Match` names."
-// @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_time, invalid_duration, invalid_thresholds, invalid_parameter, unknown_parameter"
-// @Failure 401 {object} problem "unauthenticated"
-// @Failure 403 {object} problem "forbidden"
-// @Failure 404 {object} problem "not_found"
-// @Failure 429 {object} problem "rate_limited"
-// @Failure 500 {object} problem "wrong_key_type, namespace_mismatch, internal"
-// @Failure 503 {object} problem "store_unavailable, overloaded, keys_unavailable"
-// @Security bearer
+// @Success 304 "Not modified since the response that `If-None-Match` names."
 // @Router /v1/namespaces/{namespace}/users/{user} [get]
 func (s *server) getUser(c echo.Context, q query) error {
 	namespace, user, err := pathNames(c)
@@ -53,23 +40,14 @@ func (s *server) getUser(c echo.Context, q query) error {
 
 // forgetUser deletes a user.
 //
-// @ID forgetUser
-// @Tags Erasing
-// @Summary Forget a user
-// @Description Erases a user from every answer, at once and across a crash. Forgetting someone unknown is no error. Their next ping makes them known again.
-// @Description
-// @Description Needs the scope `admin`.
-// @Produce json
+// @ID deleteUser
+// @Tags Deleting
+// @Summary Delete a user
+// @Description Deletes a user from all responses at once. The deletion survives a crash. Deleting an unknown user is
+// @Description not an error. The next ping makes the user known again. Requires the scope `admin`.
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
-// @Success 204 "Forgotten."
-// @Failure 400 {object} problem "invalid_namespace, invalid_user, invalid_parameter, unknown_parameter"
-// @Failure 401 {object} problem "unauthenticated"
-// @Failure 403 {object} problem "forbidden"
-// @Failure 429 {object} problem "rate_limited"
-// @Failure 500 {object} problem "wrong_key_type, namespace_mismatch, internal"
-// @Failure 503 {object} problem "store_unavailable, store_full, overloaded, keys_unavailable"
-// @Security bearer
+// @Success 204 "Deleted."
 // @Router /v1/namespaces/{namespace}/users/{user} [delete]
 func (s *server) forgetUser(c echo.Context, _ query) error {
 	namespace, user, err := pathNames(c)

@@ -1,5 +1,5 @@
-// Package deploy_test checks what needs no container: that the files which run lastseen agree with each
-// other. The script named test does the rest.
+// Package deploy_test checks without containers that the files which run lastseen agree with each other. The script
+// test checks the rest.
 package deploy_test
 
 import (
@@ -10,42 +10,41 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// drainSeconds is how long lastseen may take to end, the last flush included.
+// drainSeconds is the maximum time that lastseen takes to end, including the last flush.
 const drainSeconds = 10
 
 func TestKubernetesObjectsFindEachOther(t *testing.T) {
-	d, s, b := kubernetes(t)
-	require.Equal(t, []string{"apps/v1 Deployment", "v1 Service", "policy/v1 PodDisruptionBudget"}, []string{
-		d.APIVersion + " " + d.Kind, s.APIVersion + " " + s.Kind, b.APIVersion + " " + b.Kind,
-	})
-	ours := d.Spec.Template.Metadata.Labels
-	require.NotEmpty(t, ours)
-	for _, selected := range []labels{
-		d.Spec.Selector.MatchLabels, s.Spec.Selector, b.Spec.Selector.MatchLabels,
-		d.Spec.Template.Spec.TopologySpreadConstraints[0].LabelSelector.MatchLabels,
+	deployment, service, budget := kubernetes(t)
+	for want, o := range map[string]object{
+		"apps/v1 Deployment": deployment, "v1 Service": service, "policy/v1 PodDisruptionBudget": budget,
 	} {
-		require.Equal(t, ours, selected)
+		require.Equal(t, want, fmt.Sprint(at(t, o, "apiVersion"), " ", at(t, o, "kind")))
 	}
-	c := d.Spec.Template.Spec.Containers[0]
-	require.Equal(t, c.Ports[0].Name, s.Spec.Ports[0].TargetPort)
-	require.Equal(t, "ClusterIP", s.Spec.Type)
-	require.Less(t, b.Spec.MaxUnavailable, d.Spec.Replicas)
-	require.Equal(t, "LASTSEEN_STORE", c.Env[0].Name)
-	require.Equal(t, d.Metadata.Name, c.Env[0].ValueFrom.SecretKeyRef.Name)
+	ours := at(t, deployment, "spec/template/metadata/labels")
+	require.NotEmpty(t, ours)
+	require.Equal(t, ours, at(t, deployment, "spec/selector/matchLabels"))
+	require.Equal(t, ours, at(t, deployment, pod+"topologySpreadConstraints/0/labelSelector/matchLabels"))
+	require.Equal(t, ours, at(t, service, "spec/selector"))
+	require.Equal(t, ours, at(t, budget, "spec/selector/matchLabels"))
+	require.Equal(t, at(t, deployment, container+"ports/0/name"), at(t, service, "spec/ports/0/targetPort"))
+	require.Equal(t, "ClusterIP", at(t, service, "spec/type"))
+	require.Less(t, at(t, budget, "spec/maxUnavailable"), at(t, deployment, "spec/replicas"))
+	require.Equal(t, "LASTSEEN_STORE", at(t, deployment, container+"env/0/name"))
+	secret := at(t, deployment, container+"env/0/valueFrom/secretKeyRef/name")
+	require.Equal(t, at(t, deployment, "metadata/name"), secret)
 }
 
-// TestKubernetesAsksForKeys: the file with the keys comes from the secret, and nothing lets everyone in.
-func TestKubernetesAsksForKeys(t *testing.T) {
+// TestKubernetesRequiresKeys checks that the file with the keys comes from the secret, and that authentication is on.
+func TestKubernetesRequiresKeys(t *testing.T) {
 	d, _, _ := kubernetes(t)
-	spec := d.Spec.Template.Spec
-	mount, volume := spec.Containers[0].VolumeMounts[0], spec.Volumes[0]
-	require.Equal(t, volume.Name, mount.Name)
-	require.True(t, mount.ReadOnly)
-	require.Equal(t, d.Metadata.Name, volume.Secret.SecretName)
-	require.Equal(t, volume.Secret.Items[0].Key, volume.Secret.Items[0].Path)
-	config := spec.Containers[0].Env[1]
-	require.Equal(t, "LASTSEEN_CONFIG", config.Name)
-	require.Equal(t, mount.MountPath+"/"+volume.Secret.Items[0].Path, config.Value)
+	item := at(t, d, pod+"volumes/0/secret/items/0/path")
+	require.Equal(t, at(t, d, pod+"volumes/0/name"), at(t, d, container+"volumeMounts/0/name"))
+	require.Equal(t, true, at(t, d, container+"volumeMounts/0/readOnly"))
+	require.Equal(t, at(t, d, "metadata/name"), at(t, d, pod+"volumes/0/secret/secretName"))
+	require.Equal(t, at(t, d, pod+"volumes/0/secret/items/0/key"), item)
+	require.Equal(t, "LASTSEEN_CONFIG", at(t, d, container+"env/1/name"))
+	file := fmt.Sprint(at(t, d, container+"volumeMounts/0/mountPath"), "/", item)
+	require.Equal(t, file, at(t, d, container+"env/1/value"))
 	for _, file := range []string{"kubernetes.yaml", "../Dockerfile"} {
 		require.NotRegexp(t, `(?m)^[^#]*LASTSEEN_AUTH`, string(read(t, file)))
 	}
@@ -53,40 +52,41 @@ func TestKubernetesAsksForKeys(t *testing.T) {
 
 func TestKubernetesProbes(t *testing.T) {
 	d, _, _ := kubernetes(t)
-	spec := d.Spec.Template.Spec
-	c := spec.Containers[0]
-	for path, p := range map[string][]probe{"/healthz": {c.StartupProbe, c.LivenessProbe}, "/readyz": {c.ReadinessProbe}} {
-		for _, p := range p {
-			require.Equal(t, path, p.HTTPGet.Path)
-			require.Equal(t, c.Ports[0].Name, p.HTTPGet.Port)
-		}
+	for probe, path := range map[string]string{
+		"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz",
+	} {
+		require.Equal(t, path, at(t, d, container+probe+"/httpGet/path"))
+		require.Equal(t, at(t, d, container+"ports/0/name"), at(t, d, container+probe+"/httpGet/port"))
 	}
-	require.Greater(t, spec.TerminationGracePeriodSeconds, c.Lifecycle.PreStop.Sleep.Seconds+drainSeconds)
+	sleep := at(t, d, container+"lifecycle/preStop/sleep/seconds").(int)
+	require.Greater(t, at(t, d, pod+"terminationGracePeriodSeconds"), sleep+drainSeconds)
 }
 
 func TestKubernetesGivesNoRights(t *testing.T) {
 	d, _, _ := kubernetes(t)
-	spec := d.Spec.Template.Spec
-	require.True(t, spec.SecurityContext.RunAsNonRoot)
-	require.Equal(t, "RuntimeDefault", spec.SecurityContext.SeccompProfile.Type)
-	require.False(t, *spec.AutomountServiceAccountToken)
-	c := spec.Containers[0]
-	require.True(t, c.SecurityContext.ReadOnlyRootFilesystem)
-	require.False(t, *c.SecurityContext.AllowPrivilegeEscalation)
-	require.Equal(t, []string{"ALL"}, c.SecurityContext.Capabilities.Drop)
-	require.Contains(t, c.Resources.Limits, "memory")
-	require.Contains(t, c.Resources.Requests, "cpu")
+	for path, want := range map[string]any{
+		pod + "securityContext/runAsNonRoot":                   true,
+		pod + "securityContext/seccompProfile/type":            "RuntimeDefault",
+		pod + "automountServiceAccountToken":                   false,
+		container + "securityContext/readOnlyRootFilesystem":   true,
+		container + "securityContext/allowPrivilegeEscalation": false,
+		container + "securityContext/capabilities/drop":        []any{"ALL"},
+	} {
+		require.Equal(t, want, at(t, d, path), path)
+	}
+	require.NotEmpty(t, at(t, d, container+"resources/limits/memory"))
+	require.NotEmpty(t, at(t, d, container+"resources/requests/cpu"))
 }
 
 func TestAllFilesAgreeOnPortAndUser(t *testing.T) {
 	d, _, _ := kubernetes(t)
-	spec := d.Spec.Template.Spec
 	port := find(t, "../Dockerfile", `(?m)^EXPOSE (\d+)$`)
-	require.Equal(t, port, fmt.Sprint(spec.Containers[0].Ports[0].ContainerPort))
+	require.Equal(t, port, fmt.Sprint(at(t, d, container+"ports/0/containerPort")))
 	require.Equal(t, port, find(t, "../Dockerfile", `LASTSEEN_LISTEN=:(\d+)`))
 	require.Equal(t, port, find(t, "nginx.conf", `set \$servers lastseen:(\d+);`))
-	user := find(t, "../Dockerfile", `(?m)^USER (\S+)$`)
-	require.Equal(t, user, fmt.Sprintf("%d:%d", spec.SecurityContext.RunAsUser, spec.SecurityContext.RunAsGroup))
+	security := pod + "securityContext/"
+	require.Equal(t, find(t, "../Dockerfile", `(?m)^USER (\S+)$`),
+		fmt.Sprint(at(t, d, security+"runAsUser"), ":", at(t, d, security+"runAsGroup")))
 }
 
 func TestComposeGivesNoRights(t *testing.T) {
@@ -108,26 +108,27 @@ func TestComposeGivesNoRights(t *testing.T) {
 		require.Contains(t, s.SecurityOpt, "no-new-privileges:true", name)
 		require.Equal(t, "unless-stopped", s.Restart, name)
 		for _, port := range s.Ports {
-			require.Regexp(t, `^127\.0\.0\.1:`, port, "anyone may do everything")
+			require.Regexp(t, `^127\.0\.0\.1:`, port, "anyone has full access")
 		}
 	}
 	require.Len(t, file.Services["nginx"].Ports, 1)
 	servers := file.Services["lastseen"]
-	require.Empty(t, servers.Ports, "nginx alone can reach them, and is trusted")
+	require.Empty(t, servers.Ports, "only nginx can reach them")
 	require.Equal(t, "none", servers.Environment["LASTSEEN_AUTH"])
 	require.NotEmpty(t, servers.Environment["LASTSEEN_TRUSTED_PROXIES"])
-	require.Equal(t, "$http_host", find(t, "nginx.conf", `proxy_set_header Host (.*);`), "by which the servers refuse names of strangers")
+	require.Equal(t, "$http_host", find(t, "nginx.conf", `proxy_set_header Host (.*);`), "the servers check it")
 	require.NotContains(t, servers.Environment, "LASTSEEN_ALLOWED_HOSTS")
 	require.Equal(t, "$remote_addr", find(t, "nginx.conf", `proxy_set_header X-Forwarded-For (.*);`))
 }
 
-// TestNginxBounds: what nginx keeps of a caller has a size, and what it lets through is what lastseen takes. The script
-// named test proves it with real requests.
+// TestNginxBounds checks that nginx limits what it stores for a caller and accepts the body sizes that lastseen
+// accepts. The script test sends real requests.
 func TestNginxBounds(t *testing.T) {
 	require.Equal(t, "64m", find(t, "../compose.yaml", `tmpfs: \["/tmp:size=(\w+)"\]`))
 	require.Equal(t, "1m", find(t, "nginx.conf", `(?m)^        client_max_body_size (\w+);`))
 	require.Equal(t, "16k", find(t, "nginx.conf", `\(ping\|leave\)\$ \{\s+client_max_body_size (\w+);`))
-	require.Equal(t, "0", find(t, "nginx.conf", `\(pings\|leaves\)\$ \{\s+client_max_body_size (\w+);\s+proxy_request_buffering off;`))
+	require.Equal(t, "0", find(t, "nginx.conf",
+		`\(pings\|leaves\)\$ \{\s+client_max_body_size (\w+);\s+proxy_request_buffering off;`))
 	require.Equal(t, "0", find(t, "nginx.conf", `proxy_max_temp_file_size (\w+);`))
 	require.Equal(t, "address", find(t, "nginx.conf", `limit_conn (\w+) \d+;`))
 }

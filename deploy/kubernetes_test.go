@@ -5,144 +5,81 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 )
 
-// labels tell which pods are ours.
-type labels map[string]string
+// Paths in the deployment.
+const (
+	pod       = "spec/template/spec/"
+	container = pod + "containers/0/"
+)
 
-type selector struct {
-	MatchLabels labels `yaml:"matchLabels"`
-}
+// fields are the names of all fields in kubernetes.yaml.
+const fields = `
+	apiVersion kind metadata name labels app.kubernetes.io/name spec type selector matchLabels
+	replicas strategy rollingUpdate maxUnavailable maxSurge template
+	automountServiceAccountToken terminationGracePeriodSeconds
+	securityContext runAsNonRoot runAsUser runAsGroup seccompProfile
+	allowPrivilegeEscalation readOnlyRootFilesystem capabilities drop
+	topologySpreadConstraints maxSkew topologyKey whenUnsatisfiable labelSelector
+	containers image env value valueFrom secretKeyRef key ports containerPort port targetPort
+	volumes secret secretName items path volumeMounts mountPath readOnly
+	startupProbe livenessProbe readinessProbe httpGet periodSeconds timeoutSeconds failureThreshold
+	lifecycle preStop sleep seconds resources requests limits cpu memory`
 
-type metadata struct {
-	Name   string
-	Labels labels
-}
+// object is an object of Kubernetes.
+type object = map[string]any
 
-// head is what all objects begin with.
-type head struct {
-	APIVersion string `yaml:"apiVersion"`
-	Kind       string
-	Metadata   metadata
-}
-
-// deployment has the fields that kubernetes.yaml uses, and no other: a slip in a name is an error.
-type deployment struct {
-	head `yaml:",inline"`
-	Spec struct {
-		Replicas int
-		Selector selector
-		Strategy struct {
-			RollingUpdate map[string]int `yaml:"rollingUpdate"`
-		}
-		Template struct {
-			Metadata metadata
-			Spec     pod
-		}
-	}
-}
-
-type pod struct {
-	AutomountServiceAccountToken  *bool `yaml:"automountServiceAccountToken"`
-	TerminationGracePeriodSeconds int   `yaml:"terminationGracePeriodSeconds"`
-	SecurityContext               struct {
-		RunAsNonRoot   bool                  `yaml:"runAsNonRoot"`
-		RunAsUser      int                   `yaml:"runAsUser"`
-		RunAsGroup     int                   `yaml:"runAsGroup"`
-		SeccompProfile struct{ Type string } `yaml:"seccompProfile"`
-	} `yaml:"securityContext"`
-	TopologySpreadConstraints []struct {
-		MaxSkew           int      `yaml:"maxSkew"`
-		TopologyKey       string   `yaml:"topologyKey"`
-		WhenUnsatisfiable string   `yaml:"whenUnsatisfiable"`
-		LabelSelector     selector `yaml:"labelSelector"`
-	} `yaml:"topologySpreadConstraints"`
-	Containers []container
-	Volumes    []struct {
-		Name   string
-		Secret struct {
-			SecretName string `yaml:"secretName"`
-			Items      []struct{ Key, Path string }
-		}
-	}
-}
-
-type container struct {
-	Name, Image string
-	Env         []struct {
-		Name      string
-		Value     string
-		ValueFrom struct {
-			SecretKeyRef struct{ Name, Key string } `yaml:"secretKeyRef"`
-		} `yaml:"valueFrom"`
-	}
-	Ports []struct {
-		Name          string
-		ContainerPort int `yaml:"containerPort"`
-	}
-	VolumeMounts []struct {
-		Name      string
-		MountPath string `yaml:"mountPath"`
-		ReadOnly  bool   `yaml:"readOnly"`
-	} `yaml:"volumeMounts"`
-	StartupProbe   probe `yaml:"startupProbe"`
-	LivenessProbe  probe `yaml:"livenessProbe"`
-	ReadinessProbe probe `yaml:"readinessProbe"`
-	Lifecycle      struct {
-		PreStop struct {
-			Sleep struct{ Seconds int }
-		} `yaml:"preStop"`
-	}
-	Resources       struct{ Requests, Limits map[string]string }
-	SecurityContext struct {
-		AllowPrivilegeEscalation *bool `yaml:"allowPrivilegeEscalation"`
-		ReadOnlyRootFilesystem   bool  `yaml:"readOnlyRootFilesystem"`
-		Capabilities             struct{ Drop []string }
-	} `yaml:"securityContext"`
-}
-
-type probe struct {
-	HTTPGet          struct{ Path, Port string } `yaml:"httpGet"`
-	PeriodSeconds    int                         `yaml:"periodSeconds"`
-	TimeoutSeconds   int                         `yaml:"timeoutSeconds"`
-	FailureThreshold int                         `yaml:"failureThreshold"`
-}
-
-type service struct {
-	head `yaml:",inline"`
-	Spec struct {
-		Type     string
-		Selector labels
-		Ports    []struct {
-			Name       string
-			Port       int
-			TargetPort string `yaml:"targetPort"`
-		}
-	}
-}
-
-type budget struct {
-	head `yaml:",inline"`
-	Spec struct {
-		MaxUnavailable int `yaml:"maxUnavailable"`
-		Selector       selector
-	}
-}
-
-// kubernetes reads kubernetes.yaml, strictly.
-func kubernetes(t *testing.T) (d deployment, s service, b budget) {
+// kubernetes reads kubernetes.yaml. An unknown field is an error, because it can be misspelled.
+func kubernetes(t *testing.T) (deployment, service, budget object) {
 	t.Helper()
 	decoder := yaml.NewDecoder(bytes.NewReader(read(t, "kubernetes.yaml")))
-	decoder.KnownFields(true)
-	require.NoError(t, decoder.Decode(&d))
-	require.NoError(t, decoder.Decode(&s))
-	require.NoError(t, decoder.Decode(&b))
+	for _, o := range []*object{&deployment, &service, &budget} {
+		require.NoError(t, decoder.Decode(o))
+		requireKnown(t, *o)
+	}
 	require.ErrorIs(t, decoder.Decode(new(any)), io.EOF)
-	return d, s, b
+	return deployment, service, budget
+}
+
+// requireKnown checks the names of all fields in a value.
+func requireKnown(t *testing.T, value any) {
+	t.Helper()
+	switch v := value.(type) {
+	case object:
+		for name, inner := range v {
+			require.Contains(t, strings.Fields(fields), name)
+			requireKnown(t, inner)
+		}
+	case []any:
+		for _, inner := range v {
+			requireKnown(t, inner)
+		}
+	}
+}
+
+// at returns the value at a path of field names and indexes.
+func at(t *testing.T, o object, path string) any {
+	t.Helper()
+	var value any = o
+	for name := range strings.SplitSeq(path, "/") {
+		switch v := value.(type) {
+		case []any:
+			i, err := strconv.Atoi(name)
+			require.NoError(t, err, path)
+			require.Less(t, i, len(v), path)
+			value = v[i]
+		default:
+			require.Contains(t, v, name, path)
+			value = v.(object)[name]
+		}
+	}
+	return value
 }
 
 func read(t *testing.T, name string) []byte {

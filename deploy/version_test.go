@@ -55,7 +55,8 @@ func (r *repository) version() string {
 	for _, name := range []string{"HEAD", "packed-refs", "refs/heads", "refs/tags"} {
 		require.Contains(r.t, string(read(r.t, "../.dockerignore")), "\n!.git/"+name+"\n")
 		if _, err := os.Stat(filepath.Join(r.dir, ".git", name)); err == nil {
-			out, err := exec.Command("cp", "-R", filepath.Join(r.dir, ".git", name), filepath.Join(kept, name)).CombinedOutput()
+			copied := exec.Command("cp", "-R", filepath.Join(r.dir, ".git", name), filepath.Join(kept, name))
+			out, err := copied.CombinedOutput()
 			require.NoError(r.t, err, "%s", out)
 		}
 	}

@@ -26,7 +26,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 	tr.stats = func() coalesce.Stats {
 		now := refused[0]
 		refused = refused[1:]
-		return coalesce.Stats{Pings: coalesce.LaneStats{Queued: 65_000, Batches: 4, Members: 10, Largest: 5, Refused: now}}
+		return coalesce.Stats{Pings: coalesce.CallStats{Queued: 65_000, Batches: 4, Members: 10, Largest: 5, Refused: now}}
 	}
 	tr.pause = func(_ context.Context, d time.Duration) {
 		require.Equal(t, trafficEvery, d)

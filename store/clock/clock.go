@@ -1,5 +1,5 @@
-// Package clock reckons time by a clock that is read only now and then: its last reading plus the monotonic time
-// since. A clock that is wrong for a moment, between two readings or for one of them, changes nothing.
+// Package clock computes the time from occasional readings of a clock: the last reading plus the monotonic time since.
+// A clock that is wrong for a moment, between two readings or during one, changes nothing.
 package clock
 
 import (
@@ -14,48 +14,48 @@ import (
 const (
 	// ReadEvery is the time between two readings.
 	ReadEvery = 10 * time.Second
-	// confirmAfter is the time after which a reading that differs by more than maxSlew is checked by another one.
+	// confirmAfter is the time after which a second reading checks one that differs by more than maxSlew.
 	confirmAfter = time.Second
 	// maxSlew is the largest difference that is smoothed. A larger one is a step.
 	maxSlew = int64(time.Second / time.Microsecond)
 )
 
-// Options says what is read. The zero value of a field means its default.
+// Options configures a clock. The zero value of a field means its default.
 type Options struct {
 	Name      string               // of the clock that is read, for the log
-	Monotonic func() time.Duration // time since some moment; never set, never backwards; default since New
+	Monotonic func() time.Duration // time since some moment, which never runs backwards; default since New
 	Logger    *slog.Logger         // default slog.Default()
 }
 
-// Stats describes how a clock behaved.
+// Stats describes the readings of a clock.
 type Stats struct {
 	Steps   int64         // readings that moved the time by more than a second
 	Ignored int64         // readings more than a second off that the next one did not confirm
-	Offset  time.Duration // how far the last reading was from the time reckoned; positive if ahead of it
+	Offset  time.Duration // the last reading less the computed time
 }
 
-// Clock reckons time. Times are microseconds: since 1970 for what is reckoned, since any moment for monotonic ones.
+// Clock computes the time. Its fields are microseconds: since 1970, or since some moment for monotonic times.
 type Clock struct {
 	name      string
 	monotonic func() time.Duration
 	logger    *slog.Logger
 
 	mu      sync.Mutex
-	set     bool  // there was a reading
+	set     bool  // there has been a reading
 	base    int64 // the time at mark
 	mark    int64 // monotonic
-	slew    int64 // what is added to base little by little from mark on, until ReadEvery after it
+	slew    int64 // added to base gradually, from mark until ReadEvery after it
 	tried   int64 // monotonic time of the last attempt to read
-	attempt bool  // there was one
+	attempt bool  // there has been one
 	doubt   doubt
 	stats   Stats
 }
 
-// doubt is a reading that is to be confirmed by another one.
+// doubt is a reading that another one has to confirm.
 type doubt struct {
 	open   bool
 	at     int64 // monotonic
-	offset int64 // what the reading would have added to monotonic time
+	offset int64 // the reading less the monotonic time
 }
 
 // New returns a clock without a reading.
@@ -71,7 +71,7 @@ func New(o Options) *Clock {
 	return c
 }
 
-// Now returns the time; false if there was no reading yet. Between steps it neither stands still nor runs backwards.
+// Now returns the time; false if there was no reading yet. Between steps, time always moves forward.
 func (c *Clock) Now() (lastseen.Instant, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,15 +79,15 @@ func (c *Clock) Now() (lastseen.Instant, bool) {
 	return min(max(lastseen.Instant(at/1000), lastseen.MinInstant), lastseen.MaxInstant), c.set
 }
 
-// at returns the time reckoned for a monotonic time.
+// at returns the computed time at a monotonic time.
 func (c *Clock) at(monotonic int64) int64 {
 	elapsed := monotonic - c.mark
 	spread := ReadEvery.Microseconds()
 	return c.base + elapsed + c.slew*min(elapsed, spread)/spread
 }
 
-// Refresh reads the clock if that is due: the first time, [ReadEvery] after the last attempt, and a second after a
-// reading that has to be confirmed. Of several callers one reads.
+// Refresh reads the clock if a reading is due: the first one, [ReadEvery] after the last attempt, or a second after a
+// reading that has to be confirmed. Of several concurrent callers, one reads.
 func (c *Clock) Refresh(read func() (time.Time, error)) error {
 	if !c.due() {
 		return nil
@@ -95,7 +95,7 @@ func (c *Clock) Refresh(read func() (time.Time, error)) error {
 	return c.Read(read)
 }
 
-// Read reads the clock. Its error is that of the reading, which then changes nothing.
+// Read reads the clock. A reading that fails changes nothing, and its error is returned.
 func (c *Clock) Read(read func() (time.Time, error)) error {
 	sent := c.monotonic()
 	reading, err := read()
@@ -105,7 +105,7 @@ func (c *Clock) Read(read func() (time.Time, error)) error {
 	return err
 }
 
-// due reports whether the clock is to be read. If so that counts as an attempt.
+// due reports whether a reading is due, and counts it as an attempt.
 func (c *Clock) due() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,18 +120,18 @@ func (c *Clock) due() bool {
 	return true
 }
 
-// Stats returns how the clock behaved so far.
+// Stats returns the statistics since New.
 func (c *Clock) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stats
 }
 
-// Set takes a reading that was asked for and received at two monotonic times. The clock was read at some moment
-// between them: what differs by less than that uncertainty does not count.
+// Set applies a reading that was requested and received at the given monotonic times. The clock was read at some moment
+// between them, so a difference within that uncertainty is ignored.
 //
-// A difference of up to a second is spread over the time until the next reading, less the uncertainty. A larger one
-// counts, forward or back, once a second reading has confirmed it, at least a second later.
+// A difference of up to a second, less the uncertainty, is spread over the time until the next reading. A larger one is
+// applied at once, in either direction, when a second reading confirms it at least a second later.
 func (c *Clock) Set(reading time.Time, sent, received time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,14 +152,15 @@ func (c *Clock) Set(reading time.Time, sent, received time.Duration) {
 		c.doubt = doubt{}
 		c.base, c.mark, c.slew = offset+now, now, 0
 		c.stats.Steps++
-		c.logger.Warn("the clock was set; times follow it", "clock", c.name, "by", duration(difference).String(), "steps", c.stats.Steps)
+		c.logger.Warn("the clock was set; times follow it",
+			"clock", c.name, "by", duration(difference).String(), "steps", c.stats.Steps)
 	case !c.doubt.open || c.doubt.at+confirmAfter.Microseconds() <= read:
 		c.dismiss()
 		c.doubt = doubt{open: true, at: read, offset: offset}
 	}
 }
 
-// confirmed reports whether a reading agrees with the one in doubt, and came long enough after it.
+// confirmed reports whether a reading agrees with the one in doubt and was taken long enough after it.
 func (c *Clock) confirmed(read, offset int64, roundTrip time.Duration) bool {
 	apart := certain(offset-c.doubt.offset, roundTrip.Microseconds())
 	return c.doubt.open && read-c.doubt.at >= confirmAfter.Microseconds() && -maxSlew <= apart && apart <= maxSlew
@@ -173,10 +174,11 @@ func (c *Clock) dismiss() {
 	off := duration(c.doubt.offset + c.doubt.at - c.at(c.doubt.at))
 	c.doubt = doubt{}
 	c.stats.Ignored++
-	c.logger.Warn("the clock was wrong for a moment; times did not follow it", "clock", c.name, "by", off.String(), "ignored", c.stats.Ignored)
+	c.logger.Warn("the clock was wrong for a moment; times did not follow it",
+		"clock", c.name, "by", off.String(), "ignored", c.stats.Ignored)
 }
 
-// certain returns what of a difference is beyond an uncertainty.
+// certain returns the part of a difference that exceeds an uncertainty.
 func certain(difference, uncertainty int64) int64 {
 	if difference > 0 {
 		return max(0, difference-uncertainty)
@@ -184,7 +186,7 @@ func certain(difference, uncertainty int64) int64 {
 	return min(0, difference+uncertainty)
 }
 
-// duration returns microseconds as a duration, the longest one if there are too many.
+// duration converts microseconds, saturating at the longest duration.
 func duration(us int64) time.Duration {
 	const longest = math.MaxInt64 / int64(time.Microsecond)
 	return time.Duration(min(max(us, -longest), longest)) * time.Microsecond

@@ -16,7 +16,7 @@ import (
 
 const begin = 1_795_212_000_000 // milliseconds since 1970
 
-// bench has the two clocks that a Clock goes by.
+// bench simulates the two clocks that a Clock uses.
 type bench struct {
 	*Clock
 	t         require.TestingT
@@ -84,7 +84,8 @@ func TestNothingWithoutAReading(t *testing.T) {
 
 // TestWrongForAMoment: a clock that is wrong for less than a second changes nothing, whenever that is.
 func TestWrongForAMoment(t *testing.T) {
-	for _, wrong := range []time.Duration{1000 * time.Hour, -1000 * time.Hour, 30 * 365 * 24 * time.Hour, -30 * 365 * 24 * time.Hour, 2 * time.Second} {
+	const hours, years = 1000 * time.Hour, 30 * 365 * 24 * time.Hour
+	for _, wrong := range []time.Duration{hours, -hours, years, -years, 2 * time.Second} {
 		for after := time.Duration(0); after <= 2*ReadEvery; after += 100 * time.Millisecond {
 			b := newBench(t)
 			b.read(0)
@@ -107,7 +108,8 @@ func TestWrongForAMoment(t *testing.T) {
 
 // TestStep: a clock that stays different counts, forward or back, a second after it was first read.
 func TestStep(t *testing.T) {
-	for _, wrong := range []time.Duration{1000 * time.Hour, -1000 * time.Hour, 30 * 365 * 24 * time.Hour, -30 * 365 * 24 * time.Hour, 1100 * time.Millisecond, -1100 * time.Millisecond} {
+	const hours, years, second = 1000 * time.Hour, 30 * 365 * 24 * time.Hour, 1100 * time.Millisecond
+	for _, wrong := range []time.Duration{hours, -hours, years, -years, second, -second} {
 		b := newBench(t)
 		b.read(0)
 		b.pass(ReadEvery)
@@ -129,7 +131,7 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// TestRestless: as long as no reading confirms the one before, monotonic time goes on.
+// TestRestless: as long as no reading confirms the one before, monotonic time counts.
 func TestRestless(t *testing.T) {
 	b := newBench(t)
 	b.read(0)
@@ -189,7 +191,7 @@ func TestSlowReading(t *testing.T) {
 	require.Equal(t, b.wrong, b.off(), "more than that counts")
 }
 
-// TestNeverBackwardsBetweenSteps: whatever small differences and slow readings come, time goes on.
+// TestNeverBackwardsBetweenSteps: time moves forward through small differences and slow readings.
 func TestNeverBackwardsBetweenSteps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := newBench(t)
@@ -213,7 +215,7 @@ func TestNeverBackwardsBetweenSteps(t *testing.T) {
 	})
 }
 
-// TestBeyondTheCalendar: readings that are no time of ours are held to what is.
+// TestBeyondTheCalendar: readings outside the valid instants are clamped.
 func TestBeyondTheCalendar(t *testing.T) {
 	for reading, want := range map[time.Time]lastseen.Instant{
 		time.Unix(-5, 0):                       lastseen.MinInstant,

@@ -11,105 +11,85 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// batch is what a lane sends together.
+// batch is what a node sends together.
 type batch[T any] struct {
-	groups  []*group[T]
-	members int
-	begun   time.Time
-	oldest  time.Time // when the first of its callers arrived
-	overdue []*job[T] // callers that waited too long to be sent
+	namespaces []*namespaceBatch[T]
+	members    int
+	begun      time.Time
+	oldest     time.Time  // when the first of its calls was made
+	overdue    []*call[T] // calls that waited too long to be sent
 }
 
-// group is the part of a batch that is about one namespace.
-type group[T any] struct {
+// namespaceBatch is the part of a batch that is about one namespace.
+type namespaceBatch[T any] struct {
 	store.Batch[T]
-	jobs    []*job[T]
-	members int
+	calls []*call[T]
 }
 
-// take moves jobs from the head of a queue into one group of the batch, as long as both have room, and
-// drops those whose callers are gone or have waited longer than patience. It returns how many members left the
-// queue, whether it has had its turn, and whether the batch is full.
+// take moves calls from the front of a queue to the batch until one does not fit. It returns the number of members that
+// left the queue, and what was exhausted: the namespace's turn, the room in the batch, or neither.
 func (b *batch[T]) take(q *queue[T], o Options) (left int, turn, full bool) {
-	g := &group[T]{Batch: store.Batch[T]{Namespace: q.namespace}}
-	n := 0
-	for _, j := range q.jobs {
-		size := len(j.items)
-		switch {
-		case j.ctx.Err() != nil:
-		case b.begun.Sub(j.arrived) > o.patience():
-			b.overdue = append(b.overdue, j)
-		default:
-			turn, full = g.members+size > o.GroupSize, b.members+g.members+size > o.BatchSize
-			if !turn && !full {
-				g.jobs = append(g.jobs, j)
-				g.members += size
-				b.since(j.arrived)
+	nb := &namespaceBatch[T]{Batch: store.Batch[T]{Namespace: q.namespace}}
+	for ; len(q.calls) > 0; q.calls = q.calls[1:] {
+		call := q.calls[0]
+		size := len(call.items)
+		if !b.skip(call, o.maxWait()) {
+			turn, full = len(nb.Items)+size > o.NamespaceSize, b.members+size > o.BatchSize
+			if turn || full {
+				break
+			}
+			if nb.calls == nil {
+				nb.Items = make([]T, 0, max(size, min(len(q.calls), o.NamespaceSize)))
+				b.namespaces = append(b.namespaces, nb)
+			}
+			nb.calls, nb.Items = append(nb.calls, call), append(nb.Items, call.items...)
+			b.members += size
+			if b.oldest.IsZero() || call.arrived.Before(b.oldest) {
+				b.oldest = call.arrived
 			}
 		}
-		if turn || full {
-			break
-		}
 		left += size
-		n++
-	}
-	q.jobs = q.jobs[n:]
-	if g.members > 0 {
-		b.groups = append(b.groups, g)
-		b.members += g.members
 	}
 	return left, turn, full
 }
 
-// since notes when a caller arrived.
-func (b *batch[T]) since(arrived time.Time) {
-	if b.oldest.IsZero() || arrived.Before(b.oldest) {
-		b.oldest = arrived
+// skip reports whether a call is not sent, because its caller is gone or it waited too long.
+func (b *batch[T]) skip(c *call[T], maxWait time.Duration) bool {
+	if c.ctx.Err() != nil {
+		return true
 	}
+	late := b.begun.Sub(c.arrived) > maxWait
+	if late {
+		b.overdue = append(b.overdue, c)
+	}
+	return late
 }
 
-// limit returns how long the batch may take, so that each of its callers waits for two timeouts at most.
-func (b *batch[T]) limit(timeout time.Duration) time.Duration {
-	return min(timeout, 2*timeout-b.begun.Sub(b.oldest))
-}
-
-// send has the store answer the batch, and answers its callers. It returns an error if the batch timed out.
-func (b *batch[T]) send(l *lanes[T]) error {
-	groups := make([]*store.Batch[T], len(b.groups))
-	for i, g := range b.groups {
-		g.Items = make([]T, 0, g.members)
-		for _, j := range g.jobs {
-			g.Items = append(g.Items, j.items...)
-		}
-		groups[i] = &g.Batch
+// send sends the batch to the store and completes its calls. It returns an error if the batch timed out.
+func (b *batch[T]) send(c *coalescer[T]) error {
+	batches := make([]*store.Batch[T], len(b.namespaces))
+	for i, nb := range b.namespaces {
+		batches[i] = &nb.Batch
 	}
-	limit := b.limit(l.Timeout)
+	limit := min(c.Timeout, 2*c.Timeout-b.begun.Sub(b.oldest)) // each caller waits for two timeouts at most
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	err := guard(func() { l.send(ctx, groups) })
-	late := l.Now().Sub(b.begun) >= limit
-	l.counters.sent(b.members)
+	err := catchPanic(func() { c.send(ctx, batches) })
+	late := c.Now().Sub(b.begun) >= limit
+	c.countBatch(b.members)
 	var failed error
-	for _, g := range b.groups {
-		failed = cmp.Or(failed, g.Err)
-		g.answer(err)
+	for _, nb := range b.namespaces {
+		failed = cmp.Or(failed, nb.Err)
+		nb.complete(err)
 	}
-	if late && failed != nil {
-		return failed
+	if !late {
+		return nil
 	}
-	return nil
+	return failed
 }
 
-// fail answers jobs that are not sent.
-func fail[T any](jobs []*job[T], err error) {
-	for _, j := range jobs {
-		j.err = err
-		j.done <- struct{}{}
-	}
-}
-
-// guard returns a panic as an error, which would otherwise end the process, as it is not in a request.
-func guard(f func()) (err error) {
+// catchPanic returns a panic of f as an error. Outside a request it would end the process.
+func catchPanic(f func()) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -119,25 +99,25 @@ func guard(f func()) (err error) {
 	return nil
 }
 
-// answer gives each caller their part of the group's answer, or its error.
-func (g *group[T]) answer(err error) {
-	err = errors.Join(err, outcome(g.Err))
-	if err == nil && len(g.States) != g.members {
-		err = fmt.Errorf("the store answered %d states for %d users", len(g.States), g.members)
+// complete gives each call its part of the states, or the error.
+func (nb *namespaceBatch[T]) complete(err error) {
+	err = errors.Join(err, callerError(nb.Err))
+	if err == nil && len(nb.States) != len(nb.Items) {
+		err = fmt.Errorf("the store returned %d states for %d users", len(nb.States), len(nb.Items))
 	}
 	at := 0
-	for _, j := range g.jobs {
-		if j.err = err; err == nil {
-			end := at + len(j.items)
-			j.states = g.States[at:end:end]
+	for _, call := range nb.calls {
+		if call.err = err; err == nil {
+			end := at + len(call.items)
+			call.states = nb.States[at:end:end]
 			at = end
 		}
-		j.done <- struct{}{}
+		call.done <- struct{}{}
 	}
 }
 
-// outcome says of a batch that was late what it means to callers, whose own time is not up.
-func outcome(err error) error {
+// callerError returns the error of a batch as its callers see it: the deadline that passed is not theirs.
+func callerError(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, store.ErrUnavailable) {
 		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}

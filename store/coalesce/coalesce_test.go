@@ -19,28 +19,28 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is a wrapped fake, with callers who wait.
+// rig is a wrapped fake with waiting callers.
 type rig struct {
 	*testing.T
 	fake *fake
 	s    *Store
 }
 
-// call is what a caller got, once it is done.
-type call struct {
+// result is what a caller got, once it is done.
+type result struct {
 	states []lastseen.State
 	err    error
 	done   bool
 }
 
-// inBubble runs a test in a bubble, in which waiting is over when everyone waits. Batches of the lanes named
-// are held until they are let go.
+// inBubble runs a test in a bubble, whose clock moves only when every goroutine waits. Batches of the named nodes are
+// held until letGo.
 func inBubble(t *testing.T, o Options, held []string, test func(*rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{hold: map[string]chan struct{}{}, broken: map[string]error{}}
-		for _, lane := range held {
-			f.hold[lane] = make(chan struct{})
+		for _, node := range held {
+			f.hold[node] = make(chan struct{})
 		}
 		r := &rig{T: t, fake: f, s: New(f, o)}
 		defer func() {
@@ -54,13 +54,13 @@ func inBubble(t *testing.T, o Options, held []string, test func(*rig)) {
 	})
 }
 
-// ping begins a ping of users and returns when it waits or is answered.
-func (r *rig) ping(ctx context.Context, namespace string, users ...string) *call {
+// ping starts a ping of users and returns when it waits or is answered.
+func (r *rig) ping(ctx context.Context, namespace string, users ...string) *result {
 	batch := make([]store.Sighting, len(users))
 	for i, user := range users {
 		batch[i] = store.Sighting{User: user, At: lastseen.Instant(i + 1)}
 	}
-	c := &call{}
+	c := &result{}
 	go func() {
 		c.states, c.err = r.s.Ping(ctx, namespace, batch)
 		c.done = true
@@ -69,8 +69,8 @@ func (r *rig) ping(ctx context.Context, namespace string, users ...string) *call
 	return c
 }
 
-func (r *rig) lookup(namespace string, users ...string) *call {
-	c := &call{}
+func (r *rig) lookup(namespace string, users ...string) *result {
+	c := &result{}
 	go func() {
 		c.states, c.err = r.s.Lookup(context.Background(), namespace, users)
 		c.done = true
@@ -79,8 +79,8 @@ func (r *rig) lookup(namespace string, users ...string) *call {
 	return c
 }
 
-// drains closes the store while two batches with these calls are on their way, and sees them answered before.
-func (r *rig) drains(calls ...*call) {
+// drains closes the store while two batches with these calls are in progress, and checks that they are answered first.
+func (r *rig) drains(calls ...*result) {
 	r.Helper()
 	var closing sync.WaitGroup
 	closing.Go(func() { require.NoError(r, r.s.Close()) })
@@ -95,13 +95,13 @@ func (r *rig) drains(calls ...*call) {
 	require.True(r, r.fake.closed)
 }
 
-// letGo lets one batch go on, of the lane without a name.
+// letGo releases one held batch of the node without a name.
 func (r *rig) letGo() {
 	r.fake.hold[""] <- struct{}{}
 	synctest.Wait()
 }
 
-func (r *rig) answered(calls ...*call) {
+func (r *rig) answered(calls ...*result) {
 	r.Helper()
 	for _, c := range calls {
 		require.True(r, c.done)
@@ -121,12 +121,12 @@ func crowd(n int) []string {
 func (r *rig) sizes() []string {
 	var sizes []string
 	for _, batch := range r.fake.seen() {
-		var groups []string
-		for _, g := range strings.Fields(batch) {
-			namespace, users, _ := strings.Cut(g, ":")
-			groups = append(groups, fmt.Sprintf("%s:%d", namespace, 1+strings.Count(users, ",")))
+		var parts []string
+		for _, part := range strings.Fields(batch) {
+			namespace, users, _ := strings.Cut(part, ":")
+			parts = append(parts, fmt.Sprintf("%s:%d", namespace, 1+strings.Count(users, ",")))
 		}
-		sizes = append(sizes, strings.Join(groups, " "))
+		sizes = append(sizes, strings.Join(parts, " "))
 	}
 	return sizes
 }
@@ -146,7 +146,7 @@ func TestWhatWaitsIsSentTogether(t *testing.T) {
 		r.answered(bob, carol, dave)
 		require.Equal(r, []lastseen.State{{At: 1}}, bob.states)
 		require.Equal(r, []lastseen.State{{At: 1}, {At: 2}}, dave.states, "everyone gets their own part")
-		require.Equal(r, LaneStats{Batches: 2, Members: 5, Largest: 4}, r.s.Stats().Pings)
+		require.Equal(r, CallStats{Batches: 2, Members: 5, Largest: 4}, r.s.Stats().Pings)
 	})
 }
 
@@ -162,7 +162,7 @@ func TestIdleServerAddsNoLatency(t *testing.T) {
 }
 
 func TestNamespacesTakeTurns(t *testing.T) {
-	inBubble(t, Options{GroupSize: 3, BatchSize: 8}, []string{""}, func(r *rig) {
+	inBubble(t, Options{NamespaceSize: 3, BatchSize: 8}, []string{""}, func(r *rig) {
 		ctx := context.Background()
 		r.ping(ctx, "first", "x")
 		r.ping(ctx, "bulk", crowd(20)...)
@@ -177,7 +177,7 @@ func TestNamespacesTakeTurns(t *testing.T) {
 	})
 }
 
-func TestErrorsBefallTheirNamespace(t *testing.T) {
+func TestErrorsAffectTheirNamespaceOnly(t *testing.T) {
 	inBubble(t, Options{}, []string{""}, func(r *rig) {
 		ctx := context.Background()
 		r.fake.broken["strange"] = errBroken
@@ -217,7 +217,7 @@ func TestCallerGoneWhileOnItsWay(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		require.ErrorIs(r, gone.err, context.Canceled, "at once")
-		require.False(r, stays.done, "nobody else is affected")
+		require.False(r, stays.done, "no other caller is affected")
 		r.letGo()
 		r.answered(stays)
 		require.Equal(r, []lastseen.State{{At: 1}}, stays.states)
@@ -257,7 +257,7 @@ func TestLookupsSeeWhatWasAnsweredBefore(t *testing.T) {
 	})
 }
 
-func TestLanesDoNotWaitForEachOther(t *testing.T) {
+func TestNodesDoNotWaitForEachOther(t *testing.T) {
 	inBubble(t, Options{QueueSize: 1}, []string{"slow"}, func(r *rig) {
 		ctx := context.Background()
 		hangs, waits := r.ping(ctx, "slow.chat", "alice"), r.ping(ctx, "slow.chat", "bob")
@@ -276,15 +276,15 @@ func TestCloseDrains(t *testing.T) {
 	})
 }
 
-func TestSameUserInSeveralGroups(t *testing.T) {
-	inBubble(t, Options{GroupSize: 2, BatchSize: 2}, nil, func(r *rig) {
+func TestSameUserInSeveralBatches(t *testing.T) {
+	inBubble(t, Options{NamespaceSize: 2, BatchSize: 2}, nil, func(r *rig) {
 		c := r.ping(context.Background(), "chat", "alice", "bob", "carol", "alice")
 		r.answered(c)
 		require.Equal(r, []lastseen.State{{At: 4}, {At: 2}, {At: 3}, {At: 4}}, c.states, "the same, final, state twice")
 	})
 }
 
-// TestAllOrNothing checks that a call which finds one of its lanes full leaves nothing in the others.
+// TestAllOrNothing checks that a call that finds one of its nodes' queues full leaves nothing in the others.
 func TestAllOrNothing(t *testing.T) {
 	inBubble(t, Options{QueueSize: 2}, []string{"full", "free"}, func(r *rig) {
 		ctx := context.Background()
@@ -300,13 +300,13 @@ func TestAllOrNothing(t *testing.T) {
 	})
 }
 
-// TestSpreadOverLanes checks that the states of a call that goes by several lanes come back in order.
-func TestSpreadOverLanes(t *testing.T) {
-	inBubble(t, Options{GroupSize: 2}, nil, func(r *rig) {
+// TestSpreadOverNodes checks that the states of a call to several nodes come back in order.
+func TestSpreadOverNodes(t *testing.T) {
+	inBubble(t, Options{NamespaceSize: 2}, nil, func(r *rig) {
 		r.fake.byUser = true
 		users := make([]string, 20)
 		for i := range users {
-			users[i] = fmt.Sprintf("lane%d.%d", i%3, i)
+			users[i] = fmt.Sprintf("node%d.%d", i%3, i)
 		}
 		c := r.ping(context.Background(), "chat", users...)
 		r.answered(c)
@@ -314,7 +314,7 @@ func TestSpreadOverLanes(t *testing.T) {
 			require.Equal(r, lastseen.State{At: lastseen.Instant(i + 1)}, state)
 		}
 		for _, batch := range r.fake.seen() {
-			require.NotRegexp(r, `lane0.*lane1|lane1.*lane0`, batch)
+			require.NotRegexp(r, `node0.*node1|node1.*node0`, batch)
 		}
 	})
 }
@@ -327,9 +327,9 @@ func TestPanicFailsItsBatchOnly(t *testing.T) {
 	})
 }
 
-// TestCallsSideBySide: many calls about several users each get their own states, in their own order.
-func TestCallsSideBySide(t *testing.T) {
-	s := New(&fake{broken: map[string]error{}}, Options{GroupSize: 4})
+// TestConcurrentCalls makes many calls about several users; each gets its own states, in its own order.
+func TestConcurrentCalls(t *testing.T) {
+	s := New(&fake{broken: map[string]error{}}, Options{NamespaceSize: 4})
 	var callers sync.WaitGroup
 	for n := range 16 {
 		callers.Go(func() {

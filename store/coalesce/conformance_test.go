@@ -20,10 +20,11 @@ import (
 // TestConformance wraps both stores: one with batches so small that calls are taken apart, the other with batches so
 // large that none is.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	wrap := func(t testing.TB, s store.Store, err error, size int) store.Store {
 		t.Helper()
 		require.NoError(t, err)
-		wrapped := coalesce.New(s, coalesce.Options{Timeout: time.Minute, BatchSize: size, GroupSize: size})
+		wrapped := coalesce.New(s, coalesce.Options{Timeout: time.Minute, BatchSize: size, NamespaceSize: size})
 		t.Cleanup(func() { require.NoError(t, wrapped.Close()) })
 		return wrapped
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// TestFullBatchEndsATurn: a namespace that fills a batch alone has had its turn, too.
+// TestFullBatchEndsATurn: a namespace that fills a whole batch has had its turn, too.
 func TestFullBatchEndsATurn(t *testing.T) {
-	inBubble(t, Options{GroupSize: 2, BatchSize: 2}, []string{""}, func(r *rig) {
+	inBubble(t, Options{NamespaceSize: 2, BatchSize: 2}, []string{""}, func(r *rig) {
 		ctx := context.Background()
 		r.ping(ctx, "bulk", crowd(7)...)
 		r.ping(ctx, "small", "alice")
@@ -24,14 +24,14 @@ func TestFullBatchEndsATurn(t *testing.T) {
 	})
 }
 
-// TestGroupsInAnyOrder: when a store had to send the first group again, the second one was done before it.
-func TestGroupsInAnyOrder(t *testing.T) {
+// TestMergeDuplicates: when a store retried the first batch, the second one finished before it.
+func TestMergeDuplicates(t *testing.T) {
 	states := []lastseen.State{{At: 9}, {At: 2}, {At: 5}}
-	settle([]store.Sighting{{User: "alice", At: 9}, {User: "bob", At: 2}, {User: "alice", At: 5}}, states)
+	mergeDuplicates([]store.Sighting{{User: "alice", At: 9}, {User: "bob", At: 2}, {User: "alice", At: 5}}, states)
 	require.Equal(t, []lastseen.State{{At: 9}, {At: 2}, {At: 9}}, states)
 }
 
-// TestGoneCallerLeavesNoAnswer: what the store answers to callers who are gone reaches nobody else.
+// TestGoneCallerLeavesNoAnswer: the answers to callers that are gone reach no other caller.
 func TestGoneCallerLeavesNoAnswer(t *testing.T) {
 	inBubble(t, Options{}, []string{""}, func(r *rig) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -42,7 +42,7 @@ func TestGoneCallerLeavesNoAnswer(t *testing.T) {
 		r.letGo()
 		cancel()
 		synctest.Wait()
-		later := make([]*call, 20)
+		later := make([]*result, 20)
 		for i := range later {
 			later[i] = r.ping(context.Background(), "chat", "bob")
 		}
@@ -61,8 +61,8 @@ func TestCloseWaitsForLookups(t *testing.T) {
 	})
 }
 
-// TestTooFewStates: a store that does not answer about everyone has answered nobody. To give the states to
-// callers as far as they go would give some of them somebody else's.
+// TestTooFewStates: when states are missing, all calls of the batch fail. Handing out those that came would give some
+// callers the states of other users.
 func TestTooFewStates(t *testing.T) {
 	inBubble(t, Options{}, []string{""}, func(r *rig) {
 		r.fake.broken["short"] = errShort
@@ -77,9 +77,9 @@ func TestTooFewStates(t *testing.T) {
 	})
 }
 
-// TestImportLeavesRoom: calls about many users fill no queue so far that those about one are refused.
+// TestImportLeavesRoom: calls about many users do not fill a queue so far that calls about one user are refused.
 func TestImportLeavesRoom(t *testing.T) {
-	inBubble(t, Options{QueueSize: 8, GroupSize: 2}, []string{""}, func(r *rig) {
+	inBubble(t, Options{QueueSize: 8, NamespaceSize: 2}, []string{""}, func(r *rig) {
 		ctx := context.Background()
 		r.ping(ctx, "chat", "first")
 		imported := r.ping(ctx, "bulk", crowd(5)...)

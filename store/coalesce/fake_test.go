@@ -18,13 +18,12 @@ var (
 	errShort  = errors.New("one state is missing")
 )
 
-// fake is a store that a test holds up: what waits, hangs and fails in which order is what is tested,
-// and no real store does so on demand. The lane is what is before the first dot of the namespace, or of
-// the user.
+// fake is a store that a test holds up. The tests are about what waits, hangs and fails in which order, and no real
+// store does so on demand. The node's name is what precedes the first dot of the namespace, or of the user.
 type fake struct {
 	store.Store // nil: nothing else is called
 
-	hold   map[string]chan struct{} // by lane: each batch waits for a signal, if there is one
+	hold   map[string]chan struct{} // by node: each batch waits for a signal, if there is one
 	byUser bool
 	delay  time.Duration // of each batch
 
@@ -40,36 +39,36 @@ func (f *fake) NodeOf(namespace string) (of func(user string) string) {
 		if f.byUser {
 			name = user
 		}
-		lane, _, ok := strings.Cut(name, ".")
+		node, _, ok := strings.Cut(name, ".")
 		if !ok {
 			return ""
 		}
-		return lane
+		return node
 	}
 }
 
-func (f *fake) PingBatches(ctx context.Context, groups []*store.Batch[store.Sighting]) {
-	serve(ctx, f, groups, func(s store.Sighting) (string, lastseen.State) { return s.User, lastseen.State{At: s.At} })
+func (f *fake) PingBatches(ctx context.Context, batches []*store.Batch[store.Sighting]) {
+	serve(ctx, f, batches, func(s store.Sighting) (string, lastseen.State) { return s.User, lastseen.State{At: s.At} })
 }
 
-func (f *fake) LookupBatches(ctx context.Context, groups []*store.Batch[string]) {
-	serve(ctx, f, groups, func(user string) (string, lastseen.State) { return user, lastseen.State{At: 1} })
+func (f *fake) LookupBatches(ctx context.Context, batches []*store.Batch[string]) {
+	serve(ctx, f, batches, func(user string) (string, lastseen.State) { return user, lastseen.State{At: 1} })
 }
 
-func serve[T any](ctx context.Context, f *fake, groups []*store.Batch[T], answer func(T) (string, lastseen.State)) {
+func serve[T any](ctx context.Context, f *fake, batches []*store.Batch[T], answer func(T) (string, lastseen.State)) {
 	var came []string
-	for _, g := range groups {
+	for _, b := range batches {
 		var users []string
-		for _, item := range g.Items {
+		for _, item := range b.Items {
 			user, state := answer(item)
 			users = append(users, user)
-			g.States = append(g.States, state)
+			b.States = append(b.States, state)
 		}
-		came = append(came, g.Namespace+":"+strings.Join(users, ","))
+		came = append(came, b.Namespace+":"+strings.Join(users, ","))
 	}
-	first, _ := answer(groups[0].Items[0])
+	first, _ := answer(batches[0].Items[0])
 	err := f.came(strings.Join(came, " "))
-	if gate := f.hold[f.NodeOf(groups[0].Namespace)(first)]; gate != nil {
+	if gate := f.hold[f.NodeOf(batches[0].Namespace)(first)]; gate != nil {
 		select {
 		case <-gate:
 		case <-ctx.Done():
@@ -83,16 +82,16 @@ func serve[T any](ctx context.Context, f *fake, groups []*store.Batch[T], answer
 			err = ctx.Err()
 		}
 	}
-	for _, g := range groups {
-		if errors.Is(f.broken[g.Namespace], errPanic) {
+	for _, b := range batches {
+		if errors.Is(f.broken[b.Namespace], errPanic) {
 			panic(errPanic)
 		}
-		if err == nil && errors.Is(f.broken[g.Namespace], errShort) {
-			g.States = g.States[1:]
+		if err == nil && errors.Is(f.broken[b.Namespace], errShort) {
+			b.States = b.States[1:]
 			continue
 		}
-		if g.Err = errors.Join(err, f.broken[g.Namespace]); g.Err != nil {
-			g.States = nil
+		if b.Err = errors.Join(err, f.broken[b.Namespace]); b.Err != nil {
+			b.States = nil
 		}
 	}
 }

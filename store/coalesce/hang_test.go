@@ -23,7 +23,7 @@ func TestTimeoutFailsTheQueue(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		require.Equal(r, time.Second, time.Since(begun))
-		for _, c := range []*call{first, queued, many} {
+		for _, c := range []*result{first, queued, many} {
 			require.True(r, c.done)
 			require.ErrorIs(r, c.err, store.ErrUnavailable)
 		}

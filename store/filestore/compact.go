@@ -13,9 +13,8 @@ import (
 // retryCompaction is how long to wait after a failed compaction.
 const retryCompaction = time.Minute
 
-// compactionDue reports whether the file should be rewritten: when the records that no longer count take more room
-// than the live data, and more than compactAfter. When the file cannot grow any further, it does not wait for the
-// latter. live is about the size of the data in a new file.
+// compactionDue reports whether to rewrite the file: when its superseded records take more room than the live data, and
+// more than compactAfter, unless the file is full and cannot grow. live is about the size of the data in a new file.
 func (l *fileLog) compactionDue(live int64, full bool) bool {
 	if l.busy.Load() || l.failed.Load() && l.now().Sub(l.tried) < retryCompaction {
 		return false // a second freeze of the index must not come before the first one was read
@@ -42,15 +41,15 @@ func (l *fileLog) startCompaction(namespaces []frozen) {
 	})
 }
 
-// errStopped ends a compaction when the store is closed.
+// errStopped means that the store was closed during a compaction.
 var errStopped = errors.New("stopped")
 
-// copyLocked is how much of the log is copied at most while appending waits.
+// copyLocked is the most bytes of the log that are copied while appending waits.
 const copyLocked = 1 << 20
 
-// compact writes a new file beside the one in use: a snapshot of the given namespaces, and what was appended to the
-// log from an offset on. Appending goes on until almost all is copied. Then the new file takes the name of the old
-// one. Until that moment a crash leaves the old file, from then on the new one; both are complete.
+// compact writes a new file beside the one in use: a snapshot of the given namespaces, and what was appended to the log
+// from an offset on. Appending continues until almost all is copied. Then the new file takes the name of the old one.
+// Before that a crash leaves the old file, afterwards the new one; both are complete.
 func (l *fileLog) compact(namespaces []frozen, from int64) (err error) {
 	next, err := newFile(l.path, l.version)
 	if err != nil {
@@ -77,14 +76,14 @@ func (l *fileLog) compact(namespaces []frozen, from int64) (err error) {
 		}
 		from = end
 	}
-	if err := next.file.Sync(); err != nil { // most of it, while appending goes on
+	if err := next.file.Sync(); err != nil { // most of it, while appending continues
 		return err
 	}
 	old := l.file
 	if err := l.replace(next, from); err != nil {
 		return err
 	}
-	old.Close() // and with that it is deleted, which takes a while
+	old.Close() // this deletes it, which takes a while
 	return nil
 }
 
@@ -95,7 +94,7 @@ func (l *fileLog) replace(next *fileWriter, from int64) error {
 	if err := next.copyLog(l.file, l.header, from, l.end); err != nil {
 		return err
 	}
-	if err := next.complete(); err != nil {
+	if err := next.seal((*os.File).Sync); err != nil {
 		return err
 	}
 	if err := l.mayReplace(next.file); err != nil {
@@ -104,15 +103,15 @@ func (l *fileLog) replace(next *fileWriter, from int64) error {
 	if err := os.Rename(next.file.Name(), l.path); err != nil {
 		return err
 	}
-	l.file, l.header, l.end, l.renamed = next.file, next.header, next.end, true
+	l.recordFile, l.renamed = next.recordFile, true
 	if err := l.syncName(); err != nil {
 		l.logger.Error("cannot sync the folder of the data file; writes fail until it works", "error", err)
 	}
 	return nil
 }
 
-// mayReplace gives a new file the permissions of the one in use, and returns an error when the path leads to another
-// file by now, which somebody else has put there.
+// mayReplace gives a new file the permissions of the one in use. It returns an error when the path leads to a third
+// file by now.
 func (l *fileLog) mayReplace(next *os.File) error {
 	info, err := l.file.Stat()
 	if err != nil {
@@ -124,16 +123,14 @@ func (l *fileLog) mayReplace(next *os.File) error {
 	return next.Chmod(info.Mode().Perm())
 }
 
-// fileWriter writes a new data file under its temporary name. Its methods return errStopped when stop is closed.
+// fileWriter writes a new data file under its temporary name.
 type fileWriter struct {
-	file   *os.File
-	header header
-	end    int64
+	recordFile
 	synced int64
-	stop   chan struct{} // nil if the writing has to end by itself
+	stop   chan struct{} // makes writes fail with errStopped when it is closed; may be nil
 }
 
-// newFile creates and locks an empty file to write to. One that a crash left behind is used again.
+// newFile creates and locks an empty file to write to. It uses one that a crash left behind again.
 func newFile(path string, version uint32) (*fileWriter, error) {
 	f, err := lockFile(tempName(path), os.O_RDWR|os.O_CREATE)
 	if err != nil {
@@ -141,9 +138,8 @@ func newFile(path string, version uint32) (*fileWriter, error) {
 	}
 	var salt [4]byte
 	_, _ = rand.Read(salt[:]) // never fails: see crypto/rand
-	w := &fileWriter{
-		file: f, header: header{version: version, salt: binary.BigEndian.Uint32(salt[:])}, end: headerSize,
-	}
+	h := header{version: version, salt: binary.BigEndian.Uint32(salt[:])}
+	w := &fileWriter{recordFile: recordFile{f, h, headerSize}}
 	if err := f.Truncate(0); err != nil {
 		w.discard()
 		return nil, err
@@ -154,57 +150,49 @@ func newFile(path string, version uint32) (*fileWriter, error) {
 // chunkSize is about the size of a record of a snapshot.
 const chunkSize = 1 << 20
 
-// syncEvery is how many bytes are written before a sync. It is little, because flushes may have to wait for it.
+// syncEvery is how many bytes are written before a sync. It is small, because flushes may have to wait for it.
 const syncEvery = 4 << 20
 
-// write appends a record.
+// write appends a record and now and then syncs the file.
 func (w *fileWriter) write(payload []byte) error {
 	select {
 	case <-w.stop:
 		return errStopped
 	default:
 	}
-	if _, err := w.file.WriteAt(w.header.head(w.end, payload), w.end); err != nil {
+	if err := w.appendRecord(payload); err != nil || w.end-w.synced < syncEvery {
 		return err
-	}
-	if _, err := w.file.WriteAt(payload, w.end+headSize); err != nil {
-		return err
-	}
-	w.end += headSize + int64(len(payload))
-	if w.end-w.synced < syncEvery {
-		return nil
 	}
 	w.synced = w.end
 	return w.file.Sync()
 }
 
-// writeSnapshot writes all users of all namespaces. A namespace without users exists, too.
+// writeSnapshot writes all namespaces, including empty ones, and their users.
 func (w *fileWriter) writeSnapshot(namespaces []frozen) (err error) {
 	run := changes{}
-	flush := func() {
-		err = w.write(run.buf)
+	writeFrom := func(size int) error {
+		if len(run.buf) < size {
+			return nil
+		}
+		err := w.write(run.buf)
 		run = changes{buf: run.buf[:0]}
+		return err
 	}
 	for _, n := range namespaces {
-		if len(run.buf) >= chunkSize { // of names of empty namespaces
-			if flush(); err != nil {
-				return err
-			}
-		}
 		run.in(n.name)
 		n.order.Scan(func(e entry) bool {
 			run.set(n.name, string(n.names.at(e.name)), e.score.state())
-			if len(run.buf) >= chunkSize {
-				flush()
-			}
+			err = writeFrom(chunkSize)
 			return err == nil
 		})
+		if err == nil {
+			err = writeFrom(chunkSize) // many empty namespaces fill a record, too
+		}
 		if err != nil {
 			return err
 		}
 	}
-	flush()
-	return err
+	return writeFrom(0)
 }
 
 // copyLog appends the records between two offsets of another file.
@@ -224,18 +212,8 @@ func (w *fileWriter) copyLog(f io.ReaderAt, h header, from, to int64) error {
 	}
 }
 
-// complete seals the file and syncs it to the disk.
-func (w *fileWriter) complete() error {
-	w.header.sealed = w.end
-	_, err := w.file.WriteAt(w.header.bytes(), 0)
-	if err != nil {
-		return err
-	}
-	return w.file.Sync()
-}
-
 // discard removes the file. When the disk is full, the log needs the room.
 func (w *fileWriter) discard() {
-	os.Remove(w.file.Name()) // before it is unlocked, so that it cannot be anybody else's by now
+	os.Remove(w.file.Name()) // before it is unlocked, so that it cannot be the file of another process
 	w.file.Close()
 }

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -71,18 +72,20 @@ func TestNoDirectory(t *testing.T) {
 
 // TestLockedByAProcess: the lock holds between processes, and ends with the one that had it.
 func TestLockedByAProcess(t *testing.T) {
-	t.Parallel() // it waits for a lock
+	t.Parallel()
 	path := newPath(t)
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), victimFile+"="+path, victimSync+"=1ms")
+	cmd.Env = append(os.Environ(), childFile+"="+path, childSync+"=1ms")
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	_, err = io.ReadFull(out, make([]byte, 100_000)) // it has the store open, and has replaced the file
 	require.NoError(t, err)
 	go io.Copy(io.Discard, out)
-	_, err = Open(Options{Path: path})
-	require.ErrorIs(t, err, ErrLocked)
+	synctest.Test(t, func(t *testing.T) { // waits for the lock at once
+		_, err := Open(Options{Path: path})
+		require.ErrorIs(t, err, ErrLocked)
+	})
 	require.NoError(t, cmd.Process.Kill())
 	require.Error(t, cmd.Wait(), "it was killed")
 	require.NotEmpty(t, truthOf(t, open(t, Options{Path: path, Sync: DefaultSync})))
@@ -90,79 +93,85 @@ func TestLockedByAProcess(t *testing.T) {
 
 // TestCreatedTwice: of several that create the same file at once, one has it, and the others get an error.
 func TestCreatedTwice(t *testing.T) {
-	t.Parallel() // it waits for a lock
-	path := newPath(t)
-	const racers = 4
-	type result struct {
-		s   *Store
-		err error
-	}
-	results := make(chan result)
-	for range racers {
-		go func() {
-			s, err := Open(Options{Path: path, Sync: 0, Logger: quiet()})
-			results <- result{s, err}
-		}()
-	}
-	var winner *Store
-	for range racers {
-		r := <-results
-		if r.err != nil {
-			require.ErrorIs(t, r.err, ErrLocked)
-			continue
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		path := newPath(t)
+		const racers = 4
+		type result struct {
+			s   *Store
+			err error
 		}
-		require.Nil(t, winner, "two have the file")
-		winner = r.s
-	}
-	require.NotNil(t, winner, "nobody has the file")
-	ping(t, winner, "alice", base)
-	require.NoError(t, winner.Close())
-	require.Contains(t, truthOf(t, open(t, Options{Path: path}))["chat"], "alice")
-	names, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*"))
-	require.NoError(t, err)
-	require.Equal(t, []string{path}, names, "something of the others is left")
+		results := make(chan result)
+		for range racers {
+			go func() {
+				s, err := Open(Options{Path: path, Sync: 0, Logger: quiet()})
+				results <- result{s, err}
+			}()
+		}
+		var winner *Store
+		for range racers {
+			r := <-results
+			if r.err != nil {
+				require.ErrorIs(t, r.err, ErrLocked)
+				continue
+			}
+			require.Nil(t, winner, "two have the file")
+			winner = r.s
+		}
+		require.NotNil(t, winner, "none has the file")
+		ping(t, winner, "alice", base)
+		require.NoError(t, winner.Close())
+		require.Contains(t, truthOf(t, open(t, Options{Path: path}))["chat"], "alice")
+		names, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*"))
+		require.NoError(t, err)
+		require.Equal(t, []string{path}, names, "something of the others is left")
+	})
 }
 
 // TestLockedAfterCompaction: the lock goes over to the file that takes the place of the first, and so does what keeps a
 // second process out that has opened the first one already.
 func TestLockedAfterCompaction(t *testing.T) {
-	t.Parallel() // it waits for a lock
-	path := newPath(t)
-	s := open(t, Options{Path: path, Sync: 0})
-	_, err := Open(Options{Path: path})
-	require.ErrorIs(t, err, ErrLocked)
-	early, err := os.OpenFile(path, os.O_RDWR, 0)
-	require.NoError(t, err)
-	defer early.Close()
-	ping(t, s, "alice", base)
-	require.NoError(t, compactNow(s))
-	_, err = Open(Options{Path: path})
-	require.ErrorIs(t, err, ErrLocked)
-	locked, err := tryLock(early)
-	require.NoError(t, err)
-	require.True(t, locked, "the old file is nobody's")
-	named, err := hasName(early, path)
-	require.NoError(t, err)
-	require.False(t, named, "and it is not the data file any more")
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		path := newPath(t)
+		s := open(t, Options{Path: path, Sync: 0})
+		_, err := Open(Options{Path: path})
+		require.ErrorIs(t, err, ErrLocked)
+		early, err := os.OpenFile(path, os.O_RDWR, 0)
+		require.NoError(t, err)
+		defer early.Close()
+		ping(t, s, "alice", base)
+		require.NoError(t, compactNow(s))
+		_, err = Open(Options{Path: path})
+		require.ErrorIs(t, err, ErrLocked)
+		locked, err := tryLock(early)
+		require.NoError(t, err)
+		require.True(t, locked, "the old file is not locked")
+		named, err := hasName(early, path)
+		require.NoError(t, err)
+		require.False(t, named, "and it is not the data file any more")
+	})
 }
 
 // TestSymbolicLink: compaction replaces the file that a link leads to, not the link.
 func TestSymbolicLink(t *testing.T) {
-	t.Parallel() // it waits for a lock
-	link, target := newPath(t), newPath(t)
-	require.NoError(t, open(t, Options{Path: target}).Close())
-	require.NoError(t, os.Symlink(target, link))
-	s := open(t, Options{Path: link, Sync: 0})
-	require.Equal(t, link, s.Path())
-	_, err := Open(Options{Path: target})
-	require.ErrorIs(t, err, ErrLocked)
-	ping(t, s, "alice", base)
-	require.NoError(t, compactNow(s))
-	require.NoError(t, s.Close())
-	info, err := os.Lstat(link)
-	require.NoError(t, err)
-	require.Equal(t, os.ModeSymlink, info.Mode().Type())
-	require.Contains(t, truthOf(t, open(t, Options{Path: target}))["chat"], "alice")
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		link, target := newPath(t), newPath(t)
+		require.NoError(t, open(t, Options{Path: target}).Close())
+		require.NoError(t, os.Symlink(target, link))
+		s := open(t, Options{Path: link, Sync: 0})
+		require.Equal(t, link, s.Path())
+		_, err := Open(Options{Path: target})
+		require.ErrorIs(t, err, ErrLocked)
+		ping(t, s, "alice", base)
+		require.NoError(t, compactNow(s))
+		require.NoError(t, s.Close())
+		info, err := os.Lstat(link)
+		require.NoError(t, err)
+		require.Equal(t, os.ModeSymlink, info.Mode().Type())
+		require.Contains(t, truthOf(t, open(t, Options{Path: target}))["chat"], "alice")
+	})
 }
 
 // TestPermissions: only the owner can read a new file. What an administrator changes about that stays.
@@ -180,7 +189,7 @@ func TestPermissions(t *testing.T) {
 	require.Equal(t, fs.FileMode(0o640), mode())
 }
 
-// TestReplacedWhileInUse: compaction does not overwrite a file that somebody has put in the place of the one in use.
+// TestReplacedWhileInUse: compaction does not overwrite a file that has replaced the one in use.
 func TestReplacedWhileInUse(t *testing.T) {
 	path := newPath(t)
 	s := open(t, Options{Path: path, Sync: 0})

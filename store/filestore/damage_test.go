@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -93,7 +94,8 @@ func openDamaged(t testing.TB, damaged []byte, what string) truth {
 		defer s.Close()
 		return truthOf(t, s)
 	}
-	if !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrForeign) && !errors.Is(err, ErrNewer) && !errors.Is(err, ErrOlder) {
+	refusals := []error{ErrDamaged, ErrForeign, ErrNewer, ErrOlder}
+	if !slices.ContainsFunc(refusals, func(refusal error) bool { return errors.Is(err, refusal) }) {
 		t.Errorf("%s: %v", what, err)
 	}
 	after, err := os.ReadFile(path)
@@ -103,8 +105,10 @@ func openDamaged(t testing.TB, damaged []byte, what string) truth {
 }
 
 // TestDamagedByte damages each byte of a file. After a clean stop, every damage is refused. While the store runs, the
-// last record alone cannot be told from one that a crash interrupted: without it, everything else is there.
+// last record alone cannot be distinguished from one that a crash interrupted: it is cut off, and everything else is
+// there.
 func TestDamagedByte(t *testing.T) {
+	t.Parallel()
 	s := newSample(t, 4)
 	last := s.records[len(s.records)-2]
 	for i := range s.closed {
@@ -130,6 +134,7 @@ func TestDamagedByte(t *testing.T) {
 // TestCutShort cuts a file at every byte. After a clean stop, that is refused. While the store runs, it is refused
 // within the snapshot, and what is cut off behind that is what a crash may leave, see TestCutAnywhere.
 func TestCutShort(t *testing.T) {
+	t.Parallel()
 	s := newSample(t, 4)
 	for cut := range s.closed {
 		what := fmt.Sprintf("cut at %d", cut)
@@ -182,9 +187,14 @@ func mutations() []mutation {
 
 // TestDamage damages a larger file, whose snapshot has several records, at random places.
 func TestDamage(t *testing.T) {
-	s := newSample(t, 60_000)
+	t.Parallel()
+	s := newSample(t, 30_000)
 	require.Greater(t, len(s.records), 10)
-	for seed := range uint64(3) {
+	seeds := uint64(3)
+	if testing.Short() {
+		seeds = 1
+	}
+	for seed := range seeds {
 		for n := range mutations() {
 			checkDamage(t, s, n, seed)
 		}

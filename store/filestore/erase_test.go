@@ -64,8 +64,8 @@ func TestForgetAfterTrim(t *testing.T) {
 	require.NotContains(t, inFile(t, s)["chat"], "alice")
 }
 
-// stubborn is a context that ends for who waits on it before it says so to who asks: what a real one
-// does when it ends between the two.
+// stubborn is a context whose Done channel is closed while Err still returns nil, as between the two steps of a real
+// one.
 type stubborn struct {
 	context.Context
 	done chan struct{}

@@ -1,28 +1,29 @@
 // Package filestore stores presence in one file, for a service that runs as a single process with nothing else to
-// install. It answers from memory; the file is what survives.
+// install. Reads are answered from memory; the file is what survives.
 //
-// Every write becomes part of a flush: one record that is appended to the file and synced to the disk. When the records
-// that no longer count take more room than the live data, the file is rewritten in the background, so its size stays in
+// Every write becomes part of a flush: one record that is appended to the file and synced to the disk. When superseded
+// records take more room than the live data, the file is rewritten in the background (compaction), so its size stays in
 // proportion to the number of users.
 //
 // # What a crash can lose
 //
 // With Options.Sync above zero (the default is a second), pings and leaves return at once and are part of the next
-// flush, which begins at most Sync later. A crash loses at most those of the flush in progress and of the time since it
-// began; when a flush takes longer than Sync, writes wait for it. With Sync zero every write returns, and shows in
-// reads, only after its flush; one flush serves all that wait. Forget and DeleteNamespace always return after their
-// flush. Close flushes.
+// flush, which begins at most Sync later. A crash loses at most the writes of the flush in progress and those since it
+// began; when a flush takes longer than Sync, writes wait for it. With Sync zero every write returns, and is visible to
+// reads, only after its flush; one flush serves all writes that wait. Forget and DeleteNamespace always return after
+// their flush. Close flushes.
 //
-// When a flush fails, nothing that was accepted is dropped: it is written again, and until that succeeds
-// writes fail with [store.ErrUnavailable] or [store.ErrFull], and so does Ready. Reads go on.
+// When a flush fails, accepted writes are kept and flushed again. Until that succeeds, writes and Ready fail with
+// [store.ErrUnavailable] or [store.ErrFull]. Reads continue.
 //
 // # What is refused
 //
-// Open refuses a file that is in use, is damaged, has a newer format or is something else. It does not change such a
-// file. The rest of a flush that a crash interrupted is not damage: it is cut off, with a warning.
+// Open refuses a file that is in use, is damaged, has a newer format or is not a data file, and leaves it unchanged.
+// The rest of a flush that a crash interrupted is not damage: it is cut off, with a warning.
 package filestore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,20 +44,20 @@ const DefaultSync = time.Second
 // defaultCompactAfter is how much room superseded records may take in any file.
 const defaultCompactAfter = 16 << 20
 
-// Options says where the data is and how safe a write is when it is answered.
+// Options configures a store.
 type Options struct {
-	Path string        // of the data file; it is made if it does not exist
-	Sync time.Duration // between flushes; 0 answers every write after its flush
+	Path string        // of the data file, which is created if it does not exist
+	Sync time.Duration // between flushes; 0 makes every write wait for its flush
 
 	// CompactAfter is the least number of bytes of superseded records at which the file is rewritten; default 16 MiB.
-	// While they take less room than the live data, it is not rewritten in any case.
+	// A file in which they take less room than the live data is never rewritten.
 	CompactAfter int64
 
-	// MaxNamespaces is the number of namespaces from which on a write does not create another one; 0 for no limit.
+	// MaxNamespaces is the number of namespaces at which writes stop creating others; 0 for no limit.
 	MaxNamespaces int
 
 	Now       func() time.Time     // the machine's clock; default time.Now
-	Monotonic func() time.Duration // time since some moment, whatever that clock does; default since Open
+	Monotonic func() time.Duration // time since some moment, unaffected by that clock; default since Open
 	Logger    *slog.Logger         // default slog.Default()
 }
 
@@ -84,25 +85,20 @@ func openWith(k formats, o Options) (*Store, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
-	if o.CompactAfter == 0 {
-		o.CompactAfter = defaultCompactAfter
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	o.CompactAfter = cmp.Or(o.CompactAfter, defaultCompactAfter)
 	path, err := filepath.Abs(o.Path)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{path: path, now: o.Now}
 	s.clock = clock.New(clock.Options{Name: "machine", Monotonic: o.Monotonic, Logger: o.Logger})
-	s.reading()
+	s.readClock()
 	log, err := s.load(k, o)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	s.writer = newWriter(s, log, o)
-	s.writer.start()
+	s.writer = startWriter(s, log, o)
 	return s, nil
 }
 
@@ -117,15 +113,14 @@ func (s *Store) load(k formats, o Options) (*fileLog, error) {
 		return nil, err
 	}
 	l, err := k.load(file)
-	if err != nil {
-		file.Close()
-		return nil, err
-	}
-	for name, users := range l.data {
-		s.index.put(name, newNamespace(users))
-	}
 	log := newFileLog(path, file, l, k.current, o)
-	if err := log.prepare(l, &s.index); err != nil {
+	if err == nil {
+		for name, users := range l.data {
+			s.index.put(name, newNamespace(users))
+		}
+		err = log.prepare(l, &s.index)
+	}
+	if err != nil {
 		file.Close()
 		return nil, err
 	}
@@ -135,33 +130,25 @@ func (s *Store) load(k formats, o Options) (*fileLog, error) {
 // Path returns the absolute path of the data file.
 func (s *Store) Path() string { return s.path }
 
-// Close flushes what was accepted and closes the file. Its error means that something accepted may
-// not be in the file.
+// Close flushes accepted writes and closes the file. An error means that some of them may not be in the file.
 func (s *Store) Close() error { return s.writer.close() }
 
 // Ready returns nil unless the store is closed, the last flush failed, or the one in progress hangs.
 func (s *Store) Ready(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if err := s.writer.failure(); err != nil {
-		return err
-	}
-	return s.writer.stalled()
+	return s.read(ctx, func(*index) error { return cmp.Or(s.writer.failed, s.writer.stalled()) })
 }
 
-// Now implements [store.Store] with the machine's clock, which is read when somebody asks, at most every few seconds.
-func (s *Store) Now(context.Context) (lastseen.Instant, error) {
-	if err := s.open(); err != nil {
-		return 0, err
-	}
-	return s.reading(), nil
+// Now implements [store.Store] with the machine's clock, which is read on demand, at most every few seconds.
+func (s *Store) Now(context.Context) (now lastseen.Instant, err error) {
+	err = s.read(context.Background(), func(*index) error {
+		now = s.readClock()
+		return nil
+	})
+	return now, err
 }
 
-// reading returns the time by the store's clock.
-func (s *Store) reading() lastseen.Instant {
+// readClock returns the time by the store's clock.
+func (s *Store) readClock() lastseen.Instant {
 	_ = s.clock.Refresh(func() (time.Time, error) { return s.now(), nil }) // there is no other error
 	at, _ := s.clock.Now()
 	return at
@@ -170,28 +157,18 @@ func (s *Store) reading() lastseen.Instant {
 // ClockStats returns how the machine's clock behaved so far.
 func (s *Store) ClockStats() clock.Stats { return s.clock.Stats() }
 
-// open returns an error when the store is closed.
-func (s *Store) open() error {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.writer.closed {
-		return store.ErrClosed
-	}
-	return nil
+// Lease implements [store.Store]. It is always granted: the data file is locked against other processes.
+func (s *Store) Lease(ctx context.Context, _ string, _ time.Duration) (bool, error) {
+	err := s.read(ctx, func(*index) error { return nil })
+	return err == nil, err
 }
 
-// fileError wraps the reason why a flush failed in what it means to a caller.
-func fileError(err error) error {
+// flushError returns the error of a flush as callers see it.
+func flushError(err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
 		return fmt.Errorf("%w: %w", store.ErrFull, err)
 	default:
 		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}
-}
-
-// Lease implements [store.Store]. The data file is locked: no other process is on this store.
-func (s *Store) Lease(ctx context.Context, _ string, _ time.Duration) (bool, error) {
-	err := s.read(ctx, func(*index) error { return nil })
-	return err == nil, err
 }

@@ -17,8 +17,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if path := os.Getenv(victimFile); path != "" {
-		victim(path, os.Getenv(victimSync))
+	if path := os.Getenv(childFile); path != "" {
+		child(path, os.Getenv(childSync))
 		return
 	}
 	if path := os.Getenv(limitedFile); path != "" {
@@ -50,8 +50,10 @@ func open(t testing.TB, o Options) *Store {
 func newPath(t testing.TB) string { return storetest.DataFile(t) }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	for _, o := range []Options{{Sync: DefaultSync}, {Sync: 0}, {Sync: time.Millisecond, CompactAfter: 1}} {
 		t.Run(fmt.Sprintf("sync=%s,compact=%d", o.Sync, o.CompactAfter), func(t *testing.T) {
+			t.Parallel()
 			storetest.Run(t, func(t testing.TB) store.Store {
 				o.Path = newPath(t)
 				return open(t, o)
@@ -80,7 +82,7 @@ func ping(t testing.TB, s *Store, user string, at lastseen.Instant) {
 	require.NoError(t, err)
 }
 
-// TestRegisteredSurvive: a namespace without anybody in it is in the file, too.
+// TestRegisteredSurvive: an empty namespace is in the file, too.
 func TestRegisteredSurvive(t *testing.T) {
 	for _, sync := range []time.Duration{0, time.Hour} {
 		path := newPath(t)

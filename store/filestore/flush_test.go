@@ -93,7 +93,7 @@ func TestSlowFlushHoldsWritesBack(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, <-held, context.Canceled)
 		shown := truthOf(t, s)["chat"]
-		require.Contains(t, shown, "in-time", "reads go on")
+		require.Contains(t, shown, "in-time", "reads continue")
 		require.Len(t, shown, 2)
 		g.open <- nil
 		require.NoError(t, <-held)
@@ -122,7 +122,7 @@ func TestHangingFlush(t *testing.T) {
 	}
 }
 
-// TestForgottenTwice: with sync = 0 a second forgetting, and one of somebody unknown, are no error either.
+// TestForgottenTwice: with sync = 0, forgetting an unknown user is not an error either.
 func TestForgottenTwice(t *testing.T) {
 	s := open(t, Options{Path: newPath(t), Sync: 0})
 	ping(t, s, "alice", base)
@@ -168,75 +168,81 @@ func TestSyncZero(t *testing.T) {
 
 // TestFailedFlush fails flushes by an injected error, since a real disk does not fail on demand.
 func TestFailedFlush(t *testing.T) {
-	for cause, want := range map[error]error{
-		syscall.ENOSPC:    store.ErrFull,
-		syscall.EDQUOT:    store.ErrFull,
-		syscall.EFBIG:     store.ErrFull,
-		errors.New("EIO"): store.ErrUnavailable,
-	} {
-		ctx := context.Background()
-		s, g := opened(t, time.Millisecond)
-		ping(t, s, "kept", base)
-		<-g.entered
-		g.open <- cause
-		<-g.entered // it is tried again
-		require.ErrorIs(t, s.Ready(ctx), want)
-		_, err := s.Ping(ctx, "chat", []store.Sighting{{User: "refused", At: base}})
-		require.ErrorIs(t, err, want)
-		require.ErrorIs(t, s.Forget(ctx, "chat", "kept"), want)
-		require.Contains(t, truthOf(t, s)["chat"], "kept", "reads go on")
-		close(g.open)
-		require.Eventually(t, func() bool { return s.Ready(ctx) == nil }, time.Minute, time.Millisecond)
-		ping(t, s, "again", base)
-		require.NoError(t, s.Forget(ctx, "chat", "nobody"))
-		require.NoError(t, s.Close())
-		kept := truthOf(t, open(t, Options{Path: s.Path()}))["chat"]
-		require.Len(t, kept, 2)
-		require.Contains(t, kept, "kept")
-	}
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for cause, want := range map[error]error{
+			syscall.ENOSPC:    store.ErrFull,
+			syscall.EDQUOT:    store.ErrFull,
+			syscall.EFBIG:     store.ErrFull,
+			errors.New("EIO"): store.ErrUnavailable,
+		} {
+			ctx := context.Background()
+			s, g := opened(t, time.Millisecond)
+			ping(t, s, "kept", base)
+			<-g.entered
+			g.open <- cause
+			<-g.entered // it is tried again
+			require.ErrorIs(t, s.Ready(ctx), want)
+			_, err := s.Ping(ctx, "chat", []store.Sighting{{User: "refused", At: base}})
+			require.ErrorIs(t, err, want)
+			require.ErrorIs(t, s.Forget(ctx, "chat", "kept"), want)
+			require.Contains(t, truthOf(t, s)["chat"], "kept", "reads continue")
+			close(g.open)
+			require.Eventually(t, func() bool { return s.Ready(ctx) == nil }, time.Minute, time.Millisecond)
+			ping(t, s, "again", base)
+			require.NoError(t, s.Forget(ctx, "chat", "nobody"))
+			require.NoError(t, s.Close())
+			kept := truthOf(t, open(t, Options{Path: s.Path()}))["chat"]
+			require.Len(t, kept, 2)
+			require.Contains(t, kept, "kept")
+		}
+	})
 }
 
-// TestFailedSync: what was not synced is written again. A second sync alone would succeed, although the kernel has dropped
-// what it could not write. The test drops it, too.
+// TestFailedSync: what was not synced is written again. A second sync alone would succeed, although the kernel has
+// dropped what it could not write. The test drops it, too.
 func TestFailedSync(t *testing.T) {
-	for _, sync := range []time.Duration{0, time.Millisecond} {
-		ctx := context.Background()
-		s := open(t, Options{Path: newPath(t), Sync: sync})
-		log, failures := s.writer.log, make(chan bool, 1)
-		ping(t, s, "before", base)
-		require.NoError(t, s.Forget(ctx, "chat", "nobody")) // the flush has ended
-		log.fsync = func(f *os.File) error {
-			select {
-			case <-failures:
-				info, err := f.Stat()
-				require.NoError(t, err)
-				_, err = f.WriteAt(make([]byte, info.Size()-log.end), log.end)
-				require.NoError(t, err)
-				return syscall.EIO
-			default:
-				return f.Sync()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, sync := range []time.Duration{0, time.Millisecond} {
+			ctx := context.Background()
+			s := open(t, Options{Path: newPath(t), Sync: sync})
+			log, failures := s.writer.log, make(chan bool, 1)
+			ping(t, s, "before", base)
+			require.NoError(t, s.Forget(ctx, "chat", "nobody")) // the flush has ended
+			log.fsync = func(f *os.File) error {
+				select {
+				case <-failures:
+					info, err := f.Stat()
+					require.NoError(t, err)
+					_, err = f.WriteAt(make([]byte, info.Size()-log.end), log.end)
+					require.NoError(t, err)
+					return syscall.EIO
+				default:
+					return f.Sync()
+				}
 			}
+			failures <- true
+			_, err := s.Ping(ctx, "chat", []store.Sighting{{User: "failed", At: base}})
+			require.Eventually(t, func() bool {
+				return len(failures) == 0 && s.Ready(ctx) == nil && s.Forget(ctx, "chat", "nobody") == nil
+			}, time.Minute, time.Millisecond)
+			held := inFile(t, s)["chat"]
+			require.Contains(t, held, "before")
+			if sync == 0 {
+				require.ErrorIs(t, err, store.ErrUnavailable)
+				require.NotContains(t, held, "failed", "it was cut off")
+			} else {
+				require.NoError(t, err)
+				require.Contains(t, held, "failed")
+			}
+			require.Equal(t, truthOf(t, s), inFile(t, s))
 		}
-		failures <- true
-		_, err := s.Ping(ctx, "chat", []store.Sighting{{User: "failed", At: base}})
-		require.Eventually(t, func() bool {
-			return len(failures) == 0 && s.Ready(ctx) == nil && s.Forget(ctx, "chat", "nobody") == nil
-		}, time.Minute, time.Millisecond)
-		held := inFile(t, s)["chat"]
-		require.Contains(t, held, "before")
-		if sync == 0 {
-			require.ErrorIs(t, err, store.ErrUnavailable)
-			require.NotContains(t, held, "failed", "it was cut off")
-		} else {
-			require.NoError(t, err)
-			require.Contains(t, held, "failed")
-		}
-		require.Equal(t, truthOf(t, s), inFile(t, s))
-	}
+	})
 }
 
-// TestForgottenAfterAFailure: what a failed flush left in the file does not come back after somebody has asked to forget
-// it, although nothing is known of it.
+// TestForgottenAfterAFailure: what a failed flush left in the file does not come back after somebody has asked to
+// forget it, although nothing is known of it.
 func TestForgottenAfterAFailure(t *testing.T) {
 	s := open(t, Options{Path: newPath(t), Sync: 0})
 	commit, failed := s.writer.commit, false
@@ -258,39 +264,44 @@ func TestForgottenAfterAFailure(t *testing.T) {
 }
 
 func TestFailedFlushWithSyncZero(t *testing.T) {
-	t.Parallel() // it waits for the next attempt
-	ctx := context.Background()
-	s, g := opened(t, 0)
-	go func() { <-g.entered; g.open <- syscall.ENOSPC }()
-	_, err := s.Ping(ctx, "chat", []store.Sighting{{User: "refused", At: base}})
-	require.ErrorIs(t, err, store.ErrFull)
-	require.ErrorIs(t, s.Ready(ctx), store.ErrFull)
-	require.Empty(t, truthOf(t, s))
-	close(g.open)
-	require.Eventually(t, func() bool { return s.Ready(ctx) == nil }, time.Minute, time.Millisecond,
-		"it tries again by itself: who is not ready gets no writes")
-	ping(t, s, "kept", base)
-	require.NoError(t, s.Ready(ctx))
-	require.Len(t, inFile(t, s)["chat"], 1)
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		s, g := opened(t, 0)
+		go func() { <-g.entered; g.open <- syscall.ENOSPC }()
+		_, err := s.Ping(ctx, "chat", []store.Sighting{{User: "refused", At: base}})
+		require.ErrorIs(t, err, store.ErrFull)
+		require.ErrorIs(t, s.Ready(ctx), store.ErrFull)
+		require.Empty(t, truthOf(t, s))
+		close(g.open)
+		require.Eventually(t, func() bool { return s.Ready(ctx) == nil }, time.Minute, time.Millisecond,
+			"it tries again by itself: who is not ready gets no writes")
+		ping(t, s, "kept", base)
+		require.NoError(t, s.Ready(ctx))
+		require.Len(t, inFile(t, s)["chat"], 1)
+	})
 }
 
 // TestFailedFlushIsRetriedSoon, however rare flushes are: nothing is written meanwhile.
 func TestFailedFlushIsRetriedSoon(t *testing.T) {
-	s, g := opened(t, time.Hour)
-	defer close(g.open)
-	ping(t, s, "alice", base)
-	<-g.entered
-	g.open <- syscall.EIO
-	select {
-	case <-g.entered:
-		g.open <- nil
-	case <-time.After(time.Minute):
-		require.Fail(t, "not retried")
-	}
-	require.Eventually(t, func() bool { return s.Ready(context.Background()) == nil }, time.Minute, time.Millisecond)
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, g := opened(t, time.Hour)
+		defer close(g.open)
+		ping(t, s, "alice", base)
+		<-g.entered
+		g.open <- syscall.EIO
+		select {
+		case <-g.entered:
+			g.open <- nil
+		case <-time.After(time.Minute):
+			require.Fail(t, "not retried")
+		}
+		require.Eventually(t, func() bool { return s.Ready(context.Background()) == nil }, time.Minute, time.Millisecond)
+	})
 }
 
-// TestCloseReportsWhatIsLost: what was accepted and cannot be written is not passed over in silence.
+// TestCloseReportsWhatIsLost: accepted writes that cannot be written are an error.
 func TestCloseReportsWhatIsLost(t *testing.T) {
 	s, err := Open(Options{Path: newPath(t), Sync: time.Hour, Logger: quiet()})
 	require.NoError(t, err)

@@ -33,6 +33,7 @@ func smallDisk(t *testing.T) (dir string, free func()) {
 // TestFullDisk fills a real disk: what was accepted is in the file once there is room again, and
 // nothing more is accepted until then. The same holds with compactions that fail for want of room.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	for _, o := range []Options{
 		{Sync: 0, CompactAfter: 1 << 40},
 		{Sync: time.Millisecond, CompactAfter: 1 << 40},
@@ -40,6 +41,7 @@ func TestFullDisk(t *testing.T) {
 		{Sync: time.Millisecond, CompactAfter: 100_000},
 	} {
 		t.Run(fmt.Sprintf("sync=%s,compact=%d", o.Sync, o.CompactAfter), func(t *testing.T) {
+			t.Parallel()
 			dir, free := smallDisk(t)
 			o.Path = filepath.Join(dir, "lastseen.db")
 			ctx := context.Background()
@@ -48,7 +50,7 @@ func TestFullDisk(t *testing.T) {
 			if o.CompactAfter > 1<<30 { // a compaction that fails leaves some room
 				require.ErrorIs(t, s.Ready(ctx), store.ErrFull)
 			}
-			require.Equal(t, accepted, truthOf(t, s)["chat"], "reads go on")
+			require.Equal(t, accepted, truthOf(t, s)["chat"], "reads continue")
 			free()
 			require.Eventually(t, func() bool {
 				_, err := s.Ping(ctx, "chat", []store.Sighting{{User: "after", At: base}})
@@ -77,7 +79,7 @@ func fillWithGarbage(t require.TestingT, s *Store) {
 		}
 	}
 	require.True(t, full)
-	s.writer.log.compacting.Wait()
+	awaitIdle(s)
 	for s.Ready(context.Background()) != nil {
 		time.Sleep(time.Millisecond)
 	}
@@ -89,9 +91,9 @@ type exits struct{}
 func (exits) Errorf(format string, args ...any) { fmt.Fprintf(os.Stderr, format, args...) }
 func (exits) FailNow()                          { os.Exit(1) }
 
-// limited runs in a process of its own, whose files can be 1 MiB long.
+// limited runs in a process of its own, whose files can be 512 KiB long.
 func limited(path string) {
-	limit := syscall.Rlimit{Cur: 1 << 20, Max: 1 << 20}
+	limit := syscall.Rlimit{Cur: 1 << 19, Max: 1 << 19}
 	require.NoError(exits{}, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit))
 	s, err := Open(Options{Path: path, Sync: 0, CompactAfter: 1 << 40, Logger: quiet()})
 	require.NoError(exits{}, err)
@@ -107,6 +109,7 @@ func limited(path string) {
 
 // TestLargestFile: where files cannot grow beyond a size, a file of that size is a full store.
 func TestLargestFile(t *testing.T) {
+	t.Parallel()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), limitedFile+"="+newPath(t))
 	out, err := cmd.CombinedOutput()

@@ -11,11 +11,10 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// index is everything known, in memory: a map for lookups and a tree for order, a namespace. It
-// knows nothing of files, and does no locking.
+// index holds all data in memory: for each namespace a map for lookups and a tree for order. It does no locking.
 type index struct {
 	namespaces btree.Map[string, *namespace]
-	live       int64 // about how many bytes all of it takes in a new data file
+	live       int64 // about how many bytes all data takes in a new data file
 }
 
 // namespaceBytes is about how many bytes a namespace takes in a data file.
@@ -27,14 +26,14 @@ func (x *index) put(name string, n *namespace) {
 	x.live += namespaceBytes(name) + n.users.bytes
 }
 
-// namespace holds the users of one namespace; the map and the tree hold the same ones.
+// namespace holds the users of one namespace. The map and the tree hold the same users.
 type namespace struct {
 	users *users
 	order *btree.BTreeG[entry]
 }
 
-// score is a known state as one number that orders it: the time of someone present, and that time
-// mirrored at zero for someone who left.
+// score is a known state as a number that orders it: the time of a user who is present, the negated time of a user who
+// left.
 type score int64
 
 func scoreOf(s lastseen.State) score {
@@ -51,7 +50,7 @@ func (c score) state() lastseen.State {
 	return lastseen.State{At: lastseen.Instant(c)}
 }
 
-// newNamespace makes a namespace out of its users, faster than setting them one by one.
+// newNamespace returns a namespace of the given users. It is faster than setting them one by one.
 func newNamespace(u *users) *namespace {
 	entries := slices.AppendSeq(make([]entry, 0, u.len()), u.all())
 	slices.SortFunc(entries, func(a, b entry) int {
@@ -73,11 +72,16 @@ func (x *index) get(namespace, user string) lastseen.State {
 	if !ok {
 		return lastseen.State{}
 	}
+	return n.get(user)
+}
+
+// get returns a user's state, zero if unknown.
+func (n *namespace) get(user string) lastseen.State {
 	e, _ := n.users.get(user)
 	return e.score.state()
 }
 
-// set stores a user's state; the zero state removes the user. The namespace exists from then on.
+// set stores a user's state, in a namespace that it creates if necessary; the zero state removes the user.
 func (x *index) set(name, user string, s lastseen.State) {
 	n := x.add(name)
 	before := n.users.bytes
@@ -101,14 +105,14 @@ func (n *namespace) set(user string, s lastseen.State) {
 	n.order.Set(now)
 }
 
-// shrink frees the memory of a namespace that was large when its last user is removed.
+// shrink frees the memory of a namespace that was large, once it is empty.
 func (n *namespace) shrink() {
 	if n.users.len() == 0 && len(n.users.names.chunks) > 1 {
 		*n = *newNamespace(newUsers())
 	}
 }
 
-// add returns a namespace, which exists from then on.
+// add returns a namespace, which it creates if necessary.
 func (x *index) add(name string) *namespace {
 	n, ok := x.namespaces.Get(name)
 	if !ok {
@@ -125,12 +129,8 @@ func (x *index) drop(name string) {
 	}
 }
 
-// list returns the records that a query asks for.
-func (x *index) list(namespace string, q store.ListQuery) ([]store.Record, error) {
-	n, ok := x.namespaces.Get(namespace)
-	if !ok {
-		return nil, nil
-	}
+// list returns the records that match a query.
+func (n *namespace) list(q store.ListQuery) ([]store.Record, error) {
 	var sources []store.Source
 	for _, r := range q.Ranges {
 		if rest, tied, ok := q.Resume(r); ok {
@@ -148,50 +148,47 @@ func bounds(r lastseen.Range) (low, high score) {
 	return score(r.From), score(r.To)
 }
 
-// cursor walks one range of the tree, up or down; it implements [store.Source].
+// cursor walks one range of the tree in either direction. It implements [store.Source].
 type cursor struct {
 	users     *users
 	iter      btree.IterG[entry]
 	low, high score
-	up        bool
-	more      bool // the iterator stands at an entry
+	advance   func() bool // moves the iterator to the next entry, if there is one
+	more      bool        // the iterator is at an entry
 }
 
-// cursor returns one that stands at the first entry of a range; tied as [store.ListQuery.Resume]
-// defines it.
+// cursor returns a cursor at the first entry of a range; tied is defined by [store.ListQuery.Resume].
 func (n *namespace) cursor(q store.ListQuery, rest lastseen.Range, tied bool) *cursor {
-	c := &cursor{users: n.users, iter: n.order.Iter(), up: (q.Order == store.Newest) == rest.Left}
+	c := &cursor{users: n.users, iter: n.order.Iter()}
 	c.low, c.high = bounds(rest)
-	after := ""
+	after, past := "", c.high+1
 	if tied {
-		after = q.After.User
+		after, past = q.After.User, c.high
 	}
-	if c.up {
+	if ascending := (q.Order == store.Newest) == rest.Left; ascending {
+		c.advance = c.iter.Next
 		c.more = c.seek(n, c.low, after)
 		if e := c.iter.Item(); c.more && tied && e.score == c.low && n.users.name(e) == after {
-			c.more = c.iter.Next()
+			c.more = c.advance()
 		}
 		return c
 	}
-	past := c.high
-	if !tied {
-		past++
-	}
+	c.advance = c.iter.Prev
 	if c.seek(n, past, after) {
-		c.more = c.iter.Prev()
+		c.more = c.advance()
 	} else {
 		c.more = c.iter.Last()
 	}
 	return c
 }
 
-// seek moves to the first entry that is not before a score and, within it, an ID; false if there is none.
+// seek moves to the first entry at or after a score and, within it, an ID; false if there is none.
 func (c *cursor) seek(n *namespace, s score, user string) bool {
 	if user == "" {
 		return c.iter.Seek(entry{s, noName})
 	}
 	first, known := n.users.get(user)
-	if !known || first.score != s { // they moved on since the page before
+	if !known || first.score != s { // the user has moved since the last page
 		first, known = n.order.GetAt(n.rank(s, user))
 	}
 	return known && c.iter.Seek(first)
@@ -199,27 +196,16 @@ func (c *cursor) seek(n *namespace, s score, user string) bool {
 
 // Next implements [store.Source].
 func (c *cursor) Next() (store.Record, bool, error) {
-	if !c.more {
-		return store.Record{}, false, nil
-	}
 	e := c.iter.Item()
-	if e.score < c.low || e.score > c.high {
+	if !c.more || e.score < c.low || e.score > c.high {
 		return store.Record{}, false, nil
 	}
-	if c.up {
-		c.more = c.iter.Next()
-	} else {
-		c.more = c.iter.Prev()
-	}
+	c.more = c.advance()
 	return store.Record{User: c.users.name(e), State: e.score.state()}, true, nil
 }
 
 // count returns how many users are in a range.
-func (x *index) count(namespace string, r lastseen.Range) int64 {
-	n, ok := x.namespaces.Get(namespace)
-	if !ok {
-		return 0
-	}
+func (n *namespace) count(r lastseen.Range) int64 {
 	low, high := bounds(r)
 	return int64(n.rank(high+1, "") - n.rank(low, ""))
 }
@@ -232,28 +218,15 @@ func (n *namespace) rank(c score, user string) int {
 	})
 }
 
-// newest returns the newest time in a namespace; 0 if nobody is in it.
-func (x *index) newest(namespace string) lastseen.Instant {
-	if n, ok := x.namespaces.Get(namespace); ok {
-		return n.newest()
-	}
-	return 0
-}
-
-// newest returns the newest time in a namespace; 0 if nobody is in it.
+// newest returns the newest time in a namespace; 0 if it is empty.
 func (n *namespace) newest() lastseen.Instant {
-	first, _ := n.order.Min() // whoever left last, if anyone did
+	first, _ := n.order.Min() // the last user who left, if any did
 	last, _ := n.order.Max()
 	return max(first.score.state().At, last.score.state().At)
 }
 
 // before returns at most limit users last seen before the cutoff.
-func (x *index) before(namespace string, cutoff lastseen.Instant, limit int) []string {
-	n, ok := x.namespaces.Get(namespace)
-	if !ok {
-		return nil
-	}
-	var stale []string
+func (n *namespace) before(cutoff lastseen.Instant, limit int) (stale []string) {
 	n.order.Ascend(entry{score(1 - cutoff), noName}, func(e entry) bool {
 		if e.score >= score(cutoff) || len(stale) == limit {
 			return false
@@ -264,15 +237,14 @@ func (x *index) before(namespace string, cutoff lastseen.Instant, limit int) []s
 	return stale
 }
 
-// frozen is a namespace as it was at one moment.
+// frozen is a namespace as it was when it was frozen.
 type frozen struct {
 	name  string
 	names *names
 	order *btree.BTreeG[entry]
 }
 
-// freeze returns all namespaces as they are now, to be read without a lock. The next freeze must not come before
-// the reading has ended.
+// freeze returns all namespaces as they are now, to be read without a lock until the next freeze.
 func (x *index) freeze() []frozen {
 	all := make([]frozen, 0, x.namespaces.Len())
 	x.namespaces.Scan(func(name string, n *namespace) bool {

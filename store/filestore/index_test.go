@@ -29,7 +29,7 @@ func TestIndexKeepsNoBuffer(t *testing.T) {
 	}
 }
 
-// TestRank compares the rank of every score with counting, on ties, both halves and nobody.
+// TestRank compares the rank of every score with counting, with ties, both halves and an empty namespace.
 func TestRank(t *testing.T) {
 	for _, scores := range [][]score{{}, {5}, {-5}, {-9, -5, -5, -5, 2, 5, 5, 9}, {1, 1, 1, 1, 1, 1}} {
 		users := newUsers()

@@ -21,45 +21,45 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// The victim is this test binary, started again to write to a store until it is killed. What it says
-// on its output, a line each, in one write and so never cut:
+// The child is this test binary, started again to write to a store until it is killed. Its output has a line, written
+// at once and so never cut, for each event:
 //
-//	ack USER AT    a ping is answered
-//	gone USER      a forget is answered
-//	dropped NAME   a namespace's deletion is answered
-//	safe USER AT   a flush that held this has ended
-//	flushed N      a flush has ended that began after N acks
+//	ack USER AT    a ping returned
+//	gone USER      a forget returned
+//	dropped NAME   a namespace's deletion returned
+//	safe USER AT   a flush that contained this ended
+//	flushed N      a flush that began after N acks ended
 const (
-	victimFile = "LASTSEEN_VICTIM_FILE"
-	victimSync = "LASTSEEN_VICTIM_SYNC"
+	childFile = "LASTSEEN_CHILD_FILE"
+	childSync = "LASTSEEN_CHILD_SYNC"
 
-	victimWriters = 8
-	victimUsers   = 50
+	childWriters = 8
+	childUsers   = 50
 )
 
-// say writes lines one at a time and counts the acks among them.
-type say struct {
+// crashLog writes lines one at a time and counts the acks among them.
+type crashLog struct {
 	mu   sync.Mutex
 	acks int
 }
 
-func (s *say) line(format string, args ...any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (l *crashLog) line(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	text := fmt.Sprintf(format, args...)
 	if strings.HasPrefix(text, "ack") {
-		s.acks++
+		l.acks++
 	}
 	fmt.Println(text)
 }
 
-func (s *say) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.acks
+func (l *crashLog) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.acks
 }
 
-func victim(path, sync string) {
+func child(path, sync string) {
 	every, err := time.ParseDuration(sync)
 	if err != nil {
 		panic(err)
@@ -68,7 +68,7 @@ func victim(path, sync string) {
 	if err != nil {
 		panic(err)
 	}
-	var out say
+	var out crashLog
 	commit, acks := s.writer.commit, 0
 	s.writer.commit = func(run [][]byte) error {
 		held := contents{}
@@ -88,19 +88,19 @@ func victim(path, sync string) {
 		return nil
 	}
 	start := lastseen.InstantOf(time.Now().Add(-24 * time.Hour)) // times run ahead of the clock here
-	for w := range victimWriters {
-		go write1(s, &out, w, start, every < DefaultSync)
+	for w := range childWriters {
+		go pingForever(s, &out, w, start, every < DefaultSync)
 	}
 	select {} // until killed
 }
 
-// write1 pings a writer's own users with ever later times. Unless it would hurry flushes that are to
-// come by themselves, it now and then erases a user and a namespace for good.
-func write1(s *Store, out *say, writer int, at lastseen.Instant, erasing bool) {
+// pingForever pings a writer's own users with ever later times. Unless the test is about delayed flushes, it also
+// erases a user and a namespace now and then, which makes flushes begin at once.
+func pingForever(s *Store, out *crashLog, writer int, at lastseen.Instant, erasing bool) {
 	ctx := context.Background()
 	for n := 0; ; n++ {
 		at++
-		user := fmt.Sprintf("%d-%d", writer, n%victimUsers)
+		user := fmt.Sprintf("%d-%d", writer, n%childUsers)
 		if _, err := s.Ping(ctx, "chat", []store.Sighting{{User: user, At: at}}); err != nil {
 			panic(err)
 		}
@@ -111,8 +111,8 @@ func write1(s *Store, out *say, writer int, at lastseen.Instant, erasing bool) {
 	}
 }
 
-// eraseOnce brings a user and a namespace into the file and then erases them.
-func eraseOnce(ctx context.Context, s *Store, out *say, name string, at lastseen.Instant) {
+// eraseOnce writes a user and a namespace to the file and then erases them.
+func eraseOnce(ctx context.Context, s *Store, out *crashLog, name string, at lastseen.Instant) {
 	batch := []store.Sighting{{User: name, At: at}}
 	_, userErr := s.Ping(ctx, "chat", batch)
 	_, nameErr := s.Ping(ctx, name, batch)
@@ -127,8 +127,8 @@ func eraseOnce(ctx context.Context, s *Store, out *say, name string, at lastseen
 	out.line("dropped %s", name)
 }
 
-// heard is what a victim said before it died.
-type heard struct {
+// events is the output of a child.
+type events struct {
 	acks    []store.Sighting
 	gone    []string
 	dropped []string
@@ -136,18 +136,17 @@ type heard struct {
 	flushed int // acks that the flushes which ended had to hold
 }
 
-// runVictim starts a victim, listens, and kills it when it has said so many lines after so many
-// flushes.
-func runVictim(t *testing.T, path, sync string, flushes, lines int) heard {
+// runChild starts a child, and kills it after a number of flushes and then lines of output.
+func runChild(t *testing.T, path, sync string, flushes, lines int) events {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), victimFile+"="+path, victimSync+"="+sync)
+	cmd.Env = append(os.Environ(), childFile+"="+path, childSync+"="+sync)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	defer cmd.Process.Kill()
-	var h heard
+	var h events
 	scanner := bufio.NewScanner(out)
 	for n := 0; scanner.Scan(); {
 		if n == lines {
@@ -183,9 +182,9 @@ func runVictim(t *testing.T, path, sync string, flushes, lines int) heard {
 	return h
 }
 
-// TestKill kills a writing process several times. With sync=0 everything answered is in the file.
-// Otherwise everything answered before the last completed flush began is: only that flush's successor
-// and what came since can be lost. What was forgotten stays forgotten.
+// TestKill kills a writing process several times. With sync=0, all writes that returned are in the file. Otherwise
+// those that returned before the last completed flush began are; only later ones can be lost. Forgotten users stay
+// forgotten.
 func TestKill(t *testing.T) {
 	t.Parallel() // it waits for the disk
 	for sync, rounds := range map[string]int{"0s": 5, "10ms": 5, "1s": 2} {
@@ -199,7 +198,7 @@ func TestKill(t *testing.T) {
 				if sync == DefaultSync.String() {
 					flushes = 2 // the first comes at once
 				}
-				h := runVictim(t, path, sync, flushes, 1000+random.IntN(4000))
+				h := runChild(t, path, sync, flushes, 1000+random.IntN(4000))
 				safe := slices.Concat(h.safe, h.acks[:h.flushed])
 				if sync == "0s" {
 					safe = h.acks

@@ -14,7 +14,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// TestNamespaceLimit: at the limit a write creates nothing, what exists goes on, and Register is exempt.
+// TestNamespaceLimit: at the limit a write creates nothing, existing namespaces are written to, and Register is exempt.
 func TestNamespaceLimit(t *testing.T) {
 	for _, sync := range []time.Duration{0, time.Hour} {
 		ctx := context.Background()

@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// formats says which version of the format is written, and how each version that can still be read is read.
-// A file of an older version is read by its own reader and rewritten before anything is appended to it.
+// formats holds the version of the format that is written, and a reader for each version that can be read. A file of an
+// older version is rewritten before anything is appended to it.
 type formats struct {
 	current uint32
 	read    map[uint32]func(*os.File) (loaded, error)
@@ -20,12 +20,12 @@ func supported() formats {
 	return formats{current: 1, read: map[uint32]func(*os.File) (loaded, error){1: readV1}}
 }
 
-// loaded is what a data file contains.
+// loaded is the content of a data file.
 type loaded struct {
 	header header
 	data   contents
 	end    int64 // offset after the last valid record
-	torn   int64 // bytes after that, of a flush that a crash interrupted
+	torn   int64 // bytes after that, left by a flush that a crash interrupted
 }
 
 // load reads a data file of any supported version.
@@ -61,27 +61,23 @@ func readV1(f *os.File) (loaded, error) {
 	r := newRecordReader(f, h, headerSize, info.Size())
 	for {
 		payload, err := r.next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if errors.Is(err, errBadRecord) {
-			err = r.checkTorn()
-			l.torn = r.size - r.at
-			if err == nil {
-				break
-			}
-		} else if err == nil {
+		switch {
+		case errors.Is(err, io.EOF):
+			l.end = r.at
+			return l, nil
+		case errors.Is(err, errBadRecord):
+			l.end, l.torn = r.at, r.size-r.at
+			return l, r.checkTorn()
+		case err == nil:
 			err = l.data.replay(payload)
 		}
 		if err != nil {
 			return loaded{}, err
 		}
 	}
-	l.end = r.at
-	return l, nil
 }
 
-// errBadRecord means that no valid record is at the reader's place.
+// errBadRecord means that the reader is not at a valid record.
 var errBadRecord = errors.New("invalid record")
 
 // recordReader reads one record after the other.
@@ -102,8 +98,7 @@ func newRecordReader(f io.ReaderAt, h header, from, size int64) *recordReader {
 	return &recordReader{header: h, file: f, buffer: bufio.NewReaderSize(section, readBuffer), at: from, size: size}
 }
 
-// next returns the payload of the next record, which is valid until the next call. At the end the error is
-// [io.EOF].
+// next returns the payload of the next record, which is valid until the next call. At the end the error is [io.EOF].
 func (r *recordReader) next() ([]byte, error) {
 	if r.at == r.size {
 		return nil, io.EOF
@@ -133,14 +128,13 @@ func (r *recordReader) next() ([]byte, error) {
 	return payload, nil
 }
 
-// checkTorn decides what the invalid record at the reader's place is: the rest of a flush that a crash interrupted,
-// which was never acknowledged and can be cut off (nil), or damage.
+// checkTorn decides what an invalid record is: the rest of a flush that a crash interrupted, which was never
+// acknowledged and can be cut off (nil), or damage.
 //
-// A flush is one record at a time, and the next record is written only after the disk has confirmed the one before.
-// So after a crash only the last record can be incomplete, in whatever order its parts reached the disk, and nothing
-// valid comes after it. Damage to an acknowledged record is followed by valid ones, unless it was the very last
-// record when the process was killed. A clean stop seals the file, so that damage to its last record shows, too. A
-// longer rest than a record was not written by lastseen.
+// A record is written only after the disk has confirmed the one before. So after a crash only the last record can be
+// incomplete, and nothing valid follows it. Damage to an acknowledged record is followed by valid ones, unless it was
+// the last record when the process was killed. A clean stop seals the file, so that damage to its last record is found,
+// too. A rest longer than a record was not written by lastseen.
 func (r *recordReader) checkTorn() error {
 	damaged := fmt.Errorf("%w: the record at offset %d is not valid", ErrDamaged, r.at)
 	rest := r.size - r.at

@@ -10,8 +10,45 @@ import (
 	"time"
 )
 
-// fileLog is the data file in use. It appends records to the file, and replaces the file by a shorter one when it
-// has grown. Its methods are called by the writer's goroutine only.
+// recordFile is an open data file that records are appended to.
+type recordFile struct {
+	file   *os.File
+	header header
+	end    int64 // offset of the next record
+}
+
+// appendRecord writes a record, without syncing it to the disk.
+func (f *recordFile) appendRecord(payload []byte) error {
+	if len(payload) > maxPayload {
+		return fmt.Errorf("a record of %d bytes is too long", len(payload))
+	}
+	if _, err := f.file.WriteAt(f.header.head(f.end, payload), f.end); err != nil {
+		return err
+	}
+	if _, err := f.file.WriteAt(payload, f.end+headSize); err != nil {
+		return err
+	}
+	f.end += headSize + int64(len(payload))
+	return nil
+}
+
+// seal notes in the header that the file is complete up to its end, so that damage to its last record, or the loss of
+// its end, is found at the next start. The header lies within one sector of the disk, which is written as a whole.
+func (f *recordFile) seal(fsync func(*os.File) error) error {
+	if f.header.sealed == f.end {
+		return nil
+	}
+	h := f.header
+	h.sealed = f.end
+	if _, err := f.file.WriteAt(h.bytes(), 0); err != nil {
+		return err
+	}
+	f.header = h
+	return fsync(f.file)
+}
+
+// fileLog is the data file in use. It appends records to the file, and replaces the file by a shorter one when it has
+// grown. Only the writer's goroutine calls its methods.
 type fileLog struct {
 	path         string // of the file, without symbolic links
 	version      uint32 // of the files that it writes
@@ -20,28 +57,25 @@ type fileLog struct {
 	logger       *slog.Logger
 	fsync        func(*os.File) error // tests make it fail
 
-	mu      sync.Mutex // held while a record is appended and while the file is replaced
-	file    *os.File
-	header  header
-	end     int64 // offset of the next record; everything before it is on the disk
-	renamed bool  // the new name of the file may not be on the disk yet
+	mu         sync.Mutex // held while a record is appended and while the file is replaced
+	recordFile            // everything before its end is on the disk
+	renamed    bool       // the new name of the file may not be on the disk yet
 
 	compacting sync.WaitGroup
 	busy       atomic.Bool   // a compaction is in progress
 	failed     atomic.Bool   // the last compaction failed
 	tried      time.Time     // when the last compaction began
-	stop       chan struct{} // closed when a compaction has to end
+	stop       chan struct{} // closed to end a compaction
 }
 
 func newFileLog(path string, f *os.File, l loaded, version uint32, o Options) *fileLog {
 	return &fileLog{
 		path: path, version: version, compactAfter: o.CompactAfter, now: o.Now, logger: o.Logger, fsync: (*os.File).Sync,
-		file: f, header: l.header, end: l.end, stop: make(chan struct{}),
+		recordFile: recordFile{f, l.header, l.end}, stop: make(chan struct{}),
 	}
 }
 
-// prepare removes what a crash left behind, and rewrites a file of an older format. Before it is called, nothing of
-// the file is changed.
+// prepare removes what a crash left behind, and rewrites a file of an older format. It is the first to change the file.
 func (l *fileLog) prepare(found loaded, x *index) error {
 	os.Remove(tempName(l.path))
 	if found.header.version != l.version {
@@ -57,10 +91,9 @@ func (l *fileLog) prepare(found loaded, x *index) error {
 
 // append writes a run and syncs it to the disk, one record after the other. After an error the run is cut off again.
 //
-// After a failed sync the kernel may believe that pages are on the disk which are not, so that a second sync would
-// succeed without having written anything. That is why what failed is cut off and later written again, not synced
-// again: writing makes its pages dirty once more. Records before it are on the disk already. When cutting it off
-// fails, too, the next run is written over the record that failed, and after a crash that record is a torn one.
+// After a failed sync the kernel may report pages as written that were not, and a second sync could succeed without
+// writing anything. So a failed run is cut off and later written again, which makes its pages dirty once more. When
+// cutting it off fails, too, the next run overwrites the record that failed; after a crash that record is a torn one.
 func (l *fileLog) append(run [][]byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +102,13 @@ func (l *fileLog) append(run [][]byte) error {
 	}
 	begin := l.end
 	for _, payload := range run {
-		if err := l.appendRecord(payload); err != nil {
+		at := l.end
+		err := l.appendRecord(payload)
+		if err == nil {
+			err = l.fsync(l.file)
+		}
+		if err != nil {
+			l.end = at
 			if l.file.Truncate(begin) == nil {
 				l.end = begin
 			}
@@ -79,25 +118,8 @@ func (l *fileLog) append(run [][]byte) error {
 	return nil
 }
 
-func (l *fileLog) appendRecord(payload []byte) error {
-	if len(payload) > maxPayload {
-		return fmt.Errorf("a record of %d bytes is too long", len(payload))
-	}
-	if _, err := l.file.WriteAt(l.header.head(l.end, payload), l.end); err != nil {
-		return err
-	}
-	if _, err := l.file.WriteAt(payload, l.end+headSize); err != nil {
-		return err
-	}
-	if err := l.fsync(l.file); err != nil {
-		return err
-	}
-	l.end += headSize + int64(len(payload))
-	return nil
-}
-
-// syncName makes sure that the path leads to the file in use after a loss of power, too: a record in a file that
-// cannot be found is lost. mu is held.
+// syncName makes sure that the path leads to the file in use after a power failure, too: records in a file that cannot
+// be found are lost. mu is held.
 func (l *fileLog) syncName() error {
 	if !l.renamed {
 		return nil
@@ -107,23 +129,11 @@ func (l *fileLog) syncName() error {
 	return err
 }
 
-// seal notes in the header that the file is complete up to its end, so that damage to its last record, or the loss of
-// its end, shows at the next start. The header lies within one sector of the disk, which is written as a whole.
-func (l *fileLog) seal() error {
-	if l.header.sealed == l.end {
-		return nil
-	}
-	h := l.header
-	h.sealed = l.end
-	_, err := l.file.WriteAt(h.bytes(), 0)
-	return errors.Join(err, l.fsync(l.file))
-}
-
 // close ends a compaction in progress, seals the file and closes it.
 func (l *fileLog) close() error {
 	close(l.stop)
 	l.compacting.Wait()
-	if err := l.seal(); err != nil {
+	if err := l.seal(l.fsync); err != nil {
 		l.logger.Warn("cannot seal the data file; nothing is lost", "error", err)
 	}
 	return l.file.Close()

@@ -50,7 +50,7 @@ func pingPaced(b *testing.B, s *Store, namespace string, users int, batches int)
 		_, err := s.Ping(context.Background(), namespace, batch)
 		require.NoError(b, err)
 	}
-	time.Sleep(2 * time.Second) // the last flush, and what goes on in the background
+	time.Sleep(2 * time.Second) // the last flush, and background work
 	after := used(b)
 	pings := float64(batches * len(batch))
 	b.ReportMetric(float64(after.written-before.written)/pings, "B/ping")

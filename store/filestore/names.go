@@ -5,25 +5,25 @@ import (
 	"slices"
 )
 
-// names holds user IDs one after the other in large pieces of memory, which are free of pointers: the garbage
-// collector, which would look at each of millions of strings every time, does not look into them.
+// names holds user IDs one after the other in large chunks of memory. They contain no pointers, so the garbage
+// collector does not scan them, as it would scan millions of strings.
 type names struct {
 	chunks [][]byte
-	free   map[int][][]place // by length: slots of removed names
-	freed  map[int][]place   // the same, not free before the next freeze: a compaction may be reading the name
+	free   map[int][][]place // freed slots, by the length of their names
+	freed  map[int][]place   // the same, in use until the next freeze: a compaction may be reading the names
 }
 
-// place is where a name is: the number of its chunk in the upper half, the offset there in the lower. Its
-// length stands in front of it as a uvarint.
+// place is the location of a name: the number of its chunk in the upper half, the offset there in the lower. The name
+// is preceded by its length as a uvarint.
 type place uint64
 
-// noName is where the empty name is, which comes before all others.
+// noName is the place of the empty name, which comes before all others.
 const noName place = 0
 
-// namesChunk is how many bytes of names stand together; a longer name has a chunk to itself.
+// namesChunk is the size of a chunk in bytes. A longer name has a chunk to itself.
 const namesChunk = 64 << 10
 
-// add returns the place of a copy of the name.
+// add copies a name and returns the place of the copy.
 func (n *names) add(name string) place {
 	if p, ok := n.slot(len(name)); ok {
 		copy(n.at(p), name)
@@ -33,7 +33,7 @@ func (n *names) add(name string) place {
 	last := len(n.chunks) - 1
 	if last < 0 || len(n.chunks[last])+need > namesChunk {
 		var chunk []byte
-		if last >= 0 { // the first one grows with what is in it: most namespaces are small
+		if last >= 0 { // the first one grows on demand: most namespaces are small
 			chunk = make([]byte, 0, max(namesChunk, need))
 		}
 		n.chunks = append(n.chunks, chunk)
@@ -44,7 +44,7 @@ func (n *names) add(name string) place {
 	return p
 }
 
-// slot takes the slot of a removed name of that length, if there is one.
+// slot returns a free slot for a name of the given length, if there is one. It is in use from then on.
 func (n *names) slot(length int) (place, bool) {
 	free := n.free[length]
 	if len(free) == 0 {
@@ -60,32 +60,25 @@ func (n *names) slot(length int) (place, bool) {
 	return slots[last], true
 }
 
-// at returns the name at a place. It is not to be kept: once the name is removed, another one may take its slot.
+// at returns the name at a place, valid until it is removed: then another name may take its slot.
 func (n *names) at(p place) []byte {
 	b := n.chunks[p>>32][uint32(p):]
 	length, size := binary.Uvarint(b)
 	return b[size : size+int(length)]
 }
 
-// remove frees the slot of a name. A new name of the same length can take it after the next freeze, which comes with
-// the next compaction. A slot that is not taken is lost until the file is loaded again.
+// remove frees the slot of a name. A new name of the same length can take it after the next freeze, at the next
+// compaction. A slot that no name takes is lost until the file is loaded again.
 func (n *names) remove(p place) {
-	if n.freed == nil {
-		n.freed = map[int][]place{}
-	}
 	length := len(n.at(p))
 	n.freed[length] = append(n.freed[length], p)
 }
 
-// freeze returns the names as they are now, to be read without a lock. The next freeze must not come before
-// the reading has ended.
+// freeze returns the names as they are now, to be read without a lock until the next freeze.
 func (n *names) freeze() *names {
-	if n.free == nil {
-		n.free = map[int][][]place{}
-	}
 	for length, slots := range n.freed {
 		n.free[length] = append(n.free[length], slots)
 	}
-	n.freed = nil
+	clear(n.freed)
 	return &names{chunks: slices.Clone(n.chunks)}
 }

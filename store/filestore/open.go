@@ -10,21 +10,17 @@ import (
 	"time"
 )
 
-// How long to wait for another process to close the file, and between two looks.
+// How often, and how far apart, to try to lock a file that another process has open.
 const (
 	lockTries = 20
 	lockPause = 50 * time.Millisecond
 )
 
-// tempName is the file that is written beside the data file and takes its place when it is complete.
+// tempName returns the name of the file that is written beside the data file and replaces it when it is complete.
 func tempName(path string) string { return path + ".new" }
 
-// resolve returns the file that a path leads to, so that a symbolic link stays when the file is replaced.
+// resolve returns the file that an absolute path leads to, so that a symbolic link stays when the file is replaced.
 func resolve(path string) (string, error) {
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return "", err
-	}
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return path, nil
 	}
@@ -45,34 +41,32 @@ func openFile(path string, version uint32) (*os.File, error) {
 	return lockFile(path, os.O_RDWR)
 }
 
-// createFile creates an empty data file and returns it locked. It gets its name when it is complete, so an empty or
-// half written file is never one of ours. Processes that create the same file take turns by the lock on the temporary
-// one; the file that has the path by then is not replaced.
+// createFile creates an empty data file and returns it locked. The file gets its name when it is complete, so an empty
+// or half-written file is never a data file. Processes that create the same file take turns by the lock on the
+// temporary one; a file that has the path by then is not replaced.
 func createFile(path string, version uint32) (*os.File, error) {
 	next, err := newFile(path, version)
-	if err != nil {
-		return nil, fmt.Errorf("creating the data file: %w", err)
-	}
-	if _, err := os.Lstat(path); err == nil {
+	if err == nil {
+		if _, statErr := os.Lstat(path); statErr == nil { // another process created it
+			next.discard()
+			return openFile(path, version)
+		}
+		if err = next.seal((*os.File).Sync); err == nil {
+			err = errors.Join(os.Rename(next.file.Name(), path), syncDir(path))
+		}
+		if err == nil {
+			return next.file, nil
+		}
 		next.discard()
-		return openFile(path, version)
 	}
-	if err := next.complete(); err != nil {
-		next.discard()
-		return nil, fmt.Errorf("creating the data file: %w", err)
-	}
-	if err := errors.Join(os.Rename(next.file.Name(), path), syncDir(path)); err != nil {
-		next.discard()
-		return nil, fmt.Errorf("creating the data file: %w", err)
-	}
-	return next.file, nil
+	return nil, fmt.Errorf("creating the data file: %w", err)
 }
 
 // lockFile opens a file and locks it against other processes.
 //
-// A lock belongs to the file and not to its name. A process that replaces the data file locks the new file before
-// it renames it, so the name always leads to a locked file. A process that opened the old file and then got its
-// lock finds that the file has lost its name, and starts again.
+// A lock belongs to a file, not to its name. A process that replaces the data file locks the new file before it renames
+// it, so the name always leads to a locked file. A process that opened the old file and then got its lock finds that
+// the file has lost its name, and tries again.
 func lockFile(name string, flag int) (*os.File, error) {
 	for try := 0; ; try++ {
 		f, err := os.OpenFile(name, flag, 0o600)
@@ -110,7 +104,7 @@ func hasName(f *os.File, name string) (bool, error) {
 	return err == nil && os.SameFile(own, named), err
 }
 
-// syncDir makes the name of a file survive a loss of power. File systems that cannot sync a directory do not need it.
+// syncDir makes the name of a file survive a power failure. File systems that cannot sync a directory do not need it.
 func syncDir(path string) error {
 	d, err := os.Open(filepath.Dir(path))
 	if err != nil {

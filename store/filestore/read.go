@@ -7,7 +7,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// read runs f on the index, which does not change meanwhile.
+// read runs f on the index, which does not change during the call.
 func (s *Store) read(ctx context.Context, f func(*index) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -20,12 +20,22 @@ func (s *Store) read(ctx context.Context, f func(*index) error) error {
 	return f(&s.index)
 }
 
+// readIn runs f on a namespace, if it exists.
+func (s *Store) readIn(ctx context.Context, name string, f func(*namespace) error) error {
+	return s.read(ctx, func(x *index) error {
+		if n, ok := x.namespaces.Get(name); ok {
+			return f(n)
+		}
+		return nil
+	})
+}
+
 // Lookup implements [store.Store].
-func (s *Store) Lookup(ctx context.Context, namespace string, users []string) ([]lastseen.State, error) {
+func (s *Store) Lookup(ctx context.Context, name string, users []string) ([]lastseen.State, error) {
 	states := make([]lastseen.State, len(users))
-	err := s.read(ctx, func(x *index) error {
+	err := s.readIn(ctx, name, func(n *namespace) error {
 		for i, user := range users {
-			states[i] = x.get(namespace, user)
+			states[i] = n.get(user)
 		}
 		return nil
 	})
@@ -33,20 +43,20 @@ func (s *Store) Lookup(ctx context.Context, namespace string, users []string) ([
 }
 
 // List implements [store.Store].
-func (s *Store) List(ctx context.Context, namespace string, q store.ListQuery) (page []store.Record, err error) {
-	err = s.read(ctx, func(x *index) error {
-		page, err = x.list(namespace, q)
+func (s *Store) List(ctx context.Context, name string, q store.ListQuery) (page []store.Record, err error) {
+	err = s.readIn(ctx, name, func(n *namespace) error {
+		page, err = n.list(q)
 		return err
 	})
 	return page, err
 }
 
 // Count implements [store.Store].
-func (s *Store) Count(ctx context.Context, namespace string, ranges []lastseen.Range) ([]int64, error) {
+func (s *Store) Count(ctx context.Context, name string, ranges []lastseen.Range) ([]int64, error) {
 	counts := make([]int64, len(ranges))
-	err := s.read(ctx, func(x *index) error {
+	err := s.readIn(ctx, name, func(n *namespace) error {
 		for i, r := range ranges {
-			counts[i] = x.count(namespace, r)
+			counts[i] = n.count(r)
 		}
 		return nil
 	})
@@ -54,9 +64,9 @@ func (s *Store) Count(ctx context.Context, namespace string, ranges []lastseen.R
 }
 
 // Newest implements [store.Store].
-func (s *Store) Newest(ctx context.Context, namespace string) (newest lastseen.Instant, err error) {
-	err = s.read(ctx, func(x *index) error {
-		newest = x.newest(namespace)
+func (s *Store) Newest(ctx context.Context, name string) (newest lastseen.Instant, err error) {
+	err = s.readIn(ctx, name, func(n *namespace) error {
+		newest = n.newest()
 		return nil
 	})
 	return newest, err

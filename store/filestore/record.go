@@ -12,11 +12,11 @@ import (
 //
 //	change  = 'n' name          the changes that follow are to this namespace, which exists
 //	        | 's' user score    the user's state is now this
-//	        | 'f' user          the user is forgotten
+//	        | 'f' user          the user is deleted
 //	        | 'd'               the namespace and all its users are deleted
 //	name, user = length as uvarint, bytes;  score = varint
 //
-// A change states what is, not what to do, so replaying a run twice has the same result as replaying it once.
+// A change states a result, not an operation, so replaying a run twice has the same result as replaying it once.
 const (
 	changeNamespace = 'n'
 	changeState     = 's'
@@ -24,14 +24,14 @@ const (
 	changeDrop      = 'd'
 )
 
-// changes is a run being written. A long one is cut into parts, each of which can be replayed by itself.
+// changes is a run being written. A long run is split into parts, each of which can be replayed by itself.
 type changes struct {
-	parts     [][]byte // all but the last
+	parts     [][]byte // all but the last part
 	buf       []byte   // the last part
 	namespace string   // of the last change
 }
 
-// maxPart is the length from which on a part is complete. It is less than maxPayload by more than one change.
+// maxPart is the length at which a part is complete. It is less than maxPayload by more than one change.
 const maxPart = 8 << 20
 
 // empty reports whether there is no change.
@@ -45,7 +45,7 @@ func (c *changes) all() [][]byte {
 	return append(c.parts, c.buf)
 }
 
-// in begins a change to a namespace.
+// in starts a change to a namespace.
 func (c *changes) in(namespace string) {
 	if len(c.buf) >= maxPart {
 		c.parts, c.buf = append(c.parts, c.buf), nil
@@ -58,7 +58,7 @@ func (c *changes) in(namespace string) {
 	c.buf = appendString(c.buf, namespace)
 }
 
-// set adds a user's state; the zero state forgets the user.
+// set adds a user's state; the zero state deletes the user.
 func (c *changes) set(namespace, user string, s lastseen.State) {
 	c.in(namespace)
 	if !s.Known() {
@@ -69,24 +69,24 @@ func (c *changes) set(namespace, user string, s lastseen.State) {
 	c.buf = binary.AppendVarint(c.buf, int64(scoreOf(s)))
 }
 
-// drop adds the end of a namespace.
+// drop adds the deletion of a namespace.
 func (c *changes) drop(namespace string) {
 	c.in(namespace)
 	c.buf = append(c.buf, changeDrop)
-	c.namespace = "" // whatever follows names its namespace again, which brings it back
+	c.namespace = "" // the next change names its namespace again, which creates it
 }
 
 func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// contents is what replaying runs leads to.
+// contents is the result of replaying runs: the users of each namespace.
 type contents map[string]*users
 
-// errSyntax is the error of a run that nobody wrote.
+// errSyntax means that a run is not one that changes writes.
 var errSyntax = errors.New("malformed record")
 
-// replay applies a run that matched its checksum. If it is malformed nevertheless, the file is damaged.
+// replay applies a run that matched its checksum. A malformed run means that the file is damaged.
 func (c contents) replay(run []byte) error {
 	if err := c.replayAll(run); err != nil {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
@@ -95,67 +95,47 @@ func (c contents) replay(run []byte) error {
 }
 
 func (c contents) replayAll(run []byte) error {
-	r := reader{run}
 	var name string
-	for len(r.rest) > 0 {
-		kind := r.rest[0]
-		r.rest = r.rest[1:]
-		if kind == changeNamespace {
-			text, err := r.text()
-			if err != nil {
-				return err
-			}
+	for len(run) > 0 {
+		change := run[0]
+		run = run[1:]
+		if change == changeDrop && c[name] != nil {
+			delete(c, name)
+			continue
+		}
+		text, rest, ok := cutString(run)
+		if !ok || change != changeNamespace && c[name] == nil {
+			return errSyntax
+		}
+		run = rest
+		switch change {
+		case changeNamespace:
 			name = text
 			if c[name] == nil {
 				c[name] = newUsers()
 			}
-			continue
-		}
-		if err := c.replayIn(name, kind, &r); err != nil {
-			return err
+		case changeForget:
+			c[name].remove(text)
+		case changeState:
+			n, size := binary.Varint(run)
+			if size <= 0 || n == 0 {
+				return errSyntax
+			}
+			run = run[size:]
+			c[name].set(text, score(n))
+		default:
+			return errSyntax
 		}
 	}
 	return nil
 }
 
-// replayIn applies one change to a namespace.
-func (c contents) replayIn(name string, kind byte, r *reader) error {
-	users := c[name]
-	if users == nil {
-		return errSyntax
+// cutString returns the string at the beginning of a run and what follows it; false if there is none.
+func cutString(run []byte) (s string, rest []byte, ok bool) {
+	n, size := binary.Uvarint(run)
+	if size <= 0 || n > uint64(len(run)-size) {
+		return "", nil, false
 	}
-	if kind == changeDrop {
-		delete(c, name)
-		return nil
-	}
-	user, err := r.text()
-	switch {
-	case err != nil:
-		return err
-	case kind == changeForget:
-		users.remove(user)
-		return nil
-	case kind != changeState:
-		return errSyntax
-	}
-	n, size := binary.Varint(r.rest)
-	if size <= 0 || n == 0 {
-		return errSyntax
-	}
-	r.rest = r.rest[size:]
-	users.set(user, score(n))
-	return nil
-}
-
-// reader takes a run apart.
-type reader struct{ rest []byte }
-
-func (r *reader) text() (string, error) {
-	n, size := binary.Uvarint(r.rest)
-	if size <= 0 || n > uint64(len(r.rest)-size) {
-		return "", errSyntax
-	}
-	text := string(r.rest[size : size+int(n)])
-	r.rest = r.rest[size+int(n):]
-	return text, nil
+	end := size + int(n)
+	return string(run[size:end]), run[end:], true
 }

@@ -2,6 +2,7 @@ package filestore
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -45,9 +46,9 @@ func TestRecord(t *testing.T) {
 // TestLongRun: a long run is cut into parts that can be replayed by themselves.
 func TestLongRun(t *testing.T) {
 	var c changes
-	want := map[string]score{}
-	for n := range 3 * maxPart / 280 {
-		user := fmt.Sprintf("%0256d", n)
+	want, long := map[string]score{}, strings.Repeat("x", 25_594)
+	for n := range 3 * maxPart / 25_700 {
+		user := fmt.Sprintf("%06d%s", n, long)
 		c.set("chat", user, lastseen.State{At: base})
 		want[user] = score(base)
 	}

@@ -8,16 +8,22 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// This file is the writer with sync = 0: a write is answered after its flush, many a flush.
+// This file is the writer with Sync zero: every write returns after its flush, and a flush serves many writes.
 
-// maxGroup bounds the writes of one flush.
-const maxGroup = 4096
+// request is a write that waits for the writer's goroutine.
+type request struct {
+	write
+	ctx  context.Context //nolint:containedctx // of the caller that waits
+	done chan error
+}
 
-// submit hands a write to the goroutine and waits for its answer.
+const (
+	maxRequests = 4096 // that are queued; more callers wait to get in
+	maxGroup    = 4096 // requests of one flush
+)
+
+// submit queues a write and returns after its flush.
 func (w *writer) submit(ctx context.Context, c write) error {
-	if err := w.s.open(); err != nil {
-		return err
-	}
 	r := &request{write: c, ctx: ctx, done: make(chan error, 1)}
 	select {
 	case w.requests <- r:
@@ -41,11 +47,11 @@ func (w *writer) submit(ctx context.Context, c write) error {
 	}
 }
 
-// retryEvery is how long after a failed flush the file is tried again when nobody writes.
+// retryEvery is how long to wait after a failed flush before the file is tried again.
 const retryEvery = time.Second
 
-// runImmediate takes what waits, flushes it, and answers. What arrives meanwhile is the next group.
-// After a failed flush it tries by itself, too: a server that is not ready gets no writes.
+// runImmediate flushes requests until the store is closed. Requests that arrive during a flush are the next group.
+// After a failed flush it retries without requests, too: a server that is not ready gets none.
 func (w *writer) runImmediate() {
 	retry := time.NewTicker(retryEvery)
 	defer retry.Stop()
@@ -54,75 +60,35 @@ func (w *writer) runImmediate() {
 		case r := <-w.requests:
 			w.flushGroup(r)
 		case <-retry.C:
-			w.probe()
+			w.commitGroup(nil)
 		case <-w.stop:
-			w.drain()
+			for len(w.requests) > 0 {
+				w.flushGroup(<-w.requests)
+			}
 			return
 		}
 	}
 }
 
-// probe writes an empty record if the last flush failed.
-func (w *writer) probe() {
-	w.s.mu.RLock()
-	failed := w.failed
-	w.s.mu.RUnlock()
-	if failed == nil {
-		return
-	}
-	err := w.commit(orEmpty(nil))
-	w.s.mu.Lock()
-	defer w.s.mu.Unlock()
-	w.finish(newFlush(), err)
-}
-
-// drain flushes what was queued before the end.
-func (w *writer) drain() {
-	for {
-		select {
-		case r := <-w.requests:
-			w.flushGroup(r)
-		default:
-			return
-		}
-	}
-}
-
-// flushGroup makes a request and those that wait behind it, in one flush. A request that has to be
-// alone ends the group and is made after it.
+// flushGroup makes a request and those that wait behind it, in one flush. A request that has to be alone ends the group
+// and is made after it.
 func (w *writer) flushGroup(first *request) {
 	group := []*request{first}
-	var alone *request
-	for !first.alone && alone == nil && len(group) < maxGroup {
-		select {
-		case r := <-w.requests:
-			if r.alone {
-				alone = r
-			} else {
-				group = append(group, r)
-			}
-			continue
-		default:
+	for !group[0].alone && len(group) < maxGroup && len(w.requests) > 0 {
+		r := <-w.requests
+		if r.alone {
+			w.commitGroup(group)
+			group = nil
 		}
-		break
+		group = append(group, r)
 	}
 	w.commitGroup(group)
-	if alone != nil {
-		w.commitGroup([]*request{alone})
-	}
 	w.compactIfDue()
 }
 
-// orEmpty returns a run, or one of an empty record, which only shows whether the file can be written to.
-func orEmpty(run [][]byte) [][]byte {
-	if len(run) == 0 {
-		return [][]byte{nil}
-	}
-	return run
-}
-
-// commitGroup brings requests into the file, then into the index, and answers them. Those whose caller has
-// gone are dropped.
+// commitGroup writes requests to the file, applies them to the index, and answers them. It drops those whose callers
+// are gone. After a failed flush it writes an empty record if there is nothing else to write: only then are the refused
+// writes, which may be in the file, gone from it for sure.
 func (w *writer) commitGroup(group []*request) {
 	log := changes{}
 	t := &transaction{
@@ -139,17 +105,20 @@ func (w *writer) commitGroup(group []*request) {
 		kept = append(kept, r)
 	}
 	var err error
-	if !log.empty() || w.failed != nil { // after a failure, what was refused may be in the file until another record is
+	if !log.empty() || w.failed != nil {
+		run := log.all()
+		if len(run) == 0 {
+			run = [][]byte{nil}
+		}
 		w.s.mu.Lock()
 		w.begun = w.s.now()
 		w.s.mu.Unlock()
-		err = w.commit(orEmpty(log.all()))
+		err = w.commit(run)
 		w.s.mu.Lock()
 		if err == nil {
 			t.apply()
 		}
-		w.finish(newFlush(), err)
-		err = w.failed
+		err = w.finish(newFlush(), err)
 		w.s.mu.Unlock()
 	}
 	for _, r := range kept {

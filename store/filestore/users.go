@@ -4,16 +4,17 @@ import (
 	"bytes"
 	"hash/maphash"
 	"iter"
+	"maps"
 	"strings"
 )
 
-// users finds the users of one namespace by their IDs. Like [names] it is free of pointers, but for a few.
+// users finds the users of one namespace by their IDs. Like [names] it contains next to no pointers.
 type users struct {
 	hash       func(user string) uint64
 	names      names
 	bytes      int64            // about how many bytes all users take in a data file
 	known      map[uint64]entry // by the hash of the ID
-	collisions map[string]entry // users whose hash is already that of another one
+	collisions map[string]entry // users whose hash is that of another user in known
 }
 
 // entry is a user and when they were last seen.
@@ -26,16 +27,17 @@ type entry struct {
 func userBytes(length int) int64 { return int64(length) + 9 }
 
 func newUsers() *users {
-	seed := maphash.MakeSeed() // so that nobody can choose IDs with the same hash
+	seed := maphash.MakeSeed() // random, so that clients cannot choose IDs with the same hash
 	u := &users{
 		hash:  func(user string) uint64 { return maphash.String(seed, user) },
-		known: map[uint64]entry{},
+		known: map[uint64]entry{}, collisions: map[string]entry{},
+		names: names{free: map[int][][]place{}, freed: map[int][]place{}},
 	}
 	u.names.add("") // at noName
 	return u
 }
 
-// find returns the hash of an ID, and the user's entry if they are known, in collisions or not.
+// find returns the hash of an ID, and the user's entry if it is known, in collisions or not.
 func (u *users) find(user string) (hash uint64, e entry, known, collides bool) {
 	hash = u.hash(user)
 	if e, ok := u.known[hash]; ok && string(u.names.at(e.name)) == user {
@@ -45,14 +47,14 @@ func (u *users) find(user string) (hash uint64, e entry, known, collides bool) {
 	return hash, e, collides, collides
 }
 
-// get returns a user's entry, if they are known.
+// get returns a user's entry, if it is known.
 func (u *users) get(user string) (entry, bool) {
 	_, e, known, _ := u.find(user)
 	return e, known
 }
 
-// set stores a user's score and returns the entry, and the one before if they were known. It keeps a copy of
-// the ID: what came in may be part of a larger buffer.
+// set stores a user's score and returns the new entry, and the old one if the user was known. It keeps a copy of the
+// ID, which may be part of a larger buffer.
 func (u *users) set(user string, c score) (now, old entry, known bool) {
 	hash, old, known, collides := u.find(user)
 	now = entry{c, old.name}
@@ -61,19 +63,15 @@ func (u *users) set(user string, c score) (now, old entry, known bool) {
 		u.bytes += userBytes(len(user))
 		_, collides = u.known[hash]
 	}
-	if !collides {
+	if collides {
+		u.collisions[strings.Clone(user)] = now
+	} else {
 		u.known[hash] = now
-		return now, old, known
 	}
-	if u.collisions == nil {
-		u.collisions = map[string]entry{}
-	}
-	u.collisions[strings.Clone(user)] = now
 	return now, old, known
 }
 
-// remove forgets a user and returns the entry before, if they were known. Its name can be read until somebody
-// else is set.
+// remove deletes a user and returns the old entry, if the user was known. Its name can be read until the next set.
 func (u *users) remove(user string) (old entry, known bool) {
 	hash, old, known, collides := u.find(user)
 	switch {
@@ -92,7 +90,7 @@ func (u *users) remove(user string) (old entry, known bool) {
 // len returns how many users there are.
 func (u *users) len() int { return len(u.known) + len(u.collisions) }
 
-// all goes through the users, in no order.
+// all iterates over the users, in no order.
 func (u *users) all() iter.Seq[entry] {
 	return func(yield func(entry) bool) {
 		for _, e := range u.known {
@@ -100,19 +98,15 @@ func (u *users) all() iter.Seq[entry] {
 				return
 			}
 		}
-		for _, e := range u.collisions {
-			if !yield(e) {
-				return
-			}
-		}
+		maps.Values(u.collisions)(yield)
 	}
 }
 
 // name returns a copy of the ID of an entry.
 func (u *users) name(e entry) string { return string(u.names.at(e.name)) }
 
-// before orders entries by score and then by ID, bytewise. Going down among people present, and up among people
-// who left, is newest first.
+// before orders entries by score and then by ID, bytewise. Newest first is descending among users who are present, and
+// ascending among users who left.
 func (u *users) before(a, b entry) bool {
 	if a.score != b.score {
 		return a.score < b.score

@@ -11,7 +11,8 @@ import (
 
 // drawID draws one of few IDs of few lengths, so that they meet again and take each other's slots.
 func drawID(t *rapid.T) string {
-	return strings.Repeat(rapid.StringMatching("[abc]").Draw(t, "letter"), rapid.SampledFrom([]int{1, 2, 127, 128, 256, namesChunk + 1}).Draw(t, "length"))
+	lengths := rapid.SampledFrom([]int{1, 2, 127, 128, 256, namesChunk + 1})
+	return strings.Repeat(rapid.StringMatching("[abc]").Draw(t, "letter"), lengths.Draw(t, "length"))
 }
 
 // TestUsers does the same to users and to a map, also where all or half of the users have the same hash. What a

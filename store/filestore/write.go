@@ -9,14 +9,14 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// transaction is how writes see the index. In a staged one, changes wait beside the index until they
-// are in the file; otherwise they are made at once.
+// transaction gives writes access to the index. In a staged transaction, changes are kept apart from the index until
+// they are in the file; otherwise they are made at once.
 type transaction struct {
 	index  *index
 	log    *changes
 	staged map[userKey]lastseen.State // nil if changes are made at once
 	drops  []string                   // staged
-	adds   map[string]struct{}        // staged: namespaces that do not exist yet
+	adds   map[string]struct{}        // staged; namespaces that do not exist yet
 
 	maxNamespaces int // 0 for no limit
 }
@@ -57,7 +57,7 @@ func (t *transaction) exists(namespace string) bool {
 	return ok
 }
 
-// add makes a namespace exist.
+// add creates a namespace.
 func (t *transaction) add(namespace string) {
 	t.log.in(namespace)
 	if t.staged == nil {
@@ -67,8 +67,8 @@ func (t *transaction) add(namespace string) {
 	t.adds[namespace] = struct{}{}
 }
 
-// addForWrite makes a namespace exist that is written to, unless there are as many as there may be.
-func (t *transaction) addForWrite(namespace string) error {
+// ensure creates a namespace unless it exists or the limit is reached.
+func (t *transaction) ensure(namespace string) error {
 	if t.exists(namespace) {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (t *transaction) addForWrite(namespace string) error {
 	return nil
 }
 
-// apply makes what was staged.
+// apply makes the staged changes.
 func (t *transaction) apply() {
 	for _, namespace := range t.drops {
 		t.index.drop(namespace)
@@ -94,25 +94,25 @@ func (t *transaction) apply() {
 
 // Ping implements [store.Store].
 func (s *Store) Ping(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
-	return s.assert(ctx, namespace, batch, lastseen.State.AfterPing)
+	return s.record(ctx, namespace, batch, lastseen.State.AfterPing)
 }
 
 // Leave implements [store.Store].
 func (s *Store) Leave(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
-	return s.assert(ctx, namespace, batch, lastseen.State.AfterLeave)
+	return s.record(ctx, namespace, batch, lastseen.State.AfterLeave)
 }
 
-// assert brings a batch of assertions to their users' states.
-func (s *Store) assert(
+// record records a batch of pings or leaves.
+func (s *Store) record(
 	ctx context.Context, namespace string, batch []store.Sighting,
 	after func(lastseen.State, lastseen.Instant) lastseen.State,
 ) ([]lastseen.State, error) {
 	if s.writer.sync == 0 {
-		batch = slices.Clone(batch) // the write can outlast the call, when the context ends
+		batch = slices.Clone(batch) // the write can outlast the call
 	}
-	a := &assertions{namespace: namespace, batch: batch, after: after, now: s.reading}
+	a := &assertions{namespace: namespace, batch: batch, after: after, now: s.readClock}
 	if err := s.writer.do(ctx, write{op: a}); err != nil {
-		return nil, err // states may still be written to when the context ended
+		return nil, err // and not states, which the write may still change
 	}
 	return a.states, a.err
 }
@@ -124,15 +124,15 @@ type assertions struct {
 	after     func(lastseen.State, lastseen.Instant) lastseen.State
 	now       func() lastseen.Instant
 	err       error             // why nothing was recorded
-	states    []lastseen.State  // what is returned
-	single    [1]lastseen.State // room for that about one user
+	states    []lastseen.State  // the result
+	single    [1]lastseen.State // memory for the result of a batch of one
 }
 
 func (a *assertions) do(t *transaction) {
 	if len(a.batch) == 0 {
 		return
 	}
-	if a.err = t.addForWrite(a.namespace); a.err != nil {
+	if a.err = t.ensure(a.namespace); a.err != nil {
 		return
 	}
 	a.states = a.single[:]
@@ -150,7 +150,7 @@ func (a *assertions) do(t *transaction) {
 	if len(a.batch) == 1 {
 		return
 	}
-	for i, sighting := range a.batch { // of someone who is in it twice, the last state
+	for i, sighting := range a.batch { // a user who is in it twice has the last state twice
 		a.states[i] = t.get(a.namespace, sighting.User)
 	}
 }
@@ -169,22 +169,26 @@ func (s *Store) Trim(ctx context.Context, namespace string, q store.TrimQuery) (
 	var result store.TrimResult
 	var moved error
 	err := s.writer.do(ctx, write{alone: true, op: opFunc(func(t *transaction) {
-		now := s.reading()
+		now := s.readClock()
 		if moved = q.CheckClock(now); moved != nil {
 			return
 		}
+		n, ok := t.index.namespaces.Get(namespace)
+		if !ok {
+			return
+		}
 		cutoff := now.Add(-q.Age)
-		if newest := t.index.newest(namespace); !q.All && newest != 0 && newest < cutoff {
+		if newest := n.newest(); !q.All && newest != 0 && newest < cutoff {
 			result.Held = true
 			return
 		}
-		stale := t.index.before(namespace, cutoff, store.MaxTrim)
+		stale := n.before(cutoff, store.MaxTrim)
 		for _, user := range stale {
 			t.set(namespace, user, lastseen.State{})
 		}
 		result.Deleted = len(stale)
 	})})
-	if err != nil { // the write can outlast the call: what it returns is not read
+	if err != nil { // the write can outlast the call: its result is not read
 		return store.TrimResult{}, err
 	}
 	return result, moved

@@ -33,8 +33,7 @@ func testNamespacesAreApart(t *testing.T, s store.Store) {
 		require.NoError(t, err)
 		require.Empty(t, page)
 	}
-	_, err := s.Ping(ctx, "Chat", []store.Sighting{{User: "alice", At: base + 9}})
-	require.NoError(t, err)
+	write(s.Ping).in(t, "Chat", base+9, "alice")
 	require.NoError(t, s.Forget(ctx, "chat2", "alice"))
 	require.Equal(t, []lastseen.State{here(base)}, lookup(t, s, "alice"))
 }
@@ -77,14 +76,15 @@ func testListBounds(t *testing.T, s store.Store) {
 	}
 	require.Equal(t, []string{"here5", "here4", "here3"}, get(store.Newest, lastseen.Range{From: base + 3, To: base + 5}))
 	require.Equal(t, []string{"here3", "here4", "here5"}, get(store.Oldest, lastseen.Range{From: base + 3, To: base + 5}))
-	require.Equal(t, []string{"left5", "left4"}, get(store.Newest, lastseen.Range{From: base + 4, To: base + 5, Left: true}))
+	require.Equal(t, []string{"left5", "left4"}, get(store.Newest,
+		lastseen.Range{From: base + 4, To: base + 5, Left: true}))
 	require.Equal(t, []string{"here9", "left3", "here3", "left2", "here1", "here0"}, get(store.Newest,
 		lastseen.Range{From: base + 9, To: base + 50},
 		lastseen.Range{From: base + 3, To: base + 3},
 		lastseen.Range{From: base - 50, To: base + 1},
 		lastseen.Range{From: base + 2, To: base + 3, Left: true}))
 	require.Empty(t, get(store.Newest, lastseen.Range{From: base + 10, To: base + 99}))
-	require.Empty(t, get(store.Newest), "no ranges, nobody")
+	require.Empty(t, get(store.Newest), "no ranges, no users")
 }
 
 func testListLimit(t *testing.T, s store.Store) {
@@ -97,15 +97,10 @@ func testListLimit(t *testing.T, s store.Store) {
 func testWalkOneMillisecond(t *testing.T, s store.Store) {
 	names := crowd(t, s, 10_000)
 	gone := names[3000:6000]
-	batch := make([]store.Sighting, len(gone))
-	for i, user := range gone {
-		batch[i] = store.Sighting{User: user, At: base}
-	}
-	_, err := s.Leave(context.Background(), ns, batch)
-	require.NoError(t, err)
+	write(s.Leave).in(t, ns, base, gone...)
 	want := slices.Concat(gone, reversed(names[6000:]), reversed(names[:3000]))
 
-	const limit = 7 // as the design promises, and no part of what a store reads at once
+	const limit = 7 // not a divisor of what a store reads at once
 	newest := walk(t, s, store.ListQuery{Ranges: everyone(), Order: store.Newest, Limit: limit})
 	require.Equal(t, want, users(newest))
 	oldest := walk(t, s, store.ListQuery{Ranges: everyone(), Order: store.Oldest, Limit: limit})
@@ -118,8 +113,8 @@ func reversed(names []string) []string {
 	return r
 }
 
-// testWalkWhileOthersMove walks among 2,000 users of one millisecond, a third of whom are pinged,
-// leave or are forgotten between pages, the record that the next page resumes from first of all.
+// testWalkWhileOthersMove walks among 2,000 users of one millisecond. Between pages, a third of them are pinged, leave
+// or are forgotten, beginning with the record from which the next page resumes.
 func testWalkWhileOthersMove(t *testing.T, s store.Store) {
 	for _, order := range []store.Order{store.Newest, store.Oldest} {
 		require.NoError(t, s.DeleteNamespace(context.Background(), ns))
@@ -142,7 +137,7 @@ func testWalkWhileOthersMove(t *testing.T, s store.Store) {
 			case 1:
 				leave(t, s, user, base+lastseen.Instant(page%2))
 			case 2:
-				require.NoError(t, s.Forget(context.Background(), ns, user))
+				forget(t, s, user)
 			default:
 				ping(t, s, "new"+user, base)
 			}
@@ -176,8 +171,8 @@ func testWalkWhileOthersMove(t *testing.T, s store.Store) {
 	}
 }
 
-// testNewestListsNobodyTwice moves users ahead and away between pages; newest first, someone listed
-// can only move out of what is still to come.
+// testNewestListsNobodyTwice moves users between pages. Newest first, a listed user can only move out of the pages to
+// come.
 func testNewestListsNobodyTwice(t *testing.T, s store.Store) {
 	const n = 300
 	random := rand.New(rand.NewPCG(3, 4))
@@ -214,7 +209,7 @@ func testNewestListsNobodyTwice(t *testing.T, s store.Store) {
 	require.NotEmpty(t, listed)
 }
 
-// testPlaceThatIsGone resumes from places at which nobody stands (any more).
+// testPlaceThatIsGone resumes after records that do not exist (any more).
 func testPlaceThatIsGone(t *testing.T, s store.Store) {
 	for _, user := range []string{"b", "d", "f"} {
 		ping(t, s, user, base)
@@ -260,7 +255,6 @@ func testPlaceThatIsGone(t *testing.T, s store.Store) {
 }
 
 func testCount(t *testing.T, s store.Store) {
-	ctx := context.Background()
 	for i := range lastseen.Instant(10) {
 		user := string(rune('a' + i))
 		ping(t, s, user, base+i)
@@ -268,20 +262,16 @@ func testCount(t *testing.T, s store.Store) {
 			leave(t, s, user, base+i)
 		}
 	}
-	counts, err := s.Count(ctx, ns, []lastseen.Range{
-		{From: base, To: base + 9},
-		{From: base, To: base + 9, Left: true},
-		{From: base + 3, To: base + 5},
-		{From: base + 3, To: base + 3, Left: true},
-		{From: base + 4, To: base + 4, Left: true},
-		{From: lastseen.MinInstant, To: lastseen.MaxInstant},
-	})
-	require.NoError(t, err)
-	require.Equal(t, []int64{6, 4, 2, 1, 0, 6}, counts)
-	counts, err = s.Count(ctx, ns, nil)
-	require.NoError(t, err)
-	require.Empty(t, counts)
-	counts, err = s.Count(ctx, "unused", everyone())
+	require.Equal(t, []int64{6, 4, 2, 1, 0, 6}, count(t, s,
+		lastseen.Range{From: base, To: base + 9},
+		lastseen.Range{From: base, To: base + 9, Left: true},
+		lastseen.Range{From: base + 3, To: base + 5},
+		lastseen.Range{From: base + 3, To: base + 3, Left: true},
+		lastseen.Range{From: base + 4, To: base + 4, Left: true},
+		lastseen.Range{From: lastseen.MinInstant, To: lastseen.MaxInstant},
+	))
+	require.Empty(t, count(t, s))
+	counts, err := s.Count(context.Background(), "unused", everyone())
 	require.NoError(t, err)
 	require.Equal(t, []int64{0, 0}, counts)
 }
@@ -298,11 +288,8 @@ func testCountEqualsWalk(t *testing.T, s store.Store) {
 	for range 20 {
 		from := base + lastseen.Instant(random.IntN(200))
 		r := lastseen.Range{From: from, To: from + lastseen.Instant(random.IntN(60)), Left: random.IntN(2) == 0}
-		ranges := []lastseen.Range{r}
-		counts, err := s.Count(context.Background(), ns, ranges)
-		require.NoError(t, err)
-		all := walk(t, s, store.ListQuery{Ranges: ranges, Limit: 9})
-		require.Equal(t, counts[0], int64(len(all)), "%+v", r)
+		all := walk(t, s, store.ListQuery{Ranges: []lastseen.Range{r}, Limit: 9})
+		require.Equal(t, []int64{int64(len(all))}, count(t, s, r), "%+v", r)
 		for _, record := range all {
 			require.True(t, r.Contains(record.State), "%v in %+v", record, r)
 		}
@@ -322,8 +309,8 @@ func testNewest(t *testing.T, s store.Store) {
 	require.Equal(t, base+5, newest())
 	leave(t, s, "alice", base+9)
 	require.Equal(t, base+9, newest(), "a leave counts, too")
-	require.NoError(t, s.Forget(context.Background(), ns, "alice"))
+	forget(t, s, "alice")
 	require.Equal(t, base+5, newest())
-	require.NoError(t, s.Forget(context.Background(), ns, "bob"))
+	forget(t, s, "bob")
 	require.Zero(t, newest())
 }

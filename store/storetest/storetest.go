@@ -1,5 +1,5 @@
-// Package storetest is the conformance suite of package store: every promise of the contract is a
-// test here, and every store runs all of them.
+// Package storetest is the conformance suite of package store: every promise of the contract has a test here, and every
+// store runs all of them.
 package storetest
 
 import (
@@ -13,10 +13,10 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// Open returns a new and empty store, which the test may close. It is closed with the test.
+// Open returns a new and empty store. It is closed with the test, which may close it before.
 type Open func(t testing.TB) store.Store
 
-// Run proves that what open returns keeps the contract. Each subtest opens a store of its own.
+// Run tests that stores keep the contract. Each subtest opens a store of its own.
 func Run(t *testing.T, open Open) {
 	t.Helper()
 	suite := []struct {
@@ -25,9 +25,9 @@ func Run(t *testing.T, open Open) {
 	}{
 		{"Merge/AnyOrder", testMergeAnyOrder},
 		{"Merge/OneBatch", testMergeOneBatch},
-		{"Merge/Answers", testWriteAnswers},
+		{"Merge/Results", testWriteResults},
 		{"Merge/NewUsers", testNewUsers},
-		{"Leave/NeverSeen", testLeaveOfSomeoneNeverSeen},
+		{"Leave/NeverSeen", testLeaveNeverSeen},
 		{"Ahead", testAhead},
 		{"Lookup", testLookup},
 		{"Lookup/OtherNamespace", testNamespacesAreApart},
@@ -68,27 +68,53 @@ func Run(t *testing.T, open Open) {
 	t.Run("Model", func(t *testing.T) { testModel(t, open) })
 }
 
-// ns is the namespace of tests that need but one.
+// ns is the namespace of tests that need only one.
 const ns = "chat"
 
-// base is a time in the past that tests count from.
+// base is a time in the past.
 const base lastseen.Instant = 1_700_000_000_000
 
 func here(at lastseen.Instant) lastseen.State { return lastseen.State{At: at} }
 func left(at lastseen.Instant) lastseen.State { return lastseen.State{At: at, Left: true} }
 
-func ping(t require.TestingT, s store.Store, user string, at lastseen.Instant) lastseen.State {
-	states, err := s.Ping(context.Background(), ns, []store.Sighting{{User: user, At: at}})
+// write is the Ping or the Leave of a store.
+type write func(context.Context, string, []store.Sighting) ([]lastseen.State, error)
+
+// writes returns both.
+func writes(s store.Store) []write { return []write{s.Ping, s.Leave} }
+
+// in makes a write about users at one time and returns their states.
+func (w write) in(t require.TestingT, namespace string, at lastseen.Instant, users ...string) []lastseen.State {
+	return w.send(t, namespace, sightings(at, users...))
+}
+
+func (w write) send(t require.TestingT, namespace string, batch []store.Sighting) []lastseen.State {
+	states, err := w(context.Background(), namespace, batch)
 	require.NoError(t, err)
-	require.Len(t, states, 1)
-	return states[0]
+	require.Len(t, states, len(batch))
+	return states
+}
+
+func sightings(at lastseen.Instant, users ...string) []store.Sighting {
+	batch := make([]store.Sighting, len(users))
+	for i, user := range users {
+		batch[i] = store.Sighting{User: user, At: at}
+	}
+	return batch
+}
+
+func ping(t require.TestingT, s store.Store, user string, at lastseen.Instant) lastseen.State {
+	return write(s.Ping).in(t, ns, at, user)[0]
 }
 
 func leave(t require.TestingT, s store.Store, user string, at lastseen.Instant) lastseen.State {
-	states, err := s.Leave(context.Background(), ns, []store.Sighting{{User: user, At: at}})
-	require.NoError(t, err)
-	require.Len(t, states, 1)
-	return states[0]
+	return write(s.Leave).in(t, ns, at, user)[0]
+}
+
+func forget(t require.TestingT, s store.Store, users ...string) {
+	for _, user := range users {
+		require.NoError(t, s.Forget(context.Background(), ns, user))
+	}
 }
 
 func lookup(t require.TestingT, s store.Store, users ...string) []lastseen.State {
@@ -97,13 +123,26 @@ func lookup(t require.TestingT, s store.Store, users ...string) []lastseen.State
 	return states
 }
 
+func count(t require.TestingT, s store.Store, ranges ...lastseen.Range) []int64 {
+	counts, err := s.Count(context.Background(), ns, ranges)
+	require.NoError(t, err)
+	return counts
+}
+
+// namespaces returns the first namespaces, at most limit.
+func namespaces(t require.TestingT, s store.Store, limit int) []store.NamespaceInfo {
+	infos, err := s.Namespaces(context.Background(), "", limit)
+	require.NoError(t, err)
+	return infos
+}
+
 func list(t require.TestingT, s store.Store, q store.ListQuery) []store.Record {
 	page, err := s.List(context.Background(), ns, q)
 	require.NoError(t, err)
 	return page
 }
 
-// everyone is everyone from the first to the last instant, in both halves.
+// everyone returns the ranges of all users, present and left.
 func everyone() []lastseen.Range {
 	return []lastseen.Range{
 		{From: lastseen.MinInstant, To: lastseen.MaxInstant},
@@ -128,13 +167,10 @@ func walk(t require.TestingT, s store.Store, q store.ListQuery) []store.Record {
 // crowd pings n users, named by their number in six digits, all at the base.
 func crowd(t require.TestingT, s store.Store, n int) []string {
 	users := make([]string, n)
-	batch := make([]store.Sighting, n)
-	for i := range batch {
+	for i := range users {
 		users[i] = fmt.Sprintf("u%06d", i)
-		batch[i] = store.Sighting{User: users[i], At: base}
 	}
-	_, err := s.Ping(context.Background(), ns, batch)
-	require.NoError(t, err)
+	write(s.Ping).in(t, ns, base, users...)
 	return users
 }
 

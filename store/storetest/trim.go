@@ -12,8 +12,8 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// The instants of these tests are minutes apart, so that it does not matter how long a test takes: Trim reckons by
-// the store's own clock, which no test can set.
+// The instants of these tests are minutes apart, so that the duration of a test does not matter: Trim goes by the
+// store's own clock, which the tests cannot set.
 
 const minute = lastseen.Instant(60_000)
 
@@ -33,7 +33,7 @@ func trim(t require.TestingT, s store.Store, namespace string, cutoff lastseen.I
 	return result
 }
 
-// remaining returns everyone that the namespace ns holds.
+// remaining returns all users of the namespace ns.
 func remaining(t require.TestingT, s store.Store) []string {
 	return users(list(t, s, store.ListQuery{Ranges: everyone(), Limit: 10_000}))
 }
@@ -50,7 +50,7 @@ func testTrim(t *testing.T, s store.Store) {
 	for _, d := range []time.Duration{100 * 365 * 24 * time.Hour, 1<<63 - 1} {
 		result, err := age(d, 0)
 		require.NoError(t, err)
-		require.Zero(t, result, "nobody was seen before 1970")
+		require.Zero(t, result, "no user was seen before 1970")
 	}
 	for _, want := range []int{6, 0} {
 		result, err := age(30*time.Minute, 0)
@@ -64,20 +64,12 @@ func testTrim(t *testing.T, s store.Store) {
 	require.Equal(t, store.TrimResult{Deleted: 2}, result, "reckoned by the store's own clock")
 
 	require.Equal(t, store.TrimResult{Deleted: 2}, trim(t, s, ns, start+10*minute, true))
-	names, err := s.Namespaces(context.Background(), "", 10)
-	require.NoError(t, err)
-	require.Equal(t, []store.NamespaceInfo{{Name: ns}}, names, "an empty namespace still exists")
+	require.Equal(t, []store.NamespaceInfo{{Name: ns}}, namespaces(t, s, 10), "an empty namespace still exists")
 }
 
 func testTrimAtMost(t *testing.T, s store.Store) {
-	ctx := context.Background()
 	names := crowd(t, s, 2*store.MaxTrim+500)
-	batch := make([]store.Sighting, 0, len(names))
-	for _, user := range names[:store.MaxTrim] {
-		batch = append(batch, store.Sighting{User: user, At: base + 1})
-	}
-	_, err := s.Leave(ctx, ns, batch)
-	require.NoError(t, err)
+	write(s.Leave).in(t, ns, base+1, names[:store.MaxTrim]...)
 	ping(t, s, "stays", now(t, s))
 	trimmed, calls := 0, 0
 	for {
@@ -94,7 +86,7 @@ func testTrimAtMost(t *testing.T, s store.Store) {
 	require.Equal(t, []string{"stays"}, remaining(t, s))
 }
 
-// testTrimClockMoved: when the store's clock is not where the caller expects it, nobody is deleted.
+// testTrimClockMoved: when the store's clock is not where the caller expects it, no user is deleted.
 func testTrimClockMoved(t *testing.T, s store.Store) {
 	ping(t, s, "alice", base)
 	leave(t, s, "bob", base)
@@ -114,7 +106,7 @@ func testTrimClockMoved(t *testing.T, s store.Store) {
 	require.Equal(t, []string{"carol", "bob", "alice"}, remaining(t, s))
 }
 
-// testTrimHeld: without All, nobody is deleted where nobody would be left.
+// testTrimHeld: without All, no user is deleted where none would be left.
 func testTrimHeld(t *testing.T, s store.Store) {
 	const n = 300
 	names := crowd(t, s, n)
@@ -124,29 +116,24 @@ func testTrimHeld(t *testing.T, s store.Store) {
 	require.Equal(t, store.TrimResult{Held: true}, trim(t, s, ns, base+minute, false))
 	require.Len(t, remaining(t, s), n)
 
-	fresh := make([]store.Sighting, n)
+	fresh := make([]string, n/2)
 	for i := range fresh {
-		fresh[i] = store.Sighting{User: fmt.Sprintf("fresh%d", i), At: now(t, s)}
+		fresh[i] = fmt.Sprint("fresh", i)
 	}
-	write := []func(context.Context, string, []store.Sighting) ([]lastseen.State, error){s.Ping, s.Leave}
-	for i, write := range write { // present or left, someone is there
-		half := fresh[i*n/2 : (i+1)*n/2]
-		_, err := write(context.Background(), ns, half)
-		require.NoError(t, err)
+	for _, w := range writes(s) { // users who left count, too
+		w.in(t, ns, now(t, s), fresh...)
 		require.Equal(t, store.TrimResult{Deleted: n}, trim(t, s, ns, base+minute, false))
 		require.Len(t, remaining(t, s), n/2)
-		for _, sighting := range half {
-			require.NoError(t, s.Forget(context.Background(), ns, sighting.User))
-		}
+		forget(t, s, fresh...)
 		crowd(t, s, n)
 	}
 	require.Equal(t, store.TrimResult{Held: true}, trim(t, s, ns, base+minute, false))
 	require.Equal(t, store.TrimResult{Deleted: n}, trim(t, s, ns, base+minute, true))
 	require.Empty(t, remaining(t, s))
-	require.Zero(t, trim(t, s, ns, base+minute, false), "nobody is kept where nobody is")
+	require.Zero(t, trim(t, s, ns, base+minute, false), "an empty namespace holds nothing back")
 }
 
-// testAhead: what is further ahead than MaxAhead is recorded at the time of the store's own clock.
+// testAhead: a time further ahead than MaxAhead is replaced by that of the store's own clock.
 func testAhead(t *testing.T, s store.Store) {
 	const year = 365 * 24 * time.Hour
 	for i, ahead := range []time.Duration{store.MaxAhead + 2*time.Second, time.Hour, 20 * year, 0} {
@@ -182,9 +169,8 @@ func testAheadInBatch(t *testing.T, s store.Store) {
 		{User: "new", At: before},
 		{User: "far", At: base + 1},
 	}
-	for _, write := range []func(context.Context, string, []store.Sighting) ([]lastseen.State, error){s.Ping, s.Leave} {
-		states, err := write(context.Background(), ns, batch)
-		require.NoError(t, err)
+	for _, w := range writes(s) {
+		states := w.send(t, ns, batch)
 		require.Equal(t, []lastseen.Instant{base, before}, []lastseen.Instant{states[0].At, states[2].At})
 		require.InDelta(t, int64(before), int64(states[1].At), float64(store.MaxAhead/time.Millisecond)-1)
 		require.Equal(t, states[1], states[3])

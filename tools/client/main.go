@@ -1,6 +1,5 @@
-// Command client uses a server through a client that oapi-codegen made of openapi.yaml, as a caller in
-// another project would. The client is not kept here: TestGeneratedClient in api makes it, beside a copy
-// of this file, and runs both.
+// Command client uses a server through a client that oapi-codegen generates from openapi.yaml, like a caller in another
+// project. TestGeneratedClient in api generates the client next to a copy of this file and runs both.
 package main
 
 import (
@@ -35,27 +34,27 @@ func run(ctx context.Context, url string) error {
 
 func ping(ctx context.Context, c *ClientWithResponses) error {
 	for _, user := range []string{"alice", "a/b", "ü"} {
-		r, err := c.PingUserWithResponse(ctx, "chat", user, nil, Assertion{})
+		r, err := c.PingUserWithResponse(ctx, "chat", user, nil, PingRequest{})
 		if err != nil {
 			return err
 		}
-		if p := r.JSON200; p == nil || p.User != user || p.Status != Green || p.PingAfterMs == nil || p.LastSeen == nil {
+		p := r.JSON200
+		if p == nil || p.User != user || p.Status != Green || p.PingAfterMs == nil || p.LastSeen == nil {
 			return fmt.Errorf("ping of %s: %s %s", user, r.Status(), r.Body)
 		}
 	}
 	minimal := "return=minimal"
-	r, err := c.PingUserWithResponse(ctx, "chat", "alice", &PingUserParams{Prefer: &minimal}, Assertion{})
+	r, err := c.PingUserWithResponse(ctx, "chat", "alice", &PingUserParams{Prefer: &minimal}, PingRequest{})
 	if err != nil {
 		return err
 	}
 	if r.StatusCode() != http.StatusNoContent || r.Headers204 == nil || r.Headers204.LastseenPingAfterMs <= 0 {
-		return fmt.Errorf("ping without an answer: %s %+v", r.Status(), r.Headers204)
+		return fmt.Errorf("ping without a body: %s %+v", r.Status(), r.Headers204)
 	}
 	return pingEarlier(ctx, c)
 }
 
-// pingEarlier records two pings of one request, which say when they were in two ways: two minutes ago by
-// the server's clock.
+// pingEarlier records two pings of two minutes ago by the server's clock: one in Unix seconds, one in RFC 3339.
 func pingEarlier(ctx context.Context, c *ClientWithResponses) error {
 	now, err := c.GetUserWithResponse(ctx, "chat", "alice", nil)
 	if err != nil {
@@ -64,15 +63,10 @@ func pingEarlier(ctx context.Context, c *ClientWithResponses) error {
 	if now.JSON200 == nil {
 		return fmt.Errorf("get: %s %s", now.Status(), now.Body)
 	}
-	var seconds, text Time
 	then := now.JSON200.AsOf.Add(-2 * time.Minute)
-	if err := seconds.FromTime1(float64(then.UnixMilli()) / 1000); err != nil {
-		return err
-	}
-	if err := text.FromTime0(then.Format(time.RFC3339Nano)); err != nil {
-		return err
-	}
-	r, err := c.RecordPingsWithResponse(ctx, "chat", Pings{Pings: []UserAssertion{{User: "bob", At: &seconds}, {User: "carol", At: &text}}})
+	seconds, text := fmt.Sprintf("%.3f", float64(then.UnixMilli())/1000), then.Format(time.RFC3339Nano)
+	batch := PingBatch{Pings: []BatchItem{{User: "bob", At: &seconds}, {User: "carol", At: &text}}}
+	r, err := c.RecordPingsWithResponse(ctx, "chat", batch)
 	if err != nil {
 		return err
 	}
@@ -92,7 +86,7 @@ func pingEarlier(ctx context.Context, c *ClientWithResponses) error {
 }
 
 func lookup(ctx context.Context, c *ClientWithResponses) error {
-	r, err := c.LookupUsersWithResponse(ctx, "chat", nil, Lookup{Users: []string{"zoe", "a/b"}})
+	r, err := c.LookupUsersWithResponse(ctx, "chat", nil, LookupRequest{Users: []string{"zoe", "a/b"}})
 	if err != nil {
 		return err
 	}
@@ -100,7 +94,7 @@ func lookup(ctx context.Context, c *ClientWithResponses) error {
 		return fmt.Errorf("lookup: %s %s", r.Status(), r.Body)
 	}
 	if zoe := r.JSON200.Users[0]; zoe.Status != Grey || zoe.LastSeen != nil || zoe.ValidUntil != nil {
-		return fmt.Errorf("lookup of who was never seen: %s", r.Body)
+		return fmt.Errorf("lookup of a user never seen: %s", r.Body)
 	}
 	q, err := c.LookupUsersByQueryWithResponse(ctx, "chat", &LookupUsersByQueryParams{User: []string{"zoe", "a/b"}})
 	if err != nil {
@@ -112,7 +106,7 @@ func lookup(ctx context.Context, c *ClientWithResponses) error {
 	return nil
 }
 
-// list walks over all pages.
+// list reads all pages.
 func list(ctx context.Context, c *ClientWithResponses) error {
 	var found []string
 	limit, statuses := 2, []Status{Green, Yellow}
@@ -146,7 +140,7 @@ func problems(ctx context.Context, c *ClientWithResponses) error {
 	if err != nil {
 		return err
 	}
-	p := r.ApplicationproblemJSON400
+	p := r.ApplicationproblemJSONDefault
 	if p == nil || p.Code != InvalidNamespace || p.Status != http.StatusBadRequest || p.RequestId == "" {
 		return fmt.Errorf("a problem: %s %s", r.Status(), r.Body)
 	}

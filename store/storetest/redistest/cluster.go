@@ -11,22 +11,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// slots is how many a Cluster has.
+// slots is the number of slots of a Cluster.
 const slots = 16384
 
-// Cluster is a Redis Cluster of redis-servers of this machine.
+// Cluster is a Redis Cluster of redis-servers on this machine.
 type Cluster struct {
-	Primaries []*Process // in the order of their slots, which are shared out evenly
-	Replicas  []*Process // of the primary of the same index; none unless asked for
+	Primaries []*Process // in the order of their slots, which are divided evenly
+	Replicas  []*Process // of the primary with the same index, if there are any
 }
 
-// QuickToFail are the settings of a Cluster that notices within a second and a half that a node is
-// away. With less, a busy machine makes it think so of nodes that are not.
+// QuickToFail returns the settings of a Cluster that notices within a second and a half that a node is down. With less,
+// a busy machine makes it believe that of nodes that are up.
 func QuickToFail() []string { return []string{"--cluster-node-timeout", "1500"} }
 
-// StartCluster returns a new Cluster of three primaries with as many replicas each as asked for, none
-// or one. While a primary is away the others go on serving their slots. Each node has the settings that
-// the functions return for it. Without a redis-server on PATH the test is skipped, as [StartProcess] does.
+// StartCluster starts a Cluster of three primaries with no or one replica each. While a primary is down the others
+// serve their slots. Each node has the settings that the functions return for it. See [StartProcess] for when the test
+// is skipped.
 func StartCluster(t testing.TB, replicas int, settings ...func() []string) *Cluster {
 	t.Helper()
 	c := &Cluster{}
@@ -61,7 +61,7 @@ func startNode(t testing.TB, more []func() []string) *Process {
 
 func (c *Cluster) nodes() []*Process { return slices.Concat(c.Primaries, c.Replicas) }
 
-// join shares out the slots and introduces every node to the first.
+// join divides the slots and introduces every node to the first.
 func (c *Cluster) join(t testing.TB) {
 	t.Helper()
 	ctx := context.Background()
@@ -78,7 +78,7 @@ func (c *Cluster) join(t testing.TB) {
 	}
 }
 
-// formed returns nil when a node knows all others and that all slots are served, by primaries and their replicas.
+// formed returns nil when a node knows all others and all slots are served, by primaries and their replicas.
 func (c *Cluster) formed(t testing.TB, node *Process) error {
 	ctx, client := context.Background(), node.Client(t)
 	defer client.Close()
@@ -107,21 +107,24 @@ func slotTable(client *redis.Client) ([]redis.ClusterSlot, error) {
 
 // URL returns the address as a store URL that names all nodes.
 func (c *Cluster) URL() string {
-	var addrs []string
-	for _, node := range c.nodes() {
-		addrs = append(addrs, node.Addr)
-	}
-	return "redis+cluster://" + strings.Join(addrs, ",")
+	return "redis+cluster://" + strings.Join(addrs(c.nodes()), ",")
 }
 
-// Client returns a client of the Cluster that the test closes at its end.
+func addrs(nodes []*Process) (all []string) {
+	for _, node := range nodes {
+		all = append(all, node.Addr)
+	}
+	return all
+}
+
+// Client returns a client of the Cluster, closed with the test.
 func (c *Cluster) Client(t testing.TB) *redis.ClusterClient {
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{c.Primaries[0].Addr, c.Primaries[1].Addr, c.Primaries[2].Addr}})
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs(c.Primaries)})
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
 
-// Owner returns the primary that a key is on now.
+// Owner returns the primary that holds a key now.
 func (c *Cluster) Owner(t testing.TB, key string) *Process {
 	t.Helper()
 	return c.owner(t, c.Slot(t, key))
@@ -140,22 +143,13 @@ func (c *Cluster) owner(t testing.TB, slot int) *Process {
 	table, err := slotTable(c.Primaries[0].Client(t))
 	check(t, err)
 	for _, span := range table {
-		if span.Start <= slot && slot <= span.End {
-			return c.at(t, span.Nodes[0].Addr)
+		for _, node := range c.nodes() {
+			if span.Start <= slot && slot <= span.End && node.Addr == span.Nodes[0].Addr {
+				return node
+			}
 		}
 	}
-	t.Fatalf("nobody owns the slot %d", slot)
-	return nil
-}
-
-func (c *Cluster) at(t testing.TB, addr string) *Process {
-	t.Helper()
-	for _, node := range c.nodes() {
-		if node.Addr == addr {
-			return node
-		}
-	}
-	t.Fatalf("no node at %s", addr)
+	t.Fatalf("no node owns slot %d", slot)
 	return nil
 }
 
@@ -166,8 +160,8 @@ func (c *Cluster) id(t testing.TB, node *Process) string {
 	return id
 }
 
-// MoveSlot moves a slot to another primary as redis-cli --cluster reshard does. After each step it
-// calls between: when the slot is announced to move, when its keys are there, and when it is there.
+// MoveSlot moves a slot to another primary as redis-cli --cluster reshard does. It calls between after each step: the
+// announcement, the migration of the keys, and the change of owner.
 func (c *Cluster) MoveSlot(t testing.TB, slot int, to *Process, between func()) {
 	t.Helper()
 	ctx, from := context.Background(), c.owner(t, slot)

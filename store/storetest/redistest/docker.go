@@ -12,7 +12,7 @@ import (
 	"github.com/ory/dockertest/v3/docker"
 )
 
-// expireAfter is when the engine removes a container whose test died, in seconds.
+// expireAfter is the number of seconds after which the engine removes a container whose test died.
 const expireAfter = 1200
 
 func startContainer(t testing.TB) (string, error) {
@@ -20,7 +20,7 @@ func startContainer(t testing.TB) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := pool.Client.Ping(); err != nil { // NewPool does not look whether an engine is there
+	if err := pool.Client.Ping(); err != nil { // NewPool does not check that an engine is there
 		return "", err
 	}
 	image := cmp.Or(os.Getenv("LASTSEEN_TEST_REDIS_IMAGE"), "redis:7")
@@ -44,8 +44,8 @@ func startContainer(t testing.TB) (string, error) {
 	return reach(container), nil
 }
 
-// reach returns the address of a container: its own where this machine is on its network, which saves the way
-// through Docker's proxy, and with it two thirds of the time of a round trip; otherwise the published one.
+// reach returns the address of a container: its own if this machine is on its network, which avoids Docker's proxy and
+// with it two thirds of the time of a round trip; otherwise the published one.
 func reach(container *dockertest.Resource) string {
 	for _, network := range container.Container.NetworkSettings.Networks {
 		own := net.JoinHostPort(network.IPAddress, "6379")

@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// StartImpostor returns the URL of what answers INFO as told and everything else with PONG. It is no
-// Redis: a real one that is too old, or that is made by somebody else, is not to be had wherever the tests
-// run.
+// StartImpostor returns the URL of a fake that answers INFO with the given text and everything else with PONG. It
+// stands for servers that are too old, or not Redis, which are not available wherever the tests run.
 func StartImpostor(t testing.TB, info string) (url string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

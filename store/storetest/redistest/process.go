@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Process is a redis-server of this machine that a test can stop, freeze and start again.
+// Process is a redis-server on this machine that a test can stop, freeze and start again.
 type Process struct {
 	Addr string // the same after a restart
 	path string
@@ -22,8 +22,8 @@ type Process struct {
 	cmd  *exec.Cmd
 }
 
-// StartProcess returns a new redis-server from PATH, with settings beside those that all have
-// ("--name", "value", …). Without one the test is skipped, or fails if LASTSEEN_TEST_REQUIRE says so.
+// StartProcess starts a redis-server from PATH with additional settings ("--name", "value", …). Without one the test is
+// skipped, or fails if LASTSEEN_TEST_REQUIRE contains redis.
 func StartProcess(t testing.TB, settings ...string) *Process {
 	t.Helper()
 	p := newProcess(t, settings...)
@@ -31,7 +31,7 @@ func StartProcess(t testing.TB, settings ...string) *Process {
 	return p
 }
 
-// newProcess returns a redis-server that is not yet started, or skips the test.
+// newProcess returns a redis-server that is not started yet, or skips the test.
 func newProcess(t testing.TB, settings ...string) *Process {
 	t.Helper()
 	p, err := findProcess(t, settings...)
@@ -71,10 +71,10 @@ func findProcess(t testing.TB, settings ...string) (*Process, error) {
 	return p, nil
 }
 
-// busOffset is how far a Cluster node's port for other nodes is from that for clients.
+// busOffset is the distance of a Cluster node's port for other nodes from its port for clients.
 const busOffset = 10000
 
-// freeAddr returns a loopback address at which nothing listens just now, nor at busOffset above it.
+// freeAddr returns a loopback address whose port is free, as is the port busOffset above it.
 func freeAddr(t testing.TB) string {
 	for range 1000 {
 		addr, err := tryAddr()
@@ -86,8 +86,8 @@ func freeAddr(t testing.TB) string {
 	return ""
 }
 
-// tryAddr picks a port below those that the system gives to connections, so that none of these takes it before the
-// server does, or while the server is stopped. The port for other nodes is below them, too.
+// tryAddr picks a port below the range from which the system assigns ports to connections, so that no connection takes
+// it before the server does, or while the server is stopped. The port for other nodes is below that range, too.
 func tryAddr() (string, error) {
 	port := 10_000 + rand.IntN(12_000)
 	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
@@ -111,7 +111,7 @@ func (p *Process) start() error {
 // URL returns the address as a store URL.
 func (p *Process) URL() string { return "redis://" + p.Addr }
 
-// Client returns a client of the server that the test closes at its end.
+// Client returns a client of the server, closed with the test.
 func (p *Process) Client(t testing.TB) *redis.Client {
 	client := redis.NewClient(&redis.Options{Addr: p.Addr, MaxRetries: -1})
 	t.Cleanup(func() { client.Close() })
@@ -129,17 +129,13 @@ func (p *Process) Start(t testing.TB) {
 func (p *Process) StartLoading(t testing.TB, settings ...string) {
 	t.Helper()
 	p.args = append(p.args, settings...)
-	if err := p.start(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, p.start())
 }
 
-// LoseFolder deletes the folder that the server keeps its data in, as a disk that goes away does.
+// LoseFolder deletes the folder of the server's data, as if its disk were lost.
 func (p *Process) LoseFolder(t testing.TB) {
 	t.Helper()
-	if err := os.RemoveAll(p.dir); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.RemoveAll(p.dir))
 }
 
 // Stop ends the server as kill -9 does.
@@ -155,8 +151,8 @@ func (p *Process) Stop(t testing.TB) {
 	p.cmd = nil
 }
 
-// Freeze stops the server from doing anything, with its connections open, until it is thawed.
-// It returns when the server has stopped: the signal alone takes its time.
+// Freeze suspends the server, with its connections open, until Thaw. It returns when the server has stopped, which is a
+// moment after the signal.
 func (p *Process) Freeze(t testing.TB) {
 	t.Helper()
 	p.signal(t, syscall.SIGSTOP)
@@ -173,12 +169,10 @@ func (p *Process) Freeze(t testing.TB) {
 	}
 }
 
-// Thaw lets a frozen server go on.
+// Thaw resumes a frozen server.
 func (p *Process) Thaw(t testing.TB) { p.signal(t, syscall.SIGCONT) }
 
 func (p *Process) signal(t testing.TB, s syscall.Signal) {
 	t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
-		t.Fatal(err)
-	}
+	check(t, p.cmd.Process.Signal(s))
 }

@@ -1,12 +1,11 @@
-// Package redistest gives tests a real Redis of their own: a redis-server found on PATH, which starts and
-// answers several times as fast as a container; otherwise one in a container, when a Docker engine answers and
-// has, or can pull, the image. [Each] takes both.
+// Package redistest starts a real Redis for a test: a redis-server on PATH, which is several times as fast as a
+// container; otherwise a container, if there is a Docker engine that has, or can pull, the image. [Each] starts both.
 //
 // Environment variables:
 //
 //	LASTSEEN_TEST_REDIS_IMAGE  the image, instead of redis:7
-//	LASTSEEN_TEST_REQUIRE      what has to be there, such as docker,redis: its absence
-//	                           fails a test that otherwise would be skipped or fall back
+//	LASTSEEN_TEST_REQUIRE      what has to be there, such as docker,redis: without it,
+//	                           tests fail instead of being skipped
 package redistest
 
 import (
@@ -20,24 +19,24 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Enable says how to make tests with Redis run.
+// Enable explains how to run the tests that need Redis.
 const Enable = "no Redis for tests: install redis-server, or start a Docker engine that has or can pull redis:7"
 
-// way is one way of getting a Redis. It returns nil, and why, where it is not to be had.
-type way struct {
-	name  string // also what LASTSEEN_TEST_REQUIRE calls it
+// provider starts a Redis, or returns why it cannot.
+type provider struct {
+	name  string // as in LASTSEEN_TEST_REQUIRE
 	start func(testing.TB) (addr string, why error)
 }
 
-func ways() []way {
-	return []way{{"redis", startAnyProcess}, {"docker", startContainer}}
+func providers() []provider {
+	return []provider{{"redis", startAnyProcess}, {"docker", startContainer}}
 }
 
-// Start returns the URL of a new and empty Redis that is gone after the test.
+// Start returns the URL of a new, empty Redis that stops with the test.
 func Start(t testing.TB) string {
 	t.Helper()
-	for _, w := range ways() {
-		if url, ok := w.try(t); ok {
+	for _, p := range providers() {
+		if url, ok := p.try(t); ok {
 			return url
 		}
 	}
@@ -45,17 +44,17 @@ func Start(t testing.TB) string {
 	return ""
 }
 
-// Each runs the test once for every way of getting a Redis that is to be had here, with -short for one.
+// Each runs the test with every available Redis, the server and the container, or with one of them if -short is set.
 func Each(t *testing.T, test func(t *testing.T, url string)) {
 	t.Helper()
 	found := false
-	for _, w := range ways() {
+	for _, p := range providers() {
 		if found && testing.Short() {
 			break
 		}
-		if url, ok := w.try(t); ok {
+		if url, ok := p.try(t); ok {
 			found = true
-			t.Run(w.name, func(t *testing.T) { test(t, url) })
+			t.Run(p.name, func(t *testing.T) { test(t, url) })
 		}
 	}
 	if !found {
@@ -63,15 +62,15 @@ func Each(t *testing.T, test func(t *testing.T, url string)) {
 	}
 }
 
-func (w way) try(t testing.TB) (url string, ok bool) {
+func (p provider) try(t testing.TB) (url string, ok bool) {
 	t.Helper()
-	addr, why := w.start(t)
+	addr, why := p.start(t)
 	if why == nil {
 		awaitReady(t, addr)
 		return "redis://" + addr, true
 	}
-	if required(w.name) {
-		t.Fatalf("LASTSEEN_TEST_REQUIRE asks for %s: %v", w.name, why)
+	if required(p.name) {
+		t.Fatalf("LASTSEEN_TEST_REQUIRE asks for %s: %v", p.name, why)
 	}
 	return "", false
 }

@@ -13,18 +13,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// MasterName is what the Sentinels of [StartSentinel] call the primary.
+// MasterName is the name of the primary in the Sentinels of [StartSentinel].
 const MasterName = "lastseen"
 
-// Sentinel is a primary and a replica, watched over by three Sentinels, all of this machine.
+// Sentinel is a primary and a replica, monitored by three Sentinels, all on this machine.
 type Sentinel struct {
 	Nodes     [2]*Process // the first is the primary at the start
 	Sentinels []*Process
 }
 
-// StartSentinel returns a primary with a replica and three Sentinels that have found each other. The
-// primary counts as down after half a second. Without a redis-server on PATH the test is skipped, as
-// [StartProcess] does. Settings are those of the two servers.
+// StartSentinel starts a primary with a replica and three Sentinels, and waits until they have found each other. The
+// primary counts as down after half a second. The settings are for the two servers. See [StartProcess] for when the
+// test is skipped.
 func StartSentinel(t testing.TB, settings ...string) *Sentinel {
 	t.Helper()
 	settings = append([]string{"--repl-diskless-sync-delay", "0"}, settings...)
@@ -43,7 +43,7 @@ func StartSentinel(t testing.TB, settings ...string) *Sentinel {
 	return s
 }
 
-// synchronised returns nil when a primary has a replica that got all its data.
+// synchronised returns nil when a primary has a replica with all its data.
 func synchronised(t testing.TB, primary *Process) error {
 	client := primary.Client(t)
 	defer client.Close()
@@ -54,8 +54,8 @@ func synchronised(t testing.TB, primary *Process) error {
 	return err
 }
 
-// StartOneSentinel returns a Sentinel that watches over the server at an address, with more lines in its
-// settings. Without a redis-server on PATH the test is skipped, as [StartProcess] does.
+// StartOneSentinel starts a Sentinel that monitors the server at an address, with additional lines in its
+// configuration. See [StartProcess] for when the test is skipped.
 func StartOneSentinel(t testing.TB, primary string, settings ...string) *Process {
 	t.Helper()
 	p := newProcess(t)
@@ -63,7 +63,7 @@ func StartOneSentinel(t testing.TB, primary string, settings ...string) *Process
 	check(t, err)
 	host, port, err := net.SplitHostPort(primary)
 	check(t, err)
-	file := filepath.Join(t.TempDir(), "sentinel.conf") // a Sentinel writes to it what it learns
+	file := filepath.Join(t.TempDir(), "sentinel.conf") // a Sentinel writes its findings to it
 	check(t, os.WriteFile(file, fmt.Appendf(nil, `port %s
 bind 127.0.0.1
 logfile ""
@@ -91,7 +91,7 @@ func (*Sentinel) formed(sentinel *Process) error {
 	return nil
 }
 
-// Primary returns the server that most Sentinels call the primary; nil while they do not agree.
+// Primary returns the server that most Sentinels consider the primary; nil while they disagree.
 func (s *Sentinel) Primary() *Process {
 	votes := map[string]int{}
 	for _, sentinel := range s.Sentinels {
@@ -111,9 +111,5 @@ func (s *Sentinel) Primary() *Process {
 
 // URL returns the addresses of the Sentinels as a store URL.
 func (s *Sentinel) URL() string {
-	var addrs []string
-	for _, sentinel := range s.Sentinels {
-		addrs = append(addrs, sentinel.Addr)
-	}
-	return "redis+sentinel://" + strings.Join(addrs, ",") + "?master=" + MasterName
+	return "redis+sentinel://" + strings.Join(addrs(s.Sentinels), ",") + "?master=" + MasterName
 }

@@ -9,11 +9,11 @@ import (
 	"io"
 )
 
-// The reasons why Open refuses a file. It does not change the file then.
+// Open refuses a file with one of these errors, and does not change it.
 var (
 	// ErrLocked means that another process has the file open.
 	ErrLocked = errors.New("the data file is in use by another process")
-	// ErrDamaged means that the file is a data file, and that part of it is lost or altered.
+	// ErrDamaged means that part of the data file is lost or altered.
 	ErrDamaged = errors.New("the data file is damaged")
 	// ErrForeign means that the file is not a data file.
 	ErrForeign = errors.New("not a lastseen data file")
@@ -34,19 +34,18 @@ var (
 //
 // The first 12 bytes are the same in every version, so that each version recognises all others.
 //
-// Sealed is an offset. Everything before it was synced to the disk when the header was written, so any
-// defect there is damage. It covers the snapshot, and after a clean stop the whole file.
+// Everything before the offset sealed was synced to the disk when the header was written, so any defect there is
+// damage. It covers the snapshot, and after a clean stop the whole file.
 //
-// The salt is random, and different in every file. Checksums depend on it and on the offset, so a record
-// that was moved, or that is part of another file, is not valid. Nor can a client choose a user ID that looks
-// like a record.
+// The salt is random, and different in every file. Checksums depend on it and on the offset, so a record that was
+// moved, or that belongs to another file, is not valid. Nor can a client choose a user ID that looks like a record.
 const (
 	magic      = "lastseen"
 	headerSize = 28
 	headSize   = 12
 
-	// maxPayload is the largest payload of a record. The writer cuts longer runs, so that reading a file
-	// takes little memory whatever it contains.
+	// maxPayload is the largest payload of a record. Longer runs are split, so that reading a file takes little memory
+	// whatever it contains.
 	maxPayload = 16 << 20
 )
 
@@ -65,7 +64,7 @@ func (h header) bytes() []byte {
 	return binary.BigEndian.AppendUint32(b, checksum(b))
 }
 
-// boltMagic is what stands at offset 16 of a file of bbolt's, in the byte order of most machines.
+// boltMagic is at offset 16 of a bbolt file, in the byte order of most machines.
 const boltMagic = "\xed\xda\x0c\xed"
 
 // readVersion returns the format version of a file, or ErrForeign.
@@ -104,7 +103,7 @@ func readHeader(f io.ReaderAt) (header, error) {
 		sealed:  int64(binary.BigEndian.Uint64(b[16:])),
 	}
 	if h.sealed < headerSize {
-		return header{}, fmt.Errorf("%w: its header makes no sense", ErrDamaged)
+		return header{}, fmt.Errorf("%w: its header is not valid", ErrDamaged)
 	}
 	return h, nil
 }
@@ -116,7 +115,7 @@ func (h header) head(offset int64, payload []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, h.headSum(offset, b))
 }
 
-// readHead returns what a head at an offset says about its payload; false if it is not a head.
+// readHead returns the length and checksum of a payload from the head at an offset; false if it is not a head.
 func (h header) readHead(offset int64, b []byte) (length int, sum uint32, ok bool) {
 	n, sum := binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:])
 	ok = n <= maxPayload && h.headSum(offset, b[:8]) == binary.BigEndian.Uint32(b[8:])

@@ -14,7 +14,7 @@ import (
 // op changes the data.
 type op interface{ do(t *transaction) }
 
-// opFunc is an op that is a function.
+// opFunc is a function that is an op.
 type opFunc func(*transaction)
 
 func (f opFunc) do(t *transaction) { f(t) }
@@ -22,18 +22,11 @@ func (f opFunc) do(t *transaction) { f(t) }
 // write is one change to the data.
 type write struct {
 	op
-	durable bool // answer only after the flush, whatever Sync is
-	alone   bool // op looks at the index itself: nothing may be staged beside it
+	durable bool // return only after the flush, whatever Sync is
+	alone   bool // op reads the index itself: nothing else may be staged
 }
 
-// request is a write that waits for the goroutine to take it.
-type request struct {
-	write
-	ctx  context.Context //nolint:containedctx // of the caller who waits
-	done chan error
-}
-
-// flush is one transaction of the file, begun or to come, that callers wait for.
+// flush is a batch of changes on its way to the file, which callers can wait for.
 type flush struct {
 	done chan struct{}
 	err  error // once done is closed
@@ -41,7 +34,7 @@ type flush struct {
 
 func newFlush() *flush { return &flush{done: make(chan struct{})} }
 
-// wait returns when the flush is done, with its error, or when the context ends.
+// wait returns the error of the flush when it is done, or that of the context when it ends first.
 func (f *flush) wait(ctx context.Context) error {
 	select {
 	case <-f.done:
@@ -51,11 +44,10 @@ func (f *flush) wait(ctx context.Context) error {
 	}
 }
 
-// writer brings changes into the file. One goroutine writes the log; nothing else does.
+// writer writes changes to the file. Only its goroutine writes to the log.
 //
-// With sync > 0, callers change the index themselves and leave the log entries in pending; the
-// goroutine writes those out. With sync = 0, callers hand their write to the goroutine, which changes
-// the index after the flush.
+// With sync > 0, callers change the index themselves and leave the changes in pending, which the goroutine flushes.
+// With sync = 0, callers queue requests for the goroutine, which changes the index after the flush: see sync.go.
 type writer struct {
 	s      *Store
 	sync   time.Duration
@@ -76,29 +68,24 @@ type writer struct {
 	// Guarded by s.mu.
 	closed  bool
 	pending changes
-	direct  transaction // of the write being made, if sync > 0; kept here to save an allocation
+	direct  transaction // of the write in progress, if sync > 0; kept here to save an allocation
 	next    *flush      // will write pending
-	current *flush      // being written; nil if none is
-	begun   time.Time   // when the flush under way began; zero if none is
+	current *flush      // in progress; nil if none is
+	begun   time.Time   // when the flush in progress began; zero if none is
 	failed  error       // of the last flush; nil if it succeeded
 }
 
-// queueLength bounds the writes that wait with sync = 0; more callers wait to get in.
-const queueLength = 4096
-
-func newWriter(s *Store, log *fileLog, o Options) *writer {
-	return &writer{
+// startWriter returns a writer whose goroutine runs.
+func startWriter(s *Store, log *fileLog, o Options) *writer {
+	w := &writer{
 		s: s, sync: o.Sync, logger: o.Logger, log: log, commit: log.append, maxNamespaces: o.MaxNamespaces,
-		requests: make(chan *request, queueLength),
+		requests: make(chan *request, maxRequests),
 		dirty:    make(chan struct{}, 1),
 		flushNow: make(chan struct{}, 1),
 		stop:     make(chan struct{}),
 		stopped:  make(chan struct{}),
 		next:     newFlush(),
 	}
-}
-
-func (w *writer) start() {
 	run := w.runDelayed
 	if w.sync == 0 {
 		run = w.runImmediate
@@ -107,6 +94,7 @@ func (w *writer) start() {
 		defer close(w.stopped)
 		run()
 	}()
+	return w
 }
 
 // failure returns why writes are refused now; s.mu is held.
@@ -117,11 +105,10 @@ func (w *writer) failure() error {
 	return w.failed
 }
 
-// stallAfter is how long a flush may take before the store says that it is not ready.
+// stallAfter is how long a flush may take before the store is not ready.
 const stallAfter = 5 * time.Second
 
-// stalled returns an error when the flush under way does not come to an end, as with a disk that
-// hangs; s.mu is held.
+// stalled returns an error when the flush in progress takes too long, as on a disk that hangs; s.mu is held.
 func (w *writer) stalled() error {
 	if w.begun.IsZero() {
 		return nil
@@ -132,7 +119,7 @@ func (w *writer) stalled() error {
 	return nil
 }
 
-// do makes one write and returns when it is as safe as promised.
+// do makes one write and returns when it is as durable as promised.
 func (w *writer) do(ctx context.Context, c write) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -147,8 +134,7 @@ func (w *writer) do(ctx context.Context, c write) error {
 	return f.wait(ctx)
 }
 
-// apply changes the index, unless writes are refused, and returns the flush that the caller has to
-// wait for, if any.
+// apply changes the index, unless writes are refused, and returns the flush that the caller has to wait for, if any.
 func (w *writer) apply(ctx context.Context, c write) (*flush, error) {
 	mu := &w.s.mu
 	mu.Lock()
@@ -171,7 +157,7 @@ func (w *writer) apply(ctx context.Context, c write) (*flush, error) {
 		signal(w.dirty)
 	}
 	if len(w.pending.parts) > 0 {
-		signal(w.flushNow) // memory is worth more than the rest of the time until the next flush
+		signal(w.flushNow) // pending takes too much memory to wait
 	}
 	if !c.durable {
 		return nil, nil
@@ -179,18 +165,18 @@ func (w *writer) apply(ctx context.Context, c write) (*flush, error) {
 	return w.lastFlush(), nil
 }
 
-// maxPending is the number of full parts that wait for the flush in progress before writes wait, too.
+// maxPending is the number of full parts in pending at which writes wait for the flush in progress.
 const maxPending = 4
 
-// behind reports whether the flush in progress takes so long, or so much came in since it began, that writes have
-// to wait for it; s.mu is held.
+// behind reports whether writes have to wait for the flush in progress, because it takes too long or too much is
+// pending; s.mu is held.
 func (w *writer) behind() bool {
 	return w.s.now().Sub(w.begun) > w.sync || len(w.pending.parts) >= maxPending
 }
 
-// lastFlush returns the flush that ends with all that was written so far in the file, and has it
-// begin soon; nil if all is there already. A durable write waits for it also when it changed nothing:
-// what made it needless may not be in the file yet. s.mu is held.
+// lastFlush returns the flush after which all writes so far are in the file, and makes it begin soon; nil if they are
+// there already. A durable write waits for it even if it changed nothing, because the change that made it unnecessary
+// may not be in the file yet. s.mu is held.
 func (w *writer) lastFlush() *flush {
 	if w.pending.empty() {
 		return w.current
@@ -202,12 +188,12 @@ func (w *writer) lastFlush() *flush {
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // one is there already
+	default: // it holds a signal already
 	}
 }
 
-// runDelayed flushes what is pending, at most once in every sync unless somebody waits for it. After a failed flush it
-// tries again soon.
+// runDelayed flushes pending changes until the store is closed, at most once in every sync unless a caller waits. It
+// retries soon after a failed flush.
 func (w *writer) runDelayed() {
 	for {
 		select {
@@ -218,26 +204,21 @@ func (w *writer) runDelayed() {
 		}
 		begun, rest := time.Now(), w.sync
 		if w.flushPending() != nil {
-			signal(w.dirty) // it is still pending
+			signal(w.dirty) // the changes are still pending
 			rest = min(rest, retryEvery)
 		}
 		w.compactIfDue()
-		w.pause(rest - time.Since(begun))
+		timer := time.NewTimer(rest - time.Since(begun))
+		select {
+		case <-timer.C:
+		case <-w.flushNow:
+		case <-w.stop:
+		}
+		timer.Stop()
 	}
 }
 
-// pause waits, but not while somebody waits for a flush, nor at the end.
-func (w *writer) pause(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-w.flushNow:
-	case <-w.stop:
-	}
-}
-
-// flushPending writes out what is pending, and keeps it when that fails.
+// flushPending writes the pending changes. If that fails they stay pending.
 func (w *writer) flushPending() error {
 	mu := &w.s.mu
 	mu.Lock()
@@ -257,29 +238,29 @@ func (w *writer) flushPending() error {
 	if err != nil {
 		w.pending.parts = append(run, w.pending.parts...)
 	}
-	w.finish(f, err)
-	return err
+	return w.finish(f, err)
 }
 
-// finish notes how a flush ended and tells those who wait; s.mu is held.
-func (w *writer) finish(f *flush, err error) {
+// finish ends a flush with the error of its commit, wakes those who wait, and returns the error for callers; s.mu is
+// held.
+func (w *writer) finish(f *flush, err error) error {
 	switch {
 	case err != nil && w.failed == nil:
 		w.logger.Error("cannot write to the data file; pings and leaves are refused until it works again", "error", err)
 	case err == nil && w.failed != nil:
 		w.logger.Info("the data file can be written to again")
 	}
-	w.failed = nil
 	if err != nil {
-		w.failed = fileError(err)
+		err = flushError(err)
 	}
-	f.err = w.failed
+	w.failed, f.err = err, err
 	w.current, w.begun = nil, time.Time{}
 	close(f.done)
+	return err
 }
 
-// compactIfDue starts a compaction when too much of the file no longer counts. All that is in the file is in the index
-// by now.
+// compactIfDue starts a compaction when too much of the file is superseded. All changes in the file are in the index by
+// now.
 func (w *writer) compactIfDue() {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
@@ -288,7 +269,8 @@ func (w *writer) compactIfDue() {
 	}
 }
 
-// close ends the goroutine, which flushes first, and closes the file.
+// close ends the goroutine, which flushes first, and closes the file. Its error includes that of pending changes that
+// could not be written.
 func (w *writer) close() error {
 	w.closing.Do(func() {
 		w.s.mu.Lock()
@@ -296,17 +278,11 @@ func (w *writer) close() error {
 		w.s.mu.Unlock()
 		close(w.stop)
 		<-w.stopped
-		w.closeErr = errors.Join(w.lost(), w.log.close())
+		var lost error
+		if !w.pending.empty() { // nothing changes it any more
+			lost = w.failed
+		}
+		w.closeErr = errors.Join(lost, w.log.close())
 	})
 	return w.closeErr
-}
-
-// lost returns why what is still pending could not be written; nil if nothing is.
-func (w *writer) lost() error {
-	w.s.mu.RLock()
-	defer w.s.mu.RUnlock()
-	if w.pending.empty() {
-		return nil
-	}
-	return w.failed
 }

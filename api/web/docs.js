@@ -1,5 +1,5 @@
-// searchOperations replaces Swagger UI's filter, which compares tags only: it keeps the operations that have the text
-// in their method, path, summary or tag. The operations are Immutable.js collections.
+// searchOperations replaces Swagger UI's filter, which compares only tags. It keeps the operations whose method, path,
+// summary or tag contains the text. The operations are Immutable.js collections.
 const searchOperations = () => ({
   fn: {
     opsFilter: (tags, text) => {
@@ -14,8 +14,8 @@ const searchOperations = () => ({
   },
 });
 
-// Relative to this page, so that it also works below a path of a reverse proxy. YAML and not JSON,
-// because it keeps the order of the operations.
+// The URL is relative to this page, so that it also works below a path of a reverse proxy. YAML keeps the order of the
+// operations; JSON does not.
 SwaggerUIBundle({
   url: new URL("../openapi.yaml", location.href).href,
   dom_id: "#swagger-ui",
@@ -25,7 +25,7 @@ SwaggerUIBundle({
   persistAuthorization: true, // in the browser's local storage, until Logout
   plugins: [searchOperations],
   onComplete: () => {
-    document.querySelector(".operation-filter-input").placeholder = "Filter by path, summary or tag"; // not only by tag
+    document.querySelector(".operation-filter-input").placeholder = "Filter by path, summary or tag"; // the default says "tag" only
   },
   validatorUrl: null, // no badge from another host
 });

@@ -12,7 +12,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// removeEmpty asks once, and reports whether the namespace was removed.
+// removeEmpty reports whether RemoveEmpty removed a namespace.
 func removeEmpty(t require.TestingT, s store.Store, namespace string) bool {
 	removed, err := s.RemoveEmpty(context.Background(), namespace)
 	require.NoError(t, err)
@@ -21,9 +21,7 @@ func removeEmpty(t require.TestingT, s store.Store, namespace string) bool {
 
 // existing returns the names of all namespaces.
 func existing(t require.TestingT, s store.Store) (names []string) {
-	infos, err := s.Namespaces(context.Background(), "", 1000)
-	require.NoError(t, err)
-	for _, info := range infos {
+	for _, info := range namespaces(t, s, 1000) {
 		names = append(names, info.Name)
 	}
 	return names
@@ -33,17 +31,13 @@ func testRemoveEmpty(t *testing.T, s store.Store) {
 	ctx := context.Background()
 	require.False(t, removeEmpty(t, s, ns), "it does not exist")
 	require.NoError(t, s.Register(ctx, []string{"registered"}))
-	_, err := s.Ping(ctx, "other", []store.Sighting{{User: "alice", At: base}})
-	require.NoError(t, err)
-
-	writes := []func(require.TestingT, store.Store, string, lastseen.Instant) lastseen.State{ping, leave}
-	for i, write := range writes {
-		write(t, s, "alice", base)
-		write(t, s, "bob", base)
+	write(s.Ping).in(t, "other", base, "alice")
+	for i, w := range writes(s) {
+		w.in(t, ns, base, "alice", "bob")
 		for _, user := range []string{"alice", "bob"} {
-			require.False(t, removeEmpty(t, s, ns), "someone is in it")
+			require.False(t, removeEmpty(t, s, ns), "a user is in it")
 			require.Contains(t, existing(t, s), ns)
-			require.NoError(t, s.Forget(ctx, ns, user))
+			forget(t, s, user)
 		}
 		require.Contains(t, existing(t, s), ns, "an empty namespace exists until it is removed")
 		require.True(t, removeEmpty(t, s, ns))
@@ -51,19 +45,17 @@ func testRemoveEmpty(t *testing.T, s store.Store) {
 		require.Equal(t, []string{"other", "registered"}, existing(t, s))
 
 		again := base + lastseen.Instant(i) - 9
-		state := writes[1-i](t, s, "carol", again)
-		require.Equal(t, lastseen.State{At: again, Left: i == 0}, state)
-		infos, err := s.Namespaces(ctx, "", 1)
-		require.NoError(t, err)
-		require.Equal(t, []store.NamespaceInfo{{Name: ns, Newest: again}}, infos, "it exists again")
-		require.NoError(t, s.Forget(ctx, ns, "carol"))
+		states := writes(s)[1-i].in(t, ns, again, "carol")
+		require.Equal(t, []lastseen.State{{At: again, Left: i == 0}}, states)
+		require.Equal(t, []store.NamespaceInfo{{Name: ns, Newest: again}}, namespaces(t, s, 1), "it exists again")
+		forget(t, s, "carol")
 	}
 	require.True(t, removeEmpty(t, s, "registered"), "the caller decides which ones stay")
 	require.Equal(t, lastseen.State{At: base}, ping(t, s, "alice", base))
 }
 
-// testRemoveEmptyWriters removes a namespace again and again while users come and go. Whatever was answered is there
-// afterwards.
+// testRemoveEmptyWriters removes a namespace again and again while users come and go. Every write that returned is
+// there afterwards.
 func testRemoveEmptyWriters(t *testing.T, s store.Store) {
 	const writers, rounds = 4, 40
 	var writing, removing sync.WaitGroup

@@ -1,0 +1,154 @@
+// Package web serves the pages for people: the API documentation in Swagger UI, the guide to errors and the OpenAPI
+// document. A page does not change while the server runs.
+package web
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"io/fs"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/swaggest/swgui/v5/static"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/lastseen/lastseen"
+)
+
+//go:embed *.html *.css *.js *.svg
+var files embed.FS
+
+// policy lets a page load only what this server serves, and run no inline scripts. Swagger UI's icons are data URLs.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
+	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// minGzip is the size in bytes above which a page is compressed. A smaller one fits into a packet anyway.
+const minGzip = 1 << 10
+
+// Pages holds the pages by path.
+type Pages map[string]func() (page, error)
+
+// page is a page in memory.
+type page struct {
+	mediaType      string
+	etag           string // without quotes
+	plain, gzipped []byte // gzipped is nil if the page is small
+}
+
+// New returns the pages. The codes are the data of the guide to errors. Each page is prepared at its first request.
+func New(codes any) Pages {
+	const (
+		html       = "text/html; charset=utf-8"
+		css        = "text/css; charset=utf-8"
+		javaScript = "text/javascript; charset=utf-8"
+	)
+	p := Pages{}
+	add := func(path, mediaType string, read func() ([]byte, error)) {
+		p[path] = sync.OnceValues(func() (page, error) { return newPage(mediaType, read) })
+	}
+	file := func(fsys fs.FS, name string) func() ([]byte, error) {
+		return func() ([]byte, error) { return fs.ReadFile(fsys, name) }
+	}
+	add("/openapi.yaml", "application/yaml", func() ([]byte, error) { return lastseen.OpenAPI(), nil }) // RFC 9512
+	add("/openapi.json", "application/json", openAPIJSON)
+	add("/docs/", html, file(files, "docs.html"))
+	add("/docs/docs.js", javaScript, file(files, "docs.js"))
+	add("/docs/docs.css", css, file(files, "docs.css"))
+	add("/docs/errors", html, func() ([]byte, error) { return errorGuide(codes) })
+	add("/docs/errors.css", css, file(files, "errors.css"))
+	add("/docs/favicon.svg", "image/svg+xml", file(files, "favicon.svg"))
+	add("/docs/swagger-ui.css", css, file(static.FS, "swagger-ui.css.gz"))
+	add("/docs/swagger-ui-bundle.js", javaScript, file(static.FS, "swagger-ui-bundle.js.gz"))
+	return p
+}
+
+// Paths returns the paths of all pages.
+func Paths() []string { return slices.Sorted(maps.Keys(New(nil))) }
+
+// Serve responds with the page at a path, compressed if asked, or with 304 if the client has it. Caches revalidate a
+// page each time, because an upgrade of the server can change it.
+func (p Pages) Serve(w http.ResponseWriter, r *http.Request, path string, compressed bool) error {
+	page, err := p[path]()
+	if err != nil {
+		return err
+	}
+	header := w.Header()
+	header.Set("Cache-Control", "no-cache")
+	header.Set("Content-Security-Policy", policy)
+	header.Set("Content-Type", page.mediaType)
+	header.Set("Cross-Origin-Opener-Policy", "same-origin")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("X-Frame-Options", "DENY") // for browsers that do not know frame-ancestors
+	body, etag := page.plain, page.etag
+	if page.gzipped != nil {
+		header.Add("Vary", "Accept-Encoding")
+		if compressed {
+			body, etag = page.gzipped, page.etag+"-gzip"
+			header.Set("Content-Encoding", "gzip")
+			header.Set("Content-Length", strconv.Itoa(len(body)))
+		}
+	}
+	header.Set("ETag", strconv.Quote(etag))
+	// Only this condition: ranges and others would bring errors of another form.
+	match := http.Header{"If-None-Match": {strings.Join(r.Header["If-None-Match"], ",")}}
+	http.ServeContent(w, &http.Request{Method: r.Method, Header: match}, "", time.Time{}, bytes.NewReader(body))
+	return nil
+}
+
+// newPage prepares a page. If its content is compressed already, it is only unpacked.
+func newPage(mediaType string, read func() ([]byte, error)) (page, error) {
+	content, err := read()
+	if err != nil {
+		return page{}, err
+	}
+	p := page{mediaType: mediaType, etag: fmt.Sprintf("%x", sha256.Sum256(content))[:32], plain: content}
+	if bytes.HasPrefix(content, []byte("\x1f\x8b")) {
+		r, err := gzip.NewReader(bytes.NewReader(content))
+		if err != nil {
+			return page{}, err
+		}
+		p.gzipped = content
+		p.plain, err = io.ReadAll(r)
+		return p, err
+	}
+	if len(content) > minGzip {
+		var packed bytes.Buffer
+		w, _ := gzip.NewWriterLevel(&packed, gzip.BestCompression) // fails for unknown levels only
+		_, _ = w.Write(content)                                    // into memory, which does not fail
+		_ = w.Close()
+		p.gzipped = packed.Bytes()
+	}
+	return p, nil
+}
+
+// openAPIJSON returns the OpenAPI document in JSON.
+func openAPIJSON() ([]byte, error) {
+	var document any
+	if err := yaml.Unmarshal(lastseen.OpenAPI(), &document); err != nil {
+		return nil, err
+	}
+	return json.Marshal(document)
+}
+
+// errorGuide returns the page to which the type of each error points.
+func errorGuide(codes any) ([]byte, error) {
+	guide, err := template.ParseFS(files, "errors.html")
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	err = guide.Execute(&b, codes)
+	return b.Bytes(), err
+}
