@@ -101,8 +101,8 @@ func callerOf(c echo.Context) *auth.Caller {
 
 // checkPermission returns an error unless a caller has a permission. It depends on nothing that is stored.
 func checkPermission(c echo.Context, p permission, caller *auth.Caller) error {
-	namespace, _ := segment(c, "namespace") // one that is not well encoded matches no pattern
-	user, _ := segment(c, "user")
+	namespace, _ := pathParam(c, "namespace") // one that is not well encoded matches no pattern
+	user, _ := pathParam(c, "user")
 	scope := p.scope()
 	switch allowed := caller.Can(scope, namespace) || p == list && caller.CanSomewhere(scope); {
 	case !allowed && caller.IsAnonymous():
@@ -125,7 +125,7 @@ func (s *server) checkKnown(c echo.Context, p permission) error {
 	if p == admin || !s.refuseUnknown || len(c.ParamValues()) == 0 {
 		return nil
 	}
-	namespace, err := namespaceOf(c)
+	namespace, err := pathNamespace(c)
 	if _, known := s.namespaces[namespace]; known || err != nil {
 		return nil //nolint:nilerr // the handler returns that error
 	}

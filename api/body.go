@@ -3,23 +3,19 @@ package api
 import (
 	"bytes"
 	"errors"
+	"io"
 	"mime"
 	"net/http"
-	"reflect"
 	"strings"
+	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
-
-	"github.com/lastseen/lastseen"
 )
 
 const (
 	maxBody       = 1 << 20   // bytes of a JSON body
 	maxLookupBody = 512 << 10 // the same, of a lookup
-	maxAssertion  = 16 << 10  // the same, about one user; most of it is for a token
-	maxAhead      = 5000      // milliseconds that a ping or leave may be ahead of the server
+	maxOneBody    = 16 << 10  // the same, about one user, which may contain a token
 )
 
 const (
@@ -27,12 +23,18 @@ const (
 	mediaNDJSON = "application/x-ndjson"
 )
 
-// mediaType returns the type of the body: mediaJSON or mediaNDJSON. What curl and browsers send by
-// default is read as JSON.
+const (
+	minBodyRate = 1 << 10 // bytes a second, after the first bytes of a body
+	rateWindow  = 10 * time.Second
+)
+
+// mediaType returns the type of the body: mediaJSON or mediaNDJSON. The types that curl and browsers send by default
+// count as JSON.
 func mediaType(c echo.Context) (string, error) {
 	header := c.Request().Header
 	if encoding := header.Get(echo.HeaderContentEncoding); encoding != "" && encoding != "identity" {
-		return "", errorf(codeUnsupportedMediaType, "Unsupported content encoding %.40q: send the body unencoded.", encoding)
+		return "", errorf(codeUnsupportedMediaType,
+			"Unsupported content encoding %.40q: send the body unencoded.", encoding)
 	}
 	value := header.Get(echo.HeaderContentType)
 	if value == "" {
@@ -41,7 +43,8 @@ func mediaType(c echo.Context) (string, error) {
 	media, params, err := mime.ParseMediaType(value)
 	charset := strings.ToLower(params["charset"])
 	if err != nil || charset != "" && charset != "utf-8" && charset != "us-ascii" {
-		return "", errorf(codeUnsupportedMediaType, "Invalid content type or charset in %.60q: send %s in UTF-8.", value, mediaJSON)
+		return "", errorf(codeUnsupportedMediaType,
+			"Invalid content type or charset in %.60q: send %s in UTF-8.", value, mediaJSON)
 	}
 	switch media {
 	case mediaJSON, "text/plain", "application/x-www-form-urlencoded":
@@ -53,7 +56,7 @@ func mediaType(c echo.Context) (string, error) {
 	}
 }
 
-// bodyError says why a body could not be read to its end.
+// bodyError is the error of a body that could not be read to its end.
 func bodyError(err error) error {
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
@@ -64,130 +67,159 @@ func bodyError(err error) error {
 	return e
 }
 
-// unmarshal reads exactly one JSON object, strictly: see the defaults of package json, which also
-// refuses names given twice and anything that is not UTF-8.
-func unmarshal(data []byte, v any, decode json.Options) error {
-	if trimmed := bytes.TrimSpace(data); len(trimmed) > 0 && trimmed[0] != '{' {
-		return newError(codeInvalidJSON, "The body is not a JSON object.")
-	}
-	err := json.Unmarshal(data, v, json.RejectUnknownMembers(true), decode)
-	var known *apiError
-	var semantic *json.SemanticError
-	var syntactic *jsontext.SyntacticError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &known):
-		return known
-	case errors.As(err, &semantic) && errors.Is(err, json.ErrUnknownName):
-		return unknownField(semantic)
-	case errors.As(err, &semantic):
-		return errorf(codeInvalidJSON, "%s is a %s; %s is expected.",
-			place(semantic.JSONPointer), kindName(semantic.JSONKind), expected(semantic.GoType))
-	case errors.Is(err, jsontext.ErrDuplicateName):
-		return newError(codeInvalidJSON, "Duplicate name in an object.")
-	case errors.As(err, &syntactic):
-		return errorf(codeInvalidJSON, "Invalid JSON at byte %d: %v.", syntactic.ByteOffset, syntactic.Err)
-	default:
-		return &apiError{code: codeInvalidJSON, detail: "Invalid JSON.", cause: err}
-	}
+// body reads the body of one request into memory that is counted.
+type body struct {
+	bodyHold
+	c       echo.Context
+	max     int64 // bytes
+	content []byte
 }
 
-// unknownField says which field is unknown, where, and which are allowed there.
-func unknownField(e *json.SemanticError) *apiError {
-	where := ""
-	if parent := e.JSONPointer.Parent(); parent != "" {
-		where = " in " + string(parent)
-	}
-	return errorf(codeUnknownField, "Unknown field %.40q%s. Allowed: %s.",
-		e.JSONPointer.LastToken(), where, strings.Join(fieldNames(e.GoType), ", "))
+// body returns the body of a request, of up to max bytes. The caller must release its memory.
+func (s *server) body(c echo.Context, max int64) *body {
+	return &body{bodyHold: s.hold(c), c: c, max: max}
 }
 
-// fieldNames returns the JSON names of a struct's fields, those of inlined structs included; none for another type.
-func fieldNames(t reflect.Type) (names []string) {
-	if t == nil || t.Kind() != reflect.Struct {
-		return nil
+// readOne reads JSON about one user into v. It does not change v if there is no body.
+func (s *server) readOne(c echo.Context, v any) error {
+	b := s.body(c, maxOneBody)
+	defer b.release()
+	if err := b.read(); err != nil || len(b.content) == 0 {
+		return err
 	}
-	for field := range t.Fields() {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if field.Anonymous {
-			names = append(names, fieldNames(field.Type)...)
-		} else {
-			names = append(names, name)
-		}
-	}
-	return names
+	return b.decode(v)
 }
 
-func place(p jsontext.Pointer) string {
-	if p == "" {
-		return "The body"
-	}
-	return string(p)
+// listMemory is how much memory the items of a list take until the response is sent, beside their text.
+type listMemory struct {
+	max   int  // items
+	sign  byte // one for each item
+	bytes int  // for each item: see TestDecodedMemory
 }
 
-func kindName(k jsontext.Kind) string {
-	switch k {
-	case '{', '}':
-		return "JSON object"
-	case '[', ']':
-		return "JSON array"
-	case '"':
-		return "JSON string"
-	case '0':
-		return "JSON number"
-	default:
-		return "JSON literal"
-	}
+var (
+	itemMemory   = listMemory{maxItems, '{', 192}
+	lookupMemory = listMemory{maxLookup, ',', 512}
+)
+
+// of returns the memory for the list in a text, including that of its strings, which are no longer than the text.
+func (m listMemory) of(text []byte) int {
+	items := 1 + bytes.Count(text, []byte{m.sign}) + bytes.Count(text, []byte("null")) // an item may be null
+	return len(text) + m.bytes*min(items, m.max)
 }
 
-func expected(t reflect.Type) string {
-	for t != nil && t.Kind() == reflect.Pointer {
-		t = t.Elem()
+// readList reads JSON with a list into v. The memory of the list counts until it is released.
+func (b *body) readList(v any, list listMemory) error {
+	if err := b.read(); err != nil {
+		return err
 	}
-	switch {
-	case t == nil:
-		return "another type"
-	case t.Kind() == reflect.String:
-		return "a string"
-	case t.Kind() == reflect.Slice:
-		return "an array"
-	default:
-		return "an object"
+	if len(b.content) == 0 {
+		return newError(codeInvalidJSON, "The body is missing.")
 	}
+	if err := b.grow(list.of(b.content)); err != nil {
+		return err
+	}
+	err := b.decode(v)
+	b.replace(nil)
+	return err
 }
 
-// parseAt reads the time in the field "at", a JSON string or number; none means the server's time,
-// now. It may be at most maxAhead in the future.
-func parseAt(raw jsontext.Value, now lastseen.Instant) (lastseen.Instant, error) {
-	if len(raw) == 0 {
-		return now, nil
-	}
-	text := string(raw)
-	switch raw.Kind() {
-	case '0':
-	case '"':
-		unquoted, err := jsontext.AppendUnquote(nil, raw)
-		if err != nil {
-			return 0, errorf(codeInvalidJSON, "at: %v.", err)
-		}
-		text = string(unquoted)
-	default:
-		return 0, errTimeKind()
-	}
-	at, err := lastseen.ParseTime(text)
+// decode decodes the content into v.
+func (b *body) decode(v any) error {
+	media, err := mediaType(b.c)
 	switch {
 	case err != nil:
-		return 0, errorf(codeInvalidTime, "at: %v.", err)
-	case at < lastseen.MinInstant:
-		return 0, newError(codeInvalidTime, "at must be later than the start of 1970.")
-	case at > now+maxAhead:
-		return 0, errorf(codeInvalidTime, "at (%s) is more than 5 seconds ahead of the server's clock (%s).", at, now)
+		return err
+	case media != mediaJSON:
+		return errorf(codeUnsupportedMediaType, "Unsupported content type %s: send %s.", media, mediaJSON)
 	}
-	return at, nil
+	return unmarshal(b.content, v)
 }
 
-// errTimeKind is the error of a time that is of another kind than times are.
-func errTimeKind() *apiError {
-	return newError(codeInvalidTime, "at must be a string or a number. Omit it to use the server's clock.")
+// read reads the body to its end.
+func (b *body) read() error {
+	request := b.c.Request()
+	if request.ContentLength == 0 {
+		return nil
+	}
+	if request.ContentLength > b.max {
+		return bodyError(&http.MaxBytesError{Limit: b.max})
+	}
+	from := http.MaxBytesReader(b.c.Response().Writer, request.Body, b.max)
+	pace := pace{controller: http.NewResponseController(b.c.Response())}
+	for {
+		if err := b.makeRoom(); err != nil {
+			return err
+		}
+		n, err := from.Read(b.content[len(b.content):cap(b.content)])
+		b.content = b.content[:len(b.content)+n]
+		if errors.Is(err, io.EOF) {
+			pace.end()
+			return nil
+		}
+		if err != nil {
+			return bodyError(err)
+		}
+		pace.arrived(n)
+	}
+}
+
+// makeRoom doubles the buffer if it is full, to at most one byte more than can arrive, which shows the end. While the
+// content is copied, both buffers count.
+func (b *body) makeRoom() error {
+	if len(b.content) < cap(b.content) {
+		return nil
+	}
+	end := b.max
+	if announced := b.c.Request().ContentLength; announced > 0 {
+		end = announced
+	}
+	size := min(max(2*cap(b.content), freeBody), int(end)+1)
+	if size > freeBody {
+		if err := b.grow(size); err != nil {
+			return err
+		}
+	}
+	b.replace(append(make([]byte, 0, size), b.content...))
+	return nil
+}
+
+// replace replaces the buffer and gives the memory of the old one back.
+func (b *body) replace(content []byte) {
+	if size := cap(b.content); size > freeBody {
+		b.shrink(size)
+	}
+	b.content = content
+}
+
+// pace ends the reading of a body that arrives more slowly than [minBodyRate] in a [rateWindow]. Most bodies arrive at
+// once and set no deadline.
+type pace struct {
+	controller *http.ResponseController // sets no deadlines in tests whose writer has none
+	last       time.Time                // deadline of the whole request
+	wanted     int                      // bytes until the next window
+}
+
+// arrived counts bytes, and begins a new window after enough of them.
+func (p *pace) arrived(n int) {
+	if p.wanted -= n; p.wanted > 0 {
+		return
+	}
+	now := time.Now()
+	if p.last.IsZero() {
+		p.last = now.Add(readTimeout)
+	}
+	p.wanted = minBodyRate * int(rateWindow/time.Second)
+	deadline := now.Add(rateWindow)
+	if deadline.After(p.last) {
+		deadline = p.last
+	}
+	_ = p.controller.SetReadDeadline(deadline)
+}
+
+// end replaces the deadline when the body is complete, since a deadline that passes would end the request.
+func (p *pace) end() {
+	if !p.last.IsZero() {
+		_ = p.controller.SetReadDeadline(time.Now().Add(readTimeout))
+	}
 }

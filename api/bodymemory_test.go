@@ -73,9 +73,9 @@ func usage(holds []bodyHold) (used int64, shares map[limit.Key]int64, keyless in
 // TestLargestRequestsFit: one caller alone may send a request of any kind, also with the least memory.
 func TestLargestRequestsFit(t *testing.T) {
 	m := newBodyMemory(MinBodyMemory)
-	require.LessOrEqual(t, 2*maxBody+itemList.each*maxItems, int(m.share(limit.PerKey)))
-	require.LessOrEqual(t, 2*maxBody+itemList.each*maxItems, int(m.share(limit.PerAddress)))
-	require.LessOrEqual(t, 2*maxLookupBody+lookupList.each*maxLookup, int(m.share(limit.PerUser)))
+	require.LessOrEqual(t, 2*maxBody+itemMemory.bytes*maxItems, int(m.share(limit.PerKey)))
+	require.LessOrEqual(t, 2*maxBody+itemMemory.bytes*maxItems, int(m.share(limit.PerAddress)))
+	require.LessOrEqual(t, 2*maxLookupBody+lookupMemory.bytes*maxLookup, int(m.share(limit.PerUser)))
 	w := newWorld(t, fileStore(t), behindProxy, func(c *Config) { c.BodyMemory = MinBodyMemory; c.Limits = limit.Limits{} })
 	user := strings.Repeat("u", 74)
 	largest := `{"pings":[` + strings.Repeat(`{"user":"`+user+`","at":9},`, maxItems-1) + `{"user":"u"}]}`
@@ -88,8 +88,8 @@ func TestLargestRequestsFit(t *testing.T) {
 
 // TestNullItemsCount: an item that is null takes as much memory as any other.
 func TestNullItemsCount(t *testing.T) {
-	require.GreaterOrEqual(t, itemList.memory([]byte(`{"pings":[null,null,null]}`)), 3*itemList.each)
-	require.GreaterOrEqual(t, lookupList.memory([]byte(`{"users":[null,null,null]}`)), 3*lookupList.each)
+	require.GreaterOrEqual(t, itemMemory.of([]byte(`{"pings":[null,null,null]}`)), 3*itemMemory.bytes)
+	require.GreaterOrEqual(t, lookupMemory.of([]byte(`{"users":[null,null,null]}`)), 3*lookupMemory.bytes)
 }
 
 // stalled is the body of a request that does not come to its end before the test does.

@@ -1,28 +1,10 @@
 package api
 
 import (
-	"context"
-	"fmt"
-
 	"github.com/labstack/echo/v4"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
-
-const (
-	maxItems      = 10_000 // of one bulk request in JSON
-	maxItemErrors = 20     // bad items that an answer names
-)
-
-// recordFunc is one of the store's two ways of recording assertions.
-type recordFunc func(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error)
-
-// item is one ping or leave of many.
-type item struct {
-	User      string `json:"user" minLength:"1" maxLength:"256"`
-	assertion `json:",inline"`
-} // @name BatchItem
 
 // pingsBody is the JSON of many pings.
 type pingsBody struct {
@@ -34,20 +16,8 @@ type leavesBody struct {
 	Leaves *[]item `json:"leaves"`
 } // @name LeaveBatch
 
-// sighting checks an item.
-func (i item) sighting(now lastseen.Instant) (store.Sighting, *apiError) {
-	if err := lastseen.CheckUser(i.User); err != nil {
-		return store.Sighting{}, newError(codeInvalidUser, sentence(err))
-	}
-	at, err := parseAt(i.At, now)
-	if err != nil {
-		return store.Sighting{}, classify(err)
-	}
-	return store.Sighting{User: i.User, At: at}, nil
-}
-
-// recordedAnswer says how many items were accepted, superseded ones included.
-type recordedAnswer struct {
+// bulkResponse is the response to many pings or leaves.
+type bulkResponse struct {
 	// The number of events recorded, including those older than the stored time.
 	Recorded int `json:"recorded" minimum:"0"`
 } // @name BatchResult
@@ -66,7 +36,7 @@ type recordedAnswer struct {
 // @Description is safe to send all of them again. Requires the scope `ping`; a user's token is not enough.
 // @Param namespace path string true "namespace"
 // @Param body body pingsBody true "The pings."
-// @Success 200 {object} recordedAnswer "The number of events recorded."
+// @Success 200 {object} bulkResponse "The number of events recorded."
 // @Router /v1/namespaces/{namespace}/pings [post]
 func (s *server) pings(c echo.Context, _ query) error {
 	var body pingsBody
@@ -82,17 +52,17 @@ func (s *server) pings(c echo.Context, _ query) error {
 // @Description its users in one request. Requires the scope `ping`; a user's token is not enough.
 // @Param namespace path string true "namespace"
 // @Param body body leavesBody true "The leaves."
-// @Success 200 {object} recordedAnswer "The number of events recorded."
+// @Success 200 {object} bulkResponse "The number of events recorded."
 // @Router /v1/namespaces/{namespace}/leaves [post]
 func (s *server) leaves(c echo.Context, _ query) error {
 	var body leavesBody
 	return s.bulk(c, s.store.Leave, &body, func() (*[]item, string) { return body.Leaves, "leaves" })
 }
 
-// bulk records many assertions: a stream of lines, or one JSON object, whose items are found once
-// it is decoded into a value.
+// bulk records many pings or leaves: a stream of lines, or JSON that is decoded into a value. The function items
+// returns the list in that value, and the name of its field.
 func (s *server) bulk(c echo.Context, record recordFunc, into any, items func() (*[]item, string)) error {
-	namespace, err := namespaceOf(c)
+	namespace, err := pathNamespace(c)
 	if err != nil {
 		return err
 	}
@@ -104,8 +74,8 @@ func (s *server) bulk(c echo.Context, record recordFunc, into any, items func() 
 		return s.recordLines(c, namespace, record)
 	}
 	body := s.body(c, maxBody)
-	defer body.close()
-	if err := body.readList(into, itemList); err != nil {
+	defer body.release()
+	if err := body.readList(into, itemMemory); err != nil {
 		return err
 	}
 	found, field := items()
@@ -115,7 +85,7 @@ func (s *server) bulk(c echo.Context, record recordFunc, into any, items func() 
 	return s.recordItems(c, namespace, record, *found)
 }
 
-// recordItems records all items, or none if one of them is bad.
+// recordItems records all items, or none if one of them is invalid.
 func (s *server) recordItems(c echo.Context, namespace string, record recordFunc, items []item) error {
 	ctx := c.Request().Context()
 	now, err := s.store.Now(ctx)
@@ -137,36 +107,5 @@ func (s *server) recordItems(c echo.Context, namespace string, record recordFunc
 	if _, err := record(ctx, namespace, batch); err != nil {
 		return err
 	}
-	return answer(c, recordedAnswer{Recorded: len(batch)})
-}
-
-// itemErrors collects what is wrong with the items of a batch.
-type itemErrors struct {
-	code  code // of the first
-	items []itemError
-	total int
-}
-
-func (e *itemErrors) add(index int, err *apiError) {
-	if e.total == 0 {
-		e.code = err.code
-	}
-	e.total++
-	if len(e.items) < maxItemErrors {
-		e.items = append(e.items, itemError{Index: index, Detail: err.detail})
-	}
-}
-
-// err returns one error for all, or nil if there was none.
-func (e *itemErrors) err() error {
-	if e.total == 0 {
-		return nil
-	}
-	wrong := fmt.Sprintf("%d invalid items, the first at", e.total)
-	if e.total == 1 {
-		wrong = "1 invalid item, at"
-	}
-	err := errorf(e.code, "%s index %d: %s The request had no effect.", wrong, e.items[0].Index, e.items[0].Detail)
-	err.items = e.items
-	return err
+	return respond(c, bulkResponse{Recorded: len(batch)})
 }

@@ -11,19 +11,19 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// maxFreshMs is how long an answer about users may be kept at most, in milliseconds: a ping or a leave
-// can change it any time.
-const maxFreshMs = 5000
+// maxMaxAge is the longest time that a cache may keep a response about users, in milliseconds. A ping or a leave can
+// change it at any time.
+const maxMaxAge = 5000
 
-// answerCached sends JSON about the users, which a cache may keep until the first of their statuses
-// decays, but for [maxFreshMs] at most. A caller who names the tag of the answer it has gets 304 and no
-// body. Responses to authenticated callers are private. The tag is weak: of two responses that differ only in the
-// time of the request, or in their encoding, one will do.
-func answerCached(c echo.Context, body any, e evaluated, users ...presence) error {
-	tag := entityTag(e, users)
+// respondCached sends JSON about users. A cache may keep it until the first of their statuses decays, but for up to
+// [maxMaxAge]. A request with the ETag of the same response gets status 304 and no body. Responses to authenticated
+// callers are private. The ETag is weak: it is the same for responses that differ only in the time of the request or
+// in their encoding.
+func respondCached(c echo.Context, body any, e evaluated, users ...presence) error {
+	tag := etagOf(e, users)
 	header := c.Response().Header()
 	header.Set("ETag", "W/"+tag)
-	policy := "max-age=" + strconv.FormatInt(freshMs(e.AsOf, users)/1000, 10)
+	policy := "max-age=" + strconv.FormatInt(maxAge(e.AsOf, users)/1000, 10)
 	if caller := callerOf(c); caller != nil {
 		header.Add(echo.HeaderVary, echo.HeaderAuthorization)
 		if !caller.IsAnonymous() {
@@ -31,45 +31,45 @@ func answerCached(c echo.Context, body any, e evaluated, users ...presence) erro
 		}
 	}
 	header.Set(echo.HeaderCacheControl, policy)
-	if namesTag(c.Request().Header.Values("If-None-Match"), tag) {
-		if len(users) > 1 { // as with the response that this stands for, if that is large
+	if etagMatches(c.Request().Header.Values("If-None-Match"), tag) {
+		if len(users) > 1 { // as in the response that this replaces, if that is large
 			varyByEncoding(header)
 		}
 		return c.NoContent(http.StatusNotModified)
 	}
-	return answer(c, body)
+	return respond(c, body)
 }
 
-// freshMs returns how many milliseconds the statuses hold, if nobody pings or leaves.
-func freshMs(asOf timestamp, users []presence) int64 {
-	fresh := int64(maxFreshMs)
+// maxAge returns how long the response may be kept, in milliseconds.
+func maxAge(asOf timestamp, users []presence) int64 {
+	age := int64(maxMaxAge)
 	for _, u := range users {
 		if u.ValidUntil != 0 {
-			fresh = min(fresh, int64(u.ValidUntil-asOf))
+			age = min(age, int64(u.ValidUntil-asOf))
 		}
 	}
-	return fresh
+	return age
 }
 
-// entityTag names what an answer tells about the users, in quotes: all of it but the time of evaluation. It is the
-// same on every server with the same thresholds.
-func entityTag(e evaluated, users []presence) string {
-	told := make([]byte, 0, 64)
-	told = binary.BigEndian.AppendUint64(told, uint64(e.GreenMs))
-	told = binary.BigEndian.AppendUint64(told, uint64(e.YellowMs))
+// etagOf returns a hash, in quotes, of a response about users without its time of evaluation. It is the same on every
+// server with the same thresholds.
+func etagOf(e evaluated, users []presence) string {
+	content := make([]byte, 0, 64)
+	content = binary.BigEndian.AppendUint64(content, uint64(e.GreenMs))
+	content = binary.BigEndian.AppendUint64(content, uint64(e.YellowMs))
 	for _, u := range users {
-		told = append(append(told, u.User...), 0) // there is no such byte in a name
-		told = strconv.AppendBool(append(told, u.Status...), u.Left)
-		told = binary.BigEndian.AppendUint64(told, uint64(u.LastSeen))
-		told = binary.BigEndian.AppendUint64(told, uint64(u.ValidUntil))
+		content = append(append(content, u.User...), 0) // user IDs contain no such byte
+		content = strconv.AppendBool(append(content, u.Status...), u.Left)
+		content = binary.BigEndian.AppendUint64(content, uint64(u.LastSeen))
+		content = binary.BigEndian.AppendUint64(content, uint64(u.ValidUntil))
 	}
-	sum := sha256.Sum256(told)
+	sum := sha256.Sum256(content)
 	return `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
 }
 
-// namesTag reports whether one of the If-None-Match headers is a star or lists the tag: see RFC 9110,
-// section 13.1.2. Tags of ours contain no comma.
-func namesTag(headers []string, tag string) bool {
+// etagMatches reports whether one of the If-None-Match headers is a star or lists the ETag: see RFC 9110, section
+// 13.1.2. Our ETags contain no comma.
+func etagMatches(headers []string, tag string) bool {
 	for _, header := range headers {
 		for listed := range strings.SplitSeq(header, ",") {
 			listed = strings.TrimSpace(listed)

@@ -1,136 +1,99 @@
 package api
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
-	"slices"
+	"maps"
+	"net/url"
 	"strings"
-	"time"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
 
-// A cursor remembers a walk and the last record listed, so that no server has to. It is sealed with
-// a checksum over the namespace, too, which tells damage and mix-ups. It is no signature: a caller who
-// forges one gets no further than with query parameters, since everything in it is checked like them.
+// A cursor contains the canonical query of a list and the last record of a page, so that servers keep no state. A
+// checksum over this and the namespace seals it and detects damage and mix-ups. It is not a signature: a caller who
+// forges a cursor gets what a query gets, since its content is checked like a query.
 
-// cursorVersion begins every cursor; other layouts begin otherwise.
-const cursorVersion = 1
+// cursorVersion is the first byte in every cursor. Cursors with another version are invalid.
+const cursorVersion = 2
 
-// checksumLen is how many bytes of SHA-256 seal a cursor.
+// checksumLen is the number of bytes of SHA-256 that seal a cursor.
 const checksumLen = 8
 
 var errCursor = errors.New("malformed")
 
-// cursor returns what goes on after the given record.
-func (w walk) cursor(namespace string, last store.Record) string {
-	b := []byte{cursorVersion, byte(w.order), statusBits(w.statuses), leftBit(last.Left)}
-	for _, n := range []int64{
-		int64(w.asOf), int64(w.from), int64(w.to),
-		w.thresholds.Green.Milliseconds(), w.thresholds.Yellow.Milliseconds(),
-		int64(w.offset), int64(last.At),
-	} {
-		b = binary.AppendUvarint(b, uint64(n))
+// cursor returns the cursor of the page after the given record.
+func (p listParams) cursor(namespace string, last store.Record) string {
+	place := uint64(last.At) << 1
+	if last.Left {
+		place |= 1
 	}
-	return sealCursor(namespace, append(b, last.User...))
+	content := append([]byte(p.canonical()), 0)
+	content = binary.BigEndian.AppendUint64(content, place)
+	return sealCursor(namespace, append(content, last.User...))
 }
 
-// parseCursor reads a cursor as the untrusted input it is.
-func parseCursor(namespace, cursor string) (walk, store.Record, error) {
-	fail := func() (walk, store.Record, error) {
-		return walk{}, store.Record{}, newError(codeInvalidCursor,
+// openListCursor returns the parameters of the list and the record in a cursor, which is hostile input. Parameters that
+// the query repeats must have the same values.
+func openListCursor(namespace, cursor string, q query) (listParams, *store.Record, error) {
+	p, after, err := parseListCursor(namespace, cursor)
+	if err != nil {
+		return p, nil, newError(codeInvalidCursor,
 			"Invalid cursor for this list. Pass next_cursor unchanged, or omit it to start over.")
 	}
-	b, err := openCursor(namespace, cursor)
-	if err != nil || len(b) < 4 || b[0] != cursorVersion || b[1] > 1 || b[2] > 7 || b[3] > 1 {
-		return fail()
+	merged := maps.Clone(p.query)
+	maps.Copy(merged, q)
+	repeated, err := readListParams(merged, view{})
+	if err != nil || repeated.canonical() != p.canonical() {
+		return p, nil, newError(codeInvalidCursor,
+			"A parameter differs from the first page. With a cursor, only `limit` can change.")
 	}
-	numbers, user, err := uvarints(b[4:], 7)
+	return p, &after, nil
+}
+
+func parseListCursor(namespace, cursor string) (p listParams, last store.Record, err error) {
+	content, err := openCursor(namespace, cursor)
 	if err != nil {
-		return fail()
+		return p, last, err
 	}
-	w := walk{
-		order: store.Order(b[1]), statuses: statusesOf(b[2]),
-		asOf: lastseen.Instant(numbers[0]), from: lastseen.Instant(numbers[1]), to: lastseen.Instant(numbers[2]),
-		thresholds: lastseen.Thresholds{
-			Green:  time.Duration(numbers[3]) * time.Millisecond,
-			Yellow: time.Duration(numbers[4]) * time.Millisecond,
-		},
-		offset: int(numbers[5]),
+	canonical, place, _ := bytes.Cut(content, []byte{0})
+	values, err := url.ParseQuery(string(canonical))
+	if err != nil || len(place) < 8 {
+		return p, last, errCursor
 	}
-	last := store.Record{User: string(user), State: lastseen.State{At: lastseen.Instant(numbers[6]), Left: b[3] == 1}}
-	if !w.sound() || last.At < w.from || last.At > w.to || lastseen.CheckUser(last.User) != nil {
-		return fail()
+	if p, err = readListParams(query(values), view{}); err != nil {
+		return p, last, err
 	}
-	return w, last, nil
+	n := binary.BigEndian.Uint64(place)
+	last = store.Record{User: string(place[8:]), State: lastseen.State{At: lastseen.Instant(n >> 1), Left: n&1 == 1}}
+	if p.canonical() != string(canonical) || last.At < p.from || last.At > p.to {
+		return p, last, errCursor
+	}
+	return p, last, lastseen.CheckUser(last.User)
 }
 
-// sound reports whether a walk could have come from a query.
-func (w walk) sound() bool {
-	return w.from <= w.to && w.to <= w.asOf && w.asOf <= lastseen.MaxInstant &&
-		w.thresholds.Validate() == nil && w.offset <= maxLimit
-}
-
-// uvarints reads n numbers, each at most MaxInstant, and returns what follows.
-func uvarints(b []byte, n int) (numbers []int64, rest []byte, err error) {
-	for range n {
-		number, size := binary.Uvarint(b)
-		if size <= 0 || number > uint64(lastseen.MaxInstant) {
-			return nil, nil, errCursor
-		}
-		numbers, b = append(numbers, int64(number)), b[size:]
-	}
-	return numbers, b, nil
-}
-
-// statusBits packs statuses into one bit each; none means all.
-func statusBits(statuses []lastseen.Status) (bits byte) {
-	for i, status := range lastseen.Statuses() {
-		if slices.Contains(statuses, status) {
-			bits |= 1 << i
-		}
-	}
-	return bits
-}
-
-// statusesOf is the inverse of statusBits: sorted, as a query's are.
-func statusesOf(bits byte) (statuses []lastseen.Status) {
-	for i, status := range lastseen.Statuses() {
-		if bits&(1<<i) != 0 {
-			statuses = append(statuses, status)
-		}
-	}
-	slices.Sort(statuses)
-	return statuses
-}
-
-func leftBit(left bool) byte {
-	if left {
-		return 1
-	}
-	return 0
-}
-
-// sealCursor makes a cursor of its content, bound to what it is for.
+// sealCursor returns the cursor of the content, bound to a scope.
 func sealCursor(scope string, content []byte) string {
+	content = append([]byte{cursorVersion}, content...)
 	return base64.RawURLEncoding.EncodeToString(append(checksum(scope, content), content...))
 }
 
-// openCursor returns the content of a cursor that was made for the same.
+// openCursor returns the content of a cursor that was sealed for the scope.
 func openCursor(scope, cursor string) ([]byte, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
-	if err != nil || len(b) < checksumLen || strings.ContainsAny(cursor, "\r\n") { // which the decoder passes over
+	if err != nil || len(b) <= checksumLen || strings.ContainsAny(cursor, "\r\n") { // the decoder ignores these
 		return nil, errCursor
 	}
 	content := b[checksumLen:]
-	if subtle.ConstantTimeCompare(checksum(scope, content), b[:checksumLen]) != 1 {
+	if subtle.ConstantTimeCompare(checksum(scope, content), b[:checksumLen]) != 1 || content[0] != cursorVersion {
 		return nil, errCursor
 	}
-	return content, nil
+	return content[1:], nil
 }
 
 func checksum(scope string, content []byte) []byte {

@@ -113,7 +113,7 @@ func (s *server) handleError(err error, c echo.Context) {
 		Type: "/docs/errors#" + string(e.code), Title: problemType.title, Status: problemType.status, Code: e.code,
 		Detail: e.detail, RequestID: id, Errors: e.items, Line: e.line, Recorded: e.recorded,
 	}
-	if err := write(c, problemType.status, typeProblem, body); err != nil {
+	if err := writeJSON(c, problemType.status, typeProblem, body); err != nil {
 		s.logger.Debug("response not sent", "request_id", id, "error", err)
 	}
 	drainBody(c)

@@ -15,14 +15,27 @@ import (
 	"github.com/lastseen/lastseen/store/filestore"
 )
 
-// FuzzCursor: whatever is accepted is sound, and is what its walk encodes to.
+// requireValid checks what holds for the parameters of every list.
+func requireValid(t *testing.T, p listParams) {
+	t.Helper()
+	require.NoError(t, p.thresholds.Validate())
+	require.True(t, 0 <= p.from && p.from <= p.to && p.to <= p.asOf && p.asOf <= lastseen.MaxInstant, "%+v", p)
+	require.True(t, 0 <= p.offset && p.offset <= maxLimit, "%+v", p)
+	require.Contains(t, []store.Order{store.Newest, store.Oldest}, p.order)
+	require.Subset(t, lastseen.Statuses(), p.statuses)
+	again, err := readListParams(p.query, view{})
+	require.NoError(t, err)
+	require.Equal(t, p, again, "the canonical query asks for the same list")
+}
+
+// FuzzCursor: an accepted cursor has valid parameters, and is what they encode to.
 func FuzzCursor(f *testing.F) {
-	w := walk{
-		asOf: noon, from: 5, to: noon - 1, offset: 3, order: store.Oldest, statuses: statusesOf(5),
-		thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour},
-	}
-	f.Add([]byte(w.cursor("chat", store.Record{User: "alice", State: lastseen.State{At: 7, Left: true}})), false)
-	content, err := openCursor("chat", w.cursor("chat", store.Record{User: "a", State: lastseen.State{At: 7}}))
+	p, err := readListParams(query{
+		"from": {"0.005"}, "to": {"1795175999"}, "offset": {"3"}, "order": {"oldest"}, "status": {"grey", "green"},
+	}, view{noon, lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}})
+	require.NoError(f, err)
+	f.Add([]byte(p.cursor("chat", store.Record{User: "alice", State: lastseen.State{At: 7, Left: true}})), false)
+	content, err := openCursor("chat", p.cursor("chat", store.Record{User: "a", State: lastseen.State{At: 7}}))
 	require.NoError(f, err)
 	f.Add(content, true)
 	f.Fuzz(func(t *testing.T, data []byte, seal bool) {
@@ -30,16 +43,15 @@ func FuzzCursor(f *testing.F) {
 		if seal { // a forger can compute the checksum
 			cursor = sealCursor("chat", data)
 		}
-		w, last, err := parseCursor("chat", cursor)
+		p, last, err := openListCursor("chat", cursor, query{"limit": {"7"}, "cursor": {cursor}})
 		if err != nil {
+			require.Equal(t, codeInvalidCursor, requireProblem(t, err).code)
 			return
 		}
-		require.True(t, w.sound())
+		requireValid(t, p)
 		require.NoError(t, lastseen.CheckUser(last.User))
-		again, lastAgain, err := parseCursor("chat", w.cursor("chat", last))
-		require.NoError(t, err)
-		require.True(t, again.equal(w))
-		require.Equal(t, last, lastAgain)
+		require.True(t, p.from <= last.At && last.At <= p.to)
+		require.Equal(t, cursor, p.cursor("chat", *last))
 	})
 }
 
@@ -49,11 +61,11 @@ func FuzzItem(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var i item
-		if unmarshal(data, &i, decodeOne) != nil {
+		var i lineItem
+		if unmarshal(data, &i) != nil {
 			return
 		}
-		sighting, err := i.sighting(noon)
+		sighting, err := item(i).sighting(noon)
 		if err != nil {
 			return
 		}

@@ -149,7 +149,7 @@ func TestCompressingConcurrently(t *testing.T) {
 
 // BenchmarkCompression is what it costs to compress a lookup of 1,000, beside encoding it.
 func BenchmarkCompression(b *testing.B) {
-	answer := usersAnswer{presences: presences{evaluated: evaluated{AsOf: timestamp(noon)}, Users: make([]presence, 1000)}}
+	answer := lookupResponse{presences: presences{evaluated: evaluated{AsOf: timestamp(noon)}, Users: make([]presence, 1000)}}
 	for i := range answer.Users {
 		seen := timestamp(noon - lastseen.Instant(i*7919%300_000))
 		answer.Users[i] = presence{User: benchUser(i * 7919), Status: lastseen.Yellow, LastSeen: seen, ValidUntil: seen + 300_000}

@@ -38,7 +38,7 @@ func TestCompressedBombs(t *testing.T) {
 	} {
 		for _, path := range []string{"/chat/pings", "/chat/leaves", "/chat/lookup", "/chat/users/alice/ping", "/chat/users/alice/leave"} {
 			if strings.Contains(path, "/users/") {
-				body = body[:min(len(body), maxAssertion)]
+				body = body[:min(len(body), maxOneBody)]
 			}
 			problem := w.fails(codeUnsupportedMediaType, http.MethodPost, path, body, "Content-Encoding: "+encoding)
 			require.Less(t, len(problem["detail"].(string)), 200)
@@ -78,7 +78,7 @@ func TestDeepJSON(t *testing.T) {
 				for _, whole := range []string{fmt.Sprintf(body, deep), deep} {
 					r := w.send(http.MethodPost, path, whole)
 					want := http.StatusBadRequest
-					if strings.Contains(path, "/users/") && len(whole) > maxAssertion || strings.HasSuffix(path, "/lookup") && len(whole) > maxLookupBody {
+					if strings.Contains(path, "/users/") && len(whole) > maxOneBody || strings.HasSuffix(path, "/lookup") && len(whole) > maxLookupBody {
 						want = http.StatusRequestEntityTooLarge
 					}
 					require.Equal(t, want, r.status, "%s %.40s: %s", path, whole, r.body)
@@ -233,7 +233,7 @@ func heap() uint64 {
 func TestLargeBodiesOfOne(t *testing.T) {
 	w := newLimitedWorld(t)
 	for _, path := range []string{"/chat/users/alice/ping", "/chat/users/alice/leave"} {
-		most := `{"at":1` + strings.Repeat(" ", maxAssertion-len(`{"at":1}`)) + "}"
+		most := `{"at":1` + strings.Repeat(" ", maxOneBody-len(`{"at":1}`)) + "}"
 		require.Equal(t, http.StatusOK, w.send(http.MethodPost, path, most).status, path)
 		w.fails(codeBodyTooLarge, http.MethodPost, path, most+" ")
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen"
 )
 
 // cursors returns real cursors of three pages of each list, by the list.
@@ -51,7 +51,7 @@ func forgeries(cursor string) (forged []string) {
 		}
 	}
 	return append(forged,
-		cursor+"A", cursor+"=", cursor+"==", cursor+"\n", " "+cursor, cursor+"\x00", cursor+cursor, strings.Repeat(cursor, 500), strings.ToUpper(cursor),
+		cursor+"A", cursor+"=", cursor+"==", cursor+"\n", " "+cursor, cursor+"\x00", cursor+cursor, strings.Repeat(cursor, 100), strings.ToUpper(cursor),
 		base64.StdEncoding.EncodeToString(content), base64.RawURLEncoding.EncodeToString(append(content, 0)), fmt.Sprintf("%x", content),
 	)
 }
@@ -87,45 +87,76 @@ func TestForgedCursors(t *testing.T) {
 func TestSealedForgeries(t *testing.T) {
 	w := newLimitedWorld(t)
 	w.post("/chat/pings", `{"pings":[{"user":"alice"},{"user":"bob"}]}`)
-	content := func(head [4]byte, user string, numbers ...uint64) []byte {
-		b := head[:]
-		for _, n := range numbers {
-			b = binary.AppendUvarint(b, n)
+	// content is a canonical query with some parameters changed (removed, if their new value is "-"), and a place.
+	content := func(changes string, place ...byte) []byte {
+		q := url.Values{
+			"as_of": {noon.String()}, "from": {lastseen.Instant(0).String()}, "to": {noon.String()}, "green": {"1m0s"}, "yellow": {"5m0s"},
+			"offset": {"0"}, "order": {"newest"},
 		}
-		return append(b, user...)
+		changed, err := url.ParseQuery(changes)
+		require.NoError(t, err)
+		for name, values := range changed {
+			if q[name] = values; values[0] == "-" {
+				delete(q, name)
+			}
+		}
+		return append(append([]byte(q.Encode()), 0), place...)
 	}
-	good := [4]byte{cursorVersion, byte(store.Newest), 0, 0}
-	const at = uint64(noon)
+	place := func(at lastseen.Instant, user string) []byte {
+		return append(binary.BigEndian.AppendUint64(nil, uint64(at)<<1), user...)
+	}
+	good := place(noon, "a")
 	for what, forged := range map[string][]byte{
-		"nothing":                {},
-		"another version":        content([4]byte{cursorVersion + 1, 0, 0, 0}, "a", at, 0, at, 1, 2, 0, at),
-		"no such order":          content([4]byte{cursorVersion, 2, 0, 0}, "a", at, 0, at, 1, 2, 0, at),
-		"no such status":         content([4]byte{cursorVersion, 0, 8, 0}, "a", at, 0, at, 1, 2, 0, at),
-		"neither left nor not":   content([4]byte{cursorVersion, 0, 0, 2}, "a", at, 0, at, 1, 2, 0, at),
-		"numbers that end early": content(good, "", at, 0, at, 1, 2, 0),
-		"a number without end":   append(content(good, "", at, 0, at, 1, 2, 0), strings.Repeat("\xff", 1000)...),
-		"a negative number":      content(good, "a", at, 1<<63, at, 1, 2, 0, at),
-		"beyond the year 9999":   content(good, "a", 1<<50, 0, at, 1, 2, 0, at),
-		"from after to":          content(good, "a", at, 9, 8, 1, 2, 0, 8),
-		"to after as_of":         content(good, "a", at, 0, at+1, 1, 2, 0, at),
-		"green after yellow":     content(good, "a", at, 0, at, 2, 1, 0, at),
-		"thresholds of nothing":  content(good, "a", at, 0, at, 0, 0, 0, at),
-		"thresholds of ages":     content(good, "a", at, 0, at, 1, at, 0, at),
-		"a deep offset":          content(good, "a", at, 0, at, 1, 2, 1001, at),
-		"a place before from":    content(good, "a", at, 9, at, 1, 2, 0, 8),
-		"a place after to":       content(good, "a", at, 0, at-1, 1, 2, 0, at),
-		"no user":                content(good, "", at, 0, at, 1, 2, 0, at),
-		"a user that is a path":  content(good, "..", at, 0, at, 1, 2, 0, at),
-		"a user with a NUL":      content(good, "a\x00b", at, 0, at, 1, 2, 0, at),
-		"a user that is no text": content(good, "a\xff", at, 0, at, 1, 2, 0, at),
-		"a user too long":        content(good, strings.Repeat("u", 257), at, 0, at, 1, 2, 0, at),
+		"nothing":                 {},
+		"no place":                content("")[:len(content(""))-1],
+		"a place that ends early": content("", good[:7]...),
+		"an order that is none":   content("order=2", good...),
+		"a status that is none":   content("status=blue", good...),
+		"a status twice":          content("status=grey&status=grey", good...),
+		"statuses out of order":   content("status=grey&status=green", good...),
+		"a missing order":         content("order=-", good...),
+		"a missing time":          content("as_of=-", good...),
+		"a missing threshold":     content("green=-", good...),
+		"a parameter twice":       content("order=newest&order=newest", good...),
+		"a parameter of no list":  content("user=a", good...),
+		"a limit":                 content("limit=1", good...),
+		"a cursor":                content("cursor=a", good...),
+		"an empty parameter":      content("=", good...),
+		"another form of a time":  content("as_of=1795176000", good...),
+		"another form of an age":  content("green=60s", good...),
+		"another form of a count": content("offset=%2B0", good...),
+		"another encoding":        append([]byte("%61"+string(content("")[1:])), good...),
+		"a semicolon":             append([]byte("a;b&"+string(content(""))), good...),
+		"a bad escape":            append([]byte("%&"+string(content(""))), good...),
+		"a negative time":         content("from=-1", good...),
+		"beyond the year 9999":    content("as_of=253402300800", good...),
+		"from after to":           content("from=1970-01-01T00:00:00.009Z&to=1970-01-01T00:00:00.008Z", place(8, "a")...),
+		"to after as_of":          content("to="+(noon+1).String(), good...),
+		"green after yellow":      content("green=2ms&yellow=1ms", good...),
+		"thresholds of nothing":   content("green=0s&yellow=0s", good...),
+		"thresholds of ages":      content("yellow=100000h0m0s", good...),
+		"a deep offset":           content("offset=1001", good...),
+		"a negative offset":       content("offset=-1", good...),
+		"a place before from":     content("from=1970-01-01T00:00:00.009Z", place(8, "a")...),
+		"a place after to":        content("to="+(noon-1).String(), good...),
+		"a place beyond all time": content("", place(1<<62, "a")...),
+		"no user":                 content("", place(noon, "")...),
+		"a user that is a path":   content("", place(noon, "..")...),
+		"a user with a NUL":       content("", place(noon, "a\x00b")...),
+		"a user that is no text":  content("", place(noon, "a\xff")...),
+		"a user too long":         content("", place(noon, strings.Repeat("u", 257))...),
 	} {
 		cursor := sealCursor("chat", forged)
 		r := w.send(http.MethodGet, "/chat/users?cursor="+cursor, "")
 		require.Equal(t, string(codeInvalidCursor), r.json(t)["code"], "%s: %s", what, r.body)
 	}
-	sound := sealCursor("chat", content(good, "bob", at, 0, at, 1, 2, 0, at))
-	require.Equal(t, []string{"alice"}, names(w.get("/chat/users?cursor="+sound)), "who can compute the seal gets what a query gets")
+	valid := sealCursor("chat", content("", place(noon, "bob")...))
+	require.Equal(t, []string{"alice"}, names(w.get("/chat/users?cursor="+valid)), "who can compute the seal gets what a query gets")
+	for _, version := range []byte{0, 1, cursorVersion + 1} {
+		other := append([]byte{version}, content("", place(noon, "bob")...)...)
+		cursor := base64.RawURLEncoding.EncodeToString(append(checksum("chat", other), other...))
+		w.fails(codeInvalidCursor, http.MethodGet, "/chat/users?cursor="+cursor, "")
+	}
 	for _, name := range []string{"", ".", "..", "a/b", "a\x00", "é", strings.Repeat("n", 65)} {
 		w.fails(codeInvalidCursor, http.MethodGet, "?cursor="+sealCursor(namespacesScope, []byte(name)), "")
 	}

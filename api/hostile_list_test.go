@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-json-experiment/json"
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,46 +28,45 @@ func named(n int) string {
 // TestDecodingStops counts what is decoded of a list that is too long.
 func TestDecodingStops(t *testing.T) {
 	var users lookupBody
-	err := unmarshal(repeated(`{"users":[`, `""`, `]}`), &users, lookupList.decode)
+	err := unmarshal(repeated(`{"users":[`, `""`, `]}`), &users)
 	require.Equal(t, codeTooManyItems, requireProblem(t, err).code)
-	require.LessOrEqual(t, len(*users.Users), maxLookup)
+	require.LessOrEqual(t, len(*users.Users), maxLookup+1, "with a slot for the item that is refused")
 
 	var pings pingsBody
-	err = unmarshal(repeated(`{"pings":[`, `{}`, `]}`), &pings, itemList.decode)
+	err = unmarshal(repeated(`{"pings":[`, `{}`, `]}`), &pings)
 	require.Equal(t, codeTooManyItems, requireProblem(t, err).code)
-	require.LessOrEqual(t, len(*pings.Pings), maxItems)
+	require.LessOrEqual(t, len(*pings.Pings), maxItems+1, "with a slot for the item that is refused")
 }
 
 // TestRefusedBodiesCostLittle counts the memory that is taken to refuse a body of a MiB.
 func TestRefusedBodiesCostLittle(t *testing.T) {
 	wide := named(100_000)
 	for name, c := range map[string]struct {
-		body    []byte
-		into    any
-		options json.Options
-		want    code
+		body []byte
+		into any
+		want code
 	}{
-		"users": {repeated(`{"users":[`, `""`, `]}`), &lookupBody{}, lookupList.decode, codeTooManyItems},
-		"a list that is too long, and then no JSON": {repeated(`{"users":[`, `""`, ``), &lookupBody{}, lookupList.decode, codeTooManyItems},
-		"names for users":          {[]byte(`{"users":{` + wide + `}}`), &lookupBody{}, lookupList.decode, codeInvalidJSON},
-		"names in a user":          {[]byte(`{"users":[{` + wide + `}]}`), &lookupBody{}, lookupList.decode, codeInvalidJSON},
-		"a list for a user":        {repeated(`{"users":[[`, `0`, `]]}`), &lookupBody{}, lookupList.decode, codeInvalidJSON},
-		"a list as the body":       {repeated(`[`, `{}`, `]`), &lookupBody{}, lookupList.decode, codeInvalidJSON},
-		"names in a list":          {[]byte(`[{` + wide + `}]`), &pingsBody{}, itemList.decode, codeInvalidJSON},
-		"names in the user":        {[]byte(`{"pings":[{"user":{` + wide + `}}]}`), &pingsBody{}, itemList.decode, codeInvalidJSON},
-		"names in the time":        {[]byte(`{"pings":[{"at":{` + wide + `}}]}`), &pingsBody{}, itemList.decode, codeInvalidTime},
-		"names in a list of pings": {[]byte(`{"pings":[[{` + wide + `}]]}`), &pingsBody{}, itemList.decode, codeInvalidJSON},
-		"unknown names":            {[]byte(`{"pings":[{` + wide + `}]}`), &pingsBody{}, itemList.decode, codeUnknownField},
-		"unknown names of a ping":  {[]byte(`{` + wide + `}`), &assertion{}, decodeOne, codeUnknownField},
-		"names in the one time":    {[]byte(`{"at":{` + wide + `}}`), &assertion{}, decodeOne, codeInvalidTime},
-		"names in a token":         {[]byte(`{"token":{` + wide + `}}`), &goodbye{}, decodeOne, codeInvalidJSON},
-		"lists in lists":           {[]byte(`{"pings":` + strings.Repeat("[", 1<<20)), &pingsBody{}, itemList.decode, codeInvalidJSON},
-		"a list in a time":         {[]byte(`{"at":` + strings.Repeat("[", 1<<20)), &assertion{}, decodeOne, codeInvalidTime},
+		"users": {repeated(`{"users":[`, `""`, `]}`), &lookupBody{}, codeTooManyItems},
+		"a list that is too long, and then no JSON": {repeated(`{"users":[`, `""`, ``), &lookupBody{}, codeTooManyItems},
+		"names for users":          {[]byte(`{"users":{` + wide + `}}`), &lookupBody{}, codeInvalidJSON},
+		"names in a user":          {[]byte(`{"users":[{` + wide + `}]}`), &lookupBody{}, codeInvalidJSON},
+		"a list for a user":        {repeated(`{"users":[[`, `0`, `]]}`), &lookupBody{}, codeInvalidJSON},
+		"a list as the body":       {repeated(`[`, `{}`, `]`), &lookupBody{}, codeInvalidJSON},
+		"names in a list":          {[]byte(`[{` + wide + `}]`), &pingsBody{}, codeInvalidJSON},
+		"names in the user":        {[]byte(`{"pings":[{"user":{` + wide + `}}]}`), &pingsBody{}, codeInvalidJSON},
+		"names in the time":        {[]byte(`{"pings":[{"at":{` + wide + `}}]}`), &pingsBody{}, codeInvalidTime},
+		"names in a list of pings": {[]byte(`{"pings":[[{` + wide + `}]]}`), &pingsBody{}, codeInvalidJSON},
+		"unknown names":            {[]byte(`{"pings":[{` + wide + `}]}`), &pingsBody{}, codeUnknownField},
+		"unknown names of a ping":  {[]byte(`{` + wide + `}`), &pingBody{}, codeUnknownField},
+		"names in the one time":    {[]byte(`{"at":{` + wide + `}}`), &pingBody{}, codeInvalidTime},
+		"names in a token":         {[]byte(`{"token":{` + wide + `}}`), &leaveBody{}, codeInvalidJSON},
+		"lists in lists":           {[]byte(`{"pings":` + strings.Repeat("[", 1<<20)), &pingsBody{}, codeInvalidJSON},
+		"a list in a time":         {[]byte(`{"at":` + strings.Repeat("[", 1<<20)), &pingBody{}, codeInvalidTime},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			err := unmarshal(c.body, c.into, c.options)
+			err := unmarshal(c.body, c.into)
 			runtime.ReadMemStats(&after)
 			require.Equal(t, c.want, requireProblem(t, err).code, err)
 			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100<<10), "bytes")
@@ -98,21 +96,20 @@ func BenchmarkDecode(b *testing.B) {
 	honest := []byte(`{"users":[` + strings.Repeat(`"0123456789abcdef",`, maxLookup-1) + `"alice"]}`)
 	pings := []byte(`{"pings":[` + strings.Repeat(`{"user":"0123456789abcdef"},`, maxItems-1) + `{"user":"alice"}]}`)
 	for _, c := range []struct {
-		name    string
-		body    []byte
-		into    func() any
-		options json.Options
+		name string
+		body []byte
+		into func() any
 	}{
-		{"1,000 users", honest, func() any { return &lookupBody{} }, lookupList.decode},
-		{"349,522 users", repeated(`{"users":[`, `""`, `]}`), func() any { return &lookupBody{} }, lookupList.decode},
-		{"10,000 pings", pings, func() any { return &pingsBody{} }, itemList.decode},
-		{"349,522 pings", repeated(`{"pings":[`, `{}`, `]}`), func() any { return &pingsBody{} }, itemList.decode},
-		{"one ping", []byte(`{"at":1795176000.5}`), func() any { return &assertion{} }, decodeOne},
+		{"1,000 users", honest, func() any { return &lookupBody{} }},
+		{"349,522 users", repeated(`{"users":[`, `""`, `]}`), func() any { return &lookupBody{} }},
+		{"10,000 pings", pings, func() any { return &pingsBody{} }},
+		{"349,522 pings", repeated(`{"pings":[`, `{}`, `]}`), func() any { return &pingsBody{} }},
+		{"one ping", []byte(`{"at":1795176000.5}`), func() any { return &pingBody{} }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				_ = unmarshal(c.body, c.into(), c.options)
+				_ = unmarshal(c.body, c.into())
 			}
 		})
 	}

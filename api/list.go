@@ -2,7 +2,7 @@ package api
 
 import (
 	"context"
-	"slices"
+	"net/url"
 
 	"github.com/labstack/echo/v4"
 
@@ -10,29 +10,51 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-const (
-	defaultLimit = 50
-	maxLimit     = 1000 // also of offset and limit together
-)
-
-// walk is what stays the same over all pages of a list. The first page fixes it.
-type walk struct {
-	statuses   []lastseen.Status // sorted, each once; none means all
-	asOf       lastseen.Instant
-	from, to   lastseen.Instant
-	thresholds lastseen.Thresholds
-	order      store.Order
-	offset     int // skipped before the first page
+// listParams are the parameters of a list. The first page fixes them for all pages.
+type listParams struct {
+	view
+	from, to lastseen.Instant
+	statuses []lastseen.Status // none means all
+	order    store.Order
+	offset   int   // users to skip before the first page
+	query    query // all of these in canonical form
 }
 
-// listAnswer is one page.
-type listAnswer struct {
+// canonical returns the query that asks for this list: the same text for the same list.
+func (p listParams) canonical() string { return url.Values(p.query).Encode() }
+
+// readListParams reads the parameters of a list. A new filter is read here, and is then part of cursors, too.
+func readListParams(q query, defaults view) (listParams, error) {
+	r := paramReader{query: q, canonical: query{}}
+	p := listParams{query: r.canonical}
+	p.asOf = r.time("as_of", defaults.asOf)
+	p.from = r.time("from", 0)
+	p.to = r.time("to", p.asOf)
+	p.thresholds = r.thresholds(defaults.thresholds)
+	p.offset = r.number("offset", 0, maxLimit, 0)
+	if r.choice("order", "newest", "oldest") == "oldest" {
+		p.order = store.Oldest
+	}
+	p.statuses = r.statuses()
+	switch {
+	case r.err != nil:
+		return p, r.err
+	case p.from > p.to:
+		return p, errorf(codeInvalidRange, "from (%s) is later than to (%s).", p.from, p.to)
+	case p.to > p.asOf:
+		return p, errorf(codeInvalidRange, "to (%s) is later than as_of (%s).", p.to, p.asOf)
+	}
+	return p, nil
+}
+
+// listResponse is one page.
+type listResponse struct {
 	presences `json:",inline"`
 	// Pass it as `cursor` to get the next page. Null on the last page.
 	NextCursor *string `json:"next_cursor" extensions:"x-nullable"`
 } // @name PresencePage
 
-// listUsers answers with one page of recently seen users.
+// listUsers returns one page of recently seen users.
 //
 // @ID listUsers
 // @Tags Reading
@@ -55,103 +77,78 @@ type listAnswer struct {
 // @Param as_of query string false "time of evaluation"
 // @Param green query string false "green threshold"
 // @Param yellow query string false "yellow threshold"
-// @Success 200 {object} listAnswer "A page."
+// @Success 200 {object} listResponse "A page."
 // @Router /v1/namespaces/{namespace}/users [get]
 func (s *server) listUsers(c echo.Context, q query) error {
-	namespace, err := namespaceOf(c)
+	namespace, err := pathNamespace(c)
 	if err != nil {
 		return err
 	}
-	limit, err := q.number("limit", 1, maxLimit, defaultLimit)
+	limit, err := q.limit()
 	if err != nil {
 		return err
 	}
 	ctx := c.Request().Context()
-	w, after, err := s.walkOf(ctx, namespace, q, limit)
+	p, after, err := s.listPage(ctx, namespace, q, limit)
 	if err != nil {
 		return err
 	}
 	skip := 0
 	if after == nil {
-		skip = w.offset
+		skip = p.offset
 	}
 	records, err := s.store.List(ctx, namespace, store.ListQuery{
-		Ranges: w.thresholds.Ranges(w.statuses, w.asOf, w.from, w.to),
-		Order:  w.order, After: after, Limit: skip + limit + 1, // one more tells whether there is a next page
+		Ranges: p.thresholds.Ranges(p.statuses, p.asOf, p.from, p.to),
+		Order:  p.order, After: after, Limit: skip + limit + 1, // one more shows whether there is a next page
 	})
 	if err != nil {
 		return err
 	}
-	return answer(c, w.page(namespace, records[min(skip, len(records)):], limit))
+	return respond(c, p.page(namespace, records[min(skip, len(records)):], limit))
 }
 
-// page makes an answer of at most limit records; more of them mean that there is a next page.
-func (w walk) page(namespace string, records []store.Record, limit int) listAnswer {
+// page returns a page of up to limit records. More records mean that there is a next page.
+func (p listParams) page(namespace string, records []store.Record, limit int) listResponse {
 	var next *string
 	if len(records) > limit {
 		records = records[:limit]
-		cursor := w.cursor(namespace, records[limit-1])
-		next = &cursor
+		next = new(p.cursor(namespace, records[limit-1]))
 	}
 	users := make([]presence, len(records))
 	for i, r := range records {
-		users[i] = presenceOf(w.thresholds.Presence(r.User, r.State, w.asOf))
+		users[i] = p.presence(r.User, r.State)
 	}
-	return listAnswer{presences{evaluatedAt(w.asOf, w.thresholds), users}, next}
+	return listResponse{presences{p.evaluated(), users}, next}
 }
 
-// walkOf returns the walk that the query asks for or, with a cursor, goes on with.
-func (s *server) walkOf(ctx context.Context, namespace string, q query, limit int) (walk, *store.Record, error) {
+// listPage returns the parameters of the list that the query asks for, and the record before its page, or nil for the
+// first page.
+func (s *server) listPage(
+	ctx context.Context, namespace string, q query, limit int,
+) (listParams, *store.Record, error) {
 	if cursor, given := q.get("cursor"); given {
-		w, after, err := parseCursor(namespace, cursor)
-		if err != nil {
-			return walk{}, nil, err
-		}
-		repeated, err := w.with(q)
-		if err != nil || !repeated.equal(w) {
-			return walk{}, nil, newError(codeInvalidCursor,
-				"A parameter differs from the first page. With a cursor, only `limit` can change.")
-		}
-		return w, &after, nil
+		return openListCursor(namespace, cursor, q)
 	}
-	w, err := s.firstWalk(ctx, namespace, q)
-	if err != nil {
-		return walk{}, nil, err
+	p, err := s.listParams(ctx, namespace, q)
+	if sum := p.offset + limit; err == nil && sum > maxLimit {
+		err = errorf(codeInvalidRange,
+			"The sum of offset and limit is %d: use at most %d, or the cursor.", sum, maxLimit)
 	}
-	if w.offset+limit > maxLimit {
-		return walk{}, nil, errorf(codeInvalidRange, "The sum of offset and limit is %d: use at most %d, or the cursor.",
-			w.offset+limit, maxLimit)
-	}
-	return w, nil, nil
+	return p, nil, err
 }
 
-// firstWalk returns the walk of a first page, with everything that the query leaves open settled.
-func (s *server) firstWalk(ctx context.Context, namespace string, q query) (walk, error) {
-	w := walk{thresholds: s.settings(namespace).Thresholds}
+// listParams returns the parameters of a new list, with the defaults of the moment for omitted ones.
+func (s *server) listParams(ctx context.Context, namespace string, q query) (p listParams, err error) {
+	defaults := view{thresholds: s.settings(namespace).Thresholds}
 	if _, given := q.get("as_of"); !given {
-		latest, err := s.latest(ctx, namespace)
-		if err != nil {
-			return walk{}, err
+		if defaults.asOf, err = s.latest(ctx, namespace); err != nil {
+			return p, err
 		}
-		w.asOf = latest
 	}
-	w, err := w.with(q)
-	if err != nil {
-		return walk{}, err
-	}
-	if _, given := q.get("to"); !given {
-		w.to = w.asOf
-	}
-	switch {
-	case w.from > w.to:
-		return walk{}, errorf(codeInvalidRange, "from (%s) is later than to (%s).", w.from, w.to)
-	case w.to > w.asOf:
-		return walk{}, errorf(codeInvalidRange, "to (%s) is later than as_of (%s).", w.to, w.asOf)
-	}
-	return w, nil
+	return readListParams(q, defaults)
 }
 
-// latest is the later of now and the newest time stored, which may be ahead by as much as a ping may.
+// latest returns the later of now and the newest time stored, which may be ahead by up to [maxAhead].
 func (s *server) latest(ctx context.Context, namespace string) (lastseen.Instant, error) {
 	now, err := s.store.Now(ctx)
 	if err != nil {
@@ -164,120 +161,10 @@ func (s *server) latest(ctx context.Context, namespace string) (lastseen.Instant
 	return max(now, min(newest, now+maxAhead)), nil
 }
 
-// with returns the walk with what the query says in place of what was there.
-func (w walk) with(q query) (walk, error) {
-	var err error
-	if w.asOf, err = q.time("as_of", w.asOf); err != nil {
-		return w, err
+func (r listResponse) appendJSON(b []byte) []byte {
+	b = append(r.appendFields(append(b, '{')), `,"next_cursor":`...)
+	if r.NextCursor == nil {
+		return append(b, "null}"...)
 	}
-	if w.from, err = q.time("from", w.from); err != nil {
-		return w, err
-	}
-	if w.to, err = q.time("to", w.to); err != nil {
-		return w, err
-	}
-	if w.thresholds, err = q.thresholds(w.thresholds); err != nil {
-		return w, err
-	}
-	if w.offset, err = q.number("offset", 0, maxLimit, w.offset); err != nil {
-		return w, err
-	}
-	if w.order, err = q.order(w.order); err != nil {
-		return w, err
-	}
-	w.statuses, err = q.statuses(w.statuses)
-	return w, err
-}
-
-func (w walk) equal(other walk) bool {
-	return slices.Equal(w.statuses, other.statuses) && w.asOf == other.asOf && w.from == other.from &&
-		w.to == other.to && w.thresholds == other.thresholds && w.order == other.order && w.offset == other.offset
-}
-
-// order returns the order asked for, or the fallback if none is.
-func (q query) order(fallback store.Order) (store.Order, error) {
-	value, given := q.get("order")
-	switch {
-	case !given:
-		return fallback, nil
-	case value == "newest":
-		return store.Newest, nil
-	case value == "oldest":
-		return store.Oldest, nil
-	default:
-		return 0, errorf(codeInvalidParameter, "Invalid order %.40q: use newest or oldest.", value)
-	}
-}
-
-// statuses returns the statuses asked for, sorted and each once, or the fallback if none is.
-func (q query) statuses(fallback []lastseen.Status) ([]lastseen.Status, error) {
-	values := q["status"]
-	if len(values) == 0 {
-		return fallback, nil
-	}
-	statuses := make([]lastseen.Status, len(values))
-	for i, value := range values {
-		status, err := lastseen.ParseStatus(value)
-		if err != nil {
-			return nil, newError(codeInvalidParameter, sentence(err))
-		}
-		statuses[i] = status
-	}
-	slices.Sort(statuses)
-	return slices.Compact(statuses), nil
-}
-
-// countsAnswer says how many users have each status.
-type countsAnswer struct {
-	// The time at which the statuses were evaluated.
-	AsOf   timestamp `json:"as_of" swaggertype:"string" format:"date-time"`
-	Green  int64     `json:"green" format:"int64" minimum:"0"`
-	Yellow int64     `json:"yellow" format:"int64" minimum:"0"`
-	Grey   int64     `json:"grey" format:"int64" minimum:"0"`
-	// The sum of green, yellow and grey.
-	Total int64 `json:"total" format:"int64" minimum:"0"`
-} // @name Counts
-
-// counts answers with the number of users that a list with the same parameters would hold.
-//
-// @ID countUsers
-// @Tags Reading
-// @Summary Count users by status
-// @Description Counts the users that a list with the same parameters returns over all its pages. Requires the scope
-// @Description `read`.
-// @Param namespace path string true "namespace"
-// @Param from query string false "earliest last-seen time"
-// @Param to query string false "latest last-seen time"
-// @Param as_of query string false "time of evaluation"
-// @Param green query string false "green threshold"
-// @Param yellow query string false "yellow threshold"
-// @Success 200 {object} countsAnswer "The number of users with each status."
-// @Router /v1/namespaces/{namespace}/counts [get]
-func (s *server) counts(c echo.Context, q query) error {
-	namespace, err := namespaceOf(c)
-	if err != nil {
-		return err
-	}
-	ctx := c.Request().Context()
-	w, err := s.firstWalk(ctx, namespace, q)
-	if err != nil {
-		return err
-	}
-	a := countsAnswer{AsOf: timestamp(w.asOf)}
-	var ranges []lastseen.Range
-	var sums []*int64 // where each range's count goes
-	for status, sum := range map[lastseen.Status]*int64{lastseen.Green: &a.Green, lastseen.Yellow: &a.Yellow, lastseen.Grey: &a.Grey} {
-		for _, r := range w.thresholds.Ranges([]lastseen.Status{status}, w.asOf, w.from, w.to) {
-			ranges, sums = append(ranges, r), append(sums, sum)
-		}
-	}
-	counts, err := s.store.Count(ctx, namespace, ranges)
-	if err != nil {
-		return err
-	}
-	for i, n := range counts {
-		*sums[i] += n
-		a.Total += n
-	}
-	return answer(c, a)
+	return append(appendString(b, *r.NextCursor), '}')
 }

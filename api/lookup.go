@@ -9,17 +9,22 @@ import (
 	"github.com/lastseen/lastseen"
 )
 
-const (
-	maxLookup      = 1000 // users of one lookup
-	maxLookupQuery = 100  // users of one lookup by GET
-)
+// maxLookupQuery is the number of users in one lookup by GET.
+const maxLookupQuery = 100
 
-// lookupBody names those to look up.
+// lookupBody is the JSON of a lookup.
 type lookupBody struct {
 	Users *[]string `json:"users"`
 } // @name LookupRequest
 
-// lookup answers with the presence of the users in the body.
+// lookupResponse is the response to a lookup of several users.
+type lookupResponse struct {
+	presences `json:",inline"`
+	// Only in responses to lookups by GET: a likely mistake in the request. Normally absent.
+	Hint string `json:"hint,omitzero" validate:"optional"`
+} // @name PresenceList
+
+// lookup returns the presences of the users in the body.
 //
 // @ID lookupUsers
 // @Tags Reading
@@ -31,13 +36,13 @@ type lookupBody struct {
 // @Param green query string false "green threshold"
 // @Param yellow query string false "yellow threshold"
 // @Param body body lookupBody true "The users to look up."
-// @Success 200 {object} usersAnswer "The presence of each user, in the order of the request."
+// @Success 200 {object} lookupResponse "The presence of each user, in the order of the request."
 // @Router /v1/namespaces/{namespace}/lookup [post]
 func (s *server) lookup(c echo.Context, q query) error {
 	var asked lookupBody
 	body := s.body(c, maxLookupBody)
-	defer body.close()
-	if err := body.readList(&asked, lookupList); err != nil {
+	defer body.release()
+	if err := body.readList(&asked, lookupMemory); err != nil {
 		return err
 	}
 	if asked.Users == nil {
@@ -47,10 +52,10 @@ func (s *server) lookup(c echo.Context, q query) error {
 	if err != nil {
 		return err
 	}
-	return answer(c, found)
+	return respond(c, found)
 }
 
-// lookupQuery answers with the presence of the users in the query, for callers who can only GET.
+// lookupQuery returns the presences of the users in the query, for clients that can only GET.
 //
 // @ID lookupUsersByQuery
 // @Tags Reading
@@ -63,7 +68,7 @@ func (s *server) lookup(c echo.Context, q query) error {
 // @Param green query string false "green threshold"
 // @Param yellow query string false "yellow threshold"
 // @Param If-None-Match header string false "ETag of an earlier response"
-// @Success 200 {object} usersAnswer "The presence of each user, in the order of the request."
+// @Success 200 {object} lookupResponse "The presence of each user, in the order of the request."
 // @Success 304 "Not modified since the response that `If-None-Match` names."
 // @Router /v1/namespaces/{namespace}/lookup [get]
 func (s *server) lookupQuery(c echo.Context, q query) error {
@@ -75,7 +80,7 @@ func (s *server) lookupQuery(c echo.Context, q query) error {
 		return err
 	}
 	found.Hint = commaHint(found.Users)
-	return answerCached(c, found, found.evaluated, found.Users...)
+	return respondCached(c, found, found.evaluated, found.Users...)
 }
 
 // commaHint returns a hint for the first user with a comma in its ID that was never seen: the caller may have meant
@@ -90,14 +95,14 @@ func commaHint(users []presence) string {
 	return ""
 }
 
-// lookupUsers finds the presence of the users, of whom there may be so many at most.
-func (s *server) lookupUsers(c echo.Context, q query, users []string, most int) (found usersAnswer, err error) {
-	namespace, err := namespaceOf(c)
+// lookupUsers returns the presences of up to max users.
+func (s *server) lookupUsers(c echo.Context, q query, users []string, max int) (found lookupResponse, err error) {
+	namespace, err := pathNamespace(c)
 	if err != nil {
 		return found, err
 	}
-	if len(users) > most {
-		return found, errorf(codeTooManyItems, "There are %d users: send at most %d in one request.", len(users), most)
+	if len(users) > max {
+		return found, errorf(codeTooManyItems, "There are %d users: send at most %d in one request.", len(users), max)
 	}
 	var bad itemErrors
 	for i, user := range users {
@@ -108,7 +113,7 @@ func (s *server) lookupUsers(c echo.Context, q query, users []string, most int) 
 	if err := bad.err(); err != nil {
 		return found, err
 	}
-	asOf, thresholds, err := s.evaluate(c, namespace, q)
+	v, err := s.view(c, namespace, q)
 	if err != nil {
 		return found, err
 	}
@@ -116,9 +121,17 @@ func (s *server) lookupUsers(c echo.Context, q query, users []string, most int) 
 	if err != nil {
 		return found, err
 	}
-	found.presences = presences{evaluatedAt(asOf, thresholds), make([]presence, len(users))}
+	found.presences = presences{v.evaluated(), make([]presence, len(users))}
 	for i, user := range users {
-		found.Users[i] = presenceOf(thresholds.Presence(user, states[i], asOf))
+		found.Users[i] = v.presence(user, states[i])
 	}
 	return found, nil
+}
+
+func (r lookupResponse) appendJSON(b []byte) []byte {
+	b = r.appendFields(append(b, '{'))
+	if r.Hint != "" {
+		b = appendString(append(b, `,"hint":`...), r.Hint)
+	}
+	return append(b, '}')
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// namespaceAnswer is one namespace of the list.
-type namespaceAnswer struct {
+// namespaceEntry is one namespace of the list.
+type namespaceEntry struct {
 	Namespace string `json:"namespace"`
 	// The newest last-seen time of its users. Null if it has no users.
 	LastPing timestamp `json:"last_ping" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
 } // @name Namespace
 
-// namespacesAnswer is one page of the namespaces.
-type namespacesAnswer struct {
-	Namespaces []namespaceAnswer `json:"namespaces"`
+// namespacesResponse is one page of the namespaces.
+type namespacesResponse struct {
+	Namespaces []namespaceEntry `json:"namespaces"`
 	// Pass it as `cursor` to get the next page. Null on the last page.
 	NextCursor *string `json:"next_cursor" extensions:"x-nullable"`
 } // @name NamespacePage
@@ -29,7 +29,7 @@ type namespacesAnswer struct {
 // namespacesScope binds cursors to the list of namespaces. No namespace has such a name.
 const namespacesScope = "/namespaces"
 
-// listNamespaces answers with one page of the namespaces that exist, by name.
+// listNamespaces returns one page of the namespaces that exist, by name.
 //
 // @ID listNamespaces
 // @Tags Namespaces
@@ -38,10 +38,10 @@ const namespacesScope = "/namespaces"
 // @Description ping on. Requires the scope `read`. Namespaces that the caller cannot read are not listed.
 // @Param limit query integer false "maximum of a page"
 // @Param cursor query string false "position"
-// @Success 200 {object} namespacesAnswer "A page."
+// @Success 200 {object} namespacesResponse "A page."
 // @Router /v1/namespaces [get]
 func (s *server) listNamespaces(c echo.Context, q query) error {
-	limit, err := q.number("limit", 1, maxLimit, defaultLimit)
+	limit, err := q.limit()
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,8 @@ func (s *server) listNamespaces(c echo.Context, q query) error {
 	if cursor, given := q.get("cursor"); given {
 		name, err := openCursor(namespacesScope, cursor)
 		if err != nil || lastseen.CheckNamespace(string(name)) != nil {
-			return newError(codeInvalidCursor, "Invalid cursor for the list of namespaces. Pass next_cursor unchanged, or omit it to start over.")
+			return newError(codeInvalidCursor, "Invalid cursor for the list of namespaces. "+
+				"Pass next_cursor unchanged, or omit it to start over.")
 		}
 		after = string(name)
 	}
@@ -57,30 +58,31 @@ func (s *server) listNamespaces(c echo.Context, q query) error {
 	if err != nil {
 		return err
 	}
-	a := namespacesAnswer{Namespaces: []namespaceAnswer{}}
+	response := namespacesResponse{Namespaces: []namespaceEntry{}}
 	if len(infos) > limit {
 		infos = infos[:limit]
-		cursor := sealCursor(namespacesScope, []byte(infos[limit-1].Name))
-		a.NextCursor = &cursor
+		response.NextCursor = new(sealCursor(namespacesScope, []byte(infos[limit-1].Name)))
 	}
 	for _, info := range infos {
-		a.Namespaces = append(a.Namespaces, namespaceAnswer{info.Name, timestamp(info.Newest)})
+		response.Namespaces = append(response.Namespaces, namespaceEntry{info.Name, timestamp(info.Newest)})
 	}
-	return answer(c, a)
+	return respond(c, response)
 }
 
-// readable returns up to so many namespaces after a name, of those that the caller may read. It skips what lies between
-// them, which may be a hundred thousand of other people's.
-func (s *server) readable(c echo.Context, after string, most int) (found []store.NamespaceInfo, err error) {
+// readable returns up to max of the namespaces after a name that the caller may read. It seeks past the others, of
+// which there can be a hundred thousand.
+func (s *server) readable(c echo.Context, after string, max int) (found []store.NamespaceInfo, err error) {
 	caller := callerOf(c)
-	for after, more := caller.SeekReadable(after); more && len(found) < most; {
-		infos, err := s.store.Namespaces(c.Request().Context(), after, most-len(found))
+	for after, more := caller.SeekReadable(after); more && len(found) < max; {
+		infos, err := s.store.Namespaces(c.Request().Context(), after, max-len(found))
 		if err != nil {
 			return nil, err
 		}
-		hidden := slices.IndexFunc(infos, func(info store.NamespaceInfo) bool { return !caller.Can(auth.Read, info.Name) })
+		hidden := slices.IndexFunc(infos, func(info store.NamespaceInfo) bool {
+			return !caller.Can(auth.Read, info.Name)
+		})
 		if hidden < 0 {
-			return append(found, infos...), nil // as many as were asked for, or the last
+			return append(found, infos...), nil // all that were asked for, or the last ones
 		}
 		found = append(found, infos[:hidden]...)
 		after, more = caller.SeekReadable(infos[hidden].Name)
@@ -88,8 +90,8 @@ func (s *server) readable(c echo.Context, after string, most int) (found []store
 	return found, nil
 }
 
-// settingsAnswer is how a namespace is configured.
-type settingsAnswer struct {
+// settingsResponse holds the settings of a namespace.
+type settingsResponse struct {
 	Namespace string `json:"namespace"`
 	// The age at which users turn yellow.
 	GreenMs int64 `json:"green_ms" format:"int64" minimum:"1"`
@@ -103,7 +105,7 @@ type settingsAnswer struct {
 	Shards int `json:"shards" minimum:"1"`
 } // @name NamespaceSettings
 
-// getNamespace answers with the settings of a namespace, whether or not it was ever pinged.
+// getNamespace returns the settings of a namespace, also of one that was never pinged.
 //
 // @ID getNamespace
 // @Tags Namespaces
@@ -111,15 +113,15 @@ type settingsAnswer struct {
 // @Description Durations are in milliseconds. A namespace has settings even before its first ping: the configured
 // @Description ones, or the defaults. Requires the scope `read`.
 // @Param namespace path string true "namespace"
-// @Success 200 {object} settingsAnswer "The settings."
+// @Success 200 {object} settingsResponse "The settings."
 // @Router /v1/namespaces/{namespace} [get]
 func (s *server) getNamespace(c echo.Context, _ query) error {
-	namespace, err := namespaceOf(c)
+	namespace, err := pathNamespace(c)
 	if err != nil {
 		return err
 	}
 	settings := s.settings(namespace)
-	return answer(c, settingsAnswer{
+	return respond(c, settingsResponse{
 		Namespace:      namespace,
 		GreenMs:        settings.Thresholds.Green.Milliseconds(),
 		YellowMs:       settings.Thresholds.Yellow.Milliseconds(),
@@ -137,7 +139,7 @@ func millisOrNull(d time.Duration) *int64 {
 	return &ms
 }
 
-// deleteNamespace erases a namespace and everyone in it, if the caller repeats its name.
+// deleteNamespace deletes a namespace and all users in it, if the caller repeats its name.
 //
 // @ID deleteNamespace
 // @Tags Deleting
@@ -150,12 +152,13 @@ func millisOrNull(d time.Duration) *int64 {
 // @Success 204 "Deleted."
 // @Router /v1/namespaces/{namespace} [delete]
 func (s *server) deleteNamespace(c echo.Context, q query) error {
-	namespace, err := namespaceOf(c)
+	namespace, err := pathNamespace(c)
 	if err != nil {
 		return err
 	}
 	if confirm, _ := q.get("confirm"); confirm != namespace {
-		return errorf(codeConfirmationRequired, "This deletes all users in the namespace. To confirm, add ?confirm=%s.", namespace)
+		return errorf(codeConfirmationRequired,
+			"This deletes all users in the namespace. To confirm, add ?confirm=%s.", namespace)
 	}
 	if err := s.store.DeleteNamespace(c.Request().Context(), namespace); err != nil {
 		return err

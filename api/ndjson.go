@@ -21,10 +21,12 @@ const (
 	lineTimeout = 30 * time.Second // for the next chunk to arrive
 )
 
-// recordLines records a stream of lines, chunk by chunk: a chunk ends when it is full and when no
-// whole line waits any more, so that a slow stream is recorded as it comes. Nothing but the chunk is
-// kept in memory. What was recorded before an error stays recorded. A stream can go on for days, so its caller is
-// authorized again before each chunk is recorded.
+// lineItem is an item on a line of its own. It is decoded without the checks for items of a list, which take time.
+type lineItem item
+
+// recordLines records a stream of lines in chunks. A chunk ends when it is full or when no whole line has arrived, so
+// slow streams are recorded without delay. Only one chunk is in memory. An error does not undo the chunks before it. A
+// stream can last for days, so the caller is authorized again before each chunk.
 func (s *server) recordLines(c echo.Context, namespace string, record recordFunc) error {
 	l := lines{hold: s.hold(c), controller: http.NewResponseController(c.Response())}
 	defer l.hold.release()
@@ -47,7 +49,7 @@ func (s *server) recordLines(c echo.Context, namespace string, record recordFunc
 		}
 		l.forget()
 		if errors.Is(readErr, io.EOF) {
-			return answer(c, recordedAnswer{Recorded: recorded})
+			return respond(c, bulkResponse{Recorded: recorded})
 		}
 		if readErr != nil {
 			return interrupted(c, classify(readErr), readErr, l.number, recorded)
@@ -55,8 +57,8 @@ func (s *server) recordLines(c echo.Context, namespace string, record recordFunc
 	}
 }
 
-// interrupted is the error of a stream of which a part is recorded. The answer does not wait for the
-// rest of it, so the connection ends.
+// interrupted is the error of a stream of which a part is recorded. The response does not wait for the rest of the
+// stream, so the connection ends.
 func interrupted(c echo.Context, e *apiError, cause error, line, recorded int) error {
 	c.Response().Header().Set(echo.HeaderConnection, "close")
 	stopped := *e
@@ -67,7 +69,7 @@ func interrupted(c echo.Context, e *apiError, cause error, line, recorded int) e
 	return &stopped
 }
 
-// readChunk reads the lines of the next chunk. With an error it returns the lines before.
+// readChunk reads the lines of the next chunk. With an error it also returns the lines before it.
 func (s *server) readChunk(c echo.Context, l *lines) ([]store.Sighting, error) {
 	l.extendDeadlines()
 	now, err := s.store.Now(c.Request().Context())
@@ -82,11 +84,11 @@ func (s *server) readChunk(c echo.Context, l *lines) ([]store.Sighting, error) {
 			return chunk, err
 		}
 		if len(bytes.TrimSpace(line)) > 0 {
-			var i item
-			if err := unmarshal(line, &i, decodeOne); err != nil {
+			var i lineItem
+			if err := unmarshal(line, &i); err != nil {
 				return chunk, err
 			}
-			sighting, bad := i.sighting(now)
+			sighting, bad := item(i).sighting(now)
 			if bad != nil {
 				return chunk, bad
 			}
@@ -102,18 +104,17 @@ func (s *server) readChunk(c echo.Context, l *lines) ([]store.Sighting, error) {
 	return chunk, nil
 }
 
-// lines takes a stream apart.
+// lines reads a stream line by line.
 type lines struct {
 	reader     *bufio.Reader
 	controller *http.ResponseController
 	hold       bodyHold
 	kept       int // bytes held for the chunk
-	number     int // of the line read last, from 1
+	number     int // of the last line read, from 1
 	chunkStart int // number of the first line of the chunk
 }
 
-// extendDeadlines gives the client time for another chunk. A writer that has no deadlines, as in
-// tests, needs none.
+// extendDeadlines gives the client time for another chunk.
 func (l *lines) extendDeadlines() {
 	deadline := time.Now().Add(lineTimeout)
 	_ = l.controller.SetReadDeadline(deadline)
@@ -136,7 +137,7 @@ func (l *lines) forget() {
 	l.kept = 0
 }
 
-// next returns the next line, valid until the one after; io.EOF after the last.
+// next returns the next line, which is valid until the next call, or io.EOF after the last line.
 func (l *lines) next() ([]byte, error) {
 	line, err := l.reader.ReadSlice('\n')
 	if errors.Is(err, io.EOF) && len(line) == 0 {
@@ -154,6 +155,6 @@ func (l *lines) next() ([]byte, error) {
 
 // waiting reports whether another whole line has arrived.
 func (l *lines) waiting() bool {
-	buffered, _ := l.reader.Peek(l.reader.Buffered()) // no more than there is
+	buffered, _ := l.reader.Peek(l.reader.Buffered()) // does not block or fail
 	return bytes.IndexByte(buffered, '\n') >= 0
 }

@@ -13,11 +13,15 @@ import (
 	"github.com/lastseen/lastseen"
 )
 
-// query holds the parameters of a request that its endpoint knows; each has one value, but for those
-// of repeatable.
+const (
+	defaultLimit = 50
+	maxLimit     = 1000 // users of a page, also with the offset
+)
+
+// query holds the parameters of a request that its endpoint knows. Each has one value, except repeatable ones.
 type query map[string][]string
 
-// anyName in a route's parameters lets all of them pass, unread: probes add what they like.
+// anyName among a route's parameters allows any parameter and ignores them all: probes may add some.
 const anyName = "*"
 
 func anyQuery() []string { return []string{anyName} }
@@ -25,15 +29,16 @@ func anyQuery() []string { return []string{anyName} }
 // repeatable reports whether a parameter may be given more than once.
 func repeatable(name string) bool { return name == "user" || name == "status" }
 
-// parseQuery reads a query string. Unknown and repeated parameters are errors, since a typo must not
-// change an answer; only _ and utm_*, which caches and campaigns add, are passed over.
+// parseQuery reads a query string. Unknown and repeated parameters are errors, since a typo must not change a response.
+// It ignores _ and utm_*, which caches and campaigns add.
 func parseQuery(raw string, known []string) (query, error) {
 	if raw == "" || slices.Contains(known, anyName) {
 		return nil, nil
 	}
 	values, err := url.ParseQuery(raw)
 	if err != nil {
-		return nil, newError(codeInvalidParameter, "Malformed query: percent-encode values and separate parameters with &.")
+		return nil, newError(codeInvalidParameter,
+			"Malformed query: percent-encode values and separate parameters with &.")
 	}
 	q := query{}
 	for name, given := range values {
@@ -42,7 +47,8 @@ func parseQuery(raw string, known []string) (query, error) {
 		case !slices.Contains(known, name):
 			return nil, unknownParameter(name, known)
 		case len(given) > 1 && !repeatable(name):
-			return nil, errorf(codeInvalidParameter, "The parameter %s appears %d times: send it once.", name, len(given))
+			return nil, errorf(codeInvalidParameter,
+				"The parameter %s appears %d times: send it once.", name, len(given))
 		default:
 			q[name] = given
 		}
@@ -57,7 +63,7 @@ func unknownParameter(name string, known []string) error {
 	return errorf(codeUnknownParameter, "Unknown parameter %.40q. Allowed: %s.", name, strings.Join(known, ", "))
 }
 
-// get returns the value of a parameter that takes one, and whether it is given.
+// get returns the value of a parameter that is not repeatable, and whether it is given.
 func (q query) get(name string) (string, bool) {
 	if values := q[name]; len(values) > 0 {
 		return values[0], true
@@ -65,66 +71,109 @@ func (q query) get(name string) (string, bool) {
 	return "", false
 }
 
-// time returns a parameter that is a time, or the fallback if it is not given.
-func (q query) time(name string, fallback lastseen.Instant) (lastseen.Instant, error) {
-	value, given := q.get(name)
-	if !given {
-		return fallback, nil
-	}
-	t, err := lastseen.ParseTime(value)
-	if err != nil {
-		return 0, errorf(codeInvalidTime, "%s: %v.", name, err)
-	}
-	if name == "as_of" && t < lastseen.MinInstant {
-		return 0, newError(codeInvalidTime, "as_of must be later than the start of 1970.")
-	}
-	return t, nil
+// paramReader reads parameters one after the other. It keeps the first error, and the canonical form of what it read.
+type paramReader struct {
+	query     query
+	canonical query // the values read, defaults included, each in its one form; not kept if nil
+	err       error
 }
 
-// number returns a parameter that is a whole number within bounds, or the fallback if it is not given.
-func (q query) number(name string, low, high, fallback int) (int, error) {
-	value, given := q.get(name)
-	if !given {
-		return fallback, nil
+// readParam returns a parameter, or the fallback if it is omitted.
+func readParam[T any](r *paramReader, name string, fallback T, parse func(string) (T, error)) T {
+	value := fallback
+	if text, given := r.query.get(name); given && r.err == nil {
+		value, r.err = parse(text)
 	}
-	n, err := strconv.Atoi(value)
-	if err != nil || n < low || n > high {
-		return 0, errorf(codeInvalidParameter, "Invalid %s %.40q: use a whole number from %d to %d.", name, value, low, high)
+	if r.canonical != nil {
+		r.canonical[name] = []string{fmt.Sprint(value)}
 	}
-	return n, nil
+	return value
 }
 
-// duration returns a parameter that is a duration, or the fallback if it is not given.
-func (q query) duration(name string, fallback time.Duration) (time.Duration, error) {
-	value, given := q.get(name)
-	if !given {
-		return fallback, nil
-	}
-	d, err := lastseen.ParseDuration(value)
-	if err != nil {
-		return 0, errorf(codeInvalidDuration, "%s: %v.", name, err)
-	}
-	return d, nil
+// time returns a parameter that is a time.
+func (r *paramReader) time(name string, fallback lastseen.Instant) lastseen.Instant {
+	return readParam(r, name, fallback, func(text string) (lastseen.Instant, error) {
+		t, err := lastseen.ParseTime(text)
+		switch {
+		case err != nil:
+			return 0, errorf(codeInvalidTime, "%s: %v.", name, err)
+		case name == "as_of" && t < lastseen.MinInstant:
+			return 0, newError(codeInvalidTime, "as_of must be later than the start of 1970.")
+		}
+		return t, nil
+	})
 }
 
-// thresholds returns the thresholds, with those that the query asks for in their place.
-func (q query) thresholds(t lastseen.Thresholds) (lastseen.Thresholds, error) {
-	var err error
-	if t.Green, err = q.duration("green", t.Green); err != nil {
-		return t, err
-	}
-	if t.Yellow, err = q.duration("yellow", t.Yellow); err != nil {
-		return t, err
-	}
-	if err := t.Validate(); err != nil {
-		return t, newError(codeInvalidThresholds, sentence(err))
-	}
-	return t, nil
+// number returns a parameter that is a whole number within bounds.
+func (r *paramReader) number(name string, low, high, fallback int) int {
+	return readParam(r, name, fallback, func(text string) (int, error) {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < low || n > high {
+			return 0, errorf(codeInvalidParameter,
+				"Invalid %s %.40q: use a whole number from %d to %d.", name, text, low, high)
+		}
+		return n, nil
+	})
 }
 
-// namespaceOf returns the namespace in the path.
-func namespaceOf(c echo.Context) (string, error) {
-	name, err := segment(c, "namespace")
+// choice returns a parameter that has one of two values. The first is the default.
+func (r *paramReader) choice(name, first, second string) string {
+	return readParam(r, name, first, func(text string) (string, error) {
+		if text != first && text != second {
+			return "", errorf(codeInvalidParameter, "Invalid %s %.40q: use %s or %s.", name, text, first, second)
+		}
+		return text, nil
+	})
+}
+
+// thresholds returns the parameters green and yellow.
+func (r *paramReader) thresholds(fallback lastseen.Thresholds) lastseen.Thresholds {
+	t := lastseen.Thresholds{Green: r.duration("green", fallback.Green), Yellow: r.duration("yellow", fallback.Yellow)}
+	if err := t.Validate(); err != nil && r.err == nil {
+		r.err = newError(codeInvalidThresholds, sentence(err))
+	}
+	return t
+}
+
+func (r *paramReader) duration(name string, fallback time.Duration) time.Duration {
+	return readParam(r, name, fallback, func(text string) (time.Duration, error) {
+		d, err := lastseen.ParseDuration(text)
+		if err != nil {
+			return 0, errorf(codeInvalidDuration, "%s: %v.", name, err)
+		}
+		return d, nil
+	})
+}
+
+// statuses returns the parameter status: sorted, each status once. None means all.
+func (r *paramReader) statuses() (statuses []lastseen.Status) {
+	for _, text := range r.query["status"] {
+		status, err := lastseen.ParseStatus(text)
+		if err != nil && r.err == nil {
+			r.err = newError(codeInvalidParameter, sentence(err))
+		}
+		statuses = append(statuses, status)
+	}
+	slices.Sort(statuses)
+	statuses = slices.Compact(statuses)
+	if r.canonical != nil {
+		for _, status := range statuses {
+			r.canonical["status"] = append(r.canonical["status"], string(status))
+		}
+	}
+	return statuses
+}
+
+// limit returns the parameter limit of a page.
+func (q query) limit() (int, error) {
+	r := paramReader{query: q}
+	limit := r.number("limit", 1, maxLimit, defaultLimit)
+	return limit, r.err
+}
+
+// pathNamespace returns the namespace in the path.
+func pathNamespace(c echo.Context) (string, error) {
+	name, err := pathParam(c, "namespace")
 	if err == nil {
 		err = lastseen.CheckNamespace(name)
 	}
@@ -134,13 +183,13 @@ func namespaceOf(c echo.Context) (string, error) {
 	return name, nil
 }
 
-// namesOf returns the namespace and the user in the path.
-func namesOf(c echo.Context) (namespace, user string, err error) {
-	namespace, err = namespaceOf(c)
+// pathNames returns the namespace and the user in the path.
+func pathNames(c echo.Context) (namespace, user string, err error) {
+	namespace, err = pathNamespace(c)
 	if err != nil {
 		return "", "", err
 	}
-	user, err = segment(c, "user")
+	user, err = pathParam(c, "user")
 	if err == nil {
 		err = lastseen.CheckUser(user)
 	}
@@ -150,9 +199,9 @@ func namesOf(c echo.Context) (namespace, user string, err error) {
 	return namespace, user, nil
 }
 
-// segment returns a segment of the path, percent-decoded exactly once: checkPath has the router
-// work on the encoded path.
-func segment(c echo.Context, name string) (string, error) {
+// pathParam returns a segment of the path, percent-decoded exactly once: the router works on the encoded path, see
+// checkPath.
+func pathParam(c echo.Context, name string) (string, error) {
 	raw := c.Param(name)
 	if !strings.Contains(raw, "%") {
 		return raw, nil

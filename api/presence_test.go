@@ -25,9 +25,9 @@ func TestAppendJSON(t *testing.T) {
 		by := evaluated{AsOf: instant.Draw(t, "as_of"), GreenMs: ms.Draw(t, "green"), YellowMs: ms.Draw(t, "yellow")}
 		users := presences{by, rapid.SliceOfN(user, 0, 3).Draw(t, "users")}
 		for _, answer := range []appender{
-			userAnswer{presence: user.Draw(t, "one"), evaluated: by, PingAfterMs: rapid.Int64Range(0, 9).Draw(t, "after")},
-			usersAnswer{users, rapid.String().Draw(t, "hint")},
-			listAnswer{users, rapid.Ptr(rapid.String(), true).Draw(t, "cursor")},
+			userResponse{presence: user.Draw(t, "one"), evaluated: by, PingAfterMs: rapid.Int64Range(0, 9).Draw(t, "after")},
+			lookupResponse{users, rapid.String().Draw(t, "hint")},
+			listResponse{users, rapid.Ptr(rapid.String(), true).Draw(t, "cursor")},
 		} {
 			want, err := json.Marshal(answer)
 			require.NoError(t, err)
@@ -37,8 +37,8 @@ func TestAppendJSON(t *testing.T) {
 }
 
 func BenchmarkEncode(b *testing.B) {
-	answer := usersAnswer{presences: presences{
-		evaluatedAt(noon, lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}), make([]presence, 100),
+	answer := lookupResponse{presences: presences{
+		view{noon, lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}}.evaluated(), make([]presence, 100),
 	}}
 	for i := range answer.Users {
 		answer.Users[i] = presence{User: "alice", Status: lastseen.Green, LastSeen: timestamp(noon), ValidUntil: timestamp(noon)}

@@ -1,0 +1,64 @@
+package api
+
+import (
+	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen"
+)
+
+// countsResponse is the number of users with each status.
+type countsResponse struct {
+	// The time at which the statuses were evaluated.
+	AsOf   timestamp `json:"as_of" swaggertype:"string" format:"date-time"`
+	Green  int64     `json:"green" format:"int64" minimum:"0"`
+	Yellow int64     `json:"yellow" format:"int64" minimum:"0"`
+	Grey   int64     `json:"grey" format:"int64" minimum:"0"`
+	// The sum of green, yellow and grey.
+	Total int64 `json:"total" format:"int64" minimum:"0"`
+} // @name Counts
+
+// counts returns the number of users of a list with the same parameters.
+//
+// @ID countUsers
+// @Tags Reading
+// @Summary Count users by status
+// @Description Counts the users that a list with the same parameters returns over all its pages. Requires the scope
+// @Description `read`.
+// @Param namespace path string true "namespace"
+// @Param from query string false "earliest last-seen time"
+// @Param to query string false "latest last-seen time"
+// @Param as_of query string false "time of evaluation"
+// @Param green query string false "green threshold"
+// @Param yellow query string false "yellow threshold"
+// @Success 200 {object} countsResponse "The number of users with each status."
+// @Router /v1/namespaces/{namespace}/counts [get]
+func (s *server) counts(c echo.Context, q query) error {
+	namespace, err := pathNamespace(c)
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	p, err := s.listParams(ctx, namespace, q)
+	if err != nil {
+		return err
+	}
+	response := countsResponse{AsOf: timestamp(p.asOf)}
+	var ranges []lastseen.Range
+	var sums []*int64 // to which the count of each range is added
+	for status, sum := range map[lastseen.Status]*int64{
+		lastseen.Green: &response.Green, lastseen.Yellow: &response.Yellow, lastseen.Grey: &response.Grey,
+	} {
+		for _, r := range p.thresholds.Ranges([]lastseen.Status{status}, p.asOf, p.from, p.to) {
+			ranges, sums = append(ranges, r), append(sums, sum)
+		}
+	}
+	counts, err := s.store.Count(ctx, namespace, ranges)
+	if err != nil {
+		return err
+	}
+	for i, n := range counts {
+		*sums[i] += n
+		response.Total += n
+	}
+	return respond(c, response)
+}

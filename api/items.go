@@ -1,0 +1,67 @@
+package api
+
+import (
+	"fmt"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// maxItemErrors is the number of invalid items that an error names.
+const maxItemErrors = 20
+
+// item is one ping or leave of many.
+type item struct {
+	User     string `json:"user" minLength:"1" maxLength:"256"`
+	pingBody `json:",inline"`
+} // @name BatchItem
+
+// sighting validates an item.
+func (i item) sighting(now lastseen.Instant) (store.Sighting, *apiError) {
+	if err := lastseen.CheckUser(i.User); err != nil {
+		return store.Sighting{}, newError(codeInvalidUser, sentence(err))
+	}
+	at, err := parseAt(i.At, now)
+	if err != nil {
+		return store.Sighting{}, classify(err)
+	}
+	return store.Sighting{User: i.User, At: at}, nil
+}
+
+// itemErrors collects the errors of the items of a request.
+type itemErrors struct {
+	code  code // of the first
+	items []itemError
+	total int
+}
+
+func (e *itemErrors) add(index int, err *apiError) {
+	if e.total == 0 {
+		e.code = err.code
+	}
+	e.total++
+	if len(e.items) < maxItemErrors {
+		e.items = append(e.items, itemError{Index: index, Detail: err.detail})
+	}
+}
+
+// err returns one error for all items, or nil if all are valid.
+func (e *itemErrors) err() error {
+	if e.total == 0 {
+		return nil
+	}
+	wrong := fmt.Sprintf("%d invalid items, the first at", e.total)
+	if e.total == 1 {
+		wrong = "1 invalid item, at"
+	}
+	err := errorf(e.code, "%s index %d: %s The request had no effect.", wrong, e.items[0].Index, e.items[0].Detail)
+	err.items = e.items
+	return err
+}
+
+// atIndex returns the error of the item at an index.
+func atIndex(index int, err *apiError) error {
+	var bad itemErrors
+	bad.add(index, err)
+	return bad.err()
+}

@@ -1,0 +1,111 @@
+package api
+
+import (
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen"
+)
+
+// presence is a user in a response.
+type presence struct {
+	// The ID of the user.
+	User string `json:"user" minLength:"1" maxLength:"256"`
+	// green: seen recently. yellow: seen a while ago. grey: seen longer ago, left, or never seen.
+	Status lastseen.Status `json:"status"`
+	// The time of the newest ping or leave. Null for a user never seen.
+	LastSeen timestamp `json:"last_seen" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+	// Whether the newest event is a leave.
+	Left bool `json:"left"`
+	// When the status changes unless a ping or a leave changes it sooner. Null for grey.
+	ValidUntil timestamp `json:"valid_until" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+} // @name UserPresence
+
+// view is the instant and the thresholds by which a response shows users.
+type view struct {
+	asOf       lastseen.Instant
+	thresholds lastseen.Thresholds
+}
+
+// presence returns what a response shows of a user. Every presence in a response is made here.
+func (v view) presence(user string, state lastseen.State) presence {
+	p := v.thresholds.Presence(user, state, v.asOf)
+	return presence{p.User, p.Status, timestamp(p.LastSeen), p.Left, timestamp(p.ValidUntil)}
+}
+
+// evaluated returns what a response states about the view.
+func (v view) evaluated() evaluated {
+	return evaluated{timestamp(v.asOf), v.thresholds.Green.Milliseconds(), v.thresholds.Yellow.Milliseconds()}
+}
+
+// evaluated is the part of a response from which clients can age the statuses themselves.
+type evaluated struct {
+	// The time at which the statuses were evaluated.
+	AsOf timestamp `json:"as_of" swaggertype:"string" format:"date-time"`
+	// The age at which users turn yellow.
+	GreenMs int64 `json:"green_ms" format:"int64" minimum:"1"`
+	// The age at which users turn grey.
+	YellowMs int64 `json:"yellow_ms" format:"int64" minimum:"1"`
+}
+
+// userResponse is the response about one user.
+type userResponse struct {
+	presence  `json:",inline"`
+	evaluated `json:",inline"`
+	// Only in responses to pings: the time until the next ping. It varies, so that clients do not ping at the same
+	// time.
+	PingAfterMs int64 `json:"ping_after_ms,omitzero" format:"int64" minimum:"1" validate:"optional"`
+} // @name Presence
+
+// presences are several users and how their statuses were evaluated.
+type presences struct {
+	evaluated `json:",inline"`
+	Users     []presence `json:"users"`
+}
+
+// view returns the view that a query asks for.
+func (s *server) view(c echo.Context, namespace string, q query) (v view, err error) {
+	r := paramReader{query: q}
+	v.thresholds = r.thresholds(s.settings(namespace).Thresholds)
+	v.asOf = r.time("as_of", 0)
+	if r.err != nil || v.asOf != 0 {
+		return v, r.err
+	}
+	v.asOf, err = s.store.Now(c.Request().Context())
+	return v, err
+}
+
+func (r userResponse) appendJSON(b []byte) []byte {
+	b = r.presence.appendFields(append(b, '{'))
+	b = r.evaluated.appendFields(append(b, ','))
+	if r.PingAfterMs != 0 {
+		b = strconv.AppendInt(append(b, `,"ping_after_ms":`...), r.PingAfterMs, 10)
+	}
+	return append(b, '}')
+}
+
+func (p presences) appendFields(b []byte) []byte {
+	b = append(p.evaluated.appendFields(b), `,"users":[`...)
+	for i, u := range p.Users {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(u.appendFields(append(b, '{')), '}')
+	}
+	return append(b, ']')
+}
+
+func (e evaluated) appendFields(b []byte) []byte {
+	b = e.AsOf.appendJSON(append(b, `"as_of":`...))
+	b = strconv.AppendInt(append(b, `,"green_ms":`...), e.GreenMs, 10)
+	return strconv.AppendInt(append(b, `,"yellow_ms":`...), e.YellowMs, 10)
+}
+
+func (p presence) appendFields(b []byte) []byte {
+	b = appendString(append(b, `"user":`...), p.User)
+	b = append(append(append(b, `,"status":"`...), p.Status...), '"')
+	b = p.LastSeen.appendJSON(append(b, `,"last_seen":`...))
+	b = strconv.AppendBool(append(b, `,"left":`...), p.Left)
+	return p.ValidUntil.appendJSON(append(b, `,"valid_until":`...))
+}

@@ -1,0 +1,61 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+)
+
+// getUser returns the presence of a user.
+//
+// @ID getUser
+// @Tags Reading
+// @Summary Look up one user
+// @Description A user never seen is not an error: they are grey, and `last_seen` is null. Requires the scope `read`.
+// @Param namespace path string true "namespace"
+// @Param user path string true "user"
+// @Param as_of query string false "time of evaluation"
+// @Param green query string false "green threshold"
+// @Param yellow query string false "yellow threshold"
+// @Param If-None-Match header string false "ETag of an earlier response"
+// @Success 200 {object} userResponse "The presence of the user."
+// @Success 304 "Not modified since the response that `If-None-Match` names."
+// @Router /v1/namespaces/{namespace}/users/{user} [get]
+func (s *server) getUser(c echo.Context, q query) error {
+	namespace, user, err := pathNames(c)
+	if err != nil {
+		return err
+	}
+	v, err := s.view(c, namespace, q)
+	if err != nil {
+		return err
+	}
+	states, err := s.store.Lookup(c.Request().Context(), namespace, []string{user})
+	if err != nil {
+		return err
+	}
+	response := userResponse{presence: v.presence(user, states[0]), evaluated: v.evaluated()}
+	return respondCached(c, response, response.evaluated, response.presence)
+}
+
+// forgetUser deletes a user.
+//
+// @ID deleteUser
+// @Tags Deleting
+// @Summary Delete a user
+// @Description Deletes a user from all responses at once. The deletion survives a crash. Deleting an unknown user is
+// @Description not an error. The next ping makes the user known again. Requires the scope `admin`.
+// @Param namespace path string true "namespace"
+// @Param user path string true "user"
+// @Success 204 "Deleted."
+// @Router /v1/namespaces/{namespace}/users/{user} [delete]
+func (s *server) forgetUser(c echo.Context, _ query) error {
+	namespace, user, err := pathNames(c)
+	if err != nil {
+		return err
+	}
+	if err := s.store.Forget(c.Request().Context(), namespace, user); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
