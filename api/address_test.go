@@ -16,7 +16,8 @@ import (
 // someProxies are a network, one address, and a network of IPv4 as a socket for both calls it.
 func someProxies() []netip.Prefix {
 	return []netip.Prefix{
-		netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("2001:db8::e/128"), netip.MustParsePrefix("::ffff:10.9.0.0/112"),
+		netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("2001:db8::e/128"),
+		netip.MustParsePrefix("::ffff:10.9.0.0/112"),
 	}
 }
 
@@ -90,11 +91,15 @@ func TestClientIsEchos(t *testing.T) {
 	}
 	theirs, ours := echo.ExtractIPFromXFFHeader(trusted...), unmapped(someProxies())
 	address := rapid.SampledFrom([]string{
-		"10.1.2.3", "10.1.255.255", "10.9.1.1", "2001:db8::e", "203.0.113.7", "127.0.0.1", "::1", "fe80::1", "192.168.0.1", "::ffff:10.1.0.1",
+		"10.1.2.3", "10.1.255.255", "10.9.1.1", "2001:db8::e", "203.0.113.7", "127.0.0.1", "::1", "fe80::1",
+		"192.168.0.1", "::ffff:10.1.0.1",
 		"2001:db8::f", "::ffff:203.0.113.7",
 	})
 	item := rapid.Custom(func(t *rapid.T) string {
-		odd := rapid.SampledFrom([]string{"", " ", "unknown", "1.2.3", "fe80::1%eth0", "[2001:db8::7]", " 10.1.2.3 ", "[10.1.2.3", "-"})
+		odd := rapid.SampledFrom([]string{
+			"", " ", "unknown", "1.2.3", "fe80::1%eth0", "[2001:db8::7]", " 10.1.2.3 ",
+			"[10.1.2.3", "-",
+		})
 		if rapid.IntRange(0, 4).Draw(t, "odd") == 0 {
 			return odd.Draw(t, "item")
 		}
@@ -107,7 +112,8 @@ func TestClientIsEchos(t *testing.T) {
 		request := forwarded(address.Draw(t, "peer"), rapid.SliceOfN(line, 0, 3).Draw(t, "lines")...)
 		want, err := netip.ParseAddr(strings.Trim(theirs(request), "[]"))
 		require.NoError(t, err)
-		require.Equal(t, want.Unmap(), ours.client(request), "%s %q", request.RemoteAddr, request.Header["X-Forwarded-For"])
+		require.Equal(t, want.Unmap(), ours.client(request), "%s %q", request.RemoteAddr,
+			request.Header["X-Forwarded-For"])
 	})
 }
 

@@ -71,8 +71,8 @@ type Config struct {
 	// CORSOrigins are the origins whose scripts can call from a browser, such as https://app.example.com,
 	// https://*.example.com, or * for any; default none. See [CheckOrigin].
 	CORSOrigins []string
-	// AllowedHosts are the names in the header Host that an open server serves in addition to local names; default none.
-	// See [CheckHost].
+	// AllowedHosts are the names in the header Host that an open server serves in addition to local names; default
+	// none. See [CheckHost].
 	AllowedHosts []string
 	// TrustedProxies are the peers whose X-Forwarded-For is believed. Without any, the address of a client is that of
 	// its connection.
@@ -136,8 +136,9 @@ func New(c Config) http.Handler {
 	}
 	c.Shared.authenticator.Store(c.Auth)
 	s := &server{
-		Shared: c.Shared, store: c.Store, defaults: c.Settings, namespaces: c.Namespaces, refuseUnknown: c.RefuseUnknown,
-		version: c.Version, logger: c.Logger, random: c.Random, now: c.Now,
+		Shared: c.Shared, store: c.Store, defaults: c.Settings, namespaces: c.Namespaces,
+		refuseUnknown: c.RefuseUnknown,
+		version:       c.Version, logger: c.Logger, random: c.Random, now: c.Now,
 		limits: c.Limits, proxies: unmapped(c.TrustedProxies), allowedHosts: c.AllowedHosts, origins: c.CORSOrigins,
 	}
 	e := echo.New()

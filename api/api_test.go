@@ -223,7 +223,10 @@ func TestTranscript(t *testing.T) {
 		for _, ping := range []struct {
 			user string
 			at   int
-		}{{"alice", 100123}, {"bob", 100135}, {"eve", 100141}, {"mallory", 100143}, {"timmy", 100163}, {"eve", 100178}} {
+		}{{"alice", 100123}, {"bob", 100135}, {"eve", 100141}, {"mallory", 100143}, {"timmy", 100163}, {
+			"eve",
+			100178,
+		}} {
 			w.post("/presence/users/"+ping.user+"/ping", fmt.Sprintf(`{"at":%d}`, ping.at))
 		}
 		list := w.get("/presence/users?from=100137&to=100197&as_of=100197")
@@ -242,7 +245,8 @@ func TestTranscript(t *testing.T) {
 func TestService(t *testing.T) {
 	w := newWorld(t, fileStore(t))
 	for path, want := range map[string]string{
-		"/healthz": `{"status":"ok"}`, "/readyz": `{"status":"ready"}`, "/version": `{"version":"v0.0.0-test","go":"go"}`,
+		"/healthz": `{"status":"ok"}`, "/readyz": `{"status":"ready"}`,
+		"/version": `{"version":"v0.0.0-test","go":"go"}`,
 	} {
 		r := w.sendTo(http.MethodGet, path+"?probe=1", "")
 		require.Equal(t, http.StatusOK, r.status)
@@ -256,7 +260,10 @@ func TestService(t *testing.T) {
 func TestServerLimits(t *testing.T) {
 	w := newLimitedWorld(t)
 	server := NewServer(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
-	for _, limit := range []time.Duration{server.ReadHeaderTimeout, server.ReadTimeout, server.WriteTimeout, server.IdleTimeout} {
+	for _, limit := range []time.Duration{
+		server.ReadHeaderTimeout, server.ReadTimeout, server.WriteTimeout,
+		server.IdleTimeout,
+	} {
 		require.Positive(t, limit)
 	}
 	query := strings.Repeat("&user="+strings.Repeat("%C3%BC", 128), 100)

@@ -23,7 +23,8 @@ var tokenSecret = []byte(strings.Repeat("secret..", 4))
 func token(t *testing.T, user string, until lastseen.Instant, namespaces ...string) string {
 	t.Helper()
 	text, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
-		"iss": "issuer", "aud": "lastseen", "sub": user, "exp": int64(until / 1000), "namespaces": append([]string{}, namespaces...),
+		"iss": "issuer", "aud": "lastseen", "sub": user, "exp": int64(until / 1000),
+		"namespaces": append([]string{}, namespaces...),
 	}).SignedString(tokenSecret)
 	require.NoError(t, err)
 	return text
@@ -50,14 +51,19 @@ func callers(t *testing.T) (*auth.Authenticator, map[string]string) {
 	unknown, _ := auth.NewKey()
 	const hour = 3_600_000
 	headers := map[string]string{
-		"nobody": "", "stranger": "Bearer " + unknown, "garbage": "Bearer x.y.z", "basic": "Basic YTpi", "empty": "Bearer",
-		"alice": "Bearer " + token(t, "alice", noon+hour, "chat", "chadow"), "alice, expired": "Bearer " + token(t, "alice", noon-hour, "chat"),
-		"alice, elsewhere": "Bearer " + token(t, "alice", noon+hour, "other"), "alice, nowhere": "Bearer " + token(t, "alice", noon+hour),
-		"bob": "Bearer " + token(t, "bob", noon+hour, "chat", "chadow"),
+		"nobody": "", "stranger": "Bearer " + unknown, "garbage": "Bearer x.y.z", "basic": "Basic YTpi",
+		"empty":            "Bearer",
+		"alice":            "Bearer " + token(t, "alice", noon+hour, "chat", "chadow"),
+		"alice, expired":   "Bearer " + token(t, "alice", noon-hour, "chat"),
+		"alice, elsewhere": "Bearer " + token(t, "alice", noon+hour, "other"),
+		"alice, nowhere":   "Bearer " + token(t, "alice", noon+hour),
+		"bob":              "Bearer " + token(t, "bob", noon+hour, "chat", "chadow"),
 	}
 	for name, key := range map[string]auth.Key{
-		"ping": {Scopes: []auth.Scope{auth.Ping}}, "read": {Scopes: []auth.Scope{auth.Read}}, "admin": {Scopes: []auth.Scope{auth.Admin}},
-		"all": {Scopes: auth.Scopes(), Namespaces: []auth.Pattern{"*"}}, "all, elsewhere": {Scopes: auth.Scopes(), Namespaces: []auth.Pattern{"other", "chats*"}},
+		"ping": {Scopes: []auth.Scope{auth.Ping}}, "read": {Scopes: []auth.Scope{auth.Read}},
+		"admin":          {Scopes: []auth.Scope{auth.Admin}},
+		"all":            {Scopes: auth.Scopes(), Namespaces: []auth.Pattern{"*"}},
+		"all, elsewhere": {Scopes: auth.Scopes(), Namespaces: []auth.Pattern{"other", "chats*"}},
 	} {
 		text, hash := auth.NewKey()
 		key.Name, key.Hash = name, hash
@@ -78,7 +84,10 @@ type work struct {
 
 // whoMayDoWhat is the policy once more, in words that do not come from the table of routes.
 func whoMayDoWhat() map[string]work {
-	pingers, readers, erasers := []string{"ping", "all"}, []string{"read", "all", "alice", "bob"}, []string{"admin", "all"}
+	pingers, readers, erasers := []string{"ping", "all"}, []string{"read", "all", "alice", "bob"}, []string{
+		"admin",
+		"all",
+	}
 	const namespace = "/v1/namespaces/:namespace"
 	return map[string]work{
 		"POST " + namespace + "/users/:user/ping":  {"", `{}`, []string{"ping", "all", "alice"}},
@@ -91,9 +100,13 @@ func whoMayDoWhat() map[string]work {
 		"GET " + namespace + "/users":              {"", "", readers},
 		"GET " + namespace + "/counts":             {"", "", readers},
 		"GET " + namespace:                         {"", "", readers},
-		"GET /v1/namespaces":                       {"", "", append([]string{"nobody", "ping", "admin", "all, elsewhere", "alice, elsewhere", "alice, nowhere"}, readers...)},
-		"DELETE " + namespace + "/users/:user":     {"", "", erasers},
-		"DELETE " + namespace:                      {"confirm=chat", "", erasers},
+		"GET /v1/namespaces": {
+			"", "",
+			append([]string{"nobody", "ping", "admin", "all, elsewhere", "alice, elsewhere", "alice, nowhere"},
+				readers...),
+		},
+		"DELETE " + namespace + "/users/:user": {"", "", erasers},
+		"DELETE " + namespace:                  {"confirm=chat", "", erasers},
 	}
 }
 
@@ -106,7 +119,10 @@ func TestWhoMayDoWhat(t *testing.T) {
 	eachStore(t, func(t *testing.T, open *world) {
 		guard, headers := callers(t)
 		w := newGuardedWorld(t, open.store.Store, guard)
-		unreached := newGuardedWorld(t, &failing{Store: fileStore(t), err: errors.New("the store was asked"), panic: true}, guard)
+		unreached := newGuardedWorld(t, &failing{
+			Store: fileStore(t), err: errors.New("the store was asked"),
+			panic: true,
+		}, guard)
 		policy := whoMayDoWhat()
 		sent := 0
 		for _, r := range (&server{}).routes() {
@@ -195,7 +211,8 @@ func TestRoutesNeedPermissions(t *testing.T) {
 	}
 }
 
-// TestPermissionsAreDocumented: operations name the scope that they need, and those that are public ask for no credentials.
+// TestPermissionsAreDocumented: operations name the scope that they need, and those that are public ask for no
+// credentials.
 func TestPermissionsAreDocumented(t *testing.T) {
 	doc, checked := document(t), 0
 	for _, r := range (&server{}).routes() {
@@ -220,10 +237,14 @@ func TestBadEncodingIsNobodys(t *testing.T) {
 	guard, headers := callers(t)
 	w := newGuardedWorld(t, fileStore(t), guard)
 	for path, want := range map[string]int{
-		"/v1/namespaces/%2Fchat/users/alice/ping": http.StatusForbidden, "/v1/namespaces/chat%2F..%2Fother/users/alice/ping": http.StatusForbidden,
-		"/v1/namespaces/chat/users/bob%2F..%2Falice/ping": http.StatusForbidden, "/v1/namespaces/chat/users/%61lice/ping": http.StatusOK,
-		"/v1/namespaces/%63hat/users/alice/ping": http.StatusOK, "/v1/namespaces/chat/users/%2561lice/ping": http.StatusForbidden,
-		"/v1/namespaces/chat/users/alice%20/ping": http.StatusForbidden, "/v1/namespaces/CHAT/users/alice/ping": http.StatusForbidden,
+		"/v1/namespaces/%2Fchat/users/alice/ping":           http.StatusForbidden,
+		"/v1/namespaces/chat%2F..%2Fother/users/alice/ping": http.StatusForbidden,
+		"/v1/namespaces/chat/users/bob%2F..%2Falice/ping":   http.StatusForbidden,
+		"/v1/namespaces/chat/users/%61lice/ping":            http.StatusOK,
+		"/v1/namespaces/%63hat/users/alice/ping":            http.StatusOK,
+		"/v1/namespaces/chat/users/%2561lice/ping":          http.StatusForbidden,
+		"/v1/namespaces/chat/users/alice%20/ping":           http.StatusForbidden,
+		"/v1/namespaces/CHAT/users/alice/ping":              http.StatusForbidden,
 	} {
 		require.Equal(t, want, w.sendTo(http.MethodPost, path, "", "Authorization: "+headers["alice"]).status, path)
 	}

@@ -57,8 +57,11 @@ func newBench(b testing.TB) *bench {
 	_, err = s.Ping(context.Background(), "chat", batch)
 	require.NoError(b, err)
 	return &bench{b: b, handler: New(Config{
-		Store:    s,
-		Settings: Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}, PingInterval: 30 * time.Second},
+		Store: s,
+		Settings: Settings{
+			Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute},
+			PingInterval: 30 * time.Second,
+		},
 	})}
 }
 

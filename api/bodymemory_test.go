@@ -26,7 +26,10 @@ func TestBodyMemory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const total = MinBodyMemory
 		m := newBodyMemory(total)
-		callers := []limit.Key{limit.ByAPIKey("a"), limit.ByAPIKey("b"), limit.ByUser("i", "a"), limit.ByUser("i", "b"), {Policy: limit.PerAddress}}
+		callers := []limit.Key{
+			limit.ByAPIKey("a"), limit.ByAPIKey("b"), limit.ByUser("i", "a"), limit.ByUser("i", "b"),
+			{Policy: limit.PerAddress},
+		}
 		holds := make([]bodyHold, 20)
 		for i := range holds {
 			holds[i] = bodyHold{memory: m, key: callers[i%len(callers)], shared: i != 4}
@@ -76,7 +79,8 @@ func TestLargestRequestsFit(t *testing.T) {
 	require.LessOrEqual(t, 2*maxBody+itemMemory.bytes*maxItems, int(m.share(limit.PerKey)))
 	require.LessOrEqual(t, 2*maxBody+itemMemory.bytes*maxItems, int(m.share(limit.PerAddress)))
 	require.LessOrEqual(t, 2*maxLookupBody+lookupMemory.bytes*maxLookup, int(m.share(limit.PerUser)))
-	w := newWorld(t, fileStore(t), behindProxy, func(c *Config) { c.BodyMemory = MinBodyMemory; c.Limits = limit.Limits{} })
+	w := newWorld(t, fileStore(t), behindProxy,
+		func(c *Config) { c.BodyMemory = MinBodyMemory; c.Limits = limit.Limits{} })
 	user := strings.Repeat("u", 74)
 	largest := `{"pings":[` + strings.Repeat(`{"user":"`+user+`","at":9},`, maxItems-1) + `{"user":"u"}]}`
 	require.Greater(t, len(largest), 900<<10)
@@ -161,7 +165,8 @@ func TestStalledBodies(t *testing.T) {
 			require.Equal(t, http.StatusServiceUnavailable, fate)
 		}
 	}
-	problem := w.fails(codeOverloaded, http.MethodPost, "/chat/pings", strings.Repeat(" ", maxBody), from("203.0.113.12"))
+	problem := w.fails(codeOverloaded, http.MethodPost, "/chat/pings", strings.Repeat(" ", maxBody),
+		from("203.0.113.12"))
 	require.NotContains(t, problem["detail"], "203")
 	requireHeapBelow(t, before+DefaultBodyMemory+16<<20)
 }
@@ -217,7 +222,8 @@ func withBodies(c *Config, memory *bodyMemory) {
 func TestDecodedMemory(t *testing.T) {
 	const requests = 20
 	for path, body := range map[string]string{
-		"pings":  `{"pings":[` + strings.Repeat(`{"user":"%[1]d-0123456789","at":1795176000.123},`, maxItems-1) + `{"user":"u"}]}`,
+		"pings": `{"pings":[` + strings.Repeat(`{"user":"%[1]d-0123456789","at":1795176000.123},`, maxItems-1) +
+			`{"user":"u"}]}`,
 		"leaves": `{"leaves":[` + strings.Repeat(`{"user":"u"},`, maxItems-1) + `{"user":"%[1]d"}]}`,
 		"lookup": `{"users":[` + strings.Repeat(`"%[1]d-0123456789",`, maxLookup-1) + `"u"]}`,
 	} {
@@ -227,7 +233,8 @@ func TestDecodedMemory(t *testing.T) {
 			w := newWorld(t, s, func(c *Config) { withBodies(c, memory) })
 			var prepared []*http.Request
 			for i := range requests {
-				prepared = append(prepared, httptest.NewRequest(http.MethodPost, "http://localhost/v1/namespaces/chat/"+path, strings.NewReader(fmt.Sprintf(body, i))))
+				prepared = append(prepared, httptest.NewRequest(http.MethodPost,
+					"http://localhost/v1/namespaces/chat/"+path, strings.NewReader(fmt.Sprintf(body, i))))
 			}
 			heap() // what pools keep goes with the second collection
 			before := heap()

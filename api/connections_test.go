@@ -19,7 +19,9 @@ import (
 )
 
 // boundedServer serves a handler over at most so many connections. It returns how to connect, and the log.
-func boundedServer(t *testing.T, most int, encrypted bool, handler http.Handler) (server *httptest.Server, log *lockedLog) {
+func boundedServer(t *testing.T, most int, encrypted bool, handler http.Handler) (server *httptest.Server,
+	log *lockedLog,
+) {
 	t.Helper()
 	log = &lockedLog{}
 	logger := slog.New(slog.NewTextHandler(log, nil))
@@ -184,8 +186,10 @@ func TestServerLog(t *testing.T) {
 		var log lockedLog
 		logger := slog.New(slog.NewTextHandler(&log, nil))
 		server := NewServer(http.NotFoundHandler(), logger)
-		require.ErrorIs(t, server.Serve(LimitConnections(server, &outOfFiles{&pipes{closed: make(chan struct{})}, 30}, 10, logger)), net.ErrClosed)
-		require.Equal(t, 1, bytes.Count([]byte(log.String()), []byte("level=ERROR msg=\"http: Accept error: accept tcp: too many open files\"")), log.String())
+		require.ErrorIs(t, server.Serve(LimitConnections(server, &outOfFiles{&pipes{closed: make(chan struct{})}, 30},
+			10, logger)), net.ErrClosed)
+		require.Equal(t, 1, bytes.Count([]byte(log.String()),
+			[]byte("level=ERROR msg=\"http: Accept error: accept tcp: too many open files\"")), log.String())
 		time.Sleep(throttleTime)
 		synctest.Wait()
 		require.Contains(t, log.String(), "times=29 within=1m0s")
@@ -196,7 +200,8 @@ func TestServerLog(t *testing.T) {
 		for client := range 3 {
 			server.ErrorLog.Printf("http: panic serving 203.0.113.%d:1234: out of range\ngoroutine 1 [running]", client)
 		}
-		require.Equal(t, 1, bytes.Count([]byte(log.String()), []byte("level=ERROR msg=\"http: panic out of range\"")), log.String())
+		require.Equal(t, 1, bytes.Count([]byte(log.String()), []byte("level=ERROR msg=\"http: panic out of range\"")),
+			log.String())
 		require.Contains(t, log.String(), "goroutine 1 [running]")
 		time.Sleep(2 * throttleTime)
 		synctest.Wait()
@@ -214,7 +219,11 @@ func TestServerLog(t *testing.T) {
 
 // TestPanicsBelowEcho: one that no middleware catches is an error in the log, with its stack.
 func TestPanicsBelowEcho(t *testing.T) {
-	server, log := boundedServer(t, 10, false, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("the cause") }))
+	server, log := boundedServer(t, 10, false, http.HandlerFunc(func(http.ResponseWriter,
+		*http.Request,
+	) {
+		panic("the cause")
+	}))
 	require.False(t, getOK(server))
 	require.Contains(t, log.String(), "level=ERROR")
 	require.Contains(t, log.String(), "the cause")
@@ -277,7 +286,8 @@ func TestHTTP2BodiesThatNobodyReads(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return sent() >= streamBuffer }, time.Minute, time.Millisecond)
 	before := 0
-	require.Eventually(t, func() bool { now := sent(); same := now == before; before = now; return same }, time.Minute, 100*time.Millisecond)
+	require.Eventually(t, func() bool { now := sent(); same := now == before; before = now; return same }, time.Minute,
+		100*time.Millisecond)
 	require.LessOrEqual(t, sent(), streamBuffer+requests*maxPiece)
 	close(end)
 	all.Wait()

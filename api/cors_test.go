@@ -32,7 +32,8 @@ func TestCORS(t *testing.T) {
 		require.Equal(t, http.StatusNoContent, asked.status)
 		require.Equal(t, origin, asked.header.Get("Access-Control-Allow-Origin"))
 		require.Equal(t, "GET,HEAD,POST,DELETE", asked.header.Get("Access-Control-Allow-Methods"))
-		require.Equal(t, "Authorization,Content-Type,If-None-Match,Prefer,X-Request-Id", asked.header.Get("Access-Control-Allow-Headers"))
+		require.Equal(t, "Authorization,Content-Type,If-None-Match,Prefer,X-Request-Id",
+			asked.header.Get("Access-Control-Allow-Headers"))
 		require.Equal(t, "7200", asked.header.Get("Access-Control-Max-Age"))
 		require.Empty(t, asked.header.Get("Access-Control-Allow-Credentials"))
 
@@ -41,13 +42,15 @@ func TestCORS(t *testing.T) {
 		require.Equal(t, origin, pinged.header.Get("Access-Control-Allow-Origin"))
 		require.Equal(t, []string{"Origin"}, pinged.header.Values("Vary"))
 		for _, name := range []string{
-			"Lastseen-Ping-After-Ms", "Preference-Applied", "Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-Id", "ETag", "WWW-Authenticate",
+			"Lastseen-Ping-After-Ms", "Preference-Applied", "Retry-After", "RateLimit", "RateLimit-Policy",
+			"X-Request-Id", "ETag", "WWW-Authenticate",
 		} {
 			require.Contains(t, strings.Split(pinged.header.Get("Access-Control-Expose-Headers"), ","), name)
 		}
 	}
 	plain := w.sendTo(http.MethodGet, "/v1/namespaces/chat/users/alice", "")
-	require.Equal(t, []string{"Origin"}, plain.header.Values("Vary"), "a cache must not give a browser an answer without the headers")
+	require.Equal(t, []string{"Origin"}, plain.header.Values("Vary"),
+		"a cache must not give a browser an answer without the headers")
 	require.Empty(t, plain.header.Get("Access-Control-Allow-Origin"))
 }
 
@@ -56,8 +59,10 @@ func TestCORSRefuses(t *testing.T) {
 	w := newWorld(t, fileStore(t), allowing(app, local))
 	const user = "/v1/namespaces/chat/users/alice"
 	for _, origin := range []string{
-		"null", "https://evil.example", "http://app.example.com", "https://app.example.com:8443", "https://app.example.com.evil.example",
-		"https://xapp.example.com", "https://app.example.com/", "HTTPS://APP.EXAMPLE.COM", "*", "https://app.example.com,http://localhost:3000",
+		"null", "https://evil.example", "http://app.example.com", "https://app.example.com:8443",
+		"https://app.example.com.evil.example",
+		"https://xapp.example.com", "https://app.example.com/", "HTTPS://APP.EXAMPLE.COM", "*",
+		"https://app.example.com,http://localhost:3000",
 		"https://app.example.com https://evil.example", "http://localhost:3001", strings.Repeat("x", 5000),
 	} {
 		requireNoCORS(t, w.preflight(user+"/ping", origin), origin)
@@ -78,7 +83,8 @@ func requireNoCORS(t *testing.T, r reply, origin string) {
 func TestCORSOfAnybody(t *testing.T) {
 	w := newWorld(t, fileStore(t), allowing("*"))
 	for _, origin := range []string{app, "https://evil.example", "null"} {
-		require.Equal(t, origin, w.preflight("/v1/namespaces/chat/pings", origin).header.Get("Access-Control-Allow-Origin"))
+		require.Equal(t, origin, w.preflight("/v1/namespaces/chat/pings",
+			origin).header.Get("Access-Control-Allow-Origin"))
 		got := w.sendTo(http.MethodGet, "/v1/namespaces/chat", "", "Origin: "+origin)
 		require.Equal(t, origin, got.header.Get("Access-Control-Allow-Origin"))
 		require.Empty(t, got.header.Get("Access-Control-Allow-Credentials"))
@@ -93,7 +99,8 @@ func TestCORSOfErrors(t *testing.T) {
 		r := w.send(http.MethodGet, path, "", origin)
 		require.GreaterOrEqual(t, r.status, 400, path)
 		require.Equal(t, app, r.header.Get("Access-Control-Allow-Origin"), path)
-		require.Equal(t, http.StatusNoContent, w.preflight("/v1/namespaces"+path, app).status, "what is wrong is told after it")
+		require.Equal(t, http.StatusNoContent, w.preflight("/v1/namespaces"+path, app).status,
+			"what is wrong is told after it")
 	}
 	w.spend(mallory)
 	r := w.send(http.MethodGet, "/chat", "", mallory, origin)
@@ -118,7 +125,8 @@ func TestCORSIsOffByDefault(t *testing.T) {
 	}
 	for _, headers := range [][]string{nil, {"Origin: " + app}, {"Access-Control-Request-Method: GET"}} {
 		options := on.sendTo(http.MethodOptions, "/v1/namespaces/chat", "", headers...)
-		require.Equal(t, off.sendTo(http.MethodOptions, "/v1/namespaces/chat", "").header.Get("Allow"), options.header.Get("Allow"))
+		require.Equal(t, off.sendTo(http.MethodOptions, "/v1/namespaces/chat", "").header.Get("Allow"),
+			options.header.Get("Allow"))
 	}
 	require.Equal(t, http.StatusNotFound, on.sendTo(http.MethodOptions, "/v1/nothing", "").status)
 }
@@ -134,7 +142,8 @@ func TestCORSKeepsVary(t *testing.T) {
 func TestCORSReloads(t *testing.T) {
 	w := newWorld(t, fileStore(t))
 	get := func() string {
-		return w.sendTo(http.MethodGet, "/v1/namespaces/chat", "", "Origin: "+app).header.Get("Access-Control-Allow-Origin")
+		return w.sendTo(http.MethodGet, "/v1/namespaces/chat", "",
+			"Origin: "+app).header.Get("Access-Control-Allow-Origin")
 	}
 	require.Empty(t, get())
 	w.reload(allowing(local, app))
@@ -145,7 +154,8 @@ func TestCORSReloads(t *testing.T) {
 
 func TestCheckOrigin(t *testing.T) {
 	for _, good := range []string{
-		"*", app, local, "http://127.0.0.1:8080", "http://[::1]:8080", "https://xn--caf-dma.example", "capacitor://localhost",
+		"*", app, local, "http://127.0.0.1:8080", "http://[::1]:8080", "https://xn--caf-dma.example",
+		"capacitor://localhost",
 		"chrome-extension://abcdefghijklmnop", "https://a.example:80",
 		"https://*.example.com", "https://*.example.com:8443", "https://*.eu.example.com", "http://*.example.com",
 		"http://localhost:*", "https://localhost:*", "http://127.0.0.1:*", "http://[::1]:*",
@@ -153,14 +163,21 @@ func TestCheckOrigin(t *testing.T) {
 		require.NoError(t, CheckOrigin(good), good)
 	}
 	for _, bad := range []string{
-		"", "null", "app.example.com", "https://", "https://app.example.com/", "https://app.example.com/path", "https://App.example.com",
-		"HTTPS://app.example.com", "https://app.example.com:443", "http://localhost:80", "http://localhost:", "https://café.example",
-		"https://user@app.example.com", "https://app.example.com?x", "https://app.example.com#x", "https://a b", "//app.example.com",
+		"", "null", "app.example.com", "https://", "https://app.example.com/", "https://app.example.com/path",
+		"https://App.example.com",
+		"HTTPS://app.example.com", "https://app.example.com:443", "http://localhost:80", "http://localhost:",
+		"https://café.example",
+		"https://user@app.example.com", "https://app.example.com?x", "https://app.example.com#x", "https://a b",
+		"//app.example.com",
 		"file:///index.html", "https://a,https://b", "http://:3000", " https://app.example.com",
-		"https://*", "https://*.com", "https://*.", "https://*.example.", "https://*.example.com.", "https://*.localhost", "https://*example.com", "https://app*.example.com",
-		"https://app.*.com", "https://*.*.example.com", "https://example.*", "*.example.com", "*://app.example.com", "https://*.Example.com",
-		"https://*.example.com/", "https://*.example.com:443", "https://*.example.com:*", "https://*.127.0.0.1", "https://*.0.1", "https://*.[::1]", "https://u@*.example.com",
-		"http://localhost:3*", "http://localhost:**", "http://localhost:*/", "http://app.example.com:*", "http://10.0.0.1:*", "http://0.0.0.0:*", "http://LOCALHOST:*", "ftp://*",
+		"https://*", "https://*.com", "https://*.", "https://*.example.", "https://*.example.com.",
+		"https://*.localhost", "https://*example.com", "https://app*.example.com",
+		"https://app.*.com", "https://*.*.example.com", "https://example.*", "*.example.com", "*://app.example.com",
+		"https://*.Example.com",
+		"https://*.example.com/", "https://*.example.com:443", "https://*.example.com:*", "https://*.127.0.0.1",
+		"https://*.0.1", "https://*.[::1]", "https://u@*.example.com",
+		"http://localhost:3*", "http://localhost:**", "http://localhost:*/", "http://app.example.com:*",
+		"http://10.0.0.1:*", "http://0.0.0.0:*", "http://LOCALHOST:*", "ftp://*",
 		"**", "https://*..example.com", "https://*.-example.com", "https://*.exa_mple.com/",
 	} {
 		require.Error(t, CheckOrigin(bad), bad)
@@ -170,11 +187,14 @@ func TestCheckOrigin(t *testing.T) {
 // TestCORSPatterns: a star stands for one or more labels before a domain, or for any port of this machine, and for
 // nothing else that an attacker could write there.
 func TestCORSPatterns(t *testing.T) {
-	w := newWorld(t, fileStore(t), allowing("https://*.example.com", "https://*.example.org:8443", "http://localhost:*", "http://[::1]:*"))
+	w := newWorld(t, fileStore(t), allowing("https://*.example.com", "https://*.example.org:8443", "http://localhost:*",
+		"http://[::1]:*"))
 	const user = "/v1/namespaces/chat/users/alice"
 	for _, origin := range []string{
-		"https://app.example.com", "https://a.b.example.com", "https://xn--caf-dma.example.com", "https://a-1.example.com", "https://a.example.org:8443",
-		"http://localhost:3000", "http://localhost:1", "http://localhost:65535", "http://localhost", "http://[::1]:5173",
+		"https://app.example.com", "https://a.b.example.com", "https://xn--caf-dma.example.com",
+		"https://a-1.example.com", "https://a.example.org:8443",
+		"http://localhost:3000", "http://localhost:1", "http://localhost:65535", "http://localhost",
+		"http://[::1]:5173",
 	} {
 		require.Equal(t, origin, w.preflight(user+"/ping", origin).header.Get("Access-Control-Allow-Origin"), origin)
 		got := w.sendTo(http.MethodGet, user, "", "Origin: "+origin)
@@ -182,12 +202,18 @@ func TestCORSPatterns(t *testing.T) {
 		require.Equal(t, []string{"Origin"}, got.header.Values("Vary"), origin)
 	}
 	for _, origin := range []string{
-		"https://example.com", "http://app.example.com", "https://app.example.com:8443", "https://appexample.com", "https://evil.example/.example.com",
-		"https://evil.example#.example.com", "https://evil.example?.example.com", "https://evil.example:443.example.com", "https://evil@app.example.com",
-		"https://.example.com", "https://a..example.com", "https://-.example.com", "https://A.example.com", "https://app.example.com.evil.example", "https://app.example.com.",
-		"https://a\\.example.com", "https://a%2e.example.com", "https://*.example.com", "https://a .example.com", "https://a\tb.example.com", "https://é.example.com",
-		"https://a.example.org", "https://a.example.org:84430", "https://localhost:3000", "http://localhost:", "http://localhost:0", "http://localhost:80", "http://localhost:08080",
-		"http://localhost:65536", "http://localhost:99999999999999999999", "http://localhost:+1", "http://localhost:3000/", "http://localhost:3000.evil.example", "http://localhost.evil.example:3000",
+		"https://example.com", "http://app.example.com", "https://app.example.com:8443", "https://appexample.com",
+		"https://evil.example/.example.com",
+		"https://evil.example#.example.com", "https://evil.example?.example.com",
+		"https://evil.example:443.example.com", "https://evil@app.example.com",
+		"https://.example.com", "https://a..example.com", "https://-.example.com", "https://A.example.com",
+		"https://app.example.com.evil.example", "https://app.example.com.",
+		"https://a\\.example.com", "https://a%2e.example.com", "https://*.example.com", "https://a .example.com",
+		"https://a\tb.example.com", "https://é.example.com",
+		"https://a.example.org", "https://a.example.org:84430", "https://localhost:3000", "http://localhost:",
+		"http://localhost:0", "http://localhost:80", "http://localhost:08080",
+		"http://localhost:65536", "http://localhost:99999999999999999999", "http://localhost:+1",
+		"http://localhost:3000/", "http://localhost:3000.evil.example", "http://localhost.evil.example:3000",
 		"http://evil.localhost:3000", "http://localhost:*", "http://[::1]:x", "http://[::2]:3000", "null",
 	} {
 		requireNoCORS(t, w.preflight(user+"/ping", origin), origin)

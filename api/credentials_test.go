@@ -29,7 +29,8 @@ func TestPingsThatTellNothing(t *testing.T) {
 			require.Equal(t, "return=minimal", r.header.Get("Preference-Applied"))
 			require.Equal(t, verb == "ping", r.header.Get("Lastseen-Ping-After-Ms") != "")
 		}
-		require.Equal(t, "green", w.post("/chat/users/alice/ping", `{"at":1795176001}`, as("alice"))["status"], "users see themselves")
+		require.Equal(t, "green", w.post("/chat/users/alice/ping", `{"at":1795176001}`, as("alice"))["status"],
+			"users see themselves")
 		require.Equal(t, "green", w.post("/chat/users/alice/ping", "", as("all"))["status"])
 		w.fails(codeForbidden, http.MethodPost, "/public-1/users/alice/ping", "", as("ping"))
 	})
@@ -54,7 +55,8 @@ func TestPrivateCaching(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/chat/users", "/chat/counts", "/chat", ""} {
-		require.Equal(t, "no-store", w.send(http.MethodGet, path, "", "Authorization: "+headers["read"]).header.Get("Cache-Control"))
+		require.Equal(t, "no-store", w.send(http.MethodGet, path, "",
+			"Authorization: "+headers["read"]).header.Get("Cache-Control"))
 	}
 }
 
@@ -63,7 +65,10 @@ func TestNamespacesOfOthers(t *testing.T) {
 	eachStore(t, func(t *testing.T, open *world) {
 		guard, headers := callers(t)
 		w := newGuardedWorld(t, open.store.Store, guard)
-		all := []string{"a", "ch", "chat", "chat-1", "chat-2", "chats", "chats-1", "cz", "other", "other-1", "public-", "public-1", "z"}
+		all := []string{
+			"a", "ch", "chat", "chat-1", "chat-2", "chats", "chats-1", "cz", "other", "other-1", "public-",
+			"public-1", "z",
+		}
 		for _, name := range all {
 			open.post("/"+name+"/users/alice/ping", "")
 		}
@@ -88,8 +93,10 @@ func TestNamespacesOfOthers(t *testing.T) {
 		}
 		for _, limit := range []int{1, 2, 3, 5, 50} {
 			require.Equal(t, all, walk("all", limit))
-			require.Equal(t, []string{"chat", "chat-1", "chat-2", "chats", "chats-1", "public-", "public-1"}, walk("read", limit))
-			require.Equal(t, []string{"chats", "chats-1", "other", "public-", "public-1"}, walk("all, elsewhere", limit))
+			require.Equal(t, []string{"chat", "chat-1", "chat-2", "chats", "chats-1", "public-", "public-1"},
+				walk("read", limit))
+			require.Equal(t, []string{"chats", "chats-1", "other", "public-", "public-1"},
+				walk("all, elsewhere", limit))
 			require.Equal(t, []string{"chat", "public-", "public-1"}, walk("alice", limit))
 			require.Equal(t, []string{"public-", "public-1"}, walk("nobody", limit))
 			require.Equal(t, []string{"public-", "public-1"}, walk("ping", limit))
@@ -121,10 +128,14 @@ func TestBeacon(t *testing.T) {
 		require.Equal(t, "grey", open.get("/chat/users/alice")["status"])
 
 		for body, want := range map[string]code{
-			"": codeUnauthenticated, "{}": codeUnauthenticated, `{"token":""}`: codeUnauthenticated, beacon("x"): codeUnauthenticated,
-			beacon(expired): codeUnauthenticated, beacon(strings.TrimPrefix(headers["all"], "Bearer ")): codeUnauthenticated,
-			beacon(token(t, "bob", noon+hour, "chat")): codeForbidden, beacon(token(t, "alice", noon+hour, "other")): codeForbidden,
-			`{"token":5}`: codeInvalidJSON, `{"token":null}`: codeUnauthenticated, `{"token":"a","token":"b"}`: codeInvalidJSON,
+			"": codeUnauthenticated, "{}": codeUnauthenticated, `{"token":""}`: codeUnauthenticated,
+			beacon("x"):     codeUnauthenticated,
+			beacon(expired): codeUnauthenticated, beacon(strings.TrimPrefix(headers["all"],
+				"Bearer ")): codeUnauthenticated,
+			beacon(token(t, "bob", noon+hour, "chat")):    codeForbidden,
+			beacon(token(t, "alice", noon+hour, "other")): codeForbidden,
+			`{"token":5}`: codeInvalidJSON, `{"token":null}`: codeUnauthenticated,
+			`{"token":"a","token":"b"}`: codeInvalidJSON,
 		} {
 			problem := w.fails(want, http.MethodPost, leave, body, text)
 			require.NotContains(t, fmt.Sprint(problem), "eyJ", "a token is not repeated")
@@ -134,7 +145,8 @@ func TestBeacon(t *testing.T) {
 		}
 		w.fails(codeUnauthenticated, http.MethodPost, leave, beacon(alice), text, "Authorization: Bearer x")
 		w.fails(codeForbidden, http.MethodPost, leave, beacon(alice), text, "Authorization: "+headers["bob"])
-		require.Equal(t, http.StatusOK, w.send(http.MethodPost, leave, beacon("x"), text, "Authorization: "+headers["alice"]).status)
+		require.Equal(t, http.StatusOK, w.send(http.MethodPost, leave, beacon("x"), text,
+			"Authorization: "+headers["alice"]).status)
 		require.Equal(t, http.StatusOK, open.send(http.MethodPost, leave, beacon("x"), text).status, "nobody is asked")
 		require.NotContains(t, w.log.String(), alice)
 		require.NotContains(t, w.log.String(), expired)
@@ -144,12 +156,16 @@ func TestBeacon(t *testing.T) {
 // TestBeaconNeedsTokens: where there are only keys, nobody's body is read.
 func TestBeaconNeedsTokens(t *testing.T) {
 	_, hash := auth.NewKey()
-	guard := newGuard(t, auth.Config{Keys: []auth.Key{{Name: "k", Hash: hash, Scopes: auth.Scopes(), Namespaces: []auth.Pattern{"*"}}}})
+	guard := newGuard(t, auth.Config{Keys: []auth.Key{{
+		Name: "k", Hash: hash, Scopes: auth.Scopes(),
+		Namespaces: []auth.Pattern{"*"},
+	}}})
 	w := newGuardedWorld(t, fileStore(t), guard)
 	w.fails(codeUnauthenticated, http.MethodPost, "/chat/users/alice/leave", "{")
 }
 
-// TestCredentialsStayOutOfTheLog: the reason is there for operators, under the ID of the request, the credentials are not.
+// TestCredentialsStayOutOfTheLog: the reason is there for operators, under the ID of the request, the credentials are
+// not.
 func TestCredentialsStayOutOfTheLog(t *testing.T) {
 	guard, headers := callers(t)
 	w := newGuardedWorld(t, fileStore(t), guard)
@@ -161,7 +177,8 @@ func TestCredentialsStayOutOfTheLog(t *testing.T) {
 		require.Contains(t, w.log.String(), reason)
 	}
 	long := strings.Repeat("x", 3000)
-	w.send(http.MethodGet, "/chat", "", "Authorization: Bearer "+encoded(`{"alg":"HS256"}`)+"."+encoded(`{"`+long+`":1,"`+long+`":2}`)+".x")
+	w.send(http.MethodGet, "/chat", "",
+		"Authorization: Bearer "+encoded(`{"alg":"HS256"}`)+"."+encoded(`{"`+long+`":1,"`+long+`":2}`)+".x")
 	require.Contains(t, w.log.String(), "duplicate")
 	require.NotContains(t, w.log.String(), long)
 	for _, credentials := range headers {
@@ -197,7 +214,8 @@ func TestReloadedAccess(t *testing.T) {
 func withoutKeys(t *testing.T) *auth.Authenticator {
 	t.Helper()
 	issuer := &auth.Tokens{JWKS: "https://issuer.example/keys", Issuer: "issuer", Audience: "lastseen"}
-	guard, err := auth.New(auth.Config{Tokens: issuer}, auth.Options{Transport: unreachable{}, Logger: slog.New(slog.DiscardHandler)})
+	guard, err := auth.New(auth.Config{Tokens: issuer},
+		auth.Options{Transport: unreachable{}, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	t.Cleanup(guard.Close)
 	return guard

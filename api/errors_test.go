@@ -152,7 +152,8 @@ func TestBadRequests(t *testing.T) {
 		before := w.send(http.MethodGet, "/chat/users", "").body
 		for _, r := range badRequests() {
 			w.fails(r.code, r.method, r.path, r.body, r.headers...)
-			require.Equal(t, before, w.send(http.MethodGet, "/chat/users", "").body, "%s %s changed something", r.method, r.path)
+			require.Equal(t, before, w.send(http.MethodGet, "/chat/users", "").body, "%s %s changed something",
+				r.method, r.path)
 		}
 		require.Len(t, w.get("")["namespaces"], 1)
 		require.NotRegexp(t, "level=(INFO|WARN|ERROR)", w.log.String(), "only at level debug")
@@ -230,7 +231,10 @@ func TestEveryCodeIsProvoked(t *testing.T) {
 	for c := range storeErrors() {
 		provoked[c] = true
 	}
-	for answer := range refusals(t, fileStore(t), []call{{method: http.MethodGet, path: "/v1/namespaces/chat/counts"}}) {
+	for answer := range refusals(t, fileStore(t), []call{{
+		method: http.MethodGet,
+		path:   "/v1/namespaces/chat/counts",
+	}}) {
 		provoked[code(answer[strings.LastIndex(answer, " ")+1:])] = true
 	}
 	for _, k := range problemTypes() {

@@ -55,7 +55,8 @@ func TestThresholdsChangeTheTag(t *testing.T) {
 			changed := w.send(http.MethodGet, path, "", "If-None-Match: "+tag)
 			require.Equal(t, http.StatusOK, changed.status, path)
 			tag = changed.header.Get("ETag")
-			require.Equal(t, http.StatusNotModified, w.send(http.MethodGet, path, "", "If-None-Match: "+tag).status, path)
+			require.Equal(t, http.StatusNotModified, w.send(http.MethodGet, path, "", "If-None-Match: "+tag).status,
+				path)
 		}
 	}
 }

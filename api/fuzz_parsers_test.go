@@ -68,8 +68,10 @@ func FuzzQuery(f *testing.F) {
 // FuzzBody: a body is refused with text for the caller, or is what the standard library reads, too.
 func FuzzBody(f *testing.F) {
 	for _, seed := range []string{
-		`{"pings":[{"user":"alice"},{"user":"bob","at":100123.5}]}`, `{"pings":[]}`, `{"pings":null}`, `{"pings":[null]}`, "\ufeff{}",
-		`{"pings":[{"user":"\ud800"}]}`, `{"pings":[{"user":"a","user":"b"}]}`, `{"PINGS":[]}`, `{"pings":[[[[`, `{"pings":[{"at":{"a":[1]}}]}`, `null`, `{} {}`,
+		`{"pings":[{"user":"alice"},{"user":"bob","at":100123.5}]}`, `{"pings":[]}`, `{"pings":null}`,
+		`{"pings":[null]}`, "\ufeff{}",
+		`{"pings":[{"user":"\ud800"}]}`, `{"pings":[{"user":"a","user":"b"}]}`, `{"PINGS":[]}`, `{"pings":[[[[`,
+		`{"pings":[{"at":{"a":[1]}}]}`, `null`, `{} {}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -99,22 +101,30 @@ func fuzzHandler(f *testing.F) http.Handler {
 	require.NoError(f, err)
 	f.Cleanup(func() { _ = s.Close() })
 	return New(Config{
-		Store: &clocked{Store: s, now: noon}, Logger: slog.New(slog.DiscardHandler), Random: func() float64 { return 0 },
-		Settings: Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}, PingInterval: time.Second},
+		Store: &clocked{Store: s, now: noon}, Logger: slog.New(slog.DiscardHandler),
+		Random: func() float64 { return 0 },
+		Settings: Settings{
+			Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour},
+			PingInterval: time.Second,
+		},
 	})
 }
 
 // FuzzLines: how a stream of lines is cut into pieces on its way makes no difference.
 func FuzzLines(f *testing.F) {
 	for _, seed := range []string{
-		"{\"user\":\"alice\"}\n{\"user\":\"bob\",\"at\":1}", "\n\r\n \n{\"user\":\"a\"}\r\n", "{\n", "{}\n", "{\"user\":\"a\"} {\"user\":\"b\"}", "\x00", strings.Repeat(" ", 4097),
+		"{\"user\":\"alice\"}\n{\"user\":\"bob\",\"at\":1}", "\n\r\n \n{\"user\":\"a\"}\r\n", "{\n", "{}\n",
+		"{\"user\":\"a\"} {\"user\":\"b\"}", "\x00", strings.Repeat(" ", 4097),
 	} {
 		f.Add(seed)
 	}
 	handler := fuzzHandler(f)
 	f.Fuzz(func(t *testing.T, content string) {
 		var answers []string
-		for _, body := range []io.Reader{strings.NewReader(content), iotest.OneByteReader(strings.NewReader(content)), iotest.DataErrReader(strings.NewReader(content))} {
+		for _, body := range []io.Reader{
+			strings.NewReader(content), iotest.OneByteReader(strings.NewReader(content)),
+			iotest.DataErrReader(strings.NewReader(content)),
+		} {
 			request := httptest.NewRequest(http.MethodPost, "http://localhost/v1/namespaces/chat/pings", body)
 			request.Header.Set(echo.HeaderContentType, mediaNDJSON)
 			request.Header.Set(echo.HeaderXRequestID, "one")
@@ -130,7 +140,10 @@ func FuzzLines(f *testing.F) {
 
 // FuzzHeaders: what stands in front of an entry of a list does not hide it.
 func FuzzHeaders(f *testing.F) {
-	for _, seed := range []string{"return=minimal", `W/"abc", *`, "gzip;q=0.5, br", "application/json; charset=utf-8", `text/plain; a="b`, "gzip;q=inf", ",;=\""} {
+	for _, seed := range []string{
+		"return=minimal", `W/"abc", *`, "gzip;q=0.5, br", "application/json; charset=utf-8",
+		`text/plain; a="b`, "gzip;q=inf", ",;=\"",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
@@ -176,10 +189,13 @@ func (s *script) Close() error {
 // FuzzConnection: whatever arrives on a connection, it is answered without a failure, or ended.
 func FuzzConnection(f *testing.F) {
 	for _, seed := range []string{
-		pingStart + "\r\n" + smuggled, pingStart + "Content-Length: 2\r\n\r\n{}", pingStart + "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+		pingStart + "\r\n" + smuggled, pingStart + "Content-Length: 2\r\n\r\n{}",
+		pingStart + "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
 		"GET /v1/namespaces/chat/users?limit=1&cursor=A HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\nPrefer: return=minimal\r\n\r\n",
-		"POST /v1/namespaces/chat/pings HTTP/1.1\r\nHost: a\r\n" + ndjson + "\r\nContent-Length: 17\r\n\r\n{\"user\":\"alice\"}\n",
-		"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "DELETE /v1/namespaces/chat?confirm=chat HTTP/1.0\r\n\r\n", "\x16\x03\x01",
+		"POST /v1/namespaces/chat/pings HTTP/1.1\r\nHost: a\r\n" + ndjson +
+			"\r\nContent-Length: 17\r\n\r\n{\"user\":\"alice\"}\n",
+		"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "DELETE /v1/namespaces/chat?confirm=chat HTTP/1.0\r\n\r\n",
+		"\x16\x03\x01",
 		"GET http://u:p@h/docs/%2e%2e HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n",
 	} {
 		f.Add([]byte(seed))
@@ -197,10 +213,12 @@ func FuzzConnection(f *testing.F) {
 		for {
 			response, err := http.ReadResponse(answers, nil)
 			if err != nil {
-				require.True(t, errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || bytes.Contains(data, []byte("HEAD")), "%v", err)
+				require.True(t, errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+					bytes.Contains(data, []byte("HEAD")), "%v", err)
 				return
 			}
-			require.NotEqual(t, http.StatusInternalServerError, response.StatusCode, "503 is for clients that have gone")
+			require.NotEqual(t, http.StatusInternalServerError, response.StatusCode,
+				"503 is for clients that have gone")
 			_, err = io.Copy(io.Discard, response.Body)
 			_ = response.Body.Close()
 			if err != nil || bytes.Contains(data, []byte("HEAD")) {
@@ -212,13 +230,19 @@ func FuzzConnection(f *testing.F) {
 
 // FuzzForwardedFor: whatever stands in X-Forwarded-For before what a trusted proxy added, it changes nothing.
 func FuzzForwardedFor(f *testing.F) {
-	for _, seed := range []string{"127.0.0.1", "10.1.0.1, 10.1.0.2", "::1", "[::1]:80", "unknown, _hidden", "203.0.113.7:443", ",,", "\x00"} {
+	for _, seed := range []string{
+		"127.0.0.1", "10.1.0.1, 10.1.0.2", "::1", "[::1]:80", "unknown, _hidden",
+		"203.0.113.7:443", ",,", "\x00",
+	} {
 		f.Add(seed)
 	}
 	trusted := unmapped([]netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")})
 	find := func(r *http.Request) string { return trusted.client(r).String() }
 	f.Fuzz(func(t *testing.T, said string) {
-		behind := &http.Request{RemoteAddr: "10.1.2.3:1", Header: http.Header{echo.HeaderXForwardedFor: {said + ", 203.0.113.7"}}}
+		behind := &http.Request{
+			RemoteAddr: "10.1.2.3:1",
+			Header:     http.Header{echo.HeaderXForwardedFor: {said + ", 203.0.113.7"}},
+		}
 		require.Equal(t, "203.0.113.7", find(behind))
 		behind.Header[echo.HeaderXForwardedFor] = []string{said, "203.0.113.7"}
 		require.Equal(t, "203.0.113.7", find(behind))
@@ -230,7 +254,8 @@ func FuzzForwardedFor(f *testing.F) {
 // FuzzOrigin: an origin that is taken is one as browsers send it, or a pattern of them that matches no other host.
 func FuzzOrigin(f *testing.F) {
 	for _, seed := range []string{
-		"*", "https://app.example.com", "http://localhost:3000", "https://a/", "null", "https://A.example", "https://[::1]:1", "https://*.a", "https://u@a",
+		"*", "https://app.example.com", "http://localhost:3000", "https://a/", "null", "https://A.example",
+		"https://[::1]:1", "https://*.a", "https://u@a",
 		"https://*.example.com:1", "http://localhost:*", "http://[::1]:*",
 	} {
 		f.Add(seed, "https://a.example.com")
@@ -254,7 +279,8 @@ func FuzzOrigin(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, origin, sent.Scheme+"://"+sent.Host)
 		require.Equal(t, u.Scheme, sent.Scheme)
-		require.True(t, sent.Hostname() == u.Hostname() && !strings.Contains(allowed, "*.") || strings.HasSuffix(sent.Hostname(), "."+u.Hostname()) && strings.Contains(allowed, "*."))
+		require.True(t, sent.Hostname() == u.Hostname() && !strings.Contains(allowed, "*.") ||
+			strings.HasSuffix(sent.Hostname(), "."+u.Hostname()) && strings.Contains(allowed, "*."))
 		require.True(t, sent.Port() == u.Port() || strings.HasSuffix(allowed, ":*"))
 	})
 }

@@ -57,7 +57,10 @@ func FuzzCursor(f *testing.F) {
 
 // FuzzItem: an accepted item is a valid sighting.
 func FuzzItem(f *testing.F) {
-	for _, seed := range []string{`{"user":"alice","at":1}`, `{"user":"\u00e9","at":"2026-11-20T12:00:00Z"}`, `{}`, `null`, `{"at":1e400}`} {
+	for _, seed := range []string{
+		`{"user":"alice","at":1}`, `{"user":"\u00e9","at":"2026-11-20T12:00:00Z"}`, `{}`,
+		`null`, `{"at":1e400}`,
+	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -80,7 +83,10 @@ func FuzzRequest(f *testing.F) {
 	s, err := filestore.Open(filestore.Options{Path: filepath.Join(f.TempDir(), "fuzz.db"), Sync: time.Hour})
 	require.NoError(f, err)
 	f.Cleanup(func() { _ = s.Close() })
-	handler := New(Config{Store: s, Settings: Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}, PingInterval: time.Second}})
+	handler := New(Config{Store: s, Settings: Settings{Thresholds: lastseen.Thresholds{
+		Green:  time.Minute,
+		Yellow: time.Hour,
+	}, PingInterval: time.Second}})
 	f.Add("GET", "/v1/namespaces/chat/users", "limit=1&status=green")
 	f.Add("POST", "/v1/namespaces/chat/users/a%2Fb/ping", "")
 	f.Add("GET", "/v1/namespaces//users/%2e%2e", "as_of=1&green=2&yellow=3")
@@ -89,7 +95,10 @@ func FuzzRequest(f *testing.F) {
 		if err != nil || u.Path == "" || u.Path[0] != '/' {
 			return
 		}
-		request := &http.Request{Method: method, URL: &url.URL{Path: u.Path, RawPath: u.RawPath, RawQuery: query}, Header: http.Header{}, Body: http.NoBody}
+		request := &http.Request{
+			Method: method, URL: &url.URL{Path: u.Path, RawPath: u.RawPath, RawQuery: query},
+			Header: http.Header{}, Body: http.NoBody,
+		}
 		recorder := httptest.NewRecorder()
 		handler.ServeHTTP(recorder, request)
 		require.Less(t, recorder.Code, 500, "%s %s?%s: %s", method, path, query, recorder.Body)

@@ -27,10 +27,13 @@ func TestAcceptEncoding(t *testing.T) {
 	for accepted, want := range map[string]bool{
 		"": false, "gzip": true, "GZip": true, "x-gzip": true, "*": true, "br": false, "identity": false,
 		"gzip, deflate, br, zstd": true, "br;q=1, gzip;q=0.1": true, "gzip ; q=0.5": true, "gzip;Q=1": true,
-		"gzip;q=0": false, "gzip;q=0.000": false, "gzip;q=0, *": false, "*;q=0": false, "*;q=0, gzip": true, "gzip;q=0;x": false,
-		"identity, gzip;q=0.5": false, "identity;q=0.5, gzip": true, "identity;q=0, gzip;q=0.1": true, "identity, gzip": true,
-		"gzip;q=2": false, "gzip;q=-1": false, "gzip;q=NaN": false, "gzip;q=": false, "gzip;level=9": false, "gzip;q=2, gzip": true,
-		"notgzip": false, "gzipped": false, "gzip x": false,
+		"gzip;q=0": false, "gzip;q=0.000": false, "gzip;q=0, *": false, "*;q=0": false, "*;q=0, gzip": true,
+		"gzip;q=0;x":           false,
+		"identity, gzip;q=0.5": false, "identity;q=0.5, gzip": true, "identity;q=0, gzip;q=0.1": true,
+		"identity, gzip": true,
+		"gzip;q=2":       false, "gzip;q=-1": false, "gzip;q=NaN": false, "gzip;q=": false, "gzip;level=9": false,
+		"gzip;q=2, gzip": true,
+		"notgzip":        false, "gzipped": false, "gzip x": false,
 	} {
 		require.Equal(t, want, acceptsGzip([]string{accepted}), accepted)
 		require.Equal(t, want, acceptsGzip([]string{"br", accepted}), accepted)
@@ -116,7 +119,8 @@ func TestCompressionAndCaches(t *testing.T) {
 func TestPagesAreCompressed(t *testing.T) {
 	w := newWorld(t, fileStore(t))
 	for path, want := range map[string]bool{
-		"/openapi.yaml": true, "/openapi.json": true, "/docs/errors": true, "/docs/swagger-ui.css": true, "/docs/": false, "/docs/favicon.svg": false,
+		"/openapi.yaml": true, "/openapi.json": true, "/docs/errors": true, "/docs/swagger-ui.css": true,
+		"/docs/": false, "/docs/favicon.svg": false,
 	} {
 		plain := w.sendTo(http.MethodGet, path, "", "Accept-Encoding: identity")
 		packed := w.sendTo(http.MethodGet, path, "", "Accept-Encoding: gzip")
@@ -149,10 +153,16 @@ func TestCompressingConcurrently(t *testing.T) {
 
 // BenchmarkCompression is what it costs to compress a lookup of 1,000, beside encoding it.
 func BenchmarkCompression(b *testing.B) {
-	answer := lookupResponse{presences: presences{evaluated: evaluated{AsOf: timestamp(noon)}, Users: make([]presence, 1000)}}
+	answer := lookupResponse{presences: presences{
+		evaluated: evaluated{AsOf: timestamp(noon)},
+		Users:     make([]presence, 1000),
+	}}
 	for i := range answer.Users {
 		seen := timestamp(noon - lastseen.Instant(i*7919%300_000))
-		answer.Users[i] = presence{User: benchUser(i * 7919), Status: lastseen.Yellow, LastSeen: seen, ValidUntil: seen + 300_000}
+		answer.Users[i] = presence{
+			User: benchUser(i * 7919), Status: lastseen.Yellow, LastSeen: seen,
+			ValidUntil: seen + 300_000,
+		}
 	}
 	encoded, buffer := answer.appendJSON(nil), []byte(nil)
 	b.Run("encode", func(b *testing.B) {

@@ -34,9 +34,13 @@ func TestCompressedBombs(t *testing.T) {
 	require.NoError(t, err)
 	for encoding, body := range map[string]string{
 		"gzip": bomb(gzip.NewWriter(&gzipped), &gzipped), "deflate": bomb(deflater, &deflated),
-		"GZIP": "{}", "x-gzip": "{}", "gzip, gzip": "{}", "identity, gzip": "{}", "br": "{}", "zstd": "{}", strings.Repeat("gzip,", 10_000): "{}",
+		"GZIP": "{}", "x-gzip": "{}", "gzip, gzip": "{}", "identity, gzip": "{}", "br": "{}", "zstd": "{}",
+		strings.Repeat("gzip,", 10_000): "{}",
 	} {
-		for _, path := range []string{"/chat/pings", "/chat/leaves", "/chat/lookup", "/chat/users/alice/ping", "/chat/users/alice/leave"} {
+		for _, path := range []string{
+			"/chat/pings", "/chat/leaves", "/chat/lookup", "/chat/users/alice/ping",
+			"/chat/users/alice/leave",
+		} {
 			if strings.Contains(path, "/users/") {
 				body = body[:min(len(body), maxOneBody)]
 			}
@@ -67,7 +71,10 @@ func TestDeepJSON(t *testing.T) {
 	for _, depth := range []int{1_000, 100_000} {
 		arrays := strings.Repeat("[", depth) + strings.Repeat("]", depth)
 		objects := strings.Repeat(`{"a":`, depth) + "1" + strings.Repeat("}", depth)
-		for _, deep := range []string{arrays, objects, arrays[:depth], objects[:5*depth], strings.Repeat(`[{"a":`, depth/2)} {
+		for _, deep := range []string{
+			arrays, objects, arrays[:depth], objects[:5*depth],
+			strings.Repeat(`[{"a":`, depth/2),
+		} {
 			for path, body := range map[string]string{
 				"/chat/users/alice/ping":  `{"at":%s}`,
 				"/chat/users/alice/leave": `{"unknown":%s}`,
@@ -78,7 +85,8 @@ func TestDeepJSON(t *testing.T) {
 				for _, whole := range []string{fmt.Sprintf(body, deep), deep} {
 					r := w.send(http.MethodPost, path, whole)
 					want := http.StatusBadRequest
-					if strings.Contains(path, "/users/") && len(whole) > maxOneBody || strings.HasSuffix(path, "/lookup") && len(whole) > maxLookupBody {
+					if strings.Contains(path, "/users/") && len(whole) > maxOneBody ||
+						strings.HasSuffix(path, "/lookup") && len(whole) > maxLookupBody {
 						want = http.StatusRequestEntityTooLarge
 					}
 					require.Equal(t, want, r.status, "%s %.40s: %s", path, whole, r.body)
@@ -166,13 +174,15 @@ func TestEncodings(t *testing.T) {
 		`{"pings":[{"user":"\u0085"}]}`:                                      codeInvalidUser,
 		`{"pings":[{"user":"\u002e\u002e"}]}`:                                codeInvalidUser,
 		`{"pings":[{"user":"` + strings.Repeat(`\u0041`, 257) + `"}]}`:       codeInvalidUser,
-		`{"pings":[` + strings.Repeat(`{"user":"\u0000"},`, 9999) + `{"user":"` + strings.Repeat("é", 500) + `"}]}`: codeInvalidUser,
+		`{"pings":[` + strings.Repeat(`{"user":"\u0000"},`, 9999) + `{"user":"` + strings.Repeat("é", 500) +
+			`"}]}`: codeInvalidUser,
 	} {
 		problem := w.fails(want, http.MethodPost, "/chat/pings", body)
 		require.Less(t, len(fmt.Sprint(problem)), 4<<10, "%.60q", body)
 	}
 	require.Zero(t, w.total("chat"))
-	w.post("/chat/pings", `{"pings":[{"user":"\ud83d\ude00"},{"user":"\u003cscript\u003e"},{"user":"\u202e"},{"user":"%2e%2e"}]}`)
+	w.post("/chat/pings",
+		`{"pings":[{"user":"\ud83d\ude00"},{"user":"\u003cscript\u003e"},{"user":"\u202e"},{"user":"%2e%2e"}]}`)
 	require.ElementsMatch(t, []string{"😀", "<script>", "\u202e", "%2e%2e"}, names(w.get("/chat/users")))
 }
 
@@ -180,7 +190,8 @@ func TestEncodings(t *testing.T) {
 func endless(t *testing.T, w *world, line string, limit int) (answer reply, ended bool) {
 	t.Helper()
 	conn := w.dial()
-	_, err := fmt.Fprintf(conn, "POST /v1/namespaces/chat/pings HTTP/1.1\r\nHost: a\r\n%s\r\nTransfer-Encoding: chunked\r\n\r\n", ndjson)
+	_, err := fmt.Fprintf(conn,
+		"POST /v1/namespaces/chat/pings HTTP/1.1\r\nHost: a\r\n%s\r\nTransfer-Encoding: chunked\r\n\r\n", ndjson)
 	require.NoError(t, err)
 	block := strings.Repeat(line, max(1, (64<<10)/len(line)))
 	for sent := 0; sent < limit; sent += len(block) {
@@ -212,7 +223,10 @@ func TestEndlessLines(t *testing.T) {
 	if testing.Short() {
 		limit = 4 << 20
 	}
-	for _, line := range []string{"\n", "\r\n", "{\"user\":\"alice\"}\n", `{"user":"bob"}` + strings.Repeat(" ", 4000) + "\n"} {
+	for _, line := range []string{
+		"\n", "\r\n", "{\"user\":\"alice\"}\n",
+		`{"user":"bob"}` + strings.Repeat(" ", 4000) + "\n",
+	} {
 		before := heap()
 		_, ended := endless(t, w, line, limit)
 		require.False(t, ended, "%.20q", line)
@@ -247,7 +261,9 @@ func TestAnnouncedBodies(t *testing.T) {
 	for range bodies {
 		r := httptest.NewRequest(http.MethodPost, "/", iotest.ErrReader(io.ErrUnexpectedEOF))
 		r.ContentLength = maxBody
-		requireProblem(t, (&server{Shared: &Shared{bodies: newBodyMemory(DefaultBodyMemory)}}).body(echo.New().NewContext(r, httptest.NewRecorder()), maxBody).read())
+		requireProblem(t,
+			(&server{Shared: &Shared{bodies: newBodyMemory(DefaultBodyMemory)}}).body(echo.New().NewContext(r,
+				httptest.NewRecorder()), maxBody).read())
 	}
 	runtime.ReadMemStats(&after)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(bodies*maxBody/10))

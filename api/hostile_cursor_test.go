@@ -19,7 +19,8 @@ func (w *world) cursors() map[string][]string {
 	w.t.Helper()
 	found := map[string][]string{}
 	for _, list := range []string{
-		"?limit=1", "/chat/users?limit=1", "/other/users?limit=1", "/chat/users?limit=1&order=oldest&status=green&status=grey&from=5",
+		"?limit=1", "/chat/users?limit=1", "/other/users?limit=1",
+		"/chat/users?limit=1&order=oldest&status=green&status=grey&from=5",
 	} {
 		next := ""
 		for range 3 {
@@ -40,7 +41,8 @@ func forgeries(cursor string) (forged []string) {
 		for bit := range 8 {
 			forged = append(forged, cursor[:i]+string([]byte{cursor[i] ^ 1<<bit})+cursor[i+1:])
 		}
-		forged = append(forged, cursor[:i], cursor[i+1:], cursor[:i]+"A"+cursor[i:], cursor[:i]+"\n"+cursor[i:], cursor[:i]+"\r"+cursor[i:])
+		forged = append(forged, cursor[:i], cursor[i+1:], cursor[:i]+"A"+cursor[i:], cursor[:i]+"\n"+cursor[i:],
+			cursor[:i]+"\r"+cursor[i:])
 	}
 	content, _ := base64.RawURLEncoding.DecodeString(cursor)
 	for i := range content {
@@ -51,8 +53,10 @@ func forgeries(cursor string) (forged []string) {
 		}
 	}
 	return append(forged,
-		cursor+"A", cursor+"=", cursor+"==", cursor+"\n", " "+cursor, cursor+"\x00", cursor+cursor, strings.Repeat(cursor, 100), strings.ToUpper(cursor),
-		base64.StdEncoding.EncodeToString(content), base64.RawURLEncoding.EncodeToString(append(content, 0)), fmt.Sprintf("%x", content),
+		cursor+"A", cursor+"=", cursor+"==", cursor+"\n", " "+cursor, cursor+"\x00", cursor+cursor,
+		strings.Repeat(cursor, 100), strings.ToUpper(cursor),
+		base64.StdEncoding.EncodeToString(content), base64.RawURLEncoding.EncodeToString(append(content, 0)),
+		fmt.Sprintf("%x", content),
 	)
 }
 
@@ -90,7 +94,8 @@ func TestSealedForgeries(t *testing.T) {
 	// content is a canonical query with some parameters changed (removed, if their new value is "-"), and a place.
 	content := func(changes string, place ...byte) []byte {
 		q := url.Values{
-			"as_of": {noon.String()}, "from": {lastseen.Instant(0).String()}, "to": {noon.String()}, "green": {"1m0s"}, "yellow": {"5m0s"},
+			"as_of": {noon.String()}, "from": {lastseen.Instant(0).String()}, "to": {noon.String()}, "green": {"1m0s"},
+			"yellow": {"5m0s"},
 			"offset": {"0"}, "order": {"newest"},
 		}
 		changed, err := url.ParseQuery(changes)
@@ -130,7 +135,8 @@ func TestSealedForgeries(t *testing.T) {
 		"a bad escape":            append([]byte("%&"+string(content(""))), good...),
 		"a negative time":         content("from=-1", good...),
 		"beyond the year 9999":    content("as_of=253402300800", good...),
-		"from after to":           content("from=1970-01-01T00:00:00.009Z&to=1970-01-01T00:00:00.008Z", place(8, "a")...),
+		"from after to": content("from=1970-01-01T00:00:00.009Z&to=1970-01-01T00:00:00.008Z",
+			place(8, "a")...),
 		"to after as_of":          content("to="+(noon+1).String(), good...),
 		"green after yellow":      content("green=2ms&yellow=1ms", good...),
 		"thresholds of nothing":   content("green=0s&yellow=0s", good...),
@@ -151,7 +157,8 @@ func TestSealedForgeries(t *testing.T) {
 		require.Equal(t, string(codeInvalidCursor), r.json(t)["code"], "%s: %s", what, r.body)
 	}
 	valid := sealCursor("chat", content("", place(noon, "bob")...))
-	require.Equal(t, []string{"alice"}, names(w.get("/chat/users?cursor="+valid)), "who can compute the seal gets what a query gets")
+	require.Equal(t, []string{"alice"}, names(w.get("/chat/users?cursor="+valid)),
+		"who can compute the seal gets what a query gets")
 	for _, version := range []byte{0, 1, cursorVersion + 1} {
 		other := append([]byte{version}, content("", place(noon, "bob")...)...)
 		cursor := base64.RawURLEncoding.EncodeToString(append(checksum("chat", other), other...))

@@ -15,7 +15,8 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// TestManyHeadersTakeNoMemory: a refused request keeps none of its headers while the server waits for the rest of its body.
+// TestManyHeadersTakeNoMemory: a refused request keeps none of its headers while the server waits for the rest of its
+// body.
 func TestManyHeadersTakeNoMemory(t *testing.T) {
 	var headers strings.Builder
 	for i := range 12_000 {
@@ -28,7 +29,8 @@ func TestManyHeadersTakeNoMemory(t *testing.T) {
 		for range requests {
 			conn := dial()
 			conns = append(conns, conn)
-			_, err := fmt.Fprintf(conn, "POST /v1/namespaces/chat/lookup HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n%s\r\n", maxBody, headers.String())
+			_, err := fmt.Fprintf(conn,
+				"POST /v1/namespaces/chat/lookup HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n%s\r\n", maxBody, headers.String())
 			require.NoError(t, err)
 			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			require.NoError(t, err)

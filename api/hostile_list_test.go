@@ -47,7 +47,10 @@ func TestRefusedBodiesCostLittle(t *testing.T) {
 		want code
 	}{
 		"users": {repeated(`{"users":[`, `""`, `]}`), &lookupBody{}, codeTooManyItems},
-		"a list that is too long, and then no JSON": {repeated(`{"users":[`, `""`, ``), &lookupBody{}, codeTooManyItems},
+		"a list that is too long, and then no JSON": {
+			repeated(`{"users":[`, `""`, ``), &lookupBody{},
+			codeTooManyItems,
+		},
 		"names for users":          {[]byte(`{"users":{` + wide + `}}`), &lookupBody{}, codeInvalidJSON},
 		"names in a user":          {[]byte(`{"users":[{` + wide + `}]}`), &lookupBody{}, codeInvalidJSON},
 		"a list for a user":        {repeated(`{"users":[[`, `0`, `]]}`), &lookupBody{}, codeInvalidJSON},

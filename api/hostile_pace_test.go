@@ -35,7 +35,8 @@ func (p *pausing) Ping(ctx context.Context, _ string, batch []store.Sighting) ([
 // start sends the head of a bulk request with a body of so many bytes, and the beginning of that.
 func start(t *testing.T, conn net.Conn, length int, begin string) {
 	t.Helper()
-	_, err := fmt.Fprintf(conn, "POST /v1/namespaces/chat/pings HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", length, begin)
+	_, err := fmt.Fprintf(conn, "POST /v1/namespaces/chat/pings HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s",
+		length, begin)
 	require.NoError(t, err)
 }
 
@@ -60,7 +61,10 @@ func TestBodiesThatStall(t *testing.T) {
 // TestSlowBodies: one that trickles fails, one that goes on at the least rate does not; and one that has arrived
 // has not to arrive any more.
 func TestSlowBodies(t *testing.T) {
-	for perSecond, want := range map[int]int{minBodyRate / 2: http.StatusBadRequest, minBodyRate * 5 / 4: http.StatusOK} {
+	for perSecond, want := range map[int]int{
+		minBodyRate / 2:     http.StatusBadRequest,
+		minBodyRate * 5 / 4: http.StatusOK,
+	} {
 		s := &pausing{pause: 2 * rateWindow}
 		slowlyOn(t, func(*testing.T) store.Store { return s }, func(t *testing.T, dial func() net.Conn) {
 			conn := dial()

@@ -54,7 +54,10 @@ func slowlyOn(t *testing.T, open func(*testing.T) store.Store, test func(t *test
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		logger := slog.New(slog.NewTextHandler(&log, nil))
-		server := NewServer(New(Config{Store: open(t), Logger: logger, Settings: Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}}}), logger)
+		server := NewServer(New(Config{
+			Store: open(t), Logger: logger,
+			Settings: Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}},
+		}), logger)
 		p := &pipes{make(chan net.Conn), make(chan struct{})}
 		served := make(chan error, 1)
 		go func() { served <- server.Serve(p) }()
@@ -120,9 +123,15 @@ func TestSlowSenders(t *testing.T) {
 		{"chunks", after(ping+chunked, "1\r\n \r\n"), begun + drainTimeout, codeInvalidJSON},
 		{"a chunk's extension", after(ping+chunked+"1;", "x"), readTimeout + drainTimeout, codeInvalidJSON},
 		{"many pings", after(pings+long, " "), begun + drainTimeout, codeInvalidJSON},
-		{"a body that was asked for", after(ping+"Expect: 100-continue\r\n"+long, " "), begun + drainTimeout, codeInvalidJSON},
+		{
+			"a body that was asked for", after(ping+"Expect: 100-continue\r\n"+long, " "), begun + drainTimeout,
+			codeInvalidJSON,
+		},
 		{"a line", after(pings+ndjson+"\r\n"+long+`{"user":"`, "a"), lineTimeout + drainTimeout, codeInvalidJSON},
-		{"what is not read any more", after("POST /nothing HTTP/1.1\r\nHost: a\r\n"+long, " "), drainTimeout, codeNotFound},
+		{
+			"what is not read any more", after("POST /nothing HTTP/1.1\r\nHost: a\r\n"+long, " "), drainTimeout,
+			codeNotFound,
+		},
 		{"what follows a bad line", after(pings+ndjson+"\r\n"+long+"{}\n", " "), drainTimeout, codeInvalidUser},
 		{"what nobody reads", after("GET /healthz HTTP/1.1\r\nHost: a\r\n"+long, " "), readTimeout, ""},
 	} {
@@ -161,7 +170,8 @@ func TestIdleConnections(t *testing.T) {
 func TestSlowLinesGoOn(t *testing.T) {
 	slowly(t, func(t *testing.T, dial func() net.Conn) {
 		conn := dial()
-		_, err := fmt.Fprintf(conn, "POST /v1/namespaces/chat/pings HTTP/1.1\r\nHost: a\r\n%s\r\nTransfer-Encoding: chunked\r\n\r\n", ndjson)
+		_, err := fmt.Fprintf(conn,
+			"POST /v1/namespaces/chat/pings HTTP/1.1\r\nHost: a\r\n%s\r\nTransfer-Encoding: chunked\r\n\r\n", ndjson)
 		require.NoError(t, err)
 		line := "{\"user\":\"alice\"}\n"
 		const lines = 100
@@ -183,7 +193,8 @@ func TestSlowLinesGoOn(t *testing.T) {
 // TestSlowReaders: whoever does not read the answer is cut off, however many more were asked for.
 func TestSlowReaders(t *testing.T) {
 	slowly(t, func(t *testing.T, dial func() net.Conn) {
-		many := strings.Repeat("GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n", 1000)
+		many := strings.Repeat("GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n",
+			1000)
 		conn, begun := dial(), time.Now()
 		_, err := io.WriteString(conn, many) // a pipe holds nothing: the server would have to take it all
 		require.ErrorIs(t, err, io.ErrClosedPipe)

@@ -77,9 +77,12 @@ func TestSmuggling(t *testing.T) {
 		{"a chunk shorter than its length", pingStart + chunked + "\r\n3\r\n{}\r\n0\r\n\r\n", 400},
 		{"a chunk longer than its length", pingStart + chunked + "\r\n1\r\n{}\r\n0\r\n\r\n", 400},
 		{"an endless chunk extension", pingStart + chunked + "\r\n2;" + strings.Repeat("a", 1<<20), 400},
-		{"chunks of one byte with extensions", pingStart + chunked + "\r\n" + strings.Repeat("1;"+strings.Repeat("a", 1000)+"\r\n \r\n", 1000), 400},
-		{"a bomb of trailers", pingStart + chunked + "\r\n2\r\n{}\r\n0\r\n" + strings.Repeat("X: y\r\n", 100_000) + "\r\n", 400},
-		{"a length in the trailers", pingStart + chunked + "Trailer: Content-Length\r\n\r\n0\r\nContent-Length: 5\r\n\r\n", 400},
+		{"chunks of one byte with extensions", pingStart + chunked + "\r\n" +
+			strings.Repeat("1;"+strings.Repeat("a", 1000)+"\r\n \r\n", 1000), 400},
+		{"a bomb of trailers", pingStart + chunked + "\r\n2\r\n{}\r\n0\r\n" + strings.Repeat("X: y\r\n", 100_000) +
+			"\r\n", 400},
+		{"a length in the trailers", pingStart + chunked +
+			"Trailer: Content-Length\r\n\r\n0\r\nContent-Length: 5\r\n\r\n", 400},
 	} {
 		answers := w.exchange(c.raw + smuggled)
 		require.Len(t, answers, 1, c.name)
@@ -244,18 +247,25 @@ func TestPathTricks(t *testing.T) {
 func TestHeaderInjection(t *testing.T) {
 	w := newLimitedWorld(t)
 	for _, id := range []string{
-		"a\r\n Set-Cookie: x", "a\r\n\tb", "a\tb", "a b", "\u00e9", "\xff\xfe", "a\u2028b", strings.Repeat("x", 129), strings.Repeat("x", 80<<10), "",
+		"a\r\n Set-Cookie: x", "a\r\n\tb", "a\tb", "a b", "\u00e9", "\xff\xfe", "a\u2028b", strings.Repeat("x", 129),
+		strings.Repeat("x", 80<<10), "",
 	} {
-		answers := w.exchange("GET /v1/nothing HTTP/1.1\r\nHost: lastseen\r\nX-Request-Id: " + id + "\r\nConnection: close\r\n\r\n")
+		answers := w.exchange("GET /v1/nothing HTTP/1.1\r\nHost: lastseen\r\nX-Request-Id: " + id +
+			"\r\nConnection: close\r\n\r\n")
 		require.Len(t, answers, 1, "%.40q", id)
-		require.Regexp(t, `^[0-9a-z]{1,13}$`, answers[0].header.Get("X-Request-Id"), "one of our own instead of %.40q", id)
+		require.Regexp(t, `^[0-9a-z]{1,13}$`, answers[0].header.Get("X-Request-Id"), "one of our own instead of %.40q",
+			id)
 		require.Empty(t, answers[0].header.Get("Set-Cookie"))
 		require.Less(t, len(answers[0].body), 1<<10)
 	}
 	first := w.exchange("GET /healthz HTTP/1.1\r\nHost: a\r\nX-Request-Id: one\r\nX-Request-Id: two\r\nConnection: close\r\n\r\n")[0]
 	require.Equal(t, []string{"one"}, first.header.Values("X-Request-Id"))
-	for _, path := range []string{"/docs", "/docs?next=//evil", "//evil/docs", "/v1/namespaces/%0d%0aLocation:%20evil"} {
-		for _, a := range w.exchange("GET " + path + " HTTP/1.1\r\nHost: evil\r\nX-Forwarded-Host: evil\r\nX-Forwarded-Prefix: //evil\r\nConnection: close\r\n\r\n") {
+	for _, path := range []string{
+		"/docs", "/docs?next=//evil", "//evil/docs",
+		"/v1/namespaces/%0d%0aLocation:%20evil",
+	} {
+		for _, a := range w.exchange("GET " + path +
+			" HTTP/1.1\r\nHost: evil\r\nX-Forwarded-Host: evil\r\nX-Forwarded-Prefix: //evil\r\nConnection: close\r\n\r\n") {
 			require.NotContains(t, fmt.Sprint(a.header), "evil", path)
 		}
 	}
@@ -264,16 +274,22 @@ func TestHeaderInjection(t *testing.T) {
 // TestHeaderBombs: headers that hold lists hold long ones, and the last entry counts as much as the first.
 func TestHeaderBombs(t *testing.T) {
 	w := newLimitedWorld(t)
-	for _, filler := range []string{",", " ,\t", "x,", `W/"x",`, "*/*,", "a;b=c,", ";,", "=,", `"`, `\",`, "return=,", "gzip;q=,"} {
+	for _, filler := range []string{
+		",", " ,\t", "x,", `W/"x",`, "*/*,", "a;b=c,", ";,", "=,", `"`, `\",`, "return=,",
+		"gzip;q=,",
+	} {
 		bomb := strings.Repeat(filler, (80<<10)/len(filler))
-		ping := w.send(http.MethodPost, "/chat/users/alice/ping", "", "Prefer: "+bomb, "Prefer: "+bomb[:1000]+",return=minimal")
+		ping := w.send(http.MethodPost, "/chat/users/alice/ping", "", "Prefer: "+bomb,
+			"Prefer: "+bomb[:1000]+",return=minimal")
 		require.Equal(t, http.StatusNoContent, ping.status, filler)
 		tag := w.send(http.MethodGet, "/chat/users/alice?as_of=100000", "").header.Get("ETag")
-		tagged := w.send(http.MethodGet, "/chat/users/alice?as_of=100000", "", "If-None-Match: "+bomb, "If-None-Match: "+tag)
+		tagged := w.send(http.MethodGet, "/chat/users/alice?as_of=100000", "", "If-None-Match: "+bomb,
+			"If-None-Match: "+tag)
 		require.Equal(t, http.StatusNotModified, tagged.status, filler)
 		page := w.sendTo(http.MethodGet, "/docs/swagger-ui.css", "", "Accept-Encoding: "+bomb+",gzip")
 		require.Equal(t, http.StatusOK, page.status, filler)
-		require.Equal(t, http.StatusUnsupportedMediaType, w.send(http.MethodPost, "/chat/users/alice/ping", "{}", "Content-Type: "+bomb).status, filler)
+		require.Equal(t, http.StatusUnsupportedMediaType,
+			w.send(http.MethodPost, "/chat/users/alice/ping", "{}", "Content-Type: "+bomb).status, filler)
 	}
 }
 

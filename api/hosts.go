@@ -17,15 +17,17 @@ import (
 func (s *server) checkSource(r *http.Request) error {
 	if !allowsHost(s.allowedHosts, r.Host) {
 		return errorf(codeForbidden, "%.100q is not an allowed host. Add it to --allowed-hosts, or use an IP address, "+
-			"localhost, a name without a dot, or one that ends in %s: a server without authentication accepts only these.",
+			"localhost, a name without a dot, or one that ends in %s: a server without authentication accepts only "+
+			"these.",
 			r.Host, strings.Join(localDomains(), ", "))
 	}
 	if origin := r.Header.Get("Origin"); origin != "" && allowsOrigin(s.origins, origin) {
 		return nil
 	}
 	if s.crossOrigin.Check(r) != nil {
-		return newError(codeForbidden, "This POST or DELETE comes from a web page whose origin is not in --cors-origins. "+
-			"A server without authentication accepts those of its own pages and of clients that are not browsers.")
+		return newError(codeForbidden,
+			"This POST or DELETE comes from a web page whose origin is not in --cors-origins. "+
+				"A server without authentication accepts those of its own pages and of clients that are not browsers.")
 	}
 	return nil
 }
@@ -41,7 +43,8 @@ func CheckHost(text string) error {
 	if text == "*" || isHostname(strings.TrimPrefix(text, "*.")) {
 		return nil
 	}
-	return fmt.Errorf("%q is not a host name: use presence.example.com, or *.example.com for all names that end in it, "+
+	return fmt.Errorf("%q is not a host name: use presence.example.com, or *.example.com for all names that end in "+
+		"it, "+
 		"in lower case and without a port", text)
 }
 

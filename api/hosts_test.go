@@ -28,17 +28,24 @@ func (w *world) statusFor(host string) int {
 func TestHostsOfAnOpenServer(t *testing.T) {
 	w := newWorld(t, fileStore(t))
 	for _, host := range []string{
-		"localhost", "localhost:8080", "LOCALHOST:8080", "localhost.", "localhost.:8080", "localhost:", "app.localhost", "a.b.localhost:1", "127.0.0.1", "127.0.0.1:8080",
-		"10.1.2.3", "203.0.113.7:80", "[::1]", "[::1]:8080", "[2001:db8::1]:80", "[fe80::1%25eth0]:80", "[::ffff:127.0.0.1]", "lastseen", "lastseen:8080", "LastSeen", "my_server-1",
-		"nas.local", "nas.LOCAL.:80", "host.docker.internal", "presence.corp.internal:8080", "lastseen.default.svc.cluster.local", "lastseen.default.svc.cluster.local.:80", "",
+		"localhost", "localhost:8080", "LOCALHOST:8080", "localhost.", "localhost.:8080", "localhost:", "app.localhost",
+		"a.b.localhost:1", "127.0.0.1", "127.0.0.1:8080",
+		"10.1.2.3", "203.0.113.7:80", "[::1]", "[::1]:8080", "[2001:db8::1]:80", "[fe80::1%25eth0]:80",
+		"[::ffff:127.0.0.1]", "lastseen", "lastseen:8080", "LastSeen", "my_server-1",
+		"nas.local", "nas.LOCAL.:80", "host.docker.internal", "presence.corp.internal:8080",
+		"lastseen.default.svc.cluster.local", "lastseen.default.svc.cluster.local.:80", "",
 	} {
 		require.Equal(t, http.StatusOK, w.statusFor(host), host)
 	}
 	for _, host := range []string{
-		"evil.example", "evil.example:8080", "EVIL.EXAMPLE", "evil.example.", "localhost.evil.example", "127.0.0.1.evil.example", "127.0.0.1.nip.io:8080", "evil.example:80.localhost",
-		"evil.", "com.", "local.evil.example", "evillocal.com", "evil.localhost.com", "evil-internal.com", "svc.cluster.local.evil.example", "xn--caf-dma.example", "localhost..",
-		"127.1", "0x7f.1", "127.0.0.1.", "1.2.3.4.5", "256.0.0.1", ".localhost", "a..localhost", "..", ".", "-", "evil%2eexample", "local%68ost", "[::1", "::1]", "[evil.example]", "[::1]evil.example",
-		"[::1]:x", "localhost:x", "localhost:80:80", "localhost:99999", "localhost,evil.example", "localhost;evil.example", "$", "%", "evil.example:", "*", "*.localhost",
+		"evil.example", "evil.example:8080", "EVIL.EXAMPLE", "evil.example.", "localhost.evil.example",
+		"127.0.0.1.evil.example", "127.0.0.1.nip.io:8080", "evil.example:80.localhost",
+		"evil.", "com.", "local.evil.example", "evillocal.com", "evil.localhost.com", "evil-internal.com",
+		"svc.cluster.local.evil.example", "xn--caf-dma.example", "localhost..",
+		"127.1", "0x7f.1", "127.0.0.1.", "1.2.3.4.5", "256.0.0.1", ".localhost", "a..localhost", "..", ".", "-",
+		"evil%2eexample", "local%68ost", "[::1", "::1]", "[evil.example]", "[::1]evil.example",
+		"[::1]:x", "localhost:x", "localhost:80:80", "localhost:99999", "localhost,evil.example",
+		"localhost;evil.example", "$", "%", "evil.example:", "*", "*.localhost",
 		strings.Repeat("a", 64), strings.Repeat("a.", 200) + "localhost",
 	} {
 		require.Equal(t, http.StatusForbidden, w.statusFor(host), host)
@@ -54,10 +61,13 @@ func TestRefusedHost(t *testing.T) {
 	w.send(http.MethodPost, "/chat/users/alice/ping", "")
 	before := w.get("/chat/users?as_of=2026-11-20T22:00:00Z")
 	for _, request := range []string{
-		"DELETE /v1/namespaces/chat?confirm=chat", "DELETE /v1/namespaces/chat/users/alice", "GET /v1/namespaces/chat/users", "POST /v1/namespaces/chat/lookup",
-		"POST /v1/namespaces/chat/users/alice/leave", "POST /v1/namespaces/chat/pings", "GET /v1/namespaces", "HEAD /v1/namespaces",
+		"DELETE /v1/namespaces/chat?confirm=chat", "DELETE /v1/namespaces/chat/users/alice",
+		"GET /v1/namespaces/chat/users", "POST /v1/namespaces/chat/lookup",
+		"POST /v1/namespaces/chat/users/alice/leave", "POST /v1/namespaces/chat/pings", "GET /v1/namespaces",
+		"HEAD /v1/namespaces",
 	} {
-		answers := w.exchange(request + " HTTP/1.1\r\nHost: rebound.example:8080\r\nOrigin: http://rebound.example:8080\r\nSec-Fetch-Site: same-origin\r\n" +
+		answers := w.exchange(request +
+			" HTTP/1.1\r\nHost: rebound.example:8080\r\nOrigin: http://rebound.example:8080\r\nSec-Fetch-Site: same-origin\r\n" +
 			"X-Forwarded-Host: localhost\r\nForwarded: host=localhost\r\nConnection: close\r\n\r\n")
 		require.Len(t, answers, 1)
 		require.Equal(t, http.StatusForbidden, answers[0].status, request)
@@ -74,7 +84,8 @@ func TestRefusedHost(t *testing.T) {
 	require.Equal(t, before, w.get("/chat/users?as_of=2026-11-20T22:00:00Z"), "nothing changed")
 	for _, path := range []string{"/healthz", "/readyz", "/version", "/docs/", "/openapi.yaml"} {
 		answers := w.exchange("GET " + path + " HTTP/1.1\r\nHost: presence.example.com\r\nConnection: close\r\n\r\n")
-		require.Equal(t, http.StatusOK, answers[0].status, "%s holds nothing about users, and probes use any name", path)
+		require.Equal(t, http.StatusOK, answers[0].status, "%s holds nothing about users, and probes use any name",
+			path)
 	}
 }
 
@@ -101,13 +112,20 @@ func TestWhereTheHostStands(t *testing.T) {
 
 // TestHostsOverHTTP2: the name is in the pseudo-header :authority there.
 func TestHostsOverHTTP2(t *testing.T) {
-	server := httptest.NewUnstartedServer(New(Config{Store: fileStore(t), Settings: Settings{}, Logger: slog.New(slog.DiscardHandler)}))
+	server := httptest.NewUnstartedServer(New(Config{
+		Store: fileStore(t), Settings: Settings{},
+		Logger: slog.New(slog.DiscardHandler),
+	}))
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	client := server.Client()
-	client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // a server of this test
-	for host, want := range map[string]int{"localhost": http.StatusOK, "127.0.0.1:8080": http.StatusOK, "evil.example": http.StatusForbidden, "evil.example:8080": http.StatusForbidden} {
+	transport := client.Transport.(*http.Transport)
+	transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // a test server
+	for host, want := range map[string]int{
+		"localhost": http.StatusOK, "127.0.0.1:8080": http.StatusOK,
+		"evil.example": http.StatusForbidden, "evil.example:8080": http.StatusForbidden,
+	} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/v1/namespaces/chat", nil)
 		require.NoError(t, err)
 		request.Host = host
@@ -127,8 +145,10 @@ func TestAllowedHosts(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, w.statusFor("presence.example.com"))
 	w.reload(func(c *Config) { c.AllowedHosts = []string{"presence.example.com", "*.corp.example", "*.lan"} })
 	for host, want := range map[string]int{
-		"presence.example.com": 200, "PRESENCE.example.com.:8080": 200, "a.corp.example:80": 200, "a.b.corp.example": 200, "nas.lan": 200, "localhost": 200,
-		"example.com": 403, "x.presence.example.com": 403, "corp.example": 403, "acorp.example": 403, ".corp.example": 403, "a..corp.example": 403, "lan.evil.example": 403, "a b.lan": 400,
+		"presence.example.com": 200, "PRESENCE.example.com.:8080": 200, "a.corp.example:80": 200,
+		"a.b.corp.example": 200, "nas.lan": 200, "localhost": 200,
+		"example.com": 403, "x.presence.example.com": 403, "corp.example": 403, "acorp.example": 403,
+		".corp.example": 403, "a..corp.example": 403, "lan.evil.example": 403, "a b.lan": 400,
 	} {
 		require.Equal(t, want, w.statusFor(host), host)
 	}
@@ -144,22 +164,30 @@ func TestHostsOfAGuardedServer(t *testing.T) {
 	guard, headers := callers(t)
 	w := newGuardedWorld(t, fileStore(t), guard)
 	status := func() int {
-		answers := w.exchange("GET /v1/namespaces/chat HTTP/1.1\r\nHost: presence.example.com\r\nAuthorization: " + headers["read"] + "\r\nConnection: close\r\n\r\n")
+		answers := w.exchange("GET /v1/namespaces/chat HTTP/1.1\r\nHost: presence.example.com\r\nAuthorization: " +
+			headers["read"] + "\r\nConnection: close\r\n\r\n")
 		return answers[0].status
 	}
 	require.Equal(t, http.StatusOK, status())
 	require.Equal(t, http.StatusUnauthorized, w.statusFor("presence.example.com"))
-	require.Equal(t, http.StatusOK, w.exchange("GET /v1/namespaces/public-1 HTTP/1.1\r\nHost: presence.example.com\r\nConnection: close\r\n\r\n")[0].status, "anyone may read it")
+	require.Equal(t, http.StatusOK,
+		w.exchange("GET /v1/namespaces/public-1 HTTP/1.1\r\nHost: presence.example.com\r\nConnection: close\r\n\r\n")[0].status, "anyone may read it")
 	w.reload(func(c *Config) { c.Auth = nil })
 	require.Equal(t, http.StatusForbidden, status())
 	require.Equal(t, http.StatusOK, w.statusFor("localhost"))
 }
 
 func TestCheckHost(t *testing.T) {
-	for _, good := range []string{"*", "presence.example.com", "*.example.com", "*.lan", "lan", "my_host.example", "xn--caf-dma.example", "10.0.0.1"} {
+	for _, good := range []string{
+		"*", "presence.example.com", "*.example.com", "*.lan", "lan", "my_host.example",
+		"xn--caf-dma.example", "10.0.0.1",
+	} {
 		require.NoError(t, CheckHost(good), good)
 	}
-	for _, bad := range []string{"", ".", "*.", "a.*", "**", "*a.example", "A.example", "a.example.", "a.example:80", "https://a.example", "a/b", "[::1]", "*.*.example", "é.example", "a b", "-a.example", strings.Repeat("a", 64)} {
+	for _, bad := range []string{
+		"", ".", "*.", "a.*", "**", "*a.example", "A.example", "a.example.", "a.example:80",
+		"https://a.example", "a/b", "[::1]", "*.*.example", "é.example", "a b", "-a.example", strings.Repeat("a", 64),
+	} {
 		require.Error(t, CheckHost(bad), bad)
 	}
 }
@@ -196,7 +224,8 @@ func TestCrossOriginWrites(t *testing.T) {
 	} {
 		r := w.send(http.MethodPost, "/chat/pings", `{"pings":[{"user":"eve"}]}`, c.headers...)
 		require.Equal(t, c.want, r.status, "%s: %s", c.name, r.body)
-		require.Equal(t, http.StatusOK, w.send(http.MethodGet, "/chat", "", c.headers...).status, "%s: reading is up to CORS", c.name)
+		require.Equal(t, http.StatusOK, w.send(http.MethodGet, "/chat", "", c.headers...).status,
+			"%s: reading is up to CORS", c.name)
 		if c.want == http.StatusForbidden {
 			problem := w.fails(codeForbidden, http.MethodPost, "/chat/users/alice/ping", "", c.headers...)
 			require.Contains(t, problem["detail"], "--cors-origins", c.name)
@@ -217,12 +246,16 @@ func TestCrossOriginWritesWithCredentials(t *testing.T) {
 		require.Equal(t, want, w.send(http.MethodPost, "/chat/users/alice/ping", "", h...).status, name)
 	}
 	body := fmt.Sprintf(`{"token":%q}`, token(t, "alice", noon+1000, "chat"))
-	require.Equal(t, http.StatusOK, w.send(http.MethodPost, "/chat/users/alice/leave", body, crossSite("https://evil.example")...).status, "a beacon")
+	require.Equal(t, http.StatusOK, w.send(http.MethodPost, "/chat/users/alice/leave", body,
+		crossSite("https://evil.example")...).status, "a beacon")
 }
 
 // FuzzHost: a name that is allowed has no dot, is an address, or ends in a domain that nobody can own in public.
 func FuzzHost(f *testing.F) {
-	for _, seed := range []string{"localhost:8080", "[::1]:1", "127.0.0.1", "a.local.", "evil.example", "com.", "[fe80::1%eth0]", "a:b:c", "\u212Aocalhost", "1.2.3", "*", "xn--a.internal"} {
+	for _, seed := range []string{
+		"localhost:8080", "[::1]:1", "127.0.0.1", "a.local.", "evil.example", "com.",
+		"[fe80::1%eth0]", "a:b:c", "\u212Aocalhost", "1.2.3", "*", "xn--a.internal",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, host string) {

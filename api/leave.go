@@ -39,7 +39,7 @@ func (s *server) leave(c echo.Context, _ query) error {
 	return s.recordOne(c, s.store.Leave, s.readLeave, false)
 }
 
-// readLeave returns the time in the body of a leave as it was sent, or nil if it is omitted. It authorizes an anonymous
+// readLeave returns the time in the body of a leave as it was sent, or nil if it is omitted. It checks an anonymous
 // caller by the token in the body: navigator.sendBeacon, which a closing page uses, cannot set headers.
 func (s *server) readLeave(c echo.Context) (jsontext.Value, error) {
 	var body leaveBody

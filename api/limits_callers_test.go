@@ -30,7 +30,10 @@ func knowing(t *testing.T) (guarded func(*Config), one, two string, token func(u
 	require.NoError(t, err)
 	t.Cleanup(guard.Close)
 	token = func(user string) string {
-		claims := jwt.MapClaims{"iss": "issuer", "aud": "lastseen", "sub": user, "exp": time.Now().Add(time.Hour).Unix()}
+		claims := jwt.MapClaims{
+			"iss": "issuer", "aud": "lastseen", "sub": user,
+			"exp": time.Now().Add(time.Hour).Unix(),
+		}
 		signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString(secret)
 		require.NoError(t, err)
 		return signed
@@ -62,7 +65,8 @@ func TestLimitsOfCallers(t *testing.T) {
 
 	w.spend(bearer(token("alice")), home)
 	w.spend(bearer(token("alice")), cafe)
-	require.Equal(t, `"user";q=10;w=5`, refused(bearer(token("alice"))).Get("RateLimit-Policy"), "another token of the same user")
+	require.Equal(t, `"user";q=10;w=5`, refused(bearer(token("alice"))).Get("RateLimit-Policy"),
+		"another token of the same user")
 	w.spend(bearer(token("one")), home)
 
 	w.spend(home)

@@ -92,7 +92,10 @@ func TestWhatIsNotLimited(t *testing.T) {
 
 // TestForwardedLoopbackIsLimited: only a connection from this machine is not, and not what a proxy forwards.
 func TestForwardedLoopbackIsLimited(t *testing.T) {
-	for _, local := range []string{"127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1", "unknown", "", "203.0.113.7, ::1"} {
+	for _, local := range []string{
+		"127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1", "unknown", "",
+		"203.0.113.7, ::1",
+	} {
 		w := newWorld(t, fileStore(t), behindProxy)
 		w.spend(from(local))
 		w.fails(codeRateLimited, http.MethodGet, "/chat", "", from(local))
@@ -110,7 +113,10 @@ func TestAddressesOfCallers(t *testing.T) {
 	w.fails(codeRateLimited, http.MethodGet, "/chat", "", from("2001:db8:0:1:ffff::2"))
 	w.spend(from("2001:db8:0:2::1"))
 	w.spend(from("203.0.113.7"))
-	for _, same := range []string{"::ffff:203.0.113.7", " 203.0.113.7 ", "[203.0.113.7]", "198.51.100.1, 203.0.113.7", "127.0.0.1,203.0.113.7"} {
+	for _, same := range []string{
+		"::ffff:203.0.113.7", " 203.0.113.7 ", "[203.0.113.7]", "198.51.100.1, 203.0.113.7",
+		"127.0.0.1,203.0.113.7",
+	} {
 		w.fails(codeRateLimited, http.MethodGet, "/chat", "", from(same))
 	}
 	w.fails(codeRateLimited, http.MethodGet, "/chat", "", from("198.51.100.1"), from("203.0.113.7"))

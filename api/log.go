@@ -23,9 +23,10 @@ import (
 // data. The handlers of log/slog escape control characters.
 
 const (
-	maxReason  = 200     // bytes of a reason that can quote the caller
-	maxCause   = 8 << 10 // bytes of an internal cause, which can have a stack
-	maxDefects = 20      // lines a minute about failures with one code that is not an outage: each can have another cause
+	maxReason = 200     // bytes of a reason that can quote the caller
+	maxCause  = 8 << 10 // bytes of an internal cause, which can have a stack
+	// lines a minute about failures with one code that is not an outage: each can have another cause
+	maxDefects = 20
 )
 
 // accessLog logs a line for each request and its response.
@@ -128,7 +129,8 @@ func (s *server) explainCORS(next echo.HandlerFunc) echo.HandlerFunc {
 			message = "preflight refused"
 		}
 		s.logger.LogAttrs(r.Context(), slog.LevelDebug, message, append(s.requestAttrs(c),
-			slog.String("origin", quotable(r.Header.Get(echo.HeaderOrigin))), slog.String("reason", quotable(reason)))...)
+			slog.String("origin", quotable(r.Header.Get(echo.HeaderOrigin))), slog.String("reason",
+				quotable(reason)))...)
 		return err
 	}
 }

@@ -32,9 +32,12 @@ func newLogTest(t *testing.T, level slog.Level, changes ...func(*Config)) *logTe
 	l := &logTest{t: t, log: &bytes.Buffer{}}
 	now := time.Unix(1_795_176_000, 0)
 	l.config = Config{
-		Store:    &clocked{Store: fileStore(t), now: noon},
-		Settings: Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}, PingInterval: time.Second},
-		Logger:   slog.New(slog.NewJSONHandler(l.log, &slog.HandlerOptions{Level: level})),
+		Store: &clocked{Store: fileStore(t), now: noon},
+		Settings: Settings{
+			Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour},
+			PingInterval: time.Second,
+		},
+		Logger: slog.New(slog.NewJSONHandler(l.log, &slog.HandlerOptions{Level: level})),
 		Now: func() time.Time {
 			now = now.Add(1500 * time.Microsecond) // at each look
 			return now
@@ -224,7 +227,10 @@ func TestRefusedPreflights(t *testing.T) {
 	const ping = "/v1/namespaces/chat/users/alice/ping"
 	alice := strings.TrimSuffix(ping, "/ping")
 	ask := func(origin, method string, headers ...string) []string {
-		return []string{"Origin: " + origin, "Access-Control-Request-Method: " + method, "Access-Control-Request-Headers: " + strings.Join(headers, ", ")}
+		return []string{
+			"Origin: " + origin, "Access-Control-Request-Method: " + method,
+			"Access-Control-Request-Headers: " + strings.Join(headers, ", "),
+		}
 	}
 	some, none := newLogTest(t, slog.LevelDebug, allowing(app)), newLogTest(t, slog.LevelDebug)
 	for _, c := range []struct {

@@ -27,7 +27,8 @@ func (w *world) stream(headers ...string) stream {
 	w.t.Helper()
 	reader, writer := io.Pipe()
 	w.t.Cleanup(func() { _ = writer.Close() })
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, w.url+"/v1/namespaces/chat/pings", reader)
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, w.url+"/v1/namespaces/chat/pings",
+		reader)
 	require.NoError(w.t, err)
 	for _, header := range append(headers, ndjson) {
 		name, value, _ := strings.Cut(header, ": ")
@@ -108,11 +109,13 @@ func TestStreamsTakeMemory(t *testing.T) {
 	for i := range 3 {
 		fmt.Fprintf(s, "{\"user\":\"u%d\"}\n{\"user\":", i)
 		require.Eventually(t, func() bool { return w.total("chat") == 2*i+1 }, time.Minute, time.Millisecond)
-		require.Eventually(t, func() bool { return used() == readBuffer }, time.Minute, time.Millisecond, "between two chunks")
+		require.Eventually(t, func() bool { return used() == readBuffer }, time.Minute, time.Millisecond,
+			"between two chunks")
 		fmt.Fprintf(s, "\"v%d\"}\n", i)
 		require.Eventually(t, func() bool { return w.total("chat") == 2*i+2 }, time.Minute, time.Millisecond)
 	}
-	require.Eventually(t, func() bool { return used() == readBuffer }, time.Minute, time.Millisecond, "between two chunks")
+	require.Eventually(t, func() bool { return used() == readBuffer }, time.Minute, time.Millisecond,
+		"between two chunks")
 	full := bodyHold{memory: memory, key: limit.ByAPIKey("another")}
 	require.NoError(t, full.grow(int(memory.limit-used())))
 	w.fails(codeOverloaded, http.MethodPost, "/chat/pings", "{\"user\":\"bob\"}\n", ndjson)

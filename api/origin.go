@@ -31,7 +31,8 @@ func CheckOrigin(origin string) error {
 		return checkPorts(origin, base)
 	}
 	if u, err := url.Parse(origin); err != nil || !isOrigin(u, origin) {
-		return fmt.Errorf("%q is not an origin as browsers send it: use https://app.example.com or http://localhost:3000, "+
+		return fmt.Errorf("%q is not an origin as browsers send it: use https://app.example.com or "+
+			"http://localhost:3000, "+
 			"in lower case, without a path, and without the port if it is the usual one", origin)
 	}
 	return nil
@@ -41,11 +42,13 @@ func CheckOrigin(origin string) error {
 func checkSubdomains(pattern, domain string) error {
 	u, err := url.Parse(domain)
 	if err != nil || !isOrigin(u, domain) || !isHostname(u.Hostname()) || !isWeb(u) {
-		return fmt.Errorf("%q is not an origin with *. before its domain: use https://*.example.com, in lower case", pattern)
+		return fmt.Errorf("%q is not an origin with *. before its domain: use https://*.example.com, in lower case",
+			pattern)
 	}
 	labels := strings.Split(u.Hostname(), ".")
 	if _, err := strconv.Atoi(labels[len(labels)-1]); err == nil || len(labels) < 2 {
-		return fmt.Errorf("%q allows too much: *. must precede a domain of two labels or more, as in https://*.example.com",
+		return fmt.Errorf("%q allows too much: *. must precede a domain of two labels or more, as in "+
+			"https://*.example.com",
 			pattern)
 	}
 	return nil

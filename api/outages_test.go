@@ -90,9 +90,12 @@ func newOutageTest(t *testing.T, level slog.Level) *outageTest {
 	t.Helper()
 	o := &outageTest{unreliable: &unreliable{}, t: t, log: &logBuffer{}}
 	o.api = New(Config{
-		Store:    o.unreliable,
-		Settings: Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}, PingInterval: time.Second},
-		Logger:   slog.New(slog.NewJSONHandler(o.log, &slog.HandlerOptions{Level: level})),
+		Store: o.unreliable,
+		Settings: Settings{
+			Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour},
+			PingInterval: time.Second,
+		},
+		Logger: slog.New(slog.NewJSONHandler(o.log, &slog.HandlerOptions{Level: level})),
 	})
 	return o
 }

@@ -131,7 +131,8 @@ func TestNothingElseIsServed(t *testing.T) {
 	w := newWorld(t, fileStore(t))
 	for _, path := range []string{
 		"/docs/docs.html", "/docs/index.html", "/docs/swagger-ui.js", "/docs/swagger-ui-bundle.js.gz",
-		"/docs/pages/docs.html", "/docs/../openapi.yaml", "/docs/%2e%2e/openapi.yaml", "/docs/errors/", "/docs/docs.js/",
+		"/docs/pages/docs.html", "/docs/../openapi.yaml", "/docs/%2e%2e/openapi.yaml", "/docs/errors/",
+		"/docs/docs.js/",
 		"/openapi.yaml/", "/openapi",
 	} {
 		r := w.sendTo(http.MethodGet, path, "")

@@ -13,15 +13,18 @@ import (
 
 func TestLookup(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
-		w.post("/chat/pings", `{"pings":[{"user":"alice"},{"user":"bob","at":"2026-11-20T11:59:00Z"},{"user":"eve","at":"2026-11-20T11:55:00Z"}]}`)
+		w.post("/chat/pings",
+			`{"pings":[{"user":"alice"},{"user":"bob","at":"2026-11-20T11:59:00Z"},{"user":"eve","at":"2026-11-20T11:55:00Z"}]}`)
 		want := `{"as_of":"2026-11-20T12:00:00.000Z","green_ms":60000,"yellow_ms":300000,"users":[
 			{"user":"bob","status":"yellow","last_seen":"2026-11-20T11:59:00.000Z","left":false,"valid_until":"2026-11-20T12:04:00.000Z"},
 			{"user":"zoe","status":"grey","last_seen":null,"left":false,"valid_until":null},
 			{"user":"alice","status":"green","last_seen":"2026-11-20T12:00:00.000Z","left":false,"valid_until":"2026-11-20T12:01:00.000Z"},
 			{"user":"bob","status":"yellow","last_seen":"2026-11-20T11:59:00.000Z","left":false,"valid_until":"2026-11-20T12:04:00.000Z"},
 			{"user":"eve","status":"grey","last_seen":"2026-11-20T11:55:00.000Z","left":false,"valid_until":null}]}`
-		require.JSONEq(t, want, w.send(http.MethodPost, "/chat/lookup", `{"users":["bob","zoe","alice","bob","eve"]}`).body)
-		require.JSONEq(t, want, w.send(http.MethodGet, "/chat/lookup?user=bob&user=zoe&user=alice&user=bob&user=eve", "").body)
+		require.JSONEq(t, want, w.send(http.MethodPost, "/chat/lookup",
+			`{"users":["bob","zoe","alice","bob","eve"]}`).body)
+		require.JSONEq(t, want, w.send(http.MethodGet, "/chat/lookup?user=bob&user=zoe&user=alice&user=bob&user=eve",
+			"").body)
 		require.Empty(t, names(w.post("/chat/lookup", `{"users":[]}`)))
 		require.Len(t, names(w.post("/chat/lookup", `{"users":[`+strings.Repeat(`"u",`, 999)+`"u"]}`)), 1000)
 		require.Len(t, names(w.get("/chat/lookup?"+strings.Repeat("user=u&", 99)+"user=u")), 100)
@@ -161,10 +164,16 @@ func TestCursors(t *testing.T) {
 	cursor := list["next_cursor"].(string)
 	next := "/chat/users?cursor=" + cursor
 	require.Equal(t, []string{"bob", "alice"}, names(w.get(next)))
-	for _, same := range []string{"&limit=1", "&status=green", "&status=green&status=green", "&offset=1", "&green=30", "&order=newest", "&as_of=1795176000", "&to=1795176000", "&from=0", "&yellow=5m"} {
+	for _, same := range []string{
+		"&limit=1", "&status=green", "&status=green&status=green", "&offset=1", "&green=30",
+		"&order=newest", "&as_of=1795176000", "&to=1795176000", "&from=0", "&yellow=5m",
+	} {
 		require.Equal(t, "bob", names(w.get(next + same))[0], same)
 	}
-	for _, other := range []string{"&status=grey", "&status=green&status=grey", "&offset=2", "&green=31s", "&yellow=6m", "&order=oldest", "&as_of=1795176001", "&to=1795175999", "&from=1", "&green=abc", "&green=10m", "&offset=x"} {
+	for _, other := range []string{
+		"&status=grey", "&status=green&status=grey", "&offset=2", "&green=31s", "&yellow=6m",
+		"&order=oldest", "&as_of=1795176001", "&to=1795175999", "&from=1", "&green=abc", "&green=10m", "&offset=x",
+	} {
 		w.fails(codeInvalidCursor, http.MethodGet, next+other, "")
 	}
 	w.fails(codeInvalidCursor, http.MethodGet, "/other/users?cursor="+cursor, "")

@@ -32,7 +32,10 @@ func (s *server) routes() []route {
 		{http.MethodGet, user, read, s.getUser, evaluation()},
 		{http.MethodPost, namespace + "/lookup", read, s.lookup, evaluation()},
 		{http.MethodGet, namespace + "/lookup", read, s.lookupQuery, evaluation("user")},
-		{http.MethodGet, users, read, s.listUsers, evaluation("status", "from", "to", "order", "limit", "cursor", "offset")},
+		{
+			http.MethodGet, users, read, s.listUsers,
+			evaluation("status", "from", "to", "order", "limit", "cursor", "offset"),
+		},
 		{http.MethodGet, namespace + "/counts", read, s.counts, evaluation("from", "to")},
 
 		{http.MethodDelete, user, admin, s.forgetUser, nil},

@@ -20,7 +20,8 @@ func newServerLog(logger *slog.Logger) *log.Logger {
 // messages, for example by a TLS handshake that fails.
 func serverFailures() []string {
 	return []string{
-		"http: panic serving ", "http2: panic serving ", "http: Accept error: ", "http: superfluous ", "http: response.Write",
+		"http: panic serving ", "http2: panic serving ", "http: Accept error: ", "http: superfluous ",
+		"http: response.Write",
 		"http: invalid Content-Length ", "http: WriteHeader called ",
 	}
 }

@@ -35,7 +35,7 @@ func (t *throttle) log(level slog.Level, id, message string, attrs ...slog.Attr)
 	count := t.counts[id]
 	t.mu.Unlock()
 	if count == 1 {
-		time.AfterFunc(throttleTime, func() { t.summarize(level, id, message, attrs) })
+		time.AfterFunc(throttleTime, func() { t.summary(level, id, message, attrs) })
 	}
 	if count > t.max {
 		level = slog.LevelDebug
@@ -43,8 +43,8 @@ func (t *throttle) log(level slog.Level, id, message string, attrs ...slog.Attr)
 	t.logger.LogAttrs(context.Background(), level, message, attrs...)
 }
 
-// summarize logs how many failures were only counted in a minute, with the attributes of the first one.
-func (t *throttle) summarize(level slog.Level, id, message string, attrs []slog.Attr) {
+// summary logs how many failures were only counted in a minute, with the attributes of the first one.
+func (t *throttle) summary(level slog.Level, id, message string, attrs []slog.Attr) {
 	t.mu.Lock()
 	more := t.counts[id] - t.max
 	delete(t.counts, id)

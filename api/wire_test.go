@@ -48,7 +48,8 @@ func TestPathsAsTheyWereSent(t *testing.T) {
 		"ü%2Fping": "ü/ping", `a"%2Fb`: `a"/b`, "{x}%2F%7Cy": "{x}/|y", `%2541"`: `%41"`, "%2e%2F^": "./^",
 	} {
 		conn := w.dial()
-		_, err := fmt.Fprintf(conn, "POST /v1/namespaces/chat/users/%s/ping HTTP/1.1\r\nHost: lastseen\r\nContent-Length: 0\r\n\r\n", sent)
+		_, err := fmt.Fprintf(conn,
+			"POST /v1/namespaces/chat/users/%s/ping HTTP/1.1\r\nHost: lastseen\r\nContent-Length: 0\r\n\r\n", sent)
 		require.NoError(t, err)
 		r := readReply(t, conn)
 		require.Equal(t, http.StatusOK, r.status, "%s: %s", sent, r.body)
@@ -72,7 +73,8 @@ func TestLargeBodiesAreAnswered(t *testing.T) {
 		{"/v1/nothing", "", "", codeNotFound},
 	} {
 		conn, what := w.dial(), c.path+" "+c.headers
-		_, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: lastseen\r\nContent-Length: %d\r\n%s\r\n%s", c.path, size, c.headers, c.start)
+		_, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: lastseen\r\nContent-Length: %d\r\n%s\r\n%s", c.path,
+			size, c.headers, c.start)
 		require.NoError(t, err, what)
 		_, err = conn.Write(bytes.Repeat([]byte{' '}, size-len(c.start)))
 		require.NoError(t, err, what)

@@ -34,7 +34,8 @@ func TestPing(t *testing.T) {
 func TestTimesIn(t *testing.T) {
 	w := newWorld(t, fileStore(t))
 	for i, at := range []string{
-		`"2026-11-20T11:00:00.1239Z"`, `"2026-11-20T12:00:00.123+01:00"`, `1795172400.1239`, `"1795172400.123"`, `17951724001.239e-1`,
+		`"2026-11-20T11:00:00.1239Z"`, `"2026-11-20T12:00:00.123+01:00"`, `1795172400.1239`, `"1795172400.123"`,
+		`17951724001.239e-1`,
 	} {
 		answer := w.post(fmt.Sprintf("/chat/users/u%d/ping", i), `{"at":`+at+`}`)
 		require.Equal(t, "2026-11-20T11:00:00.123Z", answer["last_seen"], at)
@@ -59,7 +60,8 @@ func TestLeave(t *testing.T) {
 			"as_of":"2026-11-20T12:00:00.000Z","green_ms":60000,"yellow_ms":300000}`, unseen.body)
 		require.Equal(t, 1, w.total("game"), "a leave of a user never seen is recorded")
 		require.Len(t, w.get("")["namespaces"], 1, "and its namespace exists")
-		require.Equal(t, "grey", w.post("/game/users/zoe/ping", `{"at":"2026-11-20T11:59:59Z"}`)["status"], "the ping was earlier")
+		require.Equal(t, "grey", w.post("/game/users/zoe/ping", `{"at":"2026-11-20T11:59:59Z"}`)["status"],
+			"the ping was earlier")
 
 		w.post("/chat/users/alice/ping", "")
 		left := w.send(http.MethodPost, "/chat/users/alice/leave", "")
@@ -68,7 +70,8 @@ func TestLeave(t *testing.T) {
 		require.Equal(t, true, w.post("/chat/users/alice/ping", "")["left"], "at one millisecond left beats present")
 		w.store.now++
 		require.Equal(t, "green", w.post("/chat/users/alice/ping", "")["status"], "another device")
-		require.Equal(t, "green", w.post("/chat/users/alice/leave", `{"at":"2026-11-20T11:59:00Z"}`)["status"], "too old")
+		require.Equal(t, "green", w.post("/chat/users/alice/leave", `{"at":"2026-11-20T11:59:00Z"}`)["status"],
+			"too old")
 	})
 }
 
@@ -97,10 +100,12 @@ func TestPingAfter(t *testing.T) {
 
 func TestBulkIsAllOrNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
-		answer := w.post("/chat/pings", `{"pings":[{"user":"alice"},{"user":"bob","at":100123},{"user":"alice","at":1}]}`)
+		answer := w.post("/chat/pings",
+			`{"pings":[{"user":"alice"},{"user":"bob","at":100123},{"user":"alice","at":1}]}`)
 		require.EqualValues(t, 3, answer["recorded"], "superseded ones count")
 		require.Equal(t, 2, w.total("chat"))
-		require.EqualValues(t, 3, w.post("/chat/leaves", `{"leaves":[{"user":"alice"},{"user":"zoe"},{"user":"bob"}]}`)["recorded"])
+		require.EqualValues(t, 3, w.post("/chat/leaves",
+			`{"leaves":[{"user":"alice"},{"user":"zoe"},{"user":"bob"}]}`)["recorded"])
 		require.Equal(t, 3, w.total("chat"), "a leave of a user never seen is recorded")
 		require.EqualValues(t, 0, w.post("/chat/leaves", `{"leaves":[]}`)["recorded"])
 
@@ -136,7 +141,8 @@ func TestLines(t *testing.T) {
 		require.Equal(t, 20_000, w.total("many"))
 
 		lines := "\n{\"user\":\"alice\"}\r\n  \n\n{\"user\":\"bob\",\"at\":100123}"
-		require.EqualValues(t, 2, w.post("/chat/pings", lines, ndjson)["recorded"], "blank lines, CRLF, no final newline")
+		require.EqualValues(t, 2, w.post("/chat/pings", lines, ndjson)["recorded"],
+			"blank lines, CRLF, no final newline")
 		require.EqualValues(t, 1, w.post("/chat/leaves", `{"user":"bob"}`, ndjson)["recorded"])
 		require.EqualValues(t, 0, w.post("/chat/pings", "", ndjson)["recorded"])
 		longest := `{"user":"eve"` + strings.Repeat(" ", 4096-len(`{"user":"eve"}`)) + "}"
@@ -167,7 +173,8 @@ func TestLinesBeforeABadOneAreRecorded(t *testing.T) {
 func TestLinesAreRecordedAsTheyCome(t *testing.T) {
 	w := newWorld(t, fileStore(t))
 	reader, writer := io.Pipe()
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, w.url+"/v1/namespaces/chat/pings", reader)
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, w.url+"/v1/namespaces/chat/pings",
+		reader)
 	require.NoError(t, err)
 	request.Header.Set("Content-Type", "application/x-ndjson")
 	done := make(chan string, 1)
@@ -192,9 +199,13 @@ func TestLinesAreRecordedAsTheyCome(t *testing.T) {
 
 // TestStoreFailsInTheMiddle tells how far the stream got, and does not deny it.
 func TestStoreFailsInTheMiddle(t *testing.T) {
-	for want, failure := range map[code]error{codeStoreUnavailable: store.ErrUnavailable, codeOverloaded: store.ErrOverloaded} {
+	for want, failure := range map[code]error{
+		codeStoreUnavailable: store.ErrUnavailable,
+		codeOverloaded:       store.ErrOverloaded,
+	} {
 		w := newWorld(t, &failsLater{Store: fileStore(t), err: fmt.Errorf("%w: the cause", failure)})
-		problem := w.fails(want, http.MethodPost, "/chat/pings", strings.Repeat("{\"user\":\"a\"}\n", maxChunk+1), ndjson)
+		problem := w.fails(want, http.MethodPost, "/chat/pings", strings.Repeat("{\"user\":\"a\"}\n", maxChunk+1),
+			ndjson)
 		require.Positive(t, problem["recorded"])
 		require.EqualValues(t, problem["line"], int(problem["recorded"].(float64))+1)
 		require.NotContains(t, problem["detail"], "had no effect")

@@ -100,7 +100,8 @@ func TestMerge(t *testing.T) {
 	for limit := 1; limit < 6; limit++ {
 		page, err := store.Merge(store.Newest, limit, sources()...)
 		require.NoError(t, err)
-		require.Equal(t, all[:min(limit, len(all))], page, "c moved while the sources were read: only the newest counts")
+		require.Equal(t, all[:min(limit, len(all))], page,
+			"c moved while the sources were read: only the newest counts")
 	}
 	full := &slice{records: []store.Record{present("b", 2), present("a", 1)}, err: errors.New("asked too far")}
 	page, err := store.Merge(store.Newest, 2, full)

@@ -17,7 +17,10 @@ func TestParsePattern(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, Pattern(good), p)
 	}
-	for _, bad := range []string{"", "**", "*chat", "ch*t", ".*", ".chat", "chat ", "chat/*", "chät*", strings.Repeat("x", 65)} {
+	for _, bad := range []string{
+		"", "**", "*chat", "ch*t", ".*", ".chat", "chat ", "chat/*", "chät*",
+		strings.Repeat("x", 65),
+	} {
 		_, err := ParsePattern(bad)
 		require.Error(t, err, bad)
 	}
@@ -122,7 +125,10 @@ func TestKeys(t *testing.T) {
 	require.Equal(t, hash, parsed)
 
 	digits := strings.TrimPrefix(text, "sha256:")
-	for _, bad := range []string{"", key, digits, "sha256:", "sha256:" + digits[1:], text + "0", "md5:" + digits, "sha256:" + strings.Repeat("g", 64)} {
+	for _, bad := range []string{
+		"", key, digits, "sha256:", "sha256:" + digits[1:], text + "0", "md5:" + digits,
+		"sha256:" + strings.Repeat("g", 64),
+	} {
 		_, err := ParseKeyHash(bad)
 		require.Error(t, err, bad)
 		require.NotContains(t, err.Error(), key[3:], "a secret in an error ends in a log")

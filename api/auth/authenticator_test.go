@@ -82,9 +82,9 @@ func newGuard(t testing.TB, c Config) *Authenticator {
 	return g
 }
 
-func (g *Authenticator) bearer(t testing.TB, credentials string) (*Caller, error) {
+func (a *Authenticator) bearer(t testing.TB, credentials string) (*Caller, error) {
 	t.Helper()
-	return g.Authenticate(t.Context(), []string{"Bearer " + credentials})
+	return a.Authenticate(t.Context(), []string{"Bearer " + credentials})
 }
 
 func TestOpenServer(t *testing.T) {
@@ -199,14 +199,18 @@ func TestConfigIsChecked(t *testing.T) {
 	for part, c := range map[string]Config{
 		"name": key(func(k *Key) { k.Name = "" }), "no hash": key(func(k *Key) { k.Hash = [32]byte{} }),
 		"no scopes": key(func(k *Key) { k.Scopes = nil }), "no namespaces": key(func(k *Key) { k.Namespaces = nil }),
-		"unknown scope": key(func(k *Key) { k.Scopes = []Scope{"write"} }), "duplicate name": twice, "name or hash": sameHash,
-		"exactly one": token(func(k *Tokens) { k.Secret = nil }), "set exactly one": token(func(k *Tokens) { k.JWKS = "https://a.example" }),
-		"32": token(func(k *Tokens) { k.Secret = secret[:31] }), "0 bytes": token(func(k *Tokens) { k.Secret = []byte{} }),
-		"issuer": token(func(k *Tokens) { k.Issuer = "" }), "audience": token(func(k *Tokens) { k.Audience = "" }),
-		"leeway": token(func(k *Tokens) { k.Leeway = time.Hour }), "leeway is": token(func(k *Tokens) { k.Leeway = -1 }),
-		"1024": token(func(k *Tokens) { k.Secret, k.Keys = nil, []crypto.PublicKey{weak.Public()} }),
-		"URL":  token(func(k *Tokens) { k.Secret, k.JWKS = nil, "issuer.example/keys" }),
-		"http": token(func(k *Tokens) { k.Secret, k.JWKS = nil, "file:///etc/keys" }),
+		"unknown scope": key(func(k *Key) { k.Scopes = []Scope{"write"} }), "duplicate name": twice,
+		"name or hash":    sameHash,
+		"exactly one":     token(func(k *Tokens) { k.Secret = nil }),
+		"set exactly one": token(func(k *Tokens) { k.JWKS = "https://a.example" }),
+		"32":              token(func(k *Tokens) { k.Secret = secret[:31] }),
+		"0 bytes":         token(func(k *Tokens) { k.Secret = []byte{} }),
+		"issuer":          token(func(k *Tokens) { k.Issuer = "" }), "audience": token(func(k *Tokens) { k.Audience = "" }),
+		"leeway":    token(func(k *Tokens) { k.Leeway = time.Hour }),
+		"leeway is": token(func(k *Tokens) { k.Leeway = -1 }),
+		"1024":      token(func(k *Tokens) { k.Secret, k.Keys = nil, []crypto.PublicKey{weak.Public()} }),
+		"URL":       token(func(k *Tokens) { k.Secret, k.JWKS = nil, "issuer.example/keys" }),
+		"http":      token(func(k *Tokens) { k.Secret, k.JWKS = nil, "file:///etc/keys" }),
 	} {
 		_, err := New(c, Options{})
 		require.ErrorContains(t, err, part)
@@ -234,7 +238,10 @@ func TestParsePublicKeys(t *testing.T) {
 	require.Len(t, keys, 3)
 
 	rsaKey := pairs["RS256"].(*rsa.PrivateKey)
-	pkcs1 := pem.EncodeToMemory(&pem.Block{Type: "RSA PUBLIC KEY", Bytes: x509.MarshalPKCS1PublicKey(&rsaKey.PublicKey)})
+	pkcs1 := pem.EncodeToMemory(&pem.Block{
+		Type:  "RSA PUBLIC KEY",
+		Bytes: x509.MarshalPKCS1PublicKey(&rsaKey.PublicKey),
+	})
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "issuer"}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, rsaKey.Public(), rsaKey)
 	require.NoError(t, err)
@@ -255,8 +262,10 @@ func TestParsePublicKeys(t *testing.T) {
 	require.NoError(t, err)
 	for part, content := range map[string][]byte{
 		"too long":             pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: long}),
-		"no public key in PEM": []byte("ssh-rsa AAAA"), "there is no": nil, "only public keys": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
-		"P-256": pemOf(t, p384), "1024 bits": pemOf(t, weak), "key 2": append(pemOf(t, all[0]), pemOf(t, weak)...),
+		"no public key in PEM": []byte("ssh-rsa AAAA"), "there is no": nil,
+		"only public keys": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
+		"P-256":            pemOf(t, p384), "1024 bits": pemOf(t, weak),
+		"key 2":          append(pemOf(t, all[0]), pemOf(t, weak)...),
 		"cannot be read": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte("x")}),
 	} {
 		_, err := ParsePublicKeys(content)

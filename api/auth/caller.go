@@ -32,7 +32,8 @@ func (c *Caller) Can(scope Scope, namespace string) bool {
 
 // CanSomewhere reports whether the caller has a scope in any namespace.
 func (c *Caller) CanSomewhere(scope Scope) bool {
-	return c == nil || slices.Contains(c.scopes, scope) && len(c.namespaces) > 0 || scope == Read && len(c.anonymous) > 0
+	return c == nil || slices.Contains(c.scopes, scope) && len(c.namespaces) > 0 ||
+		scope == Read && len(c.anonymous) > 0
 }
 
 // CanPing reports whether a caller with the scope ping can record pings and leaves of a user. A user can do so only for

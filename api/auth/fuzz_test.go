@@ -19,7 +19,10 @@ func FuzzClaims(f *testing.F) {
 	payload, err := json.Marshal(claimsWith(nil))
 	require.NoError(f, err)
 	f.Add(payload)
-	for _, seed := range []string{`{}`, `null`, `[]`, `{"exp":1e400}`, `{"aud":["lastseen"],"exp":99999999999,"nbf":0,"iss":"https://issuer.example","sub":"a","sub":"b"}`, `{"namespaces":"a b*"}`} {
+	for _, seed := range []string{
+		`{}`, `null`, `[]`, `{"exp":1e400}`,
+		`{"aud":["lastseen"],"exp":99999999999,"nbf":0,"iss":"https://issuer.example","sub":"a","sub":"b"}`, `{"namespaces":"a b*"}`,
+	} {
 		f.Add([]byte(seed))
 	}
 	g := newGuard(f, Config{Tokens: tokens()})

@@ -245,7 +245,8 @@ func parseKeySet(content []byte) ([]publicKey, error) {
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return nil, fmt.Errorf("none of its %d keys can be used, and those fetched before stay valid; the first: %.200w",
+		return nil, fmt.Errorf("none of its %d keys can be used, and those fetched before stay valid; the first: "+
+			"%.200w",
 			len(set.Keys), first)
 	}
 	return keys, nil

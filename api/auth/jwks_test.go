@@ -130,10 +130,12 @@ func TestKeySet(t *testing.T) {
 	require.NoError(t, err)
 	var entries []string
 	for algorithm, pair := range keyPairs() {
-		entries = append(entries, entry(t, pair.Public(), jwkset.JWKMetadataOptions{KID: "key of " + algorithm, ALG: jwkset.ALG(algorithm), USE: jwkset.UseSig}))
+		entries = append(entries, entry(t, pair.Public(),
+			jwkset.JWKMetadataOptions{KID: "key of " + algorithm, ALG: jwkset.ALG(algorithm), USE: jwkset.UseSig}))
 	}
 	entries = append(
-		entries, `{}`, `5`, `{"kty":"RSA","n":"AQAB","e":"AQAB","kid":"short"}`, `{"kty":"oct","k":"c2VjcmV0","kid":"shared","alg":"HS256"}`,
+		entries, `{}`, `5`, `{"kty":"RSA","n":"AQAB","e":"AQAB","kid":"short"}`,
+		`{"kty":"oct","k":"c2VjcmV0","kid":"shared","alg":"HS256"}`,
 		entry(t, p384.Public(), jwkset.JWKMetadataOptions{KID: "p384"}),
 		entry(t, keyPairs()["RS256"].Public(), jwkset.JWKMetadataOptions{KID: "for encryption", USE: jwkset.UseEnc}),
 		entry(t, keyPairs()["RS256"].Public(), jwkset.JWKMetadataOptions{KID: "for PS256", ALG: jwkset.AlgPS256}),
@@ -147,7 +149,12 @@ func TestKeySet(t *testing.T) {
 				require.NoError(t, err, "%s %v", algorithm, header)
 			}
 		}
-		for _, id := range []any{"short", "shared", "p384", "for encryption", "for PS256", "key of ES256", "", "key of rs256", "../keys", "a'b\x00", 5, nil, []string{"key of RS256"}, strings.Repeat("k", 5000)} {
+		for _, id := range []any{
+			"short", "shared", "p384", "for encryption", "for PS256", "key of ES256", "",
+			"key of rs256", "../keys", "a'b\x00", 5, nil,
+			[]string{"key of RS256"},
+			strings.Repeat("k", 5000),
+		} {
 			if id == "" {
 				continue // no ID: see above
 			}
@@ -156,9 +163,11 @@ func TestKeySet(t *testing.T) {
 		}
 		for name, token := range map[string]string{
 			"a key in the header": signed(t, "ES256", "kid", "mine", "jwk", json.RawMessage(entries[0])),
-			"an address of keys":  signed(t, "ES256", "kid", "mine", "jku", "https://evil.example/keys", "x5u", "https://evil.example/cert"),
-			"the shared secret":   sign(t, jwt.SigningMethodHS256, []byte("secret"), current(), "kid", "shared"),
-			"none":                sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, current(), "kid", "key of RS256"),
+			"an address of keys": signed(t, "ES256", "kid", "mine", "jku", "https://evil.example/keys", "x5u",
+				"https://evil.example/cert"),
+			"the shared secret": sign(t, jwt.SigningMethodHS256, []byte("secret"), current(), "kid", "shared"),
+			"none": sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, current(), "kid",
+				"key of RS256"),
 		} {
 			_, err := g.bearer(t, token)
 			require.ErrorIs(t, err, ErrUnauthenticated, name)
@@ -277,7 +286,10 @@ func TestPreviousAuthenticator(t *testing.T) {
 
 		own := tokens()
 		own.Secret, own.JWKS = nil, "https://other.example/keys"
-		g, err = New(Config{Tokens: own}, Options{Transport: i, Logger: slog.New(slog.DiscardHandler), Previous: former})
+		g, err = New(Config{Tokens: own}, Options{
+			Transport: i, Logger: slog.New(slog.DiscardHandler),
+			Previous: former,
+		})
 		require.NoError(t, err)
 		_, err = g.bearer(t, token)
 		require.ErrorIs(t, err, ErrKeysUnavailable)

@@ -31,7 +31,8 @@ func ParseKeyHash(s string) (hash [sha256.Size]byte, err error) {
 	digits, ok := strings.CutPrefix(s, hashPrefix)
 	switch {
 	case strings.HasPrefix(s, KeyPrefix):
-		return hash, errors.New("this is a key, not its hash (sha256:…): replace the key, because it is no longer secret")
+		return hash, errors.New("this is a key, not its hash (sha256:…): replace the key, because it is no longer " +
+			"secret")
 	case !ok || len(digits) != hex.EncodedLen(sha256.Size):
 		return hash, errors.New("the hash is not sha256: and 64 hexadecimal digits")
 	}

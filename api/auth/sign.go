@@ -107,7 +107,8 @@ func privateKeyIn(block *pem.Block) (key any, err error) {
 		return nil, errors.New("the file holds a public key: signing needs the private one")
 	default:
 		return nil, fmt.Errorf(
-			"a %.40q is not a private key of a known type: use PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY", block.Type)
+			"a %.40q is not a private key of a known type: use PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY",
+			block.Type)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the %s cannot be read: %w", block.Type, err)

@@ -42,13 +42,17 @@ func TestSign(t *testing.T) {
 		}{own, parsed}
 	}
 	for algorithm, way := range ways {
-		token, err := way.tokens.Sign(way.key, Grant{User: "alice", Namespaces: []Pattern{"chat", "room-*"}, Issued: now, Expires: now.Add(time.Hour)})
+		token, err := way.tokens.Sign(way.key, Grant{
+			User: "alice", Namespaces: []Pattern{"chat", "room-*"},
+			Issued: now, Expires: now.Add(time.Hour),
+		})
 		require.NoError(t, err, algorithm)
 		caller, err := newGuard(t, Config{Tokens: way.tokens}).bearer(t, token)
 		require.NoError(t, err, algorithm)
 		require.Equal(t, "alice", caller.Name)
 		require.Equal(t, []Pattern{"chat", "room-*"}, caller.namespaces)
-		late, err := New(Config{Tokens: way.tokens}, Options{Now: func() time.Time { return now.Add(time.Hour + time.Minute) }})
+		late, err := New(Config{Tokens: way.tokens},
+			Options{Now: func() time.Time { return now.Add(time.Hour + time.Minute) }})
 		require.NoError(t, err)
 		_, err = late.bearer(t, token)
 		require.ErrorIs(t, err, ErrUnauthenticated, "it expires")
@@ -96,8 +100,9 @@ func TestParsePrivateKey(t *testing.T) {
 	edDER, edErr := x509.MarshalPKCS8PrivateKey(ed)
 	parameters := string(privatePEM(t, "EC PARAMETERS", []byte{6, 8, 42, 134, 72, 206, 61, 3, 1, 7}, nil))
 	for content, want := range map[string]crypto.Signer{
-		string(privatePEM(t, "RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(r), nil)):        r,
-		parameters + string(privatePEM(t, "EC PRIVATE KEY", ecDER, ecErr)):                   e, // as openssl ecparam writes it
+		string(privatePEM(t, "RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(r), nil)): r,
+		// as openssl ecparam writes it
+		parameters + string(privatePEM(t, "EC PRIVATE KEY", ecDER, ecErr)):                   e,
 		"Bag Attributes\n" + string(privatePEM(t, "PRIVATE KEY", edDER, edErr)) + "\nmore\n": ed,
 	} {
 		key, err := ParsePrivateKey([]byte(content))
@@ -107,7 +112,10 @@ func TestParsePrivateKey(t *testing.T) {
 	publicDER, publicErr := x509.MarshalPKIXPublicKey(e.Public())
 	short, err := rsa.GenerateKey(rand.Reader, 1024)
 	require.NoError(t, err)
-	encrypted := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Headers: map[string]string{"Proc-Type": "4,ENCRYPTED", "DEK-Info": "AES-256-CBC,00"}, Bytes: []byte("geheim")})
+	encrypted := pem.EncodeToMemory(&pem.Block{
+		Type:    "RSA PRIVATE KEY",
+		Headers: map[string]string{"Proc-Type": "4,ENCRYPTED", "DEK-Info": "AES-256-CBC,00"}, Bytes: []byte("geheim"),
+	})
 	for content, want := range map[string]string{
 		"":       "no private key in PEM",
 		"geheim": "no private key in PEM",
@@ -119,7 +127,8 @@ func TestParsePrivateKey(t *testing.T) {
 		string(privatePEM(t, "OPENSSH PRIVATE KEY", []byte("geheim"), nil)):               "OPENSSH PRIVATE KEY",
 		string(privatePEM(t, "RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(short), nil)): "too short",
 		parameters: "no private key in PEM",
-		"-----BEGIN " + strings.Repeat("geheim", 50) + "-----\n-----END " + strings.Repeat("geheim", 50) + "-----\n": "not a private key",
+		"-----BEGIN " + strings.Repeat("geheim", 50) + "-----\n-----END " + strings.Repeat("geheim", 50) +
+			"-----\n": "not a private key",
 	} {
 		_, err := ParsePrivateKey([]byte(content))
 		require.ErrorContains(t, err, want)

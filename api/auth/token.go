@@ -84,7 +84,8 @@ func (t Tokens) check() error {
 	case sources != 1:
 		return errors.New("tokens are verified by a secret, by public keys or by a key set: set exactly one of them")
 	case t.Secret != nil && len(t.Secret) < MinSecretLen:
-		return fmt.Errorf("the secret for tokens has %d bytes: use %d or more random bytes", len(t.Secret), MinSecretLen)
+		return fmt.Errorf("the secret for tokens has %d bytes: use %d or more random bytes", len(t.Secret),
+			MinSecretLen)
 	case t.Issuer == "":
 		return errors.New("tokens need an issuer")
 	case t.Audience == "":

@@ -175,17 +175,29 @@ func TestStrangeTokens(t *testing.T) {
 	parts := strings.Split(token, ".")
 	twice := func(member string) string { return strings.Replace(string(payload), "{", "{"+member+",", 1) }
 	for name, bad := range map[string]string{
-		"nothing": "", "dots": "..", "one dot": ".", "text": "token", "two parts": parts[0] + "." + parts[1], "four parts": token + ".x",
-		"no signature": parts[0] + "." + parts[1] + ".", "short signature": token[:len(token)-4], "padding": token + "=", "space inside": parts[0] + ". " + parts[1] + "." + parts[2],
-		"bits after the end": token[:len(token)-1] + string(token[len(token)-1]+1), "other payload": parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(twice(`"x":1`))) + "." + parts[2],
-		"no JSON": raw(t, header, "x"), "null": raw(t, header, "null"), "list": raw(t, header, "[]"), "text in JSON": raw(t, header, `"alice"`), "empty": raw(t, header, "{}"),
-		"the user twice": raw(t, header, twice(`"sub":"bob"`)), "the end twice": raw(t, header, twice(`"exp":9999999999`)), "two values": raw(t, header, string(payload)+"{}"),
-		"wrong case": raw(t, header, strings.Replace(string(payload), `"exp"`, `"EXP"`, 1)), "invalid UTF-8": raw(t, header, strings.Replace(string(payload), "alice", "al\xffice", 1)),
+		"nothing": "", "dots": "..", "one dot": ".", "text": "token", "two parts": parts[0] + "." + parts[1],
+		"four parts":   token + ".x",
+		"no signature": parts[0] + "." + parts[1] + ".", "short signature": token[:len(token)-4],
+		"padding": token + "=", "space inside": parts[0] + ". " + parts[1] + "." + parts[2],
+		"bits after the end": token[:len(token)-1] + string(token[len(token)-1]+1),
+		"other payload": parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(twice(`"x":1`))) + "." +
+			parts[2],
+		"no JSON": raw(t, header, "x"), "null": raw(t, header, "null"), "list": raw(t, header, "[]"),
+		"text in JSON": raw(t, header, `"alice"`), "empty": raw(t, header, "{}"),
+		"the user twice": raw(t, header, twice(`"sub":"bob"`)),
+		"the end twice":  raw(t, header, twice(`"exp":9999999999`)),
+		"two values":     raw(t, header, string(payload)+"{}"),
+		"wrong case":     raw(t, header, strings.Replace(string(payload), `"exp"`, `"EXP"`, 1)),
+		"invalid UTF-8":  raw(t, header, strings.Replace(string(payload), "alice", "al\xffice", 1)),
 		"lone surrogate": raw(t, header, strings.Replace(string(payload), "alice", `al\ud800ice`, 1)),
-		"header null":    raw(t, "null", string(payload)), "header list": raw(t, "[]", string(payload)), "no algorithm": raw(t, `{}`, string(payload)), "algorithm 1": raw(t, `{"alg":1}`, string(payload)),
-		"algorithm hs256": raw(t, `{"alg":"hs256"}`, string(payload)), "algorithm unknown": raw(t, `{"alg":"HS257"}`, string(payload)),
-		"critical": raw(t, `{"alg":"HS256","crit":["b64"],"b64":false}`, string(payload)), "critical, empty": raw(t, `{"alg":"HS256","crit":[]}`, string(payload)),
-		"huge": raw(t, header, twice(`"x":"`+strings.Repeat("x", 10_000)+`"`)), "enormous": strings.Repeat("a.", 1_000_000), "deep": raw(t, header, strings.Repeat("[", 4000)),
+		"header null":    raw(t, "null", string(payload)), "header list": raw(t, "[]", string(payload)),
+		"no algorithm": raw(t, `{}`, string(payload)), "algorithm 1": raw(t, `{"alg":1}`, string(payload)),
+		"algorithm hs256":   raw(t, `{"alg":"hs256"}`, string(payload)),
+		"algorithm unknown": raw(t, `{"alg":"HS257"}`, string(payload)),
+		"critical":          raw(t, `{"alg":"HS256","crit":["b64"],"b64":false}`, string(payload)),
+		"critical, empty":   raw(t, `{"alg":"HS256","crit":[]}`, string(payload)),
+		"huge":              raw(t, header, twice(`"x":"`+strings.Repeat("x", 10_000)+`"`)),
+		"enormous":          strings.Repeat("a.", 1_000_000), "deep": raw(t, header, strings.Repeat("[", 4000)),
 		"a key": "ls_" + token,
 	} {
 		_, err := g.AuthenticateToken(t.Context(), bad)
@@ -197,7 +209,10 @@ func TestStrangeTokens(t *testing.T) {
 // TestKeyConfusion: the kind of the configured key says which algorithm it is for, and a token has no say in it.
 func TestKeyConfusion(t *testing.T) {
 	pairs := keyPairs()
-	methods := map[string]jwt.SigningMethod{"RS256": jwt.SigningMethodRS256, "ES256": jwt.SigningMethodES256, "EdDSA": jwt.SigningMethodEdDSA}
+	methods := map[string]jwt.SigningMethod{
+		"RS256": jwt.SigningMethodRS256, "ES256": jwt.SigningMethodES256,
+		"EdDSA": jwt.SigningMethodEdDSA,
+	}
 	for algorithm, pair := range pairs {
 		own := tokens()
 		own.Secret, own.Keys = nil, []crypto.PublicKey{pair.Public()}
@@ -208,13 +223,15 @@ func TestKeyConfusion(t *testing.T) {
 		content := pemOf(t, pair)
 		der := content[strings.Index(string(content), "\n")+1:]
 		bad := map[string]string{
-			"none":                       sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, claimsWith(nil)),
-			"HMAC with the PEM":          sign(t, jwt.SigningMethodHS256, content, claimsWith(nil)),
-			"HMAC, PEM trimmed":          sign(t, jwt.SigningMethodHS256, content[:len(content)-1], claimsWith(nil)),
-			"HMAC with the base64":       sign(t, jwt.SigningMethodHS256, der, claimsWith(nil)),
-			"HMAC with nothing":          sign(t, jwt.SigningMethodHS256, []byte{}, claimsWith(nil)),
-			"HMAC of another size":       sign(t, jwt.SigningMethodHS512, content, claimsWith(nil)),
-			"the right signature, named": strings.Replace(sign(t, methods[algorithm], pair, claimsWith(nil)), ".", ".e30", 1),
+			"none": sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType,
+				claimsWith(nil)),
+			"HMAC with the PEM":    sign(t, jwt.SigningMethodHS256, content, claimsWith(nil)),
+			"HMAC, PEM trimmed":    sign(t, jwt.SigningMethodHS256, content[:len(content)-1], claimsWith(nil)),
+			"HMAC with the base64": sign(t, jwt.SigningMethodHS256, der, claimsWith(nil)),
+			"HMAC with nothing":    sign(t, jwt.SigningMethodHS256, []byte{}, claimsWith(nil)),
+			"HMAC of another size": sign(t, jwt.SigningMethodHS512, content, claimsWith(nil)),
+			"the right signature, named": strings.Replace(sign(t, methods[algorithm], pair, claimsWith(nil)), ".",
+				".e30", 1),
 		}
 		if algorithm == "RS256" {
 			bad["RS512"] = sign(t, jwt.SigningMethodRS512, pair, claimsWith(nil))
@@ -232,8 +249,10 @@ func TestKeyConfusion(t *testing.T) {
 	}
 	g := newGuard(t, Config{Tokens: tokens()})
 	for name, token := range map[string]string{
-		"none": sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, claimsWith(nil)), "HS512": sign(t, jwt.SigningMethodHS512, secret, claimsWith(nil)),
-		"RS256": sign(t, jwt.SigningMethodRS256, pairs["RS256"], claimsWith(nil)), "another secret": sign(t, jwt.SigningMethodHS256, secret[1:], claimsWith(nil)),
+		"none":           sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, claimsWith(nil)),
+		"HS512":          sign(t, jwt.SigningMethodHS512, secret, claimsWith(nil)),
+		"RS256":          sign(t, jwt.SigningMethodRS256, pairs["RS256"], claimsWith(nil)),
+		"another secret": sign(t, jwt.SigningMethodHS256, secret[1:], claimsWith(nil)),
 	} {
 		_, err := g.bearer(t, token)
 		require.ErrorIs(t, err, ErrUnauthenticated, name)
@@ -293,7 +312,10 @@ func FuzzIdentify(f *testing.F) {
 	service := Key{Name: "k", Hash: sha256.Sum256([]byte(key)), Scopes: []Scope{Ping}, Namespaces: []Pattern{"*"}}
 	g := newGuard(f, Config{Keys: []Key{service}, Tokens: tokens()})
 	token := good(f, nil)
-	for _, seed := range []string{"Bearer " + key, "Bearer " + token, "bearer x.y.z", "Bearer " + strings.Replace(token, ".", "..", 1), "Basic YTpi", "Bearer eyJhbGciOiJub25lIn0.e30."} {
+	for _, seed := range []string{
+		"Bearer " + key, "Bearer " + token, "bearer x.y.z",
+		"Bearer " + strings.Replace(token, ".", "..", 1), "Basic YTpi", "Bearer eyJhbGciOiJub25lIn0.e30.",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, header string) {

@@ -61,7 +61,8 @@ func TestCallersAreApart(t *testing.T) {
 		require.Equal(t, 5, taken(b, c, limits), c)
 	}
 	for _, c := range []Key{
-		ByAPIKey("alice"), ByAPIKey("203.0.113.7"), address("203.0.113.7"), address("203.0.113.8"), ByAddress(netip.Addr{}),
+		ByAPIKey("alice"), ByAPIKey("203.0.113.7"), address("203.0.113.7"), address("203.0.113.8"),
+		ByAddress(netip.Addr{}),
 	} {
 		require.Equal(t, 10, taken(b, c, limits), c)
 	}

@@ -33,14 +33,19 @@ func makeCertificate(t *testing.T, name string) (cert, key []byte) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: []string{name},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true,
+		BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &template, &template, private.Public(), private)
 	require.NoError(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(private)
 	require.NoError(t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
+	return pem.EncodeToMemory(&pem.Block{
+		Type:  "CERTIFICATE",
+		Bytes: der,
+	}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
 }
 
 // pairFiles are the files of a certificate.
@@ -84,7 +89,10 @@ func serveCertificate(t *testing.T, c *certificate) string {
 func openPair(t *testing.T, files pairFiles) (c *certificate, log *bytes.Buffer) {
 	t.Helper()
 	log = &bytes.Buffer{}
-	c, err := openCertificate(&config.Config{Values: config.Values{Settings: config.Settings{TLSCert: files.cert, TLSKey: files.key}}}, slog.New(slog.NewTextHandler(log, nil)))
+	c, err := openCertificate(&config.Config{Values: config.Values{Settings: config.Settings{
+		TLSCert: files.cert,
+		TLSKey:  files.key,
+	}}}, slog.New(slog.NewTextHandler(log, nil)))
 	require.NoError(t, err)
 	return c, log
 }
@@ -172,10 +180,10 @@ func TestCertificateIsPolled(t *testing.T) {
 		for _, next := range []string{"2.example.com", "3.example.com"} {
 			before := name()
 			files.write(t, next)
-			time.Sleep(certificatePause - 1)
+			time.Sleep(certificatePause - time.Nanosecond)
 			synctest.Wait()
 			require.Equal(t, before, name())
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			require.Equal(t, next, name())
 		}
@@ -190,10 +198,15 @@ func TestCertificateIsPolled(t *testing.T) {
 func TestWrongCertificates(t *testing.T) {
 	files, other := newPairFiles(t, "a"), newPairFiles(t, "b")
 	for content, want := range map[string]string{
-		"tls-cert: " + files.cert:                             "tls-cert is " + files.cert + " (lastseen.yaml:1): tls-key is missing: TLS requires both",
-		"tls-key: " + files.key:                               "tls-key is " + files.key + " (lastseen.yaml:1): tls-cert is missing: TLS requires both",
-		"tls-cert: " + files.cert + "\ntls-key: " + other.key: "tls-cert is " + files.cert + " (lastseen.yaml:1) and tls-key is " + other.key + " (lastseen.yaml:2): tls: private key does not match public key",
-		"tls-cert: " + files.cert + "\ntls-key: /none":        "tls-cert is " + files.cert + " (lastseen.yaml:1) and tls-key is /none (lastseen.yaml:2): /none: no such file or directory",
+		"tls-cert: " + files.cert: "tls-cert is " + files.cert +
+			" (lastseen.yaml:1): tls-key is missing: TLS requires both",
+		"tls-key: " + files.key: "tls-key is " + files.key +
+			" (lastseen.yaml:1): tls-cert is missing: TLS requires both",
+		"tls-cert: " + files.cert + "\ntls-key: " + other.key: "tls-cert is " + files.cert +
+			" (lastseen.yaml:1) and tls-key is " + other.key +
+			" (lastseen.yaml:2): tls: private key does not match public key",
+		"tls-cert: " + files.cert + "\ntls-key: /none": "tls-cert is " + files.cert +
+			" (lastseen.yaml:1) and tls-key is /none (lastseen.yaml:2): /none: no such file or directory",
 	} {
 		_, err := loadText(t, content)
 		require.EqualError(t, err, want, content)
@@ -229,15 +242,20 @@ func TestTLSOfTheProcess(t *testing.T) {
 	require.NoError(t, os.Remove(files.key))
 	require.NoError(t, os.WriteFile(file, []byte("green: 50s"), 0o600))
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
-	require.Eventually(t, func() bool { return strings.Contains(s.log.String(), "green: 60s → 50s") }, 30*time.Second, time.Millisecond,
+	require.Eventually(t, func() bool { return strings.Contains(s.log.String(), "green: 60s → 50s") }, 30*time.Second,
+		time.Millisecond,
 		"a broken certificate holds nothing else up: %s", s.log)
 	files.write(t, "two.example.com")
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
-	require.Eventually(t, func() bool { return shownAt(t, address) == "two.example.com" }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return shownAt(t, address) == "two.example.com" }, 30*time.Second,
+		time.Millisecond)
 	_, name = get()
 	require.Equal(t, "two.example.com", name)
 
-	_, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11})
+	_, err := tls.Dial("tcp", address, &tls.Config{
+		InsecureSkipVerify: true, MinVersion: tls.VersionTLS10,
+		MaxVersion: tls.VersionTLS11,
+	})
 	require.ErrorContains(t, err, "protocol version")
 	require.Zero(t, run(t.Context(), []string{"health", "--listen", address}, io.Discard, io.Discard))
 	require.Zero(t, s.terminate(t))

@@ -70,7 +70,10 @@ func TestCommandsHaveTheirOwnFlags(t *testing.T) {
 		return kong.Visit(k.Model, captureSettings(texts))
 	}))
 	require.NoError(t, err)
-	_, err = line.Parse([]string{"--count", "7", "--all", "--users", "a,b", "--users", "c", "--listen", "not an address"})
+	_, err = line.Parse([]string{
+		"--count", "7", "--all", "--users", "a,b", "--users", "c", "--listen",
+		"not an address",
+	})
 	require.NoError(t, err)
 	require.Equal(t, 7, own.Count)
 	require.Equal(t, 3*time.Second, own.Wait)

@@ -16,7 +16,8 @@ import (
 // TestMaxConnections: how many connections are allowed to a process that may open so many files.
 func TestMaxConnections(t *testing.T) {
 	for files, want := range map[uint64]int{
-		0: maxAutoConnections, 1: 1, 100: 50, 256: 128, 1024: 896, 4096: 3840, 65_536: 61_440, 1 << 20: maxAutoConnections, 1<<64 - 1: maxAutoConnections,
+		0: maxAutoConnections, 1: 1, 100: 50, 256: 128, 1024: 896, 4096: 3840, 65_536: 61_440,
+		1 << 20: maxAutoConnections, 1<<64 - 1: maxAutoConnections,
 	} {
 		require.Equal(t, want, maxConnections(0, files), files)
 		require.Equal(t, 500, maxConnections(500, files), files)
@@ -39,7 +40,8 @@ func TestBodiesAreBounded(t *testing.T) {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
-		_, err = fmt.Fprintf(conn, "POST /v1/namespaces/chat/pings HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", size)
+		_, err = fmt.Fprintf(conn, "POST /v1/namespaces/chat/pings HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n",
+			size)
 		require.NoError(t, err)
 		_, err = conn.Write(part)
 		require.NoError(t, err)

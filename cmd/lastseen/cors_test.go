@@ -53,36 +53,43 @@ func TestCORSInBrowser(t *testing.T) {
 
 	require.Equal(t, "204 true", b.pingFrom(t, allowed, s.url))
 	require.Equal(t, "green", s.get(t, "/v1/namespaces/chat/users/alice")["status"])
-	problem := b.fetched(t, fmt.Sprintf(`fetch("%s/v1/namespaces//users").then(r => r.json()).then(p => p.code)`, s.url))
+	problem := b.fetched(t, fmt.Sprintf(`fetch("%s/v1/namespaces//users").then(r => r.json()).then(p => p.code)`,
+		s.url))
 	require.Equal(t, "invalid_namespace", problem)
 }
 
 // reboundHost is a name that the browser resolves to this machine.
 const reboundHost = "rebound.example"
 
-// TestRebindingInBrowser: a page whose name was pointed at this machine is of the same origin as the server, so that no rule
-// of the browser stops it. The server does.
+// TestRebindingInBrowser: a page whose name was pointed at this machine is of the same origin as the server, so that no
+// rule of the browser stops it. The server does.
 func TestRebindingInBrowser(t *testing.T) {
 	s := start(t)
 	s.call(t, http.MethodPost, "/v1/namespaces/chat/users/alice/ping", "")
 	rebound := strings.Replace(s.url, "127.0.0.1", reboundHost, 1)
 	b := openBrowser(t, rebound)
-	b.do(t, chromedp.Navigate(rebound+"/docs/errors"), until(`location.hostname == "rebound.example" && document.title`))
+	b.do(t, chromedp.Navigate(rebound+"/docs/errors"),
+		until(`location.hostname == "rebound.example" && document.title`))
 	for _, request := range []string{
-		`"/v1/namespaces/chat?confirm=chat", {method: "DELETE"}`, `"/v1/namespaces/chat/users/alice"`, `"/v1/namespaces/chat/pings", {method: "POST", body: '{"pings":[{"user":"eve"}]}'}`,
+		`"/v1/namespaces/chat?confirm=chat", {method: "DELETE"}`, `"/v1/namespaces/chat/users/alice"`,
+		`"/v1/namespaces/chat/pings", {method: "POST", body: '{"pings":[{"user":"eve"}]}'}`,
 	} {
-		require.Equal(t, "403 forbidden", b.fetched(t, "fetch("+request+`).then(async r => r.status + " " + (await r.json().catch(() => ({}))).code)`), request)
+		require.Equal(t, "403 forbidden", b.fetched(t,
+			"fetch("+request+`).then(async r => r.status + " " + (await r.json().catch(() => ({}))).code)`), request)
 	}
 	require.Equal(t, "green", s.get(t, "/v1/namespaces/chat/users/alice")["status"])
 	require.EqualValues(t, 1, s.get(t, "/v1/namespaces/chat/counts")["total"])
 
 	allowing := start(t, "--allowed-hosts", "*.example")
 	b = openBrowser(t, rebound)
-	b.do(t, chromedp.Navigate(strings.Replace(allowing.url, "127.0.0.1", "rebound.example", 1)+"/docs/errors"), until(`location.hostname == "rebound.example" && document.title`))
-	require.Equal(t, "200", b.fetched(t, `fetch("/v1/namespaces/chat/users/alice/ping", {method: "POST"}).then(r => "" + r.status)`))
+	b.do(t, chromedp.Navigate(strings.Replace(allowing.url, "127.0.0.1", "rebound.example", 1)+"/docs/errors"),
+		until(`location.hostname == "rebound.example" && document.title`))
+	require.Equal(t, "200", b.fetched(t,
+		`fetch("/v1/namespaces/chat/users/alice/ping", {method: "POST"}).then(r => "" + r.status)`))
 }
 
-// TestSimplePostsInBrowser: those that a browser sends for any page without asking, and without letting it read the answer.
+// TestSimplePostsInBrowser: those that a browser sends for any page without asking, and without letting it read the
+// answer.
 func TestSimplePostsInBrowser(t *testing.T) {
 	s, other := start(t), otherSite(t)
 	b := openBrowser(t, other)
@@ -93,6 +100,7 @@ func TestSimplePostsInBrowser(t *testing.T) {
 	} {
 		require.Contains(t, []string{"opaque", "true"}, b.fetched(t, fmt.Sprintf(send, s.url)))
 	}
-	require.Equal(t, "opaque", b.fetched(t, fmt.Sprintf(`fetch("%s/v1/namespaces/chat/users/eve/ping", {method: "POST", mode: "no-cors"}).then(r => r.type)`, s.url)))
+	require.Equal(t, "opaque", b.fetched(t,
+		fmt.Sprintf(`fetch("%s/v1/namespaces/chat/users/eve/ping", {method: "POST", mode: "no-cors"}).then(r => r.type)`, s.url)))
 	require.Nil(t, s.get(t, "/v1/namespaces/chat/users/eve")["last_seen"])
 }

@@ -69,7 +69,8 @@ func TestAccessReloads(t *testing.T) {
 	require.Contains(t, r.write(tokens+aKey+"green: 50s"), `changes="green: 60s → 50s"`)
 	require.Same(t, guard, r.authenticator, "nothing about it changed")
 
-	bKey := strings.ReplaceAll(strings.ReplaceAll(aKey, hashOf("ls_a"), hashOf("ls_b")), "scopes: [read]", "scopes: [read, ping]")
+	bKey := strings.ReplaceAll(strings.ReplaceAll(aKey, hashOf("ls_a"), hashOf("ls_b")), "scopes: [read]",
+		"scopes: [read, ping]")
 	require.NoError(t, os.WriteFile(secretFile, []byte(two), 0o600))
 	log := r.write(tokens + bKey + "rate-limit: 7\ncors-origins: https://a.example.com")
 	require.Contains(t, log, "green: 50s → 60s")
@@ -94,7 +95,8 @@ func TestAccessReloads(t *testing.T) {
 // TestReloadOpensNothingUnasked: a file that was cut off must not let everyone in.
 func TestReloadOpensNothingUnasked(t *testing.T) {
 	r := newReloadTest(t, aKey)
-	require.Contains(t, r.write("green: 50s"), `problem="no keys and no JWTs are left, so anyone would have full access: set auth: none to allow it"`)
+	require.Contains(t, r.write("green: 50s"),
+		`problem="no keys and no JWTs are left, so anyone would have full access: set auth: none to allow it"`)
 	require.False(t, r.authenticator.Open())
 	require.Contains(t, r.write("auth: none"), "keys.a removed")
 	require.True(t, r.authenticator.Open())
@@ -105,7 +107,8 @@ func TestReloadOpensNothingUnasked(t *testing.T) {
 // sign returns a JWT for alice.
 func sign(t *testing.T, secret string) string {
 	t.Helper()
-	return token(t, jwt.SigningMethodHS256, []byte(secret), map[string]any{"alg": "HS256"}, claims(map[string]any{"namespaces": nil}))
+	return token(t, jwt.SigningMethodHS256, []byte(secret), map[string]any{"alg": "HS256"},
+		claims(map[string]any{"namespaces": nil}))
 }
 
 // TestAccessOfTheProcess: what a server started with keys does, and says.
@@ -113,7 +116,8 @@ func TestAccessOfTheProcess(t *testing.T) {
 	file := writeConfig(t, aKey)
 	s := start(t, "--config", file, "--listen", ":0")
 	ask := func(key string) int {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/v1/namespaces/a/users/alice", nil)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/v1/namespaces/a/users/alice",
+			nil)
 		require.NoError(t, err)
 		request.Header.Set("Authorization", "Bearer "+key)
 		response, err := http.DefaultClient.Do(request)
@@ -124,9 +128,11 @@ func TestAccessOfTheProcess(t *testing.T) {
 	require.Equal(t, http.StatusOK, ask("ls_a"))
 	require.Equal(t, http.StatusUnauthorized, ask("ls_b"))
 	require.NotContains(t, s.log.String(), "level=DEBUG")
-	require.NoError(t, os.WriteFile(file, []byte("log-level: debug\n"+strings.ReplaceAll(aKey, hashOf("ls_a"), hashOf("ls_b"))), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("log-level: debug\n"+strings.ReplaceAll(aKey, hashOf("ls_a"),
+		hashOf("ls_b"))), 0o600))
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
-	require.Eventually(t, func() bool { return ask("ls_a") == http.StatusUnauthorized }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return ask("ls_a") == http.StatusUnauthorized }, 30*time.Second,
+		time.Millisecond)
 	require.Equal(t, http.StatusOK, ask("ls_b"))
 	require.Contains(t, s.log.String(), "level=DEBUG", "why ls_a is refused now")
 	require.NotContains(t, s.log.String(), "ls_a")
@@ -136,8 +142,10 @@ func TestAccessOfTheProcess(t *testing.T) {
 func TestSaysWhomItIsFor(t *testing.T) {
 	_, stdout, _ := execute(t, "--listen", "127.0.0.1:0")
 	require.Contains(t, stdout, "\n  for   anyone, with full access\n")
-	_, stdout, _ = execute(t, "--listen", "127.0.0.1:0", "--config", writeConfig(t, aKey+names+"jwt-jwks-url: http://127.0.0.1:1\nanonymous-read: a, b"))
-	require.Contains(t, stdout, "\n  for   callers with an API key (1), users with a JWT of https://id.example.com, anyone to read a, b\n")
+	_, stdout, _ = execute(t, "--listen", "127.0.0.1:0", "--config",
+		writeConfig(t, aKey+names+"jwt-jwks-url: http://127.0.0.1:1\nanonymous-read: a, b"))
+	require.Contains(t, stdout,
+		"\n  for   callers with an API key (1), users with a JWT of https://id.example.com, anyone to read a, b\n")
 
 	code, stdout, stderr := execute(t, "--listen", ":0")
 	require.Equal(t, 2, code)

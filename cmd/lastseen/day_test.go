@@ -211,7 +211,8 @@ func (d *day) compareLookups(asOf int64) {
 		}
 		body, err := json.Marshal(map[string]any{"users": names})
 		require.NoError(d.t, err)
-		response, err := http.Post(d.s.url+dayPath+"/lookup?as_of="+url.QueryEscape(d.when(asOf)), "application/json", bytes.NewReader(body))
+		response, err := http.Post(d.s.url+dayPath+"/lookup?as_of="+url.QueryEscape(d.when(asOf)), "application/json",
+			bytes.NewReader(body))
 		require.NoError(d.t, err)
 		require.Equal(d.t, want, d.users(response).Users)
 	}

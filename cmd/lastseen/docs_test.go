@@ -29,7 +29,8 @@ func TestDocsInBrowser(t *testing.T) {
 		until(fmt.Sprintf(`document.querySelectorAll(".opblock").length == %d`, len(want))))
 	require.Equal(t, s.docs, evaluate[string](t, b, "location.href"))
 	shown := evaluate[[]string](t, b, `[...document.querySelectorAll(".opblock-summary")].map(o =>
-		o.querySelector(".opblock-summary-method").innerText + " " + o.querySelector(".opblock-summary-path").dataset.path)`)
+		o.querySelector(".opblock-summary-method").innerText + " " +
+			o.querySelector(".opblock-summary-path").dataset.path)`)
 	slices.Sort(shown)
 	require.Equal(t, want, shown)
 
@@ -55,13 +56,15 @@ func (b *browser) tryOut(t *testing.T, method, path string) {
 	for name, value := range map[string]string{"namespace": "chat", "user": "alice"} {
 		input := fmt.Sprintf(`[data-param-name=%q] input`, name)
 		b.do(t, chromedp.WaitEnabled(at(input)))
-		evaluate[bool](t, b, fmt.Sprintf(`document.querySelector(%q).select() ?? true`, block+input)) // to type over an example
+		// to type over an example
+		evaluate[bool](t, b, fmt.Sprintf(`document.querySelector(%q).select() ?? true`, block+input))
 		b.do(t, chromedp.SendKeys(at(input), value))
 	}
 	answer := fmt.Sprintf(`document.querySelector(%q)?.innerText`, block+".live-responses-table")
 	url := strings.NewReplacer("{namespace}", "chat", "{user}", "alice").Replace(b.url + path)
 	b.do(t, chromedp.Click(at(".execute")), until(answer+`?.includes('"status": "green"')`))
-	require.Equal(t, url, evaluate[string](t, b, fmt.Sprintf(`document.querySelector(%q).innerText`, block+".request-url pre")))
+	require.Equal(t, url, evaluate[string](t, b, fmt.Sprintf(`document.querySelector(%q).innerText`,
+		block+".request-url pre")))
 }
 
 // TestErrorGuideInBrowser opens the page, an anchor on it, and what the type of an error answer names.
@@ -108,13 +111,19 @@ func operations(t *testing.T, s *service) (all []string) {
 // the page is loaded again.
 func TestAuthorizeInBrowser(t *testing.T) {
 	key, hash := auth.NewKey()
-	guard, err := auth.New(auth.Config{Keys: []auth.Key{{Name: "docs", Hash: hash, Scopes: auth.Scopes(), Namespaces: []auth.Pattern{"chat"}}}}, auth.Options{})
+	guard, err := auth.New(auth.Config{Keys: []auth.Key{{
+		Name: "docs", Hash: hash, Scopes: auth.Scopes(),
+		Namespaces: []auth.Pattern{"chat"},
+	}}}, auth.Options{})
 	require.NoError(t, err)
 	file, err := filestore.Open(filestore.Options{Path: storetest.DataFile(t), Sync: time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, file.Close()) })
 	server := httptest.NewServer(api.New(api.Config{
-		Store: file, Auth: guard, Settings: api.Settings{Thresholds: lastseen.Thresholds{Green: time.Hour, Yellow: 2 * time.Hour}, PingInterval: time.Minute, Shards: 1},
+		Store: file, Auth: guard, Settings: api.Settings{Thresholds: lastseen.Thresholds{
+			Green:  time.Hour,
+			Yellow: 2 * time.Hour,
+		}, PingInterval: time.Minute, Shards: 1},
 	}))
 	t.Cleanup(server.Close)
 	refused, err := http.Get(server.URL + "/v1/namespaces/chat/users/alice")

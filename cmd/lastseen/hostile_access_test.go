@@ -62,7 +62,8 @@ func TestTamperedTokens(t *testing.T) {
 		good := g.good(t, nil)
 		refuses := func(forged string) {
 			status, body := g.ask(t, "GET", alice, "", bearer+forged)
-			require.Contains(t, []int{http.StatusUnauthorized, http.StatusBadRequest}, status, "%q: %s", forged, body) // 400 is for what no header holds
+			// 400 is for what no header holds
+			require.Contains(t, []int{http.StatusUnauthorized, http.StatusBadRequest}, status, "%q: %s", forged, body)
 		}
 		step := 1
 		if testing.Short() {
@@ -98,7 +99,11 @@ func TestOddWaysToSendCredentials(t *testing.T) {
 			{"Cookie: token=" + good + "; Authorization=ls_all"},
 			{"X-Forwarded-User: alice", "X-Forwarded-For: 127.0.0.1", "Forwarded: for=127.0.0.1"},
 		} {
-			for _, request := range [][2]string{{"GET", alice}, {"POST", alice + "/ping"}, {"POST", "/v1/namespaces/mine-1/pings"}} {
+			for _, request := range [][2]string{
+				{"GET", alice},
+				{"POST", alice + "/ping"},
+				{"POST", "/v1/namespaces/mine-1/pings"},
+			} {
 				status, body := g.ask(t, request[0], request[1], "", headers...)
 				require.Equal(t, http.StatusUnauthorized, status, "%q: %s", headers, body)
 			}
@@ -121,11 +126,13 @@ func TestOddWaysToSendCredentials(t *testing.T) {
 func TestReachingFurther(t *testing.T) {
 	eachGuarded(t, func(t *testing.T, g guarded) {
 		everything := func(namespace string) (list string) {
-			_, list = g.ask(t, "GET", "/v1/namespaces/"+namespace+"/users?as_of=2000000000&limit=1000", "", bearer+"ls_all")
+			_, list = g.ask(t, "GET", "/v1/namespaces/"+namespace+"/users?as_of=2000000000&limit=1000", "",
+				bearer+"ls_all")
 			return list
 		}
 		for _, namespace := range []string{"mine-1", "yours", "mine"} {
-			status, body := g.ask(t, "POST", "/v1/namespaces/"+namespace+"/pings", `{"pings":[{"user":"alice","at":1},{"user":"bob","at":2},{"user":"carol","at":3}]}`, bearer+"ls_all")
+			status, body := g.ask(t, "POST", "/v1/namespaces/"+namespace+"/pings",
+				`{"pings":[{"user":"alice","at":1},{"user":"bob","at":2},{"user":"carol","at":3}]}`, bearer+"ls_all")
 			require.Equal(t, http.StatusOK, status, body)
 		}
 		before := everything("mine-1") + everything("yours") + everything("mine")
@@ -191,7 +198,8 @@ func (g guarded) pagesTellNothing(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal([]byte(body), &page))
 	for namespace, want := range map[string]int{"yours": http.StatusForbidden, "mine-1": http.StatusBadRequest} {
-		status, body := g.ask(t, "GET", "/v1/namespaces/"+namespace+"/users?cursor="+page.NextCursor, "", bearer+"ls_reader")
+		status, body := g.ask(t, "GET", "/v1/namespaces/"+namespace+"/users?cursor="+page.NextCursor, "",
+			bearer+"ls_reader")
 		require.Equal(t, want, status, body)
 	}
 }

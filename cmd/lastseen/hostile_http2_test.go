@@ -29,7 +29,10 @@ func TestHTTP2Resets(t *testing.T) {
 		t.Skip("counting open files needs /proc")
 	}
 	files := newPairFiles(t, "a.example.com")
-	s, stop := startHere(t, []string{"--store", t.TempDir() + "/data.db", "--tls-cert", files.cert, "--tls-key", files.key})
+	s, stop := startHere(t, []string{
+		"--store", t.TempDir() + "/data.db", "--tls-cert", files.cert, "--tls-key",
+		files.key,
+	})
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
 	client := &http.Client{Transport: transport}
 	ping := func(path string) {
@@ -45,7 +48,8 @@ func TestHTTP2Resets(t *testing.T) {
 	}
 	reset := func(path string) {
 		ctx, cancel := context.WithCancel(context.Background())
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/v1/namespaces/hostile/"+path, taunt{cancel})
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/v1/namespaces/hostile/"+path,
+			taunt{cancel})
 		if !assertNoError(t, err) {
 			return
 		}

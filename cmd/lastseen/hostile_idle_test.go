@@ -47,7 +47,8 @@ func TestIdleConnections(t *testing.T) {
 		require.NoError(t, conn.Close())
 	}
 	http.DefaultClient.CloseIdleConnections()
-	require.True(t, assertEventually(func() bool { return s.files(t) <= files }), "%d files, %d before", s.files(t), files)
+	require.True(t, assertEventually(func() bool { return s.files(t) <= files }), "%d files, %d before", s.files(t),
+		files)
 }
 
 // connectIdly opens connections, asks one thing on each, and leaves them open.

@@ -153,7 +153,10 @@ func (d *day) behave(events []event) {
 			body, media = item+"\n\n"+item, "application/x-ndjson"
 		}
 		d.expectOK(http.Post(d.s.url+path, media, strings.NewReader(body)))
-		read := []string{"/users?limit=7", "/counts", "/lookup?user=a&user=" + userName(e.user), "/users/" + userName(e.user)}[i%4]
+		read := []string{
+			"/users?limit=7", "/counts", "/lookup?user=a&user=" + userName(e.user),
+			"/users/" + userName(e.user),
+		}[i%4]
 		d.expectOK(http.Get(d.s.url + dayPath + read))
 	}
 }
@@ -241,7 +244,8 @@ func attacks() []attack {
 		always("GET /heal", stays),
 		always(post("/pings", lines+chunked, "10\r\n{\"user\":\"eve\"}\n\n\r\n5\r\n{\"use"), stays),
 		always(post("/pings", lines+chunked, "10\r\n{\"user\":\"eve\"}\n\n\r\n5\r\n{\"use"), resets),
-		always(post("/pings", lines+last+"Content-Length: 100000\r\n", strings.Repeat("{\"user\":\"eve\"}\n", 5000)+strings.Repeat("x", 25_000)), reads),
+		always(post("/pings", lines+last+"Content-Length: 100000\r\n",
+			strings.Repeat("{\"user\":\"eve\"}\n", 5000)+strings.Repeat("x", 25_000)), reads),
 		always(post("/pings", last+"Content-Length: 2000000\r\n", strings.Repeat("[", 2_000_000)), reads),
 		always(post("/pings", last+"Content-Length: 200000\r\n", `{"pings":`+strings.Repeat("[", 199_991)), reads),
 		always(post("/lookup", last+"Content-Encoding: gzip\r\nContent-Length: 4\r\n", "\x1f\x8b\x08\x00"), reads),
@@ -249,7 +253,8 @@ func attacks() []attack {
 		always(post("/users/eve/ping", "X: "+strings.Repeat("x", 200_000)+"\r\n", ""), reads),
 		always(strings.Repeat(get("/users?limit=1000"), 50), resets),
 		always(strings.Repeat(get("/counts"), 50)+"GET /version"+host+last+"\r\n", reads),
-		always(strings.Replace(get("/users/eve"), "GET", "DELETE", 1)+strings.Replace(get("?confirm=hostile"), "GET", "DELETE", 1), resets),
+		always(strings.Replace(get("/users/eve"), "GET", "DELETE", 1)+strings.Replace(get("?confirm=hostile"), "GET",
+			"DELETE", 1), resets),
 		always("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", stays),
 		always("", stays),
 	}

@@ -48,9 +48,13 @@ func eachGuarded(t *testing.T, test func(t *testing.T, g guarded)) {
 		{nil, jwt.SigningMethodEdDSA, edKey, publicPEM(t, edPublic)},
 	} {
 		t.Run(g.method.Alg(), func(t *testing.T) {
-			setting := map[bool]string{true: "jwt-secret-file", false: "jwt-keys-file"}[g.method == jwt.SigningMethodHS256]
-			g.service = start(t, "--config", writeConfig(t, names+"user-rate-limit: off\n"+setting+": "+writeFile(t, "verify", []byte(g.file))+
-				fmt.Sprintf(guardedKeys, hashOf("ls_reader"), hashOf("ls_writer"), hashOf("ls_all"))))
+			setting := map[bool]string{
+				true:  "jwt-secret-file",
+				false: "jwt-keys-file",
+			}[g.method == jwt.SigningMethodHS256]
+			g.service = start(t, "--config", writeConfig(t,
+				names+"user-rate-limit: off\n"+setting+": "+writeFile(t, "verify", []byte(g.file))+
+					fmt.Sprintf(guardedKeys, hashOf("ls_reader"), hashOf("ls_writer"), hashOf("ls_all"))))
 			test(t, g)
 		})
 	}
@@ -59,7 +63,8 @@ func eachGuarded(t *testing.T, test func(t *testing.T, g guarded)) {
 // claims are those of a good token for alice, with some changed; nil takes one away.
 func claims(changes map[string]any) map[string]any {
 	all := map[string]any{
-		"iss": "https://id.example.com", "aud": "lastseen", "sub": "alice", "exp": time.Now().Add(time.Hour).Unix(), "namespaces": "mine-1",
+		"iss": "https://id.example.com", "aud": "lastseen", "sub": "alice", "exp": time.Now().Add(time.Hour).Unix(),
+		"namespaces": "mine-1",
 	}
 	maps.Copy(all, changes)
 	maps.DeleteFunc(all, func(_ string, v any) bool { return v == nil })
@@ -121,16 +126,21 @@ func (g guarded) forgedTokens(t *testing.T) map[string]string {
 	}
 	again := func(header, body map[string]any) string { return token(t, g.method, g.key, header, body) }
 	forged := map[string]string{
-		"for none, unsigned":                segment(t, map[string]any{"alg": "none"}) + "." + parts[1] + ".",
-		"for none, with a signature":        segment(t, map[string]any{"alg": "none"}) + "." + parts[1] + "." + parts[2],
-		"for nOnE":                          segment(t, map[string]any{"alg": "nOnE"}) + "." + parts[1] + ".",
-		"without an algorithm":              segment(t, map[string]any{}) + "." + parts[1] + "." + parts[2],
-		"with a list of algorithms":         segment(t, map[string]any{"alg": []string{g.method.Alg()}}) + "." + parts[1] + "." + parts[2],
-		"with the algorithm in lower case":  again(with(map[string]any{"alg": strings.ToLower(g.method.Alg())}), claims(nil)),
-		"signed with nothing":               token(t, hs, []byte{}, map[string]any{"alg": "HS256"}, claims(nil)),
-		"signed with zeros":                 token(t, hs, make([]byte, 32), map[string]any{"alg": "HS256"}, claims(nil)),
+		"for none, unsigned": segment(t, map[string]any{"alg": "none"}) + "." + parts[1] + ".",
+		"for none, with a signature": segment(t, map[string]any{"alg": "none"}) + "." + parts[1] + "." +
+			parts[2],
+		"for nOnE":             segment(t, map[string]any{"alg": "nOnE"}) + "." + parts[1] + ".",
+		"without an algorithm": segment(t, map[string]any{}) + "." + parts[1] + "." + parts[2],
+		"with a list of algorithms": segment(t, map[string]any{"alg": []string{g.method.Alg()}}) + "." +
+			parts[1] + "." + parts[2],
+		"with the algorithm in lower case": again(with(map[string]any{"alg": strings.ToLower(g.method.Alg())}),
+			claims(nil)),
+		"signed with nothing": token(t, hs, []byte{}, map[string]any{"alg": "HS256"}, claims(nil)),
+		"signed with zeros": token(t, hs, make([]byte, 32), map[string]any{"alg": "HS256"},
+			claims(nil)),
 		"signed with a key that it carries": g.carriesItsKey(t),
-		"with a critical extension":         again(with(map[string]any{"crit": []string{"b64"}, "b64": false}), claims(nil)),
+		"with a critical extension": again(with(map[string]any{"crit": []string{"b64"}, "b64": false}),
+			claims(nil)),
 		"for others":                        g.good(t, map[string]any{"aud": "another"}),
 		"for others too, which is a list":   g.good(t, map[string]any{"aud": []string{"another"}}),
 		"of another issuer":                 g.good(t, map[string]any{"iss": "https://id.example.com.evil"}),
@@ -147,29 +157,32 @@ func (g guarded) forgedTokens(t *testing.T) map[string]string {
 		"for namespaces that are no names":  g.good(t, map[string]any{"namespaces": []string{"../mine-1"}}),
 		"for namespaces that are an object": g.good(t, map[string]any{"namespaces": map[string]any{"mine-1": true}}),
 		"for patterns that are none":        g.good(t, map[string]any{"namespaces": "*-1"}),
-		"with another body":                 parts[0] + "." + segment(t, claims(map[string]any{"sub": "bob"})) + "." + parts[2],
-		"without a signature":               parts[0] + "." + parts[1] + ".",
-		"of two parts":                      parts[0] + "." + parts[1],
-		"of four parts":                     good + ".x",
-		"encrypted":                         good + ".x.y",
-		"padded":                            good + "=",
-		"cut":                               good[:len(good)-1],
-		"in quotes":                         `"` + good + `"`,
-		"twice":                             good + "," + good,
-		"of 9,000 bytes":                    g.good(t, map[string]any{"x": strings.Repeat("x", 9000)}),
-		"of dots":                           strings.Repeat(".", 8000),
-		"of nested JSON":                    base64.RawURLEncoding.EncodeToString([]byte(strings.Repeat("[", 4000))) + "." + parts[1] + "." + parts[2],
-		"a key's hash":                      hashOf("ls_all"),
-		"a key's beginning":                 "ls_al",
-		"a key and more":                    "ls_all0",
-		"a key in capitals":                 "LS_ALL",
-		"a key with a space in it":          "ls_ all",
-		"the secret or public key itself":   base64.RawURLEncoding.EncodeToString(file),
-		"nothing":                           "",
+		"with another body": parts[0] + "." + segment(t, claims(map[string]any{"sub": "bob"})) + "." +
+			parts[2],
+		"without a signature": parts[0] + "." + parts[1] + ".",
+		"of two parts":        parts[0] + "." + parts[1],
+		"of four parts":       good + ".x",
+		"encrypted":           good + ".x.y",
+		"padded":              good + "=",
+		"cut":                 good[:len(good)-1],
+		"in quotes":           `"` + good + `"`,
+		"twice":               good + "," + good,
+		"of 9,000 bytes":      g.good(t, map[string]any{"x": strings.Repeat("x", 9000)}),
+		"of dots":             strings.Repeat(".", 8000),
+		"of nested JSON": base64.RawURLEncoding.EncodeToString([]byte(strings.Repeat("[", 4000))) +
+			"." + parts[1] + "." + parts[2],
+		"a key's hash":                    hashOf("ls_all"),
+		"a key's beginning":               "ls_al",
+		"a key and more":                  "ls_all0",
+		"a key in capitals":               "LS_ALL",
+		"a key with a space in it":        "ls_ all",
+		"the secret or public key itself": base64.RawURLEncoding.EncodeToString(file),
+		"nothing":                         "",
 	}
 	if g.method != hs {
 		forged["signed with the public key"] = token(t, hs, file, map[string]any{"alg": "HS256"}, claims(nil))
-		forged["signed with the public key, without its last line break"] = token(t, hs, file[:len(file)-1], map[string]any{"alg": "HS256"}, claims(nil))
+		forged["signed with the public key, without its last line break"] = token(t, hs, file[:len(file)-1],
+			map[string]any{"alg": "HS256"}, claims(nil))
 	}
 	return forged
 }

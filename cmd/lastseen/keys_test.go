@@ -27,7 +27,8 @@ func loadText(t *testing.T, content string) (*config.Config, error) {
 }
 
 func TestKeyNew(t *testing.T) {
-	code, stdout, stderr := execute(t, "key", "new", "--name", "page", "--scopes", "read, ping", "--namespaces", "chat-*,lobby")
+	code, stdout, stderr := execute(t, "key", "new", "--name", "page", "--scopes", "read, ping", "--namespaces",
+		"chat-*,lobby")
 	require.Zero(t, code, stderr)
 	require.Empty(t, stderr)
 	key, lines, found := strings.Cut(stdout, "\n\n")
@@ -52,7 +53,13 @@ func TestKeyNew(t *testing.T) {
 }
 
 func TestWrongKeyNew(t *testing.T) {
-	for _, args := range [][]string{{"--name", "a b"}, {"--name", ""}, {"--scopes", "write"}, {"--scopes", ""}, {"--namespaces", "a/b"}} {
+	for _, args := range [][]string{
+		{"--name", "a b"},
+		{"--name", ""},
+		{"--scopes", "write"},
+		{"--scopes", ""},
+		{"--namespaces", "a/b"},
+	} {
 		code, stdout, stderr := execute(t, append([]string{"key", "new"}, args...)...)
 		require.Equal(t, 2, code)
 		require.Empty(t, stdout, "a key that was refused is none")

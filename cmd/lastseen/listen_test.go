@@ -23,7 +23,10 @@ func TestTakenPort(t *testing.T) {
 	defer other.Close()
 	dir := t.TempDir()
 	var log bytes.Buffer
-	code := run(context.Background(), []string{"--listen", other.Addr().String(), "--store", filepath.Join(dir, "new.db")}, io.Discard, &log)
+	code := run(context.Background(), []string{
+		"--listen", other.Addr().String(), "--store",
+		filepath.Join(dir, "new.db"),
+	}, io.Discard, &log)
 	require.Equal(t, 1, code)
 	require.Equal(t, "lastseen: cannot listen on "+other.Addr().String()+" (flag --listen): address already in use; "+
 		"stop the process that uses it, or choose another address with --listen or LASTSEEN_LISTEN\n", log.String())
@@ -49,7 +52,8 @@ func TestPortIsFreeAfterFailure(t *testing.T) {
 	address := free.Addr().String()
 	require.NoError(t, free.Close())
 	var log bytes.Buffer
-	code := run(context.Background(), []string{"--listen", address, "--store", t.TempDir() + "/none/new.db"}, io.Discard, &log)
+	code := run(context.Background(), []string{"--listen", address, "--store", t.TempDir() + "/none/new.db"},
+		io.Discard, &log)
 	require.Equal(t, 1, code)
 	require.Contains(t, log.String(), "the folder must exist")
 	again, err := net.Listen("tcp", address)

@@ -52,9 +52,11 @@ func TestLogSettings(t *testing.T) {
 
 	write("log-format: json\naccess-log: on\n")
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
-	require.Eventually(t, func() bool { return s.count(t, "INFO", "configuration reloaded") == 1 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return s.count(t, "INFO", "configuration reloaded") == 1 }, 10*time.Second,
+		10*time.Millisecond)
 	s.post(t, alice+"/ping", "")
-	require.Eventually(t, func() bool { return s.count(t, "INFO", "request") == 1 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return s.count(t, "INFO", "request") == 1 }, 10*time.Second,
+		10*time.Millisecond)
 	require.NotContains(t, s.log.String(), "alice")
 	require.Zero(t, s.terminate(t))
 	require.Equal(t, 1, s.count(t, "INFO", "stopping"), "all that was logged is JSON")

@@ -52,7 +52,8 @@ func TestUnknownNamespacesAreRefused(t *testing.T) {
 
 // TestNamespaceLimitOnRedis: the setting reaches the store, and the response names it.
 func TestNamespaceLimitOnRedis(t *testing.T) {
-	s := start(t, "--store", redistest.Start(t), "--redis-timeout", "30s", "--redis-dial-timeout", "30s", "--max-namespaces", "1")
+	s := start(t, "--store", redistest.Start(t), "--redis-timeout", "30s", "--redis-dial-timeout", "30s",
+		"--max-namespaces", "1")
 	s.post(t, alice+"/ping", "")
 	status, code, detail := s.detailOf(t, "POST", "/v1/namespaces/other/users/alice/ping", "")
 	require.Equal(t, http.StatusServiceUnavailable, status)
@@ -74,7 +75,8 @@ func TestSetInSecondsIsNotServedAsMilliseconds(t *testing.T) {
 	require.NoError(t, client.ZAdd(ctx, "presence", redis.Z{Score: float64(long), Member: "alice"}).Err())
 	args := []string{"--store", url, "--redis-timeout", "30s", "--redis-dial-timeout", "30s"}
 
-	s := start(t, append(args, "--config", writeConfig(t, "namespaces: {chat: {redis-key: presence, retention: 1h}}"))...)
+	s := start(t, append(args, "--config", writeConfig(t,
+		"namespaces: {chat: {redis-key: presence, retention: 1h}}"))...)
 	for _, request := range [][2]string{{"GET", alice}, {"POST", alice + "/ping"}, {"DELETE", alice}} {
 		status, code, detail := s.detailOf(t, request[0], request[1], "")
 		require.Equal(t, http.StatusInternalServerError, status)
@@ -89,8 +91,10 @@ func TestSetInSecondsIsNotServedAsMilliseconds(t *testing.T) {
 		require.True(t, key == "presence" || strings.HasPrefix(key, "presence::lease:"), key)
 	}
 
-	s = start(t, append(args, "--config", writeConfig(t, "namespaces: {chat: {redis-key: presence, redis-score-unit: s}}"))...)
-	require.Contains(t, fmtAny(s.get(t, "/v1/namespaces")), time.Unix(long, 0).UTC().Format("2006-01-02T15:04:05"), "listed before any request")
+	s = start(t, append(args, "--config", writeConfig(t,
+		"namespaces: {chat: {redis-key: presence, redis-score-unit: s}}"))...)
+	require.Contains(t, fmtAny(s.get(t, "/v1/namespaces")), time.Unix(long, 0).UTC().Format("2006-01-02T15:04:05"),
+		"listed before any request")
 	require.Equal(t, time.Unix(long, 0).UTC().Format("2006-01-02T15:04:05.000Z"), s.get(t, alice)["last_seen"])
 }
 
@@ -155,7 +159,8 @@ func TestNamespacesAreRegisteredOnceRedisIsThere(t *testing.T) {
 	server.Start(t)
 	require.Eventually(t, func() bool {
 		status, answer := s.call(t, "GET", "/v1/namespaces", "")
-		return status == 200 && fmtAny(answer) == "map[namespaces:[map[last_ping:<nil> namespace:chat]] next_cursor:<nil>]"
+		return status == 200 &&
+			fmtAny(answer) == "map[namespaces:[map[last_ping:<nil> namespace:chat]] next_cursor:<nil>]"
 	}, 60*time.Second, 50*time.Millisecond)
 }
 
@@ -169,7 +174,8 @@ func TestTutorialsSetIsServed(t *testing.T) {
 	defer client.Close()
 	ctx := context.Background()
 	now := time.Now().Unix()
-	require.NoError(t, client.ZAdd(ctx, "presence", redis.Z{Score: float64(now - 10), Member: "alice"}, redis.Z{Score: 100123, Member: "bob"}).Err())
+	require.NoError(t, client.ZAdd(ctx, "presence", redis.Z{Score: float64(now - 10), Member: "alice"},
+		redis.Z{Score: 100123, Member: "bob"}).Err())
 
 	file := writeConfig(t, tutorialExample(t, 0, url))
 	s := start(t, "--config", file, "--redis-timeout", "30s", "--redis-dial-timeout", "30s")

@@ -26,7 +26,7 @@ func measure[T any](t *testing.T, b *browser, expression string) T {
 func prefersScheme(scheme string) browserStep {
 	return func(ctx context.Context, _ *chromedp.Target) (chromedp.Void, error) {
 		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}, //nolint:misspell // CSS calls it so
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}, //nolint:misspell // CSS
 		})
 		return chromedp.Void{}, err
 	}
@@ -44,10 +44,12 @@ func (b *browser) openEverything(t *testing.T) {
 	b.tryOut(t, "post", "/v1/namespaces/{namespace}/users/{user}/ping")
 	for _, block := range []string{"getUser", "listUsers", "deleteNamespace"} {
 		control := fmt.Sprintf(`[id$=%q] .opblock-summary-control`, block)
-		b.do(t, chromedp.Click(chromedp.CSS(control)), until(fmt.Sprintf(`document.querySelector('[id$=%q] .responses-wrapper')`, block)))
+		b.do(t, chromedp.Click(chromedp.CSS(control)),
+			until(fmt.Sprintf(`document.querySelector('[id$=%q] .responses-wrapper')`, block)))
 	}
 	b.do(t, chromedp.Click(chromedp.CSS(`[id$="getUser"] .model-example .tablinks[data-name="model"]`)))
-	evaluate[bool](t, b, `document.querySelectorAll("section.models .model-box-control[aria-expanded=false], section.models button[aria-expanded=false]").forEach(e => e.click()) ?? true`)
+	evaluate[bool](t, b,
+		`document.querySelectorAll("section.models .model-box-control[aria-expanded=false], section.models button[aria-expanded=false]").forEach(e => e.click()) ?? true`)
 }
 
 // TestDocsAtFirstSight: on the screen of a laptop the first operation is there without scrolling, and the filter finds
@@ -68,7 +70,8 @@ func TestDocsAtFirstSight(t *testing.T) {
 		"look up":  "/v1/namespaces/{namespace}/users/{user},/v1/namespaces/{namespace}/lookup,/v1/namespaces/{namespace}/lookup",
 		"nothing":  "",
 	} {
-		b.do(t, until(fmt.Sprintf("document.querySelector(%q).select() ?? true", box)), chromedp.SendKeys(chromedp.CSS(box), typed),
+		b.do(t, until(fmt.Sprintf("document.querySelector(%q).select() ?? true", box)),
+			chromedp.SendKeys(chromedp.CSS(box), typed),
 			until(fmt.Sprintf("%s == %q", shown, want)))
 	}
 	require.Empty(t, b.seen())
@@ -80,7 +83,8 @@ func TestPagesOnAPhone(t *testing.T) {
 	b := openBrowser(t, s.url)
 	b.do(t, chromedp.EmulateViewport(390, 844))
 	narrow := func(what string) {
-		require.LessOrEqual(t, measure[int](t, b, "document.documentElement.scrollWidth - document.documentElement.clientWidth"), 0, what)
+		require.LessOrEqual(t, measure[int](t, b,
+			"document.documentElement.scrollWidth - document.documentElement.clientWidth"), 0, what)
 		require.Empty(t, measure[[]string](t, b, "cutOff()"), what)
 	}
 	b.do(t, chromedp.Navigate(s.url+"/docs/errors"), until(`document.querySelectorAll("section").length > 10`))
@@ -98,7 +102,8 @@ func TestPagesInTheDark(t *testing.T) {
 	s := start(t)
 	b := openBrowser(t, s.url)
 	for _, page := range []string{"/docs/", "/docs/errors"} {
-		b.do(t, prefersScheme("light"), chromedp.Navigate(s.url+page), until(`document.querySelector(".opblock, section")`))
+		b.do(t, prefersScheme("light"), chromedp.Navigate(s.url+page),
+			until(`document.querySelector(".opblock, section")`))
 		require.Greater(t, measure[float64](t, b, "background()"), 0.9, page)
 		b.do(t, prefersScheme("dark"), settled)
 		require.Less(t, measure[float64](t, b, "background()"), 0.03, page)
@@ -108,7 +113,8 @@ func TestPagesInTheDark(t *testing.T) {
 	b.openEverything(t)
 	b.do(t, settled)
 	require.Empty(t, measure[[]string](t, b, "faint(4.5)"))
-	b.do(t, chromedp.Click(chromedp.CSS(".auth-wrapper > .authorize")), until(`document.querySelector(".modal-ux")`), settled)
+	b.do(t, chromedp.Click(chromedp.CSS(".auth-wrapper > .authorize")), until(`document.querySelector(".modal-ux")`),
+		settled)
 	require.Empty(t, measure[[]string](t, b, "faint(4.5)"))
 	require.Empty(t, b.seen())
 }

@@ -26,7 +26,8 @@ func TestReadme(t *testing.T) {
 		s := start(t, args...)
 		// The lines name the default port; curl's own configuration leads them to ours.
 		home := t.TempDir()
-		config := fmt.Sprintf("silent\nshow-error\nconnect-to = 127.0.0.1:8080:%s\n", strings.TrimPrefix(s.url, "http://"))
+		config := fmt.Sprintf("silent\nshow-error\nconnect-to = 127.0.0.1:8080:%s\n",
+			strings.TrimPrefix(s.url, "http://"))
 		require.NoError(t, os.WriteFile(filepath.Join(home, ".curlrc"), []byte(config), 0o600))
 		for _, step := range steps {
 			cmd := exec.Command("bash", "-c", step.command)

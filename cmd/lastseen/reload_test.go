@@ -66,9 +66,10 @@ func (r *reloadTest) setting(namespace, name string) int {
 func TestReload(t *testing.T) {
 	r := newReloadTest(t, "green: 60s\nnamespaces:\n  a: {green: 90s}\n  b: {retention: 1h}\n")
 	log := r.write("green: 70s\nretention: 2h\nnamespaces:\n  b: {retention: off}\n  c: {ping-interval: 10s}\n")
-	require.Contains(t, log, `level=INFO msg="configuration reloaded" file=FILE changes="green: 60s → 70s; retention: off → 2h; `+
-		`namespaces.a removed; namespaces.a.green: 90s → 70s; namespaces.b.retention: 1h → off; `+
-		`namespaces.c added; namespaces.c.ping-interval: 30s → 10s"`)
+	require.Contains(t, log,
+		`level=INFO msg="configuration reloaded" file=FILE changes="green: 60s → 70s; retention: off → 2h; `+
+			`namespaces.a removed; namespaces.a.green: 90s → 70s; namespaces.b.retention: 1h → off; `+
+			`namespaces.c added; namespaces.c.ping-interval: 30s → 10s"`)
 	require.Equal(t, 70_000, r.setting("a", "green_ms"))
 	require.Equal(t, 2*time.Hour, r.retention("a"))
 	require.Zero(t, r.retention("b"))
@@ -92,21 +93,23 @@ func TestReloadLogsOnlySomeOfManyChanges(t *testing.T) {
 
 func TestReloadWarns(t *testing.T) {
 	r := newReloadTest(t, "")
-	require.Contains(t, r.write("namespaces: {a: {ping-interval: 45s}}"), `level=WARN msg="green is 60s (default) and namespaces.a.ping-interval is 45s (FILE:1)`)
+	require.Contains(t, r.write("namespaces: {a: {ping-interval: 45s}}"),
+		`level=WARN msg="green is 60s (default) and namespaces.a.ping-interval is 45s (FILE:1)`)
 }
 
 // TestReloadChangesNothing if anything is wrong.
 func TestReloadChangesNothing(t *testing.T) {
 	const before = "green: 60s\nstore: redis://u:geheim@127.0.0.1:1\nnamespaces: {a: {redis-key: a}, b: {redis-score-unit: ms}, c: }\n"
 	for content, want := range map[string][]string{
-		"grene: 1s\nyellow: 7\n":                              {"FILE:1: grene: unknown setting", "FILE:2: yellow:"},
-		"green: 70s\n  yellow: 6m":                            {"FILE:2: mapping values"},
-		before + "sync: 2s":                                   {"sync: 1s → 2s requires a restart"},
-		before + "green":                                      {"FILE:4: "},
-		"store: redis://u:pssst@127.0.0.1:2":                  {"store: redis://u:xxxxx@127.0.0.1:1 → redis://u:xxxxx@127.0.0.1:2 requires", "namespaces.a.redis-key: a → not set requires", "namespaces.b.redis-score-unit: ms → ms requires"},
-		strings.Replace(before, "c:", "c: {redis-key: x}", 1): {"namespaces.c.redis-key: not set → x requires a restart"},
-		before[:len(before)-2] + ", d: {redis-shards: 2}}":    {"namespaces.d.redis-shards: 1 → 2 requires a restart"},
-		"redis-shards: 2\ngreen: 70s\n" + before[11:]:         {"redis-key is a", "redis-shards is 2"},
+		"grene: 1s\nyellow: 7\n":             {"FILE:1: grene: unknown setting", "FILE:2: yellow:"},
+		"green: 70s\n  yellow: 6m":           {"FILE:2: mapping values"},
+		before + "sync: 2s":                  {"sync: 1s → 2s requires a restart"},
+		before + "green":                     {"FILE:4: "},
+		"store: redis://u:pssst@127.0.0.1:2": {"store: redis://u:xxxxx@127.0.0.1:1 → redis://u:xxxxx@127.0.0.1:2 requires", "namespaces.a.redis-key: a → not set requires", "namespaces.b.redis-score-unit: ms → ms requires"},
+		strings.Replace(before, "c:", "c: {redis-key: x}",
+			1): {"namespaces.c.redis-key: not set → x requires a restart"},
+		before[:len(before)-2] + ", d: {redis-shards: 2}}": {"namespaces.d.redis-shards: 1 → 2 requires a restart"},
+		"redis-shards: 2\ngreen: 70s\n" + before[11:]:      {"redis-key is a", "redis-shards is 2"},
 	} {
 		r := newReloadTest(t, before)
 		current, handler := r.config(), r.handler.Load()
@@ -150,7 +153,8 @@ func TestReloadOfTheProcess(t *testing.T) {
 		t.Helper()
 		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
 		require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
-		require.Eventually(t, func() bool { return strings.Contains(s.log.String(), want) }, 30*time.Second, time.Millisecond, "%s", s.log)
+		require.Eventually(t, func() bool { return strings.Contains(s.log.String(), want) }, 30*time.Second,
+			time.Millisecond, "%s", s.log)
 	}
 	hangup("green: 30s\nyellow: 60s\nnamespaces: {new: {green: 5s, yellow: 50s}}\n", "green: 10s → 30s")
 	require.EqualValues(t, 30_000, s.get(t, "/v1/namespaces/chat")["green_ms"])
@@ -170,7 +174,8 @@ func TestReloadOfTheProcess(t *testing.T) {
 func TestHangupWithoutFile(t *testing.T) {
 	s := start(t)
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
-	require.Eventually(t, func() bool { return strings.Contains(s.log.String(), "nothing to reload") }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(s.log.String(), "nothing to reload") }, 30*time.Second,
+		time.Millisecond)
 	s.get(t, "/healthz")
 	require.Zero(t, s.terminate(t))
 }

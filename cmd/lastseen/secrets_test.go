@@ -47,7 +47,8 @@ func TestConfigMasksURLs(t *testing.T) {
 // TestStoreThatIsNearlyAURL is an error: as the name of a file it would come up empty.
 func TestStoreThatIsNearlyAURL(t *testing.T) {
 	for _, store := range []string{
-		"redis:/user:geheim@127.0.0.1:6379", "redis:geheim@127.0.0.1", "rediss:/geheim", "redis:127.0.0.1:6379/geheim", "REDIS:/geheim", "redis+sentinel:/geheim/?master=m",
+		"redis:/user:geheim@127.0.0.1:6379", "redis:geheim@127.0.0.1", "rediss:/geheim", "redis:127.0.0.1:6379/geheim",
+		"REDIS:/geheim", "redis+sentinel:/geheim/?master=m",
 		"redis+cluster:geheim", "Redis://geheim@127.0.0.1", "redis:", "redis:\\\\geheim",
 	} {
 		for _, args := range [][]string{{"config", "--store", store}, {"--listen", "127.0.0.1:0", "--store", store}} {
@@ -60,7 +61,8 @@ func TestStoreThatIsNearlyAURL(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, files, "no file was made")
 		}
-		_, _, stderr := execute(t, "config", "--store", store, "--config", writeConfig(t, "namespaces: {a: {redis-key: a}}"))
+		_, _, stderr := execute(t, "config", "--store", store, "--config",
+			writeConfig(t, "namespaces: {a: {redis-key: a}}"))
 		require.NotContains(t, stderr, "geheim")
 		_, _, stderr = execute(t, store)
 		require.NotContains(t, stderr, "geheim")
@@ -78,7 +80,10 @@ func TestWarnsOfReadableDataFiles(t *testing.T) {
 	code, _, stderr := execute(t, "--listen", "127.0.0.1:0", "--store", file)
 	require.Zero(t, code, stderr)
 	require.NotContains(t, stderr, "chmod", "one that is new")
-	for mode, warned := range map[os.FileMode]bool{0o600: false, 0o400: false, 0o644: true, 0o640: true, 0o604: true, 0o660: true, 0o611: false} {
+	for mode, warned := range map[os.FileMode]bool{
+		0o600: false, 0o400: false, 0o644: true, 0o640: true, 0o604: true,
+		0o660: true, 0o611: false,
+	} {
 		require.NoError(t, os.Chmod(file, mode))
 		for _, args := range [][]string{{"--listen", "127.0.0.1:0"}, {"config"}} {
 			_, _, stderr := execute(t, append(args, "--store", file)...)
@@ -94,7 +99,10 @@ func TestWarnsOfReadableDataFiles(t *testing.T) {
 // TestLeeway: config finds what serve would refuse.
 func TestLeeway(t *testing.T) {
 	file := writeFile(t, "secret", []byte(secret))
-	for leeway, good := range map[string]bool{"0": true, "30s": true, "5m": true, "5m1ms": false, "6m": false, "87600h": false} {
+	for leeway, good := range map[string]bool{
+		"0": true, "30s": true, "5m": true, "5m1ms": false, "6m": false,
+		"87600h": false,
+	} {
 		args := []string{"--jwt-secret-file", file, "--jwt-issuer", "x", "--jwt-audience", "y", "--jwt-leeway", leeway}
 		for _, command := range [][]string{{"config"}, {"--listen", "127.0.0.1:0"}} {
 			code, _, stderr := execute(t, append(command, args...)...)
@@ -112,7 +120,8 @@ func TestLeeway(t *testing.T) {
 func TestAllowedHostsReload(t *testing.T) {
 	r := newReloadTest(t, "allowed-hosts: presence.example.com")
 	require.Equal(t, []string{"presence.example.com"}, r.served().AllowedHosts)
-	require.Contains(t, r.write("allowed-hosts: ['*.example.com', nas.lan]"), "allowed-hosts: presence.example.com → *.example.com, nas.lan")
+	require.Contains(t, r.write("allowed-hosts: ['*.example.com', nas.lan]"),
+		"allowed-hosts: presence.example.com → *.example.com, nas.lan")
 	require.Equal(t, []string{"*.example.com", "nas.lan"}, r.served().AllowedHosts)
 }
 

@@ -102,11 +102,13 @@ func openError(path string, err error) error {
 	case errors.Is(err, filestore.ErrLocked):
 		return fmt.Errorf("%w; stop that process, or choose another --store", err)
 	case errors.Is(err, filestore.ErrDamaged):
-		return fmt.Errorf("%w; nothing was changed: restore %s from a backup, or move it away to start empty", err, path)
+		return fmt.Errorf("%w; nothing was changed: restore %s from a backup, or move it away to start empty", err,
+			path)
 	case errors.Is(err, filestore.ErrOlder):
 		return fmt.Errorf("%w; upgrade it with a version of lastseen in between, see the changelog", err)
 	case errors.Is(err, filestore.ErrNewer):
-		return fmt.Errorf("%w; run the version of lastseen that wrote it, or restore a backup from before the upgrade", err)
+		return fmt.Errorf("%w; run the version of lastseen that wrote it, or restore a backup from before the upgrade",
+			err)
 	case errors.Is(err, os.ErrNotExist):
 		return fmt.Errorf("%w; the folder must exist", err)
 	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EROFS):

@@ -178,8 +178,9 @@ func TestStartsBeforeRedis(t *testing.T) {
 // TestRefusesOldRedis ends at once, and says why.
 func TestRefusesOldRedis(t *testing.T) {
 	var out, log bytes.Buffer
-	code := run(context.Background(), []string{"--store", redistest.StartImpostor(t, "redis_version:6.0.16\r\n")}, &out, &log)
+	code := run(context.Background(), []string{"--store", redistest.StartImpostor(t, "redis_version:6.0.16\r\n")}, &out,
+		&log)
 	require.Equal(t, 1, code)
 	require.Contains(t, log.String(), "version 6.0.16")
-	require.Contains(t, log.String(), "6.2 or newer is needed")
+	require.Contains(t, log.String(), "6.2 or newer is required")
 }

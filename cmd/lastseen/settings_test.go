@@ -35,13 +35,19 @@ func TestWrongFlags(t *testing.T) {
 		{[]string{"--green", "5m"}, "green is 5m (flag --green) and yellow is 5m (default): green must be shorter"},
 		{[]string{"--yellow", "11y"}, "is not a valid duration"},
 		{[]string{"--ping-interval", "100000h"}, "out of range"},
-		{[]string{"--sync=-1s"}, "--sync: \"-1s\" is out of range: durations are between 1ms and 10 years (87600h); use 0, or a duration"},
+		{
+			[]string{"--sync=-1s"},
+			"--sync: \"-1s\" is out of range: durations are between 1ms and 10 years (87600h); use 0, or a duration",
+		},
 		{[]string{"--redis-shards", "0"}, "--redis-shards: 0 is out of range; use a number from 1 to 64"},
 		{[]string{"--redis-shards", "65"}, "--redis-shards: 65 is out of range"},
 		{[]string{"--redis-shards", "99999999999999999999"}, "out of range"},
 		{[]string{"--redis-shards", "4.0"}, `"4.0" is not a whole number`},
 		{[]string{"--redis-pool-size=-1"}, "--redis-pool-size: -1 is out of range"},
-		{[]string{"--redis-pool-size", "2", "--redis-min-idle-conns", "3"}, "redis-min-idle-conns cannot exceed redis-pool-size"},
+		{
+			[]string{"--redis-pool-size", "2", "--redis-min-idle-conns", "3"},
+			"redis-min-idle-conns cannot exceed redis-pool-size",
+		},
 		{[]string{"--redis-score-unit", "us"}, `--redis-score-unit: "us" is not a unit; use ms or s`},
 		{[]string{"--redis-prefix", ""}, "--redis-prefix: is empty"},
 		{[]string{"--store", ""}, "--store: is empty; use a file, or a URL"},
@@ -50,7 +56,10 @@ func TestWrongFlags(t *testing.T) {
 		{[]string{"--listen", "8080"}, `--listen: "8080" is not an address; use HOST:PORT`},
 		{[]string{"--listen", ":99999"}, "no valid port"},
 		{[]string{"--listen", ":"}, "no valid port"},
-		{[]string{"--retention", "4m"}, "retention is 4m (flag --retention) and yellow is 5m (default): retention must be off or at least yellow"},
+		{
+			[]string{"--retention", "4m"},
+			"retention is 4m (flag --retention) and yellow is 5m (default): retention must be off or at least yellow",
+		},
 		{[]string{"--body-memory", "64"}, `--body-memory: "64" has no unit; use a size from 16MiB to 1024GiB`},
 		{[]string{"--body-memory", "64MB"}, "has no unit"},
 		{[]string{"--body-memory", "15MiB"}, "out of range"},
@@ -63,7 +72,10 @@ func TestWrongFlags(t *testing.T) {
 		{[]string{"--redis-key", "presence"}, "unknown flag --redis-key"},
 		{[]string{"--no-such-flag"}, "no-such-flag"},
 		{[]string{"no-such-command"}, "no-such-command"},
-		{[]string{"redis://:geheim@localhost"}, `unknown command "redis://:xxxxx@localhost:6379", did you mean --store?`},
+		{
+			[]string{"redis://:geheim@localhost"},
+			`unknown command "redis://:xxxxx@localhost:6379", did you mean --store?`,
+		},
 		{[]string{"--green"}, "--green"},
 	} {
 		code, _, stderr := execute(t, c.args...)
@@ -91,7 +103,10 @@ func TestReportsAllErrors(t *testing.T) {
 // TestForeignVariables: Kubernetes sets variables like these for Services by the names of lastseen and
 // lastseen-redis.
 func TestForeignVariables(t *testing.T) {
-	for _, name := range []string{"LASTSEEN_PORT", "LASTSEEN_PORT_80_TCP_ADDR", "LASTSEEN_SERVICE_HOST", "LASTSEEN_REDIS_PORT", "LASTSEEN_REDIS_SERVICE_PORT_TLS", "LASTSEEN_TEST_BINARY"} {
+	for _, name := range []string{
+		"LASTSEEN_PORT", "LASTSEEN_PORT_80_TCP_ADDR", "LASTSEEN_SERVICE_HOST",
+		"LASTSEEN_REDIS_PORT", "LASTSEEN_REDIS_SERVICE_PORT_TLS", "LASTSEEN_TEST_BINARY",
+	} {
 		t.Setenv(name, "x")
 	}
 	_, _, stderr := execute(t, "config")
@@ -163,7 +178,8 @@ func TestRefusesForeignAndLockedFiles(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, "in use by another process")
 
-	code, _, stderr = execute(t, "--listen", "127.0.0.1:0", "--store", filepath.Join(t.TempDir(), "no", "folder", "data.db"))
+	code, _, stderr = execute(t, "--listen", "127.0.0.1:0", "--store",
+		filepath.Join(t.TempDir(), "no", "folder", "data.db"))
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, "folder must exist")
 }

@@ -53,7 +53,8 @@ func privateKeyFiles(t *testing.T) (private map[string]string, public string) {
 	return private, writeFile(t, "public", []byte(all))
 }
 
-// TestTokenNew: what it prints is taken by a server with the same configuration, for what it was made for and nothing else.
+// TestTokenNew: what it prints is taken by a server with the same configuration, for what it was made for and nothing
+// else.
 func TestTokenNew(t *testing.T) {
 	private, public := privateKeyFiles(t)
 	ways := map[string][]string{"HS256": {"jwt-secret-file: " + writeFile(t, "secret", []byte(secret+"\n"))}}
@@ -64,9 +65,13 @@ func TestTokenNew(t *testing.T) {
 		t.Run(algorithm, func(t *testing.T) {
 			file := writeConfig(t, names+"jwt-user-claim: uid\njwt-namespaces-claim: rooms\n"+way[0]+"\n")
 			s := start(t, "--config", file)
-			token := newToken(t, append([]string{"--config", file, "--user", "alice", "--namespaces", "chat,room-*", "--ttl", "90s"}, way[1:]...)...)
+			token := newToken(t, append([]string{
+				"--config", file, "--user", "alice", "--namespaces", "chat,room-*",
+				"--ttl", "90s",
+			}, way[1:]...)...)
 			for path, want := range map[string]int{
-				"chat/users/alice/ping": 200, "room-7/users/alice/ping": 200, "chat/users/bob/ping": 403, "other/users/alice/ping": 403,
+				"chat/users/alice/ping": 200, "room-7/users/alice/ping": 200, "chat/users/bob/ping": 403,
+				"other/users/alice/ping": 403,
 			} {
 				require.Equal(t, want, s.status(t, http.MethodPost, "/v1/namespaces/"+path, token), path)
 			}
@@ -122,22 +127,55 @@ func TestWrongTokenNew(t *testing.T) {
 		{append(bySecret, "--user", strings.Repeat("x", 257), "--namespaces", "chat"), "--user: "},
 		{append(bySecret, "--user", "alice"), "--namespaces is missing: "},
 		{append(bySecret, "--user", "alice", "--namespaces", "a/b"), "--namespaces: "},
-		{append(bySecret, "--user", "alice", "--namespaces", strings.Repeat("a,", 100)+"b"), "--namespaces: 101 are too many; the maximum is 100"},
+		{
+			append(bySecret, "--user", "alice", "--namespaces", strings.Repeat("a,", 100)+"b"),
+			"--namespaces: 101 are too many; the maximum is 100",
+		},
 		{append(bySecret, "--user", "alice", "--namespaces", "chat", "--ttl", "60"), `--ttl: "60" has no unit`},
 		{append(bySecret, "--user", "alice", "--namespaces", "chat", "--ttl", "0s"), "--ttl: "},
-		{append(bySecret, "--user", "alice", "--namespaces", "chat", "--ttl", "999ms"), "--ttl: 999ms is out of range; use a duration from 1s to 168h"},
-		{append(bySecret, "--user", "alice", "--namespaces", "chat", "--ttl", "168h1s"), "--ttl: 168h1s is out of range"},
+		{
+			append(bySecret, "--user", "alice", "--namespaces", "chat", "--ttl", "999ms"),
+			"--ttl: 999ms is out of range; use a duration from 1s to 168h",
+		},
+		{
+			append(bySecret, "--user", "alice", "--namespaces", "chat", "--ttl", "168h1s"),
+			"--ttl: 168h1s is out of range",
+		},
 		{append(bySecret, "--user", "alice", "--namespaces", "chat", "--ttl=-1h"), "--ttl: "},
-		{append(bySecret, "--user", "alice", "--namespaces", "chat", "--jwt-private-key", private["ES256"]), "--jwt-private-key: tokens are verified by a secret"},
-		{append(bySecret, "--user", "alice", "--namespaces", "chat", "--jwt-user-claim", "iss"), "a server with these settings would reject this token"},
+		{
+			append(bySecret, "--user", "alice", "--namespaces", "chat", "--jwt-private-key", private["ES256"]),
+			"--jwt-private-key: tokens are verified by a secret",
+		},
+		{
+			append(bySecret, "--user", "alice", "--namespaces", "chat", "--jwt-user-claim", "iss"),
+			"a server with these settings would reject this token",
+		},
 		{append(byKeys, "--user", "alice", "--namespaces", "chat"), "--jwt-private-key is missing: "},
-		{append(byKeys, "--user", "alice", "--namespaces", "chat", "--jwt-private-key", other["ES256"]), "--jwt-private-key: the private key belongs to none of the public keys"},
-		{append(byKeys, "--user", "alice", "--namespaces", "chat", "--jwt-private-key", public), "--jwt-private-key: the file holds a public key"},
-		{append(byKeys, "--user", "alice", "--namespaces", "chat", "--jwt-private-key", "none"), "--jwt-private-key: no such file"},
-		{append(byKeys, "--user", "alice", "--namespaces", "chat", "--jwt-private-key", file), "--jwt-private-key: there is no private key in PEM"},
-		{[]string{"--user", "alice", "--namespaces", "chat"}, "no JWTs are configured: set jwt-secret-file, jwt-keys-file or jwt-jwks-url"},
+		{
+			append(byKeys, "--user", "alice", "--namespaces", "chat", "--jwt-private-key", other["ES256"]),
+			"--jwt-private-key: the private key belongs to none of the public keys",
+		},
+		{
+			append(byKeys, "--user", "alice", "--namespaces", "chat", "--jwt-private-key", public),
+			"--jwt-private-key: the file holds a public key",
+		},
+		{
+			append(byKeys, "--user", "alice", "--namespaces", "chat", "--jwt-private-key", "none"),
+			"--jwt-private-key: no such file",
+		},
+		{
+			append(byKeys, "--user", "alice", "--namespaces", "chat", "--jwt-private-key", file),
+			"--jwt-private-key: there is no private key in PEM",
+		},
+		{
+			[]string{"--user", "alice", "--namespaces", "chat"},
+			"no JWTs are configured: set jwt-secret-file, jwt-keys-file or jwt-jwks-url",
+		},
 		{[]string{"--jwt-secret-file", file, "--user", "alice", "--namespaces", "chat"}, "jwt-issuer is missing"},
-		{[]string{"--config", writeConfig(t, names+"jwt-jwks-url: https://id.example.com/keys"), "--user", "alice", "--namespaces", "chat"}, "--jwt-private-key is missing: "},
+		{[]string{
+			"--config", writeConfig(t, names+"jwt-jwks-url: https://id.example.com/keys"), "--user", "alice",
+			"--namespaces", "chat",
+		}, "--jwt-private-key is missing: "},
 		{append(bySecret, "alice"), "alice"},
 	} {
 		code, stdout, stderr := execute(t, append([]string{"token", "new"}, c.args...)...)
@@ -146,7 +184,9 @@ func TestWrongTokenNew(t *testing.T) {
 		require.Contains(t, stderr, c.want)
 		require.NotContains(t, stderr, "geheim")
 	}
-	code, stdout, stderr := execute(t, "token", "new", "--config", writeConfig(t, names+"jwt-jwks-url: https://id.example.com/keys"), "--user", "alice", "--namespaces", "chat", "--jwt-private-key", private["EdDSA"])
+	code, stdout, stderr := execute(t, "token", "new", "--config",
+		writeConfig(t,
+			names+"jwt-jwks-url: https://id.example.com/keys"), "--user", "alice", "--namespaces", "chat", "--jwt-private-key", private["EdDSA"])
 	require.Zero(t, code, stderr)
 	require.NotEmpty(t, stdout, "whether the issuer publishes the key is not looked up")
 }
@@ -176,7 +216,8 @@ func TestGuideToTokens(t *testing.T) {
 		return string(out)
 	}
 	sh(blocks[0][1])
-	s := start(t, "--config", filepath.Join(dir, "lastseen.yaml"), "--jwt-secret-file", filepath.Join(dir, "jwt-secret"))
+	s := start(t, "--config", filepath.Join(dir, "lastseen.yaml"), "--jwt-secret-file",
+		filepath.Join(dir, "jwt-secret"))
 	out := sh(strings.ReplaceAll(blocks[1][1], "http://127.0.0.1:8080", s.url))
 	require.Contains(t, out, `"status":"green"`)
 }

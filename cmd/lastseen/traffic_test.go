@@ -20,7 +20,8 @@ func TestTrafficIsSummedUp(t *testing.T) {
 	s.post(t, alice+"/ping", "")
 	s.get(t, alice)
 	require.Zero(t, s.terminate(t), s.log)
-	require.Contains(t, s.log.String(), "pings.queued=0 pings.batches=2 pings.members=2 pings.largest=1 pings.refused=0")
+	require.Contains(t, s.log.String(),
+		"pings.queued=0 pings.batches=2 pings.members=2 pings.largest=1 pings.refused=0")
 	require.Contains(t, s.log.String(), "lookups.batches=1")
 
 	s = start(t)

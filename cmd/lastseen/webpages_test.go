@@ -108,7 +108,10 @@ func newSite(t *testing.T, script string) *site {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, file.Close()) })
 	// A day ago, since stores record nothing that is ahead of their own clock.
-	s := &site{clockedStore: &clockedStore{Store: file, now: lastseen.Instant(time.Now().Add(-24 * time.Hour).UnixMilli())}}
+	s := &site{clockedStore: &clockedStore{
+		Store: file,
+		now:   lastseen.Instant(time.Now().Add(-24 * time.Hour).UnixMilli()),
+	}}
 	var html string
 	pages := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
@@ -117,11 +120,15 @@ func newSite(t *testing.T, script string) *site {
 	t.Cleanup(pages.Close)
 	server := httptest.NewServer(s.observe(api.New(api.Config{
 		Store: s.clockedStore, CORSOrigins: []string{pages.URL},
-		Settings: api.Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}, PingInterval: 30 * time.Second, Shards: 1},
+		Settings: api.Settings{
+			Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute},
+			PingInterval: 30 * time.Second, Shards: 1,
+		},
 	})))
 	t.Cleanup(server.Close)
 	html = `<!doctype html><title>page</title><link rel="icon" href="data:,">
-		<span data-user="alice"></span><span data-user="bob"></span><span data-user="carol"></span><span data-user="zoe, z"></span>
+		<span data-user="alice"></span><span data-user="bob"></span><span data-user="carol"></span>
+		<span data-user="zoe, z"></span>
 		<script>const token = "x"` + pageClock + pageRequests + guideScripts(t, server.URL) + script + `</script>`
 	s.url = pages.URL
 	return s
@@ -165,7 +172,10 @@ func (s *site) seen() []string {
 // pinged records that a user was here some time ago.
 func (s *site) pinged(t *testing.T, user string, ago time.Duration) {
 	t.Helper()
-	_, err := s.Ping(t.Context(), "chat", []store.Sighting{{User: user, At: s.clock() - lastseen.Instant(ago.Milliseconds())}})
+	_, err := s.Ping(t.Context(), "chat", []store.Sighting{{
+		User: user,
+		At:   s.clock() - lastseen.Instant(ago.Milliseconds()),
+	}})
 	require.NoError(t, err)
 }
 
@@ -229,7 +239,8 @@ func TestWebPagesPoll(t *testing.T) {
 	s := newSite(t, "")
 	s.pinged(t, "alice", 0)
 	b := openBrowser(t, s.url)
-	b.do(t, chromedp.Navigate(s.url), untilDots("green grey grey grey"), s.pass(37*time.Second)) // 1.2 intervals and more
+	// 1.2 intervals and more
+	b.do(t, chromedp.Navigate(s.url), untilDots("green grey grey grey"), s.pass(37*time.Second))
 	require.Eventually(t, func() bool { return len(s.seen()) == 2 }, time.Minute, 10*time.Millisecond)
 	require.Equal(t, []string{"OK", "Not Modified"}, s.seen())
 	b.do(t, s.pass(23*time.Second), untilDots("yellow grey grey grey"))
@@ -241,7 +252,8 @@ func TestWebPagesPoll(t *testing.T) {
 	b.do(t, show("hidden"), s.pass(10*time.Minute), show("hidden"))
 	require.Equal(t, 3, evaluate[int](t, b, "fetches"), "a hidden page does not ask")
 	s.pinged(t, "bob", 0)
-	b.do(t, until(`(document.addEventListener("visibilitychange", () => { atOnce = `+dots+` }), true)`), show("visible"),
+	b.do(t, until(`(document.addEventListener("visibilitychange", () => { atOnce = `+dots+` }), true)`),
+		show("visible"),
 		untilDots("grey green grey grey"))
 	require.Equal(t, "unknown unknown unknown unknown", evaluate[string](t, b, "atOnce"), "until the response is there")
 	b.do(t, until("(stop(), true)"), s.pass(time.Hour), show("visible"))
@@ -307,8 +319,8 @@ func TestWebPagesLeaveWithLastTab(t *testing.T) {
 	require.Equal(t, []bool{true}, s.leaves, "one leave, with the last tab")
 }
 
-// TestWebPagesLeaveInDoubt: a page that closes at once does not know the other tabs yet, and one that the browser keeps may
-// come back; neither sends a leave.
+// TestWebPagesLeaveInDoubt: a page that closes at once does not know the other tabs yet, and one that the browser keeps
+// may come back; neither sends a leave.
 func TestWebPagesLeaveInDoubt(t *testing.T) {
 	s := newSite(t, `
 		const hide = persisted => (dispatchEvent(new PageTransitionEvent("pagehide", { persisted })), beacons)

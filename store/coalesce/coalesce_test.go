@@ -136,7 +136,8 @@ func TestWhatWaitsIsSentTogether(t *testing.T) {
 		ctx := context.Background()
 		first := r.ping(ctx, "chat", "alice")
 		require.Equal(r, []string{"chat:alice"}, r.fake.seen(), "sent at once")
-		bob, carol, dave := r.ping(ctx, "chat", "bob"), r.ping(ctx, "game", "carol"), r.ping(ctx, "chat", "dave", "alice")
+		bob, carol, dave := r.ping(ctx, "chat", "bob"), r.ping(ctx, "game", "carol"), r.ping(ctx, "chat", "dave",
+			"alice")
 		require.EqualValues(r, 4, r.s.Stats().Pings.Queued)
 		r.letGo()
 		r.answered(first)

@@ -73,7 +73,10 @@ func BenchmarkOneMillionUsers(b *testing.B) {
 	})
 	b.Run("page of 50", func(b *testing.B) {
 		for b.Loop() {
-			_, err := s.List(ctx, "chat", store.ListQuery{Limit: 50, Ranges: []lastseen.Range{{From: base, To: base + 150_000}}})
+			_, err := s.List(ctx, "chat", store.ListQuery{
+				Limit:  50,
+				Ranges: []lastseen.Range{{From: base, To: base + 150_000}},
+			})
 			require.NoError(b, err)
 		}
 	})

@@ -36,7 +36,8 @@ func (l *fileLog) startCompaction(namespaces []frozen) {
 		l.failed.Store(err != nil)
 		l.busy.Store(false)
 		if err != nil && !errors.Is(err, errStopped) {
-			l.logger.Error("cannot compact the data file; it keeps growing until a later attempt succeeds", "error", err)
+			l.logger.Error("cannot compact the data file; it keeps growing until a later attempt succeeds", "error",
+				err)
 		}
 	})
 }

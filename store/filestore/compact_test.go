@@ -274,7 +274,8 @@ func TestUnsyncedName(t *testing.T) {
 		_, err := s.Ping(context.Background(), "chat", []store.Sighting{{User: "bob", At: base}})
 		require.ErrorIs(t, err, store.ErrUnavailable)
 		s.writer.log.path = s.Path()
-		require.Eventually(t, func() bool { return s.Ready(context.Background()) == nil }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return s.Ready(context.Background()) == nil }, time.Minute,
+			time.Millisecond)
 		require.False(t, s.writer.log.renamed)
 	})
 }

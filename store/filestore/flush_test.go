@@ -297,7 +297,8 @@ func TestFailedFlushIsRetriedSoon(t *testing.T) {
 		case <-time.After(time.Minute):
 			require.Fail(t, "not retried")
 		}
-		require.Eventually(t, func() bool { return s.Ready(context.Background()) == nil }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return s.Ready(context.Background()) == nil }, time.Minute,
+			time.Millisecond)
 	})
 }
 

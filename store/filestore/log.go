@@ -70,7 +70,8 @@ type fileLog struct {
 
 func newFileLog(path string, f *os.File, l loaded, version uint32, o Options) *fileLog {
 	return &fileLog{
-		path: path, version: version, compactAfter: o.CompactAfter, now: o.Now, logger: o.Logger, fsync: (*os.File).Sync,
+		path: path, version: version, compactAfter: o.CompactAfter, now: o.Now, logger: o.Logger,
+		fsync:      (*os.File).Sync,
 		recordFile: recordFile{f, l.header, l.end}, stop: make(chan struct{}),
 	}
 }

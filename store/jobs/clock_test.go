@@ -39,14 +39,16 @@ func newClockedServer(t *testing.T, open opener) *clockedServer {
 	t.Helper()
 	c, start := &clockedServer{wrong: new(atomic.Int64), elapsed: new(atomic.Int64)}, time.Now()
 	monotonic := func() time.Duration { return time.Since(start) + time.Duration(c.elapsed.Load()) }
-	s, err := open(func() time.Time { return start.Add(monotonic() + time.Duration(c.wrong.Load())).Round(0) }, monotonic)
+	s, err := open(func() time.Time { return start.Add(monotonic() + time.Duration(c.wrong.Load())).Round(0) },
+		monotonic)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	c.store = s
 	server := httptest.NewServer(api.New(api.Config{
 		Store: s, Logger: slog.New(slog.DiscardHandler),
 		Settings: api.Settings{
-			Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}, PingInterval: 30 * time.Second,
+			Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute},
+			PingInterval: 30 * time.Second,
 		},
 	}))
 	t.Cleanup(server.Close)

@@ -88,7 +88,10 @@ func TestTwoServersTakeTurns(t *testing.T) {
 	url := redistest.Start(t)
 	var jobs []*Retention
 	for range 2 {
-		s, err := redisstore.Open(redisstore.Options{URL: url, Timeout: 30 * time.Second, DialTimeout: 30 * time.Second})
+		s, err := redisstore.Open(redisstore.Options{
+			URL: url, Timeout: 30 * time.Second,
+			DialTimeout: 30 * time.Second,
+		})
 		require.NoError(t, err)
 		defer s.Close()
 		r := newSteadyRetention(s, slog.New(slog.DiscardHandler))
@@ -98,7 +101,8 @@ func TestTwoServersTakeTurns(t *testing.T) {
 	first, second := jobs[0], jobs[1]
 	once := func(r *Retention) { require.NoError(t, r.round(t.Context())) }
 	old := map[string]time.Duration{"old": 0} // in 2023
-	_, err := first.store.Ping(t.Context(), "chat", []store.Sighting{{User: "young", At: lastseen.InstantOf(time.Now())}})
+	_, err := first.store.Ping(t.Context(), "chat",
+		[]store.Sighting{{User: "young", At: lastseen.InstantOf(time.Now())}})
 	require.NoError(t, err)
 	ping(t, first.store, "chat", old)
 	once(first)

@@ -29,7 +29,8 @@ type Retention struct {
 // The job deletes no users for a while: if the clock is wrong at the start, users seen since then are the only ones
 // not past their retention.
 func NewRetention(
-	s store.Store, keep func(namespace string) time.Duration, configured func(namespace string) bool, logger *slog.Logger,
+	s store.Store, keep func(namespace string) time.Duration, configured func(namespace string) bool,
+	logger *slog.Logger,
 ) *Retention {
 	return &Retention{
 		runner: newRunner(s, "janitor", "cannot delete users past their retention", logger),

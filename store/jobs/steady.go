@@ -119,7 +119,8 @@ func (h *heldNamespaces) endRound(logger *slog.Logger) {
 		known.noted, known.logged = false, true
 	}
 	if fresh > 0 {
-		logger.Warn("retention would delete everyone in some namespaces: they are kept until every sweep for a while agrees",
+		logger.Warn("retention would delete everyone in some namespaces: they are kept until every sweep for a while "+
+			"agrees",
 			"for", steadyFor.String(), "namespaces", fresh, "one", example)
 	}
 }

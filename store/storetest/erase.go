@@ -29,7 +29,10 @@ func testNamespaces(t *testing.T, s store.Store) {
 	ctx := context.Background()
 	require.Empty(t, namespaces(t, s, 10))
 	for i, name := range []string{"b", "a", "B", "chat", "_x", "0", "a-b", "a.b"} {
-		write(s.Ping).send(t, name, []store.Sighting{{User: "u", At: base + lastseen.Instant(i)}, {User: "v", At: base}})
+		write(s.Ping).send(t, name, []store.Sighting{
+			{User: "u", At: base + lastseen.Instant(i)},
+			{User: "v", At: base},
+		})
 	}
 	write(s.Leave).in(t, "a", base+50, "v")
 	require.NoError(t, s.Forget(ctx, "b", "u"))
@@ -105,7 +108,8 @@ func testRegister(t *testing.T, s store.Store) {
 
 	require.NoError(t, s.DeleteNamespace(ctx, "a"))
 	write(s.Ping).in(t, "b", base+1, "bob")
-	require.Equal(t, []store.NamespaceInfo{{Name: "b", Newest: base + 1}, {Name: ns, Newest: base}}, namespaces(t, s, 10))
+	require.Equal(t, []store.NamespaceInfo{{Name: "b", Newest: base + 1}, {Name: ns, Newest: base}},
+		namespaces(t, s, 10))
 	require.NoError(t, s.Register(ctx, []string{"a"}))
 	require.Equal(t, []store.NamespaceInfo{{Name: "a"}}, namespaces(t, s, 1))
 }

@@ -84,8 +84,11 @@ func (m model) older(namespace string, cutoff lastseen.Instant) (users []string,
 // milliseconds in each of three hours, and trimming cuts between these, because a store goes by its own clock.
 var (
 	drawNamespace = rapid.SampledFrom([]string{"a", "b"})
-	drawUser      = rapid.Custom(func(t *rapid.T) string { return fmt.Sprintf("u%d", rapid.IntRange(0, 9).Draw(t, "u")) })
-	drawInstant   = rapid.Custom(func(t *rapid.T) lastseen.Instant {
+	drawUser      = rapid.Custom(func(t *rapid.T) string {
+		return fmt.Sprintf("u%d",
+			rapid.IntRange(0, 9).Draw(t, "u"))
+	})
+	drawInstant = rapid.Custom(func(t *rapid.T) lastseen.Instant {
 		return drawHour.Draw(t, "hour") + lastseen.Instant(rapid.IntRange(0, 7).Draw(t, "ms"))
 	})
 	drawHour = rapid.Custom(func(t *rapid.T) lastseen.Instant {
@@ -131,7 +134,8 @@ func testModel(t *testing.T, open Open) {
 			},
 			"trim": func(t *rapid.T) {
 				namespace, cutoff := drawNamespace.Draw(t, "ns"), drawHour.Draw(t, "cutoff")+30*minute
-				require.Equal(t, store.TrimResult{Deleted: m.trim(namespace, cutoff)}, trim(t, s, namespace, cutoff, true))
+				require.Equal(t, store.TrimResult{Deleted: m.trim(namespace, cutoff)},
+					trim(t, s, namespace, cutoff, true))
 			},
 			"trim but not all": func(t *rapid.T) { trimSome(t, s, m) },
 			"remove empty": func(t *rapid.T) {

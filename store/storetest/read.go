@@ -74,8 +74,10 @@ func testListBounds(t *testing.T, s store.Store) {
 	get := func(order store.Order, ranges ...lastseen.Range) []string {
 		return users(list(t, s, store.ListQuery{Ranges: ranges, Order: order, Limit: 100}))
 	}
-	require.Equal(t, []string{"here5", "here4", "here3"}, get(store.Newest, lastseen.Range{From: base + 3, To: base + 5}))
-	require.Equal(t, []string{"here3", "here4", "here5"}, get(store.Oldest, lastseen.Range{From: base + 3, To: base + 5}))
+	require.Equal(t, []string{"here5", "here4", "here3"},
+		get(store.Newest, lastseen.Range{From: base + 3, To: base + 5}))
+	require.Equal(t, []string{"here3", "here4", "here5"},
+		get(store.Oldest, lastseen.Range{From: base + 3, To: base + 5}))
 	require.Equal(t, []string{"left5", "left4"}, get(store.Newest,
 		lastseen.Range{From: base + 4, To: base + 5, Left: true}))
 	require.Equal(t, []string{"here9", "left3", "here3", "left2", "here1", "here0"}, get(store.Newest,

@@ -145,7 +145,8 @@ func testAhead(t *testing.T, s store.Store) {
 		present, gone := fmt.Sprint("here", i), fmt.Sprint("left", i)
 		states := []lastseen.State{ping(t, s, present, at), leave(t, s, gone, at)}
 		for _, state := range states {
-			require.InDelta(t, int64(before), int64(state.At), float64(store.MaxAhead/time.Millisecond)-1, "%s ahead", ahead)
+			require.InDelta(t, int64(before), int64(state.At), float64(store.MaxAhead/time.Millisecond)-1, "%s ahead",
+				ahead)
 		}
 		require.False(t, states[0].Left)
 		require.True(t, states[1].Left)

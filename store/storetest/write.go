@@ -69,7 +69,8 @@ func testMergeAnyOrder(t *testing.T, s store.Store) {
 				want = lastseen.Merge(want, lastseen.State{At: a.at, Left: a.leave})
 				require.Equal(t, want, got, "%v", order)
 			}
-			require.Equal(t, []lastseen.State{{At: base + set.want.At, Left: set.want.Left}}, lookup(t, s, user), "%v", order)
+			require.Equal(t, []lastseen.State{{At: base + set.want.At, Left: set.want.Left}}, lookup(t, s, user), "%v",
+				order)
 		})
 	}
 }
@@ -197,7 +198,8 @@ func testTimes(t *testing.T, s store.Store) {
 		require.Equal(t, left(at), leave(t, s, user, at))
 		require.Equal(t, []lastseen.State{left(at)}, lookup(t, s, user))
 		only := []lastseen.Range{{From: at, To: at, Left: true}}
-		require.Equal(t, []store.Record{{User: user, State: left(at)}}, list(t, s, store.ListQuery{Ranges: only, Limit: 10}))
+		require.Equal(t, []store.Record{{User: user, State: left(at)}},
+			list(t, s, store.ListQuery{Ranges: only, Limit: 10}))
 	}
 }
 

@@ -94,7 +94,8 @@ func (c *Cluster) formed(t testing.TB, node *Process) error {
 	for _, span := range table {
 		known += len(span.Nodes)
 	}
-	if !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, fmt.Sprintf("cluster_slots_ok:%d", slots)) ||
+	if !strings.Contains(info, "cluster_state:ok") ||
+		!strings.Contains(info, fmt.Sprintf("cluster_slots_ok:%d", slots)) ||
 		known != len(c.nodes()) {
 		return fmt.Errorf("the Cluster is not formed: %s", info)
 	}
@@ -102,7 +103,7 @@ func (c *Cluster) formed(t testing.TB, node *Process) error {
 }
 
 func slotTable(client *redis.Client) ([]redis.ClusterSlot, error) {
-	return client.ClusterSlots(context.Background()).Result() //nolint:staticcheck // what replaces it is not in Redis 6.2
+	return client.ClusterSlots(context.Background()).Result() //nolint:staticcheck // its successor is not in Redis 6.2
 }
 
 // URL returns the address as a store URL that names all nodes.

@@ -62,7 +62,8 @@ func TestTokensOfPublicKeys(t *testing.T) {
 	second, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	content := publicPEM(t, first) + publicPEM(t, &second.PublicKey)
-	c, err := loadText(t, names+"jwt-namespaces: [chat-*, lobby]\njwt-leeway: 0\njwt-keys-file: "+writeFile(t, "keys", []byte(content)))
+	c, err := loadText(t, names+"jwt-namespaces: [chat-*, lobby]\njwt-leeway: 0\njwt-keys-file: "+writeFile(t, "keys",
+		[]byte(content)))
 	require.NoError(t, err)
 	require.Len(t, c.Access.Tokens.Keys, 2)
 	require.True(t, first.Equal(c.Access.Tokens.Keys[0]))
@@ -79,12 +80,14 @@ func publicPEM(t *testing.T, key any) string {
 }
 
 func TestTokensOfAKeySet(t *testing.T) {
-	c, err := loadText(t, names+"jwt-jwks-url: http://127.0.0.1:1/jwks\njwt-user-claim: uid\njwt-namespaces-claim: rooms\nanonymous-read: 'public-*'")
+	c, err := loadText(t,
+		names+"jwt-jwks-url: http://127.0.0.1:1/jwks\njwt-user-claim: uid\njwt-namespaces-claim: rooms\nanonymous-read: 'public-*'")
 	require.NoError(t, err)
 	require.Equal(t, auth.Config{
 		AnonymousRead: []auth.Pattern{"public-*"},
 		Tokens: &auth.Tokens{
-			JWKS: "http://127.0.0.1:1/jwks", Issuer: "https://id.example.com", Audience: "lastseen", Leeway: 30 * time.Second,
+			JWKS: "http://127.0.0.1:1/jwks", Issuer: "https://id.example.com", Audience: "lastseen",
+			Leeway:    30 * time.Second,
 			UserClaim: "uid", NamespacesClaim: "rooms",
 		},
 	}, c.Access)
@@ -108,23 +111,35 @@ func TestWrongCredentials(t *testing.T) {
 	dir := t.TempDir()
 	good := writeFile(t, "secret", []byte(secret))
 	short := writeFile(t, "short", []byte("geheim"))
-	public := writeFile(t, "public", pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte("which is no secret, so nothing may be signed by it")}))
+	public := writeFile(t, "public", pem.EncodeToMemory(&pem.Block{
+		Type:  "PUBLIC KEY",
+		Bytes: []byte("which is no secret, so nothing may be signed by it"),
+	}))
 	set := writeFile(t, "set", []byte(` {"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "no secret either"}]}`))
 	for content, want := range map[string]string{
 		"jwt-issuer: x": "jwt-issuer is x (lastseen.yaml:1): this setting requires jwt-secret-file, jwt-keys-file or jwt-jwks-url",
-		names + "jwt-secret-file: " + good + "\njwt-jwks-url: http://a": "jwt-secret-file (lastseen.yaml:3) and jwt-jwks-url (lastseen.yaml:4): set only one of them to verify JWTs",
-		"jwt-issuer: x\njwt-secret-file: " + good:                       "jwt-secret-file (lastseen.yaml:2): jwt-audience is missing: it is required to reject JWTs issued for other services",
-		"jwt-audience: x\njwt-jwks-url: https://a/b":                    "jwt-jwks-url (lastseen.yaml:2): jwt-issuer is missing: it is required to reject JWTs issued for other services",
-		names + "jwt-secret-file: " + dir + "/none":                     "lastseen.yaml:3: jwt-secret-file: no such file or directory",
-		names + "jwt-secret-file: " + dir:                               "lastseen.yaml:3: jwt-secret-file: is a directory",
-		names + "jwt-secret-file: " + short:                             "lastseen.yaml:3: jwt-secret-file: the secret has 6 bytes: use at least 32; openssl rand -base64 48 generates one",
-		names + "jwt-secret-file: " + public:                            "lastseen.yaml:3: jwt-secret-file: the file holds PEM: set public keys with jwt-keys-file",
-		names + "jwt-secret-file: " + set:                               "lastseen.yaml:3: jwt-secret-file: the file holds JSON: set a key set with jwt-jwks-url",
-		names + "jwt-jwks-url: id.example.com/keys":                     "lastseen.yaml:3: jwt-jwks-url: is not an http or https URL; use a URL such as https://id.example.com/jwks.json",
-		names + "jwt-jwks-url: 'https://u:geheim@a/'":                   "lastseen.yaml:3: jwt-jwks-url: has a user name or a password: a key set is public and needs neither; use a URL such as https://id.example.com/jwks.json",
-		"anonymous-read: '*'":                                           "anonymous-read is * (lastseen.yaml:1): without keys and JWTs anyone has full access; configure API keys or JWTs, or remove this setting",
-		"auth: none\n" + aKey:                                           "auth is none (lastseen.yaml:1), but keys.a (lastseen.yaml:2) is configured: with auth none, anyone has full access",
-		"auth: none\n" + names + "jwt-secret-file: " + good:             "auth is none (lastseen.yaml:1), but jwt-secret-file (lastseen.yaml:4) is configured: with auth none, anyone has full access",
+		names + "jwt-secret-file: " + good +
+			"\njwt-jwks-url: http://a": "jwt-secret-file (lastseen.yaml:3) and jwt-jwks-url (lastseen.yaml:4): set only one of them to verify JWTs",
+		"jwt-issuer: x\njwt-secret-file: " +
+			good: "jwt-secret-file (lastseen.yaml:2): jwt-audience is missing: it is required to reject JWTs issued for other services",
+		"jwt-audience: x\njwt-jwks-url: https://a/b": "jwt-jwks-url (lastseen.yaml:2): jwt-issuer is missing: it is required to reject JWTs issued for other services",
+		names + "jwt-secret-file: " + dir +
+			"/none": "lastseen.yaml:3: jwt-secret-file: no such file or directory",
+		names + "jwt-secret-file: " +
+			dir: "lastseen.yaml:3: jwt-secret-file: is a directory",
+		names + "jwt-secret-file: " +
+			short: "lastseen.yaml:3: jwt-secret-file: the secret has 6 bytes: use at least 32; openssl rand -base64 48 generates one",
+		names + "jwt-secret-file: " +
+			public: "lastseen.yaml:3: jwt-secret-file: the file holds PEM: set public keys with jwt-keys-file",
+		names + "jwt-secret-file: " +
+			set: "lastseen.yaml:3: jwt-secret-file: the file holds JSON: set a key set with jwt-jwks-url",
+		names + "jwt-jwks-url: id.example.com/keys":   "lastseen.yaml:3: jwt-jwks-url: is not an http or https URL; use a URL such as https://id.example.com/jwks.json",
+		names + "jwt-jwks-url: 'https://u:geheim@a/'": "lastseen.yaml:3: jwt-jwks-url: has a user name or a password: a key set is public and needs neither; use a URL such as https://id.example.com/jwks.json",
+		"anonymous-read: '*'":                         "anonymous-read is * (lastseen.yaml:1): without keys and JWTs anyone has full access; configure API keys or JWTs, or remove this setting",
+		"auth: none\n" +
+			aKey: "auth is none (lastseen.yaml:1), but keys.a (lastseen.yaml:2) is configured: with auth none, anyone has full access",
+		"auth: none\n" + names + "jwt-secret-file: " +
+			good: "auth is none (lastseen.yaml:1), but jwt-secret-file (lastseen.yaml:4) is configured: with auth none, anyone has full access",
 		"auth: keys": `lastseen.yaml:1: auth: "keys" is not valid; use auto or none`,
 		"listen: :8080": "listen is :8080 (lastseen.yaml:1): other machines can reach this address, so it requires keys or JWTs. " +
 			"Create a key (lastseen key new), listen on 127.0.0.1, or give full access to anyone (--auth=none, LASTSEEN_AUTH=none)",
@@ -142,8 +157,11 @@ func TestWrongCredentials(t *testing.T) {
 // TestOpenAddressRequiresCredentials, or auth none.
 func TestOpenAddressRequiresCredentials(t *testing.T) {
 	for listen, private := range map[string]bool{
-		"127.0.0.1:80": true, "127.9.9.9:80": true, "'[::1]:80'": true, "localhost:80": true, "'[::ffff:127.0.0.1]:80'": true,
-		":80": false, "0.0.0.0:80": false, "'[::]:80'": false, "10.0.0.1:80": false, "example.com:80": false, "localhost.example.com:80": false,
+		"127.0.0.1:80": true, "127.9.9.9:80": true, "'[::1]:80'": true, "localhost:80": true,
+		"'[::ffff:127.0.0.1]:80'": true,
+		":80":                     false, "0.0.0.0:80": false, "'[::]:80'": false, "10.0.0.1:80": false,
+		"example.com:80":           false,
+		"localhost.example.com:80": false,
 	} {
 		listen = "listen: " + listen + "\n"
 		require.Equal(t, private, problemsOf(t, listen) == nil, listen)

@@ -45,29 +45,59 @@ func TestWrongFiles(t *testing.T) {
 		{"quite-another-thing: 1", "lastseen.yaml:1: quite-another-thing: unknown setting"},
 		{"\"a b\": 1", `lastseen.yaml:1: "a b": unknown setting`},
 		{"config: other.yaml", "lastseen.yaml:1: config cannot be set in a file: use the flag"},
-		{"redis-key: presence", "lastseen.yaml:1: redis-key cannot be set for the whole server: set it for a namespace, under namespaces"},
+		{
+			"redis-key: presence",
+			"lastseen.yaml:1: redis-key cannot be set for the whole server: set it for a namespace, under namespaces",
+		},
 		{"green: 50s\n\ngreen: 40s", "lastseen.yaml:3: green is a duplicate of line 1"},
-		{"green: 60", `lastseen.yaml:1: green: "60" has no unit (examples: 90s, 5m, 1h30m); use a duration shorter than yellow`},
-		{"green: 60.5", `lastseen.yaml:1: green: "60.5" has no unit (examples: 90s, 5m, 1h30m); use a duration shorter than yellow`},
-		{"green: '60'", `lastseen.yaml:1: green: "60" has no unit (examples: 90s, 5m, 1h30m); use a duration shorter than yellow`},
-		{"green: true", `lastseen.yaml:1: green: "true" is not a valid duration (examples: 90s, 5m, 1h30m); use a duration shorter than yellow`},
+		{
+			"green: 60",
+			`lastseen.yaml:1: green: "60" has no unit (examples: 90s, 5m, 1h30m); use a duration shorter than yellow`,
+		},
+		{
+			"green: 60.5",
+			`lastseen.yaml:1: green: "60.5" has no unit (examples: 90s, 5m, 1h30m); use a duration shorter than yellow`,
+		},
+		{
+			"green: '60'",
+			`lastseen.yaml:1: green: "60" has no unit (examples: 90s, 5m, 1h30m); use a duration shorter than yellow`,
+		},
+		{
+			"green: true",
+			`lastseen.yaml:1: green: "true" is not a valid duration (examples: 90s, 5m, 1h30m); use a duration shorter than yellow`,
+		},
 		{"green:", "lastseen.yaml:1: green has no value; use a duration shorter than yellow"},
 		{"green: [60s]", "lastseen.yaml:1: green holds a list; use a duration shorter than yellow"},
 		{"green: {a: 60s}", "lastseen.yaml:1: green holds a mapping; use a duration shorter than yellow"},
-		{"ping-interval: 100000h", `lastseen.yaml:1: ping-interval: "100000h" is out of range: durations are between 1ms and 10 years (87600h); use a duration from 1ms to 10 years`},
-		{"redis-shards: four", `lastseen.yaml:1: redis-shards: "four" is not a whole number; use a number from 1 to 64`},
+		{
+			"ping-interval: 100000h",
+			`lastseen.yaml:1: ping-interval: "100000h" is out of range: durations are between 1ms and 10 years (87600h); use a duration from 1ms to 10 years`,
+		},
+		{
+			"redis-shards: four",
+			`lastseen.yaml:1: redis-shards: "four" is not a whole number; use a number from 1 to 64`,
+		},
 		{"redis-shards: 65", "lastseen.yaml:1: redis-shards: 65 is out of range; use a number from 1 to 64"},
 		{"redis-prefix: 7", "lastseen.yaml:1: redis-prefix: put the value in quotes; use text"},
 		{"redis-prefix: ''", "lastseen.yaml:1: redis-prefix: is empty; use text"},
 		{"green: 6m", "green is 6m (lastseen.yaml:1) and yellow is 5m (default): green must be shorter than yellow"},
-		{"green: 5m\nyellow: 300s", "green is 5m (lastseen.yaml:1) and yellow is 300s (lastseen.yaml:2): green must be shorter than yellow"},
-		{"retention: 299s", "retention is 299s (lastseen.yaml:1) and yellow is 5m (default): retention must be off or at least yellow"},
+		{
+			"green: 5m\nyellow: 300s",
+			"green is 5m (lastseen.yaml:1) and yellow is 300s (lastseen.yaml:2): green must be shorter than yellow",
+		},
+		{
+			"retention: 299s",
+			"retention is 299s (lastseen.yaml:1) and yellow is 5m (default): retention must be off or at least yellow",
+		},
 		{"- green", `lastseen.yaml:1: the file holds a list; use a mapping, such as "name: value"`},
 		{"redis://:geheim@h", `lastseen.yaml:1: the file holds a single value; use a mapping, such as "name: value"`},
 		{"green: 50s\n---\nyellow: 6m", "lastseen.yaml:2: the file holds a second YAML document: only one is allowed"},
 		{"green: 50s\n  yellow: 6m", "lastseen.yaml:2: mapping values are not allowed in this context"},
 		{"green: 50s: 60s", "lastseen.yaml:1: mapping values are not allowed in this context"},
-		{"sync: 1s\nanonymous-read: [*]", "lastseen.yaml:2: did not find expected alphabetic or numeric character after * or &: put values that start with * in quotes"},
+		{
+			"sync: 1s\nanonymous-read: [*]",
+			"lastseen.yaml:2: did not find expected alphabetic or numeric character after * or &: put values that start with * in quotes",
+		},
 		{"sync: 1s\ngreen: *nowhere\nyellow: 6m", "lastseen.yaml:2: unknown anchor 'nowhere' referenced"},
 		{"namespaces:\n  a:\n    green: 10s\n   yellow: 5m\n  b:", "lastseen.yaml:4: did not find expected key"},
 		{"namespaces:\n  a:\n    green: 10s\n    - x\n  b:", "lastseen.yaml:4: did not find expected key"},
@@ -80,24 +110,66 @@ func TestWrongFiles(t *testing.T) {
 		{"{[a]: b}", "lastseen.yaml:1: the file has a list as a name; use text"},
 		{"namespaces: chat", `lastseen.yaml:1: namespaces holds a single value; use a mapping, such as "name: value"`},
 		{"namespaces: [chat]", `lastseen.yaml:1: namespaces holds a list; use a mapping, such as "name: value"`},
-		{"namespaces:\n  chat: 60s", `lastseen.yaml:2: namespaces.chat holds a single value; use a mapping, such as "name: value"`},
+		{
+			"namespaces:\n  chat: 60s",
+			`lastseen.yaml:2: namespaces.chat holds a single value; use a mapping, such as "name: value"`,
+		},
 		{"namespaces:\n  chat:\n    a: 1", "lastseen.yaml:3: namespaces.chat.a: unknown setting"},
-		{"namespaces: {chat: {grey: 1s}}", "lastseen.yaml:1: namespaces.chat.grey: unknown setting, did you mean green?"},
-		{"namespaces: {chat: {sync: 1s}}", "lastseen.yaml:1: namespaces.chat.sync cannot be set for one namespace: it applies to the whole server"},
-		{"namespaces: {a/b: }", `lastseen.yaml:1: namespaces: the namespace "a/b" has a character outside A–Z a–z 0–9 . _ -`},
+		{
+			"namespaces: {chat: {grey: 1s}}",
+			"lastseen.yaml:1: namespaces.chat.grey: unknown setting, did you mean green?",
+		},
+		{
+			"namespaces: {chat: {sync: 1s}}",
+			"lastseen.yaml:1: namespaces.chat.sync cannot be set for one namespace: it applies to the whole server",
+		},
+		{
+			"namespaces: {a/b: }",
+			`lastseen.yaml:1: namespaces: the namespace "a/b" has a character outside A–Z a–z 0–9 . _ -`,
+		},
 		{"namespaces: {'': }", "lastseen.yaml:1: namespaces: the namespace is empty: use 1 to 64 of A–Z a–z 0–9 . _ -"},
-		{"namespaces: {a: {green: 5}}", `lastseen.yaml:1: namespaces.a.green: "5" has no unit (examples: 90s, 5m, 1h30m); use a duration shorter than yellow`},
+		{
+			"namespaces: {a: {green: 5}}",
+			`lastseen.yaml:1: namespaces.a.green: "5" has no unit (examples: 90s, 5m, 1h30m); use a duration shorter than yellow`,
+		},
 		{"namespaces: {a: }\nnamespaces: ", "lastseen.yaml:2: namespaces is a duplicate of line 1"},
 		{"namespaces:\n  a:\n  a:", "lastseen.yaml:3: namespaces.a is a duplicate of line 2"},
-		{"namespaces: {a: {yellow: 1m}}", "green is 60s (default) and namespaces.a.yellow is 1m (lastseen.yaml:1): green must be shorter than yellow"},
-		{"namespaces: {a: {yellow: 2h}}\nretention: 1h", "retention is 1h (lastseen.yaml:2) and namespaces.a.yellow is 2h (lastseen.yaml:1): retention must be off or at least yellow"},
-		{"namespaces: {a: {redis-key: presence}}", "namespaces.a.redis-key is presence (lastseen.yaml:1): this setting requires a Redis store, but store is lastseen.db (default)"},
-		{redis + "namespaces: {a: {redis-key: 2024-01-02}}", "lastseen.yaml:2: namespaces.a.redis-key: put the value in quotes; use text"},
-		{redis + "namespaces: {a: {redis-key: k, redis-shards: 2}}", "namespaces.a.redis-key is k (lastseen.yaml:2) and namespaces.a.redis-shards is 2 (lastseen.yaml:2): a namespace with a redis-key has one shard: set redis-shards: 1 for it"},
-		{redis + "redis-shards: 2\nnamespaces: {a: {redis-key: k}}", "namespaces.a.redis-key is k (lastseen.yaml:3) and redis-shards is 2 (lastseen.yaml:2): a namespace with a redis-key has one shard: set redis-shards: 1 for it"},
-		{redis + "namespaces: {a: {redis-key: k}, b: {redis-key: k}}", "namespaces.a.redis-key is k (lastseen.yaml:2) and namespaces.b.redis-key is k (lastseen.yaml:2): two namespaces cannot share a key"},
-		{redis + "namespaces: {a: {redis-key: 'presence:b'}}", `lastseen.yaml:2: namespaces.a.redis-key: the key "presence:b" is where b belongs`},
-		{redis + "namespaces:\n  a: {green: 70s}\n  b:\n    redis-key: 'presence::meta'", `lastseen.yaml:5: namespaces.b.redis-key: the key "presence::meta" is where the list of namespaces belongs`},
+		{
+			"namespaces: {a: {yellow: 1m}}",
+			"green is 60s (default) and namespaces.a.yellow is 1m (lastseen.yaml:1): green must be shorter than yellow",
+		},
+		{
+			"namespaces: {a: {yellow: 2h}}\nretention: 1h",
+			"retention is 1h (lastseen.yaml:2) and namespaces.a.yellow is 2h (lastseen.yaml:1): retention must be off or at least yellow",
+		},
+		{
+			"namespaces: {a: {redis-key: presence}}",
+			"namespaces.a.redis-key is presence (lastseen.yaml:1): this setting requires a Redis store, but store is lastseen.db (default)",
+		},
+		{
+			redis + "namespaces: {a: {redis-key: 2024-01-02}}",
+			"lastseen.yaml:2: namespaces.a.redis-key: put the value in quotes; use text",
+		},
+		{
+			redis + "namespaces: {a: {redis-key: k, redis-shards: 2}}",
+			"namespaces.a.redis-key is k (lastseen.yaml:2) and namespaces.a.redis-shards is 2 (lastseen.yaml:2): a namespace with a redis-key has one shard: set redis-shards: 1 for it",
+		},
+		{
+			redis + "redis-shards: 2\nnamespaces: {a: {redis-key: k}}",
+			"namespaces.a.redis-key is k (lastseen.yaml:3) and redis-shards is 2 (lastseen.yaml:2): a namespace with a redis-key has one shard: set redis-shards: 1 for it",
+		},
+		{
+			redis + "namespaces: {a: {redis-key: k}, b: {redis-key: k}}",
+			"namespaces.a.redis-key is k (lastseen.yaml:2) and namespaces.b.redis-key is k (lastseen.yaml:2): two namespaces cannot share a key",
+		},
+		{
+			redis + "namespaces: {a: {redis-key: 'presence:b'}}",
+			`lastseen.yaml:2: namespaces.a.redis-key: the key "presence:b" is where b belongs`,
+		},
+		{
+			redis + "namespaces:\n  a: {green: 70s}\n  b:\n    redis-key: 'presence::meta'",
+			`lastseen.yaml:5: namespaces.b.redis-key: the key "presence::meta" is where the list of namespaces belongs`,
+		},
 	} {
 		require.Equal(t, []string{c.want}, problemsOf(t, c.content), c.content)
 	}
@@ -115,7 +187,10 @@ namespaces:
   nothing: {redis-key: ''}
 `)
 	require.Len(t, problems, 7, "what cannot be compared is not; %s", strings.Join(problems, "\n"))
-	for i, want := range []string{":2: grene", ":4: redis-shards", ":6: namespaces", ":3: yellow", ":8: namespaces.none", ":9: namespaces.nothing", "redis-key is k"} {
+	for i, want := range []string{
+		":2: grene", ":4: redis-shards", ":6: namespaces", ":3: yellow",
+		":8: namespaces.none", ":9: namespaces.nothing", "redis-key is k",
+	} {
 		require.Contains(t, problems[i], want)
 	}
 }
@@ -140,8 +215,10 @@ func TestUnreadableFiles(t *testing.T) {
 
 func TestFilesThatAreFine(t *testing.T) {
 	for _, content := range []string{
-		"", "\n", "# nothing but a comment\n", "---\n", "---\n...\n", "null\n", "{}", "namespaces:\n", "namespaces: {}\n",
-		"\ufeffgreen: 50s\n", "---\ngreen: 50s\n", "green: \"50s\"\r\nyellow: 6m\r\n", "retention: off\nsync: 0\n", "sync: 0s",
+		"", "\n", "# nothing but a comment\n", "---\n", "---\n...\n", "null\n", "{}", "namespaces:\n",
+		"namespaces: {}\n",
+		"\ufeffgreen: 50s\n", "---\ngreen: 50s\n", "green: \"50s\"\r\nyellow: 6m\r\n", "retention: off\nsync: 0\n",
+		"sync: 0s",
 		"redis-shards: \"4\"", "green: &g 50s\nnamespaces: {a: {green: *g}, b: &b {yellow: 6m}, c: *b, 123: {}, off: }",
 	} {
 		_, err := loadText(t, content)
@@ -185,8 +262,10 @@ func describeScope(s *Values) string {
 func FuzzConfigFile(f *testing.F) {
 	for _, seed := range []string{
 		"green: 60s\nnamespaces:\n  chat: {redis-key: presence, redis-score-unit: s}\n",
-		"green: &a 5s\n<<: *a\n", "a: &a [*a]", "? [a]\n: b", "redis-prefix: \"a\\nb # c\"", "store: 'x: # y'", "--- |\n a\n--- b",
-		"keys: {a: {hash: " + hashOf("a") + ", scopes: [ping, read], namespaces: [a, 'b-*']}}\nanonymous-read: [a]\ncors-origins: http://a",
+		"green: &a 5s\n<<: *a\n", "a: &a [*a]", "? [a]\n: b", "redis-prefix: \"a\\nb # c\"", "store: 'x: # y'",
+		"--- |\n a\n--- b",
+		"keys: {a: {hash: " + hashOf("a") +
+			", scopes: [ping, read], namespaces: [a, 'b-*']}}\nanonymous-read: [a]\ncors-origins: http://a",
 		"store: redis://u:p@h/1\nnamespaces: {~: , \"1\": {retention: 10m}}",
 	} {
 		f.Add(seed)

@@ -25,9 +25,18 @@ keys:
 `)
 	require.NoError(t, err)
 	require.Equal(t, []auth.Key{
-		{Name: "backend", Hash: sha256.Sum256([]byte("ls_a")), Scopes: []auth.Scope{"ping", "read", "admin"}, Namespaces: []auth.Pattern{"*"}},
-		{Name: "other", Hash: sha256.Sum256([]byte("ls_c")), Scopes: []auth.Scope{"read"}, Namespaces: []auth.Pattern{"a"}},
-		{Name: "page", Hash: sha256.Sum256([]byte("ls_b")), Scopes: []auth.Scope{"read"}, Namespaces: []auth.Pattern{"chat-*", "lobby"}},
+		{
+			Name: "backend", Hash: sha256.Sum256([]byte("ls_a")), Scopes: []auth.Scope{"ping", "read", "admin"},
+			Namespaces: []auth.Pattern{"*"},
+		},
+		{
+			Name: "other", Hash: sha256.Sum256([]byte("ls_c")), Scopes: []auth.Scope{"read"},
+			Namespaces: []auth.Pattern{"a"},
+		},
+		{
+			Name: "page", Hash: sha256.Sum256([]byte("ls_b")), Scopes: []auth.Scope{"read"},
+			Namespaces: []auth.Pattern{"chat-*", "lobby"},
+		},
 	}, c.Access.Keys)
 	requireRoundTrip(t, c)
 }
@@ -43,23 +52,40 @@ func TestWrongKeys(t *testing.T) {
 			"lastseen.yaml:2: keys.a.scopes is missing; use " + takesScopes,
 			"lastseen.yaml:2: keys.a.namespaces is missing; use " + takesNamespaces,
 		},
-		"keys: {a: {hash: '" + hash + "'" + rest + "}\nkeys: {}":                           {"lastseen.yaml:2: keys is a duplicate of line 1"},
-		"keys:\n  a b: {hash: '" + hash + "'" + rest:                                       {`lastseen.yaml:2: keys: "a b" is not a valid key name; use ` + takesKeyName},
-		"keys:\n  a: {hash: '" + hash + "', name: b" + rest:                                {"lastseen.yaml:2: keys.a.name: unknown setting"},
-		"keys:\n  a: {hash: '" + hash + "', scope: b" + rest:                               {"lastseen.yaml:2: keys.a.scope: unknown setting, did you mean scopes?"},
-		"keys:\n  a: {hash: [x]" + rest:                                                    {"lastseen.yaml:2: keys.a.hash: holds a list; use " + takesHash},
-		"keys:\n  a: {hash: '" + hash + "', scopes: read, namespaces: [a]}":                {"lastseen.yaml:2: keys.a.scopes holds a single value; use " + takesScopes},
-		"keys:\n  a: {hash: '" + hash + "', scopes: [], namespaces: [a]}":                  {"lastseen.yaml:2: keys.a.scopes is empty; use " + takesScopes},
-		"keys:\n  a: {hash: '" + hash + "', scopes: [read], namespaces: [~]}":              {"lastseen.yaml:2: keys.a.namespaces has nothing in it; use " + takesNamespaces},
-		"keys:\n  a: {hash: '" + hash + "', scopes: [read], namespaces: }":                 {"lastseen.yaml:2: keys.a.namespaces holds nothing; use " + takesNamespaces},
-		"keys:\n  a: {hash: '" + hash + "', scopes: [[read]], namespaces: [a]}":            {"lastseen.yaml:2: keys.a.scopes has a list in it; use " + takesScopes},
-		"keys:\n  a: {hash: '" + hash + "'" + rest + "\n  b: {hash: '" + hash + "'" + rest: {"lastseen.yaml:3: keys.b has the hash of keys.a (lastseen.yaml:2): each key needs its own hash"},
+		"keys: {a: {hash: '" + hash + "'" + rest +
+			"}\nkeys: {}": {"lastseen.yaml:2: keys is a duplicate of line 1"},
+		"keys:\n  a b: {hash: '" + hash + "'" +
+			rest: {`lastseen.yaml:2: keys: "a b" is not a valid key name; use ` +
+			takesKeyName},
+		"keys:\n  a: {hash: '" + hash + "', name: b" +
+			rest: {"lastseen.yaml:2: keys.a.name: unknown setting"},
+		"keys:\n  a: {hash: '" + hash + "', scope: b" +
+			rest: {"lastseen.yaml:2: keys.a.scope: unknown setting, did you mean scopes?"},
+		"keys:\n  a: {hash: [x]" +
+			rest: {"lastseen.yaml:2: keys.a.hash: holds a list; use " + takesHash},
+		"keys:\n  a: {hash: '" + hash +
+			"', scopes: read, namespaces: [a]}": {"lastseen.yaml:2: keys.a.scopes holds a single value; use " + takesScopes},
+		"keys:\n  a: {hash: '" + hash +
+			"', scopes: [], namespaces: [a]}": {"lastseen.yaml:2: keys.a.scopes is empty; use " +
+			takesScopes},
+		"keys:\n  a: {hash: '" + hash +
+			"', scopes: [read], namespaces: [~]}": {"lastseen.yaml:2: keys.a.namespaces has nothing in it; use " + takesNamespaces},
+		"keys:\n  a: {hash: '" + hash +
+			"', scopes: [read], namespaces: }": {"lastseen.yaml:2: keys.a.namespaces holds nothing; use " + takesNamespaces},
+		"keys:\n  a: {hash: '" + hash +
+			"', scopes: [[read]], namespaces: [a]}": {"lastseen.yaml:2: keys.a.scopes has a list in it; use " + takesScopes},
+		"keys:\n  a: {hash: '" + hash + "'" + rest + "\n  b: {hash: '" + hash + "'" +
+			rest: {"lastseen.yaml:3: keys.b has the hash of keys.a (lastseen.yaml:2): each key needs its own hash"},
 	} {
 		require.Equal(t, want, problemsOf(t, content), content)
 	}
-	problems := problemsOf(t, "keys:\n  a:\n    hash: '"+hash+"'\n    scopes:\n      - ping\n      - write\n    namespaces: [a/b, 'a*b']\n")
+	problems := problemsOf(t,
+		"keys:\n  a:\n    hash: '"+hash+"'\n    scopes:\n      - ping\n      - write\n    namespaces: [a/b, 'a*b']\n")
 	require.Len(t, problems, 3)
-	for i, want := range []string{"lastseen.yaml:6: keys.a.scopes: ", "lastseen.yaml:7: keys.a.namespaces: ", "lastseen.yaml:7: keys.a.namespaces: "} {
+	for i, want := range []string{
+		"lastseen.yaml:6: keys.a.scopes: ", "lastseen.yaml:7: keys.a.namespaces: ",
+		"lastseen.yaml:7: keys.a.namespaces: ",
+	} {
 		require.Contains(t, problems[i], want)
 	}
 }

@@ -22,7 +22,8 @@ func TestValues(t *testing.T) {
 	} {
 		require.Equal(t, []string{want}, problemsOf(t, content), content)
 	}
-	c, err := loadText(t, "rate-limit: off\nuser-rate-limit: 7\ntrusted-proxies: [10.0.0.0/8, '::1']\ncors-origins: 'https://a.example.com,http://localhost:3000'\n")
+	c, err := loadText(t,
+		"rate-limit: off\nuser-rate-limit: 7\ntrusted-proxies: [10.0.0.0/8, '::1']\ncors-origins: 'https://a.example.com,http://localhost:3000'\n")
 	require.NoError(t, err)
 	require.Zero(t, c.RateLimit)
 	require.Equal(t, 7, c.UserRateLimit)
@@ -32,7 +33,10 @@ func TestValues(t *testing.T) {
 }
 
 func TestBodyMemorySetting(t *testing.T) {
-	for text, want := range map[string]int64{"16MiB": 16 << 20, "1024MiB": 1 << 30, "1GiB": 1 << 30, "1024GiB": 1 << 40} {
+	for text, want := range map[string]int64{
+		"16MiB": 16 << 20, "1024MiB": 1 << 30, "1GiB": 1 << 30,
+		"1024GiB": 1 << 40,
+	} {
 		c, err := loadText(t, "body-memory: "+text)
 		require.NoError(t, err)
 		require.Equal(t, want, c.BodyMemory, text)
@@ -52,6 +56,7 @@ func TestAllowedHosts(t *testing.T) {
 	require.NoError(t, err)
 	requireRoundTrip(t, c)
 	hosts, _ := Find("allowed-hosts")
-	require.Equal(t, []string{`lastseen.yaml:1: allowed-hosts: "https://a.example" is not a host name: use presence.example.com, or *.example.com for all names that end in it, in lower case and without a port; use ` + hosts.Takes},
+	require.Equal(t,
+		[]string{`lastseen.yaml:1: allowed-hosts: "https://a.example" is not a host name: use presence.example.com, or *.example.com for all names that end in it, in lower case and without a port; use ` + hosts.Takes},
 		problemsOf(t, "allowed-hosts: https://a.example"))
 }
