@@ -64,11 +64,11 @@ func FuzzItem(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var i lineItem
+		var i item
 		if unmarshal(data, &i) != nil {
 			return
 		}
-		sighting, err := item(i).sighting(noon)
+		sighting, err := i.sighting(noon)
 		if err != nil {
 			return
 		}

@@ -96,8 +96,12 @@ func TestErrorsOfItems(t *testing.T) {
 
 // BenchmarkDecode is what a body costs that is right, and one that is far too long.
 func BenchmarkDecode(b *testing.B) {
-	honest := []byte(`{"users":[` + strings.Repeat(`"0123456789abcdef",`, maxLookup-1) + `"alice"]}`)
-	pings := []byte(`{"pings":[` + strings.Repeat(`{"user":"0123456789abcdef"},`, maxItems-1) + `{"user":"alice"}]}`)
+	var ids, items []string
+	for n := range maxItems {
+		ids, items = append(ids, `"`+benchUser(n)+`"`), append(items, `{"user":"`+benchUser(n)+`"}`)
+	}
+	honest := []byte(`{"users":[` + strings.Join(ids[:maxLookup], ",") + `]}`)
+	pings := []byte(`{"pings":[` + strings.Join(items, ",") + `]}`)
 	for _, c := range []struct {
 		name string
 		body []byte

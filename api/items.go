@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/lastseen/lastseen"
@@ -59,9 +60,13 @@ func (e *itemErrors) err() error {
 	return err
 }
 
-// atIndex returns the error of the item at an index.
-func atIndex(index int, err *apiError) error {
+// atIndex adds the index of an item to an error for the caller.
+func atIndex(index int, err error) error {
+	var known *apiError
+	if !errors.As(err, &known) {
+		return err
+	}
 	var bad itemErrors
-	bad.add(index, err)
+	bad.add(index, known)
 	return bad.err()
 }

@@ -21,9 +21,6 @@ const (
 	lineTimeout = 30 * time.Second // for the next chunk to arrive
 )
 
-// lineItem is an item on a line of its own. It is decoded without the checks for items of a list, which take time.
-type lineItem item
-
 // recordLines records a stream of lines in chunks. A chunk ends when it is full or when no whole line has arrived, so
 // slow streams are recorded without delay. Only one chunk is in memory. An error does not undo the chunks before it. A
 // stream can last for days, so the caller is authorized again before each chunk.
@@ -84,11 +81,11 @@ func (s *server) readChunk(c echo.Context, l *lines) ([]store.Sighting, error) {
 			return chunk, err
 		}
 		if len(bytes.TrimSpace(line)) > 0 {
-			var i lineItem
+			var i item
 			if err := unmarshal(line, &i); err != nil {
 				return chunk, err
 			}
-			sighting, bad := item(i).sighting(now)
+			sighting, bad := i.sighting(now)
 			if bad != nil {
 				return chunk, bad
 			}
