@@ -33,7 +33,7 @@ func (p listParams) cursor(namespace string, last store.Record) string {
 	if last.Left {
 		place |= 1
 	}
-	content := append([]byte(p.canonical()), 0)
+	content := []byte(p.canonical + "\x00")
 	content = binary.BigEndian.AppendUint64(content, place)
 	return sealCursor(namespace, append(content, last.User...))
 }
@@ -46,10 +46,10 @@ func openListCursor(namespace, cursor string, q query) (listParams, *store.Recor
 		return p, nil, newError(codeInvalidCursor,
 			"Invalid cursor for this list. Pass next_cursor unchanged, or omit it to start over.")
 	}
-	merged := maps.Clone(p.query)
+	merged, _ := url.ParseQuery(p.canonical) // never fails: it was read from the cursor
 	maps.Copy(merged, q)
-	repeated, err := readListParams(merged, view{})
-	if err != nil || repeated.canonical() != p.canonical() {
+	repeated, err := readListParams(query(merged), view{})
+	if err != nil || repeated.canonical != p.canonical {
 		return p, nil, newError(codeInvalidCursor,
 			"A parameter differs from the first page. With a cursor, only `limit` can change.")
 	}
@@ -71,7 +71,7 @@ func parseListCursor(namespace, cursor string) (p listParams, last store.Record,
 	}
 	n := binary.BigEndian.Uint64(place)
 	last = store.Record{User: string(place[8:]), State: lastseen.State{At: lastseen.Instant(n >> 1), Left: n&1 == 1}}
-	if p.canonical() != string(canonical) || last.At < p.from || last.At > p.to {
+	if p.canonical != string(canonical) || last.At < p.from || last.At > p.to {
 		return p, last, errCursor
 	}
 	return p, last, lastseen.CheckUser(last.User)

@@ -23,7 +23,9 @@ func requireValid(t *testing.T, p listParams) {
 	require.True(t, 0 <= p.offset && p.offset <= maxLimit, "%+v", p)
 	require.Contains(t, []store.Order{store.Newest, store.Oldest}, p.order)
 	require.Subset(t, lastseen.Statuses(), p.statuses)
-	again, err := readListParams(p.query, view{})
+	values, err := url.ParseQuery(p.canonical)
+	require.NoError(t, err)
+	again, err := readListParams(query(values), view{})
 	require.NoError(t, err)
 	require.Equal(t, p, again, "the canonical query asks for the same list")
 }

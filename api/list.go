@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"net/url"
 
 	"github.com/labstack/echo/v4"
 
@@ -16,26 +15,26 @@ type listParams struct {
 	from, to lastseen.Instant
 	statuses []lastseen.Status // none means all
 	order    store.Order
-	offset   int   // users to skip before the first page
-	query    query // all of these in canonical form
+	offset   int // users to skip before the first page
+	// The query that asks for this list, without constant defaults: the same text for the same list.
+	canonical string
 }
-
-// canonical returns the query that asks for this list: the same text for the same list.
-func (p listParams) canonical() string { return url.Values(p.query).Encode() }
 
 // readListParams reads the parameters of a list. A new filter is read here, and is then part of cursors, too.
 func readListParams(q query, defaults view) (listParams, error) {
-	r := paramReader{query: q, canonical: query{}}
-	p := listParams{query: r.canonical}
+	r, p := paramReader{query: q}, listParams{}
 	p.asOf = r.time("as_of", defaults.asOf)
+	p.thresholds = r.thresholds(defaults.thresholds)
+	r.canonical = "as_of=" + p.asOf.String() +
+		"&green=" + p.thresholds.Green.String() + "&yellow=" + p.thresholds.Yellow.String()
 	p.from = r.time("from", 0)
 	p.to = r.time("to", p.asOf)
-	p.thresholds = r.thresholds(defaults.thresholds)
 	p.offset = r.number("offset", 0, maxLimit, 0)
 	if r.choice("order", "newest", "oldest") == "oldest" {
 		p.order = store.Oldest
 	}
 	p.statuses = r.statuses()
+	p.canonical = r.canonical
 	switch {
 	case r.err != nil:
 		return p, r.err

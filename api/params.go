@@ -74,18 +74,18 @@ func (q query) get(name string) (string, bool) {
 // paramReader reads parameters one after the other. It keeps the first error, and the canonical form of what it read.
 type paramReader struct {
 	query     query
-	canonical query // the values read, defaults included, each in its one form; not kept if nil
+	canonical string // with each value read that is not the fallback, in its one form; not kept if empty
 	err       error
 }
 
 // readParam returns a parameter, or the fallback if it is omitted.
-func readParam[T any](r *paramReader, name string, fallback T, parse func(string) (T, error)) T {
+func readParam[T comparable](r *paramReader, name string, fallback T, parse func(string) (T, error)) T {
 	value := fallback
 	if text, given := r.query.get(name); given && r.err == nil {
 		value, r.err = parse(text)
 	}
-	if r.canonical != nil {
-		r.canonical[name] = []string{fmt.Sprint(value)}
+	if r.canonical != "" && value != fallback {
+		r.canonical += fmt.Sprintf("&%s=%v", name, value)
 	}
 	return value
 }
@@ -156,9 +156,9 @@ func (r *paramReader) statuses() (statuses []lastseen.Status) {
 	}
 	slices.Sort(statuses)
 	statuses = slices.Compact(statuses)
-	if r.canonical != nil {
+	if r.canonical != "" {
 		for _, status := range statuses {
-			r.canonical["status"] = append(r.canonical["status"], string(status))
+			r.canonical += "&status=" + string(status)
 		}
 	}
 	return statuses
