@@ -129,3 +129,26 @@ func TestClientLooksNoFurther(t *testing.T) {
 	usual := forwarded("10.1.2.3", "198.51.100.1, 203.0.113.7, 10.1.2.4")
 	require.Zero(t, testing.AllocsPerRun(10, func() { ours.client(usual) }))
 }
+
+// FuzzForwardedFor: whatever stands in X-Forwarded-For before what a trusted proxy added, it changes nothing.
+func FuzzForwardedFor(f *testing.F) {
+	for _, seed := range []string{
+		"127.0.0.1", "10.1.0.1, 10.1.0.2", "::1", "[::1]:80", "unknown, _hidden",
+		"203.0.113.7:443", ",,", "\x00",
+	} {
+		f.Add(seed)
+	}
+	trusted := unmapped([]netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")})
+	find := func(r *http.Request) string { return trusted.client(r).String() }
+	f.Fuzz(func(t *testing.T, said string) {
+		behind := &http.Request{
+			RemoteAddr: "10.1.2.3:1",
+			Header:     http.Header{echo.HeaderXForwardedFor: {said + ", 203.0.113.7"}},
+		}
+		require.Equal(t, "203.0.113.7", find(behind))
+		behind.Header[echo.HeaderXForwardedFor] = []string{said, "203.0.113.7"}
+		require.Equal(t, "203.0.113.7", find(behind))
+		direct := &http.Request{RemoteAddr: "203.0.113.7:1", Header: http.Header{echo.HeaderXForwardedFor: {said}}}
+		require.Equal(t, "203.0.113.7", find(direct))
+	})
+}

@@ -3,78 +3,17 @@ package api
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/store"
 )
-
-// tokenSecret is what the tokens of these tests are signed with.
-var tokenSecret = []byte(strings.Repeat("secret..", 4))
-
-// token returns a JWT of a user, that is good until an instant, for some namespaces.
-func token(t *testing.T, user string, until lastseen.Instant, namespaces ...string) string {
-	t.Helper()
-	text, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
-		"iss": "issuer", "aud": "lastseen", "sub": user, "exp": int64(until / 1000),
-		"namespaces": append([]string{}, namespaces...),
-	}).SignedString(tokenSecret)
-	require.NoError(t, err)
-	return text
-}
-
-func tokens() *auth.Tokens {
-	return &auth.Tokens{Secret: tokenSecret, Issuer: "issuer", Audience: "lastseen"}
-}
-
-// newGuard makes a guard whose time is noon.
-func newGuard(t *testing.T, c auth.Config) *auth.Authenticator {
-	t.Helper()
-	guard, err := auth.New(c, auth.Options{Now: func() time.Time { return time.UnixMilli(int64(noon)) }})
-	require.NoError(t, err)
-	t.Cleanup(guard.Close)
-	return guard
-}
-
-// callers returns a guard, and headers of all kinds of callers by name: none, wrong ones, services with each of the
-// scopes, and users.
-func callers(t *testing.T) (*auth.Authenticator, map[string]string) {
-	t.Helper()
-	c := auth.Config{Tokens: tokens(), AnonymousRead: []auth.Pattern{"public-*"}}
-	unknown, _ := auth.NewKey()
-	const hour = 3_600_000
-	headers := map[string]string{
-		"nobody": "", "stranger": "Bearer " + unknown, "garbage": "Bearer x.y.z", "basic": "Basic YTpi",
-		"empty":            "Bearer",
-		"alice":            "Bearer " + token(t, "alice", noon+hour, "chat", "chadow"),
-		"alice, expired":   "Bearer " + token(t, "alice", noon-hour, "chat"),
-		"alice, elsewhere": "Bearer " + token(t, "alice", noon+hour, "other"),
-		"alice, nowhere":   "Bearer " + token(t, "alice", noon+hour),
-		"bob":              "Bearer " + token(t, "bob", noon+hour, "chat", "chadow"),
-	}
-	for name, key := range map[string]auth.Key{
-		"ping": {Scopes: []auth.Scope{auth.Ping}}, "read": {Scopes: []auth.Scope{auth.Read}},
-		"admin":          {Scopes: []auth.Scope{auth.Admin}},
-		"all":            {Scopes: auth.Scopes(), Namespaces: []auth.Pattern{"*"}},
-		"all, elsewhere": {Scopes: auth.Scopes(), Namespaces: []auth.Pattern{"other", "chats*"}},
-	} {
-		text, hash := auth.NewKey()
-		key.Name, key.Hash = name, hash
-		if key.Namespaces == nil {
-			key.Namespaces = []auth.Pattern{"cha*"}
-		}
-		c.Keys = append(c.Keys, key)
-		headers[name] = "Bearer " + text
-	}
-	return newGuard(t, c), headers
-}
 
 // work is what there is to do: for each route a request that is good, and who may send it.
 type work struct {
@@ -250,4 +189,59 @@ func TestBadEncodingIsNobodys(t *testing.T) {
 	}
 	// Who may do everything everywhere is told that it is no name.
 	w.fails(codeInvalidNamespace, http.MethodGet, "/.hidden", "", "Authorization: "+headers["all"])
+}
+
+// TestReloadedAccess: a reload changes the authenticator.
+func TestReloadedAccess(t *testing.T) {
+	guard, headers := callers(t)
+	w := newGuardedWorld(t, fileStore(t), guard)
+	status := func() int {
+		return w.send(http.MethodGet, "/chat/counts", "", "Authorization: "+headers["read"]).status
+	}
+	require.Equal(t, http.StatusOK, status())
+	other, _ := callers(t)
+	w.reload(func(c *Config) { c.Auth = other })
+	require.Equal(t, http.StatusUnauthorized, status(), "the key is revoked")
+	w.reload(func(c *Config) { c.Auth = nil })
+	require.Equal(t, http.StatusOK, status(), "credentials are not needed any longer")
+}
+
+// TestKeysUnavailable: unknown is not unauthenticated.
+func TestKeysUnavailable(t *testing.T) {
+	w := newGuardedWorld(t, fileStore(t), withoutKeys(t))
+	for _, r := range []reply{
+		w.send(http.MethodGet, "/chat/users/alice", "", "Authorization: Bearer "+rsToken),
+		w.send(http.MethodPost, "/chat/users/alice/leave", `{"token":"`+rsToken+`"}`),
+	} {
+		require.Equal(t, http.StatusServiceUnavailable, r.status)
+		require.Equal(t, string(codeKeysUnavailable), r.json(t)["code"])
+		require.NotEmpty(t, r.header.Get("Retry-After"))
+		require.Empty(t, r.header.Get("WWW-Authenticate"))
+		require.NotContains(t, r.body, "no route")
+		require.Contains(t, w.log.String(), "no route to host")
+		require.NotContains(t, w.log.String(), "level=ERROR", "anybody can send such tokens; the guard says it once")
+	}
+	w.fails(codeUnauthenticated, http.MethodGet, "/chat/users/alice", "")
+	w.fails(codeUnauthenticated, http.MethodGet, "/chat/users/alice", "", "Authorization: Bearer ls_x")
+}
+
+// refusals provokes what is answered to callers who may not, for all requests.
+func refusals(t *testing.T, s store.Store, calls []call) map[string]bool {
+	t.Helper()
+	guard := newGuard(t, auth.Config{Tokens: tokens()})
+	answered := map[string]bool{}
+	for _, refused := range []struct {
+		guard *auth.Authenticator
+		token string
+	}{{guard, "x"}, {guard, token(t, "alice", noon+1000)}, {withoutKeys(t), rsToken}} {
+		w := newGuardedWorld(t, s, refused.guard)
+		for _, c := range calls {
+			if !isPublic(c.path) {
+				c.headers = append([]string{"Authorization: Bearer " + refused.token}, c.headers...)
+				c.send(w)
+			}
+		}
+		maps.Copy(answered, w.answers())
+	}
+	return answered
 }

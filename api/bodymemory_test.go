@@ -253,3 +253,11 @@ func TestDecodedMemory(t *testing.T) {
 		})
 	}
 }
+
+// heap returns how many bytes are in use.
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -129,5 +130,49 @@ func TestNotCached(t *testing.T) {
 	} {
 		require.Equal(t, "no-store", r.header.Get("Cache-Control"), r.body)
 		require.Empty(t, r.header.Get("ETag"))
+	}
+}
+
+// TestPrivateCaching: what somebody is told is for them alone; what everybody may know, caches may keep apart.
+func TestPrivateCaching(t *testing.T) {
+	guard, headers := callers(t)
+	w := newGuardedWorld(t, fileStore(t), guard)
+	open := newWorld(t, fileStore(t))
+	for _, path := range []string{"/%s/users/alice", "/%s/lookup?user=alice"} {
+		for _, condition := range []string{"X: y", "If-None-Match: *"} {
+			r := w.send(http.MethodGet, fmt.Sprintf(path, "chat"), "", "Authorization: "+headers["read"], condition)
+			require.Equal(t, "private, max-age=5", r.header.Get("Cache-Control"))
+			require.Equal(t, "Authorization", r.header.Get("Vary"))
+			r = w.send(http.MethodGet, fmt.Sprintf(path, "public-1"), "", condition)
+			require.Equal(t, "max-age=5", r.header.Get("Cache-Control"))
+			require.Equal(t, "Authorization", r.header.Get("Vary"))
+			r = open.send(http.MethodGet, fmt.Sprintf(path, "chat"), "", "Authorization: nonsense", condition)
+			require.Equal(t, "max-age=5", r.header.Get("Cache-Control"))
+			require.Empty(t, r.header.Get("Vary"), "who asks makes no difference")
+		}
+	}
+	for _, path := range []string{"/chat/users", "/chat/counts", "/chat", ""} {
+		require.Equal(t, "no-store", w.send(http.MethodGet, path, "",
+			"Authorization: "+headers["read"]).header.Get("Cache-Control"))
+	}
+}
+
+// TestThresholdsChangeTheTag: a client that keeps its answer after a 304 keeps the thresholds in it, too, so the tag
+// changes with them, even when no presence does: grey users have no valid_until.
+func TestThresholdsChangeTheTag(t *testing.T) {
+	w := newWorld(t, fileStore(t))
+	for _, path := range []string{"/chat/users/zoe", "/chat/lookup?user=zoe"} {
+		tag := w.send(http.MethodGet, path, "").header.Get("ETag")
+		for _, change := range []func(*Config){
+			func(c *Config) { c.Settings.Thresholds.Green += time.Second },
+			func(c *Config) { c.Settings.Thresholds.Yellow += time.Second },
+		} {
+			w.reload(change)
+			changed := w.send(http.MethodGet, path, "", "If-None-Match: "+tag)
+			require.Equal(t, http.StatusOK, changed.status, path)
+			tag = changed.header.Get("ETag")
+			require.Equal(t, http.StatusNotModified, w.send(http.MethodGet, path, "", "If-None-Match: "+tag).status,
+				path)
+		}
 	}
 }

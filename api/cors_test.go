@@ -18,12 +18,6 @@ func allowing(origins ...string) func(*Config) {
 	return func(c *Config) { c.CORSOrigins = origins }
 }
 
-// preflight asks as a browser does before it lets a script ping.
-func (w *world) preflight(path, origin string) reply {
-	return w.sendTo(http.MethodOptions, path, "", "Origin: "+origin, "Access-Control-Request-Method: POST",
-		"Access-Control-Request-Headers: authorization,content-type,prefer")
-}
-
 func TestCORS(t *testing.T) {
 	w := newWorld(t, fileStore(t), allowing(app, local))
 	const ping = "/v1/namespaces/chat/users/alice/ping"
@@ -152,71 +146,8 @@ func TestCORSReloads(t *testing.T) {
 	require.Empty(t, get())
 }
 
-func TestCheckOrigin(t *testing.T) {
-	for _, good := range []string{
-		"*", app, local, "http://127.0.0.1:8080", "http://[::1]:8080", "https://xn--caf-dma.example",
-		"capacitor://localhost",
-		"chrome-extension://abcdefghijklmnop", "https://a.example:80",
-		"https://*.example.com", "https://*.example.com:8443", "https://*.eu.example.com", "http://*.example.com",
-		"http://localhost:*", "https://localhost:*", "http://127.0.0.1:*", "http://[::1]:*",
-	} {
-		require.NoError(t, CheckOrigin(good), good)
-	}
-	for _, bad := range []string{
-		"", "null", "app.example.com", "https://", "https://app.example.com/", "https://app.example.com/path",
-		"https://App.example.com",
-		"HTTPS://app.example.com", "https://app.example.com:443", "http://localhost:80", "http://localhost:",
-		"https://café.example",
-		"https://user@app.example.com", "https://app.example.com?x", "https://app.example.com#x", "https://a b",
-		"//app.example.com",
-		"file:///index.html", "https://a,https://b", "http://:3000", " https://app.example.com",
-		"https://*", "https://*.com", "https://*.", "https://*.example.", "https://*.example.com.",
-		"https://*.localhost", "https://*example.com", "https://app*.example.com",
-		"https://app.*.com", "https://*.*.example.com", "https://example.*", "*.example.com", "*://app.example.com",
-		"https://*.Example.com",
-		"https://*.example.com/", "https://*.example.com:443", "https://*.example.com:*", "https://*.127.0.0.1",
-		"https://*.0.1", "https://*.[::1]", "https://u@*.example.com",
-		"http://localhost:3*", "http://localhost:**", "http://localhost:*/", "http://app.example.com:*",
-		"http://10.0.0.1:*", "http://0.0.0.0:*", "http://LOCALHOST:*", "ftp://*",
-		"**", "https://*..example.com", "https://*.-example.com", "https://*.exa_mple.com/",
-	} {
-		require.Error(t, CheckOrigin(bad), bad)
-	}
-}
-
-// TestCORSPatterns: a star stands for one or more labels before a domain, or for any port of this machine, and for
-// nothing else that an attacker could write there.
-func TestCORSPatterns(t *testing.T) {
-	w := newWorld(t, fileStore(t), allowing("https://*.example.com", "https://*.example.org:8443", "http://localhost:*",
-		"http://[::1]:*"))
-	const user = "/v1/namespaces/chat/users/alice"
-	for _, origin := range []string{
-		"https://app.example.com", "https://a.b.example.com", "https://xn--caf-dma.example.com",
-		"https://a-1.example.com", "https://a.example.org:8443",
-		"http://localhost:3000", "http://localhost:1", "http://localhost:65535", "http://localhost",
-		"http://[::1]:5173",
-	} {
-		require.Equal(t, origin, w.preflight(user+"/ping", origin).header.Get("Access-Control-Allow-Origin"), origin)
-		got := w.sendTo(http.MethodGet, user, "", "Origin: "+origin)
-		require.Equal(t, origin, got.header.Get("Access-Control-Allow-Origin"), origin)
-		require.Equal(t, []string{"Origin"}, got.header.Values("Vary"), origin)
-	}
-	for _, origin := range []string{
-		"https://example.com", "http://app.example.com", "https://app.example.com:8443", "https://appexample.com",
-		"https://evil.example/.example.com",
-		"https://evil.example#.example.com", "https://evil.example?.example.com",
-		"https://evil.example:443.example.com", "https://evil@app.example.com",
-		"https://.example.com", "https://a..example.com", "https://-.example.com", "https://A.example.com",
-		"https://app.example.com.evil.example", "https://app.example.com.",
-		"https://a\\.example.com", "https://a%2e.example.com", "https://*.example.com", "https://a .example.com",
-		"https://a\tb.example.com", "https://é.example.com",
-		"https://a.example.org", "https://a.example.org:84430", "https://localhost:3000", "http://localhost:",
-		"http://localhost:0", "http://localhost:80", "http://localhost:08080",
-		"http://localhost:65536", "http://localhost:99999999999999999999", "http://localhost:+1",
-		"http://localhost:3000/", "http://localhost:3000.evil.example", "http://localhost.evil.example:3000",
-		"http://evil.localhost:3000", "http://localhost:*", "http://[::1]:x", "http://[::2]:3000", "null",
-	} {
-		requireNoCORS(t, w.preflight(user+"/ping", origin), origin)
-		requireNoCORS(t, w.sendTo(http.MethodGet, user, "", "Origin: "+origin), origin)
-	}
+// preflight asks as a browser does before it lets a script ping.
+func (w *world) preflight(path, origin string) reply {
+	return w.sendTo(http.MethodOptions, path, "", "Origin: "+origin, "Access-Control-Request-Method: POST",
+		"Access-Control-Request-Headers: authorization,content-type,prefer")
 }

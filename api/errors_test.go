@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -19,8 +20,6 @@ type badRequest struct {
 	method, path, body string
 	headers            []string
 }
-
-const ndjson = "Content-Type: application/x-ndjson"
 
 func badRequests() []badRequest {
 	const get, post, del = http.MethodGet, http.MethodPost, http.MethodDelete
@@ -214,14 +213,6 @@ func TestStoreErrorsNameSettings(t *testing.T) {
 	}
 }
 
-func TestPanic(t *testing.T) {
-	w := newWorld(t, &failing{Store: fileStore(t), panic: true})
-	problem := w.fails(codeInternal, http.MethodPost, "/chat/users/alice/ping", "")
-	require.NotContains(t, problem["detail"], "cause")
-	require.Contains(t, w.log.String(), "the cause")
-	require.Contains(t, w.log.String(), "failing_test.go", "the log has the stack")
-}
-
 // TestEveryCodeIsProvoked fails for a code that no test above is about.
 func TestEveryCodeIsProvoked(t *testing.T) {
 	provoked := map[code]bool{codeRateLimited: true} // in TestLimits
@@ -243,48 +234,14 @@ func TestEveryCodeIsProvoked(t *testing.T) {
 	require.Len(t, provoked, len(problemTypes()))
 }
 
-func TestRequestID(t *testing.T) {
-	w := newWorld(t, fileStore(t))
-	id := func(sent ...string) string { return w.send(http.MethodGet, "", "", sent...).header.Get("X-Request-Id") }
-	require.Equal(t, "abc-123", id("X-Request-Id: abc-123"))
-	first, second := id(), id()
-	require.NotEqual(t, first, second)
-	for _, strange := range []string{"a b", strings.Repeat("x", 129), "ü"} {
-		require.NotEqual(t, strange, id("X-Request-Id: "+strange))
-	}
-}
-
-// TestMethods walks the table of routes: HEAD answers like GET, OPTIONS lists the methods, any other
-// method is refused with the same list, and a trailing slash is nothing, except in /docs/.
-func TestMethods(t *testing.T) {
-	w := newWorld(t, fileStore(t))
-	const gzip = "Accept-Encoding: gzip" // without it the client asks for it only in GET, and hides it
-	path := strings.NewReplacer(":namespace", "chat", ":user", "alice")
-	for _, r := range (&server{}).routes() {
-		at := path.Replace(r.path)
-		query := ""
-		if at == "/v1/namespaces/chat/lookup" {
-			query = "?user=alice"
-		}
-		options := w.sendTo(http.MethodOptions, at, "")
-		require.Equal(t, http.StatusNoContent, options.status, at)
-		allowed := strings.Split(options.header.Get("Allow"), ", ")
-		require.Contains(t, allowed, r.method, at)
-		wrong := w.sendTo(http.MethodTrace, at, "")
-		require.Equal(t, http.StatusMethodNotAllowed, wrong.status, at)
-		require.Equal(t, options.header.Get("Allow"), wrong.header.Get("Allow"))
-		if at != "/docs" {
-			require.Equal(t, http.StatusNotFound, w.sendTo(r.method, at+"/", "").status, at)
-		}
-		if r.method == http.MethodGet {
-			require.Contains(t, allowed, http.MethodHead)
-			got, head := w.sendTo(http.MethodGet, at+query, "", gzip), w.sendTo(http.MethodHead, at+query, "", gzip)
-			require.Equal(t, http.StatusOK, got.status, at)
-			require.Equal(t, got.status, head.status)
-			require.Empty(t, head.body)
-			for _, name := range []string{"Content-Type", "Content-Length", "Cache-Control", "ETag"} {
-				require.Equal(t, got.header.Get(name), head.header.Get(name), "%s of %s", name, at)
-			}
-		}
-	}
+// requireProblem checks that an error is one that a caller may see: text of a bounded length that blames the
+// caller.
+func requireProblem(t *testing.T, err error) *apiError {
+	t.Helper()
+	var problem *apiError
+	require.ErrorAs(t, err, &problem)
+	require.Less(t, problem.code.problemType().status, http.StatusInternalServerError, problem.Error())
+	require.True(t, utf8.ValidString(problem.detail), problem.detail)
+	require.Less(t, len(problem.detail), 1<<10, problem.detail)
+	return problem
 }

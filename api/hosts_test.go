@@ -2,7 +2,6 @@ package api
 
 import (
 	"crypto/tls"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -14,14 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
-
-// statusFor returns the status of a request for the settings of a namespace under a name.
-func (w *world) statusFor(host string) int {
-	w.t.Helper()
-	answers := w.exchange("GET /v1/namespaces/chat HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n")
-	require.Len(w.t, answers, 1, host)
-	return answers[0].status
-}
 
 // TestHostsOfAnOpenServer: a name that a stranger could own in the public DNS is refused, so that no web page can point
 // one at this machine and use the server as its own.
@@ -192,64 +183,6 @@ func TestCheckHost(t *testing.T) {
 	}
 }
 
-// crossSite are the headers with which browsers send requests of pages of other sites.
-func crossSite(origin string) []string {
-	return []string{"Origin: " + origin, "Sec-Fetch-Site: cross-site"}
-}
-
-// TestCrossOriginWrites: a page of another origin cannot write to an open server, not even without reading the answer,
-// unless CORS allows its origin. What is no browser's goes on as ever.
-func TestCrossOriginWrites(t *testing.T) {
-	w := newWorld(t, fileStore(t), allowing(app, "https://*.example.org"))
-	const evil = "https://evil.example"
-	own := "http://" + strings.TrimPrefix(w.url, "http://")
-	for _, c := range []struct {
-		name    string
-		headers []string
-		want    int
-	}{
-		{"curl -d", []string{"Content-Type: application/x-www-form-urlencoded"}, 200},
-		{"an old library", nil, 200},
-		{"the pages of this server", []string{"Origin: " + own, "Sec-Fetch-Site: same-origin"}, 200},
-		{"the same in an old browser", []string{"Origin: " + own}, 200},
-		{"typed by the user", []string{"Sec-Fetch-Site: none"}, 200},
-		{"an allowed origin", crossSite(app), 200},
-		{"one that fits a pattern", crossSite("https://a.example.org"), 200},
-		{"a form or a beacon of another site", append(crossSite(evil), "Content-Type: text/plain"), 403},
-		{"another port of this machine", []string{"Origin: http://localhost:1", "Sec-Fetch-Site: same-site"}, 403},
-		{"a sandboxed frame", crossSite("null"), 403},
-		{"without an origin", []string{"Sec-Fetch-Site: cross-site"}, 403},
-		{"an old browser", []string{"Origin: " + evil}, 403},
-		{"a page that names another origin, too", append(crossSite(evil), "Origin: "+app), 403},
-	} {
-		r := w.send(http.MethodPost, "/chat/pings", `{"pings":[{"user":"eve"}]}`, c.headers...)
-		require.Equal(t, c.want, r.status, "%s: %s", c.name, r.body)
-		require.Equal(t, http.StatusOK, w.send(http.MethodGet, "/chat", "", c.headers...).status,
-			"%s: reading is up to CORS", c.name)
-		if c.want == http.StatusForbidden {
-			problem := w.fails(codeForbidden, http.MethodPost, "/chat/users/alice/ping", "", c.headers...)
-			require.Contains(t, problem["detail"], "--cors-origins", c.name)
-			w.fails(codeForbidden, http.MethodDelete, "/chat?confirm=chat", "", c.headers...)
-		}
-	}
-}
-
-// TestCrossOriginWritesWithCredentials are decided by the credentials: a browser sends none by itself.
-func TestCrossOriginWritesWithCredentials(t *testing.T) {
-	guard, headers := callers(t)
-	w := newGuardedWorld(t, fileStore(t), guard)
-	for name, want := range map[string]int{"ping": 204, "alice": 200, "nobody": 401} {
-		h := crossSite("https://evil.example")
-		if headers[name] != "" {
-			h = append(h, "Authorization: "+headers[name])
-		}
-		require.Equal(t, want, w.send(http.MethodPost, "/chat/users/alice/ping", "", h...).status, name)
-	}
-	body := fmt.Sprintf(`{"token":%q}`, token(t, "alice", noon+1000, "chat"))
-	require.Equal(t, http.StatusOK, w.send(http.MethodPost, "/chat/users/alice/leave", body,
-		crossSite("https://evil.example")...).status, "a beacon")
-}
-
 // FuzzHost: a name that is allowed has no dot, is an address, or ends in a domain that nobody can own in public.
 func FuzzHost(f *testing.F) {
 	for _, seed := range []string{
@@ -271,4 +204,12 @@ func FuzzHost(f *testing.F) {
 		labels := strings.Split(strings.TrimSuffix(name, "."), ".")
 		require.Contains(t, []string{"localhost", "local", "internal"}, labels[len(labels)-1], host)
 	})
+}
+
+// statusFor returns the status of a request for the settings of a namespace under a name.
+func (w *world) statusFor(host string) int {
+	w.t.Helper()
+	answers := w.exchange("GET /v1/namespaces/chat HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n")
+	require.Len(w.t, answers, 1, host)
+	return answers[0].status
 }

@@ -25,15 +25,6 @@ func behindProxy(c *Config) {
 // from is the header by which a proxy says who asks.
 func from(address string) string { return "X-Forwarded-For: " + address }
 
-// spend sends requests that are answered, until nothing is left of what the caller may send.
-func (w *world) spend(headers ...string) {
-	w.t.Helper()
-	for range limit.Burst(1) {
-		r := w.send(http.MethodGet, "/chat", "", headers...)
-		require.Equal(w.t, http.StatusOK, r.status, r.body)
-	}
-}
-
 // TestLimits: what a caller beyond the limit is told, and that nobody else is.
 func TestLimits(t *testing.T) {
 	now := time.Unix(0, 0)
@@ -122,6 +113,76 @@ func TestAddressesOfCallers(t *testing.T) {
 	w.fails(codeRateLimited, http.MethodGet, "/chat", "", from("198.51.100.1"), from("203.0.113.7"))
 }
 
+// TestLimitsOfCallers: who says who they are is counted as who they are, wherever they are.
+func TestLimitsOfCallers(t *testing.T) {
+	guarded, one, two, token := knowing(t)
+	w := newWorld(t, fileStore(t), guarded)
+	home, cafe := from("203.0.113.7"), from("198.51.100.1")
+	refused := func(headers ...string) http.Header {
+		t.Helper()
+		r := w.send(http.MethodGet, "/chat", "", headers...)
+		require.Equal(t, http.StatusTooManyRequests, r.status, r.body)
+		return r.header
+	}
+	w.spend(bearer(one), home)
+	require.Equal(t, `"key";q=5;w=5`, refused(bearer(one), cafe).Get("RateLimit-Policy"))
+	refused(bearer(one)) // from this machine, too
+	w.spend(bearer(two), home)
+
+	w.spend(bearer(token("alice")), home)
+	w.spend(bearer(token("alice")), cafe)
+	require.Equal(t, `"user";q=10;w=5`, refused(bearer(token("alice"))).Get("RateLimit-Policy"),
+		"another token of the same user")
+	w.spend(bearer(token("one")), home)
+
+	w.spend(home)
+	require.Equal(t, `"address";q=5;w=5`, refused(home).Get("RateLimit-Policy"), "who does not say who they are")
+	w.spend(bearer(token("bob")), home) // is nothing to who does
+}
+
+// TestLimitsOfGuessing: credentials that are wrong count for the address that they come from, and for nobody else.
+func TestLimitsOfGuessing(t *testing.T) {
+	guarded, one, _, _ := knowing(t)
+	w := newWorld(t, fileStore(t), guarded)
+	wrong, office := bearer("ls_wrong"), from("203.0.113.7")
+	for range limit.Burst(1) {
+		w.fails(codeUnauthenticated, http.MethodGet, "/chat", "", wrong, office)
+	}
+	w.fails(codeRateLimited, http.MethodGet, "/chat", "", wrong, office)
+	w.fails(codeRateLimited, http.MethodGet, "/chat", "", office)
+	w.spend(bearer(one), office)
+	w.fails(codeUnauthenticated, http.MethodGet, "/chat", "", wrong, from("203.0.113.8"))
+}
+
+// TestLimitsOfForbidden: what a caller may not do counts as well.
+func TestLimitsOfForbidden(t *testing.T) {
+	guarded, _, _, token := knowing(t)
+	w := newWorld(t, fileStore(t), guarded)
+	for range limit.Burst(2) {
+		w.fails(codeForbidden, http.MethodDelete, "/chat/users/alice", "", bearer(token("alice")))
+	}
+	w.fails(codeRateLimited, http.MethodDelete, "/chat/users/alice", "", bearer(token("alice")))
+}
+
+// TestLimitsOfBeacons: a token in a body is as good as one in a header, also for this.
+func TestLimitsOfBeacons(t *testing.T) {
+	guarded, _, _, token := knowing(t)
+	w := newWorld(t, fileStore(t), guarded)
+	body := `{"token":"` + token("alice") + `"}`
+	for range limit.Burst(2) {
+		r := w.send(http.MethodPost, "/chat/users/alice/leave", body)
+		require.Equal(t, http.StatusOK, r.status, r.body)
+	}
+	w.fails(codeRateLimited, http.MethodPost, "/chat/users/alice/leave", body)
+	w.fails(codeRateLimited, http.MethodPost, "/chat/users/alice/ping", "", bearer(token("alice")))
+
+	office := from("203.0.113.7")
+	for range limit.Burst(1) / 2 { // each counts as a request of somebody unknown, and as a failure
+		w.fails(codeUnauthenticated, http.MethodPost, "/chat/users/alice/leave", `{"token":"wrong"}`, office)
+	}
+	w.fails(codeRateLimited, http.MethodPost, "/chat/users/alice/leave", `{"token":"wrong"}`, office)
+}
+
 // rateLimited returns which operations tell a caller beyond the limit so.
 func rateLimited(t *testing.T, w *world, calls map[string]call) map[string]bool {
 	t.Helper()
@@ -139,4 +200,13 @@ func rateLimited(t *testing.T, w *world, calls map[string]call) map[string]bool 
 		return !strings.HasSuffix(answer, fmt.Sprint(" 429 ", codeRateLimited))
 	})
 	return answered
+}
+
+// spend sends requests that are answered, until nothing is left of what the caller may send.
+func (w *world) spend(headers ...string) {
+	w.t.Helper()
+	for range limit.Burst(1) {
+		r := w.send(http.MethodGet, "/chat", "", headers...)
+		require.Equal(w.t, http.StatusOK, r.status, r.body)
+	}
 }

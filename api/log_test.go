@@ -2,11 +2,13 @@ package api
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -272,4 +274,35 @@ func TestRefusedPreflights(t *testing.T) {
 	some = newLogTest(t, slog.LevelInfo, allowing(app))
 	_, lines := some.send("OPTIONS", ping, "", ask(local, "POST")...)
 	require.Empty(t, lines)
+}
+
+// encoded is a part of a JWT.
+func encoded(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+
+// TestCredentialsStayOutOfTheLog: the reason is there for operators, under the ID of the request, the credentials are
+// not.
+func TestCredentialsStayOutOfTheLog(t *testing.T) {
+	guard, headers := callers(t)
+	w := newGuardedWorld(t, fileStore(t), guard)
+	for name, reason := range map[string]string{
+		"alice, expired": "expired", "stranger": "no such key", "garbage": "malformed", "basic": "not Bearer",
+	} {
+		r := w.send(http.MethodGet, "/chat/users/alice", "", "Authorization: "+headers[name])
+		require.Contains(t, w.log.String(), r.header.Get("X-Request-Id"))
+		require.Contains(t, w.log.String(), reason)
+	}
+	long := strings.Repeat("x", 3000)
+	w.send(http.MethodGet, "/chat", "",
+		"Authorization: Bearer "+encoded(`{"alg":"HS256"}`)+"."+encoded(`{"`+long+`":1,"`+long+`":2}`)+".x")
+	require.Contains(t, w.log.String(), "duplicate")
+	require.NotContains(t, w.log.String(), long)
+	for _, credentials := range headers {
+		w.send(http.MethodPost, "/chat/users/alice/ping", "{", headersOf(credentials)...)
+		w.send(http.MethodDelete, "/chat?"+url.QueryEscape(credentials), "", headersOf(credentials)...)
+	}
+	for name, credentials := range headers {
+		if _, secret, _ := strings.Cut(credentials, " "); len(secret) > 10 {
+			require.NotContains(t, w.log.String(), secret, name)
+		}
+	}
 }

@@ -1,20 +1,181 @@
 package api
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
+	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/store"
 )
+
+func TestLines(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		var b strings.Builder
+		for i := range 20_000 {
+			fmt.Fprintf(&b, "{\"user\":\"u%d\"}\n", i)
+		}
+		require.EqualValues(t, 20_000, w.post("/many/pings", b.String(), ndjson)["recorded"])
+		require.Equal(t, 20_000, w.total("many"))
+
+		lines := "\n{\"user\":\"alice\"}\r\n  \n\n{\"user\":\"bob\",\"at\":100123}"
+		require.EqualValues(t, 2, w.post("/chat/pings", lines, ndjson)["recorded"],
+			"blank lines, CRLF, no final newline")
+		require.EqualValues(t, 1, w.post("/chat/leaves", `{"user":"bob"}`, ndjson)["recorded"])
+		require.EqualValues(t, 0, w.post("/chat/pings", "", ndjson)["recorded"])
+		longest := `{"user":"eve"` + strings.Repeat(" ", 4096-len(`{"user":"eve"}`)) + "}"
+		require.EqualValues(t, 1, w.post("/chat/pings", longest+"\n", ndjson)["recorded"])
+		w.fails(codeBodyTooLarge, http.MethodPost, "/chat/pings", longest+" \n", ndjson)
+		require.Equal(t, 3, w.total("chat"))
+	})
+}
+
+func TestLinesBeforeABadOneAreRecorded(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		for i, bad := range []string{`{"user":""}`, `{"user":"x","at":0}`, `{`, strings.Repeat("x", 5000)} {
+			namespace := fmt.Sprintf("n%d", i)
+			var b strings.Builder
+			for i := range 1500 {
+				fmt.Fprintf(&b, "{\"user\":\"u%d\"}\n", i)
+			}
+			r := w.send(http.MethodPost, "/"+namespace+"/pings", b.String()+"\n"+bad+"\n{\"user\":\"after\"}\n", ndjson)
+			problem := r.json(t)
+			require.EqualValues(t, 1502, problem["line"], r.body)
+			require.EqualValues(t, 1500, problem["recorded"])
+			require.Equal(t, 1500, w.total(namespace))
+		}
+	})
+}
+
+// TestLinesAreRecordedAsTheyCome keeps a stream open: what was sent is recorded before its end.
+func TestLinesAreRecordedAsTheyCome(t *testing.T) {
+	w := newWorld(t, fileStore(t))
+	reader, writer := io.Pipe()
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, w.url+"/v1/namespaces/chat/pings",
+		reader)
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/x-ndjson")
+	done := make(chan string, 1)
+	go func() {
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			done <- err.Error()
+			return
+		}
+		defer response.Body.Close()
+		line, _ := bufio.NewReader(response.Body).ReadString('\n')
+		done <- line
+	}()
+	for i := range 3 {
+		fmt.Fprintf(writer, "{\"user\":\"u%d\"}\n{\"us", i)
+		require.Eventually(t, func() bool { return w.total("chat") == i+1 }, time.Minute, time.Millisecond)
+		fmt.Fprintf(writer, "er\":\"u%d\"}\n", i)
+	}
+	require.NoError(t, writer.Close())
+	require.Equal(t, "{\"recorded\":6}\n", <-done)
+}
+
+// TestStoreFailsInTheMiddle tells how far the stream got, and does not deny it.
+func TestStoreFailsInTheMiddle(t *testing.T) {
+	for want, failure := range map[code]error{
+		codeStoreUnavailable: store.ErrUnavailable,
+		codeOverloaded:       store.ErrOverloaded,
+	} {
+		w := newWorld(t, &failsLater{Store: fileStore(t), err: fmt.Errorf("%w: the cause", failure)})
+		problem := w.fails(want, http.MethodPost, "/chat/pings", strings.Repeat("{\"user\":\"a\"}\n", maxChunk+1),
+			ndjson)
+		require.Positive(t, problem["recorded"])
+		require.EqualValues(t, problem["line"], int(problem["recorded"].(float64))+1)
+		require.NotContains(t, problem["detail"], "had no effect")
+		require.Contains(t, w.log.String(), "the cause")
+	}
+}
+
+// endless sends lines until the server ends it, or limit bytes are sent; it reports whether the server did.
+func endless(t *testing.T, w *world, line string, limit int) (answer reply, ended bool) {
+	t.Helper()
+	conn := w.dial()
+	_, err := fmt.Fprintf(conn,
+		"POST /v1/namespaces/chat/pings HTTP/1.1\r\nHost: a\r\n%s\r\nTransfer-Encoding: chunked\r\n\r\n", ndjson)
+	require.NoError(t, err)
+	block := strings.Repeat(line, max(1, (64<<10)/len(line)))
+	for sent := 0; sent < limit; sent += len(block) {
+		if _, err := fmt.Fprintf(conn, "%x\r\n%s\r\n", len(block), block); err != nil {
+			ended = true
+			break
+		}
+	}
+	if !ended {
+		return reply{}, false
+	}
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	body, _ := io.ReadAll(response.Body)
+	return reply{response.StatusCode, response.Header, string(body)}, true
+}
+
+// TestEndlessLines: a line without an end is refused, and a stream without an end takes no more memory than one
+// that has just begun.
+func TestEndlessLines(t *testing.T) {
+	w := newLimitedWorld(t)
+	for _, start := range []string{`{"user":"`, "[", " ", `{"at":1`} {
+		answer, ended := endless(t, w, strings.Repeat(start, 10), 1<<30)
+		require.True(t, ended, start)
+		require.Equal(t, string(codeBodyTooLarge), answer.json(t)["code"], answer.body)
+	}
+	limit := 16 << 20
+	if testing.Short() {
+		limit = 4 << 20
+	}
+	for _, line := range []string{
+		"\n", "\r\n", "{\"user\":\"alice\"}\n",
+		`{"user":"bob"}` + strings.Repeat(" ", 4000) + "\n",
+	} {
+		before := heap()
+		_, ended := endless(t, w, line, limit)
+		require.False(t, ended, "%.20q", line)
+		require.Less(t, heap(), before+8<<20, "%.20q", line)
+	}
+	require.Equal(t, 2, w.total("chat"))
+}
+
+// TestSlowLinesGoOn: a stream of lines may take as long as it likes, if only its lines come.
+func TestSlowLinesGoOn(t *testing.T) {
+	slowly(t, func(t *testing.T, dial func() net.Conn) {
+		conn := dial()
+		_, err := fmt.Fprintf(conn,
+			"POST /v1/namespaces/chat/pings HTTP/1.1\r\nHost: a\r\n%s\r\nTransfer-Encoding: chunked\r\n\r\n", ndjson)
+		require.NoError(t, err)
+		line := "{\"user\":\"alice\"}\n"
+		const lines = 100
+		for range lines {
+			time.Sleep(lineTimeout - time.Second)
+			_, err := fmt.Fprintf(conn, "%x\r\n%s\r\n", len(line), line)
+			require.NoError(t, err)
+		}
+		go io.WriteString(conn, "0\r\n\r\n")
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err)
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		require.JSONEq(t, fmt.Sprintf(`{"recorded":%d}`, lines), string(body))
+	})
+}
 
 // stream is an upload of lines that goes on until the test ends it.
 type stream struct {
@@ -126,4 +287,32 @@ func TestStreamsTakeMemory(t *testing.T) {
 	full.release()
 	require.NoError(t, s.Close())
 	require.Zero(t, used())
+}
+
+// FuzzLines: how a stream of lines is cut into pieces on its way makes no difference.
+func FuzzLines(f *testing.F) {
+	for _, seed := range []string{
+		"{\"user\":\"alice\"}\n{\"user\":\"bob\",\"at\":1}", "\n\r\n \n{\"user\":\"a\"}\r\n", "{\n", "{}\n",
+		"{\"user\":\"a\"} {\"user\":\"b\"}", "\x00", strings.Repeat(" ", 4097),
+	} {
+		f.Add(seed)
+	}
+	handler := fuzzHandler(f)
+	f.Fuzz(func(t *testing.T, content string) {
+		var answers []string
+		for _, body := range []io.Reader{
+			strings.NewReader(content), iotest.OneByteReader(strings.NewReader(content)),
+			iotest.DataErrReader(strings.NewReader(content)),
+		} {
+			request := httptest.NewRequest(http.MethodPost, "http://localhost/v1/namespaces/chat/pings", body)
+			request.Header.Set(echo.HeaderContentType, mediaNDJSON)
+			request.Header.Set(echo.HeaderXRequestID, "one")
+			recorder := httptest.NewRecorder()
+			handler.ServeHTTP(recorder, request)
+			require.Less(t, recorder.Code, http.StatusInternalServerError, recorder.Body)
+			answers = append(answers, recorder.Body.String())
+		}
+		require.Equal(t, answers[0], answers[1])
+		require.Equal(t, answers[0], answers[2])
+	})
 }

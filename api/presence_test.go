@@ -1,6 +1,7 @@
 package api
 
 import (
+	"net/http"
 	"testing"
 	"time"
 
@@ -64,4 +65,60 @@ func BenchmarkEncode(b *testing.B) {
 			}
 		}
 	})
+}
+
+// TestEvaluation: as_of and thresholds come from the query; as_of does not travel back.
+func TestEvaluation(t *testing.T) {
+	w := newWorld(t, fileStore(t))
+	w.post("/chat/users/alice/ping", `{"at":"2026-11-20T11:50:00Z"}`)
+	for query, want := range map[string]string{
+		"":                                   "grey",
+		"?yellow=11m":                        "yellow",
+		"?yellow=660":                        "yellow",
+		"?green=600.001&yellow=1h":           "green",
+		"?green=10m&yellow=1h":               "yellow",
+		"?as_of=2026-11-20T11:50:59.999Z":    "green",
+		"?as_of=2026-11-20T11:51:00Z":        "yellow",
+		"?as_of=2026-11-20T11:54:59.999Z":    "yellow",
+		"?as_of=2026-11-20T11:55:00Z":        "grey",
+		"?as_of=2026-11-20T12:55:00%2B01:00": "grey",
+		"?as_of=2026-11-20T10:00:00Z":        "green", // seen later: age 0
+		"?_=1&utm_source=mail":               "grey",
+	} {
+		require.Equal(t, want, w.get("/chat/users/alice" + query)["status"], query)
+	}
+	require.Empty(t, names(w.get("/chat/users?as_of=2026-11-20T10:00:00Z")), "lists leave out who was seen later")
+	require.EqualValues(t, 0, w.get("/chat/counts?as_of=2026-11-20T10:00:00Z")["total"])
+}
+
+// TestAnswersCarryThresholds: each answer with presences holds the effective thresholds once, so that a client can
+// age its users from green to grey without another request.
+func TestAnswersCarryThresholds(t *testing.T) {
+	w := newWorld(t, fileStore(t))
+	w.post("/chat/pings", `{"pings":[{"user":"alice"},{"user":"bob"}]}`)
+	for _, r := range []struct{ method, path, body string }{
+		{http.MethodGet, aliceUser, ""},
+		{http.MethodGet, aliceLookup, ""},
+		{http.MethodPost, "/chat/lookup", `{"users":["alice"]}`},
+		{http.MethodGet, "/chat/users", ""},
+		{http.MethodPost, alicePing, ""},
+		{http.MethodPost, "/chat/users/bob/leave", ""},
+	} {
+		requireThresholds(t, w.send(r.method, r.path, r.body), 60_000, 300_000)
+	}
+	for _, path := range []string{aliceUser + "?", aliceLookup + "&", "/chat/users?"} {
+		requireThresholds(t, w.send(http.MethodGet, path+"green=1s&yellow=2.5", ""), 1000, 2500)
+		requireThresholds(t, w.send(http.MethodGet, path+"yellow=2m", ""), 60_000, 120_000)
+	}
+	first := w.get("/chat/users?limit=1&green=1s&yellow=2s")
+	next := w.send(http.MethodGet, "/chat/users?cursor="+first["next_cursor"].(string), "")
+	requireThresholds(t, next, 1000, 2000)
+}
+
+func requireThresholds(t *testing.T, r reply, green, yellow int) {
+	t.Helper()
+	require.Equal(t, http.StatusOK, r.status, r.body)
+	found := r.json(t)
+	require.EqualValues(t, green, found["green_ms"], r.body)
+	require.EqualValues(t, yellow, found["yellow_ms"], r.body)
 }

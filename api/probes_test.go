@@ -69,3 +69,18 @@ func TestProbesShareAnAnswer(t *testing.T) {
 		})
 	}
 }
+
+func TestService(t *testing.T) {
+	w := newWorld(t, fileStore(t))
+	for path, want := range map[string]string{
+		"/healthz": `{"status":"ok"}`, "/readyz": `{"status":"ready"}`,
+		"/version": `{"version":"v0.0.0-test","go":"go"}`,
+	} {
+		r := w.sendTo(http.MethodGet, path+"?probe=1", "")
+		require.Equal(t, http.StatusOK, r.status)
+		require.JSONEq(t, want, r.body)
+	}
+	require.NoError(t, w.store.Close())
+	require.Equal(t, http.StatusServiceUnavailable, w.sendTo(http.MethodGet, "/readyz", "").status)
+	require.Equal(t, http.StatusOK, w.sendTo(http.MethodGet, "/healthz", "").status)
+}

@@ -3,19 +3,15 @@ package auth
 import (
 	"bytes"
 	"context"
-	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,106 +20,6 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/require"
 )
-
-// issuer publishes a key set, in place of the network.
-type issuer struct {
-	mu      sync.Mutex
-	answer  string
-	status  int
-	err     error
-	delay   time.Duration
-	fetches int
-}
-
-// RoundTrip answers a request for the key set; see [http.RoundTripper].
-func (i *issuer) RoundTrip(r *http.Request) (*http.Response, error) {
-	i.mu.Lock()
-	i.fetches++
-	answer, status, err, delay := i.answer, i.status, i.err, i.delay
-	i.mu.Unlock()
-	select {
-	case <-r.Context().Done():
-		return nil, r.Context().Err()
-	case <-time.After(delay):
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &http.Response{
-		StatusCode: status, Status: fmt.Sprint(status), Body: io.NopCloser(strings.NewReader(answer)), Request: r,
-		Header: http.Header{"Location": {"http://elsewhere.example/keys"}},
-	}, nil
-}
-
-// publishes has the issuer answer with a text from now on.
-func (i *issuer) publishes(answer string) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.answer, i.status, i.err, i.delay = answer, http.StatusOK, nil, 0
-}
-
-// newIssuer returns one that publishes the key "1", for ES256.
-func newIssuer(t *testing.T) *issuer {
-	t.Helper()
-	i := &issuer{}
-	i.publishes(keySetOf(entry(t, keyPairs()["ES256"].Public(), jwkset.JWKMetadataOptions{KID: "1"})))
-	return i
-}
-
-// breaks has it fail, or hang for a while.
-func (i *issuer) breaks(err error, status int, delay time.Duration) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.status, i.err, i.delay = status, err, delay
-}
-
-func (i *issuer) count() int {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.fetches
-}
-
-// entry returns a key of a set.
-func entry(t testing.TB, key crypto.PublicKey, about jwkset.JWKMetadataOptions) string {
-	t.Helper()
-	jwk, err := jwkset.NewJWKFromKey(key, jwkset.JWKOptions{Metadata: about})
-	require.NoError(t, err)
-	encoded, err := json.Marshal(jwk.Marshal())
-	require.NoError(t, err)
-	return string(encoded)
-}
-
-func keySetOf(entries ...string) string { return `{"keys":[` + strings.Join(entries, ",") + `]}` }
-
-// withIssuer runs a test with a clock of its own, and a guard that asks an issuer.
-func withIssuer(t *testing.T, i *issuer, test func(t *testing.T, g *Authenticator)) {
-	t.Helper()
-	_ = keyPairs() // takes real time
-	synctest.Test(t, func(t *testing.T) {
-		g := newIssuerGuard(t, i, nil)
-		test(t, g)
-		g.Close()
-	})
-}
-
-func newIssuerGuard(t *testing.T, i *issuer, former *Authenticator) *Authenticator {
-	t.Helper()
-	own := tokens()
-	own.Secret, own.JWKS = nil, "https://issuer.example/keys"
-	g, err := New(Config{Tokens: own}, Options{Transport: i, Logger: slog.New(slog.DiscardHandler), Previous: former})
-	require.NoError(t, err)
-	return g
-}
-
-// current returns the claims of a token that is good for long, by the clock of the bubble.
-func current() jwt.MapClaims {
-	return claimsWith(map[string]any{"exp": time.Now().Add(1000 * time.Hour).Unix()})
-}
-
-func signed(t *testing.T, algorithm string, header ...any) string {
-	t.Helper()
-	return sign(t, jwt.GetSigningMethod(algorithm), keyPairs()[algorithm], current(), header...)
-}
 
 func TestKeySet(t *testing.T) {
 	p384, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
@@ -342,5 +238,55 @@ func TestKeySetAddressStaysOutOfTheLog(t *testing.T) {
 		require.Contains(t, log.String(), "issuer.example")
 		require.Contains(t, log.String(), "connection refused")
 		require.NotContains(t, log.String()+err.Error(), "secret")
+	})
+}
+
+// TestUnusableKeySet: a key set without a usable key does not replace a good one, and the log says so once.
+func TestUnusableKeySet(t *testing.T) {
+	_ = keyPairs() // takes real time
+	const short = `{"kty":"RSA","n":"AQAB","e":"AQAB","kid":"1"}`
+	for answer, why := range map[string]string{
+		`{"keys":[]}`:                    "it has no keys",
+		keySetOf(short):                  "bits is too short",
+		keySetOf(`{}`, `5`, `{"kty":1}`): "none of its 3 keys can be used",
+	} {
+		i, log := newIssuer(t), &bytes.Buffer{}
+		synctest.Test(t, func(t *testing.T) {
+			own := tokens()
+			own.Secret, own.JWKS = nil, "https://issuer.example/keys"
+			g, err := New(Config{Tokens: own}, Options{Transport: i, Logger: slog.New(slog.NewTextHandler(log, nil))})
+			require.NoError(t, err)
+			defer g.Close()
+			token := signed(t, "ES256", "kid", "1")
+			_, err = g.bearer(t, token)
+			require.NoError(t, err)
+
+			i.publishes(answer)
+			time.Sleep(3*refreshPause + time.Minute)
+			synctest.Wait()
+			require.Greater(t, i.count(), 1)
+			_, err = g.bearer(t, token)
+			require.NoError(t, err, answer)
+			require.Equal(t, 1, strings.Count(log.String(), "level=ERROR"), log)
+			require.Contains(t, log.String(), why)
+		})
+	}
+}
+
+// FuzzKeySet: of what an issuer publishes only public keys that can be used are taken.
+func FuzzKeySet(f *testing.F) {
+	f.Add([]byte(`{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"1","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`))
+	f.Add([]byte(`{"keys":[{"kty":"EC","crv":"P-256","x":"AA","y":"AA"},{"kty":"oct","k":"AAAA"},{"kty":"RSA","n":"AQAB","e":"AQAB"}]}`))
+	f.Add([]byte(`{"keys":null}`))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		keys, err := parseKeySet(content)
+		if err != nil {
+			return
+		}
+		for _, key := range keys {
+			algorithm, err := algorithmOf(key.key)
+			require.NoError(t, err)
+			require.Equal(t, algorithm, key.algorithm)
+		}
 	})
 }

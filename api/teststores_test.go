@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"time"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
@@ -60,4 +61,19 @@ func (f *failsLater) Ping(ctx context.Context, namespace string, batch []store.S
 	}
 	f.taken = true
 	return f.Store.Ping(ctx, namespace, batch)
+}
+
+// pausing is a store that takes a while to record pings, and notes whether their callers were given up on meanwhile.
+type pausing struct {
+	store.Store
+	pause    time.Duration
+	canceled bool
+}
+
+func (*pausing) Now(context.Context) (lastseen.Instant, error) { return noon, nil }
+
+func (p *pausing) Ping(ctx context.Context, _ string, batch []store.Sighting) ([]lastseen.State, error) {
+	time.Sleep(p.pause)
+	p.canceled = ctx.Err() != nil
+	return make([]lastseen.State, len(batch)), nil
 }

@@ -8,11 +8,46 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
 )
+
+func TestCursors(t *testing.T) {
+	w := newWorld(t, fileStore(t))
+	w.post("/chat/pings", `{"pings":[{"user":"alice"},{"user":"bob"},{"user":"eve"},{"user":"mallory"}]}`)
+	list := w.get("/chat/users?limit=1&status=green&offset=1&green=30s")
+	require.Equal(t, []string{"eve"}, names(list))
+	cursor := list["next_cursor"].(string)
+	next := "/chat/users?cursor=" + cursor
+	require.Equal(t, []string{"bob", "alice"}, names(w.get(next)))
+	for _, same := range []string{
+		"&limit=1", "&status=green", "&status=green&status=green", "&offset=1", "&green=30",
+		"&order=newest", "&as_of=1795176000", "&to=1795176000", "&from=0", "&yellow=5m",
+	} {
+		require.Equal(t, "bob", names(w.get(next + same))[0], same)
+	}
+	for _, other := range []string{
+		"&status=grey", "&status=green&status=grey", "&offset=2", "&green=31s", "&yellow=6m",
+		"&order=oldest", "&as_of=1795176001", "&to=1795175999", "&from=1", "&green=abc", "&green=10m", "&offset=x",
+	} {
+		w.fails(codeInvalidCursor, http.MethodGet, next+other, "")
+	}
+	w.fails(codeInvalidCursor, http.MethodGet, "/other/users?cursor="+cursor, "")
+	w.fails(codeInvalidCursor, http.MethodGet, "?cursor="+cursor, "")
+	w.fails(codeInvalidParameter, http.MethodGet, next+"&cursor="+cursor, "")
+	for i := range cursor {
+		w.fails(codeInvalidCursor, http.MethodGet, "/chat/users?cursor="+cursor[:i], "")
+		for _, c := range "A_z9" {
+			if byte(c) != cursor[i] {
+				w.fails(codeInvalidCursor, http.MethodGet, "/chat/users?cursor="+cursor[:i]+string(c)+cursor[i+1:], "")
+			}
+		}
+	}
+}
 
 // cursors returns real cursors of three pages of each list, by the list.
 func (w *world) cursors() map[string][]string {
@@ -167,4 +202,31 @@ func TestSealedForgeries(t *testing.T) {
 	for _, name := range []string{"", ".", "..", "a/b", "a\x00", "é", strings.Repeat("n", 65)} {
 		w.fails(codeInvalidCursor, http.MethodGet, "?cursor="+sealCursor(namespacesScope, []byte(name)), "")
 	}
+}
+
+// FuzzCursor: an accepted cursor has valid parameters, and is what they encode to.
+func FuzzCursor(f *testing.F) {
+	p, err := readListParams(query{
+		"from": {"0.005"}, "to": {"1795175999"}, "offset": {"3"}, "order": {"oldest"}, "status": {"grey", "green"},
+	}, view{noon, lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}})
+	require.NoError(f, err)
+	f.Add([]byte(p.cursor("chat", store.Record{User: "alice", State: lastseen.State{At: 7, Left: true}})), false)
+	content, err := openCursor("chat", p.cursor("chat", store.Record{User: "a", State: lastseen.State{At: 7}}))
+	require.NoError(f, err)
+	f.Add(content, true)
+	f.Fuzz(func(t *testing.T, data []byte, seal bool) {
+		cursor := string(data)
+		if seal { // a forger can compute the checksum
+			cursor = sealCursor("chat", data)
+		}
+		p, last, err := openListCursor("chat", cursor, query{"limit": {"7"}, "cursor": {cursor}})
+		if err != nil {
+			require.Equal(t, codeInvalidCursor, requireProblem(t, err).code)
+			return
+		}
+		requireValid(t, p)
+		require.NoError(t, lastseen.CheckUser(last.User))
+		require.True(t, p.from <= last.At && last.At <= p.to)
+		require.Equal(t, cursor, p.cursor("chat", *last))
+	})
 }

@@ -1,69 +1,16 @@
 package api
 
 import (
-	"bufio"
-	"bytes"
-	"compress/flate"
-	"compress/gzip"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"unicode/utf16"
+	"unicode/utf8"
 
-	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 )
-
-// TestCompressedBombs: nothing is ever unpacked.
-func TestCompressedBombs(t *testing.T) {
-	w := newLimitedWorld(t)
-	bomb := func(packer io.WriteCloser, packed *bytes.Buffer) string {
-		_, err := io.Copy(packer, io.LimitReader(spaces{}, 32<<20))
-		require.NoError(t, err)
-		require.NoError(t, packer.Close())
-		require.Less(t, packed.Len(), maxBody, "the bomb itself is small")
-		return packed.String()
-	}
-	var gzipped, deflated bytes.Buffer
-	deflater, err := flate.NewWriter(&deflated, flate.BestSpeed)
-	require.NoError(t, err)
-	for encoding, body := range map[string]string{
-		"gzip": bomb(gzip.NewWriter(&gzipped), &gzipped), "deflate": bomb(deflater, &deflated),
-		"GZIP": "{}", "x-gzip": "{}", "gzip, gzip": "{}", "identity, gzip": "{}", "br": "{}", "zstd": "{}",
-		strings.Repeat("gzip,", 10_000): "{}",
-	} {
-		for _, path := range []string{
-			"/chat/pings", "/chat/leaves", "/chat/lookup", "/chat/users/alice/ping",
-			"/chat/users/alice/leave",
-		} {
-			if strings.Contains(path, "/users/") {
-				body = body[:min(len(body), maxOneBody)]
-			}
-			problem := w.fails(codeUnsupportedMediaType, http.MethodPost, path, body, "Content-Encoding: "+encoding)
-			require.Less(t, len(problem["detail"].(string)), 200)
-		}
-		w.fails(codeUnsupportedMediaType, http.MethodPost, "/chat/pings", body, "Content-Encoding: "+encoding, ndjson)
-	}
-	unlabelled := gzipped.String()
-	w.fails(codeInvalidJSON, http.MethodPost, "/chat/pings", unlabelled)
-	w.fails(codeInvalidJSON, http.MethodPost, "/chat/pings", unlabelled[:4000]+"\n", ndjson)
-	require.Zero(t, w.total("chat"))
-}
-
-// spaces is an endless blank.
-type spaces struct{}
-
-// blank is what it reads from: the race detector counts every byte written one by one.
-var blank = [32 << 10]byte(bytes.Repeat([]byte{' '}, 32<<10))
-
-func (spaces) Read(p []byte) (int, error) {
-	return copy(p, blank[:]), nil
-}
 
 // TestDeepJSON: how deep something is nested costs neither stack nor time, wherever it stands.
 func TestDeepJSON(t *testing.T) {
@@ -186,85 +133,145 @@ func TestEncodings(t *testing.T) {
 	require.ElementsMatch(t, []string{"😀", "<script>", "\u202e", "%2e%2e"}, names(w.get("/chat/users")))
 }
 
-// endless sends lines until the server ends it, or limit bytes are sent; it reports whether the server did.
-func endless(t *testing.T, w *world, line string, limit int) (answer reply, ended bool) {
-	t.Helper()
-	conn := w.dial()
-	_, err := fmt.Fprintf(conn,
-		"POST /v1/namespaces/chat/pings HTTP/1.1\r\nHost: a\r\n%s\r\nTransfer-Encoding: chunked\r\n\r\n", ndjson)
-	require.NoError(t, err)
-	block := strings.Repeat(line, max(1, (64<<10)/len(line)))
-	for sent := 0; sent < limit; sent += len(block) {
-		if _, err := fmt.Fprintf(conn, "%x\r\n%s\r\n", len(block), block); err != nil {
-			ended = true
-			break
-		}
-	}
-	if !ended {
-		return reply{}, false
-	}
-	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	require.NoError(t, err)
-	defer response.Body.Close()
-	body, _ := io.ReadAll(response.Body)
-	return reply{response.StatusCode, response.Header, string(body)}, true
-}
-
-// TestEndlessLines: a line without an end is refused, and a stream without an end takes no more memory than one
-// that has just begun.
-func TestEndlessLines(t *testing.T) {
-	w := newLimitedWorld(t)
-	for _, start := range []string{`{"user":"`, "[", " ", `{"at":1`} {
-		answer, ended := endless(t, w, strings.Repeat(start, 10), 1<<30)
-		require.True(t, ended, start)
-		require.Equal(t, string(codeBodyTooLarge), answer.json(t)["code"], answer.body)
-	}
-	limit := 16 << 20
-	if testing.Short() {
-		limit = 4 << 20
-	}
-	for _, line := range []string{
-		"\n", "\r\n", "{\"user\":\"alice\"}\n",
-		`{"user":"bob"}` + strings.Repeat(" ", 4000) + "\n",
+// TestUnknownFieldListsTheAllowed: the detail names the field, where it is if that is below the top, and what is
+// allowed there.
+func TestUnknownFieldListsTheAllowed(t *testing.T) {
+	w := newWorld(t, fileStore(t))
+	for _, c := range []struct{ path, body, want string }{
+		{alicePing, `{"x":1}`, `Unknown field "x". Allowed: at.`},
+		{alicePing, `{"At":1}`, `Unknown field "At". Allowed: at.`},
+		{alicePing, `{"":1}`, `Unknown field "". Allowed: at.`},
+		{alicePing, `{"a/b":1}`, `Unknown field "a/b". Allowed: at.`},
+		{"/chat/users/alice/leave", `{"x":1}`, `Unknown field "x". Allowed: at, token.`},
+		{"/chat/lookup", `{"user":"alice"}`, `Unknown field "user". Allowed: users.`},
+		{"/chat/pings", `{"leaves":[]}`, `Unknown field "leaves". Allowed: pings.`},
+		{"/chat/leaves", `{"pings":[]}`, `Unknown field "pings". Allowed: leaves.`},
+		{"/chat/pings", `{"pings":[{"user":"a"},{"usr":"b"}]}`, `Unknown field "usr" in /pings/1. Allowed: user, at.`},
+		{"/chat/leaves", `{"leaves":[{"user":"a","was":1}]}`, `Unknown field "was" in /leaves/0. Allowed: user, at.`},
 	} {
-		before := heap()
-		_, ended := endless(t, w, line, limit)
-		require.False(t, ended, "%.20q", line)
-		require.Less(t, heap(), before+8<<20, "%.20q", line)
+		require.Equal(t, c.want, w.fails(codeUnknownField, http.MethodPost, c.path, c.body)["detail"], c.body)
 	}
-	require.Equal(t, 2, w.total("chat"))
+	line := w.fails(codeUnknownField, http.MethodPost, "/chat/pings", "{\"user\":\"a\"}\n{\"usr\":\"b\"}", ndjson)
+	require.Equal(t, `Unknown field "usr". Allowed: user, at.`, line["detail"])
+	require.EqualValues(t, 2, line["line"])
 }
 
-// heap returns how many bytes are in use.
-func heap() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
+// repeated returns JSON of about a MiB: a text as often as it fits, with commas between and something around it.
+func repeated(before, text, after string) []byte {
+	n := (maxBody - len(before) - len(after)) / (len(text) + 1)
+	return []byte(before + strings.Repeat(text+",", n-1) + text + after)
 }
 
-// TestLargeBodiesOfOne: what is about one user is small, and a leave is read before anybody knows whose it is.
-func TestLargeBodiesOfOne(t *testing.T) {
-	w := newLimitedWorld(t)
-	for _, path := range []string{"/chat/users/alice/ping", "/chat/users/alice/leave"} {
-		most := `{"at":1` + strings.Repeat(" ", maxOneBody-len(`{"at":1}`)) + "}"
-		require.Equal(t, http.StatusOK, w.send(http.MethodPost, path, most).status, path)
-		w.fails(codeBodyTooLarge, http.MethodPost, path, most+" ")
+// named returns the inside of a JSON object with n different names.
+func named(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `"%x":0,`, i)
+	}
+	return b.String() + `"":0`
+}
+
+// TestDecodingStops counts what is decoded of a list that is too long.
+func TestDecodingStops(t *testing.T) {
+	var users lookupBody
+	err := unmarshal(repeated(`{"users":[`, `""`, `]}`), &users)
+	require.Equal(t, codeTooManyItems, requireProblem(t, err).code)
+	require.LessOrEqual(t, len(*users.Users), maxLookup+1, "with a slot for the item that is refused")
+
+	var pings pingsBody
+	err = unmarshal(repeated(`{"pings":[`, `{}`, `]}`), &pings)
+	require.Equal(t, codeTooManyItems, requireProblem(t, err).code)
+	require.LessOrEqual(t, len(*pings.Pings), maxItems+1, "with a slot for the item that is refused")
+}
+
+// TestRefusedBodiesCostLittle counts the memory that is taken to refuse a body of a MiB.
+func TestRefusedBodiesCostLittle(t *testing.T) {
+	wide := named(100_000)
+	for name, c := range map[string]struct {
+		body []byte
+		into any
+		want code
+	}{
+		"users": {repeated(`{"users":[`, `""`, `]}`), &lookupBody{}, codeTooManyItems},
+		"a list that is too long, and then no JSON": {
+			repeated(`{"users":[`, `""`, ``), &lookupBody{},
+			codeTooManyItems,
+		},
+		"names for users":          {[]byte(`{"users":{` + wide + `}}`), &lookupBody{}, codeInvalidJSON},
+		"names in a user":          {[]byte(`{"users":[{` + wide + `}]}`), &lookupBody{}, codeInvalidJSON},
+		"a list for a user":        {repeated(`{"users":[[`, `0`, `]]}`), &lookupBody{}, codeInvalidJSON},
+		"a list as the body":       {repeated(`[`, `{}`, `]`), &lookupBody{}, codeInvalidJSON},
+		"names in a list":          {[]byte(`[{` + wide + `}]`), &pingsBody{}, codeInvalidJSON},
+		"names in the user":        {[]byte(`{"pings":[{"user":{` + wide + `}}]}`), &pingsBody{}, codeInvalidJSON},
+		"names in the time":        {[]byte(`{"pings":[{"at":{` + wide + `}}]}`), &pingsBody{}, codeInvalidTime},
+		"names in a list of pings": {[]byte(`{"pings":[[{` + wide + `}]]}`), &pingsBody{}, codeInvalidJSON},
+		"unknown names":            {[]byte(`{"pings":[{` + wide + `}]}`), &pingsBody{}, codeUnknownField},
+		"unknown names of a ping":  {[]byte(`{` + wide + `}`), &pingBody{}, codeUnknownField},
+		"names in the one time":    {[]byte(`{"at":{` + wide + `}}`), &pingBody{}, codeInvalidTime},
+		"names in a token":         {[]byte(`{"token":{` + wide + `}}`), &leaveBody{}, codeInvalidJSON},
+		"lists in lists":           {[]byte(`{"pings":` + strings.Repeat("[", 1<<20)), &pingsBody{}, codeInvalidJSON},
+		"a list in a time":         {[]byte(`{"at":` + strings.Repeat("[", 1<<20)), &pingBody{}, codeInvalidTime},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			err := unmarshal(c.body, c.into)
+			runtime.ReadMemStats(&after)
+			require.Equal(t, c.want, requireProblem(t, err).code, err)
+			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100<<10), "bytes")
+		})
 	}
 }
 
-// TestAnnouncedBodies: a length that is announced, while nothing comes, takes no memory worth mentioning.
-func TestAnnouncedBodies(t *testing.T) {
-	const bodies = 100
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for range bodies {
-		r := httptest.NewRequest(http.MethodPost, "/", iotest.ErrReader(io.ErrUnexpectedEOF))
-		r.ContentLength = maxBody
-		requireProblem(t,
-			(&server{Shared: &Shared{bodies: newBodyMemory(DefaultBodyMemory)}}).body(echo.New().NewContext(r,
-				httptest.NewRecorder()), maxBody).read())
+// BenchmarkDecode is what a body costs that is right, and one that is far too long.
+func BenchmarkDecode(b *testing.B) {
+	honest := []byte(`{"users":[` + strings.Repeat(`"0123456789abcdef",`, maxLookup-1) + `"alice"]}`)
+	pings := []byte(`{"pings":[` + strings.Repeat(`{"user":"0123456789abcdef"},`, maxItems-1) + `{"user":"alice"}]}`)
+	for _, c := range []struct {
+		name string
+		body []byte
+		into func() any
+	}{
+		{"1,000 users", honest, func() any { return &lookupBody{} }},
+		{"349,522 users", repeated(`{"users":[`, `""`, `]}`), func() any { return &lookupBody{} }},
+		{"10,000 pings", pings, func() any { return &pingsBody{} }},
+		{"349,522 pings", repeated(`{"pings":[`, `{}`, `]}`), func() any { return &pingsBody{} }},
+		{"one ping", []byte(`{"at":1795176000.5}`), func() any { return &pingBody{} }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_ = unmarshal(c.body, c.into())
+			}
+		})
 	}
-	runtime.ReadMemStats(&after)
-	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(bodies*maxBody/10))
+}
+
+// FuzzBody: a body is refused with text for the caller, or is what the standard library reads, too.
+func FuzzBody(f *testing.F) {
+	for _, seed := range []string{
+		`{"pings":[{"user":"alice"},{"user":"bob","at":100123.5}]}`, `{"pings":[]}`, `{"pings":null}`,
+		`{"pings":[null]}`, "\ufeff{}",
+		`{"pings":[{"user":"\ud800"}]}`, `{"pings":[{"user":"a","user":"b"}]}`, `{"PINGS":[]}`, `{"pings":[[[[`,
+		`{"pings":[{"at":{"a":[1]}}]}`, `null`, `{} {}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, body := range []any{&pingsBody{}, &leavesBody{}, &lookupBody{}, &pingBody{}, &leaveBody{}} {
+			if err := unmarshal(data, body); err != nil {
+				requireProblem(t, err)
+			}
+		}
+		var body pingsBody
+		if unmarshal(data, &body) != nil || body.Pings == nil {
+			return
+		}
+		require.True(t, utf8.Valid(data))
+		for _, i := range *body.Pings {
+			if _, err := i.sighting(noon); err != nil {
+				requireProblem(t, err)
+			}
+		}
+	})
 }

@@ -3,106 +3,37 @@ package api
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/filestore"
 )
 
-// pipes is a listener of connections in memory, whose deadlines go by the clock of the test.
-type pipes struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case conn := <-p.conns:
-		return conn, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
+func TestServerLimits(t *testing.T) {
+	w := newLimitedWorld(t)
+	server := NewServer(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+	for _, limit := range []time.Duration{
+		server.ReadHeaderTimeout, server.ReadTimeout, server.WriteTimeout,
+		server.IdleTimeout,
+	} {
+		require.Positive(t, limit)
 	}
-}
-
-func (p *pipes) Close() error {
-	close(p.closed)
-	return nil
-}
-
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
-
-// slowly runs a test against a server with the limits of a real one, with a clock that moves only when everybody
-// waits.
-func slowly(t *testing.T, test func(t *testing.T, dial func() net.Conn)) {
-	t.Helper()
-	slowlyOn(t, fileStore, test)
-}
-
-// slowlyOn does the same on a store of the test.
-func slowlyOn(t *testing.T, open func(*testing.T) store.Store, test func(t *testing.T, dial func() net.Conn)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		logger := slog.New(slog.NewTextHandler(&log, nil))
-		server := NewServer(New(Config{
-			Store: open(t), Logger: logger,
-			Settings: Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}},
-		}), logger)
-		p := &pipes{make(chan net.Conn), make(chan struct{})}
-		served := make(chan error, 1)
-		go func() { served <- server.Serve(p) }()
-		defer func() {
-			require.NoError(t, server.Close())
-			require.ErrorIs(t, <-served, http.ErrServerClosed)
-			synctest.Wait()
-			require.Empty(t, log.String(), "who is slow is no matter for the log")
-		}()
-		test(t, func() net.Conn {
-			ours, theirs := net.Pipe()
-			p.conns <- theirs
-			return ours
-		})
-	})
-}
-
-// drip sends one part a second until the connection ends, and returns how long that took. Nothing is left unread.
-func drip(t *testing.T, conn net.Conn, parts func(i int) string) (took time.Duration, answers string) {
-	t.Helper()
-	begun := time.Now()
-	read := make(chan string)
-	go func() {
-		all, _ := io.ReadAll(conn)
-		read <- string(all)
-	}()
-	for i := 0; ; i++ {
-		if _, err := io.WriteString(conn, parts(i)); err != nil {
-			require.ErrorIs(t, err, io.ErrClosedPipe)
-			break
-		}
-		time.Sleep(time.Second)
-		require.Less(t, i, 1000, "nobody ended the connection")
-	}
-	return time.Since(begun), <-read
-}
-
-// after returns what is sent: the beginning, and then the same for ever.
-func after(beginning, part string) func(int) string {
-	return func(i int) string {
-		if i == 0 {
-			return beginning
-		}
-		return part
-	}
+	query := strings.Repeat("&user="+strings.Repeat("%C3%BC", 128), 100)
+	require.Len(t, names(w.get("/chat/lookup?"+query[1:])), 100, "the longest lookup fits")
+	large := w.send(http.MethodGet, "/chat", "", "X-Large: "+strings.Repeat("x", 200<<10))
+	require.Equal(t, http.StatusRequestHeaderFieldsTooLarge, large.status)
 }
 
 // TestSlowSenders: whoever sends a little now and then is cut off when the time for it is over.
@@ -166,30 +97,6 @@ func TestIdleConnections(t *testing.T) {
 	})
 }
 
-// TestSlowLinesGoOn: a stream of lines may take as long as it likes, if only its lines come.
-func TestSlowLinesGoOn(t *testing.T) {
-	slowly(t, func(t *testing.T, dial func() net.Conn) {
-		conn := dial()
-		_, err := fmt.Fprintf(conn,
-			"POST /v1/namespaces/chat/pings HTTP/1.1\r\nHost: a\r\n%s\r\nTransfer-Encoding: chunked\r\n\r\n", ndjson)
-		require.NoError(t, err)
-		line := "{\"user\":\"alice\"}\n"
-		const lines = 100
-		for range lines {
-			time.Sleep(lineTimeout - time.Second)
-			_, err := fmt.Fprintf(conn, "%x\r\n%s\r\n", len(line), line)
-			require.NoError(t, err)
-		}
-		go io.WriteString(conn, "0\r\n\r\n")
-		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		require.NoError(t, err)
-		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
-		require.NoError(t, err)
-		require.JSONEq(t, fmt.Sprintf(`{"recorded":%d}`, lines), string(body))
-	})
-}
-
 // TestSlowReaders: whoever does not read the answer is cut off, however many more were asked for.
 func TestSlowReaders(t *testing.T) {
 	slowly(t, func(t *testing.T, dial func() net.Conn) {
@@ -213,5 +120,84 @@ func TestSlowReaders(t *testing.T) {
 		}
 		require.Error(t, err)
 		require.LessOrEqual(t, time.Since(begun), readTimeout+writeTimeout+time.Second)
+	})
+}
+
+// fuzzHandler serves a store whose clock stands still.
+func fuzzHandler(f *testing.F) http.Handler {
+	f.Helper()
+	s, err := filestore.Open(filestore.Options{Path: filepath.Join(f.TempDir(), "fuzz.db"), Sync: time.Hour})
+	require.NoError(f, err)
+	f.Cleanup(func() { _ = s.Close() })
+	return New(Config{
+		Store: &clocked{Store: s, now: noon}, Logger: slog.New(slog.DiscardHandler),
+		Random: func() float64 { return 0 },
+		Settings: Settings{
+			Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour},
+			PingInterval: time.Second,
+		},
+	})
+}
+
+// script is a connection on which a client says everything at once and then no more.
+type script struct {
+	net.Conn // for the addresses
+	input    *bytes.Reader
+	output   bytes.Buffer
+	closed   func()
+}
+
+func (s *script) Read(p []byte) (int, error)       { return s.input.Read(p) }
+func (s *script) Write(p []byte) (int, error)      { return s.output.Write(p) }
+func (s *script) SetDeadline(time.Time) error      { return nil }
+func (s *script) SetReadDeadline(time.Time) error  { return nil }
+func (s *script) SetWriteDeadline(time.Time) error { return nil }
+func (s *script) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (s *script) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+
+func (s *script) Close() error {
+	s.closed()
+	return nil
+}
+
+// FuzzConnection: whatever arrives on a connection, it is answered without a failure, or ended.
+func FuzzConnection(f *testing.F) {
+	for _, seed := range []string{
+		pingStart + "\r\n" + smuggled, pingStart + "Content-Length: 2\r\n\r\n{}",
+		pingStart + "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+		"GET /v1/namespaces/chat/users?limit=1&cursor=A HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\nPrefer: return=minimal\r\n\r\n",
+		"POST /v1/namespaces/chat/pings HTTP/1.1\r\nHost: a\r\n" + ndjson +
+			"\r\nContent-Length: 17\r\n\r\n{\"user\":\"alice\"}\n",
+		"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "DELETE /v1/namespaces/chat?confirm=chat HTTP/1.0\r\n\r\n",
+		"\x16\x03\x01",
+		"GET http://u:p@h/docs/%2e%2e HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	server := NewServer(fuzzHandler(f), slog.New(slog.DiscardHandler))
+	p := &pipes{make(chan net.Conn), make(chan struct{})}
+	go server.Serve(p)
+	f.Cleanup(func() { _ = server.Close() })
+	f.Fuzz(func(t *testing.T, data []byte) {
+		done := make(chan struct{})
+		conn := &script{input: bytes.NewReader(data), closed: sync.OnceFunc(func() { close(done) })}
+		p.conns <- conn
+		<-done
+		answers := bufio.NewReader(&conn.output)
+		for {
+			response, err := http.ReadResponse(answers, nil)
+			if err != nil {
+				require.True(t, errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+					bytes.Contains(data, []byte("HEAD")), "%v", err)
+				return
+			}
+			require.NotEqual(t, http.StatusInternalServerError, response.StatusCode,
+				"503 is for clients that have gone")
+			_, err = io.Copy(io.Discard, response.Body)
+			_ = response.Body.Close()
+			if err != nil || bytes.Contains(data, []byte("HEAD")) {
+				return
+			}
+		}
 	})
 }
