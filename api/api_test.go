@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTranscript is the example that the project grew out of: times in Unix seconds.
+// TestTranscript is the example that the project started from: times in Unix seconds.
 func TestTranscript(t *testing.T) {
-	eachStore(t, func(t *testing.T, w *world) {
+	eachStore(t, func(t *testing.T, w *testServer) {
 		for _, ping := range []struct {
 			user string
 			at   int

@@ -15,20 +15,20 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// work is what there is to do: for each route a request that is good, and who may send it.
-type work struct {
+// permittedRequest is a valid request to a route and the callers that may send it.
+type permittedRequest struct {
 	query, body string
 	allowed     []string
 }
 
-// whoMayDoWhat is the policy once more, in words that do not come from the table of routes.
-func whoMayDoWhat() map[string]work {
+// permissionsByRoute lists the permissions a second time, independently of the table of routes.
+func permissionsByRoute() map[string]permittedRequest {
 	pingers, readers, erasers := []string{"ping", "all"}, []string{"read", "all", "alice", "bob"}, []string{
 		"admin",
 		"all",
 	}
 	const namespace = "/v1/namespaces/:namespace"
-	return map[string]work{
+	return map[string]permittedRequest{
 		"POST " + namespace + "/users/:user/ping":  {"", `{}`, []string{"ping", "all", "alice"}},
 		"POST " + namespace + "/users/:user/leave": {"", `{}`, []string{"ping", "all", "alice"}},
 		"POST " + namespace + "/pings":             {"", `{"pings":[{"user":"alice"}]}`, pingers},
@@ -49,23 +49,23 @@ func whoMayDoWhat() map[string]work {
 	}
 }
 
-// isPublic reports whether anybody may ask, also with bad credentials.
+// isPublic reports whether a path needs no credentials and ignores invalid ones.
 func isPublic(path string) bool { return !strings.HasPrefix(path, "/v1/") }
 
-// TestWhoMayDoWhat sends, for every route, the requests of all kinds of callers. Who may not do it gets 401 or 403,
-// whatever else is wrong with the request, and reaches no store.
-func TestWhoMayDoWhat(t *testing.T) {
-	eachStore(t, func(t *testing.T, open *world) {
-		guard, headers := callers(t)
-		w := newGuardedWorld(t, open.store.Store, guard)
-		unreached := newGuardedWorld(t, &failing{
+// TestPermissions sends a request of every kind of caller to every route. Callers without the permission get 401 or
+// 403, whatever else is wrong with the request, and the store is not called.
+func TestPermissions(t *testing.T) {
+	eachStore(t, func(t *testing.T, open *testServer) {
+		authenticator, headers := callers(t)
+		w := newAuthServer(t, open.store.Store, authenticator)
+		unreached := newAuthServer(t, &errStore{
 			Store: fileStore(t), err: errors.New("the store was asked"),
 			panic: true,
-		}, guard)
-		policy := whoMayDoWhat()
+		}, authenticator)
+		policy := permissionsByRoute()
 		sent := 0
 		for _, r := range (&server{}).routes() {
-			todo, known := policy[r.method+" "+r.path]
+			request, known := policy[r.method+" "+r.path]
 			require.True(t, known || isPublic(r.path), "who may do %s %s?", r.method, r.path)
 			path := strings.NewReplacer(":namespace", "chat", ":user", "alice").Replace(r.path)
 			for name, credentials := range headers {
@@ -74,25 +74,25 @@ func TestWhoMayDoWhat(t *testing.T) {
 					header = []string{"Authorization: " + credentials}
 				}
 				what := fmt.Sprintf("%s: %s %s", name, r.method, r.path)
-				answer := w.sendTo(r.method, path+"?"+todo.query, todo.body, header...)
+				response := w.sendTo(r.method, path+"?"+request.query, request.body, header...)
 				sent++
-				if isPublic(r.path) || slices.Contains(todo.allowed, name) {
-					require.Less(t, answer.status, 300, "%s: %s", what, answer.body)
+				if isPublic(r.path) || slices.Contains(request.allowed, name) {
+					require.Less(t, response.status, 300, "%s: %s", what, response.body)
 					continue
 				}
-				require.Equal(t, refusalOf(name), answer.status, what)
-				checkRefusal(t, answer, credentials)
-				for _, bad := range []reply{
-					unreached.sendTo(r.method, path+"?"+todo.query, todo.body, header...),
+				require.Equal(t, refusalStatus(name), response.status, what)
+				checkRefusal(t, response, credentials)
+				for _, bad := range []testResponse{
+					unreached.sendTo(r.method, path+"?"+request.query, request.body, header...),
 					unreached.sendTo(r.method, strings.Replace(path, "chat", "chadow", 1)+"?typo=1", "{", header...),
 				} {
 					if strings.HasSuffix(path, "/leave") && name == "nobody" {
-						continue // there could be a token in the body: see TestBeacon
+						continue // there could be a token in the body: see TestLeaveTokenInBody
 					}
-					require.Equal(t, withoutID(t, answer), withoutID(t, bad), what)
+					require.Equal(t, withoutID(t, response), withoutID(t, bad), what)
 				}
 				if r.method == http.MethodGet {
-					require.Equal(t, answer.status, w.sendTo(http.MethodHead, path, "", header...).status, what)
+					require.Equal(t, response.status, w.sendTo(http.MethodHead, path, "", header...).status, what)
 				}
 			}
 		}
@@ -100,8 +100,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 	})
 }
 
-// refusalOf returns the status for a caller who may not: 403 if it is known who that is.
-func refusalOf(name string) int {
+// refusalStatus returns the status for a caller without the permission: 403 if the caller is authenticated.
+func refusalStatus(name string) int {
 	switch name {
 	case "nobody", "stranger", "garbage", "basic", "empty", "alice, expired":
 		return http.StatusUnauthorized
@@ -110,8 +110,8 @@ func refusalOf(name string) int {
 	}
 }
 
-// checkRefusal checks the challenge, and that the answer does not repeat the credentials.
-func checkRefusal(t *testing.T, r reply, credentials string) {
+// checkRefusal checks the challenge, and that the response does not repeat the credentials.
+func checkRefusal(t *testing.T, r testResponse, credentials string) {
 	t.Helper()
 	challenge := r.header.Get("WWW-Authenticate")
 	switch {
@@ -130,15 +130,15 @@ func checkRefusal(t *testing.T, r reply, credentials string) {
 	}
 }
 
-// withoutID returns an answer but for what is different in each.
-func withoutID(t *testing.T, r reply) string {
+// withoutID returns a response without what differs from request to request.
+func withoutID(t *testing.T, r testResponse) string {
 	t.Helper()
 	body := r.json(t)
 	delete(body, "request_id")
 	return fmt.Sprint(r.status, r.header.Get("WWW-Authenticate"), r.header.Get("Cache-Control"), body)
 }
 
-// TestRoutesNeedPermissions: a route that nobody thought about is not served.
+// TestRoutesNeedPermissions checks that a route without a permission is not served.
 func TestRoutesNeedPermissions(t *testing.T) {
 	s := &server{}
 	for _, r := range s.routes() {
@@ -150,7 +150,7 @@ func TestRoutesNeedPermissions(t *testing.T) {
 	}
 }
 
-// TestPermissionsAreDocumented: operations name the scope that they need, and those that are public ask for no
+// TestPermissionsAreDocumented checks that operations name the scope that they need, and that public ones need no
 // credentials.
 func TestPermissionsAreDocumented(t *testing.T) {
 	doc, checked := document(t), 0
@@ -168,13 +168,13 @@ func TestPermissionsAreDocumented(t *testing.T) {
 		require.Contains(t, operation.Description, "Requires the scope `"+string(r.scope())+"`", r.path)
 		checked++
 	}
-	require.Equal(t, len(whoMayDoWhat()), checked)
+	require.Equal(t, len(permissionsByRoute()), checked)
 }
 
-// TestBadEncodingIsNobodys: a namespace or user that is no name is not one that somebody may do something in.
-func TestBadEncodingIsNobodys(t *testing.T) {
-	guard, headers := callers(t)
-	w := newGuardedWorld(t, fileStore(t), guard)
+// TestPermissionsOfEncodedPaths checks that permissions apply to the decoded namespace and user.
+func TestPermissionsOfEncodedPaths(t *testing.T) {
+	authenticator, headers := callers(t)
+	w := newAuthServer(t, fileStore(t), authenticator)
 	for path, want := range map[string]int{
 		"/v1/namespaces/%2Fchat/users/alice/ping":           http.StatusForbidden,
 		"/v1/namespaces/chat%2F..%2Fother/users/alice/ping": http.StatusForbidden,
@@ -191,10 +191,10 @@ func TestBadEncodingIsNobodys(t *testing.T) {
 	w.fails(codeInvalidNamespace, http.MethodGet, "/.hidden", "", "Authorization: "+headers["all"])
 }
 
-// TestReloadedAccess: a reload changes the authenticator.
-func TestReloadedAccess(t *testing.T) {
-	guard, headers := callers(t)
-	w := newGuardedWorld(t, fileStore(t), guard)
+// TestReloadOfAuthenticator checks that a reload changes the authenticator.
+func TestReloadOfAuthenticator(t *testing.T) {
+	authenticator, headers := callers(t)
+	w := newAuthServer(t, fileStore(t), authenticator)
 	status := func() int {
 		return w.send(http.MethodGet, "/chat/counts", "", "Authorization: "+headers["read"]).status
 	}
@@ -206,10 +206,10 @@ func TestReloadedAccess(t *testing.T) {
 	require.Equal(t, http.StatusOK, status(), "credentials are not needed any longer")
 }
 
-// TestKeysUnavailable: unknown is not unauthenticated.
+// TestKeysUnavailable checks that an unreachable issuer is not reported as invalid credentials.
 func TestKeysUnavailable(t *testing.T) {
-	w := newGuardedWorld(t, fileStore(t), withoutKeys(t))
-	for _, r := range []reply{
+	w := newAuthServer(t, fileStore(t), withoutKeys(t))
+	for _, r := range []testResponse{
 		w.send(http.MethodGet, "/chat/users/alice", "", "Authorization: Bearer "+rsToken),
 		w.send(http.MethodPost, "/chat/users/alice/leave", `{"token":"`+rsToken+`"}`),
 	} {
@@ -219,29 +219,29 @@ func TestKeysUnavailable(t *testing.T) {
 		require.Empty(t, r.header.Get("WWW-Authenticate"))
 		require.NotContains(t, r.body, "no route")
 		require.Contains(t, w.log.String(), "no route to host")
-		require.NotContains(t, w.log.String(), "level=ERROR", "anybody can send such tokens; the guard says it once")
+		require.NotContains(t, w.log.String(), "level=ERROR", "anyone can send such tokens; the authenticator logs it once")
 	}
 	w.fails(codeUnauthenticated, http.MethodGet, "/chat/users/alice", "")
 	w.fails(codeUnauthenticated, http.MethodGet, "/chat/users/alice", "", "Authorization: Bearer ls_x")
 }
 
-// refusals provokes what is answered to callers who may not, for all requests.
+// refusals sends all requests without the permission and returns the kinds of response.
 func refusals(t *testing.T, s store.Store, calls []call) map[string]bool {
 	t.Helper()
-	guard := newGuard(t, auth.Config{Tokens: tokens()})
-	answered := map[string]bool{}
+	authenticator := newAuthenticator(t, auth.Config{Tokens: tokens()})
+	responded := map[string]bool{}
 	for _, refused := range []struct {
-		guard *auth.Authenticator
-		token string
-	}{{guard, "x"}, {guard, token(t, "alice", noon+1000)}, {withoutKeys(t), rsToken}} {
-		w := newGuardedWorld(t, s, refused.guard)
+		authenticator *auth.Authenticator
+		token         string
+	}{{authenticator, "x"}, {authenticator, token(t, "alice", testNow+1000)}, {withoutKeys(t), rsToken}} {
+		w := newAuthServer(t, s, refused.authenticator)
 		for _, c := range calls {
 			if !isPublic(c.path) {
 				c.headers = append([]string{"Authorization: Bearer " + refused.token}, c.headers...)
 				c.send(w)
 			}
 		}
-		maps.Copy(answered, w.answers())
+		maps.Copy(responded, w.responses())
 	}
-	return answered
+	return responded
 }

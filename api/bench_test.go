@@ -24,10 +24,10 @@ import (
 
 const benchUsers = 100_000
 
-// benchUser returns one of the IDs, of 16 bytes.
+// benchUser returns one of the user IDs, of 16 bytes.
 func benchUser(n int) string { return fmt.Sprintf("%016x", uint64(n%benchUsers)*0x9E3779B97F4A7C15) }
 
-// sink is a response that is thrown away.
+// sink is a response writer that discards the response.
 type sink struct {
 	header http.Header
 	status int
@@ -37,7 +37,7 @@ func (s *sink) Header() http.Header         { return s.header }
 func (s *sink) Write(p []byte) (int, error) { return len(p), nil }
 func (s *sink) WriteHeader(status int)      { s.status = status }
 
-// bench is the handler, with a store that knows the users.
+// bench is the handler with a store that holds the users.
 type bench struct {
 	b       testing.TB
 	handler http.Handler
@@ -162,9 +162,9 @@ func BenchmarkPingAllocations(b *testing.B) {
 	}
 }
 
-// BenchmarkBeforeTheHandler measures what every request pays for limits, proxies and CORS, on a route that does not use
+// BenchmarkMiddleware measures what every request pays for limits, proxies and CORS, on a route that does not use
 // the store.
-func BenchmarkBeforeTheHandler(b *testing.B) {
+func BenchmarkMiddleware(b *testing.B) {
 	limits := func(c *Config) {
 		c.Limits = limit.Limits{Caller: 1_000_000_000}
 	}

@@ -22,20 +22,21 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-func TestBodiesReadAsJSON(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+func TestMediaTypesReadAsJSON(t *testing.T) {
+	w := newTestServer(t, fileStore(t))
 	for i, media := range []string{
 		"", "application/json", "application/json; charset=UTF-8", "text/plain", "text/plain;charset=us-ascii",
 		"application/x-www-form-urlencoded",
 	} {
-		answer := w.post(fmt.Sprintf("/chat/users/u%d/ping", i), `{"at":100123}`, "Content-Type: "+media)
-		require.Equal(t, "1970-01-02T03:48:43.000Z", answer["last_seen"], media)
+		response := w.post(fmt.Sprintf("/chat/users/u%d/ping", i), `{"at":100123}`, "Content-Type: "+media)
+		require.Equal(t, "1970-01-02T03:48:43.000Z", response["last_seen"], media)
 	}
 }
 
-// TestLargeBodiesOfOne: what is about one user is small, and a leave is read before anybody knows whose it is.
-func TestLargeBodiesOfOne(t *testing.T) {
-	w := newLimitedWorld(t)
+// TestLargeSingleUserBodies checks the limit of bodies about one user. The body of a leave is read before its caller
+// is authenticated.
+func TestLargeSingleUserBodies(t *testing.T) {
+	w := newLimitedServer(t)
 	for _, path := range []string{"/chat/users/alice/ping", "/chat/users/alice/leave"} {
 		most := `{"at":1` + strings.Repeat(" ", maxOneBody-len(`{"at":1}`)) + "}"
 		require.Equal(t, http.StatusOK, w.send(http.MethodPost, path, most).status, path)
@@ -43,11 +44,11 @@ func TestLargeBodiesOfOne(t *testing.T) {
 	}
 }
 
-// TestCompressedBombs: nothing is ever unpacked.
-func TestCompressedBombs(t *testing.T) {
-	w := newLimitedWorld(t)
+// TestCompressedBodiesAreRefused checks that no body is ever decompressed.
+func TestCompressedBodiesAreRefused(t *testing.T) {
+	w := newLimitedServer(t)
 	bomb := func(packer io.WriteCloser, packed *bytes.Buffer) string {
-		_, err := io.Copy(packer, io.LimitReader(spaces{}, 32<<20))
+		_, err := io.Copy(packer, io.LimitReader(endlessSpaces{}, 32<<20))
 		require.NoError(t, err)
 		require.NoError(t, packer.Close())
 		require.Less(t, packed.Len(), maxBody, "the bomb itself is small")
@@ -79,17 +80,17 @@ func TestCompressedBombs(t *testing.T) {
 	require.Zero(t, w.total("chat"))
 }
 
-// spaces is an endless blank.
-type spaces struct{}
+// endlessSpaces is an endless reader of spaces.
+type endlessSpaces struct{}
 
-func (spaces) Read(p []byte) (int, error) {
+func (endlessSpaces) Read(p []byte) (int, error) {
 	return copy(p, blank[:]), nil
 }
 
-// blank is what it reads from: the race detector counts every byte written one by one.
+// blank is the source of endlessSpaces. Copying it is fast, also under the race detector.
 var blank = [32 << 10]byte(bytes.Repeat([]byte{' '}, 32<<10))
 
-// TestAnnouncedBodies: a length that is announced, while nothing comes, takes no memory worth mentioning.
+// TestAnnouncedBodies checks that a Content-Length without a body allocates almost nothing.
 func TestAnnouncedBodies(t *testing.T) {
 	const bodies = 100
 	var before, after runtime.MemStats
@@ -105,10 +106,10 @@ func TestAnnouncedBodies(t *testing.T) {
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(bodies*maxBody/10))
 }
 
-// TestBodiesThatStall: a body that does not go on is not waited for as long as a request may take.
-func TestBodiesThatStall(t *testing.T) {
+// TestStalledBodyTimesOut checks that a body that stops arriving fails earlier than the request's time limit.
+func TestStalledBodyTimesOut(t *testing.T) {
 	for _, sent := range []int{1 << 10, 100 << 10, maxBody - 1} {
-		slowlyOn(t, func(*testing.T) store.Store { return &pausing{} }, func(t *testing.T, dial func() net.Conn) {
+		withFakeClockOn(t, func(*testing.T) store.Store { return &slowStore{} }, func(t *testing.T, dial func() net.Conn) {
 			conn, begin := dial(), time.Now()
 			start(t, conn, maxBody, strings.Repeat(" ", sent))
 			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -123,15 +124,15 @@ func TestBodiesThatStall(t *testing.T) {
 	}
 }
 
-// TestSlowBodies: one that trickles fails, one that goes on at the least rate does not; and one that has arrived
-// has not to arrive any more.
+// TestSlowBodies checks that a body below the minimum rate fails and one above it does not. The minimum rate does
+// not apply after the body has arrived.
 func TestSlowBodies(t *testing.T) {
 	for perSecond, want := range map[int]int{
 		minBodyRate / 2:     http.StatusBadRequest,
 		minBodyRate * 5 / 4: http.StatusOK,
 	} {
-		s := &pausing{pause: 2 * rateWindow}
-		slowlyOn(t, func(*testing.T) store.Store { return s }, func(t *testing.T, dial func() net.Conn) {
+		s := &slowStore{pause: 2 * rateWindow}
+		withFakeClockOn(t, func(*testing.T) store.Store { return s }, func(t *testing.T, dial func() net.Conn) {
 			conn := dial()
 			body := `{"pings":[{"user":"alice"}]}`
 			start(t, conn, 25*perSecond, "")
@@ -164,10 +165,10 @@ func TestSlowBodies(t *testing.T) {
 	}
 }
 
-// TestLargeBodiesAreAnswered: a client that reads nothing before it has sent everything, as most do, gets
-// to see what was wrong.
-func TestLargeBodiesAreAnswered(t *testing.T) {
-	w := newLimitedWorld(t)
+// TestLargeBodiesGetAResponse checks that a client that reads only after it has sent everything, as most do, gets
+// the error.
+func TestLargeBodiesGetAResponse(t *testing.T) {
+	w := newLimitedServer(t)
 	const size = 32 << 20 // more than the buffers of a connection hold
 	for _, c := range []struct {
 		path, headers, start string
@@ -185,14 +186,14 @@ func TestLargeBodiesAreAnswered(t *testing.T) {
 		require.NoError(t, err, what)
 		_, err = conn.Write(bytes.Repeat([]byte{' '}, size-len(c.start)))
 		require.NoError(t, err, what)
-		r := readReply(t, conn)
+		r := readResponse(t, conn)
 		require.Equal(t, string(c.want), r.json(t)["code"], what)
 	}
 }
 
-// TestEndlessBodiesAreNot: nobody is listened to for ever.
-func TestEndlessBodiesAreNot(t *testing.T) {
-	conn := newLimitedWorld(t).dial()
+// TestEndlessBodiesAreCutOff checks that the server does not read a refused body forever.
+func TestEndlessBodiesAreCutOff(t *testing.T) {
+	conn := newLimitedServer(t).dial()
 	_, err := fmt.Fprintf(conn, "POST /v1/nothing HTTP/1.1\r\nHost: lastseen\r\nContent-Length: %d\r\n\r\n", 1<<40)
 	require.NoError(t, err)
 	for range 1 << 10 {

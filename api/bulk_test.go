@@ -11,11 +11,11 @@ import (
 	"github.com/lastseen/lastseen"
 )
 
-func TestBulkIsAllOrNothing(t *testing.T) {
-	eachStore(t, func(t *testing.T, w *world) {
-		answer := w.post("/chat/pings",
+func TestBulk(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *testServer) {
+		response := w.post("/chat/pings",
 			`{"pings":[{"user":"alice"},{"user":"bob","at":100123},{"user":"alice","at":1}]}`)
-		require.EqualValues(t, 3, answer["recorded"], "superseded ones count")
+		require.EqualValues(t, 3, response["recorded"], "superseded ones count")
 		require.Equal(t, 2, w.total("chat"))
 		require.EqualValues(t, 3, w.post("/chat/leaves",
 			`{"leaves":[{"user":"alice"},{"user":"zoe"},{"user":"bob"}]}`)["recorded"])
@@ -44,9 +44,9 @@ func TestBulkIsAllOrNothing(t *testing.T) {
 	})
 }
 
-// TestErrorsOfItems: what stops the decoding says at which item, as what is found later does.
-func TestErrorsOfItems(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+// TestItemErrors checks that errors found during decoding name the item, as later errors do.
+func TestItemErrors(t *testing.T) {
+	w := newTestServer(t, fileStore(t))
 	problem := w.fails(codeInvalidTime, http.MethodPost, "/chat/pings", `{"pings":[{"user":"a"},{"user":"b","at":{}}]}`)
 	require.Len(t, problem["errors"], 1)
 	require.EqualValues(t, 1, problem["errors"].([]any)[0].(map[string]any)["index"])
@@ -61,7 +61,7 @@ func TestErrorsOfItems(t *testing.T) {
 	require.Zero(t, w.total("chat"))
 }
 
-// FuzzItem: an accepted item is a valid sighting.
+// FuzzItem checks that an accepted item is a valid sighting.
 func FuzzItem(f *testing.F) {
 	for _, seed := range []string{
 		`{"user":"alice","at":1}`, `{"user":"\u00e9","at":"2026-11-20T12:00:00Z"}`, `{}`,
@@ -74,12 +74,12 @@ func FuzzItem(f *testing.F) {
 		if unmarshal(data, &i) != nil {
 			return
 		}
-		sighting, err := item(i).sighting(noon)
+		sighting, err := item(i).sighting(testNow)
 		if err != nil {
 			return
 		}
 		require.NoError(t, lastseen.CheckUser(sighting.User))
 		require.GreaterOrEqual(t, sighting.At, lastseen.MinInstant)
-		require.LessOrEqual(t, sighting.At, noon+maxAhead)
+		require.LessOrEqual(t, sighting.At, testNow+maxAhead)
 	})
 }

@@ -29,5 +29,5 @@ func TestGeneratedClient(t *testing.T) {
 		require.NoError(t, err, "go %v: %s", args, output)
 	}
 	goRun("tool", "oapi-codegen", "-config", "config.yaml", "openapi.yaml")
-	goRun("run", ".", newWorld(t, fileStore(t)).url)
+	goRun("run", ".", newTestServer(t, fileStore(t)).url)
 }

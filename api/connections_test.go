@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// boundedServer serves a handler over at most so many connections. It returns how to connect, and the log.
+// boundedServer serves a handler over a limited number of connections. It returns the server and its log.
 func boundedServer(t *testing.T, most int, encrypted bool, handler http.Handler) (server *httptest.Server,
 	log *lockedLog,
 ) {
@@ -35,7 +35,7 @@ func boundedServer(t *testing.T, most int, encrypted bool, handler http.Handler)
 	return server, log
 }
 
-// get asks for a path over a connection, and returns an error if it does not get it.
+// get requests a path over a connection, and returns an error if there is no response.
 func get(conn net.Conn, path string) error {
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", path); err != nil {
 		return err
@@ -49,8 +49,8 @@ func get(conn net.Conn, path string) error {
 	return err
 }
 
-// TestConnectionsAreBounded: the one that has been idle longest makes room, and as long as all are in use a new one is
-// closed.
+// TestConnectionsAreBounded checks that the connection that has been idle longest is closed for a new one, and that
+// a new one is closed while all others are busy.
 func TestConnectionsAreBounded(t *testing.T) {
 	const most = 3
 	busy, let := make(chan struct{}), make(chan struct{})
@@ -98,8 +98,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	require.Eventually(t, func() bool { return get(dial(), "/") == nil }, time.Minute, time.Millisecond)
 }
 
-// TestConnectionsThatSendNothing give way to those that do.
-func TestConnectionsThatSendNothing(t *testing.T) {
+// TestSilentConnections checks that connections without a request are closed for others.
+func TestSilentConnections(t *testing.T) {
 	const most = 3
 	server, _ := boundedServer(t, most, false, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for range 10 * most {
@@ -110,7 +110,7 @@ func TestConnectionsThatSendNothing(t *testing.T) {
 	require.Eventually(t, func() bool { return getOK(server) }, time.Minute, time.Millisecond)
 }
 
-// getOK reports whether a request of a new client is answered.
+// getOK reports whether a request of a new client gets a response.
 func getOK(server *httptest.Server) bool {
 	response, err := server.Client().Get(server.URL)
 	if err != nil {
@@ -119,7 +119,8 @@ func getOK(server *httptest.Server) bool {
 	return response.Body.Close() == nil
 }
 
-// TestBoundedConnectionsOverTLS: those of HTTP/2 count, and are idle when no request is in progress on them.
+// TestBoundedConnectionsOverTLS checks that HTTP/2 connections count, and are idle when they have no request in
+// progress.
 func TestBoundedConnectionsOverTLS(t *testing.T) {
 	const most = 2
 	server, log := boundedServer(t, most, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -142,14 +143,14 @@ func TestBoundedConnectionsOverTLS(t *testing.T) {
 
 const maxPiece = 1 << 10
 
-// counting is an endless body that counts what is read of it.
-type counting struct {
+// countingBody is an endless body that counts the bytes read of it.
+type countingBody struct {
 	mu   sync.Mutex
 	read int
 	end  <-chan struct{}
 }
 
-func (c *counting) Read(p []byte) (int, error) {
+func (c *countingBody) Read(p []byte) (int, error) {
 	select {
 	case <-c.end:
 		return 0, io.EOF
@@ -162,14 +163,15 @@ func (c *counting) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (c *counting) total() int {
+func (c *countingBody) total() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.read
 }
 
-// TestHTTP2BodiesThatNobodyReads: what arrives before it is read is bounded, for all requests of a connection together.
-func TestHTTP2BodiesThatNobodyReads(t *testing.T) {
+// TestUnreadHTTP2Bodies checks that the data that arrives before it is read is bounded, for all requests of a
+// connection together.
+func TestUnreadHTTP2Bodies(t *testing.T) {
 	arrived, end := make(chan struct{}), make(chan struct{})
 	server, _ := boundedServer(t, 10, true, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		arrived <- struct{}{}
@@ -177,9 +179,9 @@ func TestHTTP2BodiesThatNobodyReads(t *testing.T) {
 	}))
 	const requests = 20
 	var all sync.WaitGroup
-	var bodies []*counting
+	var bodies []*countingBody
 	for range requests {
-		body := &counting{end: end}
+		body := &countingBody{end: end}
 		bodies = append(bodies, body)
 		all.Go(func() {
 			if response, err := server.Client().Post(server.URL, "text/plain", body); err == nil {

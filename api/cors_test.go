@@ -13,13 +13,13 @@ const (
 	local = "http://localhost:3000"
 )
 
-// allowing has a world allow these origins.
+// allowing sets the allowed origins.
 func allowing(origins ...string) func(*Config) {
 	return func(c *Config) { c.CORSOrigins = origins }
 }
 
 func TestCORS(t *testing.T) {
-	w := newWorld(t, fileStore(t), allowing(app, local))
+	w := newTestServer(t, fileStore(t), allowing(app, local))
 	const ping = "/v1/namespaces/chat/users/alice/ping"
 	for _, origin := range []string{app, local} {
 		asked := w.preflight(ping, origin)
@@ -48,9 +48,9 @@ func TestCORS(t *testing.T) {
 	require.Empty(t, plain.header.Get("Access-Control-Allow-Origin"))
 }
 
-// TestCORSRefuses: whoever is not on the list gets nothing that would let a script read an answer.
+// TestCORSRefuses checks that a script of any other origin cannot read a response.
 func TestCORSRefuses(t *testing.T) {
-	w := newWorld(t, fileStore(t), allowing(app, local))
+	w := newTestServer(t, fileStore(t), allowing(app, local))
 	const user = "/v1/namespaces/chat/users/alice"
 	for _, origin := range []string{
 		"null", "https://evil.example", "http://app.example.com", "https://app.example.com:8443",
@@ -64,7 +64,7 @@ func TestCORSRefuses(t *testing.T) {
 	}
 }
 
-func requireNoCORS(t *testing.T, r reply, origin string) {
+func requireNoCORS(t *testing.T, r testResponse, origin string) {
 	t.Helper()
 	require.Less(t, r.status, 300, origin)
 	for name := range r.header {
@@ -73,9 +73,9 @@ func requireNoCORS(t *testing.T, r reply, origin string) {
 	require.Contains(t, r.header.Values("Vary"), "Origin", origin)
 }
 
-// TestCORSOfAnybody: a star allows every origin, also none in particular.
-func TestCORSOfAnybody(t *testing.T) {
-	w := newWorld(t, fileStore(t), allowing("*"))
+// TestCORSAnyOrigin checks that a star allows every origin.
+func TestCORSAnyOrigin(t *testing.T) {
+	w := newTestServer(t, fileStore(t), allowing("*"))
 	for _, origin := range []string{app, "https://evil.example", "null"} {
 		require.Equal(t, origin, w.preflight("/v1/namespaces/chat/pings",
 			origin).header.Get("Access-Control-Allow-Origin"))
@@ -85,9 +85,9 @@ func TestCORSOfAnybody(t *testing.T) {
 	}
 }
 
-// TestCORSOfErrors: a script is told what was wrong, also by what comes before the router.
+// TestCORSOfErrors checks that scripts can read errors, including those that occur before routing.
 func TestCORSOfErrors(t *testing.T) {
-	w := newWorld(t, fileStore(t), behindProxy, allowing(app))
+	w := newTestServer(t, fileStore(t), behindProxy, allowing(app))
 	mallory, origin := from("203.0.113.66"), "Origin: "+app
 	for _, path := range []string{"//users", "/chat/nothing", "/chat?what=is+this", "/.hidden"} {
 		r := w.send(http.MethodGet, path, "", origin)
@@ -104,14 +104,14 @@ func TestCORSOfErrors(t *testing.T) {
 	require.Equal(t, app, asked.header.Get("Access-Control-Allow-Origin"), "nobody is counted by what a browser asks")
 }
 
-// TestCORSIsOffByDefault, and without it OPTIONS is what it is for everybody.
+// TestCORSIsOffByDefault checks that, without CORS, OPTIONS requests get the usual response.
 func TestCORSIsOffByDefault(t *testing.T) {
-	off, on := newWorld(t, fileStore(t)), newWorld(t, fileStore(t), allowing(app))
+	off, on := newTestServer(t, fileStore(t)), newTestServer(t, fileStore(t), allowing(app))
 	asked := off.preflight("/v1/namespaces/chat", app)
 	require.Equal(t, http.StatusNoContent, asked.status)
 	require.Contains(t, asked.header.Get("Allow"), "GET")
 	got := off.sendTo(http.MethodGet, "/v1/namespaces/chat", "", "Origin: "+app)
-	for _, r := range []reply{asked, got} {
+	for _, r := range []testResponse{asked, got} {
 		for name := range r.header {
 			require.NotContains(t, name, "Access-Control-")
 		}
@@ -125,16 +125,16 @@ func TestCORSIsOffByDefault(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, on.sendTo(http.MethodOptions, "/v1/nothing", "").status)
 }
 
-// TestCORSKeepsVary: what an answer differs by otherwise is still said.
+// TestCORSKeepsVary checks that CORS adds to the Vary header and does not replace it.
 func TestCORSKeepsVary(t *testing.T) {
-	w := newWorld(t, fileStore(t), allowing(app))
+	w := newTestServer(t, fileStore(t), allowing(app))
 	r := w.sendTo(http.MethodGet, "/docs/swagger-ui.css", "", "Origin: "+app)
 	require.ElementsMatch(t, []string{"Origin", "Accept-Encoding"}, r.header.Values("Vary"))
 }
 
-// TestCORSReloads: a reload changes the origins.
+// TestCORSReloads checks that a reload changes the origins.
 func TestCORSReloads(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+	w := newTestServer(t, fileStore(t))
 	get := func() string {
 		return w.sendTo(http.MethodGet, "/v1/namespaces/chat", "",
 			"Origin: "+app).header.Get("Access-Control-Allow-Origin")
@@ -146,8 +146,8 @@ func TestCORSReloads(t *testing.T) {
 	require.Empty(t, get())
 }
 
-// preflight asks as a browser does before it lets a script ping.
-func (w *world) preflight(path, origin string) reply {
+// preflight sends the request that a browser sends before a script's ping.
+func (w *testServer) preflight(path, origin string) testResponse {
 	return w.sendTo(http.MethodOptions, path, "", "Origin: "+origin, "Access-Control-Request-Method: POST",
 		"Access-Control-Request-Headers: authorization,content-type,prefer")
 }

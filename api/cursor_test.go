@@ -17,7 +17,7 @@ import (
 )
 
 func TestCursors(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+	w := newTestServer(t, fileStore(t))
 	w.post("/chat/pings", `{"pings":[{"user":"alice"},{"user":"bob"},{"user":"eve"},{"user":"mallory"}]}`)
 	list := w.get("/chat/users?limit=1&status=green&offset=1&green=30s")
 	require.Equal(t, []string{"eve"}, names(list))
@@ -49,8 +49,8 @@ func TestCursors(t *testing.T) {
 	}
 }
 
-// cursors returns real cursors of three pages of each list, by the list.
-func (w *world) cursors() map[string][]string {
+// cursors returns valid cursors of three pages of each list, by list.
+func (w *testServer) cursors() map[string][]string {
 	w.t.Helper()
 	found := map[string][]string{}
 	for _, list := range []string{
@@ -69,8 +69,7 @@ func (w *world) cursors() map[string][]string {
 	return found
 }
 
-// forgeries returns everything that differs from a cursor by a bit, by a byte more or less, or by how it is
-// encoded.
+// forgeries returns variants of a cursor: with one bit changed, with a byte more or less, or encoded differently.
 func forgeries(cursor string) (forged []string) {
 	for i := range len(cursor) {
 		for bit := range 8 {
@@ -95,9 +94,9 @@ func forgeries(cursor string) (forged []string) {
 	)
 }
 
-// TestForgedCursors: nothing but a cursor as it was is one, and only where it comes from.
+// TestForgedCursors checks that only an unchanged cursor is accepted, and only for its own list.
 func TestForgedCursors(t *testing.T) {
-	w := newLimitedWorld(t)
+	w := newLimitedServer(t)
 	for _, namespace := range []string{"chat", "other", "third", "fourth"} {
 		w.post("/"+namespace+"/pings", `{"pings":[{"user":"alice"},{"user":"bob"},{"user":"carol"},{"user":"dave"}]}`)
 	}
@@ -121,15 +120,14 @@ func TestForgedCursors(t *testing.T) {
 	}
 }
 
-// TestSealedForgeries: a cursor is sealed by a checksum that anyone can compute, so what is in it has to make sense
-// besides.
-func TestSealedForgeries(t *testing.T) {
-	w := newLimitedWorld(t)
+// TestForgedCursorContents checks the content of cursors, because anyone can compute their checksum.
+func TestForgedCursorContents(t *testing.T) {
+	w := newLimitedServer(t)
 	w.post("/chat/pings", `{"pings":[{"user":"alice"},{"user":"bob"}]}`)
 	// content is a canonical query with some parameters changed (removed, if their new value is "-"), and a place.
 	content := func(changes string, place ...byte) []byte {
 		q := url.Values{
-			"as_of": {noon.String()}, "from": {lastseen.Instant(0).String()}, "to": {noon.String()}, "green": {"1m0s"},
+			"as_of": {testNow.String()}, "from": {lastseen.Instant(0).String()}, "to": {testNow.String()}, "green": {"1m0s"},
 			"yellow": {"5m0s"},
 			"offset": {"0"}, "order": {"newest"},
 		}
@@ -145,7 +143,7 @@ func TestSealedForgeries(t *testing.T) {
 	place := func(at lastseen.Instant, user string) []byte {
 		return append(binary.BigEndian.AppendUint64(nil, uint64(at)<<1), user...)
 	}
-	good := place(noon, "a")
+	good := place(testNow, "a")
 	for what, forged := range map[string][]byte{
 		"nothing":                 {},
 		"no place":                content("")[:len(content(""))-1],
@@ -172,30 +170,30 @@ func TestSealedForgeries(t *testing.T) {
 		"beyond the year 9999":    content("as_of=253402300800", good...),
 		"from after to": content("from=1970-01-01T00:00:00.009Z&to=1970-01-01T00:00:00.008Z",
 			place(8, "a")...),
-		"to after as_of":          content("to="+(noon+1).String(), good...),
+		"to after as_of":          content("to="+(testNow+1).String(), good...),
 		"green after yellow":      content("green=2ms&yellow=1ms", good...),
 		"thresholds of nothing":   content("green=0s&yellow=0s", good...),
 		"thresholds of ages":      content("yellow=100000h0m0s", good...),
 		"a deep offset":           content("offset=1001", good...),
 		"a negative offset":       content("offset=-1", good...),
 		"a place before from":     content("from=1970-01-01T00:00:00.009Z", place(8, "a")...),
-		"a place after to":        content("to="+(noon-1).String(), good...),
+		"a place after to":        content("to="+(testNow-1).String(), good...),
 		"a place beyond all time": content("", place(1<<62, "a")...),
-		"no user":                 content("", place(noon, "")...),
-		"a user that is a path":   content("", place(noon, "..")...),
-		"a user with a NUL":       content("", place(noon, "a\x00b")...),
-		"a user that is no text":  content("", place(noon, "a\xff")...),
-		"a user too long":         content("", place(noon, strings.Repeat("u", 257))...),
+		"no user":                 content("", place(testNow, "")...),
+		"a user that is a path":   content("", place(testNow, "..")...),
+		"a user with a NUL":       content("", place(testNow, "a\x00b")...),
+		"a user that is no text":  content("", place(testNow, "a\xff")...),
+		"a user too long":         content("", place(testNow, strings.Repeat("u", 257))...),
 	} {
 		cursor := sealCursor("chat", forged)
 		r := w.send(http.MethodGet, "/chat/users?cursor="+cursor, "")
 		require.Equal(t, string(codeInvalidCursor), r.json(t)["code"], "%s: %s", what, r.body)
 	}
-	valid := sealCursor("chat", content("", place(noon, "bob")...))
+	valid := sealCursor("chat", content("", place(testNow, "bob")...))
 	require.Equal(t, []string{"alice"}, names(w.get("/chat/users?cursor="+valid)),
 		"who can compute the seal gets what a query gets")
 	for _, version := range []byte{0, 1, cursorVersion + 1} {
-		other := append([]byte{version}, content("", place(noon, "bob")...)...)
+		other := append([]byte{version}, content("", place(testNow, "bob")...)...)
 		cursor := base64.RawURLEncoding.EncodeToString(append(checksum("chat", other), other...))
 		w.fails(codeInvalidCursor, http.MethodGet, "/chat/users?cursor="+cursor, "")
 	}
@@ -204,11 +202,11 @@ func TestSealedForgeries(t *testing.T) {
 	}
 }
 
-// FuzzCursor: an accepted cursor has valid parameters, and is what they encode to.
+// FuzzCursor checks that an accepted cursor has valid parameters, and that they encode to the same cursor.
 func FuzzCursor(f *testing.F) {
 	p, err := readListParams(query{
 		"from": {"0.005"}, "to": {"1795175999"}, "offset": {"3"}, "order": {"oldest"}, "status": {"grey", "green"},
-	}, view{noon, lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}})
+	}, view{testNow, lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}})
 	require.NoError(f, err)
 	f.Add([]byte(p.cursor("chat", store.Record{User: "alice", State: lastseen.State{At: 7, Left: true}})), false)
 	content, err := openCursor("chat", p.cursor("chat", store.Record{User: "a", State: lastseen.State{At: 7}}))

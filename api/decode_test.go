@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDeepJSON: how deep something is nested costs neither stack nor time, wherever it stands.
+// TestDeepJSON checks that deeply nested JSON costs neither stack nor time, at any position.
 func TestDeepJSON(t *testing.T) {
-	w := newLimitedWorld(t)
+	w := newLimitedServer(t)
 	for _, depth := range []int{1_000, 100_000} {
 		arrays := strings.Repeat("[", depth) + strings.Repeat("]", depth)
 		objects := strings.Repeat(`{"a":`, depth) + "1" + strings.Repeat("}", depth)
@@ -47,10 +47,10 @@ func TestDeepJSON(t *testing.T) {
 	require.Zero(t, w.total("chat"))
 }
 
-// TestWideJSON: many names and long numbers are read in time that grows with their length, and no more of them is
-// shown than helps.
-func TestWideJSON(t *testing.T) {
-	w := newLimitedWorld(t)
+// TestLongJSON checks that many names and long numbers are read in linear time, and that errors quote only a part of
+// them.
+func TestLongJSON(t *testing.T) {
+	w := newLimitedServer(t)
 	var names strings.Builder
 	for i := range 70_000 {
 		fmt.Fprintf(&names, `"%x":%d,`, i, i%10)
@@ -92,9 +92,10 @@ func TestWideJSON(t *testing.T) {
 	require.Equal(t, "1970-01-01T00:00:00.999Z", w.get("/chat/users/alice")["last_seen"])
 }
 
-// TestEncodings: bodies are UTF-8 without a mark, and a user in JSON is checked like one in a path.
+// TestEncodings checks that bodies are UTF-8 without a byte order mark, and that a user in JSON is checked like one
+// in a path.
 func TestEncodings(t *testing.T) {
-	w := newLimitedWorld(t)
+	w := newLimitedServer(t)
 	wide := func(order func(uint16) []byte) (encoded string) {
 		for _, unit := range utf16.Encode([]rune("\ufeff" + `{"pings":[{"user":"alice"}]}`)) {
 			encoded += string(order(unit))
@@ -133,10 +134,10 @@ func TestEncodings(t *testing.T) {
 	require.ElementsMatch(t, []string{"😀", "<script>", "\u202e", "%2e%2e"}, names(w.get("/chat/users")))
 }
 
-// TestUnknownFieldListsTheAllowed: the detail names the field, where it is if that is below the top, and what is
-// allowed there.
-func TestUnknownFieldListsTheAllowed(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+// TestUnknownFieldListsAllowedFields checks that the detail names the field, its position if it is not at the top,
+// and the allowed fields.
+func TestUnknownFieldListsAllowedFields(t *testing.T) {
+	w := newTestServer(t, fileStore(t))
 	for _, c := range []struct{ path, body, want string }{
 		{alicePing, `{"x":1}`, `Unknown field "x". Allowed: at.`},
 		{alicePing, `{"At":1}`, `Unknown field "At". Allowed: at.`},
@@ -156,7 +157,7 @@ func TestUnknownFieldListsTheAllowed(t *testing.T) {
 	require.EqualValues(t, 2, line["line"])
 }
 
-// repeated returns JSON of about a MiB: a text as often as it fits, with commas between and something around it.
+// repeated returns about a MiB of JSON: a text repeated with commas between, and something before and after.
 func repeated(before, text, after string) []byte {
 	n := (maxBody - len(before) - len(after)) / (len(text) + 1)
 	return []byte(before + strings.Repeat(text+",", n-1) + text + after)
@@ -171,7 +172,7 @@ func named(n int) string {
 	return b.String() + `"":0`
 }
 
-// TestDecodingStops counts what is decoded of a list that is too long.
+// TestDecodingStops checks how many items of a list that is too long are decoded.
 func TestDecodingStops(t *testing.T) {
 	var users lookupBody
 	err := unmarshal(repeated(`{"users":[`, `""`, `]}`), &users)
@@ -184,8 +185,8 @@ func TestDecodingStops(t *testing.T) {
 	require.LessOrEqual(t, len(*pings.Pings), maxItems+1, "with a slot for the item that is refused")
 }
 
-// TestRefusedBodiesCostLittle counts the memory that is taken to refuse a body of a MiB.
-func TestRefusedBodiesCostLittle(t *testing.T) {
+// TestRefusedBodiesUseLittleMemory measures the memory that refusing a body of a MiB allocates.
+func TestRefusedBodiesUseLittleMemory(t *testing.T) {
 	wide := named(100_000)
 	for name, c := range map[string]struct {
 		body []byte
@@ -223,7 +224,7 @@ func TestRefusedBodiesCostLittle(t *testing.T) {
 	}
 }
 
-// BenchmarkDecode is what a body costs that is right, and one that is far too long.
+// BenchmarkDecode measures decoding valid bodies and bodies that are far too long.
 func BenchmarkDecode(b *testing.B) {
 	honest := []byte(`{"users":[` + strings.Repeat(`"0123456789abcdef",`, maxLookup-1) + `"alice"]}`)
 	pings := []byte(`{"pings":[` + strings.Repeat(`{"user":"0123456789abcdef"},`, maxItems-1) + `{"user":"alice"}]}`)
@@ -247,7 +248,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// FuzzBody: a body is refused with text for the caller, or is what the standard library reads, too.
+// FuzzBody checks that a body is refused with a readable error, or is valid for the standard library, too.
 func FuzzBody(f *testing.F) {
 	for _, seed := range []string{
 		`{"pings":[{"user":"alice"},{"user":"bob","at":100123.5}]}`, `{"pings":[]}`, `{"pings":null}`,
@@ -269,7 +270,7 @@ func FuzzBody(f *testing.F) {
 		}
 		require.True(t, utf8.Valid(data))
 		for _, i := range *body.Pings {
-			if _, err := i.sighting(noon); err != nil {
+			if _, err := i.sighting(testNow); err != nil {
 				requireProblem(t, err)
 			}
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// badRequest is one request that has to be refused.
+// badRequest is a request that has to be refused.
 type badRequest struct {
 	code               code
 	method, path, body string
@@ -136,7 +136,7 @@ func badRequests() []badRequest {
 	}
 }
 
-// manyHeaders returns n headers, half of them by the same name.
+// manyHeaders returns n headers, half of them with the same name.
 func manyHeaders(n int) (headers []string) {
 	for i := range n / 2 {
 		headers = append(headers, fmt.Sprintf("X-%d: 1", i), "X-Same: 1")
@@ -144,9 +144,9 @@ func manyHeaders(n int) (headers []string) {
 	return headers
 }
 
-// TestBadRequests sends everything that has to be refused; nothing changes by it.
+// TestBadRequests sends every request that has to be refused, and checks that the data does not change.
 func TestBadRequests(t *testing.T) {
-	eachStore(t, func(t *testing.T, w *world) {
+	eachStore(t, func(t *testing.T, w *testServer) {
 		w.post("/chat/users/alice/ping", "")
 		before := w.send(http.MethodGet, "/chat/users", "").body
 		for _, r := range badRequests() {
@@ -159,7 +159,7 @@ func TestBadRequests(t *testing.T) {
 	})
 }
 
-// storeErrors is what each failure of a store has to become.
+// storeErrors returns the errors of the store by the code that they have to become.
 func storeErrors() map[code][]error {
 	cause := errors.New("the cause")
 	of := func(sentinels ...error) (wrapped []error) {
@@ -182,8 +182,8 @@ func storeErrors() map[code][]error {
 func TestStoreErrors(t *testing.T) {
 	for want, causes := range storeErrors() {
 		for _, cause := range causes {
-			w := newWorld(t, &failing{Store: fileStore(t), err: cause})
-			replies := []reply{w.send(http.MethodPost, "/chat/users/alice/ping", "")}
+			w := newTestServer(t, &errStore{Store: fileStore(t), err: cause})
+			replies := []testResponse{w.send(http.MethodPost, "/chat/users/alice/ping", "")}
 			if want != codeStoreFull { // reading still works
 				replies = append(replies, w.send(http.MethodGet, "/chat/users/alice", ""))
 			}
@@ -201,20 +201,20 @@ func TestStoreErrors(t *testing.T) {
 	}
 }
 
-// TestStoreErrorsNameSettings: what only an operator can mend names the setting.
+// TestStoreErrorsNameSettings checks that an error that only an operator can fix names the setting.
 func TestStoreErrorsNameSettings(t *testing.T) {
 	for setting, cause := range map[string]error{
 		"redis-shards and redis-key": &store.MismatchError{Settings: []string{"redis-shards", "redis-key"}},
 		"max-namespaces":             store.ErrNamespaceLimit,
 	} {
-		w := newWorld(t, &failing{Store: fileStore(t), err: cause})
+		w := newTestServer(t, &errStore{Store: fileStore(t), err: cause})
 		problem := w.send(http.MethodPost, "/chat/users/alice/ping", "").json(t)
 		require.Contains(t, problem["detail"], setting)
 	}
 }
 
-// TestEveryCodeIsProvoked fails for a code that no test above is about.
-func TestEveryCodeIsProvoked(t *testing.T) {
+// TestEveryCodeIsTested fails for a code that no test above covers.
+func TestEveryCodeIsTested(t *testing.T) {
 	provoked := map[code]bool{codeRateLimited: true} // in TestLimits
 	for _, r := range badRequests() {
 		provoked[r.code] = true
@@ -222,11 +222,11 @@ func TestEveryCodeIsProvoked(t *testing.T) {
 	for c := range storeErrors() {
 		provoked[c] = true
 	}
-	for answer := range refusals(t, fileStore(t), []call{{
+	for response := range refusals(t, fileStore(t), []call{{
 		method: http.MethodGet,
 		path:   "/v1/namespaces/chat/counts",
 	}}) {
-		provoked[code(answer[strings.LastIndex(answer, " ")+1:])] = true
+		provoked[code(response[strings.LastIndex(response, " ")+1:])] = true
 	}
 	for _, k := range problemTypes() {
 		require.True(t, provoked[k.code], k.code)
@@ -234,8 +234,7 @@ func TestEveryCodeIsProvoked(t *testing.T) {
 	require.Len(t, provoked, len(problemTypes()))
 }
 
-// requireProblem checks that an error is one that a caller may see: text of a bounded length that blames the
-// caller.
+// requireProblem checks that an error is one that callers may see: a client error with text of bounded length.
 func requireProblem(t *testing.T, err error) *apiError {
 	t.Helper()
 	var problem *apiError

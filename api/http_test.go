@@ -7,12 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSmuggling sends requests whose end different readers see at different places, with another request behind
-// them. Where the end is doubtful, the other one is not read.
+// TestSmuggling sends requests whose end is ambiguous, with another request behind them. The server must not read
+// the second one.
 func TestSmuggling(t *testing.T) {
 	const chunked, keepAlive = "Transfer-Encoding: chunked\r\n", "Connection: keep-alive\r\n"
 	http10 := strings.Replace(pingStart, "1.1", "1.0", 1) + keepAlive
-	w := newLimitedWorld(t)
+	w := newLimitedServer(t)
 	for _, c := range []struct {
 		name, raw string
 		status    int
@@ -50,25 +50,24 @@ func TestSmuggling(t *testing.T) {
 		{"a length in the trailers", pingStart + chunked +
 			"Trailer: Content-Length\r\n\r\n0\r\nContent-Length: 5\r\n\r\n", 400},
 	} {
-		answers := w.exchange(c.raw + smuggled)
-		require.Len(t, answers, 1, c.name)
-		require.Equal(t, c.status, answers[0].status, "%s: %s", c.name, answers[0].body)
+		responses := w.exchange(c.raw + smuggled)
+		require.Len(t, responses, 1, c.name)
+		require.Equal(t, c.status, responses[0].status, "%s: %s", c.name, responses[0].body)
 		require.Nil(t, w.get("/chat/users/mallory")["last_seen"], "%s: another request was smuggled in", c.name)
 	}
 	require.Len(t, w.exchange(pingStart+"Content-Length: 2\r\n\r\n{}"+smuggled), 2, "two good requests are two")
 	require.NotNil(t, w.get("/chat/users/mallory")["last_seen"])
 }
 
-// TestStrangeRequests sends what is hardly HTTP. Every answer is one of those expected, and none tells more than
-// that to another path.
-func TestStrangeRequests(t *testing.T) {
+// TestMalformedRequests sends requests that are barely HTTP and checks the status of each response.
+func TestMalformedRequests(t *testing.T) {
 	const host = "Host: lastseen\r\n"
 	get := func(target string, headers ...string) string {
 		return "GET " + target + " HTTP/1.1\r\n" + host + strings.Join(headers, "") + "Connection: close\r\n\r\n"
 	}
 	method := func(name, target string) string { return name + strings.TrimPrefix(get(target), "GET") }
 	user := "/v1/namespaces/chat/users/"
-	w := newLimitedWorld(t)
+	w := newLimitedServer(t)
 	for _, c := range []struct {
 		name, raw string
 		status    int
@@ -125,10 +124,10 @@ func TestStrangeRequests(t *testing.T) {
 		{"a percent sign alone", get(user + "%"), 400},
 		{"a percent sign before no number", get(user + "%zz"), 400},
 	} {
-		answers := w.exchange(c.raw)
-		require.Len(t, answers, 1, c.name)
-		require.Equal(t, c.status, answers[0].status, "%s: %s", c.name, answers[0].body)
-		require.Less(t, len(answers[0].body), 2<<10, "%s: %s", c.name, answers[0].body)
+		responses := w.exchange(c.raw)
+		require.Len(t, responses, 1, c.name)
+		require.Equal(t, c.status, responses[0].status, "%s: %s", c.name, responses[0].body)
+		require.Less(t, len(responses[0].body), 2<<10, "%s: %s", c.name, responses[0].body)
 	}
 	require.Zero(t, w.total("chat"))
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func TestLeave(t *testing.T) {
-	eachStore(t, func(t *testing.T, w *world) {
+	eachStore(t, func(t *testing.T, w *testServer) {
 		unseen := w.send(http.MethodPost, "/game/users/zoe/leave", "")
 		require.JSONEq(t, `{"user":"zoe","status":"grey","last_seen":"2026-11-20T12:00:00.000Z","left":true,"valid_until":null,
 			"as_of":"2026-11-20T12:00:00.000Z","green_ms":60000,"yellow_ms":300000}`, unseen.body)
@@ -33,17 +33,18 @@ func TestLeave(t *testing.T) {
 	})
 }
 
-// TestBeacon: a page that closes says goodbye with the token in the body, as text/plain, and with no other credentials.
-func TestBeacon(t *testing.T) {
+// TestLeaveTokenInBody sends a leave as a closing page does: with the token in the body, as text/plain, and without
+// other credentials.
+func TestLeaveTokenInBody(t *testing.T) {
 	const hour = 3_600_000
-	eachStore(t, func(t *testing.T, open *world) {
-		guard, headers := callers(t)
-		w := newGuardedWorld(t, open.store.Store, guard)
-		beacon := func(token string) string { return fmt.Sprintf(`{"token":%q,"at":%d}`, token, noon/1000) }
-		alice, expired := token(t, "alice", noon+hour, "chat"), token(t, "alice", noon-hour, "chat")
+	eachStore(t, func(t *testing.T, open *testServer) {
+		authenticator, headers := callers(t)
+		w := newAuthServer(t, open.store.Store, authenticator)
+		beacon := func(token string) string { return fmt.Sprintf(`{"token":%q,"at":%d}`, token, testNow/1000) }
+		alice, expired := token(t, "alice", testNow+hour, "chat"), token(t, "alice", testNow-hour, "chat")
 		leave, text := "/chat/users/alice/leave", "Content-Type: text/plain;charset=UTF-8"
 
-		open.post("/chat/users/alice/ping", fmt.Sprintf(`{"at":%d}`, noon/1000-10))
+		open.post("/chat/users/alice/ping", fmt.Sprintf(`{"at":%d}`, testNow/1000-10))
 		r := w.send(http.MethodPost, leave, beacon(alice), text)
 		require.Equal(t, http.StatusOK, r.status, r.body)
 		require.Equal(t, true, r.json(t)["left"])
@@ -54,8 +55,8 @@ func TestBeacon(t *testing.T) {
 			beacon("x"):     codeUnauthenticated,
 			beacon(expired): codeUnauthenticated, beacon(strings.TrimPrefix(headers["all"],
 				"Bearer ")): codeUnauthenticated,
-			beacon(token(t, "bob", noon+hour, "chat")):    codeForbidden,
-			beacon(token(t, "alice", noon+hour, "other")): codeForbidden,
+			beacon(token(t, "bob", testNow+hour, "chat")):    codeForbidden,
+			beacon(token(t, "alice", testNow+hour, "other")): codeForbidden,
 			`{"token":5}`: codeInvalidJSON, `{"token":null}`: codeUnauthenticated,
 			`{"token":"a","token":"b"}`: codeInvalidJSON,
 		} {
@@ -75,13 +76,14 @@ func TestBeacon(t *testing.T) {
 	})
 }
 
-// TestBeaconNeedsTokens: where there are only keys, nobody's body is read.
-func TestBeaconNeedsTokens(t *testing.T) {
+// TestLeaveIgnoresBodyWithoutJWTs checks that the body of an unauthenticated leave is not read if only keys are
+// configured.
+func TestLeaveIgnoresBodyWithoutJWTs(t *testing.T) {
 	_, hash := auth.NewKey()
-	guard := newGuard(t, auth.Config{Keys: []auth.Key{{
+	authenticator := newAuthenticator(t, auth.Config{Keys: []auth.Key{{
 		Name: "k", Hash: hash, Scopes: auth.Scopes(),
 		Namespaces: []auth.Pattern{"*"},
 	}}})
-	w := newGuardedWorld(t, fileStore(t), guard)
+	w := newAuthServer(t, fileStore(t), authenticator)
 	w.fails(codeUnauthenticated, http.MethodPost, "/chat/users/alice/leave", "{")
 }

@@ -14,25 +14,25 @@ import (
 	"github.com/lastseen/lastseen/api/limit"
 )
 
-// behindProxy has the server take the word of a proxy on this machine, which a test's client then is, on where
-// requests come from; and limits those of an address to 5 at once.
+// behindProxy makes the server trust the X-Forwarded-For of the test's client, and limits an address to 5 requests
+// at once.
 func behindProxy(c *Config) {
 	c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 	c.Limits = limit.Limits{Caller: 1}
 	c.Now = func() time.Time { return time.Unix(0, 0) }
 }
 
-// from is the header by which a proxy says who asks.
+// from returns the header with which a proxy forwards a client's address.
 func from(address string) string { return "X-Forwarded-For: " + address }
 
-// TestLimits: what a caller beyond the limit is told, and that nobody else is.
+// TestLimits checks the response to a caller above the limit, and that other callers are not affected.
 func TestLimits(t *testing.T) {
 	now := time.Unix(0, 0)
-	w := newWorld(t, fileStore(t), behindProxy, func(c *Config) {
+	w := newTestServer(t, fileStore(t), behindProxy, func(c *Config) {
 		c.Now = func() time.Time { return now }
 		c.Limits = limit.Limits{Caller: 3, User: 1}
 	})
-	ping := func(address string) reply {
+	ping := func(address string) testResponse {
 		return w.send(http.MethodPost, "/chat/users/alice/ping", "", from(address))
 	}
 	for range 15 {
@@ -47,9 +47,9 @@ func TestLimits(t *testing.T) {
 	w.fails(codeRateLimited, http.MethodGet, "/chat?what=is+this", "", from("203.0.113.7"))
 	require.NotRegexp(t, "level=(INFO|WARN|ERROR)", w.log.String(), "only at level debug")
 
-	answered := ping("203.0.113.8")
-	require.Equal(t, http.StatusOK, answered.status, "somebody else")
-	require.Empty(t, answered.header.Get("RateLimit"), "who is within the limit is not bothered with it")
+	responded := ping("203.0.113.8")
+	require.Equal(t, http.StatusOK, responded.status, "somebody else")
+	require.Empty(t, responded.header.Get("RateLimit"), "who is within the limit is not bothered with it")
 
 	now = now.Add(time.Second)
 	for range 3 {
@@ -62,9 +62,9 @@ func TestLimits(t *testing.T) {
 	require.Equal(t, http.StatusOK, ping("203.0.113.7").status, "a reload changes the limits")
 }
 
-// TestWhatIsNotLimited: probes and pages, and callers on this machine.
-func TestWhatIsNotLimited(t *testing.T) {
-	w := newWorld(t, fileStore(t), behindProxy)
+// TestUnlimitedRequests checks that probes, pages and callers on this machine have no limit.
+func TestUnlimitedRequests(t *testing.T) {
+	w := newTestServer(t, fileStore(t), behindProxy)
 	alice := from("203.0.113.7")
 	w.spend(alice)
 	for _, r := range (&server{}).routes() {
@@ -81,25 +81,25 @@ func TestWhatIsNotLimited(t *testing.T) {
 	w.spend("X-Other: 1")
 }
 
-// TestForwardedLoopbackIsLimited: only a connection from this machine is not, and not what a proxy forwards.
+// TestForwardedLoopbackIsLimited checks that a loopback address in X-Forwarded-For is limited.
 func TestForwardedLoopbackIsLimited(t *testing.T) {
 	for _, local := range []string{
 		"127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1", "unknown", "",
 		"203.0.113.7, ::1",
 	} {
-		w := newWorld(t, fileStore(t), behindProxy)
+		w := newTestServer(t, fileStore(t), behindProxy)
 		w.spend(from(local))
 		w.fails(codeRateLimited, http.MethodGet, "/chat", "", from(local))
 	}
-	unknownProxy := newWorld(t, fileStore(t), behindProxy, func(c *Config) { c.TrustedProxies = nil })
+	unknownProxy := newTestServer(t, fileStore(t), behindProxy, func(c *Config) { c.TrustedProxies = nil })
 	for range 2 {
 		unknownProxy.spend(from("203.0.113.7")) // a proxy that is not configured would be one caller for everybody
 	}
 }
 
-// TestAddressesOfCallers: whose requests are counted together.
-func TestAddressesOfCallers(t *testing.T) {
-	w := newWorld(t, fileStore(t), behindProxy)
+// TestLimitsOfAddresses checks which addresses share a limit.
+func TestLimitsOfAddresses(t *testing.T) {
+	w := newTestServer(t, fileStore(t), behindProxy)
 	w.spend(from("2001:db8:0:1::1"))
 	w.fails(codeRateLimited, http.MethodGet, "/chat", "", from("2001:db8:0:1:ffff::2"))
 	w.spend(from("2001:db8:0:2::1"))
@@ -113,10 +113,10 @@ func TestAddressesOfCallers(t *testing.T) {
 	w.fails(codeRateLimited, http.MethodGet, "/chat", "", from("198.51.100.1"), from("203.0.113.7"))
 }
 
-// TestLimitsOfCallers: who says who they are is counted as who they are, wherever they are.
+// TestLimitsOfCallers checks that an authenticated caller has one limit, from any address.
 func TestLimitsOfCallers(t *testing.T) {
-	guarded, one, two, token := knowing(t)
-	w := newWorld(t, fileStore(t), guarded)
+	guarded, one, two, token := twoKeys(t)
+	w := newTestServer(t, fileStore(t), guarded)
 	home, cafe := from("203.0.113.7"), from("198.51.100.1")
 	refused := func(headers ...string) http.Header {
 		t.Helper()
@@ -140,10 +140,10 @@ func TestLimitsOfCallers(t *testing.T) {
 	w.spend(bearer(token("bob")), home) // is nothing to who does
 }
 
-// TestLimitsOfGuessing: credentials that are wrong count for the address that they come from, and for nobody else.
-func TestLimitsOfGuessing(t *testing.T) {
-	guarded, one, _, _ := knowing(t)
-	w := newWorld(t, fileStore(t), guarded)
+// TestLimitsOfInvalidCredentials checks that requests with invalid credentials count for their address only.
+func TestLimitsOfInvalidCredentials(t *testing.T) {
+	guarded, one, _, _ := twoKeys(t)
+	w := newTestServer(t, fileStore(t), guarded)
 	wrong, office := bearer("ls_wrong"), from("203.0.113.7")
 	for range limit.Burst(1) {
 		w.fails(codeUnauthenticated, http.MethodGet, "/chat", "", wrong, office)
@@ -154,20 +154,20 @@ func TestLimitsOfGuessing(t *testing.T) {
 	w.fails(codeUnauthenticated, http.MethodGet, "/chat", "", wrong, from("203.0.113.8"))
 }
 
-// TestLimitsOfForbidden: what a caller may not do counts as well.
-func TestLimitsOfForbidden(t *testing.T) {
-	guarded, _, _, token := knowing(t)
-	w := newWorld(t, fileStore(t), guarded)
+// TestLimitsOfForbiddenRequests checks that forbidden requests count, too.
+func TestLimitsOfForbiddenRequests(t *testing.T) {
+	guarded, _, _, token := twoKeys(t)
+	w := newTestServer(t, fileStore(t), guarded)
 	for range limit.Burst(2) {
 		w.fails(codeForbidden, http.MethodDelete, "/chat/users/alice", "", bearer(token("alice")))
 	}
 	w.fails(codeRateLimited, http.MethodDelete, "/chat/users/alice", "", bearer(token("alice")))
 }
 
-// TestLimitsOfBeacons: a token in a body is as good as one in a header, also for this.
-func TestLimitsOfBeacons(t *testing.T) {
-	guarded, _, _, token := knowing(t)
-	w := newWorld(t, fileStore(t), guarded)
+// TestLimitsOfTokensInBodies checks that a token in a body counts like one in a header.
+func TestLimitsOfTokensInBodies(t *testing.T) {
+	guarded, _, _, token := twoKeys(t)
+	w := newTestServer(t, fileStore(t), guarded)
 	body := `{"token":"` + token("alice") + `"}`
 	for range limit.Burst(2) {
 		r := w.send(http.MethodPost, "/chat/users/alice/leave", body)
@@ -183,10 +183,10 @@ func TestLimitsOfBeacons(t *testing.T) {
 	w.fails(codeRateLimited, http.MethodPost, "/chat/users/alice/leave", `{"token":"wrong"}`, office)
 }
 
-// rateLimited returns which operations tell a caller beyond the limit so.
-func rateLimited(t *testing.T, w *world, calls map[string]call) map[string]bool {
+// rateLimited returns the operations that return 429 to a caller above the limit.
+func rateLimited(t *testing.T, w *testServer, calls map[string]call) map[string]bool {
 	t.Helper()
-	limited := newWorld(t, w.store.Store, behindProxy)
+	limited := newTestServer(t, w.store.Store, behindProxy)
 	mallory := from("203.0.113.66")
 	limited.spend(mallory)
 	for _, c := range calls {
@@ -195,15 +195,15 @@ func rateLimited(t *testing.T, w *world, calls map[string]call) map[string]bool 
 			require.Equal(t, http.StatusTooManyRequests, c.send(limited).status, c.operation)
 		}
 	}
-	answered := limited.answers()
-	maps.DeleteFunc(answered, func(answer string, _ bool) bool {
-		return !strings.HasSuffix(answer, fmt.Sprint(" 429 ", codeRateLimited))
+	responded := limited.responses()
+	maps.DeleteFunc(responded, func(response string, _ bool) bool {
+		return !strings.HasSuffix(response, fmt.Sprint(" 429 ", codeRateLimited))
 	})
-	return answered
+	return responded
 }
 
-// spend sends requests that are answered, until nothing is left of what the caller may send.
-func (w *world) spend(headers ...string) {
+// spend sends requests until the caller has used up its limit.
+func (w *testServer) spend(headers ...string) {
 	w.t.Helper()
 	for range limit.Burst(1) {
 		r := w.send(http.MethodGet, "/chat", "", headers...)

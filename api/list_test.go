@@ -10,7 +10,7 @@ import (
 )
 
 func TestList(t *testing.T) {
-	eachStore(t, func(t *testing.T, w *world) {
+	eachStore(t, func(t *testing.T, w *testServer) {
 		for i, user := range []string{"now", "green", "edge", "yellow", "grey"} {
 			ago := []int{0, 59, 60, 299, 300}[i]
 			w.post("/chat/users/"+user+"/ping", fmt.Sprintf(`{"at":%d}`, 1795176000-ago))
@@ -40,10 +40,10 @@ func TestList(t *testing.T) {
 	})
 }
 
-// TestListIsAsOfTheNewest: someone stamped ahead is not missing, but nobody from a broken clock's
-// future moves the list's time.
-func TestListIsAsOfTheNewest(t *testing.T) {
-	eachStore(t, func(t *testing.T, w *world) {
+// TestListIsAsOfNewestUser checks that a list includes a user whose time is a little ahead, but that a user from a
+// wrong clock's future does not move the list's time.
+func TestListIsAsOfNewestUser(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *testServer) {
 		w.post("/chat/users/ahead/ping", `{"at":1795176004}`)
 		list := w.get("/chat/users")
 		require.Equal(t, []string{"ahead"}, names(list))
@@ -56,9 +56,9 @@ func TestListIsAsOfTheNewest(t *testing.T) {
 	})
 }
 
-// TestWalk walks with cursors, page sizes changing, while others move; those who stay are listed once.
-func TestWalk(t *testing.T) {
-	eachStore(t, func(t *testing.T, w *world) {
+// TestListPages follows cursors with changing page sizes while users ping. Users that do not ping are listed once.
+func TestListPages(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *testServer) {
 		var items []string
 		for i := range 300 {
 			items = append(items, fmt.Sprintf(`{"user":"u%03d","at":%d}`, i, 1795175000+i/50))

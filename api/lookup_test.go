@@ -10,7 +10,7 @@ import (
 )
 
 func TestLookup(t *testing.T) {
-	eachStore(t, func(t *testing.T, w *world) {
+	eachStore(t, func(t *testing.T, w *testServer) {
 		w.post("/chat/pings",
 			`{"pings":[{"user":"alice"},{"user":"bob","at":"2026-11-20T11:59:00Z"},{"user":"eve","at":"2026-11-20T11:55:00Z"}]}`)
 		want := `{"as_of":"2026-11-20T12:00:00.000Z","green_ms":60000,"yellow_ms":300000,"users":[
@@ -29,10 +29,10 @@ func TestLookup(t *testing.T) {
 	})
 }
 
-// TestCommaHint: `user=a,b` names one user, which is a valid ID. If that user was never seen, the answer says how to
-// look up several. Nobody else gets a hint.
+// TestCommaHint checks the hint for `user=a,b`, which names one user with a valid ID. If that user was never seen,
+// the response explains how to look up several. Other responses have no hint.
 func TestCommaHint(t *testing.T) {
-	eachStore(t, func(t *testing.T, w *world) {
+	eachStore(t, func(t *testing.T, w *testServer) {
 		w.post("/chat/pings", `{"pings":[{"user":"alice"},{"user":"Doe, Jane"}]}`)
 		const want = `was looked up as one user and was never seen. To look up several users, repeat the parameter: user=a&user=b.`
 		for query, hint := range map[string]any{

@@ -16,7 +16,7 @@ import (
 )
 
 func TestRequestID(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+	w := newTestServer(t, fileStore(t))
 	id := func(sent ...string) string { return w.send(http.MethodGet, "", "", sent...).header.Get("X-Request-Id") }
 	require.Equal(t, "abc-123", id("X-Request-Id: abc-123"))
 	first, second := id(), id()
@@ -26,20 +26,20 @@ func TestRequestID(t *testing.T) {
 	}
 }
 
-// TestHeaderInjection: nothing that a caller sends becomes a header of the answer, except for a sensible request ID.
+// TestHeaderInjection checks that no input becomes a header of the response, except for a valid request ID.
 func TestHeaderInjection(t *testing.T) {
-	w := newLimitedWorld(t)
+	w := newLimitedServer(t)
 	for _, id := range []string{
 		"a\r\n Set-Cookie: x", "a\r\n\tb", "a\tb", "a b", "\u00e9", "\xff\xfe", "a\u2028b", strings.Repeat("x", 129),
 		strings.Repeat("x", 80<<10), "",
 	} {
-		answers := w.exchange("GET /v1/nothing HTTP/1.1\r\nHost: lastseen\r\nX-Request-Id: " + id +
+		responses := w.exchange("GET /v1/nothing HTTP/1.1\r\nHost: lastseen\r\nX-Request-Id: " + id +
 			"\r\nConnection: close\r\n\r\n")
-		require.Len(t, answers, 1, "%.40q", id)
-		require.Regexp(t, `^[0-9a-z]{1,13}$`, answers[0].header.Get("X-Request-Id"), "one of our own instead of %.40q",
+		require.Len(t, responses, 1, "%.40q", id)
+		require.Regexp(t, `^[0-9a-z]{1,13}$`, responses[0].header.Get("X-Request-Id"), "one of our own instead of %.40q",
 			id)
-		require.Empty(t, answers[0].header.Get("Set-Cookie"))
-		require.Less(t, len(answers[0].body), 1<<10)
+		require.Empty(t, responses[0].header.Get("Set-Cookie"))
+		require.Less(t, len(responses[0].body), 1<<10)
 	}
 	first := w.exchange("GET /healthz HTTP/1.1\r\nHost: a\r\nX-Request-Id: one\r\nX-Request-Id: two\r\nConnection: close\r\n\r\n")[0]
 	require.Equal(t, []string{"one"}, first.header.Values("X-Request-Id"))
@@ -54,14 +54,14 @@ func TestHeaderInjection(t *testing.T) {
 	}
 }
 
-// TestManyHeadersTakeNoMemory: a refused request keeps none of its headers while the server waits for the rest of its
-// body.
+// TestManyHeadersTakeNoMemory checks that a refused request releases its headers while the server waits for the rest
+// of its body.
 func TestManyHeadersTakeNoMemory(t *testing.T) {
 	var headers strings.Builder
 	for i := range 12_000 {
 		fmt.Fprintf(&headers, "%x:\r\n", i)
 	}
-	slowlyOn(t, func(*testing.T) store.Store { return &pausing{} }, func(t *testing.T, dial func() net.Conn) {
+	withFakeClockOn(t, func(*testing.T) store.Store { return &slowStore{} }, func(t *testing.T, dial func() net.Conn) {
 		const requests = 20
 		var conns []net.Conn
 		before := heap()
@@ -87,7 +87,7 @@ func TestManyHeadersTakeNoMemory(t *testing.T) {
 }
 
 func TestPanic(t *testing.T) {
-	w := newWorld(t, &failing{Store: fileStore(t), panic: true})
+	w := newTestServer(t, &errStore{Store: fileStore(t), panic: true})
 	problem := w.fails(codeInternal, http.MethodPost, "/chat/users/alice/ping", "")
 	require.NotContains(t, problem["detail"], "cause")
 	require.Contains(t, w.log.String(), "the cause")

@@ -11,7 +11,7 @@ import (
 )
 
 func TestNamespaces(t *testing.T) {
-	eachStore(t, func(t *testing.T, w *world) {
+	eachStore(t, func(t *testing.T, w *testServer) {
 		var want []string
 		for i := range 12 {
 			name := fmt.Sprintf("room-%02d", i)
@@ -39,11 +39,11 @@ func TestNamespaces(t *testing.T) {
 	})
 }
 
-// TestNamespacesOfOthers: the list has what the caller may read and nothing else, in pages that are full.
-func TestNamespacesOfOthers(t *testing.T) {
-	eachStore(t, func(t *testing.T, open *world) {
-		guard, headers := callers(t)
-		w := newGuardedWorld(t, open.store.Store, guard)
+// TestNamespacesAreFiltered checks that the list has only namespaces that the caller may read, in full pages.
+func TestNamespacesAreFiltered(t *testing.T) {
+	eachStore(t, func(t *testing.T, open *testServer) {
+		authenticator, headers := callers(t)
+		w := newAuthServer(t, open.store.Store, authenticator)
 		all := []string{
 			"a", "ch", "chat", "chat-1", "chat-2", "chats", "chats-1", "cz", "other", "other-1", "public-",
 			"public-1", "z",
@@ -83,16 +83,16 @@ func TestNamespacesOfOthers(t *testing.T) {
 	})
 }
 
-// knowsChat makes a server that knows the namespace chat only.
+// knowsChat configures the namespace chat and refuses others.
 func knowsChat(c *Config) {
 	c.RefuseUnknown = true
 	c.Namespaces = map[string]Settings{"chat": c.Settings}
 }
 
-// TestUnknownNamespaces checks that a namespace which the server does not know is an error on every route but those
-// that erase, and that the list of namespaces is not affected.
+// TestUnknownNamespaces checks that an unknown namespace is an error on every route except those that delete, and
+// that the list of namespaces is not affected.
 func TestUnknownNamespaces(t *testing.T) {
-	w := newWorld(t, fileStore(t), knowsChat)
+	w := newTestServer(t, fileStore(t), knowsChat)
 	requests := 0
 	for _, r := range (&server{}).routes() {
 		if !strings.Contains(r.path, ":namespace") {
@@ -127,11 +127,11 @@ func TestUnknownNamespaces(t *testing.T) {
 	w.fails(codeInvalidNamespace, http.MethodGet, "/.hidden", "")
 }
 
-// TestUnknownNamespacesAreNotRevealed: callers without the right credentials get the same response for namespaces that
-// are known and others.
+// TestUnknownNamespacesAreNotRevealed checks that callers without the permission get the same response for known and
+// unknown namespaces.
 func TestUnknownNamespacesAreNotRevealed(t *testing.T) {
-	guard, credentials := callers(t)
-	w := newWorld(t, fileStore(t), knowsChat, func(c *Config) { c.Auth = guard })
+	authenticator, credentials := callers(t)
+	w := newTestServer(t, fileStore(t), knowsChat, func(c *Config) { c.Auth = authenticator })
 	const post = http.MethodPost
 	for _, path := range []string{"/users/alice/ping", "/users/alice/leave"} {
 		for _, namespace := range []string{"/chat", "/chta"} {

@@ -22,8 +22,8 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-func TestLines(t *testing.T) {
-	eachStore(t, func(t *testing.T, w *world) {
+func TestNDJSON(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *testServer) {
 		var b strings.Builder
 		for i := range 20_000 {
 			fmt.Fprintf(&b, "{\"user\":\"u%d\"}\n", i)
@@ -43,8 +43,8 @@ func TestLines(t *testing.T) {
 	})
 }
 
-func TestLinesBeforeABadOneAreRecorded(t *testing.T) {
-	eachStore(t, func(t *testing.T, w *world) {
+func TestLinesBeforeAnInvalidOne(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *testServer) {
 		for i, bad := range []string{`{"user":""}`, `{"user":"x","at":0}`, `{`, strings.Repeat("x", 5000)} {
 			namespace := fmt.Sprintf("n%d", i)
 			var b strings.Builder
@@ -60,9 +60,9 @@ func TestLinesBeforeABadOneAreRecorded(t *testing.T) {
 	})
 }
 
-// TestLinesAreRecordedAsTheyCome keeps a stream open: what was sent is recorded before its end.
-func TestLinesAreRecordedAsTheyCome(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+// TestLinesAreRecordedOnArrival checks that lines are recorded while their stream is still open.
+func TestLinesAreRecordedOnArrival(t *testing.T) {
+	w := newTestServer(t, fileStore(t))
 	reader, writer := io.Pipe()
 	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, w.url+"/v1/namespaces/chat/pings",
 		reader)
@@ -88,13 +88,13 @@ func TestLinesAreRecordedAsTheyCome(t *testing.T) {
 	require.Equal(t, "{\"recorded\":6}\n", <-done)
 }
 
-// TestStoreFailsInTheMiddle tells how far the stream got, and does not deny it.
-func TestStoreFailsInTheMiddle(t *testing.T) {
+// TestStoreFailsDuringStream checks that the error reports how many lines were recorded.
+func TestStoreFailsDuringStream(t *testing.T) {
 	for want, failure := range map[code]error{
 		codeStoreUnavailable: store.ErrUnavailable,
 		codeOverloaded:       store.ErrOverloaded,
 	} {
-		w := newWorld(t, &failsLater{Store: fileStore(t), err: fmt.Errorf("%w: the cause", failure)})
+		w := newTestServer(t, &errAfterFirstStore{Store: fileStore(t), err: fmt.Errorf("%w: the cause", failure)})
 		problem := w.fails(want, http.MethodPost, "/chat/pings", strings.Repeat("{\"user\":\"a\"}\n", maxChunk+1),
 			ndjson)
 		require.Positive(t, problem["recorded"])
@@ -104,8 +104,9 @@ func TestStoreFailsInTheMiddle(t *testing.T) {
 	}
 }
 
-// endless sends lines until the server ends it, or limit bytes are sent; it reports whether the server did.
-func endless(t *testing.T, w *world, line string, limit int) (answer reply, ended bool) {
+// endless sends lines until the server ends the connection or limit bytes are sent. It reports whether the server
+// did.
+func endless(t *testing.T, w *testServer, line string, limit int) (found testResponse, ended bool) {
 	t.Helper()
 	conn := w.dial()
 	_, err := fmt.Fprintf(conn,
@@ -119,23 +120,23 @@ func endless(t *testing.T, w *world, line string, limit int) (answer reply, ende
 		}
 	}
 	if !ended {
-		return reply{}, false
+		return testResponse{}, false
 	}
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	require.NoError(t, err)
 	defer response.Body.Close()
 	body, _ := io.ReadAll(response.Body)
-	return reply{response.StatusCode, response.Header, string(body)}, true
+	return testResponse{response.StatusCode, response.Header, string(body)}, true
 }
 
-// TestEndlessLines: a line without an end is refused, and a stream without an end takes no more memory than one
-// that has just begun.
+// TestEndlessLines checks that a line without an end is refused, and that a stream without an end uses no more
+// memory than a short one.
 func TestEndlessLines(t *testing.T) {
-	w := newLimitedWorld(t)
+	w := newLimitedServer(t)
 	for _, start := range []string{`{"user":"`, "[", " ", `{"at":1`} {
-		answer, ended := endless(t, w, strings.Repeat(start, 10), 1<<30)
+		response, ended := endless(t, w, strings.Repeat(start, 10), 1<<30)
 		require.True(t, ended, start)
-		require.Equal(t, string(codeBodyTooLarge), answer.json(t)["code"], answer.body)
+		require.Equal(t, string(codeBodyTooLarge), response.json(t)["code"], response.body)
 	}
 	limit := 16 << 20
 	if testing.Short() {
@@ -153,9 +154,9 @@ func TestEndlessLines(t *testing.T) {
 	require.Equal(t, 2, w.total("chat"))
 }
 
-// TestSlowLinesGoOn: a stream of lines may take as long as it likes, if only its lines come.
-func TestSlowLinesGoOn(t *testing.T) {
-	slowly(t, func(t *testing.T, dial func() net.Conn) {
+// TestSlowStreamContinues checks that a stream has no time limit as long as lines arrive.
+func TestSlowStreamContinues(t *testing.T) {
+	withFakeClock(t, func(t *testing.T, dial func() net.Conn) {
 		conn := dial()
 		_, err := fmt.Fprintf(conn,
 			"POST /v1/namespaces/chat/pings HTTP/1.1\r\nHost: a\r\n%s\r\nTransfer-Encoding: chunked\r\n\r\n", ndjson)
@@ -177,14 +178,14 @@ func TestSlowLinesGoOn(t *testing.T) {
 	})
 }
 
-// stream is an upload of lines that goes on until the test ends it.
+// stream is an upload of lines that continues until the test ends it.
 type stream struct {
 	*io.PipeWriter
-	answer chan reply
+	response chan testResponse
 }
 
-// stream begins an upload.
-func (w *world) stream(headers ...string) stream {
+// stream starts an upload.
+func (w *testServer) stream(headers ...string) stream {
 	w.t.Helper()
 	reader, writer := io.Pipe()
 	w.t.Cleanup(func() { _ = writer.Close() })
@@ -195,52 +196,53 @@ func (w *world) stream(headers ...string) stream {
 		name, value, _ := strings.Cut(header, ": ")
 		request.Header.Set(name, value)
 	}
-	s := stream{writer, make(chan reply, 1)}
+	s := stream{writer, make(chan testResponse, 1)}
 	go func() {
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
-			s.answer <- reply{body: err.Error()}
+			s.response <- testResponse{body: err.Error()}
 			return
 		}
 		defer response.Body.Close()
 		body, _ := io.ReadAll(response.Body)
-		s.answer <- reply{response.StatusCode, response.Header, string(body)}
+		s.response <- testResponse{response.StatusCode, response.Header, string(body)}
 	}()
 	return s
 }
 
-// TestStreamsAreAuthorizedAgain: what a caller may not do any more ends its stream, before the next lines are recorded.
-func TestStreamsAreAuthorizedAgain(t *testing.T) {
+// TestStreamsAreReauthorized checks that a caller that loses the permission during a stream cannot record more
+// lines.
+func TestStreamsAreReauthorized(t *testing.T) {
 	secret, hash := auth.NewKey()
 	_, otherHash := auth.NewKey()
 	key := auth.Key{Name: "backend", Hash: hash, Scopes: []auth.Scope{auth.Ping}, Namespaces: []auth.Pattern{"*"}}
 	other := auth.Key{Name: "other", Hash: otherHash, Scopes: auth.Scopes(), Namespaces: []auth.Pattern{"*"}}
 	elsewhere := key
 	elsewhere.Namespaces = []auth.Pattern{"elsewhere"}
-	guard := func(keys ...auth.Key) *auth.Authenticator { return newGuard(t, auth.Config{Keys: keys}) }
+	authenticator := func(keys ...auth.Key) *auth.Authenticator { return newAuthenticator(t, auth.Config{Keys: keys}) }
 	for name, after := range map[string]struct {
-		guard  *auth.Authenticator
-		status int
-		code   code
+		authenticator *auth.Authenticator
+		status        int
+		code          code
 	}{
-		"a key that was removed":              {guard(other), http.StatusUnauthorized, codeUnauthenticated},
-		"a key that is for another namespace": {guard(elsewhere, other), http.StatusForbidden, codeForbidden},
-		"a key that is as it was":             {guard(key, other), http.StatusOK, ""},
+		"a key that was removed":              {authenticator(other), http.StatusUnauthorized, codeUnauthenticated},
+		"a key that is for another namespace": {authenticator(elsewhere, other), http.StatusForbidden, codeForbidden},
+		"a key that is as it was":             {authenticator(key, other), http.StatusOK, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newGuardedWorld(t, fileStore(t), guard(key, other))
+			w := newAuthServer(t, fileStore(t), authenticator(key, other))
 			total := func() int {
-				infos, err := w.store.Count(t.Context(), "chat", []lastseen.Range{{From: 1, To: noon + maxAhead}})
+				infos, err := w.store.Count(t.Context(), "chat", []lastseen.Range{{From: 1, To: testNow + maxAhead}})
 				require.NoError(t, err)
 				return int(infos[0])
 			}
 			s := w.stream("Authorization: Bearer " + secret)
 			fmt.Fprint(s, "{\"user\":\"alice\"}\n\n{\"user\":\"bob\"}\n")
 			require.Eventually(t, func() bool { return total() == 2 }, time.Minute, time.Millisecond)
-			w.reload(func(c *Config) { c.Auth = after.guard })
+			w.reload(func(c *Config) { c.Auth = after.authenticator })
 			fmt.Fprint(s, "{\"user\":\"eve\"}\n")
 			require.NoError(t, s.Close())
-			r := <-s.answer
+			r := <-s.response
 			require.Equal(t, after.status, r.status, r.body)
 			if after.code == "" {
 				require.Equal(t, 3, total())
@@ -256,11 +258,11 @@ func TestStreamsAreAuthorizedAgain(t *testing.T) {
 	}
 }
 
-// TestStreamsTakeMemory: what a stream keeps counts, and is given back chunk by chunk.
-func TestStreamsTakeMemory(t *testing.T) {
+// TestStreamMemory checks that the memory of a stream is counted, and released after each chunk.
+func TestStreamMemory(t *testing.T) {
 	t.Parallel() // it waits until the server has read enough of a stream that it refused
 	memory := newBodyMemory(MinBodyMemory)
-	w := newWorld(t, fileStore(t), func(c *Config) { withBodies(c, memory) })
+	w := newTestServer(t, fileStore(t), func(c *Config) { withBodies(c, memory) })
 	used := func() int64 {
 		memory.mu.Lock()
 		defer memory.mu.Unlock()
@@ -281,7 +283,7 @@ func TestStreamsTakeMemory(t *testing.T) {
 	require.NoError(t, full.grow(int(memory.limit-used())))
 	w.fails(codeOverloaded, http.MethodPost, "/chat/pings", "{\"user\":\"bob\"}\n", ndjson)
 	fmt.Fprint(s, "{\"user\":\"eve\"}\n")
-	r := <-s.answer
+	r := <-s.response
 	require.Equal(t, http.StatusServiceUnavailable, r.status)
 	require.EqualValues(t, 6, r.json(t)["recorded"], r.body)
 	full.release()
@@ -289,7 +291,7 @@ func TestStreamsTakeMemory(t *testing.T) {
 	require.Zero(t, used())
 }
 
-// FuzzLines: how a stream of lines is cut into pieces on its way makes no difference.
+// FuzzLines checks that the sizes in which a stream arrives make no difference.
 func FuzzLines(f *testing.F) {
 	for _, seed := range []string{
 		"{\"user\":\"alice\"}\n{\"user\":\"bob\",\"at\":1}", "\n\r\n \n{\"user\":\"a\"}\r\n", "{\n", "{}\n",
@@ -299,7 +301,7 @@ func FuzzLines(f *testing.F) {
 	}
 	handler := fuzzHandler(f)
 	f.Fuzz(func(t *testing.T, content string) {
-		var answers []string
+		var responses []string
 		for _, body := range []io.Reader{
 			strings.NewReader(content), iotest.OneByteReader(strings.NewReader(content)),
 			iotest.DataErrReader(strings.NewReader(content)),
@@ -310,9 +312,9 @@ func FuzzLines(f *testing.F) {
 			recorder := httptest.NewRecorder()
 			handler.ServeHTTP(recorder, request)
 			require.Less(t, recorder.Code, http.StatusInternalServerError, recorder.Body)
-			answers = append(answers, recorder.Body.String())
+			responses = append(responses, recorder.Body.String())
 		}
-		require.Equal(t, answers[0], answers[1])
-		require.Equal(t, answers[0], answers[2])
+		require.Equal(t, responses[0], responses[1])
+		require.Equal(t, responses[0], responses[2])
 	})
 }

@@ -42,10 +42,10 @@ func TestCheckOrigin(t *testing.T) {
 	}
 }
 
-// TestCORSPatterns: a star stands for one or more labels before a domain, or for any port of this machine, and for
-// nothing else that an attacker could write there.
+// TestCORSPatterns checks that a star stands for one or more labels before a domain, or for any port of this
+// machine, and for nothing else that an attacker could write.
 func TestCORSPatterns(t *testing.T) {
-	w := newWorld(t, fileStore(t), allowing("https://*.example.com", "https://*.example.org:8443", "http://localhost:*",
+	w := newTestServer(t, fileStore(t), allowing("https://*.example.com", "https://*.example.org:8443", "http://localhost:*",
 		"http://[::1]:*"))
 	const user = "/v1/namespaces/chat/users/alice"
 	for _, origin := range []string{
@@ -79,7 +79,8 @@ func TestCORSPatterns(t *testing.T) {
 	}
 }
 
-// FuzzOrigin: an origin that is taken is one as browsers send it, or a pattern of them that matches no other host.
+// FuzzOrigin checks that an accepted origin has the form that browsers send, or is a pattern that matches no other
+// host.
 func FuzzOrigin(f *testing.F) {
 	for _, seed := range []string{
 		"*", "https://app.example.com", "http://localhost:3000", "https://a/", "null", "https://A.example",
@@ -113,15 +114,15 @@ func FuzzOrigin(f *testing.F) {
 	})
 }
 
-// crossSite are the headers with which browsers send requests of pages of other sites.
+// crossSite returns the headers that browsers send with requests of pages of other sites.
 func crossSite(origin string) []string {
 	return []string{"Origin: " + origin, "Sec-Fetch-Site: cross-site"}
 }
 
-// TestCrossOriginWrites: a page of another origin cannot write to an open server, not even without reading the answer,
-// unless CORS allows its origin. What is no browser's goes on as ever.
+// TestCrossOriginWrites checks that a page of another origin cannot write to a server without authentication, even
+// without reading the response, unless CORS allows its origin. Other clients are not affected.
 func TestCrossOriginWrites(t *testing.T) {
-	w := newWorld(t, fileStore(t), allowing(app, "https://*.example.org"))
+	w := newTestServer(t, fileStore(t), allowing(app, "https://*.example.org"))
 	const evil = "https://evil.example"
 	own := "http://" + strings.TrimPrefix(w.url, "http://")
 	for _, c := range []struct {
@@ -155,10 +156,11 @@ func TestCrossOriginWrites(t *testing.T) {
 	}
 }
 
-// TestCrossOriginWritesWithCredentials are decided by the credentials: a browser sends none by itself.
+// TestCrossOriginWritesWithCredentials checks that only the credentials decide if there are any: a browser does not
+// add them by itself.
 func TestCrossOriginWritesWithCredentials(t *testing.T) {
-	guard, headers := callers(t)
-	w := newGuardedWorld(t, fileStore(t), guard)
+	authenticator, headers := callers(t)
+	w := newAuthServer(t, fileStore(t), authenticator)
 	for name, want := range map[string]int{"ping": 204, "alice": 200, "nobody": 401} {
 		h := crossSite("https://evil.example")
 		if headers[name] != "" {
@@ -166,7 +168,7 @@ func TestCrossOriginWritesWithCredentials(t *testing.T) {
 		}
 		require.Equal(t, want, w.send(http.MethodPost, "/chat/users/alice/ping", "", h...).status, name)
 	}
-	body := fmt.Sprintf(`{"token":%q}`, token(t, "alice", noon+1000, "chat"))
+	body := fmt.Sprintf(`{"token":%q}`, token(t, "alice", testNow+1000, "chat"))
 	require.Equal(t, http.StatusOK, w.send(http.MethodPost, "/chat/users/alice/leave", body,
 		crossSite("https://evil.example")...).status, "a beacon")
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// requireValid checks what holds for the parameters of every list.
+// requireValid checks the parameters of a list.
 func requireValid(t *testing.T, p listParams) {
 	t.Helper()
 	require.NoError(t, p.thresholds.Validate())
@@ -25,9 +25,9 @@ func requireValid(t *testing.T, p listParams) {
 	require.Equal(t, p, again, "the canonical query asks for the same list")
 }
 
-// TestQueryBombs: a query is read or refused as a whole, and no more of it is shown than helps.
-func TestQueryBombs(t *testing.T) {
-	w := newLimitedWorld(t)
+// TestLongQueries checks that a query is read or refused as a whole, and that errors quote only a part of it.
+func TestLongQueries(t *testing.T) {
+	w := newLimitedServer(t)
 	few := func(s string) string { return strings.Repeat(s, 9_000) } // package net/url takes 10,000 apart
 	repeat := func(s string) string { return strings.Repeat(s, (80<<10)/len(s)) }
 	for query, want := range map[string]code{
@@ -57,7 +57,7 @@ func TestQueryBombs(t *testing.T) {
 	}
 }
 
-// FuzzQuery: a query is refused, or asks for a valid list.
+// FuzzQuery checks that a query is refused or describes a valid list.
 func FuzzQuery(f *testing.F) {
 	for _, seed := range []string{
 		"status=green&status=grey&limit=7&order=oldest&from=1&to=2026-11-20T12:00:00Z&as_of=1795176000&green=1s&yellow=2m&offset=3",
@@ -72,7 +72,7 @@ func FuzzQuery(f *testing.F) {
 			requireProblem(t, err)
 			return
 		}
-		p, err := readListParams(q, view{noon, lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}})
+		p, err := readListParams(q, view{testNow, lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}})
 		if err != nil {
 			requireProblem(t, err)
 			return

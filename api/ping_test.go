@@ -10,7 +10,7 @@ import (
 )
 
 func TestPing(t *testing.T) {
-	eachStore(t, func(t *testing.T, w *world) {
+	eachStore(t, func(t *testing.T, w *testServer) {
 		r := w.send(http.MethodPost, "/chat/users/alice/ping", "")
 		require.JSONEq(t, `{"user":"alice","status":"green","last_seen":"2026-11-20T12:00:00.000Z","left":false,
 			"valid_until":"2026-11-20T12:01:00.000Z","as_of":"2026-11-20T12:00:00.000Z","green_ms":60000,"yellow_ms":300000,"ping_after_ms":27000}`, r.body)
@@ -25,14 +25,14 @@ func TestPing(t *testing.T) {
 	})
 }
 
-func TestTimesIn(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+func TestTimeFormats(t *testing.T) {
+	w := newTestServer(t, fileStore(t))
 	for i, at := range []string{
 		`"2026-11-20T11:00:00.1239Z"`, `"2026-11-20T12:00:00.123+01:00"`, `1795172400.1239`, `"1795172400.123"`,
 		`17951724001.239e-1`,
 	} {
-		answer := w.post(fmt.Sprintf("/chat/users/u%d/ping", i), `{"at":`+at+`}`)
-		require.Equal(t, "2026-11-20T11:00:00.123Z", answer["last_seen"], at)
+		response := w.post(fmt.Sprintf("/chat/users/u%d/ping", i), `{"at":`+at+`}`)
+		require.Equal(t, "2026-11-20T11:00:00.123Z", response["last_seen"], at)
 	}
 }
 
@@ -44,7 +44,7 @@ func TestPingAfter(t *testing.T) {
 }
 
 func TestPreferMinimal(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+	w := newTestServer(t, fileStore(t))
 	for _, prefer := range []string{"return=minimal", "respond-async, Return=minimal; foo", `return="minimal"`} {
 		r := w.send(http.MethodPost, "/chat/users/alice/ping", "", "Prefer: "+prefer)
 		require.Equal(t, http.StatusNoContent, r.status, prefer)
@@ -59,11 +59,11 @@ func TestPreferMinimal(t *testing.T) {
 	}
 }
 
-// TestPingsThatTellNothing: whoever may not read is not told by the answer what is stored.
-func TestPingsThatTellNothing(t *testing.T) {
-	eachStore(t, func(t *testing.T, open *world) {
-		guard, headers := callers(t)
-		w := newGuardedWorld(t, open.store.Store, guard)
+// TestWriteOnlyKeyGetsNoBody checks that the response to a caller that may not read does not reveal what is stored.
+func TestWriteOnlyKeyGetsNoBody(t *testing.T) {
+	eachStore(t, func(t *testing.T, open *testServer) {
+		authenticator, headers := callers(t)
+		w := newAuthServer(t, open.store.Store, authenticator)
 		as := func(name string) string { return "Authorization: " + headers[name] }
 		for _, verb := range []string{"ping", "leave"} {
 			r := w.send(http.MethodPost, "/chat/users/alice/"+verb, "", as("ping"))

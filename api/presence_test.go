@@ -12,7 +12,7 @@ import (
 	"github.com/lastseen/lastseen"
 )
 
-// TestAppendJSON: what is encoded by hand is what package json makes of it.
+// TestAppendJSON checks that our own encoding equals that of package json.
 func TestAppendJSON(t *testing.T) {
 	instant := rapid.Map(rapid.Int64Range(0, int64(lastseen.MaxInstant)),
 		func(n int64) timestamp { return timestamp(n) })
@@ -27,7 +27,7 @@ func TestAppendJSON(t *testing.T) {
 		ms := rapid.Int64Range(1, lastseen.MaxDuration.Milliseconds())
 		by := evaluated{AsOf: instant.Draw(t, "as_of"), GreenMs: ms.Draw(t, "green"), YellowMs: ms.Draw(t, "yellow")}
 		users := presences{by, rapid.SliceOfN(user, 0, 3).Draw(t, "users")}
-		for _, answer := range []appender{
+		for _, response := range []appender{
 			userResponse{
 				presence: user.Draw(t, "one"), evaluated: by,
 				PingAfterMs: rapid.Int64Range(0, 9).Draw(t, "after"),
@@ -35,41 +35,41 @@ func TestAppendJSON(t *testing.T) {
 			lookupResponse{users, rapid.String().Draw(t, "hint")},
 			listResponse{users, rapid.Ptr(rapid.String(), true).Draw(t, "cursor")},
 		} {
-			want, err := json.Marshal(answer)
+			want, err := json.Marshal(response)
 			require.NoError(t, err)
-			require.Equal(t, string(want), string(answer.appendJSON(nil)))
+			require.Equal(t, string(want), string(response.appendJSON(nil)))
 		}
 	})
 }
 
 func BenchmarkEncode(b *testing.B) {
-	answer := lookupResponse{presences: presences{
-		view{noon, lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}}.evaluated(), make([]presence, 100),
+	response := lookupResponse{presences: presences{
+		view{testNow, lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}}.evaluated(), make([]presence, 100),
 	}}
-	for i := range answer.Users {
-		answer.Users[i] = presence{
-			User: "alice", Status: lastseen.Green, LastSeen: timestamp(noon),
-			ValidUntil: timestamp(noon),
+	for i := range response.Users {
+		response.Users[i] = presence{
+			User: "alice", Status: lastseen.Green, LastSeen: timestamp(testNow),
+			ValidUntil: timestamp(testNow),
 		}
 	}
 	b.Run("by hand", func(b *testing.B) {
 		var buffer []byte
 		for b.Loop() {
-			buffer = answer.appendJSON(buffer[:0])
+			buffer = response.appendJSON(buffer[:0])
 		}
 	})
 	b.Run("by package json", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := json.Marshal(answer); err != nil {
+			if _, err := json.Marshal(response); err != nil {
 				b.Fatal(err)
 			}
 		}
 	})
 }
 
-// TestEvaluation: as_of and thresholds come from the query; as_of does not travel back.
+// TestEvaluation checks that as_of and the thresholds come from the query. A user seen after as_of has age 0.
 func TestEvaluation(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+	w := newTestServer(t, fileStore(t))
 	w.post("/chat/users/alice/ping", `{"at":"2026-11-20T11:50:00Z"}`)
 	for query, want := range map[string]string{
 		"":                                   "grey",
@@ -91,10 +91,10 @@ func TestEvaluation(t *testing.T) {
 	require.EqualValues(t, 0, w.get("/chat/counts?as_of=2026-11-20T10:00:00Z")["total"])
 }
 
-// TestAnswersCarryThresholds: each answer with presences holds the effective thresholds once, so that a client can
-// age its users from green to grey without another request.
-func TestAnswersCarryThresholds(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+// TestResponsesCarryThresholds checks that each response with presences has the effective thresholds once, so that a
+// client can turn its users yellow and grey without another request.
+func TestResponsesCarryThresholds(t *testing.T) {
+	w := newTestServer(t, fileStore(t))
 	w.post("/chat/pings", `{"pings":[{"user":"alice"},{"user":"bob"}]}`)
 	for _, r := range []struct{ method, path, body string }{
 		{http.MethodGet, aliceUser, ""},
@@ -115,7 +115,7 @@ func TestAnswersCarryThresholds(t *testing.T) {
 	requireThresholds(t, next, 1000, 2000)
 }
 
-func requireThresholds(t *testing.T, r reply, green, yellow int) {
+func requireThresholds(t *testing.T, r testResponse, green, yellow int) {
 	t.Helper()
 	require.Equal(t, http.StatusOK, r.status, r.body)
 	found := r.json(t)

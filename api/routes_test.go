@@ -16,10 +16,10 @@ import (
 	"github.com/lastseen/lastseen/store/filestore"
 )
 
-// TestMethods walks the table of routes: HEAD answers like GET, OPTIONS lists the methods, any other
-// method is refused with the same list, and a trailing slash is nothing, except in /docs/.
+// TestMethods goes through the table of routes: HEAD equals GET without a body, OPTIONS lists the methods, any other
+// method is refused with the same list, and a trailing slash is not found, except in /docs/.
 func TestMethods(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+	w := newTestServer(t, fileStore(t))
 	const gzip = "Accept-Encoding: gzip" // without it the client asks for it only in GET, and hides it
 	path := strings.NewReplacer(":namespace", "chat", ":user", "alice")
 	for _, r := range (&server{}).routes() {
@@ -51,10 +51,9 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// TestPathsAsTheyWereSent: in a path with a byte that ought to be encoded and is not, %2F is still no
-// separator.
-func TestPathsAsTheyWereSent(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+// TestUnescapedPaths checks that %2F is not a separator, even in a path with a byte that should have been escaped.
+func TestUnescapedPaths(t *testing.T) {
+	w := newTestServer(t, fileStore(t))
 	for sent, user := range map[string]string{
 		"ü%2Fping": "ü/ping", `a"%2Fb`: `a"/b`, "{x}%2F%7Cy": "{x}/|y", `%2541"`: `%41"`, "%2e%2F^": "./^",
 	} {
@@ -62,17 +61,17 @@ func TestPathsAsTheyWereSent(t *testing.T) {
 		_, err := fmt.Fprintf(conn,
 			"POST /v1/namespaces/chat/users/%s/ping HTTP/1.1\r\nHost: lastseen\r\nContent-Length: 0\r\n\r\n", sent)
 		require.NoError(t, err)
-		r := readReply(t, conn)
+		r := readResponse(t, conn)
 		require.Equal(t, http.StatusOK, r.status, "%s: %s", sent, r.body)
 		require.Equal(t, user, r.json(t)["user"], sent)
 	}
 }
 
-// TestPathTricks: a path is decoded once, by nobody but the handler, and leads to a route or to nothing; there is
-// no file that it could lead to.
-func TestPathTricks(t *testing.T) {
+// TestUnusualPaths checks that a path is decoded once, by the handler, and leads to a route or to nothing. It can
+// never lead to a file.
+func TestUnusualPaths(t *testing.T) {
 	const namespaces, user = "/v1/namespaces/", "/v1/namespaces/chat/users/"
-	w := newLimitedWorld(t)
+	w := newLimitedServer(t)
 	for path, want := range map[string]string{
 		// Namespaces hold no percent sign, so that nothing is left to be decoded twice.
 		namespaces + "..":                        "invalid_namespace",
@@ -133,18 +132,18 @@ func TestPathTricks(t *testing.T) {
 		"/v1/namespaces/chat/users//ping":       "invalid_user",
 		"/v1//namespaces/chat/users/alice/ping": "invalid_parameter",
 	} {
-		answers := w.exchange("GET " + path + " HTTP/1.1\r\nHost: lastseen\r\nConnection: close\r\n\r\n")
-		require.Len(t, answers, 1, path)
-		object := answers[0].json(t)
-		if answers[0].status == http.StatusOK {
+		responses := w.exchange("GET " + path + " HTTP/1.1\r\nHost: lastseen\r\nConnection: close\r\n\r\n")
+		require.Len(t, responses, 1, path)
+		object := responses[0].json(t)
+		if responses[0].status == http.StatusOK {
 			require.Equal(t, want, object["user"], path)
 		} else {
-			require.Equal(t, want, object["code"], "%s: %s", path, answers[0].body)
+			require.Equal(t, want, object["code"], "%s: %s", path, responses[0].body)
 		}
 	}
 }
 
-// FuzzRequest: no path and no query makes the server fail.
+// FuzzRequest checks that no path and no query makes the server fail.
 func FuzzRequest(f *testing.F) {
 	s, err := filestore.Open(filestore.Options{Path: filepath.Join(f.TempDir(), "fuzz.db"), Sync: time.Hour})
 	require.NoError(f, err)

@@ -22,7 +22,7 @@ import (
 )
 
 func TestServerLimits(t *testing.T) {
-	w := newLimitedWorld(t)
+	w := newLimitedServer(t)
 	server := NewServer(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
 	for _, limit := range []time.Duration{
 		server.ReadHeaderTimeout, server.ReadTimeout, server.WriteTimeout,
@@ -36,7 +36,7 @@ func TestServerLimits(t *testing.T) {
 	require.Equal(t, http.StatusRequestHeaderFieldsTooLarge, large.status)
 }
 
-// TestSlowSenders: whoever sends a little now and then is cut off when the time for it is over.
+// TestSlowSenders checks that a client that sends very slowly is cut off in time.
 func TestSlowSenders(t *testing.T) {
 	const ping = "POST /v1/namespaces/chat/users/alice/ping HTTP/1.1\r\nHost: a\r\n"
 	const pings = "POST /v1/namespaces/chat/pings HTTP/1.1\r\nHost: a\r\n"
@@ -46,7 +46,7 @@ func TestSlowSenders(t *testing.T) {
 		name  string
 		parts func(int) string
 		most  time.Duration // that it may go on
-		code  code          // of the answer; "" if there is none
+		code  code          // of the response; "" if there is none
 	}{
 		{"a request line", after("G", "E"), headerTimeout, ""},
 		{"a header", after("GET /healthz HTTP/1.1\r\n", "X: y\r\n"), headerTimeout, ""},
@@ -67,22 +67,22 @@ func TestSlowSenders(t *testing.T) {
 		{"what nobody reads", after("GET /healthz HTTP/1.1\r\nHost: a\r\n"+long, " "), readTimeout, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			slowly(t, func(t *testing.T, dial func() net.Conn) {
-				took, answers := drip(t, dial(), c.parts)
-				require.LessOrEqual(t, took, c.most+time.Second, "%s", answers)
+			withFakeClock(t, func(t *testing.T, dial func() net.Conn) {
+				took, responses := sendSlowly(t, dial(), c.parts)
+				require.LessOrEqual(t, took, c.most+time.Second, "%s", responses)
 				if c.code == "" {
-					require.NotContains(t, answers, "problem+json")
+					require.NotContains(t, responses, "problem+json")
 				} else {
-					require.Contains(t, answers, fmt.Sprintf("%q:%q", "code", c.code))
+					require.Contains(t, responses, fmt.Sprintf("%q:%q", "code", c.code))
 				}
 			})
 		})
 	}
 }
 
-// TestIdleConnections end: at once soon when nothing was ever asked, and later when something was.
+// TestIdleConnections checks that connections are closed: soon before the first request, and later after one.
 func TestIdleConnections(t *testing.T) {
-	slowly(t, func(t *testing.T, dial func() net.Conn) {
+	withFakeClock(t, func(t *testing.T, dial func() net.Conn) {
 		for request, most := range map[string]time.Duration{
 			"": headerTimeout,
 			"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n": idleTimeout,
@@ -97,9 +97,9 @@ func TestIdleConnections(t *testing.T) {
 	})
 }
 
-// TestSlowReaders: whoever does not read the answer is cut off, however many more were asked for.
+// TestSlowReaders checks that a client that does not read its responses is cut off, however many it requested.
 func TestSlowReaders(t *testing.T) {
-	slowly(t, func(t *testing.T, dial func() net.Conn) {
+	withFakeClock(t, func(t *testing.T, dial func() net.Conn) {
 		many := strings.Repeat("GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n",
 			1000)
 		conn, begun := dial(), time.Now()
@@ -130,7 +130,7 @@ func fuzzHandler(f *testing.F) http.Handler {
 	require.NoError(f, err)
 	f.Cleanup(func() { _ = s.Close() })
 	return New(Config{
-		Store: &clocked{Store: s, now: noon}, Logger: slog.New(slog.DiscardHandler),
+		Store: &clockStore{Store: s, now: testNow}, Logger: slog.New(slog.DiscardHandler),
 		Random: func() float64 { return 0 },
 		Settings: Settings{
 			Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour},
@@ -139,7 +139,7 @@ func fuzzHandler(f *testing.F) http.Handler {
 	})
 }
 
-// script is a connection on which a client says everything at once and then no more.
+// script is a connection on which a client sends everything at once and then nothing more.
 type script struct {
 	net.Conn // for the addresses
 	input    *bytes.Reader
@@ -160,7 +160,8 @@ func (s *script) Close() error {
 	return nil
 }
 
-// FuzzConnection: whatever arrives on a connection, it is answered without a failure, or ended.
+// FuzzConnection checks that any data on a connection gets a response without a server error, or ends the
+// connection.
 func FuzzConnection(f *testing.F) {
 	for _, seed := range []string{
 		pingStart + "\r\n" + smuggled, pingStart + "Content-Length: 2\r\n\r\n{}",
@@ -175,7 +176,7 @@ func FuzzConnection(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	server := NewServer(fuzzHandler(f), slog.New(slog.DiscardHandler))
-	p := &pipes{make(chan net.Conn), make(chan struct{})}
+	p := &pipeListener{make(chan net.Conn), make(chan struct{})}
 	go server.Serve(p)
 	f.Cleanup(func() { _ = server.Close() })
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -183,9 +184,9 @@ func FuzzConnection(f *testing.F) {
 		conn := &script{input: bytes.NewReader(data), closed: sync.OnceFunc(func() { close(done) })}
 		p.conns <- conn
 		<-done
-		answers := bufio.NewReader(&conn.output)
+		responses := bufio.NewReader(&conn.output)
 		for {
-			response, err := http.ReadResponse(answers, nil)
+			response, err := http.ReadResponse(responses, nil)
 			if err != nil {
 				require.True(t, errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 					bytes.Contains(data, []byte("HEAD")), "%v", err)

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lockedLog is a log that is read while it is written.
+// lockedLog is a log that can be read while it is written.
 type lockedLog struct {
 	mu sync.Mutex
 	bytes.Buffer
@@ -32,8 +32,8 @@ func (l *lockedLog) String() string {
 	return l.Buffer.String()
 }
 
-// outOfFiles is a listener that fails, as one does whose process may open no more files: that cannot be had on demand
-// without failing the test, too.
+// outOfFiles is a listener that fails like one whose process has too many open files. A real one would make the test
+// fail, too.
 type outOfFiles struct {
 	net.Listener
 	left int
@@ -51,13 +51,14 @@ type temporary struct{ error }
 func (temporary) Temporary() bool { return true }
 func (temporary) Timeout() bool   { return false }
 
-// TestServerLog: what fails on the side of the server is an error in the log, once a minute; what clients do is not.
+// TestServerLog checks that failures of the server are logged as errors, once a minute, and those of clients are
+// not.
 func TestServerLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lockedLog
 		logger := slog.New(slog.NewTextHandler(&log, nil))
 		server := NewServer(http.NotFoundHandler(), logger)
-		require.ErrorIs(t, server.Serve(LimitConnections(server, &outOfFiles{&pipes{closed: make(chan struct{})}, 30},
+		require.ErrorIs(t, server.Serve(LimitConnections(server, &outOfFiles{&pipeListener{closed: make(chan struct{})}, 30},
 			10, logger)), net.ErrClosed)
 		require.Equal(t, 1, bytes.Count([]byte(log.String()),
 			[]byte("level=ERROR msg=\"http: Accept error: accept tcp: too many open files\"")), log.String())
@@ -88,7 +89,7 @@ func TestServerLog(t *testing.T) {
 	})
 }
 
-// TestPanicsBelowEcho: one that no middleware catches is an error in the log, with its stack.
+// TestPanicsBelowEcho checks that a panic that no middleware catches is logged as an error with its stack.
 func TestPanicsBelowEcho(t *testing.T) {
 	server, log := boundedServer(t, 10, false, http.HandlerFunc(func(http.ResponseWriter,
 		*http.Request,

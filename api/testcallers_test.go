@@ -17,10 +17,10 @@ import (
 	"github.com/lastseen/lastseen/api/limit"
 )
 
-// tokenSecret is what the tokens of these tests are signed with.
+// tokenSecret signs the tokens of these tests.
 var tokenSecret = []byte(strings.Repeat("secret..", 4))
 
-// token returns a JWT of a user, that is good until an instant, for some namespaces.
+// token returns a JWT of a user that expires at an instant, for some namespaces.
 func token(t *testing.T, user string, until lastseen.Instant, namespaces ...string) string {
 	t.Helper()
 	text, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
@@ -35,17 +35,17 @@ func tokens() *auth.Tokens {
 	return &auth.Tokens{Secret: tokenSecret, Issuer: "issuer", Audience: "lastseen"}
 }
 
-// newGuard makes a guard whose time is noon.
-func newGuard(t *testing.T, c auth.Config) *auth.Authenticator {
+// newAuthenticator returns an authenticator whose time is testNow.
+func newAuthenticator(t *testing.T, c auth.Config) *auth.Authenticator {
 	t.Helper()
-	guard, err := auth.New(c, auth.Options{Now: func() time.Time { return time.UnixMilli(int64(noon)) }})
+	authenticator, err := auth.New(c, auth.Options{Now: func() time.Time { return time.UnixMilli(int64(testNow)) }})
 	require.NoError(t, err)
-	t.Cleanup(guard.Close)
-	return guard
+	t.Cleanup(authenticator.Close)
+	return authenticator
 }
 
-// callers returns a guard, and headers of all kinds of callers by name: none, wrong ones, services with each of the
-// scopes, and users.
+// callers returns an authenticator, and Authorization headers of all kinds of callers by name: none, invalid ones,
+// services with each of the scopes, and users.
 func callers(t *testing.T) (*auth.Authenticator, map[string]string) {
 	t.Helper()
 	c := auth.Config{Tokens: tokens(), AnonymousRead: []auth.Pattern{"public-*"}}
@@ -54,11 +54,11 @@ func callers(t *testing.T) (*auth.Authenticator, map[string]string) {
 	headers := map[string]string{
 		"nobody": "", "stranger": "Bearer " + unknown, "garbage": "Bearer x.y.z", "basic": "Basic YTpi",
 		"empty":            "Bearer",
-		"alice":            "Bearer " + token(t, "alice", noon+hour, "chat", "chadow"),
-		"alice, expired":   "Bearer " + token(t, "alice", noon-hour, "chat"),
-		"alice, elsewhere": "Bearer " + token(t, "alice", noon+hour, "other"),
-		"alice, nowhere":   "Bearer " + token(t, "alice", noon+hour),
-		"bob":              "Bearer " + token(t, "bob", noon+hour, "chat", "chadow"),
+		"alice":            "Bearer " + token(t, "alice", testNow+hour, "chat", "chadow"),
+		"alice, expired":   "Bearer " + token(t, "alice", testNow-hour, "chat"),
+		"alice, elsewhere": "Bearer " + token(t, "alice", testNow+hour, "other"),
+		"alice, nowhere":   "Bearer " + token(t, "alice", testNow+hour),
+		"bob":              "Bearer " + token(t, "bob", testNow+hour, "chat", "chadow"),
 	}
 	for name, key := range map[string]auth.Key{
 		"ping": {Scopes: []auth.Scope{auth.Ping}}, "read": {Scopes: []auth.Scope{auth.Read}},
@@ -74,7 +74,7 @@ func callers(t *testing.T) (*auth.Authenticator, map[string]string) {
 		c.Keys = append(c.Keys, key)
 		headers[name] = "Bearer " + text
 	}
-	return newGuard(t, c), headers
+	return newAuthenticator(t, c), headers
 }
 
 func headersOf(credentials string) []string {
@@ -84,13 +84,13 @@ func headersOf(credentials string) []string {
 	return []string{"Authorization: " + credentials}
 }
 
-// knowing has a server know two keys and the tokens that the returned function makes.
-func knowing(t *testing.T) (guarded func(*Config), one, two string, token func(user string) string) {
+// twoKeys configures two keys and JWTs that the returned function makes.
+func twoKeys(t *testing.T) (guarded func(*Config), one, two string, token func(user string) string) {
 	t.Helper()
 	oneKey, oneHash := auth.NewKey()
 	twoKey, twoHash := auth.NewKey()
 	scopes, everywhere, secret := auth.Scopes(), []auth.Pattern{"*"}, bytes.Repeat([]byte("s"), 32)
-	guard, err := auth.New(auth.Config{
+	authenticator, err := auth.New(auth.Config{
 		Keys: []auth.Key{
 			{Name: "one", Hash: oneHash, Scopes: scopes, Namespaces: everywhere},
 			{Name: "two", Hash: twoHash, Scopes: scopes, Namespaces: everywhere},
@@ -99,7 +99,7 @@ func knowing(t *testing.T) (guarded func(*Config), one, two string, token func(u
 		AnonymousRead: everywhere,
 	}, auth.Options{})
 	require.NoError(t, err)
-	t.Cleanup(guard.Close)
+	t.Cleanup(authenticator.Close)
 	token = func(user string) string {
 		claims := jwt.MapClaims{
 			"iss": "issuer", "aud": "lastseen", "sub": user,
@@ -111,25 +111,25 @@ func knowing(t *testing.T) (guarded func(*Config), one, two string, token func(u
 	}
 	return func(c *Config) {
 		behindProxy(c)
-		c.Auth = guard
+		c.Auth = authenticator
 		c.Limits = limit.Limits{Caller: 1, User: 2}
 	}, oneKey, twoKey, token
 }
 
 func bearer(credentials string) string { return "Authorization: Bearer " + credentials }
 
-// withoutKeys is a guard whose issuer cannot be asked for its keys.
+// withoutKeys returns an authenticator whose issuer is unreachable.
 func withoutKeys(t *testing.T) *auth.Authenticator {
 	t.Helper()
 	issuer := &auth.Tokens{JWKS: "https://issuer.example/keys", Issuer: "issuer", Audience: "lastseen"}
-	guard, err := auth.New(auth.Config{Tokens: issuer},
+	authenticator, err := auth.New(auth.Config{Tokens: issuer},
 		auth.Options{Transport: unreachable{}, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	t.Cleanup(guard.Close)
-	return guard
+	t.Cleanup(authenticator.Close)
+	return authenticator
 }
 
-// unreachable is the network of a server without one.
+// unreachable is the transport of a server without a network.
 type unreachable struct{}
 
 // RoundTrip fails; see [http.RoundTripper].

@@ -19,8 +19,8 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// dial connects to the server, for requests that Go's client would write in another way.
-func (w *world) dial() net.Conn {
+// dial connects to the server, for requests that Go's client would send differently.
+func (w *testServer) dial() net.Conn {
 	w.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
 	require.NoError(w.t, err)
@@ -29,8 +29,8 @@ func (w *world) dial() net.Conn {
 	return conn
 }
 
-// readReply reads an answer from a connection, the final one.
-func readReply(t *testing.T, conn net.Conn) reply {
+// readResponse reads the final response from a connection.
+func readResponse(t *testing.T, conn net.Conn) testResponse {
 	t.Helper()
 	from := bufio.NewReader(conn)
 	response, err := http.ReadResponse(from, nil)
@@ -42,12 +42,12 @@ func readReply(t *testing.T, conn net.Conn) reply {
 	defer response.Body.Close()
 	content, err := io.ReadAll(response.Body)
 	require.NoError(t, err)
-	return reply{response.StatusCode, response.Header, string(content)}
+	return testResponse{response.StatusCode, response.Header, string(content)}
 }
 
-// exchange sends bytes as they are and returns all answers, up to the end of the connection. The server may end
-// it before it has read everything.
-func (w *world) exchange(raw string) (answers []reply) {
+// exchange sends bytes unchanged and returns all responses until the connection ends. The server may end it before
+// it has read everything.
+func (w *testServer) exchange(raw string) (responses []testResponse) {
 	w.t.Helper()
 	conn := w.dial()
 	go io.WriteString(conn, raw)
@@ -55,12 +55,12 @@ func (w *world) exchange(raw string) (answers []reply) {
 	for {
 		response, err := http.ReadResponse(from, nil)
 		if err != nil {
-			return answers
+			return responses
 		}
 		body, _ := io.ReadAll(response.Body) // what of it there is
 		response.Body.Close()
 		if response.StatusCode != http.StatusContinue {
-			answers = append(answers, reply{response.StatusCode, response.Header, string(body)})
+			responses = append(responses, testResponse{response.StatusCode, response.Header, string(body)})
 		}
 	}
 }
@@ -72,13 +72,13 @@ const (
 	smuggled  = "POST /v1/namespaces/chat/users/mallory/ping HTTP/1.1\r\nHost: lastseen\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 )
 
-// pipes is a listener of connections in memory, whose deadlines go by the clock of the test.
-type pipes struct {
+// pipeListener is a listener of in-memory connections, whose deadlines use the clock of the test.
+type pipeListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
 }
 
-func (p *pipes) Accept() (net.Conn, error) {
+func (p *pipeListener) Accept() (net.Conn, error) {
 	select {
 	case conn := <-p.conns:
 		return conn, nil
@@ -87,22 +87,22 @@ func (p *pipes) Accept() (net.Conn, error) {
 	}
 }
 
-func (p *pipes) Close() error {
+func (p *pipeListener) Close() error {
 	close(p.closed)
 	return nil
 }
 
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+func (p *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// slowly runs a test against a server with the limits of a real one, with a clock that moves only when everybody
-// waits.
-func slowly(t *testing.T, test func(t *testing.T, dial func() net.Conn)) {
+// withFakeClock runs a test against a server with the usual limits and a clock that advances only when every
+// goroutine waits.
+func withFakeClock(t *testing.T, test func(t *testing.T, dial func() net.Conn)) {
 	t.Helper()
-	slowlyOn(t, fileStore, test)
+	withFakeClockOn(t, fileStore, test)
 }
 
-// slowlyOn does the same on a store of the test.
-func slowlyOn(t *testing.T, open func(*testing.T) store.Store, test func(t *testing.T, dial func() net.Conn)) {
+// withFakeClockOn does the same with a store of the test.
+func withFakeClockOn(t *testing.T, open func(*testing.T) store.Store, test func(t *testing.T, dial func() net.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -111,7 +111,7 @@ func slowlyOn(t *testing.T, open func(*testing.T) store.Store, test func(t *test
 			Store: open(t), Logger: logger,
 			Settings: Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}},
 		}), logger)
-		p := &pipes{make(chan net.Conn), make(chan struct{})}
+		p := &pipeListener{make(chan net.Conn), make(chan struct{})}
 		served := make(chan error, 1)
 		go func() { served <- server.Serve(p) }()
 		defer func() {
@@ -128,8 +128,8 @@ func slowlyOn(t *testing.T, open func(*testing.T) store.Store, test func(t *test
 	})
 }
 
-// drip sends one part a second until the connection ends, and returns how long that took. Nothing is left unread.
-func drip(t *testing.T, conn net.Conn, parts func(i int) string) (took time.Duration, answers string) {
+// sendSlowly sends one part a second until the connection ends, and returns how long that took and all responses.
+func sendSlowly(t *testing.T, conn net.Conn, parts func(i int) string) (took time.Duration, responses string) {
 	t.Helper()
 	begun := time.Now()
 	read := make(chan string)
@@ -148,7 +148,7 @@ func drip(t *testing.T, conn net.Conn, parts func(i int) string) (took time.Dura
 	return time.Since(begun), <-read
 }
 
-// after returns what is sent: the beginning, and then the same for ever.
+// after returns the parts to send: the beginning, then the same part forever.
 func after(beginning, part string) func(int) string {
 	return func(i int) string {
 		if i == 0 {
@@ -158,7 +158,7 @@ func after(beginning, part string) func(int) string {
 	}
 }
 
-// start sends the head of a bulk request with a body of so many bytes, and the beginning of that.
+// start sends the head of a bulk request that announces a length, and the beginning of its body.
 func start(t *testing.T, conn net.Conn, length int, begin string) {
 	t.Helper()
 	_, err := fmt.Fprintf(conn, "POST /v1/namespaces/chat/pings HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s",

@@ -25,55 +25,55 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// noon is the time by the server's clock when a test begins.
-const noon lastseen.Instant = 1_795_176_000_000
+// testNow is the server's time when a test starts.
+const testNow lastseen.Instant = 1_795_176_000_000
 
-// clocked is a store whose clock a test sets.
-type clocked struct {
+// clockStore is a store whose clock a test sets.
+type clockStore struct {
 	store.Store
 	now lastseen.Instant
 }
 
-func (c *clocked) Now(ctx context.Context) (lastseen.Instant, error) {
+func (c *clockStore) Now(ctx context.Context) (lastseen.Instant, error) {
 	if _, err := c.Store.Now(ctx); err != nil {
 		return 0, err
 	}
 	return c.now, nil
 }
 
-// world is a running interface on a real store.
-type world struct {
+// testServer is a running server on a real store.
+type testServer struct {
 	t     *testing.T
 	url   string
-	store *clocked
+	store *clockStore
 	log   *bytes.Buffer
 	*contract
 	config  Config
 	handler atomic.Pointer[http.Handler]
 }
 
-// ServeHTTP serves a request by the current handler; see [http.Handler].
-func (w *world) ServeHTTP(response http.ResponseWriter, request *http.Request) {
+// ServeHTTP serves a request with the current handler; see [http.Handler].
+func (w *testServer) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 	(*w.handler.Load()).ServeHTTP(response, request)
 }
 
-// reload replaces the handler by one with a changed configuration. What handlers share goes on.
-func (w *world) reload(change func(*Config)) {
+// reload replaces the handler by one with a changed configuration. What handlers share is kept.
+func (w *testServer) reload(change func(*Config)) {
 	change(&w.config)
 	handler := New(w.config)
 	w.handler.Store(&handler)
 }
 
-// newGuardedWorld serves a store to those whom a guard lets in.
-func newGuardedWorld(t *testing.T, s store.Store, guard *auth.Authenticator) *world {
+// newAuthServer serves a store to authenticated callers.
+func newAuthServer(t *testing.T, s store.Store, authenticator *auth.Authenticator) *testServer {
 	t.Helper()
-	return newWorld(t, s, func(c *Config) { c.Auth = guard })
+	return newTestServer(t, s, func(c *Config) { c.Auth = authenticator })
 }
 
-// newWorld serves a store over HTTP, to everybody. The settings are changed as told.
-func newWorld(t *testing.T, s store.Store, changes ...func(*Config)) *world {
+// newTestServer serves a store over HTTP without authentication. The changes apply to its configuration.
+func newTestServer(t *testing.T, s store.Store, changes ...func(*Config)) *testServer {
 	t.Helper()
-	w := &world{t: t, store: &clocked{Store: s, now: noon}, log: &bytes.Buffer{}, contract: newContract(t)}
+	w := &testServer{t: t, store: &clockStore{Store: s, now: testNow}, log: &bytes.Buffer{}, contract: newContract(t)}
 	w.config = Config{
 		Store: w.store,
 		Settings: Settings{
@@ -98,10 +98,10 @@ func newWorld(t *testing.T, s store.Store, changes ...func(*Config)) *world {
 	return w
 }
 
-// newLimitedWorld serves a store with the limits of a real server.
-func newLimitedWorld(t *testing.T) *world {
+// newLimitedServer serves a store with the limits of a real server.
+func newLimitedServer(t *testing.T) *testServer {
 	t.Helper()
-	w := newWorld(t, fileStore(t))
+	w := newTestServer(t, fileStore(t))
 	server := httptest.NewUnstartedServer(nil)
 	server.Config = NewServer(New(Config{
 		Store: w.store, Settings: Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}},
@@ -121,9 +121,9 @@ func fileStore(t *testing.T) store.Store {
 }
 
 // eachStore runs a test on both stores.
-func eachStore(t *testing.T, test func(*testing.T, *world)) {
+func eachStore(t *testing.T, test func(*testing.T, *testServer)) {
 	t.Helper()
-	t.Run("file", func(t *testing.T) { test(t, newWorld(t, fileStore(t))) })
+	t.Run("file", func(t *testing.T) { test(t, newTestServer(t, fileStore(t))) })
 	t.Run("redis", func(t *testing.T) {
 		s, err := redisstore.Open(redisstore.Options{
 			URL: redistest.Start(t), Shards: 3, Timeout: 30 * time.Second, DialTimeout: 30 * time.Second,
@@ -131,19 +131,19 @@ func eachStore(t *testing.T, test func(*testing.T, *world)) {
 		})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
-		test(t, newWorld(t, s))
+		test(t, newTestServer(t, s))
 	})
 }
 
-// reply is an answer, read to its end.
-type reply struct {
+// testResponse is a response with its complete body.
+type testResponse struct {
 	status int
 	header http.Header
 	body   string
 }
 
 // json returns the body as an object.
-func (r reply) json(t *testing.T) map[string]any {
+func (r testResponse) json(t *testing.T) map[string]any {
 	t.Helper()
 	var object map[string]any
 	require.NoError(t, json.Unmarshal([]byte(r.body), &object), "%d %s", r.status, r.body)
@@ -151,12 +151,12 @@ func (r reply) json(t *testing.T) map[string]any {
 }
 
 // send sends a request below /v1/namespaces; headers are "Name: value".
-func (w *world) send(method, path, body string, headers ...string) reply {
+func (w *testServer) send(method, path, body string, headers ...string) testResponse {
 	w.t.Helper()
 	return w.sendTo(method, "/v1/namespaces"+path, body, headers...)
 }
 
-func (w *world) sendTo(method, path, body string, headers ...string) reply {
+func (w *testServer) sendTo(method, path, body string, headers ...string) testResponse {
 	w.t.Helper()
 	request, err := http.NewRequestWithContext(context.Background(), method, w.url+path, strings.NewReader(body))
 	require.NoError(w.t, err)
@@ -169,17 +169,17 @@ func (w *world) sendTo(method, path, body string, headers ...string) reply {
 	defer response.Body.Close()
 	content, err := io.ReadAll(response.Body)
 	require.NoError(w.t, err)
-	return reply{response.StatusCode, response.Header, string(content)}
+	return testResponse{response.StatusCode, response.Header, string(content)}
 }
 
-func (w *world) get(path string) map[string]any {
+func (w *testServer) get(path string) map[string]any {
 	w.t.Helper()
 	r := w.send(http.MethodGet, path, "")
 	require.Equal(w.t, http.StatusOK, r.status, r.body)
 	return r.json(w.t)
 }
 
-func (w *world) post(path, body string, headers ...string) map[string]any {
+func (w *testServer) post(path, body string, headers ...string) map[string]any {
 	w.t.Helper()
 	r := w.send(http.MethodPost, path, body, headers...)
 	require.Equal(w.t, http.StatusOK, r.status, r.body)
@@ -187,7 +187,7 @@ func (w *world) post(path, body string, headers ...string) map[string]any {
 }
 
 // fails sends a request that has to fail with a code, and returns the problem.
-func (w *world) fails(want code, method, path, body string, headers ...string) map[string]any {
+func (w *testServer) fails(want code, method, path, body string, headers ...string) map[string]any {
 	w.t.Helper()
 	r := w.send(method, path, body, headers...)
 	what := fmt.Sprintf("%s %s %.80s: %s", method, path, body, r.body)
@@ -204,16 +204,16 @@ func (w *world) fails(want code, method, path, body string, headers ...string) m
 
 const ndjson = "Content-Type: application/x-ndjson"
 
-// total is how many users are in a namespace.
-func (w *world) total(namespace string) int {
+// total returns the number of users in a namespace.
+func (w *testServer) total(namespace string) int {
 	w.t.Helper()
 	return int(w.get("/" + namespace + "/counts")["total"].(float64))
 }
 
-// names returns the users of an answer about several.
-func names(answer map[string]any) []string {
+// names returns the users in a response.
+func names(response map[string]any) []string {
 	found := []string{}
-	for _, u := range answer["users"].([]any) {
+	for _, u := range response["users"].([]any) {
 		found = append(found, u.(map[string]any)["user"].(string))
 	}
 	return found

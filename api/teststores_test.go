@@ -8,54 +8,54 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// failing is a store that fails as it is told, in all but its clock: real ones do not on demand.
-type failing struct {
+// errStore is a store that returns an error, except from its clock. Real stores do not fail on demand.
+type errStore struct {
 	store.Store
 	err   error
 	panic bool
 }
 
-func (f *failing) Ping(context.Context, string, []store.Sighting) ([]lastseen.State, error) {
+func (f *errStore) Ping(context.Context, string, []store.Sighting) ([]lastseen.State, error) {
 	if f.panic {
 		panic("the cause")
 	}
 	return nil, f.err
 }
 
-func (f *failing) Leave(context.Context, string, []store.Sighting) ([]lastseen.State, error) {
+func (f *errStore) Leave(context.Context, string, []store.Sighting) ([]lastseen.State, error) {
 	return nil, f.err
 }
 
-func (f *failing) Lookup(context.Context, string, []string) ([]lastseen.State, error) {
+func (f *errStore) Lookup(context.Context, string, []string) ([]lastseen.State, error) {
 	return nil, f.err
 }
 
-func (f *failing) List(context.Context, string, store.ListQuery) ([]store.Record, error) {
+func (f *errStore) List(context.Context, string, store.ListQuery) ([]store.Record, error) {
 	return nil, f.err
 }
 
-func (f *failing) Count(context.Context, string, []lastseen.Range) ([]int64, error) {
+func (f *errStore) Count(context.Context, string, []lastseen.Range) ([]int64, error) {
 	return nil, f.err
 }
 
-func (f *failing) Forget(context.Context, string, string) error { return f.err }
+func (f *errStore) Forget(context.Context, string, string) error { return f.err }
 
-func (f *failing) Namespaces(context.Context, string, int) ([]store.NamespaceInfo, error) {
+func (f *errStore) Namespaces(context.Context, string, int) ([]store.NamespaceInfo, error) {
 	return nil, f.err
 }
 
-func (f *failing) DeleteNamespace(context.Context, string) error { return f.err }
+func (f *errStore) DeleteNamespace(context.Context, string) error { return f.err }
 
-func (f *failing) Ready(context.Context) error { return f.err }
+func (f *errStore) Ready(context.Context) error { return f.err }
 
-// failsLater is a store that takes one batch of pings and no more.
-type failsLater struct {
+// errAfterFirstStore is a store that accepts one batch of pings only.
+type errAfterFirstStore struct {
 	store.Store
 	err   error
 	taken bool
 }
 
-func (f *failsLater) Ping(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
+func (f *errAfterFirstStore) Ping(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
 	if f.taken {
 		return nil, f.err
 	}
@@ -63,16 +63,16 @@ func (f *failsLater) Ping(ctx context.Context, namespace string, batch []store.S
 	return f.Store.Ping(ctx, namespace, batch)
 }
 
-// pausing is a store that takes a while to record pings, and notes whether their callers were given up on meanwhile.
-type pausing struct {
+// slowStore is a store that records pings slowly, and notes whether their callers gave up meanwhile.
+type slowStore struct {
 	store.Store
 	pause    time.Duration
 	canceled bool
 }
 
-func (*pausing) Now(context.Context) (lastseen.Instant, error) { return noon, nil }
+func (*slowStore) Now(context.Context) (lastseen.Instant, error) { return testNow, nil }
 
-func (p *pausing) Ping(ctx context.Context, _ string, batch []store.Sighting) ([]lastseen.State, error) {
+func (p *slowStore) Ping(ctx context.Context, _ string, batch []store.Sighting) ([]lastseen.State, error) {
 	time.Sleep(p.pause)
 	p.canceled = ctx.Err() != nil
 	return make([]lastseen.State, len(batch)), nil

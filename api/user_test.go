@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestForgetAndDelete(t *testing.T) {
-	eachStore(t, func(t *testing.T, w *world) {
+func TestDelete(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *testServer) {
 		w.post("/chat/pings", `{"pings":[{"user":"alice"},{"user":"a/b"},{"user":"c"}]}`)
 		for _, user := range []string{"alice", "a%2Fb", "nobody"} {
 			require.Equal(t, http.StatusNoContent, w.send(http.MethodDelete, "/chat/users/"+user, "").status)
@@ -22,9 +22,9 @@ func TestForgetAndDelete(t *testing.T) {
 	})
 }
 
-// TestPathsAreDecodedOnce, and + is a space in a query only.
+// TestPathsAreDecodedOnce also checks that + is a space in a query only.
 func TestPathsAreDecodedOnce(t *testing.T) {
-	eachStore(t, func(t *testing.T, w *world) {
+	eachStore(t, func(t *testing.T, w *testServer) {
 		for path, user := range map[string]string{
 			"a%2Fb": "a/b", "%2541": "%41", "a+b": "a+b", "a%20b": "a b", "%E2%82%AC": "€", "%2e%2e%2e": "...",
 			"a:b@c": "a:b@c", "a%3Fb": "a?b", "...": "...", "%25": "%", "%2F": "/",

@@ -15,10 +15,10 @@ import (
 func TestOpenServer(t *testing.T) {
 	open, err := New(Config{}, Options{})
 	require.NoError(t, err)
-	for _, g := range []*Authenticator{nil, open} {
-		require.True(t, g.Open())
-		require.False(t, g.TakesTokens())
-		caller, err := g.Authenticate(t.Context(), []string{"Basic nonsense"})
+	for _, a := range []*Authenticator{nil, open} {
+		require.True(t, a.Open())
+		require.False(t, a.TakesTokens())
+		caller, err := a.Authenticate(t.Context(), []string{"Basic nonsense"})
 		require.NoError(t, err)
 		for _, scope := range Scopes() {
 			require.True(t, caller.Can(scope, "chat"))
@@ -28,19 +28,19 @@ func TestOpenServer(t *testing.T) {
 		require.True(t, caller.CanPingMany())
 		require.False(t, caller.IsAnonymous())
 		require.False(t, caller.IsBlind("chat"))
-		g.Close()
+		a.Close()
 	}
 }
 
-func TestIdentifyKey(t *testing.T) {
+func TestAuthenticateKey(t *testing.T) {
 	key, hash := NewKey()
 	other, otherHash := NewKey()
-	g := newGuard(t, Config{Keys: []Key{
+	a := newAuthenticator(t, Config{Keys: []Key{
 		{Name: "backend", Hash: hash, Scopes: []Scope{Ping}, Namespaces: []Pattern{"chat-*"}},
 		{Name: "dashboard", Hash: otherHash, Scopes: []Scope{Read}, Namespaces: []Pattern{"*"}},
 	}})
 	for _, header := range []string{"Bearer " + key, "bearer " + key, "BEARER   " + key} {
-		caller, err := g.Authenticate(t.Context(), []string{header})
+		caller, err := a.Authenticate(t.Context(), []string{header})
 		require.NoError(t, err)
 		require.Equal(t, ByKey, caller.Kind)
 		require.Equal(t, "backend", caller.Name)
@@ -52,7 +52,7 @@ func TestIdentifyKey(t *testing.T) {
 		require.True(t, caller.CanPing("alice"))
 		require.True(t, caller.CanPingMany())
 	}
-	caller, err := g.bearer(t, other)
+	caller, err := a.bearer(t, other)
 	require.NoError(t, err)
 	require.Equal(t, "dashboard", caller.Name)
 	unknown, _ := NewKey()
@@ -72,10 +72,10 @@ func TestIdentifyKey(t *testing.T) {
 		{"Bearer " + FormatKeyHash(hash)},
 		{"Bearer " + key, "Bearer " + key},
 		{"Bearer ls_" + strings.Repeat("x", 100_000)},
-		{"Bearer " + good(t, nil)},
+		{"Bearer " + validToken(t, nil)},
 		{"Bearer " + key + ",Bearer " + other},
 	} {
-		caller, err := g.Authenticate(t.Context(), header)
+		caller, err := a.Authenticate(t.Context(), header)
 		require.ErrorIs(t, err, ErrUnauthenticated, "%.80q", header)
 		require.Nil(t, caller)
 	}
@@ -83,11 +83,11 @@ func TestIdentifyKey(t *testing.T) {
 
 func TestAnonymous(t *testing.T) {
 	key, hash := NewKey()
-	g := newGuard(t, Config{
+	a := newAuthenticator(t, Config{
 		Keys:          []Key{{Name: "k", Hash: hash, Scopes: []Scope{Ping}, Namespaces: []Pattern{"chat"}}},
 		AnonymousRead: []Pattern{"public-*"},
 	})
-	caller, err := g.Authenticate(t.Context(), nil)
+	caller, err := a.Authenticate(t.Context(), nil)
 	require.NoError(t, err)
 	require.True(t, caller.IsAnonymous())
 	require.True(t, caller.Can(Read, "public-1"))
@@ -96,7 +96,7 @@ func TestAnonymous(t *testing.T) {
 	require.False(t, caller.Can(Ping, "public-1"))
 	require.False(t, caller.CanSomewhere(Ping))
 
-	caller, err = g.bearer(t, key)
+	caller, err = a.bearer(t, key)
 	require.NoError(t, err)
 	require.True(t, caller.Can(Read, "public-1"), "what anybody may do, somebody may")
 	require.False(t, caller.IsBlind("public-1"))

@@ -7,9 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestNextReadable walks names as a page of namespaces does, and finds what a caller may read and nothing else,
+// TestSeekReadable goes through names as a page of namespaces does. It finds exactly those that a caller may read,
 // however many others there are.
-func TestNextReadable(t *testing.T) {
+func TestSeekReadable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.StringMatching(`[ab-][ab.-]{0,2}`)
 		patterns := rapid.SliceOfN(rapid.Map(rapid.StringMatching(`[ab-][ab.-]{0,2}\*?|\*`),

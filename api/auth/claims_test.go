@@ -14,7 +14,7 @@ import (
 	"github.com/lastseen/lastseen"
 )
 
-// FuzzClaims: whatever an issuer signs, who gets in has a name and an end that everybody reads alike.
+// FuzzClaims checks that an accepted token has a user and an expiry that every JSON parser reads alike.
 func FuzzClaims(f *testing.F) {
 	payload, err := json.Marshal(claimsWith(nil))
 	require.NoError(f, err)
@@ -25,13 +25,13 @@ func FuzzClaims(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	g := newGuard(f, Config{Tokens: tokens()})
+	a := newAuthenticator(f, Config{Tokens: tokens()})
 	header := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"HS256"}`))
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		signed := header + "." + base64.RawURLEncoding.EncodeToString(payload)
 		signature, err := jwt.SigningMethodHS256.Sign(signed, secret)
 		require.NoError(t, err)
-		caller, err := g.bearer(t, signed+"."+base64.RawURLEncoding.EncodeToString(signature))
+		caller, err := a.bearer(t, signed+"."+base64.RawURLEncoding.EncodeToString(signature))
 		if err != nil {
 			require.ErrorIs(t, err, ErrUnauthenticated)
 			return
@@ -48,9 +48,9 @@ func FuzzClaims(f *testing.F) {
 	})
 }
 
-// TestBadClaims: a token that is signed well can still be wrong.
+// TestBadClaims checks that a correctly signed token with invalid claims is refused.
 func TestBadClaims(t *testing.T) {
-	g := newGuard(t, Config{Tokens: tokens()})
+	a := newAuthenticator(t, Config{Tokens: tokens()})
 	at := func(d time.Duration) int64 { return now.Add(d).Unix() }
 	many := strings.Repeat("chat ", 101)
 	for _, changes := range []map[string]any{
@@ -108,7 +108,7 @@ func TestBadClaims(t *testing.T) {
 		{"namespaces": map[string]any{"chat": true}},
 		{"namespaces": many},
 	} {
-		_, err := g.bearer(t, good(t, changes))
+		_, err := a.bearer(t, validToken(t, changes))
 		require.ErrorIs(t, err, ErrUnauthenticated, "%.100v", changes)
 	}
 	for _, changes := range []map[string]any{
@@ -122,7 +122,7 @@ func TestBadClaims(t *testing.T) {
 		{"sub": "ü/ " + strings.Repeat("x", 250)},
 		{"extra": map[string]any{"deep": []any{1, nil}}},
 	} {
-		_, err := g.bearer(t, good(t, changes))
+		_, err := a.bearer(t, validToken(t, changes))
 		require.NoError(t, err, "%.100v", changes)
 	}
 }

@@ -32,7 +32,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// FuzzKeyHash: what is read as a hash is written the same.
+// FuzzKeyHash checks that a parsed hash is formatted the same.
 func FuzzKeyHash(f *testing.F) {
 	_, hash := NewKey()
 	f.Add(FormatKeyHash(hash))

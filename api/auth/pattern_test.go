@@ -10,10 +10,10 @@ import (
 )
 
 func TestParsePattern(t *testing.T) {
-	for _, good := range []string{"*", "chat", "chat-*", "chat*", "A.b_c-9", strings.Repeat("x", 64) + "*"} {
-		p, err := ParsePattern(good)
+	for _, validToken := range []string{"*", "chat", "chat-*", "chat*", "A.b_c-9", strings.Repeat("x", 64) + "*"} {
+		p, err := ParsePattern(validToken)
 		require.NoError(t, err)
-		require.Equal(t, Pattern(good), p)
+		require.Equal(t, Pattern(validToken), p)
 	}
 	for _, bad := range []string{
 		"", "**", "*chat", "ch*t", ".*", ".chat", "chat ", "chat/*", "chät*",

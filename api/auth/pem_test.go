@@ -72,7 +72,7 @@ func TestParsePublicKeys(t *testing.T) {
 	}
 }
 
-// FuzzPublicKeys: a file holds keys that tokens can be verified by, or is refused.
+// FuzzPublicKeys checks that a file is refused or contains keys that can verify tokens.
 func FuzzPublicKeys(f *testing.F) {
 	for _, key := range keyPairs() {
 		der, err := x509.MarshalPKIXPublicKey(key.Public())

@@ -20,19 +20,19 @@ import (
 
 // issuer publishes a key set, in place of the network.
 type issuer struct {
-	mu      sync.Mutex
-	answer  string
-	status  int
-	err     error
-	delay   time.Duration
-	fetches int
+	mu       sync.Mutex
+	response string
+	status   int
+	err      error
+	delay    time.Duration
+	fetches  int
 }
 
-// RoundTrip answers a request for the key set; see [http.RoundTripper].
+// RoundTrip responds to a request for the key set; see [http.RoundTripper].
 func (i *issuer) RoundTrip(r *http.Request) (*http.Response, error) {
 	i.mu.Lock()
 	i.fetches++
-	answer, status, err, delay := i.answer, i.status, i.err, i.delay
+	response, status, err, delay := i.response, i.status, i.err, i.delay
 	i.mu.Unlock()
 	select {
 	case <-r.Context().Done():
@@ -43,19 +43,19 @@ func (i *issuer) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return &http.Response{
-		StatusCode: status, Status: fmt.Sprint(status), Body: io.NopCloser(strings.NewReader(answer)), Request: r,
+		StatusCode: status, Status: fmt.Sprint(status), Body: io.NopCloser(strings.NewReader(response)), Request: r,
 		Header: http.Header{"Location": {"http://elsewhere.example/keys"}},
 	}, nil
 }
 
-// publishes has the issuer answer with a text from now on.
-func (i *issuer) publishes(answer string) {
+// publishes sets the response.
+func (i *issuer) publishes(response string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.answer, i.status, i.err, i.delay = answer, http.StatusOK, nil, 0
+	i.response, i.status, i.err, i.delay = response, http.StatusOK, nil, 0
 }
 
-// newIssuer returns one that publishes the key "1", for ES256.
+// newIssuer returns an issuer that publishes the key "1", for ES256.
 func newIssuer(t *testing.T) *issuer {
 	t.Helper()
 	i := &issuer{}
@@ -63,7 +63,7 @@ func newIssuer(t *testing.T) *issuer {
 	return i
 }
 
-// breaks has it fail, or hang for a while.
+// breaks makes the issuer fail, or respond after a delay.
 func (i *issuer) breaks(err error, status int, delay time.Duration) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -88,27 +88,27 @@ func entry(t testing.TB, key crypto.PublicKey, about jwkset.JWKMetadataOptions) 
 
 func keySetOf(entries ...string) string { return `{"keys":[` + strings.Join(entries, ",") + `]}` }
 
-// withIssuer runs a test with a clock of its own, and a guard that asks an issuer.
-func withIssuer(t *testing.T, i *issuer, test func(t *testing.T, g *Authenticator)) {
+// withIssuer runs a test with a fake clock and an authenticator that uses the issuer.
+func withIssuer(t *testing.T, i *issuer, test func(t *testing.T, a *Authenticator)) {
 	t.Helper()
 	_ = keyPairs() // takes real time
 	synctest.Test(t, func(t *testing.T) {
-		g := newIssuerGuard(t, i, nil)
-		test(t, g)
-		g.Close()
+		a := newIssuerAuthenticator(t, i, nil)
+		test(t, a)
+		a.Close()
 	})
 }
 
-func newIssuerGuard(t *testing.T, i *issuer, former *Authenticator) *Authenticator {
+func newIssuerAuthenticator(t *testing.T, i *issuer, former *Authenticator) *Authenticator {
 	t.Helper()
 	own := tokens()
 	own.Secret, own.JWKS = nil, "https://issuer.example/keys"
-	g, err := New(Config{Tokens: own}, Options{Transport: i, Logger: slog.New(slog.DiscardHandler), Previous: former})
+	a, err := New(Config{Tokens: own}, Options{Transport: i, Logger: slog.New(slog.DiscardHandler), Previous: former})
 	require.NoError(t, err)
-	return g
+	return a
 }
 
-// current returns the claims of a token that is good for long, by the clock of the bubble.
+// current returns the claims of a token that is valid for long, by the clock of the bubble.
 func current() jwt.MapClaims {
 	return claimsWith(map[string]any{"exp": time.Now().Add(1000 * time.Hour).Unix()})
 }

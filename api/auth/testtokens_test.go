@@ -17,13 +17,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// secret is what tokens are signed with by HS256 in tests.
+// secret signs the HS256 tokens of the tests.
 var secret = []byte(strings.Repeat("s3cret! ", 4))
 
-// now is when the tests happen.
+// now is the time of the tests.
 var now = time.Unix(1_795_176_000, 0)
 
-// keyPairs are private keys of all kinds that are taken, by algorithm. Making one of RSA takes a while.
+// keyPairs returns private keys of all supported kinds by algorithm. Generating the RSA key takes a while.
 var keyPairs = sync.OnceValue(func() map[string]crypto.Signer {
 	r, err1 := rsa.GenerateKey(rand.Reader, 2048)
 	e, err2 := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -34,7 +34,7 @@ var keyPairs = sync.OnceValue(func() map[string]crypto.Signer {
 	return map[string]crypto.Signer{"RS256": r, "ES256": e, "EdDSA": ed}
 })
 
-// claimsWith returns the claims of a good token, with some in their place; nil leaves one out.
+// claimsWith returns the claims of a valid token with some changed; nil removes a claim.
 func claimsWith(changes map[string]any) jwt.MapClaims {
 	c := jwt.MapClaims{
 		"iss": "https://issuer.example", "aud": "lastseen", "sub": "alice",
@@ -45,7 +45,7 @@ func claimsWith(changes map[string]any) jwt.MapClaims {
 	return c
 }
 
-// sign makes a token.
+// sign returns a token.
 func sign(t testing.TB, method jwt.SigningMethod, key any, claims jwt.MapClaims, header ...any) string {
 	t.Helper()
 	token := jwt.NewWithClaims(method, claims)
@@ -57,8 +57,8 @@ func sign(t testing.TB, method jwt.SigningMethod, key any, claims jwt.MapClaims,
 	return text
 }
 
-// good is a token as it should be, but for some claims.
-func good(t testing.TB, changes map[string]any) string {
+// validToken returns a valid token, except for the changed claims.
+func validToken(t testing.TB, changes map[string]any) string {
 	t.Helper()
 	return sign(t, jwt.SigningMethodHS256, secret, claimsWith(changes))
 }
@@ -67,13 +67,13 @@ func tokens() *Tokens {
 	return &Tokens{Secret: secret, Issuer: "https://issuer.example", Audience: "lastseen", Leeway: 30 * time.Second}
 }
 
-// newGuard makes a guard at the time of the tests.
-func newGuard(t testing.TB, c Config) *Authenticator {
+// newAuthenticator returns an authenticator whose time is now.
+func newAuthenticator(t testing.TB, c Config) *Authenticator {
 	t.Helper()
-	g, err := New(c, Options{Now: func() time.Time { return now }})
+	a, err := New(c, Options{Now: func() time.Time { return now }})
 	require.NoError(t, err)
-	t.Cleanup(g.Close)
-	return g
+	t.Cleanup(a.Close)
+	return a
 }
 
 func (a *Authenticator) bearer(t testing.TB, credentials string) (*Caller, error) {
