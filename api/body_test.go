@@ -46,9 +46,10 @@ func TestLargeSingleUserBodies(t *testing.T) {
 
 // TestCompressedBodiesAreRefused checks that no body is ever decompressed.
 func TestCompressedBodiesAreRefused(t *testing.T) {
+	t.Parallel()
 	w := newLimitedServer(t)
 	bomb := func(packer io.WriteCloser, packed *bytes.Buffer) string {
-		_, err := io.Copy(packer, io.LimitReader(endlessSpaces{}, 32<<20))
+		_, err := io.Copy(packer, io.LimitReader(endlessSpaces{}, 8*maxBody))
 		require.NoError(t, err)
 		require.NoError(t, packer.Close())
 		require.Less(t, packed.Len(), maxBody, "the bomb itself is small")
@@ -168,6 +169,7 @@ func TestSlowBodies(t *testing.T) {
 // TestLargeBodiesGetAResponse checks that a client that reads only after it has sent everything, as most do, gets
 // the error.
 func TestLargeBodiesGetAResponse(t *testing.T) {
+	t.Parallel()
 	w := newLimitedServer(t)
 	const size = 32 << 20 // more than the buffers of a connection hold
 	for _, c := range []struct {
@@ -193,6 +195,7 @@ func TestLargeBodiesGetAResponse(t *testing.T) {
 
 // TestEndlessBodiesAreCutOff checks that the server does not read a refused body forever.
 func TestEndlessBodiesAreCutOff(t *testing.T) {
+	t.Parallel()
 	conn := newLimitedServer(t).dial()
 	_, err := fmt.Fprintf(conn, "POST /v1/nothing HTTP/1.1\r\nHost: lastseen\r\nContent-Length: %d\r\n\r\n", 1<<40)
 	require.NoError(t, err)

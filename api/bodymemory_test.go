@@ -114,10 +114,15 @@ func (s stalledBody) Read(p []byte) (int, error) {
 	return 0, io.ErrUnexpectedEOF
 }
 
-// TestStalledBodies checks that 700 bodies that arrived except for their end use no more memory than the limit for
+// TestStalledBodies checks that hundreds of bodies that arrived except for their end use no more memory than the limit for
 // bodies, and that the others are refused. Meanwhile, another caller gets a response.
 func TestStalledBodies(t *testing.T) {
-	const bodies, size = 700, maxBody - 1
+	const size = maxBody - 1
+	fit := int(newBodyMemory(DefaultBodyMemory).share(limit.PerAddress) / maxBody)
+	bodies := 700
+	if testing.Short() {
+		bodies = 3 * fit
+	}
 	w := newTestServer(t, fileStore(t), behindProxy, func(c *Config) { c.Limits = limit.Limits{} })
 	end := make(chan struct{})
 	var all sync.WaitGroup
@@ -137,7 +142,6 @@ func TestStalledBodies(t *testing.T) {
 			all.Go(func() { w.ServeHTTP(&statusNotifier{httptest.NewRecorder(), decide}, r) })
 		}
 	}
-	fit := int(newBodyMemory(DefaultBodyMemory).share(limit.PerAddress) / maxBody)
 	before := heap()
 	for n, caller := range []string{"203.0.113.7", "203.0.113.8"} {
 		send(caller, bodies)
@@ -222,7 +226,10 @@ func withBodies(c *Config, memory *bodyMemory) {
 
 // TestDecodedMemory checks that requests whose decoded bodies wait for the store use no more memory than is counted.
 func TestDecodedMemory(t *testing.T) {
-	const requests = 20
+	requests := 20
+	if testing.Short() {
+		requests = 5
+	}
 	for path, body := range map[string]string{
 		"pings": `{"pings":[` + strings.Repeat(`{"user":"%[1]d-0123456789","at":1795176000.123},`, maxItems-1) +
 			`{"user":"u"}]}`,

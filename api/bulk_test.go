@@ -12,6 +12,7 @@ import (
 )
 
 func TestBulk(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, w *testServer) {
 		response := w.post("/chat/pings",
 			`{"pings":[{"user":"alice"},{"user":"bob","at":100123},{"user":"alice","at":1}]}`)

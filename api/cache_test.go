@@ -49,6 +49,7 @@ func TestFreshness(t *testing.T) {
 // TestNotModified checks that a response is not sent again while the presence in it is the same, and is sent again
 // as soon as it changes.
 func TestNotModified(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, w *testServer) {
 		for _, path := range []string{aliceUser, aliceLookup} {
 			w.store.now = testNow

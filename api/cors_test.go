@@ -50,6 +50,7 @@ func TestCORS(t *testing.T) {
 
 // TestCORSRefuses checks that a script of any other origin cannot read a response.
 func TestCORSRefuses(t *testing.T) {
+	t.Parallel()
 	w := newTestServer(t, fileStore(t), allowing(app, local))
 	const user = "/v1/namespaces/chat/users/alice"
 	for _, origin := range []string{

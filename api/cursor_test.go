@@ -17,6 +17,7 @@ import (
 )
 
 func TestCursors(t *testing.T) {
+	t.Parallel()
 	w := newTestServer(t, fileStore(t))
 	w.post("/chat/pings", `{"pings":[{"user":"alice"},{"user":"bob"},{"user":"eve"},{"user":"mallory"}]}`)
 	list := w.get("/chat/users?limit=1&status=green&offset=1&green=30s")
@@ -96,6 +97,7 @@ func forgeries(cursor string) (forged []string) {
 
 // TestForgedCursors checks that only an unchanged cursor is accepted, and only for its own list.
 func TestForgedCursors(t *testing.T) {
+	t.Parallel()
 	w := newLimitedServer(t)
 	for _, namespace := range []string{"chat", "other", "third", "fourth"} {
 		w.post("/"+namespace+"/pings", `{"pings":[{"user":"alice"},{"user":"bob"},{"user":"carol"},{"user":"dave"}]}`)
@@ -105,8 +107,8 @@ func TestForgedCursors(t *testing.T) {
 	}
 	genuine := w.cursors()
 	for list, cursors := range genuine {
-		for _, forged := range forgeries(cursors[0]) {
-			if forged != cursors[0] {
+		for i, forged := range forgeries(cursors[0]) {
+			if forged != cursors[0] && (!testing.Short() || i%9 == 0) {
 				refuses(list, forged)
 			}
 		}
@@ -122,6 +124,7 @@ func TestForgedCursors(t *testing.T) {
 
 // TestForgedCursorContents checks the content of cursors, because anyone can compute their checksum.
 func TestForgedCursorContents(t *testing.T) {
+	t.Parallel()
 	w := newLimitedServer(t)
 	w.post("/chat/pings", `{"pings":[{"user":"alice"},{"user":"bob"}]}`)
 	// content is a canonical query with some parameters changed (removed, if their new value is "-"), and a place.

@@ -14,6 +14,7 @@ import (
 
 // TestDeepJSON checks that deeply nested JSON costs neither stack nor time, at any position.
 func TestDeepJSON(t *testing.T) {
+	t.Parallel()
 	w := newLimitedServer(t)
 	for _, depth := range []int{1_000, 100_000} {
 		arrays := strings.Repeat("[", depth) + strings.Repeat("]", depth)
@@ -50,6 +51,7 @@ func TestDeepJSON(t *testing.T) {
 // TestLongJSON checks that many names and long numbers are read in linear time, and that errors quote only a part of
 // them.
 func TestLongJSON(t *testing.T) {
+	t.Parallel()
 	w := newLimitedServer(t)
 	var names strings.Builder
 	for i := range 70_000 {
@@ -95,6 +97,7 @@ func TestLongJSON(t *testing.T) {
 // TestEncodings checks that bodies are UTF-8 without a byte order mark, and that a user in JSON is checked like one
 // in a path.
 func TestEncodings(t *testing.T) {
+	t.Parallel()
 	w := newLimitedServer(t)
 	wide := func(order func(uint16) []byte) (encoded string) {
 		for _, unit := range utf16.Encode([]rune("\ufeff" + `{"pings":[{"user":"alice"}]}`)) {

@@ -146,6 +146,7 @@ func manyHeaders(n int) (headers []string) {
 
 // TestBadRequests sends every request that has to be refused, and checks that the data does not change.
 func TestBadRequests(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, w *testServer) {
 		w.post("/chat/users/alice/ping", "")
 		before := w.send(http.MethodGet, "/chat/users", "").body
@@ -180,6 +181,7 @@ func storeErrors() map[code][]error {
 }
 
 func TestStoreErrors(t *testing.T) {
+	t.Parallel()
 	for want, causes := range storeErrors() {
 		for _, cause := range causes {
 			w := newTestServer(t, &errStore{Store: fileStore(t), err: cause})

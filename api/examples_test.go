@@ -101,6 +101,7 @@ const exampleNow = testNow + 10*3_600_000 + 30_000
 // TestExamples sends each example to a server that saw alice 30 seconds ago, where bob is yellow and carol left. It
 // compares the response with its example.
 func TestExamples(t *testing.T) {
+	t.Parallel()
 	doc, responded := document(t), 0
 	for name, c := range exampleCalls(t, doc) {
 		w := newTestServer(t, fileStore(t))
@@ -171,6 +172,7 @@ func spoilers() []func(*call) {
 // TestEveryDocumentedResponse provokes each documented status and each code of each operation on both stores. Other
 // tests check with every exchange that there are no others.
 func TestEveryDocumentedResponse(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, w *testServer) {
 		wanted, calls := documentedResponses(w.doc), exampleCalls(t, w.doc)
 		w.store.now = exampleNow

@@ -12,6 +12,7 @@ import (
 // TestLongHeaders checks that headers with lists accept long ones, and that their last entry counts as much as the
 // first.
 func TestLongHeaders(t *testing.T) {
+	t.Parallel()
 	w := newLimitedServer(t)
 	for _, filler := range []string{
 		",", " ,\t", "x,", `W/"x",`, "*/*,", "a;b=c,", ";,", "=,", `"`, `\",`, "return=,",

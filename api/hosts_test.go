@@ -17,6 +17,7 @@ import (
 // TestHostsWithoutAuth checks that names that anyone could own in the public DNS are refused, so that no web page
 // can point such a name at this machine and use the server.
 func TestHostsWithoutAuth(t *testing.T) {
+	t.Parallel()
 	w := newTestServer(t, fileStore(t))
 	for _, host := range []string{
 		"localhost", "localhost:8080", "LOCALHOST:8080", "localhost.", "localhost.:8080", "localhost:", "app.localhost",

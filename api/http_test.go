@@ -10,6 +10,7 @@ import (
 // TestSmuggling sends requests whose end is ambiguous, with another request behind them. The server must not read
 // the second one.
 func TestSmuggling(t *testing.T) {
+	t.Parallel()
 	const chunked, keepAlive = "Transfer-Encoding: chunked\r\n", "Connection: keep-alive\r\n"
 	http10 := strings.Replace(pingStart, "1.1", "1.0", 1) + keepAlive
 	w := newLimitedServer(t)
@@ -61,6 +62,7 @@ func TestSmuggling(t *testing.T) {
 
 // TestMalformedRequests sends requests that are barely HTTP and checks the status of each response.
 func TestMalformedRequests(t *testing.T) {
+	t.Parallel()
 	const host = "Host: lastseen\r\n"
 	get := func(target string, headers ...string) string {
 		return "GET " + target + " HTTP/1.1\r\n" + host + strings.Join(headers, "") + "Connection: close\r\n\r\n"

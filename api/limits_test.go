@@ -64,6 +64,7 @@ func TestLimits(t *testing.T) {
 
 // TestUnlimitedRequests checks that probes, pages and callers on this machine have no limit.
 func TestUnlimitedRequests(t *testing.T) {
+	t.Parallel()
 	w := newTestServer(t, fileStore(t), behindProxy)
 	alice := from("203.0.113.7")
 	w.spend(alice)

@@ -58,6 +58,7 @@ func TestListIsAsOfNewestUser(t *testing.T) {
 
 // TestListPages follows cursors with changing page sizes while users ping. Users that do not ping are listed once.
 func TestListPages(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, w *testServer) {
 		var items []string
 		for i := range 300 {

@@ -41,6 +41,7 @@ func TestNamespaces(t *testing.T) {
 
 // TestNamespacesAreFiltered checks that the list has only namespaces that the caller may read, in full pages.
 func TestNamespacesAreFiltered(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, open *testServer) {
 		authenticator, headers := callers(t)
 		w := newAuthServer(t, open.store.Store, authenticator)

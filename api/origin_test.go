@@ -45,6 +45,7 @@ func TestCheckOrigin(t *testing.T) {
 // TestCORSPatterns checks that a star stands for one or more labels before a domain, or for any port of this
 // machine, and for nothing else that an attacker could write.
 func TestCORSPatterns(t *testing.T) {
+	t.Parallel()
 	w := newTestServer(t, fileStore(t), allowing("https://*.example.com", "https://*.example.org:8443", "http://localhost:*",
 		"http://[::1]:*"))
 	const user = "/v1/namespaces/chat/users/alice"

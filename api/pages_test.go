@@ -65,6 +65,7 @@ func requireSame(t *testing.T, node *yaml.Node, value any, at string) {
 
 // TestFileHeaders checks what all files have in common.
 func TestFileHeaders(t *testing.T) {
+	t.Parallel()
 	w := newTestServer(t, fileStore(t))
 	for _, path := range web.Paths() {
 		plain := w.sendTo(http.MethodGet, path+"?theme=dark", "", "Accept-Encoding: identity, gzip;q=0")
@@ -106,6 +107,7 @@ func requireClosed(t *testing.T, policy string) {
 }
 
 func TestLargeFilesAreCompressed(t *testing.T) {
+	t.Parallel()
 	w := newTestServer(t, fileStore(t))
 	const path = "/docs/swagger-ui-bundle.js"
 	plain := w.sendTo(http.MethodGet, path, "", "Accept-Encoding: identity")

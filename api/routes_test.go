@@ -19,6 +19,7 @@ import (
 // TestMethods goes through the table of routes: HEAD equals GET without a body, OPTIONS lists the methods, any other
 // method is refused with the same list, and a trailing slash is not found, except in /docs/.
 func TestMethods(t *testing.T) {
+	t.Parallel()
 	w := newTestServer(t, fileStore(t))
 	const gzip = "Accept-Encoding: gzip" // without it the client asks for it only in GET, and hides it
 	path := strings.NewReplacer(":namespace", "chat", ":user", "alice")
@@ -70,6 +71,7 @@ func TestUnescapedPaths(t *testing.T) {
 // TestUnusualPaths checks that a path is decoded once, by the handler, and leads to a route or to nothing. It can
 // never lead to a file.
 func TestUnusualPaths(t *testing.T) {
+	t.Parallel()
 	const namespaces, user = "/v1/namespaces/", "/v1/namespaces/chat/users/"
 	w := newLimitedServer(t)
 	for path, want := range map[string]string{

@@ -22,6 +22,7 @@ import (
 )
 
 func TestServerLimits(t *testing.T) {
+	t.Parallel()
 	w := newLimitedServer(t)
 	server := NewServer(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
 	for _, limit := range []time.Duration{
