@@ -91,5 +91,5 @@ func TestPanic(t *testing.T) {
 	problem := w.fails(codeInternal, http.MethodPost, "/chat/users/alice/ping", "")
 	require.NotContains(t, problem["detail"], "cause")
 	require.Contains(t, w.log.String(), "the cause")
-	require.Contains(t, w.log.String(), "teststores_test.go", "the log has the stack")
+	require.Contains(t, w.log.String(), "teststore_test.go", "the log has the stack")
 }
