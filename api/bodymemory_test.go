@@ -114,8 +114,8 @@ func (s stalledBody) Read(p []byte) (int, error) {
 	return 0, io.ErrUnexpectedEOF
 }
 
-// TestStalledBodies checks that hundreds of bodies that arrived except for their end use no more memory than the limit for
-// bodies, and that the others are refused. Meanwhile, another caller gets a response.
+// TestStalledBodies checks that hundreds of bodies that arrived except for their end use no more memory than the limit
+// for bodies, and that the others are refused. Meanwhile, another caller gets a response.
 func TestStalledBodies(t *testing.T) {
 	const size = maxBody - 1
 	fit := int(newBodyMemory(DefaultBodyMemory).share(limit.PerAddress) / maxBody)
