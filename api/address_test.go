@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// someProxies are a network, one address, and a network of IPv4 as a socket for both calls it.
+// someProxies returns a network, one address, and an IPv4 network in IPv6-mapped form.
 func someProxies() []netip.Prefix {
 	return []netip.Prefix{
 		netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("2001:db8::e/128"),
@@ -21,7 +21,7 @@ func someProxies() []netip.Prefix {
 	}
 }
 
-// forwarded returns a request as it arrives: from where, and what X-Forwarded-For says.
+// forwarded returns a request from a peer with X-Forwarded-For headers.
 func forwarded(peer string, lines ...string) *http.Request {
 	request := httptest.NewRequest(http.MethodGet, "/", nil)
 	request.RemoteAddr = net.JoinHostPort(peer, "4711")
@@ -31,7 +31,7 @@ func forwarded(peer string, lines ...string) *http.Request {
 	return request
 }
 
-// TestClient: nobody but a proxy that is configured decides what a client's address is.
+// TestClient checks that only a configured proxy decides what a client's address is.
 func TestClient(t *testing.T) {
 	const client, proxy, edge = "203.0.113.7", "10.1.2.3", "2001:db8::e"
 	for _, c := range []struct {
@@ -82,8 +82,8 @@ func TestClient(t *testing.T) {
 	require.False(t, proxies(nil).client(request).IsValid())
 }
 
-// TestClientIsEchos: Echo's way, which costs more, comes to the same.
-func TestClientIsEchos(t *testing.T) {
+// TestClientMatchesEcho checks that the result equals that of Echo's slower implementation.
+func TestClientMatchesEcho(t *testing.T) {
 	trusted := []echo.TrustOption{echo.TrustLoopback(false), echo.TrustLinkLocal(false), echo.TrustPrivateNet(false)}
 	for _, p := range unmapped(someProxies()) {
 		mask := net.CIDRMask(p.Bits(), p.Addr().BitLen())
@@ -117,8 +117,8 @@ func TestClientIsEchos(t *testing.T) {
 	})
 }
 
-// TestClientLooksNoFurther than it has to, however much a client writes into the header.
-func TestClientLooksNoFurther(t *testing.T) {
+// TestClientAllocations checks that a long header costs no memory, whatever the client writes into it.
+func TestClientAllocations(t *testing.T) {
 	ours := unmapped(someProxies())
 	commas := strings.Repeat(",", maxHeaderBytes)
 	for _, request := range []*http.Request{
@@ -128,4 +128,27 @@ func TestClientLooksNoFurther(t *testing.T) {
 	}
 	usual := forwarded("10.1.2.3", "198.51.100.1, 203.0.113.7, 10.1.2.4")
 	require.Zero(t, testing.AllocsPerRun(10, func() { ours.client(usual) }))
+}
+
+// FuzzForwardedFor checks that what a client writes before the entry of a trusted proxy changes nothing.
+func FuzzForwardedFor(f *testing.F) {
+	for _, seed := range []string{
+		"127.0.0.1", "10.1.0.1, 10.1.0.2", "::1", "[::1]:80", "unknown, _hidden",
+		"203.0.113.7:443", ",,", "\x00",
+	} {
+		f.Add(seed)
+	}
+	trusted := unmapped([]netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")})
+	find := func(r *http.Request) string { return trusted.client(r).String() }
+	f.Fuzz(func(t *testing.T, said string) {
+		behind := &http.Request{
+			RemoteAddr: "10.1.2.3:1",
+			Header:     http.Header{echo.HeaderXForwardedFor: {said + ", 203.0.113.7"}},
+		}
+		require.Equal(t, "203.0.113.7", find(behind))
+		behind.Header[echo.HeaderXForwardedFor] = []string{said, "203.0.113.7"}
+		require.Equal(t, "203.0.113.7", find(behind))
+		direct := &http.Request{RemoteAddr: "203.0.113.7:1", Header: http.Header{echo.HeaderXForwardedFor: {said}}}
+		require.Equal(t, "203.0.113.7", find(direct))
+	})
 }

@@ -3,93 +3,32 @@ package api
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/store"
 )
 
-// tokenSecret is what the tokens of these tests are signed with.
-var tokenSecret = []byte(strings.Repeat("secret..", 4))
-
-// token returns a JWT of a user, that is good until an instant, for some namespaces.
-func token(t *testing.T, user string, until lastseen.Instant, namespaces ...string) string {
-	t.Helper()
-	text, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
-		"iss": "issuer", "aud": "lastseen", "sub": user, "exp": int64(until / 1000),
-		"namespaces": append([]string{}, namespaces...),
-	}).SignedString(tokenSecret)
-	require.NoError(t, err)
-	return text
-}
-
-func tokens() *auth.Tokens {
-	return &auth.Tokens{Secret: tokenSecret, Issuer: "issuer", Audience: "lastseen"}
-}
-
-// newGuard makes a guard whose time is noon.
-func newGuard(t *testing.T, c auth.Config) *auth.Authenticator {
-	t.Helper()
-	guard, err := auth.New(c, auth.Options{Now: func() time.Time { return time.UnixMilli(int64(noon)) }})
-	require.NoError(t, err)
-	t.Cleanup(guard.Close)
-	return guard
-}
-
-// callers returns a guard, and headers of all kinds of callers by name: none, wrong ones, services with each of the
-// scopes, and users.
-func callers(t *testing.T) (*auth.Authenticator, map[string]string) {
-	t.Helper()
-	c := auth.Config{Tokens: tokens(), AnonymousRead: []auth.Pattern{"public-*"}}
-	unknown, _ := auth.NewKey()
-	const hour = 3_600_000
-	headers := map[string]string{
-		"nobody": "", "stranger": "Bearer " + unknown, "garbage": "Bearer x.y.z", "basic": "Basic YTpi",
-		"empty":            "Bearer",
-		"alice":            "Bearer " + token(t, "alice", noon+hour, "chat", "chadow"),
-		"alice, expired":   "Bearer " + token(t, "alice", noon-hour, "chat"),
-		"alice, elsewhere": "Bearer " + token(t, "alice", noon+hour, "other"),
-		"alice, nowhere":   "Bearer " + token(t, "alice", noon+hour),
-		"bob":              "Bearer " + token(t, "bob", noon+hour, "chat", "chadow"),
-	}
-	for name, key := range map[string]auth.Key{
-		"ping": {Scopes: []auth.Scope{auth.Ping}}, "read": {Scopes: []auth.Scope{auth.Read}},
-		"admin":          {Scopes: []auth.Scope{auth.Admin}},
-		"all":            {Scopes: auth.Scopes(), Namespaces: []auth.Pattern{"*"}},
-		"all, elsewhere": {Scopes: auth.Scopes(), Namespaces: []auth.Pattern{"other", "chats*"}},
-	} {
-		text, hash := auth.NewKey()
-		key.Name, key.Hash = name, hash
-		if key.Namespaces == nil {
-			key.Namespaces = []auth.Pattern{"cha*"}
-		}
-		c.Keys = append(c.Keys, key)
-		headers[name] = "Bearer " + text
-	}
-	return newGuard(t, c), headers
-}
-
-// work is what there is to do: for each route a request that is good, and who may send it.
-type work struct {
+// permittedRequest is a valid request to a route and the callers that may send it.
+type permittedRequest struct {
 	query, body string
 	allowed     []string
 }
 
-// whoMayDoWhat is the policy once more, in words that do not come from the table of routes.
-func whoMayDoWhat() map[string]work {
+// permissionsByRoute lists the permissions a second time, independently of the table of routes.
+func permissionsByRoute() map[string]permittedRequest {
 	pingers, readers, erasers := []string{"ping", "all"}, []string{"read", "all", "alice", "bob"}, []string{
 		"admin",
 		"all",
 	}
 	const namespace = "/v1/namespaces/:namespace"
-	return map[string]work{
+	return map[string]permittedRequest{
 		"POST " + namespace + "/users/:user/ping":  {"", `{}`, []string{"ping", "all", "alice"}},
 		"POST " + namespace + "/users/:user/leave": {"", `{}`, []string{"ping", "all", "alice"}},
 		"POST " + namespace + "/pings":             {"", `{"pings":[{"user":"alice"}]}`, pingers},
@@ -110,50 +49,53 @@ func whoMayDoWhat() map[string]work {
 	}
 }
 
-// isPublic reports whether anybody may ask, also with bad credentials.
+// isPublic reports whether a path needs no credentials and ignores invalid ones.
 func isPublic(path string) bool { return !strings.HasPrefix(path, "/v1/") }
 
-// TestWhoMayDoWhat sends, for every route, the requests of all kinds of callers. Who may not do it gets 401 or 403,
-// whatever else is wrong with the request, and reaches no store.
-func TestWhoMayDoWhat(t *testing.T) {
-	eachStore(t, func(t *testing.T, open *world) {
-		guard, headers := callers(t)
-		w := newGuardedWorld(t, open.store.Store, guard)
-		unreached := newGuardedWorld(t, &failing{
-			Store: fileStore(t), err: errors.New("the store was asked"),
-			panic: true,
-		}, guard)
-		policy := whoMayDoWhat()
+// TestPermissions sends a request of every kind of caller to every route. Callers without the permission get 401 or
+// 403, whatever else is wrong with the request, and the store is not called.
+func TestPermissions(t *testing.T) {
+	t.Parallel()
+	authenticator, headers := callers(t)
+	unreached := newAuthServer(t, &errStore{
+		Store: fileStore(t), err: errors.New("the store was asked"),
+		panic: true,
+	}, authenticator)
+	refused := map[string][]testResponse{} // of unreached, which are the same in both subtests
+	policy := permissionsByRoute()
+	eachStore(t, func(t *testing.T, open *testServer) {
+		w := newAuthServer(t, open.store.Store, authenticator)
 		sent := 0
 		for _, r := range (&server{}).routes() {
-			todo, known := policy[r.method+" "+r.path]
+			request, known := policy[r.method+" "+r.path]
 			require.True(t, known || isPublic(r.path), "who may do %s %s?", r.method, r.path)
 			path := strings.NewReplacer(":namespace", "chat", ":user", "alice").Replace(r.path)
 			for name, credentials := range headers {
-				var header []string
-				if credentials != "" {
-					header = []string{"Authorization: " + credentials}
-				}
+				// Files take long to unpack under the race detector.
+				header := append(headersOf(credentials), "Accept-Encoding: identity")
 				what := fmt.Sprintf("%s: %s %s", name, r.method, r.path)
-				answer := w.sendTo(r.method, path+"?"+todo.query, todo.body, header...)
+				response := w.sendTo(r.method, path+"?"+request.query, request.body, header...)
 				sent++
-				if isPublic(r.path) || slices.Contains(todo.allowed, name) {
-					require.Less(t, answer.status, 300, "%s: %s", what, answer.body)
+				if isPublic(r.path) || slices.Contains(request.allowed, name) {
+					require.Less(t, response.status, 300, "%s: %s", what, response.body)
 					continue
 				}
-				require.Equal(t, refusalOf(name), answer.status, what)
-				checkRefusal(t, answer, credentials)
-				for _, bad := range []reply{
-					unreached.sendTo(r.method, path+"?"+todo.query, todo.body, header...),
-					unreached.sendTo(r.method, strings.Replace(path, "chat", "chadow", 1)+"?typo=1", "{", header...),
-				} {
-					if strings.HasSuffix(path, "/leave") && name == "nobody" {
-						continue // there could be a token in the body: see TestBeacon
+				require.Equal(t, refusalStatus(name), response.status, what)
+				checkRefusal(t, response, credentials)
+				if refused[what] == nil {
+					refused[what] = []testResponse{
+						unreached.sendTo(r.method, path+"?"+request.query, request.body, header...),
+						unreached.sendTo(r.method, strings.Replace(path, "chat", "chadow", 1)+"?typo=1", "{", header...),
 					}
-					require.Equal(t, withoutID(t, answer), withoutID(t, bad), what)
+				}
+				for _, bad := range refused[what] {
+					if strings.HasSuffix(path, "/leave") && name == "nobody" {
+						continue // there could be a token in the body: see TestLeaveTokenInBody
+					}
+					require.Equal(t, withoutID(t, response), withoutID(t, bad), what)
 				}
 				if r.method == http.MethodGet {
-					require.Equal(t, answer.status, w.sendTo(http.MethodHead, path, "", header...).status, what)
+					require.Equal(t, response.status, w.sendTo(http.MethodHead, path, "", header...).status, what)
 				}
 			}
 		}
@@ -161,8 +103,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 	})
 }
 
-// refusalOf returns the status for a caller who may not: 403 if it is known who that is.
-func refusalOf(name string) int {
+// refusalStatus returns the status for a caller without the permission: 403 if the caller is authenticated.
+func refusalStatus(name string) int {
 	switch name {
 	case "nobody", "stranger", "garbage", "basic", "empty", "alice, expired":
 		return http.StatusUnauthorized
@@ -171,8 +113,8 @@ func refusalOf(name string) int {
 	}
 }
 
-// checkRefusal checks the challenge, and that the answer does not repeat the credentials.
-func checkRefusal(t *testing.T, r reply, credentials string) {
+// checkRefusal checks the challenge, and that the response does not repeat the credentials.
+func checkRefusal(t *testing.T, r testResponse, credentials string) {
 	t.Helper()
 	challenge := r.header.Get("WWW-Authenticate")
 	switch {
@@ -191,15 +133,15 @@ func checkRefusal(t *testing.T, r reply, credentials string) {
 	}
 }
 
-// withoutID returns an answer but for what is different in each.
-func withoutID(t *testing.T, r reply) string {
+// withoutID returns a response without what differs from request to request.
+func withoutID(t *testing.T, r testResponse) string {
 	t.Helper()
 	body := r.json(t)
 	delete(body, "request_id")
 	return fmt.Sprint(r.status, r.header.Get("WWW-Authenticate"), r.header.Get("Cache-Control"), body)
 }
 
-// TestRoutesNeedPermissions: a route that nobody thought about is not served.
+// TestRoutesNeedPermissions checks that a route without a permission is not served.
 func TestRoutesNeedPermissions(t *testing.T) {
 	s := &server{}
 	for _, r := range s.routes() {
@@ -211,7 +153,7 @@ func TestRoutesNeedPermissions(t *testing.T) {
 	}
 }
 
-// TestPermissionsAreDocumented: operations name the scope that they need, and those that are public ask for no
+// TestPermissionsAreDocumented checks that operations name the scope that they need, and that public ones need no
 // credentials.
 func TestPermissionsAreDocumented(t *testing.T) {
 	doc, checked := document(t), 0
@@ -229,13 +171,13 @@ func TestPermissionsAreDocumented(t *testing.T) {
 		require.Contains(t, operation.Description, "Requires the scope `"+string(r.scope())+"`", r.path)
 		checked++
 	}
-	require.Equal(t, len(whoMayDoWhat()), checked)
+	require.Equal(t, len(permissionsByRoute()), checked)
 }
 
-// TestBadEncodingIsNobodys: a namespace or user that is no name is not one that somebody may do something in.
-func TestBadEncodingIsNobodys(t *testing.T) {
-	guard, headers := callers(t)
-	w := newGuardedWorld(t, fileStore(t), guard)
+// TestPermissionsOfEncodedPaths checks that permissions apply to the decoded namespace and user.
+func TestPermissionsOfEncodedPaths(t *testing.T) {
+	authenticator, headers := callers(t)
+	w := newAuthServer(t, fileStore(t), authenticator)
 	for path, want := range map[string]int{
 		"/v1/namespaces/%2Fchat/users/alice/ping":           http.StatusForbidden,
 		"/v1/namespaces/chat%2F..%2Fother/users/alice/ping": http.StatusForbidden,
@@ -250,4 +192,59 @@ func TestBadEncodingIsNobodys(t *testing.T) {
 	}
 	// Who may do everything everywhere is told that it is no name.
 	w.fails(codeInvalidNamespace, http.MethodGet, "/.hidden", "", "Authorization: "+headers["all"])
+}
+
+// TestReloadOfAuthenticator checks that a reload changes the authenticator.
+func TestReloadOfAuthenticator(t *testing.T) {
+	authenticator, headers := callers(t)
+	w := newAuthServer(t, fileStore(t), authenticator)
+	status := func() int {
+		return w.send(http.MethodGet, "/chat/counts", "", "Authorization: "+headers["read"]).status
+	}
+	require.Equal(t, http.StatusOK, status())
+	other, _ := callers(t)
+	w.reload(func(c *Config) { c.Auth = other })
+	require.Equal(t, http.StatusUnauthorized, status(), "the key is revoked")
+	w.reload(func(c *Config) { c.Auth = nil })
+	require.Equal(t, http.StatusOK, status(), "credentials are not needed any longer")
+}
+
+// TestKeysUnavailable checks that an unreachable issuer is not reported as invalid credentials.
+func TestKeysUnavailable(t *testing.T) {
+	w := newAuthServer(t, fileStore(t), withoutKeys(t))
+	for _, r := range []testResponse{
+		w.send(http.MethodGet, "/chat/users/alice", "", "Authorization: Bearer "+rsToken),
+		w.send(http.MethodPost, "/chat/users/alice/leave", `{"token":"`+rsToken+`"}`),
+	} {
+		require.Equal(t, http.StatusServiceUnavailable, r.status)
+		require.Equal(t, string(codeKeysUnavailable), r.json(t)["code"])
+		require.NotEmpty(t, r.header.Get("Retry-After"))
+		require.Empty(t, r.header.Get("WWW-Authenticate"))
+		require.NotContains(t, r.body, "no route")
+		require.Contains(t, w.log.String(), "no route to host")
+		require.NotContains(t, w.log.String(), "level=ERROR", "anyone can send such tokens; the authenticator logs it once")
+	}
+	w.fails(codeUnauthenticated, http.MethodGet, "/chat/users/alice", "")
+	w.fails(codeUnauthenticated, http.MethodGet, "/chat/users/alice", "", "Authorization: Bearer ls_x")
+}
+
+// refusals sends all requests without the permission and returns the kinds of response.
+func refusals(t *testing.T, s store.Store, calls []call) map[string]bool {
+	t.Helper()
+	authenticator := newAuthenticator(t, auth.Config{Tokens: tokens()})
+	responded := map[string]bool{}
+	for _, refused := range []struct {
+		authenticator *auth.Authenticator
+		token         string
+	}{{authenticator, "x"}, {authenticator, token(t, "alice", testNow+1000)}, {withoutKeys(t), rsToken}} {
+		w := newAuthServer(t, s, refused.authenticator)
+		for _, c := range calls {
+			if !isPublic(c.path) {
+				c.headers = append([]string{"Authorization: Bearer " + refused.token}, c.headers...)
+				c.send(w)
+			}
+		}
+		maps.Copy(responded, w.responses())
+	}
+	return responded
 }

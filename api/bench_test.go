@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/filestore"
 )
@@ -22,10 +24,10 @@ import (
 
 const benchUsers = 100_000
 
-// benchUser returns one of the IDs, of 16 bytes.
+// benchUser returns one of the user IDs, of 16 bytes.
 func benchUser(n int) string { return fmt.Sprintf("%016x", uint64(n%benchUsers)*0x9E3779B97F4A7C15) }
 
-// sink is a response that is thrown away.
+// sink is a response writer that discards the response.
 type sink struct {
 	header http.Header
 	status int
@@ -35,7 +37,7 @@ func (s *sink) Header() http.Header         { return s.header }
 func (s *sink) Write(p []byte) (int, error) { return len(p), nil }
 func (s *sink) WriteHeader(status int)      { s.status = status }
 
-// bench is the handler, with a store that knows the users.
+// bench is the handler with a store that holds the users.
 type bench struct {
 	b       testing.TB
 	handler http.Handler
@@ -157,5 +159,50 @@ func BenchmarkPingAllocations(b *testing.B) {
 	h := newBench(b)
 	for b.Loop() {
 		b.ReportMetric(testing.AllocsPerRun(10_000, h.requests(1000, minimalPing)), "ping-allocs/op")
+	}
+}
+
+// BenchmarkMiddleware measures what every request pays for limits, proxies and CORS, on a route that does not use
+// the store.
+func BenchmarkMiddleware(b *testing.B) {
+	limits := func(c *Config) {
+		c.Limits = limit.Limits{Caller: 1_000_000_000}
+	}
+	for _, c := range []struct {
+		name   string
+		set    func(*Config)
+		header http.Header
+	}{
+		{"nothing", func(*Config) {}, nil},
+		{"limits", limits, nil},
+		{"limits behind a proxy", func(c *Config) {
+			limits(c)
+			c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+		}, http.Header{"X-Forwarded-For": {"198.51.100.1, 203.0.113.7"}}},
+		{"CORS", allowing(app), http.Header{"Origin": {app}}},
+		{"CORS, asked by no browser", allowing(app), nil},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			config := Config{Settings: Settings{}}
+			c.set(&config)
+			handler, w := New(config), &sink{header: http.Header{}}
+			request, err := http.NewRequest(http.MethodGet, "/v1/namespaces/chat", http.NoBody)
+			if err != nil {
+				b.Fatal(err)
+			}
+			request.Host = "127.0.0.1:8080"
+			request.RemoteAddr = "192.0.2.1:4711"
+			if c.header != nil {
+				request.Header = c.header
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				clear(w.header)
+				handler.ServeHTTP(w, request)
+			}
+			if w.status != http.StatusOK {
+				b.Fatal(w.status)
+			}
+		})
 	}
 }

@@ -21,7 +21,8 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// TestBodyMemory: whatever callers take and give back, no bound is exceeded, and a request that fits is not refused.
+// TestBodyMemory checks that no limit is exceeded, whatever callers take and release, and that a request that fits
+// is accepted.
 func TestBodyMemory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const total = MinBodyMemory
@@ -73,13 +74,13 @@ func usage(holds []bodyHold) (used int64, shares map[limit.Key]int64, keyless in
 	return used, shares, keyless
 }
 
-// TestLargestRequestsFit: one caller alone may send a request of any kind, also with the least memory.
+// TestLargestRequestsFit checks that a single caller can send a request of any kind, also with the least memory.
 func TestLargestRequestsFit(t *testing.T) {
 	m := newBodyMemory(MinBodyMemory)
 	require.LessOrEqual(t, 2*maxBody+itemMemory.bytes*maxItems, int(m.share(limit.PerKey)))
 	require.LessOrEqual(t, 2*maxBody+itemMemory.bytes*maxItems, int(m.share(limit.PerAddress)))
 	require.LessOrEqual(t, 2*maxLookupBody+lookupMemory.bytes*maxLookup, int(m.share(limit.PerUser)))
-	w := newWorld(t, fileStore(t), behindProxy,
+	w := newTestServer(t, fileStore(t), behindProxy,
 		func(c *Config) { c.BodyMemory = MinBodyMemory; c.Limits = limit.Limits{} })
 	user := strings.Repeat("u", 74)
 	largest := `{"pings":[` + strings.Repeat(`{"user":"`+user+`","at":9},`, maxItems-1) + `{"user":"u"}]}`
@@ -90,20 +91,20 @@ func TestLargestRequestsFit(t *testing.T) {
 	w.fails(codeBodyTooLarge, http.MethodPost, "/chat/lookup", lookup+strings.Repeat(" ", maxLookupBody+1-len(lookup)))
 }
 
-// TestNullItemsCount: an item that is null takes as much memory as any other.
+// TestNullItemsCount checks that a null item counts as much memory as any other.
 func TestNullItemsCount(t *testing.T) {
 	require.GreaterOrEqual(t, itemMemory.of([]byte(`{"pings":[null,null,null]}`)), 3*itemMemory.bytes)
 	require.GreaterOrEqual(t, lookupMemory.of([]byte(`{"users":[null,null,null]}`)), 3*lookupMemory.bytes)
 }
 
-// stalled is the body of a request that does not come to its end before the test does.
-type stalled struct {
+// stalledBody is the body of a request that does not end before the test does.
+type stalledBody struct {
 	io.Reader
 	arrived func() // called when all but the end has arrived
 	end     <-chan struct{}
 }
 
-func (s stalled) Read(p []byte) (int, error) {
+func (s stalledBody) Read(p []byte) (int, error) {
 	n, err := s.Reader.Read(p)
 	if err != io.EOF {
 		return n, err
@@ -113,11 +114,16 @@ func (s stalled) Read(p []byte) (int, error) {
 	return 0, io.ErrUnexpectedEOF
 }
 
-// TestStalledBodies: 700 bodies that arrived but for their end take no more memory than there is for bodies, and the
-// others are refused. Another caller is answered meanwhile.
+// TestStalledBodies checks that hundreds of bodies that arrived except for their end use no more memory than the limit
+// for bodies, and that the others are refused. Meanwhile, another caller gets a response.
 func TestStalledBodies(t *testing.T) {
-	const bodies, size = 700, maxBody - 1
-	w := newWorld(t, fileStore(t), behindProxy, func(c *Config) { c.Limits = limit.Limits{} })
+	const size = maxBody - 1
+	fit := int(newBodyMemory(DefaultBodyMemory).share(limit.PerAddress) / maxBody)
+	bodies := 700
+	if testing.Short() {
+		bodies = 3 * fit
+	}
+	w := newTestServer(t, fileStore(t), behindProxy, func(c *Config) { c.Limits = limit.Limits{} })
 	end := make(chan struct{})
 	var all sync.WaitGroup
 	defer func() {
@@ -130,13 +136,12 @@ func TestStalledBodies(t *testing.T) {
 			var once sync.Once // what is refused is read to its end, too
 			decide := func(fate int) { once.Do(func() { fates <- fate }) }
 			r := httptest.NewRequest(http.MethodPost, "http://localhost/v1/namespaces/chat/pings",
-				stalled{io.LimitReader(spaces{}, size), func() { decide(0) }, end})
+				stalledBody{io.LimitReader(endlessSpaces{}, size), func() { decide(0) }, end})
 			r.ContentLength, r.RemoteAddr = maxBody, "127.0.0.1:1"
 			r.Header.Set(echo.HeaderXForwardedFor, caller)
-			all.Go(func() { w.ServeHTTP(&noticed{httptest.NewRecorder(), decide}, r) })
+			all.Go(func() { w.ServeHTTP(&statusNotifier{httptest.NewRecorder(), decide}, r) })
 		}
 	}
-	fit := int(newBodyMemory(DefaultBodyMemory).share(limit.PerAddress) / maxBody)
 	before := heap()
 	for n, caller := range []string{"203.0.113.7", "203.0.113.8"} {
 		send(caller, bodies)
@@ -171,56 +176,60 @@ func TestStalledBodies(t *testing.T) {
 	requireHeapBelow(t, before+DefaultBodyMemory+16<<20)
 }
 
-// requireHeapBelow waits for it: a request lets go of what it has read a little after its status is seen.
+// requireHeapBelow waits until the heap is small enough: a request releases its body shortly after its status is
+// sent.
 func requireHeapBelow(t *testing.T, limit uint64) {
 	t.Helper()
 	require.Eventually(t, func() bool { return heap() < limit }, time.Minute, 10*time.Millisecond, "%d bytes", limit)
 }
 
-// noticed is a response whose status is seen as soon as it is known.
-type noticed struct {
+// statusNotifier is a response that reports its status as soon as it is known.
+type statusNotifier struct {
 	*httptest.ResponseRecorder
 	status func(int)
 }
 
 // WriteHeader is that of an [http.ResponseWriter].
-func (n *noticed) WriteHeader(status int) {
+func (n *statusNotifier) WriteHeader(status int) {
 	n.ResponseRecorder.WriteHeader(status)
 	n.status(status)
 }
 
-// blocked is a store that keeps whoever asks until it is let.
-type blocked struct {
+// blockingStore is a store whose calls block until the test lets them return.
+type blockingStore struct {
 	store.Store
 	asked chan struct{}
 	let   chan struct{}
 }
 
-func (b *blocked) Ping(_ context.Context, _ string, batch []store.Sighting) ([]lastseen.State, error) {
+func (b *blockingStore) Ping(_ context.Context, _ string, batch []store.Sighting) ([]lastseen.State, error) {
 	b.asked <- struct{}{}
 	<-b.let
 	return make([]lastseen.State, len(batch)), nil
 }
 
-func (b *blocked) Leave(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
+func (b *blockingStore) Leave(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
 	return b.Ping(ctx, namespace, batch)
 }
 
-func (b *blocked) Lookup(_ context.Context, _ string, users []string) ([]lastseen.State, error) {
+func (b *blockingStore) Lookup(_ context.Context, _ string, users []string) ([]lastseen.State, error) {
 	b.asked <- struct{}{}
 	<-b.let
 	return make([]lastseen.State, len(users)), nil
 }
 
-// withBodies has a server count bodies in a memory of the test.
+// withBodies sets the memory that counts the server's bodies.
 func withBodies(c *Config, memory *bodyMemory) {
 	c.Shared = NewShared(*c)
 	c.Shared.bodies = memory
 }
 
-// TestDecodedMemory: requests whose bodies are decoded and that wait for the store take no more memory than counts.
+// TestDecodedMemory checks that requests whose decoded bodies wait for the store use no more memory than is counted.
 func TestDecodedMemory(t *testing.T) {
-	const requests = 20
+	requests := 20
+	if testing.Short() {
+		requests = 5
+	}
 	for path, body := range map[string]string{
 		"pings": `{"pings":[` + strings.Repeat(`{"user":"%[1]d-0123456789","at":1795176000.123},`, maxItems-1) +
 			`{"user":"u"}]}`,
@@ -228,9 +237,9 @@ func TestDecodedMemory(t *testing.T) {
 		"lookup": `{"users":[` + strings.Repeat(`"%[1]d-0123456789",`, maxLookup-1) + `"u"]}`,
 	} {
 		t.Run(path, func(t *testing.T) {
-			s := &blocked{Store: fileStore(t), asked: make(chan struct{}), let: make(chan struct{})}
+			s := &blockingStore{Store: fileStore(t), asked: make(chan struct{}), let: make(chan struct{})}
 			memory := newBodyMemory(1 << 30)
-			w := newWorld(t, s, func(c *Config) { withBodies(c, memory) })
+			w := newTestServer(t, s, func(c *Config) { withBodies(c, memory) })
 			var prepared []*http.Request
 			for i := range requests {
 				prepared = append(prepared, httptest.NewRequest(http.MethodPost,
@@ -252,4 +261,12 @@ func TestDecodedMemory(t *testing.T) {
 			require.Zero(t, memory.used)
 		})
 	}
+}
+
+// heap returns the bytes in use after a garbage collection.
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -10,10 +11,10 @@ import (
 
 const alicePing, aliceUser, aliceLookup = "/chat/users/alice/ping", "/chat/users/alice", "/chat/lookup?user=alice&user=zoe"
 
-// TestFreshness checks how long an answer may be kept: 5 seconds at most, and never past the instant
-// at which a status in it decays.
+// TestFreshness checks how long a response may be cached: 5 seconds at most, and never past the instant at which a
+// status in it changes.
 func TestFreshness(t *testing.T) {
-	eachStore(t, func(t *testing.T, w *world) {
+	eachStore(t, func(t *testing.T, w *testServer) {
 		w.post(alicePing, "")
 		for _, step := range []struct {
 			age  time.Duration
@@ -28,29 +29,30 @@ func TestFreshness(t *testing.T) {
 			{298 * time.Second, "max-age=2", "yellow for 2 s"},
 			{5 * time.Minute, "max-age=5", "grey does not decay"},
 		} {
-			w.store.now = noon.Add(step.age)
+			w.store.now = testNow.Add(step.age)
 			for _, path := range []string{aliceUser, aliceLookup} {
 				got := w.send(http.MethodGet, path, "")
 				require.Equal(t, step.want, got.header.Get("Cache-Control"), "%s: %s", step.why, path)
 				require.Regexp(t, `^W/"[A-Za-z0-9_-]{16}"$`, got.header.Get("ETag"))
 			}
 		}
-		w.store.now = noon.Add(time.Hour)
+		w.store.now = testNow.Add(time.Hour)
 		past := w.send(http.MethodGet, aliceUser+"?as_of=2026-11-20T12:00:57Z", "")
 		require.Equal(t, "max-age=3", past.header.Get("Cache-Control"), "an explicit as_of is the time that counts")
-		w.store.now = noon.Add(58 * time.Second)
+		w.store.now = testNow.Add(58 * time.Second)
 		w.post("/chat/users/zoe/ping", "")
 		lookup := w.send(http.MethodGet, aliceLookup, "")
 		require.Equal(t, "max-age=2", lookup.header.Get("Cache-Control"), "the first of several to decay decides")
 	})
 }
 
-// TestNotModified checks that an answer is not sent again while the presence in it is the same, and
-// is sent again as soon as it is not.
+// TestNotModified checks that a response is not sent again while the presence in it is the same, and is sent again
+// as soon as it changes.
 func TestNotModified(t *testing.T) {
-	eachStore(t, func(t *testing.T, w *world) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, w *testServer) {
 		for _, path := range []string{aliceUser, aliceLookup} {
-			w.store.now = noon
+			w.store.now = testNow
 			require.NoError(t, w.store.DeleteNamespace(t.Context(), "chat"))
 			tag := ""
 			changed := func(why string) {
@@ -71,18 +73,18 @@ func TestNotModified(t *testing.T) {
 			changed("never seen")
 			w.post(alicePing, "")
 			changed("first ping")
-			w.store.now = noon.Add(10 * time.Second)
+			w.store.now = testNow.Add(10 * time.Second)
 			later := w.send(http.MethodGet, path, "", "If-None-Match: "+tag)
 			require.Equal(t, http.StatusNotModified, later.status, "only as_of is another")
-			w.store.now = noon.Add(time.Minute)
+			w.store.now = testNow.Add(time.Minute)
 			changed("yellow by itself")
 			w.post(alicePing, "")
 			changed("pinged again")
 			w.post("/chat/users/alice/leave", "")
 			changed("left")
-			w.store.now = noon.Add(time.Hour)
+			w.store.now = testNow.Add(time.Hour)
 			w.post(alicePing, "")
-			w.store.now = noon.Add(2 * time.Hour)
+			w.store.now = testNow.Add(2 * time.Hour)
 			changed("grey after another ping")
 			require.NoError(t, w.store.Forget(t.Context(), "chat", "alice"))
 			changed("forgotten")
@@ -90,9 +92,9 @@ func TestNotModified(t *testing.T) {
 	})
 }
 
-// TestIfNoneMatch checks how the header is read: a list, weak or strong, or a star.
+// TestIfNoneMatch checks how the header is parsed: a list, weak or strong, or a star.
 func TestIfNoneMatch(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+	w := newTestServer(t, fileStore(t))
 	w.post(alicePing, "")
 	tag := w.send(http.MethodGet, aliceUser, "").header.Get("ETag")
 	for header, want := range map[string]int{
@@ -112,10 +114,10 @@ func TestIfNoneMatch(t *testing.T) {
 	require.Equal(t, http.StatusOK, bob.status, "another user")
 }
 
-// TestNotCached checks that nothing else is kept by anyone, errors of the same paths included.
+// TestNotCached checks that other responses are not cached, including errors on the same paths.
 func TestNotCached(t *testing.T) {
-	w := newWorld(t, fileStore(t))
-	for _, r := range []reply{
+	w := newTestServer(t, fileStore(t))
+	for _, r := range []testResponse{
 		w.send(http.MethodPost, alicePing, ""),
 		w.send(http.MethodPost, "/chat/users/alice/leave", ""),
 		w.send(http.MethodPost, "/chat/lookup", `{"users":["alice"]}`),
@@ -129,5 +131,50 @@ func TestNotCached(t *testing.T) {
 	} {
 		require.Equal(t, "no-store", r.header.Get("Cache-Control"), r.body)
 		require.Empty(t, r.header.Get("ETag"))
+	}
+}
+
+// TestPrivateCaching checks that responses to authenticated callers are private, and that shared caches may keep
+// anonymous ones.
+func TestPrivateCaching(t *testing.T) {
+	authenticator, headers := callers(t)
+	w := newAuthServer(t, fileStore(t), authenticator)
+	open := newTestServer(t, fileStore(t))
+	for _, path := range []string{"/%s/users/alice", "/%s/lookup?user=alice"} {
+		for _, condition := range []string{"X: y", "If-None-Match: *"} {
+			r := w.send(http.MethodGet, fmt.Sprintf(path, "chat"), "", "Authorization: "+headers["read"], condition)
+			require.Equal(t, "private, max-age=5", r.header.Get("Cache-Control"))
+			require.Equal(t, "Authorization", r.header.Get("Vary"))
+			r = w.send(http.MethodGet, fmt.Sprintf(path, "public-1"), "", condition)
+			require.Equal(t, "max-age=5", r.header.Get("Cache-Control"))
+			require.Equal(t, "Authorization", r.header.Get("Vary"))
+			r = open.send(http.MethodGet, fmt.Sprintf(path, "chat"), "", "Authorization: nonsense", condition)
+			require.Equal(t, "max-age=5", r.header.Get("Cache-Control"))
+			require.Empty(t, r.header.Get("Vary"), "who asks makes no difference")
+		}
+	}
+	for _, path := range []string{"/chat/users", "/chat/counts", "/chat", ""} {
+		require.Equal(t, "no-store", w.send(http.MethodGet, path, "",
+			"Authorization: "+headers["read"]).header.Get("Cache-Control"))
+	}
+}
+
+// TestThresholdsChangeTheETag checks that the ETag depends on the thresholds, because a client that gets 304 keeps
+// the thresholds in its copy. This includes grey users, which have no valid_until.
+func TestThresholdsChangeTheETag(t *testing.T) {
+	w := newTestServer(t, fileStore(t))
+	for _, path := range []string{"/chat/users/zoe", "/chat/lookup?user=zoe"} {
+		tag := w.send(http.MethodGet, path, "").header.Get("ETag")
+		for _, change := range []func(*Config){
+			func(c *Config) { c.Settings.Thresholds.Green += time.Second },
+			func(c *Config) { c.Settings.Thresholds.Yellow += time.Second },
+		} {
+			w.reload(change)
+			changed := w.send(http.MethodGet, path, "", "If-None-Match: "+tag)
+			require.Equal(t, http.StatusOK, changed.status, path)
+			tag = changed.header.Get("ETag")
+			require.Equal(t, http.StatusNotModified, w.send(http.MethodGet, path, "", "If-None-Match: "+tag).status,
+				path)
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 // TestGeneratedClient generates a client from the document with oapi-codegen and runs a program that uses it: see
 // tools/client, which is a module of its own, so that its dependencies are not those of the project.
 func TestGeneratedClient(t *testing.T) {
+	t.Parallel()
 	dir, source := t.TempDir(), "../tools/client"
 	for _, name := range []string{"go.mod", "go.sum", "config.yaml", "main.go"} {
 		content, err := os.ReadFile(filepath.Join(source, name))
@@ -29,5 +30,5 @@ func TestGeneratedClient(t *testing.T) {
 		require.NoError(t, err, "go %v: %s", args, output)
 	}
 	goRun("tool", "oapi-codegen", "-config", "config.yaml", "openapi.yaml")
-	goRun("run", ".", newWorld(t, fileStore(t)).url)
+	goRun("run", ".", newTestServer(t, fileStore(t)).url)
 }

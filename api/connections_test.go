@@ -2,8 +2,6 @@ package api
 
 import (
 	"bufio"
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,13 +10,12 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// boundedServer serves a handler over at most so many connections. It returns how to connect, and the log.
+// boundedServer serves a handler over a limited number of connections. It returns the server and its log.
 func boundedServer(t *testing.T, most int, encrypted bool, handler http.Handler) (server *httptest.Server,
 	log *lockedLog,
 ) {
@@ -38,25 +35,7 @@ func boundedServer(t *testing.T, most int, encrypted bool, handler http.Handler)
 	return server, log
 }
 
-// lockedLog is a log that is read while it is written.
-type lockedLog struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (l *lockedLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.Buffer.Write(p)
-}
-
-func (l *lockedLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.Buffer.String()
-}
-
-// get asks for a path over a connection, and returns an error if it does not get it.
+// get requests a path over a connection, and returns an error if there is no response.
 func get(conn net.Conn, path string) error {
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", path); err != nil {
 		return err
@@ -70,8 +49,8 @@ func get(conn net.Conn, path string) error {
 	return err
 }
 
-// TestConnectionsAreBounded: the one that has been idle longest makes room, and as long as all are in use a new one is
-// closed.
+// TestConnectionsAreBounded checks that the connection that has been idle longest is closed for a new one, and that
+// a new one is closed while all others are busy.
 func TestConnectionsAreBounded(t *testing.T) {
 	const most = 3
 	busy, let := make(chan struct{}), make(chan struct{})
@@ -119,8 +98,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	require.Eventually(t, func() bool { return get(dial(), "/") == nil }, time.Minute, time.Millisecond)
 }
 
-// TestConnectionsThatSendNothing give way to those that do.
-func TestConnectionsThatSendNothing(t *testing.T) {
+// TestSilentConnections checks that connections without a request are closed for others.
+func TestSilentConnections(t *testing.T) {
 	const most = 3
 	server, _ := boundedServer(t, most, false, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for range 10 * most {
@@ -131,7 +110,7 @@ func TestConnectionsThatSendNothing(t *testing.T) {
 	require.Eventually(t, func() bool { return getOK(server) }, time.Minute, time.Millisecond)
 }
 
-// getOK reports whether a request of a new client is answered.
+// getOK reports whether a request of a new client gets a response.
 func getOK(server *httptest.Server) bool {
 	response, err := server.Client().Get(server.URL)
 	if err != nil {
@@ -140,7 +119,8 @@ func getOK(server *httptest.Server) bool {
 	return response.Body.Close() == nil
 }
 
-// TestBoundedConnectionsOverTLS: those of HTTP/2 count, and are idle when no request is in progress on them.
+// TestBoundedConnectionsOverTLS checks that HTTP/2 connections count, and are idle when they have no request in
+// progress.
 func TestBoundedConnectionsOverTLS(t *testing.T) {
 	const most = 2
 	server, log := boundedServer(t, most, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -161,85 +141,16 @@ func TestBoundedConnectionsOverTLS(t *testing.T) {
 	require.NotContains(t, log.String(), "refused")
 }
 
-// outOfFiles is a listener that fails, as one does whose process may open no more files: that cannot be had on demand
-// without failing the test, too.
-type outOfFiles struct {
-	net.Listener
-	left int
-}
-
-func (o *outOfFiles) Accept() (net.Conn, error) {
-	if o.left--; o.left < 0 {
-		return nil, net.ErrClosed
-	}
-	return nil, &net.OpError{Op: "accept", Net: "tcp", Err: temporary{errors.New("too many open files")}}
-}
-
-type temporary struct{ error }
-
-func (temporary) Temporary() bool { return true }
-func (temporary) Timeout() bool   { return false }
-
-// TestServerLog: what fails on the side of the server is an error in the log, once a minute; what clients do is not.
-func TestServerLog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log lockedLog
-		logger := slog.New(slog.NewTextHandler(&log, nil))
-		server := NewServer(http.NotFoundHandler(), logger)
-		require.ErrorIs(t, server.Serve(LimitConnections(server, &outOfFiles{&pipes{closed: make(chan struct{})}, 30},
-			10, logger)), net.ErrClosed)
-		require.Equal(t, 1, bytes.Count([]byte(log.String()),
-			[]byte("level=ERROR msg=\"http: Accept error: accept tcp: too many open files\"")), log.String())
-		time.Sleep(throttleTime)
-		synctest.Wait()
-		require.Contains(t, log.String(), "times=29 within=1m0s")
-
-		log.Reset()
-		server.ErrorLog.Print("http: TLS handshake error from 203.0.113.7:1234: EOF")
-		require.Empty(t, log.String())
-		for client := range 3 {
-			server.ErrorLog.Printf("http: panic serving 203.0.113.%d:1234: out of range\ngoroutine 1 [running]", client)
-		}
-		require.Equal(t, 1, bytes.Count([]byte(log.String()), []byte("level=ERROR msg=\"http: panic out of range\"")),
-			log.String())
-		require.Contains(t, log.String(), "goroutine 1 [running]")
-		time.Sleep(2 * throttleTime)
-		synctest.Wait()
-		require.Contains(t, log.String(), "times=2")
-		log.Reset()
-		server.ErrorLog.Print("http: panic serving 203.0.113.7:1234: out of range")
-		require.NotEmpty(t, log.String(), "after a minute without one it is logged at once")
-		for n := range 10_000 {
-			server.ErrorLog.Printf("http: panic serving 203.0.113.7:1234: %d", n)
-		}
-		require.LessOrEqual(t, bytes.Count([]byte(log.String()), []byte("\n")), maxThrottled+1)
-		time.Sleep(3 * throttleTime)
-	})
-}
-
-// TestPanicsBelowEcho: one that no middleware catches is an error in the log, with its stack.
-func TestPanicsBelowEcho(t *testing.T) {
-	server, log := boundedServer(t, 10, false, http.HandlerFunc(func(http.ResponseWriter,
-		*http.Request,
-	) {
-		panic("the cause")
-	}))
-	require.False(t, getOK(server))
-	require.Contains(t, log.String(), "level=ERROR")
-	require.Contains(t, log.String(), "the cause")
-	require.Contains(t, log.String(), "connections_test.go", "the stack")
-}
-
 const maxPiece = 1 << 10
 
-// counting is an endless body that counts what is read of it.
-type counting struct {
+// countingBody is an endless body that counts the bytes read of it.
+type countingBody struct {
 	mu   sync.Mutex
 	read int
 	end  <-chan struct{}
 }
 
-func (c *counting) Read(p []byte) (int, error) {
+func (c *countingBody) Read(p []byte) (int, error) {
 	select {
 	case <-c.end:
 		return 0, io.EOF
@@ -252,14 +163,15 @@ func (c *counting) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (c *counting) total() int {
+func (c *countingBody) total() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.read
 }
 
-// TestHTTP2BodiesThatNobodyReads: what arrives before it is read is bounded, for all requests of a connection together.
-func TestHTTP2BodiesThatNobodyReads(t *testing.T) {
+// TestUnreadHTTP2Bodies checks that the data that arrives before it is read is bounded, for all requests of a
+// connection together.
+func TestUnreadHTTP2Bodies(t *testing.T) {
 	arrived, end := make(chan struct{}), make(chan struct{})
 	server, _ := boundedServer(t, 10, true, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		arrived <- struct{}{}
@@ -267,9 +179,9 @@ func TestHTTP2BodiesThatNobodyReads(t *testing.T) {
 	}))
 	const requests = 20
 	var all sync.WaitGroup
-	var bodies []*counting
+	var bodies []*countingBody
 	for range requests {
-		body := &counting{end: end}
+		body := &countingBody{end: end}
 		bodies = append(bodies, body)
 		all.Go(func() {
 			if response, err := server.Client().Post(server.URL, "text/plain", body); err == nil {

@@ -59,13 +59,13 @@ type contract struct {
 
 	documented map[string]bool // see documentedResponses
 
-	open     sync.WaitGroup // exchanges; their clients may have the answer already
+	open     sync.WaitGroup // exchanges; their clients may have the response already
 	mu       sync.Mutex
 	answered map[string]bool // as documented
 }
 
-// answers returns the kinds of response so far.
-func (c *contract) answers() map[string]bool {
+// responses returns the kinds of response so far.
+func (c *contract) responses() map[string]bool {
 	c.open.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,9 +81,9 @@ func newContract(t *testing.T) *contract {
 // exchange is a request and its response.
 type exchange struct {
 	http.ResponseWriter
-	request      *http.Request
-	sent, answer bytes.Buffer
-	status       int
+	request       *http.Request
+	sent, content bytes.Buffer
+	status        int
 }
 
 // WriteHeader, Write and Unwrap are those of an [http.ResponseWriter].
@@ -93,17 +93,17 @@ func (e *exchange) WriteHeader(status int) {
 }
 
 func (e *exchange) Write(b []byte) (int, error) {
-	e.answer.Write(b)
+	e.content.Write(b)
 	return e.ResponseWriter.Write(b)
 }
 
 // unpack replaces a compressed response by its content, which the document describes.
 func (e *exchange) unpack() error {
-	if e.Header().Get("Content-Encoding") != "gzip" || e.answer.Len() == 0 {
+	if e.Header().Get("Content-Encoding") != "gzip" || e.content.Len() == 0 {
 		return nil
 	}
-	plain, err := gunzip(e.answer.Bytes())
-	e.answer = *bytes.NewBuffer(plain)
+	plain, err := gunzip(e.content.Bytes())
+	e.content = *bytes.NewBuffer(plain)
 	return err
 }
 
@@ -128,9 +128,9 @@ func (c *contract) check(next http.Handler) http.Handler {
 			io.Closer
 		}{io.TeeReader(r.Body, &e.sent), r.Body}
 		next.ServeHTTP(e, r)
-		if err := errors.Join(e.unpack(), c.verify(e)); err != nil {
+		if err := c.verify(e); err != nil {
 			c.t.Errorf("%s %.200s: %d %.300s\nis not as in openapi.yaml: %v",
-				r.Method, e.request.URL, e.status, e.answer.String(), err)
+				r.Method, e.request.URL, e.status, e.content.String(), err)
 		}
 	})
 }
@@ -168,8 +168,8 @@ func (c *contract) verify(e *exchange) error {
 
 // preflight checks the response to a CORS preflight.
 func (c *contract) preflight(e *exchange) error {
-	if e.status != http.StatusNoContent || e.answer.Len() > 0 {
-		return fmt.Errorf("a preflight is answered with %d and %d bytes", e.status, e.answer.Len())
+	if e.status != http.StatusNoContent || e.content.Len() > 0 {
+		return fmt.Errorf("a preflight is answered with %d and %d bytes", e.status, e.content.Len())
 	}
 	return nil
 }
@@ -207,6 +207,9 @@ func (c *contract) general(e *exchange, name string) error {
 
 // operation checks an exchange with an operation: the response always, and the request if it was accepted.
 func (c *contract) operation(e *exchange, route *routers.Route, params map[string]string) error {
+	if err := e.unpack(); err != nil {
+		return err
+	}
 	response := route.Operation.Responses.Status(e.status)
 	if response == nil {
 		response = route.Operation.Responses.Default()
@@ -230,7 +233,7 @@ func (c *contract) operation(e *exchange, route *routers.Route, params map[strin
 			return fmt.Errorf("the request: %w", err)
 		}
 	}
-	return e.checkAnswer(input, response)
+	return e.checkResponse(input, response)
 }
 
 // unixSeconds matches a time that is a JSON number.
@@ -254,12 +257,12 @@ func (e *exchange) asDocumented(method string) *http.Request {
 	return request
 }
 
-// checkAnswer checks the headers and the body. The validator ignores 304, so it gets every status as 200.
-func (e *exchange) checkAnswer(input *openapi3filter.RequestValidationInput, response *openapi3.ResponseRef) error {
+// checkResponse checks the headers and the body. The validator ignores 304, so it gets every status as 200.
+func (e *exchange) checkResponse(input *openapi3filter.RequestValidationInput, response *openapi3.ResponseRef) error {
 	route, operation := *input.Route, *input.Route.Operation
 	operation.Responses = openapi3.NewResponses(openapi3.WithStatus(http.StatusOK, response))
 	route.Operation, input.Route = &operation, &route
-	if len(response.Value.Content) == 0 && e.answer.Len() > 0 {
+	if len(response.Value.Content) == 0 && e.content.Len() > 0 {
 		return errors.New("there is a body")
 	}
 	if err := e.checkHeaders(response.Value); err != nil {
@@ -267,7 +270,7 @@ func (e *exchange) checkAnswer(input *openapi3filter.RequestValidationInput, res
 	}
 	return openapi3filter.ValidateResponse(e.request.Context(), &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: input, Status: http.StatusOK, Header: e.Header(),
-		Body:    io.NopCloser(bytes.NewReader(e.answer.Bytes())),
+		Body:    io.NopCloser(bytes.NewReader(e.content.Bytes())),
 		Options: &openapi3filter.Options{IncludeResponseStatus: true},
 	})
 }
@@ -327,6 +330,6 @@ func kindOf(e *exchange, operation string) (string, error) {
 		return kind, nil
 	}
 	var p problem
-	err := json.Unmarshal(e.answer.Bytes(), &p)
+	err := json.Unmarshal(e.content.Bytes(), &p)
 	return kind + " " + string(p.Code), err
 }

@@ -22,7 +22,7 @@ type call struct {
 	headers                 []string
 }
 
-func (c call) send(w *world) reply {
+func (c call) send(w *testServer) testResponse {
 	query := c.query.Encode()
 	if c.rawQuery != "" {
 		query = c.rawQuery
@@ -96,14 +96,15 @@ func examplesOf(content *openapi3.MediaType) map[string]any {
 }
 
 // exampleNow is the time by the server's clock in the examples: 2026-11-20T22:00:30Z.
-const exampleNow = noon + 10*3_600_000 + 30_000
+const exampleNow = testNow + 10*3_600_000 + 30_000
 
-// TestExamplesAreTrue sends each example to a server that saw alice 30 seconds ago, where bob is yellow and carol left.
-// It compares the response with its example.
-func TestExamplesAreTrue(t *testing.T) {
-	doc, answered := document(t), 0
+// TestExamples sends each example to a server that saw alice 30 seconds ago, where bob is yellow and carol left. It
+// compares the response with its example.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	doc, responded := document(t), 0
 	for name, c := range exampleCalls(t, doc) {
-		w := newWorld(t, fileStore(t))
+		w := newTestServer(t, fileStore(t))
 		w.store.now = exampleNow
 		w.post("/chat/pings", `{"pings":[{"user":"alice","at":"2026-11-20T22:00:00.123Z"},`+
 			`{"user":"bob","at":"2026-11-20T21:58:00Z"},{"user":"carol","at":"2026-11-20T21:58:30Z"}]}`)
@@ -119,15 +120,15 @@ func TestExamplesAreTrue(t *testing.T) {
 		content := doc.Paths.Value(template).GetOperation(c.method).Responses.Status(r.status).Value.Content[mediaJSON]
 		want, there := examplesOf(content)[example]
 		if !there && c.operation == "leaveUser" {
-			continue // the same requests as for a ping, one answer
+			continue // the same requests as for a ping, one response
 		}
-		require.True(t, there, "%s %s has no example of its answer", name, media)
+		require.True(t, there, "%s %s has no example of its response", name, media)
 		encoded, err := json.Marshal(want)
 		require.NoError(t, err)
 		require.JSONEq(t, string(encoded), r.body, name)
-		answered++
+		responded++
 	}
-	require.Greater(t, answered, 15)
+	require.Greater(t, responded, 15)
 }
 
 // spoilers returns changes of a valid request. Most of them make most requests invalid.
@@ -168,10 +169,11 @@ func spoilers() []func(*call) {
 	}
 }
 
-// TestEveryAnswerIsProvoked provokes each documented status and each code of each operation on both stores. Other tests
-// check with every exchange that there are no others.
-func TestEveryAnswerIsProvoked(t *testing.T) {
-	eachStore(t, func(t *testing.T, w *world) {
+// TestEveryDocumentedResponse provokes each documented status and each code of each operation on both stores. Other
+// tests check with every exchange that there are no others.
+func TestEveryDocumentedResponse(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, w *testServer) {
 		wanted, calls := documentedResponses(w.doc), exampleCalls(t, w.doc)
 		w.store.now = exampleNow
 		for _, c := range calls {
@@ -181,23 +183,23 @@ func TestEveryAnswerIsProvoked(t *testing.T) {
 				spoiled.send(w)
 			}
 		}
-		answered := w.answers()
+		responded := w.responses()
 		for fault, causes := range storeErrors() {
-			failed := newWorld(t, &failing{Store: w.store.Store, err: causes[0]})
+			failed := newTestServer(t, &errStore{Store: w.store.Store, err: causes[0]})
 			for _, c := range calls {
 				if wanted[fmt.Sprintf("%s %d %s", c.operation, fault.problemType().status, fault)] {
 					c.send(failed)
 				}
 			}
-			maps.Copy(answered, failed.answers())
+			maps.Copy(responded, failed.responses())
 		}
-		refusing := newWorld(t, w.store.Store, func(c *Config) { c.RefuseUnknown = true })
+		refusing := newTestServer(t, w.store.Store, func(c *Config) { c.RefuseUnknown = true })
 		for _, c := range calls {
 			c.send(refusing)
 		}
-		maps.Copy(answered, refusing.answers())
-		maps.Copy(answered, refusals(t, w.store.Store, slices.Collect(maps.Values(calls))))
-		maps.Copy(answered, rateLimited(t, w, calls))
-		require.Equal(t, slices.Sorted(maps.Keys(wanted)), slices.Sorted(maps.Keys(answered)))
+		maps.Copy(responded, refusing.responses())
+		maps.Copy(responded, refusals(t, w.store.Store, slices.Collect(maps.Values(calls))))
+		maps.Copy(responded, rateLimited(t, w, calls))
+		require.Equal(t, slices.Sorted(maps.Keys(wanted)), slices.Sorted(maps.Keys(responded)))
 	})
 }

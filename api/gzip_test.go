@@ -22,7 +22,7 @@ func lookupOf(n int) string {
 	return `{"users":[` + strings.Join(users, ",") + `]}`
 }
 
-// TestAcceptEncoding: who takes gzip, and rather than the response as it is.
+// TestAcceptEncoding checks which Accept-Encoding headers prefer gzip to the uncompressed response.
 func TestAcceptEncoding(t *testing.T) {
 	for accepted, want := range map[string]bool{
 		"": false, "gzip": true, "GZip": true, "x-gzip": true, "*": true, "br": false, "identity": false,
@@ -41,9 +41,9 @@ func TestAcceptEncoding(t *testing.T) {
 	require.False(t, acceptsGzip(nil))
 }
 
-// TestCompression: what is large is compressed for those who ask, and says what it is.
+// TestCompression checks that large responses are compressed on request, with the right headers.
 func TestCompression(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+	w := newTestServer(t, fileStore(t))
 	w.post("/chat/pings", pingsOf(1000))
 	large := lookupOf(1000)
 	plain := w.send(http.MethodPost, "/chat/lookup", large, "Accept-Encoding: identity")
@@ -90,10 +90,10 @@ func pingsOf(n int) string {
 	return `{"pings":[` + strings.Join(items, ",") + `]}`
 }
 
-// TestCompressionAndCaches: the tag of what is compressed is that of what is not, since it is weak, and 304 and HEAD
-// say of themselves what 200 would.
+// TestCompressionAndCaches checks that the ETag does not depend on the encoding, because it is weak, and that 304
+// and HEAD have the headers of 200.
 func TestCompressionAndCaches(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+	w := newTestServer(t, fileStore(t))
 	path := "/chat/lookup?user=u" + strings.Repeat("&user=u", 49)
 	plain := w.send(http.MethodGet, path, "", "Accept-Encoding: identity")
 	packed := w.send(http.MethodGet, path, "", "Accept-Encoding: gzip")
@@ -115,9 +115,10 @@ func TestCompressionAndCaches(t *testing.T) {
 	require.Empty(t, head.body)
 }
 
-// TestPagesAreCompressed: all files that are worth it, with a tag of their own: that of a file is strong.
+// TestPagesAreCompressed checks that files are compressed if that saves something, and have another ETag then,
+// because theirs are strong.
 func TestPagesAreCompressed(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+	w := newTestServer(t, fileStore(t))
 	for path, want := range map[string]bool{
 		"/openapi.yaml": true, "/openapi.json": true, "/docs/errors": true, "/docs/swagger-ui.css": true,
 		"/docs/": false, "/docs/favicon.svg": false,
@@ -136,7 +137,7 @@ func TestPagesAreCompressed(t *testing.T) {
 	}
 }
 
-// TestCompressingConcurrently: compressors are shared, and what they write is not.
+// TestCompressingConcurrently checks that compressors are shared and their output is not.
 func TestCompressingConcurrently(t *testing.T) {
 	var all sync.WaitGroup
 	for n := range 100 {
@@ -151,23 +152,23 @@ func TestCompressingConcurrently(t *testing.T) {
 	all.Wait()
 }
 
-// BenchmarkCompression is what it costs to compress a lookup of 1,000, beside encoding it.
+// BenchmarkCompression measures compressing a lookup of 1,000 users, and encoding it for comparison.
 func BenchmarkCompression(b *testing.B) {
-	answer := lookupResponse{presences: presences{
-		evaluated: evaluated{AsOf: timestamp(noon)},
+	response := lookupResponse{presences: presences{
+		evaluated: evaluated{AsOf: timestamp(testNow)},
 		Users:     make([]presence, 1000),
 	}}
-	for i := range answer.Users {
-		seen := timestamp(noon - lastseen.Instant(i*7919%300_000))
-		answer.Users[i] = presence{
+	for i := range response.Users {
+		seen := timestamp(testNow - lastseen.Instant(i*7919%300_000))
+		response.Users[i] = presence{
 			User: benchUser(i * 7919), Status: lastseen.Yellow, LastSeen: seen,
 			ValidUntil: seen + 300_000,
 		}
 	}
-	encoded, buffer := answer.appendJSON(nil), []byte(nil)
+	encoded, buffer := response.appendJSON(nil), []byte(nil)
 	b.Run("encode", func(b *testing.B) {
 		for b.Loop() {
-			buffer = answer.appendJSON(buffer[:0])
+			buffer = response.appendJSON(buffer[:0])
 		}
 	})
 	b.Run("compress", func(b *testing.B) {

@@ -2,7 +2,6 @@ package api
 
 import (
 	"crypto/tls"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -15,18 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// statusFor returns the status of a request for the settings of a namespace under a name.
-func (w *world) statusFor(host string) int {
-	w.t.Helper()
-	answers := w.exchange("GET /v1/namespaces/chat HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n")
-	require.Len(w.t, answers, 1, host)
-	return answers[0].status
-}
-
-// TestHostsOfAnOpenServer: a name that a stranger could own in the public DNS is refused, so that no web page can point
-// one at this machine and use the server as its own.
-func TestHostsOfAnOpenServer(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+// TestHostsWithoutAuth checks that names that anyone could own in the public DNS are refused, so that no web page
+// can point such a name at this machine and use the server.
+func TestHostsWithoutAuth(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t, fileStore(t))
 	for _, host := range []string{
 		"localhost", "localhost:8080", "LOCALHOST:8080", "localhost.", "localhost.:8080", "localhost:", "app.localhost",
 		"a.b.localhost:1", "127.0.0.1", "127.0.0.1:8080",
@@ -55,9 +47,9 @@ func TestHostsOfAnOpenServer(t *testing.T) {
 	}
 }
 
-// TestRefusedHost says what is allowed, and where to allow more.
+// TestRefusedHost checks that the error names the allowed hosts and the setting to allow more.
 func TestRefusedHost(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+	w := newTestServer(t, fileStore(t))
 	w.send(http.MethodPost, "/chat/users/alice/ping", "")
 	before := w.get("/chat/users?as_of=2026-11-20T22:00:00Z")
 	for _, request := range []string{
@@ -66,16 +58,16 @@ func TestRefusedHost(t *testing.T) {
 		"POST /v1/namespaces/chat/users/alice/leave", "POST /v1/namespaces/chat/pings", "GET /v1/namespaces",
 		"HEAD /v1/namespaces",
 	} {
-		answers := w.exchange(request +
+		responses := w.exchange(request +
 			" HTTP/1.1\r\nHost: rebound.example:8080\r\nOrigin: http://rebound.example:8080\r\nSec-Fetch-Site: same-origin\r\n" +
 			"X-Forwarded-Host: localhost\r\nForwarded: host=localhost\r\nConnection: close\r\n\r\n")
-		require.Len(t, answers, 1)
-		require.Equal(t, http.StatusForbidden, answers[0].status, request)
-		require.Empty(t, answers[0].header.Get("WWW-Authenticate"), "no credentials would help")
+		require.Len(t, responses, 1)
+		require.Equal(t, http.StatusForbidden, responses[0].status, request)
+		require.Empty(t, responses[0].header.Get("WWW-Authenticate"), "no credentials would help")
 		if strings.HasPrefix(request, "HEAD") {
 			continue
 		}
-		problem := answers[0].json(t)
+		problem := responses[0].json(t)
 		require.Equal(t, "forbidden", problem["code"], request)
 		for _, text := range []string{`"rebound.example:8080"`, "--allowed-hosts", "localhost"} {
 			require.Contains(t, problem["detail"], text)
@@ -83,15 +75,15 @@ func TestRefusedHost(t *testing.T) {
 	}
 	require.Equal(t, before, w.get("/chat/users?as_of=2026-11-20T22:00:00Z"), "nothing changed")
 	for _, path := range []string{"/healthz", "/readyz", "/version", "/docs/", "/openapi.yaml"} {
-		answers := w.exchange("GET " + path + " HTTP/1.1\r\nHost: presence.example.com\r\nConnection: close\r\n\r\n")
-		require.Equal(t, http.StatusOK, answers[0].status, "%s holds nothing about users, and probes use any name",
+		responses := w.exchange("GET " + path + " HTTP/1.1\r\nHost: presence.example.com\r\nConnection: close\r\n\r\n")
+		require.Equal(t, http.StatusOK, responses[0].status, "%s holds nothing about users, and probes use any name",
 			path)
 	}
 }
 
-// TestWhereTheHostStands: in the request line it wins over the header, and HTTP/1.0 needs none.
-func TestWhereTheHostStands(t *testing.T) {
-	w := newLimitedWorld(t)
+// TestHostInRequestLine checks that a host in the request line overrides the header, and that HTTP/1.0 needs none.
+func TestHostInRequestLine(t *testing.T) {
+	w := newLimitedServer(t)
 	for request, want := range map[string]int{
 		"GET http://localhost/v1/namespaces/chat HTTP/1.1\r\nHost: localhost\r\n":         http.StatusOK,
 		"GET http://evil.example/v1/namespaces/chat HTTP/1.1\r\nHost: localhost\r\n":      http.StatusForbidden,
@@ -104,13 +96,13 @@ func TestWhereTheHostStands(t *testing.T) {
 		"GET /v1/namespaces/chat HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n":   http.StatusBadRequest,
 		"GET /v1/namespaces/chat HTTP/1.1\r\nHost: evil.example\r\nX-Host: localhost\r\n": http.StatusForbidden,
 	} {
-		answers := w.exchange(request + "Connection: close\r\n\r\n")
-		require.Len(t, answers, 1, request)
-		require.Equal(t, want, answers[0].status, "%s%s", request, answers[0].body)
+		responses := w.exchange(request + "Connection: close\r\n\r\n")
+		require.Len(t, responses, 1, request)
+		require.Equal(t, want, responses[0].status, "%s%s", request, responses[0].body)
 	}
 }
 
-// TestHostsOverHTTP2: the name is in the pseudo-header :authority there.
+// TestHostsOverHTTP2 checks the pseudo-header :authority.
 func TestHostsOverHTTP2(t *testing.T) {
 	server := httptest.NewUnstartedServer(New(Config{
 		Store: fileStore(t), Settings: Settings{},
@@ -139,9 +131,9 @@ func TestHostsOverHTTP2(t *testing.T) {
 	}
 }
 
-// TestAllowedHosts also checks that a reload changes them.
+// TestAllowedHosts checks configured hosts, and that a reload changes them.
 func TestAllowedHosts(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+	w := newTestServer(t, fileStore(t))
 	require.Equal(t, http.StatusForbidden, w.statusFor("presence.example.com"))
 	w.reload(func(c *Config) { c.AllowedHosts = []string{"presence.example.com", "*.corp.example", "*.lan"} })
 	for host, want := range map[string]int{
@@ -158,15 +150,15 @@ func TestAllowedHosts(t *testing.T) {
 	}
 }
 
-// TestHostsOfAGuardedServer are not looked at: no page has the credentials. Keys that are added or removed by a
-// reload change the mode.
-func TestHostsOfAGuardedServer(t *testing.T) {
-	guard, headers := callers(t)
-	w := newGuardedWorld(t, fileStore(t), guard)
+// TestHostsWithAuth checks that hosts are ignored if the server needs credentials, because web pages do not have
+// them. A reload that adds or removes the last key changes this.
+func TestHostsWithAuth(t *testing.T) {
+	authenticator, headers := callers(t)
+	w := newAuthServer(t, fileStore(t), authenticator)
 	status := func() int {
-		answers := w.exchange("GET /v1/namespaces/chat HTTP/1.1\r\nHost: presence.example.com\r\nAuthorization: " +
+		responses := w.exchange("GET /v1/namespaces/chat HTTP/1.1\r\nHost: presence.example.com\r\nAuthorization: " +
 			headers["read"] + "\r\nConnection: close\r\n\r\n")
-		return answers[0].status
+		return responses[0].status
 	}
 	require.Equal(t, http.StatusOK, status())
 	require.Equal(t, http.StatusUnauthorized, w.statusFor("presence.example.com"))
@@ -192,65 +184,7 @@ func TestCheckHost(t *testing.T) {
 	}
 }
 
-// crossSite are the headers with which browsers send requests of pages of other sites.
-func crossSite(origin string) []string {
-	return []string{"Origin: " + origin, "Sec-Fetch-Site: cross-site"}
-}
-
-// TestCrossOriginWrites: a page of another origin cannot write to an open server, not even without reading the answer,
-// unless CORS allows its origin. What is no browser's goes on as ever.
-func TestCrossOriginWrites(t *testing.T) {
-	w := newWorld(t, fileStore(t), allowing(app, "https://*.example.org"))
-	const evil = "https://evil.example"
-	own := "http://" + strings.TrimPrefix(w.url, "http://")
-	for _, c := range []struct {
-		name    string
-		headers []string
-		want    int
-	}{
-		{"curl -d", []string{"Content-Type: application/x-www-form-urlencoded"}, 200},
-		{"an old library", nil, 200},
-		{"the pages of this server", []string{"Origin: " + own, "Sec-Fetch-Site: same-origin"}, 200},
-		{"the same in an old browser", []string{"Origin: " + own}, 200},
-		{"typed by the user", []string{"Sec-Fetch-Site: none"}, 200},
-		{"an allowed origin", crossSite(app), 200},
-		{"one that fits a pattern", crossSite("https://a.example.org"), 200},
-		{"a form or a beacon of another site", append(crossSite(evil), "Content-Type: text/plain"), 403},
-		{"another port of this machine", []string{"Origin: http://localhost:1", "Sec-Fetch-Site: same-site"}, 403},
-		{"a sandboxed frame", crossSite("null"), 403},
-		{"without an origin", []string{"Sec-Fetch-Site: cross-site"}, 403},
-		{"an old browser", []string{"Origin: " + evil}, 403},
-		{"a page that names another origin, too", append(crossSite(evil), "Origin: "+app), 403},
-	} {
-		r := w.send(http.MethodPost, "/chat/pings", `{"pings":[{"user":"eve"}]}`, c.headers...)
-		require.Equal(t, c.want, r.status, "%s: %s", c.name, r.body)
-		require.Equal(t, http.StatusOK, w.send(http.MethodGet, "/chat", "", c.headers...).status,
-			"%s: reading is up to CORS", c.name)
-		if c.want == http.StatusForbidden {
-			problem := w.fails(codeForbidden, http.MethodPost, "/chat/users/alice/ping", "", c.headers...)
-			require.Contains(t, problem["detail"], "--cors-origins", c.name)
-			w.fails(codeForbidden, http.MethodDelete, "/chat?confirm=chat", "", c.headers...)
-		}
-	}
-}
-
-// TestCrossOriginWritesWithCredentials are decided by the credentials: a browser sends none by itself.
-func TestCrossOriginWritesWithCredentials(t *testing.T) {
-	guard, headers := callers(t)
-	w := newGuardedWorld(t, fileStore(t), guard)
-	for name, want := range map[string]int{"ping": 204, "alice": 200, "nobody": 401} {
-		h := crossSite("https://evil.example")
-		if headers[name] != "" {
-			h = append(h, "Authorization: "+headers[name])
-		}
-		require.Equal(t, want, w.send(http.MethodPost, "/chat/users/alice/ping", "", h...).status, name)
-	}
-	body := fmt.Sprintf(`{"token":%q}`, token(t, "alice", noon+1000, "chat"))
-	require.Equal(t, http.StatusOK, w.send(http.MethodPost, "/chat/users/alice/leave", body,
-		crossSite("https://evil.example")...).status, "a beacon")
-}
-
-// FuzzHost: a name that is allowed has no dot, is an address, or ends in a domain that nobody can own in public.
+// FuzzHost checks that an allowed name has no dot, is an address, or ends in a domain that is not public.
 func FuzzHost(f *testing.F) {
 	for _, seed := range []string{
 		"localhost:8080", "[::1]:1", "127.0.0.1", "a.local.", "evil.example", "com.",
@@ -271,4 +205,12 @@ func FuzzHost(f *testing.F) {
 		labels := strings.Split(strings.TrimSuffix(name, "."), ".")
 		require.Contains(t, []string{"localhost", "local", "internal"}, labels[len(labels)-1], host)
 	})
+}
+
+// statusFor returns the status of a request for a namespace's settings with a Host header.
+func (w *testServer) statusFor(host string) int {
+	w.t.Helper()
+	responses := w.exchange("GET /v1/namespaces/chat HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n")
+	require.Len(w.t, responses, 1, host)
+	return responses[0].status
 }

@@ -2,11 +2,13 @@ package api
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +21,7 @@ import (
 	"github.com/lastseen/lastseen/api/limit"
 )
 
-// logTest is an interface without a network, so that a line is written when a request has returned.
+// logTest is the handler without a network, so that a request is logged by the time it returns.
 type logTest struct {
 	t      *testing.T
 	config Config
@@ -32,7 +34,7 @@ func newLogTest(t *testing.T, level slog.Level, changes ...func(*Config)) *logTe
 	l := &logTest{t: t, log: &bytes.Buffer{}}
 	now := time.Unix(1_795_176_000, 0)
 	l.config = Config{
-		Store: &clocked{Store: fileStore(t), now: noon},
+		Store: &clockStore{Store: fileStore(t), now: testNow},
 		Settings: Settings{
 			Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour},
 			PingInterval: time.Second,
@@ -50,7 +52,7 @@ func newLogTest(t *testing.T, level slog.Level, changes ...func(*Config)) *logTe
 	return l
 }
 
-// send sends a request with headers "Name: value", and returns the response and what was logged of it.
+// send sends a request with headers "Name: value", and returns the response and the lines logged.
 func (l *logTest) send(method, target, body string, headers ...string) (*httptest.ResponseRecorder, []map[string]any) {
 	l.t.Helper()
 	l.log.Reset()
@@ -114,11 +116,12 @@ func TestAccessLogIsOffByDefaultAndReloads(t *testing.T) {
 	}
 }
 
-// TestAccessLogOfFailures: the access log has the status that was sent, and the failure is logged once.
+// TestAccessLogOfFailures checks that the access log has the status that was sent, and that the failure is logged
+// once.
 func TestAccessLogOfFailures(t *testing.T) {
-	for _, s := range []*failing{{err: http.ErrBodyNotAllowed}, {panic: true}} {
+	for _, s := range []*errStore{{err: http.ErrBodyNotAllowed}, {panic: true}} {
 		s.Store = fileStore(t)
-		l := newLogTest(t, slog.LevelInfo, withAccessLog, func(c *Config) { c.Store = &clocked{Store: s, now: noon} })
+		l := newLogTest(t, slog.LevelInfo, withAccessLog, func(c *Config) { c.Store = &clockStore{Store: s, now: testNow} })
 		w, lines := l.send("POST", chatAlice+"/ping", "")
 		require.Equal(t, 500, w.Code)
 		require.Len(t, lines, 2)
@@ -129,11 +132,12 @@ func TestAccessLogOfFailures(t *testing.T) {
 	}
 }
 
-// TestCallersInTheLog are named as requests are charged: by key, by user without the user's name, by address.
-func TestCallersInTheLog(t *testing.T) {
-	guard, headers := callers(t)
+// TestCallersInLog checks that callers are logged as they are rate limited: by key, by user without the user's name,
+// or by address.
+func TestCallersInLog(t *testing.T) {
+	authenticator, headers := callers(t)
 	guarded := func(c *Config) {
-		c.Auth = guard
+		c.Auth = authenticator
 		c.Limits = limit.Limits{Caller: 1_000_000, User: 1}
 	}
 	l := newLogTest(t, slog.LevelInfo, withAccessLog, guarded, behindTrusted)
@@ -163,10 +167,10 @@ func behindTrusted(c *Config) {
 	c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}
 }
 
-// TestRefusalsAtDebug: each refusal has one line that says why, with the request ID and the code.
+// TestRefusalsAtDebug checks that each refusal logs one line with the reason, the request ID and the code.
 func TestRefusalsAtDebug(t *testing.T) {
-	guard, headers := callers(t)
-	guarded := func(c *Config) { c.Auth = guard }
+	authenticator, headers := callers(t)
+	guarded := func(c *Config) { c.Auth = authenticator }
 	debug, info := newLogTest(t, slog.LevelDebug, guarded), newLogTest(t, slog.LevelInfo, guarded)
 	for _, c := range []struct {
 		method, target, as string
@@ -196,8 +200,8 @@ func TestRefusalsAtDebug(t *testing.T) {
 	}
 }
 
-// TestRefusalsQuoteLittle: what callers send into the log is short, on one line, and without their credentials.
-func TestRefusalsQuoteLittle(t *testing.T) {
+// TestRefusalsQuoteShortText checks that text of callers in the log is short, on one line, and without credentials.
+func TestRefusalsQuoteShortText(t *testing.T) {
 	l := newLogTest(t, slog.LevelDebug)
 	text := func(target, body string, headers ...string) string {
 		t.Helper()
@@ -222,7 +226,8 @@ func TestRefusalsQuoteLittle(t *testing.T) {
 	}
 }
 
-// TestRefusedPreflights have no status that says so: browsers go by the headers, operators by the log.
+// TestRefusedPreflights checks the log of refused preflights. Their status does not show it: browsers use the
+// headers, operators the log.
 func TestRefusedPreflights(t *testing.T) {
 	const ping = "/v1/namespaces/chat/users/alice/ping"
 	alice := strings.TrimSuffix(ping, "/ping")
@@ -272,4 +277,35 @@ func TestRefusedPreflights(t *testing.T) {
 	some = newLogTest(t, slog.LevelInfo, allowing(app))
 	_, lines := some.send("OPTIONS", ping, "", ask(local, "POST")...)
 	require.Empty(t, lines)
+}
+
+// encoded returns a part of a JWT.
+func encoded(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+
+// TestCredentialsAreNotLogged checks that the log has the reason for a refusal, with the request ID, but never the
+// credentials.
+func TestCredentialsAreNotLogged(t *testing.T) {
+	authenticator, headers := callers(t)
+	w := newAuthServer(t, fileStore(t), authenticator)
+	for name, reason := range map[string]string{
+		"alice, expired": "expired", "stranger": "no such key", "garbage": "malformed", "basic": "not Bearer",
+	} {
+		r := w.send(http.MethodGet, "/chat/users/alice", "", "Authorization: "+headers[name])
+		require.Contains(t, w.log.String(), r.header.Get("X-Request-Id"))
+		require.Contains(t, w.log.String(), reason)
+	}
+	long := strings.Repeat("x", 3000)
+	w.send(http.MethodGet, "/chat", "",
+		"Authorization: Bearer "+encoded(`{"alg":"HS256"}`)+"."+encoded(`{"`+long+`":1,"`+long+`":2}`)+".x")
+	require.Contains(t, w.log.String(), "duplicate")
+	require.NotContains(t, w.log.String(), long)
+	for _, credentials := range headers {
+		w.send(http.MethodPost, "/chat/users/alice/ping", "{", headersOf(credentials)...)
+		w.send(http.MethodDelete, "/chat?"+url.QueryEscape(credentials), "", headersOf(credentials)...)
+	}
+	for name, credentials := range headers {
+		if _, secret, _ := strings.Cut(credentials, " "); len(secret) > 10 {
+			require.NotContains(t, w.log.String(), secret, name)
+		}
+	}
 }

@@ -1,29 +1,199 @@
 package api
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
+	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/store"
 )
 
-// stream is an upload of lines that goes on until the test ends it.
-type stream struct {
-	*io.PipeWriter
-	answer chan reply
+func TestNDJSON(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, w *testServer) {
+		var b strings.Builder
+		for i := range 20_000 {
+			fmt.Fprintf(&b, "{\"user\":\"u%d\"}\n", i)
+		}
+		require.EqualValues(t, 20_000, w.post("/many/pings", b.String(), ndjson)["recorded"])
+		require.Equal(t, 20_000, w.total("many"))
+
+		lines := "\n{\"user\":\"alice\"}\r\n  \n\n{\"user\":\"bob\",\"at\":100123}"
+		require.EqualValues(t, 2, w.post("/chat/pings", lines, ndjson)["recorded"],
+			"blank lines, CRLF, no final newline")
+		require.EqualValues(t, 1, w.post("/chat/leaves", `{"user":"bob"}`, ndjson)["recorded"])
+		require.EqualValues(t, 0, w.post("/chat/pings", "", ndjson)["recorded"])
+		longest := `{"user":"eve"` + strings.Repeat(" ", 4096-len(`{"user":"eve"}`)) + "}"
+		require.EqualValues(t, 1, w.post("/chat/pings", longest+"\n", ndjson)["recorded"])
+		w.fails(codeBodyTooLarge, http.MethodPost, "/chat/pings", longest+" \n", ndjson)
+		require.Equal(t, 3, w.total("chat"))
+	})
 }
 
-// stream begins an upload.
-func (w *world) stream(headers ...string) stream {
+func TestLinesBeforeAnInvalidOne(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, w *testServer) {
+		for i, bad := range []string{`{"user":""}`, `{"user":"x","at":0}`, `{`, strings.Repeat("x", 5000)} {
+			namespace := fmt.Sprintf("n%d", i)
+			var b strings.Builder
+			for i := range 1500 {
+				fmt.Fprintf(&b, "{\"user\":\"u%d\"}\n", i)
+			}
+			r := w.send(http.MethodPost, "/"+namespace+"/pings", b.String()+"\n"+bad+"\n{\"user\":\"after\"}\n", ndjson)
+			problem := r.json(t)
+			require.EqualValues(t, 1502, problem["line"], r.body)
+			require.EqualValues(t, 1500, problem["recorded"])
+			require.Equal(t, 1500, w.total(namespace))
+		}
+	})
+}
+
+// TestLinesAreRecordedOnArrival checks that lines are recorded while their stream is still open.
+func TestLinesAreRecordedOnArrival(t *testing.T) {
+	w := newTestServer(t, fileStore(t))
+	reader, writer := io.Pipe()
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, w.url+"/v1/namespaces/chat/pings",
+		reader)
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/x-ndjson")
+	done := make(chan string, 1)
+	go func() {
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			done <- err.Error()
+			return
+		}
+		defer response.Body.Close()
+		line, _ := bufio.NewReader(response.Body).ReadString('\n')
+		done <- line
+	}()
+	for i := range 3 {
+		fmt.Fprintf(writer, "{\"user\":\"u%d\"}\n{\"us", i)
+		require.Eventually(t, func() bool { return w.total("chat") == i+1 }, time.Minute, time.Millisecond)
+		fmt.Fprintf(writer, "er\":\"u%d\"}\n", i)
+	}
+	require.NoError(t, writer.Close())
+	require.Equal(t, "{\"recorded\":6}\n", <-done)
+}
+
+// TestStoreFailsDuringStream checks that the error reports how many lines were recorded.
+func TestStoreFailsDuringStream(t *testing.T) {
+	for want, failure := range map[code]error{
+		codeStoreUnavailable: store.ErrUnavailable,
+		codeOverloaded:       store.ErrOverloaded,
+	} {
+		w := newTestServer(t, &errAfterFirstStore{Store: fileStore(t), err: fmt.Errorf("%w: the cause", failure)})
+		problem := w.fails(want, http.MethodPost, "/chat/pings", strings.Repeat("{\"user\":\"a\"}\n", maxChunk+1),
+			ndjson)
+		require.Positive(t, problem["recorded"])
+		require.EqualValues(t, problem["line"], int(problem["recorded"].(float64))+1)
+		require.NotContains(t, problem["detail"], "had no effect")
+		require.Contains(t, w.log.String(), "the cause")
+	}
+}
+
+// endless sends lines until the server responds or ends the connection, or until limit bytes are sent. It reports
+// whether the server did.
+func endless(t *testing.T, w *testServer, line string, limit int) (found testResponse, ended bool) {
+	t.Helper()
+	conn := w.dial() // stays open, so that the caller can measure what the stream takes
+	_, err := fmt.Fprintf(conn,
+		"POST /v1/namespaces/chat/pings HTTP/1.1\r\nHost: a\r\n%s\r\nTransfer-Encoding: chunked\r\n\r\n", ndjson)
+	require.NoError(t, err)
+	responded := make(chan testResponse, 1)
+	go func() {
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			responded <- testResponse{body: err.Error()}
+			return
+		}
+		defer response.Body.Close()
+		body, _ := io.ReadAll(response.Body)
+		responded <- testResponse{response.StatusCode, response.Header, string(body)}
+	}()
+	block := strings.Repeat(line, max(1, (64<<10)/len(line)))
+	for sent := 0; sent < limit && len(responded) == 0; sent += len(block) {
+		if _, err := fmt.Fprintf(conn, "%x\r\n%s\r\n", len(block), block); err != nil {
+			return <-responded, true
+		}
+	}
+	if len(responded) == 0 {
+		return testResponse{}, false
+	}
+	return <-responded, true
+}
+
+// TestEndlessLines checks that a line without an end is refused, and that a stream without an end uses no more
+// memory than a short one.
+func TestEndlessLines(t *testing.T) {
+	w := newLimitedServer(t)
+	for _, start := range []string{`{"user":"`, "[", " ", `{"at":1`} {
+		response, ended := endless(t, w, strings.Repeat(start, 10), 1<<30)
+		require.True(t, ended, start)
+		require.Equal(t, string(codeBodyTooLarge), response.json(t)["code"], response.body)
+	}
+	limit := 16 << 20
+	if testing.Short() {
+		limit = 1 << 20
+	}
+	for _, line := range []string{
+		"\n", "\r\n", "{\"user\":\"alice\"}\n",
+		`{"user":"bob"}` + strings.Repeat(" ", 4000) + "\n",
+	} {
+		before := heap()
+		_, ended := endless(t, w, line, limit)
+		require.False(t, ended, "%.20q", line)
+		require.Less(t, heap(), before+8<<20, "%.20q", line)
+	}
+	require.Equal(t, 2, w.total("chat"))
+}
+
+// TestSlowStreamContinues checks that a stream has no time limit as long as lines arrive.
+func TestSlowStreamContinues(t *testing.T) {
+	withFakeClock(t, func(t *testing.T, dial func() net.Conn) {
+		conn := dial()
+		_, err := fmt.Fprintf(conn,
+			"POST /v1/namespaces/chat/pings HTTP/1.1\r\nHost: a\r\n%s\r\nTransfer-Encoding: chunked\r\n\r\n", ndjson)
+		require.NoError(t, err)
+		line := "{\"user\":\"alice\"}\n"
+		const lines = 100
+		for range lines {
+			time.Sleep(lineTimeout - time.Second)
+			_, err := fmt.Fprintf(conn, "%x\r\n%s\r\n", len(line), line)
+			require.NoError(t, err)
+		}
+		go io.WriteString(conn, "0\r\n\r\n")
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err)
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		require.JSONEq(t, fmt.Sprintf(`{"recorded":%d}`, lines), string(body))
+	})
+}
+
+// stream is an upload of lines that continues until the test ends it.
+type stream struct {
+	*io.PipeWriter
+	response chan testResponse
+}
+
+// stream starts an upload.
+func (w *testServer) stream(headers ...string) stream {
 	w.t.Helper()
 	reader, writer := io.Pipe()
 	w.t.Cleanup(func() { _ = writer.Close() })
@@ -34,52 +204,53 @@ func (w *world) stream(headers ...string) stream {
 		name, value, _ := strings.Cut(header, ": ")
 		request.Header.Set(name, value)
 	}
-	s := stream{writer, make(chan reply, 1)}
+	s := stream{writer, make(chan testResponse, 1)}
 	go func() {
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
-			s.answer <- reply{body: err.Error()}
+			s.response <- testResponse{body: err.Error()}
 			return
 		}
 		defer response.Body.Close()
 		body, _ := io.ReadAll(response.Body)
-		s.answer <- reply{response.StatusCode, response.Header, string(body)}
+		s.response <- testResponse{response.StatusCode, response.Header, string(body)}
 	}()
 	return s
 }
 
-// TestStreamsAreAuthorizedAgain: what a caller may not do any more ends its stream, before the next lines are recorded.
-func TestStreamsAreAuthorizedAgain(t *testing.T) {
+// TestStreamsAreReauthorized checks that a caller that loses the permission during a stream cannot record more
+// lines.
+func TestStreamsAreReauthorized(t *testing.T) {
 	secret, hash := auth.NewKey()
 	_, otherHash := auth.NewKey()
 	key := auth.Key{Name: "backend", Hash: hash, Scopes: []auth.Scope{auth.Ping}, Namespaces: []auth.Pattern{"*"}}
 	other := auth.Key{Name: "other", Hash: otherHash, Scopes: auth.Scopes(), Namespaces: []auth.Pattern{"*"}}
 	elsewhere := key
 	elsewhere.Namespaces = []auth.Pattern{"elsewhere"}
-	guard := func(keys ...auth.Key) *auth.Authenticator { return newGuard(t, auth.Config{Keys: keys}) }
+	authenticator := func(keys ...auth.Key) *auth.Authenticator { return newAuthenticator(t, auth.Config{Keys: keys}) }
 	for name, after := range map[string]struct {
-		guard  *auth.Authenticator
-		status int
-		code   code
+		authenticator *auth.Authenticator
+		status        int
+		code          code
 	}{
-		"a key that was removed":              {guard(other), http.StatusUnauthorized, codeUnauthenticated},
-		"a key that is for another namespace": {guard(elsewhere, other), http.StatusForbidden, codeForbidden},
-		"a key that is as it was":             {guard(key, other), http.StatusOK, ""},
+		"a key that was removed":              {authenticator(other), http.StatusUnauthorized, codeUnauthenticated},
+		"a key that is for another namespace": {authenticator(elsewhere, other), http.StatusForbidden, codeForbidden},
+		"a key that is as it was":             {authenticator(key, other), http.StatusOK, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newGuardedWorld(t, fileStore(t), guard(key, other))
+			w := newAuthServer(t, fileStore(t), authenticator(key, other))
 			total := func() int {
-				infos, err := w.store.Count(t.Context(), "chat", []lastseen.Range{{From: 1, To: noon + maxAhead}})
+				infos, err := w.store.Count(t.Context(), "chat", []lastseen.Range{{From: 1, To: testNow + maxAhead}})
 				require.NoError(t, err)
 				return int(infos[0])
 			}
 			s := w.stream("Authorization: Bearer " + secret)
 			fmt.Fprint(s, "{\"user\":\"alice\"}\n\n{\"user\":\"bob\"}\n")
 			require.Eventually(t, func() bool { return total() == 2 }, time.Minute, time.Millisecond)
-			w.reload(func(c *Config) { c.Auth = after.guard })
+			w.reload(func(c *Config) { c.Auth = after.authenticator })
 			fmt.Fprint(s, "{\"user\":\"eve\"}\n")
 			require.NoError(t, s.Close())
-			r := <-s.answer
+			r := <-s.response
 			require.Equal(t, after.status, r.status, r.body)
 			if after.code == "" {
 				require.Equal(t, 3, total())
@@ -95,11 +266,11 @@ func TestStreamsAreAuthorizedAgain(t *testing.T) {
 	}
 }
 
-// TestStreamsTakeMemory: what a stream keeps counts, and is given back chunk by chunk.
-func TestStreamsTakeMemory(t *testing.T) {
+// TestStreamMemory checks that the memory of a stream is counted, and released after each chunk.
+func TestStreamMemory(t *testing.T) {
 	t.Parallel() // it waits until the server has read enough of a stream that it refused
 	memory := newBodyMemory(MinBodyMemory)
-	w := newWorld(t, fileStore(t), func(c *Config) { withBodies(c, memory) })
+	w := newTestServer(t, fileStore(t), func(c *Config) { withBodies(c, memory) })
 	used := func() int64 {
 		memory.mu.Lock()
 		defer memory.mu.Unlock()
@@ -120,10 +291,38 @@ func TestStreamsTakeMemory(t *testing.T) {
 	require.NoError(t, full.grow(int(memory.limit-used())))
 	w.fails(codeOverloaded, http.MethodPost, "/chat/pings", "{\"user\":\"bob\"}\n", ndjson)
 	fmt.Fprint(s, "{\"user\":\"eve\"}\n")
-	r := <-s.answer
+	r := <-s.response
 	require.Equal(t, http.StatusServiceUnavailable, r.status)
 	require.EqualValues(t, 6, r.json(t)["recorded"], r.body)
 	full.release()
 	require.NoError(t, s.Close())
 	require.Zero(t, used())
+}
+
+// FuzzLines checks that the sizes in which a stream arrives make no difference.
+func FuzzLines(f *testing.F) {
+	for _, seed := range []string{
+		"{\"user\":\"alice\"}\n{\"user\":\"bob\",\"at\":1}", "\n\r\n \n{\"user\":\"a\"}\r\n", "{\n", "{}\n",
+		"{\"user\":\"a\"} {\"user\":\"b\"}", "\x00", strings.Repeat(" ", 4097),
+	} {
+		f.Add(seed)
+	}
+	handler := fuzzHandler(f)
+	f.Fuzz(func(t *testing.T, content string) {
+		var responses []string
+		for _, body := range []io.Reader{
+			strings.NewReader(content), iotest.OneByteReader(strings.NewReader(content)),
+			iotest.DataErrReader(strings.NewReader(content)),
+		} {
+			request := httptest.NewRequest(http.MethodPost, "http://localhost/v1/namespaces/chat/pings", body)
+			request.Header.Set(echo.HeaderContentType, mediaNDJSON)
+			request.Header.Set(echo.HeaderXRequestID, "one")
+			recorder := httptest.NewRecorder()
+			handler.ServeHTTP(recorder, request)
+			require.Less(t, recorder.Code, http.StatusInternalServerError, recorder.Body)
+			responses = append(responses, recorder.Body.String())
+		}
+		require.Equal(t, responses[0], responses[1])
+		require.Equal(t, responses[0], responses[2])
+	})
 }

@@ -137,7 +137,7 @@ func documentedResponses(doc *openapi3.T) map[string]bool {
 	return all
 }
 
-// TestLimitsAreDocumented: those that schemas can say are those of the code.
+// TestLimitsAreDocumented checks that the limits in the schemas are those of the code.
 func TestLimitsAreDocumented(t *testing.T) {
 	components := document(t).Components
 	items := func(schema, field string) uint64 {

@@ -21,44 +21,44 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// unreliable is a store that fails when a test says so. It is a fake because its clock is that of a synctest bubble,
-// in which no real store can run.
-type unreliable struct {
+// unreliableStore is a store that fails on demand. It is a fake because its clock is that of a synctest bubble, in
+// which no real store can run.
+type unreliableStore struct {
 	store.Store
 	mu            sync.Mutex
 	reads, writes error
 }
 
-func (o *unreliable) fails(reads, writes error) {
+func (o *unreliableStore) fails(reads, writes error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.reads, o.writes = reads, writes
 }
 
-func (o *unreliable) errs() (reads, writes error) {
+func (o *unreliableStore) errs() (reads, writes error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.reads, o.writes
 }
 
-func (o *unreliable) Now(context.Context) (lastseen.Instant, error) { return noon, nil }
+func (o *unreliableStore) Now(context.Context) (lastseen.Instant, error) { return testNow, nil }
 
-func (o *unreliable) Ping(_ context.Context, _ string, batch []store.Sighting) ([]lastseen.State, error) {
+func (o *unreliableStore) Ping(_ context.Context, _ string, batch []store.Sighting) ([]lastseen.State, error) {
 	_, err := o.errs()
 	return make([]lastseen.State, len(batch)), err
 }
 
-func (o *unreliable) Lookup(_ context.Context, _ string, users []string) ([]lastseen.State, error) {
+func (o *unreliableStore) Lookup(_ context.Context, _ string, users []string) ([]lastseen.State, error) {
 	err, _ := o.errs()
 	return make([]lastseen.State, len(users)), err
 }
 
-func (o *unreliable) Ready(context.Context) error {
+func (o *unreliableStore) Ready(context.Context) error {
 	_, err := o.errs()
 	return err
 }
 
-// logBuffer holds what is logged, also by timers.
+// logBuffer holds what is logged, including by timers.
 type logBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -78,9 +78,9 @@ func (l *logBuffer) take() string {
 	return l.b.String()
 }
 
-// outageTest is an interface without a network, on a store that can fail, and its log.
+// outageTest is the handler without a network, on a store that can fail, and its log.
 type outageTest struct {
-	*unreliable
+	*unreliableStore
 	t   *testing.T
 	api http.Handler
 	log *logBuffer
@@ -88,9 +88,9 @@ type outageTest struct {
 
 func newOutageTest(t *testing.T, level slog.Level) *outageTest {
 	t.Helper()
-	o := &outageTest{unreliable: &unreliable{}, t: t, log: &logBuffer{}}
+	o := &outageTest{unreliableStore: &unreliableStore{}, t: t, log: &logBuffer{}}
 	o.api = New(Config{
-		Store: o.unreliable,
+		Store: o.unreliableStore,
 		Settings: Settings{
 			Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour},
 			PingInterval: time.Second,
@@ -128,7 +128,7 @@ func (o *outageTest) lines() (lines []map[string]any) {
 	return lines
 }
 
-// wait lets time pass, and what is due in it happen.
+// wait lets time pass and timers run.
 func wait(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -180,7 +180,7 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 	})
 }
 
-// TestFlappingIsOneOutage: a store of which a part is away fails some requests and answers others.
+// TestFlappingIsOneOutage checks a store that fails some requests and not others because a part of it is down.
 func TestFlappingIsOneOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOutageTest(t, slog.LevelInfo)
@@ -199,8 +199,8 @@ func TestFlappingIsOneOutage(t *testing.T) {
 	})
 }
 
-// TestReadsEndNoOutageOfWrites: a full disk, or a Redis that takes no writes, answers reads all the time.
-func TestReadsEndNoOutageOfWrites(t *testing.T) {
+// TestReadsDoNotEndWriteOutage checks a full disk, or a Redis that refuses writes: reads succeed all the time.
+func TestReadsDoNotEndWriteOutage(t *testing.T) {
 	for _, cause := range []error{store.ErrUnavailable, store.ErrFull} {
 		synctest.Test(t, func(t *testing.T) {
 			o := newOutageTest(t, slog.LevelInfo)
@@ -220,8 +220,9 @@ func TestReadsEndNoOutageOfWrites(t *testing.T) {
 	}
 }
 
-// TestDefectsAreLoggedEach: each may be another one. A line has its cause, up to a number of lines a minute.
-func TestDefectsAreLoggedEach(t *testing.T) {
+// TestDefectsAreLoggedSeparately checks that each unknown error is logged with its cause, up to a number of lines a
+// minute.
+func TestDefectsAreLoggedSeparately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOutageTest(t, slog.LevelInfo)
 		o.fails(errors.New("a defect"), nil)
@@ -242,7 +243,7 @@ func TestDefectsAreLoggedEach(t *testing.T) {
 	})
 }
 
-// TestDebugLogsEachFailure, so that every request ID is found.
+// TestDebugLogsEachFailure checks that every request ID is in the log at level debug.
 func TestDebugLogsEachFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOutageTest(t, slog.LevelDebug)
@@ -256,7 +257,7 @@ func TestDebugLogsEachFailure(t *testing.T) {
 	})
 }
 
-// TestFailuresAreCountedOnce from many goroutines; run with -race.
+// TestFailuresAreCountedOnce counts failures of many goroutines. Run it with -race.
 func TestFailuresAreCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOutageTest(t, slog.LevelInfo)

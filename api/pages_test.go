@@ -16,7 +16,7 @@ import (
 )
 
 func TestOpenAPIDocument(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+	w := newTestServer(t, fileStore(t))
 	asYAML := w.sendTo(http.MethodGet, "/openapi.yaml", "")
 	require.Equal(t, http.StatusOK, asYAML.status)
 	require.Equal(t, "application/yaml", asYAML.header.Get("Content-Type"))
@@ -63,9 +63,10 @@ func requireSame(t *testing.T, node *yaml.Node, value any, at string) {
 	}
 }
 
-// TestFilesAreServedLikeThis checks what all files have in common.
-func TestFilesAreServedLikeThis(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+// TestFileHeaders checks what all files have in common.
+func TestFileHeaders(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t, fileStore(t))
 	for _, path := range web.Paths() {
 		plain := w.sendTo(http.MethodGet, path+"?theme=dark", "", "Accept-Encoding: identity, gzip;q=0")
 		require.Equal(t, http.StatusOK, plain.status, path)
@@ -106,7 +107,8 @@ func requireClosed(t *testing.T, policy string) {
 }
 
 func TestLargeFilesAreCompressed(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+	t.Parallel()
+	w := newTestServer(t, fileStore(t))
 	const path = "/docs/swagger-ui-bundle.js"
 	plain := w.sendTo(http.MethodGet, path, "", "Accept-Encoding: identity")
 	for _, accepted := range []string{"gzip", "br, GZIP;q=0.5"} {
@@ -126,9 +128,9 @@ func TestLargeFilesAreCompressed(t *testing.T) {
 	}
 }
 
-// TestNothingElseIsServed checks that only the listed paths are served, unlike in a file server.
-func TestNothingElseIsServed(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+// TestOtherFilesAreNotServed checks that only the listed paths are served, unlike in a file server.
+func TestOtherFilesAreNotServed(t *testing.T) {
+	w := newTestServer(t, fileStore(t))
 	for _, path := range []string{
 		"/docs/docs.html", "/docs/index.html", "/docs/swagger-ui.js", "/docs/swagger-ui-bundle.js.gz",
 		"/docs/pages/docs.html", "/docs/../openapi.yaml", "/docs/%2e%2e/openapi.yaml", "/docs/errors/",
@@ -141,8 +143,8 @@ func TestNothingElseIsServed(t *testing.T) {
 	}
 }
 
-func TestDocsLeadsToThePage(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+func TestDocsRedirect(t *testing.T) {
+	w := newTestServer(t, fileStore(t))
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+"/docs?theme=dark", nil)
 	require.NoError(t, err)
 	response, err := http.DefaultTransport.RoundTrip(request)
@@ -153,9 +155,9 @@ func TestDocsLeadsToThePage(t *testing.T) {
 	require.Contains(t, w.sendTo(http.MethodGet, "/docs", "").body, `id="swagger-ui"`)
 }
 
-// TestPagesNeedNoOtherHost checks that links are relative, so that pages also work below a prefix.
-func TestPagesNeedNoOtherHost(t *testing.T) {
-	w, links := newWorld(t, fileStore(t)), regexp.MustCompile(`(?:href|src)="([^"]*)"|url\(["']?([^"')]*)`)
+// TestPageLinksAreRelative checks that links are relative, so that pages also work below a prefix.
+func TestPageLinksAreRelative(t *testing.T) {
+	w, links := newTestServer(t, fileStore(t)), regexp.MustCompile(`(?:href|src)="([^"]*)"|url\(["']?([^"')]*)`)
 	for _, page := range []string{"/docs/", "/docs/errors", "/docs/docs.js", "/docs/docs.css", "/docs/errors.css"} {
 		for _, link := range links.FindAllStringSubmatch(w.sendTo(http.MethodGet, page, "").body, -1) {
 			require.NotRegexp(t, `^(/|\w+:)`, link[1]+link[2], page)
@@ -165,7 +167,7 @@ func TestPagesNeedNoOtherHost(t *testing.T) {
 
 // TestErrorGuide checks that the type of every error points to an explanation.
 func TestErrorGuide(t *testing.T) {
-	page := newWorld(t, fileStore(t)).sendTo(http.MethodGet, "/docs/errors", "")
+	page := newTestServer(t, fileStore(t)).sendTo(http.MethodGet, "/docs/errors", "")
 	require.Equal(t, http.StatusOK, page.status)
 	seen := map[string]code{}
 	for _, k := range problemTypes() {
@@ -184,7 +186,7 @@ func TestErrorGuide(t *testing.T) {
 // TestRoot checks that the root leads to the documentation, also below the prefix of a proxy, and that an
 // unknown path names it.
 func TestRoot(t *testing.T) {
-	w := newWorld(t, fileStore(t))
+	w := newTestServer(t, fileStore(t))
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
 		request, err := http.NewRequest(method, w.url+"/?utm_source=x", nil)
 		require.NoError(t, err)

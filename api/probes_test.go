@@ -14,14 +14,14 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// pondering is a store that says whether it is ready once it is let.
-type pondering struct {
+// slowProbeStore is a store that reports whether it is ready when the test lets it.
+type slowProbeStore struct {
 	store.Store
 	asked atomic.Int64
 	let   chan error
 }
 
-func (p *pondering) Ready(ctx context.Context) error {
+func (p *slowProbeStore) Ready(ctx context.Context) error {
 	p.asked.Add(1)
 	select {
 	case err := <-p.let:
@@ -31,13 +31,13 @@ func (p *pondering) Ready(ctx context.Context) error {
 	}
 }
 
-// TestProbesShareAnAnswer: whoever asks a thousand times at once whether the server is ready makes the store work once.
-func TestProbesShareAnAnswer(t *testing.T) {
+// TestProbesShareAResult checks that a thousand concurrent readiness probes call the store once.
+func TestProbesShareAResult(t *testing.T) {
 	for _, outcome := range []error{nil, store.ErrUnavailable} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &pondering{let: make(chan error)}
+			s := &slowProbeStore{let: make(chan error)}
 			handler := New(Config{Store: s, Settings: Settings{}})
-			var answered sync.WaitGroup
+			var responded sync.WaitGroup
 			var ready, failed atomic.Int64
 			ask := func(ctx context.Context) {
 				w := httptest.NewRecorder()
@@ -50,16 +50,16 @@ func TestProbesShareAnAnswer(t *testing.T) {
 				}
 			}
 			first, leave := context.WithCancel(t.Context())
-			answered.Go(func() { ask(first) })
+			responded.Go(func() { ask(first) })
 			synctest.Wait()
 			for range 1000 {
-				answered.Go(func() { ask(t.Context()) })
+				responded.Go(func() { ask(t.Context()) })
 			}
 			synctest.Wait()
 			leave() // the one whose probe the others share
 			synctest.Wait()
 			s.let <- outcome
-			answered.Wait()
+			responded.Wait()
 			require.EqualValues(t, 1, s.asked.Load())
 			if outcome == nil {
 				require.EqualValues(t, 1001, ready.Load())
@@ -68,4 +68,19 @@ func TestProbesShareAnAnswer(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestProbes(t *testing.T) {
+	w := newTestServer(t, fileStore(t))
+	for path, want := range map[string]string{
+		"/healthz": `{"status":"ok"}`, "/readyz": `{"status":"ready"}`,
+		"/version": `{"version":"v0.0.0-test","go":"go"}`,
+	} {
+		r := w.sendTo(http.MethodGet, path+"?probe=1", "")
+		require.Equal(t, http.StatusOK, r.status)
+		require.JSONEq(t, want, r.body)
+	}
+	require.NoError(t, w.store.Close())
+	require.Equal(t, http.StatusServiceUnavailable, w.sendTo(http.MethodGet, "/readyz", "").status)
+	require.Equal(t, http.StatusOK, w.sendTo(http.MethodGet, "/healthz", "").status)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// BenchmarkAuthenticate measures authentication; of a token the first time, and again.
+// BenchmarkAuthenticate measures authentication with a key, with a new token and with a cached one.
 func BenchmarkAuthenticate(b *testing.B) {
 	key, hash := NewKey()
 	keys := []Key{{Name: "k", Hash: hash, Scopes: Scopes(), Namespaces: []Pattern{"*"}}}
@@ -18,8 +18,8 @@ func BenchmarkAuthenticate(b *testing.B) {
 	}{
 		"open":        {},
 		"key":         {Config{Keys: keys}, key},
-		"again HS256": {Config{Tokens: tokens()}, good(b, nil)},
-		"first HS256": {Config{Tokens: tokens()}, good(b, nil)},
+		"again HS256": {Config{Tokens: tokens()}, validToken(b, nil)},
+		"first HS256": {Config{Tokens: tokens()}, validToken(b, nil)},
 	}
 	for algorithm, pair := range keyPairs() {
 		own := tokens()
@@ -30,13 +30,13 @@ func BenchmarkAuthenticate(b *testing.B) {
 	}
 	for name, c := range cases {
 		b.Run(name, func(b *testing.B) {
-			g, header := newGuard(b, c.config), []string{"Bearer " + c.credentials}
+			a, header := newAuthenticator(b, c.config), []string{"Bearer " + c.credentials}
 			b.ReportAllocs()
 			for b.Loop() {
 				if strings.HasPrefix(name, "first ") {
-					g.tokens.cache.tokens.Purge()
+					a.tokens.cache.tokens.Purge()
 				}
-				if _, err := g.Authenticate(b.Context(), header); err != nil {
+				if _, err := a.Authenticate(b.Context(), header); err != nil {
 					b.Fatal(err)
 				}
 			}

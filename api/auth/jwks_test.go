@@ -3,19 +3,15 @@ package auth
 import (
 	"bytes"
 	"context"
-	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,106 +20,6 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/require"
 )
-
-// issuer publishes a key set, in place of the network.
-type issuer struct {
-	mu      sync.Mutex
-	answer  string
-	status  int
-	err     error
-	delay   time.Duration
-	fetches int
-}
-
-// RoundTrip answers a request for the key set; see [http.RoundTripper].
-func (i *issuer) RoundTrip(r *http.Request) (*http.Response, error) {
-	i.mu.Lock()
-	i.fetches++
-	answer, status, err, delay := i.answer, i.status, i.err, i.delay
-	i.mu.Unlock()
-	select {
-	case <-r.Context().Done():
-		return nil, r.Context().Err()
-	case <-time.After(delay):
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &http.Response{
-		StatusCode: status, Status: fmt.Sprint(status), Body: io.NopCloser(strings.NewReader(answer)), Request: r,
-		Header: http.Header{"Location": {"http://elsewhere.example/keys"}},
-	}, nil
-}
-
-// publishes has the issuer answer with a text from now on.
-func (i *issuer) publishes(answer string) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.answer, i.status, i.err, i.delay = answer, http.StatusOK, nil, 0
-}
-
-// newIssuer returns one that publishes the key "1", for ES256.
-func newIssuer(t *testing.T) *issuer {
-	t.Helper()
-	i := &issuer{}
-	i.publishes(keySetOf(entry(t, keyPairs()["ES256"].Public(), jwkset.JWKMetadataOptions{KID: "1"})))
-	return i
-}
-
-// breaks has it fail, or hang for a while.
-func (i *issuer) breaks(err error, status int, delay time.Duration) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.status, i.err, i.delay = status, err, delay
-}
-
-func (i *issuer) count() int {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.fetches
-}
-
-// entry returns a key of a set.
-func entry(t testing.TB, key crypto.PublicKey, about jwkset.JWKMetadataOptions) string {
-	t.Helper()
-	jwk, err := jwkset.NewJWKFromKey(key, jwkset.JWKOptions{Metadata: about})
-	require.NoError(t, err)
-	encoded, err := json.Marshal(jwk.Marshal())
-	require.NoError(t, err)
-	return string(encoded)
-}
-
-func keySetOf(entries ...string) string { return `{"keys":[` + strings.Join(entries, ",") + `]}` }
-
-// withIssuer runs a test with a clock of its own, and a guard that asks an issuer.
-func withIssuer(t *testing.T, i *issuer, test func(t *testing.T, g *Authenticator)) {
-	t.Helper()
-	_ = keyPairs() // takes real time
-	synctest.Test(t, func(t *testing.T) {
-		g := newIssuerGuard(t, i, nil)
-		test(t, g)
-		g.Close()
-	})
-}
-
-func newIssuerGuard(t *testing.T, i *issuer, former *Authenticator) *Authenticator {
-	t.Helper()
-	own := tokens()
-	own.Secret, own.JWKS = nil, "https://issuer.example/keys"
-	g, err := New(Config{Tokens: own}, Options{Transport: i, Logger: slog.New(slog.DiscardHandler), Previous: former})
-	require.NoError(t, err)
-	return g
-}
-
-// current returns the claims of a token that is good for long, by the clock of the bubble.
-func current() jwt.MapClaims {
-	return claimsWith(map[string]any{"exp": time.Now().Add(1000 * time.Hour).Unix()})
-}
-
-func signed(t *testing.T, algorithm string, header ...any) string {
-	t.Helper()
-	return sign(t, jwt.GetSigningMethod(algorithm), keyPairs()[algorithm], current(), header...)
-}
 
 func TestKeySet(t *testing.T) {
 	p384, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
@@ -142,10 +38,10 @@ func TestKeySet(t *testing.T) {
 	)
 	i := &issuer{}
 	i.publishes(keySetOf(entries...))
-	withIssuer(t, i, func(t *testing.T, g *Authenticator) {
+	withIssuer(t, i, func(t *testing.T, a *Authenticator) {
 		for algorithm := range keyPairs() {
 			for _, header := range [][]any{nil, {"kid", "key of " + algorithm}} {
-				_, err := g.bearer(t, signed(t, algorithm, header...))
+				_, err := a.bearer(t, signed(t, algorithm, header...))
 				require.NoError(t, err, "%s %v", algorithm, header)
 			}
 		}
@@ -158,7 +54,7 @@ func TestKeySet(t *testing.T) {
 			if id == "" {
 				continue // no ID: see above
 			}
-			_, err := g.bearer(t, signed(t, "RS256", "kid", id))
+			_, err := a.bearer(t, signed(t, "RS256", "kid", id))
 			require.ErrorIs(t, err, ErrUnauthenticated, "%.80v", id)
 		}
 		for name, token := range map[string]string{
@@ -169,31 +65,31 @@ func TestKeySet(t *testing.T) {
 			"none": sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, current(), "kid",
 				"key of RS256"),
 		} {
-			_, err := g.bearer(t, token)
+			_, err := a.bearer(t, token)
 			require.ErrorIs(t, err, ErrUnauthenticated, name)
 		}
 		require.Equal(t, 1, i.count(), "however many unknown IDs there are, the issuer is not asked at once again")
 	})
 }
 
-// TestKeysRotate: a token with a key that is new has the set fetched, and whoever sent it waits for that.
+// TestKeysRotate checks that a token with an unknown key makes the set be fetched, and that its request waits.
 func TestKeysRotate(t *testing.T) {
 	_, next, err := ed25519.GenerateKey(nil)
 	require.NoError(t, err)
 	i := newIssuer(t)
-	withIssuer(t, i, func(t *testing.T, g *Authenticator) {
+	withIssuer(t, i, func(t *testing.T, a *Authenticator) {
 		old := signed(t, "ES256", "kid", "1")
-		_, err := g.bearer(t, old)
+		_, err := a.bearer(t, old)
 		require.NoError(t, err)
 		i.publishes(keySetOf(entry(t, next.Public(), jwkset.JWKMetadataOptions{KID: "2"})))
 		token := sign(t, jwt.SigningMethodEdDSA, next, current(), "kid", "2")
-		_, err = g.bearer(t, token)
+		_, err = a.bearer(t, token)
 		require.ErrorIs(t, err, ErrUnauthenticated, "the set was fetched just now")
 		time.Sleep(retryPause)
 		i.breaks(nil, http.StatusOK, time.Second)
-		_, err = g.bearer(t, token)
+		_, err = a.bearer(t, token)
 		require.NoError(t, err)
-		_, err = g.bearer(t, old)
+		_, err = a.bearer(t, old)
 		require.ErrorIs(t, err, ErrUnauthenticated, "a key that is withdrawn is withdrawn")
 		require.Equal(t, 2, i.count())
 		time.Sleep(2*refreshPause + time.Minute)
@@ -202,9 +98,9 @@ func TestKeysRotate(t *testing.T) {
 	})
 }
 
-// TestIssuerDown: what cannot be told is not an error of the caller, and what is known stays good.
+// TestIssuerDown checks that an unreachable issuer is not an error of the caller, and that known keys stay valid.
 func TestIssuerDown(t *testing.T) {
-	good := newIssuer(t).answer
+	validToken := newIssuer(t).response
 	for name, fault := range map[string]func(*issuer){
 		"refused":       func(i *issuer) { i.breaks(errors.New("connection refused"), 0, 0) },
 		"500":           func(i *issuer) { i.breaks(nil, http.StatusInternalServerError, 0) },
@@ -218,59 +114,59 @@ func TestIssuerDown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			i := &issuer{}
 			fault(i)
-			withIssuer(t, i, func(t *testing.T, g *Authenticator) {
+			withIssuer(t, i, func(t *testing.T, a *Authenticator) {
 				token := signed(t, "ES256", "kid", "1")
 				for range 3 {
-					_, err := g.bearer(t, token)
+					_, err := a.bearer(t, token)
 					require.ErrorIs(t, err, ErrKeysUnavailable)
 					require.NotErrorIs(t, err, ErrUnauthenticated)
 				}
-				_, err := g.bearer(t, "ls_x")
+				_, err := a.bearer(t, "ls_x")
 				require.ErrorIs(t, err, ErrUnauthenticated, "keys have nothing to do with it")
 
-				i.publishes(good)
+				i.publishes(validToken)
 				time.Sleep(fetchTimeout + retryPause)
 				synctest.Wait()
-				_, err = g.bearer(t, token)
+				_, err = a.bearer(t, token)
 				require.NoError(t, err, "it mends itself")
 
 				fault(i)
 				time.Sleep(2 * refreshPause)
-				_, err = g.bearer(t, token)
+				_, err = a.bearer(t, token)
 				require.NoError(t, err, "what is known stays good")
-				_, err = g.bearer(t, signed(t, "ES256", "kid", "2"))
+				_, err = a.bearer(t, signed(t, "ES256", "kid", "2"))
 				require.ErrorIs(t, err, ErrKeysUnavailable, "it may be a new key")
 			})
 		})
 	}
 }
 
-// TestSlowIssuer: a request waits for the keys, but not for long, and not longer than its caller.
+// TestSlowIssuer checks that a request waits for the keys for a limited time, and not after its caller has gone.
 func TestSlowIssuer(t *testing.T) {
 	i := newIssuer(t)
 	i.breaks(nil, http.StatusOK, 2*time.Second)
-	withIssuer(t, i, func(t *testing.T, g *Authenticator) {
+	withIssuer(t, i, func(t *testing.T, a *Authenticator) {
 		token, began := signed(t, "ES256", "kid", "1"), time.Now()
 		gone, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := g.Authenticate(gone, []string{"Bearer " + token})
+		_, err := a.Authenticate(gone, []string{"Bearer " + token})
 		require.ErrorIs(t, err, ErrKeysUnavailable)
 		require.Equal(t, time.Second, time.Since(began))
-		_, err = g.bearer(t, token)
+		_, err = a.bearer(t, token)
 		require.NoError(t, err)
 		require.Equal(t, 2*time.Second, time.Since(began))
 		require.Equal(t, 1, i.count())
 	})
 	i.breaks(nil, http.StatusOK, time.Hour)
-	withIssuer(t, i, func(t *testing.T, g *Authenticator) {
+	withIssuer(t, i, func(t *testing.T, a *Authenticator) {
 		began := time.Now()
-		_, err := g.bearer(t, signed(t, "ES256", "kid", "1"))
+		_, err := a.bearer(t, signed(t, "ES256", "kid", "1"))
 		require.ErrorIs(t, err, ErrKeysUnavailable)
 		require.Equal(t, fetchWait, time.Since(began))
 	})
 }
 
-// TestPreviousAuthenticator: a reload while the issuer is down forgets nothing, unless it is about another issuer.
+// TestPreviousAuthenticator checks that a reload while the issuer is down keeps its keys, unless the issuer changes.
 func TestPreviousAuthenticator(t *testing.T) {
 	i := newIssuer(t)
 	withIssuer(t, i, func(t *testing.T, former *Authenticator) {
@@ -278,69 +174,119 @@ func TestPreviousAuthenticator(t *testing.T) {
 		_, err := former.bearer(t, token)
 		require.NoError(t, err)
 		i.breaks(errors.New("connection refused"), 0, 0)
-		g := newIssuerGuard(t, i, former)
+		a := newIssuerAuthenticator(t, i, former)
 		former.Close()
-		_, err = g.bearer(t, token)
+		_, err = a.bearer(t, token)
 		require.NoError(t, err)
-		g.Close()
+		a.Close()
 
 		own := tokens()
 		own.Secret, own.JWKS = nil, "https://other.example/keys"
-		g, err = New(Config{Tokens: own}, Options{
+		a, err = New(Config{Tokens: own}, Options{
 			Transport: i, Logger: slog.New(slog.DiscardHandler),
 			Previous: former,
 		})
 		require.NoError(t, err)
-		_, err = g.bearer(t, token)
+		_, err = a.bearer(t, token)
 		require.ErrorIs(t, err, ErrKeysUnavailable)
-		g.Close()
+		a.Close()
 	})
 }
 
-// TestRedirectedKeySet: another address is not asked for keys.
+// TestRedirectedKeySet checks that redirects are not followed.
 func TestRedirectedKeySet(t *testing.T) {
 	i := &issuer{}
 	i.breaks(nil, http.StatusFound, 0)
-	withIssuer(t, i, func(t *testing.T, g *Authenticator) {
-		_, err := g.bearer(t, signed(t, "ES256", "kid", "1"))
+	withIssuer(t, i, func(t *testing.T, a *Authenticator) {
+		_, err := a.bearer(t, signed(t, "ES256", "kid", "1"))
 		require.ErrorIs(t, err, ErrKeysUnavailable)
 		require.ErrorContains(t, err, "302")
 		require.Equal(t, 1, i.count())
 	})
 }
 
-// TestClosedGuard: requests that still have a guard that was replaced get answers, and begin nothing.
-func TestClosedGuard(t *testing.T) {
+// TestClosedAuthenticator checks that an authenticator that was replaced still serves requests, but fetches nothing.
+func TestClosedAuthenticator(t *testing.T) {
 	i := newIssuer(t)
-	withIssuer(t, i, func(t *testing.T, g *Authenticator) {
+	withIssuer(t, i, func(t *testing.T, a *Authenticator) {
 		token := signed(t, "ES256", "kid", "1")
-		_, err := g.bearer(t, token)
+		_, err := a.bearer(t, token)
 		require.NoError(t, err)
-		g.Close()
+		a.Close()
 		time.Sleep(time.Hour)
-		_, err = g.bearer(t, token)
+		_, err = a.bearer(t, token)
 		require.NoError(t, err)
-		_, err = g.bearer(t, signed(t, "ES256", "kid", "2"))
+		_, err = a.bearer(t, signed(t, "ES256", "kid", "2"))
 		require.ErrorIs(t, err, ErrKeysUnavailable)
 		require.Equal(t, 1, i.count())
 	})
 }
 
-// TestKeySetAddressStaysOutOfTheLog: it may hold a password.
+// TestKeySetAddressStaysOutOfTheLog checks the address because it may contain a password.
 func TestKeySetAddressStaysOutOfTheLog(t *testing.T) {
 	i := &issuer{}
 	i.breaks(errors.New("connection refused"), 0, 0)
 	synctest.Test(t, func(t *testing.T) {
 		own, log := tokens(), &bytes.Buffer{}
 		own.Secret, own.JWKS = nil, "https://me:secret1@issuer.example/secret2?key=secret3"
-		g, err := New(Config{Tokens: own}, Options{Transport: i, Logger: slog.New(slog.NewTextHandler(log, nil))})
+		a, err := New(Config{Tokens: own}, Options{Transport: i, Logger: slog.New(slog.NewTextHandler(log, nil))})
 		require.NoError(t, err)
-		defer g.Close()
-		_, err = g.AuthenticateToken(t.Context(), signed(t, "ES256"))
+		defer a.Close()
+		_, err = a.AuthenticateToken(t.Context(), signed(t, "ES256"))
 		require.ErrorIs(t, err, ErrKeysUnavailable)
 		synctest.Wait()
 		require.Contains(t, log.String(), "issuer.example")
 		require.Contains(t, log.String(), "connection refused")
 		require.NotContains(t, log.String()+err.Error(), "secret")
+	})
+}
+
+// TestUnusableKeySet checks that a key set without a usable key does not replace a valid one, and is logged once.
+func TestUnusableKeySet(t *testing.T) {
+	_ = keyPairs() // takes real time
+	const short = `{"kty":"RSA","n":"AQAB","e":"AQAB","kid":"1"}`
+	for response, why := range map[string]string{
+		`{"keys":[]}`:                    "it has no keys",
+		keySetOf(short):                  "bits is too short",
+		keySetOf(`{}`, `5`, `{"kty":1}`): "none of its 3 keys can be used",
+	} {
+		i, log := newIssuer(t), &bytes.Buffer{}
+		synctest.Test(t, func(t *testing.T) {
+			own := tokens()
+			own.Secret, own.JWKS = nil, "https://issuer.example/keys"
+			a, err := New(Config{Tokens: own}, Options{Transport: i, Logger: slog.New(slog.NewTextHandler(log, nil))})
+			require.NoError(t, err)
+			defer a.Close()
+			token := signed(t, "ES256", "kid", "1")
+			_, err = a.bearer(t, token)
+			require.NoError(t, err)
+
+			i.publishes(response)
+			time.Sleep(3*refreshPause + time.Minute)
+			synctest.Wait()
+			require.Greater(t, i.count(), 1)
+			_, err = a.bearer(t, token)
+			require.NoError(t, err, response)
+			require.Equal(t, 1, strings.Count(log.String(), "level=ERROR"), log)
+			require.Contains(t, log.String(), why)
+		})
+	}
+}
+
+// FuzzKeySet checks that only usable public keys of a key set are accepted.
+func FuzzKeySet(f *testing.F) {
+	f.Add([]byte(`{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"1","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`))
+	f.Add([]byte(`{"keys":[{"kty":"EC","crv":"P-256","x":"AA","y":"AA"},{"kty":"oct","k":"AAAA"},{"kty":"RSA","n":"AQAB","e":"AQAB"}]}`))
+	f.Add([]byte(`{"keys":null}`))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		keys, err := parseKeySet(content)
+		if err != nil {
+			return
+		}
+		for _, key := range keys {
+			algorithm, err := algorithmOf(key.key)
+			require.NoError(t, err)
+			require.Equal(t, algorithm, key.algorithm)
+		}
 	})
 }

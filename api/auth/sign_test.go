@@ -23,7 +23,7 @@ func privatePEM(t testing.TB, kind string, der []byte, err error) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// TestSign: what is signed with a configuration is taken with it, for each way to check tokens.
+// TestSign checks that a configuration accepts the tokens that it signs, for each kind of key.
 func TestSign(t *testing.T) {
 	ways := map[string]struct {
 		tokens *Tokens
@@ -47,7 +47,7 @@ func TestSign(t *testing.T) {
 			Issued: now, Expires: now.Add(time.Hour),
 		})
 		require.NoError(t, err, algorithm)
-		caller, err := newGuard(t, Config{Tokens: way.tokens}).bearer(t, token)
+		caller, err := newAuthenticator(t, Config{Tokens: way.tokens}).bearer(t, token)
 		require.NoError(t, err, algorithm)
 		require.Equal(t, "alice", caller.Name)
 		require.Equal(t, []Pattern{"chat", "room-*"}, caller.namespaces)
@@ -61,13 +61,13 @@ func TestSign(t *testing.T) {
 	configured.Namespaces = []Pattern{"lobby"}
 	token, err := configured.Sign(nil, Grant{User: "alice", Issued: now, Expires: now.Add(time.Hour)})
 	require.NoError(t, err)
-	caller, err := newGuard(t, Config{Tokens: configured}).bearer(t, token)
+	caller, err := newAuthenticator(t, Config{Tokens: configured}).bearer(t, token)
 	require.NoError(t, err)
 	require.Equal(t, []Pattern{"lobby"}, caller.namespaces, "without namespaces those that are configured")
 }
 
-// TestSignsOnlyWhatIsTaken: a key that the server does not know makes no token.
-func TestSignsOnlyWhatIsTaken(t *testing.T) {
+// TestSignRefusesInvalidGrants checks that a key that the server does not know signs no token.
+func TestSignRefusesInvalidGrants(t *testing.T) {
 	public := tokens()
 	public.Secret, public.Keys = nil, []crypto.PublicKey{keyPairs()["ES256"].Public()}
 	set := tokens()
@@ -135,7 +135,7 @@ func TestParsePrivateKey(t *testing.T) {
 	}
 }
 
-// FuzzPrivateKey: whatever a file holds, it is a key that signs, or an error.
+// FuzzPrivateKey checks that a file is refused or contains a key that signs.
 func FuzzPrivateKey(f *testing.F) {
 	for _, pair := range keyPairs() {
 		der, err := x509.MarshalPKCS8PrivateKey(pair)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// heap returns the bytes in use, after a collection.
+// heap returns the bytes in use after a garbage collection.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -17,10 +17,10 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestRememberedTokensAreBounded in bytes, whatever the tokens hold: an issuer chooses that, not the operator.
-func TestRememberedTokensAreBounded(t *testing.T) {
+// TestTokenCacheIsBounded checks the memory of cached tokens, which the issuer controls and not the operator.
+func TestTokenCacheIsBounded(t *testing.T) {
 	const limit, issued = 2 << 20, 1000 // a smaller cache, since making tokens takes long
-	require.EqualValues(t, 16<<20, newGuard(t, Config{Tokens: tokens()}).tokens.cache.limit)
+	require.EqualValues(t, 16<<20, newAuthenticator(t, Config{Tokens: tokens()}).tokens.cache.limit)
 	wide := make([]string, MaxClaimed)
 	for i := range wide {
 		wide[i] = fmt.Sprintf("%s-%02d", strings.Repeat("n", 40), i)
@@ -32,36 +32,36 @@ func TestRememberedTokensAreBounded(t *testing.T) {
 		"long users":           nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := newGuard(t, Config{Tokens: tokens()})
-			g.tokens.cache = newTokenCache(limit)
+			a := newAuthenticator(t, Config{Tokens: tokens()})
+			a.tokens.cache = newTokenCache(limit)
 			before := heap()
 			for i := range issued {
 				user := fmt.Sprintf("%0200d", i)
-				_, err := g.bearer(t, good(t, map[string]any{"sub": user, "namespaces": namespaces}))
+				_, err := a.bearer(t, validToken(t, map[string]any{"sub": user, "namespaces": namespaces}))
 				require.NoError(t, err)
 			}
 			used := heap() - before
 			require.Less(t, used, int64(limit*3/2), "%d KiB", used>>10)
-			require.LessOrEqual(t, used, g.tokens.cache.bytes()*5/4+1<<19, "it is counted for what it is")
-			require.LessOrEqual(t, g.tokens.cache.bytes(), int64(limit))
-			runtime.KeepAlive(g)
+			require.LessOrEqual(t, used, a.tokens.cache.bytes()*5/4+1<<19, "it is counted for what it is")
+			require.LessOrEqual(t, a.tokens.cache.bytes(), int64(limit))
+			runtime.KeepAlive(a)
 		})
 	}
 }
 
-// TestLargeTokensAreNotRemembered: they would push out hundreds of others.
-func TestLargeTokensAreNotRemembered(t *testing.T) {
-	g := newGuard(t, Config{Tokens: tokens()})
+// TestLargeTokensAreNotCached checks that a large token does not evict hundreds of others.
+func TestLargeTokensAreNotCached(t *testing.T) {
+	a := newAuthenticator(t, Config{Tokens: tokens()})
 	names := make([]string, MaxClaimed)
 	for i := range names {
 		names[i] = fmt.Sprintf("%s-%02d", strings.Repeat("n", 40), i)
 	}
 	for range 2 {
-		_, err := g.bearer(t, good(t, map[string]any{"namespaces": names}))
+		_, err := a.bearer(t, validToken(t, map[string]any{"namespaces": names}))
 		require.NoError(t, err)
 	}
-	require.Zero(t, g.tokens.cache.len())
-	_, err := g.bearer(t, good(t, nil))
+	require.Zero(t, a.tokens.cache.len())
+	_, err := a.bearer(t, validToken(t, nil))
 	require.NoError(t, err)
-	require.Equal(t, 1, g.tokens.cache.len())
+	require.Equal(t, 1, a.tokens.cache.len())
 }

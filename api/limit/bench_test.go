@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// BenchmarkTake is what a request pays for being counted.
-func BenchmarkTake(b *testing.B) {
+// BenchmarkAllow measures what rate limiting costs a request.
+func BenchmarkAllow(b *testing.B) {
 	numbered := func(n int) Key {
 		return ByAddress(netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}))
 	}

@@ -30,7 +30,7 @@ func taken(b *Buckets, c Key, l Limits) (n int) { // until nothing is left
 	}
 }
 
-// TestRefill: a bucket holds the requests of 5 seconds, and gets new tokens one by one.
+// TestRefill checks that a bucket holds the requests of 5 seconds and refills one by one.
 func TestRefill(t *testing.T) {
 	b, clock := newBuckets(10)
 	alice, limits := ByUser("issuer", "alice"), Limits{User: 20}
@@ -51,8 +51,8 @@ func TestRefill(t *testing.T) {
 	require.Equal(t, 100, taken(b, alice, limits), "it does not overflow")
 }
 
-// TestCallersAreApart: nobody pays for another, though they are called the same.
-func TestCallersAreApart(t *testing.T) {
+// TestCallersAreSeparate checks that callers with the same name but of another kind have limits of their own.
+func TestCallersAreSeparate(t *testing.T) {
 	b, _ := newBuckets(100)
 	limits := Limits{Caller: 2, User: 1}
 	for _, c := range []Key{
@@ -68,7 +68,7 @@ func TestCallersAreApart(t *testing.T) {
 	}
 }
 
-// TestAddresses: which of them are one caller.
+// TestAddresses checks which addresses are one caller.
 func TestAddresses(t *testing.T) {
 	one := address("2001:db8:1:2::1")
 	require.Equal(t, one, address("2001:db8:1:2:ffff:ffff:ffff:ffff"))
@@ -78,7 +78,7 @@ func TestAddresses(t *testing.T) {
 	require.NotEqual(t, address("203.0.113.7"), address("::ffff:203.0.113.8"))
 }
 
-// TestReload: other limits hold from the next request on, for buckets that are there, too.
+// TestReload checks that new limits apply from the next request on, also to existing buckets.
 func TestReload(t *testing.T) {
 	b, clock := newBuckets(10)
 	backend := ByAPIKey("backend")
@@ -100,7 +100,8 @@ func TestReload(t *testing.T) {
 	require.Zero(t, taken(b, backend, Limits{Caller: 100}), "and on again")
 }
 
-// TestMemoryIsBounded: a million callers with long names take no more room than there are buckets.
+// TestMemoryIsBounded checks that the number of buckets is limited, whatever the number of callers and the length of
+// their names.
 func TestMemoryIsBounded(t *testing.T) {
 	b, _ := newBuckets(DefaultSize)
 	limits := Limits{User: 1}
@@ -108,10 +109,10 @@ func TestMemoryIsBounded(t *testing.T) {
 	taken(b, regular, limits)
 	before := heap()
 	long := strings.Repeat("x", 200)
-	for n := range 1_000_000 {
+	for n := range 5 * DefaultSize {
 		_, ok := b.Allow(ByUser("issuer", long+strconv.Itoa(n)), limits)
 		require.True(t, ok)
-		if n%50_000 == 0 {
+		if n%(DefaultSize/2) == 0 {
 			require.Zero(t, taken(b, regular, limits), "who keeps asking is kept in mind")
 		}
 	}
@@ -120,7 +121,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	runtime.KeepAlive(b)
 }
 
-// heap returns how many bytes are in use.
+// heap returns the bytes in use after a garbage collection.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -128,7 +129,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestConcurrently: callers who come at once get what one would get, also those that nobody knew before.
+// TestConcurrently checks that concurrent requests of a caller get its limit and no more, also if the caller is new.
 func TestConcurrently(t *testing.T) {
 	b, _ := newBuckets(1000)
 	const callers, goroutines = 100, 8

@@ -1,0 +1,135 @@
+package api
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestSmuggling sends requests whose end is ambiguous, with another request behind them. The server must not read
+// the second one.
+func TestSmuggling(t *testing.T) {
+	t.Parallel()
+	const chunked, keepAlive = "Transfer-Encoding: chunked\r\n", "Connection: keep-alive\r\n"
+	http10 := strings.Replace(pingStart, "1.1", "1.0", 1) + keepAlive
+	w := newLimitedServer(t)
+	for _, c := range []struct {
+		name, raw string
+		status    int
+	}{
+		{"both lengths, the shorter one first", pingStart + "Content-Length: 5\r\n" + chunked + "\r\n0\r\n\r\n", 200},
+		{"both lengths, the chunks first", pingStart + chunked + "Content-Length: 100\r\n\r\n0\r\n\r\n", 200},
+		{"both lengths in HTTP/1.0", http10 + "Content-Length: 2\r\n" + chunked + "\r\n{}", 200},
+		{"chunks in HTTP/1.0", http10 + chunked + "\r\n2\r\n{}\r\n0\r\n\r\n", 200},
+		{"two lengths", pingStart + "Content-Length: 2\r\nContent-Length: 0\r\n\r\n{}", 400},
+		{"a list of lengths", pingStart + "Content-Length: 2, 2\r\n\r\n{}", 400},
+		{"a length with a sign", pingStart + "Content-Length: +2\r\n\r\n{}", 400},
+		{"a negative length", pingStart + "Content-Length: -1\r\n\r\n{}", 400},
+		{"a hexadecimal length", pingStart + "Content-Length: 0x2\r\n\r\n{}", 400},
+		{"an empty length", pingStart + "Content-Length:\r\n\r\n{}", 400},
+		{"a length beyond 64 bits", pingStart + "Content-Length: 99999999999999999999\r\n\r\n{}", 400},
+		{"an unknown coding", pingStart + "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", 501},
+		{"chunked, and not at the end", pingStart + "Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n", 501},
+		{"chunked twice", pingStart + chunked + chunked + "\r\n0\r\n\r\n", 501},
+		{"compressed chunks", pingStart + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501},
+		{"a space before the colon", pingStart + "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n", 400},
+		{"a control character before the value", pingStart + "Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n", 400},
+		{"a length in a bare CR", pingStart + "X: a\rContent-Length: 5\r\n\r\n", 400},
+		{"a chunk line that ends in LF", pingStart + chunked + "\r\n2\n{}\n0\n\n", 400},
+		{"a chunk extension that ends in LF", pingStart + chunked + "\r\n2;\n{}\r\n0\r\n\r\n", 400},
+		{"a negative chunk", pingStart + chunked + "\r\n-2\r\n{}\r\n0\r\n\r\n", 400},
+		{"a chunk with 0x", pingStart + chunked + "\r\n0x2\r\n{}\r\n0\r\n\r\n", 400},
+		{"a chunk beyond 64 bits", pingStart + chunked + "\r\n10000000000000002\r\n{}\r\n0\r\n\r\n", 400},
+		{"a chunk shorter than its length", pingStart + chunked + "\r\n3\r\n{}\r\n0\r\n\r\n", 400},
+		{"a chunk longer than its length", pingStart + chunked + "\r\n1\r\n{}\r\n0\r\n\r\n", 400},
+		{"an endless chunk extension", pingStart + chunked + "\r\n2;" + strings.Repeat("a", 1<<20), 400},
+		{"chunks of one byte with extensions", pingStart + chunked + "\r\n" +
+			strings.Repeat("1;"+strings.Repeat("a", 1000)+"\r\n \r\n", 1000), 400},
+		{"a bomb of trailers", pingStart + chunked + "\r\n2\r\n{}\r\n0\r\n" + strings.Repeat("X: y\r\n", 100_000) +
+			"\r\n", 400},
+		{"a length in the trailers", pingStart + chunked +
+			"Trailer: Content-Length\r\n\r\n0\r\nContent-Length: 5\r\n\r\n", 400},
+	} {
+		responses := w.exchange(c.raw + smuggled)
+		require.Len(t, responses, 1, c.name)
+		require.Equal(t, c.status, responses[0].status, "%s: %s", c.name, responses[0].body)
+		require.Nil(t, w.get("/chat/users/mallory")["last_seen"], "%s: another request was smuggled in", c.name)
+	}
+	require.Len(t, w.exchange(pingStart+"Content-Length: 2\r\n\r\n{}"+smuggled), 2, "two good requests are two")
+	require.NotNil(t, w.get("/chat/users/mallory")["last_seen"])
+}
+
+// TestMalformedRequests sends requests that are barely HTTP and checks the status of each response.
+func TestMalformedRequests(t *testing.T) {
+	t.Parallel()
+	const host = "Host: lastseen\r\n"
+	get := func(target string, headers ...string) string {
+		return "GET " + target + " HTTP/1.1\r\n" + host + strings.Join(headers, "") + "Connection: close\r\n\r\n"
+	}
+	method := func(name, target string) string { return name + strings.TrimPrefix(get(target), "GET") }
+	user := "/v1/namespaces/chat/users/"
+	w := newLimitedServer(t)
+	for _, c := range []struct {
+		name, raw string
+		status    int
+	}{
+		{"HTTP/0.9", "GET /healthz\r\n\r\n", 400},
+		{"HTTP/1.0", "GET /healthz HTTP/1.0\r\n\r\n", 200},
+		{"HTTP/2.0 by its line only", "GET /healthz HTTP/2.0\r\n" + host + "\r\n", 505},
+		{"HTTP/2 without TLS", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 404},
+		{"a version in lower case", "GET /healthz http/1.1\r\n" + host + "\r\n", 400},
+		{"TLS on a plain port", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400},
+		{"Redis", "*1\r\n$4\r\nPING\r\n\r\n", 400},
+		{"no host", "GET /healthz HTTP/1.1\r\n\r\n", 400},
+		{"two hosts", get("/healthz", "Host: evil\r\n"), 400},
+		{"a host with a space", "GET /healthz HTTP/1.1\r\nHost: a b\r\n\r\n", 400},
+		{"an upgrade", get("/healthz", "Upgrade: h2c\r\n"), 200},
+		{"no colon", get("/healthz", "nothing\r\n"), 400},
+		{"no name", get("/healthz", ": x\r\n"), 400},
+		{"a name with a NUL", get("/healthz", "a\x00: x\r\n"), 400},
+		{"a value with a NUL", get("/healthz", "X: a\x00b\r\n"), 400},
+		{"a value with a DEL", get("/healthz", "X: a\x7fb\r\n"), 400},
+		{"a header before the first", "GET /healthz HTTP/1.1\r\n X: y\r\n" + host + "\r\n", 400},
+		{"a header of 200 KiB", get("/healthz", "X: "+strings.Repeat("x", 200<<10)+"\r\n"), 431},
+		{"40,000 headers", get("/healthz", strings.Repeat("a:b\r\n", 40_000)), 431},
+		{"a query of 200 KiB", get("/healthz?" + strings.Repeat("a", 200<<10)), 431},
+		{"200 headers of one name", get("/healthz", strings.Repeat("a:b\r\n", 200)), 431},
+		{"200 headers", get("/healthz", strings.Join(manyHeaders(200), "\r\n")+"\r\n"), 431},
+		{"90 headers", get("/healthz", strings.Join(manyHeaders(90), "\r\n")+"\r\n"), 200},
+		{"an odd expectation", get("/healthz", "Expect: magic\r\n"), 417},
+		{"another method in a header", "POST" + get(user+"alice", "X-HTTP-Method-Override: DELETE\r\n")[3:], 405},
+		{"another path in a header", get("/nothing", "X-Original-URL: /healthz\r\nX-Rewrite-URL: /healthz\r\n"), 404},
+		{"a method in lower case", method("get", "/healthz"), 405},
+		{"a method of punctuation", method("!#$%&'*+-.^_`|~", "/healthz"), 405},
+		{"a method of 70,000 letters", method(strings.Repeat("G", 70_000), "/healthz"), 405},
+		{"a method with an @", method("G@T", "/healthz"), 400},
+		{"a method with a NUL", method("G\x00T", "/healthz"), 400},
+		{"a method that is not ASCII", method("GÉT", "/healthz"), 400},
+		{"no method", method("", "/healthz"), 400},
+		{"a tunnel", method("CONNECT", "evil:443"), 404},
+		{"a tunnel to a path", method("CONNECT", "/healthz"), 405},
+		{"a whole URL", get("http://evil/healthz"), 200},
+		{"a URL without a path", get("http://evil"), 404},
+		{"a URL with nothing but a query", get("http://evil?x=1"), 404},
+		{"a URL of another kind", get("file:///etc/passwd"), 404},
+		{"a star", get("*"), 404},
+		{"no slash", get("healthz"), 400},
+		{"a fragment", get("/healthz#x"), 404},
+		{"two slashes", get("//healthz"), 400},
+		{"a host in the path", get("//evil/docs"), 400},
+		{"nothing but slashes", get("//"), 404},
+		{"a space", get("/v1/namespaces/a b"), 400},
+		{"a control character", get(user + "a\x01b"), 400},
+		{"a DEL", get(user + "a\x7fb"), 400},
+		{"not UTF-8", get(user + "a\xffb"), 400},
+		{"a percent sign alone", get(user + "%"), 400},
+		{"a percent sign before no number", get(user + "%zz"), 400},
+	} {
+		responses := w.exchange(c.raw)
+		require.Len(t, responses, 1, c.name)
+		require.Equal(t, c.status, responses[0].status, "%s: %s", c.name, responses[0].body)
+		require.Less(t, len(responses[0].body), 2<<10, "%s: %s", c.name, responses[0].body)
+	}
+	require.Zero(t, w.total("chat"))
+}

@@ -1,0 +1,79 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// errStore is a store that returns an error, except from its clock. Real stores do not fail on demand.
+type errStore struct {
+	store.Store
+	err   error
+	panic bool
+}
+
+func (f *errStore) Ping(context.Context, string, []store.Sighting) ([]lastseen.State, error) {
+	if f.panic {
+		panic("the cause")
+	}
+	return nil, f.err
+}
+
+func (f *errStore) Leave(context.Context, string, []store.Sighting) ([]lastseen.State, error) {
+	return nil, f.err
+}
+
+func (f *errStore) Lookup(context.Context, string, []string) ([]lastseen.State, error) {
+	return nil, f.err
+}
+
+func (f *errStore) List(context.Context, string, store.ListQuery) ([]store.Record, error) {
+	return nil, f.err
+}
+
+func (f *errStore) Count(context.Context, string, []lastseen.Range) ([]int64, error) {
+	return nil, f.err
+}
+
+func (f *errStore) Forget(context.Context, string, string) error { return f.err }
+
+func (f *errStore) Namespaces(context.Context, string, int) ([]store.NamespaceInfo, error) {
+	return nil, f.err
+}
+
+func (f *errStore) DeleteNamespace(context.Context, string) error { return f.err }
+
+func (f *errStore) Ready(context.Context) error { return f.err }
+
+// errAfterFirstStore is a store that accepts one batch of pings only.
+type errAfterFirstStore struct {
+	store.Store
+	err   error
+	taken bool
+}
+
+func (f *errAfterFirstStore) Ping(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
+	if f.taken {
+		return nil, f.err
+	}
+	f.taken = true
+	return f.Store.Ping(ctx, namespace, batch)
+}
+
+// slowStore is a store that records pings slowly, and notes whether their callers gave up meanwhile.
+type slowStore struct {
+	store.Store
+	pause    time.Duration
+	canceled bool
+}
+
+func (*slowStore) Now(context.Context) (lastseen.Instant, error) { return testNow, nil }
+
+func (p *slowStore) Ping(ctx context.Context, _ string, batch []store.Sighting) ([]lastseen.State, error) {
+	time.Sleep(p.pause)
+	p.canceled = ctx.Err() != nil
+	return make([]lastseen.State, len(batch)), nil
+}
