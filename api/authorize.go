@@ -79,13 +79,13 @@ func (s *server) authorizeCaller(c echo.Context, p permission, caller *auth.Call
 	return cmp.Or(checkPermission(c, p, caller), s.checkKnown(c, p))
 }
 
-// authorizeAgain checks a caller that was authorized before, with the keys and tokens that are valid now. It is not
-// charged as another request.
+// authorizeAgain checks a caller that was authorized before, with the keys and tokens that are valid now. It is charged
+// as another request only if the credentials became invalid.
 func (s *server) authorizeAgain(c echo.Context, p permission) error {
 	caller, err := s.authenticator.Load().Authenticate(
 		c.Request().Context(), c.Request().Header[echo.HeaderAuthorization])
 	if err != nil {
-		return errInvalidCredentials(err)
+		return s.authorizeCaller(c, p, nil, err)
 	}
 	return checkPermission(c, p, caller)
 }
