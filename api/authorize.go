@@ -139,7 +139,7 @@ const challenge = `Bearer realm="lastseen"`
 // errNoCredentials is the error of a request without credentials to a route that requires some.
 func errNoCredentials() error {
 	e := newError(codeUnauthenticated, "Send an API key or a token in the header Authorization: Bearer.")
-	e.challenge = challenge
+	e.header = map[string]string{echo.HeaderWWWAuthenticate: challenge}
 	return e
 }
 
@@ -152,13 +152,15 @@ func errInvalidCredentials(reason error) error {
 	e := newError(codeUnauthenticated,
 		"The API key or token is invalid: it may be wrong, expired, or issued for another service.")
 	e.cause = reason
-	e.challenge = challenge + `, error="invalid_token"`
+	e.header = map[string]string{echo.HeaderWWWAuthenticate: challenge + `, error="invalid_token"`}
 	return e
 }
 
 // errForbidden is the error of a caller without the permission. It is the same whether or not the namespace exists.
 func errForbidden(scope auth.Scope, detail string) error {
 	e := newError(codeForbidden, detail)
-	e.challenge = fmt.Sprintf(`%s, error="insufficient_scope", scope="%s"`, challenge, scope)
+	e.header = map[string]string{
+		echo.HeaderWWWAuthenticate: fmt.Sprintf(`%s, error="insufficient_scope", scope="%s"`, challenge, scope),
+	}
 	return e
 }
