@@ -79,13 +79,13 @@ func (s *server) authorizeCaller(c echo.Context, p permission, caller *auth.Call
 	return cmp.Or(checkPermission(c, p, caller), s.checkKnown(c, p))
 }
 
-// authorizeAgain checks a caller that was authorized before, with the keys and tokens that are valid now. It is not
-// charged as another request.
+// authorizeAgain checks a caller that was authorized before, with the keys and tokens that are valid now. It is charged
+// as another request only if the credentials became invalid.
 func (s *server) authorizeAgain(c echo.Context, p permission) error {
 	caller, err := s.authenticator.Load().Authenticate(
 		c.Request().Context(), c.Request().Header[echo.HeaderAuthorization])
 	if err != nil {
-		return errInvalidCredentials(err)
+		return s.authorizeCaller(c, p, nil, err)
 	}
 	return checkPermission(c, p, caller)
 }
@@ -139,7 +139,7 @@ const challenge = `Bearer realm="lastseen"`
 // errNoCredentials is the error of a request without credentials to a route that requires some.
 func errNoCredentials() error {
 	e := newError(codeUnauthenticated, "Send an API key or a token in the header Authorization: Bearer.")
-	e.challenge = challenge
+	e.header = map[string]string{echo.HeaderWWWAuthenticate: challenge}
 	return e
 }
 
@@ -152,13 +152,15 @@ func errInvalidCredentials(reason error) error {
 	e := newError(codeUnauthenticated,
 		"The API key or token is invalid: it may be wrong, expired, or issued for another service.")
 	e.cause = reason
-	e.challenge = challenge + `, error="invalid_token"`
+	e.header = map[string]string{echo.HeaderWWWAuthenticate: challenge + `, error="invalid_token"`}
 	return e
 }
 
 // errForbidden is the error of a caller without the permission. It is the same whether or not the namespace exists.
 func errForbidden(scope auth.Scope, detail string) error {
 	e := newError(codeForbidden, detail)
-	e.challenge = fmt.Sprintf(`%s, error="insufficient_scope", scope="%s"`, challenge, scope)
+	e.header = map[string]string{
+		echo.HeaderWWWAuthenticate: fmt.Sprintf(`%s, error="insufficient_scope", scope="%s"`, challenge, scope),
+	}
 	return e
 }

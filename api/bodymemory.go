@@ -72,7 +72,7 @@ func (h *bodyHold) grow(n int) error {
 		e := errorf(codeRateLimited,
 			"Limit for one %s: %d KiB of request bodies at the same time. Send fewer requests at the same time.",
 			h.key.Policy, share>>10)
-		e.retryAfter = bodyRetryWait
+		e.header = map[string]string{echo.HeaderRetryAfter: bodyRetryWait}
 		return e
 	}
 	if m.used+bytes > m.limit || h.keyless() && m.keyless+bytes > m.limit/4*3 {

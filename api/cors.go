@@ -26,8 +26,7 @@ func cors(origins []string) echo.MiddlewareFunc {
 		AllowHeaders: []string{"Authorization", "Content-Type", "If-None-Match", "Prefer", "X-Request-Id"},
 		ExposeHeaders: []string{
 			pingAfterHeader, "Preference-Applied", "Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-Id",
-			"ETag",
-			"WWW-Authenticate",
+			"ETag", "WWW-Authenticate",
 		},
 		MaxAge: preflightAge,
 	})

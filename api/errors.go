@@ -22,10 +22,7 @@ type apiError struct {
 	line     int         // of NDJSON, from 1; 0 if it does not apply
 	recorded *int        // items recorded before the error; nil if it does not apply
 	cause    error
-
-	challenge  string         // the header WWW-Authenticate; empty if it does not apply
-	exceeded   *exceededLimit // nil if the error is not about a rate limit
-	retryAfter string         // the header Retry-After; empty if it does not apply or follows from the status
+	header   map[string]string // of the response, besides those that follow from the status
 }
 
 // itemError is what is wrong with one item of a batch.
@@ -99,14 +96,8 @@ func (s *server) handleError(err error, c echo.Context) {
 	if problemType.status == http.StatusServiceUnavailable {
 		header.Set(echo.HeaderRetryAfter, strconv.Itoa(1+int(s.random()*3)))
 	}
-	if e.challenge != "" {
-		header.Set(echo.HeaderWWWAuthenticate, e.challenge)
-	}
-	if e.exceeded != nil {
-		e.exceeded.setHeaders(header)
-	}
-	if e.retryAfter != "" {
-		header.Set(echo.HeaderRetryAfter, e.retryAfter)
+	for name, value := range e.header {
+		header.Set(name, value)
 	}
 	header[echo.HeaderCacheControl] = noStore
 	body := problem{

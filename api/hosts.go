@@ -18,8 +18,7 @@ func (s *server) checkSource(r *http.Request) error {
 	if !allowsHost(s.allowedHosts, r.Host) {
 		return errorf(codeForbidden, "%.100q is not an allowed host. Add it to --allowed-hosts, or use an IP address, "+
 			"localhost, a name without a dot, or one that ends in %s: a server without authentication accepts only "+
-			"these.",
-			r.Host, strings.Join(localDomains(), ", "))
+			"these.", r.Host, strings.Join(localDomains(), ", "))
 	}
 	if origin := r.Header.Get("Origin"); origin != "" && allowsOrigin(s.origins, origin) {
 		return nil
@@ -43,9 +42,8 @@ func CheckHost(text string) error {
 	if text == "*" || isHostname(strings.TrimPrefix(text, "*.")) {
 		return nil
 	}
-	return fmt.Errorf("%q is not a host name: use presence.example.com, or *.example.com for all names that end in "+
-		"it, "+
-		"in lower case and without a port", text)
+	return fmt.Errorf("%q is not a host name: use presence.example.com, or *.example.com for all names that end "+
+		"in it, in lower case and without a port", text)
 }
 
 // allowsHost reports whether the Host of a request is a local name or one of the configured ones, which have passed

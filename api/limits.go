@@ -2,7 +2,6 @@ package api
 
 import (
 	"fmt"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -25,9 +24,14 @@ func (s *server) checkRateLimit(c echo.Context, caller *auth.Caller) error {
 	if ok {
 		return nil
 	}
+	burst, seconds := limit.Burst(exceeded.PerSecond), int64((exceeded.Wait+time.Second-1)/time.Second)
 	e := errorf(codeRateLimited, "Rate limit for one %s: %d requests per second, and bursts of up to %d.",
-		key.Policy, exceeded.PerSecond, limit.Burst(exceeded.PerSecond))
-	e.exceeded = &exceededLimit{key.Policy, exceeded}
+		key.Policy, exceeded.PerSecond, burst)
+	e.header = map[string]string{ // see draft-ietf-httpapi-ratelimit-headers-10
+		echo.HeaderRetryAfter: strconv.FormatInt(seconds, 10),
+		"RateLimit":           fmt.Sprintf("%q;r=0;t=%d", key.Policy, seconds),
+		"RateLimit-Policy":    fmt.Sprintf("%q;q=%d;w=%d", key.Policy, burst, limit.Window/time.Second),
+	}
 	return e
 }
 
@@ -44,20 +48,4 @@ func (s *server) limitKey(c echo.Context, caller *auth.Caller) (key limit.Key, l
 	default:
 		return limit.ByUser(caller.Issuer, caller.Name), true
 	}
-}
-
-// exceededLimit is a limit that a caller exceeded.
-type exceededLimit struct {
-	policy limit.Policy
-	limit.Exceeded
-}
-
-// setHeaders sets the headers that say when to try again, and which limit there is: see
-// draft-ietf-httpapi-ratelimit-headers-10.
-func (e *exceededLimit) setHeaders(header http.Header) {
-	seconds := int64((e.Wait + time.Second - 1) / time.Second)
-	header.Set(echo.HeaderRetryAfter, strconv.FormatInt(seconds, 10))
-	header.Set("RateLimit", fmt.Sprintf("%q;r=0;t=%d", e.policy, seconds))
-	header.Set("RateLimit-Policy",
-		fmt.Sprintf("%q;q=%d;w=%d", e.policy, limit.Burst(e.PerSecond), limit.Window/time.Second))
 }

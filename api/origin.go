@@ -32,8 +32,7 @@ func CheckOrigin(origin string) error {
 	}
 	if u, err := url.Parse(origin); err != nil || !isOrigin(u, origin) {
 		return fmt.Errorf("%q is not an origin as browsers send it: use https://app.example.com or "+
-			"http://localhost:3000, "+
-			"in lower case, without a path, and without the port if it is the usual one", origin)
+			"http://localhost:3000, in lower case, without a path, and without the port if it is the usual one", origin)
 	}
 	return nil
 }
@@ -48,8 +47,7 @@ func checkSubdomains(pattern, domain string) error {
 	labels := strings.Split(u.Hostname(), ".")
 	if _, err := strconv.Atoi(labels[len(labels)-1]); err == nil || len(labels) < 2 {
 		return fmt.Errorf("%q allows too much: *. must precede a domain of two labels or more, as in "+
-			"https://*.example.com",
-			pattern)
+			"https://*.example.com", pattern)
 	}
 	return nil
 }

@@ -103,15 +103,16 @@ func (l *outageLog) failed(c code, needs reach, err error, request ...slog.Attr)
 // count logs the number of failures since the last line, and calls itself again as long as the outage lasts.
 func (l *outageLog) count(o *outage) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.outages[o.code] != o {
+	ongoing, counted, total, last := l.outages[o.code] == o, o.counted, o.total, o.last
+	o.counted = 0
+	l.mu.Unlock() // a log that blocks must not block requests that succeed
+	if !ongoing {
 		return
 	}
-	if o.counted > 0 {
-		l.logger.Error("requests failed", "code", o.code, "failed", o.counted, "total", o.total,
-			"error", bounded(o.last.Error(), maxCause))
+	if counted > 0 {
+		l.logger.Error("requests failed", "code", o.code, "failed", counted, "total", total,
+			"error", bounded(last.Error(), maxCause))
 	}
-	o.counted = 0
 	time.AfterFunc(countEvery, func() { l.count(o) })
 }
 
@@ -124,21 +125,23 @@ func (l *outageLog) succeeded(needed reach) {
 	defer l.mu.Unlock()
 	for _, o := range l.outages {
 		if o.needs <= needed && o.recovery == nil {
+			total := o.total
 			o.recovered = l.now()
-			o.recovery = time.AfterFunc(settleTime, func() { l.end(o) })
+			o.recovery = time.AfterFunc(settleTime, func() { l.end(o, total) })
 		}
 	}
 }
 
-// end ends an outage, unless a request has failed again.
-func (l *outageLog) end(o *outage) {
+// end ends an outage, unless a request has failed since the total was counted: then another timer ends it.
+func (l *outageLog) end(o *outage, total int) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if o.recovery == nil {
+	if o.total != total {
+		l.mu.Unlock()
 		return
 	}
 	delete(l.outages, o.code)
 	l.ongoing.Add(-1)
+	l.mu.Unlock() // nothing changes the outage any more
 	l.logger.Info("requests succeed again", "code", o.code, "failed", o.total,
 		"after", o.recovered.Sub(o.began).Round(time.Millisecond).String())
 }

@@ -29,5 +29,7 @@ func redirectToDocs(status int) func(echo.Context, query) error {
 // page responds with the page of the route.
 func (s *server) page(c echo.Context, _ query) error {
 	r := c.Request()
+	// Package net/http offers ranges, which pages do not have.
+	c.Response().Before(func() { c.Response().Header().Del("Accept-Ranges") })
 	return s.pages.Serve(c.Response(), r, c.Path(), acceptsGzip(r.Header[echo.HeaderAcceptEncoding]))
 }

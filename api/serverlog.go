@@ -21,8 +21,7 @@ func newServerLog(logger *slog.Logger) *log.Logger {
 func serverFailures() []string {
 	return []string{
 		"http: panic serving ", "http2: panic serving ", "http: Accept error: ", "http: superfluous ",
-		"http: response.Write",
-		"http: invalid Content-Length ", "http: WriteHeader called ",
+		"http: response.Write", "http: invalid Content-Length ", "http: WriteHeader called ",
 	}
 }
 

@@ -1,0 +1,32 @@
+package api
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestLateTimerEndsNothing checks that the timer of a recovery does not end the outage if a request has failed again,
+// and succeeded again, when it gets the lock: the outage would end twice, and the count of outages would be wrong.
+func TestLateTimerEndsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newOutageLog(slog.New(slog.DiscardHandler), time.Now)
+		l.failed(codeOverloaded, writing, errors.New("down"))
+		l.succeeded(writing)
+		o := l.outages[codeOverloaded]
+		first := o.total
+		l.failed(codeOverloaded, writing, errors.New("down"))
+		l.succeeded(writing)
+		l.end(o, first) // as the first timer does if it fires just before it is stopped
+		require.EqualValues(t, 1, l.ongoing.Load())
+		time.Sleep(settleTime)
+		synctest.Wait()
+		require.Zero(t, l.ongoing.Load())
+		require.Empty(t, l.outages)
+		time.Sleep(countEvery) // the last timer
+	})
+}
