@@ -129,6 +129,24 @@ func TestRefusalIsLogged(t *testing.T) {
 	}
 }
 
+// TestCancelledCheckIsNotLogged: a check that ends with its context, as when the store closes, finds nothing out about
+// the server.
+func TestCancelledCheckIsNotLogged(t *testing.T) {
+	ctx, server := context.Background(), redistest.StartProcess(t)
+	s, log := newLoggedStore(t, server.URL())
+	require.NoError(t, ping(s, "chat", "alice"))
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	require.ErrorIs(t, s.TryWriting(cancelled)[0], context.Canceled)
+	require.Zero(t, log.count("takes no writes"))
+
+	require.NoError(t, server.Client(t).ConfigSet(ctx, "maxmemory", "1").Err())
+	require.ErrorIs(t, s.TryWriting(ctx)[0], store.ErrFull)
+	require.ErrorIs(t, s.TryWriting(cancelled)[0], context.Canceled)
+	require.ErrorIs(t, s.TryWriting(ctx)[0], store.ErrFull)
+	require.Equal(t, 1, log.count("takes no writes"), "the refusal that was logged is remembered")
+}
+
 // TestWrongMode: a URL that does not say that it leads to a Cluster, or to a Sentinel, is pointed out.
 func TestWrongMode(t *testing.T) {
 	t.Parallel()
