@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,12 +24,33 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // the client's own log of servers that tests stop
-	// Most of these tests wait for servers, so more of them run at once than there are processors. A flag -parallel
-	// wins.
-	if err := flag.Set("test.parallel", "8"); err != nil {
-		panic(err)
+	// Flags of the command line win.
+	for name, value := range map[string]string{
+		"test.parallel": "8",  // most of these tests wait for servers
+		"rapid.checks":  "50", // the same random tests run on seven kinds of stores
+	} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
 	}
-	goleak.VerifyTestMain(m)
+	code := m.Run()
+	if code == 0 {
+		code = checkLeaks()
+	}
+	os.Exit(code)
+}
+
+// checkLeaks returns an exit code. It waits for goroutines of the client that sleep for a second between attempts to
+// connect, even after the client is closed.
+func checkLeaks() int {
+	var err error
+	for range 10 {
+		if err = goleak.Find(); err == nil {
+			return 0
+		}
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 1
 }
 
 // slowMachine is a timeout that no busy test machine exceeds.

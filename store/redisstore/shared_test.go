@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ import (
 func TestConformanceOfSharedSets(t *testing.T) {
 	t.Parallel()
 	url := redistest.Start(t)
-	n := 0
+	var n atomic.Int64
 	for name, o := range map[string]redisstore.Options{
 		"seconds":      {Unit: redisstore.Seconds, Shards: 7},
 		"milliseconds": {Layouts: map[string]redisstore.Layout{"chat": {Unit: redisstore.Milliseconds}}},
@@ -36,9 +37,9 @@ func TestConformanceOfSharedSets(t *testing.T) {
 			continue // one of them will do
 		}
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			storetest.Run(t, func(t testing.TB) store.Store {
-				n++
-				o.URL, o.Prefix, o.Logger = url, fmt.Sprintf("test%d:", n), quiet()
+				o.URL, o.Prefix, o.Logger = url, fmt.Sprintf("test%d:", n.Add(1)), quiet()
 				o.Timeout, o.DialTimeout = slowMachine, slowMachine
 				s, err := redisstore.Open(o)
 				require.NoError(t, err)
