@@ -89,7 +89,7 @@ func openBrowser(t *testing.T, server string) *browser {
 	default:
 		t.Fatalf("Chromium does not start: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(shared, time.Minute)
+	ctx, cancel := context.WithTimeout(shared, 3*time.Minute)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
@@ -165,6 +165,7 @@ func (b *browser) seen() []string {
 
 // TestBrowserComplains: a clean bill from the watch is worth something only if it notices.
 func TestBrowserComplains(t *testing.T) {
+	t.Parallel()
 	const page = `<!doctype html><title>bad</title><link rel="icon" href="data:,"><img src="http://localhost:1/pixel.png">
 		<script>inline = 1</script><script src="/bad.js"></script>`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -27,6 +27,7 @@ func TestMaxConnections(t *testing.T) {
 // TestBodiesAreBounded sends 700 requests that lack their last byte, each on a connection of its own: the process
 // takes no more memory than is set, and a bit for each connection.
 func TestBodiesAreBounded(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it sends 700 MiB")
 	}

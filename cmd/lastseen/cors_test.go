@@ -45,6 +45,7 @@ func (b *browser) fetched(t *testing.T, promise string) string {
 // TestCORSInBrowser: a page of another origin that is allowed to may ping and read the answer, also one that tells of
 // an error. Any other page may not, nor does its ping get through, since the browser asks before it sends JSON.
 func TestCORSInBrowser(t *testing.T) {
+	t.Parallel()
 	allowed, other := otherSite(t), otherSite(t)
 	s := start(t, "--cors-origins", allowed)
 	b := openBrowser(t, s.url)
@@ -64,6 +65,7 @@ const reboundHost = "rebound.example"
 // TestRebindingInBrowser: a page whose name was pointed at this machine is of the same origin as the server, so that no
 // rule of the browser stops it. The server does.
 func TestRebindingInBrowser(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	s.call(t, http.MethodPost, "/v1/namespaces/chat/users/alice/ping", "")
 	rebound := strings.Replace(s.url, "127.0.0.1", reboundHost, 1)
@@ -91,6 +93,7 @@ func TestRebindingInBrowser(t *testing.T) {
 // TestSimplePostsInBrowser: those that a browser sends for any page without asking, and without letting it read the
 // answer.
 func TestSimplePostsInBrowser(t *testing.T) {
+	t.Parallel()
 	s, other := start(t), otherSite(t)
 	b := openBrowser(t, other)
 	b.do(t, chromedp.Navigate(other), until(`document.title == "other"`))

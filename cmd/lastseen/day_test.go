@@ -17,12 +17,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// This file replays a day of 100,000 users over HTTP, and four times during it compares every status,
+// This file replays a day of 100,000 users over HTTP, and ten times during it compares every status,
 // count and list with a model that is nothing but a map.
 
 const (
 	dayUsers   = 100_000
-	dayChecks  = 4
+	dayChecks  = 10
 	dayGreen   = 60_000 // milliseconds, as the defaults
 	dayYellow  = 300_000
 	heartbeat  = 30_000

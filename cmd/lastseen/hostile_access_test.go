@@ -11,6 +11,7 @@ import (
 
 // TestForgedCredentials: none of them opens anything, wherever it is sent; neither the answer nor the log has it.
 func TestForgedCredentials(t *testing.T) {
+	t.Parallel()
 	const mine = "/v1/namespaces/mine-1/users/alice"
 	eachGuarded(t, func(t *testing.T, g guarded) {
 		refused := map[string]bool{}
@@ -57,6 +58,7 @@ func (g guarded) seen(t *testing.T, namespace string) int {
 
 // TestTamperedTokens changes every bit and the length of a good token.
 func TestTamperedTokens(t *testing.T) {
+	t.Parallel()
 	const alice = "/v1/namespaces/mine-1/users/alice"
 	eachGuarded(t, func(t *testing.T, g guarded) {
 		good := g.good(t, nil)
@@ -80,6 +82,7 @@ func TestTamperedTokens(t *testing.T) {
 
 // TestOddWaysToSendCredentials: good ones count in the one place where they belong.
 func TestOddWaysToSendCredentials(t *testing.T) {
+	t.Parallel()
 	const alice = "/v1/namespaces/mine-1/users/alice"
 	eachGuarded(t, func(t *testing.T, g guarded) {
 		good := g.good(t, nil)
@@ -124,6 +127,7 @@ func TestOddWaysToSendCredentials(t *testing.T) {
 
 // TestReachingFurther: good credentials do what they are for and nothing beside it, however it is asked for.
 func TestReachingFurther(t *testing.T) {
+	t.Parallel()
 	eachGuarded(t, func(t *testing.T, g guarded) {
 		everything := func(namespace string) (list string) {
 			_, list = g.ask(t, "GET", "/v1/namespaces/"+namespace+"/users?as_of=2000000000&limit=1000", "",

@@ -42,6 +42,7 @@ func (s *service) count(t *testing.T, level, message string) (n int) {
 
 // TestLogSettings: lines in JSON, an access log that a reload switches on, and no user in it.
 func TestLogSettings(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "lastseen.yaml")
 	write := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
 	write("log-format: json\ngreen: 59s\nping-interval: 30s\n") // which is worth a warning

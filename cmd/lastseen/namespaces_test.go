@@ -52,6 +52,7 @@ func TestUnknownNamespacesAreRefused(t *testing.T) {
 
 // TestNamespaceLimitOnRedis: the setting reaches the store, and the response names it.
 func TestNamespaceLimitOnRedis(t *testing.T) {
+	t.Parallel()
 	s := start(t, "--store", redistest.Start(t), "--redis-timeout", "30s", "--redis-dial-timeout", "30s",
 		"--max-namespaces", "1")
 	s.post(t, alice+"/ping", "")
@@ -66,6 +67,7 @@ func TestNamespaceLimitOnRedis(t *testing.T) {
 // TestSetInSecondsIsNotServedAsMilliseconds: the tutorial's set without the setting that says so. Retention deletes
 // nothing from it, and with the setting it is listed and served.
 func TestSetInSecondsIsNotServedAsMilliseconds(t *testing.T) {
+	t.Parallel()
 	ctx, url := context.Background(), redistest.Start(t)
 	options, err := redis.ParseURL(url)
 	require.NoError(t, err)
@@ -100,6 +102,7 @@ func TestSetInSecondsIsNotServedAsMilliseconds(t *testing.T) {
 
 // TestRetentionOfNamespaces: of two namespaces one has a retention. A server that was just started deletes nobody yet.
 func TestRetentionOfNamespaces(t *testing.T) {
+	t.Parallel()
 	config := writeConfig(t, "namespaces:\n  chat: {retention: 1h}\n")
 	eachStore(t, func(t *testing.T, args []string) {
 		s := start(t, args...)
@@ -132,6 +135,7 @@ func TestNamespacesComeBack(t *testing.T) {
 }
 
 func TestConfiguredNamespacesAreListedAtStart(t *testing.T) {
+	t.Parallel()
 	config := writeConfig(t, "namespaces:\n  chat:\n  game: {green: 90s}\n")
 	eachStore(t, func(t *testing.T, args []string) {
 		s := start(t, append(args, "--config", config)...)
@@ -167,6 +171,7 @@ func TestNamespacesAreRegisteredOnceRedisIsThere(t *testing.T) {
 // TestTutorialsSetIsServed runs the example of docs/from-the-redis-tutorial.md as it stands there, but for
 // Redis' address.
 func TestTutorialsSetIsServed(t *testing.T) {
+	t.Parallel()
 	url := redistest.Start(t)
 	options, err := redis.ParseURL(url)
 	require.NoError(t, err)

@@ -55,6 +55,7 @@ func (b *browser) openEverything(t *testing.T) {
 // TestDocsAtFirstSight: on the screen of a laptop the first operation is there without scrolling, and the filter finds
 // others by path, summary or tag.
 func TestDocsAtFirstSight(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	b := openBrowser(t, s.url)
 	b.do(t, chromedp.EmulateViewport(1280, 800), chromedp.Navigate(s.docs), until(docsLoaded))
@@ -79,6 +80,7 @@ func TestDocsAtFirstSight(t *testing.T) {
 
 // TestPagesOnAPhone: nothing is beyond the sides of a small screen, and nothing is clipped.
 func TestPagesOnAPhone(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	b := openBrowser(t, s.url)
 	b.do(t, chromedp.EmulateViewport(390, 844))
@@ -99,6 +101,7 @@ func TestPagesOnAPhone(t *testing.T) {
 
 // TestPagesInTheDark: pages are dark for those who prefer that, and all text on them stays readable.
 func TestPagesInTheDark(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	b := openBrowser(t, s.url)
 	for _, page := range []string{"/docs/", "/docs/errors"} {

@@ -133,6 +133,7 @@ func TestReloadChangesNothing(t *testing.T) {
 
 // TestReloadOfTheProcess reloads the real one while requests come in, each of which sees one version.
 func TestReloadOfTheProcess(t *testing.T) {
+	t.Parallel()
 	file := writeConfig(t, "green: 10s\nyellow: 20s\nping-interval: 1s\n")
 	s := start(t, "--config", file)
 	stop := make(chan struct{})
@@ -172,6 +173,7 @@ func TestReloadOfTheProcess(t *testing.T) {
 }
 
 func TestHangupWithoutFile(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
 	require.Eventually(t, func() bool { return strings.Contains(s.log.String(), "nothing to reload") }, 30*time.Second,

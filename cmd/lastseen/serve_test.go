@@ -21,6 +21,7 @@ import (
 const alice = "/v1/namespaces/chat/users/alice"
 
 func TestRestartKeepsEverything(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, args []string) {
 		first := start(t, args...)
 		pinged := first.post(t, alice+"/ping", "")
@@ -33,6 +34,7 @@ func TestRestartKeepsEverything(t *testing.T) {
 // TestKillAfterTwoSeconds waits in real time: what a real process promises of a real disk cannot be
 // seen with a clock of ours.
 func TestKillAfterTwoSeconds(t *testing.T) {
+	t.Parallel()
 	store := filepath.Join(t.TempDir(), "data.db")
 	first := start(t, "--store", store)
 	pinged := first.post(t, alice+"/ping", "")
@@ -45,6 +47,7 @@ func TestKillAfterTwoSeconds(t *testing.T) {
 // TestTerminateUnderLoad stops a service that many clients ping; whatever was answered is there
 // after the restart.
 func TestTerminateUnderLoad(t *testing.T) {
+	t.Parallel()
 	store := filepath.Join(t.TempDir(), "data.db")
 	s := start(t, "--store", store, "--sync", "1h")
 	answered := make([]int, 8)
@@ -96,6 +99,7 @@ func TestTerminateCutsOffSlowClients(t *testing.T) {
 }
 
 func TestRedisHoldsWhatTheDesignSays(t *testing.T) {
+	t.Parallel()
 	url := redistest.Start(t)
 	s := start(t, "--store", url)
 	s.post(t, "/v1/namespaces/chat/pings", `{"pings":[{"user":"alice","at":100123},{"user":"bob","at":100135.5}]}`)

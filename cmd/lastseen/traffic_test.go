@@ -15,6 +15,7 @@ import (
 )
 
 func TestTrafficIsSummedUp(t *testing.T) {
+	t.Parallel()
 	s := start(t, "--store", redistest.Start(t), "--redis-timeout", "30s", "--redis-dial-timeout", "30s")
 	s.post(t, alice+"/ping", "")
 	s.post(t, alice+"/ping", "")
