@@ -15,8 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
+	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
@@ -190,4 +192,19 @@ func TestBrowserComplains(t *testing.T) {
 	} {
 		require.Contains(t, seen, complaint)
 	}
+}
+
+// newTab opens another tab in the browser.
+func (b *browser) newTab(t *testing.T) *browser {
+	t.Helper()
+	ctx, cancel := chromedp.NewContext(b.ctx)
+	t.Cleanup(cancel)
+	return &browser{ctx: ctx, url: b.url}
+}
+
+// close closes the tab as its user does.
+func (b *browser) close(t *testing.T) {
+	t.Helper()
+	_, err := chromedp.Call(b.ctx, cdppage.Close, cdp.Empty{})
+	require.NoError(t, err)
 }

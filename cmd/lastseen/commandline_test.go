@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -12,13 +10,6 @@ import (
 
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 )
-
-// runHere runs a command line that ends by itself.
-func runHere(args ...string) (code int, out, log string) {
-	var stdout, stderr bytes.Buffer
-	code = run(context.Background(), args, &stdout, &stderr)
-	return code, stdout.String(), stderr.String()
-}
 
 func TestVersionFlag(t *testing.T) {
 	code, command, _ := runHere("version")

@@ -200,3 +200,21 @@ func (brokenWriter) Write([]byte) (int, error) { panic("broken") }
 func TestRunHidesNoPanic(t *testing.T) {
 	require.PanicsWithValue(t, "broken", func() { run(t.Context(), []string{"version"}, brokenWriter{}, io.Discard) })
 }
+
+// execute runs one command line to its end, with a context that has ended: serve stops at once.
+func execute(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var out, err bytes.Buffer
+	code = run(ctx, args, &out, &err)
+	return code, out.String(), err.String()
+}
+
+// runHere runs a command line that ends by itself.
+func runHere(args ...string) (code int, out, log string) {
+	var stdout, stderr bytes.Buffer
+	code = run(context.Background(), args, &stdout, &stderr)
+	return code, stdout.String(), stderr.String()
+}

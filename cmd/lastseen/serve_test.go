@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -187,4 +188,23 @@ func TestRefusesOldRedis(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Contains(t, log.String(), "version 6.0.16")
 	require.Contains(t, log.String(), "6.2 or newer is required")
+}
+
+func TestRefusesForeignAndLockedFiles(t *testing.T) {
+	foreign := filepath.Join(t.TempDir(), "notes.txt")
+	require.NoError(t, os.WriteFile(foreign, bytes.Repeat([]byte("notes "), 4000), 0o600))
+	code, _, stderr := execute(t, "--listen", "127.0.0.1:0", "--store", foreign)
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "not a lastseen data file")
+
+	locked := filepath.Join(t.TempDir(), "data.db")
+	start(t, "--store", locked)
+	code, _, stderr = execute(t, "--listen", "127.0.0.1:0", "--store", locked)
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "in use by another process")
+
+	code, _, stderr = execute(t, "--listen", "127.0.0.1:0", "--store",
+		filepath.Join(t.TempDir(), "no", "folder", "data.db"))
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "folder must exist")
 }

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
-	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
@@ -336,19 +334,4 @@ func TestWebPagesLeaveInDoubt(t *testing.T) {
 	b := openBrowser(t, s.url)
 	b.do(t, chromedp.Navigate(s.url), s.pass(2*time.Second))
 	require.Equal(t, []int{0, 0, 1}, evaluate[[]int](t, b, "[atOnce, hide(true), hide(false)]"))
-}
-
-// newTab opens another tab in the browser.
-func (b *browser) newTab(t *testing.T) *browser {
-	t.Helper()
-	ctx, cancel := chromedp.NewContext(b.ctx)
-	t.Cleanup(cancel)
-	return &browser{ctx: ctx, url: b.url}
-}
-
-// close closes the tab as its user does.
-func (b *browser) close(t *testing.T) {
-	t.Helper()
-	_, err := chromedp.Call(b.ctx, cdppage.Close, cdp.Empty{})
-	require.NoError(t, err)
 }

@@ -4,7 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -206,4 +210,32 @@ func (g guarded) pagesTellNothing(t *testing.T) {
 			bearer+"ls_reader")
 		require.Equal(t, want, status, body)
 	}
+}
+
+// TestAccessOfTheProcess: what a server started with keys does, and says.
+func TestAccessOfTheProcess(t *testing.T) {
+	file := writeConfig(t, aKey)
+	s := start(t, "--config", file, "--listen", ":0")
+	ask := func(key string) int {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/v1/namespaces/a/users/alice",
+			nil)
+		require.NoError(t, err)
+		request.Header.Set("Authorization", "Bearer "+key)
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		response.Body.Close()
+		return response.StatusCode
+	}
+	require.Equal(t, http.StatusOK, ask("ls_a"))
+	require.Equal(t, http.StatusUnauthorized, ask("ls_b"))
+	require.NotContains(t, s.log.String(), "level=DEBUG")
+	require.NoError(t, os.WriteFile(file, []byte("log-level: debug\n"+strings.ReplaceAll(aKey, hashOf("ls_a"),
+		hashOf("ls_b"))), 0o600))
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
+	require.Eventually(t, func() bool { return ask("ls_a") == http.StatusUnauthorized }, 30*time.Second,
+		time.Millisecond)
+	require.Equal(t, http.StatusOK, ask("ls_b"))
+	require.Contains(t, s.log.String(), "level=DEBUG", "why ls_a is refused now")
+	require.NotContains(t, s.log.String(), "ls_a")
+	require.Zero(t, s.terminate(t))
 }
