@@ -32,8 +32,8 @@ type browser struct {
 	ctx context.Context
 	url string // of the server
 
-	mu         sync.Mutex
-	complaints []string
+	mu       sync.Mutex
+	problems []string
 }
 
 // sharedChromium is the one Chromium of all tests; TestMain ends it. Each test has a context of its own in it: tabs
@@ -129,44 +129,43 @@ func until(expression string) browserStep {
 	}
 }
 
-// watch notes what a user would find in the console, and every request to somebody else. It is called
-// while the browser is read from.
+// watch records what the console shows, and every request to another server. It is called while events are read.
 func (b *browser) watch(event any) {
 	switch e := event.(type) {
 	case *log.EventEntryAdded: // violated policies and failed requests, too
 		if e.Entry.Level == "error" || e.Entry.Level == "warning" {
-			b.complain("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL)
+			b.addProblem("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL)
 		}
 	case *runtime.EventConsoleAPICalled:
 		if e.Type == "error" || e.Type == "warning" || e.Type == "assert" {
 			for _, arg := range e.Args {
-				b.complain("console: %s %s", arg.Value, arg.Description)
+				b.addProblem("console: %s %s", arg.Value, arg.Description)
 			}
 		}
 	case *runtime.EventExceptionThrown:
-		b.complain("exception: %s %+v", e.ExceptionDetails.Text, e.ExceptionDetails.Exception)
+		b.addProblem("exception: %s %+v", e.ExceptionDetails.Text, e.ExceptionDetails.Exception)
 	case *network.EventRequestWillBeSent:
 		u, err := url.Parse(e.Request.URL)
 		if err != nil || strings.HasPrefix(u.Scheme, "http") && u.Scheme+"://"+u.Host != b.url {
-			b.complain("request to %s", e.Request.URL)
+			b.addProblem("request to %s", e.Request.URL)
 		}
 	}
 }
 
-func (b *browser) complain(format string, args ...any) {
+func (b *browser) addProblem(format string, args ...any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.complaints = append(b.complaints, fmt.Sprintf(format, args...))
+	b.problems = append(b.problems, fmt.Sprintf(format, args...))
 }
 
 func (b *browser) seen() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.Clone(b.complaints)
+	return slices.Clone(b.problems)
 }
 
-// TestBrowserComplains: a clean bill from the watch is worth something only if it notices.
-func TestBrowserComplains(t *testing.T) {
+// TestBrowserReportsProblems checks that seen returns the problems of a page that has some of each kind.
+func TestBrowserReportsProblems(t *testing.T) {
 	t.Parallel()
 	const page = `<!doctype html><title>bad</title><link rel="icon" href="data:,"><img src="http://localhost:1/pixel.png">
 		<script>inline = 1</script><script src="/bad.js"></script>`

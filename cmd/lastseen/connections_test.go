@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMaxConnections: how many connections are allowed to a process that may open so many files.
+// TestMaxConnections compares the limit of connections of processes that can open so many files.
 func TestMaxConnections(t *testing.T) {
 	for files, want := range map[uint64]int{
 		0: maxAutoConnections, 1: 1, 100: 50, 256: 128, 1024: 896, 4096: 3840, 65_536: 61_440,
@@ -27,8 +27,8 @@ func TestMaxConnections(t *testing.T) {
 	}
 }
 
-// TestBodiesAreBounded sends 700 requests that lack their last byte, each on a connection of its own: the process
-// takes no more memory than is set, and a bit for each connection.
+// TestBodiesAreBounded sends 700 requests without their last byte, each on its own connection: the process takes no
+// more memory than the setting allows, plus a little for each connection.
 func TestBodiesAreBounded(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -62,11 +62,11 @@ func TestBodiesAreBounded(t *testing.T) {
 	s.post(t, alice+"/ping", `{"at":100123}`)
 }
 
-// TestIdleConnections: thousands of connections that nobody uses any more cost little memory each, keep nobody
-// from being served, and are gone when their clients are.
+// TestIdleConnections opens thousands of connections and leaves them idle. Each costs little memory, other clients are
+// served, and the connections are closed when their clients disconnect.
 func TestIdleConnections(t *testing.T) {
 	idle, most := 10_000, 64<<10 // connections, and bytes for each; three times what it takes
-	if raced {                   // the detector bears with 8,128 goroutines, and takes memory
+	if raced {                   // the detector allows 8,128 goroutines, and takes memory
 		idle, most = 2_000, most*10
 	}
 	if testing.Short() {

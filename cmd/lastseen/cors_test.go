@@ -22,8 +22,8 @@ func otherSite(t *testing.T) string {
 	return server.URL
 }
 
-// pingFrom has the script of a page ping, and returns what it learns: the status of the answer and the advice
-// when to ping again, or that the browser kept the answer to itself.
+// pingFrom pings by a script of a page, and returns what the script sees: the status and whether the response says when
+// to ping again, or the error if the browser hides the response.
 func (b *browser) pingFrom(t *testing.T, page, server string) string {
 	t.Helper()
 	b.do(t, chromedp.Navigate(page), until(`document.title == "other"`))
@@ -33,7 +33,7 @@ func (b *browser) pingFrom(t *testing.T, page, server string) string {
 	}).then(r => r.status + " " + (Number(r.headers.get("Lastseen-Ping-After-Ms")) > 0), e => e.name)`, server))
 }
 
-// fetched waits until a promise of some text is kept.
+// fetched waits for a promise and returns its text.
 func (b *browser) fetched(t *testing.T, promise string) string {
 	t.Helper()
 	b.do(t, until("delete window.fetched"))
@@ -42,8 +42,8 @@ func (b *browser) fetched(t *testing.T, promise string) string {
 	return evaluate[string](t, b, "window.fetched")
 }
 
-// TestCORSInBrowser: a page of another origin that is allowed to may ping and read the answer, also one that tells of
-// an error. Any other page may not, nor does its ping get through, since the browser asks before it sends JSON.
+// TestCORSInBrowser pings from pages of other origins. A page of an allowed origin can ping and read the response, also
+// an error. Any other page cannot, and its ping is not sent, since the browser asks before it sends JSON.
 func TestCORSInBrowser(t *testing.T) {
 	t.Parallel()
 	allowed, other := otherSite(t), otherSite(t)
@@ -90,9 +90,9 @@ func TestRebindingInBrowser(t *testing.T) {
 		`fetch("/v1/namespaces/chat/users/alice/ping", {method: "POST"}).then(r => "" + r.status)`))
 }
 
-// TestSimplePostsInBrowser: those that a browser sends for any page without asking, and without letting it read the
-// answer.
-func TestSimplePostsInBrowser(t *testing.T) {
+// TestCrossOriginPostsInBrowser sends the requests that a browser sends for any page without asking first. The server
+// refuses them.
+func TestCrossOriginPostsInBrowser(t *testing.T) {
 	t.Parallel()
 	s, other := start(t), otherSite(t)
 	b := openBrowser(t, other)

@@ -30,8 +30,8 @@ func publicPEM(t *testing.T, key any) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 }
 
-// TestSecretInPlaceOfItsFileIsNotShown, whatever else is wrong.
-func TestSecretInPlaceOfItsFileIsNotShown(t *testing.T) {
+// TestSecretInsteadOfFileIsNotShown, whatever else is wrong.
+func TestSecretInsteadOfFileIsNotShown(t *testing.T) {
 	t.Setenv("LASTSEEN_JWT_SECRET_FILE", secret)
 	for _, args := range [][]string{
 		{},

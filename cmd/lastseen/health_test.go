@@ -37,8 +37,8 @@ func TestHealthAndVersion(t *testing.T) {
 	require.Contains(t, stdout, "serve")
 }
 
-// TestHealthTakesNoProxy: one would answer for the service.
-func TestHealthTakesNoProxy(t *testing.T) {
+// TestHealthIgnoresProxies: one would answer for the service.
+func TestHealthIgnoresProxies(t *testing.T) {
 	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer proxy.Close()
 	health := exec.Command(os.Getenv(binaryVar), "health", "--listen", "lastseen.invalid:80")

@@ -101,7 +101,7 @@ func TestBusyPort(t *testing.T) {
 	require.Contains(t, stderr, "address already in use")
 }
 
-func TestSaysWhereThingsAre(t *testing.T) {
+func TestBannerNamesDataFile(t *testing.T) {
 	code, stdout, stderr := execute(t, "--listen", "127.0.0.1:0", "--store", "here.db")
 	require.Zero(t, code, stderr)
 	dir, err := os.Getwd()
@@ -110,7 +110,7 @@ func TestSaysWhereThingsAre(t *testing.T) {
 	require.Regexp(t, `http://127\.0\.0\.1:[1-9][0-9]*/v1/namespaces`, stdout)
 }
 
-func TestSaysWhomItIsFor(t *testing.T) {
+func TestBannerNamesCallers(t *testing.T) {
 	_, stdout, _ := execute(t, "--listen", "127.0.0.1:0")
 	require.Contains(t, stdout, "\n  for   anyone, with full access\n")
 	_, stdout, _ = execute(t, "--listen", "127.0.0.1:0", "--config",

@@ -68,7 +68,7 @@ func TestWrongLogSettings(t *testing.T) {
 		"--log-format xml": `--log-format: "xml" is not a format; use text or json`,
 		"--access-log yes": `--access-log: "yes" is not valid; use on or off`,
 	} {
-		code, _, log := runHere(append([]string{"config"}, strings.Split(args, " ")...)...)
+		code, _, log := runInProcess(append([]string{"config"}, strings.Split(args, " ")...)...)
 		require.Equal(t, 2, code)
 		require.Contains(t, log, want)
 	}

@@ -100,7 +100,8 @@ func TestSetInSecondsIsNotServedAsMilliseconds(t *testing.T) {
 	require.Equal(t, time.Unix(long, 0).UTC().Format("2006-01-02T15:04:05.000Z"), s.get(t, alice)["last_seen"])
 }
 
-// TestRetentionOfNamespaces: of two namespaces one has a retention. A server that was just started deletes nobody yet.
+// TestRetentionOfNamespaces sets a retention for one of two namespaces. A server that was just started does not delete
+// anyone yet.
 func TestRetentionOfNamespaces(t *testing.T) {
 	t.Parallel()
 	config := writeConfig(t, "namespaces:\n  chat: {retention: 1h}\n")
@@ -118,8 +119,8 @@ func TestRetentionOfNamespaces(t *testing.T) {
 	})
 }
 
-// TestNamespacesComeBack: the configured namespaces exist again after Redis lost everything.
-func TestNamespacesComeBack(t *testing.T) {
+// TestNamespacesAreRegisteredAgain: the configured namespaces exist again after Redis lost everything.
+func TestNamespacesAreRegisteredAgain(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartProcess(t)
 	s := start(t, "--store", server.URL(), "--redis-timeout", "30s", "--redis-dial-timeout", "30s",
@@ -151,8 +152,8 @@ func TestConfiguredNamespacesAreListedAtStart(t *testing.T) {
 	})
 }
 
-// TestNamespacesAreRegisteredOnceRedisIsThere: the service starts without it.
-func TestNamespacesAreRegisteredOnceRedisIsThere(t *testing.T) {
+// TestNamespacesAreRegisteredOnceRedisResponds: the service starts without it.
+func TestNamespacesAreRegisteredOnceRedisResponds(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartProcess(t)
 	server.Stop(t)
@@ -168,9 +169,9 @@ func TestNamespacesAreRegisteredOnceRedisIsThere(t *testing.T) {
 	}, 60*time.Second, 50*time.Millisecond)
 }
 
-// TestTutorialsSetIsServed runs the example of docs/from-the-redis-tutorial.md as it stands there, but for
+// TestTutorialExamples runs the example of docs/from-the-redis-tutorial.md as it stands there, but for
 // Redis' address.
-func TestTutorialsSetIsServed(t *testing.T) {
+func TestTutorialExamples(t *testing.T) {
 	t.Parallel()
 	url := redistest.Start(t)
 	options, err := redis.ParseURL(url)

@@ -38,8 +38,8 @@ func TestFileStoreShowsNoRedisOfNamespaces(t *testing.T) {
 	require.NotContains(t, stdout, "    # redis-")
 }
 
-// TestConfigMasksURLs: a query may hold a key, and a user without a password may be one.
-func TestConfigMasksURLs(t *testing.T) {
+// TestConfigRedactsURLs: a query may hold a key, and a user without a password may be one.
+func TestConfigRedactsURLs(t *testing.T) {
 	for content, shown := range map[string]string{
 		names + "jwt-jwks-url: https://id.example.com/keys?key=geheim":               "jwt-jwks-url: https://id.example.com/keys?xxxxx # ",
 		names + "jwt-jwks-url: https://id.example.com?geheim":                        "jwt-jwks-url: https://id.example.com?xxxxx # ",

@@ -13,7 +13,7 @@ import (
 )
 
 // TestReadme runs the README's curl lines as written, one after another, and compares what they
-// print with what the README says they do, but for times and what is drawn by chance.
+// print with the README, except times and random values.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {

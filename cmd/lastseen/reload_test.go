@@ -237,8 +237,8 @@ func TestAccessReloads(t *testing.T) {
 	require.Contains(t, r.write(tokens+aKey), "keys.a added")
 }
 
-// TestReloadOpensNothingUnasked: a file that was cut off must not let everyone in.
-func TestReloadOpensNothingUnasked(t *testing.T) {
+// TestReloadKeepsAuthentication: a file that was cut off must not let everyone in.
+func TestReloadKeepsAuthentication(t *testing.T) {
 	r := newReloadTest(t, aKey)
 	require.Contains(t, r.write("green: 50s"),
 		`problem="no keys and no JWTs are left, so anyone would have full access: set auth: none to allow it"`)

@@ -99,7 +99,7 @@ func TestTerminateCutsOffSlowClients(t *testing.T) {
 	require.Zero(t, s.terminate(t), s.log)
 }
 
-func TestRedisHoldsWhatTheDesignSays(t *testing.T) {
+func TestKeysInRedis(t *testing.T) {
 	t.Parallel()
 	url := redistest.Start(t)
 	s := start(t, "--store", url)
@@ -190,7 +190,7 @@ func TestRefusesOldRedis(t *testing.T) {
 	require.Contains(t, log.String(), "6.2 or newer is required")
 }
 
-func TestRefusesForeignAndLockedFiles(t *testing.T) {
+func TestRefusesOtherAndLockedFiles(t *testing.T) {
 	foreign := filepath.Join(t.TempDir(), "notes.txt")
 	require.NoError(t, os.WriteFile(foreign, bytes.Repeat([]byte("notes "), 4000), 0o600))
 	code, _, stderr := execute(t, "--listen", "127.0.0.1:0", "--store", foreign)

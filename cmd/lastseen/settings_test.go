@@ -81,12 +81,12 @@ func TestReportsAllErrors(t *testing.T) {
 	} {
 		require.Contains(t, stderr, want)
 	}
-	require.NotContains(t, stderr, "green is", "nothing is said about what cannot be compared")
+	require.NotContains(t, stderr, "green is", "values that cannot be compared are not reported")
 }
 
-// TestForeignVariables: Kubernetes sets variables like these for Services by the names of lastseen and
+// TestUnrelatedVariables: Kubernetes sets variables like these for Services by the names of lastseen and
 // lastseen-redis.
-func TestForeignVariables(t *testing.T) {
+func TestUnrelatedVariables(t *testing.T) {
 	for _, name := range []string{
 		"LASTSEEN_PORT", "LASTSEEN_PORT_80_TCP_ADDR", "LASTSEEN_SERVICE_HOST",
 		"LASTSEEN_REDIS_PORT", "LASTSEEN_REDIS_SERVICE_PORT_TLS", "LASTSEEN_TEST_BINARY",
@@ -153,8 +153,8 @@ func TestListFlags(t *testing.T) {
 	}
 }
 
-// TestStoreThatIsNearlyAURL is an error: as the name of a file it would come up empty.
-func TestStoreThatIsNearlyAURL(t *testing.T) {
+// TestMalformedStoreURL checks that such a URL is an error: taken as the name of a file, the store would be empty.
+func TestMalformedStoreURL(t *testing.T) {
 	for _, store := range []string{
 		"redis:/user:geheim@127.0.0.1:6379", "redis:geheim@127.0.0.1", "rediss:/geheim", "redis:127.0.0.1:6379/geheim",
 		"REDIS:/geheim", "redis+sentinel:/geheim/?master=m",
@@ -164,7 +164,7 @@ func TestStoreThatIsNearlyAURL(t *testing.T) {
 			code, stdout, stderr := execute(t, args...)
 			require.Equal(t, 2, code, "%s: %s", args, stdout)
 			require.Contains(t, stderr, "--store: ")
-			require.Contains(t, stderr, "redis://", "it says how one is written")
+			require.Contains(t, stderr, "redis://", "the error shows a valid URL")
 			require.NotContains(t, stdout+stderr, "geheim")
 			files, err := os.ReadDir(".")
 			require.NoError(t, err)

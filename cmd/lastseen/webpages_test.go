@@ -323,9 +323,9 @@ func TestWebPagesLeaveWithLastTab(t *testing.T) {
 	require.Equal(t, []bool{true}, s.leaves, "one leave, with the last tab")
 }
 
-// TestWebPagesLeaveInDoubt: a page that closes at once does not know the other tabs yet, and one that the browser keeps
+// TestWebPagesDoNotLeaveTooEarly: a page that closes at once does not know the other tabs yet, and one that the browser keeps
 // may come back; neither sends a leave.
-func TestWebPagesLeaveInDoubt(t *testing.T) {
+func TestWebPagesDoNotLeaveTooEarly(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, `
 		const hide = persisted => (dispatchEvent(new PageTransitionEvent("pagehide", { persisted })), beacons)

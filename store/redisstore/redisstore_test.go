@@ -53,11 +53,11 @@ func checkLeaks() int {
 	return 1
 }
 
-// slowMachine is a timeout that no busy test machine exceeds.
-const slowMachine = 30 * time.Second
+// longTimeout is a timeout that no busy test machine exceeds.
+const longTimeout = 30 * time.Second
 
-// quiet keeps logs out of the tests' output.
-func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+// discardLog returns a logger that writes nothing.
+func discardLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // opener returns a constructor of empty stores, all on one Redis: each has a prefix of its own.
 func opener(url string, shards int) storetest.Open {
@@ -65,7 +65,7 @@ func opener(url string, shards int) storetest.Open {
 	return func(t testing.TB) store.Store {
 		s, err := redisstore.Open(redisstore.Options{
 			URL: url, Prefix: fmt.Sprintf("test%d-%d:", shards, n.Add(1)), Shards: shards,
-			Timeout: slowMachine, DialTimeout: slowMachine, Logger: quiet(),
+			Timeout: longTimeout, DialTimeout: longTimeout, Logger: discardLog(),
 		})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
@@ -85,12 +85,12 @@ func TestConformanceOfShards(t *testing.T) {
 
 const base lastseen.Instant = 1_700_000_000_000
 
-// newStore opens a store with the default prefix and a patient timeout.
+// newStore opens a store with the default prefix and a long timeout.
 func newStore(t *testing.T, o redisstore.Options) *redisstore.Store {
 	t.Helper()
-	o.Logger = quiet()
+	o.Logger = discardLog()
 	if o.Timeout == 0 {
-		o.Timeout, o.DialTimeout = slowMachine, slowMachine
+		o.Timeout, o.DialTimeout = longTimeout, longTimeout
 	}
 	s, err := redisstore.Open(o)
 	require.NoError(t, err)
