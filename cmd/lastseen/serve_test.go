@@ -100,9 +100,8 @@ func TestTerminateCutsOffSlowClients(t *testing.T) {
 }
 
 func TestKeysInRedis(t *testing.T) {
-	t.Parallel()
 	url := redistest.Start(t)
-	s := start(t, "--store", url)
+	s := start(t, "--store", url, "--redis-timeout", "30s", "--redis-dial-timeout", "30s")
 	s.post(t, "/v1/namespaces/chat/pings", `{"pings":[{"user":"alice","at":100123},{"user":"bob","at":100135.5}]}`)
 	s.post(t, "/v1/namespaces/chat/users/bob/leave", `{"at":100136}`)
 
