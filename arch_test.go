@@ -127,7 +127,7 @@ func otherModule(dir string) bool {
 	return err == nil
 }
 
-func TestArrowsGoOneWay(t *testing.T) {
+func TestImportsFollowTheArrows(t *testing.T) {
 	for _, s := range sources(t) {
 		allowed, known := arrows()[s.dir]
 		require.True(t, known, "the package %q is not in the list of arrows", s.dir)
@@ -162,8 +162,8 @@ func TestDependenciesAreListed(t *testing.T) {
 	}
 }
 
-// TestTheBinaryHasNoTools: what tests and tools need is not linked into the server.
-func TestTheBinaryHasNoTools(t *testing.T) {
+// TestBinaryLinksNoTools: what tests and tools need is not linked into the server.
+func TestBinaryLinksNoTools(t *testing.T) {
 	list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}} {{.ImportPath}}", "./cmd/...")
 	linked, err := list.Output()
 	require.NoError(t, err)
@@ -175,7 +175,7 @@ func TestTheBinaryHasNoTools(t *testing.T) {
 	}
 }
 
-func TestPackagesAreExplained(t *testing.T) {
+func TestPackagesHaveComments(t *testing.T) {
 	explained := map[string]int{}
 	for _, s := range sources(t) {
 		if strings.HasSuffix(s.name, "_test.go") {

@@ -15,8 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
+	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
@@ -30,8 +32,8 @@ type browser struct {
 	ctx context.Context
 	url string // of the server
 
-	mu         sync.Mutex
-	complaints []string
+	mu       sync.Mutex
+	problems []string
 }
 
 // sharedChromium is the one Chromium of all tests; TestMain ends it. Each test has a context of its own in it: tabs
@@ -89,7 +91,7 @@ func openBrowser(t *testing.T, server string) *browser {
 	default:
 		t.Fatalf("Chromium does not start: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(shared, time.Minute)
+	ctx, cancel := context.WithTimeout(shared, 3*time.Minute)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
@@ -127,44 +129,44 @@ func until(expression string) browserStep {
 	}
 }
 
-// watch notes what a user would find in the console, and every request to somebody else. It is called
-// while the browser is read from.
+// watch records what the console shows, and every request to another server. It is called while events are read.
 func (b *browser) watch(event any) {
 	switch e := event.(type) {
 	case *log.EventEntryAdded: // violated policies and failed requests, too
 		if e.Entry.Level == "error" || e.Entry.Level == "warning" {
-			b.complain("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL)
+			b.addProblem("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL)
 		}
 	case *runtime.EventConsoleAPICalled:
 		if e.Type == "error" || e.Type == "warning" || e.Type == "assert" {
 			for _, arg := range e.Args {
-				b.complain("console: %s %s", arg.Value, arg.Description)
+				b.addProblem("console: %s %s", arg.Value, arg.Description)
 			}
 		}
 	case *runtime.EventExceptionThrown:
-		b.complain("exception: %s %+v", e.ExceptionDetails.Text, e.ExceptionDetails.Exception)
+		b.addProblem("exception: %s %+v", e.ExceptionDetails.Text, e.ExceptionDetails.Exception)
 	case *network.EventRequestWillBeSent:
 		u, err := url.Parse(e.Request.URL)
 		if err != nil || strings.HasPrefix(u.Scheme, "http") && u.Scheme+"://"+u.Host != b.url {
-			b.complain("request to %s", e.Request.URL)
+			b.addProblem("request to %s", e.Request.URL)
 		}
 	}
 }
 
-func (b *browser) complain(format string, args ...any) {
+func (b *browser) addProblem(format string, args ...any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.complaints = append(b.complaints, fmt.Sprintf(format, args...))
+	b.problems = append(b.problems, fmt.Sprintf(format, args...))
 }
 
 func (b *browser) seen() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.Clone(b.complaints)
+	return slices.Clone(b.problems)
 }
 
-// TestBrowserComplains: a clean bill from the watch is worth something only if it notices.
-func TestBrowserComplains(t *testing.T) {
+// TestBrowserReportsProblems checks that seen returns the problems of a page that has some of each kind.
+func TestBrowserReportsProblems(t *testing.T) {
+	t.Parallel()
 	const page = `<!doctype html><title>bad</title><link rel="icon" href="data:,"><img src="http://localhost:1/pixel.png">
 		<script>inline = 1</script><script src="/bad.js"></script>`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -189,4 +191,19 @@ func TestBrowserComplains(t *testing.T) {
 	} {
 		require.Contains(t, seen, complaint)
 	}
+}
+
+// newTab opens another tab in the browser.
+func (b *browser) newTab(t *testing.T) *browser {
+	t.Helper()
+	ctx, cancel := chromedp.NewContext(b.ctx)
+	t.Cleanup(cancel)
+	return &browser{ctx: ctx, url: b.url}
+}
+
+// close closes the tab as its user does.
+func (b *browser) close(t *testing.T) {
+	t.Helper()
+	_, err := chromedp.Call(b.ctx, cdppage.Close, cdp.Empty{})
+	require.NoError(t, err)
 }

@@ -48,18 +48,18 @@ func makeCertificate(t *testing.T, name string) (cert, key []byte) {
 	}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
 }
 
-// pairFiles are the files of a certificate.
-type pairFiles struct{ cert, key string }
+// keyPairFiles are the files of a certificate.
+type keyPairFiles struct{ cert, key string }
 
-func newPairFiles(t *testing.T, name string) pairFiles {
+func newKeyPair(t *testing.T, name string) keyPairFiles {
 	t.Helper()
 	dir := t.TempDir()
-	files := pairFiles{filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")}
+	files := keyPairFiles{filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")}
 	files.write(t, name)
 	return files
 }
 
-func (f pairFiles) write(t *testing.T, name string) {
+func (f keyPairFiles) write(t *testing.T, name string) {
 	t.Helper()
 	cert, key := makeCertificate(t, name)
 	require.NoError(t, os.WriteFile(f.cert, cert, 0o600))
@@ -86,7 +86,7 @@ func serveCertificate(t *testing.T, c *certificate) string {
 	return listener.Addr().String()
 }
 
-func openPair(t *testing.T, files pairFiles) (c *certificate, log *bytes.Buffer) {
+func openPair(t *testing.T, files keyPairFiles) (c *certificate, log *bytes.Buffer) {
 	t.Helper()
 	log = &bytes.Buffer{}
 	c, err := openCertificate(&config.Config{Values: config.Values{Settings: config.Settings{
@@ -98,7 +98,7 @@ func openPair(t *testing.T, files pairFiles) (c *certificate, log *bytes.Buffer)
 }
 
 func TestCertificateIsReadAgain(t *testing.T) {
-	files := newPairFiles(t, "one.example.com")
+	files := newKeyPair(t, "one.example.com")
 	c, log := openPair(t, files)
 	address := serveCertificate(t, c)
 	require.Equal(t, "one.example.com", shownAt(t, address))
@@ -121,12 +121,12 @@ func TestCertificateBehindLinks(t *testing.T) {
 	dir := t.TempDir()
 	mount := func(version, name string) {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, version), 0o700))
-		pairFiles{filepath.Join(dir, version, "tls.crt"), filepath.Join(dir, version, "tls.key")}.write(t, name)
+		keyPairFiles{filepath.Join(dir, version, "tls.crt"), filepath.Join(dir, version, "tls.key")}.write(t, name)
 		require.NoError(t, os.Symlink(version, filepath.Join(dir, "..data_tmp")))
 		require.NoError(t, os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
 	}
 	mount("..1", "one.example.com")
-	files := pairFiles{filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")}
+	files := keyPairFiles{filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")}
 	require.NoError(t, os.Symlink("..data/tls.crt", files.cert))
 	require.NoError(t, os.Symlink("..data/tls.key", files.key))
 	c, _ := openPair(t, files)
@@ -138,9 +138,9 @@ func TestCertificateBehindLinks(t *testing.T) {
 	require.Equal(t, "two.example.com", shownAt(t, address))
 }
 
-// TestBrokenCertificateIsNotTaken: the old one stays, the log says so once, and it is mended by itself.
-func TestBrokenCertificateIsNotTaken(t *testing.T) {
-	files := newPairFiles(t, "one.example.com")
+// TestInvalidCertificateIsNotUsed: the old one stays, the log says so once, and it is mended by itself.
+func TestInvalidCertificateIsNotUsed(t *testing.T) {
+	files := newKeyPair(t, "one.example.com")
 	c, log := openPair(t, files)
 	address := serveCertificate(t, c)
 	cert, key := makeCertificate(t, "two.example.com")
@@ -171,7 +171,7 @@ func TestBrokenCertificateIsNotTaken(t *testing.T) {
 
 // TestCertificateIsPolled: the files are read again and again, until the server ends.
 func TestCertificateIsPolled(t *testing.T) {
-	files := newPairFiles(t, "1.example.com")
+	files := newKeyPair(t, "1.example.com")
 	c, _ := openPair(t, files)
 	name := func() string { return c.current.Load().Leaf.DNSNames[0] }
 	synctest.Test(t, func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestCertificateIsPolled(t *testing.T) {
 }
 
 func TestWrongCertificates(t *testing.T) {
-	files, other := newPairFiles(t, "a"), newPairFiles(t, "b")
+	files, other := newKeyPair(t, "a"), newKeyPair(t, "b")
 	for content, want := range map[string]string{
 		"tls-cert: " + files.cert: "tls-cert is " + files.cert +
 			" (lastseen.yaml:1): tls-key is missing: TLS requires both",
@@ -217,7 +217,7 @@ func TestWrongCertificates(t *testing.T) {
 
 // TestTLSOfTheProcess: HTTP/2, the new certificate after a hangup, and a health check that finds its way.
 func TestTLSOfTheProcess(t *testing.T) {
-	files := newPairFiles(t, "one.example.com")
+	files := newKeyPair(t, "one.example.com")
 	file := writeConfig(t, "")
 	s := start(t, "--config", file, "--tls-cert", files.cert, "--tls-key", files.key)
 	address, secure := strings.CutPrefix(s.url, "https://")

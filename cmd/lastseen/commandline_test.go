@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -13,26 +11,19 @@ import (
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 )
 
-// runHere runs a command line that ends by itself.
-func runHere(args ...string) (code int, out, log string) {
-	var stdout, stderr bytes.Buffer
-	code = run(context.Background(), args, &stdout, &stderr)
-	return code, stdout.String(), stderr.String()
-}
-
 func TestVersionFlag(t *testing.T) {
-	code, command, _ := runHere("version")
+	code, command, _ := runInProcess("version")
 	require.Zero(t, code)
 	require.True(t, strings.HasPrefix(command, "lastseen "), command)
-	code, flag, log := runHere("--version")
+	code, flag, log := runInProcess("--version")
 	require.Zero(t, code, log)
 	require.Equal(t, command, flag)
-	code, flag, _ = runHere("serve", "--version")
+	code, flag, _ = runInProcess("serve", "--version")
 	require.Zero(t, code)
 	require.Equal(t, command, flag)
 }
 
-func TestUnknownWords(t *testing.T) {
+func TestUnknownCommands(t *testing.T) {
 	const all = `; the commands are serve, config, health, key, token and version: see lastseen --help`
 	for line, want := range map[string]string{
 		"sevre":              `unknown command "sevre", did you mean serve?`,
@@ -49,7 +40,7 @@ func TestUnknownWords(t *testing.T) {
 		"a\x1b[31m\n":        `unknown command "a\x1b[31m\n"` + all,
 		"redis://u:secret@h": `unknown command "redis://u:xxxxx@h:6379", did you mean --store?`,
 	} {
-		code, out, log := runHere(strings.Split(line, " ")...)
+		code, out, log := runInProcess(strings.Split(line, " ")...)
 		require.Equal(t, 2, code, line)
 		require.Empty(t, out, line)
 		require.Equal(t, "lastseen: "+want+"\n", log, line)

@@ -51,7 +51,7 @@ func TestHelpNamesEverySetting(t *testing.T) {
 
 var update = flag.Bool("update", false, "write what is generated into the documents, instead of comparing")
 
-// TestConfigurationErrors compares the messages in the document with what is said.
+// TestConfigurationErrors compares the messages in the document with those of the command.
 func TestConfigurationErrors(t *testing.T) {
 	const begin, end = "```text\n", "```"
 	name, err := filepath.Abs("../../docs/configuration.md")
@@ -62,12 +62,12 @@ func TestConfigurationErrors(t *testing.T) {
 	shown, after, _ := strings.Cut(rest, end)
 
 	file := writeConfig(t, yamlBlocks(t, "configuration.md")[2])
-	code, _, said := execute(t, "config", "--config", file)
+	code, _, printed := execute(t, "config", "--config", file)
 	require.Equal(t, 2, code)
-	said = strings.ReplaceAll(said, file, "wrong.yaml")
+	printed = strings.ReplaceAll(printed, file, "wrong.yaml")
 	if *update {
-		require.NoError(t, os.WriteFile(name, []byte(before+begin+said+end+after), 0o644))
+		require.NoError(t, os.WriteFile(name, []byte(before+begin+printed+end+after), 0o644))
 		return
 	}
-	require.Equal(t, shown, said, "run this test with -update")
+	require.Equal(t, shown, printed, "run this test with -update")
 }

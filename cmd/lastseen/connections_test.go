@@ -6,14 +6,17 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// TestMaxConnections: how many connections are allowed to a process that may open so many files.
+// TestMaxConnections compares the limit of connections of processes that can open so many files.
 func TestMaxConnections(t *testing.T) {
 	for files, want := range map[uint64]int{
 		0: maxAutoConnections, 1: 1, 100: 50, 256: 128, 1024: 896, 4096: 3840, 65_536: 61_440,
@@ -24,9 +27,10 @@ func TestMaxConnections(t *testing.T) {
 	}
 }
 
-// TestBodiesAreBounded sends 700 requests that lack their last byte, each on a connection of its own: the process
-// takes no more memory than is set, and a bit for each connection.
+// TestBodiesAreBounded sends 700 requests without their last byte, each on its own connection: the process takes no
+// more memory than the setting allows, plus a little for each connection.
 func TestBodiesAreBounded(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it sends 700 MiB")
 	}
@@ -56,4 +60,109 @@ func TestBodiesAreBounded(t *testing.T) {
 	t.Logf("%d MiB for %d bodies; refused: %v", taken>>20, bodies, status)
 	require.Less(t, taken, 2*32<<20+bodies*64<<10)
 	s.post(t, alice+"/ping", `{"at":100123}`)
+}
+
+// TestIdleConnections opens thousands of connections and leaves them idle. Each costs little memory, other clients are
+// served, and the connections are closed when their clients disconnect.
+func TestIdleConnections(t *testing.T) {
+	idle, most := 10_000, 64<<10 // connections, and bytes for each; three times what it takes
+	if raced {                   // the detector allows 8,128 goroutines, and takes memory
+		idle, most = 2_000, most*10
+	}
+	if testing.Short() {
+		idle = 1_000
+	}
+	var limit syscall.Rlimit
+	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit)) // package os has raised it as far as it goes
+	if need := uint64(idle + 200); limit.Cur < need {
+		t.Skipf("a process may open %d files here; the test needs %d", limit.Cur, need)
+	}
+	s := start(t)
+	s.post(t, alice+"/ping", "")
+	files, memory := s.files(t), s.memory(t)
+	conns := s.connectIdly(t, idle)
+	require.GreaterOrEqual(t, s.files(t), files+idle, "all are open")
+	taken := s.memory(t) - memory
+	t.Logf("%d bytes for each of %d connections", taken/idle, idle)
+	require.Less(t, taken, idle*most)
+	for user := range 100 {
+		s.post(t, fmt.Sprintf("/v1/namespaces/chat/users/%d/ping", user), "")
+	}
+	require.EqualValues(t, 101, s.get(t, "/v1/namespaces/chat/counts")["green"])
+	require.NoError(t, ask(conns[0]), "the first one may go on")
+	require.NoError(t, ask(conns[idle-1]))
+	for _, conn := range conns {
+		require.NoError(t, conn.Close())
+	}
+	http.DefaultClient.CloseIdleConnections()
+	require.True(t, assertEventually(func() bool { return s.files(t) <= files }), "%d files, %d before", s.files(t),
+		files)
+}
+
+// connectIdly opens connections, asks one thing on each, and leaves them open.
+func (s *service) connectIdly(t *testing.T, idle int) []net.Conn {
+	t.Helper()
+	conns := make([]net.Conn, idle)
+	var clients sync.WaitGroup
+	const workers = 8
+	for worker := range workers {
+		clients.Go(func() {
+			for i := worker; i < idle; i += workers {
+				conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+				if !assertNoError(t, err) || !assertNoError(t, ask(conn)) {
+					return
+				}
+				conns[i] = conn
+			}
+		})
+	}
+	clients.Wait()
+	t.Cleanup(func() {
+		for _, conn := range conns {
+			if conn != nil {
+				_ = conn.Close()
+			}
+		}
+	})
+	require.False(t, t.Failed(), "not all connections could be opened")
+	return conns
+}
+
+// ask sends a request and reads its answer.
+func ask(conn net.Conn) error {
+	if _, err := conn.Write([]byte("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")); err != nil {
+		return err
+	}
+	response, err := http.ReadResponse(bufio.NewReaderSize(conn, 512), nil)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d", response.StatusCode)
+	}
+	return nil
+}
+
+// files returns how many files and connections the process has open.
+func (s *service) files(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.cmd.Process.Pid))
+	if os.IsNotExist(err) {
+		t.Skip("counting open files needs /proc")
+	}
+	require.NoError(t, err)
+	return len(entries)
+}
+
+// memory returns how many bytes of memory the process has.
+func (s *service) memory(t *testing.T) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	require.NoError(t, err)
+	var kib int
+	_, after, _ := strings.Cut(string(status), "VmRSS:")
+	_, err = fmt.Sscan(after, &kib)
+	require.NoError(t, err)
+	return kib << 10
 }

@@ -22,8 +22,8 @@ func otherSite(t *testing.T) string {
 	return server.URL
 }
 
-// pingFrom has the script of a page ping, and returns what it learns: the status of the answer and the advice
-// when to ping again, or that the browser kept the answer to itself.
+// pingFrom pings by a script of a page, and returns what the script sees: the status and whether the response says when
+// to ping again, or the error if the browser hides the response.
 func (b *browser) pingFrom(t *testing.T, page, server string) string {
 	t.Helper()
 	b.do(t, chromedp.Navigate(page), until(`document.title == "other"`))
@@ -33,7 +33,7 @@ func (b *browser) pingFrom(t *testing.T, page, server string) string {
 	}).then(r => r.status + " " + (Number(r.headers.get("Lastseen-Ping-After-Ms")) > 0), e => e.name)`, server))
 }
 
-// fetched waits until a promise of some text is kept.
+// fetched waits for a promise and returns its text.
 func (b *browser) fetched(t *testing.T, promise string) string {
 	t.Helper()
 	b.do(t, until("delete window.fetched"))
@@ -42,9 +42,10 @@ func (b *browser) fetched(t *testing.T, promise string) string {
 	return evaluate[string](t, b, "window.fetched")
 }
 
-// TestCORSInBrowser: a page of another origin that is allowed to may ping and read the answer, also one that tells of
-// an error. Any other page may not, nor does its ping get through, since the browser asks before it sends JSON.
+// TestCORSInBrowser pings from pages of other origins. A page of an allowed origin can ping and read the response, also
+// an error. Any other page cannot, and its ping is not sent, since the browser asks before it sends JSON.
 func TestCORSInBrowser(t *testing.T) {
+	t.Parallel()
 	allowed, other := otherSite(t), otherSite(t)
 	s := start(t, "--cors-origins", allowed)
 	b := openBrowser(t, s.url)
@@ -64,6 +65,7 @@ const reboundHost = "rebound.example"
 // TestRebindingInBrowser: a page whose name was pointed at this machine is of the same origin as the server, so that no
 // rule of the browser stops it. The server does.
 func TestRebindingInBrowser(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	s.call(t, http.MethodPost, "/v1/namespaces/chat/users/alice/ping", "")
 	rebound := strings.Replace(s.url, "127.0.0.1", reboundHost, 1)
@@ -88,9 +90,10 @@ func TestRebindingInBrowser(t *testing.T) {
 		`fetch("/v1/namespaces/chat/users/alice/ping", {method: "POST"}).then(r => "" + r.status)`))
 }
 
-// TestSimplePostsInBrowser: those that a browser sends for any page without asking, and without letting it read the
-// answer.
-func TestSimplePostsInBrowser(t *testing.T) {
+// TestCrossOriginPostsInBrowser sends the requests that a browser sends for any page without asking first. The server
+// refuses them.
+func TestCrossOriginPostsInBrowser(t *testing.T) {
+	t.Parallel()
 	s, other := start(t), otherSite(t)
 	b := openBrowser(t, other)
 	b.do(t, chromedp.Navigate(other), until(`document.title == "other"`))

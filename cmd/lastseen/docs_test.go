@@ -22,6 +22,7 @@ import (
 // TestDocsInBrowser does what the README promises of /docs/, in a real browser: every operation is
 // there, a ping turns the dot green, and reading it says so.
 func TestDocsInBrowser(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	b := openBrowser(t, s.url)
 	want := operations(t, s)
@@ -69,6 +70,7 @@ func (b *browser) tryOut(t *testing.T, method, path string) {
 
 // TestErrorGuideInBrowser opens the page, an anchor on it, and what the type of an error answer names.
 func TestErrorGuideInBrowser(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	b := openBrowser(t, s.url)
 	b.do(t, chromedp.Navigate(s.url+"/docs/errors"),
@@ -110,6 +112,7 @@ func operations(t *testing.T, s *service) (all []string) {
 // TestAuthorizeInBrowser gives an API key to /docs/, by the button Authorize, and then the operations work, also after
 // the page is loaded again.
 func TestAuthorizeInBrowser(t *testing.T) {
+	t.Parallel()
 	key, hash := auth.NewKey()
 	guard, err := auth.New(auth.Config{Keys: []auth.Key{{
 		Name: "docs", Hash: hash, Scopes: auth.Scopes(),

@@ -93,3 +93,35 @@ func TestBannerCanBeOpened(t *testing.T) {
 	require.Equal(t, http.StatusOK, response.StatusCode)
 	require.Equal(t, "/docs/", response.Request.URL.Path, "the root leads to the documentation")
 }
+
+func TestBusyPort(t *testing.T) {
+	s := start(t)
+	code, _, stderr := execute(t, "--listen", s.url[len("http://"):])
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "address already in use")
+}
+
+func TestBannerNamesDataFile(t *testing.T) {
+	code, stdout, stderr := execute(t, "--listen", "127.0.0.1:0", "--store", "here.db")
+	require.Zero(t, code, stderr)
+	dir, err := os.Getwd()
+	require.NoError(t, err)
+	require.Contains(t, stdout, filepath.Join(dir, "here.db"))
+	require.Regexp(t, `http://127\.0\.0\.1:[1-9][0-9]*/v1/namespaces`, stdout)
+}
+
+func TestBannerNamesCallers(t *testing.T) {
+	_, stdout, _ := execute(t, "--listen", "127.0.0.1:0")
+	require.Contains(t, stdout, "\n  for   anyone, with full access\n")
+	_, stdout, _ = execute(t, "--listen", "127.0.0.1:0", "--config",
+		writeConfig(t, aKey+names+"jwt-jwks-url: http://127.0.0.1:1\nanonymous-read: a, b"))
+	require.Contains(t, stdout,
+		"\n  for   callers with an API key (1), users with a JWT of https://id.example.com, anyone to read a, b\n")
+
+	code, stdout, stderr := execute(t, "--listen", ":0")
+	require.Equal(t, 2, code)
+	require.Empty(t, stdout)
+	require.Contains(t, stderr, "listen is :0 (flag --listen): other machines can reach this address")
+	code, _, stderr = execute(t, "--listen", ":0", "--auth", "none")
+	require.Zero(t, code, stderr)
+}

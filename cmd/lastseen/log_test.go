@@ -42,6 +42,7 @@ func (s *service) count(t *testing.T, level, message string) (n int) {
 
 // TestLogSettings: lines in JSON, an access log that a reload switches on, and no user in it.
 func TestLogSettings(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "lastseen.yaml")
 	write := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
 	write("log-format: json\ngreen: 59s\nping-interval: 30s\n") // which is worth a warning
@@ -67,7 +68,7 @@ func TestWrongLogSettings(t *testing.T) {
 		"--log-format xml": `--log-format: "xml" is not a format; use text or json`,
 		"--access-log yes": `--access-log: "yes" is not valid; use on or off`,
 	} {
-		code, _, log := runHere(append([]string{"config"}, strings.Split(args, " ")...)...)
+		code, _, log := runInProcess(append([]string{"config"}, strings.Split(args, " ")...)...)
 		require.Equal(t, 2, code)
 		require.Contains(t, log, want)
 	}

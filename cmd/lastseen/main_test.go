@@ -41,14 +41,14 @@ func buildAndRun(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "building lastseen: %v\n%s", err, out)
 		return 1
 	}
-	for _, variable := range os.Environ() { // of whoever runs the tests, who may run lastseen, too
+	for _, variable := range os.Environ() { // that a developer has set to run lastseen
 		name, _, _ := strings.Cut(variable, "=")
 		if strings.HasPrefix(name, "LASTSEEN_") && !strings.HasPrefix(name, "LASTSEEN_TEST_") {
 			os.Unsetenv(name)
 		}
 	}
 	os.Setenv(binaryVar, binary)
-	// The tests that run in parallel wait for timers of services of their own. A flag -parallel wins.
+	// The tests that run in parallel mostly wait for a server or a browser. A flag -parallel wins.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -59,7 +59,7 @@ func buildAndRun(m *testing.M) int {
 
 // service is a running lastseen.
 type service struct {
-	docs string // where it says that Swagger UI is
+	docs string // where Swagger UI is, according to its banner
 	url  string // of the server
 	cmd  *exec.Cmd
 	log  *lockedBuffer
@@ -136,7 +136,7 @@ func (s *service) terminate(t testing.TB) int {
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
 	ended := make(chan struct{})
 	go func() {
-		_ = s.cmd.Wait() // the code tells
+		_ = s.cmd.Wait() // the exit code is checked
 		close(ended)
 	}()
 	select {
@@ -196,7 +196,25 @@ type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { panic("broken") }
 
-// TestRunHidesNoPanic: a defect must not end the process as if all had gone well.
-func TestRunHidesNoPanic(t *testing.T) {
+// TestRunPanics: a defect must not end the process with code 0.
+func TestRunPanics(t *testing.T) {
 	require.PanicsWithValue(t, "broken", func() { run(t.Context(), []string{"version"}, brokenWriter{}, io.Discard) })
+}
+
+// execute runs one command line to its end, with a context that has ended: serve stops at once.
+func execute(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var out, err bytes.Buffer
+	code = run(ctx, args, &out, &err)
+	return code, out.String(), err.String()
+}
+
+// runInProcess runs a command line that ends by itself.
+func runInProcess(args ...string) (code int, out, log string) {
+	var stdout, stderr bytes.Buffer
+	code = run(context.Background(), args, &stdout, &stderr)
+	return code, stdout.String(), stderr.String()
 }

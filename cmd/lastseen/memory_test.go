@@ -10,7 +10,7 @@ import (
 
 // The tests of this file set what holds for the whole process, so they do not run side by side with others.
 
-func TestCollectorOnRedisStartsLate(t *testing.T) {
+func TestTuneGCOnRedis(t *testing.T) {
 	t.Setenv("GOGC", "")
 	ballast := tuneGC(true)
 	require.Len(t, ballast, gcBallast)
@@ -18,7 +18,7 @@ func TestCollectorOnRedisStartsLate(t *testing.T) {
 	require.Len(t, ballast, gcBallast, "still there")
 }
 
-func TestCollectorOnAFile(t *testing.T) {
+func TestTuneGCOnAFile(t *testing.T) {
 	t.Setenv("GOGC", "")
 	standard := debug.SetGCPercent(100)
 	defer debug.SetGCPercent(standard)
@@ -26,7 +26,7 @@ func TestCollectorOnAFile(t *testing.T) {
 	require.Equal(t, filePercent, debug.SetGCPercent(100))
 }
 
-func TestCollectorObeysGOGC(t *testing.T) {
+func TestGOGCWins(t *testing.T) {
 	t.Setenv("GOGC", "150")
 	standard := debug.SetGCPercent(150)
 	defer debug.SetGCPercent(standard)

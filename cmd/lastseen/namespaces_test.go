@@ -52,6 +52,7 @@ func TestUnknownNamespacesAreRefused(t *testing.T) {
 
 // TestNamespaceLimitOnRedis: the setting reaches the store, and the response names it.
 func TestNamespaceLimitOnRedis(t *testing.T) {
+	t.Parallel()
 	s := start(t, "--store", redistest.Start(t), "--redis-timeout", "30s", "--redis-dial-timeout", "30s",
 		"--max-namespaces", "1")
 	s.post(t, alice+"/ping", "")
@@ -66,6 +67,7 @@ func TestNamespaceLimitOnRedis(t *testing.T) {
 // TestSetInSecondsIsNotServedAsMilliseconds: the tutorial's set without the setting that says so. Retention deletes
 // nothing from it, and with the setting it is listed and served.
 func TestSetInSecondsIsNotServedAsMilliseconds(t *testing.T) {
+	t.Parallel()
 	ctx, url := context.Background(), redistest.Start(t)
 	options, err := redis.ParseURL(url)
 	require.NoError(t, err)
@@ -98,8 +100,10 @@ func TestSetInSecondsIsNotServedAsMilliseconds(t *testing.T) {
 	require.Equal(t, time.Unix(long, 0).UTC().Format("2006-01-02T15:04:05.000Z"), s.get(t, alice)["last_seen"])
 }
 
-// TestRetentionOfNamespaces: of two namespaces one has a retention. A server that was just started deletes nobody yet.
+// TestRetentionOfNamespaces sets a retention for one of two namespaces. A server that was just started does not delete
+// anyone yet.
 func TestRetentionOfNamespaces(t *testing.T) {
+	t.Parallel()
 	config := writeConfig(t, "namespaces:\n  chat: {retention: 1h}\n")
 	eachStore(t, func(t *testing.T, args []string) {
 		s := start(t, args...)
@@ -115,8 +119,8 @@ func TestRetentionOfNamespaces(t *testing.T) {
 	})
 }
 
-// TestNamespacesComeBack: the configured namespaces exist again after Redis lost everything.
-func TestNamespacesComeBack(t *testing.T) {
+// TestNamespacesAreRegisteredAgain: the configured namespaces exist again after Redis lost everything.
+func TestNamespacesAreRegisteredAgain(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartProcess(t)
 	s := start(t, "--store", server.URL(), "--redis-timeout", "30s", "--redis-dial-timeout", "30s",
@@ -132,6 +136,7 @@ func TestNamespacesComeBack(t *testing.T) {
 }
 
 func TestConfiguredNamespacesAreListedAtStart(t *testing.T) {
+	t.Parallel()
 	config := writeConfig(t, "namespaces:\n  chat:\n  game: {green: 90s}\n")
 	eachStore(t, func(t *testing.T, args []string) {
 		s := start(t, append(args, "--config", config)...)
@@ -147,8 +152,8 @@ func TestConfiguredNamespacesAreListedAtStart(t *testing.T) {
 	})
 }
 
-// TestNamespacesAreRegisteredOnceRedisIsThere: the service starts without it.
-func TestNamespacesAreRegisteredOnceRedisIsThere(t *testing.T) {
+// TestNamespacesAreRegisteredOnceRedisResponds: the service starts without it.
+func TestNamespacesAreRegisteredOnceRedisResponds(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartProcess(t)
 	server.Stop(t)
@@ -164,9 +169,10 @@ func TestNamespacesAreRegisteredOnceRedisIsThere(t *testing.T) {
 	}, 60*time.Second, 50*time.Millisecond)
 }
 
-// TestTutorialsSetIsServed runs the example of docs/from-the-redis-tutorial.md as it stands there, but for
+// TestTutorialExamples runs the example of docs/from-the-redis-tutorial.md as it stands there, but for
 // Redis' address.
-func TestTutorialsSetIsServed(t *testing.T) {
+func TestTutorialExamples(t *testing.T) {
+	t.Parallel()
 	url := redistest.Start(t)
 	options, err := redis.ParseURL(url)
 	require.NoError(t, err)

@@ -55,6 +55,7 @@ func (b *browser) openEverything(t *testing.T) {
 // TestDocsAtFirstSight: on the screen of a laptop the first operation is there without scrolling, and the filter finds
 // others by path, summary or tag.
 func TestDocsAtFirstSight(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	b := openBrowser(t, s.url)
 	b.do(t, chromedp.EmulateViewport(1280, 800), chromedp.Navigate(s.docs), until(docsLoaded))
@@ -79,26 +80,28 @@ func TestDocsAtFirstSight(t *testing.T) {
 
 // TestPagesOnAPhone: nothing is beyond the sides of a small screen, and nothing is clipped.
 func TestPagesOnAPhone(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	b := openBrowser(t, s.url)
 	b.do(t, chromedp.EmulateViewport(390, 844))
-	narrow := func(what string) {
+	requireFits := func(what string) {
 		require.LessOrEqual(t, measure[int](t, b,
 			"document.documentElement.scrollWidth - document.documentElement.clientWidth"), 0, what)
 		require.Empty(t, measure[[]string](t, b, "cutOff()"), what)
 	}
 	b.do(t, chromedp.Navigate(s.url+"/docs/errors"), until(`document.querySelectorAll("section").length > 10`))
-	narrow("errors")
+	requireFits("errors")
 	b.do(t, chromedp.Navigate(s.docs), until(docsLoaded))
-	narrow("docs")
+	requireFits("docs")
 	b.openEverything(t)
-	narrow("docs, opened")
+	requireFits("docs, opened")
 	b.do(t, chromedp.Click(chromedp.CSS(".auth-wrapper > .authorize")), until(`document.querySelector(".modal-ux")`))
-	narrow("docs, authorizing")
+	requireFits("docs, authorizing")
 }
 
-// TestPagesInTheDark: pages are dark for those who prefer that, and all text on them stays readable.
-func TestPagesInTheDark(t *testing.T) {
+// TestPagesInDarkMode checks that pages are dark in a browser that prefers it, and that all text is readable.
+func TestPagesInDarkMode(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	b := openBrowser(t, s.url)
 	for _, page := range []string{"/docs/", "/docs/errors"} {

@@ -37,3 +37,38 @@ func TestFileStoreShowsNoRedisOfNamespaces(t *testing.T) {
 	require.Contains(t, stdout, "    # retention: off # inherited, default\n")
 	require.NotContains(t, stdout, "    # redis-")
 }
+
+// TestConfigRedactsURLs: a query may hold a key, and a user without a password may be one.
+func TestConfigRedactsURLs(t *testing.T) {
+	for content, shown := range map[string]string{
+		names + "jwt-jwks-url: https://id.example.com/keys?key=geheim":               "jwt-jwks-url: https://id.example.com/keys?xxxxx # ",
+		names + "jwt-jwks-url: https://id.example.com?geheim":                        "jwt-jwks-url: https://id.example.com?xxxxx # ",
+		names + "jwt-jwks-url: 'https://id.example.com:8443/a%2Fb#geheim'":           "jwt-jwks-url: https://id.example.com:8443/a%2Fb # ",
+		names + "jwt-jwks-url: https://id.example.com/.well-known/jwks.json":         "jwt-jwks-url: https://id.example.com/.well-known/jwks.json # ",
+		"store: redis://geheim@127.0.0.1:1":                                          "store: redis://xxxxx@127.0.0.1:1 # ",
+		"store: redis://geheim:@127.0.0.1:1":                                         "store: redis://xxxxx@127.0.0.1:1 # ",
+		"store: redis://user:geheim@127.0.0.1:1":                                     "store: redis://user:xxxxx@127.0.0.1:1 # ",
+		"store: redis+sentinel://geheim@h:1?master=m":                                "store: redis+sentinel://xxxxx@h:1?master=m # ",
+		"store: redis+cluster://geheim@h:1\nnamespaces: {a: {redis-score-unit: ms}}": "store: redis+cluster://xxxxx@h:1 # ",
+	} {
+		code, stdout, stderr := execute(t, "config", "--config", writeConfig(t, content))
+		require.Zero(t, code, stderr)
+		require.Contains(t, stdout, "\n"+shown, content)
+		require.NotContains(t, stdout+stderr, "geheim", content)
+	}
+	for _, args := range [][]string{
+		{"--jwt-jwks-url", "https://geheim@id.example.com/keys"},
+		{"--jwt-jwks-url", "http://id.example.com/keys?geheim", "--jwt-issuer", "x", "--jwt-audience", "y"},
+		{"--jwt-jwks-url", "https://id.example.com/keys?geheim", "--jwt-issuer", "x"},
+		{"https://geheim@id.example.com/keys?geheim"},
+		{"redis://geheim@127.0.0.1"},
+	} {
+		_, stdout, stderr := execute(t, append([]string{"config"}, args...)...)
+		require.NotEmpty(t, stderr, args)
+		require.NotContains(t, stdout+stderr, "geheim", args)
+	}
+	r := newReloadTest(t, names+"jwt-jwks-url: https://id.example.com/keys?key=geheim")
+	log := r.write(names + "jwt-jwks-url: https://id.example.com/new?key=geheim")
+	require.Contains(t, log, "jwt-jwks-url: https://id.example.com/keys?xxxxx → https://id.example.com/new?xxxxx")
+	require.NotContains(t, log, "geheim")
+}

@@ -13,8 +13,9 @@ import (
 )
 
 // TestReadme runs the README's curl lines as written, one after another, and compares what they
-// print with what the README says they do, but for times and what is drawn by chance.
+// print with the README, except times and random values.
 func TestReadme(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("no curl on PATH: install it to run the README's examples")
 	}

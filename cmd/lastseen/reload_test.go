@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/api"
@@ -133,6 +134,7 @@ func TestReloadChangesNothing(t *testing.T) {
 
 // TestReloadOfTheProcess reloads the real one while requests come in, each of which sees one version.
 func TestReloadOfTheProcess(t *testing.T) {
+	t.Parallel()
 	file := writeConfig(t, "green: 10s\nyellow: 20s\nping-interval: 1s\n")
 	s := start(t, "--config", file)
 	stop := make(chan struct{})
@@ -172,10 +174,84 @@ func TestReloadOfTheProcess(t *testing.T) {
 }
 
 func TestHangupWithoutFile(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
 	require.Eventually(t, func() bool { return strings.Contains(s.log.String(), "nothing to reload") }, 30*time.Second,
 		time.Millisecond)
 	s.get(t, "/healthz")
 	require.Zero(t, s.terminate(t))
+}
+
+// TestAllowedHostsReload checks that a reload changes the allowed hosts.
+func TestAllowedHostsReload(t *testing.T) {
+	r := newReloadTest(t, "allowed-hosts: presence.example.com")
+	require.Equal(t, []string{"presence.example.com"}, r.served().AllowedHosts)
+	require.Contains(t, r.write("allowed-hosts: ['*.example.com', nas.lan]"),
+		"allowed-hosts: presence.example.com → *.example.com, nas.lan")
+	require.Equal(t, []string{"*.example.com", "nas.lan"}, r.served().AllowedHosts)
+}
+
+// TestReloadWarnsOfServersOpenToPages: with * any page that is opened on this machine has full access.
+func TestReloadWarnsOfServersOpenToPages(t *testing.T) {
+	r := newReloadTest(t, "")
+	require.Contains(t, r.write("cors-origins: '*'"), "level=WARN")
+}
+
+// TestAccessReloads: keys and secrets that are given out or taken back take effect with the next request.
+func TestAccessReloads(t *testing.T) {
+	one, two := secret+" one", secret+" two"
+	secretFile := writeFile(t, "secret", []byte(one))
+	tokens := names + "jwt-secret-file: " + secretFile + "\n"
+	r := newReloadTest(t, tokens+aKey)
+	allowed := func(credentials string) bool {
+		_, err := r.authenticator.Authenticate(t.Context(), []string{"Bearer " + credentials})
+		return err == nil
+	}
+	require.True(t, allowed("ls_a"))
+	require.True(t, allowed(sign(t, one)))
+	guard := r.authenticator
+	require.Contains(t, r.write(tokens+aKey+"green: 50s"), `changes="green: 60s → 50s"`)
+	require.Same(t, guard, r.authenticator, "nothing about it changed")
+
+	bKey := strings.ReplaceAll(strings.ReplaceAll(aKey, hashOf("ls_a"), hashOf("ls_b")), "scopes: [read]",
+		"scopes: [read, ping]")
+	require.NoError(t, os.WriteFile(secretFile, []byte(two), 0o600))
+	log := r.write(tokens + bKey + "rate-limit: 7\ncors-origins: https://a.example.com")
+	require.Contains(t, log, "green: 50s → 60s")
+	require.Contains(t, log, "rate-limit: 5000 → 7")
+	require.Contains(t, log, "cors-origins: not set → https://a.example.com")
+	require.Contains(t, log, "keys.a.hash: "+hashOf("ls_a")+" → "+hashOf("ls_b"))
+	require.Contains(t, log, "keys.a.scopes: [read] → [read, ping]")
+	require.Contains(t, log, "jwt-secret-file: the secret changed")
+	require.NotContains(t, log, "geheim")
+	require.False(t, allowed("ls_a"))
+	require.True(t, allowed("ls_b"))
+	require.False(t, allowed(sign(t, one)))
+	require.True(t, allowed(sign(t, two)))
+	require.Equal(t, 7, r.served().Limits.Caller)
+	require.Equal(t, []string{"https://a.example.com"}, r.served().CORSOrigins)
+
+	require.Contains(t, r.write(tokens), "keys.a removed")
+	require.False(t, allowed("ls_b"))
+	require.Contains(t, r.write(tokens+aKey), "keys.a added")
+}
+
+// TestReloadKeepsAuthentication: a file that was cut off must not let everyone in.
+func TestReloadKeepsAuthentication(t *testing.T) {
+	r := newReloadTest(t, aKey)
+	require.Contains(t, r.write("green: 50s"),
+		`problem="no keys and no JWTs are left, so anyone would have full access: set auth: none to allow it"`)
+	require.False(t, r.authenticator.Open())
+	require.Contains(t, r.write("auth: none"), "keys.a removed")
+	require.True(t, r.authenticator.Open())
+	require.Contains(t, r.write(aKey), "keys.a added")
+	require.False(t, r.authenticator.Open())
+}
+
+// sign returns a JWT for alice.
+func sign(t *testing.T, secret string) string {
+	t.Helper()
+	return token(t, jwt.SigningMethodHS256, []byte(secret), map[string]any{"alg": "HS256"},
+		claims(map[string]any{"namespaces": nil}))
 }

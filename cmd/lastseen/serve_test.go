@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 const alice = "/v1/namespaces/chat/users/alice"
 
 func TestRestartKeepsEverything(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, args []string) {
 		first := start(t, args...)
 		pinged := first.post(t, alice+"/ping", "")
@@ -33,6 +35,7 @@ func TestRestartKeepsEverything(t *testing.T) {
 // TestKillAfterTwoSeconds waits in real time: what a real process promises of a real disk cannot be
 // seen with a clock of ours.
 func TestKillAfterTwoSeconds(t *testing.T) {
+	t.Parallel()
 	store := filepath.Join(t.TempDir(), "data.db")
 	first := start(t, "--store", store)
 	pinged := first.post(t, alice+"/ping", "")
@@ -45,6 +48,7 @@ func TestKillAfterTwoSeconds(t *testing.T) {
 // TestTerminateUnderLoad stops a service that many clients ping; whatever was answered is there
 // after the restart.
 func TestTerminateUnderLoad(t *testing.T) {
+	t.Parallel()
 	store := filepath.Join(t.TempDir(), "data.db")
 	s := start(t, "--store", store, "--sync", "1h")
 	answered := make([]int, 8)
@@ -95,9 +99,9 @@ func TestTerminateCutsOffSlowClients(t *testing.T) {
 	require.Zero(t, s.terminate(t), s.log)
 }
 
-func TestRedisHoldsWhatTheDesignSays(t *testing.T) {
+func TestKeysInRedis(t *testing.T) {
 	url := redistest.Start(t)
-	s := start(t, "--store", url)
+	s := start(t, "--store", url, "--redis-timeout", "30s", "--redis-dial-timeout", "30s")
 	s.post(t, "/v1/namespaces/chat/pings", `{"pings":[{"user":"alice","at":100123},{"user":"bob","at":100135.5}]}`)
 	s.post(t, "/v1/namespaces/chat/users/bob/leave", `{"at":100136}`)
 
@@ -183,4 +187,23 @@ func TestRefusesOldRedis(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Contains(t, log.String(), "version 6.0.16")
 	require.Contains(t, log.String(), "6.2 or newer is required")
+}
+
+func TestRefusesOtherAndLockedFiles(t *testing.T) {
+	foreign := filepath.Join(t.TempDir(), "notes.txt")
+	require.NoError(t, os.WriteFile(foreign, bytes.Repeat([]byte("notes "), 4000), 0o600))
+	code, _, stderr := execute(t, "--listen", "127.0.0.1:0", "--store", foreign)
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "not a lastseen data file")
+
+	locked := filepath.Join(t.TempDir(), "data.db")
+	start(t, "--store", locked)
+	code, _, stderr = execute(t, "--listen", "127.0.0.1:0", "--store", locked)
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "in use by another process")
+
+	code, _, stderr = execute(t, "--listen", "127.0.0.1:0", "--store",
+		filepath.Join(t.TempDir(), "no", "folder", "data.db"))
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "folder must exist")
 }

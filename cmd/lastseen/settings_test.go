@@ -1,29 +1,13 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"net/http"
-	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
-
-// execute runs one command line to its end, with a context that has ended: serve stops at once.
-func execute(t *testing.T, args ...string) (code int, stdout, stderr string) {
-	t.Helper()
-	t.Chdir(t.TempDir())
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	var out, err bytes.Buffer
-	code = run(ctx, args, &out, &err)
-	return code, out.String(), err.String()
-}
 
 func TestWrongFlags(t *testing.T) {
 	for _, c := range []struct {
@@ -97,12 +81,12 @@ func TestReportsAllErrors(t *testing.T) {
 	} {
 		require.Contains(t, stderr, want)
 	}
-	require.NotContains(t, stderr, "green is", "nothing is said about what cannot be compared")
+	require.NotContains(t, stderr, "green is", "values that cannot be compared are not reported")
 }
 
-// TestForeignVariables: Kubernetes sets variables like these for Services by the names of lastseen and
+// TestUnrelatedVariables: Kubernetes sets variables like these for Services by the names of lastseen and
 // lastseen-redis.
-func TestForeignVariables(t *testing.T) {
+func TestUnrelatedVariables(t *testing.T) {
 	for _, name := range []string{
 		"LASTSEEN_PORT", "LASTSEEN_PORT_80_TCP_ADDR", "LASTSEEN_SERVICE_HOST",
 		"LASTSEEN_REDIS_PORT", "LASTSEEN_REDIS_SERVICE_PORT_TLS", "LASTSEEN_TEST_BINARY",
@@ -156,93 +140,6 @@ func TestWarnsOfThresholdsBelowTwoPings(t *testing.T) {
 	require.NotContains(t, stderr, "two ping intervals")
 }
 
-func TestSaysWhereThingsAre(t *testing.T) {
-	code, stdout, stderr := execute(t, "--listen", "127.0.0.1:0", "--store", "here.db")
-	require.Zero(t, code, stderr)
-	dir, err := os.Getwd()
-	require.NoError(t, err)
-	require.Contains(t, stdout, filepath.Join(dir, "here.db"))
-	require.Regexp(t, `http://127\.0\.0\.1:[1-9][0-9]*/v1/namespaces`, stdout)
-}
-
-func TestRefusesForeignAndLockedFiles(t *testing.T) {
-	foreign := filepath.Join(t.TempDir(), "notes.txt")
-	require.NoError(t, os.WriteFile(foreign, bytes.Repeat([]byte("notes "), 4000), 0o600))
-	code, _, stderr := execute(t, "--listen", "127.0.0.1:0", "--store", foreign)
-	require.Equal(t, 1, code)
-	require.Contains(t, stderr, "not a lastseen data file")
-
-	locked := filepath.Join(t.TempDir(), "data.db")
-	start(t, "--store", locked)
-	code, _, stderr = execute(t, "--listen", "127.0.0.1:0", "--store", locked)
-	require.Equal(t, 1, code)
-	require.Contains(t, stderr, "in use by another process")
-
-	code, _, stderr = execute(t, "--listen", "127.0.0.1:0", "--store",
-		filepath.Join(t.TempDir(), "no", "folder", "data.db"))
-	require.Equal(t, 1, code)
-	require.Contains(t, stderr, "folder must exist")
-}
-
-func TestBusyPort(t *testing.T) {
-	s := start(t)
-	code, _, stderr := execute(t, "--listen", s.url[len("http://"):])
-	require.Equal(t, 1, code)
-	require.Contains(t, stderr, "address already in use")
-}
-
-func TestHealthAndVersion(t *testing.T) {
-	s := start(t)
-	address := s.url[len("http://"):]
-	var out, errs bytes.Buffer
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	require.Zero(t, run(ctx, []string{"health", "--listen", address}, &out, &errs), errs.String())
-	t.Setenv("LASTSEEN_CONFIG", writeConfig(t, "grene: 1s\nlisten: "+address))
-	require.Zero(t, run(ctx, []string{"health"}, &out, &errs), "whatever else is wrong: %s", errs.String())
-	t.Setenv("LASTSEEN_CONFIG", "no-such-file")
-	require.Zero(t, run(ctx, []string{"health", "--listen", address}, &out, &errs), "it is not needed")
-	require.Equal(t, 2, run(ctx, []string{"health"}, &out, &errs))
-	require.Equal(t, 2, run(ctx, []string{"health", "--listen", "x"}, &out, &errs))
-	s.kill()
-	require.Equal(t, 1, run(ctx, []string{"health", "--listen", address}, &out, &errs))
-
-	code, stdout, _ := execute(t, "version")
-	require.Zero(t, code)
-	require.Regexp(t, `^lastseen .* go1\.`, stdout)
-	code, stdout, _ = execute(t, "--help")
-	require.Zero(t, code)
-	require.Contains(t, stdout, "serve")
-}
-
-// TestHealthTakesNoProxy: one would answer for the service.
-func TestHealthTakesNoProxy(t *testing.T) {
-	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	defer proxy.Close()
-	health := exec.Command(os.Getenv(binaryVar), "health", "--listen", "lastseen.invalid:80")
-	health.Env = append(os.Environ(), "HTTP_PROXY="+proxy.URL)
-	out, err := health.CombinedOutput()
-	require.Error(t, err, string(out))
-}
-
-func TestHealthAddress(t *testing.T) {
-	for listen, want := range map[string]string{
-		":8080":          "127.0.0.1:8080",
-		"0.0.0.0:80":     "127.0.0.1:80",
-		"[::]:80":        "127.0.0.1:80",
-		"127.0.0.1:8080": "127.0.0.1:8080",
-		"[::1]:9":        "[::1]:9",
-		"host:1":         "host:1",
-		":http":          "127.0.0.1:80",
-	} {
-		got, err := healthAddress(listen)
-		require.NoError(t, err)
-		require.Equal(t, want, got)
-	}
-	_, err := healthAddress("nonsense")
-	require.Error(t, err)
-}
-
 // TestListFlags: a list in a flag is read as one in the environment is, with all of its items.
 func TestListFlags(t *testing.T) {
 	for flag, text := range map[string]string{
@@ -253,5 +150,77 @@ func TestListFlags(t *testing.T) {
 		code, stdout, stderr := execute(t, "config", "--"+flag, text)
 		require.Zero(t, code, stderr)
 		require.Contains(t, stdout, text+" # flag --"+flag, flag)
+	}
+}
+
+// TestMalformedStoreURL checks that such a URL is an error: taken as the name of a file, the store would be empty.
+func TestMalformedStoreURL(t *testing.T) {
+	for _, store := range []string{
+		"redis:/user:geheim@127.0.0.1:6379", "redis:geheim@127.0.0.1", "rediss:/geheim", "redis:127.0.0.1:6379/geheim",
+		"REDIS:/geheim", "redis+sentinel:/geheim/?master=m",
+		"redis+cluster:geheim", "Redis://geheim@127.0.0.1", "redis:", "redis:\\\\geheim",
+	} {
+		for _, args := range [][]string{{"config", "--store", store}, {"--listen", "127.0.0.1:0", "--store", store}} {
+			code, stdout, stderr := execute(t, args...)
+			require.Equal(t, 2, code, "%s: %s", args, stdout)
+			require.Contains(t, stderr, "--store: ")
+			require.Contains(t, stderr, "redis://", "the error shows a valid URL")
+			require.NotContains(t, stdout+stderr, "geheim")
+			files, err := os.ReadDir(".")
+			require.NoError(t, err)
+			require.Empty(t, files, "no file was made")
+		}
+		_, _, stderr := execute(t, "config", "--store", store, "--config",
+			writeConfig(t, "namespaces: {a: {redis-key: a}}"))
+		require.NotContains(t, stderr, "geheim")
+		_, _, stderr = execute(t, store)
+		require.NotContains(t, stderr, "geheim")
+	}
+	for _, file := range []string{"redis", "redis.db", "./redis:1", "data/redis:1", "rediska:1", "xredis:1"} {
+		code, _, stderr := execute(t, "config", "--store", file)
+		require.Zero(t, code, "%s is a file: %s", file, stderr)
+	}
+}
+
+// TestWarnsOfReadableDataFiles: lastseen creates them for their owner only; a copy or a backup may be for everyone.
+func TestWarnsOfReadableDataFiles(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "data.db")
+	code, _, stderr := execute(t, "--listen", "127.0.0.1:0", "--store", file)
+	require.Zero(t, code, stderr)
+	require.NotContains(t, stderr, "chmod", "one that is new")
+	for mode, warned := range map[os.FileMode]bool{
+		0o600: false, 0o400: false, 0o644: true, 0o640: true, 0o604: true,
+		0o660: true, 0o611: false,
+	} {
+		require.NoError(t, os.Chmod(file, mode))
+		for _, args := range [][]string{{"--listen", "127.0.0.1:0"}, {"config"}} {
+			_, _, stderr := execute(t, append(args, "--store", file)...)
+			require.Equal(t, warned, strings.Contains(stderr, "chmod 600 "+file), "%o %s: %s", mode, args, stderr)
+		}
+	}
+	_, _, stderr = execute(t, "config", "--store", "redis://127.0.0.1:1")
+	require.Empty(t, stderr)
+	_, _, stderr = execute(t, "config", "--store", dir)
+	require.NotContains(t, stderr, "chmod", "a folder is another mistake")
+}
+
+// TestLeeway: config finds what serve would refuse.
+func TestLeeway(t *testing.T) {
+	file := writeFile(t, "secret", []byte(secret))
+	for leeway, good := range map[string]bool{
+		"0": true, "30s": true, "5m": true, "5m1ms": false, "6m": false,
+		"87600h": false,
+	} {
+		args := []string{"--jwt-secret-file", file, "--jwt-issuer", "x", "--jwt-audience", "y", "--jwt-leeway", leeway}
+		for _, command := range [][]string{{"config"}, {"--listen", "127.0.0.1:0"}} {
+			code, _, stderr := execute(t, append(command, args...)...)
+			require.Equal(t, good, code == 0, "%s %s: %s", command, leeway, stderr)
+			if !good {
+				require.Equal(t, 2, code, stderr)
+				require.Contains(t, stderr, "jwt-leeway is "+leeway+" (flag --jwt-leeway)")
+				require.Contains(t, stderr, "5m")
+			}
+		}
 	}
 }

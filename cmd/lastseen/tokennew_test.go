@@ -112,7 +112,7 @@ func TestTokenNewDefaults(t *testing.T) {
 	require.NotContains(t, claims, "namespaces")
 }
 
-func TestWrongTokenNew(t *testing.T) {
+func TestTokenNewErrors(t *testing.T) {
 	private, public := privateKeyFiles(t)
 	file := writeFile(t, "secret", []byte(secret))
 	bySecret := []string{"--jwt-secret-file", file, "--jwt-issuer", "x", "--jwt-audience", "y"}
@@ -191,8 +191,8 @@ func TestWrongTokenNew(t *testing.T) {
 	require.NotEmpty(t, stdout, "whether the issuer publishes the key is not looked up")
 }
 
-// TestGuideToTokens runs what docs/access.md says, and the token is taken.
-func TestGuideToTokens(t *testing.T) {
+// TestAccessGuide runs what docs/access.md says, and the token is taken.
+func TestAccessGuide(t *testing.T) {
 	for _, tool := range []string{"sh", "openssl", "curl"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("no %s on PATH: install it to try the guide", tool)

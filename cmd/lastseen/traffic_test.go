@@ -14,7 +14,8 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-func TestTrafficIsSummedUp(t *testing.T) {
+func TestTrafficSummary(t *testing.T) {
+	t.Parallel()
 	s := start(t, "--store", redistest.Start(t), "--redis-timeout", "30s", "--redis-dial-timeout", "30s")
 	s.post(t, alice+"/ping", "")
 	s.post(t, alice+"/ping", "")
@@ -30,8 +31,8 @@ func TestTrafficIsSummedUp(t *testing.T) {
 	require.NotContains(t, s.log.String(), "batches", "there is no queue in front of a file")
 }
 
-// TestClockIsSummedUp: in the end the log says how often the store's clock moved.
-func TestClockIsSummedUp(t *testing.T) {
+// TestClockSummary: in the end the log says how often the store's clock moved.
+func TestClockSummary(t *testing.T) {
 	var log bytes.Buffer
 	var elapsed, wrong atomic.Int64
 	s, err := filestore.Open(filestore.Options{

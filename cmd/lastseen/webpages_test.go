@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
-	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
@@ -201,6 +199,7 @@ func untilDots(want string) browserStep { return until(dots + fmt.Sprintf(" == %
 
 // TestWebPagesAgeDots runs the guide's code: dots age by themselves between two polls, by the server's clock.
 func TestWebPagesAgeDots(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "")
 	s.pinged(t, "alice", 50*time.Second)
 	s.pinged(t, "bob", 290*time.Second)
@@ -217,6 +216,7 @@ func TestWebPagesAgeDots(t *testing.T) {
 // TestWebPagesClocks: neither a clock that is set nor a computer that sleeps, when performance.now() may stand still,
 // makes an old response look new or stops the polls.
 func TestWebPagesClocks(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "")
 	s.pinged(t, "alice", 0)
 	b := openBrowser(t, s.url)
@@ -236,6 +236,7 @@ func TestWebPagesClocks(t *testing.T) {
 
 // TestWebPagesPoll: the page asks again when a poll is due, keeps what it has after a 304, and ages it on.
 func TestWebPagesPoll(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "")
 	s.pinged(t, "alice", 0)
 	b := openBrowser(t, s.url)
@@ -262,6 +263,7 @@ func TestWebPagesPoll(t *testing.T) {
 
 // TestWebPagesUnknown: without answers dots become unknown, never grey, and Retry-After is heeded.
 func TestWebPagesUnknown(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "")
 	s.pinged(t, "alice", 0)
 	b := openBrowser(t, s.url)
@@ -278,6 +280,7 @@ func TestWebPagesUnknown(t *testing.T) {
 
 // TestWebPagesPing: the guide's code pings, and again when the response said so.
 func TestWebPagesPing(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, `keepPinging({ url, user: "alice", headers })`)
 	b := openBrowser(t, s.url)
 	b.do(t, chromedp.Navigate(s.url), until("true"))
@@ -289,6 +292,7 @@ func TestWebPagesPing(t *testing.T) {
 
 // TestWebPagesLeaveWithLastTab: of two tabs one closes, and the user stays green. With the last one they leave.
 func TestWebPagesLeaveWithLastTab(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, `
 		const met = new BroadcastChannel("presence " + url + " alice"), heard = []
 		met.onmessage = event => heard.push(event.data.word)
@@ -319,9 +323,10 @@ func TestWebPagesLeaveWithLastTab(t *testing.T) {
 	require.Equal(t, []bool{true}, s.leaves, "one leave, with the last tab")
 }
 
-// TestWebPagesLeaveInDoubt: a page that closes at once does not know the other tabs yet, and one that the browser keeps
+// TestWebPagesDoNotLeaveTooEarly: a page that closes at once does not know the other tabs yet, and one that the browser keeps
 // may come back; neither sends a leave.
-func TestWebPagesLeaveInDoubt(t *testing.T) {
+func TestWebPagesDoNotLeaveTooEarly(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, `
 		const hide = persisted => (dispatchEvent(new PageTransitionEvent("pagehide", { persisted })), beacons)
 		leaveWithLastTab({ url, user: "alice", token: () => token })
@@ -329,19 +334,4 @@ func TestWebPagesLeaveInDoubt(t *testing.T) {
 	b := openBrowser(t, s.url)
 	b.do(t, chromedp.Navigate(s.url), s.pass(2*time.Second))
 	require.Equal(t, []int{0, 0, 1}, evaluate[[]int](t, b, "[atOnce, hide(true), hide(false)]"))
-}
-
-// newTab opens another tab in the browser.
-func (b *browser) newTab(t *testing.T) *browser {
-	t.Helper()
-	ctx, cancel := chromedp.NewContext(b.ctx)
-	t.Cleanup(cancel)
-	return &browser{ctx: ctx, url: b.url}
-}
-
-// close closes the tab as its user does.
-func (b *browser) close(t *testing.T) {
-	t.Helper()
-	_, err := chromedp.Call(b.ctx, cdppage.Close, cdp.Empty{})
-	require.NoError(t, err)
 }

@@ -13,7 +13,7 @@ import (
 
 // unlisted is a store that cannot list its namespaces for a while.
 type unlisted struct {
-	*shifted
+	*shiftedClock
 	down bool
 }
 
@@ -21,14 +21,14 @@ func (s *unlisted) Namespaces(ctx context.Context, after string, limit int) ([]s
 	if s.down {
 		return nil, errors.New("cannot list")
 	}
-	return s.shifted.Namespaces(ctx, after, limit)
+	return s.shiftedClock.Namespaces(ctx, after, limit)
 }
 
 // TestRetentionForgetsWaitingWithTheClock: what rounds found before the clock moved says nothing about the time after
 // it, even if no round visited a namespace while the clock was not steady.
 func TestRetentionForgetsWaitingWithTheClock(t *testing.T) {
 	j := newRetentionTest(t, 24*roundEvery)
-	s := &unlisted{shifted: &shifted{Store: j.openFile(t)}}
+	s := &unlisted{shiftedClock: &shiftedClock{Store: j.openFile(t)}}
 	j.store = s
 	ping(t, s, "chat", map[string]time.Duration{"old": 2 * time.Hour})
 	j.meantime = func() {

@@ -14,14 +14,14 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// reluctant is a store that registers nothing for a while.
-type reluctant struct {
+// failingRegistry is a store that registers nothing for a while.
+type failingRegistry struct {
 	store.Store
 	errs       []error
 	registered [][]string
 }
 
-func (r *reluctant) Register(_ context.Context, names []string) error {
+func (r *failingRegistry) Register(_ context.Context, names []string) error {
 	r.registered = append(r.registered, names)
 	if len(r.errs) == 0 {
 		return nil
@@ -31,13 +31,13 @@ func (r *reluctant) Register(_ context.Context, names []string) error {
 	return err
 }
 
-// TestRegistrarGoesOn: it tries again soon after a failure, checks now and then after a success, and looks at once at
+// TestRegistrarTriesAgain: it tries again soon after a failure, checks now and then after a success, and looks at once at
 // names that changed.
-func TestRegistrarGoesOn(t *testing.T) {
+func TestRegistrarTriesAgain(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	changed := make(chan struct{}, 1)
 	away, other := store.ErrUnavailable, fmt.Errorf("%w: chat", store.ErrMismatch)
-	s := &reluctant{errs: []error{away, away, nil, other, other, nil, away, away, away, away, away, away, nil}}
+	s := &failingRegistry{errs: []error{away, away, nil, other, other, nil, away, away, away, away, away, away, nil}}
 	names := []string{"a"}
 	var paused []time.Duration
 	var log bytes.Buffer

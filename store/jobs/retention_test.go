@@ -132,8 +132,8 @@ func TestRetention(t *testing.T) {
 		"a line for each namespace that users were deleted from")
 }
 
-// TestRetentionKeepsTheEdge: someone last seen exactly the retention ago stays.
-func TestRetentionKeepsTheEdge(t *testing.T) {
+// TestRetentionAtTheCutoff: someone last seen exactly the retention ago stays.
+func TestRetentionAtTheCutoff(t *testing.T) {
 	j := newRetentionTest(t, time.Hour)
 	s := j.openFile(t)
 	ping(t, s, "chat", map[string]time.Duration{"edge": time.Hour, "beyond": time.Hour + time.Millisecond})
@@ -212,8 +212,8 @@ func TestRetentionErasesInSmallCalls(t *testing.T) {
 	require.Contains(t, j.log.String(), "namespace=chat users=2001")
 }
 
-// TestRetentionGoesByTheSettingsOfTheMoment: a reload takes effect at once, also while it erases.
-func TestRetentionGoesByTheSettingsOfTheMoment(t *testing.T) {
+// TestRetentionUsesCurrentSettings: a reload takes effect at once, also while it erases.
+func TestRetentionUsesCurrentSettings(t *testing.T) {
 	j := newRetentionTest(t, roundEvery)
 	s := j.openFile(t)
 	w := j.watch(s)
@@ -240,8 +240,8 @@ func (s slowClock) Now(ctx context.Context) (lastseen.Instant, error) {
 	return s.Store.Now(ctx)
 }
 
-// TestRetentionErasesByNoOldRetention: a reload may come while the job waits for the store's clock.
-func TestRetentionErasesByNoOldRetention(t *testing.T) {
+// TestRetentionUsesNoOldSetting: a reload may come while the job waits for the store's clock.
+func TestRetentionUsesNoOldSetting(t *testing.T) {
 	j := newRetentionTest(t, time.Hour)
 	s := j.openFile(t)
 	ping(t, s, "chat", map[string]time.Duration{"young": 0, "old": 2 * time.Hour})

@@ -15,18 +15,18 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// shifted is a store whose clock a test sets, as that of a Redis: Trim reads it, too.
-type shifted struct {
+// shiftedClock is a store whose clock a test sets, as that of a Redis: Trim reads it, too.
+type shiftedClock struct {
 	store.Store
 	by time.Duration
 }
 
-func (s *shifted) Now(ctx context.Context) (lastseen.Instant, error) {
+func (s *shiftedClock) Now(ctx context.Context) (lastseen.Instant, error) {
 	now, err := s.Store.Now(ctx)
 	return now.Add(s.by), err
 }
 
-func (s *shifted) Trim(ctx context.Context, namespace string, q store.TrimQuery) (store.TrimResult, error) {
+func (s *shiftedClock) Trim(ctx context.Context, namespace string, q store.TrimQuery) (store.TrimResult, error) {
 	q.Now, q.Age = q.Now.Add(-s.by), q.Age-s.by
 	if q.Age <= 0 {
 		return store.TrimResult{}, fmt.Errorf("age %s", q.Age)
@@ -40,7 +40,7 @@ func TestRetentionWaitsForTheClock(t *testing.T) {
 	const years = 50 * 365 * 24 * time.Hour
 	for _, by := range []time.Duration{20 * time.Minute, -20 * time.Minute, -years, 2 * time.Second} {
 		j := newRetentionTest(t, time.Hour)
-		s := &shifted{Store: j.openFile(t)}
+		s := &shiftedClock{Store: j.openFile(t)}
 		j.store = s
 		ping(t, s, "chat", map[string]time.Duration{"young": 0, "old": 50 * time.Minute})
 		j.meantime = func() {
@@ -86,8 +86,8 @@ func TestRetentionWaitsAtStart(t *testing.T) {
 	}
 }
 
-// TestRetentionBelievesTheStore: a clock that moved between the job's reading and the store's own.
-func TestRetentionBelievesTheStore(t *testing.T) {
+// TestRetentionUsesTheStoresClock: a clock that moved between the job's reading and the store's own.
+func TestRetentionUsesTheStoresClock(t *testing.T) {
 	j := newRetentionTest(t, 15*roundEvery)
 	s := j.openFile(t)
 	ping(t, s, "chat", map[string]time.Duration{"young": 0, "old": 2 * time.Hour})

@@ -94,9 +94,9 @@ func TestNewUsersOnTwoServers(t *testing.T) {
 	}
 }
 
-// TestAheadExactly: times too far ahead become a time of Redis' clock in whole milliseconds, in either unit, and a
+// TestAheadInMilliseconds: times too far ahead become a time of Redis' clock in whole milliseconds, in either unit, and a
 // leave at that time keeps its user away.
-func TestAheadExactly(t *testing.T) {
+func TestAheadInMilliseconds(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)
 	for unit, perScore := range map[redisstore.Unit]float64{redisstore.Milliseconds: 1, redisstore.Seconds: 1000} {
@@ -123,7 +123,7 @@ func TestAheadExactly(t *testing.T) {
 func TestTrimSeconds(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)
-	s := newAdopter(t, url, redisstore.Layout{Unit: redisstore.Seconds})
+	s := newSharedStore(t, url, redisstore.Layout{Unit: redisstore.Seconds})
 	now := float64(client.Time(ctx).Val().UnixMilli()) / 1000
 	add := func(scores map[string]float64) {
 		for member, score := range scores {
@@ -158,8 +158,8 @@ func TestHeldByUsersAlone(t *testing.T) {
 	require.Equal(t, store.TrimResult{Held: true}, result)
 }
 
-// TestLeaseFromBeforeTheClockWasSetBack: it would last for years.
-func TestLeaseFromBeforeTheClockWasSetBack(t *testing.T) {
+// TestLeaseAfterTheClockWasSetBack: it would last for years.
+func TestLeaseAfterTheClockWasSetBack(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	first, second := newStore(t, redisstore.Options{URL: url}), newStore(t, redisstore.Options{URL: url})
 	granted, err := first.Lease(ctx, "sweep", 3*time.Minute)

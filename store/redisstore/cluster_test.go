@@ -39,8 +39,8 @@ func TestOnCluster(t *testing.T) {
 	t.Run("Conformance", func(t *testing.T) { storetest.Run(t, opener(c.URL(), 16)) })
 }
 
-// crowd pings n users, and returns their names in order.
-func crowd(t *testing.T, s store.Store, namespace string, n int) []string {
+// pingNumbered pings n users, and returns their names in order.
+func pingNumbered(t *testing.T, s store.Store, namespace string, n int) []string {
 	t.Helper()
 	users := make([]string, n)
 	for i := range users {
@@ -50,8 +50,8 @@ func crowd(t *testing.T, s store.Store, namespace string, n int) []string {
 	return users
 }
 
-// walkAll lists everyone present, page by page.
-func walkAll(s store.Store, namespace string, limit int) ([]string, error) {
+// listPresent lists everyone present, page by page.
+func listPresent(s store.Store, namespace string, limit int) ([]string, error) {
 	var all []string
 	q := store.ListQuery{Ranges: everyone()[:1], Order: store.Oldest, Limit: limit}
 	for {
@@ -74,7 +74,7 @@ func walkAll(s store.Store, namespace string, limit int) ([]string, error) {
 func testSlotsMoveWhileTheyAreUsed(t *testing.T, c *redistest.Cluster) {
 	ctx := context.Background()
 	s := newStore(t, redisstore.Options{URL: c.URL(), Shards: 16})
-	still := crowd(t, s, "still", 700)
+	still := pingNumbered(t, s, "still", 700)
 	require.NoError(t, ping(s, "busy", "somebody"))
 
 	done := make(chan struct{})
@@ -104,7 +104,7 @@ func testSlotsMoveWhileTheyAreUsed(t *testing.T, c *redistest.Cluster) {
 				return
 			default:
 			}
-			got, err := walkAll(s, "still", 37)
+			got, err := listPresent(s, "still", 37)
 			slices.Sort(got)
 			if !assertNoError(t, err) || !slices.Equal(still, got) {
 				t.Errorf("listed %d of %d", len(got), len(still))
@@ -115,7 +115,7 @@ func testSlotsMoveWhileTheyAreUsed(t *testing.T, c *redistest.Cluster) {
 	})
 	passes := func() { // until both did something in the present state of affairs
 		p, w := pings.Load()+2, walks.Load()+2
-		require.Eventually(t, func() bool { return t.Failed() || pings.Load() >= p && walks.Load() >= w }, slowMachine,
+		require.Eventually(t, func() bool { return t.Failed() || pings.Load() >= p && walks.Load() >= w }, longTimeout,
 			time.Millisecond)
 	}
 	for _, key := range []string{
@@ -189,9 +189,9 @@ func testScriptsForgottenByACluster(t *testing.T, c *redistest.Cluster) {
 	}
 }
 
-// TestOnePrimaryOfAClusterIsAway: dead or frozen, what is on it is unavailable, and all else goes on, also
+// TestUnavailablePrimary: dead or frozen, what is on it is unavailable, and all else goes on, also
 // when the list of namespaces and how they are stored was there.
-func TestOnePrimaryOfAClusterIsAway(t *testing.T) {
+func TestUnavailablePrimary(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(*testing.T, *redistest.Process){
 		"dead":   func(t *testing.T, p *redistest.Process) { p.Stop(t) },
@@ -207,7 +207,7 @@ func TestOnePrimaryOfAClusterIsAway(t *testing.T) {
 				namespace := fmt.Sprintf("n%d", i)
 				lost := c.Owner(t, "presence:"+namespace) == away
 				where[lost] = append(where[lost], namespace)
-				require.Eventually(t, func() bool { return ping(s, namespace, "alice") == nil }, slowMachine,
+				require.Eventually(t, func() bool { return ping(s, namespace, "alice") == nil }, longTimeout,
 					time.Millisecond)
 			}
 			require.NotEmpty(t, where[true])
@@ -218,7 +218,7 @@ func TestOnePrimaryOfAClusterIsAway(t *testing.T) {
 				require.ErrorIs(t, ping(s, namespace, "bob"), store.ErrUnavailable)
 			}
 			for _, namespace := range where[false] {
-				require.Eventually(t, func() bool { return ping(s, namespace, "bob") == nil }, slowMachine,
+				require.Eventually(t, func() bool { return ping(s, namespace, "bob") == nil }, longTimeout,
 					time.Millisecond)
 				states, err := s.Lookup(ctx, namespace, []string{"alice", "bob", "carol"})
 				require.NoError(t, err)
@@ -226,14 +226,14 @@ func TestOnePrimaryOfAClusterIsAway(t *testing.T) {
 			}
 			require.ErrorIs(t, ping(s, "new", "alice"), store.ErrUnavailable, "it cannot be registered")
 			_, err := s.Namespaces(ctx, "", 100)
-			require.ErrorIs(t, err, store.ErrUnavailable, "part of a list is none")
+			require.ErrorIs(t, err, store.ErrUnavailable, "a part of the list is not returned")
 			require.NoError(t, s.Ready(ctx), "most are served")
 		})
 	}
 }
 
-// TestShardsAway: an answer that would lack some users is none.
-func TestShardsAway(t *testing.T) {
+// TestUnavailableShards checks that calls fail instead of leaving out users.
+func TestUnavailableShards(t *testing.T) {
 	t.Parallel()
 	ctx, c := context.Background(), redistest.StartCluster(t, 0)
 	s := newStore(t, redisstore.Options{URL: c.URL(), Shards: 16, Timeout: time.Second})
@@ -244,7 +244,7 @@ func TestShardsAway(t *testing.T) {
 			users = append(users, fmt.Sprintf("u%d", i))
 		}
 		return ping(s, "chat", users...) == nil
-	}, slowMachine, time.Millisecond)
+	}, longTimeout, time.Millisecond)
 	away := c.Owner(t, "presence:chat:1")
 	away.Stop(t)
 	for name, call := range map[string]func() error{
@@ -263,11 +263,11 @@ func TestShardsAway(t *testing.T) {
 			primary.Stop(t)
 		}
 	}
-	require.ErrorIs(t, s.Ready(ctx), store.ErrUnavailable, "nobody is left")
+	require.ErrorIs(t, s.Ready(ctx), store.ErrUnavailable, "no primary is left")
 	for _, primary := range c.Primaries {
 		primary.Start(t)
 	}
-	require.Eventually(t, func() bool { return ping(s, "chat", users...) == nil && s.Ready(ctx) == nil }, slowMachine,
+	require.Eventually(t, func() bool { return ping(s, "chat", users...) == nil && s.Ready(ctx) == nil }, longTimeout,
 		time.Millisecond)
 }
 
@@ -276,16 +276,16 @@ func TestReplicaTakesOver(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 1, redistest.QuickToFail)
 	s := newStore(t, redisstore.Options{URL: c.URL(), Timeout: 500 * time.Millisecond})
-	require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, slowMachine, time.Millisecond)
+	require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, longTimeout, time.Millisecond)
 	owner := c.Owner(t, "presence:chat")
 	replica := c.Replicas[slices.Index(c.Primaries, owner)].Client(t)
 	require.Eventually(t, func() bool { // alice is there, too
 		info := replica.Info(context.Background(), "replication").Val()
 		return strings.Contains(info, "master_link_status:up") && replica.DBSize(context.Background()).Val() > 0
-	}, slowMachine, time.Millisecond)
+	}, longTimeout, time.Millisecond)
 	owner.Stop(t)
 	require.ErrorIs(t, ping(s, "chat", "bob"), store.ErrUnavailable)
-	require.Eventually(t, func() bool { return ping(s, "chat", "bob") == nil }, slowMachine, time.Millisecond)
+	require.Eventually(t, func() bool { return ping(s, "chat", "bob") == nil }, longTimeout, time.Millisecond)
 	requireBoth(t, s)
 }
 

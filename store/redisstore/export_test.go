@@ -12,6 +12,9 @@ func (s *Store) ExpireAgreements() { s.agreements.nextRound() }
 // Monitor checks after the servers, as it does every sampleEvery.
 func (s *Store) Monitor(ctx context.Context) { s.monitor(ctx) }
 
+// TryWriting checks that each server takes writes, as Monitor does.
+func (s *Store) TryWriting(ctx context.Context) []error { return s.forEachPrimary(ctx, s.writeNothing) }
+
 // Around calls f before, and g after, each call of a Redis command by this store.
 func (s *Store) Around(command string, f, g func()) { s.client.AddHook(around{command, f, g}) }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// TestLease: of two servers one alone is granted a lease, until it ends by itself.
+// TestLease checks that only one of two servers gets a lease, until the lease ends.
 func TestLease(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)
@@ -36,7 +36,7 @@ func TestLease(t *testing.T) {
 	require.False(t, lease(first, "sweep"))
 }
 
-// TestLeaseForLess: who asks for less time than the holder has left is not granted the lease, and does not end it.
+// TestLeaseForLess asks for less time than the holder has left: the lease is refused and does not end earlier.
 func TestLeaseForLess(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	first, second := newStore(t, redisstore.Options{URL: url}), newStore(t, redisstore.Options{URL: url})

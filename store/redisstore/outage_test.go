@@ -76,8 +76,8 @@ func TestClockNeedsRedisOnce(t *testing.T) {
 	require.GreaterOrEqual(t, still, now)
 }
 
-// TestReplicaWithoutItsMaster: Redis answers, and refuses. Inside a transaction it gives no reason.
-func TestReplicaWithoutItsMaster(t *testing.T) {
+// TestReplicaWithoutPrimary: Redis answers, and refuses. Inside a transaction it gives no reason.
+func TestReplicaWithoutPrimary(t *testing.T) {
 	ctx, server := context.Background(), redistest.StartProcess(t)
 	client := newClient(t, server.URL())
 	s := newStore(t, redisstore.Options{URL: server.URL()})

@@ -69,6 +69,9 @@ func (s *Store) writeNothing(ctx context.Context, client *redis.Client, key stri
 	if err == nil {
 		err = checkPrimary(ctx, client)
 	}
+	if errors.Is(err, context.Canceled) { // by the caller or by Close, which says nothing about the server
+		return err
+	}
 	value, message := "", "this Redis takes no writes"
 	switch {
 	case errors.Is(err, errReplica) || strings.HasPrefix(replyError(err), "READONLY"):

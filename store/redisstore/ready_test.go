@@ -86,7 +86,7 @@ func TestNotReadyWithoutDisk(t *testing.T) {
 	require.NoError(t, client.ConfigSet(ctx, "save", "3600 1").Err())
 	server.LoseFolder(t)
 	require.NoError(t, client.BgSave(ctx).Err())
-	require.Eventually(t, func() bool { return ping(s, "chat", "alice") != nil }, slowMachine, time.Millisecond)
+	require.Eventually(t, func() bool { return ping(s, "chat", "alice") != nil }, longTimeout, time.Millisecond)
 	err := s.Ready(ctx)
 	require.ErrorIs(t, err, store.ErrUnavailable)
 	require.ErrorContains(t, err, "MISCONF")
@@ -113,7 +113,7 @@ func TestNotReadyWhileLoading(t *testing.T) {
 			loading++
 		}
 		return err == nil
-	}, slowMachine, time.Millisecond)
+	}, longTimeout, time.Millisecond)
 	require.Positive(t, loading, "never seen loading")
 }
 
@@ -123,7 +123,7 @@ func TestNotReadyWhenTheClusterIsDown(t *testing.T) {
 	t.Parallel()
 	ctx, c := context.Background(), redistest.StartCluster(t, 0, redistest.QuickToFail)
 	s := newStore(t, redisstore.Options{URL: c.URL(), Timeout: 250 * time.Millisecond})
-	require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, slowMachine, time.Millisecond)
+	require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, longTimeout, time.Millisecond)
 	for _, primary := range c.Primaries {
 		require.NoError(t, primary.Client(t).ConfigSet(ctx, "cluster-require-full-coverage", "yes").Err())
 	}
@@ -134,7 +134,7 @@ func TestNotReadyWhenTheClusterIsDown(t *testing.T) {
 			break
 		}
 	}
-	require.Eventually(t, func() bool { return s.Ready(ctx) != nil }, slowMachine, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Ready(ctx) != nil }, longTimeout, time.Millisecond)
 	for name, call := range calls(s, "chat") {
 		require.ErrorIs(t, call(), store.ErrUnavailable, name)
 	}

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,19 +24,40 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // the client's own log of servers that tests stop
-	// Most of these tests wait for servers, so more of them run at once than there are processors. A flag -parallel
-	// wins.
-	if err := flag.Set("test.parallel", "8"); err != nil {
-		panic(err)
+	// Flags of the command line win.
+	for name, value := range map[string]string{
+		"test.parallel": "8",  // most of these tests wait for servers
+		"rapid.checks":  "50", // the same random tests run on seven kinds of stores
+	} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
 	}
-	goleak.VerifyTestMain(m)
+	code := m.Run()
+	if code == 0 {
+		code = checkLeaks()
+	}
+	os.Exit(code)
 }
 
-// slowMachine is a timeout that no busy test machine exceeds.
-const slowMachine = 30 * time.Second
+// checkLeaks returns an exit code. It waits for goroutines of the client that sleep for a second between attempts to
+// connect, even after the client is closed.
+func checkLeaks() int {
+	var err error
+	for range 10 {
+		if err = goleak.Find(); err == nil {
+			return 0
+		}
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
 
-// quiet keeps logs out of the tests' output.
-func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+// longTimeout is a timeout that no busy test machine exceeds.
+const longTimeout = 30 * time.Second
+
+// discardLog returns a logger that writes nothing.
+func discardLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // opener returns a constructor of empty stores, all on one Redis: each has a prefix of its own.
 func opener(url string, shards int) storetest.Open {
@@ -43,7 +65,7 @@ func opener(url string, shards int) storetest.Open {
 	return func(t testing.TB) store.Store {
 		s, err := redisstore.Open(redisstore.Options{
 			URL: url, Prefix: fmt.Sprintf("test%d-%d:", shards, n.Add(1)), Shards: shards,
-			Timeout: slowMachine, DialTimeout: slowMachine, Logger: quiet(),
+			Timeout: longTimeout, DialTimeout: longTimeout, Logger: discardLog(),
 		})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
@@ -63,12 +85,12 @@ func TestConformanceOfShards(t *testing.T) {
 
 const base lastseen.Instant = 1_700_000_000_000
 
-// newStore opens a store with the default prefix and a patient timeout.
+// newStore opens a store with the default prefix and a long timeout.
 func newStore(t *testing.T, o redisstore.Options) *redisstore.Store {
 	t.Helper()
-	o.Logger = quiet()
+	o.Logger = discardLog()
 	if o.Timeout == 0 {
-		o.Timeout, o.DialTimeout = slowMachine, slowMachine
+		o.Timeout, o.DialTimeout = longTimeout, longTimeout
 	}
 	s, err := redisstore.Open(o)
 	require.NoError(t, err)

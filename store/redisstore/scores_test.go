@@ -107,12 +107,12 @@ func TestOwnSetsAreTrusted(t *testing.T) {
 	}
 }
 
-// TestSetInMillisecondsAfterAll: what other programs write later is looked at, too. One stray score is enough, and
+// TestUnitIsCheckedAgain: what other programs write later is looked at, too. One stray score is enough, and
 // the set is served at once when it is gone.
-func TestSetInMillisecondsAfterAll(t *testing.T) {
+func TestUnitIsCheckedAgain(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)
-	s := newAdopter(t, url, redisstore.Layout{Unit: redisstore.Seconds})
+	s := newSharedStore(t, url, redisstore.Layout{Unit: redisstore.Seconds})
 	require.NoError(t, ping(s, "chat", "alice"))
 	require.NoError(t, client.ZAdd(ctx, "presence:chat", redis.Z{Member: "stray", Score: 1_700_000_000_000}).Err())
 	s.ExpireAgreements()

@@ -20,7 +20,7 @@ import (
 // waitReplicated waits until the replica has what the primary has.
 func waitReplicated(t *testing.T, primary *redistest.Process) {
 	t.Helper()
-	require.Equal(t, int64(1), primary.Client(t).Wait(context.Background(), 1, slowMachine).Val())
+	require.Equal(t, int64(1), primary.Client(t).Wait(context.Background(), 1, longTimeout).Val())
 }
 
 func TestConformanceOnSentinel(t *testing.T) {
@@ -28,8 +28,8 @@ func TestConformanceOnSentinel(t *testing.T) {
 	storetest.Run(t, opener(redistest.StartSentinel(t).URL(), 1))
 }
 
-// resume calls until there is no error. Until then every error is an outage.
-func resume(t *testing.T, call func() error) {
+// untilSuccess calls until there is no error. Until then every error is an outage.
+func untilSuccess(t *testing.T, call func() error) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		err := call()
@@ -37,14 +37,14 @@ func resume(t *testing.T, call func() error) {
 			t.Errorf("not an outage: %v", err)
 		}
 		return err == nil
-	}, slowMachine, time.Millisecond)
+	}, longTimeout, time.Millisecond)
 }
 
 // requireBoth checks that alice and bob are still there. A short timeout may pass meanwhile on a busy machine.
 func requireBoth(t *testing.T, s store.Store) {
 	t.Helper()
 	var states []lastseen.State
-	resume(t, func() (err error) {
+	untilSuccess(t, func() (err error) {
 		states, err = s.Lookup(context.Background(), "chat", []string{"alice", "bob"})
 		return err
 	})
@@ -63,15 +63,15 @@ func TestFailover(t *testing.T) {
 			t.Parallel()
 			ctx, watched := context.Background(), redistest.StartSentinel(t)
 			s := newStore(t, redisstore.Options{URL: watched.URL(), Timeout: 250 * time.Millisecond})
-			require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, slowMachine, time.Millisecond)
+			require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, longTimeout, time.Millisecond)
 			waitReplicated(t, watched.Nodes[0])
 			leave(t, watched.Nodes[0])
 			require.ErrorIs(t, ping(s, "chat", "bob"), store.ErrUnavailable)
-			resume(t, func() error { return ping(s, "chat", "bob") })
-			require.Eventually(t, func() bool { return watched.Primary() == watched.Nodes[1] }, slowMachine,
+			untilSuccess(t, func() error { return ping(s, "chat", "bob") })
+			require.Eventually(t, func() bool { return watched.Primary() == watched.Nodes[1] }, longTimeout,
 				time.Millisecond,
 				"the Sentinels agree a little later than the first one says so")
-			require.Eventually(t, func() bool { return s.Ready(ctx) == nil }, slowMachine, time.Millisecond)
+			require.Eventually(t, func() bool { return s.Ready(ctx) == nil }, longTimeout, time.Millisecond)
 			requireBoth(t, s)
 		})
 	}
@@ -83,14 +83,14 @@ func TestOldPrimaryComesBack(t *testing.T) {
 	t.Parallel()
 	watched := redistest.StartSentinel(t)
 	s := newStore(t, redisstore.Options{URL: watched.URL(), Timeout: 250 * time.Millisecond})
-	require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, slowMachine, time.Millisecond)
+	require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, longTimeout, time.Millisecond)
 	waitReplicated(t, watched.Nodes[0])
 	watched.Nodes[0].Freeze(t)
-	require.Eventually(t, func() bool { return watched.Primary() == watched.Nodes[1] }, slowMachine, time.Millisecond)
+	require.Eventually(t, func() bool { return watched.Primary() == watched.Nodes[1] }, longTimeout, time.Millisecond)
 	watched.Nodes[0].Thaw(t)
 	for i := range 50 {
 		user := fmt.Sprintf("u%d", i)
-		require.Eventually(t, func() bool { return ping(s, "chat", user) == nil }, slowMachine, time.Millisecond)
+		require.Eventually(t, func() bool { return ping(s, "chat", user) == nil }, longTimeout, time.Millisecond)
 		require.InDelta(t, float64(base),
 			watched.Nodes[1].Client(t).ZScore(context.Background(), "presence:chat", user).Val(), 0)
 	}
@@ -102,7 +102,7 @@ func TestFrozenSentinel(t *testing.T) {
 	t.Parallel()
 	ctx, watched := context.Background(), redistest.StartSentinel(t)
 	s := newStore(t, redisstore.Options{URL: watched.URL(), Timeout: 250 * time.Millisecond})
-	require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, slowMachine, time.Millisecond)
+	require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, longTimeout, time.Millisecond)
 	frozen := 0
 	for _, sentinel := range watched.Sentinels {
 		clients := sentinel.Client(t).Do(ctx, "PUBSUB", "NUMPAT").String() + sentinel.Client(t).ClientList(ctx).Val()
@@ -114,9 +114,9 @@ func TestFrozenSentinel(t *testing.T) {
 	}
 	require.Equal(t, 1, frozen, "the one that it listens to")
 	require.NoError(t, watched.Nodes[0].Client(t).ClientKillByFilter(ctx, "TYPE", "normal", "SKIPME", "yes").Err())
-	require.Eventually(t, func() bool { return ping(s, "chat", "bob") == nil }, slowMachine, time.Millisecond)
+	require.Eventually(t, func() bool { return ping(s, "chat", "bob") == nil }, longTimeout, time.Millisecond)
 	require.NoError(t, watched.Nodes[0].Client(t).ClientKillByFilter(ctx, "TYPE", "normal", "SKIPME", "yes").Err())
-	require.Eventually(t, func() bool { return ping(s, "chat", "bob") == nil }, slowMachine, time.Millisecond)
+	require.Eventually(t, func() bool { return ping(s, "chat", "bob") == nil }, longTimeout, time.Millisecond)
 }
 
 // TestSentinelPasswords: the Sentinels have one, and the servers another.

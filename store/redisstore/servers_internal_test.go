@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFindingsAreLoggedOnce: until they change or come back; each server has its own.
-func TestFindingsAreLoggedOnce(t *testing.T) {
+// TestCheckInfoLogsOnce: until they change or come back; each server has its own.
+func TestCheckInfoLogsOnce(t *testing.T) {
 	var log strings.Builder
 	l := &onceLogger{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	lines := func(server, version, policy string) int {

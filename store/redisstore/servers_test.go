@@ -15,30 +15,30 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// journal is a log that a test reads while it is written.
-type journal struct {
+// logBuffer is a log that a test reads while it is written.
+type logBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
-func (j *journal) Write(p []byte) (int, error) {
+func (j *logBuffer) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.Write(p)
 }
 
-func (j *journal) count(part string) int {
+func (j *logBuffer) count(part string) int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return strings.Count(j.text.String(), part)
 }
 
-// newLoggedStore opens a store that logs into the journal.
-func newLoggedStore(t *testing.T, url string) (*redisstore.Store, *journal) {
+// newLoggedStore opens a store that logs into the logBuffer.
+func newLoggedStore(t *testing.T, url string) (*redisstore.Store, *logBuffer) {
 	t.Helper()
-	log := &journal{}
+	log := &logBuffer{}
 	s, err := redisstore.Open(redisstore.Options{
-		URL: url, Timeout: slowMachine, DialTimeout: slowMachine, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		URL: url, Timeout: longTimeout, DialTimeout: longTimeout, Logger: slog.New(slog.NewTextHandler(log, nil)),
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
@@ -108,7 +108,7 @@ func TestEvictionOfOnePrimary(t *testing.T) {
 	require.NoError(t, c.Primaries[2].Client(t).ConfigSet(ctx, "maxmemory-policy", "allkeys-lfu").Err())
 	s, log := newLoggedStore(t, c.URL())
 	require.NoError(t, ping(s, "chat", "alice"))
-	require.Eventually(t, func() bool { return log.count("drops whole namespaces") == 1 }, slowMachine,
+	require.Eventually(t, func() bool { return log.count("drops whole namespaces") == 1 }, longTimeout,
 		time.Millisecond)
 	require.Equal(t, 1, log.count("server="+c.Primaries[2].Addr))
 }
@@ -129,7 +129,25 @@ func TestRefusalIsLogged(t *testing.T) {
 	}
 }
 
-// TestWrongMode: a URL that does not say that it leads to a Cluster, or to a Sentinel, is pointed out.
+// TestCancelledCheckIsNotLogged: a check that ends with its context, as when the store closes, finds nothing out about
+// the server.
+func TestCancelledCheckIsNotLogged(t *testing.T) {
+	ctx, server := context.Background(), redistest.StartProcess(t)
+	s, log := newLoggedStore(t, server.URL())
+	require.NoError(t, ping(s, "chat", "alice"))
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	require.ErrorIs(t, s.TryWriting(cancelled)[0], context.Canceled)
+	require.Zero(t, log.count("takes no writes"))
+
+	require.NoError(t, server.Client(t).ConfigSet(ctx, "maxmemory", "1").Err())
+	require.ErrorIs(t, s.TryWriting(ctx)[0], store.ErrFull)
+	require.ErrorIs(t, s.TryWriting(cancelled)[0], context.Canceled)
+	require.ErrorIs(t, s.TryWriting(ctx)[0], store.ErrFull)
+	require.Equal(t, 1, log.count("takes no writes"), "the refusal that was logged is remembered")
+}
+
+// TestWrongMode checks that the log names the right scheme when redis:// leads to a Cluster or a Sentinel.
 func TestWrongMode(t *testing.T) {
 	t.Parallel()
 	s, log := newLoggedStore(t, redistest.StartCluster(t, 0).Primaries[0].URL())
@@ -153,7 +171,7 @@ func TestWrongMode(t *testing.T) {
 	require.ErrorIs(t, ping(s, "chat", "alice"), store.ErrUnavailable)
 }
 
-// TestValkeyMode: Valkey calls its mode otherwise. The texts are the beginning of what it says to INFO.
+// TestValkeyMode checks Valkey, whose INFO has another name for the mode. The texts are the beginning of its reply.
 func TestValkeyMode(t *testing.T) {
 	for mode, hints := range map[string]int{"standalone": 0, "cluster": 1, "sentinel": 1} {
 		info := "# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\n" +

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ import (
 func TestConformanceOfSharedSets(t *testing.T) {
 	t.Parallel()
 	url := redistest.Start(t)
-	n := 0
+	var n atomic.Int64
 	for name, o := range map[string]redisstore.Options{
 		"seconds":      {Unit: redisstore.Seconds, Shards: 7},
 		"milliseconds": {Layouts: map[string]redisstore.Layout{"chat": {Unit: redisstore.Milliseconds}}},
@@ -36,10 +37,10 @@ func TestConformanceOfSharedSets(t *testing.T) {
 			continue // one of them will do
 		}
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			storetest.Run(t, func(t testing.TB) store.Store {
-				n++
-				o.URL, o.Prefix, o.Logger = url, fmt.Sprintf("test%d:", n), quiet()
-				o.Timeout, o.DialTimeout = slowMachine, slowMachine
+				o.URL, o.Prefix, o.Logger = url, fmt.Sprintf("test%d:", n.Add(1)), discardLog()
+				o.Timeout, o.DialTimeout = longTimeout, longTimeout
 				s, err := redisstore.Open(o)
 				require.NoError(t, err)
 				t.Cleanup(func() { require.NoError(t, s.Close()) })
@@ -72,14 +73,14 @@ func (p tutorial) list(ctx context.Context, from, to time.Time, skip, limit int6
 	}).Result()
 }
 
-// newAdopter opens a store whose namespace chat is the given set.
-func newAdopter(t *testing.T, url string, layout redisstore.Layout) *redisstore.Store {
+// newSharedStore opens a store whose namespace chat is the given set.
+func newSharedStore(t *testing.T, url string, layout redisstore.Layout) *redisstore.Store {
 	t.Helper()
 	return newStore(t, redisstore.Options{URL: url, Layouts: map[string]redisstore.Layout{"chat": layout}})
 }
 
-// TestAdoption: both programs see each other's users in one set, the bare key of the tutorial.
-func TestAdoption(t *testing.T) {
+// TestSharedSet: both programs see each other's users in one set, the bare key of the tutorial.
+func TestSharedSet(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)
 	theirs := tutorial{client, "presence"}
@@ -89,7 +90,7 @@ func TestAdoption(t *testing.T) {
 	} {
 		require.NoError(t, theirs.set(ctx, user, time.Unix(at, 0)))
 	}
-	ours := newAdopter(t, url, redisstore.Layout{Key: "presence", Unit: redisstore.Seconds})
+	ours := newSharedStore(t, url, redisstore.Layout{Key: "presence", Unit: redisstore.Seconds})
 	require.NoError(t, ours.Register(ctx, []string{"chat"}))
 	infos, err := ours.Namespaces(ctx, "", 10)
 	require.NoError(t, err)
@@ -121,9 +122,9 @@ func TestAdoption(t *testing.T) {
 	require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: 100_195_000}}, infos, "but finds its newest time")
 }
 
-// TestAdoptionWhileTheyWrite: while the other program keeps moving some users, those whose time does not
+// TestSharedSetWhileOthersWrite: while the other program keeps moving some users, those whose time does not
 // change are listed exactly once, in both orders.
-func TestAdoptionWhileTheyWrite(t *testing.T) {
+func TestSharedSetWhileOthersWrite(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	theirs := tutorial{newClient(t, url), "presence:chat"}
 	start := time.UnixMilli(int64(base))
@@ -133,7 +134,7 @@ func TestAdoptionWhileTheyWrite(t *testing.T) {
 		still = append(still, user)
 		require.NoError(t, theirs.set(ctx, user, start.Add(time.Duration(i%3)*time.Second)))
 	}
-	ours := newAdopter(t, url, redisstore.Layout{Unit: redisstore.Seconds})
+	ours := newSharedStore(t, url, redisstore.Layout{Unit: redisstore.Seconds})
 	stop := make(chan struct{})
 	var writer sync.WaitGroup
 	writer.Go(func() {
@@ -180,7 +181,7 @@ func TestSharedScores(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)
 	for unit, perMilli := range map[redisstore.Unit]float64{redisstore.Seconds: 0.001, redisstore.Milliseconds: 1} {
-		s := newAdopter(t, url, redisstore.Layout{Unit: unit})
+		s := newSharedStore(t, url, redisstore.Layout{Unit: unit})
 		rapid.Check(t, func(t *rapid.T) {
 			require.NoError(t, client.Del(ctx, "presence:chat").Err())
 			var want []store.Record
@@ -232,7 +233,7 @@ func nearest(at lastseen.Instant, unit redisstore.Unit) float64 {
 func TestSharedLeave(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)
-	s := newAdopter(t, url, redisstore.Layout{Unit: redisstore.Seconds})
+	s := newSharedStore(t, url, redisstore.Layout{Unit: redisstore.Seconds})
 	for score, want := range map[string]lastseen.State{
 		"1700000000.1239999": {At: base + 123, Left: true},
 		"1700000000.123":     {At: base + 123, Left: true},
@@ -247,14 +248,14 @@ func TestSharedLeave(t *testing.T) {
 	}
 }
 
-// TestSharedStrangers: what can be no user is neither listed nor, where that is cheap, counted; the
+// TestSharedSetWithInvalidMembers: what can be no user is neither listed nor, where that is cheap, counted; the
 // first sighting is logged, and nothing is changed.
-func TestSharedStrangers(t *testing.T) {
+func TestSharedSetWithInvalidMembers(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)
 	var log bytes.Buffer
 	s, err := redisstore.Open(redisstore.Options{
-		URL: url, Timeout: slowMachine, DialTimeout: slowMachine, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		URL: url, Timeout: longTimeout, DialTimeout: longTimeout, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		Layouts: map[string]redisstore.Layout{"chat": {Key: "online", Unit: redisstore.Seconds}},
 	})
 	require.NoError(t, err)
@@ -297,7 +298,7 @@ func TestWrongLayouts(t *testing.T) {
 		`namespace chat: unit "m"`: {Layouts: map[string]redisstore.Layout{"chat": {Unit: "m"}}},
 		"namespace":                {Layouts: map[string]redisstore.Layout{"a b": {}}},
 	} {
-		o.URL, o.Logger = "redis://127.0.0.1:1", quiet()
+		o.URL, o.Logger = "redis://127.0.0.1:1", discardLog()
 		_, err := redisstore.Open(o)
 		require.ErrorContains(t, err, want)
 	}
@@ -306,7 +307,7 @@ func TestWrongLayouts(t *testing.T) {
 		{"chat": {Key: "presence:game"}, "game": {Key: "presence"}},
 		{"chat": {Key: "presence:a b"}},
 	} {
-		s, err := redisstore.Open(redisstore.Options{URL: "redis://127.0.0.1:1", Layouts: fine, Logger: quiet()})
+		s, err := redisstore.Open(redisstore.Options{URL: "redis://127.0.0.1:1", Layouts: fine, Logger: discardLog()})
 		require.NoError(t, err)
 		require.NoError(t, s.Close())
 	}

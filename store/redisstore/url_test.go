@@ -35,8 +35,8 @@ func TestParseAddress(t *testing.T) {
 	}
 }
 
-// TestRefusedAddresses: each is refused for the reason given, which names no password.
-func TestRefusedAddresses(t *testing.T) {
+// TestInvalidAddresses: each is refused for the reason given, which names no password.
+func TestInvalidAddresses(t *testing.T) {
 	for url, reason := range map[string]string{
 		"redis+cluster://:geheim@a,,b":                                    "empty host",
 		"redis+cluster://:geheim@a,b,":                                    "empty host",

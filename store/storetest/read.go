@@ -97,10 +97,10 @@ func testListLimit(t *testing.T, s store.Store) {
 }
 
 func testWalkOneMillisecond(t *testing.T, s store.Store) {
-	names := crowd(t, s, 10_000)
-	gone := names[3000:6000]
+	names := crowd(t, s, 4200) // more than a store writes at once
+	gone := names[1300:2500]
 	write(s.Leave).in(t, ns, base, gone...)
-	want := slices.Concat(gone, reversed(names[6000:]), reversed(names[:3000]))
+	want := slices.Concat(gone, reversed(names[2500:]), reversed(names[:1300]))
 
 	const limit = 7 // not a divisor of what a store reads at once
 	newest := walk(t, s, store.ListQuery{Ranges: everyone(), Order: store.Newest, Limit: limit})

@@ -52,7 +52,7 @@ func TestKeyNew(t *testing.T) {
 	require.Equal(t, []auth.Pattern{"*"}, c.Access.Keys[0].Namespaces)
 }
 
-func TestWrongKeyNew(t *testing.T) {
+func TestKeyNewErrors(t *testing.T) {
 	for _, args := range [][]string{
 		{"--name", "a b"},
 		{"--name", ""},

@@ -4,15 +4,21 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// TestForgedCredentials: none of them opens anything, wherever it is sent; neither the answer nor the log has it.
+// TestForgedCredentials sends each forged token in every place: it is refused, and neither the response nor the log
+// contains it.
 func TestForgedCredentials(t *testing.T) {
+	t.Parallel()
 	const mine = "/v1/namespaces/mine-1/users/alice"
-	eachGuarded(t, func(t *testing.T, g guarded) {
+	eachAuthServer(t, func(t *testing.T, g authServer) {
 		refused := map[string]bool{}
 		for what, forged := range g.forgedTokens(t) {
 			for method, path := range map[string]string{"POST": mine + "/ping", "GET": mine, "DELETE": mine} {
@@ -29,14 +35,14 @@ func TestForgedCredentials(t *testing.T) {
 				require.NotContains(t, g.log.String()+body, forged, what)
 			}
 		}
-		require.Len(t, refused, 1, "the answers tell nothing about what is wrong")
+		require.Len(t, refused, 1, "the responses do not reveal what is wrong")
 		require.Zero(t, g.seen(t, "mine-1"), "nothing was recorded")
 		status, body := g.ask(t, "POST", mine+"/ping", "", bearer+g.good(t, nil))
-		require.Equal(t, http.StatusOK, status, "a good token is one: %s", body)
+		require.Equal(t, http.StatusOK, status, "a good token is accepted: %s", body)
 	})
 }
 
-// withoutID returns an answer without the request's own ID.
+// withoutID returns a response without the request's own ID.
 func withoutID(t *testing.T, body string) string {
 	t.Helper()
 	var answer map[string]any
@@ -46,7 +52,7 @@ func withoutID(t *testing.T, body string) string {
 }
 
 // seen returns how many users a namespace has.
-func (g guarded) seen(t *testing.T, namespace string) int {
+func (g authServer) seen(t *testing.T, namespace string) int {
 	t.Helper()
 	status, body := g.ask(t, "GET", "/v1/namespaces/"+namespace+"/counts", "", bearer+"ls_all")
 	require.Equal(t, http.StatusOK, status, body)
@@ -57,8 +63,9 @@ func (g guarded) seen(t *testing.T, namespace string) int {
 
 // TestTamperedTokens changes every bit and the length of a good token.
 func TestTamperedTokens(t *testing.T) {
+	t.Parallel()
 	const alice = "/v1/namespaces/mine-1/users/alice"
-	eachGuarded(t, func(t *testing.T, g guarded) {
+	eachAuthServer(t, func(t *testing.T, g authServer) {
 		good := g.good(t, nil)
 		refuses := func(forged string) {
 			status, body := g.ask(t, "GET", alice, "", bearer+forged)
@@ -78,10 +85,11 @@ func TestTamperedTokens(t *testing.T) {
 	})
 }
 
-// TestOddWaysToSendCredentials: good ones count in the one place where they belong.
-func TestOddWaysToSendCredentials(t *testing.T) {
+// TestMisplacedCredentials sends valid credentials in places where they must not be accepted.
+func TestMisplacedCredentials(t *testing.T) {
+	t.Parallel()
 	const alice = "/v1/namespaces/mine-1/users/alice"
-	eachGuarded(t, func(t *testing.T, g guarded) {
+	eachAuthServer(t, func(t *testing.T, g authServer) {
 		good := g.good(t, nil)
 		for _, headers := range [][]string{
 			{bearer + good, bearer + good},
@@ -113,18 +121,19 @@ func TestOddWaysToSendCredentials(t *testing.T) {
 			require.Equal(t, http.StatusUnauthorized, status, "%s: %s", path, body)
 		}
 		status, body := g.ask(t, "POST", alice+"/ping", fmt.Sprintf(`{"token":%q}`, good))
-		require.Equal(t, http.StatusUnauthorized, status, "only a leave takes it there: %s", body)
+		require.Equal(t, http.StatusUnauthorized, status, "only a leave accepts a token in its body: %s", body)
 		status, body = g.ask(t, "POST", alice+"/leave", `{"token":"ls_all"}`)
-		require.Equal(t, http.StatusUnauthorized, status, "a key is no token: %s", body)
+		require.Equal(t, http.StatusUnauthorized, status, "a key is not a token: %s", body)
 		status, body = g.ask(t, "POST", alice+"/leave", fmt.Sprintf(`{"token":%q}`, good), bearer+"ls_nobody")
-		require.Equal(t, http.StatusUnauthorized, status, "a token makes no other credentials good: %s", body)
+		require.Equal(t, http.StatusUnauthorized, status, "a token in the body replaces no header: %s", body)
 		require.Zero(t, g.seen(t, "mine-1"))
 	})
 }
 
-// TestReachingFurther: good credentials do what they are for and nothing beside it, however it is asked for.
-func TestReachingFurther(t *testing.T) {
-	eachGuarded(t, func(t *testing.T, g guarded) {
+// TestPermissionsAreNotExceeded sends requests that valid credentials do not permit, in many spellings.
+func TestPermissionsAreNotExceeded(t *testing.T) {
+	t.Parallel()
+	eachAuthServer(t, func(t *testing.T, g authServer) {
 		everything := func(namespace string) (list string) {
 			_, list = g.ask(t, "GET", "/v1/namespaces/"+namespace+"/users?as_of=2000000000&limit=1000", "",
 				bearer+"ls_all")
@@ -171,15 +180,15 @@ func TestReachingFurther(t *testing.T) {
 		}
 		require.Equal(t, before, everything("mine-1")+everything("yours")+everything("mine"), "nothing changed")
 		status, body := g.ask(t, "GET", "/v1/namespaces/mine-1%2f..%2fyours/users", "", bearer+"ls_reader")
-		require.Equal(t, http.StatusBadRequest, status, "the pattern fits, but it is no namespace: %s", body)
+		require.Equal(t, http.StatusBadRequest, status, "the pattern matches, but this is not a namespace: %s", body)
 		status, body = g.ask(t, "POST", "/v1/namespaces/mine-1/users/%61lice/ping", "", bearer+alice)
 		require.Equal(t, http.StatusOK, status, "the same name, encoded: %s", body)
-		g.pagesTellNothing(t)
+		g.checkListsHideOthers(t)
 	})
 }
 
-// pagesTellNothing checks that neither pages nor cursors of lists lead to what a caller may not read.
-func (g guarded) pagesTellNothing(t *testing.T) {
+// checkListsHideOthers checks that neither pages nor cursors of lists reveal what a caller is not allowed to read.
+func (g authServer) checkListsHideOthers(t *testing.T) {
 	t.Helper()
 	for _, list := range []string{"/v1/namespaces?limit=1", "/v1/namespaces?limit=1000"} {
 		_, body := g.ask(t, "GET", list, "", bearer+"ls_reader")
@@ -202,4 +211,33 @@ func (g guarded) pagesTellNothing(t *testing.T) {
 			bearer+"ls_reader")
 		require.Equal(t, want, status, body)
 	}
+}
+
+// TestAccessOfTheProcess checks the responses and the log of a server with keys, also after a reload.
+func TestAccessOfTheProcess(t *testing.T) {
+	file := writeConfig(t, aKey)
+	s := start(t, "--config", file, "--listen", ":0")
+	ask := func(key string) int {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/v1/namespaces/a/users/alice",
+			nil)
+		require.NoError(t, err)
+		request.Header.Set("Authorization", "Bearer "+key)
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		response.Body.Close()
+		return response.StatusCode
+	}
+	require.Equal(t, http.StatusOK, ask("ls_a"))
+	require.Equal(t, http.StatusUnauthorized, ask("ls_b"))
+	require.NotContains(t, s.log.String(), "level=DEBUG")
+	require.NoError(t, os.WriteFile(file, []byte("log-level: debug\n"+strings.ReplaceAll(aKey, hashOf("ls_a"),
+		hashOf("ls_b"))), 0o600))
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
+	require.Eventually(t, func() bool { return ask("ls_a") == http.StatusUnauthorized }, 30*time.Second,
+		time.Millisecond)
+	require.Equal(t, http.StatusOK, ask("ls_b"))
+	require.Eventually(t, func() bool { return strings.Contains(s.log.String(), "level=DEBUG") }, 30*time.Second,
+		time.Millisecond, "why ls_a is refused now")
+	require.NotContains(t, s.log.String(), "ls_a")
+	require.Zero(t, s.terminate(t))
 }

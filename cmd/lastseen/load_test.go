@@ -19,26 +19,26 @@ import (
 	"go.uber.org/goleak"
 )
 
-// This file has good and bad clients use one service side by side. The service runs in this process, so that the
-// race detector sees all of it, and so that what it leaves behind can be counted.
+// This file runs normal clients and attackers on one service. The service runs in this process, so that the race
+// detector sees all of it and leaks can be counted.
 
 const (
 	mixedUsers   = 200
 	mixedWorkers = 4 // of each kind
 )
 
-// startHere runs the service in this process. The function that it returns stops it and returns its exit code.
-func startHere(t *testing.T, args []string) (s *service, stop func() int) {
+// startInProcess runs the service in this process. The function that it returns stops it and returns its exit code.
+func startInProcess(t *testing.T, args []string) (s *service, stop func() int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	out, announce := io.Pipe()
 	s = &service{log: &lockedBuffer{}}
 	ended := make(chan int, 1)
 	go func() { ended <- run(ctx, append([]string{"--listen", "127.0.0.1:0"}, args...), announce, s.log) }()
-	said := make([]byte, 1<<10) // all is said in one piece
-	n, err := out.Read(said)
+	banner := make([]byte, 1<<10) // it is written in one piece
+	n, err := out.Read(banner)
 	require.NoError(t, err, "%s", s.log)
-	_, url, _ := strings.Cut(string(said[:n]), "  API   ")
+	_, url, _ := strings.Cut(string(banner[:n]), "  API   ")
 	s.url, _, _ = strings.Cut(url, "/v1/namespaces")
 	stopped := sync.OnceValue(func() int {
 		cancel()
@@ -65,9 +65,9 @@ func takeFootprint(t *testing.T) footprint {
 	return footprint{runtime.NumGoroutine(), len(files), m.HeapAlloc}
 }
 
-// settlesTo waits until no more is held than before, but for a little that comes and goes, such as the
+// requireFootprint waits until the process holds no more than before, except a little that varies, such as the
 // connections of a pool.
-func settlesTo(t *testing.T, before footprint) {
+func requireFootprint(t *testing.T, before footprint) {
 	t.Helper()
 	var now footprint
 	enough := func() bool {
@@ -91,8 +91,8 @@ func assertEventually(condition func() bool) bool {
 	return false
 }
 
-// TestMixedLoad: whatever hostile clients do, what the others record is exact, and when all have gone nothing is
-// left of them.
+// TestMixedLoad runs attacks beside normal use. What normal clients record is exact, and after all clients have
+// disconnected the process holds nothing of them.
 func TestMixedLoad(t *testing.T) {
 	if _, err := os.Stat("/proc/self/fd"); err != nil {
 		t.Skip("counting open files needs /proc")
@@ -103,7 +103,7 @@ func TestMixedLoad(t *testing.T) {
 	}
 	eachStore(t, func(t *testing.T, args []string) {
 		leftBefore := goleak.IgnoreCurrent()
-		s, stop := startHere(t, args)
+		s, stop := startInProcess(t, args)
 		d := &day{t: t, s: s, states: map[int]dayState{}, begin: time.Date(2026, 3, 14, 0, 0, 0, 0, time.UTC)}
 		var before footprint
 		for round := range rounds {
@@ -113,15 +113,15 @@ func TestMixedLoad(t *testing.T) {
 				before = takeFootprint(t)
 			}
 		}
-		settlesTo(t, before)
-		require.NotContains(t, s.log.String(), "level=ERROR", "a client's doing is no failure of the service")
+		requireFootprint(t, before)
+		require.NotContains(t, s.log.String(), "level=ERROR", "an attack is not an error of the service")
 		require.Zero(t, stop(), s.log)
 		http.DefaultClient.CloseIdleConnections()
 		goleak.VerifyNone(t, leftBefore)
 	})
 }
 
-// mixedRound has good and bad clients do their part at the same time.
+// mixedRound runs normal clients and attackers at the same time.
 func (d *day) mixedRound(round, events int) {
 	var clients sync.WaitGroup
 	for worker := range mixedWorkers {
@@ -131,14 +131,14 @@ func (d *day) mixedRound(round, events int) {
 			good[i] = event{user: random.IntN(mixedUsers), at: 1 + random.Int64N(dayLength), leave: random.IntN(4) == 0}
 			d.apply(good[i])
 		}
-		clients.Go(func() { d.behave(good) })
-		clients.Go(func() { d.misbehave(random, len(good)/25) })
+		clients.Go(func() { d.sendEvents(good) })
+		clients.Go(func() { d.sendAttacks(random, len(good)/25) })
 	}
 	clients.Wait()
 }
 
-// behave records the events, one by one and many at once, and reads between them.
-func (d *day) behave(events []event) {
+// sendEvents records the events, one by one and many at once, and reads between them.
+func (d *day) sendEvents(events []event) {
 	for i, e := range events {
 		kind := map[bool]string{false: "ping", true: "leave"}[e.leave]
 		one := fmt.Sprintf(`"at":%q}`, d.when(e.at))
@@ -181,9 +181,9 @@ func assertNoError(t testing.TB, err error) bool {
 	return err == nil
 }
 
-// misbehave attacks the service for some rounds, in another namespace than that of the good clients. What it
-// leaves open it closes at the end.
-func (d *day) misbehave(random *rand.Rand, rounds int) {
+// sendAttacks attacks the service for some rounds, in another namespace than that of the normal clients. It closes
+// the connections that it left open at the end.
+func (d *day) sendAttacks(random *rand.Rand, rounds int) {
 	var open []net.Conn
 	for range rounds {
 		for _, attack := range attacks() {
@@ -191,8 +191,8 @@ func (d *day) misbehave(random *rand.Rand, rounds int) {
 			if !assertNoError(d.t, err) {
 				return
 			}
-			_ = conn.SetDeadline(time.Now().Add(time.Minute)) // longer than the service bears with anyone
-			_, _ = conn.Write(attack.bytes(random))           // the service may have had enough
+			_ = conn.SetDeadline(time.Now().Add(time.Minute)) // longer than the service waits for anyone
+			_, _ = conn.Write(attack.bytes(random))           // the service may have closed the connection
 			switch attack.end {
 			case reads:
 				_, _ = io.Copy(io.Discard, conn)
@@ -239,7 +239,7 @@ func attacks() []attack {
 	return []attack{
 		{func(random *rand.Rand) []byte { return mutated(random, good) }, resets},
 		{func(random *rand.Rand) []byte { return mutated(random, get("/users?limit=1&cursor=AQAAAA")) }, resets},
-		{noise, resets},
+		{randomBytes, resets},
 		always(good[:len(good)-10], stays),
 		always("GET /heal", stays),
 		always(post("/pings", lines+chunked, "10\r\n{\"user\":\"eve\"}\n\n\r\n5\r\n{\"use"), stays),
@@ -277,7 +277,7 @@ func mutated(random *rand.Rand, request string) []byte {
 	return changed
 }
 
-func noise(random *rand.Rand) []byte {
+func randomBytes(random *rand.Rand) []byte {
 	var b bytes.Buffer
 	for range random.IntN(5000) {
 		b.WriteByte(byte(random.UintN(256)))

@@ -20,29 +20,29 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// guarded is a service that asks its callers who they are, and what is needed to be one of them.
-type guarded struct {
+// authServer is a service with authentication, and what is needed to make tokens for it.
+type authServer struct {
 	*service
 	method jwt.SigningMethod
 	key    any    // that signs good tokens
 	file   string // content of the file that the service verifies them by
 }
 
-const guardedKeys = `
+const authServerKeys = `
 keys:
   reader: {hash: "%s", scopes: [read], namespaces: ["mine-*"]}
   writer: {hash: "%s", scopes: [ping], namespaces: ["mine-*"]}
   all: {hash: "%s", scopes: [ping, read, admin], namespaces: ["*"]}
 `
 
-// eachGuarded runs a test on a service for each way of verifying tokens that anyone could mistake for another.
-func eachGuarded(t *testing.T, test func(t *testing.T, g guarded)) {
+// eachAuthServer runs a test on a service for each kind of key that verifies tokens.
+func eachAuthServer(t *testing.T, test func(t *testing.T, g authServer)) {
 	t.Helper()
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	require.NoError(t, err)
 	edPublic, edKey, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
-	for _, g := range []guarded{
+	for _, g := range []authServer{
 		{nil, jwt.SigningMethodHS256, []byte(secret), secret},
 		{nil, jwt.SigningMethodRS256, rsaKey, publicPEM(t, &rsaKey.PublicKey)},
 		{nil, jwt.SigningMethodEdDSA, edKey, publicPEM(t, edPublic)},
@@ -54,7 +54,7 @@ func eachGuarded(t *testing.T, test func(t *testing.T, g guarded)) {
 			}[g.method == jwt.SigningMethodHS256]
 			g.service = start(t, "--config", writeConfig(t,
 				names+"user-rate-limit: off\n"+setting+": "+writeFile(t, "verify", []byte(g.file))+
-					fmt.Sprintf(guardedKeys, hashOf("ls_reader"), hashOf("ls_writer"), hashOf("ls_all"))))
+					fmt.Sprintf(authServerKeys, hashOf("ls_reader"), hashOf("ls_writer"), hashOf("ls_all"))))
 			test(t, g)
 		})
 	}
@@ -71,7 +71,7 @@ func claims(changes map[string]any) map[string]any {
 	return all
 }
 
-// token signs claims under a header, whatever that says.
+// token signs claims under a header, which need not be true.
 func token(t *testing.T, method jwt.SigningMethod, key any, header, claims map[string]any) string {
 	t.Helper()
 	signed := segment(t, header) + "." + segment(t, claims)
@@ -87,14 +87,14 @@ func segment(t *testing.T, v any) string {
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// good is a token that is to be trusted, but for the changes.
-func (g guarded) good(t *testing.T, changes map[string]any) string {
+// good returns a valid token with some claims changed.
+func (g authServer) good(t *testing.T, changes map[string]any) string {
 	t.Helper()
 	return token(t, g.method, g.key, map[string]any{"alg": g.method.Alg(), "typ": "JWT"}, claims(changes))
 }
 
 // ask sends a request with some headers, as they are, and returns status and body.
-func (g guarded) ask(t *testing.T, method, path, body string, headers ...string) (int, string) {
+func (g authServer) ask(t *testing.T, method, path, body string, headers ...string) (int, string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
 	require.NoError(t, err)
@@ -113,8 +113,8 @@ func (g guarded) ask(t *testing.T, method, path, body string, headers ...string)
 
 const bearer = "Authorization: Bearer "
 
-// forgedTokens are those that nobody may trust, by what is wrong with them.
-func (g guarded) forgedTokens(t *testing.T) map[string]string {
+// forgedTokens returns tokens that must be refused, by what is wrong with them.
+func (g authServer) forgedTokens(t *testing.T) map[string]string {
 	t.Helper()
 	hs, file := jwt.SigningMethodHS256, []byte(g.file)
 	good := g.good(t, nil)
@@ -149,14 +149,14 @@ func (g guarded) forgedTokens(t *testing.T) map[string]string {
 		"without an end":                    g.good(t, map[string]any{"exp": nil}),
 		"with an end that is text":          g.good(t, map[string]any{"exp": "2099-01-01"}),
 		"not valid yet":                     g.good(t, map[string]any{"nbf": time.Now().Add(time.Hour).Unix()}),
-		"of nobody":                         g.good(t, map[string]any{"sub": nil}),
-		"of nobody, in a word":              g.good(t, map[string]any{"sub": ""}),
+		"without a user":                    g.good(t, map[string]any{"sub": nil}),
+		"with an empty user":                g.good(t, map[string]any{"sub": ""}),
 		"of a number":                       g.good(t, map[string]any{"sub": 7}),
 		"of a user that is a path":          g.good(t, map[string]any{"sub": ".."}),
 		"of a user with a NUL":              g.good(t, map[string]any{"sub": "alice\x00"}),
-		"for namespaces that are no names":  g.good(t, map[string]any{"namespaces": []string{"../mine-1"}}),
+		"for invalid namespaces":            g.good(t, map[string]any{"namespaces": []string{"../mine-1"}}),
 		"for namespaces that are an object": g.good(t, map[string]any{"namespaces": map[string]any{"mine-1": true}}),
-		"for patterns that are none":        g.good(t, map[string]any{"namespaces": "*-1"}),
+		"for invalid patterns":              g.good(t, map[string]any{"namespaces": "*-1"}),
 		"with another body": parts[0] + "." + segment(t, claims(map[string]any{"sub": "bob"})) + "." +
 			parts[2],
 		"without a signature": parts[0] + "." + parts[1] + ".",
@@ -187,8 +187,8 @@ func (g guarded) forgedTokens(t *testing.T) map[string]string {
 	return forged
 }
 
-// carriesItsKey returns a token that brings along the key that it is signed with, in each way that there is.
-func (g guarded) carriesItsKey(t *testing.T) string {
+// carriesItsKey returns a token that contains or names the key that signed it, in every way that the standard has.
+func (g authServer) carriesItsKey(t *testing.T) string {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)

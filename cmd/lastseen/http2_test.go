@@ -14,22 +14,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// taunt is a body that takes its request back as soon as anybody wants to read it.
-type taunt struct{ cancel context.CancelFunc }
+// cancellingBody is a body that cancels its request as soon as it is read.
+type cancellingBody struct{ cancel context.CancelFunc }
 
-func (t taunt) Read([]byte) (int, error) {
+func (t cancellingBody) Read([]byte) (int, error) {
 	t.cancel()
-	return 0, errors.New("changed its mind")
+	return 0, errors.New("cancelled")
 }
 
-// TestHTTP2Resets: requests that are taken back as soon as they are made, thousands of them on one connection, hold
-// up nobody on that connection and leave nothing behind.
+// TestHTTP2Resets cancels thousands of requests on one connection as soon as they are sent. Other requests on it are
+// served, and nothing leaks.
 func TestHTTP2Resets(t *testing.T) {
 	if _, err := os.Stat("/proc/self/fd"); err != nil {
 		t.Skip("counting open files needs /proc")
 	}
-	files := newPairFiles(t, "a.example.com")
-	s, stop := startHere(t, []string{
+	files := newKeyPair(t, "a.example.com")
+	s, stop := startInProcess(t, []string{
 		"--store", t.TempDir() + "/data.db", "--tls-cert", files.cert, "--tls-key",
 		files.key,
 	})
@@ -49,7 +49,7 @@ func TestHTTP2Resets(t *testing.T) {
 	reset := func(path string) {
 		ctx, cancel := context.WithCancel(context.Background())
 		request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/v1/namespaces/hostile/"+path,
-			taunt{cancel})
+			cancellingBody{cancel})
 		if !assertNoError(t, err) {
 			return
 		}
@@ -82,7 +82,7 @@ func TestHTTP2Resets(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(counts), fmt.Sprintf(`"total":%d`, good+1))
 	transport.CloseIdleConnections()
-	settlesTo(t, before)
+	requireFootprint(t, before)
 	require.NotContains(t, s.log.String(), "level=ERROR")
 	require.Zero(t, stop(), s.log)
 	require.NotContains(t, s.log.String(), "panic")
