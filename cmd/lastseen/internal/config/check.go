@@ -3,6 +3,9 @@ package config
 import (
 	"crypto/tls"
 	"fmt"
+	"net/url"
+	"os"
+	"slices"
 	"strings"
 )
 
@@ -39,7 +42,7 @@ func (c *Config) check(e *Error) {
 
 // check reports contradictions between settings of a namespace or of the server, unless the namespace inherits them.
 func (s *Values) check(e *Error) {
-	changed := func(a, b string) bool { return s.valid(a, b) && (s.path == "" || s.isSet(a) || s.isSet(b)) }
+	changed := func(a, b string) bool { return s.valid(a, b) && (s.server == nil || s.isSet(a) || s.isSet(b)) }
 	if changed("green", "yellow") && s.Green >= s.Yellow {
 		e.Addf("%s and %s: green must be shorter than yellow", s.describe("green"), s.describe("yellow"))
 	}
@@ -64,26 +67,20 @@ func (s *Values) checkStore(e *Error) {
 	}
 }
 
-// checkRedis reports what the store refuses: an invalid URL, or keys that belong to something else.
+// checkRedis reports what the store refuses: an invalid URL, or a key that belongs to something else. The store's
+// message about a key starts with the namespace.
 func (c *Config) checkRedis(e *Error) {
-	options := c.RedisOptions()
-	options.Layouts = nil
-	if err := options.Validate(); err != nil {
-		e.Addf("%s: %v", c.errorPrefix("store"), err)
-	} else if err := c.RedisOptions().Validate(); err != nil {
-		c.reportKey(e, err)
+	err := c.RedisOptions().Validate()
+	if err == nil {
+		return
 	}
-}
-
-// reportKey reports a key that the store refuses, with its place. The store's message starts with the namespace.
-func (c *Config) reportKey(e *Error, refused error) {
 	for _, name := range c.Names() {
-		if detail, ok := strings.CutPrefix(refused.Error(), "namespace "+name+": "); ok {
-			e.Addf("%s: %s", c.namespaces[name].errorPrefix("redis-key"), detail)
+		if detail, ok := strings.CutPrefix(err.Error(), "namespace "+name+": "); ok {
+			e.Addf("%s: %s", c.namespaces[name].get("redis-key").prefix, detail)
 			return
 		}
 	}
-	e.Addf("%s: %v", c.Config, refused)
+	e.Addf("%s: %v", c.get("store").prefix, err)
 }
 
 // checkCertificate reports invalid files for TLS.
@@ -91,13 +88,15 @@ func (c *Config) checkCertificate(e *Error) {
 	if !c.valid("tls-cert", "tls-key") {
 		return
 	}
-	for _, pair := range [][2]string{{"tls-cert", "tls-key"}, {"tls-key", "tls-cert"}} {
-		if c.isSet(pair[0]) && !c.isSet(pair[1]) {
-			e.Addf("%s: %s is missing: TLS requires both", c.describe(pair[0]), pair[1])
-			return
-		}
-	}
-	if !c.isSet("tls-cert") {
+	cert, key := c.isSet("tls-cert"), c.isSet("tls-key")
+	switch {
+	case !cert && !key:
+		return
+	case !key:
+		e.Addf("%s: tls-key is missing: TLS requires both", c.describe("tls-cert"))
+		return
+	case !cert:
+		e.Addf("%s: tls-cert is missing: TLS requires both", c.describe("tls-key"))
 		return
 	}
 	if _, err := ReadCertificate(c.TLSCert, c.TLSKey); err != nil {
@@ -116,4 +115,51 @@ func ReadCertificate(certFile, keyFile string) (tls.Certificate, error) {
 		return tls.Certificate{}, fmt.Errorf("%s: %w", keyFile, err)
 	}
 	return tls.X509KeyPair(cert, key)
+}
+
+// warnf adds a warning.
+func (c *Config) warnf(format string, args ...any) {
+	c.Warnings = append(c.Warnings, fmt.Sprintf(format, args...))
+}
+
+// warnTightThresholds warns of thresholds at which a single lost ping changes a status.
+func (c *Config) warnTightThresholds() {
+	all := []*Values{&c.Values}
+	for _, name := range c.Names() {
+		if ns := c.namespaces[name]; ns.isSet("green") || ns.isSet("ping-interval") {
+			all = append(all, ns)
+		}
+	}
+	for _, s := range all {
+		if s.valid("green", "ping-interval") && s.Green < 2*s.PingInterval {
+			c.warnf("%s and %s: green is less than two ping intervals, so one lost ping turns a user yellow",
+				s.describe("green"), s.describe("ping-interval"))
+		}
+	}
+}
+
+// warnExposed warns of settings, and of a data file, that give access to more people than intended. Data files that
+// lastseen creates are readable for their owner only.
+func (c *Config) warnExposed() {
+	u, err := url.Parse(c.JWTJwksURL)
+	if c.valid(jwksURL) && err == nil && u.Scheme == "http" && !isLocal(u.Hostname()) {
+		c.warnf("%s: without https, an attacker on the network can replace the keys and forge tokens of any user",
+			c.describe(jwksURL))
+	}
+	everyPage := func(name string, values []string) {
+		if !c.secured() && c.valid(name) && slices.Contains(values, "*") {
+			c.warnf("%s: without keys and JWTs, any web page opened in a browser that reaches this server has full access",
+				c.describe(name))
+		}
+	}
+	everyPage("cors-origins", c.CORSOrigins)
+	everyPage("allowed-hosts", c.AllowedHosts)
+	if c.OnRedis() || !c.valid("store") {
+		return
+	}
+	info, err := os.Stat(c.Store)
+	if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o044 != 0 {
+		c.warnf("%s: other users of this machine can read it (mode %04o); run chmod 600 %s",
+			c.describe("store"), info.Mode().Perm(), c.Store)
+	}
 }

@@ -18,7 +18,7 @@ import (
 // apiKey is an API key of the file, and its place.
 type apiKey struct {
 	auth.Key
-	source source
+	source string
 }
 
 // What the fields of an API key take.
@@ -41,21 +41,21 @@ func CheckKeyName(name string) error {
 }
 
 // apiKey reads an API key. All fields are required: a default could grant more than intended.
-func (r *fileReader) apiKey(name, value *yaml.Node) apiKey {
-	k := apiKey{Key: auth.Key{Name: name.Value}, source: r.at(name)}
+func (r *fileReader) apiKey(name, value *yaml.Node) {
 	if err := CheckKeyName(name.Value); err != nil {
 		r.addf(name, "%s: %v", keysSection, err)
 	}
+	k := apiKey{Key: auth.Key{Name: name.Value}, source: r.at(name)}
 	path, seen := keysSection+"."+displayName(name.Value)+".", map[string]bool{}
-	for field, value := range r.entries(value, path) {
+	r.entries(value, path, func(field, value *yaml.Node) {
 		seen[field.Value] = true
 		switch field.Value {
 		case "hash":
-			hash, err := auth.ParseKeyHash(value.Value)
-			if value.Kind != yaml.ScalarNode {
-				err = errors.New("holds " + nodeType(value))
+			err := errors.New("holds " + nodeType(value))
+			if value.Kind == yaml.ScalarNode {
+				k.Hash, err = auth.ParseKeyHash(value.Value)
 			}
-			if k.Hash = hash; err != nil {
+			if err != nil {
 				r.addf(value, "%shash: %v; use %s", path, err, takesHash)
 			}
 		case "scopes":
@@ -63,25 +63,26 @@ func (r *fileReader) apiKey(name, value *yaml.Node) apiKey {
 		case "namespaces":
 			k.Namespaces = readList(r, value, path+"namespaces", takesNamespaces, auth.ParsePattern)
 		default:
-			r.unknownName(field, path, field.Value, []string{"hash", "scopes", "namespaces"})
+			r.unknownName(field, path, []string{"hash", "scopes", "namespaces"})
 		}
-	}
+	})
 	for _, f := range [][2]string{{"hash", takesHash}, {"scopes", takesScopes}, {"namespaces", takesNamespaces}} {
 		if !seen[f[0]] {
 			r.addf(name, "%s%s is missing; use %s", path, f[0], f[1])
 		}
 	}
-	return k
+	r.keys[name.Value] = k
 }
 
 // keyNames returns the names of the API keys in order.
 func (c *Config) keyNames() []string { return slices.Sorted(maps.Keys(c.keys)) }
 
-// checkKeys reports API keys with the same hash.
-func (c *Config) checkKeys(e *Error) {
+// authKeys returns the API keys in the order of their names, and reports those with the same hash.
+func (c *Config) authKeys(e *Error) (keys []auth.Key) {
 	first := map[[sha256.Size]byte]string{{}: ""} // what is not a hash is already reported
 	for _, name := range c.keyNames() {
 		k := c.keys[name]
+		keys = append(keys, k.Key)
 		switch other, duplicate := first[k.Hash]; {
 		case !duplicate:
 			first[k.Hash] = name
@@ -90,6 +91,7 @@ func (c *Config) checkKeys(e *Error) {
 				k.source, keysSection, name, keysSection, other, c.keys[other].source)
 		}
 	}
+	return keys
 }
 
 // PrintKey writes an API key as it stands in a configuration file, below keys. A hash does not reveal its key.
