@@ -11,59 +11,54 @@ import (
 
 // check reports settings that contradict each other, and those that the store refuses.
 func (c *Config) check(e *Error) {
-	c.Values.check(e)
-	if c.valid("redis-pool-size", "redis-min-idle-conns") &&
-		c.RedisPoolSize > 0 && c.RedisMinIdleConns > c.RedisPoolSize {
-		e.Addf("%s and %s: redis-min-idle-conns cannot exceed redis-pool-size",
-			c.describe("redis-min-idle-conns"), c.describe("redis-pool-size"))
-	}
 	if c.valid("unknown-namespaces") && c.UnknownNamespaces == RefuseUnknown && len(c.namespaces) == 0 {
 		e.Addf("%s: no namespaces are configured, so every request would be refused: add them under %s in the "+
 			"configuration file", c.describe("unknown-namespaces"), namespacesSection)
 	}
 	byKey := map[string]*Values{}
-	for _, name := range c.Names() {
-		ns := c.namespaces[name]
-		ns.check(e)
-		ns.checkStore(e)
-		if !ns.isSet("redis-key") || !ns.valid("redis-key") {
-			continue
+	for _, s := range c.all() {
+		s.check(e)
+		if other, taken := byKey[s.RedisKey]; taken && s.RedisKey != "" {
+			e.Addf("%s and %s: two namespaces cannot share a key", other.describe("redis-key"), s.describe("redis-key"))
 		}
-		if other, taken := byKey[ns.RedisKey]; taken {
-			e.Addf("%s and %s: two namespaces cannot share a key",
-				other.describe("redis-key"), ns.describe("redis-key"))
-		}
-		byKey[ns.RedisKey] = ns
+		byKey[s.RedisKey] = s
 	}
 	if len(e.Problems) == 0 && c.OnRedis() {
 		c.checkRedis(e)
 	}
 }
 
-// check reports contradictions between settings of a namespace or of the server, unless the namespace inherits them.
+// all returns the settings of the server, and those of the namespaces in order.
+func (c *Config) all() []*Values {
+	all := []*Values{&c.Values}
+	for _, name := range c.Names() {
+		all = append(all, c.namespaces[name])
+	}
+	return all
+}
+
+// check reports what is wrong with settings of a namespace or of the server, unless the namespace inherits them.
 func (s *Values) check(e *Error) {
-	changed := func(a, b string) bool { return s.valid(a, b) && (s.server == nil || s.isSet(a) || s.isSet(b)) }
-	if changed("green", "yellow") && s.Green >= s.Yellow {
-		e.Addf("%s and %s: green must be shorter than yellow", s.describe("green"), s.describe("yellow"))
-	}
-	if changed("retention", "yellow") && s.Retention != 0 && s.Retention < s.Yellow {
-		e.Addf("%s and %s: retention must be off or at least yellow", s.describe("retention"), s.describe("yellow"))
-	}
-	if s.isSet("redis-key") && s.valid("redis-shards") && s.RedisShards > 1 {
-		e.Addf("%s and %s: a namespace with a redis-key has one shard: set redis-shards: 1 for it",
-			s.describe("redis-key"), s.describe("redis-shards"))
+	s.conflict(e.Addf, "green", "yellow", s.Green >= s.Yellow, "green must be shorter than yellow")
+	s.conflict(e.Addf, "retention", "yellow", s.Retention != 0 && s.Retention < s.Yellow,
+		"retention must be off or at least yellow")
+	s.conflict(e.Addf, "redis-min-idle-conns", "redis-pool-size",
+		s.RedisPoolSize > 0 && s.RedisMinIdleConns > s.RedisPoolSize,
+		"redis-min-idle-conns cannot exceed redis-pool-size")
+	s.conflict(e.Addf, "redis-key", "redis-shards", s.RedisKey != "" && s.RedisShards > 1,
+		"a namespace with a redis-key has one shard: set redis-shards: 1 for it")
+	for _, name := range []string{"redis-key", "redis-score-unit", "redis-shards"} {
+		// In a file store, such a namespace would look empty.
+		if s.server != nil && s.isSet(name) && s.valid(name, "store") && !s.OnRedis() {
+			e.Addf("%s: this setting requires a Redis store, but %s", s.describe(name), s.describe("store"))
+		}
 	}
 }
 
-// checkStore reports Redis settings of a namespace in a file store: the namespace would look empty.
-func (s *Values) checkStore(e *Error) {
-	if s.OnRedis() || !s.valid("store") {
-		return
-	}
-	for _, name := range []string{"redis-key", "redis-score-unit", "redis-shards"} {
-		if s.isSet(name) && s.valid(name) {
-			e.Addf("%s: this setting requires a Redis store, but %s", s.describe(name), s.describe("store"))
-		}
+// conflict reports a problem between two settings if there is one, unless a namespace inherits both.
+func (s *Values) conflict(report func(format string, args ...any), a, b string, wrong bool, problem string) {
+	if wrong && s.valid(a, b) && (s.server == nil || s.isSet(a) || s.isSet(b)) {
+		report("%s and %s: %s", s.describe(a), s.describe(b), problem)
 	}
 }
 
@@ -124,17 +119,9 @@ func (c *Config) warnf(format string, args ...any) {
 
 // warnTightThresholds warns of thresholds at which a single lost ping changes a status.
 func (c *Config) warnTightThresholds() {
-	all := []*Values{&c.Values}
-	for _, name := range c.Names() {
-		if ns := c.namespaces[name]; ns.isSet("green") || ns.isSet("ping-interval") {
-			all = append(all, ns)
-		}
-	}
-	for _, s := range all {
-		if s.valid("green", "ping-interval") && s.Green < 2*s.PingInterval {
-			c.warnf("%s and %s: green is less than two ping intervals, so one lost ping turns a user yellow",
-				s.describe("green"), s.describe("ping-interval"))
-		}
+	for _, s := range c.all() {
+		s.conflict(c.warnf, "green", "ping-interval", s.Green < 2*s.PingInterval,
+			"green is less than two ping intervals, so one lost ping turns a user yellow")
 	}
 }
 

@@ -127,17 +127,17 @@ func boundedNumber(low, high int) func(string) (any, error) {
 	}
 }
 
-// numberOr reads a number from 1 to high, or the word that stands for 0.
+// numberOr reads a number from 1 to high, or the word that stands for 0; wrong says what other texts are.
 func numberOr(zero string, high int, wrong string) func(string) (any, error) {
 	return func(text string) (any, error) {
-		n, err := strconv.Atoi(text)
-		switch {
-		case text == zero:
+		if text == zero {
 			return 0, nil
-		case err != nil || n < 1 || n > high:
-			return nil, fmt.Errorf("%q %s", text, wrong)
 		}
-		return n, nil
+		n, err := boundedNumber(1, high)(text)
+		if err != nil {
+			err = fmt.Errorf("%q %s", text, wrong)
+		}
+		return n, err
 	}
 }
 
