@@ -17,7 +17,7 @@ func (c *Config) check(e *Error) {
 	}
 	byKey := map[string]*Values{}
 	for _, s := range c.all() {
-		s.check(e)
+		s.checkValues(e)
 		if other, taken := byKey[s.RedisKey]; taken && s.RedisKey != "" {
 			e.Addf("%s and %s: two namespaces cannot share a key", other.describe("redis-key"), s.describe("redis-key"))
 		}
@@ -37,8 +37,8 @@ func (c *Config) all() []*Values {
 	return all
 }
 
-// check reports what is wrong with settings of a namespace or of the server, unless the namespace inherits them.
-func (s *Values) check(e *Error) {
+// checkValues reports settings of the server or of a namespace that are wrong together, or with the store.
+func (s *Values) checkValues(e *Error) {
 	s.conflict(e.Addf, "green", "yellow", s.Green >= s.Yellow, "green must be shorter than yellow")
 	s.conflict(e.Addf, "retention", "yellow", s.Retention != 0 && s.Retention < s.Yellow,
 		"retention must be off or at least yellow")
@@ -55,7 +55,7 @@ func (s *Values) check(e *Error) {
 	}
 }
 
-// conflict reports a problem between two settings if there is one, unless a namespace inherits both.
+// conflict reports two settings that are wrong together, unless a namespace inherits both.
 func (s *Values) conflict(report func(format string, args ...any), a, b string, wrong bool, problem string) {
 	if wrong && s.valid(a, b) && (s.server == nil || s.isSet(a) || s.isSet(b)) {
 		report("%s and %s: %s", s.describe(a), s.describe(b), problem)
@@ -135,8 +135,8 @@ func (c *Config) warnExposed() {
 	}
 	everyPage := func(name string, values []string) {
 		if !c.secured() && c.valid(name) && slices.Contains(values, "*") {
-			c.warnf("%s: without keys and JWTs, any web page opened in a browser that reaches this server has full access",
-				c.describe(name))
+			c.warnf("%s: without keys and JWTs, any web page opened in a browser that reaches this server "+
+				"has full access", c.describe(name))
 		}
 	}
 	everyPage("cors-origins", c.CORSOrigins)

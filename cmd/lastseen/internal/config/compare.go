@@ -81,7 +81,7 @@ func (d *Difference) addSetting(path string, a, b resolved) {
 	}
 }
 
-// compareKey adds what differs in an API key, which has no name where it is missing.
+// compareKey adds what differs in an API key. A key without a name does not exist.
 func (d *Difference) compareKey(path string, a, b apiKey) {
 	if d.addExistence(path, a.Name != "", b.Name != ""); a.Name != b.Name {
 		return
@@ -94,7 +94,7 @@ func (d *Difference) compareKey(path string, a, b apiKey) {
 	}
 }
 
-// compareSecrets adds that the content of a file differs, and not how: it is a secret.
+// compareSecrets adds the files with keys or secrets whose content differs, without the content.
 func (d *Difference) compareSecrets(current, next *Config) {
 	was, is := current.Access.Tokens, next.Access.Tokens
 	if was == nil || is == nil {
@@ -108,7 +108,7 @@ func (d *Difference) compareSecrets(current, next *Config) {
 	}
 }
 
-// addExistence adds that something is added or removed.
+// addExistence adds what was added or removed.
 func (d *Difference) addExistence(path string, before, now bool) {
 	switch {
 	case !before && now:

@@ -88,7 +88,7 @@ func (c *Config) credentials() string {
 // its file.
 func (c *Config) place(name string) string { return fmt.Sprintf("%s (%s)", name, c.Source(name)) }
 
-// tokens returns which JWTs are accepted; nil if none are.
+// tokens returns which JWTs are accepted, or nil.
 func (c *Config) tokens(e *Error) *auth.Tokens {
 	sources := c.TokenSources()
 	switch {
@@ -117,7 +117,8 @@ func (c *Config) tokens(e *Error) *auth.Tokens {
 	return t
 }
 
-// checkNoTokens reports a setting about JWTs that has no effect. Those with a default may be in what is printed.
+// checkNoTokens reports a setting about JWTs that has no effect. Settings with a default are allowed: a printed
+// configuration holds them.
 func (c *Config) checkNoTokens(e *Error) {
 	for _, d := range Definitions() {
 		if strings.HasPrefix(d.Name, "jwt-") && d.Default == "" && c.isSet(d.Name) {
@@ -161,7 +162,8 @@ func checkSecret(secret []byte) error {
 	return nil
 }
 
-// trimNewline returns text without the newline that editors and echo add. Binary content can end with such a byte.
+// trimNewline returns text without the newline that editors and echo add. Binary content, which can end with such a
+// byte, stays unchanged.
 func trimNewline(content []byte) []byte {
 	text := bytes.TrimRight(content, "\r\n")
 	if !utf8.Valid(text) || bytes.ContainsFunc(text, unicode.IsControl) {

@@ -39,7 +39,7 @@ func Suggest(name string, candidates []string) string {
 	return ", did you mean " + best + "?"
 }
 
-// distance returns the number of bytes to insert, delete or replace to make b of a (Levenshtein).
+// distance returns the number of bytes to insert, delete or replace to turn a into b (Levenshtein).
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -62,6 +62,7 @@ func (c *Config) readFile(e *Error) *fileReader {
 	return r
 }
 
+// namespace reads the settings of a namespace.
 func (r *fileReader) namespace(name, value *yaml.Node) {
 	if err := lastseen.CheckNamespace(name.Value); err != nil {
 		r.addf(name, "%s: %v", namespacesSection, err)
@@ -230,7 +231,7 @@ func ReadFile(name string) (content []byte, err error) {
 	return content, err
 }
 
-// parseYAML returns the root of a file. The setting, a flag or an environment variable, starts an error about reading.
+// parseYAML returns the root of a file. A read error starts with the flag or the variable that names the file.
 func parseYAML(name, setting string) (*yaml.Node, error) {
 	content, err := ReadFile(name)
 	if err != nil {

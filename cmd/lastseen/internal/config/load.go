@@ -29,8 +29,8 @@ func (l Loader) Reload() (*Config, error) {
 	return c, e.Err()
 }
 
-// ListenAddress returns the address that the service listens on, whatever is wrong with other settings: a broken file
-// matters only if neither a flag nor the environment sets the address.
+// ListenAddress returns the address that the service listens on, whatever is wrong with other settings. A broken file
+// is an error only if neither a flag nor the environment sets the address.
 func (l Loader) ListenAddress() (string, error) {
 	c, e := l.resolve()
 	if c.valid("listen") && (c.isSet("listen") || c.valid("config")) {
@@ -49,8 +49,7 @@ func (l Loader) load() (*Config, *Error) {
 	return c, e
 }
 
-// resolve returns the values of all settings, from the strongest source to the weakest, and what is wrong with single
-// ones.
+// resolve returns the values of all settings, and what is wrong with each. It applies the strongest source first.
 func (l Loader) resolve() (*Config, *Error) {
 	c, e := &Config{Values: Values{set: map[string]resolved{}}, namespaces: map[string]*Values{}}, &Error{}
 	variables, known := l.variables(), []string{}

@@ -62,6 +62,7 @@ func formats(low, high int) map[string]format {
 		duration = format{takes: "0, or " + duration.takes, parse: durationOr("0", "0s")}
 	}
 	size := fmt.Sprintf("a size from %dMiB to %dGiB", api.MinBodyMemory>>20, maxBodyMemory>>30)
+	const outOfRange = "is out of range"
 	number := func(low, high int) string { return fmt.Sprintf("a number from %d to %d", low, high) }
 
 	return map[string]format{
@@ -69,7 +70,7 @@ func formats(low, high int) map[string]format {
 		"store":           {takes: "text", parse: parseText, text: true, display: displayStore},
 		"int":             {takes: number(low, high), parse: boundedNumber(low, high)},
 		"rate":            {takes: "off, or " + number(1, maxRate), parse: numberOr(off, maxRate, "is not valid")},
-		"connections":     {takes: "auto, or " + number(1, maxConns), parse: numberOr("auto", maxConns, "is out of range")},
+		"connections":     {takes: "auto, or " + number(1, maxConns), parse: numberOr("auto", maxConns, outOfRange)},
 		"size":            {takes: size, parse: parseSize},
 		"time.Duration":   duration,
 		"retention":       {takes: "off, or a duration", parse: durationOr(off)},
@@ -233,7 +234,7 @@ func parseNetwork(item string) (netip.Prefix, error) {
 	return network, nil
 }
 
-// redisScheme matches the start of a Redis URL, also of one that continues wrongly: redis:/host.
+// redisScheme matches the start of a Redis URL, also of one with a mistake after the colon: redis:/host.
 var redisScheme = regexp.MustCompile(`(?i)^rediss?(\+[a-z]*)?:`)
 
 // IsStoreURL reports whether the text of a store is meant as a URL, and not as the name of a file.
