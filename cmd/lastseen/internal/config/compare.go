@@ -86,10 +86,10 @@ func (d *Difference) compareKey(path string, a, b apiKey) {
 	if d.addExistence(path, a.Name != "", b.Name != ""); a.Name != b.Name {
 		return
 	}
-	now := keyFields(b.Key)
-	for i, field := range keyFields(a.Key) {
-		if field != now[i] {
-			d.Changes = append(d.Changes, fmt.Sprintf("%s.%s: %s → %s", path, field[0], field[1], now[i][1]))
+	after := keyLines(b.Key)
+	for i, line := range keyLines(a.Key) {
+		if name, _, _ := strings.Cut(line, ": "); line != after[i] {
+			d.Changes = append(d.Changes, fmt.Sprintf("%s.%s → %s", path, line, strings.TrimPrefix(after[i], name+": ")))
 		}
 	}
 }

@@ -96,26 +96,15 @@ func (c *Config) authKeys(e *Error) (keys []auth.Key) {
 
 // PrintKey writes an API key as it stands in a configuration file, below keys. A hash does not reveal its key.
 func PrintKey(w io.Writer, k auth.Key, comment string) {
-	fmt.Fprintf(w, "  %s:%s\n", quoted(k.Name, true), comment)
-	for _, field := range keyFields(k) {
-		fmt.Fprintf(w, "    %s: %s\n", field[0], field[1])
-	}
+	fmt.Fprintf(w, "  %s:%s\n    %s\n", quoted(k.Name, true), comment, strings.Join(keyLines(k), "\n    "))
 }
 
-// keyFields returns the names and the YAML values of the fields of an API key.
-func keyFields(k auth.Key) [][2]string {
-	return [][2]string{
-		{"hash", auth.FormatKeyHash(k.Hash)},
-		{"scopes", quotedList(k.Scopes)},
-		{"namespaces", quotedList(k.Namespaces)},
-	}
-}
-
-// quotedList returns a list in YAML.
-func quotedList[T ~string](items []T) string {
-	var texts []string
-	for _, item := range items {
-		texts = append(texts, quoted(string(item), true))
-	}
-	return "[" + strings.Join(texts, ", ") + "]"
+// keyLines returns the fields of an API key in YAML, one in each line.
+func keyLines(k auth.Key) []string {
+	text, _ := yaml.Marshal(struct { // only text in it, so without errors
+		Hash       string
+		Scopes     []auth.Scope   `yaml:",flow"`
+		Namespaces []auth.Pattern `yaml:",flow"`
+	}{auth.FormatKeyHash(k.Hash), k.Scopes, k.Namespaces})
+	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
