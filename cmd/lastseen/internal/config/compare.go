@@ -88,8 +88,9 @@ func (d *Difference) compareKey(path string, a, b apiKey) {
 	}
 	after := keyLines(b.Key)
 	for i, line := range keyLines(a.Key) {
-		if name, _, _ := strings.Cut(line, ": "); line != after[i] {
-			d.Changes = append(d.Changes, fmt.Sprintf("%s.%s → %s", path, line, strings.TrimPrefix(after[i], name+": ")))
+		if line != after[i] {
+			_, value, _ := strings.Cut(after[i], ": ")
+			d.Changes = append(d.Changes, fmt.Sprintf("%s.%s → %s", path, line, value))
 		}
 	}
 }
