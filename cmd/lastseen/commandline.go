@@ -22,19 +22,7 @@ type commands struct {
 	Token   tokenCmd   `cmd:"" help:"Create JWTs for testing."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 
-	ShowVersion versionFlag `name:"version" help:"Print the version."`
-}
-
-// versionFlag prints the version instead of running a command.
-type versionFlag bool
-
-// BeforeReset runs as soon as the flag is read, before anything else of the command line is checked.
-func (versionFlag) BeforeReset(app *kong.Kong, std streams) error {
-	if err := (versionCmd{}).Run(std); err != nil {
-		return err
-	}
-	app.Exit(0)
-	return nil
+	ShowVersion kong.VersionFlag `name:"version" help:"Print the version."`
 }
 
 // exitCode ends run from inside the parser, after it has printed the help.
@@ -47,6 +35,7 @@ func newCommandLine(ctx context.Context, std streams) (*kong.Kong, error) {
 	return kong.New(&commands{},
 		kong.Name("lastseen"),
 		kong.Description("A presence service: tracks who is online and who was online recently."),
+		kong.Vars{"version": versionLine()},
 		kong.Writers(std.out, std.err),
 		kong.Exit(func(code int) { panic(exitCode(code)) }),
 		kong.PostBuild(func(k *kong.Kong) error { return kong.Visit(k.Model, captureSettings(loader.Flags)) }),

@@ -88,9 +88,14 @@ type versionCmd struct{}
 
 // Run prints one line.
 func (versionCmd) Run(std streams) error {
-	v := version()
-	_, err := fmt.Fprintln(std.out, strings.Join(strings.Fields("lastseen "+v.Version+" "+v.Revision+" "+v.Go), " "))
+	_, err := fmt.Fprintln(std.out, versionLine())
 	return err
+}
+
+// versionLine returns the version for people.
+func versionLine() string {
+	v := version()
+	return strings.Join(strings.Fields("lastseen "+v.Version+" "+v.Revision+" "+v.Go), " ")
 }
 
 // stamp is "VERSION REVISION" in a build without the repository, such as that of the container image. Only the linker

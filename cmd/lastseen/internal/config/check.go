@@ -3,87 +3,79 @@ package config
 import (
 	"crypto/tls"
 	"fmt"
+	"net/url"
+	"os"
+	"slices"
 	"strings"
 )
 
 // check reports settings that contradict each other, and those that the store refuses.
 func (c *Config) check(e *Error) {
-	c.Values.check(e)
-	if c.valid("redis-pool-size", "redis-min-idle-conns") &&
-		c.RedisPoolSize > 0 && c.RedisMinIdleConns > c.RedisPoolSize {
-		e.Addf("%s and %s: redis-min-idle-conns cannot exceed redis-pool-size",
-			c.describe("redis-min-idle-conns"), c.describe("redis-pool-size"))
-	}
 	if c.valid("unknown-namespaces") && c.UnknownNamespaces == RefuseUnknown && len(c.namespaces) == 0 {
 		e.Addf("%s: no namespaces are configured, so every request would be refused: add them under %s in the "+
 			"configuration file", c.describe("unknown-namespaces"), namespacesSection)
 	}
 	byKey := map[string]*Values{}
-	for _, name := range c.Names() {
-		ns := c.namespaces[name]
-		ns.check(e)
-		ns.checkStore(e)
-		if !ns.isSet("redis-key") || !ns.valid("redis-key") {
-			continue
+	for _, s := range c.all() {
+		s.checkValues(e)
+		if other, taken := byKey[s.RedisKey]; taken && s.RedisKey != "" {
+			e.Addf("%s and %s: two namespaces cannot share a key", other.describe("redis-key"), s.describe("redis-key"))
 		}
-		if other, taken := byKey[ns.RedisKey]; taken {
-			e.Addf("%s and %s: two namespaces cannot share a key",
-				other.describe("redis-key"), ns.describe("redis-key"))
-		}
-		byKey[ns.RedisKey] = ns
+		byKey[s.RedisKey] = s
 	}
 	if len(e.Problems) == 0 && c.OnRedis() {
 		c.checkRedis(e)
 	}
 }
 
-// check reports contradictions between settings of a namespace or of the server, unless the namespace inherits them.
-func (s *Values) check(e *Error) {
-	changed := func(a, b string) bool { return s.valid(a, b) && (s.path == "" || s.isSet(a) || s.isSet(b)) }
-	if changed("green", "yellow") && s.Green >= s.Yellow {
-		e.Addf("%s and %s: green must be shorter than yellow", s.describe("green"), s.describe("yellow"))
+// all returns the settings of the server, and those of the namespaces in order.
+func (c *Config) all() []*Values {
+	all := []*Values{&c.Values}
+	for _, name := range c.Names() {
+		all = append(all, c.namespaces[name])
 	}
-	if changed("retention", "yellow") && s.Retention != 0 && s.Retention < s.Yellow {
-		e.Addf("%s and %s: retention must be off or at least yellow", s.describe("retention"), s.describe("yellow"))
-	}
-	if s.isSet("redis-key") && s.valid("redis-shards") && s.RedisShards > 1 {
-		e.Addf("%s and %s: a namespace with a redis-key has one shard: set redis-shards: 1 for it",
-			s.describe("redis-key"), s.describe("redis-shards"))
-	}
+	return all
 }
 
-// checkStore reports Redis settings of a namespace in a file store: the namespace would look empty.
-func (s *Values) checkStore(e *Error) {
-	if s.OnRedis() || !s.valid("store") {
-		return
-	}
+// checkValues reports settings of the server or of a namespace that are wrong together, or with the store.
+func (s *Values) checkValues(e *Error) {
+	s.conflict(e.Addf, "green", "yellow", s.Green >= s.Yellow, "green must be shorter than yellow")
+	s.conflict(e.Addf, "retention", "yellow", s.Retention != 0 && s.Retention < s.Yellow,
+		"retention must be off or at least yellow")
+	s.conflict(e.Addf, "redis-min-idle-conns", "redis-pool-size",
+		s.RedisPoolSize > 0 && s.RedisMinIdleConns > s.RedisPoolSize,
+		"redis-min-idle-conns cannot exceed redis-pool-size")
+	s.conflict(e.Addf, "redis-key", "redis-shards", s.RedisKey != "" && s.RedisShards > 1,
+		"a namespace with a redis-key has one shard: set redis-shards: 1 for it")
 	for _, name := range []string{"redis-key", "redis-score-unit", "redis-shards"} {
-		if s.isSet(name) && s.valid(name) {
+		// In a file store, such a namespace would look empty.
+		if s.server != nil && s.isSet(name) && s.valid(name, "store") && !s.OnRedis() {
 			e.Addf("%s: this setting requires a Redis store, but %s", s.describe(name), s.describe("store"))
 		}
 	}
 }
 
-// checkRedis reports what the store refuses: an invalid URL, or keys that belong to something else.
-func (c *Config) checkRedis(e *Error) {
-	options := c.RedisOptions()
-	options.Layouts = nil
-	if err := options.Validate(); err != nil {
-		e.Addf("%s: %v", c.errorPrefix("store"), err)
-	} else if err := c.RedisOptions().Validate(); err != nil {
-		c.reportKey(e, err)
+// conflict reports two settings that are wrong together, unless a namespace inherits both.
+func (s *Values) conflict(report func(format string, args ...any), a, b string, wrong bool, problem string) {
+	if wrong && s.valid(a, b) && (s.server == nil || s.isSet(a) || s.isSet(b)) {
+		report("%s and %s: %s", s.describe(a), s.describe(b), problem)
 	}
 }
 
-// reportKey reports a key that the store refuses, with its place. The store's message starts with the namespace.
-func (c *Config) reportKey(e *Error, refused error) {
+// checkRedis reports what the store refuses: an invalid URL, or a key that belongs to something else. The store's
+// message about a key starts with the namespace.
+func (c *Config) checkRedis(e *Error) {
+	err := c.RedisOptions().Validate()
+	if err == nil {
+		return
+	}
 	for _, name := range c.Names() {
-		if detail, ok := strings.CutPrefix(refused.Error(), "namespace "+name+": "); ok {
-			e.Addf("%s: %s", c.namespaces[name].errorPrefix("redis-key"), detail)
+		if detail, ok := strings.CutPrefix(err.Error(), "namespace "+name+": "); ok {
+			e.Addf("%s: %s", c.namespaces[name].get("redis-key").prefix, detail)
 			return
 		}
 	}
-	e.Addf("%s: %v", c.Config, refused)
+	e.Addf("%s: %v", c.get("store").prefix, err)
 }
 
 // checkCertificate reports invalid files for TLS.
@@ -91,13 +83,15 @@ func (c *Config) checkCertificate(e *Error) {
 	if !c.valid("tls-cert", "tls-key") {
 		return
 	}
-	for _, pair := range [][2]string{{"tls-cert", "tls-key"}, {"tls-key", "tls-cert"}} {
-		if c.isSet(pair[0]) && !c.isSet(pair[1]) {
-			e.Addf("%s: %s is missing: TLS requires both", c.describe(pair[0]), pair[1])
-			return
-		}
-	}
-	if !c.isSet("tls-cert") {
+	cert, key := c.isSet("tls-cert"), c.isSet("tls-key")
+	switch {
+	case !cert && !key:
+		return
+	case !key:
+		e.Addf("%s: tls-key is missing: TLS requires both", c.describe("tls-cert"))
+		return
+	case !cert:
+		e.Addf("%s: tls-cert is missing: TLS requires both", c.describe("tls-key"))
 		return
 	}
 	if _, err := ReadCertificate(c.TLSCert, c.TLSKey); err != nil {
@@ -116,4 +110,43 @@ func ReadCertificate(certFile, keyFile string) (tls.Certificate, error) {
 		return tls.Certificate{}, fmt.Errorf("%s: %w", keyFile, err)
 	}
 	return tls.X509KeyPair(cert, key)
+}
+
+// warnf adds a warning.
+func (c *Config) warnf(format string, args ...any) {
+	c.Warnings = append(c.Warnings, fmt.Sprintf(format, args...))
+}
+
+// warnTightThresholds warns of thresholds at which a single lost ping changes a status.
+func (c *Config) warnTightThresholds() {
+	for _, s := range c.all() {
+		s.conflict(c.warnf, "green", "ping-interval", s.Green < 2*s.PingInterval,
+			"green is less than two ping intervals, so one lost ping turns a user yellow")
+	}
+}
+
+// warnExposed warns of settings, and of a data file, that give access to more people than intended. Data files that
+// lastseen creates are readable for their owner only.
+func (c *Config) warnExposed() {
+	u, err := url.Parse(c.JWTJwksURL)
+	if c.valid(jwksURL) && err == nil && u.Scheme == "http" && !isLocal(u.Hostname()) {
+		c.warnf("%s: without https, an attacker on the network can replace the keys and forge tokens of any user",
+			c.describe(jwksURL))
+	}
+	everyPage := func(name string, values []string) {
+		if !c.secured() && c.valid(name) && slices.Contains(values, "*") {
+			c.warnf("%s: without keys and JWTs, any web page opened in a browser that reaches this server "+
+				"has full access", c.describe(name))
+		}
+	}
+	everyPage("cors-origins", c.CORSOrigins)
+	everyPage("allowed-hosts", c.AllowedHosts)
+	if c.OnRedis() || !c.valid("store") {
+		return
+	}
+	info, err := os.Stat(c.Store)
+	if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o044 != 0 {
+		c.warnf("%s: other users of this machine can read it (mode %04o); run chmod 600 %s",
+			c.describe("store"), info.Mode().Perm(), c.Store)
+	}
 }

@@ -21,9 +21,9 @@ const maxSummary = 20
 
 // Summary returns the changes in one line.
 func (d Difference) Summary() string {
-	listed := slices.Clone(d.Changes[:min(len(d.Changes), maxSummary)])
-	if more := len(d.Changes) - len(listed); more > 0 {
-		listed = append(listed, fmt.Sprintf("and %d more", more))
+	listed := d.Changes
+	if more := len(listed) - maxSummary; more > 0 {
+		listed = append(listed[:maxSummary:maxSummary], fmt.Sprintf("and %d more", more))
 	}
 	return cmp.Or(strings.Join(listed, "; "), "none")
 }
@@ -31,17 +31,15 @@ func (d Difference) Summary() string {
 // Compare returns what differs in the next configuration. Settings that a file cannot have stay the same while a
 // process runs.
 func Compare(current, next *Config) (d Difference) {
-	for _, def := range Definitions() {
-		if def.File && !same(def, &current.Values, &next.Values) {
-			d.add(def, "", &current.Values, &next.Values)
-		}
-	}
+	d.compareSettings("", &current.Values, &next.Values)
 	for _, name := range union(current.namespaces, next.namespaces) {
 		path := namespacesSection + "." + name
-		d.compareExistence(path, current.Configured(name), next.Configured(name))
-		d.compareNamespace(path+".", current.Namespace(name), next.Namespace(name))
+		d.addExistence(path, current.Configured(name), next.Configured(name))
+		d.compareSettings(path+".", current.Namespace(name), next.Namespace(name))
 	}
-	d.compareKeys(current.keys, next.keys)
+	for _, name := range union(current.keys, next.keys) {
+		d.compareKey(keysSection+"."+name, current.keys[name], next.keys[name])
+	}
 	d.compareSecrets(current, next)
 	if current.secured() && !next.secured() && next.Auth != AuthNone {
 		d.Refused = append(d.Refused, "no "+keysSection+" and no JWTs are left, so anyone would have full access: "+
@@ -52,39 +50,52 @@ func Compare(current, next *Config) (d Difference) {
 
 // union returns the keys of both maps in order.
 func union[V any](a, b map[string]V) []string {
-	return slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b)))))
+	both := maps.Clone(a)
+	maps.Copy(both, b)
+	return slices.Sorted(maps.Keys(both))
 }
 
-// compareExistence adds that something is added or removed.
-func (d *Difference) compareExistence(path string, was, is bool) {
-	if !was {
-		d.Changes = append(d.Changes, path+" added")
-	}
-	if !is {
-		d.Changes = append(d.Changes, path+" removed")
-	}
-}
-
-// compareKeys adds what differs in the API keys.
-func (d *Difference) compareKeys(current, next map[string]apiKey) {
-	for _, name := range union(current, next) {
-		path := keysSection + "." + name
-		was, before := current[name]
-		is, after := next[name]
-		d.compareExistence(path, before, after)
-		if !before || !after {
-			continue
+// compareSettings adds what differs in the settings of the server, or in those that a namespace sets, before or now.
+func (d *Difference) compareSettings(path string, a, b *Values) {
+	for _, def := range Definitions() {
+		before, now := def.field(&a.Settings).Interface(), def.field(&b.Settings).Interface()
+		differs := !reflect.DeepEqual(before, now)
+		if setA, setB := a.isSet(def.Name), b.isSet(def.Name); path != "" {
+			// How a namespace is stored also depends on whether it sets a setting at all.
+			differs = (setA || setB) && (differs || !def.Reload && setA != setB)
 		}
-		now := keyFields(is.Key)
-		for i, field := range keyFields(was.Key) {
-			if field != now[i] {
-				d.Changes = append(d.Changes, fmt.Sprintf("%s.%s: %s → %s", path, field[0], field[1], now[i][1]))
-			}
+		if differs && def.allowedAt(path) {
+			d.addSetting(path, a.get(def.Name), b.get(def.Name))
 		}
 	}
 }
 
-// compareSecrets adds that the content of a file differs, and not how: it is a secret.
+// addSetting adds a setting that differs.
+func (d *Difference) addSetting(path string, a, b resolved) {
+	text := fmt.Sprintf("%s%s: %s → %s", path, a.def.Name,
+		cmp.Or(a.display(), "not set"), cmp.Or(b.display(), "not set"))
+	if a.def.Reload {
+		d.Changes = append(d.Changes, text)
+	} else {
+		d.Refused = append(d.Refused, text+" requires a restart")
+	}
+}
+
+// compareKey adds what differs in an API key. A key without a name does not exist.
+func (d *Difference) compareKey(path string, a, b apiKey) {
+	if d.addExistence(path, a.Name != "", b.Name != ""); a.Name != b.Name {
+		return
+	}
+	after := keyLines(b.Key)
+	for i, line := range keyLines(a.Key) {
+		if line != after[i] {
+			_, value, _ := strings.Cut(after[i], ": ")
+			d.Changes = append(d.Changes, fmt.Sprintf("%s.%s → %s", path, line, value))
+		}
+	}
+}
+
+// compareSecrets adds the files with keys or secrets whose content differs, without the content.
 func (d *Difference) compareSecrets(current, next *Config) {
 	was, is := current.Access.Tokens, next.Access.Tokens
 	if was == nil || is == nil {
@@ -98,28 +109,12 @@ func (d *Difference) compareSecrets(current, next *Config) {
 	}
 }
 
-// compareNamespace adds what differs in the settings that a namespace sets, before or now. For how a namespace is
-// stored it also matters whether it sets a setting at all.
-func (d *Difference) compareNamespace(path string, a, b *Values) {
-	for _, def := range Definitions() {
-		setA, setB := a.path != "" && a.isSet(def.Name), b.path != "" && b.isSet(def.Name)
-		if def.Namespace && (setA || setB) && (!same(def, a, b) || !def.Reload && setA != setB) {
-			d.add(def, path, a, b)
-		}
+// addExistence adds what was added or removed.
+func (d *Difference) addExistence(path string, before, now bool) {
+	switch {
+	case !before && now:
+		d.Changes = append(d.Changes, path+" added")
+	case before && !now:
+		d.Changes = append(d.Changes, path+" removed")
 	}
-}
-
-// add adds a setting that differs.
-func (d *Difference) add(def Definition, path string, a, b *Values) {
-	text := fmt.Sprintf("%s%s: %s → %s", path, def.Name,
-		cmp.Or(a.display(def.Name), "not set"), cmp.Or(b.display(def.Name), "not set"))
-	if def.Reload {
-		d.Changes = append(d.Changes, text)
-	} else {
-		d.Refused = append(d.Refused, text+" requires a restart")
-	}
-}
-
-func same(def Definition, a, b *Values) bool {
-	return reflect.DeepEqual(def.field(&a.Settings).Interface(), def.field(&b.Settings).Interface())
 }

@@ -26,83 +26,62 @@ type Config struct {
 // Values are the effective settings of the server or of one namespace, and the source of each.
 type Values struct {
 	Settings
-	path     string // starts names in messages: "" or "namespaces.chat."
-	resolved map[string]resolved
+	set    map[string]resolved // those set here, by setting
+	server *Values             // for a namespace, the settings that it inherits
 }
 
-// resolved is the value of one setting as it was written.
+// resolved is the text of one setting and its source.
 type resolved struct {
-	text      string
-	source    source
-	inherited bool // by a namespace, from the settings of the server
-	invalid   bool // the text cannot be read, which is already reported
+	def     Definition
+	name    string // of the setting; in a namespace such as namespaces.chat.green
+	text    string
+	source  string // such as "default", "flag --green", "env LASTSEEN_GREEN" or "lastseen.yaml:3"
+	prefix  string // starts an error, such as "--green", "LASTSEEN_GREEN" or "lastseen.yaml:3: green"
+	invalid bool   // the text cannot be read, which is already reported
 }
 
-// source is where a value comes from: a flag, an environment variable, a line of the file, or the default.
-type source struct {
-	via string // "flag", "env" or ""
-	at  string // the flag, the variable, "file:line" or "default"
-}
-
-// String returns "default", "flag --green", "env LASTSEEN_GREEN" or "lastseen.yaml:3".
-func (s source) String() string {
-	if s.via == "" {
-		return s.at
+// get returns the text of a setting and its source: the one set here, the inherited one, or the default.
+func (s *Values) get(name string) resolved {
+	if v, ok := s.set[name]; ok {
+		return v
 	}
-	return s.via + " " + s.at
+	if s.server != nil {
+		return s.server.get(name)
+	}
+	d, _ := Find(name)
+	return resolved{def: d, name: name, text: d.Default, source: "default", prefix: name}
 }
 
-// prefix starts a message about a setting: flags and environment variables name it, lines of a file do not.
-func (s source) prefix(path string) string {
-	if s.via == "" {
-		return s.at + ": " + path
+// display returns the text without secrets.
+func (v resolved) display() string {
+	switch {
+	case v.def.format.display == nil || v.text == "":
+		return v.text
+	case v.invalid:
+		return "(invalid)" // where a secret would be is unknown
 	}
-	return s.at
+	return v.def.format.display(v.text)
 }
 
 // isSet reports whether the setting is set here, neither inherited nor a default.
 func (s *Values) isSet(name string) bool {
-	v, ok := s.resolved[name]
-	return ok && !v.inherited && v.source.at != "default"
+	_, ok := s.set[name]
+	return ok
 }
 
 // valid reports whether all these settings could be read.
 func (s *Values) valid(names ...string) bool {
-	return !slices.ContainsFunc(names, func(name string) bool { return s.resolved[name].invalid })
+	return !slices.ContainsFunc(names, func(name string) bool { return s.get(name).invalid })
 }
 
 // describe returns a setting's value and source for a message.
 func (s *Values) describe(name string) string {
-	path := s.path
-	if s.resolved[name].inherited {
-		path = ""
-	}
-	return fmt.Sprintf("%s%s is %s (%s)", path, name, s.display(name), s.Source(name))
-}
-
-// display returns the value of a setting without secrets.
-func (s *Values) display(name string) string {
-	d, _ := Find(name)
-	return d.display(s.resolved[name].text)
-}
-
-// errorPrefix starts an error about the value of a setting.
-func (s *Values) errorPrefix(name string) string {
-	return s.resolved[name].source.prefix(s.path + name)
+	v := s.get(name)
+	return fmt.Sprintf("%s is %s (%s)", v.name, v.display(), v.source)
 }
 
 // Source returns where the value of a setting comes from, for people.
-func (s *Values) Source(name string) string { return s.resolved[name].source.String() }
-
-// inherit returns the settings of a namespace that sets none.
-func (c *Config) inherit(name string) *Values {
-	ns := &Values{Settings: c.Settings, path: namespacesSection + "." + name + ".", resolved: maps.Clone(c.resolved)}
-	for name, v := range ns.resolved {
-		v.inherited = true
-		ns.resolved[name] = v
-	}
-	return ns
-}
+func (s *Values) Source(name string) string { return s.get(name).source }
 
 // Names returns the configured namespaces in order.
 func (c *Config) Names() []string { return slices.Sorted(maps.Keys(c.namespaces)) }
@@ -115,5 +94,10 @@ func (c *Config) Namespace(name string) *Values {
 	if ns, ok := c.namespaces[name]; ok {
 		return ns
 	}
-	return &c.Values
+	return c.inherit()
+}
+
+// inherit returns the settings of a namespace that sets none.
+func (c *Config) inherit() *Values {
+	return &Values{Settings: c.Settings, set: map[string]resolved{}, server: &c.Values}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -23,19 +24,11 @@ const (
 
 // checkCredentials reports what is wrong with API keys and JWTs, and sets Access.
 func (c *Config) checkCredentials(e *Error) {
-	c.checkKeys(e)
-	c.Access = auth.Config{Keys: c.authKeys(), AnonymousRead: c.AnonymousRead, Tokens: c.tokens(e)}
+	c.Access = auth.Config{Keys: c.authKeys(e), AnonymousRead: c.AnonymousRead, Tokens: c.tokens(e)}
 	c.checkOpen(e)
 	if c.valid("jwt-leeway") && c.JWTLeeway > auth.MaxLeeway {
 		e.Addf("%s: the maximum leeway is 5m", c.describe("jwt-leeway"))
 	}
-}
-
-func (c *Config) authKeys() (keys []auth.Key) {
-	for _, name := range c.keyNames() {
-		keys = append(keys, c.keys[name].Key)
-	}
-	return keys
 }
 
 // secured reports whether requests need credentials.
@@ -54,7 +47,7 @@ func (c *Config) Callers() string {
 		all = append(all, "users with a JWT of "+c.JWTIssuer)
 	}
 	if len(c.AnonymousRead) > 0 {
-		all = append(all, "anyone to read "+c.display(anonymousRead))
+		all = append(all, "anyone to read "+c.get(anonymousRead).display())
 	}
 	return strings.Join(all, ", ")
 }
@@ -95,15 +88,14 @@ func (c *Config) credentials() string {
 // its file.
 func (c *Config) place(name string) string { return fmt.Sprintf("%s (%s)", name, c.Source(name)) }
 
-// tokens returns which JWTs are accepted; nil if none are.
+// tokens returns which JWTs are accepted, or nil.
 func (c *Config) tokens(e *Error) *auth.Tokens {
 	sources := c.TokenSources()
-	switch len(sources) {
-	case 0:
+	switch {
+	case len(sources) == 0:
 		c.checkNoTokens(e)
 		return nil
-	case 1:
-	default:
+	case len(sources) > 1:
 		e.Addf("%s and %s: set only one of them to verify JWTs", c.place(sources[0]), c.place(sources[1]))
 		return nil
 	}
@@ -119,13 +111,14 @@ func (c *Config) tokens(e *Error) *auth.Tokens {
 	}
 	if c.valid(sources[0]) {
 		if err := c.readKeys(t); err != nil { // without the name of the file; see place
-			e.Addf("%s: %v", c.errorPrefix(sources[0]), err)
+			e.Addf("%s: %v", c.get(sources[0]).prefix, err)
 		}
 	}
 	return t
 }
 
-// checkNoTokens reports a setting about JWTs that has no effect. Those with a default may be in what is printed.
+// checkNoTokens reports a setting about JWTs that has no effect. Settings with a default are allowed: a printed
+// configuration holds them.
 func (c *Config) checkNoTokens(e *Error) {
 	for _, d := range Definitions() {
 		if strings.HasPrefix(d.Name, "jwt-") && d.Default == "" && c.isSet(d.Name) {
@@ -137,20 +130,20 @@ func (c *Config) checkNoTokens(e *Error) {
 
 // readKeys reads the file for verifying JWTs, if one is set.
 func (c *Config) readKeys(t *auth.Tokens) error {
-	if c.JWTSecretFile == "" && c.JWTKeysFile == "" {
+	name := cmp.Or(c.JWTSecretFile, c.JWTKeysFile)
+	if name == "" {
 		return nil
 	}
-	content, err := ReadFile(c.JWTSecretFile + c.JWTKeysFile) // one of them is empty
+	content, err := ReadFile(name)
 	switch {
 	case err != nil:
-		return err
-	case c.JWTKeysFile != "":
+	case name == c.JWTKeysFile:
 		t.Keys, err = auth.ParsePublicKeys(content)
-		return err
 	default:
 		t.Secret = trimNewline(content)
-		return checkSecret(t.Secret)
+		err = checkSecret(t.Secret)
 	}
+	return err
 }
 
 // checkSecret returns an error for an unsafe secret. Public keys are not accepted as one: anyone who has them could
@@ -169,7 +162,8 @@ func checkSecret(secret []byte) error {
 	return nil
 }
 
-// trimNewline returns text without the newline that editors and echo add. Binary content can end with such a byte.
+// trimNewline returns text without the newline that editors and echo add. Binary content, which can end with such a
+// byte, stays unchanged.
 func trimNewline(content []byte) []byte {
 	text := bytes.TrimRight(content, "\r\n")
 	if !utf8.Valid(text) || bytes.ContainsFunc(text, unicode.IsControl) {

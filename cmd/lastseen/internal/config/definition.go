@@ -54,22 +54,21 @@ func define(field reflect.StructField) Definition {
 	return d
 }
 
-// words matches where a word starts within the name of a field.
-var words = regexp.MustCompile(`([a-z])([A-Z])|([A-Z])([A-Z][a-z])`)
+// wordStart matches where a word starts within the name of a field.
+var wordStart = regexp.MustCompile(`([a-z])([A-Z])|([A-Z])([A-Z][a-z])`)
 
 // kebab returns the name of a setting: RedisPoolSize is redis-pool-size, and TLSCert is tls-cert.
 func kebab(fieldName string) string {
-	return strings.ToLower(words.ReplaceAllString(fieldName, "$1$3-$2$4"))
+	return strings.ToLower(wordStart.ReplaceAllString(fieldName, "$1$3-$2$4"))
 }
 
 // Find returns the setting of a name.
 func Find(name string) (d Definition, found bool) {
-	for _, d := range Definitions() {
-		if d.Name == name {
-			return d, true
-		}
+	i := slices.IndexFunc(Definitions(), func(d Definition) bool { return d.Name == name })
+	if i < 0 {
+		return Definition{}, false
 	}
-	return Definition{}, false
+	return Definitions()[i], true
 }
 
 // EnvPrefix starts the name of every environment variable.
@@ -82,18 +81,23 @@ func (d Definition) Env() string {
 
 // Note returns what the help of a flag adds to its text: the bounds, the default and the environment variable.
 func (d Definition) Note() string {
-	var notes []string
-	if d.high > 0 {
-		notes = append(notes, fmt.Sprintf("%d to %d", d.low, d.high))
-	}
+	note := d.Env()
 	if d.Default != "" {
-		notes = append(notes, "default "+d.Default)
+		note = "default " + d.Default + ", " + note
 	}
-	return "(" + strings.Join(append(notes, d.Env()), ", ") + ")"
+	if d.high > 0 {
+		note = fmt.Sprintf("%d to %d, %s", d.low, d.high, note)
+	}
+	return "(" + note + ")"
 }
 
-// set reads a text into the setting's field.
-func (d Definition) set(s *Settings, text string) error {
+// field returns the setting's field.
+func (d Definition) field(s *Settings) reflect.Value {
+	return reflect.ValueOf(s).Elem().FieldByIndex(d.index)
+}
+
+// parse reads a text into the setting's field.
+func (d Definition) parse(s *Settings, text string) error {
 	if text == "" {
 		return errors.New("is empty")
 	}
@@ -102,17 +106,4 @@ func (d Definition) set(s *Settings, text string) error {
 		d.field(s).Set(reflect.ValueOf(v).Convert(d.field(s).Type()))
 	}
 	return err
-}
-
-// field returns the setting's field.
-func (d Definition) field(s *Settings) reflect.Value {
-	return reflect.ValueOf(s).Elem().FieldByIndex(d.index)
-}
-
-// display returns a text without its secrets.
-func (d Definition) display(text string) string {
-	if text == "" || d.format.display == nil {
-		return text
-	}
-	return d.format.display(text)
 }

@@ -79,7 +79,7 @@ func TestDefinitions(t *testing.T) {
 		require.Regexp(t, `\.$`, d.Help)
 		require.NotNil(t, d.format.parse, d.Name)
 		if d.Default != "" {
-			require.NoError(t, d.set(&Settings{}, d.Default), d.Name)
+			require.NoError(t, d.parse(&Settings{}, d.Default), d.Name)
 		}
 	}
 	c, err := Loader{}.Load()

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -27,4 +28,34 @@ func (e *Error) Err() error {
 		return nil
 	}
 	return e
+}
+
+// Suggest returns ", did you mean …?" with the candidate closest to a mistyped name, or "" if none is close.
+func Suggest(name string, candidates []string) string {
+	best := slices.MinFunc(candidates, func(a, b string) int { return distance(name, a) - distance(name, b) })
+	if distance(name, best) > 1+len(name)/3 {
+		return ""
+	}
+	return ", did you mean " + best + "?"
+}
+
+// distance returns the number of bytes to insert, delete or replace to turn a into b (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
 }

@@ -1,10 +1,16 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
-	"iter"
-	"strconv"
+	"io"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"sort"
 	"strings"
 	"unicode"
 
@@ -24,126 +30,115 @@ const (
 type fileReader struct {
 	file       string
 	problems   *Error
-	values     map[string]resolved            // by setting
-	namespaces map[string]map[string]resolved // by name, then by setting
-	keys       map[string]apiKey              // by name
+	values     []resolved
+	namespaces map[string][]resolved // by name
+	keys       map[string]apiKey     // by name
 }
 
 // readFile reads the file that the settings name, if any.
 func (c *Config) readFile(e *Error) *fileReader {
-	r := &fileReader{c.Config, e, map[string]resolved{}, map[string]map[string]resolved{}, map[string]apiKey{}}
+	r := &fileReader{file: c.Config, problems: e, namespaces: map[string][]resolved{}, keys: map[string]apiKey{}}
 	if c.Config == "" {
 		return r
 	}
-	named := c.resolved["config"]
-	root, err := parseYAML(c.Config, named.source)
-	if err == nil {
-		r.read(root)
+	named := c.get("config")
+	root, err := parseYAML(c.Config, named.prefix)
+	if err != nil {
+		e.Addf("%v", err)
+		named.invalid = true
+		c.set["config"] = named
 		return r
 	}
-	e.Addf("%v", err)
-	named.invalid = true
-	c.resolved["config"] = named
+	r.entries(root, "", func(name, value *yaml.Node) {
+		switch name.Value {
+		case namespacesSection:
+			r.entries(value, namespacesSection+".", r.namespace)
+		case keysSection:
+			r.entries(value, keysSection+".", r.apiKey)
+		default:
+			r.setting(&r.values, "", name, value)
+		}
+	})
 	return r
 }
 
-func (r *fileReader) read(root *yaml.Node) {
-	for name, value := range r.entries(root, "") {
-		switch name.Value {
-		case namespacesSection:
-			for name, value := range r.entries(value, namespacesSection+".") {
-				r.namespaces[name.Value] = r.namespace(name, value)
-			}
-		case keysSection:
-			for name, value := range r.entries(value, keysSection+".") {
-				r.keys[name.Value] = r.apiKey(name, value)
-			}
-		default:
-			r.setting(r.values, "", name, value)
-		}
-	}
-}
-
-func (r *fileReader) namespace(name, value *yaml.Node) map[string]resolved {
+// namespace reads the settings of a namespace.
+func (r *fileReader) namespace(name, value *yaml.Node) {
 	if err := lastseen.CheckNamespace(name.Value); err != nil {
 		r.addf(name, "%s: %v", namespacesSection, err)
 	}
-	values, path := map[string]resolved{}, namespacesSection+"."+displayName(name.Value)+"."
-	for name, value := range r.entries(value, path) {
-		r.setting(values, path, name, value)
-	}
-	return values
+	var values []resolved
+	path := namespacesSection + "." + displayName(name.Value) + "."
+	r.entries(value, path, func(name, value *yaml.Node) { r.setting(&values, path, name, value) })
+	r.namespaces[name.Value] = values
 }
 
 // at returns the place of a node.
-func (r *fileReader) at(n *yaml.Node) source { return source{at: r.file + ":" + strconv.Itoa(n.Line)} }
+func (r *fileReader) at(n *yaml.Node) string { return fmt.Sprintf("%s:%d", r.file, n.Line) }
 
 // addf adds a problem at a node.
 func (r *fileReader) addf(n *yaml.Node, format string, args ...any) {
 	r.problems.Addf("%s: %s", r.at(n), fmt.Sprintf(format, args...))
 }
 
-// entries yields the entries of a mapping, each name once. Null is an empty mapping.
-func (r *fileReader) entries(n *yaml.Node, path string) iter.Seq2[*yaml.Node, *yaml.Node] {
+// entries calls f for each entry of a mapping, each name once. Null is an empty mapping.
+func (r *fileReader) entries(n *yaml.Node, path string, f func(name, value *yaml.Node)) {
 	n, section := follow(n), cmp.Or(strings.TrimSuffix(path, "."), "the file")
-	return func(yield func(name, value *yaml.Node) bool) {
-		if n.Kind != yaml.MappingNode {
-			if !isNull(n) {
-				r.addf(n, "%s holds %s; use a mapping, such as \"name: value\"", section, nodeType(n))
-			}
-			return
+	if n.Kind != yaml.MappingNode {
+		if !isNull(n) {
+			r.addf(n, "%s holds %s; use a mapping, such as \"name: value\"", section, nodeType(n))
 		}
-		lines := map[string]int{}
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			name := follow(n.Content[i])
-			line, duplicate := lines[name.Value]
-			switch {
-			case name.Kind != yaml.ScalarNode:
-				r.addf(name, "%s has %s as a name; use text", section, nodeType(name))
-				continue
-			case duplicate:
-				r.addf(name, "%s is a duplicate of line %d", path+displayName(name.Value), line)
-				continue
-			}
+		return
+	}
+	lines := map[string]int{}
+	for entry := range slices.Chunk(n.Content, 2) {
+		name, value := follow(entry[0]), follow(entry[1])
+		line, duplicate := lines[name.Value]
+		switch {
+		case name.Kind != yaml.ScalarNode:
+			r.addf(name, "%s has %s as a name; use text", section, nodeType(name))
+		case duplicate:
+			r.addf(name, "%s is a duplicate of line %d", path+displayName(name.Value), line)
+		default:
 			lines[name.Value] = name.Line
-			if !yield(name, follow(n.Content[i+1])) {
-				return
-			}
+			f(name, value)
 		}
 	}
 }
 
-// setting stores the text of a setting.
-func (r *fileReader) setting(values map[string]resolved, path string, name, value *yaml.Node) {
+// setting adds the text of a setting to values: a single value, or a list if the setting takes several.
+func (r *fileReader) setting(values *[]resolved, path string, name, value *yaml.Node) {
 	d, _ := Find(name.Value)
 	if !d.allowedAt(path) {
 		r.unknown(name, path)
-	} else if text, ok := r.text(d, path, value); ok {
-		values[d.Name] = resolved{text: text, source: r.at(name)}
+		return
 	}
+	full, text, problem := path+d.Name, value.Value, ""
+	switch {
+	case d.list && value.Kind == yaml.SequenceNode:
+		items := readList(r, value, full, d.Takes, func(text string) (string, error) { return text, nil })
+		if len(items) == 0 {
+			return
+		}
+		text = strings.Join(items, ", ")
+	case isNull(value):
+		problem = " has no value"
+	case value.Kind != yaml.ScalarNode:
+		problem = " holds " + nodeType(value)
+	case d.format.text && value.ShortTag() != "!!str":
+		problem = ": put the value in quotes"
+	}
+	if problem != "" {
+		r.addf(value, "%s%s; use %s", full, problem, d.Takes)
+		return
+	}
+	at := r.at(name)
+	*values = append(*values, resolved{def: d, name: full, text: text, source: at, prefix: at + ": " + full})
 }
 
 // allowedAt reports whether a file can have the setting at a path: of the server, "", or of a namespace.
 func (d Definition) allowedAt(path string) bool {
 	return path == "" && d.File || path != "" && d.Namespace
-}
-
-// text returns the text of a setting: a single value, or a list if the setting takes several.
-func (r *fileReader) text(d Definition, path string, value *yaml.Node) (text string, ok bool) {
-	switch {
-	case d.list && value.Kind == yaml.SequenceNode:
-		items := readList(r, value, path+d.Name, d.Takes, func(text string) (string, error) { return text, nil })
-		return strings.Join(items, ", "), len(items) > 0
-	case isNull(value):
-		r.addf(value, "%s%s has no value; use %s", path, d.Name, d.Takes)
-	case value.Kind != yaml.ScalarNode:
-		r.addf(value, "%s%s holds %s; use %s", path, d.Name, nodeType(value), d.Takes)
-	case d.format.text && value.ShortTag() != "!!str":
-		r.addf(value, "%s%s: put the value in quotes; use %s", path, d.Name, d.Takes)
-	default:
-		return value.Value, true
-	}
-	return "", false
 }
 
 // readList reads a list of at least one item.
@@ -174,19 +169,18 @@ func readList[T any](
 
 // unknown reports a name that is not allowed at a path, and suggests what to set instead, or where.
 func (r *fileReader) unknown(name *yaml.Node, path string) {
-	d, exists := Find(name.Value)
-	switch {
+	switch d, exists := Find(name.Value); {
 	case !exists:
-		names := []string{namespacesSection, keysSection}
-		if path != "" {
-			names = nil
+		var names []string
+		if path == "" {
+			names = []string{namespacesSection, keysSection}
 		}
 		for _, d := range Definitions() {
 			if d.allowedAt(path) {
 				names = append(names, d.Name)
 			}
 		}
-		r.unknownName(name, path, strings.ReplaceAll(strings.ToLower(name.Value), "_", "-"), names)
+		r.unknownName(name, path, names)
 	case d.Namespace:
 		r.addf(name, "%s cannot be set for the whole server: set it for a namespace, under %s",
 			path+d.Name, namespacesSection)
@@ -198,7 +192,8 @@ func (r *fileReader) unknown(name *yaml.Node, path string) {
 }
 
 // unknownName reports a name that does not exist, and suggests one that does.
-func (r *fileReader) unknownName(name *yaml.Node, path, meant string, names []string) {
+func (r *fileReader) unknownName(name *yaml.Node, path string, names []string) {
+	meant := strings.ReplaceAll(strings.ToLower(name.Value), "_", "-")
 	r.addf(name, "%s: unknown setting%s", path+displayName(name.Value), Suggest(meant, names))
 }
 
@@ -208,10 +203,109 @@ func displayName(text string) string {
 		return auth.KeyPrefix + "…"
 	}
 	unusual := func(r rune) bool {
-		return r != '.' && r != '-' && r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+		return !strings.ContainsRune(".-_", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
 	}
 	if text == "" || len(text) > lastseen.MaxNamespaceLen || strings.ContainsFunc(text, unusual) {
 		return fmt.Sprintf("%.64q", text)
 	}
 	return text
+}
+
+// maxFileSize is the maximum size of a file, in bytes; a device has no end.
+const maxFileSize = 16 << 20
+
+// ReadFile returns the content of a file of up to 16 MiB. The error does not name the file.
+func ReadFile(name string) (content []byte, err error) {
+	file, err := os.Open(name)
+	if err == nil {
+		defer file.Close()
+		content, err = io.ReadAll(io.LimitReader(file, maxFileSize+1))
+	}
+	var failed *fs.PathError
+	switch {
+	case errors.As(err, &failed):
+		err = failed.Err
+	case len(content) > maxFileSize:
+		err = errors.New("is too large: the maximum is 16 MiB")
+	}
+	return content, err
+}
+
+// parseYAML returns the root of a file. A read error starts with the flag or the variable that names the file.
+func parseYAML(name, setting string) (*yaml.Node, error) {
+	content, err := ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", setting, name, err)
+	}
+	document, second, err := decode(content)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s:%d: %s", name, brokenLine(content, err), syntaxMessage(err))
+	case !second.IsZero():
+		return nil, fmt.Errorf("%s:%d: the file holds a second YAML document: only one is allowed",
+			name, max(1, second.Line))
+	case len(document.Content) == 0:
+		return &document, nil
+	}
+	return document.Content[0], nil
+}
+
+// decode returns the first document and the one after it, each empty if there is none.
+func decode(content []byte) (document, second yaml.Node, err error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(content))
+	if err = decoder.Decode(&document); err == nil {
+		err = decoder.Decode(&second)
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return document, second, err
+}
+
+// syntaxPrefix matches the start of the messages of the YAML library.
+var syntaxPrefix = regexp.MustCompile(`^yaml: (line \d+: )?`)
+
+// syntaxMessage returns what is wrong with YAML and, for the most common mistake, namespaces: [*], what to do.
+func syntaxMessage(err error) string {
+	message := syntaxPrefix.ReplaceAllString(err.Error(), "")
+	if strings.Contains(message, "alphabetic or numeric character") {
+		message += " after * or &: put values that start with * in quotes"
+	}
+	return message
+}
+
+// brokenLine returns the first line with which the content has the error. The line that the library reports is
+// often an earlier one, where a block starts, or missing.
+func brokenLine(content []byte, whole error) int {
+	lines := bytes.SplitAfter(content, []byte("\n"))
+	return 1 + sort.Search(len(lines)-1, func(n int) bool {
+		_, _, err := decode(bytes.Join(lines[:n+1], nil))
+		return err != nil && err.Error() == whole.Error()
+	})
+}
+
+// follow returns the node that an alias stands for.
+func follow(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
+// isNull reports whether a node is null, or a file empty.
+func isNull(n *yaml.Node) bool {
+	return n.IsZero() || n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null"
+}
+
+// nodeType returns what a node is, for a message.
+func nodeType(n *yaml.Node) string {
+	switch {
+	case isNull(n):
+		return "nothing"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case n.Kind == yaml.MappingNode:
+		return "a mapping"
+	}
+	return "a single value"
 }

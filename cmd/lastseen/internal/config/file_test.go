@@ -253,8 +253,7 @@ namespaces:
 }
 
 func describeScope(s *Values) string {
-	t := s.Thresholds()
-	return t.Green.String() + "/" + t.Yellow.String() + "/" + string(s.RedisScoreUnit)
+	return s.Green.String() + "/" + s.Yellow.String() + "/" + string(s.RedisScoreUnit)
 }
 
 // FuzzConfigFile: whatever is in a file, it is read or refused, and what is read can be printed and read

@@ -18,7 +18,7 @@ import (
 // apiKey is an API key of the file, and its place.
 type apiKey struct {
 	auth.Key
-	source source
+	source string
 }
 
 // What the fields of an API key take.
@@ -41,21 +41,21 @@ func CheckKeyName(name string) error {
 }
 
 // apiKey reads an API key. All fields are required: a default could grant more than intended.
-func (r *fileReader) apiKey(name, value *yaml.Node) apiKey {
-	k := apiKey{Key: auth.Key{Name: name.Value}, source: r.at(name)}
+func (r *fileReader) apiKey(name, value *yaml.Node) {
 	if err := CheckKeyName(name.Value); err != nil {
 		r.addf(name, "%s: %v", keysSection, err)
 	}
+	k := apiKey{Key: auth.Key{Name: name.Value}, source: r.at(name)}
 	path, seen := keysSection+"."+displayName(name.Value)+".", map[string]bool{}
-	for field, value := range r.entries(value, path) {
+	r.entries(value, path, func(field, value *yaml.Node) {
 		seen[field.Value] = true
 		switch field.Value {
 		case "hash":
-			hash, err := auth.ParseKeyHash(value.Value)
-			if value.Kind != yaml.ScalarNode {
-				err = errors.New("holds " + nodeType(value))
+			err := errors.New("holds " + nodeType(value))
+			if value.Kind == yaml.ScalarNode {
+				k.Hash, err = auth.ParseKeyHash(value.Value)
 			}
-			if k.Hash = hash; err != nil {
+			if err != nil {
 				r.addf(value, "%shash: %v; use %s", path, err, takesHash)
 			}
 		case "scopes":
@@ -63,25 +63,26 @@ func (r *fileReader) apiKey(name, value *yaml.Node) apiKey {
 		case "namespaces":
 			k.Namespaces = readList(r, value, path+"namespaces", takesNamespaces, auth.ParsePattern)
 		default:
-			r.unknownName(field, path, field.Value, []string{"hash", "scopes", "namespaces"})
+			r.unknownName(field, path, []string{"hash", "scopes", "namespaces"})
 		}
-	}
+	})
 	for _, f := range [][2]string{{"hash", takesHash}, {"scopes", takesScopes}, {"namespaces", takesNamespaces}} {
 		if !seen[f[0]] {
 			r.addf(name, "%s%s is missing; use %s", path, f[0], f[1])
 		}
 	}
-	return k
+	r.keys[name.Value] = k
 }
 
 // keyNames returns the names of the API keys in order.
 func (c *Config) keyNames() []string { return slices.Sorted(maps.Keys(c.keys)) }
 
-// checkKeys reports API keys with the same hash.
-func (c *Config) checkKeys(e *Error) {
+// authKeys returns the API keys in the order of their names, and reports those with the same hash.
+func (c *Config) authKeys(e *Error) (keys []auth.Key) {
 	first := map[[sha256.Size]byte]string{{}: ""} // what is not a hash is already reported
 	for _, name := range c.keyNames() {
 		k := c.keys[name]
+		keys = append(keys, k.Key)
 		switch other, duplicate := first[k.Hash]; {
 		case !duplicate:
 			first[k.Hash] = name
@@ -90,30 +91,20 @@ func (c *Config) checkKeys(e *Error) {
 				k.source, keysSection, name, keysSection, other, c.keys[other].source)
 		}
 	}
+	return keys
 }
 
 // PrintKey writes an API key as it stands in a configuration file, below keys. A hash does not reveal its key.
 func PrintKey(w io.Writer, k auth.Key, comment string) {
-	fmt.Fprintf(w, "  %s:%s\n", quoted(k.Name, true), comment)
-	for _, field := range keyFields(k) {
-		fmt.Fprintf(w, "    %s: %s\n", field[0], field[1])
-	}
+	fmt.Fprintf(w, "  %s:%s\n    %s\n", quoted(k.Name, true), comment, strings.Join(keyLines(k), "\n    "))
 }
 
-// keyFields returns the names and the YAML values of the fields of an API key.
-func keyFields(k auth.Key) [][2]string {
-	return [][2]string{
-		{"hash", auth.FormatKeyHash(k.Hash)},
-		{"scopes", quotedList(k.Scopes)},
-		{"namespaces", quotedList(k.Namespaces)},
-	}
-}
-
-// quotedList returns a list in YAML.
-func quotedList[T ~string](items []T) string {
-	var texts []string
-	for _, item := range items {
-		texts = append(texts, quoted(string(item), true))
-	}
-	return "[" + strings.Join(texts, ", ") + "]"
+// keyLines returns the fields of an API key in YAML, one in each line.
+func keyLines(k auth.Key) []string {
+	text, _ := yaml.Marshal(struct { // only text in it, so without errors
+		Hash       string
+		Scopes     []auth.Scope   `yaml:",flow"`
+		Namespaces []auth.Pattern `yaml:",flow"`
+	}{auth.FormatKeyHash(k.Hash), k.Scopes, k.Namespaces})
+	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }

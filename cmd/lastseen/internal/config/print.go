@@ -20,14 +20,14 @@ func (c *Config) Print(w io.Writer, version string) error {
 			fmt.Fprintf(&b, "\n# %s\n", group)
 		}
 		if d.File {
-			c.printEntry(&b, "", d)
+			fmt.Fprint(&b, c.get(d.Name).entry(""))
 		}
 	}
 	if len(c.keys) > 0 {
 		fmt.Fprintf(&b, "\n%s:\n", keysSection)
 	}
 	for _, k := range c.Access.Keys {
-		PrintKey(&b, k, " # "+c.keys[k.Name].source.String())
+		PrintKey(&b, k, " # "+c.keys[k.Name].source)
 	}
 	if len(c.namespaces) > 0 {
 		fmt.Fprintf(&b, "\n%s:\n", namespacesSection)
@@ -43,32 +43,28 @@ func (c *Config) Print(w io.Writer, version string) error {
 // printNamespace writes the settings of a namespace, and those it inherits as comments.
 func (s *Values) printNamespace(b *strings.Builder) {
 	for _, d := range Definitions() {
+		v := s.get(d.Name)
 		switch {
 		case !d.Namespace:
 		case s.isSet(d.Name):
-			s.printEntry(b, "    ", d)
+			b.WriteString("    " + v.entry(""))
 		case d.Default != "" && (s.OnRedis() || d.Group != redisGroup):
-			s.printEntry(b, "    # ", d)
+			b.WriteString("    # " + v.entry("inherited, "))
 		}
 	}
 }
 
-// printEntry writes one setting, with its source as a comment.
-func (s *Values) printEntry(b *strings.Builder, indent string, d Definition) {
-	v, ok := s.resolved[d.Name]
-	if !ok {
-		fmt.Fprintf(b, "%s# %s: # not set\n", indent, d.Name)
-		return
+// entry returns the line of a setting, with its source as a comment.
+func (v resolved) entry(comment string) string {
+	if v.text == "" {
+		return "# " + v.def.Name + ": # not set\n"
 	}
-	comment := strings.NewReplacer("\n", `\n`, "\r", `\r`).Replace(v.source.String())
-	if v.inherited {
-		comment = "inherited, " + comment
-	}
-	shown := d.display(v.text)
+	comment += strings.NewReplacer("\n", `\n`, "\r", `\r`).Replace(v.source)
+	shown := v.display()
 	if shown != v.text {
 		comment += ", without passwords and options"
 	}
-	fmt.Fprintf(b, "%s%s: %s # %s\n", indent, d.Name, quoted(shown, d.format.text || d.list), comment)
+	return fmt.Sprintf("%s: %s # %s\n", v.def.Name, quoted(shown, v.def.format.text || v.def.list), comment)
 }
 
 // quoted returns a value in YAML, in quotes if YAML would read the text as something else.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"log/slog"
 	"net/netip"
 	"time"
@@ -94,11 +95,6 @@ const redisGroup = "Redis store"
 // OnRedis reports whether the store is Redis, and not a file.
 func (s *Settings) OnRedis() bool { return IsStoreURL(s.Store) }
 
-// Thresholds returns the ages at which statuses change.
-func (s *Settings) Thresholds() lastseen.Thresholds {
-	return lastseen.Thresholds{Green: s.Green, Yellow: s.Yellow}
-}
-
 // ForAPI returns the settings of a namespace that clients see.
 func (s *Settings) ForAPI() api.Settings {
 	shards := 1
@@ -106,16 +102,14 @@ func (s *Settings) ForAPI() api.Settings {
 		shards = s.RedisShards
 	}
 	return api.Settings{
-		Thresholds: s.Thresholds(), PingInterval: s.PingInterval, Retention: s.Retention, Shards: shards,
+		Thresholds:   lastseen.Thresholds{Green: s.Green, Yellow: s.Yellow},
+		PingInterval: s.PingInterval, Retention: s.Retention, Shards: shards,
 	}
 }
 
 // RedisOptions returns the options of a Redis store.
 func (c *Config) RedisOptions() redisstore.Options {
-	maxRetries := c.RedisMaxRetries
-	if maxRetries == 0 {
-		maxRetries = -1 // zero would mean the client's default
-	}
+	maxRetries := cmp.Or(c.RedisMaxRetries, -1) // zero would mean the client's default
 	return redisstore.Options{
 		URL: c.Store, MaxNamespaces: c.MaxNamespaces, Prefix: c.RedisPrefix, Shards: c.RedisShards,
 		Unit: c.RedisScoreUnit, Layouts: c.layouts(), Timeout: c.RedisTimeout, DialTimeout: c.RedisDialTimeout,
@@ -123,15 +117,12 @@ func (c *Config) RedisOptions() redisstore.Options {
 	}
 }
 
-// layouts returns the layouts of the namespaces that have their own. A field is set only if the namespace sets it:
-// a unit that is set declares that other programs also write the set.
+// layouts returns the layouts of the namespaces that have their own. A field is set only if the namespace sets it,
+// since a unit declares that other programs also write the set.
 func (c *Config) layouts() map[string]redisstore.Layout {
 	layouts := map[string]redisstore.Layout{}
 	for name, ns := range c.namespaces {
-		var l redisstore.Layout
-		if ns.isSet("redis-key") {
-			l.Key = ns.RedisKey
-		}
+		l := redisstore.Layout{Key: ns.RedisKey}
 		if ns.isSet("redis-score-unit") {
 			l.Unit = ns.RedisScoreUnit
 		}

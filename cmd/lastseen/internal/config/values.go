@@ -32,8 +32,7 @@ const (
 	AuthAuto = "auto" // requests need credentials if API keys or JWTs are configured
 	AuthNone = "none" // requests need no credentials
 
-	AllowUnknown  = "allow"  // serve namespaces that are not configured
-	RefuseUnknown = "refuse" // do not serve them
+	RefuseUnknown = "refuse" // do not serve namespaces that are not configured
 
 	off = "off"
 )
@@ -62,6 +61,8 @@ func formats(low, high int) map[string]format {
 	if low == 0 {
 		duration = format{takes: "0, or " + duration.takes, parse: durationOr("0", "0s")}
 	}
+	size := fmt.Sprintf("a size from %dMiB to %dGiB", api.MinBodyMemory>>20, maxBodyMemory>>30)
+	const outOfRange = "is out of range"
 	number := func(low, high int) string { return fmt.Sprintf("a number from %d to %d", low, high) }
 
 	return map[string]format{
@@ -69,16 +70,16 @@ func formats(low, high int) map[string]format {
 		"store":           {takes: "text", parse: parseText, text: true, display: displayStore},
 		"int":             {takes: number(low, high), parse: boundedNumber(low, high)},
 		"rate":            {takes: "off, or " + number(1, maxRate), parse: numberOr(off, maxRate, "is not valid")},
-		"connections":     {takes: "auto, or " + number(1, maxConns), parse: parseConnections},
-		"size":            {takes: takesSize(), parse: parseSize},
+		"connections":     {takes: "auto, or " + number(1, maxConns), parse: numberOr("auto", maxConns, outOfRange)},
+		"size":            {takes: size, parse: parseSize},
 		"time.Duration":   duration,
 		"retention":       {takes: "off, or a duration", parse: durationOr(off)},
 		"bool":            {takes: "on or off", parse: parseSwitch},
 		"slog.Level":      {takes: "debug, info, warn or error", parse: parseLevel},
 		"log-format":      {takes: "text or json", parse: oneOf("is not a format", "text", "json")},
 		"auth":            {takes: "auto or none", parse: oneOf("is not valid", AuthAuto, AuthNone)},
-		"unknown":         {takes: "allow or refuse", parse: oneOf("is not valid", AllowUnknown, RefuseUnknown)},
-		"redisstore.Unit": {takes: "ms or s", parse: oneOf[redisstore.Unit]("is not a unit", "ms", "s")},
+		"unknown":         {takes: "allow or refuse", parse: oneOf("is not valid", "allow", RefuseUnknown)},
+		"redisstore.Unit": {takes: "ms or s", parse: oneOf("is not a unit", "ms", "s")},
 		"address":         {takes: "HOST:PORT, or :PORT for all addresses", parse: parseAddress},
 		"key-set":         {takes: takesKeySet, parse: parseKeySetURL, display: displayKeySetURL},
 		"[]auth.Pattern":  {takes: takesPatterns, parse: listOf(auth.ParsePattern)},
@@ -91,9 +92,9 @@ func formats(low, high int) map[string]format {
 func parseText(text string) (any, error) { return text, nil }
 
 // oneOf reads one of several words; wrong says what others are not.
-func oneOf[T ~string](wrong string, words ...T) func(string) (any, error) {
+func oneOf(wrong string, words ...string) func(string) (any, error) {
 	return func(text string) (any, error) {
-		if !slices.Contains(words, T(text)) {
+		if !slices.Contains(words, text) {
 			return nil, fmt.Errorf("%q %s", text, wrong)
 		}
 		return text, nil
@@ -107,10 +108,11 @@ func parseSwitch(text string) (any, error) {
 
 func parseLevel(text string) (any, error) {
 	var level slog.Level
-	if _, err := oneOf("is not a log level", "debug", "info", "warn", "error")(text); err != nil {
-		return nil, err
+	_, err := oneOf("is not a log level", "debug", "info", "warn", "error")(text)
+	if err == nil {
+		err = level.UnmarshalText([]byte(text))
 	}
-	return level, level.UnmarshalText([]byte(text))
+	return level, err
 }
 
 func boundedNumber(low, high int) func(string) (any, error) {
@@ -126,26 +128,18 @@ func boundedNumber(low, high int) func(string) (any, error) {
 	}
 }
 
-// numberOr reads a number from 1 to high, or the word that stands for 0.
+// numberOr reads a number from 1 to high, or the word that stands for 0; wrong says what other texts are.
 func numberOr(zero string, high int, wrong string) func(string) (any, error) {
 	return func(text string) (any, error) {
-		n, err := strconv.Atoi(text)
-		switch {
-		case text == zero:
+		if text == zero {
 			return 0, nil
-		case err != nil || n < 1 || n > high:
-			return nil, fmt.Errorf("%q %s", text, wrong)
 		}
-		return n, nil
+		n, err := boundedNumber(1, high)(text)
+		if err != nil {
+			err = fmt.Errorf("%q %s", text, wrong)
+		}
+		return n, err
 	}
-}
-
-func parseConnections(text string) (any, error) {
-	return numberOr("auto", maxConns, "is out of range")(text)
-}
-
-func takesSize() string {
-	return fmt.Sprintf("a size from %dMiB to %dGiB", api.MinBodyMemory>>20, maxBodyMemory>>30)
 }
 
 func parseSize(text string) (any, error) {
@@ -240,7 +234,7 @@ func parseNetwork(item string) (netip.Prefix, error) {
 	return network, nil
 }
 
-// redisScheme matches the start of a Redis URL, also of one that continues wrongly: redis:/host.
+// redisScheme matches the start of a Redis URL, also of one with a mistake after the colon: redis:/host.
 var redisScheme = regexp.MustCompile(`(?i)^rediss?(\+[a-z]*)?:`)
 
 // IsStoreURL reports whether the text of a store is meant as a URL, and not as the name of a file.
@@ -266,19 +260,11 @@ func parseKeySetURL(text string) (any, error) {
 	return text, nil
 }
 
-// displayKeySetURL returns the URL without what may be a secret: a user, a password, and the query.
+// displayKeySetURL returns a valid URL without its query, which may be a secret, and without its fragment.
 func displayKeySetURL(text string) string {
-	const hidden = "xxxxx"
-	parsed, err := url.Parse(text)
-	if err != nil || parsed.Opaque != "" || parsed.Host == "" {
-		return "(unreadable)"
+	text, _, _ = strings.Cut(text, "#")
+	if address, _, found := strings.Cut(text, "?"); found {
+		return address + "?xxxxx"
 	}
-	if parsed.User != nil {
-		parsed.User = url.User(hidden)
-	}
-	if parsed.RawQuery != "" {
-		parsed.RawQuery = hidden
-	}
-	parsed.Fragment, parsed.RawFragment = "", ""
-	return parsed.String()
+	return text
 }
