@@ -90,7 +90,7 @@ func (s *server) readOne(c echo.Context, v any) error {
 	return b.decode(v)
 }
 
-// listMemory is how much memory the items of a list take until the response is sent, beside their text.
+// listMemory is how much memory the items of a list take until the response is sent, in addition to their text.
 type listMemory struct {
 	max   int  // items
 	sign  byte // one for each item
@@ -102,7 +102,7 @@ var (
 	lookupMemory = listMemory{maxLookup, ',', 512}
 )
 
-// of returns the memory for the list in a text, including that of its strings, which are no longer than the text.
+// of returns the memory for the list in a text, including that of its strings, which are at most as long as the text.
 func (m listMemory) of(text []byte) int {
 	items := 1 + bytes.Count(text, []byte{m.sign}) + bytes.Count(text, []byte("null")) // an item may be null
 	return len(text) + m.bytes*min(items, m.max)

@@ -9,7 +9,7 @@ import (
 )
 
 // checkSource returns an error if a request to an open server can come from any web page in a browser that reaches the
-// server. Other servers do not need this check, because such a page has no credentials.
+// server. Other servers do not need this check, because that page has no credentials.
 //
 // A page can make the browser send requests to this machine in two ways. It can point its own host name at this machine
 // (DNS rebinding): then its requests have the same origin, and only the name in Host gives them away. Or it can send

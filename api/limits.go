@@ -52,7 +52,7 @@ type exceededLimit struct {
 	limit.Exceeded
 }
 
-// setHeaders sets the headers that say when to try again, and which limit there is: see
+// setHeaders sets the headers that say when to try again, and which limit applies: see
 // draft-ietf-httpapi-ratelimit-headers-10.
 func (e *exceededLimit) setHeaders(header http.Header) {
 	seconds := int64((e.Wait + time.Second - 1) / time.Second)

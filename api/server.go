@@ -19,7 +19,7 @@ const (
 	maxHeaderBytes = 96 << 10
 	maxHeaderLines = 100             // more than browsers and several proxies send
 	maxStreams     = 100             // requests at the same time on an HTTP/2 connection
-	streamBuffer   = 64 << 10        // bytes of bodies that such a connection buffers before they are read
+	streamBuffer   = 64 << 10        // bytes of bodies that an HTTP/2 connection buffers before they are read
 	maxDrain       = 64 << 20        // bytes of a body that are read after an error
 	drainTimeout   = 5 * time.Second // for these
 )

@@ -12,8 +12,8 @@ const (
 	ByToken               // a user, by a JWT
 )
 
-// Caller is the sender of a request, and what it can do. Callers are shared between requests and never change. A nil
-// Caller is that of an open server, and can do everything.
+// Caller is the sender of a request, and what it can do. Callers are shared between requests and never change. On an
+// open server the Caller is nil and can do everything.
 type Caller struct {
 	Kind   Kind
 	Name   string // of the key, or of the token's user

@@ -15,7 +15,7 @@ const (
 	maxEntryBytes = 2 << 10
 )
 
-// Sizes in bytes besides the texts: of an entry with its place in the map and its caller, and of each namespace.
+// Sizes in bytes without the texts: of an entry with its place in the map and its caller, and of each namespace.
 const (
 	entryBytes     = 380
 	namespaceBytes = 16
