@@ -1,5 +1,5 @@
 // Package filestore stores presence in one file, for a service that runs as a single process with nothing else to
-// install. Reads are answered from memory; the file is what survives.
+// install. Reads are served from memory; the file keeps the data across restarts.
 //
 // Every write becomes part of a flush: one record that is appended to the file and synced to the disk. When superseded
 // records take more room than the live data, the file is rewritten in the background (compaction), so its size stays in

@@ -16,7 +16,7 @@ const (
 	lockPause = 50 * time.Millisecond
 )
 
-// tempName returns the name of the file that is written beside the data file and replaces it when it is complete.
+// tempName returns the name of the file that is written next to the data file and replaces it when it is complete.
 func tempName(path string) string { return path + ".new" }
 
 // resolve returns the file that an absolute path leads to, so that a symbolic link stays when the file is replaced.

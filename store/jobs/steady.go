@@ -56,7 +56,7 @@ func (c *steadyClock) move(cause error, at time.Duration) {
 // unsettle starts the waiting again, and logs why, once until the waiting is over.
 func (c *steadyClock) unsettle(cause error, at time.Duration) {
 	if !c.moved {
-		c.logger.Warn("the store's clock moved: nobody is deleted until it has been steady",
+		c.logger.Warn("the store's clock moved: no users are deleted until it has been steady",
 			"for", steadyFor.String(), "error", cause)
 	}
 	c.moved, c.steadyAt = true, at+steadyFor

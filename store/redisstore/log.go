@@ -14,7 +14,7 @@ type onceLogger struct {
 	logged map[topic]string
 }
 
-// topic is one kind of remark about one server or namespace.
+// topic is one type of remark about one server or namespace.
 type topic struct{ subject, about string }
 
 // logOnce logs a remark, unless the last one on the topic had the same value. With the value "" it logs nothing and

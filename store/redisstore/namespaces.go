@@ -29,9 +29,8 @@ func (s *Store) ensure(ctx context.Context, all []*candidate) {
 	s.register(ctx, empty, s.maxNamespaces)
 }
 
-// register adds namespaces to the list while it has fewer than limit names (0 for any number), then writes the metas of
-// those that have none, and verifies them: another server may have written another one. A namespace with a meta is
-// always in the list.
+// register adds namespaces to the list while it has fewer than limit names (0 for any number), then writes missing
+// metas, and verifies them: another server may have written another one. A namespace with a meta is always in the list.
 func (s *Store) register(ctx context.Context, all []*candidate, limit int) {
 	if len(all) == 0 {
 		return
