@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// check reports settings that contradict each other, and those that the store refuses.
+// check reports settings that contradict each other, and settings that the store refuses.
 func (c *Config) check(e *Error) {
 	c.Values.check(e)
 	if c.valid("redis-pool-size", "redis-min-idle-conns") &&
