@@ -164,8 +164,8 @@ func (b *body) read() error {
 	}
 }
 
-// makeRoom doubles the buffer if it is full, to at most one byte more than can arrive, which shows the end. While the
-// content is copied, both buffers count.
+// makeRoom doubles the buffer if it is full, to at most one byte more than can arrive: the next read then finds the end
+// of the body. While the content is copied, both buffers count.
 func (b *body) makeRoom() error {
 	if len(b.content) < cap(b.content) {
 		return nil

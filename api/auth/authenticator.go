@@ -44,8 +44,8 @@ func (o Options) withDefaults() Options {
 // Authenticator identifies callers by their credentials. Its methods may be called concurrently. An open server has a
 // nil Authenticator.
 type Authenticator struct {
-	// keys holds the callers by the hashes of their API keys. How long a lookup takes can reveal something about the
-	// hashes, but not about a key: it has 256 random bits, and its hash cannot be chosen.
+	// keys holds the callers by the hashes of their API keys. The time of a lookup can reveal something about the
+	// hashes, but not about a key: a key has 256 random bits, and its hash cannot be chosen.
 	keys      map[[sha256.Size]byte]*Caller
 	tokens    *verifier // nil: tokens are not accepted
 	anonymous *Caller

@@ -52,9 +52,8 @@ func (c *Caller) IsAnonymous() bool { return c.is(Anonymous) }
 // cannot read it. Users can always see themselves.
 func (c *Caller) IsBlind(namespace string) bool { return c.is(ByKey) && !c.Can(Read, namespace) }
 
-// SeekReadable returns the position from which to list on after a position: all namespaces between the two are ones
-// that the caller cannot read. Positions are compared with names by bytes. It returns false if no readable names can
-// follow.
+// SeekReadable returns the position at which to continue a list after a position: the caller cannot read the namespaces
+// between the two. Positions are compared with names by bytes. It returns false if no readable names can follow.
 func (c *Caller) SeekReadable(position string) (next string, more bool) {
 	if c == nil {
 		return position, true

@@ -48,7 +48,7 @@ func matching(keys []publicKey, id, algorithm string) (set jwt.VerificationKeySe
 // keySet is a key set (JWKS) that an issuer publishes. It is fetched in the background, and when a token names a
 // missing key. If a fetch fails or returns no usable key, the known keys stay valid.
 type keySet struct {
-	url        string // it can hold a password, so logs have only the host
+	url        string // can contain a password, so logs have only the host
 	host       string
 	client     *http.Client
 	logger     *slog.Logger

@@ -82,7 +82,7 @@ func (c *tokenCache) add(hash [sha256.Size]byte, v verified) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tokens.Remove(hash) // two requests can verify it at the same time
+	c.tokens.Remove(hash) // two requests can verify a token at the same time
 	for c.used+size > c.limit {
 		c.tokens.RemoveOldest()
 	}

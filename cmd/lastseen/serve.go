@@ -25,7 +25,7 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore"
 )
 
-// drainTimeout is how long requests in progress can take after the order to stop. The rest of 10 seconds is for the
+// drainTimeout is how long requests in progress can take after the signal to stop. The rest of 10 seconds is for the
 // last flush.
 const drainTimeout = 7 * time.Second
 

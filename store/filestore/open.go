@@ -27,7 +27,7 @@ func resolve(path string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-// openFile opens and locks the data file, or creates an empty one where there is none.
+// openFile opens and locks the data file, or creates an empty one if it does not exist.
 func openFile(path string, version uint32) (*os.File, error) {
 	info, err := os.Stat(path)
 	switch {

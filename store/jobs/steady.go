@@ -62,8 +62,8 @@ func (c *steadyClock) unsettle(cause error, at time.Duration) {
 	c.moved, c.steadyAt = true, at+steadyFor
 }
 
-// heldNamespaces are the namespaces in which retention would delete everyone. A wrong clock or a mistyped retention
-// would do so. Their users are deleted only when every round for a while agrees.
+// heldNamespaces are the namespaces in which retention would delete everyone, as with a wrong clock or a mistyped
+// retention. Their users are deleted only when every round for a while agrees.
 type heldNamespaces struct {
 	mu     sync.Mutex
 	byName map[string]*hold

@@ -100,8 +100,8 @@ func (s *Store) forEachPrimary(
 	return errs
 }
 
-// keyAttempts is the number of keys tried to find the primaries of a Cluster. One with so few slots that none of these
-// keys is in them is left out.
+// keyAttempts is the number of keys tried to find the primaries of a Cluster. A primary with so few slots that none of
+// these keys is in them is left out.
 const keyAttempts = 4096
 
 // primaries returns the servers that are written to now, each with a key that it owns. In a Cluster it relies on what

@@ -203,8 +203,8 @@ func (a address) String() string {
 const unreadable = "(unreadable)"
 
 // Redact returns a store URL for messages: without its passwords, without a user that has no password, and without its
-// options except the master's name. It shows nothing of a URL that it cannot parse: an unescaped slash in a password,
-// for example, begins the path.
+// options except the master's name. It hides a URL that it cannot parse: an unescaped slash in a password, for example,
+// begins the path.
 func Redact(rawURL string) string {
 	a, err := parseAddress(rawURL)
 	if err != nil {

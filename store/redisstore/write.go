@@ -9,7 +9,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// maxMembers bounds the members that are written in one round trip, and so the time it takes.
+// maxMembers bounds the members that are written in one round trip, and therefore its time.
 const maxMembers = 4096
 
 // Ping implements [store.Store].
