@@ -3,7 +3,7 @@
 LINT = go tool -modfile=tools/lint/go.mod golangci-lint
 LINT_BENCH = go tool -modfile=../tools/lint/go.mod golangci-lint
 
-.PHONY: check generate generated lint format race heavy test fuzz bench image containers hook
+.PHONY: check generate generated lint format race heavy test fuzz bench size image containers hook
 
 # What runs the tests: go test, or .ci/test, which prints the slowest ones, too.
 GOTEST = go test
@@ -55,6 +55,11 @@ fuzz:
 BENCH = -write RESULTS.md
 bench:
 	go run -C bench . $(BENCH)
+
+# How large the code is, and how long the tests of each package take.
+size:
+	go run -C tools/size . -root ../..
+	go test -count=1 -timeout 10m ./...
 
 # The container image, with its version.
 image:

@@ -134,7 +134,8 @@ func TestAccessOfTheProcess(t *testing.T) {
 	require.Eventually(t, func() bool { return ask("ls_a") == http.StatusUnauthorized }, 30*time.Second,
 		time.Millisecond)
 	require.Equal(t, http.StatusOK, ask("ls_b"))
-	require.Contains(t, s.log.String(), "level=DEBUG", "why ls_a is refused now")
+	require.Eventually(t, func() bool { return strings.Contains(s.log.String(), "level=DEBUG") }, 30*time.Second,
+		time.Millisecond, "why ls_a is refused now")
 	require.NotContains(t, s.log.String(), "ls_a")
 	require.Zero(t, s.terminate(t))
 }

@@ -153,10 +153,10 @@ func (r *runtimeConfig) replace(next *config.Config) error {
 		r.authenticator = authenticator
 		defer previous.Close()
 	}
+	r.level.Set(next.LogLevel) // first, so that the log has what the new settings refuse
 	handler := api.New(r.apiConfig(next))
 	r.handler.Store(&handler)
 	r.current.Store(next)
-	r.level.Set(next.LogLevel)
 	return nil
 }
 

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// onceLogger logs what is found again and again only when it changes. Its other methods are those of its logger.
+// onceLogger logs a repeated finding only when it changes. Its other methods are those of its logger.
 type onceLogger struct {
 	*slog.Logger
 
@@ -31,7 +31,7 @@ func (l *onceLogger) logOnce(level slog.Level, t topic, value, message string, a
 	}
 }
 
-// warnOnce logs the first remark of its kind about a namespace.
+// warnOnce logs the first remark of its type about a namespace.
 func (s *Store) warnOnce(ns namespace, about, message string, args ...any) {
 	args = append([]any{"namespace", ns.name, "key", ns.key}, args...)
 	s.log.logOnce(slog.LevelWarn, topic{ns.name, about}, "found", message, args...)

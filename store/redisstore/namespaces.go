@@ -216,7 +216,7 @@ func (s *Store) RemoveEmpty(ctx context.Context, name string) (bool, error) {
 	return false, c.err
 }
 
-// unregister removes the meta and the name of a namespace, and reports whether there was one of them. The meta goes
+// unregister removes the meta and the name of a namespace, and reports whether either existed. The meta goes
 // first, since a namespace with a meta is always in the list. In a Cluster the parts of a pipeline are not in order.
 func (s *Store) unregister(ctx context.Context, name string) (existed bool, err error) {
 	s.agreements.forget(name)

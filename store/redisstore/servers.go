@@ -65,7 +65,7 @@ func (s *Store) checkServers(ctx context.Context) error {
 	return failed
 }
 
-// checkServer logs what is wrong with one server. The error is ErrTooOld, or that of asking it.
+// checkServer logs what is wrong with one server. The error is ErrTooOld, or why the server could not be asked.
 func (s *Store) checkServer(ctx context.Context, client *redis.Client, _ string) error {
 	info, err := readInfo(ctx, client, "server", "memory")
 	if err != nil {

@@ -77,7 +77,7 @@ func fail[T any](batches []*store.Batch[T], err error) {
 	}
 }
 
-// prepare returns what is to be written, and the namespaces of it.
+// prepare returns the batches to write, and their namespaces.
 func (s *Store) prepare(batches []*store.Batch[store.Sighting]) (all []*pendingBatch, namespaces []*candidate) {
 	for _, batch := range batches {
 		if len(batch.Items) == 0 {
