@@ -170,7 +170,7 @@ func TestCredentialsStayOutOfTheLog(t *testing.T) {
 	guard, headers := callers(t)
 	w := newGuardedWorld(t, fileStore(t), guard)
 	for name, reason := range map[string]string{
-		"alice, expired": "expired", "stranger": "unknown API key", "garbage": "malformed", "basic": "not Bearer",
+		"alice, expired": "expired", "stranger": "no such key", "garbage": "malformed", "basic": "not Bearer",
 	} {
 		r := w.send(http.MethodGet, "/chat/users/alice", "", "Authorization: "+headers[name])
 		require.Contains(t, w.log.String(), r.header.Get("X-Request-Id"))

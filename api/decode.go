@@ -107,8 +107,8 @@ func goTypeName(t reflect.Type) string {
 	}
 }
 
-// strict stops decoding as soon as a body is known to be wrong. Package json alone would read a list or a value of a
-// wrong type to its end, however long, and would keep all names in it to detect duplicates.
+// strict stops the decoding where a body is known to be wrong. Package json alone would read a list to its end, however
+// long, and a value of a wrong type, too, and would keep all names in it to detect duplicates.
 var strict = json.WithUnmarshalers(json.JoinUnmarshalers(
 	refuse[string]("{[", maxLookup),
 	refuse[item]("[", maxItems),

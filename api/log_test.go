@@ -176,7 +176,7 @@ func TestRefusalsAtDebug(t *testing.T) {
 		{"GET", "/v1/namespaces/chat/counts", "ping", codeForbidden, "scope read", "key:ping"},
 		{"GET", "/v1/namespaces/chat/counts", "nobody", codeUnauthenticated, "Authorization", "address:192.0.2.1"},
 		{"GET", "/v1/namespaces/chat/counts", "alice, expired", codeUnauthenticated, "expired", "address:192.0.2.1"},
-		{"GET", "/v1/namespaces/chat/counts", "stranger", codeUnauthenticated, "unknown API key", "address:192.0.2.1"},
+		{"GET", "/v1/namespaces/chat/counts", "stranger", codeUnauthenticated, "no such key", "address:192.0.2.1"},
 		{"POST", "/v1/namespaces/chat/users/bob/ping", "alice", codeForbidden, "its own user", "user:"},
 		{"GET", "/v1/namespaces/chat/counts?x=1", "all", codeUnknownParameter, "parameter", "key:all"},
 		{"GET", "/nothing", "nobody", codeNotFound, "/docs/", "address:192.0.2.1"},

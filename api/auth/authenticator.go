@@ -131,7 +131,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, authorization []string
 	if caller := a.keys[sha256.Sum256([]byte(credentials))]; caller != nil {
 		return caller, nil
 	}
-	return nil, invalid("unknown API key")
+	return nil, invalid("no such key")
 }
 
 // AuthenticateToken returns the user that a JWT belongs to, with the errors of [Authenticator.Authenticate].

@@ -262,7 +262,7 @@ func TestParsePublicKeys(t *testing.T) {
 	require.NoError(t, err)
 	for part, content := range map[string][]byte{
 		"too long":             pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: long}),
-		"no public key in PEM": []byte("ssh-rsa AAAA"), "contains no": nil,
+		"no public key in PEM": []byte("ssh-rsa AAAA"), "there is no": nil,
 		"only public keys": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
 		"P-256":            pemOf(t, p384), "1024 bits": pemOf(t, weak),
 		"key 2":          append(pemOf(t, all[0]), pemOf(t, weak)...),

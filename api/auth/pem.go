@@ -36,7 +36,7 @@ func ParsePublicKeys(content []byte) ([]crypto.PublicKey, error) {
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return nil, errors.New("contains no public key in PEM (-----BEGIN PUBLIC KEY-----)")
+		return nil, errors.New("there is no public key in PEM: -----BEGIN PUBLIC KEY-----")
 	}
 	return keys, nil
 }

@@ -76,7 +76,7 @@ func ParsePrivateKey(content []byte) (crypto.Signer, error) {
 		block, rest = pem.Decode(rest)
 	}
 	if block == nil {
-		return nil, errors.New("contains no private key in PEM (-----BEGIN PRIVATE KEY-----)")
+		return nil, errors.New("there is no private key in PEM: -----BEGIN PRIVATE KEY-----")
 	}
 	key, err := privateKeyIn(block)
 	if err != nil {

@@ -165,7 +165,7 @@ func TestWrongTokenNew(t *testing.T) {
 		},
 		{
 			append(byKeys, "--user", "alice", "--namespaces", "chat", "--jwt-private-key", file),
-			"--jwt-private-key: contains no private key in PEM",
+			"--jwt-private-key: there is no private key in PEM",
 		},
 		{
 			[]string{"--user", "alice", "--namespaces", "chat"},
