@@ -80,7 +80,7 @@ func (s *server) body(c echo.Context, max int64) *body {
 	return &body{bodyHold: s.hold(c), c: c, max: max}
 }
 
-// readOne reads JSON about one user into v. It does not change v if there is no body.
+// readOne reads JSON about one user into v. Without a body it does not change v.
 func (s *server) readOne(c echo.Context, v any) error {
 	b := s.body(c, maxOneBody)
 	defer b.release()

@@ -25,7 +25,7 @@ var (
 // maxCredentials is the maximum size of credentials in bytes: tokens are rarely longer than 2 KiB.
 const maxCredentials = 8 << 10
 
-// Options are what an [Authenticator] needs besides its configuration. All have defaults.
+// Options are what an [Authenticator] needs in addition to its configuration. All have defaults.
 type Options struct {
 	Logger    *slog.Logger      // default: slog.Default()
 	Now       func() time.Time  // default: time.Now

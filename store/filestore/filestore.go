@@ -149,7 +149,7 @@ func (s *Store) Now(context.Context) (now lastseen.Instant, err error) {
 
 // readClock returns the time by the store's clock.
 func (s *Store) readClock() lastseen.Instant {
-	_ = s.clock.Refresh(func() (time.Time, error) { return s.now(), nil }) // there is no other error
+	_ = s.clock.Refresh(func() (time.Time, error) { return s.now(), nil }) // s.now cannot fail
 	at, _ := s.clock.Now()
 	return at
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // ensure checks namespaces that are about to be written to, and registers those without a meta. The limit on namespaces
-// applies to those that have no members yet.
+// applies to namespaces without members.
 func (s *Store) ensure(ctx context.Context, all []*candidate) {
 	s.verify(ctx, all)
 	var populated, empty []*candidate
