@@ -34,7 +34,7 @@ const settingsBody = `{"namespace":"0123456789abcdef","green_ms":60000,"yellow_m
 func serve(ctx context.Context, args []string, stdout io.Writer) error {
 	set := flag.NewFlagSet("serve", flag.ContinueOnError)
 	at := set.String("store", "", "file or redis:// URL; omit for bare")
-	merge := set.Bool("coalesce", false, "merge concurrent pings and lookups")
+	merge := set.Bool("coalesce", false, "merge concurrent pings and lookups, on Redis")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
@@ -93,15 +93,14 @@ func tuneGC(at string) (ballast []byte) {
 }
 
 // openStore opens a store as cmd/lastseen does by default.
-func openStore(at string, merge bool, logger *slog.Logger) (s store.Store, err error) {
-	if strings.Contains(at, "://") {
-		logging.Disable()
-		s, err = redisstore.Open(redisstore.Options{URL: at, Logger: logger})
-	} else {
-		s, err = filestore.Open(filestore.Options{Path: at, Sync: filestore.DefaultSync, Logger: logger})
+func openStore(at string, merge bool, logger *slog.Logger) (store.Store, error) {
+	if !strings.Contains(at, "://") {
+		return filestore.Open(filestore.Options{Path: at, Sync: filestore.DefaultSync, Logger: logger})
 	}
-	if err == nil && merge {
-		s = coalesce.New(s, coalesce.Options{})
+	logging.Disable()
+	s, err := redisstore.Open(redisstore.Options{URL: at, Logger: logger})
+	if err != nil || !merge {
+		return s, err
 	}
-	return s, err
+	return coalesce.New(s, coalesce.Options{}), nil
 }

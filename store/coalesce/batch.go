@@ -76,7 +76,8 @@ func (b *batch[T]) send(c *coalescer[T]) error {
 	defer cancel()
 	err := catchPanic(func() { c.send(ctx, batches) })
 	late := c.Now().Sub(b.begun) >= limit
-	c.countBatch(b.members)
+	members := int64(b.members)
+	c.count(CallStats{Batches: 1, Members: members, Largest: members})
 	var failed error
 	for _, nb := range b.namespaces {
 		failed = cmp.Or(failed, nb.Err)

@@ -20,19 +20,24 @@ type instant struct {
 	roundTrip time.Duration
 }
 
-func (s instant) Ping(_ context.Context, _ string, batch []store.Sighting) ([]lastseen.State, error) {
+func (s instant) PingBatches(_ context.Context, batches []*store.Batch[store.Sighting]) {
 	time.Sleep(s.roundTrip)
-	states := make([]lastseen.State, len(batch))
-	for i, sighting := range batch {
-		states[i] = lastseen.State{At: sighting.At}
+	for _, b := range batches {
+		b.States = make([]lastseen.State, len(b.Items))
+		for i, sighting := range b.Items {
+			b.States[i] = lastseen.State{At: sighting.At}
+		}
 	}
-	return states, nil
 }
 
-func (s instant) Lookup(_ context.Context, _ string, users []string) ([]lastseen.State, error) {
+func (s instant) LookupBatches(_ context.Context, batches []*store.Batch[string]) {
 	time.Sleep(s.roundTrip)
-	return make([]lastseen.State, len(users)), nil
+	for _, b := range batches {
+		b.States = make([]lastseen.State, len(b.Items))
+	}
 }
+
+func (instant) NodeOf(string) (of func(user string) string) { return func(string) string { return "" } }
 
 func (instant) Close() error { return nil }
 

@@ -13,7 +13,6 @@ import (
 // coalescer batches one kind of call, with a queue for each node.
 type coalescer[T any] struct {
 	Options
-	counters
 	send   func(context.Context, []*store.Batch[T])
 	userOf func(item T) string
 	nodeOf func(namespace string) (of func(user string) string)
@@ -25,18 +24,19 @@ type coalescer[T any] struct {
 
 	running sync.WaitGroup // nodes that are sending
 	pool    sync.Pool      // of *call[T]
+
+	counting sync.Mutex
+	counted  CallStats // guarded by counting; Queued is not kept here
 }
 
 func newCoalescer[T any](
-	o Options, send func(context.Context, []*store.Batch[T]), userOf func(T) string,
+	o Options, send func(context.Context, []*store.Batch[T]), nodeOf func(string) func(string) string,
+	userOf func(T) string,
 ) *coalescer[T] {
-	c := &coalescer[T]{Options: o, send: send, userOf: userOf, nodeOf: singleNode, nodes: map[string]*node[T]{}}
+	c := &coalescer[T]{Options: o, send: send, userOf: userOf, nodeOf: nodeOf, nodes: map[string]*node[T]{}}
 	c.pool.New = func() any { return &call[T]{done: make(chan struct{}, 1)} }
 	return c
 }
-
-// singleNode is the NodeOf of a store on one server.
-func singleNode(string) (of func(user string) string) { return func(string) string { return "" } }
 
 // call is a request to one node, or a part of one: at most NamespaceSize items.
 type call[T any] struct {
@@ -182,7 +182,7 @@ func (c *coalescer[T]) enqueue(namespace string, split ...nodeCalls[T]) error {
 		for _, reserved := range split[:i] {
 			reserved.node.release(reserved.members)
 		}
-		c.refused.Add(int64(nc.members))
+		c.count(CallStats{Refused: int64(nc.members)})
 		return fmt.Errorf("%w: %d are queued already", store.ErrOverloaded, nc.node.queued.Load())
 	}
 	for _, nc := range split {

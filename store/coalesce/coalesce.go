@@ -71,27 +71,12 @@ type Store struct {
 var _ store.Store = (*Store)(nil)
 
 // New returns a store that batches the calls to s. Closing it closes s.
-func New(s store.Store, o Options) *Store {
+func New(s store.Batcher, o Options) *Store {
 	o = o.withDefaults()
-	pings := newCoalescer(o, oneByOne(s.Ping), func(sighting store.Sighting) string { return sighting.User })
+	pings := newCoalescer(o, s.PingBatches, s.NodeOf, func(sighting store.Sighting) string { return sighting.User })
 	pings.merge = mergeDuplicates
-	lookups := newCoalescer(o, oneByOne(s.Lookup), func(user string) string { return user })
-	if b, ok := s.(store.Batcher); ok {
-		pings.send, lookups.send = b.PingBatches, b.LookupBatches
-		pings.nodeOf, lookups.nodeOf = b.NodeOf, b.NodeOf
-	}
+	lookups := newCoalescer(o, s.LookupBatches, s.NodeOf, func(user string) string { return user })
 	return &Store{Store: s, pings: pings, lookups: lookups}
-}
-
-// oneByOne sends batches with a call each, to a store that is not a [store.Batcher].
-func oneByOne[T any](
-	send func(context.Context, string, []T) ([]lastseen.State, error),
-) func(context.Context, []*store.Batch[T]) {
-	return func(ctx context.Context, batches []*store.Batch[T]) {
-		for _, b := range batches {
-			b.States, b.Err = send(ctx, b.Namespace, b.Items)
-		}
-	}
 }
 
 // Ping implements [store.Store].

@@ -1,9 +1,6 @@
 package coalesce
 
-import (
-	"log/slog"
-	"sync/atomic"
-)
+import "log/slog"
 
 // Stats describes the queues and the batches sent so far.
 type Stats struct {
@@ -32,28 +29,23 @@ func (s CallStats) LogValue() slog.Value {
 	)
 }
 
-// counters count for [CallStats].
-type counters struct {
-	batches, members, largest, refused atomic.Int64
+// count adds to the statistics.
+func (c *coalescer[T]) count(more CallStats) {
+	c.counting.Lock()
+	defer c.counting.Unlock()
+	c.counted.Batches += more.Batches
+	c.counted.Members += more.Members
+	c.counted.Largest = max(c.counted.Largest, more.Largest)
+	c.counted.Refused += more.Refused
 }
 
-// countBatch counts a batch that was sent. Several nodes send at the same time, hence the loop.
-func (c *counters) countBatch(members int) {
-	n := int64(members)
-	c.batches.Add(1)
-	c.members.Add(n)
-	for largest := c.largest.Load(); n > largest && !c.largest.CompareAndSwap(largest, n); {
-		largest = c.largest.Load()
-	}
-}
-
-// stats returns the counters and the lengths of the queues.
+// stats returns the statistics and the lengths of the queues.
 func (c *coalescer[T]) stats() CallStats {
+	c.counting.Lock()
+	stats := c.counted
+	c.counting.Unlock()
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	stats := CallStats{
-		Batches: c.batches.Load(), Members: c.members.Load(), Largest: c.largest.Load(), Refused: c.refused.Load(),
-	}
 	for _, n := range c.nodes {
 		stats.Queued += n.queued.Load()
 	}

@@ -102,12 +102,8 @@ func (r *Retention) remove(ctx context.Context, namespace string) error {
 // trim deletes users with one call and returns their number. It deletes none while the clock is not steady.
 func (r *Retention) trim(ctx context.Context, namespace string) (int, error) {
 	now, steady, err := r.now(ctx)
-	if err != nil {
+	if err != nil || !steady {
 		return 0, err
-	}
-	if !steady {
-		r.held.forget()
-		return 0, nil
 	}
 	keep := r.keep(namespace) // read last, since it may have changed in the meantime
 	if keep == 0 {
@@ -118,6 +114,7 @@ func (r *Retention) trim(ctx context.Context, namespace string) (int, error) {
 	result, err := r.store.Trim(ctx, namespace, store.TrimQuery{Age: keep, Now: now, All: all})
 	if errors.Is(err, store.ErrClockMoved) {
 		r.clock.move(err, r.monotonic())
+		r.held.forget()
 		return 0, nil
 	}
 	if err == nil {
@@ -126,11 +123,15 @@ func (r *Retention) trim(ctx context.Context, namespace string) (int, error) {
 	return result.Deleted, err
 }
 
-// now returns the time by the store's clock, and whether that clock is steady.
+// now returns the time by the store's clock, and whether that clock is steady. If it is not, all waits of held
+// namespaces end: earlier rounds went by another time.
 func (r *Retention) now(ctx context.Context) (now lastseen.Instant, steady bool, err error) {
 	before := r.monotonic()
 	if now, err = r.store.Now(ctx); err != nil {
 		return 0, false, err
 	}
-	return now, r.clock.observe(now, before, r.monotonic()), nil
+	if steady = r.clock.observe(now, before, r.monotonic()); !steady {
+		r.held.forget()
+	}
+	return now, steady, nil
 }

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -99,12 +100,9 @@ func (s *Store) checkUnit(c *candidate, q scoreQuery) error {
 			newest = max(newest, math.Abs(z.Score))
 		}
 	}
-	invalid, err := sum(q.invalid)
-	if err != nil {
-		return err
-	}
+	invalid, failed := sum(q.invalid)
 	beyond, err := sum(q.beyond)
-	if err != nil {
+	if err = cmp.Or(failed, err); err != nil {
 		return err
 	}
 	actual := ""

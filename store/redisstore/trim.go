@@ -8,40 +8,39 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// Trim implements [store.Store]. If a namespace has several shards, it checks the clocks of all before it deletes
-// anyone.
+// Trim implements [store.Store]. If a namespace has several shards, it first checks the clocks of all, and counts what
+// to delete in each: one shard after the other would take too long.
 func (s *Store) Trim(ctx context.Context, namespace string, q store.TrimQuery) (result store.TrimResult, err error) {
 	ctx, cancel, ns, err := s.open(ctx, namespace)
 	if err != nil {
 		return result, err
 	}
 	defer cancel()
-	keys := ns.all()
-	if len(keys) > 1 {
-		counted, err := s.trim(ctx, ns, keys, q, 0)
+	limits := []int{store.MaxTrim}
+	if ns.shards > 1 {
+		counted, err := s.trim(ctx, ns, q, make([]int, ns.shards))
 		if err != nil {
 			return result, err
 		}
-		keys = nil
+		room := store.MaxTrim
+		limits = make([]int, ns.shards)
 		for i, shard := range counted {
 			result.Held = result.Held || shard.held
-			if shard.old > 0 && !shard.held {
-				keys = append(keys, ns.shard(i))
+			if !shard.held {
+				limits[i] = min(shard.old, room)
+				room -= limits[i]
 			}
 		}
-	}
-	for _, key := range keys {
-		shards, err := s.trim(ctx, ns, []string{key}, q, store.MaxTrim-result.Deleted)
-		if err != nil {
-			return result, err
-		}
-		result.Deleted += shards[0].deleted
-		result.Held = result.Held || shards[0].held
-		if result.Deleted >= store.MaxTrim {
-			break
+		if room == store.MaxTrim {
+			return result, nil
 		}
 	}
-	return result, nil
+	shards, err := s.trim(ctx, ns, q, limits)
+	for _, shard := range shards {
+		result.Deleted += shard.deleted
+		result.Held = result.Held || shard.held
+	}
+	return result, err
 }
 
 // trimmed is the result of trimming one shard.
@@ -51,18 +50,16 @@ type trimmed struct {
 	old     int // members that were too old before
 }
 
-// trim deletes at most limit members of each shard that are older than the query's age, all in one round trip. With
-// limit 0 it only counts them.
-func (s *Store) trim(
-	ctx context.Context, ns namespace, keys []string, q store.TrimQuery, limit int,
-) ([]trimmed, error) {
+// trim deletes members of each shard that are older than the query's age, all in one round trip: at most as many as its
+// limit. With limit 0 it only counts them.
+func (s *Store) trim(ctx context.Context, ns namespace, q store.TrimQuery, limits []int) ([]trimmed, error) {
 	all := 0
 	if q.All {
 		all = 1
 	}
-	calls := make([]call, len(keys))
-	for i, key := range keys {
-		calls[i] = call{key: key, args: []any{
+	calls := make([]call, len(limits))
+	for i, limit := range limits {
+		calls[i] = call{key: ns.shard(i), args: []any{
 			q.Age.Milliseconds(), int64(q.Now), store.MaxClockDrift.Milliseconds(), ns.perScore(),
 			limit, all, ns.time(lastseen.MaxInstant + 1), ns.hidden(),
 		}}

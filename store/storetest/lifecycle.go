@@ -12,30 +12,27 @@ import (
 
 // calls is every method that takes a context.
 func calls(s store.Store) map[string]func(context.Context) error {
-	sighting := []store.Sighting{{User: "alice", At: base}}
+	sighting, everyone := []store.Sighting{{User: "alice", At: base}}, everyone()
+	page, trim := store.ListQuery{Ranges: everyone, Limit: 5}, store.TrimQuery{Age: time.Hour}
 	return map[string]func(context.Context) error{
-		"Ping":   func(ctx context.Context) error { _, err := s.Ping(ctx, ns, sighting); return err },
-		"Leave":  func(ctx context.Context) error { _, err := s.Leave(ctx, ns, sighting); return err },
-		"Lookup": func(ctx context.Context) error { _, err := s.Lookup(ctx, ns, []string{"alice"}); return err },
-		"Count":  func(ctx context.Context) error { _, err := s.Count(ctx, ns, everyone()); return err },
-		"Newest": func(ctx context.Context) error { _, err := s.Newest(ctx, ns); return err },
-		"Forget": func(ctx context.Context) error { return s.Forget(ctx, ns, "alice") },
-		"Trim": func(ctx context.Context) error {
-			_, err := s.Trim(ctx, ns, store.TrimQuery{Age: time.Hour})
-			return err
-		},
-		"RemoveEmpty":     func(ctx context.Context) error { _, err := s.RemoveEmpty(ctx, "unused"); return err },
-		"Namespaces":      func(ctx context.Context) error { _, err := s.Namespaces(ctx, "", 5); return err },
+		"Ping":            func(ctx context.Context) error { return errorOf(s.Ping(ctx, ns, sighting)) },
+		"Leave":           func(ctx context.Context) error { return errorOf(s.Leave(ctx, ns, sighting)) },
+		"Lookup":          func(ctx context.Context) error { return errorOf(s.Lookup(ctx, ns, []string{"alice"})) },
+		"Count":           func(ctx context.Context) error { return errorOf(s.Count(ctx, ns, everyone)) },
+		"Newest":          func(ctx context.Context) error { return errorOf(s.Newest(ctx, ns)) },
+		"List":            func(ctx context.Context) error { return errorOf(s.List(ctx, ns, page)) },
+		"Forget":          func(ctx context.Context) error { return s.Forget(ctx, ns, "alice") },
+		"Trim":            func(ctx context.Context) error { return errorOf(s.Trim(ctx, ns, trim)) },
+		"RemoveEmpty":     func(ctx context.Context) error { return errorOf(s.RemoveEmpty(ctx, "unused")) },
+		"Namespaces":      func(ctx context.Context) error { return errorOf(s.Namespaces(ctx, "", 5)) },
 		"DeleteNamespace": func(ctx context.Context) error { return s.DeleteNamespace(ctx, ns) },
 		"Register":        func(ctx context.Context) error { return s.Register(ctx, []string{"alice"}) },
-		"Lease":           func(ctx context.Context) error { _, err := s.Lease(ctx, "work", time.Hour); return err },
+		"Lease":           func(ctx context.Context) error { return errorOf(s.Lease(ctx, "work", time.Hour)) },
 		"Ready":           s.Ready,
-		"List": func(ctx context.Context) error {
-			_, err := s.List(ctx, ns, store.ListQuery{Ranges: everyone(), Limit: 5})
-			return err
-		},
 	}
 }
+
+func errorOf[T any](_ T, err error) error { return err }
 
 func testCancelledContext(t *testing.T, s store.Store) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -49,15 +46,12 @@ func testCancelledContext(t *testing.T, s store.Store) {
 }
 
 func testNow(t *testing.T, s store.Store) {
-	ctx := context.Background()
-	last, err := s.Now(ctx)
-	require.NoError(t, err)
+	last := now(t, s)
 	require.Positive(t, last)
 	for range 1000 {
-		now, err := s.Now(ctx)
-		require.NoError(t, err)
-		require.GreaterOrEqual(t, now, last, "time runs backwards")
-		last = now
+		at := now(t, s)
+		require.GreaterOrEqual(t, at, last, "time runs backwards")
+		last = at
 	}
 }
 
@@ -71,8 +65,7 @@ func testClose(t *testing.T, s store.Store) {
 	for name, call := range calls(s) {
 		require.ErrorIs(t, call(context.Background()), store.ErrClosed, name)
 	}
-	_, err := s.Now(context.Background())
-	require.ErrorIs(t, err, store.ErrClosed)
+	require.ErrorIs(t, errorOf(s.Now(context.Background())), store.ErrClosed)
 	require.NoError(t, s.Close(), "closing again does nothing")
 }
 

@@ -84,11 +84,8 @@ func (m model) older(namespace string, cutoff lastseen.Instant) (users []string,
 // milliseconds in each of three hours, and trimming cuts between these, because a store goes by its own clock.
 var (
 	drawNamespace = rapid.SampledFrom([]string{"a", "b"})
-	drawUser      = rapid.Custom(func(t *rapid.T) string {
-		return fmt.Sprintf("u%d",
-			rapid.IntRange(0, 9).Draw(t, "u"))
-	})
-	drawInstant = rapid.Custom(func(t *rapid.T) lastseen.Instant {
+	drawUser      = rapid.Custom(func(t *rapid.T) string { return fmt.Sprint("u", rapid.IntRange(0, 9).Draw(t, "u")) })
+	drawInstant   = rapid.Custom(func(t *rapid.T) lastseen.Instant {
 		return drawHour.Draw(t, "hour") + lastseen.Instant(rapid.IntRange(0, 7).Draw(t, "ms"))
 	})
 	drawHour = rapid.Custom(func(t *rapid.T) lastseen.Instant {
