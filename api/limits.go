@@ -31,9 +31,9 @@ func (s *server) checkRateLimit(c echo.Context, caller *auth.Caller) error {
 	return e
 }
 
-// limitKey returns what a request is charged to: the API key or the user of an authenticated caller, or the address of
-// any other. Connections from this machine are not limited, unless a trusted proxy forwards them: behind a proxy that is
-// not configured, all clients would be one caller.
+// limitKey returns what a request is charged to: the API key or the user of an authenticated caller, and the address of
+// others. Connections from this machine are not limited, unless a trusted proxy forwards them: a proxy that is not
+// configured would be one caller for all.
 func (s *server) limitKey(c echo.Context, caller *auth.Caller) (key limit.Key, limited bool) {
 	switch {
 	case caller == nil || caller.IsAnonymous():
@@ -52,7 +52,7 @@ type exceededLimit struct {
 	limit.Exceeded
 }
 
-// setHeaders sets the headers that say when to try again, and which limit applies: see
+// setHeaders sets the headers that say when to try again, and which limit there is: see
 // draft-ietf-httpapi-ratelimit-headers-10.
 func (e *exceededLimit) setHeaders(header http.Header) {
 	seconds := int64((e.Wait + time.Second - 1) / time.Second)

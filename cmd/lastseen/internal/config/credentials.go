@@ -169,7 +169,7 @@ func checkSecret(secret []byte) error {
 	return nil
 }
 
-// trimNewline returns text without the newline that editors and echo add. Binary content can end with that byte.
+// trimNewline returns text without the newline that editors and echo add. Binary content can end with such a byte.
 func trimNewline(content []byte) []byte {
 	text := bytes.TrimRight(content, "\r\n")
 	if !utf8.Valid(text) || bytes.ContainsFunc(text, unicode.IsControl) {
