@@ -10,11 +10,11 @@ GOTEST = go test
 
 check: generated lint race heavy
 
-# docs/swagger.yaml, openapi.yaml and docs/errors.md, from what api says about itself.
+# Writes docs/swagger.yaml, openapi.yaml and docs/errors.md from the annotations and error codes of api.
 generate:
 	go run ./docs/generate
 
-# What a tool writes must be what is committed.
+# Generated files must be committed as generated.
 generated:
 	go mod tidy -diff
 	go run ./docs/generate -check
@@ -27,12 +27,12 @@ lint:
 format:
 	$(LINT) fmt ./...
 
-# With -short, since the detector is after how goroutines meet: a fifth of the random walks of the model tests,
-# and no suite on two servers that differ only in how they were started.
+# With -short, because the detector looks at goroutines: a fifth of the random walks of the model tests, and no suites
+# on servers that differ only in how they were started.
 race:
 	$(GOTEST) -race -short -timeout 10m ./...
 
-# The tests that race runs in part or not at all, as a whole.
+# Runs in full the tests that race runs in part or not at all.
 heavy:
 	$(GOTEST) -C bench -timeout 10m ./...
 	tests=$$(.ci/heavy) && $(GOTEST) -timeout 10m -run "$$tests" ./...
@@ -61,7 +61,7 @@ size:
 	go run -C tools/size . -root ../..
 	go test -count=1 -timeout 10m ./...
 
-# The container image, which knows its version.
+# The container image, with its version.
 image:
 	docker build -t lastseen --build-arg VERSION="$$(git describe --tags --always --dirty)" --build-arg REVISION="$$(git rev-parse HEAD)" .
 

@@ -1,10 +1,10 @@
 // Package lastseen is the vocabulary of a presence service: what a state, a status, a threshold and a last-seen time
 // are, and which names, times and durations are valid.
 //
-// A client pings to say "this user is here" and may leave to say "this user went away". All that is kept about a user
-// is a [State]: the newest time asserted, and whether it was a leave. [Thresholds] compute everything else at each
-// read: the green, yellow or grey [Status], and the instant until which it holds. There is no stored "online" flag that
-// a crash could leave behind.
+// A client sends a ping while a user is online, and may send a leave when the user goes away. Only a [State] is kept
+// for each user: the time of the newest ping or leave, and whether it was a leave. [Thresholds] compute everything else
+// at each read: the green, yellow or grey [Status], and the instant until which it holds. No "online" flag is stored
+// that a crash could leave behind.
 //
 // # Precision
 //

@@ -54,7 +54,7 @@ type Presence struct {
 	User       string
 	Status     Status
 	LastSeen   Instant // 0 if never seen
-	Left       bool    // the newest assertion is a leave
+	Left       bool    // the newest event is a leave
 	ValidUntil Instant // when the status decays without another ping or leave; 0 if it cannot
 }
 

@@ -9,15 +9,15 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// proxies are the peers whose X-Forwarded-For is believed. Other peers are clients, also those on this machine or in
-// its network.
+// proxies are the peers whose X-Forwarded-For is believed. All other peers are clients, including those on this machine
+// or in its network.
 type proxies []netip.Prefix
 
 // client returns the address of the client that sent a request: that of the connection or, behind proxies, the last one
 // in X-Forwarded-For that is not a proxy's. It is invalid if the connection has none.
 //
-// It reads the header from the end and stops at that address. What precedes it is the client's own, and can be 90 KB of
-// commas.
+// It reads the header from the end and stops at that address. The client controls what precedes it, which can be 90 KB
+// of commas.
 func (p proxies) client(r *http.Request) netip.Addr {
 	peer := peerOf(r)
 	address, rest := peer, strings.Join(r.Header[echo.HeaderXForwardedFor], ",")

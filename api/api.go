@@ -1,9 +1,9 @@
-// Package api is the HTTP API of lastseen, version 1: it reads requests, asks the store, turns states into statuses and
-// writes JSON.
+// Package api is the HTTP API of lastseen, version 1: it reads requests, calls the store, turns states into statuses
+// and writes JSON.
 //
-// Where things are: routes.go is the table of all endpoints, and authorize.go decides who can use them. Each group of
-// endpoints has a file of handlers. params.go, body.go and ndjson.go read input by the rules that all endpoints share.
-// cursor.go seals the state of a paged list. errors.go is the one place where an error becomes a response.
+// Where things are: routes.go is the table of all endpoints, and authorize.go decides who can use them. Each resource
+// has a file of handlers. params.go, body.go and ndjson.go read input by the rules that all endpoints share. cursor.go
+// seals the state of a paged list. errors.go is the one place where an error becomes a response.
 //
 // Handlers hold no state about users: any number of servers on one store return the same responses.
 package api
@@ -81,11 +81,11 @@ type Config struct {
 	Shared *Shared // default: a new one
 }
 
-// Shared is the state that outlives a handler: handlers that replace each other have it in common. It counts requests
-// and memory, and holds the current authenticator.
+// Shared is the state that outlives a handler: a new handler continues with the Shared of the one that it replaces. It
+// counts requests and memory, and holds the current authenticator.
 type Shared struct {
-	// authenticator is that of the newest handler. Older handlers use it, too, for the requests that they finish: a key
-	// that was removed must not work any longer.
+	// authenticator is that of the newest handler. Older handlers use it, too, for the requests that they finish, so that
+	// a removed key stops working at once.
 	authenticator atomic.Pointer[auth.Authenticator]
 	buckets       *limit.Buckets
 	bodies        *bodyMemory
@@ -96,8 +96,7 @@ type Shared struct {
 	pages         web.Pages
 }
 
-// NewShared returns the state for handlers with such a configuration. Its BodyMemory, Logger and Now hold for all of
-// them.
+// NewShared returns the state for handlers with this configuration. All of them use its BodyMemory, Logger and Now.
 func NewShared(c Config) *Shared {
 	c = c.withDefaults()
 	return &Shared{

@@ -80,7 +80,7 @@ func (s *server) body(c echo.Context, max int64) *body {
 	return &body{bodyHold: s.hold(c), c: c, max: max}
 }
 
-// readOne reads JSON about one user into v. It does not change v if there is no body.
+// readOne reads JSON about one user into v. Without a body it does not change v.
 func (s *server) readOne(c echo.Context, v any) error {
 	b := s.body(c, maxOneBody)
 	defer b.release()
@@ -90,7 +90,7 @@ func (s *server) readOne(c echo.Context, v any) error {
 	return b.decode(v)
 }
 
-// listMemory is how much memory the items of a list take until the response is sent, beside their text.
+// listMemory is how much memory the items of a list take until the response is sent, in addition to their text.
 type listMemory struct {
 	max   int  // items
 	sign  byte // one for each item
@@ -102,7 +102,7 @@ var (
 	lookupMemory = listMemory{maxLookup, ',', 512}
 )
 
-// of returns the memory for the list in a text, including that of its strings, which are no longer than the text.
+// of returns the memory for the list in a text, including that of its strings, which are at most as long as the text.
 func (m listMemory) of(text []byte) int {
 	items := 1 + bytes.Count(text, []byte{m.sign}) + bytes.Count(text, []byte("null")) // an item may be null
 	return len(text) + m.bytes*min(items, m.max)
@@ -164,8 +164,8 @@ func (b *body) read() error {
 	}
 }
 
-// makeRoom doubles the buffer if it is full, to at most one byte more than can arrive, which shows the end. While the
-// content is copied, both buffers count.
+// makeRoom doubles the buffer if it is full, to at most one byte more than can arrive: the next read then finds the end
+// of the body. While the content is copied, both buffers count.
 func (b *body) makeRoom() error {
 	if len(b.content) < cap(b.content) {
 		return nil

@@ -22,11 +22,11 @@ const (
 
 // bodyMemory limits the memory for the bodies of all requests in progress. A body takes memory as its bytes arrive,
 // and until the result of reading it is no longer used, so an announced length takes nothing. Requests do not wait for
-// memory: one that finds none fails at once and takes none.
+// memory: without it, a request fails at once.
 //
-// One caller gets a share: a quarter with an API key or as an address without credentials, since many users or a whole
-// backend can be behind either, and a 32nd as a user with a JWT, who sends one lookup at a time. All callers without an
-// API key together get three quarters, so that services always find a quarter free.
+// Each caller gets a share: an API key or an address without credentials a quarter, since many users or a whole backend
+// can be behind either; a user with a JWT, who sends one lookup at a time, a 32nd. All callers without an API key
+// together get three quarters, so that services always find a quarter free.
 type bodyMemory struct {
 	limit int64
 

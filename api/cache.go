@@ -15,7 +15,7 @@ import (
 // change it at any time.
 const maxMaxAge = 5000
 
-// respondCached sends JSON about users. A cache may keep it until the first of their statuses decays, but for up to
+// respondCached sends JSON about users. A cache may keep it until the first of their statuses decays, at most for
 // [maxMaxAge]. A request with the ETag of the same response gets status 304 and no body. Responses to authenticated
 // callers are private. The ETag is weak: it is the same for responses that differ only in the time of the request or
 // in their encoding.

@@ -228,7 +228,7 @@ func serverProblems() []problemType {
 		},
 		{
 			codeStoreUnavailable, 503, "Store unavailable",
-			"The store did not answer, so the presence is unknown. Unknown is not offline.",
+			"The store is unavailable, so the presence is unknown. Unknown is not offline.",
 			"Keep showing the last known status, not grey, and try again. If the error lasts, an operator checks " +
 				"/readyz and the log.",
 		},

@@ -11,9 +11,8 @@ import (
 
 // LimitConnections returns a listener for the server that keeps at most limit connections open. When the limit is
 // reached, a new connection replaces the one that has waited longest for a request, as clients must expect of an idle
-// connection. If there is none, because a request is in progress on each, the new one is closed at once: a client or
-// load balancer sees that and turns to another server, while it could not tell a waiting connection from a slow
-// response. It replaces the server's ConnState.
+// connection. If each has a request in progress, the new one is closed at once: a client or load balancer then tries
+// another server, whereas a waiting connection would look like a slow response. It replaces the server's ConnState.
 func LimitConnections(server *http.Server, listener net.Listener, limit int, logger *slog.Logger) net.Listener {
 	l := &limitedListener{Listener: listener, limit: limit, log: newThrottle(logger, 1)}
 	server.ConnState = l.setState

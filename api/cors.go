@@ -10,9 +10,9 @@ import (
 // preflightAge is how many seconds a browser can cache a preflight response: the maximum of Chromium.
 const preflightAge = 7200
 
-// cors answers the preflight requests of browsers, and lets scripts of allowed origins read responses. It comes before
-// routing and authentication, since browsers send preflight requests without credentials. An origin that is not allowed
-// gets the same responses without the headers, so that the browser withholds them from the script.
+// cors responds to the preflight requests of browsers, and lets scripts of allowed origins read responses. It comes
+// before routing and authentication, since browsers send preflight requests without credentials. An origin that is not
+// allowed gets the same responses without the headers, so that the browser withholds them from the script.
 func cors(origins []string) echo.MiddlewareFunc {
 	return middleware.CORSWithConfig(middleware.CORSConfig{
 		Skipper: func(c echo.Context) bool {
@@ -32,7 +32,7 @@ func cors(origins []string) echo.MiddlewareFunc {
 	})
 }
 
-// isPreflight reports whether a request is the question of a browser whether a script can send another request.
+// isPreflight reports whether a request is a preflight: a browser asks whether a script can send another request.
 func isPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" &&
 		r.Header.Get("Access-Control-Request-Method") != ""

@@ -77,29 +77,29 @@ func parseListCursor(namespace, cursor string) (p listParams, last store.Record,
 	return p, last, lastseen.CheckUser(last.User)
 }
 
-// sealCursor returns the cursor of the content, bound to a scope.
-func sealCursor(scope string, content []byte) string {
+// sealCursor returns the cursor of the content, bound to a list by its name.
+func sealCursor(list string, content []byte) string {
 	content = append([]byte{cursorVersion}, content...)
-	return base64.RawURLEncoding.EncodeToString(append(checksum(scope, content), content...))
+	return base64.RawURLEncoding.EncodeToString(append(checksum(list, content), content...))
 }
 
-// openCursor returns the content of a cursor that was sealed for the scope.
-func openCursor(scope, cursor string) ([]byte, error) {
+// openCursor returns the content of a cursor that was sealed for the list.
+func openCursor(list, cursor string) ([]byte, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
 	if err != nil || len(b) <= checksumLen || strings.ContainsAny(cursor, "\r\n") { // the decoder ignores these
 		return nil, errCursor
 	}
 	content := b[checksumLen:]
-	if subtle.ConstantTimeCompare(checksum(scope, content), b[:checksumLen]) != 1 || content[0] != cursorVersion {
+	if subtle.ConstantTimeCompare(checksum(list, content), b[:checksumLen]) != 1 || content[0] != cursorVersion {
 		return nil, errCursor
 	}
 	return content[1:], nil
 }
 
-func checksum(scope string, content []byte) []byte {
+func checksum(list string, content []byte) []byte {
 	h := sha256.New()
-	h.Write([]byte(scope)) // never fails: see hash.Hash
-	h.Write([]byte{0})     // no scope contains it
+	h.Write([]byte(list)) // never fails: see hash.Hash
+	h.Write([]byte{0})    // no name contains it
 	h.Write(content)
 	return h.Sum(nil)[:checksumLen]
 }

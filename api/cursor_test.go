@@ -207,7 +207,7 @@ func TestForgedCursorContents(t *testing.T) {
 		w.fails(codeInvalidCursor, http.MethodGet, "/chat/users?cursor="+cursor, "")
 	}
 	for _, name := range []string{"", ".", "..", "a/b", "a\x00", "é", strings.Repeat("n", 65)} {
-		w.fails(codeInvalidCursor, http.MethodGet, "?cursor="+sealCursor(namespacesScope, []byte(name)), "")
+		w.fails(codeInvalidCursor, http.MethodGet, "?cursor="+sealCursor(namespaceList, []byte(name)), "")
 	}
 }
 

@@ -176,7 +176,7 @@ type storeFailure struct {
 // storeFailures returns the errors of the store with their codes. None of them ever becomes a presence status: unknown
 // is not offline.
 func storeFailures() []storeFailure {
-	unavailable := "The store did not answer. It is safe to send the request again."
+	unavailable := "The store is unavailable. It is safe to send the request again."
 	return []storeFailure{
 		{store.ErrFull, codeStoreFull, "The store is full. Reads still work."},
 		{store.ErrOverloaded, codeOverloaded, "The server is overloaded. It is safe to send the request again."},

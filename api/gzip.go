@@ -69,7 +69,7 @@ func weight(parameter string) (int, bool) {
 // Others wait, for about a millisecond.
 //
 // Compressing a secret together with text that an attacker chooses would reveal the secret by its length (BREACH).
-// There are no secrets in responses: they never repeat credentials.
+// Responses contain no secrets: they never repeat credentials.
 var (
 	compressors = sync.Pool{New: func() any {
 		w, _ := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed) // fails only for unknown levels

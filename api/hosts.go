@@ -9,10 +9,10 @@ import (
 )
 
 // checkSource returns an error if a request to an open server can come from any web page in a browser that reaches the
-// server. Other servers do not need this check, because such a page has no credentials.
+// server. Other servers do not need this check, because that page has no credentials.
 //
 // A page can make the browser send requests to this machine in two ways. It can point its own host name at this machine
-// (DNS rebinding): then its requests have the same origin, and only the name in Host gives them away. Or it can send
+// (DNS rebinding): then its requests have the same origin, and only the name in Host reveals them. Or it can send
 // simple requests to another origin without reading the response.
 func (s *server) checkSource(r *http.Request) error {
 	if !allowsHost(s.allowedHosts, r.Host) {

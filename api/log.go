@@ -25,7 +25,7 @@ import (
 const (
 	maxReason = 200     // bytes of a reason that can quote the caller
 	maxCause  = 8 << 10 // bytes of an internal cause, which can have a stack
-	// lines a minute about failures with one code that is not an outage: each can have another cause
+	// lines a minute about failures with one code that is not an outage: each can have a different cause
 	maxDefects = 20
 )
 

@@ -84,7 +84,7 @@ func (s *server) lookupQuery(c echo.Context, q query) error {
 }
 
 // commaHint returns a hint for the first user with a comma in its ID that was never seen: the caller may have meant
-// several users. It returns "" if there is no such user. Commas are allowed in IDs, so this is not an error.
+// several users. It returns "" if it finds none. Commas are allowed in IDs, so this is not an error.
 func commaHint(users []presence) string {
 	for _, u := range users {
 		if u.LastSeen == 0 && strings.Contains(u.User, ",") {

@@ -26,8 +26,8 @@ type namespacesResponse struct {
 	NextCursor *string `json:"next_cursor" extensions:"x-nullable"`
 } // @name NamespacePage
 
-// namespacesScope binds cursors to the list of namespaces. No namespace has such a name.
-const namespacesScope = "/namespaces"
+// namespaceList binds cursors to the list of namespaces. Namespaces cannot have this name.
+const namespaceList = "/namespaces"
 
 // listNamespaces returns one page of the namespaces that exist, by name.
 //
@@ -47,7 +47,7 @@ func (s *server) listNamespaces(c echo.Context, q query) error {
 	}
 	after := ""
 	if cursor, given := q.get("cursor"); given {
-		name, err := openCursor(namespacesScope, cursor)
+		name, err := openCursor(namespaceList, cursor)
 		if err != nil || lastseen.CheckNamespace(string(name)) != nil {
 			return newError(codeInvalidCursor, "Invalid cursor for the list of namespaces. "+
 				"Pass next_cursor unchanged, or omit it to start over.")
@@ -61,7 +61,7 @@ func (s *server) listNamespaces(c echo.Context, q query) error {
 	response := namespacesResponse{Namespaces: []namespaceEntry{}}
 	if len(infos) > limit {
 		infos = infos[:limit]
-		response.NextCursor = new(sealCursor(namespacesScope, []byte(infos[limit-1].Name)))
+		response.NextCursor = new(sealCursor(namespaceList, []byte(infos[limit-1].Name)))
 	}
 	for _, info := range infos {
 		response.Namespaces = append(response.Namespaces, namespaceEntry{info.Name, timestamp(info.Newest)})
@@ -69,8 +69,8 @@ func (s *server) listNamespaces(c echo.Context, q query) error {
 	return respond(c, response)
 }
 
-// readable returns up to max of the namespaces after a name that the caller may read. It seeks past the others, of
-// which there can be a hundred thousand.
+// readable returns up to max of the namespaces after a name that the caller can read. It seeks past the others, possibly
+// a hundred thousand.
 func (s *server) readable(c echo.Context, after string, max int) (found []store.NamespaceInfo, err error) {
 	caller := callerOf(c)
 	for after, more := caller.SeekReadable(after); more && len(found) < max; {

@@ -17,7 +17,7 @@ const (
 	maxLine     = 4096 // bytes of a line of NDJSON, its end not counted
 	maxChunk    = 512  // lines recorded at once
 	readBuffer  = 16 << 10
-	lineMemory  = 128              // bytes that a line takes until it is recorded, beside its user
+	lineMemory  = 128              // bytes that a line takes until it is recorded, without its user
 	lineTimeout = 30 * time.Second // for the next chunk to arrive
 )
 

@@ -13,13 +13,13 @@ import (
 const (
 	// countEvery is the time between two lines that count the failures of an outage.
 	countEvery = time.Minute
-	// settleTime is how long requests must succeed without a failure until an outage is over. A store of which a part
-	// is down fails some requests and answers others: that is one outage, not one a second.
+	// settleTime is how long requests must succeed without a failure until an outage is over. A store that is partly
+	// down fails some requests and serves others: that is one outage, not one a second.
 	settleTime = 10 * time.Second
 )
 
 // reach is how much of the store a request needs. If a request succeeds, those with the same reach or less can succeed,
-// too. A full disk, or a Redis that accepts no writes, still answers reads.
+// too. A full disk, or a Redis that accepts no writes, still serves reads.
 type reach int
 
 // The reaches.

@@ -6,7 +6,7 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// route is one endpoint. A GET route serves HEAD, too. The router answers OPTIONS and other methods.
+// route is one endpoint. A GET route serves HEAD, too. The router responds to OPTIONS and other methods.
 type route struct {
 	method string
 	path   string
@@ -38,7 +38,7 @@ func (s *server) routes() []route {
 		},
 		{http.MethodGet, namespace + "/counts", read, s.counts, evaluation("from", "to")},
 
-		{http.MethodDelete, user, admin, s.forgetUser, nil},
+		{http.MethodDelete, user, admin, s.deleteUser, nil},
 		{http.MethodGet, namespaces, list, s.listNamespaces, []string{"limit", "cursor"}},
 		{http.MethodGet, namespace, read, s.getNamespace, nil},
 		{http.MethodDelete, namespace, admin, s.deleteNamespace, []string{"confirm"}},

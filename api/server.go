@@ -19,7 +19,7 @@ const (
 	maxHeaderBytes = 96 << 10
 	maxHeaderLines = 100             // more than browsers and several proxies send
 	maxStreams     = 100             // requests at the same time on an HTTP/2 connection
-	streamBuffer   = 64 << 10        // bytes of bodies that such a connection buffers before they are read
+	streamBuffer   = 64 << 10        // bytes of bodies that an HTTP/2 connection buffers before they are read
 	maxDrain       = 64 << 20        // bytes of a body that are read after an error
 	drainTimeout   = 5 * time.Second // for these
 )
@@ -41,9 +41,9 @@ func NewServer(h http.Handler, logger *slog.Logger) *http.Server {
 	}
 }
 
-// closeAmbiguous makes a request the last one on its connection if a proxy can have seen its end elsewhere: a chunked
-// request can have had a Content-Length, too, and one of HTTP/1.0 chunks, which package net/http hides. What follows
-// can be a request smuggled through that proxy. See RFC 9112, section 6.1.
+// closeAmbiguous makes a request the last one on its connection if a proxy may have seen its end elsewhere: a chunked
+// request may have had a Content-Length, too, and an HTTP/1.0 request chunks, which package net/http hides. What follows
+// may be a request smuggled through that proxy. See RFC 9112, section 6.1.
 func closeAmbiguous(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 1 && (len(r.TransferEncoding) > 0 || r.ProtoMinor == 0) {

@@ -38,7 +38,7 @@ func (s *server) getUser(c echo.Context, q query) error {
 	return respondCached(c, response, response.evaluated, response.presence)
 }
 
-// forgetUser deletes a user.
+// deleteUser deletes a user.
 //
 // @ID deleteUser
 // @Tags Deleting
@@ -49,7 +49,7 @@ func (s *server) getUser(c echo.Context, q query) error {
 // @Param user path string true "user"
 // @Success 204 "Deleted."
 // @Router /v1/namespaces/{namespace}/users/{user} [delete]
-func (s *server) forgetUser(c echo.Context, _ query) error {
+func (s *server) deleteUser(c echo.Context, _ query) error {
 	namespace, user, err := pathNames(c)
 	if err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// bulkPing pings every user once, in NDJSON, by so many requests side by side. The order is random and differs from
+// bulkPing pings every user once, in NDJSON, in a number of concurrent requests. The order is random and differs from
 // round to round. It ignores the duration.
 func (f *fixture) bulkPing(streams int) (measureFunc, error) {
 	s, err := f.filled(coalescing, bulkNS)

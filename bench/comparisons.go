@@ -18,7 +18,7 @@ type comparison struct {
 	long      bool // measured only if its row is requested
 }
 
-// target is a bound on a ratio or on a number. The zero value means that there is none.
+// target is a bound on a ratio or on a number. The zero value means no target.
 type target struct {
 	least, most float64 // 0 for none
 	orBelow     float64 // also met if the subject's own number is this or less; 0 for none

@@ -1,4 +1,4 @@
-// Command bench measures lastseen in comparison with what it is built on and with alternatives, on the same machine in
+// Command bench compares lastseen with the software that it is built on and with alternatives, on the same machine in
 // the same minutes. README.md describes how to run it and how to read the results.
 //
 // It starts all servers as processes on loopback, so that the CPU time of each can be read, and stops them at the end.

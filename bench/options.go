@@ -30,7 +30,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	set.SetOutput(stderr)
 	set.StringVar(&rows, "rows", "", "measure only these rows, as in 0,1,4; required for rows 17 and 18")
 	set.BoolVar(&o.quick, "quick", false, "check that everything works: 2 rounds of 1 s with a tenth of the users")
-	set.IntVar(&o.rounds, "rounds", 5, "measure each workload so many times, in turns")
+	set.IntVar(&o.rounds, "rounds", 5, "number of times to measure each workload, in turns")
 	set.DurationVar(&o.duration, "duration", 2*time.Second, "duration of one measurement, in whole seconds")
 	set.IntVar(&o.users, "users", 1_000_000, "users in each namespace")
 	set.IntVar(&o.many, "many", 5_000_000, "users where their number is compared")

@@ -51,7 +51,7 @@ func (p *process) stop() {
 	}
 }
 
-// processes are those that this run started.
+// processes are the servers that this run started.
 type processes struct {
 	dir string // for their output
 	all []*process
@@ -131,7 +131,7 @@ func (p *processes) startListening(ctx context.Context, name, port, command stri
 
 // logTail returns the end of a server's output.
 func (p *processes) logTail(name string) string {
-	content, _ := os.ReadFile(filepath.Join(p.dir, name+".log")) // there may be none
+	content, _ := os.ReadFile(filepath.Join(p.dir, name+".log")) // it may be missing
 	return strings.TrimSpace(string(content[max(0, len(content)-500):]))
 }
 

@@ -20,8 +20,8 @@ const (
 // redisBenchmark measures commands with 100 random members each.
 //
 // redis-benchmark's random numbers have twelve decimal digits, so its set has as many members of the same length:
-// "user" and the number. It cannot increase a score, so it runs again and again, for so many commands, each time with a
-// later score, as pings have.
+// "user" and the number. It cannot increase a score, so it runs repeatedly, for a number of commands each, with later
+// and later scores, as pings have.
 func (f *fixture) redisBenchmark(commands int, command func(score int64) []string) (measureFunc, error) {
 	if _, err := f.filled(coalescing, numberedNS); err != nil {
 		return nil, err

@@ -95,7 +95,7 @@ func (u users) load(ctx context.Context, url, namespace string, at func(i int) i
 	return group.Wait()
 }
 
-// retry calls send up to three times. That is for loading, which is not measured and harmless to repeat.
+// retry calls send up to three times. It is for loading, which is not measured and is harmless to repeat.
 func retry(send func() error) error {
 	err := send()
 	for range 2 {

@@ -10,7 +10,7 @@ import (
 // setup prepares a workload: it starts the server, fills it, checks a response, and returns what measures it.
 type setup func() (measureFunc, error)
 
-// at names a workload with so many connections.
+// at names a workload with a number of connections.
 func at(name string, conns int) string { return fmt.Sprintf("%s, %d connections", name, conns) }
 
 // noOpPath is a real route that does not use the store: it returns the settings of a namespace, whether or not the

@@ -26,5 +26,5 @@ type Batch[T any] struct {
 	Namespace string
 	Items     []T
 	States    []lastseen.State // the result: the states of Items, in their order
-	Err       error            // why there is no result
+	Err       error            // why the batch failed; nil if it did not
 }

@@ -10,7 +10,7 @@ import (
 
 // The errors of a store. The cause is wrapped for the log.
 var (
-	// ErrUnavailable means that the store cannot be reached, is not ready, or did not answer in time.
+	// ErrUnavailable means that the store cannot be reached, is not ready, or did not respond in time.
 	ErrUnavailable = errors.New("store unavailable")
 	// ErrFull means that the store has no room left. Reads still work.
 	ErrFull = errors.New("store full")

@@ -2,7 +2,7 @@ package store
 
 // Source returns records in order: one half of one shard of a namespace.
 type Source interface {
-	// Next returns the next record, or false when there are no more.
+	// Next returns the next record, or false after the last one.
 	Next() (Record, bool, error)
 }
 

@@ -9,7 +9,7 @@
 // # Promises of every method
 //
 //   - It may be called from many goroutines at once.
-//   - Writes commute: whatever the order of arrival, a user ends in the greatest state asserted (see
+//   - Writes commute: whatever the order of arrival, a user ends in the greatest of the states written (see
 //     [lastseen.Merge]). Repeating a write is harmless.
 //   - A write that returned no error is in every later result, through every replica.
 //   - A write that failed with [ErrUnavailable], or whose context ended, may have happened, or not, or in part.
@@ -63,7 +63,7 @@ type Writer interface {
 	Leave(ctx context.Context, namespace string, batch []Sighting) ([]lastseen.State, error)
 }
 
-// Sighting is one assertion about a user, a ping or a leave, at a time.
+// Sighting is one ping or leave of a user at a time.
 type Sighting struct {
 	User string
 	At   lastseen.Instant

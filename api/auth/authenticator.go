@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// The errors of an [Authenticator]. What wraps them has the reason, for a log and not for callers, and holds no
+// The errors of an [Authenticator]. Errors that wrap them have the reason, for the log and not for callers, and hold no
 // credentials.
 var (
 	// ErrUnauthenticated means that the credentials are invalid.
@@ -25,12 +25,12 @@ var (
 // maxCredentials is the maximum size of credentials in bytes: tokens are rarely longer than 2 KiB.
 const maxCredentials = 8 << 10
 
-// Options are what an [Authenticator] needs besides its configuration. All have defaults.
+// Options are what an [Authenticator] needs in addition to its configuration. All have defaults.
 type Options struct {
 	Logger    *slog.Logger      // default: slog.Default()
 	Now       func() time.Time  // default: time.Now
 	Transport http.RoundTripper // for the key set; default: http.DefaultTransport
-	Previous  *Authenticator    // its keys are taken over if the URL of the key set is the same
+	Previous  *Authenticator    // its fetched keys are reused if the URL of the key set is the same
 }
 
 func (o Options) withDefaults() Options {
@@ -41,11 +41,11 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Authenticator finds out which caller credentials belong to. Its methods may be called concurrently. A nil
-// Authenticator belongs to an open server.
+// Authenticator identifies callers by their credentials. Its methods may be called concurrently. An open server has a
+// nil Authenticator.
 type Authenticator struct {
-	// keys holds the callers by the hashes of their API keys. How long a lookup takes can reveal something about the
-	// hashes, but not about a key: it has 256 random bits, and its hash cannot be chosen.
+	// keys holds the callers by the hashes of their API keys. The time of a lookup can reveal something about the
+	// hashes, but not about a key: a key has 256 random bits, and its hash cannot be chosen.
 	keys      map[[sha256.Size]byte]*Caller
 	tokens    *verifier // nil: tokens are not accepted
 	anonymous *Caller
@@ -131,7 +131,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, authorization []string
 	if caller := a.keys[sha256.Sum256([]byte(credentials))]; caller != nil {
 		return caller, nil
 	}
-	return nil, invalid("there is no such key")
+	return nil, invalid("no such key")
 }
 
 // AuthenticateToken returns the user that a JWT belongs to, with the errors of [Authenticator.Authenticate].

@@ -12,8 +12,8 @@ const (
 	ByToken               // a user, by a JWT
 )
 
-// Caller is the sender of a request, and what it can do. Callers are shared between requests and never change. A nil
-// Caller is that of an open server, and can do everything.
+// Caller is the sender of a request, and what it can do. Callers are shared between requests and never change. On an
+// open server the Caller is nil and can do everything.
 type Caller struct {
 	Kind   Kind
 	Name   string // of the key, or of the token's user
@@ -52,9 +52,8 @@ func (c *Caller) IsAnonymous() bool { return c.is(Anonymous) }
 // cannot read it. Users can always see themselves.
 func (c *Caller) IsBlind(namespace string) bool { return c.is(ByKey) && !c.Can(Read, namespace) }
 
-// SeekReadable returns the position from which to list on after a position: all namespaces between the two are ones
-// that the caller cannot read. Positions are compared with names by bytes. It returns false if no readable names can
-// follow.
+// SeekReadable returns the position at which to continue a list after a position: the caller cannot read the namespaces
+// between the two. Positions are compared with names by bytes. It returns false if no readable names can follow.
 func (c *Caller) SeekReadable(position string) (next string, more bool) {
 	if c == nil {
 		return position, true

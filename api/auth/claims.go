@@ -7,8 +7,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// maxDate is the last second of the year 9999. Much later dates overflow: a token that is not valid before the year 292
-// billion would be valid now.
+// maxDate is the last second of the year 9999. Much later dates overflow: a token for the year 292 billion would be
+// valid now.
 const maxDate = 253402300799
 
 // claims are the claims of a token. They are parsed strictly: a duplicate name, or one in another case, could mean one

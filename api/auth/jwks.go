@@ -48,7 +48,7 @@ func matching(keys []publicKey, id, algorithm string) (set jwt.VerificationKeySe
 // keySet is a key set (JWKS) that an issuer publishes. It is fetched in the background, and when a token names a
 // missing key. If a fetch fails or returns no usable key, the known keys stay valid.
 type keySet struct {
-	url        string // it can hold a password, so logs have only the host
+	url        string // can contain a password, so logs have only the host
 	host       string
 	client     *http.Client
 	logger     *slog.Logger
@@ -110,7 +110,7 @@ func (s *keySet) known() ([]publicKey, error) {
 	return s.keys, s.err
 }
 
-// version returns a number that changes when the keys change; 0 if there is no set.
+// version returns a number that changes when the keys change; 0 without a set.
 func (s *keySet) version() int64 {
 	if s == nil {
 		return 0
@@ -132,7 +132,7 @@ func (s *keySet) find(ctx context.Context, id, algorithm string) (jwt.Verificati
 	return matching(keys, id, algorithm), nil
 }
 
-// refetch waits for the fetch in progress, up to fetchWait, after it started one if the last was a while ago.
+// refetch starts a fetch if the last one was a while ago, and waits up to fetchWait for the one in progress.
 func (s *keySet) refetch(ctx context.Context) error {
 	s.mu.Lock()
 	if s.running == nil && !s.closed && s.now().Sub(s.fetched) >= retryPause {

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// KeyPrefix is the prefix of every API key. Scanners for leaked secrets find keys by it, too.
+// KeyPrefix is the prefix of every API key. Scanners for leaked secrets also find keys by it.
 const KeyPrefix = "ls_"
 
 // hashPrefix is the prefix of a formatted hash.
 const hashPrefix = "sha256:"
 
-// NewKey returns a new API key of 256 random bits, and its hash, which alone has to be stored.
+// NewKey returns a new API key of 256 random bits, and its hash. Only the hash has to be stored.
 func NewKey() (key string, hash [sha256.Size]byte) {
 	random := make([]byte, 32)
 	_, _ = rand.Read(random) // it never fails

@@ -40,8 +40,8 @@ func matchAny(patterns []Pattern, namespace string) bool {
 	return slices.ContainsFunc(patterns, func(p Pattern) bool { return p.Match(namespace) })
 }
 
-// seek returns the position from which to list on after a position: no names between the two match. It returns false
-// if no matches can follow.
+// seek returns the position at which to continue a list after a position: no names between the two match. It returns
+// false if no matches can follow.
 func (p Pattern) seek(position string) (next string, more bool) {
 	prefix, open := strings.CutSuffix(string(p), "*")
 	switch {

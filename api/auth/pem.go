@@ -76,12 +76,12 @@ func algorithmOf(key crypto.PublicKey) (string, error) {
 		return jwt.SigningMethodRS256.Alg(), nil
 	case *ecdsa.PublicKey:
 		if key.Curve != elliptic.P256() {
-			return "", fmt.Errorf("a key on the curve %s is not taken: use P-256, for ES256", key.Params().Name)
+			return "", fmt.Errorf("a key on the curve %s is not accepted: use P-256, for ES256", key.Params().Name)
 		}
 		return jwt.SigningMethodES256.Alg(), nil
 	case ed25519.PublicKey:
 		return jwt.SigningMethodEdDSA.Alg(), nil
 	default:
-		return "", fmt.Errorf("a key of type %T is not taken: use RSA, P-256 or Ed25519", key)
+		return "", fmt.Errorf("a key of type %T is not accepted: use RSA, P-256 or Ed25519", key)
 	}
 }

@@ -15,7 +15,7 @@ const (
 	maxEntryBytes = 2 << 10
 )
 
-// Sizes in bytes besides the texts: of an entry with its place in the map and its caller, and of each namespace.
+// Sizes in bytes without the texts: of an entry with its place in the map and its caller, and of each namespace.
 const (
 	entryBytes     = 380
 	namespaceBytes = 16
@@ -82,7 +82,7 @@ func (c *tokenCache) add(hash [sha256.Size]byte, v verified) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tokens.Remove(hash) // two requests can verify it at the same time
+	c.tokens.Remove(hash) // two requests can verify a token at the same time
 	for c.used+size > c.limit {
 		c.tokens.RemoveOldest()
 	}

@@ -67,8 +67,8 @@ func ByUser(issuer, user string) Key { return Key{Policy: PerUser, name: user, i
 // Window is the time in which an empty bucket fills.
 const Window = 5 * time.Second
 
-// Burst returns how many tokens a bucket holds that gets so many per second. A caller can send that many requests at
-// once after a pause.
+// Burst returns how many tokens a bucket holds that fills at a rate per second. After a pause, a caller can send that
+// many requests at once.
 func Burst(perSecond int) int { return perSecond * int(Window/time.Second) }
 
 // DefaultSize is a number of buckets for a server. They take 15 MB.

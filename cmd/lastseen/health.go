@@ -49,8 +49,8 @@ func (*healthCmd) Run(ctx context.Context, std streams, loader config.Loader) er
 	return err
 }
 
-// askHealth returns the status of /healthz. It does not verify the certificate: an expired one must not get the server
-// restarted.
+// askHealth returns the status of /healthz. It does not verify the certificate: an expired one must not cause a restart
+// of the server.
 func askHealth(ctx context.Context, server string) (int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server+"/healthz", nil)
 	if err != nil {

@@ -62,7 +62,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	return 0
 }
 
-// redact returns an error about arguments without their passwords: a store may be given without its flag.
+// redact returns an error about arguments without their passwords: a user may pass a store without its flag.
 func redact(err error, args []string) error {
 	text := err.Error()
 	for _, arg := range args {

@@ -7,8 +7,8 @@ import (
 
 const (
 	// gcBallast is the size of an allocation, in bytes, that makes the garbage collector run less often on a server
-	// with a store on Redis. The collector runs when the heap has doubled, and such a server has so small a heap that
-	// it would run more than ten times a second under load. The ballast is never written, so it takes no memory.
+	// with a store on Redis. The collector runs when the heap has doubled; the heap of that server is so small that it
+	// would run more than ten times a second under load. The ballast is never written, so it takes no memory.
 	gcBallast = 32 << 20
 
 	// filePercent is GOGC for a server with the embedded store, which holds the users in memory. With the default of

@@ -74,7 +74,7 @@ func (r *runtimeConfig) apiConfig(c *config.Config) api.Config {
 	}
 }
 
-// retention returns how long a namespace keeps users that are not seen; 0 for ever.
+// retention returns how long a namespace keeps users that are not seen; 0 means forever.
 func (r *runtimeConfig) retention(namespace string) time.Duration {
 	return r.config().Namespace(namespace).Retention
 }

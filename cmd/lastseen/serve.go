@@ -25,7 +25,7 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore"
 )
 
-// drainTimeout is how long requests in progress can take after the order to stop. The rest of 10 seconds is for the
+// drainTimeout is how long requests in progress can take after the signal to stop. The rest of 10 seconds is for the
 // last flush.
 const drainTimeout = 7 * time.Second
 
@@ -90,7 +90,7 @@ func openStore(ctx context.Context, c *config.Config, logger *slog.Logger) (s st
 	if err := redis.Ready(ctx); errors.Is(err, redisstore.ErrTooOld) {
 		return nil, "", errors.Join(err, redis.Close())
 	} else if err != nil {
-		logger.Warn("Redis does not answer yet; requests fail with 503 until it does", "error", err)
+		logger.Warn("Redis does not respond yet; requests fail with 503 until it does", "error", err)
 	}
 	// A batch has the time of one call to Redis, so that no request waits longer than twice that.
 	return coalesce.New(redis, coalesce.Options{Timeout: options.Timeout}), redisstore.Redact(c.Store), nil

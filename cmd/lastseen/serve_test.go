@@ -171,7 +171,7 @@ func TestStartsBeforeRedis(t *testing.T) {
 	s := start(t, "--store", server.URL())
 	status, _ := s.call(t, http.MethodGet, alice, "")
 	require.Equal(t, http.StatusServiceUnavailable, status)
-	require.Contains(t, s.log.String(), "Redis does not answer yet")
+	require.Contains(t, s.log.String(), "Redis does not respond yet")
 	server.Start(t)
 	require.Eventually(t, func() bool {
 		status, _ := s.call(t, http.MethodPost, alice+"/ping", "")

@@ -1,5 +1,5 @@
 // Command generate writes the files that describe package api: docs/swagger.yaml from its annotations, in Swagger 2.0;
-// openapi.yaml from that and overlay.yaml; and docs/errors.md from its error codes. Run it at the root by
+// openapi.yaml from that and overlay.yaml; and docs/errors.md from its error codes. Run it at the root with
 // `make generate`. With -check it writes nothing and fails if a file would change.
 package main
 

@@ -7,7 +7,7 @@
 //
 // # Promises
 //
-//   - A call returns after the store has answered it, with the store's answer.
+//   - A call returns after the store has completed it, with the store's result.
 //   - No call takes longer than twice [Options.Timeout], however many wait before it. A call that waited for three
 //     quarters of that is not sent. When a batch times out, all calls behind it fail with it. Both errors match
 //     [store.ErrUnavailable].

@@ -1,5 +1,5 @@
 // Package filestore stores presence in one file, for a service that runs as a single process with nothing else to
-// install. Reads are answered from memory; the file is what survives.
+// install. Reads are served from memory; the file keeps the data across restarts.
 //
 // Every write becomes part of a flush: one record that is appended to the file and synced to the disk. When superseded
 // records take more room than the live data, the file is rewritten in the background (compaction), so its size stays in
@@ -149,7 +149,7 @@ func (s *Store) Now(context.Context) (now lastseen.Instant, err error) {
 
 // readClock returns the time by the store's clock.
 func (s *Store) readClock() lastseen.Instant {
-	_ = s.clock.Refresh(func() (time.Time, error) { return s.now(), nil }) // there is no other error
+	_ = s.clock.Refresh(func() (time.Time, error) { return s.now(), nil }) // s.now cannot fail
 	at, _ := s.clock.Now()
 	return at
 }

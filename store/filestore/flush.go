@@ -279,7 +279,7 @@ func (w *writer) close() error {
 		close(w.stop)
 		<-w.stopped
 		var lost error
-		if !w.pending.empty() { // nothing changes it any more
+		if !w.pending.empty() { // it no longer changes
 			lost = w.failed
 		}
 		w.closeErr = errors.Join(lost, w.log.close())

@@ -16,7 +16,7 @@ const (
 	lockPause = 50 * time.Millisecond
 )
 
-// tempName returns the name of the file that is written beside the data file and replaces it when it is complete.
+// tempName returns the name of the file that is written next to the data file and replaces it when it is complete.
 func tempName(path string) string { return path + ".new" }
 
 // resolve returns the file that an absolute path leads to, so that a symbolic link stays when the file is replaced.
@@ -27,7 +27,7 @@ func resolve(path string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-// openFile opens and locks the data file, or creates an empty one where there is none.
+// openFile opens and locks the data file, or creates an empty one if it does not exist.
 func openFile(path string, version uint32) (*os.File, error) {
 	info, err := os.Stat(path)
 	switch {

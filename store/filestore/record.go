@@ -34,7 +34,7 @@ type changes struct {
 // maxPart is the length at which a part is complete. It is less than maxPayload by more than one change.
 const maxPart = 8 << 20
 
-// empty reports whether there is no change.
+// empty reports whether the run has no changes.
 func (c *changes) empty() bool { return len(c.parts) == 0 && len(c.buf) == 0 }
 
 // all returns the parts of the run.

@@ -40,7 +40,7 @@ func (w *writer) submit(ctx context.Context, c write) error {
 	case <-w.stopped:
 	}
 	select {
-	case err := <-r.done: // answered just before the end
+	case err := <-r.done: // completed just before the end
 		return err
 	default:
 		return store.ErrClosed // queued just after it
@@ -70,8 +70,8 @@ func (w *writer) runImmediate() {
 	}
 }
 
-// flushGroup makes a request and those that wait behind it, in one flush. A request that has to be alone ends the group
-// and is made after it.
+// flushGroup writes a request and the ones that wait behind it in one flush. A request that has to be alone ends the
+// group and is written after it.
 func (w *writer) flushGroup(first *request) {
 	group := []*request{first}
 	for !group[0].alone && len(group) < maxGroup && len(w.requests) > 0 {
@@ -86,7 +86,7 @@ func (w *writer) flushGroup(first *request) {
 	w.compactIfDue()
 }
 
-// commitGroup writes requests to the file, applies them to the index, and answers them. It drops those whose callers
+// commitGroup writes requests to the file, applies them to the index, and completes them. It drops those whose callers
 // are gone. After a failed flush it writes an empty record if there is nothing else to write: only then are the refused
 // writes, which may be in the file, gone from it for sure.
 func (w *writer) commitGroup(group []*request) {

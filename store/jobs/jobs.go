@@ -125,8 +125,8 @@ func (r *runner) visitAll(ctx context.Context, namespaces []store.NamespaceInfo,
 	}
 }
 
-// visit visits one namespace. It ends the round if the whole store is away, and not just this namespace; a store that
-// stalls for a moment does not end it.
+// visit visits one namespace. It ends the round if the whole store is away, but not if only this namespace fails or the
+// store stalls for a moment.
 func (r *runner) visit(ctx context.Context, endRound func(), n store.NamespaceInfo, work visitor) {
 	err := work(ctx, n)
 	if err != nil {

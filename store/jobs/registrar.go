@@ -77,7 +77,7 @@ func (r *Registrar) try(ctx context.Context) {
 	}
 }
 
-// succeed notes that the store answered, and logs a change in what it refuses.
+// succeed notes that the store responded, and logs a change in what it refuses.
 func (r *Registrar) succeed(refusal string) {
 	switch {
 	case refusal != "" && refusal != r.refusal:

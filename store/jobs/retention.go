@@ -24,10 +24,10 @@ type Retention struct {
 }
 
 // NewRetention returns the job for a store. keep returns the current retention of a namespace, or 0 to keep users
-// for ever; configured reports whether a namespace exists even when it is empty.
+// forever; configured reports whether a namespace exists even when it is empty.
 //
-// The job deletes no users for a while: if the clock is wrong at the start, users seen since then are the only ones
-// not past their retention.
+// At first the job deletes no users for a while: if the clock is wrong at the start, only users seen since then are not
+// past their retention.
 func NewRetention(
 	s store.Store, keep func(namespace string) time.Duration, configured func(namespace string) bool,
 	logger *slog.Logger,

@@ -56,14 +56,14 @@ func (c *steadyClock) move(cause error, at time.Duration) {
 // unsettle starts the waiting again, and logs why, once until the waiting is over.
 func (c *steadyClock) unsettle(cause error, at time.Duration) {
 	if !c.moved {
-		c.logger.Warn("the store's clock moved: nobody is deleted until it has been steady",
+		c.logger.Warn("the store's clock moved: no users are deleted until it has been steady",
 			"for", steadyFor.String(), "error", cause)
 	}
 	c.moved, c.steadyAt = true, at+steadyFor
 }
 
-// heldNamespaces are the namespaces in which retention would delete everyone. A wrong clock or a mistyped retention
-// would do so. Their users are deleted only when every round for a while agrees.
+// heldNamespaces are the namespaces in which retention would delete everyone, as with a wrong clock or a mistyped
+// retention. Their users are deleted only when every round for a while agrees.
 type heldNamespaces struct {
 	mu     sync.Mutex
 	byName map[string]*hold

@@ -55,7 +55,7 @@ func TestRetentionWaitsForTheClock(t *testing.T) {
 		}
 		j.Run(j.ctx)
 		requireUsers(t, s, "chat", "young")
-		for _, line := range []string{"clock moved: nobody is deleted", "are deleted again"} {
+		for _, line := range []string{"clock moved: no users are deleted", "are deleted again"} {
 			require.Equal(t, 1, strings.Count(j.log.String(), line), "%s: %s", by, j.log.String())
 		}
 	}

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// redirects is how often a call to a Cluster may be redirected, besides its retries: while a slot moves to another
+	// redirects is how often a call to a Cluster may be redirected, not counting retries: while a slot moves to another
 	// node, a call is redirected twice.
 	redirects = 3
-	// reloadEvery bounds how long a dead primary of a Cluster is asked in vain after a replica took over: nothing at
-	// its address redirects the calls.
+	// reloadEvery bounds how long calls go to a dead primary of a Cluster after a replica took over: nothing at its
+	// address redirects them.
 	reloadEvery = 2 * time.Second
 )
 
@@ -60,8 +60,8 @@ func newFailoverClient(o Options, a address, common *redis.UniversalOptions) red
 	f := common.Failover()
 	f.MasterName = a.options.Get(optMaster)
 	f.SentinelUsername, f.SentinelPassword = a.options.Get(optSentinelUser), a.options.Get(optSentinelPassword)
-	// Connecting begins with asking a Sentinel. When the last used one hangs, it is asked four times in vain, and then
-	// all of them; callers do not wait for that.
+	// Connecting begins with asking a Sentinel. When the last used one hangs, four attempts time out before all of them
+	// are asked; callers do not wait for that.
 	f.DialTimeout = o.DialTimeout + 5*o.Timeout
 	dialer := &net.Dialer{Timeout: o.DialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true}}
 	f.Dialer = dialer.DialContext

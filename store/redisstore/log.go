@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// onceLogger logs what is found again and again only when it changes. Its other methods are those of its logger.
+// onceLogger logs a repeated finding only when it changes. Its other methods are those of its logger.
 type onceLogger struct {
 	*slog.Logger
 
@@ -14,7 +14,7 @@ type onceLogger struct {
 	logged map[topic]string
 }
 
-// topic is one kind of remark about one server or namespace.
+// topic is one type of remark about one server or namespace.
 type topic struct{ subject, about string }
 
 // logOnce logs a remark, unless the last one on the topic had the same value. With the value "" it logs nothing and
@@ -31,7 +31,7 @@ func (l *onceLogger) logOnce(level slog.Level, t topic, value, message string, a
 	}
 }
 
-// warnOnce logs the first remark of its kind about a namespace.
+// warnOnce logs the first remark of its type about a namespace.
 func (s *Store) warnOnce(ns namespace, about, message string, args ...any) {
 	args = append([]any{"namespace", ns.name, "key", ns.key}, args...)
 	s.log.logOnce(slog.LevelWarn, topic{ns.name, about}, "found", message, args...)

@@ -114,8 +114,8 @@ func (s *Store) verify(ctx context.Context, all []*candidate) {
 	}
 }
 
-// checkMetas compares the metas of namespaces with the settings. In a Cluster, one Redis that is away must not take all
-// namespaces with it: while the metas cannot be read, earlier agreements hold.
+// checkMetas compares the metas of namespaces with the settings. In a Cluster, one Redis that is away must not make all
+// namespaces unavailable: while the metas cannot be read, earlier agreements hold.
 func (s *Store) checkMetas(ctx context.Context, all []*candidate) {
 	metas, err := s.readMetas(ctx, all)
 	mayHold := errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil && s.inCluster()

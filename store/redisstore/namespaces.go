@@ -12,7 +12,7 @@ import (
 )
 
 // ensure checks namespaces that are about to be written to, and registers those without a meta. The limit on namespaces
-// applies to those that have no members yet.
+// applies to namespaces without members.
 func (s *Store) ensure(ctx context.Context, all []*candidate) {
 	s.verify(ctx, all)
 	var populated, empty []*candidate
@@ -29,9 +29,8 @@ func (s *Store) ensure(ctx context.Context, all []*candidate) {
 	s.register(ctx, empty, s.maxNamespaces)
 }
 
-// register adds namespaces to the list while it has fewer than limit names (0 for any number), then writes the metas of
-// those that have none, and verifies them: another server may have written another one. A namespace with a meta is
-// always in the list.
+// register adds namespaces to the list while it has fewer than limit names (0 for any number), then writes missing
+// metas, and verifies them: another server may have written another one. A namespace with a meta is always in the list.
 func (s *Store) register(ctx context.Context, all []*candidate, limit int) {
 	if len(all) == 0 {
 		return
@@ -217,7 +216,7 @@ func (s *Store) RemoveEmpty(ctx context.Context, name string) (bool, error) {
 	return false, c.err
 }
 
-// unregister removes the meta and the name of a namespace, and reports whether there was one of them. The meta goes
+// unregister removes the meta and the name of a namespace, and reports whether either existed. The meta goes
 // first, since a namespace with a meta is always in the list. In a Cluster the parts of a pipeline are not in order.
 func (s *Store) unregister(ctx context.Context, name string) (existed bool, err error) {
 	s.agreements.forget(name)

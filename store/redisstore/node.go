@@ -19,7 +19,7 @@ func (s *Store) NodeOf(name string) (of func(user string) string) {
 	}
 	ns := s.keys.namespace(name)
 	nodes := make(map[int]string, 1) // by shard, since there are fewer shards than users
-	unknown := false                 // if one shard's node is not known, the others are not asked for
+	unknown := false                 // if one shard's node is not known, the others are not looked up
 	return func(user string) string {
 		shard := shardOf(user, ns.shards)
 		if node, found := nodes[shard]; found || unknown {

@@ -1,4 +1,4 @@
--- Does what a ping does, but changes nothing: XX updates existing members only, and there are none. Redis refuses it
+-- Does what a ping does, but changes nothing: XX updates only existing members, and the key has none. Redis refuses it
 -- where it refuses a ping.
 --
 -- KEYS[1]  a key that does not exist

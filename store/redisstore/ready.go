@@ -23,7 +23,7 @@ func (k keyspace) probe() string { return k.prefix + ":probe" }
 // a Redis in which the store's own keys have another type.
 //
 // In a Cluster one primary that accepts writes is enough. All servers see the same Cluster: if a lost primary made all
-// of them unready, all users would be without service, instead of those on that primary. The others are logged.
+// of them unready, no user would be served, instead of all but those on that primary. The others are logged.
 func (s *Store) Ready(ctx context.Context) error {
 	if _, err := s.Now(ctx); err != nil {
 		return err

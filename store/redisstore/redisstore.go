@@ -80,7 +80,7 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open returns a store on the Redis at the given URL. It does not wait for Redis: until Redis answers, calls fail with
+// Open returns a store on the Redis at the given URL. It does not wait for Redis: until Redis responds, calls fail with
 // [store.ErrUnavailable]. An error means that the options are invalid.
 func Open(o Options) (*Store, error) {
 	o = o.withDefaults()

@@ -26,7 +26,7 @@ const (
 	maxSeconds = 1e10
 )
 
-// scoreQuery is what is asked about the scores of a namespace, for each of its keys.
+// scoreQuery is a query of the scores of a namespace, for each of its keys.
 type scoreQuery struct {
 	ends    []*redis.ZSliceCmd // the lowest and the highest score that is a time in milliseconds or seconds
 	invalid []*redis.IntCmd    // number of scores that are not a time in the unit: too close to zero, or too far
@@ -67,8 +67,8 @@ func (s *Store) checkScores(ctx context.Context, all []*candidate) {
 	}
 }
 
-// findMembers finds out which namespaces have members. Most of those without a meta have none: asking that first, and
-// for all shards at once where that is possible, makes a lookup of an unused name cheap.
+// findMembers finds the namespaces that have members. Most of those without a meta have none: checking that first, and
+// for all shards at once where possible, makes a lookup of an unused name cheap.
 func (s *Store) findMembers(ctx context.Context, all []*candidate) {
 	perCommand := MaxShards
 	if s.inCluster() {

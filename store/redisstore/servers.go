@@ -65,7 +65,7 @@ func (s *Store) checkServers(ctx context.Context) error {
 	return failed
 }
 
-// checkServer logs what is wrong with one server. The error is ErrTooOld, or that of asking it.
+// checkServer logs what is wrong with one server. The error is ErrTooOld, or why the server could not be asked.
 func (s *Store) checkServer(ctx context.Context, client *redis.Client, _ string) error {
 	info, err := readInfo(ctx, client, "server", "memory")
 	if err != nil {
@@ -100,8 +100,8 @@ func (s *Store) forEachPrimary(
 	return errs
 }
 
-// keyAttempts is the number of keys tried to find the primaries of a Cluster. One with so few slots that none of these
-// keys is in them is left out.
+// keyAttempts is the number of keys tried to find the primaries of a Cluster. A primary with so few slots that none of
+// these keys is in them is left out.
 const keyAttempts = 4096
 
 // primaries returns the servers that are written to now, each with a key that it owns. In a Cluster it relies on what

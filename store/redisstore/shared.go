@@ -119,8 +119,8 @@ func (r *sharedSource) readRange() error {
 	return nil
 }
 
-// complete returns the records without those of the last millisecond, within which the page may end. If there are no
-// others, it enters that millisecond.
+// complete returns the records without those of the last millisecond, within which the page may end. If no others are
+// left, it enters that millisecond.
 func (r *sharedSource) complete(records []store.Record) []store.Record {
 	last := records[len(records)-1].At
 	records = slices.DeleteFunc(records, func(record store.Record) bool { return record.At == last })

@@ -68,8 +68,8 @@ var (
 func parseAddress(raw string) (a address, err error) {
 	scheme, rest, found := strings.Cut(raw, "://")
 	a = address{scheme: scheme, encrypt: strings.HasPrefix(scheme, "rediss")}
-	base, kind, several := strings.Cut(scheme, "+")
-	a.topology = topology(kind)
+	base, suffix, several := strings.Cut(scheme, "+")
+	a.topology = topology(suffix)
 	if !found || base != "redis" && base != "rediss" || several && a.topology != sentinel && a.topology != cluster {
 		return address{}, errScheme
 	}
@@ -152,7 +152,7 @@ func (a *address) readDatabase(path string) error {
 	return nil
 }
 
-// checkOptions returns an error if an option is unknown, repeated, empty, for another kind of URL, or missing. The
+// checkOptions returns an error if an option is unknown, repeated, empty, for another type of URL, or missing. The
 // error shows no value.
 func (a address) checkOptions() error {
 	for name, values := range a.options {
@@ -199,12 +199,12 @@ func (a address) String() string {
 	return b.String()
 }
 
-// unreadable replaces a URL of which no part can be shown.
+// unreadable replaces a URL that cannot be shown, not even in part.
 const unreadable = "(unreadable)"
 
 // Redact returns a store URL for messages: without its passwords, without a user that has no password, and without its
-// options except the master's name. It shows nothing of a URL that it cannot parse: an unescaped slash in a password,
-// for example, begins the path.
+// options except the master's name. It hides a URL that it cannot parse: an unescaped slash in a password, for example,
+// begins the path.
 func Redact(rawURL string) string {
 	a, err := parseAddress(rawURL)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// maxMembers bounds the members that are written in one round trip, and so the time it takes.
+// maxMembers bounds the members that are written in one round trip, and therefore its time.
 const maxMembers = 4096
 
 // Ping implements [store.Store].
@@ -77,7 +77,7 @@ func fail[T any](batches []*store.Batch[T], err error) {
 	}
 }
 
-// prepare returns what is to be written, and the namespaces of it.
+// prepare returns the batches to write, and their namespaces.
 func (s *Store) prepare(batches []*store.Batch[store.Sighting]) (all []*pendingBatch, namespaces []*candidate) {
 	for _, batch := range batches {
 		if len(batch.Items) == 0 {

@@ -95,7 +95,7 @@ func testMergeOneBatch(t *testing.T, s store.Store) {
 
 func testWriteResults(t *testing.T, s store.Store) {
 	require.Equal(t, here(base), ping(t, s, "alice", base))
-	require.Equal(t, here(base), ping(t, s, "alice", base-1), "a late ping is answered with what is stored")
+	require.Equal(t, here(base), ping(t, s, "alice", base-1), "a late ping returns what is stored")
 	require.Equal(t, left(base), leave(t, s, "alice", base))
 	require.Equal(t, left(base), leave(t, s, "alice", base-1))
 	require.Equal(t, left(base), ping(t, s, "alice", base), "at one millisecond left beats present")

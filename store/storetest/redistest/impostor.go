@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// StartImpostor returns the URL of a fake that answers INFO with the given text and everything else with PONG. It
+// StartImpostor returns the URL of a fake that replies to INFO with the given text and everything else with PONG. It
 // stands for servers that are too old, or not Redis, which are not available wherever the tests run.
 func StartImpostor(t testing.TB, info string) (url string) {
 	t.Helper()

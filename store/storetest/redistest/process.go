@@ -118,7 +118,7 @@ func (p *Process) Client(t testing.TB) *redis.Client {
 	return client
 }
 
-// Start starts the server again, with the data it had, and waits until it answers.
+// Start starts the server again, with the data it had, and waits until it responds.
 func (p *Process) Start(t testing.TB) {
 	t.Helper()
 	p.StartLoading(t)

@@ -79,7 +79,7 @@ func required(name string) bool {
 	return slices.Contains(strings.Split(os.Getenv("LASTSEEN_TEST_REQUIRE"), ","), name)
 }
 
-// awaitReady waits until the server answers.
+// awaitReady waits until the server responds.
 func awaitReady(t testing.TB, addr string) {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})

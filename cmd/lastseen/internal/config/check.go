@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// check reports settings that contradict each other, and those that the store refuses.
+// check reports settings that contradict each other, and settings that the store refuses.
 func (c *Config) check(e *Error) {
 	if c.valid("unknown-namespaces") && c.UnknownNamespaces == RefuseUnknown && len(c.namespaces) == 0 {
 		e.Addf("%s: no namespaces are configured, so every request would be refused: add them under %s in the "+

@@ -21,7 +21,7 @@ type apiKey struct {
 	source string
 }
 
-// What the fields of an API key take.
+// The values that the fields of an API key accept.
 const (
 	takesKeyName    = "1 to 64 of A–Z a–z 0–9 . _ -, not starting with a dot"
 	takesHash       = "sha256: and 64 hexadecimal digits, as printed by lastseen key new"

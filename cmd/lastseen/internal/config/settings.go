@@ -19,7 +19,7 @@ import (
 // The name is the field's: PingInterval is --ping-interval, LASTSEEN_PING_INTERVAL and ping-interval; TLSCert is
 // --tls-cert. Tags:
 //
-//	help         what it is
+//	help         its meaning
 //	group        its heading
 //	placeholder  what stands for its value
 //	default      the value unless set
@@ -29,7 +29,7 @@ import (
 //	in           where it can be set, of flag (and environment), file, namespace; by default flag,file
 //	reload       whether it can change while the service runs
 
-// CommonSettings are those that commands beside serve and config need, too.
+// CommonSettings are the settings that other commands than serve and config also need.
 type CommonSettings struct {
 	Config string `in:"flag" group:"Service" takes:"a file" placeholder:"FILE" help:"YAML file with settings under the same names, and with namespaces and API keys."`
 	Listen string `format:"address" group:"Service" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address to listen on. A non-loopback address requires API keys, JWTs or auth none."`

@@ -37,7 +37,7 @@ const (
 	off = "off"
 )
 
-// What some settings take, for people.
+// The values that some settings accept, for people.
 const (
 	takesPatterns = "comma-separated namespaces (chat-* matches names that start with chat-, * matches all)"
 	takesNetworks = "comma-separated IP addresses and networks, such as 10.0.0.0/8"
