@@ -84,8 +84,8 @@ type Config struct {
 // Shared is the state that outlives a handler: a new handler continues with the Shared of the one that it replaces. It
 // counts requests and memory, and holds the current authenticator.
 type Shared struct {
-	// authenticator is that of the newest handler. Older handlers use it, too, for the requests that they finish, so that
-	// a removed key stops working at once.
+	// authenticator is that of the newest handler. Older handlers use it, too, for the requests that they finish, so
+	// that a removed key stops working at once.
 	authenticator atomic.Pointer[auth.Authenticator]
 	buckets       *limit.Buckets
 	bodies        *bodyMemory

@@ -85,7 +85,8 @@ func TestPermissions(t *testing.T) {
 				if refused[what] == nil {
 					refused[what] = []testResponse{
 						unreached.sendTo(r.method, path+"?"+request.query, request.body, header...),
-						unreached.sendTo(r.method, strings.Replace(path, "chat", "chadow", 1)+"?typo=1", "{", header...),
+						unreached.sendTo(r.method, strings.Replace(path, "chat", "chadow", 1)+"?typo=1", "{",
+							header...),
 					}
 				}
 				for _, bad := range refused[what] {
@@ -222,7 +223,8 @@ func TestKeysUnavailable(t *testing.T) {
 		require.Empty(t, r.header.Get("WWW-Authenticate"))
 		require.NotContains(t, r.body, "no route")
 		require.Contains(t, w.log.String(), "no route to host")
-		require.NotContains(t, w.log.String(), "level=ERROR", "anyone can send such tokens; the authenticator logs it once")
+		require.NotContains(t, w.log.String(), "level=ERROR",
+			"anyone can send such tokens; the authenticator logs it once")
 	}
 	w.fails(codeUnauthenticated, http.MethodGet, "/chat/users/alice", "")
 	w.fails(codeUnauthenticated, http.MethodGet, "/chat/users/alice", "", "Authorization: Bearer ls_x")

@@ -110,18 +110,19 @@ func TestAnnouncedBodies(t *testing.T) {
 // TestStalledBodyTimesOut checks that a body that stops arriving fails earlier than the request's time limit.
 func TestStalledBodyTimesOut(t *testing.T) {
 	for _, sent := range []int{1 << 10, 100 << 10, maxBody - 1} {
-		withFakeClockOn(t, func(*testing.T) store.Store { return &slowStore{} }, func(t *testing.T, dial func() net.Conn) {
-			conn, begin := dial(), time.Now()
-			start(t, conn, maxBody, strings.Repeat(" ", sent))
-			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			require.NoError(t, err)
-			defer response.Body.Close()
-			require.Equal(t, http.StatusBadRequest, response.StatusCode)
-			require.GreaterOrEqual(t, time.Since(begin), rateWindow, "%d bytes", sent)
-			require.LessOrEqual(t, time.Since(begin), rateWindow+drainTimeout, "%d bytes", sent)
-			require.NoError(t, conn.Close())
-			time.Sleep(time.Minute) // until the server is done with the connection
-		})
+		withFakeClockOn(t, func(*testing.T) store.Store { return &slowStore{} },
+			func(t *testing.T, dial func() net.Conn) {
+				conn, begin := dial(), time.Now()
+				start(t, conn, maxBody, strings.Repeat(" ", sent))
+				response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				require.NoError(t, err)
+				defer response.Body.Close()
+				require.Equal(t, http.StatusBadRequest, response.StatusCode)
+				require.GreaterOrEqual(t, time.Since(begin), rateWindow, "%d bytes", sent)
+				require.LessOrEqual(t, time.Since(begin), rateWindow+drainTimeout, "%d bytes", sent)
+				require.NoError(t, conn.Close())
+				time.Sleep(time.Minute) // until the server is done with the connection
+			})
 	}
 }
 

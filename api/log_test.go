@@ -121,7 +121,8 @@ func TestAccessLogIsOffByDefaultAndReloads(t *testing.T) {
 func TestAccessLogOfFailures(t *testing.T) {
 	for _, s := range []*errStore{{err: http.ErrBodyNotAllowed}, {panic: true}} {
 		s.Store = fileStore(t)
-		l := newLogTest(t, slog.LevelInfo, withAccessLog, func(c *Config) { c.Store = &clockStore{Store: s, now: testNow} })
+		l := newLogTest(t, slog.LevelInfo, withAccessLog,
+			func(c *Config) { c.Store = &clockStore{Store: s, now: testNow} })
 		w, lines := l.send("POST", chatAlice+"/ping", "")
 		require.Equal(t, 500, w.Code)
 		require.Len(t, lines, 2)

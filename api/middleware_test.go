@@ -36,7 +36,8 @@ func TestHeaderInjection(t *testing.T) {
 		responses := w.exchange("GET /v1/nothing HTTP/1.1\r\nHost: lastseen\r\nX-Request-Id: " + id +
 			"\r\nConnection: close\r\n\r\n")
 		require.Len(t, responses, 1, "%.40q", id)
-		require.Regexp(t, `^[0-9a-z]{1,13}$`, responses[0].header.Get("X-Request-Id"), "one of our own instead of %.40q",
+		require.Regexp(t, `^[0-9a-z]{1,13}$`, responses[0].header.Get("X-Request-Id"),
+			"one of our own instead of %.40q",
 			id)
 		require.Empty(t, responses[0].header.Get("Set-Cookie"))
 		require.Less(t, len(responses[0].body), 1<<10)

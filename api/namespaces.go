@@ -69,8 +69,8 @@ func (s *server) listNamespaces(c echo.Context, q query) error {
 	return respond(c, response)
 }
 
-// readable returns up to max of the namespaces after a name that the caller can read. It seeks past the others, possibly
-// a hundred thousand.
+// readable returns up to max of the namespaces after a name that the caller can read. It seeks past the others,
+// possibly a hundred thousand.
 func (s *server) readable(c echo.Context, after string, max int) (found []store.NamespaceInfo, err error) {
 	caller := callerOf(c)
 	for after, more := caller.SeekReadable(after); more && len(found) < max; {

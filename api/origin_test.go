@@ -46,7 +46,8 @@ func TestCheckOrigin(t *testing.T) {
 // machine, and for nothing else that an attacker could write.
 func TestCORSPatterns(t *testing.T) {
 	t.Parallel()
-	w := newTestServer(t, fileStore(t), allowing("https://*.example.com", "https://*.example.org:8443", "http://localhost:*",
+	w := newTestServer(t, fileStore(t), allowing("https://*.example.com", "https://*.example.org:8443",
+		"http://localhost:*",
 		"http://[::1]:*"))
 	const user = "/v1/namespaces/chat/users/alice"
 	for _, origin := range []string{

@@ -44,7 +44,8 @@ func TestAppendJSON(t *testing.T) {
 
 func BenchmarkEncode(b *testing.B) {
 	response := lookupResponse{presences: presences{
-		view{testNow, lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}}.evaluated(), make([]presence, 100),
+		view{testNow, lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}}.evaluated(),
+		make([]presence, 100),
 	}}
 	for i := range response.Users {
 		response.Users[i] = presence{

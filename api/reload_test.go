@@ -37,7 +37,8 @@ func (r recorder) Ping(_ context.Context, _ string, batch []store.Sighting) ([]l
 func TestRemovedKeyIsCharged(t *testing.T) {
 	authenticator := func(key string) *auth.Authenticator {
 		a, err := auth.New(auth.Config{Keys: []auth.Key{{
-			Name: key, Hash: sha256.Sum256([]byte(key)), Scopes: []auth.Scope{auth.Ping}, Namespaces: []auth.Pattern{"*"},
+			Name: key, Hash: sha256.Sum256([]byte(key)), Scopes: []auth.Scope{auth.Ping},
+			Namespaces: []auth.Pattern{"*"},
 		}}}, auth.Options{})
 		require.NoError(t, err)
 		return a

@@ -42,8 +42,8 @@ func NewServer(h http.Handler, logger *slog.Logger) *http.Server {
 }
 
 // closeAmbiguous makes a request the last one on its connection if a proxy may have seen its end elsewhere: a chunked
-// request may have had a Content-Length, too, and an HTTP/1.0 request chunks, which package net/http hides. What follows
-// may be a request smuggled through that proxy. See RFC 9112, section 6.1.
+// request may have had a Content-Length, too, and an HTTP/1.0 request chunks, which package net/http hides. What
+// follows may be a request smuggled through that proxy. See RFC 9112, section 6.1.
 func closeAmbiguous(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 1 && (len(r.TransferEncoding) > 0 || r.ProtoMinor == 0) {

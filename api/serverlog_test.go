@@ -58,7 +58,8 @@ func TestServerLog(t *testing.T) {
 		var log lockedLog
 		logger := slog.New(slog.NewTextHandler(&log, nil))
 		server := NewServer(http.NotFoundHandler(), logger)
-		require.ErrorIs(t, server.Serve(LimitConnections(server, &outOfFiles{&pipeListener{closed: make(chan struct{})}, 30},
+		require.ErrorIs(t, server.Serve(LimitConnections(server,
+			&outOfFiles{&pipeListener{closed: make(chan struct{})}, 30},
 			10, logger)), net.ErrClosed)
 		require.Equal(t, 1, bytes.Count([]byte(log.String()),
 			[]byte("level=ERROR msg=\"http: Accept error: accept tcp: too many open files\"")), log.String())

@@ -55,7 +55,8 @@ type errAfterFirstStore struct {
 	taken bool
 }
 
-func (f *errAfterFirstStore) Ping(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
+func (f *errAfterFirstStore) Ping(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State,
+	error) {
 	if f.taken {
 		return nil, f.err
 	}

@@ -130,12 +130,13 @@ func TestConfigIsChecked(t *testing.T) {
 		"set exactly one": token(func(k *Tokens) { k.JWKS = "https://a.example" }),
 		"32":              token(func(k *Tokens) { k.Secret = secret[:31] }),
 		"0 bytes":         token(func(k *Tokens) { k.Secret = []byte{} }),
-		"issuer":          token(func(k *Tokens) { k.Issuer = "" }), "audience": token(func(k *Tokens) { k.Audience = "" }),
-		"leeway":    token(func(k *Tokens) { k.Leeway = time.Hour }),
-		"leeway is": token(func(k *Tokens) { k.Leeway = -1 }),
-		"1024":      token(func(k *Tokens) { k.Secret, k.Keys = nil, []crypto.PublicKey{weak.Public()} }),
-		"URL":       token(func(k *Tokens) { k.Secret, k.JWKS = nil, "issuer.example/keys" }),
-		"http":      token(func(k *Tokens) { k.Secret, k.JWKS = nil, "file:///etc/keys" }),
+		"issuer":          token(func(k *Tokens) { k.Issuer = "" }),
+		"audience":        token(func(k *Tokens) { k.Audience = "" }),
+		"leeway":          token(func(k *Tokens) { k.Leeway = time.Hour }),
+		"leeway is":       token(func(k *Tokens) { k.Leeway = -1 }),
+		"1024":            token(func(k *Tokens) { k.Secret, k.Keys = nil, []crypto.PublicKey{weak.Public()} }),
+		"URL":             token(func(k *Tokens) { k.Secret, k.JWKS = nil, "issuer.example/keys" }),
+		"http":            token(func(k *Tokens) { k.Secret, k.JWKS = nil, "file:///etc/keys" }),
 	} {
 		_, err := New(c, Options{})
 		require.ErrorContains(t, err, part)

@@ -53,7 +53,8 @@ func TestNamespacesOfTokens(t *testing.T) {
 		{configured, " chat  room-* ", []Pattern{"chat", "room-*"}},
 		{configured, []string{"*"}, []Pattern{"*"}},
 	} {
-		caller, err := newAuthenticator(t, Config{Tokens: c.tokens}).bearer(t, validToken(t, map[string]any{"namespaces": c.claim}))
+		caller, err := newAuthenticator(t, Config{Tokens: c.tokens}).bearer(t,
+			validToken(t, map[string]any{"namespaces": c.claim}))
 		require.NoError(t, err)
 		require.Equal(t, c.want, caller.namespaces)
 		require.Equal(t, len(c.want) > 0, caller.CanSomewhere(Read))

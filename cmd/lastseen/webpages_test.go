@@ -323,8 +323,8 @@ func TestWebPagesLeaveWithLastTab(t *testing.T) {
 	require.Equal(t, []bool{true}, s.leaves, "one leave, with the last tab")
 }
 
-// TestWebPagesDoNotLeaveTooEarly: a page that closes at once does not know the other tabs yet, and one that the browser keeps
-// may come back; neither sends a leave.
+// TestWebPagesDoNotLeaveTooEarly: a page that closes at once does not know the other tabs yet, and one that the browser
+// keeps may come back; neither sends a leave.
 func TestWebPagesDoNotLeaveTooEarly(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, `

@@ -48,9 +48,9 @@ var errStopped = errors.New("stopped")
 // copyLocked is the most bytes of the log that are copied while appending waits.
 const copyLocked = 1 << 20
 
-// compact writes a new file next to the one in use: a snapshot of the given namespaces, and what was appended to the log
-// from an offset on. Appending continues until almost all is copied. Then the new file takes the name of the old one.
-// Before that a crash leaves the old file, afterwards the new one; both are complete.
+// compact writes a new file next to the one in use: a snapshot of the given namespaces, and what was appended to the
+// log from an offset on. Appending continues until almost all is copied. Then the new file takes the name of the old
+// one. Before that a crash leaves the old file, afterwards the new one; both are complete.
 func (l *fileLog) compact(namespaces []frozen, from int64) (err error) {
 	next, err := newFile(l.path, l.version)
 	if err != nil {

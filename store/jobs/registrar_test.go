@@ -31,8 +31,8 @@ func (r *failingRegistry) Register(_ context.Context, names []string) error {
 	return err
 }
 
-// TestRegistrarTriesAgain: it tries again soon after a failure, checks now and then after a success, and looks at once at
-// names that changed.
+// TestRegistrarTriesAgain: it tries again soon after a failure, checks now and then after a success, and looks at once
+// at names that changed.
 func TestRegistrarTriesAgain(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	changed := make(chan struct{}, 1)

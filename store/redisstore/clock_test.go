@@ -94,8 +94,8 @@ func TestNewUsersOnTwoServers(t *testing.T) {
 	}
 }
 
-// TestAheadInMilliseconds: times too far ahead become a time of Redis' clock in whole milliseconds, in either unit, and a
-// leave at that time keeps its user away.
+// TestAheadInMilliseconds: times too far ahead become a time of Redis' clock in whole milliseconds, in either unit, and
+// a leave at that time keeps its user away.
 func TestAheadInMilliseconds(t *testing.T) {
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)

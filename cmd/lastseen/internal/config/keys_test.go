@@ -64,16 +64,20 @@ func TestWrongKeys(t *testing.T) {
 		"keys:\n  a: {hash: [x]" +
 			rest: {"lastseen.yaml:2: keys.a.hash: holds a list; use " + takesHash},
 		"keys:\n  a: {hash: '" + hash +
-			"', scopes: read, namespaces: [a]}": {"lastseen.yaml:2: keys.a.scopes holds a single value; use " + takesScopes},
+			"', scopes: read, namespaces: [a]}": {"lastseen.yaml:2: keys.a.scopes holds a single value; use " +
+			takesScopes},
 		"keys:\n  a: {hash: '" + hash +
 			"', scopes: [], namespaces: [a]}": {"lastseen.yaml:2: keys.a.scopes is empty; use " +
 			takesScopes},
 		"keys:\n  a: {hash: '" + hash +
-			"', scopes: [read], namespaces: [~]}": {"lastseen.yaml:2: keys.a.namespaces has nothing in it; use " + takesNamespaces},
+			"', scopes: [read], namespaces: [~]}": {"lastseen.yaml:2: keys.a.namespaces has nothing in it; use " +
+			takesNamespaces},
 		"keys:\n  a: {hash: '" + hash +
-			"', scopes: [read], namespaces: }": {"lastseen.yaml:2: keys.a.namespaces holds nothing; use " + takesNamespaces},
+			"', scopes: [read], namespaces: }": {"lastseen.yaml:2: keys.a.namespaces holds nothing; use " +
+			takesNamespaces},
 		"keys:\n  a: {hash: '" + hash +
-			"', scopes: [[read]], namespaces: [a]}": {"lastseen.yaml:2: keys.a.scopes has a list in it; use " + takesScopes},
+			"', scopes: [[read]], namespaces: [a]}": {"lastseen.yaml:2: keys.a.scopes has a list in it; use " +
+			takesScopes},
 		"keys:\n  a: {hash: '" + hash + "'" + rest + "\n  b: {hash: '" + hash + "'" +
 			rest: {"lastseen.yaml:3: keys.b has the hash of keys.a (lastseen.yaml:2): each key needs its own hash"},
 	} {
