@@ -56,7 +56,8 @@ type errAfterFirstStore struct {
 }
 
 func (f *errAfterFirstStore) Ping(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State,
-	error) {
+	error,
+) {
 	if f.taken {
 		return nil, f.err
 	}

@@ -32,10 +32,10 @@ func TestRetentionForgetsWaitingWithTheClock(t *testing.T) {
 	j.store = s
 	ping(t, s, "chat", map[string]time.Duration{"old": 2 * time.Hour})
 	j.meantime = func() {
-		switch at := j.monotonic(); {
-		case at == 5*roundEvery:
+		switch at := j.monotonic(); at {
+		case 5 * roundEvery:
 			s.by, s.down = 2*time.Second, true
-		case at == 5*roundEvery+steadyFor+roundEvery:
+		case 5*roundEvery + steadyFor + roundEvery:
 			s.down = false
 		}
 	}
