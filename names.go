@@ -14,6 +14,8 @@ const (
 	MaxUserLen      = 256
 )
 
+const namespaceChars = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
+
 // CheckNamespace returns an error unless s is a valid name of a namespace: 1 to 64 of A–Z a–z 0–9 . _ -, without a dot
 // at the start.
 func CheckNamespace(s string) error {
@@ -24,22 +26,10 @@ func CheckNamespace(s string) error {
 		return fmt.Errorf("the namespace has %d characters: at most %d are allowed", len(s), MaxNamespaceLen)
 	case s[0] == '.':
 		return fmt.Errorf("the namespace %s starts with a dot", quote(s))
-	}
-	for i := range len(s) {
-		if !isNamespaceByte(s[i]) {
-			return fmt.Errorf("the namespace %s has a character outside A–Z a–z 0–9 . _ -", quote(s))
-		}
+	case strings.ContainsFunc(s, func(r rune) bool { return !strings.ContainsRune(namespaceChars, r) }):
+		return fmt.Errorf("the namespace %s has a character outside A–Z a–z 0–9 . _ -", quote(s))
 	}
 	return nil
-}
-
-func isNamespaceByte(c byte) bool {
-	switch {
-	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		return true
-	default:
-		return c == '.' || c == '_' || c == '-'
-	}
 }
 
 // CheckUser returns an error unless s is a valid user ID: 1 to 256 bytes of UTF-8 without control characters, and

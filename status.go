@@ -21,12 +21,10 @@ func Statuses() []Status { return []Status{Green, Yellow, Grey} }
 
 // ParseStatus returns the status with the given name. Names are lower case.
 func ParseStatus(s string) (Status, error) {
-	switch status := Status(s); status {
-	case Green, Yellow, Grey:
+	if status := Status(s); slices.Contains(Statuses(), status) {
 		return status, nil
-	default:
-		return "", fmt.Errorf("%s is not a status: use green, yellow or grey", quote(s))
 	}
+	return "", fmt.Errorf("%s is not a status: use green, yellow or grey", quote(s))
 }
 
 // Thresholds are the ages at which a status changes: a user is yellow from the age Green on, and grey from the age

@@ -84,13 +84,11 @@ const (
 // ParseDuration reads a duration in a request: Go syntax ("90s", "5m", "1h30m"), or bare seconds with an optional
 // fraction ("90", "0.5"). It cuts the duration down to the millisecond. Durations are between 1 ms and 10 years.
 func ParseDuration(s string) (time.Duration, error) {
-	ms, err := parseDecimalMillis(s)
-	switch {
-	case errors.Is(err, errNotDecimal):
+	ms, err := parseDecimalMillis(s) // 0 after an error
+	if errors.Is(err, errNotDecimal) {
 		return parseGoDuration(s)
-	case err != nil || ms < 0 || ms > MaxDuration.Milliseconds(): // larger ones could overflow in nanoseconds
-		return 0, durationBounds(s)
 	}
+	ms = max(0, min(ms, MaxDuration.Milliseconds()+1)) // so that nanoseconds cannot overflow
 	return boundDuration(s, time.Duration(ms)*time.Millisecond)
 }
 
@@ -114,13 +112,9 @@ func parseGoDuration(s string) (time.Duration, error) {
 func boundDuration(s string, d time.Duration) (time.Duration, error) {
 	d = d.Truncate(time.Millisecond)
 	if d < MinDuration || d > MaxDuration {
-		return 0, durationBounds(s)
+		return 0, fmt.Errorf("%s is out of range: durations are between 1ms and 10 years (87600h)", quote(s))
 	}
 	return d, nil
-}
-
-func durationBounds(s string) error {
-	return fmt.Errorf("%s is out of range: durations are between 1ms and 10 years (87600h)", quote(s))
 }
 
 func millis(d time.Duration) Instant { return Instant(d.Milliseconds()) }
