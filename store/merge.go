@@ -14,7 +14,7 @@ func Merge(order Order, limit int, sources ...Source) ([]Record, error) {
 	for i, source := range sources {
 		heads[i].source = source
 	}
-	page := make([]Record, 0, min(limit, pageHint))
+	page := make([]Record, 0, min(limit, 64)) // it grows when needed
 	listed := make(map[string]struct{}, cap(page))
 	for len(page) < limit { // reading on may cost a round trip, for nothing
 		first, err := firstOf(order, heads)
@@ -32,9 +32,6 @@ func Merge(order Order, limit int, sources ...Source) ([]Record, error) {
 	}
 	return page, nil
 }
-
-// pageHint is the page size for which memory is allocated at once.
-const pageHint = 64
 
 // head is a source and its next record.
 type head struct {

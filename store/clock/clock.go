@@ -3,6 +3,7 @@
 package clock
 
 import (
+	"cmp"
 	"log/slog"
 	"math"
 	"sync"
@@ -60,10 +61,7 @@ type doubt struct {
 
 // New returns a clock without a reading.
 func New(o Options) *Clock {
-	c := &Clock{name: o.Name, monotonic: o.Monotonic, logger: o.Logger}
-	if c.logger == nil {
-		c.logger = slog.Default()
-	}
+	c := &Clock{name: o.Name, monotonic: o.Monotonic, logger: cmp.Or(o.Logger, slog.Default())}
 	if c.monotonic == nil {
 		start := time.Now()
 		c.monotonic = func() time.Duration { return time.Since(start) }
