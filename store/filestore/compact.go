@@ -36,8 +36,8 @@ func (l *fileLog) startCompaction(namespaces []frozen) {
 		l.failed.Store(err != nil)
 		l.busy.Store(false)
 		if err != nil && !errors.Is(err, errStopped) {
-			l.logger.Error("cannot compact the data file; it keeps growing until a later attempt succeeds", "error",
-				err)
+			l.logger.Error("cannot compact the data file; it keeps growing until a later attempt succeeds",
+				"error", err)
 		}
 	})
 }
@@ -50,7 +50,7 @@ const copyLocked = 1 << 20
 
 // compact writes a new file next to the one in use: a snapshot of the given namespaces, and what was appended to the
 // log from an offset on. Appending continues until almost all is copied. Then the new file takes the name of the old
-// one. Before that a crash leaves the old file, afterwards the new one; both are complete.
+// one. A crash leaves one of them, complete.
 func (l *fileLog) compact(namespaces []frozen, from int64) (err error) {
 	next, err := newFile(l.path, l.version)
 	if err != nil {
@@ -196,7 +196,6 @@ func (w *fileWriter) writeSnapshot(namespaces []frozen) (err error) {
 	return writeFrom(0)
 }
 
-// copyLog appends the records between two offsets of another file.
 func (w *fileWriter) copyLog(f io.ReaderAt, h header, from, to int64) error {
 	r := newRecordReader(f, h, from, to)
 	for {

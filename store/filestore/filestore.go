@@ -28,6 +28,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -113,7 +114,10 @@ func (s *Store) load(k formats, o Options) (*fileLog, error) {
 		return nil, err
 	}
 	l, err := k.load(file)
-	log := newFileLog(path, file, l, k.current, o)
+	log := &fileLog{
+		path: path, version: k.current, compactAfter: o.CompactAfter, now: o.Now, logger: o.Logger,
+		fsync: (*os.File).Sync, recordFile: recordFile{file, l.header, l.end}, stop: make(chan struct{}),
+	}
 	if err == nil {
 		for name, users := range l.data {
 			s.index.put(name, newNamespace(users))
@@ -135,40 +139,37 @@ func (s *Store) Close() error { return s.writer.close() }
 
 // Ready returns nil unless the store is closed, the last flush failed, or the one in progress hangs.
 func (s *Store) Ready(ctx context.Context) error {
-	return s.read(ctx, func(*index) error { return cmp.Or(s.writer.failed, s.writer.stalled()) })
+	var failed error
+	err := s.read(ctx, func(*index) { failed = cmp.Or(s.writer.failed, s.writer.stalled()) })
+	return cmp.Or(err, failed)
 }
 
 // Now implements [store.Store] with the machine's clock, which is read on demand, at most every few seconds.
 func (s *Store) Now(context.Context) (now lastseen.Instant, err error) {
-	err = s.read(context.Background(), func(*index) error {
-		now = s.readClock()
-		return nil
-	})
+	err = s.read(context.Background(), func(*index) { now = s.readClock() })
 	return now, err
 }
 
-// readClock returns the time by the store's clock.
 func (s *Store) readClock() lastseen.Instant {
 	_ = s.clock.Refresh(func() (time.Time, error) { return s.now(), nil }) // s.now cannot fail
 	at, _ := s.clock.Now()
 	return at
 }
 
-// ClockStats returns how the machine's clock behaved so far.
+// ClockStats returns statistics of the machine's clock since Open.
 func (s *Store) ClockStats() clock.Stats { return s.clock.Stats() }
 
 // Lease implements [store.Store]. It is always granted: the data file is locked against other processes.
 func (s *Store) Lease(ctx context.Context, _ string, _ time.Duration) (bool, error) {
-	err := s.read(ctx, func(*index) error { return nil })
+	err := s.read(ctx, func(*index) {})
 	return err == nil, err
 }
 
 // flushError returns the error of a flush as callers see it.
 func flushError(err error) error {
-	switch {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
-		return fmt.Errorf("%w: %w", store.ErrFull, err)
-	default:
-		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	meaning := store.ErrUnavailable
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) {
+		meaning = store.ErrFull
 	}
+	return fmt.Errorf("%w: %w", meaning, err)
 }

@@ -14,7 +14,6 @@ import (
 // op changes the data.
 type op interface{ do(t *transaction) }
 
-// opFunc is a function that is an op.
 type opFunc func(*transaction)
 
 func (f opFunc) do(t *transaction) { f(t) }

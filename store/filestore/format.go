@@ -37,8 +37,7 @@ var (
 // Everything before the offset sealed was synced to the disk when the header was written, so any defect there is
 // damage. It covers the snapshot, and after a clean stop the whole file.
 //
-// The salt is random, and different in every file. Checksums depend on it and on the offset, so a record that was
-// moved, or that belongs to another file, is not valid. Nor can a client choose a user ID that looks like a record.
+// The salt is random, and different in every file: see docs/decisions/data-file.md.
 const (
 	magic      = "lastseen"
 	headerSize = 28
@@ -88,7 +87,6 @@ func readVersion(f io.ReaderAt) (uint32, error) {
 	return binary.BigEndian.Uint32(b[len(magic):]), nil
 }
 
-// readHeader returns the header of a file of version 1.
 func readHeader(f io.ReaderAt) (header, error) {
 	b := make([]byte, headerSize)
 	if _, err := f.ReadAt(b, 0); err != nil {

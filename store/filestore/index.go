@@ -17,7 +17,6 @@ type index struct {
 	live       int64 // about how many bytes all data takes in a new data file
 }
 
-// namespaceBytes is about how many bytes a namespace takes in a data file.
 func namespaceBytes(name string) int64 { return int64(len(name)) + 2 }
 
 // put adds a namespace that does not exist yet.
@@ -52,7 +51,7 @@ func (c score) state() lastseen.State {
 
 // newNamespace returns a namespace of the given users. It is faster than setting them one by one.
 func newNamespace(u *users) *namespace {
-	entries := slices.AppendSeq(make([]entry, 0, u.len()), u.all())
+	entries := u.all()
 	slices.SortFunc(entries, func(a, b entry) int {
 		if u.before(a, b) {
 			return -1
@@ -75,7 +74,6 @@ func (x *index) get(namespace, user string) lastseen.State {
 	return n.get(user)
 }
 
-// get returns a user's state, zero if unknown.
 func (n *namespace) get(user string) lastseen.State {
 	e, _ := n.users.get(user)
 	return e.score.state()
@@ -89,7 +87,6 @@ func (x *index) set(name, user string, s lastseen.State) {
 	x.live += n.users.bytes - before
 }
 
-// set stores a user's state; the zero state removes the user.
 func (n *namespace) set(user string, s lastseen.State) {
 	if !s.Known() {
 		if old, known := n.users.remove(user); known {
@@ -122,14 +119,12 @@ func (x *index) add(name string) *namespace {
 	return n
 }
 
-// drop removes a namespace and all its users.
 func (x *index) drop(name string) {
 	if n, ok := x.namespaces.Delete(name); ok {
 		x.live -= namespaceBytes(name) + n.users.bytes
 	}
 }
 
-// list returns the records that match a query.
 func (n *namespace) list(q store.ListQuery) ([]store.Record, error) {
 	var sources []store.Source
 	for _, r := range q.Ranges {
@@ -140,7 +135,6 @@ func (n *namespace) list(q store.ListQuery) ([]store.Record, error) {
 	return store.Merge(q.Order, q.Limit, sources...)
 }
 
-// bounds returns the lowest and the highest score of a range, both included.
 func bounds(r lastseen.Range) (low, high score) {
 	if r.Left {
 		return score(-r.To), score(-r.From)
@@ -204,7 +198,6 @@ func (c *cursor) Next() (store.Record, bool, error) {
 	return store.Record{User: c.users.name(e), State: e.score.state()}, true, nil
 }
 
-// count returns how many users are in a range.
 func (n *namespace) count(r lastseen.Range) int64 {
 	low, high := bounds(r)
 	return int64(n.rank(high+1, "") - n.rank(low, ""))

@@ -28,7 +28,6 @@ type loaded struct {
 	torn   int64 // bytes after that, left by a flush that a crash interrupted
 }
 
-// load reads a data file of any supported version.
 func (k formats) load(f *os.File) (loaded, error) {
 	version, err := readVersion(f)
 	if err != nil {
@@ -44,7 +43,6 @@ func (k formats) load(f *os.File) (loaded, error) {
 	return read(f)
 }
 
-// readV1 reads a data file of version 1.
 func readV1(f *os.File) (loaded, error) {
 	h, err := readHeader(f)
 	if err != nil {
@@ -80,7 +78,6 @@ func readV1(f *os.File) (loaded, error) {
 // errBadRecord means that the reader is not at a valid record.
 var errBadRecord = errors.New("invalid record")
 
-// recordReader reads one record after the other.
 type recordReader struct {
 	header
 	file   io.ReaderAt
@@ -129,12 +126,7 @@ func (r *recordReader) next() ([]byte, error) {
 }
 
 // checkTorn decides what an invalid record is: the rest of a flush that a crash interrupted, which was never
-// acknowledged and can be cut off (nil), or damage.
-//
-// A record is written only after the disk has confirmed the one before. So after a crash only the last record can be
-// incomplete, and nothing valid follows it. Damage to an acknowledged record is followed by valid ones, unless it was
-// the last record when the process was killed. A clean stop seals the file, so that damage to its last record is found,
-// too. A rest longer than a record was not written by lastseen.
+// acknowledged and can be cut off (nil), or damage. See docs/decisions/data-file.md.
 func (r *recordReader) checkTorn() error {
 	damaged := fmt.Errorf("%w: the record at offset %d is not valid", ErrDamaged, r.at)
 	rest := r.size - r.at

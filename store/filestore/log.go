@@ -68,14 +68,6 @@ type fileLog struct {
 	stop       chan struct{} // closed to end a compaction
 }
 
-func newFileLog(path string, f *os.File, l loaded, version uint32, o Options) *fileLog {
-	return &fileLog{
-		path: path, version: version, compactAfter: o.CompactAfter, now: o.Now, logger: o.Logger,
-		fsync:      (*os.File).Sync,
-		recordFile: recordFile{f, l.header, l.end}, stop: make(chan struct{}),
-	}
-}
-
 // prepare removes what a crash left behind, and rewrites a file of an older format. It is the first to change the file.
 func (l *fileLog) prepare(found loaded, x *index) error {
 	os.Remove(tempName(l.path))
@@ -90,11 +82,9 @@ func (l *fileLog) prepare(found loaded, x *index) error {
 	return errors.Join(l.file.Truncate(l.end), l.fsync(l.file))
 }
 
-// append writes a run and syncs it to the disk, one record after the other. After an error the run is cut off again.
-//
-// After a failed sync the kernel may report pages as written that were not, and a second sync could succeed without
-// writing anything. So a failed run is cut off and later written again, which makes its pages dirty once more. When
-// cutting it off fails, too, the next run overwrites the record that failed; after a crash that record is a torn one.
+// append writes a run and syncs it to the disk, one record after the other. After an error the run is cut off again
+// (see docs/decisions/data-file.md). When that fails, too, the next run overwrites the record that failed; after a
+// crash that record is a torn one.
 func (l *fileLog) append(run [][]byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

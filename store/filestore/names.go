@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// names holds user IDs one after the other in large chunks of memory. They contain no pointers, so the garbage
-// collector does not scan them, as it would scan millions of strings.
+// names holds user IDs one after the other in large chunks of memory, without pointers for the garbage collector.
 type names struct {
 	chunks [][]byte
 	free   map[int][][]place // freed slots, by the length of their names

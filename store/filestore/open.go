@@ -62,11 +62,8 @@ func createFile(path string, version uint32) (*os.File, error) {
 	return nil, fmt.Errorf("creating the data file: %w", err)
 }
 
-// lockFile opens a file and locks it against other processes.
-//
-// A lock belongs to a file, not to its name. A process that replaces the data file locks the new file before it renames
-// it, so the name always leads to a locked file. A process that opened the old file and then got its lock finds that
-// the file has lost its name, and tries again.
+// lockFile opens a file and locks it against other processes. When the file was replaced before it was locked, it has
+// lost its name, and lockFile tries again.
 func lockFile(name string, flag int) (*os.File, error) {
 	for try := 0; ; try++ {
 		f, err := os.OpenFile(name, flag, 0o600)

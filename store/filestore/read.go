@@ -1,6 +1,7 @@
 package filestore
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/lastseen/lastseen"
@@ -8,7 +9,7 @@ import (
 )
 
 // read runs f on the index, which does not change during the call.
-func (s *Store) read(ctx context.Context, f func(*index) error) error {
+func (s *Store) read(ctx context.Context, f func(*index)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -17,71 +18,63 @@ func (s *Store) read(ctx context.Context, f func(*index) error) error {
 	if s.writer.closed {
 		return store.ErrClosed
 	}
-	return f(&s.index)
+	f(&s.index)
+	return nil
 }
 
 // readIn runs f on a namespace, if it exists.
-func (s *Store) readIn(ctx context.Context, name string, f func(*namespace) error) error {
-	return s.read(ctx, func(x *index) error {
+func (s *Store) readIn(ctx context.Context, name string, f func(*namespace)) error {
+	return s.read(ctx, func(x *index) {
 		if n, ok := x.namespaces.Get(name); ok {
-			return f(n)
+			f(n)
 		}
-		return nil
 	})
 }
 
 // Lookup implements [store.Store].
 func (s *Store) Lookup(ctx context.Context, name string, users []string) ([]lastseen.State, error) {
 	states := make([]lastseen.State, len(users))
-	err := s.readIn(ctx, name, func(n *namespace) error {
+	err := s.readIn(ctx, name, func(n *namespace) {
 		for i, user := range users {
 			states[i] = n.get(user)
 		}
-		return nil
 	})
 	return states, err
 }
 
 // List implements [store.Store].
 func (s *Store) List(ctx context.Context, name string, q store.ListQuery) (page []store.Record, err error) {
-	err = s.readIn(ctx, name, func(n *namespace) error {
-		page, err = n.list(q)
-		return err
-	})
-	return page, err
+	var failed error
+	err = s.readIn(ctx, name, func(n *namespace) { page, failed = n.list(q) })
+	return page, cmp.Or(err, failed)
 }
 
 // Count implements [store.Store].
 func (s *Store) Count(ctx context.Context, name string, ranges []lastseen.Range) ([]int64, error) {
 	counts := make([]int64, len(ranges))
-	err := s.readIn(ctx, name, func(n *namespace) error {
+	err := s.readIn(ctx, name, func(n *namespace) {
 		for i, r := range ranges {
 			counts[i] = n.count(r)
 		}
-		return nil
 	})
 	return counts, err
 }
 
 // Newest implements [store.Store].
 func (s *Store) Newest(ctx context.Context, name string) (newest lastseen.Instant, err error) {
-	err = s.readIn(ctx, name, func(n *namespace) error {
-		newest = n.newest()
-		return nil
-	})
+	err = s.readIn(ctx, name, func(n *namespace) { newest = n.newest() })
 	return newest, err
 }
 
 // Namespaces implements [store.Store].
 func (s *Store) Namespaces(ctx context.Context, after string, limit int) (infos []store.NamespaceInfo, err error) {
-	err = s.read(ctx, func(x *index) error {
+	err = s.read(ctx, func(x *index) {
 		x.namespaces.Ascend(after, func(name string, n *namespace) bool {
 			if name != after {
 				infos = append(infos, store.NamespaceInfo{Name: name, Newest: n.newest()})
 			}
 			return len(infos) < limit
 		})
-		return nil
 	})
 	return infos, err
 }

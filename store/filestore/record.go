@@ -34,10 +34,8 @@ type changes struct {
 // maxPart is the length at which a part is complete. It is less than maxPayload by more than one change.
 const maxPart = 8 << 20
 
-// empty reports whether the run has no changes.
 func (c *changes) empty() bool { return len(c.parts) == 0 && len(c.buf) == 0 }
 
-// all returns the parts of the run.
 func (c *changes) all() [][]byte {
 	if len(c.buf) == 0 {
 		return c.parts
@@ -69,7 +67,6 @@ func (c *changes) set(namespace, user string, s lastseen.State) {
 	c.buf = binary.AppendVarint(c.buf, int64(scoreOf(s)))
 }
 
-// drop adds the deletion of a namespace.
 func (c *changes) drop(namespace string) {
 	c.in(namespace)
 	c.buf = append(c.buf, changeDrop)

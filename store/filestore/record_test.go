@@ -15,7 +15,7 @@ func (c contents) plain() map[string]map[string]score {
 	all := map[string]map[string]score{}
 	for name, users := range c {
 		all[name] = map[string]score{}
-		for e := range users.all() {
+		for _, e := range users.all() {
 			all[name][users.name(e)] = e.score
 		}
 	}

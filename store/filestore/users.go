@@ -3,8 +3,8 @@ package filestore
 import (
 	"bytes"
 	"hash/maphash"
-	"iter"
 	"maps"
+	"slices"
 	"strings"
 )
 
@@ -23,7 +23,6 @@ type entry struct {
 	name  place
 }
 
-// userBytes is about how many bytes a user takes in a data file.
 func userBytes(length int) int64 { return int64(length) + 9 }
 
 func newUsers() *users {
@@ -47,7 +46,6 @@ func (u *users) find(user string) (hash uint64, e entry, known, collides bool) {
 	return hash, e, collides, collides
 }
 
-// get returns a user's entry, if it is known.
 func (u *users) get(user string) (entry, bool) {
 	_, e, known, _ := u.find(user)
 	return e, known
@@ -87,22 +85,14 @@ func (u *users) remove(user string) (old entry, known bool) {
 	return old, true
 }
 
-// len returns how many users there are.
 func (u *users) len() int { return len(u.known) + len(u.collisions) }
 
-// all iterates over the users, in no order.
-func (u *users) all() iter.Seq[entry] {
-	return func(yield func(entry) bool) {
-		for _, e := range u.known {
-			if !yield(e) {
-				return
-			}
-		}
-		maps.Values(u.collisions)(yield)
-	}
+// all returns the users, in no order.
+func (u *users) all() []entry {
+	all := slices.AppendSeq(make([]entry, 0, u.len()), maps.Values(u.known))
+	return slices.AppendSeq(all, maps.Values(u.collisions))
 }
 
-// name returns a copy of the ID of an entry.
 func (u *users) name(e entry) string { return string(u.names.at(e.name)) }
 
 // before orders entries by score and then by ID, bytewise. Newest first is descending among users who are present, and

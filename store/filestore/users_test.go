@@ -45,14 +45,14 @@ func TestUsers(t *testing.T) {
 				},
 				"freeze": func(*rapid.T) {
 					frozen, seen = u.names.freeze(), map[place]string{}
-					for e := range u.all() {
+					for _, e := range u.all() {
 						seen[e.name] = u.name(e)
 					}
 				},
 				"": func(t *rapid.T) {
 					require.Equal(t, len(want), u.len())
 					got := map[string]score{}
-					for e := range u.all() {
+					for _, e := range u.all() {
 						got[u.name(e)] = e.score
 					}
 					require.Equal(t, want, got)

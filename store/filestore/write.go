@@ -48,16 +48,12 @@ func (t *transaction) drop(namespace string) {
 	t.drops = append(t.drops, namespace)
 }
 
-// exists reports whether a namespace exists.
 func (t *transaction) exists(namespace string) bool {
-	if _, ok := t.index.namespaces.Get(namespace); ok {
-		return true
-	}
-	_, ok := t.adds[namespace]
-	return ok
+	_, exists := t.index.namespaces.Get(namespace)
+	_, added := t.adds[namespace]
+	return exists || added
 }
 
-// add creates a namespace.
 func (t *transaction) add(namespace string) {
 	t.log.in(namespace)
 	if t.staged == nil {
@@ -79,7 +75,6 @@ func (t *transaction) ensure(namespace string) error {
 	return nil
 }
 
-// apply makes the staged changes.
 func (t *transaction) apply() {
 	for _, namespace := range t.drops {
 		t.index.drop(namespace)
@@ -102,7 +97,6 @@ func (s *Store) Leave(ctx context.Context, namespace string, batch []store.Sight
 	return s.record(ctx, namespace, batch, lastseen.State.AfterLeave)
 }
 
-// record records a batch of pings or leaves.
 func (s *Store) record(
 	ctx context.Context, namespace string, batch []store.Sighting,
 	after func(lastseen.State, lastseen.Instant) lastseen.State,
