@@ -107,7 +107,6 @@ func (c *coalescer[T]) doOne(
 	return c.wait(only)
 }
 
-// newCall returns a call without items.
 func (c *coalescer[T]) newCall(ctx context.Context, arrived time.Time) *call[T] {
 	made := c.pool.Get().(*call[T])
 	made.ctx, made.arrived = ctx, arrived
@@ -191,7 +190,6 @@ func (c *coalescer[T]) enqueue(namespace string, split ...nodeCalls[T]) error {
 	return nil
 }
 
-// close rejects new calls.
 func (c *coalescer[T]) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

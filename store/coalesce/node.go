@@ -88,7 +88,6 @@ func fail[T any](calls []*call[T], err error) {
 	}
 }
 
-// drop empties the queues and returns their calls.
 func (n *node[T]) drop() (dropped []*call[T]) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

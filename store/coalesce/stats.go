@@ -29,7 +29,6 @@ func (s CallStats) LogValue() slog.Value {
 	)
 }
 
-// count adds to the statistics.
 func (c *coalescer[T]) count(more CallStats) {
 	c.counting.Lock()
 	defer c.counting.Unlock()
@@ -39,7 +38,6 @@ func (c *coalescer[T]) count(more CallStats) {
 	c.counted.Refused += more.Refused
 }
 
-// stats returns the statistics and the lengths of the queues.
 func (c *coalescer[T]) stats() CallStats {
 	c.counting.Lock()
 	stats := c.counted

@@ -72,7 +72,6 @@ func (r *runner) run(ctx context.Context, round func(context.Context) error) {
 	}
 }
 
-// list returns the wanted namespaces.
 func (r *runner) list(ctx context.Context, wanted func(store.NamespaceInfo) bool) (all []store.NamespaceInfo, _ error) {
 	for after := ""; ; {
 		page, err := r.store.Namespaces(ctx, after, listPage)
@@ -178,7 +177,6 @@ func (r *runner) release(ctx context.Context) {
 	r.holding = false
 }
 
-// sleep returns after d, or when the context ends.
 func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):

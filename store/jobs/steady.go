@@ -63,13 +63,12 @@ func (c *steadyClock) unsettle(cause error, at time.Duration) {
 }
 
 // heldNamespaces are the namespaces in which retention would delete everyone, as with a wrong clock or a mistyped
-// retention. Their users are deleted only when every round for a while agrees.
+// retention.
 type heldNamespaces struct {
 	mu     sync.Mutex
 	byName map[string]*hold
 }
 
-// hold is the wait of one namespace.
 type hold struct {
 	since  time.Duration // monotonic
 	noted  bool          // in this round
@@ -96,7 +95,6 @@ func (h *heldNamespaces) note(namespace string, everyone bool, now time.Duration
 	}
 }
 
-// forget ends all waits.
 func (h *heldNamespaces) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -120,7 +118,6 @@ func (h *heldNamespaces) endRound(logger *slog.Logger) {
 	}
 	if fresh > 0 {
 		logger.Warn("retention would delete everyone in some namespaces: they are kept until every sweep for a while "+
-			"agrees",
-			"for", steadyFor.String(), "namespaces", fresh, "one", example)
+			"agrees", "for", steadyFor.String(), "namespaces", fresh, "one", example)
 	}
 }
