@@ -90,9 +90,9 @@ func (s *Store) redisTime(ctx context.Context) (time.Time, error) {
 		return time.Time{}, err
 	}
 	defer cancel()
-	parts, err := s.runInts(ctx, scripts.time, s.keys.registry(), 2)
+	replies, err := s.runInts(ctx, scripts.time, 2, call{key: s.keys.registry()})
 	if err != nil {
 		return time.Time{}, err
 	}
-	return time.Unix(parts[0], parts[1]*int64(time.Microsecond)), nil
+	return time.Unix(replies[0][0], replies[0][1]*int64(time.Microsecond)), nil
 }

@@ -5,9 +5,6 @@ import (
 	"time"
 )
 
-// lease is the key of a lease. It expires by itself, even if its holder crashed.
-func (k keyspace) lease(name string) string { return k.prefix + ":lease:" + name }
-
 // Lease implements [store.Store].
 func (s *Store) Lease(ctx context.Context, name string, ttl time.Duration) (bool, error) {
 	ctx, cancel, err := s.begin(ctx, s.timeout)

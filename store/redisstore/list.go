@@ -30,54 +30,49 @@ func (s *Store) List(ctx context.Context, namespace string, q store.ListQuery) (
 
 // listing is one shard of a namespace in one call of List.
 type listing struct {
-	s     *Store
-	ctx   context.Context //nolint:containedctx // it lives within one call of List
-	ns    namespace
-	key   string
-	query store.ListQuery
-	size  int // records per page
-}
-
-// pages yields the records of pages in a row.
-type pages struct {
-	records []store.Record
-	ended   bool // the last page was read
+	s       *Store
+	ctx     context.Context //nolint:containedctx // it lives within one call of List
+	ns      namespace
+	key     string
+	query   store.ListQuery
+	size    int            // records per page
+	records []store.Record // read, and not returned yet
+	ended   bool           // the last page was read
 }
 
 // next returns the next record, reading pages as needed. A page may be empty.
-func (p *pages) next(read func() error) (store.Record, bool, error) {
-	for len(p.records) == 0 {
-		if p.ended {
+func (l *listing) next(read func() error) (store.Record, bool, error) {
+	for len(l.records) == 0 {
+		if l.ended {
 			return store.Record{}, false, nil
 		}
 		if err := read(); err != nil {
 			return store.Record{}, false, err
 		}
 	}
-	record := p.records[0]
-	p.records = p.records[1:]
+	record := l.records[0]
+	l.records = l.records[1:]
 	return record, true, nil
 }
 
 // source reads one range of one shard, page by page, in the order of the query.
 type source struct {
 	listing // query.After is the last record read
-	pages
-	span lastseen.Range
+	span    lastseen.Range
 }
 
 // sources opens every range in every shard with the first page read: all ranges of a shard in one script, all shards in
 // one round trip.
 func (s *Store) sources(ctx context.Context, ns namespace, q store.ListQuery) ([]store.Source, error) {
-	size := pageSize(q.Limit, ns.shards)
 	var calls []call
 	var all []store.Source
 	for _, key := range ns.all() {
-		c := call{key: key, args: []any{size}}
+		shard := s.listing(ctx, ns, key, q)
+		c := call{key: key, args: []any{shard.size}}
 		for _, span := range q.Ranges {
 			if args, ok := ns.pageArgs(q, span); ok {
 				c.args = append(c.args, args...)
-				all = append(all, &source{listing: listing{s, ctx, ns, key, q, size}, span: span})
+				all = append(all, &source{shard, span})
 			}
 		}
 		if len(c.args) > 1 {
@@ -107,14 +102,15 @@ func (s *Store) sources(ctx context.Context, ns namespace, q store.ListQuery) ([
 	return all, nil
 }
 
-// pageSize returns how many records to read from each shard for a page of limit. Users spread evenly, so a share with
-// some slack nearly always suffices; what is missing is read when needed.
-func pageSize(limit, shards int) int {
-	if shards == 1 {
-		return limit
+// listing returns a listing that has read nothing. Users spread evenly over shards, so a share of the limit with some
+// slack nearly always suffices; what is missing is read when needed.
+func (s *Store) listing(ctx context.Context, ns namespace, key string, q store.ListQuery) listing {
+	size := q.Limit
+	if ns.shards > 1 {
+		share := float64(q.Limit) / float64(ns.shards)
+		size = min(q.Limit, int(share+3*math.Sqrt(share))+1)
 	}
-	share := float64(limit) / float64(shards)
-	return min(limit, int(share+3*math.Sqrt(share))+1)
+	return listing{s: s, ctx: ctx, ns: ns, key: key, query: q, size: size}
 }
 
 // pageArgs returns the arguments of page.lua to continue in a range; false if nothing is left in it.
@@ -131,13 +127,10 @@ func (e encoding) pageArgs(q store.ListQuery, span lastseen.Range) ([]any, bool)
 	return []any{direction(q.Order, rest), low, high, after}, true
 }
 
-// descends reports whether a list in the given order goes down the scores of a range: newest first does so among people
-// present, and goes up among those who left.
-func descends(order store.Order, r lastseen.Range) bool { return (order == store.Newest) != r.Left }
-
-// direction returns the scripts' word for it.
+// direction returns where a list goes in the scores. Newest first goes down among users present, and up among those who
+// left.
 func direction(order store.Order, r lastseen.Range) string {
-	if descends(order, r) {
+	if (order == store.Newest) != r.Left {
 		return "down"
 	}
 	return "up"
@@ -146,7 +139,6 @@ func direction(order store.Order, r lastseen.Range) string {
 // Next implements [store.Source].
 func (r *source) Next() (store.Record, bool, error) { return r.next(r.read) }
 
-// read reads the next page.
 func (r *source) read() error {
 	args, ok := r.ns.pageArgs(r.query, r.span)
 	if !ok {
@@ -160,7 +152,6 @@ func (r *source) read() error {
 	return err
 }
 
-// add adds a page.
 func (r *source) add(records []store.Record) {
 	r.records, r.ended = records, len(records) < r.size
 	if len(records) > 0 {
@@ -168,8 +159,7 @@ func (r *source) add(records []store.Record) {
 	}
 }
 
-// page reads one page of a range of the shard.
-func (l listing) page(span lastseen.Range, args ...any) ([]store.Record, error) {
+func (l *listing) page(span lastseen.Range, args ...any) ([]store.Record, error) {
 	cmd, err := l.s.runOnKey(l.ctx, scripts.page, l.key, append([]any{l.size}, args...)...)
 	if err != nil {
 		return nil, err
@@ -182,7 +172,7 @@ func (l listing) page(span lastseen.Range, args ...any) ([]store.Record, error) 
 }
 
 // recordsOf reads {member, score, …} from a script's reply, and puts them in the order of the list.
-func (l listing) recordsOf(reply any, span lastseen.Range) ([]store.Record, error) {
+func (l *listing) recordsOf(reply any, span lastseen.Range) ([]store.Record, error) {
 	flat, err := sliceOf(reply, -1)
 	if err != nil {
 		return nil, err
@@ -199,7 +189,7 @@ func (l listing) recordsOf(reply any, span lastseen.Range) ([]store.Record, erro
 		}
 		records = append(records, store.Record{User: user, State: state})
 	}
-	if descends(l.query.Order, span) {
+	if direction(l.query.Order, span) == "down" {
 		slices.Reverse(records)
 	}
 	return records, nil

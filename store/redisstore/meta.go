@@ -21,7 +21,6 @@ type meta struct {
 	key    string // "" if it is the one that the namespace's name gives it
 }
 
-// meta returns how this server stores the namespace.
 func (n namespace) meta() meta {
 	m := meta{shards: n.shards, unit: n.unit, hash: hashVersion}
 	if !n.own {
@@ -30,7 +29,7 @@ func (n namespace) meta() meta {
 	return m
 }
 
-// String returns the text that Redis holds.
+// String returns what Redis holds.
 func (m meta) String() string {
 	text := fmt.Sprintf("shards=%d unit=%s hash=%s", m.shards, m.unit, m.hash)
 	if m.key != "" {
@@ -39,7 +38,7 @@ func (m meta) String() string {
 	return text
 }
 
-// parseMeta reads what String writes, also with values that this version does not know.
+// parseMeta is the reverse of String. The values may be unknown to this version.
 func parseMeta(text string) (m meta, ok bool) {
 	text, key, hasKey := strings.Cut(text, " key=")
 	m.key = key
@@ -131,7 +130,6 @@ func (s *Store) checkMetas(ctx context.Context, all []*candidate) {
 	}
 }
 
-// checkMeta compares the meta of one namespace with the settings.
 func (s *Store) checkMeta(c *candidate, meta any) {
 	text, found := meta.(string)
 	c.hasMeta = found
@@ -188,10 +186,8 @@ func (a *agreements) current(name string) bool {
 	return found && last == a.round.Load()
 }
 
-// confirm records that a namespace was checked.
 func (a *agreements) confirm(name string) { a.last.Store(name, a.round.Load()) }
 
-// known reports whether a namespace was checked in this or an earlier round.
 func (a *agreements) known(name string) bool {
 	_, found := a.last.Load(name)
 	return found
@@ -203,5 +199,4 @@ func (a *agreements) recheck(name string) {
 	a.last.CompareAndSwap(name, round, round-1)
 }
 
-// forget ends the agreement on a namespace.
 func (a *agreements) forget(name string) { a.last.Delete(name) }

@@ -62,12 +62,12 @@ func (s *Store) writeNames(ctx context.Context, all []*candidate, limit int) err
 		for _, c := range part {
 			args = append(args, c.name)
 		}
-		listed, err := s.runInts(ctx, scripts.register, s.keys.registry(), len(part), args...)
+		replies, err := s.runInts(ctx, scripts.register, len(part), call{s.keys.registry(), args})
 		if err != nil {
 			return err
 		}
 		for i, c := range part {
-			if listed[i] == 0 {
+			if listed := replies[0][i] == 1; !listed {
 				c.err = fmt.Errorf("%w: %q would exceed the limit of %d", store.ErrNamespaceLimit, c.name, limit)
 			}
 		}
@@ -75,7 +75,6 @@ func (s *Store) writeNames(ctx context.Context, all []*candidate, limit int) err
 	return nil
 }
 
-// writeMetas writes the metas of those namespaces that have none.
 func (s *Store) writeMetas(ctx context.Context, all []*candidate) error {
 	pipe := s.client.Pipeline()
 	for _, c := range all {
@@ -85,9 +84,8 @@ func (s *Store) writeMetas(ctx context.Context, all []*candidate) error {
 	return translate(err)
 }
 
-// Register implements [store.Store]. Registered namespaces cost two round trips, so it can be called again and again in
-// case Redis lost them. The error names all namespaces that this server cannot serve: those that are stored with other
-// settings, and those whose key holds another type.
+// Register implements [store.Store]. Registered namespaces cost two round trips. The error names all namespaces that
+// this server cannot serve.
 func (s *Store) Register(ctx context.Context, namespaces []string) error {
 	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
 	if err != nil {
@@ -192,9 +190,7 @@ func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
 	return translate(err)
 }
 
-// RemoveEmpty implements [store.Store]. If another server writes between the check and the removal, the second check
-// finds the key, and the namespace is registered again. If it writes later, it makes the key and registers the
-// namespace itself, even if it believes that it is registered: see ping.lua.
+// RemoveEmpty implements [store.Store]. Another server may write at any point: see docs/decisions/redis-keys.md.
 func (s *Store) RemoveEmpty(ctx context.Context, name string) (bool, error) {
 	ctx, cancel, ns, err := s.open(ctx, name)
 	if err != nil {
@@ -240,7 +236,7 @@ func (s *Store) members(ctx context.Context, ns namespace) (int64, error) {
 	return sum(cmds)
 }
 
-// sum adds up the replies of commands, and returns the first error.
+// sum adds up replies, or returns the first error.
 func sum(cmds []*redis.IntCmd) (n int64, err error) {
 	for _, cmd := range cmds {
 		if err := cmd.Err(); err != nil {

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"math"
 
 	"github.com/redis/go-redis/v9"
 
@@ -66,7 +67,6 @@ func lookupArgs(b *store.Batch[string], c *chunk) []any {
 	return args
 }
 
-// readStates reads the states, or the error, from the reply.
 func (c lookupCmd) readStates() {
 	if err := c.reply.Err(); err != nil {
 		c.States, c.Err = nil, translate(err)
@@ -99,15 +99,11 @@ func (s *Store) Count(ctx context.Context, namespace string, ranges []lastseen.R
 	for _, key := range ns.all() {
 		calls = append(calls, call{key: key, args: args})
 	}
-	cmds, err := s.runAll(ctx, scripts.count, calls)
+	shards, err := s.runInts(ctx, scripts.count, len(counts), calls...)
 	if err != nil {
 		return nil, err
 	}
-	for _, cmd := range cmds {
-		shard, err := ints(cmd, len(counts))
-		if err != nil {
-			return nil, err
-		}
+	for _, shard := range shards {
 		for i, n := range shard {
 			counts[i] += n
 		}
@@ -146,17 +142,23 @@ func (s *Store) newest(ctx context.Context, all []namespace) ([]lastseen.Instant
 	}
 	_, _ = pipe.Exec(ctx)
 	for i, n := range all {
-		for _, reply := range replies[i] {
-			if err := reply.Err(); err != nil {
-				newest[i], errs[i] = 0, translate(err)
-				break
-			}
-			for _, z := range reply.Val() {
-				newest[i] = max(newest[i], n.state(z.Score).At)
-			}
-		}
+		score, err := largest(replies[i])
+		newest[i], errs[i] = n.state(score).At, err
 	}
 	return newest, errs
+}
+
+// largest returns the largest absolute value of the scores in replies, 0 if there are none, or the first error.
+func largest(cmds []*redis.ZSliceCmd) (size float64, err error) {
+	for _, cmd := range cmds {
+		if err := cmd.Err(); err != nil {
+			return 0, translate(err)
+		}
+		for _, z := range cmd.Val() {
+			size = max(size, math.Abs(z.Score))
+		}
+	}
+	return size, nil
 }
 
 // newestIn returns the queries for the newest member among users present, and among those who left. Down the scores,

@@ -14,16 +14,8 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// probe is the key, or in a Cluster the beginning of the keys, that Ready writes to. They never hold anything.
-func (k keyspace) probe() string { return k.prefix + ":probe" }
-
 // Ready returns nil when pings are accepted: Redis' time is known, and Redis runs a script that writes but changes
-// nothing. Redis refuses that script where it refuses a ping: when its memory is full, its disk fails, it is a replica
-// or loading, or the user lacks rights. A writable replica is not ready, since its writes would be lost, and neither is
-// a Redis in which the store's own keys have another type.
-//
-// In a Cluster one primary that accepts writes is enough. All servers see the same Cluster: if a lost primary made all
-// of them unready, no user would be served, instead of all but those on that primary. The others are logged.
+// nothing. In a Cluster one primary that runs it is enough. See docs/decisions/redis-topologies.md.
 func (s *Store) Ready(ctx context.Context) error {
 	if _, err := s.Now(ctx); err != nil {
 		return err

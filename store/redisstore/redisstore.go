@@ -4,10 +4,6 @@
 // Every operation is one command or one script per shard, so it is atomic for each user. Lists and counts that span
 // several shards ask all of them in one round trip, but not at one moment. This process keeps only the connection pool,
 // the offset of Redis' clock, and the namespaces that it has checked.
-//
-// url.go and client.go connect to one Redis, to Sentinels or to a Cluster; servers.go and ready.go check the servers;
-// encoding.go defines how a state becomes a score, shard.go how users spread over keys; meta.go checks how a namespace
-// is stored, namespaces.go keeps the list of them; the .lua files run inside Redis, each on one key.
 package redisstore
 
 import (
@@ -45,8 +41,8 @@ type Options struct {
 	// removed while another server writes to it, there may be one more than the limit.
 	MaxNamespaces int
 
-	// Timeout bounds a batch of pings, leaves or lookups, with connecting, retrying and everything else that it needs;
-	// default 250 ms. Other operations take at most twice as long.
+	// Timeout bounds a batch of pings, leaves or lookups, connecting and retrying included; default 250 ms. Other
+	// operations take at most twice as long.
 	Timeout      time.Duration
 	DialTimeout  time.Duration // of one attempt to connect; default 200 ms
 	PoolSize     int           // connections at most, to each Redis; default 10 per processor, 5 in a Cluster

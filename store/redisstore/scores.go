@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 
@@ -33,7 +32,6 @@ type scoreQuery struct {
 	beyond  []*redis.IntCmd    // number of scores beyond any time in either unit, except hidden ones
 }
 
-// queryScores asks about the scores of a namespace.
 func queryScores(ctx context.Context, pipe redis.Pipeliner, ns namespace) (q scoreQuery) {
 	const limit = int64(lastseen.MaxInstant)
 	high, low, hidden := strconv.FormatInt(limit, 10), strconv.FormatInt(-limit, 10), strconv.Itoa(hiddenFrom)
@@ -51,8 +49,7 @@ func queryScores(ctx context.Context, pipe redis.Pipeliner, ns namespace) (q sco
 	return q
 }
 
-// checkScores checks the scores of namespaces, in two round trips. It refuses a set whose newest score contradicts the
-// unit, and logs other oddities of shared sets once.
+// checkScores checks the scores of namespaces, in two round trips.
 func (s *Store) checkScores(ctx context.Context, all []*candidate) {
 	s.findMembers(ctx, all)
 	all = slices.DeleteFunc(all, func(c *candidate) bool { return !c.exists })
@@ -89,20 +86,12 @@ func (s *Store) findMembers(ctx context.Context, all []*candidate) {
 	}
 }
 
-// checkUnit returns an error if the scores of a namespace have another unit than the configured one.
+// checkUnit returns an error if the newest score of a namespace contradicts the unit. It logs other oddities.
 func (s *Store) checkUnit(c *candidate, q scoreQuery) error {
-	var newest float64 // by absolute value; 0 if no score is a time in either unit
-	for _, cmd := range q.ends {
-		if err := cmd.Err(); err != nil {
-			return translate(err)
-		}
-		for _, z := range cmd.Val() {
-			newest = max(newest, math.Abs(z.Score))
-		}
-	}
-	invalid, failed := sum(q.invalid)
-	beyond, err := sum(q.beyond)
-	if err = cmp.Or(failed, err); err != nil {
+	newest, noNewest := largest(q.ends) // 0 if no score is a time in either unit
+	invalid, noInvalid := sum(q.invalid)
+	beyond, noBeyond := sum(q.beyond)
+	if err := cmp.Or(noNewest, noInvalid, noBeyond); err != nil {
 		return err
 	}
 	actual := ""

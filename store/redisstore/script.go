@@ -11,7 +11,6 @@ import (
 //go:embed *.lua
 var luaFiles embed.FS
 
-// scripts are what runs inside Redis.
 var scripts = struct{ ping, leave, count, page, millisecond, trim, lease, time, probe, register *redis.Script }{
 	ping:        newScript("clock.lua", "ping.lua"),
 	leave:       newScript("clock.lua", "leave.lua"),
@@ -25,7 +24,6 @@ var scripts = struct{ ping, leave, count, page, millisecond, trim, lease, time, 
 	register:    newScript("register.lua"),
 }
 
-// newScript joins files to a script.
 func newScript(files ...string) *redis.Script {
 	var source []byte
 	for _, file := range files {
@@ -44,28 +42,24 @@ type call struct {
 	args []any
 }
 
-// runOnKey runs a script once.
 func (s *Store) runOnKey(ctx context.Context, script *redis.Script, key string, args ...any) (*redis.Cmd, error) {
 	cmd := s.runScripts(ctx, script, []call{{key, args}})[0]
 	return cmd, translate(cmd.Err())
 }
 
-// runInts runs a script that returns n numbers.
-func (s *Store) runInts(ctx context.Context, script *redis.Script, key string, n int, args ...any) ([]int64, error) {
-	cmd, err := s.runOnKey(ctx, script, key, args...)
+// runInts is runAll for a script that returns n numbers.
+func (s *Store) runInts(ctx context.Context, script *redis.Script, n int, calls ...call) ([][]int64, error) {
+	cmds, err := s.runAll(ctx, script, calls)
 	if err != nil {
 		return nil, err
 	}
-	return ints(cmd, n)
-}
-
-// ints returns the reply of a script, an array of n numbers.
-func ints(cmd *redis.Cmd, n int) ([]int64, error) {
-	reply, err := cmd.Int64Slice()
-	if err != nil || len(reply) != n {
-		return nil, fmt.Errorf("unexpected script reply %v instead of %d numbers", cmd.Val(), n)
+	replies := make([][]int64, len(cmds))
+	for i, cmd := range cmds {
+		if replies[i], err = cmd.Int64Slice(); err != nil || len(replies[i]) != n {
+			return nil, fmt.Errorf("unexpected script reply %v instead of %d numbers", cmd.Val(), n)
+		}
 	}
-	return reply, nil
+	return replies, nil
 }
 
 // sliceOf returns an array of a script's reply, of n elements unless n is negative.

@@ -34,9 +34,8 @@ func (s *Store) refusal(ctx context.Context) error {
 	return translate(failed)
 }
 
-// monitor checks the servers again and tries to write to each, in the background. It logs which ones refuse. It also
-// makes the client notice a primary that became a replica without any writes. While Redis is away, the status
-// stays as it is.
+// monitor checks the servers again, and tries to write to each: so the client also notices a primary that became a
+// replica.
 func (s *Store) monitor(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -47,8 +46,7 @@ func (s *Store) monitor(ctx context.Context) {
 	s.logReplaced()
 }
 
-// checkServers reads the version and the settings of every server. It returns the error of the servers that could not
-// be asked; the status is that of the others.
+// checkServers sets the status to that of the servers that could be asked, and returns the error of the others.
 func (s *Store) checkServers(ctx context.Context) error {
 	var old, failed error
 	reached := false
@@ -123,7 +121,6 @@ func (s *Store) primaries(ctx context.Context) (map[*redis.Client]string, error)
 	return keys, nil
 }
 
-// nameOf returns the name of a server for the log.
 func (s *Store) nameOf(client *redis.Client) string {
 	if s.inCluster() {
 		return client.Options().Addr

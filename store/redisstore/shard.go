@@ -25,7 +25,6 @@ type namespace struct {
 	encoding
 }
 
-// namespace returns how a namespace is stored.
 func (k keyspace) namespace(name string) namespace {
 	layout := k.layouts[name]
 	unit := cmp.Or(layout.Unit, k.unit, Milliseconds)
@@ -36,11 +35,11 @@ func (k keyspace) namespace(name string) namespace {
 	}
 }
 
-// registry is the key of the sorted set of namespace names, all with score 0.
-func (k keyspace) registry() string { return k.prefix + ":namespaces" }
-
-// meta is the key of the hash of how each namespace is stored.
-func (k keyspace) meta() string { return k.prefix + ":meta" }
+// The store's own keys: see docs/decisions/redis-keys.md. A lease expires by itself, even if its holder crashed.
+func (k keyspace) registry() string         { return k.prefix + ":namespaces" }
+func (k keyspace) meta() string             { return k.prefix + ":meta" }
+func (k keyspace) lease(name string) string { return k.prefix + ":lease:" + name }
+func (k keyspace) probe() string            { return k.prefix + ":probe" }
 
 // shard returns the key of the k-th shard. Namespaces contain no colon, so keys never collide.
 func (n namespace) shard(k int) string {
@@ -50,7 +49,6 @@ func (n namespace) shard(k int) string {
 	return n.key + ":" + strconv.Itoa(k)
 }
 
-// all returns the keys of all shards.
 func (n namespace) all() []string {
 	keys := make([]string, n.shards)
 	for i := range keys {
@@ -59,7 +57,6 @@ func (n namespace) all() []string {
 	return keys
 }
 
-// of returns the key of the shard that a user lives in.
 func (n namespace) of(user string) string { return n.shard(shardOf(user, n.shards)) }
 
 // hashVersion names shardOf: a change of that function needs a new name.

@@ -8,15 +8,13 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// This file lists shared sets, which other programs write, too. There any member may have any score: names that are not
-// user IDs, scores that are not times, and several scores in one millisecond. Lists leave such names out; counts
-// include them, since counting would have to read them.
+// This file lists shared sets, which other programs write, too. There any member may have any score, and a millisecond
+// several of them: see docs/decisions/redis-keys.md.
 
 // sharedSource reads one range of one shard, in the order of the query: by millisecond, and within one by name. It
 // reads a page of the range, and if that ends within a millisecond, that millisecond page by page.
 type sharedSource struct {
 	listing
-	pages
 	rest        lastseen.Range  // what is still to be read, except the current millisecond
 	millisecond *lastseen.Range // the one that is being read, if any
 	after       []any           // the last name read in it; none at its start, since a name may be empty
@@ -32,7 +30,7 @@ func (s *Store) sharedSources(ctx context.Context, ns namespace, q store.ListQue
 			if !ok {
 				continue
 			}
-			r := &sharedSource{listing: listing{s, ctx, ns, key, q, pageSize(q.Limit, ns.shards)}, rest: rest}
+			r := &sharedSource{listing: s.listing(ctx, ns, key, q), rest: rest}
 			if tied {
 				r.enter(q.After.At)
 				r.after = []any{q.After.User}
@@ -46,7 +44,6 @@ func (s *Store) sharedSources(ctx context.Context, ns namespace, q store.ListQue
 // Next implements [store.Source].
 func (r *sharedSource) Next() (store.Record, bool, error) { return r.next(r.read) }
 
-// read reads the next page.
 func (r *sharedSource) read() error {
 	switch {
 	case r.millisecond != nil:
@@ -58,7 +55,7 @@ func (r *sharedSource) read() error {
 	return nil
 }
 
-// enter makes one millisecond the next to be read, and what follows it the rest.
+// enter makes a millisecond the next to be read.
 func (r *sharedSource) enter(at lastseen.Instant) {
 	r.millisecond, r.after = &lastseen.Range{From: at, To: at, Left: r.rest.Left}, nil
 	r.skipTo(at)
@@ -73,7 +70,6 @@ func (r *sharedSource) skipTo(at lastseen.Instant) {
 	}
 }
 
-// readMillisecond reads the next names of the current millisecond.
 func (r *sharedSource) readMillisecond() error {
 	low, high := r.ns.bounds(*r.millisecond)
 	args := append([]any{r.size, direction(r.query.Order, r.rest), low, high}, r.after...)
@@ -85,7 +81,7 @@ func (r *sharedSource) readMillisecond() error {
 	if err != nil {
 		return err
 	}
-	if descends(r.query.Order, r.rest) {
+	if direction(r.query.Order, r.rest) == "down" {
 		slices.Reverse(users)
 	}
 	state := lastseen.State{At: r.millisecond.From, Left: r.millisecond.Left}
@@ -100,7 +96,6 @@ func (r *sharedSource) readMillisecond() error {
 	return nil
 }
 
-// readRange reads the next members of the rest.
 func (r *sharedSource) readRange() error {
 	low, high := r.ns.bounds(r.rest)
 	records, err := r.page(r.rest, direction(r.query.Order, r.rest), low, high, "")

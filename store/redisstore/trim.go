@@ -43,7 +43,6 @@ func (s *Store) Trim(ctx context.Context, namespace string, q store.TrimQuery) (
 	return result, err
 }
 
-// trimmed is the result of trimming one shard.
 type trimmed struct {
 	deleted int
 	held    bool
@@ -64,16 +63,12 @@ func (s *Store) trim(ctx context.Context, ns namespace, q store.TrimQuery, limit
 			limit, all, ns.time(lastseen.MaxInstant + 1), ns.hidden(),
 		}}
 	}
-	cmds, err := s.runAll(ctx, scripts.trim, calls)
+	replies, err := s.runInts(ctx, scripts.trim, 3, calls...)
 	if err != nil {
 		return nil, err
 	}
-	shards := make([]trimmed, len(cmds))
-	for i, cmd := range cmds {
-		reply, err := ints(cmd, 3)
-		if err != nil {
-			return nil, err
-		}
+	shards := make([]trimmed, len(replies))
+	for i, reply := range replies {
 		if reply[0] < 0 {
 			return nil, cmp.Or(q.CheckClock(lastseen.Instant(reply[2])), store.ErrClockMoved)
 		}

@@ -90,7 +90,6 @@ func parseAddress(raw string) (a address, err error) {
 	return a, nil
 }
 
-// readUser reads user:password.
 func (a *address) readUser(text string) (err error) {
 	user, password, _ := strings.Cut(text, ":")
 	if a.user, err = url.PathUnescape(user); err == nil {

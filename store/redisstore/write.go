@@ -70,14 +70,12 @@ func (s *Store) record(ctx context.Context, batches []*store.Batch[store.Sightin
 	}
 }
 
-// fail sets the error of batches.
 func fail[T any](batches []*store.Batch[T], err error) {
 	for _, b := range batches {
 		b.Err = err
 	}
 }
 
-// prepare returns the batches to write, and their namespaces.
 func (s *Store) prepare(batches []*store.Batch[store.Sighting]) (all []*pendingBatch, namespaces []*candidate) {
 	for _, batch := range batches {
 		if len(batch.Items) == 0 {
@@ -91,7 +89,6 @@ func (s *Store) prepare(batches []*store.Batch[store.Sighting]) (all []*pendingB
 	return all, namespaces
 }
 
-// finish sets the states of the batch, or its error.
 func (b *pendingBatch) finish() {
 	if b.batch.Err = b.err; b.err != nil {
 		return
@@ -127,7 +124,6 @@ func (s *Store) write(ctx context.Context, all []*pendingBatch, left bool) {
 	s.send(ctx, cmds, left)
 }
 
-// send sends commands in one round trip.
 func (s *Store) send(ctx context.Context, cmds []writeCmd, left bool) {
 	script := scripts.ping
 	if left {
@@ -178,7 +174,6 @@ func (c writeCmd) args(left bool) []any {
 	return args
 }
 
-// readStates reads the resulting states from the reply of a write's script.
 func (s *Store) readStates(c writeCmd, reply any, left bool) error {
 	parts, err := sliceOf(reply, -1)
 	if err != nil || len(parts) == 0 {
