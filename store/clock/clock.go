@@ -126,10 +126,8 @@ func (c *Clock) Stats() Stats {
 }
 
 // Set applies a reading that was requested and received at the given monotonic times. The clock was read at some moment
-// between them, so a difference within that uncertainty is ignored.
-//
-// A difference of up to a second, less the uncertainty, is spread over the time until the next reading. A larger one is
-// applied at once, in either direction, when a second reading confirms it at least a second later.
+// between them, so a difference within that uncertainty is ignored. For larger
+// ones, see Clock of package store.
 func (c *Clock) Set(reading time.Time, sent, received time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
