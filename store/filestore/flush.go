@@ -74,7 +74,6 @@ type writer struct {
 	failed  error       // of the last flush; nil if it succeeded
 }
 
-// startWriter returns a writer whose goroutine runs.
 func startWriter(s *Store, log *fileLog, o Options) *writer {
 	w := &writer{
 		s: s, sync: o.Sync, logger: o.Logger, log: log, commit: log.append, maxNamespaces: o.MaxNamespaces,

@@ -67,11 +67,10 @@ func newNamespace(u *users) *namespace {
 
 // get returns a user's state, zero if unknown.
 func (x *index) get(namespace, user string) lastseen.State {
-	n, ok := x.namespaces.Get(namespace)
-	if !ok {
-		return lastseen.State{}
+	if n, ok := x.namespaces.Get(namespace); ok {
+		return n.get(user)
 	}
-	return n.get(user)
+	return lastseen.State{}
 }
 
 func (n *namespace) get(user string) lastseen.State {
@@ -230,7 +229,6 @@ func (n *namespace) before(cutoff lastseen.Instant, limit int) (stale []string) 
 	return stale
 }
 
-// frozen is a namespace as it was when it was frozen.
 type frozen struct {
 	name  string
 	names *names

@@ -120,7 +120,6 @@ func (l *fileLog) syncName() error {
 	return err
 }
 
-// close ends a compaction in progress, seals the file and closes it.
 func (l *fileLog) close() error {
 	close(l.stop)
 	l.compacting.Wait()

@@ -66,8 +66,7 @@ func (n *names) at(p place) []byte {
 	return b[size : size+int(length)]
 }
 
-// remove frees the slot of a name. A new name of the same length can use it after the next freeze, at the next
-// compaction. A slot that no name uses is lost until the file is loaded again.
+// remove frees the slot of a name. A new name of the same length can use it after the next freeze.
 func (n *names) remove(p place) {
 	length := len(n.at(p))
 	n.freed[length] = append(n.freed[length], p)

@@ -2,7 +2,6 @@ package filestore
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"github.com/lastseen/lastseen"
@@ -81,17 +80,10 @@ func appendString(b []byte, s string) []byte {
 type contents map[string]*users
 
 // errSyntax means that a run is not one that changes writes.
-var errSyntax = errors.New("malformed record")
+var errSyntax = fmt.Errorf("%w: malformed record", ErrDamaged)
 
-// replay applies a run that matched its checksum. A malformed run means that the file is damaged.
+// replay applies a run that matched its checksum.
 func (c contents) replay(run []byte) error {
-	if err := c.replayAll(run); err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	return nil
-}
-
-func (c contents) replayAll(run []byte) error {
 	var name string
 	for len(run) > 0 {
 		change := run[0]

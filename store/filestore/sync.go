@@ -87,8 +87,7 @@ func (w *writer) flushGroup(first *request) {
 }
 
 // commitGroup writes requests to the file, applies them to the index, and completes them. It drops those whose callers
-// are gone. After a failed flush it writes an empty record if there is nothing else to write: only then are the refused
-// writes, which may be in the file, gone from it for sure.
+// are gone. After a failed flush it writes at least an empty record, which replaces what may be in the file.
 func (w *writer) commitGroup(group []*request) {
 	log := changes{}
 	t := &transaction{
