@@ -18,8 +18,7 @@ const (
 	// redirects is how often a call to a Cluster may be redirected, not counting retries: while a slot moves to another
 	// node, a call is redirected twice.
 	redirects = 3
-	// reloadEvery bounds how long calls go to a dead primary of a Cluster after a replica took over: nothing at its
-	// address redirects them.
+	// reloadEvery bounds how long calls go to a dead primary of a Cluster, which cannot redirect them.
 	reloadEvery = 2 * time.Second
 )
 

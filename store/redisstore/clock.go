@@ -82,8 +82,7 @@ func (s *Store) logReplaced() {
 	}
 }
 
-// redisTime reads the clock of the Redis that has the list of namespaces, also in a Cluster, so that all servers read
-// the same one.
+// redisTime reads the clock of the Redis that has the list of namespaces, so that all servers read the same one.
 func (s *Store) redisTime(ctx context.Context) (time.Time, error) {
 	ctx, cancel, err := s.begin(ctx, s.timeout)
 	if err != nil {

@@ -61,8 +61,7 @@ type source struct {
 	span    lastseen.Range
 }
 
-// sources opens every range in every shard with the first page read: all ranges of a shard in one script, all shards in
-// one round trip.
+// sources opens every range in every shard and reads the first pages, in one round trip.
 func (s *Store) sources(ctx context.Context, ns namespace, q store.ListQuery) ([]store.Source, error) {
 	var calls []call
 	var all []store.Source

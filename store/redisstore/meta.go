@@ -113,8 +113,7 @@ func (s *Store) verify(ctx context.Context, all []*candidate) {
 	}
 }
 
-// checkMetas compares the metas of namespaces with the settings. In a Cluster, one Redis that is away must not make all
-// namespaces unavailable: while the metas cannot be read, earlier agreements hold.
+// checkMetas compares metas with the settings. While those of a Cluster cannot be read, earlier agreements hold.
 func (s *Store) checkMetas(ctx context.Context, all []*candidate) {
 	metas, err := s.readMetas(ctx, all)
 	mayHold := errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil && s.inCluster()

@@ -79,8 +79,8 @@ var _ store.Store = (*Store)(nil)
 // Open returns a store on the Redis at the given URL. It does not wait for Redis: until Redis responds, calls fail with
 // [store.ErrUnavailable]. An error means that the options are invalid.
 func Open(o Options) (*Store, error) {
-	o = o.withDefaults()
-	if err := o.checkLayouts(); err != nil {
+	o, err := o.withDefaults()
+	if err != nil {
 		return nil, err
 	}
 	client, err := newClient(o)
@@ -104,8 +104,8 @@ func Open(o Options) (*Store, error) {
 
 // Validate returns the error that [Open] would return for the options. It neither connects nor logs.
 func (o Options) Validate() error {
-	o = o.withDefaults()
-	if err := o.checkLayouts(); err != nil {
+	o, err := o.withDefaults()
+	if err != nil {
 		return err
 	}
 	o.Logger = slog.New(slog.DiscardHandler)
@@ -132,7 +132,7 @@ func repeat(ctx context.Context, every time.Duration, work func(context.Context)
 	}
 }
 
-func (o Options) withDefaults() Options {
+func (o Options) withDefaults() (Options, error) {
 	o.Prefix = cmp.Or(o.Prefix, "presence:")
 	o.Shards = cmp.Or(o.Shards, 1)
 	o.Unit = cmp.Or(o.Unit, Milliseconds)
@@ -143,7 +143,7 @@ func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return o
+	return o, o.checkLayouts()
 }
 
 // Close stops the clock and closes the connections. No accepted write is lost: every call waits for Redis' reply.

@@ -20,8 +20,7 @@ type sharedSource struct {
 	after       []any           // the last name read in it; none at its start, since a name may be empty
 }
 
-// sharedSources opens every range in every shard. Unlike those of [Store.sources] they are not read at one moment. A
-// user who moves meanwhile may be in two of them; the merge lists them once.
+// sharedSources opens every range in every shard. They are not read at one moment: a user who moves may be in two.
 func (s *Store) sharedSources(ctx context.Context, ns namespace, q store.ListQuery) ([]store.Source, error) {
 	var all []store.Source
 	for _, key := range ns.all() {

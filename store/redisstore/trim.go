@@ -52,15 +52,11 @@ type trimmed struct {
 // trim deletes members of each shard that are older than the query's age, all in one round trip: at most as many as its
 // limit. With limit 0 it only counts them.
 func (s *Store) trim(ctx context.Context, ns namespace, q store.TrimQuery, limits []int) ([]trimmed, error) {
-	all := 0
-	if q.All {
-		all = 1
-	}
 	calls := make([]call, len(limits))
 	for i, limit := range limits {
 		calls[i] = call{key: ns.shard(i), args: []any{
 			q.Age.Milliseconds(), int64(q.Now), store.MaxClockDrift.Milliseconds(), ns.perScore(),
-			limit, all, ns.time(lastseen.MaxInstant + 1), ns.hidden(),
+			limit, q.All, ns.time(lastseen.MaxInstant + 1), ns.hidden(),
 		}}
 	}
 	replies, err := s.runInts(ctx, scripts.trim, 3, calls...)

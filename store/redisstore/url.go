@@ -21,12 +21,8 @@ const (
 	cluster  topology = "cluster"  // the URL's hosts are some nodes, which know all others
 )
 
-// address is a parsed store URL. The parsers of go-redis accept neither several hosts nor every password, and their
-// errors quote the URL. Its forms are:
-//
-//	redis[s]://[user:password@]host[:port][/database][?options]
-//	redis[s]+sentinel://[user:password@]host[:port],…[/database]?master=NAME[&options]
-//	redis[s]+cluster://[user:password@]host[:port],…[?options]
+// address is a parsed store URL; docs/decisions/redis-topologies.md has its forms. The parsers of go-redis accept
+// neither several hosts nor every password, and their errors quote the URL.
 type address struct {
 	scheme   string
 	topology topology
@@ -57,8 +53,6 @@ const (
 )
 
 var (
-	errScheme = errors.New("it must begin with redis://, redis+sentinel:// or redis+cluster://, " +
-		"or with rediss for redis to use TLS")
 	errAmbiguous = errors.New("write a password with %2F for /, %3F for ?, %23 for #, %40 for @, %25 for %")
 	errHost      = errors.New("invalid host: use a name without spaces or an IPv6 address in brackets, " +
 		"optionally followed by a colon and a port from 1 to 65535")
@@ -71,7 +65,8 @@ func parseAddress(raw string) (a address, err error) {
 	base, suffix, several := strings.Cut(scheme, "+")
 	a.topology = topology(suffix)
 	if !found || base != "redis" && base != "rediss" || several && a.topology != sentinel && a.topology != cluster {
-		return address{}, errScheme
+		return address{}, errors.New("it must begin with redis://, redis+sentinel:// or redis+cluster://, " +
+			"or with rediss for redis to use TLS")
 	}
 	end := strings.IndexAny(rest+"/", "/?#")
 	authority, rest := rest[:end], rest[end:]
@@ -180,8 +175,7 @@ func (a address) checkOptions() error {
 	return nil
 }
 
-// String returns the URL without its passwords, without a user that has no password (it may be a password by mistake),
-// and without its options except the master's name.
+// String returns the URL as described for Redact. A user that has no password may be one, by mistake.
 func (a address) String() string {
 	var b strings.Builder
 	b.WriteString(a.scheme + "://")

@@ -41,8 +41,7 @@ type pendingBatch struct {
 	created   bool             // a key was made
 }
 
-// record writes batches of pings or, with left, of leaves, and registers their namespaces. Empty batches have no
-// effect.
+// record writes batches of pings or, with left, of leaves. Empty batches have no effect.
 func (s *Store) record(ctx context.Context, batches []*store.Batch[store.Sighting], left bool) {
 	ctx, cancel, err := s.begin(ctx, s.timeout)
 	if err != nil {
