@@ -26,8 +26,7 @@ type queue[T any] struct {
 }
 
 // reserve makes room in the queue and reports whether there is enough. A call about more users than NamespaceSize
-// leaves a quarter of the queue free, so that an import does not make others fail. A call larger than the whole queue
-// is accepted when nothing else waits.
+// leaves a quarter of it to others; one larger than the queue is accepted when nothing else waits.
 func (n *node[T]) reserve(members int) bool {
 	room := n.parent.QueueSize
 	if members > n.parent.NamespaceSize {
