@@ -130,17 +130,17 @@ func (f *fixture) launchBinary(name, store string) (*server, error) {
 
 // launchOn starts a command with a store: the redisServer of this run, or a file.
 func (f *fixture) launchOn(store, name, command string, args ...string) (*server, error) {
-	var redis *server
 	port, err := freePort()
-	if err == nil && store == redisServer {
-		if redis, err = f.server(redisServer); err == nil {
-			store = "redis://127.0.0.1:" + redis.port
-		}
-	}
 	if err != nil {
 		return nil, err
 	}
-	s := server{name: name, port: port, store: redis}
+	s := server{name: name, port: port}
+	if store == redisServer {
+		if s.store, err = f.server(redisServer); err != nil {
+			return nil, err
+		}
+		store = "redis://127.0.0.1:" + s.store.port
+	}
 	return f.start(s, command, append(args, "--listen", "127.0.0.1:"+port, "--store", store)...)
 }
 

@@ -106,7 +106,7 @@ func (f *fixture) soak(ctx context.Context, s *server) (measurement, error) {
 	if f.quick {
 		length = 30 * time.Second
 	}
-	m, err := s.withCPU(func() (measurement, error) { return f.openLoop(ctx, s, ping("", s.name, randomNS), half, length) })
+	m, err := s.withCPU(func() (measurement, error) { return f.openLoop(ctx, s, openPing(), half, length) })
 	if err != nil {
 		return m, err
 	}

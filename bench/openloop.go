@@ -14,6 +14,9 @@ import (
 // openConnections is the highest number of connections in an open loop.
 const openConnections = 256
 
+// openPing is the ping whose highest rate is measured. It is also sent to servers that only one workload uses.
+func openPing() request { return ping("ping, open loop", coalescing, randomNS) }
+
 // openAtHalf sets up an open loop at half of the highest rate of pings.
 func (f *fixture) openAtHalf(r request) (measureFunc, error) {
 	s, err := f.filled(r.server, r.namespace)
@@ -87,7 +90,7 @@ func (f *fixture) halfRate(ctx context.Context, s *server) (int, error) {
 		var m measurement
 		for range 2 { // the first is a warm-up
 			var err error
-			if m, err = f.openLoop(ctx, s, ping("", coalescing, randomNS), 0, f.duration); err != nil {
+			if m, err = f.openLoop(ctx, s, openPing(), 0, f.duration); err != nil {
 				return 0, err
 			}
 		}

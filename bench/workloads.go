@@ -93,7 +93,7 @@ func (f *fixture) workloads() map[string]setup {
 		},
 		"NDJSON, one request":           func() (measureFunc, error) { return f.bulkPing(1) },
 		"NDJSON, four requests at once": func() (measureFunc, error) { return f.bulkPing(4) },
-		"ping, open loop":               func() (measureFunc, error) { return f.openAtHalf(ping("", coalescing, randomNS)) },
+		"ping, open loop":               func() (measureFunc, error) { return f.openAtHalf(openPing()) },
 		"no-op, open loop":              func() (measureFunc, error) { return f.openAtHalf(noOp("", coalescing)) },
 		"allocations of a ping":         func() (measureFunc, error) { return allocations, nil },
 		"memory a user":                 f.alone("memory", f.path("memory.db"), f.memoryPerUser),
