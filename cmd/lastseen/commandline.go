@@ -86,9 +86,7 @@ func unknownCommand(err error, args []string, known []*kong.Node) error {
 	case word == "help":
 		hint = ", did you mean --help?"
 	case hint == "":
-		last := len(names) - 1
-		hint = "; the commands are " + strings.Join(names[:last], ", ") + " and " + names[last] +
-			": see lastseen --help"
+		hint = "; the commands are " + strings.Join(names, ", ") + ": see lastseen --help"
 	}
 	return fmt.Errorf("unknown command %q%s", word[:min(len(word), maxQuoted)], hint)
 }

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/lastseen/lastseen/api/auth"
 )
 
 // Definition is what the tags of one field of [Settings] say about a setting.
@@ -28,16 +30,24 @@ type Definition struct {
 // Definitions returns all settings in the order of their declaration. Callers must not modify the slice.
 func Definitions() []Definition { return definitions() }
 
-var definitions = sync.OnceValue(func() (all []Definition) {
-	for _, field := range reflect.VisibleFields(reflect.TypeFor[Settings]()) {
+var (
+	definitions = sync.OnceValue(func() []Definition { return define(reflect.TypeFor[Settings]()) })
+
+	// keyFields are the fields of an API key in the file, without its name.
+	keyFields = sync.OnceValue(func() []Definition { return define(reflect.TypeFor[auth.Key]())[1:] })
+)
+
+// define returns the definitions of the fields of a struct.
+func define(t reflect.Type) (all []Definition) {
+	for _, field := range reflect.VisibleFields(t) {
 		if !field.Anonymous {
-			all = append(all, define(field))
+			all = append(all, defineField(field))
 		}
 	}
 	return all
-})
+}
 
-func define(field reflect.StructField) Definition {
+func defineField(field reflect.StructField) Definition {
 	tag := field.Tag
 	places := strings.Split(cmp.Or(tag.Get("in"), "flag,file"), ",")
 	_, reload := tag.Lookup("reload")
@@ -49,8 +59,15 @@ func define(field reflect.StructField) Definition {
 	}
 	d.low, _ = strconv.Atoi(cmp.Or(tag.Get("min"), "1"))
 	d.high, _ = strconv.Atoi(tag.Get("max"))
-	d.format = formats(d.low, d.high)[cmp.Or(tag.Get("format"), field.Type.String())]
+	choices := strings.Split(tag.Get("placeholder"), "|")
+	d.format = formats(d.low, d.high, choices)[cmp.Or(tag.Get("format"), field.Type.String())]
 	d.Takes = cmp.Or(tag.Get("takes"), d.format.takes)
+	switch {
+	case d.inKey() && d.list:
+		d.Takes = "a list of " + d.Takes
+	case d.list:
+		d.Takes = "comma-separated " + d.Takes
+	}
 	return d
 }
 
@@ -63,13 +80,18 @@ func kebab(fieldName string) string {
 }
 
 // Find returns the setting of a name.
-func Find(name string) (d Definition, found bool) {
-	i := slices.IndexFunc(Definitions(), func(d Definition) bool { return d.Name == name })
+func Find(name string) (d Definition, found bool) { return find(Definitions(), name) }
+
+func find(all []Definition, name string) (d Definition, found bool) {
+	i := slices.IndexFunc(all, func(d Definition) bool { return d.Name == name })
 	if i < 0 {
 		return Definition{}, false
 	}
-	return Definitions()[i], true
+	return all[i], true
 }
+
+// inKey reports whether this is a field of an API key, not a setting.
+func (d Definition) inKey() bool { return d.Group == "" }
 
 // EnvPrefix starts the name of every environment variable.
 const EnvPrefix = "LASTSEEN_"
@@ -91,19 +113,19 @@ func (d Definition) Note() string {
 	return "(" + note + ")"
 }
 
-// field returns the setting's field.
-func (d Definition) field(s *Settings) reflect.Value {
-	return reflect.ValueOf(s).Elem().FieldByIndex(d.index)
+// field returns the field of a struct, such as [Settings], to which a pointer is given.
+func (d Definition) field(to any) reflect.Value {
+	return reflect.ValueOf(to).Elem().FieldByIndex(d.index)
 }
 
-// parse reads a text into the setting's field.
-func (d Definition) parse(s *Settings, text string) error {
+// parse reads a text into the field of a struct.
+func (d Definition) parse(to any, text string) error {
 	if text == "" {
 		return errors.New("is empty")
 	}
 	v, err := d.format.parse(text)
 	if err == nil {
-		d.field(s).Set(reflect.ValueOf(v).Convert(d.field(s).Type()))
+		d.field(to).Set(reflect.ValueOf(v).Convert(d.field(to).Type()))
 	}
 	return err
 }

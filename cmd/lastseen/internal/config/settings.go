@@ -21,7 +21,7 @@ import (
 //
 //	help         its meaning
 //	group        its heading
-//	placeholder  what stands for its value
+//	placeholder  what stands for its value; the choices of an enum
 //	default      the value unless set
 //	format       how its text is read, if the type does not say that; see [formats]
 //	min, max     bounds of a number; durations are at least 1ms unless min is 0, and at most 10 years
@@ -41,10 +41,10 @@ type Settings struct {
 	Store string `format:"store" group:"Service" default:"lastseen.db" takes:"a file, or a URL such as redis://host:6379" placeholder:"FILE|URL" help:"Where to store data: a file, redis://[user:password@]host:port[/db], redis+sentinel://host,host?master=NAME or redis+cluster://host,host. For TLS, start the URL with rediss."`
 
 	LogLevel  slog.Level `reload:"" group:"Service" default:"info" placeholder:"LEVEL" help:"Lowest level to log. At debug, the log has the reason for each refused request."`
-	LogFormat string     `format:"log-format" group:"Service" default:"text" placeholder:"text|json" help:"Log format: text for people, json for one JSON object per line."`
+	LogFormat string     `format:"enum" group:"Service" default:"text" placeholder:"text|json" help:"Log format: text for people, json for one JSON object per line."`
 	AccessLog bool       `reload:"" group:"Service" default:"off" placeholder:"on|off" help:"Log each request at level info: method, route, status, duration, caller and request ID. Namespace names and user IDs are not logged."`
 
-	Auth               string         `format:"auth" reload:"" group:"Access" default:"auto" placeholder:"auto|none" help:"Whether requests need credentials. With auto, they need an API key or a JWT if any is configured; otherwise every request has full access, and lastseen listens on loopback addresses only. With none, anyone who can reach the server has full access."`
+	Auth               string         `format:"enum" reload:"" group:"Access" default:"auto" placeholder:"auto|none" help:"Whether requests need credentials. With auto, they need an API key or a JWT if any is configured; otherwise every request has full access, and lastseen listens on loopback addresses only. With none, anyone who can reach the server has full access."`
 	AnonymousRead      []auth.Pattern `reload:"" group:"Access" placeholder:"NAMESPACE,…" help:"Namespaces that anyone can read without credentials."`
 	JWTSecretFile      string         `reload:"" group:"Access" takes:"a file" placeholder:"FILE" help:"File with the secret for JWTs signed with HS256, at least 32 bytes. A newline at the end of a text file is ignored."`
 	JWTKeysFile        string         `reload:"" group:"Access" takes:"a file" placeholder:"FILE" help:"File with the public keys, in PEM, for JWTs signed with RS256, ES256 or EdDSA."`
@@ -72,7 +72,7 @@ type Settings struct {
 	PingInterval time.Duration `in:"flag,file,namespace" reload:"" group:"Statuses" default:"30s" placeholder:"DURATION" help:"How often clients should ping. Use at most half of green."`
 
 	MaxNamespaces     int    `group:"Namespaces" default:"100000" min:"0" max:"10000000" placeholder:"N" help:"Maximum number of namespaces. A ping or leave that would create another one returns 503 store_full. Configured namespaces are always created. 0 disables the limit."`
-	UnknownNamespaces string `format:"unknown" reload:"" group:"Namespaces" default:"allow" placeholder:"allow|refuse" help:"With refuse, requests to a namespace that is not in the configuration file return 404 not_found. Deleting it remains possible."`
+	UnknownNamespaces string `format:"enum" reload:"" group:"Namespaces" default:"allow" placeholder:"allow|refuse" help:"With refuse, requests to a namespace that is not in the configuration file return 404 not_found. Deleting it remains possible."`
 
 	Retention time.Duration `format:"retention" in:"flag,file,namespace" reload:"" group:"Retention" default:"off" takes:"off, or a duration of at least yellow" placeholder:"DURATION" help:"Delete users not seen for this long. off keeps them."`
 
@@ -80,7 +80,7 @@ type Settings struct {
 
 	RedisPrefix       string          `group:"Redis store" default:"presence:" placeholder:"TEXT" help:"Prefix of every key."`
 	RedisKey          string          `in:"namespace" kong:"-" group:"Redis store" help:"Key of the sorted set that holds the namespace, instead of the prefix and the namespace name. Other programs can write this set."`
-	RedisScoreUnit    redisstore.Unit `in:"flag,file,namespace" group:"Redis store" default:"ms" placeholder:"ms|s" help:"Unit of scores. Set for a namespace, it declares that other programs also write the set."`
+	RedisScoreUnit    redisstore.Unit `format:"enum" in:"flag,file,namespace" group:"Redis store" default:"ms" placeholder:"ms|s" help:"Unit of scores. Set for a namespace, it declares that other programs also write the set."`
 	RedisShards       int             `in:"flag,file,namespace" group:"Redis store" default:"1" min:"1" max:"64" placeholder:"N" help:"Number of sorted sets that hold a namespace."`
 	RedisTimeout      time.Duration   `group:"Redis store" default:"250ms" placeholder:"DURATION" help:"Timeout of one call, including connecting and retrying."`
 	RedisDialTimeout  time.Duration   `group:"Redis store" default:"200ms" placeholder:"DURATION" help:"Timeout of one attempt to connect."`
