@@ -110,13 +110,12 @@ func (c *Config) tokens(e *Error) *auth.Tokens {
 	return t
 }
 
-// checkNoTokens reports a setting about JWTs that has no effect. Settings with a default are allowed: a printed
+// checkNoTokens reports settings about JWTs that have no effect. Those with a default are allowed: a printed
 // configuration holds them.
 func (c *Config) checkNoTokens(e *Error) {
 	for _, d := range Definitions() {
 		if strings.HasPrefix(d.Name, "jwt-") && d.Default == "" && c.isSet(d.Name) {
 			e.Addf("%s: this setting requires %s, %s or %s", c.describe(d.Name), secretFile, keysFile, jwksURL)
-			return
 		}
 	}
 }

@@ -21,8 +21,9 @@ type Definition struct {
 	Flag, File, Namespace    bool   // where it can be set; a flag has an environment variable, too
 	Reload                   bool   // whether it can change while the service runs
 
-	list      bool // several values, separated by commas; in a file also a list
-	low, high int  // bounds of a number; a low of 0 allows a duration of 0
+	list      bool     // several values, separated by commas; in a file also a list
+	low, high int      // bounds of a number
+	zeros     []string // texts that stand for 0
 	format    format
 	index     []int // of the field
 }
@@ -61,9 +62,14 @@ func defineField(field reflect.StructField) Definition {
 	d.high, _ = strconv.Atoi(tag.Get("max"))
 	choices := strings.Split(tag.Get("placeholder"), "|")
 	d.format = formats(d.low, d.high, choices)[cmp.Or(tag.Get("format"), field.Type.String())]
-	d.Takes = cmp.Or(tag.Get("takes"), d.format.takes)
+	takes := d.format.takes
+	if zero, ok := tag.Lookup("zero"); ok {
+		d.zeros = strings.Split(zero, ",")
+		takes = d.zeros[0] + ", or " + takes
+	}
+	d.Takes = cmp.Or(tag.Get("takes"), takes)
 	switch {
-	case d.inKey() && d.list:
+	case d.list && d.Group == "": // of an API key
 		d.Takes = "a list of " + d.Takes
 	case d.list:
 		d.Takes = "comma-separated " + d.Takes
@@ -89,9 +95,6 @@ func find(all []Definition, name string) (d Definition, found bool) {
 	}
 	return all[i], true
 }
-
-// inKey reports whether this is a field of an API key, not a setting.
-func (d Definition) inKey() bool { return d.Group == "" }
 
 // EnvPrefix starts the name of every environment variable.
 const EnvPrefix = "LASTSEEN_"
@@ -122,6 +125,10 @@ func (d Definition) field(to any) reflect.Value {
 func (d Definition) parse(to any, text string) error {
 	if text == "" {
 		return errors.New("is empty")
+	}
+	if slices.Contains(d.zeros, text) {
+		d.field(to).SetZero()
+		return nil
 	}
 	v, err := d.format.parse(text)
 	if err == nil {

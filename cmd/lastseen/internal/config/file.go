@@ -122,7 +122,7 @@ func (r *fileReader) text(d Definition, path string, value *yaml.Node) (text str
 	switch {
 	case d.list && value.Kind == yaml.SequenceNode:
 		return r.items(d, path, value)
-	case value.Kind != yaml.ScalarNode || isNull(value) || d.list && d.inKey():
+	case value.Kind != yaml.ScalarNode || isNull(value) || d.list && d.Group == "":
 	case d.format.text && value.ShortTag() != "!!str":
 		problem = ": put the value in quotes"
 	default:

@@ -24,7 +24,8 @@ import (
 //	placeholder  what stands for its value; the choices of an enum
 //	default      the value unless set
 //	format       how its text is read, if the type does not say that; see [formats]
-//	min, max     bounds of a number; durations are at least 1ms unless min is 0, and at most 10 years
+//	min, max     bounds of a number
+//	zero         the words that stand for 0
 //	takes        what it accepts, if the format and the bounds do not say that
 //	in           where it can be set, of flag (and environment), file, namespace; by default flag,file
 //	reload       whether it can change while the service runs
@@ -51,15 +52,15 @@ type Settings struct {
 	JWTJwksURL         string         `format:"key-set" reload:"" group:"Access" placeholder:"URL" help:"URL of the key set (JWKS) for JWTs signed with RS256, ES256 or EdDSA."`
 	JWTIssuer          string         `reload:"" group:"Access" placeholder:"TEXT" help:"Issuer that JWTs must name (iss). Required for JWTs."`
 	JWTAudience        string         `reload:"" group:"Access" placeholder:"TEXT" help:"Audience that JWTs must name (aud). Required for JWTs."`
-	JWTLeeway          time.Duration  `reload:"" group:"Access" default:"30s" min:"0" takes:"0, or a duration up to 5m" placeholder:"DURATION" help:"Allowed difference between the clocks of the issuer and of lastseen."`
+	JWTLeeway          time.Duration  `reload:"" group:"Access" default:"30s" zero:"0,0s" takes:"0, or a duration up to 5m" placeholder:"DURATION" help:"Allowed difference between the clocks of the issuer and of lastseen."`
 	JWTUserClaim       string         `reload:"" group:"Access" default:"sub" placeholder:"NAME" help:"JWT claim that holds the user ID."`
 	JWTNamespacesClaim string         `reload:"" group:"Access" default:"namespaces" placeholder:"NAME" help:"JWT claim that holds the namespaces: a list, or a text separated by spaces."`
 	JWTNamespaces      []auth.Pattern `reload:"" group:"Access" placeholder:"NAMESPACE,…" help:"Namespaces of JWTs without the namespaces claim."`
 
-	RateLimit      int            `format:"rate" reload:"" group:"Limits" default:"5000" placeholder:"N" help:"Requests per second for each API key, and for each IP address that sends no valid credentials. A burst can hold the requests of five seconds. off disables the limit."`
-	UserRateLimit  int            `format:"rate" reload:"" group:"Limits" default:"20" placeholder:"N" help:"Requests per second for each user with a JWT. A burst can hold the requests of five seconds. off disables the limit."`
+	RateLimit      int            `zero:"off" max:"1000000" reload:"" group:"Limits" default:"5000" placeholder:"N" help:"Requests per second for each API key, and for each IP address that sends no valid credentials. A burst can hold the requests of five seconds. off disables the limit."`
+	UserRateLimit  int            `zero:"off" max:"1000000" reload:"" group:"Limits" default:"20" placeholder:"N" help:"Requests per second for each user with a JWT. A burst can hold the requests of five seconds. off disables the limit."`
 	BodyMemory     int64          `format:"size" group:"Limits" default:"64MiB" placeholder:"SIZE" help:"Memory limit for the bodies of all requests in progress."`
-	MaxConnections int            `format:"connections" group:"Limits" default:"auto" placeholder:"N" help:"Maximum number of client connections. With auto, the limit of open files less a reserve, and at most 65536."`
+	MaxConnections int            `zero:"auto" max:"10000000" group:"Limits" default:"auto" placeholder:"N" help:"Maximum number of client connections. With auto, the limit of open files less a reserve, and at most 65536."`
 	TrustedProxies []netip.Prefix `group:"Limits" placeholder:"ADDRESS,…" help:"Proxies whose X-Forwarded-For header is trusted to name the client's address."`
 	CORSOrigins    []string       `format:"origins" reload:"" group:"Browsers" placeholder:"ORIGIN,…" help:"Origins whose web pages can call the API (CORS): https://app.example.com, https://*.example.com, http://localhost:*, or * for any origin."`
 	AllowedHosts   []string       `format:"hosts" reload:"" group:"Browsers" placeholder:"HOST,…" help:"Additional host names to serve without authentication. IP addresses, localhost, names without a dot, and names in .localhost, .local, .internal and .svc.cluster.local are always allowed. *.example.com matches every name below example.com, * matches any name."`
@@ -74,9 +75,9 @@ type Settings struct {
 	MaxNamespaces     int    `group:"Namespaces" default:"100000" min:"0" max:"10000000" placeholder:"N" help:"Maximum number of namespaces. A ping or leave that would create another one returns 503 store_full. Configured namespaces are always created. 0 disables the limit."`
 	UnknownNamespaces string `format:"enum" reload:"" group:"Namespaces" default:"allow" placeholder:"allow|refuse" help:"With refuse, requests to a namespace that is not in the configuration file return 404 not_found. Deleting it remains possible."`
 
-	Retention time.Duration `format:"retention" in:"flag,file,namespace" reload:"" group:"Retention" default:"off" takes:"off, or a duration of at least yellow" placeholder:"DURATION" help:"Delete users not seen for this long. off keeps them."`
+	Retention time.Duration `zero:"off" in:"flag,file,namespace" reload:"" group:"Retention" default:"off" takes:"off, or a duration of at least yellow" placeholder:"DURATION" help:"Delete users not seen for this long. off keeps them."`
 
-	Sync time.Duration `group:"File store" default:"1s" min:"0" placeholder:"DURATION" help:"Time between flushes to disk, and the most that a crash can lose. With 0, each write is flushed before its response."`
+	Sync time.Duration `group:"File store" default:"1s" zero:"0,0s" placeholder:"DURATION" help:"Time between flushes to disk, and the most that a crash can lose. With 0, each write is flushed before its response."`
 
 	RedisPrefix       string          `group:"Redis store" default:"presence:" placeholder:"TEXT" help:"Prefix of every key."`
 	RedisKey          string          `in:"namespace" kong:"-" group:"Redis store" help:"Key of the sorted set that holds the namespace, instead of the prefix and the namespace name. Other programs can write this set."`

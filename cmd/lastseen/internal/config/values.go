@@ -32,50 +32,31 @@ const (
 	AuthNone = "none" // requests need no credentials
 
 	RefuseUnknown = "refuse" // do not serve namespaces that are not configured
-
-	off = "off"
 )
 
-// takesPatterns says what patterns of namespaces are.
-const takesPatterns = "namespaces (chat-* matches names that start with chat-, * matches all)"
-
-// Bounds that are higher than any server needs.
-const (
-	maxRate       = 1_000_000  // requests per second
-	maxConns      = 10_000_000 // connections
-	maxBodyMemory = 1 << 40    // bytes
-)
+// maxBodyMemory is more than any server needs, in bytes.
+const maxBodyMemory = 1 << 40
 
 // formats returns all formats by the name in the tag format, or else by the type of the field. The bounds are
-// those of a number; a low of 0 allows a duration of 0. The choices are those of an enum.
+// those of a number, and the choices those of an enum.
 func formats(low, high int, choices []string) map[string]format {
-	parseDuration := single(lastseen.ParseConfigDuration)
-	duration := format{takes: "a duration from 1ms to 10 years", parse: parseDuration}
-	if low == 0 {
-		duration = format{takes: "0, or " + duration.takes, parse: words{"0": 0, "0s": 0}.or(parseDuration)}
-	}
 	size := fmt.Sprintf("a size from %dMiB to %dGiB", api.MinBodyMemory>>20, maxBodyMemory>>30)
-	number := func(low, high int) string { return fmt.Sprintf("a number from %d to %d", low, high) }
-
 	levels := words{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 
 	return map[string]format{
-		"string": {takes: "text", parse: parseText, text: true},
-		"store":  {takes: "text", parse: parseText, text: true, display: displayStore},
-		"int":    {takes: number(low, high), parse: boundedNumber(low, high)},
-		"rate":   {takes: "off, or " + number(1, maxRate), parse: words{off: 0}.or(boundedNumber(1, maxRate))},
-		"connections": {takes: "auto, or " + number(1, maxConns),
-			parse: words{"auto": 0}.or(boundedNumber(1, maxConns))},
+		"string":        {takes: "text", parse: parseText, text: true},
+		"store":         {takes: "text", parse: parseText, text: true, display: displayStore},
+		"int":           {takes: fmt.Sprintf("a number from %d to %d", low, high), parse: boundedNumber(low, high)},
 		"size":          {takes: size, parse: parseSize},
-		"time.Duration": duration,
-		"retention":     {takes: "off, or a duration", parse: words{off: 0}.or(parseDuration)},
-		"bool":          {takes: "on or off", parse: words{"on": true, off: false}.or(invalid)},
+		"time.Duration": {takes: "a duration from 1ms to 10 years", parse: single(lastseen.ParseConfigDuration)},
+		"bool":          {takes: "on or off", parse: words{"on": true, "off": false}.parse},
 		"enum":          {takes: strings.Join(choices, " or "), parse: oneOf(choices)},
-		"slog.Level":    {takes: "debug, info, warn or error", parse: levels.or(invalid)},
+		"slog.Level":    {takes: "debug, info, warn or error", parse: levels.parse},
 		"address":       {takes: "HOST:PORT, or :PORT for all addresses", parse: parseAddress},
 		"key-set": {takes: "a URL such as https://id.example.com/jwks.json", parse: parseKeySetURL,
 			display: displayKeySetURL},
-		"[]auth.Pattern": {takes: takesPatterns, parse: listOf(auth.ParsePattern)},
+		"[]auth.Pattern": {parse: listOf(auth.ParsePattern), takes: "namespaces (chat-* matches names that " +
+			"start with chat-, * matches all)"},
 		"[]netip.Prefix": {takes: "IP addresses and networks, such as 10.0.0.0/8", parse: listOf(parseNetwork)},
 		"origins": {parse: listOf(checked(api.CheckOrigin)), takes: "origins, such as https://app.example.com, " +
 			"https://*.example.com or http://localhost:*, or * for any origin"},
@@ -90,14 +71,12 @@ func formats(low, high int, choices []string) map[string]format {
 // words are the words that a format accepts, and their values.
 type words map[string]any
 
-// or returns a function that reads one of the words, or else calls parse.
-func (w words) or(parse func(string) (any, error)) func(string) (any, error) {
-	return func(text string) (any, error) {
-		if value, ok := w[text]; ok {
-			return value, nil
-		}
-		return parse(text)
+func (w words) parse(text string) (any, error) {
+	value, ok := w[text]
+	if !ok {
+		return invalid(text)
 	}
+	return value, nil
 }
 
 func invalid(text string) (any, error) { return nil, fmt.Errorf("%q is not valid", text) }
@@ -165,15 +144,6 @@ func ParseList[T any](text string, parse func(string) (T, error)) (items []T, er
 		items = append(items, parsed)
 	}
 	return items, nil
-}
-
-// ParsePatterns reads patterns of namespaces separated by commas. The error says what is allowed.
-func ParsePatterns(text string) ([]auth.Pattern, error) {
-	patterns, err := ParseList(text, auth.ParsePattern)
-	if err != nil {
-		return nil, fmt.Errorf("%w; use comma-separated %s", err, takesPatterns)
-	}
-	return patterns, nil
 }
 
 func listOf[T any](parse func(string) (T, error)) func(string) (any, error) {
