@@ -53,7 +53,7 @@ func defineField(field reflect.StructField) Definition {
 	places := strings.Split(cmp.Or(tag.Get("in"), "flag,file"), ",")
 	_, reload := tag.Lookup("reload")
 	d := Definition{
-		Name: kebab(field.Name), Group: tag.Get("group"), Help: tag.Get("help"), Default: tag.Get("default"),
+		Name: strings.ToLower(wordStart.ReplaceAllString(field.Name, "$1$3-$2$4")), Group: tag.Get("group"), Help: tag.Get("help"), Default: tag.Get("default"),
 		Flag: slices.Contains(places, "flag"), File: slices.Contains(places, "file"),
 		Namespace: slices.Contains(places, "namespace"), Reload: reload,
 		list: field.Type.Kind() == reflect.Slice, index: field.Index,
@@ -77,13 +77,9 @@ func defineField(field reflect.StructField) Definition {
 	return d
 }
 
-// wordStart matches where a word starts within the name of a field.
+// wordStart matches where a word starts within the name of a field: RedisPoolSize is redis-pool-size, and TLSCert is
+// tls-cert.
 var wordStart = regexp.MustCompile(`([a-z])([A-Z])|([A-Z])([A-Z][a-z])`)
-
-// kebab returns the name of a setting: RedisPoolSize is redis-pool-size, and TLSCert is tls-cert.
-func kebab(fieldName string) string {
-	return strings.ToLower(wordStart.ReplaceAllString(fieldName, "$1$3-$2$4"))
-}
 
 // Find returns the setting of a name.
 func Find(name string) (d Definition, found bool) { return find(Definitions(), name) }

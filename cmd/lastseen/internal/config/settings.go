@@ -12,15 +12,9 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore"
 )
 
-// This file is the one declaration of every setting: flags, environment variables, the keys of the configuration
-// file, the help, `lastseen config` and the table in docs/configuration.md derive from it. The value of a setting
-// arrives in the same field of [Config], and for a namespace of [Config.Namespace].
-//
-// The name is the field's: PingInterval is --ping-interval, LASTSEEN_PING_INTERVAL and ping-interval; TLSCert is
+// The name of a setting is the field's: PingInterval is --ping-interval, LASTSEEN_PING_INTERVAL and ping-interval; TLSCert is
 // --tls-cert. Tags:
 //
-//	help         its meaning
-//	group        its heading
 //	placeholder  what stands for its value; the choices of an enum
 //	default      the value unless set
 //	format       how its text is read, if the type does not say that; see [formats]
