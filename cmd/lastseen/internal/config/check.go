@@ -71,13 +71,13 @@ func (c *Config) checkRedis(e *Error) {
 	if err == nil {
 		return
 	}
+	prefix := c.get("store").prefix
 	for _, name := range c.Names() {
-		if detail, ok := strings.CutPrefix(err.Error(), "namespace "+name+": "); ok {
-			e.Addf("%s: %s", c.namespaces[name].get("redis-key").prefix, detail)
-			return
+		if strings.HasPrefix(err.Error(), "namespace "+name+": ") {
+			prefix = c.namespaces[name].get("redis-key").prefix
 		}
 	}
-	e.Addf("%s: %v", c.get("store").prefix, err)
+	e.Addf("%s: %v", prefix, err)
 }
 
 // checkCertificate reports invalid files for TLS.

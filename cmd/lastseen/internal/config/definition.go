@@ -53,7 +53,8 @@ func defineField(field reflect.StructField) Definition {
 	places := strings.Split(cmp.Or(tag.Get("in"), "flag,file"), ",")
 	_, reload := tag.Lookup("reload")
 	d := Definition{
-		Name: strings.ToLower(wordStart.ReplaceAllString(field.Name, "$1$3-$2$4")), Group: tag.Get("group"), Help: tag.Get("help"), Default: tag.Get("default"),
+		Name:  strings.ToLower(wordStart.ReplaceAllString(field.Name, "$1$3-$2$4")),
+		Group: tag.Get("group"), Help: tag.Get("help"), Default: tag.Get("default"),
 		Flag: slices.Contains(places, "flag"), File: slices.Contains(places, "file"),
 		Namespace: slices.Contains(places, "namespace"), Reload: reload,
 		list: field.Type.Kind() == reflect.Slice, index: field.Index,

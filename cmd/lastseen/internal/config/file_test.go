@@ -164,11 +164,11 @@ func TestWrongFiles(t *testing.T) {
 		},
 		{
 			redis + "namespaces: {a: {redis-key: 'presence:b'}}",
-			`lastseen.yaml:2: namespaces.a.redis-key: the key "presence:b" is where b belongs`,
+			`lastseen.yaml:2: namespaces.a.redis-key: namespace a: the key "presence:b" is where b belongs`,
 		},
 		{
 			redis + "namespaces:\n  a: {green: 70s}\n  b:\n    redis-key: 'presence::meta'",
-			`lastseen.yaml:5: namespaces.b.redis-key: the key "presence::meta" is where the list of namespaces belongs`,
+			`lastseen.yaml:5: namespaces.b.redis-key: namespace b: the key "presence::meta" is where the list of namespaces belongs`,
 		},
 	} {
 		require.Equal(t, []string{c.want}, problemsOf(t, c.content), c.content)

@@ -12,8 +12,8 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore"
 )
 
-// The name of a setting is the field's: PingInterval is --ping-interval, LASTSEEN_PING_INTERVAL and ping-interval; TLSCert is
-// --tls-cert. Tags:
+// The name of a setting is the field's: PingInterval is --ping-interval, LASTSEEN_PING_INTERVAL and ping-interval.
+// Beside help and group, its tags are:
 //
 //	placeholder  what stands for its value; the choices of an enum
 //	default      the value unless set
