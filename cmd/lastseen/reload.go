@@ -79,14 +79,6 @@ func (r *runtimeConfig) retention(namespace string) time.Duration {
 	return r.config().Namespace(namespace).Retention
 }
 
-// configured reports whether a namespace is named in the settings.
-func (r *runtimeConfig) configured(namespace string) bool {
-	return r.config().Configured(namespace)
-}
-
-// names returns the configured namespaces.
-func (r *runtimeConfig) names() []string { return r.config().Names() }
-
 // run reloads at every hangup, and reads the certificate again then and from time to time, until the context ends.
 func (r *runtimeConfig) run(ctx context.Context, hangups <-chan os.Signal) {
 	ticker := time.NewTicker(certificatePause)

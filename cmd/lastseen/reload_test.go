@@ -75,7 +75,7 @@ func TestReload(t *testing.T) {
 	require.Equal(t, 2*time.Hour, r.retention("a"))
 	require.Zero(t, r.retention("b"))
 	require.Equal(t, 10_000, r.setting("c", "ping_interval_ms"))
-	require.Equal(t, []string{"b", "c"}, r.names())
+	require.Equal(t, []string{"b", "c"}, r.config().Names())
 	require.Len(t, r.changed, 1)
 
 	require.Contains(t, r.write("green: 1m\n"), "namespaces.b removed")
