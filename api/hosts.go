@@ -15,12 +15,12 @@ import (
 // (DNS rebinding): then its requests have the same origin, and only the name in Host reveals them. Or it can send
 // simple requests to another origin without reading the response.
 func (s *server) checkSource(r *http.Request) error {
-	if !allowsHost(s.allowedHosts, r.Host) {
+	if !allowsHost(s.AllowedHosts, r.Host) {
 		return errorf(codeForbidden, "%.100q is not an allowed host. Add it to --allowed-hosts, or use an IP address, "+
 			"localhost, a name without a dot, or one that ends in %s: a server without authentication accepts only "+
 			"these.", r.Host, strings.Join(localDomains(), ", "))
 	}
-	if origin := r.Header.Get("Origin"); origin != "" && allowsOrigin(s.origins, origin) {
+	if origin := r.Header.Get("Origin"); origin != "" && allowsOrigin(s.CORSOrigins, origin) {
 		return nil
 	}
 	if s.crossOrigin.Check(r) != nil {

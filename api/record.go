@@ -33,7 +33,7 @@ func (s *server) recordOne(c echo.Context, record recordFunc, read readFunc, wit
 		return err
 	}
 	ctx := c.Request().Context()
-	now, err := s.store.Now(ctx)
+	now, err := s.Store.Now(ctx)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (s *server) recordOne(c echo.Context, record recordFunc, read readFunc, wit
 // pingAfter returns when to ping next: 80 % to 100 % of the ping interval, at random, in milliseconds. Clients that
 // start together drift apart.
 func (s *server) pingAfter(settings Settings) int64 {
-	return max(1, int64(float64(settings.PingInterval.Milliseconds())*(0.8+0.2*s.random())))
+	return max(1, int64(float64(settings.PingInterval.Milliseconds())*(0.8+0.2*s.Random())))
 }
 
 // prefersMinimal reports whether the client prefers a response without a body: see RFC 7240.
