@@ -67,8 +67,7 @@ type Config struct {
 	BodyMemory int64
 	// CORSOrigins are the origins whose scripts can call from a browser; default none. See [CheckOrigin].
 	CORSOrigins []string
-	// AllowedHosts are the names in the header Host that an open server serves in addition to local names; default
-	// none. See [CheckHost].
+	// AllowedHosts are the names in Host that an open server serves besides local ones; default none. See [CheckHost].
 	AllowedHosts []string
 	// TrustedProxies are the peers whose X-Forwarded-For is believed; default none.
 	TrustedProxies []netip.Prefix

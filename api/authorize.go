@@ -69,8 +69,8 @@ func (s *server) authorizeToken(c echo.Context, token string) error {
 	return cmp.Or(checkPermission(c, leaveSelf, caller), s.checkKnown(c, leaveSelf))
 }
 
-// charge charges a request to the rate limit of its caller, or returns the error of an invalid one. That is charged by
-// address, so that guessing is limited and other callers at the same address are not affected.
+// charge charges a request to the caller's rate limit, and returns the error of invalid credentials. These are charged
+// by address, so that guessing is limited and other callers at the same address are not affected.
 func (s *server) charge(c echo.Context, caller *auth.Caller, invalid error) error {
 	if caller != nil {
 		c.Set(callerKey, caller) // also for the log, if the limit is exceeded
@@ -138,14 +138,16 @@ func (s *server) checkKnown(c echo.Context, p permission) error {
 		"(unknown-namespaces: refuse). Check the name for typos.", namespace)
 }
 
-// challenge is the value of the header WWW-Authenticate: see RFC 6750.
-const challenge = `Bearer realm="lastseen"`
+// errChallenge returns an error with the header WWW-Authenticate and its parameters: see RFC 6750.
+func errChallenge(c code, detail, params string) *apiError {
+	e := newError(c, detail)
+	e.header = map[string]string{echo.HeaderWWWAuthenticate: `Bearer realm="lastseen"` + params}
+	return e
+}
 
 // errNoCredentials is the error of a request without credentials to a route that requires some.
 func errNoCredentials() error {
-	e := newError(codeUnauthenticated, "Send an API key or a token in the header Authorization: Bearer.")
-	e.header = map[string]string{echo.HeaderWWWAuthenticate: challenge}
-	return e
+	return errChallenge(codeUnauthenticated, "Send an API key or a token in the header Authorization: Bearer.", "")
 }
 
 // errInvalidCredentials is the error of a request that cannot be authenticated. Only the log has the reason, which
@@ -154,18 +156,14 @@ func errInvalidCredentials(reason error) error {
 	if !errors.Is(reason, auth.ErrUnauthenticated) {
 		return reason
 	}
-	e := newError(codeUnauthenticated,
-		"The API key or token is invalid: it may be wrong, expired, or issued for another service.")
+	e := errChallenge(codeUnauthenticated,
+		"The API key or token is invalid: it may be wrong, expired, or issued for another service.",
+		`, error="invalid_token"`)
 	e.cause = reason
-	e.header = map[string]string{echo.HeaderWWWAuthenticate: challenge + `, error="invalid_token"`}
 	return e
 }
 
 // errForbidden is the error of a caller without the permission. It is the same whether or not the namespace exists.
 func errForbidden(scope auth.Scope, detail string) error {
-	e := newError(codeForbidden, detail)
-	e.header = map[string]string{
-		echo.HeaderWWWAuthenticate: fmt.Sprintf(`%s, error="insufficient_scope", scope="%s"`, challenge, scope),
-	}
-	return e
+	return errChallenge(codeForbidden, detail, fmt.Sprintf(`, error="insufficient_scope", scope="%s"`, scope))
 }

@@ -97,8 +97,8 @@ func listOf[T any](max int, decode func(*jsontext.Decoder, *T) error) *json.Unma
 		*list = []T{}
 		for n := 0; d.PeekKind() != ']'; n++ {
 			if n == max {
-				return errorf(codeTooManyItems, "There are more than %d items: send at most %d in one request.", max,
-					max)
+				return errorf(codeTooManyItems,
+					"There are more than %[1]d items: send at most %[1]d in one request.", max)
 			}
 			*list = append(*list, *new(T))
 			if err := decode(d, &(*list)[n]); err != nil {

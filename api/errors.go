@@ -83,7 +83,6 @@ func (s *server) handleError(err error, c echo.Context) {
 	e := classify(err)
 	problemType := e.code.problemType()
 	header := c.Response().Header()
-	id := header.Get(echo.HeaderXRequestID)
 	switch {
 	case problemType.Status < http.StatusInternalServerError:
 		s.logRefusal(c, e)
@@ -102,24 +101,16 @@ func (s *server) handleError(err error, c echo.Context) {
 	header[echo.HeaderCacheControl] = noStore
 	body := problem{
 		Type: "/docs/errors#" + string(e.code), Title: problemType.Title, Status: problemType.Status, Code: e.code,
-		Detail: e.detail, RequestID: id, Errors: e.items, Line: e.line, Recorded: e.recorded,
+		Detail: e.detail, RequestID: header.Get(echo.HeaderXRequestID), Errors: e.items, Line: e.line, Recorded: e.recorded,
 	}
 	if err := writeJSON(c, problemType.Status, typeProblem, body); err != nil {
-		s.Logger.Debug("response not sent", "request_id", id, "error", err)
+		s.Logger.Debug("response not sent", "request_id", body.RequestID, "error", err)
 	}
 	drainBody(c)
 }
 
 // errNotSent means that the client did not receive a response.
 var errNotSent = errors.New("the response could not be sent")
-
-// notSent marks an error of sending a response; nil stays nil.
-func notSent(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%w: %w", errNotSent, err)
-}
 
 // clientGone reports whether the request failed only because its client closed the connection or reads too slowly.
 func clientGone(err error, c echo.Context) bool {

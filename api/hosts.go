@@ -60,18 +60,19 @@ func allowsHost(configured []string, host string) bool {
 		return true
 	}
 	name, absolute := strings.CutSuffix(name, ".")
-	matches := func(allowed string) bool { return matchesHost(allowed, name) }
+	matches := func(allowed string) bool {
+		domain, wildcard := strings.CutPrefix(allowed, "*")
+		return name == allowed || wildcard && strings.HasSuffix(name, domain)
+	}
 	return isHostname(name) && (isLocalName(name, absolute) || slices.ContainsFunc(configured, matches))
 }
 
 // isAddress reports whether a host is an IP address; IPv6 must be in brackets.
 func isAddress(host string) bool {
-	inner, ok := strings.CutSuffix(host, "]")
-	if ok {
-		inner, ok = strings.CutPrefix(inner, "[")
-	}
+	inner, opened := strings.CutPrefix(host, "[")
+	inner, closed := strings.CutSuffix(inner, "]")
 	address, err := netip.ParseAddr(inner)
-	return err == nil && address.Is6() == ok
+	return err == nil && address.Is6() == opened && opened == closed
 }
 
 // isLocalName reports whether a name cannot be registered in the public DNS. A name without a dot belongs to this
@@ -79,14 +80,6 @@ func isAddress(host string) bool {
 func isLocalName(name string, absolute bool) bool {
 	return name == "localhost" || !absolute && !strings.Contains(name, ".") ||
 		slices.ContainsFunc(localDomains(), func(domain string) bool { return strings.HasSuffix(name, domain) })
-}
-
-// matchesHost reports whether an allowed host matches a name.
-func matchesHost(allowed, name string) bool {
-	if domain, any := strings.CutPrefix(allowed, "*"); any {
-		return strings.HasSuffix(name, domain)
-	}
-	return name == allowed
 }
 
 // withoutPort returns a Host in lower case and without its port. It reports false if that is not a port.

@@ -13,22 +13,22 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// recordFunc records pings, or leaves, in the store.
+// recordFunc records pings or leaves in the store.
 type recordFunc func(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error)
 
 // pingAfterHeader is the header of a response without a body that says when to ping next, in milliseconds.
 const pingAfterHeader = "Lastseen-Ping-After-Ms"
 
-// readFunc reads the body of a ping or leave of one user and returns its field "at", or nil if that is omitted.
-type readFunc func(echo.Context) (jsontext.Value, error)
-
-// recordOne records a ping or leave of the user in the path, and returns the resulting presence.
-func (s *server) recordOne(c echo.Context, record recordFunc, read readFunc, withPingAfter bool) error {
+// recordOne records a ping or leave of the user in the path, and returns the resulting presence. The function readAt
+// reads the body and returns its field "at", or nil if that is omitted.
+func (s *server) recordOne(
+	c echo.Context, record recordFunc, readAt func(echo.Context) (jsontext.Value, error), withPingAfter bool,
+) error {
 	namespace, user, err := pathNames(c)
 	if err != nil {
 		return err
 	}
-	raw, err := read(c)
+	raw, err := readAt(c)
 	if err != nil {
 		return err
 	}

@@ -131,8 +131,9 @@ func serve(
 	registrar.Once(ctx)
 	fmt.Fprint(std.out, banner(listener.Addr(), c.TLSCert != "", where, c.Callers()))
 
+	keep := func(namespace string) time.Duration { return running.config().Namespace(namespace).Retention }
 	configured := func(namespace string) bool { return running.config().Configured(namespace) }
-	retention := jobs.NewRetention(running.store, running.retention, configured, logger)
+	retention := jobs.NewRetention(running.store, keep, configured, logger)
 	background, stop := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	work.Go(func() { retention.Run(background) })
