@@ -67,7 +67,7 @@ func TestPaceDrawsNewUsers(t *testing.T) {
 	}))
 	defer counting.Close()
 	f := &fixture{ids: newUsers(10_000_000)}
-	_, _ = f.pace(t.Context(), &server{process: &process{url: counting.URL}}, 1500*time.Millisecond) // however slowly
+	_, _ = f.pace(t.Context(), &server{url: counting.URL}, 1500*time.Millisecond) // however slowly
 	require.Greater(t, len(seen), 70_000, "of 75,000, nearly all different")
 }
 
@@ -110,7 +110,7 @@ func TestWorkloadsRespond(t *testing.T) {
 	}
 	s, err := f.server(embedded)
 	require.NoError(t, err)
-	noOp, err := get(t.Context(), http.DefaultClient, s.url+strings.Replace(noOpPath, "{user}", f.ids.id(0), 1))
+	noOp, err := get(t.Context(), s.url+strings.Replace(noOpPath, "{user}", f.ids.id(0), 1))
 	require.NoError(t, err)
 	require.Len(t, noOp, len(settingsBody), "the body of bare is as large as the no-op's")
 	measure, err := f.workloads()[at("ping, minimal, embedded", 64)]()

@@ -23,18 +23,16 @@ func (f *fixture) bulkPing(streams int) (measureFunc, error) {
 			parts[i] = shuffled.lines(i*n/streams, (i+1)*n/streams, 1, nil)
 		}
 		return s.withCPU(func() (measurement, error) {
-			before, begun := ownCPU(), time.Now()
+			begun := time.Now()
 			group, ctx := errgroup.WithContext(ctx)
 			for i, part := range parts {
 				group.Go(func() error { return sendLines(ctx, s.url, bulkNS, part, (i+1)*n/streams-i*n/streams) })
 			}
 			err := group.Wait()
-			m := measurement{
-				units: float64(n), elapsed: time.Since(begun), load: ownCPU() - before,
+			return measurement{
+				units: float64(n), elapsed: time.Since(begun), loadCPUs: float64(streams),
 				command: fmt.Sprintf("%d requests side by side, application/x-ndjson, %d users in all", streams, n),
-			}
-			m.loadShare = m.load.Seconds() / m.elapsed.Seconds() / float64(streams)
-			return m, err
+			}, err
 		})
 	}, nil
 }

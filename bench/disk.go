@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -18,12 +19,7 @@ const (
 //
 // It counts what the program passes to the kernel, which syncs every page of it. On some file systems write_bytes in
 // /proc is about twice that: it counts all pages that the kernel keeps together; the device gets those that changed.
-func (f *fixture) diskPerPing(ctx context.Context) (measurement, error) {
-	s, err := f.launchBinary("disk", f.path("disk.db"))
-	if err != nil {
-		return measurement{}, err
-	}
-	defer s.stop()
+func (f *fixture) diskPerPing(ctx context.Context, s *server) (measurement, error) {
 	if err := f.fill(s, randomNS); err != nil {
 		return measurement{}, err
 	}
@@ -86,12 +82,9 @@ func (f *fixture) pace(ctx context.Context, s *server, length time.Duration) (me
 
 // batch returns a bulk ping of random users.
 func (f *fixture) batch() []byte {
-	body := []byte(`{"pings":[`)
-	for i := range diskBatch {
-		if i > 0 {
-			body = append(body, ',')
-		}
-		body = fmt.Appendf(body, `{"user":%q}`, f.ids.random())
+	pings := make([]string, diskBatch)
+	for i := range pings {
+		pings[i] = `{"user":"` + f.ids.random() + `"}`
 	}
-	return append(body, "]}"...)
+	return []byte(`{"pings":[` + strings.Join(pings, ",") + `]}`)
 }

@@ -14,11 +14,10 @@ import (
 // environment returns the machine and the versions, one per line.
 func environment(ctx context.Context) []string {
 	kilobytes, _ := strconv.ParseFloat(strings.TrimSuffix(field("/proc/meminfo", "MemTotal"), " kB"), 64)
-	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease") // for the reader only
 	return []string{
 		fmt.Sprintf("machine: %s, %d processors, %.0f GiB of memory, %s",
 			field("/proc/cpuinfo", "model name"), runtime.NumCPU(), kilobytes/1024/1024, runtime.GOARCH),
-		"kernel: " + strings.TrimSpace(string(kernel)),
+		"kernel: " + version(ctx, "uname", "-r"),
 		"Go: " + runtime.Version() + ", default GOMAXPROCS, the garbage collector as lastseen sets it, also for bare",
 		"Redis: " + version(ctx, "redis-server", "--version"),
 		"wrk: " + version(ctx, "wrk", "--version"),

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
+	"slices"
 	"time"
 )
 
@@ -40,12 +38,6 @@ const (
 	spreadOver = 1000   // namespaces with the prefix spreadNS
 )
 
-// server is a running server and the Redis that it uses.
-type server struct {
-	*process
-	store *process // nil without Redis
-}
-
 // fixture starts and fills the servers of a run, and stops them at its end.
 type fixture struct {
 	options
@@ -53,11 +45,10 @@ type fixture struct {
 	dir     string
 	log     io.Writer
 	ids     users
-	started processes
-	servers []*server       // in the order in which they were started
+	started []*server       // all processes, in the order in which they were started
+	servers []*server       // those that workloads share
 	loaded  map[string]bool // "server namespace"
-	binary  func() (string, error)
-	half    map[string]int // half of the highest rate of pings in an open loop, by server
+	half    map[string]int  // half of the highest rate of pings in an open loop, by server
 }
 
 func newFixture(ctx context.Context, o options, log io.Writer) (*fixture, error) {
@@ -65,16 +56,17 @@ func newFixture(ctx context.Context, o options, log io.Writer) (*fixture, error)
 	if err != nil {
 		return nil, err
 	}
-	f := &fixture{
+	return &fixture{
 		options: o, ctx: ctx, dir: dir, log: log, ids: newUsers(o.users),
-		started: processes{dir: dir}, loaded: map[string]bool{}, half: map[string]int{},
-	}
-	f.binary = sync.OnceValues(f.build)
-	return f, nil
+		loaded: map[string]bool{}, half: map[string]int{},
+	}, nil
 }
 
+// close stops all servers, the last one first, and removes their files.
 func (f *fixture) close() {
-	f.started.stopAll()
+	for _, s := range slices.Backward(f.started) {
+		s.stop()
+	}
 	_ = os.RemoveAll(f.dir) // temporary files
 }
 
@@ -82,16 +74,6 @@ func (f *fixture) path(name string) string { return filepath.Join(f.dir, name) }
 
 func (f *fixture) logf(format string, args ...any) {
 	fmt.Fprintf(f.log, "%s  %s\n", time.Now().Format("15:04:05"), fmt.Sprintf(format, args...))
-}
-
-// build compiles cmd/lastseen.
-func (f *fixture) build() (string, error) {
-	out := f.path("lastseen")
-	output, err := exec.CommandContext(f.ctx, "go", "build", "-C", "..", "-o", out, "./cmd/lastseen").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("building lastseen: %w: %s", err, output)
-	}
-	return out, nil
 }
 
 // server returns the server with a name and starts it if it is not running yet.
@@ -136,28 +118,30 @@ func (f *fixture) launchServe(name, store string, args ...string) (*server, erro
 	return f.launchOn(store, name, self, append([]string{"serve"}, args...)...)
 }
 
-// launchBinary starts cmd/lastseen with its default settings, except for the store.
+// launchBinary builds cmd/lastseen and starts it with its default settings, except for the store.
 func (f *fixture) launchBinary(name, store string) (*server, error) {
-	binary, err := f.binary()
+	binary := f.path("lastseen")
+	_, _, err := runTool(f.ctx, 5*time.Minute, "go", "build", "-C", "..", "-o", binary, "./cmd/lastseen")
 	if err != nil {
 		return nil, err
 	}
-	return f.launchOn(store, name, binary, "--listen", "127.0.0.1:0")
+	return f.launchOn(store, name, binary)
 }
 
 // launchOn starts a command with a store: the redisServer of this run, or a file.
 func (f *fixture) launchOn(store, name, command string, args ...string) (*server, error) {
-	s := &server{}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	s := server{name: name, port: port}
 	if store == redisServer {
-		redis, err := f.server(redisServer)
-		if err != nil {
+		if s.store, err = f.server(redisServer); err != nil {
 			return nil, err
 		}
-		store, s.store = "redis://"+redis.url, redis.process
+		store = "redis://127.0.0.1:" + s.store.port
 	}
-	var err error
-	s.process, err = f.started.startAnnounced(f.ctx, name, command, append(args, "--store", store)...)
-	return s, err
+	return f.start(s, command, append(args, "--listen", "127.0.0.1:"+port, "--store", store)...)
 }
 
 // launchRedis starts a Redis without persistence.
@@ -166,9 +150,8 @@ func (f *fixture) launchRedis() (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := f.started.startListening(f.ctx, redisServer, port, "redis-server", "--bind", "127.0.0.1", "--port", port,
+	return f.start(server{name: redisServer, port: port}, "redis-server", "--bind", "127.0.0.1", "--port", port,
 		"--dir", f.dir, "--save", "", "--appendonly", "no")
-	return &server{process: p}, err
 }
 
 // launchWebdis starts webdis with the configuration of Debian's package, except for addresses, the log and running in
@@ -182,20 +165,14 @@ func (f *fixture) launchWebdis() (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, redisPort, _ := strings.Cut(redis.url, ":")
 	config := fmt.Sprintf(`{"redis_host": "127.0.0.1", "redis_port": %s, "redis_auth": null,
 		"http_host": "127.0.0.1", "http_port": %s, "threads": 2, "daemonize": false, "pidfile": %q, "database": 0,
 		"acl": [{"disabled": ["DEBUG"]}], "verbosity": 3, "logfile": %q}`,
-		redisPort, port, f.path("webdis.pid"), f.path("webdis-own.log"))
+		redis.port, port, f.path("webdis.pid"), f.path("webdis-own.log"))
 	if err := os.WriteFile(f.path("webdis.json"), []byte(config), 0o600); err != nil {
 		return nil, err
 	}
-	p, err := f.started.startListening(f.ctx, webdisServer, port, "webdis", f.path("webdis.json"))
-	if err != nil {
-		return nil, err
-	}
-	p.url = "http://" + p.url
-	return &server{process: p, store: redis.process}, nil
+	return f.start(server{name: webdisServer, port: port, store: redis}, "webdis", f.path("webdis.json"))
 }
 
 // fill loads the users of a namespace through a server, once. Their last-seen times are in the last ten minutes.
@@ -209,12 +186,11 @@ func (f *fixture) fill(s *server, namespace string) error {
 	}
 	ids := f.population(namespace)
 	f.logf("%s: loading %d users into %s", s.name, ids.len(), namespace)
-	at := evenly(time.Now(), 10*time.Minute, ids.len())
+	over := 10 * time.Minute
 	if namespace == tiedNS {
-		moment := time.Now().UnixMilli()
-		at = func(int) int64 { return moment }
+		over = 0
 	}
-	err := ids.load(f.ctx, s.url, namespace, at)
+	err := ids.load(f.ctx, s.url, namespace, evenly(time.Now(), over, ids.len()))
 	f.loaded[key] = err == nil
 	return err
 }
@@ -246,8 +222,7 @@ func (f *fixture) idsFile(namespace string) (string, error) {
 func (f *fixture) commands() []string {
 	var commands []string
 	for _, s := range f.servers {
-		args := s.cmd.Args
-		commands = append(commands, s.name+": "+commandLine(append([]string{filepath.Base(args[0])}, args[1:]...)))
+		commands = append(commands, s.name+": "+commandLine(s.cmd.Args))
 	}
 	return commands
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os/exec"
 	"regexp"
 	"strconv"
 	"time"
@@ -12,30 +11,22 @@ import (
 const mebibyte = 1 << 20
 
 // allocations counts with the Go benchmark in package api.
-func allocations(ctx context.Context) (measurement, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
-	defer cancel()
-	const bench = "^BenchmarkPingAllocations$"
-	args := []string{"test", "-C", "..", "-run", "^$", "-bench", bench, "-benchtime", "1x", "./api"}
-	output, err := exec.CommandContext(ctx, "go", args...).CombinedOutput()
+func allocations(ctx context.Context, _ time.Duration) (measurement, error) {
+	output, m, err := runTool(ctx, 5*time.Minute, "go", "test", "-C", "..",
+		"-run", "^$", "-bench", "^BenchmarkPingAllocations$", "-benchtime", "1x", "./api")
 	if err != nil {
-		return measurement{}, fmt.Errorf("%w: %.300s", err, output)
+		return m, err
 	}
 	found := regexp.MustCompile(`([0-9.]+) ping-allocs/op`).FindSubmatch(output)
 	if found == nil {
-		return measurement{}, fmt.Errorf("go test printed %.300s", output)
+		return m, fmt.Errorf("go test printed %.300s", output)
 	}
-	n, err := strconv.ParseFloat(string(found[1]), 64)
-	return measurement{value: n, command: commandLine(append([]string{"go"}, args...))}, err
+	m.value, err = strconv.ParseFloat(string(found[1]), 64)
+	return m, err
 }
 
 // memoryPerUser fills an empty store and measures how much memory that took.
-func (f *fixture) memoryPerUser(ctx context.Context) (measurement, error) {
-	s, err := f.launchBinary("memory", f.path("memory.db"))
-	if err != nil {
-		return measurement{}, err
-	}
-	defer s.stop()
+func (f *fixture) memoryPerUser(ctx context.Context, s *server) (measurement, error) {
 	if err := sendLines(ctx, s.url, randomNS, f.ids.lines(0, 1, 1, nil), 1); err != nil {
 		return measurement{}, err
 	}
@@ -43,8 +34,7 @@ func (f *fixture) memoryPerUser(ctx context.Context) (measurement, error) {
 	if err != nil {
 		return measurement{}, err
 	}
-	n := f.many
-	if err := newUsers(n).load(ctx, s.url, manyNS, evenly(time.Now(), 10*time.Minute, n)); err != nil {
+	if err := f.fill(s, manyNS); err != nil {
 		return measurement{}, err
 	}
 	after, err := waitSettled(ctx, func() (float64, error) { return memory(s.pid(), "RssAnon") })
@@ -53,8 +43,8 @@ func (f *fixture) memoryPerUser(ctx context.Context) (measurement, error) {
 	}
 	peak, err := memory(s.pid(), "VmHWM")
 	return measurement{
-		value:   (after - before) / float64(n),
-		command: fmt.Sprintf("lastseen --store FILE; %d users by NDJSON; RssAnon in /proc before and after", n),
+		value:   (after - before) / float64(f.many),
+		command: fmt.Sprintf("lastseen --store FILE; %d users by NDJSON; RssAnon in /proc before and after", f.many),
 		note: fmt.Sprintf("GOGC 50, as the program sets it; RssAnon %.0f MiB before and %.0f MiB after; VmHWM %.0f MiB",
 			before/mebibyte, after/mebibyte, peak/mebibyte),
 	}, err
@@ -88,21 +78,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (f *fixture) idleOnFile(ctx context.Context) (measurement, error) {
-	return f.idle(ctx, f.path("idle.db"))
-}
-
-func (f *fixture) idleOnRedis(ctx context.Context) (measurement, error) {
-	return f.idle(ctx, redisServer)
-}
-
 // idle measures the memory of a server that has recorded one ping and has nothing else to do.
-func (f *fixture) idle(ctx context.Context, store string) (measurement, error) {
-	s, err := f.launchBinary("idle", store)
-	if err != nil {
-		return measurement{}, err
-	}
-	defer s.stop()
+func (f *fixture) idle(ctx context.Context, s *server) (measurement, error) {
 	if err := sendLines(ctx, s.url, "idle", f.ids.lines(0, 1, 1, nil), 1); err != nil {
 		return measurement{}, err
 	}
@@ -114,12 +91,7 @@ func (f *fixture) idle(ctx context.Context, store string) (measurement, error) {
 }
 
 // soak pings the program on Redis at half of its highest rate and measures how its memory grows after the first minute.
-func (f *fixture) soak(ctx context.Context) (measurement, error) {
-	s, err := f.launchBinary("soak", redisServer)
-	if err != nil {
-		return measurement{}, err
-	}
-	defer s.stop()
+func (f *fixture) soak(ctx context.Context, s *server) (measurement, error) {
 	if err := f.fill(s, randomNS); err != nil {
 		return measurement{}, err
 	}
@@ -134,7 +106,7 @@ func (f *fixture) soak(ctx context.Context) (measurement, error) {
 	if f.quick {
 		length = 30 * time.Second
 	}
-	m, err := s.withCPU(func() (measurement, error) { return f.openLoop(ctx, s, openPingTarget, half, length) })
+	m, err := s.withCPU(func() (measurement, error) { return f.openLoop(ctx, s, openPing(), half, length) })
 	if err != nil {
 		return m, err
 	}

@@ -29,7 +29,7 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var err error
 	if len(args) > 0 && args[0] == "serve" { // hidden: the servers that are measured
-		err = serve(ctx, args[1:], stdout)
+		err = serve(ctx, args[1:])
 	} else {
 		o, invalid := parseOptions(args, stderr)
 		if invalid != nil {

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"syscall"
 	"time"
 )
 
@@ -17,10 +17,10 @@ type measurement struct {
 	p99     time.Duration
 	value   float64 // result that is not a rate: bytes, allocations
 
-	server    time.Duration // CPU time of the server
-	store     time.Duration // CPU time of its Redis
-	load      time.Duration // CPU time of the load generator
-	loadShare float64       // of the CPU time it can take, that the load generator took; near 1 it is the bottleneck
+	server   time.Duration // CPU time of the server
+	store    time.Duration // CPU time of its Redis
+	load     time.Duration // CPU time of the load generator
+	loadCPUs float64       // processors that the load generator can use; 0 if it cannot be the bottleneck
 
 	command string // that generated the load, for the report
 	note    string // further observations
@@ -48,22 +48,35 @@ func (m measurement) perUnit(cpu time.Duration) float64 {
 	return float64(cpu.Nanoseconds()) / 1000 / m.units
 }
 
+// loadShare returns how much of the CPU time that it can use the load generator used. Near 1 it is the bottleneck.
+func (m measurement) loadShare() float64 {
+	if m.elapsed <= 0 || m.loadCPUs == 0 {
+		return 0
+	}
+	return m.load.Seconds() / m.elapsed.Seconds() / m.loadCPUs
+}
+
 func (m measurement) String() string {
 	if m.units == 0 {
 		return format(m.value) + " " + m.note
 	}
 	const text = "%.0f/s, CPU per unit: server %.2f µs, store %.2f µs, load %.2f µs (%.0f %% busy), p50 %s, p99 %s"
 	return fmt.Sprintf(text, m.rate(), m.perUnit(m.server), m.perUnit(m.store), m.perUnit(m.load),
-		100*m.loadShare, m.p50, m.p99)
+		100*m.loadShare(), m.p50, m.p99)
 }
 
-// withCPU generates load on a server and adds the CPU time that the server and its store used meanwhile.
+// withCPU generates load on a server and adds the CPU time that the server and its store used meanwhile. If no other
+// program generated the load, this process did.
 func (s *server) withCPU(load func() (measurement, error)) (measurement, error) {
 	server, store, err := s.cpu()
 	if err != nil {
 		return measurement{}, err
 	}
+	before := ownCPU()
 	m, err := load()
+	if m.load == 0 {
+		m.load = ownCPU() - before
+	}
 	serverAfter, storeAfter, cpuErr := s.cpu()
 	m.server, m.store = serverAfter-server, storeAfter-store
 	return m, errors.Join(err, cpuErr, s.alive())
@@ -78,6 +91,13 @@ func (s *server) cpu() (server, store time.Duration, err error) {
 		store, err = cpuTime(s.store.pid())
 	}
 	return server, store, err
+}
+
+// ownCPU returns the CPU time of this process.
+func ownCPU() time.Duration {
+	var usage syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage) // cannot fail
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // metric is the number of a measurement that is compared.
@@ -102,16 +122,6 @@ func value(name, unit string) metric {
 }
 
 func millis(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
-
-// quantile returns the value below which the share q of the values lies, by the nearest rank; zero without values.
-func quantile[T cmp.Ordered](values []T, q float64) T {
-	if len(values) == 0 {
-		var zero T
-		return zero
-	}
-	sorted := slices.Sorted(slices.Values(values))
-	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
-}
 
 // median returns the middle value, or the mean of the two in the middle.
 func median(values []float64) float64 {

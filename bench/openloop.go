@@ -14,20 +14,12 @@ import (
 // openConnections is the highest number of connections in an open loop.
 const openConnections = 256
 
-// openTarget returns the method and the path of a request about a user.
-type openTarget func(user string) (method, path string)
-
-func openPingTarget(user string) (method, path string) {
-	return http.MethodPost, "/v1/namespaces/" + randomNS + "/users/" + user + "/ping"
-}
-
-func openNoOpTarget(user string) (method, path string) {
-	return http.MethodGet, strings.Replace(noOpPath, "{user}", user, 1)
-}
+// openPing is the ping whose highest rate is measured. It is also sent to servers that only one workload uses.
+func openPing() request { return ping("ping, open loop", coalescing, randomNS) }
 
 // openAtHalf sets up an open loop at half of the highest rate of pings.
-func (f *fixture) openAtHalf(target openTarget) (measureFunc, error) {
-	s, err := f.filled(coalescing, randomNS)
+func (f *fixture) openAtHalf(r request) (measureFunc, error) {
+	s, err := f.filled(r.server, r.namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -36,14 +28,14 @@ func (f *fixture) openAtHalf(target openTarget) (measureFunc, error) {
 		return nil, err
 	}
 	return func(ctx context.Context, d time.Duration) (measurement, error) {
-		return s.withCPU(func() (measurement, error) { return f.openLoop(ctx, s, target, half, d) })
+		return s.withCPU(func() (measurement, error) { return f.openLoop(ctx, s, r, half, d) })
 	}, nil
 }
 
 // openLoop sends requests at a fixed rate, whether or not the previous ones have responses, so that a stall shows. With
 // rate 0 it is a closed loop of 64 callers.
 func (f *fixture) openLoop(
-	ctx context.Context, s *server, target openTarget, perSecond int, d time.Duration,
+	ctx context.Context, s *server, r request, perSecond int, d time.Duration,
 ) (measurement, error) {
 	workers := uint64(4096)
 	if perSecond == 0 {
@@ -55,25 +47,22 @@ func (f *fixture) openLoop(
 	)
 	header := http.Header{"Prefer": []string{"return=minimal"}}
 	targeter := func(t *vegeta.Target) error {
-		method, path := target(f.ids.random())
-		t.Method, t.URL, t.Header = method, s.url+path, header
+		t.Method, t.URL, t.Header = r.method, s.url+strings.Replace(r.path, "{user}", f.ids.random(), 1), header
 		return nil
 	}
 	stop := context.AfterFunc(ctx, func() { attacker.Stop() })
 	defer stop()
-	before := ownCPU()
 	var seen vegeta.Metrics
 	for r := range attacker.Attack(targeter, vegeta.Rate{Freq: perSecond, Per: time.Second}, d, "") {
 		seen.Add(r)
 	}
 	seen.Close()
 	m := measurement{
-		units: float64(seen.Requests), elapsed: seen.End.Sub(seen.Earliest), load: ownCPU() - before,
+		units: float64(seen.Requests), elapsed: seen.End.Sub(seen.Earliest), loadCPUs: float64(runtime.NumCPU()),
 		p50: seen.Latencies.P50, p99: seen.Latencies.P99,
 		command: fmt.Sprintf("vegeta as a library: %d requests a second, open loop, at most %d connections",
 			perSecond, openConnections),
 	}
-	m.loadShare = m.load.Seconds() / m.elapsed.Seconds() / float64(runtime.NumCPU())
 	if ctx.Err() != nil {
 		return m, context.Cause(ctx)
 	}
@@ -101,7 +90,7 @@ func (f *fixture) halfRate(ctx context.Context, s *server) (int, error) {
 		var m measurement
 		for range 2 { // the first is a warm-up
 			var err error
-			if m, err = f.openLoop(ctx, s, openPingTarget, 0, f.duration); err != nil {
+			if m, err = f.openLoop(ctx, s, openPing(), 0, f.duration); err != nil {
 				return 0, err
 			}
 		}

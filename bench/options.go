@@ -25,10 +25,12 @@ type options struct {
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
 	var o options
-	var rows string
 	set := flag.NewFlagSet("bench", flag.ContinueOnError)
 	set.SetOutput(stderr)
-	set.StringVar(&rows, "rows", "", "measure only these rows, as in 0,1,4; required for rows 17 and 18")
+	set.Func("rows", "measure only these rows, as in 0,1,4; required for rows 17 and 18", func(rows string) error {
+		o.rows = strings.Split(rows, ",")
+		return nil
+	})
 	set.BoolVar(&o.quick, "quick", false, "check that everything works: 2 rounds of 1 s with a tenth of the users")
 	set.IntVar(&o.rounds, "rounds", 5, "number of times to measure each workload, in turns")
 	set.DurationVar(&o.duration, "duration", 2*time.Second, "duration of one measurement, in whole seconds")
@@ -42,9 +44,6 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	}
 	if o.quick {
 		o.rounds, o.duration, o.users, o.many = 2, time.Second, o.users/10, o.many/10
-	}
-	if rows != "" {
-		o.rows = strings.Split(rows, ",")
 	}
 	err := o.validate(set.Args())
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -37,26 +38,25 @@ func parseStat(line string) (time.Duration, error) {
 
 // memory returns a field of /proc/…/status in bytes: VmRSS, RssAnon, VmHWM.
 func memory(pid int, field string) (float64, error) {
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	n, err := numberAfter(content, field+":")
+	n, err := procNumber(pid, "status", field+":")
 	return n * 1024, err
 }
 
 // writtenBy returns how many bytes a process has written. calls is what it passed to the kernel, for files and for the
 // little that went to sockets. disk counts pages that changed, with all that the kernel keeps together with them.
 func writtenBy(pid int) (calls, disk float64, err error) {
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	calls, err = procNumber(pid, "io", "wchar:")
+	disk, diskErr := procNumber(pid, "io", "\nwrite_bytes:")
+	return calls, disk, errors.Join(err, diskErr)
+}
+
+// procNumber returns the number after a label in a file of a process in /proc.
+func procNumber(pid int, file, label string) (float64, error) {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-	if calls, err = numberAfter(content, "wchar:"); err != nil {
-		return 0, 0, err
-	}
-	disk, err = numberAfter(content, "\nwrite_bytes:")
-	return calls, disk, err
+	return numberAfter(content, label)
 }
 
 // numberAfter returns the number after a label.

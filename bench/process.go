@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -20,127 +18,83 @@ const (
 	stopTimeout  = 15 * time.Second
 )
 
-// process is a server that this run started.
-type process struct {
-	name string
-	cmd  *exec.Cmd
-	url  string        // of its HTTP interface, or host:port
-	done chan struct{} // closed when it has ended
+// server is a process that this run started, and the Redis that it uses.
+type server struct {
+	name  string
+	cmd   *exec.Cmd
+	port  string        // on loopback
+	url   string        // with that port
+	stop  func()        // ends the process and waits for it
+	done  chan struct{} // closed when it has ended
+	store *server       // nil without Redis
 }
 
-func (p *process) pid() int { return p.cmd.Process.Pid }
+func (s *server) pid() int { return s.cmd.Process.Pid }
 
 // alive returns an error when the process has ended.
-func (p *process) alive() error {
+func (s *server) alive() error {
 	select {
-	case <-p.done:
-		return fmt.Errorf("%s has ended: %v", p.name, p.cmd.ProcessState)
+	case <-s.done:
+		return fmt.Errorf("%s has ended: %v", s.name, s.cmd.ProcessState)
 	default:
 		return nil
 	}
 }
 
-// stop ends the process and waits for it.
-func (p *process) stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-	select {
-	case <-p.done:
-	case <-time.After(stopTimeout):
-		_ = p.cmd.Process.Kill()
-		<-p.done
-	}
-}
-
-// processes are the servers that this run started.
-type processes struct {
-	dir string // for their output
-	all []*process
-}
-
-// start starts a server whose output goes to a file, or its standard output to out. The kernel kills it if this process
-// dies.
-func (p *processes) start(name string, out io.Writer, command string, args ...string) (*process, error) {
-	logFile, err := os.Create(filepath.Join(p.dir, name+".log"))
+// start starts a server with a name and a port, and waits until it listens. Its output goes to a file.
+func (f *fixture) start(s server, command string, args ...string) (*server, error) {
+	output, err := os.Create(f.path(s.name + ".log"))
 	if err != nil {
 		return nil, err
 	}
-	defer logFile.Close()
-	cmd := exec.Command(command, args...)
-	cmd.Dir = p.dir
-	cmd.Stdout, cmd.Stderr = logFile, logFile
-	if out != nil {
-		cmd.Stdout = out
-	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	defer output.Close()
+	ctx, cancel := context.WithCancel(f.ctx)
+	cmd := childCommand(ctx, command, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = f.dir, output, output
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = stopTimeout
 	if err := cmd.Start(); err != nil {
+		cancel()
 		return nil, err
 	}
-	started := &process{name: name, cmd: cmd, done: make(chan struct{})}
+	s.cmd, s.url, s.done = cmd, "http://127.0.0.1:"+s.port, make(chan struct{})
+	s.stop = func() {
+		cancel()
+		<-s.done
+	}
+	f.started = append(f.started, &s)
 	go func() {
-		defer close(started.done)
+		defer close(s.done)
 		_ = cmd.Wait() // its state says how it ended
 	}()
-	p.all = append(p.all, started)
-	return started, nil
-}
-
-// startAnnounced starts a server that prints the address on which it listens.
-func (p *processes) startAnnounced(ctx context.Context, name, command string, args ...string) (*process, error) {
-	reader, writer := io.Pipe()
-	started, err := p.start(name, writer, command, args...)
-	if err != nil {
-		return nil, err
-	}
-	found := make(chan string, 1)
-	go func() {
-		address := regexp.MustCompile(`http://127\.0\.0\.1:[0-9]+`)
-		for lines := bufio.NewScanner(reader); lines.Scan(); {
-			if url := address.FindString(lines.Text()); url != "" && cap(found) > len(found) {
-				found <- url
-			}
-		}
-	}()
-	select {
-	case started.url = <-found:
-		return started, nil
-	case <-started.done:
-		return nil, fmt.Errorf("%s did not start: %s", name, p.logTail(name))
-	case <-time.After(startTimeout):
-		return nil, fmt.Errorf("%s did not print its address", name)
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// startListening starts a server that listens on a given loopback port.
-func (p *processes) startListening(ctx context.Context, name, port, command string, args ...string) (*process, error) {
-	started, err := p.start(name, nil, command, args...)
-	if err != nil {
-		return nil, err
-	}
-	started.url = "127.0.0.1:" + port
-	deadline := time.Now().Add(startTimeout)
-	for time.Now().Before(deadline) && ctx.Err() == nil && started.alive() == nil {
-		if connection, err := net.Dial("tcp", started.url); err == nil {
-			return started, connection.Close()
+	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline) && s.alive() == nil; {
+		if connection, err := net.Dial("tcp", "127.0.0.1:"+s.port); err == nil {
+			return &s, connection.Close()
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	return nil, fmt.Errorf("%s does not listen: %s", name, p.logTail(name))
+	printed, _ := os.ReadFile(output.Name()) // it may be missing
+	return nil, fmt.Errorf("%s does not listen: %s", s.name, printed[max(0, len(printed)-500):])
 }
 
-// logTail returns the end of a server's output.
-func (p *processes) logTail(name string) string {
-	content, _ := os.ReadFile(filepath.Join(p.dir, name+".log")) // it may be missing
-	return strings.TrimSpace(string(content[max(0, len(content)-500):]))
+// childCommand returns a command that the kernel kills if this process dies.
+func childCommand(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	return cmd
 }
 
-// stopAll stops all processes, the last one first.
-func (p *processes) stopAll() {
-	for i := len(p.all) - 1; i >= 0; i-- {
-		p.all[i].stop()
+// runTool runs a command to its end and returns its output, and a measurement with its CPU time and command line.
+func runTool(ctx context.Context, timeout time.Duration, name string, args ...string) ([]byte, measurement, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	cmd := childCommand(ctx, name, args...)
+	output, err := cmd.CombinedOutput()
+	if err != nil {
+		return nil, measurement{}, fmt.Errorf("%s: %w: %.300s", name, err, output)
 	}
-	p.all = nil
+	load := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	return output, measurement{load: load, command: commandLine(cmd.Args)}, nil
 }
 
 // freePort returns a loopback port on which nothing listens at present.
@@ -155,18 +109,15 @@ func freePort() (string, error) {
 
 // commandLine returns a command as one would type it, without the folders and ports of this run.
 func commandLine(args []string) string {
-	quoted := make([]string, len(args))
-	for i, arg := range args {
-		arg = regexp.MustCompile(`/\S*/lastseen-bench-[0-9]+$`).ReplaceAllString(arg, "DIR")
-		arg = regexp.MustCompile(`/\S*/lastseen-bench-[0-9]+/`).ReplaceAllString(arg, "")
-		arg = regexp.MustCompile(`127\.0\.0\.1:[0-9]+`).ReplaceAllString(arg, "127.0.0.1:PORT")
-		if i > 0 && (args[i-1] == "-p" || args[i-1] == "--port") {
-			arg = "PORT"
-		}
+	quoted := []string{filepath.Base(args[0])}
+	for _, arg := range args[1:] {
 		if arg == "" || strings.ContainsAny(arg, " '\"") {
 			arg = "'" + arg + "'"
 		}
-		quoted[i] = arg
+		quoted = append(quoted, arg)
 	}
-	return strings.Join(quoted, " ")
+	line := strings.Join(quoted, " ")
+	line = regexp.MustCompile(`/\S*/lastseen-bench-[0-9]+/`).ReplaceAllString(line, "")
+	line = regexp.MustCompile(`/\S*/lastseen-bench-[0-9]+`).ReplaceAllString(line, "DIR")
+	return regexp.MustCompile(`(-p |--port |127\.0\.0\.1:)[0-9]+`).ReplaceAllString(line, "${1}PORT")
 }

@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/csv"
 	"fmt"
-	"os/exec"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -30,7 +28,7 @@ func (f *fixture) redisBenchmark(commands int, command func(score int64) []strin
 	if err != nil {
 		return nil, err
 	}
-	_, port, _ := strings.Cut(store.url, ":")
+	port := store.port
 	return func(ctx context.Context, d time.Duration) (measurement, error) {
 		return store.withCPU(func() (measurement, error) {
 			var sum measurement
@@ -46,9 +44,8 @@ func (f *fixture) redisBenchmark(commands int, command func(score int64) []strin
 				sum.units += m.units
 				sum.elapsed += m.elapsed
 				sum.load += m.load
-				sum.command = m.command
+				sum.command, sum.loadCPUs = m.command, 1
 			}
-			sum.loadShare = sum.load.Seconds() / sum.elapsed.Seconds()
 			after, err := errorReplies(ctx, port)
 			if err == nil && after != before {
 				err = fmt.Errorf("%.0f commands returned an error", after-before)
@@ -67,29 +64,22 @@ func members(before ...string) (all []string) {
 }
 
 func runRedisBenchmark(ctx context.Context, port string, n, keyspace int, command []string) (measurement, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
 	args := append([]string{
 		"-p", port, "-c", strconv.Itoa(redisClients), "-P", strconv.Itoa(redisPipeline),
 		"-n", strconv.Itoa(n), "-r", strconv.Itoa(keyspace), "--csv",
 	}, command...)
-	cmd := exec.CommandContext(ctx, "redis-benchmark", args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	output, err := cmd.CombinedOutput()
+	output, m, err := runTool(ctx, time.Minute, "redis-benchmark", args...)
 	if err != nil {
-		return measurement{}, fmt.Errorf("redis-benchmark: %w: %.300s", err, output)
+		return m, err
 	}
 	perSecond, err := parseRedisBenchmark(string(output))
 	if err != nil {
-		return measurement{}, err
+		return m, err
 	}
-	shown := append([]string{"redis-benchmark"}, args[:min(len(args), 18)]...)
-	return measurement{
-		units:   float64(n * redisMembers),
-		elapsed: time.Duration(float64(n) / perSecond * float64(time.Second)),
-		load:    cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(),
-		command: commandLine(shown) + fmt.Sprintf(" … (%d members)", redisMembers),
-	}, nil
+	m.units = float64(n * redisMembers)
+	m.elapsed = time.Duration(float64(n) / perSecond * float64(time.Second))
+	m.command = strings.Join(strings.Fields(m.command)[:19], " ") + fmt.Sprintf(" … (%d members)", redisMembers)
+	return m, nil
 }
 
 // parseRedisBenchmark returns the commands per second in the last line.
@@ -108,9 +98,9 @@ func parseRedisBenchmark(output string) (float64, error) {
 
 // errorReplies returns how many errors Redis has returned so far. redis-benchmark counts them as successes.
 func errorReplies(ctx context.Context, port string) (float64, error) {
-	info, err := exec.CommandContext(ctx, "redis-cli", "-p", port, "info", "stats").Output()
+	info, _, err := runTool(ctx, time.Minute, "redis-cli", "-p", port, "info", "stats")
 	if err != nil {
-		return 0, fmt.Errorf("redis-cli: %w", err)
+		return 0, err
 	}
 	return numberAfter(info, "total_error_replies:")
 }

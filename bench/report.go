@@ -25,9 +25,8 @@ type table [][]string
 // comparisonTable returns the comparisons, with targets and verdicts.
 func (r report) comparisonTable() table {
 	t := table{{"#", "work", "measured", "ratio or number", "lowest – highest", "CPU", "target", "verdict"}}
-	byRow := slices.Clone(r.results)
-	slices.SortStableFunc(byRow, func(a, b result) int { return cmp.Compare(a.row, b.row) })
-	for _, result := range byRow {
+	byRow := func(a, b result) int { return cmp.Compare(a.row, b.row) }
+	for _, result := range slices.SortedStableFunc(slices.Values(r.results), byRow) {
 		measured := result.metric.name
 		if strings.HasSuffix(result.series, "connections") {
 			measured = result.series
@@ -66,19 +65,15 @@ func (r report) workloadTable() table {
 			rates = append(rates, m.rate())
 		}
 		number, spread := summary(rates)
-		line := []string{w.name, number, spread}
-		for _, of := range []func(measurement) float64{
-			func(m measurement) float64 { return m.perUnit(m.server) },
-			func(m measurement) float64 { return m.perUnit(m.store) },
-			func(m measurement) float64 { return m.perUnit(m.load) },
-		} {
-			line = append(line, format(w.median(of)))
-		}
-		t = append(t, append(line,
-			fmt.Sprintf("%.0f %%", 100*w.median(func(m measurement) float64 { return m.loadShare })),
-			format(w.median(func(m measurement) float64 { return millis(m.p50) })),
-			format(w.median(func(m measurement) float64 { return millis(m.p99) })),
-		))
+		t = append(t, []string{
+			w.name, number, spread,
+			format(w.median(func(m measurement) float64 { return m.perUnit(m.server) })),
+			format(w.median(func(m measurement) float64 { return m.perUnit(m.store) })),
+			format(w.median(func(m measurement) float64 { return m.perUnit(m.load) })),
+			fmt.Sprintf("%.0f %%", 100*w.median(measurement.loadShare)),
+			format(w.median(medianLatency().of)),
+			format(w.median(p99Latency().of)),
+		})
 	}
 	return t
 }
@@ -106,7 +101,7 @@ func (r report) notes() []string {
 		case len(w.rounds) > 0 && w.rounds[0].note != "":
 			notes = append(notes, w.name+": "+w.rounds[0].note)
 		}
-		if busy := w.median(func(m measurement) float64 { return m.loadShare }); busy > 0.9 {
+		if busy := w.median(measurement.loadShare); busy > 0.9 {
 			notes = append(notes, fmt.Sprintf("%s: the load generator may be the bottleneck: busy %.0f %% of the time",
 				w.name, 100*busy))
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -30,21 +31,19 @@ func runAll(ctx context.Context, f *fixture, all []comparison) results {
 		n := seriesLength(all)
 		var series []*workload
 		find := func(name string) *workload {
-			if name == "" {
-				return nil
+			i := slices.IndexFunc(series, func(w *workload) bool { return w.name == name })
+			if i < 0 {
+				i, series = len(series), append(series, &workload{name: name})
 			}
-			for _, w := range series {
-				if w.name == name {
-					return w
-				}
-			}
-			w := &workload{name: name}
-			series = append(series, w)
-			return w
+			return series[i]
 		}
 		for _, c := range all[:n] {
-			reference := find(c.reference)
-			rs = append(rs, result{comparison: c, reference: reference, subject: find(c.subject)})
+			r := result{comparison: c}
+			if c.reference != "" {
+				r.reference = find(c.reference)
+			}
+			r.subject = find(c.subject)
+			rs = append(rs, r)
 		}
 		f.runSeries(ctx, all[0].series, series)
 		all = all[n:]
@@ -64,53 +63,45 @@ func seriesLength(all []comparison) int {
 // runSeries sets up workloads, warms them up, and measures each once a round. Without a series it measures one round
 // and does not warm up.
 func (f *fixture) runSeries(ctx context.Context, series string, all []*workload) {
-	rounds := 1
 	for _, w := range all {
-		if ctx.Err() != nil {
-			return
-		}
-		f.logf("preparing: %s", w.name)
-		w.measure, w.err = f.workloads()[w.name]()
-		f.logInvalid(w)
+		f.step(ctx, "preparing", w, func() (err error) {
+			w.measure, err = f.workloads()[w.name]()
+			return err
+		})
 	}
+	rounds := 1
 	if series != "" {
 		rounds = f.rounds
 		for _, w := range all {
-			w.run(ctx, time.Second)
-			f.logInvalid(w)
-			w.rounds = nil // the warm-up does not count
+			f.step(ctx, "warming up", w, func() error {
+				_, err := w.measure(ctx, time.Second)
+				return err
+			})
 		}
 	}
 	for round := range rounds {
 		for _, w := range all {
-			if w.err != nil || ctx.Err() != nil {
-				continue
-			}
-			if w.run(ctx, f.duration); w.err == nil {
-				f.logf("round %d of %d: %s: %s", round+1, rounds, w.name, w.rounds[len(w.rounds)-1])
-			}
-			f.logInvalid(w)
+			f.step(ctx, fmt.Sprintf("round %d of %d", round+1, rounds), w, func() error {
+				m, err := w.measure(ctx, f.duration)
+				if err == nil {
+					w.rounds = append(w.rounds, m)
+					f.logf("%s", m)
+				}
+				return err
+			})
 		}
 	}
 }
 
-func (f *fixture) logInvalid(w *workload) {
-	if w.err != nil {
-		f.logf("%s: INVALID: %v", w.name, w.err)
-	}
-}
-
-// run measures the workload once, unless it failed before.
-func (w *workload) run(ctx context.Context, d time.Duration) {
+// step runs a step of a workload, unless one failed before.
+func (f *fixture) step(ctx context.Context, name string, w *workload, run func() error) {
 	if w.err != nil || ctx.Err() != nil {
 		return
 	}
-	m, err := w.measure(ctx, d)
-	if err != nil {
-		w.err = err
-		return
+	f.logf("%s: %s", name, w.name)
+	if w.err = run(); w.err != nil {
+		f.logf("%s: INVALID: %v", w.name, w.err)
 	}
-	w.rounds = append(w.rounds, m)
 }
 
 // ratios returns, round by round, the subject's number, divided by the reference's if there is one.

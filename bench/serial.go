@@ -6,60 +6,42 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
-	"syscall"
+	"regexp"
+	"slices"
 	"time"
 )
-
-// ownCPU returns the CPU time of this process.
-func ownCPU() time.Duration {
-	var usage syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage) // cannot fail
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-}
 
 // serial sends the same GET again and again on one connection, to measure latency without a queue.
 func serial(s *server, path string) measureFunc {
 	return func(ctx context.Context, d time.Duration) (measurement, error) {
-		client := &http.Client{Transport: &http.Transport{}}
-		defer client.CloseIdleConnections()
 		return s.withCPU(func() (measurement, error) {
 			var latencies []time.Duration
-			before, begun := ownCPU(), time.Now()
+			begun := time.Now()
 			for time.Since(begun) < d {
 				sent := time.Now()
-				if _, err := get(ctx, client, s.url+path); err != nil {
+				if _, err := get(ctx, s.url+path); err != nil {
 					return measurement{}, err
 				}
 				latencies = append(latencies, time.Since(sent))
 			}
-			m := measurement{
-				units: float64(len(latencies)), elapsed: time.Since(begun), load: ownCPU() - before,
-				p50: quantile(latencies, 0.5), p99: quantile(latencies, 0.99),
+			elapsed, n := time.Since(begun), len(latencies)
+			slices.Sort(latencies)
+			return measurement{
+				units: float64(n), elapsed: elapsed, loadCPUs: 1, p50: latencies[n/2], p99: latencies[n*99/100],
 				command: "one connection, one request after the other: GET " + withoutCursor(path),
-			}
-			m.loadShare = m.load.Seconds() / m.elapsed.Seconds()
-			return m, nil
+			}, nil
 		})
 	}
 }
 
 // withoutCursor replaces the cursor at the end of a path, which is long and differs from run to run.
 func withoutCursor(path string) string {
-	before, _, found := strings.Cut(path, "&cursor=")
-	if !found {
-		return path
-	}
-	return before + "&cursor=CURSOR"
+	return regexp.MustCompile("&cursor=.*").ReplaceAllString(path, "&cursor=CURSOR")
 }
 
 // get returns the body of a 200 response. Any other status is an error.
-func get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	status, body, err := do(client, request)
+func get(ctx context.Context, url string) ([]byte, error) {
+	status, body, err := do(ctx, http.MethodGet, url, "", nil)
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("GET %s: %d %.200s", withoutCursor(url), status, body)
 	}
@@ -74,7 +56,7 @@ func (f *fixture) page(s *server, namespace string, number int) (string, error) 
 	first := fmt.Sprintf("/v1/namespaces/%s/users?limit=%d", namespace, pageSize)
 	path := first
 	for n := 1; n <= number; n++ {
-		body, err := get(f.ctx, http.DefaultClient, s.url+path)
+		body, err := get(f.ctx, s.url+path)
 		if err != nil {
 			return "", err
 		}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -31,9 +29,10 @@ const settingsBody = `{"namespace":"0123456789abcdef","green_ms":60000,"yellow_m
 	`"ping_interval_ms":30000,"retention_ms":null,"shards":1}` + "\n"
 
 // serve runs one of the servers that are measured: bare, or lastseen's interface on a store.
-func serve(ctx context.Context, args []string, stdout io.Writer) error {
+func serve(ctx context.Context, args []string) error {
 	set := flag.NewFlagSet("serve", flag.ContinueOnError)
 	at := set.String("store", "", "file or redis:// URL; omit for bare")
+	address := set.String("listen", "127.0.0.1:0", "address")
 	merge := set.Bool("coalesce", false, "merge concurrent pings and lookups, on Redis")
 	if err := set.Parse(args); err != nil {
 		return err
@@ -48,12 +47,11 @@ func serve(ctx context.Context, args []string, stdout io.Writer) error {
 		handler, closeStore = full(s, logger), s.Close
 	}
 	defer runtime.KeepAlive(tuneGC(*at))
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", *address)
 	if err != nil {
 		return err
 	}
 	server := api.NewServer(handler, logger)
-	fmt.Fprintf(stdout, "http://%s\n", listener.Addr())
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	if err = server.Serve(listener); errors.Is(err, http.ErrServerClosed) {
 		err = nil

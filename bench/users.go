@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -114,12 +115,7 @@ func sendLines(ctx context.Context, url, namespace string, lines []byte, n int) 
 // sendPings sends a bulk ping and checks that all n pings were recorded.
 func sendPings(ctx context.Context, url, namespace, contentType string, body []byte, n int) error {
 	url += "/v1/namespaces/" + namespace + "/pings"
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Content-Type", contentType)
-	status, body, err := do(http.DefaultClient, request)
+	status, body, err := do(ctx, http.MethodPost, url, "Content-Type: "+contentType, body)
 	if err != nil {
 		return err
 	}
@@ -130,9 +126,16 @@ func sendPings(ctx context.Context, url, namespace, contentType string, body []b
 	return nil
 }
 
-// do sends a request and reads the response to its end.
-func do(client *http.Client, request *http.Request) (status int, body []byte, err error) {
-	response, err := client.Do(request)
+// do sends a request, with one header if it is not empty, and returns the status and the body of the response.
+func do(ctx context.Context, method, url, header string, body []byte) (int, []byte, error) {
+	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	if name, value, ok := strings.Cut(header, ": "); ok {
+		request.Header.Set(name, value)
+	}
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return 0, nil, err
 	}

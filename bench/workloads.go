@@ -30,20 +30,22 @@ type request struct {
 	contains  string // text expected in the body
 }
 
+func noOp(name, server string) request {
+	return request{name, server, randomNS, http.MethodGet, noOpPath, "", 0, http.StatusOK, `"green_ms"`}
+}
+
+func ping(name, server, namespace string) request {
+	path := "/v1/namespaces/" + namespace + "/users/{user}/ping"
+	if namespace == spreadNS {
+		path = "/v1/namespaces/" + spreadNS + "{number}/users/{user}/ping"
+	}
+	const minimal = "Prefer: return=minimal\r\n"
+	return request{name, server, namespace, http.MethodPost, path, minimal, 0, http.StatusNoContent, ""}
+}
+
 // requests returns all workloads that wrk sends. TestTableIsComplete checks that comparisons use no other names.
 func requests() []request {
 	const present = `"status":`
-	idle := func(name, server string) request {
-		return request{name, server, randomNS, http.MethodGet, noOpPath, "", 0, http.StatusOK, `"green_ms"`}
-	}
-	ping := func(name, server, namespace string) request {
-		path := "/v1/namespaces/" + namespace + "/users/{user}/ping"
-		if namespace == spreadNS {
-			path = "/v1/namespaces/" + spreadNS + "{number}/users/{user}/ping"
-		}
-		const minimal = "Prefer: return=minimal\r\n"
-		return request{name, server, namespace, http.MethodPost, path, minimal, 0, http.StatusNoContent, ""}
-	}
 	full := ping("ping", coalescing, randomNS)
 	full.headers, full.status, full.contains = "", http.StatusOK, `"status":"green"`
 	const userPath = "/v1/namespaces/" + randomNS + "/users/{user}"
@@ -53,9 +55,9 @@ func requests() []request {
 		return request{name, server, randomNS, http.MethodPost, path, headers, users, http.StatusOK, present}
 	}
 	return []request{
-		idle("bare", bareServer),
-		idle("no-op", coalescing),
-		idle("no-op, embedded", embedded),
+		noOp("bare", bareServer),
+		noOp("no-op", coalescing),
+		noOp("no-op, embedded", embedded),
 		ping("ping, minimal", coalescing, randomNS),
 		full,
 		ping("ping, minimal, one command per request", direct, randomNS),
@@ -91,14 +93,14 @@ func (f *fixture) workloads() map[string]setup {
 		},
 		"NDJSON, one request":           func() (measureFunc, error) { return f.bulkPing(1) },
 		"NDJSON, four requests at once": func() (measureFunc, error) { return f.bulkPing(4) },
-		"ping, open loop":               func() (measureFunc, error) { return f.openAtHalf(openPingTarget) },
-		"no-op, open loop":              func() (measureFunc, error) { return f.openAtHalf(openNoOpTarget) },
-		"allocations of a ping":         untimed(allocations),
-		"memory a user":                 untimed(f.memoryPerUser),
-		"disk a ping":                   untimed(f.diskPerPing),
-		"idle, embedded":                untimed(f.idleOnFile),
-		"idle, Redis":                   untimed(f.idleOnRedis),
-		"soak":                          untimed(f.soak),
+		"ping, open loop":               func() (measureFunc, error) { return f.openAtHalf(openPing()) },
+		"no-op, open loop":              func() (measureFunc, error) { return f.openAtHalf(noOp("", coalescing)) },
+		"allocations of a ping":         func() (measureFunc, error) { return allocations, nil },
+		"memory a user":                 f.alone("memory", f.path("memory.db"), f.memoryPerUser),
+		"disk a ping":                   f.alone("disk", f.path("disk.db"), f.diskPerPing),
+		"idle, embedded":                f.alone("idle", f.path("idle.db"), f.idle),
+		"idle, Redis":                   f.alone("idle", redisServer, f.idle),
+		"soak":                          f.alone("soak", redisServer, f.soak),
 	}
 	for _, r := range requests() {
 		for _, conns := range []int{64, 256} {
@@ -116,10 +118,18 @@ func (f *fixture) workloads() map[string]setup {
 	return all
 }
 
-// untimed returns the setup of a workload that needs none and ignores the duration.
-func untimed(measure func(context.Context) (measurement, error)) setup {
+// alone returns the setup of a workload for which lastseen is started, with its default settings, and stopped again. It
+// ignores the duration.
+func (f *fixture) alone(name, store string, measure func(context.Context, *server) (measurement, error)) setup {
 	return func() (measureFunc, error) {
-		return func(ctx context.Context, _ time.Duration) (measurement, error) { return measure(ctx) }, nil
+		return func(ctx context.Context, _ time.Duration) (measurement, error) {
+			s, err := f.launchBinary(name, store)
+			if err != nil {
+				return measurement{}, err
+			}
+			defer s.stop()
+			return measure(ctx, s)
+		}, nil
 	}
 }
 

@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
-	"syscall"
 	"text/template"
 	"time"
 )
@@ -46,10 +44,6 @@ func (r request) text(host string) (head, tail string) {
 
 // script writes the script for wrk and returns the name of the file.
 func (f *fixture) script(host string, conns int, r request) (string, error) {
-	script, err := template.New("wrk.lua").Parse(wrkScript)
-	if err != nil {
-		return "", err
-	}
 	ids, err := f.idsFile(r.namespace)
 	if err != nil {
 		return "", err
@@ -57,6 +51,7 @@ func (f *fixture) script(host string, conns int, r request) (string, error) {
 	head, tail := r.text(host)
 	now := time.Now()
 	var b bytes.Buffer
+	script := template.Must(template.New("wrk.lua").Parse(wrkScript))
 	if err := script.Execute(&b, map[string]any{
 		"IDs": ids, "Head": strconv.Quote(head), "Tail": strconv.Quote(tail), "Users": max(1, r.users),
 		"Stamped": strings.Contains(r.path, "{ms}"), "Now": now.UnixMilli(),
@@ -75,7 +70,7 @@ func (f *fixture) wrk(s *server, conns int, r request) (measureFunc, error) {
 		return nil, fmt.Errorf("%s: %w", r.name, err)
 	}
 	return func(ctx context.Context, d time.Duration) (measurement, error) {
-		script, err := f.script(strings.TrimPrefix(s.url, "http://"), conns, r)
+		script, err := f.script("127.0.0.1:"+s.port, conns, r)
 		if err != nil {
 			return measurement{}, err
 		}
@@ -95,14 +90,7 @@ func (f *fixture) check(s *server, r request) error {
 	if r.users > 0 {
 		body = lookupHead + strings.Repeat(user+lookupSeparator, r.users-1) + user + lookupTail
 	}
-	request, err := http.NewRequestWithContext(f.ctx, r.method, s.url+path, strings.NewReader(body))
-	if err != nil {
-		return err
-	}
-	if name, value, ok := strings.Cut(strings.TrimSuffix(r.headers, "\r\n"), ": "); ok {
-		request.Header.Set(name, value)
-	}
-	status, response, err := do(http.DefaultClient, request)
+	status, response, err := do(f.ctx, r.method, s.url+path, strings.TrimSuffix(r.headers, "\r\n"), []byte(body))
 	if err != nil {
 		return err
 	}
@@ -114,22 +102,13 @@ func (f *fixture) check(s *server, r request) error {
 
 // runWrk runs wrk once.
 func runWrk(ctx context.Context, conns int, d time.Duration, script, url string) (measurement, error) {
-	ctx, cancel := context.WithTimeout(ctx, d+time.Minute)
-	defer cancel()
-	args := []string{
-		fmt.Sprintf("-t%d", wrkThreads), fmt.Sprintf("-c%d", conns), fmt.Sprintf("-d%d", int(d.Seconds())),
-		"-s", script, url,
-	}
-	cmd := exec.CommandContext(ctx, "wrk", args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	output, err := cmd.CombinedOutput()
+	output, tool, err := runTool(ctx, d+time.Minute, "wrk", fmt.Sprintf("-t%d", wrkThreads),
+		fmt.Sprintf("-c%d", conns), fmt.Sprintf("-d%d", int(d.Seconds())), "-s", script, url)
 	if err != nil {
-		return measurement{}, fmt.Errorf("wrk: %w: %.300s", err, output)
+		return tool, err
 	}
 	m, err := parseWrk(output)
-	m.command = commandLine(append([]string{"wrk"}, args...))
-	m.load = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	m.loadShare = m.load.Seconds() / (m.elapsed.Seconds() * wrkThreads)
+	m.command, m.load, m.loadCPUs = tool.command, tool.load, wrkThreads
 	return m, err
 }
 

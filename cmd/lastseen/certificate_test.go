@@ -199,9 +199,9 @@ func TestWrongCertificates(t *testing.T) {
 	files, other := newKeyPair(t, "a"), newKeyPair(t, "b")
 	for content, want := range map[string]string{
 		"tls-cert: " + files.cert: "tls-cert is " + files.cert +
-			" (lastseen.yaml:1): tls-key is missing: TLS requires both",
-		"tls-key: " + files.key: "tls-key is " + files.key +
-			" (lastseen.yaml:1): tls-cert is missing: TLS requires both",
+			" (lastseen.yaml:1) and tls-key is not set (default): TLS requires both",
+		"tls-key: " + files.key: "tls-cert is not set (default) and tls-key is " + files.key +
+			" (lastseen.yaml:1): TLS requires both",
 		"tls-cert: " + files.cert + "\ntls-key: " + other.key: "tls-cert is " + files.cert +
 			" (lastseen.yaml:1) and tls-key is " + other.key +
 			" (lastseen.yaml:2): tls: private key does not match public key",

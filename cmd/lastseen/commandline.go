@@ -65,9 +65,6 @@ func captureSettings(texts map[string]string) kong.Visitor {
 	}
 }
 
-// maxQuoted is how many bytes of an unknown command an error repeats.
-const maxQuoted = 64
-
 // unknownCommand returns the error for a first argument that does not name a command. Kong knows only that the
 // default command, serve, takes no arguments. Other errors are returned unchanged.
 func unknownCommand(err error, args []string, known []*kong.Node) error {
@@ -86,11 +83,9 @@ func unknownCommand(err error, args []string, known []*kong.Node) error {
 	case word == "help":
 		hint = ", did you mean --help?"
 	case hint == "":
-		last := len(names) - 1
-		hint = "; the commands are " + strings.Join(names[:last], ", ") + " and " + names[last] +
-			": see lastseen --help"
+		hint = "; the commands are " + strings.Join(names, ", ") + ": see lastseen --help"
 	}
-	return fmt.Errorf("unknown command %q%s", word[:min(len(word), maxQuoted)], hint)
+	return fmt.Errorf("unknown command %.64q%s", word, hint)
 }
 
 // Help returns what the help of serve adds to its flags.

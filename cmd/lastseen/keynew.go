@@ -27,9 +27,9 @@ func (cmd *keyNewCmd) Run(std streams) error {
 	}
 	scopes, err := config.ParseList(cmd.Scopes, auth.ParseScope)
 	if err != nil {
-		wrong.Addf("--scopes: %v; use a comma-separated list of ping, read and admin", err)
+		wrong.Addf("--scopes: %v", err)
 	}
-	namespaces, err := config.ParsePatterns(cmd.Namespaces)
+	namespaces, err := config.ParseList(cmd.Namespaces, auth.ParsePattern)
 	if err != nil {
 		wrong.Addf("--namespaces: %v", err)
 	}

@@ -65,7 +65,7 @@ func TestLogSettings(t *testing.T) {
 
 func TestWrongLogSettings(t *testing.T) {
 	for args, want := range map[string]string{
-		"--log-format xml": `--log-format: "xml" is not a format; use text or json`,
+		"--log-format xml": `--log-format: "xml" is not valid; use text or json`,
 		"--access-log yes": `--access-log: "yes" is not valid; use on or off`,
 	} {
 		code, _, log := runInProcess(append([]string{"config"}, strings.Split(args, " ")...)...)

@@ -12,11 +12,8 @@ import (
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 )
 
-// The bounds of how long a token from the command line is valid: it cannot be revoked.
-const (
-	minTTL = time.Second
-	maxTTL = 7 * 24 * time.Hour
-)
+// maxTTL is how long a token from the command line can be valid: it cannot be revoked.
+const maxTTL = 7 * 24 * time.Hour
 
 // tokenCmd is about JWTs.
 type tokenCmd struct {
@@ -25,7 +22,7 @@ type tokenCmd struct {
 
 // tokenNewCmd creates a JWT. No server needs to run: a server with the same settings accepts the token.
 type tokenNewCmd struct {
-	User          *string `placeholder:"USER" help:"User that the token is for. Required."`
+	User          string  `placeholder:"USER" help:"User that the token is for. Required."`
 	Namespaces    *string `placeholder:"NAMESPACE,…" help:"Namespaces that the token is valid in. chat-* matches names that start with chat-, * matches all. Required, unless jwt-namespaces is set."`
 	TTL           string  `default:"1h" placeholder:"DURATION" help:"How long the token is valid, from 1s to 168h (default 1h)."`
 	JWTPrivateKey *string `placeholder:"FILE" help:"Private key in PEM that signs the token, if the server verifies JWTs with public keys: RSA for RS256, P-256 for ES256, Ed25519 for EdDSA."`
@@ -81,15 +78,13 @@ func (cmd *tokenNewCmd) newToken(ctx context.Context, c *config.Config, now time
 
 // grant returns what the token is for.
 func (cmd *tokenNewCmd) grant(c *config.Config, now time.Time, wrong *config.Error) auth.Grant {
-	g := auth.Grant{Issued: now}
-	if cmd.User == nil {
-		wrong.Addf("--user is missing")
-	} else if g.User = *cmd.User; lastseen.CheckUser(g.User) != nil {
-		wrong.Addf("--user: %v", lastseen.CheckUser(g.User))
+	g := auth.Grant{Issued: now, User: cmd.User}
+	if err := lastseen.CheckUser(g.User); err != nil {
+		wrong.Addf("--user: %v", err)
 	}
 	var err error
 	if cmd.Namespaces != nil {
-		g.Namespaces, err = config.ParsePatterns(*cmd.Namespaces)
+		g.Namespaces, err = config.ParseList(*cmd.Namespaces, auth.ParsePattern)
 	}
 	switch {
 	case err != nil:
@@ -100,11 +95,8 @@ func (cmd *tokenNewCmd) grant(c *config.Config, now time.Time, wrong *config.Err
 		wrong.Addf("--namespaces: %d are too many; the maximum is %d", len(g.Namespaces), auth.MaxClaimed)
 	}
 	ttl, err := lastseen.ParseConfigDuration(cmd.TTL)
-	switch {
-	case err != nil:
-		wrong.Addf("--ttl: %v", err)
-	case ttl < minTTL || ttl > maxTTL:
-		wrong.Addf("--ttl: %s is out of range; use a duration from 1s to 168h", cmd.TTL)
+	if err != nil || ttl < time.Second || ttl > maxTTL {
+		wrong.Addf("--ttl: %q is not valid; use a duration from 1s to 168h", cmd.TTL)
 	}
 	g.Expires = now.Add(ttl)
 	return g

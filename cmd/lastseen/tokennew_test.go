@@ -122,7 +122,7 @@ func TestTokenNewErrors(t *testing.T) {
 		args []string
 		want string
 	}{
-		{append(bySecret, "--namespaces", "chat"), "--user is missing"},
+		{append(bySecret, "--namespaces", "chat"), "--user: the user is empty"},
 		{append(bySecret, "--user", "", "--namespaces", "chat"), "--user: "},
 		{append(bySecret, "--user", strings.Repeat("x", 257), "--namespaces", "chat"), "--user: "},
 		{append(bySecret, "--user", "alice"), "--namespaces is missing: "},
@@ -131,15 +131,15 @@ func TestTokenNewErrors(t *testing.T) {
 			append(bySecret, "--user", "alice", "--namespaces", strings.Repeat("a,", 100)+"b"),
 			"--namespaces: 101 are too many; the maximum is 100",
 		},
-		{append(bySecret, "--user", "alice", "--namespaces", "chat", "--ttl", "60"), `--ttl: "60" has no unit`},
+		{append(bySecret, "--user", "alice", "--namespaces", "chat", "--ttl", "60"), `--ttl: "60" is not valid; use a duration`},
 		{append(bySecret, "--user", "alice", "--namespaces", "chat", "--ttl", "0s"), "--ttl: "},
 		{
 			append(bySecret, "--user", "alice", "--namespaces", "chat", "--ttl", "999ms"),
-			"--ttl: 999ms is out of range; use a duration from 1s to 168h",
+			`--ttl: "999ms" is not valid; use a duration from 1s to 168h`,
 		},
 		{
 			append(bySecret, "--user", "alice", "--namespaces", "chat", "--ttl", "168h1s"),
-			"--ttl: 168h1s is out of range",
+			`--ttl: "168h1s" is not valid`,
 		},
 		{append(bySecret, "--user", "alice", "--namespaces", "chat", "--ttl=-1h"), "--ttl: "},
 		{

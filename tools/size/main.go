@@ -14,9 +14,9 @@ import (
 	"fmt"
 	"go/ast"
 	"go/parser"
-	"go/scanner"
 	"go/token"
 	"io/fs"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,10 +27,10 @@ import (
 func main() {
 	root := flag.String("root", ".", "folder to measure")
 	flag.Parse()
+	log.SetFlags(0)
 	production, tests, err := measure(*root)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "size:", err)
-		os.Exit(1)
+		log.Fatal(err)
 	}
 	const headings = "%-10s %6s %7s %18s %18s %6s %8s\n"
 	fmt.Printf(headings, "", "files", "lines", "lines a file", "lines a function", "types", "comment")
@@ -38,8 +38,7 @@ func main() {
 	tests.print("tests")
 	linked, err := linkedDirectly(*root)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "size:", err)
-		os.Exit(1)
+		log.Fatal(err)
 	}
 	fmt.Printf("direct dependencies linked: %d\n", len(linked))
 }
@@ -109,7 +108,7 @@ func (t *total) add(path string) error {
 		return err
 	}
 	set := token.NewFileSet()
-	parsed, err := parser.ParseFile(set, path, source, parser.SkipObjectResolution)
+	parsed, err := parser.ParseFile(set, path, source, parser.SkipObjectResolution|parser.ParseComments)
 	if err != nil {
 		return err
 	}
@@ -123,39 +122,27 @@ func (t *total) add(path string) error {
 		}
 		return true
 	})
-	code, comment := lineKinds(source)
-	t.code, t.comment = t.code+code, t.comment+comment
+	t.countKinds(strings.Split(string(source), "\n"), set, parsed.Comments)
 	return nil
 }
 
-// lineKinds counts the lines with code, and those with nothing but a comment.
-func lineKinds(source []byte) (code, comment int) {
-	set := token.NewFileSet()
-	file := set.AddFile("", -1, len(source))
-	var s scanner.Scanner
-	s.Init(file, source, nil, scanner.ScanComments)
-	isCode, isComment := map[int]bool{}, map[int]bool{}
-	for {
-		pos, kind, text := s.Scan()
-		if kind == token.EOF {
-			break
-		}
-		if kind == token.SEMICOLON && text == "\n" {
-			continue // inserted by the scanner
-		}
-		into := isCode
-		if kind == token.COMMENT {
-			into = isComment
-		}
-		first := file.Line(pos)
-		for line := range 1 + strings.Count(text, "\n") {
-			into[first+line] = true
+// countKinds counts the lines with code, and those with nothing but a comment.
+func (t *total) countKinds(lines []string, set *token.FileSet, comments []*ast.CommentGroup) {
+	for _, group := range comments {
+		for _, c := range group.List {
+			first := set.Position(c.Pos())
+			if strings.TrimSpace(lines[first.Line-1][:first.Column-1]) != "" {
+				continue // it follows code
+			}
+			for i := range 1 + strings.Count(c.Text, "\n") {
+				lines[first.Line-1+i] = ""
+				t.comment++
+			}
 		}
 	}
-	for line := range isComment {
-		if !isCode[line] {
-			comment++
+	for _, line := range lines {
+		if strings.TrimSpace(line) != "" {
+			t.code++
 		}
 	}
-	return len(isCode), comment
 }

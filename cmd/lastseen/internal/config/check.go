@@ -18,6 +18,8 @@ func (c *Config) check(e *Error) {
 	byKey := map[string]*Values{}
 	for _, s := range c.all() {
 		s.checkValues(e)
+		s.conflict(c.warnf, "green", "ping-interval", s.Green < 2*s.PingInterval,
+			"green is less than two ping intervals, so one lost ping turns a user yellow")
 		if other, taken := byKey[s.RedisKey]; taken && s.RedisKey != "" {
 			e.Addf("%s and %s: two namespaces cannot share a key", other.describe("redis-key"), s.describe("redis-key"))
 		}
@@ -69,13 +71,13 @@ func (c *Config) checkRedis(e *Error) {
 	if err == nil {
 		return
 	}
+	prefix := c.get("store").prefix
 	for _, name := range c.Names() {
-		if detail, ok := strings.CutPrefix(err.Error(), "namespace "+name+": "); ok {
-			e.Addf("%s: %s", c.namespaces[name].get("redis-key").prefix, detail)
-			return
+		if strings.HasPrefix(err.Error(), "namespace "+name+": ") {
+			prefix = c.namespaces[name].get("redis-key").prefix
 		}
 	}
-	e.Addf("%s: %v", c.get("store").prefix, err)
+	e.Addf("%s: %v", prefix, err)
 }
 
 // checkCertificate reports invalid files for TLS.
@@ -83,19 +85,13 @@ func (c *Config) checkCertificate(e *Error) {
 	if !c.valid("tls-cert", "tls-key") {
 		return
 	}
-	cert, key := c.isSet("tls-cert"), c.isSet("tls-key")
-	switch {
-	case !cert && !key:
-		return
-	case !key:
-		e.Addf("%s: tls-key is missing: TLS requires both", c.describe("tls-cert"))
-		return
-	case !cert:
-		e.Addf("%s: tls-cert is missing: TLS requires both", c.describe("tls-key"))
-		return
-	}
-	if _, err := ReadCertificate(c.TLSCert, c.TLSKey); err != nil {
-		e.Addf("%s and %s: %v", c.describe("tls-cert"), c.describe("tls-key"), err)
+	switch cert, key := c.isSet("tls-cert"), c.isSet("tls-key"); {
+	case cert != key:
+		e.Addf("%s and %s: TLS requires both", c.describe("tls-cert"), c.describe("tls-key"))
+	case cert:
+		if _, err := ReadCertificate(c.TLSCert, c.TLSKey); err != nil {
+			e.Addf("%s and %s: %v", c.describe("tls-cert"), c.describe("tls-key"), err)
+		}
 	}
 }
 
@@ -115,14 +111,6 @@ func ReadCertificate(certFile, keyFile string) (tls.Certificate, error) {
 // warnf adds a warning.
 func (c *Config) warnf(format string, args ...any) {
 	c.Warnings = append(c.Warnings, fmt.Sprintf(format, args...))
-}
-
-// warnTightThresholds warns of thresholds at which a single lost ping changes a status.
-func (c *Config) warnTightThresholds() {
-	for _, s := range c.all() {
-		s.conflict(c.warnf, "green", "ping-interval", s.Green < 2*s.PingInterval,
-			"green is less than two ping intervals, so one lost ping turns a user yellow")
-	}
 }
 
 // warnExposed warns of settings, and of a data file, that give access to more people than intended. Data files that

@@ -72,8 +72,7 @@ func (d *Difference) compareSettings(path string, a, b *Values) {
 
 // addSetting adds a setting that differs.
 func (d *Difference) addSetting(path string, a, b resolved) {
-	text := fmt.Sprintf("%s%s: %s → %s", path, a.def.Name,
-		cmp.Or(a.display(), "not set"), cmp.Or(b.display(), "not set"))
+	text := fmt.Sprintf("%s%s: %s → %s", path, a.def.Name, a.display(), b.display())
 	if a.def.Reload {
 		d.Changes = append(d.Changes, text)
 	} else {

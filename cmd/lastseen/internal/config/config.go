@@ -55,7 +55,9 @@ func (s *Values) get(name string) resolved {
 // display returns the text without secrets.
 func (v resolved) display() string {
 	switch {
-	case v.def.format.display == nil || v.text == "":
+	case v.text == "":
+		return "not set"
+	case v.def.format.display == nil:
 		return v.text
 	case v.invalid:
 		return "(invalid)" // where a secret would be is unknown

@@ -68,20 +68,13 @@ func (c *Config) checkOpen(e *Error) {
 		e.Addf("%s: without %s and JWTs anyone has full access; configure API keys or JWTs, or remove this setting",
 			c.describe(anonymousRead), keysSection)
 	case c.secured() && c.Auth == AuthNone:
-		e.Addf("%s, but %s is configured: with auth none, anyone has full access", c.describe("auth"), c.credentials())
+		e.Addf("%s, but %s or JWTs are configured: with auth none, anyone has full access", c.describe("auth"),
+			keysSection)
 	case !c.secured() && c.Auth == AuthAuto && !isLocal(host):
 		e.Addf("%s: other machines can reach this address, so it requires %s or JWTs. Create a key "+
 			"(lastseen key new), listen on 127.0.0.1, or give full access to anyone (--auth=none, LASTSEEN_AUTH=none)",
 			c.describe("listen"), keysSection)
 	}
-}
-
-// credentials names one of the credentials that are configured.
-func (c *Config) credentials() string {
-	if names := c.keyNames(); len(names) > 0 {
-		return fmt.Sprintf("%s.%s (%s)", keysSection, names[0], c.keys[names[0]].source)
-	}
-	return c.place(c.TokenSources()[0])
 }
 
 // place returns a setting and its source without its value: some users set the secret itself instead of the name of
@@ -117,13 +110,12 @@ func (c *Config) tokens(e *Error) *auth.Tokens {
 	return t
 }
 
-// checkNoTokens reports a setting about JWTs that has no effect. Settings with a default are allowed: a printed
+// checkNoTokens reports settings about JWTs that have no effect. Those with a default are allowed: a printed
 // configuration holds them.
 func (c *Config) checkNoTokens(e *Error) {
 	for _, d := range Definitions() {
 		if strings.HasPrefix(d.Name, "jwt-") && d.Default == "" && c.isSet(d.Name) {
 			e.Addf("%s: this setting requires %s, %s or %s", c.describe(d.Name), secretFile, keysFile, jwksURL)
-			return
 		}
 	}
 }

@@ -133,13 +133,13 @@ func TestWrongCredentials(t *testing.T) {
 			public: "lastseen.yaml:3: jwt-secret-file: the file holds PEM: set public keys with jwt-keys-file",
 		names + "jwt-secret-file: " +
 			set: "lastseen.yaml:3: jwt-secret-file: the file holds JSON: set a key set with jwt-jwks-url",
-		names + "jwt-jwks-url: id.example.com/keys":   "lastseen.yaml:3: jwt-jwks-url: is not an http or https URL; use a URL such as https://id.example.com/jwks.json",
-		names + "jwt-jwks-url: 'https://u:geheim@a/'": "lastseen.yaml:3: jwt-jwks-url: has a user name or a password: a key set is public and needs neither; use a URL such as https://id.example.com/jwks.json",
+		names + "jwt-jwks-url: id.example.com/keys":   "lastseen.yaml:3: jwt-jwks-url: is not an http or https URL without user and password; use a URL such as https://id.example.com/jwks.json",
+		names + "jwt-jwks-url: 'https://u:geheim@a/'": "lastseen.yaml:3: jwt-jwks-url: is not an http or https URL without user and password; use a URL such as https://id.example.com/jwks.json",
 		"anonymous-read: '*'":                         "anonymous-read is * (lastseen.yaml:1): without keys and JWTs anyone has full access; configure API keys or JWTs, or remove this setting",
 		"auth: none\n" +
-			aKey: "auth is none (lastseen.yaml:1), but keys.a (lastseen.yaml:2) is configured: with auth none, anyone has full access",
+			aKey: "auth is none (lastseen.yaml:1), but keys or JWTs are configured: with auth none, anyone has full access",
 		"auth: none\n" + names + "jwt-secret-file: " +
-			good: "auth is none (lastseen.yaml:1), but jwt-secret-file (lastseen.yaml:4) is configured: with auth none, anyone has full access",
+			good: "auth is none (lastseen.yaml:1), but keys or JWTs are configured: with auth none, anyone has full access",
 		"auth: keys": `lastseen.yaml:1: auth: "keys" is not valid; use auto or none`,
 		"listen: :8080": "listen is :8080 (lastseen.yaml:1): other machines can reach this address, so it requires keys or JWTs. " +
 			"Create a key (lastseen key new), listen on 127.0.0.1, or give full access to anyone (--auth=none, LASTSEEN_AUTH=none)",

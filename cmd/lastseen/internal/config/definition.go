@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/lastseen/lastseen/api/auth"
 )
 
 // Definition is what the tags of one field of [Settings] say about a setting.
@@ -19,8 +21,9 @@ type Definition struct {
 	Flag, File, Namespace    bool   // where it can be set; a flag has an environment variable, too
 	Reload                   bool   // whether it can change while the service runs
 
-	list      bool // several values, separated by commas; in a file also a list
-	low, high int  // bounds of a number; a low of 0 allows a duration of 0
+	list      bool     // several values, separated by commas; in a file also a list
+	low, high int      // bounds of a number
+	zeros     []string // texts that stand for 0
 	format    format
 	index     []int // of the field
 }
@@ -28,47 +31,66 @@ type Definition struct {
 // Definitions returns all settings in the order of their declaration. Callers must not modify the slice.
 func Definitions() []Definition { return definitions() }
 
-var definitions = sync.OnceValue(func() (all []Definition) {
-	for _, field := range reflect.VisibleFields(reflect.TypeFor[Settings]()) {
+var (
+	definitions = sync.OnceValue(func() []Definition { return define(reflect.TypeFor[Settings]()) })
+
+	// keyFields are the fields of an API key in the file, without its name.
+	keyFields = sync.OnceValue(func() []Definition { return define(reflect.TypeFor[auth.Key]())[1:] })
+)
+
+// define returns the definitions of the fields of a struct.
+func define(t reflect.Type) (all []Definition) {
+	for _, field := range reflect.VisibleFields(t) {
 		if !field.Anonymous {
-			all = append(all, define(field))
+			all = append(all, defineField(field))
 		}
 	}
 	return all
-})
+}
 
-func define(field reflect.StructField) Definition {
+func defineField(field reflect.StructField) Definition {
 	tag := field.Tag
 	places := strings.Split(cmp.Or(tag.Get("in"), "flag,file"), ",")
 	_, reload := tag.Lookup("reload")
 	d := Definition{
-		Name: kebab(field.Name), Group: tag.Get("group"), Help: tag.Get("help"), Default: tag.Get("default"),
+		Name:  strings.ToLower(wordStart.ReplaceAllString(field.Name, "$1$3-$2$4")),
+		Group: tag.Get("group"), Help: tag.Get("help"), Default: tag.Get("default"),
 		Flag: slices.Contains(places, "flag"), File: slices.Contains(places, "file"),
 		Namespace: slices.Contains(places, "namespace"), Reload: reload,
 		list: field.Type.Kind() == reflect.Slice, index: field.Index,
 	}
 	d.low, _ = strconv.Atoi(cmp.Or(tag.Get("min"), "1"))
 	d.high, _ = strconv.Atoi(tag.Get("max"))
-	d.format = formats(d.low, d.high)[cmp.Or(tag.Get("format"), field.Type.String())]
-	d.Takes = cmp.Or(tag.Get("takes"), d.format.takes)
+	choices := strings.Split(tag.Get("placeholder"), "|")
+	d.format = formats(d.low, d.high, choices)[cmp.Or(tag.Get("format"), field.Type.String())]
+	takes := d.format.takes
+	if zero, ok := tag.Lookup("zero"); ok {
+		d.zeros = strings.Split(zero, ",")
+		takes = d.zeros[0] + ", or " + takes
+	}
+	d.Takes = cmp.Or(tag.Get("takes"), takes)
+	switch {
+	case d.list && d.Group == "": // of an API key
+		d.Takes = "a list of " + d.Takes
+	case d.list:
+		d.Takes = "comma-separated " + d.Takes
+	}
 	return d
 }
 
-// wordStart matches where a word starts within the name of a field.
+// wordStart matches where a word starts within the name of a field: RedisPoolSize is redis-pool-size, and TLSCert is
+// tls-cert.
 var wordStart = regexp.MustCompile(`([a-z])([A-Z])|([A-Z])([A-Z][a-z])`)
 
-// kebab returns the name of a setting: RedisPoolSize is redis-pool-size, and TLSCert is tls-cert.
-func kebab(fieldName string) string {
-	return strings.ToLower(wordStart.ReplaceAllString(fieldName, "$1$3-$2$4"))
-}
-
 // Find returns the setting of a name.
-func Find(name string) (d Definition, found bool) {
-	i := slices.IndexFunc(Definitions(), func(d Definition) bool { return d.Name == name })
+func Find(name string) (d Definition, found bool) { return find(Definitions(), name) }
+
+func find(all []Definition, name string) (d Definition, found bool) {
+	i := slices.IndexFunc(all, func(d Definition) bool { return d.Name == name })
 	if i < 0 {
 		return Definition{}, false
 	}
-	return Definitions()[i], true
+	return all[i], true
 }
 
 // EnvPrefix starts the name of every environment variable.
@@ -91,19 +113,23 @@ func (d Definition) Note() string {
 	return "(" + note + ")"
 }
 
-// field returns the setting's field.
-func (d Definition) field(s *Settings) reflect.Value {
-	return reflect.ValueOf(s).Elem().FieldByIndex(d.index)
+// field returns the field of a struct, such as [Settings], to which a pointer is given.
+func (d Definition) field(to any) reflect.Value {
+	return reflect.ValueOf(to).Elem().FieldByIndex(d.index)
 }
 
-// parse reads a text into the setting's field.
-func (d Definition) parse(s *Settings, text string) error {
+// parse reads a text into the field of a struct.
+func (d Definition) parse(to any, text string) error {
 	if text == "" {
 		return errors.New("is empty")
 	}
+	if slices.Contains(d.zeros, text) {
+		d.field(to).SetZero()
+		return nil
+	}
 	v, err := d.format.parse(text)
 	if err == nil {
-		d.field(s).Set(reflect.ValueOf(v).Convert(d.field(s).Type()))
+		d.field(to).Set(reflect.ValueOf(v).Convert(d.field(to).Type()))
 	}
 	return err
 }

@@ -26,20 +26,17 @@ const (
 	keysSection       = "keys"       // API keys
 )
 
-// fileReader reads one configuration file.
+// fileReader reads a configuration file into a configuration.
 type fileReader struct {
-	file       string
-	problems   *Error
-	values     []resolved
-	namespaces map[string][]resolved // by name
-	keys       map[string]apiKey     // by name
+	file     string
+	config   *Config
+	problems *Error
 }
 
 // readFile reads the file that the settings name, if any.
-func (c *Config) readFile(e *Error) *fileReader {
-	r := &fileReader{file: c.Config, problems: e, namespaces: map[string][]resolved{}, keys: map[string]apiKey{}}
+func (c *Config) readFile(e *Error) {
 	if c.Config == "" {
-		return r
+		return
 	}
 	named := c.get("config")
 	root, err := parseYAML(c.Config, named.prefix)
@@ -47,19 +44,20 @@ func (c *Config) readFile(e *Error) *fileReader {
 		e.Addf("%v", err)
 		named.invalid = true
 		c.set["config"] = named
-		return r
+		return
 	}
+	r, namespaces := &fileReader{c.Config, c, e}, &yaml.Node{}
 	r.entries(root, "", func(name, value *yaml.Node) {
 		switch name.Value {
 		case namespacesSection:
-			r.entries(value, namespacesSection+".", r.namespace)
+			namespaces = value // for the end: they inherit all other settings
 		case keysSection:
 			r.entries(value, keysSection+".", r.apiKey)
 		default:
-			r.setting(&r.values, "", name, value)
+			r.setting(&c.Values, "", name, value)
 		}
 	})
-	return r
+	r.entries(namespaces, namespacesSection+".", r.namespace)
 }
 
 // namespace reads the settings of a namespace.
@@ -67,10 +65,9 @@ func (r *fileReader) namespace(name, value *yaml.Node) {
 	if err := lastseen.CheckNamespace(name.Value); err != nil {
 		r.addf(name, "%s: %v", namespacesSection, err)
 	}
-	var values []resolved
-	path := namespacesSection + "." + displayName(name.Value) + "."
-	r.entries(value, path, func(name, value *yaml.Node) { r.setting(&values, path, name, value) })
-	r.namespaces[name.Value] = values
+	ns, path := r.config.inherit(), namespacesSection+"."+displayName(name.Value)+"."
+	r.config.namespaces[name.Value] = ns
+	r.entries(value, path, func(name, value *yaml.Node) { r.setting(ns, path, name, value) })
 }
 
 // at returns the place of a node.
@@ -106,34 +103,54 @@ func (r *fileReader) entries(n *yaml.Node, path string, f func(name, value *yaml
 	}
 }
 
-// setting adds the text of a setting to values: a single value, or a list if the setting takes several.
-func (r *fileReader) setting(values *[]resolved, path string, name, value *yaml.Node) {
+// setting reads a setting at a path: of the server, "", or of a namespace.
+func (r *fileReader) setting(s *Values, path string, name, value *yaml.Node) {
 	d, _ := Find(name.Value)
 	if !d.allowedAt(path) {
 		r.unknown(name, path)
 		return
 	}
-	full, text, problem := path+d.Name, value.Value, ""
+	full, at := path+d.Name, r.at(name)
+	if text, ok := r.text(d, full, value); ok {
+		s.apply(r.problems, resolved{def: d, name: full, text: text, source: at, prefix: at + ": " + full})
+	}
+}
+
+// text returns the text of a value: a single value, or the items of a list separated by commas.
+func (r *fileReader) text(d Definition, path string, value *yaml.Node) (text string, ok bool) {
+	problem := " holds " + nodeType(value)
 	switch {
 	case d.list && value.Kind == yaml.SequenceNode:
-		items := readList(r, value, full, d.Takes, func(text string) (string, error) { return text, nil })
-		if len(items) == 0 {
-			return
-		}
-		text = strings.Join(items, ", ")
-	case isNull(value):
-		problem = " has no value"
-	case value.Kind != yaml.ScalarNode:
-		problem = " holds " + nodeType(value)
+		return r.items(d, path, value)
+	case value.Kind != yaml.ScalarNode || isNull(value) || d.list && d.Group == "":
 	case d.format.text && value.ShortTag() != "!!str":
 		problem = ": put the value in quotes"
+	default:
+		return value.Value, true
 	}
-	if problem != "" {
-		r.addf(value, "%s%s; use %s", full, problem, d.Takes)
-		return
+	r.addf(value, "%s%s; use %s", path, problem, d.Takes)
+	return "", false
+}
+
+// items returns the items of a list of at least one, and reports each invalid one at its line.
+func (r *fileReader) items(d Definition, path string, list *yaml.Node) (text string, ok bool) {
+	var items []string
+	if ok = len(list.Content) > 0; !ok {
+		r.addf(list, "%s is empty; use %s", path, d.Takes)
 	}
-	at := r.at(name)
-	*values = append(*values, resolved{def: d, name: full, text: text, source: at, prefix: at + ": " + full})
+	for _, n := range list.Content {
+		n = follow(n)
+		_, err := d.format.parse(n.Value)
+		if n.Kind != yaml.ScalarNode || isNull(n) {
+			err = fmt.Errorf("has %s in it", nodeType(n))
+		}
+		if err != nil {
+			r.addf(n, "%s: %v; use %s", path, err, d.Takes)
+			ok = false
+		}
+		items = append(items, n.Value)
+	}
+	return strings.Join(items, ", "), ok
 }
 
 // allowedAt reports whether a file can have the setting at a path: of the server, "", or of a namespace.
@@ -141,35 +158,11 @@ func (d Definition) allowedAt(path string) bool {
 	return path == "" && d.File || path != "" && d.Namespace
 }
 
-// readList reads a list of at least one item.
-func readList[T any](
-	r *fileReader, value *yaml.Node, path, takes string, parse func(string) (T, error),
-) (items []T) {
-	if value.Kind != yaml.SequenceNode {
-		r.addf(value, "%s holds %s; use %s", path, nodeType(value), takes)
-		return nil
-	}
-	if len(value.Content) == 0 {
-		r.addf(value, "%s is empty; use %s", path, takes)
-	}
-	for _, n := range value.Content {
-		n = follow(n)
-		if n.Kind != yaml.ScalarNode || isNull(n) {
-			r.addf(n, "%s has %s in it; use %s", path, nodeType(n), takes)
-			continue
-		}
-		item, err := parse(n.Value)
-		if err != nil {
-			r.addf(n, "%s: %v; use %s", path, err, takes)
-		}
-		items = append(items, item)
-	}
-	return items
-}
-
-// unknown reports a name that is not allowed at a path, and suggests what to set instead, or where.
+// unknown reports a setting that is not allowed at a path, and suggests what to set instead, or where.
 func (r *fileReader) unknown(name *yaml.Node, path string) {
-	switch d, exists := Find(name.Value); {
+	d, exists := Find(name.Value)
+	where := "with the flag"
+	switch {
 	case !exists:
 		var names []string
 		if path == "" {
@@ -181,14 +174,13 @@ func (r *fileReader) unknown(name *yaml.Node, path string) {
 			}
 		}
 		r.unknownName(name, path, names)
+		return
 	case d.Namespace:
-		r.addf(name, "%s cannot be set for the whole server: set it for a namespace, under %s",
-			path+d.Name, namespacesSection)
+		where = "for a namespace, under " + namespacesSection
 	case d.File:
-		r.addf(name, "%s cannot be set for one namespace: it applies to the whole server", path+d.Name)
-	default:
-		r.addf(name, "%s cannot be set in a file: use the flag", path+d.Name)
+		where = "for the whole server"
 	}
+	r.addf(name, "%s cannot be set here: set it %s", path+d.Name, where)
 }
 
 // unknownName reports a name that does not exist, and suggests one that does.

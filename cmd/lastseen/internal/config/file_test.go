@@ -44,10 +44,10 @@ func TestWrongFiles(t *testing.T) {
 		{"namespace: {}", "lastseen.yaml:1: namespace: unknown setting, did you mean namespaces?"},
 		{"quite-another-thing: 1", "lastseen.yaml:1: quite-another-thing: unknown setting"},
 		{"\"a b\": 1", `lastseen.yaml:1: "a b": unknown setting`},
-		{"config: other.yaml", "lastseen.yaml:1: config cannot be set in a file: use the flag"},
+		{"config: other.yaml", "lastseen.yaml:1: config cannot be set here: set it with the flag"},
 		{
 			"redis-key: presence",
-			"lastseen.yaml:1: redis-key cannot be set for the whole server: set it for a namespace, under namespaces",
+			"lastseen.yaml:1: redis-key cannot be set here: set it for a namespace, under namespaces",
 		},
 		{"green: 50s\n\ngreen: 40s", "lastseen.yaml:3: green is a duplicate of line 1"},
 		{
@@ -66,7 +66,7 @@ func TestWrongFiles(t *testing.T) {
 			"green: true",
 			`lastseen.yaml:1: green: "true" is not a valid duration (examples: 90s, 5m, 1h30m); use a duration shorter than yellow`,
 		},
-		{"green:", "lastseen.yaml:1: green has no value; use a duration shorter than yellow"},
+		{"green:", "lastseen.yaml:1: green holds nothing; use a duration shorter than yellow"},
 		{"green: [60s]", "lastseen.yaml:1: green holds a list; use a duration shorter than yellow"},
 		{"green: {a: 60s}", "lastseen.yaml:1: green holds a mapping; use a duration shorter than yellow"},
 		{
@@ -75,9 +75,9 @@ func TestWrongFiles(t *testing.T) {
 		},
 		{
 			"redis-shards: four",
-			`lastseen.yaml:1: redis-shards: "four" is not a whole number; use a number from 1 to 64`,
+			`lastseen.yaml:1: redis-shards: "four" is not valid; use a number from 1 to 64`,
 		},
-		{"redis-shards: 65", "lastseen.yaml:1: redis-shards: 65 is out of range; use a number from 1 to 64"},
+		{"redis-shards: 65", "lastseen.yaml:1: redis-shards: \"65\" is not valid; use a number from 1 to 64"},
 		{"redis-prefix: 7", "lastseen.yaml:1: redis-prefix: put the value in quotes; use text"},
 		{"redis-prefix: ''", "lastseen.yaml:1: redis-prefix: is empty; use text"},
 		{"green: 6m", "green is 6m (lastseen.yaml:1) and yellow is 5m (default): green must be shorter than yellow"},
@@ -121,7 +121,7 @@ func TestWrongFiles(t *testing.T) {
 		},
 		{
 			"namespaces: {chat: {sync: 1s}}",
-			"lastseen.yaml:1: namespaces.chat.sync cannot be set for one namespace: it applies to the whole server",
+			"lastseen.yaml:1: namespaces.chat.sync cannot be set here: set it for the whole server",
 		},
 		{
 			"namespaces: {a/b: }",
@@ -164,11 +164,11 @@ func TestWrongFiles(t *testing.T) {
 		},
 		{
 			redis + "namespaces: {a: {redis-key: 'presence:b'}}",
-			`lastseen.yaml:2: namespaces.a.redis-key: the key "presence:b" is where b belongs`,
+			`lastseen.yaml:2: namespaces.a.redis-key: namespace a: the key "presence:b" is where b belongs`,
 		},
 		{
 			redis + "namespaces:\n  a: {green: 70s}\n  b:\n    redis-key: 'presence::meta'",
-			`lastseen.yaml:5: namespaces.b.redis-key: the key "presence::meta" is where the list of namespaces belongs`,
+			`lastseen.yaml:5: namespaces.b.redis-key: namespace b: the key "presence::meta" is where the list of namespaces belongs`,
 		},
 	} {
 		require.Equal(t, []string{c.want}, problemsOf(t, c.content), c.content)
@@ -188,7 +188,7 @@ namespaces:
 `)
 	require.Len(t, problems, 7, "what cannot be compared is not; %s", strings.Join(problems, "\n"))
 	for i, want := range []string{
-		":2: grene", ":4: redis-shards", ":6: namespaces", ":3: yellow",
+		":2: grene", ":3: yellow", ":4: redis-shards", ":6: namespaces",
 		":8: namespaces.none", ":9: namespaces.nothing", "redis-key is k",
 	} {
 		require.Contains(t, problems[i], want)

@@ -2,7 +2,6 @@ package config
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -21,13 +20,7 @@ type apiKey struct {
 	source string
 }
 
-// The values that the fields of an API key accept.
-const (
-	takesKeyName    = "1 to 64 of A–Z a–z 0–9 . _ -, not starting with a dot"
-	takesHash       = "sha256: and 64 hexadecimal digits, as printed by lastseen key new"
-	takesScopes     = "a list of ping, read and admin, such as [ping, read]"
-	takesNamespaces = `a list of namespaces, such as [chat, game-*], or ["*"] for all`
-)
+const takesKeyName = "1 to 64 of A–Z a–z 0–9 . _ -, not starting with a dot"
 
 // validKeyName matches the valid names of an API key.
 var validKeyName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$`)
@@ -46,32 +39,24 @@ func (r *fileReader) apiKey(name, value *yaml.Node) {
 		r.addf(name, "%s: %v", keysSection, err)
 	}
 	k := apiKey{Key: auth.Key{Name: name.Value}, source: r.at(name)}
-	path, seen := keysSection+"."+displayName(name.Value)+".", map[string]bool{}
+	path, missing := keysSection+"."+displayName(name.Value)+".", slices.Clone(keyFields())
 	r.entries(value, path, func(field, value *yaml.Node) {
-		seen[field.Value] = true
-		switch field.Value {
-		case "hash":
-			err := errors.New("holds " + nodeType(value))
-			if value.Kind == yaml.ScalarNode {
-				k.Hash, err = auth.ParseKeyHash(value.Value)
-			}
-			if err != nil {
-				r.addf(value, "%shash: %v; use %s", path, err, takesHash)
-			}
-		case "scopes":
-			k.Scopes = readList(r, value, path+"scopes", takesScopes, auth.ParseScope)
-		case "namespaces":
-			k.Namespaces = readList(r, value, path+"namespaces", takesNamespaces, auth.ParsePattern)
-		default:
+		d, ok := find(keyFields(), field.Value)
+		if !ok {
 			r.unknownName(field, path, []string{"hash", "scopes", "namespaces"})
+			return
+		}
+		missing = slices.DeleteFunc(missing, func(m Definition) bool { return m.Name == d.Name })
+		if text, ok := r.text(d, path+d.Name, value); ok {
+			if err := d.parse(&k.Key, text); err != nil {
+				r.addf(value, "%s%s: %v; use %s", path, d.Name, err, d.Takes)
+			}
 		}
 	})
-	for _, f := range [][2]string{{"hash", takesHash}, {"scopes", takesScopes}, {"namespaces", takesNamespaces}} {
-		if !seen[f[0]] {
-			r.addf(name, "%s%s is missing; use %s", path, f[0], f[1])
-		}
+	for _, d := range missing {
+		r.addf(name, "%s%s is missing; use %s", path, d.Name, d.Takes)
 	}
-	r.keys[name.Value] = k
+	r.config.keys[name.Value] = k
 }
 
 // keyNames returns the names of the API keys in order.

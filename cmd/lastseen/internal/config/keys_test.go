@@ -41,6 +41,12 @@ keys:
 	requireRoundTrip(t, c)
 }
 
+// takesOf returns what a field of a key accepts.
+func takesOf(field string) string {
+	d, _ := find(keyFields(), field)
+	return d.Takes
+}
+
 func TestWrongKeys(t *testing.T) {
 	hash := hashOf("ls_a")
 	rest := ", scopes: [read], namespaces: [a]}"
@@ -48,9 +54,9 @@ func TestWrongKeys(t *testing.T) {
 		"keys: [a]": {`lastseen.yaml:1: keys holds a list; use a mapping, such as "name: value"`},
 		"keys:\n  a: " + hash: {
 			`lastseen.yaml:2: keys.a holds a single value; use a mapping, such as "name: value"`,
-			"lastseen.yaml:2: keys.a.hash is missing; use " + takesHash,
-			"lastseen.yaml:2: keys.a.scopes is missing; use " + takesScopes,
-			"lastseen.yaml:2: keys.a.namespaces is missing; use " + takesNamespaces,
+			"lastseen.yaml:2: keys.a.hash is missing; use " + takesOf("hash"),
+			"lastseen.yaml:2: keys.a.scopes is missing; use " + takesOf("scopes"),
+			"lastseen.yaml:2: keys.a.namespaces is missing; use " + takesOf("namespaces"),
 		},
 		"keys: {a: {hash: '" + hash + "'" + rest +
 			"}\nkeys: {}": {"lastseen.yaml:2: keys is a duplicate of line 1"},
@@ -62,22 +68,22 @@ func TestWrongKeys(t *testing.T) {
 		"keys:\n  a: {hash: '" + hash + "', scope: b" +
 			rest: {"lastseen.yaml:2: keys.a.scope: unknown setting, did you mean scopes?"},
 		"keys:\n  a: {hash: [x]" +
-			rest: {"lastseen.yaml:2: keys.a.hash: holds a list; use " + takesHash},
+			rest: {"lastseen.yaml:2: keys.a.hash holds a list; use " + takesOf("hash")},
 		"keys:\n  a: {hash: '" + hash +
 			"', scopes: read, namespaces: [a]}": {"lastseen.yaml:2: keys.a.scopes holds a single value; use " +
-			takesScopes},
+			takesOf("scopes")},
 		"keys:\n  a: {hash: '" + hash +
 			"', scopes: [], namespaces: [a]}": {"lastseen.yaml:2: keys.a.scopes is empty; use " +
-			takesScopes},
+			takesOf("scopes")},
 		"keys:\n  a: {hash: '" + hash +
-			"', scopes: [read], namespaces: [~]}": {"lastseen.yaml:2: keys.a.namespaces has nothing in it; use " +
-			takesNamespaces},
+			"', scopes: [read], namespaces: [~]}": {"lastseen.yaml:2: keys.a.namespaces: has nothing in it; use " +
+			takesOf("namespaces")},
 		"keys:\n  a: {hash: '" + hash +
 			"', scopes: [read], namespaces: }": {"lastseen.yaml:2: keys.a.namespaces holds nothing; use " +
-			takesNamespaces},
+			takesOf("namespaces")},
 		"keys:\n  a: {hash: '" + hash +
-			"', scopes: [[read]], namespaces: [a]}": {"lastseen.yaml:2: keys.a.scopes has a list in it; use " +
-			takesScopes},
+			"', scopes: [[read]], namespaces: [a]}": {"lastseen.yaml:2: keys.a.scopes: has a list in it; use " +
+			takesOf("scopes")},
 		"keys:\n  a: {hash: '" + hash + "'" + rest + "\n  b: {hash: '" + hash + "'" +
 			rest: {"lastseen.yaml:3: keys.b has the hash of keys.a (lastseen.yaml:2): each key needs its own hash"},
 	} {

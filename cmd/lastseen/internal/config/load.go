@@ -44,15 +44,20 @@ func (l Loader) load() (*Config, *Error) {
 	c, e := l.resolve()
 	c.check(e)
 	c.checkCredentials(e)
-	c.warnTightThresholds()
 	c.warnExposed()
 	return c, e
 }
 
 // resolve returns the values of all settings, and what is wrong with each. It applies the strongest source first.
 func (l Loader) resolve() (*Config, *Error) {
-	c, e := &Config{Values: Values{set: map[string]resolved{}}, namespaces: map[string]*Values{}}, &Error{}
-	variables, known := l.variables(), []string{}
+	c, e := &Config{
+		Values: Values{set: map[string]resolved{}}, namespaces: map[string]*Values{}, keys: map[string]apiKey{},
+	}, &Error{}
+	variables, known := map[string]string{}, []string{}
+	for _, variable := range l.Environ {
+		name, text, _ := strings.Cut(variable, "=")
+		variables[name] = text
+	}
 	for _, d := range Definitions() {
 		if d.Default != "" {
 			_ = d.parse(&c.Settings, d.Default) // defaults are valid
@@ -69,56 +74,31 @@ func (l Loader) resolve() (*Config, *Error) {
 		}
 	}
 	c.warnUnknown(variables, known)
-	file := c.readFile(e)
-	c.apply(e, file.values...)
-	c.keys = file.keys
-	for _, name := range slices.Sorted(maps.Keys(file.namespaces)) {
-		c.namespaces[name] = c.inherit()
-		c.namespaces[name].apply(e, file.namespaces[name]...)
-	}
+	c.readFile(e)
 	return c, e
 }
 
-// apply sets values, except those that a stronger source set. All of them must be valid.
-func (s *Values) apply(e *Error, values ...resolved) {
-	for _, v := range values {
-		target := s
-		if s.isSet(v.def.Name) {
-			target = &Values{set: map[string]resolved{}}
-		}
-		if err := v.def.parse(&target.Settings, v.text); err != nil {
-			v.invalid = true
-			e.Addf("%s: %v; use %s", v.prefix, err, v.def.Takes)
-		}
-		target.set[v.def.Name] = v
+// apply sets a value, unless a stronger source set it. It must be valid in any case.
+func (s *Values) apply(e *Error, v resolved) {
+	if s.isSet(v.def.Name) {
+		s = &Values{set: map[string]resolved{}}
 	}
-}
-
-// variables returns the environment variables that look like settings.
-func (l Loader) variables() map[string]string {
-	variables := map[string]string{}
-	for _, variable := range l.Environ {
-		if name, text, _ := strings.Cut(variable, "="); strings.HasPrefix(name, EnvPrefix) {
-			variables[name] = text
-		}
+	if err := v.def.parse(&s.Settings, v.text); err != nil {
+		v.invalid = true
+		e.Addf("%s: %v; use %s", v.prefix, err, v.def.Takes)
 	}
-	return variables
+	s.set[v.def.Name] = v
 }
 
 // warnUnknown warns of environment variables that look like settings but are not.
 func (c *Config) warnUnknown(variables map[string]string, known []string) {
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
-		if !slices.Contains(known, name) && !setByOthers(name) {
+		if strings.HasPrefix(name, EnvPrefix) && !slices.Contains(known, name) && !setByOthers.MatchString(name) {
 			c.warnf("env %s: unknown setting%s", name, Suggest(name, known))
 		}
 	}
 }
 
-// kubernetes matches the variables that Kubernetes sets for a Service, as in LASTSEEN_REDIS_PORT_6379_TCP.
-var kubernetes = regexp.MustCompile(`_PORT(_|$)|_SERVICE_`)
-
-// setByOthers reports whether an environment variable with our prefix is never a setting: Kubernetes sets some for
-// Services whose names start with lastseen, and our tests have their own.
-func setByOthers(name string) bool {
-	return kubernetes.MatchString(name) || strings.HasPrefix(name, EnvPrefix+"TEST_")
-}
+// setByOthers matches variables with our prefix that are never settings: those that Kubernetes sets for Services whose
+// names start with lastseen, as in LASTSEEN_REDIS_PORT_6379_TCP, and those of our tests.
+var setByOthers = regexp.MustCompile(`_PORT(_|$)|_SERVICE_|^LASTSEEN_TEST_`)

@@ -12,19 +12,14 @@ import (
 	"github.com/lastseen/lastseen/store/redisstore"
 )
 
-// This file is the one declaration of every setting: flags, environment variables, the keys of the configuration
-// file, the help, `lastseen config` and the table in docs/configuration.md derive from it. The value of a setting
-// arrives in the same field of [Config], and for a namespace of [Config.Namespace].
+// The name of a setting is the field's: PingInterval is --ping-interval, LASTSEEN_PING_INTERVAL and ping-interval.
+// Beside help and group, its tags are:
 //
-// The name is the field's: PingInterval is --ping-interval, LASTSEEN_PING_INTERVAL and ping-interval; TLSCert is
-// --tls-cert. Tags:
-//
-//	help         its meaning
-//	group        its heading
-//	placeholder  what stands for its value
+//	placeholder  what stands for its value; the choices of an enum
 //	default      the value unless set
 //	format       how its text is read, if the type does not say that; see [formats]
-//	min, max     bounds of a number; durations are at least 1ms unless min is 0, and at most 10 years
+//	min, max     bounds of a number
+//	zero         the words that stand for 0
 //	takes        what it accepts, if the format and the bounds do not say that
 //	in           where it can be set, of flag (and environment), file, namespace; by default flag,file
 //	reload       whether it can change while the service runs
@@ -41,25 +36,25 @@ type Settings struct {
 	Store string `format:"store" group:"Service" default:"lastseen.db" takes:"a file, or a URL such as redis://host:6379" placeholder:"FILE|URL" help:"Where to store data: a file, redis://[user:password@]host:port[/db], redis+sentinel://host,host?master=NAME or redis+cluster://host,host. For TLS, start the URL with rediss."`
 
 	LogLevel  slog.Level `reload:"" group:"Service" default:"info" placeholder:"LEVEL" help:"Lowest level to log. At debug, the log has the reason for each refused request."`
-	LogFormat string     `format:"log-format" group:"Service" default:"text" placeholder:"text|json" help:"Log format: text for people, json for one JSON object per line."`
+	LogFormat string     `format:"enum" group:"Service" default:"text" placeholder:"text|json" help:"Log format: text for people, json for one JSON object per line."`
 	AccessLog bool       `reload:"" group:"Service" default:"off" placeholder:"on|off" help:"Log each request at level info: method, route, status, duration, caller and request ID. Namespace names and user IDs are not logged."`
 
-	Auth               string         `format:"auth" reload:"" group:"Access" default:"auto" placeholder:"auto|none" help:"Whether requests need credentials. With auto, they need an API key or a JWT if any is configured; otherwise every request has full access, and lastseen listens on loopback addresses only. With none, anyone who can reach the server has full access."`
+	Auth               string         `format:"enum" reload:"" group:"Access" default:"auto" placeholder:"auto|none" help:"Whether requests need credentials. With auto, they need an API key or a JWT if any is configured; otherwise every request has full access, and lastseen listens on loopback addresses only. With none, anyone who can reach the server has full access."`
 	AnonymousRead      []auth.Pattern `reload:"" group:"Access" placeholder:"NAMESPACE,…" help:"Namespaces that anyone can read without credentials."`
 	JWTSecretFile      string         `reload:"" group:"Access" takes:"a file" placeholder:"FILE" help:"File with the secret for JWTs signed with HS256, at least 32 bytes. A newline at the end of a text file is ignored."`
 	JWTKeysFile        string         `reload:"" group:"Access" takes:"a file" placeholder:"FILE" help:"File with the public keys, in PEM, for JWTs signed with RS256, ES256 or EdDSA."`
 	JWTJwksURL         string         `format:"key-set" reload:"" group:"Access" placeholder:"URL" help:"URL of the key set (JWKS) for JWTs signed with RS256, ES256 or EdDSA."`
 	JWTIssuer          string         `reload:"" group:"Access" placeholder:"TEXT" help:"Issuer that JWTs must name (iss). Required for JWTs."`
 	JWTAudience        string         `reload:"" group:"Access" placeholder:"TEXT" help:"Audience that JWTs must name (aud). Required for JWTs."`
-	JWTLeeway          time.Duration  `reload:"" group:"Access" default:"30s" min:"0" takes:"0, or a duration up to 5m" placeholder:"DURATION" help:"Allowed difference between the clocks of the issuer and of lastseen."`
+	JWTLeeway          time.Duration  `reload:"" group:"Access" default:"30s" zero:"0,0s" takes:"0, or a duration up to 5m" placeholder:"DURATION" help:"Allowed difference between the clocks of the issuer and of lastseen."`
 	JWTUserClaim       string         `reload:"" group:"Access" default:"sub" placeholder:"NAME" help:"JWT claim that holds the user ID."`
 	JWTNamespacesClaim string         `reload:"" group:"Access" default:"namespaces" placeholder:"NAME" help:"JWT claim that holds the namespaces: a list, or a text separated by spaces."`
 	JWTNamespaces      []auth.Pattern `reload:"" group:"Access" placeholder:"NAMESPACE,…" help:"Namespaces of JWTs without the namespaces claim."`
 
-	RateLimit      int            `format:"rate" reload:"" group:"Limits" default:"5000" placeholder:"N" help:"Requests per second for each API key, and for each IP address that sends no valid credentials. A burst can hold the requests of five seconds. off disables the limit."`
-	UserRateLimit  int            `format:"rate" reload:"" group:"Limits" default:"20" placeholder:"N" help:"Requests per second for each user with a JWT. A burst can hold the requests of five seconds. off disables the limit."`
+	RateLimit      int            `zero:"off" max:"1000000" reload:"" group:"Limits" default:"5000" placeholder:"N" help:"Requests per second for each API key, and for each IP address that sends no valid credentials. A burst can hold the requests of five seconds. off disables the limit."`
+	UserRateLimit  int            `zero:"off" max:"1000000" reload:"" group:"Limits" default:"20" placeholder:"N" help:"Requests per second for each user with a JWT. A burst can hold the requests of five seconds. off disables the limit."`
 	BodyMemory     int64          `format:"size" group:"Limits" default:"64MiB" placeholder:"SIZE" help:"Memory limit for the bodies of all requests in progress."`
-	MaxConnections int            `format:"connections" group:"Limits" default:"auto" placeholder:"N" help:"Maximum number of client connections. With auto, the limit of open files less a reserve, and at most 65536."`
+	MaxConnections int            `zero:"auto" max:"10000000" group:"Limits" default:"auto" placeholder:"N" help:"Maximum number of client connections. With auto, the limit of open files less a reserve, and at most 65536."`
 	TrustedProxies []netip.Prefix `group:"Limits" placeholder:"ADDRESS,…" help:"Proxies whose X-Forwarded-For header is trusted to name the client's address."`
 	CORSOrigins    []string       `format:"origins" reload:"" group:"Browsers" placeholder:"ORIGIN,…" help:"Origins whose web pages can call the API (CORS): https://app.example.com, https://*.example.com, http://localhost:*, or * for any origin."`
 	AllowedHosts   []string       `format:"hosts" reload:"" group:"Browsers" placeholder:"HOST,…" help:"Additional host names to serve without authentication. IP addresses, localhost, names without a dot, and names in .localhost, .local, .internal and .svc.cluster.local are always allowed. *.example.com matches every name below example.com, * matches any name."`
@@ -72,15 +67,15 @@ type Settings struct {
 	PingInterval time.Duration `in:"flag,file,namespace" reload:"" group:"Statuses" default:"30s" placeholder:"DURATION" help:"How often clients should ping. Use at most half of green."`
 
 	MaxNamespaces     int    `group:"Namespaces" default:"100000" min:"0" max:"10000000" placeholder:"N" help:"Maximum number of namespaces. A ping or leave that would create another one returns 503 store_full. Configured namespaces are always created. 0 disables the limit."`
-	UnknownNamespaces string `format:"unknown" reload:"" group:"Namespaces" default:"allow" placeholder:"allow|refuse" help:"With refuse, requests to a namespace that is not in the configuration file return 404 not_found. Deleting it remains possible."`
+	UnknownNamespaces string `format:"enum" reload:"" group:"Namespaces" default:"allow" placeholder:"allow|refuse" help:"With refuse, requests to a namespace that is not in the configuration file return 404 not_found. Deleting it remains possible."`
 
-	Retention time.Duration `format:"retention" in:"flag,file,namespace" reload:"" group:"Retention" default:"off" takes:"off, or a duration of at least yellow" placeholder:"DURATION" help:"Delete users not seen for this long. off keeps them."`
+	Retention time.Duration `zero:"off" in:"flag,file,namespace" reload:"" group:"Retention" default:"off" takes:"off, or a duration of at least yellow" placeholder:"DURATION" help:"Delete users not seen for this long. off keeps them."`
 
-	Sync time.Duration `group:"File store" default:"1s" min:"0" placeholder:"DURATION" help:"Time between flushes to disk, and the most that a crash can lose. With 0, each write is flushed before its response."`
+	Sync time.Duration `group:"File store" default:"1s" zero:"0,0s" placeholder:"DURATION" help:"Time between flushes to disk, and the most that a crash can lose. With 0, each write is flushed before its response."`
 
 	RedisPrefix       string          `group:"Redis store" default:"presence:" placeholder:"TEXT" help:"Prefix of every key."`
 	RedisKey          string          `in:"namespace" kong:"-" group:"Redis store" help:"Key of the sorted set that holds the namespace, instead of the prefix and the namespace name. Other programs can write this set."`
-	RedisScoreUnit    redisstore.Unit `in:"flag,file,namespace" group:"Redis store" default:"ms" placeholder:"ms|s" help:"Unit of scores. Set for a namespace, it declares that other programs also write the set."`
+	RedisScoreUnit    redisstore.Unit `format:"enum" in:"flag,file,namespace" group:"Redis store" default:"ms" placeholder:"ms|s" help:"Unit of scores. Set for a namespace, it declares that other programs also write the set."`
 	RedisShards       int             `in:"flag,file,namespace" group:"Redis store" default:"1" min:"1" max:"64" placeholder:"N" help:"Number of sorted sets that hold a namespace."`
 	RedisTimeout      time.Duration   `group:"Redis store" default:"250ms" placeholder:"DURATION" help:"Timeout of one call, including connecting and retrying."`
 	RedisDialTimeout  time.Duration   `group:"Redis store" default:"200ms" placeholder:"DURATION" help:"Timeout of one attempt to connect."`

@@ -11,11 +11,11 @@ import (
 
 func TestValues(t *testing.T) {
 	for content, want := range map[string]string{
-		"log-level: loud":                       `lastseen.yaml:1: log-level: "loud" is not a log level; use debug, info, warn or error`,
+		"log-level: loud":                       `lastseen.yaml:1: log-level: "loud" is not valid; use debug, info, warn or error`,
 		"rate-limit: 0":                         `lastseen.yaml:1: rate-limit: "0" is not valid; use off, or a number from 1 to 1000000`,
 		"user-rate-limit: 1.5":                  `lastseen.yaml:1: user-rate-limit: "1.5" is not valid; use off, or a number from 1 to 1000000`,
 		"trusted-proxies: 10.0.0.1/8":           `lastseen.yaml:1: trusted-proxies: "10.0.0.1/8" has bits set after its prefix: for the network, write 10.0.0.0/8; use comma-separated IP addresses and networks, such as 10.0.0.0/8`,
-		"trusted-proxies: nginx":                `lastseen.yaml:1: trusted-proxies: "nginx" is not an IP address or network; use comma-separated IP addresses and networks, such as 10.0.0.0/8`,
+		"trusted-proxies: nginx":                `lastseen.yaml:1: trusted-proxies: "nginx" is not valid; use comma-separated IP addresses and networks, such as 10.0.0.0/8`,
 		"trusted-proxies: '10.0.0.1,,10.0.0.2'": `lastseen.yaml:1: trusted-proxies: has an empty item; use comma-separated IP addresses and networks, such as 10.0.0.0/8`,
 		"trusted-proxies: []":                   `lastseen.yaml:1: trusted-proxies is empty; use comma-separated IP addresses and networks, such as 10.0.0.0/8`,
 		"trusted-proxies: {a: b}":               `lastseen.yaml:1: trusted-proxies holds a mapping; use comma-separated IP addresses and networks, such as 10.0.0.0/8`,
