@@ -20,6 +20,9 @@ type proxies []netip.Prefix
 // of commas.
 func (p proxies) client(r *http.Request) netip.Addr {
 	peer := peerOf(r)
+	if !p.include(peer) {
+		return peer
+	}
 	address, rest := peer, strings.Join(r.Header[echo.HeaderXForwardedFor], ",")
 	for more := rest != ""; more && p.include(address); {
 		comma := strings.LastIndexByte(rest, ',')

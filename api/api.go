@@ -1,15 +1,13 @@
 // Package api is the HTTP API of lastseen, version 1: it reads requests, calls the store, turns states into statuses
 // and writes JSON.
 //
-// Where things are: routes.go is the table of all endpoints, and authorize.go decides who can use them. Each resource
-// has a file of handlers. params.go, body.go and ndjson.go read input by the rules that all endpoints share. cursor.go
-// seals the state of a paged list. errors.go is the one place where an error becomes a response.
-//
 // Handlers hold no state about users: any number of servers on one store return the same responses.
 package api
 
 import (
 	"cmp"
+	crand "crypto/rand"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -62,20 +60,16 @@ type Config struct {
 	Random    func() float64   // in [0, 1), for jitter; default: math/rand/v2
 	Now       func() time.Time // for the rate limits and the log; default: time.Now
 
-	// Limits are the requests per second of one caller below /v1; default: unlimited. Addresses of this machine are not
-	// limited: with a proxy on it, they would share one limit.
+	// Limits are the requests per second of one caller below /v1; default: unlimited.
 	Limits limit.Limits
 	// BodyMemory is how many bytes the bodies of all requests in progress can take; default [DefaultBodyMemory], at
 	// least [MinBodyMemory]. Only [NewShared] uses it.
 	BodyMemory int64
-	// CORSOrigins are the origins whose scripts can call from a browser, such as https://app.example.com,
-	// https://*.example.com, or * for any; default none. See [CheckOrigin].
+	// CORSOrigins are the origins whose scripts can call from a browser; default none. See [CheckOrigin].
 	CORSOrigins []string
-	// AllowedHosts are the names in the header Host that an open server serves in addition to local names; default
-	// none. See [CheckHost].
+	// AllowedHosts are the names in Host that an open server serves besides local ones; default none. See [CheckHost].
 	AllowedHosts []string
-	// TrustedProxies are the peers whose X-Forwarded-For is believed. Without any, the address of a client is that of
-	// its connection.
+	// TrustedProxies are the peers whose X-Forwarded-For is believed; default none.
 	TrustedProxies []netip.Prefix
 
 	Shared *Shared // default: a new one
@@ -101,30 +95,17 @@ func NewShared(c Config) *Shared {
 	c = c.withDefaults()
 	return &Shared{
 		buckets: limit.New(limit.DefaultSize, c.Now), bodies: newBodyMemory(c.BodyMemory),
-		outages: newOutageLog(c.Logger, c.Now), defects: newThrottle(c.Logger, maxDefects), pseudonyms: newPseudonyms(),
-		pages: web.New(ErrorCodes()),
+		outages: newOutageLog(c.Logger, c.Now), defects: newThrottle(c.Logger, maxDefects),
+		pseudonyms: pseudonyms(crand.Text()), pages: web.New(ErrorCodes()),
 	}
 }
 
 // server holds what handlers need.
 type server struct {
 	*Shared
-	store      store.Store
-	defaults   Settings
-	namespaces map[string]Settings
-	version    Version
-	logger     *slog.Logger
-	random     func() float64
-	now        func() time.Time
-	limits     limit.Limits
-	proxies    proxies
-
-	refuseUnknown bool // namespaces
-
-	// These protect an open server from web pages; see checkSource.
-	allowedHosts []string
-	origins      []string // that CORS allows
-	crossOrigin  http.CrossOriginProtection
+	Config
+	proxies     proxies
+	crossOrigin http.CrossOriginProtection // of an open server; see checkSource
 }
 
 // New returns the handler of all endpoints. Its authenticator becomes that of all handlers with the same Shared.
@@ -134,12 +115,7 @@ func New(c Config) http.Handler {
 		c.Shared = NewShared(c)
 	}
 	c.Shared.authenticator.Store(c.Auth)
-	s := &server{
-		Shared: c.Shared, store: c.Store, defaults: c.Settings, namespaces: c.Namespaces,
-		refuseUnknown: c.RefuseUnknown,
-		version:       c.Version, logger: c.Logger, random: c.Random, now: c.Now,
-		limits: c.Limits, proxies: unmapped(c.TrustedProxies), allowedHosts: c.AllowedHosts, origins: c.CORSOrigins,
-	}
+	s := &server{Shared: c.Shared, Config: c, proxies: unmapped(c.TrustedProxies)}
 	e := echo.New()
 	e.HTTPErrorHandler = s.handleError
 	if c.AccessLog {
@@ -152,7 +128,9 @@ func New(c Config) http.Handler {
 	e.Pre(checkPath)
 	e.Use(middleware.RecoverWithConfig(middleware.RecoverConfig{
 		DisableErrorHandler: true,
-		LogErrorFunc:        func(_ echo.Context, err error, stack []byte) error { return panicked(err, stack) },
+		LogErrorFunc: func(_ echo.Context, err error, stack []byte) error {
+			return fmt.Errorf("panic: %w\n%s", err, stack)
+		},
 	}))
 	for _, r := range s.routes() {
 		serve := s.serve(r)
@@ -179,8 +157,8 @@ func (c Config) withDefaults() Config {
 
 // settings returns the settings of a namespace.
 func (s *server) settings(namespace string) Settings {
-	if settings, ok := s.namespaces[namespace]; ok {
+	if settings, ok := s.Namespaces[namespace]; ok {
 		return settings
 	}
-	return s.defaults
+	return s.Settings
 }

@@ -16,7 +16,7 @@ type permission int
 // The permissions. A scope is required for the namespace in the path.
 const (
 	none      permission = iota // a route without a permission is a mistake: New panics
-	public                      // credentials are ignored
+	public                      // credentials and parameters are ignored: probes may add some
 	pingSelf                    // ping; with a token only for the token's user
 	leaveSelf                   // the same, and the token can be in the body: see [server.authorizeToken]
 	pingBulk                    // ping; not with a token
@@ -47,7 +47,13 @@ func (s *server) authorize(c echo.Context, p permission) error {
 		}
 	}
 	caller, err := authenticator.Authenticate(c.Request().Context(), c.Request().Header[echo.HeaderAuthorization])
-	return s.authorizeCaller(c, p, caller, err)
+	if err := s.charge(c, caller, err); err != nil {
+		return err
+	}
+	if p == leaveSelf && caller.IsAnonymous() && authenticator.TakesTokens() {
+		return nil // the handler sees that the caller is anonymous, and calls authorizeToken
+	}
+	return cmp.Or(checkPermission(c, p, caller), s.checkKnown(c, p))
 }
 
 // authorizeToken returns an error unless a leave without credentials in its header is authorized by the token in its
@@ -57,13 +63,15 @@ func (s *server) authorizeToken(c echo.Context, token string) error {
 		return errNoCredentials()
 	}
 	caller, err := s.authenticator.Load().AuthenticateToken(c.Request().Context(), token)
-	return s.authorizeCaller(c, leaveSelf, caller, err)
+	if err := s.charge(c, caller, err); err != nil {
+		return err
+	}
+	return cmp.Or(checkPermission(c, leaveSelf, caller), s.checkKnown(c, leaveSelf))
 }
 
-// authorizeCaller takes the steps that follow authentication, whose results are a caller or an error: it charges the
-// request to the caller's rate limit, and checks what the caller can do. A caller with invalid credentials is charged
+// charge charges a request to the caller's rate limit, and returns the error of invalid credentials. These are charged
 // by address, so that guessing is limited and other callers at the same address are not affected.
-func (s *server) authorizeCaller(c echo.Context, p permission, caller *auth.Caller, invalid error) error {
+func (s *server) charge(c echo.Context, caller *auth.Caller, invalid error) error {
 	if caller != nil {
 		c.Set(callerKey, caller) // also for the log, if the limit is exceeded
 	}
@@ -73,10 +81,7 @@ func (s *server) authorizeCaller(c echo.Context, p permission, caller *auth.Call
 	if invalid != nil {
 		return errInvalidCredentials(invalid)
 	}
-	if p == leaveSelf && caller.IsAnonymous() && s.authenticator.Load().TakesTokens() {
-		return nil // the handler sees that the caller is anonymous, and calls authorizeToken
-	}
-	return cmp.Or(checkPermission(c, p, caller), s.checkKnown(c, p))
+	return nil
 }
 
 // authorizeAgain checks a caller that was authorized before, with the keys and tokens that are valid now. It is charged
@@ -85,7 +90,7 @@ func (s *server) authorizeAgain(c echo.Context, p permission) error {
 	caller, err := s.authenticator.Load().Authenticate(
 		c.Request().Context(), c.Request().Header[echo.HeaderAuthorization])
 	if err != nil {
-		return s.authorizeCaller(c, p, nil, err)
+		return s.charge(c, nil, err)
 	}
 	return checkPermission(c, p, caller)
 }
@@ -122,25 +127,27 @@ func checkPermission(c echo.Context, p permission, caller *auth.Caller) error {
 // checkKnown returns an error if the path has a namespace that this server does not serve. Deleting is not affected, so
 // that an operator can remove a namespace that is not configured any longer.
 func (s *server) checkKnown(c echo.Context, p permission) error {
-	if p == admin || !s.refuseUnknown || len(c.ParamValues()) == 0 {
+	if p == admin || !s.RefuseUnknown || len(c.ParamValues()) == 0 {
 		return nil
 	}
 	namespace, err := pathNamespace(c)
-	if _, known := s.namespaces[namespace]; known || err != nil {
+	if _, known := s.Namespaces[namespace]; known || err != nil {
 		return nil //nolint:nilerr // the handler returns that error
 	}
 	return errorf(codeNotFound, "The namespace %q is not configured, and this server refuses unknown namespaces "+
 		"(unknown-namespaces: refuse). Check the name for typos.", namespace)
 }
 
-// challenge is the value of the header WWW-Authenticate: see RFC 6750.
-const challenge = `Bearer realm="lastseen"`
+// errChallenge returns an error with the header WWW-Authenticate and its parameters: see RFC 6750.
+func errChallenge(c code, detail, params string) *apiError {
+	e := newError(c, detail)
+	e.header = map[string]string{echo.HeaderWWWAuthenticate: `Bearer realm="lastseen"` + params}
+	return e
+}
 
 // errNoCredentials is the error of a request without credentials to a route that requires some.
 func errNoCredentials() error {
-	e := newError(codeUnauthenticated, "Send an API key or a token in the header Authorization: Bearer.")
-	e.header = map[string]string{echo.HeaderWWWAuthenticate: challenge}
-	return e
+	return errChallenge(codeUnauthenticated, "Send an API key or a token in the header Authorization: Bearer.", "")
 }
 
 // errInvalidCredentials is the error of a request that cannot be authenticated. Only the log has the reason, which
@@ -149,18 +156,14 @@ func errInvalidCredentials(reason error) error {
 	if !errors.Is(reason, auth.ErrUnauthenticated) {
 		return reason
 	}
-	e := newError(codeUnauthenticated,
-		"The API key or token is invalid: it may be wrong, expired, or issued for another service.")
+	e := errChallenge(codeUnauthenticated,
+		"The API key or token is invalid: it may be wrong, expired, or issued for another service.",
+		`, error="invalid_token"`)
 	e.cause = reason
-	e.header = map[string]string{echo.HeaderWWWAuthenticate: challenge + `, error="invalid_token"`}
 	return e
 }
 
 // errForbidden is the error of a caller without the permission. It is the same whether or not the namespace exists.
 func errForbidden(scope auth.Scope, detail string) error {
-	e := newError(codeForbidden, detail)
-	e.header = map[string]string{
-		echo.HeaderWWWAuthenticate: fmt.Sprintf(`%s, error="insufficient_scope", scope="%s"`, challenge, scope),
-	}
-	return e
+	return errChallenge(codeForbidden, detail, fmt.Sprintf(`, error="insufficient_scope", scope="%s"`, scope))
 }

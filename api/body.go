@@ -16,14 +16,10 @@ const (
 	maxBody       = 1 << 20   // bytes of a JSON body
 	maxLookupBody = 512 << 10 // the same, of a lookup
 	maxOneBody    = 16 << 10  // the same, about one user, which may contain a token
-)
 
-const (
 	mediaJSON   = "application/json"
 	mediaNDJSON = "application/x-ndjson"
-)
 
-const (
 	minBodyRate = 1 << 10 // bytes a second, after the first bytes of a body
 	rateWindow  = 10 * time.Second
 )

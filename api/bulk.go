@@ -40,7 +40,7 @@ type bulkResponse struct {
 // @Router /v1/namespaces/{namespace}/pings [post]
 func (s *server) pings(c echo.Context, _ query) error {
 	var body pingsBody
-	return s.bulk(c, s.store.Ping, &body, func() (*[]item, string) { return body.Pings, "pings" })
+	return s.bulk(c, s.Store.Ping, &body, &body.Pings, "pings")
 }
 
 // leaves records many leaves.
@@ -56,12 +56,11 @@ func (s *server) pings(c echo.Context, _ query) error {
 // @Router /v1/namespaces/{namespace}/leaves [post]
 func (s *server) leaves(c echo.Context, _ query) error {
 	var body leavesBody
-	return s.bulk(c, s.store.Leave, &body, func() (*[]item, string) { return body.Leaves, "leaves" })
+	return s.bulk(c, s.Store.Leave, &body, &body.Leaves, "leaves")
 }
 
-// bulk records many pings or leaves: a stream of lines, or JSON that is decoded into a value. The function items
-// returns the list in that value, and the name of its field.
-func (s *server) bulk(c echo.Context, record recordFunc, into any, items func() (*[]item, string)) error {
+// bulk records many pings or leaves: a stream of lines, or JSON that is decoded into a value. The list is its field.
+func (s *server) bulk(c echo.Context, record recordFunc, into any, list **[]item, field string) error {
 	namespace, err := pathNamespace(c)
 	if err != nil {
 		return err
@@ -78,17 +77,16 @@ func (s *server) bulk(c echo.Context, record recordFunc, into any, items func() 
 	if err := body.readList(into, itemMemory); err != nil {
 		return err
 	}
-	found, field := items()
-	if found == nil {
+	if *list == nil {
 		return errorf(codeInvalidJSON, "The field %s is missing.", field)
 	}
-	return s.recordItems(c, namespace, record, *found)
+	return s.recordItems(c, namespace, record, **list)
 }
 
 // recordItems records all items, or none if one of them is invalid.
 func (s *server) recordItems(c echo.Context, namespace string, record recordFunc, items []item) error {
 	ctx := c.Request().Context()
-	now, err := s.store.Now(ctx)
+	now, err := s.Store.Now(ctx)
 	if err != nil {
 		return err
 	}

@@ -40,38 +40,38 @@ const (
 	codeInternal             code = "internal"
 )
 
-// problemType is what all errors with one code have in common. See [ErrorCode] for the last two.
-type problemType struct {
-	code    code
-	status  int
-	title   string
-	meaning string
-	remedy  string // what to do about it
+// ErrorCode is what all errors with one code have in common. The texts are sentences in plain text.
+type ErrorCode struct {
+	Code    code
+	Status  int    // of HTTP
+	Title   string // short meaning
+	Meaning string
+	Remedy  string // what to do about it
 }
 
-// retry returns whether sending the same request again helps, for people.
-func (p problemType) retry() string {
+// Retry returns whether sending the same request again helps, for people.
+func (p ErrorCode) Retry() string {
 	switch {
-	case p.status == http.StatusTooManyRequests:
+	case p.Status == http.StatusTooManyRequests:
 		return "Yes, after the number of seconds in the header Retry-After."
-	case p.status == http.StatusServiceUnavailable:
+	case p.Status == http.StatusServiceUnavailable:
 		return "Yes, after the number of seconds in the header Retry-After. " +
 			"Repeating a ping or a leave that was recorded is harmless."
-	case p.status >= http.StatusInternalServerError:
+	case p.Status >= http.StatusInternalServerError:
 		return "Not until an operator has fixed the cause."
 	default:
 		return "No: the same request will fail again."
 	}
 }
 
-// problemTypes returns those of all codes, in the order of the error guide.
-func problemTypes() []problemType {
+// ErrorCodes returns all codes, in the order of the error guide.
+func ErrorCodes() []ErrorCode {
 	return slices.Concat(inputProblems(), bodyProblems(), callerProblems(), serverProblems())
 }
 
 // inputProblems are about paths, queries and times.
-func inputProblems() []problemType {
-	return []problemType{
+func inputProblems() []ErrorCode {
+	return []ErrorCode{
 		{
 			codeInvalidNamespace, 400, "Invalid namespace",
 			"A namespace is 1 to 64 characters of A–Z a–z 0–9 . _ - and does not start with a dot.",
@@ -126,8 +126,8 @@ func inputProblems() []problemType {
 }
 
 // bodyProblems are about bodies and methods.
-func bodyProblems() []problemType {
-	return []problemType{
+func bodyProblems() []ErrorCode {
+	return []ErrorCode{
 		{
 			codeInvalidJSON, 400, "Invalid JSON",
 			"The body is missing, incomplete, or not a single JSON value of the expected form in UTF-8 without " +
@@ -183,8 +183,8 @@ func bodyProblems() []problemType {
 }
 
 // callerProblems are about authentication, authorization and rate limits.
-func callerProblems() []problemType {
-	return []problemType{
+func callerProblems() []ErrorCode {
+	return []ErrorCode{
 		{
 			codeUnauthenticated, 401, "Unauthenticated",
 			"The request has no API key or token, or an invalid one.",
@@ -213,8 +213,8 @@ func callerProblems() []problemType {
 }
 
 // serverProblems are about conditions that the caller cannot change.
-func serverProblems() []problemType {
-	return []problemType{
+func serverProblems() []ErrorCode {
+	return []ErrorCode{
 		{
 			codeWrongKeyType, 500, "Wrong key type",
 			"The namespace's key in Redis holds a value of another type.",
@@ -260,29 +260,11 @@ func serverProblems() []problemType {
 }
 
 // problemType returns the problem type of a code. A code that is not in the table is an internal error.
-func (c code) problemType() problemType {
-	for _, p := range problemTypes() {
-		if p.code == c {
+func (c code) problemType() ErrorCode {
+	for _, p := range ErrorCodes() {
+		if p.Code == c {
 			return p
 		}
 	}
-	return problemType{code: codeInternal, status: http.StatusInternalServerError, title: "Internal error"}
-}
-
-// ErrorCode describes a code in the error guide. The texts are sentences in plain text.
-type ErrorCode struct {
-	Code    string
-	Status  int    // of HTTP
-	Title   string // short meaning
-	Meaning string
-	Remedy  string // what to do about it
-	Retry   string // whether sending the same request again helps
-}
-
-// ErrorCodes returns all codes, in the order of the error guide.
-func ErrorCodes() (codes []ErrorCode) {
-	for _, p := range problemTypes() {
-		codes = append(codes, ErrorCode{string(p.code), p.status, p.title, p.meaning, p.remedy, p.retry()})
-	}
-	return codes
+	return ErrorCode{Code: codeInternal, Status: http.StatusInternalServerError, Title: "Internal error"}
 }

@@ -52,7 +52,7 @@ func (s *server) counts(c echo.Context, q query) error {
 			ranges, sums = append(ranges, r), append(sums, sum)
 		}
 	}
-	counts, err := s.store.Count(ctx, namespace, ranges)
+	counts, err := s.Store.Count(ctx, namespace, ranges)
 	if err != nil {
 		return err
 	}

@@ -97,9 +97,6 @@ func openCursor(list, cursor string) ([]byte, error) {
 }
 
 func checksum(list string, content []byte) []byte {
-	h := sha256.New()
-	h.Write([]byte(list)) // never fails: see hash.Hash
-	h.Write([]byte{0})    // no name contains it
-	h.Write(content)
-	return h.Sum(nil)[:checksumLen]
+	sum := sha256.Sum256(append([]byte(list+"\x00"), content...)) // no name contains a NUL
+	return sum[:checksumLen]
 }

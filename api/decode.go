@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"reflect"
 	"strings"
@@ -32,8 +33,8 @@ func unmarshal(data []byte, v any) error {
 	case errors.As(err, &semantic) && errors.Is(err, json.ErrUnknownName):
 		return unknownField(semantic)
 	case errors.As(err, &semantic):
-		return errorf(codeInvalidJSON, "%s is a %s; %s is expected.",
-			place(semantic.JSONPointer), jsonTypeName(semantic.JSONKind), goTypeName(semantic.GoType))
+		return errorf(codeInvalidJSON, "%s is a JSON %s; %v is expected.",
+			cmp.Or(string(semantic.JSONPointer), "The body"), jsonTypeName(semantic.JSONKind), semantic.Err)
 	case errors.Is(err, jsontext.ErrDuplicateName):
 		return newError(codeInvalidJSON, "Duplicate name in an object.")
 	case errors.As(err, &syntactic):
@@ -58,53 +59,18 @@ func fieldNames(t reflect.Type) (names []string) {
 	if t == nil || t.Kind() != reflect.Struct {
 		return nil
 	}
-	for field := range t.Fields() {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if field.Anonymous {
-			names = append(names, fieldNames(field.Type)...)
-		} else {
+	for _, field := range reflect.VisibleFields(t) {
+		if !field.Anonymous {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-func place(p jsontext.Pointer) string {
-	if p == "" {
-		return "The body"
-	}
-	return string(p)
-}
-
 func jsonTypeName(k jsontext.Kind) string {
-	switch k {
-	case '{':
-		return "JSON object"
-	case '[':
-		return "JSON array"
-	case '"':
-		return "JSON string"
-	case '0':
-		return "JSON number"
-	default:
-		return "JSON literal"
-	}
-}
-
-func goTypeName(t reflect.Type) string {
-	for t != nil && t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	switch {
-	case t == nil:
-		return "another type"
-	case t.Kind() == reflect.String:
-		return "a string"
-	case t.Kind() == reflect.Slice:
-		return "an array"
-	default:
-		return "an object"
-	}
+	names := map[jsontext.Kind]string{'{': "object", '[': "array", '"': "string", '0': "number"}
+	return cmp.Or(names[k], "literal")
 }
 
 // strict stops the decoding where a body is known to be wrong. Package json alone would read a list to its end, however
@@ -126,13 +92,13 @@ func listOf[T any](max int, decode func(*jsontext.Decoder, *T) error) *json.Unma
 			return err
 		}
 		if token.Kind() != '[' {
-			return wrongType[[]T](d, token)
+			return wrongType(d, token, "an array")
 		}
 		*list = []T{}
 		for n := 0; d.PeekKind() != ']'; n++ {
 			if n == max {
-				return errorf(codeTooManyItems, "There are more than %d items: send at most %d in one request.", max,
-					max)
+				return errorf(codeTooManyItems,
+					"There are more than %[1]d items: send at most %[1]d in one request.", max)
 			}
 			*list = append(*list, *new(T))
 			if err := decode(d, &(*list)[n]); err != nil {
@@ -151,7 +117,7 @@ func decodeItem(d *jsontext.Decoder, i *item) error {
 	case err != nil || token.Kind() == 'n':
 		return err
 	case token.Kind() != '{':
-		return wrongType[item](d, token)
+		return wrongType(d, token, "an object")
 	}
 	for err == nil && d.PeekKind() != '}' {
 		err = decodeField(d, i)
@@ -186,7 +152,7 @@ func decodeString(d *jsontext.Decoder, s *string) error {
 	case err != nil || token.Kind() == 'n':
 		return err
 	case token.Kind() != '"':
-		return wrongType[string](d, token)
+		return wrongType(d, token, "a string")
 	}
 	*s = token.String()
 	return nil
@@ -202,7 +168,7 @@ func decodeTime(d *jsontext.Decoder, v *jsontext.Value) error {
 	return err
 }
 
-// wrongType is the error of a token that was read where a T belongs.
-func wrongType[T any](d *jsontext.Decoder, token jsontext.Token) error {
-	return &json.SemanticError{JSONKind: token.Kind(), JSONPointer: d.StackPointer(), GoType: reflect.TypeFor[T]()}
+// wrongType is the error of a token that was read where a value of another type is expected.
+func wrongType(d *jsontext.Decoder, token jsontext.Token, expected string) error {
+	return &json.SemanticError{JSONKind: token.Kind(), JSONPointer: d.StackPointer(), Err: errors.New(expected)}
 }

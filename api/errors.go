@@ -83,9 +83,8 @@ func (s *server) handleError(err error, c echo.Context) {
 	e := classify(err)
 	problemType := e.code.problemType()
 	header := c.Response().Header()
-	id := header.Get(echo.HeaderXRequestID)
 	switch {
-	case problemType.status < http.StatusInternalServerError:
+	case problemType.Status < http.StatusInternalServerError:
 		s.logRefusal(c, e)
 	case !clientGone(err, c):
 		s.logFailure(c, e, err)
@@ -93,33 +92,25 @@ func (s *server) handleError(err error, c echo.Context) {
 	if c.Response().Committed {
 		return // too late for another response
 	}
-	if problemType.status == http.StatusServiceUnavailable {
-		header.Set(echo.HeaderRetryAfter, strconv.Itoa(1+int(s.random()*3)))
+	if problemType.Status == http.StatusServiceUnavailable {
+		header.Set(echo.HeaderRetryAfter, strconv.Itoa(1+int(s.Random()*3)))
 	}
 	for name, value := range e.header {
 		header.Set(name, value)
 	}
 	header[echo.HeaderCacheControl] = noStore
 	body := problem{
-		Type: "/docs/errors#" + string(e.code), Title: problemType.title, Status: problemType.status, Code: e.code,
-		Detail: e.detail, RequestID: id, Errors: e.items, Line: e.line, Recorded: e.recorded,
+		Type: "/docs/errors#" + string(e.code), Title: problemType.Title, Status: problemType.Status, Code: e.code,
+		Detail: e.detail, RequestID: header.Get(echo.HeaderXRequestID), Errors: e.items, Line: e.line, Recorded: e.recorded,
 	}
-	if err := writeJSON(c, problemType.status, typeProblem, body); err != nil {
-		s.logger.Debug("response not sent", "request_id", id, "error", err)
+	if err := writeJSON(c, problemType.Status, typeProblem, body); err != nil {
+		s.Logger.Debug("response not sent", "request_id", body.RequestID, "error", err)
 	}
 	drainBody(c)
 }
 
 // errNotSent means that the client did not receive a response.
 var errNotSent = errors.New("the response could not be sent")
-
-// notSent marks an error of sending a response; nil stays nil.
-func notSent(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%w: %w", errNotSent, err)
-}
 
 // clientGone reports whether the request failed only because its client closed the connection or reads too slowly.
 func clientGone(err error, c echo.Context) bool {
@@ -132,21 +123,13 @@ func classify(err error) *apiError {
 	if errors.As(err, &known) {
 		return known
 	}
-	var router *echo.HTTPError
-	if errors.As(err, &router) {
-		return fromEcho(router)
-	}
-	if errors.Is(err, auth.ErrKeysUnavailable) {
-		return newError(codeKeysUnavailable,
-			"The keys of the token's issuer are not available, so the token cannot be verified. Try again.")
-	}
 	var mismatch *store.MismatchError
 	if errors.As(err, &mismatch) && len(mismatch.Settings) > 0 {
 		return errorf(codeNamespaceMismatch,
 			"The namespace is stored with other settings than this server's. An operator must correct %s.",
 			strings.Join(mismatch.Settings, " and "))
 	}
-	for _, f := range storeFailures() {
+	for _, f := range failures() {
 		if errors.Is(err, f.err) {
 			return newError(f.code, f.detail)
 		}
@@ -154,30 +137,26 @@ func classify(err error) *apiError {
 	return newError(codeInternal, "Internal error. The log has the details under the request ID.")
 }
 
-// fromEcho translates an error of the router.
-func fromEcho(err *echo.HTTPError) *apiError {
-	switch err.Code {
-	case http.StatusNotFound:
-		return newError(codeNotFound, "This path does not exist. A trailing slash counts. See /docs/ for all paths.")
-	case http.StatusMethodNotAllowed:
-		return newError(codeMethodNotAllowed,
-			"This path does not accept the method. The header Allow lists those it accepts.")
-	default:
-		return newError(codeInternal, "Internal error. The log has the details under the request ID.")
-	}
-}
-
-type storeFailure struct {
+type failure struct {
 	err    error
 	code   code
 	detail string
 }
 
-// storeFailures returns the errors of the store with their codes. None of them ever becomes a presence status: unknown
-// is not offline.
-func storeFailures() []storeFailure {
+// failures returns the errors of the router, the authenticator and the store with their codes. None of the store's ever
+// becomes a presence status: unknown is not offline.
+func failures() []failure {
 	unavailable := "The store is unavailable. It is safe to send the request again."
-	return []storeFailure{
+	return []failure{
+		{echo.ErrNotFound, codeNotFound, "This path does not exist. A trailing slash counts. See /docs/ for all paths."},
+		{
+			echo.ErrMethodNotAllowed, codeMethodNotAllowed,
+			"This path does not accept the method. The header Allow lists those it accepts.",
+		},
+		{
+			auth.ErrKeysUnavailable, codeKeysUnavailable,
+			"The keys of the token's issuer are not available, so the token cannot be verified. Try again.",
+		},
 		{store.ErrFull, codeStoreFull, "The store is full. Reads still work."},
 		{store.ErrOverloaded, codeOverloaded, "The server is overloaded. It is safe to send the request again."},
 		{store.ErrWrongType, codeWrongKeyType, "The namespace's key in Redis holds a value of another type."},

@@ -192,7 +192,7 @@ func TestStoreErrors(t *testing.T) {
 			for _, r := range replies {
 				problem := r.json(t)
 				require.Equal(t, string(want), problem["code"], "%v", cause)
-				require.Equal(t, want.problemType().status, r.status)
+				require.Equal(t, want.problemType().Status, r.status)
 				require.NotContains(t, r.body, "grey", "unknown is not offline")
 				require.NotContains(t, r.body, "the cause", "internal causes are not sent")
 				require.Contains(t, w.log.String(), "the cause")
@@ -230,10 +230,10 @@ func TestEveryCodeIsTested(t *testing.T) {
 	}}) {
 		provoked[code(response[strings.LastIndex(response, " ")+1:])] = true
 	}
-	for _, k := range problemTypes() {
-		require.True(t, provoked[k.code], k.code)
+	for _, k := range ErrorCodes() {
+		require.True(t, provoked[k.Code], k.Code)
 	}
-	require.Len(t, provoked, len(problemTypes()))
+	require.Len(t, provoked, len(ErrorCodes()))
 }
 
 // requireProblem checks that an error is one that callers may see: a client error with text of bounded length.
@@ -241,7 +241,7 @@ func requireProblem(t *testing.T, err error) *apiError {
 	t.Helper()
 	var problem *apiError
 	require.ErrorAs(t, err, &problem)
-	require.Less(t, problem.code.problemType().status, http.StatusInternalServerError, problem.Error())
+	require.Less(t, problem.code.problemType().Status, http.StatusInternalServerError, problem.Error())
 	require.True(t, utf8.ValidString(problem.detail), problem.detail)
 	require.Less(t, len(problem.detail), 1<<10, problem.detail)
 	return problem

@@ -187,7 +187,7 @@ func TestEveryDocumentedResponse(t *testing.T) {
 		for fault, causes := range storeErrors() {
 			failed := newTestServer(t, &errStore{Store: w.store.Store, err: causes[0]})
 			for _, c := range calls {
-				if wanted[fmt.Sprintf("%s %d %s", c.operation, fault.problemType().status, fault)] {
+				if wanted[fmt.Sprintf("%s %d %s", c.operation, fault.problemType().Status, fault)] {
 					c.send(failed)
 				}
 			}

@@ -16,9 +16,6 @@ import (
 // minGzip is the size in bytes above which a response is compressed. A smaller one fits into one packet.
 const minGzip = 1 << 10
 
-// encodingGzip is the value of Content-Encoding. It is shared and must not be modified.
-var encodingGzip = []string{"gzip"}
-
 // varyByEncoding adds the header that says that a response depends on Accept-Encoding. It belongs to responses without
 // compression, too, or a cache would use them for all clients.
 func varyByEncoding(header http.Header) { header.Add(echo.HeaderVary, echo.HeaderAcceptEncoding) }

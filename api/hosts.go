@@ -15,12 +15,12 @@ import (
 // (DNS rebinding): then its requests have the same origin, and only the name in Host reveals them. Or it can send
 // simple requests to another origin without reading the response.
 func (s *server) checkSource(r *http.Request) error {
-	if !allowsHost(s.allowedHosts, r.Host) {
+	if !allowsHost(s.AllowedHosts, r.Host) {
 		return errorf(codeForbidden, "%.100q is not an allowed host. Add it to --allowed-hosts, or use an IP address, "+
 			"localhost, a name without a dot, or one that ends in %s: a server without authentication accepts only "+
 			"these.", r.Host, strings.Join(localDomains(), ", "))
 	}
-	if origin := r.Header.Get("Origin"); origin != "" && allowsOrigin(s.origins, origin) {
+	if origin := r.Header.Get("Origin"); origin != "" && allowsOrigin(s.CORSOrigins, origin) {
 		return nil
 	}
 	if s.crossOrigin.Check(r) != nil {
@@ -60,18 +60,19 @@ func allowsHost(configured []string, host string) bool {
 		return true
 	}
 	name, absolute := strings.CutSuffix(name, ".")
-	matches := func(allowed string) bool { return matchesHost(allowed, name) }
+	matches := func(allowed string) bool {
+		domain, wildcard := strings.CutPrefix(allowed, "*")
+		return name == allowed || wildcard && strings.HasSuffix(name, domain)
+	}
 	return isHostname(name) && (isLocalName(name, absolute) || slices.ContainsFunc(configured, matches))
 }
 
 // isAddress reports whether a host is an IP address; IPv6 must be in brackets.
 func isAddress(host string) bool {
-	inner, ok := strings.CutSuffix(host, "]")
-	if ok {
-		inner, ok = strings.CutPrefix(inner, "[")
-	}
+	inner, opened := strings.CutPrefix(host, "[")
+	inner, closed := strings.CutSuffix(inner, "]")
 	address, err := netip.ParseAddr(inner)
-	return err == nil && address.Is6() == ok
+	return err == nil && address.Is6() == opened && opened == closed
 }
 
 // isLocalName reports whether a name cannot be registered in the public DNS. A name without a dot belongs to this
@@ -79,14 +80,6 @@ func isAddress(host string) bool {
 func isLocalName(name string, absolute bool) bool {
 	return name == "localhost" || !absolute && !strings.Contains(name, ".") ||
 		slices.ContainsFunc(localDomains(), func(domain string) bool { return strings.HasSuffix(name, domain) })
-}
-
-// matchesHost reports whether an allowed host matches a name.
-func matchesHost(allowed, name string) bool {
-	if domain, any := strings.CutPrefix(allowed, "*"); any {
-		return strings.HasSuffix(name, domain)
-	}
-	return name == allowed
 }
 
 // withoutPort returns a Host in lower case and without its port. It reports false if that is not a port.

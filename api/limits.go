@@ -13,14 +13,14 @@ import (
 
 // checkRateLimit charges a request to the caller's limit, and returns an error if that is exceeded.
 func (s *server) checkRateLimit(c echo.Context, caller *auth.Caller) error {
-	if s.limits == (limit.Limits{}) {
+	if s.Limits == (limit.Limits{}) {
 		return nil
 	}
 	key, limited := s.limitKey(c, caller)
 	if !limited {
 		return nil
 	}
-	exceeded, ok := s.buckets.Allow(key, s.limits)
+	exceeded, ok := s.buckets.Allow(key, s.Limits)
 	if ok {
 		return nil
 	}

@@ -96,7 +96,7 @@ func (s *server) listUsers(c echo.Context, q query) error {
 	if after == nil {
 		skip = p.offset
 	}
-	records, err := s.store.List(ctx, namespace, store.ListQuery{
+	records, err := s.Store.List(ctx, namespace, store.ListQuery{
 		Ranges: p.thresholds.Ranges(p.statuses, p.asOf, p.from, p.to),
 		Order:  p.order, After: after, Limit: skip + limit + 1, // one more shows whether there is a next page
 	})
@@ -149,11 +149,11 @@ func (s *server) listParams(ctx context.Context, namespace string, q query) (p l
 
 // latest returns the later of now and the newest time stored, which may be ahead by up to [maxAhead].
 func (s *server) latest(ctx context.Context, namespace string) (lastseen.Instant, error) {
-	now, err := s.store.Now(ctx)
+	now, err := s.Store.Now(ctx)
 	if err != nil {
 		return 0, err
 	}
-	newest, err := s.store.Newest(ctx, namespace)
+	newest, err := s.Store.Newest(ctx, namespace)
 	if err != nil {
 		return 0, err
 	}

@@ -3,13 +3,13 @@ package api
 import (
 	"context"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"log/slog"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -32,12 +32,12 @@ const (
 // accessLog logs a line for each request and its response.
 func (s *server) accessLog(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		began := s.now()
+		began := s.Now()
 		if err := next(c); err != nil {
 			c.Error(err) // now, because the response is logged; it must not be returned, or it would be handled twice
 		}
-		took := s.now().Sub(began)
-		s.logger.LogAttrs(c.Request().Context(), slog.LevelInfo, "request", append(s.requestAttrs(c),
+		took := s.Now().Sub(began)
+		s.Logger.LogAttrs(c.Request().Context(), slog.LevelInfo, "request", append(s.requestAttrs(c),
 			slog.Int("status", c.Response().Status),
 			slog.Float64("duration_ms", float64(took.Microseconds())/1000),
 			slog.Int64("bytes", c.Response().Size))...)
@@ -69,15 +69,10 @@ func (s *server) callerName(c echo.Context) string {
 }
 
 // pseudonyms replaces names by hashes that cannot be computed elsewhere.
-type pseudonyms struct{ key [32]byte }
-
-func newPseudonyms() (p pseudonyms) {
-	_, _ = rand.Read(p.key[:]) // it never fails
-	return p
-}
+type pseudonyms []byte // a secret key
 
 func (p pseudonyms) of(name string) string {
-	mac := hmac.New(sha256.New, p.key[:])
+	mac := hmac.New(sha256.New, p)
 	mac.Write([]byte(name))
 	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
@@ -85,15 +80,15 @@ func (p pseudonyms) of(name string) string {
 // logRefusal logs, at level debug, why a request was refused.
 func (s *server) logRefusal(c echo.Context, e *apiError) {
 	ctx := c.Request().Context()
-	if !s.logger.Enabled(ctx, slog.LevelDebug) {
+	if !s.Logger.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
 	reason := e.detail
 	if inner := (*apiError)(nil); e.cause != nil && !errors.As(e.cause, &inner) {
 		reason = e.cause.Error()
 	}
-	s.logger.LogAttrs(ctx, slog.LevelDebug, "request refused", append(s.requestAttrs(c),
-		slog.Int("status", e.code.problemType().status), slog.String("code", string(e.code)),
+	s.Logger.LogAttrs(ctx, slog.LevelDebug, "request refused", append(s.requestAttrs(c),
+		slog.Int("status", e.code.problemType().Status), slog.String("code", string(e.code)),
 		slog.String("reason", quotable(reason)))...)
 }
 
@@ -103,7 +98,7 @@ func (s *server) logFailure(c echo.Context, e *apiError, err error) {
 	attrs = append(attrs, slog.String("error", bounded(err.Error(), maxCause)))
 	switch {
 	case e.code == codeKeysUnavailable: // anyone can send such tokens; package auth logs the failed fetch
-		s.logger.LogAttrs(context.Background(), slog.LevelDebug, "request failed", attrs...)
+		s.Logger.LogAttrs(context.Background(), slog.LevelDebug, "request failed", attrs...)
 	case e.code.isOutage():
 		s.outages.failed(e.code, reachOf(c.Request().Method, c.Path()), err, attrs...)
 	default:
@@ -117,7 +112,7 @@ func (s *server) explainCORS(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		err := next(c)
 		r := c.Request()
-		if r.Header.Get(echo.HeaderOrigin) == "" || !s.logger.Enabled(r.Context(), slog.LevelDebug) {
+		if r.Header.Get(echo.HeaderOrigin) == "" || !s.Logger.Enabled(r.Context(), slog.LevelDebug) {
 			return err
 		}
 		reason := corsRefusal(r, c.Response().Header())
@@ -128,9 +123,9 @@ func (s *server) explainCORS(next echo.HandlerFunc) echo.HandlerFunc {
 		if isPreflight(r) {
 			message = "preflight refused"
 		}
-		s.logger.LogAttrs(r.Context(), slog.LevelDebug, message, append(s.requestAttrs(c),
-			slog.String("origin", quotable(r.Header.Get(echo.HeaderOrigin))), slog.String("reason",
-				quotable(reason)))...)
+		s.Logger.LogAttrs(r.Context(), slog.LevelDebug, message, append(s.requestAttrs(c),
+			slog.String("origin", quotable(r.Header.Get(echo.HeaderOrigin))),
+			slog.String("reason", quotable(reason)))...)
 		return err
 	}
 }
@@ -161,12 +156,9 @@ func corsRefusal(r *http.Request, response http.Header) string {
 
 // listed reports whether a comma-separated list in a header has an item.
 func listed(list, item string) bool {
-	for listed := range strings.SplitSeq(list, ",") {
-		if strings.EqualFold(strings.TrimSpace(listed), item) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(strings.Split(list, ","), func(listed string) bool {
+		return strings.EqualFold(strings.TrimSpace(listed), item)
+	})
 }
 
 // credentials matches text that looks like an API key or a token.

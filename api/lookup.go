@@ -117,7 +117,7 @@ func (s *server) lookupUsers(c echo.Context, q query, users []string, max int) (
 	if err != nil {
 		return found, err
 	}
-	states, err := s.store.Lookup(c.Request().Context(), namespace, users)
+	states, err := s.Store.Lookup(c.Request().Context(), namespace, users)
 	if err != nil {
 		return found, err
 	}

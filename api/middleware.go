@@ -1,7 +1,6 @@
 package api
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -29,15 +28,8 @@ func requestID(next echo.HandlerFunc) echo.HandlerFunc {
 }
 
 func validRequestID(id string) bool {
-	if id == "" || len(id) > maxRequestID {
-		return false
-	}
-	for i := range len(id) {
-		if id[i] <= ' ' || id[i] > '~' {
-			return false
-		}
-	}
-	return true
+	return id != "" && len(id) <= maxRequestID &&
+		!strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // checkHeaders refuses requests with more than maxHeaderLines headers. Package net/http limits only their bytes, and
@@ -77,10 +69,10 @@ func checkPath(next echo.HandlerFunc) echo.HandlerFunc {
 // emptySegment returns an error that names the missing part of the path.
 func emptySegment(path string) error {
 	segments := strings.Split(path, "/") // the first is empty, before the leading slash
-	missing := func(i int) bool { return len(segments) > i && segments[i] == "" }
+	missing := func(i int) bool {
+		return strings.HasPrefix(path, "/v1/namespaces/") && len(segments) > i && segments[i] == ""
+	}
 	switch {
-	case !strings.HasPrefix(path, "/v1/namespaces/"):
-		return newError(codeInvalidParameter, "The path has an empty segment.")
 	case missing(3):
 		return newError(codeInvalidNamespace, "The namespace in the path is empty.")
 	case missing(5):
@@ -88,9 +80,4 @@ func emptySegment(path string) error {
 	default:
 		return newError(codeInvalidParameter, "The path has an empty segment.")
 	}
-}
-
-// panicked returns the cause of an internal error, with its stack for the log.
-func panicked(err error, stack []byte) error {
-	return fmt.Errorf("panic: %w\n%s", err, stack)
 }

@@ -3,7 +3,6 @@ package api
 import (
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -74,7 +73,7 @@ func (s *server) listNamespaces(c echo.Context, q query) error {
 func (s *server) readable(c echo.Context, after string, max int) (found []store.NamespaceInfo, err error) {
 	caller := callerOf(c)
 	for after, more := caller.SeekReadable(after); more && len(found) < max; {
-		infos, err := s.store.Namespaces(c.Request().Context(), after, max-len(found))
+		infos, err := s.Store.Namespaces(c.Request().Context(), after, max-len(found))
 		if err != nil {
 			return nil, err
 		}
@@ -121,22 +120,17 @@ func (s *server) getNamespace(c echo.Context, _ query) error {
 		return err
 	}
 	settings := s.settings(namespace)
-	return respond(c, settingsResponse{
+	response := settingsResponse{
 		Namespace:      namespace,
 		GreenMs:        settings.Thresholds.Green.Milliseconds(),
 		YellowMs:       settings.Thresholds.Yellow.Milliseconds(),
 		PingIntervalMs: settings.PingInterval.Milliseconds(),
-		RetentionMs:    millisOrNull(settings.Retention),
 		Shards:         settings.Shards,
-	})
-}
-
-func millisOrNull(d time.Duration) *int64 {
-	if d == 0 {
-		return nil
 	}
-	ms := d.Milliseconds()
-	return &ms
+	if settings.Retention != 0 {
+		response.RetentionMs = new(settings.Retention.Milliseconds())
+	}
+	return respond(c, response)
 }
 
 // deleteNamespace deletes a namespace and all users in it, if the caller repeats its name.
@@ -160,7 +154,7 @@ func (s *server) deleteNamespace(c echo.Context, q query) error {
 		return errorf(codeConfirmationRequired,
 			"This deletes all users in the namespace. To confirm, add ?confirm=%s.", namespace)
 	}
-	if err := s.store.DeleteNamespace(c.Request().Context(), namespace); err != nil {
+	if err := s.Store.DeleteNamespace(c.Request().Context(), namespace); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)

@@ -69,7 +69,7 @@ func interrupted(c echo.Context, e *apiError, cause error, line, recorded int) e
 // readChunk reads the lines of the next chunk. With an error it also returns the lines before it.
 func (s *server) readChunk(c echo.Context, l *lines) ([]store.Sighting, error) {
 	l.extendDeadlines()
-	now, err := s.store.Now(c.Request().Context())
+	now, err := s.Store.Now(c.Request().Context())
 	if err != nil {
 		return nil, err
 	}

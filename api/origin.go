@@ -40,7 +40,7 @@ func CheckOrigin(origin string) error {
 // checkSubdomains returns an error unless an origin with *. before its domain is valid.
 func checkSubdomains(pattern, domain string) error {
 	u, err := url.Parse(domain)
-	if err != nil || !isOrigin(u, domain) || !isHostname(u.Hostname()) || !isWeb(u) {
+	if err != nil || !isOrigin(u, domain) || !isHostname(u.Hostname()) || usualPort(u.Scheme) == "" {
 		return fmt.Errorf("%q is not an origin with *. before its domain: use https://*.example.com, in lower case",
 			pattern)
 	}
@@ -55,7 +55,7 @@ func checkSubdomains(pattern, domain string) error {
 // checkPorts returns an error unless an origin with * for its port is valid.
 func checkPorts(pattern, base string) error {
 	u, err := url.Parse(base)
-	if err != nil || !isOrigin(u, base) || u.Port() != "" || !isWeb(u) || !isLoopback(u.Hostname()) {
+	if err != nil || !isOrigin(u, base) || u.Port() != "" || usualPort(u.Scheme) == "" || !isLoopback(u.Hostname()) {
 		return fmt.Errorf("%q is not an origin of this machine with * for its port: "+
 			"use http://localhost:* or http://127.0.0.1:*", pattern)
 	}
@@ -69,8 +69,6 @@ func isOrigin(u *url.URL, origin string) bool {
 		!strings.ContainsAny(origin, "*%") && !strings.HasSuffix(origin, ":") &&
 		!strings.HasSuffix(origin, ":"+usualPort(u.Scheme))
 }
-
-func isWeb(u *url.URL) bool { return usualPort(u.Scheme) != "" }
 
 // usualPort returns the port that browsers omit from an origin; "" if the scheme is not one of the web.
 func usualPort(scheme string) string { return map[string]string{"http": "80", "https": "443"}[scheme] }

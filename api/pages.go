@@ -12,11 +12,11 @@ import (
 func (s *server) pageRoutes() []route {
 	routes := []route{
 		// Temporary: browsers would keep a permanent redirect for whatever listens on the port next.
-		{http.MethodGet, "/", public, redirectToDocs(http.StatusFound), anyQuery()},
-		{http.MethodGet, "/docs", public, redirectToDocs(http.StatusMovedPermanently), anyQuery()},
+		{http.MethodGet, "/", public, redirectToDocs(http.StatusFound), nil},
+		{http.MethodGet, "/docs", public, redirectToDocs(http.StatusMovedPermanently), nil},
 	}
 	for _, path := range web.Paths() {
-		routes = append(routes, route{http.MethodGet, path, public, s.page, anyQuery()})
+		routes = append(routes, route{http.MethodGet, path, public, s.page, nil})
 	}
 	return routes
 }

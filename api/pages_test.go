@@ -170,15 +170,15 @@ func TestErrorGuide(t *testing.T) {
 	page := newTestServer(t, fileStore(t)).sendTo(http.MethodGet, "/docs/errors", "")
 	require.Equal(t, http.StatusOK, page.status)
 	seen := map[string]code{}
-	for _, k := range problemTypes() {
-		require.Contains(t, page.body, `<section id="`+string(k.code)+`">`)
-		for _, text := range []string{k.meaning, k.remedy, k.retry()} {
-			require.Regexp(t, `^[A-Za-z].{20,}\.$`, text, "%s: sentences", k.code)
+	for _, k := range ErrorCodes() {
+		require.Contains(t, page.body, `<section id="`+string(k.Code)+`">`)
+		for _, text := range []string{k.Meaning, k.Remedy, k.Retry()} {
+			require.Regexp(t, `^[A-Za-z].{20,}\.$`, text, "%s: sentences", k.Code)
 			require.Contains(t, page.body, template.HTMLEscapeString(text))
 		}
-		for _, text := range []string{k.title, k.meaning, k.remedy} {
-			require.Empty(t, seen[text], "%s says the same as %s", k.code, seen[text])
-			seen[text] = k.code
+		for _, text := range []string{k.Title, k.Meaning, k.Remedy} {
+			require.Empty(t, seen[text], "%s says the same as %s", k.Code, seen[text])
+			seen[text] = k.Code
 		}
 	}
 }

@@ -21,18 +21,13 @@ const (
 // query holds the parameters of a request that its endpoint knows. Each has one value, except repeatable ones.
 type query map[string][]string
 
-// anyName among a route's parameters allows any parameter and ignores them all: probes may add some.
-const anyName = "*"
-
-func anyQuery() []string { return []string{anyName} }
-
 // repeatable reports whether a parameter may be given more than once.
 func repeatable(name string) bool { return name == "user" || name == "status" }
 
 // parseQuery reads a query string. Unknown and repeated parameters are errors, since a typo must not change a response.
 // It ignores _ and utm_*, which caches and campaigns add.
 func parseQuery(raw string, known []string) (query, error) {
-	if raw == "" || slices.Contains(known, anyName) {
+	if raw == "" {
 		return nil, nil
 	}
 	values, err := url.ParseQuery(raw)
@@ -173,40 +168,33 @@ func (q query) limit() (int, error) {
 
 // pathNamespace returns the namespace in the path.
 func pathNamespace(c echo.Context) (string, error) {
-	name, err := pathParam(c, "namespace")
-	if err == nil {
-		err = lastseen.CheckNamespace(name)
-	}
-	if err != nil {
-		return "", newError(codeInvalidNamespace, sentence(err))
-	}
-	return name, nil
+	return pathName(c, "namespace", lastseen.CheckNamespace, codeInvalidNamespace)
 }
 
 // pathNames returns the namespace and the user in the path.
 func pathNames(c echo.Context) (namespace, user string, err error) {
-	namespace, err = pathNamespace(c)
-	if err != nil {
+	if namespace, err = pathNamespace(c); err != nil {
 		return "", "", err
 	}
-	user, err = pathParam(c, "user")
+	user, err = pathName(c, "user", lastseen.CheckUser, codeInvalidUser)
+	return namespace, user, err
+}
+
+func pathName(c echo.Context, param string, check func(string) error, invalid code) (string, error) {
+	name, err := pathParam(c, param)
 	if err == nil {
-		err = lastseen.CheckUser(user)
+		err = check(name)
 	}
 	if err != nil {
-		return "", "", newError(codeInvalidUser, sentence(err))
+		return "", newError(invalid, sentence(err))
 	}
-	return namespace, user, nil
+	return name, nil
 }
 
 // pathParam returns a segment of the path, percent-decoded exactly once: the router works on the encoded path, see
 // checkPath.
 func pathParam(c echo.Context, name string) (string, error) {
-	raw := c.Param(name)
-	if !strings.Contains(raw, "%") {
-		return raw, nil
-	}
-	decoded, err := url.PathUnescape(raw)
+	decoded, err := url.PathUnescape(c.Param(name))
 	if err != nil {
 		return "", fmt.Errorf("the path is not well encoded: %w", err)
 	}

@@ -72,7 +72,7 @@ func (s *server) view(c echo.Context, namespace string, q query) (v view, err er
 	if r.err != nil || v.asOf != 0 {
 		return v, r.err
 	}
-	v.asOf, err = s.store.Now(c.Request().Context())
+	v.asOf, err = s.Store.Now(c.Request().Context())
 	return v, err
 }
 

@@ -37,7 +37,7 @@ func (s *server) healthz(c echo.Context, _ query) error {
 // @Router /readyz [get]
 func (s *server) readyz(c echo.Context, _ query) error {
 	_, err, _ := s.probes.Do("", func() (any, error) { // the store bounds its time
-		return nil, s.store.Ready(context.WithoutCancel(c.Request().Context()))
+		return nil, s.Store.Ready(context.WithoutCancel(c.Request().Context()))
 	})
 	if err != nil {
 		return err
@@ -54,5 +54,5 @@ func (s *server) readyz(c echo.Context, _ query) error {
 // @Success 200 {object} Version "The version and build."
 // @Router /version [get]
 func (s *server) getVersion(c echo.Context, _ query) error {
-	return respond(c, s.version)
+	return respond(c, s.Version)
 }

@@ -13,27 +13,27 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// recordFunc records pings, or leaves, in the store.
+// recordFunc records pings or leaves in the store.
 type recordFunc func(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error)
 
 // pingAfterHeader is the header of a response without a body that says when to ping next, in milliseconds.
 const pingAfterHeader = "Lastseen-Ping-After-Ms"
 
-// readFunc reads the body of a ping or leave of one user and returns its field "at", or nil if that is omitted.
-type readFunc func(echo.Context) (jsontext.Value, error)
-
-// recordOne records a ping or leave of the user in the path, and returns the resulting presence.
-func (s *server) recordOne(c echo.Context, record recordFunc, read readFunc, withPingAfter bool) error {
+// recordOne records a ping or leave of the user in the path, and returns the resulting presence. The function readAt
+// reads the body and returns its field "at", or nil if that is omitted.
+func (s *server) recordOne(
+	c echo.Context, record recordFunc, readAt func(echo.Context) (jsontext.Value, error), withPingAfter bool,
+) error {
 	namespace, user, err := pathNames(c)
 	if err != nil {
 		return err
 	}
-	raw, err := read(c)
+	raw, err := readAt(c)
 	if err != nil {
 		return err
 	}
 	ctx := c.Request().Context()
-	now, err := s.store.Now(ctx)
+	now, err := s.Store.Now(ctx)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (s *server) recordOne(c echo.Context, record recordFunc, read readFunc, wit
 // pingAfter returns when to ping next: 80 % to 100 % of the ping interval, at random, in milliseconds. Clients that
 // start together drift apart.
 func (s *server) pingAfter(settings Settings) int64 {
-	return max(1, int64(float64(settings.PingInterval.Milliseconds())*(0.8+0.2*s.random())))
+	return max(1, int64(float64(settings.PingInterval.Milliseconds())*(0.8+0.2*s.Random())))
 }
 
 // prefersMinimal reports whether the client prefers a response without a body: see RFC 7240.

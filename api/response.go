@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 	"sync"
@@ -8,6 +9,17 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
+)
+
+// Values of headers that are the same in many responses. Sharing them saves an allocation each. They must not be
+// modified.
+var (
+	noStore     = []string{"no-store"}
+	noSniff     = []string{"nosniff"}
+	typeJSON    = []string{mediaJSON}
+	typeProblem = []string{"application/problem+json"}
+	minimalDone = []string{"return=minimal"}
+	gzipped     = []string{"gzip"}
 )
 
 // respond sends JSON with status 200.
@@ -40,7 +52,7 @@ func writeJSON(c echo.Context, status int, contentType []string, body any) error
 	if !acceptsGzip(c.Request().Header[echo.HeaderAcceptEncoding]) {
 		return send(c, status, encoded)
 	}
-	header[echo.HeaderContentEncoding] = encodingGzip
+	header[echo.HeaderContentEncoding] = gzipped
 	second := buffers.Get().(*[]byte)
 	compressed := appendGzip((*second)[:0], encoded)
 	defer putBuffer(second, compressed)
@@ -61,8 +73,10 @@ func send(c echo.Context, status int, content []byte) error {
 		response.Header().Set(echo.HeaderContentLength, strconv.Itoa(len(content)))
 	}
 	response.WriteHeader(status)
-	_, err := response.Write(content)
-	return notSent(err)
+	if _, err := response.Write(content); err != nil {
+		return fmt.Errorf("%w: %w", errNotSent, err)
+	}
+	return nil
 }
 
 // autoLength is the size in bytes up to which package net/http sets the length of a response itself.

@@ -43,9 +43,9 @@ func (s *server) routes() []route {
 		{http.MethodGet, namespace, read, s.getNamespace, nil},
 		{http.MethodDelete, namespace, admin, s.deleteNamespace, []string{"confirm"}},
 
-		{http.MethodGet, "/healthz", public, s.healthz, anyQuery()},
-		{http.MethodGet, "/readyz", public, s.readyz, anyQuery()},
-		{http.MethodGet, "/version", public, s.getVersion, anyQuery()},
+		{http.MethodGet, "/healthz", public, s.healthz, nil},
+		{http.MethodGet, "/readyz", public, s.readyz, nil},
+		{http.MethodGet, "/version", public, s.getVersion, nil},
 	}, s.pageRoutes()...)
 }
 
@@ -62,14 +62,15 @@ func (s *server) serve(r route) echo.HandlerFunc {
 	reach := reachOf(r.method, r.path)
 	return func(c echo.Context) error {
 		c.Response().Header()[echo.HeaderCacheControl] = noStore
+		var q query
 		if r.permission != public {
-			if err := s.authorize(c, r.permission); err != nil {
+			err := s.authorize(c, r.permission)
+			if err != nil {
 				return err
 			}
-		}
-		q, err := parseQuery(c.Request().URL.RawQuery, r.query)
-		if err != nil {
-			return err
+			if q, err = parseQuery(c.Request().URL.RawQuery, r.query); err != nil {
+				return err
+			}
 		}
 		if err := r.handle(c, q); err != nil {
 			return err

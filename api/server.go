@@ -2,6 +2,7 @@ package api
 
 import (
 	"io"
+	"log"
 	"log/slog"
 	"net/http"
 	"time"
@@ -33,7 +34,7 @@ func NewServer(h http.Handler, logger *slog.Logger) *http.Server {
 		WriteTimeout:      readTimeout + writeTimeout, // both start at the header
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          newServerLog(logger),
+		ErrorLog:          log.New(&serverLog{logger, newThrottle(logger, 1)}, "", 0),
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: streamBuffer,
 			MaxReceiveBufferPerConnection: streamBuffer,

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"log"
 	"log/slog"
 	"strings"
 )
@@ -10,10 +9,6 @@ import (
 type serverLog struct {
 	logger   *slog.Logger
 	failures *throttle
-}
-
-func newServerLog(logger *slog.Logger) *log.Logger {
-	return log.New(&serverLog{logger, newThrottle(logger, 1)}, "", 0)
 }
 
 // serverFailures returns the prefixes of messages about failures of this server or its machine. Clients cause the other

@@ -191,7 +191,7 @@ func (w *testServer) fails(want code, method, path, body string, headers ...stri
 	w.t.Helper()
 	r := w.send(method, path, body, headers...)
 	what := fmt.Sprintf("%s %s %.80s: %s", method, path, body, r.body)
-	require.Equal(w.t, want.problemType().status, r.status, what)
+	require.Equal(w.t, want.problemType().Status, r.status, what)
 	require.Equal(w.t, "application/problem+json", r.header.Get("Content-Type"), what)
 	p := r.json(w.t)
 	require.Equal(w.t, string(want), p["code"], what)

@@ -30,7 +30,7 @@ func (s *server) getUser(c echo.Context, q query) error {
 	if err != nil {
 		return err
 	}
-	states, err := s.store.Lookup(c.Request().Context(), namespace, []string{user})
+	states, err := s.Store.Lookup(c.Request().Context(), namespace, []string{user})
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (s *server) deleteUser(c echo.Context, _ query) error {
 	if err != nil {
 		return err
 	}
-	if err := s.store.Forget(c.Request().Context(), namespace, user); err != nil {
+	if err := s.Store.Forget(c.Request().Context(), namespace, user); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)

@@ -1,8 +1,4 @@
 // Package auth authenticates callers by their API key or JWT, and holds what each caller can do.
-//
-// Where things are: this file is the configuration. key.go and pem.go parse keys, pattern.go namespaces.
-// authenticator.go authenticates callers, token.go verifies JWTs, sign.go makes them, tokencache.go remembers verified
-// ones, and jwks.go fetches an issuer's keys. caller.go is authorization: what a caller can do.
 package auth
 
 import (

@@ -33,14 +33,6 @@ type Options struct {
 	Previous  *Authenticator    // its fetched keys are reused if the URL of the key set is the same
 }
 
-func (o Options) withDefaults() Options {
-	o.Logger = cmp.Or(o.Logger, slog.Default())
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	return o
-}
-
 // Authenticator identifies callers by their credentials. Its methods may be called concurrently. An open server has a
 // nil Authenticator.
 type Authenticator struct {
@@ -73,8 +65,12 @@ func New(c Config, o Options) (*Authenticator, error) {
 	if c.Tokens == nil {
 		return a, nil
 	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	var err error
-	a.tokens, err = newVerifier(*c.Tokens, c.AnonymousRead, o.withDefaults())
+	a.tokens, err = newVerifier(*c.Tokens, c.AnonymousRead, o)
 	return a, err
 }
 

@@ -56,16 +56,11 @@ func (t Tokens) methodFor(key crypto.PrivateKey) (jwt.SigningMethod, error) {
 	if err != nil {
 		return nil, err
 	}
-	verifies := func(k crypto.PublicKey) bool { return samePublicKey(signer.Public(), k) }
-	if len(t.Keys) > 0 && !slices.ContainsFunc(t.Keys, verifies) {
+	public, _ := signer.Public().(interface{ Equal(x crypto.PublicKey) bool }) // keys with an algorithm have Equal
+	if len(t.Keys) > 0 && !slices.ContainsFunc(t.Keys, public.Equal) {
 		return nil, errors.New("the private key belongs to none of the public keys that tokens are verified by")
 	}
 	return jwt.GetSigningMethod(algorithm), nil
-}
-
-func samePublicKey(a, b crypto.PublicKey) bool {
-	key, ok := a.(interface{ Equal(x crypto.PublicKey) bool })
-	return ok && key.Equal(b)
 }
 
 // ParsePrivateKey parses the first private key in a PEM file: PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY. Errors do

@@ -113,17 +113,17 @@ func (v *verifier) authenticate(ctx context.Context, token string) (*Caller, err
 func (v *verifier) verify(ctx context.Context, token string) (*Caller, time.Time, error) {
 	found := &claims{}
 	_, err := v.parser.ParseWithClaims(token, found, func(t *jwt.Token) (any, error) { return v.keysFor(ctx, t) })
+	if err == nil {
+		_, err = found.GetIssuedAt() // the parser does not check it
+	}
+	var caller *Caller
+	if err == nil {
+		caller, err = v.caller(found.MapClaims)
+	}
 	switch {
 	case errors.Is(err, ErrKeysUnavailable):
 		return nil, time.Time{}, err
 	case err != nil:
-		return nil, time.Time{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
-	}
-	if _, err := found.GetIssuedAt(); err != nil { // the parser does not check it
-		return nil, time.Time{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
-	}
-	caller, err := v.caller(found.MapClaims)
-	if err != nil {
 		return nil, time.Time{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
 	}
 	expires, err := found.GetExpirationTime()

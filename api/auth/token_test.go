@@ -194,10 +194,10 @@ func TestTokenCache(t *testing.T) {
 	again, err := a.bearer(t, token)
 	require.NoError(t, err)
 	require.Same(t, first, again)
-	require.Equal(t, 1, a.tokens.cache.len())
+	require.Equal(t, 1, a.tokens.cache.tokens.Len())
 	_, err = a.bearer(t, token[:len(token)-5])
 	require.ErrorIs(t, err, ErrUnauthenticated)
-	require.Equal(t, 1, a.tokens.cache.len(), "what is no good takes no room")
+	require.Equal(t, 1, a.tokens.cache.tokens.Len(), "what is no good takes no room")
 
 	clock = now.Add(time.Hour - time.Second)
 	_, err = a.bearer(t, token)

@@ -89,17 +89,3 @@ func (c *tokenCache) add(hash [sha256.Size]byte, v verified) {
 	c.used += size
 	c.tokens.Add(hash, v) // there is room by number, too
 }
-
-// len returns the number of entries.
-func (c *tokenCache) len() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.tokens.Len()
-}
-
-// bytes returns the memory that all entries take.
-func (c *tokenCache) bytes() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.used
-}

@@ -42,8 +42,8 @@ func TestTokenCacheIsBounded(t *testing.T) {
 			}
 			used := heap() - before
 			require.Less(t, used, int64(limit*3/2), "%d KiB", used>>10)
-			require.LessOrEqual(t, used, a.tokens.cache.bytes()*5/4+1<<19, "it is counted for what it is")
-			require.LessOrEqual(t, a.tokens.cache.bytes(), int64(limit))
+			require.LessOrEqual(t, used, a.tokens.cache.used*5/4+1<<19, "it is counted for what it is")
+			require.LessOrEqual(t, a.tokens.cache.used, int64(limit))
 			runtime.KeepAlive(a)
 		})
 	}
@@ -60,8 +60,8 @@ func TestLargeTokensAreNotCached(t *testing.T) {
 		_, err := a.bearer(t, validToken(t, map[string]any{"namespaces": names}))
 		require.NoError(t, err)
 	}
-	require.Zero(t, a.tokens.cache.len())
+	require.Zero(t, a.tokens.cache.tokens.Len())
 	_, err := a.bearer(t, validToken(t, nil))
 	require.NoError(t, err)
-	require.Equal(t, 1, a.tokens.cache.len())
+	require.Equal(t, 1, a.tokens.cache.tokens.Len())
 }

@@ -21,14 +21,6 @@ type Limits struct {
 	User   int // of one user with a JWT
 }
 
-// of returns the limit by a policy.
-func (l Limits) of(p Policy) int {
-	if p == PerUser {
-		return l.User
-	}
-	return l.Caller
-}
-
 // Policy is the name of what requests are counted by.
 type Policy string
 
@@ -96,7 +88,10 @@ type Exceeded struct {
 
 // Allow takes a token for a request out of a bucket. It returns false, and the limit, if none is left.
 func (b *Buckets) Allow(k Key, l Limits) (Exceeded, bool) {
-	perSecond := l.of(k.Policy)
+	perSecond := l.Caller
+	if k.Policy == PerUser {
+		perSecond = l.User
+	}
 	if perSecond == 0 {
 		return Exceeded{}, true
 	}

@@ -28,30 +28,23 @@ func listen(c *config.Config) (net.Listener, error) {
 	return nil, fmt.Errorf("cannot listen on %s (%s): %w; %s", c.Listen, c.Source("listen"), err, advice)
 }
 
-// banner is what a server prints when it is ready.
-type banner struct {
-	listen  net.Addr
-	tls     bool
-	store   string // where the data is, without passwords
-	callers string // who can call
-}
-
-// String returns the banner. Its URLs can be opened on this machine.
-func (b banner) String() string {
-	host, port, _ := net.SplitHostPort(b.listen.String())
+// banner returns what a server prints when it is ready: where the API is, where the data is (without passwords), and
+// who can call. Its URLs can be opened on this machine.
+func banner(listen net.Addr, tls bool, store, callers string) string {
+	host, port, _ := net.SplitHostPort(listen.String())
 	ip := net.ParseIP(host)
 	everywhere := ip != nil && ip.IsUnspecified()
 	if everywhere {
 		host = "localhost"
 	}
 	scheme := "http"
-	if b.tls {
+	if tls {
 		scheme = "https"
 	}
 	server := scheme + "://" + net.JoinHostPort(host, port)
 	var text strings.Builder
 	fmt.Fprintf(&text, "lastseen %s\n  API   %s/v1/namespaces\n  docs  %s/docs/\n  data  %s\n  for   %s\n",
-		version().Version, server, server, b.store, b.callers)
+		version().Version, server, server, store, callers)
 	if everywhere {
 		fmt.Fprintf(&text,
 			"  note  listening on port %s of all addresses; from outside a container, use the published port\n", port)

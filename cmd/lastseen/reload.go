@@ -74,19 +74,6 @@ func (r *runtimeConfig) apiConfig(c *config.Config) api.Config {
 	}
 }
 
-// retention returns how long a namespace keeps users that are not seen; 0 means forever.
-func (r *runtimeConfig) retention(namespace string) time.Duration {
-	return r.config().Namespace(namespace).Retention
-}
-
-// configured reports whether a namespace is named in the settings.
-func (r *runtimeConfig) configured(namespace string) bool {
-	return r.config().Configured(namespace)
-}
-
-// names returns the configured namespaces.
-func (r *runtimeConfig) names() []string { return r.config().Names() }
-
 // run reloads at every hangup, and reads the certificate again then and from time to time, until the context ends.
 func (r *runtimeConfig) run(ctx context.Context, hangups <-chan os.Signal) {
 	ticker := time.NewTicker(certificatePause)
@@ -113,22 +100,17 @@ func (r *runtimeConfig) reload() {
 		return
 	}
 	next, err := r.load()
-	var wrong *config.Error
-	switch {
-	case errors.As(err, &wrong):
-		r.refuse(wrong.Problems...)
-		return
-	case err != nil:
-		r.refuse(err.Error())
+	if err != nil {
+		r.refuse(err)
 		return
 	}
 	d := config.Compare(current, next)
 	if len(d.Refused) > 0 {
-		r.refuse(d.Refused...)
+		r.refuse(&config.Error{Problems: d.Refused})
 		return
 	}
 	if err := r.replace(next); err != nil {
-		r.refuse(err.Error())
+		r.refuse(err)
 		return
 	}
 	for _, warning := range next.Warnings {
@@ -160,7 +142,11 @@ func (r *runtimeConfig) replace(next *config.Config) error {
 	return nil
 }
 
-func (r *runtimeConfig) refuse(problems ...string) {
+func (r *runtimeConfig) refuse(err error) {
+	problems := []string{err.Error()}
+	if wrong, ok := errors.AsType[*config.Error](err); ok {
+		problems = wrong.Problems
+	}
 	for _, problem := range problems {
 		r.logger.Error("configuration not reloaded, nothing was changed", "problem", problem)
 	}

@@ -72,10 +72,10 @@ func TestReload(t *testing.T) {
 			`namespaces.a removed; namespaces.a.green: 90s → 70s; namespaces.b.retention: 1h → off; `+
 			`namespaces.c added; namespaces.c.ping-interval: 30s → 10s"`)
 	require.Equal(t, 70_000, r.setting("a", "green_ms"))
-	require.Equal(t, 2*time.Hour, r.retention("a"))
-	require.Zero(t, r.retention("b"))
+	require.Equal(t, 2*time.Hour, r.config().Namespace("a").Retention)
+	require.Zero(t, r.config().Namespace("b").Retention)
 	require.Equal(t, 10_000, r.setting("c", "ping_interval_ms"))
-	require.Equal(t, []string{"b", "c"}, r.names())
+	require.Equal(t, []string{"b", "c"}, r.config().Names())
 	require.Len(t, r.changed, 1)
 
 	require.Contains(t, r.write("green: 1m\n"), "namespaces.b removed")

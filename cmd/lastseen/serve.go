@@ -126,12 +126,21 @@ func serve(
 	c, logger := running.config(), running.logger
 	server := api.NewServer(running, logger)
 	listener = api.LimitConnections(server, listener, maxConnections(c.MaxConnections, descriptors()), logger)
-	registrar := jobs.NewRegistrar(running.store, running.names, running.changed, logger)
+	names := func() []string { return running.config().Names() }
+	registrar := jobs.NewRegistrar(running.store, names, running.changed, logger)
 	registrar.Once(ctx)
-	fmt.Fprintf(std.out, "%s", banner{listener.Addr(), c.TLSCert != "", where, c.Callers()})
+	fmt.Fprint(std.out, banner(listener.Addr(), c.TLSCert != "", where, c.Callers()))
 
-	retention := jobs.NewRetention(running.store, running.retention, running.configured, logger)
-	defer inBackground(ctx, retention.Run, registrar.Run, func(ctx context.Context) { running.run(ctx, hangups) })()
+	keep := func(namespace string) time.Duration { return running.config().Namespace(namespace).Retention }
+	configured := func(namespace string) bool { return running.config().Configured(namespace) }
+	retention := jobs.NewRetention(running.store, keep, configured, logger)
+	background, stop := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	work.Go(func() { retention.Run(background) })
+	work.Go(func() { registrar.Run(background) })
+	work.Go(func() { running.run(background, hangups) })
+	defer work.Wait()
+	defer stop()
 	failed := make(chan error, 1)
 	go func() { failed <- serveConnections(server, listener, running.certificate) }()
 	select {
@@ -149,20 +158,6 @@ func serveConnections(server *http.Server, listener net.Listener, c *certificate
 	}
 	server.TLSConfig = c.config()
 	return server.ServeTLS(listener, "", "")
-}
-
-// inBackground starts functions that run until the context ends. The function that it returns ends them and waits for
-// their return.
-func inBackground(ctx context.Context, work ...func(context.Context)) (end func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	for _, f := range work {
-		running.Go(func() { f(ctx) })
-	}
-	return func() {
-		cancel()
-		running.Wait()
-	}
 }
 
 // shutdown accepts no new requests and waits up to drainTimeout for those in progress.

@@ -117,9 +117,9 @@ func patch(target, change any) any {
 func errorExamples() object {
 	examples := object{}
 	for _, c := range api.ErrorCodes() {
-		examples[c.Code] = object{
+		examples[string(c.Code)] = object{
 			"summary": fmt.Sprint(c.Status, " ", c.Title), "description": c.Meaning + " " + c.Remedy, "value": object{
-				"type": "/docs/errors#" + c.Code, "title": c.Title, "status": c.Status, "code": c.Code,
+				"type": "/docs/errors#" + string(c.Code), "title": c.Title, "status": c.Status, "code": c.Code,
 				"detail": c.Meaning, "request_id": "1wjm4ctkjpf5m",
 			},
 		}
