@@ -101,7 +101,8 @@ func (s *server) handleError(err error, c echo.Context) {
 	header[echo.HeaderCacheControl] = noStore
 	body := problem{
 		Type: "/docs/errors#" + string(e.code), Title: problemType.Title, Status: problemType.Status, Code: e.code,
-		Detail: e.detail, RequestID: header.Get(echo.HeaderXRequestID), Errors: e.items, Line: e.line, Recorded: e.recorded,
+		Detail: e.detail, RequestID: header.Get(echo.HeaderXRequestID), Errors: e.items, Line: e.line,
+		Recorded: e.recorded,
 	}
 	if err := writeJSON(c, problemType.Status, typeProblem, body); err != nil {
 		s.Logger.Debug("response not sent", "request_id", body.RequestID, "error", err)
@@ -148,7 +149,10 @@ type failure struct {
 func failures() []failure {
 	unavailable := "The store is unavailable. It is safe to send the request again."
 	return []failure{
-		{echo.ErrNotFound, codeNotFound, "This path does not exist. A trailing slash counts. See /docs/ for all paths."},
+		{
+			echo.ErrNotFound, codeNotFound,
+			"This path does not exist. A trailing slash counts. See /docs/ for all paths.",
+		},
 		{
 			echo.ErrMethodNotAllowed, codeMethodNotAllowed,
 			"This path does not accept the method. The header Allow lists those it accepts.",

@@ -129,7 +129,7 @@ func serve(
 	names := func() []string { return running.config().Names() }
 	registrar := jobs.NewRegistrar(running.store, names, running.changed, logger)
 	registrar.Once(ctx)
-	fmt.Fprint(std.out, banner(listener.Addr(), c.TLSCert != "", where, c.Callers()))
+	fmt.Fprintf(std.out, "%s", banner(listener.Addr(), c.TLSCert != "", where, c.Callers()))
 
 	keep := func(namespace string) time.Duration { return running.config().Namespace(namespace).Retention }
 	configured := func(namespace string) bool { return running.config().Configured(namespace) }

@@ -131,7 +131,10 @@ func TestTokenNewErrors(t *testing.T) {
 			append(bySecret, "--user", "alice", "--namespaces", strings.Repeat("a,", 100)+"b"),
 			"--namespaces: 101 are too many; the maximum is 100",
 		},
-		{append(bySecret, "--user", "alice", "--namespaces", "chat", "--ttl", "60"), `--ttl: "60" is not valid; use a duration`},
+		{
+			append(bySecret, "--user", "alice", "--namespaces", "chat", "--ttl", "60"),
+			`--ttl: "60" is not valid; use a duration`,
+		},
 		{append(bySecret, "--user", "alice", "--namespaces", "chat", "--ttl", "0s"), "--ttl: "},
 		{
 			append(bySecret, "--user", "alice", "--namespaces", "chat", "--ttl", "999ms"),

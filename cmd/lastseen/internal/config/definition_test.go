@@ -112,6 +112,7 @@ func TestConfigurationExamples(t *testing.T) {
 // TestSettingsAreWarnedOf: no setting has the name of a variable that Kubernetes would set.
 func TestSettingsAreWarnedOf(t *testing.T) {
 	for _, d := range Definitions() {
-		require.False(t, setByOthers.MatchString(d.Env()), "%s would never be warned of, and Kubernetes would set it", d.Env())
+		require.False(t, setByOthers.MatchString(d.Env()), "%s would never be warned of, and Kubernetes would set it",
+			d.Env())
 	}
 }

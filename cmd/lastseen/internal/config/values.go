@@ -53,8 +53,10 @@ func formats(low, high int, choices []string) map[string]format {
 		"enum":          {takes: strings.Join(choices, " or "), parse: oneOf(choices)},
 		"slog.Level":    {takes: "debug, info, warn or error", parse: levels.parse},
 		"address":       {takes: "HOST:PORT, or :PORT for all addresses", parse: parseAddress},
-		"key-set": {takes: "a URL such as https://id.example.com/jwks.json", parse: parseKeySetURL,
-			display: displayKeySetURL},
+		"key-set": {
+			takes: "a URL such as https://id.example.com/jwks.json", parse: parseKeySetURL,
+			display: displayKeySetURL,
+		},
 		"[]auth.Pattern": {parse: listOf(auth.ParsePattern), takes: "namespaces (chat-* matches names that " +
 			"start with chat-, * matches all)"},
 		"[]netip.Prefix": {takes: "IP addresses and networks, such as 10.0.0.0/8", parse: listOf(parseNetwork)},
@@ -62,8 +64,10 @@ func formats(low, high int, choices []string) map[string]format {
 			"https://*.example.com or http://localhost:*, or * for any origin"},
 		"hosts": {parse: listOf(checked(api.CheckHost)), takes: "host names, such as presence.example.com or " +
 			"*.example.com, or * for any name"},
-		"[32]uint8": {takes: "sha256: and 64 hexadecimal digits, as printed by lastseen key new",
-			parse: single(auth.ParseKeyHash)},
+		"[32]uint8": {
+			takes: "sha256: and 64 hexadecimal digits, as printed by lastseen key new",
+			parse: single(auth.ParseKeyHash),
+		},
 		"[]auth.Scope": {takes: "ping, read and admin", parse: listOf(auth.ParseScope)},
 	}
 }
