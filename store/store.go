@@ -34,9 +34,16 @@ type Store interface {
 	Reader
 	Lister
 	Eraser
+	Changes
 	Namespaces
 	Leaser
 	Clock
+
+	// Load returns how close the store is to its limits at this moment, from 0 to 1: how much of the time that a call
+	// can wait, or of the room for calls that wait, is used. If it stays at 0.5 or more, callers make fewer calls. A
+	// store that does not work is not loaded: fewer calls would not help it. Load is cheap and does not wait for the
+	// store.
+	Load() float64
 
 	// Ready returns nil if the store can take reads and writes, and otherwise the reason.
 	Ready(ctx context.Context) error

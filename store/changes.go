@@ -1,0 +1,165 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lastseen/lastseen"
+)
+
+// The errors of a changes feed.
+var (
+	// ErrNoFeed means that the namespace cannot have a changes feed, as long as settings or rights do not change.
+	ErrNoFeed = errors.New("the namespace has no changes feed")
+	// ErrNotRecorded means that the changes of the namespace are not recorded now. RecordChanges begins that.
+	ErrNotRecorded = errors.New("changes are not recorded")
+)
+
+// Changes is the changes feed of each namespace: what becomes different in what readers are told about its users, in
+// order.
+//
+// # What is a change
+//
+// The feed has a watermark, an instant that never goes back while the feed exists. A user's published presence is the
+// status by the feed's thresholds at the watermark, and whether the user left. A user who was never seen is grey.
+//
+//   - A write (Ping, Leave) that changes the published presence appends one entry for the user, atomically with the
+//     write. A write that changes the time alone appends nothing; neither does a leave of a user who was never seen.
+//   - Time changes presences, too: SweepChanges moves the watermark, and appends one entry for each user whose status
+//     decayed.
+//   - Forget of a known user appends an entry with the zero state, whatever was published. Earlier entries of that
+//     user must not be shown any more.
+//   - Trim appends nothing. It deletes only users who are published as grey by their age: while there is a feed, its
+//     cutoff is not later than the watermark less the yellow threshold.
+//   - DeleteNamespace ends the feed. So does a restart of a store that keeps it in memory.
+//
+// So the entries of one user alternate: each entry differs from the one before it in status or left, except the entry
+// of a user who is forgotten.
+//
+// # Places
+//
+// A place is a position in a feed. Reading on from a place either returns exactly the entries after it, none missing
+// and none twice, or reports a reset, whatever happened in between: expiry, deletion, a failover to a server that lost
+// the end, a clock that was set back. A snapshot has the places that fit it: reading on from there returns what
+// changed since the snapshot.
+//
+// # How long entries are kept
+//
+// For ChangesKept, but not more than MaxChanges of them in each shard. A feed ends by itself ChangesKept after the last
+// RecordChanges.
+type Changes interface {
+	// RecordChanges has the changes of a namespace recorded, with these thresholds, from now on until ChangesKept after
+	// the last call. It returns ErrNoFeed if the namespace cannot have a feed. If a feed exists, its thresholds stay:
+	// see SweepChanges.
+	RecordChanges(ctx context.Context, namespace string, t lastseen.Thresholds) error
+
+	// ReadChanges reads, for each of the reads, the entries after its places. Each read has its own result.
+	ReadChanges(ctx context.Context, reads []*ChangesRead)
+
+	// SnapshotChanges returns the published presences of users, in the order asked, and the places that fit them. It
+	// returns ErrNotRecorded without a feed. It is for at most MaxWatched users.
+	SnapshotChanges(ctx context.Context, namespace string, users []string) (Snapshot, error)
+
+	// SweepChanges moves, for each of the sweeps, the watermark towards its Now, and appends the users who decay on the
+	// way, about MaxSweep of them in each shard. Each sweep has its own result. Of several processes that sweep one
+	// namespace, the one that swept last goes on; another takes over when the watermark is SweepTakeover behind the
+	// store's clock. If its thresholds differ from the feed's, it then restarts the feed.
+	//
+	// The feed restarts, which readers see as a reset, when the watermark is further ahead of the store's clock
+	// than MaxAhead or half the green threshold, or when more users decay than could be kept.
+	SweepChanges(ctx context.Context, sweeps []*ChangesSweep)
+}
+
+const (
+	// ChangesKept is how long entries are kept, and how long a feed exists after the last RecordChanges.
+	ChangesKept = 10 * time.Minute
+	// MaxChanges is the number of entries, in each shard, that are kept at most.
+	MaxChanges = 1_000_000
+	// MaxChangesRead is the largest limit of one read.
+	MaxChangesRead = 1000
+	// MaxWatched is the number of users of a snapshot at most.
+	MaxWatched = 5000
+	// MaxSweep is the number of users that one call of SweepChanges decays in each shard, unless more of them decay
+	// in the same millisecond.
+	MaxSweep = 250
+	// MaxSweepInstant is the number of users that may decay in the same millisecond, in each shard. If there are more,
+	// the feed restarts.
+	MaxSweepInstant = 10_000
+	// SweepTakeover is how far the watermark is behind before another process sweeps.
+	SweepTakeover = 3 * time.Second
+	// SweepTakeoverOthers is the same for a process with other thresholds.
+	SweepTakeoverOthers = 10 * time.Second
+)
+
+// Place is a position in one shard's part of a feed. It is opaque outside the store, safe in any text, and no secret.
+// Stores check places as untrusted input: an unknown one is a reset.
+type Place string
+
+// Published is what readers of a feed are told about a user.
+type Published struct {
+	lastseen.State // at the change
+	Status         lastseen.Status
+}
+
+// Same reports whether readers would see no change from one to the other: only the time differs.
+func (p Published) Same(other Published) bool {
+	return p.Status == other.Status && p.Left == other.Left
+}
+
+// Publish returns a state as published at a watermark.
+func Publish(t lastseen.Thresholds, s lastseen.State, watermark lastseen.Instant) Published {
+	return Published{State: s, Status: t.Presence("", s, watermark).Status}
+}
+
+// Change is an entry of a feed.
+type Change struct {
+	User string
+	Published
+	WasStatus lastseen.Status  // published before
+	WasLeft   bool             // published before
+	Recorded  lastseen.Instant // when the entry was appended, by the store's clock
+	Shard     int              // that the entry is in; its index in Places
+	Place     Place            // of the entry: reading that shard on from here returns what follows
+}
+
+// Forgotten reports whether the entry says that the user was forgotten.
+func (c Change) Forgotten() bool { return !c.Known() }
+
+// ChangesRead asks for the entries of a namespace after some places, and has the result.
+type ChangesRead struct {
+	Namespace string
+	After     []Place // one for each shard; nil for the end of the feed
+	Limit     int     // of entries, in each shard; 1 to MaxChangesRead
+
+	// The result. After a reset, Places are the end of the feed, and there are no Changes.
+	Changes   []Change         // those of each shard in order; those of one user are in one shard
+	Places    []Place          // after Changes
+	Watermark lastseen.Instant // the feed is complete up to here once More is false: the earliest of the shards'
+	More      bool             // a shard had Limit entries
+	Reset     bool             // the entries after the places cannot be told
+	Err       error            // ErrNotRecorded, ErrNoFeed or any error of stores
+}
+
+// Snapshot is what was published at one moment in each shard.
+type Snapshot struct {
+	Users     []Published
+	Places    []Place
+	Watermark lastseen.Instant // the earliest of the shards'
+}
+
+// ChangesSweep asks to move the watermark of a namespace, and has the result.
+type ChangesSweep struct {
+	Namespace  string
+	Thresholds lastseen.Thresholds
+	Now        lastseen.Instant // the time by the store's clock; refused if more than MaxAhead ahead of a fresh reading
+
+	// The result.
+	Decays    int              // entries that were appended
+	Lag       time.Duration    // of the decay that waited longest for this sweep; 0 without decays
+	Begun     bool             // the feed restarted
+	More      bool             // more users decay until Now: call again
+	Elsewhere bool             // another process sweeps this namespace, or one of its shards
+	Watermark lastseen.Instant // the earliest of the shards'
+	Err       error            // ErrNotRecorded or any error of stores
+}
