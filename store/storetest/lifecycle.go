@@ -57,6 +57,8 @@ func testNow(t *testing.T, s store.Store) {
 
 func testReady(t *testing.T, s store.Store) {
 	require.NoError(t, s.Ready(context.Background()))
+	require.GreaterOrEqual(t, s.Load(), 0.0)
+	require.LessOrEqual(t, s.Load(), 1.0)
 }
 
 func testClose(t *testing.T, s store.Store) {

@@ -19,6 +19,20 @@ type Open func(t testing.TB) store.Store
 // Run tests that stores keep the contract. Each subtest opens a store of its own.
 func Run(t *testing.T, open Open) {
 	t.Helper()
+	runStore(t, open)
+	t.Run("Changes", func(t *testing.T) { RunChanges(t, open) })
+}
+
+// RunWithoutFeed is Run for stores whose namespaces cannot have changes feeds.
+func RunWithoutFeed(t *testing.T, open Open) {
+	t.Helper()
+	runStore(t, open)
+	t.Run("NoFeed", func(t *testing.T) { testNoFeed(t, open(t)) })
+}
+
+// runStore tests everything but feeds.
+func runStore(t *testing.T, open Open) {
+	t.Helper()
 	suite := []struct {
 		name string
 		test func(*testing.T, store.Store)

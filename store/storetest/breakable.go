@@ -1,0 +1,147 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// Breakable is a store, and what a test can do to it. Functions that are nil are left out.
+type Breakable struct {
+	store.Store
+	// Restart ends the store's process and returns the store that another one has, with all writes. The test closes
+	// neither of them.
+	Restart func() store.Store
+	Lasting bool // a feed continues after Restart
+	// Fault does anything to the store, such as a failover that loses the newest writes, and returns when it works
+	// again. Until then nothing is called.
+	Fault func()
+	// Pass lets time pass, by all clocks.
+	Pass func(time.Duration)
+	// Step sets the store's clock forward or back. It returns when the store goes by it, and the time that passed.
+	Step func(time.Duration) (passed time.Duration)
+}
+
+// RunFaultyChanges compares changes feeds with a model while stores break.
+func RunFaultyChanges(t *testing.T, open func(testing.TB) Breakable) {
+	t.Helper()
+	testChangesModel(t, open)
+}
+
+// breakages returns the actions that the store makes possible.
+func (m *changesModel) breakages() map[string]func(*rapid.T) {
+	actions := map[string]func(*rapid.T){}
+	if m.Restart != nil {
+		actions["restart"] = m.restart
+	}
+	if m.Fault != nil {
+		actions["fault"] = m.fault
+	}
+	if m.Pass != nil {
+		actions["pass"] = m.pass
+	}
+	if m.Step != nil {
+		actions["step"] = m.step
+	}
+	return actions
+}
+
+func (m *changesModel) restart(*rapid.T) {
+	m.Store = m.Restart()
+	if !m.Lasting {
+		m.endFeed()
+	}
+}
+
+// pass lets time pass: the feed may end, and entries may be dropped.
+func (m *changesModel) pass(t *rapid.T) {
+	// No sum of these is ChangesKept in as many steps as a run has.
+	d := rapid.SampledFrom([]time.Duration{time.Second, 61 * time.Second, 11 * time.Minute}).Draw(t, "passes")
+	m.Pass(d)
+	m.let(d)
+}
+
+// let notes that time passed.
+func (m *changesModel) let(pass time.Duration) {
+	m.passed += pass
+	if m.recorded && m.passed-m.renewed > store.ChangesKept {
+		m.endFeed()
+	}
+}
+
+// step sets the clock, at times with a write before the next sweep. Where the watermark is too far ahead then, the feed
+// begins again; and a store may always drop entries whose age it no longer knows.
+func (m *changesModel) step(t *rapid.T) {
+	by := rapid.SampledFrom([]time.Duration{time.Minute, time.Hour, 20_000 * time.Hour}).Draw(t, "by")
+	if rapid.Bool().Draw(t, "back") {
+		by = -by
+	}
+	end := m.places(t)
+	m.let(m.Step(by))
+	for _, r := range m.readers {
+		r.lossy = true
+	}
+	if rapid.Bool().Draw(t, "write first") {
+		user := drawUser.Draw(t, "user")
+		m.become(user, ping(t, m, user, m.drawAt(t)))
+	}
+	clock := now(t, m)
+	ahead := time.Duration(m.watermark-clock) * time.Millisecond
+	if m.recorded {
+		m.settle(t, clock, end, ahead > store.MaxAhead)
+	}
+}
+
+// places returns the end of the feed.
+func (m *changesModel) places(t *rapid.T) []store.Place {
+	read := &store.ChangesRead{Namespace: ns, Limit: 1}
+	m.ReadChanges(context.Background(), []*store.ChangesRead{read})
+	require.True(t, read.Err == nil || !m.recorded, "%v", read.Err)
+	return read.Places
+}
+
+// settle sweeps to the store's clock, and finds out whether the feed began again.
+func (m *changesModel) settle(t *rapid.T, clock lastseen.Instant, end []store.Place, begins bool) {
+	watermark := m.sweepTo(t, clock+playAhead)
+	read := &store.ChangesRead{Namespace: ns, After: end, Limit: 1}
+	m.ReadChanges(context.Background(), []*store.ChangesRead{read})
+	require.NoError(t, read.Err)
+	require.Equal(t, begins, read.Reset, "the watermark was %s, and the clock is %s", m.watermark, clock)
+	if m.advance(watermark); read.Reset {
+		m.newFeed()
+		m.watermark = watermark
+	}
+}
+
+// fault takes over the state after a fault: which writes were lost is not known.
+func (m *changesModel) fault(t *rapid.T) {
+	m.Fault()
+	names := make([]string, modelUsers)
+	for i := range names {
+		names[i] = fmt.Sprint("u", i)
+	}
+	read := &store.ChangesRead{Namespace: ns, Limit: 1}
+	m.ReadChanges(context.Background(), []*store.ChangesRead{read})
+	if errors.Is(read.Err, store.ErrNotRecorded) {
+		m.endFeed()
+	} else {
+		require.NoError(t, read.Err)
+		m.newFeed()
+		m.watermark = m.sweepTo(t, now(t, m)+playAhead)
+	}
+	for i, state := range lookup(t, m, names...) {
+		m.states[names[i]] = state
+	}
+	m.unsaid = true // users who were grey may be unknown
+	for _, r := range m.readers {
+		r.lossy, r.inexact = true, true
+	}
+}

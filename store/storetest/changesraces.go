@@ -1,0 +1,167 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+const raceUsers = 12
+
+// testChangesConcurrent: while users come, go, decay and are forgotten, readers begin with snapshots at any time. To
+// each of them, each entry continues from what it knew of the user, and in the end it knows what is there.
+func testChangesConcurrent(t *testing.T, s store.Store) {
+	const writers, readers, writes = 4, 3, 150
+	f := begin(t, s)
+	var writing, others sync.WaitGroup
+	stop := make(chan struct{})
+	others.Go(func() { sweepUntil(t, f, stop) })
+	views := make([]*view, readers)
+	for i := range views {
+		others.Go(func() { views[i] = readUntil(t, f, stop) })
+	}
+	for w := range writers {
+		random := rand.New(rand.NewPCG(uint64(w), 2))
+		writing.Go(func() {
+			for range writes {
+				if err := randomWrite(f, random); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	writing.Wait()
+	close(stop)
+	others.Wait()
+	require.False(t, t.Failed())
+
+	f.sweepOnce(maxPlayed)
+	names := raceNames()
+	snapshot, states := f.snapshot(names...), lookup(t, s, names...)
+	for _, v := range views {
+		require.NoError(t, v.readOn(s))
+		for i, user := range names {
+			want := store.Publish(f.thresholds, states[i], f.start+maxPlayed)
+			require.Equal(t, want, snapshot.Users[i])
+			require.Equal(t, want.Status, v.users[user].Status)
+			if v.users[user].Known() {
+				require.Equal(t, want.Left, v.users[user].Left)
+			}
+		}
+	}
+}
+
+func raceNames() (names []string) {
+	for i := range raceUsers {
+		names = append(names, fmt.Sprint("u", i))
+	}
+	return names
+}
+
+// randomWrite writes about one of a few users at a time around one of the thresholds.
+func randomWrite(f *feed, random *rand.Rand) (err error) {
+	user := fmt.Sprint("u", random.IntN(raceUsers))
+	at := []lastseen.Instant{f.start, f.decaysYellow(0), f.decaysGrey(0)}[random.IntN(3)]
+	batch := []store.Sighting{{User: user, At: at + lastseen.Instant(random.IntN(maxPlayed))}}
+	switch random.IntN(8) {
+	case 0:
+		err = f.s.Forget(context.Background(), ns, user)
+	case 1, 2:
+		_, err = f.s.Leave(context.Background(), ns, batch)
+	default:
+		_, err = f.s.Ping(context.Background(), ns, batch)
+	}
+	return err
+}
+
+// sweepUntil moves the watermark in small steps.
+func sweepUntil(t *testing.T, f *feed, stop chan struct{}) {
+	for after := lastseen.Instant(0); after < maxPlayed; after += 5 {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		sweep := &store.ChangesSweep{Namespace: ns, Thresholds: normal, Now: f.start + after}
+		f.s.SweepChanges(context.Background(), []*store.ChangesSweep{sweep})
+		if sweep.Err != nil || sweep.Begun {
+			t.Errorf("%+v", sweep)
+		}
+	}
+}
+
+// readUntil reads on, now and then from a new snapshot.
+func readUntil(t *testing.T, f *feed, stop chan struct{}) *view {
+	for {
+		v, err := newView(f.s)
+		for range 10 {
+			if err == nil {
+				err = v.readOn(f.s)
+			}
+		}
+		if err != nil {
+			t.Error(err)
+			return v
+		}
+		select {
+		case <-stop:
+			return v
+		default:
+		}
+	}
+}
+
+// view is what a reader of the namespace ns knows.
+type view struct {
+	users  map[string]store.Published
+	places []store.Place
+}
+
+func newView(s store.Store) (*view, error) {
+	names := raceNames()
+	snapshot, err := s.SnapshotChanges(context.Background(), ns, names)
+	if err != nil {
+		return nil, err
+	}
+	v := &view{users: map[string]store.Published{}, places: snapshot.Places}
+	for i, user := range names {
+		v.users[user] = snapshot.Users[i]
+	}
+	return v, nil
+}
+
+// readOn reads to the end.
+func (v *view) readOn(s store.Store) error {
+	for {
+		read := &store.ChangesRead{Namespace: ns, After: v.places, Limit: 7}
+		s.ReadChanges(context.Background(), []*store.ChangesRead{read})
+		if read.Err != nil || read.Reset {
+			return fmt.Errorf("reset %t, %w", read.Reset, read.Err)
+		}
+		for _, c := range read.Changes {
+			if err := v.apply(c); err != nil {
+				return err
+			}
+		}
+		if v.places = read.Places; !read.More {
+			return nil
+		}
+	}
+}
+
+// apply takes over an entry, if it continues from what is known. A leave of a user who was never seen is in no entry.
+func (v *view) apply(c store.Change) error {
+	was := v.users[c.User]
+	if c.WasStatus != was.Status || c.WasLeft != was.Left && was.Known() {
+		return fmt.Errorf("%+v does not continue from %+v", c, was)
+	}
+	v.users[c.User] = c.Published
+	return nil
+}
