@@ -16,7 +16,7 @@ import (
 
 // rights is what docs/operations.md says a Redis user needs.
 const rights = "~presence:* +@sortedset +@scripting +@hash +@string +@connection " +
-	"+unlink +exists +pttl +info +time +cluster|slots +asking"
+	"+unlink +exists +pttl +pexpire +info +time +cluster|slots +asking +@stream"
 
 // restrict makes the user app, who has only these rights.
 func restrict(t *testing.T, client *redis.Client) {

@@ -23,8 +23,8 @@ const (
 )
 
 // newClient makes a client that fails fast: it reports a lost Redis within Options.Timeout, whatever the number of
-// attempts.
-func newClient(o Options) (redis.UniversalClient, error) {
+// attempts. The guard sees all its commands.
+func newClient(o Options, g *guard) (redis.UniversalClient, error) {
 	a, err := parseAddress(o.URL)
 	if err != nil {
 		return nil, fmt.Errorf("invalid store URL: %w", err)
@@ -44,18 +44,23 @@ func newClient(o Options) (redis.UniversalClient, error) {
 		MaxRetries:       o.MaxRetries, DialerRetries: 1, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
+	var client redis.UniversalClient
 	switch a.topology {
 	case sentinel:
-		return newFailoverClient(o, a, common), nil
+		primary := newFailoverClient(o, a, common)
+		g.attachSentinel(primary)
+		return primary, nil
 	case cluster:
-		return newClusterClient(o, common), nil
+		client = newClusterClient(o, common)
 	default:
-		return redis.NewClient(common.Simple()), nil
+		client = redis.NewClient(common.Simple())
 	}
+	g.attach(client)
+	return client, nil
 }
 
 // newFailoverClient makes a client that asks Sentinels for the primary whenever it connects.
-func newFailoverClient(o Options, a address, common *redis.UniversalOptions) redis.UniversalClient {
+func newFailoverClient(o Options, a address, common *redis.UniversalOptions) *redis.Client {
 	f := common.Failover()
 	f.MasterName = a.options.Get(optMaster)
 	f.SentinelUsername, f.SentinelPassword = a.options.Get(optSentinelUser), a.options.Get(optSentinelPassword)
@@ -71,7 +76,7 @@ func newFailoverClient(o Options, a address, common *redis.UniversalOptions) red
 }
 
 // newClusterClient makes a client that sends each command to the primary of its key's slot.
-func newClusterClient(o Options, common *redis.UniversalOptions) redis.UniversalClient {
+func newClusterClient(o Options, common *redis.UniversalOptions) *redis.ClusterClient {
 	c := common.Cluster()
 	c.MaxRedirects = redirects + max(0, o.MaxRetries)
 	c.MaxRetries = 0 // redirects include retries

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/lastseen/lastseen"
@@ -22,6 +23,7 @@ type sampledClock struct {
 	local  func() time.Time
 	sample func(context.Context) (time.Time, error)
 	log    *onceLogger
+	offset atomic.Int64 // at the last reading: Redis' clock less this machine's, a time.Duration
 }
 
 // read returns the time. Before the first reading it has to ask Redis, and fails if that fails.
@@ -50,8 +52,11 @@ func (c *sampledClock) refresh(ctx context.Context) {
 		offset := theirs.Sub(sent.Add(c.local().Sub(sent) / 2))
 		if err != nil {
 			failure = "failed"
-		} else if offset.Abs() > loudOffset {
-			difference = "differs"
+		} else {
+			c.offset.Store(int64(offset))
+			if offset.Abs() > loudOffset {
+				difference = "differs"
+			}
 		}
 		c.log.logOnce(slog.LevelWarn, topic{"clock", "failure"}, failure, "cannot read Redis' clock", "error", err)
 		if err == nil {
@@ -70,6 +75,9 @@ func (s *Store) Now(ctx context.Context) (lastseen.Instant, error) {
 	}
 	return s.clock.read(ctx)
 }
+
+// ClockOffset returns Redis' clock less this machine's clock, at the last reading; 0 before the first one.
+func (s *Store) ClockOffset() time.Duration { return time.Duration(s.clock.offset.Load()) }
 
 // ClockStats returns statistics of Redis' clock since Open.
 func (s *Store) ClockStats() clock.Stats { return s.clock.Stats() }

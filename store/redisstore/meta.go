@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/lastseen/lastseen/store"
 )
@@ -86,8 +83,9 @@ func (s *Store) storedAs(name string, meta any) namespace {
 type candidate struct {
 	namespace
 	hasMeta bool
-	exists  bool  // it has members, although it has no meta
-	err     error // why this server cannot serve it
+	exists  bool    // it has members, although it has no meta
+	bit     feedBit // whether it may have a feed
+	err     error   // why this server cannot serve it
 }
 
 // verify checks, once in each round, that namespaces are stored as this server stores them, and fills in what it finds.
@@ -95,7 +93,9 @@ type candidate struct {
 func (s *Store) verify(ctx context.Context, all []*candidate) {
 	var unsure []*candidate
 	for _, c := range all {
-		if c.hasMeta = s.agreements.current(c.name); !c.hasMeta {
+		if c.hasMeta = s.agreements.current(c.name); c.hasMeta {
+			c.bit = s.agreements.bit(c.name)
+		} else {
 			unsure = append(unsure, c)
 		}
 	}
@@ -108,21 +108,23 @@ func (s *Store) verify(ctx context.Context, all []*candidate) {
 	}))
 	for _, c := range unsure {
 		if c.err == nil && c.hasMeta {
-			s.agreements.confirm(c.name)
+			s.agreements.confirm(c.name, c.bit)
 		}
 	}
 }
 
 // checkMetas compares metas with the settings. While those of a Cluster cannot be read, earlier agreements hold.
 func (s *Store) checkMetas(ctx context.Context, all []*candidate) {
-	metas, err := s.readMetas(ctx, all)
+	metas, bits, err := s.readMetas(ctx, all)
 	mayHold := errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil && s.inCluster()
 	for i, c := range all {
 		switch {
 		case err == nil:
+			c.bit = bits[i]
 			s.checkMeta(c, metas[i])
 		case mayHold && s.agreements.known(c.name):
-			c.hasMeta = true
+			// Naming the keys of a feed that does not exist does no harm; not naming those of one that does would.
+			c.hasMeta, c.bit = true, feedBit{set: c.hasFeeds()}
 		default:
 			c.err = err
 		}
@@ -141,61 +143,27 @@ func (s *Store) checkMeta(c *candidate, meta any) {
 	}
 }
 
-// readMetas reads the metas of namespaces; nil for those without one. In a Cluster they may be on a different Redis
-// from the namespaces: when it hangs, there has to be time left for those.
-func (s *Store) readMetas(ctx context.Context, all []*candidate) ([]any, error) {
+// readMetas reads the metas of namespaces, nil for those without one, and the bits of their feeds. In a Cluster they
+// may be on a different Redis from the namespaces: when it hangs, there has to be time left for those.
+func (s *Store) readMetas(ctx context.Context, all []*candidate) (metas []any, bits []feedBit, err error) {
 	if s.inCluster() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.timeout/2)
 		defer cancel()
 	}
-	names := make([]string, len(all))
+	fields := make([]string, len(all), 2*len(all))
 	for i, c := range all {
-		names[i] = c.name
+		fields[i] = c.name
+		fields = append(fields, bitField(c.name))
 	}
-	metas, err := s.client.HMGet(ctx, s.keys.meta(), names...).Result()
-	return metas, translate(err)
+	values, err := s.client.HMGet(ctx, s.keys.meta(), fields...).Result()
+	if err != nil {
+		return nil, nil, translate(err)
+	}
+	bits = make([]feedBit, len(all))
+	for i, value := range values[len(all):] {
+		text, found := value.(string)
+		bits[i] = feedBit{set: found && all[i].hasFeeds(), value: text}
+	}
+	return values[:len(all)], bits, nil
 }
-
-// agreements remembers the namespaces that were stored as this server stores them when they were last checked, each by
-// the number of the round in which that was. The zero value is ready for use.
-type agreements struct {
-	round atomic.Int64
-	last  sync.Map // name → round
-}
-
-// keepAgreed is the number of rounds for which an unused namespace is remembered: an hour. Other servers remove
-// namespaces, and new ones come.
-const keepAgreed = int64(time.Hour / sampleEvery)
-
-// nextRound begins a round, in which namespaces are checked again.
-func (a *agreements) nextRound() {
-	round := a.round.Add(1)
-	a.last.Range(func(name, last any) bool {
-		if round-last.(int64) > keepAgreed {
-			a.last.CompareAndDelete(name, last)
-		}
-		return true
-	})
-}
-
-// current reports whether a namespace was checked in this round.
-func (a *agreements) current(name string) bool {
-	last, found := a.last.Load(name)
-	return found && last == a.round.Load()
-}
-
-func (a *agreements) confirm(name string) { a.last.Store(name, a.round.Load()) }
-
-func (a *agreements) known(name string) bool {
-	_, found := a.last.Load(name)
-	return found
-}
-
-// recheck has a namespace checked again before its next use.
-func (a *agreements) recheck(name string) {
-	round := a.round.Load()
-	a.last.CompareAndSwap(name, round, round-1)
-}
-
-func (a *agreements) forget(name string) { a.last.Delete(name) }

@@ -44,11 +44,7 @@ if after then
     high = (place > low and at(place - 1) == after) and place - 1 or place
   end
 end
-if direction == 'up' then
-  high = math.min(high, low + limit)
-else
-  low = math.max(low, high - limit)
-end
+low, high = next_ranks(low, high, direction, limit)
 if low >= high then
   return {}
 end

@@ -62,7 +62,7 @@ func (s *Store) writeNames(ctx context.Context, all []*candidate, limit int) err
 		for _, c := range part {
 			args = append(args, c.name)
 		}
-		replies, err := s.runInts(ctx, scripts.register, len(part), call{s.keys.registry(), args})
+		replies, err := s.runInts(ctx, scripts.register, len(part), call{key: s.keys.registry(), args: args})
 		if err != nil {
 			return err
 		}
@@ -179,12 +179,23 @@ func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
 	if _, err := s.members(ctx, ns); err != nil {
 		return err // UNLINK would also delete a key of another type, which is not ours
 	}
+	ctx = confirmed(ctx)
 	if _, err := s.unregister(ctx, name); err != nil {
 		return err
 	}
 	pipe := s.client.Pipeline()
-	for _, key := range ns.all() {
+	if ns.hasFeeds() {
+		pipe.HDel(ctx, s.keys.meta(), bitField(name))
+	}
+	for _, key := range ns.all() { // each key for itself: a command with several fails while their slot moves
+		if ns.hasFeeds() {
+			pipe.Unlink(ctx, ns.feed(key))
+			pipe.Unlink(ctx, ns.entries(key))
+		}
 		pipe.Unlink(ctx, key)
+		if ns.hasFeeds() { // another server may have begun one in between, with users who are gone now
+			pipe.Unlink(ctx, ns.feed(key))
+		}
 	}
 	_, err = pipe.Exec(ctx)
 	return translate(err)
@@ -192,11 +203,12 @@ func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
 
 // RemoveEmpty implements [store.Store]. Another server may write at any point: see docs/decisions/redis-keys.md.
 func (s *Store) RemoveEmpty(ctx context.Context, name string) (bool, error) {
-	ctx, cancel, ns, err := s.open(ctx, name)
+	ctx, cancel, c, err := s.openWithBit(ctx, name)
 	if err != nil {
 		return false, err
 	}
 	defer cancel()
+	ns, bit := c.namespace, c.bit
 	if n, err := s.members(ctx, ns); err != nil || n > 0 {
 		return false, err
 	}
@@ -205,9 +217,10 @@ func (s *Store) RemoveEmpty(ctx context.Context, name string) (bool, error) {
 		return false, err
 	}
 	if n, err := s.members(ctx, ns); err != nil || n == 0 {
+		s.dropUnused(ctx, ns, bit)
 		return existed && err == nil, err
 	}
-	c := &candidate{namespace: ns}
+	c = &candidate{namespace: ns}
 	s.register(ctx, []*candidate{c}, 0)
 	return false, c.err
 }

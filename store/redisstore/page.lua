@@ -35,11 +35,7 @@ local function read(limit, direction, min, max, after)
       low = rank
     end
   end
-  if direction == 'up' then
-    high = math.min(high, low + limit)
-  else
-    low = math.max(low, high - limit)
-  end
+  low, high = next_ranks(low, high, direction, limit)
   if low >= high then
     return {}
   end

@@ -45,7 +45,7 @@ func (s *Store) LookupBatches(ctx context.Context, batches []*store.Batch[string
 			continue
 		}
 		b.States = make([]lastseen.State, len(b.Items))
-		for _, c := range all[i].split(len(b.Items), func(i int) string { return b.Items[i] }) {
+		for _, c := range all[i].split(len(b.Items), maxChunk, func(i int) string { return b.Items[i] }) {
 			cmd := lookupCmd{b, c, all[i].encoding, redis.NewFloatSliceCmd(ctx, lookupArgs(b, c)...)}
 			_ = pipe.Process(ctx, cmd.reply) // only queues it
 			cmds = append(cmds, cmd)
@@ -148,7 +148,8 @@ func (s *Store) newest(ctx context.Context, all []namespace) ([]lastseen.Instant
 	return newest, errs
 }
 
-// largest returns the largest absolute value of the scores in replies, 0 if there are none, or the first error.
+// largest returns the largest absolute value of the scores in replies, or the first error. If the replies have no
+// scores, it returns 0.
 func largest(cmds []*redis.ZSliceCmd) (size float64, err error) {
 	for _, cmd := range cmds {
 		if err := cmd.Err(); err != nil {

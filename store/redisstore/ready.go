@@ -57,7 +57,7 @@ func (s *Store) checkOwnKeys(ctx context.Context) error {
 
 // writeNothing does a write that changes nothing, and returns an error if that fails or would be lost.
 func (s *Store) writeNothing(ctx context.Context, client *redis.Client, key string) error {
-	err := translate(scripts.probe.Run(ctx, client, []string{key}).Err())
+	err := translate(scripts.probe.Run(confirmed(ctx), client, []string{key}).Err())
 	if err == nil {
 		err = checkPrimary(ctx, client)
 	}

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -134,7 +135,10 @@ func TestNotReadyWhenTheClusterIsDown(t *testing.T) {
 			break
 		}
 	}
-	require.Eventually(t, func() bool { return s.Ready(ctx) != nil }, longTimeout, time.Millisecond)
+	require.Eventually(t, func() bool { // a timeout is not enough
+		err := s.Ready(ctx)
+		return err != nil && strings.Contains(err.Error(), "CLUSTERDOWN")
+	}, longTimeout, time.Millisecond)
 	for name, call := range calls(s, "chat") {
 		require.ErrorIs(t, call(), store.ErrUnavailable, name)
 	}

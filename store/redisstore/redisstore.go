@@ -10,8 +10,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,25 +52,39 @@ type Options struct {
 	MinIdleConns int           // connections kept open when idle, to each Redis; default 0
 	MaxRetries   int           // times a call is repeated after a network error; default 1, -1 for none
 
+	// Wait is the number of replicas that must confirm pings, leaves and deletions within half of Timeout, 0 to
+	// MaxWait; default 0. Otherwise the call fails with [store.ErrUnavailable], and its outcome is unknown.
+	Wait int
+
+	// Gap is called for one in 16 commands with pings, if their first user was present before, with the time since that
+	// user's previous ping; default nil. It must return quickly.
+	Gap func(namespace string, gap time.Duration)
+
 	Now       func() time.Time     // this machine's clock; default time.Now
 	Monotonic func() time.Duration // time since some moment, unaffected by that clock; default since Open
 	Logger    *slog.Logger         // default slog.Default()
+
+	// Instrument, if set, adds hooks to the client before it is used.
+	Instrument func(redis.UniversalClient) error
 }
 
 // Store is a [store.Store] on Redis.
 type Store struct {
 	client  redis.UniversalClient
+	guard   *guard // of the client
 	url     string // redacted
 	keys    keyspace
 	timeout time.Duration
 
 	maxNamespaces int
+	gap           func(namespace string, gap time.Duration) // nil for none
 
 	clock      *sampledClock
 	log        onceLogger
 	holder     string // identifies this process in leases
 	agreements agreements
 	status     atomic.Pointer[error] // why every call is refused, if it is; nil until the first server was checked
+	feedRights atomic.Int32          // whether this server may use feeds
 	replaced   atomic.Int64          // times that Redis replaced by its own since that was last logged
 	closed     atomic.Bool
 	stop       context.CancelFunc
@@ -83,19 +100,28 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := newClient(o)
+	g := newGuard(o)
+	client, err := newClient(o, g)
 	if err != nil {
 		return nil, err
 	}
+	if o.Instrument != nil {
+		if err := o.Instrument(client); err != nil {
+			return nil, errors.Join(err, client.Close())
+		}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Store{
-		client: client, url: Redact(o.URL), timeout: o.Timeout, maxNamespaces: o.MaxNamespaces,
+		client: client, guard: g, url: Redact(o.URL), timeout: o.Timeout, maxNamespaces: o.MaxNamespaces, gap: o.Gap,
 		keys: keyspace{prefix: o.Prefix, shards: o.Shards, unit: o.Unit, layouts: maps.Clone(o.Layouts)},
 		log:  onceLogger{Logger: o.Logger}, holder: rand.Text(), stop: cancel,
 	}
 	s.clock = &sampledClock{
 		Clock: clock.New(clock.Options{Name: "Redis", Monotonic: o.Monotonic, Logger: o.Logger}),
 		local: o.Now, sample: s.redisTime, log: &s.log,
+	}
+	if strings.ContainsAny(o.Prefix, "{}") {
+		s.log.Error("there are no changes feeds: redis-prefix contains braces", "redis-prefix", o.Prefix)
 	}
 	s.stopped.Go(func() { repeat(ctx, sampleEvery, s.monitor, s.agreements.nextRound) })
 	s.stopped.Go(func() { repeat(ctx, lookEvery, s.clock.refresh, func() {}) })
@@ -110,7 +136,7 @@ func (o Options) Validate() error {
 	}
 	o.Logger = slog.New(slog.DiscardHandler)
 	o.MinIdleConns = 0 // those are opened with the client
-	client, err := newClient(o)
+	client, err := newClient(o, newGuard(o))
 	if err != nil {
 		return err
 	}
@@ -143,8 +169,14 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Wait < 0 || o.Wait > MaxWait {
+		return o, fmt.Errorf("%d is not a number of replicas to wait for: use 0 to %d", o.Wait, MaxWait)
+	}
 	return o, o.checkLayouts()
 }
+
+// Load implements [store.Store]. It is 0: this store queues nothing. Package coalesce measures the load of Redis.
+func (*Store) Load() float64 { return 0 }
 
 // Close stops the clock and closes the connections. No accepted write is lost: every call waits for Redis' reply.
 func (s *Store) Close() error {
@@ -175,17 +207,20 @@ func (s *Store) begin(ctx context.Context, timeout time.Duration) (context.Conte
 
 // open begins an operation on one namespace, after checking that this server can serve it.
 func (s *Store) open(ctx context.Context, name string) (context.Context, context.CancelFunc, namespace, error) {
-	ns := s.keys.namespace(name)
+	ctx, cancel, c, err := s.openWithBit(ctx, name)
+	return ctx, cancel, c.namespace, err
+}
+
+// openWithBit is open for operations that matter to the namespace's feed.
+func (s *Store) openWithBit(ctx context.Context, name string) (context.Context, context.CancelFunc, *candidate, error) {
+	c := &candidate{namespace: s.keys.namespace(name)}
 	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
 	if err != nil {
-		return nil, nil, ns, err
+		return nil, nil, c, err
 	}
-	if !s.agreements.current(name) {
-		c := &candidate{namespace: ns}
-		if s.verify(ctx, []*candidate{c}); c.err != nil {
-			cancel()
-			return nil, nil, ns, c.err
-		}
+	if s.verify(ctx, []*candidate{c}); c.err != nil {
+		cancel()
+		return nil, nil, c, c.err
 	}
-	return ctx, cancel, ns, nil
+	return ctx, cancel, c, nil
 }

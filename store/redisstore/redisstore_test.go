@@ -41,11 +41,12 @@ func TestMain(m *testing.M) {
 }
 
 // checkLeaks returns an exit code. It waits for goroutines of the client that sleep for a second between attempts to
-// connect, even after the client is closed.
+// connect, even after the client is closed. A toxic can hang for ever when its connection ends: that is Toxiproxy's.
 func checkLeaks() int {
 	var err error
 	for range 10 {
-		if err = goleak.Find(); err == nil {
+		err = goleak.Find(goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
+		if err == nil {
 			return 0
 		}
 	}

@@ -1,17 +1,23 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lastseen/lastseen/store"
 )
 
 //go:embed *.lua
 var luaFiles embed.FS
 
-var scripts = struct{ ping, leave, count, page, millisecond, trim, lease, time, probe, register *redis.Script }{
+var scripts = struct {
+	ping, leave, count, page, millisecond, trim, lease, time, probe, register, drop *redis.Script
+	feedWrite, feedForget, feedRecord, feedRead, feedSnapshot, feedSweep            *redis.Script
+}{
 	ping:        newScript("clock.lua", "ping.lua"),
 	leave:       newScript("clock.lua", "leave.lua"),
 	count:       newScript("count.lua"),
@@ -22,28 +28,52 @@ var scripts = struct{ ping, leave, count, page, millisecond, trim, lease, time, 
 	time:        newScript("time.lua"),
 	probe:       newScript("probe.lua"),
 	register:    newScript("register.lua"),
+	drop:        newScript("drop.lua"),
+
+	feedWrite:    newFeedScript("feedwrite.lua"),
+	feedForget:   newFeedScript("feedforget.lua"),
+	feedRecord:   newFeedScript("feedrecord.lua"),
+	feedRead:     newScript("feedread.lua"),
+	feedSnapshot: newScript("feedsnapshot.lua"),
+	feedSweep:    newFeedScript("feedsweep.lua"),
 }
 
-func newScript(files ...string) *redis.Script {
-	var source []byte
+// newFeedScript returns a script that begins with the limits of package store and with feed.lua.
+func newFeedScript(file string) *redis.Script {
+	limits := fmt.Sprintf("local max_changes, changes_kept, max_sweep, max_sweep_instant = %d, %d, %d, %d\n"+
+		"local sweep_takeover, sweep_takeover_others = %d, %d\n",
+		store.MaxChanges, store.ChangesKept.Milliseconds(), store.MaxSweep, store.MaxSweepInstant,
+		store.SweepTakeover.Milliseconds(), store.SweepTakeoverOthers.Milliseconds())
+	return redis.NewScript(limits + luaSource("clock.lua", "feed.lua", file))
+}
+
+func newScript(files ...string) *redis.Script { return redis.NewScript(luaSource(files...)) }
+
+// luaSource returns the text of files, one after the other.
+func luaSource(files ...string) string {
+	var all []byte
 	for _, file := range files {
 		text, err := luaFiles.ReadFile(file)
 		if err != nil {
 			panic(err) // a misspelt name above
 		}
-		source = append(source, text...)
+		all = append(all, text...)
 	}
-	return redis.NewScript(string(source))
+	return string(all)
 }
 
-// call is one run of a script on one key.
+// call is one run of a script on one key, and perhaps on others in the same slot.
 type call struct {
-	key  string
-	args []any
+	key    string
+	args   []any
+	others []string
+	script *redis.Script // if not nil, it is run instead of the one that the other calls run
 }
+
+func (c call) keys() []string { return append([]string{c.key}, c.others...) }
 
 func (s *Store) runOnKey(ctx context.Context, script *redis.Script, key string, args ...any) (*redis.Cmd, error) {
-	cmd := s.runScripts(ctx, script, []call{{key, args}})[0]
+	cmd := s.runScripts(ctx, script, []call{{key: key, args: args}})[0]
 	return cmd, translate(cmd.Err())
 }
 
@@ -87,7 +117,7 @@ func (s *Store) runAll(ctx context.Context, script *redis.Script, calls []call) 
 // unknown ones are sent again in full.
 func (s *Store) runScripts(ctx context.Context, script *redis.Script, calls []call) []*redis.Cmd {
 	cmds := s.pipeline(ctx, calls, func(p redis.Scripter, c call) *redis.Cmd {
-		return p.EvalSha(ctx, script.Hash(), []string{c.key}, c.args...)
+		return p.EvalSha(ctx, cmp.Or(c.script, script).Hash(), c.keys(), c.args...)
 	})
 	var missing []int
 	var again []call
@@ -100,7 +130,7 @@ func (s *Store) runScripts(ctx context.Context, script *redis.Script, calls []ca
 		return cmds
 	}
 	resent := s.pipeline(ctx, again, func(p redis.Scripter, c call) *redis.Cmd {
-		return script.Eval(ctx, p, []string{c.key}, c.args...)
+		return cmp.Or(c.script, script).Eval(ctx, p, c.keys(), c.args...)
 	})
 	for i, cmd := range resent {
 		cmds[missing[i]] = cmd

@@ -42,6 +42,7 @@ func (s *Store) monitor(ctx context.Context) {
 	if err := s.checkServers(ctx); err == nil {
 		_ = s.forEachPrimary(ctx, s.writeNothing)
 		_ = s.checkOwnKeys(ctx)
+		s.checkFeedRights(ctx)
 	}
 	s.logReplaced()
 }
@@ -65,7 +66,11 @@ func (s *Store) checkServers(ctx context.Context) error {
 
 // checkServer logs what is wrong with one server. The error is ErrTooOld, or why the server could not be asked.
 func (s *Store) checkServer(ctx context.Context, client *redis.Client, _ string) error {
-	info, err := readInfo(ctx, client, "server", "memory")
+	sections := []string{"server", "memory"}
+	if s.guard.replicas > 0 {
+		sections = append(sections, "replication")
+	}
+	info, err := readInfo(ctx, client, sections...)
 	if err != nil {
 		return err
 	}
@@ -75,7 +80,19 @@ func (s *Store) checkServer(ctx context.Context, client *redis.Client, _ string)
 		s.log.logOnce(slog.LevelError, topic{server, "mode"}, mode,
 			"the store URL has to begin with redis+"+mode+"://", "server", server, "mode", mode)
 	}
+	s.checkReplicas(server, info)
 	return s.log.checkInfo(server, info)
+}
+
+// checkReplicas logs that a server has fewer replicas than must confirm writes.
+func (s *Store) checkReplicas(server string, info map[string]string) {
+	connected, value := info["connected_slaves"], ""
+	if n, err := strconv.Atoi(connected); err == nil && n < s.guard.replicas {
+		value = connected
+	}
+	s.log.logOnce(slog.LevelWarn, topic{server, "replicas"}, value,
+		"this Redis has fewer replicas than redis-wait asks for: writes fail",
+		"server", server, "connected", connected, "redis-wait", s.guard.replicas)
 }
 
 // forEachPrimary calls fn concurrently for every server that is written to, with a key that the server owns and that is

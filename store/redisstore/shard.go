@@ -78,16 +78,19 @@ type chunk struct {
 	index []int // places in the batch
 }
 
-// maxChunk bounds the members of one command, so that none keeps Redis busy for long.
-const maxChunk = 512
+// These bound the members of one command, so that none keeps Redis busy for long.
+const (
+	maxChunk     = 512
+	maxFeedChunk = 256 // with a feed: each member may be appended
+)
 
-// split divides count items over the shards of their users, in chunks of at most maxChunk.
-func (n namespace) split(count int, user func(int) string) []*chunk {
+// split divides count items over the shards of their users, in chunks of at most a size.
+func (n namespace) split(count, size int, user func(int) string) []*chunk {
 	open := make([]*chunk, n.shards)
 	var chunks []*chunk
 	for i := range count {
 		shard := shardOf(user(i), n.shards)
-		if c := open[shard]; c == nil || len(c.index) == maxChunk {
+		if c := open[shard]; c == nil || len(c.index) == size {
 			open[shard] = &chunk{key: n.shard(shard)}
 			chunks = append(chunks, open[shard])
 		}

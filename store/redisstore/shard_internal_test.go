@@ -27,7 +27,8 @@ func TestShardOf(t *testing.T) {
 }
 
 func TestSplit(t *testing.T) {
-	chunks := keyspace{prefix: "p:", shards: 1}.namespace("n").split(1100, func(i int) string { return fmt.Sprint(i) })
+	n := keyspace{prefix: "p:", shards: 1}.namespace("n")
+	chunks := n.split(1100, maxChunk, func(i int) string { return fmt.Sprint(i) })
 	require.Len(t, chunks, 3)
 	next := 0
 	for _, p := range chunks {

@@ -38,7 +38,7 @@ func TestConformanceOfSharedSets(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			storetest.Run(t, func(t testing.TB) store.Store {
+			storetest.RunWithoutFeed(t, func(t testing.TB) store.Store {
 				o.URL, o.Prefix, o.Logger = url, fmt.Sprintf("test%d:", n.Add(1)), discardLog()
 				o.Timeout, o.DialTimeout = longTimeout, longTimeout
 				s, err := redisstore.Open(o)

@@ -11,7 +11,7 @@ import (
 // Trim implements [store.Store]. If a namespace has several shards, it first checks the clocks of all, and counts what
 // to delete in each: one shard after the other would take too long.
 func (s *Store) Trim(ctx context.Context, namespace string, q store.TrimQuery) (result store.TrimResult, err error) {
-	ctx, cancel, ns, err := s.open(ctx, namespace)
+	ctx, cancel, ns, err := s.openWithBit(ctx, namespace)
 	if err != nil {
 		return result, err
 	}
@@ -51,13 +51,16 @@ type trimmed struct {
 
 // trim deletes members of each shard that are older than the query's age, all in one round trip: at most as many as its
 // limit. With limit 0 it only counts them.
-func (s *Store) trim(ctx context.Context, ns namespace, q store.TrimQuery, limits []int) ([]trimmed, error) {
+func (s *Store) trim(ctx context.Context, ns *candidate, q store.TrimQuery, limits []int) ([]trimmed, error) {
 	calls := make([]call, len(limits))
 	for i, limit := range limits {
 		calls[i] = call{key: ns.shard(i), args: []any{
 			q.Age.Milliseconds(), int64(q.Now), store.MaxClockDrift.Milliseconds(), ns.perScore(),
 			limit, q.All, ns.time(lastseen.MaxInstant + 1), ns.hidden(),
 		}}
+		if ns.bit.set {
+			calls[i].others = []string{ns.feed(ns.shard(i))}
+		}
 	}
 	replies, err := s.runInts(ctx, scripts.trim, 3, calls...)
 	if err != nil {

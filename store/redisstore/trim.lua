@@ -2,6 +2,7 @@
 -- by the current clock of this Redis.
 --
 -- KEYS[1]  one shard of a namespace
+-- KEYS[2]  its feed, in namespaces that may have one: see feed.lua
 -- ARGV[1]  the age in milliseconds
 -- ARGV[2]  what the caller expects the clock to show, in milliseconds
 -- ARGV[3]  how far the clock may be from that, in milliseconds
@@ -18,6 +19,8 @@
 -- Scores between -c and c, both excluded, are older than c: one run of ranks. Hidden members are
 -- another run. Deleting by rank bounds the time one call can take.
 --
+-- While there is a feed, users whom it shows as green or yellow are kept.
+--
 -- Numbers are passed to Redis as they are, or written with all their digits: see ping.lua.
 
 local key, unit, limit = KEYS[1], ARGV[4], tonumber(ARGV[5])
@@ -25,10 +28,15 @@ local now = clock()
 if math.abs(now - ARGV[2]) > tonumber(ARGV[3]) then
   return {-1, 0, now}
 end
-if now - ARGV[1] < 1 then
+local before = now - ARGV[1]
+if KEYS[2] then
+  local feed = redis.call('HMGET', KEYS[2], 'w', 'y')
+  before = feed[1] and math.min(before, feed[1] - feed[2]) or before
+end
+if before < 1 then
   return {0, 0, 0}
 end
-local cutoff = (now - ARGV[1]) / unit
+local cutoff = before / unit
 
 -- A bound that excludes the number.
 local function beyond(number)

@@ -74,7 +74,7 @@ func TestInvalidAddresses(t *testing.T) {
 		"redis+geheim://a":                                                "begin with",
 		"unix:///geheim":                                                  "begin with",
 	} {
-		_, err := newClient(Options{URL: url})
+		_, err := newClient(Options{URL: url}, newGuard(Options{}))
 		require.ErrorContains(t, err, reason, url)
 		require.NotContains(t, strings.ReplaceAll(err.Error(), reason, ""), "geheim", url)
 		require.NotContains(t, Redact(url), "geheim", url)
@@ -100,7 +100,8 @@ func TestInsecureIsLogged(t *testing.T) {
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	for _, value := range []string{"false", "true"} {
 		require.Empty(t, log.String())
-		client, err := newClient(Options{URL: "rediss://:geheim@h?tls-insecure-skip-verify=" + value, Logger: logger})
+		o := Options{URL: "rediss://:geheim@h?tls-insecure-skip-verify=" + value, Logger: logger}
+		client, err := newClient(o, newGuard(o))
 		require.NoError(t, err)
 		require.Equal(t, value == "true", client.(*redis.Client).Options().TLSConfig.InsecureSkipVerify)
 		require.NoError(t, client.Close())

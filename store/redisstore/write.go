@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math/rand/v2"
+	"time"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
@@ -39,6 +41,7 @@ type pendingBatch struct {
 	place     []int            // for each item, the place of its user in unique
 	states    []lastseen.State // of unique
 	created   bool             // a key was made
+	missing   bool             // there is no feed although the namespace has the bit
 }
 
 // record writes batches of pings or, with left, of leaves. Empty batches have no effect.
@@ -51,7 +54,7 @@ func (s *Store) record(ctx context.Context, batches []*store.Batch[store.Sightin
 	defer cancel()
 	all, namespaces := s.prepare(batches)
 	s.ensure(ctx, namespaces)
-	s.write(ctx, all, left)
+	s.write(confirmed(ctx), all, left)
 	var created []*candidate
 	for _, b := range all {
 		switch {
@@ -61,6 +64,11 @@ func (s *Store) record(ctx context.Context, batches []*store.Batch[store.Sightin
 		case b.created:
 			// The first member of a key, perhaps since another server deleted the namespace.
 			created = append(created, &b.candidate)
+		}
+	}
+	for _, b := range all {
+		if b.err == nil && b.missing {
+			s.dropBit(ctx, b.name, b.bit)
 		}
 	}
 	s.register(ctx, created, 0) // all at once, since a batch can create hundreds of namespaces
@@ -102,6 +110,7 @@ func (b *pendingBatch) finish() {
 type writeCmd struct {
 	*pendingBatch
 	*chunk
+	sampled bool // the time since the first user's previous ping is wanted
 }
 
 // write sends batches to their shards, in as few round trips as [maxMembers] allows, and fills in the resulting states.
@@ -110,13 +119,17 @@ func (s *Store) write(ctx context.Context, all []*pendingBatch, left bool) {
 	var cmds []writeCmd
 	members := 0
 	for _, b := range all {
-		for _, c := range b.split(len(b.unique), func(i int) string { return b.unique[i].User }) {
+		size := maxChunk
+		if b.bit.set {
+			size = maxFeedChunk
+		}
+		for _, c := range b.split(len(b.unique), size, func(i int) string { return b.unique[i].User }) {
 			if members += len(c.index); members > maxMembers {
 				s.send(ctx, cmds, left)
 				cmds, members = nil, len(c.index)
 			}
 			if b.err == nil {
-				cmds = append(cmds, writeCmd{b, c})
+				cmds = append(cmds, writeCmd{b, c, !left && s.samplesGap()})
 			}
 		}
 	}
@@ -130,7 +143,12 @@ func (s *Store) send(ctx context.Context, cmds []writeCmd, left bool) {
 	}
 	calls := make([]call, len(cmds))
 	for i, c := range cmds {
-		calls[i] = call{key: c.key, args: c.args(left)}
+		if calls[i] = (call{key: c.key}); c.bit.set && s.mayAppend(ctx, c.namespace, c.key) {
+			calls[i].script, calls[i].others = scripts.feedWrite, c.companions(c.key)
+			calls[i].args = c.feedArgs(left)
+		} else {
+			calls[i].args = c.args(left)
+		}
 	}
 	for i, reply := range s.runScripts(ctx, script, calls) {
 		err := translate(reply.Err())
@@ -148,11 +166,12 @@ func (c writeCmd) args(left bool) []any {
 	for _, at := range c.index {
 		earliest, latest = min(earliest, c.unique[at].At), max(latest, c.unique[at].At)
 	}
-	args := make([]any, 0, 3+3*len(c.index))
-	if !left {
-		args = append(args, "-"+c.time(earliest))
+	args := make([]any, 0, 4+3*len(c.index))
+	if left {
+		args = append(args, int64(latest), c.perScore())
+	} else {
+		args = append(args, "-"+c.time(earliest), int64(latest), c.perScore(), c.sampled)
 	}
-	args = append(args, int64(latest), c.perScore())
 	var last lastseen.Instant
 	var score, past *string
 	for _, at := range c.index {
@@ -173,19 +192,49 @@ func (c writeCmd) args(left bool) []any {
 	return args
 }
 
+// feedArgs returns the arguments of feedwrite.lua.
+func (c writeCmd) feedArgs(left bool) []any {
+	latest := lastseen.Instant(0)
+	for _, at := range c.index {
+		latest = max(latest, c.unique[at].At)
+	}
+	args := append(make([]any, 0, 4+2*len(c.index)), linkBase(), int64(latest), left, c.sampled)
+	var last lastseen.Instant
+	var score *string
+	for _, at := range c.index {
+		sighting := &c.unique[at]
+		if score == nil || sighting.At != last {
+			text := c.time(sighting.At)
+			last, score = sighting.At, &text
+		}
+		args = append(args, score, &sighting.User)
+	}
+	return args
+}
+
 func (s *Store) readStates(c writeCmd, reply any, left bool) error {
 	parts, err := sliceOf(reply, -1)
 	if err != nil || len(parts) == 0 {
 		return cmp.Or(err, errors.New("empty script reply"))
 	}
 	c.created = c.created || parts[0] == int64(1)
-	if len(parts) == 1 {
+	c.missing = c.missing || len(parts) > 3 && parts[3] == int64(1)
+	if len(parts) == 1 || parts[1] == nil {
 		for _, at := range c.index {
 			c.states[at] = lastseen.State{At: c.unique[at].At, Left: left}
 		}
-		return nil
+	} else if err := s.readScores(c, parts[1]); err != nil {
+		return err
 	}
-	scores, err := sliceOf(parts[1], len(c.index))
+	if c.sampled && len(parts) > 2 {
+		s.observeGap(c, parts[2])
+	}
+	return nil
+}
+
+// readScores reads the states of a command from its scores.
+func (s *Store) readScores(c writeCmd, reply any) error {
+	scores, err := sliceOf(reply, len(c.index))
 	if err != nil {
 		return err
 	}
@@ -201,12 +250,32 @@ func (s *Store) readStates(c writeCmd, reply any, left bool) error {
 	return nil
 }
 
+// gapSample is how many commands there are for each whose gap is observed, on average. An observation costs Redis one
+// ZSCORE.
+const gapSample = 16
+
+// samplesGap reports whether the next command is one whose gap is observed.
+func (s *Store) samplesGap() bool { return s.gap != nil && rand.IntN(gapSample) == 0 }
+
+// observeGap calls the gap function with the time between the ping of a command's first user and the previous one, if
+// the user was present before and this ping is later.
+func (s *Store) observeGap(c writeCmd, previous any) {
+	before, err := c.stateOfReply(previous)
+	now := c.states[c.index[0]]
+	if err == nil && before.Known() && !before.Left && !now.Left && now.At > before.At {
+		s.gap(c.name, time.Duration(now.At-before.At)*time.Millisecond)
+	}
+}
+
 // Forget implements [store.Store].
 func (s *Store) Forget(ctx context.Context, namespace, user string) error {
-	ctx, cancel, ns, err := s.open(ctx, namespace)
+	ctx, cancel, c, err := s.openWithBit(ctx, namespace)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	return translate(s.client.ZRem(ctx, ns.of(user), user).Err())
+	if c.bit.set && s.mayAppend(ctx, c.namespace, c.of(user)) {
+		return s.forgetInFeed(ctx, c, user)
+	}
+	return translate(s.client.ZRem(confirmed(ctx), c.of(user), user).Err())
 }

@@ -1,0 +1,78 @@
+package redisstore
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// agreements remembers the namespaces that were stored as this server stores them when they were last checked, each by
+// the number of the round in which that was. The zero value is ready for use.
+type agreements struct {
+	round atomic.Int64
+	last  sync.Map // name → agreement
+}
+
+type agreement struct {
+	round int64
+	bit   feedBit
+}
+
+// load returns the agreement on a namespace; one of a round before the first if there is none.
+func (a *agreements) load(name string) agreement {
+	if last, found := a.last.Load(name); found {
+		return last.(agreement)
+	}
+	return agreement{round: -1}
+}
+
+// keepAgreed is the number of rounds for which an unused namespace is remembered: an hour. Other servers remove
+// namespaces, and new ones come.
+const keepAgreed = int64(time.Hour / sampleEvery)
+
+// nextRound begins a round, in which namespaces are checked again.
+func (a *agreements) nextRound() {
+	round := a.round.Add(1)
+	a.last.Range(func(name, last any) bool {
+		if round-last.(agreement).round > keepAgreed {
+			a.last.CompareAndDelete(name, last)
+		}
+		return true
+	})
+}
+
+// current reports whether a namespace was checked in this round.
+func (a *agreements) current(name string) bool {
+	return a.load(name).round == a.round.Load()
+}
+
+// bit returns what was last read of a namespace's feed.
+func (a *agreements) bit(name string) feedBit { return a.load(name).bit }
+
+func (a *agreements) confirm(name string, bit feedBit) {
+	a.last.Store(name, agreement{a.round.Load(), bit})
+}
+
+// recorded has this process know that a namespace has a feed. If it is not remembered, its next use reads that.
+func (a *agreements) recorded(name string, bit feedBit) {
+	for {
+		last, found := a.last.Load(name)
+		if !found || a.last.CompareAndSwap(name, last, agreement{last.(agreement).round, bit}) {
+			return
+		}
+	}
+}
+
+func (a *agreements) known(name string) bool {
+	_, found := a.last.Load(name)
+	return found
+}
+
+// recheck has a namespace checked again before its next use.
+func (a *agreements) recheck(name string) {
+	if last := a.load(name); last.round == a.round.Load() {
+		a.last.CompareAndSwap(name, last, agreement{last.round - 1, last.bit})
+	}
+}
+
+func (a *agreements) forget(name string) { a.last.Delete(name) }

@@ -1,0 +1,109 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// untilOpen calls until a circuit breaker opened.
+func untilOpen(t *testing.T, s *redisstore.Store, call func() error) {
+	t.Helper()
+	opened := s.BreakersOpened()
+	require.Eventually(t, func() bool {
+		_ = call()
+		return s.BreakersOpened() > opened
+	}, longTimeout, time.Millisecond)
+}
+
+// TestReadyAgainWithoutTraffic checks that readiness needs no other calls to notice that Redis is back.
+func TestReadyAgainWithoutTraffic(t *testing.T) {
+	ctx, server := context.Background(), redistest.StartProcess(t)
+	s := newStore(t, redisstore.Options{URL: server.URL(), Timeout: 250 * time.Millisecond})
+	ready := func() error { return s.Ready(ctx) }
+	untilSuccess(t, ready)
+	for name, fault := range map[string]struct{ begin, end func(testing.TB) }{
+		"frozen":  {server.Freeze, server.Thaw},
+		"stopped": {server.Stop, server.Start},
+	} {
+		fault.begin(t)
+		untilOpen(t, s, ready)
+		require.ErrorIs(t, ready(), store.ErrUnavailable, name)
+		fault.end(t)
+		untilSuccess(t, ready)
+		require.Equal(t, redisstore.BreakerClosed, s.Breakers()[0].State)
+	}
+}
+
+// TestRepliesDoNotOpenABreaker checks that a Redis which refuses is not mistaken for one that does not respond.
+func TestRepliesDoNotOpenABreaker(t *testing.T) {
+	ctx, server := context.Background(), redistest.StartProcess(t)
+	client := server.Client(t)
+	s := newStore(t, redisstore.Options{URL: server.URL()})
+	require.NoError(t, ping(s, "chat", "alice"))
+	require.NoError(t, client.Set(ctx, "presence:text", "a text", 0).Err())
+	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "1").Err())
+	for range 30 {
+		require.ErrorIs(t, ping(s, "chat", "bob"), store.ErrFull)
+		_, err := s.Count(ctx, "text", everyone())
+		require.ErrorIs(t, err, store.ErrWrongType)
+		cancelled, cancel := context.WithCancel(ctx)
+		cancel()
+		_, err = s.Lookup(cancelled, "chat", []string{"alice"})
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	require.Zero(t, s.BreakersOpened())
+	require.Equal(t, []redisstore.Breaker{{Server: server.Addr}}, s.Breakers())
+}
+
+// TestBreakerOfOnePrimary checks that the breaker of a primary that hangs refuses no calls to the others.
+func TestBreakerOfOnePrimary(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 0)
+	s := newStore(t, redisstore.Options{URL: c.URL(), Timeout: time.Second})
+	away := c.Owner(t, "presence:n0")
+	where := map[bool][]string{}
+	for i := range 12 {
+		namespace := fmt.Sprint("n", i)
+		untilSuccess(t, func() error { return ping(s, namespace, "alice") })
+		lost := c.Owner(t, "presence:"+namespace) == away
+		where[lost] = append(where[lost], namespace)
+	}
+	require.NotEmpty(t, where[false])
+	away.Freeze(t)
+	untilOpen(t, s, func() error { return ping(s, "n0", "bob") })
+	for _, namespace := range where[false] {
+		untilSuccess(t, func() error { return ping(s, namespace, "bob") })
+	}
+	for _, b := range s.Breakers() {
+		require.Equal(t, b.Server != away.Addr, b.State == redisstore.BreakerClosed, b)
+	}
+	require.Eventually(t, func() bool { // a probe gets another error
+		err := ping(s, "n0", "bob")
+		return err != nil && strings.Contains(err.Error(), "circuit breaker is open: "+away.Addr)
+	}, longTimeout, time.Millisecond)
+	away.Thaw(t)
+	untilSuccess(t, func() error { return ping(s, "n0", "bob") })
+}
+
+// TestBreakerOfAReplacedPrimary checks that a breaker that stays open does not keep calls from the promoted replica.
+func TestBreakerOfAReplacedPrimary(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 1, redistest.QuickToFail)
+	s := newStore(t, redisstore.Options{URL: c.URL(), Timeout: 250 * time.Millisecond})
+	untilSuccess(t, func() error { return ping(s, "chat", "alice") })
+	owner := c.Owner(t, "presence:chat")
+	owner.Freeze(t)
+	untilOpen(t, s, func() error { return ping(s, "chat", "bob") })
+	untilSuccess(t, func() error { return ping(s, "chat", "bob") })
+	require.NotEqual(t, owner, c.Owner(t, "presence:chat"))
+	owner.Thaw(t)
+}

@@ -1,0 +1,140 @@
+package redisstore_test
+
+import (
+	"context"
+	"net"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// TestFeedOnCluster is what leaves a Cluster as it was.
+func TestFeedOnCluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 0)
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *redistest.Cluster, *feed)
+	}{
+		{"Use", func(t *testing.T, _ *redistest.Cluster, f *feed) { useFeed(t, f) }},
+		{"Keys", testCompanionsInACluster},
+		{"Slots", testFeedWhileSlotsMove},
+		{"HalfMoved", testFeedInHalfASlot},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := startFeed(t, newStore(t, redisstore.Options{URL: c.URL(), Shards: 7}), c.Client(t), 7)
+			test.run(t, c, f)
+			require.NoError(t, f.s.DeleteNamespace(context.Background(), "chat"))
+			require.Empty(t, keysOf(t, c))
+		})
+	}
+}
+
+// testCompanionsInACluster: they are where their shard is, so that one script can use all.
+func testCompanionsInACluster(t *testing.T, c *redistest.Cluster, f *feed) {
+	f.ping(f.w, numbered("u", 50)...)
+	owners := map[string]bool{}
+	for _, key := range f.keys {
+		require.Equal(t, c.Slot(t, key), c.Slot(t, feedKey(key)))
+		require.Equal(t, c.Slot(t, key), c.Slot(t, streamKey(key)))
+		owners[c.Owner(t, key).Addr] = true
+	}
+	require.Len(t, owners, 3, "they are on all servers")
+	want := slices.Concat(f.keys, f.companions(), []string{"presence::namespaces", "presence::meta"})
+	require.ElementsMatch(t, want, keysOf(t, c))
+}
+
+// testFeedWhileSlotsMove: users come, go and decay, and a reader follows, while slots move under them.
+func testFeedWhileSlotsMove(t *testing.T, c *redistest.Cluster, f *feed) {
+	users := numbered("u", 30)
+	f.moveWatermark(f.w - hour)
+	f.ping(f.w, users...) // every stream exists
+	stop := f.churn(users)
+	r := newReader(t, f.s, users...)
+	r.limit = store.MaxChangesRead
+	for _, key := range []string{f.keys[1], f.keys[3], f.keys[1], "presence::meta"} {
+		owner := slices.Index(c.Primaries, c.Owner(t, key))
+		to := c.Primaries[(owner+1)%3]
+		require.NoError(t, to.Client(t).ScriptFlush(context.Background()).Err())
+		c.MoveSlot(t, c.Slot(t, key), to, func() {
+			more := len(r.changes) + 50
+			r.pollUntil(func() bool { return len(r.changes) > more })
+		})
+	}
+	stop()
+	r.requireTruth()
+	require.Zero(t, r.resets, "nothing was lost")
+}
+
+// testFeedInHalfASlot: of a shard and its companions some have moved and some have not. Redis refuses what needs
+// several of them, and every call either fails as unavailable or is right.
+func testFeedInHalfASlot(t *testing.T, c *redistest.Cluster, f *feed) {
+	ctx := context.Background()
+	users := numbered("u", 30)
+	f.ping(f.w, users...)
+	r := newReader(t, f.s, users...)
+	key := f.keys[3]
+	some := append(f.client.ZRange(ctx, key, 0, -1).Val(), users[:3]...) // calls that fail take a while
+	for i, first := range []string{key, feedKey(key), streamKey(key)} {
+		from := c.Owner(t, key)
+		to := c.Primaries[(slices.Index(c.Primaries, from)+1)%3]
+		host, port, err := net.SplitHostPort(to.Addr)
+		require.NoError(t, err)
+		source, target := from.Client(t), to.Client(t)
+		slot := c.Slot(t, key)
+		id := func(p *redistest.Process) string {
+			text, err := p.Client(t).Do(ctx, "CLUSTER", "MYID").Text()
+			require.NoError(t, err)
+			return text
+		}
+		require.NoError(t, target.Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", id(from)).Err())
+		require.NoError(t, source.Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", id(to)).Err())
+		require.NoError(t, source.Migrate(ctx, host, port, first, 0, longTimeout).Err())
+		f.duringMove(r, some, lastseen.Instant(i))
+		for _, other := range []string{key, feedKey(key), streamKey(key)} {
+			if other != first {
+				require.NoError(t, source.Migrate(ctx, host, port, other, 0, longTimeout).Err())
+			}
+		}
+		f.duringMove(r, some, lastseen.Instant(i))
+		for _, p := range []*redistest.Process{to, from} {
+			require.NoError(t, p.Client(t).Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", id(to)).Err())
+		}
+		r.requireTruth()
+	}
+	require.Zero(t, r.resets)
+}
+
+// duringMove makes calls that may fail while a slot moves, and fails if one fails in another way, or lies.
+func (f *feed) duringMove(r *reader, users []string, round lastseen.Instant) {
+	f.Helper()
+	ctx := context.Background()
+	check := func(err error) {
+		if err != nil && !isOutage(err) {
+			f.Errorf("not an outage: %v", err)
+		}
+	}
+	for i, user := range users {
+		at, write := f.w+round*100+lastseen.Instant(i), f.s.Ping
+		if i%2 == 0 {
+			write = f.s.Leave
+		}
+		_, err := write(ctx, "chat", sightingsAt(at, user))
+		check(err)
+	}
+	check(f.s.RecordChanges(ctx, "chat", hours))
+	step := &store.ChangesSweep{Namespace: "chat", Thresholds: hours, Now: f.clock()}
+	f.s.SweepChanges(ctx, []*store.ChangesSweep{step})
+	check(step.Err)
+	require.False(f, step.Begun)
+	check(r.tryPoll())
+	check(newReaderOf(f.T, f.s, users...).tryPoll())
+	_, err := trim(f.s, "chat", hours.Yellow)
+	check(err)
+}

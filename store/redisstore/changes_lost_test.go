@@ -1,0 +1,176 @@
+package redisstore_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// entryIDs returns the IDs of all entries of a shard.
+func (f *feed) entryIDs(key string) (ids []string) {
+	f.Helper()
+	entries, err := f.client.XRange(context.Background(), streamKey(key), "-", "+").Result()
+	require.NoError(f, err)
+	for _, entry := range entries {
+		ids = append(ids, entry.ID)
+	}
+	return ids
+}
+
+func (f *feed) deleteEntry(i int) {
+	f.Helper()
+	id := f.entryIDs(f.keys[0])[i]
+	require.NoError(f, f.client.XDel(context.Background(), streamKey(f.keys[0]), id).Err())
+}
+
+func (f *feed) remove(keys ...string) {
+	f.Helper()
+	require.NoError(f, f.client.Del(context.Background(), keys...).Err())
+}
+
+// expire lets keys expire, and waits until they have.
+func (f *feed) expire(keys ...string) {
+	f.Helper()
+	for _, key := range keys {
+		require.NoError(f, f.client.PExpire(context.Background(), key, time.Millisecond).Err())
+	}
+	require.Eventually(f, func() bool { return f.client.Exists(context.Background(), keys...).Val() == 0 }, longTimeout,
+		time.Millisecond)
+}
+
+// TestLostEntries: whatever Redis lost of a feed, a reader who has not read it gets a reset, at the first read. One who
+// has read everything misses nothing, with or without a reset.
+func TestLostEntries(t *testing.T) {
+	t.Parallel()
+	url := redistest.Start(t)
+	const stream, hash = "presence:changes:{presence:chat}", "presence:feed:{presence:chat}"
+	for name, test := range map[string]struct {
+		lose func(*feed)
+		gone bool // the feed is no longer recorded
+	}{
+		"the first":   {lose: func(f *feed) { f.deleteEntry(1) }},
+		"one between": {lose: func(f *feed) { f.deleteEntry(2) }},
+		"the last":    {lose: func(f *feed) { f.deleteEntry(3) }},
+		"trimmed":     {lose: func(f *feed) { f.client.XTrimMaxLen(context.Background(), stream, 1) }},
+		"all": {lose: func(f *feed) {
+			f.client.XTrimMaxLen(context.Background(), stream, 0)
+		}},
+		"stream deleted": {lose: func(f *feed) { f.remove(stream) }},
+		"stream expired": {lose: func(f *feed) { f.expire(stream) }},
+		"renamed":        {lose: func(f *feed) { f.client.Rename(context.Background(), stream, "presence::x") }},
+		"hash deleted":   {lose: func(f *feed) { f.remove(hash) }, gone: true},
+		"both deleted":   {lose: func(f *feed) { f.remove(hash, stream) }, gone: true},
+		"both expired":   {lose: func(f *feed) { f.expire(hash, stream) }, gone: true},
+		"everything":     {lose: func(f *feed) { f.client.FlushAll(context.Background()) }, gone: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := newClient(t, url)
+			require.NoError(t, client.FlushAll(context.Background()).Err())
+			f := startFeed(t, newStore(t, redisstore.Options{URL: url}), client, 1)
+			f.ping(f.w, "alice")
+			behind := newReader(t, f.s, "alice", "bob", "carol")
+			behind.limit = 10
+			f.ping(f.w, "bob")
+			f.leave(f.w+1, "alice")
+			f.ping(f.w, "carol")
+			current := newReader(t, f.s, "alice", "bob", "carol")
+			test.lose(f)
+			if test.gone {
+				behind.requireNotRecorded()
+				current.requireNotRecorded()
+				f.ping(f.w+1, "bob")
+				require.Zero(t, client.Exists(context.Background(), hash).Val(), "a write does not begin a feed")
+				f.record()
+				f.settle()
+			}
+			require.True(t, behind.read().Reset)
+			for _, r := range []*reader{behind, current} {
+				r.watermark = 0
+				r.requireTruth()
+			}
+			f.ping(f.w+2, "alice")
+			f.leave(f.w+3, "carol")
+			behind.requireTruth()
+			current.requireTruth()
+			require.Equal(t, 1, behind.resets)
+			require.Equal(t, []lastseen.Status{lastseen.Green}, behind.of("alice"))
+			if test.gone {
+				require.Equal(t, 1, current.resets)
+			}
+		})
+	}
+}
+
+// TestHalfWrittenChange: the write is recorded, but Redis refuses its entry. The next ping finds nothing to change, so
+// readers must learn of it in another way.
+func TestHalfWrittenChange(t *testing.T) {
+	t.Parallel()
+	url := redistest.Start(t)
+	f := startFeed(t, newStore(t, redisstore.Options{URL: url}), newClient(t, url), 1)
+	r := newReader(t, f.s, "alice", "bob")
+	stream := streamKey("presence:chat")
+	f.remove(stream)
+	require.NoError(t, f.client.Set(context.Background(), stream, "not ours", 0).Err())
+	_, _ = f.s.Ping(context.Background(), "chat", sightingsAt(f.w, "alice"))
+	f.remove(stream)
+	f.ping(f.w, "alice")
+	r.requireTruth()
+	f.ping(f.w, "bob")
+	r.requireTruth()
+	require.Equal(t, lastseen.Green, r.told["alice"].Status)
+	require.Equal(t, lastseen.Green, r.told["bob"].Status)
+}
+
+// TestForeignEntry: an entry that another program added is never shown, and is at most a reset.
+func TestForeignEntry(t *testing.T) {
+	t.Parallel()
+	url := redistest.Start(t)
+	f := startFeed(t, newStore(t, redisstore.Options{URL: url}), newClient(t, url), 1)
+	f.ping(f.w, "alice")
+	r := newReader(t, f.s, "alice", "bob")
+	require.NoError(t, f.client.XAdd(context.Background(),
+		&redis.XAddArgs{Stream: streamKey("presence:chat"), Values: []string{"hello", "world"}}).Err())
+	require.NoError(t, r.read().Err)
+	f.ping(f.w, "bob")
+	f.leave(f.w+1, "alice")
+	newReader(t, f.s, "alice", "bob").requireTruth()
+	r.requireTruth()
+	f.ping(f.w+2, "alice")
+	r.requireTruth()
+}
+
+// TestForgottenFeedScripts: Redis loses them when it restarts or fails over.
+func TestForgottenFeedScripts(t *testing.T) {
+	t.Parallel()
+	eachSharding(t, func(t *testing.T, f *feed) {
+		flush := func() { require.NoError(t, f.client.ScriptFlush(context.Background()).Err()) }
+		users := numbered("u", 20)
+		r := newReader(t, f.s, users...)
+		for i, step := range []func(){
+			f.record,
+			func() { f.ping(f.w-hour+1000, users...) },
+			func() { f.leave(f.w-hour+1001, users[:10]...) },
+			r.poll,
+			func() { f.sweep(f.w + 2000) },
+			func() { require.NoError(t, f.s.Forget(context.Background(), "chat", users[11])) },
+			func() { _, err := trim(f.s, "chat", 3*time.Hour); require.NoError(t, err) },
+			func() { newReader(t, f.s, users...) },
+			r.poll,
+		} {
+			flush()
+			step()
+			require.False(t, t.Failed(), i)
+		}
+		flush()
+		r.requireTruth()
+		require.Zero(t, r.resets)
+		require.Len(t, r.changes, 20+10+10+1)
+	})
+}

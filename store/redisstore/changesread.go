@@ -1,0 +1,211 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// ReadChanges implements [store.Store]: all in one round trip.
+func (s *Store) ReadChanges(ctx context.Context, reads []*store.ChangesRead) {
+	ctx, cancel, err := s.begin(ctx, s.timeout)
+	if err != nil {
+		for _, r := range reads {
+			r.Err = err
+		}
+		return
+	}
+	defer cancel()
+	all := make([]*candidate, len(reads))
+	for i, r := range reads {
+		all[i] = &candidate{namespace: s.keys.namespace(r.Namespace)}
+	}
+	s.openRecorded(ctx, all)
+	pending := make([]pendingRead, len(reads))
+	var calls []call
+	for i, r := range reads {
+		*r = store.ChangesRead{Namespace: r.Namespace, After: r.After, Limit: r.Limit}
+		pending[i] = pendingRead{ChangesRead: r, namespace: all[i].namespace}
+		if r.Err = all[i].err; r.Err == nil {
+			calls = append(calls, pending[i].calls()...)
+		}
+	}
+	cmds := s.runScripts(ctx, scripts.feedRead, calls)
+	for i := range pending {
+		p := &pending[i]
+		if p.Err != nil {
+			continue
+		}
+		p.finish(cmds[:p.shards])
+		cmds = cmds[p.shards:]
+	}
+}
+
+// pendingRead is a read of a feed, shard by shard.
+type pendingRead struct {
+	*store.ChangesRead
+	namespace
+	after []place // one for each shard; none for the end
+	ends  []place // of the shards' feeds
+}
+
+// calls returns the calls that read the shards. If the places are not valid, they read only where the feed ends.
+func (p *pendingRead) calls() []call {
+	if p.After != nil {
+		p.after, p.Reset = parsePlaces(p.After, p.shards)
+		p.Reset = !p.Reset
+	}
+	calls := make([]call, p.shards)
+	for i, key := range p.all() {
+		id := ""
+		if p.after != nil {
+			id = p.after[i].id
+		}
+		calls[i] = call{key: p.feed(key), others: []string{p.entries(key)}, args: []any{id, p.limit()}}
+	}
+	return calls
+}
+
+// limit returns how many entries of a shard are read at most.
+func (p *pendingRead) limit() int { return min(max(p.Limit, 1), store.MaxChangesRead) }
+
+// parsePlaces returns the places of all shards; none if one is not valid, or if there are not as many as shards.
+func parsePlaces(texts []store.Place, shards int) (places []place, ok bool) {
+	if len(texts) != shards {
+		return nil, false
+	}
+	places = make([]place, shards)
+	for i, text := range texts {
+		if places[i], ok = parsePlace(text); !ok {
+			return nil, false
+		}
+	}
+	return places, true
+}
+
+// finish fills in the result from the replies of the shards.
+func (p *pendingRead) finish(cmds []*redis.Cmd) {
+	p.ends = make([]place, p.shards)
+	p.Places = make([]store.Place, p.shards)
+	for i, cmd := range cmds {
+		if err := p.readShard(i, cmd); err != nil {
+			*p.ChangesRead = store.ChangesRead{Namespace: p.Namespace, After: p.After, Limit: p.Limit, Err: err}
+			return
+		}
+	}
+	if p.Reset {
+		p.Changes, p.More = nil, false
+		for i, end := range p.ends {
+			p.Places[i] = end.text()
+		}
+	}
+}
+
+// readShard reads the reply of one shard.
+func (p *pendingRead) readShard(shard int, cmd *redis.Cmd) error {
+	reply, err := cmd.Slice()
+	if err != nil {
+		return translate(err)
+	}
+	if len(reply) == 0 {
+		return store.ErrNotRecorded
+	}
+	if len(reply) != 4 {
+		return fmt.Errorf("unexpected script reply of %d elements instead of 4", len(reply))
+	}
+	if p.ends[shard], err = readEnd(&p.Watermark, reply[0], reply[1], reply[2], shard == 0); err != nil {
+		return err
+	}
+	at := p.ends[shard]
+	if p.after != nil {
+		at = p.after[shard]
+	}
+	entries, err := sliceOf(reply[3], -1)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		change, previous, own, ok := readEntry(entry)
+		switch {
+		case !ok: // another program added it
+			continue
+		case previous != at.link:
+			p.Reset = true
+			return nil
+		}
+		at = own
+		change.Shard, change.Place = shard, own.text()
+		p.Changes = append(p.Changes, change)
+	}
+	full := p.after != nil && len(entries) >= p.limit()
+	p.More = p.More || full
+	p.Reset = p.Reset || !full && at != p.ends[shard] || full && at == p.after[shard]
+	p.Places[shard] = at.text()
+	return nil
+}
+
+// readEnd reads the watermark of a shard, which can only lower the one of shards before, and the feed's last entry.
+func readEnd(watermark *lastseen.Instant, reply, id, link any, first bool) (place, error) {
+	text, isText := reply.(string)
+	at, err := strconv.ParseInt(text, 10, 64)
+	end := place{}
+	end.id, _ = id.(string)
+	end.link, _ = link.(string)
+	if !isText || err != nil || end.id == "" || end.link == "" {
+		return end, fmt.Errorf("unexpected script reply: %v, %v, %v is not the end of a feed", reply, id, link)
+	}
+	if first || lastseen.Instant(at) < *watermark {
+		*watermark = lastseen.Instant(at)
+	}
+	return end, nil
+}
+
+// readEntry reads an entry, and the link of the one before: see append in feed.lua. It returns false for an entry of
+// another program.
+func readEntry(reply any) (c store.Change, previous string, own place, ok bool) {
+	pair, _ := reply.([]any)
+	if len(pair) != 2 {
+		return c, "", own, false
+	}
+	own.id, _ = pair[0].(string)
+	fields, _ := pair[1].([]any)
+	if len(fields) != 2 || fields[0] != "e" {
+		return c, "", own, false
+	}
+	text, _ := fields[1].(string)
+	values := strings.SplitN(text, " ", 5) // the user is the last one, and may contain spaces
+	if len(values) != 5 {
+		return c, "", own, false
+	}
+	ms, _, _ := strings.Cut(own.id, "-")
+	recorded, err1 := strconv.ParseInt(ms, 10, 64)
+	code, err2 := strconv.ParseUint(values[2], 10, 8)
+	at, err3 := strconv.ParseInt(values[3], 10, 64)
+	if errors.Join(err1, err2, err3) != nil || code/8 > codeLeft || code%8 > codeLeft {
+		return c, "", own, false
+	}
+	c.User, own.link = values[4], values[0]
+	if previous = values[1]; previous == "" { // of the same call
+		n, err := strconv.ParseInt(own.link, 10, 64)
+		if err != nil {
+			return c, "", own, false
+		}
+		previous = strconv.FormatInt(n-1, 10)
+	}
+	c.At, c.Recorded = lastseen.Instant(at), lastseen.Instant(recorded)
+	c.WasStatus, c.WasLeft = statuses[code/8], code/8 == codeLeft
+	c.Status, c.Left = statuses[code%8], code%8 == codeLeft
+	return c, previous, own, true
+}
+
+// statuses are those of the codes in feed.lua: unknown, grey, yellow, green, left.
+var statuses = [...]lastseen.Status{lastseen.Grey, lastseen.Grey, lastseen.Yellow, lastseen.Green, lastseen.Grey}
+
+const codeLeft = 4

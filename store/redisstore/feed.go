@@ -1,0 +1,189 @@
+package redisstore
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lastseen/lastseen/store"
+)
+
+// This file says which namespaces have changes feeds, and names their keys: see docs/decisions/redis-keys.md.
+
+// hasFeeds reports whether a namespace can have a feed. Its keys are in the slot of the shard's key because they
+// contain that key in braces, so there can be no other braces. Sets that other programs write have none, since their
+// writes would not be in it.
+func (n namespace) hasFeeds() bool { return n.own && !n.shared && !strings.ContainsAny(n.key, "{}") }
+
+// feed returns the key of the feed of a shard, and entries that of its entries.
+func (n namespace) feed(shard string) string    { return n.companion("feed", shard) }
+func (n namespace) entries(shard string) string { return n.companion("changes", shard) }
+
+func (n namespace) companion(what, shard string) string {
+	return strings.TrimSuffix(n.key, n.name) + what + ":{" + shard + "}"
+}
+
+// companions returns the keys of a feed, as its scripts take them after the shard's.
+func (n namespace) companions(shard string) []string {
+	return []string{n.feed(shard), n.entries(shard)}
+}
+
+// maxLink is the largest base of links: a call that adds as many as there can be stays below 2^52, which Lua still
+// tells from the next number.
+const maxLink = 1<<52 - 1<<24
+
+// linkBase returns the number that the links of one call follow: see feed.lua.
+func linkBase() int64 { return 1 + rand.Int64N(maxLink) }
+
+// place is a position in the feed of one shard: the ID and the link of an entry.
+type place struct{ id, link string }
+
+func (p place) text() store.Place { return store.Place(p.id + "/" + p.link) }
+
+// parsePlace is the reverse of text. Places are untrusted: the numbers are those that Redis and feed.lua write.
+func parsePlace(text store.Place) (p place, ok bool) {
+	id, link, _ := strings.Cut(string(text), "/")
+	ms, seq, _ := strings.Cut(id, "-")
+	const largest = 1 << 53
+	return place{id, link}, isNumber(ms, largest) && isNumber(seq, largest) && isNumber(link, largest)
+}
+
+// isNumber reports whether a text is a whole number up to a limit, written as strconv would.
+func isNumber(text string, limit uint64) bool {
+	n, err := strconv.ParseUint(text, 10, 64)
+	return err == nil && n <= limit && strconv.FormatUint(n, 10) == text
+}
+
+// feedBit is what presence::meta says about a feed. A feed is named only in scripts of namespaces with the bit. Its
+// value is the time at which it was set.
+type feedBit struct {
+	set   bool
+	value string // "" if it could not be read
+}
+
+// bitField is the field of a namespace's bit. Names contain no colon, so it is not the field of another namespace.
+func bitField(namespace string) string { return namespace + ":changes" }
+
+// settleTime returns for how long other servers may write without knowing that a feed has begun: a check of the bit
+// that began before holds for a round, which may begin late, and so may the last write that relies on it.
+func (s *Store) settleTime() time.Duration { return sampleEvery + 5*s.timeout + time.Second }
+
+// setBit has all servers name the keys of a namespace's feed: this one at once, others after settleTime at most.
+func (s *Store) setBit(ctx context.Context, ns namespace) error {
+	now, err := s.clock.read(ctx)
+	if err != nil {
+		return err
+	}
+	value := strconv.FormatInt(int64(now), 10)
+	if err := s.client.HSet(ctx, s.keys.meta(), bitField(ns.name), value).Err(); err != nil {
+		return translate(err)
+	}
+	s.agreements.recorded(ns.name, feedBit{set: true, value: value})
+	return nil
+}
+
+// keepBit is how long a bit is kept whose feed is missing. A feed exists for longer once it has begun.
+const keepBit = store.ChangesKept / 2
+
+// dropBit removes the bit of a namespace whose feed was found missing, so that a ping costs what it costs without
+// feeds. A bit that was set lately is kept: the feed may be about to begin. It is only tidying: errors do no harm.
+func (s *Store) dropBit(ctx context.Context, name string, bit feedBit) {
+	now, known := s.clock.Now()
+	at, err := strconv.ParseInt(bit.value, 10, 64)
+	age := time.Duration(int64(now)-at) * time.Millisecond
+	if !bit.set || bit.value == "" || !known || err == nil && age.Abs() <= keepBit {
+		return
+	}
+	_, err = s.runOnKey(ctx, scripts.drop, s.keys.meta(), bitField(name), bit.value)
+	if err == nil {
+		s.agreements.recheck(name)
+	}
+}
+
+// dropUnused is dropBit for a namespace that was removed: nobody may ever write to it again, and find the feed missing.
+func (s *Store) dropUnused(ctx context.Context, ns namespace, bit feedBit) {
+	if !bit.set {
+		return
+	}
+	pipe := s.client.Pipeline()
+	var cmds []*redis.IntCmd
+	for _, key := range ns.all() {
+		cmds = append(cmds, pipe.Exists(ctx, ns.feed(key)))
+	}
+	_, _ = pipe.Exec(ctx) // each command keeps its error
+	if n, err := sum(cmds); err == nil && n == 0 {
+		s.dropBit(ctx, ns.name, bit)
+	}
+}
+
+// What is known about the rights that feeds need.
+const (
+	rightsUnknown = iota
+	rightsGranted
+	rightsMissing
+)
+
+// allowsFeeds reports whether this server may use the commands of feeds. The first call asks Redis.
+func (s *Store) allowsFeeds(ctx context.Context) bool {
+	if s.feedRights.Load() == rightsUnknown {
+		s.checkFeedRights(ctx)
+	}
+	return s.feedRights.Load() != rightsMissing
+}
+
+// mayAppend reports whether this server may append to the feed of a shard. If not, it ends the feed, since it is about
+// to write without appending.
+func (s *Store) mayAppend(ctx context.Context, ns namespace, shard string) bool {
+	if s.allowsFeeds(ctx) {
+		return true
+	}
+	_ = s.client.Unlink(ctx, ns.feed(shard)).Err() // if Redis is away, the write fails as well
+	return false
+}
+
+// checkFeedRights finds out whether this server may use the commands of feeds, and logs it if not. If a server cannot
+// be asked, what was known stays.
+func (s *Store) checkFeedRights(ctx context.Context) {
+	var missing error
+	failed := false
+	for _, err := range s.forEachPrimary(ctx, s.tryFeed) {
+		reply := replyError(err)
+		switch {
+		case err == nil:
+		case strings.HasPrefix(reply, "NOPERM") || strings.HasPrefix(reply, "unknown command"):
+			missing = err
+		default:
+			failed = true
+		}
+	}
+	value := ""
+	switch {
+	case missing != nil:
+		value = "missing"
+		s.feedRights.Store(rightsMissing)
+	case failed:
+		return
+	default:
+		s.feedRights.Store(rightsGranted)
+	}
+	s.log.logOnce(slog.LevelError, topic{s.url, "feeds"}, value,
+		"the user of this Redis lacks rights: there are no changes feeds; allow "+feedRights, "error", missing)
+}
+
+// feedRights are the rights that only feeds need.
+const feedRights = "+@stream +pexpire"
+
+// tryFeed uses the commands of feeds on a key that does not exist.
+func (s *Store) tryFeed(ctx context.Context, client *redis.Client, key string) error {
+	key = s.keys.prefix + "changes:{" + key + "}"
+	pipe := client.Pipeline()
+	pipe.XLen(ctx, key)
+	pipe.PExpire(ctx, key, time.Minute)
+	_, err := pipe.Exec(ctx) // the first error
+	return err
+}

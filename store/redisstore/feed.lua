@@ -1,0 +1,124 @@
+-- What the scripts of a changes feed share; it is prepended to each, after the limits of package store and clock.lua.
+--
+-- KEYS[1]  one shard of a namespace
+-- KEYS[2]  its feed: w is the watermark; g and y are the thresholds; i and l are the ID and the link of the last entry;
+--          o is the server that swept last; s is when all servers are sure to know of the feed
+-- KEYS[3]  its entries
+-- ARGV[1]  a random number that the links of this call follow
+--
+-- Every entry has a link of its own and that of the entry before it, so a reader notices when entries are missing.
+-- Scores and times stay strings, or numbers that are written with all their digits: see ping.lua.
+
+local feed_key, changes_key = KEYS[2], KEYS[3]
+local links, latest_time = tonumber(ARGV[1]), 253402300799999
+
+-- What is published about a user, as a number.
+local unknown, grey, yellow, green, left = 0, 1, 2, 3, 4
+
+local function digits(number)
+  return string.format('%.0f', number)
+end
+
+local function next_link()
+  links = links + 1
+  return digits(links)
+end
+
+-- The feed: nil if there is none.
+local feed
+
+-- How far the watermark may be ahead of the clock.
+local function furthest(now)
+  return now + math.min(max_ahead, math.floor(feed.green / 2))
+end
+
+-- Deletes all entries. Readers find that the link they continue from is gone. What is left of the time until all servers
+-- know of the feed stays the same, whatever the clock shows now.
+local function begin_anew(now)
+  local settled = redis.call('HGET', feed_key, 's')
+  if settled then
+    redis.call('HSET', feed_key, 's', digits(now + math.max(0, settled - feed.watermark)))
+  end
+  redis.call('UNLINK', changes_key)
+  feed.watermark, feed.id, feed.link = now, '0-0', next_link()
+  redis.call('HSET', feed_key, 'w', digits(now), 'i', feed.id, 'l', feed.link)
+end
+
+-- Reads the feed, and reports whether it began anew because its watermark is too far ahead of the clock. Then the clock
+-- was set back, and the feed would also exist for that much longer.
+local function load_feed(now)
+  local fields = redis.call('HMGET', feed_key, 'w', 'g', 'y', 'l')
+  if not fields[1] then
+    return false
+  end
+  feed = {
+    watermark = tonumber(fields[1]), green = tonumber(fields[2]), yellow = tonumber(fields[3]), link = fields[4],
+  }
+  if feed.watermark <= furthest(now) then
+    return false
+  end
+  if redis.call('PTTL', feed_key) > changes_kept then
+    redis.call('PEXPIRE', feed_key, changes_kept)
+  end
+  begin_anew(now)
+  return true
+end
+
+-- What is published at the watermark about a user with this score: a number, or nil for an unknown user.
+local function published(score)
+  local time = score or 0
+  local size = math.abs(time)
+  if size < 1 or size >= latest_time + 1 then
+    return unknown
+  elseif time < 0 then
+    return left
+  end
+  local age = feed.watermark - time
+  return age < feed.green and green or age < feed.yellow and yellow or grey
+end
+
+-- Reports whether readers see a difference. A leave of a user who was never seen is none.
+local function differs(before, after)
+  return math.max(before, grey) ~= math.max(after, grey) and not (before == unknown and after == left)
+end
+
+-- Appends an entry: its link, the link of the entry before unless it is one less, what was published before and is now,
+-- the time of the user, and the user, in one value. Each argument that passes from Lua to Redis costs more than the entry
+-- itself.
+--
+-- The tip is kept in memory: see save_tip. Entries expire with the feed, so that a server that crashes leaves nothing
+-- behind. If Redis refuses an entry, as it would the first one of a call, its user is recorded all the same, and the feed
+-- begins anew, so that no reader misses it.
+local has_entries, appended, refused
+local function append(user, before, after, time)
+  if refused then
+    return
+  end
+  has_entries = has_entries or redis.call('EXISTS', changes_key) == 1
+  local link = next_link()
+  local previous = appended and '' or feed.link
+  local entry = link .. ' ' .. previous .. ' ' .. (8 * before + after) .. ' ' .. time .. ' ' .. user
+  local id = (appended and redis.call or redis.pcall)('XADD', changes_key, '*', 'e', entry)
+  if type(id) == 'table' then
+    refused = true
+    begin_anew(feed.watermark)
+    return
+  end
+  appended, feed.id, feed.link = true, id, link
+  if not has_entries then
+    local rest = redis.call('PTTL', feed_key)
+    if rest > 0 then
+      redis.call('PEXPIRE', changes_key, rest)
+    end
+    has_entries = true
+  end
+end
+
+-- Writes which entry is the last one, if entries were appended, and deletes the oldest if there are too many.
+local function save_tip()
+  if appended then
+    redis.call('HSET', feed_key, 'i', feed.id, 'l', feed.link)
+    redis.call('XTRIM', changes_key, 'MAXLEN', '~', digits(max_changes))
+  end
+end
+

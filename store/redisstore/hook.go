@@ -1,0 +1,147 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// guard wraps all commands of a client: a circuit breaker for each server fails them at once while the server does not
+// respond, and WAIT follows writes if replicas have to confirm them.
+type guard struct {
+	*breakers
+	waits
+	timeout time.Duration
+	name    string // of the primary that Sentinels name, until its address is known
+}
+
+func newGuard(o Options) *guard {
+	return &guard{
+		breakers: newBreakers(o), waits: waits{replicas: o.Wait, atMost: o.Timeout / 2},
+		timeout: o.Timeout, name: Redact(o.URL),
+	}
+}
+
+// attach adds the guard to a client. In a Cluster it is added to each node, so that an open breaker fails only the
+// commands for that node, and the client follows redirects as always.
+func (g *guard) attach(client redis.UniversalClient) {
+	switch c := client.(type) {
+	case *redis.ClusterClient:
+		c.OnNewNode(func(node *redis.Client) {
+			// A dead primary cannot redirect: the client has to ask the others who replaced it.
+			onOpen := func() { c.ReloadState(context.Background()) }
+			node.AddHook(g.hook(node, node.Options().Addr, onOpen))
+		})
+	case *redis.Client:
+		c.AddHook(g.hook(c, c.Options().Addr, func() {}))
+	}
+}
+
+// attachSentinel is attach for the client of a primary that Sentinels name.
+func (g *guard) attachSentinel(client *redis.Client) {
+	// Connecting asks the Sentinels, but an idle connection to the old primary would be used first.
+	h := g.hook(client, g.name, func() { g.tryIdle(client) })
+	h.follow = true
+	client.AddHook(h)
+}
+
+// tryIdle uses all idle connections of a client, which closes those that do not work.
+func (g *guard) tryIdle(client *redis.Client) {
+	ctx, cancel := context.WithTimeout(inside(context.Background()), g.timeout)
+	defer cancel()
+	var trying sync.WaitGroup
+	for range client.PoolStats().IdleConns {
+		trying.Go(func() { _ = client.Ping(ctx).Err() })
+	}
+	trying.Wait()
+}
+
+func (g *guard) hook(client *redis.Client, addr string, onOpen func()) *hook {
+	h := &hook{guard: g, client: client, onOpen: onOpen}
+	h.addr.Store(&addr)
+	return h
+}
+
+// hook is a guard of one client, which has one server at a time.
+type hook struct {
+	*guard
+	client *redis.Client
+	addr   atomic.Pointer[string] // of the server
+	follow bool                   // the address is that of the last connection
+	onOpen func()
+}
+
+// DialHook implements [redis.Hook]. A new primary gets a new breaker, so that the old one does not delay calls.
+func (h *hook) DialHook(next redis.DialHook) redis.DialHook {
+	if !h.follow {
+		return next
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := next(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		current := conn.RemoteAddr().String()
+		if last := *h.addr.Swap(&current); last != current {
+			h.drop(last)
+		}
+		return conn, nil
+	}
+}
+
+// ProcessHook implements [redis.Hook].
+func (h *hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		switch {
+		case isInside(ctx):
+			return next(ctx, cmd)
+		case h.replicas > 0 && isConfirmed(ctx): // WAIT has to use the same connection
+			pipe := h.client.Pipeline()
+			_ = pipe.Process(ctx, cmd)
+			_, _ = pipe.Exec(ctx)
+			return cmd.Err()
+		default:
+			return h.run(ctx, h.breaker(cmd), func(ctx context.Context) error { return next(ctx, cmd) })
+		}
+	}
+}
+
+// ProcessPipelineHook implements [redis.Hook].
+func (h *hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if isInside(ctx) {
+			return next(ctx, cmds)
+		}
+		sent, wait := cmds, (*redis.IntCmd)(nil)
+		if h.replicas > 0 && isConfirmed(ctx) {
+			sent, wait = h.withWait(ctx, cmds)
+		}
+		err := h.run(ctx, h.breaker(cmds[0]), func(ctx context.Context) error { return next(ctx, sent) })
+		switch {
+		case errors.Is(err, errOpen):
+			for _, cmd := range cmds {
+				cmd.SetErr(err)
+			}
+		case wait != nil:
+			return h.check(cmds, wait, err)
+		}
+		return err
+	}
+}
+
+// breaker returns the breaker for a command.
+func (h *hook) breaker(cmd redis.Cmder) *breaker {
+	return h.of(*h.addr.Load(), cmd.Name() != "cluster", h.onOpen)
+}
+
+// insideKey marks the context of commands that pass without a breaker: they are part of one that it let through.
+type insideKey struct{}
+
+func inside(ctx context.Context) context.Context { return context.WithValue(ctx, insideKey{}, true) }
+
+func isInside(ctx context.Context) bool { return ctx.Value(insideKey{}) != nil }

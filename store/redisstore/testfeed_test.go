@@ -1,0 +1,283 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore"
+)
+
+// hours are thresholds that no test outlasts: only the times of pings decide who decays, and when.
+var hours = lastseen.Thresholds{Green: time.Hour, Yellow: 2 * time.Hour}
+
+// feed is the feed of the namespace chat, with access to what Redis keeps of it.
+type feed struct {
+	*testing.T
+	s      *redisstore.Store
+	client redis.UniversalClient
+	keys   []string         // of the shards
+	w      lastseen.Instant // the watermark of all shards at the start
+}
+
+// startFeed begins to record the changes of a namespace that exists. Its settle time is over: see settle.
+func startFeed(t *testing.T, s *redisstore.Store, client redis.UniversalClient, shards int) *feed {
+	t.Helper()
+	f := &feed{T: t, s: s, client: client, keys: []string{"presence:chat"}}
+	if shards > 1 {
+		f.keys = nil
+		for k := range shards {
+			f.keys = append(f.keys, "presence:chat:"+strconv.Itoa(k))
+		}
+	}
+	require.NoError(t, ping(s, "chat", "somebody"))
+	f.record()
+	f.settle()
+	f.moveWatermark(f.clock())
+	return f
+}
+
+// feedKey and streamKey are the companions of a shard's key.
+func feedKey(key string) string   { return "presence:feed:{" + key + "}" }
+func streamKey(key string) string { return "presence:changes:{" + key + "}" }
+
+func (f *feed) record() {
+	f.Helper()
+	require.NoError(f, f.s.RecordChanges(context.Background(), "chat", hours))
+}
+
+// settle ends the time in which other servers may not know that changes are recorded.
+func (f *feed) settle() { f.each(func(key string) error { return f.hdel(feedKey(key), "s") }) }
+
+// moveWatermark sets the watermark of each shard, as if the sweeps had ended there. Tests that need a watermark far
+// from the clock would otherwise have to wait, or to move the clock of Redis.
+func (f *feed) moveWatermark(to lastseen.Instant) {
+	f.Helper()
+	f.each(func(key string) error {
+		return f.client.HSet(context.Background(), feedKey(key), "w", int64(to)).Err()
+	})
+	f.w = to
+}
+
+func (f *feed) hdel(key, field string) error {
+	return f.client.HDel(context.Background(), key, field).Err()
+}
+
+func (f *feed) each(do func(key string) error) {
+	f.Helper()
+	for _, key := range f.keys {
+		require.NoError(f, do(key))
+	}
+}
+
+// clock reads the clock of Redis.
+func (f *feed) clock() lastseen.Instant {
+	f.Helper()
+	now, err := f.client.Time(context.Background()).Result()
+	require.NoError(f, err)
+	return lastseen.InstantOf(now)
+}
+
+// quickly repeats an attempt until one took less than a time: the machine may be busy. Only what that one found counts.
+func (f *feed) quickly(within time.Duration, attempt func()) {
+	f.Helper()
+	for range 100 {
+		begun := f.clock()
+		if attempt(); f.clock() < begun.Add(within) {
+			return
+		}
+	}
+	f.Fatalf("no attempt took less than %v", within)
+}
+
+func (f *feed) ping(at lastseen.Instant, users ...string) { f.Helper(); f.write(f.s.Ping, at, users) }
+
+func (f *feed) leave(at lastseen.Instant, users ...string) { f.Helper(); f.write(f.s.Leave, at, users) }
+
+type write func(context.Context, string, []store.Sighting) ([]lastseen.State, error)
+
+func (f *feed) write(write write, at lastseen.Instant, users []string) {
+	f.Helper()
+	_, err := write(context.Background(), "chat", sightingsAt(at, users...))
+	require.NoError(f, err)
+}
+
+func sightingsAt(at lastseen.Instant, users ...string) []store.Sighting {
+	batch := make([]store.Sighting, len(users))
+	for i, user := range users {
+		batch[i] = store.Sighting{User: user, At: at}
+	}
+	return batch
+}
+
+// sweep moves the watermark to an instant, in as many steps as it takes. Decays counts those of all steps.
+func (f *feed) sweep(to lastseen.Instant) store.ChangesSweep {
+	f.Helper()
+	return sweep(f.T, f.s, hours, to)
+}
+
+func sweep(t *testing.T, s store.Store, by lastseen.Thresholds, to lastseen.Instant) store.ChangesSweep {
+	t.Helper()
+	all := store.ChangesSweep{More: true}
+	for all.More {
+		step := &store.ChangesSweep{Namespace: "chat", Thresholds: by, Now: to}
+		s.SweepChanges(context.Background(), []*store.ChangesSweep{step})
+		require.NoError(t, step.Err)
+		step.Decays, step.Begun = step.Decays+all.Decays, step.Begun || all.Begun
+		all = *step
+	}
+	return all
+}
+
+// entries returns the number of entries that are kept.
+func (f *feed) entries() (n int64) {
+	f.Helper()
+	f.each(func(key string) error {
+		length, err := f.client.XLen(context.Background(), streamKey(key)).Result()
+		n += length
+		return err
+	})
+	return n
+}
+
+// reader follows a feed as a client does: from a snapshot on, and from another one after each reset. An entry that does
+// not continue what came before fails the test: one was left out, or came twice.
+type reader struct {
+	*testing.T
+	s         store.Store
+	users     []string
+	limit     int
+	told      map[string]store.Published
+	places    []store.Place // nil to begin with a snapshot
+	watermark lastseen.Instant
+	changes   []store.Change // all
+	resets    int
+}
+
+func newReader(t *testing.T, s store.Store, users ...string) *reader {
+	t.Helper()
+	r := &reader{T: t, s: s, users: users, limit: 2}
+	r.poll()
+	return r
+}
+
+// poll reads to the end of the feed.
+func (r *reader) poll() {
+	r.Helper()
+	require.NoError(r, r.tryPoll())
+}
+
+// tryPoll is poll during an outage: it returns the error.
+func (r *reader) tryPoll() error {
+	for more := true; more; {
+		if r.places == nil {
+			return r.begin()
+		}
+		read := r.read()
+		switch {
+		case read.Err != nil:
+			return read.Err
+		case read.Reset:
+			r.resets++
+			r.places = nil
+			continue
+		case read.Watermark < r.watermark:
+			r.Errorf("the watermark went back by %d ms", r.watermark-read.Watermark)
+		}
+		for _, change := range read.Changes {
+			r.apply(change)
+		}
+		r.places, r.watermark, more = read.Places, read.Watermark, read.More
+	}
+	return nil
+}
+
+func (r *reader) read() *store.ChangesRead {
+	read := &store.ChangesRead{Namespace: "chat", After: r.places, Limit: r.limit}
+	r.s.ReadChanges(context.Background(), []*store.ChangesRead{read})
+	return read
+}
+
+func (r *reader) begin() error {
+	snapshot, err := r.s.SnapshotChanges(context.Background(), "chat", r.users)
+	if err != nil {
+		return err
+	}
+	r.told = map[string]store.Published{}
+	for i, user := range r.users {
+		r.told[user] = snapshot.Users[i]
+	}
+	r.places, r.watermark = snapshot.Places, snapshot.Watermark
+	return nil
+}
+
+func (r *reader) apply(c store.Change) {
+	r.changes = append(r.changes, c)
+	told, watched := r.told[c.User]
+	if !watched {
+		return
+	}
+	before := store.Published{State: lastseen.State{Left: c.WasLeft}, Status: c.WasStatus}
+	leftUnseen := !told.Known() && before.Status == lastseen.Grey // a leave of a user never seen is no change
+	if !told.Same(before) && !leftUnseen {
+		r.Errorf("%s was told as %v, but the next entry is %+v", c.User, told, c)
+	}
+	if c.Same(before) && !c.Forgotten() {
+		r.Errorf("an entry that changes nothing: %+v", c)
+	}
+	r.told[c.User] = c.Published
+}
+
+// of returns the changes of a user.
+func (r *reader) of(user string) (all []lastseen.Status) {
+	for _, c := range r.changes {
+		if c.User == user {
+			all = append(all, c.Status)
+		}
+	}
+	return all
+}
+
+// requireTruth reads to the end, and compares what was told with what is stored.
+func (r *reader) requireTruth() {
+	r.Helper()
+	untilSuccess(r.T, r.tryPoll)
+	var states []lastseen.State
+	untilSuccess(r.T, func() (err error) {
+		states, err = r.s.Lookup(context.Background(), "chat", r.users)
+		return err
+	})
+	for i, user := range r.users {
+		want, told := store.Publish(hours, states[i], r.watermark), r.told[user]
+		if leftUnseen := !told.Known() && want.Status == lastseen.Grey; !want.Same(told) && !leftUnseen {
+			r.Errorf("%s was told as %v, but is %v", user, r.told[user], want)
+		}
+	}
+}
+
+func numbered(name string, n int) []string {
+	users := make([]string, n)
+	for i := range users {
+		users[i] = fmt.Sprintf("%s%05d", name, i)
+	}
+	return users
+}
+
+// requireNotRecorded requires that the feed is gone.
+func (r *reader) requireNotRecorded() {
+	r.Helper()
+	require.ErrorIs(r, r.read().Err, store.ErrNotRecorded)
+	_, err := r.s.SnapshotChanges(context.Background(), "chat", r.users)
+	require.ErrorIs(r, err, store.ErrNotRecorded)
+}
+
+// isOutage reports whether an error is one that calls may have while servers change.
+func isOutage(err error) bool { return errors.Is(err, store.ErrUnavailable) }

@@ -1,0 +1,193 @@
+package redisstore_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// startReplica starts a replica of a server.
+func startReplica(t testing.TB, primary *redistest.Process) *redistest.Process {
+	t.Helper()
+	host, port, err := net.SplitHostPort(primary.Addr)
+	require.NoError(t, err)
+	return redistest.StartProcess(t, "--replicaof", host, port)
+}
+
+// TestWaitWithoutReplicas checks that nothing is acknowledged that no replica has, and that the log names the reason.
+func TestWaitWithoutReplicas(t *testing.T) {
+	ctx, server := context.Background(), redistest.StartProcess(t, "--repl-diskless-sync-delay", "0")
+	var log bytes.Buffer
+	s, err := redisstore.Open(redisstore.Options{
+		URL: server.URL(), Wait: 1, Timeout: 2 * time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	require.NoError(t, err)
+	require.ErrorIs(t, ping(s, "chat", "alice"), store.ErrUnavailable)
+	require.ErrorContains(t, ping(s, "chat", "alice"), "0 of 1 replicas confirmed")
+	require.GreaterOrEqual(t, s.WaitFailures(), int64(2), "probes count, too")
+	require.ErrorIs(t, s.Ready(ctx), store.ErrUnavailable)
+	require.Equal(t, base, lookup(t, s, "alice")[0].At, "it is only not known to survive")
+	require.Zero(t, s.BreakersOpened())
+	startReplica(t, server)
+	untilSuccess(t, func() error { return ping(s, "chat", "alice") })
+	untilSuccess(t, func() error { return s.Ready(ctx) })
+	require.NoError(t, s.Close())
+	require.Contains(t, log.String(), "fewer replicas than redis-wait")
+}
+
+// TestWaitForAFrozenReplica checks every call that is confirmed, also when it is sent again and changes nothing.
+func TestWaitForAFrozenReplica(t *testing.T) {
+	for name, shards := range map[string]int{"single": 1, "pipeline": 7} {
+		t.Run(name, func(t *testing.T) {
+			primary := redistest.StartProcess(t, "--repl-diskless-sync-delay", "0")
+			replica := startReplica(t, primary)
+			s := newStore(t, redisstore.Options{
+				URL: primary.URL(), Wait: 1, Shards: shards, Timeout: time.Second,
+			})
+			users := []string{"alice", "bob", "carol", "dave", "erin"}
+			untilSuccess(t, func() error { return ping(s, "chat", users...) })
+			replica.Freeze(t)
+			for range 2 {
+				require.ErrorContains(t, ping(s, "chat", append(users, "frank")...), "0 of 1 replicas confirmed")
+				for _, name := range []string{"Leave", "Forget"} {
+					require.ErrorContains(t, calls(s, "chat")[name](), "0 of 1 replicas confirmed", name)
+				}
+			}
+			for _, name := range []string{"Lookup", "List", "Count", "Trim"} {
+				require.NoError(t, calls(s, "chat")[name](), name)
+			}
+			require.ErrorContains(t, s.DeleteNamespace(context.Background(), "chat"), "0 of 1 replicas confirmed")
+			require.Zero(t, s.BreakersOpened(), "Redis responds")
+			replica.Thaw(t)
+			untilSuccess(t, func() error { return ping(s, "chat", users...) })
+		})
+	}
+}
+
+// TestWaitInACluster checks that the replica of each primary confirms what is written there, and no other.
+func TestWaitInACluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 1)
+	s := newStore(t, redisstore.Options{URL: c.URL(), Wait: 1, Shards: 7, Timeout: time.Second})
+	namespaces := []string{"n0", "n1", "n2", "n3", "n4", "n5"}
+	users := make([]string, 24)
+	for i := range users {
+		users[i] = fmt.Sprint("u", i)
+	}
+	for _, namespace := range namespaces {
+		untilSuccess(t, func() error { return ping(s, namespace, users...) })
+	}
+	owner := c.Owner(t, "presence:n0:1")
+	replica := c.Replicas[slices.Index(c.Primaries, owner)]
+	replica.Freeze(t)
+	defer replica.Thaw(t)
+	of := s.NodeOf("n0")
+	refused := 0
+	for _, user := range users {
+		call := func() error {
+			_, err := s.Ping(context.Background(), "n0", []store.Sighting{{User: user, At: base + 1}})
+			return err
+		}
+		if of(user) == owner.Addr {
+			require.ErrorContains(t, call(), "0 of 1 replicas confirmed")
+			refused++
+		} else {
+			untilSuccess(t, call)
+		}
+	}
+	require.NotZero(t, refused)
+	require.Less(t, refused, len(users))
+	require.ErrorContains(t, ping(s, "n0", users...), "0 of 1 replicas confirmed", "one of the nodes")
+}
+
+// TestPlannedFailover checks that what replicas confirmed survives SENTINEL FAILOVER, and logs what is lost otherwise.
+func TestPlannedFailover(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for two failovers")
+	}
+	for _, wait := range []int{0, 1} {
+		t.Run(fmt.Sprint(wait), func(t *testing.T) {
+			t.Parallel()
+			acknowledged, lost, away := planFailover(t, wait)
+			t.Logf("with redis-wait %d: %d of %d acknowledged pings lost, no ping acknowledged for %v", wait, lost,
+				acknowledged, away)
+			if wait > 0 {
+				require.Zero(t, lost)
+			}
+		})
+	}
+}
+
+// planFailover pings users, each once, while a failover is requested and until pings succeed on the new primary.
+func planFailover(t *testing.T, wait int) (acknowledged, lost int, away time.Duration) {
+	ctx, watched := context.Background(), redistest.StartSentinel(t)
+	s := newStore(t, redisstore.Options{URL: watched.URL(), Wait: wait, Timeout: 250 * time.Millisecond})
+	untilSuccess(t, func() error { return ping(s, "chat", "alice") })
+	var mu sync.Mutex
+	var users []string
+	var last time.Time
+	var done atomic.Bool
+	var pinging sync.WaitGroup
+	for writer := range 4 {
+		pinging.Go(func() {
+			for n := 0; !done.Load(); n++ {
+				user := fmt.Sprintf("w%d-%d", writer, n)
+				if ping(s, "chat", user) != nil {
+					time.Sleep(time.Millisecond)
+					continue
+				}
+				mu.Lock()
+				now := time.Now()
+				if !last.IsZero() {
+					away = max(away, now.Sub(last))
+				}
+				users, last = append(users, user), now
+				mu.Unlock()
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	count := func() int { mu.Lock(); defer mu.Unlock(); return len(users) }
+	atLeast := func(n int) {
+		t.Helper()
+		require.Eventually(t, func() bool { return count() >= n }, 2*longTimeout, time.Millisecond)
+	}
+	atLeast(200)
+	sentinel := redis.NewSentinelClient(&redis.Options{Addr: watched.Sentinels[0].Addr})
+	defer sentinel.Close()
+	require.NoError(t, sentinel.Failover(ctx, redistest.MasterName).Err())
+	require.Eventually(t, func() bool { return watched.Primary() == watched.Nodes[1] }, longTimeout, time.Millisecond)
+	// Sentinels wait for eight seconds before they make the old primary a replica.
+	require.Eventually(t, func() bool { return isReplica(t, watched.Nodes[0]) }, 2*longTimeout, 10*time.Millisecond)
+	atLeast(count() + 100)
+	done.Store(true)
+	pinging.Wait()
+	scores := watched.Nodes[1].Client(t).ZMScore(ctx, "presence:chat", users...).Val()
+	require.Len(t, scores, len(users))
+	for _, score := range scores {
+		if lastseen.Instant(score) != base {
+			lost++
+		}
+	}
+	return len(users), lost, away
+}
+
+func isReplica(t *testing.T, server *redistest.Process) bool {
+	role, err := server.Client(t).Do(context.Background(), "ROLE").Slice()
+	return err == nil && role[0] == "slave"
+}
