@@ -34,6 +34,9 @@ func (l *fileLog) startCompaction(namespaces []frozen) {
 	l.compacting.Go(func() {
 		err := l.compact(namespaces, from)
 		l.failed.Store(err != nil)
+		if err == nil {
+			l.compacted.Add(1)
+		}
 		l.busy.Store(false)
 		if err != nil && !errors.Is(err, errStopped) {
 			l.logger.Error("cannot compact the data file; it keeps growing until a later attempt succeeds",
@@ -105,6 +108,7 @@ func (l *fileLog) replace(next *fileWriter, from int64) error {
 		return err
 	}
 	l.recordFile, l.renamed = next.recordFile, true
+	l.size.Store(l.end)
 	if err := l.syncName(); err != nil {
 		l.logger.Error("cannot sync the folder of the data file; writes fail until it works", "error", err)
 	}

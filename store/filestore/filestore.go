@@ -14,7 +14,9 @@
 // their flush. Close flushes.
 //
 // When a flush fails, accepted writes are kept and flushed again. Until that succeeds, writes and Ready fail with
-// [store.ErrUnavailable] or [store.ErrFull]. Reads continue.
+// [store.ErrUnavailable] or [store.ErrFull]. Reads continue. When a flush takes 5 seconds longer than Sync, as on a
+// disk that hangs, writes and Ready fail with [store.ErrUnavailable] until it is done; writes that waited may still be
+// made.
 //
 // # What is refused
 //
@@ -57,6 +59,14 @@ type Options struct {
 	// MaxNamespaces is the number of namespaces at which writes stop creating others; 0 for no limit.
 	MaxNamespaces int
 
+	// ObserveFlush is called with the time that each flush took, whether it succeeded or not; default nil. It must
+	// return quickly.
+	ObserveFlush func(time.Duration)
+
+	// Gap is called for one in 16 calls of Ping, if its first user was present before, with the time since that user's
+	// previous ping; default nil. It must return quickly.
+	Gap func(namespace string, gap time.Duration)
+
 	Now       func() time.Time     // the machine's clock; default time.Now
 	Monotonic func() time.Duration // time since some moment, unaffected by that clock; default since Open
 	Logger    *slog.Logger         // default slog.Default()
@@ -68,6 +78,7 @@ type Store struct {
 	now    func() time.Time
 	clock  *clock.Clock // never without a reading
 	writer *writer
+	gap    func(namespace string, gap time.Duration) // nil for none
 
 	mu    sync.RWMutex
 	index index // guarded by mu
@@ -92,7 +103,12 @@ func openWith(k formats, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{path: path, now: o.Now}
+	if o.Monotonic == nil {
+		opened := time.Now()
+		o.Monotonic = func() time.Duration { return time.Since(opened) }
+	}
+	s := &Store{path: path, now: o.Now, gap: o.Gap}
+	s.index.feeds = feeds{clock: s.readClock, monotonic: o.Monotonic}
 	s.clock = clock.New(clock.Options{Name: "machine", Monotonic: o.Monotonic, Logger: o.Logger})
 	s.readClock()
 	log, err := s.load(k, o)
@@ -128,6 +144,7 @@ func (s *Store) load(k formats, o Options) (*fileLog, error) {
 		file.Close()
 		return nil, err
 	}
+	log.size.Store(log.end)
 	return log, nil
 }
 
@@ -135,13 +152,24 @@ func (s *Store) load(k formats, o Options) (*fileLog, error) {
 func (s *Store) Path() string { return s.path }
 
 // Close flushes accepted writes and closes the file. An error means that some of them may not be in the file.
-func (s *Store) Close() error { return s.writer.close() }
+func (s *Store) Close() error {
+	defer s.endFeeds()
+	return s.writer.close()
+}
 
 // Ready returns nil unless the store is closed, the last flush failed, or the one in progress hangs.
 func (s *Store) Ready(ctx context.Context) error {
 	var failed error
 	err := s.read(ctx, func(*index) { failed = cmp.Or(s.writer.failed, s.writer.stalled()) })
 	return cmp.Or(err, failed)
+}
+
+// Load implements [store.Store]. It rises to 0.5 with the time for which the flush in progress holds writes back. Reads
+// do not wait for the disk.
+func (s *Store) Load() float64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.writer.load()
 }
 
 // Now implements [store.Store] with the machine's clock, which is read on demand, at most every few seconds.

@@ -33,13 +33,18 @@ type flush struct {
 
 func newFlush() *flush { return &flush{done: make(chan struct{})} }
 
-// wait returns the error of the flush when it is done, or that of the context when it ends first.
-func (f *flush) wait(ctx context.Context) error {
+// wait returns the error of the flush when it is done, that of the context when it ends first, or errStalled when
+// patience runs out first.
+func (f *flush) wait(ctx context.Context, patience time.Duration) error {
+	late := time.NewTimer(patience)
+	defer late.Stop()
 	select {
 	case <-f.done:
 		return f.err
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-late.C:
+		return errStalled
 	}
 }
 
@@ -54,6 +59,7 @@ type writer struct {
 	log    *fileLog
 
 	maxNamespaces int
+	observe       func(time.Duration)      // is called after each flush; may be nil
 	commit        func(run [][]byte) error // log.append; tests make it fail
 
 	requests chan *request // sync = 0
@@ -65,18 +71,22 @@ type writer struct {
 	closeErr error
 
 	// Guarded by s.mu.
-	closed  bool
-	pending changes
-	direct  transaction // of the write in progress, if sync > 0; kept here to save an allocation
-	next    *flush      // will write pending
-	current *flush      // in progress; nil if none is
-	begun   time.Time   // when the flush in progress began; zero if none is
-	failed  error       // of the last flush; nil if it succeeded
+	closed   bool
+	pending  changes
+	direct   transaction // of the write in progress, if sync > 0; kept here to save an allocation
+	next     *flush      // will write pending
+	current  *flush      // in progress; nil if none is
+	begun    time.Time   // when the flush in progress began, by a clock that cannot be set; zero if none is
+	flushing int         // users in the flush in progress
+	failed   error       // of the last flush; nil if it succeeded
+	flushed  time.Time   // when the last flush succeeded; at first when the store was opened
+	failures int64       // flushes that failed
 }
 
 func startWriter(s *Store, log *fileLog, o Options) *writer {
 	w := &writer{
 		s: s, sync: o.Sync, logger: o.Logger, log: log, commit: log.append, maxNamespaces: o.MaxNamespaces,
+		observe: o.ObserveFlush, flushed: o.Now(),
 		requests: make(chan *request, maxRequests),
 		dirty:    make(chan struct{}, 1),
 		flushNow: make(chan struct{}, 1),
@@ -103,18 +113,34 @@ func (w *writer) failure() error {
 	return w.failed
 }
 
-// stallAfter is how long a flush may take before the store is not ready.
+// stallAfter is how much longer than sync a flush may take.
 const stallAfter = 5 * time.Second
+
+// patience returns how long a flush may take before writes fail and the store is not ready.
+func (w *writer) patience() time.Duration { return w.sync + stallAfter }
+
+// errStalled is the error of writes that waited too long for a flush. They may still be made.
+var errStalled = fmt.Errorf("%w: the disk does not respond", store.ErrUnavailable)
 
 // stalled returns an error when the flush in progress takes too long, as on a disk that hangs; s.mu is held.
 func (w *writer) stalled() error {
 	if w.begun.IsZero() {
 		return nil
 	}
-	if age := w.s.now().Sub(w.begun); age > w.sync+stallAfter {
-		return fmt.Errorf("%w: a flush has taken %s so far", store.ErrUnavailable, age.Round(time.Second))
+	if age := time.Since(w.begun); age > w.patience() {
+		return fmt.Errorf("%w: a flush has taken %s so far", errStalled, age.Round(time.Second))
 	}
 	return nil
+}
+
+// load returns for how long the flush in progress has held writes back, as a part of twice stallAfter; 0 if the disk
+// fails or hangs. It is at most 0.5, because callers refuse requests at more: that would not help a disk, for which
+// reads do not wait and imports do. s.mu is held.
+func (w *writer) load() float64 {
+	if w.begun.IsZero() || w.failed != nil || w.stalled() != nil {
+		return 0
+	}
+	return min(1, max(0, float64(time.Since(w.begun)-w.sync)/float64(2*stallAfter)))
 }
 
 // do makes one write and returns when it is as durable as promised.
@@ -129,7 +155,7 @@ func (w *writer) do(ctx context.Context, c write) error {
 	if err != nil || f == nil {
 		return err
 	}
-	return f.wait(ctx)
+	return f.wait(ctx, w.patience())
 }
 
 // apply changes the index, unless writes are refused, and returns the flush that the caller has to wait for, if any.
@@ -138,9 +164,12 @@ func (w *writer) apply(ctx context.Context, c write) (*flush, error) {
 	mu.Lock()
 	defer mu.Unlock()
 	for w.failure() == nil && w.current != nil && w.behind() {
+		if err := w.stalled(); err != nil {
+			return nil, err
+		}
 		slow := w.current
 		mu.Unlock()
-		err := slow.wait(ctx)
+		err := slow.wait(ctx, w.patience())
 		mu.Lock()
 		if err != nil {
 			return nil, err
@@ -169,7 +198,7 @@ const maxPending = 4
 // behind reports whether writes have to wait for the flush in progress, because it takes too long or too much is
 // pending; s.mu is held.
 func (w *writer) behind() bool {
-	return w.s.now().Sub(w.begun) > w.sync || len(w.pending.parts) >= maxPending
+	return time.Since(w.begun) > w.sync || len(w.pending.parts) >= maxPending
 }
 
 // lastFlush returns the flush after which all writes so far are in the file, and makes it begin soon; nil if they are
@@ -225,8 +254,8 @@ func (w *writer) flushPending() error {
 		return nil
 	}
 	run, f := w.pending.all(), w.next
+	w.current, w.begun, w.flushing = f, time.Now(), w.pending.users
 	w.pending, w.next = changes{}, newFlush()
-	w.current, w.begun = f, w.s.now()
 	mu.Unlock()
 
 	err := w.commit(run)
@@ -235,6 +264,7 @@ func (w *writer) flushPending() error {
 	defer mu.Unlock()
 	if err != nil {
 		w.pending.parts = append(run, w.pending.parts...)
+		w.pending.users += w.flushing
 	}
 	return w.finish(f, err)
 }
@@ -248,11 +278,17 @@ func (w *writer) finish(f *flush, err error) error {
 	case err == nil && w.failed != nil:
 		w.logger.Info("the data file can be written to again")
 	}
+	if w.observe != nil {
+		w.observe(time.Since(w.begun))
+	}
 	if err != nil {
 		err = flushError(err)
+		w.failures++
+	} else {
+		w.flushed = w.s.now()
 	}
 	w.failed, f.err = err, err
-	w.current, w.begun = nil, time.Time{}
+	w.current, w.begun, w.flushing = nil, time.Time{}, 0
 	close(f.done)
 	return err
 }

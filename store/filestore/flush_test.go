@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -70,6 +71,34 @@ func opened(t *testing.T, sync time.Duration) (*Store, *gate) {
 	return s, hold(s)
 }
 
+// TestClockSetDuringAFlush: a flush takes no longer because the machine's clock is set while it is in progress.
+func TestClockSetDuringAFlush(t *testing.T) {
+	for _, sync := range []time.Duration{0, DefaultSync} {
+		synctest.Test(t, func(t *testing.T) {
+			var wrong atomic.Int64
+			s := open(t, Options{Path: newPath(t), Sync: sync, Now: func() time.Time {
+				return time.Now().Add(time.Duration(wrong.Load()))
+			}})
+			g := hold(s)
+			done := make(chan error, 2)
+			write := func(user string) {
+				_, err := s.Ping(context.Background(), "chat", []store.Sighting{{User: user, At: base}})
+				done <- err
+			}
+			go write("alice")
+			<-g.entered
+			wrong.Store(int64(time.Hour))
+			ready := s.Ready(context.Background())
+			go write("bob")
+			synctest.Wait()
+			close(g.open)
+			require.NoError(t, ready)
+			require.NoError(t, <-done)
+			require.NoError(t, <-done)
+		})
+	}
+}
+
 // TestSlowFlushHoldsWritesBack: while a flush takes longer than Sync, writes wait; reads do not.
 func TestSlowFlushHoldsWritesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -102,22 +131,42 @@ func TestSlowFlushHoldsWritesBack(t *testing.T) {
 	})
 }
 
-// TestHangingFlush: a disk that neither writes nor fails makes the store unready, and it is ready again
-// when the disk is.
+// TestHangingFlush: a disk that neither writes nor fails makes the store unready, and writes that wait for it fail,
+// until it responds.
 func TestHangingFlush(t *testing.T) {
 	for _, sync := range []time.Duration{0, DefaultSync} {
 		synctest.Test(t, func(t *testing.T) {
 			s, g := opened(t, sync)
 			ctx := context.Background()
-			go func() { _, _ = s.Ping(ctx, "chat", []store.Sighting{{User: "alice", At: base}}) }()
+			first, forgotten := make(chan error, 1), make(chan error, 1)
+			write := func(user string) error {
+				_, err := s.Ping(ctx, "chat", []store.Sighting{{User: user, At: base}})
+				return err
+			}
+			go func() { first <- write("alice") }()
 			<-g.entered
-			time.Sleep(sync + stallAfter)
+			go func() { forgotten <- s.Forget(ctx, "chat", "alice") }()
+			require.Zero(t, s.Load())
+			time.Sleep(sync + stallAfter/2)
+			require.InDelta(t, 0.25, s.Load(), 0.001)
+			time.Sleep(stallAfter / 2)
 			require.NoError(t, s.Ready(ctx), "slow is not hanging")
+			require.InDelta(t, 0.5, s.Load(), 0.001)
 			time.Sleep(time.Millisecond)
 			require.ErrorIs(t, s.Ready(ctx), store.ErrUnavailable)
+			require.Zero(t, s.Load(), "a disk that hangs is not loaded")
+			require.ErrorIs(t, <-forgotten, store.ErrUnavailable)
+			if err := <-first; sync == 0 {
+				require.ErrorIs(t, err, store.ErrUnavailable)
+			}
+			begin := time.Now()
+			require.ErrorIs(t, write("bob"), store.ErrUnavailable)
+			require.Zero(t, time.Since(begin), "later writes do not wait")
 			close(g.open)
 			synctest.Wait()
 			require.NoError(t, s.Ready(ctx))
+			require.Zero(t, s.Load())
+			require.NoError(t, write("carol"))
 		})
 	}
 }

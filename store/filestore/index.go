@@ -15,6 +15,8 @@ import (
 type index struct {
 	namespaces btree.Map[string, *namespace]
 	live       int64 // about how many bytes all data takes in a new data file
+	users      int64 // in all namespaces
+	feeds      feeds
 }
 
 func namespaceBytes(name string) int64 { return int64(len(name)) + 2 }
@@ -23,12 +25,15 @@ func namespaceBytes(name string) int64 { return int64(len(name)) + 2 }
 func (x *index) put(name string, n *namespace) {
 	x.namespaces.Set(strings.Clone(name), n)
 	x.live += namespaceBytes(name) + n.users.bytes
+	x.users += int64(n.users.len())
+	n.feed = x.feeds.byName[name]
 }
 
 // namespace holds the users of one namespace. The map and the tree hold the same users.
 type namespace struct {
 	users *users
 	order *btree.BTreeG[entry]
+	feed  *feed // nil if its changes are not recorded; it may have expired
 }
 
 // score is a known state as a number that orders it: the time of a user who is present, the negated time of a user who
@@ -78,33 +83,40 @@ func (n *namespace) get(user string) lastseen.State {
 	return e.score.state()
 }
 
-// set stores a user's state, in a namespace that it creates if necessary; the zero state removes the user.
-func (x *index) set(name, user string, s lastseen.State) {
-	n := x.add(name)
-	before := n.users.bytes
-	n.set(user, s)
-	x.live += n.users.bytes - before
+// set stores a user's state, in a namespace that it creates if necessary; the zero state removes the user. It returns
+// the namespace and the state before.
+func (x *index) set(name, user string, s lastseen.State) (n *namespace, old lastseen.State) {
+	n = x.add(name)
+	bytes, users := n.users.bytes, n.users.len()
+	old = n.set(user, s)
+	x.live += n.users.bytes - bytes
+	x.users += int64(n.users.len() - users)
+	return n, old
 }
 
-func (n *namespace) set(user string, s lastseen.State) {
+func (n *namespace) set(user string, s lastseen.State) lastseen.State {
 	if !s.Known() {
-		if old, known := n.users.remove(user); known {
+		old, known := n.users.remove(user)
+		if known {
 			n.order.Delete(old)
 			n.shrink()
 		}
-		return
+		return old.score.state()
 	}
 	now, old, known := n.users.set(user, scoreOf(s))
 	if known {
 		n.order.Delete(old)
 	}
 	n.order.Set(now)
+	return old.score.state()
 }
 
 // shrink frees the memory of a namespace that was large, once it is empty.
 func (n *namespace) shrink() {
 	if n.users.len() == 0 && len(n.users.names.chunks) > 1 {
+		feed := n.feed
 		*n = *newNamespace(newUsers())
+		n.feed = feed
 	}
 }
 
@@ -118,9 +130,12 @@ func (x *index) add(name string) *namespace {
 	return n
 }
 
+// drop removes a namespace, and ends its feed.
 func (x *index) drop(name string) {
+	x.endFeed(name)
 	if n, ok := x.namespaces.Delete(name); ok {
 		x.live -= namespaceBytes(name) + n.users.bytes
+		x.users -= int64(n.users.len())
 	}
 }
 

@@ -48,7 +48,7 @@ func (f *recordFile) seal(fsync func(*os.File) error) error {
 }
 
 // fileLog is the data file in use. It appends records to the file, and replaces the file by a shorter one when it has
-// grown. Only the writer's goroutine calls its methods.
+// grown. Only the writer's goroutine calls its methods, except reopen.
 type fileLog struct {
 	path         string // of the file, without symbolic links
 	version      uint32 // of the files that it writes
@@ -57,13 +57,15 @@ type fileLog struct {
 	logger       *slog.Logger
 	fsync        func(*os.File) error // tests make it fail
 
-	mu         sync.Mutex // held while a record is appended and while the file is replaced
-	recordFile            // everything before its end is on the disk
-	renamed    bool       // the new name of the file may not be on the disk yet
+	mu         sync.Mutex   // held while a record is appended and while the file is replaced
+	recordFile              // everything before its end is on the disk
+	renamed    bool         // the new name of the file may not be on the disk yet
+	size       atomic.Int64 // the end, to be read without mu, which is held while the disk hangs
 
 	compacting sync.WaitGroup
 	busy       atomic.Bool   // a compaction is in progress
 	failed     atomic.Bool   // the last compaction failed
+	compacted  atomic.Int64  // compactions that finished
 	tried      time.Time     // when the last compaction began
 	stop       chan struct{} // closed to end a compaction
 }
@@ -88,6 +90,7 @@ func (l *fileLog) prepare(found loaded, x *index) error {
 func (l *fileLog) append(run [][]byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer func() { l.size.Store(l.end) }()
 	if err := l.syncName(); err != nil {
 		return err
 	}
@@ -115,7 +118,7 @@ func (l *fileLog) syncName() error {
 	if !l.renamed {
 		return nil
 	}
-	err := syncDir(l.path)
+	err := SyncDir(l.path)
 	l.renamed = err != nil
 	return err
 }
@@ -123,6 +126,8 @@ func (l *fileLog) syncName() error {
 func (l *fileLog) close() error {
 	close(l.stop)
 	l.compacting.Wait()
+	l.mu.Lock() // a backup may be about to open the file
+	defer l.mu.Unlock()
 	if err := l.seal(l.fsync); err != nil {
 		l.logger.Warn("cannot seal the data file; nothing is lost", "error", err)
 	}

@@ -52,7 +52,7 @@ func createFile(path string, version uint32) (*os.File, error) {
 			return openFile(path, version)
 		}
 		if err = next.seal((*os.File).Sync); err == nil {
-			err = errors.Join(os.Rename(next.file.Name(), path), syncDir(path))
+			err = errors.Join(os.Rename(next.file.Name(), path), SyncDir(path))
 		}
 		if err == nil {
 			return next.file, nil
@@ -101,8 +101,8 @@ func hasName(f *os.File, name string) (bool, error) {
 	return err == nil && os.SameFile(own, named), err
 }
 
-// syncDir makes the name of a file survive a power failure. File systems that cannot sync a directory do not need it.
-func syncDir(path string) error {
+// SyncDir makes the name of a file survive a power failure. File systems that cannot sync a directory do not need it.
+func SyncDir(path string) error {
 	d, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return err

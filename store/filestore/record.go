@@ -28,6 +28,7 @@ type changes struct {
 	parts     [][]byte // all but the last part
 	buf       []byte   // the last part
 	namespace string   // of the last change
+	users     int      // changes to users; several to one user count as often
 }
 
 // maxPart is the length at which a part is complete. It is less than maxPayload by more than one change.
@@ -58,6 +59,7 @@ func (c *changes) in(namespace string) {
 // set adds a user's state; the zero state deletes the user.
 func (c *changes) set(namespace, user string, s lastseen.State) {
 	c.in(namespace)
+	c.users++
 	if !s.Known() {
 		c.buf = appendString(append(c.buf, changeForget), user)
 		return

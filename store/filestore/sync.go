@@ -22,13 +22,24 @@ const (
 	maxGroup    = 4096 // requests of one flush
 )
 
-// submit queues a write and returns after its flush.
+// submit queues a write and returns after its flush. While the disk hangs it fails at once, and writes that wait fail
+// after a while.
 func (w *writer) submit(ctx context.Context, c write) error {
+	w.s.mu.RLock()
+	stalled := w.stalled()
+	w.s.mu.RUnlock()
+	if stalled != nil {
+		return stalled
+	}
+	late := time.NewTimer(w.patience())
+	defer late.Stop()
 	r := &request{write: c, ctx: ctx, done: make(chan error, 1)}
 	select {
 	case w.requests <- r:
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-late.C:
+		return errStalled
 	case <-w.stop:
 		return store.ErrClosed
 	}
@@ -37,6 +48,8 @@ func (w *writer) submit(ctx context.Context, c write) error {
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-late.C:
+		return errStalled
 	case <-w.stopped:
 	}
 	select {
@@ -110,7 +123,7 @@ func (w *writer) commitGroup(group []*request) {
 			run = [][]byte{nil}
 		}
 		w.s.mu.Lock()
-		w.begun = w.s.now()
+		w.begun, w.flushing = time.Now(), log.users
 		w.s.mu.Unlock()
 		err = w.commit(run)
 		w.s.mu.Lock()

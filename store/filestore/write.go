@@ -3,7 +3,9 @@ package filestore
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
@@ -17,8 +19,11 @@ type transaction struct {
 	staged map[userKey]lastseen.State // nil if changes are made at once
 	drops  []string                   // staged
 	adds   map[string]struct{}        // staged; namespaces that do not exist yet
+	erased []userKey                  // staged; users who are forgotten, and perhaps set again
 
-	maxNamespaces int // 0 for no limit
+	maxNamespaces int              // 0 for no limit
+	now           lastseen.Instant // when changes are made, for feeds; 0 if the clock was not read yet
+	trims         bool             // the changes are those of a Trim
 }
 
 type userKey struct{ namespace, user string }
@@ -33,10 +38,31 @@ func (t *transaction) get(namespace, user string) lastseen.State {
 func (t *transaction) set(namespace, user string, s lastseen.State) {
 	t.log.set(namespace, user, s)
 	if t.staged == nil {
-		t.index.set(namespace, user, s)
+		t.make(userKey{namespace, user}, s)
 		return
 	}
 	t.staged[userKey{namespace, user}] = s
+}
+
+// forget removes a user.
+func (t *transaction) forget(namespace, user string) {
+	t.set(namespace, user, lastseen.State{})
+	if t.staged != nil {
+		t.erased = append(t.erased, userKey{namespace, user})
+	}
+}
+
+// make makes a change to the index, and appends it to the feed of the namespace, if there is one.
+func (t *transaction) make(key userKey, s lastseen.State) {
+	n, old := t.index.set(key.namespace, key.user, s)
+	if n.feed == nil {
+		return
+	}
+	feeds := &t.index.feeds
+	if t.now == 0 {
+		t.now = feeds.clock()
+	}
+	n.feed.wrote(key.user, old, s, occasion{now: t.now, monotonic: feeds.monotonic, trims: t.trims})
 }
 
 func (t *transaction) drop(namespace string) {
@@ -82,25 +108,42 @@ func (t *transaction) apply() {
 	for namespace := range t.adds {
 		t.index.add(namespace)
 	}
+	for _, key := range t.erased { // in the feed, too, whatever the state is in the end
+		t.make(key, lastseen.State{})
+	}
 	for key, s := range t.staged {
-		t.index.set(key.namespace, key.user, s)
+		t.make(key, s)
 	}
 }
 
 // Ping implements [store.Store].
 func (s *Store) Ping(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
-	return s.record(ctx, namespace, batch, lastseen.State.AfterPing)
+	a, err := s.record(ctx, namespace, batch, lastseen.State.AfterPing)
+	if err != nil {
+		return nil, err
+	}
+	if s.gap != nil && a.gap > 0 && rand.IntN(gapSample) == 0 {
+		s.gap(namespace, a.gap)
+	}
+	return a.states, nil
 }
+
+// gapSample is how many calls of Ping there are for each whose gap is observed, on average.
+const gapSample = 16
 
 // Leave implements [store.Store].
 func (s *Store) Leave(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
-	return s.record(ctx, namespace, batch, lastseen.State.AfterLeave)
+	a, err := s.record(ctx, namespace, batch, lastseen.State.AfterLeave)
+	if err != nil {
+		return nil, err
+	}
+	return a.states, nil
 }
 
 func (s *Store) record(
 	ctx context.Context, namespace string, batch []store.Sighting,
 	after func(lastseen.State, lastseen.Instant) lastseen.State,
-) ([]lastseen.State, error) {
+) (*assertions, error) {
 	if s.writer.sync == 0 {
 		batch = slices.Clone(batch) // the write can outlast the call
 	}
@@ -108,7 +151,7 @@ func (s *Store) record(
 	if err := s.writer.do(ctx, write{op: a}); err != nil {
 		return nil, err // and not states, which the write may still change
 	}
-	return a.states, a.err
+	return a, a.err
 }
 
 // assertions are a batch of pings or leaves.
@@ -119,6 +162,7 @@ type assertions struct {
 	now       func() lastseen.Instant
 	err       error             // why nothing was recorded
 	states    []lastseen.State  // the result
+	gap       time.Duration     // from the first user's previous event to this one; 0 if that user was not present
 	single    [1]lastseen.State // memory for the result of a batch of one
 }
 
@@ -134,9 +178,15 @@ func (a *assertions) do(t *transaction) {
 		a.states = make([]lastseen.State, len(a.batch))
 	}
 	now := a.now()
+	if t.staged == nil {
+		t.now = now
+	}
 	for i, sighting := range a.batch {
 		old := t.get(a.namespace, sighting.User)
 		a.states[i] = a.after(old, store.Bounded(sighting.At, now))
+		if i == 0 && old.Known() && !old.Left {
+			a.gap = time.Duration(a.states[0].At-old.At) * time.Millisecond
+		}
 		if a.states[i] != old {
 			t.set(a.namespace, sighting.User, a.states[i])
 		}
@@ -153,7 +203,7 @@ func (a *assertions) do(t *transaction) {
 func (s *Store) Forget(ctx context.Context, namespace, user string) error {
 	return s.writer.do(ctx, write{durable: true, op: opFunc(func(t *transaction) {
 		if t.get(namespace, user).Known() {
-			t.set(namespace, user, lastseen.State{})
+			t.forget(namespace, user)
 		}
 	})})
 }
@@ -171,7 +221,8 @@ func (s *Store) Trim(ctx context.Context, namespace string, q store.TrimQuery) (
 		if !ok {
 			return
 		}
-		cutoff := now.Add(-q.Age)
+		cutoff := s.feedCutoff(t, namespace, now.Add(-q.Age))
+		t.trims = true
 		if newest := n.newest(); !q.All && newest != 0 && newest < cutoff {
 			result.Held = true
 			return
@@ -214,9 +265,15 @@ func (s *Store) Register(ctx context.Context, namespaces []string) error {
 
 // DeleteNamespace implements [store.Store].
 func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
-	return s.writer.do(ctx, write{alone: true, durable: true, op: opFunc(func(t *transaction) {
+	err := s.writer.do(ctx, write{alone: true, durable: true, op: opFunc(func(t *transaction) {
 		if t.exists(namespace) {
 			t.drop(namespace)
 		}
 	})})
+	if err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.index.endFeed(namespace) // a namespace that did not exist can have one, too
+	}
+	return err
 }
