@@ -74,6 +74,10 @@ func (b *batch[T]) send(c *coalescer[T]) error {
 	limit := min(c.Timeout, 2*c.Timeout-b.begun.Sub(b.oldest)) // each caller waits for two timeouts at most
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
+	if c.Observe != nil {
+		c.Observe(c.kind, b.members, b.begun.Sub(b.oldest))
+	}
+	ctx, end := b.trace(ctx, c)
 	err := catchPanic(func() { c.send(ctx, batches) })
 	late := c.Now().Sub(b.begun) >= limit
 	members := int64(b.members)
@@ -83,10 +87,25 @@ func (b *batch[T]) send(c *coalescer[T]) error {
 		failed = cmp.Or(failed, nb.Err)
 		nb.complete(err)
 	}
+	end(cmp.Or(err, failed))
 	if !late {
 		return nil
 	}
 	return failed
+}
+
+// trace begins the batch's span, if batches are traced. It returns the context of the batch, and what ends the span.
+func (b *batch[T]) trace(ctx context.Context, c *coalescer[T]) (context.Context, func(error)) {
+	if c.Trace == nil {
+		return ctx, func(error) {}
+	}
+	var calls []context.Context
+	for _, nb := range b.namespaces {
+		for _, call := range nb.calls {
+			calls = append(calls, call.ctx)
+		}
+	}
+	return c.Trace(ctx, c.kind, calls)
 }
 
 // catchPanic returns a panic of f as an error. Outside a request it would end the process.

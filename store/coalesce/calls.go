@@ -13,6 +13,7 @@ import (
 // coalescer batches one kind of call, with a queue for each node.
 type coalescer[T any] struct {
 	Options
+	kind   string
 	send   func(context.Context, []*store.Batch[T])
 	userOf func(item T) string
 	nodeOf func(namespace string) (of func(user string) string)
@@ -30,10 +31,12 @@ type coalescer[T any] struct {
 }
 
 func newCoalescer[T any](
-	o Options, send func(context.Context, []*store.Batch[T]), nodeOf func(string) func(string) string,
+	kind string, o Options, send func(context.Context, []*store.Batch[T]), nodeOf func(string) func(string) string,
 	userOf func(T) string,
 ) *coalescer[T] {
-	c := &coalescer[T]{Options: o, send: send, userOf: userOf, nodeOf: nodeOf, nodes: map[string]*node[T]{}}
+	c := &coalescer[T]{
+		Options: o, kind: kind, send: send, userOf: userOf, nodeOf: nodeOf, nodes: map[string]*node[T]{},
+	}
 	c.pool.New = func() any { return &call[T]{done: make(chan struct{}, 1)} }
 	return c
 }

@@ -42,8 +42,22 @@ type Options struct {
 	NamespaceSize int           // most members of one namespace in a batch before its next turn; default 512
 	QueueSize     int           // most members in the queue of one node; default 262,144
 
+	// Observe, if set, is called once for each batch just before it is sent, from many goroutines at once: with its
+	// kind, the number of its members, and how long the first of its calls waited in the queue.
+	Observe func(kind string, members int, wait time.Duration)
+
+	// Trace, if set, is called before each batch with its kind and the contexts of the calls in it. It returns the
+	// context of the batch, derived from ctx, and a function that is called with the batch's error when it is done.
+	Trace func(ctx context.Context, kind string, calls []context.Context) (context.Context, func(err error))
+
 	Now func() time.Time // default time.Now
 }
+
+// The kinds of batches.
+const (
+	Pings   = "ping"
+	Lookups = "lookup"
+)
 
 // maxWait is how long a call may wait in a queue. It leaves half a timeout for the batch.
 func (o Options) maxWait() time.Duration { return o.Timeout + o.Timeout/2 }
@@ -73,11 +87,15 @@ var _ store.Store = (*Store)(nil)
 // New returns a store that batches the calls to s. Closing it closes s.
 func New(s store.Batcher, o Options) *Store {
 	o = o.withDefaults()
-	pings := newCoalescer(o, s.PingBatches, s.NodeOf, func(sighting store.Sighting) string { return sighting.User })
+	userOf := func(sighting store.Sighting) string { return sighting.User }
+	pings := newCoalescer(Pings, o, s.PingBatches, s.NodeOf, userOf)
 	pings.merge = mergeDuplicates
-	lookups := newCoalescer(o, s.LookupBatches, s.NodeOf, func(user string) string { return user })
+	lookups := newCoalescer(Lookups, o, s.LookupBatches, s.NodeOf, func(user string) string { return user })
 	return &Store{Store: s, pings: pings, lookups: lookups}
 }
+
+// Unwrap returns the store that the batches are sent to; see [store.As].
+func (s *Store) Unwrap() store.Store { return s.Store }
 
 // Ping implements [store.Store].
 func (s *Store) Ping(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {

@@ -83,14 +83,15 @@ func serve[T any](ctx context.Context, f *fake, batches []*store.Batch[T], answe
 		}
 	}
 	for _, b := range batches {
-		if errors.Is(f.broken[b.Namespace], errPanic) {
+		failure := f.failure(b.Namespace)
+		if errors.Is(failure, errPanic) {
 			panic(errPanic)
 		}
-		if err == nil && errors.Is(f.broken[b.Namespace], errShort) {
+		if err == nil && errors.Is(failure, errShort) {
 			b.States = b.States[1:]
 			continue
 		}
-		if b.Err = errors.Join(err, f.broken[b.Namespace]); b.Err != nil {
+		if b.Err = errors.Join(err, failure); b.Err != nil {
 			b.States = nil
 		}
 	}
@@ -104,6 +105,19 @@ func (f *fake) came(batch string) error {
 		return store.ErrClosed
 	}
 	return nil
+}
+
+func (f *fake) failure(namespace string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.broken[namespace]
+}
+
+// repair makes calls to a namespace succeed again.
+func (f *fake) repair(namespace string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.broken, namespace)
 }
 
 func (f *fake) Close() error {

@@ -12,6 +12,7 @@ import (
 type node[T any] struct {
 	parent *coalescer[T]
 	queued atomic.Int64 // members in the queues, or about to be
+	waited atomic.Int64 // nanoseconds that a call of the last batch waited; 0 if nothing is in progress, or down
 
 	mu         sync.Mutex
 	queues     map[string]*queue[T] // by namespace; none is empty
@@ -73,7 +74,9 @@ func (n *node[T]) run() {
 		if b.members == 0 {
 			return
 		}
-		if err := b.send(n.parent); err != nil {
+		err := b.send(n.parent)
+		n.waited.Store(int64(b.waited(n.parent.maxWait())))
+		if err != nil {
 			fail(n.drop(), fmt.Errorf("%w: the batch before timed out: %w", store.ErrUnavailable, err))
 		}
 	}
@@ -121,5 +124,8 @@ func (n *node[T]) next() *batch[T] {
 		}
 	}
 	n.busy = b.members > 0
+	if !n.busy {
+		n.waited.Store(0)
+	}
 	return b
 }

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	roundEvery     = time.Minute           // from the start of one round to the start of the next
+	roundEvery     = time.Minute           // from the start of one round to the start of the next, for most jobs
 	shortestPause  = 10 * time.Millisecond // between visits; shorter ones are left out
 	manyNamespaces = 5000                  // from this number on, several namespaces are visited at once
 	workers        = 8                     // the number of them
@@ -35,6 +35,7 @@ const (
 type runner struct {
 	store     store.Store
 	lease     string // its name
+	every     time.Duration
 	failure   string // what to log when the job fails
 	logger    *slog.Logger
 	pause     func(context.Context, time.Duration) // returns early when the context ends
@@ -52,13 +53,13 @@ type runner struct {
 func newRunner(s store.Store, lease, failure string, logger *slog.Logger) *runner {
 	start := time.Now()
 	return &runner{
-		store: s, lease: lease, failure: failure, logger: logger, pause: sleep, workers: workers,
+		store: s, lease: lease, every: roundEvery, failure: failure, logger: logger, pause: sleep, workers: workers,
 		monotonic: func() time.Duration { return time.Since(start) },
 	}
 }
 
-// run calls round once a minute until the context ends. Then it gives up the lease, so that the next server does not
-// have to wait for its end.
+// run calls round at every interval until the context ends. Then it gives up the lease, so that the next server does
+// not have to wait for its end.
 func (r *runner) run(ctx context.Context, round func(context.Context) error) {
 	defer r.release(context.WithoutCancel(ctx))
 	for ctx.Err() == nil {
@@ -66,7 +67,7 @@ func (r *runner) run(ctx context.Context, round func(context.Context) error) {
 		if err := round(ctx); err != nil {
 			r.warn(ctx, "", err)
 		}
-		if rest := r.begun + roundEvery - r.monotonic(); rest > 0 && ctx.Err() == nil {
+		if rest := r.begun + r.every - r.monotonic(); rest > 0 && ctx.Err() == nil {
 			r.pause(ctx, rest)
 		}
 	}
@@ -94,23 +95,23 @@ func (r *runner) list(ctx context.Context, wanted func(store.NamespaceInfo) bool
 // visitor does a job's work for one namespace.
 type visitor func(context.Context, store.NamespaceInfo) error
 
-// visitAll visits each namespace once, evenly spread over the rest of the minute. It returns early when the lease is
-// lost or the store is away.
-func (r *runner) visitAll(ctx context.Context, namespaces []store.NamespaceInfo, work visitor) {
+// visitAll visits each namespace once, evenly spread over the rest of the round, and reports whether it visited all. It
+// returns early when the lease is lost or the store is away.
+func (r *runner) visitAll(ctx context.Context, namespaces []store.NamespaceInfo, work visitor) (all bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var running sync.WaitGroup
 	defer running.Wait()
 	slots := make(chan struct{}, r.workers)
 	start := r.monotonic()
-	rest := max(0, r.begun+roundEvery-start)
+	rest := max(0, r.begun+r.every-start)
 	for k, n := range namespaces {
 		due := start + rest*time.Duration(k)/time.Duration(len(namespaces))
 		if early := due - r.monotonic(); early >= shortestPause {
 			r.pause(ctx, early)
 		}
 		if ctx.Err() != nil || !r.hasLease(ctx) {
-			return
+			return false
 		}
 		if len(namespaces) < manyNamespaces || r.workers == 1 {
 			r.visit(ctx, cancel, n, work)
@@ -122,6 +123,8 @@ func (r *runner) visitAll(ctx context.Context, namespaces []store.NamespaceInfo,
 			<-slots
 		})
 	}
+	running.Wait()
+	return ctx.Err() == nil
 }
 
 // visit visits one namespace. It ends the round if the whole store is away, but not if only this namespace fails or the

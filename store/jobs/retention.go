@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/lastseen/lastseen"
@@ -21,6 +22,20 @@ type Retention struct {
 	configured func(namespace string) bool
 	clock      steadyClock
 	held       heldNamespaces
+
+	deleted atomic.Int64
+	ended   atomic.Int64 // when a round last visited all namespaces, a lastseen.Instant; 0 without the lease
+}
+
+// RetentionStats describes what the job did on this server.
+type RetentionStats struct {
+	Deleted   int64            // users, since the start
+	LastRound lastseen.Instant // when a round over all namespaces last ended; 0 if never, or without the lease
+}
+
+// Stats returns the current statistics.
+func (r *Retention) Stats() RetentionStats {
+	return RetentionStats{Deleted: r.deleted.Load(), LastRound: lastseen.Instant(r.ended.Load())}
 }
 
 // NewRetention returns the job for a store. keep returns the current retention of a namespace, or 0 to keep users
@@ -45,20 +60,25 @@ func (r *Retention) Run(ctx context.Context) { r.run(ctx, r.round) }
 
 // round sweeps each namespace with something to delete, if this server holds the lease.
 func (r *Retention) round(ctx context.Context) error {
-	if _, _, err := r.now(ctx); err != nil { // without the lease, too: a later holder has to know the clock
+	now, _, err := r.now(ctx)
+	if err != nil { // without the lease, too: a later holder has to know the clock
 		return err
 	}
 	if !r.hasLease(ctx) {
 		r.held.forget()
+		r.ended.Store(0)
 		return nil
 	}
+	begun := r.monotonic()
 	namespaces, err := r.list(ctx, func(n store.NamespaceInfo) bool {
 		return n.Newest == 0 && !r.configured(n.Name) || n.Newest != 0 && r.keep(n.Name) > 0
 	})
 	if err != nil {
 		return err
 	}
-	r.visitAll(ctx, namespaces, r.sweep)
+	if r.visitAll(ctx, namespaces, r.sweep) {
+		r.ended.Store(int64(now.Add(r.monotonic() - begun)))
+	}
 	r.held.endRound(r.logger)
 	return nil
 }
@@ -78,6 +98,7 @@ func (r *Retention) sweep(ctx context.Context, n store.NamespaceInfo) error {
 	for ctx.Err() == nil && r.hasLease(ctx) {
 		deleted, err := r.trim(ctx, n.Name)
 		total += deleted
+		r.deleted.Add(int64(deleted))
 		if err != nil || deleted < store.MaxTrim {
 			return err
 		}

@@ -283,3 +283,32 @@ func TestRetentionRemovesEmptyNamespaces(t *testing.T) {
 		require.Equal(t, want, got)
 	}
 }
+
+// TestRetentionStats counts deleted users, and has the end of the last round on the server that has the lease.
+func TestRetentionStats(t *testing.T) {
+	j := newRetentionTest(t, 3*roundEvery)
+	s := j.openFile(t)
+	for _, namespace := range []string{"chat", "game"} {
+		ping(t, s, namespace, map[string]time.Duration{"young": 0, "old": 2 * time.Hour, "older": 3 * time.Hour})
+	}
+	w := j.watch(s)
+	granted := true
+	w.lease = func() (bool, error) { return granted, nil }
+	require.Zero(t, j.Stats())
+	j.meantime = func() {
+		switch at := j.monotonic(); {
+		case at == roundEvery/2: // the first round visits the second namespace
+			require.Equal(t, RetentionStats{Deleted: 2}, j.Stats())
+		case at == roundEvery:
+			end := lastseen.InstantOf(j.wall()).Add(-roundEvery / 2)
+			require.Equal(t, RetentionStats{Deleted: 4, LastRound: end}, j.Stats())
+			w.fail["chat"], w.ready = store.ErrUnavailable, store.ErrUnavailable
+		case at > roundEvery && at < 2*roundEvery:
+			require.Equal(t, lastseen.Instant(1_700_000_000_000).Add(roundEvery/2), j.Stats().LastRound,
+				"the round that ended early does not count")
+			granted = false
+		}
+	}
+	j.Run(j.ctx)
+	require.Equal(t, RetentionStats{Deleted: 4}, j.Stats(), "another server has the lease")
+}

@@ -1,0 +1,31 @@
+package coalesce
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestObserve: each batch is reported once, with how long its first call waited.
+func TestObserve(t *testing.T) {
+	var sent []string
+	o := Options{Observe: func(kind string, members int, wait time.Duration) {
+		sent = append(sent, fmt.Sprint(kind, " ", members, " ", wait))
+	}}
+	inBubble(t, o, []string{""}, func(r *rig) {
+		ctx := context.Background()
+		r.ping(ctx, "chat", "alice")
+		r.ping(ctx, "chat", "bob", "carol")
+		time.Sleep(2 * time.Second) // by the bubble's clock
+		r.ping(ctx, "game", "dave")
+		time.Sleep(time.Second)
+		r.letGo()
+		r.letGo()
+		r.lookup("chat", "alice")
+		r.letGo()
+		require.Equal(r, []string{"ping 1 0s", "ping 3 3s", "lookup 1 0s"}, sent)
+	})
+}

@@ -1,0 +1,239 @@
+package feed
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/lastseen/lastseen/store"
+)
+
+// attach continues from places in memory, if they are there: the watcher is told what follows them. The caller holds
+// the follower's lock, as for all methods here but fromMemory.
+func (w *Watcher) attach(places []store.Place) bool {
+	upTo, ok := w.f.m.find(places)
+	if !ok {
+		return false
+	}
+	w.attached, w.places, w.upTo = true, places, upTo
+	w.f.attached[w] = struct{}{}
+	if w.everyone {
+		w.f.everyone[w] = struct{}{}
+		return true
+	}
+	w.watches = make([]watch, len(w.users))
+	m := &w.f.m
+	for k, name := range w.users {
+		u, t := m.user(name), &w.watches[k]
+		*t = watch{w: w, user: u, index: int32(len(u.watches))}
+		u.watches = append(u.watches, t)
+		if m.holds(u.newest) && w.mark(t, upTo[m.at(u.newest).shard]) {
+			w.dirty = append(w.dirty, t)
+		}
+	}
+	return true
+}
+
+// mark makes a user dirty if there are entries after the one with this number.
+func (w *Watcher) mark(t *watch, after int64) bool {
+	m := &w.f.m
+	oldest, _, forgotten := m.between(t.user, after, m.last())
+	if t.dirty = oldest > 0; t.dirty {
+		t.first, t.was, t.forced = oldest, m.at(oldest).was, forgotten
+	}
+	return t.dirty
+}
+
+// detach undoes attach.
+func (w *Watcher) detach() {
+	if !w.attached {
+		return
+	}
+	for k := range w.watches {
+		t := &w.watches[k]
+		others := t.user.watches
+		last := others[len(others)-1]
+		others[t.index], others[len(others)-1] = last, nil
+		last.index = t.index
+		t.user.watches = others[:len(others)-1]
+		w.f.m.release(t.user)
+	}
+	w.attached, w.watches, w.dirty = false, nil, nil
+	delete(w.f.attached, w)
+	delete(w.f.everyone, w)
+}
+
+// markDirty has the watchers of a user told about a new entry.
+func (f *follower) markDirty(n int64) {
+	e := f.m.at(n)
+	for _, t := range e.user.watches {
+		if !t.dirty {
+			t.dirty, t.first, t.was, t.forced = true, n, e.was, false
+			t.w.dirty = append(t.w.dirty, t)
+			wake(t.w.wake)
+		}
+		t.forced = t.forced || e.forgotten()
+	}
+}
+
+// unread reports whether there is something that the watcher may have to be told.
+func (w *Watcher) unread() bool {
+	if w.everyone {
+		return lowest(w.upTo) < w.f.m.last()
+	}
+	return len(w.dirty) > 0
+}
+
+// move notes that the watcher was told everything up to an entry.
+func (w *Watcher) move(n int64) {
+	w.places = w.f.m.placesAt(n, w.upTo, w.places)
+	for shard := range w.upTo {
+		w.upTo[shard] = max(w.upTo[shard], n)
+	}
+}
+
+var errBehind = errors.New("the watcher is too slow")
+
+// fromMemory returns what is in memory for the watcher, and whether that is anything.
+func (w *Watcher) fromMemory(ctx context.Context, limit int) (Batch, bool, error) {
+	b, err := w.take(limit)
+	if errors.Is(err, errBehind) && w.everyone {
+		w.hub.o.Observe.Behind()
+		b, err = w.begin(ctx, true)
+		return b, err == nil, err
+	}
+	return b, len(b.Users) > 0, err
+}
+
+func (w *Watcher) take(limit int) (b Batch, err error) {
+	f := w.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil || !w.attached {
+		return Batch{}, f.err
+	}
+	take := w.takeUsers
+	if w.everyone {
+		take = w.takeEveryone
+	}
+	for w.unread() && len(b.Users) == 0 && err == nil {
+		b.Users, err = take(limit)
+	}
+	if errors.Is(err, errBehind) && !w.everyone {
+		w.detach() // to read from the store what is not in memory any more
+		return Batch{}, nil
+	}
+	if err == nil && !w.unread() {
+		w.move(f.m.last())
+	}
+	b.More, b.AsOf, b.Places = w.unread(), f.asOf, w.places
+	return b, err
+}
+
+// takeUsers returns the users who changed. If they are too many, it goes on to the entry at which one more user
+// changed first, and returns the users as they were there, so that the places fit.
+func (w *Watcher) takeUsers(limit int) (users []Update, err error) {
+	m := &w.f.m
+	batch, rest, upTo := w.dirty, []*watch{}, m.last()
+	if len(batch) > limit {
+		slices.SortFunc(batch, func(a, b *watch) int { return cmp.Compare(a.first, b.first) })
+		if batch[0].first < m.first {
+			return nil, errBehind
+		}
+		upTo = batch[limit].first - 1
+		batch, rest = batch[:limit], batch[limit:]
+	}
+	w.dirty = nil
+	for _, t := range batch {
+		now, known, forced := t.user.told, true, t.forced
+		if upTo < m.last() {
+			var newest int64
+			_, newest, forced = m.between(t.user, t.first-1, upTo)
+			if known = newest > 0; known { // unless forgotten later
+				now = m.at(newest).told
+			}
+		}
+		if known && (forced || now.now != t.was) {
+			users = append(users, now.update(t.user.name))
+		}
+		if w.mark(t, upTo) {
+			w.dirty = append(w.dirty, t)
+		}
+	}
+	w.dirty = append(w.dirty, rest...)
+	w.move(upTo)
+	return users, nil
+}
+
+// takeEveryone returns the next users who changed.
+func (w *Watcher) takeEveryone(limit int) ([]Update, error) {
+	m := &w.f.m
+	n := lowest(w.upTo) + 1
+	if n < m.first {
+		return nil, errBehind
+	}
+	c := newCollector(limit, true)
+	for ; n <= m.last(); n++ {
+		e := m.at(n)
+		if n > w.upTo[e.shard] && !e.gone && !c.add(e.user.name, e.was, e.told) {
+			break
+		}
+	}
+	w.move(n - 1)
+	return c.updates(), nil
+}
+
+func lowest(numbers []int64) int64 {
+	if len(numbers) == 0 {
+		return 0
+	}
+	return slices.Min(numbers)
+}
+
+// collector merges the changes of users, in the order of their first changes.
+type collector struct {
+	limit int // of users
+	// all has users told who changed and changed back. A reader of everyone may have listed them in between: the place
+	// that it continues from is older than its list.
+	all   bool
+	index map[string]int
+	users []collected
+}
+
+type collected struct {
+	told
+	name   string
+	was    shown
+	forced bool
+}
+
+func newCollector(limit int, all bool) *collector {
+	return &collector{limit: limit, all: all, index: map[string]int{}}
+}
+
+// add records a change. It returns false if there is no room for another user.
+func (c *collector) add(name string, was shown, t told) bool {
+	k, ok := c.index[name]
+	if !ok {
+		if len(c.users) == c.limit {
+			return false
+		}
+		k = len(c.users)
+		c.index[name] = k
+		c.users = append(c.users, collected{name: name, was: was})
+	}
+	c.users[k].told = t
+	c.users[k].forced = c.users[k].forced || t.forgotten()
+	return true
+}
+
+// updates returns the users who are shown differently, or all.
+func (c *collector) updates() (users []Update) {
+	for k := range c.users {
+		if u := &c.users[k]; c.all || u.forced || u.now != u.was {
+			users = append(users, u.update(u.name))
+		}
+	}
+	return users
+}

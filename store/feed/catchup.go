@@ -1,0 +1,156 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/lastseen/lastseen/store"
+)
+
+// catchUp finds the watcher's places in memory. If they are older, it reads from the store until they are not, and
+// returns what changed, and whether that is anything. An error leaves the places as they were.
+func (w *Watcher) catchUp(ctx context.Context, limit int) (Batch, bool, error) {
+	if w.tryAttach(w.places) {
+		return Batch{}, false, nil
+	}
+	// The places may be ahead, since they are of another process or of a snapshot.
+	if err := w.f.newlyRead(ctx); err != nil {
+		return Batch{}, false, err
+	}
+	if w.tryAttach(w.places) {
+		return Batch{}, false, nil
+	}
+	c := &catchUp{w: w, collector: newCollector(limit, w.everyone), places: w.places, left: w.hub.bounds.catchUp}
+	if !w.everyone {
+		c.wanted = make(map[string]struct{}, len(w.users))
+		for _, user := range w.users {
+			c.wanted[user] = struct{}{}
+		}
+	}
+	b, err := c.run(ctx)
+	if errors.Is(err, errBehind) {
+		b, err = w.begin(ctx, true)
+		return b, err == nil, err
+	}
+	return b, len(b.Users) > 0, err
+}
+
+func (w *Watcher) tryAttach(places []store.Place) bool {
+	w.f.mu.Lock()
+	defer w.f.mu.Unlock()
+	return w.attach(places)
+}
+
+// catchUp reads the feed from the store for one watcher.
+type catchUp struct {
+	*collector
+	w      *Watcher
+	wanted map[string]struct{} // nil for everyone
+	places []store.Place       // after what was collected
+	left   int                 // entries that may be read, for users
+}
+
+// run returns the changes until the watcher is attached, or up to the limit of users. It returns errBehind if what
+// follows the places cannot be told.
+func (c *catchUp) run(ctx context.Context) (Batch, error) {
+	for tries := 0; tries < 3; {
+		r, err := c.read(ctx)
+		if err != nil {
+			return Batch{}, err
+		}
+		full := !c.page(r)
+		switch {
+		case full:
+			return c.more(r), nil
+		case c.w.tryAttach(c.places):
+			return c.attached(), nil
+		case c.wanted == nil && len(c.users) > 0 && r.More:
+			return c.more(r), nil
+		case c.wanted != nil && c.left <= 0:
+			return Batch{}, errBehind
+		case r.More:
+			continue
+		}
+		tries++ // the places are ahead of memory again
+		if err := c.w.f.newlyRead(ctx); err != nil {
+			return Batch{}, err
+		}
+		if c.w.tryAttach(c.places) {
+			return c.attached(), nil
+		}
+	}
+	return Batch{}, errBehind
+}
+
+func (c *catchUp) read(ctx context.Context) (*store.ChangesRead, error) {
+	limit := c.w.hub.bounds.page
+	if c.wanted == nil {
+		limit = min(limit, c.limit)
+	}
+	r := &store.ChangesRead{Namespace: c.w.f.namespace, After: c.places, Limit: limit}
+	c.w.f.mu.Lock()
+	shards := len(c.w.f.m.places)
+	c.w.f.mu.Unlock()
+	if len(c.places) != shards {
+		return nil, errBehind
+	}
+	err := c.w.hub.own(ctx, func() error {
+		c.w.hub.o.Store.ReadChanges(ctx, []*store.ChangesRead{r})
+		return r.Err
+	})
+	if errors.Is(err, store.ErrNotRecorded) || err == nil && (r.Reset || len(r.Places) != shards) {
+		return nil, errBehind
+	}
+	c.left -= len(r.Changes)
+	return r, err
+}
+
+// page collects a page and moves the places; false if it does not fit as a whole. It does not collect what a user was
+// who is forgotten later in the page, since the batch can end before that.
+func (c *catchUp) page(r *store.ChangesRead) bool {
+	places := slices.Clone(c.places)
+	forgotten := map[string]int{}
+	for k := range r.Changes {
+		if r.Changes[k].Forgotten() {
+			forgotten[r.Changes[k].User] = k
+		}
+	}
+	for k := range r.Changes {
+		change := &r.Changes[k]
+		if c.wants(change.User) && k >= forgotten[change.User] {
+			t := told{at: change.At, recorded: change.Recorded, now: showing(change.Status, change.Left)}
+			if !c.add(change.User, showing(change.WasStatus, change.WasLeft), t) {
+				c.places = places
+				return false
+			}
+		}
+		places[change.Shard] = change.Place
+	}
+	c.places = r.Places
+	return true
+}
+
+func (c *catchUp) wants(user string) bool {
+	if c.wanted == nil {
+		return true
+	}
+	_, ok := c.wanted[user]
+	return ok
+}
+
+// more returns a batch after which the watcher still has to catch up.
+func (c *catchUp) more(r *store.ChangesRead) Batch {
+	c.w.f.mu.Lock()
+	defer c.w.f.mu.Unlock()
+	c.w.places = c.places
+	return Batch{Users: c.updates(), More: true, AsOf: r.Watermark, Places: c.places}
+}
+
+// attached returns a batch after which the watcher continues from memory.
+func (c *catchUp) attached() Batch {
+	f := c.w.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return Batch{Users: c.updates(), More: c.w.attached && c.w.unread(), AsOf: f.asOf, Places: c.places}
+}

@@ -1,0 +1,338 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// fakeStore keeps feeds of several shards. It is a fake because a test can stop it at any point, let it fail and begin
+// its feeds again, and because its clock is that of a synctest bubble.
+type fakeStore struct {
+	store.Store // nil: nothing else is called
+	shards      int
+
+	mu      sync.Mutex
+	feeds   map[string]*fakeFeed
+	err     error         // of every call
+	held    chan struct{} // reads of several feeds wait until it is closed; nil otherwise
+	reads   []int         // how many feeds each call of ReadChanges read
+	records int
+	asked   int // snapshots
+	frozen  bool
+	events  lastseen.Instant // the number of changes of states, which is the time of each
+}
+
+type fakeFeed struct {
+	epoch   int
+	off     bool // it is not recorded
+	shards  [][]store.Change
+	trimmed []int // of each shard
+	states  map[string]store.Published
+}
+
+func newFakeStore(shards int) *fakeStore {
+	return &fakeStore{shards: shards, feeds: map[string]*fakeFeed{}}
+}
+
+func (s *fakeStore) feed(namespace string) *fakeFeed {
+	f := s.feeds[namespace]
+	if f == nil {
+		f = &fakeFeed{
+			shards: make([][]store.Change, s.shards), trimmed: make([]int, s.shards),
+			states: map[string]store.Published{}, off: true,
+		}
+		s.feeds[namespace] = f
+	}
+	return f
+}
+
+func (s *fakeStore) now() lastseen.Instant { return lastseen.InstantOf(time.Now()) }
+
+func (f *fakeFeed) place(shard, n int) store.Place {
+	return store.Place(fmt.Sprintf("%d.%d.%d", f.epoch, shard, n))
+}
+
+func (f *fakeFeed) places() (places []store.Place) {
+	for shard, entries := range f.shards {
+		places = append(places, f.place(shard, len(entries)))
+	}
+	return places
+}
+
+// published returns what is published of a user: grey if nothing is known.
+func (f *fakeFeed) published(user string) store.Published {
+	if p, ok := f.states[user]; ok {
+		return p
+	}
+	return store.Published{Status: lastseen.Grey}
+}
+
+// set changes what is published of a user in the namespace chat, which appends an entry if that is a change.
+func (s *fakeStore) set(user string, status lastseen.Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.feed("chat")
+	was := f.published(user)
+	s.events++
+	now := store.Published{State: lastseen.State{At: s.events}, Status: status}
+	f.states[user] = now
+	if status != was.Status {
+		s.append(f, user, was, now)
+	}
+}
+
+func (s *fakeStore) forget(user string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.feed("chat")
+	if was, ok := f.states[user]; ok {
+		delete(f.states, user)
+		s.append(f, user, was, store.Published{Status: lastseen.Grey})
+	}
+}
+
+func (s *fakeStore) append(f *fakeFeed, user string, was, now store.Published) {
+	shard := 0
+	for _, c := range user {
+		shard = (shard*31 + int(c)) % s.shards
+	}
+	f.shards[shard] = append(f.shards[shard], store.Change{
+		User: user, Published: now, WasStatus: was.Status, WasLeft: was.Left, Recorded: s.now(),
+		Shard: shard, Place: f.place(shard, len(f.shards[shard])+1),
+	})
+}
+
+// beginAgain loses the feed, as a failover can, and keeps the states.
+func (s *fakeStore) beginAgain(recorded bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.feed("chat")
+	f.epoch++
+	f.off = !recorded
+	f.shards, f.trimmed = make([][]store.Change, s.shards), make([]int, s.shards)
+}
+
+// trim deletes all entries so far.
+func (s *fakeStore) trim() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.feed("chat")
+	for shard := range f.shards {
+		f.trimmed[shard] = len(f.shards[shard])
+	}
+}
+
+func (s *fakeStore) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+func (s *fakeStore) state(user string) store.Published {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.feed("chat").published(user)
+}
+
+func (s *fakeStore) RecordChanges(_ context.Context, namespace string, _ lastseen.Thresholds) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.records++
+	if s.err != nil {
+		return s.err
+	}
+	if f := s.feed(namespace); f.off {
+		f.off = false
+		f.epoch++
+	}
+	return nil
+}
+
+func (s *fakeStore) ReadChanges(ctx context.Context, reads []*store.ChangesRead) {
+	s.mu.Lock()
+	s.reads = append(s.reads, len(reads))
+	held := s.held
+	s.mu.Unlock()
+	if held != nil {
+		select {
+		case <-held:
+		case <-ctx.Done():
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range reads {
+		if r.Limit < 1 || r.Limit > store.MaxChangesRead {
+			panic("limit out of range")
+		}
+		if r.Err = s.err; r.Err == nil {
+			s.read(s.feed(r.Namespace), r)
+		}
+	}
+}
+
+func (s *fakeStore) watermark() lastseen.Instant {
+	if s.frozen {
+		return 1
+	}
+	return s.now()
+}
+
+func (s *fakeStore) read(f *fakeFeed, r *store.ChangesRead) {
+	if f.off {
+		r.Err = store.ErrNotRecorded
+		return
+	}
+	r.Watermark, r.Places = s.watermark(), f.places()
+	if r.After == nil {
+		return
+	}
+	if r.Reset = len(r.After) != s.shards; r.Reset {
+		return
+	}
+	for shard, p := range r.After {
+		var epoch, inShard, n int
+		_, err := fmt.Sscanf(string(p), "%d.%d.%d", &epoch, &inShard, &n)
+		if err != nil || epoch != f.epoch || inShard != shard || n < f.trimmed[shard] || n > len(f.shards[shard]) {
+			r.Reset, r.Changes = true, nil
+			r.Places = f.places()
+			return
+		}
+		entries := f.shards[shard][n:]
+		if len(entries) >= r.Limit {
+			entries, r.More = entries[:r.Limit], true
+		}
+		r.Changes = append(r.Changes, entries...)
+		r.Places[shard] = f.place(shard, n+len(entries))
+	}
+}
+
+func (s *fakeStore) SnapshotChanges(_ context.Context, namespace string, users []string) (store.Snapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked++
+	f := s.feed(namespace)
+	switch {
+	case s.err != nil:
+		return store.Snapshot{}, s.err
+	case f.off:
+		return store.Snapshot{}, store.ErrNotRecorded
+	}
+	snapshot := store.Snapshot{Places: f.places(), Watermark: s.watermark()}
+	for _, user := range users {
+		snapshot.Users = append(snapshot.Users, f.published(user))
+	}
+	return snapshot, nil
+}
+
+// world is a store with a hub, in a synctest bubble.
+type world struct {
+	*fakeStore
+	*Hub
+	t        *testing.T
+	mode     Mode
+	log      strings.Builder
+	recorded []string
+	random   float64
+	counts   counts
+}
+
+type counts struct{ resets, behind, flaps int }
+
+func (c *counts) Reset()  { c.resets++ }
+func (c *counts) Behind() { c.behind++ }
+func (c *counts) Flap()   { c.flaps++ }
+
+// inWorld runs a test with a hub on a fake store.
+func inWorld(t *testing.T, shards int, test func(*world), change ...func(*Options)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{fakeStore: newFakeStore(shards), t: t, mode: Auto}
+		o := Options{
+			Store: w.fakeStore,
+			Settings: func(string) Settings {
+				w.fakeStore.mu.Lock()
+				defer w.fakeStore.mu.Unlock()
+				return Settings{Mode: w.mode}
+			},
+			Random:   func() float64 { return w.random },
+			Logger:   slog.New(slog.NewTextHandler(&w.log, nil)),
+			Recorded: func(namespace string) { w.recorded = append(w.recorded, namespace) },
+			Observe:  &w.counts,
+		}
+		for _, c := range change {
+			c(&o)
+		}
+		w.Hub = New(o)
+		runHub(t, w.Hub)
+		test(w)
+	})
+}
+
+// runHub runs a hub until the test ends.
+func runHub(t *testing.T, h *Hub) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { h.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+}
+
+// watch begins to watch and closes the watcher with the test.
+func (w *world) watch(q Query) *Watcher {
+	w.t.Helper()
+	watcher, err := w.Watch(w.t.Context(), "chat", q)
+	require.NoError(w.t, err)
+	w.t.Cleanup(watcher.Close)
+	return watcher
+}
+
+// next waits up to a time for a batch; nil if there is none.
+func (w *world) next(watcher *Watcher, limit int, d time.Duration) *Batch {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), d)
+	defer cancel()
+	b, err := watcher.Next(ctx, limit)
+	if err != nil {
+		require.ErrorIs(w.t, err, context.DeadlineExceeded)
+		return nil
+	}
+	return &b
+}
+
+func (w *world) poll(watcher *Watcher, limit int) Batch {
+	w.t.Helper()
+	b, err := watcher.Poll(w.t.Context(), limit)
+	require.NoError(w.t, err)
+	return b
+}
+
+// count returns what was observed so far.
+func (w *world) count() counts {
+	synctest.Wait()
+	return w.counts
+}
+
+// names lists the users of a batch with their statuses.
+func names(b Batch) []string {
+	list := []string{}
+	for _, u := range b.Users {
+		list = append(list, fmt.Sprint(u.User, " ", u.Status))
+	}
+	slices.Sort(list)
+	return list
+}

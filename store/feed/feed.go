@@ -1,0 +1,95 @@
+// Package feed follows the changes feeds of namespaces for one process. There is one follower for each namespace with
+// watchers, however many they are: it reads the feed from the store a few times a second, keeps the newest entries in
+// memory, and tells each watcher what changed for the users that it watches.
+//
+// A watcher is owed the newest presence of its users, not every step: changes are merged, and what a watcher has not
+// taken yet costs no more than the list of its users, however slow it is. Between two batches nothing is missed: where
+// that cannot be told, the watcher gets a reset.
+package feed
+
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// Mode says when the changes of a namespace are recorded.
+type Mode string
+
+// The modes.
+const (
+	Auto Mode = "auto" // from the first watcher until store.ChangesKept after the last one
+	On   Mode = "on"   // always
+	Off  Mode = "off"  // never
+)
+
+// ErrTooManyWatches means that this process watches as many users as it may.
+var ErrTooManyWatches = errors.New("too many users are watched")
+
+// Settings are those of a namespace.
+type Settings struct {
+	lastseen.Thresholds
+	Mode Mode
+}
+
+// Options configures a hub. Store and Settings are required.
+type Options struct {
+	Store store.Store
+	// Settings returns the current settings of a namespace. It is called often, by several goroutines.
+	Settings func(namespace string) Settings
+	// MaxWatches is the number of users that all watchers of this process may watch together; default 5,000,000. A
+	// watcher of everyone counts as one.
+	MaxWatches int
+	Random     func() float64 // in [0, 1), for jitter; default math/rand/v2
+	Logger     *slog.Logger   // default slog.Default()
+	// Recorded is called for a namespace that is watched, about once a minute; default nil.
+	Recorded func(namespace string)
+	// Observe is told what happens, for metrics; default nil.
+	Observe Observer
+}
+
+// Observer is told what happens in a hub. Its methods must return quickly.
+type Observer interface {
+	// Reset is called for each reset of a watcher.
+	Reset()
+	// Behind is called when a watcher of everyone gets a reset because it was too slow.
+	Behind()
+	// Flap is called when a user of a namespace changes for the fifth time within a minute.
+	Flap()
+}
+
+// Stats describes a hub at this moment.
+type Stats struct {
+	Namespaces int // that are followed
+	Watchers   int
+	Watches    int // users watched by all watchers together
+	Entries    int // kept in memory
+}
+
+// Query selects what to watch.
+type Query struct {
+	Users    []string      // at most store.MaxWatched; duplicates count once
+	Everyone bool          // instead of Users
+	After    []store.Place // continue from there; nil to begin with a snapshot
+}
+
+// Update is the newest presence of a user that is watched.
+type Update struct {
+	User string
+	store.Published
+	Recorded lastseen.Instant // when the newest change was appended, by the store's clock; 0 in snapshots
+}
+
+// Batch is what a watcher is told at once.
+type Batch struct {
+	// Users has each user once. In a snapshot or a reset it has all users watched, in the order of the query; it is
+	// empty if everyone is watched.
+	Users    []Update
+	Snapshot bool // this is the first batch of a query without places
+	Reset    bool // forget everything told before: what happened since the places is not known
+	More     bool // more changes are there already
+	AsOf     lastseen.Instant
+	Places   []store.Place // of this batch: a query after them continues
+}

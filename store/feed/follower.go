@@ -1,0 +1,271 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// follower follows the feed of one namespace.
+type follower struct {
+	hub       *Hub
+	namespace string
+	ready     chan struct{} // closed when the follower begins, or when it cannot
+
+	watchers  int           // guarded by the hub's lock
+	idleSince time.Duration // guarded by the hub's lock: when the last watcher left
+
+	mu       sync.Mutex
+	m        memory
+	begun    bool
+	err      error // the follower ended
+	attached map[*Watcher]struct{}
+	everyone map[*Watcher]struct{} // those of the attached that watch everyone
+
+	asOf      lastseen.Instant // the feed is in memory up to here
+	movedAt   time.Duration    // when asOf last grew
+	readAt    time.Duration    // when a read last succeeded
+	changedAt time.Duration    // when there were changes last
+	failing   bool             // the last read failed
+	due       time.Duration    // when to read next
+
+	recordAt    time.Duration // when to record next
+	recordBegan time.Duration // when that was last tried
+	recording   bool
+
+	waiting []chan struct{} // closed when a read that begins from now on has reached the end
+	reading []chan struct{} // the same for the read in progress
+}
+
+func newFollower(h *Hub, namespace string) *follower {
+	return &follower{
+		hub: h, namespace: namespace, ready: make(chan struct{}),
+		attached: map[*Watcher]struct{}{}, everyone: map[*Watcher]struct{}{},
+	}
+}
+
+// beginRecord reports whether it is time to record, and to call record.
+func (f *follower) beginRecord() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.hub.monotonic()
+	if f.err != nil || f.recording || f.begun && now < f.recordAt {
+		return false
+	}
+	f.recording, f.recordBegan = true, now
+	return true
+}
+
+// record has the changes recorded for a while. The first time, it also finds the end of the feed, where the follower
+// begins.
+func (f *follower) record(ctx context.Context) {
+	err := f.hub.o.Store.RecordChanges(ctx, f.namespace, f.hub.thresholds(f.namespace))
+	if err == nil && ctx.Err() == nil {
+		f.hub.o.Recorded(f.namespace)
+	}
+	f.mu.Lock()
+	begun := f.begun
+	f.mu.Unlock()
+	if err == nil && !begun {
+		err = f.begin(ctx)
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	f.hub.warn(f.namespace, err)
+	f.mu.Lock()
+	f.recording = false
+	f.recordAt = f.hub.monotonic() + recordEvery
+	if err != nil {
+		f.recordAt = f.hub.monotonic() + recordRetry
+	}
+	f.mu.Unlock()
+	if err != nil && (!begun || errors.Is(err, store.ErrNoFeed)) {
+		f.end(err)
+	}
+}
+
+func (f *follower) begin(ctx context.Context) error {
+	r := &store.ChangesRead{Namespace: f.namespace, Limit: 1}
+	f.hub.o.Store.ReadChanges(ctx, []*store.ChangesRead{r})
+	if r.Err != nil {
+		return r.Err
+	}
+	if len(r.Places) == 0 {
+		return fmt.Errorf("%w: the feed has no places", store.ErrUnavailable)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil {
+		return f.err
+	}
+	f.m = newMemory(r.Places)
+	now := f.hub.monotonic()
+	f.begun, f.asOf, f.movedAt, f.readAt, f.changedAt, f.due = true, r.Watermark, now, now, now, now
+	close(f.ready)
+	wake(f.hub.readSoon)
+	return nil
+}
+
+// end ends the follower and its watchers with an error.
+func (f *follower) end(err error) {
+	f.hub.mu.Lock()
+	f.hub.remove(f)
+	f.hub.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil {
+		return
+	}
+	f.err = err
+	if !f.begun {
+		close(f.ready)
+	}
+	f.forgetEntries(nil)
+	f.finish(&f.waiting)
+	f.finish(&f.reading)
+}
+
+// forgetEntries forgets all entries. The watchers learn that they have been told of an earlier feed, or of the end.
+func (f *follower) forgetEntries(places []store.Place) {
+	f.hub.entries.Add(-int64(f.m.len()))
+	f.m = newMemory(places)
+	for w := range f.attached {
+		w.attached, w.lost, w.dirty = false, true, nil
+		clear(w.watches)
+		wake(w.wake)
+	}
+	clear(f.attached)
+	clear(f.everyone)
+}
+
+// readDue returns when to read next; false before the follower begins and after it ended.
+func (f *follower) readDue() (time.Duration, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.due, f.begun && f.err == nil
+}
+
+func (f *follower) beginRead() *store.ChangesRead {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reading, f.waiting = append(f.reading, f.waiting...), nil
+	return &store.ChangesRead{Namespace: f.namespace, After: f.m.places, Limit: f.hub.bounds.page}
+}
+
+// endRead takes the result of a read.
+func (f *follower) endRead(r *store.ChangesRead) {
+	if errors.Is(r.Err, store.ErrNoFeed) {
+		f.end(r.Err)
+		return
+	}
+	if !errors.Is(r.Err, store.ErrNotRecorded) {
+		f.hub.warn(f.namespace, r.Err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil {
+		return
+	}
+	now := f.hub.monotonic()
+	f.due, f.failing = now+readQuiet, r.Err != nil
+	switch {
+	case r.Err != nil:
+		f.recordAgain(r.Err)
+	case r.Reset || len(r.Places) != len(f.m.places):
+		f.forgetEntries(r.Places)
+		f.asOf, f.movedAt = r.Watermark, now
+	default:
+		f.take(r, now)
+	}
+	if r.More && r.Err == nil {
+		f.due = now
+		return
+	}
+	if r.Err == nil {
+		f.readAt = now
+	}
+	f.finish(&f.reading)
+	if len(f.waiting) > 0 {
+		f.due = now
+	}
+}
+
+// recordAgain has the changes recorded soon if they are not.
+func (f *follower) recordAgain(err error) {
+	if errors.Is(err, store.ErrNotRecorded) {
+		f.recordAt = min(f.recordAt, f.recordBegan+recordRetry)
+		wake(f.hub.recordSoon)
+	}
+}
+
+// take takes the entries of a read.
+func (f *follower) take(r *store.ChangesRead, now time.Duration) {
+	for k := range r.Changes {
+		n := f.m.add(&r.Changes[k])
+		f.markDirty(n)
+		if f.m.flaps(n) {
+			f.hub.o.Observe.Flap()
+		}
+	}
+	f.m.places = r.Places
+	if len(r.Changes) > 0 {
+		f.m.marks = append(f.m.marks, mark{f.m.last(), now})
+		f.changedAt = now
+		for w := range f.everyone {
+			wake(w.wake)
+		}
+	}
+	excess := f.hub.entries.Add(int64(len(r.Changes))) - int64(f.hub.bounds.allEntries)
+	keep := min(f.hub.bounds.entries, f.m.len()-int(max(0, excess)))
+	f.hub.entries.Add(-int64(f.m.evict(keep, now-keptTime)))
+	if !r.More {
+		if r.Watermark > f.asOf {
+			f.movedAt = now
+		}
+		f.asOf = r.Watermark
+	}
+	if now-f.changedAt < quietAfter {
+		f.due = now + readEvery
+	}
+}
+
+// fresh reports whether the memory is up to date.
+func (f *follower) fresh(now time.Duration) bool {
+	return !f.failing && now-f.readAt < freshFor && now-f.movedAt < watermarkMove
+}
+
+// finish closes channels.
+func (f *follower) finish(channels *[]chan struct{}) {
+	for _, c := range *channels {
+		close(c)
+	}
+	*channels = nil
+}
+
+// newlyRead waits until the follower has read everything that is in the feed now, or failed to.
+func (f *follower) newlyRead(ctx context.Context) error {
+	done := make(chan struct{})
+	f.mu.Lock()
+	if f.err != nil {
+		defer f.mu.Unlock()
+		return f.err
+	}
+	f.waiting = append(f.waiting, done)
+	f.due = f.hub.monotonic()
+	f.mu.Unlock()
+	wake(f.hub.readSoon)
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-f.hub.ended:
+		return store.ErrClosed
+	}
+}

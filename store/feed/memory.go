@@ -1,0 +1,261 @@
+package feed
+
+import (
+	"slices"
+	"time"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// shown is what readers see of a user besides the time, in one byte: the status, and whether the user left.
+type shown uint8
+
+const leftBit shown = 4
+
+func showing(status lastseen.Status, left bool) shown {
+	var s shown
+	switch status {
+	case lastseen.Green:
+		s = 2
+	case lastseen.Yellow:
+		s = 1
+	}
+	if left {
+		s |= leftBit
+	}
+	return s
+}
+
+func (s shown) left() bool { return s&leftBit != 0 }
+
+func (s shown) status() lastseen.Status {
+	switch s &^ leftBit {
+	case 2:
+		return lastseen.Green
+	case 1:
+		return lastseen.Yellow
+	}
+	return lastseen.Grey
+}
+
+// told is what watchers are told about a user after a change.
+type told struct {
+	at, recorded lastseen.Instant
+	now          shown
+}
+
+// forgotten reports whether the change says that the user was forgotten.
+func (t told) forgotten() bool { return t.at == 0 }
+
+func (t told) update(user string) Update {
+	return Update{
+		User: user, Recorded: t.recorded,
+		Published: store.Published{
+			State:  lastseen.State{At: t.at, Left: t.now.left()},
+			Status: t.now.status(),
+		},
+	}
+}
+
+// entry is a change in memory. Entries are numbered from 1 in the order in which they were read.
+type entry struct {
+	told
+	user  *user
+	place store.Place
+	prev  int64 // number of the user's entry before, which may have been evicted; 0 if there is none
+	shard int32
+	was   shown
+	gone  bool // the user was forgotten later: nothing of the entry but its place may be used
+}
+
+// user is a user who is watched, or who has entries in memory.
+type user struct {
+	told           // by the newest change, if there was one
+	name    string //
+	newest  int64  // number of the newest entry; 0 if none is in memory
+	watches []*watch
+	flapped lastseen.Instant // when the user last changed too often
+}
+
+// mark says when entries were read.
+type mark struct {
+	upTo int64
+	at   time.Duration
+}
+
+// memory keeps the newest entries of a feed. Those of one shard are in the feed's order.
+type memory struct {
+	entries []entry // from head on
+	head    int
+	first   int64 // number of the entry at head, or of the next one if there is none
+	marks   []mark
+	users   map[string]*user
+	numbers []map[store.Place]int64 // for each shard, the numbers of the entries at the places
+	base    []store.Place           // before the first entry
+	places  []store.Place           // after the last entry; never changed in place, since watchers share it
+}
+
+func newMemory(places []store.Place) memory {
+	m := memory{
+		first: 1, users: map[string]*user{}, base: slices.Clone(places), places: places,
+		numbers: make([]map[store.Place]int64, len(places)),
+	}
+	for i := range m.numbers {
+		m.numbers[i] = map[store.Place]int64{}
+	}
+	return m
+}
+
+func (m *memory) len() int           { return len(m.entries) - m.head }
+func (m *memory) last() int64        { return m.first + int64(m.len()) - 1 }
+func (m *memory) at(n int64) *entry  { return &m.entries[m.head+int(n-m.first)] }
+func (m *memory) holds(n int64) bool { return n >= m.first && n <= m.last() }
+func (m *memory) user(name string) *user {
+	u := m.users[name]
+	if u == nil {
+		u = &user{name: name}
+		m.users[name] = u
+	}
+	return u
+}
+
+// release removes a user whom nobody needs any more.
+func (m *memory) release(u *user) {
+	if u.newest == 0 && len(u.watches) == 0 {
+		delete(m.users, u.name)
+	}
+}
+
+// add appends a change and returns its number. The earlier entries of a user who was forgotten are blanked.
+func (m *memory) add(c *store.Change) int64 {
+	u := m.user(c.User)
+	e := entry{
+		told: told{at: c.At, recorded: c.Recorded, now: showing(c.Status, c.Left)},
+		user: u, place: c.Place, prev: u.newest, shard: int32(c.Shard), was: showing(c.WasStatus, c.WasLeft),
+	}
+	if e.forgotten() {
+		for n := u.newest; m.holds(n); n = m.at(n).prev {
+			old := m.at(n)
+			old.gone, old.told, old.was = true, told{}, 0
+		}
+		e.prev = 0
+	}
+	m.entries = append(m.entries, e)
+	n := m.last()
+	u.newest, u.told = n, e.told
+	m.numbers[c.Shard][c.Place] = n
+	return n
+}
+
+// evict removes the oldest entries until at most keep are left and none is in a mark before the given time. It returns
+// the number of entries removed.
+func (m *memory) evict(keep int, before time.Duration) int {
+	had := m.len()
+	for len(m.marks) > 0 && m.marks[0].at < before {
+		m.evictTo(m.marks[0].upTo)
+		m.marks = m.marks[1:]
+	}
+	if excess := m.len() - max(keep, 0); excess > 0 {
+		m.evictTo(m.first + int64(excess) - 1)
+	}
+	if m.head > 64 && m.head > m.len() {
+		m.entries = append(make([]entry, 0, 2*m.len()), m.entries[m.head:]...)
+		m.head = 0
+	}
+	return had - m.len()
+}
+
+func (m *memory) evictTo(n int64) {
+	for m.len() > 0 && m.first <= n {
+		e := m.at(m.first)
+		m.base[e.shard] = e.place
+		if m.numbers[e.shard][e.place] == m.first {
+			delete(m.numbers[e.shard], e.place)
+		}
+		if e.user.newest == m.first {
+			e.user.newest = 0
+			m.release(e.user)
+		}
+		*e = entry{}
+		m.head++
+		m.first++
+	}
+}
+
+// find returns, for each shard, the number up to which the entries are before the place; false if a place is not in
+// memory.
+func (m *memory) find(places []store.Place) ([]int64, bool) {
+	if len(places) != len(m.places) {
+		return nil, false
+	}
+	numbers := make([]int64, len(places))
+	for shard, p := range places {
+		n, ok := m.numbers[shard][p]
+		switch {
+		case p == m.places[shard]:
+			n = m.last()
+		case ok:
+		case p == m.base[shard]:
+			n = m.first - 1
+		default:
+			return nil, false
+		}
+		numbers[shard] = n
+	}
+	return numbers, true
+}
+
+// placesAt returns the places of a reader who had been told the entries up to the numbers told, at these places, and is
+// told those up to n now.
+func (m *memory) placesAt(n int64, told []int64, places []store.Place) []store.Place {
+	if n == m.last() {
+		return m.places
+	}
+	places = slices.Clone(places)
+	for shard := range places {
+		if told[shard] < m.first-1 && n >= m.first-1 {
+			places[shard] = m.base[shard]
+		}
+	}
+	for k := max(slices.Min(told)+1, m.first); k <= n; k++ {
+		if e := m.at(k); k > told[e.shard] {
+			places[e.shard] = e.place
+		}
+	}
+	return places
+}
+
+// between returns the oldest and the newest entry of a user with numbers above low and up to high, and whether one of
+// them says that the user was forgotten; 0 if there is none.
+func (m *memory) between(u *user, low, high int64) (oldest, newest int64, forgotten bool) {
+	for n := u.newest; m.holds(n) && n > low; n = m.at(n).prev {
+		if n > high {
+			continue
+		}
+		if newest == 0 {
+			newest = n
+		}
+		oldest = n
+		forgotten = forgotten || m.at(n).forgotten()
+	}
+	return oldest, newest, forgotten
+}
+
+// flaps reports whether a user changed for the fifth time within a minute, at most once a minute. n is the user's
+// newest entry.
+func (m *memory) flaps(n int64) bool {
+	e := m.at(n)
+	old := n
+	for range flapChanges {
+		if old = m.at(old).prev; !m.holds(old) {
+			return false
+		}
+	}
+	since := e.recorded.Add(-flapTime)
+	if m.at(old).recorded <= since || e.user.flapped > since && e.user.flapped <= e.recorded {
+		return false
+	}
+	e.user.flapped = e.recorded
+	return true
+}

@@ -1,0 +1,244 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/feed"
+)
+
+const (
+	sweepEvery  = time.Second // the watermarks of feeds are moved
+	sweepCalls  = 200         // in this time at most: a backlog is worked off without a pause between them
+	recordEvery = time.Minute // feeds that are always recorded are renewed
+	recordAgain = 5 * time.Second
+)
+
+// Sweep moves the watermarks of changes feeds once a second, so that the statuses of users who are silent decay in the
+// feed. Each namespace is swept by one process at a time: see [store.Changes]. Every server runs the job, whether it
+// sweeps a namespace at the moment or not.
+type Sweep struct {
+	// Observe is called after each sweep of a namespace that appended decays, with the lag of the one that waited
+	// longest. Set it before Run; default nil.
+	Observe func(lag time.Duration)
+
+	store    store.Store
+	always   func() []string
+	settings func(namespace string) feed.Settings
+	logger   *slog.Logger
+
+	monotonic func() time.Duration // time since the start
+
+	failing bool // an error of sweeps was logged
+
+	decays atomic.Int64
+	begun  atomic.Int64
+
+	mu      sync.Mutex
+	added   map[string]int // the number of the call of Add that was the last for the namespace
+	number  int
+	records map[string]record // of each namespace that always has a feed
+}
+
+// record says how recording the changes of a namespace went.
+type record struct {
+	next    time.Duration // when to do it again
+	failing bool          // an error was logged
+}
+
+// SweepStats describes what the job did on this server since the start.
+type SweepStats struct {
+	Decays int64 // changes of status that it appended
+	Begun  int64 // feeds that it had to begin again: their readers got a reset
+}
+
+// NewSweep returns the job for a store. Namespaces returns those that always have a feed; the job also sweeps those
+// that are added, until their feeds have ended.
+func NewSweep(
+	s store.Store, namespaces func() []string, settings func(namespace string) feed.Settings, logger *slog.Logger,
+) *Sweep {
+	start := time.Now()
+	return &Sweep{
+		store: s, always: namespaces, settings: settings, logger: logger,
+		Observe: func(time.Duration) {}, records: map[string]record{}, added: map[string]int{},
+		monotonic: func() time.Duration { return time.Since(start) },
+	}
+}
+
+// Stats returns the current statistics.
+func (s *Sweep) Stats() SweepStats {
+	return SweepStats{Decays: s.decays.Load(), Begun: s.begun.Load()}
+}
+
+// Add sweeps a namespace from now on, until it has no feed.
+func (s *Sweep) Add(namespace string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.number++
+	s.added[namespace] = s.number
+}
+
+// Run sweeps until the context ends.
+func (s *Sweep) Run(ctx context.Context) {
+	var recording sync.WaitGroup
+	defer recording.Wait()
+	recording.Go(func() { s.every(ctx, s.record) })
+	s.every(ctx, s.sweep)
+}
+
+// every calls round once a second.
+func (s *Sweep) every(ctx context.Context, round func(context.Context)) {
+	ticker := time.NewTicker(sweepEvery)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		round(ctx)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// record has the changes recorded of those namespaces that always have a feed.
+func (s *Sweep) record(ctx context.Context) {
+	on := s.alwaysOn()
+	s.mu.Lock()
+	for namespace := range s.records {
+		if !on[namespace] {
+			delete(s.records, namespace)
+		}
+	}
+	s.mu.Unlock()
+	for namespace := range on {
+		s.mu.Lock()
+		last, known := s.records[namespace]
+		s.mu.Unlock()
+		if ctx.Err() != nil || known && s.monotonic() < last.next {
+			continue
+		}
+		err := s.store.RecordChanges(ctx, namespace, s.settings(namespace).Thresholds)
+		if ctx.Err() == nil {
+			s.noteRecord(namespace, last.failing, err)
+		}
+	}
+}
+
+// noteRecord logs the first error of a namespace, and decides when to try again.
+func (s *Sweep) noteRecord(namespace string, failing bool, err error) {
+	after := recordEvery
+	if err != nil {
+		after = recordAgain
+		if !failing {
+			s.logger.Warn("cannot record changes; trying again", "namespace", namespace, "error", err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.records[namespace] = record{next: s.monotonic() + after, failing: err != nil}
+}
+
+func (s *Sweep) alwaysOn() map[string]bool {
+	on := map[string]bool{}
+	for _, namespace := range s.always() {
+		if s.settings(namespace).Mode == feed.On {
+			on[namespace] = true
+		}
+	}
+	return on
+}
+
+// sweep sweeps all namespaces in one call, and those with more to sweep again at once.
+func (s *Sweep) sweep(ctx context.Context) {
+	s.mu.Lock()
+	added := maps.Clone(s.added)
+	s.mu.Unlock()
+	sweeps := s.sweeps(added)
+	var failed error
+	for calls := 0; len(sweeps) > 0 && calls < sweepCalls && ctx.Err() == nil; calls++ {
+		var err error
+		if sweeps, err = s.call(ctx, sweeps, added); err != nil {
+			failed = err
+		}
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	if failed != nil && !s.failing {
+		s.logger.Warn("cannot sweep changes feeds; trying again", "error", failed)
+	}
+	s.failing = failed != nil
+}
+
+// sweeps returns a sweep for each namespace that has a feed, as far as is known.
+func (s *Sweep) sweeps(added map[string]int) (sweeps []*store.ChangesSweep) {
+	namespaces := s.alwaysOn()
+	for namespace := range added {
+		namespaces[namespace] = true
+	}
+	for namespace := range namespaces {
+		settings := s.settings(namespace)
+		if settings.Mode == feed.Off {
+			s.drop(namespace, added[namespace])
+			continue
+		}
+		sweeps = append(sweeps, &store.ChangesSweep{Namespace: namespace, Thresholds: settings.Thresholds})
+	}
+	return sweeps
+}
+
+// call sweeps once and returns those sweeps that have to be repeated.
+func (s *Sweep) call(
+	ctx context.Context, sweeps []*store.ChangesSweep, added map[string]int,
+) (again []*store.ChangesSweep, failed error) {
+	now, err := s.store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range sweeps {
+		*w = store.ChangesSweep{Namespace: w.Namespace, Thresholds: w.Thresholds, Now: now}
+	}
+	s.store.SweepChanges(ctx, sweeps)
+	for _, w := range sweeps {
+		switch {
+		case errors.Is(w.Err, store.ErrNotRecorded), errors.Is(w.Err, store.ErrNoFeed):
+			s.drop(w.Namespace, added[w.Namespace])
+		case w.Err != nil:
+			failed = w.Err
+		default:
+			s.count(w)
+			if w.More { // in a shard that this process sweeps
+				again = append(again, w)
+			}
+		}
+	}
+	return again, failed
+}
+
+func (s *Sweep) count(w *store.ChangesSweep) {
+	if w.Decays > 0 {
+		s.decays.Add(int64(w.Decays))
+		s.Observe(w.Lag)
+	}
+	if w.Begun {
+		s.begun.Add(1)
+		s.logger.Info("a changes feed began again; its readers get a reset", "namespace", w.Namespace)
+	}
+}
+
+// drop sweeps a namespace no longer, unless it was added again since. If it always has a feed, it gets a new one.
+func (s *Sweep) drop(namespace string, number int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last := s.records[namespace]; !last.failing {
+		delete(s.records, namespace)
+	}
+	if s.added[namespace] == number {
+		delete(s.added, namespace)
+	}
+}

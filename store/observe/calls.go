@@ -1,0 +1,109 @@
+// Package observe measures a store for Prometheus: the time of each call, and the number of users by status.
+//
+// Labels are bounded: operations and outcomes are fixed, namespaces are those that the caller names, and user IDs are
+// never labels.
+package observe
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/lastseen/lastseen/store"
+)
+
+// The outcomes of calls.
+const (
+	outcomeOK          = "ok"
+	outcomeUnavailable = "unavailable" // the store cannot be reached, or did not respond in time
+	outcomeFull        = "full"        // the store has no room, or as many namespaces as allowed
+	outcomeOverloaded  = "overloaded"
+	outcomeCanceled    = "canceled" // the caller is gone
+	outcomeError       = "error"
+)
+
+// operation is a method of a store.
+type operation int
+
+const (
+	opPing operation = iota
+	opLeave
+	opLookup
+	opCount
+	opNewest
+	opList
+	opForget
+	opTrim
+	opNamespaces
+	opRegister
+	opRemoveEmpty
+	opDeleteNamespace
+	opLease
+	opReady
+	opRecordChanges
+	opReadChanges
+	opSnapshotChanges
+	opSweepChanges
+	operations // their number
+)
+
+// operationNames returns the values of the label, by operation.
+func operationNames() [operations]string {
+	return [...]string{
+		opPing: "ping", opLeave: "leave", opLookup: "lookup", opCount: "count", opNewest: "newest", opList: "list",
+		opForget: "forget", opTrim: "trim", opNamespaces: "namespaces", opRegister: "register",
+		opRemoveEmpty: "remove_empty", opDeleteNamespace: "delete_namespace", opLease: "lease", opReady: "ready",
+		opRecordChanges: "record_changes", opReadChanges: "read_changes", opSnapshotChanges: "snapshot_changes",
+		opSweepChanges: "sweep_changes",
+	}
+}
+
+// Calls measures the time of calls to a store. It is a [prometheus.Collector].
+type Calls struct {
+	*prometheus.HistogramVec
+	now   func() time.Duration // since some moment: half the cost of the time of day, in each call
+	names [operations]string
+	ok    [operations]prometheus.Observer // of calls without an error, which are frequent
+}
+
+// NewCalls returns the metric lastseen_store_call_duration_seconds, without calls.
+func NewCalls() *Calls {
+	start := time.Now()
+	c := &Calls{now: func() time.Duration { return time.Since(start) }, names: operationNames()}
+	c.HistogramVec = prometheus.NewHistogramVec(
+		histogram("lastseen_store_call_duration_seconds", "Time of calls to the store, by operation and outcome.",
+			durationBuckets()),
+		[]string{"operation", "outcome"})
+	for o, name := range c.names {
+		c.ok[o] = c.WithLabelValues(name, outcomeOK)
+	}
+	return c
+}
+
+// done records a call that began at the given time and returned err.
+func (c *Calls) done(o operation, begun time.Duration, err error) {
+	child := c.ok[o]
+	if err != nil {
+		child = c.WithLabelValues(c.names[o], outcome(err))
+	}
+	child.Observe((c.now() - begun).Seconds())
+}
+
+// outcome returns the value of the label for an error of a store. A deadline that passed says that the store did not
+// respond in time, whichever context it is from.
+func outcome(err error) string {
+	switch {
+	case errors.Is(err, store.ErrFull), errors.Is(err, store.ErrNamespaceLimit):
+		return outcomeFull
+	case errors.Is(err, store.ErrOverloaded):
+		return outcomeOverloaded
+	case errors.Is(err, context.Canceled):
+		return outcomeCanceled
+	case errors.Is(err, store.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+		return outcomeUnavailable
+	default:
+		return outcomeError
+	}
+}

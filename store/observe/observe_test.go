@@ -1,0 +1,350 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/clock"
+	"github.com/lastseen/lastseen/store/coalesce"
+	"github.com/lastseen/lastseen/store/filestore"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// openFile opens a store in a new file.
+func openFile(t testing.TB) *filestore.Store {
+	t.Helper()
+	s, err := filestore.Open(filestore.Options{
+		Path: storetest.DataFile(t), Sync: time.Second, Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// openRedis opens a store on a Redis.
+func openRedis(t testing.TB, url, prefix string) *redisstore.Store {
+	t.Helper()
+	s, err := redisstore.Open(redisstore.Options{
+		URL: url, Prefix: prefix, Timeout: time.Minute, DialTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// TestConformance: a store that is measured keeps the contract.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	t.Run("file", func(t *testing.T) {
+		t.Parallel()
+		storetest.Run(t, func(t testing.TB) store.Store { return Store(openFile(t), NewCalls()) })
+	})
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		url := redistest.Start(t)
+		var n atomic.Int64
+		storetest.Run(t, func(t testing.TB) store.Store {
+			s := openRedis(t, url, fmt.Sprintf("test%d:", n.Add(1)))
+			return coalesce.New(Batcher(s, NewCalls()), coalesce.Options{Timeout: time.Minute})
+		})
+	})
+}
+
+// measured are the calls that were measured: their number, and the seconds of all of them, by operation and outcome.
+func measured(t *testing.T, c prometheus.Collector) (calls map[string]uint64, seconds map[string]float64) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	require.NoError(t, registry.Register(c))
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	calls, seconds = map[string]uint64{}, map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			name := family.GetName()
+			for _, label := range m.GetLabel() {
+				name += " " + label.GetValue()
+			}
+			if n := m.GetHistogram().GetSampleCount(); n > 0 {
+				calls[name], seconds[name] = n, m.GetHistogram().GetSampleSum()
+			}
+		}
+	}
+	return calls, seconds
+}
+
+const callMetric = "lastseen_store_call_duration_seconds "
+
+// TestCalls makes each call once. The clock moves by a second each time it is read.
+func TestCalls(t *testing.T) {
+	c := NewCalls()
+	var at time.Duration
+	c.now = func() time.Duration { at += time.Second; return at }
+	s, ctx := Store(openFile(t), c), t.Context()
+	now, err := s.Now(ctx)
+	require.NoError(t, err)
+	batch := []store.Sighting{{User: "alice", At: now}, {User: "bob", At: now}}
+	for _, call := range []func() error{
+		func() error { _, err := s.Ping(ctx, "chat", batch); return err },
+		func() error { _, err := s.Ping(ctx, "game", batch); return err },
+		func() error { _, err := s.Leave(ctx, "chat", batch); return err },
+		func() error { _, err := s.Lookup(ctx, "chat", []string{"alice"}); return err },
+		func() error { _, err := s.Count(ctx, "chat", []lastseen.Range{{From: 1, To: now}}); return err },
+		func() error { _, err := s.Newest(ctx, "chat"); return err },
+		func() error { _, err := s.List(ctx, "chat", store.ListQuery{Limit: 1}); return err },
+		func() error { return s.Forget(ctx, "chat", "alice") },
+		func() error { _, err := s.Trim(ctx, "chat", store.TrimQuery{Age: time.Hour, Now: now}); return err },
+		func() error { _, err := s.Namespaces(ctx, "", 10); return err },
+		func() error { return s.Register(ctx, []string{"new"}) },
+		func() error { _, err := s.RemoveEmpty(ctx, "new"); return err },
+		func() error { return s.DeleteNamespace(ctx, "chat") },
+		func() error { _, err := s.Lease(ctx, "janitor", time.Minute); return err },
+		func() error { return s.Ready(ctx) },
+		func() error { return s.RecordChanges(ctx, "feed", lastseen.Thresholds{Green: 1e9, Yellow: 2e9}) },
+		func() error { _, err := s.SnapshotChanges(ctx, "feed", nil); return err },
+		func() error { s.ReadChanges(ctx, []*store.ChangesRead{{Namespace: "feed", Limit: 1}}); return nil },
+		func() error { s.SweepChanges(ctx, []*store.ChangesSweep{{Namespace: "feed"}}); return nil },
+	} {
+		require.NoError(t, call())
+	}
+	calls, seconds := measured(t, c)
+	want := map[string]uint64{}
+	for _, name := range c.names {
+		want[callMetric+name+" ok"] = 1
+	}
+	want[callMetric+"ping ok"] = 2
+	require.Equal(t, want, calls)
+	require.InDelta(t, 2, seconds[callMetric+"ping ok"], 1e-9)
+	require.InDelta(t, 1, seconds[callMetric+"ready ok"], 1e-9)
+}
+
+// TestBatchesAreOneCall to Redis, however many calls they have.
+func TestBatchesAreOneCall(t *testing.T) {
+	c := NewCalls()
+	s := Batcher(openRedis(t, redistest.Start(t), ""), c)
+	pings := []*store.Batch[store.Sighting]{
+		{Namespace: "chat", Items: []store.Sighting{{User: "alice", At: 1}}},
+		{Namespace: "game", Items: []store.Sighting{{User: "alice", At: 1}, {User: "bob", At: 1}}},
+	}
+	s.PingBatches(t.Context(), pings)
+	require.NoError(t, pings[1].Err)
+	lookups := []*store.Batch[string]{{Namespace: "chat", Items: []string{"alice"}}}
+	s.LookupBatches(t.Context(), lookups)
+	require.Equal(t, []lastseen.State{{At: 1}}, lookups[0].States)
+	calls, _ := measured(t, c)
+	require.Equal(t, map[string]uint64{callMetric + "ping ok": 1, callMetric + "lookup ok": 1}, calls)
+
+	require.NoError(t, s.Close())
+	s.PingBatches(t.Context(), pings)
+	calls, _ = measured(t, c)
+	require.EqualValues(t, 1, calls[callMetric+"ping error"])
+}
+
+// TestCallsOfChanges: several reads or sweeps are one call, and the absence of a feed is no error.
+func TestCallsOfChanges(t *testing.T) {
+	c := NewCalls()
+	s := Store(openFile(t), c)
+	reads := []*store.ChangesRead{{Namespace: "none", Limit: 1}, {Namespace: "other", Limit: 1}}
+	sweeps := []*store.ChangesSweep{{Namespace: "none"}, {Namespace: "other"}}
+	all := func() {
+		s.ReadChanges(t.Context(), reads)
+		s.SweepChanges(t.Context(), sweeps)
+		_, _ = s.SnapshotChanges(t.Context(), "none", nil)
+	}
+	all()
+	require.ErrorIs(t, reads[1].Err, store.ErrNotRecorded)
+	require.ErrorIs(t, sweeps[1].Err, store.ErrNotRecorded)
+	require.NoError(t, s.Close())
+	all()
+	require.ErrorIs(t, s.RecordChanges(t.Context(), "none", lastseen.Thresholds{}), store.ErrClosed)
+	calls, _ := measured(t, c)
+	require.Equal(t, map[string]uint64{
+		callMetric + "read_changes ok": 1, callMetric + "read_changes error": 1,
+		callMetric + "sweep_changes ok": 1, callMetric + "sweep_changes error": 1,
+		callMetric + "snapshot_changes ok": 1, callMetric + "snapshot_changes error": 1,
+		callMetric + "record_changes error": 1,
+	}, calls)
+}
+
+// TestOutcomes of errors, as stores wrap them.
+func TestOutcomes(t *testing.T) {
+	for err, want := range map[error]string{
+		store.ErrUnavailable: "unavailable", store.ErrFull: "full", store.ErrNamespaceLimit: "full",
+		store.ErrOverloaded: "overloaded", context.Canceled: "canceled", context.DeadlineExceeded: "unavailable",
+		store.ErrWrongType: "error", store.ErrMismatch: "error", store.ErrClosed: "error", errors.New("x"): "error",
+	} {
+		require.Equal(t, want, outcome(fmt.Errorf("%w: cause", err)), err)
+	}
+	require.Equal(t, "unavailable", outcome(errors.Join(store.ErrUnavailable, context.DeadlineExceeded)))
+}
+
+// TestNothingIsHidden: what stores have beyond the contract is found behind the wrappers.
+func TestNothingIsHidden(t *testing.T) {
+	type clocked interface{ ClockStats() clock.Stats }
+	file := openFile(t)
+	s := Store(file, NewCalls())
+	found, ok := store.As[*filestore.Store](s)
+	require.True(t, ok)
+	require.Same(t, file, found)
+	_, ok = store.As[clocked](s)
+	require.True(t, ok)
+	_, ok = store.As[*redisstore.Store](s)
+	require.False(t, ok)
+
+	redis := openRedis(t, redistest.Start(t), "")
+	queued := coalesce.New(Batcher(redis, NewCalls()), coalesce.Options{})
+	behind, ok := store.As[*redisstore.Store](queued)
+	require.True(t, ok)
+	require.Same(t, redis, behind)
+	outer, ok := store.As[*coalesce.Store](Store(queued, NewCalls()))
+	require.True(t, ok)
+	require.Same(t, queued, outer)
+}
+
+// TestLabelsAreBounded whatever namespaces and users there are.
+func TestLabelsAreBounded(t *testing.T) {
+	c := NewCalls()
+	s := Store(openFile(t), c)
+	before := testutil.CollectAndCount(c)
+	for n := range 500 {
+		name := fmt.Sprint("x", n)
+		_, err := s.Ping(t.Context(), name, []store.Sighting{{User: name, At: 1}})
+		require.NoError(t, err)
+		_, err = s.Lookup(t.Context(), name, []string{name})
+		require.NoError(t, err)
+	}
+	require.Equal(t, before, testutil.CollectAndCount(c))
+}
+
+// TestBatches has exact values, and ignores kinds it does not know.
+func TestBatches(t *testing.T) {
+	b := NewBatches("ping", "lookup")
+	b.Observe("ping", 3, 2*time.Second)
+	b.Observe("ping", 5, 0)
+	b.Observe("other", 1, time.Second)
+	counts, sums := measured(t, b)
+	require.Equal(t, map[string]uint64{"lastseen_batch_members ping": 2, "lastseen_queue_wait_seconds ping": 2}, counts)
+	require.Equal(t, map[string]float64{"lastseen_batch_members ping": 8, "lastseen_queue_wait_seconds ping": 2}, sums)
+}
+
+// counting is a store whose counts a test observes, delays and fails.
+type counting struct {
+	store.Store
+	during func()
+	err    error
+	calls  atomic.Int64
+}
+
+func (s *counting) Count(ctx context.Context, namespace string, ranges []lastseen.Range) ([]int64, error) {
+	s.calls.Add(1)
+	s.during()
+	if s.err != nil && namespace == "chat" {
+		return nil, s.err
+	}
+	return s.Store.Count(ctx, namespace, ranges)
+}
+
+// newUsers counts users of chat, where there is one of each status and one who left, and of an empty namespace. It
+// returns the clock of the cache, too.
+func newUsers(t *testing.T, s store.Store) (u *Users, c *counting, at *atomic.Int64) {
+	t.Helper()
+	now, err := s.Now(t.Context())
+	require.NoError(t, err)
+	_, err = s.Ping(t.Context(), "chat", []store.Sighting{
+		{User: "green", At: now}, {User: "yellow", At: now.Add(-2 * time.Hour)}, {User: "grey", At: now.Add(-5 * time.Hour)},
+	})
+	require.NoError(t, err)
+	_, err = s.Leave(t.Context(), "chat", []store.Sighting{{User: "left", At: now}})
+	require.NoError(t, err)
+	c, at = &counting{Store: s, during: func() {}}, new(atomic.Int64)
+	thresholds := lastseen.Thresholds{Green: time.Hour, Yellow: 3 * time.Hour}
+	u = NewUsers(c, func() []Namespace { return []Namespace{{"chat", thresholds}, {"empty", thresholds}} })
+	u.now = func() time.Time { return time.Unix(1, at.Load()) }
+	return u, c, at
+}
+
+// users returns the values of the metric, by namespace and status.
+func users(t *testing.T, u *Users) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	require.NoError(t, registry.Register(u))
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	values := map[string]float64{}
+	for _, family := range families {
+		require.Equal(t, "lastseen_users", family.GetName())
+		for _, m := range family.GetMetric() {
+			values[m.GetLabel()[0].GetValue()+" "+m.GetLabel()[1].GetValue()] = m.GetGauge().GetValue()
+		}
+	}
+	return values
+}
+
+func TestUsers(t *testing.T) {
+	for name, open := range map[string]func() store.Store{
+		"file":  func() store.Store { return openFile(t) },
+		"redis": func() store.Store { return openRedis(t, redistest.Start(t), "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			u, c, at := newUsers(t, open())
+			want := map[string]float64{
+				"chat green": 1, "chat yellow": 1, "chat grey": 2, "empty green": 0, "empty yellow": 0, "empty grey": 0,
+			}
+			require.Equal(t, want, users(t, u))
+			require.NoError(t, c.Forget(t.Context(), "chat", "left"))
+			at.Add(int64(usersFor - 1))
+			require.Equal(t, want, users(t, u), "kept")
+			require.EqualValues(t, 2, c.calls.Load())
+			at.Add(1)
+			want["chat grey"] = 1
+			require.Equal(t, want, users(t, u), "counted again")
+
+			at.Add(int64(usersFor))
+			c.err = store.ErrUnavailable
+			require.Equal(t, map[string]float64{"empty green": 0, "empty yellow": 0, "empty grey": 0}, users(t, u),
+				"unknown is not zero")
+		})
+	}
+}
+
+// TestUsersAreCountedOnce however many scrapes there are at the same time.
+func TestUsersAreCountedOnce(t *testing.T) {
+	u, c, _ := newUsers(t, openFile(t))
+	began, release := make(chan struct{}, 100), make(chan struct{})
+	c.during = func() { began <- struct{}{}; <-release }
+	var scrapes sync.WaitGroup
+	for range 10 {
+		scrapes.Go(func() { u.recent() })
+	}
+	<-began
+	close(release)
+	scrapes.Wait()
+	require.EqualValues(t, 2, c.calls.Load(), "one for each namespace")
+}
+
+// TestUsersOfManyNamespaces: a metric for each would be too many.
+func TestUsersOfManyNamespaces(t *testing.T) {
+	u, c, _ := newUsers(t, openFile(t))
+	u.namespaces = func() []Namespace {
+		many := make([]Namespace, MaxNamespaces+50)
+		for n := range many {
+			many[n] = Namespace{fmt.Sprint("room", n), lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}}
+		}
+		return many
+	}
+	require.Len(t, users(t, u), 3*MaxNamespaces)
+	require.EqualValues(t, MaxNamespaces, c.calls.Load())
+}
