@@ -17,6 +17,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v4/middleware"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/lastseen/lastseen"
@@ -24,6 +26,7 @@ import (
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/web"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/feed"
 )
 
 // Settings are the settings of a namespace.
@@ -32,6 +35,7 @@ type Settings struct {
 	PingInterval time.Duration // advice to clients: ping this often
 	Retention    time.Duration // users not seen for this long are deleted; 0 for never
 	Shards       int           // sorted sets that the namespace is spread over
+	Changes      feed.Mode     // when changes are recorded
 }
 
 // Version describes the running build.
@@ -57,11 +61,14 @@ type Config struct {
 	Logger  *slog.Logger // default: slog.Default()
 	// AccessLog logs a line about each request at level info.
 	AccessLog bool
+	Tracer    trace.Tracer     // of the requests below /v1; default none
 	Random    func() float64   // in [0, 1), for jitter; default: math/rand/v2
 	Now       func() time.Time // for the rate limits and the log; default: time.Now
 
 	// Limits are the requests per second of one caller below /v1; default: unlimited.
 	Limits limit.Limits
+	// Metrics is where the metrics of docs/metrics.md are registered; default nowhere. Only [NewShared] uses it.
+	Metrics prometheus.Registerer
 	// BodyMemory is how many bytes the bodies of all requests in progress can take; default [DefaultBodyMemory], at
 	// least [MinBodyMemory]. Only [NewShared] uses it.
 	BodyMemory int64
@@ -72,6 +79,9 @@ type Config struct {
 	// TrustedProxies are the peers whose X-Forwarded-For is believed; default none.
 	TrustedProxies []netip.Prefix
 
+	// Feeds follows the changes feeds; default: a hub that nobody runs, so that all namespaces have no feed.
+	Feeds *feed.Hub
+
 	Shared *Shared // default: a new one
 }
 
@@ -81,20 +91,30 @@ type Shared struct {
 	// authenticator is that of the newest handler. Older handlers use it, too, for the requests that they finish, so
 	// that a removed key stops working at once.
 	authenticator atomic.Pointer[auth.Authenticator]
-	buckets       *limit.Buckets
-	bodies        *bodyMemory
-	outages       *outageLog
-	defects       *throttle
-	pseudonyms    pseudonyms
-	probes        singleflight.Group // of readyz
-	pages         web.Pages
+	// newest is the newest handler, whose configuration decides whether a request can stay open.
+	newest     atomic.Pointer[server]
+	rounds     rounds
+	watched    watchCounts
+	buckets    *limit.Buckets
+	bodies     *bodyMemory
+	outages    *outageLog
+	overload   *overload
+	defects    *throttle
+	pseudonyms pseudonyms
+	probes     singleflight.Group // of readyz
+	pages      web.Pages
+	draining   atomic.Bool
+	metrics    *metrics // nil for none
 }
 
-// NewShared returns the state for handlers with this configuration. All of them use its BodyMemory, Logger and Now.
+// NewShared returns the state for handlers with this configuration. All of them use its BodyMemory, Metrics, Logger and
+// Now.
 func NewShared(c Config) *Shared {
 	c = c.withDefaults()
+	bodies, overload := newBodyMemory(c.BodyMemory), newOverload(c.Logger, c.Now)
 	return &Shared{
-		buckets: limit.New(limit.DefaultSize, c.Now), bodies: newBodyMemory(c.BodyMemory),
+		buckets: limit.New(limit.DefaultSize, c.Now), bodies: bodies, overload: overload,
+		metrics: newMetrics(c, bodies, overload),
 		outages: newOutageLog(c.Logger, c.Now), defects: newThrottle(c.Logger, maxDefects),
 		pseudonyms: pseudonyms(crand.Text()), pages: web.New(ErrorCodes()),
 	}
@@ -114,14 +134,26 @@ func New(c Config) http.Handler {
 	if c.Shared == nil {
 		c.Shared = NewShared(c)
 	}
+	if c.Feeds == nil {
+		off := func(string) feed.Settings { return feed.Settings{Mode: feed.Off} }
+		c.Feeds = feed.New(feed.Options{Store: c.Store, Settings: off, Logger: c.Logger})
+	}
 	c.Shared.authenticator.Store(c.Auth)
+	c.Shared.overload.configure(c)
+	c.Store = &callStore{c.Store, c.Shared.overload}
 	s := &server{Shared: c.Shared, Config: c, proxies: unmapped(c.TrustedProxies)}
+	s.metrics.configure(s)
+	s.newest.Store(s)
+	s.rounds.next() // requests that stay open are authorized again
 	e := echo.New()
 	e.HTTPErrorHandler = s.handleError
 	if c.AccessLog {
 		e.Pre(s.accessLog) // first, so that it sees each response as it was sent
 	}
-	e.Pre(requestID, s.explainCORS)
+	if c.Tracer != nil {
+		e.Pre(s.trace)
+	}
+	e.Pre(s.begin, s.explainCORS)
 	if len(c.CORSOrigins) > 0 {
 		e.Pre(cors(c.CORSOrigins))
 	}

@@ -75,7 +75,7 @@ func (s *server) charge(c echo.Context, caller *auth.Caller, invalid error) erro
 	if caller != nil {
 		c.Set(callerKey, caller) // also for the log, if the limit is exceeded
 	}
-	if err := s.checkRateLimit(c, caller); err != nil {
+	if err := s.checkRateLimit(c, caller, 1); err != nil {
 		return err
 	}
 	if invalid != nil {

@@ -38,6 +38,8 @@ func permissionsByRoute() map[string]permittedRequest {
 		"GET " + namespace + "/lookup":             {"user=alice", "", readers},
 		"GET " + namespace + "/users":              {"", "", readers},
 		"GET " + namespace + "/counts":             {"", "", readers},
+		"GET " + namespace + "/changes":            {"user=alice", "", readers},
+		"POST " + namespace + "/changes":           {"", `{"users":["alice"]}`, readers},
 		"GET " + namespace:                         {"", "", readers},
 		"GET /v1/namespaces": {
 			"", "",

@@ -1,16 +1,20 @@
 package api
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
@@ -43,7 +47,7 @@ type bench struct {
 	handler http.Handler
 }
 
-func newBench(b testing.TB) *bench {
+func newBench(b testing.TB, changes ...func(*Config)) *bench {
 	b.Helper()
 	s, err := filestore.Open(filestore.Options{
 		Path: filepath.Join(b.TempDir(), "lastseen.db"), Sync: time.Second, Logger: slog.New(slog.DiscardHandler),
@@ -58,23 +62,27 @@ func newBench(b testing.TB) *bench {
 	}
 	_, err = s.Ping(context.Background(), "chat", batch)
 	require.NoError(b, err)
-	return &bench{b: b, handler: New(Config{
+	c := Config{
 		Store: s,
 		Settings: Settings{
 			Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute},
 			PingInterval: 30 * time.Second,
 		},
-	})}
+	}
+	for _, change := range changes {
+		change(&c)
+	}
+	return &bench{b: b, handler: New(c)}
 }
 
 // requests returns prepared requests, so that making them is not part of what is measured.
-func (b *bench) requests(n int, make func(n int) *http.Request) func() {
-	requests := prepare(n, make)
+func (b *bench) requests(make func(n int) *http.Request) func() {
+	requests := prepare(1000, make)
 	w := &sink{header: http.Header{}}
 	next := 0
 	return func() {
 		clear(w.header)
-		b.handler.ServeHTTP(w, requests[next%n])
+		b.handler.ServeHTTP(w, requests[next%len(requests)])
 		require.Less(b.b, w.status, 300)
 		next++
 	}
@@ -144,7 +152,7 @@ func BenchmarkHandler(b *testing.B) {
 		{"page of 50", list},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			serve := h.requests(1000, c.make)
+			serve := h.requests(c.make)
 			b.ReportAllocs()
 			for b.Loop() {
 				serve()
@@ -158,7 +166,74 @@ func BenchmarkHandler(b *testing.B) {
 func BenchmarkPingAllocations(b *testing.B) {
 	h := newBench(b)
 	for b.Loop() {
-		b.ReportMetric(testing.AllocsPerRun(10_000, h.requests(1000, minimalPing)), "ping-allocs/op")
+		b.ReportMetric(testing.AllocsPerRun(10_000, h.requests(minimalPing)), "ping-allocs/op")
+	}
+}
+
+// withMetrics registers metrics nowhere else.
+func withMetrics(c *Config) { c.Metrics = prometheus.NewRegistry() }
+
+// BenchmarkMetrics compares pings with and without metrics: those of a client on a connection, and the handler alone.
+func BenchmarkMetrics(b *testing.B) {
+	without, with := newBench(b), newBench(b, withMetrics)
+	b.Run("HTTP", func(b *testing.B) { comparePings(b, without.client(), with.client()) })
+	b.Run("handler", func(b *testing.B) {
+		comparePings(b, without.requests(minimalPing), with.requests(minimalPing))
+	})
+}
+
+// comparePings alternates between both, so that what else the machine does affects both alike, and reports the median
+// of the ratios.
+func comparePings(b *testing.B, without, with func()) {
+	b.Helper()
+	const pings = 2000
+	round := func(serve func()) float64 {
+		began := time.Now()
+		for range pings {
+			serve()
+		}
+		return float64(time.Since(began)) / pings
+	}
+	var ratios, times []float64
+	for b.Loop() {
+		before, measured, after := round(without), round(with), round(without)
+		ratios, times = append(ratios, (before+after)/2/measured), append(times, measured)
+	}
+	slices.Sort(ratios)
+	slices.Sort(times)
+	b.ReportMetric(times[len(times)/2], "ns/ping-with")
+	b.ReportMetric(ratios[len(ratios)/2], "ratio")
+	b.ReportMetric(0, "ns/op")
+}
+
+// client returns what sends pings on a connection of its own and reads the responses. It sends several at once, so that
+// waking up the client and the server costs less than the ping.
+func (b *bench) client() func() {
+	const atOnce = 50
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(b.b, err)
+	server := NewServer(b.handler, slog.New(slog.DiscardHandler))
+	go server.Serve(listener)
+	b.b.Cleanup(func() { server.Close() })
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	require.NoError(b.b, err)
+	b.b.Cleanup(func() { conn.Close() })
+	pings := prepare(20*atOnce, minimalPing)
+	requests, responses, next := bufio.NewWriterSize(conn, 64<<10), bufio.NewReader(conn), 0
+	return func() {
+		pings[next%len(pings)].Host = "localhost"
+		require.NoError(b.b, pings[next%len(pings)].Write(requests))
+		next++
+		if next%atOnce > 0 {
+			return
+		}
+		require.NoError(b.b, requests.Flush())
+		for range atOnce {
+			response, err := http.ReadResponse(responses, nil)
+			require.NoError(b.b, err)
+			require.NoError(b.b, response.Body.Close())
+			require.Equal(b.b, http.StatusNoContent, response.StatusCode)
+		}
 	}
 }
 

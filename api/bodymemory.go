@@ -4,6 +4,8 @@ import (
 	"sync"
 
 	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/lastseen/lastseen/api/limit"
 )
@@ -38,6 +40,20 @@ type bodyMemory struct {
 
 func newBodyMemory(bytes int64) *bodyMemory {
 	return &bodyMemory{limit: bytes, callers: map[limit.Key]int64{}}
+}
+
+// export registers metrics of the memory.
+func (m *bodyMemory) export(register promauto.Factory) {
+	register.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "lastseen_body_memory_bytes", Help: "Memory that request bodies take now.",
+	}, func() float64 {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return float64(m.used)
+	})
+	register.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "lastseen_body_memory_limit_bytes", Help: "Memory that request bodies can take.",
+	}, func() float64 { return float64(m.limit) })
 }
 
 // share returns how much one caller can use.

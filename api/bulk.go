@@ -40,7 +40,7 @@ type bulkResponse struct {
 // @Router /v1/namespaces/{namespace}/pings [post]
 func (s *server) pings(c echo.Context, _ query) error {
 	var body pingsBody
-	return s.bulk(c, s.Store.Ping, &body, &body.Pings, "pings")
+	return s.bulk(c, eventPing, &body, &body.Pings, "pings")
 }
 
 // leaves records many leaves.
@@ -56,11 +56,11 @@ func (s *server) pings(c echo.Context, _ query) error {
 // @Router /v1/namespaces/{namespace}/leaves [post]
 func (s *server) leaves(c echo.Context, _ query) error {
 	var body leavesBody
-	return s.bulk(c, s.Store.Leave, &body, &body.Leaves, "leaves")
+	return s.bulk(c, eventLeave, &body, &body.Leaves, "leaves")
 }
 
-// bulk records many pings or leaves: a stream of lines, or JSON that is decoded into a value. The list is its field.
-func (s *server) bulk(c echo.Context, record recordFunc, into any, list **[]item, field string) error {
+// bulk records many events: a stream of lines, or JSON that is decoded into a value. The list is its field.
+func (s *server) bulk(c echo.Context, e event, into any, list **[]item, field string) error {
 	namespace, err := pathNamespace(c)
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func (s *server) bulk(c echo.Context, record recordFunc, into any, list **[]item
 		return err
 	}
 	if media == mediaNDJSON {
-		return s.recordLines(c, namespace, record)
+		return s.recordLines(c, e, namespace)
 	}
 	body := s.body(c, maxBody)
 	defer body.release()
@@ -80,11 +80,11 @@ func (s *server) bulk(c echo.Context, record recordFunc, into any, list **[]item
 	if *list == nil {
 		return errorf(codeInvalidJSON, "The field %s is missing.", field)
 	}
-	return s.recordItems(c, namespace, record, **list)
+	return s.recordItems(c, e, namespace, **list)
 }
 
 // recordItems records all items, or none if one of them is invalid.
-func (s *server) recordItems(c echo.Context, namespace string, record recordFunc, items []item) error {
+func (s *server) recordItems(c echo.Context, e event, namespace string, items []item) error {
 	ctx := c.Request().Context()
 	now, err := s.Store.Now(ctx)
 	if err != nil {
@@ -99,10 +99,11 @@ func (s *server) recordItems(c echo.Context, namespace string, record recordFunc
 		}
 		batch[i] = sighting
 	}
-	if err := bad.err(); err != nil {
-		return err
+	if err = bad.err(); err == nil {
+		_, err = s.record(ctx, e, namespace, batch)
 	}
-	if _, err := record(ctx, namespace, batch); err != nil {
+	if err != nil {
+		s.metrics.refused(e, len(items))
 		return err
 	}
 	return respond(c, bulkResponse{Recorded: len(batch)})

@@ -31,12 +31,14 @@ const (
 	codeUnauthenticated      code = "unauthenticated"
 	codeForbidden            code = "forbidden"
 	codeRateLimited          code = "rate_limited"
+	codeFeedUnavailable      code = "feed_unavailable"
 	codeWrongKeyType         code = "wrong_key_type"
 	codeNamespaceMismatch    code = "namespace_mismatch"
 	codeStoreUnavailable     code = "store_unavailable"
 	codeStoreFull            code = "store_full"
 	codeOverloaded           code = "overloaded"
 	codeKeysUnavailable      code = "keys_unavailable"
+	codeShuttingDown         code = "shutting_down"
 	codeInternal             code = "internal"
 )
 
@@ -113,9 +115,10 @@ func inputProblems() []ErrorCode {
 		},
 		{
 			codeInvalidCursor, 400, "Invalid cursor",
-			"The cursor is damaged, or belongs to another namespace or to other parameters.",
-			"Pass next_cursor unchanged. The limit can change. Omit the other parameters or repeat them unchanged. " +
-				"Omit the cursor to start over.",
+			"The cursor is damaged, or belongs to another namespace, to another kind of request or to other " +
+				"parameters.",
+			"Pass next_cursor unchanged; for changes, cursor or Last-Event-ID. The limit can change. Omit the other " +
+				"parameters of a list or repeat them unchanged. Omit the cursor to start over.",
 		},
 		{
 			codeInvalidRange, 400, "Invalid range",
@@ -142,13 +145,13 @@ func bodyProblems() []ErrorCode {
 		},
 		{
 			codeTooManyItems, 400, "Too many items",
-			"A bulk request has at most 10,000 items, a lookup 1,000 users, a lookup by GET 100.",
+			"A bulk request has at most 10,000 items; a lookup or a request for changes 1,000 users, or 100 by GET.",
 			"Split the request. Bulk requests in NDJSON have no limit.",
 		},
 		{
 			codeBodyTooLarge, 413, "Body too large",
-			"A JSON body has at most 1 MiB, a lookup 512 KiB, a request for a single user 16 KiB, and a line of " +
-				"NDJSON 4 KiB.",
+			"A JSON body has at most 1 MiB, one of a lookup or for changes 512 KiB, one for a single user 16 KiB, " +
+				"and a line of NDJSON 4 KiB.",
 			"Split the request, or send a bulk request as NDJSON.",
 		},
 		{
@@ -204,8 +207,8 @@ func callerProblems() []ErrorCode {
 		{
 			codeRateLimited, 429, "Rate limited",
 			"The caller (an API key, a user, or an address without valid credentials) sent more requests than its " +
-				"limit, or too many large ones at the same time. The request had no effect, except for the lines " +
-				"of NDJSON that the response counts as recorded.",
+				"limit, too many large ones at the same time, or follows too many users at the same time. The " +
+				"request had no effect, except for the lines of NDJSON that the response counts as recorded.",
 			"Ping as often as ping responses say. Send many pings or lookups in one request, and fewer requests at " +
 				"the same time. An operator can change the limits.",
 		},
@@ -215,6 +218,12 @@ func callerProblems() []ErrorCode {
 // serverProblems are about conditions that the caller cannot change.
 func serverProblems() []ErrorCode {
 	return []ErrorCode{
+		{
+			codeFeedUnavailable, 409, "Changes feed unavailable",
+			"The namespace has no changes feed: its setting changes is off, it is a sorted set that other programs " +
+				"write, or the Redis user of the server lacks the right to use streams.",
+			"Poll lookups instead. An operator can set changes to auto, or give the Redis user the right @stream.",
+		},
 		{
 			codeWrongKeyType, 500, "Wrong key type",
 			"The namespace's key in Redis holds a value of another type.",
@@ -241,15 +250,23 @@ func serverProblems() []ErrorCode {
 		},
 		{
 			codeOverloaded, 503, "Overloaded",
-			"The server has more requests than it can process in time. The request had no effect, except for the " +
+			"The server has more requests than it can process in time. It refuses lists and counts first, then bulk " +
+				"requests, then lookups, and single pings and leaves last. The request had no effect, except for the " +
 				"lines of NDJSON that the response counts as recorded.",
-			"Wait and try again. If this happens often, let clients ping less often, or add servers.",
+			"Wait as long as Retry-After says and try again. If this happens often, let clients ping less often, or " +
+				"add servers.",
 		},
 		{
 			codeKeysUnavailable, 503, "Keys unavailable",
 			"The server could not fetch the keys of the token's issuer, so it cannot verify the token.",
 			"Try again. If the error lasts, an operator checks the issuer and finds the reason in the log. API " +
 				"keys still work.",
+		},
+		{
+			codeShuttingDown, 503, "Shutting down",
+			"The server is shutting down. Only /readyz returns this, so that load balancers send requests to other " +
+				"servers. Requests that still arrive are served for a moment.",
+			"Send requests to another server.",
 		},
 		{
 			codeInternal, 500, "Internal error",

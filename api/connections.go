@@ -7,14 +7,21 @@ import (
 	"net"
 	"net/http"
 	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // LimitConnections returns a listener for the server that keeps at most limit connections open. When the limit is
 // reached, a new connection replaces the one that has waited longest for a request, as clients must expect of an idle
 // connection. If each has a request in progress, the new one is closed at once: a client or load balancer then tries
-// another server, whereas a waiting connection would look like a slow response. It replaces the server's ConnState.
-func LimitConnections(server *http.Server, listener net.Listener, limit int, logger *slog.Logger) net.Listener {
+// another server, whereas a waiting connection would look like a slow response. It replaces the server's ConnState. The
+// registerer of metrics can be nil.
+func LimitConnections(server *http.Server, listener net.Listener, limit int, logger *slog.Logger,
+	metrics prometheus.Registerer,
+) net.Listener {
 	l := &limitedListener{Listener: listener, limit: limit, log: newThrottle(logger, 1)}
+	l.export(promauto.With(metrics))
 	server.ConnState = l.setState
 	return l
 }
@@ -24,9 +31,26 @@ type limitedListener struct {
 	limit int
 	log   *throttle
 
+	refused prometheus.Counter
+
 	mu   sync.Mutex
 	open int
 	idle linked.List // of *limitedConn without a request, those that have waited longest first
+}
+
+// export registers metrics of the connections.
+func (l *limitedListener) export(register promauto.Factory) {
+	l.refused = register.NewCounter(prometheus.CounterOpts{
+		Name: "lastseen_http_connections_refused_total",
+		Help: "Connections refused because the maximum was reached, with a request on each.",
+	})
+	register.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "lastseen_http_connections", Help: "Client connections that are open.",
+	}, func() float64 {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return float64(l.open)
+	})
 }
 
 // Accept returns the next connection within the limit.
@@ -39,6 +63,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		if l.makeRoom() {
 			return &limitedConn{Conn: conn, listener: l}, nil
 		}
+		l.refused.Inc()
 		_ = conn.Close() // it was not used
 	}
 }

@@ -12,19 +12,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 )
 
-// boundedServer serves a handler over a limited number of connections. It returns the server and its log.
+// boundedServer serves a handler over a limited number of connections. It returns the server, its log
+// and its metrics.
 func boundedServer(t *testing.T, most int, encrypted bool, handler http.Handler) (server *httptest.Server,
-	log *lockedLog,
+	log *lockedLog, metrics *prometheus.Registry,
 ) {
 	t.Helper()
-	log = &lockedLog{}
+	log, metrics = &lockedLog{}, prometheus.NewRegistry()
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	server = httptest.NewUnstartedServer(nil)
 	server.Config = NewServer(handler, logger)
-	server.Listener = LimitConnections(server.Config, server.Listener, most, logger)
+	server.Listener = LimitConnections(server.Config, server.Listener, most, logger, metrics)
 	if encrypted {
 		server.EnableHTTP2 = true
 		server.StartTLS()
@@ -32,7 +34,7 @@ func boundedServer(t *testing.T, most int, encrypted bool, handler http.Handler)
 		server.Start()
 	}
 	t.Cleanup(server.Close)
-	return server, log
+	return server, log, metrics
 }
 
 // get requests a path over a connection, and returns an error if there is no response.
@@ -54,7 +56,9 @@ func get(conn net.Conn, path string) error {
 func TestConnectionsAreBounded(t *testing.T) {
 	const most = 3
 	busy, let := make(chan struct{}), make(chan struct{})
-	server, log := boundedServer(t, most, false, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	server, log, metrics := boundedServer(t, most, false, http.HandlerFunc(func(
+		_ http.ResponseWriter, r *http.Request,
+	) {
 		if r.URL.Path == "/slow" {
 			busy <- struct{}{}
 			<-let
@@ -67,15 +71,26 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Cleanup(func() { _ = conn.Close() })
 		return conn
 	}
+	listener := server.Listener.(*limitedListener)
+	waitForIdle := func(n int) { // the server notes it after the client has the response
+		require.Eventually(t, func() bool {
+			listener.mu.Lock()
+			defer listener.mu.Unlock()
+			return listener.idle.Len() == n
+		}, 30*time.Second, time.Millisecond)
+	}
 	var conns []net.Conn
-	for range most {
+	for n := range most {
 		conn := dial()
 		require.NoError(t, get(conn, "/"))
+		waitForIdle(n + 1)
 		conns = append(conns, conn)
 	}
 	require.NoError(t, get(conns[0], "/"), "now the second one has been idle longest")
+	waitForIdle(most)
 	another := dial()
 	require.NoError(t, get(another, "/"))
+	waitForIdle(most)
 	require.Error(t, get(conns[1], "/"))
 	require.NoError(t, get(conns[0], "/"))
 	require.NoError(t, get(conns[2], "/"))
@@ -92,6 +107,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 	require.Error(t, get(dial(), "/"))
 	require.Error(t, get(dial(), "/"))
+	require.Equal(t, map[string]float64{"": most, "_refused_total": 2},
+		samples(t, metrics, "lastseen_http_connections"))
 	close(let)
 	served.Wait()
 	require.Regexp(t, `level=ERROR msg="connections refused`, log.String())
@@ -101,7 +118,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 // TestSilentConnections checks that connections without a request are closed for others.
 func TestSilentConnections(t *testing.T) {
 	const most = 3
-	server, _ := boundedServer(t, most, false, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server, _, _ := boundedServer(t, most, false, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for range 10 * most {
 		conn, err := net.Dial("tcp", server.Listener.Addr().String())
 		require.NoError(t, err)
@@ -123,7 +140,7 @@ func getOK(server *httptest.Server) bool {
 // progress.
 func TestBoundedConnectionsOverTLS(t *testing.T) {
 	const most = 2
-	server, log := boundedServer(t, most, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server, log, _ := boundedServer(t, most, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 2 {
 			w.WriteHeader(http.StatusTeapot)
 		}
@@ -173,7 +190,7 @@ func (c *countingBody) total() int {
 // connection together.
 func TestUnreadHTTP2Bodies(t *testing.T) {
 	arrived, end := make(chan struct{}), make(chan struct{})
-	server, _ := boundedServer(t, 10, true, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	server, _, _ := boundedServer(t, 10, true, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		arrived <- struct{}{}
 		<-end
 	}))

@@ -23,7 +23,9 @@ func cors(origins []string) echo.MiddlewareFunc {
 			return allowsOrigin(origins, origin), nil
 		},
 		AllowMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete},
-		AllowHeaders: []string{"Authorization", "Content-Type", "If-None-Match", "Prefer", "X-Request-Id"},
+		AllowHeaders: []string{
+			"Accept", "Authorization", "Content-Type", "If-None-Match", "Last-Event-ID", "Prefer", "X-Request-Id",
+		},
 		ExposeHeaders: []string{
 			pingAfterHeader, "Preference-Applied", "Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-Id",
 			"ETag", "WWW-Authenticate",

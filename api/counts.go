@@ -4,6 +4,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
 )
 
 // countsResponse is the number of users with each status.
@@ -42,23 +43,12 @@ func (s *server) counts(c echo.Context, q query) error {
 	if err != nil {
 		return err
 	}
-	response := countsResponse{AsOf: timestamp(p.asOf)}
-	var ranges []lastseen.Range
-	var sums []*int64 // to which the count of each range is added
-	for status, sum := range map[lastseen.Status]*int64{
-		lastseen.Green: &response.Green, lastseen.Yellow: &response.Yellow, lastseen.Grey: &response.Grey,
-	} {
-		for _, r := range p.thresholds.Ranges([]lastseen.Status{status}, p.asOf, p.from, p.to) {
-			ranges, sums = append(ranges, r), append(sums, sum)
-		}
-	}
-	counts, err := s.Store.Count(ctx, namespace, ranges)
+	n, err := store.CountByStatus(ctx, s.Store, namespace, p.thresholds, p.asOf, p.from, p.to)
 	if err != nil {
 		return err
 	}
-	for i, n := range counts {
-		*sums[i] += n
-		response.Total += n
-	}
-	return respond(c, response)
+	green, yellow, grey := n[lastseen.Green], n[lastseen.Yellow], n[lastseen.Grey]
+	return respond(c, countsResponse{
+		AsOf: timestamp(p.asOf), Green: green, Yellow: yellow, Grey: grey, Total: green + yellow + grey,
+	})
 }

@@ -79,6 +79,7 @@ func jsonTypeName(k jsontext.Kind) string {
 var strict = json.WithUnmarshalers(json.JoinUnmarshalers(
 	json.UnmarshalFromFunc(decodeString),
 	json.UnmarshalFromFunc(decodeTime),
+	json.UnmarshalFromFunc(decodeScalar),
 	json.UnmarshalFromFunc(decodeItem),
 	listOf(maxLookup, decodeString),
 	listOf(maxItems, decodeItem),

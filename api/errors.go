@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/feed"
 )
 
 // apiError is an error in a response. All fields but cause are public; cause goes into the log.
@@ -83,17 +83,21 @@ func (s *server) handleError(err error, c echo.Context) {
 	e := classify(err)
 	problemType := e.code.problemType()
 	header := c.Response().Header()
+	gone := clientGone(err, c)
 	switch {
 	case problemType.Status < http.StatusInternalServerError:
 		s.logRefusal(c, e)
-	case !clientGone(err, c):
+	case !gone:
 		s.logFailure(c, e, err)
+	}
+	if !gone {
+		s.metrics.failed(problemType.Code)
 	}
 	if c.Response().Committed {
 		return // too late for another response
 	}
 	if problemType.Status == http.StatusServiceUnavailable {
-		header.Set(echo.HeaderRetryAfter, strconv.Itoa(1+int(s.Random()*3)))
+		header.Set(echo.HeaderRetryAfter, s.retryAfter())
 	}
 	for name, value := range e.header {
 		header.Set(name, value)
@@ -172,6 +176,13 @@ func failures() []failure {
 			store.ErrNamespaceLimit, codeStoreFull,
 			"The namespace does not exist, and the number of namespaces has reached the setting max-namespaces.",
 		},
+		{
+			store.ErrNoFeed, codeFeedUnavailable,
+			"This namespace has no changes feed: its setting changes is off, other programs write its users " +
+				"(redis-key), or the Redis user of the server lacks the right @stream. Look users up instead.",
+		},
+		{feed.ErrTooManyWatches, codeOverloaded, "The server follows as many users as it can. Try another server."},
+		{store.ErrNotRecorded, codeStoreUnavailable, unavailable},
 		{store.ErrClosed, codeStoreUnavailable, "The server is shutting down."},
 		{store.ErrUnavailable, codeStoreUnavailable, unavailable},
 		{context.DeadlineExceeded, codeStoreUnavailable, unavailable},

@@ -12,6 +12,8 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/store/feed"
 )
 
 // call is a request from an example in the document.
@@ -104,7 +106,7 @@ func TestExamples(t *testing.T) {
 	t.Parallel()
 	doc, responded := document(t), 0
 	for name, c := range exampleCalls(t, doc) {
-		w := newTestServer(t, fileStore(t))
+		w := newTestServer(t, fileStoreAt(t, exampleNow))
 		w.store.now = exampleNow
 		w.post("/chat/pings", `{"pings":[{"user":"alice","at":"2026-11-20T22:00:00.123Z"},`+
 			`{"user":"bob","at":"2026-11-20T21:58:00Z"},{"user":"carol","at":"2026-11-20T21:58:30Z"}]}`)
@@ -123,12 +125,27 @@ func TestExamples(t *testing.T) {
 			continue // the same requests as for a ping, one response
 		}
 		require.True(t, there, "%s %s has no example of its response", name, media)
+		want = alike(t, r, want)
 		encoded, err := json.Marshal(want)
 		require.NoError(t, err)
 		require.JSONEq(t, string(encoded), r.body, name)
 		responded++
 	}
 	require.Greater(t, responded, 15)
+}
+
+// alike returns the example of a response with what differs from response to response in changes: the cursor, and the
+// time up to which they are complete, which is not that of the API's clock.
+func alike(t *testing.T, r testResponse, example any) any {
+	t.Helper()
+	want, _ := example.(map[string]any)
+	if _, changes := want["reset"]; !changes {
+		return example
+	}
+	want = maps.Clone(want)
+	got := r.json(t)
+	want["cursor"], want["as_of"] = got["cursor"], got["as_of"]
+	return want
 }
 
 // spoilers returns changes of a valid request. Most of them make most requests invalid.
@@ -154,7 +171,8 @@ func spoilers() []func(*call) {
 		method(http.MethodOptions), method(http.MethodTrace), path("chat", ""), path("alice", ""), path("/", "//"),
 		func(c *call) { c.path += "/" },
 		path("chat", ".hidden"), path("alice", "%00"), query("user", ""), body(`"alice"`, `""`),
-		query("as_of", "soon"), query("green", "0"), query("green", "2s", "yellow", "1s"),
+		query("as_of", "soon"), query("wait", "soon"), body(`{"users"`, `{"wait":"soon","users"`),
+		body(`{"users"`, `{"cursor":"AAAA","users"`), query("green", "0"), query("green", "2s", "yellow", "1s"),
 		query("to", "20", "as_of", "10"),
 		query("cursor", "AAAA"), query("stauts", "green"), query("confirm", "other"),
 		func(c *call) { c.rawQuery = "limit=%zz" },
@@ -193,7 +211,16 @@ func TestEveryDocumentedResponse(t *testing.T) {
 			}
 			maps.Copy(responded, failed.responses())
 		}
+		unfollowed := newTestServer(t, w.store.Store, func(c *Config) { c.Settings.Changes = feed.Off })
+		for _, c := range calls {
+			c.send(unfollowed)
+		}
+		maps.Copy(responded, unfollowed.responses())
 		refusing := newTestServer(t, w.store.Store, func(c *Config) { c.RefuseUnknown = true })
+		for _, c := range calls {
+			c.send(refusing)
+		}
+		refusing.config.Shared.Drain()
 		for _, c := range calls {
 			c.send(refusing)
 		}

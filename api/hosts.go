@@ -15,7 +15,7 @@ import (
 // (DNS rebinding): then its requests have the same origin, and only the name in Host reveals them. Or it can send
 // simple requests to another origin without reading the response.
 func (s *server) checkSource(r *http.Request) error {
-	if !allowsHost(s.AllowedHosts, r.Host) {
+	if !AllowsHost(s.AllowedHosts, r.Host) {
 		return errorf(codeForbidden, "%.100q is not an allowed host. Add it to --allowed-hosts, or use an IP address, "+
 			"localhost, a name without a dot, or one that ends in %s: a server without authentication accepts only "+
 			"these.", r.Host, strings.Join(localDomains(), ", "))
@@ -46,9 +46,9 @@ func CheckHost(text string) error {
 		"in it, in lower case and without a port", text)
 }
 
-// allowsHost reports whether the Host of a request is a local name or one of the configured ones, which have passed
+// AllowsHost reports whether the Host of a request is a local name or one of the configured ones, which have passed
 // [CheckHost]. A request without a Host, as HTTP/1.0 allows, does not come from a browser.
-func allowsHost(configured []string, host string) bool {
+func AllowsHost(configured []string, host string) bool {
 	if host == "" || slices.Contains(configured, "*") {
 		return true
 	}

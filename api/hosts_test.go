@@ -193,7 +193,7 @@ func FuzzHost(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, host string) {
-		if !allowsHost(nil, host) || host == "" {
+		if !AllowsHost(nil, host) || host == "" {
 			return
 		}
 		u, err := url.Parse("http://" + strings.ReplaceAll(host, "%", "%25") + "/")

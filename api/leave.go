@@ -36,7 +36,7 @@ type leaveBody struct {
 // @Success 204 "Recorded. The request has `Prefer: return=minimal`, or the caller lacks the scope `read`."
 // @Router /v1/namespaces/{namespace}/users/{user}/leave [post]
 func (s *server) leave(c echo.Context, _ query) error {
-	return s.recordOne(c, s.Store.Leave, s.readLeave, false)
+	return s.recordOne(c, eventLeave, s.readLeave)
 }
 
 // readLeave returns the time in the body of a leave as it was sent, or nil if it is omitted. It checks an anonymous

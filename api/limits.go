@@ -11,8 +11,9 @@ import (
 	"github.com/lastseen/lastseen/api/limit"
 )
 
-// checkRateLimit charges a request to the caller's limit, and returns an error if that is exceeded.
-func (s *server) checkRateLimit(c echo.Context, caller *auth.Caller) error {
+// checkRateLimit charges n requests to the caller's limit, and returns an error if that is exceeded. Many count as at
+// most half of a burst.
+func (s *server) checkRateLimit(c echo.Context, caller *auth.Caller, n int) error {
 	if s.Limits == (limit.Limits{}) {
 		return nil
 	}
@@ -20,15 +21,20 @@ func (s *server) checkRateLimit(c echo.Context, caller *auth.Caller) error {
 	if !limited {
 		return nil
 	}
-	exceeded, ok := s.buckets.Allow(key, s.Limits)
+	exceeded, ok := s.buckets.AllowN(key, s.Limits, n)
 	if ok {
 		return nil
 	}
+	s.metrics.rateLimited(key.Policy)
 	burst, seconds := limit.Burst(exceeded.PerSecond), int64((exceeded.Wait+time.Second-1)/time.Second)
 	e := errorf(codeRateLimited, "Rate limit for one %s: %d requests per second, and bursts of up to %d.",
 		key.Policy, exceeded.PerSecond, burst)
+	wait := seconds
+	if key.Policy == limit.PerAddress { // many users can be behind it, who must not come back together
+		wait += int64(s.Random() * limit.Window.Seconds())
+	}
 	e.header = map[string]string{ // see draft-ietf-httpapi-ratelimit-headers-10
-		echo.HeaderRetryAfter: strconv.FormatInt(seconds, 10),
+		echo.HeaderRetryAfter: strconv.FormatInt(wait, 10),
 		"RateLimit":           fmt.Sprintf("%q;r=0;t=%d", key.Policy, seconds),
 		"RateLimit-Policy":    fmt.Sprintf("%q;q=%d;w=%d", key.Policy, burst, limit.Window/time.Second),
 	}

@@ -40,7 +40,7 @@ func TestLimits(t *testing.T) {
 	}
 	refused := ping("203.0.113.7")
 	require.Equal(t, http.StatusTooManyRequests, refused.status)
-	require.Equal(t, "1", refused.header.Get("Retry-After"))
+	require.Equal(t, "3", refused.header.Get("Retry-After"), "a second, and half of the window, since Random is 0.5")
 	require.Equal(t, `"address";r=0;t=1`, refused.header.Get("RateLimit"))
 	require.Equal(t, `"address";q=15;w=5`, refused.header.Get("RateLimit-Policy"))
 	require.Equal(t, "no-store", refused.header.Get("Cache-Control"))

@@ -97,7 +97,9 @@ func (s *server) logFailure(c echo.Context, e *apiError, err error) {
 	attrs := append([]slog.Attr{slog.String("code", string(e.code))}, s.requestAttrs(c)...)
 	attrs = append(attrs, slog.String("error", bounded(err.Error(), maxCause)))
 	switch {
-	case e.code == codeKeysUnavailable: // anyone can send such tokens; package auth logs the failed fetch
+	case e.code == codeShuttingDown, // the log has it
+		e.code == codeKeysUnavailable, // anyone can send such tokens; package auth logs the failed fetch
+		errors.Is(err, errShed):       // the overload is logged
 		s.Logger.LogAttrs(context.Background(), slog.LevelDebug, "request failed", attrs...)
 	case e.code.isOutage():
 		s.outages.failed(e.code, reachOf(c.Request().Method, c.Path()), err, attrs...)

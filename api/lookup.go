@@ -101,16 +101,7 @@ func (s *server) lookupUsers(c echo.Context, q query, users []string, max int) (
 	if err != nil {
 		return found, err
 	}
-	if len(users) > max {
-		return found, errorf(codeTooManyItems, "There are %d users: send at most %d in one request.", len(users), max)
-	}
-	var bad itemErrors
-	for i, user := range users {
-		if err := lastseen.CheckUser(user); err != nil {
-			bad.add(i, newError(codeInvalidUser, sentence(err)))
-		}
-	}
-	if err := bad.err(); err != nil {
+	if err := checkUsers(users, max); err != nil {
 		return found, err
 	}
 	v, err := s.view(c, namespace, q)
@@ -126,6 +117,20 @@ func (s *server) lookupUsers(c echo.Context, q query, users []string, max int) (
 		found.Users[i] = v.presence(user, states[i])
 	}
 	return found, nil
+}
+
+// checkUsers returns an error if there are more than max users, or invalid ones.
+func checkUsers(users []string, max int) error {
+	if len(users) > max {
+		return errorf(codeTooManyItems, "There are %d users: send at most %d in one request.", len(users), max)
+	}
+	var bad itemErrors
+	for i, user := range users {
+		if err := lastseen.CheckUser(user); err != nil {
+			bad.add(i, newError(codeInvalidUser, sentence(err)))
+		}
+	}
+	return bad.err()
 }
 
 func (r lookupResponse) appendJSON(b []byte) []byte {

@@ -13,8 +13,10 @@ import (
 // maxRequestID is the maximum length of request IDs from clients in bytes.
 const maxRequestID = 128
 
-// requestID gives every request an ID, which the response repeats: that of the client if it is valid, or a random one.
-func requestID(next echo.HandlerFunc) echo.HandlerFunc {
+// begin gives every request an ID, which the response repeats: that of the client if it is valid, or a random one.
+// While the server is draining, the response ends its connection; HTTP/2 has no such header, and package net/http sends
+// GOAWAY instead. It also measures the request. Separate middlewares would cost two allocations each.
+func (s *server) begin(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id := c.Request().Header.Get(echo.HeaderXRequestID)
 		if !validRequestID(id) {
@@ -23,7 +25,14 @@ func requestID(next echo.HandlerFunc) echo.HandlerFunc {
 		header := c.Response().Header()
 		header.Set(echo.HeaderXRequestID, id)
 		header[echo.HeaderXContentTypeOptions] = noSniff
-		return next(c)
+		if s.Draining() {
+			header.Set(echo.HeaderConnection, "close")
+		}
+		if s.metrics == nil {
+			return next(c)
+		}
+		s.metrics.requests.measure(c, next)
+		return nil
 	}
 }
 

@@ -108,7 +108,7 @@ func TestUnknownNamespaces(t *testing.T) {
 				body = `{"pings":[]}`
 			case "POST leaves":
 				body = `{"leaves":[]}`
-			case "POST lookup":
+			case "POST lookup", "POST changes":
 				body = `{"users":["alice"]}`
 			case "GET lookup":
 				path += "?user=alice"
@@ -123,7 +123,7 @@ func TestUnknownNamespaces(t *testing.T) {
 			require.Contains(t, problem["detail"], `"chta" is not configured`, path)
 		}
 	}
-	require.Equal(t, 12, requests)
+	require.Equal(t, 14, requests)
 	require.Equal(t, http.StatusOK, w.send(http.MethodGet, "", "").status)
 	w.fails(codeInvalidNamespace, http.MethodGet, "/.hidden", "")
 }

@@ -24,7 +24,7 @@ const (
 // recordLines records a stream of lines in chunks. A chunk ends when it is full or when no whole line has arrived, so
 // slow streams are recorded without delay. Only one chunk is in memory. An error does not undo the chunks before it. A
 // stream can last for days, so the caller is authorized again before each chunk.
-func (s *server) recordLines(c echo.Context, namespace string, record recordFunc) error {
+func (s *server) recordLines(c echo.Context, e event, namespace string) error {
 	l := lines{hold: s.hold(c), controller: http.NewResponseController(c.Response())}
 	defer l.hold.release()
 	if err := l.hold.grow(readBuffer); err != nil {
@@ -37,9 +37,10 @@ func (s *server) recordLines(c echo.Context, namespace string, record recordFunc
 		if len(chunk) > 0 {
 			err := s.authorizeAgain(c, pingBulk)
 			if err == nil {
-				_, err = record(c.Request().Context(), namespace, chunk)
+				_, err = s.record(c.Request().Context(), e, namespace, chunk)
 			}
 			if err != nil {
+				s.metrics.refused(e, len(chunk))
 				return interrupted(c, classify(err), err, l.chunkStart, recorded)
 			}
 			recorded += len(chunk)

@@ -159,7 +159,8 @@ func TestEndlessLines(t *testing.T) {
 		require.False(t, ended, "%.20q", line)
 		require.Less(t, heap(), before+8<<20, "%.20q", line)
 	}
-	require.Equal(t, 2, w.total("chat"))
+	// What the server has not read when the client closes the connection is still recorded.
+	require.Eventually(t, func() bool { return w.total("chat") == 2 }, time.Minute, time.Millisecond)
 }
 
 // TestSlowStreamContinues checks that a stream has no time limit as long as lines arrive.
@@ -186,14 +187,14 @@ func TestSlowStreamContinues(t *testing.T) {
 	})
 }
 
-// stream is an upload of lines that continues until the test ends it.
-type stream struct {
+// upload is an upload of lines that continues until the test ends it.
+type upload struct {
 	*io.PipeWriter
 	response chan testResponse
 }
 
-// stream starts an upload.
-func (w *testServer) stream(headers ...string) stream {
+// upload starts an upload.
+func (w *testServer) upload(headers ...string) upload {
 	w.t.Helper()
 	reader, writer := io.Pipe()
 	w.t.Cleanup(func() { _ = writer.Close() })
@@ -204,7 +205,7 @@ func (w *testServer) stream(headers ...string) stream {
 		name, value, _ := strings.Cut(header, ": ")
 		request.Header.Set(name, value)
 	}
-	s := stream{writer, make(chan testResponse, 1)}
+	s := upload{writer, make(chan testResponse, 1)}
 	go func() {
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
@@ -244,7 +245,7 @@ func TestStreamsAreReauthorized(t *testing.T) {
 				require.NoError(t, err)
 				return int(infos[0])
 			}
-			s := w.stream("Authorization: Bearer " + secret)
+			s := w.upload("Authorization: Bearer " + secret)
 			fmt.Fprint(s, "{\"user\":\"alice\"}\n\n{\"user\":\"bob\"}\n")
 			require.Eventually(t, func() bool { return total() == 2 }, time.Minute, time.Millisecond)
 			w.reload(func(c *Config) { c.Auth = after.authenticator })
@@ -276,7 +277,7 @@ func TestStreamMemory(t *testing.T) {
 		defer memory.mu.Unlock()
 		return memory.used
 	}
-	s := w.stream()
+	s := w.upload()
 	for i := range 3 {
 		fmt.Fprintf(s, "{\"user\":\"u%d\"}\n{\"user\":", i)
 		require.Eventually(t, func() bool { return w.total("chat") == 2*i+1 }, time.Minute, time.Millisecond)

@@ -77,39 +77,42 @@ func operationsOf() map[code]string {
 	const (
 		records   = " pingUser leaveUser recordPings recordLeaves"
 		evaluates = " getUser lookupUsers lookupUsersByQuery listUsers countUsers"
+		follows   = " getChanges postChanges"
 		deletes   = " deleteUser deleteNamespace"
-		uses      = records + evaluates + deletes // a namespace in the store
+		uses      = records + evaluates + follows + deletes // a namespace in the store
 		all       = uses + " getNamespace listNamespaces"
-		bodies    = records + " lookupUsers"
+		bodies    = records + " lookupUsers postChanges"
 	)
 	return map[code]string{
 		codeInvalidNamespace:     uses + " getNamespace EmptySegment",
-		codeInvalidUser:          records + " getUser lookupUsers lookupUsersByQuery deleteUser EmptySegment",
+		codeInvalidUser:          records + " getUser lookupUsers lookupUsersByQuery deleteUser EmptySegment" + follows,
 		codeInvalidTime:          records + evaluates,
-		codeInvalidDuration:      evaluates,
+		codeInvalidDuration:      evaluates + follows,
 		codeInvalidThresholds:    evaluates,
 		codeInvalidParameter:     all + " EmptySegment",
 		codeUnknownParameter:     all,
-		codeInvalidCursor:        "listUsers listNamespaces",
+		codeInvalidCursor:        "listUsers listNamespaces" + follows,
 		codeInvalidRange:         "listUsers countUsers",
 		codeInvalidJSON:          bodies,
 		codeUnknownField:         bodies,
-		codeTooManyItems:         "recordPings recordLeaves lookupUsers lookupUsersByQuery",
+		codeTooManyItems:         "recordPings recordLeaves lookupUsers lookupUsersByQuery" + follows,
 		codeBodyTooLarge:         bodies,
 		codeTooManyHeaders:       "TooManyHeaders",
 		codeUnsupportedMediaType: bodies,
 		codeConfirmationRequired: "deleteNamespace",
-		codeNotFound:             records + evaluates + " getNamespace NotFound",
+		codeNotFound:             records + evaluates + follows + " getNamespace NotFound",
 		codeMethodNotAllowed:     "MethodNotAllowed",
 		codeUnauthenticated:      all,
 		codeForbidden:            all,
 		codeRateLimited:          all,
+		codeFeedUnavailable:      follows,
 		codeWrongKeyType:         uses + " listNamespaces",
 		codeNamespaceMismatch:    uses,
 		codeStoreUnavailable:     uses + " listNamespaces getReadiness",
 		codeStoreFull:            records + deletes + " getReadiness",
 		codeOverloaded:           uses + " listNamespaces",
 		codeKeysUnavailable:      all,
+		codeShuttingDown:         "getReadiness",
 		codeInternal:             uses + " listNamespaces getReadiness",
 	}
 }
@@ -145,6 +148,7 @@ func TestLimitsAreDocumented(t *testing.T) {
 		{maxItems, items("PingBatch", "pings")},
 		{maxItems, items("LeaveBatch", "leaves")},
 		{maxLookup, items("LookupRequest", "users")},
+		{maxLookup, items("ChangesRequest", "users")},
 		{maxLookupQuery, *components.Parameters["users"].Value.Schema.Value.MaxItems},
 		{maxLimit, *limit.Max},
 		{defaultLimit, limit.Default},

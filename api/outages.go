@@ -37,7 +37,9 @@ func reachOf(method, path string) reach {
 		return writing
 	case !strings.HasPrefix(path, namespaces), path == namespaces+"/:namespace" && method != http.MethodDelete:
 		return nothing // the latter returns settings
-	case method == http.MethodDelete, method == http.MethodPost && !strings.HasSuffix(path, "/lookup"):
+	case strings.HasSuffix(path, "/lookup"), strings.HasSuffix(path, "/changes"):
+		return reading
+	case method == http.MethodDelete, method == http.MethodPost:
 		return writing
 	default:
 		return reading

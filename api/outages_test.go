@@ -24,7 +24,7 @@ import (
 // unreliableStore is a store that fails on demand. It is a fake because its clock is that of a synctest bubble, in
 // which no real store can run.
 type unreliableStore struct {
-	store.Store
+	idleStore
 	mu            sync.Mutex
 	reads, writes error
 }

@@ -33,7 +33,7 @@ type pingBody struct {
 // @Success 204 "Recorded. The request has `Prefer: return=minimal`, or the caller lacks the scope `read`."
 // @Router /v1/namespaces/{namespace}/users/{user}/ping [post]
 func (s *server) ping(c echo.Context, _ query) error {
-	return s.recordOne(c, s.Store.Ping, s.readPing, true)
+	return s.recordOne(c, eventPing, s.readPing)
 }
 
 // readPing returns the time in the body of a ping as it was sent, or nil if it is omitted.

@@ -38,7 +38,7 @@ func TestTimeFormats(t *testing.T) {
 
 func TestPingAfter(t *testing.T) {
 	for random, want := range map[float64]int64{0: 24_000, 0.5: 27_000, 0.9999999: 29_999} {
-		s := &server{Config: Config{Random: func() float64 { return random }}}
+		s := &server{Shared: NewShared(Config{}), Config: Config{Random: func() float64 { return random }}}
 		require.Equal(t, want, s.pingAfter(Settings{PingInterval: 30 * time.Second}))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
 )
 
 // presence is a user in a response.
@@ -28,10 +29,16 @@ type view struct {
 	thresholds lastseen.Thresholds
 }
 
-// presence returns what a response shows of a user. Every presence in a response is made here.
+// presence returns what a response shows of a user. Every presence in a response is made here or by [published].
 func (v view) presence(user string, state lastseen.State) presence {
 	p := v.thresholds.Presence(user, state, v.asOf)
 	return presence{p.User, p.Status, timestamp(p.LastSeen), p.Left, timestamp(p.ValidUntil)}
+}
+
+// published returns what a response shows of a user in a changes feed. There a status holds until the next change, so
+// it does not say how long it is valid.
+func published(user string, p store.Published) presence {
+	return presence{User: user, Status: p.Status, LastSeen: timestamp(p.At), Left: p.Left}
 }
 
 // evaluated returns what a response states about the view.
@@ -54,7 +61,8 @@ type userResponse struct {
 	presence  `json:",inline"`
 	evaluated `json:",inline"`
 	// Only in responses to pings: the time until the next ping. It varies, so that clients do not ping at the same
-	// time.
+	// time. A server under load asks for fewer pings: the time grows, but not beyond half of `green_ms` unless the
+	// ping interval is longer.
 	PingAfterMs int64 `json:"ping_after_ms,omitzero" format:"int64" minimum:"1" validate:"optional"`
 } // @name Presence
 
@@ -86,8 +94,12 @@ func (r userResponse) appendJSON(b []byte) []byte {
 }
 
 func (p presences) appendFields(b []byte) []byte {
-	b = append(p.evaluated.appendFields(b), `,"users":[`...)
-	for i, u := range p.Users {
+	return appendPresences(append(p.evaluated.appendFields(b), `,"users":`...), p.Users)
+}
+
+func appendPresences(b []byte, users []presence) []byte {
+	b = append(b, '[')
+	for i, u := range users {
 		if i > 0 {
 			b = append(b, ',')
 		}

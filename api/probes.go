@@ -24,18 +24,21 @@ func (s *server) healthz(c echo.Context, _ query) error {
 	return respond(c, statusResponse{"ok"})
 }
 
-// readyz responds with status 200 if the store can serve reads and writes. It is public and each probe costs the store
-// work, so concurrent requests share one probe.
+// readyz responds with status 200 if the store can serve reads and writes and the server is not shutting down. It is
+// public and each probe costs the store work, so concurrent requests share one probe.
 //
 // @ID getReadiness
 // @Tags Service
 // @Summary Check that the server can serve requests
-// @Description For readiness probes and load balancers. Returns 200 if the store accepts reads and writes. Unknown
-// @Description query parameters are ignored.
+// @Description For readiness probes and load balancers. Returns 200 if the store accepts reads and writes and the
+// @Description server is not shutting down. Unknown query parameters are ignored.
 // @Success 200 {object} statusResponse "The store accepts reads and writes."
 // @Failure default {object} problem "error"
 // @Router /readyz [get]
 func (s *server) readyz(c echo.Context, _ query) error {
+	if s.Draining() {
+		return newError(codeShuttingDown, "The server is shutting down. It still serves requests for a moment.")
+	}
 	_, err, _ := s.probes.Do("", func() (any, error) { // the store bounds its time
 		return nil, s.Store.Ready(context.WithoutCancel(c.Request().Context()))
 	})

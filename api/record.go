@@ -13,17 +13,36 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// recordFunc records pings or leaves in the store.
-type recordFunc func(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error)
+// event is what clients record.
+type event int
+
+// The events.
+const (
+	eventPing event = iota
+	eventLeave
+)
+
+// record records events in the store, and counts them by result.
+func (s *server) record(
+	ctx context.Context, e event, namespace string, batch []store.Sighting,
+) (states []lastseen.State, err error) {
+	if e == eventPing {
+		states, err = s.Store.Ping(ctx, namespace, batch)
+	} else {
+		states, err = s.Store.Leave(ctx, namespace, batch)
+	}
+	if err == nil {
+		s.metrics.recorded(e, namespace, batch, states)
+	}
+	return states, err
+}
 
 // pingAfterHeader is the header of a response without a body that says when to ping next, in milliseconds.
 const pingAfterHeader = "Lastseen-Ping-After-Ms"
 
-// recordOne records a ping or leave of the user in the path, and returns the resulting presence. The function readAt
-// reads the body and returns its field "at", or nil if that is omitted.
-func (s *server) recordOne(
-	c echo.Context, record recordFunc, readAt func(echo.Context) (jsontext.Value, error), withPingAfter bool,
-) error {
+// recordOne records an event of the user in the path, and returns the resulting presence. The function readAt reads the
+// body and returns its field "at", or nil if that is omitted.
+func (s *server) recordOne(c echo.Context, e event, readAt func(echo.Context) (jsontext.Value, error)) error {
 	namespace, user, err := pathNames(c)
 	if err != nil {
 		return err
@@ -41,13 +60,13 @@ func (s *server) recordOne(
 	if err != nil {
 		return err
 	}
-	states, err := record(ctx, namespace, []store.Sighting{{User: user, At: at}})
+	states, err := s.record(ctx, e, namespace, []store.Sighting{{User: user, At: at}})
 	if err != nil {
 		return err
 	}
 	settings := s.settings(namespace)
 	var pingAfter int64
-	if withPingAfter {
+	if e == eventPing {
 		pingAfter = s.pingAfter(settings)
 	}
 	if prefersMinimal(c.Request()) || callerOf(c).IsBlind(namespace) {
@@ -57,10 +76,11 @@ func (s *server) recordOne(
 	return respond(c, userResponse{v.presence(user, states[0]), v.evaluated(), pingAfter})
 }
 
-// pingAfter returns when to ping next: 80 % to 100 % of the ping interval, at random, in milliseconds. Clients that
-// start together drift apart.
+// pingAfter returns when to ping next: 80 % to 100 % of the ping interval, which load stretches, at random, in
+// milliseconds. Clients that start together drift apart.
 func (s *server) pingAfter(settings Settings) int64 {
-	return max(1, int64(float64(settings.PingInterval.Milliseconds())*(0.8+0.2*s.Random())))
+	interval := settings.stretched(s.overload.stretch())
+	return max(1, int64(float64(interval.Milliseconds())*(0.8+0.2*s.Random())))
 }
 
 // prefersMinimal reports whether the client prefers a response without a body: see RFC 7240.

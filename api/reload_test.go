@@ -21,7 +21,7 @@ import (
 
 // recorder is a store that reports each recorded chunk. It is a fake because a test has to act between two chunks.
 type recorder struct {
-	store.Store
+	idleStore
 	recorded chan int
 }
 

@@ -15,6 +15,18 @@ type route struct {
 	query  []string // allowed parameters; others are errors
 }
 
+// event returns the event that each request to the route records; false if it does not record exactly one.
+func (r route) event() (e event, ok bool) {
+	switch r.permission {
+	case pingSelf:
+		return eventPing, true
+	case leaveSelf:
+		return eventLeave, true
+	default:
+		return 0, false
+	}
+}
+
 // routes is the table of all endpoints.
 func (s *server) routes() []route {
 	const (
@@ -38,6 +50,12 @@ func (s *server) routes() []route {
 		},
 		{http.MethodGet, namespace + "/counts", read, s.counts, evaluation("from", "to")},
 
+		{
+			http.MethodGet, namespace + "/changes", read, s.getChanges,
+			[]string{"user", "cursor", "limit", "wait"},
+		},
+		{http.MethodPost, namespace + "/changes", read, s.postChanges, nil},
+
 		{http.MethodDelete, user, admin, s.deleteUser, nil},
 		{http.MethodGet, namespaces, list, s.listNamespaces, []string{"limit", "cursor"}},
 		{http.MethodGet, namespace, read, s.getNamespace, nil},
@@ -59,7 +77,7 @@ func (s *server) serve(r route) echo.HandlerFunc {
 	if r.permission == none {
 		panic("api: no permission is set for " + r.method + " " + r.path)
 	}
-	reach := reachOf(r.method, r.path)
+	reach, kind := reachOf(r.method, r.path), r.shedKind()
 	return func(c echo.Context) error {
 		c.Response().Header()[echo.HeaderCacheControl] = noStore
 		var q query
@@ -69,6 +87,9 @@ func (s *server) serve(r route) echo.HandlerFunc {
 				return err
 			}
 			if q, err = parseQuery(c.Request().URL.RawQuery, r.query); err != nil {
+				return err
+			}
+			if err = s.checkLoad(r, kind, q); err != nil {
 				return err
 			}
 		}

@@ -60,7 +60,7 @@ func TestServerLog(t *testing.T) {
 		server := NewServer(http.NotFoundHandler(), logger)
 		require.ErrorIs(t, server.Serve(LimitConnections(server,
 			&outOfFiles{&pipeListener{closed: make(chan struct{})}, 30},
-			10, logger)), net.ErrClosed)
+			10, logger, nil)), net.ErrClosed)
 		require.Equal(t, 1, bytes.Count([]byte(log.String()),
 			[]byte("level=ERROR msg=\"http: Accept error: accept tcp: too many open files\"")), log.String())
 		time.Sleep(throttleTime)
@@ -92,7 +92,7 @@ func TestServerLog(t *testing.T) {
 
 // TestPanicsBelowEcho checks that a panic that no middleware catches is logged as an error with its stack.
 func TestPanicsBelowEcho(t *testing.T) {
-	server, log := boundedServer(t, 10, false, http.HandlerFunc(func(http.ResponseWriter,
+	server, log, _ := boundedServer(t, 10, false, http.HandlerFunc(func(http.ResponseWriter,
 		*http.Request,
 	) {
 		panic("the cause")

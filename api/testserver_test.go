@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -46,7 +45,7 @@ type testServer struct {
 	t     *testing.T
 	url   string
 	store *clockStore
-	log   *bytes.Buffer
+	log   *lockedLog
 	*contract
 	config  Config
 	handler atomic.Pointer[http.Handler]
@@ -73,7 +72,7 @@ func newAuthServer(t *testing.T, s store.Store, authenticator *auth.Authenticato
 // newTestServer serves a store over HTTP without authentication. The changes apply to its configuration.
 func newTestServer(t *testing.T, s store.Store, changes ...func(*Config)) *testServer {
 	t.Helper()
-	w := &testServer{t: t, store: &clockStore{Store: s, now: testNow}, log: &bytes.Buffer{}, contract: newContract(t)}
+	w := &testServer{t: t, store: &clockStore{Store: s, now: testNow}, log: &lockedLog{}, contract: newContract(t)}
 	w.config = Config{
 		Store: w.store,
 		Settings: Settings{
@@ -86,6 +85,9 @@ func newTestServer(t *testing.T, s store.Store, changes ...func(*Config)) *testS
 	}
 	for _, change := range changes {
 		change(&w.config)
+	}
+	if w.config.Feeds == nil {
+		w.config.Feeds = followed(t, s, w.config.Settings)
 	}
 	w.reload(func(c *Config) {
 		if c.Shared == nil {
@@ -115,6 +117,17 @@ func newLimitedServer(t *testing.T) *testServer {
 func fileStore(t *testing.T) store.Store {
 	t.Helper()
 	s, err := filestore.Open(filestore.Options{Path: storetest.DataFile(t), Sync: time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// fileStoreAt returns a file store whose clock begins at an instant.
+func fileStoreAt(t *testing.T, now lastseen.Instant) store.Store {
+	t.Helper()
+	began := time.Now()
+	clock := func() time.Time { return time.UnixMilli(int64(now)).Add(time.Since(began)) }
+	s, err := filestore.Open(filestore.Options{Path: storetest.DataFile(t), Sync: time.Second, Now: clock})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s

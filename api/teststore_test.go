@@ -38,6 +38,8 @@ func (f *errStore) Count(context.Context, string, []lastseen.Range) ([]int64, er
 	return nil, f.err
 }
 
+func (f *errStore) RecordChanges(context.Context, string, lastseen.Thresholds) error { return f.err }
+
 func (f *errStore) Forget(context.Context, string, string) error { return f.err }
 
 func (f *errStore) Namespaces(context.Context, string, int) ([]store.NamespaceInfo, error) {
@@ -65,9 +67,14 @@ func (f *errAfterFirstStore) Ping(ctx context.Context, namespace string, batch [
 	return f.Store.Ping(ctx, namespace, batch)
 }
 
+// idleStore is the part of a fake that no test calls, without load.
+type idleStore struct{ store.Store }
+
+func (idleStore) Load() float64 { return 0 }
+
 // slowStore is a store that records pings slowly, and notes whether their callers gave up meanwhile.
 type slowStore struct {
-	store.Store
+	idleStore
 	pause    time.Duration
 	canceled bool
 }

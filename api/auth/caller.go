@@ -1,6 +1,9 @@
 package auth
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // Kind is how a caller was authenticated.
 type Kind int
@@ -18,6 +21,10 @@ type Caller struct {
 	Kind   Kind
 	Name   string // of the key, or of the token's user
 	Issuer string // of the token
+
+	// Expires is when the token is not accepted any longer; zero for other callers. A request that stays open must end
+	// then.
+	Expires time.Time
 
 	scopes     []Scope
 	namespaces []Pattern

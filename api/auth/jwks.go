@@ -118,8 +118,8 @@ func (s *keySet) version() int64 {
 	return s.changes.Load()
 }
 
-// find returns the keys for an algorithm, and with an ID unless that is empty. If there are none, it fetches the set
-// again, but not too often: anyone can send tokens with unknown IDs.
+// find returns the keys for an algorithm, or only those with the ID that a token names. If no key matches, it fetches
+// the set again, but not too often: anyone can send tokens with unknown IDs.
 func (s *keySet) find(ctx context.Context, id, algorithm string) (jwt.VerificationKeySet, error) {
 	keys, _ := s.known()
 	if found := matching(keys, id, algorithm); len(found.Keys) > 0 {

@@ -130,6 +130,7 @@ func (v *verifier) verify(ctx context.Context, token string) (*Caller, time.Time
 	if err != nil || expires == nil { // the parser has checked it
 		return nil, time.Time{}, invalid("the token does not expire")
 	}
+	caller.Expires = expires.Add(v.tokens.Leeway)
 	return caller, expires.Time, nil
 }
 

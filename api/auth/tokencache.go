@@ -17,7 +17,7 @@ const (
 
 // Sizes in bytes without the texts: of an entry with its place in the map and its caller, and of each namespace.
 const (
-	entryBytes     = 380
+	entryBytes     = 404
 	namespaceBytes = 16
 )
 

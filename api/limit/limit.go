@@ -87,7 +87,11 @@ type Exceeded struct {
 }
 
 // Allow takes a token for a request out of a bucket. It returns false, and the limit, if none is left.
-func (b *Buckets) Allow(k Key, l Limits) (Exceeded, bool) {
+func (b *Buckets) Allow(k Key, l Limits) (Exceeded, bool) { return b.AllowN(k, l, 1) }
+
+// AllowN takes n tokens out of a bucket, but at most half of those that a full bucket holds. It takes none and returns
+// false, and the limit, if fewer are left.
+func (b *Buckets) AllowN(k Key, l Limits, n int) (Exceeded, bool) {
 	perSecond := l.Caller
 	if k.Policy == PerUser {
 		perSecond = l.User
@@ -97,10 +101,11 @@ func (b *Buckets) Allow(k Key, l Limits) (Exceeded, bool) {
 	}
 	now := b.now()
 	bucket := b.bucket(k, perSecond, now)
-	if bucket.AllowN(now, 1) {
+	n = min(n, Burst(perSecond)/2)
+	if bucket.AllowN(now, n) {
 		return Exceeded{}, true
 	}
-	missing := (1 - bucket.TokensAt(now)) / float64(perSecond) * float64(time.Second)
+	missing := (float64(n) - bucket.TokensAt(now)) / float64(perSecond) * float64(time.Second)
 	return Exceeded{perSecond, max(1, time.Duration(math.Ceil(missing)))}, false
 }
 

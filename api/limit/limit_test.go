@@ -147,3 +147,23 @@ func TestConcurrently(t *testing.T) {
 	all.Wait()
 	require.EqualValues(t, callers*5, allowed.Load())
 }
+
+// TestAllowN checks that many requests at once take at most half of a full bucket, and all or nothing.
+func TestAllowN(t *testing.T) {
+	b, clock := newBuckets(10)
+	alice, limits := ByUser("issuer", "alice"), Limits{User: 20}
+	for range 2 {
+		_, ok := b.AllowN(alice, limits, 1_000_000)
+		require.True(t, ok)
+	}
+	refusal, ok := b.AllowN(alice, limits, 10)
+	require.False(t, ok)
+	require.Equal(t, Exceeded{PerSecond: 20, Wait: 500 * time.Millisecond}, refusal)
+	clock.advance(refusal.Wait)
+	_, ok = b.AllowN(alice, limits, 11)
+	require.False(t, ok)
+	_, ok = b.AllowN(alice, limits, 10)
+	require.True(t, ok, "the refused requests took nothing")
+	_, ok = b.AllowN(alice, Limits{}, 1_000_000)
+	require.True(t, ok)
+}

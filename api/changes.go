@@ -1,0 +1,221 @@
+package api
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen/store/feed"
+)
+
+const (
+	maxWait       = 50 * time.Second       // of a long poll: proxies commonly end requests after 60 seconds
+	pollInterval  = 5 * time.Second        // advice to clients that poll without waiting
+	maxInterval   = time.Minute            // the same under load, at most
+	maxPollPause  = 250 * time.Millisecond // the same, with waiting
+	maxDrainPause = 10 * time.Second       // until clients of a server that stops connect to another
+)
+
+// changesBody is the JSON of a request for changes.
+type changesBody struct {
+	// The users to follow. Omit it to follow everyone.
+	Users *[]string `json:"users" validate:"optional"`
+	// The `cursor` of the previous response, unchanged. Omit it to begin.
+	Cursor *scalar `json:"cursor" swaggertype:"string" validate:"optional"`
+	// The maximum number of users in the response, except in one that has all users followed: from 1 to 1000.
+	Limit *scalar `json:"limit" swaggertype:"integer" minimum:"1" maximum:"1000" default:"1000" validate:"optional"`
+	// How long to wait for a change.
+	Wait *scalar `json:"wait" swaggertype:"string" validate:"optional"`
+} // @name ChangesRequest
+
+// query returns the body as the query with the same meaning.
+func (b changesBody) query() query {
+	q := query{}
+	for name, value := range map[string]*scalar{"cursor": b.Cursor, "limit": b.Limit, "wait": b.Wait} {
+		if value != nil {
+			q[name] = []string{string(*value)}
+		}
+	}
+	if b.Users != nil {
+		q["user"] = *b.Users // an empty list follows nobody, and is not the same as no list
+	}
+	return q
+}
+
+// changed is a batch of changes in a response.
+type changed struct {
+	// The changes up to this time are complete, unless there are more.
+	AsOf timestamp `json:"as_of" swaggertype:"string" format:"date-time"`
+	// Each user once, with the newest presence.
+	Users []presence `json:"users"`
+	// The place in the changes after this response. Pass it as `cursor` to continue from here. It names no users.
+	Cursor string `json:"cursor"`
+	// Whether more changes follow.
+	More bool `json:"more"`
+}
+
+// changesResponse is the response to a request for changes.
+type changesResponse struct {
+	changed `json:",inline"`
+	// Whether changes may be missing between the cursor of the request and this response. If so, `users` has all users
+	// followed and replaces what the client knows. A client that follows everyone lists the users again.
+	Reset bool `json:"reset"`
+	// When to send the next request. It varies, so that clients do not send them at the same time.
+	PollAfterMs int64 `json:"poll_after_ms" format:"int64" minimum:"0"`
+} // @name Changes
+
+// getChanges returns or streams the changes of the users in the query, or of everyone.
+//
+// @ID getChanges
+// @Tags Reading
+// @Summary Follow changes
+// @Description Returns the users whose status or `left` changed since `cursor`, each once, with their newest presence.
+// @Description Without `cursor` it returns the presence of all users named; without both it returns only the cursor:
+// @Description list the users then, and apply changes from that cursor on.
+// @Description
+// @Description `valid_until` is null in changes: a status holds until the next change. With `wait` the response waits
+// @Description for a change. If `reset` is true, changes may be missing, and the response replaces what the client knows.
+// @Description
+// @Description With `Accept: text/event-stream`, the response is a stream of Server-Sent Events: `changes` for each batch
+// @Description of changes, at first with the presence of all users named; `reset`, which replaces what the client knows;
+// @Description and `tick` with `as_of` and `cursor` at least every 20 seconds while changes are complete. The ID of an
+// @Description event is its cursor: `Last-Event-ID` continues the stream, on any server. A client that has received
+// @Description nothing for 30 seconds shows statuses as unknown and connects again.
+// @Description
+// @Description Each user that is followed without a cursor counts as a request against the rate limit; after a reset,
+// @Description those of a request with a cursor do, too. Requires the scope `read`.
+// @Param namespace path string true "namespace"
+// @Param user query []string false "users"
+// @Param cursor query string false "place in the changes"
+// @Param limit query integer false "maximum of a response"
+// @Param wait query string false "time to wait"
+// @Param Last-Event-ID header string false "ID of the last event"
+// @Success 200 {object} changesResponse "The changes."
+// @Router /v1/namespaces/{namespace}/changes [get]
+func (s *server) getChanges(c echo.Context, q query) error {
+	return s.serveChanges(c, q, maxLookupQuery, func() {})
+}
+
+// postChanges returns or streams the changes of the users in the body, or of everyone.
+//
+// @ID postChanges
+// @Tags Reading
+// @Summary Follow changes of many users
+// @Description As the GET request, with the parameters in the body, of at most 512 KiB: up to 1,000 users. An empty list
+// @Description of users follows nobody; without a list, everyone. Requires the scope `read`.
+// @Param namespace path string true "namespace"
+// @Param Last-Event-ID header string false "ID of the last event"
+// @Param body body changesBody true "What to follow."
+// @Success 200 {object} changesResponse "The changes."
+// @Router /v1/namespaces/{namespace}/changes [post]
+func (s *server) postChanges(c echo.Context, _ query) error {
+	var asked changesBody
+	body := s.body(c, maxLookupBody)
+	defer body.release()
+	if err := body.readList(&asked, lookupMemory); err != nil {
+		return err
+	}
+	return s.serveChanges(c, asked.query(), maxLookup, body.release)
+}
+
+// serveChanges responds to a request for the changes of up to maxUsers users. It calls opened when it does not need the
+// query any longer, since the response can take hours.
+func (s *server) serveChanges(c echo.Context, q query, maxUsers int, opened func()) error {
+	c.Response().Header().Add(echo.HeaderVary, echo.HeaderAccept)
+	events := acceptsEvents(c.Request().Header[echo.HeaderAccept])
+	asked, err := readChangesQuery(c, q, maxUsers, events)
+	if err != nil {
+		return err
+	}
+	w, err := s.watch(c, asked)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	opened()
+	if events {
+		return w.serveEvents(asked.cursor, asked.limit)
+	}
+	return w.respond(asked.limit, asked.wait)
+}
+
+// respond writes a response with the next changes. If there are none yet, it waits for them.
+func (w *watch) respond(limit int, wait time.Duration) error {
+	batch, err := w.nextWithin(wait, limit)
+	if err == nil {
+		err = w.charge(batch.Reset)
+	}
+	if err != nil {
+		return err
+	}
+	if w.Draining() {
+		w.c.Response().Header().Set(echo.HeaderConnection, "close") // the next request is for another server
+	}
+	response := changesResponse{w.changed(batch, batch.Users), batch.Reset, w.pollAfter(batch.More, wait)}
+	response.Cursor = changesCursor(w.namespace, batch.Places)
+	if err := respond(w.c, response); err != nil {
+		return err
+	}
+	w.delivered(batch.Users)
+	return nil
+}
+
+// nextWithin returns the next batch, which has no users if nothing changes in the time to wait.
+func (w *watch) nextWithin(wait time.Duration, limit int) (feed.Batch, error) {
+	if wait > 0 && w.c.Request().Method != http.MethodHead {
+		release := w.hold(longPoll)
+		batch, err := w.next(w.Now().Add(wait), limit)
+		release()
+		if !isPause(err) {
+			return batch, err
+		}
+	}
+	return w.poll(limit)
+}
+
+// pollAfter returns when to send the next request, in milliseconds.
+func (w *watch) pollAfter(more bool, wait time.Duration) int64 {
+	var pause time.Duration
+	switch {
+	case w.Draining():
+		pause = w.jitter(0, maxDrainPause)
+	case more:
+	case wait > 0:
+		pause = w.jitter(0, maxPollPause)
+	default:
+		settings := w.newest.Load().settings(w.namespace)
+		longest := float64(pollInterval)
+		if settings.PingInterval > 0 { // under load, by as much as pings
+			longest *= float64(settings.stretched(w.overload.stretch())) / float64(settings.PingInterval)
+		}
+		longest = min(longest, float64(maxInterval))
+		pause = w.jitter(time.Duration(0.8*longest), time.Duration(longest))
+	}
+	return pause.Milliseconds()
+}
+
+// changed returns what a response shows of users in a batch, without a cursor.
+func (w *watch) changed(batch feed.Batch, users []feed.Update) changed {
+	r := changed{AsOf: timestamp(batch.AsOf), Users: make([]presence, len(users)), More: batch.More}
+	for i, u := range users {
+		r.Users[i] = published(u.User, u.Published)
+	}
+	return r
+}
+
+func (r changesResponse) appendJSON(b []byte) []byte {
+	b = strconv.AppendBool(append(r.appendFields(append(b, '{')), `,"reset":`...), r.Reset)
+	return append(strconv.AppendInt(append(b, `,"poll_after_ms":`...), r.PollAfterMs, 10), '}')
+}
+
+// appendFields appends the fields; without a cursor if there is none yet.
+func (r changed) appendFields(b []byte) []byte {
+	b = append(r.AsOf.appendJSON(append(b, `"as_of":`...)), `,"users":`...)
+	b = appendPresences(b, r.Users)
+	if r.Cursor != "" {
+		b = appendString(append(b, `,"cursor":`...), r.Cursor)
+	}
+	return strconv.AppendBool(append(b, `,"more":`...), r.More)
+}

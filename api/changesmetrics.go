@@ -1,0 +1,87 @@
+package api
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/lastseen/lastseen/api/stream"
+	"github.com/lastseen/lastseen/store/feed"
+)
+
+// transport is how changes get to a client that waits for them.
+type transport int
+
+// The transports.
+const (
+	longPoll transport = iota
+	events
+	transports
+)
+
+// changesMetrics are about requests that wait for changes.
+type changesMetrics struct {
+	open [transports]atomic.Int64
+	lag  prometheus.Histogram
+}
+
+func newChangesMetrics(register promauto.Factory) *changesMetrics {
+	m := &changesMetrics{lag: register.NewHistogram(withNativeBuckets(prometheus.HistogramOpts{
+		Name:    "lastseen_changes_delivery_lag_seconds",
+		Help:    "Time from recording a change to writing it to a client that was waiting.",
+		Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+	}))}
+	for t, label := range [transports]string{longPoll: "long_poll", events: "sse"} {
+		register.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "lastseen_changes_streams", Help: "Requests that wait for changes now.",
+			ConstLabels: prometheus.Labels{"transport": label},
+		}, func() float64 { return float64(m.open[t].Load()) })
+	}
+	return m
+}
+
+// heldKey is the key, in the context of a request, of how long it only waited: a time.Duration.
+const heldKey = "held"
+
+// heldTime returns how long a request only waited for something to happen, which is not a sign of load.
+func heldTime(c echo.Context) time.Duration {
+	held, _ := c.Get(heldKey).(time.Duration)
+	return held
+}
+
+// hold counts a request as one that waits, and no longer as one being served, until the returned function is called.
+func (w *watch) hold(t transport) (release func()) {
+	stream.Hold(w.c.Response())
+	m := w.metrics
+	if m == nil {
+		return func() { stream.Release(w.c.Response()) }
+	}
+	began := m.requests.now()
+	m.requests.inProgress.Add(-1)
+	m.changes.open[t].Add(1)
+	return func() {
+		m.changes.open[t].Add(-1)
+		m.requests.inProgress.Add(1)
+		w.c.Set(heldKey, heldTime(w.c)+m.requests.now()-began)
+		stream.Release(w.c.Response())
+	}
+}
+
+// delivered observes how long changes took that were written to a client which was waiting when they were recorded.
+func (w *watch) delivered(users []feed.Update) {
+	if w.metrics == nil || len(users) == 0 {
+		return
+	}
+	now, err := w.Store.Now(w.c.Request().Context())
+	if err != nil {
+		return // the lag is not known
+	}
+	for _, u := range users {
+		if u.Recorded >= w.opened {
+			w.metrics.changes.lag.Observe(float64(max(0, now-u.Recorded)) / 1000)
+		}
+	}
+}
