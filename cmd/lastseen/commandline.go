@@ -18,6 +18,7 @@ type commands struct {
 	Serve   serveCmd   `cmd:"" default:"withargs" help:"Run the service (the default)."`
 	Config  configCmd  `cmd:"" help:"Print the effective settings and where each comes from, or all errors in them."`
 	Health  healthCmd  `cmd:"" help:"Check that a running service is alive. For container health checks."`
+	Backup  backupCmd  `cmd:"" help:"Save the data of a running service with a file store."`
 	Key     keyCmd     `cmd:"" help:"Create API keys."`
 	Token   tokenCmd   `cmd:"" help:"Create JWTs for testing."`
 	Version versionCmd `cmd:"" help:"Print the version."`

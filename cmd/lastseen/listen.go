@@ -11,9 +11,14 @@ import (
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 )
 
-// listen opens the port in the settings. The error names the setting.
+// listen opens the port in the settings.
 func listen(c *config.Config) (net.Listener, error) {
-	listener, err := net.Listen("tcp", c.Listen)
+	return listenOn(c.Listen, c.Source("listen"), "listen")
+}
+
+// listenOn opens the port of an address. The error names the setting that has it.
+func listenOn(address, source, setting string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", address)
 	if err == nil {
 		return listener, nil
 	}
@@ -21,33 +26,52 @@ func listen(c *config.Config) (net.Listener, error) {
 	if errors.As(err, &call) {
 		err = call.Err
 	}
-	advice := "choose another address with --listen or " + config.EnvPrefix + "LISTEN"
+	definition, _ := config.Find(setting)
+	advice := "choose another address with --" + setting + " or " + definition.Env()
 	if errors.Is(err, syscall.EADDRINUSE) {
 		advice = "stop the process that uses it, or " + advice
 	}
-	return nil, fmt.Errorf("cannot listen on %s (%s): %w; %s", c.Listen, c.Source("listen"), err, advice)
+	return nil, fmt.Errorf("cannot listen on %s (%s): %w; %s", address, source, err, advice)
 }
 
-// banner returns what a server prints when it is ready: where the API is, where the data is (without passwords), and
-// who can call. Its URLs can be opened on this machine.
-func banner(listen net.Addr, tls bool, store, callers string) string {
-	host, port, _ := net.SplitHostPort(listen.String())
-	ip := net.ParseIP(host)
-	everywhere := ip != nil && ip.IsUnspecified()
-	if everywhere {
-		host = "localhost"
-	}
+// banner is what a server prints when it is ready.
+type banner struct {
+	listen  net.Addr
+	tls     bool
+	admin   net.Addr // nil if it is off
+	store   string   // where the data is, without passwords
+	callers string   // who can call
+}
+
+// String returns the text. Its URLs can be opened on this machine.
+func (b banner) String() string {
 	scheme := "http"
-	if tls {
+	if b.tls {
 		scheme = "https"
 	}
-	server := scheme + "://" + net.JoinHostPort(host, port)
+	server, everywhere := localURL(scheme, b.listen)
 	var text strings.Builder
-	fmt.Fprintf(&text, "lastseen %s\n  API   %s/v1/namespaces\n  docs  %s/docs/\n  data  %s\n  for   %s\n",
-		version().Version, server, server, store, callers)
+	fmt.Fprintf(&text, "lastseen %s\n  API   %s/v1/namespaces\n  docs  %s/docs/\n", version().Version, server, server)
+	if b.admin != nil {
+		operators, _ := localURL("http", b.admin)
+		fmt.Fprintf(&text, "  admin %s\n", operators)
+	}
+	fmt.Fprintf(&text, "  data  %s\n  for   %s\n", b.store, b.callers)
 	if everywhere {
+		_, port, _ := net.SplitHostPort(b.listen.String())
 		fmt.Fprintf(&text,
 			"  note  listening on port %s of all addresses; from outside a container, use the published port\n", port)
 	}
 	return text.String()
+}
+
+// localURL returns the URL of a listening address on this machine, and whether it is on all addresses.
+func localURL(scheme string, address net.Addr) (url string, everywhere bool) {
+	host, port, _ := net.SplitHostPort(address.String())
+	ip := net.ParseIP(host)
+	everywhere = ip != nil && ip.IsUnspecified()
+	if everywhere {
+		host = "localhost"
+	}
+	return scheme + "://" + net.JoinHostPort(host, port), everywhere
 }

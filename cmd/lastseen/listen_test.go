@@ -74,7 +74,7 @@ func TestBanner(t *testing.T) {
 		{at("0.0.0.0"), "http://localhost:8080", true},
 		{at("::"), "http://localhost:8080", true},
 	} {
-		text := banner(c.at, false, "/data/lastseen.db", "anyone")
+		text := banner{listen: c.at, store: "/data/lastseen.db", callers: "anyone"}.String()
 		require.Contains(t, text, "\n  API   "+c.url+"/v1/namespaces\n")
 		require.Contains(t, text, "\n  docs  "+c.url+"/docs/\n")
 		require.Contains(t, text, "\n  data  /data/lastseen.db\n")

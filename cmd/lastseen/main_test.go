@@ -48,6 +48,8 @@ func buildAndRun(m *testing.M) int {
 		}
 	}
 	os.Setenv(binaryVar, binary)
+	// Tests run several servers on one machine, beside others that may use the default address.
+	os.Setenv("LASTSEEN_ADMIN_LISTEN", "off")
 	// The tests that run in parallel mostly wait for a server or a browser. A flag -parallel wins.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -59,10 +61,11 @@ func buildAndRun(m *testing.M) int {
 
 // service is a running lastseen.
 type service struct {
-	docs string // where Swagger UI is, according to its banner
-	url  string // of the server
-	cmd  *exec.Cmd
-	log  *lockedBuffer
+	docs  string // where Swagger UI is, according to its banner
+	url   string // of the server
+	admin string // URL for operators; "" if it is off
+	cmd   *exec.Cmd
+	log   *lockedBuffer
 }
 
 // lockedBuffer collects what a process logs while the test reads it.
@@ -81,6 +84,12 @@ func (l *lockedBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
+}
+
+func (l *lockedBuffer) Reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.b.Reset()
 }
 
 // start runs the binary on a free port with some more arguments, until the test ends.
@@ -106,6 +115,11 @@ func start(t testing.TB, args ...string) *service {
 		}
 		if docs, ok := strings.CutPrefix(lines.Text(), "  docs  "); ok {
 			s.docs = docs
+		}
+		if admin, ok := strings.CutPrefix(lines.Text(), "  admin "); ok {
+			s.admin = admin
+		}
+		if strings.HasPrefix(lines.Text(), "  for   ") {
 			go io.Copy(io.Discard, out)
 			return s
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,19 +26,48 @@ func TestReadme(t *testing.T) {
 	require.Greater(t, len(steps), 8, "the examples were not found")
 	eachStore(t, func(t *testing.T, args []string) {
 		s := start(t, args...)
-		// The lines name the default port; curl's own configuration leads them to ours.
-		home := t.TempDir()
-		config := fmt.Sprintf("silent\nshow-error\nconnect-to = 127.0.0.1:8080:%s\n",
-			strings.TrimPrefix(s.url, "http://"))
-		require.NoError(t, os.WriteFile(filepath.Join(home, ".curlrc"), []byte(config), 0o600))
+		environ := curlEnviron(t, s)
 		for _, step := range steps {
 			cmd := exec.Command("bash", "-c", step.command)
-			cmd.Env = append(os.Environ(), "CURL_HOME="+home, "HOME="+home)
+			cmd.Env = environ
 			out, err := cmd.CombinedOutput()
 			require.NoError(t, err, "%s\n%s", step.command, out)
 			require.Equal(t, masked(step.output), masked(string(out)), step.command)
 		}
 	})
+}
+
+// curlEnviron returns the environment in which the README's lines, which name the default port, reach a service: curl's
+// own configuration leads them there.
+func curlEnviron(t *testing.T, s *service) []string {
+	t.Helper()
+	home := t.TempDir()
+	config := fmt.Sprintf("silent\nshow-error\nconnect-to = 127.0.0.1:8080:%s\n", strings.TrimPrefix(s.url, "http://"))
+	require.NoError(t, os.WriteFile(filepath.Join(home, ".curlrc"), []byte(config), 0o600))
+	return append(os.Environ(), "CURL_HOME="+home, "HOME="+home)
+}
+
+// startReadmeLine starts the only line of the README with a prefix, until the test ends, and returns its output.
+func startReadmeLine(t *testing.T, s *service, prefix string) io.Reader {
+	t.Helper()
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("no curl on PATH: install it to run the README's examples")
+	}
+	readme, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	_, line, found := strings.Cut(string(readme), "\n"+prefix)
+	require.True(t, found)
+	line, _, _ = strings.Cut(line, "\n")
+	cmd := exec.Command("bash", "-c", "exec "+strings.TrimSpace(prefix)+" "+line)
+	cmd.Env = curlEnviron(t, s)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return out
 }
 
 type step struct{ command, output string }

@@ -10,6 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
@@ -20,31 +23,35 @@ import (
 // runtimeConfig is the configuration of a running server and the HTTP handler made from it. A reload replaces both.
 // Requests in progress finish on the handler that they began with.
 type runtimeConfig struct {
+	dependencies
 	current       atomic.Pointer[config.Config]
 	handler       atomic.Pointer[http.Handler]
 	authenticator *auth.Authenticator // of current
-	shared        *api.Shared         // by all handlers
-	store         store.Store
-	load          func() (*config.Config, error)
-	certificate   *certificate // nil without TLS
-	logger        *slog.Logger
-	level         *slog.LevelVar // of the logger
-	changed       chan struct{}  // holds one value when there was a reload since the last receive
+	certificate   *certificate        // nil without TLS
+	feeds         feeds
+	changed       chan struct{} // holds one value when there was a reload since the last receive
 }
 
-// newRuntimeConfig returns the configuration c and a handler for it. A reload calls load for the next configuration. An
-// error means that files which c names changed since they were checked.
-func newRuntimeConfig(
-	c *config.Config, load func() (*config.Config, error), s store.Store, logger *slog.Logger, level *slog.LevelVar,
-) (*runtimeConfig, error) {
-	certificate, err := openCertificate(c, logger)
+// dependencies is what a server has for as long as it runs.
+type dependencies struct {
+	store   store.Store
+	shared  *api.Shared                    // by all handlers
+	load    func() (*config.Config, error) // returns the next configuration, for a reload
+	logger  *slog.Logger
+	level   *slog.LevelVar        // of the logger
+	metrics prometheus.Registerer // nil if metrics are not shown anywhere
+	tracer  trace.Tracer          // nil without traces
+}
+
+// newRuntimeConfig returns the configuration c and a handler for it. An error means that files which c names changed
+// since they were checked.
+func newRuntimeConfig(c *config.Config, d dependencies) (*runtimeConfig, error) {
+	certificate, err := openCertificate(c, d.logger)
 	if err != nil {
 		return nil, err
 	}
-	r := &runtimeConfig{
-		store: s, load: load, certificate: certificate, logger: logger, level: level, changed: make(chan struct{}, 1),
-	}
-	r.shared = api.NewShared(r.apiConfig(c))
+	r := &runtimeConfig{dependencies: d, certificate: certificate, changed: make(chan struct{}, 1)}
+	r.feeds = r.newFeeds(c.MaxWatches)
 	return r, r.replace(c)
 }
 
@@ -67,10 +74,10 @@ func (r *runtimeConfig) apiConfig(c *config.Config) api.Config {
 	return api.Config{
 		Store: r.store, Settings: c.ForAPI(), Namespaces: namespaces,
 		RefuseUnknown: c.UnknownNamespaces == config.RefuseUnknown, Auth: r.authenticator, Version: version(),
-		Logger: r.logger, AccessLog: c.AccessLog,
+		Logger: r.logger, AccessLog: c.AccessLog, Tracer: r.tracer,
 		Limits:     limit.Limits{Caller: c.RateLimit, User: c.UserRateLimit},
 		BodyMemory: c.BodyMemory, CORSOrigins: c.CORSOrigins, AllowedHosts: c.AllowedHosts,
-		TrustedProxies: c.TrustedProxies, Shared: r.shared,
+		TrustedProxies: c.TrustedProxies, Feeds: r.feeds.hub, Shared: r.shared,
 	}
 }
 

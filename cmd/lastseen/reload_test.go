@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -26,7 +25,7 @@ type reloadTest struct {
 	*runtimeConfig
 	t    *testing.T
 	file string
-	log  bytes.Buffer
+	log  lockedBuffer // also written by the authenticator, which reads its key set in the background
 
 	level slog.LevelVar
 }
@@ -36,7 +35,10 @@ func newReloadTest(t *testing.T, content string) *reloadTest {
 	loader := config.Loader{Flags: map[string]string{"config": r.file}}
 	c, err := loader.Load()
 	require.NoError(t, err)
-	r.runtimeConfig, err = newRuntimeConfig(c, loader.Reload, nil, slog.New(slog.NewTextHandler(&r.log, nil)), &r.level)
+	r.runtimeConfig, err = newRuntimeConfig(c, dependencies{
+		shared: api.NewShared(api.Config{}), load: loader.Reload,
+		logger: slog.New(slog.NewTextHandler(&r.log, nil)), level: &r.level,
+	})
 	require.NoError(t, err)
 	t.Cleanup(r.close)
 	return r

@@ -14,20 +14,23 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
+	"github.com/lastseen/lastseen/cmd/lastseen/internal/tracing"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/coalesce"
 	"github.com/lastseen/lastseen/store/filestore"
 	"github.com/lastseen/lastseen/store/jobs"
+	"github.com/lastseen/lastseen/store/observe"
 	"github.com/lastseen/lastseen/store/redisstore"
 )
 
-// drainTimeout is how long requests in progress can take after the signal to stop. The rest of 10 seconds is for the
-// last flush.
-const drainTimeout = 7 * time.Second
+// shutdownTimeout is how long requests in progress can take when the server accepts no more, which is after draining
+// for config.Drain. With 2 seconds of that, the rest of 10 seconds is for the last flush.
+const shutdownTimeout = 5 * time.Second
 
 // serveCmd runs the service.
 type serveCmd struct{ config.Settings }
@@ -52,14 +55,28 @@ func (*serveCmd) Run(ctx context.Context, std streams, loader config.Loader) err
 		return err
 	}
 	defer listener.Close()
-	s, where, err := openStore(ctx, c, logger)
+	operators, err := listenAdmin(c, logger)
+	if err != nil {
+		return err
+	}
+	defer operators.close()
+	traces, err := newTracing(ctx, c, logger)
+	if err != nil {
+		return err
+	}
+	defer traces.Close()
+	shared := api.NewShared(api.Config{Logger: logger, BodyMemory: c.BodyMemory, Metrics: operators.registerer()})
+	s, where, err := openStore(ctx, c, logger, operators.registerer(), shared.GapObserver(), traces)
 	if err != nil {
 		return err
 	}
 	defer runtime.KeepAlive(tuneGC(c.OnRedis()))
-	running, err := newRuntimeConfig(c, loader.Reload, s, logger, level)
+	running, err := newRuntimeConfig(c, dependencies{
+		store: s, shared: shared, load: loader.Reload, logger: logger, level: level, metrics: operators.registerer(),
+		tracer: traces.Tracer(),
+	})
 	if err == nil {
-		err = serve(ctx, std, listener, running, where, hangups)
+		err = serve(ctx, std, listeners{listener, operators}, running, where, hangups)
 		running.close()
 	}
 	if closeErr := s.Close(); closeErr != nil {
@@ -69,20 +86,41 @@ func (*serveCmd) Run(ctx context.Context, std streams, loader config.Loader) err
 	return err
 }
 
-// openStore opens the store that the settings name and returns where its data is.
-func openStore(ctx context.Context, c *config.Config, logger *slog.Logger) (s store.Store, where string, err error) {
+// newTracing returns the tracing that the settings describe; nil if it is off.
+func newTracing(ctx context.Context, c *config.Config, logger *slog.Logger) (*tracing.Tracing, error) {
+	if c.TraceEndpoint == "" {
+		return nil, nil //nolint:nilnil // a nil *tracing.Tracing makes no traces
+	}
+	return tracing.New(ctx, tracing.Options{
+		Endpoint: c.TraceEndpoint, OneIn: c.TraceSampling, Version: version().Version, Logger: logger,
+	})
+}
+
+// openStore opens the store that the settings name and returns where its data is. Its metrics are registered unless the
+// registerer is nil, and gap is called with times between pings.
+func openStore(
+	ctx context.Context, c *config.Config, logger *slog.Logger, registerer prometheus.Registerer,
+	gap func(string, time.Duration), traces *tracing.Tracing,
+) (s store.Store, where string, err error) {
+	metrics := storeMetrics{registerer}
 	if !c.OnRedis() {
 		s, err := filestore.Open(filestore.Options{
-			Path: c.Store, Sync: c.Sync, MaxNamespaces: c.MaxNamespaces, Logger: logger,
+			Path: c.Store, Sync: c.Sync, MaxNamespaces: c.MaxNamespaces, Gap: gap, ObserveFlush: metrics.flushes(),
+			Now: machineTime, Logger: logger,
 		})
 		if err != nil {
 			return nil, "", openError(c.Store, err)
 		}
-		return s, s.Path(), nil
+		return metrics.file(s), s.Path(), nil
 	}
 	logging.Disable() // the client's own log; what fails is in the errors, and logged with the request
 	options := c.RedisOptions()
-	options.Logger = logger
+	options.Gap, options.Now, options.Logger = gap, machineTime, logger
+	// A batch has the time of one call to Redis, so that no request waits longer than twice that.
+	batches := coalesce.Options{Timeout: options.Timeout}
+	if traces != nil {
+		options.Instrument, batches.Trace = traces.Instrument, observe.TraceBatches(traces.Tracer())
+	}
 	redis, err := redisstore.Open(options)
 	if err != nil {
 		return nil, "", &config.Error{Problems: []string{err.Error()}} // load has found it before
@@ -92,8 +130,7 @@ func openStore(ctx context.Context, c *config.Config, logger *slog.Logger) (s st
 	} else if err != nil {
 		logger.Warn("Redis does not respond yet; requests fail with 503 until it does", "error", err)
 	}
-	// A batch has the time of one call to Redis, so that no request waits longer than twice that.
-	return coalesce.New(redis, coalesce.Options{Timeout: options.Timeout}), redisstore.Redact(c.Store), nil
+	return metrics.batched(redis, batches), redisstore.Redact(c.Store), nil
 }
 
 // openError adds what to do about a data file that cannot be opened.
@@ -118,29 +155,30 @@ func openError(path string, err error) error {
 	}
 }
 
+// listeners are the open ports of a server.
+type listeners struct {
+	clients   net.Listener
+	operators *adminListener
+}
+
 // serve prints where the server is, and serves requests until the context ends.
 func serve(
-	ctx context.Context, std streams, listener net.Listener, running *runtimeConfig, where string,
-	hangups <-chan os.Signal,
+	ctx context.Context, std streams, on listeners, running *runtimeConfig, where string, hangups <-chan os.Signal,
 ) error {
 	c, logger := running.config(), running.logger
 	server := api.NewServer(running, logger)
-	listener = api.LimitConnections(server, listener, maxConnections(c.MaxConnections, descriptors()), logger)
-	names := func() []string { return running.config().Names() }
-	registrar := jobs.NewRegistrar(running.store, names, running.changed, logger)
-	registrar.Once(ctx)
-	fmt.Fprintf(std.out, "%s", banner(listener.Addr(), c.TLSCert != "", where, c.Callers()))
+	listener := api.LimitConnections(
+		server, on.clients, maxConnections(c.MaxConnections, descriptors()), logger, running.metrics,
+	)
+	stopAdmin := on.operators.serve(running)
+	defer stopAdmin()
+	stopJobs := running.startJobs(ctx, hangups)
+	defer stopJobs()
+	fmt.Fprintf(std.out, "%s", banner{
+		listen: listener.Addr(), tls: c.TLSCert != "", admin: on.operators.address(), store: where,
+		callers: c.Callers(),
+	})
 
-	keep := func(namespace string) time.Duration { return running.config().Namespace(namespace).Retention }
-	configured := func(namespace string) bool { return running.config().Configured(namespace) }
-	retention := jobs.NewRetention(running.store, keep, configured, logger)
-	background, stop := context.WithCancel(ctx)
-	var work sync.WaitGroup
-	work.Go(func() { retention.Run(background) })
-	work.Go(func() { registrar.Run(background) })
-	work.Go(func() { running.run(background, hangups) })
-	defer work.Wait()
-	defer stop()
 	failed := make(chan error, 1)
 	go func() { failed <- serveConnections(server, listener, running.certificate) }()
 	select {
@@ -148,7 +186,52 @@ func serve(
 		return err
 	case <-ctx.Done():
 	}
+	if err := drain(running, time.After, failed); err != nil {
+		return err
+	}
 	return shutdown(server, logger)
+}
+
+// startJobs adds the configured namespaces to the store, and starts what runs in the background until the context ends;
+// feeds run longer. It returns a function that ends all of that and waits for it.
+func (r *runtimeConfig) startJobs(ctx context.Context, hangups <-chan os.Signal) (stop func()) {
+	names := func() []string { return r.config().Names() }
+	registrar := jobs.NewRegistrar(r.store, names, r.changed, r.logger)
+	registrar.Once(ctx)
+	keep := func(namespace string) time.Duration { return r.config().Namespace(namespace).Retention }
+	configured := func(namespace string) bool { return r.config().Configured(namespace) }
+	retention := jobs.NewRetention(r.store, keep, configured, r.logger)
+	storeMetrics{r.metrics}.retention(retention)
+
+	background, cancel := context.WithCancel(ctx)
+	stopFeeds := r.feeds.start(ctx)
+	var work sync.WaitGroup
+	work.Go(func() { retention.Run(background) })
+	work.Go(func() { registrar.Run(background) })
+	work.Go(func() { r.run(background, hangups) })
+	work.Go(func() { r.countUsers(background) })
+	return func() {
+		cancel()
+		work.Wait()
+		stopFeeds()
+	}
+}
+
+// drain lets load balancers and clients move to other servers, while requests are still served. It returns an error if
+// the server fails meanwhile.
+func drain(running *runtimeConfig, after func(time.Duration) <-chan time.Time, failed <-chan error) error {
+	wait := running.config().DrainTime()
+	running.logger.Info("stopping", "drain", wait)
+	running.shared.Drain()
+	if wait == 0 {
+		return nil
+	}
+	select {
+	case <-after(wait):
+		return nil
+	case err := <-failed:
+		return err
+	}
 }
 
 // serveConnections serves the connections of a listener, over TLS if there is a certificate.
@@ -160,10 +243,9 @@ func serveConnections(server *http.Server, listener net.Listener, c *certificate
 	return server.ServeTLS(listener, "", "")
 }
 
-// shutdown accepts no new requests and waits up to drainTimeout for those in progress.
+// shutdown accepts no new requests and waits up to shutdownTimeout for those in progress.
 func shutdown(server *http.Server, logger *slog.Logger) error {
-	logger.Info("stopping")
-	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	err := server.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -10,13 +10,12 @@ import (
 
 // logTraffic logs, when the server stops, how calls to Redis were batched and how the store's clock behaved.
 func logTraffic(s store.Store, logger *slog.Logger) {
-	if batched, ok := s.(*coalesce.Store); ok {
+	if batched, ok := store.As[*coalesce.Store](s); ok {
 		if stats := batched.Stats(); stats != (coalesce.Stats{}) {
 			logger.Info("batches sent to Redis", "pings", stats.Pings, "lookups", stats.Lookups)
 		}
-		s = batched.Store
 	}
-	clocked, ok := s.(interface{ ClockStats() clock.Stats })
+	clocked, ok := store.As[interface{ ClockStats() clock.Stats }](s)
 	if !ok {
 		return
 	}

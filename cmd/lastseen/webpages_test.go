@@ -22,10 +22,10 @@ import (
 	"github.com/lastseen/lastseen/store/storetest"
 )
 
-// guideScripts returns the code of docs/web-pages.md, for a server at a URL.
-func guideScripts(t *testing.T, server string) string {
+// guideScripts returns the code of a guide, such as docs/web-pages.md, for a server at a URL.
+func guideScripts(t *testing.T, name, server string) string {
 	t.Helper()
-	guide, err := os.ReadFile("../../docs/web-pages.md")
+	guide, err := os.ReadFile("../../docs/" + name)
 	require.NoError(t, err)
 	var all strings.Builder
 	for _, block := range regexp.MustCompile("(?s)```js\n(.*?)```").FindAllStringSubmatch(string(guide), -1) {
@@ -127,7 +127,7 @@ func newSite(t *testing.T, script string) *site {
 	html = `<!doctype html><title>page</title><link rel="icon" href="data:,">
 		<span data-user="alice"></span><span data-user="bob"></span><span data-user="carol"></span>
 		<span data-user="zoe, z"></span>
-		<script>const token = "x"` + pageClock + pageRequests + guideScripts(t, server.URL) + script + `</script>`
+		<script>const token = "x"` + pageClock + pageRequests + guideScripts(t, "web-pages.md", server.URL) + script + `</script>`
 	s.url = pages.URL
 	return s
 }

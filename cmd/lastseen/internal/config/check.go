@@ -3,10 +3,14 @@ package config
 import (
 	"crypto/tls"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/lastseen/lastseen/store/feed"
+	"github.com/lastseen/lastseen/store/redisstore"
 )
 
 // check reports settings that contradict each other, and settings that the store refuses.
@@ -49,12 +53,27 @@ func (s *Values) checkValues(e *Error) {
 		"redis-min-idle-conns cannot exceed redis-pool-size")
 	s.conflict(e.Addf, "redis-key", "redis-shards", s.RedisKey != "" && s.RedisShards > 1,
 		"a namespace with a redis-key has one shard: set redis-shards: 1 for it")
+	s.checkChanges(e)
 	for _, name := range []string{"redis-key", "redis-score-unit", "redis-shards"} {
 		// In a file store, such a namespace would look empty.
 		if s.server != nil && s.isSet(name) && s.valid(name, "store") && !s.OnRedis() {
 			e.Addf("%s: this setting requires a Redis store, but %s", s.describe(name), s.describe("store"))
 		}
 	}
+}
+
+// checkChanges reports what cannot have a changes feed although the settings require one. With auto, such a namespace
+// has none.
+func (s *Values) checkChanges(e *Error) {
+	if !s.OnRedis() || s.Changes != feed.On {
+		return
+	}
+	const others = "a set that other programs can write has no changes feed: set changes to auto or off for it"
+	s.conflict(e.Addf, "redis-key", "changes", s.RedisKey != "", others)
+	s.conflict(e.Addf, "redis-score-unit", "changes",
+		s.RedisScoreUnit != redisstore.Milliseconds || s.server != nil && s.isSet("redis-score-unit"), others)
+	s.conflict(e.Addf, "redis-prefix", "changes", strings.ContainsAny(s.RedisPrefix, "{}"),
+		"a changes feed requires a prefix without braces")
 }
 
 // conflict reports two settings that are wrong together, unless a namespace inherits both.
@@ -120,6 +139,11 @@ func (c *Config) warnExposed() {
 	if c.valid(jwksURL) && err == nil && u.Scheme == "http" && !isLocal(u.Hostname()) {
 		c.warnf("%s: without https, an attacker on the network can replace the keys and forge tokens of any user",
 			c.describe(jwksURL))
+	}
+	host, _, _ := net.SplitHostPort(c.AdminListen)
+	if c.valid("admin-listen") && c.AdminListen != "" && !isLocal(host) {
+		c.warnf("%s: anyone who can reach this address can read profiles and all data, because it has no "+
+			"authentication: let only monitoring and operators reach it", c.describe("admin-listen"))
 	}
 	everyPage := func(name string, values []string) {
 		if !c.secured() && c.valid(name) && slices.Contains(values, "*") {

@@ -8,7 +8,9 @@ package config
 import (
 	"fmt"
 	"maps"
+	"net"
 	"slices"
+	"time"
 
 	"github.com/lastseen/lastseen/api/auth"
 )
@@ -69,6 +71,19 @@ func (v resolved) display() string {
 func (s *Values) isSet(name string) bool {
 	_, ok := s.set[name]
 	return ok
+}
+
+// IsDefault reports whether the setting has its default value because it is not set.
+func (s *Values) IsDefault(name string) bool { return s.get(name).source == "default" }
+
+// DrainTime returns how long to serve requests after the signal to stop. A server that only this machine can reach does
+// not wait by default: it is usually the only one, and a developer wants it to stop.
+func (c *Config) DrainTime() time.Duration {
+	host, _, _ := net.SplitHostPort(c.Listen)
+	if c.IsDefault("drain") && isLocal(host) {
+		return 0
+	}
+	return c.Drain
 }
 
 // valid reports whether all these settings could be read.

@@ -5,9 +5,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store/feed"
 )
 
 // loadText loads a configuration whose file has the given content, without flags and environment.
@@ -159,6 +163,34 @@ func TestWrongFiles(t *testing.T) {
 			"namespaces.a.redis-key is k (lastseen.yaml:3) and redis-shards is 2 (lastseen.yaml:2): a namespace with a redis-key has one shard: set redis-shards: 1 for it",
 		},
 		{
+			"changes: maybe",
+			`lastseen.yaml:1: changes: "maybe" is not valid; use auto, on or off`,
+		},
+		{
+			redis + "namespaces: {a: {redis-key: k, changes: on}}",
+			"namespaces.a.redis-key is k (lastseen.yaml:2) and namespaces.a.changes is on (lastseen.yaml:2): a set that other programs can write has no changes feed: set changes to auto or off for it",
+		},
+		{
+			redis + "changes: on\nnamespaces: {a: {redis-key: k}, b: {redis-key: l, changes: auto}}",
+			"namespaces.a.redis-key is k (lastseen.yaml:3) and changes is on (lastseen.yaml:2): a set that other programs can write has no changes feed: set changes to auto or off for it",
+		},
+		{
+			redis + "namespaces: {a: {redis-score-unit: ms, changes: on}}",
+			"namespaces.a.redis-score-unit is ms (lastseen.yaml:2) and namespaces.a.changes is on (lastseen.yaml:2): a set that other programs can write has no changes feed: set changes to auto or off for it",
+		},
+		{
+			redis + "redis-score-unit: s\nnamespaces: {a: {changes: on}, b: {}}",
+			"redis-score-unit is s (lastseen.yaml:2) and namespaces.a.changes is on (lastseen.yaml:3): a set that other programs can write has no changes feed: set changes to auto or off for it",
+		},
+		{
+			redis + "redis-prefix: 'p{1}:'\nchanges: on\nnamespaces: {a: {}}",
+			"redis-prefix is p{1}: (lastseen.yaml:2) and changes is on (lastseen.yaml:3): a changes feed requires a prefix without braces",
+		},
+		{
+			redis + "redis-prefix: 'p}'\nnamespaces: {a: {changes: on}, b: {changes: off}, c: }",
+			"redis-prefix is p} (lastseen.yaml:2) and namespaces.a.changes is on (lastseen.yaml:3): a changes feed requires a prefix without braces",
+		},
+		{
 			redis + "namespaces: {a: {redis-key: k}, b: {redis-key: k}}",
 			"namespaces.a.redis-key is k (lastseen.yaml:2) and namespaces.b.redis-key is k (lastseen.yaml:2): two namespaces cannot share a key",
 		},
@@ -172,6 +204,28 @@ func TestWrongFiles(t *testing.T) {
 		},
 	} {
 		require.Equal(t, []string{c.want}, problemsOf(t, c.content), c.content)
+	}
+}
+
+// TestFeedSettings: namespaces have their own settings of feeds or inherit them. What a store cannot record is fine as
+// long as recording is not required, and settings of Redis have no effect on a file.
+func TestFeedSettings(t *testing.T) {
+	c, err := loadText(t, "changes: off\ngreen: 50s\nnamespaces: {a: {changes: on, yellow: 4m}, b: {}, c: {changes: auto}}")
+	require.NoError(t, err)
+	thresholds := lastseen.Thresholds{Green: 50 * time.Second, Yellow: 5 * time.Minute}
+	require.Equal(t, feed.Settings{Thresholds: thresholds, Mode: feed.Off}, c.Feed("any"))
+	require.Equal(t, feed.Settings{Thresholds: thresholds, Mode: feed.Off}, c.Feed("b"))
+	require.Equal(t, feed.Settings{Thresholds: thresholds, Mode: feed.Auto}, c.Feed("c"))
+	thresholds.Yellow = 4 * time.Minute
+	require.Equal(t, feed.Settings{Thresholds: thresholds, Mode: feed.On}, c.Feed("a"))
+	require.Equal(t, []string{"a"}, c.Recorded())
+	require.Equal(t, feed.On, c.Namespace("a").ForAPI().Changes)
+
+	for _, content := range []string{
+		"store: redis://127.0.0.1:1\nredis-prefix: 'p{'\nnamespaces: {a: {redis-key: k}}",
+		"redis-prefix: 'p{'\nredis-score-unit: s\nchanges: on",
+	} {
+		require.Empty(t, problemsOf(t, content), content)
 	}
 }
 

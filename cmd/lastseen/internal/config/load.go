@@ -32,9 +32,19 @@ func (l Loader) Reload() (*Config, error) {
 // ListenAddress returns the address that the service listens on, whatever is wrong with other settings. A broken file
 // is an error only if neither a flag nor the environment sets the address.
 func (l Loader) ListenAddress() (string, error) {
+	return l.only("listen", func(c *Config) string { return c.Listen })
+}
+
+// AdminAddress returns the address for operators, like [Loader.ListenAddress]; "" if it is off.
+func (l Loader) AdminAddress() (string, error) {
+	return l.only("admin-listen", func(c *Config) string { return c.AdminListen })
+}
+
+// only returns one setting.
+func (l Loader) only(name string, value func(*Config) string) (string, error) {
 	c, e := l.resolve()
-	if c.valid("listen") && (c.isSet("listen") || c.valid("config")) {
-		return c.Listen, nil
+	if c.valid(name) && (c.isSet(name) || c.valid("config")) {
+		return value(c), nil
 	}
 	return "", e
 }

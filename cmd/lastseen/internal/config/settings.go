@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/store/feed"
 	"github.com/lastseen/lastseen/store/redisstore"
 )
 
@@ -26,18 +28,34 @@ import (
 
 // CommonSettings are the settings that other commands than serve and config also need.
 type CommonSettings struct {
-	Config string `in:"flag" group:"Service" takes:"a file" placeholder:"FILE" help:"YAML file with settings under the same names, and with namespaces and API keys."`
+	FileSettings
 	Listen string `format:"address" group:"Service" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address to listen on. A non-loopback address requires API keys, JWTs or auth none."`
+}
+
+// FileSettings names the file of all other settings.
+type FileSettings struct {
+	Config string `in:"flag" group:"Service" takes:"a file" placeholder:"FILE" help:"YAML file with settings under the same names, and with namespaces and API keys."`
+}
+
+// AdminSettings are the settings of the commands that call a running server.
+type AdminSettings struct {
+	AdminListen string `format:"address" zero:"off" takes:"HOST:PORT, :PORT for all addresses, or off" group:"Service" default:"127.0.0.1:8081" placeholder:"HOST:PORT" help:"Address for operators: metrics, profiles, health and backups. It has no authentication, so anyone who can reach it can read all data. off disables it."`
 }
 
 // Settings are all settings of the server or of one namespace.
 type Settings struct {
 	CommonSettings
+	AdminSettings
 	Store string `format:"store" group:"Service" default:"lastseen.db" takes:"a file, or a URL such as redis://host:6379" placeholder:"FILE|URL" help:"Where to store data: a file, redis://[user:password@]host:port[/db], redis+sentinel://host,host?master=NAME or redis+cluster://host,host. For TLS, start the URL with rediss."`
+
+	Drain time.Duration `group:"Service" default:"2s" zero:"0,0s" placeholder:"DURATION" help:"Time after SIGTERM in which requests are still served while /readyz fails and responses close their connections, so that load balancers and clients move to other servers. A server on a loopback address drains only if this is set."`
 
 	LogLevel  slog.Level `reload:"" group:"Service" default:"info" placeholder:"LEVEL" help:"Lowest level to log. At debug, the log has the reason for each refused request."`
 	LogFormat string     `format:"enum" group:"Service" default:"text" placeholder:"text|json" help:"Log format: text for people, json for one JSON object per line."`
 	AccessLog bool       `reload:"" group:"Service" default:"off" placeholder:"on|off" help:"Log each request at level info: method, route, status, duration, caller and request ID. Namespace names and user IDs are not logged."`
+
+	TraceEndpoint string `format:"collector" group:"Service" placeholder:"URL" help:"Collector to send traces to, by OTLP over HTTP. Traces have routes and timings, but no names of namespaces or users. The environment variables of OpenTelemetry, such as OTEL_EXPORTER_OTLP_HEADERS, also apply."`
+	TraceSampling int    `group:"Service" default:"100" min:"1" max:"1000000" placeholder:"N" help:"Trace one request in N."`
 
 	Auth               string         `format:"enum" reload:"" group:"Access" default:"auto" placeholder:"auto|none" help:"Whether requests need credentials. With auto, they need an API key or a JWT if any is configured; otherwise every request has full access, and lastseen listens on loopback addresses only. With none, anyone who can reach the server has full access."`
 	AnonymousRead      []auth.Pattern `reload:"" group:"Access" placeholder:"NAMESPACE,…" help:"Namespaces that anyone can read without credentials."`
@@ -55,6 +73,7 @@ type Settings struct {
 	UserRateLimit  int            `zero:"off" max:"1000000" reload:"" group:"Limits" default:"20" placeholder:"N" help:"Requests per second for each user with a JWT. A burst can hold the requests of five seconds. off disables the limit."`
 	BodyMemory     int64          `format:"size" group:"Limits" default:"64MiB" placeholder:"SIZE" help:"Memory limit for the bodies of all requests in progress."`
 	MaxConnections int            `zero:"auto" max:"10000000" group:"Limits" default:"auto" placeholder:"N" help:"Maximum number of client connections. With auto, the limit of open files less a reserve, and at most 65536."`
+	MaxWatches     int            `max:"1000000000" group:"Limits" default:"5000000" placeholder:"N" help:"Maximum number of users that all clients of this server follow together in the changes feeds. A client that follows everyone counts as one. More requests return 503 overloaded."`
 	TrustedProxies []netip.Prefix `group:"Limits" placeholder:"ADDRESS,…" help:"Proxies whose X-Forwarded-For header is trusted to name the client's address."`
 	CORSOrigins    []string       `format:"origins" reload:"" group:"Browsers" placeholder:"ORIGIN,…" help:"Origins whose web pages can call the API (CORS): https://app.example.com, https://*.example.com, http://localhost:*, or * for any origin."`
 	AllowedHosts   []string       `format:"hosts" reload:"" group:"Browsers" placeholder:"HOST,…" help:"Additional host names to serve without authentication. IP addresses, localhost, names without a dot, and names in .localhost, .local, .internal and .svc.cluster.local are always allowed. *.example.com matches every name below example.com, * matches any name."`
@@ -71,6 +90,8 @@ type Settings struct {
 
 	Retention time.Duration `zero:"off" in:"flag,file,namespace" reload:"" group:"Retention" default:"off" takes:"off, or a duration of at least yellow" placeholder:"DURATION" help:"Delete users not seen for this long. off keeps them."`
 
+	Changes feed.Mode `format:"enum" in:"flag,file,namespace" reload:"" group:"Changes feed" default:"auto" placeholder:"auto|on|off" help:"Whether the changes of namespaces are recorded, so that clients can follow them. With auto, from the first client that follows a namespace until 10 minutes after the last one. With on, always if the namespace is in the configuration file, otherwise as with auto. With off, never: requests to the feed return 409 feed_unavailable."`
+
 	Sync time.Duration `group:"File store" default:"1s" zero:"0,0s" placeholder:"DURATION" help:"Time between flushes to disk, and the most that a crash can lose. With 0, each write is flushed before its response."`
 
 	RedisPrefix       string          `group:"Redis store" default:"presence:" placeholder:"TEXT" help:"Prefix of every key."`
@@ -82,6 +103,7 @@ type Settings struct {
 	RedisPoolSize     int             `group:"Redis store" default:"0" min:"0" max:"10000" placeholder:"N" help:"Maximum number of connections to each Redis. 0 means 10 per processor, or 5 in a Cluster."`
 	RedisMinIdleConns int             `group:"Redis store" default:"0" min:"0" max:"10000" placeholder:"N" help:"Idle connections kept open to each Redis."`
 	RedisMaxRetries   int             `group:"Redis store" default:"1" min:"0" max:"100" placeholder:"N" help:"How often a call is retried after a network error."`
+	RedisWait         int             `group:"Redis store" default:"0" min:"0" max:"10" placeholder:"N" help:"Number of replicas that must confirm pings, leaves and deletions within half of redis-timeout. With fewer, the request fails with 503 and its outcome is unknown. 0 does not wait."`
 }
 
 // redisGroup is the heading of settings that only a Redis store has.
@@ -99,7 +121,24 @@ func (s *Settings) ForAPI() api.Settings {
 	return api.Settings{
 		Thresholds:   lastseen.Thresholds{Green: s.Green, Yellow: s.Yellow},
 		PingInterval: s.PingInterval, Retention: s.Retention, Shards: shards,
+		Changes: s.Changes,
 	}
+}
+
+// Feed returns the settings of a namespace's changes feed.
+func (c *Config) Feed(namespace string) feed.Settings {
+	s := &c.Settings
+	if ns, ok := c.namespaces[namespace]; ok {
+		s = &ns.Settings
+	}
+	return feed.Settings{
+		Thresholds: lastseen.Thresholds{Green: s.Green, Yellow: s.Yellow}, Mode: s.Changes,
+	}
+}
+
+// Recorded returns the configured namespaces whose changes are always recorded, in order.
+func (c *Config) Recorded() []string {
+	return slices.DeleteFunc(c.Names(), func(name string) bool { return c.namespaces[name].Changes != feed.On })
 }
 
 // RedisOptions returns the options of a Redis store.
@@ -108,7 +147,7 @@ func (c *Config) RedisOptions() redisstore.Options {
 	return redisstore.Options{
 		URL: c.Store, MaxNamespaces: c.MaxNamespaces, Prefix: c.RedisPrefix, Shards: c.RedisShards,
 		Unit: c.RedisScoreUnit, Layouts: c.layouts(), Timeout: c.RedisTimeout, DialTimeout: c.RedisDialTimeout,
-		PoolSize: c.RedisPoolSize, MinIdleConns: c.RedisMinIdleConns, MaxRetries: maxRetries,
+		PoolSize: c.RedisPoolSize, MinIdleConns: c.RedisMinIdleConns, MaxRetries: maxRetries, Wait: c.RedisWait,
 	}
 }
 

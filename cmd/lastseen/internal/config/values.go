@@ -23,7 +23,7 @@ type format struct {
 	takes   string // for people: what is allowed
 	parse   func(text string) (any, error)
 	text    bool                     // any text, so a file must quote what YAML reads as something else
-	display func(text string) string // removes secrets; nil if there are none
+	display func(text string) string // masks secrets; nil if the text has no secrets
 }
 
 // The values of settings that are one of several words.
@@ -50,13 +50,14 @@ func formats(low, high int, choices []string) map[string]format {
 		"size":          {takes: size, parse: parseSize},
 		"time.Duration": {takes: "a duration from 1ms to 10 years", parse: single(lastseen.ParseConfigDuration)},
 		"bool":          {takes: "on or off", parse: words{"on": true, "off": false}.parse},
-		"enum":          {takes: strings.Join(choices, " or "), parse: oneOf(choices)},
+		"enum":          {takes: enumeration(choices), parse: oneOf(choices)},
 		"slog.Level":    {takes: "debug, info, warn or error", parse: levels.parse},
 		"address":       {takes: "HOST:PORT, or :PORT for all addresses", parse: parseAddress},
 		"key-set": {
-			takes: "a URL such as https://id.example.com/jwks.json", parse: parseKeySetURL,
-			display: displayKeySetURL,
+			takes: "a URL such as https://id.example.com/jwks.json", parse: parseURL,
+			display: displayURL,
 		},
+		"collector": {takes: "a URL such as http://localhost:4318/v1/traces", parse: parseURL, display: displayURL},
 		"[]auth.Pattern": {parse: listOf(auth.ParsePattern), takes: "namespaces (chat-* matches names that " +
 			"start with chat-, * matches all)"},
 		"[]netip.Prefix": {takes: "IP addresses and networks, such as 10.0.0.0/8", parse: listOf(parseNetwork)},
@@ -84,6 +85,15 @@ func (w words) parse(text string) (any, error) {
 }
 
 func invalid(text string) (any, error) { return nil, fmt.Errorf("%q is not valid", text) }
+
+// enumeration returns choices for people: a, b or c.
+func enumeration(choices []string) string {
+	last := len(choices) - 1
+	if last < 1 {
+		return strings.Join(choices, "")
+	}
+	return strings.Join(choices[:last], ", ") + " or " + choices[last]
+}
 
 func oneOf(choices []string) func(string) (any, error) {
 	return func(text string) (any, error) {
@@ -189,7 +199,7 @@ func displayStore(text string) string {
 	return text
 }
 
-func parseKeySetURL(text string) (any, error) {
+func parseURL(text string) (any, error) {
 	parsed, err := url.Parse(text)
 	if err != nil || parsed.Host == "" || parsed.Scheme != "https" && parsed.Scheme != "http" || parsed.User != nil {
 		// Not shown: it may hold a password.
@@ -198,8 +208,8 @@ func parseKeySetURL(text string) (any, error) {
 	return text, nil
 }
 
-// displayKeySetURL returns a valid URL without its query, which may be a secret, and without its fragment.
-func displayKeySetURL(text string) string {
+// displayURL returns a valid URL without its query, which may be a secret, and without its fragment.
+func displayURL(text string) string {
 	text, _, _ = strings.Cut(text, "#")
 	if address, _, found := strings.Cut(text, "?"); found {
 		return address + "?xxxxx"
