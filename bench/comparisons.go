@@ -93,7 +93,7 @@ func comparisons() []comparison {
 		number(16, "idle server, Redis store", "idle, Redis", "RSS", " MiB", 40),
 		soak,
 	)
-	return append(all, growth()...)
+	return slices.Concat(all, growth(), feedComparisons())
 }
 
 // requestComparisons returns the comparisons of single requests at a number of connections.

@@ -19,6 +19,7 @@ const (
 	direct       = "direct"     // lastseen on Redis, one command per request
 	embedded     = "embedded"   // lastseen on a file
 	lists        = "lists"      // lastseen on a file with more users, for lists
+	feeds        = "feeds"      // cmd/lastseen on Redis, with and without changes feeds
 )
 
 // The namespaces.
@@ -49,6 +50,8 @@ type fixture struct {
 	servers []*server       // those that workloads share
 	loaded  map[string]bool // "server namespace"
 	half    map[string]int  // half of the highest rate of pings in an open loop, by server
+
+	followed func() // closes the readers of a changes feed and stops their servers; nil if there are none
 }
 
 func newFixture(ctx context.Context, o options, log io.Writer) (*fixture, error) {
@@ -93,7 +96,7 @@ func (f *fixture) server(name string) (*server, error) {
 func (f *fixture) launch(name string) (*server, error) {
 	switch name {
 	case redisServer:
-		return f.launchRedis()
+		return f.launchRedis(name)
 	case webdisServer:
 		return f.launchWebdis()
 	case bareServer:
@@ -104,6 +107,8 @@ func (f *fixture) launch(name string) (*server, error) {
 		return f.launchServe(name, redisServer)
 	case embedded, lists:
 		return f.launchServe(name, f.path(name+".db"))
+	case feeds:
+		return f.launchFeeds()
 	default:
 		return nil, fmt.Errorf("unknown server %q", name)
 	}
@@ -118,39 +123,56 @@ func (f *fixture) launchServe(name, store string, args ...string) (*server, erro
 	return f.launchOn(store, name, self, append([]string{"serve"}, args...)...)
 }
 
-// launchBinary builds cmd/lastseen and starts it with its default settings, except for the store.
-func (f *fixture) launchBinary(name, store string) (*server, error) {
-	binary := f.path("lastseen")
-	_, _, err := runTool(f.ctx, 5*time.Minute, "go", "build", "-C", "..", "-o", binary, "./cmd/lastseen")
+// launchBinary builds cmd/lastseen and starts it with its default settings, except for the store and more arguments.
+func (f *fixture) launchBinary(name, store string, args ...string) (*server, error) {
+	binary, err := f.build()
 	if err != nil {
 		return nil, err
 	}
-	return f.launchOn(store, name, binary)
+	return f.launchOn(store, name, binary, args...)
+}
+
+// build builds cmd/lastseen and returns the name of the program.
+func (f *fixture) build() (string, error) {
+	binary := f.path("lastseen")
+	_, _, err := runTool(f.ctx, 5*time.Minute, "go", "build", "-C", "..", "-o", binary, "./cmd/lastseen")
+	return binary, err
 }
 
 // launchOn starts a command with a store: the redisServer of this run, or a file.
 func (f *fixture) launchOn(store, name, command string, args ...string) (*server, error) {
+	if store == redisServer {
+		redis, err := f.server(redisServer)
+		if err != nil {
+			return nil, err
+		}
+		return f.launchWith(redis, name, command, args...)
+	}
 	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
-	s := server{name: name, port: port}
-	if store == redisServer {
-		if s.store, err = f.server(redisServer); err != nil {
-			return nil, err
-		}
-		store = "redis://127.0.0.1:" + s.store.port
+	return f.start(server{name: name, port: port}, command,
+		append(args, "--listen", "127.0.0.1:"+port, "--store", store)...)
+}
+
+// launchWith starts a command with a Redis.
+func (f *fixture) launchWith(redis *server, name, command string, args ...string) (*server, error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, err
 	}
-	return f.start(s, command, append(args, "--listen", "127.0.0.1:"+port, "--store", store)...)
+	return f.start(server{name: name, port: port, store: redis}, command,
+		append(args, "--listen", "127.0.0.1:"+port, "--store", "redis://127.0.0.1:"+redis.port)...)
 }
 
 // launchRedis starts a Redis without persistence.
-func (f *fixture) launchRedis() (*server, error) {
+func (f *fixture) launchRedis(name string) (*server, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
-	return f.start(server{name: redisServer, port: port}, "redis-server", "--bind", "127.0.0.1", "--port", port,
+	return f.start(server{name: name, port: port}, "redis-server", "--bind", "127.0.0.1", "--port", port,
 		"--dir", f.dir, "--save", "", "--appendonly", "no")
 }
 
@@ -175,7 +197,8 @@ func (f *fixture) launchWebdis() (*server, error) {
 	return f.start(server{name: webdisServer, port: port, store: redis}, "webdis", f.path("webdis.json"))
 }
 
-// fill loads the users of a namespace through a server, once. Their last-seen times are in the last ten minutes.
+// fill loads the users of a namespace through a server, once. Their last-seen times are in the last ten minutes, or
+// for changes feeds hours ago.
 func (f *fixture) fill(s *server, namespace string) error {
 	key := s.name + " " + namespace
 	if s.store != nil {
@@ -186,11 +209,14 @@ func (f *fixture) fill(s *server, namespace string) error {
 	}
 	ids := f.population(namespace)
 	f.logf("%s: loading %d users into %s", s.name, ids.len(), namespace)
-	over := 10 * time.Minute
-	if namespace == tiedNS {
+	over, newest := 10*time.Minute, time.Now()
+	switch namespace {
+	case tiedNS:
 		over = 0
+	case greyFeedOffNS, greyFeedOnNS, feedNS:
+		newest = newest.Add(-3 * time.Hour)
 	}
-	err := ids.load(f.ctx, s.url, namespace, evenly(time.Now(), over, ids.len()))
+	err := ids.load(f.ctx, s.url, namespace, evenly(newest, over, ids.len()))
 	f.loaded[key] = err == nil
 	return err
 }

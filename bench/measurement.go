@@ -16,6 +16,7 @@ type measurement struct {
 	p50     time.Duration // latencies; 0 if not measured
 	p99     time.Duration
 	value   float64 // result that is not a rate: bytes, allocations
+	memory  float64 // bytes a reader of a changes feed
 
 	server   time.Duration // CPU time of the server
 	store    time.Duration // CPU time of its Redis

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"time"
 )
@@ -74,6 +75,11 @@ func requests() []request {
 		ping("ping, few users, embedded", lists, fewNS),
 		ping("ping, many users, embedded", lists, manyNS),
 		ping("ping, 1,000 namespaces, embedded", lists, spreadNS),
+		ping("ping, changes off", feeds, feedOffNS),
+		ping("ping, changes auto", feeds, feedAutoNS),
+		ping("ping, changes on", feeds, feedOnNS),
+		ping("ping of grey, changes off", feeds, greyFeedOffNS),
+		ping("ping of grey, changes on", feeds, greyFeedOnNS),
 	}
 }
 
@@ -102,6 +108,7 @@ func (f *fixture) workloads() map[string]setup {
 		"idle, Redis":                   f.alone("idle", redisServer, f.idle),
 		"soak":                          f.alone("soak", redisServer, f.soak),
 	}
+	maps.Copy(all, f.feedWorkloads())
 	for _, r := range requests() {
 		for _, conns := range []int{64, 256} {
 			all[at(r.name, conns)] = func() (measureFunc, error) { return f.request(r, conns) }
