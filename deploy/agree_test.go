@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.yaml.in/yaml/v3"
 )
 
 // drainSeconds is the maximum time that lastseen takes to end, including the last flush.
@@ -87,38 +86,6 @@ func TestAllFilesAgreeOnPortAndUser(t *testing.T) {
 	security := pod + "securityContext/"
 	require.Equal(t, find(t, "../Dockerfile", `(?m)^USER (\S+)$`),
 		fmt.Sprint(at(t, d, security+"runAsUser"), ":", at(t, d, security+"runAsGroup")))
-}
-
-func TestComposeGivesNoRights(t *testing.T) {
-	var file struct {
-		Services map[string]struct {
-			ReadOnly    bool     `yaml:"read_only"`
-			CapDrop     []string `yaml:"cap_drop"`
-			SecurityOpt []string `yaml:"security_opt"`
-			Restart     string
-			Ports       []string
-			Environment map[string]string
-		}
-	}
-	require.NoError(t, yaml.Unmarshal(read(t, "../compose.yaml"), &file))
-	require.Len(t, file.Services, 3)
-	for name, s := range file.Services {
-		require.True(t, s.ReadOnly, name)
-		require.Equal(t, []string{"ALL"}, s.CapDrop, name)
-		require.Contains(t, s.SecurityOpt, "no-new-privileges:true", name)
-		require.Equal(t, "unless-stopped", s.Restart, name)
-		for _, port := range s.Ports {
-			require.Regexp(t, `^127\.0\.0\.1:`, port, "anyone has full access")
-		}
-	}
-	require.Len(t, file.Services["nginx"].Ports, 1)
-	servers := file.Services["lastseen"]
-	require.Empty(t, servers.Ports, "only nginx can reach them")
-	require.Equal(t, "none", servers.Environment["LASTSEEN_AUTH"])
-	require.NotEmpty(t, servers.Environment["LASTSEEN_TRUSTED_PROXIES"])
-	require.Equal(t, "$http_host", find(t, "nginx.conf", `proxy_set_header Host (.*);`), "the servers check it")
-	require.NotContains(t, servers.Environment, "LASTSEEN_ALLOWED_HOSTS")
-	require.Equal(t, "$remote_addr", find(t, "nginx.conf", `proxy_set_header X-Forwarded-For (.*);`))
 }
 
 // TestNginxBounds checks that nginx limits what it stores for a caller and accepts the body sizes that lastseen

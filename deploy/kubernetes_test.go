@@ -19,7 +19,7 @@ const (
 	container = pod + "containers/0/"
 )
 
-// fields are the names of all fields in kubernetes.yaml.
+// fields are the names of all fields in kubernetes.yaml, and of those that the kustomization adds.
 const fields = `
 	apiVersion kind metadata name labels app.kubernetes.io/name spec type selector matchLabels
 	replicas strategy rollingUpdate maxUnavailable maxSurge template
@@ -30,7 +30,13 @@ const fields = `
 	containers image env value valueFrom secretKeyRef key ports containerPort port targetPort
 	volumes secret secretName items path volumeMounts mountPath readOnly
 	startupProbe livenessProbe readinessProbe httpGet periodSeconds timeoutSeconds failureThreshold
-	lifecycle preStop sleep seconds resources requests limits cpu memory`
+	lifecycle preStop sleep seconds resources requests limits cpu memory
+
+	components images newTag patches patch target
+	annotations prometheus.io/scrape prometheus.io/port prometheus.io/path
+	podSelector policyTypes ingress from namespaceSelector kubernetes.io/metadata.name protocol
+	scaleTargetRef minReplicas maxReplicas metrics resource averageValue
+	behavior scaleDown stabilizationWindowSeconds policies` //nolint:misspell // the API's name
 
 // object is an object of Kubernetes.
 type object = map[string]any
