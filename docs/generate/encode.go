@@ -25,13 +25,14 @@ const order = `
 	/v1/namespaces/{namespace}/lookup
 	/v1/namespaces/{namespace}/users
 	/v1/namespaces/{namespace}/counts
+	/v1/namespaces/{namespace}/changes
 	/v1/namespaces
 	/v1/namespaces/{namespace}
 	get post delete
 	name in $ref operationId summary user status code detail nullable format description required
 	schema value now example examples parameters requestBody headers content responses
 	last_seen left valid_until as_of green_ms yellow_ms ping_after_ms namespace index
-	green yellow grey total namespaces users hint next_cursor`
+	green yellow grey total namespaces users hint next_cursor cursor more reset poll_after_ms`
 
 // encode writes a document as YAML.
 func encode(doc object) ([]byte, error) {
