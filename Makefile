@@ -3,7 +3,7 @@
 LINT = go tool -modfile=tools/lint/go.mod golangci-lint
 LINT_BENCH = go tool -modfile=../tools/lint/go.mod golangci-lint
 
-.PHONY: check generate generated lint format race heavy test fuzz bench size image containers hook
+.PHONY: check generate generated lint format race heavy test fuzz test-faults test-chaos bench size image containers hook
 
 # What runs the tests: go test, or .ci/test, which prints the slowest ones, too.
 GOTEST = go test
@@ -50,6 +50,20 @@ fuzz:
 	    echo "$$dir $$target"; go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$dir || exit 1; \
 	  done; \
 	done
+
+# What happens when something breaks, with real processes. FAULTS=-short repeats less, and FAULTS='-v -run Killed' runs
+# some of it.
+FAULTS =
+test-faults:
+	$(GOTEST) -tags faults -count=1 -timeout 30m $(FAULTS) ./cmd/lastseen/faults
+
+# Random faults on three servers and a Redis with Sentinels, for CHAOS. SEED=42 repeats the faults of a run that logged
+# this seed. With an odd seed, the servers have --redis-wait, and nothing acknowledged may be lost.
+CHAOS = 1h
+SEED =
+test-chaos:
+	LASTSEEN_TEST_CHAOS=$(CHAOS) LASTSEEN_TEST_SEED=$(SEED) \
+	  $(GOTEST) -tags faults -count=1 -timeout 48h -v -run 'TestChaos$$' ./cmd/lastseen/faults
 
 # bench/README.md describes what is measured, and how. BENCH=-quick only checks that it works.
 BENCH = -write RESULTS.md

@@ -29,10 +29,12 @@ func arrows() map[string][]string {
 		"store/redisstore":          {"", "store", "store/clock"},
 		"store/filestore":           {"", "store", "store/clock"},
 		"store/coalesce":            {"", "store"},
-		"store/jobs":                {"", "store"},
+		"store/feed":                {"", "store"},
+		"store/jobs":                {"", "store", "store/feed"},
 		"store/storetest":           {"", "store"},
 		"store/storetest/redistest": {},
-		"api":                       {"", "store", "api/auth", "api/limit", "api/web"},
+		"api":                       {"", "store", "store/feed", "api/auth", "api/limit", "api/stream", "api/web"},
+		"api/stream":                {},
 		"api/auth":                  {""},
 		"api/limit":                 {},
 		"api/web":                   {""},
@@ -40,9 +42,14 @@ func arrows() map[string][]string {
 		"docs/generate":             {"api"},
 		"cmd/lastseen": {
 			"", "store", "store/redisstore", "store/filestore", "store/coalesce", "store/clock", "store/jobs",
-			"api", "api/auth", "api/limit", "cmd/lastseen/internal/config",
+			"store/observe", "store/feed", "api", "api/auth", "api/limit",
+			"cmd/lastseen/internal/config", "cmd/lastseen/internal/admin", "cmd/lastseen/internal/tracing",
 		},
-		"cmd/lastseen/internal/config": {"", "api", "api/auth", "store/redisstore"},
+		"cmd/lastseen/internal/config":  {"", "api", "api/auth", "store/feed", "store/redisstore"},
+		"cmd/lastseen/internal/admin":   {"store"},
+		"cmd/lastseen/internal/tracing": {},
+		"cmd/lastseen/faults":           {},
+		"store/observe":                 {"", "store"},
 	}
 }
 
@@ -70,6 +77,18 @@ func dependencies() map[string]string {
 		"github.com/chromedp/chromedp":       "test: the pages in a real browser",
 		"github.com/chromedp/cdproto":        "test: the names of what a browser reports",
 		"github.com/ory/dockertest/v3":       "test: Redis in a container; given",
+
+		"github.com/prometheus/client_golang":                             "metrics",
+		"github.com/sony/gobreaker/v2":                                    "a circuit breaker for each Redis primary",
+		"github.com/redis/go-redis/extra/redisotel/v9":                    "traces: commands to Redis",
+		"go.opentelemetry.io/otel":                                        "traces",
+		"go.opentelemetry.io/otel/trace":                                  "traces",
+		"go.opentelemetry.io/otel/sdk":                                    "traces",
+		"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp": "traces: sent by OTLP",
+		"github.com/Shopify/toxiproxy/v2":                                 "test: slow, cut and silent connections to Redis",
+		"github.com/prometheus/common":                                    "metrics: their text form, in tests",
+		"go.opentelemetry.io/proto/otlp":                                  "traces: their form in OTLP",
+		"google.golang.org/protobuf":                                      "traces: their form in OTLP, in tests",
 	}
 }
 
