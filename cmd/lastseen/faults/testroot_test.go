@@ -50,7 +50,7 @@ func mountTmpfs(t testing.TB) (dir string) {
 // disk is an ext4 on a loop device, which becomes read-only after an error as Debian's do.
 type disk struct {
 	dir, image string
-	mounted    bool
+	sysfs      string // the kernel's folder of the file system; empty while the disk is not mounted
 }
 
 // mountDisk makes a disk and mounts it until the test ends.
@@ -69,15 +69,22 @@ func mountDisk(t testing.TB) *disk {
 func (d *disk) mount(t testing.TB) {
 	t.Helper()
 	runCommand(t, "mount", "-o", "loop,errors=remount-ro", d.image, d.dir)
-	d.mounted = true
+	d.sysfs = filepath.Join("/sys/fs/ext4", filepath.Base(runCommand(t, "findmnt", "-n", "-o", "SOURCE", d.dir)))
 }
 
+// unmount returns when the kernel has let go of the file system. A container that starts meanwhile has a copy of the
+// mount for a moment, and the disk, mounted again, would still be the read-only one.
 func (d *disk) unmount(t testing.TB) {
 	t.Helper()
-	if d.mounted {
-		runCommand(t, "umount", d.dir)
-		d.mounted = false
+	if d.sysfs == "" {
+		return
 	}
+	runCommand(t, "umount", d.dir)
+	await(t, "the end of "+d.sysfs, func() bool {
+		_, err := os.Stat(d.sysfs)
+		return errors.Is(err, os.ErrNotExist)
+	})
+	d.sysfs = ""
 }
 
 // freeze makes every write to the disk hang until thaw, which is called at the latest when the test ends.
@@ -92,8 +99,7 @@ func (d *disk) freeze(t testing.TB) (thaw func()) {
 // fail makes the kernel find an error in the file system, and so make it read-only.
 func (d *disk) fail(t testing.TB) {
 	t.Helper()
-	device := filepath.Base(runCommand(t, "findmnt", "-n", "-o", "SOURCE", d.dir))
-	trigger := filepath.Join("/sys/fs/ext4", device, "trigger_fs_error")
+	trigger := filepath.Join(d.sysfs, "trigger_fs_error")
 	require.NoError(t, os.WriteFile(trigger, []byte("a fault of a test"), 0o200))
 }
 
