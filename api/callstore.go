@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"time"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
@@ -42,4 +43,18 @@ func (s *callStore) Count(ctx context.Context, namespace string, ranges []lastse
 	s.overload.begin()
 	defer s.overload.end()
 	return s.Store.Count(ctx, namespace, ranges)
+}
+
+func (s *callStore) RecordDevices(
+	ctx context.Context, namespace string, window time.Duration, batch []store.DeviceSighting,
+) ([]lastseen.State, error) {
+	s.overload.begin()
+	defer s.overload.end()
+	return s.Store.RecordDevices(ctx, namespace, window, batch)
+}
+
+func (s *callStore) ReadDevices(ctx context.Context, namespace, user string) (store.UserDevices, error) {
+	s.overload.begin()
+	defer s.overload.end()
+	return s.Store.ReadDevices(ctx, namespace, user)
 }

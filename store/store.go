@@ -35,6 +35,8 @@ type Store interface {
 	Lister
 	Eraser
 	Changes
+	Devices
+	Closings
 	Namespaces
 	Leaser
 	Clock

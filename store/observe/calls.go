@@ -46,6 +46,10 @@ const (
 	opReadChanges
 	opSnapshotChanges
 	opSweepChanges
+	opRecordDevices
+	opReadDevices
+	opCloseConnections
+	opClosings
 	operations // their number
 )
 
@@ -56,7 +60,8 @@ func operationNames() [operations]string {
 		opForget: "forget", opTrim: "trim", opNamespaces: "namespaces", opRegister: "register",
 		opRemoveEmpty: "remove_empty", opDeleteNamespace: "delete_namespace", opLease: "lease", opReady: "ready",
 		opRecordChanges: "record_changes", opReadChanges: "read_changes", opSnapshotChanges: "snapshot_changes",
-		opSweepChanges: "sweep_changes",
+		opSweepChanges: "sweep_changes", opRecordDevices: "record_devices", opReadDevices: "read_devices",
+		opCloseConnections: "close_connections", opClosings: "closings",
 	}
 }
 
