@@ -146,6 +146,16 @@ local function settle(user)
   end
 end
 
+-- Notes the meta of a record, if there is one.
+local function note_meta(user, id, meta)
+  for _, record in ipairs(user.records) do
+    if record.id == id then
+      user.metas = user.metas or {}
+      user.metas[id] = meta
+    end
+  end
+end
+
 -- Records one item, and returns how many arguments it has.
 local function assert_item(i)
   local op, text, user = ARGV[i], bounded(ARGV[i + 1]), users[ARGV[i + 2]]
@@ -164,12 +174,11 @@ local function assert_item(i)
   user.window = window
   if at >= user.at - window then
     merge(user.records, at, text, op == 'bye', ARGV[i + 3], ARGV[i + 4], ARGV[i + 5])
-    if ARGV[i + 6] ~= '' then
-      user.metas = user.metas or {}
-      user.metas[ARGV[i + 3]] = ARGV[i + 6]
-    end
   end
   settle(user)
+  if ARGV[i + 6] ~= '' then
+    note_meta(user, ARGV[i + 3], ARGV[i + 6])
+  end
   return 7
 end
 

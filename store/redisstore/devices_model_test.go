@@ -123,7 +123,7 @@ func (m *deviceModel) ping(t *rapid.T) {
 	states, err := m.s.Ping(context.Background(), "chat", sightingsAt(at, user))
 	require.NoError(t, err)
 	u := m.user(user)
-	u.State = u.AfterPing(at)
+	u.State = u.State.AfterPing(at)
 	require.Equal(t, []lastseen.State{u.State}, states)
 }
 
@@ -140,7 +140,7 @@ func (m *deviceModel) compare(t *rapid.T) {
 		got, err := m.s.ReadDevices(context.Background(), "chat", name)
 		require.NoError(t, err)
 		want := store.UserDevices{State: u.State}
-		if u.Known() {
+		if u.State.Known() {
 			want.Devices = u.Of(u.State)
 		}
 		for _, r := range want.Records {

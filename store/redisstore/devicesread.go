@@ -27,7 +27,7 @@ func (s *Store) ReadDevices(ctx context.Context, name, user string) (store.UserD
 	if err != nil || len(reply) == 0 {
 		return devices, translate(err)
 	}
-	if devices.State, err = c.stateOfReply(reply[0]); err != nil || !devices.Known() {
+	if devices.State, err = c.stateOfReply(reply[0]); err != nil || !devices.State.Known() {
 		return devices, err
 	}
 	stored, metas, err := s.readRecords(c.namespace, user, reply[1:])
