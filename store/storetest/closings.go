@@ -84,7 +84,8 @@ func testClosingsAgain(t *testing.T, s store.Store) {
 	require.Equal(t, []string{ns + "/alice", "other/alice"}, named(second))
 	require.GreaterOrEqual(t, second[0].At, first[0].At)
 	all, _ := closings(t, s, start)
-	require.Equal(t, []string{ns + "/bob", ns + "/alice", "other/alice"}, named(all), "each once, in the order of the last")
+	require.Equal(t, []string{ns + "/bob", ns + "/alice", "other/alice"}, named(all),
+		"each once, in the order of the last")
 	require.Contains(t, all, second[0], "at the time of the last")
 	require.Contains(t, all, second[1], "at the time of the last")
 }
