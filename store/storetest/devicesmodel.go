@@ -120,13 +120,21 @@ func (m *changesModel) device(t *rapid.T) {
 	}
 }
 
-// firstDevice has a device heard in the namespace: from then on, leaves concern devices.
+// firstDevice has a device heard in the namespace: from then on, leaves concern devices. Those before are repeated: until
+// then, a ping hides them.
 func (m *changesModel) firstDevice(t *rapid.T) {
 	if m.devices == nil {
 		m.devices = map[string][]claim{}
 		for user, state := range m.states {
 			m.know(user, store.UserDevices{State: state})
 		}
+		defer func() {
+			for user, state := range m.states {
+				if state.Left {
+					require.Equal(t, state, leave(t, m, user, state.At))
+				}
+			}
+		}()
 	}
 	at := now(t, m)
 	state := recordOne(t, m, on("first", "a", at))
