@@ -15,15 +15,15 @@ type permission int
 
 // The permissions. A scope is required for the namespace in the path.
 const (
-	none      permission = iota // a route without a permission is a mistake: New panics
-	public                      // credentials and parameters are ignored: probes may add some
-	pingSelf                    // ping; with a token only for the token's user
-	leaveSelf                   // the same, and the token can be in the body: see [server.authorizeToken]
-	pingBulk                    // ping; not with a token
-	read                        // read
-	readDevices                 // read; see [server.checkDevices]
-	list                        // read, in any namespace; the response omits the others
-	admin                       // admin
+	none        permission = iota // a route without a permission is a mistake: New panics
+	public                        // credentials and parameters are ignored: probes may add some
+	pingSelf                      // ping; with a token only for the token's user
+	leaveSelf                     // the same, and the token can be in the body: see [server.authorizeToken]
+	pingBulk                      // ping; not with a token
+	read                          // read
+	readDevices                   // read; see [server.checkDevices]
+	list                          // read, in any namespace; the response omits the others
+	admin                         // admin
 )
 
 // scope returns the scope that a caller needs.

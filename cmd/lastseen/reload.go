@@ -31,7 +31,7 @@ type runtimeConfig struct {
 	certificate   *certificate        // nil without TLS
 	feeds         feeds
 	registry      *connections.Registry // of the connections that users hold open
-	changed       chan struct{} // holds one value when there was a reload since the last receive
+	changed       chan struct{}         // holds one value when there was a reload since the last receive
 }
 
 // dependencies is what a server has for as long as it runs.
