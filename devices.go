@@ -19,7 +19,7 @@ const (
 )
 
 // DeviceKind is what a client says that a device is.
-type DeviceKind string
+type DeviceKind string // @name DeviceKind
 
 // The kinds of devices.
 const (
