@@ -98,19 +98,17 @@ func (t *deviceTable) remove(text place) {
 	}
 }
 
-// size returns about how many bytes the devices of a user take in a data file, besides the user.
+// size returns about how many bytes the devices of a user take in a data file, besides the user. The place of meta
+// takes about as many as the rest of its change.
 func (t *deviceTable) size(u userDevices) int64 {
 	size := len(t.texts.at(u.text))
 	for i, said := range u.meta {
 		if said != noName {
-			size += len(u.Records[i].ID) + len(t.texts.at(said)) + metaBytes
+			size += len(u.Records[i].ID) + len(t.texts.at(said))
 		}
 	}
 	return int64(size)
 }
-
-// metaBytes is about how many bytes a change of meta takes in a data file, besides its texts.
-const metaBytes = 16
 
 // read returns the devices of a user with what clients said about them.
 func (t *deviceTable) read(user place) (lastseen.Devices, []string) {

@@ -97,7 +97,7 @@ func TestDeviceTable(t *testing.T) {
 					c.setDevices("", name, lastseen.State{At: base}, k.Devices, k.said)
 					bytes += int64(len(c.buf))
 				}
-				require.InDelta(t, bytes, u.bytes, 15*float64(1+len(want)*4))
+				require.InDelta(t, bytes, u.bytes, 5*float64(1+len(want)*4))
 				for p, text := range seen {
 					if frozen == nil {
 						continue
