@@ -70,9 +70,12 @@ type Stats struct {
 
 // Query selects what to watch.
 type Query struct {
-	Users    []string      // at most store.MaxWatched; duplicates count once
+	Users    []string      // at most store.MaxWatched; duplicates count once; none is valid: see [Watcher.Change]
 	Everyone bool          // instead of Users
 	After    []store.Place // continue from there; nil to begin with a snapshot
+	// OnReady is called when Take may return something, once until Take is called again, and also when the watcher
+	// ends; default nil. The hub calls it while it holds locks: it must return at once, and not use the watcher.
+	OnReady func()
 }
 
 // Update is the newest presence of a user that is watched.
