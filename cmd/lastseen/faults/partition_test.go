@@ -62,6 +62,19 @@ func next(network string, n byte) string {
 	return ip.String()
 }
 
+// startServers starts a Redis and two servers on it, of which the second one is in the namespace.
+func (i island) startServers(t *testing.T, nearArgs, farArgs []string) (near, far *server) {
+	t.Helper()
+	redis := redistest.StartProcess(t, "--bind", "127.0.0.1", i.redis.here, "--protected-mode", "no")
+	_, port, err := net.SplitHostPort(redis.Addr)
+	require.NoError(t, err)
+	near = startServer(t, redis.URL(), nearArgs...)
+	far = newServerOn(t, i.clients.far, "redis://"+net.JoinHostPort(i.redis.here, port), append(farArgs, "--auth", "none")...)
+	far.prefix = []string{"ip", "netns", "exec", i.name}
+	far.start(t)
+	return near, far
+}
+
 // unplug makes everything sent over the cable disappear.
 func (c cable) unplug(t testing.TB) { runCommand(t, "ip", "link", "set", c.device, "down") }
 
@@ -71,13 +84,7 @@ func (c cable) plug(t testing.TB) { runCommand(t, "ip", "link", "set", c.device,
 // an older state as the current one; the other server notices nothing.
 func TestPartition(t *testing.T) {
 	i := newIsland(t)
-	redis := redistest.StartProcess(t, "--bind", "127.0.0.1", i.redis.here, "--protected-mode", "no")
-	_, port, err := net.SplitHostPort(redis.Addr)
-	require.NoError(t, err)
-	near := startServer(t, redis.URL(), calm()...)
-	far := newServerOn(t, i.clients.far, "redis://"+net.JoinHostPort(i.redis.here, port), "--auth", "none")
-	far.prefix = []string{"ip", "netns", "exec", i.name}
-	far.start(t)
+	near, far := i.startServers(t, calm(), nil)
 	both := startLoad(t, loadOptions{leaves: 0.1}, near.url, far.url)
 	alone := startLoad(t, loadOptions{namespace: "alone"}, near.url)
 	for range fullOrShort(5, 1) {
