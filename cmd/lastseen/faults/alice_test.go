@@ -19,7 +19,7 @@ import (
 func TestAliceOnThreeDevices(t *testing.T) {
 	t.Parallel()
 	i := newIsland(t)
-	near, far := i.startServers(t, holdArgs(), holdArgs())
+	near, far := i.startHeld(t)
 	trails := []*trail{watch(t, near, "alice", "1", "2"), watch(t, near)}
 	agree := func(status lastseen.Status) (last sighting) {
 		t.Helper()

@@ -34,14 +34,19 @@ func holdArgs(more ...string) []string {
 	}, more...)
 }
 
-// startHeld starts servers on a Redis, and a watcher of users at the last of them.
+// startHeld starts servers on a Redis, and a watcher of users at the last of them. All servers know of the feed, so that
+// the watcher misses nothing by a reset.
 func startHeld(t *testing.T, n int, users ...string) ([]*server, *trail) {
 	t.Helper()
 	redis := redistest.StartProcess(t, "--appendfsync", "always")
 	var all []*server
-	for range n {
+	for i := range n {
 		all = append(all, startServer(t, redis.URL(), holdArgs()...))
+		if i == 0 {
+			beginFeed(t, redis, all[0])
+		}
 	}
+	awaitFeed(t, redis, all[0])
 	return all, watch(t, all[n-1], users...)
 }
 

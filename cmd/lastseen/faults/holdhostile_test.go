@@ -84,7 +84,7 @@ const cutUsers = 10
 func TestHeldNetworkCut(t *testing.T) {
 	t.Parallel()
 	i := newIsland(t)
-	near, far := i.startServers(t, holdArgs(), holdArgs())
+	near, far := i.startHeld(t)
 	users := numbered("cut", cutUsers)
 	tr := watch(t, near, append(users, "elsewhere")...)
 	for _, user := range users {

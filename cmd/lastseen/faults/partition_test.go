@@ -62,16 +62,32 @@ func next(network string, n byte) string {
 	return ip.String()
 }
 
-// startServers starts a Redis and two servers on it, of which the second one is in the namespace.
-func (i island) startServers(t *testing.T, nearArgs, farArgs []string) (near, far *server) {
+// startRedis starts a Redis on this machine. The URL is that in the namespace.
+func (i island) startRedis(t *testing.T) (redis *redistest.Process, url string) {
 	t.Helper()
-	redis := redistest.StartProcess(t, "--bind", "127.0.0.1", i.redis.here, "--protected-mode", "no")
+	redis = redistest.StartProcess(t, "--bind", "127.0.0.1", i.redis.here, "--protected-mode", "no")
 	_, port, err := net.SplitHostPort(redis.Addr)
 	require.NoError(t, err)
-	near = startServer(t, redis.URL(), nearArgs...)
-	far = newServerOn(t, i.clients.far, "redis://"+net.JoinHostPort(i.redis.here, port), append(farArgs, "--auth", "none")...)
-	far.prefix = []string{"ip", "netns", "exec", i.name}
-	far.start(t)
+	return redis, "redis://" + net.JoinHostPort(i.redis.here, port)
+}
+
+// startServer starts a server in the namespace.
+func (i island) startServer(t *testing.T, url string, args ...string) *server {
+	t.Helper()
+	s := newServerOn(t, i.clients.far, url, append(args, "--auth", "none")...)
+	s.prefix = []string{"ip", "netns", "exec", i.name}
+	s.start(t)
+	return s
+}
+
+// startHeld is startHeld with one server on each side of the cable.
+func (i island) startHeld(t *testing.T) (near, far *server) {
+	t.Helper()
+	redis, url := i.startRedis(t)
+	near = startServer(t, redis.URL(), holdArgs()...)
+	beginFeed(t, redis, near)
+	far = i.startServer(t, url, holdArgs()...)
+	awaitFeed(t, redis, near)
 	return near, far
 }
 
@@ -84,7 +100,8 @@ func (c cable) plug(t testing.TB) { runCommand(t, "ip", "link", "set", c.device,
 // an older state as the current one; the other server notices nothing.
 func TestPartition(t *testing.T) {
 	i := newIsland(t)
-	near, far := i.startServers(t, calm(), nil)
+	redis, url := i.startRedis(t)
+	near, far := startServer(t, redis.URL(), calm()...), i.startServer(t, url)
 	both := startLoad(t, loadOptions{leaves: 0.1}, near.url, far.url)
 	alone := startLoad(t, loadOptions{namespace: "alone"}, near.url)
 	for range fullOrShort(5, 1) {
