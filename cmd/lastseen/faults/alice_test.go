@@ -26,7 +26,7 @@ func TestAliceOnThreeDevices(t *testing.T) {
 		for _, tr := range trails {
 			last = tr.await(t, "alice", status)
 		}
-		require.Equal(t, status, lookUp(t, near, "alice").Status)
+		require.Equal(t, status, presenceOf(t, near, "alice").Status)
 		return last
 	}
 	open := func(id, kind string) *socket {
@@ -52,7 +52,7 @@ func TestAliceOnThreeDevices(t *testing.T) {
 	require.GreaterOrEqual(t, took, holdGrace)
 	require.Less(t, took, 10*(holdGrace+time.Second)) // ten times what is promised
 	require.Empty(t, liveDevices(t, near, "alice"))
-	require.Equal(t, lastseen.Grey, lookUp(t, far, "alice").Status)
+	require.Equal(t, lastseen.Grey, presenceOf(t, far, "alice").Status)
 
 	open("tab-3", "web")
 	agree(lastseen.Green)
@@ -61,7 +61,7 @@ func TestAliceOnThreeDevices(t *testing.T) {
 	agree(lastseen.Grey)
 	trails[0].requireDecay(t, "alice", holdThresholds())
 	i.clients.plug(t)
-	require.Equal(t, lastseen.Grey, lookUp(t, far, "alice").Status)
+	require.Equal(t, lastseen.Grey, presenceOf(t, far, "alice").Status)
 	for n, tr := range trails {
 		course := tr.course(t, "alice")
 		if n == 0 { // who watches everyone is not sent who was not seen yet

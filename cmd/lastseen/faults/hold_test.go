@@ -182,7 +182,7 @@ func TestHeldTabs(t *testing.T) {
 	again := connect(t, socketOptions{url: servers[1].url, hello: device("alice", "again", "web")})
 	passGrace(t, tr, servers[0], "third", grace)
 	tr.requireOnlyGreen(t, "alice")
-	require.Equal(t, lastseen.Green, lookUp(t, servers[0], "alice").Status)
+	require.Equal(t, lastseen.Green, presenceOf(t, servers[0], "alice").Status)
 
 	again.close()
 	require.True(t, tr.await(t, "alice", lastseen.Grey).Left)

@@ -144,5 +144,5 @@ func TestHeldUserForgotten(t *testing.T) {
 	tr.requireOnlyGreen(t, "stays")
 	require.True(t, stays.open())
 	require.Equal(t, []string{"unknown", "green", "unknown"}, tr.course(t, "forgotten"))
-	require.Nil(t, lookUp(t, servers[1], "forgotten").LastSeen)
+	require.Nil(t, presenceOf(t, servers[1], "forgotten").LastSeen)
 }

@@ -103,7 +103,7 @@ func TestHeldNetworkCut(t *testing.T) {
 	require.Zero(t, far.metric(t, "lastseen_connections_goodbyes_total"))
 	for _, user := range users {
 		require.NotContains(t, tr.course(t, user), "left")
-		require.Equal(t, lastseen.Grey, lookUp(t, far, user).Status)
+		require.Equal(t, lastseen.Grey, presenceOf(t, far, user).Status)
 	}
 	tr.requireOnlyGreen(t, "elsewhere")
 	require.True(t, elsewhere.open())

@@ -87,9 +87,9 @@ func TestHeldStoreStopped(t *testing.T) {
 		require.True(t, held[i].open(), "%s: %v", user, held[i].err)
 		await(t, user+" to be written", func() bool {
 			r := s.request(t, "GET", "/v1/namespaces/chat/users/"+user)
-			return r.status == 200 && lookUp(t, s, user).at > stopped
+			return r.status == 200 && presenceOf(t, s, user).at > stopped
 		})
-		require.Equal(t, lastseen.Green, lookUp(t, s, user).Status)
+		require.Equal(t, lastseen.Green, presenceOf(t, s, user).Status)
 	}
 	require.Zero(t, s.metric(t, "lastseen_connections_goodbyes_total"))
 	require.Zero(t, s.metric(t, "lastseen_connections_lost_total"))

@@ -157,8 +157,8 @@ func (s sighting) late(threshold time.Duration) time.Duration {
 	return s.received.Sub(time.UnixMilli(int64(s.at.Add(threshold)))).Round(time.Millisecond)
 }
 
-// lookUp returns the presence of a user that a server shows.
-func lookUp(t testing.TB, s *server, user string) sighting {
+// presenceOf returns the presence of a user that a server shows.
+func presenceOf(t testing.TB, s *server, user string) sighting {
 	t.Helper()
 	r := s.request(t, http.MethodGet, "/v1/namespaces/chat/users/"+url.PathEscape(user))
 	require.Equal(t, http.StatusOK, r.status, "%s", r.body)
