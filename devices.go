@@ -19,7 +19,7 @@ const (
 )
 
 // DeviceKind is what a client says that a device is.
-type DeviceKind string
+type DeviceKind string // @name DeviceKind
 
 // The kinds of devices.
 const (
@@ -72,8 +72,10 @@ type DeviceRecord struct {
 	// Since is when the record was first heard, and At the newest time that it asserted, by a ping or a goodbye. A
 	// record that was deleted and is heard again has a later Since.
 	Since, At Instant
-	Gone      bool    // it said goodbye at At, or the user has left on all devices since
-	IdleSince Instant // since when the person does not use the device; 0 while they do, and once it is gone
+	Gone      bool // it said goodbye at At, or the user has left on all devices since
+	// IdleSince is since when the person does not use the device; 0 while they do, and once it is gone. It begins with
+	// the first assertion that says so. One that says otherwise and arrives late does not change it.
+	IdleSince Instant
 }
 
 // compare orders assertions of one record: the greater one counts.
@@ -142,11 +144,14 @@ func (d Devices) merge(r DeviceRecord) []DeviceRecord {
 		return append(records, r)
 	}
 	old := &records[i]
-	since := min(old.Since, r.Since)
+	since, idle := min(old.Since, r.Since), min(old.IdleSince, r.IdleSince)
 	if r.compare(*old) >= 0 {
 		*old = r
 	}
 	old.Since = since
+	if old.IdleSince != 0 && idle != 0 { // still idle
+		old.IdleSince = idle
+	}
 	return records
 }
 

@@ -110,7 +110,11 @@ func checkRule(t *rapid.T, all []assertion) {
 		for i, r := range got {
 			require.LessOrEqual(t, r.Since, r.At)
 			require.True(t, slices.ContainsFunc(all, func(a assertion) bool { return a.device == r.ID && a.at == r.Since }))
-			got[i].Since = 0 // depends on the order if a record was deleted meanwhile
+			got[i].Since = 0                                                     // depends on the order if a record was deleted meanwhile
+			if i < len(wanted) && wanted[i].IdleSince != 0 && r.IdleSince != 0 { // on assertions that arrive late
+				require.LessOrEqual(t, r.IdleSince, wanted[i].IdleSince)
+				got[i].IdleSince = wanted[i].IdleSince
+			}
 		}
 		require.Equal(t, wanted, got)
 	}
@@ -182,12 +186,32 @@ func TestDevicesOfState(t *testing.T) {
 	require.False(t, d.Records[0].Gone)
 }
 
+// TestIdle: a device is idle since the first assertion that says so, until one says otherwise.
+func TestIdle(t *testing.T) {
+	var s State
+	var d Devices
+	for _, step := range []struct{ at, idle, want Instant }{
+		{1, 0, 0}, {2, 2, 2}, {4, 4, 2}, {3, 3, 2}, {1, 0, 2}, {5, 0, 0}, {4, 4, 0}, {6, 6, 6}, {6, 0, 6}, {7, 9, 6}, {8, 0, 0}, {9, 20, 9},
+	} {
+		a := assertion{device: "a", at: base + step.at}
+		if step.idle != 0 {
+			a.idle = base + step.idle
+		}
+		s, d = a.apply(s, d)
+		require.Equal(t, step.want, max(0, d.Records[0].IdleSince-base), step)
+	}
+	s, d = assertion{device: "a", at: base + 10, gone: true, idle: base + 9}.apply(s, d)
+	require.Zero(t, d.Records[0].IdleSince)
+	_, d = assertion{device: "a", at: base + 11, idle: base + 11}.apply(s, d)
+	require.Equal(t, base+11, d.Records[0].IdleSince)
+}
+
 func TestLiveAndActivity(t *testing.T) {
 	var s State
 	var d Devices
 	activity := func(at Instant) string {
 		idle, live := d.Activity(at)
-		return fmt.Sprint(max(0, idle-base), live)
+		return fmt.Sprint(int64(max(0, idle-base)), live)
 	}
 	require.Equal(t, "0 false", activity(base))
 	for _, a := range []assertion{
@@ -217,14 +241,14 @@ func TestDeviceWindow(t *testing.T) {
 
 func TestCheckDevice(t *testing.T) {
 	for id, want := range map[string]string{
-		"a":                                "",
-		"tab 1/2 ü":                        "",
+		"a":                                 "",
+		"tab 1/2 ü":                         "",
 		strings.Repeat("x", MaxDeviceLen):   "",
-		"":                                 "empty",
+		"":                                  "empty",
 		strings.Repeat("x", MaxDeviceLen+1): "65 bytes",
-		"a\xff":                            "UTF-8",
-		"a\n":                              "control",
-		"a\u0085":                          "control",
+		"a\xff":                             "UTF-8",
+		"a\n":                               "control",
+		"a\u0085":                           "control",
 	} {
 		if err := CheckDevice(id); want == "" {
 			require.NoError(t, err)
