@@ -3,15 +3,11 @@ package feed
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 
 	"github.com/lastseen/lastseen/store"
 )
-
-// ErrEveryone means that a watcher of everyone cannot change what it watches. Begin another watcher instead.
-var ErrEveryone = errors.New("everyone is watched")
 
 // Change says which users to watch besides, and which not to watch any longer.
 type Change struct {
@@ -30,7 +26,7 @@ type Change struct {
 // is nothing. A user who is not watched any more is in no later batch.
 //
 // Change reads from the store to add users, and does not wait for the turn of a reset. If it returns an error, the
-// watcher watches what it did before. Errors are ErrTooManyWatches, ErrEveryone and those of the store.
+// watcher watches what it did before. Errors are ErrTooManyWatches, ErrTooManyUsers, ErrEveryone and those of the store.
 func (w *Watcher) Change(ctx context.Context, c Change) (Batch, error) {
 	if w.everyone {
 		return Batch{}, ErrEveryone
@@ -49,10 +45,13 @@ func (w *Watcher) Change(ctx context.Context, c Change) (Batch, error) {
 	return b, nil
 }
 
+// Len returns the number of users who are watched; 1 for everyone.
+func (w *Watcher) Len() int { return w.cost }
+
 // charge counts more or fewer watches for a watcher that then has so many.
 func (h *Hub) charge(cost, more int) error {
 	if cost > store.MaxWatched {
-		return fmt.Errorf("%w: %d at once, and %d are allowed", ErrTooManyWatches, cost, store.MaxWatched)
+		return ErrTooManyUsers
 	}
 	if h.watches.Add(int64(more)) > int64(h.o.MaxWatches) && more > 0 {
 		h.watches.Add(-int64(more))

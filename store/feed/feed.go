@@ -9,6 +9,7 @@ package feed
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 
 	"github.com/lastseen/lastseen"
@@ -25,8 +26,15 @@ const (
 	Off  Mode = "off"  // never
 )
 
-// ErrTooManyWatches means that this process watches as many users as it may.
-var ErrTooManyWatches = errors.New("too many users are watched")
+// The errors of watchers, besides those of the store.
+var (
+	// ErrTooManyWatches means that this process watches as many users as it may.
+	ErrTooManyWatches = errors.New("too many users are watched")
+	// ErrTooManyUsers is an ErrTooManyWatches: a watcher would watch more than store.MaxWatched users.
+	ErrTooManyUsers = fmt.Errorf("%w: one watcher can watch %d", ErrTooManyWatches, store.MaxWatched)
+	// ErrEveryone means that a watcher of everyone cannot change what it watches. Begin another watcher instead.
+	ErrEveryone = errors.New("everyone is watched")
+)
 
 // Settings are those of a namespace.
 type Settings struct {

@@ -25,12 +25,8 @@ func (h *Hub) Watch(ctx context.Context, namespace string, q Query) (*Watcher, e
 		w.users = unique(q.Users)
 		w.cost = len(w.users)
 	}
-	if w.cost > store.MaxWatched {
-		return nil, fmt.Errorf("%w: %d at once, and %d are allowed", ErrTooManyWatches, w.cost, store.MaxWatched)
-	}
-	if h.watches.Add(int64(w.cost)) > int64(h.o.MaxWatches) {
-		h.watches.Add(-int64(w.cost))
-		return nil, ErrTooManyWatches
+	if err := h.charge(w.cost, w.cost); err != nil {
+		return nil, err
 	}
 	if w.f = h.follow(namespace); w.f == nil {
 		h.watches.Add(-int64(w.cost))
