@@ -82,6 +82,9 @@ func TestDevicesInOneFlush(t *testing.T) {
 		"deleted and back, who was there": {
 			devicesOf("chat", onDevice("old", "b", late)), devicesOf("chat", onDevice("old", "a", late)),
 		},
+		"deleted and back in one batch": {
+			devicesOf("chat", onDevice("old", "b", late), onDevice("old", "a", late)),
+		},
 		"meta of both": {
 			devicesOf("chat", said(onDevice("alice", "a", base), "1"), said(onDevice("alice", "b", base), "2")),
 			devicesOf("chat", said(onDevice("alice", "a", base+1), "3")), devicesOf("chat", onDevice("alice", "b", base+1)),
