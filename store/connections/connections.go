@@ -189,8 +189,8 @@ func (r *Registry) work(ctx context.Context, t task) error {
 	return err
 }
 
-// writeDue writes what is due. It does so also if the closings cannot be read: on a Redis Cluster this says nothing about
-// the namespaces.
+// writeDue writes what is due. It does so also if the closings cannot be read: on a Redis Cluster this says nothing
+// about the namespaces.
 func (r *Registry) writeDue(ctx context.Context, now moment, t task) error {
 	batch := r.takeDue(now)
 	if t.evidence {

@@ -20,8 +20,8 @@ var (
 // Opening describes a connection that begins.
 type Opening struct {
 	Namespace, User string
-	// Device is the ID of the device; empty for one that the registry makes. Several connections can have the same: each
-	// has a record of its own.
+	// Device is the ID of the device; empty for one that the registry makes. Several connections can have the same:
+	// each has a record of its own.
 	Device string
 	Kind   lastseen.DeviceKind
 	Meta   string

@@ -25,8 +25,8 @@ type Departure struct {
 	After                time.Duration // up to MaxGrace
 }
 
-// Later writes a leave after its delay; at once if too many wait, or after Stop. It returns an error only if it had to be
-// written at once.
+// Later writes a leave after its delay; at once if too many wait, or after Stop. It returns an error only if it had to
+// be written at once.
 func (r *Registry) Later(ctx context.Context, d Departure) error {
 	p := pending{
 		namespace: d.Namespace, DeviceSighting: d.DeviceSighting, opened: d.At, of: leaveByLater,

@@ -167,12 +167,8 @@ func (r *Registry) settle(batch []write, now moment, t task) (failure error) {
 
 // impossible reports whether an error does not pass, as long as settings do not change.
 func impossible(err error) bool {
-	for _, lasting := range []error{store.ErrNoDevices, store.ErrMismatch, store.ErrWrongType, store.ErrNamespaceLimit} {
-		if errors.Is(err, lasting) {
-			return true
-		}
-	}
-	return false
+	return errors.Is(err, store.ErrNoDevices) || errors.Is(err, store.ErrMismatch) ||
+		errors.Is(err, store.ErrWrongType) || errors.Is(err, store.ErrNamespaceLimit)
 }
 
 func (r *Registry) written(w *write, now time.Duration) {
