@@ -149,6 +149,7 @@ func (c *Connection) Leave(ctx context.Context) (lastseen.State, error) {
 	}
 	if !c.left {
 		c.left = true
+		c.r.setFailed(c, false)
 		c.r.stats.Goodbyes++
 	}
 	return state, nil

@@ -197,7 +197,7 @@ func (r *Registry) writeDue(ctx context.Context, now moment, t task) error {
 		batch = append(batch, r.collect(now, t.all)...)
 	}
 	r.write(ctx, batch)
-	return r.settle(batch, now, t)
+	return r.settle(batch, now)
 }
 
 // report logs that the store is away, and that it is back.

@@ -125,11 +125,12 @@ func (r *Registry) hold(c *Connection) {
 	r.held = append(r.held, held{c: c})
 }
 
-// unhold ends it.
+// unhold ends to write the evidence of a connection.
 func (r *Registry) unhold(c *Connection) {
 	if c.index < 0 {
 		return
 	}
+	r.setFailed(c, false)
 	last := len(r.held) - 1
 	r.held[c.index] = r.held[last]
 	r.held[c.index].c.index = c.index

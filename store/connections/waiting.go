@@ -94,7 +94,10 @@ func (r *Registry) takeDue(now moment) (batch []write) {
 			return false
 		}
 		r.removed(p)
-		if p.of != leaveByLater {
+		switch p.of {
+		case heardOnConnection:
+			p.At = now.at(p.heard)
+		case goodbyeOfConnection:
 			p.At = now.notBefore(p.At, p.heard)
 		}
 		batch = append(batch, write{pending: p})
