@@ -76,7 +76,9 @@ func TestIDsOfRecords(t *testing.T) {
 			}
 		}
 	}
-	for _, id := range []string{"", "~", "tab", "~abcdefgh", "tab~abcdefg", "tab~abcdefg0", "tab~ABCDEFGH", "tab.abcdefgh"} {
+	for _, id := range []string{
+		"", "~", "tab", "~abcdefgh", "tab~abcdefg", "tab~abcdefg0", "tab~ABCDEFGH", "tab.abcdefgh",
+	} {
 		require.Equal(t, id, DeviceOf(id), "an ID without a suffix")
 	}
 }

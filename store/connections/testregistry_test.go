@@ -104,7 +104,7 @@ func (w *world) requireClosed(user string, reasons ...Reason) {
 	require.Equal(w.t, reasons, w.closed[user])
 }
 
-// count returns how often a text was logged.
+// logged returns how often a text was logged.
 func (w *world) logged(text string) int { return strings.Count(w.log.String(), text) }
 
 // written is a sighting that the store got.
@@ -138,7 +138,8 @@ type fakeStore struct {
 func newFakeStore() *fakeStore {
 	return &fakeStore{
 		settings: Settings{
-			Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}, PingInterval: 30 * time.Second,
+			Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute},
+			PingInterval: 30 * time.Second,
 		},
 		elapsed: start, states: map[string]lastseen.State{}, devices: map[string]lastseen.Devices{},
 		refuse: func(callKind, string) error { return nil }, during: func(callKind) {},
@@ -249,11 +250,11 @@ func (s *fakeStore) Closings(
 	return append([]store.Closing(nil), s.closings[len(after)-len("place"):]...), next, nil
 }
 
-// close asks for the closing of a user's connections.
-func (s *fakeStore) close(user string) {
+// close asks for the closing of alice's connections.
+func (s *fakeStore) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closings = append(s.closings, store.Closing{Namespace: ns, User: user, At: s.present()})
+	s.closings = append(s.closings, store.Closing{Namespace: ns, User: "alice", At: s.present()})
 }
 
 // take returns what was written since the last call.
