@@ -72,12 +72,12 @@ func closingArgs(after store.ClosingPlace) []any {
 
 // parseClosing reads a member: see closing.lua. The user is the last value, and may contain spaces.
 func parseClosing(member string) (c store.Closing, ok bool) {
-	values := strings.SplitN(member, " ", 3)
-	if len(values) != 3 {
+	values := strings.SplitN(member, " ", 4)
+	if len(values) != 4 {
 		return c, false
 	}
 	at, err := strconv.ParseInt(values[0], 10, 64)
-	return store.Closing{Namespace: values[1], User: values[2], At: lastseen.Instant(at)}, err == nil
+	return store.Closing{Namespace: values[2], User: values[3], At: lastseen.Instant(at)}, err == nil
 }
 
 // lastOfEach returns the last closing of each user, in order.

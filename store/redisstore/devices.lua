@@ -87,13 +87,18 @@ local function insert(records, new)
 end
 
 -- Reports whether an assertion of a record is less than the one that is kept.
-local function is_less(at, gone, idle, old)
+local function is_less(at, gone, idle, old, old_idle)
   if at ~= old.at then
     return at < old.at
   elseif gone ~= old.gone then
     return old.gone
   end
-  return tonumber(idle) < tonumber(string.match(old.line, '^%d+ %d %d+ (%d+)'))
+  return tonumber(idle) < tonumber(old_idle)
+end
+
+-- The earlier of two times as text, where 0 is none; the first one if either is none.
+local function first_idle(idle, other)
+  return other ~= '0' and idle ~= '0' and tonumber(other) < tonumber(idle) and other or idle
 end
 
 -- Adds what a device asserted to the records. It cannot be idle since later than this time, nor if it is gone.
@@ -102,14 +107,16 @@ local function merge(records, at, text, gone, id, kind, idle)
   idle = gone and '0' or tonumber(idle) > at and text or idle
   for i, old in ipairs(records) do
     if old.id == id then
-      local begun = string.match(old.line, '^%d+ %d (%d+)')
+      local begun, old_idle = string.match(old.line, '^%d+ %d (%d+) (%d+)')
       since = tonumber(begun) < at and begun or text
-      if is_less(at, gone, idle, old) then
-        if since ~= begun then
-          old.line = string.gsub(old.line, '^(%d+ %d )%d+', '%1' .. since)
+      if is_less(at, gone, idle, old, old_idle) then
+        idle = first_idle(old_idle, idle)
+        if since ~= begun or idle ~= old_idle then
+          old.line = string.gsub(old.line, '^(%d+ %d )%d+ %d+', '%1' .. since .. ' ' .. idle)
         end
         return
       end
+      idle = first_idle(idle, old_idle)
       table.remove(records, i)
       break
     end
@@ -172,9 +179,7 @@ local function assert_item(i)
     return 3
   end
   user.window = window
-  if at >= user.at - window then
-    merge(user.records, at, text, op == 'bye', ARGV[i + 3], ARGV[i + 4], ARGV[i + 5])
-  end
+  merge(user.records, at, text, op == 'bye', ARGV[i + 3], ARGV[i + 4], ARGV[i + 5])
   settle(user)
   if ARGV[i + 6] ~= '' then
     note_meta(user, ARGV[i + 3], ARGV[i + 6])
