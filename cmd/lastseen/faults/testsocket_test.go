@@ -107,6 +107,7 @@ func openUnread(ctx context.Context, o socketOptions) (*socket, error) {
 	if o.deaf {
 		options.OnPingReceived = func(context.Context, []byte) bool { return false }
 	}
+	//nolint:bodyclose // package websocket closes it
 	conn, response, err := websocket.Dial(ctx, o.url+"/v1/namespaces/chat/connect", options)
 	if response != nil && response.StatusCode != http.StatusSwitchingProtocols {
 		return nil, refusal(fmt.Sprintf("HTTP %d", response.StatusCode))
