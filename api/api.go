@@ -26,6 +26,7 @@ import (
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/web"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/connections"
 	"github.com/lastseen/lastseen/store/feed"
 )
 
@@ -36,6 +37,7 @@ type Settings struct {
 	Retention    time.Duration // users not seen for this long are deleted; 0 for never
 	Shards       int           // sorted sets that the namespace is spread over
 	Changes      feed.Mode     // when changes are recorded
+	ShowKinds    bool          // whether everyone who can read sees the kinds of live devices
 }
 
 // Version describes the running build.
@@ -81,6 +83,11 @@ type Config struct {
 
 	// Feeds follows the changes feeds; default: a hub that nobody runs, so that all namespaces have no feed.
 	Feeds *feed.Hub
+	// Connections records who holds a WebSocket open; default: a registry that nobody runs, so that a connection counts
+	// as a ping only when it begins.
+	Connections *connections.Registry
+	// WebSockets are the limits of WebSockets. The origins of CORSOrigins can open them.
+	WebSockets WebSocketLimits
 
 	Shared *Shared // default: a new one
 }

@@ -9,16 +9,20 @@ import (
 
 // The payload of a record is a run of changes:
 //
-//	change  = 'n' name          the changes that follow are to this namespace, which exists
-//	        | 's' user score    the user's state is now this
-//	        | 'f' user          the user is deleted
-//	        | 'd'               the namespace and all its users are deleted
-//	name, user = length as uvarint, bytes;  score = varint
+//	change  = 'n' name                the changes that follow are to this namespace, which exists
+//	        | 's' user score          the user's state is now this; their devices stay
+//	        | 'v' user score devices  the user's state and devices are now these; see devicetext.go
+//	        | 'm' id meta             a client said this about the device of a record of the user of the last 'v'
+//	        | 'f' user                the user and their devices are deleted
+//	        | 'd'                     the namespace and all its users are deleted
+//	name, user, id, meta = length as uvarint, bytes;  score = varint
 //
 // A change states a result, not an operation, so replaying a run twice has the same result as replaying it once.
 const (
 	changeNamespace = 'n'
 	changeState     = 's'
+	changeDevices   = 'v'
+	changeMeta      = 'm'
 	changeForget    = 'f'
 	changeDrop      = 'd'
 )
@@ -68,6 +72,18 @@ func (c *changes) set(namespace, user string, s lastseen.State) {
 	c.buf = binary.AppendVarint(c.buf, int64(scoreOf(s)))
 }
 
+// setDevices adds a user's state and devices, and what clients said about some of them, by the ID of the record.
+func (c *changes) setDevices(namespace, user string, s lastseen.State, d lastseen.Devices, meta map[string]string) {
+	c.in(namespace)
+	c.users++
+	c.buf = appendString(append(c.buf, changeDevices), user)
+	c.buf = binary.AppendVarint(c.buf, int64(scoreOf(s)))
+	c.buf = appendDevices(c.buf, d)
+	for id, text := range meta {
+		c.buf = appendString(appendString(append(c.buf, changeMeta), id), text)
+	}
+}
+
 func (c *changes) drop(namespace string) {
 	c.in(namespace)
 	c.buf = append(c.buf, changeDrop)
@@ -86,39 +102,70 @@ var errSyntax = fmt.Errorf("%w: malformed record", ErrDamaged)
 
 // replay applies a run that matched its checksum.
 func (c contents) replay(run []byte) error {
-	var name string
-	for len(run) > 0 {
-		change := run[0]
-		run = run[1:]
+	var name, user string // user is that of the last changeDevices
+	for rest := (cutter{rest: run}); len(rest.rest) > 0; {
+		change := rest.rest[0]
+		rest.rest = rest.rest[1:]
 		if change == changeDrop && c[name] != nil {
 			delete(c, name)
 			continue
 		}
-		text, rest, ok := cutString(run)
-		if !ok || change != changeNamespace && c[name] == nil {
+		text := rest.string()
+		if rest.failed || change != changeNamespace && c[name] == nil {
 			return errSyntax
 		}
-		run = rest
 		switch change {
 		case changeNamespace:
-			name = text
+			name, user = text, ""
 			if c[name] == nil {
 				c[name] = newUsers()
 			}
 		case changeForget:
 			c[name].remove(text)
 		case changeState:
-			n, size := binary.Varint(run)
-			if size <= 0 || n == 0 {
-				return errSyntax
-			}
-			run = run[size:]
-			c[name].set(text, score(n))
+			c[name].replayState(text, &rest)
+		case changeDevices:
+			user = text
+			c[name].replayDevices(text, &rest)
+		case changeMeta:
+			c[name].replayMeta(user, text, &rest)
 		default:
+			return errSyntax
+		}
+		if rest.failed {
 			return errSyntax
 		}
 	}
 	return nil
+}
+
+func (u *users) replayState(user string, rest *cutter) {
+	at := score(rest.instant())
+	if at == 0 {
+		rest.fail()
+		return
+	}
+	u.set(user, at)
+}
+
+func (u *users) replayDevices(user string, rest *cutter) {
+	at, d := score(rest.instant()), rest.devices()
+	if at == 0 || rest.failed {
+		rest.fail()
+		return
+	}
+	u.set(user, at)
+	u.setDevices(user, d, nil)
+}
+
+func (u *users) replayMeta(user, record string, rest *cutter) {
+	d, _ := u.devicesOf(user)
+	meta := rest.string()
+	if rest.failed || indexOf(d.Records, record) < 0 {
+		rest.fail()
+		return
+	}
+	u.setDevices(user, d, map[string]string{record: meta})
 }
 
 // cutString returns the string at the beginning of a run and what follows it; false if there is none.

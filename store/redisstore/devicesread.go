@@ -1,0 +1,110 @@
+package redisstore
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// ReadDevices implements [store.Store].
+func (s *Store) ReadDevices(ctx context.Context, name, user string) (store.UserDevices, error) {
+	var devices store.UserDevices
+	ctx, cancel, c, err := s.openWithBits(ctx, name)
+	if err != nil {
+		return devices, err
+	}
+	defer cancel()
+	if !c.hasCompanions() {
+		return devices, store.ErrNoDevices
+	}
+	key := c.of(user)
+	cmd := s.runScripts(ctx, scripts.devicesRead, []call{{key: key, others: c.deviceKeys(key), args: []any{user}}})[0]
+	reply, err := cmd.Slice()
+	if err != nil || len(reply) == 0 {
+		return devices, translate(err)
+	}
+	if devices.State, err = c.stateOfReply(reply[0]); err != nil || !devices.State.Known() {
+		return devices, err
+	}
+	stored, metas, err := s.readRecords(c.namespace, user, reply[1:])
+	if err != nil {
+		return devices, err
+	}
+	devices.Devices = stored.Of(devices.State)
+	devices.Meta = metasOf(devices.Records, stored.Records, metas)
+	return devices, nil
+}
+
+// readRecords reads the records of a user and their metas from the rest of the reply; none if another program wrote
+// them.
+func (s *Store) readRecords(ns namespace, user string, reply []any) (d lastseen.Devices, metas []any, err error) {
+	if len(reply) == 0 {
+		return d, nil, nil
+	}
+	d, ok := parseDevices(reply[0])
+	if !ok || len(reply) < 2 {
+		s.warnOfRecords(ns, user)
+		return lastseen.Devices{}, nil, nil
+	}
+	metas, err = sliceOf(reply[1], len(d.Records))
+	return d, metas, err
+}
+
+// metasOf returns the metas of records, given those of stored ones; "" for none.
+func metasOf(records, stored []lastseen.DeviceRecord, metas []any) []string {
+	byID := make(map[string]string, len(stored))
+	for i, record := range stored {
+		byID[record.ID], _ = metas[i].(string)
+	}
+	result := make([]string, len(records))
+	for i, record := range records {
+		result[i] = byID[record.ID]
+	}
+	return result
+}
+
+// parseDevices reads what is kept of a user's devices: see records.lua.
+func parseDevices(reply any) (d lastseen.Devices, ok bool) {
+	text, _ := reply.(string)
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	window, left, _ := strings.Cut(lines[0], " ")
+	ms, err1 := strconv.ParseInt(window, 10, 64)
+	at, err2 := strconv.ParseInt(left, 10, 64)
+	if err1 != nil || err2 != nil {
+		return d, false
+	}
+	d = lastseen.Devices{Window: time.Duration(ms) * time.Millisecond, Left: lastseen.Instant(at)}
+	for _, line := range lines[1:] {
+		record, ok := parseRecord(line)
+		if !ok {
+			return lastseen.Devices{}, false
+		}
+		d.Records = append(d.Records, record)
+	}
+	return d, true
+}
+
+// parseRecord reads a line of the records of a user. The ID is the last value, and may contain spaces.
+func parseRecord(line string) (r lastseen.DeviceRecord, ok bool) {
+	values := strings.SplitN(line, " ", 6)
+	if len(values) != 6 {
+		return r, false
+	}
+	var numbers [4]int64
+	for i := range numbers {
+		n, err := strconv.ParseInt(values[i], 10, 64)
+		if err != nil {
+			return r, false
+		}
+		numbers[i] = n
+	}
+	return lastseen.DeviceRecord{
+		ID: values[5], Kind: lastseen.DeviceKind(values[4]),
+		At: lastseen.Instant(numbers[0]), Gone: numbers[1] == 1,
+		Since: lastseen.Instant(numbers[2]), IdleSince: lastseen.Instant(numbers[3]),
+	}, true
+}
