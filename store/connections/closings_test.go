@@ -103,6 +103,23 @@ func TestClosingWhileOpening(t *testing.T) {
 	w.requireNothing()
 }
 
+// TestClosingBeforeOpening: one that is read while a connection opens, but was asked for before, is not about it.
+func TestClosingBeforeOpening(t *testing.T) {
+	w := newWorld(t)
+	w.open("bob")
+	w.store.close()
+	w.store.pass(time.Second)
+	w.store.during = func(kind callKind) {
+		if kind == readClock {
+			w.store.during = func(callKind) {}
+			w.tick(t.Context())
+		}
+	}
+	w.open("alice")
+	w.pass(time.Second)
+	require.Zero(t, w.Stats().Forgotten)
+}
+
 // TestClosingAfterTheClockWasSet: connections that were opened before are closed, and later ones are not.
 func TestClosingAfterTheClockWasSet(t *testing.T) {
 	for _, by := range []time.Duration{time.Hour, -time.Hour} {

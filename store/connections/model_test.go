@@ -42,7 +42,8 @@ type modelConn struct {
 
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		w := newWorld(t, func(o *Options) { o.Random = func() float64 { return rapid.Float64Range(0, 0.99).Draw(rt, "r") } })
+		random := func() float64 { return rapid.Float64Range(0, 0.99).Draw(rt, "random") }
+		w := newWorld(t, func(o *Options) { o.Random = random })
 		m := &model{world: w, okFrom: start}
 		rt.Repeat(map[string]func(*rapid.T){
 			"open": m.open, "hear": m.hear, "idle": m.idleness, "end": m.end, "leave": m.leave,

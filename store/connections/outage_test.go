@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -55,6 +56,28 @@ func TestOutage(t *testing.T) {
 	require.Empty(t, w.closed)
 }
 
+// TestOutageReturns: a record that could not be written again is not forgotten, although nothing more is heard.
+func TestOutageReturns(t *testing.T) {
+	w := newWorld(t)
+	c := w.open("alice")
+	w.pass(25 * time.Second)
+	c.Heard()
+	w.store.fail(store.ErrUnavailable)
+	w.pass(time.Minute)
+	w.store.refuse = func(kind callKind, _ string) error {
+		if kind == recordDevices {
+			return store.ErrUnavailable
+		}
+		return nil
+	}
+	w.store.fail(nil)
+	w.pass(time.Minute)
+	w.store.refuse = func(callKind, string) error { return nil }
+	w.store.take()
+	w.pass(3 * time.Second)
+	require.True(t, slices.ContainsFunc(w.store.take(), func(got written) bool { return got.ID == c.record }))
+}
+
 // TestEndsInAnOutage: goodbyes wait for the store, and have the time at which the connection was heard.
 func TestEndsInAnOutage(t *testing.T) {
 	w := newWorld(t)
@@ -67,7 +90,7 @@ func TestEndsInAnOutage(t *testing.T) {
 	ended.End(Ended)
 	w.pass(time.Hour)
 	require.Equal(t, 2, w.Stats().Waiting)
-	w.store.take()
+	require.InDelta(t, 2*3600, len(w.store.take()), 100, "an attempt a second")
 	w.store.fail(nil)
 	w.pass(2 * time.Second)
 	require.Len(t, w.store.take(), 2)

@@ -117,6 +117,9 @@ type written struct {
 	failed    bool
 }
 
+// readClock is, for fakeStore.during, what is no write.
+const readClock callKind = -1
+
 // fakeStore is a store in memory, whose clocks and errors a test sets: a real one has no errors at such moments.
 type fakeStore struct {
 	store.Store
@@ -177,6 +180,7 @@ func (s *fakeStore) present() lastseen.Instant {
 }
 
 func (s *fakeStore) Now(context.Context) (lastseen.Instant, error) {
+	s.during(readClock)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.present(), nil

@@ -101,6 +101,7 @@ func TestStop(t *testing.T) {
 	w.later(store.DeviceSighting{User: "later", At: seconds(10)}, time.Minute)
 	w.store.take()
 	w.Stop(t.Context())
+	require.Equal(t, start+10*time.Second, w.monotonic(), "at once")
 	require.Len(t, w.store.take(), 3)
 	require.Equal(t, lastseen.State{At: seconds(10)}, w.store.state("stays"))
 	require.Equal(t, lastseen.State{At: seconds(10), Left: true}, w.store.state("gone"))
