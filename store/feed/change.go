@@ -89,10 +89,14 @@ func (w *Watcher) change(ctx context.Context, add []string, gone gone, after []s
 	}
 }
 
-// drain gathers everything that there is for a watcher, until it is attached.
+// drain gathers what there is for a watcher until it is attached.
 func (w *Watcher) drain(ctx context.Context, g *gathered) error {
 	for {
-		if err := w.over(ctx); err != nil {
+		w.f.mu.Lock()
+		attached := w.attached
+		w.f.mu.Unlock()
+		err := w.over(ctx)
+		if attached || err != nil {
 			return err
 		}
 		b, ok, err := w.step(ctx, math.MaxInt)
@@ -101,12 +105,6 @@ func (w *Watcher) drain(ctx context.Context, g *gathered) error {
 		}
 		if ok {
 			g.add(b)
-		}
-		w.f.mu.Lock()
-		done := w.attached && !w.unread()
-		w.f.mu.Unlock()
-		if done {
-			return nil
 		}
 	}
 }
