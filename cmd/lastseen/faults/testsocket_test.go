@@ -149,8 +149,9 @@ func (s *socket) greet(ctx context.Context, hello object) error {
 	if err != nil {
 		return err
 	}
-	if f.name != "welcome" {
-		return fmt.Errorf("the first frame is %s: %s", f.name, f.data)
+	if f.name != "welcome" { // a problem, and then the connection is closed
+		_, err = s.next(ctx)
+		return fmt.Errorf("the first frame is %s: %s: %w", f.name, f.data, err)
 	}
 	return json.Unmarshal(f.data, &s.welcome)
 }
