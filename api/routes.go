@@ -55,6 +55,7 @@ func (s *server) routes() []route {
 			[]string{"user", "cursor", "limit", "wait"},
 		},
 		{http.MethodPost, namespace + "/changes", read, s.postChanges, nil},
+		{http.MethodGet, namespace + "/connect", greeting, s.connect, nil},
 
 		{http.MethodDelete, user, admin, s.deleteUser, nil},
 		{http.MethodGet, namespaces, list, s.listNamespaces, []string{"limit", "cursor"}},
