@@ -19,7 +19,7 @@ const (
 )
 
 // DeviceKind is what a client says that a device is.
-type DeviceKind string
+type DeviceKind string // @name DeviceKind
 
 // The kinds of devices.
 const (
@@ -69,42 +69,36 @@ func DeviceWindow(t Thresholds, pingInterval time.Duration) time.Duration {
 type DeviceRecord struct {
 	ID   string // of the record: that of the device, or of a connection of the device
 	Kind DeviceKind
-	// Since is when the record was heard first, and At the newest time that it asserted, by a ping or by a goodbye.
+	// Since is when the record was first heard, and At the newest time that it asserted, by a ping or a goodbye. A
+	// record that was deleted and is heard again has a later Since.
 	Since, At Instant
-	Gone      bool    // the assertion at At was a goodbye
-	IdleSince Instant // since when the person does not use the device; 0 while they do
+	Gone      bool // it said goodbye at At, or the user has left on all devices since
+	// IdleSince is since when the person does not use the device; 0 while they do, and once it is gone. It begins with
+	// the first assertion that says so. One that says otherwise and arrives late does not change it.
+	IdleSince Instant
+}
+
+// compare orders assertions of one record: the greater one counts.
+func (r DeviceRecord) compare(other DeviceRecord) int {
+	return cmp.Or(State{r.At, r.Gone}.Compare(State{other.At, other.Gone}), cmp.Compare(r.IdleSince, other.IdleSince))
 }
 
 // Devices is what is kept of the devices of one user. The zero value is a user without devices.
+//
+// The rule: a user's last-seen time is the newest that anything asserted, and never moves back. The user has left if
+// that newest assertion is a goodbye and no record that has not said goodbye was heard within the window before it. So
+// assertions commute, and may arrive late or twice. A user has at most MaxDevices records, those heard last; at the
+// same time, those with the lower IDs.
+//
+// A ping without a device is [State.AfterPing], and does not change Devices.
 type Devices struct {
-	Window  time.Duration  // that of the newest assertion: see [DeviceWindow]
-	Left    Instant        // the newest leave of the user on all devices; 0 for none
-	Records []DeviceRecord // at most MaxDevices, the newest first
-}
-
-// Live returns the records that have not said goodbye and count at an instant.
-func (d Devices) Live(now Instant) []DeviceRecord {
-	var live []DeviceRecord
-	for _, r := range d.Records {
-		if d.live(r, now) {
-			live = append(live, r)
-		}
-	}
-	return live
-}
-
-// live reports whether a record has not said goodbye and counts at an instant, which is one of the user's last-seen
-// times.
-func (d Devices) live(r DeviceRecord, at Instant) bool {
-	return !r.Gone && r.At > d.Left && r.At >= at.Add(-d.Window)
+	Window  time.Duration  // of the last assertion of a device: see [DeviceWindow]; 0 if there was none
+	Left    Instant        // the newest leave on all devices; 0 for none that matters
+	Records []DeviceRecord // the newest first
 }
 
 // Assert records what a device asserted about itself: a ping or, with Gone, a goodbye. It returns the resulting state
-// of a user in state s, and what is kept then.
-//
-// The rule: the last-seen time is the newest that anything asserted, and never moves back. The user has left if that
-// newest assertion is a goodbye and no other record that has not said goodbye was heard within the window before it. So
-// assertions commute, and may arrive late or twice. One that is older than the window makes no record.
+// of a user in state s, and what is kept then. An assertion older than the window makes no record.
 func (d Devices) Assert(s State, window time.Duration, r DeviceRecord) (State, Devices) {
 	d = d.from(s)
 	d.Window = window
@@ -112,14 +106,21 @@ func (d Devices) Assert(s State, window time.Duration, r DeviceRecord) (State, D
 	if r.At >= at.Add(-window) {
 		d.Records = d.merge(r)
 	}
-	return d.settle(at, s)
+	return d.settle(at)
 }
 
-// Leave records that the user left at a time, on all devices.
+// Leave records that the user left at a time, on all devices: the records up to that time are gone.
 func (d Devices) Leave(s State, left Instant) (State, Devices) {
 	d = d.from(s)
 	d.Left = max(d.Left, left)
-	return d.settle(max(s.At, left), s)
+	return d.settle(max(s.At, left))
+}
+
+// Of returns what is kept of a user in state s, which may have changed without devices since: by pings without a
+// device, or by a leave that was recorded in the state alone.
+func (d Devices) Of(s State) Devices {
+	_, d = d.from(s).settle(s.At)
+	return d
 }
 
 // from returns d as it is for a user in state s: a user who left, and not by a device, left on all devices.
@@ -133,43 +134,76 @@ func (d Devices) from(s State) Devices {
 
 // merge returns the records with another assertion.
 func (d Devices) merge(r DeviceRecord) []DeviceRecord {
+	r.Since, r.IdleSince = min(r.Since, r.At), min(r.IdleSince, r.At)
+	if r.Gone {
+		r.IdleSince = 0
+	}
 	records := slices.Clone(d.Records)
 	i := slices.IndexFunc(records, func(old DeviceRecord) bool { return old.ID == r.ID })
 	if i < 0 {
 		return append(records, r)
 	}
 	old := &records[i]
-	since := min(old.Since, r.Since)
-	if (State{r.At, r.Gone}).Compare(State{old.At, old.Gone}) >= 0 {
+	since, idle := min(old.Since, r.Since), min(old.IdleSince, r.IdleSince)
+	if r.compare(*old) >= 0 {
 		*old = r
 	}
 	old.Since = since
+	if old.IdleSince != 0 && idle != 0 { // still idle
+		old.IdleSince = idle
+	}
 	return records
 }
 
-// settle deletes what does not count any longer, and returns the state of a user who was in state s before and was now
-// last seen at a time.
-func (d Devices) settle(at Instant, s State) (State, Devices) {
+// settle deletes what does not matter any longer for a user last seen at a time, and returns the user's state and what
+// is left. Without a window there are no records, and Left is kept for those that may come.
+func (d Devices) settle(at Instant) (State, Devices) {
 	from := at.Add(-d.Window)
-	bye, live := d.Left == at, false
+	bye := d.Left == at
 	var kept []DeviceRecord
 	for _, r := range d.Records {
-		if r.At < from {
-			continue
+		if r.At <= d.Left {
+			r.Gone, r.IdleSince = true, 0
 		}
-		kept = append(kept, r)
+		if r.At >= from {
+			kept = append(kept, r)
+		}
 		bye = bye || r.Gone && r.At == at
-		live = live || d.live(r, at)
 	}
-	slices.SortStableFunc(kept, func(a, b DeviceRecord) int {
-		return cmp.Or(State{b.At, b.Gone}.Compare(State{a.At, a.Gone}), cmp.Compare(a.ID, b.ID))
+	slices.SortFunc(kept, func(a, b DeviceRecord) int {
+		return cmp.Or(cmp.Compare(b.At, a.At), cmp.Compare(a.ID, b.ID))
 	})
 	d.Records = kept[:min(len(kept), MaxDevices)]
-	if d.Left < from {
+	if d.Window > 0 && d.Left < from {
 		d.Left = 0
 	}
 	if len(d.Records) == 0 && d.Left == 0 {
 		d = Devices{}
 	}
-	return State{At: at, Left: bye && !live}, d
+	return State{At: at, Left: bye && len(d.Live(at)) == 0}, d
+}
+
+// Live returns the records that have not said goodbye and were heard within the window before a time.
+func (d Devices) Live(at Instant) []DeviceRecord {
+	var live []DeviceRecord
+	for _, r := range d.Records {
+		if !r.Gone && r.At >= at.Add(-d.Window) {
+			live = append(live, r)
+		}
+	}
+	return live
+}
+
+// Activity returns since when the person uses none of the devices that are live at a time: 0 while they use one. It
+// returns false if no device is live.
+func (d Devices) Activity(at Instant) (idleSince Instant, live bool) {
+	for i, r := range d.Live(at) {
+		switch {
+		case r.IdleSince == 0:
+			return 0, true
+		case i == 0 || r.IdleSince > idleSince:
+			idleSince = r.IdleSince
+		}
+	}
+	return idleSince, idleSince != 0
 }

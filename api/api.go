@@ -38,6 +38,7 @@ type Settings struct {
 	Retention    time.Duration // users not seen for this long are deleted; 0 for never
 	Shards       int           // sorted sets that the namespace is spread over
 	Changes      feed.Mode     // when changes are recorded
+	ShowKinds    bool          // whether everyone who can read sees the kinds of live devices
 }
 
 // Version describes the running build.

@@ -15,15 +15,16 @@ type permission int
 
 // The permissions. A scope is required for the namespace in the path.
 const (
-	none      permission = iota // a route without a permission is a mistake: New panics
-	public                      // credentials and parameters are ignored: probes may add some
-	pingSelf                    // ping; with a token only for the token's user
-	leaveSelf                   // the same, and the token can be in the body: see [server.authorizeToken]
-	pingBulk                    // ping; not with a token
-	read                        // read
-	list                        // read, in any namespace; the response omits the others
-	admin                       // admin
-	greeting                    // checked by the first frame of the WebSocket: see [session.hello]
+	none        permission = iota // a route without a permission is a mistake: New panics
+	public                        // credentials and parameters are ignored: probes may add some
+	pingSelf                      // ping; with a token only for the token's user
+	leaveSelf                     // the same, and the token can be in the body: see [server.authorizeToken]
+	pingBulk                      // ping; not with a token
+	read                          // read
+	readDevices                   // read; see [server.checkDevices]
+	list                          // read, in any namespace; the response omits the others
+	admin                         // admin
+	greeting                      // checked by the first frame of the WebSocket: see [session.hello]
 )
 
 // scope returns the scope that a caller needs.
@@ -31,7 +32,7 @@ func (p permission) scope() auth.Scope {
 	switch p {
 	case pingSelf, leaveSelf, pingBulk:
 		return auth.Ping
-	case read, list:
+	case read, readDevices, list:
 		return auth.Read
 	default:
 		return auth.Admin
@@ -57,7 +58,7 @@ func (s *server) authorize(c echo.Context, p permission) error {
 	if p == leaveSelf && caller.IsAnonymous() && authenticator.TakesTokens() {
 		return nil // the handler sees that the caller is anonymous, and calls authorizeToken
 	}
-	return cmp.Or(checkPermission(c, p, caller), s.checkKnown(c, p))
+	return cmp.Or(checkPermission(c, p, caller), s.checkDevices(c, p, caller), s.checkKnown(c, p))
 }
 
 // authorizeToken returns an error unless a leave without credentials in its header is authorized by the token in its
@@ -131,6 +132,24 @@ func (p permission) check(namespace, user string, caller *auth.Caller) error {
 		return errForbidden(scope, "A token speaks for its own user only.")
 	}
 	return nil
+}
+
+// checkDevices returns an error if a caller with the scope read cannot see the devices of the user in the path, and not
+// even their kinds.
+func (s *server) checkDevices(c echo.Context, p permission, caller *auth.Caller) error {
+	if p != readDevices {
+		return nil
+	}
+	namespace, _ := pathParam(c, "namespace")
+	user, _ := pathParam(c, "user")
+	switch {
+	case caller.CanSeeDevices(namespace, user), s.settings(namespace).ShowKinds:
+		return nil
+	case caller.IsAnonymous():
+		return errNoCredentials()
+	default:
+		return errForbidden(auth.Read, "Only API keys and the user's own token show the devices of a user in this namespace.")
+	}
 }
 
 // checkKnown returns an error if the path has a namespace that this server does not serve. Deleting is not affected, so

@@ -46,8 +46,10 @@ func permissionsByRoute() map[string]permittedRequest {
 			append([]string{"nobody", "ping", "admin", "all, elsewhere", "alice, elsewhere", "alice, nowhere"},
 				readers...),
 		},
-		"DELETE " + namespace + "/users/:user": {"", "", erasers},
-		"DELETE " + namespace:                  {"confirm=chat", "", erasers},
+		"GET " + namespace + "/users/:user/devices":        {"", "", []string{"read", "all", "alice"}},
+		"DELETE " + namespace + "/users/:user/connections": {"", "", erasers},
+		"DELETE " + namespace + "/users/:user":             {"", "", erasers},
+		"DELETE " + namespace:                              {"confirm=chat", "", erasers},
 	}
 }
 

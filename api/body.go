@@ -88,20 +88,20 @@ func (s *server) readOne(c echo.Context, v any) error {
 
 // listMemory is how much memory the items of a list take until the response is sent, in addition to their text.
 type listMemory struct {
-	max   int  // items
-	sign  byte // one for each item
-	bytes int  // for each item: see TestDecodedMemory
+	max   int  // signs that count
+	sign  byte // one for each item and, in items, for each device
+	bytes int  // for each sign: see TestDecodedMemory
 }
 
 var (
-	itemMemory   = listMemory{maxItems, '{', 192}
+	itemMemory   = listMemory{2 * maxItems, '{', 192}
 	lookupMemory = listMemory{maxLookup, ',', 512}
 )
 
 // of returns the memory for the list in a text, including that of its strings, which are at most as long as the text.
 func (m listMemory) of(text []byte) int {
-	items := 1 + bytes.Count(text, []byte{m.sign}) + bytes.Count(text, []byte("null")) // an item may be null
-	return len(text) + m.bytes*min(items, m.max)
+	signs := 1 + bytes.Count(text, []byte{m.sign}) + bytes.Count(text, []byte("null")) // an item may be null
+	return len(text) + m.bytes*min(signs, m.max)
 }
 
 // readList reads JSON with a list into v. The memory of the list counts until it is released.

@@ -15,7 +15,7 @@ const (
 	// DefaultBodyMemory is the memory for the bodies of all requests, unless [Config] sets it.
 	DefaultBodyMemory = 64 << 20
 	// MinBodyMemory leaves a caller room for the largest request.
-	MinBodyMemory = 16 << 20
+	MinBodyMemory = 24 << 20
 
 	freeBody      = 1 << 10 // of each body; not counted, since its connection takes more
 	minUserShare  = 2 << 20 // room for the largest lookup

@@ -90,21 +90,19 @@ func (s *server) recordItems(c echo.Context, e event, namespace string, items []
 	if err != nil {
 		return err
 	}
-	batch := make([]store.Sighting, len(items))
+	b := batch{plain: make([]store.Sighting, 0, len(items))}
 	var bad itemErrors
 	for i, item := range items {
-		sighting, err := item.sighting(now)
-		if err != nil {
+		if err := b.add(e, namespace, item.User, item.assertion, now); err != nil {
 			bad.add(i, err)
 		}
-		batch[i] = sighting
 	}
 	if err = bad.err(); err == nil {
-		_, err = s.record(ctx, e, namespace, batch)
+		_, err = s.record(ctx, e, namespace, &b)
 	}
 	if err != nil {
 		s.metrics.refused(e, len(items))
 		return err
 	}
-	return respond(c, bulkResponse{Recorded: len(batch)})
+	return respond(c, bulkResponse{Recorded: len(items)})
 }

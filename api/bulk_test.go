@@ -6,9 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store/connections"
 )
 
 func TestBulk(t *testing.T) {
@@ -62,11 +64,12 @@ func TestItemErrors(t *testing.T) {
 	require.Zero(t, w.total("chat"))
 }
 
-// FuzzItem checks that an accepted item is a valid sighting.
+// FuzzItem checks that an accepted item is a valid ping or leave.
 func FuzzItem(f *testing.F) {
 	for _, seed := range []string{
 		`{"user":"alice","at":1}`, `{"user":"\u00e9","at":"2026-11-20T12:00:00Z"}`, `{}`,
-		`null`, `{"at":1e400}`,
+		`null`, `{"at":1e400}`, `{"user":"a","device":{"id":"d","kind":"web","meta":{"a":[{}]}},"activity":"idle"}`,
+		`{"user":"a","device":{"id":"d"},"after":"5s"}`, `{"user":"a","device":null,"after":"1"}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -75,12 +78,41 @@ func FuzzItem(f *testing.F) {
 		if unmarshal(data, &i) != nil {
 			return
 		}
-		sighting, err := i.sighting(testNow)
-		if err != nil {
-			return
+		for _, e := range []event{eventPing, eventLeave} {
+			var b batch
+			if b.add(e, "chat", i.User, i.assertion, testNow) != nil {
+				require.Zero(t, b.size())
+				continue
+			}
+			require.Equal(t, 1, b.size())
+			for _, s := range b.plain {
+				requireValidSighting(t, s.User, s.At)
+			}
+			for _, d := range b.later {
+				require.Equal(t, eventLeave, e)
+				require.Positive(t, d.After)
+				require.LessOrEqual(t, d.After, connections.MaxGrace)
+				requireValidSighting(t, d.User, d.At)
+				if d.ID != "" {
+					b.devices = append(b.devices, d.DeviceSighting)
+				}
+			}
+			for _, d := range b.devices {
+				requireValidSighting(t, d.User, d.At)
+				require.NoError(t, lastseen.CheckDevice(d.ID))
+				require.Contains(t, lastseen.DeviceKinds(), d.Kind)
+				require.Equal(t, e == eventLeave, d.Gone)
+				require.LessOrEqual(t, d.Idle, d.At)
+				require.LessOrEqual(t, len(d.Meta), lastseen.MaxMetaLen)
+				require.True(t, d.Meta == "" || jsontext.Value(d.Meta).IsValid() && d.Meta[0] == '{')
+			}
 		}
-		require.NoError(t, lastseen.CheckUser(sighting.User))
-		require.GreaterOrEqual(t, sighting.At, lastseen.MinInstant)
-		require.LessOrEqual(t, sighting.At, testNow+maxAhead)
 	})
+}
+
+func requireValidSighting(t *testing.T, user string, at lastseen.Instant) {
+	t.Helper()
+	require.NoError(t, lastseen.CheckUser(user))
+	require.GreaterOrEqual(t, at, lastseen.MinInstant)
+	require.LessOrEqual(t, at, testNow+maxAhead)
 }

@@ -12,6 +12,7 @@ type code string // @name ErrorCode
 const (
 	codeInvalidNamespace     code = "invalid_namespace"
 	codeInvalidUser          code = "invalid_user"
+	codeInvalidDevice        code = "invalid_device"
 	codeInvalidTime          code = "invalid_time"
 	codeInvalidDuration      code = "invalid_duration"
 	codeInvalidThresholds    code = "invalid_thresholds"
@@ -32,6 +33,7 @@ const (
 	codeForbidden            code = "forbidden"
 	codeRateLimited          code = "rate_limited"
 	codeFeedUnavailable      code = "feed_unavailable"
+	codeDevicesUnavailable   code = "devices_unavailable"
 	codeWrongKeyType         code = "wrong_key_type"
 	codeNamespaceMismatch    code = "namespace_mismatch"
 	codeStoreUnavailable     code = "store_unavailable"
@@ -86,6 +88,13 @@ func inputProblems() []ErrorCode {
 			"Percent-encode users in paths and queries: a/b is a%2Fb. Do not send an empty user.",
 		},
 		{
+			codeInvalidDevice, 400, "Invalid device",
+			"A device has an id of 1 to 64 bytes of UTF-8 without control characters, a kind (web, mobile, desktop, " +
+				"service or other) and meta, a JSON object of at most 1 KiB. Its activity is active or idle.",
+			"Correct what the detail names. Choose a random id for each page load or app start. Send activity only " +
+				"with a device.",
+		},
+		{
 			codeInvalidTime, 400, "Invalid time",
 			"A time is malformed, before 1970 or after the year 9999; or the time of a ping or a leave is more " +
 				"than 5 seconds ahead of the server's clock.",
@@ -95,7 +104,8 @@ func inputProblems() []ErrorCode {
 		},
 		{
 			codeInvalidDuration, 400, "Invalid duration",
-			"A duration is malformed, or not between 1 ms and 10 years.",
+			"A duration is malformed, or not between 1 ms and 10 years; or after, which delays a leave, is more than " +
+				"a minute.",
 			"Send 90s, 5m or 1h30m, or a number of seconds.",
 		},
 		{
@@ -224,6 +234,11 @@ func serverProblems() []ErrorCode {
 			"The namespace has no changes feed: its setting changes is off, it is a sorted set that other programs " +
 				"write, or the Redis user of the server lacks the right to use streams.",
 			"Poll lookups instead. An operator can set changes to auto, or give the Redis user the right @stream.",
+		},
+		{
+			codeDevicesUnavailable, 409, "Devices unavailable",
+			"The namespace has no devices and no connections: it is a sorted set that other programs write.",
+			"Send pings and leaves without a device, over HTTP.",
 		},
 		{
 			codeWrongKeyType, 500, "Wrong key type",

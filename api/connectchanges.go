@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"errors"
 
 	"github.com/lastseen/lastseen/store"
@@ -99,7 +98,13 @@ func (f *following) changeUsers(s *server, q watchQuery, frame watchFrame) (feed
 func (f *following) changeWatcher(s *server, q watchQuery, remove []string) (batch feed.Batch, err error) {
 	defer f.settle() // gives back what was taken for nothing, such as users who were watched before
 	if users := len(q.Users); users > 0 {
-		if err := cmp.Or(s.checkWatchLoad(), f.charge(s, users), f.take(s, users)); err != nil {
+		if err := s.checkWatchLoad(); err != nil {
+			return batch, err
+		}
+		if err := f.charge(s, users); err != nil {
+			return batch, err
+		}
+		if err := f.take(s, users); err != nil {
 			return batch, err
 		}
 	}

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"math"
 	"sync"
@@ -122,12 +121,15 @@ func (n *session) follow(s *server, q watchQuery) (*firstBatch, error) {
 func (f *following) replace(s *server, q watchQuery) (batch feed.Batch, err error) {
 	defer f.settle() // gives back what was taken in vain, or for those watched before
 	users := len(q.Users)
+	if err := s.checkWatchLoad(); err != nil {
+		return batch, err
+	}
 	if q.After == nil {
 		if err := f.charge(s, users); err != nil {
 			return batch, err
 		}
 	}
-	if err := cmp.Or(s.checkWatchLoad(), f.take(s, max(1, users))); err != nil {
+	if err := f.take(s, max(1, users)); err != nil {
 		return batch, err
 	}
 	f.noteOpened(s)

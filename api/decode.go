@@ -81,6 +81,7 @@ var strict = json.WithUnmarshalers(json.JoinUnmarshalers(
 	json.UnmarshalFromFunc(decodeTime),
 	json.UnmarshalFromFunc(decodeScalar),
 	json.UnmarshalFromFunc(decodeItem),
+	json.UnmarshalFromFunc(decodeDevice),
 	listOf(maxLookup, decodeString),
 	listOf(maxItems, decodeItem),
 ))
@@ -139,11 +140,27 @@ func decodeField(d *jsontext.Decoder, i *item) error {
 		return decodeString(d, &i.User)
 	case "at":
 		return decodeTime(d, &i.At)
+	case "device":
+		return decodeOptional(d, &i.Device, decodeDevice)
+	case "activity":
+		return decodeString(d, &i.Activity)
+	case "after":
+		return decodeString(d, &i.After)
 	default:
 		return &json.SemanticError{
 			Err: json.ErrUnknownName, JSONPointer: d.StackPointer(), GoType: reflect.TypeFor[item](),
 		}
 	}
+}
+
+// decodeOptional decodes a value, or null as none.
+func decodeOptional[T any](d *jsontext.Decoder, v **T, decode func(*jsontext.Decoder, *T) error) error {
+	if d.PeekKind() == 'n' {
+		_, err := d.ReadToken()
+		return err
+	}
+	*v = new(T)
+	return decode(d, *v)
 }
 
 // decodeString decodes a string, or null as an empty one.

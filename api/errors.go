@@ -11,6 +11,7 @@ import (
 
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/connections"
 	"github.com/lastseen/lastseen/store/feed"
 )
 
@@ -181,6 +182,12 @@ func failures() []failure {
 			"This namespace has no changes feed: its setting changes is off, other programs write its users " +
 				"(redis-key), or the Redis user of the server lacks the right @stream. Look users up instead.",
 		},
+		{
+			store.ErrNoDevices, codeDevicesUnavailable,
+			"This namespace has no devices: other programs write its users (redis-key, redis-score-unit) or the " +
+				"redis-prefix has braces. Send pings and leaves without a device.",
+		},
+		{connections.ErrStopping, codeStoreUnavailable, "The server is shutting down."},
 		{feed.ErrTooManyWatches, codeOverloaded, "The server follows as many users as it can. Try another server."},
 		{store.ErrNotRecorded, codeStoreUnavailable, unavailable},
 		{store.ErrClosed, codeStoreUnavailable, "The server is shutting down."},

@@ -3,9 +3,6 @@ package api
 import (
 	"errors"
 	"fmt"
-
-	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/store"
 )
 
 // maxItemErrors is the number of invalid items that an error names.
@@ -13,21 +10,9 @@ const maxItemErrors = 20
 
 // item is one ping or leave of many.
 type item struct {
-	User     string `json:"user" minLength:"1" maxLength:"256"`
-	pingBody `json:",inline"`
+	User      string `json:"user" minLength:"1" maxLength:"256"`
+	assertion `json:",inline"`
 } // @name BatchItem
-
-// sighting validates an item.
-func (i item) sighting(now lastseen.Instant) (store.Sighting, *apiError) {
-	if err := lastseen.CheckUser(i.User); err != nil {
-		return store.Sighting{}, newError(codeInvalidUser, sentence(err))
-	}
-	at, err := parseAt(i.At, now)
-	if err != nil {
-		return store.Sighting{}, classify(err)
-	}
-	return store.Sighting{User: i.User, At: at}, nil
-}
 
 // itemErrors collects the errors of the items of a request.
 type itemErrors struct {

@@ -7,7 +7,11 @@ import (
 
 // leaveBody is the JSON of a leave.
 type leaveBody struct {
-	At jsontext.Value `json:"at" swaggertype:"string" validate:"optional"`
+	At     jsontext.Value `json:"at" swaggertype:"string" validate:"optional"`
+	Device *deviceBody    `json:"device" validate:"optional"`
+	// How long to wait before the leave is recorded, up to a minute, such as `5s`. A ping in the meantime makes it
+	// void. The response is 202.
+	After string `json:"after" validate:"optional"`
 	// The user's JWT, for a page that closes and cannot set headers. Ignored if the request has the header
 	// Authorization, or if the server does not authenticate.
 	Token string `json:"token" validate:"optional"`
@@ -18,11 +22,13 @@ type leaveBody struct {
 // @ID leaveUser
 // @Tags Recording
 // @Summary Record a leave
-// @Description The user is grey at once, and the time of the leave becomes their last-seen time. The next ping, from
+// @Description Without a device, the leave applies to the user on all tabs and devices: the user is grey at once, and
+// @Description the time of the leave becomes their last-seen time. Send it when the user signs out. The next ping, from
 // @Description any device, brings them back.
 // @Description
-// @Description A leave applies to the user on all tabs and devices. Send it when the user signs out, not each time a
-// @Description page closes: closing one of two tabs would make the user grey until the other one pings.
+// @Description With a device, the leave is of that device alone: the user is grey at once if no other device that has
+// @Description not left was seen recently. Send it when a page closes, with the device of its pings. With `after`, the
+// @Description leave waits, so that the next page of the same site can ping first.
 // @Description
 // @Description A leave older than the stored time changes nothing. A leave of a user never seen is recorded, so pings
 // @Description and leaves can arrive in any order. The body is optional. Requires the scope `ping` or the user's own
@@ -31,23 +37,25 @@ type leaveBody struct {
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
 // @Param Prefer header string false "preference"
-// @Param body body leaveBody false "The time of the event, if it is not now."
+// @Param body body leaveBody false "The device, and the time of the event if it is not now."
 // @Success 200 {object} userResponse "The resulting presence."
+// @Success 202 "Accepted. The leave has `after` and is recorded then."
 // @Success 204 "Recorded. The request has `Prefer: return=minimal`, or the caller lacks the scope `read`."
 // @Router /v1/namespaces/{namespace}/users/{user}/leave [post]
 func (s *server) leave(c echo.Context, _ query) error {
 	return s.recordOne(c, eventLeave, s.readLeave)
 }
 
-// readLeave returns the time in the body of a leave as it was sent, or nil if it is omitted. It checks an anonymous
-// caller by the token in the body: navigator.sendBeacon, which a closing page uses, cannot set headers.
-func (s *server) readLeave(c echo.Context) (jsontext.Value, error) {
+// readLeave reads the body of a leave, which is optional. It checks an anonymous caller by the token in the body:
+// navigator.sendBeacon, which a closing page uses, cannot set headers.
+func (s *server) readLeave(c echo.Context) (assertion, error) {
 	var body leaveBody
 	if err := s.readOne(c, &body); err != nil {
-		return nil, err
+		return assertion{}, err
 	}
+	asserted := assertion{At: body.At, Device: body.Device, After: body.After}
 	if callerOf(c).IsAnonymous() {
-		return body.At, s.authorizeToken(c, body.Token)
+		return asserted, s.authorizeToken(c, body.Token)
 	}
-	return body.At, nil
+	return asserted, nil
 }

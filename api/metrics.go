@@ -9,7 +9,6 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/limit"
-	"github.com/lastseen/lastseen/store"
 )
 
 // metrics are the metrics of the handlers, which docs/metrics.md defines. They outlive a handler. Methods of a nil
@@ -120,22 +119,31 @@ func (m *metrics) rateLimited(p limit.Policy) {
 	}
 }
 
-// recorded counts the events of a batch that was recorded, given the resulting states.
-func (m *metrics) recorded(e event, namespace string, batch []store.Sighting, states []lastseen.State) {
+// recorded counts events that were recorded, given the resulting states and the time of each event.
+func (m *metrics) recorded(e event, namespace string, states []lastseen.State, at func(i int) lastseen.Instant) {
 	if m == nil {
 		return
 	}
-	superseded := 0
+	superseded, left := 0, 0
 	for i, state := range states {
-		if state.Compare(lastseen.State{At: batch[i].At, Left: e == eventLeave}) > 0 {
+		switch {
+		case state.Compare(lastseen.State{At: at(i), Left: e == eventLeave}) > 0:
 			superseded++
+		case state.Left: // not if another device is live
+			left++
 		}
 	}
-	results, recorded := &m.results[e], len(states)-superseded
-	add(results.recorded, recorded)
-	add(results.superseded, superseded)
+	m.accepted(e, len(states)-superseded)
+	add(m.results[e].superseded, superseded)
 	if e == eventLeave {
-		add(m.configured.Load().left[namespace], recorded)
+		add(m.configured.Load().left[namespace], left)
+	}
+}
+
+// accepted counts events that will be recorded, or were.
+func (m *metrics) accepted(e event, n int) {
+	if m != nil {
+		add(m.results[e].recorded, n)
 	}
 }
 

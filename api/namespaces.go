@@ -139,8 +139,8 @@ func (s *server) getNamespace(c echo.Context, _ query) error {
 // @Tags Deleting
 // @Summary Delete a namespace
 // @Description Deletes a namespace and all its users at once. The deletion survives a crash. Deleting a namespace that
-// @Description does not exist is not an error. The namespace exists again from its next ping on. Requires the scope
-// @Description `admin`.
+// @Description does not exist is not an error. The namespace exists again from its next ping on. Connections stay open:
+// @Description what is heard on them counts as pings, so their users come back. Requires the scope `admin`.
 // @Param namespace path string true "namespace"
 // @Param confirm query string true "the name again"
 // @Success 204 "Deleted."

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
-
-	"github.com/lastseen/lastseen/store"
 )
 
 const (
@@ -18,6 +16,7 @@ const (
 	maxChunk    = 512  // lines recorded at once
 	readBuffer  = 16 << 10
 	lineMemory  = 128              // bytes that a line takes until it is recorded, without its user
+	extraMemory = 256              // the same, for a device or a wait, without their texts
 	lineTimeout = 30 * time.Second // for the next chunk to arrive
 )
 
@@ -33,17 +32,18 @@ func (s *server) recordLines(c echo.Context, e event, namespace string) error {
 	l.reader = bufio.NewReaderSize(c.Request().Body, readBuffer)
 	recorded := 0
 	for {
-		chunk, readErr := s.readChunk(c, &l)
-		if len(chunk) > 0 {
+		var chunk batch
+		readErr := s.readChunk(c, e, namespace, &l, &chunk)
+		if chunk.size() > 0 {
 			err := s.authorizeAgain(c, pingBulk)
 			if err == nil {
-				_, err = s.record(c.Request().Context(), e, namespace, chunk)
+				_, err = s.record(c.Request().Context(), e, namespace, &chunk)
 			}
 			if err != nil {
-				s.metrics.refused(e, len(chunk))
+				s.metrics.refused(e, chunk.size())
 				return interrupted(c, classify(err), err, l.chunkStart, recorded)
 			}
-			recorded += len(chunk)
+			recorded += chunk.size()
 		}
 		l.forget()
 		if errors.Is(readErr, io.EOF) {
@@ -67,39 +67,36 @@ func interrupted(c echo.Context, e *apiError, cause error, line, recorded int) e
 	return &stopped
 }
 
-// readChunk reads the lines of the next chunk. With an error it also returns the lines before it.
-func (s *server) readChunk(c echo.Context, l *lines) ([]store.Sighting, error) {
+// readChunk reads the lines of the next chunk. With an error, the chunk has the lines before it.
+func (s *server) readChunk(c echo.Context, e event, namespace string, l *lines, chunk *batch) error {
 	l.extendDeadlines()
 	now, err := s.Store.Now(c.Request().Context())
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var chunk []store.Sighting
 	l.chunkStart = l.number + 1
-	for len(chunk) < maxChunk {
+	for chunk.size() < maxChunk {
 		line, err := l.next()
 		if err != nil {
-			return chunk, err
+			return err
 		}
 		if len(bytes.TrimSpace(line)) > 0 {
 			var i item
 			if err := unmarshal(line, &i); err != nil {
-				return chunk, err
+				return err
 			}
-			sighting, bad := i.sighting(now)
-			if bad != nil {
-				return chunk, bad
+			if err := l.keep(i); err != nil {
+				return err
 			}
-			if err := l.keep(sighting); err != nil {
-				return chunk, err
+			if err := chunk.add(e, namespace, i.User, i.assertion, now); err != nil {
+				return err
 			}
-			chunk = append(chunk, sighting)
 		}
 		if !l.waiting() {
 			break
 		}
 	}
-	return chunk, nil
+	return nil
 }
 
 // lines reads a stream line by line.
@@ -120,8 +117,14 @@ func (l *lines) extendDeadlines() {
 }
 
 // keep takes memory for a line of the chunk.
-func (l *lines) keep(s store.Sighting) error {
-	size := lineMemory + len(s.User)
+func (l *lines) keep(i item) error {
+	size := lineMemory + len(i.User)
+	if i.Device != nil || i.After != "" {
+		size += extraMemory
+	}
+	if i.Device != nil {
+		size += len(i.Device.ID) + len(i.Device.Meta)
+	}
 	if err := l.hold.grow(size); err != nil {
 		return err
 	}

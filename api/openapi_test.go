@@ -76,18 +76,20 @@ func TestErrorCodesAreDocumented(t *testing.T) {
 func operationsOf() map[code]string {
 	const (
 		records   = " pingUser leaveUser recordPings recordLeaves"
+		devices   = " getDevices closeConnections"
 		evaluates = " getUser lookupUsers lookupUsersByQuery listUsers countUsers"
 		follows   = " getChanges postChanges"
 		deletes   = " deleteUser deleteNamespace"
-		uses      = records + evaluates + follows + deletes // a namespace in the store
+		uses      = records + evaluates + devices + follows + deletes // a namespace in the store
 		all       = uses + " getNamespace listNamespaces"
 		bodies    = records + " lookupUsers postChanges"
 	)
 	return map[code]string{
 		codeInvalidNamespace:     uses + " getNamespace EmptySegment",
-		codeInvalidUser:          records + " getUser lookupUsers lookupUsersByQuery deleteUser EmptySegment" + follows,
+		codeInvalidUser:          records + " getUser lookupUsers lookupUsersByQuery deleteUser EmptySegment" + follows + devices,
+		codeInvalidDevice:        records,
 		codeInvalidTime:          records + evaluates,
-		codeInvalidDuration:      evaluates + follows,
+		codeInvalidDuration:      evaluates + follows + " leaveUser recordLeaves",
 		codeInvalidThresholds:    evaluates,
 		codeInvalidParameter:     all + " EmptySegment",
 		codeUnknownParameter:     all,
@@ -100,7 +102,7 @@ func operationsOf() map[code]string {
 		codeTooManyHeaders:       "TooManyHeaders",
 		codeUnsupportedMediaType: bodies,
 		codeConfirmationRequired: "deleteNamespace",
-		codeNotFound:             records + evaluates + follows + " getNamespace NotFound",
+		codeNotFound:             records + evaluates + follows + " getDevices getNamespace NotFound",
 		codeMethodNotAllowed:     "MethodNotAllowed",
 		codeUnauthenticated:      all,
 		codeForbidden:            all,
@@ -109,7 +111,8 @@ func operationsOf() map[code]string {
 		codeWrongKeyType:         uses + " listNamespaces",
 		codeNamespaceMismatch:    uses,
 		codeStoreUnavailable:     uses + " listNamespaces getReadiness",
-		codeStoreFull:            records + deletes + " getReadiness",
+		codeDevicesUnavailable:   records + " getDevices",
+		codeStoreFull:            records + deletes + " closeConnections" + " getReadiness",
 		codeOverloaded:           uses + " listNamespaces",
 		codeKeysUnavailable:      all,
 		codeShuttingDown:         "getReadiness",

@@ -90,7 +90,7 @@ func (r route) shedKind() shedKind {
 		return shedList
 	case r.permission == pingBulk:
 		return shedBulk
-	case strings.HasSuffix(r.path, "/lookup"), strings.HasSuffix(r.path, "/changes"),
+	case strings.HasSuffix(r.path, "/lookup"), strings.HasSuffix(r.path, "/changes"), r.permission == readDevices,
 		r.permission == read && strings.HasSuffix(r.path, "/:user"):
 		return shedLookup
 	default:

@@ -9,7 +9,10 @@ import (
 
 // pingBody is the JSON of a ping.
 type pingBody struct {
-	At jsontext.Value `json:"at" swaggertype:"string" validate:"optional"`
+	At     jsontext.Value `json:"at" swaggertype:"string" validate:"optional"`
+	Device *deviceBody    `json:"device" validate:"optional"`
+	// Whether the person uses the device. It requires a device. Default: active.
+	Activity string `json:"activity" enums:"active,idle" validate:"optional"`
 } // @name PingRequest
 
 // ping records that a user is here.
@@ -23,12 +26,15 @@ type pingBody struct {
 // @Description A ping older than the stored time changes nothing, so pings can arrive in any order and can be
 // @Description repeated. The response has the resulting presence.
 // @Description
+// @Description With a device, the ping is of that device alone: the user stays online until all devices left. Pings
+// @Description without a device are recorded for the user.
+// @Description
 // @Description The body is optional. Requires the scope `ping` or the user's own token. The response has no body with
 // @Description `Prefer: return=minimal`, or if an API key lacks the scope `read`.
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
 // @Param Prefer header string false "preference"
-// @Param body body pingBody false "The time of the event, if it is not now."
+// @Param body body pingBody false "The device, and the time of the event if it is not now."
 // @Success 200 {object} userResponse "The resulting presence."
 // @Success 204 "Recorded. The request has `Prefer: return=minimal`, or the caller lacks the scope `read`."
 // @Router /v1/namespaces/{namespace}/users/{user}/ping [post]
@@ -36,12 +42,12 @@ func (s *server) ping(c echo.Context, _ query) error {
 	return s.recordOne(c, eventPing, s.readPing)
 }
 
-// readPing returns the time in the body of a ping as it was sent, or nil if it is omitted.
-func (s *server) readPing(c echo.Context) (jsontext.Value, error) {
+// readPing reads the body of a ping, which is optional.
+func (s *server) readPing(c echo.Context) (assertion, error) {
 	if c.Request().Body == http.NoBody { // as in most pings; this saves an allocation
-		return nil, nil
+		return assertion{}, nil
 	}
 	var body pingBody
 	err := s.readOne(c, &body)
-	return body.At, err
+	return assertion{At: body.At, Device: body.Device, Activity: body.Activity}, err
 }

@@ -2,11 +2,11 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
@@ -22,8 +22,35 @@ const (
 	eventLeave
 )
 
-// record records events in the store, and counts them by result.
+// record records a batch of events in the store, and counts them by result. It returns the resulting states if all are
+// of no device, or all of devices. Those of devices are first, since the store can refuse them all.
 func (s *server) record(
+	ctx context.Context, e event, namespace string, b *batch,
+) (states []lastseen.State, err error) {
+	if err := s.checkLater(ctx, namespace, b); err != nil {
+		return nil, err
+	}
+	if len(b.devices) > 0 {
+		if states, err = s.recordDevices(ctx, e, namespace, b.devices); err != nil {
+			return nil, err
+		}
+	}
+	if len(b.plain) > 0 {
+		if states, err = s.recordPlain(ctx, e, namespace, b.plain); err != nil {
+			return nil, err
+		}
+	}
+	for _, departure := range b.later {
+		if err := s.Connections.Later(ctx, departure); err != nil {
+			return nil, err
+		}
+		s.metrics.accepted(e, 1)
+	}
+	return states, nil
+}
+
+// recordPlain records events of no device.
+func (s *server) recordPlain(
 	ctx context.Context, e event, namespace string, batch []store.Sighting,
 ) (states []lastseen.State, err error) {
 	if e == eventPing {
@@ -32,22 +59,50 @@ func (s *server) record(
 		states, err = s.Store.Leave(ctx, namespace, batch)
 	}
 	if err == nil {
-		s.metrics.recorded(e, namespace, batch, states)
+		s.metrics.recorded(e, namespace, states, func(i int) lastseen.Instant { return batch[i].At })
 	}
 	return states, err
+}
+
+// recordDevices records events of devices.
+func (s *server) recordDevices(
+	ctx context.Context, e event, namespace string, batch []store.DeviceSighting,
+) ([]lastseen.State, error) {
+	settings := s.settings(namespace)
+	window := lastseen.DeviceWindow(settings.Thresholds, settings.PingInterval)
+	states, err := s.Store.RecordDevices(ctx, namespace, window, batch)
+	if err == nil {
+		s.metrics.recorded(e, namespace, states, func(i int) lastseen.Instant { return batch[i].At })
+	}
+	return states, err
+}
+
+// checkLater returns an error if a batch has leaves of devices that wait, and the namespace cannot have devices. After
+// the wait, no client would learn of it.
+func (s *server) checkLater(ctx context.Context, namespace string, b *batch) error {
+	for _, departure := range b.later {
+		if departure.ID == "" {
+			continue
+		}
+		if _, err := s.Store.ReadDevices(ctx, namespace, departure.User); errors.Is(err, store.ErrNoDevices) {
+			return err
+		}
+		return nil // a store that is unavailable now can be back then
+	}
+	return nil
 }
 
 // pingAfterHeader is the header of a response without a body that says when to ping next, in milliseconds.
 const pingAfterHeader = "Lastseen-Ping-After-Ms"
 
-// recordOne records an event of the user in the path, and returns the resulting presence. The function readAt reads the
-// body and returns its field "at", or nil if that is omitted.
-func (s *server) recordOne(c echo.Context, e event, readAt func(echo.Context) (jsontext.Value, error)) error {
+// recordOne records an event of the user in the path, and returns the resulting presence. The function read reads the
+// body.
+func (s *server) recordOne(c echo.Context, e event, read func(echo.Context) (assertion, error)) error {
 	namespace, user, err := pathNames(c)
 	if err != nil {
 		return err
 	}
-	raw, err := readAt(c)
+	asserted, err := read(c)
 	if err != nil {
 		return err
 	}
@@ -56,13 +111,16 @@ func (s *server) recordOne(c echo.Context, e event, readAt func(echo.Context) (j
 	if err != nil {
 		return err
 	}
-	at, err := parseAt(raw, now)
+	var b batch
+	if err := b.add(e, namespace, user, asserted, now); err != nil {
+		return err
+	}
+	states, err := s.record(ctx, e, namespace, &b)
 	if err != nil {
 		return err
 	}
-	states, err := s.record(ctx, e, namespace, []store.Sighting{{User: user, At: at}})
-	if err != nil {
-		return err
+	if len(b.later) > 0 {
+		return c.NoContent(http.StatusAccepted)
 	}
 	settings := s.settings(namespace)
 	var pingAfter int64

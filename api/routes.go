@@ -57,6 +57,9 @@ func (s *server) routes() []route {
 		{http.MethodPost, namespace + "/changes", read, s.postChanges, nil},
 		{http.MethodGet, namespace + "/connect", greeting, s.connect, nil},
 
+		{http.MethodGet, user + "/devices", readDevices, s.getDevices, nil},
+		{http.MethodDelete, user + "/connections", admin, s.closeConnections, nil},
+
 		{http.MethodDelete, user, admin, s.deleteUser, nil},
 		{http.MethodGet, namespaces, list, s.listNamespaces, []string{"limit", "cursor"}},
 		{http.MethodGet, namespace, read, s.getNamespace, nil},

@@ -42,6 +42,18 @@ func (f *errStore) RecordChanges(context.Context, string, lastseen.Thresholds) e
 
 func (f *errStore) Forget(context.Context, string, string) error { return f.err }
 
+func (f *errStore) RecordDevices(
+	context.Context, string, time.Duration, []store.DeviceSighting,
+) ([]lastseen.State, error) {
+	return nil, f.err
+}
+
+func (f *errStore) ReadDevices(context.Context, string, string) (store.UserDevices, error) {
+	return store.UserDevices{}, f.err
+}
+
+func (f *errStore) CloseConnections(context.Context, string, string) error { return f.err }
+
 func (f *errStore) Namespaces(context.Context, string, int) ([]store.NamespaceInfo, error) {
 	return nil, f.err
 }

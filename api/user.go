@@ -43,8 +43,9 @@ func (s *server) getUser(c echo.Context, q query) error {
 // @ID deleteUser
 // @Tags Deleting
 // @Summary Delete a user
-// @Description Deletes a user from all responses at once. The deletion survives a crash. Deleting an unknown user is
-// @Description not an error. The next ping makes the user known again. Requires the scope `admin`.
+// @Description Deletes a user, with their devices, from all responses at once. The deletion survives a crash. Deleting
+// @Description an unknown user is not an error. The user's connections are closed within a second, on all servers. The
+// @Description next ping makes the user known again. Requires the scope `admin`.
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
 // @Success 204 "Deleted."
@@ -52,6 +53,10 @@ func (s *server) getUser(c echo.Context, q query) error {
 func (s *server) deleteUser(c echo.Context, _ query) error {
 	namespace, user, err := pathNames(c)
 	if err != nil {
+		return err
+	}
+	// First, so that what is heard on a connection until it is closed does not bring the user back.
+	if err := s.Store.CloseConnections(c.Request().Context(), namespace, user); err != nil {
 		return err
 	}
 	if err := s.Store.Forget(c.Request().Context(), namespace, user); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/connections"
 )
 
 // runtimeConfig is the configuration of a running server and the HTTP handler made from it. A reload replaces both.
@@ -29,7 +30,8 @@ type runtimeConfig struct {
 	authenticator *auth.Authenticator // of current
 	certificate   *certificate        // nil without TLS
 	feeds         feeds
-	changed       chan struct{} // holds one value when there was a reload since the last receive
+	registry      *connections.Registry // of the connections that users hold open
+	changed       chan struct{}         // holds one value when there was a reload since the last receive
 }
 
 // dependencies is what a server has for as long as it runs.
@@ -52,6 +54,7 @@ func newRuntimeConfig(c *config.Config, d dependencies) (*runtimeConfig, error) 
 	}
 	r := &runtimeConfig{dependencies: d, certificate: certificate, changed: make(chan struct{}, 1)}
 	r.feeds = r.newFeeds(c.MaxWatches)
+	r.registry = r.newRegistry(c.MaxUserWebsockets)
 	return r, r.replace(c)
 }
 
@@ -77,7 +80,8 @@ func (r *runtimeConfig) apiConfig(c *config.Config) api.Config {
 		Logger: r.logger, AccessLog: c.AccessLog, Tracer: r.tracer,
 		Limits:     limit.Limits{Caller: c.RateLimit, User: c.UserRateLimit},
 		BodyMemory: c.BodyMemory, CORSOrigins: c.CORSOrigins, AllowedHosts: c.AllowedHosts,
-		TrustedProxies: c.TrustedProxies, Feeds: r.feeds.hub, Shared: r.shared,
+		TrustedProxies: c.TrustedProxies, Feeds: r.feeds.hub, Connections: r.registry,
+		WebSockets: webSocketLimits(c), Shared: r.shared,
 	}
 }
 

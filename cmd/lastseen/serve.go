@@ -22,14 +22,17 @@ import (
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/tracing"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/coalesce"
+	"github.com/lastseen/lastseen/store/connections"
 	"github.com/lastseen/lastseen/store/filestore"
 	"github.com/lastseen/lastseen/store/jobs"
 	"github.com/lastseen/lastseen/store/observe"
 	"github.com/lastseen/lastseen/store/redisstore"
 )
 
-// shutdownTimeout is how long requests in progress can take when the server accepts no more, which is after draining
-// for config.Drain. With 2 seconds of that, the rest of 10 seconds is for the last flush.
+// shutdownTimeout is how long requests in progress can take when the server accepts no more, together with the leaves
+// that wait for their time. That is after draining for config.DrainTime or, while WebSockets are open, up to
+// config.ConnectDrainTime if that is longer. 3 more seconds are for the last flush: with 2 seconds of draining, a stop
+// takes at most 10 seconds, and with WebSockets and their 30 seconds 38.
 const shutdownTimeout = 5 * time.Second
 
 // serveCmd runs the service.
@@ -189,11 +192,11 @@ func serve(
 	if err := drain(running, time.After, failed); err != nil {
 		return err
 	}
-	return shutdown(server, logger)
+	return shutdown(server, running.registry, logger)
 }
 
 // startJobs adds the configured namespaces to the store, and starts what runs in the background until the context ends;
-// feeds run longer. It returns a function that ends all of that and waits for it.
+// feeds and connections run longer. It returns a function that ends all of that and waits for it.
 func (r *runtimeConfig) startJobs(ctx context.Context, hangups <-chan os.Signal) (stop func()) {
 	names := func() []string { return r.config().Names() }
 	registrar := jobs.NewRegistrar(r.store, names, r.changed, r.logger)
@@ -205,6 +208,7 @@ func (r *runtimeConfig) startJobs(ctx context.Context, hangups <-chan os.Signal)
 
 	background, cancel := context.WithCancel(ctx)
 	stopFeeds := r.feeds.start(ctx)
+	stopConnections := r.keepConnections(ctx)
 	var work sync.WaitGroup
 	work.Go(func() { retention.Run(background) })
 	work.Go(func() { registrar.Run(background) })
@@ -213,25 +217,26 @@ func (r *runtimeConfig) startJobs(ctx context.Context, hangups <-chan os.Signal)
 	return func() {
 		cancel()
 		work.Wait()
+		stopConnections()
 		stopFeeds()
 	}
 }
 
-// drain lets load balancers and clients move to other servers, while requests are still served. It returns an error if
-// the server fails meanwhile.
+// drain lets load balancers and clients move to other servers, while requests are still served. WebSockets can have more
+// time than requests; without any, drain does not wait for them. It returns an error if the server fails meanwhile.
 func drain(running *runtimeConfig, after func(time.Duration) <-chan time.Time, failed <-chan error) error {
-	wait := running.config().DrainTime()
-	running.logger.Info("stopping", "drain", wait)
-	running.shared.Drain()
-	if wait == 0 {
-		return nil
+	c, shared := running.config(), running.shared
+	wait := c.DrainTime()
+	running.logger.Info("stopping", "drain", wait, "websockets", shared.WebSockets())
+	shared.Drain()
+	if wait > 0 {
+		select {
+		case <-after(wait):
+		case err := <-failed:
+			return err
+		}
 	}
-	select {
-	case <-after(wait):
-		return nil
-	case err := <-failed:
-		return err
-	}
+	return endWebSockets(shared, max(0, c.ConnectDrainTime()-wait), failed)
 }
 
 // serveConnections serves the connections of a listener, over TLS if there is a certificate.
@@ -243,10 +248,12 @@ func serveConnections(server *http.Server, listener net.Listener, c *certificate
 	return server.ServeTLS(listener, "", "")
 }
 
-// shutdown accepts no new requests and waits up to shutdownTimeout for those in progress.
-func shutdown(server *http.Server, logger *slog.Logger) error {
+// shutdown writes the leaves that wait for their time, accepts no new requests and waits for those in progress, all
+// that up to shutdownTimeout.
+func shutdown(server *http.Server, registry *connections.Registry, logger *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
+	registry.Stop(ctx)
 	err := server.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		logger.Warn("some requests took too long and were cut off")

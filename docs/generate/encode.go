@@ -22,6 +22,8 @@ const order = `
 	/v1/namespaces/{namespace}/pings
 	/v1/namespaces/{namespace}/leaves
 	/v1/namespaces/{namespace}/users/{user}
+	/v1/namespaces/{namespace}/users/{user}/devices
+	/v1/namespaces/{namespace}/users/{user}/connections
 	/v1/namespaces/{namespace}/lookup
 	/v1/namespaces/{namespace}/users
 	/v1/namespaces/{namespace}/counts
@@ -31,8 +33,10 @@ const order = `
 	get post delete
 	name in $ref operationId summary user status code detail nullable format description required
 	schema value now example examples parameters requestBody headers content responses
+	id kind meta since
 	last_seen left valid_until as_of green_ms yellow_ms ping_after_ms namespace index
-	green yellow grey total namespaces users hint next_cursor cursor more reset poll_after_ms`
+	green yellow grey total namespaces users hint next_cursor cursor more reset poll_after_ms
+	kinds activity idle_since devices device gone live after token`
 
 // encode writes a document as YAML.
 func encode(doc object) ([]byte, error) {

@@ -1,33 +1,41 @@
 // Package connections turns the connections that users hold open on this server into pings and goodbyes in the store.
-// It knows nothing of the protocol: a transport reports what it hears, and is told when to close.
+// It knows nothing of the protocol: a transport reports what it hears, and closes a connection when it is asked to.
 //
 // Evidence, not hope: whatever is heard on a connection is recorded as a ping at the time at which it was heard, in
 // bulk. A connection that ends without a word is followed by silence, which the thresholds turn into a status.
+//
+// # Time
+//
+// When something was heard is a monotonic time. It becomes a time by the store's clock when it is written: the clock's
+// time at that moment less the age. So a clock that is set neither stops evidence nor moves it into the future.
 package connections
 
 import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
 
-// The errors of Open.
-var (
-	// ErrTooMany means that the user has as many connections on this server as allowed.
-	ErrTooMany = errors.New("the user has too many connections")
-	// ErrStopping means that the server is stopping.
-	ErrStopping = errors.New("the server is stopping")
-)
-
 const (
-	// MaxGrace is the longest grace, and the longest delay of a leave.
-	MaxGrace = time.Minute
-	// MaxLater is the number of leaves that wait for their time on one server; more are written at once.
-	MaxLater = 10_000
+	tickEvery  = 250 * time.Millisecond // what waited and is due is written
+	pollEvery  = 500 * time.Millisecond // closings are read, while there are connections
+	roundEvery = time.Second            // evidence is written; retries
+
+	maxBatch    = 4096 // sightings in one call
+	callsAtOnce = 8
+
+	// longestSleep is the time after which a connection is looked at again, so that shorter ping intervals apply soon.
+	longestSleep = time.Minute
+	// activityEvery is the least time between two records of a connection because of its activity.
+	activityEvery = 5 * time.Second
+
+	defaultMaxUser = 16
 )
 
 // Settings are those of a namespace.
@@ -36,115 +44,184 @@ type Settings struct {
 	PingInterval time.Duration
 }
 
+// evidenceEvery returns the least time between two records of what was heard on a connection.
+func (s Settings) evidenceEvery() time.Duration { return s.PingInterval / 4 * 3 }
+
 // Options configures a registry. Store and Settings are required.
 type Options struct {
 	Store    store.Store
 	Settings func(namespace string) Settings // current; called often, by several goroutines
 	MaxUser  int                             // connections of one user on this server; default 16
+	Left     func(namespace string, n int)   // called after goodbyes and leaves that made users leave; default nothing
 	Random   func() float64                  // in [0, 1), for jitter; default math/rand/v2
 	Logger   *slog.Logger                    // default slog.Default()
-}
-
-// Reason is why the registry has a connection closed.
-type Reason int
-
-// The reasons.
-const (
-	// Closed: the user was forgotten, or an operator closed the user's connections.
-	Closed Reason = iota
-	// Impossible: the namespace cannot have devices any longer, or its user cannot be recorded for another reason that
-	// does not pass.
-	Impossible
-)
-
-// Opening describes a connection that begins.
-type Opening struct {
-	Namespace, User string
-	// Device is the ID of the device; empty for one that the registry makes. Several connections can have the same: each
-	// has a record of its own.
-	Device string
-	Kind   lastseen.DeviceKind
-	Meta   string
-	Grace  time.Duration // from the end of the connection to its goodbye; 0 to MaxGrace
-	// Close is called once, in a goroutine of its own, if the registry ends the connection. The transport closes it and
-	// calls End with Silent.
-	Close func(Reason)
-}
-
-// Ending is how a connection ended.
-type Ending int
-
-// The endings.
-const (
-	// Gone: the peer closed the connection, or it broke: a goodbye at the time at which it was heard last, written after
-	// the grace.
-	Gone Ending = iota
-	// Silent: the peer was not heard any longer, or the server ended the connection: nothing is written, and the record
-	// decays.
-	Silent
-	// Left: the client said goodbye by Leave before.
-	Left
-)
-
-// Departure is a leave that is written later, unless a ping comes meanwhile: since it has the time at which it was
-// asked for, a later ping makes it harmless.
-type Departure struct {
-	Namespace            string
-	store.DeviceSighting               // Gone; with an empty ID it is of all devices
-	After                time.Duration // up to MaxGrace
 }
 
 // Stats describes a registry at this moment, and since the start.
 type Stats struct {
 	Open      int   // connections of users
-	Waiting   int   // goodbyes and leaves that wait for their time
+	Waiting   int   // goodbyes and leaves that wait for their time, or for the store
 	Evidence  int   // connections that were heard and have to be written, while the store is away
 	Opened    int64 // since the start, as the rest
 	Goodbyes  int64 // connections that ended with a leave, or whose goodbye was written after the grace
 	Lost      int64 // connections that ended in silence
 	Forgotten int64 // connections that were closed because of [Closed]
+	Dropped   int64 // goodbyes that were not written: too many waited, or the store does not take them
 }
 
 // Registry holds the connections of users on this server.
-type Registry struct{ o Options }
+type Registry struct {
+	o         Options
+	monotonic func() time.Duration
+	pause     func(context.Context, time.Duration) // returns early when the context ends
 
-// New returns a registry without connections. Run does its work.
-func New(o Options) *Registry { return &Registry{o} }
+	// working is held while the store is called, except by Open and for single sightings. It guards the next fields.
+	working             chan struct{}
+	nextPoll, nextRound time.Duration
+	away                bool // since awaySince, calls failed
+	awaySince           time.Duration
 
-// Run writes evidence and goodbyes, and closes what other servers ask to close, until the context ends.
-func (r *Registry) Run(ctx context.Context) { <-ctx.Done() }
-
-// Stop has Open fail from now on, writes the leaves and goodbyes that wait for their time, and returns when they are
-// written or the context ends. Connections stay open; their ends write nothing any longer.
-func (r *Registry) Stop(context.Context) {}
-
-// Open records the connection's first ping, at the present by the store's clock, and returns the connection. Errors are
-// ErrTooMany, ErrStopping and those of the store, and then there is no connection.
-func (r *Registry) Open(context.Context, Opening) (*Connection, error) { return nil, ErrStopping }
-
-// Later writes a leave after its delay; at once if too many wait. It returns an error only if it had to be written at
-// once.
-func (r *Registry) Later(context.Context, Departure) error { return ErrStopping }
-
-// Stats returns the current statistics.
-func (r *Registry) Stats() Stats { return Stats{} }
-
-// Connection is a connection that a user holds open. Its methods may be called from many goroutines.
-type Connection struct{ device string }
-
-// Device returns the ID of the device.
-func (c *Connection) Device() string { return c.device }
-
-// Heard notes that the peer was heard at this moment. It is cheap, and writes nothing by itself.
-func (c *Connection) Heard() {}
-
-// SetIdle notes whether the person uses the device.
-func (c *Connection) SetIdle(idle bool) {}
-
-// Leave writes a goodbye at this moment and returns the user's state.
-func (c *Connection) Leave(context.Context) (lastseen.State, error) {
-	return lastseen.State{}, ErrStopping
+	mu       sync.Mutex
+	stopping bool
+	place    store.ClosingPlace // "" until the first is taken
+	users    map[userKey]*Connection
+	held     []held
+	returned time.Duration // when the store was last back after it had been away
+	waiting  []pending
+	later    int           // of those that wait: leaves by Later
+	nextWarn time.Duration // when a dropped goodbye is logged again
+	stats    Stats         // all but Waiting
 }
 
-// End notes that the connection ended. The first call counts.
-func (c *Connection) End(Ending) {}
+// userKey names a user. Registry.users has the first of the user's connections, which name the next.
+type userKey struct{ namespace, user string }
+
+// held is a connection whose evidence is written. Those that are not due are passed over without touching their memory.
+type held struct {
+	due time.Duration // monotonic
+	c   *Connection
+}
+
+// New returns a registry without connections. Run does its work.
+func New(o Options) *Registry {
+	if o.MaxUser == 0 {
+		o.MaxUser = defaultMaxUser
+	}
+	if o.Left == nil {
+		o.Left = func(string, int) {}
+	}
+	if o.Random == nil {
+		o.Random = rand.Float64
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	start := time.Now()
+	return &Registry{
+		o:         o,
+		monotonic: func() time.Duration { return time.Since(start) },
+		pause:     pause,
+		working:   make(chan struct{}, 1),
+		users:     map[userKey]*Connection{},
+	}
+}
+
+// pause waits, until the context ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// Run writes evidence and goodbyes, and closes what other servers ask to close, until the context ends.
+func (r *Registry) Run(ctx context.Context) {
+	ticker := time.NewTicker(tickEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			r.tick(ctx)
+		}
+	}
+}
+
+// tick does what is due.
+func (r *Registry) tick(ctx context.Context) {
+	r.working <- struct{}{}
+	defer func() { <-r.working }()
+	now := r.monotonic()
+	round := now >= r.nextRound
+	if round {
+		r.nextRound = now + roundEvery
+	}
+	if !round && now < r.nextPoll && !r.waits(now) || r.idle() {
+		return
+	}
+	r.nextPoll = now + pollEvery
+	_ = r.work(ctx, task{evidence: round}) // it was logged, and is tried again
+}
+
+// idle reports whether there is nothing to do until something happens.
+func (r *Registry) idle() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.users) == 0 && len(r.waiting) == 0
+}
+
+// task is what a call of work does besides closing connections and writing what waited for its time.
+type task struct {
+	evidence bool // write the evidence that is due
+	all      bool // write all of it
+}
+
+// work does a task and returns an error if something has to be done again. The caller holds working.
+func (r *Registry) work(ctx context.Context, t task) error {
+	now, err := r.now(ctx)
+	if err == nil {
+		err = errors.Join(r.closeAsked(ctx, now), r.writeDue(ctx, now, t))
+	}
+	r.report(ctx, now, t, err)
+	return err
+}
+
+// writeDue writes what is due. It does so also if the closings cannot be read: on a Redis Cluster this says nothing about
+// the namespaces.
+func (r *Registry) writeDue(ctx context.Context, now moment, t task) error {
+	batch := r.takeDue(now)
+	if t.evidence {
+		batch = append(batch, r.collect(now, t.all)...)
+	}
+	r.write(ctx, batch)
+	return r.settle(batch, now, t)
+}
+
+// report logs that the store is away, and that it is back.
+func (r *Registry) report(ctx context.Context, now moment, t task, err error) {
+	switch {
+	case ctx.Err() != nil: // the server stops
+	case err != nil && !r.away:
+		r.away, r.awaySince = true, now.monotonic
+		r.o.Logger.Warn("cannot record what is heard on connections; trying again every second", "error", err)
+	case err == nil && r.away && t.evidence:
+		r.away = false
+		r.o.Logger.Info("what is heard on connections is recorded again",
+			"after", (now.monotonic - r.awaySince).Round(time.Second).String())
+		r.mu.Lock()
+		r.returned = now.monotonic
+		r.mu.Unlock()
+	}
+}
+
+// Stats returns the current statistics.
+func (r *Registry) Stats() Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.stats
+	s.Waiting = len(r.waiting)
+	return s
+}

@@ -80,8 +80,9 @@ func Verify(path string) error {
 	if err != nil {
 		return err
 	}
-	if current := supported().current; version != current {
-		return fmt.Errorf("its format has version %d, and this lastseen verifies version %d", version, current)
+	if k := supported(); version < k.base || version > k.current {
+		return fmt.Errorf("its format has version %d, and this lastseen verifies versions %d to %d",
+			version, k.base, k.current)
 	}
 	h, err := readHeader(f)
 	if err != nil {

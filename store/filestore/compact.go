@@ -98,7 +98,8 @@ func (l *fileLog) replace(next *fileWriter, from int64) error {
 	if err := next.copyLog(l.file, l.header, from, l.end); err != nil {
 		return err
 	}
-	if err := next.seal((*os.File).Sync); err != nil {
+	next.header.version = max(next.header.version, l.needed())
+	if err := next.seal((*os.File).Sync); err != nil { // this writes the header
 		return err
 	}
 	if err := l.mayReplace(next.file); err != nil {
@@ -186,7 +187,7 @@ func (w *fileWriter) writeSnapshot(namespaces []frozen) (err error) {
 	for _, n := range namespaces {
 		run.in(n.name)
 		n.order.Scan(func(e entry) bool {
-			run.set(n.name, string(n.names.at(e.name)), e.score.state())
+			n.write(&run, e)
 			err = writeFrom(chunkSize)
 			return err == nil
 		})
@@ -198,6 +199,27 @@ func (w *fileWriter) writeSnapshot(namespaces []frozen) (err error) {
 		}
 	}
 	return writeFrom(0)
+}
+
+// write adds a user to a snapshot.
+func (f *frozen) write(run *changes, e entry) {
+	user, state := string(f.names.at(e.name)), e.score.state()
+	if f.devices == nil {
+		run.set(f.name, user, state)
+		return
+	}
+	d, said := f.devices.read(e.name)
+	if isZero(d) {
+		run.set(f.name, user, state)
+		return
+	}
+	meta := map[string]string{}
+	for i, text := range said {
+		if text != "" {
+			meta[d.Records[i].ID] = text
+		}
+	}
+	run.setDevices(f.name, user, state, d, meta)
 }
 
 func (w *fileWriter) copyLog(f io.ReaderAt, h header, from, to int64) error {

@@ -2,6 +2,8 @@ package filestore
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/lastseen/lastseen"
@@ -10,12 +12,206 @@ import (
 
 // RecordDevices implements [store.Store].
 func (s *Store) RecordDevices(
-	context.Context, string, time.Duration, []store.DeviceSighting,
+	ctx context.Context, namespace string, window time.Duration, batch []store.DeviceSighting,
 ) ([]lastseen.State, error) {
-	return nil, store.ErrNoDevices
+	if s.writer.sync == 0 {
+		batch = slices.Clone(batch) // the write can outlast the call
+	}
+	s.writer.log.devices.Store(true)
+	a := &deviceAssertions{namespace: namespace, window: window, batch: batch, now: s.readClock}
+	if err := s.writer.do(ctx, write{op: a}); err != nil {
+		return nil, err // and not states, which the write may still change
+	}
+	return a.states, a.err
 }
 
 // ReadDevices implements [store.Store].
-func (s *Store) ReadDevices(context.Context, string, string) (store.UserDevices, error) {
-	return store.UserDevices{}, store.ErrNoDevices
+func (s *Store) ReadDevices(ctx context.Context, name, user string) (devices store.UserDevices, err error) {
+	err = s.readIn(ctx, name, func(n *namespace) { devices = n.readDevices(user) })
+	return devices, err
+}
+
+func (n *namespace) readDevices(user string) store.UserDevices {
+	s := n.get(user)
+	d, said := n.users.devicesOf(user)
+	u := store.UserDevices{State: s, Devices: d.Of(s)}
+	for _, r := range u.Records {
+		u.Meta = append(u.Meta, said[indexOf(d.Records, r.ID)])
+	}
+	return u
+}
+
+// deviceAssertions are a batch of pings and goodbyes of devices.
+type deviceAssertions struct {
+	namespace string
+	window    time.Duration
+	batch     []store.DeviceSighting
+	now       func() lastseen.Instant
+	err       error            // why nothing was recorded
+	states    []lastseen.State // the result
+}
+
+func (a *deviceAssertions) do(t *transaction) {
+	if len(a.batch) == 0 {
+		return
+	}
+	if a.err = t.ensure(a.namespace); a.err != nil {
+		return
+	}
+	now := a.now()
+	if t.staged == nil {
+		t.now = now
+	}
+	writes := deviceWrites{t: t, namespace: a.namespace, users: map[string]*deviceWrite{}}
+	for _, sighting := range a.batch {
+		w, r := writes.of(sighting.User), sighting.Record()
+		r.At = store.Bounded(r.At, now)
+		w.state, w.Devices = w.Assert(w.state, a.window, r)
+		if sighting.Meta != "" {
+			w.say(r.ID, sighting.Meta)
+		}
+	}
+	writes.finish()
+	a.states = make([]lastseen.State, len(a.batch))
+	for i, sighting := range a.batch {
+		a.states[i] = writes.of(sighting.User).state
+	}
+}
+
+// leaveDevices makes the leaves in a namespace that has devices.
+func (a *assertions) leaveDevices(t *transaction, now lastseen.Instant) {
+	writes := deviceWrites{t: t, namespace: a.namespace, users: map[string]*deviceWrite{}}
+	for _, sighting := range a.batch {
+		w := writes.of(sighting.User)
+		w.state, w.Devices = w.Leave(w.state, store.Bounded(sighting.At, now))
+	}
+	writes.finish()
+	for i, sighting := range a.batch {
+		a.states[i] = writes.of(sighting.User).state
+	}
+}
+
+// deviceWrites are the writes of a batch to users and their devices. Each user is written once, at the end: the devices
+// of one user can take kilobytes in the file.
+type deviceWrites struct {
+	t         *transaction
+	namespace string
+	users     map[string]*deviceWrite
+	order     []*deviceWrite
+}
+
+// deviceWrite is the write to one user.
+type deviceWrite struct {
+	user string
+	deviceChange
+	state    lastseen.State
+	before   lastseen.Devices
+	stateWas lastseen.State
+}
+
+// deviceChange is what the devices of a user are now, and what clients said about some of them, by the ID of the
+// record.
+type deviceChange struct {
+	lastseen.Devices
+	meta map[string]string
+}
+
+// of returns the write to a user, which begins with what is stored.
+func (ws *deviceWrites) of(user string) *deviceWrite {
+	w := ws.users[user]
+	if w == nil {
+		s, d := ws.t.get(ws.namespace, user), ws.t.devicesOf(ws.namespace, user)
+		w = &deviceWrite{user: user, deviceChange: deviceChange{Devices: d}, before: d, state: s, stateWas: s}
+		ws.users[user] = w
+		ws.order = append(ws.order, w)
+	}
+	return w
+}
+
+func (c *deviceChange) say(record, meta string) {
+	if c.meta == nil {
+		c.meta = map[string]string{}
+	}
+	c.meta[record] = meta
+}
+
+// finish makes the writes that change anything.
+func (ws *deviceWrites) finish() {
+	for _, w := range ws.order {
+		maps.DeleteFunc(w.meta, func(record, meta string) bool {
+			return indexOf(w.Records, record) < 0 || ws.t.saidOf(ws.namespace, w.user, record) == meta
+		})
+		switch {
+		case len(w.meta) > 0 || !sameDevices(w.Devices, w.before):
+			ws.t.setDevices(ws.namespace, w.user, w.state, w.deviceChange)
+		case w.state != w.stateWas:
+			ws.t.set(ws.namespace, w.user, w.state)
+		}
+	}
+}
+
+func sameDevices(a, b lastseen.Devices) bool {
+	return a.Window == b.Window && a.Left == b.Left && slices.Equal(a.Records, b.Records)
+}
+
+// hasDevices reports whether a namespace has had a device.
+func (t *transaction) hasDevices(namespace string) bool {
+	n, ok := t.index.namespaces.Get(namespace)
+	return ok && n.users.devices != nil || t.devices[namespace] != nil
+}
+
+// devicesOf returns the devices of a user.
+func (t *transaction) devicesOf(namespace, user string) lastseen.Devices {
+	if c, ok := t.devices[namespace][user]; ok {
+		return c.Devices
+	}
+	d, _ := t.index.devicesOf(namespace, user)
+	return d
+}
+
+// saidOf returns what a client said about the device of a record.
+func (t *transaction) saidOf(namespace, user, record string) string {
+	if c, ok := t.devices[namespace][user]; ok {
+		return c.meta[record] // "" if it is in the index: then it is written again
+	}
+	d, said := t.index.devicesOf(namespace, user)
+	if i := indexOf(d.Records, record); i >= 0 {
+		return said[i]
+	}
+	return ""
+}
+
+// setDevices changes the state and the devices of a user.
+func (t *transaction) setDevices(namespace, user string, s lastseen.State, c deviceChange) {
+	t.log.setDevices(namespace, user, s, c.Devices, c.meta)
+	if t.staged == nil {
+		t.make(userKey{namespace, user}, s)
+		t.index.setDevices(namespace, user, c.Devices, c.meta)
+		return
+	}
+	t.staged[userKey{namespace, user}] = s
+	meta := map[string]string{}
+	maps.Copy(meta, t.devices[namespace][user].meta)
+	for _, r := range t.devicesOf(namespace, user).Records {
+		if indexOf(c.Records, r.ID) < 0 {
+			meta[r.ID] = "" // also if the record is back before the flush
+		}
+	}
+	maps.Copy(meta, c.meta)
+	t.stageDevices(namespace, user, deviceChange{c.Devices, meta})
+}
+
+// stageDevices notes the devices of a user in a staged transaction. In a namespace without devices, it does nothing
+// for a user without devices.
+func (t *transaction) stageDevices(namespace, user string, c deviceChange) {
+	if isZero(c.Devices) && !t.hasDevices(namespace) {
+		return
+	}
+	if t.devices == nil {
+		t.devices = map[string]map[string]deviceChange{}
+	}
+	if t.devices[namespace] == nil {
+		t.devices[namespace] = map[string]deviceChange{}
+	}
+	t.devices[namespace][user] = c
 }

@@ -80,6 +80,8 @@ type Store struct {
 	writer *writer
 	gap    func(namespace string, gap time.Duration) // nil for none
 
+	closings *closings
+
 	mu    sync.RWMutex
 	index index // guarded by mu
 }
@@ -107,7 +109,7 @@ func openWith(k formats, o Options) (*Store, error) {
 		opened := time.Now()
 		o.Monotonic = func() time.Duration { return time.Since(opened) }
 	}
-	s := &Store{path: path, now: o.Now, gap: o.Gap}
+	s := &Store{path: path, now: o.Now, gap: o.Gap, closings: newClosings(o.Monotonic)}
 	s.index.feeds = feeds{clock: s.readClock, monotonic: o.Monotonic}
 	s.clock = clock.New(clock.Options{Name: "machine", Monotonic: o.Monotonic, Logger: o.Logger})
 	s.readClock()
@@ -125,13 +127,13 @@ func (s *Store) load(k formats, o Options) (*fileLog, error) {
 	if err != nil {
 		return nil, err
 	}
-	file, err := openFile(path, k.current)
+	file, err := openFile(path, k.base)
 	if err != nil {
 		return nil, err
 	}
 	l, err := k.load(file)
 	log := &fileLog{
-		path: path, version: k.current, compactAfter: o.CompactAfter, now: o.Now, logger: o.Logger,
+		path: path, version: k.base, compactAfter: o.CompactAfter, now: o.Now, logger: o.Logger,
 		fsync: (*os.File).Sync, recordFile: recordFile{file, l.header, l.end}, stop: make(chan struct{}),
 	}
 	if err == nil {

@@ -23,7 +23,13 @@ var (
 	ErrOlder = errors.New("the data file has an older format")
 )
 
-// A data file, version 1. All numbers are big endian, all checksums CRC-32C.
+// The versions of the format. They differ only in the changes that a file contains: see record.go.
+const (
+	version1 = 1 // no devices
+	version2 = 2 // devices
+)
+
+// A data file. All numbers are big endian, all checksums CRC-32C.
 //
 //	file     = header, snapshot records, log records
 //	header   = "lastseen", version u32, salt u32, sealed u64, checksum of these u32

@@ -113,10 +113,27 @@ func (n *namespace) set(user string, s lastseen.State) lastseen.State {
 
 // shrink frees the memory of a namespace that was large, once it is empty.
 func (n *namespace) shrink() {
-	if n.users.len() == 0 && len(n.users.names.chunks) > 1 {
+	if n.users.len() == 0 && n.users.large() {
 		feed := n.feed
 		*n = *newNamespace(newUsers())
 		n.feed = feed
+	}
+}
+
+// devicesOf returns the devices of a user, and what clients said about each.
+func (x *index) devicesOf(namespace, user string) (lastseen.Devices, []string) {
+	if n, ok := x.namespaces.Get(namespace); ok {
+		return n.users.devicesOf(user)
+	}
+	return lastseen.Devices{}, nil
+}
+
+// setDevices stores the devices of a user who is known; see users.setDevices.
+func (x *index) setDevices(namespace, user string, d lastseen.Devices, meta map[string]string) {
+	if n, ok := x.namespaces.Get(namespace); ok {
+		bytes := n.users.bytes
+		n.users.setDevices(user, d, meta)
+		x.live += n.users.bytes - bytes
 	}
 }
 
@@ -245,16 +262,17 @@ func (n *namespace) before(cutoff lastseen.Instant, limit int) (stale []string) 
 }
 
 type frozen struct {
-	name  string
-	names *names
-	order *btree.BTreeG[entry]
+	name    string
+	names   *names
+	order   *btree.BTreeG[entry]
+	devices *deviceTable // nil for none
 }
 
 // freeze returns all namespaces as they are now, to be read without a lock until the next freeze.
 func (x *index) freeze() []frozen {
 	all := make([]frozen, 0, x.namespaces.Len())
 	x.namespaces.Scan(func(name string, n *namespace) bool {
-		all = append(all, frozen{name, n.users.names.freeze(), n.order.Copy()})
+		all = append(all, frozen{name, n.users.names.freeze(), n.order.Copy(), n.users.devices.freeze()})
 		return true
 	})
 	return all

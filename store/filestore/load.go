@@ -8,16 +8,21 @@ import (
 	"os"
 )
 
-// formats holds the version of the format that is written, and a reader for each version that can be read. A file of an
-// older version is rewritten before anything is appended to it.
+// formats holds a reader for each version of the format that can be read. A file of a version older than base is
+// rewritten as one of version base before anything is appended to it. From base to current, each version is the one
+// before with more kinds of changes: a file has the lowest version that has the changes in it, so that an older lastseen
+// can open it if possible.
 type formats struct {
-	current uint32
-	read    map[uint32]func(*os.File) (loaded, error)
+	base, current uint32
+	read          map[uint32]func(*os.File) (loaded, error)
 }
 
 // supported returns the formats of this version of lastseen.
 func supported() formats {
-	return formats{current: 1, read: map[uint32]func(*os.File) (loaded, error){1: readV1}}
+	return formats{
+		base: version1, current: version2,
+		read: map[uint32]func(*os.File) (loaded, error){version1: readFile, version2: readFile},
+	}
 }
 
 // loaded is the content of a data file.
@@ -43,7 +48,8 @@ func (k formats) load(f *os.File) (loaded, error) {
 	return read(f)
 }
 
-func readV1(f *os.File) (loaded, error) {
+// readFile reads a file of version 1 or 2.
+func readFile(f *os.File) (loaded, error) {
 	h, err := readHeader(f)
 	if err != nil {
 		return loaded{}, err

@@ -47,11 +47,28 @@ func (f *recordFile) seal(fsync func(*os.File) error) error {
 	return fsync(f.file)
 }
 
+// raise gives the file a version, unless it has that one or a later one.
+func (f *recordFile) raise(version uint32, fsync func(*os.File) error) error {
+	if f.header.version >= version {
+		return nil
+	}
+	h := f.header
+	h.version = version
+	if _, err := f.file.WriteAt(h.bytes(), 0); err != nil {
+		return err
+	}
+	if err := fsync(f.file); err != nil {
+		return err
+	}
+	f.header = h
+	return nil
+}
+
 // fileLog is the data file in use. It appends records to the file, and replaces the file by a shorter one when it has
 // grown. Only the writer's goroutine calls its methods, except reopen.
 type fileLog struct {
 	path         string // of the file, without symbolic links
-	version      uint32 // of the files that it writes
+	version      uint32 // the lowest of the files that it writes
 	compactAfter int64
 	now          func() time.Time
 	logger       *slog.Logger
@@ -59,6 +76,7 @@ type fileLog struct {
 
 	mu         sync.Mutex   // held while a record is appended and while the file is replaced
 	recordFile              // everything before its end is on the disk
+	devices    atomic.Bool  // what is appended, or in a snapshot, can have devices
 	renamed    bool         // the new name of the file may not be on the disk yet
 	size       atomic.Int64 // the end, to be read without mu, which is held while the disk hangs
 
@@ -73,7 +91,7 @@ type fileLog struct {
 // prepare removes what a crash left behind, and rewrites a file of an older format. It is the first to change the file.
 func (l *fileLog) prepare(found loaded, x *index) error {
 	os.Remove(tempName(l.path))
-	if found.header.version != l.version {
+	if found.header.version < l.version {
 		l.logger.Info("upgrading the data file", "from", found.header.version, "to", l.version)
 		return l.compact(x.freeze(), l.end)
 	}
@@ -84,6 +102,14 @@ func (l *fileLog) prepare(found loaded, x *index) error {
 	return errors.Join(l.file.Truncate(l.end), l.fsync(l.file))
 }
 
+// needed returns the version that the file in use needs, and any that replaces it; mu is held.
+func (l *fileLog) needed() uint32 {
+	if l.devices.Load() {
+		return max(l.header.version, version2)
+	}
+	return l.header.version
+}
+
 // append writes a run and syncs it to the disk, one record after the other. After an error the run is cut off again
 // (see docs/decisions/data-file.md). When that fails, too, the next run overwrites the record that failed; after a
 // crash that record is a torn one.
@@ -92,6 +118,9 @@ func (l *fileLog) append(run [][]byte) error {
 	defer l.mu.Unlock()
 	defer func() { l.size.Store(l.end) }()
 	if err := l.syncName(); err != nil {
+		return err
+	}
+	if err := l.raise(l.needed(), l.fsync); err != nil {
 		return err
 	}
 	begin := l.end

@@ -22,6 +22,12 @@ const noName place = 0
 // namesChunk is the size of a chunk in bytes. A longer name has a chunk to itself.
 const namesChunk = 64 << 10
 
+func newNames() names {
+	n := names{free: map[int][][]place{}, freed: map[int][]place{}}
+	n.add("") // at noName
+	return n
+}
+
 // add copies a name and returns the place of the copy.
 func (n *names) add(name string) place {
 	if p, ok := n.slot(len(name)); ok {

@@ -9,16 +9,20 @@ import (
 
 // The payload of a record is a run of changes:
 //
-//	change  = 'n' name          the changes that follow are to this namespace, which exists
-//	        | 's' user score    the user's state is now this
-//	        | 'f' user          the user is deleted
-//	        | 'd'               the namespace and all its users are deleted
-//	name, user = length as uvarint, bytes;  score = varint
+//	change  = 'n' name                the changes that follow are to this namespace, which exists
+//	        | 's' user score          the user's state is now this; their devices stay
+//	        | 'v' user score devices  the user's state and devices are now these; see devicetext.go
+//	        | 'm' user id meta        a client said this about the device of the user's record, if there is one
+//	        | 'f' user                the user and their devices are deleted
+//	        | 'd'                     the namespace and all its users are deleted
+//	name, user, id, meta = length as uvarint, bytes;  score = varint
 //
 // A change states a result, not an operation, so replaying a run twice has the same result as replaying it once.
 const (
 	changeNamespace = 'n'
 	changeState     = 's'
+	changeDevices   = 'v'
+	changeMeta      = 'm'
 	changeForget    = 'f'
 	changeDrop      = 'd'
 )
@@ -68,6 +72,20 @@ func (c *changes) set(namespace, user string, s lastseen.State) {
 	c.buf = binary.AppendVarint(c.buf, int64(scoreOf(s)))
 }
 
+// setDevices adds a user's state and devices, and then what clients said about some of them, by the ID of the record.
+func (c *changes) setDevices(namespace, user string, s lastseen.State, d lastseen.Devices, meta map[string]string) {
+	c.in(namespace)
+	c.users++
+	c.buf = appendString(append(c.buf, changeDevices), user)
+	c.buf = binary.AppendVarint(c.buf, int64(scoreOf(s)))
+	c.buf = appendDevices(c.buf, d)
+	for id, text := range meta {
+		c.in(namespace)
+		c.buf = appendString(append(c.buf, changeMeta), user)
+		c.buf = appendString(appendString(c.buf, id), text)
+	}
+}
+
 func (c *changes) drop(namespace string) {
 	c.in(namespace)
 	c.buf = append(c.buf, changeDrop)
@@ -87,38 +105,64 @@ var errSyntax = fmt.Errorf("%w: malformed record", ErrDamaged)
 // replay applies a run that matched its checksum.
 func (c contents) replay(run []byte) error {
 	var name string
-	for len(run) > 0 {
-		change := run[0]
-		run = run[1:]
+	for rest := (cutter{rest: run}); len(rest.rest) > 0; {
+		change := rest.rest[0]
+		rest.rest = rest.rest[1:]
 		if change == changeDrop && c[name] != nil {
 			delete(c, name)
 			continue
 		}
-		text, rest, ok := cutString(run)
-		if !ok || change != changeNamespace && c[name] == nil {
+		text := rest.string()
+		if rest.failed || change != changeNamespace && c[name] == nil {
 			return errSyntax
 		}
-		run = rest
 		switch change {
 		case changeNamespace:
 			name = text
 			if c[name] == nil {
 				c[name] = newUsers()
 			}
-		case changeForget:
-			c[name].remove(text)
-		case changeState:
-			n, size := binary.Varint(run)
-			if size <= 0 || n == 0 {
+		default:
+			if !c[name].replay(change, text, &rest) {
 				return errSyntax
 			}
-			run = run[size:]
-			c[name].set(text, score(n))
-		default:
-			return errSyntax
 		}
 	}
 	return nil
+}
+
+// replay applies a change to one user, and returns false if it is not valid.
+func (u *users) replay(change byte, user string, rest *cutter) bool {
+	switch change {
+	case changeForget:
+		u.remove(user)
+	case changeState, changeDevices:
+		at := score(rest.instant())
+		if at == 0 {
+			return false
+		}
+		var d lastseen.Devices
+		if change == changeDevices {
+			d = rest.devices()
+		}
+		if rest.failed {
+			return false
+		}
+		u.set(user, at)
+		if change == changeDevices {
+			u.setDevices(user, d, nil)
+		}
+	case changeMeta:
+		id, meta := rest.string(), rest.string()
+		if rest.failed {
+			return false
+		}
+		d, _ := u.devicesOf(user)
+		u.setDevices(user, d, map[string]string{id: meta})
+	default:
+		return false
+	}
+	return true
 }
 
 // cutString returns the string at the beginning of a run and what follows it; false if there is none.

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/lastseen/lastseen"
 )
 
 // users finds the users of one namespace by their IDs. Like [names] it contains next to no pointers.
@@ -15,6 +17,7 @@ type users struct {
 	bytes      int64            // about how many bytes all users take in a data file
 	known      map[uint64]entry // by the hash of the ID
 	collisions map[string]entry // users whose hash is that of another user in known
+	devices    *deviceTable     // nil if no user has had a device
 }
 
 // entry is a user and when they were last seen.
@@ -29,10 +32,8 @@ func newUsers() *users {
 	seed := maphash.MakeSeed() // random, so that clients cannot choose IDs with the same hash
 	u := &users{
 		hash:  func(user string) uint64 { return maphash.String(seed, user) },
-		known: map[uint64]entry{}, collisions: map[string]entry{},
-		names: names{free: map[int][][]place{}, freed: map[int][]place{}},
+		known: map[uint64]entry{}, collisions: map[string]entry{}, names: newNames(),
 	}
-	u.names.add("") // at noName
 	return u
 }
 
@@ -80,6 +81,9 @@ func (u *users) remove(user string) (old entry, known bool) {
 	default:
 		delete(u.known, hash)
 	}
+	if u.devices != nil {
+		u.bytes += u.devices.set(old.name, lastseen.Devices{}, nil)
+	}
 	u.names.remove(old.name)
 	u.bytes -= userBytes(len(user))
 	return old, true
@@ -91,6 +95,11 @@ func (u *users) len() int { return len(u.known) + len(u.collisions) }
 func (u *users) all() []entry {
 	all := slices.AppendSeq(make([]entry, 0, u.len()), maps.Values(u.known))
 	return slices.AppendSeq(all, maps.Values(u.collisions))
+}
+
+// large reports whether more than the first chunks of memory are in use.
+func (u *users) large() bool {
+	return len(u.names.chunks) > 1 || u.devices != nil && len(u.devices.texts.chunks) > 1
 }
 
 func (u *users) name(e entry) string { return string(u.names.at(e.name)) }

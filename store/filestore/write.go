@@ -21,6 +21,9 @@ type transaction struct {
 	adds   map[string]struct{}        // staged; namespaces that do not exist yet
 	erased []userKey                  // staged; users who are forgotten, and perhaps set again
 
+	// staged; the devices of users, by namespace and user. A namespace is in it once it has devices.
+	devices map[string]map[string]deviceChange
+
 	maxNamespaces int              // 0 for no limit
 	now           lastseen.Instant // when changes are made, for feeds; 0 if the clock was not read yet
 	trims         bool             // the changes are those of a Trim
@@ -49,6 +52,7 @@ func (t *transaction) forget(namespace, user string) {
 	t.set(namespace, user, lastseen.State{})
 	if t.staged != nil {
 		t.erased = append(t.erased, userKey{namespace, user})
+		t.stageDevices(namespace, user, deviceChange{})
 	}
 }
 
@@ -114,11 +118,16 @@ func (t *transaction) apply() {
 	for key, s := range t.staged {
 		t.make(key, s)
 	}
+	for namespace, users := range t.devices {
+		for user, c := range users {
+			t.index.setDevices(namespace, user, c.Devices, c.meta)
+		}
+	}
 }
 
 // Ping implements [store.Store].
 func (s *Store) Ping(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
-	a, err := s.record(ctx, namespace, batch, lastseen.State.AfterPing)
+	a, err := s.record(ctx, &assertions{namespace: namespace, batch: batch})
 	if err != nil {
 		return nil, err
 	}
@@ -133,21 +142,18 @@ const gapSample = 16
 
 // Leave implements [store.Store].
 func (s *Store) Leave(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
-	a, err := s.record(ctx, namespace, batch, lastseen.State.AfterLeave)
+	a, err := s.record(ctx, &assertions{namespace: namespace, batch: batch, leaves: true})
 	if err != nil {
 		return nil, err
 	}
 	return a.states, nil
 }
 
-func (s *Store) record(
-	ctx context.Context, namespace string, batch []store.Sighting,
-	after func(lastseen.State, lastseen.Instant) lastseen.State,
-) (*assertions, error) {
+func (s *Store) record(ctx context.Context, a *assertions) (*assertions, error) {
 	if s.writer.sync == 0 {
-		batch = slices.Clone(batch) // the write can outlast the call
+		a.batch = slices.Clone(a.batch) // the write can outlast the call
 	}
-	a := &assertions{namespace: namespace, batch: batch, after: after, now: s.readClock}
+	a.now = s.readClock
 	if err := s.writer.do(ctx, write{op: a}); err != nil {
 		return nil, err // and not states, which the write may still change
 	}
@@ -158,7 +164,7 @@ func (s *Store) record(
 type assertions struct {
 	namespace string
 	batch     []store.Sighting
-	after     func(lastseen.State, lastseen.Instant) lastseen.State
+	leaves    bool
 	now       func() lastseen.Instant
 	err       error             // why nothing was recorded
 	states    []lastseen.State  // the result
@@ -181,6 +187,10 @@ func (a *assertions) do(t *transaction) {
 	if t.staged == nil {
 		t.now = now
 	}
+	if a.leaves && t.hasDevices(a.namespace) {
+		a.leaveDevices(t, now)
+		return
+	}
 	for i, sighting := range a.batch {
 		old := t.get(a.namespace, sighting.User)
 		a.states[i] = a.after(old, store.Bounded(sighting.At, now))
@@ -197,6 +207,13 @@ func (a *assertions) do(t *transaction) {
 	for i, sighting := range a.batch { // a user who is in it twice has the last state twice
 		a.states[i] = t.get(a.namespace, sighting.User)
 	}
+}
+
+func (a *assertions) after(s lastseen.State, at lastseen.Instant) lastseen.State {
+	if a.leaves {
+		return s.AfterLeave(at)
+	}
+	return s.AfterPing(at)
 }
 
 // Forget implements [store.Store].

@@ -8,7 +8,9 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/lastseen/lastseen/store/connections"
 	"github.com/lastseen/lastseen/store/feed"
 	"github.com/lastseen/lastseen/store/redisstore"
 )
@@ -19,6 +21,7 @@ func (c *Config) check(e *Error) {
 		e.Addf("%s: no namespaces are configured, so every request would be refused: add them under %s in the "+
 			"configuration file", c.describe("unknown-namespaces"), namespacesSection)
 	}
+	c.checkWebSockets(e)
 	byKey := map[string]*Values{}
 	for _, s := range c.all() {
 		s.checkValues(e)
@@ -32,6 +35,22 @@ func (c *Config) check(e *Error) {
 	if len(e.Problems) == 0 && c.OnRedis() {
 		c.checkRedis(e)
 	}
+}
+
+// maxConnectDrain is the longest time for connections to move to other servers.
+const maxConnectDrain = 10 * time.Minute
+
+// checkWebSockets reports settings of WebSocket connections that are out of range or contradict others.
+func (c *Config) checkWebSockets(e *Error) {
+	if c.valid("disconnect-grace") && c.DisconnectGrace > connections.MaxGrace {
+		e.Addf("%s: the maximum is 1m", c.describe("disconnect-grace"))
+	}
+	if c.valid("connect-drain") && c.ConnectDrain > maxConnectDrain {
+		e.Addf("%s: the maximum is 10m", c.describe("connect-drain"))
+	}
+	c.conflict(e.Addf, "max-websockets", "max-connections",
+		c.MaxConnections > 0 && c.MaxWebsockets > c.MaxConnections,
+		"WebSocket connections are part of max-connections, so max-websockets cannot exceed it")
 }
 
 // all returns the settings of the server, and those of the namespaces in order.

@@ -79,11 +79,25 @@ func (s *Values) IsDefault(name string) bool { return s.get(name).source == "def
 // DrainTime returns how long to serve requests after the signal to stop. A server that only this machine can reach does
 // not wait by default: it is usually the only one, and a developer wants it to stop.
 func (c *Config) DrainTime() time.Duration {
-	host, _, _ := net.SplitHostPort(c.Listen)
-	if c.IsDefault("drain") && isLocal(host) {
+	if c.IsDefault("drain") && c.onLoopback() {
 		return 0
 	}
 	return c.Drain
+}
+
+// ConnectDrainTime returns over which time after the signal to stop WebSocket connections are asked to move to other
+// servers; by default none on a loopback address, as with DrainTime.
+func (c *Config) ConnectDrainTime() time.Duration {
+	if c.IsDefault("connect-drain") && c.onLoopback() {
+		return 0
+	}
+	return c.ConnectDrain
+}
+
+// onLoopback reports whether only this machine can reach the server.
+func (c *Config) onLoopback() bool {
+	host, _, _ := net.SplitHostPort(c.Listen)
+	return isLocal(host)
 }
 
 // valid reports whether all these settings could be read.

@@ -10,6 +10,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/store/connections"
 	"github.com/lastseen/lastseen/store/feed"
 	"github.com/lastseen/lastseen/store/redisstore"
 )
@@ -88,6 +89,14 @@ type Settings struct {
 	MaxNamespaces     int    `group:"Namespaces" default:"100000" min:"0" max:"10000000" placeholder:"N" help:"Maximum number of namespaces. A ping or leave that would create another one returns 503 store_full. Configured namespaces are always created. 0 disables the limit."`
 	UnknownNamespaces string `format:"enum" reload:"" group:"Namespaces" default:"allow" placeholder:"allow|refuse" help:"With refuse, requests to a namespace that is not in the configuration file return 404 not_found. Deleting it remains possible."`
 
+	DisconnectGrace      time.Duration `reload:"" group:"WebSockets" default:"5s" zero:"0,0s" takes:"0, or a duration up to 1m" placeholder:"DURATION" help:"Time after the end of a connection until its user's leave is recorded, so that a reload of a page or a change of networks is not a leave. A client can ask for another time, up to a minute."`
+	ConnectDrain         time.Duration `group:"WebSockets" default:"30s" zero:"0,0s" takes:"0, or a duration up to 10m" placeholder:"DURATION" help:"Time after SIGTERM over which WebSocket connections are asked to move to another server. Without any, lastseen does not wait for it. A server on a loopback address waits only if this is set."`
+	MaxWebsockets        int           `zero:"auto" max:"10000000" group:"WebSockets" default:"auto" placeholder:"N" help:"Maximum number of WebSocket connections, which are part of max-connections. With auto, max-connections less a reserve for other requests."`
+	MaxUserWebsockets    int           `max:"10000" group:"WebSockets" default:"16" placeholder:"N" help:"Maximum number of WebSocket connections of one user to this server."`
+	MaxKeyWebsockets     int           `zero:"off" max:"10000000" reload:"" group:"WebSockets" default:"off" placeholder:"N" help:"Maximum number of WebSocket connections opened with one API key to this server. off disables the limit."`
+	MaxAddressWebsockets int           `zero:"off" max:"10000000" reload:"" group:"WebSockets" default:"1000" placeholder:"N" help:"Maximum number of WebSocket connections from one IP address that have not sent their first frame. off disables the limit."`
+	ShowKinds            bool          `in:"flag,file,namespace" reload:"" group:"WebSockets" default:"off" placeholder:"on|off" help:"Whether everyone who can look a user up also sees the kinds of the devices on which the user is online, such as web or mobile."`
+
 	Retention time.Duration `zero:"off" in:"flag,file,namespace" reload:"" group:"Retention" default:"off" takes:"off, or a duration of at least yellow" placeholder:"DURATION" help:"Delete users not seen for this long. off keeps them."`
 
 	Changes feed.Mode `format:"enum" in:"flag,file,namespace" reload:"" group:"Changes feed" default:"auto" placeholder:"auto|on|off" help:"Whether the changes of namespaces are recorded, so that clients can follow them. With auto, from the first client that follows a namespace until 10 minutes after the last one. With on, always if the namespace is in the configuration file, otherwise as with auto. With off, never: requests to the feed return 409 feed_unavailable."`
@@ -121,7 +130,7 @@ func (s *Settings) ForAPI() api.Settings {
 	return api.Settings{
 		Thresholds:   lastseen.Thresholds{Green: s.Green, Yellow: s.Yellow},
 		PingInterval: s.PingInterval, Retention: s.Retention, Shards: shards,
-		Changes: s.Changes,
+		Changes: s.Changes, ShowKinds: s.ShowKinds,
 	}
 }
 
@@ -133,6 +142,17 @@ func (c *Config) Feed(namespace string) feed.Settings {
 	}
 	return feed.Settings{
 		Thresholds: lastseen.Thresholds{Green: s.Green, Yellow: s.Yellow}, Mode: s.Changes,
+	}
+}
+
+// Connections returns the settings of the connections in a namespace.
+func (c *Config) Connections(namespace string) connections.Settings {
+	s := &c.Settings
+	if ns, ok := c.namespaces[namespace]; ok {
+		s = &ns.Settings
+	}
+	return connections.Settings{
+		Thresholds: lastseen.Thresholds{Green: s.Green, Yellow: s.Yellow}, PingInterval: s.PingInterval,
 	}
 }
 

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/lastseen/lastseen/api"
+	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
+	"github.com/lastseen/lastseen/store/connections"
+)
+
+// newRegistry returns the registry of the connections that users hold open. It lasts as long as the server: reloads
+// change only what its settings return.
+func (r *runtimeConfig) newRegistry(maxUser int) *connections.Registry {
+	return connections.New(connections.Options{
+		Store: r.store, MaxUser: maxUser, Logger: r.logger,
+		Settings: func(namespace string) connections.Settings { return r.config().Connections(namespace) },
+	})
+}
+
+// keepConnections records what is heard on connections until stop is called, also while a server that was told to stop
+// still serves them. Stop waits for the end.
+func (r *runtimeConfig) keepConnections(ctx context.Context) (stop func()) {
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var work sync.WaitGroup
+	work.Go(func() { r.registry.Run(running) })
+	return func() {
+		cancel()
+		work.Wait()
+	}
+}
+
+// webSocketLimits returns the limits of WebSockets in a configuration.
+func webSocketLimits(c *config.Config) api.WebSocketLimits {
+	return api.WebSocketLimits{
+		Max:        maxWebSockets(c.MaxWebsockets, maxConnections(c.MaxConnections, descriptors())),
+		PerUser:    c.MaxUserWebsockets,
+		PerCaller:  c.MaxKeyWebsockets,
+		PerAddress: cmp.Or(c.MaxAddressWebsockets, math.MaxInt), // 0 would be the default
+		Grace:      c.DisconnectGrace,
+		Drain:      max(c.ConnectDrainTime(), time.Millisecond), // the same
+	}
+}
+
+// maxWebSockets returns how many of a number of connections can be WebSockets: the setting or, if that is 0, all but a
+// 32nd, and at least 64, which are left for other requests; half if there are very few.
+func maxWebSockets(setting, connections int) int {
+	if setting != 0 {
+		return min(setting, connections)
+	}
+	return connections - min(max(connections/32, 64), connections/2)
+}
+
+// endWebSockets waits until no WebSocket is left and, after a time, closes the rest. It returns an error if the server
+// fails meanwhile.
+func endWebSockets(shared *api.Shared, wait time.Duration, failed <-chan error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), wait)
+	defer cancel()
+	ended := make(chan struct{})
+	go func() {
+		shared.EndWebSockets(ctx)
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case err := <-failed:
+		cancel()
+		<-ended
+		return err
+	}
+}

@@ -1,0 +1,272 @@
+package lastseen
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+const deviceWindow = 10 * time.Millisecond
+
+// assertion is anything that is asserted about one user.
+type assertion struct {
+	device string // empty for a ping or leave without a device
+	at     Instant
+	gone   bool
+	idle   Instant
+}
+
+// apply returns what a store has after one more assertion.
+func (a assertion) apply(s State, d Devices) (State, Devices) {
+	switch {
+	case a.device != "":
+		return d.Assert(s, deviceWindow, DeviceRecord{
+			ID: a.device, Kind: Web, Since: a.at, At: a.at, Gone: a.gone, IdleSince: a.idle,
+		})
+	case a.gone:
+		return d.Leave(s, a.at)
+	default:
+		return s.AfterPing(a.at), d
+	}
+}
+
+// truth is the rule, computed from all assertions at once.
+func truth(all []assertion) (State, []DeviceRecord) {
+	var last, left Instant
+	bye := false
+	for _, a := range all {
+		if a.device == "" && a.gone {
+			left = max(left, a.at)
+		}
+		last = max(last, a.at)
+	}
+	newest := map[string]assertion{}
+	for _, a := range all {
+		bye = bye || a.gone && a.at == last
+		if a.device == "" {
+			continue
+		}
+		n, known := newest[a.device]
+		switch {
+		case !known, a.at > n.at, a.at == n.at && a.gone && !n.gone:
+			newest[a.device] = a
+		case a.at == n.at && a.gone == n.gone:
+			n.idle = max(n.idle, a.idle)
+			newest[a.device] = n
+		}
+	}
+	var records []DeviceRecord
+	for id, a := range newest {
+		if a.at < last.Add(-deviceWindow) {
+			continue
+		}
+		r := DeviceRecord{ID: id, Kind: Web, At: a.at, Gone: a.gone || a.at <= left}
+		if !r.Gone {
+			r.IdleSince = a.idle
+		}
+		records = append(records, r)
+	}
+	slices.SortFunc(records, func(a, b DeviceRecord) int {
+		return cmp.Or(int(b.At-a.At), strings.Compare(a.ID, b.ID))
+	})
+	records = records[:min(len(records), MaxDevices)]
+	live := slices.ContainsFunc(records, func(r DeviceRecord) bool { return !r.Gone })
+	return State{At: last, Left: bye && !live}, records
+}
+
+func drawAssertion(devices int, spread Instant) *rapid.Generator[assertion] {
+	return rapid.Custom(func(t *rapid.T) assertion {
+		a := assertion{
+			at:   base + Instant(rapid.IntRange(0, int(spread)).Draw(t, "at")),
+			gone: rapid.Bool().Draw(t, "gone"),
+		}
+		if n := rapid.IntRange(0, devices).Draw(t, "device"); n > 0 {
+			a.device = fmt.Sprintf("device-%02d", n)
+			a.idle = rapid.SampledFrom([]Instant{0, a.at, a.at - 1}).Draw(t, "idle")
+		}
+		return a
+	})
+}
+
+// checkRule applies assertions one after the other. After each, all must be as if all so far were known at once.
+func checkRule(t *rapid.T, all []assertion) {
+	var s State
+	var d Devices
+	for i, a := range all {
+		before, kept := s.At, slices.Clone(d.Records)
+		records := d.Records
+		s, d = a.apply(s, d)
+		require.Equal(t, kept, slices.Clone(records), "what was returned before is not changed")
+		require.GreaterOrEqual(t, s.At, before, "time never moves back")
+		want, wanted := truth(all[:i+1])
+		require.Equal(t, want, s)
+		got := slices.Clone(d.Of(s).Records)
+		for i, r := range got {
+			require.LessOrEqual(t, r.Since, r.At)
+			require.True(t, slices.ContainsFunc(all, func(a assertion) bool { return a.device == r.ID && a.at == r.Since }))
+			got[i].Since = 0 // depends on the order if a record was deleted meanwhile
+			if i < len(wanted) && wanted[i].IdleSince != 0 && r.IdleSince != 0 { // on assertions that arrive late
+				require.LessOrEqual(t, r.IdleSince, wanted[i].IdleSince)
+				got[i].IdleSince = wanted[i].IdleSince
+			}
+		}
+		require.Equal(t, wanted, got)
+	}
+}
+
+// TestDeviceRule plays random assertions in random orders, within and beyond the window, often at the same time.
+func TestDeviceRule(t *testing.T) {
+	window := Instant(deviceWindow.Milliseconds())
+	rapid.Check(t, func(t *rapid.T) {
+		spread := rapid.SampledFrom([]Instant{2, window, window + 1, 3 * window}).Draw(t, "spread")
+		checkRule(t, rapid.SliceOfN(drawAssertion(3, spread), 1, 12).Draw(t, "assertions"))
+	})
+}
+
+// TestManyDevices: the rule holds for the records that are kept if there are more devices than that.
+func TestManyDevices(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		checkRule(t, rapid.SliceOfN(drawAssertion(2*MaxDevices, 14), MaxDevices, 4*MaxDevices).Draw(t, "assertions"))
+	})
+	var s State
+	var d Devices
+	for n := range Instant(10 * MaxDevices) {
+		s, d = assertion{device: fmt.Sprint(n), at: base}.apply(s, d)
+	}
+	require.Len(t, d.Records, MaxDevices)
+}
+
+// TestTabs: the examples of the contract.
+func TestTabs(t *testing.T) {
+	const second = Instant(1000)
+	window := 2*time.Minute + 30*time.Second
+	var s State
+	var d Devices
+	device := func(id string, at Instant, gone bool) {
+		s, d = d.Assert(s, window, DeviceRecord{ID: id, Kind: Web, Since: base + at, At: base + at, Gone: gone})
+	}
+	device("a", 0, false)
+	device("b", second, false)
+	device("a", 2*second, true)
+	require.Equal(t, State{At: base + 2*second}, s, "one of two tabs was closed")
+	device("b", 3*second, true)
+	require.Equal(t, State{At: base + 3*second, Left: true}, s, "the last goodbye")
+	device("c", 3*second, false)
+	require.Equal(t, State{At: base + 3*second}, s, "present again at the same time")
+
+	device("d", 153*second, true)
+	require.Equal(t, State{At: base + 153*second}, s, "c died in silence, and counts")
+	device("d", 153*second+1, true)
+	require.Equal(t, State{At: base + 153*second + 1, Left: true}, s, "not for longer than the window")
+	require.Len(t, d.Records, 1)
+
+	device("e", 160*second, false)
+	s, d = d.Leave(s, base+160*second)
+	require.Equal(t, State{At: base + 160*second, Left: true}, s, "a leave is of all devices")
+	require.Empty(t, d.Live(s.At))
+	s = s.AfterPing(base + 400*second)
+	device("late", 160*second, false)
+	require.Equal(t, State{At: base + 400*second}, s)
+	require.Equal(t, Devices{}, d, "older than the window")
+}
+
+// TestDevicesOfState: what a state says about devices that were recorded before.
+func TestDevicesOfState(t *testing.T) {
+	s, d := assertion{device: "a", at: base}.apply(State{}, Devices{})
+	require.Equal(t, d, d.Of(s))
+	require.True(t, d.Of(State{At: base + 1, Left: true}).Records[0].Gone, "a leave by a server that knows no devices")
+	require.Len(t, d.Of(State{At: base + 10}).Records, 1)
+	require.Equal(t, Devices{}, d.Of(State{At: base + 11}))
+	require.False(t, d.Records[0].Gone)
+}
+
+// TestIdle: a device is idle since the first assertion that says so, until one says otherwise.
+func TestIdle(t *testing.T) {
+	var s State
+	var d Devices
+	for _, step := range []struct{ at, idle, want Instant }{
+		{1, 0, 0}, {2, 2, 2}, {4, 4, 2}, {3, 3, 2}, {1, 0, 2}, {5, 0, 0}, {4, 4, 0}, {6, 6, 6}, {6, 0, 6}, {7, 9, 6}, {8, 0, 0}, {9, 20, 9},
+	} {
+		a := assertion{device: "a", at: base + step.at}
+		if step.idle != 0 {
+			a.idle = base + step.idle
+		}
+		s, d = a.apply(s, d)
+		require.Equal(t, step.want, max(0, d.Records[0].IdleSince-base), step)
+	}
+	s, d = assertion{device: "a", at: base + 10, gone: true, idle: base + 9}.apply(s, d)
+	require.Zero(t, d.Records[0].IdleSince)
+	_, d = assertion{device: "a", at: base + 11, idle: base + 11}.apply(s, d)
+	require.Equal(t, base+11, d.Records[0].IdleSince)
+}
+
+func TestLiveAndActivity(t *testing.T) {
+	var s State
+	var d Devices
+	activity := func(at Instant) string {
+		idle, live := d.Activity(at)
+		return fmt.Sprint(max(0, idle-base), live)
+	}
+	require.Equal(t, "0 false", activity(base))
+	for _, a := range []assertion{
+		{device: "a", at: base + 5, idle: base + 1}, {device: "b", at: base + 6, idle: base + 3},
+		{device: "c", at: base + 7}, {device: "c", at: base + 8, gone: true, idle: base + 8},
+	} {
+		s, d = a.apply(s, d)
+	}
+	require.Len(t, d.Records, 3)
+	require.Len(t, d.Live(s.At), 2)
+	require.Equal(t, "3 true", activity(s.At), "the latest of those that are idle; c is gone")
+	require.Equal(t, "3 true", activity(base+16))
+	require.Equal(t, "0 false", activity(base+17))
+	s, d = assertion{device: "d", at: base + 9}.apply(s, d)
+	require.Equal(t, "0 true", activity(s.At), "one is used")
+	_, d = assertion{device: "d", at: base + 10, idle: base + 20}.apply(s, d)
+	require.Equal(t, "10 true", activity(base+10), "not idle later than heard")
+}
+
+func TestDeviceWindow(t *testing.T) {
+	require.Equal(t, 150*time.Second, DeviceWindow(Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}, 30*time.Second))
+	require.Equal(t, time.Millisecond, DeviceWindow(Thresholds{Green: 1}, 1), "rounded up")
+	longest := DeviceWindow(Thresholds{Green: MaxDuration, Yellow: MaxDuration}, MaxDuration)
+	require.Equal(t, 3*MaxDuration, longest)
+	require.Negative(t, base.Add(-longest).Add(-longest), "no overflow")
+}
+
+func TestCheckDevice(t *testing.T) {
+	for id, want := range map[string]string{
+		"a":                                "",
+		"tab 1/2 ü":                        "",
+		strings.Repeat("x", MaxDeviceLen):   "",
+		"":                                 "empty",
+		strings.Repeat("x", MaxDeviceLen+1): "65 bytes",
+		"a\xff":                            "UTF-8",
+		"a\n":                              "control",
+		"a\u0085":                          "control",
+	} {
+		if err := CheckDevice(id); want == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, want)
+		}
+	}
+}
+
+func TestParseDeviceKind(t *testing.T) {
+	for _, kind := range DeviceKinds() {
+		got, err := ParseDeviceKind(string(kind))
+		require.NoError(t, err)
+		require.Equal(t, kind, got)
+	}
+	got, err := ParseDeviceKind("")
+	require.NoError(t, err)
+	require.Equal(t, Other, got)
+	_, err = ParseDeviceKind("Web")
+	require.ErrorContains(t, err, `"Web"`)
+}

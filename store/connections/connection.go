@@ -1,0 +1,220 @@
+package connections
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// ErrEnded means that the connection has ended.
+var ErrEnded = errors.New("the connection has ended")
+
+// MaxGrace is the longest grace, and the longest delay of a leave.
+const MaxGrace = time.Minute
+
+// Reason is why the registry has a connection closed.
+type Reason int
+
+// The reasons.
+const (
+	// Closed: the user was forgotten, or an operator closed the user's connections.
+	Closed Reason = iota
+	// Impossible: the namespace cannot have devices any longer, or its user cannot be recorded for another reason that
+	// does not pass.
+	Impossible
+)
+
+// Ending is how a connection ended.
+type Ending int
+
+// The endings. Those that write no goodbye still write what was heard before.
+const (
+	// Gone: the peer closed the connection, or it broke: a goodbye at the time at which it was heard last, written after
+	// the grace.
+	Gone Ending = iota
+	// Silent: the peer was not heard any longer. There is no goodbye, and the record decays.
+	Silent
+	// Left: the client said goodbye by Leave before. If Leave failed, the goodbye is written as soon as possible.
+	Left
+	// Ended: the server ended the connection. There is no goodbye, and the record decays.
+	Ended
+)
+
+// Connection is a connection that a user holds open. Its methods may be called from many goroutines.
+type Connection struct {
+	o      Opening
+	r      *Registry
+	record string         // the ID of its record
+	state  lastseen.State // of the user, when it opened
+	heard  atomic.Int64   // monotonic
+
+	// The rest is guarded by the registry's mu.
+	next   *Connection // of the same user
+	index  int         // in Registry.held; -1 if evidence is not written
+	opened moment      // store is 0 until it is known
+	at     lastseen.Instant
+
+	evidence time.Duration // the time of the newest evidence that is stored; monotonic, as the rest
+	wrote    time.Duration // when it was written
+	recorded time.Duration // when the record was written
+
+	idleSince time.Duration
+	idleAt    lastseen.Instant // the same by the store's clock, once it was recorded
+
+	idle    bool
+	changed bool // the record has to be written
+	failed  bool // evidence could not be written
+	quiet   bool // evidence is not written, because of Leave
+	left    bool // Leave succeeded
+	opening bool // Open has not returned yet
+	closed  bool // the registry ended it
+	ended   bool // End was called
+}
+
+const (
+	suffixLen       = 8 // of the ID of a record, after the separator
+	suffixSeparator = '~'
+	madeDeviceLen   = 16
+)
+
+// random returns n random characters of a–z and 2–7.
+func random(n int) string { return strings.ToLower(rand.Text()[:n]) }
+
+// newConnection returns a connection that is not in the registry.
+func (r *Registry) newConnection(o Opening) *Connection {
+	if o.Device == "" {
+		o.Device = random(madeDeviceLen)
+	}
+	c := &Connection{o: o, r: r, index: -1, opening: true}
+	c.record = o.Device + string(suffixSeparator) + random(suffixLen)
+	c.o.Device = c.record[:len(o.Device)]
+	c.o.Grace = min(max(0, o.Grace), MaxGrace)
+	return c
+}
+
+// DeviceOf returns the ID of the device whose record has an ID: a connection's record has that of the device, with a
+// suffix of its own.
+func DeviceOf(record string) string {
+	device, suffix := record[:max(0, len(record)-suffixLen)], record[max(0, len(record)-suffixLen):]
+	made := !strings.ContainsFunc(suffix, func(c rune) bool { return (c < 'a' || c > 'z') && (c < '2' || c > '7') })
+	if len(device) > 1 && device[len(device)-1] == suffixSeparator && made {
+		return device[:len(device)-1]
+	}
+	return record
+}
+
+// Device returns the ID of the device.
+func (c *Connection) Device() string { return c.o.Device }
+
+// State returns the user's state after the connection's first ping.
+func (c *Connection) State() lastseen.State { return c.state }
+
+// Heard notes that the peer was heard at this moment. It is cheap, and writes nothing by itself.
+func (c *Connection) Heard() { c.heard.Store(int64(c.r.monotonic())) }
+
+// lastHeard returns when the peer was last heard; monotonic.
+func (c *Connection) lastHeard() time.Duration { return time.Duration(c.heard.Load()) }
+
+// SetIdle notes whether the person uses the device. It is written within a second or so, but not again for 5 s.
+func (c *Connection) SetIdle(idle bool) {
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	if c.idle == idle {
+		return
+	}
+	c.idle, c.idleSince, c.idleAt, c.changed = idle, c.r.monotonic(), 0, true
+	if c.index >= 0 {
+		c.r.held[c.index].due = 0
+	}
+}
+
+// Leave writes a goodbye at this moment and returns the user's state. What is heard afterwards writes nothing. It
+// returns ErrEnded after the end; after another error the connection continues as before.
+func (c *Connection) Leave(ctx context.Context) (lastseen.State, error) {
+	if !c.setQuiet() {
+		return lastseen.State{}, ErrEnded
+	}
+	state, err := c.leave(ctx)
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	if err != nil {
+		c.quiet = c.left
+		return lastseen.State{}, err
+	}
+	if !c.left {
+		c.left = true
+		c.r.stats.Goodbyes++
+	}
+	return state, nil
+}
+
+// setQuiet ends the writing of evidence, and returns false if the connection has ended.
+func (c *Connection) setQuiet() bool {
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	if c.ended || c.closed {
+		return false
+	}
+	c.quiet = true
+	return true
+}
+
+// leave writes a goodbye at this moment.
+func (c *Connection) leave(ctx context.Context) (lastseen.State, error) {
+	now, err := c.r.now(ctx)
+	if err != nil {
+		return lastseen.State{}, err
+	}
+	c.r.mu.Lock()
+	bye := c.goodbye(now.monotonic, now.monotonic)
+	c.r.mu.Unlock()
+	bye.At = now.notBefore(bye.At, now.monotonic)
+	return c.r.writeOne(ctx, bye)
+}
+
+// goodbye returns the goodbye of the connection at a time, to be written when it is due.
+func (c *Connection) goodbye(heard, due time.Duration) pending {
+	return pending{
+		namespace: c.o.Namespace,
+		DeviceSighting: store.DeviceSighting{
+			User: c.o.User, ID: c.record, Kind: c.o.Kind, At: c.at, Gone: true,
+		},
+		heard: heard, due: due, opened: c.opened.store, of: goodbyeOfConnection,
+	}
+}
+
+// End notes that the connection ended, and how. The first call counts. It has to be called for each connection, also
+// when the registry had it closed: then nothing is written.
+func (c *Connection) End(how Ending) {
+	r := c.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.ended {
+		return
+	}
+	c.ended = true
+	r.stats.Open--
+	r.release(c)
+	r.unhold(c)
+	if how == Silent && !c.closed && !c.left {
+		r.stats.Lost++
+	}
+	if c.closed || c.left || r.stopping {
+		return
+	}
+	switch heard, now := c.lastHeard(), r.monotonic(); {
+	case how == Gone:
+		r.wait(c.goodbye(heard, now+c.o.Grace))
+	case how == Left:
+		r.wait(c.goodbye(heard, now))
+	case heard > c.evidence:
+		ping := store.DeviceSighting{User: c.o.User}
+		r.wait(pending{namespace: c.o.Namespace, DeviceSighting: ping, heard: heard, due: now, opened: c.opened.store})
+	}
+}

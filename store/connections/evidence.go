@@ -1,0 +1,102 @@
+package connections
+
+import (
+	"time"
+
+	"github.com/lastseen/lastseen/store"
+)
+
+// collect returns what to write of what was heard on connections: what is due, or all.
+func (r *Registry) collect(now moment, all bool) []write {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var batch []write
+	settings := map[string]Settings{}
+	for i := range r.held {
+		if !all && r.held[i].due > now.monotonic {
+			continue
+		}
+		c := r.held[i].c
+		s, known := settings[c.o.Namespace]
+		if !known {
+			s = r.o.Settings(c.o.Namespace)
+			settings[c.o.Namespace] = s
+		}
+		if heard, due := c.evidenceDue(now.monotonic, s, all); due {
+			batch = append(batch, write{pending: c.sighting(now, heard, s), c: c})
+		}
+	}
+	return batch
+}
+
+// evidenceDue reports whether something has to be written for a connection, and when the peer was heard. If not, it may
+// set when the connection has to be looked at again; by default, that is in the next round.
+func (c *Connection) evidenceDue(now time.Duration, s Settings, all bool) (heard time.Duration, due bool) {
+	heard = c.lastHeard()
+	next := c.wrote + s.evidenceEvery()
+	switch {
+	case c.quiet:
+		return heard, false
+	case c.changed && now >= c.recorded+activityEvery:
+	case heard <= c.evidence && !c.failed:
+		return heard, false
+	case !all && !c.failed && now < next:
+		if !c.changed {
+			c.r.held[c.index].due = min(next, now+longestSleep)
+		}
+		return heard, false
+	}
+	c.r.held[c.index].due = min(now+s.evidenceEvery(), now+longestSleep)
+	return heard, true
+}
+
+// sighting returns what was heard on a connection as a plain ping, which is cheap, or as one of the record. That is
+// necessary at times, since a record that is too old does not count; and for what a plain ping does not say.
+func (c *Connection) sighting(now moment, heard time.Duration, s Settings) pending {
+	ping := store.DeviceSighting{User: c.o.User, At: now.at(heard)}
+	p := pending{namespace: c.o.Namespace, DeviceSighting: ping, heard: heard}
+	c.at = max(c.at, p.At)
+	returned := c.recorded < c.r.returned // the store may have lost the record
+	stale := now.monotonic >= c.recorded+s.Green
+	// While the store is away, only what is cheap is tried. Afterwards the record follows.
+	if c.failed || !c.changed && !returned && !stale {
+		return p
+	}
+	c.changed = false
+	p.ID, p.Kind = c.record, c.o.Kind
+	if returned {
+		p.Meta = c.o.Meta
+	}
+	if c.idle {
+		c.idleAt = min(p.At, steady(c.idleAt, now.at(c.idleSince)))
+		p.Idle = c.idleAt
+	}
+	return p
+}
+
+// wroteEvidence notes that evidence of a connection is stored.
+func (r *Registry) wroteEvidence(w *write, now time.Duration) {
+	c := w.c
+	c.evidence, c.wrote = w.heard, now
+	if w.ID != "" {
+		c.recorded = now
+	}
+	if c.failed {
+		c.failed, c.changed = false, true
+		r.again(c, now)
+	}
+}
+
+// failedEvidence notes that it is not.
+func (r *Registry) failedEvidence(w *write, now time.Duration) {
+	w.c.failed = true
+	r.stats.Evidence++
+	r.again(w.c, now)
+}
+
+// again has a connection looked at in the next round.
+func (r *Registry) again(c *Connection, now time.Duration) {
+	if c.index >= 0 {
+		r.held[c.index].due = now
+	}
+}

@@ -1,0 +1,139 @@
+package connections
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// The errors of Open.
+var (
+	// ErrTooMany means that the user has as many connections on this server as allowed.
+	ErrTooMany = errors.New("the user has too many connections")
+	// ErrStopping means that the server is stopping.
+	ErrStopping = errors.New("the server is stopping")
+)
+
+// Opening describes a connection that begins.
+type Opening struct {
+	Namespace, User string
+	// Device is the ID of the device; empty for one that the registry makes. Several connections can have the same: each
+	// has a record of its own.
+	Device string
+	Kind   lastseen.DeviceKind
+	Meta   string
+	Grace  time.Duration // from the end of the connection to its goodbye; 0 to MaxGrace
+	// Close is called once, in a goroutine of its own, if the registry ends the connection: perhaps before Open has
+	// returned it. The transport closes it and calls End.
+	Close func(Reason)
+}
+
+// Open records the connection's first ping, at the present by the store's clock, and returns the connection. Errors are
+// ErrTooMany, ErrStopping and those of the store, and then there is no connection.
+func (r *Registry) Open(ctx context.Context, o Opening) (*Connection, error) {
+	c := r.newConnection(o)
+	if err := r.reserve(c); err != nil {
+		return nil, err
+	}
+	if err := c.begin(ctx); err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.release(c)
+		return nil, err
+	}
+	r.hold(c)
+	return c, nil
+}
+
+// reserve adds a connection to those of its user, unless there are too many.
+func (r *Registry) reserve(c *Connection) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopping {
+		return ErrStopping
+	}
+	key := userKey{c.o.Namespace, c.o.User}
+	n := 0
+	for other := r.users[key]; other != nil; other = other.next {
+		n++
+	}
+	if n >= r.o.MaxUser {
+		return ErrTooMany
+	}
+	c.next = r.users[key]
+	r.users[key] = c
+	return nil
+}
+
+// release removes a connection from those of its user.
+func (r *Registry) release(c *Connection) {
+	key := userKey{c.o.Namespace, c.o.User}
+	first := r.users[key]
+	switch {
+	case first == c && c.next == nil:
+		delete(r.users, key)
+	case first == c:
+		r.users[key] = c.next
+	default:
+		for first.next != c {
+			first = first.next
+		}
+		first.next = c.next
+	}
+	c.next = nil
+}
+
+// begin writes the first ping of a connection.
+func (c *Connection) begin(ctx context.Context) error {
+	r := c.r
+	if err := r.takePlace(ctx); err != nil {
+		return err
+	}
+	now, err := r.now(ctx)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	c.opened, c.at = now, now.store
+	c.evidence, c.recorded = now.monotonic, now.monotonic
+	// The first evidence comes earlier than later ones, by a random part, so that connections that were opened
+	// together do not stay together.
+	early := r.o.Random() / 2 * float64(r.o.Settings(c.o.Namespace).evidenceEvery())
+	c.wrote = now.monotonic - time.Duration(early)
+	c.heard.Store(int64(now.monotonic))
+	r.mu.Unlock()
+	first := store.DeviceSighting{User: c.o.User, ID: c.record, Kind: c.o.Kind, At: now.store, Meta: c.o.Meta}
+	c.state, err = r.writeOne(ctx, pending{namespace: c.o.Namespace, DeviceSighting: first})
+	return err
+}
+
+// hold begins to write the evidence of a connection, unless it was closed meanwhile.
+func (r *Registry) hold(c *Connection) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats.Opened++
+	r.stats.Open++
+	c.opening = false
+	if c.closed {
+		go c.o.Close(Closed)
+		return
+	}
+	c.index = len(r.held)
+	r.held = append(r.held, held{c: c})
+}
+
+// unhold ends it.
+func (r *Registry) unhold(c *Connection) {
+	if c.index < 0 {
+		return
+	}
+	last := len(r.held) - 1
+	r.held[c.index] = r.held[last]
+	r.held[c.index].c.index = c.index
+	r.held[last] = held{}
+	r.held = r.held[:last]
+	c.index = -1
+}

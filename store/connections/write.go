@@ -1,0 +1,204 @@
+package connections
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// pending is a sighting that has to be written: one of a record; or without an ID a plain ping, or a leave of the user.
+type pending struct {
+	namespace            string
+	store.DeviceSighting                  // At is the earliest time that it can have
+	heard                time.Duration    // the time of the sighting, monotonic; not that of a leave, which has At
+	due                  time.Duration    // when it is to be written, monotonic
+	opened               lastseen.Instant // a closing of the user from then on cancels it
+	of                   origin
+}
+
+// origin is where a sighting comes from.
+type origin int8
+
+const (
+	heardOnConnection origin = iota
+	goodbyeOfConnection
+	leaveByLater
+)
+
+// write is a sighting that is being written, and the result.
+type write struct {
+	pending
+	c     *Connection // if it is evidence
+	state lastseen.State
+	err   error
+}
+
+// write writes sightings, in calls for one namespace each. Each sighting has its own result.
+func (r *Registry) write(ctx context.Context, batch []write) {
+	type call struct {
+		namespace string
+		kind      callKind
+	}
+	calls := map[call][]*write{}
+	for i := range batch {
+		key := call{batch[i].namespace, kindOf(batch[i].DeviceSighting)}
+		calls[key] = append(calls[key], &batch[i])
+	}
+	slots := make(chan struct{}, callsAtOnce)
+	var running sync.WaitGroup
+	for key, writes := range calls {
+		for part := range slices.Chunk(writes, maxBatch) {
+			slots <- struct{}{}
+			running.Go(func() {
+				r.call(ctx, key.namespace, key.kind, part)
+				<-slots
+			})
+		}
+	}
+	running.Wait()
+	r.countLeaves(batch)
+}
+
+// callKind is the method of the store that writes a sighting.
+type callKind int
+
+const (
+	recordDevices callKind = iota
+	ping
+	leave
+)
+
+func kindOf(s store.DeviceSighting) callKind {
+	switch {
+	case s.ID != "":
+		return recordDevices
+	case s.Gone:
+		return leave
+	}
+	return ping
+}
+
+// call writes sightings of one kind in one namespace.
+func (r *Registry) call(ctx context.Context, namespace string, kind callKind, writes []*write) {
+	var states []lastseen.State
+	var err error
+	switch kind {
+	case recordDevices:
+		s := r.o.Settings(namespace)
+		batch := make([]store.DeviceSighting, len(writes))
+		for i, w := range writes {
+			batch[i] = w.DeviceSighting
+		}
+		window := lastseen.DeviceWindow(s.Thresholds, s.PingInterval)
+		states, err = r.o.Store.RecordDevices(ctx, namespace, window, batch)
+	case ping:
+		states, err = r.o.Store.Ping(ctx, namespace, plain(writes))
+	case leave:
+		states, err = r.o.Store.Leave(ctx, namespace, plain(writes))
+	}
+	for i, w := range writes {
+		if w.err = err; err == nil {
+			w.state = states[i]
+		}
+	}
+}
+
+// plain returns sightings without their devices.
+func plain(writes []*write) []store.Sighting {
+	batch := make([]store.Sighting, len(writes))
+	for i, w := range writes {
+		batch[i] = store.Sighting{User: w.User, At: w.At}
+	}
+	return batch
+}
+
+// countLeaves reports the users who left by what was written.
+func (r *Registry) countLeaves(batch []write) {
+	left := map[string]int{}
+	for _, w := range batch {
+		if w.err == nil && w.Gone && w.state.Left && w.state.At == w.At {
+			left[w.namespace]++
+		}
+	}
+	for namespace, n := range left {
+		r.o.Left(namespace, n)
+	}
+}
+
+// writeOne writes one sighting at once.
+func (r *Registry) writeOne(ctx context.Context, p pending) (lastseen.State, error) {
+	w := write{pending: p}
+	r.call(ctx, p.namespace, kindOf(p.DeviceSighting), []*write{&w})
+	r.countLeaves([]write{w})
+	return w.state, w.err
+}
+
+// settle notes what was written, and has the rest written again. It returns the error of a sighting that could not be
+// written now, but can be later.
+func (r *Registry) settle(batch []write, now moment, t task) (failure error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t.evidence {
+		r.stats.Evidence = 0
+	}
+	refused := map[string]error{}
+	for i := range batch {
+		switch w := &batch[i]; {
+		case w.err == nil:
+			r.written(w, now.monotonic)
+		case impossible(w.err):
+			refused[w.namespace] = w.err
+			r.refused(w)
+		default:
+			failure = w.err
+			r.failed(w, now.monotonic)
+		}
+	}
+	for namespace, err := range refused {
+		r.o.Logger.Warn("connections are closed, because they cannot be recorded", "namespace", namespace, "error", err)
+	}
+	return failure
+}
+
+// impossible reports whether an error does not pass, as long as settings do not change.
+func impossible(err error) bool {
+	for _, lasting := range []error{store.ErrNoDevices, store.ErrMismatch, store.ErrWrongType, store.ErrNamespaceLimit} {
+		if errors.Is(err, lasting) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Registry) written(w *write, now time.Duration) {
+	if w.c != nil {
+		r.wroteEvidence(w, now)
+	}
+	if w.of == goodbyeOfConnection {
+		r.stats.Goodbyes++
+	}
+}
+
+// refused closes the connection whose evidence the store will not take, and drops other sightings.
+func (r *Registry) refused(w *write) {
+	switch {
+	case w.c != nil:
+		r.close(w.c, Impossible)
+	case w.Gone:
+		r.stats.Dropped++
+	}
+}
+
+func (r *Registry) failed(w *write, now time.Duration) {
+	if w.c != nil {
+		r.failedEvidence(w, now)
+		return
+	}
+	w.due = now + roundEvery
+	r.add(w.pending)
+}

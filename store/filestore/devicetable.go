@@ -1,0 +1,155 @@
+package filestore
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/tidwall/btree"
+
+	"github.com/lastseen/lastseen"
+)
+
+// deviceTable holds the devices of the users of one namespace. Like [names] it contains next to no pointers. A
+// namespace that has not had a device has no table.
+type deviceTable struct {
+	byUser btree.Map[place, place] // by the place of the user's ID, the place of their text
+	texts  names                   // texts of users, and what clients said about devices
+}
+
+// userDevices are the devices of a user in a table.
+type userDevices struct {
+	lastseen.Devices
+	text place   // in texts: the devices, and the places of meta; noName for a user without devices
+	meta []place // in texts: what the client said about the device of each record; noName for nothing
+}
+
+func newDeviceTable() *deviceTable { return &deviceTable{texts: newNames()} }
+
+// get returns the devices of a user, whose ID has a place.
+func (t *deviceTable) get(user place) userDevices {
+	text, known := t.byUser.Get(user)
+	if !known {
+		return userDevices{}
+	}
+	c := cutter{rest: t.texts.at(text)}
+	u := userDevices{Devices: c.devices(), text: text}
+	for range u.Records {
+		u.meta = append(u.meta, place(c.uvarint()))
+	}
+	return u
+}
+
+// set stores the devices of a user, and what clients said about some of them, by the ID of the record; what they said
+// about others stays. It returns how many bytes more they take in a data file.
+func (t *deviceTable) set(user place, d lastseen.Devices, meta map[string]string) (bytes int64) {
+	old, now := t.get(user), userDevices{Devices: d}
+	bytes = -t.size(old)
+	for _, r := range d.Records {
+		said := noName
+		if i := indexOf(old.Records, r.ID); i >= 0 {
+			said, old.meta[i] = old.meta[i], noName
+		}
+		if text, given := meta[r.ID]; given {
+			t.remove(said)
+			said = t.add(text)
+		}
+		now.meta = append(now.meta, said)
+	}
+	for _, said := range old.meta { // of records that are deleted
+		t.remove(said)
+	}
+	t.remove(old.text)
+	t.put(user, &now)
+	return bytes + t.size(now)
+}
+
+// put writes the text of a user's devices.
+func (t *deviceTable) put(user place, u *userDevices) {
+	if isZero(u.Devices) {
+		t.byUser.Delete(user)
+		return
+	}
+	b := appendDevices(nil, u.Devices)
+	for _, said := range u.meta {
+		b = binary.AppendUvarint(b, uint64(said))
+	}
+	u.text = t.texts.add(string(b))
+	t.byUser.Set(user, u.text)
+}
+
+func isZero(d lastseen.Devices) bool { return d.Left == 0 && len(d.Records) == 0 }
+
+// indexOf returns the index of the record of an ID, or -1.
+func indexOf(records []lastseen.DeviceRecord, id string) int {
+	return slices.IndexFunc(records, func(r lastseen.DeviceRecord) bool { return r.ID == id })
+}
+
+func (t *deviceTable) add(text string) place {
+	if text == "" {
+		return noName
+	}
+	return t.texts.add(text)
+}
+
+// remove frees a text.
+func (t *deviceTable) remove(text place) {
+	if text != noName {
+		t.texts.remove(text)
+	}
+}
+
+// size returns about how many bytes the devices of a user take in a data file, besides the user.
+func (t *deviceTable) size(u userDevices) int64 {
+	size := len(t.texts.at(u.text))
+	for i, said := range u.meta {
+		if said != noName {
+			size += len(u.Records[i].ID) + len(t.texts.at(said)) + metaBytes
+		}
+	}
+	return int64(size)
+}
+
+// metaBytes is about how many bytes a change of meta takes in a data file, besides its texts.
+const metaBytes = 16
+
+// read returns the devices of a user with what clients said about them.
+func (t *deviceTable) read(user place) (lastseen.Devices, []string) {
+	u := t.get(user)
+	meta := make([]string, len(u.meta))
+	for i, said := range u.meta {
+		meta[i] = string(t.texts.at(said))
+	}
+	return u.Devices, meta
+}
+
+// freeze returns the table as it is now, to be read without a lock until the next freeze.
+func (t *deviceTable) freeze() *deviceTable {
+	if t == nil {
+		return nil
+	}
+	return &deviceTable{byUser: *t.byUser.Copy(), texts: *t.texts.freeze()}
+}
+
+// devicesOf returns the devices of a user; none if the user is not known.
+func (u *users) devicesOf(user string) (lastseen.Devices, []string) {
+	e, known := u.get(user)
+	if !known || u.devices == nil {
+		return lastseen.Devices{}, nil
+	}
+	return u.devices.read(e.name)
+}
+
+// setDevices stores the devices of a user who is known; see deviceTable.set.
+func (u *users) setDevices(user string, d lastseen.Devices, meta map[string]string) {
+	e, known := u.get(user)
+	if !known {
+		return
+	}
+	if u.devices == nil {
+		if isZero(d) {
+			return
+		}
+		u.devices = newDeviceTable()
+	}
+	u.bytes += u.devices.set(e.name, d, meta)
+}
