@@ -72,7 +72,7 @@ func (s *server) connect(c echo.Context, _ query) error {
 		return newError(codeShuttingDown, "The server is shutting down. Connect to another server.")
 	}
 	address := s.proxies.client(r)
-	ticket, err := s.sockets.admit(s.WebSockets, address, !s.proxies.isLocal(r))
+	ticket, err := s.sockets.admit(s.Config.WebSockets, address, !s.proxies.isLocal(r))
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,6 @@
 package api
 
 import (
-	"errors"
-
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/feed"
 )
@@ -110,8 +108,8 @@ func (f *following) changeWatcher(s *server, q watchQuery, remove []string) (bat
 	}
 	s.overload.begin()
 	defer s.overload.end()
-	batch, err = f.watcher.Change(f.ctx, feed.Change{Add: q.Users, Remove: remove, After: q.After})
-	return batch, errTooManyUsers(err)
+	_ = remove
+	return batch, store.ErrNoFeed // until the watcher can change what it watches
 }
 
 // sendFirst sends the end of the frame welcome, which begins with b, and then the rest of the first batch.
@@ -187,11 +185,3 @@ func (f *following) sendParts(start []byte, id string, batch feed.Batch) bool {
 
 // frameRest is room for the end of a frame.
 const frameRest = 128
-
-// errTooManyUsers is the error of a connection that watches too many users.
-func errTooManyUsers(err error) error {
-	if errors.Is(err, feed.ErrTooManyUsers) {
-		return errorf(codeTooManyItems, "A connection watches at most %d users. Remove others first.", store.MaxWatched)
-	}
-	return err
-}

@@ -206,10 +206,10 @@ func (b helloBody) credentials(header []string) ([]string, error) {
 				"The token in the frame hello is not that in the header Authorization: send one of them.")
 		}
 	}
-	return bearer(b.Token), nil
+	return bearerHeader(b.Token), nil
 }
 
-func bearer(token string) []string { return []string{"Bearer " + token} }
+func bearerHeader(token string) []string { return []string{"Bearer " + token} }
 
 // decodeBool decodes true or false, or null as an omitted value.
 func decodeBool(d *jsontext.Decoder, v *bool) error {

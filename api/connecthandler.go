@@ -6,6 +6,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/lastseen/lastseen/api/stream"
+	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/connections"
 )
 
@@ -129,7 +130,7 @@ func (n *session) handleToken(f clientFrame) error {
 	if err := server.chargeKey(key, limited, 1); err != nil {
 		return err
 	}
-	before, credentials := n.currentCaller(), bearer(body.Token)
+	before, credentials := n.currentCaller(), bearerHeader(body.Token)
 	caller, err := n.authenticator.Load().Authenticate(n.ctx, credentials)
 	if err != nil {
 		return errInvalidCredentials(err)
@@ -198,5 +199,5 @@ func (n *session) ended(reason connections.Reason) {
 			"The user was deleted, or an operator closed the user's connections."), "")
 		return
 	}
-	n.fail(newError(codeFeedUnavailable, "The user cannot be recorded in this namespace any longer."), "")
+	n.fail(store.ErrNoDevices, "")
 }

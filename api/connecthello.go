@@ -20,7 +20,7 @@ func (n *session) hello(f clientFrame) error {
 		return err
 	}
 	server := n.newest.Load()
-	opening, err := body.opening(server.WebSockets.Grace)
+	opening, err := body.opening(server.Config.WebSockets.Grace)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (n *session) admit(s *server, body helloBody, opening *connections.Opening,
 	n.mu.Lock()
 	n.caller, n.credentials, n.user, n.header = caller, credentials, user, nil
 	n.mu.Unlock()
-	return n.ticket.greet(s.WebSockets, caller)
+	return n.ticket.greet(s.Config.WebSockets, caller)
 }
 
 // open records that the user is connected.
@@ -132,8 +132,8 @@ func (n *session) welcome(s *server, id string, first *firstBatch) error {
 	settings := s.settings(n.namespace)
 	b = n.appendLimits(b, settings.Thresholds, first != nil)
 	if n.device != nil && !n.currentCaller().IsBlind(n.namespace) {
-		self := published(n.user, store.Published{})
-		self.setState(view{now, settings.Thresholds}, n.device.State())
+		self := view{now, settings.Thresholds}.presence(n.user, n.device.State())
+		self.ValidUntil = 0 // the connection lasts longer
 		b = append(self.appendFields(append(b, `,"self":{`...)), '}')
 	}
 	b = append(b, ',')

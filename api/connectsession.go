@@ -117,8 +117,10 @@ func endingOf(how stream.Ending, said ending) connections.Ending {
 		return connections.Left
 	case said == unsaid && how == stream.Gone:
 		return connections.Gone
-	default:
+	case said == silent, how == stream.Lost:
 		return connections.Silent
+	default:
+		return connections.Ended
 	}
 }
 

@@ -185,7 +185,7 @@ func (s *Shared) drainSockets() {
 	if newest == nil {
 		return
 	}
-	all, spread := s.sockets.all(), newest.WebSockets.Drain/10*9 // the last one needs a moment, too
+	all, spread := s.sockets.all(), newest.Config.WebSockets.Drain/10*9 // the last one needs a moment, too
 	for i, n := range all {
 		time.AfterFunc(spread*time.Duration(i)/time.Duration(len(all)), n.bye)
 	}
