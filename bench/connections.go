@@ -132,7 +132,7 @@ func (f *fixture) heartbeats(h *holding) measureFunc {
 		if err != nil {
 			return measurement{}, err
 		}
-		clients, err := h.audience.cpu()
+		clients, err := h.cpu()
 		if err != nil {
 			return measurement{}, err
 		}
@@ -144,10 +144,11 @@ func (f *fixture) heartbeats(h *holding) measureFunc {
 		m.elapsed = time.Since(begun)
 		m.units = float64(h.users) * m.elapsed.Minutes()
 		after, err := h.beats(ctx)
-		used, cpuErr := h.audience.cpu()
+		used, cpuErr := h.cpu()
 		seen := h.sum()
 		if seen.Open != h.users || seen.Welcomed != h.users {
-			err = errors.Join(err, fmt.Errorf("%d of %d connections are open; the others: %v", seen.Open, h.users, seen.Ended))
+			const lost = "%d of %d connections are open; the others: %v"
+			err = errors.Join(err, fmt.Errorf(lost, seen.Open, h.users, seen.Ended))
 		}
 		m.load, m.loadCPUs = used-clients, 2
 		m.beats, m.memory, m.inUse = after-before, h.rss, h.inUse

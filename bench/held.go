@@ -17,10 +17,12 @@ func connectionComparisons() (all []comparison) {
 	inUse := metric{"heap and stacks", func(m measurement) float64 { return m.inUse / 1024 }, " KiB"}
 	core := metric{"CPU", func(m measurement) float64 { return busy(m.server, m) }, " %"}
 	minute := metric{"CPU a user-minute", func(m measurement) float64 { return m.perUnit(m.server + m.store) }, " µs"}
-	beat := metric{"Redis' CPU", func(m measurement) float64 { return float64(m.store.Microseconds()) / m.beats }, " µs"}
+	perBeat := func(m measurement) float64 { return float64(m.store.Microseconds()) / m.beats }
+	beat := metric{"Redis' CPU", perBeat, " µs"}
 	line := func(row int, work, series, subject, reference string, m metric, t target) comparison {
 		return comparison{
-			row: row, work: work, series: series, subject: subject, reference: reference, metric: m, target: t, long: true,
+			row: row, work: work, series: series, subject: subject, reference: reference, metric: m, target: t,
+			long: true,
 		}
 	}
 	const one, three = "18,000 connections", "45,000 connections, three servers"

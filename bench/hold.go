@@ -129,9 +129,9 @@ func (h *holders) connect(ctx context.Context, i int) (welcomed bool, err error)
 	if err != nil {
 		return false, err
 	}
-	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	defer stop()
+	end := func() { _ = conn.Close() } // a second time, too
+	defer end()
+	defer context.AfterFunc(ctx, end)()
 	for {
 		_, text, err := conn.ReadMessage()
 		switch {

@@ -28,7 +28,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	var o options
 	set := flag.NewFlagSet("bench", flag.ContinueOnError)
 	set.SetOutput(stderr)
-	set.Func("rows", "measure only these rows, as in 0,1,4; required for rows 17, 18 and 23 to 27", func(rows string) error {
+	const rows = "measure only these rows, as in 0,1,4; required for rows 17, 18 and 23 to 27"
+	set.Func("rows", rows, func(rows string) error {
 		o.rows = strings.Split(rows, ",")
 		return nil
 	})

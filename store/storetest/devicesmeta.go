@@ -64,6 +64,12 @@ func testDeviceMetaDeleted(t *testing.T, s store.Store) {
 	record(t, s, on("alice", "late", base+window+3))
 	requireMeta(t, s, "alice", "late", "")
 
+	record(t, s, withMeta(on("carol", "a", base), `{"old":1}`))
+	record(t, s, withMeta(on("carol", "c", base), `{"old":1}`), on("carol", "b", base+window+1),
+		on("carol", "a", base+window+2), on("carol", "c", base+window+3))
+	requireMeta(t, s, "carol", "a", "")
+	requireMeta(t, s, "carol", "c", "")
+
 	record(t, s, withMeta(on("bob", "a", base), `{"old":1}`))
 	forget(t, s, "bob")
 	record(t, s, on("bob", "a", base))

@@ -34,15 +34,15 @@ func TestAliceOnThreeDevices(t *testing.T) {
 	}
 	devices := []*socket{open("tab-1", "web"), open("tab-2", "web"), open("terminal", "other")}
 	agree(lastseen.Green)
-	require.ElementsMatch(t, []string{"tab-1", "tab-2", "terminal"}, liveDevices(t, near, "alice"))
+	require.ElementsMatch(t, []string{"tab-1", "tab-2", "terminal"}, liveDevices(t, near))
 
 	devices[0].close()
 	passGrace(t, trails[0], far, "1", holdGrace)
-	require.ElementsMatch(t, []string{"tab-2", "terminal"}, liveDevices(t, near, "alice"))
+	require.ElementsMatch(t, []string{"tab-2", "terminal"}, liveDevices(t, near))
 	devices[1].close()
 	passGrace(t, trails[0], far, "2", holdGrace)
 	agree(lastseen.Green)
-	require.ElementsMatch(t, []string{"terminal"}, liveDevices(t, near, "alice"))
+	require.ElementsMatch(t, []string{"terminal"}, liveDevices(t, near))
 	closed := time.Now()
 	devices[2].close()
 	grey := agree(lastseen.Grey)
@@ -51,7 +51,7 @@ func TestAliceOnThreeDevices(t *testing.T) {
 	require.True(t, grey.Left)
 	require.GreaterOrEqual(t, took, holdGrace)
 	require.Less(t, took, 10*(holdGrace+time.Second)) // ten times what is promised
-	require.Empty(t, liveDevices(t, near, "alice"))
+	require.Empty(t, liveDevices(t, near))
 	require.Equal(t, lastseen.Grey, presenceOf(t, far, "alice").Status)
 
 	open("tab-3", "web")
@@ -71,10 +71,10 @@ func TestAliceOnThreeDevices(t *testing.T) {
 	}
 }
 
-// liveDevices returns the IDs of the devices of a user that count.
-func liveDevices(t testing.TB, s *server, user string) (ids []string) {
+// liveDevices returns the IDs of the devices of alice that count.
+func liveDevices(t testing.TB, s *server) (ids []string) {
 	t.Helper()
-	r := s.request(t, http.MethodGet, "/v1/namespaces/chat/users/"+user+"/devices")
+	r := s.request(t, http.MethodGet, "/v1/namespaces/chat/users/alice/devices")
 	require.Equal(t, http.StatusOK, r.status, "%s", r.body)
 	var found struct {
 		Devices []struct {

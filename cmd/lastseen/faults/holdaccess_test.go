@@ -108,7 +108,8 @@ func TestHeldAccessEnds(t *testing.T) {
 	require.Equal(t, closedKey, removed.awaitEnd(t), "%v", removed.err)
 	t.Logf("closed %s after the reload", time.Since(reloaded).Round(time.Millisecond))
 
-	_, err := openSocket(t.Context(), socketOptions{url: g.url, hello: object{"user": "late", "token": g.keys["removed"]}})
+	late := object{"user": "late", "token": g.keys["removed"]}
+	_, err := openSocket(t.Context(), socketOptions{url: g.url, hello: late})
 	require.Contains(t, []string{"4401", "4403", "HTTP 401"}, endOf(err))
 	// A watcher sees how those who were closed decay: they said no goodbye.
 	users := []string{"expires", "removed"}

@@ -107,6 +107,7 @@ func openUnread(ctx context.Context, o socketOptions) (*socket, error) {
 	if o.deaf {
 		options.OnPingReceived = func(context.Context, []byte) bool { return false }
 	}
+	//nolint:bodyclose // package websocket closes it
 	conn, response, err := websocket.Dial(ctx, o.url+"/v1/namespaces/chat/connect", options)
 	if response != nil && response.StatusCode != http.StatusSwitchingProtocols {
 		return nil, refusal(fmt.Sprintf("HTTP %d", response.StatusCode))
@@ -148,8 +149,9 @@ func (s *socket) greet(ctx context.Context, hello object) error {
 	if err != nil {
 		return err
 	}
-	if f.name != "welcome" {
-		return fmt.Errorf("the first frame is %s: %s", f.name, f.data)
+	if f.name != "welcome" { // a problem, and then the connection is closed
+		_, err = s.next(ctx)
+		return fmt.Errorf("the first frame is %s: %s: %w", f.name, f.data, err)
 	}
 	return json.Unmarshal(f.data, &s.welcome)
 }

@@ -1,0 +1,397 @@
+package connections
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// seconds returns the time by the store's clock so many seconds after the start of a test.
+func seconds(s float64) lastseen.Instant { return base.Add(time.Duration(s * float64(time.Second))) }
+
+// only returns the only sighting that was written since the last call.
+func (w *world) only() written {
+	w.t.Helper()
+	writes := w.store.take()
+	require.Len(w.t, writes, 1)
+	return writes[0]
+}
+
+func (w *world) requireNothing() {
+	w.t.Helper()
+	require.Empty(w.t, w.store.take())
+}
+
+func TestOpenRecordsFirstPing(t *testing.T) {
+	w := newWorld(t)
+	c := w.open("alice")
+	got := w.only()
+	require.Equal(t, "tab", DeviceOf(got.ID))
+	want := store.DeviceSighting{User: "alice", ID: got.ID, Kind: lastseen.Web, At: base, Meta: `{"v":1}`}
+	require.Equal(t, want, got.DeviceSighting)
+	require.Equal(t, lastseen.State{At: base}, c.State())
+	require.Equal(t, "tab", c.Device())
+	require.Equal(t, Stats{Open: 1, Opened: 1}, w.Stats())
+}
+
+func TestOpenFails(t *testing.T) {
+	w := newWorld(t)
+	w.store.fail(store.ErrUnavailable)
+	_, err := w.Open(t.Context(), w.opening("alice"))
+	require.ErrorIs(t, err, store.ErrUnavailable)
+	require.Empty(t, w.users)
+	w.store.fail(nil)
+	w.store.refuse = func(callKind, string) error { return store.ErrNoDevices }
+	_, err = w.Open(t.Context(), w.opening("alice"))
+	require.ErrorIs(t, err, store.ErrNoDevices)
+	require.Empty(t, w.users)
+	require.Equal(t, Stats{}, w.Stats())
+}
+
+// TestIDsOfRecords: each connection has a record of its own, whose ID leads back to that of the device.
+func TestIDsOfRecords(t *testing.T) {
+	w := newWorld(t)
+	seen := map[string]bool{}
+	for _, device := range []string{
+		"", "t", "tab", "a.b", "~", "tab~abcdefgh", strings.Repeat("x", lastseen.MaxDeviceLen), strings.Repeat("é", 32),
+	} {
+		for range 2 {
+			o := w.opening("alice")
+			o.Device = device
+			c, err := w.Open(t.Context(), o)
+			require.NoError(t, err)
+			id := w.only().ID
+			require.False(t, seen[id])
+			seen[id] = true
+			require.Equal(t, c.Device(), DeviceOf(id))
+			require.NoError(t, lastseen.CheckDevice(c.Device()))
+			if device != "" {
+				require.Equal(t, device, c.Device())
+			}
+		}
+	}
+	for _, id := range []string{
+		"", "~", "tab", "~abcdefgh", "tab~abcdefg", "tab~abcdefg0", "tab~ABCDEFGH", "tab.abcdefgh",
+	} {
+		require.Equal(t, id, DeviceOf(id), "an ID without a suffix")
+	}
+}
+
+func TestConnectionsOfOneUserAreLimited(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.MaxUser = 3 })
+	var open []*Connection
+	for range 3 {
+		open = append(open, w.open("alice"))
+	}
+	w.open("bob")
+	_, err := w.Open(t.Context(), w.opening("alice"))
+	require.ErrorIs(t, err, ErrTooMany)
+	for _, i := range []int{1, 2, 0} { // in the middle, the first, the last of the list
+		open[i].End(Ended)
+		w.open("alice").End(Ended)
+	}
+	require.Equal(t, 1, w.Stats().Open)
+	require.Len(t, w.users, 1)
+	require.Len(t, w.held, 1)
+}
+
+// TestEvidence: what is heard is recorded at its own time, at most once in 3/4 of the ping interval.
+func TestEvidence(t *testing.T) {
+	w := newWorld(t)
+	c := w.open("alice")
+	w.only()
+	w.pass(22*time.Second + 250*time.Millisecond)
+	c.Heard()
+	w.requireNothing()
+	w.pass(time.Second)
+	got := w.only()
+	require.Equal(t, ping, got.call, "a heartbeat is a plain ping")
+	require.Equal(t, seconds(22.25), got.At, "at the time when it was heard")
+	require.Equal(t, lastseen.State{At: seconds(22.25)}, w.store.state("alice"))
+	w.pass(time.Minute)
+	w.requireNothing() // nothing was heard
+	c.Heard()
+	w.pass(time.Second)
+	require.NotZero(t, w.only(), "what is heard late is recorded in the next round")
+}
+
+// TestOpenEvidenceIsSpread: connections that were opened together do not stay together.
+func TestEvidenceIsSpread(t *testing.T) {
+	draws := []float64{0, 0.5, 0.99}
+	w := newWorld(t, func(o *Options) {
+		o.Random = func() float64 { draw := draws[0]; draws = draws[1:]; return draw }
+	})
+	open := []*Connection{w.open("a"), w.open("b"), w.open("c")}
+	w.store.take()
+	first := map[string]time.Duration{}
+	for range 4 * 30 {
+		w.pass(tickEvery)
+		for _, c := range open {
+			c.Heard()
+		}
+		for _, got := range w.store.take() {
+			first[got.User] = got.when - start
+		}
+		if len(first) == len(open) {
+			break
+		}
+	}
+	require.InDelta(t, 22.5, first["a"].Seconds(), 1)
+	require.InDelta(t, 17, first["b"].Seconds(), 1)
+	require.InDelta(t, 11.5, first["c"].Seconds(), 1)
+}
+
+// TestRecordIsRenewed: the record is written again when it is older than green, so that it keeps counting.
+func TestRecordIsRenewed(t *testing.T) {
+	w := newWorld(t)
+	c := w.open("alice")
+	w.stay(10*time.Minute, c)
+	var records, pings int
+	last := seconds(0)
+	for _, got := range w.store.take()[1:] {
+		if got.call == ping {
+			pings++
+			continue
+		}
+		records++
+		require.LessOrEqual(t, got.At, last.Add(90*time.Second))
+		require.Empty(t, got.Meta, "what is stored stays")
+		require.Equal(t, c.record, got.ID)
+		last = got.At
+	}
+	require.Equal(t, 7, records) // one in three
+	require.Equal(t, 16, pings)
+}
+
+// TestShorterPingInterval: a reload applies to connections that are open, at most a minute later.
+func TestShorterPingInterval(t *testing.T) {
+	for name, before := range map[string]time.Duration{
+		"first evidence": time.Minute, "later evidence": 46 * time.Minute,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.store.settings.PingInterval = time.Hour
+			c := w.open("alice")
+			w.pass(before)
+			c.Heard()
+			w.pass(2 * time.Second)
+			w.store.take()
+			w.store.settings.PingInterval = 20 * time.Second
+			c.Heard()
+			w.pass(longestSleep)
+			require.Equal(t, base.Add(before+2*time.Second), w.only().At)
+		})
+	}
+}
+
+func TestActivity(t *testing.T) {
+	w := newWorld(t)
+	c := w.open("alice")
+	w.only()
+	w.pass(7 * time.Second)
+	c.Heard()
+	c.SetIdle(true)
+	c.SetIdle(true)
+	w.pass(time.Second)
+	got := w.only()
+	require.Equal(t, c.record, got.ID)
+	require.Equal(t, seconds(7), got.At)
+	require.Equal(t, seconds(7), got.Idle)
+	for range 8 { // at most once in 5 s
+		c.SetIdle(false)
+		c.SetIdle(true)
+		w.pass(500 * time.Millisecond)
+	}
+	w.requireNothing()
+	c.SetIdle(false)
+	w.pass(2 * time.Second)
+	require.Zero(t, w.only().Idle)
+	c.Heard()
+	c.SetIdle(true)
+	w.pass(6 * time.Second)
+	require.NotZero(t, w.only().Idle, "as soon as it may be written")
+}
+
+// TestIdleSinceStays: it does not move with each record, unless the store's clock is set.
+func TestIdleSinceStays(t *testing.T) {
+	w := newWorld(t)
+	c := w.open("alice")
+	w.pass(10 * time.Second)
+	c.Heard()
+	c.SetIdle(true)
+	w.stay(2*time.Minute, c)
+	w.store.step(300 * time.Millisecond)
+	w.stay(2*time.Minute, c)
+	for _, got := range w.store.take()[1:] {
+		if got.ID != "" {
+			require.Equal(t, seconds(10), got.Idle)
+		}
+	}
+	w.store.step(-time.Hour)
+	w.stay(2*time.Minute, c)
+	want := seconds(10).Add(300*time.Millisecond - time.Hour)
+	require.True(t, slices.ContainsFunc(w.store.take(), func(got written) bool { return got.Idle == want }))
+}
+
+// TestLeave is a goodbye at this moment, and the end of evidence.
+func TestLeave(t *testing.T) {
+	w := newWorld(t)
+	c := w.open("alice")
+	w.only()
+	w.pass(10 * time.Second)
+	c.Heard()
+	state, err := c.Leave(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, lastseen.State{At: seconds(10), Left: true}, state)
+	require.Equal(t, 1, w.left)
+	got := w.only()
+	require.True(t, got.Gone)
+	require.Equal(t, c.record, got.ID)
+	w.stay(2*time.Minute, c)
+	w.requireNothing()
+	c.End(Left)
+	c.End(Gone)
+	w.pass(time.Minute)
+	w.requireNothing()
+	require.Equal(t, Stats{Opened: 1, Goodbyes: 1}, w.Stats())
+	_, err = c.Leave(t.Context())
+	require.ErrorIs(t, err, ErrEnded)
+}
+
+// TestLeaveFails: the connection continues; if the client leaves nevertheless, its goodbye follows.
+func TestLeaveFails(t *testing.T) {
+	w := newWorld(t)
+	c := w.open("alice")
+	w.pass(10 * time.Second)
+	c.Heard()
+	w.store.fail(store.ErrUnavailable)
+	_, err := c.Leave(t.Context())
+	require.ErrorIs(t, err, store.ErrUnavailable)
+	w.store.fail(nil)
+	w.pass(15 * time.Second)
+	require.Equal(t, lastseen.State{At: seconds(10)}, w.store.state("alice"), "evidence continues")
+	w.store.fail(store.ErrUnavailable)
+	c.Heard()
+	_, err = c.Leave(t.Context())
+	require.Error(t, err)
+	c.End(Left)
+	w.pass(10 * time.Second)
+	w.store.fail(nil)
+	w.pass(2 * time.Second)
+	require.Equal(t, lastseen.State{At: seconds(25), Left: true}, w.store.state("alice"))
+	require.EqualValues(t, 1, w.Stats().Goodbyes)
+}
+
+// TestGone: a connection that breaks is a goodbye at the time last heard, after the grace.
+func TestGone(t *testing.T) {
+	w := newWorld(t)
+	c := w.open("alice")
+	w.only()
+	w.pass(10 * time.Second)
+	c.Heard()
+	w.pass(time.Second)
+	c.End(Gone)
+	require.Equal(t, 1, w.Stats().Waiting)
+	w.pass(5*time.Second - tickEvery)
+	w.requireNothing()
+	w.pass(tickEvery)
+	got := w.only()
+	require.True(t, got.Gone)
+	require.Equal(t, seconds(10), got.At)
+	require.Equal(t, lastseen.State{At: seconds(10), Left: true}, w.store.state("alice"))
+	require.Equal(t, Stats{Opened: 1, Goodbyes: 1}, w.Stats())
+	require.Equal(t, 1, w.left)
+}
+
+// TestReload: a page that is loaded again within the grace stays present.
+func TestReload(t *testing.T) {
+	w := newWorld(t)
+	c := w.open("alice")
+	w.pass(10 * time.Second)
+	c.Heard()
+	c.End(Gone)
+	w.pass(time.Second)
+	w.open("alice")
+	w.pass(time.Minute)
+	require.Equal(t, lastseen.State{At: seconds(11)}, w.store.state("alice"))
+	require.Zero(t, w.left, "this goodbye does not make the user leave")
+	require.EqualValues(t, 1, w.Stats().Goodbyes)
+}
+
+// TestNoGoodbye: silence and ends by the server write no goodbye, but what was heard before.
+func TestNoGoodbye(t *testing.T) {
+	for _, how := range []Ending{Silent, Ended} {
+		w := newWorld(t)
+		c := w.open("alice")
+		w.only()
+		w.pass(10 * time.Second)
+		c.Heard()
+		c.End(how)
+		w.pass(time.Minute)
+		got := w.only()
+		require.Equal(t, ping, got.call)
+		require.Equal(t, seconds(10), got.At)
+		require.Equal(t, how == Silent, w.Stats().Lost == 1)
+		require.Zero(t, w.Stats().Open)
+
+		w.open("bob").End(how)
+		w.only()
+		w.pass(time.Minute)
+		w.requireNothing()
+	}
+}
+
+// TestGoodbyeIsNotBeforeEvidence: when the store's clock was slowed down, a goodbye is still not older than the ping
+// that was recorded for the same moment.
+func TestGoodbyeIsNotBeforeEvidence(t *testing.T) {
+	for name, end := range map[string]func(*Connection){
+		"gone":  func(c *Connection) { c.End(Gone) },
+		"leave": func(c *Connection) { _, _ = c.Leave(t.Context()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			c := w.open("alice")
+			w.pass(25 * time.Second)
+			c.Heard()
+			w.pass(2 * time.Second)
+			w.store.step(-4 * time.Second)
+			end(c)
+			w.pass(10 * time.Second)
+			require.Equal(t, lastseen.State{At: seconds(25), Left: true}, w.store.state("alice"))
+		})
+	}
+}
+
+// TestClockIsSet: a clock that is wrong by years neither stops evidence nor moves it into the future.
+func TestClockIsSet(t *testing.T) {
+	for _, by := range []time.Duration{time.Hour, -time.Hour, 30 * 365 * 24 * time.Hour, -60 * 365 * 24 * time.Hour} {
+		w := newWorld(t)
+		c := w.open("alice")
+		w.pass(10 * time.Second)
+		c.Heard()
+		w.store.step(by)
+		w.store.take()
+		w.pass(15 * time.Second)
+		want := max(lastseen.MinInstant, seconds(10).Add(by))
+		require.Equal(t, want, w.only().At)
+		w.stay(time.Minute, c)
+		w.store.step(-by)
+		w.store.take()
+		w.stay(time.Minute, c)
+		for _, got := range w.store.take() {
+			require.LessOrEqual(t, got.At, base.Add(got.when-start))
+			require.GreaterOrEqual(t, got.At, base.Add(got.when-start-30*time.Second))
+		}
+		c.Heard()
+		heard := w.store.present()
+		c.End(Gone)
+		w.pass(10 * time.Second)
+		require.Equal(t, heard, w.only().At, "nor the goodbye")
+	}
+}

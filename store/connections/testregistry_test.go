@@ -1,0 +1,277 @@
+package connections
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	ns    = "chat"
+	base  = lastseen.Instant(1_700_000_000_000)
+	start = time.Hour // of monotonic time, when a test begins
+)
+
+// world is a registry on a store of the test, on clocks that the test sets.
+type world struct {
+	*Registry
+	t     testing.TB
+	store *fakeStore
+	log   *bytes.Buffer
+
+	mu     sync.Mutex
+	closed map[string][]Reason // calls of Close by user
+	left   int                 // by Options.Left
+}
+
+func newWorld(t testing.TB, change ...func(*Options)) *world {
+	w := &world{t: t, store: newFakeStore(), closed: map[string][]Reason{}, log: &bytes.Buffer{}}
+	o := Options{
+		Store:    w.store,
+		Settings: func(string) Settings { return w.store.settings },
+		Random:   func() float64 { return 0 },
+		Left:     func(_ string, n int) { w.left += n },
+		Logger:   slog.New(slog.NewTextHandler(w.log, nil)),
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	w.Registry = New(o)
+	w.monotonic = w.store.monotonic
+	w.pause = func(_ context.Context, d time.Duration) { w.store.pass(d) }
+	return w
+}
+
+func (w *world) opening(user string) Opening {
+	return Opening{
+		Namespace: ns, User: user, Device: "tab", Kind: lastseen.Web, Meta: `{"v":1}`, Grace: 5 * time.Second,
+		Close: func(reason Reason) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.closed[user] = append(w.closed[user], reason)
+		},
+	}
+}
+
+func (w *world) open(user string) *Connection {
+	w.t.Helper()
+	c, err := w.Open(w.t.Context(), w.opening(user))
+	require.NoError(w.t, err)
+	return c
+}
+
+// pass lets time pass, with a tick every 250 ms.
+func (w *world) pass(d time.Duration) {
+	for ; d > 0; d -= tickEvery {
+		w.store.pass(min(d, tickEvery))
+		w.tick(w.t.Context())
+	}
+}
+
+// stay lets time pass, with connections that are heard every 25 seconds at the latest.
+func (w *world) stay(d time.Duration, heard ...*Connection) {
+	for ; d > 0; d -= 25 * time.Second {
+		w.pass(min(d, 25*time.Second))
+		for _, c := range heard {
+			c.Heard()
+		}
+	}
+}
+
+// requireClosed waits until the connections of a user were closed for these reasons.
+func (w *world) requireClosed(user string, reasons ...Reason) {
+	w.t.Helper()
+	require.Eventually(w.t, func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.closed[user]) >= len(reasons)
+	}, time.Minute, time.Millisecond)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	require.Equal(w.t, reasons, w.closed[user])
+}
+
+// logged returns how often a text was logged.
+func (w *world) logged(text string) int { return strings.Count(w.log.String(), text) }
+
+// written is a sighting that the store got.
+type written struct {
+	store.DeviceSighting
+	call      callKind
+	namespace string
+	when      time.Duration // by the monotonic clock
+	offset    time.Duration // of the store's clock at that moment
+	failed    bool
+}
+
+// readClock is, for fakeStore.during, what is no write.
+const readClock callKind = -1
+
+// fakeStore is a store in memory, whose clocks and errors a test sets: a real one has no errors at such moments.
+type fakeStore struct {
+	store.Store
+
+	mu       sync.Mutex
+	settings Settings
+	elapsed  time.Duration
+	wrong    time.Duration // by which the store's clock is off
+	err      error         // of all calls
+	refuse   func(kind callKind, namespace string) error
+	writes   []written
+	states   map[string]lastseen.State
+	devices  map[string]lastseen.Devices
+	closings []store.Closing
+	asked    int // calls of Closings
+	during   func(kind callKind)
+}
+
+func newFakeStore() *fakeStore {
+	return &fakeStore{
+		settings: Settings{
+			Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute},
+			PingInterval: 30 * time.Second,
+		},
+		elapsed: start, states: map[string]lastseen.State{}, devices: map[string]lastseen.Devices{},
+		refuse: func(callKind, string) error { return nil }, during: func(callKind) {},
+	}
+}
+
+func (s *fakeStore) monotonic() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.elapsed
+}
+
+func (s *fakeStore) pass(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.elapsed += d
+}
+
+// step sets the store's clock.
+func (s *fakeStore) step(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wrong += d
+}
+
+// fail has all calls fail, until it is called with nil.
+func (s *fakeStore) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+func (s *fakeStore) present() lastseen.Instant {
+	return max(lastseen.MinInstant, base.Add(s.elapsed-start+s.wrong))
+}
+
+func (s *fakeStore) Now(context.Context) (lastseen.Instant, error) {
+	s.during(readClock)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.present(), nil
+}
+
+func (s *fakeStore) RecordDevices(
+	_ context.Context, namespace string, window time.Duration, batch []store.DeviceSighting,
+) ([]lastseen.State, error) {
+	return s.write(recordDevices, namespace, batch, func(d store.DeviceSighting, key string) {
+		s.states[key], s.devices[key] = s.devices[key].Assert(s.states[key], window, d.Record())
+	})
+}
+
+func (s *fakeStore) Ping(_ context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
+	return s.write(ping, namespace, sightings(batch, false), func(d store.DeviceSighting, key string) {
+		s.states[key] = s.states[key].AfterPing(d.At)
+	})
+}
+
+func (s *fakeStore) Leave(_ context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
+	return s.write(leave, namespace, sightings(batch, true), func(d store.DeviceSighting, key string) {
+		s.states[key], s.devices[key] = s.devices[key].Leave(s.states[key], d.At)
+	})
+}
+
+func sightings(batch []store.Sighting, gone bool) (all []store.DeviceSighting) {
+	for _, s := range batch {
+		all = append(all, store.DeviceSighting{User: s.User, At: s.At, Gone: gone})
+	}
+	return all
+}
+
+func (s *fakeStore) write(
+	kind callKind, namespace string, batch []store.DeviceSighting, do func(store.DeviceSighting, string),
+) ([]lastseen.State, error) {
+	s.during(kind)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(batch) > maxBatch {
+		return nil, errors.New("the batch is too large")
+	}
+	err := s.err
+	if err == nil {
+		err = s.refuse(kind, namespace)
+	}
+	var states []lastseen.State
+	for _, d := range batch {
+		d.At = store.Bounded(d.At, s.present())
+		s.writes = append(s.writes, written{d, kind, namespace, s.elapsed, s.wrong, err != nil})
+		if err == nil {
+			do(d, namespace+" "+d.User)
+			states = append(states, s.states[namespace+" "+d.User])
+		}
+	}
+	return states, err
+}
+
+func (s *fakeStore) Closings(
+	_ context.Context, after store.ClosingPlace,
+) ([]store.Closing, store.ClosingPlace, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked++
+	if s.err != nil {
+		return nil, after, s.err
+	}
+	next := store.ClosingPlace("place" + strings.Repeat(".", len(s.closings)))
+	if after == "" {
+		return nil, next, nil
+	}
+	return append([]store.Closing(nil), s.closings[len(after)-len("place"):]...), next, nil
+}
+
+// close asks for the closing of alice's connections.
+func (s *fakeStore) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closings = append(s.closings, store.Closing{Namespace: ns, User: "alice", At: s.present()})
+}
+
+// take returns what was written since the last call.
+func (s *fakeStore) take() []written {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	writes := s.writes
+	s.writes = nil
+	return writes
+}
+
+func (s *fakeStore) state(user string) lastseen.State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.states[ns+" "+user]
+}
