@@ -209,7 +209,7 @@ func (w *Watcher) adopt(other *Watcher) {
 	other.watches = nil
 }
 
-// lose has a watcher begin again if it was given something that nobody got.
+// lose has a watcher begin again if it was given something that was not returned.
 func (w *Watcher) lose(g *gathered) {
 	if !g.any {
 		return
