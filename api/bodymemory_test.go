@@ -77,8 +77,8 @@ func usage(holds []bodyHold) (used int64, shares map[limit.Key]int64, keyless in
 // TestLargestRequestsFit checks that a single caller can send a request of any kind, also with the least memory.
 func TestLargestRequestsFit(t *testing.T) {
 	m := newBodyMemory(MinBodyMemory)
-	require.LessOrEqual(t, 2*maxBody+itemMemory.bytes*maxItems, int(m.share(limit.PerKey)))
-	require.LessOrEqual(t, 2*maxBody+itemMemory.bytes*maxItems, int(m.share(limit.PerAddress)))
+	require.LessOrEqual(t, 2*maxBody+itemMemory.bytes*itemMemory.max, int(m.share(limit.PerKey)))
+	require.LessOrEqual(t, 2*maxBody+itemMemory.bytes*itemMemory.max, int(m.share(limit.PerAddress)))
 	require.LessOrEqual(t, 2*maxLookupBody+lookupMemory.bytes*maxLookup, int(m.share(limit.PerUser)))
 	w := newTestServer(t, fileStore(t), behindProxy,
 		func(c *Config) { c.BodyMemory = MinBodyMemory; c.Limits = limit.Limits{} })
@@ -86,6 +86,9 @@ func TestLargestRequestsFit(t *testing.T) {
 	largest := `{"pings":[` + strings.Repeat(`{"user":"`+user+`","at":9},`, maxItems-1) + `{"user":"u"}]}`
 	require.Greater(t, len(largest), 900<<10)
 	w.post("/chat/pings", largest+strings.Repeat(" ", maxBody-len(largest)), from("203.0.113.7"))
+	onDevices := `{"leaves":[` + strings.Repeat(`{"user":"u","device":{"id":"d"},"after":"60s"},`, maxItems-1) +
+		`{"user":"u"}]}`
+	w.post("/chat/leaves", onDevices+strings.Repeat(" ", maxBody-len(onDevices)), from("203.0.113.7"))
 	lookup := `{"users":[` + strings.Repeat(`"`+strings.Repeat("ü", 128)+`",`, maxLookup-1) + `"u"]}`
 	w.post("/chat/lookup", lookup+strings.Repeat(" ", maxLookupBody-len(lookup)), from("203.0.113.7"))
 	w.fails(codeBodyTooLarge, http.MethodPost, "/chat/lookup", lookup+strings.Repeat(" ", maxLookupBody+1-len(lookup)))
@@ -212,6 +215,12 @@ func (b *blockingStore) Leave(ctx context.Context, namespace string, batch []sto
 	return b.Ping(ctx, namespace, batch)
 }
 
+func (b *blockingStore) RecordDevices(
+	ctx context.Context, namespace string, _ time.Duration, batch []store.DeviceSighting,
+) ([]lastseen.State, error) {
+	return b.Ping(ctx, namespace, make([]store.Sighting, len(batch)))
+}
+
 func (b *blockingStore) Lookup(_ context.Context, _ string, users []string) ([]lastseen.State, error) {
 	b.asked <- struct{}{}
 	<-b.let
@@ -233,9 +242,15 @@ func TestDecodedMemory(t *testing.T) {
 	for path, body := range map[string]string{
 		"pings": `{"pings":[` + strings.Repeat(`{"user":"%[1]d-0123456789","at":1795176000.123},`, maxItems-1) +
 			`{"user":"u"}]}`,
+		"pings?devices": `{"pings":[` + strings.Repeat(`{"user":"%[1]d-0123456789","device":{"id":"01234567"}},`,
+			maxItems-1) + `{"user":"u","device":{"id":"d"}}]}`,
+		"pings?meta": `{"pings":[` + strings.Repeat(
+			`{"user":"%[1]d","at":1795176000.123,"device":{"id":"d","meta":{"a":"0123456789"}},"activity":"idle"},`,
+			maxItems-1) + `{"user":"u","device":{"id":"d"}}]}`,
 		"leaves": `{"leaves":[` + strings.Repeat(`{"user":"u"},`, maxItems-1) + `{"user":"%[1]d"}]}`,
 		"lookup": `{"users":[` + strings.Repeat(`"%[1]d-0123456789",`, maxLookup-1) + `"u"]}`,
 	} {
+		endpoint, _, _ := strings.Cut(path, "?")
 		t.Run(path, func(t *testing.T) {
 			s := &blockingStore{Store: fileStore(t), asked: make(chan struct{}), let: make(chan struct{})}
 			memory := newBodyMemory(1 << 30)
@@ -243,7 +258,7 @@ func TestDecodedMemory(t *testing.T) {
 			var prepared []*http.Request
 			for i := range requests {
 				prepared = append(prepared, httptest.NewRequest(http.MethodPost,
-					"http://localhost/v1/namespaces/chat/"+path, strings.NewReader(fmt.Sprintf(body, i))))
+					"http://localhost/v1/namespaces/chat/"+endpoint, strings.NewReader(fmt.Sprintf(body, i))))
 			}
 			heap() // what pools keep goes with the second collection
 			before := heap()

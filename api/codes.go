@@ -70,7 +70,8 @@ func (p ErrorCode) Retry() string {
 
 // ErrorCodes returns all codes, in the order of the error guide.
 func ErrorCodes() []ErrorCode {
-	return slices.Concat(inputProblems(), bodyProblems(), callerProblems(), serverProblems())
+	return slices.Concat(
+		inputProblems(), bodyProblems(), callerProblems(), connectProblems(), serverProblems())
 }
 
 // inputProblems are about paths, queries and times.

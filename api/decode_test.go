@@ -277,8 +277,10 @@ func FuzzBody(f *testing.F) {
 		}
 		require.True(t, utf8.Valid(data))
 		for _, i := range *body.Pings {
-			if _, err := i.sighting(testNow); err != nil {
-				requireProblem(t, err)
+			for _, e := range []event{eventPing, eventLeave} {
+				if err := new(batch).add(e, "chat", i.User, i.assertion, testNow); err != nil {
+					requireProblem(t, err)
+				}
 			}
 		}
 	})

@@ -21,6 +21,7 @@ type metrics struct {
 	departures *prometheus.CounterVec
 	gaps       prometheus.Histogram
 	changes    *changesMetrics
+	sockets    *socketMetrics
 	configured atomic.Pointer[configuredMetrics] // of the newest handler; nil before the first
 }
 
@@ -42,7 +43,8 @@ func newMetrics(c Config, bodies *bodyMemory, o *overload) *metrics {
 	routes := (&server{}).routes() // those of all handlers
 	m := &metrics{
 		requests: newRequestMetrics(register, routes), changes: newChangesMetrics(register),
-		errors: map[code]prometheus.Counter{}, limited: map[limit.Policy]prometheus.Counter{},
+		sockets: newSocketMetrics(register),
+		errors:  map[code]prometheus.Counter{}, limited: map[limit.Policy]prometheus.Counter{},
 		results: [2]results{
 			eventPing:  newResults(register, "lastseen_pings_total", "Pings by result."),
 			eventLeave: newResults(register, "lastseen_leaves_total", "Leaves by result."),

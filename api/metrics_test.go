@@ -275,7 +275,7 @@ func TestRefusedEvents(t *testing.T) {
 func TestTimesOfTheStoresClockAreRecorded(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := NewShared(Config{Metrics: registry}).metrics
-	m.recorded(eventPing, "chat", []store.Sighting{{User: "a", At: 2000}}, []lastseen.State{{At: 1000}})
+	m.recorded(eventPing, "chat", []lastseen.State{{At: 1000}}, func(int) lastseen.Instant { return 2000 })
 	require.Equal(t, map[string]float64{"recorded": 1}, samples(t, registry, "lastseen_pings_total"))
 }
 

@@ -144,16 +144,15 @@ const (
 // interface.
 func (d *pendingDevices) args(c *chunk) []any {
 	ping, bye, latest := opPing, opBye, lastseen.Instant(0)
-	args := append(make([]any, 0, 3+7*len(c.index)), linkBase(), nil, d.window.Milliseconds())
+	args := append(make([]any, 0, 3+6*len(c.index)), linkBase(), nil, d.window.Milliseconds())
 	for _, at := range c.index {
 		item := &d.items[at]
 		latest = max(latest, item.At)
-		op := &ping
+		op, line := &ping, recordHead(item.Kind, item.ID)
 		if item.Gone {
 			op = &bye
 		}
-		kind := (*string)(&item.Kind)
-		args = append(args, op, int64(item.At), &item.User, &item.ID, kind, int64(item.Idle), &item.Meta)
+		args = append(args, op, int64(item.At), &item.User, &line, int64(item.Idle), &item.Meta)
 	}
 	args[1] = int64(latest)
 	return args
@@ -161,12 +160,12 @@ func (d *pendingDevices) args(c *chunk) []any {
 
 // leaveArgs returns the arguments of devices.lua for leaves on all devices.
 func (c writeCmd) leaveArgs() []any {
-	op, latest := opAll, lastseen.Instant(0)
-	args := append(make([]any, 0, 3+3*len(c.index)), linkBase(), nil, 0)
+	op, none, latest := opAll, "", lastseen.Instant(0)
+	args := append(make([]any, 0, 3+6*len(c.index)), linkBase(), nil, 0)
 	for _, at := range c.index {
 		sighting := &c.unique[at]
 		latest = max(latest, sighting.At)
-		args = append(args, &op, int64(sighting.At), &sighting.User)
+		args = append(args, &op, int64(sighting.At), &sighting.User, &none, &none, &none)
 	}
 	args[1] = int64(latest)
 	return args
@@ -181,14 +180,20 @@ func (s *Store) readDeviceStates(d *pendingDevices, c *chunk, cmd *redis.Cmd) er
 	if len(parts) < 4 {
 		return errors.New("script reply too short")
 	}
-	scores, err := sliceOf(parts[1], len(c.index))
-	if err != nil {
-		return err
-	}
 	d.created = d.created || parts[0] == int64(1)
 	d.missing = d.missing || parts[3] == int64(1)
 	if len(parts) > 4 {
 		s.warnOfRecords(d.namespace, parts[4])
+	}
+	if parts[1] == nil {
+		for _, at := range c.index {
+			d.states[d.items[at].User] = lastseen.State{At: d.items[at].At}
+		}
+		return nil
+	}
+	scores, err := sliceOf(parts[1], len(c.index))
+	if err != nil {
+		return err
 	}
 	for i, at := range c.index {
 		state, err := d.stateOfReply(scores[i])

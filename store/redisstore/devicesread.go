@@ -67,44 +67,42 @@ func metasOf(records, stored []lastseen.DeviceRecord, metas []any) []string {
 	return result
 }
 
+// recordHead returns what the line of a record begins with: see records.lua.
+func recordHead(kind lastseen.DeviceKind, id string) string { return "\n" + string(kind) + " " + id + "\t" }
+
 // parseDevices reads what is kept of a user's devices: see records.lua.
 func parseDevices(reply any) (d lastseen.Devices, ok bool) {
 	text, _ := reply.(string)
-	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-	window, left, _ := strings.Cut(lines[0], " ")
-	ms, err1 := strconv.ParseInt(window, 10, 64)
-	at, err2 := strconv.ParseInt(left, 10, 64)
-	if err1 != nil || err2 != nil {
+	lines := strings.Split(text, "\n")
+	about, ok := parseNumbers(lines[0], 2)
+	if !ok {
 		return d, false
 	}
-	d = lastseen.Devices{Window: time.Duration(ms) * time.Millisecond, Left: lastseen.Instant(at)}
+	d.Window, d.Left = time.Duration(about[0])*time.Millisecond, lastseen.Instant(about[1])
 	for _, line := range lines[1:] {
-		record, ok := parseRecord(line)
+		head, rest, _ := strings.Cut(line, "\t")
+		kind, id, _ := strings.Cut(head, " ")
+		numbers, ok := parseNumbers(rest, 4)
 		if !ok {
 			return lastseen.Devices{}, false
 		}
-		d.Records = append(d.Records, record)
+		d.Records = append(d.Records, lastseen.DeviceRecord{
+			ID: id, Kind: lastseen.DeviceKind(kind),
+			At: lastseen.Instant(numbers[0]), Gone: numbers[1] == 1,
+			Since: lastseen.Instant(numbers[2]), IdleSince: lastseen.Instant(numbers[3]),
+		})
 	}
 	return d, true
 }
 
-// parseRecord reads a line of the records of a user. The ID is the last value, and may contain spaces.
-func parseRecord(line string) (r lastseen.DeviceRecord, ok bool) {
-	values := strings.SplitN(line, " ", 6)
-	if len(values) != 6 {
-		return r, false
-	}
-	var numbers [4]int64
-	for i := range numbers {
-		n, err := strconv.ParseInt(values[i], 10, 64)
+// parseNumbers reads n numbers with spaces between them.
+func parseNumbers(text string, n int) (numbers []int64, ok bool) {
+	for value := range strings.SplitSeq(text, " ") {
+		number, err := strconv.ParseInt(value, 10, 64)
 		if err != nil {
-			return r, false
+			return nil, false
 		}
-		numbers[i] = n
+		numbers = append(numbers, number)
 	}
-	return lastseen.DeviceRecord{
-		ID: values[5], Kind: lastseen.DeviceKind(values[4]),
-		At: lastseen.Instant(numbers[0]), Gone: numbers[1] == 1,
-		Since: lastseen.Instant(numbers[2]), IdleSince: lastseen.Instant(numbers[3]),
-	}, true
+	return numbers, len(numbers) == n
 }

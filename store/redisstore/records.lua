@@ -4,22 +4,23 @@
 -- KEYS[5]  what clients said about devices: a hash, field = user, newline, ID of the record
 --
 -- The records of a user are lines of text. The first one is about the user, each of the others is a record, the newest
--- first. Times and the window are in milliseconds: see Devices of package lastseen.
+-- first. The lines have newlines between them. Times and the window are in milliseconds: see Devices of package
+-- lastseen.
 --
 --   <window> <when the user left on all devices, or 0>
---   <at> <1 for a goodbye, otherwise 0> <since> <idle since, or 0> <kind> <ID>
+--   <kind> <ID><tab><at> <1 if gone, otherwise 0> <since> <idle since, or 0>
 
 local records_key, metas_key = KEYS[4], KEYS[5]
 local max_text = 8192 -- more than max_devices lines can have
 
--- Returns {window, left, records}; nil if another program wrote the text.
+-- Returns {window, left, records}; nil if another program wrote the text. The line of a record begins with its newline.
 local function parse(text)
-  local window, left, past = string.match(text, '^(%d+) (%d+)\n()')
-  if not window or #text > max_text then
+  local window, left, past = string.match(text, '^(%d+) (%d+)()')
+  if not window or #window > 15 or #left > 15 or #text > max_text then
     return nil
   end
   local records, size, latest = {}, past - 1, math.huge
-  for line, at, gone, id in string.gmatch(text, '((%d+) ([01]) %d+ %d+ %a+ ([^\n]+)\n)') do
+  for line, id, at, gone in string.gmatch(text, '(\n%a+ ([^\n\t]+)\t(%d+) ([01]) %d+ %d+)') do
     local time = tonumber(at)
     if time > latest or #at > 15 then
       return nil

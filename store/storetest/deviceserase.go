@@ -77,7 +77,7 @@ func testDevicesTrimKeeps(t *testing.T, s store.Store) {
 	start := now(t, s)
 	record(t, s, on("alice", "a", start-60*minute), on("bob", "a", start-60*minute))
 	ping(t, s, "alice", start-10*minute)
-	require.Equal(t, store.TrimResult{Deleted: 1}, trim(t, s, ns, start-30*minute, false))
+	require.Equal(t, store.TrimResult{Deleted: 1}, trim(t, s, ns, start-30*minute, true))
 	require.Equal(t, []string{"alice"}, remaining(t, s))
 	require.Equal(t, here(start-10*minute), devicesOf(t, s, "alice").State)
 	requireNoDevices(t, s, "bob")
@@ -119,7 +119,7 @@ func deviceCalls(s store.Store) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"RecordDevices": func(ctx context.Context) error {
 			batch := []store.DeviceSighting{on("alice", "a", base)}
-			return errorOf(s.RecordDevices(ctx, ns, millis(window), batch))
+			return errorOf(s.RecordDevices(ctx, ns, windowTime, batch))
 		},
 		"ReadDevices": func(ctx context.Context) error { return errorOf(s.ReadDevices(ctx, ns, "alice")) },
 	}
