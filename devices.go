@@ -98,15 +98,12 @@ type Devices struct {
 }
 
 // Assert records what a device asserted about itself: a ping or, with Gone, a goodbye. It returns the resulting state
-// of a user in state s, and what is kept then. An assertion older than the window makes no record.
+// of a user in state s, and what is kept then. An assertion older than the window against that state makes no record.
 func (d Devices) Assert(s State, window time.Duration, r DeviceRecord) (State, Devices) {
 	d = d.from(s)
 	d.Window = window
-	at := max(s.At, r.At)
-	if r.At >= at.Add(-window) {
-		d.Records = d.merge(r)
-	}
-	return d.settle(at)
+	d.Records = d.merge(r)
+	return d.settle(max(s.At, r.At))
 }
 
 // Leave records that the user left at a time, on all devices: the records up to that time are gone.

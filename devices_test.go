@@ -110,7 +110,7 @@ func checkRule(t *rapid.T, all []assertion) {
 		for i, r := range got {
 			require.LessOrEqual(t, r.Since, r.At)
 			require.True(t, slices.ContainsFunc(all, func(a assertion) bool { return a.device == r.ID && a.at == r.Since }))
-			got[i].Since = 0 // depends on the order if a record was deleted meanwhile
+			got[i].Since = 0                                                     // depends on the order if a record was deleted meanwhile
 			if i < len(wanted) && wanted[i].IdleSince != 0 && r.IdleSince != 0 { // on assertions that arrive late
 				require.LessOrEqual(t, r.IdleSince, wanted[i].IdleSince)
 				got[i].IdleSince = wanted[i].IdleSince
@@ -211,7 +211,7 @@ func TestLiveAndActivity(t *testing.T) {
 	var d Devices
 	activity := func(at Instant) string {
 		idle, live := d.Activity(at)
-		return fmt.Sprint(max(0, idle-base), live)
+		return fmt.Sprint(int64(max(0, idle-base)), live)
 	}
 	require.Equal(t, "0 false", activity(base))
 	for _, a := range []assertion{
@@ -241,14 +241,14 @@ func TestDeviceWindow(t *testing.T) {
 
 func TestCheckDevice(t *testing.T) {
 	for id, want := range map[string]string{
-		"a":                                "",
-		"tab 1/2 ü":                        "",
+		"a":                                 "",
+		"tab 1/2 ü":                         "",
 		strings.Repeat("x", MaxDeviceLen):   "",
-		"":                                 "empty",
+		"":                                  "empty",
 		strings.Repeat("x", MaxDeviceLen+1): "65 bytes",
-		"a\xff":                            "UTF-8",
-		"a\n":                              "control",
-		"a\u0085":                          "control",
+		"a\xff":                             "UTF-8",
+		"a\n":                               "control",
+		"a\u0085":                           "control",
 	} {
 		if err := CheckDevice(id); want == "" {
 			require.NoError(t, err)

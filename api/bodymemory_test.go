@@ -243,10 +243,10 @@ func TestDecodedMemory(t *testing.T) {
 		"pings": `{"pings":[` + strings.Repeat(`{"user":"%[1]d-0123456789","at":1795176000.123},`, maxItems-1) +
 			`{"user":"u"}]}`,
 		"pings?devices": `{"pings":[` + strings.Repeat(`{"user":"%[1]d-0123456789","device":{"id":"01234567"}},`,
-			maxItems-1) + `{"user":"u"}]}`,
+			maxItems-1) + `{"user":"u","device":{"id":"d"}}]}`,
 		"pings?meta": `{"pings":[` + strings.Repeat(
 			`{"user":"%[1]d","at":1795176000.123,"device":{"id":"d","meta":{"a":"0123456789"}},"activity":"idle"},`,
-			maxItems-1) + `{"user":"u"}]}`,
+			maxItems-1) + `{"user":"u","device":{"id":"d"}}]}`,
 		"leaves": `{"leaves":[` + strings.Repeat(`{"user":"u"},`, maxItems-1) + `{"user":"%[1]d"}]}`,
 		"lookup": `{"users":[` + strings.Repeat(`"%[1]d-0123456789",`, maxLookup-1) + `"u"]}`,
 	} {

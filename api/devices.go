@@ -19,7 +19,7 @@ type deviceBody struct {
 	ID string `json:"id" minLength:"1" maxLength:"64"`
 	// What the device is. Default: other.
 	Kind string `json:"kind" enums:"web,mobile,desktop,service,other" validate:"optional"`
-	// Anything that describes the device, at most 1 KiB. Null or omitted: what is stored does not change.
+	// Anything that describes the device, at most 1 KiB. Without it, what is stored does not change.
 	Meta metadata `json:"meta" swaggertype:"object" validate:"optional"`
 } // @name Device
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/connections"
 )
 
 // deviceEntry is one device of a user, or one connection of a device.
@@ -103,21 +104,13 @@ func detailsOf(stored store.UserDevices, live []lastseen.DeviceRecord, now lasts
 	}
 	for i, r := range stored.Records {
 		d.Devices = append(d.Devices, deviceEntry{
-			ID: deviceOf(r.ID), Kind: r.Kind, Meta: metadata(stored.Meta[i]),
+			ID: connections.DeviceOf(r.ID), Kind: r.Kind, Meta: metadata(stored.Meta[i]),
 			Since: timestamp(r.Since), LastSeen: timestamp(r.At),
 			Activity: activityOf(r.IdleSince), IdleSince: timestamp(r.IdleSince),
 			Gone: r.Gone, Live: slices.Contains(live, r),
 		})
 	}
 	return d
-}
-
-// deviceOf returns the ID of the device of a record: that of a connection has a tilde and eight characters after it.
-func deviceOf(record string) string {
-	if i := len(record) - 9; i > 0 && record[i] == '~' {
-		return record[:i]
-	}
-	return record
 }
 
 // activityOf returns the activity of a device that is idle since a time; 0 for one that is active.

@@ -23,6 +23,7 @@ func environment(ctx context.Context) []string {
 		"wrk: " + version(ctx, "wrk", "--version"),
 		"webdis: " + version(ctx, "dpkg-query", "-W", "-f", "${Version}", "webdis"),
 		"vegeta: v12.12.0, as a library",
+		"centrifuge: v0.38.0, presence on, memory engine",
 	}
 }
 

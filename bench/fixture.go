@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -109,6 +110,10 @@ func (f *fixture) launch(name string) (*server, error) {
 		return f.launchServe(name, f.path(name+".db"))
 	case feeds:
 		return f.launchFeeds()
+	case thisVersion, beforeVersion:
+		return f.launchVersion(name, name, redisServer)
+	case thisVersion + onFile, beforeVersion + onFile:
+		return f.launchVersion(name, strings.TrimSuffix(name, onFile), f.path(name+".db"))
 	default:
 		return nil, fmt.Errorf("unknown server %q", name)
 	}

@@ -29,9 +29,12 @@ func main() {
 // target; 1 if something was not; 2 if the command line is invalid.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var err error
-	if len(args) > 0 && args[0] == "serve" { // hidden: the servers that are measured
+	switch {
+	case len(args) > 0 && args[0] == "serve": // hidden: the servers that are measured
 		err = serve(ctx, args[1:])
-	} else {
+	case len(args) > 0 && args[0] == "hold": // hidden: clients that hold connections
+		err = hold(ctx, args[1:], stdout)
+	default:
 		o, invalid := parseOptions(args, stderr)
 		if invalid != nil {
 			return 2

@@ -16,7 +16,9 @@ type measurement struct {
 	p50     time.Duration // latencies; 0 if not measured
 	p99     time.Duration
 	value   float64 // result that is not a rate: bytes, allocations
-	memory  float64 // bytes a reader of a changes feed
+	memory  float64 // resident bytes a reader of a changes feed, or a connection
+	inUse   float64 // bytes of heap and stacks a connection
+	beats   float64 // heartbeats of connections, or pings
 
 	server   time.Duration // CPU time of the server
 	store    time.Duration // CPU time of its Redis

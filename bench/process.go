@@ -24,6 +24,7 @@ type server struct {
 	cmd   *exec.Cmd
 	port  string        // on loopback
 	url   string        // with that port
+	admin string        // where its metrics are; "" if nothing reads them
 	stop  func()        // ends the process and waits for it
 	done  chan struct{} // closed when it has ended
 	store *server       // nil without Redis

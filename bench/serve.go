@@ -33,6 +33,7 @@ func serve(ctx context.Context, args []string) error {
 	set := flag.NewFlagSet("serve", flag.ContinueOnError)
 	at := set.String("store", "", "file or redis:// URL; omit for bare")
 	address := set.String("listen", "127.0.0.1:0", "address")
+	other := set.Bool("centrifuge", false, "serve connections with the library of Centrifugo instead")
 	merge := set.Bool("coalesce", false, "merge concurrent pings and lookups, on Redis")
 	if err := set.Parse(args); err != nil {
 		return err
@@ -46,7 +47,14 @@ func serve(ctx context.Context, args []string) error {
 		}
 		handler, closeStore = full(s, logger), s.Close
 	}
-	defer runtime.KeepAlive(tuneGC(*at))
+	if *other {
+		var err error
+		if handler, err = centrifugeServer(ctx); err != nil {
+			return err
+		}
+	} else {
+		defer runtime.KeepAlive(tuneGC(*at))
+	}
 	listener, err := net.Listen("tcp", *address)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -109,7 +110,8 @@ func (f *fixture) workloads() map[string]setup {
 		"soak":                          f.alone("soak", redisServer, f.soak),
 	}
 	maps.Copy(all, f.feedWorkloads())
-	for _, r := range requests() {
+	maps.Copy(all, f.connectionWorkloads())
+	for _, r := range slices.Concat(requests(), versionRequests()) {
 		for _, conns := range []int{64, 256} {
 			all[at(r.name, conns)] = func() (measureFunc, error) { return f.request(r, conns) }
 		}

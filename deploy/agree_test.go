@@ -5,12 +5,14 @@ package deploy_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// drainSeconds is the maximum time that lastseen takes to end, including the last flush.
-const drainSeconds = 10
+// stopSeconds is the maximum time that lastseen takes to end, including 30 seconds in which WebSockets move to other
+// servers, and the last flush.
+const stopSeconds = 38
 
 func TestKubernetesObjectsFindEachOther(t *testing.T) {
 	deployment, service, budget := kubernetes(t)
@@ -58,7 +60,13 @@ func TestKubernetesProbes(t *testing.T) {
 		require.Equal(t, at(t, d, container+"ports/0/name"), at(t, d, container+probe+"/httpGet/port"))
 	}
 	sleep := at(t, d, container+"lifecycle/preStop/sleep/seconds").(int)
-	require.Greater(t, at(t, d, pod+"terminationGracePeriodSeconds"), sleep+drainSeconds)
+	require.Greater(t, at(t, d, pod+"terminationGracePeriodSeconds"), sleep+stopSeconds)
+}
+
+func TestComposeLetsServersEnd(t *testing.T) {
+	grace, err := time.ParseDuration(composeFile(t).Services["lastseen"].StopGracePeriod)
+	require.NoError(t, err)
+	require.Greater(t, grace, stopSeconds*time.Second)
 }
 
 func TestKubernetesGivesNoRights(t *testing.T) {

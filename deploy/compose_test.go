@@ -10,15 +10,16 @@ import (
 // composition is what compose.yaml starts.
 type composition struct {
 	Services map[string]struct {
-		Image       string
-		Profiles    []string
-		ReadOnly    bool     `yaml:"read_only"`
-		CapDrop     []string `yaml:"cap_drop"`
-		SecurityOpt []string `yaml:"security_opt"`
-		Restart     string
-		Ports       []string
-		Volumes     []string
-		Environment map[string]string
+		Image           string
+		Profiles        []string
+		ReadOnly        bool     `yaml:"read_only"`
+		CapDrop         []string `yaml:"cap_drop"`
+		SecurityOpt     []string `yaml:"security_opt"`
+		Restart         string
+		StopGracePeriod string `yaml:"stop_grace_period"`
+		Ports           []string
+		Volumes         []string
+		Environment     map[string]string
 	}
 }
 

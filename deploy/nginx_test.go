@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,10 +22,7 @@ func startNginx(t *testing.T, s server) (api string) {
 	t.Helper()
 	nginx := tool(t, "nginx", "nginx")
 	address, path, _ := strings.Cut(strings.TrimPrefix(s.api, "http://"), "/")
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	listen := listener.Addr().String()
-	require.NoError(t, listener.Close())
+	listen := freeAddress(t)
 	dir := t.TempDir()
 	text := string(read(t, "nginx.conf"))
 	for old, changed := range map[string]string{
@@ -128,13 +124,4 @@ func (e *events) next(t *testing.T, name string) (data string) {
 	}
 	t.Fatalf("the stream ended before an event %s: %v", name, e.lines.Err())
 	return ""
-}
-
-// TestNginxWaitsForChanges: nginx waits longer than a long poll takes, and than the time between two events.
-func TestNginxWaitsForChanges(t *testing.T) {
-	seconds := find(t, "nginx.conf", `/changes\$ \{\s+limit_conn followers \d+;\s+proxy_read_timeout (\d+)s;`)
-	timeout, err := strconv.Atoi(seconds)
-	require.NoError(t, err)
-	require.GreaterOrEqual(t, timeout, 60)
-	require.NotContains(t, string(read(t, "nginx.conf")), "proxy_ignore_headers", "X-Accel-Buffering must have an effect")
 }

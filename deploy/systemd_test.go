@@ -43,6 +43,6 @@ func TestUnitAgrees(t *testing.T) {
 	require.Equal(t, folder, find(t, "systemd/lastseen.sysusers", `(?m)" (\S+)$`))
 	seconds, err := strconv.Atoi(find(t, unit, `(?m)^TimeoutStopSec=(\d+)$`))
 	require.NoError(t, err)
-	require.Greater(t, seconds, drainSeconds)
+	require.Greater(t, seconds, stopSeconds)
 	require.NotRegexp(t, `(?m)^[^#]*LASTSEEN_AUTH`, string(read(t, unit)), "full access is never the default")
 }

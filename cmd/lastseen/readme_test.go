@@ -17,13 +17,25 @@ import (
 // print with the README, except times and random values.
 func TestReadme(t *testing.T) {
 	t.Parallel()
+	runConsole(t, "../../README.md", 8)
+}
+
+// TestDevicesGuide runs the curl lines of the guide in the same way.
+func TestDevicesGuide(t *testing.T) {
+	t.Parallel()
+	runConsole(t, "../../docs/devices.md", 4)
+}
+
+// runConsole runs the commands of a text, which are more than some.
+func runConsole(t *testing.T, name string, some int) {
+	t.Helper()
 	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip("no curl on PATH: install it to run the README's examples")
+		t.Skip("no curl on PATH: install it to run the examples")
 	}
-	readme, err := os.ReadFile("../../README.md")
+	text, err := os.ReadFile(name)
 	require.NoError(t, err)
-	steps := consoleSteps(string(readme))
-	require.Greater(t, len(steps), 8, "the examples were not found")
+	steps := consoleSteps(string(text))
+	require.Greater(t, len(steps), some, "the examples were not found")
 	eachStore(t, func(t *testing.T, args []string) {
 		s := start(t, args...)
 		environ := curlEnviron(t, s)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/connections"
 	"github.com/lastseen/lastseen/store/filestore"
 	"github.com/lastseen/lastseen/store/storetest"
 )
@@ -25,14 +27,22 @@ import (
 // guideScripts returns the code of a guide, such as docs/web-pages.md, for a server at a URL.
 func guideScripts(t *testing.T, name, server string) string {
 	t.Helper()
+	const example = "https://presence.example.com"
+	all := guideCode(t, name)
+	require.Contains(t, all, example)
+	return strings.ReplaceAll(all, example, server)
+}
+
+// guideCode returns the code of a guide as written.
+func guideCode(t *testing.T, name string) string {
+	t.Helper()
 	guide, err := os.ReadFile("../../docs/" + name)
 	require.NoError(t, err)
 	var all strings.Builder
 	for _, block := range regexp.MustCompile("(?s)```js\n(.*?)```").FindAllStringSubmatch(string(guide), -1) {
 		all.WriteString(block[1])
 	}
-	require.Contains(t, all.String(), "https://presence.example.com")
-	return strings.ReplaceAll(all.String(), "https://presence.example.com", server)
+	return all.String()
 }
 
 // site is a site whose pages run the guide's code, and the server that they call, both in this process.
@@ -41,9 +51,7 @@ type site struct {
 	url string // of a page; its query is left to the page
 
 	mu      sync.Mutex
-	closing bool     // the last tab is being closed
 	lookups []string // status of each answer
-	leaves  []bool   // whether the last tab was being closed
 }
 
 // clockedStore is a store whose clock the test sets: the page's clock has to follow it.
@@ -93,10 +101,9 @@ Date.now = () => wall() + passed + wrong
 
 // pageRequests counts what the page sends at the moment that it does.
 const pageRequests = `
-let fetches = 0, beacons = 0
-const [send, beacon] = [fetch, navigator.sendBeacon.bind(navigator)]
+let fetches = 0
+const send = fetch
 window.fetch = (...args) => (fetches++, send(...args))
-navigator.sendBeacon = (...args) => (beacons++, beacon(...args))
 `
 
 // newSite serves a page that runs the guide's code and then a script.
@@ -117,7 +124,7 @@ func newSite(t *testing.T, script string) *site {
 	}))
 	t.Cleanup(pages.Close)
 	server := httptest.NewServer(s.observe(api.New(api.Config{
-		Store: s.clockedStore, CORSOrigins: []string{pages.URL},
+		Store: s.clockedStore, CORSOrigins: []string{pages.URL}, Connections: runRegistry(t, s.clockedStore),
 		Settings: api.Settings{
 			Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute},
 			PingInterval: 30 * time.Second, Shards: 1,
@@ -132,14 +139,32 @@ func newSite(t *testing.T, script string) *site {
 	return s
 }
 
-// observe notes lookups and leaves.
+// runRegistry runs a registry of the connections to a store until the test ends.
+func runRegistry(t *testing.T, s store.Store) *connections.Registry {
+	t.Helper()
+	thresholds := lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}
+	registry := connections.New(connections.Options{
+		Store: s, Logger: slog.New(slog.DiscardHandler),
+		Settings: func(string) connections.Settings {
+			return connections.Settings{Thresholds: thresholds, PingInterval: 30 * time.Second}
+		},
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		registry.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return registry
+}
+
+// observe notes lookups.
 func (s *site) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/leave") {
-			s.mu.Lock()
-			s.leaves = append(s.leaves, s.closing)
-			s.mu.Unlock()
-		}
 		recorder := &statusWriter{ResponseWriter: w}
 		next.ServeHTTP(recorder, r)
 		if strings.HasSuffix(r.URL.Path, "/lookup") && r.Method == http.MethodGet {
@@ -281,57 +306,11 @@ func TestWebPagesUnknown(t *testing.T) {
 // TestWebPagesPing: the guide's code pings, and again when the response said so.
 func TestWebPagesPing(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, `keepPinging({ url, user: "alice", headers })`)
+	s := newSite(t, `keepPinging({ url, user: "alice", device: newDevice(), headers })`)
 	b := openBrowser(t, s.url)
 	b.do(t, chromedp.Navigate(s.url), until("true"))
 	require.Eventually(t, func() bool {
 		states, err := s.Lookup(t.Context(), "chat", []string{"alice"})
 		return err == nil && states[0].At > 0
 	}, time.Minute, 10*time.Millisecond)
-}
-
-// TestWebPagesLeaveWithLastTab: of two tabs one closes, and the user stays green. With the last one they leave.
-func TestWebPagesLeaveWithLastTab(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, `
-		const met = new BroadcastChannel("presence " + url + " alice"), heard = []
-		met.onmessage = event => heard.push(event.data.word)
-		leaveWithLastTab({ url, user: "alice", token: () => token })`)
-	s.pinged(t, "alice", 0)
-	first := openBrowser(t, s.url)
-	first.do(t, chromedp.Navigate(s.url), until("heard"))
-	second := first.newTab(t)
-	second.do(t, chromedp.Navigate(s.url), until(`heard.includes("here")`), s.pass(2*time.Second))
-	second.close(t)
-	first.do(t, until(`heard.includes("bye")`), s.pass(2*time.Second))
-	states, err := s.Lookup(t.Context(), "chat", []string{"alice"})
-	require.NoError(t, err)
-	require.False(t, states[0].Left, "the first tab is still open")
-
-	s.mu.Lock()
-	s.closing = true
-	s.mu.Unlock()
-	last := first.newTab(t) // which keeps the browser open
-	last.do(t, chromedp.Navigate("about:blank"))
-	first.close(t)
-	require.Eventually(t, func() bool {
-		states, err := s.Lookup(t.Context(), "chat", []string{"alice"})
-		return err == nil && states[0].Left
-	}, time.Minute, 10*time.Millisecond)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	require.Equal(t, []bool{true}, s.leaves, "one leave, with the last tab")
-}
-
-// TestWebPagesDoNotLeaveTooEarly: a page that closes at once does not know the other tabs yet, and one that the browser
-// keeps may come back; neither sends a leave.
-func TestWebPagesDoNotLeaveTooEarly(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, `
-		const hide = persisted => (dispatchEvent(new PageTransitionEvent("pagehide", { persisted })), beacons)
-		leaveWithLastTab({ url, user: "alice", token: () => token })
-		const atOnce = hide(false)`)
-	b := openBrowser(t, s.url)
-	b.do(t, chromedp.Navigate(s.url), s.pass(2*time.Second))
-	require.Equal(t, []int{0, 0, 1}, evaluate[[]int](t, b, "[atOnce, hide(true), hide(false)]"))
 }

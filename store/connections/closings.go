@@ -35,7 +35,8 @@ func (r *Registry) hasPlace() bool {
 }
 
 // closeAsked closes the connections that any server was asked to close since the last call. What their users left to be
-// written is not.
+// written is not. A connection was open when it was asked if it was opened before: by the store's clock then, or as it
+// runs now, if it was set back since.
 func (r *Registry) closeAsked(ctx context.Context, now moment) error {
 	r.mu.Lock()
 	place := r.place
@@ -54,8 +55,7 @@ func (r *Registry) closeAsked(ctx context.Context, now moment) error {
 	r.place = next
 	for key, at := range asked {
 		for c := r.users[key]; c != nil; c = c.next {
-			known := c.opened.store != 0
-			if known && steady(c.opened.store, now.at(c.opened.monotonic)) <= at {
+			if opened := c.opened.store; opened != 0 && min(opened, steady(opened, now.at(c.opened.monotonic))) <= at {
 				r.close(c, Closed)
 			}
 		}

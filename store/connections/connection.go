@@ -35,8 +35,8 @@ type Ending int
 
 // The endings. Those that write no goodbye still write what was heard before.
 const (
-	// Gone: the peer closed the connection, or it broke: a goodbye at the time at which it was heard last, written after
-	// the grace.
+	// Gone: the peer closed the connection, or it broke: a goodbye at the time at which it was heard last, written
+	// after the grace.
 	Gone Ending = iota
 	// Silent: the peer was not heard any longer. There is no goodbye, and the record decays.
 	Silent
@@ -149,6 +149,7 @@ func (c *Connection) Leave(ctx context.Context) (lastseen.State, error) {
 	}
 	if !c.left {
 		c.left = true
+		c.r.setFailed(c, false)
 		c.r.stats.Goodbyes++
 	}
 	return state, nil

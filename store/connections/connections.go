@@ -189,15 +189,15 @@ func (r *Registry) work(ctx context.Context, t task) error {
 	return err
 }
 
-// writeDue writes what is due. It does so also if the closings cannot be read: on a Redis Cluster this says nothing about
-// the namespaces.
+// writeDue writes what is due. It does so also if the closings cannot be read: on a Redis Cluster this says nothing
+// about the namespaces.
 func (r *Registry) writeDue(ctx context.Context, now moment, t task) error {
 	batch := r.takeDue(now)
 	if t.evidence {
 		batch = append(batch, r.collect(now, t.all)...)
 	}
 	r.write(ctx, batch)
-	return r.settle(batch, now, t)
+	return r.settle(batch, now)
 }
 
 // report logs that the store is away, and that it is back.

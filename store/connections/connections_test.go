@@ -76,7 +76,9 @@ func TestIDsOfRecords(t *testing.T) {
 			}
 		}
 	}
-	for _, id := range []string{"", "~", "tab", "~abcdefgh", "tab~abcdefg", "tab~abcdefg0", "tab~ABCDEFGH", "tab.abcdefgh"} {
+	for _, id := range []string{
+		"", "~", "tab", "~abcdefgh", "tab~abcdefg", "tab~abcdefg0", "tab~ABCDEFGH", "tab.abcdefgh",
+	} {
 		require.Equal(t, id, DeviceOf(id), "an ID without a suffix")
 	}
 }
@@ -167,17 +169,25 @@ func TestRecordIsRenewed(t *testing.T) {
 	require.Equal(t, 16, pings)
 }
 
-// TestShorterPingInterval: a reload applies to connections that are open.
+// TestShorterPingInterval: a reload applies to connections that are open, at most a minute later.
 func TestShorterPingInterval(t *testing.T) {
-	w := newWorld(t)
-	w.store.settings.PingInterval = time.Hour
-	c := w.open("alice")
-	w.pass(2 * time.Minute)
-	w.only()
-	w.store.settings.PingInterval = 20 * time.Second
-	c.Heard()
-	w.pass(longestSleep + time.Second)
-	require.Equal(t, seconds(120), w.only().At)
+	for name, before := range map[string]time.Duration{
+		"first evidence": time.Minute, "later evidence": 46 * time.Minute,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.store.settings.PingInterval = time.Hour
+			c := w.open("alice")
+			w.pass(before)
+			c.Heard()
+			w.pass(2 * time.Second)
+			w.store.take()
+			w.store.settings.PingInterval = 20 * time.Second
+			c.Heard()
+			w.pass(longestSleep)
+			require.Equal(t, base.Add(before+2*time.Second), w.only().At)
+		})
+	}
 }
 
 func TestActivity(t *testing.T) {
@@ -202,6 +212,10 @@ func TestActivity(t *testing.T) {
 	c.SetIdle(false)
 	w.pass(2 * time.Second)
 	require.Zero(t, w.only().Idle)
+	c.Heard()
+	c.SetIdle(true)
+	w.pass(6 * time.Second)
+	require.NotZero(t, w.only().Idle, "as soon as it may be written")
 }
 
 // TestIdleSinceStays: it does not move with each record, unless the store's clock is set.

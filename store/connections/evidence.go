@@ -82,16 +82,28 @@ func (r *Registry) wroteEvidence(w *write, now time.Duration) {
 		c.recorded = now
 	}
 	if c.failed {
-		c.failed, c.changed = false, true
+		c.changed = true
+		r.setFailed(c, false)
 		r.again(c, now)
 	}
 }
 
-// failedEvidence notes that it is not.
-func (r *Registry) failedEvidence(w *write, now time.Duration) {
-	w.c.failed = true
-	r.stats.Evidence++
-	r.again(w.c, now)
+// failedEvidence notes that it is not. That of a connection which ended meanwhile waits by itself.
+func (r *Registry) failedEvidence(c *Connection, now time.Duration) {
+	if c.index >= 0 {
+		r.setFailed(c, true)
+		r.again(c, now)
+	}
+}
+
+func (r *Registry) setFailed(c *Connection, failed bool) {
+	switch {
+	case failed && !c.failed:
+		r.stats.Evidence++
+	case !failed && c.failed:
+		r.stats.Evidence--
+	}
+	c.failed = failed
 }
 
 // again has a connection looked at in the next round.

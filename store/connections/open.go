@@ -20,8 +20,8 @@ var (
 // Opening describes a connection that begins.
 type Opening struct {
 	Namespace, User string
-	// Device is the ID of the device; empty for one that the registry makes. Several connections can have the same: each
-	// has a record of its own.
+	// Device is the ID of the device; empty for one that the registry makes. Several connections can have the same:
+	// each has a record of its own.
 	Device string
 	Kind   lastseen.DeviceKind
 	Meta   string
@@ -125,11 +125,12 @@ func (r *Registry) hold(c *Connection) {
 	r.held = append(r.held, held{c: c})
 }
 
-// unhold ends it.
+// unhold ends to write the evidence of a connection.
 func (r *Registry) unhold(c *Connection) {
 	if c.index < 0 {
 		return
 	}
+	r.setFailed(c, false)
 	last := len(r.held) - 1
 	r.held[c.index] = r.held[last]
 	r.held[c.index].c.index = c.index

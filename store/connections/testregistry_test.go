@@ -104,7 +104,7 @@ func (w *world) requireClosed(user string, reasons ...Reason) {
 	require.Equal(w.t, reasons, w.closed[user])
 }
 
-// count returns how often a text was logged.
+// logged returns how often a text was logged.
 func (w *world) logged(text string) int { return strings.Count(w.log.String(), text) }
 
 // written is a sighting that the store got.
@@ -116,6 +116,9 @@ type written struct {
 	offset    time.Duration // of the store's clock at that moment
 	failed    bool
 }
+
+// readClock is, for fakeStore.during, what is no write.
+const readClock callKind = -1
 
 // fakeStore is a store in memory, whose clocks and errors a test sets: a real one has no errors at such moments.
 type fakeStore struct {
@@ -138,7 +141,8 @@ type fakeStore struct {
 func newFakeStore() *fakeStore {
 	return &fakeStore{
 		settings: Settings{
-			Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}, PingInterval: 30 * time.Second,
+			Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute},
+			PingInterval: 30 * time.Second,
 		},
 		elapsed: start, states: map[string]lastseen.State{}, devices: map[string]lastseen.Devices{},
 		refuse: func(callKind, string) error { return nil }, during: func(callKind) {},
@@ -176,6 +180,7 @@ func (s *fakeStore) present() lastseen.Instant {
 }
 
 func (s *fakeStore) Now(context.Context) (lastseen.Instant, error) {
+	s.during(readClock)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.present(), nil
@@ -249,11 +254,11 @@ func (s *fakeStore) Closings(
 	return append([]store.Closing(nil), s.closings[len(after)-len("place"):]...), next, nil
 }
 
-// close asks for the closing of a user's connections.
-func (s *fakeStore) close(user string) {
+// close asks for the closing of alice's connections.
+func (s *fakeStore) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closings = append(s.closings, store.Closing{Namespace: ns, User: user, At: s.present()})
+	s.closings = append(s.closings, store.Closing{Namespace: ns, User: "alice", At: s.present()})
 }
 
 // take returns what was written since the last call.

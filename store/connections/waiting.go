@@ -25,8 +25,8 @@ type Departure struct {
 	After                time.Duration // up to MaxGrace
 }
 
-// Later writes a leave after its delay; at once if too many wait, or after Stop. It returns an error only if it had to be
-// written at once.
+// Later writes a leave after its delay; at once if too many wait, or after Stop. It returns an error only if it had to
+// be written at once.
 func (r *Registry) Later(ctx context.Context, d Departure) error {
 	p := pending{
 		namespace: d.Namespace, DeviceSighting: d.DeviceSighting, opened: d.At, of: leaveByLater,
@@ -94,7 +94,10 @@ func (r *Registry) takeDue(now moment) (batch []write) {
 			return false
 		}
 		r.removed(p)
-		if p.of != leaveByLater {
+		switch p.of {
+		case heardOnConnection:
+			p.At = now.at(p.heard)
+		case goodbyeOfConnection:
 			p.At = now.notBefore(p.At, p.heard)
 		}
 		batch = append(batch, write{pending: p})

@@ -140,12 +140,9 @@ func (r *Registry) writeOne(ctx context.Context, p pending) (lastseen.State, err
 
 // settle notes what was written, and has the rest written again. It returns the error of a sighting that could not be
 // written now, but can be later.
-func (r *Registry) settle(batch []write, now moment, t task) (failure error) {
+func (r *Registry) settle(batch []write, now moment) (failure error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if t.evidence {
-		r.stats.Evidence = 0
-	}
 	refused := map[string]error{}
 	for i := range batch {
 		switch w := &batch[i]; {
@@ -167,12 +164,8 @@ func (r *Registry) settle(batch []write, now moment, t task) (failure error) {
 
 // impossible reports whether an error does not pass, as long as settings do not change.
 func impossible(err error) bool {
-	for _, lasting := range []error{store.ErrNoDevices, store.ErrMismatch, store.ErrWrongType, store.ErrNamespaceLimit} {
-		if errors.Is(err, lasting) {
-			return true
-		}
-	}
-	return false
+	return errors.Is(err, store.ErrNoDevices) || errors.Is(err, store.ErrMismatch) ||
+		errors.Is(err, store.ErrWrongType) || errors.Is(err, store.ErrNamespaceLimit)
 }
 
 func (r *Registry) written(w *write, now time.Duration) {
@@ -196,7 +189,7 @@ func (r *Registry) refused(w *write) {
 
 func (r *Registry) failed(w *write, now time.Duration) {
 	if w.c != nil {
-		r.failedEvidence(w, now)
+		r.failedEvidence(w.c, now)
 		return
 	}
 	w.due = now + roundEvery

@@ -22,10 +22,12 @@ func (w *Watcher) attach(places []store.Place) bool {
 		w.f.everyone[w] = struct{}{}
 		return true
 	}
-	w.watches = make([]watch, len(w.users))
+	watches := make([]watch, len(w.users))
+	w.watches = make([]*watch, len(w.users))
 	m := &w.f.m
 	for k, name := range w.users {
-		u, t := m.user(name), &w.watches[k]
+		u, t := m.user(name), &watches[k]
+		w.watches[k] = t
 		*t = watch{w: w, user: u, index: int32(len(u.watches))}
 		u.watches = append(u.watches, t)
 		if m.holds(u.newest) && w.mark(t, upTo[m.at(u.newest).shard]) {
@@ -50,18 +52,22 @@ func (w *Watcher) detach() {
 	if !w.attached {
 		return
 	}
-	for k := range w.watches {
-		t := &w.watches[k]
-		others := t.user.watches
-		last := others[len(others)-1]
-		others[t.index], others[len(others)-1] = last, nil
-		last.index = t.index
-		t.user.watches = others[:len(others)-1]
-		w.f.m.release(t.user)
+	for _, t := range w.watches {
+		w.f.m.unwatch(t)
 	}
 	w.attached, w.watches, w.dirty = false, nil, nil
 	delete(w.f.attached, w)
 	delete(w.f.everyone, w)
+}
+
+// unwatch undoes the watch of one user.
+func (m *memory) unwatch(t *watch) {
+	others := t.user.watches
+	last := others[len(others)-1]
+	others[t.index], others[len(others)-1] = last, nil
+	last.index = t.index
+	t.user.watches = others[:len(others)-1]
+	m.release(t.user)
 }
 
 // markDirty has the watchers of a user told about a new entry.
@@ -71,7 +77,7 @@ func (f *follower) markDirty(n int64) {
 		if !t.dirty {
 			t.dirty, t.first, t.was, t.forced = true, n, e.was, false
 			t.w.dirty = append(t.w.dirty, t)
-			wake(t.w.wake)
+			t.w.signal()
 		}
 		t.forced = t.forced || e.forgotten()
 	}

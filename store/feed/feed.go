@@ -9,6 +9,7 @@ package feed
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 
 	"github.com/lastseen/lastseen"
@@ -25,8 +26,15 @@ const (
 	Off  Mode = "off"  // never
 )
 
-// ErrTooManyWatches means that this process watches as many users as it may.
-var ErrTooManyWatches = errors.New("too many users are watched")
+// The errors of watchers, besides those of the store.
+var (
+	// ErrTooManyWatches means that this process watches as many users as it may.
+	ErrTooManyWatches = errors.New("too many users are watched")
+	// ErrTooManyUsers is an ErrTooManyWatches: a watcher would watch more than store.MaxWatched users.
+	ErrTooManyUsers = fmt.Errorf("%w: one watcher can watch %d", ErrTooManyWatches, store.MaxWatched)
+	// ErrEveryone means that a watcher of everyone cannot change what it watches. Begin another watcher instead.
+	ErrEveryone = errors.New("everyone is watched")
+)
 
 // Settings are those of a namespace.
 type Settings struct {
@@ -70,9 +78,12 @@ type Stats struct {
 
 // Query selects what to watch.
 type Query struct {
-	Users    []string      // at most store.MaxWatched; duplicates count once
+	Users    []string      // at most store.MaxWatched; duplicates count once; none is valid: see [Watcher.Change]
 	Everyone bool          // instead of Users
 	After    []store.Place // continue from there; nil to begin with a snapshot
+	// OnReady is called when Take may return something, once until Take is called again, and also when the watcher
+	// ends; default nil. The hub calls it while it holds locks: it must return at once, and not use the watcher.
+	OnReady func()
 }
 
 // Update is the newest presence of a user that is watched.

@@ -137,8 +137,8 @@ func (f *follower) forgetEntries(places []store.Place) {
 	f.m = newMemory(places)
 	for w := range f.attached {
 		w.attached, w.lost, w.dirty = false, true, nil
-		clear(w.watches)
-		wake(w.wake)
+		w.watches = nil
+		w.signal()
 	}
 	clear(f.attached)
 	clear(f.everyone)
@@ -218,7 +218,7 @@ func (f *follower) take(r *store.ChangesRead, now time.Duration) {
 		f.m.marks = append(f.m.marks, mark{f.m.last(), now})
 		f.changedAt = now
 		for w := range f.everyone {
-			wake(w.wake)
+			w.signal()
 		}
 	}
 	excess := f.hub.entries.Add(int64(len(r.Changes))) - int64(f.hub.bounds.allEntries)

@@ -118,11 +118,23 @@ func (unobserved) Flap()   {}
 // Run follows the feeds that are watched until the context ends, and then ends all watchers: their methods return
 // store.ErrClosed. It is called once.
 func (h *Hub) Run(ctx context.Context) {
-	defer close(h.ended)
+	defer h.end()
 	var running sync.WaitGroup
 	running.Go(func() { h.keepRecorded(ctx) })
 	h.keepReading(ctx)
 	running.Wait()
+}
+
+// end ends all watchers.
+func (h *Hub) end() {
+	close(h.ended)
+	for _, f := range h.all() {
+		f.mu.Lock()
+		for w := range f.attached {
+			w.signal()
+		}
+		f.mu.Unlock()
+	}
 }
 
 // Stats returns the current statistics.

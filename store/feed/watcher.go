@@ -16,18 +16,17 @@ func (h *Hub) Watch(ctx context.Context, namespace string, q Query) (*Watcher, e
 	if h.o.Settings(namespace).Mode == Off {
 		return nil, store.ErrNoFeed
 	}
-	w := &Watcher{hub: h, everyone: q.Everyone, places: slices.Clone(q.After), wake: make(chan struct{}, 1), cost: 1}
+	w := &Watcher{
+		hub: h, everyone: q.Everyone, places: slices.Clone(q.After), wake: make(chan struct{}, 1), cost: 1,
+		onReady: q.OnReady,
+	}
 	w.lost = q.After != nil && len(q.After) == 0
 	if !q.Everyone {
 		w.users = unique(q.Users)
 		w.cost = len(w.users)
 	}
-	if w.cost > store.MaxWatched {
-		return nil, fmt.Errorf("%w: %d at once, and %d are allowed", ErrTooManyWatches, w.cost, store.MaxWatched)
-	}
-	if h.watches.Add(int64(w.cost)) > int64(h.o.MaxWatches) {
-		h.watches.Add(-int64(w.cost))
-		return nil, ErrTooManyWatches
+	if err := h.charge(w.cost, w.cost); err != nil {
+		return nil, err
 	}
 	if w.f = h.follow(namespace); w.f == nil {
 		h.watches.Add(-int64(w.cost))
@@ -117,6 +116,7 @@ type Watcher struct {
 	cost     int // against MaxWatches
 	wake     chan struct{}
 	closed   bool
+	onReady  func() // or nil
 
 	told      bool          // there was a batch, or that there is none: a reset waits for its turn
 	delayed   bool          // notBefore is when to reset
@@ -128,8 +128,9 @@ type Watcher struct {
 	attached bool          // the places are in memory
 	lost     bool          // what follows the places is not known
 	upTo     []int64       // while attached: for each shard, the entry at the place
-	watches  []watch       // while attached, of each user
+	watches  []*watch      // while attached, of each user
 	dirty    []*watch
+	signaled bool // onReady was called, and Take was not since
 }
 
 // watch is a user of a watcher that is attached.
@@ -141,121 +142,6 @@ type watch struct {
 	was    shown // if dirty: before that entry, as the watcher was told
 	dirty  bool
 	forced bool // if dirty: the user was forgotten, so tell the watcher whatever is shown
-}
-
-// Next returns the next batch, of at most limit users unless it is a snapshot or a reset. It waits until there is one
-// or the context ends. The first change is returned at once; after that, at most four batches a second are, so that
-// changes of one user merge, unless the batch before had More. A reset of a watcher that waits comes after up to ten
-// seconds, at random, so that not all watchers ask at once. After the first batch, errors of the store are no errors
-// of Next: it tries again.
-func (w *Watcher) Next(ctx context.Context, limit int) (Batch, error) {
-	for {
-		if err := w.pause(ctx); err != nil {
-			return Batch{}, err
-		}
-		b, ok, err := w.step(ctx, limit)
-		switch {
-		case err != nil && w.retries(ctx, err):
-			w.delayed, w.notBefore = true, w.hub.monotonic()+resetRetry+w.random(resetRetry)
-		case err != nil:
-			return Batch{}, err
-		case ok:
-			return b, nil
-		case b.Places != nil:
-			if err := w.wait(ctx, time.Hour, w.wake); err != nil {
-				return Batch{}, err
-			}
-		}
-	}
-}
-
-// Poll is Next without waiting: if nothing changed, the batch has no users. It may have to read from the store.
-func (w *Watcher) Poll(ctx context.Context, limit int) (Batch, error) {
-	for {
-		b, ok, err := w.step(ctx, limit)
-		if ok || err != nil || b.Places != nil {
-			return b, err
-		}
-	}
-}
-
-// pause waits until Next may look again. A watcher whose feed began again gets its turn at random.
-func (w *Watcher) pause(ctx context.Context) error {
-	for ctx.Err() == nil {
-		if w.told && !w.delayed && w.isLost() {
-			w.delayed, w.notBefore = true, w.hub.monotonic()+w.random(resetSpread)
-		}
-		rest := w.notBefore - w.hub.monotonic()
-		if rest <= 0 {
-			return nil
-		}
-		if err := w.wait(ctx, rest, nil); err != nil {
-			return err
-		}
-	}
-	return ctx.Err()
-}
-
-func (w *Watcher) isLost() bool {
-	w.f.mu.Lock()
-	defer w.f.mu.Unlock()
-	return w.lost && w.f.err == nil
-}
-
-func (w *Watcher) random(most time.Duration) time.Duration {
-	return time.Duration(w.hub.o.Random() * float64(most))
-}
-
-// retries reports whether a watcher that waits lives through the error.
-func (w *Watcher) retries(ctx context.Context, err error) bool {
-	return w.told && ctx.Err() == nil && !errors.Is(err, store.ErrNoFeed) && !errors.Is(err, store.ErrClosed)
-}
-
-// wait returns after a time, or when the channel is ready. Otherwise it returns why the watcher ends.
-func (w *Watcher) wait(ctx context.Context, d time.Duration, early <-chan struct{}) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-early:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-w.hub.ended:
-		return store.ErrClosed
-	}
-	return nil
-}
-
-// step returns what there is for the watcher now, and whether that is anything. If not, the batch has the places at
-// which it waits, or none if there is more to do at once.
-func (w *Watcher) step(ctx context.Context, limit int) (b Batch, ok bool, err error) {
-	limit = max(limit, 1)
-	w.f.mu.Lock()
-	err, places, attached, lost := w.f.err, w.places, w.attached, w.lost
-	w.f.mu.Unlock()
-	switch {
-	case err != nil:
-		return Batch{}, false, err
-	case lost:
-		b, err = w.begin(ctx, true)
-		ok = err == nil
-	case places == nil:
-		b, err = w.begin(ctx, false)
-		ok = err == nil
-	case !attached:
-		b, ok, err = w.catchUp(ctx, limit)
-	}
-	if !ok && err == nil {
-		b, ok, err = w.fromMemory(ctx, limit)
-	}
-	w.told = w.told || ok || b.Places != nil
-	if ok {
-		w.delayed, w.notBefore = false, 0
-		if !b.More && !b.Snapshot && !b.Reset {
-			w.notBefore = w.hub.monotonic() + batchEvery
-		}
-	}
-	return b, ok, err
 }
 
 // begin returns a snapshot.

@@ -164,6 +164,13 @@ func TestLiveBytes(t *testing.T) {
 	for i := range 20 {
 		namespace := fmt.Sprint(i % 3)
 		pingMany(t, s, namespace, 10*i+1, base+lastseen.Instant(i))
+		devices := make([]store.DeviceSighting, 50)
+		for n := range devices {
+			devices[n] = onDevice(fmt.Sprintf("a-rather-long-user-name-%06d", n), fmt.Sprint("device-", i), base)
+			devices[n].Meta = strings.Repeat(" ", 10*i)
+		}
+		_, err := s.RecordDevices(ctx, namespace, time.Minute, devices)
+		require.NoError(t, err)
 		require.NoError(t, s.Forget(ctx, namespace, "a-rather-long-user-name-000000"))
 		if i%7 == 6 {
 			require.NoError(t, s.DeleteNamespace(ctx, namespace))

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -56,6 +57,10 @@ func newSample(t testing.TB, users int) (made sample) {
 	s := open(t, Options{Path: newPath(t), Sync: 0})
 	pingMany(t, s, "large", users, base)
 	ping(t, s, "gone", base)
+	device := onDevice("a-rather-long-user-name-000000", "phone", base)
+	device.Meta = "{}"
+	_, err := s.RecordDevices(ctx, "large", time.Minute, []store.DeviceSighting{device})
+	require.NoError(t, err)
 	require.NoError(t, compactNow(s))
 	made.sealed = s.writer.log.header.sealed
 	require.NoError(t, s.DeleteNamespace(ctx, "chat"))
@@ -63,7 +68,10 @@ func newSample(t testing.TB, users int) (made sample) {
 		_, err := s.Ping(ctx, fmt.Sprintf("small-%d", i%3), []store.Sighting{{User: fmt.Sprint(i), At: base}})
 		require.NoError(t, err)
 	}
-	_, err := s.Leave(ctx, "large", []store.Sighting{{User: "a-rather-long-user-name-000001", At: base + 1}})
+	device.At, device.Gone = base+1, true
+	_, err = s.RecordDevices(ctx, "large", time.Minute, []store.DeviceSighting{device})
+	require.NoError(t, err)
+	_, err = s.Leave(ctx, "large", []store.Sighting{{User: "a-rather-long-user-name-000001", At: base + 1}})
 	require.NoError(t, err)
 	require.NoError(t, s.Forget(ctx, "large", "a-rather-long-user-name-000002"))
 	require.NoError(t, s.Register(ctx, []string{"empty"}))

@@ -66,7 +66,7 @@ func (a *deviceAssertions) do(t *transaction) {
 	for _, sighting := range a.batch {
 		w, r := writes.of(sighting.User), sighting.Record()
 		r.At = store.Bounded(r.At, now)
-		w.state, w.Devices = w.Assert(w.state, a.window, r)
+		w.assert(a.window, r)
 		if sighting.Meta != "" {
 			w.say(r.ID, sighting.Meta)
 		}
@@ -126,6 +126,17 @@ func (ws *deviceWrites) of(user string) *deviceWrite {
 		ws.order = append(ws.order, w)
 	}
 	return w
+}
+
+// assert records what a device asserted.
+func (w *deviceWrite) assert(window time.Duration, r lastseen.DeviceRecord) {
+	old := w.Records
+	w.state, w.Devices = w.Assert(w.state, window, r)
+	for _, r := range old {
+		if indexOf(w.Records, r.ID) < 0 {
+			w.say(r.ID, "") // also if it is back before the end of the batch
+		}
+	}
 }
 
 func (c *deviceChange) say(record, meta string) {

@@ -100,8 +100,10 @@ func (t *deviceTable) remove(text place) {
 
 // size returns about how many bytes the devices of a user take in a data file, besides the user.
 func (t *deviceTable) size(u userDevices) int64 {
+	var buf [binary.MaxVarintLen64]byte
 	size := len(t.texts.at(u.text))
 	for i, said := range u.meta {
+		size -= len(binary.AppendUvarint(buf[:0], uint64(said))) // not in the file
 		if said != noName {
 			size += len(u.Records[i].ID) + len(t.texts.at(said)) + metaBytes
 		}
@@ -110,7 +112,7 @@ func (t *deviceTable) size(u userDevices) int64 {
 }
 
 // metaBytes is about how many bytes a change of meta takes in a data file, besides its texts.
-const metaBytes = 16
+const metaBytes = 3
 
 // read returns the devices of a user with what clients said about them.
 func (t *deviceTable) read(user place) (lastseen.Devices, []string) {

@@ -94,14 +94,22 @@ func child(path, sync string) {
 	select {} // until killed
 }
 
-// pingForever pings a writer's own users with ever later times. Unless the test is about delayed flushes, it also
+// pingForever pings a writer's own users with ever later times, every other writer with devices. Unless the test is about delayed flushes, it also
 // erases a user and a namespace now and then, which makes flushes begin at once.
 func pingForever(s *Store, out *crashLog, writer int, at lastseen.Instant, erasing bool) {
 	ctx := context.Background()
 	for n := 0; ; n++ {
 		at++
 		user := fmt.Sprintf("%d-%d", writer, n%childUsers)
-		if _, err := s.Ping(ctx, "chat", []store.Sighting{{User: user, At: at}}); err != nil {
+		var err error
+		if writer%2 == 0 {
+			_, err = s.Ping(ctx, "chat", []store.Sighting{{User: user, At: at}})
+		} else {
+			device := onDevice(user, fmt.Sprint("device-", n/childUsers%3), at)
+			device.Meta = user + " on " + device.ID
+			_, err = s.RecordDevices(ctx, "chat", time.Second, []store.DeviceSighting{device})
+		}
+		if err != nil {
 			panic(err)
 		}
 		out.line("ack %s %d", user, at)
@@ -114,7 +122,9 @@ func pingForever(s *Store, out *crashLog, writer int, at lastseen.Instant, erasi
 // eraseOnce writes a user and a namespace to the file and then erases them.
 func eraseOnce(ctx context.Context, s *Store, out *crashLog, name string, at lastseen.Instant) {
 	batch := []store.Sighting{{User: name, At: at}}
-	_, userErr := s.Ping(ctx, "chat", batch)
+	device := onDevice(name, "a", at)
+	device.Meta = name + " on a"
+	_, userErr := s.RecordDevices(ctx, "chat", time.Second, []store.DeviceSighting{device})
 	_, nameErr := s.Ping(ctx, name, batch)
 	flushErr := s.writer.do(ctx, write{durable: true, op: opFunc(func(*transaction) {})})
 	if err := errors.Join(userErr, nameErr, flushErr, s.Forget(ctx, "chat", name)); err != nil {
@@ -182,6 +192,26 @@ func runChild(t *testing.T, path, sync string, flushes, lines int) events {
 	return h
 }
 
+// requireDevicesOf checks that the users who have devices have them as of their last assertion.
+func requireDevicesOf(t *testing.T, s *Store, held map[string]lastseen.State) {
+	t.Helper()
+	with := 0
+	for user, state := range held {
+		d, err := s.ReadDevices(context.Background(), "chat", user)
+		require.NoError(t, err)
+		if len(d.Records) == 0 {
+			require.Zero(t, user[0]%2, "%s is pinged on devices", user) // '0' is even
+			continue
+		}
+		with++
+		require.Equal(t, state.At, d.Records[0].At, user)
+		for i, r := range d.Records {
+			require.Equal(t, user+" on "+r.ID, d.Meta[i])
+		}
+	}
+	require.Positive(t, with)
+}
+
 // TestKill kills a writing process several times. With sync=0, all writes that returned are in the file. Otherwise
 // those that returned before the last completed flush began are; only later ones can be lost. Forgotten users stay
 // forgotten.
@@ -222,6 +252,7 @@ func TestKill(t *testing.T) {
 					require.NotContains(t, all, name, "deleted, and back")
 				}
 				erased += len(h.dropped)
+				requireDevicesOf(t, s, held)
 				require.NoError(t, s.Close())
 			}
 			if sync != DefaultSync.String() {

@@ -46,17 +46,17 @@ func TestOtherVersions(t *testing.T) {
 	require.NoError(t, s.Close())
 	data, err := os.ReadFile(s.Path())
 	require.NoError(t, err)
-	for version, want := range map[uint32]error{0: ErrOlder, 2: ErrNewer, 1 << 31: ErrNewer} {
+	for version, want := range map[uint32]error{0: ErrOlder, 3: ErrNewer, 1 << 31: ErrNewer} {
 		require.NoError(t, os.WriteFile(s.Path(), withVersion(t, data, version), 0o600))
 		refused(t, s.Path(), want)
 	}
 }
 
-// TestUpgrade does what a later version of lastseen will do, whose format has the number 2, with a file of version 1.
+// TestUpgrade does what a later version of lastseen will do, whose format has the number 3, with a file of version 1.
 func TestUpgrade(t *testing.T) {
 	next := supported()
-	next.current = 2
-	next.read[2] = readV1
+	next.base, next.current = 3, 3
+	next.read[3] = readFile
 	s := open(t, Options{Path: newPath(t), Sync: 0})
 	pingMany(t, s, "chat", 1000, base)
 	held := truthOf(t, s)
@@ -76,7 +76,7 @@ func TestUpgrade(t *testing.T) {
 	require.NoError(t, err)
 	version, err := readVersion(bytes.NewReader(data))
 	require.NoError(t, err)
-	require.Equal(t, uint32(2), version)
+	require.Equal(t, uint32(3), version)
 	refused(t, s.Path(), ErrNewer)
 
 	held["chat"]["new"] = lastseen.State{At: base}
@@ -89,7 +89,7 @@ func TestUpgrade(t *testing.T) {
 // TestFailedUpgrade: a file that cannot be rewritten is refused and stays as it is.
 func TestFailedUpgrade(t *testing.T) {
 	next := supported()
-	next.current = 2
+	next.base, next.current = 3, 3
 	s := open(t, Options{Path: newPath(t), Sync: 0})
 	ping(t, s, "alice", base)
 	require.NoError(t, s.Close())

@@ -12,7 +12,7 @@ import (
 //	change  = 'n' name                the changes that follow are to this namespace, which exists
 //	        | 's' user score          the user's state is now this; their devices stay
 //	        | 'v' user score devices  the user's state and devices are now these; see devicetext.go
-//	        | 'm' user id meta        a client said this about the device of the user's record, if there is one
+//	        | 'm' id meta             a client said this about the device of a record of the user of the last 'v'
 //	        | 'f' user                the user and their devices are deleted
 //	        | 'd'                     the namespace and all its users are deleted
 //	name, user, id, meta = length as uvarint, bytes;  score = varint
@@ -72,7 +72,7 @@ func (c *changes) set(namespace, user string, s lastseen.State) {
 	c.buf = binary.AppendVarint(c.buf, int64(scoreOf(s)))
 }
 
-// setDevices adds a user's state and devices, and then what clients said about some of them, by the ID of the record.
+// setDevices adds a user's state and devices, and what clients said about some of them, by the ID of the record.
 func (c *changes) setDevices(namespace, user string, s lastseen.State, d lastseen.Devices, meta map[string]string) {
 	c.in(namespace)
 	c.users++
@@ -80,9 +80,7 @@ func (c *changes) setDevices(namespace, user string, s lastseen.State, d lastsee
 	c.buf = binary.AppendVarint(c.buf, int64(scoreOf(s)))
 	c.buf = appendDevices(c.buf, d)
 	for id, text := range meta {
-		c.in(namespace)
-		c.buf = appendString(append(c.buf, changeMeta), user)
-		c.buf = appendString(appendString(c.buf, id), text)
+		c.buf = appendString(appendString(append(c.buf, changeMeta), id), text)
 	}
 }
 
@@ -104,7 +102,7 @@ var errSyntax = fmt.Errorf("%w: malformed record", ErrDamaged)
 
 // replay applies a run that matched its checksum.
 func (c contents) replay(run []byte) error {
-	var name string
+	var name, user string // user is that of the last changeDevices
 	for rest := (cutter{rest: run}); len(rest.rest) > 0; {
 		change := rest.rest[0]
 		rest.rest = rest.rest[1:]
@@ -118,51 +116,56 @@ func (c contents) replay(run []byte) error {
 		}
 		switch change {
 		case changeNamespace:
-			name = text
+			name, user = text, ""
 			if c[name] == nil {
 				c[name] = newUsers()
 			}
+		case changeForget:
+			c[name].remove(text)
+		case changeState:
+			c[name].replayState(text, &rest)
+		case changeDevices:
+			user = text
+			c[name].replayDevices(text, &rest)
+		case changeMeta:
+			c[name].replayMeta(user, text, &rest)
 		default:
-			if !c[name].replay(change, text, &rest) {
-				return errSyntax
-			}
+			return errSyntax
+		}
+		if rest.failed {
+			return errSyntax
 		}
 	}
 	return nil
 }
 
-// replay applies a change to one user, and returns false if it is not valid.
-func (u *users) replay(change byte, user string, rest *cutter) bool {
-	switch change {
-	case changeForget:
-		u.remove(user)
-	case changeState, changeDevices:
-		at := score(rest.instant())
-		if at == 0 {
-			return false
-		}
-		var d lastseen.Devices
-		if change == changeDevices {
-			d = rest.devices()
-		}
-		if rest.failed {
-			return false
-		}
-		u.set(user, at)
-		if change == changeDevices {
-			u.setDevices(user, d, nil)
-		}
-	case changeMeta:
-		id, meta := rest.string(), rest.string()
-		if rest.failed {
-			return false
-		}
-		d, _ := u.devicesOf(user)
-		u.setDevices(user, d, map[string]string{id: meta})
-	default:
-		return false
+func (u *users) replayState(user string, rest *cutter) {
+	at := score(rest.instant())
+	if at == 0 {
+		rest.fail()
+		return
 	}
-	return true
+	u.set(user, at)
+}
+
+func (u *users) replayDevices(user string, rest *cutter) {
+	at, d := score(rest.instant()), rest.devices()
+	if at == 0 || rest.failed {
+		rest.fail()
+		return
+	}
+	u.set(user, at)
+	u.setDevices(user, d, nil)
+}
+
+func (u *users) replayMeta(user, record string, rest *cutter) {
+	d, _ := u.devicesOf(user)
+	meta := rest.string()
+	if rest.failed || indexOf(d.Records, record) < 0 {
+		rest.fail()
+		return
+	}
+	u.setDevices(user, d, map[string]string{record: meta})
 }
 
 // cutString returns the string at the beginning of a run and what follows it; false if there is none.

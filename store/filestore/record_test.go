@@ -1,9 +1,12 @@
 package filestore
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -20,6 +23,26 @@ func (c contents) plain() map[string]map[string]score {
 		}
 	}
 	return all
+}
+
+// plainDevices returns the devices of all users who have any, as texts.
+func (c contents) plainDevices() map[string]string {
+	all := map[string]string{}
+	for name, users := range c {
+		for _, e := range users.all() {
+			if k := knownOf(users, users.name(e)); !isZero(k.Devices) {
+				all[name+"/"+users.name(e)] = fmt.Sprint(k)
+			}
+		}
+	}
+	return all
+}
+
+// phone returns the devices of a user with one record.
+func phone(at lastseen.Instant) lastseen.Devices {
+	return lastseen.Devices{Window: time.Minute, Left: base - 1, Records: []lastseen.DeviceRecord{
+		{ID: "phone", Kind: lastseen.Mobile, Since: base, At: at, IdleSince: base + 1},
+	}}
 }
 
 func TestRecord(t *testing.T) {
@@ -40,6 +63,65 @@ func TestRecord(t *testing.T) {
 	}
 	for cut := range c.buf {
 		_ = contents{}.replay(c.buf[:cut]) // must not panic
+	}
+}
+
+func TestRecordOfDevices(t *testing.T) {
+	var c changes
+	for _, user := range []string{"alice", "bob", "carol", "dave", "eve"} {
+		c.setDevices("chat", user, lastseen.State{At: base}, phone(base), map[string]string{"phone": "{}"})
+	}
+	c.set("chat", "alice", lastseen.State{At: base + 1})
+	c.set("chat", "bob", lastseen.State{})
+	c.set("chat", "bob", lastseen.State{At: base + 2})
+	c.setDevices("chat", "carol", lastseen.State{At: base + 3, Left: true}, phone(base+3), nil)
+	c.setDevices("chat", "dave", lastseen.State{At: base + 4}, lastseen.Devices{}, nil)
+	c.setDevices("chat", "eve", lastseen.State{At: base}, phone(base), map[string]string{"phone": "[]"})
+	c.setDevices("other", "alice", lastseen.State{At: base}, phone(base), nil)
+	c.drop("other")
+	data, said := contents{}, map[string]string{"phone": "{}"}
+	for range 2 {
+		require.NoError(t, data.replay(c.buf))
+		require.Equal(t, map[string]map[string]score{"chat": {
+			"alice": score(base + 1), "bob": score(base + 2), "carol": -score(base + 3), "dave": score(base + 4),
+			"eve": score(base),
+		}}, data.plain())
+		require.Equal(t, map[string]string{
+			"chat/alice": fmt.Sprint(known{phone(base), said}), "chat/carol": fmt.Sprint(known{phone(base + 3), said}),
+			"chat/eve": fmt.Sprint(known{phone(base), map[string]string{"phone": "[]"}}),
+		}, data.plainDevices())
+	}
+	for cut := range c.buf {
+		_ = contents{}.replay(c.buf[:cut]) // must not panic
+	}
+}
+
+// TestInvalidDevices: what no store writes is refused.
+func TestInvalidDevices(t *testing.T) {
+	devices := func(window uint64, count int, ids string, gone byte) []byte {
+		b := binary.AppendVarint([]byte("n\x04chatv\x01a"), int64(base))
+		b = binary.AppendUvarint(b, window)
+		b = append(b, 0, byte(count))
+		for _, id := range ids {
+			b = append(append(appendString(b, string(id)), 0, 2, 2, 0), gone)
+		}
+		return b
+	}
+	require.NoError(t, contents{}.replay(devices(1, 2, "ab", 1)))
+	require.NoError(t, contents{}.replay(append(devices(1, 1, "a", 0), "m\x01a\x02{}"...)))
+	for what, run := range map[string][]byte{
+		"a window beyond time":   devices(math.MaxInt64/1_000_000+1, 0, "", 0),
+		"too many records":       devices(1, 33, "abcdefghijklmnopqrstuvwxyzABCDEFG", 0),
+		"fewer than counted":     devices(1, 3, "ab", 0),
+		"the same record twice":  devices(1, 2, "aa", 0),
+		"neither gone nor there": devices(1, 1, "a", 2),
+		"no namespace":           devices(1, 1, "a", 0)[6:],
+		"meta of no record":      append(devices(1, 1, "a", 0), "m\x01b\x02{}"...),
+		"meta of no user":        append(devices(1, 1, "a", 0), "n\x04chatm\x01a\x02{}"...),
+		"half a meta":            append(devices(1, 1, "a", 0), "m\x01a\x03{}"...),
+		"at no time":             append(devices(1, 1, "a", 0), "v\x01b\x00\x00\x00\x00"...),
+	} {
+		require.ErrorIs(t, contents{}.replay(run), ErrDamaged, what)
 	}
 }
 
@@ -66,6 +148,7 @@ func FuzzReplay(f *testing.F) {
 	var c changes
 	c.set("chat", "alice", lastseen.State{At: base})
 	c.set("chat", "bob", lastseen.State{At: base, Left: true})
+	c.setDevices("chat", "carol", lastseen.State{At: base}, phone(base), map[string]string{"phone": "{}"})
 	c.drop("other")
 	f.Add(c.buf)
 	f.Add([]byte("s\x05alice\x02"))
@@ -78,11 +161,16 @@ func FuzzReplay(f *testing.F) {
 		for name, users := range data.plain() {
 			again.in(name)
 			for user, c := range users {
-				again.set(name, user, c.state())
+				if k := knownOf(data[name], user); isZero(k.Devices) {
+					again.set(name, user, c.state())
+				} else {
+					again.setDevices(name, user, c.state(), k.Devices, k.said)
+				}
 			}
 		}
 		copied := contents{}
 		require.NoError(t, copied.replay(again.buf))
 		require.Equal(t, data.plain(), copied.plain())
+		require.Equal(t, data.plainDevices(), copied.plainDevices())
 	})
 }

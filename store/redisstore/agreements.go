@@ -15,7 +15,7 @@ type agreements struct {
 
 type agreement struct {
 	round int64
-	bit   feedBit
+	bits  bits
 }
 
 // load returns the agreement on a namespace; one of a round before the first if there is none.
@@ -46,18 +46,23 @@ func (a *agreements) current(name string) bool {
 	return a.load(name).round == a.round.Load()
 }
 
-// bit returns what was last read of a namespace's feed.
-func (a *agreements) bit(name string) feedBit { return a.load(name).bit }
+// bits returns what was last read of a namespace's bits.
+func (a *agreements) bits(name string) bits { return a.load(name).bits }
 
-func (a *agreements) confirm(name string, bit feedBit) {
-	a.last.Store(name, agreement{a.round.Load(), bit})
+func (a *agreements) confirm(name string, b bits) {
+	a.last.Store(name, agreement{a.round.Load(), b})
 }
 
-// recorded has this process know that a namespace has a feed. If it is not remembered, its next use reads that.
-func (a *agreements) recorded(name string, bit feedBit) {
+// change has this process know that a bit of a namespace was set. If the namespace is not remembered, its next use reads
+// the bits.
+func (a *agreements) change(name string, set func(*bits)) {
 	for {
 		last, found := a.last.Load(name)
-		if !found || a.last.CompareAndSwap(name, last, agreement{last.(agreement).round, bit}) {
+		if !found {
+			return
+		}
+		next := last.(agreement)
+		if set(&next.bits); a.last.CompareAndSwap(name, last, next) {
 			return
 		}
 	}
@@ -71,7 +76,7 @@ func (a *agreements) known(name string) bool {
 // recheck has a namespace checked again before its next use.
 func (a *agreements) recheck(name string) {
 	if last := a.load(name); last.round == a.round.Load() {
-		a.last.CompareAndSwap(name, last, agreement{last.round - 1, last.bit})
+		a.last.CompareAndSwap(name, last, agreement{last.round - 1, last.bits})
 	}
 }
 

@@ -21,9 +21,9 @@ func (s *Store) openFeeds(ctx context.Context, all []*candidate) {
 	for _, c := range all {
 		switch {
 		case c.err != nil:
-		case !allowed || !c.hasFeeds():
+		case !allowed || !c.hasCompanions():
 			c.err = store.ErrNoFeed
-		case !c.bit.set:
+		case !c.bits.feed.set:
 			s.agreements.recheck(c.name)
 			unset = append(unset, c)
 		}
@@ -36,7 +36,7 @@ func (s *Store) openFeeds(ctx context.Context, all []*candidate) {
 func (s *Store) openRecorded(ctx context.Context, all []*candidate) {
 	s.openFeeds(ctx, all)
 	for _, c := range all {
-		if c.err == nil && !c.bit.set {
+		if c.err == nil && !c.bits.feed.set {
 			c.err = store.ErrNotRecorded
 		}
 	}
@@ -55,12 +55,12 @@ func (s *Store) RecordChanges(ctx context.Context, name string, t lastseen.Thres
 	if s.openFeeds(ctx, []*candidate{c}); c.err != nil {
 		return c.err
 	}
-	if c.bit.set {
+	if c.bits.feed.set {
 		if recorded, err := s.extendFeed(ctx, c.namespace, t, ""); err != nil || recorded {
 			return err
 		}
 	}
-	if err := s.setBit(ctx, c.namespace); err != nil {
+	if err := s.setFeedBit(ctx, c.namespace); err != nil {
 		return err
 	}
 	_, err = s.extendFeed(ctx, c.namespace, t, s.settleTime().Milliseconds())
@@ -120,7 +120,7 @@ func (s *Store) SweepChanges(caller context.Context, sweeps []*store.ChangesSwee
 			cmds = cmds[1:]
 		}
 		if w.Err == store.ErrNotRecorded { //nolint:errorlint // readSweep sets this very error
-			s.dropBit(ctx, w.Namespace, all[i].bit)
+			s.dropBit(ctx, w.Namespace, all[i].bits.feed)
 		}
 	}
 }
@@ -186,10 +186,14 @@ func readSweep(w *store.ChangesSweep, cmd *redis.Cmd) {
 	}
 }
 
-// forgetInFeed deletes a user and appends that to the feed, if there is one.
-func (s *Store) forgetInFeed(ctx context.Context, c *candidate, user string) error {
+// forgetCompanions deletes a user and their devices, and appends that to the feed, if there is one.
+func (s *Store) forgetCompanions(ctx context.Context, c *candidate, user string) error {
 	key := c.of(user)
-	calls := []call{{key: key, others: c.companions(key), args: []any{linkBase(), user}}}
+	others := c.companions(key)
+	if c.bits.devices.set {
+		others = c.deviceKeys(key)
+	}
+	calls := []call{{key: key, others: others, args: []any{linkBase(), user}}}
 	cmds, err := s.runAll(confirmed(ctx), scripts.feedForget, calls)
 	if err != nil {
 		return err
@@ -197,6 +201,6 @@ func (s *Store) forgetInFeed(ctx context.Context, c *candidate, user string) err
 	if missing, err := cmds[0].Bool(); err != nil || !missing {
 		return err
 	}
-	s.dropBit(ctx, c.name, c.bit)
+	s.dropBit(ctx, c.name, c.bits.feed)
 	return nil
 }

@@ -59,28 +59,30 @@ func TestCompanions(t *testing.T) {
 	chat := k.namespace("chat")
 	require.Equal(t, []string{"presence:feed:{presence:chat:1}", "presence:changes:{presence:chat:1}"},
 		chat.companions(chat.shard(1)))
-	require.True(t, chat.hasFeeds())
-	require.False(t, k.namespace("adopted").hasFeeds())
-	require.False(t, k.namespace("declared").hasFeeds())
+	require.True(t, chat.hasCompanions())
+	require.False(t, k.namespace("adopted").hasCompanions())
+	require.False(t, k.namespace("declared").hasCompanions())
 	for _, prefix := range []string{"{p}:", "p{", "}"} {
-		require.False(t, keyspace{prefix: prefix, shards: 1}.namespace("chat").hasFeeds())
+		require.False(t, keyspace{prefix: prefix, shards: 1}.namespace("chat").hasCompanions())
 	}
-	require.Error(t, lastseen.CheckNamespace(bitField("chat")), "it is the field of no other namespace")
+	require.Error(t, lastseen.CheckNamespace(feedField("chat")), "it is the field of no other namespace")
 }
 
 // TestRecordedAgreement: the bit is known at once where it was set, and is read again with the meta.
 func TestRecordedAgreement(t *testing.T) {
 	var a agreements
-	a.recorded("chat", feedBit{set: true})
+	set := bit{set: true, value: "1"}
+	know := func(b *bits) { b.feed = set }
+	a.change("chat", know)
 	require.False(t, a.known("chat"), "its next use reads the meta")
-	a.confirm("chat", feedBit{})
-	a.recorded("chat", feedBit{set: true, value: "1"})
+	a.confirm("chat", bits{})
+	a.change("chat", know)
 	require.True(t, a.current("chat"))
-	require.Equal(t, feedBit{set: true, value: "1"}, a.bit("chat"))
+	require.Equal(t, bits{feed: set}, a.bits("chat"))
 	a.recheck("chat")
 	require.False(t, a.current("chat"))
 	require.True(t, a.known("chat"))
-	require.Equal(t, feedBit{set: true, value: "1"}, a.bit("chat"))
+	require.Equal(t, bits{feed: set}, a.bits("chat"))
 }
 
 // TestBitWithoutMetas: while the metas of a Cluster cannot be read, a server that knows the namespace names its feed.
@@ -92,12 +94,12 @@ func TestBitWithoutMetas(t *testing.T) {
 	s.timeout = time.Minute
 	defer s.client.Close()
 	for name, set := range map[string]bool{"chat": true, "adopted": false} {
-		s.agreements.confirm(name, feedBit{})
+		s.agreements.confirm(name, bits{})
 		c := &candidate{namespace: s.keys.namespace(name)}
 		s.checkMetas(context.Background(), []*candidate{c})
 		require.NoError(t, c.err)
 		require.True(t, c.hasMeta)
-		require.Equal(t, feedBit{set: set}, c.bit, name)
+		require.Equal(t, bits{feed: bit{set: set}, devices: bit{set: set}}, c.bits, name)
 	}
 	c := &candidate{namespace: s.keys.namespace("unknown")}
 	s.checkMetas(context.Background(), []*candidate{c})

@@ -13,20 +13,11 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// This file says which namespaces have changes feeds, and names their keys: see docs/decisions/redis-keys.md.
-
-// hasFeeds reports whether a namespace can have a feed. Its keys are in the slot of the shard's key because they
-// contain that key in braces, so there can be no other braces. Sets that other programs write have none, since their
-// writes would not be in it.
-func (n namespace) hasFeeds() bool { return n.own && !n.shared && !strings.ContainsAny(n.key, "{}") }
+// This file names the keys of changes feeds: see docs/decisions/redis-keys.md.
 
 // feed returns the key of the feed of a shard, and entries that of its entries.
 func (n namespace) feed(shard string) string    { return n.companion("feed", shard) }
 func (n namespace) entries(shard string) string { return n.companion("changes", shard) }
-
-func (n namespace) companion(what, shard string) string {
-	return strings.TrimSuffix(n.key, n.name) + what + ":{" + shard + "}"
-}
 
 // companions returns the keys of a feed, as its scripts take them after the shard's.
 func (n namespace) companions(shard string) []string {
@@ -59,32 +50,17 @@ func isNumber(text string, limit uint64) bool {
 	return err == nil && n <= limit && strconv.FormatUint(n, 10) == text
 }
 
-// feedBit is what presence::meta says about a feed. A feed is named only in scripts of namespaces with the bit. Its
-// value is the time at which it was set.
-type feedBit struct {
-	set   bool
-	value string // "" if it could not be read
-}
-
-// bitField is the field of a namespace's bit. Names contain no colon, so it is not the field of another namespace.
-func bitField(namespace string) string { return namespace + ":changes" }
-
 // settleTime returns for how long other servers may write without knowing that a feed has begun: a check of the bit
 // that began before holds for a round, which may begin late, and so may the last write that relies on it.
 func (s *Store) settleTime() time.Duration { return sampleEvery + 5*s.timeout + time.Second }
 
-// setBit has all servers name the keys of a namespace's feed: this one at once, others after settleTime at most.
-func (s *Store) setBit(ctx context.Context, ns namespace) error {
-	now, err := s.clock.read(ctx)
-	if err != nil {
-		return err
+// setFeedBit has all servers name the keys of a namespace's feed: this one at once, others after settleTime at most.
+func (s *Store) setFeedBit(ctx context.Context, ns namespace) error {
+	set, err := s.setBit(ctx, feedField(ns.name))
+	if err == nil {
+		s.agreements.change(ns.name, func(b *bits) { b.feed = set })
 	}
-	value := strconv.FormatInt(int64(now), 10)
-	if err := s.client.HSet(ctx, s.keys.meta(), bitField(ns.name), value).Err(); err != nil {
-		return translate(err)
-	}
-	s.agreements.recorded(ns.name, feedBit{set: true, value: value})
-	return nil
+	return err
 }
 
 // keepBit is how long a bit is kept whose feed is missing. A feed exists for longer once it has begun.
@@ -92,22 +68,22 @@ const keepBit = store.ChangesKept / 2
 
 // dropBit removes the bit of a namespace whose feed was found missing, so that a ping costs what it costs without
 // feeds. A bit that was set lately is kept: the feed may be about to begin. It is only tidying: errors do no harm.
-func (s *Store) dropBit(ctx context.Context, name string, bit feedBit) {
+func (s *Store) dropBit(ctx context.Context, name string, old bit) {
 	now, known := s.clock.Now()
-	at, err := strconv.ParseInt(bit.value, 10, 64)
+	at, err := strconv.ParseInt(old.value, 10, 64)
 	age := time.Duration(int64(now)-at) * time.Millisecond
-	if !bit.set || bit.value == "" || !known || err == nil && age.Abs() <= keepBit {
+	if !old.set || old.value == "" || !known || err == nil && age.Abs() <= keepBit {
 		return
 	}
-	_, err = s.runOnKey(ctx, scripts.drop, s.keys.meta(), bitField(name), bit.value)
+	_, err = s.runOnKey(ctx, scripts.drop, s.keys.meta(), feedField(name), old.value)
 	if err == nil {
 		s.agreements.recheck(name)
 	}
 }
 
 // dropUnused is dropBit for a namespace that was removed: nobody may ever write to it again, and find the feed missing.
-func (s *Store) dropUnused(ctx context.Context, ns namespace, bit feedBit) {
-	if !bit.set {
+func (s *Store) dropUnused(ctx context.Context, ns namespace, old bit) {
+	if !old.set {
 		return
 	}
 	pipe := s.client.Pipeline()
@@ -117,7 +93,7 @@ func (s *Store) dropUnused(ctx context.Context, ns namespace, bit feedBit) {
 	}
 	_, _ = pipe.Exec(ctx) // each command keeps its error
 	if n, err := sum(cmds); err == nil && n == 0 {
-		s.dropBit(ctx, ns.name, bit)
+		s.dropBit(ctx, ns.name, old)
 	}
 }
 

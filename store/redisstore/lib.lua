@@ -1,17 +1,6 @@
--- What page.lua and millisecond.lua share; it is prepended to each.
+-- What page.lua and millisecond.lua share; it is prepended to each, after bytes.lua.
 
 local key = KEYS[1]
-
--- Bytewise a < b. The < of Lua follows the locale.
-local function before(a, b)
-  for i = 1, math.min(#a, #b) do
-    local x, y = string.byte(a, i), string.byte(b, i)
-    if x ~= y then
-      return x < y
-    end
-  end
-  return #a < #b
-end
 
 -- The ranks of a range of scores: the first, and the one past the last. A bound that begins with a
 -- parenthesis is excluded.

@@ -83,9 +83,9 @@ func (s *Store) storedAs(name string, meta any) namespace {
 type candidate struct {
 	namespace
 	hasMeta bool
-	exists  bool    // it has members, although it has no meta
-	bit     feedBit // whether it may have a feed
-	err     error   // why this server cannot serve it
+	exists  bool  // it has members, although it has no meta
+	bits    bits  // whether it may have a feed, and devices
+	err     error // why this server cannot serve it
 }
 
 // verify checks, once in each round, that namespaces are stored as this server stores them, and fills in what it finds.
@@ -94,7 +94,7 @@ func (s *Store) verify(ctx context.Context, all []*candidate) {
 	var unsure []*candidate
 	for _, c := range all {
 		if c.hasMeta = s.agreements.current(c.name); c.hasMeta {
-			c.bit = s.agreements.bit(c.name)
+			c.bits = s.agreements.bits(c.name)
 		} else {
 			unsure = append(unsure, c)
 		}
@@ -108,23 +108,24 @@ func (s *Store) verify(ctx context.Context, all []*candidate) {
 	}))
 	for _, c := range unsure {
 		if c.err == nil && c.hasMeta {
-			s.agreements.confirm(c.name, c.bit)
+			s.agreements.confirm(c.name, c.bits)
 		}
 	}
 }
 
 // checkMetas compares metas with the settings. While those of a Cluster cannot be read, earlier agreements hold.
 func (s *Store) checkMetas(ctx context.Context, all []*candidate) {
-	metas, bits, err := s.readMetas(ctx, all)
+	metas, found, err := s.readMetas(ctx, all)
 	mayHold := errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil && s.inCluster()
 	for i, c := range all {
 		switch {
 		case err == nil:
-			c.bit = bits[i]
+			c.bits = found[i]
 			s.checkMeta(c, metas[i])
 		case mayHold && s.agreements.known(c.name):
-			// Naming the keys of a feed that does not exist does no harm; not naming those of one that does would.
-			c.hasMeta, c.bit = true, feedBit{set: c.hasFeeds()}
+			// Naming companions that do not exist does no harm; not naming those that do would.
+			assumed := bit{set: c.hasCompanions()}
+			c.hasMeta, c.bits = true, bits{feed: assumed, devices: assumed}
 		default:
 			c.err = err
 		}
@@ -143,27 +144,26 @@ func (s *Store) checkMeta(c *candidate, meta any) {
 	}
 }
 
-// readMetas reads the metas of namespaces, nil for those without one, and the bits of their feeds. In a Cluster they
-// may be on a different Redis from the namespaces: when it hangs, there has to be time left for those.
-func (s *Store) readMetas(ctx context.Context, all []*candidate) (metas []any, bits []feedBit, err error) {
+// readMetas reads the metas of namespaces, nil for those without one, and their bits. In a Cluster they may be on a
+// different Redis from the namespaces: when it hangs, there has to be time left for those.
+func (s *Store) readMetas(ctx context.Context, all []*candidate) (metas []any, found []bits, err error) {
 	if s.inCluster() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.timeout/2)
 		defer cancel()
 	}
-	fields := make([]string, len(all), 2*len(all))
-	for i, c := range all {
-		fields[i] = c.name
-		fields = append(fields, bitField(c.name))
+	var fields []string
+	for _, c := range all {
+		fields = append(fields, c.name, feedField(c.name), devicesField(c.name))
 	}
 	values, err := s.client.HMGet(ctx, s.keys.meta(), fields...).Result()
 	if err != nil {
 		return nil, nil, translate(err)
 	}
-	bits = make([]feedBit, len(all))
-	for i, value := range values[len(all):] {
-		text, found := value.(string)
-		bits[i] = feedBit{set: found && all[i].hasFeeds(), value: text}
+	metas, found = make([]any, len(all)), make([]bits, len(all))
+	for i, c := range all {
+		metas[i] = values[3*i]
+		found[i] = bits{feed: c.readBit(values[3*i+1]), devices: c.readBit(values[3*i+2])}
 	}
-	return values[:len(all)], bits, nil
+	return metas, found, nil
 }

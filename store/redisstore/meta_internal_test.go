@@ -20,8 +20,8 @@ func TestAgreedIsBounded(t *testing.T) {
 	nowhere := func(context.Context) ([]redis.ClusterSlot, error) { return nil, errors.New("away") }
 	s := &Store{client: redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: nowhere}), timeout: time.Minute}
 	defer s.client.Close()
-	s.agreements.confirm("used", feedBit{})
-	s.agreements.confirm("gone", feedBit{})
+	s.agreements.confirm("used", bits{})
+	s.agreements.confirm("gone", bits{})
 	for range 2 * keepAgreed {
 		s.agreements.nextRound()
 		require.False(t, s.agreements.current("used"))
@@ -39,7 +39,7 @@ func TestAgreedOutsideACluster(t *testing.T) {
 	ns := keyspace{prefix: "presence:", shards: 1, unit: Milliseconds}.namespace("used")
 	alone := &Store{client: redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})}
 	defer alone.client.Close()
-	alone.agreements.confirm(ns.name, feedBit{})
+	alone.agreements.confirm(ns.name, bits{})
 	c := &candidate{namespace: ns}
 	alone.checkMetas(context.Background(), []*candidate{c})
 	require.ErrorIs(t, c.err, store.ErrUnavailable)

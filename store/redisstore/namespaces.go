@@ -184,18 +184,20 @@ func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
 		return err
 	}
 	pipe := s.client.Pipeline()
-	if ns.hasFeeds() {
-		pipe.HDel(ctx, s.keys.meta(), bitField(name))
+	if ns.hasCompanions() {
+		pipe.HDel(ctx, s.keys.meta(), feedField(name), devicesField(name))
 	}
 	for _, key := range ns.all() { // each key for itself: a command with several fails while their slot moves
-		if ns.hasFeeds() {
-			pipe.Unlink(ctx, ns.feed(key))
-			pipe.Unlink(ctx, ns.entries(key))
+		if !ns.hasCompanions() {
+			pipe.Unlink(ctx, key)
+			continue
 		}
+		pipe.Unlink(ctx, ns.feed(key))
+		pipe.Unlink(ctx, ns.entries(key))
 		pipe.Unlink(ctx, key)
-		if ns.hasFeeds() { // another server may have begun one in between, with users who are gone now
-			pipe.Unlink(ctx, ns.feed(key))
-		}
+		pipe.Unlink(ctx, ns.feed(key)) // another server may have begun one in between, with users who are gone now
+		pipe.Unlink(ctx, ns.records(key))
+		pipe.Unlink(ctx, ns.metas(key))
 	}
 	_, err = pipe.Exec(ctx)
 	return translate(err)
@@ -203,12 +205,12 @@ func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
 
 // RemoveEmpty implements [store.Store]. Another server may write at any point: see docs/decisions/redis-keys.md.
 func (s *Store) RemoveEmpty(ctx context.Context, name string) (bool, error) {
-	ctx, cancel, c, err := s.openWithBit(ctx, name)
+	ctx, cancel, c, err := s.openWithBits(ctx, name)
 	if err != nil {
 		return false, err
 	}
 	defer cancel()
-	ns, bit := c.namespace, c.bit
+	ns, bits := c.namespace, c.bits
 	if n, err := s.members(ctx, ns); err != nil || n > 0 {
 		return false, err
 	}
@@ -217,7 +219,8 @@ func (s *Store) RemoveEmpty(ctx context.Context, name string) (bool, error) {
 		return false, err
 	}
 	if n, err := s.members(ctx, ns); err != nil || n == 0 {
-		s.dropUnused(ctx, ns, bit)
+		s.dropUnused(ctx, ns, bits.feed)
+		s.dropDevices(ctx, ns, bits.devices)
 		return existed && err == nil, err
 	}
 	c = &candidate{namespace: ns}

@@ -121,7 +121,7 @@ func Open(o Options) (*Store, error) {
 		local: o.Now, sample: s.redisTime, log: &s.log,
 	}
 	if strings.ContainsAny(o.Prefix, "{}") {
-		s.log.Error("there are no changes feeds: redis-prefix contains braces", "redis-prefix", o.Prefix)
+		s.log.Error("there are no changes feeds and no devices: redis-prefix contains braces", "redis-prefix", o.Prefix)
 	}
 	s.stopped.Go(func() { repeat(ctx, sampleEvery, s.monitor, s.agreements.nextRound) })
 	s.stopped.Go(func() { repeat(ctx, lookEvery, s.clock.refresh, func() {}) })
@@ -207,18 +207,34 @@ func (s *Store) begin(ctx context.Context, timeout time.Duration) (context.Conte
 
 // open begins an operation on one namespace, after checking that this server can serve it.
 func (s *Store) open(ctx context.Context, name string) (context.Context, context.CancelFunc, namespace, error) {
-	ctx, cancel, c, err := s.openWithBit(ctx, name)
-	return ctx, cancel, c.namespace, err
+	ns := s.keys.namespace(name)
+	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
+	if err != nil {
+		return nil, nil, ns, err
+	}
+	c := &candidate{namespace: ns}
+	if s.verify(ctx, []*candidate{c}); c.err != nil {
+		cancel()
+		return nil, nil, ns, c.err
+	}
+	return ctx, cancel, ns, nil
 }
 
-// openWithBit is open for operations that matter to the namespace's feed.
-func (s *Store) openWithBit(ctx context.Context, name string) (context.Context, context.CancelFunc, *candidate, error) {
+// openWithBits is open for operations that concern the namespace's companions. If it had no device at the last check,
+// that is read again: another server may have recorded one since.
+func (s *Store) openWithBits(ctx context.Context, name string) (context.Context, context.CancelFunc, *candidate, error) {
 	c := &candidate{namespace: s.keys.namespace(name)}
 	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
 	if err != nil {
 		return nil, nil, c, err
 	}
-	if s.verify(ctx, []*candidate{c}); c.err != nil {
+	checked := !s.agreements.current(name)
+	s.verify(ctx, []*candidate{c})
+	if c.err == nil && !c.bits.devices.set && c.hasCompanions() && !checked {
+		s.agreements.recheck(name)
+		s.verify(ctx, []*candidate{c})
+	}
+	if c.err != nil {
 		cancel()
 		return nil, nil, c, c.err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -17,13 +18,14 @@ var luaFiles embed.FS
 var scripts = struct {
 	ping, leave, count, page, millisecond, trim, lease, time, probe, register, drop *redis.Script
 	feedWrite, feedForget, feedRecord, feedRead, feedSnapshot, feedSweep            *redis.Script
+	devices, devicesRead, devicesDrop, closing, closings                            *redis.Script
 }{
 	ping:        newScript("clock.lua", "ping.lua"),
 	leave:       newScript("clock.lua", "leave.lua"),
 	count:       newScript("count.lua"),
-	page:        newScript("lib.lua", "page.lua"),
-	millisecond: newScript("lib.lua", "millisecond.lua"),
-	trim:        newScript("clock.lua", "trim.lua"),
+	page:        newScript("bytes.lua", "lib.lua", "page.lua"),
+	millisecond: newScript("bytes.lua", "lib.lua", "millisecond.lua"),
+	trim:        newLimitedScript("clock.lua", "records.lua", "trim.lua"),
 	lease:       newScript("lease.lua"),
 	time:        newScript("time.lua"),
 	probe:       newScript("probe.lua"),
@@ -31,20 +33,32 @@ var scripts = struct {
 	drop:        newScript("drop.lua"),
 
 	feedWrite:    newFeedScript("feedwrite.lua"),
-	feedForget:   newFeedScript("feedforget.lua"),
+	feedForget:   newFeedScript("records.lua", "feedforget.lua"),
 	feedRecord:   newFeedScript("feedrecord.lua"),
 	feedRead:     newScript("feedread.lua"),
 	feedSnapshot: newScript("feedsnapshot.lua"),
 	feedSweep:    newFeedScript("feedsweep.lua"),
+
+	devices:     newFeedScript("bytes.lua", "records.lua", "devices.lua", "devicesrule.lua"),
+	devicesRead: newLimitedScript("records.lua", "devicesread.lua"),
+	devicesDrop: newScript("devicesdrop.lua"),
+	closing:     newScript("clock.lua", "closing.lua"),
+	closings:    newScript("closings.lua"),
 }
 
 // newFeedScript returns a script that begins with the limits of package store and with feed.lua.
-func newFeedScript(file string) *redis.Script {
+func newFeedScript(files ...string) *redis.Script {
+	return newLimitedScript(append([]string{"clock.lua", "feed.lua"}, files...)...)
+}
+
+// newLimitedScript returns a script that begins with the limits of the contract.
+func newLimitedScript(files ...string) *redis.Script {
 	limits := fmt.Sprintf("local max_changes, changes_kept, max_sweep, max_sweep_instant = %d, %d, %d, %d\n"+
-		"local sweep_takeover, sweep_takeover_others = %d, %d\n",
+		"local sweep_takeover, sweep_takeover_others = %d, %d\n"+
+		"local max_devices = %d\n",
 		store.MaxChanges, store.ChangesKept.Milliseconds(), store.MaxSweep, store.MaxSweepInstant,
-		store.SweepTakeover.Milliseconds(), store.SweepTakeoverOthers.Milliseconds())
-	return redis.NewScript(limits + luaSource("clock.lua", "feed.lua", file))
+		store.SweepTakeover.Milliseconds(), store.SweepTakeoverOthers.Milliseconds(), lastseen.MaxDevices)
+	return redis.NewScript(limits + luaSource(files...))
 }
 
 func newScript(files ...string) *redis.Script { return redis.NewScript(luaSource(files...)) }

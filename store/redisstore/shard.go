@@ -40,6 +40,7 @@ func (k keyspace) registry() string         { return k.prefix + ":namespaces" }
 func (k keyspace) meta() string             { return k.prefix + ":meta" }
 func (k keyspace) lease(name string) string { return k.prefix + ":lease:" + name }
 func (k keyspace) probe() string            { return k.prefix + ":probe" }
+func (k keyspace) closings() string         { return k.prefix + ":closings" }
 
 // shard returns the key of the k-th shard. Namespaces contain no colon, so keys never collide.
 func (n namespace) shard(k int) string {

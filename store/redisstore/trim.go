@@ -11,7 +11,7 @@ import (
 // Trim implements [store.Store]. If a namespace has several shards, it first checks the clocks of all, and counts what
 // to delete in each: one shard after the other would take too long.
 func (s *Store) Trim(ctx context.Context, namespace string, q store.TrimQuery) (result store.TrimResult, err error) {
-	ctx, cancel, ns, err := s.openWithBit(ctx, namespace)
+	ctx, cancel, ns, err := s.openWithBits(ctx, namespace)
 	if err != nil {
 		return result, err
 	}
@@ -58,7 +58,10 @@ func (s *Store) trim(ctx context.Context, ns *candidate, q store.TrimQuery, limi
 			q.Age.Milliseconds(), int64(q.Now), store.MaxClockDrift.Milliseconds(), ns.perScore(),
 			limit, q.All, ns.time(lastseen.MaxInstant + 1), ns.hidden(),
 		}}
-		if ns.bit.set {
+		switch {
+		case ns.bits.devices.set:
+			calls[i].others = ns.deviceKeys(ns.shard(i))
+		case ns.bits.feed.set:
 			calls[i].others = []string{ns.feed(ns.shard(i))}
 		}
 	}

@@ -3,6 +3,8 @@
 --
 -- KEYS[1]  one shard of a namespace
 -- KEYS[2]  its feed, in namespaces that may have one: see feed.lua
+-- KEYS[4]  the records of users, in namespaces that may have devices: see records.lua
+-- KEYS[5]  what clients said about devices
 -- ARGV[1]  the age in milliseconds
 -- ARGV[2]  what the caller expects the clock to show, in milliseconds
 -- ARGV[3]  how far the clock may be from that, in milliseconds
@@ -58,6 +60,9 @@ local deleted = 0
 local function delete(first, past)
   local last = math.min(past, first + limit - deleted) - 1
   if last >= first then
+    if records_key then
+      forget_records(redis.call('ZRANGE', key, first, last))
+    end
     deleted = deleted + redis.call('ZREMRANGEBYRANK', key, first, last)
   end
 end

@@ -68,7 +68,7 @@ func (s *Store) record(ctx context.Context, batches []*store.Batch[store.Sightin
 	}
 	for _, b := range all {
 		if b.err == nil && b.missing {
-			s.dropBit(ctx, b.name, b.bit)
+			s.dropBit(ctx, b.name, b.bits.feed)
 		}
 	}
 	s.register(ctx, created, 0) // all at once, since a batch can create hundreds of namespaces
@@ -120,7 +120,7 @@ func (s *Store) write(ctx context.Context, all []*pendingBatch, left bool) {
 	members := 0
 	for _, b := range all {
 		size := maxChunk
-		if b.bit.set {
+		if b.bits.feed.set || left && b.bits.devices.set {
 			size = maxFeedChunk
 		}
 		for _, c := range b.split(len(b.unique), size, func(i int) string { return b.unique[i].User }) {
@@ -143,10 +143,16 @@ func (s *Store) send(ctx context.Context, cmds []writeCmd, left bool) {
 	}
 	calls := make([]call, len(cmds))
 	for i, c := range cmds {
-		if calls[i] = (call{key: c.key}); c.bit.set && s.mayAppend(ctx, c.namespace, c.key) {
+		calls[i] = call{key: c.key}
+		hasFeed := c.bits.feed.set && s.mayAppend(ctx, c.namespace, c.key)
+		switch {
+		case left && c.bits.devices.set:
+			calls[i].script, calls[i].others = scripts.devices, c.deviceKeys(c.key)
+			calls[i].args = c.leaveArgs()
+		case hasFeed:
 			calls[i].script, calls[i].others = scripts.feedWrite, c.companions(c.key)
 			calls[i].args = c.feedArgs(left)
-		} else {
+		default:
 			calls[i].args = c.args(left)
 		}
 	}
@@ -219,6 +225,9 @@ func (s *Store) readStates(c writeCmd, reply any, left bool) error {
 	}
 	c.created = c.created || parts[0] == int64(1)
 	c.missing = c.missing || len(parts) > 3 && parts[3] == int64(1)
+	if len(parts) > 4 {
+		s.warnOfRecords(c.namespace, parts[4])
+	}
 	if len(parts) == 1 || parts[1] == nil {
 		for _, at := range c.index {
 			c.states[at] = lastseen.State{At: c.unique[at].At, Left: left}
@@ -269,13 +278,14 @@ func (s *Store) observeGap(c writeCmd, previous any) {
 
 // Forget implements [store.Store].
 func (s *Store) Forget(ctx context.Context, namespace, user string) error {
-	ctx, cancel, c, err := s.openWithBit(ctx, namespace)
+	ctx, cancel, c, err := s.openWithBits(ctx, namespace)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	if c.bit.set && s.mayAppend(ctx, c.namespace, c.of(user)) {
-		return s.forgetInFeed(ctx, c, user)
+	hasFeed := c.bits.feed.set && s.mayAppend(ctx, c.namespace, c.of(user))
+	if hasFeed || c.bits.devices.set {
+		return s.forgetCompanions(ctx, c, user)
 	}
 	return translate(s.client.ZRem(confirmed(ctx), c.of(user), user).Err())
 }

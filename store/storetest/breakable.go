@@ -54,10 +54,13 @@ func (m *changesModel) breakages() map[string]func(*rapid.T) {
 	return actions
 }
 
-func (m *changesModel) restart(*rapid.T) {
+func (m *changesModel) restart(t *rapid.T) {
 	m.Store = m.Restart()
 	if !m.Lasting {
 		m.endFeed()
+	}
+	if m.devices != nil {
+		m.firstDevice(t)
 	}
 }
 
@@ -91,7 +94,9 @@ func (m *changesModel) step(t *rapid.T) {
 	}
 	if rapid.Bool().Draw(t, "write first") {
 		user := drawUser.Draw(t, "user")
-		m.become(user, ping(t, m, user, m.drawAt(t)))
+		state := ping(t, m, user, m.drawAt(t))
+		m.claims(user, claim{at: state.At})
+		m.become(user, state)
 	}
 	clock := now(t, m)
 	ahead := time.Duration(m.watermark-clock) * time.Millisecond
@@ -137,8 +142,14 @@ func (m *changesModel) fault(t *rapid.T) {
 		m.newFeed()
 		m.watermark = m.sweepTo(t, now(t, m)+playAhead)
 	}
+	if m.devices != nil {
+		names = append(names, "first")
+	}
 	for i, state := range lookup(t, m, names...) {
 		m.states[names[i]] = state
+		if m.devices != nil {
+			m.know(names[i], devicesOf(t, m, names[i]))
+		}
 	}
 	m.unsaid = true // users who were grey may be unknown
 	for _, r := range m.readers {

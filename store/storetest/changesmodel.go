@@ -24,9 +24,10 @@ type changesModel struct {
 	watermark lastseen.Instant // of all shards
 	epoch     int              // the number of feeds that have begun: places of others are a reset
 	log       map[string][]store.Change
-	unsaid    bool          // users may have become unknown without an entry, by Trim or Fault
-	passed    time.Duration // by Pass
-	renewed   time.Duration // passed at the last RecordChanges
+	devices   map[string][]claim // what users claimed; nil while the namespace has had no device
+	unsaid    bool               // users may have become unknown without an entry, by Trim or Fault
+	passed    time.Duration      // by Pass
+	renewed   time.Duration      // passed at the last RecordChanges
 	readers   []*modelReader
 }
 
@@ -47,6 +48,8 @@ func testChangesModel(t *testing.T, open func(testing.TB) Breakable) {
 			"ping":     func(t *rapid.T) { m.write(t, false) },
 			"leave":    func(t *rapid.T) { m.write(t, true) },
 			"bulk":     m.bulk,
+			"device":   m.device,
+			"devices":  m.device,
 			"forget":   m.forget,
 			"delete":   m.delete,
 			"trim":     m.trim,
@@ -101,7 +104,7 @@ func (m *changesModel) send(t *rapid.T, batch []store.Sighting, leave bool) {
 		w = m.Leave
 	}
 	for i, state := range w.send(t, ns, batch) {
-		require.Equal(t, lastseen.Merge(m.states[batch[i].User], lastseen.State{At: batch[i].At, Left: leave}), state)
+		require.Equal(t, m.claims(batch[i].User, claim{at: batch[i].At, gone: leave}), state)
 		m.become(batch[i].User, state)
 	}
 }
@@ -122,6 +125,7 @@ func (m *changesModel) become(user string, state lastseen.State) {
 func (m *changesModel) forget(t *rapid.T) {
 	user := drawUser.Draw(t, "user")
 	forget(t, m, user)
+	m.know(user, store.UserDevices{})
 	if m.states[user].Known() {
 		m.become(user, lastseen.State{})
 	}
@@ -130,6 +134,7 @@ func (m *changesModel) forget(t *rapid.T) {
 func (m *changesModel) delete(t *rapid.T) {
 	require.NoError(t, m.DeleteNamespace(context.Background(), ns))
 	clear(m.states)
+	m.devices = nil
 	m.endFeed()
 }
 
@@ -154,7 +159,12 @@ func (m *changesModel) trim(t *rapid.T) {
 	result, err := m.Trim(context.Background(), ns, store.TrimQuery{Age: time.Millisecond, Now: now(t, m), All: true})
 	require.NoError(t, err)
 	before := len(m.known())
-	maps.DeleteFunc(m.states, func(_ string, s lastseen.State) bool { return s.At < cutoff })
+	maps.DeleteFunc(m.states, func(user string, s lastseen.State) bool {
+		if s.At < cutoff {
+			delete(m.devices, user)
+		}
+		return s.At < cutoff
+	})
 	require.Equal(t, before-len(m.known()), result.Deleted)
 	m.unsaid = m.unsaid || result.Deleted > 0
 }
@@ -234,6 +244,7 @@ func (m *changesModel) check(t *rapid.T) {
 		requireNotRecorded(t, m)
 		return
 	}
+	m.requireDeviceRecords(t)
 	if len(m.readers) > 0 {
 		m.readToEnd(t, rapid.SampledFrom(m.readers).Draw(t, "reader"))
 	}

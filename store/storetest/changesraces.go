@@ -69,12 +69,16 @@ func raceNames() (names []string) {
 func randomWrite(f *feed, random *rand.Rand) (err error) {
 	user := fmt.Sprint("u", random.IntN(raceUsers))
 	at := []lastseen.Instant{f.start, f.decaysYellow(0), f.decaysGrey(0)}[random.IntN(3)]
-	batch := []store.Sighting{{User: user, At: at + lastseen.Instant(random.IntN(maxPlayed))}}
-	switch random.IntN(8) {
+	at += lastseen.Instant(random.IntN(maxPlayed))
+	batch := []store.Sighting{{User: user, At: at}}
+	switch random.IntN(12) {
 	case 0:
 		err = f.s.Forget(context.Background(), ns, user)
 	case 1, 2:
 		_, err = f.s.Leave(context.Background(), ns, batch)
+	case 3, 4, 5, 6:
+		c := claim{id: []string{"a", "b"}[random.IntN(2)], at: at, gone: random.IntN(2) == 0}
+		err = c.try(f.s, user)
 	default:
 		_, err = f.s.Ping(context.Background(), ns, batch)
 	}

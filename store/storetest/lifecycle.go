@@ -29,6 +29,12 @@ func calls(s store.Store) map[string]func(context.Context) error {
 		"Register":        func(ctx context.Context) error { return s.Register(ctx, []string{"alice"}) },
 		"Lease":           func(ctx context.Context) error { return errorOf(s.Lease(ctx, "work", time.Hour)) },
 		"Ready":           s.Ready,
+
+		"CloseConnections": func(ctx context.Context) error { return s.CloseConnections(ctx, ns, "alice") },
+		"Closings": func(ctx context.Context) error {
+			_, _, err := s.Closings(ctx, "")
+			return err
+		},
 	}
 }
 

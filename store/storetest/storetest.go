@@ -21,16 +21,18 @@ func Run(t *testing.T, open Open) {
 	t.Helper()
 	runStore(t, open)
 	t.Run("Changes", func(t *testing.T) { RunChanges(t, open) })
+	t.Run("Devices", func(t *testing.T) { RunDevices(t, open) })
 }
 
-// RunWithoutFeed is Run for stores whose namespaces cannot have changes feeds.
+// RunWithoutFeed is Run for stores whose namespaces cannot have changes feeds or devices.
 func RunWithoutFeed(t *testing.T, open Open) {
 	t.Helper()
 	runStore(t, open)
 	t.Run("NoFeed", func(t *testing.T) { testNoFeed(t, open(t)) })
+	t.Run("NoDevices", func(t *testing.T) { testNoDevices(t, open(t)) })
 }
 
-// runStore tests everything but feeds.
+// runStore tests everything but feeds and devices.
 func runStore(t *testing.T, open Open) {
 	t.Helper()
 	suite := []struct {
@@ -67,6 +69,11 @@ func runStore(t *testing.T, open Open) {
 		{"Namespaces/Delete", testDeleteNamespace},
 		{"Namespaces/Register", testRegister},
 		{"Lease", testLease},
+		{"Closings", testClosings},
+		{"Closings/Again", testClosingsAgain},
+		{"Closings/Places", testClosingsPlaces},
+		{"Closings/UserIDs", testClosingsOfUserIDs},
+		{"Closings/Concurrent", testClosingsConcurrent},
 		{"UserIDs", testUserIDs},
 		{"Times", testTimes},
 		{"LargeBatch", testLargeBatch},

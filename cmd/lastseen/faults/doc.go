@@ -8,4 +8,8 @@
 // TestChaos breaks random parts for as long as make test-chaos says, an hour by default. A seed decides which and when
 // (testschedule_test.go, testfaultkinds_test.go). One server reaches Redis through proxies (testlink_test.go), bursts
 // are in testbursts_test.go, and testprobe_test.go measures how long each server does not serve.
+//
+// Tests of connections that users hold have a WebSocket client that a test can break (testsocket_test.go), many that
+// connect again as the guide asks (testcrowd_test.go), and watchers who remember all that they were sent
+// (testtrail_test.go).
 package faults

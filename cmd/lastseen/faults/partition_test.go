@@ -62,6 +62,35 @@ func next(network string, n byte) string {
 	return ip.String()
 }
 
+// startRedis starts a Redis on this machine. The URL is that in the namespace.
+func (i island) startRedis(t *testing.T) (redis *redistest.Process, url string) {
+	t.Helper()
+	redis = redistest.StartProcess(t, "--bind", "127.0.0.1", i.redis.here, "--protected-mode", "no")
+	_, port, err := net.SplitHostPort(redis.Addr)
+	require.NoError(t, err)
+	return redis, "redis://" + net.JoinHostPort(i.redis.here, port)
+}
+
+// startServer starts a server in the namespace.
+func (i island) startServer(t *testing.T, url string, args ...string) *server {
+	t.Helper()
+	s := newServerOn(t, i.clients.far, url, append(args, "--auth", "none")...)
+	s.prefix = []string{"ip", "netns", "exec", i.name}
+	s.start(t)
+	return s
+}
+
+// startHeld is startHeld with one server on each side of the cable.
+func (i island) startHeld(t *testing.T) (near, far *server) {
+	t.Helper()
+	redis, url := i.startRedis(t)
+	near = startServer(t, redis.URL(), holdArgs()...)
+	beginFeed(t, redis, near)
+	far = i.startServer(t, url, holdArgs()...)
+	awaitFeed(t, redis, near)
+	return near, far
+}
+
 // unplug makes everything sent over the cable disappear.
 func (c cable) unplug(t testing.TB) { runCommand(t, "ip", "link", "set", c.device, "down") }
 
@@ -71,13 +100,8 @@ func (c cable) plug(t testing.TB) { runCommand(t, "ip", "link", "set", c.device,
 // an older state as the current one; the other server notices nothing.
 func TestPartition(t *testing.T) {
 	i := newIsland(t)
-	redis := redistest.StartProcess(t, "--bind", "127.0.0.1", i.redis.here, "--protected-mode", "no")
-	_, port, err := net.SplitHostPort(redis.Addr)
-	require.NoError(t, err)
-	near := startServer(t, redis.URL(), calm()...)
-	far := newServerOn(t, i.clients.far, "redis://"+net.JoinHostPort(i.redis.here, port), "--auth", "none")
-	far.prefix = []string{"ip", "netns", "exec", i.name}
-	far.start(t)
+	redis, url := i.startRedis(t)
+	near, far := startServer(t, redis.URL(), calm()...), i.startServer(t, url)
 	both := startLoad(t, loadOptions{leaves: 0.1}, near.url, far.url)
 	alone := startLoad(t, loadOptions{namespace: "alone"}, near.url)
 	for range fullOrShort(5, 1) {

@@ -16,8 +16,13 @@ import (
 // binaryVar is the environment variable with the path of the program under test.
 const binaryVar = "LASTSEEN_TEST_BINARY"
 
-// TestMain builds the program once.
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+// TestMain builds the program once. Started again by a test, this program is a client.
+func TestMain(m *testing.M) {
+	if url := os.Getenv(clientVar); url != "" {
+		os.Exit(holdAsChild(url))
+	}
+	os.Exit(buildAndRun(m))
+}
 
 func buildAndRun(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "lastseen-faults-*")

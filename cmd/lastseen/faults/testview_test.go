@@ -64,6 +64,7 @@ type view struct {
 	id      string
 	asOf    lastseen.Instant // all was told up to here
 	partly  bool             // more was told since, but not all up to a later time
+	newest  lastseen.Instant // when the last event was received
 	checked time.Time
 	stats   viewStats
 	lags    feedLags
@@ -96,6 +97,7 @@ func (v *view) connect() {
 // apply notes an event.
 func (v *view) apply(e feedEvent) {
 	v.stats.events++
+	v.newest = lastseen.InstantOf(e.received)
 	asOf, err := lastseen.ParseTime(e.AsOf)
 	switch {
 	case err != nil:
@@ -209,13 +211,20 @@ func (v *view) checkAll(now time.Time) {
 	}
 }
 
-// check compares a user with the state that they have had for certain.
+// check compares a user with the state that they have had for certain. Users may have decayed after the time up to which
+// everything was told: events can have changes that are later than as_of.
 func (v *view) check(user string, known told, state ack) {
 	right := told{v.thresholds.Presence(user, state.state, v.asOf).Status, state.state}
 	if !known.state.Known() && state.state.Left {
 		return // the leave of a user never seen before is not a change
 	}
-	if !known.same(right) || known.state.Compare(state.state) > 0 {
+	decay := known.state.At.Add(v.thresholds.Green)
+	if known.status == lastseen.Grey {
+		decay = known.state.At.Add(v.thresholds.Yellow)
+	}
+	early := known.state == state.state && !known.state.Left && known.status != lastseen.Green &&
+		v.asOf < decay && decay <= v.newest.Add(clockTolerance)
+	if !known.same(right) && !early || known.state.Compare(state.state) > 0 {
 		const text = "%s: %s was told as %s %+v, but is %s %+v, acknowledged at %s, as of %s, known at %s"
 		v.ledger.note(violation{fmt.Sprintf(text, v.name, user, known.status, known.state, right.status, right.state,
 			state.received.Format(time.StampMilli), v.asOf, v.checked.Format(time.StampMilli)), &state})

@@ -34,7 +34,7 @@ func TestValues(t *testing.T) {
 
 func TestBodyMemorySetting(t *testing.T) {
 	for text, want := range map[string]int64{
-		"16MiB": 16 << 20, "1024MiB": 1 << 30, "1GiB": 1 << 30,
+		"24MiB": 24 << 20, "1024MiB": 1 << 30, "1GiB": 1 << 30,
 		"1024GiB": 1 << 40,
 	} {
 		c, err := loadText(t, "body-memory: "+text)
@@ -59,4 +59,26 @@ func TestAllowedHosts(t *testing.T) {
 	require.Equal(t,
 		[]string{`lastseen.yaml:1: allowed-hosts: "https://a.example" is not a host name: use presence.example.com, or *.example.com for all names that end in it, in lower case and without a port; use ` + hosts.Takes},
 		problemsOf(t, "allowed-hosts: https://a.example"))
+}
+
+// TestWebSocketSettings checks bounds, and that a limit within another one is not larger.
+func TestWebSocketSettings(t *testing.T) {
+	for content, problem := range map[string]string{
+		"disconnect-grace: 61s": "disconnect-grace is 61s (lastseen.yaml:1): the maximum is 1m",
+		"connect-drain: 601s":   "connect-drain is 601s (lastseen.yaml:1): the maximum is 10m",
+		"max-connections: 10\nmax-websockets: 11": "max-websockets is 11 (lastseen.yaml:2) and max-connections is 10 " +
+			"(lastseen.yaml:1): WebSocket connections are part of max-connections, so max-websockets cannot exceed it",
+	} {
+		require.Equal(t, []string{problem}, problemsOf(t, content))
+	}
+	c, err := loadText(t, "disconnect-grace: 1m\nconnect-drain: 10m\nmax-connections: 10\nmax-websockets: 10\n"+
+		"max-address-websockets: off\nnamespaces:\n  chat:\n    show-kinds: on\n    ping-interval: 7s\n")
+	require.NoError(t, err)
+	require.Equal(t, time.Minute, c.DisconnectGrace)
+	require.Zero(t, c.MaxAddressWebsockets)
+	require.True(t, c.Namespace("chat").ForAPI().ShowKinds)
+	require.False(t, c.ForAPI().ShowKinds)
+	require.Equal(t, 7*time.Second, c.Connections("chat").PingInterval)
+	require.Equal(t, 30*time.Second, c.Connections("other").PingInterval)
+	requireRoundTrip(t, c)
 }

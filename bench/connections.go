@@ -1,0 +1,256 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	fewConnections  = 5000   // from which on the memory is measured
+	manyConnections = 18_000 // of one server
+	allConnections  = 45_000 // of three servers together
+
+	pingInterval = 30 * time.Second // of lastseen by default; what it advises is 0.9 of it on average
+	// beatTime is how long heartbeats are measured, in units of -duration: longer than from one to the next.
+	beatTime = 15
+)
+
+// The metrics of a Go program.
+const (
+	heapMetric  = "go_memstats_heap_inuse_bytes"
+	stackMetric = "go_memstats_stack_inuse_bytes"
+)
+
+// launchHolding starts some of cmd/lastseen, with metrics, on a Redis of their own.
+func (f *fixture) launchHolding(name string, n int) (group, error) {
+	redis, err := f.launchRedis(name + ", Redis")
+	if err != nil {
+		return nil, err
+	}
+	binary, err := f.build()
+	if err != nil {
+		return nil, err
+	}
+	var all group
+	for i := range n {
+		port, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		s, err := f.launchWith(redis, fmt.Sprintf("%s %d", name, i), binary,
+			"--admin-listen", "127.0.0.1:"+port, "--rate-limit", "off")
+		if err != nil {
+			return nil, err
+		}
+		s.admin = "http://127.0.0.1:" + port
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// launchCentrifuge starts a server of the library of Centrifugo.
+func (f *fixture) launchCentrifuge() (group, error) {
+	s, err := f.launchServe("centrifuge", "", "--centrifuge")
+	if err != nil {
+		return nil, err
+	}
+	s.admin = s.url
+	return group{s}, nil
+}
+
+// holding is servers whose clients hold connections.
+type holding struct {
+	group
+	*audience
+	rss, inUse float64 // bytes of each connection
+}
+
+// holding connects n clients to servers, and measures the memory of those after the first fewConnections.
+func (f *fixture) holding(servers group, protocol string, n int) (*holding, error) {
+	h := &holding{group: servers, audience: newAudience(protocol, servers.urls())}
+	few := f.tenth(fewConnections)
+	f.logf("%s: %d connections", servers[0].name, n)
+	if err := h.grow(f.ctx, few); err != nil {
+		return nil, err
+	}
+	rss, inUse, err := h.memory(f.ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.grow(f.ctx, n); err != nil {
+		return nil, err
+	}
+	h.rss, h.inUse, err = h.memory(f.ctx)
+	more := float64(n - few)
+	h.rss, h.inUse = (h.rss-rss)/more, (h.inUse-inUse)/more
+	return h, err
+}
+
+// memory returns the memory of all servers: what is resident once it has settled, and heap and stacks in use.
+func (g group) memory(ctx context.Context) (rss, inUse float64, err error) {
+	if rss, err = waitSettled(ctx, g.rss); err != nil {
+		return 0, 0, err
+	}
+	for _, s := range g {
+		heap, err := s.number(ctx, heapMetric)
+		if err != nil {
+			return 0, 0, err
+		}
+		stacks, err := s.number(ctx, stackMetric)
+		if err != nil {
+			return 0, 0, err
+		}
+		inUse += heap + stacks
+	}
+	return rss, inUse, nil
+}
+
+// number returns a metric of the server without labels, after a garbage collection.
+func (s *server) number(ctx context.Context, name string) (float64, error) {
+	path := memoryPath
+	if s.admin != s.url {
+		if _, err := get(ctx, s.admin+"/debug/pprof/heap?gc=1"); err != nil {
+			return 0, err
+		}
+		path = "/metrics"
+	}
+	text, err := get(ctx, s.admin+path)
+	if err != nil {
+		return 0, err
+	}
+	return numberAfter(append([]byte("\n"), text...), "\n"+name+" ")
+}
+
+// heartbeats measures the CPU time of connections on which nothing happens but pings of the servers. A unit is a
+// minute of a user.
+func (f *fixture) heartbeats(h *holding) measureFunc {
+	return func(ctx context.Context, d time.Duration) (measurement, error) {
+		before, err := h.beats(ctx)
+		if err != nil {
+			return measurement{}, err
+		}
+		clients, err := h.cpu()
+		if err != nil {
+			return measurement{}, err
+		}
+		begun := time.Now()
+		m, err := h.withCPU(func() (measurement, error) { return measurement{}, pause(ctx, beatTime*d) })
+		if err != nil {
+			return m, err
+		}
+		m.elapsed = time.Since(begun)
+		m.units = float64(h.users) * m.elapsed.Minutes()
+		after, err := h.beats(ctx)
+		used, cpuErr := h.cpu()
+		seen := h.sum()
+		if seen.Open != h.users || seen.Welcomed != h.users {
+			const lost = "%d of %d connections are open; the others: %v"
+			err = errors.Join(err, fmt.Errorf(lost, seen.Open, h.users, seen.Ended))
+		}
+		m.load, m.loadCPUs = used-clients, 2
+		m.beats, m.memory, m.inUse = after-before, h.rss, h.inUse
+		m.command = fmt.Sprintf("%d connections in %d processes, idle", h.users, len(h.parts))
+		m.note = fmt.Sprintf("%d connections; %.0f heartbeats recorded in %s; %.1f KiB each resident, %.1f in use",
+			h.users, m.beats, m.elapsed.Round(time.Second), h.rss/1024, h.inUse/1024)
+		return m, errors.Join(err, cpuErr)
+	}
+}
+
+// beats returns how many heartbeats the servers have recorded.
+func (h *holding) beats(ctx context.Context) (sum float64, err error) {
+	if h.protocol == centrifugeProtocol {
+		return 0, nil
+	}
+	for _, s := range h.group {
+		n, err := s.number(ctx, `lastseen_batch_members_sum{kind="ping"}`)
+		if err != nil {
+			return 0, err
+		}
+		sum += n
+	}
+	return sum, nil
+}
+
+// connected sets up n clients of lastseen servers.
+func (f *fixture) connected(servers, n int) setup {
+	return func() (measureFunc, error) {
+		n := f.tenth(n)
+		all, err := f.launchHolding(fmt.Sprintf("holding %d", n), servers)
+		if err != nil {
+			return nil, err
+		}
+		h, err := f.holding(all, lastseenProtocol, n)
+		if err != nil {
+			return nil, err
+		}
+		return f.heartbeats(h), nil
+	}
+}
+
+// connectedToCentrifuge sets up as many clients of a server of Centrifugo's library.
+func (f *fixture) connectedToCentrifuge() (measureFunc, error) {
+	all, err := f.launchCentrifuge()
+	if err != nil {
+		return nil, err
+	}
+	h, err := f.holding(all, centrifugeProtocol, f.tenth(manyConnections))
+	if err != nil {
+		return nil, err
+	}
+	return f.heartbeats(h), nil
+}
+
+// pinging sets up as many users who ping over HTTP as advised, each with one request.
+func (f *fixture) pinging() (measureFunc, error) {
+	n := f.tenth(manyConnections)
+	few := *f
+	few.ids = f.ids[:n*idSize]
+	servers, err := f.launchHolding("pinging", 1)
+	if err != nil {
+		return nil, err
+	}
+	perSecond := int(float64(n) / (0.9 * pingInterval.Seconds()))
+	return func(ctx context.Context, d time.Duration) (measurement, error) {
+		m, err := servers.withCPU(func() (measurement, error) {
+			return few.openLoop(ctx, servers[0], openPing(), perSecond, beatTime*d)
+		})
+		m.beats = m.units
+		m.units = float64(n) * m.elapsed.Minutes()
+		m.p50, m.p99 = 0, 0
+		return m, err
+	}, nil
+}
+
+// pingingInBulk sets up as many users who ping in one request a second, as many as heartbeats of connections are.
+func (f *fixture) pingingInBulk() (measureFunc, error) {
+	servers, err := f.launchHolding("pinging in bulk", 1)
+	if err != nil {
+		return nil, err
+	}
+	n := f.tenth(manyConnections)
+	perSecond := int(float64(n) / (0.9 * 25))
+	return func(ctx context.Context, d time.Duration) (measurement, error) {
+		return servers.withCPU(func() (measurement, error) {
+			begun, place := time.Now(), 0
+			for i := range beatTime * int(d.Seconds()) {
+				if err := pause(ctx, time.Until(begun.Add(time.Duration(i)*time.Second))); err != nil {
+					return measurement{}, err
+				}
+				var body bytes.Buffer
+				for range perSecond {
+					body.Write(f.ids.lines(place, place+1, 1, nil))
+					place = (place + 1) % n
+				}
+				if err := sendLines(ctx, servers[0].url, randomNS, body.Bytes(), perSecond); err != nil {
+					return measurement{}, err
+				}
+			}
+			m := measurement{elapsed: time.Since(begun), beats: float64(perSecond * beatTime * int(d.Seconds()))}
+			m.units, m.command = m.beats, fmt.Sprintf("NDJSON, %d users in one request a second", perSecond)
+			return m, nil
+		})
+	}, nil
+}

@@ -1,0 +1,104 @@
+package deploy_test
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// startHAProxy starts the HAProxy of the deployment in front of one server, until the test ends, and returns the URL of
+// the API. The two other servers of the file are left out.
+func startHAProxy(t *testing.T, s server) (api string) {
+	t.Helper()
+	haproxy := tool(t, "haproxy", "haproxy")
+	address, path, _ := strings.Cut(strings.TrimPrefix(s.api, "http://"), "/")
+	listen := freeAddress(t)
+	text := string(read(t, "haproxy.cfg"))
+	for old, changed := range map[string]string{
+		"bind :8080\n": "bind " + listen + "\n", "127.0.0.1:8081": address,
+		"    server lastseen2 127.0.0.1:8082 check\n": "", "    server lastseen3 127.0.0.1:8083 check\n": "",
+		"log stdout format raw local0 notice": "log stdout format raw local0 emerg",
+	} {
+		require.Contains(t, text, old)
+		text = strings.ReplaceAll(text, old, changed)
+	}
+	file := filepath.Join(t.TempDir(), "haproxy.cfg")
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	command := exec.Command(haproxy, "-db", "-q", "-f", file)
+	command.Stderr = os.Stderr
+	require.NoError(t, command.Start())
+	t.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait() // reports the kill
+	})
+	url := "http://" + listen
+	require.Eventually(t, func() bool {
+		response, err := http.Get(url + "/readyz")
+		if err != nil {
+			return false
+		}
+		return response.Body.Close() == nil && response.StatusCode == http.StatusOK
+	}, patience, 20*time.Millisecond)
+	return url + "/" + path
+}
+
+// freeAddress returns an address of this machine that nothing listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	return listener.Addr().String()
+}
+
+// TestHAProxyPassesChanges follows changes through a real HAProxy: each event arrives before the next one happens.
+func TestHAProxyPassesChanges(t *testing.T) {
+	tool(t, "haproxy", "haproxy")
+	s := startServer(t, buildServer(t), "--store", filepath.Join(t.TempDir(), "data.db"))
+	url := startHAProxy(t, s) + "/chat"
+	stream := followThrough(t, url+"/changes?user=alice", "")
+	require.Contains(t, stream.next(t, "changes"), `"status":"grey"`)
+	status, _ := request(t, http.MethodPost, url+"/users/alice/ping", "")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, stream.next(t, "changes"), `"status":"green"`)
+	status, body := request(t, http.MethodGet, url+"/lookup?user=a%2Fb", "")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, body, `"a/b"`)
+}
+
+// TestHAProxyChecksItself: HAProxy accepts the file as it is, without a warning.
+func TestHAProxyChecksItself(t *testing.T) {
+	require.Empty(t, run(t, ".", tool(t, "haproxy", "haproxy"), "-c", "-q", "-dW", "-f", "haproxy.cfg"))
+}
+
+// TestProxiesWaitLongEnough: each proxy waits longer than a long poll takes, and than the time between two events of a
+// stream or between two pings of a WebSocket.
+func TestProxiesWaitLongEnough(t *testing.T) {
+	for name, pattern := range map[string]string{
+		"nginx.conf changes":     `/changes\$ \{\s+limit_conn followers \d+;\s+proxy_read_timeout (\d+)s;`,
+		"nginx.conf connect":     `/connect\$ \{\s+limit_conn followers \d+;\s+proxy_read_timeout (\d+)s;`,
+		"haproxy.cfg of clients": `(?m)^    timeout client (\d+)s$`,
+		"haproxy.cfg of servers": `(?m)^    timeout server (\d+)s$`,
+		"haproxy.cfg of tunnels": `(?m)^    timeout tunnel (\d+)s$`,
+	} {
+		file, _, _ := strings.Cut(name, " ")
+		timeout, err := strconv.Atoi(find(t, file, pattern))
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, timeout, 60, name)
+	}
+	require.NotContains(t, string(read(t, "nginx.conf")), "proxy_ignore_headers", "X-Accel-Buffering must have an effect")
+}
+
+// TestNginxPassesNoOtherUpgrade: only upgrades to WebSocket reach the servers.
+func TestNginxPassesNoOtherUpgrade(t *testing.T) {
+	require.Equal(t, "websocket", find(t, "nginx.conf", `"~\*\^websocket\$" (\w+);`))
+	require.Equal(t, "$upgrade", find(t, "nginx.conf", `proxy_set_header Upgrade (\S+);`))
+}

@@ -1,0 +1,271 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/lastseen/lastseen/store"
+)
+
+// Change says which users to watch besides, and which not to watch any longer.
+type Change struct {
+	Add    []string      // duplicates count once; users who are watched already are added again
+	Remove []string      // users who are not watched are ignored, and those in Add are watched
+	After  []store.Place // users in Add continue from there; nil to begin with a snapshot of them
+}
+
+// Change changes which users are watched. If it adds any, the batch has them first, in the order of Add, and then all
+// other users of whom there is something to return: its places fit all users, and a query after them continues. With
+// After, the batch has only those of the added users who changed since, or all of them if that is not known. The batch
+// has Reset if the other users get a reset: it has all of them then. If the watcher has not returned a batch yet, it has
+// all of them, too.
+//
+// If Change only removes users, the batch has no users, and the places up to which everything was returned; none if that
+// is nothing. A user who is not watched any more is in no later batch.
+//
+// Change reads from the store to add users, and does not wait for the turn of a reset. If it returns an error, the
+// watcher watches what it did before. Errors are ErrTooManyWatches, ErrTooManyUsers, ErrEveryone and those of the store.
+func (w *Watcher) Change(ctx context.Context, c Change) (Batch, error) {
+	if w.everyone {
+		return Batch{}, ErrEveryone
+	}
+	add, gone := unique(c.Add), w.among(setOf(c.Remove, c.Add))
+	cost := len(w.users) - len(gone.at) + len(add)
+	if err := w.hub.charge(cost, cost-w.cost); err != nil {
+		return Batch{}, err
+	}
+	b, err := w.change(ctx, add, gone, c.After)
+	if err != nil {
+		w.hub.watches.Add(int64(w.cost - cost))
+		return Batch{}, err
+	}
+	w.cost = cost
+	return b, nil
+}
+
+// Len returns the number of users who are watched; 1 for everyone.
+func (w *Watcher) Len() int { return w.cost }
+
+// charge counts more or fewer watches for a watcher that then has so many.
+func (h *Hub) charge(cost, more int) error {
+	if cost > store.MaxWatched {
+		return ErrTooManyUsers
+	}
+	if h.watches.Add(int64(more)) > int64(h.o.MaxWatches) && more > 0 {
+		h.watches.Add(-int64(more))
+		return ErrTooManyWatches
+	}
+	return nil
+}
+
+func (w *Watcher) change(ctx context.Context, add []string, gone gone, after []store.Place) (Batch, error) {
+	if len(add) == 0 {
+		return w.remove(gone)
+	}
+	// A watcher of the added users alone begins, or continues, as any other. When both have been given everything, one
+	// takes over the users of the other.
+	added := &Watcher{hub: w.hub, f: w.f, users: add, places: slices.Clone(after), wake: make(chan struct{}, 1)}
+	added.lost = after != nil && len(after) == 0
+	defer added.leave()
+	var news, others gathered
+	for {
+		err := added.drain(ctx, &news)
+		if err == nil {
+			err = w.drain(ctx, &others)
+		}
+		if err == nil {
+			var b Batch
+			var done bool
+			if b, done, err = w.merge(added, &news, &others, gone); done {
+				return b, nil
+			}
+		}
+		if err != nil {
+			w.lose(&others)
+			return Batch{}, err
+		}
+	}
+}
+
+// drain gathers everything that there is for a watcher, until it is attached.
+func (w *Watcher) drain(ctx context.Context, g *gathered) error {
+	for {
+		if err := w.over(ctx); err != nil {
+			return err
+		}
+		b, ok, err := w.step(ctx, math.MaxInt)
+		if err != nil {
+			return err
+		}
+		if ok {
+			g.add(b)
+		}
+		w.f.mu.Lock()
+		done := w.attached && !w.unread()
+		w.f.mu.Unlock()
+		if done {
+			return nil
+		}
+	}
+}
+
+// merge gathers the rest for both watchers and takes over the users of the other. It returns false if one of them has
+// to be drained again.
+func (w *Watcher) merge(added *Watcher, news, others *gathered, gone gone) (Batch, bool, error) {
+	f := w.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil || !w.attached || !added.attached {
+		return Batch{}, false, f.err
+	}
+	if err := errors.Join(added.takeRest(news), w.takeRest(others)); err != nil {
+		return Batch{}, false, err
+	}
+	w.drop(gone)
+	w.adopt(added)
+	b := Batch{Users: news.updates(nil), Reset: others.reset, AsOf: f.asOf, Places: w.places}
+	b.Snapshot = others.snapshot && !others.reset
+	b.Users = append(b.Users, others.updates(gone.names)...)
+	return b, true, nil
+}
+
+// takeRest gathers everything that is in memory. The caller holds the follower's lock, as for drop and adopt.
+func (w *Watcher) takeRest(g *gathered) error {
+	users, err := w.takeUsers(math.MaxInt)
+	g.add(Batch{Users: users})
+	return err
+}
+
+// remove is change without users to add.
+func (w *Watcher) remove(gone gone) (Batch, error) {
+	w.f.mu.Lock()
+	defer w.f.mu.Unlock()
+	if w.f.err != nil {
+		return Batch{}, w.f.err
+	}
+	w.drop(gone)
+	return Batch{AsOf: w.f.asOf, Places: w.places}, nil
+}
+
+// gone are users who are not watched any longer.
+type gone struct {
+	names set   // also of users who were not watched
+	at    []int // where they are among the users of the watcher
+}
+
+// among finds users of the watcher.
+func (w *Watcher) among(names set) gone {
+	g := gone{names: names}
+	for k, user := range w.users {
+		if _, ok := names[user]; ok {
+			g.at = append(g.at, k)
+		}
+	}
+	return g
+}
+
+// drop removes users.
+func (w *Watcher) drop(gone gone) {
+	if len(gone.at) == 0 {
+		return
+	}
+	w.users = without(w.users, gone.at)
+	if !w.attached {
+		return
+	}
+	for _, k := range gone.at {
+		w.f.m.unwatch(w.watches[k])
+		w.watches[k].w = nil
+	}
+	w.watches = without(w.watches, gone.at)
+	w.dirty = slices.DeleteFunc(w.dirty, func(t *watch) bool { return t.w == nil })
+}
+
+// without returns a new list without what is at some places, which are in order.
+func without[T any](list []T, at []int) []T {
+	rest := make([]T, 0, len(list)-len(at))
+	from := 0
+	for _, k := range at {
+		rest = append(rest, list[from:k]...)
+		from = k + 1
+	}
+	return append(rest, list[from:]...)
+}
+
+// adopt takes over the users of another watcher. Both are attached and were given everything.
+func (w *Watcher) adopt(other *Watcher) {
+	for _, t := range other.watches {
+		moved := *t // those of the other are in one piece of memory
+		moved.w = w
+		t.user.watches[t.index] = &moved
+		w.watches = append(w.watches, &moved)
+	}
+	w.users = append(w.users, other.users...)
+	other.watches = nil
+}
+
+// lose has a watcher begin again if it was given something that nobody got.
+func (w *Watcher) lose(g *gathered) {
+	if !g.any {
+		return
+	}
+	w.f.mu.Lock()
+	defer w.f.mu.Unlock()
+	w.detach()
+	if w.lost = !g.snapshot; !w.lost {
+		w.places, w.told = nil, false
+	}
+	w.signal()
+}
+
+func (w *Watcher) leave() {
+	w.f.mu.Lock()
+	defer w.f.mu.Unlock()
+	w.detach()
+}
+
+type set map[string]struct{}
+
+func setOf(lists ...[]string) set {
+	s := set{}
+	for _, list := range lists {
+		for _, name := range list {
+			s[name] = struct{}{}
+		}
+	}
+	return s
+}
+
+// gathered is what several batches say together.
+type gathered struct {
+	users           map[string]Update
+	names           []string // in the order of their first updates
+	any             bool     // there was a batch
+	snapshot, reset bool
+}
+
+func (g *gathered) add(b Batch) {
+	if b.Snapshot || b.Reset || g.users == nil {
+		g.users, g.names = map[string]Update{}, nil
+	}
+	g.snapshot, g.reset = g.snapshot || b.Snapshot, g.reset || b.Reset
+	for _, u := range b.Users {
+		if _, ok := g.users[u.User]; !ok {
+			g.names = append(g.names, u.User)
+		}
+		g.users[u.User] = u
+	}
+	g.any = g.any || len(b.Users) > 0 || b.Snapshot || b.Reset
+}
+
+// updates returns the newest update of each user, except of some.
+func (g *gathered) updates(except set) (updates []Update) {
+	for _, name := range g.names {
+		if _, ok := except[name]; !ok {
+			updates = append(updates, g.users[name])
+		}
+	}
+	return updates
+}

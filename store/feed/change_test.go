@@ -1,0 +1,472 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+func (w *world) change(watcher *Watcher, c Change) Batch {
+	w.t.Helper()
+	b, err := watcher.Change(w.t.Context(), c)
+	require.NoError(w.t, err)
+	return b
+}
+
+// order lists the users of a batch in its order.
+func order(b Batch) []string {
+	list := []string{}
+	for _, u := range b.Users {
+		list = append(list, u.User)
+	}
+	return list
+}
+
+// TestChange: a watcher that begins with nobody adds users and removes them.
+func TestChange(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.set("ann", lastseen.Green)
+		watcher := w.watch(Query{Users: []string{}})
+		b := w.poll(watcher, 10)
+		require.Empty(w.t, b.Users)
+		require.NotEmpty(w.t, b.Places)
+		require.Zero(w.t, watcher.Len())
+
+		b = w.change(watcher, Change{Add: []string{"bob", "ann", "bob"}})
+		require.Equal(w.t, []string{"bob", "ann"}, order(b))
+		require.Equal(w.t, []string{"ann green", "bob grey"}, names(b))
+		require.False(w.t, b.More || b.Reset)
+		require.Equal(w.t, 2, watcher.Len())
+		require.Empty(w.t, w.poll(watcher, 10).Users)
+
+		w.set("bob", lastseen.Yellow)
+		w.set("eve", lastseen.Green)
+		b = w.change(watcher, Change{Add: []string{"eve"}, Remove: []string{"ann", "nobody"}})
+		require.Equal(w.t, []string{"eve", "bob"}, order(b), "with what changed for the others")
+		require.Equal(w.t, []string{"bob yellow", "eve green"}, names(b))
+		require.Empty(w.t, w.poll(watcher, 10).Users)
+		w.set("ann", lastseen.Yellow)
+		w.set("eve", lastseen.Grey)
+		time.Sleep(time.Second)
+		require.Equal(w.t, []string{"eve grey"}, names(w.poll(watcher, 10)))
+
+		w.set("eve", lastseen.Green)
+		w.set("bob", lastseen.Green)
+		time.Sleep(time.Second)
+		b = w.change(watcher, Change{Remove: []string{"eve"}})
+		require.Empty(w.t, b.Users)
+		require.NotEmpty(w.t, b.Places)
+		require.Equal(w.t, []string{"bob green"}, names(w.poll(watcher, 10)), "nothing of those removed")
+		require.Equal(w.t, Stats{Namespaces: 1, Watchers: 1, Watches: 1, Entries: w.Stats().Entries}, w.Stats())
+		watcher.Close()
+		require.Zero(w.t, w.Stats().Watches)
+	})
+}
+
+// TestChangeBeforeFirstBatch: the first batch has all users, and a removal has none.
+func TestChangeBeforeFirstBatch(t *testing.T) {
+	inWorld(t, 2, func(w *world) {
+		watcher := w.watch(Query{Users: []string{"ann", "bob"}})
+		b := w.change(watcher, Change{Remove: []string{"ann"}})
+		require.Equal(w.t, Batch{AsOf: b.AsOf}, b)
+		b = w.change(watcher, Change{Add: []string{"eve"}})
+		require.True(w.t, b.Snapshot)
+		require.Equal(w.t, []string{"eve", "bob"}, order(b))
+		require.Empty(w.t, w.poll(watcher, 10).Users)
+	})
+}
+
+// TestChangeOfEveryone: a watcher of everyone stays one.
+func TestChangeOfEveryone(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		_, err := w.watch(Query{Everyone: true}).Change(w.t.Context(), Change{Add: []string{"ann"}})
+		require.ErrorIs(w.t, err, ErrEveryone)
+	})
+}
+
+// TestChangeAfterPlaces: users who are added continue from a place, or begin again.
+func TestChangeAfterPlaces(t *testing.T) {
+	inWorld(t, 2, func(w *world) {
+		w.set("ann", lastseen.Green)
+		w.set("eve", lastseen.Green)
+		watcher := w.watch(Query{Users: []string{"bob"}})
+		w.poll(watcher, 10)
+		after := w.change(watcher, Change{Add: []string{"ann", "eve"}}).Places
+		w.change(watcher, Change{Remove: []string{"ann", "eve"}})
+		w.set("ann", lastseen.Yellow)
+		w.set("bob", lastseen.Yellow)
+		time.Sleep(time.Second)
+		b := w.change(watcher, Change{Add: []string{"eve", "ann"}, After: after})
+		require.Equal(w.t, []string{"ann yellow", "bob yellow"}, names(b), "those who changed")
+		w.set("eve", lastseen.Yellow)
+		time.Sleep(time.Second)
+		require.Equal(w.t, []string{"eve yellow"}, names(w.poll(watcher, 10)))
+
+		time.Sleep(keptTime + time.Second) // not in memory any more
+		b = w.change(watcher, Change{Add: []string{"eve", "ann"}, After: after})
+		require.Equal(w.t, []string{"ann yellow", "eve yellow"}, names(b), "read from the store")
+		for _, foreign := range [][]store.Place{{}, {"x", "y"}, {"1.0.0"}} {
+			b = w.change(watcher, Change{Add: []string{"zoe", "ann"}, After: foreign})
+			require.Equal(w.t, []string{"zoe", "ann"}, order(b), "all, since what changed is not known")
+			require.False(w.t, b.Reset, "nothing happened to bob")
+		}
+	})
+}
+
+// TestChangeAddsAgain: the places of a change fit the users who were added, also if these had changed just before.
+func TestChangeAddsAgain(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		watcher := w.watch(Query{Users: []string{"bob"}})
+		w.poll(watcher, 10)
+		w.set("ann", lastseen.Green) // the watcher has not got so far
+		b := w.change(watcher, Change{Add: []string{"ann"}})
+		require.Equal(w.t, []string{"ann green"}, names(b))
+		w.set("ann", lastseen.Grey)
+		watcher.Close()
+		time.Sleep(time.Second)
+		next := w.poll(w.watch(Query{Users: []string{"ann", "bob"}, After: b.Places}), 10)
+		require.Equal(w.t, []string{"ann grey"}, names(next), "different from the snapshot")
+	})
+}
+
+// TestChangeLimits: users are counted once, and a change that is refused changes nothing.
+func TestChangeLimits(t *testing.T) {
+	many := func(n int) (users []string) {
+		for k := range n {
+			users = append(users, fmt.Sprint("user", k))
+		}
+		return users
+	}
+	inWorld(t, 1, func(w *world) {
+		first, second := w.watch(Query{Users: many(3)}), w.watch(Query{Users: []string{}})
+		w.poll(first, 10)
+		for _, add := range [][]string{many(8), {"a", "b", "c", "d", "e", "f", "g", "h"}} {
+			_, err := second.Change(w.t.Context(), Change{Add: add})
+			require.ErrorIs(w.t, err, ErrTooManyWatches)
+			require.NotErrorIs(w.t, err, ErrTooManyUsers)
+			require.Equal(w.t, 3, w.Stats().Watches)
+		}
+		w.change(second, Change{Add: many(7)})
+		w.change(second, Change{Add: many(7), Remove: many(9)})
+		require.Equal(w.t, 10, w.Stats().Watches)
+		w.change(first, Change{Add: []string{"x", "y"}, Remove: many(2)})
+		require.Equal(w.t, 10, w.Stats().Watches)
+		w.change(first, Change{Remove: many(100)})
+		w.change(second, Change{Add: []string{"z"}})
+		require.Equal(w.t, 10, w.Stats().Watches)
+		w.set("user1", lastseen.Green)
+		w.set("z", lastseen.Green)
+		time.Sleep(time.Second)
+		require.Equal(w.t, []string{"user1 green", "z green"}, names(w.poll(second, 10)))
+		require.Empty(w.t, w.poll(first, 10).Users)
+	}, func(o *Options) { o.MaxWatches = 10 })
+	inWorld(t, 1, func(w *world) {
+		watcher := w.watch(Query{Users: many(store.MaxWatched)})
+		for range 2 {
+			_, err := watcher.Change(w.t.Context(), Change{Add: []string{"x"}})
+			require.ErrorIs(w.t, err, ErrTooManyUsers)
+			w.poll(watcher, 10)
+		}
+		w.change(watcher, Change{Add: []string{"x"}, Remove: []string{"user7"}})
+		require.Equal(w.t, store.MaxWatched, watcher.Len())
+	})
+}
+
+// TestChangeThatFails: after an error the watcher watches what it did, and misses nothing.
+func TestChangeThatFails(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		begun, fresh := w.watch(Query{Users: []string{"ann"}}), w.watch(Query{Users: []string{"ann"}})
+		w.poll(begun, 10)
+		w.poll(begun, 10)
+		w.set("ann", lastseen.Green)
+		time.Sleep(time.Second)
+		w.fail(store.ErrUnavailable)
+		for _, watcher := range []*Watcher{begun, fresh} {
+			_, err := watcher.Change(w.t.Context(), Change{Add: []string{"bob"}, Remove: []string{"ann"}})
+			require.ErrorIs(w.t, err, store.ErrUnavailable)
+			require.Equal(w.t, 1, watcher.Len())
+		}
+		w.change(begun, Change{Remove: []string{"nobody"}})
+		require.Equal(w.t, 2, w.Stats().Watches)
+		w.fail(nil)
+		time.Sleep(time.Second)
+		require.Equal(w.t, []string{"ann green"}, names(w.poll(begun, 10)))
+		require.Equal(w.t, []string{"ann green"}, names(w.poll(fresh, 10)))
+		w.set("bob", lastseen.Green)
+		time.Sleep(time.Second)
+		require.Empty(w.t, w.poll(begun, 10).Users)
+
+		ctx, cancel := context.WithCancel(w.t.Context())
+		cancel()
+		_, err := begun.Change(ctx, Change{Add: []string{"bob"}})
+		require.ErrorIs(w.t, err, context.Canceled)
+		require.Equal(w.t, []string{"bob green"}, names(w.change(begun, Change{Add: []string{"bob"}})))
+	})
+}
+
+// TestChangeThatFailsHalfway: what was read for the users who are watched, and not returned, comes as a reset.
+func TestChangeThatFailsHalfway(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		w.bounds.entries = 0 // nothing is in memory
+		for _, begun := range []bool{true, false} {
+			watcher := w.watch(Query{Users: []string{"ann"}})
+			if begun {
+				w.poll(watcher, 10)
+			}
+			failing := &gathered{}
+			_, _, err := watcher.step(w.t.Context(), 10)
+			require.NoError(w.t, err)
+			failing.add(Batch{Snapshot: !begun, Users: []Update{{User: "ann"}}})
+			watcher.lose(failing)
+			b := w.poll(watcher, 10)
+			require.Equal(w.t, begun, b.Reset)
+			require.Equal(w.t, !begun, b.Snapshot)
+			require.Len(w.t, b.Users, 1)
+		}
+	})
+}
+
+// TestChangeAfterReset: a watcher that has to begin again does so with the change.
+func TestChangeAfterReset(t *testing.T) {
+	inWorld(t, 2, func(w *world) {
+		watcher := w.watch(Query{Users: []string{"ann", "bob"}})
+		w.poll(watcher, 10)
+		w.beginAgain(true)
+		w.set("bob", lastseen.Green)
+		time.Sleep(time.Second)
+		b := w.change(watcher, Change{Add: []string{"eve"}, Remove: []string{"ann"}})
+		require.True(w.t, b.Reset)
+		require.Equal(w.t, []string{"eve", "bob"}, order(b))
+		require.Equal(w.t, 1, w.count().resets)
+		require.Nil(w.t, w.next(watcher, 10, time.Minute))
+
+		w.beginAgain(true)
+		time.Sleep(time.Second)
+		b = w.change(watcher, Change{Remove: []string{"bob"}})
+		require.Empty(w.t, b.Users)
+		b = w.poll(watcher, 10)
+		require.True(w.t, b.Reset)
+		require.Equal(w.t, []string{"eve"}, order(b))
+	})
+}
+
+// TestChangeFarBehind: a change gives a slow watcher everything.
+func TestChangeFarBehind(t *testing.T) {
+	inWorld(t, 2, func(w *world) {
+		w.bounds.entries = 5
+		var users []string
+		for k := range 30 {
+			users = append(users, fmt.Sprint("user", k))
+		}
+		watcher := w.watch(Query{Users: users})
+		w.poll(watcher, 10)
+		w.poll(watcher, 10)
+		for _, user := range users {
+			w.set(user, lastseen.Green)
+		}
+		time.Sleep(time.Second)
+		require.Len(w.t, w.poll(watcher, 3).Users, 3)
+		b := w.change(watcher, Change{Add: []string{"ann"}})
+		require.Len(w.t, b.Users, 28)
+		require.False(w.t, b.Reset || b.More)
+	})
+}
+
+// TestNextInterrupted: a call of Next whose context ends takes nothing.
+func TestNextInterrupted(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		watcher := w.watch(Query{Users: []string{"ann"}})
+		w.poll(watcher, 10)
+		w.poll(watcher, 10)
+		ctx, cancel := context.WithCancel(w.t.Context())
+		cancel()
+		w.set("ann", lastseen.Green)
+		time.Sleep(time.Second)
+		for range 3 {
+			_, err := watcher.Next(ctx, 10)
+			require.ErrorIs(w.t, err, context.Canceled)
+		}
+		require.Equal(w.t, []string{"ann green"}, names(*w.next(watcher, 10, time.Second)))
+	})
+}
+
+// client serves a watcher by Take, when it is called by OnReady or when the time has come.
+type client struct {
+	w       *world
+	watcher *Watcher
+	ready   atomic.Int64 // calls of OnReady
+	got     []Batch
+}
+
+func (w *world) client(q Query) *client {
+	c := &client{w: w}
+	q.OnReady = func() { c.ready.Add(1) }
+	c.watcher = w.watch(q)
+	return c
+}
+
+// take takes until there is nothing, and returns when to do it again.
+func (c *client) take() time.Duration {
+	for {
+		b, ok, again, err := c.watcher.Take(c.w.t.Context(), 10)
+		require.NoError(c.w.t, err)
+		if !ok {
+			return again
+		}
+		c.got = append(c.got, b)
+	}
+}
+
+// TestTake: without a goroutine for each watcher, batches come as with Next.
+func TestTake(t *testing.T) {
+	for _, q := range []Query{{Users: []string{"ann"}}, {Everyone: true}} {
+		inWorld(t, 2, func(w *world) {
+			c := w.client(q)
+			require.Zero(w.t, c.take())
+			require.Len(w.t, c.got, 1)
+			require.True(w.t, c.got[0].Snapshot)
+			time.Sleep(time.Minute)
+			require.Zero(w.t, c.ready.Load(), "nothing happened")
+
+			for range 3 {
+				w.set("ann", lastseen.Green)
+				w.set("ann", lastseen.Yellow)
+				time.Sleep(time.Second)
+			}
+			require.Equal(w.t, int64(1), c.ready.Load(), "once until Take is called")
+			again := c.take()
+			require.Positive(w.t, again)
+			require.LessOrEqual(w.t, again, batchEvery)
+			require.Equal(w.t, []string{"ann yellow"}, names(c.got[1]))
+			require.Equal(w.t, again, c.take(), "not yet")
+			time.Sleep(again)
+			require.Zero(w.t, c.take(), "nothing happened")
+			require.Len(w.t, c.got, 2)
+		})
+	}
+}
+
+// TestTakePaces: at most four batches a second are taken.
+func TestTakePaces(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		c := w.client(Query{Users: []string{"ann"}})
+		c.take()
+		w.changeOften("ann", 2*time.Second)
+		for begun := time.Now(); time.Since(begun) < 2*time.Second; {
+			again := c.take()
+			time.Sleep(max(again, 10*time.Millisecond))
+		}
+		require.GreaterOrEqual(w.t, len(c.got), 4)
+		require.LessOrEqual(w.t, len(c.got), 10)
+	})
+}
+
+// TestTakeReset: watchers are called when the feed begins again, and get their turn at random.
+func TestTakeReset(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		c := w.client(Query{Users: []string{"ann"}})
+		c.take()
+		w.random = 0.5
+		w.beginAgain(true)
+		time.Sleep(time.Second)
+		require.Equal(w.t, int64(1), c.ready.Load())
+		again := c.take()
+		require.Equal(w.t, resetSpread/2, again)
+		require.Len(w.t, c.got, 1)
+		time.Sleep(again)
+		c.take()
+		require.True(w.t, c.got[1].Reset)
+
+		w.fail(store.ErrUnavailable)
+		w.beginAgain(true)
+		time.Sleep(time.Second)
+		w.fail(nil)
+		time.Sleep(time.Second)
+		w.fail(store.ErrUnavailable)
+		time.Sleep(c.take())
+		require.Positive(w.t, c.take(), "the store does not work")
+		require.Len(w.t, c.got, 2)
+		w.fail(nil)
+		time.Sleep(c.take())
+		c.take()
+		require.True(w.t, c.got[2].Reset)
+	})
+}
+
+// TestTakeEnds: watchers are called when they end.
+func TestTakeEnds(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		users, everyone := w.client(Query{Users: []string{"ann"}}), w.client(Query{Everyone: true})
+		users.take()
+		everyone.take()
+		w.fakeStore.mu.Lock()
+		w.mode = Off
+		w.fakeStore.mu.Unlock()
+		time.Sleep(2 * time.Second)
+		for _, c := range []*client{users, everyone} {
+			require.Equal(w.t, int64(1), c.ready.Load())
+			_, _, _, err := c.watcher.Take(w.t.Context(), 10)
+			require.ErrorIs(w.t, err, store.ErrNoFeed)
+			_, err = c.watcher.Change(w.t.Context(), Change{Remove: []string{"ann"}})
+			require.True(w.t, errors.Is(err, store.ErrNoFeed) || errors.Is(err, ErrEveryone))
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s, called := newFakeStore(1), 0
+		h := New(Options{Store: s, Settings: func(string) Settings { return Settings{Mode: Auto} }})
+		ctx, cancel := context.WithCancel(t.Context())
+		go h.Run(ctx)
+		watcher, err := h.Watch(ctx, "chat", Query{Users: []string{"ann"}, OnReady: func() { called++ }})
+		require.NoError(t, err)
+		defer watcher.Close()
+		for more := true; more; {
+			_, more, _, err = watcher.Take(ctx, 10)
+			require.NoError(t, err)
+		}
+		cancel()
+		synctest.Wait()
+		require.Equal(t, 1, called)
+		_, _, _, err = watcher.Take(t.Context(), 10)
+		require.ErrorIs(t, err, store.ErrClosed)
+		_, err = watcher.Change(t.Context(), Change{Add: []string{"bob"}})
+		require.ErrorIs(t, err, store.ErrClosed)
+	})
+}
+
+// TestChangesOfOneUser: when watchers come and go, each of the others is still told.
+func TestChangesOfOneUser(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		var all []*Watcher
+		for range 20 {
+			watcher := w.watch(Query{Users: []string{"bob"}})
+			w.poll(watcher, 10)
+			w.change(watcher, Change{Add: []string{"ann"}})
+			all = append(all, watcher)
+		}
+		for k, watcher := range all {
+			if k%3 == 0 {
+				w.change(watcher, Change{Remove: []string{"ann"}})
+			}
+			if k%5 == 0 {
+				w.change(watcher, Change{Add: []string{"ann"}})
+			}
+		}
+		w.set("ann", lastseen.Green)
+		time.Sleep(time.Second)
+		for k, watcher := range all {
+			got := names(w.poll(watcher, 10))
+			require.Equal(w.t, k%3 != 0 || k%5 == 0, slices.Contains(got, "ann green"), "%d: %v", k, got)
+			watcher.Close()
+		}
+	})
+}

@@ -1,0 +1,224 @@
+package filestore
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest"
+)
+
+func onDevice(user, id string, at lastseen.Instant) store.DeviceSighting {
+	return store.DeviceSighting{User: user, ID: id, Kind: lastseen.Web, At: at}
+}
+
+func recordDevices(t testing.TB, s *Store, batch ...store.DeviceSighting) {
+	t.Helper()
+	_, err := s.RecordDevices(context.Background(), "chat", time.Minute, batch)
+	require.NoError(t, err)
+}
+
+// devicesIn returns what a store has of the devices of users, as text.
+func devicesIn(t testing.TB, s *Store, users ...string) (texts []string) {
+	t.Helper()
+	for _, user := range users {
+		d, err := s.ReadDevices(context.Background(), "chat", user)
+		require.NoError(t, err)
+		texts = append(texts, fmt.Sprint(user, d))
+	}
+	return texts
+}
+
+func TestDevicesSurvive(t *testing.T) {
+	t.Parallel()
+	for _, o := range []Options{{Sync: DefaultSync}, {Sync: 0}, {Sync: time.Millisecond, CompactAfter: 1}} {
+		t.Run(fmt.Sprintf("sync=%s,compact=%d", o.Sync, o.CompactAfter), func(t *testing.T) {
+			t.Parallel()
+			o.Path = newPath(t)
+			s := open(t, o)
+			storetest.DevicesSurvive(t, storetest.Breakable{Store: s, Restart: func() store.Store {
+				require.NoError(t, s.Close())
+				s = open(t, o)
+				return s
+			}})
+		})
+	}
+}
+
+// TestDevicesInOneFlush: writes of one flush see each other, and what is in the file is what is in memory.
+func TestDevicesInOneFlush(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	said := func(s store.DeviceSighting, meta string) store.DeviceSighting {
+		s.Meta = meta
+		return s
+	}
+	bye := func(user, id string, at lastseen.Instant) store.DeviceSighting {
+		s := onDevice(user, id, at)
+		s.Gone = true
+		return s
+	}
+	late := base.Add(2 * time.Minute)
+	for name, writes := range map[string][]func(s *Store) error{
+		"first and leave": {
+			devicesOf("chat", onDevice("alice", "a", base)), leaveOf("alice", base+1), devicesOf("chat", onDevice("alice", "b", base)),
+		},
+		"leave before the first": {leaveOf("bob", base+1), devicesOf("chat", onDevice("bob", "b", base))},
+		"forgotten": {
+			devicesOf("chat", said(onDevice("alice", "a", base), "{}")), forgetOf("alice"), devicesOf("chat", onDevice("alice", "a", base)),
+		},
+		"forgotten, who was there": {forgetOf("old"), devicesOf("chat", onDevice("old", "a", base))},
+		"forgotten last":           {devicesOf("chat", said(onDevice("alice", "a", base), "{}")), forgetOf("alice")},
+		"forgotten, then a leave":  {forgetOf("old"), leaveOf("old", base-5), devicesOf("chat", bye("old", "z", base-5))},
+		"deleted and back": {
+			devicesOf("chat", said(onDevice("alice", "a", base), "{}")), devicesOf("chat", onDevice("alice", "b", late)),
+			devicesOf("chat", onDevice("alice", "a", late)),
+		},
+		"deleted and back, who was there": {
+			devicesOf("chat", onDevice("old", "b", late)), devicesOf("chat", onDevice("old", "a", late)),
+		},
+		"deleted and back in one batch": {
+			devicesOf("chat", onDevice("old", "b", late), onDevice("old", "a", late)),
+		},
+		"meta of both": {
+			devicesOf("chat", said(onDevice("alice", "a", base), "1"), said(onDevice("alice", "b", base), "2")),
+			devicesOf("chat", said(onDevice("alice", "a", base+1), "3")), devicesOf("chat", onDevice("alice", "b", base+1)),
+		},
+		"the last goodbye": {
+			devicesOf("chat", onDevice("alice", "a", base), onDevice("alice", "b", base)),
+			devicesOf("chat", bye("alice", "a", base+1)), devicesOf("chat", bye("alice", "b", base+2)),
+		},
+		"another namespace": {
+			devicesOf("other", onDevice("alice", "a", base)), leaveOf("alice", base+1), leaveOf("old", base+1),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			results := map[time.Duration][]string{}
+			for _, sync := range []time.Duration{0, time.Hour} {
+				s := open(t, Options{Path: newPath(t), Sync: sync})
+				if name != "another namespace" && name != "leave before the first" {
+					recordDevices(t, s, said(onDevice("old", "a", base), "old"))
+				}
+				if sync > 0 {
+					for _, write := range writes {
+						require.NoError(t, write(s))
+					}
+				} else {
+					inOneFlush(t, s, writes)
+				}
+				require.NoError(t, s.writer.do(ctx, write{durable: true, op: opFunc(func(*transaction) {})}))
+				users := []string{"alice", "bob", "old"}
+				results[sync] = devicesIn(t, s, users...)
+				size := s.index.live
+				require.NoError(t, s.Close())
+				s = open(t, Options{Path: s.Path(), Sync: sync})
+				require.Equal(t, results[sync], devicesIn(t, s, users...), "after a restart")
+				require.InDelta(t, size, s.index.live, 10)
+			}
+			require.Equal(t, results[time.Hour], results[0])
+		})
+	}
+}
+
+func devicesOf(namespace string, batch ...store.DeviceSighting) func(*Store) error {
+	return func(s *Store) error {
+		_, err := s.RecordDevices(context.Background(), namespace, time.Minute, batch)
+		return err
+	}
+}
+
+func leaveOf(user string, at lastseen.Instant) func(*Store) error {
+	return func(s *Store) error {
+		_, err := s.Leave(context.Background(), "chat", []store.Sighting{{User: user, At: at}})
+		return err
+	}
+}
+
+func forgetOf(user string) func(*Store) error {
+	return func(s *Store) error { return s.Forget(context.Background(), "chat", user) }
+}
+
+// inOneFlush makes writes to a store with Sync zero, while another flush is in progress: they are the next one.
+func inOneFlush(t *testing.T, s *Store, writes []func(*Store) error) {
+	t.Helper()
+	g := hold(s)
+	errs := make(chan error, len(writes)+1)
+	go func() { errs <- s.Register(context.Background(), []string{"held"}) }()
+	<-g.entered
+	for n, write := range writes {
+		go func() { errs <- write(s) }()
+		require.Eventually(t, func() bool { return len(s.writer.requests) == n+1 }, time.Minute, time.Millisecond)
+	}
+	close(g.open)
+	for range cap(errs) {
+		require.NoError(t, <-errs)
+	}
+	require.Len(t, g.entered, 1, "one flush")
+}
+
+// TestWithoutDevices: a namespace without devices has nothing of them in memory or in the file.
+func TestWithoutDevices(t *testing.T) {
+	ctx := context.Background()
+	for _, sync := range []time.Duration{0, time.Hour} {
+		s := open(t, Options{Path: newPath(t), Sync: sync})
+		recordDevices(t, s, onDevice("alice", "a", base))
+		_, err := s.Ping(ctx, "other", []store.Sighting{{User: "alice", At: base}})
+		require.NoError(t, err)
+		_, err = s.Leave(ctx, "other", []store.Sighting{{User: "alice", At: base + 1}, {User: "bob", At: base}})
+		require.NoError(t, err)
+		require.NoError(t, s.Forget(ctx, "other", "bob"))
+		_, err = s.RecordDevices(ctx, "other", time.Minute, nil)
+		require.NoError(t, err)
+		n, _ := s.index.namespaces.Get("other")
+		require.Nil(t, n.users.devices)
+	}
+}
+
+// TestUnchangedDevices: what changes nothing is not written.
+func TestUnchangedDevices(t *testing.T) {
+	s := open(t, Options{Path: newPath(t), Sync: 0})
+	same := onDevice("alice", "a", base)
+	same.Meta = "{}"
+	recordDevices(t, s, same, onDevice("bob", "b", base))
+	size := sizeOf(t, s)
+	recordDevices(t, s, same, onDevice("bob", "b", base), onDevice("bob", "late", base.Add(-time.Hour)))
+	require.Equal(t, size, sizeOf(t, s))
+	same.Meta = "[]"
+	recordDevices(t, s, same)
+	require.Greater(t, sizeOf(t, s), size)
+}
+
+// TestBatchOfOneUser: the devices of a user are written once a batch, however often it names the user.
+func TestBatchOfOneUser(t *testing.T) {
+	s := open(t, Options{Path: newPath(t), Sync: 0})
+	batch := make([]store.DeviceSighting, store.MaxDeviceBatch)
+	for i := range batch {
+		batch[i] = onDevice("alice", fmt.Sprint("device-", i%100), base+lastseen.Instant(i))
+		batch[i].Meta = fmt.Sprintf(`{"n":%d}`, i)
+	}
+	recordDevices(t, s, batch...)
+	require.Less(t, sizeOf(t, s), int64(lastseen.MaxDevices*100))
+	n, _ := s.index.namespaces.Get("chat")
+	require.Len(t, n.users.devices.texts.chunks, 1)
+}
+
+// TestDevicesOfLargeNamespace: once it is empty, its memory is free.
+func TestDevicesOfLargeNamespace(t *testing.T) {
+	s := open(t, Options{Path: newPath(t), Sync: time.Hour})
+	for n := range 100 {
+		sighting := onDevice("alice", fmt.Sprint("device-", n%30), base+lastseen.Instant(n))
+		sighting.Meta = fmt.Sprintf("%1024d", n)
+		recordDevices(t, s, sighting)
+	}
+	n, _ := s.index.namespaces.Get("chat")
+	require.Greater(t, len(n.users.devices.texts.chunks), 1)
+	require.NoError(t, s.Forget(context.Background(), "chat", "alice"))
+	require.Nil(t, n.users.devices)
+	require.Equal(t, namespaceBytes("chat"), s.index.live)
+}

@@ -1,0 +1,18 @@
+-- Reads closings after a place. It changes nothing.
+--
+-- KEYS[1]  the closings: see closing.lua
+-- ARGV[1]  how many at most
+-- ARGV[2]  the score of the place, or nothing for the end
+-- ARGV[3]  its member
+--
+-- Returns {member, score, …}: the newest one for the end. If the place is not there, because Redis lost it, all that is
+-- kept follows it.
+
+if not ARGV[2] then
+  return redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
+end
+local score, from = redis.call('ZSCORE', KEYS[1], ARGV[3]), '-inf'
+if score and tonumber(score) == tonumber(ARGV[2]) then
+  from = '(' .. ARGV[2]
+end
+return redis.call('ZRANGE', KEYS[1], from, '+inf', 'BYSCORE', 'LIMIT', 0, ARGV[1], 'WITHSCORES')

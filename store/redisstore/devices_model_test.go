@@ -1,0 +1,159 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// TestDevicesFollowTheRule: devices.lua does what the methods of lastseen.Devices do, step by step.
+func TestDevicesFollowTheRule(t *testing.T) {
+	t.Parallel()
+	url := redistest.Start(t)
+	client := newClient(t, url)
+	for _, shards := range []int{1, 7} {
+		s := newStore(t, redisstore.Options{URL: url, Prefix: fmt.Sprintf("p%d:", shards), Shards: shards})
+		rapid.Check(t, func(t *rapid.T) {
+			ctx := context.Background()
+			require.NoError(t, s.DeleteNamespace(ctx, "chat"))
+			m := &deviceModel{T: t, s: s, users: map[string]*store.UserDevices{}, metas: map[string]string{}}
+			m.write(sighting{ID: "first", User: "u0", Kind: lastseen.Web, At: base}) // so that all leaves mark records
+			few := rapid.IntRange(2, 40).Draw(t, "devices")
+			m.id = rapid.Map(rapid.IntRange(1, few), func(n int) string { return []string{"B", "a", "é", "z z"}[n%4] + fmt.Sprint(n/4) })
+			t.Repeat(map[string]func(*rapid.T){
+				"devices": m.devices, "leave": m.leave, "ping": m.ping, "forget": m.forget, "": m.compare,
+			})
+		})
+		require.NoError(t, s.DeleteNamespace(context.Background(), "chat"))
+	}
+	require.Empty(t, client.Keys(context.Background(), "*").Val(), "nothing is left behind")
+}
+
+type sighting = store.DeviceSighting
+
+// deviceModel is what should be stored.
+type deviceModel struct {
+	*rapid.T
+	s     store.Store
+	users map[string]*store.UserDevices
+	metas map[string]string // by user and record
+	id    *rapid.Generator[string]
+}
+
+func (m *deviceModel) user(name string) *store.UserDevices {
+	if m.users[name] == nil {
+		m.users[name] = &store.UserDevices{}
+	}
+	return m.users[name]
+}
+
+var (
+	anyUser   = rapid.SampledFrom([]string{"u0", "u1", "u 2"})
+	anyTime   = rapid.Map(rapid.IntRange(0, 60), func(n int) lastseen.Instant { return base + lastseen.Instant(n) })
+	anyWindow = rapid.SampledFrom([]time.Duration{20 * time.Millisecond, 50 * time.Millisecond})
+)
+
+func (m *deviceModel) devices(t *rapid.T) {
+	m.write(rapid.SliceOfN(rapid.Custom(func(t *rapid.T) sighting {
+		return sighting{
+			User: anyUser.Draw(t, "user"), ID: m.id.Draw(t, "id"), At: anyTime.Draw(t, "at"),
+			Kind: rapid.SampledFrom(lastseen.DeviceKinds()).Draw(t, "kind"),
+			Gone: rapid.Bool().Draw(t, "gone"),
+			Idle: rapid.OneOf(rapid.Just(lastseen.Instant(0)), anyTime).Draw(t, "idle"),
+			Meta: rapid.SampledFrom([]string{"", "", `{"a":1}`, `{"b":"\n"}`}).Draw(t, "meta"),
+		}
+	}), 1, 50).Draw(t, "batch")...)
+}
+
+func (m *deviceModel) write(batch ...sighting) {
+	window := anyWindow.Draw(m.T, "window")
+	states, err := m.s.RecordDevices(context.Background(), "chat", window, batch)
+	require.NoError(m, err)
+	for _, item := range batch {
+		u := m.user(item.User)
+		u.State, u.Devices = u.Assert(u.State, window, item.Record())
+		m.forgetMetas(item.User)
+		if item.Meta != "" && slices.ContainsFunc(u.Records, func(r lastseen.DeviceRecord) bool { return r.ID == item.ID }) {
+			m.metas[item.User+"\n"+item.ID] = item.Meta
+		}
+	}
+	for i, item := range batch {
+		require.Equal(m, m.user(item.User).State, states[i])
+	}
+}
+
+// forgetMetas deletes the metas of records that are not kept any longer.
+func (m *deviceModel) forgetMetas(user string) {
+	kept := map[string]string{}
+	for _, r := range m.user(user).Records {
+		if meta := m.metas[user+"\n"+r.ID]; meta != "" {
+			kept[user+"\n"+r.ID] = meta
+		}
+	}
+	for name, meta := range m.metas {
+		if len(name) > len(user) && name[:len(user)+1] != user+"\n" {
+			kept[name] = meta
+		}
+	}
+	m.metas = kept
+}
+
+func (m *deviceModel) leave(t *rapid.T) {
+	at, user := anyTime.Draw(t, "at"), anyUser.Draw(t, "user")
+	states, err := m.s.Leave(context.Background(), "chat", sightingsAt(at, user, user))
+	require.NoError(t, err)
+	u := m.user(user)
+	u.State, u.Devices = u.Leave(u.State, at)
+	m.forgetMetas(user)
+	require.Equal(t, []lastseen.State{u.State, u.State}, states)
+}
+
+func (m *deviceModel) ping(t *rapid.T) {
+	at, user := anyTime.Draw(t, "at"), anyUser.Draw(t, "user")
+	states, err := m.s.Ping(context.Background(), "chat", sightingsAt(at, user))
+	require.NoError(t, err)
+	u := m.user(user)
+	u.State = u.State.AfterPing(at)
+	require.Equal(t, []lastseen.State{u.State}, states)
+}
+
+func (m *deviceModel) forget(t *rapid.T) {
+	user := anyUser.Draw(t, "user")
+	require.NoError(t, m.s.Forget(context.Background(), "chat", user))
+	delete(m.users, user)
+	m.forgetMetas(user)
+}
+
+// compare compares what is stored of every user.
+func (m *deviceModel) compare(t *rapid.T) {
+	for name, u := range m.users {
+		got, err := m.s.ReadDevices(context.Background(), "chat", name)
+		require.NoError(t, err)
+		want := store.UserDevices{State: u.State}
+		if u.State.Known() {
+			want.Devices = u.Of(u.State)
+		}
+		for _, r := range want.Records {
+			want.Meta = append(want.Meta, m.metas[name+"\n"+r.ID])
+		}
+		require.Equal(t, want, normal(got), name)
+	}
+}
+
+// normal returns devices without the difference between nil and empty slices.
+func normal(d store.UserDevices) store.UserDevices {
+	if len(d.Records) == 0 {
+		d.Records, d.Meta = nil, nil
+	}
+	return d
+}

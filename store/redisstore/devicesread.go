@@ -1,0 +1,108 @@
+package redisstore
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// ReadDevices implements [store.Store].
+func (s *Store) ReadDevices(ctx context.Context, name, user string) (store.UserDevices, error) {
+	var devices store.UserDevices
+	ctx, cancel, c, err := s.openWithBits(ctx, name)
+	if err != nil {
+		return devices, err
+	}
+	defer cancel()
+	if !c.hasCompanions() {
+		return devices, store.ErrNoDevices
+	}
+	key := c.of(user)
+	cmd := s.runScripts(ctx, scripts.devicesRead, []call{{key: key, others: c.deviceKeys(key), args: []any{user}}})[0]
+	reply, err := cmd.Slice()
+	if err != nil || len(reply) == 0 {
+		return devices, translate(err)
+	}
+	if devices.State, err = c.stateOfReply(reply[0]); err != nil || !devices.State.Known() {
+		return devices, err
+	}
+	stored, metas, err := s.readRecords(c.namespace, user, reply[1:])
+	if err != nil {
+		return devices, err
+	}
+	devices.Devices = stored.Of(devices.State)
+	devices.Meta = metasOf(devices.Records, stored.Records, metas)
+	return devices, nil
+}
+
+// readRecords reads the records of a user and their metas from the rest of the reply; none if another program wrote
+// them.
+func (s *Store) readRecords(ns namespace, user string, reply []any) (d lastseen.Devices, metas []any, err error) {
+	if len(reply) == 0 {
+		return d, nil, nil
+	}
+	d, ok := parseDevices(reply[0])
+	if !ok || len(reply) < 2 {
+		s.warnOfRecords(ns, user)
+		return lastseen.Devices{}, nil, nil
+	}
+	metas, err = sliceOf(reply[1], len(d.Records))
+	return d, metas, err
+}
+
+// metasOf returns the metas of records, given those of stored ones; "" for none.
+func metasOf(records, stored []lastseen.DeviceRecord, metas []any) []string {
+	byID := make(map[string]string, len(stored))
+	for i, record := range stored {
+		byID[record.ID], _ = metas[i].(string)
+	}
+	result := make([]string, len(records))
+	for i, record := range records {
+		result[i] = byID[record.ID]
+	}
+	return result
+}
+
+// recordHead returns what the line of a record begins with: see records.lua.
+func recordHead(kind lastseen.DeviceKind, id string) string { return "\n" + string(kind) + " " + id + "\t" }
+
+// parseDevices reads what is kept of a user's devices: see records.lua.
+func parseDevices(reply any) (d lastseen.Devices, ok bool) {
+	text, _ := reply.(string)
+	lines := strings.Split(text, "\n")
+	about, ok := parseNumbers(lines[0], 2)
+	if !ok {
+		return d, false
+	}
+	d.Window, d.Left = time.Duration(about[0])*time.Millisecond, lastseen.Instant(about[1])
+	for _, line := range lines[1:] {
+		head, rest, _ := strings.Cut(line, "\t")
+		kind, id, _ := strings.Cut(head, " ")
+		numbers, ok := parseNumbers(rest, 4)
+		if !ok {
+			return lastseen.Devices{}, false
+		}
+		d.Records = append(d.Records, lastseen.DeviceRecord{
+			ID: id, Kind: lastseen.DeviceKind(kind),
+			At: lastseen.Instant(numbers[0]), Gone: numbers[1] == 1,
+			Since: lastseen.Instant(numbers[2]), IdleSince: lastseen.Instant(numbers[3]),
+		})
+	}
+	return d, true
+}
+
+// parseNumbers reads n numbers with spaces between them.
+func parseNumbers(text string, n int) (numbers []int64, ok bool) {
+	for value := range strings.SplitSeq(text, " ") {
+		number, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return nil, false
+		}
+		numbers = append(numbers, number)
+	}
+	return numbers, len(numbers) == n
+}

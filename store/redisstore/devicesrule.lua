@@ -1,0 +1,243 @@
+-- The rest of devices.lua.
+
+-- Records all other items.
+local function record(items)
+  local users, order = {}, {}
+
+  -- Notes that a record does not exist any longer.
+  local function drop(user, record)
+    user.metas = user.metas or {}
+    user.metas[record.id] = false
+  end
+
+  -- Reads the state of a user, and the records. A user who is not known has no records: what is left of them is
+  -- deleted. A user who left, and not by a device, left on all devices.
+  local function load(name)
+    local score, text = scores[places[name]], texts[places[name]]
+    local number = tonumber(score or 0)
+    local size = math.abs(number)
+    known = known or score
+    local user = {
+      name = name, score = score, number = score and number, text = text, fixed = size >= latest_time + 1,
+      at = size < 1 and 0 or math.floor(size), gone = size >= 1 and number < 0,
+      window = 0, left = 0, records = {},
+    }
+    local devices = text and parse(text)
+    if text and not devices then
+      unreadable = name
+    elseif devices and user.at == 0 then
+      for _, record in ipairs(devices.records) do
+        drop(user, record)
+      end
+    elseif devices then
+      user.window, user.left, user.records = devices.window, devices.left, devices.records
+    end
+    local by_device = not user.gone
+    for _, record in ipairs(user.records) do
+      by_device = by_device or record.gone and record.at == user.at
+    end
+    if not by_device then
+      user.left = math.max(user.left, user.at)
+    end
+    users[name] = user
+    order[#order + 1] = user
+    return user
+  end
+
+  -- Adds a record where it belongs: the newest first, and at one time by ID.
+  local function insert(records, new)
+    local i = #records
+    while i > 0 and (new.at > records[i].at or new.at == records[i].at and before(new.id, records[i].id)) do
+      records[i + 1] = records[i]
+      i = i - 1
+    end
+    records[i + 1] = new
+  end
+
+  -- Reports whether an assertion of a record is less than the one that is kept.
+  local function is_less(at, gone, idle, old, old_idle)
+    if at ~= old.at then
+      return at < old.at
+    elseif gone ~= old.gone then
+      return old.gone
+    end
+    return tonumber(idle) < tonumber(old_idle)
+  end
+
+  -- The earlier of two times as text, where 0 is none; the first one if either is none.
+  local function first_idle(idle, other)
+    return other ~= '0' and idle ~= '0' and tonumber(other) < tonumber(idle) and other or idle
+  end
+
+  -- Adds what a device asserted to the records. It cannot be idle since later than this time, nor if it is gone.
+  local function merge(records, at, text, gone, head, id, idle)
+    local since = text
+    idle = gone and '0' or tonumber(idle) > at and text or idle
+    for i, old in ipairs(records) do
+      if old.id == id then
+        local begun, old_idle = string.match(old.line, '\t%d+ %d (%d+) (%d+)$')
+        since = tonumber(begun) < at and begun or text
+        if is_less(at, gone, idle, old, old_idle) then
+          idle = first_idle(old_idle, idle)
+          if since ~= begun or idle ~= old_idle then
+            old.line = string.gsub(old.line, '(\t%d+ %d )%d+ %d+$', '%1' .. since .. ' ' .. idle)
+          end
+          return
+        end
+        idle = first_idle(idle, old_idle)
+        table.remove(records, i)
+        break
+      end
+    end
+    local line = head .. text .. (gone and ' 1 ' or ' 0 ') .. since .. ' ' .. idle
+    insert(records, {at = at, gone = gone, id = id, line = line})
+  end
+
+  -- Deletes what does not matter any longer, and finds out whether the user left. Records up to a leave on all devices
+  -- are gone.
+  local function settle(user)
+    local from, records = user.at - user.window, user.records
+    while records[1] and records[#records].at < from do
+      drop(user, table.remove(records))
+    end
+    local bye, live = user.left == user.at, false
+    for i, record in ipairs(records) do
+      if not record.gone and record.at <= user.left then
+        record.gone = true
+        record.line = string.gsub(record.line, '\t(%d+) 0 (%d+) %d+$', '\t%1 1 %2 0')
+      end
+      bye = bye or record.gone and record.at == user.at
+      live = live or i <= max_devices and not record.gone
+    end
+    user.gone = bye and not live
+    if #records > max_devices then
+      drop(user, table.remove(records))
+    end
+    if user.window > 0 and user.left < from then
+      user.left = 0
+    end
+    if not records[1] and user.left == 0 then
+      user.window = 0
+    end
+  end
+
+  -- Notes the meta of a record, if there is one.
+  local function note_meta(user, id, meta)
+    for _, record in ipairs(user.records) do
+      if record.id == id then
+        user.metas = user.metas or {}
+        user.metas[id] = meta
+      end
+    end
+  end
+
+  local function assert_item(i)
+    local text = replaced and tonumber(ARGV[i + 1]) > bound and digits(now) or ARGV[i + 1]
+    local at, user = tonumber(text), users[ARGV[i + 2]] or load(ARGV[i + 2])
+    if user.fixed then
+      return
+    end
+    if at > user.at then
+      user.at, user.time = at, text
+    end
+    if ARGV[i] == 'all' then
+      user.left = math.max(user.left, at)
+      settle(user)
+      return
+    end
+    user.window = window
+    local id = string.match(ARGV[i + 3], '^\n%a+ (.*)\t$')
+    merge(user.records, at, text, ARGV[i] == 'bye', ARGV[i + 3], id, ARGV[i + 4])
+    settle(user)
+    if ARGV[i + 5] ~= '' then
+      note_meta(user, id, ARGV[i + 5])
+    end
+  end
+
+  local function save_state(user)
+    local number = user.gone and -user.at or user.at
+    if number == user.number then
+      return
+    end
+    local time = user.time or digits(user.at)
+    user.score = user.gone and '-' .. time or time
+    add[#add + 1] = user.score
+    add[#add + 1] = user.name
+    local was, is = feed and published(user.number), feed and published(number)
+    if was ~= is and differs(was, is) then
+      changes[#changes + 1] = {user.name, was, is, time}
+    end
+  end
+
+  -- Returns the records as text; nil if there is nothing to keep.
+  local function format(user)
+    if not user.records[1] and user.left == 0 then
+      return nil
+    end
+    local lines = {digits(user.window), ' ', digits(user.left)}
+    for _, record in ipairs(user.records) do
+      lines[#lines + 1] = record.line
+    end
+    return table.concat(lines)
+  end
+
+  local function save_records(user)
+    local text = format(user)
+    if text and text ~= user.text then
+      set[#set + 1] = user.name
+      set[#set + 1] = text
+    elseif user.text and not text then
+      delete[#delete + 1] = user.name
+    end
+    for id, meta in pairs(user.metas or {}) do
+      local field = user.name .. '\n' .. id
+      if meta then
+        set_metas[#set_metas + 1] = field
+        set_metas[#set_metas + 1] = meta
+      else
+        delete_metas[#delete_metas + 1] = field
+      end
+    end
+  end
+
+  for _, i in ipairs(items) do
+    assert_item(i)
+  end
+  for _, user in ipairs(order) do
+    if not user.fixed then
+      save_state(user)
+      save_records(user)
+      scores[places[user.name]] = user.score
+    end
+  end
+end
+
+if not all then
+  record(others)
+end
+
+-- A hash of another type is an error before anything is written.
+if #set_metas > 0 then
+  redis.call('HSET', metas_key, unpack(set_metas))
+end
+delete_fields(metas_key, delete_metas)
+if #set > 0 then
+  redis.call('HSET', records_key, unpack(set))
+end
+delete_fields(records_key, delete)
+local created = known and 0 or 1 - redis.call('EXISTS', key)
+if #add > 0 then
+  redis.call('ZADD', key, unpack(add))
+end
+for _, change in ipairs(changes) do
+  append(unpack(change))
+end
+save_tip()
+if all then
+  return {created, false, false, feed and 0 or 1}
+end
+local results = {}
+for i = 6, #ARGV, 6 do
+  results[#results + 1] = scores[places[ARGV[i]]]
+end
+return {created, results, false, feed and 0 or 1, unreadable}

@@ -1,0 +1,58 @@
+-- What the scripts share that read the records of devices; it is prepended to each.
+--
+-- KEYS[4]  the records of the users of a shard: a hash, field = user
+-- KEYS[5]  what clients said about devices: a hash, field = user, newline, ID of the record
+--
+-- The records of a user are lines of text. The first one is about the user, each of the others is a record, the newest
+-- first. The lines have newlines between them. Times and the window are in milliseconds: see Devices of package
+-- lastseen.
+--
+--   <window> <when the user left on all devices, or 0>
+--   <kind> <ID><tab><at> <1 if gone, otherwise 0> <since> <idle since, or 0>
+
+local records_key, metas_key = KEYS[4], KEYS[5]
+local max_text = 8192 -- more than max_devices lines can have
+
+-- Returns {window, left, records}; nil if another program wrote the text. The line of a record begins with its newline.
+local function parse(text)
+  local window, left, past = string.match(text, '^(%d+) (%d+)()')
+  if not window or #text > max_text then
+    return nil
+  end
+  local records, size, latest = {}, past - 1, math.huge
+  for line, id, at, gone in string.gmatch(text, '(\n%a+ ([^\n\t]+)\t(%d+) ([01]) %d+ %d+)') do
+    local time = tonumber(at)
+    if time > latest or #at > 15 then
+      return nil
+    end
+    records[#records + 1] = {at = time, gone = gone == '1', id = id, line = line}
+    size, latest = size + #line, time
+  end
+  if size ~= #text or #records > max_devices then
+    return nil
+  end
+  return {window = tonumber(window), left = tonumber(left), records = records}
+end
+
+-- As many arguments as Lua can pass to one command.
+local max_args = 4000
+
+local function delete_fields(key, fields)
+  for first = 1, #fields, max_args do
+    redis.call('HDEL', key, unpack(fields, first, math.min(#fields, first + max_args - 1)))
+  end
+end
+
+-- Deletes the records of users, at most 4000 of them.
+local function forget_records(users)
+  local texts, metas = redis.call('HMGET', records_key, unpack(users)), {}
+  for i, user in ipairs(users) do
+    local devices = texts[i] and parse(texts[i])
+    for _, record in ipairs(devices and devices.records or {}) do
+      metas[#metas + 1] = user .. '\n' .. record.id
+    end
+  end
+  delete_fields(metas_key, metas)
+  delete_fields(records_key, users)
+end
+
