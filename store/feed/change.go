@@ -19,8 +19,8 @@ type Change struct {
 // Change changes which users are watched. If it adds any, the batch has them first, in the order of Add, and then all
 // other users of whom there is something to return: its places fit all users, and a query after them continues. With
 // After, the batch has only those of the added users who changed since, or all of them if that is not known. The batch
-// has Reset if the other users get a reset: it has all of them then. If the watcher has not returned a batch yet, it has
-// all of them, too.
+// has Reset if the other users get a reset: it has all of them then. If the watcher has not returned a batch yet, the
+// batch has all of them, too.
 //
 // If Change only removes users, the batch has no users, and the places up to which everything was returned; none if that
 // is nothing. A user who is not watched any more is in no later batch.
@@ -89,10 +89,14 @@ func (w *Watcher) change(ctx context.Context, add []string, gone gone, after []s
 	}
 }
 
-// drain gathers everything that there is for a watcher, until it is attached.
+// drain gathers what there is for a watcher until it is attached.
 func (w *Watcher) drain(ctx context.Context, g *gathered) error {
 	for {
-		if err := w.over(ctx); err != nil {
+		w.f.mu.Lock()
+		attached := w.attached
+		w.f.mu.Unlock()
+		err := w.over(ctx)
+		if attached || err != nil {
 			return err
 		}
 		b, ok, err := w.step(ctx, math.MaxInt)
@@ -101,12 +105,6 @@ func (w *Watcher) drain(ctx context.Context, g *gathered) error {
 		}
 		if ok {
 			g.add(b)
-		}
-		w.f.mu.Lock()
-		done := w.attached && !w.unread()
-		w.f.mu.Unlock()
-		if done {
-			return nil
 		}
 	}
 }

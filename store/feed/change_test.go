@@ -352,6 +352,9 @@ func TestTake(t *testing.T) {
 			time.Sleep(again)
 			require.Zero(w.t, c.take(), "nothing happened")
 			require.Len(w.t, c.got, 2)
+			w.set("ann", lastseen.Grey)
+			time.Sleep(time.Second)
+			require.Equal(w.t, int64(2), c.ready.Load(), "again after Take")
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,6 +29,15 @@ type reader struct {
 	again    map[string]int    // how often a user was told without a difference
 	list     map[string]shown  // of everyone: as listed after the place was taken; not told
 	resets   int
+	parked   []parked
+	changing bool // a change may gather batches that cancel each other
+}
+
+// parked are users whom a reader does not watch any more, with what it knows of them.
+type parked struct {
+	places []store.Place
+	users  []string
+	view   map[string]Update
 }
 
 // take checks a batch: a user who was told already is told something newer and, unless everyone is watched, something
@@ -51,7 +61,7 @@ func (r *reader) take(b Batch, p *play) {
 		once[u.User] = true
 		was, known := r.view[u.User]
 		older := known && u.At <= was.At
-		same := known && u.Same(was.Published) && !r.everyone
+		same := known && u.Same(was.Published) && !r.everyone && !r.changing
 		if older || same {
 			r.again[u.User]++
 			require.LessOrEqual(r.t, r.again[u.User], 2*p.forgotten[u.User], "%s: %v after %v", r.name, u, was)
@@ -183,7 +193,7 @@ func (p *play) read(k int) {
 		return
 	}
 	limit := []int{1, 2, 3, 1000}[p.random.IntN(4)]
-	switch p.random.IntN(3) {
+	switch p.random.IntN(5) {
 	case 0:
 		b, err := r.watcher.Poll(p.t.Context(), limit)
 		p.got(k, b, err)
@@ -191,6 +201,14 @@ func (p *play) read(k int) {
 		if b, ok := r.watcher.Tick(); ok {
 			require.Empty(p.t, b.Users)
 			r.places = b.Places
+		}
+	case 2:
+		if !r.everyone {
+			p.change(k)
+		}
+	case 3:
+		if b, ok, _, err := r.watcher.Take(p.t.Context(), limit); ok || err != nil {
+			p.got(k, b, err)
 		}
 	default:
 		ctx, cancel := context.WithTimeout(p.t.Context(), time.Duration(p.random.IntN(500))*time.Millisecond)
@@ -237,6 +255,7 @@ func (p *play) settle(k int) {
 		published := p.state(user)
 		want := showing(published.Status, published.Left)
 		update, told := r.view[user]
+		require.True(p.t, !told || r.everyone || slices.Contains(r.users, user), "%s is not watched", user)
 		got := showing(update.Status, update.Left)
 		if !told && r.everyone {
 			got = r.list[user]

@@ -67,8 +67,8 @@ func (w *Watcher) Poll(ctx context.Context, limit int) (Batch, error) {
 // signal reports that Take may return something. The caller holds the follower's lock.
 func (w *Watcher) signal() {
 	wake(w.wake)
-	if w.onReady != nil && !w.signaled {
-		w.signaled = true
+	if w.onReady != nil && !w.signalled {
+		w.signalled = true
 		w.onReady()
 	}
 }
@@ -77,7 +77,7 @@ func (w *Watcher) signal() {
 func (w *Watcher) rearm() {
 	w.f.mu.Lock()
 	defer w.f.mu.Unlock()
-	w.signaled = false
+	w.signalled = false
 }
 
 // over returns why the watcher cannot go on.

@@ -124,13 +124,13 @@ type Watcher struct {
 
 	// The rest is guarded by the follower's lock.
 
-	places   []store.Place // up to which everything was told; nil before the first batch
-	attached bool          // the places are in memory
-	lost     bool          // what follows the places is not known
-	upTo     []int64       // while attached: for each shard, the entry at the place
-	watches  []*watch      // while attached, of each user
-	dirty    []*watch
-	signaled bool // onReady was called, and Take was not since
+	places    []store.Place // up to which everything was told; nil before the first batch
+	attached  bool          // the places are in memory
+	lost      bool          // what follows the places is not known
+	upTo      []int64       // while attached: for each shard, the entry at the place
+	watches   []*watch      // while attached, of each user
+	dirty     []*watch
+	signalled bool // onReady was called, and Take was not since
 }
 
 // watch is a user of a watcher that is attached.

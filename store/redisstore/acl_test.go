@@ -46,10 +46,13 @@ func everything(t *testing.T, s *redisstore.Store) {
 	require.True(t, granted)
 	_, err = s.Now(ctx)
 	require.NoError(t, err)
-	for name, call := range calls(s, "chat") {
+	for name, call := range allCalls(s, "chat") {
 		require.NoError(t, call(), name)
 	}
 	_, err = s.Namespaces(ctx, "", 10)
+	require.NoError(t, err)
+	require.NoError(t, s.CloseConnections(ctx, "chat", "alice"))
+	_, _, err = s.Closings(ctx, "")
 	require.NoError(t, err)
 }
 

@@ -180,7 +180,7 @@ func testScriptsForgottenByACluster(t *testing.T, c *redistest.Cluster) {
 	ctx := context.Background()
 	s := newStore(t, redisstore.Options{URL: c.URL(), Shards: 16})
 	for range 2 {
-		for name, call := range calls(s, "chat") {
+		for name, call := range allCalls(s, "chat") {
 			for _, primary := range c.Primaries {
 				require.NoError(t, primary.Client(t).ScriptFlush(ctx).Err())
 			}

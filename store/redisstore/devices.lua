@@ -34,12 +34,16 @@ end
 local scores = redis.call('ZMSCORE', key, unpack(names))
 local texts = redis.call('HMGET', records_key, unpack(names))
 
+-- Whether a user was known before, and a user whose records another program wrote.
+local known, unreadable = false, nil
+
 -- What is written: states, records, metas, and entries of the feed.
 local add, set, delete, set_metas, delete_metas, changes = {}, {}, {}, {}, {}, {}
 
 -- Records a ping of a device that moves times alone, and reports whether it is one: the user is present, and published
--- as green if there is a feed, and the device is known. Nearly every item is like this.
-local lowest = feed and math.max(0, feed.watermark - feed.green) or 0
+-- as green if there is a feed, and the device is known. Nearly every item is like this. The rest is in devicesrule.lua and
+-- devicessave.lua, which follow.
+local lowest = math.max(1, feed and feed.watermark - feed.green or 0)
 local header = ARGV[3] .. ' 0'
 local function refresh(i, place)
   local score, text, time = tonumber(scores[place] or 0), texts[place], ARGV[i + 1]
@@ -51,16 +55,16 @@ local function refresh(i, place)
   if not first or #text > max_text or string.sub(text, 1, #header + 1) ~= header .. '\n' then
     return false
   end
-  local since, was_idle, past = string.match(text, '^%d+ 0 (%d+) (%d+)()', last + 1)
+  local was, since, was_idle, past = string.match(text, '^(%d+) 0 (%d+) (%d+)()', last + 1)
   local idle = ARGV[i + 4]
-  if not since or idle ~= '0' and idle ~= was_idle then
+  if not was or tonumber(was) >= at or idle ~= '0' and idle ~= was_idle then
     return false
   end
   local others = ''
   if past <= #text or first > #header + 1 then
     others = string.sub(text, #header + 1, first - 1) .. string.sub(text, past)
-    local oldest = string.match(others, '^.*\t(%d+)')
-    if not oldest or tonumber(oldest) < at - window then
+    local newest, oldest = string.match(others, '\t(%d+)'), string.match(others, '^.*\t(%d+)')
+    if not newest or tonumber(newest) >= at or tonumber(oldest) < at - window then
       return false
     end
   end
@@ -68,16 +72,7 @@ local function refresh(i, place)
   set[#set + 1] = header .. ARGV[i + 3] .. time .. ' 0 ' .. since .. ' ' .. idle .. others
   add[#add + 1] = time
   add[#add + 1] = ARGV[i + 2]
-  scores[place] = time
+  scores[place], known = time, true
   return true
 end
 
-local others = {}
-for i = 4, #ARGV, 6 do
-  local name = ARGV[i + 2]
-  if replaced or repeated[name] or not refresh(i, places[name]) then
-    others[#others + 1] = i
-  end
-end
-local known, unreadable = #others * 6 < #ARGV - 3, nil
-local all = #others == 0

@@ -1,6 +1,7 @@
--- The rest of devices.lua.
+-- What devices.lua does with items that refresh cannot record: it follows it, and devicessave.lua follows this. The helpers
+-- are within the function, since Lua makes them only if it is called.
 
--- Records all other items.
+-- Records items, and notes what is to be written.
 local function record(items)
   local users, order = {}, {}
 
@@ -212,32 +213,3 @@ local function record(items)
   end
 end
 
-if not all then
-  record(others)
-end
-
--- A hash of another type is an error before anything is written.
-if #set_metas > 0 then
-  redis.call('HSET', metas_key, unpack(set_metas))
-end
-delete_fields(metas_key, delete_metas)
-if #set > 0 then
-  redis.call('HSET', records_key, unpack(set))
-end
-delete_fields(records_key, delete)
-local created = known and 0 or 1 - redis.call('EXISTS', key)
-if #add > 0 then
-  redis.call('ZADD', key, unpack(add))
-end
-for _, change in ipairs(changes) do
-  append(unpack(change))
-end
-save_tip()
-if all then
-  return {created, false, false, feed and 0 or 1}
-end
-local results = {}
-for i = 6, #ARGV, 6 do
-  results[#results + 1] = scores[places[ARGV[i]]]
-end
-return {created, results, false, feed and 0 or 1, unreadable}

@@ -94,7 +94,7 @@ func TestForgottenScripts(t *testing.T) {
 	for _, shards := range []int{1, 7} {
 		s := newStore(t, redisstore.Options{URL: url, Prefix: fmt.Sprintf("p%d:", shards), Shards: shards})
 		for range 2 {
-			for name, call := range calls(s, "chat") {
+			for name, call := range allCalls(s, "chat") {
 				require.NoError(t, client.ScriptFlush(ctx).Err())
 				require.NoError(t, call(), name)
 			}
@@ -112,7 +112,7 @@ func TestWrongType(t *testing.T) {
 	client := newClient(t, url)
 	s := newStore(t, redisstore.Options{URL: url})
 	require.NoError(t, client.Set(ctx, "presence:chat", "a string", 0).Err())
-	for name, call := range calls(s, "chat") {
+	for name, call := range allCalls(s, "chat") {
 		require.ErrorIs(t, call(), store.ErrWrongType, name)
 	}
 	require.NoError(t, ping(s, "other", "alice"))
@@ -186,7 +186,7 @@ func TestMismatch(t *testing.T) {
 	before := contents(t, client)
 	for namespace, wrong := range map[string]store.Store{"one": seven, "seven": one} {
 		for range 2 {
-			for name, call := range calls(wrong, namespace) {
+			for name, call := range allCalls(wrong, namespace) {
 				require.ErrorIs(t, call(), store.ErrMismatch, name)
 			}
 		}

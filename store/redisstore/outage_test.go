@@ -23,7 +23,7 @@ func TestOutage(t *testing.T) {
 	s := newStore(t, redisstore.Options{URL: server.URL(), Timeout: time.Second})
 	require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, time.Minute, time.Millisecond)
 	allFail := func() { // all at once, to wait for one timeout
-		all := calls(s, "chat")
+		all := allCalls(s, "chat")
 		all["New"] = func() error { return ping(s, "new", "alice") }
 		all["Namespaces"] = func() error { _, err := s.Namespaces(context.Background(), "", 10); return err }
 		all["Ready"] = func() error { return s.Ready(context.Background()) }
@@ -86,7 +86,7 @@ func TestReplicaWithoutPrimary(t *testing.T) {
 	require.NoError(t, client.ReplicaOf(ctx, "127.0.0.1", "1").Err())
 	// Counting comes first: after a failed write the namespace is checked again, before anything is counted.
 	require.ErrorIs(t, calls(s, "chat")["Count"](), store.ErrUnavailable)
-	for name, call := range calls(s, "chat") {
+	for name, call := range allCalls(s, "chat") {
 		require.ErrorIs(t, call(), store.ErrUnavailable, name)
 	}
 	require.NoError(t, client.ReplicaOf(ctx, "NO", "ONE").Err())

@@ -139,7 +139,7 @@ func TestNotReadyWhenTheClusterIsDown(t *testing.T) {
 		err := s.Ready(ctx)
 		return err != nil && strings.Contains(err.Error(), "CLUSTERDOWN")
 	}, longTimeout, time.Millisecond)
-	for name, call := range calls(s, "chat") {
+	for name, call := range allCalls(s, "chat") {
 		require.ErrorIs(t, call(), store.ErrUnavailable, name)
 	}
 	require.ErrorIs(t, s.Ready(ctx), store.ErrUnavailable)

@@ -16,7 +16,7 @@ local max_text = 8192 -- more than max_devices lines can have
 -- Returns {window, left, records}; nil if another program wrote the text. The line of a record begins with its newline.
 local function parse(text)
   local window, left, past = string.match(text, '^(%d+) (%d+)()')
-  if not window or #text > max_text then
+  if not window or #window > 15 or #left > 15 or #text > max_text then
     return nil
   end
   local records, size, latest = {}, past - 1, math.huge

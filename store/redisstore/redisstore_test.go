@@ -134,7 +134,7 @@ func everyone() []lastseen.Range {
 	}
 }
 
-// calls is every method that asks about or changes a namespace.
+// calls is every method that asks about or changes a namespace, except those of devices.
 func calls(s store.Store, namespace string) map[string]func() error {
 	ctx := context.Background()
 	sighting := []store.Sighting{{User: "alice", At: base}}
@@ -153,4 +153,15 @@ func calls(s store.Store, namespace string) map[string]func() error {
 
 		"DeleteNamespace": func() error { return s.DeleteNamespace(ctx, namespace) },
 	}
+}
+
+// allCalls is calls with the methods of devices.
+func allCalls(s store.Store, namespace string) map[string]func() error {
+	ctx, all := context.Background(), calls(s, namespace)
+	all["RecordDevices"] = func() error {
+		_, err := s.RecordDevices(ctx, namespace, time.Minute, []store.DeviceSighting{onDevice("alice", "tab", base)})
+		return err
+	}
+	all["ReadDevices"] = func() error { _, err := s.ReadDevices(ctx, namespace, "alice"); return err }
+	return all
 }

@@ -39,7 +39,7 @@ var scripts = struct {
 	feedSnapshot: newScript("feedsnapshot.lua"),
 	feedSweep:    newFeedScript("feedsweep.lua"),
 
-	devices:     newFeedScript("bytes.lua", "records.lua", "devices.lua", "devicesrule.lua"),
+	devices:     newFeedScript("bytes.lua", "records.lua", "devices.lua", "devicesrule.lua", "devicessave.lua"),
 	devicesRead: newLimitedScript("records.lua", "devicesread.lua"),
 	devicesDrop: newScript("devicesdrop.lua"),
 	closing:     newScript("clock.lua", "closing.lua"),

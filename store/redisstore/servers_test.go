@@ -51,7 +51,7 @@ func TestTooOld(t *testing.T) {
 	s, log := newLoggedStore(t,
 		redistest.StartImpostor(t, "# Server\r\nredis_version:6.0.16\r\nredis_mode:standalone\r\n"))
 	for range 2 {
-		for name, call := range calls(s, "chat") {
+		for name, call := range allCalls(s, "chat") {
 			require.ErrorIs(t, call(), redisstore.ErrTooOld, name)
 			require.ErrorIs(t, call(), store.ErrUnavailable, name)
 			require.ErrorContains(t, call(), "6.0.16", name)

@@ -95,7 +95,7 @@ func testClosingsPlaces(t *testing.T, s store.Store) {
 	_, place := closings(t, s, "")
 	closeConnections(t, s, ns, "bob")
 	for _, odd := range []store.ClosingPlace{
-		"x", "0", "-1", "99999999999999999999999", "1.5", " ", "\x00", "(", "+inf", "nan", place + "0", place + "x", "é",
+		"x", "0", "-1", "9999999999999999999999", "1.5", " ", "\x00", "(", "+inf", "nan", place + "0", place + "x", "é",
 	} {
 		list, next := closings(t, s, odd)
 		require.Contains(t, named(list), ns+"/bob", "%q", odd)

@@ -60,10 +60,11 @@ func RunDevices(t *testing.T, open Open) {
 	t.Run("Model", func(t *testing.T) { testDevicesModel(t, open) })
 }
 
-// window is for how long a device counts in these tests, in milliseconds.
-const window = lastseen.Instant(150_000)
-
-func millis(d lastseen.Instant) time.Duration { return time.Duration(d) * time.Millisecond }
+// window is for how long a device counts in these tests, in milliseconds, and windowTime the same.
+const (
+	window     = lastseen.Instant(150_000)
+	windowTime = time.Duration(window) * time.Millisecond
+)
 
 // on returns a ping of a device.
 func on(user, id string, at lastseen.Instant) store.DeviceSighting {
@@ -85,7 +86,7 @@ func record(t require.TestingT, s store.Store, batch ...store.DeviceSighting) []
 func recordIn(
 	t require.TestingT, s store.Store, namespace string, batch ...store.DeviceSighting,
 ) []lastseen.State {
-	states, err := s.RecordDevices(context.Background(), namespace, millis(window), batch)
+	states, err := s.RecordDevices(context.Background(), namespace, windowTime, batch)
 	require.NoError(t, err)
 	require.Len(t, states, len(batch))
 	return states

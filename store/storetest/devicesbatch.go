@@ -31,7 +31,8 @@ func testDeviceBatch(t *testing.T, s store.Store) {
 		here(base + 9), left(base + 2), here(base + 9), here(base + 9), left(base + 2), here(base), here(base + 9),
 	}, record(t, s, batch...))
 	require.Equal(t, given, batch, "the batch passed in was changed")
-	require.Equal(t, []lastseen.State{here(base + 9), left(base + 2), here(base)}, lookup(t, s, "alice", "bob", "carol"))
+	require.Equal(t, []lastseen.State{here(base + 9), left(base + 2), here(base)},
+		lookup(t, s, "alice", "bob", "carol"))
 	requireDevices(t, s, "alice", "a", "b")
 	requireLive(t, s, "alice", "b")
 	record(t, s, withMeta(on("carol", "a", base+1), `{"n":1}`), withMeta(on("carol", "a", base+1), `{"n":2}`))
@@ -175,7 +176,7 @@ func (c claim) try(s store.Store, user string) error {
 	var err error
 	switch {
 	case c.id != "":
-		states, err = s.RecordDevices(ctx, ns, millis(window), []store.DeviceSighting{c.sighting(user)})
+		states, err = s.RecordDevices(ctx, ns, windowTime, []store.DeviceSighting{c.sighting(user)})
 	case c.gone:
 		states, err = s.Leave(ctx, ns, plain)
 	default:

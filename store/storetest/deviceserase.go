@@ -119,7 +119,7 @@ func deviceCalls(s store.Store) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"RecordDevices": func(ctx context.Context) error {
 			batch := []store.DeviceSighting{on("alice", "a", base)}
-			return errorOf(s.RecordDevices(ctx, ns, millis(window), batch))
+			return errorOf(s.RecordDevices(ctx, ns, windowTime, batch))
 		},
 		"ReadDevices": func(ctx context.Context) error { return errorOf(s.ReadDevices(ctx, ns, "alice")) },
 	}

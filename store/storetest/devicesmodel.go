@@ -120,8 +120,8 @@ func (m *changesModel) device(t *rapid.T) {
 	}
 }
 
-// firstDevice has a device heard in the namespace: from then on, leaves concern devices. Those before are repeated: until
-// then, a ping hides them.
+// firstDevice has a device heard in the namespace: from then on, leaves concern devices. Those from before are repeated:
+// a ping would hide them.
 func (m *changesModel) firstDevice(t *rapid.T) {
 	if m.devices == nil {
 		m.devices = map[string][]claim{}
@@ -159,7 +159,7 @@ func (m *changesModel) know(user string, d store.UserDevices) {
 	claims, left := []claim{}, d.State.Left
 	for _, r := range d.Records {
 		claims = append(claims, claim{r.ID, r.At, r.Gone})
-		left = left && !(r.Gone && r.At == d.State.At)
+		left = left && (!r.Gone || r.At != d.State.At)
 	}
 	if d.Left > 0 {
 		claims = append(claims, claim{at: d.Left, gone: true})

@@ -37,7 +37,7 @@ func requireDevice(t require.TestingT, s store.Store, user string, want lastseen
 	d := devicesOf(t, s, user)
 	require.Equal(t, []lastseen.DeviceRecord{want}, d.Records)
 	require.Equal(t, []string{meta}, d.Meta)
-	require.Equal(t, millis(window), d.Window)
+	require.Equal(t, windowTime, d.Window)
 }
 
 // testDeviceSince: a record has the time at which it was heard first, as long as it is kept.
@@ -153,7 +153,8 @@ func testDeviceMostRecords(t *testing.T, s store.Store) {
 // those of devices.
 func oddDeviceIDs() []string {
 	all := []string{
-		"a", "A", "a ", " a", "a/b", "a:b", "a|b", "a,b", "a;b", "a\\b", `a"b`, "a'b", "{a}", "[a]", "1", "-1", "1e3", "0x1",
+		"a", "A", "a ", " a", "a/b", "a:b", "a|b", "a,b", "a;b", "a\\b", `a"b`, "a'b",
+		"{a}", "[a]", "1", "-1", "1e3", "0x1",
 		"nil", "null", "true", "%s", "%2F", "é", "e\u0301", "日本", "🙂", "\u00a0",
 		strings.Repeat("x", lastseen.MaxDeviceLen),
 		strings.Repeat("🙂", lastseen.MaxDeviceLen/4), "\u202e", "\ufffd", "\U0010ffff", "...", "~",

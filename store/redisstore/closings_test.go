@@ -1,0 +1,173 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+const closingsKey = "presence::closings"
+
+// closer asks to close connections, and reads what was asked.
+type closer struct {
+	*testing.T
+	s     store.Store
+	place store.ClosingPlace
+}
+
+func newCloser(t *testing.T, s store.Store) *closer {
+	c := &closer{T: t, s: s}
+	require.Empty(t, c.read(), "the empty place is the present")
+	return c
+}
+
+func (c *closer) close(users ...string) {
+	c.Helper()
+	for _, user := range users {
+		require.NoError(c, c.s.CloseConnections(context.Background(), "chat", user))
+	}
+}
+
+func (c *closer) read() (users []string) {
+	c.Helper()
+	all, next, err := c.s.Closings(context.Background(), c.place)
+	require.NoError(c, err)
+	for _, closing := range all {
+		users = append(users, closing.User)
+	}
+	c.place = next
+	return users
+}
+
+// TestKeyOfClosings: see docs/decisions/redis-keys.md.
+func TestKeyOfClosings(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	c := newCloser(t, newStore(t, redisstore.Options{URL: url}))
+	require.Empty(t, client.Keys(ctx, "*").Val())
+	c.close("alice b")
+	require.Equal(t, []string{closingsKey}, client.Keys(ctx, "*").Val())
+	entries := client.ZRangeWithScores(ctx, closingsKey, 0, -1).Val()
+	require.Len(t, entries, 1)
+	require.Equal(t, fmt.Sprintf("%.0f 0 chat alice b", entries[0].Score), entries[0].Member)
+	require.Equal(t, []string{"alice b"}, c.read())
+}
+
+// TestLostClosings: Redis loses all of them, or the last ones, also the one that a reader saw last. What comes then is
+// not missed.
+func TestLostClosings(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	s := newStore(t, redisstore.Options{URL: url})
+	for name, lose := range map[string]func() error{
+		"all":         func() error { return client.FlushAll(ctx).Err() },
+		"the end":     func() error { return client.ZRemRangeByRank(ctx, closingsKey, -1, -1).Err() },
+		"more":        func() error { return client.ZRemRangeByRank(ctx, closingsKey, -2, -1).Err() },
+		"all but one": func() error { return client.ZRemRangeByRank(ctx, closingsKey, 1, -1).Err() },
+	} {
+		require.NoError(t, client.FlushAll(ctx).Err())
+		c := newCloser(t, s)
+		c.close("a", "b", "c")
+		require.Equal(t, []string{"a", "b", "c"}, c.read(), name)
+		require.NoError(t, lose(), name)
+		c.close("d")
+		require.Contains(t, c.read(), "d", name)
+		require.Empty(t, c.read(), name)
+		require.NoError(t, lose(), name)
+		require.NotContains(t, c.read(), "d", name)
+		c.close("e", "f")
+		users := c.read()
+		require.Equal(t, []string{"e", "f"}, users[len(users)-2:], name)
+		require.Empty(t, c.read(), name)
+	}
+}
+
+// TestClosingsWhenTheClockIsSetBack: the newest one is from the future then. Later ones come after it, with the time of
+// the clock as it is.
+func TestClosingsWhenTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	s := newStore(t, redisstore.Options{URL: url})
+	c := newCloser(t, s)
+	now, err := s.Now(ctx)
+	require.NoError(t, err)
+	future := now + 20*365*24*hour
+	require.NoError(t, client.ZAdd(ctx, closingsKey, redis.Z{
+		Score: float64(future), Member: fmt.Sprintf("%d 0 chat old", int64(future)),
+	}).Err())
+	require.Equal(t, []string{"old"}, c.read())
+	place := c.place
+	c.close("alice", "bob", "alice")
+	require.Equal(t, []string{"bob", "alice"}, c.read())
+	all, _, err := s.Closings(ctx, place)
+	require.NoError(t, err)
+	for _, closing := range all {
+		require.InDelta(t, int64(now), int64(closing.At), float64(hour))
+	}
+}
+
+// TestClosingsAreBounded: in number and in age.
+func TestClosingsAreBounded(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	s := newStore(t, redisstore.Options{URL: url})
+	now, err := s.Now(ctx)
+	require.NoError(t, err)
+	fill := func(n int, first lastseen.Instant) {
+		pipe := client.Pipeline()
+		for i := range n {
+			at := first + lastseen.Instant(i)
+			pipe.ZAdd(ctx, closingsKey, redis.Z{Score: float64(at), Member: fmt.Sprintf("%d 0 chat u%d", int64(at), i)})
+		}
+		_, err := pipe.Exec(ctx)
+		require.NoError(t, err)
+	}
+	c := &closer{T: t, s: s, place: "0"}
+	fill(100, now.Add(-store.ClosingsKept)-1000)
+	fill(store.MaxClosings+200, now-store.MaxClosings-1000)
+	c.close("alice")
+	users := c.read()
+	require.Len(t, users, store.MaxClosings)
+	require.Equal(t, "alice", users[len(users)-1])
+	require.NoError(t, client.Del(ctx, closingsKey).Err())
+	fill(3, now.Add(-store.ClosingsKept)-1000)
+	fill(2, now.Add(-store.ClosingsKept/2))
+	c.close("alice")
+	c.place = "0"
+	require.Equal(t, []string{"u0", "u1", "alice"}, c.read())
+}
+
+// TestForeignClosings: members that we would not write are skipped.
+func TestForeignClosings(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	c := newCloser(t, newStore(t, redisstore.Options{URL: url}))
+	c.close("alice")
+	score := client.ZRangeWithScores(ctx, closingsKey, -1, -1).Val()[0].Score
+	for i, member := range []string{"", "x", "1 0 chat", "x 0 chat alice", strings.Repeat(" ", 9)} {
+		z := redis.Z{Score: score + float64(i) + 1, Member: member}
+		require.NoError(t, client.ZAdd(ctx, closingsKey, z).Err())
+	}
+	c.close("bob")
+	users := c.read()
+	require.Equal(t, "alice", users[0])
+	require.Equal(t, "bob", users[len(users)-1])
+	require.NoError(t, client.Set(ctx, closingsKey, "a string", 0).Err())
+	require.ErrorIs(t, c.s.CloseConnections(ctx, "chat", "alice"), store.ErrWrongType)
+	_, _, err := c.s.Closings(ctx, c.place)
+	require.ErrorIs(t, err, store.ErrWrongType)
+}

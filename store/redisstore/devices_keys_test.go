@@ -1,0 +1,202 @@
+package redisstore_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// TestKeysOfDevices: operators back them up, allow them and read them. See docs/decisions/redis-keys.md.
+func TestKeysOfDevices(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	s := newStore(t, redisstore.Options{URL: url})
+	require.NoError(t, ping(s, "chat", "alice"))
+	require.Len(t, client.Keys(ctx, "*").Val(), 3, "a namespace without devices has no keys for them")
+	require.Len(t, client.HGetAll(ctx, "presence::meta").Val(), 1)
+
+	tab := onDevice("alice", "tab 1", base+10)
+	tab.Meta, tab.Idle = `{"app":"1.2"}`, base+4
+	record(t, s, tab, byeOnDevice("alice", "phone", base+5), onDevice("carol d", "x", base))
+	_, err := s.Leave(ctx, "chat", sightingsAt(base+7, "bob"))
+	require.NoError(t, err)
+	record(t, s, onDevice("alice", "tab 1", base+20))
+	records, metas := recordsKey("presence:chat"), metasKey("presence:chat")
+	require.ElementsMatch(t, []string{"presence:chat", "presence::namespaces", "presence::meta", records, metas},
+		client.Keys(ctx, "*").Val())
+	require.Equal(t, map[string]string{
+		"alice": "600000 0\n" +
+			"web tab 1\t1700000000020 0 1700000000010 0\n" +
+			"web phone\t1700000000005 1 1700000000005 0",
+		"bob":     "0 1700000000007",
+		"carol d": "600000 0\nweb x\t1700000000000 0 1700000000000 0",
+	}, client.HGetAll(ctx, records).Val())
+	require.Equal(t, map[string]string{"alice\ntab 1": `{"app":"1.2"}`}, client.HGetAll(ctx, metas).Val())
+	bit, err := client.HGet(ctx, "presence::meta", devicesBit).Int64()
+	require.NoError(t, err)
+	now, err := s.Now(ctx)
+	require.NoError(t, err)
+	require.InDelta(t, int64(now), bit, float64(time.Hour.Milliseconds()))
+	infos, err := s.Namespaces(ctx, "", 10)
+	require.NoError(t, err)
+	require.Len(t, infos, 1, "the bit is not a namespace")
+
+	require.NoError(t, s.Forget(ctx, "chat", "alice"))
+	require.Equal(t, []string{"bob", "carol d"}, client.ZRange(ctx, "presence:chat", 0, -1).Val())
+	require.ElementsMatch(t, []string{"bob", "carol d"}, client.HKeys(ctx, records).Val())
+	require.Zero(t, client.Exists(ctx, metas).Val())
+	_, err = trim(s, "chat", time.Hour)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"presence::namespaces", "presence::meta"}, client.Keys(ctx, "*").Val())
+}
+
+// TestDevicesAreDeleted: nothing is left of them with the namespace.
+func TestDevicesAreDeleted(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	for _, shards := range []int{1, 7} {
+		o := redisstore.Options{URL: url, Shards: shards}
+		s, other := newStore(t, o), newStore(t, o)
+		record50 := func() {
+			for _, user := range numbered("u", 50) {
+				item := onDevice(user, "tab", base)
+				item.Meta = "{}"
+				record(t, s, item)
+			}
+			require.Len(t, client.Keys(ctx, "*").Val(), 3*shards+2)
+		}
+		record50()
+		require.NoError(t, other.DeleteNamespace(ctx, "chat"))
+		require.Empty(t, client.Keys(ctx, "*").Val())
+
+		record50()
+		require.Len(t, client.HGetAll(ctx, "presence::meta").Val(), 2, "the bit is set again")
+		for k := range shards { // as by a server that does not know of devices
+			key := "presence:chat"
+			if shards > 1 {
+				key += fmt.Sprint(":", k)
+			}
+			require.NoError(t, client.Del(ctx, key).Err())
+		}
+		removed, err := other.RemoveEmpty(ctx, "chat")
+		require.NoError(t, err)
+		require.True(t, removed)
+		require.Empty(t, client.Keys(ctx, "*").Val())
+	}
+}
+
+// TestRemoveEmptyKeepsDevices: of a namespace that has users, all stays.
+func TestRemoveEmptyKeepsDevices(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	s := newStore(t, redisstore.Options{URL: url, Shards: 7})
+	record(t, s, onDevice("alice", "tab", base))
+	before := contents(t, client)
+	removed, err := s.RemoveEmpty(ctx, "chat")
+	require.NoError(t, err)
+	require.False(t, removed)
+	require.Equal(t, before, contents(t, client))
+}
+
+// TestForeignRecords: text that we would not write counts as no devices, is logged once, and is replaced.
+func TestForeignRecords(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	line := func(id string, at lastseen.Instant) string { return fmt.Sprintf("\nweb %s\t%d 0 1 0", id, at) }
+	many := "600000 0"
+	for i := range lastseen.MaxDevices + 1 {
+		many += line(fmt.Sprint(i), base)
+	}
+	for _, text := range []string{
+		"", " ", "x", "600000", "600000 0 ", "600000 x", "-1 0", "600000 0\n", "600000 0\nweb tab", "600000 0" + line("tab", base) + "\n",
+		"600000 0" + line("tab", base) + "x", "600000 0\nweb tab\t1 2 1 0", "600000 0\nweb tab\t1700000000000 0 1", "600000 0" + line("", base),
+		"600000 0" + line("a", base) + line("tab", base+1), "600000 0" + line("tab", 1e15), many,
+		"600000 0" + line(strings.Repeat("tab", 3000), base), "\x00\xff", "600000 0\nweb tab\t1700000000000 0 1 0\t5 0 1 0",
+		"99999999999999999999 0" + line("tab", base),
+	} {
+		var log bytes.Buffer
+		s, err := redisstore.Open(redisstore.Options{
+			URL: url, Timeout: longTimeout, DialTimeout: longTimeout, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		require.NoError(t, err)
+		require.NoError(t, s.DeleteNamespace(ctx, "chat"))
+		record(t, s, onDevice("bob", "tab", base))
+		for _, user := range []string{"alice", "carol"} {
+			require.NoError(t, ping(s, "chat", user))
+			require.NoError(t, client.HSet(ctx, recordsKey("presence:chat"), user, text).Err())
+			live, gone := devicesOf(t, s, user)
+			require.Empty(t, live, "%q", text)
+			require.Empty(t, gone, "%q", text)
+		}
+		require.Equal(t, lastseen.State{At: base + 2, Left: true}, record(t, s, byeOnDevice("alice", "other", base+2)), "%q", text)
+		require.Equal(t, lastseen.State{At: base + 2}, record(t, s, onDevice("carol", "new", base+2)), "%q", text)
+		live, _ := devicesOf(t, s, "carol")
+		require.Equal(t, []string{"new"}, live)
+		live, gone := devicesOf(t, s, "alice")
+		require.Empty(t, live)
+		require.Equal(t, []string{"other"}, gone)
+		require.NoError(t, s.Forget(ctx, "chat", "carol"))
+		require.NoError(t, s.Close())
+		require.Equal(t, 1, strings.Count(log.String(), "cannot be read"), "%q: %s", text, log.String())
+	}
+}
+
+// TestCompanionsOfAnotherType: the call fails before it writes anything, so that no reader of the feed misses a change.
+func TestCompanionsOfAnotherType(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	for _, key := range []string{recordsKey("presence:chat"), metasKey("presence:chat")} {
+		require.NoError(t, client.FlushAll(ctx).Err())
+		s := newStore(t, redisstore.Options{URL: url})
+		record(t, s, onDevice("alice", "tab", base))
+		require.NoError(t, client.Del(ctx, key).Err())
+		require.NoError(t, client.Set(ctx, key, "a string", 0).Err())
+		item := byeOnDevice("alice", "tab", base+1)
+		item.Meta = "{}"
+		before := contents(t, client)
+		_, err := s.RecordDevices(ctx, "chat", window, []store.DeviceSighting{item})
+		require.ErrorIs(t, err, store.ErrWrongType)
+		require.Equal(t, before, contents(t, client))
+		require.NoError(t, ping(s, "chat", "bob"), "pings work")
+		require.NoError(t, s.DeleteNamespace(ctx, "chat"))
+	}
+}
+
+// TestSizeOfRecords: docs/operations.md names it.
+func TestSizeOfRecords(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	s := newStore(t, redisstore.Options{URL: url})
+	const n = 10_000
+	var batch []store.DeviceSighting
+	for i := range n {
+		batch = append(batch, onDevice(fmt.Sprintf("u%07d", i), "01234567-89ab-cdef-0123-456789abcdef~abcdefgh", base))
+	}
+	record(t, s, batch...)
+	one := client.MemoryUsage(ctx, recordsKey("presence:chat"), 0).Val()
+	for i := range batch {
+		batch[i].ID += "2"
+	}
+	record(t, s, batch...)
+	two := client.MemoryUsage(ctx, recordsKey("presence:chat"), 0).Val()
+	t.Logf("%.0f bytes for a user with one device, %.0f more for another one", float64(one)/n, float64(two-one)/n)
+	require.LessOrEqual(t, one, int64(300*n))
+	require.LessOrEqual(t, two-one, int64(150*n))
+}

@@ -1,0 +1,38 @@
+-- The last part of devices.lua: records the items, and writes.
+
+local others = {}
+for i = 4, #ARGV, 6 do
+  local name = ARGV[i + 2]
+  if replaced or repeated[name] or not refresh(i, places[name]) then
+    others[#others + 1] = i
+  end
+end
+if #others > 0 then
+  record(others)
+end
+
+-- A hash of another type is an error before anything is written.
+if #set_metas > 0 then
+  redis.call('HSET', metas_key, unpack(set_metas))
+end
+delete_fields(metas_key, delete_metas)
+if #set > 0 then
+  redis.call('HSET', records_key, unpack(set))
+end
+delete_fields(records_key, delete)
+local created = known and 0 or 1 - redis.call('EXISTS', key)
+if #add > 0 then
+  redis.call('ZADD', key, unpack(add))
+end
+for _, change in ipairs(changes) do
+  append(unpack(change))
+end
+save_tip()
+if #others == 0 then
+  return {created, false, false, feed and 0 or 1}
+end
+local results = {}
+for i = 6, #ARGV, 6 do
+  results[#results + 1] = scores[places[ARGV[i]]]
+end
+return {created, results, false, feed and 0 or 1, unreadable}
