@@ -150,7 +150,11 @@ func (u *users) replayState(user string, rest *cutter) {
 
 func (u *users) replayDevices(user string, rest *cutter) {
 	at, d := score(rest.instant()), rest.devices()
-	if at == 0 || rest.failed {
+	twice := false
+	for i, r := range d.Records {
+		twice = twice || indexOf(d.Records[:i], r.ID) >= 0
+	}
+	if at == 0 || twice || rest.failed {
 		rest.fail()
 		return
 	}
