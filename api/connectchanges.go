@@ -1,6 +1,8 @@
 package api
 
 import (
+	"errors"
+
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/feed"
 )
@@ -68,7 +70,7 @@ func (f *following) change(s *server, frame watchFrame) error {
 		return nil
 	}
 	name := frameChanges
-	if batch.Reset && q.Everyone { // a reset of users has all of those that the frame adds
+	if batch.Reset {
 		name = frameReset
 	}
 	f.setTick()
@@ -108,8 +110,12 @@ func (f *following) changeWatcher(s *server, q watchQuery, remove []string) (bat
 	}
 	s.overload.begin()
 	defer s.overload.end()
-	_ = remove
-	return batch, store.ErrNoFeed // until the watcher can change what it watches
+	batch, err = f.watcher.Change(f.ctx, feed.Change{Add: q.Users, Remove: remove, After: q.After})
+	if errors.Is(err, feed.ErrTooManyUsers) {
+		return batch, errorf(codeTooManyItems, "A connection watches at most %d users. Remove others first.",
+			store.MaxWatched)
+	}
+	return batch, err
 }
 
 // sendFirst sends the end of the frame welcome, which begins with b, and then the rest of the first batch.

@@ -1,13 +1,5 @@
 package api
 
-// The codes of WebSockets.
-const (
-	codeUpgradeRequired  code = "upgrade_required"
-	codeUnknownFrame     code = "unknown_frame"
-	codeTimedOut         code = "timed_out"
-	codeConnectionClosed code = "connection_closed"
-)
-
 // closeCode returns the code of the close frame of a connection that ends with an error.
 func (c code) closeCode() int { return closeCodes + c.problemType().Status }
 

@@ -200,7 +200,7 @@ func (f *following) giveBack(n int) {
 func (f *following) settle() {
 	users := 0
 	if f.watcher != nil {
-		users = f.taken
+		users = max(1, f.watcher.Len())
 	}
 	if f.taken > users {
 		f.giveBack(f.taken - users)

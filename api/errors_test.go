@@ -219,6 +219,9 @@ func TestStoreErrorsNameSettings(t *testing.T) {
 func TestEveryCodeIsTested(t *testing.T) {
 	// In TestLimits, TestDrain and TestNoFeed.
 	provoked := map[code]bool{codeRateLimited: true, codeShuttingDown: true, codeFeedUnavailable: true}
+	for _, c := range []code{codeUpgradeRequired, codeUnknownFrame, codeTimedOut, codeConnectionClosed} {
+		provoked[c] = true // in TestConnect…
+	}
 	for _, r := range badRequests() {
 		provoked[r.code] = true
 	}

@@ -53,7 +53,8 @@ func testOnStore(t *testing.T, s store.Store) {
 	closed := make(chan Reason, 10)
 	open := func(device string) *Connection {
 		c, err := r.Open(t.Context(), Opening{
-			Namespace: ns, User: "alice", Device: device, Kind: lastseen.Web, Close: func(reason Reason) { closed <- reason },
+			Namespace: ns, User: "alice", Device: device, Kind: lastseen.Web,
+			Close: func(reason Reason) { closed <- reason },
 		})
 		require.NoError(t, err)
 		return c
