@@ -150,6 +150,12 @@ func New(c Config) http.Handler {
 		off := func(string) feed.Settings { return feed.Settings{Mode: feed.Off} }
 		c.Feeds = feed.New(feed.Options{Store: c.Store, Settings: off, Logger: c.Logger})
 	}
+	if c.Connections == nil {
+		settings := func(string) connections.Settings {
+			return connections.Settings{Thresholds: c.Settings.Thresholds, PingInterval: c.Settings.PingInterval}
+		}
+		c.Connections = connections.New(connections.Options{Store: c.Store, Settings: settings, Logger: c.Logger})
+	}
 	c.Shared.authenticator.Store(c.Auth)
 	c.Shared.overload.configure(c)
 	c.Store = &callStore{c.Store, c.Shared.overload}

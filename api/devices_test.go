@@ -263,6 +263,7 @@ func TestDevicesUnavailable(t *testing.T) {
 func TestDeviceMetrics(t *testing.T) {
 	t.Parallel()
 	w, registry := newMeteredServer(t, fileStore(t))
+	w.keepConnections()
 	device := func(id string) string { return fmt.Sprintf(`{"device":{"id":%q}}`, id) }
 	w.post("/chat/users/alice/ping", device("a"))
 	w.post("/chat/users/alice/ping", device("b"))

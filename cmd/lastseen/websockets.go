@@ -15,10 +15,12 @@ import (
 // newRegistry returns the registry of the connections that users hold open. It lasts as long as the server: reloads
 // change only what its settings return.
 func (r *runtimeConfig) newRegistry(maxUser int) *connections.Registry {
-	return connections.New(connections.Options{
+	registry := connections.New(connections.Options{
 		Store: r.store, MaxUser: maxUser, Logger: r.logger,
 		Settings: func(namespace string) connections.Settings { return r.config().Connections(namespace) },
 	})
+	storeMetrics{r.metrics}.connections(registry)
+	return registry
 }
 
 // keepConnections records what is heard on connections until stop is called, also while a server that was told to stop

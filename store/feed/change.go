@@ -182,15 +182,19 @@ func (w *Watcher) drop(gone gone) {
 	w.dirty = slices.DeleteFunc(w.dirty, func(t *watch) bool { return t.w == nil })
 }
 
-// without returns a new list without what is at some places, which are in order.
+// without deletes what is at some places of a list, which are in order. It leaves little room that is not used.
 func without[T any](list []T, at []int) []T {
-	rest := make([]T, 0, len(list)-len(at))
-	from := 0
+	rest, from := list[:0], 0
 	for _, k := range at {
 		rest = append(rest, list[from:k]...)
 		from = k + 1
 	}
-	return append(rest, list[from:]...)
+	rest = append(rest, list[from:]...)
+	clear(list[len(rest):])
+	if cap(rest) > 2*len(rest) {
+		return slices.Clone(rest)
+	}
+	return rest
 }
 
 // adopt takes over the users of another watcher. Both are attached and were given everything.
@@ -205,7 +209,7 @@ func (w *Watcher) adopt(other *Watcher) {
 	other.watches = nil
 }
 
-// lose has a watcher begin again if it was given something that nobody got.
+// lose has a watcher begin again if it was given something that was not returned.
 func (w *Watcher) lose(g *gathered) {
 	if !g.any {
 		return

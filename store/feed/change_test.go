@@ -32,7 +32,7 @@ func order(b Batch) []string {
 	return list
 }
 
-// TestChange: a watcher that begins with nobody adds users and removes them.
+// TestChange: a watcher that begins without users adds some and removes them.
 func TestChange(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.set("ann", lastseen.Green)
@@ -446,7 +446,7 @@ func TestTakeEnds(t *testing.T) {
 	})
 }
 
-// TestChangesOfOneUser: when watchers come and go, each of the others is still told.
+// TestChangesOfOneUser: when watchers of a user come and go, each of the others gets its changes.
 func TestChangesOfOneUser(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		var all []*Watcher

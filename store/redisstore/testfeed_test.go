@@ -86,6 +86,13 @@ func (f *feed) clock() lastseen.Instant {
 	return lastseen.InstantOf(now)
 }
 
+// passMillisecond waits until the clock of Redis shows another millisecond.
+func (f *feed) passMillisecond() {
+	f.Helper()
+	begun := f.clock()
+	require.Eventually(f, func() bool { return f.clock() > begun }, longTimeout, 100*time.Microsecond)
+}
+
 // quickly repeats an attempt until one took less than a time: the machine may be busy. Only what that one found counts.
 func (f *feed) quickly(within time.Duration, attempt func()) {
 	f.Helper()

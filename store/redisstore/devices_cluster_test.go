@@ -1,0 +1,194 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// devicesLog is what was asked of a store, whose calls may fail while servers change. All of it is asked again in the
+// end, which is harmless, and then the store has what the rule says.
+type devicesLog struct {
+	*testing.T
+	s     *redisstore.Store
+	users []string
+	asked []store.DeviceSighting // those without an ID are leaves on all devices
+}
+
+// next asks for something about each user, and checks that an error is an outage.
+func (l *devicesLog) next() {
+	l.Helper()
+	for _, user := range l.users {
+		n := len(l.asked)
+		item := onDevice(user, fmt.Sprint("device", n%3), base+lastseen.Instant(n))
+		item.Gone = n%4 == 0
+		if n%7 == 0 {
+			item.ID = ""
+		}
+		l.asked = append(l.asked, item)
+		if err := l.ask(item); err != nil && !isOutage(err) {
+			l.Errorf("not an outage: %v", err)
+		}
+		if _, err := l.s.ReadDevices(context.Background(), "chat", user); err != nil && !isOutage(err) {
+			l.Errorf("not an outage: %v", err)
+		}
+	}
+}
+
+func (l *devicesLog) ask(item store.DeviceSighting) error {
+	ctx := context.Background()
+	if item.ID == "" {
+		_, err := l.s.Leave(ctx, "chat", sightingsAt(item.At, item.User))
+		return err
+	}
+	_, err := l.s.RecordDevices(ctx, "chat", window, []store.DeviceSighting{item})
+	return err
+}
+
+// requireTruth asks for all again, and compares what is stored with the rule.
+func (l *devicesLog) requireTruth() {
+	l.Helper()
+	want := map[string]*store.UserDevices{}
+	for _, item := range l.asked {
+		untilSuccess(l.T, func() error { return l.ask(item) })
+		if want[item.User] == nil {
+			want[item.User] = &store.UserDevices{}
+		}
+		u := want[item.User]
+		if item.ID == "" {
+			u.State, u.Devices = u.Leave(u.State, item.At)
+		} else {
+			u.State, u.Devices = u.Assert(u.State, window, item.Record())
+		}
+	}
+	for user, u := range want {
+		var got store.UserDevices
+		untilSuccess(l.T, func() (err error) {
+			got, err = l.s.ReadDevices(context.Background(), "chat", user)
+			return err
+		})
+		require.Equal(l, u.State, got.State, user)
+		for i := range got.Records {
+			got.Records[i].Since, u.Records[i].Since = 0, 0 // it depends on what failed
+		}
+		require.Equal(l, u.Of(u.State).Records, got.Records, user)
+	}
+}
+
+// TestDevicesOnCluster is what leaves a Cluster as it was.
+func TestDevicesOnCluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 0)
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *redistest.Cluster, *devicesLog)
+	}{
+		{"Keys", testDeviceKeysInACluster},
+		{"Slots", testDevicesWhileSlotsMove},
+		{"HalfMoved", testDevicesInHalfASlot},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := newStore(t, redisstore.Options{URL: c.URL(), Shards: 7})
+			log := &devicesLog{T: t, s: s, users: numbered("u", 15)}
+			log.next()
+			test.run(t, c, log)
+			log.requireTruth()
+			require.NoError(t, s.DeleteNamespace(context.Background(), "chat"))
+			require.Empty(t, keysOf(t, c))
+		})
+	}
+}
+
+// testDeviceKeysInACluster: they are where their shard is, so that one script can use all.
+func testDeviceKeysInACluster(t *testing.T, c *redistest.Cluster, l *devicesLog) {
+	l.users = numbered("u", 50)
+	l.next()
+	want, owners := []string{"presence::namespaces", "presence::meta"}, map[string]bool{}
+	for k := range 7 {
+		key := fmt.Sprint("presence:chat:", k)
+		require.Equal(t, c.Slot(t, key), c.Slot(t, recordsKey(key)))
+		require.Equal(t, c.Slot(t, key), c.Slot(t, metasKey(key)))
+		owners[c.Owner(t, key).Addr] = true
+		want = append(want, key, recordsKey(key))
+	}
+	require.Len(t, owners, 3, "they are on all servers")
+	require.ElementsMatch(t, want, keysOf(t, c))
+}
+
+func testDevicesWhileSlotsMove(t *testing.T, c *redistest.Cluster, l *devicesLog) {
+	for _, key := range []string{"presence:chat:1", "presence:chat:3", "presence:chat:1", "presence::meta"} {
+		owner := slices.Index(c.Primaries, c.Owner(t, key))
+		to := c.Primaries[(owner+1)%3]
+		require.NoError(t, to.Client(t).ScriptFlush(context.Background()).Err())
+		c.MoveSlot(t, c.Slot(t, key), to, func() {
+			l.s.ExpireAgreements()
+			l.next()
+		})
+	}
+}
+
+// testDevicesInHalfASlot: of a shard and its companions some have moved and some have not. Redis refuses what needs
+// several of them, and every call either fails as unavailable or is right.
+func testDevicesInHalfASlot(t *testing.T, c *redistest.Cluster, l *devicesLog) {
+	ctx, key := context.Background(), "presence:chat:3"
+	l.users = l.users[:6] // calls that fail take a while
+	for _, first := range []string{key, recordsKey(key)} {
+		from := c.Owner(t, key)
+		to := c.Primaries[(slices.Index(c.Primaries, from)+1)%3]
+		host, port, err := net.SplitHostPort(to.Addr)
+		require.NoError(t, err)
+		source, target := from.Client(t), to.Client(t)
+		slot := c.Slot(t, key)
+		id := func(p *redistest.Process) string {
+			text, err := p.Client(t).Do(ctx, "CLUSTER", "MYID").Text()
+			require.NoError(t, err)
+			return text
+		}
+		require.NoError(t, target.Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", id(from)).Err())
+		require.NoError(t, source.Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", id(to)).Err())
+		require.NoError(t, source.Migrate(ctx, host, port, first, 0, longTimeout).Err())
+		l.next()
+		for _, other := range []string{key, recordsKey(key)} {
+			if other != first {
+				require.NoError(t, source.Migrate(ctx, host, port, other, 0, longTimeout).Err())
+			}
+		}
+		l.next()
+		for _, p := range []*redistest.Process{to, from} {
+			require.NoError(t, p.Client(t).Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", id(to)).Err())
+		}
+		l.next()
+	}
+}
+
+// TestDevicesAfterFailover: the replica that takes over has the records, and whatever it lost comes with the next
+// assertions.
+func TestDevicesAfterFailover(t *testing.T) {
+	t.Parallel()
+	ctx, watched := context.Background(), redistest.StartSentinel(t)
+	s := newStore(t, redisstore.Options{URL: watched.URL(), Timeout: 250 * time.Millisecond})
+	l := &devicesLog{T: t, s: s, users: numbered("u", 5)}
+	require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, longTimeout, time.Millisecond)
+	untilSuccess(t, func() error { return l.ask(onDevice("alice", "tab", base)) })
+	l.next()
+	untilSuccess(t, func() error { return s.CloseConnections(ctx, "chat", "alice") })
+	replicateAll(t, watched.Nodes[0].Client(t))
+	watched.Nodes[0].Stop(t)
+	l.next()
+	l.requireTruth()
+	live, _ := devicesOf(t, s, "alice")
+	require.Equal(t, []string{"tab"}, live)
+	closed, _, err := s.Closings(ctx, "0")
+	require.NoError(t, err)
+	require.Len(t, closed, 1)
+}
