@@ -51,10 +51,10 @@ func (s *Store) ReadDevices(ctx context.Context, name, user string) (devices sto
 
 func (n *namespace) readDevices(user string) store.UserDevices {
 	s := n.get(user)
-	d, said := n.users.devicesOf(user)
+	d, meta := n.users.devicesOf(user)
 	u := store.UserDevices{State: s, Devices: d.Of(s)}
 	for _, r := range u.Records {
-		u.Meta = append(u.Meta, said[indexOf(d.Records, r.ID)])
+		u.Meta = append(u.Meta, meta[indexOf(d.Records, r.ID)])
 	}
 	return u
 }
@@ -83,7 +83,7 @@ func (a *deviceAssertions) do(t *transaction) {
 		r.At = store.Bounded(r.At, now)
 		w.assert(a.window, r)
 		if sighting.Meta != "" {
-			w.say(r.ID, sighting.Meta)
+			w.setMeta(r.ID, sighting.Meta)
 		}
 	}
 	writes.finish()
@@ -124,8 +124,7 @@ type deviceWrite struct {
 	stateWas lastseen.State
 }
 
-// deviceChange is what the devices of a user are now, and what clients said about some of them, by the ID of the
-// record.
+// deviceChange is what the devices of a user are now, and the meta of some of them, by the ID of the record.
 type deviceChange struct {
 	lastseen.Devices
 	meta map[string]string
@@ -149,12 +148,12 @@ func (w *deviceWrite) assert(window time.Duration, r lastseen.DeviceRecord) {
 	w.state, w.Devices = w.Assert(w.state, window, r)
 	for _, r := range old {
 		if indexOf(w.Records, r.ID) < 0 {
-			w.say(r.ID, "") // also if it is back before the end of the batch
+			w.setMeta(r.ID, "") // also if it is back before the end of the batch
 		}
 	}
 }
 
-func (c *deviceChange) say(record, meta string) {
+func (c *deviceChange) setMeta(record, meta string) {
 	if c.meta == nil {
 		c.meta = map[string]string{}
 	}
@@ -165,7 +164,7 @@ func (c *deviceChange) say(record, meta string) {
 func (ws *deviceWrites) finish() {
 	for _, w := range ws.order {
 		maps.DeleteFunc(w.meta, func(record, meta string) bool {
-			return indexOf(w.Records, record) < 0 || ws.t.saidOf(ws.namespace, w.user, record) == meta
+			return indexOf(w.Records, record) < 0 || ws.t.metaOf(ws.namespace, w.user, record) == meta
 		})
 		switch {
 		case len(w.meta) > 0 || !sameDevices(w.Devices, w.before):
@@ -195,14 +194,14 @@ func (t *transaction) devicesOf(namespace, user string) lastseen.Devices {
 	return d
 }
 
-// saidOf returns what a client said about the device of a record.
-func (t *transaction) saidOf(namespace, user, record string) string {
+// metaOf returns the meta of a record.
+func (t *transaction) metaOf(namespace, user, record string) string {
 	if c, ok := t.devices[namespace][user]; ok {
 		return c.meta[record] // "" if it is in the index: then it is written again
 	}
-	d, said := t.index.devicesOf(namespace, user)
+	d, meta := t.index.devicesOf(namespace, user)
 	if i := indexOf(d.Records, record); i >= 0 {
-		return said[i]
+		return meta[i]
 	}
 	return ""
 }
