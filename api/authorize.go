@@ -30,7 +30,7 @@ const (
 // scope returns the scope that a caller needs.
 func (p permission) scope() auth.Scope {
 	switch p {
-	case pingSelf, leaveSelf, pingBulk:
+	case pingSelf, leaveSelf, pingBulk, greeting:
 		return auth.Ping
 	case read, readDevices, list:
 		return auth.Read
@@ -148,7 +148,7 @@ func (s *server) checkDevices(c echo.Context, p permission, caller *auth.Caller)
 	case caller.IsAnonymous():
 		return errNoCredentials()
 	default:
-		return errForbidden(auth.Read, "Only API keys and the user's own token show the devices of a user in this namespace.")
+		return errForbidden(auth.Read, "Only API keys and the user's own token show devices in this namespace.")
 	}
 }
 
