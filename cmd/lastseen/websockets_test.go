@@ -4,9 +4,12 @@ import (
 	"errors"
 	"net/http"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/api"
@@ -72,4 +75,54 @@ func TestTerminateWritesLeaves(t *testing.T) {
 	require.Zero(t, s.terminate(t))
 	s = start(t, "--store", data)
 	require.Equal(t, true, s.get(t, alice)["left"])
+}
+
+// TestTerminateMovesConnections checks that a server that stops asks a client to connect elsewhere, ends as soon as the
+// client has gone, and records no leave.
+func TestTerminateMovesConnections(t *testing.T) {
+	t.Parallel()
+	data := filepath.Join(t.TempDir(), "data.db")
+	s := start(t, "--store", data, "--connect-drain", "5s", "--disconnect-grace", "0")
+	socket := s.connect(t, `{"hello":{"user":"alice","device":{"id":"tab","kind":"web"}}}`)
+	require.Contains(t, receive(t, socket), `"welcome"`)
+	require.Equal(t, "green", s.get(t, alice)["status"])
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
+	for !strings.Contains(receive(t, socket), `"bye"`) {
+		continue
+	}
+	require.NoError(t, socket.Close(websocket.StatusNormalClosure, ""))
+	require.NoError(t, s.cmd.Wait())
+	s = start(t, "--store", data)
+	require.Equal(t, false, s.get(t, alice)["left"])
+	require.Equal(t, []any{"web"}, s.get(t, alice+"/devices")["kinds"])
+}
+
+// TestTerminateClosesConnections checks that a server that stops does not wait for a client that stays.
+func TestTerminateClosesConnections(t *testing.T) {
+	t.Parallel()
+	s := start(t, "--connect-drain", "100ms")
+	socket := s.connect(t, `{"hello":{"user":"alice"}}`)
+	require.Contains(t, receive(t, socket), `"welcome"`)
+	require.Zero(t, s.terminate(t))
+}
+
+// connect opens a WebSocket in the namespace chat and sends its first frame.
+func (s *service) connect(t *testing.T, hello string) *websocket.Conn {
+	t.Helper()
+	socket, response, err := websocket.Dial(t.Context(), s.url+"/v1/namespaces/chat/connect", nil)
+	require.NoError(t, err)
+	if response.Body != nil {
+		require.NoError(t, response.Body.Close())
+	}
+	t.Cleanup(func() { _ = socket.CloseNow() })
+	require.NoError(t, socket.Write(t.Context(), websocket.MessageText, []byte(hello)))
+	return socket
+}
+
+// receive returns the next frame.
+func receive(t *testing.T, socket *websocket.Conn) string {
+	t.Helper()
+	_, frame, err := socket.Read(t.Context())
+	require.NoError(t, err)
+	return string(frame)
 }
