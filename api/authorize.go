@@ -30,7 +30,7 @@ const (
 // scope returns the scope that a caller needs.
 func (p permission) scope() auth.Scope {
 	switch p {
-	case pingSelf, leaveSelf, pingBulk:
+	case pingSelf, leaveSelf, pingBulk, greeting:
 		return auth.Ping
 	case read, readDevices, list:
 		return auth.Read

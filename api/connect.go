@@ -53,9 +53,9 @@ const (
 // @Description Opens a WebSocket over HTTP/1.1, with the subprotocol `lastseen.v1` or none. A user who holds a connection
 // @Description is present, and the connection can follow changes. The guide /docs/connections describes the frames.
 // @Description
-// @Description The credentials are in the header Authorization or in the first frame. A user needs the scope `ping` or
-// @Description their own token, and a client that only follows changes the scope `read`. Browsers are accepted from the
-// @Description server's own origin and those of the setting cors-origins.
+// @Description The credentials are in the header Authorization or in the first frame, and are checked then. Browsers are
+// @Description accepted from the server's own origin and those of the setting cors-origins. Requires the scope `ping` or
+// @Description the user's own token; to follow changes, the scope `read`.
 // @Param namespace path string true "namespace"
 // @Success 101 "A WebSocket."
 // @Router /v1/namespaces/{namespace}/connect [get]

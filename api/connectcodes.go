@@ -23,7 +23,7 @@ func connectProblems() []ErrorCode {
 			codeTimedOut, 408, "Timed out",
 			"A WebSocket was closed because its client was too slow: it sent no hello within 5 seconds or a message in " +
 				"parts that took too long, did not answer pings, or received nothing for 30 seconds.",
-			"Connect again.",
+			"Connect again, with a pause that grows with each attempt.",
 		},
 		{
 			codeConnectionClosed, 410, "Connection closed",

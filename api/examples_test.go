@@ -39,6 +39,9 @@ func exampleCalls(t *testing.T, doc *openapi3.T) map[string]call {
 	calls := map[string]call{}
 	for path, item := range doc.Paths.Map() {
 		for method, operation := range item.Operations() {
+			if operation.OperationID == "connect" {
+				continue // which is no call: see upgrades
+			}
 			c := call{operation: operation.OperationID, method: method, path: path, query: url.Values{}}
 			for _, p := range operation.Parameters {
 				switch value := p.Value.Example.(type) {
@@ -234,6 +237,7 @@ func TestEveryDocumentedResponse(t *testing.T) {
 		maps.Copy(responded, refusing.responses())
 		maps.Copy(responded, refusals(t, w.store.Store, slices.Collect(maps.Values(calls))))
 		maps.Copy(responded, rateLimited(t, w, calls))
+		maps.Copy(responded, upgrades(t, w))
 		require.Equal(t, slices.Sorted(maps.Keys(wanted)), slices.Sorted(maps.Keys(responded)))
 	})
 }
