@@ -148,7 +148,7 @@ func (s *server) checkDevices(c echo.Context, p permission, caller *auth.Caller)
 	case caller.IsAnonymous():
 		return errNoCredentials()
 	default:
-		return errForbidden(auth.Read, "Only API keys and the user's own token show the devices of a user in this namespace.")
+		return errForbidden(auth.Read, "Only API keys and the user's own token show devices in this namespace.")
 	}
 }
 

@@ -111,7 +111,8 @@ func TestInvalidDevices(t *testing.T) {
 		{"leaves", `"after":5`, codeInvalidJSON, "after is a JSON number; a string is expected."},
 	} {
 		for path := range strings.FieldsSeq(c.paths) {
-			one := w.fails(c.want, http.MethodPost, "/chat/users/alice/"+strings.TrimSuffix(path, "s"), "{"+c.fields+"}")
+			single := "/chat/users/alice/" + strings.TrimSuffix(path, "s")
+			one := w.fails(c.want, http.MethodPost, single, "{"+c.fields+"}")
 			require.Contains(t, one["detail"], c.detail, c.fields)
 			many := w.fails(c.want, http.MethodPost, "/chat/"+path, `{"`+path+`":[{"user":"alice",`+c.fields+`}]}`)
 			require.Contains(t, many["detail"], c.detail, c.fields)
@@ -210,7 +211,8 @@ func TestLeaveLater(t *testing.T) {
 func (w *testServer) keepConnections() {
 	w.t.Helper()
 	settings := func(string) connections.Settings {
-		return connections.Settings{Thresholds: w.config.Settings.Thresholds, PingInterval: w.config.Settings.PingInterval}
+		s := w.config.Settings
+		return connections.Settings{Thresholds: s.Thresholds, PingInterval: s.PingInterval}
 	}
 	registry := connections.New(connections.Options{Store: w.config.Store, Settings: settings, Logger: w.config.Logger})
 	ctx, cancel := context.WithCancel(context.Background())

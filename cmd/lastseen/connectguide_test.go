@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -104,5 +105,38 @@ func TestReadmeConnects(t *testing.T) {
 			}
 			f.replay(t, line)
 		}
+	})
+}
+
+// TestConnectionsGuide replays the frames of docs/connections.md. It leaves out those that come after minutes, on a stop
+// or with a token, and ends with leave.
+func TestConnectionsGuide(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile("../../docs/connections.md")
+	require.NoError(t, err)
+	var lines, leave []transcriptLine
+	for _, line := range transcript(string(guide)) {
+		switch kind := line.kind(t); {
+		case kind == "bye", kind == "tick", kind == "token", strings.Contains(line.frame, "expires"),
+			strings.Contains(line.frame, `"yellow"`) && kind == "changes":
+		case kind == "leave", len(leave) == 1:
+			leave = append(leave, line)
+		default:
+			lines = append(lines, line)
+		}
+	}
+	require.Len(t, leave, 2)
+	require.Greater(t, len(lines), 12)
+	eachStore(t, func(t *testing.T, args []string) {
+		s := start(t, args...)
+		f := dialFrames(t, s)
+		for _, line := range append(slices.Clone(lines), leave...) {
+			if line.kind(t) == "changes" && strings.Contains(line.frame, `"user":"bob"`) {
+				s.post(t, strings.ReplaceAll(alice, "alice", "bob")+"/ping", "")
+			}
+			f.replay(t, line)
+		}
+		_, _, err := f.socket.Read(f.ctx)
+		require.Equal(t, websocket.StatusNormalClosure, websocket.CloseStatus(err))
 	})
 }
