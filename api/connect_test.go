@@ -1,6 +1,7 @@
 package api
 
 import (
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -26,7 +27,6 @@ func upgrades(t *testing.T, w *testServer) map[string]bool {
 	full := newTestServer(t, w.store.Store, behindProxy, func(c *Config) {
 		c.WebSockets = WebSocketLimits{Max: 2, PerAddress: 1}
 	})
-	full.contract = w.contract
 	get := func(w *testServer, path string, headers ...string) {
 		t.Helper()
 		_ = w.sendTo(http.MethodGet, path, "", headers...)
@@ -43,7 +43,14 @@ func upgrades(t *testing.T, w *testServer) map[string]bool {
 	get(full, path, upgradeHeaders()...)
 	full.config.Shared.Drain()
 	get(full, path, upgradeHeaders()...)
-	return full.responses()
+	return responsesOf(full, "connect")
+}
+
+// responsesOf returns the kinds of response of an operation so far.
+func responsesOf(w *testServer, operation string) map[string]bool {
+	all := w.responses()
+	maps.DeleteFunc(all, func(kind string, _ bool) bool { return !strings.HasPrefix(kind, operation+" ") })
+	return all
 }
 
 // TestConnectIsPresence: a user who holds a connection is present until the goodbye.
