@@ -14,18 +14,19 @@ import (
 func (n *session) Heard() {
 	n.heard.Store(true)
 	n.metrics.frameReceived()
-	if n.device != nil { // which only this goroutine sets
+	if n.device != nil { // which only this method sets
 		n.device.Heard()
 	}
 }
 
 // Message handles a frame; see [stream.SocketHandler].
 func (n *session) Message(text []byte) {
+	defer func() { n.recovered(recover()) }()
 	f, err := parseFrame(text)
 	switch {
 	case err != nil:
 		n.fail(err, f.id)
-	case !n.greeted && f.name != frameHello: // which only this goroutine sets
+	case !n.greeted && f.name != frameHello: // which only this method sets
 		n.fail(newError(codeUnknownFrame, "The first frame is not hello."), f.id)
 	case !n.greeted:
 		if err := n.hello(f); err != nil {

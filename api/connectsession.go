@@ -34,6 +34,7 @@ type session struct {
 	ctx    context.Context //nolint:containedctx // it is the session, for calls to the store
 	cancel func()
 
+	asked      atomic.Bool // to connect to another server
 	heard      atomic.Bool // since the last ping
 	unanswered int         // pings; used by the timer alone
 	memory     bodyHold    // of the message that is read; used by the reader alone
@@ -70,6 +71,9 @@ func (n *session) begin(socket *stream.Socket) {
 	n.mu.Lock()
 	n.timer = time.AfterFunc(helloTimeout, n.wake)
 	n.mu.Unlock()
+	if n.Draining() { // after add, so that either this or drainSockets notices
+		time.AfterFunc(0, n.bye)
+	}
 	go n.run()
 }
 
@@ -269,6 +273,9 @@ const minWake = 50 * time.Millisecond
 
 // bye asks the client to connect to another server. What follows is no goodbye of the user.
 func (n *session) bye() {
+	if n.asked.Swap(true) {
+		return
+	}
 	n.say(byServer)
 	after := n.newest.Load().jitter(0, maxByePause).Milliseconds()
 	n.send([]byte(fmt.Sprintf(`{"bye":{"reconnect_after_ms":%d}}`, after)))
