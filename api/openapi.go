@@ -22,8 +22,10 @@ package api
 // @tag.description Pings and leaves.
 // @tag.name Reading
 // @tag.description Statuses, last-seen times, lists and counts.
+// @tag.name Connecting
+// @tag.description WebSockets, which keep their users online and follow changes.
 // @tag.name Deleting
-// @tag.description Delete users and namespaces.
+// @tag.description Delete users and namespaces, close connections.
 // @tag.name Namespaces
 // @tag.description Names and settings of namespaces.
 // @tag.name Service
