@@ -17,8 +17,8 @@ import (
 type WebSocketLimits struct {
 	// Max is how many can be open at the same time; 0 for no limit.
 	Max int
-	// PerUser is how many one user with a token can have open; 0 for no limit. The registry has a limit for each user of
-	// a namespace.
+	// PerUser is how many one user with a token can have open; 0 for no limit. The registry has a limit for each user
+	// of a namespace.
 	PerUser int
 	// PerCaller is how many can be open with one API key; 0 for no limit.
 	PerCaller int

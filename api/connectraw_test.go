@@ -306,6 +306,9 @@ func TestConnectOtherClient(t *testing.T) {
 		Subprotocols: []string{"lastseen.v1"}, CompressionMode: coder.CompressionContextTakeover,
 	})
 	require.NoError(t, err)
+	if response.Body != nil {
+		defer response.Body.Close()
+	}
 	require.Empty(t, response.Header.Get("Sec-WebSocket-Extensions"))
 	require.Equal(t, "lastseen.v1", conn.Subprotocol())
 	require.NoError(t, conn.Write(ctx, coder.MessageText, []byte(helloFrame)))

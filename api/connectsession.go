@@ -19,7 +19,7 @@ import (
 )
 
 // session is a WebSocket that is open. One goroutine reads, in Serve, and handles what it reads; a client that watches
-// has a second one, see [following]. A timer sends pings and authorizes again. Since the session outlives reloads, it
+// has a second one, see [following]. A timer sends pings and checks the caller again. Since the session outlives reloads, it
 // uses the newest server for everything.
 type session struct {
 	*Shared
@@ -110,7 +110,8 @@ func (n *session) end(how stream.Ending) {
 	n.metrics.socketClosed(code)
 	server := n.newest.Load()
 	if ctx := context.Background(); server.Logger.Enabled(ctx, slog.LevelDebug) {
-		server.Logger.LogAttrs(ctx, slog.LevelDebug, "websocket closed", append(n.attrs(), slog.Int("close_code", code))...)
+		attrs := append(n.attrs(), slog.Int("close_code", code))
+		server.Logger.LogAttrs(ctx, slog.LevelDebug, "websocket closed", attrs...)
 	}
 }
 
@@ -283,7 +284,7 @@ func (n *session) bye() {
 
 const maxByePause = time.Second
 
-// check authorizes the session again, with the keys and tokens that are valid now, and closes it if it is not any
+// check checks the caller again, with the keys and tokens that are valid now, and closes it if it is not any
 // longer.
 func (n *session) check() bool {
 	n.mu.Lock()
