@@ -3,7 +3,9 @@ package redisstore_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -212,4 +214,34 @@ func TestDevicesAndHiddenUsers(t *testing.T) {
 	require.NoError(t, client.Do(ctx, "ZADD", "presence:chat", "1700000000000.5", "alice").Err())
 	require.Equal(t, lastseen.State{At: base}, record(t, s, onDevice("alice", "tab", base)))
 	require.Equal(t, lastseen.State{At: base + 1}, record(t, s, onDevice("alice", "tab", base+1)))
+}
+
+// TestMostDevices: of more than MaxDevices those heard last are kept, and at one time those with the lower IDs, byte for
+// byte. Only those that are kept count.
+func TestMostDevices(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	s := newStore(t, redisstore.Options{URL: url})
+	var want []string
+	for _, id := range append([]string{"A", "B", "Z", "a", "aa", "b", "é", "😀"}, numbered("c", 40)...) {
+		item := onDevice("alice", id, base)
+		item.Meta = "{}"
+		require.Equal(t, lastseen.State{At: base}, record(t, s, item))
+		want = append(want, id)
+		slices.Sort(want)
+		want = want[:min(len(want), lastseen.MaxDevices)]
+		text := client.HGet(ctx, recordsKey("presence:chat"), "alice").Val()
+		require.Equal(t, "600000 0\nweb "+strings.Join(want, "\t1700000000000 0 1700000000000 0\nweb ")+
+			"\t1700000000000 0 1700000000000 0", text)
+		require.Len(t, client.HKeys(ctx, metasKey("presence:chat")).Val(), len(want))
+	}
+	require.NoError(t, s.Forget(ctx, "chat", "alice"))
+	require.Zero(t, client.Exists(ctx, metasKey("presence:chat")).Val())
+
+	record(t, s, onDevice("alice", "still", base))
+	for i := range lastseen.MaxDevices {
+		state := record(t, s, byeOnDevice("alice", fmt.Sprint(i), base+1))
+		require.Equal(t, lastseen.State{At: base + 1, Left: i == lastseen.MaxDevices-1}, state, i)
+	}
 }
