@@ -48,7 +48,7 @@ func arrows() map[string][]string {
 			"store/observe", "store/feed", "store/connections", "api", "api/auth", "api/limit",
 			"cmd/lastseen/internal/config", "cmd/lastseen/internal/admin", "cmd/lastseen/internal/tracing",
 		},
-		"cmd/lastseen/internal/config":  {"", "api", "api/auth", "store/feed", "store/redisstore"},
+		"cmd/lastseen/internal/config":  {"", "api", "api/auth", "store/connections", "store/feed", "store/redisstore"},
 		"cmd/lastseen/internal/admin":   {"store"},
 		"cmd/lastseen/internal/tracing": {},
 		"cmd/lastseen/faults":           {},

@@ -109,9 +109,11 @@ func checkRule(t *rapid.T, all []assertion) {
 		got := slices.Clone(d.Of(s).Records)
 		for i, r := range got {
 			require.LessOrEqual(t, r.Since, r.At)
-			require.True(t, slices.ContainsFunc(all, func(a assertion) bool { return a.device == r.ID && a.at == r.Since }))
-			got[i].Since = 0                                                     // depends on the order if a record was deleted meanwhile
-			if i < len(wanted) && wanted[i].IdleSince != 0 && r.IdleSince != 0 { // on assertions that arrive late
+			since := func(a assertion) bool { return a.device == r.ID && a.at == r.Since }
+			require.True(t, slices.ContainsFunc(all, since))
+			// It depends on the order if a record was deleted meanwhile, and idle since on assertions that arrive late.
+			got[i].Since = 0
+			if i < len(wanted) && wanted[i].IdleSince != 0 && r.IdleSince != 0 {
 				require.LessOrEqual(t, r.IdleSince, wanted[i].IdleSince)
 				got[i].IdleSince = wanted[i].IdleSince
 			}
@@ -140,6 +142,28 @@ func TestManyDevices(t *testing.T) {
 		s, d = assertion{device: fmt.Sprint(n), at: base}.apply(s, d)
 	}
 	require.Len(t, d.Records, MaxDevices)
+}
+
+// TestWindowsDiffer: while servers have different settings, time does not move back either, and a user leaves only by a
+// goodbye at the last-seen time.
+func TestWindowsDiffer(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var s State
+		var d Devices
+		last, byes := Instant(0), map[Instant]bool{}
+		for _, a := range rapid.SliceOfN(drawAssertion(3, 30), 1, 20).Draw(t, "assertions") {
+			if a.device == "" {
+				s, d = a.apply(s, d)
+			} else {
+				window := time.Duration(rapid.IntRange(1, 20).Draw(t, "window")) * time.Millisecond
+				s, d = d.Assert(s, window, DeviceRecord{ID: a.device, At: a.at, Gone: a.gone})
+			}
+			last = max(last, a.at)
+			byes[a.at] = byes[a.at] || a.gone
+			require.Equal(t, last, s.At)
+			require.True(t, !s.Left || byes[last])
+		}
+	})
 }
 
 // TestTabs: the examples of the contract.
@@ -191,7 +215,18 @@ func TestIdle(t *testing.T) {
 	var s State
 	var d Devices
 	for _, step := range []struct{ at, idle, want Instant }{
-		{1, 0, 0}, {2, 2, 2}, {4, 4, 2}, {3, 3, 2}, {1, 0, 2}, {5, 0, 0}, {4, 4, 0}, {6, 6, 6}, {6, 0, 6}, {7, 9, 6}, {8, 0, 0}, {9, 20, 9},
+		{1, 0, 0},
+		{2, 2, 2},
+		{4, 4, 2},
+		{3, 3, 2},
+		{1, 0, 2},
+		{5, 0, 0},
+		{4, 4, 0},
+		{6, 6, 6},
+		{6, 0, 6},
+		{7, 9, 6},
+		{8, 0, 0},
+		{9, 20, 9},
 	} {
 		a := assertion{device: "a", at: base + step.at}
 		if step.idle != 0 {
@@ -215,8 +250,10 @@ func TestLiveAndActivity(t *testing.T) {
 	}
 	require.Equal(t, "0 false", activity(base))
 	for _, a := range []assertion{
-		{device: "a", at: base + 5, idle: base + 1}, {device: "b", at: base + 6, idle: base + 3},
-		{device: "c", at: base + 7}, {device: "c", at: base + 8, gone: true, idle: base + 8},
+		{device: "a", at: base + 5, idle: base + 1},
+		{device: "b", at: base + 6, idle: base + 3},
+		{device: "c", at: base + 7},
+		{device: "c", at: base + 8, gone: true, idle: base + 8},
 	} {
 		s, d = a.apply(s, d)
 	}
@@ -232,7 +269,8 @@ func TestLiveAndActivity(t *testing.T) {
 }
 
 func TestDeviceWindow(t *testing.T) {
-	require.Equal(t, 150*time.Second, DeviceWindow(Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}, 30*time.Second))
+	usual := Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}
+	require.Equal(t, 150*time.Second, DeviceWindow(usual, 30*time.Second))
 	require.Equal(t, time.Millisecond, DeviceWindow(Thresholds{Green: 1}, 1), "rounded up")
 	longest := DeviceWindow(Thresholds{Green: MaxDuration, Yellow: MaxDuration}, MaxDuration)
 	require.Equal(t, 3*MaxDuration, longest)

@@ -24,6 +24,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/stream"
 	"github.com/lastseen/lastseen/api/web"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/connections"
@@ -102,6 +103,9 @@ type Shared struct {
 	newest     atomic.Pointer[server]
 	rounds     rounds
 	watched    watchCounts
+	sockets    sockets
+	counting   countsHub
+	upgrader   *stream.SocketUpgrader
 	buckets    *limit.Buckets
 	bodies     *bodyMemory
 	outages    *outageLog
@@ -124,6 +128,7 @@ func NewShared(c Config) *Shared {
 		metrics: newMetrics(c, bodies, overload),
 		outages: newOutageLog(c.Logger, c.Now), defects: newThrottle(c.Logger, maxDefects),
 		pseudonyms: pseudonyms(crand.Text()), pages: web.New(ErrorCodes()),
+		upgrader: stream.NewSocketUpgrader(),
 	}
 }
 
@@ -145,6 +150,12 @@ func New(c Config) http.Handler {
 		off := func(string) feed.Settings { return feed.Settings{Mode: feed.Off} }
 		c.Feeds = feed.New(feed.Options{Store: c.Store, Settings: off, Logger: c.Logger})
 	}
+	if c.Connections == nil {
+		settings := func(string) connections.Settings {
+			return connections.Settings{Thresholds: c.Settings.Thresholds, PingInterval: c.Settings.PingInterval}
+		}
+		c.Connections = connections.New(connections.Options{Store: c.Store, Settings: settings, Logger: c.Logger})
+	}
 	c.Shared.authenticator.Store(c.Auth)
 	c.Shared.overload.configure(c)
 	c.Store = &callStore{c.Store, c.Shared.overload}
@@ -152,6 +163,7 @@ func New(c Config) http.Handler {
 	s.metrics.configure(s)
 	s.newest.Store(s)
 	s.rounds.next() // requests that stay open are authorized again
+	go s.checkSockets()
 	e := echo.New()
 	e.HTTPErrorHandler = s.handleError
 	if c.AccessLog {

@@ -24,12 +24,13 @@ const (
 	readDevices                   // read; see [server.checkDevices]
 	list                          // read, in any namespace; the response omits the others
 	admin                         // admin
+	greeting                      // checked by the first frame of the WebSocket: see [session.hello]
 )
 
 // scope returns the scope that a caller needs.
 func (p permission) scope() auth.Scope {
 	switch p {
-	case pingSelf, leaveSelf, pingBulk:
+	case pingSelf, leaveSelf, pingBulk, greeting:
 		return auth.Ping
 	case read, readDevices, list:
 		return auth.Read
@@ -46,6 +47,9 @@ func (s *server) authorize(c echo.Context, p permission) error {
 		if err := s.checkSource(c.Request()); err != nil {
 			return err
 		}
+	}
+	if p == greeting {
+		return nil
 	}
 	caller, err := authenticator.Authenticate(c.Request().Context(), c.Request().Header[echo.HeaderAuthorization])
 	if err := s.charge(c, caller, err); err != nil {
@@ -109,6 +113,11 @@ func callerOf(c echo.Context) *auth.Caller {
 func checkPermission(c echo.Context, p permission, caller *auth.Caller) error {
 	namespace, _ := pathParam(c, "namespace") // one that is not well encoded matches no pattern
 	user, _ := pathParam(c, "user")
+	return p.check(namespace, user, caller)
+}
+
+// check returns an error unless a caller has a permission in a namespace, for one user if the permission is about one.
+func (p permission) check(namespace, user string, caller *auth.Caller) error {
 	scope := p.scope()
 	switch allowed := caller.Can(scope, namespace) || p == list && caller.CanSomewhere(scope); {
 	case !allowed && caller.IsAnonymous():
@@ -139,7 +148,7 @@ func (s *server) checkDevices(c echo.Context, p permission, caller *auth.Caller)
 	case caller.IsAnonymous():
 		return errNoCredentials()
 	default:
-		return errForbidden(auth.Read, "Only API keys and the user's own token show the devices of a user in this namespace.")
+		return errForbidden(auth.Read, "Only API keys and the user's own token show devices in this namespace.")
 	}
 }
 
@@ -150,8 +159,16 @@ func (s *server) checkKnown(c echo.Context, p permission) error {
 		return nil
 	}
 	namespace, err := pathNamespace(c)
-	if _, known := s.Namespaces[namespace]; known || err != nil {
+	if err != nil {
 		return nil //nolint:nilerr // the handler returns that error
+	}
+	return s.checkServed(namespace)
+}
+
+// checkServed returns an error if this server does not serve a namespace.
+func (s *server) checkServed(namespace string) error {
+	if _, known := s.Namespaces[namespace]; known || !s.RefuseUnknown {
+		return nil
 	}
 	return errorf(codeNotFound, "The namespace %q is not configured, and this server refuses unknown namespaces "+
 		"(unknown-namespaces: refuse). Check the name for typos.", namespace)

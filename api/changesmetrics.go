@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/stream"
 	"github.com/lastseen/lastseen/store/feed"
 )
@@ -19,6 +21,7 @@ type transport int
 const (
 	longPoll transport = iota
 	events
+	webSocket
 	transports
 )
 
@@ -34,7 +37,7 @@ func newChangesMetrics(register promauto.Factory) *changesMetrics {
 		Help:    "Time from recording a change to writing it to a client that was waiting.",
 		Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 	}))}
-	for t, label := range [transports]string{longPoll: "long_poll", events: "sse"} {
+	for t, label := range [transports]string{longPoll: "long_poll", events: "sse", webSocket: "websocket"} {
 		register.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "lastseen_changes_streams", Help: "Requests that wait for changes now.",
 			ConstLabels: prometheus.Labels{"transport": label},
@@ -72,16 +75,21 @@ func (w *watch) hold(t transport) (release func()) {
 
 // delivered observes how long changes took that were written to a client which was waiting when they were recorded.
 func (w *watch) delivered(users []feed.Update) {
-	if w.metrics == nil || len(users) == 0 {
+	w.server.delivered(w.c.Request().Context(), w.opened, users)
+}
+
+// delivered is [watch.delivered] for a client that waits since an instant.
+func (s *server) delivered(ctx context.Context, opened lastseen.Instant, users []feed.Update) {
+	if s.metrics == nil || len(users) == 0 {
 		return
 	}
-	now, err := w.Store.Now(w.c.Request().Context())
+	now, err := s.Store.Now(ctx)
 	if err != nil {
 		return // the lag is not known
 	}
 	for _, u := range users {
-		if u.Recorded >= w.opened {
-			w.metrics.changes.lag.Observe(float64(max(0, now-u.Recorded)) / 1000)
+		if u.Recorded >= opened {
+			s.metrics.changes.lag.Observe(float64(max(0, now-u.Recorded)) / 1000)
 		}
 	}
 }

@@ -76,6 +76,13 @@ func (w *watchCounts) take(caller *auth.Caller, n int) (giveBack func(), err err
 // watchRetryWait is in seconds: another request of the caller, such as the one that this one replaces, may be ending.
 const watchRetryWait = "5"
 
+// giveBack counts n users of a caller less.
+func (w *watchCounts) giveBack(caller *auth.Caller, n int) {
+	if caller != nil && caller.Kind == auth.ByToken && n > 0 {
+		w.drop(limit.ByUser(caller.Issuer, caller.Name), n)
+	}
+}
+
 func (w *watchCounts) drop(key limit.Key, n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -12,7 +12,6 @@ type code string // @name ErrorCode
 const (
 	codeInvalidNamespace     code = "invalid_namespace"
 	codeInvalidUser          code = "invalid_user"
-	codeInvalidDevice        code = "invalid_device"
 	codeInvalidTime          code = "invalid_time"
 	codeInvalidDuration      code = "invalid_duration"
 	codeInvalidThresholds    code = "invalid_thresholds"
@@ -32,8 +31,13 @@ const (
 	codeUnauthenticated      code = "unauthenticated"
 	codeForbidden            code = "forbidden"
 	codeRateLimited          code = "rate_limited"
-	codeFeedUnavailable      code = "feed_unavailable"
+	codeInvalidDevice        code = "invalid_device"
 	codeDevicesUnavailable   code = "devices_unavailable"
+	codeUpgradeRequired      code = "upgrade_required"
+	codeUnknownFrame         code = "unknown_frame"
+	codeTimedOut             code = "timed_out"
+	codeConnectionClosed     code = "connection_closed"
+	codeFeedUnavailable      code = "feed_unavailable"
 	codeWrongKeyType         code = "wrong_key_type"
 	codeNamespaceMismatch    code = "namespace_mismatch"
 	codeStoreUnavailable     code = "store_unavailable"
@@ -70,7 +74,8 @@ func (p ErrorCode) Retry() string {
 
 // ErrorCodes returns all codes, in the order of the error guide.
 func ErrorCodes() []ErrorCode {
-	return slices.Concat(inputProblems(), bodyProblems(), callerProblems(), serverProblems())
+	return slices.Concat(
+		inputProblems(), bodyProblems(), callerProblems(), connectProblems(), deviceProblems(), serverProblems())
 }
 
 // inputProblems are about paths, queries and times.
@@ -85,13 +90,6 @@ func inputProblems() []ErrorCode {
 			codeInvalidUser, 400, "Invalid user",
 			"A user is 1 to 256 bytes of UTF-8 without control characters. The names . and .. are not allowed.",
 			"Percent-encode users in paths and queries: a/b is a%2Fb. Do not send an empty user.",
-		},
-		{
-			codeInvalidDevice, 400, "Invalid device",
-			"A device has an id of 1 to 64 bytes of UTF-8 without control characters, a kind (web, mobile, desktop, " +
-				"service or other) and meta, a JSON object of at most 1 KiB. Its activity is active or idle.",
-			"Correct what the detail names. Choose a random id for each page load or app start. Send activity only " +
-				"with a device.",
 		},
 		{
 			codeInvalidTime, 400, "Invalid time",
@@ -225,6 +223,24 @@ func callerProblems() []ErrorCode {
 	}
 }
 
+// deviceProblems are about devices.
+func deviceProblems() []ErrorCode {
+	return []ErrorCode{
+		{
+			codeInvalidDevice, 400, "Invalid device",
+			"A device has an id of 1 to 64 bytes of UTF-8 without control characters, a kind (web, mobile, desktop, " +
+				"service or other) and meta, a JSON object of at most 1 KiB. Its activity is active or idle.",
+			"Correct what the detail names. Choose a random id for each page load or app start. Send activity only " +
+				"with a device.",
+		},
+		{
+			codeDevicesUnavailable, 409, "Devices unavailable",
+			"The namespace has no devices and no connections: it is a sorted set that other programs write.",
+			"Send pings and leaves without a device, over HTTP.",
+		},
+	}
+}
+
 // serverProblems are about conditions that the caller cannot change.
 func serverProblems() []ErrorCode {
 	return []ErrorCode{
@@ -233,11 +249,6 @@ func serverProblems() []ErrorCode {
 			"The namespace has no changes feed: its setting changes is off, it is a sorted set that other programs " +
 				"write, or the Redis user of the server lacks the right to use streams.",
 			"Poll lookups instead. An operator can set changes to auto, or give the Redis user the right @stream.",
-		},
-		{
-			codeDevicesUnavailable, 409, "Devices unavailable",
-			"The namespace has no devices and no connections: it is a sorted set that other programs write.",
-			"Send pings and leaves without a device, over HTTP.",
 		},
 		{
 			codeWrongKeyType, 500, "Wrong key type",

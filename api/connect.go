@@ -1,29 +1,151 @@
 package api
 
 import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"strings"
 	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/api/stream"
 )
 
 // WebSocketLimits are the limits of WebSockets on one server.
 type WebSocketLimits struct {
-	// Max is how many can be open at the same time; default [DefaultWebSockets].
+	// Max is how many can be open at the same time; 0 for no limit.
 	Max int
-	// PerUser is how many a user with a token can have open; default 16. The registry has the same limit for each user.
+	// PerUser is how many one user with a token can have open; 0 for no limit. The registry has a limit for each user
+	// of a namespace.
 	PerUser int
 	// PerCaller is how many can be open with one API key; 0 for no limit.
 	PerCaller int
-	// PerAddress is how many can be open from one address that have not said hello; default 1,000.
+	// PerAddress is how many can be open from one address that have not said hello; 0 for no limit.
 	PerAddress int
 	// Grace is the time from the end of a connection to the user's goodbye, unless the client asks for another one.
 	Grace time.Duration
-	// Drain is the time over which clients are asked to connect to another server when this one stops; default 30 s.
+	// Drain is the time over which clients are asked to connect to another server when this one stops.
 	Drain time.Duration
 }
 
-// The defaults of [WebSocketLimits].
+// Limits of WebSockets that are not settings. The client learns some of them by the frame welcome.
 const (
-	DefaultWebSockets = 10_000
-	defaultPerUser    = 16
-	defaultPerAddress = 1000
-	defaultDrain      = 30 * time.Second
+	maxHello        = 16 << 10 // bytes
+	helloTimeout    = 5 * time.Second
+	maxFrame        = 64 << 10 // bytes of later frames
+	messageTime     = 10 * time.Second
+	framesPerSecond = 20
+	frameBurst      = 40
+	maxSent         = 32 << 10 // bytes of a frame from the server
+	maxFrameID      = 64       // bytes of an ID, as JSON
+	maxSocketPing   = 25 * time.Second
+	maxUnanswered   = 2 // pings
 )
+
+// connect upgrades a request to a WebSocket. What a browser cannot see the reason of is refused before; credentials and
+// the rest are checked when the first frame has come, so that a browser can see why by the close code.
+//
+// @ID connect
+// @Tags Connecting
+// @Summary Connect
+// @Description Opens a WebSocket over HTTP/1.1, with the subprotocol `lastseen.v1` or none. A user who holds one is
+// @Description present, and the client can follow changes. The guide /docs/connections describes the frames.
+// @Description
+// @Description The credentials are in the header Authorization or in the first frame, and are checked then. Browsers
+// @Description are accepted from the server's own origin and those of the setting cors-origins. Requires the scope
+// @Description `ping` or the user's own token; to follow changes, the scope `read`.
+// @Param namespace path string true "namespace"
+// @Success 101 "A WebSocket."
+// @Router /v1/namespaces/{namespace}/connect [get]
+func (s *server) connect(c echo.Context, _ query) error {
+	namespace, err := pathNamespace(c)
+	if err != nil {
+		return err
+	}
+	r := c.Request()
+	if err := cmp.Or(checkUpgrade(r), s.checkSocketOrigin(r)); err != nil {
+		return err
+	}
+	if s.Draining() {
+		return newError(codeShuttingDown, "The server is shutting down. Connect to another server.")
+	}
+	address := s.proxies.client(r)
+	ticket, err := s.sockets.admit(s.Config.WebSockets, address, !s.proxies.isLocal(r))
+	if err != nil {
+		return err
+	}
+	n := &session{
+		Shared: s.Shared, ticket: ticket, namespace: strings.Clone(namespace), address: address,
+		requestID: c.Response().Header().Get(echo.HeaderXRequestID),
+		header:    append([]string(nil), r.Header[echo.HeaderAuthorization]...),
+	}
+	return s.upgrade(c, n)
+}
+
+// upgrade takes the connection of a request over, and begins a session.
+func (s *server) upgrade(c echo.Context, n *session) error {
+	header := http.Header{echo.HeaderXRequestID: {n.requestID}}
+	socket, err := s.upgrader.Upgrade(c.Response(), c.Request(), header, stream.SocketLimits{
+		Message: maxHello, MessageTime: messageTime, PerSecond: framesPerSecond, Burst: frameBurst,
+	})
+	response := c.Response()
+	response.Status, response.Committed = http.StatusSwitchingProtocols, true // package echo must not respond
+	if err != nil {
+		n.ticket.close()
+		return &apiError{code: codeInvalidParameter, detail: "The upgrade failed.", cause: err}
+	}
+	n.begin(socket)
+	return nil
+}
+
+// checkUpgrade returns an error unless a request is one for a WebSocket.
+func checkUpgrade(r *http.Request) error {
+	if !stream.IsUpgrade(r) || r.Method != http.MethodGet || !stream.IsSupportedVersion(r) {
+		e := newError(codeUpgradeRequired, "This path serves WebSockets, version "+stream.SocketVersion+
+			", over HTTP/1.1: send the headers Upgrade, Connection and Sec-WebSocket-Version.")
+		e.header = map[string]string{
+			echo.HeaderUpgrade: "websocket", echo.HeaderConnection: "Upgrade",
+			"Sec-WebSocket-Version": stream.SocketVersion,
+		}
+		return e
+	}
+	if err := stream.CheckUpgrade(r); err != nil {
+		return errorf(codeInvalidParameter, "Invalid request for a WebSocket: %v.", err)
+	}
+	return nil
+}
+
+// checkSocketOrigin returns an error if a browser sends a request for a page of another origin that is not allowed:
+// browsers apply their own rules of origins to WebSockets only by sending the origin. Other clients send none.
+func (s *server) checkSocketOrigin(r *http.Request) error {
+	origins := r.Header[echo.HeaderOrigin]
+	if len(origins) == 0 {
+		return nil
+	}
+	if origin := origins[0]; len(origins) == 1 && (isOriginOf(origin, r.Host) || allowsOrigin(s.CORSOrigins, origin)) {
+		return nil
+	}
+	return newError(codeForbidden, "This WebSocket comes from a web page whose origin is not in --cors-origins.")
+}
+
+// isOriginOf reports whether an origin is that of the pages of a host. The scheme can be another one than that of this
+// server: a proxy may add or remove TLS.
+func isOriginOf(origin, host string) bool {
+	u, err := url.Parse(origin)
+	return err == nil && usualPort(u.Scheme) != "" && u.Host != "" && origin == u.Scheme+"://"+u.Host &&
+		strings.EqualFold(withoutUsualPort(u.Scheme, u.Host), withoutUsualPort(u.Scheme, host))
+}
+
+func withoutUsualPort(scheme, host string) string {
+	return strings.TrimSuffix(host, ":"+usualPort(scheme))
+}
+
+// payer returns what a session is charged to: as limitKey does for requests.
+func (n *session) payer() (limit.Key, bool) {
+	if caller := n.currentCaller(); caller != nil && !caller.IsAnonymous() {
+		return callerKeyOf(caller), true
+	}
+	return limit.ByAddress(n.address), n.ticket.limited
+}

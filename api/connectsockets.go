@@ -1,10 +1,200 @@
 package api
 
-import "context"
+import (
+	"context"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/limit"
+)
+
+// sockets are the WebSockets that are open. The zero value is ready to use, and its methods may be called concurrently.
+type sockets struct {
+	mu       sync.Mutex
+	open     int // admitted ones included
+	sessions map[*session]struct{}
+	waiting  map[limit.Key]int // that have not said hello, by address
+	callers  map[limit.Key]int // by API key and by user with a token
+	none     chan struct{}     // closed when open is 0, if somebody waits for that
+}
+
+// ticket is the place of one WebSocket among the limits. One goroutine uses it at a time.
+type ticket struct {
+	sockets *sockets
+	address limit.Key
+	limited bool // whether the address is counted
+	waiting bool
+	caller  limit.Key
+	counted bool // whether the caller is
+}
+
+// admit returns a place for another WebSocket, or an error if the server or the address has as many as allowed.
+func (s *sockets) admit(limits WebSocketLimits, address netip.Addr, limited bool) (*ticket, error) {
+	key := limit.ByAddress(address)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if limits.Max > 0 && s.open >= limits.Max {
+		return nil, newError(codeOverloaded, "The server has as many WebSockets as it can. Try another server.")
+	}
+	if limited && limits.PerAddress > 0 && s.waiting[key] >= limits.PerAddress {
+		return nil, tooManySockets("address", limits.PerAddress, "before the frame hello")
+	}
+	s.open++
+	if limited {
+		count(&s.waiting, key, 1)
+	}
+	return &ticket{sockets: s, address: key, limited: limited, waiting: limited}, nil
+}
+
+// greet counts the WebSocket to its caller, and no longer to those that have not said hello.
+func (t *ticket) greet(limits WebSocketLimits, caller *auth.Caller) error {
+	t.sockets.mu.Lock()
+	defer t.sockets.mu.Unlock()
+	t.endWaiting()
+	if caller == nil || caller.IsAnonymous() {
+		return nil
+	}
+	most, what := limits.PerCaller, "API key"
+	if caller.Kind == auth.ByToken {
+		most, what = limits.PerUser, "user"
+	}
+	key := callerKeyOf(caller)
+	if most > 0 && t.sockets.callers[key] >= most {
+		return tooManySockets(what, most, "at the same time")
+	}
+	count(&t.sockets.callers, key, 1)
+	t.caller, t.counted = key, true
+	return nil
+}
+
+func tooManySockets(of string, most int, when string) error {
+	e := errorf(codeRateLimited, "Limit for one %s: %d WebSockets %s. Close others first.", of, most, when)
+	e.header = map[string]string{echo.HeaderRetryAfter: watchRetryWait}
+	return e
+}
+
+// close gives the place back.
+func (t *ticket) close() {
+	s := t.sockets
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.endWaiting()
+	if t.counted {
+		count(&s.callers, t.caller, -1)
+	}
+	if s.open--; s.open == 0 && s.none != nil {
+		close(s.none)
+		s.none = nil
+	}
+}
+
+// endWaiting ends the time before hello. The caller holds the mutex.
+func (t *ticket) endWaiting() {
+	if t.waiting {
+		count(&t.sockets.waiting, t.address, -1)
+		t.waiting = false
+	}
+}
+
+// count adds to a counter, and deletes it at 0.
+func count(counts *map[limit.Key]int, key limit.Key, n int) {
+	if *counts == nil {
+		*counts = map[limit.Key]int{}
+	}
+	if (*counts)[key] += n; (*counts)[key] == 0 {
+		delete(*counts, key)
+	}
+}
+
+func (s *sockets) add(n *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sessions == nil {
+		s.sessions = map[*session]struct{}{}
+	}
+	s.sessions[n] = struct{}{}
+}
+
+func (s *sockets) remove(n *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sessions, n)
+}
+
+// all returns the sessions in random order.
+func (s *sockets) all() []*session {
+	s.mu.Lock()
+	all := make([]*session, 0, len(s.sessions))
+	for n := range s.sessions {
+		all = append(all, n)
+	}
+	s.mu.Unlock()
+	rand.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+	return all
+}
 
 // WebSockets returns the number of WebSockets that are open.
-func (s *Shared) WebSockets() int { return 0 }
+func (s *Shared) WebSockets() int {
+	s.sockets.mu.Lock()
+	defer s.sockets.mu.Unlock()
+	return s.sockets.open
+}
 
 // EndWebSockets returns when no WebSocket is open any longer. When the context ends, it closes the rest. It is for the
 // time after [Shared.Drain].
-func (s *Shared) EndWebSockets(context.Context) {}
+func (s *Shared) EndWebSockets(ctx context.Context) {
+	select {
+	case <-s.sockets.empty():
+		return
+	case <-ctx.Done():
+	}
+	var closing sync.WaitGroup
+	for _, n := range s.sockets.all() {
+		closing.Go(func() { n.close(errShuttingDown()) })
+	}
+	closing.Wait()
+}
+
+func errShuttingDown() error {
+	return newError(codeShuttingDown, "The server is shutting down. Connect to another server.")
+}
+
+// empty returns a channel that is closed when no WebSocket is open.
+func (s *sockets) empty() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == 0 {
+		none := make(chan struct{})
+		close(none)
+		return none
+	}
+	if s.none == nil {
+		s.none = make(chan struct{})
+	}
+	return s.none
+}
+
+// drainSockets asks all clients to connect to another server, spread over the time to drain.
+func (s *Shared) drainSockets() {
+	newest := s.newest.Load()
+	if newest == nil {
+		return
+	}
+	all, drain := s.sockets.all(), newest.Config.WebSockets.Drain
+	spread := max(drain/2, drain/10*9-maxByePause) // the last ones need a moment, too
+	for i, n := range all {
+		time.AfterFunc(spread*time.Duration(i)/time.Duration(len(all)), n.bye)
+	}
+}
+
+// checkSockets authorizes all WebSockets again.
+func (s *Shared) checkSockets() {
+	for _, n := range s.sockets.all() {
+		n.check()
+	}
+}

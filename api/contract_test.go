@@ -1,12 +1,14 @@
 package api
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -98,6 +100,12 @@ func (e *exchange) WriteHeader(status int) {
 func (e *exchange) Write(b []byte) (int, error) {
 	e.content.Write(b)
 	return e.ResponseWriter.Write(b)
+}
+
+// Hijack is that of an [http.Hijacker]. Package api takes connections over for WebSockets only.
+func (e *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	e.status = http.StatusSwitchingProtocols
+	return http.NewResponseController(e.ResponseWriter).Hijack()
 }
 
 // unpack replaces a compressed response by its content, which the document describes.
@@ -320,9 +328,11 @@ func statusHeaders(status int) map[string]string {
 	case http.StatusMethodNotAllowed:
 		headers["Allow"] = `^OPTIONS, `
 	case http.StatusTooManyRequests:
-		headers["Ratelimit"] = `^"(address|key|user)";r=0;t=[1-9][0-9]*$`
-		headers["Ratelimit-Policy"] = `^"(address|key|user)";q=[1-9][0-9]*;w=5$`
+		headers["Ratelimit"] = `^("(address|key|user)";r=0;t=[1-9][0-9]*)?$` // only if it is about a rate
+		headers["Ratelimit-Policy"] = `^("(address|key|user)";q=[1-9][0-9]*;w=5)?$`
 		headers["Retry-After"] = `^[1-9][0-9]*$`
+	case http.StatusUpgradeRequired:
+		headers["Upgrade"], headers["Sec-Websocket-Version"] = `^websocket$`, `^13$`
 	case http.StatusServiceUnavailable:
 		headers["Retry-After"] = `^[1-9][0-9]*$`
 	}

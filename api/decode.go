@@ -80,6 +80,7 @@ var strict = json.WithUnmarshalers(json.JoinUnmarshalers(
 	json.UnmarshalFromFunc(decodeString),
 	json.UnmarshalFromFunc(decodeTime),
 	json.UnmarshalFromFunc(decodeScalar),
+	json.UnmarshalFromFunc(decodeBool),
 	json.UnmarshalFromFunc(decodeItem),
 	json.UnmarshalFromFunc(decodeDevice),
 	listOf(maxLookup, decodeString),

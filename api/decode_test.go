@@ -142,21 +142,27 @@ func TestEncodings(t *testing.T) {
 func TestUnknownFieldListsAllowedFields(t *testing.T) {
 	w := newTestServer(t, fileStore(t))
 	for _, c := range []struct{ path, body, want string }{
-		{alicePing, `{"x":1}`, `Unknown field "x". Allowed: at.`},
-		{alicePing, `{"At":1}`, `Unknown field "At". Allowed: at.`},
-		{alicePing, `{"":1}`, `Unknown field "". Allowed: at.`},
-		{alicePing, `{"a/b":1}`, `Unknown field "a/b". Allowed: at.`},
-		{"/chat/users/alice/leave", `{"x":1}`, `Unknown field "x". Allowed: at, token.`},
+		{alicePing, `{"x":1}`, `Unknown field "x". Allowed: at, device, activity.`},
+		{alicePing, `{"At":1}`, `Unknown field "At". Allowed: at, device, activity.`},
+		{alicePing, `{"":1}`, `Unknown field "". Allowed: at, device, activity.`},
+		{alicePing, `{"a/b":1}`, `Unknown field "a/b". Allowed: at, device, activity.`},
+		{"/chat/users/alice/leave", `{"x":1}`, `Unknown field "x". Allowed: at, device, after, token.`},
 		{"/chat/lookup", `{"user":"alice"}`, `Unknown field "user". Allowed: users.`},
 		{"/chat/pings", `{"leaves":[]}`, `Unknown field "leaves". Allowed: pings.`},
 		{"/chat/leaves", `{"pings":[]}`, `Unknown field "pings". Allowed: leaves.`},
-		{"/chat/pings", `{"pings":[{"user":"a"},{"usr":"b"}]}`, `Unknown field "usr" in /pings/1. Allowed: user, at.`},
-		{"/chat/leaves", `{"leaves":[{"user":"a","was":1}]}`, `Unknown field "was" in /leaves/0. Allowed: user, at.`},
+		{
+			"/chat/pings", `{"pings":[{"user":"a"},{"usr":"b"}]}`,
+			`Unknown field "usr" in /pings/1. Allowed: user, at, device, activity, after.`,
+		},
+		{
+			"/chat/leaves", `{"leaves":[{"user":"a","was":1}]}`,
+			`Unknown field "was" in /leaves/0. Allowed: user, at, device, activity, after.`,
+		},
 	} {
 		require.Equal(t, c.want, w.fails(codeUnknownField, http.MethodPost, c.path, c.body)["detail"], c.body)
 	}
 	line := w.fails(codeUnknownField, http.MethodPost, "/chat/pings", "{\"user\":\"a\"}\n{\"usr\":\"b\"}", ndjson)
-	require.Equal(t, `Unknown field "usr". Allowed: user, at.`, line["detail"])
+	require.Equal(t, `Unknown field "usr". Allowed: user, at, device, activity, after.`, line["detail"])
 	require.EqualValues(t, 2, line["line"])
 }
 

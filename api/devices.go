@@ -18,7 +18,7 @@ type deviceBody struct {
 	// app start.
 	ID string `json:"id" minLength:"1" maxLength:"64"`
 	// What the device is. Default: other.
-	Kind string `json:"kind" enums:"web,mobile,desktop,service,other" validate:"optional"`
+	Kind lastseen.DeviceKind `json:"kind" validate:"optional"`
 	// Anything that describes the device, at most 1 KiB. Without it, what is stored does not change.
 	Meta metadata `json:"meta" swaggertype:"object" validate:"optional"`
 } // @name Device
@@ -39,7 +39,7 @@ func (d *deviceBody) sighting() (store.DeviceSighting, *apiError) {
 	if err := lastseen.CheckDevice(d.ID); err != nil {
 		return store.DeviceSighting{}, newError(codeInvalidDevice, sentence(err))
 	}
-	kind, err := lastseen.ParseDeviceKind(d.Kind)
+	kind, err := lastseen.ParseDeviceKind(string(d.Kind))
 	if err != nil {
 		return store.DeviceSighting{}, newError(codeInvalidDevice, sentence(err))
 	}
@@ -92,7 +92,7 @@ func decodeDeviceField(d *jsontext.Decoder, device *deviceBody) error {
 	case "id":
 		return decodeString(d, &device.ID)
 	case "kind":
-		return decodeString(d, &device.Kind)
+		return decodeString(d, (*string)(&device.Kind))
 	case "meta":
 		return decodeMetadata(d, &device.Meta)
 	default:

@@ -111,7 +111,8 @@ func TestInvalidDevices(t *testing.T) {
 		{"leaves", `"after":5`, codeInvalidJSON, "after is a JSON number; a string is expected."},
 	} {
 		for path := range strings.FieldsSeq(c.paths) {
-			one := w.fails(c.want, http.MethodPost, "/chat/users/alice/"+strings.TrimSuffix(path, "s"), "{"+c.fields+"}")
+			single := "/chat/users/alice/" + strings.TrimSuffix(path, "s")
+			one := w.fails(c.want, http.MethodPost, single, "{"+c.fields+"}")
 			require.Contains(t, one["detail"], c.detail, c.fields)
 			many := w.fails(c.want, http.MethodPost, "/chat/"+path, `{"`+path+`":[{"user":"alice",`+c.fields+`}]}`)
 			require.Contains(t, many["detail"], c.detail, c.fields)
@@ -210,7 +211,8 @@ func TestLeaveLater(t *testing.T) {
 func (w *testServer) keepConnections() {
 	w.t.Helper()
 	settings := func(string) connections.Settings {
-		return connections.Settings{Thresholds: w.config.Settings.Thresholds, PingInterval: w.config.Settings.PingInterval}
+		s := w.config.Settings
+		return connections.Settings{Thresholds: s.Thresholds, PingInterval: s.PingInterval}
 	}
 	registry := connections.New(connections.Options{Store: w.config.Store, Settings: settings, Logger: w.config.Logger})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -263,6 +265,7 @@ func TestDevicesUnavailable(t *testing.T) {
 func TestDeviceMetrics(t *testing.T) {
 	t.Parallel()
 	w, registry := newMeteredServer(t, fileStore(t))
+	w.keepConnections()
 	device := func(id string) string { return fmt.Sprintf(`{"device":{"id":%q}}`, id) }
 	w.post("/chat/users/alice/ping", device("a"))
 	w.post("/chat/users/alice/ping", device("b"))
@@ -281,6 +284,9 @@ func TestDeviceMetrics(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, w.send(http.MethodPost, "/chat/users/bob/leave", `{"after":"1m"}`).status)
 	require.Equal(t, map[string]float64{"recorded": 3, "superseded": 1}, leaves())
 	require.Equal(t, map[string]float64{"left,chat": 1}, departures(), "a leave that waits can become void")
+	w.Shared().CountLeft("chat", 2)
+	w.Shared().CountLeft("unknown", 2)
+	require.Equal(t, map[string]float64{"left,chat": 3}, departures())
 	w.fails(codeInvalidDevice, http.MethodPost, "/chat/users/alice/ping", `{"device":{}}`)
 	require.Equal(t, map[string]float64{"recorded": 2, "refused": 1}, samples(t, registry, "lastseen_pings_total"))
 }

@@ -217,8 +217,14 @@ func TestStoreErrorsNameSettings(t *testing.T) {
 
 // TestEveryCodeIsTested fails for a code that no test above covers.
 func TestEveryCodeIsTested(t *testing.T) {
-	// In TestLimits, TestDrain and TestNoFeed.
-	provoked := map[code]bool{codeRateLimited: true, codeShuttingDown: true, codeFeedUnavailable: true}
+	// In TestLimits, TestDrain, TestNoFeed, TestInvalidDevices and TestDevicesUnavailable.
+	provoked := map[code]bool{
+		codeRateLimited: true, codeShuttingDown: true, codeFeedUnavailable: true, codeInvalidDevice: true,
+		codeDevicesUnavailable: true,
+	}
+	for _, c := range []code{codeUpgradeRequired, codeUnknownFrame, codeTimedOut, codeConnectionClosed} {
+		provoked[c] = true // in TestConnect…
+	}
 	for _, r := range badRequests() {
 		provoked[r.code] = true
 	}

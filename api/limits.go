@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -18,7 +19,12 @@ func (s *server) checkRateLimit(c echo.Context, caller *auth.Caller, n int) erro
 		return nil
 	}
 	key, limited := s.limitKey(c, caller)
-	if !limited {
+	return s.chargeKey(key, limited, n)
+}
+
+// chargeKey charges n requests to a key, unless it is not limited.
+func (s *server) chargeKey(key limit.Key, limited bool, n int) error {
+	if !limited || s.Limits == (limit.Limits{}) {
 		return nil
 	}
 	exceeded, ok := s.buckets.AllowN(key, s.Limits, n)
@@ -42,16 +48,24 @@ func (s *server) checkRateLimit(c echo.Context, caller *auth.Caller, n int) erro
 }
 
 // limitKey returns what a request is charged to: the API key or the user of an authenticated caller, and the address of
-// others. Connections from this machine are not limited, unless a trusted proxy forwards them: a proxy that is not
-// configured would be one caller for all.
+// others.
 func (s *server) limitKey(c echo.Context, caller *auth.Caller) (key limit.Key, limited bool) {
-	switch {
-	case caller == nil || caller.IsAnonymous():
-		request := c.Request() // requests without an address share a limit
-		return limit.ByAddress(s.proxies.client(request)), !s.proxies.isLocal(request)
-	case caller.Kind == auth.ByKey:
-		return limit.ByAPIKey(caller.Name), true
-	default:
-		return limit.ByUser(caller.Issuer, caller.Name), true
+	if caller == nil || caller.IsAnonymous() {
+		return s.addressKey(c.Request())
 	}
+	return callerKeyOf(caller), true
+}
+
+// callerKeyOf returns the key of an authenticated caller.
+func callerKeyOf(caller *auth.Caller) limit.Key {
+	if caller.Kind == auth.ByKey {
+		return limit.ByAPIKey(caller.Name)
+	}
+	return limit.ByUser(caller.Issuer, caller.Name)
+}
+
+// addressKey returns the key of the address that sent a request. Connections from this machine are not limited, unless a
+// trusted proxy forwards them: a proxy that is not configured would be one caller for all.
+func (s *server) addressKey(r *http.Request) (key limit.Key, limited bool) {
+	return limit.ByAddress(s.proxies.client(r)), !s.proxies.isLocal(r) // requests without an address share a key
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -58,9 +59,18 @@ func (s *server) requestAttrs(c echo.Context) []slog.Attr {
 // callerName returns the caller that a request is charged to, in the form key:NAME, user:HASH or address:IP. The hash
 // is the same for all requests of a user until the server restarts, and reveals nothing else.
 func (s *server) callerName(c echo.Context) string {
-	switch caller := callerOf(c); {
+	caller := callerOf(c)
+	if caller == nil || caller.IsAnonymous() {
+		return s.nameOf(caller, s.proxies.client(c.Request()))
+	}
+	return s.nameOf(caller, netip.Addr{})
+}
+
+// nameOf returns the name of a caller. Only callers without credentials are named by their address.
+func (s *server) nameOf(caller *auth.Caller, address netip.Addr) string {
+	switch {
 	case caller == nil || caller.IsAnonymous():
-		return string(limit.PerAddress) + ":" + s.proxies.client(c.Request()).String()
+		return string(limit.PerAddress) + ":" + address.String()
 	case caller.Kind == auth.ByKey:
 		return string(limit.PerKey) + ":" + caller.Name
 	default:
@@ -79,7 +89,12 @@ func (p pseudonyms) of(name string) string {
 
 // logRefusal logs, at level debug, why a request was refused.
 func (s *server) logRefusal(c echo.Context, e *apiError) {
-	ctx := c.Request().Context()
+	s.logRefused(e, func() []slog.Attr { return s.requestAttrs(c) })
+}
+
+// logRefused logs, at level debug, why something with these attributes was refused.
+func (s *server) logRefused(e *apiError, about func() []slog.Attr) {
+	ctx := context.Background()
 	if !s.Logger.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
@@ -87,14 +102,19 @@ func (s *server) logRefusal(c echo.Context, e *apiError) {
 	if inner := (*apiError)(nil); e.cause != nil && !errors.As(e.cause, &inner) {
 		reason = e.cause.Error()
 	}
-	s.Logger.LogAttrs(ctx, slog.LevelDebug, "request refused", append(s.requestAttrs(c),
+	s.Logger.LogAttrs(ctx, slog.LevelDebug, "request refused", append(about(),
 		slog.Int("status", e.code.problemType().Status), slog.String("code", string(e.code)),
 		slog.String("reason", quotable(reason)))...)
 }
 
 // logFailure logs or counts a request that failed because of the server.
 func (s *server) logFailure(c echo.Context, e *apiError, err error) {
-	attrs := append([]slog.Attr{slog.String("code", string(e.code))}, s.requestAttrs(c)...)
+	s.logFailed(e, err, reachOf(c.Request().Method, c.Path()), s.requestAttrs(c))
+}
+
+// logFailed logs or counts a failure of what needs a reach, and has attributes.
+func (s *server) logFailed(e *apiError, err error, needs reach, about []slog.Attr) {
+	attrs := append([]slog.Attr{slog.String("code", string(e.code))}, about...)
 	attrs = append(attrs, slog.String("error", bounded(err.Error(), maxCause)))
 	switch {
 	case e.code == codeShuttingDown, // the log has it
@@ -102,7 +122,7 @@ func (s *server) logFailure(c echo.Context, e *apiError, err error) {
 		errors.Is(err, errShed):       // the overload is logged
 		s.Logger.LogAttrs(context.Background(), slog.LevelDebug, "request failed", attrs...)
 	case e.code.isOutage():
-		s.outages.failed(e.code, reachOf(c.Request().Method, c.Path()), err, attrs...)
+		s.outages.failed(e.code, needs, err, attrs...)
 	default:
 		s.defects.log(slog.LevelError, string(e.code), "request failed", attrs...)
 	}

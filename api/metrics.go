@@ -21,6 +21,7 @@ type metrics struct {
 	departures *prometheus.CounterVec
 	gaps       prometheus.Histogram
 	changes    *changesMetrics
+	sockets    *socketMetrics
 	configured atomic.Pointer[configuredMetrics] // of the newest handler; nil before the first
 }
 
@@ -42,7 +43,8 @@ func newMetrics(c Config, bodies *bodyMemory, o *overload) *metrics {
 	routes := (&server{}).routes() // those of all handlers
 	m := &metrics{
 		requests: newRequestMetrics(register, routes), changes: newChangesMetrics(register),
-		errors: map[code]prometheus.Counter{}, limited: map[limit.Policy]prometheus.Counter{},
+		sockets: newSocketMetrics(register),
+		errors:  map[code]prometheus.Counter{}, limited: map[limit.Policy]prometheus.Counter{},
 		results: [2]results{
 			eventPing:  newResults(register, "lastseen_pings_total", "Pings by result."),
 			eventLeave: newResults(register, "lastseen_leaves_total", "Leaves by result."),
@@ -96,6 +98,7 @@ func (m *metrics) configure(s *server) {
 	if m == nil {
 		return
 	}
+	m.sockets.limit.Store(int64(s.Config.WebSockets.Max))
 	c := &configuredMetrics{settings: s.settings, left: map[string]prometheus.Counter{}}
 	for name := range s.Namespaces {
 		c.left[name] = m.departures.WithLabelValues(name, "left")
@@ -175,6 +178,17 @@ func (m *metrics) observeGap(namespace string, gap time.Duration) {
 	}
 	if interval := c.settings(namespace).PingInterval; interval > 0 {
 		m.gaps.Observe(float64(gap) / float64(interval))
+	}
+}
+
+// CountLeft counts n users who left by the end of a connection, or by a leave that waited, if the namespace is
+// configured.
+func (s *Shared) CountLeft(namespace string, n int) {
+	if s.metrics == nil {
+		return
+	}
+	if c := s.metrics.configured.Load(); c != nil {
+		add(c.left[namespace], n)
 	}
 }
 

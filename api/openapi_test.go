@@ -82,17 +82,18 @@ func operationsOf() map[code]string {
 		deletes   = " deleteUser deleteNamespace"
 		uses      = records + evaluates + devices + follows + deletes // a namespace in the store
 		all       = uses + " getNamespace listNamespaces"
+		socket    = " WebSocket" // an error after the upgrade, which is not a response
 		bodies    = records + " lookupUsers postChanges"
 	)
 	return map[code]string{
-		codeInvalidNamespace:     uses + " getNamespace EmptySegment",
+		codeInvalidNamespace:     uses + " getNamespace EmptySegment" + " connect",
 		codeInvalidUser:          records + " getUser lookupUsers lookupUsersByQuery deleteUser EmptySegment" + follows + devices,
 		codeInvalidDevice:        records,
 		codeInvalidTime:          records + evaluates,
 		codeInvalidDuration:      evaluates + follows + " leaveUser recordLeaves",
 		codeInvalidThresholds:    evaluates,
-		codeInvalidParameter:     all + " EmptySegment",
-		codeUnknownParameter:     all,
+		codeInvalidParameter:     all + " EmptySegment" + " connect",
+		codeUnknownParameter:     all + " connect",
 		codeInvalidCursor:        "listUsers listNamespaces" + follows,
 		codeInvalidRange:         "listUsers countUsers",
 		codeInvalidJSON:          bodies,
@@ -105,17 +106,21 @@ func operationsOf() map[code]string {
 		codeNotFound:             records + evaluates + follows + " getDevices getNamespace NotFound",
 		codeMethodNotAllowed:     "MethodNotAllowed",
 		codeUnauthenticated:      all,
-		codeForbidden:            all,
-		codeRateLimited:          all,
+		codeForbidden:            all + " connect",
+		codeRateLimited:          all + " connect",
 		codeFeedUnavailable:      follows,
 		codeWrongKeyType:         uses + " listNamespaces",
 		codeNamespaceMismatch:    uses,
 		codeStoreUnavailable:     uses + " listNamespaces getReadiness",
 		codeDevicesUnavailable:   records + " getDevices",
 		codeStoreFull:            records + deletes + " closeConnections" + " getReadiness",
-		codeOverloaded:           uses + " listNamespaces",
+		codeOverloaded:           uses + " listNamespaces" + " connect",
 		codeKeysUnavailable:      all,
-		codeShuttingDown:         "getReadiness",
+		codeShuttingDown:         "getReadiness connect",
+		codeUpgradeRequired:      "connect",
+		codeUnknownFrame:         socket,
+		codeTimedOut:             socket,
+		codeConnectionClosed:     socket,
 		codeInternal:             uses + " listNamespaces getReadiness",
 	}
 }
@@ -134,6 +139,9 @@ func documentedResponses(doc *openapi3.T) map[string]bool {
 	}
 	for code, operations := range operationsOf() {
 		for operation := range strings.FieldsSeq(operations) {
+			if operation == "WebSocket" {
+				continue
+			}
 			all[fmt.Sprintf("%s %d %s", operation, code.problemType().Status, code)] = true
 		}
 	}

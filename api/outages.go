@@ -35,6 +35,8 @@ func reachOf(method, path string) reach {
 	switch {
 	case path == "/readyz": // it checks whether writes would succeed
 		return writing
+	case strings.HasSuffix(path, "/connect"): // only the upgrade
+		return nothing
 	case !strings.HasPrefix(path, namespaces), path == namespaces+"/:namespace" && method != http.MethodDelete:
 		return nothing // the latter returns settings
 	case strings.HasSuffix(path, "/lookup"), strings.HasSuffix(path, "/changes"):

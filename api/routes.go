@@ -55,6 +55,7 @@ func (s *server) routes() []route {
 			[]string{"user", "cursor", "limit", "wait"},
 		},
 		{http.MethodPost, namespace + "/changes", read, s.postChanges, nil},
+		{http.MethodGet, namespace + "/connect", greeting, s.connect, nil},
 
 		{http.MethodGet, user + "/devices", readDevices, s.getDevices, nil},
 		{http.MethodDelete, user + "/connections", admin, s.closeConnections, nil},

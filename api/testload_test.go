@@ -56,6 +56,8 @@ func (*loadedStore) Namespaces(context.Context, string, int) ([]store.NamespaceI
 	return nil, nil
 }
 
+func (*loadedStore) CloseConnections(context.Context, string, string) error { return nil }
+
 func (*loadedStore) Forget(context.Context, string, string) error { return nil }
 
 func (*loadedStore) DeleteNamespace(context.Context, string) error { return nil }

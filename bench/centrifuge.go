@@ -37,7 +37,9 @@ func centrifugeServer(ctx context.Context) (http.Handler, error) {
 		ReadBufferSize: 512, WriteBufferSize: 512, UseWriteBufferPool: true,
 	}))
 	mux.HandleFunc(memoryPath, func(w http.ResponseWriter, _ *http.Request) {
-		runtime.GC()
+		for range 3 { // until stacks have shrunk
+			runtime.GC()
+		}
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		presence, err := node.PresenceStats(centrifugeChannel)

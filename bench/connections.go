@@ -13,10 +13,22 @@ const (
 	manyConnections = 18_000 // of one server
 	allConnections  = 45_000 // of three servers together
 
-	pingInterval = 30 * time.Second // of lastseen by default; what it advises is 0.9 of it on average
 	// beatTime is how long heartbeats are measured, in units of -duration: longer than from one to the next.
 	beatTime = 15
+	// jitter is by what part of an interval clients ping on average: lastseen draws a factor from 0.8 to 1.
+	jitter = 0.9
 )
+
+// pingInterval returns that of the servers: the default, or in quick runs one of which each measurement has some.
+func (f *fixture) pingInterval() time.Duration {
+	if f.quick {
+		return 10 * time.Second
+	}
+	return 30 * time.Second
+}
+
+// beatInterval returns how often a server sends a WebSocket ping at least.
+func (f *fixture) beatInterval() time.Duration { return min(f.pingInterval(), 25*time.Second) }
 
 // The metrics of a Go program.
 const (
@@ -41,7 +53,7 @@ func (f *fixture) launchHolding(name string, n int) (group, error) {
 			return nil, err
 		}
 		s, err := f.launchWith(redis, fmt.Sprintf("%s %d", name, i), binary,
-			"--admin-listen", "127.0.0.1:"+port, "--rate-limit", "off")
+			"--admin-listen", "127.0.0.1:"+port, "--rate-limit", "off", "--ping-interval", f.pingInterval().String())
 		if err != nil {
 			return nil, err
 		}
@@ -95,6 +107,9 @@ func (g group) memory(ctx context.Context) (rss, inUse float64, err error) {
 		return 0, 0, err
 	}
 	for _, s := range g {
+		if err := s.collect(ctx); err != nil {
+			return 0, 0, err
+		}
 		heap, err := s.number(ctx, heapMetric)
 		if err != nil {
 			return 0, 0, err
@@ -108,14 +123,24 @@ func (g group) memory(ctx context.Context) (rss, inUse float64, err error) {
 	return rss, inUse, nil
 }
 
-// number returns a metric of the server without labels, after a garbage collection.
-func (s *server) number(ctx context.Context, name string) (float64, error) {
-	path := memoryPath
-	if s.admin != s.url {
+// collect runs the garbage collector until stacks have shrunk.
+func (s *server) collect(ctx context.Context) error {
+	if s.admin == s.url {
+		return nil // its metrics do that
+	}
+	for range 3 {
 		if _, err := get(ctx, s.admin+"/debug/pprof/heap?gc=1"); err != nil {
-			return 0, err
+			return err
 		}
-		path = "/metrics"
+	}
+	return nil
+}
+
+// number returns a metric of the server.
+func (s *server) number(ctx context.Context, name string) (float64, error) {
+	path := "/metrics"
+	if s.admin == s.url {
+		path = memoryPath
 	}
 	text, err := get(ctx, s.admin+path)
 	if err != nil {
@@ -153,10 +178,17 @@ func (f *fixture) heartbeats(h *holding) measureFunc {
 		m.load, m.loadCPUs = used-clients, 2
 		m.beats, m.memory, m.inUse = after-before, h.rss, h.inUse
 		m.command = fmt.Sprintf("%d connections in %d processes, idle", h.users, len(h.parts))
-		m.note = fmt.Sprintf("%d connections; %.0f heartbeats recorded in %s; %.1f KiB each resident, %.1f in use",
-			h.users, m.beats, m.elapsed.Round(time.Second), h.rss/1024, h.inUse/1024)
+		m.note = fmt.Sprintf("%d heartbeats recorded in %s; %.1f KiB each resident, %.1f in use; %s",
+			int(m.beats), m.elapsed.Round(time.Second), h.rss/1024, h.inUse/1024, million(m, h))
 		return m, errors.Join(err, cpuErr)
 	}
+}
+
+// million returns what a million of these connections would take, at the same cost each.
+func million(m measurement, h *holding) string {
+	times := 1e6 / float64(h.users)
+	return fmt.Sprintf("a million would take %.1f GiB, %.1f processors of servers and %.2f of Redis",
+		1e6*h.rss/(1<<30), times*busy(m.server, m)/100, times*busy(m.store, m)/100)
 }
 
 // beats returns how many heartbeats the servers have recorded.
@@ -212,7 +244,7 @@ func (f *fixture) pinging() (measureFunc, error) {
 	if err != nil {
 		return nil, err
 	}
-	perSecond := int(float64(n) / (0.9 * pingInterval.Seconds()))
+	perSecond := int(float64(n) / (jitter * f.pingInterval().Seconds()))
 	return func(ctx context.Context, d time.Duration) (measurement, error) {
 		m, err := servers.withCPU(func() (measurement, error) {
 			return few.openLoop(ctx, servers[0], openPing(), perSecond, beatTime*d)
@@ -231,7 +263,7 @@ func (f *fixture) pingingInBulk() (measureFunc, error) {
 		return nil, err
 	}
 	n := f.tenth(manyConnections)
-	perSecond := int(float64(n) / (0.9 * 25))
+	perSecond := int(float64(n) / (jitter * f.beatInterval().Seconds()))
 	return func(ctx context.Context, d time.Duration) (measurement, error) {
 		return servers.withCPU(func() (measurement, error) {
 			begun, place := time.Now(), 0

@@ -143,7 +143,7 @@ func (h *holders) connect(ctx context.Context, i int) (welcomed bool, err error)
 			}
 		case !welcomed:
 			if !strings.Contains(string(text), h.welcome()) {
-				return false, fmt.Errorf("no welcome: %.200s", text)
+				continue // a problem, which the close code repeats
 			}
 			welcomed = true
 			h.mu.Lock()

@@ -47,8 +47,8 @@ func (c *Caller) CanSomewhere(scope Scope) bool {
 // themselves.
 func (c *Caller) CanPing(user string) bool { return !c.is(ByToken) || c.Name == user }
 
-// CanSeeDevices reports whether the caller can see the devices of a user. It takes the caller's own scope read: services
-// see those of all users, and users their own.
+// CanSeeDevices reports whether the caller can see the devices of a user. This takes the caller's own scope read:
+// services see those of all users, and users their own.
 func (c *Caller) CanSeeDevices(namespace, user string) bool {
 	return c == nil || slices.Contains(c.scopes, Read) && matchAny(c.namespaces, namespace) &&
 		(!c.is(ByToken) || c.Name == user)

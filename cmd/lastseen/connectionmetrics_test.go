@@ -35,7 +35,9 @@ func TestMetricsOfConnections(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	storeMetrics{}.connections(r) // without a registerer nothing is measured
 	storeMetrics{registry}.connections(r)
-	for _, how := range []connections.Ending{connections.Left, connections.Gone, connections.Silent, connections.Ended} {
+	for _, how := range []connections.Ending{
+		connections.Left, connections.Gone, connections.Silent, connections.Ended,
+	} {
 		c, err := r.Open(t.Context(), connections.Opening{Namespace: "chat", User: "alice", Grace: time.Minute})
 		require.NoError(t, err)
 		if how == connections.Left {

@@ -170,9 +170,9 @@ func serve(
 ) error {
 	c, logger := running.config(), running.logger
 	server := api.NewServer(running, logger)
-	listener := api.LimitConnections(
-		server, on.clients, maxConnections(c.MaxConnections, descriptors()), logger, running.metrics,
-	)
+	most := maxConnections(c.MaxConnections, descriptors())
+	warnFewConnections(c, most, logger)
+	listener := api.LimitConnections(server, on.clients, most, logger, running.metrics)
 	stopAdmin := on.operators.serve(running)
 	defer stopAdmin()
 	stopJobs := running.startJobs(ctx, hangups)
@@ -222,8 +222,8 @@ func (r *runtimeConfig) startJobs(ctx context.Context, hangups <-chan os.Signal)
 	}
 }
 
-// drain lets load balancers and clients move to other servers, while requests are still served. WebSockets can have more
-// time than requests; without any, drain does not wait for them. It returns an error if the server fails meanwhile.
+// drain lets load balancers and clients move to other servers, while requests are still served. WebSockets can have
+// more time than requests; without any, drain does not wait for them. It returns an error if the server fails meanwhile.
 func drain(running *runtimeConfig, after func(time.Duration) <-chan time.Time, failed <-chan error) error {
 	c, shared := running.config(), running.shared
 	wait := c.DrainTime()

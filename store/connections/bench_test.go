@@ -62,8 +62,8 @@ func benchmarkRegistry(b *testing.B, n int) (*Registry, *discard, []*Connection)
 	return r, s, connections
 }
 
-// BenchmarkSecond measures a second of a registry whose clients are heard every 22.5 seconds on average, and the part of
-// the evidence that is written as records, which cost the store more than plain pings.
+// BenchmarkSecond measures a second of a registry whose clients are heard every 22 seconds, and the part of the
+// evidence that is written as records, which cost the store more than plain pings.
 func BenchmarkSecond(b *testing.B) {
 	for _, n := range []int{20_000, 65_536} {
 		b.Run(fmt.Sprint("connections=", n), func(b *testing.B) {

@@ -22,11 +22,12 @@ type Change struct {
 // has Reset if the other users get a reset: it has all of them then. If the watcher has not returned a batch yet, the
 // batch has all of them, too.
 //
-// If Change only removes users, the batch has no users, and the places up to which everything was returned; none if that
-// is nothing. A user who is not watched any more is in no later batch.
+// If Change only removes users, the batch has no users. Its places are those up to which everything was returned; it
+// has none before the first batch. No later batch has users who are not watched any more.
 //
 // Change reads from the store to add users, and does not wait for the turn of a reset. If it returns an error, the
-// watcher watches what it did before. Errors are ErrTooManyWatches, ErrTooManyUsers, ErrEveryone and those of the store.
+// watcher watches what it did before. Errors are ErrTooManyWatches, ErrTooManyUsers, ErrEveryone and those of the
+// store.
 func (w *Watcher) Change(ctx context.Context, c Change) (Batch, error) {
 	if w.everyone {
 		return Batch{}, ErrEveryone
@@ -181,15 +182,19 @@ func (w *Watcher) drop(gone gone) {
 	w.dirty = slices.DeleteFunc(w.dirty, func(t *watch) bool { return t.w == nil })
 }
 
-// without returns a new list without what is at some places, which are in order.
+// without deletes what is at some places of a list, which are in order. It leaves little room that is not used.
 func without[T any](list []T, at []int) []T {
-	rest := make([]T, 0, len(list)-len(at))
-	from := 0
+	rest, from := list[:0], 0
 	for _, k := range at {
 		rest = append(rest, list[from:k]...)
 		from = k + 1
 	}
-	return append(rest, list[from:]...)
+	rest = append(rest, list[from:]...)
+	clear(list[len(rest):])
+	if cap(rest) > 2*len(rest) {
+		return slices.Clone(rest)
+	}
+	return rest
 }
 
 // adopt takes over the users of another watcher. Both are attached and were given everything.
@@ -204,7 +209,7 @@ func (w *Watcher) adopt(other *Watcher) {
 	other.watches = nil
 }
 
-// lose has a watcher begin again if it was given something that nobody got.
+// lose has a watcher begin again if it was given something that was not returned.
 func (w *Watcher) lose(g *gathered) {
 	if !g.any {
 		return

@@ -3,6 +3,7 @@ package filestore
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,37 +65,48 @@ func TestDevicesInOneFlush(t *testing.T) {
 		return s
 	}
 	late := base.Add(2 * time.Minute)
+	chat := func(batch ...store.DeviceSighting) func(*Store) error { return devicesOf("chat", batch...) }
+	on := onDevice
 	for name, writes := range map[string][]func(s *Store) error{
 		"first and leave": {
-			devicesOf("chat", onDevice("alice", "a", base)), leaveOf("alice", base+1), devicesOf("chat", onDevice("alice", "b", base)),
+			chat(on("alice", "a", base)),
+			leaveOf("alice", base+1),
+			chat(on("alice", "b", base)),
 		},
-		"leave before the first": {leaveOf("bob", base+1), devicesOf("chat", onDevice("bob", "b", base))},
+		"leave before the first": {leaveOf("bob", base+1), chat(on("bob", "b", base))},
 		"forgotten": {
-			devicesOf("chat", said(onDevice("alice", "a", base), "{}")), forgetOf("alice"), devicesOf("chat", onDevice("alice", "a", base)),
+			chat(said(on("alice", "a", base), "{}")),
+			forgetOf("alice"),
+			chat(on("alice", "a", base)),
 		},
-		"forgotten, who was there": {forgetOf("old"), devicesOf("chat", onDevice("old", "a", base))},
-		"forgotten last":           {devicesOf("chat", said(onDevice("alice", "a", base), "{}")), forgetOf("alice")},
-		"forgotten, then a leave":  {forgetOf("old"), leaveOf("old", base-5), devicesOf("chat", bye("old", "z", base-5))},
+		"old: forgotten": {forgetOf("old"), chat(on("old", "a", base))},
+		"forgotten last": {chat(said(on("alice", "a", base), "{}")), forgetOf("alice")},
+		"old: forgotten, then a leave": {
+			forgetOf("old"), leaveOf("old", base-5), chat(bye("old", "z", base-5)),
+		},
 		"deleted and back": {
-			devicesOf("chat", said(onDevice("alice", "a", base), "{}")), devicesOf("chat", onDevice("alice", "b", late)),
-			devicesOf("chat", onDevice("alice", "a", late)),
+			chat(said(on("alice", "a", base), "{}")), chat(on("alice", "b", late)),
+			chat(on("alice", "a", late)),
 		},
-		"deleted and back, who was there": {
-			devicesOf("chat", onDevice("old", "b", late)), devicesOf("chat", onDevice("old", "a", late)),
+		"old: deleted and back": {
+			chat(on("old", "b", late)),
+			chat(on("old", "a", late)),
 		},
-		"deleted and back in one batch": {
-			devicesOf("chat", onDevice("old", "b", late), onDevice("old", "a", late)),
+		"old: deleted and back in one batch": {
+			chat(on("old", "b", late), on("old", "a", late)),
 		},
 		"meta of both": {
-			devicesOf("chat", said(onDevice("alice", "a", base), "1"), said(onDevice("alice", "b", base), "2")),
-			devicesOf("chat", said(onDevice("alice", "a", base+1), "3")), devicesOf("chat", onDevice("alice", "b", base+1)),
+			chat(said(on("alice", "a", base), "1"), said(on("alice", "b", base), "2")),
+			chat(said(on("alice", "a", base+1), "3")), chat(on("alice", "b", base+1)),
 		},
 		"the last goodbye": {
-			devicesOf("chat", onDevice("alice", "a", base), onDevice("alice", "b", base)),
-			devicesOf("chat", bye("alice", "a", base+1)), devicesOf("chat", bye("alice", "b", base+2)),
+			chat(on("alice", "a", base), on("alice", "b", base)),
+			chat(bye("alice", "a", base+1)), chat(bye("alice", "b", base+2)),
 		},
 		"another namespace": {
-			devicesOf("other", onDevice("alice", "a", base)), leaveOf("alice", base+1), leaveOf("old", base+1),
+			devicesOf("other", on("alice", "a", base)),
+			leaveOf("alice", base+1),
+			leaveOf("old", base+1),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +114,7 @@ func TestDevicesInOneFlush(t *testing.T) {
 			results := map[time.Duration][]string{}
 			for _, sync := range []time.Duration{0, time.Hour} {
 				s := open(t, Options{Path: newPath(t), Sync: sync})
-				if name != "another namespace" && name != "leave before the first" {
+				if strings.HasPrefix(name, "old") {
 					recordDevices(t, s, said(onDevice("old", "a", base), "old"))
 				}
 				if sync > 0 {
@@ -194,7 +206,8 @@ func TestUnchangedDevices(t *testing.T) {
 	require.Greater(t, sizeOf(t, s), size)
 }
 
-// TestBatchOfOneUser: the devices of a user are written once a batch, however often it names the user.
+// TestBatchOfOneUser: a batch returns the last state for each item, and a write of many items writes the devices of a
+// user once.
 func TestBatchOfOneUser(t *testing.T) {
 	s := open(t, Options{Path: newPath(t), Sync: 0})
 	batch := make([]store.DeviceSighting, store.MaxDeviceBatch)
@@ -202,10 +215,16 @@ func TestBatchOfOneUser(t *testing.T) {
 		batch[i] = onDevice("alice", fmt.Sprint("device-", i%100), base+lastseen.Instant(i))
 		batch[i].Meta = fmt.Sprintf(`{"n":%d}`, i)
 	}
-	recordDevices(t, s, batch...)
-	require.Less(t, sizeOf(t, s), int64(lastseen.MaxDevices*100))
+	states, err := s.RecordDevices(context.Background(), "chat", time.Minute, batch)
+	require.NoError(t, err)
+	require.Len(t, states, len(batch))
+	for _, state := range states {
+		require.Equal(t, lastseen.State{At: base + store.MaxDeviceBatch - 1}, state)
+	}
+	const writes = store.MaxDeviceBatch/maxDeviceWrite + 1
+	require.Less(t, sizeOf(t, s), int64(writes*lastseen.MaxDevices*100))
 	n, _ := s.index.namespaces.Get("chat")
-	require.Len(t, n.users.devices.texts.chunks, 1)
+	require.Equal(t, 1, n.users.len())
 }
 
 // TestDevicesOfLargeNamespace: once it is empty, its memory is free.

@@ -94,8 +94,8 @@ func child(path, sync string) {
 	select {} // until killed
 }
 
-// pingForever pings a writer's own users with ever later times, every other writer with devices. Unless the test is about delayed flushes, it also
-// erases a user and a namespace now and then, which makes flushes begin at once.
+// pingForever pings a writer's own users with ever later times, every other writer on devices. Unless the test is about
+// delayed flushes, it also erases a user and a namespace now and then, which makes flushes begin at once.
 func pingForever(s *Store, out *crashLog, writer int, at lastseen.Instant, erasing bool) {
 	ctx := context.Background()
 	for n := 0; ; n++ {

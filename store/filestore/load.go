@@ -10,8 +10,8 @@ import (
 
 // formats holds a reader for each version of the format that can be read. A file of a version older than base is
 // rewritten as one of version base before anything is appended to it. From base to current, each version is the one
-// before with more kinds of changes: a file has the lowest version that has the changes in it, so that an older lastseen
-// can open it if possible.
+// before with more kinds of changes: a file has the lowest version that has the changes in it, so that an older
+// lastseen can open it if possible.
 type formats struct {
 	base, current uint32
 	read          map[uint32]func(*os.File) (loaded, error)

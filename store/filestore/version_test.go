@@ -128,6 +128,8 @@ func TestVersionOfCompaction(t *testing.T) {
 	t.Run("log", func(t *testing.T) {
 		s := open(t, Options{Path: newPath(t), Sync: 0})
 		ping(t, s, "alice", base)
+		s.writer.log.busy.Store(true) // keeps the writer from compacting; see compactNow
+		defer s.writer.log.busy.Store(false)
 		s.mu.Lock()
 		frozen, from := s.index.freeze(), s.writer.log.end
 		s.mu.Unlock()
@@ -167,7 +169,9 @@ func TestVersionCannotRise(t *testing.T) {
 		[]store.DeviceSighting{onDevice("alice", "a", base)})
 	require.ErrorIs(t, err, store.ErrUnavailable)
 	require.Equal(t, size, sizeOf(t, s))
+	s.writer.log.mu.Lock()
 	require.Equal(t, uint32(version1), s.writer.log.header.version)
+	s.writer.log.mu.Unlock()
 	fails.Store(false)
 	require.Eventually(t, func() bool { return s.Ready(context.Background()) == nil }, time.Minute, time.Millisecond)
 	recordDevices(t, s, onDevice("alice", "a", base))

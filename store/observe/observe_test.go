@@ -117,6 +117,14 @@ func TestCalls(t *testing.T) {
 		func() error { _, err := s.SnapshotChanges(ctx, "feed", nil); return err },
 		func() error { s.ReadChanges(ctx, []*store.ChangesRead{{Namespace: "feed", Limit: 1}}); return nil },
 		func() error { s.SweepChanges(ctx, []*store.ChangesSweep{{Namespace: "feed"}}); return nil },
+		func() error {
+			devices := []store.DeviceSighting{{User: "alice", ID: "tab", Kind: lastseen.Web, At: now}}
+			_, err := s.RecordDevices(ctx, "chat", time.Minute, devices)
+			return err
+		},
+		func() error { _, err := s.ReadDevices(ctx, "chat", "alice"); return err },
+		func() error { return s.CloseConnections(ctx, "chat", "alice") },
+		func() error { _, _, err := s.Closings(ctx, ""); return err },
 	} {
 		require.NoError(t, call())
 	}

@@ -28,6 +28,7 @@ func RunChanges(t *testing.T, open Open) {
 		{"Write/Ahead", testChangesOfWritesAhead},
 		{"Write/UserIDs", testChangesOfUserIDs},
 		{"Devices", testChangesOfDevices},
+		{"Devices/Heartbeats", testChangesOfHeartbeats},
 		{"Devices/Late", testChangesOfLateDevices},
 		{"Devices/Decay", testChangesOfDeviceDecays},
 		{"Devices/Batch", testChangesOfDeviceBatch},

@@ -19,6 +19,8 @@ func RunDevices(t *testing.T, open Open) {
 		test func(*testing.T, store.Store)
 	}{
 		{"Results", testDeviceResults},
+		{"Heartbeats", testDeviceHeartbeats},
+		{"Heartbeats/Others", testDeviceHeartbeatsOfOthers},
 		{"TwoTabs", testDevicesTwoTabs},
 		{"Silent", testDevicesSilent},
 		{"Late", testDevicesLate},

@@ -49,6 +49,39 @@ func testChangesOfDevices(t *testing.T, s store.Store) {
 	require.Empty(t, f.read(), "a goodbye of a user who was never seen")
 }
 
+// testChangesOfHeartbeats: pings of a device that is known are changes, too.
+func testChangesOfHeartbeats(t *testing.T, s store.Store) {
+	f := begin(t, s)
+	yellow, grey := f.decaysGrey(500), f.decaysGrey(-500)
+	for user, at := range map[string]lastseen.Instant{"green": f.start, "yellow": yellow, "grey": grey, "old": base} {
+		f.device(on(user, "a", at))
+		f.read()
+		f.device(on(user, "a", at+1))
+		require.Empty(t, f.read(), "the time alone changed")
+		f.device(on(user, "a", f.start+2))
+		if user == "green" {
+			require.Empty(t, f.read(), "the time alone changed")
+			continue
+		}
+		was := isHere(at+1, normal.Presence("", here(at+1), f.start).Status)
+		require.Equal(t, []store.Change{entry(user, was, isHere(f.start+2, lastseen.Green))}, f.read())
+	}
+	decays := f.decaysYellow(100)
+	f.device(on("decays", "a", decays))
+	f.read()
+	require.Equal(t, 1, f.sweep(100))
+	f.read()
+	f.device(on("decays", "a", decays+1))
+	require.Equal(t, []store.Change{entry("decays", isHere(decays, lastseen.Yellow), isHere(decays+1, lastseen.Green))},
+		f.read())
+	require.Equal(t, 1, f.sweep(101))
+	f.read()
+	f.device(on("decays", "a", f.start))
+	require.Equal(t, []store.Change{
+		entry("decays", isHere(decays+1, lastseen.Yellow), isHere(f.start, lastseen.Green)),
+	}, f.read())
+}
+
 // testChangesOfLateDevices: a device that arrives late makes a user present again, or leave again, at the same time.
 func testChangesOfLateDevices(t *testing.T, s store.Store) {
 	f := begin(t, s)

@@ -120,8 +120,8 @@ func (m *changesModel) device(t *rapid.T) {
 	}
 }
 
-// firstDevice has a device heard in the namespace: from then on, leaves concern devices. Those from before are repeated:
-// a ping would hide them.
+// firstDevice has a device heard in the namespace: from then on, leaves concern devices. Those from before are
+// repeated: a ping would hide them.
 func (m *changesModel) firstDevice(t *rapid.T) {
 	if m.devices == nil {
 		m.devices = map[string][]claim{}

@@ -31,6 +31,73 @@ func testDeviceResults(t *testing.T, s store.Store) {
 	require.Empty(t, record(t, s), "a batch without devices")
 }
 
+// testDeviceHeartbeats: pings of a device that is known, one in a call, may be recorded in a shorter way.
+func testDeviceHeartbeats(t *testing.T, s store.Store) {
+	beat := func(at lastseen.Instant) lastseen.State { return recordOne(t, s, on("alice", "a", base+at)) }
+	last := func() lastseen.DeviceRecord { return devicesOf(t, s, "alice").Records[0] }
+	beat(0)
+	require.Equal(t, here(base+10), beat(10))
+	require.Equal(t, lastseen.DeviceRecord{ID: "a", Kind: lastseen.Other, Since: base, At: base + 10}, last())
+	require.Equal(t, here(base+10), beat(5), "late")
+	require.Equal(t, base+10, last().At)
+
+	ping(t, s, "alice", base+100)
+	require.Equal(t, here(base+100), beat(50), "the time does not go back")
+	require.Equal(t, here(base+100), lookup(t, s, "alice")[0])
+	require.Equal(t, base+50, last().At)
+	require.Equal(t, here(base+100), beat(100), "at the same time")
+	require.Equal(t, here(base+110), beat(110))
+
+	recordOne(t, s, withMeta(on("alice", "a", base+120), `{"n":1}`))
+	requireMeta(t, s, "alice", "a", `{"n":1}`)
+	beat(130)
+	requireMeta(t, s, "alice", "a", `{"n":1}`)
+	mobile := on("alice", "a", base+140)
+	mobile.Kind = lastseen.Mobile
+	recordOne(t, s, mobile)
+	require.Equal(t, lastseen.Mobile, last().Kind)
+
+	require.Equal(t, left(base+150), leave(t, s, "alice", base+150))
+	require.Equal(t, left(base+150), beat(145), "before the leave")
+	require.Equal(t, left(base+150), beat(150), "at the leave")
+	require.Equal(t, here(base+160), beat(160))
+	require.Equal(t, here(base+170), beat(170))
+	require.Equal(t, left(base+180), recordOne(t, s, bye("alice", "a", base+180)))
+	require.Equal(t, left(base+180), beat(175), "before the goodbye")
+	require.Equal(t, here(base+190), beat(190))
+	require.Equal(t, base, last().Since)
+	require.Equal(t, here(base+3*window), beat(3*window))
+	require.Equal(t, here(base+3*window+1), beat(3*window+1))
+	requireDevices(t, s, "alice", "a")
+}
+
+// testDeviceHeartbeatsOfOthers: the ping of one device leaves the records of the others as they are.
+func testDeviceHeartbeatsOfOthers(t *testing.T, s store.Store) {
+	for i, id := range []string{"b", "a", "aa", "ba", "c"} {
+		recordOne(t, s, withMeta(on("alice", id, base+lastseen.Instant(i)), `{"of":"`+id+`"}`))
+	}
+	recordOne(t, s, bye("alice", "c", base+5))
+	recordOne(t, s, on("alice", "a", base+20))
+	requireDevices(t, s, "alice", "a", "c", "ba", "aa", "b")
+	recordOne(t, s, on("alice", "b", base+30))
+	requireDevices(t, s, "alice", "b", "a", "c", "ba", "aa")
+	recordOne(t, s, on("alice", "ba", base+30))
+	requireDevices(t, s, "alice", "b", "ba", "a", "c", "aa")
+	recordOne(t, s, on("alice", "aa", base+25))
+	requireDevices(t, s, "alice", "b", "ba", "aa", "a", "c")
+	requireLive(t, s, "alice", "b", "ba", "aa", "a")
+	for _, id := range []string{"b", "a", "aa", "ba", "c"} {
+		requireMeta(t, s, "alice", id, `{"of":"`+id+`"}`)
+	}
+	recordOne(t, s, on("alice", "b", base+20+window))
+	requireDevices(t, s, "alice", "b", "ba", "aa", "a")
+	recordOne(t, s, on("alice", "b", base+28+window))
+	requireDevices(t, s, "alice", "b", "ba")
+	require.Equal(t, here(base+29+window), recordOne(t, s, bye("alice", "b", base+29+window)))
+	require.Equal(t, left(base+31+window), recordOne(t, s, bye("alice", "b", base+31+window)),
+		"ba was heard too long ago")
+}
+
 // testDevicesTwoTabs: closing one of two tabs leaves the user present, and the last goodbye counts at once.
 func testDevicesTwoTabs(t *testing.T, s store.Store) {
 	record(t, s, on("alice", "a", base), on("alice", "b", base+1))

@@ -1,0 +1,193 @@
+package api
+
+import (
+	"errors"
+
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/feed"
+)
+
+// handleWatch hands a frame watch to the goroutine that follows, which it begins if there is none.
+func (n *session) handleWatch(frame clientFrame) error {
+	w := watchFrame{id: frame.id}
+	if err := frame.decode(&w.changeBody); err != nil {
+		return err
+	}
+	if err := read.check(n.namespace, "", n.currentCaller()); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	f := n.following
+	if f == nil {
+		f = newFollowing(n)
+		n.following = f
+	}
+	n.mu.Unlock()
+	if !f.running {
+		f.start()
+	}
+	select {
+	case f.frames <- w:
+		f.wakeUp()
+	case <-n.ctx.Done():
+	case <-f.done:
+	}
+	return nil
+}
+
+// handle handles a frame. It returns false if the session ends.
+func (f *following) handle(frame watchFrame) bool {
+	s := f.newest.Load()
+	if err := f.change(s, frame); err != nil {
+		f.refuse(err, frame.id)
+	}
+	return true
+}
+
+// change changes what is watched, as a frame asks, and responds.
+func (f *following) change(s *server, frame watchFrame) error {
+	q := watchQuery{feed: isTrue(frame.Everyone) || len(frame.Add) > 0, cursor: ""}
+	q.Users, q.Everyone = frame.Add, isTrue(frame.Everyone)
+	if err := q.check(f.namespace, frame.Cursor); err != nil {
+		return err
+	}
+	if err := checkUsers(frame.Remove, maxLookup); err != nil {
+		return err
+	}
+	if f.everyone && frame.Everyone == nil && len(frame.Add)+len(frame.Remove) > 0 {
+		return newError(codeInvalidParameter,
+			`The connection watches everyone. Send {"watch":{"everyone":false}} first.`)
+	}
+	if err := f.changeCounts(s, frame.Counts); err != nil {
+		return err
+	}
+	batch, err := f.changeUsers(s, q, frame)
+	if err != nil {
+		return err
+	}
+	if !q.feed {
+		f.confirm(frame.id)
+		return nil
+	}
+	name := frameChanges
+	if batch.Reset {
+		name = frameReset
+	}
+	f.setTick()
+	f.sendParts(frameStart(name), frame.id, batch)
+	return nil
+}
+
+// changeUsers changes the users that are watched, and returns what is to be shown of those added.
+func (f *following) changeUsers(s *server, q watchQuery, frame watchFrame) (feed.Batch, error) {
+	ends := f.everyone && frame.Everyone != nil && !q.Everyone
+	switch {
+	case q.Everyone, q.feed && (f.watcher == nil || ends):
+		return f.replace(s, q)
+	case ends:
+		f.stopWatching()
+		f.settle()
+		return feed.Batch{}, nil
+	case f.watcher == nil || len(frame.Add)+len(frame.Remove) == 0:
+		return feed.Batch{}, nil
+	}
+	return f.changeWatcher(s, q, frame.Remove)
+}
+
+// changeWatcher adds and removes users.
+func (f *following) changeWatcher(s *server, q watchQuery, remove []string) (batch feed.Batch, err error) {
+	defer f.settle() // gives back what was taken for nothing, such as users who were watched before
+	if users := len(q.Users); users > 0 {
+		if err := s.checkWatchLoad(); err != nil {
+			return batch, err
+		}
+		if err := f.charge(s, users); err != nil {
+			return batch, err
+		}
+		if err := f.take(s, users); err != nil {
+			return batch, err
+		}
+	}
+	s.overload.begin()
+	defer s.overload.end()
+	batch, err = f.watcher.Change(f.ctx, feed.Change{Add: q.Users, Remove: remove, After: q.After})
+	if errors.Is(err, feed.ErrTooManyUsers) {
+		return batch, errorf(codeTooManyItems, "A connection watches at most %d users. Remove others first.",
+			store.MaxWatched)
+	}
+	return batch, err
+}
+
+// sendFirst sends the end of the frame welcome, which begins with b, and then the rest of the first batch.
+func (n *session) sendFirst(b []byte, id string, first *firstBatch) {
+	f := n.following
+	defer f.start()
+	if first.Reset && first.cursor != "" { // the cursor is not known
+		b = changed{AsOf: timestamp(first.AsOf), Users: []presence{}, Cursor: first.cursor, More: true}.appendFields(b)
+		n.send(withID(b, id))
+		b, id = frameStart(frameReset), ""
+	}
+	f.sendParts(b, id, first.Batch)
+	f.server().delivered(f.ctx, f.opened, first.Users)
+}
+
+func (f *following) server() *server { return f.newest.Load() }
+
+// sendBatch sends a batch that came by itself.
+func (f *following) sendBatch(batch feed.Batch) bool {
+	name := frameChanges
+	if batch.Reset {
+		name = frameReset
+	}
+	if !f.sendParts(frameStart(name), "", batch) {
+		return false
+	}
+	f.setTick()
+	f.server().delivered(f.ctx, f.opened, batch.Users)
+	return true
+}
+
+// frameStart returns the start of a frame.
+func frameStart(name string) []byte { return append(append([]byte(`{"`), name...), `":{`...) }
+
+// sendParts sends a batch: a frame that begins with start, and others if it is too large for one. Only the last has the
+// cursor, so that a client which was cut off in between gets the whole batch again.
+func (f *following) sendParts(start []byte, id string, batch feed.Batch) bool {
+	cursor := ""
+	if len(batch.Places) > 0 {
+		cursor = changesCursor(f.namespace, batch.Places)
+	}
+	most := maxSent - len(cursor) - len(id) - frameRest
+	users := batch.Users
+	for {
+		b := timestamp(batch.AsOf).appendJSON(append(start, `"as_of":`...))
+		b = append(b, `,"users":[`...)
+		sent := 0
+		for ; sent < len(users); sent++ {
+			before := len(b)
+			if sent > 0 {
+				b = append(b, ',')
+			}
+			b = append(published(users[sent].User, users[sent].Published).appendFields(append(b, '{')), '}')
+			if len(b) > most && sent > 0 {
+				b = b[:before]
+				break
+			}
+		}
+		users = users[sent:]
+		b = append(b, ']')
+		if len(users) == 0 {
+			if cursor != "" {
+				b = appendString(append(b, `,"cursor":`...), cursor)
+			}
+			return f.send(withID(append(b, `,"more":false`...), id))
+		}
+		if !f.send(withID(append(b, `,"more":true`...), id)) {
+			return false
+		}
+		start = frameStart(frameChanges) // added to the first part, also of a reset
+	}
+}
+
+// frameRest is room for the end of a frame.
+const frameRest = 128

@@ -1,0 +1,222 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store/connections"
+)
+
+// The names of frames.
+const (
+	frameHello    = "hello"
+	frameWatch    = "watch"
+	frameActivity = "activity"
+	frameToken    = "token"
+	frameLeave    = "leave"
+
+	frameWelcome = "welcome"
+	frameChanges = eventChanges
+	frameReset   = eventReset
+	frameTick    = eventTick
+	frameCounts  = "counts"
+	frameOK      = "ok"
+	frameProblem = "problem"
+	frameBye     = "bye"
+)
+
+// clientFrame is a frame from a client.
+type clientFrame struct {
+	name    string
+	id      string         // as JSON, to be repeated in the response; empty for none
+	content jsontext.Value // part of the text that it was read from
+}
+
+// parseFrame parses a frame: a JSON object with one name, and possibly "id".
+func parseFrame(text []byte) (f clientFrame, err error) {
+	d := jsontext.NewDecoder(bytes.NewReader(text))
+	token, err := d.ReadToken()
+	if err == nil && token.Kind() != '{' {
+		return f, newError(codeInvalidJSON, "The frame is not a JSON object.")
+	}
+	for err == nil && d.PeekKind() != '}' {
+		err = f.readMember(d)
+	}
+	if err == nil {
+		_, err = d.ReadToken()
+	}
+	if err == nil {
+		err = endOfFrame(d)
+	}
+	switch syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); {
+	case ok && errors.Is(err, jsontext.ErrDuplicateName):
+		return f, newError(codeInvalidJSON, "Duplicate name in an object.")
+	case ok:
+		return f, errorf(codeInvalidJSON, "Invalid JSON at byte %d: %v.", syntactic.ByteOffset, syntactic.Err)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return f, newError(codeInvalidJSON, "The frame is not a complete JSON object.")
+	case err == nil && f.name == "":
+		return f, newError(codeInvalidJSON, "The frame has no name, such as {\"hello\":{}}.")
+	}
+	return f, err
+}
+
+// readMember reads a name of a frame and its value.
+func (f *clientFrame) readMember(d *jsontext.Decoder) error {
+	token, err := d.ReadToken()
+	if err != nil {
+		return err
+	}
+	name := token.String()
+	value, err := d.ReadValue()
+	switch {
+	case err != nil:
+		return err
+	case name != "id" && f.name != "":
+		return newError(codeInvalidJSON, "The frame has more than one name besides id.")
+	case name != "id":
+		f.name, f.content = name, value.Clone()
+		return nil
+	case value.Kind() != '"' && value.Kind() != '0' || len(value) > maxFrameID:
+		return errorf(codeInvalidJSON, "id is not a string or a number of at most %d bytes.", maxFrameID)
+	}
+	f.id = string(value)
+	return nil
+}
+
+// endOfFrame returns an error if something follows the object.
+func endOfFrame(d *jsontext.Decoder) error {
+	_, err := d.ReadToken()
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err == nil:
+		return newError(codeInvalidJSON, "The frame has more than one JSON value.")
+	}
+	return err
+}
+
+// decode decodes the content of a frame.
+func (f clientFrame) decode(v any) error {
+	if f.content.Kind() != '{' {
+		return errorf(codeInvalidJSON, "The content of the frame %s is not a JSON object.", f.name)
+	}
+	return unmarshal(f.content, v)
+}
+
+// helloBody is the content of the frame hello.
+type helloBody struct {
+	Token   string      `json:"token"`
+	User    *string     `json:"user"`
+	Device  *deviceBody `json:"device"`
+	Watch   *watchBody  `json:"watch"`
+	Cursor  *string     `json:"cursor"`
+	GraceMs *scalar     `json:"grace_ms"`
+}
+
+// watchBody is the field watch of hello.
+type watchBody struct {
+	Users    []string `json:"users"`
+	Everyone *bool    `json:"everyone"`
+	Counts   *bool    `json:"counts"`
+}
+
+// changeBody is the content of the frame watch.
+type changeBody struct {
+	Add      []string `json:"add"`
+	Remove   []string `json:"remove"`
+	Cursor   *string  `json:"cursor"`
+	Everyone *bool    `json:"everyone"`
+	Counts   *bool    `json:"counts"`
+}
+
+// activityBody is the content of the frame activity.
+type activityBody struct {
+	Idle *bool `json:"idle"`
+}
+
+// tokenBody is the content of the frame token.
+type tokenBody struct {
+	Token string `json:"token"`
+}
+
+// emptyBody is the content of a frame without fields.
+type emptyBody struct{}
+
+// opening returns what the hello says about the connection of a user; nil if the client only watches.
+func (b helloBody) opening(defaultGrace time.Duration) (*connections.Opening, error) {
+	o := &connections.Opening{Grace: defaultGrace, Kind: lastseen.Other}
+	if b.GraceMs != nil {
+		grace, err := strconv.Atoi(string(*b.GraceMs))
+		if most := connections.MaxGrace.Milliseconds(); err != nil || grace < 0 || int64(grace) > most {
+			return nil, errorf(codeInvalidDuration, "Invalid grace_ms %.40q: use 0 to %d.", *b.GraceMs, most)
+		}
+		o.Grace = time.Duration(grace) * time.Millisecond
+	}
+	if b.Device != nil {
+		d := *b.Device
+		made := d.ID == ""
+		if made {
+			d.ID = "any" // the registry makes one
+		}
+		sighting, err := d.sighting()
+		if err != nil {
+			return nil, err
+		}
+		o.Kind, o.Meta = sighting.Kind, sighting.Meta
+		if !made {
+			o.Device = sighting.ID
+		}
+	}
+	if b.User == nil {
+		if b.Device != nil {
+			return nil, newError(codeInvalidParameter, "device needs user: a client that only watches has no device.")
+		}
+		return nil, nil
+	}
+	if err := lastseen.CheckUser(*b.User); err != nil {
+		return nil, newError(codeInvalidUser, sentence(err))
+	}
+	o.User = *b.User
+	return o, nil
+}
+
+// credentials returns the Authorization header of a session whose hello has a token. If the request had one, too, both
+// must agree: a proxy may add credentials of its own.
+func (b helloBody) credentials(header []string) ([]string, error) {
+	if b.Token == "" {
+		return header, nil
+	}
+	if len(header) > 0 {
+		scheme, sent, _ := strings.Cut(header[0], " ")
+		if len(header) > 1 || !strings.EqualFold(scheme, "Bearer") || strings.TrimLeft(sent, " ") != b.Token {
+			return nil, newError(codeInvalidParameter,
+				"The token in the frame hello is not that in the header Authorization: send one of them.")
+		}
+	}
+	return bearerHeader(b.Token), nil
+}
+
+func bearerHeader(token string) []string { return []string{"Bearer " + token} }
+
+// decodeBool decodes true or false, or null as an omitted value.
+func decodeBool(d *jsontext.Decoder, v *bool) error {
+	token, err := d.ReadToken()
+	switch {
+	case err != nil || token.Kind() == 'n':
+		return err
+	case token.Kind() != 't' && token.Kind() != 'f':
+		return wrongType(d, token, "true or false")
+	}
+	*v = token.Bool()
+	return nil
+}
+
+func isTrue(b *bool) bool { return b != nil && *b }

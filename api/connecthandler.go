@@ -1,0 +1,204 @@
+package api
+
+import (
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/lastseen/lastseen/api/stream"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/connections"
+)
+
+// Heard notes that the client was heard; see [stream.SocketHandler].
+func (n *session) Heard() {
+	n.heard.Store(true)
+	n.metrics.frameReceived()
+	if n.device != nil { // which only this method sets
+		n.device.Heard()
+	}
+}
+
+// Message handles a frame; see [stream.SocketHandler].
+func (n *session) Message(text []byte) {
+	defer func() { n.recovered(recover()) }()
+	f, err := parseFrame(text)
+	switch {
+	case err != nil:
+		n.fail(err, f.id)
+	case !n.greeted && f.name != frameHello: // which only this method sets
+		n.fail(newError(codeUnknownFrame, "The first frame is not hello."), f.id)
+	case !n.greeted:
+		if err := n.hello(f); err != nil {
+			n.fail(err, f.id)
+		}
+	default:
+		if err := n.handle(f); err != nil {
+			n.refuse(err, f.id)
+		}
+	}
+}
+
+// Fault closes the session of a client that broke a limit; see [stream.SocketHandler].
+func (n *session) Fault(f stream.Fault) {
+	switch f {
+	case stream.FaultBinary:
+		n.fail(newError(codeInvalidJSON, "The frame is binary: send text."), "")
+	case stream.FaultLarge:
+		most := maxFrame
+		if !n.greeted {
+			most = maxHello
+		}
+		n.fail(errorf(codeBodyTooLarge, "The frame has more than %d bytes: send a smaller one.", most), "")
+	case stream.FaultFlood:
+		n.fail(errorf(codeRateLimited, "Limit for one connection: %d frames per second.", framesPerSecond), "")
+	case stream.FaultSlow:
+		n.fail(newError(codeTimedOut, "The frame is incomplete or arrived too slowly."), "")
+	}
+}
+
+// Reserve takes memory for a message from that of request bodies; see [stream.SocketHandler].
+func (n *session) Reserve(bytes int) bool {
+	if n.memory.memory == nil {
+		key, limited := n.payer()
+		n.memory = bodyHold{memory: n.bodies, key: key, shared: limited}
+	}
+	if err := n.memory.grow(bytes); err != nil {
+		n.close(err)
+		return false
+	}
+	return true
+}
+
+// Release gives the memory back; see [stream.SocketHandler].
+func (n *session) Release() {
+	if n.memory.memory != nil {
+		n.memory.release()
+		n.memory = bodyHold{}
+	}
+}
+
+// handle handles a frame after hello.
+func (n *session) handle(f clientFrame) error {
+	switch f.name {
+	case frameWatch:
+		return n.handleWatch(f)
+	case frameActivity:
+		return n.handleActivity(f)
+	case frameToken:
+		return n.handleToken(f)
+	case frameLeave:
+		return n.handleLeave(f)
+	case frameHello:
+		return newError(codeUnknownFrame, "The connection has had its frame hello.")
+	default:
+		return errorf(codeUnknownFrame, "Unknown frame %.40q. Allowed: watch, activity, token, leave.", f.name)
+	}
+}
+
+// errNoUser is the error of a frame that is about the user of the connection.
+func errNoUser(frame string) error {
+	return errorf(codeInvalidParameter, "The frame %s needs a connection with a user: this one only watches.", frame)
+}
+
+func (n *session) handleActivity(f clientFrame) error {
+	var body activityBody
+	if err := f.decode(&body); err != nil {
+		return err
+	}
+	if body.Idle == nil {
+		return newError(codeInvalidParameter, "The field idle is missing: send true or false.")
+	}
+	if n.device == nil {
+		return errNoUser(f.name)
+	}
+	n.device.SetIdle(*body.Idle)
+	n.confirm(f.id)
+	return nil
+}
+
+// handleToken replaces the token by a newer one of the same user.
+func (n *session) handleToken(f clientFrame) error {
+	var body tokenBody
+	if err := f.decode(&body); err != nil {
+		return err
+	}
+	if body.Token == "" {
+		return newError(codeInvalidParameter, "The field token is missing.")
+	}
+	server := n.newest.Load()
+	key, limited := n.payer()
+	if err := server.chargeKey(key, limited, 1); err != nil {
+		return err
+	}
+	before, credentials := n.currentCaller(), bearerHeader(body.Token)
+	caller, err := n.authenticator.Load().Authenticate(n.ctx, credentials)
+	if err != nil {
+		return errInvalidCredentials(err)
+	}
+	if !sameCaller(before, caller) {
+		return newError(codeForbidden, "The token is that of another user: open another connection.")
+	}
+	if err := n.permit(caller); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	n.caller, n.credentials = caller, credentials
+	n.mu.Unlock()
+	n.schedule()
+	if expires := n.expiresIn(); expires != nil {
+		n.send(withID(strconv.AppendInt([]byte(`{"ok":{"expires_in_ms":`), *expires, 10), f.id))
+		return nil
+	}
+	n.confirm(f.id)
+	return nil
+}
+
+// handleLeave records a goodbye, which ends the connection.
+func (n *session) handleLeave(f clientFrame) error {
+	if err := f.decode(&emptyBody{}); err != nil {
+		return err
+	}
+	if n.device == nil {
+		return errNoUser(f.name)
+	}
+	if _, err := n.device.Leave(n.ctx); err != nil {
+		return err
+	}
+	n.say(departed)
+	n.confirm(f.id)
+	n.socket.Close(stream.CodeNormal, "")
+	return nil
+}
+
+// confirm responds to a frame that has no other response.
+func (n *session) confirm(id string) { n.send(withID([]byte(`{"ok":{`), id)) }
+
+// problem returns the frame of an error.
+func (n *session) problem(e *apiError, id string) []byte {
+	problemType := e.code.problemType()
+	body, _ := json.Marshal(problem{ // which has only strings and numbers
+		Type: "/docs/errors#" + string(e.code), Title: problemType.Title, Status: problemType.Status, Code: e.code,
+		Detail: e.detail, RequestID: n.requestID, Errors: e.items,
+	})
+	return withID(append([]byte(`{"problem":`), body[:len(body)-1]...), id)
+}
+
+// withID ends the content of a frame, and the frame with the ID of the one that it responds to.
+func withID(b []byte, id string) []byte {
+	b = append(b, '}')
+	if id != "" {
+		b = append(append(b, `,"id":`...), id...)
+	}
+	return append(b, '}')
+}
+
+// ended is called by the registry when it ends the connection of the user.
+func (n *session) ended(reason connections.Reason) {
+	if reason == connections.Closed {
+		n.fail(newError(codeConnectionClosed,
+			"The user was deleted, or an operator closed the user's connections."), "")
+		return
+	}
+	n.fail(store.ErrNoDevices, "")
+}

@@ -1,0 +1,182 @@
+package api
+
+import (
+	"errors"
+	"strconv"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/connections"
+)
+
+// connectRoute is the route of WebSockets in log lines.
+const connectRoute = "/v1/namespaces/:namespace/connect"
+
+// hello handles the first frame. It checks the client, records the connection of its user and begins to follow
+// changes, in this order: what fails costs as little as possible.
+func (n *session) hello(f clientFrame) error {
+	var body helloBody
+	if err := f.decode(&body); err != nil {
+		return err
+	}
+	server := n.newest.Load()
+	opening, err := body.opening(server.Config.WebSockets.Grace)
+	if err != nil {
+		return err
+	}
+	asked, err := body.asked(n.namespace)
+	if err != nil {
+		return err
+	}
+	if err := n.admit(server, body, opening, asked != nil); err != nil {
+		return err
+	}
+	if opening != nil {
+		if err := n.open(server, *opening); err != nil {
+			return err
+		}
+	}
+	var first *firstBatch
+	if asked != nil {
+		if first, err = n.follow(server, *asked); err != nil {
+			return err
+		}
+	}
+	if err := n.welcome(server, f.id, first); err != nil {
+		if first != nil {
+			n.following.end()
+		}
+		return err
+	}
+	return nil
+}
+
+// asked returns what the client wants to watch; nil for nothing.
+func (b helloBody) asked(namespace string) (*watchQuery, error) {
+	if b.Watch == nil {
+		if b.Cursor != nil {
+			return nil, newError(codeInvalidParameter, "cursor needs watch.")
+		}
+		return nil, nil
+	}
+	q := &watchQuery{counts: isTrue(b.Watch.Counts), feed: isTrue(b.Watch.Everyone) || len(b.Watch.Users) > 0}
+	q.Users, q.Everyone = b.Watch.Users, isTrue(b.Watch.Everyone)
+	return q, q.check(namespace, b.Cursor)
+}
+
+// admit authenticates the client, charges it and checks what it can do.
+func (n *session) admit(s *server, body helloBody, opening *connections.Opening, watches bool) error {
+	credentials, err := body.credentials(n.header)
+	if err != nil {
+		return err
+	}
+	caller, invalid := s.authenticator.Load().Authenticate(n.ctx, credentials)
+	key, limited := n.payer() // the address, until the caller is known
+	if caller != nil && !caller.IsAnonymous() {
+		key, limited = callerKeyOf(caller), true
+	}
+	if err := s.chargeKey(key, limited, 1); err != nil {
+		return err
+	}
+	if invalid != nil {
+		return errInvalidCredentials(invalid)
+	}
+	user := ""
+	if opening != nil {
+		user = opening.User
+	}
+	if err := s.permitSession(n.namespace, user, watches, caller); err != nil {
+		return err
+	}
+	if s.Draining() {
+		return errShuttingDown()
+	}
+	n.mu.Lock()
+	n.caller, n.credentials, n.user, n.header = caller, credentials, user, nil
+	n.mu.Unlock()
+	return n.ticket.greet(s.Config.WebSockets, caller)
+}
+
+// open records that the user is connected.
+func (n *session) open(s *server, o connections.Opening) error {
+	o.Namespace, o.Close = n.namespace, n.ended
+	device, err := s.Connections.Open(n.ctx, o)
+	switch {
+	case errors.Is(err, connections.ErrTooMany):
+		return newError(codeRateLimited, "The user has too many connections. Close others first.")
+	case errors.Is(err, connections.ErrStopping):
+		return errShuttingDown()
+	case err != nil:
+		return err
+	}
+	n.mu.Lock()
+	n.device = device
+	n.mu.Unlock()
+	return nil
+}
+
+// welcome sends the response to hello: the session has begun.
+func (n *session) welcome(s *server, id string, first *firstBatch) error {
+	now, err := s.Store.Now(n.ctx)
+	if err != nil {
+		return err
+	}
+	n.socket.SetMessageLimit(maxFrame)
+	n.mu.Lock()
+	n.greeted = true
+	n.mu.Unlock()
+	b := appendString(append(make([]byte, 0, 1<<10), `{"welcome":{"connection":`...), n.id)
+	if n.device != nil {
+		b = appendString(append(b, `,"device":`...), n.device.Device())
+	}
+	settings := s.settings(n.namespace)
+	b = n.appendLimits(b, settings.Thresholds, first != nil)
+	if n.device != nil && !n.currentCaller().IsBlind(n.namespace) {
+		self := view{now, settings.Thresholds}.presence(n.user, n.device.State())
+		self.ValidUntil = 0 // the connection lasts longer
+		b = append(self.appendFields(append(b, `,"self":{`...)), '}')
+	}
+	b = append(b, ',')
+	if first != nil && first.feed {
+		n.sendFirst(b, id, first)
+	} else {
+		n.send(withID(changed{AsOf: timestamp(now), Users: []presence{}}.appendFields(b), id))
+		if first != nil {
+			n.following.start()
+		}
+	}
+	n.schedule()
+	return nil
+}
+
+// appendLimits appends what the client needs to know of the server.
+func (n *session) appendLimits(b []byte, t lastseen.Thresholds, watches bool) []byte {
+	tick := tickInterval
+	if !watches {
+		tick = maxSocketPing
+	}
+	for _, field := range []struct {
+		name  string
+		value int64
+	}{
+		{"tick_ms", tick.Milliseconds()}, {"green_ms", t.Green.Milliseconds()}, {"yellow_ms", t.Yellow.Milliseconds()},
+	} {
+		b = strconv.AppendInt(append(append(append(b, `,"`...), field.name...), `":`...), field.value, 10)
+	}
+	if expires := n.expiresIn(); expires != nil {
+		b = strconv.AppendInt(append(b, `,"expires_in_ms":`...), *expires, 10)
+	}
+	b = strconv.AppendInt(append(b, `,"limits":{"users":`...), store.MaxWatched, 10)
+	b = strconv.AppendInt(append(b, `,"users_per_frame":`...), maxLookup, 10)
+	b = strconv.AppendInt(append(b, `,"frame_bytes":`...), maxFrame, 10)
+	return append(strconv.AppendInt(append(b, `,"frames_per_second":`...), framesPerSecond, 10), '}')
+}
+
+// expiresIn returns the milliseconds until the token expires; nil if it does not.
+func (n *session) expiresIn() *int64 {
+	caller := n.currentCaller()
+	if caller == nil || caller.Expires.IsZero() {
+		return nil
+	}
+	return new(max(0, caller.Expires.Sub(n.newest.Load().Now()).Milliseconds()))
+}

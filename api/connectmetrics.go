@@ -1,0 +1,104 @@
+package api
+
+import (
+	"strconv"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/lastseen/lastseen/api/stream"
+)
+
+// socketMetrics are about WebSockets. Methods of [metrics] count; those of a nil *metrics have no effect.
+type socketMetrics struct {
+	open   atomic.Int64
+	limit  atomic.Int64
+	opened prometheus.Counter
+	closed map[int]prometheus.Counter // by close code; 0 for others
+	in     prometheus.Counter
+	out    prometheus.Counter
+	slow   prometheus.Counter
+}
+
+// usualCloseCodes are the close codes that are counted separately besides those of errors.
+func usualCloseCodes() []int { return []int{1000, 1001, stream.CodeProtocol, 1005, stream.CodeBroken} }
+
+func newSocketMetrics(register promauto.Factory) *socketMetrics {
+	frames := register.NewCounterVec(prometheus.CounterOpts{
+		Name: "lastseen_websocket_frames_total",
+		Help: "Frames of WebSockets: those received with pings and pongs, those sent without.",
+	}, []string{"direction"})
+	closed := register.NewCounterVec(prometheus.CounterOpts{
+		Name: "lastseen_websockets_closed_total", Help: "WebSockets that ended, by close code, sent or received.",
+	}, []string{"code"})
+	m := &socketMetrics{
+		opened: register.NewCounter(prometheus.CounterOpts{
+			Name: "lastseen_websockets_opened_total", Help: "WebSockets opened.",
+		}),
+		closed: map[int]prometheus.Counter{0: closed.WithLabelValues(otherLabel)},
+		in:     frames.WithLabelValues("in"), out: frames.WithLabelValues("out"),
+		slow: register.NewCounter(prometheus.CounterOpts{
+			Name: "lastseen_websocket_slow_readers_total",
+			Help: "WebSockets closed because the client received nothing for too long.",
+		}),
+	}
+	register.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "lastseen_websockets", Help: "WebSockets that are open, those without a user included.",
+	}, func() float64 { return float64(m.open.Load()) })
+	register.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "lastseen_websockets_limit", Help: "WebSockets that can be open at the same time; 0 for no limit.",
+	}, func() float64 { return float64(m.limit.Load()) })
+	for _, code := range usualCloseCodes() {
+		m.closed[code] = closed.WithLabelValues(strconv.Itoa(code))
+	}
+	for _, status := range []int{400, 401, 403, 404, 408, 409, 410, 413, 429, 500, 503} {
+		code := closeCodes + status
+		m.closed[code] = closed.WithLabelValues(strconv.Itoa(code))
+	}
+	return m
+}
+
+func (m *metrics) socketOpened() {
+	if m != nil {
+		m.sockets.open.Add(1)
+		m.sockets.opened.Inc()
+	}
+}
+
+func (m *metrics) socketClosed(code int) {
+	if m == nil {
+		return
+	}
+	m.sockets.open.Add(-1)
+	counter := m.sockets.closed[code]
+	if counter == nil { // a client can send any code
+		counter = m.sockets.closed[0]
+	}
+	counter.Inc()
+}
+
+func (m *metrics) frameReceived() {
+	if m != nil {
+		m.sockets.in.Inc()
+	}
+}
+
+func (m *metrics) frameSent() {
+	if m != nil {
+		m.sockets.out.Inc()
+	}
+}
+
+func (m *metrics) slowReader() {
+	if m != nil {
+		m.sockets.slow.Inc()
+	}
+}
+
+// follows counts sessions that follow changes.
+func (m *metrics) follows(n int64) {
+	if m != nil {
+		m.changes.open[webSocket].Add(n)
+	}
+}

@@ -1,0 +1,363 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/stream"
+	"github.com/lastseen/lastseen/store/connections"
+)
+
+// session is a WebSocket that is open. One goroutine reads, in Serve, and handles what it reads; a client that watches
+// has a second one, see [following]. A timer sends pings and checks the caller again. Since the session outlives reloads, it
+// uses the newest server for everything.
+type session struct {
+	*Shared
+	socket    *stream.Socket
+	ticket    *ticket
+	namespace string
+	id        string // of the connection, for the client and the log
+	requestID string
+	address   netip.Addr
+	header    []string // Authorization of the request, until hello
+
+	ctx    context.Context //nolint:containedctx // it is the session, for calls to the store
+	cancel func()
+
+	asked      atomic.Bool // to connect to another server
+	heard      atomic.Bool // since the last ping
+	unanswered int         // pings; used by the timer alone
+	memory     bodyHold    // of the message that is read; used by the reader alone
+
+	mu          sync.Mutex
+	timer       *time.Timer
+	greeted     bool
+	caller      *auth.Caller
+	credentials []string // as an Authorization header; none for an anonymous caller
+	user        string   // empty for a client that only watches
+	device      *connections.Connection
+	following   *following // nil until the client watches
+	said        ending     // what the session or the client has said about its end
+}
+
+// ending is what was said about the end of a session.
+type ending int
+
+// The endings, in order: a later one replaces an earlier one.
+const (
+	unsaid   ending = iota
+	byServer        // the server closes it, or asked the client to leave
+	silent          // the client does not answer
+	departed        // the client said goodbye
+)
+
+// begin begins the session.
+func (n *session) begin(socket *stream.Socket) {
+	n.socket, n.id = socket, strconv.FormatUint(rand.Uint64(), 36)
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.heard.Store(true)
+	n.sockets.add(n)
+	n.metrics.socketOpened()
+	n.mu.Lock()
+	n.timer = time.AfterFunc(helloTimeout, n.wake)
+	n.mu.Unlock()
+	if n.Draining() { // after add, so that either this or drainSockets notices
+		time.AfterFunc(0, n.bye)
+	}
+	go n.run()
+}
+
+// run serves the session until it ends.
+func (n *session) run() {
+	how := stream.Closed
+	defer func() {
+		n.recovered(recover())
+		n.end(how)
+	}()
+	how = n.socket.Serve(n)
+}
+
+// recovered handles a panic: a defect ends this session alone.
+func (n *session) recovered(panicked any) {
+	if panicked != nil {
+		n.close(fmt.Errorf("panic: %v\n%s", panicked, debug.Stack()))
+	}
+}
+
+// end ends the session, whose socket is closed.
+func (n *session) end(how stream.Ending) {
+	n.cancel()
+	n.mu.Lock()
+	n.timer.Stop()
+	device, said := n.device, n.said
+	n.mu.Unlock()
+	n.sockets.remove(n)
+	n.ticket.close()
+	if device != nil {
+		device.End(endingOf(how, said))
+	}
+	code := n.socket.Code()
+	n.metrics.socketClosed(code)
+	server := n.newest.Load()
+	if ctx := context.Background(); server.Logger.Enabled(ctx, slog.LevelDebug) {
+		attrs := append(n.attrs(), slog.Int("close_code", code))
+		server.Logger.LogAttrs(ctx, slog.LevelDebug, "websocket closed", attrs...)
+	}
+}
+
+// endingOf returns how a user's connection ended. Only what the client did is a goodbye.
+func endingOf(how stream.Ending, said ending) connections.Ending {
+	switch {
+	case said == departed:
+		return connections.Left
+	case said == unsaid && how == stream.Gone:
+		return connections.Gone
+	case said == silent, how == stream.Lost:
+		return connections.Silent
+	default:
+		return connections.Ended
+	}
+}
+
+// attrs returns the attributes of the session in log lines.
+func (n *session) attrs() []slog.Attr {
+	return []slog.Attr{
+		slog.String("request_id", n.requestID), slog.String("connection", n.id),
+		slog.String("route", connectRoute),
+		slog.String("caller", n.newest.Load().nameOf(n.currentCaller(), n.address)),
+	}
+}
+
+func (n *session) currentCaller() *auth.Caller {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.caller
+}
+
+// say notes what was said about the end.
+func (n *session) say(e ending) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.said = max(n.said, e)
+}
+
+// close ends the session with an error, by a close frame with its code.
+func (n *session) close(err error) {
+	e := classify(err)
+	n.say(byServer)
+	if !n.socket.Close(e.code.closeCode(), string(e.code)) {
+		return
+	}
+	server := n.newest.Load()
+	n.metrics.failed(e.code.problemType().Code)
+	if e.code.closeCode() < codeInternal.closeCode() {
+		server.logRefused(e, n.attrs)
+	} else {
+		server.logFailed(e, err, nothing, n.attrs())
+	}
+}
+
+// fail sends an error as a problem, and ends the session: a close frame has no room for details.
+func (n *session) fail(err error, id string) {
+	n.say(byServer)
+	_ = n.sendWithin(n.problem(classify(err), id), closeWait)
+	n.close(err)
+}
+
+// closeWait is how long a client can take to receive the problem before the close frame.
+const closeWait = time.Second
+
+// refuse sends an error that does not end the session.
+func (n *session) refuse(err error, id string) {
+	e := classify(err)
+	server := n.newest.Load()
+	n.metrics.failed(e.code.problemType().Code)
+	if e.code.closeCode() < codeInternal.closeCode() {
+		server.logRefused(e, n.attrs)
+	} else {
+		server.logFailed(e, err, nothing, n.attrs())
+	}
+	n.send(n.problem(e, id))
+}
+
+// send sends a frame. A client that does not receive it in time is disconnected; other errors end the session by
+// themselves.
+func (n *session) send(text []byte) bool {
+	err := n.sendWithin(text, stream.WriteTimeout)
+	if err != nil && stream.IsSlow(err) {
+		n.metrics.slowReader()
+		n.close(newError(codeTimedOut, "The client received nothing for too long."))
+	}
+	return err == nil
+}
+
+func (n *session) sendWithin(text []byte, within time.Duration) error {
+	err := n.socket.Send(text, within)
+	if err == nil {
+		n.metrics.frameSent()
+	}
+	return err
+}
+
+// wake is called by the timer.
+func (n *session) wake() {
+	defer func() { n.recovered(recover()) }()
+	n.mu.Lock()
+	greeted := n.greeted
+	n.mu.Unlock()
+	switch {
+	case n.ctx.Err() != nil:
+	case !greeted:
+		n.fail(newError(codeTimedOut, "The frame hello did not come in time."), "")
+	case n.check() && n.beat():
+		n.schedule()
+	}
+}
+
+// beat sends a ping, unless the client did not answer those before.
+func (n *session) beat() bool {
+	n.unanswered++
+	if n.heard.Swap(false) {
+		n.unanswered = 0
+	}
+	if n.unanswered >= maxUnanswered {
+		n.say(silent)
+		n.close(newError(codeTimedOut, "The client does not answer pings."))
+		return false
+	}
+	n.mu.Lock()
+	watches := n.following != nil
+	n.mu.Unlock()
+	err := n.socket.Ping()
+	if err != nil && stream.IsSlow(err) {
+		n.close(newError(codeTimedOut, "The client received nothing for too long."))
+	}
+	if err == nil && !watches {
+		return n.send([]byte(idleTick)) // pings are not visible to scripts
+	}
+	return err == nil
+}
+
+// idleTick is the tick of a client that watches nothing: it shows that the connection is alive.
+const idleTick = `{"tick":{}}`
+
+// schedule sets the timer: to the next ping, or to the end of the token if that is sooner.
+func (n *session) schedule() {
+	server := n.newest.Load()
+	interval := server.settings(n.namespace).PingInterval
+	if interval <= 0 || interval > maxSocketPing {
+		interval = maxSocketPing
+	}
+	next := server.jitter(interval*4/5, interval)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.caller != nil && !n.caller.Expires.IsZero() {
+		next = min(next, max(minWake, n.caller.Expires.Sub(server.Now())))
+	}
+	if n.ctx.Err() == nil {
+		n.timer.Reset(next)
+	}
+}
+
+// minWake is the least time between two calls of the timer, for a token that ends now.
+const minWake = 50 * time.Millisecond
+
+// bye asks the client to connect to another server. What follows is no goodbye of the user.
+func (n *session) bye() {
+	if n.asked.Swap(true) {
+		return
+	}
+	n.say(byServer)
+	after := n.newest.Load().jitter(0, maxByePause).Milliseconds()
+	n.send([]byte(fmt.Sprintf(`{"bye":{"reconnect_after_ms":%d}}`, after)))
+}
+
+const maxByePause = time.Second
+
+// check checks the caller again, with the keys and tokens that are valid now, and closes it if it is not any
+// longer.
+func (n *session) check() bool {
+	n.mu.Lock()
+	greeted, caller, credentials := n.greeted, n.caller, n.credentials
+	n.mu.Unlock()
+	if !greeted {
+		return true
+	}
+	current, err := n.authenticate(n.ctx, caller, credentials)
+	if err == nil {
+		err = n.permit(current)
+	}
+	if err != nil {
+		go n.close(err) // it can take a moment
+		return false
+	}
+	n.mu.Lock()
+	if n.caller == caller { // the client has not sent another token meanwhile
+		n.caller = current
+	}
+	n.mu.Unlock()
+	return true
+}
+
+// authenticate returns the caller again. A key that was removed is forbidden rather than unknown: the client must not
+// try again. If the keys of the token's issuer are not available, the token stays valid until it expires.
+func (n *session) authenticate(
+	ctx context.Context, before *auth.Caller, credentials []string,
+) (*auth.Caller, error) {
+	server := n.newest.Load()
+	current, err := n.authenticator.Load().Authenticate(ctx, credentials)
+	switch {
+	case errors.Is(err, auth.ErrKeysUnavailable) && before != nil && server.Now().Before(before.Expires):
+		return before, nil
+	case errors.Is(err, auth.ErrUnauthenticated) && before != nil && before.Kind == auth.ByKey:
+		e := newError(codeForbidden, "The API key is not valid any longer.")
+		e.cause = err
+		return nil, e
+	case err != nil:
+		return nil, errInvalidCredentials(err)
+	case !sameCaller(before, current):
+		return nil, newError(codeForbidden, "The credentials belong to another caller now.")
+	}
+	return current, nil
+}
+
+// sameCaller reports whether two callers are the same key or user.
+func sameCaller(a, b *auth.Caller) bool {
+	if a == nil || b == nil {
+		return true // the server was open, or is: what the caller can do decides
+	}
+	return a.Kind == b.Kind && a.Name == b.Name && a.Issuer == b.Issuer
+}
+
+// permit returns an error unless a caller can do what the session does.
+func (n *session) permit(caller *auth.Caller) error {
+	n.mu.Lock()
+	user, watches := n.user, n.following != nil
+	n.mu.Unlock()
+	return n.newest.Load().permitSession(n.namespace, user, watches, caller)
+}
+
+// permitSession returns an error unless a caller can hold a connection of a user, or for none, and watch.
+func (s *server) permitSession(namespace, user string, watches bool, caller *auth.Caller) error {
+	if user != "" {
+		if err := pingSelf.check(namespace, user, caller); err != nil {
+			return err
+		}
+	}
+	if watches || user == "" {
+		if err := read.check(namespace, user, caller); err != nil {
+			return err
+		}
+	}
+	return s.checkServed(namespace)
+}

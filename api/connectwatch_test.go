@@ -1,0 +1,195 @@
+package api
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/feed"
+)
+
+// TestConnectWatches: changes of the users watched are sent, each at once.
+func TestConnectWatches(t *testing.T) {
+	w := newSocketServer(t)
+	bob, welcome := w.hello(`{"watch":{"users":["alice","zoe"]}}`)
+	require.Equal(t, []string{"alice grey", "zoe grey"}, statuses(welcome))
+	require.Equal(t, false, welcome["more"])
+	require.NotEmpty(t, welcome["cursor"])
+	require.NotContains(t, welcome, "self")
+	require.EqualValues(t, tickInterval.Milliseconds(), welcome["tick_ms"])
+	w.post("/chat/users/alice/ping", "")
+	w.post("/chat/users/eve/ping", "")
+	require.Equal(t, []string{"alice green"}, statuses(bob.want(frameChanges)))
+	alice, _ := w.hello(`{"user":"alice","grace_ms":0}`)
+	require.NoError(t, alice.conn.Close())
+	require.Equal(t, []string{"alice grey"}, statuses(bob.want(frameChanges)))
+}
+
+// TestConnectChangesWatch: users are added and removed while the connection is open.
+func TestConnectChangesWatch(t *testing.T) {
+	w := newSocketServer(t)
+	s, _ := w.hello(`{}`)
+	w.post("/chat/users/bob/ping", "")
+	added := s.asks(`{"watch":{"add":["alice","bob"]}}`, frameChanges)
+	require.Equal(t, []string{"alice grey", "bob green"}, statuses(added))
+	require.NotEmpty(t, added["cursor"])
+	require.Equal(t, []string{"zoe grey"}, statuses(s.asks(`{"watch":{"add":["zoe"]}}`, frameChanges)))
+	s.asks(`{"watch":{"remove":["alice"]}}`, frameOK)
+	w.post("/chat/pings", `{"pings":[{"user":"alice"},{"user":"zoe"}]}`)
+	require.Equal(t, []string{"zoe green"}, statuses(s.want(frameChanges)))
+	s.asks(`{"watch":{"remove":["bob","zoe"],"add":["alice"]}}`, frameChanges)
+	w.post("/chat/users/bob/leave", "")
+	w.post("/chat/users/alice/leave", "")
+	require.Equal(t, []string{"alice grey"}, statuses(s.want(frameChanges)))
+}
+
+// TestConnectResumes: a client that continues after a cursor gets what has changed since, and a reset if that is not
+// known.
+func TestConnectResumes(t *testing.T) {
+	w := newSocketServer(t)
+	one, welcome := w.hello(`{"watch":{"users":["alice","bob"]}}`)
+	w.post("/chat/users/alice/ping", "")
+	one.want(frameChanges)
+	require.NoError(t, one.conn.Close())
+	cursor := cursorOf(welcome)
+	_, again := w.hello(fmt.Sprintf(`{"watch":{"users":["alice","bob"]},"cursor":%q}`, cursor))
+	require.Equal(t, []string{"alice green"}, statuses(again))
+	require.NotEqual(t, cursor, cursorOf(again))
+
+	unknown := changesCursor("chat", []store.Place{"unknown"})
+	two, lost := w.hello(fmt.Sprintf(`{"watch":{"users":["alice","bob"]},"cursor":%q}`, unknown))
+	require.Empty(t, names(lost))
+	require.Equal(t, unknown, cursorOf(lost))
+	require.Equal(t, true, lost["more"])
+	reset := two.want(frameReset)
+	require.Equal(t, []string{"alice green", "bob grey"}, statuses(reset))
+	require.NotEqual(t, unknown, cursorOf(reset))
+	_, everyone := w.hello(fmt.Sprintf(`{"watch":{"everyone":true},"cursor":%q}`, cursor))
+	require.Equal(t, []string{"alice green"}, statuses(everyone))
+
+	three := w.dialSocket("chat")
+	three.send(`{"hello":{"watch":{"users":["alice"]},"cursor":"x"}}`)
+	three.fails(codeInvalidCursor)
+}
+
+// TestConnectEveryone: everyone can be followed instead of some.
+func TestConnectEveryone(t *testing.T) {
+	w := newSocketServer(t)
+	s, welcome := w.hello(`{"watch":{"everyone":true}}`)
+	require.Empty(t, names(welcome))
+	require.NotEmpty(t, cursorOf(welcome))
+	w.post("/chat/users/alice/ping", "")
+	require.Equal(t, []string{"alice green"}, statuses(s.want(frameChanges)))
+	s.refuses(codeInvalidParameter, `{"watch":{"add":["bob"]}}`)
+	require.Equal(t, []string{"bob grey"}, statuses(s.asks(`{"watch":{"everyone":false,"add":["bob"]}}`, frameChanges)))
+	w.post("/chat/users/zoe/ping", "")
+	w.post("/chat/users/bob/ping", "")
+	require.Equal(t, []string{"bob green"}, statuses(s.want(frameChanges)))
+	require.Empty(t, names(s.asks(`{"watch":{"everyone":true}}`, frameChanges)))
+	w.post("/chat/users/eve/ping", "")
+	require.Equal(t, []string{"eve green"}, statuses(s.want(frameChanges)))
+	s.asks(`{"watch":{"everyone":false}}`, frameOK)
+	s.refuses(codeInvalidParameter, `{"watch":{"everyone":true,"add":["bob"]}}`)
+}
+
+// TestConnectLargeSnapshot: a snapshot comes in parts, with the cursor on the last.
+func TestConnectLargeSnapshot(t *testing.T) {
+	w := newSocketServer(t)
+	s, _ := w.hello(`{}`)
+	var users []string
+	for i := range 150 {
+		users = append(users, fmt.Sprintf("%q", fmt.Sprintf("%s%03d", strings.Repeat("u", 250), i)))
+	}
+	s.send(`{"watch":{"add":[` + strings.Join(users, ",") + `]},"id":7}`)
+	found, parts := []string{}, 0
+	for more := true; more; parts++ {
+		part, id := s.wantID(frameChanges) // of at most maxSent bytes
+		require.EqualValues(t, 7, id)
+		more = part["more"].(bool)
+		require.Equal(t, !more, part["cursor"] != nil)
+		found = append(found, names(part)...)
+	}
+	require.Greater(t, parts, 1)
+	require.Len(t, found, len(users))
+}
+
+// TestConnectCounts: counts are sent when they change, and are shared by all connections.
+func TestConnectCounts(t *testing.T) {
+	w := newSocketServer(t)
+	w.post("/chat/users/alice/ping", "")
+	one, _ := w.hello(`{"watch":{"counts":true}}`)
+	counts := one.want(frameCounts)
+	require.EqualValues(t, 1, counts["green"])
+	require.EqualValues(t, 1, counts["total"])
+	two, _ := w.hello(`{"user":"bob"}`)
+	two.asks(`{"watch":{"counts":true}}`, frameOK)
+	two.want(frameCounts)
+	require.EqualValues(t, 2, one.want(frameCounts)["green"])
+	w.config.Shared.counting.mu.Lock()
+	defer w.config.Shared.counting.mu.Unlock()
+	require.Len(t, w.config.Shared.counting.spaces, 1)
+}
+
+// TestConnectWatchErrors: errors of the frame watch do not end the connection.
+func TestConnectWatchErrors(t *testing.T) {
+	w := newSocketServer(t)
+	s, _ := w.hello(`{}`)
+	s.refuses(codeInvalidUser, `{"watch":{"add":[""]}}`)
+	s.refuses(codeInvalidUser, `{"watch":{"remove":[".."]}}`)
+	s.refuses(codeUnknownField, `{"watch":{"ad":["alice"]}}`)
+	s.refuses(codeInvalidJSON, `{"watch":{"add":"alice"}}`)
+	s.refuses(codeInvalidJSON, `{"watch":{"counts":1}}`)
+	s.refuses(codeInvalidJSON, `{"watch":[]}`)
+	s.refuses(codeInvalidCursor, `{"watch":{"add":["alice"],"cursor":"x"}}`)
+	s.refuses(codeInvalidParameter, `{"watch":{"cursor":"x"}}`)
+	s.refuses(codeTooManyItems, `{"watch":{"add":[`+strings.Repeat(`"a",`, maxLookup)+`"b"]}}`)
+	s.asks(`{"watch":{}}`, frameOK)
+	s.asks(`{"watch":{"add":["alice"]}}`, frameChanges)
+}
+
+// TestConnectWatchLimit: a connection watches a limited number of users.
+func TestConnectWatchLimit(t *testing.T) {
+	w := newSocketServer(t)
+	s, _ := w.hello(`{}`)
+	add := func(from, n int) string {
+		var users []string
+		for i := range n {
+			users = append(users, fmt.Sprintf(`"u%d"`, from+i))
+		}
+		return `{"watch":{"add":[` + strings.Join(users, ",") + `]}}`
+	}
+	for i := range 5 {
+		part := s.asks(add(i*1000, 1000), frameChanges)
+		for part["more"] == true {
+			part = s.want(frameChanges)
+		}
+	}
+	s.refuses(codeTooManyItems, add(9000, 1))
+	s.asks(`{"watch":{"remove":["u1"]}}`, frameOK)
+	s.asks(add(9000, 1), frameChanges)
+}
+
+// TestConnectNoFeed: a namespace without a feed cannot be watched, but users can connect.
+func TestConnectNoFeed(t *testing.T) {
+	w := newSocketServer(t, func(c *Config) { c.Settings.Changes = feed.Off })
+	w.hello(`{"user":"alice"}`)
+	s := w.dialSocket("chat")
+	s.send(`{"hello":{"watch":{"users":["alice"]}}}`)
+	s.fails(codeFeedUnavailable)
+	two, _ := w.hello(`{"user":"alice"}`)
+	two.refuses(codeFeedUnavailable, `{"watch":{"add":["alice"]}}`)
+}
+
+// TestConnectTicks: a client that watches gets ticks.
+func TestConnectTicks(t *testing.T) {
+	soon := func(c *Config) { c.Random = func() float64 { return -3.95 } } // of 16 to 20 seconds
+	w := newSocketServer(t, soon)
+	s, _ := w.hello(`{"watch":{"users":["alice"]}}`)
+	tick := s.want(frameTick)
+	require.NotEmpty(t, tick["as_of"])
+	require.NotEmpty(t, tick["cursor"])
+	s.asks(`{"watch":{"remove":["alice"]}}`, frameOK)
+}

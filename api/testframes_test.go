@@ -1,0 +1,78 @@
+package api
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/stretchr/testify/require"
+)
+
+// loadFrames reads docs/connections.schema.json as schemas of an OpenAPI document, which have another form of null.
+var loadFrames = sync.OnceValues(func() (*openapi3.T, error) {
+	text, err := os.ReadFile("../docs/connections.schema.json")
+	if err != nil {
+		return nil, err
+	}
+	var schema map[string]any
+	text = []byte(strings.ReplaceAll(string(text), "#/$defs/", "#/components/schemas/"))
+	if err := json.Unmarshal(text, &schema); err != nil {
+		return nil, err
+	}
+	doc, err := json.Marshal(map[string]any{
+		"openapi": "3.0.3", "info": map[string]any{"title": "frames", "version": "1"}, "paths": map[string]any{},
+		"components": map[string]any{"schemas": nullable(schema["$defs"])},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return openapi3.NewLoader().LoadFromData(doc)
+})
+
+// nullable replaces the lists of types in a schema.
+func nullable(v any) any {
+	switch v := v.(type) {
+	case []any:
+		for i := range v {
+			v[i] = nullable(v[i])
+		}
+	case map[string]any:
+		if types, ok := v["type"].([]any); ok {
+			if types[1] == "null" {
+				v["type"], v["nullable"] = types[0], true
+			} else {
+				delete(v, "type")
+				v["anyOf"] = []any{map[string]any{"type": types[0]}, map[string]any{"type": types[1]}}
+			}
+		}
+		for name := range v {
+			v[name] = nullable(v[name])
+		}
+	}
+	return v
+}
+
+// checkFrame checks a frame against its schema, which is that of frames from the "client" or the "server".
+func checkFrame(t *testing.T, from string, text []byte) {
+	t.Helper()
+	require.NoError(t, frameError(t, from, text), "%s", text)
+}
+
+func frameError(t *testing.T, from string, text []byte) error {
+	t.Helper()
+	doc, err := loadFrames()
+	require.NoError(t, err)
+	var frame any
+	require.NoError(t, json.Unmarshal(text, &frame), "%s", text)
+	name := from
+	for key := range frame.(map[string]any) {
+		if key != "id" {
+			name = from + "_" + key // names the fault better than the schema of all frames
+		}
+	}
+	require.Contains(t, doc.Components.Schemas, name)
+	return doc.Components.Schemas[name].Value.VisitJSON(frame)
+}

@@ -1,0 +1,188 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/connections"
+)
+
+// newSocketServer serves WebSockets on a store whose changes are followed.
+func newSocketServer(t *testing.T, changes ...func(*Config)) *testServer {
+	t.Helper()
+	return newSocketServerOn(t, fileStore(t), changes...)
+}
+
+func newSocketServerOn(t *testing.T, s store.Store, changes ...func(*Config)) *testServer {
+	t.Helper()
+	return newTestServer(t, s, append([]func(*Config){live(s), held(t, s)}, changes...)...)
+}
+
+// held has a registry of connections run until the test ends.
+func held(t *testing.T, s store.Store) func(*Config) {
+	return func(c *Config) {
+		settings := connections.Settings{Thresholds: c.Settings.Thresholds, PingInterval: c.Settings.PingInterval}
+		registry := connections.New(connections.Options{
+			Store: s, Settings: func(string) connections.Settings { return settings }, Logger: c.Logger, MaxUser: 4,
+		})
+		ctx, cancel := context.WithCancel(context.Background())
+		var running sync.WaitGroup
+		running.Go(func() { registry.Run(ctx) })
+		t.Cleanup(func() {
+			cancel()
+			running.Wait()
+		})
+		c.Connections = registry
+	}
+}
+
+// testSocket is a WebSocket as a client has it.
+type testSocket struct {
+	t    *testing.T
+	conn *websocket.Conn
+}
+
+// dialSocket opens a WebSocket; headers are "Name: value".
+func (w *testServer) dialSocket(namespace string, headers ...string) *testSocket {
+	w.t.Helper()
+	conn, err := w.tryDial(namespace, headers...)
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { _ = conn.Close() })
+	return &testSocket{w.t, conn}
+}
+
+func (w *testServer) tryDial(namespace string, headers ...string) (*websocket.Conn, error) {
+	header := http.Header{}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		header.Add(name, value)
+	}
+	dialer := websocket.Dialer{HandshakeTimeout: eventually}
+	conn, response, err := dialer.Dial(w.socketURL(namespace), header)
+	if response != nil {
+		_ = response.Body.Close()
+	}
+	return conn, err
+}
+
+func (w *testServer) socketURL(namespace string) string {
+	return "ws" + strings.TrimPrefix(w.url, "http") + "/v1/namespaces/" + namespace + "/connect"
+}
+
+// refused asks for a WebSocket, which must fail with a code before the upgrade.
+func (w *testServer) refused(want code, headers ...string) {
+	w.t.Helper()
+	w.fails(want, http.MethodGet, "/chat/connect", "", upgradeHeaders(headers...)...)
+}
+
+// hello opens a WebSocket in the namespace chat and sends the frame hello with a content. It returns the content of
+// welcome.
+func (w *testServer) hello(content string, headers ...string) (*testSocket, map[string]any) {
+	w.t.Helper()
+	s := w.dialSocket("chat", headers...)
+	s.send(`{"hello":` + content + `}`)
+	return s, s.want(frameWelcome)
+}
+
+func (s *testSocket) send(text string) {
+	s.t.Helper()
+	require.NoError(s.t, s.conn.WriteMessage(websocket.TextMessage, []byte(text)))
+}
+
+// next returns the next frame: its name, its content and its ID.
+func (s *testSocket) next() (name string, content map[string]any, id any) {
+	s.t.Helper()
+	require.NoError(s.t, s.conn.SetReadDeadline(time.Now().Add(eventually)))
+	kind, text, err := s.conn.ReadMessage()
+	require.NoError(s.t, err)
+	require.Equal(s.t, websocket.TextMessage, kind)
+	require.LessOrEqual(s.t, len(text), maxSent)
+	var frame map[string]any
+	require.NoError(s.t, json.Unmarshal(text, &frame), "%s", text)
+	id = frame["id"]
+	delete(frame, "id")
+	require.Len(s.t, frame, 1, "%s", text)
+	for name, value := range frame {
+		checkFrame(s.t, "server", text)
+		return name, value.(map[string]any), id
+	}
+	return "", nil, nil
+}
+
+// want returns the content of the next frame that is not a tick, which must have a name.
+func (s *testSocket) want(name string) map[string]any {
+	s.t.Helper()
+	content, _ := s.wantID(name)
+	return content
+}
+
+func (s *testSocket) wantID(name string) (content map[string]any, id any) {
+	s.t.Helper()
+	for {
+		got, content, id := s.next()
+		if got == frameTick && name != frameTick {
+			continue
+		}
+		require.Equal(s.t, name, got, "%v", content)
+		return content, id
+	}
+}
+
+// asks sends a frame and returns the response to it, which must have a name and the same ID.
+func (s *testSocket) asks(frame, name string) map[string]any {
+	s.t.Helper()
+	s.send(strings.TrimSuffix(frame, "}") + `,"id":"q1"}`)
+	content, id := s.wantID(name)
+	require.Equal(s.t, "q1", id)
+	return content
+}
+
+// refuses sends a frame that must fail with a code, and returns the detail.
+func (s *testSocket) refuses(want code, frame string) string {
+	s.t.Helper()
+	return s.problem(want, s.asks(frame, frameProblem))
+}
+
+func (s *testSocket) problem(want code, p map[string]any) string {
+	s.t.Helper()
+	require.Equal(s.t, string(want), p["code"], "%v", p)
+	require.Equal(s.t, "/docs/errors#"+string(want), p["type"])
+	require.EqualValues(s.t, want.problemType().Status, p["status"])
+	require.NotEmpty(s.t, p["request_id"])
+	return p["detail"].(string)
+}
+
+// fails waits for a problem with a code and the close frame that belongs to it, and returns the detail.
+func (s *testSocket) fails(want code) string {
+	s.t.Helper()
+	detail := s.problem(want, s.want(frameProblem))
+	s.closed(want.closeCode(), string(want))
+	return detail
+}
+
+// closed waits for a close frame. Frames before it are discarded.
+func (s *testSocket) closed(code int, reason string) {
+	s.t.Helper()
+	require.NoError(s.t, s.conn.SetReadDeadline(time.Now().Add(eventually)))
+	for {
+		_, _, err := s.conn.ReadMessage()
+		if err == nil {
+			continue
+		}
+		closed, ok := errors.AsType[*websocket.CloseError](err)
+		require.True(s.t, ok, "%v", err)
+		require.Equal(s.t, code, closed.Code, closed.Text)
+		require.Equal(s.t, reason, closed.Text)
+		return
+	}
+}
