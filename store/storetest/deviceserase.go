@@ -199,7 +199,9 @@ func DeviceLimit(t *testing.T, s store.Store) {
 	t.Helper()
 	recordIn(t, s, "first", on("alice", "a", base))
 	for _, batch := range [][]store.DeviceSighting{
-		{on("alice", "a", base)}, {bye("alice", "a", base)}, {withMeta(on("alice", "a", base), "{}"), on("bob", "a", base)},
+		{on("alice", "a", base)},
+		{bye("alice", "a", base)},
+		{withMeta(on("alice", "a", base), "{}"), on("bob", "a", base)},
 	} {
 		_, err := s.RecordDevices(context.Background(), "second", windowTime, batch)
 		require.ErrorIs(t, err, store.ErrNamespaceLimit)
