@@ -22,6 +22,8 @@ package api
 // @tag.description Pings and leaves.
 // @tag.name Reading
 // @tag.description Statuses, last-seen times, lists and counts.
+// @tag.name Connecting
+// @tag.description WebSockets, which keep their users online and follow changes.
 // @tag.name Deleting
 // @tag.description Delete users and namespaces.
 // @tag.name Namespaces
