@@ -17,8 +17,8 @@ import (
 type WebSocketLimits struct {
 	// Max is how many can be open at the same time; 0 for no limit.
 	Max int
-	// PerUser is how many one user with a token can have open; 0 for no limit. The registry has a limit for each user of
-	// a namespace.
+	// PerUser is how many one user with a token can have open; 0 for no limit. The registry has a limit for each user
+	// of a namespace.
 	PerUser int
 	// PerCaller is how many can be open with one API key; 0 for no limit.
 	PerCaller int
@@ -50,12 +50,12 @@ const (
 // @ID connect
 // @Tags Connecting
 // @Summary Connect
-// @Description Opens a WebSocket over HTTP/1.1, with the subprotocol `lastseen.v1` or none. A user who holds a connection
-// @Description is present, and the connection can follow changes. The guide /docs/connections describes the frames.
+// @Description Opens a WebSocket over HTTP/1.1, with the subprotocol `lastseen.v1` or none. A user who holds one is
+// @Description present, and the client can follow changes. The guide /docs/connections describes the frames.
 // @Description
-// @Description The credentials are in the header Authorization or in the first frame, and are checked then. Browsers are
-// @Description accepted from the server's own origin and those of the setting cors-origins. Requires the scope `ping` or
-// @Description the user's own token; to follow changes, the scope `read`.
+// @Description The credentials are in the header Authorization or in the first frame, and are checked then. Browsers
+// @Description are accepted from the server's own origin and those of the setting cors-origins. Requires the scope
+// @Description `ping` or the user's own token; to follow changes, the scope `read`.
 // @Param namespace path string true "namespace"
 // @Success 101 "A WebSocket."
 // @Router /v1/namespaces/{namespace}/connect [get]
@@ -77,7 +77,7 @@ func (s *server) connect(c echo.Context, _ query) error {
 		return err
 	}
 	n := &session{
-		Shared: s.Shared, ticket: ticket, namespace: namespace, address: address,
+		Shared: s.Shared, ticket: ticket, namespace: strings.Clone(namespace), address: address,
 		requestID: c.Response().Header().Get(echo.HeaderXRequestID),
 		header:    append([]string(nil), r.Header[echo.HeaderAuthorization]...),
 	}

@@ -115,7 +115,10 @@ func TestConnectRefusals(t *testing.T) {
 	})
 	const path = "/chat/connect"
 	for _, headers := range [][]string{
-		nil, {"Connection: Upgrade"}, {"Upgrade: websocket"}, append(upgradeHeaders()[:2], "Sec-WebSocket-Version: 12"),
+		nil,
+		{"Connection: Upgrade"},
+		{"Upgrade: websocket"},
+		append(upgradeHeaders()[:2], "Sec-WebSocket-Version: 12"),
 		{"Connection: Upgrade", "Upgrade: h2c"},
 	} {
 		w.fails(codeUpgradeRequired, http.MethodGet, path, "", headers...)
@@ -133,9 +136,9 @@ func TestConnectRefusals(t *testing.T) {
 		"https://evil.example", "null", "app://evil", "https://app.example.com.evil.example", "http://app.example.com",
 		w.url + ".evil.example", "file://", "", "ionic://localhost",
 	} {
-		w.refused(codeForbidden, "chat", "Origin: "+origin)
+		w.refused(codeForbidden, "Origin: "+origin)
 	}
-	w.refused(codeForbidden, "chat", "Origin: https://app.example.com", "Origin: https://evil.example")
+	w.refused(codeForbidden, "Origin: https://app.example.com", "Origin: https://evil.example")
 	for _, origin := range []string{"https://app.example.com", "capacitor://localhost", w.url} {
 		w.dialSocket("chat", "Origin: "+origin)
 	}
@@ -178,7 +181,7 @@ func TestConnectSubprotocol(t *testing.T) {
 		}
 		require.Equal(t, want, w.dialSocket("chat", headers...).conn.Subprotocol(), offered)
 	}
-	w.refused(codeInvalidParameter, "chat", "Sec-WebSocket-Protocol: a"+strings.Repeat(",b", maxHeaderLines))
+	w.refused(codeInvalidParameter, "Sec-WebSocket-Protocol: a"+strings.Repeat(",b", maxHeaderLines))
 }
 
 // TestConnectLimits: how many can be open.
@@ -188,12 +191,12 @@ func TestConnectLimits(t *testing.T) {
 		c.Limits.Caller = 100
 	})
 	one := w.dialSocket("chat", from("203.0.113.7"))
-	w.refused(codeRateLimited, "chat", from("203.0.113.7"))
+	w.refused(codeRateLimited, from("203.0.113.7"))
 	two := w.dialSocket("chat", from("203.0.113.8"))
 	one.send(`{"hello":{}}`)
 	one.want(frameWelcome)
 	three := w.dialSocket("chat", from("203.0.113.7")) // the other one has said hello
-	w.refused(codeOverloaded, "chat", from("203.0.113.9"))
+	w.refused(codeOverloaded, from("203.0.113.9"))
 	require.Equal(t, 3, w.config.Shared.WebSockets())
 	for _, s := range []*testSocket{one, two, three} {
 		require.NoError(t, s.conn.Close())

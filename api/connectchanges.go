@@ -124,7 +124,7 @@ func (n *session) sendFirst(b []byte, id string, first *firstBatch) {
 	defer f.start()
 	if first.Reset && first.cursor != "" { // the cursor is not known
 		b = changed{AsOf: timestamp(first.AsOf), Users: []presence{}, Cursor: first.cursor, More: true}.appendFields(b)
-		n.send(withID(b, '}', id))
+		n.send(withID(b, id))
 		b, id = frameStart(frameReset), ""
 	}
 	f.sendParts(b, id, first.Batch)
@@ -180,9 +180,9 @@ func (f *following) sendParts(start []byte, id string, batch feed.Batch) bool {
 			if cursor != "" {
 				b = appendString(append(b, `,"cursor":`...), cursor)
 			}
-			return f.send(withID(append(b, `,"more":false`...), '}', id))
+			return f.send(withID(append(b, `,"more":false`...), id))
 		}
-		if !f.send(withID(append(b, `,"more":true`...), '}', id)) {
+		if !f.send(withID(append(b, `,"more":true`...), id)) {
 			return false
 		}
 		start = frameStart(frameChanges) // added to the first part, also of a reset

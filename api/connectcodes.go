@@ -12,7 +12,7 @@ func connectProblems() []ErrorCode {
 		{
 			codeUpgradeRequired, 426, "Upgrade required",
 			"The path serves WebSockets only, over HTTP/1.1 and in version 13 of the protocol.",
-			"Open the path with a WebSocket client. A proxy in between must pass the headers Upgrade and Connection on.",
+			"Open the path with a WebSocket client. Let proxies in between pass the headers Upgrade and Connection on.",
 		},
 		{
 			codeUnknownFrame, 400, "Unknown frame",
@@ -21,8 +21,8 @@ func connectProblems() []ErrorCode {
 		},
 		{
 			codeTimedOut, 408, "Timed out",
-			"A WebSocket was closed because its client was too slow: it sent no hello within 5 seconds or a message in " +
-				"parts that took too long, did not answer pings, or received nothing for 30 seconds.",
+			"A WebSocket was closed because its client was too slow: it sent no hello within 5 seconds or a message " +
+				"in parts that took too long, did not answer pings, or received nothing for 30 seconds.",
 			"Connect again, with a pause that grows with each attempt.",
 		},
 		{

@@ -32,11 +32,6 @@ const (
 	frameBye     = "bye"
 )
 
-// clientFrames returns the names of frames from clients.
-func clientFrames() []string {
-	return []string{frameHello, frameWatch, frameActivity, frameToken, frameLeave}
-}
-
 // clientFrame is a frame from a client.
 type clientFrame struct {
 	name    string

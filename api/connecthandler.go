@@ -14,18 +14,19 @@ import (
 func (n *session) Heard() {
 	n.heard.Store(true)
 	n.metrics.frameReceived()
-	if n.device != nil { // which only this goroutine sets
+	if n.device != nil { // which only this method sets
 		n.device.Heard()
 	}
 }
 
 // Message handles a frame; see [stream.SocketHandler].
 func (n *session) Message(text []byte) {
+	defer func() { n.recovered(recover()) }()
 	f, err := parseFrame(text)
 	switch {
 	case err != nil:
 		n.fail(err, f.id)
-	case !n.greeted && f.name != frameHello: // which only this goroutine sets
+	case !n.greeted && f.name != frameHello: // which only this method sets
 		n.fail(newError(codeUnknownFrame, "The first frame is not hello."), f.id)
 	case !n.greeted:
 		if err := n.hello(f); err != nil {
@@ -146,7 +147,7 @@ func (n *session) handleToken(f clientFrame) error {
 	n.mu.Unlock()
 	n.schedule()
 	if expires := n.expiresIn(); expires != nil {
-		n.send(withID(strconv.AppendInt([]byte(`{"ok":{"expires_in_ms":`), *expires, 10), '}', f.id))
+		n.send(withID(strconv.AppendInt([]byte(`{"ok":{"expires_in_ms":`), *expires, 10), f.id))
 		return nil
 	}
 	n.confirm(f.id)
@@ -171,7 +172,7 @@ func (n *session) handleLeave(f clientFrame) error {
 }
 
 // confirm responds to a frame that has no other response.
-func (n *session) confirm(id string) { n.send(withID([]byte(`{"ok":{`), '}', id)) }
+func (n *session) confirm(id string) { n.send(withID([]byte(`{"ok":{`), id)) }
 
 // problem returns the frame of an error.
 func (n *session) problem(e *apiError, id string) []byte {
@@ -180,12 +181,12 @@ func (n *session) problem(e *apiError, id string) []byte {
 		Type: "/docs/errors#" + string(e.code), Title: problemType.Title, Status: problemType.Status, Code: e.code,
 		Detail: e.detail, RequestID: n.requestID, Errors: e.items,
 	})
-	return withID(append([]byte(`{"problem":`), body[:len(body)-1]...), '}', id)
+	return withID(append([]byte(`{"problem":`), body[:len(body)-1]...), id)
 }
 
-// withID ends a frame: its content with a byte, and the frame with the ID of the one that it responds to.
-func withID(b []byte, end byte, id string) []byte {
-	b = append(b, end)
+// withID ends the content of a frame, and the frame with the ID of the one that it responds to.
+func withID(b []byte, id string) []byte {
+	b = append(b, '}')
 	if id != "" {
 		b = append(append(b, `,"id":`...), id...)
 	}

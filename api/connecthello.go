@@ -12,7 +12,7 @@ import (
 // connectRoute is the route of WebSockets in log lines.
 const connectRoute = "/v1/namespaces/:namespace/connect"
 
-// hello handles the first frame. It authorizes the client, records the connection of its user and begins to follow
+// hello handles the first frame. It checks the client, records the connection of its user and begins to follow
 // changes, in this order: what fails costs as little as possible.
 func (n *session) hello(f clientFrame) error {
 	var body helloBody
@@ -140,7 +140,7 @@ func (n *session) welcome(s *server, id string, first *firstBatch) error {
 	if first != nil && first.feed {
 		n.sendFirst(b, id, first)
 	} else {
-		n.send(withID(changed{AsOf: timestamp(now), Users: []presence{}}.appendFields(b), '}', id))
+		n.send(withID(changed{AsOf: timestamp(now), Users: []presence{}}.appendFields(b), id))
 		if first != nil {
 			n.following.start()
 		}

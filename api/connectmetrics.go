@@ -13,6 +13,7 @@ import (
 // socketMetrics are about WebSockets. Methods of [metrics] count; those of a nil *metrics have no effect.
 type socketMetrics struct {
 	open   atomic.Int64
+	limit  atomic.Int64
 	opened prometheus.Counter
 	closed map[int]prometheus.Counter // by close code; 0 for others
 	in     prometheus.Counter
@@ -45,6 +46,9 @@ func newSocketMetrics(register promauto.Factory) *socketMetrics {
 	register.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "lastseen_websockets", Help: "WebSockets that are open, those without a user included.",
 	}, func() float64 { return float64(m.open.Load()) })
+	register.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "lastseen_websockets_limit", Help: "WebSockets that can be open at the same time; 0 for no limit.",
+	}, func() float64 { return float64(m.limit.Load()) })
 	for _, code := range usualCloseCodes() {
 		m.closed[code] = closed.WithLabelValues(strconv.Itoa(code))
 	}

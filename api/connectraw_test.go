@@ -166,28 +166,43 @@ func TestConnectProtocol(t *testing.T) {
 		"2.1 ping without payload":           {frame(fin|opPing, ""), all(ponged(""))},
 		"2.2 ping":                           {frame(fin|opPing, "abc"), all(ponged("abc"))},
 		"2.3 ping of bytes":                  {frame(fin|opPing, "\x00\xff\xfe"), all(ponged("\x00\xff\xfe"))},
-		"2.4 ping of 125 bytes":              {frame(fin|opPing, strings.Repeat("x", 125)), all(ponged(strings.Repeat("x", 125)))},
-		"2.5 ping of 126 bytes":              {frame(fin|opPing, strings.Repeat("x", 126)), all(closed(1002))},
-		"2.7 unsolicited pong":               {append(frame(fin|opPong, "x"), hello...), all(welcomed)},
-		"2.10 ten pings":                     {bytes.Repeat(frame(fin|opPing, "x"), 10), all(ponged("x"), ponged("x"))},
-		"3.1 reserved bit 1":                 {frame(fin|0x40|opText, text), all(closed(1002))},
-		"3.2 reserved bit 2":                 {frame(fin|0x20|opText, text), all(closed(1002))},
-		"3.3 reserved bit 3":                 {frame(fin|0x10|opText, text), all(closed(1002))},
-		"3.6 reserved bits of a ping":        {frame(fin|0x70|opPing, ""), all(closed(1002))},
-		"4.1.1 opcode 3":                     {frame(fin|0x3, ""), all(closed(1002))},
-		"4.1.5 opcode 7 after a text":        {append(hello[:len(hello):len(hello)], frame(fin|0x7, "x")...), all(welcomed, closed(1002))},
-		"4.2.1 opcode 11":                    {frame(fin|0xB, ""), all(closed(1002))},
-		"5.1 fragmented ping":                {frame(opPing, "x"), all(closed(1002))},
-		"5.2 fragmented pong":                {frame(opPong, "x"), all(closed(1002))},
-		"5.3 two fragments":                  {append(frame(opText, first), frame(fin|opMore, rest)...), all(welcomed)},
-		"5.5 fragments of one byte":          {pieces(`{"hello":{}}`), all(welcomed)},
+		"2.4 ping of 125 bytes": {
+			frame(fin|opPing, strings.Repeat("x", 125)),
+			all(ponged(strings.Repeat("x", 125))),
+		},
+		"2.5 ping of 126 bytes": {frame(fin|opPing, strings.Repeat("x", 126)), all(closed(1002))},
+		"2.7 unsolicited pong":  {append(frame(fin|opPong, "x"), hello...), all(welcomed)},
+		"2.10 ten pings": {
+			bytes.Repeat(frame(fin|opPing, "x"), 10),
+			all(ponged("x"), ponged("x")),
+		},
+		"3.1 reserved bit 1":          {frame(fin|0x40|opText, text), all(closed(1002))},
+		"3.2 reserved bit 2":          {frame(fin|0x20|opText, text), all(closed(1002))},
+		"3.3 reserved bit 3":          {frame(fin|0x10|opText, text), all(closed(1002))},
+		"3.6 reserved bits of a ping": {frame(fin|0x70|opPing, ""), all(closed(1002))},
+		"4.1.1 opcode 3":              {frame(fin|0x3, ""), all(closed(1002))},
+		"4.1.5 opcode 7 after a text": {
+			append(hello[:len(hello):len(hello)], frame(fin|0x7, "x")...),
+			all(welcomed, closed(1002)),
+		},
+		"4.2.1 opcode 11":     {frame(fin|0xB, ""), all(closed(1002))},
+		"5.1 fragmented ping": {frame(opPing, "x"), all(closed(1002))},
+		"5.2 fragmented pong": {frame(opPong, "x"), all(closed(1002))},
+		"5.3 two fragments": {
+			append(frame(opText, first), frame(fin|opMore, rest)...),
+			all(welcomed),
+		},
+		"5.5 fragments of one byte": {pieces(`{"hello":{}}`), all(welcomed)},
 		"5.6 a ping between fragments": {
 			bytes.Join([][]byte{frame(opText, first), frame(fin|opPing, "p"), frame(fin|opMore, rest)}, nil),
 			all(ponged("p"), welcomed),
 		},
-		"5.9 continuation of nothing":  {frame(fin|opMore, "x"), all(closed(1002))},
-		"5.13 continuation afterwards": {append(hello[:len(hello):len(hello)], frame(opMore, "x")...), all(welcomed, closed(1002))},
-		"5.18 text between fragments":  {append(frame(opText, first), frame(fin|opText, rest)...), all(closed(1002))},
+		"5.9 continuation of nothing": {frame(fin|opMore, "x"), all(closed(1002))},
+		"5.13 continuation afterwards": {
+			append(hello[:len(hello):len(hello)], frame(opMore, "x")...),
+			all(welcomed, closed(1002)),
+		},
+		"5.18 text between fragments": {append(frame(opText, first), frame(fin|opText, rest)...), all(closed(1002))},
 		"6.1 empty fragments": {
 			bytes.Join([][]byte{frame(opText, ""), frame(opMore, text), frame(opMore, ""), frame(fin|opMore, "")}, nil),
 			all(welcomed),
@@ -195,11 +210,24 @@ func TestConnectProtocol(t *testing.T) {
 		"6.2 UTF-8 cut between fragments": {
 			append(frame(opText, "{\"hello\":{\"user\":\"\xc3"), frame(fin|opMore, "\xa9\"}}")...), all(welcomed),
 		},
-		"6.3 invalid UTF-8":          {frame(fin|opText, "{\"hello\":{\"user\":\"\xce\xba\xe1\xbd\xb9\xcf\x83\xed\xa0\x80\"}}"), all(closed(4400))},
-		"6.4 invalid UTF-8, cut":     {append(frame(opText, "{\"hello\":{\"user\":\"\xf4\x90"), frame(fin|opMore, "\x80\x80\"}}")...), all(closed(4400))},
-		"6.10 overlong UTF-8":        {frame(fin|opText, "{\"hello\":{\"user\":\"\xc0\xaf\"}}"), all(closed(4400))},
-		"7.1.1 text and close":       {append(hello[:len(hello):len(hello)], frame(fin|opClose, "\x03\xe8")...), all(welcomed, closed(1000))},
-		"7.1.3 ping after close":     {append(frame(fin|opClose, "\x03\xe8"), frame(fin|opPing, "")...), all(closed(1000))},
+		"6.3 invalid UTF-8": {
+			frame(fin|opText, "{\"hello\":{\"user\":\"\xce\xba\xe1\xbd\xb9\xcf\x83\xed\xa0\x80\"}}"),
+			all(closed(4400)),
+		},
+		"6.4 invalid UTF-8, cut": {
+			append(frame(opText, "{\"hello\":{\"user\":\"\xf4\x90"),
+				frame(fin|opMore, "\x80\x80\"}}")...),
+			all(closed(4400)),
+		},
+		"6.10 overlong UTF-8": {frame(fin|opText, "{\"hello\":{\"user\":\"\xc0\xaf\"}}"), all(closed(4400))},
+		"7.1.1 text and close": {
+			append(hello[:len(hello):len(hello)], frame(fin|opClose, "\x03\xe8")...),
+			all(welcomed, closed(1000)),
+		},
+		"7.1.3 ping after close": {
+			append(frame(fin|opClose, "\x03\xe8"), frame(fin|opPing, "")...),
+			all(closed(1000)),
+		},
 		"7.3.1 close without a code": {frame(fin|opClose, ""), all(closed(0))},
 		"7.3.2 close of one byte":    {frame(fin|opClose, "x"), all(closed(0))},
 		"7.3.4 close with a reason":  {frame(fin|opClose, "\x03\xe8bye"), all(closed(1000))},
@@ -212,12 +240,19 @@ func TestConnectProtocol(t *testing.T) {
 		"7.9.9 close 2999":           {frame(fin|opClose, "\x0b\xb7"), all(closed(1002))},
 		"9.1 a frame of 1 MiB":       {frame(fin|opText, strings.Repeat("x", 1<<20)), all(closed(4413))},
 		"9.2 an announced frame of 4 EiB": {
-			append([]byte{fin | opText, 0x80 | 127, 0x40, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4}, bytes.Repeat([]byte("x"), maxHello+1)...),
+			append([]byte{fin | opText, 0x80 | 127, 0x40, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4},
+				bytes.Repeat([]byte("x"), maxHello+1)...),
 			all(closed(4413)),
 		},
-		"9.3 a negative length":     {[]byte{fin | opText, 0x80 | 127, 0xff, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4}, all(closed(1002))},
-		"an unmasked frame":         {[]byte{fin | opText, 2, '{', '}'}, all(closed(1002))},
-		"endless empty fragments":   {append(frame(opText, "{"), bytes.Repeat(frame(opMore, ""), 20_000)...), all(closed(4413))},
+		"9.3 a negative length": {
+			[]byte{fin | opText, 0x80 | 127, 0xff, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4},
+			all(closed(1002)),
+		},
+		"an unmasked frame": {[]byte{fin | opText, 2, '{', '}'}, all(closed(1002))},
+		"endless empty fragments": {
+			append(frame(opText, "{"), bytes.Repeat(frame(opMore, ""), 20_000)...),
+			all(closed(4413)),
+		},
 		"a flood of empty messages": {bytes.Repeat(frame(fin|opPing, ""), 4*frameBurst), all(closed(4429))},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -271,6 +306,9 @@ func TestConnectOtherClient(t *testing.T) {
 		Subprotocols: []string{"lastseen.v1"}, CompressionMode: coder.CompressionContextTakeover,
 	})
 	require.NoError(t, err)
+	if response.Body != nil {
+		defer response.Body.Close()
+	}
 	require.Empty(t, response.Header.Get("Sec-WebSocket-Extensions"))
 	require.Equal(t, "lastseen.v1", conn.Subprotocol())
 	require.NoError(t, conn.Write(ctx, coder.MessageText, []byte(helloFrame)))

@@ -19,7 +19,7 @@ import (
 )
 
 // session is a WebSocket that is open. One goroutine reads, in Serve, and handles what it reads; a client that watches
-// has a second one, see [following]. A timer sends pings and authorizes again. Since the session outlives reloads, it
+// has a second one, see [following]. A timer sends pings and checks the caller again. Since the session outlives reloads, it
 // uses the newest server for everything.
 type session struct {
 	*Shared
@@ -34,6 +34,7 @@ type session struct {
 	ctx    context.Context //nolint:containedctx // it is the session, for calls to the store
 	cancel func()
 
+	asked      atomic.Bool // to connect to another server
 	heard      atomic.Bool // since the last ping
 	unanswered int         // pings; used by the timer alone
 	memory     bodyHold    // of the message that is read; used by the reader alone
@@ -70,6 +71,9 @@ func (n *session) begin(socket *stream.Socket) {
 	n.mu.Lock()
 	n.timer = time.AfterFunc(helloTimeout, n.wake)
 	n.mu.Unlock()
+	if n.Draining() { // after add, so that either this or drainSockets notices
+		time.AfterFunc(0, n.bye)
+	}
 	go n.run()
 }
 
@@ -106,7 +110,8 @@ func (n *session) end(how stream.Ending) {
 	n.metrics.socketClosed(code)
 	server := n.newest.Load()
 	if ctx := context.Background(); server.Logger.Enabled(ctx, slog.LevelDebug) {
-		server.Logger.LogAttrs(ctx, slog.LevelDebug, "websocket closed", append(n.attrs(), slog.Int("close_code", code))...)
+		attrs := append(n.attrs(), slog.Int("close_code", code))
+		server.Logger.LogAttrs(ctx, slog.LevelDebug, "websocket closed", attrs...)
 	}
 }
 
@@ -269,6 +274,9 @@ const minWake = 50 * time.Millisecond
 
 // bye asks the client to connect to another server. What follows is no goodbye of the user.
 func (n *session) bye() {
+	if n.asked.Swap(true) {
+		return
+	}
 	n.say(byServer)
 	after := n.newest.Load().jitter(0, maxByePause).Milliseconds()
 	n.send([]byte(fmt.Sprintf(`{"bye":{"reconnect_after_ms":%d}}`, after)))
@@ -276,7 +284,7 @@ func (n *session) bye() {
 
 const maxByePause = time.Second
 
-// check authorizes the session again, with the keys and tokens that are valid now, and closes it if it is not any
+// check checks the caller again, with the keys and tokens that are valid now, and closes it if it is not any
 // longer.
 func (n *session) check() bool {
 	n.mu.Lock()

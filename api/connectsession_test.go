@@ -160,7 +160,7 @@ func TestConnectCallerLimits(t *testing.T) {
 		s.fails(codeRateLimited)
 		require.NoError(t, last.conn.Close())
 		require.Eventually(t, func() bool {
-			conn, _, err := w.tryDial("chat", header)
+			conn, err := w.tryDial("chat", header)
 			require.NoError(t, err)
 			defer conn.Close()
 			require.NoError(t, conn.WriteMessage(websocket.TextMessage, []byte(`{"hello":{}}`)))
@@ -375,7 +375,7 @@ func TestConnectDrain(t *testing.T) {
 	w.config.Shared.Drain()
 	require.Contains(t, one.want(frameBye), "reconnect_after_ms")
 	two.want(frameBye)
-	w.refused(codeShuttingDown, "chat")
+	w.refused(codeShuttingDown)
 	waiting.want(frameBye)
 	waiting.send(`{"hello":{"user":"bob"}}`)
 	waiting.fails(codeShuttingDown)

@@ -185,7 +185,8 @@ func (s *Shared) drainSockets() {
 	if newest == nil {
 		return
 	}
-	all, spread := s.sockets.all(), newest.Config.WebSockets.Drain/10*9 // the last one needs a moment, too
+	all, drain := s.sockets.all(), newest.Config.WebSockets.Drain
+	spread := max(drain/2, drain/10*9-maxByePause) // the last ones need a moment, too
 	for i, n := range all {
 		time.AfterFunc(spread*time.Duration(i)/time.Duration(len(all)), n.bye)
 	}

@@ -98,6 +98,7 @@ func (m *metrics) configure(s *server) {
 	if m == nil {
 		return
 	}
+	m.sockets.limit.Store(int64(s.Config.WebSockets.Max))
 	c := &configuredMetrics{settings: s.settings, left: map[string]prometheus.Counter{}}
 	for name := range s.Namespaces {
 		c.left[name] = m.departures.WithLabelValues(name, "left")

@@ -25,7 +25,7 @@ package api
 // @tag.name Connecting
 // @tag.description WebSockets, which keep their users online and follow changes.
 // @tag.name Deleting
-// @tag.description Delete users and namespaces, close connections.
+// @tag.description Delete users and namespaces.
 // @tag.name Namespaces
 // @tag.description Names and settings of namespaces.
 // @tag.name Service

@@ -183,7 +183,8 @@ func (s *Socket) Close(code int, reason string) bool {
 	s.closing, s.code = true, code
 	s.mu.Unlock()
 	now := time.Now()
-	err := s.conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), now.Add(closeTimeout))
+	frame := websocket.FormatCloseMessage(code, reason)
+	err := s.conn.WriteControl(websocket.CloseMessage, frame, now.Add(closeTimeout))
 	if err != nil && !errors.Is(err, websocket.ErrCloseSent) {
 		_ = s.metered.Close()
 		return true

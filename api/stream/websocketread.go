@@ -11,11 +11,11 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// SocketHandler handles what a socket hears. All of its methods are called by the goroutine of [Socket.Serve].
+// SocketHandler handles what a socket hears. Its methods are called one after the other.
 type SocketHandler interface {
 	// Heard is called for each message and each control frame except the last, which closes the connection.
 	Heard()
-	// Message is called for each text. The text is valid until it returns.
+	// Message is called for each text, in a goroutine of its own. The text is valid until it returns.
 	Message(text []byte)
 	// Fault is called when the peer breaks a limit. It calls Close.
 	Fault(Fault)
@@ -166,7 +166,12 @@ func (s *Socket) readMessage(from io.Reader, h SocketHandler) error {
 	if !s.deadline(0) {
 		return errClosing
 	}
-	h.Message(text)
+	handled := make(chan struct{})
+	go func() { // on a stack of its own, since that of the reader would keep the size that it grew to
+		defer close(handled)
+		h.Message(text)
+	}()
+	<-handled
 	return nil
 }
 

@@ -90,8 +90,8 @@ func TestSetInSecondsIsNotServedAsMilliseconds(t *testing.T) {
 	keys, err := client.Keys(ctx, "*").Result()
 	require.NoError(t, err)
 	for _, key := range keys {
-		others := key == "presence::closings" || strings.HasPrefix(key, "presence::lease:") // of no namespace
-		require.True(t, key == "presence" || others, key)
+		own := key == "presence::closings" || strings.HasPrefix(key, "presence::lease:")
+		require.True(t, key == "presence" || own, key)
 	}
 
 	s = start(t, append(args, "--config", writeConfig(t,
