@@ -144,6 +144,28 @@ func TestManyDevices(t *testing.T) {
 	require.Len(t, d.Records, MaxDevices)
 }
 
+// TestWindowsDiffer: while servers have different settings, time does not move back either, and a user leaves only by a
+// goodbye at the last-seen time.
+func TestWindowsDiffer(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var s State
+		var d Devices
+		last, byes := Instant(0), map[Instant]bool{}
+		for _, a := range rapid.SliceOfN(drawAssertion(3, 30), 1, 20).Draw(t, "assertions") {
+			if a.device == "" {
+				s, d = a.apply(s, d)
+			} else {
+				window := time.Duration(rapid.IntRange(1, 20).Draw(t, "window")) * time.Millisecond
+				s, d = d.Assert(s, window, DeviceRecord{ID: a.device, At: a.at, Gone: a.gone})
+			}
+			last = max(last, a.at)
+			byes[a.at] = byes[a.at] || a.gone
+			require.Equal(t, last, s.At)
+			require.True(t, !s.Left || byes[last])
+		}
+	})
+}
+
 // TestTabs: the examples of the contract.
 func TestTabs(t *testing.T) {
 	const second = Instant(1000)

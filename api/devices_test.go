@@ -284,6 +284,9 @@ func TestDeviceMetrics(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, w.send(http.MethodPost, "/chat/users/bob/leave", `{"after":"1m"}`).status)
 	require.Equal(t, map[string]float64{"recorded": 3, "superseded": 1}, leaves())
 	require.Equal(t, map[string]float64{"left,chat": 1}, departures(), "a leave that waits can become void")
+	w.Shared().CountLeft("chat", 2)
+	w.Shared().CountLeft("unknown", 2)
+	require.Equal(t, map[string]float64{"left,chat": 3}, departures())
 	w.fails(codeInvalidDevice, http.MethodPost, "/chat/users/alice/ping", `{"device":{}}`)
 	require.Equal(t, map[string]float64{"recorded": 2, "refused": 1}, samples(t, registry, "lastseen_pings_total"))
 }

@@ -181,6 +181,17 @@ func (m *metrics) observeGap(namespace string, gap time.Duration) {
 	}
 }
 
+// CountLeft counts n users who left by the end of a connection, or by a leave that waited, if the namespace is
+// configured.
+func (s *Shared) CountLeft(namespace string, n int) {
+	if s.metrics == nil {
+		return
+	}
+	if c := s.metrics.configured.Load(); c != nil {
+		add(c.left[namespace], n)
+	}
+}
+
 // CountExpired counts n users who turned grey without a leave, if the namespace is configured. The first call makes the
 // time series, also with 0: a namespace that is not counted has none.
 func (s *Shared) CountExpired(namespace string, n int) {

@@ -23,7 +23,7 @@ package api
 // @tag.name Reading
 // @tag.description Statuses, last-seen times, lists and counts.
 // @tag.name Connecting
-// @tag.description A WebSocket: presence without requests, and changes as they happen.
+// @tag.description WebSockets, which keep their users online and follow changes.
 // @tag.name Deleting
 // @tag.description Delete users and namespaces.
 // @tag.name Namespaces

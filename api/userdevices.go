@@ -124,7 +124,7 @@ func activityOf(idle lastseen.Instant) string {
 // closeConnections closes the connections of a user.
 //
 // @ID closeConnections
-// @Tags Deleting
+// @Tags Connecting
 // @Summary Close the connections of a user
 // @Description Closes all WebSocket connections that the user has open now, on all servers, within a second. They get
 // @Description the close code 4410, and no leave is recorded. The user can connect again: to prevent this, let their

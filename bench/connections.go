@@ -178,10 +178,17 @@ func (f *fixture) heartbeats(h *holding) measureFunc {
 		m.load, m.loadCPUs = used-clients, 2
 		m.beats, m.memory, m.inUse = after-before, h.rss, h.inUse
 		m.command = fmt.Sprintf("%d connections in %d processes, idle", h.users, len(h.parts))
-		m.note = fmt.Sprintf("%d connections; %.0f heartbeats recorded in %s; %.1f KiB each resident, %.1f in use",
-			h.users, m.beats, m.elapsed.Round(time.Second), h.rss/1024, h.inUse/1024)
+		m.note = fmt.Sprintf("%d heartbeats recorded in %s; %.1f KiB each resident, %.1f in use; %s",
+			int(m.beats), m.elapsed.Round(time.Second), h.rss/1024, h.inUse/1024, million(m, h))
 		return m, errors.Join(err, cpuErr)
 	}
+}
+
+// million returns what a million of these connections would take, at the same cost each.
+func million(m measurement, h *holding) string {
+	times := 1e6 / float64(h.users)
+	return fmt.Sprintf("a million would take %.1f GiB, %.1f processors of servers and %.2f of Redis",
+		1e6*h.rss/(1<<30), times*busy(m.server, m)/100, times*busy(m.store, m)/100)
 }
 
 // beats returns how many heartbeats the servers have recorded.

@@ -170,9 +170,9 @@ func serve(
 ) error {
 	c, logger := running.config(), running.logger
 	server := api.NewServer(running, logger)
-	listener := api.LimitConnections(
-		server, on.clients, maxConnections(c.MaxConnections, descriptors()), logger, running.metrics,
-	)
+	most := maxConnections(c.MaxConnections, descriptors())
+	warnFewConnections(c, most, logger)
+	listener := api.LimitConnections(server, on.clients, most, logger, running.metrics)
 	stopAdmin := on.operators.serve(running)
 	defer stopAdmin()
 	stopJobs := running.startJobs(ctx, hangups)

@@ -55,13 +55,14 @@ func (m storeMetrics) batched(s *redisstore.Store, o coalesce.Options) store.Sto
 	if m.Registerer == nil {
 		return coalesce.New(s, o)
 	}
-	batches := observe.NewBatches(coalesce.Pings, coalesce.Lookups)
+	batches := observe.NewBatches(coalesce.Pings, coalesce.Lookups, coalesce.Devices)
 	m.MustRegister(batches)
 	o.Observe = batches.Observe
 	queued := coalesce.New(observe.Batcher(s, m.calls()), o)
 	for kind, stats := range map[string]func() coalesce.CallStats{
 		coalesce.Pings:   func() coalesce.CallStats { return queued.Stats().Pings },
 		coalesce.Lookups: func() coalesce.CallStats { return queued.Stats().Lookups },
+		coalesce.Devices: func() coalesce.CallStats { return queued.Stats().Devices },
 	} {
 		m.gauge("queue_members", "Users in queues for the next batches.",
 			func() float64 { return float64(stats().Queued) }, "kind", kind)

@@ -1,9 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"math"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -18,6 +17,7 @@ func (r *runtimeConfig) newRegistry(maxUser int) *connections.Registry {
 	registry := connections.New(connections.Options{
 		Store: r.store, MaxUser: maxUser, Logger: r.logger,
 		Settings: func(namespace string) connections.Settings { return r.config().Connections(namespace) },
+		Left:     r.shared.CountLeft,
 	})
 	storeMetrics{r.metrics}.connections(registry)
 	return registry
@@ -41,9 +41,9 @@ func webSocketLimits(c *config.Config) api.WebSocketLimits {
 		Max:        maxWebSockets(c.MaxWebsockets, maxConnections(c.MaxConnections, descriptors())),
 		PerUser:    c.MaxUserWebsockets,
 		PerCaller:  c.MaxKeyWebsockets,
-		PerAddress: cmp.Or(c.MaxAddressWebsockets, math.MaxInt), // 0 would be the default
+		PerAddress: c.MaxAddressWebsockets,
 		Grace:      c.DisconnectGrace,
-		Drain:      max(c.ConnectDrainTime(), time.Millisecond), // the same
+		Drain:      c.ConnectDrainTime(),
 	}
 }
 
@@ -54,6 +54,14 @@ func maxWebSockets(setting, connections int) int {
 		return min(setting, connections)
 	}
 	return connections - min(max(connections/32, 64), connections/2)
+}
+
+// warnFewConnections warns if there cannot be as many WebSockets as set, because the process cannot open as many files.
+func warnFewConnections(c *config.Config, connections int, logger *slog.Logger) {
+	if c.MaxWebsockets > connections {
+		logger.Warn("max-websockets is more than the number of connections: raise the limit of open files",
+			"max_websockets", c.MaxWebsockets, "connections", connections)
+	}
 }
 
 // endWebSockets waits until no WebSocket is left and, after a time, closes the rest. It returns an error if the server

@@ -28,6 +28,7 @@ const order = `
 	/v1/namespaces/{namespace}/users
 	/v1/namespaces/{namespace}/counts
 	/v1/namespaces/{namespace}/changes
+	/v1/namespaces/{namespace}/connect
 	/v1/namespaces
 	/v1/namespaces/{namespace}
 	get post delete

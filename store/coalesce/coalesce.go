@@ -3,7 +3,8 @@
 // While a batch is in progress, arriving calls queue; when it returns, the queued calls become the next batch. No timer
 // is involved: a call that finds nothing in progress is sent at once. Each server behind the store has a queue of its
 // own (a node, see NodeOf of [store.Batcher]), so one that hangs does not hold up the others. Lookups have separate
-// queues and never join a batch that was already sent: they see every write that returned before them.
+// queues and never join a batch that was already sent: they see every write that returned before them. Sightings of
+// devices have queues of their own, too.
 //
 // # Promises
 //
@@ -57,6 +58,7 @@ type Options struct {
 const (
 	Pings   = "ping"
 	Lookups = "lookup"
+	Devices = "device"
 )
 
 // maxWait is how long a call may wait in a queue. It leaves half a timeout for the batch.
@@ -78,6 +80,7 @@ type Store struct {
 	store.Store
 	pings   *coalescer[store.Sighting]
 	lookups *coalescer[string]
+	devices *coalescer[deviceItem]
 	closing sync.Once
 	err     error // of closing the store
 }
@@ -91,7 +94,7 @@ func New(s store.Batcher, o Options) *Store {
 	pings := newCoalescer(Pings, o, s.PingBatches, s.NodeOf, userOf)
 	pings.merge = mergeDuplicates
 	lookups := newCoalescer(Lookups, o, s.LookupBatches, s.NodeOf, func(user string) string { return user })
-	return &Store{Store: s, pings: pings, lookups: lookups}
+	return &Store{Store: s, pings: pings, lookups: lookups, devices: newDevices(s, o)}
 }
 
 // Unwrap returns the store that the batches are sent to; see [store.As].
@@ -112,8 +115,10 @@ func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.pings.close()
 		s.lookups.close()
+		s.devices.close()
 		s.pings.running.Wait()
 		s.lookups.running.Wait()
+		s.devices.running.Wait()
 		s.err = s.Store.Close()
 	})
 	return s.err

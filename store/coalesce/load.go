@@ -15,7 +15,7 @@ const down time.Duration = -1
 // in its queue as a part of the time after which calls fail, or the part of the queue that is taken, whichever is more.
 // It is 0 while nothing is queued or in progress, and for a node whose last batch failed because its server was
 // unavailable.
-func (s *Store) Load() float64 { return max(s.pings.load(), s.lookups.load()) }
+func (s *Store) Load() float64 { return max(s.pings.load(), s.lookups.load(), s.devices.load()) }
 
 func (c *coalescer[T]) load() (load float64) {
 	c.mu.RLock()

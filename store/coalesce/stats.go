@@ -4,12 +4,12 @@ import "log/slog"
 
 // Stats describes the queues and the batches sent so far.
 type Stats struct {
-	Pings, Lookups CallStats
+	Pings, Lookups, Devices CallStats
 }
 
 // Stats returns the statistics since New.
 func (s *Store) Stats() Stats {
-	return Stats{Pings: s.pings.stats(), Lookups: s.lookups.stats()}
+	return Stats{Pings: s.pings.stats(), Lookups: s.lookups.stats(), Devices: s.devices.stats()}
 }
 
 // CallStats describes the queues and batches of one kind of call.

@@ -47,6 +47,14 @@ type Settings struct {
 // evidenceEvery returns the least time between two records of what was heard on a connection.
 func (s Settings) evidenceEvery() time.Duration { return s.PingInterval / 4 * 3 }
 
+// window returns for how long a record counts.
+func (s Settings) window() time.Duration { return lastseen.DeviceWindow(s.Thresholds, s.PingInterval) }
+
+// recordEvery returns the time after which evidence renews the record. A record has the time at which the client was
+// heard, so it is up to evidenceEvery older than its write. Half of the window leaves room for that, for the time until
+// the next evidence, and for one answer to a ping that is lost.
+func (s Settings) recordEvery() time.Duration { return s.window() / 2 }
+
 // Options configures a registry. Store and Settings are required.
 type Options struct {
 	Store    store.Store

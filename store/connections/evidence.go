@@ -57,7 +57,7 @@ func (c *Connection) sighting(now moment, heard time.Duration, s Settings) pendi
 	p := pending{namespace: c.o.Namespace, DeviceSighting: ping, heard: heard}
 	c.at = max(c.at, p.At)
 	returned := c.recorded < c.r.returned // the store may have lost the record
-	stale := now.monotonic >= c.recorded+s.Green
+	stale := now.monotonic >= c.recorded+s.recordEvery()
 	// While the store is away, only what is cheap is tried. Afterwards the record follows.
 	if c.failed || !c.changed && !returned && !stale {
 		return p

@@ -247,7 +247,7 @@ func (m *model) checkSpacing(t *rapid.T, c *modelConn, got written) {
 		require.GreaterOrEqual(t, got.when, c.lastWrite+gap)
 	}
 	if got.ID == "" && c.ended == 0 {
-		require.Less(t, got.when, c.lastFull+m.store.settings.Green)
+		require.Less(t, got.when, c.lastFull+m.store.settings.recordEvery())
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/coalesce"
 	"github.com/lastseen/lastseen/store/filestore"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest"
@@ -25,7 +26,11 @@ func BenchmarkOpen(b *testing.B) {
 			return filestore.Open(filestore.Options{Path: storetest.DataFile(b), Sync: time.Second, Logger: quiet})
 		},
 		"Redis": func() (store.Store, error) {
-			return redisstore.Open(redisstore.Options{URL: redistest.Start(b), Logger: quiet})
+			s, err := redisstore.Open(redisstore.Options{URL: redistest.Start(b), Logger: quiet})
+			if err != nil {
+				return nil, err
+			}
+			return coalesce.New(s, coalesce.Options{}), nil
 		},
 	} {
 		b.Run(name, func(b *testing.B) {

@@ -89,13 +89,11 @@ func (r *Registry) call(ctx context.Context, namespace string, kind callKind, wr
 	var err error
 	switch kind {
 	case recordDevices:
-		s := r.o.Settings(namespace)
 		batch := make([]store.DeviceSighting, len(writes))
 		for i, w := range writes {
 			batch[i] = w.DeviceSighting
 		}
-		window := lastseen.DeviceWindow(s.Thresholds, s.PingInterval)
-		states, err = r.o.Store.RecordDevices(ctx, namespace, window, batch)
+		states, err = r.o.Store.RecordDevices(ctx, namespace, r.o.Settings(namespace).window(), batch)
 	case ping:
 		states, err = r.o.Store.Ping(ctx, namespace, plain(writes))
 	case leave:

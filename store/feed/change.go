@@ -22,8 +22,8 @@ type Change struct {
 // has Reset if the other users get a reset: it has all of them then. If the watcher has not returned a batch yet, the
 // batch has all of them, too.
 //
-// If Change only removes users, the batch has no users. Its places are those up to which everything was returned; it has
-// none before the first batch. No later batch has users who are not watched any more.
+// If Change only removes users, the batch has no users. Its places are those up to which everything was returned; it
+// has none before the first batch. No later batch has users who are not watched any more.
 //
 // Change reads from the store to add users, and does not wait for the turn of a reset. If it returns an error, the
 // watcher watches what it did before. Errors are ErrTooManyWatches, ErrTooManyUsers, ErrEveryone and those of the

@@ -41,6 +41,9 @@ func TestRealStore(t *testing.T) {
 	for k := range 8 {
 		running.Go(func() { followToTheEnd(t, hubs, users[4*k:4*k+4], &written) })
 	}
+	for k := range 4 {
+		running.Go(func() { changeToTheEnd(t, hubs[k%2], users[:32], &written, uint64(k)) })
+	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
 		write := s.Ping
@@ -101,6 +104,62 @@ func followToTheEnd(t *testing.T, hubs []*Hub, users []string, written *atomic.B
 			return
 		}
 	}
+}
+
+// changeToTheEnd has one watcher change which users it watches, until everything is written and all are green.
+func changeToTheEnd(t *testing.T, h *Hub, users []string, written *atomic.Bool, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 3))
+	w, err := h.Watch(t.Context(), "chat", Query{})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer w.Close()
+	view, watched := map[string]Update{}, map[string]struct{}{}
+	take := func(b Batch) {
+		for _, u := range b.Users {
+			if was, ok := view[u.User]; ok && was.At > u.At {
+				t.Errorf("older: %v after %v", u, was)
+			}
+			if _, ok := watched[u.User]; !ok || b.Reset {
+				t.Errorf("not watched, or a reset: %v", u)
+			}
+			view[u.User] = u
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); !t.Failed() && time.Now().Before(deadline); {
+		var c Change
+		ends := written.Load()
+		for range random.IntN(5) {
+			c.Remove = append(c.Remove, users[random.IntN(len(users))])
+			c.Add = append(c.Add, users[random.IntN(len(users))])
+		}
+		if ends {
+			c = Change{Add: users}
+		}
+		b, err := w.Change(t.Context(), c)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for _, user := range c.Remove {
+			delete(view, user)
+			delete(watched, user)
+		}
+		for _, user := range c.Add {
+			watched[user] = struct{}{}
+		}
+		take(b)
+		if ends && allGreen(view, users) {
+			return
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		if b, err := w.Next(ctx, 1+random.IntN(10)); err == nil {
+			take(b)
+		}
+		cancel()
+	}
+	t.Errorf("not the end: %v", view)
 }
 
 func allGreen(view map[string]Update, users []string) bool {

@@ -208,13 +208,13 @@ func (f *frozen) write(run *changes, e entry) {
 		run.set(f.name, user, state)
 		return
 	}
-	d, said := f.devices.read(e.name)
+	d, metas := f.devices.read(e.name)
 	if isZero(d) {
 		run.set(f.name, user, state)
 		return
 	}
 	meta := map[string]string{}
-	for i, text := range said {
+	for i, text := range metas {
 		if text != "" {
 			meta[d.Records[i].ID] = text
 		}

@@ -10,19 +10,37 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
+// maxDeviceWrite is the number of assertions that are recorded in one write, during which nothing can be read. One of a
+// user with 32 devices takes about 30 µs.
+const maxDeviceWrite = 256
+
 // RecordDevices implements [store.Store].
 func (s *Store) RecordDevices(
 	ctx context.Context, namespace string, window time.Duration, batch []store.DeviceSighting,
 ) ([]lastseen.State, error) {
+	if len(batch) == 0 {
+		return nil, s.read(ctx, func(*index) {})
+	}
 	if s.writer.sync == 0 {
 		batch = slices.Clone(batch) // the write can outlast the call
 	}
 	s.writer.log.devices.Store(true)
-	a := &deviceAssertions{namespace: namespace, window: window, batch: batch, now: s.readClock}
-	if err := s.writer.do(ctx, write{op: a}); err != nil {
-		return nil, err // and not states, which the write may still change
+	users := make(map[string]lastseen.State, len(batch))
+	for part := range slices.Chunk(batch, maxDeviceWrite) {
+		a := &deviceAssertions{namespace: namespace, window: window, batch: part, now: s.readClock}
+		if err := s.writer.do(ctx, write{op: a}); err != nil {
+			return nil, err // and not states, which the write may still change
+		}
+		if a.err != nil {
+			return nil, a.err
+		}
+		maps.Copy(users, a.states)
 	}
-	return a.states, a.err
+	states := make([]lastseen.State, len(batch))
+	for i, sighting := range batch {
+		states[i] = users[sighting.User]
+	}
+	return states, nil
 }
 
 // ReadDevices implements [store.Store].
@@ -33,10 +51,10 @@ func (s *Store) ReadDevices(ctx context.Context, name, user string) (devices sto
 
 func (n *namespace) readDevices(user string) store.UserDevices {
 	s := n.get(user)
-	d, said := n.users.devicesOf(user)
+	d, meta := n.users.devicesOf(user)
 	u := store.UserDevices{State: s, Devices: d.Of(s)}
 	for _, r := range u.Records {
-		u.Meta = append(u.Meta, said[indexOf(d.Records, r.ID)])
+		u.Meta = append(u.Meta, meta[indexOf(d.Records, r.ID)])
 	}
 	return u
 }
@@ -47,14 +65,11 @@ type deviceAssertions struct {
 	window    time.Duration
 	batch     []store.DeviceSighting
 	now       func() lastseen.Instant
-	err       error            // why nothing was recorded
-	states    []lastseen.State // the result
+	err       error                     // why nothing was recorded
+	states    map[string]lastseen.State // the result, by user
 }
 
 func (a *deviceAssertions) do(t *transaction) {
-	if len(a.batch) == 0 {
-		return
-	}
 	if a.err = t.ensure(a.namespace); a.err != nil {
 		return
 	}
@@ -68,13 +83,13 @@ func (a *deviceAssertions) do(t *transaction) {
 		r.At = store.Bounded(r.At, now)
 		w.assert(a.window, r)
 		if sighting.Meta != "" {
-			w.say(r.ID, sighting.Meta)
+			w.setMeta(r.ID, sighting.Meta)
 		}
 	}
 	writes.finish()
-	a.states = make([]lastseen.State, len(a.batch))
-	for i, sighting := range a.batch {
-		a.states[i] = writes.of(sighting.User).state
+	a.states = make(map[string]lastseen.State, len(writes.order))
+	for _, w := range writes.order {
+		a.states[w.user] = w.state
 	}
 }
 
@@ -109,8 +124,7 @@ type deviceWrite struct {
 	stateWas lastseen.State
 }
 
-// deviceChange is what the devices of a user are now, and what clients said about some of them, by the ID of the
-// record.
+// deviceChange is what the devices of a user are now, and the meta of some of them, by the ID of the record.
 type deviceChange struct {
 	lastseen.Devices
 	meta map[string]string
@@ -134,12 +148,12 @@ func (w *deviceWrite) assert(window time.Duration, r lastseen.DeviceRecord) {
 	w.state, w.Devices = w.Assert(w.state, window, r)
 	for _, r := range old {
 		if indexOf(w.Records, r.ID) < 0 {
-			w.say(r.ID, "") // also if it is back before the end of the batch
+			w.setMeta(r.ID, "") // also if it is back before the end of the batch
 		}
 	}
 }
 
-func (c *deviceChange) say(record, meta string) {
+func (c *deviceChange) setMeta(record, meta string) {
 	if c.meta == nil {
 		c.meta = map[string]string{}
 	}
@@ -150,7 +164,7 @@ func (c *deviceChange) say(record, meta string) {
 func (ws *deviceWrites) finish() {
 	for _, w := range ws.order {
 		maps.DeleteFunc(w.meta, func(record, meta string) bool {
-			return indexOf(w.Records, record) < 0 || ws.t.saidOf(ws.namespace, w.user, record) == meta
+			return indexOf(w.Records, record) < 0 || ws.t.metaOf(ws.namespace, w.user, record) == meta
 		})
 		switch {
 		case len(w.meta) > 0 || !sameDevices(w.Devices, w.before):
@@ -180,14 +194,14 @@ func (t *transaction) devicesOf(namespace, user string) lastseen.Devices {
 	return d
 }
 
-// saidOf returns what a client said about the device of a record.
-func (t *transaction) saidOf(namespace, user, record string) string {
+// metaOf returns the meta of a record.
+func (t *transaction) metaOf(namespace, user, record string) string {
 	if c, ok := t.devices[namespace][user]; ok {
 		return c.meta[record] // "" if it is in the index: then it is written again
 	}
-	d, said := t.index.devicesOf(namespace, user)
+	d, meta := t.index.devicesOf(namespace, user)
 	if i := indexOf(d.Records, record); i >= 0 {
-		return said[i]
+		return meta[i]
 	}
 	return ""
 }

@@ -206,7 +206,8 @@ func TestUnchangedDevices(t *testing.T) {
 	require.Greater(t, sizeOf(t, s), size)
 }
 
-// TestBatchOfOneUser: the devices of a user are written once a batch, however often it names the user.
+// TestBatchOfOneUser: a batch returns the last state for each item, and a write of many items writes the devices of a
+// user once.
 func TestBatchOfOneUser(t *testing.T) {
 	s := open(t, Options{Path: newPath(t), Sync: 0})
 	batch := make([]store.DeviceSighting, store.MaxDeviceBatch)
@@ -214,10 +215,16 @@ func TestBatchOfOneUser(t *testing.T) {
 		batch[i] = onDevice("alice", fmt.Sprint("device-", i%100), base+lastseen.Instant(i))
 		batch[i].Meta = fmt.Sprintf(`{"n":%d}`, i)
 	}
-	recordDevices(t, s, batch...)
-	require.Less(t, sizeOf(t, s), int64(lastseen.MaxDevices*100))
+	states, err := s.RecordDevices(context.Background(), "chat", time.Minute, batch)
+	require.NoError(t, err)
+	require.Len(t, states, len(batch))
+	for _, state := range states {
+		require.Equal(t, lastseen.State{At: base + store.MaxDeviceBatch - 1}, state)
+	}
+	const writes = store.MaxDeviceBatch/maxDeviceWrite + 1
+	require.Less(t, sizeOf(t, s), int64(writes*lastseen.MaxDevices*100))
 	n, _ := s.index.namespaces.Get("chat")
-	require.Len(t, n.users.devices.texts.chunks, 1)
+	require.Equal(t, 1, n.users.len())
 }
 
 // TestDevicesOfLargeNamespace: once it is empty, its memory is free.

@@ -13,14 +13,14 @@ import (
 // namespace that has not had a device has no table.
 type deviceTable struct {
 	byUser btree.Map[place, place] // by the place of the user's ID, the place of their text
-	texts  names                   // texts of users, and what clients said about devices
+	texts  names                   // the texts of users, and meta
 }
 
 // userDevices are the devices of a user in a table.
 type userDevices struct {
 	lastseen.Devices
 	text place   // in texts: the devices, and the places of meta; noName for a user without devices
-	meta []place // in texts: what the client said about the device of each record; noName for nothing
+	meta []place // in texts: the meta of each record; noName for none
 }
 
 func newDeviceTable() *deviceTable { return &deviceTable{texts: newNames()} }
@@ -39,24 +39,24 @@ func (t *deviceTable) get(user place) userDevices {
 	return u
 }
 
-// set stores the devices of a user, and what clients said about some of them, by the ID of the record; what they said
-// about others stays. It returns how many bytes more they take in a data file.
+// set stores the devices of a user, and the meta of some of them, by the ID of the record. The meta of others stays.
+// It returns how many bytes more they take in a data file.
 func (t *deviceTable) set(user place, d lastseen.Devices, meta map[string]string) (bytes int64) {
 	old, now := t.get(user), userDevices{Devices: d}
 	bytes = -t.size(old)
 	for _, r := range d.Records {
-		said := noName
+		kept := noName
 		if i := indexOf(old.Records, r.ID); i >= 0 {
-			said, old.meta[i] = old.meta[i], noName
+			kept, old.meta[i] = old.meta[i], noName
 		}
 		if text, given := meta[r.ID]; given {
-			t.remove(said)
-			said = t.add(text)
+			t.remove(kept)
+			kept = t.add(text)
 		}
-		now.meta = append(now.meta, said)
+		now.meta = append(now.meta, kept)
 	}
-	for _, said := range old.meta { // of records that are deleted
-		t.remove(said)
+	for _, unused := range old.meta { // of records that are deleted
+		t.remove(unused)
 	}
 	t.remove(old.text)
 	t.put(user, &now)
@@ -70,8 +70,8 @@ func (t *deviceTable) put(user place, u *userDevices) {
 		return
 	}
 	b := appendDevices(nil, u.Devices)
-	for _, said := range u.meta {
-		b = binary.AppendUvarint(b, uint64(said))
+	for _, meta := range u.meta {
+		b = binary.AppendUvarint(b, uint64(meta))
 	}
 	u.text = t.texts.add(string(b))
 	t.byUser.Set(user, u.text)
@@ -102,10 +102,10 @@ func (t *deviceTable) remove(text place) {
 func (t *deviceTable) size(u userDevices) int64 {
 	var buf [binary.MaxVarintLen64]byte
 	size := len(t.texts.at(u.text))
-	for i, said := range u.meta {
-		size -= len(binary.AppendUvarint(buf[:0], uint64(said))) // not in the file
-		if said != noName {
-			size += len(u.Records[i].ID) + len(t.texts.at(said)) + metaBytes
+	for i, meta := range u.meta {
+		size -= len(binary.AppendUvarint(buf[:0], uint64(meta))) // not in the file
+		if meta != noName {
+			size += len(u.Records[i].ID) + len(t.texts.at(meta)) + metaBytes
 		}
 	}
 	return int64(size)
@@ -114,12 +114,12 @@ func (t *deviceTable) size(u userDevices) int64 {
 // metaBytes is about how many bytes a change of meta takes in a data file, besides its texts.
 const metaBytes = 3
 
-// read returns the devices of a user with what clients said about them.
+// read returns the devices of a user, and the meta of each record.
 func (t *deviceTable) read(user place) (lastseen.Devices, []string) {
 	u := t.get(user)
 	meta := make([]string, len(u.meta))
-	for i, said := range u.meta {
-		meta[i] = string(t.texts.at(said))
+	for i, at := range u.meta {
+		meta[i] = string(t.texts.at(at))
 	}
 	return u.Devices, meta
 }

@@ -120,7 +120,7 @@ func (n *namespace) shrink() {
 	}
 }
 
-// devicesOf returns the devices of a user, and what clients said about each.
+// devicesOf returns the devices of a user, and the meta of each record.
 func (x *index) devicesOf(namespace, user string) (lastseen.Devices, []string) {
 	if n, ok := x.namespaces.Get(namespace); ok {
 		return n.users.devicesOf(user)

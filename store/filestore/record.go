@@ -12,7 +12,7 @@ import (
 //	change  = 'n' name                the changes that follow are to this namespace, which exists
 //	        | 's' user score          the user's state is now this; their devices stay
 //	        | 'v' user score devices  the user's state and devices are now these; see devicetext.go
-//	        | 'm' id meta             a client said this about the device of a record of the user of the last 'v'
+//	        | 'm' id meta             the meta of a record is now this; of the user of the last 'v'
 //	        | 'f' user                the user and their devices are deleted
 //	        | 'd'                     the namespace and all its users are deleted
 //	name, user, id, meta = length as uvarint, bytes;  score = varint
@@ -72,7 +72,7 @@ func (c *changes) set(namespace, user string, s lastseen.State) {
 	c.buf = binary.AppendVarint(c.buf, int64(scoreOf(s)))
 }
 
-// setDevices adds a user's state and devices, and what clients said about some of them, by the ID of the record.
+// setDevices adds a user's state and devices, and the meta of some of them, by the ID of the record.
 func (c *changes) setDevices(namespace, user string, s lastseen.State, d lastseen.Devices, meta map[string]string) {
 	c.in(namespace)
 	c.users++
@@ -150,7 +150,11 @@ func (u *users) replayState(user string, rest *cutter) {
 
 func (u *users) replayDevices(user string, rest *cutter) {
 	at, d := score(rest.instant()), rest.devices()
-	if at == 0 || rest.failed {
+	twice := false
+	for i, r := range d.Records {
+		twice = twice || indexOf(d.Records[:i], r.ID) >= 0
+	}
+	if at == 0 || twice || rest.failed {
 		rest.fail()
 		return
 	}

@@ -26,10 +26,12 @@ func TestDevicesFollowTheRule(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			ctx := context.Background()
 			require.NoError(t, s.DeleteNamespace(ctx, "chat"))
-			m := &deviceModel{T: t, s: s, users: map[string]*store.UserDevices{}, metas: map[string]string{}}
+			m := &deviceModel{T: t, s: s, users: map[string]*store.UserDevices{}, metas: map[string]string{}, now: base}
 			m.write(sighting{ID: "first", User: "u0", Kind: lastseen.Web, At: base}) // so that all leaves mark records
-			few := rapid.IntRange(2, 40).Draw(t, "devices")
-			m.id = rapid.Map(rapid.IntRange(1, few), func(n int) string { return []string{"B", "a", "é", "z z"}[n%4] + fmt.Sprint(n/4) })
+			few := rapid.SampledFrom([]int{1, 2, 3, 40}).Draw(t, "devices")
+			m.id = rapid.Map(rapid.IntRange(1, few), func(n int) string {
+				return []string{"B", "a", "é", "z z"}[n%4] + fmt.Sprint(n/4)
+			})
 			t.Repeat(map[string]func(*rapid.T){
 				"devices": m.devices, "leave": m.leave, "ping": m.ping, "forget": m.forget, "": m.compare,
 			})
@@ -48,6 +50,7 @@ type deviceModel struct {
 	users map[string]*store.UserDevices
 	metas map[string]string // by user and record
 	id    *rapid.Generator[string]
+	now   lastseen.Instant
 }
 
 func (m *deviceModel) user(name string) *store.UserDevices {
@@ -59,20 +62,32 @@ func (m *deviceModel) user(name string) *store.UserDevices {
 
 var (
 	anyUser   = rapid.SampledFrom([]string{"u0", "u1", "u 2"})
-	anyTime   = rapid.Map(rapid.IntRange(0, 60), func(n int) lastseen.Instant { return base + lastseen.Instant(n) })
-	anyWindow = rapid.SampledFrom([]time.Duration{20 * time.Millisecond, 50 * time.Millisecond})
+	anyWindow = rapid.SampledFrom([]time.Duration{40 * time.Millisecond, 40 * time.Millisecond, 60 * time.Millisecond})
 )
 
+// time returns a time around now, which goes on.
+func (m *deviceModel) time(t *rapid.T) lastseen.Instant {
+	m.now += lastseen.Instant(rapid.IntRange(0, 5).Draw(t, "pass"))
+	if rapid.Bool().Draw(t, "late") {
+		return m.now - lastseen.Instant(rapid.IntRange(0, 80).Draw(t, "by"))
+	}
+	return m.now
+}
+
 func (m *deviceModel) devices(t *rapid.T) {
+	most := rapid.SampledFrom([]int{1, 1, 2, 50}).Draw(t, "most")
 	m.write(rapid.SliceOfN(rapid.Custom(func(t *rapid.T) sighting {
-		return sighting{
-			User: anyUser.Draw(t, "user"), ID: m.id.Draw(t, "id"), At: anyTime.Draw(t, "at"),
-			Kind: rapid.SampledFrom(lastseen.DeviceKinds()).Draw(t, "kind"),
-			Gone: rapid.Bool().Draw(t, "gone"),
-			Idle: rapid.OneOf(rapid.Just(lastseen.Instant(0)), anyTime).Draw(t, "idle"),
-			Meta: rapid.SampledFrom([]string{"", "", `{"a":1}`, `{"b":"\n"}`}).Draw(t, "meta"),
+		item := sighting{
+			User: anyUser.Draw(t, "user"), ID: m.id.Draw(t, "id"), At: m.time(t), Kind: lastseen.Web,
+			Gone: rapid.IntRange(0, 3).Draw(t, "gone") == 0,
+			Meta: rapid.SampledFrom([]string{"", "", "", `{"a":1}`, `{"b":"\n"}`}).Draw(t, "meta"),
 		}
-	}), 1, 50).Draw(t, "batch")...)
+		if rapid.Bool().Draw(t, "odd") {
+			item.Kind = rapid.SampledFrom(lastseen.DeviceKinds()).Draw(t, "kind")
+			item.Idle = m.time(t)
+		}
+		return item
+	}), 1, most).Draw(t, "batch")...)
 }
 
 func (m *deviceModel) write(batch ...sighting) {
@@ -83,7 +98,8 @@ func (m *deviceModel) write(batch ...sighting) {
 		u := m.user(item.User)
 		u.State, u.Devices = u.Assert(u.State, window, item.Record())
 		m.forgetMetas(item.User)
-		if item.Meta != "" && slices.ContainsFunc(u.Records, func(r lastseen.DeviceRecord) bool { return r.ID == item.ID }) {
+		kept := slices.ContainsFunc(u.Records, func(r lastseen.DeviceRecord) bool { return r.ID == item.ID })
+		if item.Meta != "" && kept {
 			m.metas[item.User+"\n"+item.ID] = item.Meta
 		}
 	}
@@ -109,7 +125,7 @@ func (m *deviceModel) forgetMetas(user string) {
 }
 
 func (m *deviceModel) leave(t *rapid.T) {
-	at, user := anyTime.Draw(t, "at"), anyUser.Draw(t, "user")
+	at, user := m.time(t), anyUser.Draw(t, "user")
 	states, err := m.s.Leave(context.Background(), "chat", sightingsAt(at, user, user))
 	require.NoError(t, err)
 	u := m.user(user)
@@ -119,7 +135,7 @@ func (m *deviceModel) leave(t *rapid.T) {
 }
 
 func (m *deviceModel) ping(t *rapid.T) {
-	at, user := anyTime.Draw(t, "at"), anyUser.Draw(t, "user")
+	at, user := m.time(t), anyUser.Draw(t, "user")
 	states, err := m.s.Ping(context.Background(), "chat", sightingsAt(at, user))
 	require.NoError(t, err)
 	u := m.user(user)

@@ -94,7 +94,8 @@ func testDeviceHeartbeatsOfOthers(t *testing.T, s store.Store) {
 	recordOne(t, s, on("alice", "b", base+28+window))
 	requireDevices(t, s, "alice", "b", "ba")
 	require.Equal(t, here(base+29+window), recordOne(t, s, bye("alice", "b", base+29+window)))
-	require.Equal(t, left(base+31+window), recordOne(t, s, bye("alice", "b", base+31+window)), "ba was heard too long ago")
+	require.Equal(t, left(base+31+window), recordOne(t, s, bye("alice", "b", base+31+window)),
+		"ba was heard too long ago")
 }
 
 // testDevicesTwoTabs: closing one of two tabs leaves the user present, and the last goodbye counts at once.

@@ -20,6 +20,8 @@ const (
 	firstPause = time.Second
 	// longestPause is the longest pause between attempts.
 	longestPause = 30 * time.Second
+	// cutOff is the end of a connection before its client, who was asked to connect again, had another one.
+	cutOff = "cut off"
 	// crowdAddresses is from how many addresses of this machine a crowd connects: proxies limit the connections of one.
 	crowdAddresses = 32
 )
@@ -106,14 +108,19 @@ func (c *crowd) hold(ctx context.Context, i int, user string) {
 		failures = 0
 		c.note(user, s)
 		if old != nil {
+			if !old.open() {
+				c.count(ctx, cutOff)
+			}
 			old.close()
 			old.abandon()
+			old = nil
 		}
-		old = s
-		if !c.stay(ctx, s) {
-			c.count(ctx, endOf(s.err))
-			wait(ctx, pauseAfter(1))
+		if c.stay(ctx, s) {
+			old = s
+			continue
 		}
+		c.count(ctx, endOf(s.err))
+		wait(ctx, pauseAfter(1))
 	}
 }
 

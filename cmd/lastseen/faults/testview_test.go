@@ -211,8 +211,8 @@ func (v *view) checkAll(now time.Time) {
 	}
 }
 
-// check compares a user with the state that they have had for certain. Users may have decayed after the time up to which
-// everything was told: events can have changes that are later than as_of.
+// check compares a user with the state that they have had for certain. Users may have decayed after the time up to
+// which everything was told: events can have changes that are later than as_of.
 func (v *view) check(user string, known told, state ack) {
 	right := told{v.thresholds.Presence(user, state.state, v.asOf).Status, state.state}
 	if !known.state.Known() && state.state.Left {

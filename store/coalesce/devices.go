@@ -1,0 +1,84 @@
+package coalesce
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// deviceCalls is the number of namespaces whose devices are recorded at the same time. Unlike for pings, the store has
+// no call for several.
+const deviceCalls = 8
+
+// deviceItem is a sighting of a device with the window of its caller.
+type deviceItem struct {
+	store.DeviceSighting
+	window time.Duration
+}
+
+// RecordDevices implements [store.Store]. Thousands of clients that connect at the same moment are a few calls.
+func (s *Store) RecordDevices(
+	ctx context.Context, namespace string, window time.Duration, batch []store.DeviceSighting,
+) ([]lastseen.State, error) {
+	if len(batch) == 0 { // the store knows whether the namespace can have devices
+		return s.Store.RecordDevices(ctx, namespace, window, batch)
+	}
+	items := make([]deviceItem, len(batch))
+	for i, sighting := range batch {
+		items[i] = deviceItem{sighting, window}
+	}
+	return s.devices.do(ctx, namespace, items)
+}
+
+// newDevices returns what batches the calls of RecordDevices.
+func newDevices(s store.Batcher, o Options) *coalescer[deviceItem] {
+	c := newCoalescer(Devices, o, func(ctx context.Context, batches []*store.Batch[deviceItem]) {
+		recordBatches(ctx, s, batches)
+	}, s.NodeOf, func(i deviceItem) string { return i.User })
+	c.merge = mergeFinal
+	return c
+}
+
+// recordBatches records the devices of each namespace.
+func recordBatches(ctx context.Context, s store.Store, batches []*store.Batch[deviceItem]) {
+	slots := make(chan struct{}, deviceCalls)
+	var running sync.WaitGroup
+	for _, b := range batches {
+		slots <- struct{}{}
+		running.Go(func() {
+			err := catchPanic(func() { recordBatch(ctx, s, b) })
+			b.Err = errors.Join(b.Err, err)
+			<-slots
+		})
+	}
+	running.Wait()
+}
+
+// recordBatch records the devices of a namespace, in one call unless its settings were changed just now.
+func recordBatch(ctx context.Context, s store.Store, b *store.Batch[deviceItem]) {
+	for rest := b.Items; len(rest) > 0 && b.Err == nil; {
+		window := rest[0].window
+		var sightings []store.DeviceSighting
+		for len(rest) > 0 && rest[0].window == window {
+			sightings, rest = append(sightings, rest[0].DeviceSighting), rest[1:]
+		}
+		var states []lastseen.State
+		states, b.Err = s.RecordDevices(ctx, b.Namespace, window, sightings)
+		b.States = append(b.States, states...)
+	}
+}
+
+// mergeFinal gives every occurrence of a user the state after the last one: a node takes the parts of a call in order.
+func mergeFinal(batch []deviceItem, states []lastseen.State) {
+	final := make(map[string]lastseen.State, len(batch))
+	for i, item := range batch {
+		final[item.User] = states[i]
+	}
+	for i, item := range batch {
+		states[i] = final[item.User]
+	}
+}

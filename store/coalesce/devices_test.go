@@ -1,0 +1,157 @@
+package coalesce
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// RecordDevices has each user's time as the resulting state; that of the last sighting if a user is named twice.
+func (f *fake) RecordDevices(
+	ctx context.Context, namespace string, window time.Duration, batch []store.DeviceSighting,
+) ([]lastseen.State, error) {
+	items := make([]string, len(batch))
+	final := map[string]lastseen.State{}
+	for i, s := range batch {
+		items[i] = s.User
+		final[s.User] = lastseen.State{At: s.At, Left: s.Gone}
+	}
+	if err := f.came(fmt.Sprintf("%s %v:%s", namespace, window, strings.Join(items, ","))); err != nil {
+		return nil, err
+	}
+	if gate := f.hold[f.NodeOf(namespace)(namespace)]; gate != nil {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if err := f.failure(namespace); err == errPanic { //nolint:errorlint // it is this one
+		panic(err)
+	} else if err != nil {
+		return nil, err
+	}
+	states := make([]lastseen.State, len(batch))
+	for i, s := range batch {
+		states[i] = final[s.User]
+	}
+	return states, nil
+}
+
+// record starts a call of RecordDevices and returns when it waits or is answered.
+func (r *rig) record(namespace string, window time.Duration, batch ...store.DeviceSighting) *result {
+	c := &result{}
+	go func() {
+		c.states, c.err = r.s.RecordDevices(context.Background(), namespace, window, batch)
+		c.done = true
+	}()
+	synctest.Wait()
+	return c
+}
+
+func sighting(user string, at lastseen.Instant) store.DeviceSighting {
+	return store.DeviceSighting{User: user, ID: "tab", At: at}
+}
+
+// TestDevicesWaitTogether: while a call is in progress, those that arrive become the next one.
+func TestDevicesWaitTogether(t *testing.T) {
+	inBubble(t, Options{}, []string{""}, func(r *rig) {
+		first := r.record("chat", time.Minute, sighting("first", 1))
+		var rest []*result
+		for i := range 5 {
+			rest = append(rest, r.record("chat", time.Minute, sighting(fmt.Sprint("u", i), lastseen.Instant(i+2))))
+		}
+		require.EqualValues(t, 5, r.s.Stats().Devices.Queued)
+		pinged := r.ping(context.Background(), "chat", "alice") // has a queue of its own
+		require.Equal(t, []string{"chat 1m0s:first", "chat:alice"}, r.fake.seen())
+		for range 3 {
+			r.letGo()
+		}
+		r.answered(append(rest, first, pinged)...)
+		require.Contains(t, r.fake.seen(), "chat 1m0s:u0,u1,u2,u3,u4")
+		require.EqualValues(t, 2, r.s.Stats().Devices.Batches)
+		for i, c := range rest {
+			require.Equal(t, []lastseen.State{{At: lastseen.Instant(i + 2)}}, c.states)
+		}
+	})
+}
+
+// TestDevicesOfOtherWindows: callers with different settings are not mixed, and their order stays.
+func TestDevicesOfOtherWindows(t *testing.T) {
+	inBubble(t, Options{}, []string{""}, func(r *rig) {
+		calls := []*result{
+			r.record("chat", time.Minute, sighting("first", 1)), r.record("chat", time.Minute, sighting("a", 1)),
+			r.record("chat", time.Second, sighting("b", 1), sighting("c", 1)),
+			r.record("chat", time.Minute, sighting("d", 1)),
+		}
+		for range 4 {
+			r.letGo()
+		}
+		r.answered(calls...)
+		require.Equal(t, []string{"chat 1m0s:first", "chat 1m0s:a", "chat 1s:b,c", "chat 1m0s:d"}, r.fake.seen())
+	})
+}
+
+// TestDevicesFailWithTheirNamespace: an error and a panic fail the callers of one namespace, in a batch of several.
+func TestDevicesFailWithTheirNamespace(t *testing.T) {
+	inBubble(t, Options{}, []string{"n"}, func(r *rig) {
+		for name, broken := range map[string]error{
+			"n.error": errBroken, "n.none": store.ErrNoDevices, "n.panic": errPanic,
+		} {
+			r.fake.broken[name] = broken
+		}
+		calls := map[string]*result{}
+		for _, name := range []string{"n.first", "n.error", "n.none", "n.panic", "n.fine"} {
+			calls[name] = r.record(name, time.Minute, sighting("a", 1))
+		}
+		for range calls {
+			r.fake.hold["n"] <- struct{}{}
+			synctest.Wait()
+		}
+		r.answered(calls["n.first"], calls["n.fine"])
+		require.ErrorIs(t, calls["n.error"].err, errBroken)
+		require.ErrorIs(t, calls["n.none"].err, store.ErrNoDevices)
+		require.ErrorContains(t, calls["n.panic"].err, "panic")
+		require.EqualValues(t, 2, r.s.Stats().Devices.Batches)
+	})
+}
+
+// TestDevicesOfOneUserInSeveralBatches: each occurrence of the user has the final state, which is not the greatest.
+func TestDevicesOfOneUserInSeveralBatches(t *testing.T) {
+	inBubble(t, Options{NamespaceSize: 2}, nil, func(r *rig) {
+		left := sighting("alice", 5)
+		left.Gone = true
+		c := r.record("chat", time.Minute, left, sighting("bob", 2), sighting("alice", 5))
+		r.answered(c)
+		require.Equal(t, []lastseen.State{{At: 5}, {At: 2}, {At: 5}}, c.states)
+	})
+}
+
+// TestNoDevicesToRecord: the store is asked, since it knows whether the namespace can have devices.
+func TestNoDevicesToRecord(t *testing.T) {
+	inBubble(t, Options{}, nil, func(r *rig) {
+		r.fake.broken["chat"] = store.ErrNoDevices
+		c := r.record("chat", time.Minute)
+		require.ErrorIs(t, c.err, store.ErrNoDevices)
+	})
+}
+
+// TestCloseWaitsForDevices as for pings.
+func TestCloseWaitsForDevices(t *testing.T) {
+	inBubble(t, Options{}, []string{""}, func(r *rig) {
+		calls := []*result{
+			r.record("chat", time.Minute, sighting("a", 1)), r.record("chat", time.Minute, sighting("b", 1)),
+		}
+		require.Positive(t, r.s.Load())
+		r.drains(calls...)
+		require.ErrorIs(t, r.record("chat", time.Minute, sighting("c", 1)).err, store.ErrClosed)
+	})
+}
