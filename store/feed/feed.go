@@ -7,8 +7,7 @@
 // that cannot be told, the watcher gets a reset.
 //
 // A transport has a goroutine for each watcher, which waits in Next, or serves many watchers with few goroutines by
-// Take.
-// It can change which users a watcher watches.
+// Take. It can change which users a watcher watches.
 package feed
 
 import (
