@@ -27,7 +27,7 @@ func connectProblems() []ErrorCode {
 		},
 		{
 			codeConnectionClosed, 410, "Connection closed",
-			"A WebSocket was closed because its user was deleted, or because an operator closed the user's connections.",
+			"A WebSocket was closed because its user was deleted, or an operator closed the user's connections.",
 			"Do not connect again by itself. Ask the person to sign in again.",
 		},
 	}

@@ -18,9 +18,9 @@ import (
 	"github.com/lastseen/lastseen/store/connections"
 )
 
-// session is a WebSocket that is open. One goroutine reads, in Serve, and handles what it reads; a client that watches
-// has a second one, see [following]. A timer sends pings and checks the caller again. Since the session outlives reloads, it
-// uses the newest server for everything.
+// session is a WebSocket that is open. One goroutine reads; a client that watches has a second one, see [following]. A
+// timer sends pings and checks the caller again. Since the session outlives reloads, it uses the newest server for
+// everything.
 type session struct {
 	*Shared
 	socket    *stream.Socket

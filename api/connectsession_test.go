@@ -249,7 +249,8 @@ func TestConnectFrameErrors(t *testing.T) {
 func TestConnectBadFrames(t *testing.T) {
 	w := newSocketServer(t)
 	for text, want := range map[string]code{
-		``: codeInvalidJSON, `{`: codeInvalidJSON, `[]`: codeInvalidJSON, `{}`: codeInvalidJSON, `null`: codeInvalidJSON,
+		``: codeInvalidJSON, `{`: codeInvalidJSON, `[]`: codeInvalidJSON, `{}`: codeInvalidJSON,
+		`null`:     codeInvalidJSON,
 		`{"id":1}`: codeInvalidJSON, `{"hello":{},"watch":{}}`: codeInvalidJSON, `{"hello":{}} {}`: codeInvalidJSON,
 		`{"hello":{},"hello":{}}`: codeInvalidJSON, `{"hello":{},"id":{}}`: codeInvalidJSON,
 		`{"hello":{},"id":"` + strings.Repeat("x", maxFrameID) + `"}`: codeInvalidJSON,

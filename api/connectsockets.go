@@ -192,7 +192,7 @@ func (s *Shared) drainSockets() {
 	}
 }
 
-// checkSockets authorizes all WebSockets again.
+// checkSockets checks the callers of all WebSockets again.
 func (s *Shared) checkSockets() {
 	for _, n := range s.sockets.all() {
 		n.check()

@@ -64,8 +64,8 @@ func callerKeyOf(caller *auth.Caller) limit.Key {
 	return limit.ByUser(caller.Issuer, caller.Name)
 }
 
-// addressKey returns the key of the address that sent a request. Connections from this machine are not limited, unless a
-// trusted proxy forwards them: a proxy that is not configured would be one caller for all.
+// addressKey returns the key of the address that sent a request. Connections from this machine are not limited, unless
+// a trusted proxy forwards them: a proxy that is not configured would be one caller for all.
 func (s *server) addressKey(r *http.Request) (key limit.Key, limited bool) {
 	return limit.ByAddress(s.proxies.client(r)), !s.proxies.isLocal(r) // requests without an address share a key
 }

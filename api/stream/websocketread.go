@@ -209,8 +209,20 @@ func (s *Socket) readText(b []byte, from io.Reader, h SocketHandler) ([]byte, er
 	}
 }
 
-// linger discards what the peer still sends, until it closes the connection, too.
+// linger discards what the peer still sends, until it closes the connection, too. After a frame that package websocket
+// cannot read beyond, it does not look for the peer's close frame.
 func (s *Socket) linger() {
+	ignore := func(string) error { return nil }
+	s.conn.SetPingHandler(ignore)
+	s.conn.SetPongHandler(ignore)
+	s.metered.budget = lingerBytes
+	var err error
+	for err == nil {
+		_, _, err = s.conn.NextReader()
+	}
+	if _, closed := errors.AsType[*websocket.CloseError](err); closed {
+		return
+	}
 	var discarded [512]byte
 	for total := 0; total < lingerBytes; {
 		n, err := s.metered.Conn.Read(discarded[:])
