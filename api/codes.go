@@ -75,7 +75,7 @@ func (p ErrorCode) Retry() string {
 // ErrorCodes returns all codes, in the order of the error guide.
 func ErrorCodes() []ErrorCode {
 	return slices.Concat(
-		inputProblems(), bodyProblems(), callerProblems(), connectProblems(), deviceProblems(), serverProblems())
+		inputProblems(), bodyProblems(), callerProblems(), deviceProblems(), connectProblems(), serverProblems())
 }
 
 // inputProblems are about paths, queries and times.
