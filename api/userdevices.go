@@ -127,8 +127,8 @@ func activityOf(idle lastseen.Instant) string {
 // @Tags Connecting
 // @Summary Close the connections of a user
 // @Description Closes all WebSocket connections that the user has open now, on all servers, within a second. They get
-// @Description the close code 4410, and no leave is recorded. The user can connect again: to prevent this, let their
-// @Description token expire first. Requires the scope `admin`.
+// @Description the close code 4410, and no leave is recorded. A client with a valid token can connect again. Requires the
+// @Description scope `admin`.
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
 // @Success 204 "The connections are being closed."

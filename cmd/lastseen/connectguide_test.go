@@ -65,7 +65,7 @@ func dialFrames(t *testing.T, s *service) *frames {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	url := strings.Replace(s.url, "http", "ws", 1) + "/v1/namespaces/chat/connect"
-	socket, _, err := websocket.Dial(ctx, url, nil)
+	socket, _, err := websocket.Dial(ctx, url, nil) //nolint:bodyclose // never needed, by its documentation
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = socket.CloseNow() })
 	return &frames{ctx, socket}
@@ -108,8 +108,8 @@ func TestReadmeConnects(t *testing.T) {
 	})
 }
 
-// TestConnectionsGuide replays the frames of docs/connections.md. It leaves out those that come after minutes, on a stop
-// or with a token, and ends with leave.
+// TestConnectionsGuide replays the frames of docs/connections.md. It leaves out those that come after minutes, on a
+// stop or with a token, and ends with leave.
 func TestConnectionsGuide(t *testing.T) {
 	t.Parallel()
 	guide, err := os.ReadFile("../../docs/connections.md")

@@ -67,7 +67,8 @@ func TestDocsAtFirstSight(t *testing.T) {
 	shown := `[...document.querySelectorAll(".opblock-summary-path")].map(e => e.dataset.path).join()`
 	for typed, want := range map[string]string{
 		"Lookup":   "/v1/namespaces/{namespace}/lookup,/v1/namespaces/{namespace}/lookup",
-		"deleting": "/v1/namespaces/{namespace}/users/{user},/v1/namespaces/{namespace}",
+		"deleting": "/v1/namespaces/{namespace}/users/{user},/v1/namespaces/{namespace}/users/{user}/connections," +
+			"/v1/namespaces/{namespace}",
 		"look up":  "/v1/namespaces/{namespace}/users/{user},/v1/namespaces/{namespace}/lookup,/v1/namespaces/{namespace}/lookup",
 		"nothing":  "",
 	} {

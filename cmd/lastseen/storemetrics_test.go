@@ -88,6 +88,7 @@ func TestMetricsOfRedis(t *testing.T) {
 		"lastseen_batch_members ping": 1, "lastseen_batch_members lookup": 1,
 		"lastseen_queue_wait_seconds ping": 1, "lastseen_queue_members ping": 0, "lastseen_queue_members lookup": 0,
 		"lastseen_queue_refused_total ping": 0, "lastseen_queue_refused_total lookup": 0,
+		"lastseen_batch_members device": 0, "lastseen_queue_members device": 0, "lastseen_queue_refused_total device": 0,
 		"lastseen_clock_steps_total": 0, "lastseen_store_call_duration_seconds ping ok": 1,
 	} {
 		require.Contains(t, found, name)

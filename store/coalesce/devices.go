@@ -43,15 +43,22 @@ func newDevices(s store.Batcher, o Options) *coalescer[deviceItem] {
 	return c
 }
 
-// recordBatches records the devices of each namespace.
+// recordBatches records the devices of each namespace. The batches of one namespace follow each other: the last state
+// of a user is the final one.
 func recordBatches(ctx context.Context, s store.Store, batches []*store.Batch[deviceItem]) {
+	namespaces := map[string][]*store.Batch[deviceItem]{}
+	for _, b := range batches {
+		namespaces[b.Namespace] = append(namespaces[b.Namespace], b)
+	}
 	slots := make(chan struct{}, deviceCalls)
 	var running sync.WaitGroup
-	for _, b := range batches {
+	for _, turns := range namespaces {
 		slots <- struct{}{}
 		running.Go(func() {
-			err := catchPanic(func() { recordBatch(ctx, s, b) })
-			b.Err = errors.Join(b.Err, err)
+			for _, b := range turns {
+				err := catchPanic(func() { recordBatch(ctx, s, b) })
+				b.Err = errors.Join(b.Err, err)
+			}
 			<-slots
 		})
 	}

@@ -135,6 +135,20 @@ func TestDevicesOfOneUserInSeveralBatches(t *testing.T) {
 	})
 }
 
+// TestDevicesOfOneNamespaceInOrder: the parts of a batch that are about one namespace are recorded one after the other.
+func TestDevicesOfOneNamespaceInOrder(t *testing.T) {
+	inBubble(t, Options{NamespaceSize: 1}, []string{""}, func(r *rig) {
+		c := r.record("chat", time.Minute, sighting("a", 1), sighting("b", 1), sighting("c", 1), sighting("d", 1))
+		for i, part := range []string{"a", "b", "c", "d"} {
+			require.Len(t, r.fake.seen(), i+1)
+			require.Equal(t, "chat 1m0s:"+part, r.fake.seen()[i])
+			r.letGo()
+		}
+		r.answered(c)
+		require.EqualValues(t, 1, r.s.Stats().Devices.Batches)
+	})
+}
+
 // TestNoDevicesToRecord: the store is asked, since it knows whether the namespace can have devices.
 func TestNoDevicesToRecord(t *testing.T) {
 	inBubble(t, Options{}, nil, func(r *rig) {

@@ -5,6 +5,9 @@
 // A watcher is owed the newest presence of its users, not every step: changes are merged, and what a watcher has not
 // taken yet costs no more than the list of its users, however slow it is. Between two batches nothing is missed: where
 // that cannot be told, the watcher gets a reset.
+//
+// A transport has a goroutine for each watcher, which waits in Next, or serves many watchers with few goroutines by Take.
+// It can change which users a watcher watches.
 package feed
 
 import (

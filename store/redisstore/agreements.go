@@ -53,8 +53,8 @@ func (a *agreements) confirm(name string, b bits) {
 	a.last.Store(name, agreement{a.round.Load(), b})
 }
 
-// change has this process know that a bit of a namespace was set. If the namespace is not remembered, its next use reads
-// the bits.
+// change has this process know that a bit of a namespace was set. If the namespace is not remembered, its next use
+// reads the bits.
 func (a *agreements) change(name string, set func(*bits)) {
 	for {
 		last, found := a.last.Load(name)

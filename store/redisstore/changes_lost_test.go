@@ -82,7 +82,7 @@ func TestLostEntries(t *testing.T) {
 			f.ping(f.w, "carol")
 			current := newReader(t, f.s, "alice", "bob", "carol")
 			test.lose(f)
-			f.passMillisecond() // in the same one, a new stream would begin with IDs that were lost, which is another reset
+			f.passMillisecond() // a new stream in the same one begins with IDs that were lost, which is another reset
 			if test.gone {
 				behind.requireNotRecorded()
 				current.requireNotRecorded()

@@ -12,7 +12,9 @@ import (
 // hasCompanions reports whether a namespace can have companions. They are in the slot of the shard's key because their
 // names contain that key in braces, so there can be no other braces. Sets that other programs write have none, since
 // companions would miss those writes.
-func (n namespace) hasCompanions() bool { return n.own && !n.shared && !strings.ContainsAny(n.key, "{}") }
+func (n namespace) hasCompanions() bool {
+	return n.own && !n.shared && !strings.ContainsAny(n.key, "{}")
+}
 
 func (n namespace) companion(what, shard string) string {
 	return strings.TrimSuffix(n.key, n.name) + what + ":{" + shard + "}"
@@ -48,4 +50,27 @@ func (s *Store) setBit(ctx context.Context, field string) (bit, error) {
 		return bit{}, translate(err)
 	}
 	return bit{set: true, value: value}, nil
+}
+
+// openWithBits is open for operations that concern the namespace's companions. If it had no device at the last check,
+// that is read again: another server may have recorded one since.
+func (s *Store) openWithBits(
+	ctx context.Context, name string,
+) (context.Context, context.CancelFunc, *candidate, error) {
+	c := &candidate{namespace: s.keys.namespace(name)}
+	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
+	if err != nil {
+		return nil, nil, c, err
+	}
+	checked := !s.agreements.current(name)
+	s.verify(ctx, []*candidate{c})
+	if c.err == nil && !c.bits.devices.set && c.hasCompanions() && !checked {
+		s.agreements.recheck(name)
+		s.verify(ctx, []*candidate{c})
+	}
+	if c.err != nil {
+		cancel()
+		return nil, nil, c, c.err
+	}
+	return ctx, cancel, c, nil
 }

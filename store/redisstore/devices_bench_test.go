@@ -34,7 +34,7 @@ func benchmarkDevices(b *testing.B, devices int) {
 	now, err := s.Now(ctx)
 	require.NoError(b, err)
 	const window = time.Hour
-	batch := make([]store.DeviceSighting, 1024) // smaller hashes are stored in a different way
+	batch := make([]store.DeviceSighting, 1024)            // smaller hashes are stored in a different way
 	now -= 12 * lastseen.Instant(time.Hour.Milliseconds()) // pings are faster than time
 	for d := range devices {
 		for i := range batch {

@@ -33,7 +33,8 @@ func TestDevicesFollowTheRule(t *testing.T) {
 				return []string{"B", "a", "é", "z z"}[n%4] + fmt.Sprint(n/4)
 			})
 			t.Repeat(map[string]func(*rapid.T){
-				"devices": m.devices, "leave": m.leave, "ping": m.ping, "forget": m.forget, "": m.compare,
+				"devices": m.devices, "again": m.again, "leave": m.leave, "ping": m.ping, "forget": m.forget,
+				"": m.compare,
 			})
 		})
 		require.NoError(t, s.DeleteNamespace(context.Background(), "chat"))
@@ -90,8 +91,25 @@ func (m *deviceModel) devices(t *rapid.T) {
 	}), 1, most).Draw(t, "batch")...)
 }
 
+// again pings a known device, around the times that matter.
+func (m *deviceModel) again(t *rapid.T) {
+	user := anyUser.Draw(t, "user")
+	u := m.user(user)
+	if len(u.Records) == 0 {
+		return
+	}
+	r := rapid.SampledFrom(u.Records).Draw(t, "record")
+	times := []lastseen.Instant{r.At, u.State.At, u.Records[len(u.Records)-1].At.Add(u.Window)}
+	at := rapid.SampledFrom(times).Draw(t, "of") + lastseen.Instant(rapid.IntRange(-1, 2).Draw(t, "off"))
+	m.now = max(m.now, at)
+	m.writeIn(u.Window, sighting{User: user, ID: r.ID, Kind: r.Kind, Idle: r.IdleSince, At: at})
+}
+
 func (m *deviceModel) write(batch ...sighting) {
-	window := anyWindow.Draw(m.T, "window")
+	m.writeIn(anyWindow.Draw(m.T, "window"), batch...)
+}
+
+func (m *deviceModel) writeIn(window time.Duration, batch ...sighting) {
 	states, err := m.s.RecordDevices(context.Background(), "chat", window, batch)
 	require.NoError(m, err)
 	for _, item := range batch {

@@ -3,7 +3,9 @@ package redisstore_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,10 +44,9 @@ func TestServerThatDoesNotKnowOfDevices(t *testing.T) {
 		require.Empty(t, live)
 		require.Equal(t, []string{"tab"}, gone)
 		require.Equal(t, lastseen.State{At: base + 6}, record(t, aware, onDevice("alice", "phone", base+6)))
-		require.Equal(t, lastseen.State{At: base + 7, Left: true}, record(t, aware, byeOnDevice("alice", "phone", base+7)),
-			"the tab does not count")
+		require.True(t, record(t, aware, byeOnDevice("alice", "phone", base+7)).Left, "the tab does not count")
 
-		aware, other = unaware(t, o)
+		_, other = unaware(t, o)
 		live, _ = devicesOf(t, other, "alice")
 		require.Equal(t, []string{"tab"}, live, "it sees what others wrote")
 		aware, other = unaware(t, o)
@@ -63,8 +64,8 @@ func TestServerThatDoesNotKnowOfDevices(t *testing.T) {
 	}
 }
 
-// TestRecordsWithoutUser: what is left of a user who is not in the set any longer does not count, and goes with the next
-// device.
+// TestRecordsWithoutUser: what is left of a user who is not in the set any longer does not count, and is deleted with
+// the next device.
 func TestRecordsWithoutUser(t *testing.T) {
 	t.Parallel()
 	ctx, url := context.Background(), redistest.Start(t)
@@ -107,7 +108,7 @@ func TestDevicesAfterFlush(t *testing.T) {
 	}
 }
 
-// TestLostDevicesBit: Redis has lost what tells servers of devices, but not the devices. The next device brings it back.
+// TestLostDevicesBit: Redis has lost the bit, but not the devices. The next device brings it back.
 func TestLostDevicesBit(t *testing.T) {
 	t.Parallel()
 	ctx, url := context.Background(), redistest.Start(t)
@@ -212,4 +213,34 @@ func TestDevicesAndHiddenUsers(t *testing.T) {
 	require.NoError(t, client.Do(ctx, "ZADD", "presence:chat", "1700000000000.5", "alice").Err())
 	require.Equal(t, lastseen.State{At: base}, record(t, s, onDevice("alice", "tab", base)))
 	require.Equal(t, lastseen.State{At: base + 1}, record(t, s, onDevice("alice", "tab", base+1)))
+}
+
+// TestMostDevices: of more than MaxDevices those heard last are kept, and at one time those with the lower IDs, byte
+// for byte. Only those that are kept count.
+func TestMostDevices(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	s := newStore(t, redisstore.Options{URL: url})
+	var want []string
+	for _, id := range append([]string{"A", "B", "Z", "a", "aa", "b", "é", "😀"}, numbered("c", 40)...) {
+		item := onDevice("alice", id, base)
+		item.Meta = "{}"
+		require.Equal(t, lastseen.State{At: base}, record(t, s, item))
+		want = append(want, id)
+		slices.Sort(want)
+		want = want[:min(len(want), lastseen.MaxDevices)]
+		text := client.HGet(ctx, recordsKey("presence:chat"), "alice").Val()
+		require.Equal(t, "600000 0\nweb "+strings.Join(want, "\t1700000000000 0 1700000000000 0\nweb ")+
+			"\t1700000000000 0 1700000000000 0", text)
+		require.Len(t, client.HKeys(ctx, metasKey("presence:chat")).Val(), len(want))
+	}
+	require.NoError(t, s.Forget(ctx, "chat", "alice"))
+	require.Zero(t, client.Exists(ctx, metasKey("presence:chat")).Val())
+
+	record(t, s, onDevice("alice", "still", base))
+	for i := range lastseen.MaxDevices {
+		state := record(t, s, byeOnDevice("alice", fmt.Sprint(i), base+1))
+		require.Equal(t, lastseen.State{At: base + 1, Left: i == lastseen.MaxDevices-1}, state, i)
+	}
 }

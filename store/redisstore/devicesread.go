@@ -68,7 +68,9 @@ func metasOf(records, stored []lastseen.DeviceRecord, metas []any) []string {
 }
 
 // recordHead returns what the line of a record begins with: see records.lua.
-func recordHead(kind lastseen.DeviceKind, id string) string { return "\n" + string(kind) + " " + id + "\t" }
+func recordHead(kind lastseen.DeviceKind, id string) string {
+	return "\n" + string(kind) + " " + id + "\t"
+}
 
 // parseDevices reads what is kept of a user's devices: see records.lua.
 func parseDevices(reply any) (d lastseen.Devices, ok bool) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -57,6 +58,16 @@ func TestNamespaceLimit(t *testing.T) {
 
 	require.NoError(t, client.ZAdd(ctx, "presence:there", redis.Z{Member: "alice", Score: float64(base)}).Err())
 	require.NoError(t, ping(s, "there", "bob"), "one with users exists, whether or not it is listed")
+}
+
+// TestNamespaceLimitOfDevices: it applies to what devices create, too.
+func TestNamespaceLimitOfDevices(t *testing.T) {
+	t.Parallel()
+	url := redistest.Start(t)
+	for _, shards := range []int{1, 7} {
+		require.NoError(t, newClient(t, url).FlushAll(context.Background()).Err())
+		storetest.DeviceLimit(t, newStore(t, redisstore.Options{URL: url, Shards: shards, MaxNamespaces: 1}))
+	}
 }
 
 // TestNamespaceLimitOfBatch: of several new namespaces in one batch as many are made as there is room for.

@@ -219,24 +219,3 @@ func (s *Store) open(ctx context.Context, name string) (context.Context, context
 	}
 	return ctx, cancel, ns, nil
 }
-
-// openWithBits is open for operations that concern the namespace's companions. If it had no device at the last check,
-// that is read again: another server may have recorded one since.
-func (s *Store) openWithBits(ctx context.Context, name string) (context.Context, context.CancelFunc, *candidate, error) {
-	c := &candidate{namespace: s.keys.namespace(name)}
-	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
-	if err != nil {
-		return nil, nil, c, err
-	}
-	checked := !s.agreements.current(name)
-	s.verify(ctx, []*candidate{c})
-	if c.err == nil && !c.bits.devices.set && c.hasCompanions() && !checked {
-		s.agreements.recheck(name)
-		s.verify(ctx, []*candidate{c})
-	}
-	if c.err != nil {
-		cancel()
-		return nil, nil, c, c.err
-	}
-	return ctx, cancel, c, nil
-}

@@ -193,3 +193,25 @@ func DevicesSurvive(t *testing.T, b Breakable) {
 	require.Equal(t, here(base+10), recordOne(t, b, bye("alice", "b", base+10)), "a counts")
 	require.Equal(t, left(base+10), recordOne(t, b, bye("carol", "a", base+10)))
 }
+
+// DeviceLimit checks that devices make no namespaces beyond the limit of a store, which is new and holds one.
+func DeviceLimit(t *testing.T, s store.Store) {
+	t.Helper()
+	recordIn(t, s, "first", on("alice", "a", base))
+	for _, batch := range [][]store.DeviceSighting{
+		{on("alice", "a", base)},
+		{bye("alice", "a", base)},
+		{withMeta(on("alice", "a", base), "{}"), on("bob", "a", base)},
+	} {
+		_, err := s.RecordDevices(context.Background(), "second", windowTime, batch)
+		require.ErrorIs(t, err, store.ErrNamespaceLimit)
+		require.Equal(t, []string{"first"}, existing(t, s))
+		require.Equal(t, here(base+1), recordIn(t, s, "first", on("alice", "a", base+1))[0])
+	}
+	d := devicesIn(t, s, "second", "alice")
+	require.Zero(t, d.State)
+	require.Empty(t, d.Records)
+	require.NoError(t, s.DeleteNamespace(context.Background(), "first"))
+	require.Equal(t, left(base), recordIn(t, s, "second", bye("alice", "a", base))[0], "there is room again")
+	require.Equal(t, []string{"second"}, existing(t, s))
+}

@@ -32,6 +32,7 @@ func TestClocks(t *testing.T) {
 	binary := buildWithClock(t)
 	t.Run("one server", func(t *testing.T) { testClockOfOneServer(t, binary) })
 	t.Run("store", func(t *testing.T) { testClockOfTheStore(t, binary) })
+	t.Run("held connections", func(t *testing.T) { testHeldClocks(t, binary) })
 }
 
 // testClockOfOneServer sets the clock of one of two servers. Nothing changes for users: times are those of Redis.

@@ -95,11 +95,9 @@ func TestHeldStoreStopped(t *testing.T) {
 	require.Zero(t, s.metric(t, "lastseen_connections_lost_total"))
 }
 
-// TestHeldClocks has servers whose clocks differ by a second, and then by an hour. Times are those of Redis, so their
-// users and devices do not notice.
-func TestHeldClocks(t *testing.T) {
-	t.Parallel()
-	binary := buildWithClock(t)
+// testHeldClocks has servers whose clocks differ by a second, and then by an hour. Times are those of Redis, so users
+// who hold connections to both do not notice.
+func testHeldClocks(t *testing.T, binary string) {
 	right, wrong := newSteppedClock(t), newSteppedClock(t)
 	redis := redistest.StartProcess(t)
 	servers := []*server{
