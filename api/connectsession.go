@@ -41,6 +41,7 @@ type session struct {
 
 	mu          sync.Mutex
 	timer       *time.Timer
+	received    bool // the frame hello, which is being handled or was
 	greeted     bool
 	caller      *auth.Caller
 	credentials []string // as an Authorization header; none for an anonymous caller
@@ -213,15 +214,27 @@ func (n *session) sendWithin(text []byte, within time.Duration) error {
 func (n *session) wake() {
 	defer func() { n.recovered(recover()) }()
 	n.mu.Lock()
-	greeted := n.greeted
+	received, greeted := n.received, n.greeted
 	n.mu.Unlock()
 	switch {
 	case n.ctx.Err() != nil:
+	case received && !greeted:
+		n.cancel()
+		n.fail(newError(codeOverloaded, "The server could not handle the frame hello in time."), "")
 	case !greeted:
 		n.fail(newError(codeTimedOut, "The frame hello did not come in time."), "")
 	case n.check() && n.beat():
 		n.schedule()
 	}
+}
+
+// receive notes that the frame hello has come. Handling it can wait for the store, with many others after a restart: the
+// client is not late then.
+func (n *session) receive() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.received = true
+	n.timer.Reset(welcomeTimeout)
 }
 
 // beat sends a ping, unless the client did not answer those before.
@@ -299,16 +312,25 @@ func (n *session) check() bool {
 	if err == nil {
 		err = n.permit(current)
 	}
-	if err != nil {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.caller != caller: // the client has sent another token meanwhile
+	case err != nil:
 		go n.close(err) // it can take a moment
 		return false
-	}
-	n.mu.Lock()
-	if n.caller == caller { // the client has not sent another token meanwhile
+	default:
 		n.caller = current
 	}
-	n.mu.Unlock()
 	return true
+}
+
+// checkReload checks the caller again if there was a reload since it was authenticated for a server: the check that
+// follows a reload may have come too early.
+func (n *session) checkReload(s *server) {
+	if n.newest.Load() != s {
+		n.check()
+	}
 }
 
 // authenticate returns the caller again. A key that was removed is forbidden rather than unknown: the client must not
