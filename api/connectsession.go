@@ -34,13 +34,13 @@ type session struct {
 	ctx    context.Context //nolint:containedctx // it is the session, for calls to the store
 	cancel func()
 
-	asked      atomic.Bool // to connect to another server
-	heard      atomic.Bool // since the last ping
-	unanswered int         // pings; used by the timer alone
-	memory     bodyHold    // of the message that is read; used by the reader alone
+	asked  atomic.Bool // to connect to another server
+	heard  atomic.Bool // since the last ping
+	memory bodyHold    // of the message that is read; used by the reader alone
 
 	mu          sync.Mutex
 	timer       *time.Timer
+	unanswered  int  // pings
 	received    bool // the frame hello, which is being handled or was
 	greeted     bool
 	caller      *auth.Caller
@@ -239,18 +239,18 @@ func (n *session) receive() {
 
 // beat sends a ping, unless the client did not answer those before.
 func (n *session) beat() bool {
+	n.mu.Lock() // a new token can start the timer while a client that is slow holds an earlier call up
 	n.unanswered++
 	if n.heard.Swap(false) {
 		n.unanswered = 0
 	}
-	if n.unanswered >= maxUnanswered {
+	unanswered, watches := n.unanswered, n.following != nil
+	n.mu.Unlock()
+	if unanswered >= maxUnanswered {
 		n.say(silent)
 		n.close(newError(codeTimedOut, "The client does not answer pings."))
 		return false
 	}
-	n.mu.Lock()
-	watches := n.following != nil
-	n.mu.Unlock()
 	var err error
 	if watches {
 		err = n.socket.Ping()
