@@ -221,3 +221,25 @@ func TestUnreadHTTP2Bodies(t *testing.T) {
 	close(end)
 	all.Wait()
 }
+
+// TestWebSocketsAreBounded checks that a WebSocket counts as a connection until it ends, and is not idle.
+func TestWebSocketsAreBounded(t *testing.T) {
+	w := newSocketServer(t)
+	server, _, _ := boundedServer(t, 1, false, w)
+	w.url = server.URL
+	s, _ := w.hello(`{"user":"alice"}`)
+	refused, err := net.Dial("tcp", server.Listener.Addr().String())
+	require.NoError(t, err)
+	defer refused.Close()
+	require.NoError(t, refused.SetDeadline(time.Now().Add(time.Minute)))
+	require.Error(t, get(refused, "/healthz"))
+	s.asks(`{"activity":{"idle":true}}`, frameOK)
+	s.asks(`{"leave":{}}`, frameOK)
+	s.closed(1000, "")
+	require.Eventually(t, func() bool {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		require.NoError(t, err)
+		defer conn.Close()
+		return get(conn, "/healthz") == nil
+	}, eventually, tick)
+}

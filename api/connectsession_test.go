@@ -281,6 +281,23 @@ func TestConnectBadFrames(t *testing.T) {
 	}
 }
 
+// TestFrameSchemas: the schemas refuse what the server refuses.
+func TestFrameSchemas(t *testing.T) {
+	for _, frame := range []string{
+		`{"hello":{"user":""}}`, `{"hello":{"users":[]}}`, `{"hello":{"grace_ms":60001}}`, `{"hello":{},"id":{}}`,
+		`{"hello":{"device":{"kind":"fridge"}}}`, `{"activity":{}}`, `{"token":{}}`, `{"leave":{"at":1}}`,
+		`{"watch":{"add":"alice"}}`,
+	} {
+		require.Error(t, frameError(t, "client", []byte(frame)), frame)
+	}
+	for _, frame := range []string{
+		`{"welcome":{}}`, `{"changes":{"users":[]}}`, `{"bye":{}}`, `{"problem":{}}`, `{"ok":{"a":1}}`,
+		`{"tick":{},"id":1}`,
+	} {
+		require.Error(t, frameError(t, "server", []byte(frame)), frame)
+	}
+}
+
 // TestConnectLargeFrames: after hello, frames can be larger.
 func TestConnectLargeFrames(t *testing.T) {
 	w := newSocketServer(t)

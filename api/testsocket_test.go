@@ -90,7 +90,9 @@ func (w *testServer) refused(want code, headers ...string) {
 func (w *testServer) hello(content string, headers ...string) (*testSocket, map[string]any) {
 	w.t.Helper()
 	s := w.dialSocket("chat", headers...)
-	s.send(`{"hello":` + content + `}`)
+	frame := `{"hello":` + content + `}`
+	checkFrame(w.t, "client", []byte(frame))
+	s.send(frame)
 	return s, s.want(frameWelcome)
 }
 
@@ -141,7 +143,11 @@ func (s *testSocket) wantID(name string) (content map[string]any, id any) {
 // asks sends a frame and returns the response to it, which must have a name and the same ID.
 func (s *testSocket) asks(frame, name string) map[string]any {
 	s.t.Helper()
-	s.send(strings.TrimSuffix(frame, "}") + `,"id":"q1"}`)
+	frame = strings.TrimSuffix(frame, "}") + `,"id":"q1"}`
+	if name != frameProblem {
+		checkFrame(s.t, "client", []byte(frame))
+	}
+	s.send(frame)
 	content, id := s.wantID(name)
 	require.Equal(s.t, "q1", id)
 	return content
