@@ -101,11 +101,11 @@ func (n *session) end(how stream.Ending) {
 	n.timer.Stop()
 	device, said := n.device, n.said
 	n.mu.Unlock()
+	if device != nil {
+		device.End(endingOf(how, said)) // before EndWebSockets can return: the registry is stopped then
+	}
 	n.sockets.remove(n)
 	n.ticket.close()
-	if device != nil {
-		device.End(endingOf(how, said))
-	}
 	code := n.socket.Code()
 	n.metrics.socketClosed(code)
 	server := n.newest.Load()

@@ -402,7 +402,8 @@ func TestConnectDrain(t *testing.T) {
 	defer cancel()
 	w.config.Shared.EndWebSockets(ctx)
 	two.closed(4503, string(codeShuttingDown))
-	require.Equal(t, "green", w.get("/chat/users/alice")["status"], "it was the server's wish")
 	require.Eventually(t, func() bool { return w.config.Shared.WebSockets() == 0 }, eventually, tick)
 	w.config.Shared.EndWebSockets(t.Context())
+	w.config.Connections.Stop(t.Context()) // writes the goodbyes that wait
+	require.Equal(t, "green", w.get("/chat/users/alice")["status"], "it was the server's wish")
 }
