@@ -238,12 +238,14 @@ func (n *session) beat() bool {
 	n.mu.Lock()
 	watches := n.following != nil
 	n.mu.Unlock()
-	err := n.socket.Ping()
+	var err error
+	if watches {
+		err = n.socket.Ping()
+	} else {
+		err = n.socket.PingText(idleTick) // pings are not visible to scripts
+	}
 	if err != nil && stream.IsSlow(err) {
 		n.close(newError(codeTimedOut, "The client received nothing for too long."))
-	}
-	if err == nil && !watches {
-		return n.send([]byte(idleTick)) // pings are not visible to scripts
 	}
 	return err == nil
 }
@@ -258,7 +260,7 @@ func (n *session) schedule() {
 	if interval <= 0 || interval > maxSocketPing {
 		interval = maxSocketPing
 	}
-	next := server.jitter(interval*4/5, interval)
+	next := onGrid(time.Now(), server.jitter(interval*4/5, interval))
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.caller != nil && !n.caller.Expires.IsZero() {

@@ -33,7 +33,7 @@ func testWebSocket(t *testing.T, url string) {
 	defer cancel()
 	options := &websocket.DialOptions{Subprotocols: []string{"lastseen.v1"}}
 	connect := strings.Replace(url, "http", "ws", 1) + "/connect"
-	socket, response, err := websocket.Dial(ctx, connect, options) //nolint:bodyclose // never needed, by its documentation
+	socket, response, err := websocket.Dial(ctx, connect, options) //nolint:bodyclose // not needed
 	require.NoError(t, err)
 	defer func() { _ = socket.CloseNow() }()
 	require.Equal(t, "lastseen.v1", response.Header.Get("Sec-WebSocket-Protocol"))

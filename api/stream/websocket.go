@@ -167,6 +167,21 @@ func IsSlow(err error) bool {
 	return ok && timeout.Timeout()
 }
 
+// PingText sends a ping and a short text in one write.
+func (s *Socket) PingText(text string) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.mu.Lock()
+	closing := s.closing
+	s.mu.Unlock()
+	if closing {
+		return websocket.ErrCloseSent
+	}
+	_ = s.metered.SetWriteDeadline(time.Now().Add(WriteTimeout))
+	_, err := s.metered.Write(append([]byte{0x89, 0, 0x81, byte(len(text))}, text...))
+	return err
+}
+
 // Ping sends a ping. The peer's pong is heard by the handler.
 func (s *Socket) Ping() error {
 	return s.conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(WriteTimeout))

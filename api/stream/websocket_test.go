@@ -135,7 +135,8 @@ func TestSocketFaults(t *testing.T) {
 			FaultBinary,
 		},
 		"large": {
-			limits(), func(c *websocket.Conn) error { return c.WriteMessage(websocket.TextMessage, make([]byte, 4001)) },
+			limits(),
+			func(c *websocket.Conn) error { return c.WriteMessage(websocket.TextMessage, make([]byte, 4001)) },
 			FaultLarge,
 		},
 		"flood": {

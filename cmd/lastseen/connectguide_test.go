@@ -65,7 +65,7 @@ func dialFrames(t *testing.T, s *service) *frames {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	url := strings.Replace(s.url, "http", "ws", 1) + "/v1/namespaces/chat/connect"
-	socket, _, err := websocket.Dial(ctx, url, nil) //nolint:bodyclose // never needed, by its documentation
+	socket, _, err := websocket.Dial(ctx, url, nil) //nolint:bodyclose // not needed
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = socket.CloseNow() })
 	return &frames{ctx, socket}

@@ -223,7 +223,7 @@ func (r *runtimeConfig) startJobs(ctx context.Context, hangups <-chan os.Signal)
 }
 
 // drain lets load balancers and clients move to other servers, while requests are still served. WebSockets can have
-// more time than requests; without any, drain does not wait for them. It returns an error if the server fails meanwhile.
+// more time than requests; without any, drain does not wait for them. It returns an error if the server fails.
 func drain(running *runtimeConfig, after func(time.Duration) <-chan time.Time, failed <-chan error) error {
 	c, shared := running.config(), running.shared
 	wait := c.DrainTime()
@@ -248,12 +248,14 @@ func serveConnections(server *http.Server, listener net.Listener, c *certificate
 	return server.ServeTLS(listener, "", "")
 }
 
-// shutdown writes the leaves that wait for their time, accepts no new requests and waits for those in progress, all
-// that up to shutdownTimeout.
+// shutdown accepts no new requests and waits for those in progress, and meanwhile writes the leaves that wait for their
+// time: both up to shutdownTimeout.
 func shutdown(server *http.Server, registry *connections.Registry, logger *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
-	registry.Stop(ctx)
+	var leaves sync.WaitGroup
+	leaves.Go(func() { registry.Stop(ctx) })
+	defer leaves.Wait()
 	err := server.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		logger.Warn("some requests took too long and were cut off")

@@ -18,8 +18,15 @@ import (
 
 func TestMaxWebSockets(t *testing.T) {
 	for _, c := range []struct{ setting, connections, want int }{
-		{0, 65_536, 63_488}, {0, 18_750, 18_165}, {0, 2048, 1984}, {0, 128, 64}, {0, 20, 10}, {0, 1, 1},
-		{7, 100, 7}, {100, 100, 100}, {101, 100, 100},
+		{0, 65_536, 63_488},
+		{0, 18_750, 18_165},
+		{0, 2048, 1984},
+		{0, 128, 64},
+		{0, 20, 10},
+		{0, 1, 1},
+		{7, 100, 7},
+		{100, 100, 100},
+		{101, 100, 100},
 	} {
 		require.Equal(t, c.want, maxWebSockets(c.setting, c.connections), "%+v", c)
 	}

@@ -6,8 +6,8 @@
 // taken yet costs no more than the list of its users, however slow it is. Between two batches nothing is missed: where
 // that cannot be told, the watcher gets a reset.
 //
-// A transport has a goroutine for each watcher, which waits in Next, or serves many watchers with few goroutines by Take.
-// It can change which users a watcher watches.
+// A transport has a goroutine for each watcher, which waits in Next, or serves many watchers with few goroutines by
+// Take. It can change which users a watcher watches.
 package feed
 
 import (

@@ -140,7 +140,7 @@ func (m *changesModel) fault(t *rapid.T) {
 	} else {
 		require.NoError(t, read.Err)
 		m.newFeed()
-		m.watermark = m.sweepTo(t, now(t, m)+playAhead)
+		m.sweepAll(t)
 	}
 	if m.devices != nil {
 		names = append(names, "first")

@@ -184,8 +184,17 @@ func (m *changesModel) record(t *rapid.T) {
 	m.renewed = m.passed
 	if !m.recorded {
 		m.newFeed()
-		m.watermark = m.sweepTo(t, now(t, m)+playAhead)
+		m.sweepAll(t)
 	}
+}
+
+// sweepAll gives all shards one watermark: that of the shards which still have the feed before, if it is near.
+func (m *changesModel) sweepAll(t *rapid.T) {
+	to := now(t, m) + playAhead
+	if m.watermark > to && m.watermark <= to+maxPlayed {
+		to = m.watermark
+	}
+	m.watermark = m.sweepTo(t, to)
 }
 
 // sweepTo sweeps until no more users decay and returns the watermark.
