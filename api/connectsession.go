@@ -244,7 +244,11 @@ func (n *session) beat() bool {
 	} else {
 		err = n.socket.PingText(idleTick) // pings are not visible to scripts
 	}
-	if err != nil && stream.IsSlow(err) {
+	switch {
+	case err == nil && !watches:
+		n.metrics.frameSent()
+	case err != nil && stream.IsSlow(err):
+		n.metrics.slowReader()
 		n.close(newError(codeTimedOut, "The client received nothing for too long."))
 	}
 	return err == nil
