@@ -20,16 +20,25 @@ func (n *session) check() bool {
 	if err == nil {
 		err = n.permit(current)
 	}
-	if err != nil {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.caller != caller: // the client has sent another token meanwhile
+	case err != nil:
 		go n.close(err) // it can take a moment
 		return false
-	}
-	n.mu.Lock()
-	if n.caller == caller { // the client has not sent another token meanwhile
+	default:
 		n.caller = current
 	}
-	n.mu.Unlock()
 	return true
+}
+
+// checkReload checks the caller again if there was a reload since it was authenticated for a server: the check that
+// follows a reload may have come too early.
+func (n *session) checkReload(s *server) {
+	if n.newest.Load() != s {
+		n.check()
+	}
 }
 
 // authenticate returns the caller again. A key that was removed is forbidden rather than unknown: the client must not

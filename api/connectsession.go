@@ -40,6 +40,7 @@ type session struct {
 
 	mu          sync.Mutex
 	timer       *time.Timer
+	received    bool // the frame hello, which is being handled or was
 	greeted     bool
 	caller      *auth.Caller
 	credentials []string // as an Authorization header; none for an anonymous caller
@@ -212,15 +213,27 @@ func (n *session) sendWithin(text []byte, within time.Duration) error {
 func (n *session) wake() {
 	defer func() { n.recovered(recover()) }()
 	n.mu.Lock()
-	greeted := n.greeted
+	received, greeted := n.received, n.greeted
 	n.mu.Unlock()
 	switch {
 	case n.ctx.Err() != nil:
+	case received && !greeted:
+		n.cancel()
+		n.fail(newError(codeOverloaded, "The server could not handle the frame hello in time."), "")
 	case !greeted:
 		n.fail(newError(codeTimedOut, "The frame hello did not come in time."), "")
 	case n.check() && n.beat():
 		n.schedule()
 	}
+}
+
+// receive notes that the frame hello has come. Handling it can wait for the store, with many others after a restart: the
+// client is not late then.
+func (n *session) receive() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.received = true
+	n.timer.Reset(welcomeTimeout)
 }
 
 // beat sends a ping, unless the client did not answer those before.
