@@ -33,13 +33,13 @@ type session struct {
 	ctx    context.Context //nolint:containedctx // it is the session, for calls to the store
 	cancel func()
 
-	asked  atomic.Bool // to connect to another server
-	heard  atomic.Bool // since the last ping
-	memory bodyHold    // of the message that is read; used by the reader alone
+	asked      atomic.Bool // to connect to another server
+	heard      atomic.Bool // since the last ping
+	unanswered int         // pings; used by the timer alone
+	memory     bodyHold    // of the message that is read; used by the reader alone
 
 	mu          sync.Mutex
 	timer       *time.Timer
-	unanswered  int  // pings
 	received    bool // the frame hello, which is being handled or was
 	greeted     bool
 	caller      *auth.Caller
@@ -101,11 +101,11 @@ func (n *session) end(how stream.Ending) {
 	n.timer.Stop()
 	device, said := n.device, n.said
 	n.mu.Unlock()
+	if device != nil {
+		device.End(endingOf(how, said)) // before EndWebSockets can return: the registry is stopped then
+	}
 	n.sockets.remove(n)
 	n.ticket.close()
-	if device != nil {
-		device.End(endingOf(how, said))
-	}
 	code := n.socket.Code()
 	n.metrics.socketClosed(code)
 	server := n.newest.Load()
@@ -238,28 +238,28 @@ func (n *session) receive() {
 
 // beat sends a ping, unless the client did not answer those before.
 func (n *session) beat() bool {
-	n.mu.Lock() // a new token can start the timer while a client that is slow holds an earlier call up
 	n.unanswered++
 	if n.heard.Swap(false) {
 		n.unanswered = 0
 	}
-	unanswered, watches := n.unanswered, n.following != nil
-	n.mu.Unlock()
-	if unanswered >= maxUnanswered {
+	if n.unanswered >= maxUnanswered {
 		n.say(silent)
 		n.close(newError(codeTimedOut, "The client does not answer pings."))
 		return false
 	}
+	n.mu.Lock()
+	watches := n.following != nil
+	n.mu.Unlock()
 	var err error
 	if watches {
 		err = n.socket.Ping()
 	} else {
 		err = n.socket.PingText(idleTick) // pings are not visible to scripts
-		if err == nil {
-			n.metrics.frameSent()
-		}
 	}
-	if err != nil && stream.IsSlow(err) {
+	switch {
+	case err == nil && !watches:
+		n.metrics.frameSent()
+	case err != nil && stream.IsSlow(err):
 		n.metrics.slowReader()
 		n.close(newError(codeTimedOut, "The client received nothing for too long."))
 	}

@@ -35,7 +35,7 @@ type Devices interface {
 type DeviceSighting struct {
 	User string
 	ID   string // of the record
-	Kind lastseen.DeviceKind
+	Kind lastseen.DeviceKind // "" leaves what is stored as it is; a record made without one is lastseen.Other
 	At   lastseen.Instant
 	Gone bool             // a goodbye
 	Idle lastseen.Instant // since when the person does not use the device; 0 while they do

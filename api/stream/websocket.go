@@ -167,7 +167,8 @@ func IsSlow(err error) bool {
 	return ok && timeout.Timeout()
 }
 
-// PingText sends a ping and a short text in one write.
+// PingText sends a ping and a text of at most 125 bytes in one write. It does not go through package websocket, whose
+// control frames and short texts are single writes, too, so that frames do not mix.
 func (s *Socket) PingText(text string) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
