@@ -7,13 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/golang-jwt/jwt/v5"
 	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/api/auth"
-	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/store"
 )
 
