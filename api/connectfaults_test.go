@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,7 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/stream"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/connections"
 )
 
 // TestConnectFrameErrors: errors of frames after hello.
@@ -230,4 +233,25 @@ func TestConnectStoreAway(t *testing.T) {
 	open.asks(`{"activity":{"idle":true}}`, frameOK)
 	s.away.Store(false)
 	open.asks(`{"leave":{}}`, frameOK)
+}
+
+// TestConnectFailsWithoutWaiting: the end of a session does not wait for a client that receives nothing.
+func TestConnectFailsWithoutWaiting(t *testing.T) {
+	w := newSocketServer(t)
+	w.hello(`{"user":"alice"}`)
+	n := w.config.Shared.sockets.all()[0]
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	sending.Go(func() { n.send(make([]byte, 64<<20)) })
+	time.Sleep(100 * time.Millisecond) // until the buffers of the connection are full
+	ended := make(chan struct{})
+	go func() {
+		n.ended(connections.Closed)
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(stream.WriteTimeout / 2):
+		t.Error("it waits")
+	}
 }

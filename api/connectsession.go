@@ -170,7 +170,9 @@ func (n *session) close(err error) {
 // fail sends an error as a problem, and ends the session: a close frame has no room for details.
 func (n *session) fail(err error, id string) {
 	n.say(byServer)
+	late := time.AfterFunc(closeWait, func() { n.close(err) }) // another frame may be on its way to a slow client
 	_ = n.sendWithin(n.problem(classify(err), id), closeWait)
+	late.Stop()
 	n.close(err)
 }
 
