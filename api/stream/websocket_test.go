@@ -67,7 +67,7 @@ type served struct {
 func serve(t *testing.T, limits SocketLimits) *served {
 	t.Helper()
 	s := &served{recorder: &recorder{room: 1 << 20}, ending: make(chan Ending, 1)}
-	upgrader := NewSocketUpgrader()
+	upgrader, upgraded := NewSocketUpgrader(), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !IsUpgrade(r) || !IsSupportedVersion(r) || CheckUpgrade(r) != nil {
 			http.Error(w, "no upgrade", http.StatusBadRequest)
@@ -79,6 +79,7 @@ func serve(t *testing.T, limits SocketLimits) *served {
 			return
 		}
 		s.socket = socket
+		close(upgraded)
 		go func() { s.ending <- socket.Serve(s) }()
 	}))
 	t.Cleanup(server.Close)
@@ -87,6 +88,7 @@ func serve(t *testing.T, limits SocketLimits) *served {
 	require.NoError(t, response.Body.Close())
 	t.Cleanup(func() { _ = client.Close() })
 	s.client = client
+	<-upgraded
 	return s
 }
 
