@@ -10,6 +10,7 @@ import (
 // check checks the caller again, with the keys and tokens that are valid now, and closes it if it is not any
 // longer.
 func (n *session) check() bool {
+	defer func() { n.recovered(recover()) }()
 	n.mu.Lock()
 	greeted, caller, credentials := n.greeted, n.caller, n.credentials
 	n.mu.Unlock()

@@ -197,6 +197,7 @@ func withID(b []byte, id string) []byte {
 
 // ended is called by the registry when it ends the connection of the user.
 func (n *session) ended(reason connections.Reason) {
+	defer func() { n.recovered(recover()) }()
 	if reason == connections.Closed {
 		n.fail(newError(codeConnectionClosed,
 			"The user was deleted, or an operator closed the user's connections."), "")

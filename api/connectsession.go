@@ -292,6 +292,7 @@ const minWake = 50 * time.Millisecond
 
 // bye asks the client to connect to another server. What follows is no goodbye of the user.
 func (n *session) bye() {
+	defer func() { n.recovered(recover()) }()
 	if n.asked.Swap(true) {
 		return
 	}

@@ -176,6 +176,7 @@ func TestConnectIsCharged(t *testing.T) {
 		s.asks(`{"watch":{"add":["bob"]}}`, frameChanges)
 	}
 	require.Contains(t, s.refuses(codeRateLimited, `{"watch":{"add":["bob"]}}`), "Rate limit")
+	s.refuses(codeRateLimited, `{"watch":{"everyone":true}}`)
 	two := w.dialSocket("chat", bearer(token("alice")))
 	two.send(`{"hello":{}}`)
 	two.fails(codeRateLimited)

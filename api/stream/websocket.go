@@ -174,11 +174,13 @@ func (s *Socket) PingText(text string) error {
 	defer s.writing.Unlock()
 	s.mu.Lock()
 	closing := s.closing
+	if !closing { // else the shorter deadline of Close counts
+		_ = s.metered.SetWriteDeadline(time.Now().Add(WriteTimeout))
+	}
 	s.mu.Unlock()
 	if closing {
 		return websocket.ErrCloseSent
 	}
-	_ = s.metered.SetWriteDeadline(time.Now().Add(WriteTimeout))
 	_, err := s.metered.Write(append([]byte{0x89, 0, 0x81, byte(len(text))}, text...))
 	return err
 }
