@@ -229,8 +229,8 @@ func (n *session) wake() {
 	}
 }
 
-// receive notes that the frame hello has come. Handling it can wait for the store, with many others after a restart: the
-// client is not late then.
+// receive notes that the frame hello has come. Handling it can wait for the store, with many others after a restart:
+// the client is not late then.
 func (n *session) receive() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -215,8 +215,8 @@ func TestConnectWatchesAreCounted(t *testing.T) {
 	require.Eventually(t, func() bool { return counts() == 0 }, eventually, tick)
 }
 
-// TestConnectCountsWatchesOfCaller: users are counted to the same caller at the end as at the start, although a reload can
-// change who the caller is.
+// TestConnectCountsWatchesOfCaller: users are counted to the same caller at the end as at the start, although a reload
+// can change the caller of a session.
 func TestConnectCountsWatchesOfCaller(t *testing.T) {
 	authenticator, headers := callers(t)
 	w := newSocketServer(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -225,6 +226,35 @@ func TestBatchOfOneUser(t *testing.T) {
 	require.Less(t, sizeOf(t, s), int64(writes*lastseen.MaxDevices*100))
 	n, _ := s.index.namespaces.Get("chat")
 	require.Equal(t, 1, n.users.len())
+}
+
+// TestManyLeaves: many users who leave in a namespace with devices do so in several writes, so that reads do not wait
+// for all of them.
+func TestManyLeaves(t *testing.T) {
+	var flushes atomic.Int64
+	s := open(t, Options{Path: newPath(t), Sync: 0, ObserveFlush: func(time.Duration) { flushes.Add(1) }})
+	leaves := make([]store.Sighting, 2*maxDeviceWrite+2)
+	for i := range leaves {
+		leaves[i] = store.Sighting{User: fmt.Sprint("user-", i), At: base}
+	}
+	leaves[0] = store.Sighting{User: leaves[len(leaves)-1].User, At: base - 1}
+	leave := func(parts int) {
+		t.Helper()
+		before := flushes.Load()
+		states, err := s.Leave(context.Background(), "chat", leaves)
+		require.NoError(t, err)
+		require.Len(t, states, len(leaves))
+		for i, state := range states {
+			require.Equal(t, lastseen.State{At: leaves[1].At, Left: true}, state, i)
+		}
+		require.EqualValues(t, parts, flushes.Load()-before)
+	}
+	leave(1)
+	recordDevices(t, s, onDevice("alice", "phone", base))
+	for i := range leaves {
+		leaves[i].At += 2
+	}
+	leave(3)
 }
 
 // TestDevicesOfLargeNamespace: once it is empty, its memory is free.

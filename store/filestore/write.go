@@ -142,6 +142,9 @@ const gapSample = 16
 
 // Leave implements [store.Store].
 func (s *Store) Leave(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
+	if len(batch) > maxDeviceWrite && s.hasDevices(namespace) {
+		return s.leaveInParts(ctx, namespace, batch)
+	}
 	a, err := s.record(ctx, &assertions{namespace: namespace, batch: batch, leaves: true})
 	if err != nil {
 		return nil, err

@@ -17,4 +17,7 @@ local delete = math.min(math.max(old, many), max_delete)
 if delete > 0 then
   redis.call('ZREMRANGEBYRANK', KEYS[1], 0, delete - 1)
 end
+-- The last ones are not kept for longer either: they can name users who were forgotten. A user of Redis who may not set
+-- this can ask all the same.
+redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
 return 1

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -61,6 +62,9 @@ func TestKeyOfClosings(t *testing.T) {
 	require.Len(t, entries, 1)
 	require.Equal(t, fmt.Sprintf("%.0f 0 chat alice b", entries[0].Score), entries[0].Member)
 	require.Equal(t, []string{"alice b"}, c.read())
+	ttl := client.PTTL(ctx, closingsKey).Val()
+	require.Greater(t, ttl, store.ClosingsKept-time.Minute, "also the last ones are deleted: they can name users")
+	require.LessOrEqual(t, ttl, store.ClosingsKept)
 }
 
 // TestLostClosings: Redis loses all of them, or the last ones, also the one that a reader saw last. What comes then is
