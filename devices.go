@@ -33,10 +33,10 @@ const (
 // DeviceKinds returns all kinds.
 func DeviceKinds() []DeviceKind { return []DeviceKind{Web, Mobile, Desktop, Service, Other} }
 
-// ParseDeviceKind returns the kind with this name; Other for an empty one.
+// ParseDeviceKind returns the kind with this name; "" for an empty one, which leaves the kind of a record as it is.
 func ParseDeviceKind(s string) (DeviceKind, error) {
-	kind := cmp.Or(DeviceKind(s), Other)
-	if !slices.Contains(DeviceKinds(), kind) {
+	kind := DeviceKind(s)
+	if kind != "" && !slices.Contains(DeviceKinds(), kind) {
 		return "", fmt.Errorf("the kind of device %s is unknown: use web, mobile, desktop, service or other", quote(s))
 	}
 	return kind, nil
@@ -67,7 +67,8 @@ func DeviceWindow(t Thresholds, pingInterval time.Duration) time.Duration {
 
 // DeviceRecord is what is kept of one device of a user, or of one connection.
 type DeviceRecord struct {
-	ID   string // of the record: that of the device, or of a connection of the device
+	ID string // of the record: that of the device, or of a connection of the device
+	// Kind is what the newest assertion that named one said; Other if none did. In an assertion it may be empty.
 	Kind DeviceKind
 	// Since is when the record was first heard, and At the newest time that it asserted, by a ping or a goodbye. A
 	// record that was deleted and is heard again has a later Since.
@@ -138,9 +139,11 @@ func (d Devices) merge(r DeviceRecord) []DeviceRecord {
 	records := slices.Clone(d.Records)
 	i := slices.IndexFunc(records, func(old DeviceRecord) bool { return old.ID == r.ID })
 	if i < 0 {
+		r.Kind = cmp.Or(r.Kind, Other)
 		return append(records, r)
 	}
 	old := &records[i]
+	r.Kind = cmp.Or(r.Kind, old.Kind)
 	since, idle := min(old.Since, r.Since), min(old.IdleSince, r.IdleSince)
 	if r.compare(*old) >= 0 {
 		*old = r

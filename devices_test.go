@@ -296,6 +296,28 @@ func TestCheckDevice(t *testing.T) {
 	}
 }
 
+// TestDeviceWithoutKind: an assertion that names none keeps the kind.
+func TestDeviceWithoutKind(t *testing.T) {
+	var s State
+	var d Devices
+	for _, test := range []struct {
+		at         Instant
+		kind, want DeviceKind
+		gone       bool
+	}{
+		{at: base, kind: "", want: Other},
+		{at: base + 1, kind: Web, want: Web},
+		{at: base + 2, kind: "", want: Web},
+		{at: base + 1, kind: Mobile, want: Web},
+		{at: base + 3, kind: "", gone: true, want: Web},
+		{at: base + 4, kind: Mobile, want: Mobile},
+	} {
+		r := DeviceRecord{ID: "tab", Kind: test.kind, Since: test.at, At: test.at, Gone: test.gone}
+		s, d = d.Assert(s, time.Minute, r)
+		require.Equal(t, test.want, d.Records[0].Kind)
+	}
+}
+
 func TestParseDeviceKind(t *testing.T) {
 	for _, kind := range DeviceKinds() {
 		got, err := ParseDeviceKind(string(kind))
@@ -304,7 +326,7 @@ func TestParseDeviceKind(t *testing.T) {
 	}
 	got, err := ParseDeviceKind("")
 	require.NoError(t, err)
-	require.Equal(t, Other, got)
+	require.Empty(t, got)
 	_, err = ParseDeviceKind("Web")
 	require.ErrorContains(t, err, `"Web"`)
 }

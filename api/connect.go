@@ -34,7 +34,8 @@ type WebSocketLimits struct {
 const (
 	maxHello        = 16 << 10 // bytes
 	helloTimeout    = 5 * time.Second
-	maxFrame        = 64 << 10 // bytes of later frames
+	welcomeTimeout  = 30 * time.Second // for handling the frame hello
+	maxFrame        = 64 << 10         // bytes of later frames
 	messageTime     = 10 * time.Second
 	framesPerSecond = 20
 	frameBurst      = 40

@@ -83,6 +83,11 @@ func (f *following) changeUsers(s *server, q watchQuery, frame watchFrame) (feed
 	ends := f.everyone && frame.Everyone != nil && !q.Everyone
 	switch {
 	case q.Everyone, q.feed && (f.watcher == nil || ends):
+		if q.After != nil || q.Everyone { // no user is charged, but it can be a call to the store
+			if err := f.charge(s, 1); err != nil {
+				return feed.Batch{}, err
+			}
+		}
 		return f.replace(s, q)
 	case ends:
 		f.stopWatching()

@@ -29,6 +29,7 @@ func (n *session) Message(text []byte) {
 	case !n.greeted && f.name != frameHello: // which only this method sets
 		n.fail(newError(codeUnknownFrame, "The first frame is not hello."), f.id)
 	case !n.greeted:
+		n.receive()
 		if err := n.hello(f); err != nil {
 			n.fail(err, f.id)
 		}
@@ -145,6 +146,7 @@ func (n *session) handleToken(f clientFrame) error {
 	n.mu.Lock()
 	n.caller, n.credentials = caller, credentials
 	n.mu.Unlock()
+	n.checkReload(server)
 	n.schedule()
 	if expires := n.expiresIn(); expires != nil {
 		n.send(withID(strconv.AppendInt([]byte(`{"ok":{"expires_in_ms":`), *expires, 10), f.id))
@@ -195,6 +197,7 @@ func withID(b []byte, id string) []byte {
 
 // ended is called by the registry when it ends the connection of the user.
 func (n *session) ended(reason connections.Reason) {
+	defer func() { n.recovered(recover()) }()
 	if reason == connections.Closed {
 		n.fail(newError(codeConnectionClosed,
 			"The user was deleted, or an operator closed the user's connections."), "")

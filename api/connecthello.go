@@ -48,6 +48,7 @@ func (n *session) hello(f clientFrame) error {
 		}
 		return err
 	}
+	n.checkReload(server)
 	return nil
 }
 

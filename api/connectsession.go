@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -41,6 +40,7 @@ type session struct {
 
 	mu          sync.Mutex
 	timer       *time.Timer
+	received    bool // the frame hello, which is being handled or was
 	greeted     bool
 	caller      *auth.Caller
 	credentials []string // as an Authorization header; none for an anonymous caller
@@ -101,11 +101,11 @@ func (n *session) end(how stream.Ending) {
 	n.timer.Stop()
 	device, said := n.device, n.said
 	n.mu.Unlock()
+	if device != nil {
+		device.End(endingOf(how, said)) // before EndWebSockets can return: the registry is stopped then
+	}
 	n.sockets.remove(n)
 	n.ticket.close()
-	if device != nil {
-		device.End(endingOf(how, said))
-	}
 	code := n.socket.Code()
 	n.metrics.socketClosed(code)
 	server := n.newest.Load()
@@ -213,15 +213,27 @@ func (n *session) sendWithin(text []byte, within time.Duration) error {
 func (n *session) wake() {
 	defer func() { n.recovered(recover()) }()
 	n.mu.Lock()
-	greeted := n.greeted
+	received, greeted := n.received, n.greeted
 	n.mu.Unlock()
 	switch {
 	case n.ctx.Err() != nil:
+	case received && !greeted:
+		n.cancel()
+		n.fail(newError(codeOverloaded, "The server could not handle the frame hello in time."), "")
 	case !greeted:
 		n.fail(newError(codeTimedOut, "The frame hello did not come in time."), "")
 	case n.check() && n.beat():
 		n.schedule()
 	}
+}
+
+// receive notes that the frame hello has come. Handling it can wait for the store, with many others after a restart:
+// the client is not late then.
+func (n *session) receive() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.received = true
+	n.timer.Reset(welcomeTimeout)
 }
 
 // beat sends a ping, unless the client did not answer those before.
@@ -238,12 +250,18 @@ func (n *session) beat() bool {
 	n.mu.Lock()
 	watches := n.following != nil
 	n.mu.Unlock()
-	err := n.socket.Ping()
-	if err != nil && stream.IsSlow(err) {
-		n.close(newError(codeTimedOut, "The client received nothing for too long."))
+	var err error
+	if watches {
+		err = n.socket.Ping()
+	} else {
+		err = n.socket.PingText(idleTick) // pings are not visible to scripts
 	}
-	if err == nil && !watches {
-		return n.send([]byte(idleTick)) // pings are not visible to scripts
+	switch {
+	case err == nil && !watches:
+		n.metrics.frameSent()
+	case err != nil && stream.IsSlow(err):
+		n.metrics.slowReader()
+		n.close(newError(codeTimedOut, "The client received nothing for too long."))
 	}
 	return err == nil
 }
@@ -258,7 +276,7 @@ func (n *session) schedule() {
 	if interval <= 0 || interval > maxSocketPing {
 		interval = maxSocketPing
 	}
-	next := server.jitter(interval*4/5, interval)
+	next := onGrid(time.Now(), server.jitter(interval*4/5, interval))
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.caller != nil && !n.caller.Expires.IsZero() {
@@ -274,6 +292,7 @@ const minWake = 50 * time.Millisecond
 
 // bye asks the client to connect to another server. What follows is no goodbye of the user.
 func (n *session) bye() {
+	defer func() { n.recovered(recover()) }()
 	if n.asked.Swap(true) {
 		return
 	}
@@ -283,81 +302,3 @@ func (n *session) bye() {
 }
 
 const maxByePause = time.Second
-
-// check checks the caller again, with the keys and tokens that are valid now, and closes it if it is not any
-// longer.
-func (n *session) check() bool {
-	n.mu.Lock()
-	greeted, caller, credentials := n.greeted, n.caller, n.credentials
-	n.mu.Unlock()
-	if !greeted {
-		return true
-	}
-	current, err := n.authenticate(n.ctx, caller, credentials)
-	if err == nil {
-		err = n.permit(current)
-	}
-	if err != nil {
-		go n.close(err) // it can take a moment
-		return false
-	}
-	n.mu.Lock()
-	if n.caller == caller { // the client has not sent another token meanwhile
-		n.caller = current
-	}
-	n.mu.Unlock()
-	return true
-}
-
-// authenticate returns the caller again. A key that was removed is forbidden rather than unknown: the client must not
-// try again. If the keys of the token's issuer are not available, the token stays valid until it expires.
-func (n *session) authenticate(
-	ctx context.Context, before *auth.Caller, credentials []string,
-) (*auth.Caller, error) {
-	server := n.newest.Load()
-	current, err := n.authenticator.Load().Authenticate(ctx, credentials)
-	switch {
-	case errors.Is(err, auth.ErrKeysUnavailable) && before != nil && server.Now().Before(before.Expires):
-		return before, nil
-	case errors.Is(err, auth.ErrUnauthenticated) && before != nil && before.Kind == auth.ByKey:
-		e := newError(codeForbidden, "The API key is not valid any longer.")
-		e.cause = err
-		return nil, e
-	case err != nil:
-		return nil, errInvalidCredentials(err)
-	case !sameCaller(before, current):
-		return nil, newError(codeForbidden, "The credentials belong to another caller now.")
-	}
-	return current, nil
-}
-
-// sameCaller reports whether two callers are the same key or user.
-func sameCaller(a, b *auth.Caller) bool {
-	if a == nil || b == nil {
-		return true // the server was open, or is: what the caller can do decides
-	}
-	return a.Kind == b.Kind && a.Name == b.Name && a.Issuer == b.Issuer
-}
-
-// permit returns an error unless a caller can do what the session does.
-func (n *session) permit(caller *auth.Caller) error {
-	n.mu.Lock()
-	user, watches := n.user, n.following != nil
-	n.mu.Unlock()
-	return n.newest.Load().permitSession(n.namespace, user, watches, caller)
-}
-
-// permitSession returns an error unless a caller can hold a connection of a user, or for none, and watch.
-func (s *server) permitSession(namespace, user string, watches bool, caller *auth.Caller) error {
-	if user != "" {
-		if err := pingSelf.check(namespace, user, caller); err != nil {
-			return err
-		}
-	}
-	if watches || user == "" {
-		if err := read.check(namespace, user, caller); err != nil {
-			return err
-		}
-	}
-	return s.checkServed(namespace)
-}

@@ -1,11 +1,9 @@
 package api
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,7 +11,6 @@ import (
 	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/store"
@@ -179,6 +176,7 @@ func TestConnectIsCharged(t *testing.T) {
 		s.asks(`{"watch":{"add":["bob"]}}`, frameChanges)
 	}
 	require.Contains(t, s.refuses(codeRateLimited, `{"watch":{"add":["bob"]}}`), "Rate limit")
+	s.refuses(codeRateLimited, `{"watch":{"everyone":true}}`)
 	two := w.dialSocket("chat", bearer(token("alice")))
 	two.send(`{"hello":{}}`)
 	two.fails(codeRateLimited)
@@ -217,6 +215,25 @@ func TestConnectWatchesAreCounted(t *testing.T) {
 	require.Eventually(t, func() bool { return counts() == 0 }, eventually, tick)
 }
 
+// TestConnectCountsWatchesOfCaller: users are counted to the same caller at the end as at the start, although a reload
+// can change the caller of a session.
+func TestConnectCountsWatchesOfCaller(t *testing.T) {
+	authenticator, headers := callers(t)
+	w := newSocketServer(t)
+	s, _ := w.hello(`{"watch":{"users":["bob"]}}`, "Authorization: "+headers["alice"])
+	w.reload(func(c *Config) { c.Auth = authenticator })
+	n := w.config.Shared.sockets.all()[0]
+	require.Eventually(t, func() bool { return n.currentCaller() != nil }, eventually, tick)
+	s.asks(`{"watch":{"add":["carol"]}}`, frameChanges)
+	require.NoError(t, s.conn.Close())
+	require.Eventually(t, func() bool { return w.config.Shared.WebSockets() == 0 }, eventually, tick)
+	select {
+	case <-n.following.done:
+	case <-time.After(eventually):
+	}
+	require.Empty(t, w.config.Shared.watched.counts)
+}
+
 // TestConnectForgotten: deleting a user closes the user's connections.
 func TestConnectForgotten(t *testing.T) {
 	w := newSocketServer(t)
@@ -227,182 +244,4 @@ func TestConnectForgotten(t *testing.T) {
 	require.Equal(t, "grey", w.get("/chat/users/alice")["status"])
 	require.Nil(t, w.get("/chat/users/alice")["last_seen"])
 	other.asks(`{"activity":{"idle":true}}`, frameOK)
-}
-
-// TestConnectFrameErrors: errors of frames after hello.
-func TestConnectFrameErrors(t *testing.T) {
-	w := newSocketServer(t)
-	s, _ := w.hello(`{"user":"alice"}`)
-	s.refuses(codeUnknownFrame, `{"typing":{}}`)
-	s.refuses(codeUnknownFrame, `{"hello":{}}`)
-	s.refuses(codeInvalidParameter, `{"activity":{}}`)
-	s.refuses(codeInvalidJSON, `{"activity":{"idle":"yes"}}`)
-	s.refuses(codeInvalidJSON, `{"activity":true}`)
-	s.refuses(codeUnknownField, `{"leave":{"at":1}}`)
-	watcher, _ := w.hello(`{}`)
-	watcher.refuses(codeInvalidParameter, `{"activity":{"idle":true}}`)
-	watcher.refuses(codeInvalidParameter, `{"leave":{}}`)
-	s.asks(`{"activity":{"idle":false}}`, frameOK)
-}
-
-// TestConnectBadFrames: frames that end the connection. The close code and the problem say why.
-func TestConnectBadFrames(t *testing.T) {
-	w := newSocketServer(t)
-	for text, want := range map[string]code{
-		``: codeInvalidJSON, `{`: codeInvalidJSON, `[]`: codeInvalidJSON, `{}`: codeInvalidJSON,
-		`null`:     codeInvalidJSON,
-		`{"id":1}`: codeInvalidJSON, `{"hello":{},"watch":{}}`: codeInvalidJSON, `{"hello":{}} {}`: codeInvalidJSON,
-		`{"hello":{},"hello":{}}`: codeInvalidJSON, `{"hello":{},"id":{}}`: codeInvalidJSON,
-		`{"hello":{},"id":"` + strings.Repeat("x", maxFrameID) + `"}`: codeInvalidJSON,
-		`{"hello":{"user":"a","user":"b"}}`:                           codeInvalidJSON,
-		`{"hello":{"user":"\ud800"}}`:                                 codeInvalidJSON,
-		"{\"hello\":{\"user\":\"\xff\"}}":                             codeInvalidJSON,
-		`{"hello":1}`:                                                 codeInvalidJSON,
-		`{"hello":{"user":1}}`:                                        codeInvalidJSON,
-		`{"watch":{}}`:                                                codeUnknownFrame,
-		`{"Hello":{}}`:                                                codeUnknownFrame,
-		`{"hello":{"User":"alice"}}`:                                  codeUnknownField,
-		`{"hello":{"user":""}}`:                                       codeInvalidUser,
-		`{"hello":{"user":"alice","grace_ms":60001}}`:                 codeInvalidDuration,
-		`{"hello":{"user":"alice","grace_ms":-1}}`:                    codeInvalidDuration,
-		`{"hello":{"user":"alice","device":{"id":"\u0000"}}}`:         codeInvalidDevice,
-		`{"hello":{"user":"alice","device":{"kind":"fridge"}}}`:       codeInvalidDevice,
-		`{"hello":{"device":{"id":"a"}}}`:                             codeInvalidParameter,
-		`{"hello":{"cursor":"x"}}`:                                    codeInvalidParameter,
-		`{"hello":{"watch":{"users":["a"],"everyone":true}}}`:         codeInvalidParameter,
-		`{"hello":{"watch":{"users":[""]}}}`:                          codeInvalidUser,
-		strings.Repeat("[", maxHello):                                 codeInvalidJSON,
-		`{"hello":{"token":"` + strings.Repeat("x", maxHello) + `"}}`: codeBodyTooLarge,
-	} {
-		s := w.dialSocket("chat")
-		s.send(text)
-		detail := s.fails(want)
-		require.Less(t, len(detail), 400, "%.60s", text)
-	}
-}
-
-// TestFrameSchemas: the schemas refuse what the server refuses.
-func TestFrameSchemas(t *testing.T) {
-	for _, frame := range []string{
-		`{"hello":{"user":""}}`, `{"hello":{"users":[]}}`, `{"hello":{"grace_ms":60001}}`, `{"hello":{},"id":{}}`,
-		`{"hello":{"device":{"kind":"fridge"}}}`, `{"activity":{}}`, `{"token":{}}`, `{"leave":{"at":1}}`,
-		`{"watch":{"add":"alice"}}`,
-	} {
-		require.Error(t, frameError(t, "client", []byte(frame)), frame)
-	}
-	for _, frame := range []string{
-		`{"welcome":{}}`, `{"changes":{"users":[]}}`, `{"bye":{}}`, `{"problem":{}}`, `{"ok":{"a":1}}`,
-		`{"tick":{},"id":1}`,
-	} {
-		require.Error(t, frameError(t, "server", []byte(frame)), frame)
-	}
-}
-
-// TestConnectLargeFrames: after hello, frames can be larger.
-func TestConnectLargeFrames(t *testing.T) {
-	w := newSocketServer(t)
-	s, _ := w.hello(`{}`)
-	s.asks(`{"watch":{`+strings.Repeat(" ", maxFrame-40)+`}}`, frameOK)
-	s.send(strings.Repeat(" ", maxFrame+1))
-	s.fails(codeBodyTooLarge)
-	s, _ = w.hello(`{}`)
-	s.send(strings.Repeat("x", 1<<20))
-	s.fails(codeBodyTooLarge)
-	s, _ = w.hello(`{}`)
-	require.NoError(t, s.conn.WriteMessage(websocket.BinaryMessage, []byte(`{"watch":{}}`)))
-	s.fails(codeInvalidJSON)
-}
-
-// TestConnectFlood: a client that sends too many frames is closed.
-func TestConnectFlood(t *testing.T) {
-	w := newSocketServer(t)
-	for name, send := range map[string]func(*testSocket) error{
-		"frames": func(s *testSocket) error {
-			return s.conn.WriteMessage(websocket.TextMessage, []byte(`{"activity":{"idle":true}}`))
-		},
-		"pings": func(s *testSocket) error { return s.conn.WriteMessage(websocket.PingMessage, nil) },
-		"pongs": func(s *testSocket) error { return s.conn.WriteMessage(websocket.PongMessage, nil) },
-	} {
-		s, _ := w.hello(`{"user":"alice"}`)
-		for range 4 * frameBurst {
-			if send(s) != nil {
-				break
-			}
-		}
-		s.closed(4429, string(codeRateLimited))
-		require.NotEmpty(t, name)
-	}
-}
-
-// TestConnectSilence: a client that does not answer pings is closed, and that is no goodbye.
-func TestConnectSilence(t *testing.T) {
-	w := newSocketServer(t, func(c *Config) { c.Settings.PingInterval = 100 * time.Millisecond })
-	s, _ := w.hello(`{"user":"alice","grace_ms":0}`)
-	s.conn.SetPingHandler(func(string) error { return nil })
-	s.closed(4408, string(codeTimedOut))
-	require.Equal(t, "green", w.get("/chat/users/alice")["status"])
-	answers, _ := w.hello(`{"user":"bob"}`)
-	for range 6 {
-		answers.want(frameTick)
-	}
-}
-
-// TestConnectLateHello: a client has to say hello soon.
-func TestConnectLateHello(t *testing.T) {
-	w := newSocketServer(t)
-	s := w.dialSocket("chat")
-	s.fails(codeTimedOut)
-}
-
-// awayStore is a store that is away when a test says so.
-type awayStore struct {
-	store.Store
-	away atomic.Bool
-}
-
-func (s *awayStore) RecordDevices(
-	ctx context.Context, namespace string, window time.Duration, batch []store.DeviceSighting,
-) ([]lastseen.State, error) {
-	if s.away.Load() {
-		return nil, store.ErrUnavailable
-	}
-	return s.Store.RecordDevices(ctx, namespace, window, batch)
-}
-
-// TestConnectStoreAway: while the store is away, open connections stay, and new ones are refused.
-func TestConnectStoreAway(t *testing.T) {
-	s := &awayStore{Store: fileStore(t)}
-	w := newSocketServerOn(t, s)
-	open, _ := w.hello(`{"user":"alice"}`)
-	s.away.Store(true)
-	refused := w.dialSocket("chat")
-	refused.send(`{"hello":{"user":"bob"}}`)
-	refused.fails(codeStoreUnavailable)
-	open.refuses(codeStoreUnavailable, `{"leave":{}}`)
-	open.asks(`{"activity":{"idle":true}}`, frameOK)
-	s.away.Store(false)
-	open.asks(`{"leave":{}}`, frameOK)
-}
-
-// TestConnectDrain: a server that stops asks its clients to connect elsewhere, and closes those that do not.
-func TestConnectDrain(t *testing.T) {
-	w := newSocketServer(t)
-	one, _ := w.hello(`{"user":"alice","grace_ms":0}`)
-	two, _ := w.hello(`{"watch":{"users":["alice"]}}`)
-	waiting := w.dialSocket("chat")
-	w.config.Shared.Drain()
-	require.Contains(t, one.want(frameBye), "reconnect_after_ms")
-	two.want(frameBye)
-	w.refused(codeShuttingDown)
-	waiting.want(frameBye)
-	waiting.send(`{"hello":{"user":"bob"}}`)
-	waiting.fails(codeShuttingDown)
-	require.NoError(t, one.conn.Close())
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	w.config.Shared.EndWebSockets(ctx)
-	two.closed(4503, string(codeShuttingDown))
-	require.Equal(t, "green", w.get("/chat/users/alice")["status"], "it was the server's wish")
-	require.Eventually(t, func() bool { return w.config.Shared.WebSockets() == 0 }, eventually, tick)
-	w.config.Shared.EndWebSockets(t.Context())
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/store/feed"
 )
 
@@ -58,7 +59,8 @@ type following struct {
 	everyone bool             // the watcher watches everyone
 	counted  bool             // counts are sent
 	opened   lastseen.Instant // by the store's clock; changes recorded later are delivered live
-	taken    int              // users counted to the caller
+	taken    int              // users counted to the watching caller
+	watching *auth.Caller     // the caller at that time: after a reload, the session can have another
 	tickAt   time.Time
 }
 
@@ -183,7 +185,10 @@ func (f *following) charge(s *server, users int) error {
 
 // take counts n more users to the caller.
 func (f *following) take(s *server, n int) error {
-	if _, err := s.watched.take(f.currentCaller(), n); err != nil {
+	if f.taken == 0 {
+		f.watching = f.currentCaller()
+	}
+	if _, err := s.watched.take(f.watching, n); err != nil {
 		return err
 	}
 	f.taken += n
@@ -193,7 +198,7 @@ func (f *following) take(s *server, n int) error {
 // giveBack counts n users less.
 func (f *following) giveBack(n int) {
 	f.taken -= n
-	f.watched.giveBack(f.currentCaller(), n)
+	f.watched.giveBack(f.watching, n)
 }
 
 // settle counts as many users to the caller as the watcher has.

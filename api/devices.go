@@ -17,7 +17,7 @@ type deviceBody struct {
 	// The ID of the device: 1 to 64 bytes of UTF-8 without control characters. Choose a random ID for each page load or
 	// app start.
 	ID string `json:"id" minLength:"1" maxLength:"64"`
-	// What the device is. Default: other.
+	// What the device is. Without it, what is stored does not change; a new device is other.
 	Kind lastseen.DeviceKind `json:"kind" validate:"optional"`
 	// Anything that describes the device, at most 1 KiB. Without it, what is stored does not change.
 	Meta metadata `json:"meta" swaggertype:"object" validate:"optional"`

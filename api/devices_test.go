@@ -128,7 +128,7 @@ func TestNullDevices(t *testing.T) {
 	for text, want := range map[string]batch{
 		`{"user":"alice","device":null,"activity":null,"after":null}`: {plain: []store.Sighting{{User: "alice", At: testNow}}},
 		`{"user":"alice","device":{"id":"x","kind":null,"meta":null}}`: {
-			devices: []store.DeviceSighting{{User: "alice", ID: "x", Kind: lastseen.Other, At: testNow}},
+			devices: []store.DeviceSighting{{User: "alice", ID: "x", At: testNow}},
 		},
 	} {
 		var i item

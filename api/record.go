@@ -40,12 +40,10 @@ func (s *server) record(
 			return nil, err
 		}
 	}
-	for _, departure := range b.later {
-		if err := s.Connections.Later(ctx, departure); err != nil {
-			return nil, err
-		}
-		s.metrics.accepted(e, 1)
+	if err := s.Connections.Later(ctx, b.later...); err != nil {
+		return nil, err
 	}
+	s.metrics.accepted(e, len(b.later))
 	return states, nil
 }
 

@@ -34,8 +34,8 @@ type Devices interface {
 // DeviceSighting is one ping or goodbye of a device.
 type DeviceSighting struct {
 	User string
-	ID   string // of the record
-	Kind lastseen.DeviceKind
+	ID   string              // of the record
+	Kind lastseen.DeviceKind // "" leaves what is stored as it is; a record made without one is lastseen.Other
 	At   lastseen.Instant
 	Gone bool             // a goodbye
 	Idle lastseen.Instant // since when the person does not use the device; 0 while they do

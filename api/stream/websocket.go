@@ -167,6 +167,24 @@ func IsSlow(err error) bool {
 	return ok && timeout.Timeout()
 }
 
+// PingText sends a ping and a text of at most 125 bytes in one write. It does not go through package websocket, whose
+// control frames and short texts are single writes, too, so that frames do not mix.
+func (s *Socket) PingText(text string) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.mu.Lock()
+	closing := s.closing
+	if !closing { // else the shorter deadline of Close counts
+		_ = s.metered.SetWriteDeadline(time.Now().Add(WriteTimeout))
+	}
+	s.mu.Unlock()
+	if closing {
+		return websocket.ErrCloseSent
+	}
+	_, err := s.metered.Write(append([]byte{0x89, 0, 0x81, byte(len(text))}, text...))
+	return err
+}
+
 // Ping sends a ping. The peer's pong is heard by the handler.
 func (s *Socket) Ping() error {
 	return s.conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(WriteTimeout))

@@ -208,6 +208,37 @@ func TestSocketBreaks(t *testing.T) {
 	require.Equal(t, CodeBroken, s.socket.Code())
 }
 
+// panicking is a handler with a defect.
+type panicking struct{ *recorder }
+
+func (panicking) Heard() { panic("a defect") }
+
+// TestSocketPanics: a defect of the handler leaves no connection open.
+func TestSocketPanics(t *testing.T) {
+	ended := make(chan any, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		socket, err := NewSocketUpgrader().Upgrade(w, r, nil, limits())
+		if err != nil {
+			ended <- err
+			return
+		}
+		go func() {
+			defer func() { ended <- recover() }()
+			socket.Serve(panicking{&recorder{socket: socket}})
+		}()
+	}))
+	defer server.Close()
+	client, response, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(server.URL, "http"), nil)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	defer client.Close()
+	require.NoError(t, client.WriteMessage(websocket.TextMessage, []byte("{}")))
+	require.Equal(t, "a defect", <-ended)
+	require.NoError(t, client.SetReadDeadline(time.Now().Add(time.Minute)))
+	_, _, err = client.ReadMessage()
+	require.False(t, IsSlow(err), "the connection is still open")
+}
+
 func TestEndings(t *testing.T) {
 	for _, c := range []struct {
 		err  error

@@ -67,6 +67,7 @@ func (s *Socket) SetMessageLimit(bytes int) { s.limits.Message = bytes }
 
 // Serve reads from the connection until it ends, and then closes it. It returns how it ended.
 func (s *Socket) Serve(h SocketHandler) Ending {
+	defer func() { _ = s.metered.Close() }() // also after a panic
 	s.conn.SetPingHandler(func(data string) error {
 		if err := s.heard(h); err != nil {
 			return err
@@ -89,7 +90,6 @@ func (s *Socket) Serve(h SocketHandler) Ending {
 	if ending == Closed || ending == Broken {
 		s.linger()
 	}
-	_ = s.metered.Close()
 	return ending
 }
 

@@ -222,8 +222,8 @@ func (r *runtimeConfig) startJobs(ctx context.Context, hangups <-chan os.Signal)
 	}
 }
 
-// drain lets load balancers and clients move to other servers, while requests are still served. WebSockets can have more
-// time than requests; without any, drain does not wait for them. It returns an error if the server fails meanwhile.
+// drain lets load balancers and clients move to other servers, while requests are still served. WebSockets can have
+// more time than requests; without any, drain does not wait for them. It returns an error if the server fails.
 func drain(running *runtimeConfig, after func(time.Duration) <-chan time.Time, failed <-chan error) error {
 	c, shared := running.config(), running.shared
 	wait := c.DrainTime()

@@ -3,9 +3,14 @@ package connections
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/lastseen/lastseen"
 )
+
+// clockError is by how much this process' reckoning of the store's clock may be ahead of it. Without this, a connection
+// that was opened just before a closing would seem to be newer, and its user would come back after a forget.
+const clockError = 100 * time.Millisecond
 
 // takePlace takes the present place among the closings, once: from then on none is missed.
 func (r *Registry) takePlace(ctx context.Context) error {
@@ -54,6 +59,7 @@ func (r *Registry) closeAsked(ctx context.Context, now moment) error {
 	defer r.mu.Unlock()
 	r.place = next
 	for key, at := range asked {
+		at = at.Add(clockError)
 		for c := r.users[key]; c != nil; c = c.next {
 			if opened := c.opened.store; opened != 0 && min(opened, steady(opened, now.at(c.opened.monotonic))) <= at {
 				r.close(c, Closed)

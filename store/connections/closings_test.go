@@ -20,7 +20,7 @@ func TestClosing(t *testing.T) {
 	gone.End(Gone) // its goodbye waits
 	w.store.take()
 	w.store.close()
-	w.store.pass(time.Millisecond)
+	w.store.pass(clockError + time.Millisecond)
 	after := w.open("alice")
 	w.only()
 	w.pass(750 * time.Millisecond)
@@ -101,6 +101,15 @@ func TestClosingWhileOpening(t *testing.T) {
 	c.Heard()
 	w.pass(time.Minute)
 	w.requireNothing()
+}
+
+// TestClosingByAClockThatIsBehind: the store's clock can be a little behind what this server takes it to be.
+func TestClosingByAClockThatIsBehind(t *testing.T) {
+	w := newWorld(t)
+	w.open("alice")
+	w.store.closings = []store.Closing{{Namespace: ns, User: "alice", At: base.Add(-50 * time.Millisecond)}}
+	w.pass(time.Second)
+	w.requireClosed("alice", Closed)
 }
 
 // TestClosingBeforeOpening: one that is read while a connection opens, but was asked for before, is not about it.

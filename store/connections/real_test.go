@@ -89,6 +89,7 @@ func testOnStore(t *testing.T, s store.Store) {
 	require.False(t, user().State.Left)
 	require.NoError(t, s.CloseConnections(t.Context(), ns, "alice"))
 	require.NoError(t, s.Forget(t.Context(), ns, "alice"))
+	require.Eventually(t, func() bool { return len(closed) == 1 }, time.Minute, 10*time.Millisecond)
 	require.Equal(t, Closed, <-closed)
 	again.End(Gone)
 	r.Stop(t.Context())

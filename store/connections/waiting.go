@@ -25,19 +25,27 @@ type Departure struct {
 	After                time.Duration // up to MaxGrace
 }
 
-// Later writes a leave after its delay; at once if too many wait, or after Stop. It returns an error only if it had to
-// be written at once.
-func (r *Registry) Later(ctx context.Context, d Departure) error {
-	p := pending{
-		namespace: d.Namespace, DeviceSighting: d.DeviceSighting, opened: d.At, of: leaveByLater,
-		due: r.monotonic() + min(max(0, d.After), MaxGrace),
+// Later writes leaves after their delays; at once, together, if too many wait, or after Stop. It returns an error only
+// if some that had to be written at once were not.
+func (r *Registry) Later(ctx context.Context, departures ...Departure) error {
+	var atOnce []write
+	for _, d := range departures {
+		p := pending{
+			namespace: d.Namespace, DeviceSighting: d.DeviceSighting, opened: d.At, of: leaveByLater,
+			due: r.monotonic() + min(max(0, d.After), MaxGrace),
+		}
+		p.Gone = true
+		if !r.addLater(p) {
+			atOnce = append(atOnce, write{pending: p})
+		}
 	}
-	p.Gone = true
-	if r.addLater(p) {
-		return nil
+	r.write(ctx, atOnce)
+	for _, w := range atOnce {
+		if w.err != nil {
+			return w.err
+		}
 	}
-	_, err := r.writeOne(ctx, p)
-	return err
+	return nil
 }
 
 // addLater reports whether a leave can wait.

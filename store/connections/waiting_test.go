@@ -59,6 +59,12 @@ func TestTooManyLeavesAreWrittenAtOnce(t *testing.T) {
 	w.requireNothing()
 	w.later(store.DeviceSighting{User: "alice", At: base}, time.Minute)
 	require.Equal(t, "alice", w.only().User)
+	calls := 0
+	w.store.during = func(callKind) { calls++ }
+	require.NoError(t, w.Later(t.Context(), make([]Departure, 100)...))
+	require.Equal(t, 1, calls, "those of one request are written together")
+	w.store.take()
+	w.store.during = func(callKind) {}
 	w.store.fail(store.ErrUnavailable)
 	err := w.Later(t.Context(), Departure{Namespace: ns, DeviceSighting: store.DeviceSighting{User: "bob"}})
 	require.ErrorIs(t, err, store.ErrUnavailable)

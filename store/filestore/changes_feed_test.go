@@ -12,7 +12,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// TestFeedOfClockSetBack: a sweep or a write begins the feed anew, so that it does not stand still.
+// TestFeedOfClockSetBack: a sweep or a write restarts the feed, so that it does not stand still.
 func TestFeedOfClockSetBack(t *testing.T) {
 	t.Parallel()
 	for _, by := range []string{"sweep", "write"} {
@@ -54,7 +54,7 @@ func TestFeedBarelyAhead(t *testing.T) {
 	}
 }
 
-// TestFeedOfOtherThresholds: the feed begins anew with them when it has not been swept for a while.
+// TestFeedOfOtherThresholds: the feed restarts with them when it has not been swept for a while.
 func TestFeedOfOtherThresholds(t *testing.T) {
 	t.Parallel()
 	f := newFeedTest(t, time.Hour)

@@ -82,7 +82,7 @@ func TestSweepSteps(t *testing.T) {
 	require.Empty(t, f.texts(f.end()))
 }
 
-// TestSweepOfBacklog: the feed begins anew if there is more to append than could be kept. A user who decays twice
+// TestSweepOfBacklog: the feed restarts if there is more to append than could be kept. A user who decays twice
 // counts twice, since the steps are short.
 func TestSweepOfBacklog(t *testing.T) {
 	if testing.Short() {

@@ -43,7 +43,7 @@ func (s *Store) openRecorded(ctx context.Context, all []*candidate) {
 }
 
 // RecordChanges implements [store.Store]. The bit is set before the feed begins. Since other servers learn of it later,
-// they may write a while without appending: the feed begins anew after that, so that readers do not miss anything.
+// they may write a while without appending: the feed restarts after that, so that readers do not miss anything.
 func (s *Store) RecordChanges(ctx context.Context, name string, t lastseen.Thresholds) error {
 	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
 	if err != nil {

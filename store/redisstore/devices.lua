@@ -6,7 +6,8 @@
 -- ARGV[2]  the latest of the times that follow, in milliseconds
 -- ARGV[3]  for how long a device counts that has not said goodbye, in milliseconds
 -- ARGV     then items, at most 256 of them, of 6 arguments: 'ping' or 'bye' of a device, or 'all' for a leave on all
---          devices; time; user; what the record's line begins with; since when it is idle, or 0; its meta, or ''. Those
+--          devices; time; user; what the record's line begins with, without newline and kind if
+--          that stays as it is; since when it is idle, or 0; its meta, or ''. Those
 --          after the user are '' for a leave.
 --
 -- Returns {created, scores, previous, missing, unreadable}: created and scores are those of ping.lua, a score for each
@@ -51,7 +52,15 @@ local function refresh(i, place)
   if ARGV[i] ~= 'ping' or ARGV[i + 5] ~= '' or not text or score <= lowest or score >= at then
     return false
   end
-  local first, last = string.find(text, ARGV[i + 3], 1, true)
+  local head = ARGV[i + 3]
+  local first, last = string.find(text, head, 1, true)
+  if first and string.byte(head) == 32 then
+    local kind = string.match(string.sub(text, 1, first - 1), '\n(%a+)$')
+    if not kind then
+      return false
+    end
+    head, first = '\n' .. kind .. head, first - #kind - 1
+  end
   if not first or #text > max_text or string.sub(text, 1, #header + 1) ~= header .. '\n' then
     return false
   end
@@ -69,7 +78,7 @@ local function refresh(i, place)
     end
   end
   set[#set + 1] = ARGV[i + 2]
-  set[#set + 1] = header .. ARGV[i + 3] .. time .. ' 0 ' .. since .. ' ' .. idle .. others
+  set[#set + 1] = header .. head .. time .. ' 0 ' .. since .. ' ' .. idle .. others
   add[#add + 1] = time
   add[#add + 1] = ARGV[i + 2]
   scores[place], known = time, true

@@ -84,7 +84,7 @@ func (m *deviceModel) devices(t *rapid.T) {
 			Meta: rapid.SampledFrom([]string{"", "", "", `{"a":1}`, `{"b":"\n"}`}).Draw(t, "meta"),
 		}
 		if rapid.Bool().Draw(t, "odd") {
-			item.Kind = rapid.SampledFrom(lastseen.DeviceKinds()).Draw(t, "kind")
+			item.Kind = rapid.SampledFrom(append(lastseen.DeviceKinds(), "", "")).Draw(t, "kind")
 			item.Idle = m.time(t)
 		}
 		return item
@@ -102,7 +102,8 @@ func (m *deviceModel) again(t *rapid.T) {
 	times := []lastseen.Instant{r.At, u.State.At, u.Records[len(u.Records)-1].At.Add(u.Window)}
 	at := rapid.SampledFrom(times).Draw(t, "of") + lastseen.Instant(rapid.IntRange(-1, 2).Draw(t, "off"))
 	m.now = max(m.now, at)
-	m.writeIn(u.Window, sighting{User: user, ID: r.ID, Kind: r.Kind, Idle: r.IdleSince, At: at})
+	kind := rapid.SampledFrom([]lastseen.DeviceKind{r.Kind, ""}).Draw(t, "kind")
+	m.writeIn(u.Window, sighting{User: user, ID: r.ID, Kind: kind, Idle: r.IdleSince, At: at})
 }
 
 func (m *deviceModel) write(batch ...sighting) {

@@ -67,8 +67,11 @@ func metasOf(records, stored []lastseen.DeviceRecord, metas []any) []string {
 	return result
 }
 
-// recordHead returns what the line of a record begins with: see records.lua.
+// recordHead returns what the line of a record begins with: see records.lua. Without a kind, that is missing.
 func recordHead(kind lastseen.DeviceKind, id string) string {
+	if kind == "" {
+		return " " + id + "\t"
+	}
 	return "\n" + string(kind) + " " + id + "\t"
 }
 

@@ -71,7 +71,7 @@ local function record(items)
   end
 
   -- Adds what a device asserted to the records. It cannot be idle since later than this time, nor if it is gone.
-  local function merge(records, at, text, gone, head, id, idle)
+  local function merge(records, at, text, gone, kind, id, idle)
     local since = text
     idle = gone and '0' or tonumber(idle) > at and text or idle
     for i, old in ipairs(records) do
@@ -86,11 +86,13 @@ local function record(items)
           return
         end
         idle = first_idle(idle, old_idle)
+        kind = kind ~= '' and kind or string.match(old.line, '%a+')
         table.remove(records, i)
         break
       end
     end
-    local line = head .. text .. (gone and ' 1 ' or ' 0 ') .. since .. ' ' .. idle
+    kind = kind ~= '' and kind or 'other'
+    local line = '\n' .. kind .. ' ' .. id .. '\t' .. text .. (gone and ' 1 ' or ' 0 ') .. since .. ' ' .. idle
     insert(records, {at = at, gone = gone, id = id, line = line})
   end
 
@@ -147,8 +149,8 @@ local function record(items)
       return
     end
     user.window = window
-    local id = string.match(ARGV[i + 3], '^\n%a+ (.*)\t$')
-    merge(user.records, at, text, ARGV[i] == 'bye', ARGV[i + 3], id, ARGV[i + 4])
+    local kind, id = string.match(ARGV[i + 3], '^\n?(%a*) (.*)\t$')
+    merge(user.records, at, text, ARGV[i] == 'bye', kind, id, ARGV[i + 4])
     settle(user)
     if ARGV[i + 5] ~= '' then
       note_meta(user, id, ARGV[i + 5])

@@ -34,7 +34,7 @@ end
 
 -- Deletes all entries. Readers find that the link they continue from is gone. What is left of the time until all servers
 -- know of the feed stays the same, whatever the clock shows now.
-local function begin_anew(now)
+local function restart(now)
   local settled = redis.call('HGET', feed_key, 's')
   if settled then
     redis.call('HSET', feed_key, 's', digits(now + math.max(0, settled - feed.watermark)))
@@ -44,7 +44,7 @@ local function begin_anew(now)
   redis.call('HSET', feed_key, 'w', digits(now), 'i', feed.id, 'l', feed.link)
 end
 
--- Reads the feed, and reports whether it began anew because its watermark is too far ahead of the clock. Then the clock
+-- Reads the feed, and reports whether it restarted because its watermark is too far ahead of the clock. Then the clock
 -- was set back, and the feed would also exist for that much longer.
 local function load_feed(now)
   local fields = redis.call('HMGET', feed_key, 'w', 'g', 'y', 'l')
@@ -60,7 +60,7 @@ local function load_feed(now)
   if redis.call('PTTL', feed_key) > changes_kept then
     redis.call('PEXPIRE', feed_key, changes_kept)
   end
-  begin_anew(now)
+  restart(now)
   return true
 end
 
@@ -88,7 +88,7 @@ end
 --
 -- The tip is kept in memory: see save_tip. Entries expire with the feed, so that a server that crashes leaves nothing
 -- behind. If Redis refuses an entry, as it would the first one of a call, its user is recorded all the same, and the feed
--- begins anew, so that no reader misses it.
+-- restarts, so that no reader misses it.
 local has_entries, appended, refused
 local function append(user, before, after, time)
   if refused then
@@ -101,7 +101,7 @@ local function append(user, before, after, time)
   local id = (appended and redis.call or redis.pcall)('XADD', changes_key, '*', 'e', entry)
   if type(id) == 'table' then
     refused = true
-    begin_anew(feed.watermark)
+    restart(feed.watermark)
     return
   end
   appended, feed.id, feed.link = true, id, link

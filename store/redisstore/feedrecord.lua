@@ -18,7 +18,7 @@ if not feed then
   end
   redis.call('HSET', feed_key, 'g', ARGV[3], 'y', ARGV[4])
   feed = {}
-  begin_anew(now)
+  restart(now)
 end
 if settle then
   redis.call('HSET', feed_key, 's', digits(now + settle))

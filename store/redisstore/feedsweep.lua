@@ -10,7 +10,7 @@
 --
 -- Returns {result, watermark, decays, lag, begun, more}. result is 0; 1 if another server sweeps; 2 if the watermark
 -- would be too far ahead, and then the watermark is the time. lag is how many milliseconds ago the first user decayed.
--- begun is 1 if the feed began anew. more is 1 if more users decay. Returns {} if there is no feed.
+-- begun is 1 if the feed restarted. more is 1 if more users decay. Returns {} if there is no feed.
 
 local caller, goal, window = ARGV[2], tonumber(ARGV[5]), tonumber(ARGV[6])
 local now = clock()
@@ -28,11 +28,11 @@ local function reply(result, decays, lag, more)
 end
 
 local function start_over(watermark)
-  begin_anew(watermark)
+  restart(watermark)
   begun = true
 end
 
--- The server that swept last goes on. A feed with other thresholds is begun anew once no server with them is left.
+-- The server that swept last goes on. A feed with other thresholds restarts once no server with them is left.
 if feed.green ~= tonumber(ARGV[3]) or feed.yellow ~= tonumber(ARGV[4]) then
   if feed.watermark >= now - sweep_takeover_others then
     return reply(1, 0, 0)

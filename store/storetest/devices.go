@@ -36,6 +36,7 @@ func RunDevices(t *testing.T, open Open) {
 		{"Records/Idle", testDeviceIdle},
 		{"Records/Most", testDeviceMostRecords},
 		{"Records/IDs", testDeviceIDs},
+		{"Kind", testDeviceKind},
 		{"Meta", testDeviceMeta},
 		{"Meta/Deleted", testDeviceMetaDeleted},
 		{"Meta/Largest", testDeviceMetaLargest},

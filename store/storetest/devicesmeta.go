@@ -51,6 +51,31 @@ func testDeviceMeta(t *testing.T, s store.Store) {
 	requireMeta(t, s, "bob", "a", `{"of":"bob"}`)
 }
 
+// testDeviceKind: an assertion without a kind leaves what is stored as it is. A record made without one is Other.
+func testDeviceKind(t *testing.T, s store.Store) {
+	say := func(item store.DeviceSighting, kind, want lastseen.DeviceKind) {
+		t.Helper()
+		item.Kind = kind
+		record(t, s, item)
+		for _, r := range devicesOf(t, s, item.User).Records {
+			if r.ID == item.ID {
+				require.Equal(t, want, r.Kind)
+			}
+		}
+	}
+	for _, id := range []string{"a", "x a"} { // one ends in the other
+		say(on("alice", id, base), "", lastseen.Other)
+		say(on("alice", id, base+1), lastseen.Desktop, lastseen.Desktop)
+		say(on("alice", id, base+2), "", lastseen.Desktop)
+		say(bye("alice", id, base+3), "", lastseen.Desktop)
+		say(on("alice", id, base+4), "", lastseen.Desktop)
+	}
+	say(on("alice", "a", base+5), "", lastseen.Desktop)
+	say(on("alice", "a", base+6), lastseen.Mobile, lastseen.Mobile)
+	say(on("alice", "x a", base+7), "", lastseen.Desktop)
+	say(bye("bob", "a", base), "", lastseen.Other)
+}
+
 // testDeviceMetaDeleted: what is not in a record any more does not come back with another one of the same ID.
 func testDeviceMetaDeleted(t *testing.T, s store.Store) {
 	record(t, s, withMeta(on("alice", "a", base), `{"old":1}`))

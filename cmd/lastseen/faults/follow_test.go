@@ -47,7 +47,7 @@ func startFollowed(t *testing.T, servers int, store string, redis *redistest.Pro
 }
 
 // feedKey is what Redis has of the feed of the namespace chat besides its entries. While its field s is there, servers
-// may not know of the feed yet; it begins anew, with a reset, when they do.
+// may not know of the feed yet; it restarts, with a reset, when they do.
 const feedKey = "presence:feed:{presence:chat}"
 
 // beginFeed begins the feed before other servers start, which then know of it from the start. So short tests do not

@@ -102,10 +102,10 @@ func TestHeldAccessEnds(t *testing.T) {
 	other := renews.ask(t, "token", object{"token": g.token(t, "expires", time.Hour)})
 	require.Equal(t, "problem", other.name, "the token of another user: %s", other.data)
 	require.Equal(t, "ok", renews.ask(t, "token", object{"token": g.token(t, "renews", time.Hour)}).name)
-	require.Equal(t, closedToken, expires.awaitEnd(t), "%v", expires.err)
+	require.Equal(t, closedToken, expires.awaitEnd(t), "%v", expires.why())
 	g.removeKey(t)
 	reloaded := time.Now()
-	require.Equal(t, closedKey, removed.awaitEnd(t), "%v", removed.err)
+	require.Equal(t, closedKey, removed.awaitEnd(t), "%v", removed.why())
 	t.Logf("closed %s after the reload", time.Since(reloaded).Round(time.Millisecond))
 
 	late := object{"user": "late", "token": g.keys["removed"]}
@@ -120,8 +120,8 @@ func TestHeldAccessEnds(t *testing.T) {
 		tr.await(t, user, lastseen.Grey)
 		require.NotContains(t, tr.course(t, user), "left")
 	}
-	require.True(t, stays.open(), "%v", stays.err)
-	require.True(t, renews.open(), "%v", renews.err)
+	require.True(t, stays.open(), "%v", stays.why())
+	require.True(t, renews.open(), "%v", renews.why())
 	require.Zero(t, g.metric(t, "lastseen_connections_goodbyes_total"))
 }
 
@@ -135,11 +135,11 @@ func TestHeldUserForgotten(t *testing.T) {
 	r := servers[1].request(t, http.MethodDelete, "/v1/namespaces/chat/users/forgotten")
 	require.Equal(t, http.StatusNoContent, r.status, "%s", r.body)
 	began := time.Now()
-	require.Equal(t, closedUser, forgotten.awaitEnd(t), "%v", forgotten.err)
+	require.Equal(t, closedUser, forgotten.awaitEnd(t), "%v", forgotten.why())
 	t.Logf("closed %s after the user was forgotten", time.Since(began).Round(time.Millisecond))
 	r = servers[1].request(t, http.MethodDelete, "/v1/namespaces/chat/users/closed/connections")
 	require.Equal(t, http.StatusNoContent, r.status, "%s", r.body)
-	require.Equal(t, closedUser, closed.awaitEnd(t), "%v", closed.err)
+	require.Equal(t, closedUser, closed.awaitEnd(t), "%v", closed.why())
 
 	tr.requireDecay(t, "closed", holdThresholds()) // after many heartbeats of the one who stays
 	tr.requireOnlyGreen(t, "stays")

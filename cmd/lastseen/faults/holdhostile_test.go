@@ -24,10 +24,10 @@ func TestHeldFlood(t *testing.T) {
 			break
 		}
 	}
-	require.Equal(t, closedFlood, flood.awaitEnd(t), "%v", flood.err)
+	require.Equal(t, closedFlood, flood.awaitEnd(t), "%v", flood.why())
 	wrong := connect(t, socketOptions{url: servers[0].url, hello: device("wrong", "", "web").with("device", nil)})
 	require.NoError(t, wrong.conn.Write(t.Context(), websocket.MessageText, []byte("{")))
-	require.Equal(t, websocket.StatusCode(4400), wrong.awaitEnd(t), "%v", wrong.err)
+	require.Equal(t, websocket.StatusCode(4400), wrong.awaitEnd(t), "%v", wrong.why())
 
 	require.Less(t, servers[0].memory(t), int64(mostMemory))
 	require.Equal(t, "ok", stays.ask(t, "activity", object{"idle": true}).name)

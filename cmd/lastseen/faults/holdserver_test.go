@@ -84,7 +84,7 @@ func TestHeldStoreStopped(t *testing.T) {
 	redis.Start(t)
 	await(t, "what was heard to be written", func() bool { return s.metric(t, "lastseen_connections_unwritten") == 0 })
 	for i, user := range users {
-		require.True(t, held[i].open(), "%s: %v", user, held[i].err)
+		require.True(t, held[i].open(), "%s: %v", user, held[i].why())
 		await(t, user+" to be written", func() bool {
 			r := s.request(t, "GET", "/v1/namespaces/chat/users/"+user)
 			return r.status == 200 && presenceOf(t, s, user).at > stopped

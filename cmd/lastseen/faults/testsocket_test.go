@@ -250,7 +250,7 @@ func (s *socket) ask(t testing.TB, name string, value object) frame {
 		}
 		return answer.name != "" || !s.open()
 	})
-	require.NotEmpty(t, answer.name, "the connection ended: %v", s.err)
+	require.NotEmpty(t, answer.name, "the connection ended: %v", s.why())
 	return answer
 }
 
@@ -278,6 +278,14 @@ func (s *socket) open() bool {
 	default:
 		return true
 	}
+}
+
+// why returns the error with which the connection has ended; nil while it is open.
+func (s *socket) why() error {
+	if s.open() {
+		return nil
+	}
+	return s.err
 }
 
 // awaitEnd waits until the connection has ended, and returns the code of the server's close frame; -1 without one.

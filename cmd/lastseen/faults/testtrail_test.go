@@ -99,7 +99,7 @@ func seen(t testing.TB, p presence, asOf string, received time.Time) sighting {
 func (tr *trail) await(t testing.TB, user string, status lastseen.Status) (found sighting) {
 	t.Helper()
 	await(t, fmt.Sprintf("%s to show %s %s", tr.name, user, status), func() bool {
-		require.True(t, tr.open(), "%s was closed: %v", tr.name, tr.err)
+		require.True(t, tr.open(), "%s was closed: %v", tr.name, tr.why())
 		all := tr.sightings(t, user)
 		if len(all) > 0 {
 			found = all[len(all)-1]
