@@ -193,7 +193,7 @@ func (c *deviceChange) setMeta(record, meta string) {
 func (ws *deviceWrites) finish() {
 	for _, w := range ws.order {
 		maps.DeleteFunc(w.meta, func(record, meta string) bool {
-			return indexOf(w.Records, record) < 0 || ws.t.metaOf(ws.namespace, w.user, record) == meta
+			return indexOf(w.Records, record) < 0 || ws.t.hasMeta(ws.namespace, w.user, record, meta)
 		})
 		switch {
 		case len(w.meta) > 0 || !sameDevices(w.Devices, w.before):
@@ -223,16 +223,17 @@ func (t *transaction) devicesOf(namespace, user string) lastseen.Devices {
 	return d
 }
 
-// metaOf returns the meta of a record.
-func (t *transaction) metaOf(namespace, user, record string) string {
+// hasMeta reports whether the meta of a record is a text. It returns false if that is not sure: then it is written again.
+func (t *transaction) hasMeta(namespace, user, record, text string) bool {
 	if c, ok := t.devices[namespace][user]; ok {
-		return c.meta[record] // "" if it is in the index: then it is written again
+		staged, known := c.meta[record] // otherwise it is in the index, or there is none
+		return known && staged == text
 	}
 	d, meta := t.index.devicesOf(namespace, user)
 	if i := indexOf(d.Records, record); i >= 0 {
-		return meta[i]
+		return meta[i] == text
 	}
-	return ""
+	return text == ""
 }
 
 // setDevices changes the state and the devices of a user.

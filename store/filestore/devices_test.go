@@ -228,6 +228,35 @@ func TestBatchOfOneUser(t *testing.T) {
 	require.Equal(t, 1, n.users.len())
 }
 
+// TestMetaOfDeletedRecord: what was said about a record is deleted with it, also if it is back at once and the same flush
+// has another write to its user.
+func TestMetaOfDeletedRecord(t *testing.T) {
+	s := open(t, Options{Path: newPath(t), Sync: 0})
+	sighting := onDevice("alice", "a", base)
+	sighting.Meta = "{}"
+	recordDevices(t, s, sighting)
+	log := changes{}
+	group := &transaction{
+		index: &s.index, log: &log, staged: map[userKey]lastseen.State{}, adds: map[string]struct{}{},
+	}
+	minute := lastseen.Instant(time.Minute.Milliseconds())
+	for _, batch := range [][]store.DeviceSighting{
+		{onDevice("alice", "a", base+1)},
+		{onDevice("alice", "b", base+minute+2), onDevice("alice", "a", base+minute+3)},
+	} {
+		a := &deviceAssertions{namespace: "chat", window: time.Minute, batch: batch, now: s.readClock}
+		a.do(group)
+		require.NoError(t, a.err)
+	}
+	s.mu.Lock()
+	group.apply()
+	s.mu.Unlock()
+	d, err := s.ReadDevices(context.Background(), "chat", "alice")
+	require.NoError(t, err)
+	require.Equal(t, "a", d.Records[0].ID)
+	require.Equal(t, []string{"", ""}, d.Meta)
+}
+
 // TestManyLeaves: many users who leave in a namespace with devices do so in several writes, so that reads do not wait
 // for all of them.
 func TestManyLeaves(t *testing.T) {
