@@ -223,7 +223,7 @@ func (t *transaction) devicesOf(namespace, user string) lastseen.Devices {
 	return d
 }
 
-// hasMeta reports whether the meta of a record is a text. It returns false if that is not sure: then it is written again.
+// hasMeta reports whether the meta of a record is a text. It returns false if that is not sure: then it is written.
 func (t *transaction) hasMeta(namespace, user, record, text string) bool {
 	if c, ok := t.devices[namespace][user]; ok {
 		staged, known := c.meta[record] // otherwise it is in the index, or there is none

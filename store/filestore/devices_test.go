@@ -228,7 +228,7 @@ func TestBatchOfOneUser(t *testing.T) {
 	require.Equal(t, 1, n.users.len())
 }
 
-// TestMetaOfDeletedRecord: what was said about a record is deleted with it, also if it is back at once and the same flush
+// TestMetaOfDeletedRecord: what was said about a record is deleted with it, also if it is back at once and the flush
 // has another write to its user.
 func TestMetaOfDeletedRecord(t *testing.T) {
 	s := open(t, Options{Path: newPath(t), Sync: 0})
