@@ -220,8 +220,8 @@ func (n *session) wake() {
 	switch {
 	case n.ctx.Err() != nil:
 	case received && !greeted:
-		n.cancel()
 		n.fail(newError(codeOverloaded, "The server could not handle the frame hello in time."), "")
+		n.cancel() // afterwards: what handles the frame would respond that the store does not
 	case !greeted:
 		n.fail(newError(codeTimedOut, "The frame hello did not come in time."), "")
 	case n.check() && n.beat():
