@@ -113,8 +113,8 @@ func listOf[T any](max int, decode func(*jsontext.Decoder, *T) error) *json.Unma
 	})
 }
 
-// decodeItem decodes an object, or null as an item without fields.
-func decodeItem(d *jsontext.Decoder, i *item) error {
+// decodeObject decodes an object, or null as one without fields. The function field decodes one field, with its name.
+func decodeObject[T any](d *jsontext.Decoder, v *T, field func(*jsontext.Decoder, *T) error) error {
 	token, err := d.ReadToken()
 	switch {
 	case err != nil || token.Kind() == 'n':
@@ -123,13 +123,15 @@ func decodeItem(d *jsontext.Decoder, i *item) error {
 		return wrongType(d, token, "an object")
 	}
 	for err == nil && d.PeekKind() != '}' {
-		err = decodeField(d, i)
+		err = field(d, v)
 	}
 	if err == nil {
 		_, err = d.ReadToken()
 	}
 	return err
 }
+
+func decodeItem(d *jsontext.Decoder, i *item) error { return decodeObject(d, i, decodeField) }
 
 func decodeField(d *jsontext.Decoder, i *item) error {
 	name, err := d.ReadToken()

@@ -65,22 +65,8 @@ func parseActivity(activity string, at lastseen.Instant) (idle lastseen.Instant,
 	}
 }
 
-// decodeDevice decodes a device.
 func decodeDevice(d *jsontext.Decoder, device *deviceBody) error {
-	token, err := d.ReadToken()
-	switch {
-	case err != nil || token.Kind() == 'n':
-		return err
-	case token.Kind() != '{':
-		return wrongType(d, token, "an object")
-	}
-	for err == nil && d.PeekKind() != '}' {
-		err = decodeDeviceField(d, device)
-	}
-	if err == nil {
-		_, err = d.ReadToken()
-	}
-	return err
+	return decodeObject(d, device, decodeDeviceField)
 }
 
 func decodeDeviceField(d *jsontext.Decoder, device *deviceBody) error {
