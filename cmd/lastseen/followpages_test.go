@@ -74,18 +74,26 @@ func newFollowed(t *testing.T, script string) *followed {
 // follow makes the API, with feeds that run until the test ends.
 func (f *followed) follow(t *testing.T, origin string) {
 	t.Helper()
+	config := configWithFeeds(t, f.Store)
+	config.CORSOrigins = []string{origin}
+	f.api = api.New(config)
+}
+
+// configWithFeeds returns a configuration of the API on a store, with feeds that run until the test ends.
+func configWithFeeds(t *testing.T, s store.Store) api.Config {
+	t.Helper()
 	thresholds := lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}
 	logger := slog.New(slog.DiscardHandler)
 	settings := func(string) feed.Settings { return feed.Settings{Thresholds: thresholds, Mode: feed.Auto} }
-	sweep := jobs.NewSweep(f.Store, func() []string { return nil }, settings, logger)
+	sweep := jobs.NewSweep(s, func() []string { return nil }, settings, logger)
 	hub := feed.New(feed.Options{
-		Store: f.Store, Settings: settings, Recorded: sweep.Add, Random: func() float64 { return 0 }, Logger: logger,
+		Store: s, Settings: settings, Recorded: sweep.Add, Random: func() float64 { return 0 }, Logger: logger,
 	})
 	t.Cleanup(feeds{hub, sweep}.start(t.Context()))
-	f.api = api.New(api.Config{
-		Store: f.Store, Feeds: hub, CORSOrigins: []string{origin},
+	return api.Config{
+		Store: s, Feeds: hub,
 		Settings: api.Settings{Thresholds: thresholds, PingInterval: 30 * time.Second, Shards: 1, Changes: feed.Auto},
-	})
+	}
 }
 
 // serve serves a request unless there is a fault.

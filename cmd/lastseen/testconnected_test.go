@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -16,13 +15,10 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/feed"
 	"github.com/lastseen/lastseen/store/filestore"
-	"github.com/lastseen/lastseen/store/jobs"
 	"github.com/lastseen/lastseen/store/storetest"
 )
 
@@ -94,19 +90,10 @@ func newConnected(t *testing.T, grace time.Duration) *connected {
 // apiConfig returns the configuration of the API, with feeds and connections that are kept until the test ends.
 func (c *connected) apiConfig(t *testing.T, origin string, grace time.Duration) api.Config {
 	t.Helper()
-	thresholds := lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}
-	logger := slog.New(slog.DiscardHandler)
-	settings := func(string) feed.Settings { return feed.Settings{Thresholds: thresholds, Mode: feed.Auto} }
-	sweep := jobs.NewSweep(c.Store, func() []string { return nil }, settings, logger)
-	hub := feed.New(feed.Options{
-		Store: c.Store, Settings: settings, Recorded: sweep.Add, Random: func() float64 { return 0 }, Logger: logger,
-	})
-	t.Cleanup(feeds{hub, sweep}.start(t.Context()))
-	return api.Config{
-		Store: c.Store, Feeds: hub, Connections: runRegistry(t, c.Store), CORSOrigins: []string{origin},
-		WebSockets: api.WebSocketLimits{Grace: grace, Drain: 100 * time.Millisecond},
-		Settings:   api.Settings{Thresholds: thresholds, PingInterval: 30 * time.Second, Shards: 1, Changes: feed.Auto},
-	}
+	config := configWithFeeds(t, c.Store)
+	config.Connections, config.CORSOrigins = runRegistry(t, c.Store), []string{origin}
+	config.WebSockets = api.WebSocketLimits{Grace: grace, Drain: 100 * time.Millisecond}
+	return config
 }
 
 // serve serves a request unless connections are refused.
