@@ -141,7 +141,7 @@ func (s *server) serveChanges(c echo.Context, q query, maxUsers int, opened func
 	return w.respond(asked.limit, asked.wait)
 }
 
-// respond writes a response with the next changes. If there are none yet, it waits for them.
+// respond writes a response with the next changes. It waits for changes up to a time.
 func (w *watch) respond(limit int, wait time.Duration) error {
 	batch, err := w.nextWithin(wait, limit)
 	if err == nil {

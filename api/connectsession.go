@@ -292,7 +292,7 @@ func (n *session) schedule() {
 // minWake is the least time between two calls of the timer, for a token that ends now.
 const minWake = 50 * time.Millisecond
 
-// bye asks the client to connect to another server. What follows is no goodbye of the user.
+// bye asks the client to connect to another server. The end of the session is then not recorded as a leave.
 func (n *session) bye() {
 	defer func() { n.recovered(recover()) }()
 	if n.asked.Swap(true) {

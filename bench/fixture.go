@@ -52,7 +52,7 @@ type fixture struct {
 	loaded  map[string]bool // "server namespace"
 	half    map[string]int  // half of the highest rate of pings in an open loop, by server
 
-	followed func() // closes the readers of a changes feed and stops their servers; nil if there are none
+	followed func() // closes the readers of a changes feed and stops their servers; nil without readers
 }
 
 func newFixture(ctx context.Context, o options, log io.Writer) (*fixture, error) {

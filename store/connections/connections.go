@@ -104,7 +104,8 @@ type Registry struct {
 // userKey names a user. Registry.users has the first of the user's connections, which name the next.
 type userKey struct{ namespace, user string }
 
-// held is a connection whose evidence is written. Those that are not due are passed over without touching their memory.
+// held is a connection whose evidence is written. It has the due time itself, so that a round does not read the memory
+// of connections that are not due.
 type held struct {
 	due time.Duration // monotonic
 	c   *Connection

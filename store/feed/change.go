@@ -17,7 +17,7 @@ type Change struct {
 }
 
 // Change changes which users are watched. If it adds any, the batch has them first, in the order of Add, and then all
-// other users of whom there is something to return: its places fit all users, and a query after them continues. With
+// other users with changes to return: its places fit all users, and a query after them continues. With
 // After, the batch has only those of the added users who changed since, or all of them if that is not known. The batch
 // has Reset if the other users get a reset: it has all of them then. If the watcher has not returned a batch yet, the
 // batch has all of them, too.
