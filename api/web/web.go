@@ -26,8 +26,12 @@ import (
 	"github.com/lastseen/lastseen"
 )
 
-//go:embed *.html *.css *.js *.svg
+//go:embed *.html *.css *.js *.svg *.d.ts lastseen/*.js
 var files embed.FS
+
+// fragments are the files in the folder lastseen that lastseen.js is made of, in this order: one module, in files of
+// one job each.
+func fragments() []string { return []string{"exports"} }
 
 // policy lets a page load only what this server serves, and run no inline scripts. Swagger UI's icons are data URLs.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
@@ -60,6 +64,8 @@ func New(codes any) Pages {
 	file := func(fsys fs.FS, name string) func() ([]byte, error) {
 		return func() ([]byte, error) { return fs.ReadFile(fsys, name) }
 	}
+	add("/lastseen.js", javaScript, script)
+	add("/lastseen.d.ts", "text/plain; charset=utf-8", file(files, "lastseen.d.ts"))
 	add("/openapi.yaml", "application/yaml", func() ([]byte, error) { return lastseen.OpenAPI(), nil }) // RFC 9512
 	add("/openapi.json", "application/json", openAPIJSON)
 	add("/docs/", html, file(files, "docs.html"))
@@ -131,6 +137,19 @@ func newPage(mediaType string, read func() ([]byte, error)) (page, error) {
 		p.gzipped = packed.Bytes()
 	}
 	return p, nil
+}
+
+// script returns the fragments as one module.
+func script() ([]byte, error) {
+	var module []byte
+	for _, name := range fragments() {
+		fragment, err := files.ReadFile("lastseen/" + name + ".js")
+		if err != nil {
+			return nil, err
+		}
+		module = append(module, fragment...)
+	}
+	return module, nil
 }
 
 // openAPIJSON returns the OpenAPI document in JSON.

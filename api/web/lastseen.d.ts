@@ -1,0 +1,86 @@
+// Types of lastseen.js, an ES module that every lastseen server serves at /lastseen.js.
+
+/** A status; `unknown` before the first response, and while the server or its store cannot be reached. */
+export type Status = 'green' | 'yellow' | 'grey' | 'unknown'
+
+/** What is known of a user. */
+export interface Presence {
+  readonly user: string
+  readonly status: Status
+  /** The newest ping or leave; null for a user never seen, and while the status is unknown. */
+  readonly lastSeen: Date | null
+  /** Whether the user said goodbye. */
+  readonly left: boolean
+}
+
+export interface Options {
+  /** The server, such as `https://presence.example.com`. Default: the one that served lastseen.js. */
+  url?: string
+  namespace: string
+  /** The user whom this page keeps online. Without it, the page only watches. */
+  user?: string
+  /**
+   * Returns an API key or a JWT. It is called for each connection or request, again before a JWT expires, and after a
+   * 401 with `renew` true: return a new one then. Without it, requests have no credentials.
+   */
+  token?: (reason: { renew: boolean }) => string | undefined | Promise<string | undefined>
+  /** `http` never opens a WebSocket. Default: `auto`, a WebSocket where it can be had, HTTP otherwise. */
+  transport?: 'auto' | 'http'
+  /** Milliseconds between two lookups without a WebSocket, 5,000 or more. Default: 30,000. */
+  interval?: number
+  /** Milliseconds without input after which the device is idle. Default: 300,000. A hidden page is idle at once. */
+  idleAfter?: number
+  /** Milliseconds from the end of the connection to the goodbye, up to 60,000. Default: that of the server. */
+  grace?: number
+  /** Called when the server refuses this page, which then does not try again: a close code or an HTTP status. */
+  onrefused?: (problem: { status: number; code: string }) => void
+}
+
+/** A client of one namespace. */
+export interface Client {
+  readonly namespace: string
+  readonly user: string | undefined
+  /** The ID of this page as a device. */
+  readonly device: string
+  /**
+   * Calls `listener` with the presence of each user, now and at each change of the status or of the last-seen time,
+   * until the function that it returns is called. At most 5,000 users in all.
+   */
+  watch(users: string | Iterable<string>, listener: (presence: Presence) => void): () => void
+  /** What is known of a user who is watched. */
+  get(user: string): Presence
+  /** Says goodbye, for a user who signs out, and stops keeping the user online. Watching goes on. */
+  leave(): Promise<void>
+  /** Stops everything, without a goodbye of its own. */
+  close(): void
+}
+
+/**
+ * Returns the client of a namespace. The first call makes it; later ones, with other options, change it. There is one
+ * client for each namespace and page, which `<presence-dot>` and `<presence-list>` use, too.
+ */
+export function connect(options: Options): Client
+
+export interface SocketOptions extends Pick<Options, 'url' | 'namespace' | 'token' | 'onrefused'> {
+  /** Returns what the hello has besides the token. It is called for each connection. */
+  hello: () => Record<string, unknown>
+  /** Called with each frame, such as `('welcome', {…})`. */
+  onframe: (name: string, value: any, id?: string | number) => void
+  /** Called when nothing has been heard for too long, or the connection broke. The socket connects again by itself. */
+  ondown?: () => void
+}
+
+/** A WebSocket that connects again by itself, for programs that need other frames than `connect` uses. */
+export class Socket {
+  constructor(options: SocketOptions)
+  /** Sends a frame if the connection is open, and returns whether it is. */
+  send(frame: Record<string, unknown>): boolean
+  close(): void
+}
+
+declare global {
+  interface HTMLElementTagNameMap {
+    'presence-dot': HTMLElement
+    'presence-list': HTMLElement
+  }
+}
