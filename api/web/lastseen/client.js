@@ -55,7 +55,9 @@ class Client {
   watch(users, listener) {
     const names = new Set(typeof users === 'string' ? [users] : users)
     if (names.union(this.#listeners).size > maxWatched) throw new RangeError(`More than ${maxWatched} users.`)
-    const call = presence => listener(presence) // the same listener can be there twice
+    const call = presence => { // of its own, since the same listener can be there twice
+      try { listener(presence) } catch (error) { reportError(error) }
+    }
     for (const user of names) this.#listeners.set(user, (this.#listeners.get(user) ?? new Set()).add(call))
     this.#schedule()
     for (const user of names) call(this.get(user))
@@ -70,9 +72,7 @@ class Client {
   }
 
   #notify(presence) {
-    for (const call of [...this.#listeners.get(presence.user) ?? []]) {
-      try { call(presence) } catch (error) { reportError(error) }
-    }
+    for (const call of [...this.#listeners.get(presence.user) ?? []]) call(presence)
   }
 
   async leave() {
