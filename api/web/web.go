@@ -31,7 +31,7 @@ var files embed.FS
 
 // fragments are the files in the folder lastseen that lastseen.js is made of, in this order: one module, in files of
 // one job each.
-func fragments() []string { return []string{"exports"} }
+func fragments() []string { return []string{"clock", "http", "socket", "connection", "pinger", "exports"} }
 
 // policy lets a page load only what this server serves, and run no inline scripts. Swagger UI's icons are data URLs.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
