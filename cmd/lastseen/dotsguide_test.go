@@ -91,7 +91,7 @@ func (s *guideSite) complaints(b *browser) (all []string) {
 
 // dotOf returns an expression for the status that the first dot of a user shows.
 func dotOf(user string) string {
-	return fmt.Sprintf(`document.querySelector("presence-dot[user='%s']")?.getAttribute("status")`, user)
+	return fmt.Sprintf(`document.querySelector("presence-dot[user='%s']")?.presence?.status`, user)
 }
 
 // TestDotsGuideBegins takes the first three steps of the guide: dots on a page, and a user who is online while it is
@@ -128,8 +128,10 @@ func TestDotsGuideSignsIn(t *testing.T) {
 	site := newGuideSite(t, map[string]string{
 		"/": `<!doctype html><html lang="en" data-user="alice"><title>dots</title><link rel="icon" href="data:,">
 			<link rel="stylesheet" href="/style.css"><script type="module" src="/app.js"></script>
-			<p id="alice"></p><p id="bob"></p>` + block(t, html, "avatar") + block(t, html, "<presence-list"),
+			<script type="module" src="/texts.js"></script><p id="alice"></p><p id="bob"></p>
+			<p lang="de"><presence-dot id="german" namespace="chat" user="alice"></presence-dot></p>` + block(t, html, "avatar") + block(t, html, "<presence-list"),
 		"/presence.js": presence, "/app.js": block(t, js, "client.watch") + ";Object.assign(window, { client })",
+		"/texts.js":  block(t, js, "texts.de"),
 		"/style.css": block(t, guideBlocks(t, "dots.md", "css"), "avatar"), "/alice.png": "",
 		"/presence-token": token(t, jwt.SigningMethodHS256, []byte(secret), map[string]any{"alg": "HS256"}, claims(
 			map[string]any{"iss": "https://app.example.com", "namespaces": "chat"})),
@@ -146,7 +148,8 @@ func TestDotsGuideSignsIn(t *testing.T) {
 		until(`document.getElementById("bob").textContent == "grey"`),
 		until(`document.querySelector(".avatar presence-dot").getBoundingClientRect().width == 12`))
 	const list = `document.querySelector("presence-list").shadowRoot.textContent`
-	b.do(t, until(list+`.includes("alice")`), until("(client.leave(), true)"),
-		until(`document.getElementById("alice").textContent.startsWith("last seen ")`))
+	b.do(t, chromedp.Reload(), until(list+`.includes("alice")`), until("(client.leave(), true)"),
+		until(`document.getElementById("alice").textContent.startsWith("last seen ")`),
+		until(`document.getElementById("german").text == "zuletzt gesehen jetzt"`))
 	require.Empty(t, site.complaints(b))
 }

@@ -60,10 +60,10 @@ func TestChatExample(t *testing.T) {
 		until(memberStatus("guest-1")+` == "green"`))
 	for _, status := range []string{"green", "yellow", "grey"} { // at the start, as the simulation promises
 		b.do(t, until(`[...document.querySelectorAll("#members presence-dot")].some(dot =>
-			dot.getAttribute("status") == "`+status+`")`))
+			dot.presence.status == "`+status+`")`))
 	}
 	b.do(t, until(`seen = {}, setInterval(() => document.querySelectorAll("#members li").forEach(member => {
-			(seen[member.dataset.user] ??= new Set()).add(member.querySelector("presence-dot").getAttribute("status"))
+			(seen[member.dataset.user] ??= new Set()).add(member.querySelector("presence-dot").presence.status)
 		}), 50)`),
 		until(`Object.values(seen).filter(statuses => statuses.size > 1).length > 2`)) // three users have changed
 	require.Equal(t, "green", evaluate[string](t, b, `[...seen["guest-1"]].join()`))
@@ -73,7 +73,7 @@ func TestChatExample(t *testing.T) {
 
 // memberStatus returns an expression for the status that the page shows for a user.
 func memberStatus(user string) string {
-	return `document.querySelector("#members [data-user='` + user + `'] presence-dot").getAttribute("status")`
+	return `document.querySelector("#members [data-user='` + user + `'] presence-dot")?.presence?.status`
 }
 
 // complaints returns the problems of a page, except requests to the lastseen server.
