@@ -49,13 +49,27 @@ func startChat(t *testing.T) *chatExample {
 	return c
 }
 
+// writePicture writes what the browser shows to docs/pictures, once an expression holds, if the flag -update asks for
+// it.
+func writePicture(t *testing.T, b *browser, name, when string) {
+	t.Helper()
+	if !*update {
+		return
+	}
+	b.do(t, until(when), settled)
+	picture, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll("../../docs/pictures", 0o755))
+	require.NoError(t, os.WriteFile("../../docs/pictures/"+name, picture, 0o644))
+}
+
 // TestChatExample runs the example as its readers do: the dots of users who come and go change, the visitor is green,
 // and Ctrl-C leaves nothing behind.
 func TestChatExample(t *testing.T) {
 	t.Parallel()
 	c := startChat(t)
 	b := openBrowser(t, c.page)
-	b.do(t, chromedp.Navigate(c.page+"/?user=guest-1"),
+	b.do(t, chromedp.EmulateViewport(1000, 680), prefersScheme("light"), chromedp.Navigate(c.page+"/?user=guest-1"),
 		until(`document.querySelectorAll("#members li").length == 9`),
 		until(memberStatus("guest-1")+` == "green"`))
 	for _, status := range []string{"green", "yellow", "grey"} { // at the start, as the simulation promises
@@ -68,6 +82,8 @@ func TestChatExample(t *testing.T) {
 		until(`Object.values(seen).filter(statuses => statuses.size > 1).length > 2`)) // three users have changed
 	require.Equal(t, "green", evaluate[string](t, b, `[...seen["guest-1"]].join()`))
 	require.Empty(t, c.complaints(b))
+	writePicture(t, b, "chat.png", `document.querySelectorAll("#talk li").length > 9 && ["green", "yellow", "grey"].every(
+		(status, i) => document.querySelectorAll("#members presence-dot:state("+status+")").length >= [4, 1, 1][i])`)
 	c.interrupt(t)
 }
 
