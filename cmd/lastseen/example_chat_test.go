@@ -114,18 +114,24 @@ func (c *chatExample) interrupt(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// TestChatExampleTalks: two visitors read what the other one writes, and signing out is seen at once.
+// TestChatExampleTalks: two visitors read what the other one writes, one of them on a small screen in the dark, and
+// signing out is seen at once.
 func TestChatExampleTalks(t *testing.T) {
 	t.Parallel()
 	c := startChat(t)
 	alice := openBrowser(t, c.page)
 	alice.do(t, chromedp.Navigate(c.page+"/?user=guest-1"), until(memberStatus("guest-1")+` == "green"`))
 	bob := openBrowser(t, c.page)
-	bob.do(t, chromedp.Navigate(c.page+"/?user=guest-2"), until(memberStatus("guest-1")+` == "green"`),
+	bob.do(t, chromedp.EmulateViewport(360, 740), prefersScheme("dark"),
+		chromedp.Navigate(c.page+"/?user=guest-2"), until(memberStatus("guest-1")+` == "green"`),
 		chromedp.SendKeys(chromedp.CSS("#text"), "Hello <b>you</b>\n"))
 	const said = `[...document.querySelectorAll("#talk li")].some(line => line.innerText.includes("Hello <b>you</b>"))`
 	alice.do(t, until(said), until(memberStatus("guest-2")+` == "green"`))
-	bob.do(t, until(said), chromedp.Click(chromedp.CSS("#leave")))
+	bob.do(t, until(said), settled)
+	require.Empty(t, measure[[]string](t, bob, "faint(4.5)"))
+	require.Empty(t, measure[[]string](t, bob, "cutOff()"))
+	require.Equal(t, 360, evaluate[int](t, bob, "document.documentElement.scrollWidth"))
+	bob.do(t, chromedp.Click(chromedp.CSS("#leave")))
 	alice.do(t, until(memberStatus("guest-2")+` == "grey"`))
 	c.interrupt(t)
 }
