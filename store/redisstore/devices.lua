@@ -52,40 +52,33 @@ local known, unreadable = false, nil
 local add, set, delete, set_metas, delete_metas, changes = {}, {}, {}, {}, {}, {}
 
 -- Nearly every item is a ping of a device that moves times alone: the user is present, and published as green if there
--- is a feed; the device is known, and is the last one of the user to be heard; and no record is too old. Many users leave
--- on all devices. These functions record such items. The rest is in devicesrule.lua and devicessave.lua, which follow.
+-- is a feed; and the device is known, and is the last one of the user to be heard. Many users leave on all devices. These
+-- functions record such items. The rest is in devicesrule.lua and devicessave.lua, which follow.
 local header = ARGV[3] .. ' 0'
 local body = #header + 1
 
--- Returns the time before a place in a text, as a number; nil if it does not have as many digits as another time.
-local function time_before(text, place, time)
-  return tonumber(sub(text, place - #time - 1, place - 1))
+-- Returns the time before a place in a text, as a number; nil if it does not have that many digits.
+local function time_before(text, place, count)
+  return tonumber(sub(text, place - count - 1, place - 1))
 end
 
--- Returns the records with another time of one of them; nil if more has to be changed. line is that of the record, up to
--- the times.
+-- Returns the records with another time of one of several; nil if more has to be changed. line is that of the record, up
+-- to the times.
 local function move_up(text, line, time, at)
   local first, last = find(text, line, body, true)
   if not first or sub(text, 1, #header) ~= header then
     return nil
   end
-  local past = (find(text, '\n', last, true) or #text + 1)
-  local newest = time_before(text, find(text, '\n', body + 1, true) or #text + 1, time)
-  local oldest = time_before(text, #text + 1, time)
-  if not newest or newest >= at or not oldest or oldest < at - window or not time_before(text, past, time) then
+  local count, past = #time, find(text, '\n', last, true) or #text + 1
+  local newest = time_before(text, find(text, '\n', body + 1, true) or #text + 1, count)
+  if past ~= last + 2 * count + 2 or not newest or newest >= at then
     return nil
   end
-  local others = sub(text, body, first - 1) .. sub(text, past)
-  return header .. sub(text, first, past - #time - 1) .. time .. others
+  return header .. sub(text, first, past - count - 1) .. time .. sub(text, body, first - 1) .. sub(text, past)
 end
 
--- The same for what an item says.
+-- The same with what an item says about it.
 local function move(text, said, time, at)
-  local digits = #time
-  if sub(text, 1, #said) == said and #text == #said + 2 * digits + 1 then -- the only record
-    local was = time_before(text, #text + 1, time)
-    return was and was < at and sub(text, 1, -digits - 1) .. time
-  end
   local start = string.byte(said)
   if start == 10 then -- a goodbye
     return nil
@@ -108,7 +101,7 @@ local function leave_all(text, time, at)
   end
   local newest = 0
   if past <= #text then
-    newest = time_before(text, find(text, '\n', past + 1, true) or #text + 1, time)
+    newest = time_before(text, find(text, '\n', past + 1, true) or #text + 1, #time)
   end
   return newest and newest <= at and window .. ' ' .. time .. sub(text, past)
 end
@@ -127,13 +120,21 @@ end
 
 -- Records a ping that moves times alone, and reports whether it is one.
 local function refresh(i, user)
-  local place, time = places[user], ARGV[i]
-  local text, score, at = texts[place], scores[place], time + 0
-  if not text or not score or score + 0 <= lowest or score + 0 >= at or #text > max_text then
+  local place = places[user]
+  local text, score = texts[place], tonumber(scores[place] or 0)
+  if not text or score <= lowest or #text > max_text then
     return false
   end
-  known, text = true, move(text, ARGV[i + 2], time, at)
-  return text and note(user, time, text)
+  local time, said = ARGV[i], ARGV[i + 2]
+  local at, count = tonumber(time), #time
+  if #text == #said + 2 * count + 1 and sub(text, 1, #said) == said then -- the user's only record
+    local was = time_before(text, #text + 1, count)
+    text = was and was < at and sub(text, 1, -count - 1) .. time
+  else
+    text = move(text, said, time, at)
+  end
+  known = true
+  return text and score < at and note(user, time, text)
 end
 
 -- Records a leave on all devices that is newer than anything about the user, and reports whether it is.

@@ -28,6 +28,14 @@ local function record(items)
     end
   end
 
+  -- Does what simple items left undone: records older than the window against the newest one, or against a leave on all
+  -- devices, do not exist any longer.
+  local function catch_up(user)
+    local newest = user.records[1] and user.records[1].at or 0
+    expire(user, math.max(user.left, newest) - user.window)
+    mark(user)
+  end
+
   -- Reads the state of a user, and the records. A user who is not known has no records: what is left of them is
   -- deleted. A user who left, and not by a device, left on all devices.
   local function load(name)
@@ -49,8 +57,7 @@ local function record(items)
       end
     elseif devices then
       user.window, user.left, user.records = devices.window, devices.left, devices.records
-      expire(user, user.left - user.window)
-      mark(user)
+      catch_up(user)
     end
     local by_device = not user.gone
     for _, record in ipairs(user.records) do
