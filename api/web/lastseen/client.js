@@ -54,14 +54,18 @@ class Client {
 
   watch(users, listener) {
     const names = new Set(typeof users === 'string' ? [users] : users)
-    if (names.union(this.#listeners).size > maxWatched) throw new RangeError(`More than ${maxWatched} users.`)
     const call = presence => { // of its own, since the same listener can be there twice
       try { listener(presence) } catch (error) { reportError(error) }
     }
+    const stop = () => names.forEach(user => this.#unwatch(user, call))
     for (const user of names) this.#listeners.set(user, (this.#listeners.get(user) ?? new Set()).add(call))
+    if (this.#listeners.size > maxWatched) {
+      stop()
+      throw new RangeError(`More than ${maxWatched} users.`)
+    }
     this.#schedule()
     for (const user of names) call(this.get(user))
-    return () => names.forEach(user => this.#unwatch(user, call))
+    return stop
   }
 
   #unwatch(user, call) {
