@@ -33,7 +33,7 @@ func TestScriptManyWatched(t *testing.T) {
 	b := openBrowser(t, s.pages)
 	s.load(t, b, "", crowdScript)
 	b.do(t, until("count('grey') == 2400"))
-	require.Equal(t, 4, evaluate[int](t, b, "watches().length"))
+	require.Equal(t, 5, evaluate[int](t, b, "watches().length"))
 	require.Equal(t, 2400, evaluate[int](t, b, "new Set(watches().flatMap(watch => watch.add)).size"))
 	require.True(t, evaluate[bool](t, b, "watches().every(watch => watch.add.length <= 1000 && !watch.cursor)"))
 	require.Less(t, evaluate[int](t, b, "Math.max(...sizes())"), 60_000)
@@ -45,13 +45,13 @@ func TestScriptManyWatched(t *testing.T) {
 	s.pinged(t, evaluate[string](t, b, "users[7]"))
 	s.pinged(t, evaluate[string](t, b, "users[2399]"))
 	s.setAnswer(nil)
-	b.do(t, until("count('green') == 2"), until("watches().length == 4"))
+	b.do(t, until("count('green') == 2"), until("watches().length == 5"))
 	require.True(t, evaluate[bool](t, b, "watches().every(watch => watch.cursor && watch.cursor === watches()[0].cursor)"))
 	require.Equal(t, 2, evaluate[int](t, b, "painted.length"), "and nothing else changed meanwhile")
 
 	b.do(t, until("(sent.length = painted.length = 0, true)"))
 	s.cut()
-	b.do(t, until("watches().length == 4"))
+	b.do(t, until("watches().length == 5"))
 	require.False(t, evaluate[bool](t, b, "watches().some(watch => watch.cursor === undefined)"))
 }
 

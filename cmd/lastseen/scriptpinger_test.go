@@ -162,7 +162,7 @@ func TestScriptPings(t *testing.T) {
 	s.untilDevices(t, "alice", 1, 0)
 	b.do(t, show("hidden"), until("(passed += 30_000, true)"), until("pings().length == 2"))
 	require.GreaterOrEqual(t, evaluate[float64](t, b, "pings()[1].at - pings()[0].at"), 24_000.0)
-	require.Equal(t, "active,idle", evaluate[string](t, b, "pings().map(ping => ping.body.activity).join()"))
+	require.Equal(t, ",idle", evaluate[string](t, b, "pings().map(ping => ping.body.activity).join()"))
 	require.Equal(t, 0, s.connects())
 	require.Empty(t, s.complaints(b))
 }
