@@ -104,6 +104,18 @@ func TestScriptSocketBacksOff(t *testing.T) {
 	}
 }
 
+// TestScriptSocketWaits: a socket waits for as long as the server asks for before the end.
+func TestScriptSocketWaits(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{})
+	s.closeSockets(4503, "unavailable", `{"problem":{"status":503,"code":"unavailable","retry_after_ms":40000}}`)
+	b := s.openSocket(t, "Math.random = () => 0.01; window.times = []; window.newToken = () => { times.push(performance.now()) };")
+	b.do(t, until("downs.length == 1"))
+	s.setAnswer(nil)
+	b.do(t, until("welcomes() == 1 || (passed += 1000, false)"))
+	require.GreaterOrEqual(t, evaluate[float64](t, b, "times[1] - times[0]"), 40_000.0)
+}
+
 // TestScriptSocketRefused: after a final close code the page does not connect again.
 func TestScriptSocketRefused(t *testing.T) {
 	t.Parallel()
@@ -118,8 +130,8 @@ func TestScriptSocketRefused(t *testing.T) {
 	require.Equal(t, 1, s.connects())
 }
 
-// closeSockets answers each connection with a close frame.
-func (s *scripted) closeSockets(code websocket.StatusCode, reason string) {
+// closeSockets answers each connection with some frames, and then a close frame.
+func (s *scripted) closeSockets(code websocket.StatusCode, reason string, frames ...string) {
 	s.setAnswer(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Header.Get("Upgrade") == "" {
 			return false
@@ -127,9 +139,13 @@ func (s *scripted) closeSockets(code websocket.StatusCode, reason string) {
 		socket, err := websocket.Accept(w, r, &websocket.AcceptOptions{
 			InsecureSkipVerify: true, Subprotocols: []string{"lastseen.v1"},
 		})
-		if err == nil {
-			_ = socket.Close(code, reason)
+		if err != nil {
+			return true
 		}
+		for _, frame := range frames {
+			_ = socket.Write(r.Context(), websocket.MessageText, []byte(frame))
+		}
+		_ = socket.Close(code, reason)
 		return true
 	})
 }

@@ -148,10 +148,10 @@ class Connection {
     if (add.length + remove.length > 0) return frame
   }
 
-  #answered({ status }) {
+  #answered({ status, retry_after_ms }) {
     const { add, remove } = this.#pending
     this.#pending = undefined
-    if (status) return this.#refused(status)
+    if (status) return this.#refused(status, retry_after_ms)
     for (const user of remove) this.#removed.delete(user)
     for (const user of add) {
       this.#resumed.delete(user)
@@ -171,8 +171,8 @@ class Connection {
   }
 
   // #refused handles a problem with a frame, which had no effect.
-  #refused(status) {
-    if (status === 429 || status >= 500) return this.#sendAfter(this.#backoff.next(1000))
+  #refused(status, least = 1000) {
+    if (status === 429 || status >= 500) return this.#sendAfter(this.#backoff.next(least))
     this.#client.onunsupported(true)
     this.#sendAfter(retryInterval)
   }

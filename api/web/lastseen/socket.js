@@ -9,6 +9,7 @@ class Socket {
   #silence // prevents the end by silence
   #renewing // prevents the renewal of the token
   #limit = 30_000 // milliseconds without a frame
+  #least // milliseconds to wait before the next attempt, if the last frame said so
   #renew = false // the last connection ended because of its token
   #backoff = new Backoff()
   #events = new AbortController()
@@ -93,7 +94,8 @@ class Socket {
   }
 
   #failed(invalid, code) {
-    this.#connectAfter(this.#backoff.next())
+    this.#connectAfter(this.#backoff.next(this.#least))
+    this.#least = 0
     this.#options.ondown?.(invalid, code)
   }
 
@@ -101,6 +103,7 @@ class Socket {
     const [[name, value]] = Object.entries(frame)
     if (name === 'welcome') this.#welcome(socket, value)
     if (name === 'bye') this.#connectAfter(value.reconnect_after_ms)
+    this.#least = value.retry_after_ms
     if (value.expires_in_ms !== undefined) this.#renewAfter(value.expires_in_ms / 2) // timers are late in hidden pages
     this.#heard()
     if (socket === this.#current) this.#options.onframe(name, value, id)
