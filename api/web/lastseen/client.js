@@ -54,12 +54,18 @@ class Client {
 
   watch(users, listener) {
     const names = new Set(typeof users === 'string' ? [users] : users)
-    if (names.union(this.#listeners).size > maxWatched) throw new RangeError(`More than ${maxWatched} users.`)
-    const call = presence => listener(presence) // the same listener can be there twice
+    const call = presence => { // of its own, since the same listener can be there twice
+      try { listener(presence) } catch (error) { reportError(error) }
+    }
+    const stop = () => names.forEach(user => this.#unwatch(user, call))
     for (const user of names) this.#listeners.set(user, (this.#listeners.get(user) ?? new Set()).add(call))
+    if (this.#listeners.size > maxWatched) {
+      stop()
+      throw new RangeError(`More than ${maxWatched} users.`)
+    }
     this.#schedule()
     for (const user of names) call(this.get(user))
-    return () => names.forEach(user => this.#unwatch(user, call))
+    return stop
   }
 
   #unwatch(user, call) {
@@ -70,9 +76,7 @@ class Client {
   }
 
   #notify(presence) {
-    for (const call of [...this.#listeners.get(presence.user) ?? []]) {
-      try { call(presence) } catch (error) { reportError(error) }
-    }
+    for (const call of [...this.#listeners.get(presence.user) ?? []]) call(presence)
   }
 
   async leave() {
