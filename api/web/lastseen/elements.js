@@ -105,6 +105,7 @@ class PresenceDot extends PresenceElement {
     const [svg, path, title] = ['svg', 'path', 'title'].map(name =>
       document.createElementNS('http://www.w3.org/2000/svg', name))
     svg.setAttribute('viewBox', '0 0 16 16')
+    svg.setAttribute('aria-hidden', 'true')
     svg.append(this.#title = title, this.#path = path)
     const root = this.attachShadow({ mode: 'open' })
     root.adoptedStyleSheets = [dotStyle]
