@@ -35,9 +35,9 @@ func (s *scripted) openTabs(t *testing.T, script string) (leader, follower *brow
 	return leader, follower
 }
 
-// TestScriptTabs: two tabs share one subscription, and both show each change. When the leader is closed, or hidden, the
+// TestScriptTabsShare: two tabs share one subscription, and both show each change. When the leader is closed, or hidden, the
 // other tab goes on: it misses nothing, and knows all the time.
-func TestScriptTabs(t *testing.T) {
+func TestScriptTabsShare(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, leader *browser){
 		"closed": func(t *testing.T, leader *browser) { leader.close(t) },
