@@ -1,4 +1,4 @@
-// Package web serves the pages for people: the API documentation in Swagger UI, the guide to errors and the OpenAPI
+// Package web serves the pages for people: the dashboard, the API documentation in Swagger UI, the guide to errors and the OpenAPI
 // document. A page does not change while the server runs.
 package web
 
@@ -26,12 +26,20 @@ import (
 	"github.com/lastseen/lastseen"
 )
 
-//go:embed *.html *.css *.js *.svg *.d.ts lastseen/*.js
+//go:embed *.html *.css *.js *.svg *.d.ts lastseen/*.js dashboard/*
 var files embed.FS
 
 // fragments are the files in the folder lastseen that lastseen.js is made of, in this order: one module, in files of
 // one job each.
 func fragments() []string { return []string{"exports"} }
+
+// dashboard are the modules of the dashboard, in the folder of this name.
+func dashboard() []string {
+	return []string{
+		"api", "chart", "counts", "curl", "devices", "dom", "feed", "live", "main", "marks", "namespaces", "people",
+		"place", "row", "session", "times", "view",
+	}
+}
 
 // policy lets a page load only what this server serves, and run no inline scripts. Swagger UI's icons are data URLs.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
@@ -63,6 +71,11 @@ func New(codes any) Pages {
 	}
 	file := func(fsys fs.FS, name string) func() ([]byte, error) {
 		return func() ([]byte, error) { return fs.ReadFile(fsys, name) }
+	}
+	add("/", html, file(files, "dashboard.html"))
+	add("/dashboard/dashboard.css", css, file(files, "dashboard/dashboard.css"))
+	for _, name := range dashboard() {
+		add("/dashboard/"+name+".js", javaScript, file(files, "dashboard/"+name+".js"))
 	}
 	add("/lastseen.js", javaScript, script)
 	add("/lastseen.d.ts", "text/plain; charset=utf-8", file(files, "lastseen.d.ts"))
