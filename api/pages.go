@@ -20,7 +20,9 @@ func (s *server) pageRoutes() []route {
 }
 
 // redirectToDocs redirects to a relative URL, for proxies that add a prefix.
-func redirectToDocs(c echo.Context, _ query) error { return c.Redirect(http.StatusMovedPermanently, "docs/") }
+func redirectToDocs(c echo.Context, _ query) error {
+	return c.Redirect(http.StatusMovedPermanently, "docs/")
+}
 
 // page responds with the page of the route.
 func (s *server) page(c echo.Context, _ query) error {
