@@ -31,7 +31,7 @@ var files embed.FS
 
 // fragments are the files in the folder lastseen that lastseen.js is made of, in this order: one module, in files of
 // one job each.
-func fragments() []string { return []string{"exports"} }
+func fragments() []string { return []string{"clock", "http", "socket", "connection", "pinger", "exports"} }
 
 // dashboard are the modules of the dashboard, in the folder of this name.
 func dashboard() []string {
