@@ -3,7 +3,7 @@ const finalCodes = [4400, 4403, 4404, 4410, 4413]
 // Socket is a WebSocket that connects again by itself.
 class Socket {
   opened = false // whether a connection was ever open
-  failures = 0 // attempts since the last one that opened
+  failures = 0 // attempts since the last welcome
   #options
   #url
   #current // the connection, after its welcome
@@ -17,7 +17,8 @@ class Socket {
   #backoff = new Backoff()
   #events = new AbortController()
 
-  // ondown is called with whether what was received is not valid any longer, and with the close code if there is one.
+  // ondown is called with whether what was received is not valid any longer, and with a close code and reason if there
+  // are any.
   constructor(options) {
     this.#options = options
     this.#url = endpoint(options, '/connect').replace(/^http/, 'ws')
@@ -79,7 +80,6 @@ class Socket {
     const socket = this.#next = new WebSocket(this.#url, 'lastseen.v1')
     socket.onopen = () => {
       this.opened = true
-      this.failures = 0
       socket.send(JSON.stringify({ hello: { ...this.#options.hello(), token } }))
     }
     socket.onmessage = ({ data }) => this.#has(socket) && this.#receive(socket, JSON.parse(data))
@@ -99,9 +99,9 @@ class Socket {
     })
   }
 
-  #failed(invalid, code) {
+  #failed(...how) {
     if (!this.#waiting) this.#connectAfter(this.#backoff.next())
-    this.#options.ondown?.(invalid, code)
+    this.#options.ondown?.(...how)
   }
 
   #receive(socket, { id, ...frame }) {
@@ -118,6 +118,7 @@ class Socket {
     this.#current = socket
     this.#next = undefined
     old?.close()
+    this.failures = 0
     this.#limit = tick_ms + 10_000
     this.#renew = false
     this.#backoff.reset()
@@ -138,7 +139,7 @@ class Socket {
   #ended(socket, { code, reason }) {
     if (finalCodes.includes(code) || code === 4401 && this.#renew) {
       this.close()
-      this.#options.ondown?.(true, code)
+      this.#options.ondown?.(true, code, reason)
       this.#options.onrefused?.({ status: code - 4000, code: reason })
       return
     }
@@ -146,6 +147,6 @@ class Socket {
     const moves = socket === this.#current && (this.#next || this.#waiting)
     if (socket === this.#next) this.#next = undefined
     else this.#current = undefined
-    if (!moves) this.#failed(false, code)
+    if (!moves) this.#failed(false, code, reason)
   }
 }
