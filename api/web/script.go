@@ -8,7 +8,11 @@ import (
 // fragments are the files in the folder lastseen that lastseen.js is made of, in this order: one module, in files of
 // one job each. They share one scope, so that they have no imports, and only the last one has exports.
 func fragments() []string {
-	return []string{"clock", "http", "socket", "connection", "pinger", "elements", "exports"}
+	return []string{
+		"clock", "http", "socket", "connection", "pinger", "states", "poller", "leader", "client",
+		"elements",
+		"exports",
+	}
 }
 
 // script returns the fragments as one module, without comments.
