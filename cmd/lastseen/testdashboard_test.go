@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/cdproto/page"
+	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 )
@@ -24,8 +24,8 @@ func openDashboard(t *testing.T, server, fragment string) *browser {
 func (b *browser) withPageClock(t *testing.T) {
 	t.Helper()
 	b.do(t, func(ctx context.Context, _ *chromedp.Target) (chromedp.Void, error) {
-		_, err := chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument,
-			page.AddScriptToEvaluateOnNewDocumentParams{Source: pageClock})
+		_, err := chromedp.Call(ctx, cdppage.AddScriptToEvaluateOnNewDocument,
+			cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: pageClock})
 		return chromedp.Void{}, err
 	})
 }
@@ -42,14 +42,11 @@ func rowOf(user string) string {
 	return fmt.Sprintf(`[...document.querySelectorAll("#users > li")].find(e => e.dataset.user === %q)`, user)
 }
 
-// listed waits until a user is listed with a text, and with a dot of the accessible name.
-func listed(user, text, name string) browserStep {
+// lists waits until a user is listed with a text that begins so, and with the dot of a status.
+func lists(user, status, text string) browserStep {
 	return until(fmt.Sprintf(`(row => row.querySelector("time").textContent.startsWith(%q) &&
-		dotName(row) === %q)(%s)`, text, name, rowOf(user)) + dotNameOf)
+		row.querySelector("presence-dot").matches(":state(%s)"))(%s)`, text, status, rowOf(user)))
 }
-
-// dotNameOf has the name of a dot, which may be on the element or inside it.
-const dotNameOf = ``
 
 // showsCounts waits until the dashboard shows numbers of green, yellow and grey users.
 func showsCounts(green, yellow, grey string) browserStep {
@@ -65,6 +62,11 @@ func textOf(t *testing.T, b *browser, selector string) string {
 
 // clickOn clicks on an element.
 func clickOn(selector string) browserStep { return chromedp.Click(chromedp.CSS(selector)) }
+
+// clickIn clicks on an element in the row of a user.
+func clickIn(user, selector string) browserStep {
+	return until(fmt.Sprintf("%s.querySelector(%q).click() ?? true", rowOf(user), selector))
+}
 
 // typeInto types into a field in place of what it contains.
 func typeInto(selector, text string) browserStep {
