@@ -27,7 +27,7 @@ export function address(resource, query = {}) {
   return url.href.replaceAll("'", '%27')
 }
 
-// call sends a request with the key of a session, and returns what it is answered. It throws a Problem.
+// call sends a request with the key of a session, and returns the body of the response. It throws a Problem.
 export async function call(key, resource, { method = 'GET', query, signal } = {}) {
   const limit = AbortSignal.timeout(15_000)
   const headers = key ? { Authorization: `Bearer ${key}` } : {}
@@ -36,7 +36,7 @@ export async function call(key, resource, { method = 'GET', query, signal } = {}
     response = await fetch(address(resource, query), {
       method, headers, cache: 'no-store', signal: signal ? AbortSignal.any([signal, limit]) : limit,
     })
-    if (response.ok) return await response.json()
+    if (response.ok) return response.status === 204 ? {} : await response.json()
   } catch (error) {
     if (signal?.aborted) throw error
     throw new Problem(0, { detail: 'The server does not respond.' })

@@ -14,7 +14,6 @@ export class Feed {
     find('changes').replaceChildren()
     find('pause').onclick = () => this.#pause(!this.paused)
     this.#pause(false)
-    this.note('Waiting for the first change.')
   }
 
   get paused() { return find('pause').getAttribute('aria-pressed') === 'true' }
@@ -41,6 +40,9 @@ export class Feed {
     say(find('pause'), !this.paused ? 'Pause' : waiting ? `Resume (${waiting === most ? '99+' : waiting})` : 'Resume')
     if (rows.length > 0) this.note('')
   }
+
+  // wait shows that there were no changes yet.
+  wait() { this.note(find('changes').children.length > 0 ? '' : 'Waiting for the first change.') }
 
   // note says why there are no changes.
   note(text) { say(find('feed-note'), text) }

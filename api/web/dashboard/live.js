@@ -14,8 +14,8 @@ export class Live {
       hello: () => ({ watch: { everyone: true, counts: true }, cursor: this.#cursor }),
       onframe: (name, value) => this.#take(name, value, listener),
       ondown: (_, code) => {
+        this.code = code
         this.#turn('down', listener)
-        if (code === 4409) listener.onproblem({ status: 409, detail: 'This namespace has no changes feed.' })
       },
       onrefused: problem => {
         this.#turn('down', listener)
@@ -24,10 +24,16 @@ export class Live {
     })
   }
 
+  // why returns why there are no changes, if that is not merely a connection that broke.
+  get why() {
+    if (this.code === 4409) return 'This namespace has no feed of changes.'
+    return this.#socket.opened ? '' : 'Changes need a WebSocket, and none can be opened here.'
+  }
+
   close() { this.#socket.close() }
 
   #turn(state, listener) {
-    if (this.state === state) return
+    if (this.state === state && state === 'live') return
     this.state = state
     listener.onstate()
   }

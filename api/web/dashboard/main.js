@@ -10,6 +10,8 @@ let view
 
 // begin shows the namespace in the URL, or the one that was pinged last.
 async function begin() {
+  view?.close()
+  view = undefined
   const listed = await namespaces.refresh().catch(error => {
     if (error.outage) say(find('banner'), error.message)
     return error.status === 401 ? undefined : []
@@ -68,7 +70,8 @@ setInterval(() => {
 }, 1000)
 
 setInterval(() => {
-  if (document.visibilityState === 'visible' && !find('app').hidden) namespaces.refresh().catch(() => {})
+  const wanted = document.visibilityState === 'visible' && !find('app').hidden && !namespaces.forbidden
+  if (wanted) namespaces.refresh().catch(() => {}) // the list of users says why
 }, 30_000)
 
 session.onchange = begin

@@ -7,6 +7,7 @@ export class Namespaces {
   #session
   #rows = new Map()
   #limit = 50 // grows with "More"
+  forbidden = false // asking again is of no use
 
   constructor(session) {
     this.#session = session
@@ -25,12 +26,14 @@ export class Namespaces {
   async refresh() {
     try {
       const { namespaces, next_cursor } = await this.#session.call('v1/namespaces', { query: { limit: this.#limit } })
+      this.forbidden = false
       this.#show(namespaces)
       find('namespaces-more').hidden = !next_cursor || this.#limit === 1000
       say(find('namespaces-note'), namespaces.length > 0 ? '' : 'None yet: a namespace exists from its first ping on.')
       return namespaces
     } catch (error) {
-      if (error.status === 403) {
+      this.forbidden = error.status === 403
+      if (this.forbidden) {
         say(find('namespaces-note'), 'This key cannot list namespaces. Open one by name.')
       }
       throw error

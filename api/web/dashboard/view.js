@@ -21,6 +21,7 @@ export class View {
   #people
   #soon
   #failures = 0
+  #forbidden = false // asking again is of no use
   #refreshing = false
   #refreshed = 0 // when, by performance.now()
   #due
@@ -94,7 +95,7 @@ export class View {
     }
     this.#refreshing = false
     this.#refreshed = performance.now()
-    if (!this.signal.aborted) this.#refreshIn(this.#pause())
+    if (!this.signal.aborted && !this.#forbidden) this.#refreshIn(this.#pause())
   }
 
   // pause returns how long to wait until the next refresh: longer on a live connection, and after failures.
@@ -111,13 +112,15 @@ export class View {
       await action()
       if (this.signal.aborted) return
       this.#failures = 0
+      this.#forbidden = false
       say(find('banner'), '')
     } catch (error) {
       if (this.signal.aborted) return
-      if (!error.outage && error.status !== 429) return this.#unknown()
+      this.#unknown()
+      this.#forbidden = !error.outage && error.status !== 429
+      if (this.#forbidden) return
       this.#failures++
       say(find('banner'), `${error.message} ${error.outage ? outageText : ''}`)
-      this.#unknown()
     }
   }
 
@@ -137,6 +140,11 @@ export class View {
     const element = find('connection')
     say(element, text)
     element.dataset.state = this.#live.state
+    if (this.#live.state === 'down' && this.#live.why) {
+      this.#feed.note(`${this.#live.why} The rest is refreshed every few seconds.`)
+    } else {
+      this.#feed.wait()
+    }
   }
 
   #refuse(problem) {
