@@ -10,139 +10,105 @@ const shapes = {
   unknown: 'M8 2a6 6 0 1 0 0 12a6 6 0 0 0 0-12Z',
 }
 
-const dotStyle = styleSheet(`
+const style = new CSSStyleSheet()
+style.replaceSync(`
+:host { display: block }
+[hidden], :host([hidden]) { display: none }
+ul { margin: 0; padding: 0; list-style: none }
+li { display: flex; align-items: center; gap: .5em; padding: .2em 0 }
+[part=text] { margin-inline-start: auto }`)
+
+const dotStyle = new CSSStyleSheet()
+dotStyle.replaceSync(`
 :host { display: inline-block; width: var(--presence-size, .75em); height: var(--presence-size, .75em);
   color: var(--presence-unknown, #6e7781) }
 :host([hidden]) { display: none }
 :host(:state(green)) { color: var(--presence-green, #2da44e) }
 :host(:state(yellow)) { color: var(--presence-yellow, #bf8700) }
 :host(:state(grey)) { color: var(--presence-grey, #6e7781) }
-svg { display: block; width: 100%; height: 100%; fill: currentColor; fill-rule: evenodd }
+svg { display: block; fill: currentColor; fill-rule: evenodd }
 :host(:state(unknown)) path { fill: none; stroke: currentColor; stroke-width: 2; stroke-dasharray: 3.6 2.683 }
 @media (prefers-reduced-motion: no-preference) { :host { transition: color .3s } }
-@media (forced-colors: active) { :host { color: CanvasText; forced-color-adjust: none; transition: none } }`)
+@media (forced-colors: active) { :host { color: CanvasText; forced-color-adjust: none } }`)
 
-const listStyle = styleSheet(`
-:host { display: block }
-[hidden], :host([hidden]) { display: none }
-ul { margin: 0; padding: 0; list-style: none }
-li { display: flex; align-items: center; gap: .5em; padding: .2em 0 }
-[part=name] { overflow: hidden; text-overflow: ellipsis }
-[part=text] { margin-inline-start: auto; opacity: .8; white-space: nowrap }`)
+// texts has what the elements say, by language. Pages can change these, and add languages.
+const texts = { en: { online: 'online', seen: 'last seen {ago}', offline: 'offline', unknown: 'status unknown' } }
 
-function styleSheet(css) {
-  const sheet = new CSSStyleSheet()
-  sheet.replaceSync(css)
-  return sheet
-}
-
-// texts has what the elements say, by language. Pages can add languages, and change these.
-const texts = {
-  en: { online: 'online', seen: 'last seen {ago}', offline: 'offline', unknown: 'status unknown' },
-}
-
-const formats = new Map()
+const formats = {}
 
 // ago returns how long ago something was, in the largest unit of which at least one has passed.
-function ago(ms, language) {
+function ago(ms, locale) {
   const units = { year: 31536e6, month: 2592e6, day: 864e5, hour: 36e5, minute: 6e4 }
   const unit = Object.keys(units).find(unit => ms >= units[unit])
-  const numeric = unit ? 'always' : 'auto' // the latter says "now" for 0 seconds
-  const key = language + numeric
-  if (!formats.has(key)) formats.set(key, new Intl.RelativeTimeFormat(language, { numeric }))
-  return formats.get(key).format(unit ? -Math.floor(ms / units[unit]) : 0, unit ?? 'second')
+  const numeric = unit ? 'always' : 'auto' // which says "now" for 0 seconds
+  const format = formats[locale + numeric] ??= new Intl.RelativeTimeFormat(locale, { numeric })
+  return format.format(unit ? -Math.floor(ms / units[unit]) : 0, unit ?? 'second')
 }
 
-// languageOf returns the language of an element, also in a shadow tree: English unless the page has another that is
-// well-formed.
-function languageOf(element) {
-  const marked = element.closest('[lang]'), { host } = element.getRootNode()
-  if (!marked && host) return languageOf(host)
-  try {
-    return Intl.getCanonicalLocales(marked?.lang)[0] ?? 'en'
-  } catch {
-    return 'en'
-  }
-}
-
-// textOf returns what an element says of a presence at a time by the server's clock.
+// textOf returns what an element says of a presence at a time by the server's clock. It is in English unless the page
+// names another language that is well-formed.
 function textOf(element, { status, lastSeen }, now) {
-  const language = languageOf(element)
-  const known = { ...texts.en, ...texts[language.split('-')[0]], ...texts[language] }
-  if (status === 'green') return known.online
-  if (status === 'unknown') return known.unknown
-  return lastSeen ? known.seen.replace('{ago}', () => ago(now - lastSeen, language)) : known.offline
+  let locale
+  try { locale = new Intl.Locale(element.closest('[lang]').lang) } catch { locale = new Intl.Locale('en') }
+  const { online, seen, offline, unknown } = texts[locale] ?? texts[locale.language] ?? texts.en
+  if (status === 'green' || status === 'unknown') return status === 'green' ? online : unknown
+  return lastSeen ? seen.replace('{ago}', () => ago(now - lastSeen, locale)) : offline
 }
 
-const svg = name => document.createElementNS('http://www.w3.org/2000/svg', name)
-
-// make returns a new element with attributes and children.
-function make(name, attributes = {}, ...children) {
-  const element = document.createElement(name)
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value)
-  element.append(...children)
-  return element
-}
-
-// shown has the elements in the document. One timer keeps all of them fresh, while the page is visible.
+// shown has the elements in the document. One timer keeps them fresh while the page is visible.
 const shown = new Set()
 let freshening
 
 function keepFresh() {
   const wanted = shown.size > 0 && !document.hidden
-  if (wanted && !freshening) freshening = setInterval(freshenAll, 5000)
   if (!wanted) freshening = clearInterval(freshening)
+  else freshening ??= setInterval(freshenAll, 5000)
 }
 
 function freshenAll() {
+  keepFresh()
   for (const element of shown) element.freshen()
 }
+document.addEventListener('visibilitychange', freshenAll)
 
-document.addEventListener('visibilitychange', () => {
-  keepFresh()
-  if (!document.hidden) freshenAll()
-})
-
-// PresenceElement calls changed once after all changes that a script makes to an element, so that one that is only
-// moved is not affected. freshen is called now and then.
+// PresenceElement calls change once after all that a script does to an element, so that one that is only moved is not
+// affected. freshen is called now and then while the page is visible.
 class PresenceElement extends HTMLElement {
-  #changing = false
+  #changing
 
-  connectedCallback() { this.change() }
-  disconnectedCallback() { this.change() }
-  attributeChangedCallback() { this.change() }
-
-  change() {
-    if (this.#changing) return
-    this.#changing = true
-    queueMicrotask(() => {
-      this.#changing = false
-      if (this.isConnected) shown.add(this)
-      else shown.delete(this)
+  connectedCallback() {
+    this.#changing ??= Promise.resolve().then(() => {
+      this.#changing = undefined
+      shown[this.isConnected ? 'add' : 'delete'](this)
       keepFresh()
-      this.changed()
+      this.change(this.isConnected && this.getAttribute('namespace'), this.getAttribute('url') ?? undefined)
+      this.freshen()
     })
   }
+
+  disconnectedCallback() { this.connectedCallback() }
+  attributeChangedCallback() { this.connectedCallback() }
 }
 
 class PresenceDot extends PresenceElement {
   static observedAttributes = ['user', 'namespace', 'url', 'label', 'lang']
   #internals = this.attachInternals()
-  #path = svg('path')
-  #title = svg('title') // what people see who point at the dot
+  #path
+  #title // what people see who point at the dot
   #watched
   #client
   #stop
-  #presence = { user: '', status: 'unknown', lastSeen: null, left: false }
+  #presence = { status: 'unknown', lastSeen: null, left: false }
 
   constructor() {
     super()
-    const image = svg('svg')
-    image.setAttribute('viewBox', '0 0 16 16')
-    image.append(this.#title, this.#path)
+    const [svg, path, title] = ['svg', 'path', 'title'].map(name =>
+      document.createElementNS('http://www.w3.org/2000/svg', name))
+    svg.setAttribute('viewBox', '0 0 16 16')
+    svg.append(this.#title = title, this.#path = path)
     const root = this.attachShadow({ mode: 'open' })
     root.adoptedStyleSheets = [dotStyle]
-    root.append(image)
+    root.append(svg)
     this.#internals.role = 'img'
     this.#draw()
   }
@@ -150,26 +116,23 @@ class PresenceDot extends PresenceElement {
   get presence() { return this.#presence }
   get text() { return textOf(this, this.#presence, this.#client?.now() ?? Date.now()) }
 
-  changed() {
-    const [user, namespace, url] = ['user', 'namespace', 'url'].map(name => this.getAttribute(name))
-    const watched = this.isConnected && user && namespace && JSON.stringify([user, namespace, url]) || undefined
-    if (watched !== this.#watched) {
-      const stop = this.#stop
-      this.#watched = watched
-      this.#client = watched && clientOf(namespace, url ?? undefined)
-      if (!watched) this.#show({ user: user ?? '', status: 'unknown', lastSeen: null, left: false })
-      this.#stop = this.#client?.watch(user, presence => this.#show(presence))
-      stop?.() // after the other, so that a client that both have goes on
-    }
-    this.freshen()
+  change(namespace, url) {
+    const user = this.getAttribute('user'), watched = namespace && user && [namespace, url, user].join('\n')
+    if (watched === this.#watched) return
+    const stop = this.#stop
+    this.#watched = watched
+    this.#client = watched ? clientOf(namespace, url) : undefined
+    if (!watched) this.#show({ user, status: 'unknown', lastSeen: null, left: false })
+    this.#stop = this.#client?.watch(user, presence => this.#show(presence))
+    stop?.() // after the other, so that a client that both have goes on
   }
 
   #show(presence) {
-    const before = this.#presence
+    const key = ({ user, status, lastSeen }) => [user, status, +lastSeen].join('\n')
+    const same = key(this.#presence) === key(presence)
     this.#presence = presence
     this.#draw()
     this.freshen()
-    const same = ['user', 'status'].every(key => before[key] === presence[key]) && +before.lastSeen === +presence.lastSeen
     if (!same) this.dispatchEvent(new CustomEvent('presencechange', { bubbles: true, detail: presence }))
   }
 
@@ -183,111 +146,110 @@ class PresenceDot extends PresenceElement {
 
   freshen() {
     const name = this.getAttribute('label') ?? this.getAttribute('user')
-    const label = name ? name + ', ' + this.text : this.text
+    const label = name ? `${name}, ${this.text}` : this.text
     if (this.#title.textContent !== label) this.#internals.ariaLabel = this.#title.textContent = label
   }
 }
 
-const maxRows = 1000 // of one response of the server
+// make returns a new element with attributes and children.
+function make(name, attributes, ...children) {
+  const element = document.createElement(name)
+  for (const key in attributes) element.setAttribute(key, attributes[key])
+  element.append(...children)
+  return element
+}
 
-// PresenceList shows the users of a namespace. It asks for them again once an interval; its dots follow them as others
-// do. What it shows stays while the server cannot be reached, since the dots then say that nothing is known.
+// writeRow repeats what the dot of a row says.
+function writeRow({ firstChild, lastChild }) { lastChild.textContent = firstChild.text }
+
+const maxRows = 1000 // that a server returns at once
+
+// PresenceList asks for the users of a namespace once an interval; its dots follow them as others do. The rows stay
+// while the server cannot be reached, since the dots then say that nothing is known.
 class PresenceList extends PresenceElement {
-  static observedAttributes = ['namespace', 'url', 'status', 'limit', 'lang']
-  #internals = this.attachInternals()
-  #list = make('ul', { role: 'list', part: 'list' })
+  static observedAttributes = ['namespace', 'url', 'status', 'limit']
+  #list = make('ul', { role: 'list' })
   #empty = make('slot', { name: 'empty', hidden: '' })
   #more = make('button', { type: 'button', part: 'more', hidden: '' }, make('slot', { name: 'more' }, 'More'))
   #rows = new Map() // by user
-  #query // what the rows answer, as a string
-  #pages = 1
-  #loading // an AbortController
-  #due = 0
-  #name = user => user
+  #query // what the rows answer
+  #pages
+  #loading
+  #due = () => false
+
+  // label returns what to call a user.
+  label = user => user
 
   constructor() {
     super()
     const root = this.attachShadow({ mode: 'open' })
-    root.adoptedStyleSheets = [listStyle]
+    root.adoptedStyleSheets = [style]
     root.append(this.#list, this.#empty, this.#more)
-    root.addEventListener('presencechange', ({ target }) => { target.nextSibling.nextSibling.textContent = target.text })
+    root.addEventListener('presencechange', ({ target }) => writeRow(target.parentNode))
     this.#more.addEventListener('click', () => { this.#pages++; this.#load() })
   }
 
-  // label is a function that returns what to call a user.
-  get label() { return this.#name }
-  set label(name) {
-    this.#name = name
-    for (const [user, row] of this.#rows) this.#call(row, user)
-  }
-
-  changed() {
-    const query = JSON.stringify(PresenceList.observedAttributes.slice(0, 4).map(name => this.getAttribute(name)))
-    if (!this.isConnected) {
-      this.#loading?.abort()
-      this.#due = 0
-    } else if (query !== this.#query) {
-      this.#query = query
-      this.#pages = 1
-      this.#due = 0
-      this.#show([])
-      this.#empty.hidden = true
-    }
-    this.freshen()
+  change(namespace, url) {
+    const query = namespace && PresenceList.observedAttributes.map(name => this.getAttribute(name)).join('\n')
+    if (query === this.#query) return
+    this.#query = query
+    this.#pages = 1
+    this.#show([])
+    this.#empty.hidden = this.#more.hidden = true
+    this.#loading = undefined
+    this.#due = () => namespace
   }
 
   freshen() {
-    for (const row of this.#rows.values()) row.lastChild.textContent = row.firstChild.text
-    if (this.isConnected && this.hasAttribute('namespace') && !document.hidden && Date.now() >= this.#due) this.#load()
+    this.#write()
+    if (!document.hidden && this.#due()) this.#load()
   }
 
   async #load() {
     const client = clientOf(this.getAttribute('namespace'), this.getAttribute('url') ?? undefined)
-    const limit = Math.min((Number(this.getAttribute('limit')) || 50) * this.#pages, maxRows)
+    const limit = Math.min((this.getAttribute('limit') || 50) * this.#pages, maxRows)
     const query = new URLSearchParams({ limit })
     for (const status of this.getAttribute('status')?.match(/\w+/g) ?? []) query.append('status', status)
-    this.#loading?.abort()
-    const loading = this.#loading = new AbortController()
+    const loading = this.#loading = {}
     let pause = client.interval
+    this.#due = () => false
     try {
-      const response = await client.request('/users?' + query, { signal: loading.signal })
-      const { users, next_cursor } = await response.json()
-      if (loading.signal.aborted) return
+      const { users, next_cursor } = await (await client.request('/users?' + query)).json()
+      if (loading !== this.#loading) return
       this.#show(users.map(({ user }) => user))
       this.#empty.hidden = users.length > 0
       this.#more.hidden = !next_cursor || limit === maxRows
-    } catch (error) {
-      pause = Math.max(pause, error.retryAfter ?? 0)
+    } catch ({ retryAfter = 0 }) {
+      pause = Math.max(pause, retryAfter)
     }
-    if (loading === this.#loading) this.#due = Date.now() + pause * (0.8 + 0.4 * Math.random())
+    if (loading !== this.#loading) return
+    const since = stopwatch()
+    pause *= 0.8 + 0.4 * Math.random() // so that many pages do not ask at once
+    this.#due = () => since() >= pause
   }
 
   // #show makes the rows those of some users, in their order. Rows that stay are kept.
   #show(users) {
-    for (const [user, row] of this.#rows) {
-      if (users.includes(user)) continue
-      row.remove()
-      this.#rows.delete(user)
-    }
-    users.forEach((user, i) => {
-      const row = this.#rows.get(user) ?? this.#row(user)
-      this.#rows.set(user, row)
+    const rows = users.map(user => this.#rows.get(user) ?? this.#row(user))
+    this.#rows = new Map(users.map((user, i) => [user, rows[i]]))
+    for (const row of [...this.#list.children]) if (!rows.includes(row)) row.remove()
+    rows.forEach((row, i) => {
       if (this.#list.children[i] !== row) this.#list.insertBefore(row, this.#list.children[i])
     })
+    this.#write()
   }
 
+  // #row returns a new row. Only its dot is read out, since it says everything.
   #row(user) {
-    const dot = make('presence-dot', { user, namespace: this.getAttribute('namespace') })
-    if (this.hasAttribute('url')) dot.setAttribute('url', this.getAttribute('url'))
-    const hidden = { 'aria-hidden': 'true' } // the dot says the same
-    const row = make('li', { part: 'row' }, dot, make('span', { part: 'name', ...hidden }),
-      make('span', { part: 'text', ...hidden }))
-    this.#call(row, user)
-    return row
+    const label = this.label(user), attributes = { user, label, namespace: this.getAttribute('namespace') }
+    if (this.hasAttribute('url')) attributes.url = this.getAttribute('url')
+    return make('li', { part: 'row' }, make('presence-dot', attributes),
+      make('span', { part: 'name', 'aria-hidden': 'true' }, label), make('span', { part: 'text', 'aria-hidden': 'true' }))
   }
 
-  #call(row, user) {
-    row.firstChild.setAttribute('label', this.#name(user))
-    row.children[1].textContent = this.#name(user)
+  // #write updates what the rows say, in the language of the list.
+  #write() {
+    this.#list.lang = this.closest('[lang]')?.lang ?? ''
+    this.#rows.forEach(writeRow)
   }
 }
