@@ -66,8 +66,12 @@ export interface SocketOptions extends Pick<Options, 'url' | 'namespace' | 'toke
   hello: () => Record<string, unknown>
   /** Called with each frame, such as `('welcome', {…})`. */
   onframe: (name: string, value: any, id?: string | number) => void
-  /** Called when nothing has been heard for too long, or the connection broke. The socket connects again by itself. */
-  ondown?: () => void
+  /**
+   * Called when the connection ended or fell silent. If `invalid` is false, it broke with this close code: what was
+   * received holds, and the next connection can continue. Otherwise it does not hold any longer. The socket connects
+   * again by itself.
+   */
+  ondown?: (invalid: boolean, code?: number) => void
 }
 
 /** A WebSocket that connects again by itself, for programs that need other frames than `connect` uses. */

@@ -74,15 +74,14 @@ func newFollowed(t *testing.T, script string) *followed {
 // follow makes the API, with feeds that run until the test ends.
 func (f *followed) follow(t *testing.T, origin string) {
 	t.Helper()
-	config := configWithFeeds(t, f.Store)
+	config := configWithFeeds(t, f.Store, defaultThresholds())
 	config.CORSOrigins = []string{origin}
 	f.api = api.New(config)
 }
 
 // configWithFeeds returns a configuration of the API on a store, with feeds that run until the test ends.
-func configWithFeeds(t *testing.T, s store.Store) api.Config {
+func configWithFeeds(t *testing.T, s store.Store, thresholds lastseen.Thresholds) api.Config {
 	t.Helper()
-	thresholds := lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}
 	logger := slog.New(slog.DiscardHandler)
 	settings := func(string) feed.Settings { return feed.Settings{Thresholds: thresholds, Mode: feed.Auto} }
 	sweep := jobs.NewSweep(s, func() []string { return nil }, settings, logger)
@@ -92,7 +91,7 @@ func configWithFeeds(t *testing.T, s store.Store) api.Config {
 	t.Cleanup(feeds{hub, sweep}.start(t.Context()))
 	return api.Config{
 		Store: s, Feeds: hub,
-		Settings: api.Settings{Thresholds: thresholds, PingInterval: 30 * time.Second, Shards: 1, Changes: feed.Auto},
+		Settings: api.Settings{Thresholds: thresholds, PingInterval: thresholds.Green / 2, Shards: 1, Changes: feed.Auto},
 	}
 }
 

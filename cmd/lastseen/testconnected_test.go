@@ -90,8 +90,8 @@ func newConnected(t *testing.T, grace time.Duration) *connected {
 // apiConfig returns the configuration of the API, with feeds and connections that are kept until the test ends.
 func (c *connected) apiConfig(t *testing.T, origin string, grace time.Duration) api.Config {
 	t.Helper()
-	config := configWithFeeds(t, c.Store)
-	config.Connections, config.CORSOrigins = runRegistry(t, c.Store), []string{origin}
+	config := configWithFeeds(t, c.Store, defaultThresholds())
+	config.Connections, config.CORSOrigins = runRegistry(t, c.Store, defaultThresholds()), []string{origin}
 	config.WebSockets = api.WebSocketLimits{Grace: grace, Drain: 100 * time.Millisecond}
 	return config
 }

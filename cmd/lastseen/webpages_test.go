@@ -124,7 +124,7 @@ func newSite(t *testing.T, script string) *site {
 	}))
 	t.Cleanup(pages.Close)
 	server := httptest.NewServer(s.observe(api.New(api.Config{
-		Store: s.clockedStore, CORSOrigins: []string{pages.URL}, Connections: runRegistry(t, s.clockedStore),
+		Store: s.clockedStore, CORSOrigins: []string{pages.URL}, Connections: runRegistry(t, s.clockedStore, defaultThresholds()),
 		Settings: api.Settings{
 			Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute},
 			PingInterval: 30 * time.Second, Shards: 1,
@@ -140,13 +140,12 @@ func newSite(t *testing.T, script string) *site {
 }
 
 // runRegistry runs a registry of the connections to a store until the test ends.
-func runRegistry(t *testing.T, s store.Store) *connections.Registry {
+func runRegistry(t *testing.T, s store.Store, thresholds lastseen.Thresholds) *connections.Registry {
 	t.Helper()
-	thresholds := lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}
 	registry := connections.New(connections.Options{
 		Store: s, Logger: slog.New(slog.DiscardHandler),
 		Settings: func(string) connections.Settings {
-			return connections.Settings{Thresholds: thresholds, PingInterval: 30 * time.Second}
+			return connections.Settings{Thresholds: thresholds, PingInterval: thresholds.Green / 2}
 		},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
