@@ -46,8 +46,8 @@ func (s *scripted) keepOnline(t *testing.T, b *browser, before string) {
 	s.load(t, b, "", before+onlineScript)
 }
 
-// TestScriptTabs: a user with two tabs is online until the last one is closed.
-func TestScriptTabs(t *testing.T) {
+// TestScriptOnlineInTabs: a user with two tabs is online until the last one is closed.
+func TestScriptOnlineInTabs(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, scriptOptions{grace: 100 * time.Millisecond})
 	bob := openBrowser(t, s.pages)
@@ -149,6 +149,22 @@ func TestScriptIdle(t *testing.T) {
 	b.do(t, until(`dispatchEvent(new PointerEvent("pointermove"))`))
 	s.untilIdle(t, false)
 	require.Equal(t, 0, evaluate[int](t, b, "requests.length"), "all of it over one connection")
+}
+
+// TestScriptHidden: a hidden page with a connection sends that it is idle, and nothing else: its user stays online by
+// the pings of the server, which browsers answer.
+func TestScriptHidden(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{})
+	b := openBrowser(t, s.pages)
+	s.keepOnline(t, b, sentScript)
+	s.untilIdle(t, false)
+	b.do(t, until("(sent.length = 0, true)"), show("hidden"))
+	s.untilIdle(t, true)
+	b.do(t, passIn(30*time.Second))
+	require.JSONEq(t, `[{"activity":{"idle":true}}]`, evaluate[string](t, b, "JSON.stringify(sent)"))
+	require.Equal(t, 0, evaluate[int](t, b, "requests.length"))
+	require.Equal(t, 1, s.connects())
 }
 
 // TestScriptPings: without WebSockets a page pings, first at a random moment, then when the server says.
