@@ -166,7 +166,7 @@ func (f *fixture) heartbeats(h *holding) measureFunc {
 			return measurement{}, err
 		}
 		begun := time.Now()
-		m, err := h.withCPU(func() (measurement, error) { return measurement{}, pause(ctx, h.longEnough()*d) })
+		m, err := h.withCPU(func() (measurement, error) { return measurement{}, pause(ctx, h.longEnough(d)) })
 		if err != nil {
 			return m, err
 		}
@@ -200,12 +200,12 @@ func million(m measurement, h *holding) string {
 		1e6*h.rss/(1<<30), times*busy(m.server, m)/100, times*busy(m.store, m)/100)
 }
 
-// longEnough returns for how long connections are measured, in units of -duration.
-func (h *holding) longEnough() time.Duration {
+// longEnough returns for how long connections are measured, given -duration.
+func (h *holding) longEnough(d time.Duration) time.Duration {
 	if h.protocol == centrifugeProtocol {
-		return beatTime
+		return beatTime * d
 	}
-	return cycleTime
+	return cycleTime * d
 }
 
 // beats returns how many heartbeats the servers have recorded, and how many of them renewed the record of a connection.

@@ -35,9 +35,9 @@ func (s *scripted) openTabs(t *testing.T, script string) (leader, follower *brow
 	return leader, follower
 }
 
-// TestScriptTabs: two tabs share one subscription, and both show each change. When the leader is closed, or hidden, the
+// TestScriptTabsShare: two tabs share one subscription, and both show each change. When the leader is closed, or hidden, the
 // other tab goes on: it misses nothing, and knows all the time.
-func TestScriptTabs(t *testing.T) {
+func TestScriptTabsShare(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, leader *browser){
 		"closed": func(t *testing.T, leader *browser) { leader.close(t) },
@@ -149,4 +149,31 @@ func TestScriptTabsApart(t *testing.T) {
 			second.do(t, shows("alice", "green"))
 		})
 	}
+}
+
+// TestScriptTabsSilence: a tab that hears nothing from the one that leads shows unknown.
+func TestScriptTabsSilence(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{})
+	leader, follower := s.openTabs(t, tabbed)
+	leader.do(t, until(`(BroadcastChannel.prototype.postMessage = () => {}, true)`))
+	follower.do(t, until("passed += 31_000"), shows("alice", "unknown"), shows("bob", "unknown"))
+	require.Equal(t, "grey", evaluate[string](t, leader, "statuses.alice"))
+}
+
+// TestScriptTabsCached: the browser keeps a page that watches, alone or with other tabs, in its back/forward cache. Shown
+// again, the page goes on.
+func TestScriptTabsCached(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{})
+	leader, follower := s.openTabs(t, tabbed+`
+		addEventListener("pageshow", event => { window.restored = event.persisted })`)
+	for _, tab := range []*browser{leader, follower} { // the first follows then
+		s.load(t, tab, "", "")
+		s.pingedAgo(t, "alice", 0)
+		tab.do(t, goBack, until("window.restored"), shows("alice", "green"))
+		s.leaves(t, "alice")
+		tab.do(t, shows("alice", "grey"))
+	}
+	s.untilFollowed(t, 2, 1)
 }

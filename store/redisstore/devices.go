@@ -103,7 +103,7 @@ func (d *pendingDevices) result() []lastseen.State {
 
 // writeDevices sends a batch to its shards, in as few round trips as [maxMembers] allows, and fills in the states.
 func (s *Store) writeDevices(ctx context.Context, d *pendingDevices) {
-	chunks := d.split(len(d.items), maxFeedChunk, func(i int) string { return d.items[i].User })
+	chunks := d.split(len(d.items), maxDeviceChunk, func(i int) string { return d.items[i].User })
 	for len(chunks) > 0 && d.err == nil {
 		n, members := 0, 0
 		for n < len(chunks) && (n == 0 || members+len(chunks[n].index) <= maxMembers) {

@@ -46,14 +46,16 @@ end
 
 -- Deletes the records of users, at most 4000 of them.
 local function forget_records(users)
-  local texts, metas = redis.call('HMGET', records_key, unpack(users)), {}
-  for i, user in ipairs(users) do
-    local devices = texts[i] and parse(texts[i])
-    for _, record in ipairs(devices and devices.records or {}) do
-      metas[#metas + 1] = user .. '\n' .. record.id
+  if redis.call('EXISTS', metas_key) == 1 then
+    local texts, metas = redis.call('HMGET', records_key, unpack(users)), {}
+    for i, user in ipairs(users) do
+      local text = texts[i] or ''
+      for id in string.gmatch(#text <= max_text and text or '', '\n%a+ ([^\n\t]+)\t') do
+        metas[#metas + 1] = user .. '\n' .. id
+      end
     end
+    delete_fields(metas_key, metas)
   end
-  delete_fields(metas_key, metas)
   delete_fields(records_key, users)
 end
 

@@ -29,7 +29,7 @@ dotStyle.replaceSync(`
 svg { display: block; fill: currentColor; fill-rule: evenodd }
 :host(:state(unknown)) path { fill: none; stroke: currentColor; stroke-width: 2; stroke-dasharray: 3.6 2.683 }
 @media (prefers-reduced-motion: no-preference) { :host { transition: color .3s } }
-@media (forced-colors: active) { :host { color: CanvasText; forced-color-adjust: none } }`)
+@media (forced-colors: active) { svg { color: CanvasText; forced-color-adjust: none } }`)
 
 // texts has what the elements say, by language. Pages can change these, and add languages.
 const texts = { en: { online: 'online', seen: 'last seen {ago}', offline: 'offline', unknown: 'status unknown' } }
