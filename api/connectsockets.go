@@ -191,10 +191,3 @@ func (s *Shared) drainSockets() {
 		time.AfterFunc(spread*time.Duration(i)/time.Duration(len(all)), n.bye)
 	}
 }
-
-// checkSockets checks the callers of all WebSockets again.
-func (s *Shared) checkSockets() {
-	for _, n := range s.sockets.all() {
-		n.check()
-	}
-}

@@ -30,7 +30,8 @@ type crowd struct {
 	people []*person
 	settings
 	random *rand.Rand
-	lines  int // said
+	spoken int       // lines
+	speak  time.Time // when someone says the next one
 }
 
 // deeds are what people did in a moment.
@@ -69,7 +70,30 @@ func (c *crowd) act(now time.Time) (did deeds) {
 			p.ping = now.Add(time.Duration(float64(c.pingInterval) * (0.8 + 0.2*c.random.Float64())))
 		}
 	}
+	c.talk(now, &did)
 	return did
+}
+
+// talk lets one of those who use the page say something now and then, and several at the start.
+func (c *crowd) talk(now time.Time, did *deeds) {
+	if now.Before(c.speak) {
+		return
+	}
+	var speakers []*person
+	for _, p := range c.people {
+		if p.doing == here {
+			speakers = append(speakers, p)
+		}
+	}
+	lines := 1
+	if c.speak.IsZero() {
+		lines = 3
+	}
+	c.speak = now.Add(c.some(c.green) / 2)
+	for range min(lines, len(speakers)) {
+		speaker := speakers[c.random.IntN(len(speakers))]
+		did.messages = append(did.messages, message{User: speaker.name, Text: c.line()})
+	}
 }
 
 // begin gives a person a past: half of the people are online, the others lost their network some time ago.
@@ -107,9 +131,7 @@ func (c *crowd) change(p *person, now time.Time, did *deeds) {
 		did.note("%s has closed the page: grey at once", p)
 	case n < 8 && p.doing == here:
 		p.doing, p.ping = idle, now
-		did.note("%s is idle: green, because the page is open", p)
-	case p.doing == here:
-		did.messages = append(did.messages, message{User: p.name, Text: c.line()})
+		did.note("%s is idle: still green, because the page is open", p)
 	}
 }
 
@@ -125,8 +147,8 @@ func (c *crowd) line() string {
 		"Who ate the last biscuit?", "I closed one of my two tabs, and nobody noticed.", "Hello from the train!",
 		"Yellow is such a polite colour.", "Shall we start?",
 	}
-	c.lines++
-	return lines[c.lines%len(lines)]
+	c.spoken++
+	return lines[c.spoken%len(lines)]
 }
 
 func (p *person) online() bool { return p.doing == here || p.doing == idle }

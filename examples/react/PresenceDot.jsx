@@ -4,7 +4,7 @@
 // Style it by its classes. Use shapes as well as colours, and never draw unknown like grey:
 //
 //     .dot { display: inline-block; width: 12px; height: 12px; border-radius: 50%; border: 2px solid #6e7781; }
-//     .dot.green { background: #1a7f37; border-color: #1a7f37; }
+//     .dot.green { background: #2da44e; border-color: #2da44e; }
 //     .dot.yellow { background: linear-gradient(#bf8700 50%, transparent 50%); border-color: #bf8700; }
 //     .dot.unknown { border-style: dashed; }
 

@@ -20,7 +20,7 @@ function element(name, attributes = {}, ...children) {
 
 // avatar returns a picture of a user, with a dot in its corner.
 function avatar(user) {
-  const hue = [...user].reduce((sum, letter) => (sum * 31 + letter.codePointAt()) % 360, 7)
+  const hue = 137.5 * [...user].reduce((sum, letter) => sum + letter.codePointAt(), 0) % 360
   const face = element('span', { class: 'face', 'aria-hidden': 'true' }, user.slice(0, 2))
   face.style.setProperty('--hue', hue)
   return element('span', { class: 'avatar' }, face, element('presence-dot', { user, namespace: 'chat' }))
