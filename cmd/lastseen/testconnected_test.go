@@ -25,7 +25,6 @@ type connected struct {
 	mu      sync.Mutex
 	api     http.Handler
 	issue   func() string // returns a token for a page; nil if pages need none
-	issued  int           // tokens
 	sockets []net.Conn
 }
 
@@ -67,18 +66,10 @@ func (c *connected) cut() {
 func (c *connected) token() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.issued++
 	if c.issue == nil {
 		return ""
 	}
 	return c.issue()
-}
-
-// tokens returns how many tokens pages have asked for.
-func (c *connected) tokens() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.issued
 }
 
 // pinged records that a user is here.

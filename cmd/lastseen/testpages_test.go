@@ -41,7 +41,9 @@ func configWithFeeds(t *testing.T, s store.Store, thresholds lastseen.Thresholds
 	t.Cleanup(feeds{hub, sweep}.start(t.Context()))
 	return api.Config{
 		Store: s, Feeds: hub,
-		Settings: api.Settings{Thresholds: thresholds, PingInterval: thresholds.Green / 2, Shards: 1, Changes: feed.Auto},
+		Settings: api.Settings{
+			Thresholds: thresholds, PingInterval: thresholds.Green / 2, Shards: 1, Changes: feed.Auto,
+		},
 	}
 }
 
