@@ -43,6 +43,7 @@ func arrows() map[string][]string {
 		"api/web":       {""},
 		"deploy":        {},
 		"docs/generate": {"api"},
+		"examples/chat": {}, // uses lastseen as others do: over HTTP
 		"cmd/lastseen": {
 			"", "store", "store/redisstore", "store/filestore", "store/coalesce", "store/clock", "store/jobs",
 			"store/observe", "store/feed", "store/connections", "api", "api/auth", "api/limit",
@@ -71,6 +72,7 @@ func dependencies() map[string]string {
 		"golang.org/x/sync":                  "probes at the same time share one answer",
 		"github.com/hashicorp/golang-lru/v2": "limits: a bounded number of them; tokens that were verified",
 		"github.com/swaggo/swag":             "tool: the OpenAPI document from annotations; given",
+		"github.com/evanw/esbuild":           "tool: lastseen.js in the fewest bytes",
 		"github.com/getkin/kin-openapi":      "tool: OpenAPI 3 of Swagger 2, and tests that the server keeps to it",
 		"go.yaml.in/yaml/v3":                 "the configuration file, with line numbers; the OpenAPI document as JSON",
 		"github.com/stretchr/testify":        "test: assertions",
@@ -208,7 +210,7 @@ func TestPackagesHaveComments(t *testing.T) {
 		explained[s.dir] += 0
 		if doc := s.file.Doc.Text(); doc != "" {
 			explained[s.dir]++
-			require.Regexp(t, `^(Package `+s.file.Name.Name+`|Command (lastseen|generate)) `, doc, s.dir)
+			require.Regexp(t, `^(Package `+s.file.Name.Name+`|Command (lastseen|generate|chat)) `, doc, s.dir)
 		}
 	}
 	for dir, comments := range explained {

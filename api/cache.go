@@ -15,15 +15,25 @@ import (
 // change it at any time.
 const maxMaxAge = 5000
 
-// respondCached sends JSON about users. A cache may keep it until the first of their statuses decays, at most for
-// [maxMaxAge]. A request with the ETag of the same response gets status 304 and no body. Responses to authenticated
-// callers are private. The ETag is weak: it is the same for responses that differ only in the time of the request or
-// in their encoding.
+// respondCached sends JSON about users, or 304: see [cached]. The ETag is weak: it is the same for responses that differ
+// only in the time of the request or in their encoding.
 func respondCached(c echo.Context, body any, e evaluated, users ...presence) error {
-	tag := etagOf(e, users)
+	if !cached(c, etagOf(e, users), maxAge(e.AsOf, users)) {
+		return respond(c, body)
+	}
+	if len(users) > 1 { // as in the response that this replaces, if that is large
+		varyByEncoding(c.Response().Header())
+	}
+	return c.NoContent(http.StatusNotModified)
+}
+
+// cached sets the headers by which caches may keep a response about users until the first of their statuses decays, at
+// most for [maxMaxAge], and reports whether the client has the response already, by its ETag. It then gets status 304
+// and no body. Responses to authenticated callers are private.
+func cached(c echo.Context, tag string, age int64) bool {
 	header := c.Response().Header()
 	header.Set("ETag", "W/"+tag)
-	policy := "max-age=" + strconv.FormatInt(maxAge(e.AsOf, users)/1000, 10)
+	policy := "max-age=" + strconv.FormatInt(age/1000, 10)
 	if caller := callerOf(c); caller != nil {
 		header.Add(echo.HeaderVary, echo.HeaderAuthorization)
 		if !caller.IsAnonymous() {
@@ -31,13 +41,7 @@ func respondCached(c echo.Context, body any, e evaluated, users ...presence) err
 		}
 	}
 	header.Set(echo.HeaderCacheControl, policy)
-	if etagMatches(c.Request().Header.Values("If-None-Match"), tag) {
-		if len(users) > 1 { // as in the response that this replaces, if that is large
-			varyByEncoding(header)
-		}
-		return c.NoContent(http.StatusNotModified)
-	}
-	return respond(c, body)
+	return etagMatches(c.Request().Header.Values("If-None-Match"), tag)
 }
 
 // maxAge returns how long the response may be kept, in milliseconds.
@@ -63,6 +67,11 @@ func etagOf(e evaluated, users []presence) string {
 		content = binary.BigEndian.AppendUint64(content, uint64(u.LastSeen))
 		content = binary.BigEndian.AppendUint64(content, uint64(u.ValidUntil))
 	}
+	return hashTag(content)
+}
+
+// hashTag returns a hash of a content, in quotes.
+func hashTag(content []byte) string {
 	sum := sha256.Sum256(content)
 	return `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
 }

@@ -32,6 +32,7 @@ import (
 // although clients have to accept new ones.
 var loadDocument = sync.OnceValues(func() (*openapi3.T, error) {
 	openapi3filter.RegisterBodyDecoder(mediaNDJSON, openapi3filter.PlainBodyDecoder)
+	openapi3filter.RegisterBodyDecoder(mediaSVG, openapi3filter.PlainBodyDecoder)
 	// The validator reads events as text. Their tests read them as clients do.
 	openapi3filter.RegisterBodyDecoder(stream.MediaType, openapi3filter.PlainBodyDecoder)
 	doc, err := openapi3.NewLoader().LoadFromData(lastseen.OpenAPI())

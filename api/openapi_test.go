@@ -77,7 +77,7 @@ func operationsOf() map[code]string {
 	const (
 		records   = " pingUser leaveUser recordPings recordLeaves"
 		devices   = " getDevices closeConnections"
-		evaluates = " getUser lookupUsers lookupUsersByQuery listUsers countUsers"
+		evaluates = " getUser getDot lookupUsers lookupUsersByQuery listUsers countUsers"
 		follows   = " getChanges postChanges"
 		deletes   = " deleteUser deleteNamespace"
 		uses      = records + evaluates + devices + follows + deletes // a namespace in the store
@@ -87,7 +87,7 @@ func operationsOf() map[code]string {
 	)
 	return map[code]string{
 		codeInvalidNamespace:     uses + " getNamespace EmptySegment" + " connect",
-		codeInvalidUser:          records + " getUser lookupUsers lookupUsersByQuery deleteUser EmptySegment" + follows + devices,
+		codeInvalidUser:          records + " getUser getDot lookupUsers lookupUsersByQuery deleteUser EmptySegment" + follows + devices,
 		codeInvalidDevice:        records,
 		codeInvalidTime:          records + evaluates,
 		codeInvalidDuration:      evaluates + follows + " leaveUser recordLeaves",
@@ -154,7 +154,7 @@ func TestLimitsAreDocumented(t *testing.T) {
 	items := func(schema, field string) uint64 {
 		return *components.Schemas[schema].Value.Properties[field].Value.MaxItems
 	}
-	limit := components.Parameters["limit"].Value.Schema.Value
+	limit, size := components.Parameters["limit"].Value.Schema.Value, components.Parameters["size"].Value.Schema.Value
 	for _, pair := range [][2]any{
 		{maxItems, items("PingBatch", "pings")},
 		{maxItems, items("LeaveBatch", "leaves")},
@@ -163,6 +163,9 @@ func TestLimitsAreDocumented(t *testing.T) {
 		{maxLookupQuery, *components.Parameters["users"].Value.Schema.Value.MaxItems},
 		{maxLimit, *limit.Max},
 		{defaultLimit, limit.Default},
+		{minDotSize, *size.Min},
+		{maxDotSize, *size.Max},
+		{defaultDotSize, size.Default},
 		{lastseen.MaxNamespaceLen, *components.Parameters["namespaceName"].Value.Schema.Value.MaxLength},
 		{lastseen.MaxUserLen, *components.Schemas["UserID"].Value.MaxLength},
 	} {

@@ -72,11 +72,7 @@ func TestFileHeaders(t *testing.T) {
 		require.Equal(t, http.StatusOK, plain.status, path)
 		require.Empty(t, plain.header.Get("Content-Encoding"), path)
 		require.NotEmpty(t, plain.body, path)
-		for name, want := range map[string]string{
-			"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff",
-			"Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY",
-			"Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin",
-		} {
+		for name, want := range fileHeaders(path) {
 			require.Equal(t, want, plain.header.Get(name), path)
 		}
 		requireClosed(t, plain.header.Get("Content-Security-Policy"))
@@ -92,6 +88,34 @@ func TestFileHeaders(t *testing.T) {
 		changed := w.sendTo(http.MethodGet, path, "", `If-None-Match: "other"`)
 		require.Equal(t, http.StatusOK, changed.status, path)
 		require.Equal(t, plain.body, changed.body, "%s: Go's client requests gzip and unpacks it", path)
+	}
+}
+
+// fileHeaders returns the headers of a file. Pages of any origin can use lastseen.js.
+func fileHeaders(path string) map[string]string {
+	headers := map[string]string{
+		"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff",
+		"Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY", "Access-Control-Allow-Origin": "",
+		"Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin",
+	}
+	if strings.HasPrefix(path, "/lastseen.") {
+		headers["Cache-Control"], headers["Access-Control-Allow-Origin"] = "public, max-age=300", "*"
+		headers["Cross-Origin-Resource-Policy"] = "cross-origin"
+	}
+	return headers
+}
+
+// TestScriptIsForAllOrigins checks that lastseen.js is the same for origins that are allowed to call the API and for
+// others, and that it is typed for browsers.
+func TestScriptIsForAllOrigins(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t, fileStore(t), func(c *Config) { c.CORSOrigins = []string{"https://app.example.com"} })
+	for _, origin := range []string{"https://app.example.com", "https://other.example.net", "null"} {
+		script := w.sendTo(http.MethodGet, "/lastseen.js", "", "Origin: "+origin)
+		require.Equal(t, http.StatusOK, script.status)
+		require.Equal(t, []string{"*"}, script.header.Values("Access-Control-Allow-Origin"), origin)
+		require.Equal(t, "text/javascript; charset=utf-8", script.header.Get("Content-Type"))
+		require.Empty(t, script.header.Get("Access-Control-Allow-Credentials"))
 	}
 }
 
@@ -158,7 +182,10 @@ func TestDocsRedirect(t *testing.T) {
 // TestPageLinksAreRelative checks that links are relative, so that pages also work below a prefix.
 func TestPageLinksAreRelative(t *testing.T) {
 	w, links := newTestServer(t, fileStore(t)), regexp.MustCompile(`(?:href|src)="([^"]*)"|url\(["']?([^"')]*)`)
-	for _, page := range []string{"/docs/", "/docs/errors", "/docs/docs.js", "/docs/docs.css", "/docs/errors.css"} {
+	for _, page := range []string{
+		"/", "/dashboard/dashboard.css",
+		"/docs/", "/docs/errors", "/docs/docs.js", "/docs/docs.css", "/docs/errors.css",
+	} {
 		for _, link := range links.FindAllStringSubmatch(w.sendTo(http.MethodGet, page, "").body, -1) {
 			require.NotRegexp(t, `^(/|\w+:)`, link[1]+link[2], page)
 		}
@@ -183,20 +210,15 @@ func TestErrorGuide(t *testing.T) {
 	}
 }
 
-// TestRoot checks that the root leads to the documentation, also below the prefix of a proxy, and that an
-// unknown path names it.
+// TestRoot checks that the dashboard is at the root, and that an unknown path names the documentation.
 func TestRoot(t *testing.T) {
 	w := newTestServer(t, fileStore(t))
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
-		request, err := http.NewRequest(method, w.url+"/?utm_source=x", nil)
-		require.NoError(t, err)
-		response, err := http.DefaultTransport.RoundTrip(request) // which follows no redirect
-		require.NoError(t, err)
-		require.NoError(t, response.Body.Close())
-		require.Equal(t, http.StatusFound, response.StatusCode)
-		require.Equal(t, "docs/", response.Header.Get("Location"))
-		require.Equal(t, "no-store", response.Header.Get("Cache-Control"))
+		r := w.sendTo(method, "/?utm_source=x", "")
+		require.Equal(t, http.StatusOK, r.status)
+		require.Equal(t, "text/html; charset=utf-8", r.header.Get("Content-Type"))
 	}
+	require.Contains(t, w.sendTo(http.MethodGet, "/", "").body, `<script type="module" src="dashboard/main.js">`)
 	for _, path := range []string{"/nothing", "/v2/namespaces", "/docs/nothing"} {
 		r := w.sendTo(http.MethodGet, path, "")
 		require.Equal(t, http.StatusNotFound, r.status)

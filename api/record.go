@@ -40,6 +40,9 @@ func (s *server) record(
 			return nil, err
 		}
 	}
+	if len(b.later) == 0 { // as in most: this saves allocations
+		return states, nil
+	}
 	if err := s.Connections.Later(ctx, b.later...); err != nil {
 		return nil, err
 	}

@@ -42,6 +42,7 @@ func (s *server) routes() []route {
 		{http.MethodPost, namespace + "/leaves", pingBulk, s.leaves, nil},
 
 		{http.MethodGet, user, read, s.getUser, evaluation()},
+		{http.MethodGet, user + "/dot.svg", read, s.getDot, evaluation("size")},
 		{http.MethodPost, namespace + "/lookup", read, s.lookup, evaluation()},
 		{http.MethodGet, namespace + "/lookup", read, s.lookupQuery, evaluation("user")},
 		{

@@ -22,20 +22,28 @@ import (
 // @Success 304 "Not modified since the response that `If-None-Match` names."
 // @Router /v1/namespaces/{namespace}/users/{user} [get]
 func (s *server) getUser(c echo.Context, q query) error {
-	namespace, user, err := pathNames(c)
+	v, p, err := s.lookUp(c, q)
 	if err != nil {
 		return err
 	}
-	v, err := s.view(c, namespace, q)
+	response := userResponse{presence: p, evaluated: v.evaluated()}
+	return respondCached(c, response, response.evaluated, response.presence)
+}
+
+// lookUp returns the presence of the user in the path, in the view that a query asks for.
+func (s *server) lookUp(c echo.Context, q query) (v view, p presence, err error) {
+	namespace, user, err := pathNames(c)
 	if err != nil {
-		return err
+		return v, p, err
+	}
+	if v, err = s.view(c, namespace, q); err != nil {
+		return v, p, err
 	}
 	states, err := s.Store.Lookup(c.Request().Context(), namespace, []string{user})
 	if err != nil {
-		return err
+		return v, p, err
 	}
-	response := userResponse{presence: v.presence(user, states[0]), evaluated: v.evaluated()}
-	return respondCached(c, response, response.evaluated, response.presence)
+	return v, v.presence(user, states[0]), nil
 }
 
 // deleteUser deletes a user.

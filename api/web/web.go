@@ -1,5 +1,6 @@
-// Package web serves the pages for people: the API documentation in Swagger UI, the guide to errors and the OpenAPI
-// document. A page does not change while the server runs.
+// Package web serves the pages for people: the dashboard, the API documentation in Swagger UI, the guide to errors and
+// the OpenAPI document. It also serves lastseen.js, a script for web pages of any origin. A page does not change while
+// the server runs.
 package web
 
 import (
@@ -26,12 +27,8 @@ import (
 	"github.com/lastseen/lastseen"
 )
 
-//go:embed *.html *.css *.js *.svg *.d.ts lastseen/*.js
+//go:embed *.html *.css *.js *.svg *.d.ts dashboard/*
 var files embed.FS
-
-// fragments are the files in the folder lastseen that lastseen.js is made of, in this order: one module, in files of
-// one job each.
-func fragments() []string { return []string{"exports"} }
 
 // policy lets a page load only what this server serves, and run no inline scripts. Swagger UI's icons are data URLs.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
@@ -64,7 +61,12 @@ func New(codes any) Pages {
 	file := func(fsys fs.FS, name string) func() ([]byte, error) {
 		return func() ([]byte, error) { return fs.ReadFile(fsys, name) }
 	}
-	add("/lastseen.js", javaScript, script)
+	add("/", html, file(files, "dashboard.html"))
+	add("/dashboard/dashboard.css", css, file(files, "dashboard/dashboard.css"))
+	for _, name := range dashboard() {
+		add("/dashboard/"+name+".js", javaScript, file(files, "dashboard/"+name+".js"))
+	}
+	add("/lastseen.js", javaScript, file(files, "lastseen.js"))
 	add("/lastseen.d.ts", "text/plain; charset=utf-8", file(files, "lastseen.d.ts"))
 	add("/openapi.yaml", "application/yaml", func() ([]byte, error) { return lastseen.OpenAPI(), nil }) // RFC 9512
 	add("/openapi.json", "application/json", openAPIJSON)
@@ -82,21 +84,15 @@ func New(codes any) Pages {
 // Paths returns the paths of all pages.
 func Paths() []string { return slices.Sorted(maps.Keys(New(nil))) }
 
-// Serve responds with the page at a path, compressed if asked, or with 304 if the client has it. Caches revalidate a
-// page each time, because an upgrade of the server can change it.
+// Serve responds with the page at a path, compressed if asked, or with 304 if the client has it.
 func (p Pages) Serve(w http.ResponseWriter, r *http.Request, path string, compressed bool) error {
 	page, err := p[path]()
 	if err != nil {
 		return err
 	}
 	header := w.Header()
-	header.Set("Cache-Control", "no-cache")
-	header.Set("Content-Security-Policy", policy)
+	protect(header, path)
 	header.Set("Content-Type", page.mediaType)
-	header.Set("Cross-Origin-Opener-Policy", "same-origin")
-	header.Set("Cross-Origin-Resource-Policy", "same-origin")
-	header.Set("Referrer-Policy", "no-referrer")
-	header.Set("X-Frame-Options", "DENY") // for browsers that do not know frame-ancestors
 	body, etag := page.plain, page.etag
 	if page.gzipped != nil {
 		header.Add("Vary", "Accept-Encoding")
@@ -111,6 +107,26 @@ func (p Pages) Serve(w http.ResponseWriter, r *http.Request, path string, compre
 	match := http.Header{"If-None-Match": {strings.Join(r.Header["If-None-Match"], ",")}}
 	http.ServeContent(w, &http.Request{Method: r.Method, Header: match}, "", time.Time{}, bytes.NewReader(body))
 	return nil
+}
+
+// isShared reports whether web pages of any origin can use the file at a path.
+func isShared(path string) bool { return path == "/lastseen.js" || path == "/lastseen.d.ts" }
+
+// protect sets the headers that limit what a page can do, and who can use and keep it. Caches revalidate a page each
+// time, because an upgrade of the server can change it. They can keep a shared script for a few minutes: it is one file,
+// so that no cache can mix two versions.
+func protect(header http.Header, path string) {
+	header.Set("Cache-Control", "no-cache")
+	header.Set("Content-Security-Policy", policy)
+	header.Set("Cross-Origin-Opener-Policy", "same-origin")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("X-Frame-Options", "DENY") // for browsers that do not know frame-ancestors
+	if isShared(path) {
+		header.Set("Cache-Control", "public, max-age=300")
+		header.Set("Cross-Origin-Resource-Policy", "cross-origin")
+		header.Set("Access-Control-Allow-Origin", "*")
+	}
 }
 
 // newPage prepares a page. If its content is compressed already, it is only unpacked.
@@ -137,19 +153,6 @@ func newPage(mediaType string, read func() ([]byte, error)) (page, error) {
 		p.gzipped = packed.Bytes()
 	}
 	return p, nil
-}
-
-// script returns the fragments as one module.
-func script() ([]byte, error) {
-	var module []byte
-	for _, name := range fragments() {
-		fragment, err := files.ReadFile("lastseen/" + name + ".js")
-		if err != nil {
-			return nil, err
-		}
-		module = append(module, fragment...)
-	}
-	return module, nil
 }
 
 // openAPIJSON returns the OpenAPI document in JSON.

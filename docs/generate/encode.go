@@ -22,6 +22,7 @@ const order = `
 	/v1/namespaces/{namespace}/pings
 	/v1/namespaces/{namespace}/leaves
 	/v1/namespaces/{namespace}/users/{user}
+	/v1/namespaces/{namespace}/users/{user}/dot.svg
 	/v1/namespaces/{namespace}/users/{user}/devices
 	/v1/namespaces/{namespace}/users/{user}/connections
 	/v1/namespaces/{namespace}/lookup

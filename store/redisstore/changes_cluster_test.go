@@ -2,7 +2,6 @@ package redisstore_test
 
 import (
 	"context"
-	"net"
 	"slices"
 	"testing"
 
@@ -75,39 +74,20 @@ func testFeedWhileSlotsMove(t *testing.T, c *redistest.Cluster, f *feed) {
 // testFeedInHalfASlot: of a shard and its companions some have moved and some have not. Redis refuses what needs
 // several of them, and every call either fails as unavailable or is right.
 func testFeedInHalfASlot(t *testing.T, c *redistest.Cluster, f *feed) {
-	ctx := context.Background()
 	users := numbered("u", 30)
 	f.ping(f.w, users...)
 	r := newReader(t, f.s, users...)
 	key := f.keys[3]
-	some := append(f.client.ZRange(ctx, key, 0, -1).Val(), users[:3]...) // calls that fail take a while
-	for i, first := range []string{key, feedKey(key), streamKey(key)} {
-		from := c.Owner(t, key)
-		to := c.Primaries[(slices.Index(c.Primaries, from)+1)%3]
-		host, port, err := net.SplitHostPort(to.Addr)
-		require.NoError(t, err)
-		source, target := from.Client(t), to.Client(t)
-		slot := c.Slot(t, key)
-		id := func(p *redistest.Process) string {
-			text, err := p.Client(t).Do(ctx, "CLUSTER", "MYID").Text()
-			require.NoError(t, err)
-			return text
+	some := append(f.client.ZRange(context.Background(), key, 0, -1).Val(), users[:3]...) // calls that fail take a while
+	round := lastseen.Instant(0)
+	moveInHalves(t, c, key, []string{key, feedKey(key), streamKey(key)}, func(step string) {
+		if step == "ended" {
+			r.requireTruth()
+			round++
+			return
 		}
-		require.NoError(t, target.Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", id(from)).Err())
-		require.NoError(t, source.Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", id(to)).Err())
-		require.NoError(t, source.Migrate(ctx, host, port, first, 0, longTimeout).Err())
-		f.duringMove(r, some, lastseen.Instant(i))
-		for _, other := range []string{key, feedKey(key), streamKey(key)} {
-			if other != first {
-				require.NoError(t, source.Migrate(ctx, host, port, other, 0, longTimeout).Err())
-			}
-		}
-		f.duringMove(r, some, lastseen.Instant(i))
-		for _, p := range []*redistest.Process{to, from} {
-			require.NoError(t, p.Client(t).Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", id(to)).Err())
-		}
-		r.requireTruth()
-	}
+		f.duringMove(r, some, round)
+	})
 	require.Zero(t, r.resets)
 }
 

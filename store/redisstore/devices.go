@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -102,7 +103,7 @@ func (d *pendingDevices) result() []lastseen.State {
 
 // writeDevices sends a batch to its shards, in as few round trips as [maxMembers] allows, and fills in the states.
 func (s *Store) writeDevices(ctx context.Context, d *pendingDevices) {
-	chunks := d.split(len(d.items), maxFeedChunk, func(i int) string { return d.items[i].User })
+	chunks := d.split(len(d.items), maxDeviceChunk, func(i int) string { return d.items[i].User })
 	for len(chunks) > 0 && d.err == nil {
 		n, members := 0, 0
 		for n < len(chunks) && (n == 0 || members+len(chunks[n].index) <= maxMembers) {
@@ -133,42 +134,50 @@ func (s *Store) sendDevices(ctx context.Context, d *pendingDevices, chunks []*ch
 	}
 }
 
-// The operations of devices.lua.
-const (
-	opPing = "ping"
-	opBye  = "bye"
-	opAll  = "all"
-)
-
 // args returns the arguments of devices.lua. Texts are passed as pointers: as strings, each would be copied into an
 // interface.
 func (d *pendingDevices) args(c *chunk) []any {
-	ping, bye, latest := opPing, opBye, lastseen.Instant(0)
-	args := append(make([]any, 0, 3+6*len(c.index)), linkBase(), nil, d.window.Milliseconds())
-	for _, at := range c.index {
+	latest, window := lastseen.Instant(0), d.window.Milliseconds()
+	header := strconv.FormatInt(window, 10) + " 0"
+	args := append(make([]any, 0, 4+3*len(c.index)), linkBase(), nil, window, len(c.index))
+	var metas []any
+	for i, at := range c.index {
 		item := &d.items[at]
 		latest = max(latest, item.At)
-		op, line := &ping, recordHead(item.Kind, item.ID)
-		if item.Gone {
-			op = &bye
+		said := saidOf(header, item)
+		args = append(args, int64(item.At), &item.User, &said)
+		if item.Meta != "" {
+			metas = append(metas, i+1, &item.Meta)
 		}
-		args = append(args, op, int64(item.At), &item.User, &line, int64(item.Idle), &item.Meta)
+	}
+	args[1] = int64(latest)
+	return append(args, metas...)
+}
+
+// leaveArgs returns the arguments of devices.lua for leaves on all devices.
+func (c writeCmd) leaveArgs() []any {
+	none, latest := "", lastseen.Instant(0)
+	args := append(make([]any, 0, 4+3*len(c.index)), linkBase(), nil, 0, len(c.index))
+	for _, at := range c.index {
+		sighting := &c.unique[at]
+		latest = max(latest, sighting.At)
+		args = append(args, int64(sighting.At), &sighting.User, &none)
 	}
 	args[1] = int64(latest)
 	return args
 }
 
-// leaveArgs returns the arguments of devices.lua for leaves on all devices.
-func (c writeCmd) leaveArgs() []any {
-	op, none, latest := opAll, "", lastseen.Instant(0)
-	args := append(make([]any, 0, 3+6*len(c.index)), linkBase(), nil, 0)
-	for _, at := range c.index {
-		sighting := &c.unique[at]
-		latest = max(latest, sighting.At)
-		args = append(args, &op, int64(sighting.At), &sighting.User, &none, &none, &none)
+// saidOf returns what an item says about a record, as devices.lua takes it. header is the first line of the records.
+func saidOf(header string, item *store.DeviceSighting) string {
+	switch {
+	case item.Gone:
+		return "\n" + string(item.Kind) + " " + item.ID + "\t1 0 "
+	case item.Kind == "":
+		header = ""
+	default:
+		header += "\n" + string(item.Kind)
 	}
-	args[1] = int64(latest)
-	return args
+	return header + " " + item.ID + "\t0 " + strconv.FormatInt(int64(item.Idle), 10) + " "
 }
 
 // readDeviceStates reads the reply to a chunk.

@@ -5,10 +5,11 @@
 -- ARGV[1]  see feed.lua
 -- ARGV[2]  the latest of the times that follow, in milliseconds
 -- ARGV[3]  for how long a device counts that has not said goodbye, in milliseconds
--- ARGV     then items, at most 256 of them, of 6 arguments: 'ping' or 'bye' of a device, or 'all' for a leave on all
---          devices; time; user; what the record's line begins with, without newline and kind if
---          that stays as it is; since when it is idle, or 0; its meta, or ''. Those
---          after the user are '' for a leave.
+-- ARGV[4]  how many items follow, at most 256
+-- ARGV     then items, of 3 arguments: time; user; what the item says about the record, in the form of its line, without
+--          the times at the end. For a ping the first line comes before that, with the window and 0. For a goodbye only
+--          the newline does, and if the kind stays as it is the text begins after it. '' is a leave on all devices.
+-- ARGV     then metas, of 2 arguments: number of the item; meta. Each argument costs, and most items have none.
 --
 -- Returns {created, scores, previous, missing, unreadable}: created and scores are those of ping.lua, a score for each
 -- item; previous is nil; missing is 1 if there is no feed; unreadable is a user whose records another program wrote, if
@@ -21,15 +22,24 @@ load_feed(now)
 local bound = now + max_ahead
 local replaced = tonumber(ARGV[2]) > bound
 
+local find, match, sub = string.find, string.match, string.sub
+local past_items = 5 + 3 * tonumber(ARGV[4])
+
+-- The meta of an item, by its place in ARGV.
+local metas = {}
+for i = past_items, #ARGV, 2 do
+  metas[2 + 3 * tonumber(ARGV[i])] = ARGV[i + 1]
+end
+
 -- Users, in the order in which they are named first: the place of each in the order, and who is named twice.
-local names, places, repeated = {}, {}, {}
-for i = 6, #ARGV, 6 do
+local names, places, repeated, users = {}, {}, {}, 0
+for i = 6, past_items, 3 do
   local name = ARGV[i]
   if places[name] then
     repeated[name] = true
   else
-    names[#names + 1] = name
-    places[name] = #names
+    users = users + 1
+    names[users], places[name] = name, users
   end
 end
 local scores = redis.call('ZMSCORE', key, unpack(names))
@@ -41,47 +51,113 @@ local known, unreadable = false, nil
 -- What is written: states, records, metas, and entries of the feed.
 local add, set, delete, set_metas, delete_metas, changes = {}, {}, {}, {}, {}, {}
 
--- Records a ping of a device that moves times alone, and reports whether it is one: the user is present, and published
--- as green if there is a feed, and the device is known. Nearly every item is like this. The rest is in devicesrule.lua and
--- devicessave.lua, which follow.
-local lowest = math.max(1, feed and feed.watermark - feed.green or 0)
+-- Nearly every item is a ping of a device that moves times alone: the user is present, and published as green if there
+-- is a feed; and the device is known, and is the last one of the user to be heard. Many users leave on all devices. These
+-- functions record such items. The rest is in devicesrule.lua and devicessave.lua, which follow.
 local header = ARGV[3] .. ' 0'
-local function refresh(i, place)
-  local score, text, time = tonumber(scores[place] or 0), texts[place], ARGV[i + 1]
-  local at = tonumber(time)
-  if ARGV[i] ~= 'ping' or ARGV[i + 5] ~= '' or not text or score <= lowest or score >= at then
-    return false
+local body = #header + 1
+
+-- Returns the time before a place in a text, as a number; nil if it does not have that many digits.
+local function time_before(text, place, count)
+  return tonumber(sub(text, place - count - 1, place - 1))
+end
+
+-- Returns the records with another time of one of several; nil if more has to be changed. line is that of the record, up
+-- to the times.
+local function move_up(text, line, time, at)
+  local first, last = find(text, line, body, true)
+  if not first or sub(text, 1, #header) ~= header then
+    return nil
   end
-  local head = ARGV[i + 3]
-  local first, last = string.find(text, head, 1, true)
-  if first and string.byte(head) == 32 then
-    local kind = string.match(string.sub(text, 1, first - 1), '\n(%a+)$')
-    if not kind then
-      return false
-    end
-    head, first = '\n' .. kind .. head, first - #kind - 1
+  local count, past = #time, find(text, '\n', last, true) or #text + 1
+  local newest = time_before(text, find(text, '\n', body + 1, true) or #text + 1, count)
+  if past ~= last + 2 * count + 2 or not newest or newest >= at then
+    return nil
   end
-  if not first or #text > max_text or string.sub(text, 1, #header + 1) ~= header .. '\n' then
-    return false
+  return header .. sub(text, first, past - count - 1) .. time .. sub(text, body, first - 1) .. sub(text, past)
+end
+
+-- The same with what an item says about it.
+local function move(text, said, time, at)
+  local start = string.byte(said)
+  if start == 10 then -- a goodbye
+    return nil
+  elseif start ~= 32 then
+    return move_up(text, sub(said, body), time, at)
   end
-  local was, since, was_idle, past = string.match(text, '^(%d+) 0 (%d+) (%d+)()', last + 1)
-  local idle = ARGV[i + 4]
-  if not was or tonumber(was) >= at or idle ~= '0' and idle ~= was_idle then
-    return false
+  local first = find(text, said, body, true)
+  local kind = first and match(sub(text, body, first - 1), '\n%a+$')
+  return kind and move_up(text, kind .. said, time, at)
+end
+
+-- Returns the records after a leave on all devices that is not older than any; nil if it may be.
+local function leave_all(text, time, at)
+  if not text then
+    return '0 ' .. time
   end
-  local others = ''
-  if past <= #text or first > #header + 1 then
-    others = string.sub(text, #header + 1, first - 1) .. string.sub(text, past)
-    local newest, oldest = string.match(others, '\t(%d+)'), string.match(others, '^.*\t(%d+)')
-    if not newest or tonumber(newest) >= at or tonumber(oldest) < at - window then
-      return false
-    end
+  local window, past = match(text, '^(%d+) %d+()')
+  if not window or #text > max_text then
+    return nil
   end
-  set[#set + 1] = ARGV[i + 2]
-  set[#set + 1] = header .. head .. time .. ' 0 ' .. since .. ' ' .. idle .. others
-  add[#add + 1] = time
-  add[#add + 1] = ARGV[i + 2]
-  scores[place], known = time, true
+  local newest = 0
+  if past <= #text then
+    newest = time_before(text, find(text, '\n', past + 1, true) or #text + 1, #time)
+  end
+  return newest and newest <= at and window .. ' ' .. time .. sub(text, past)
+end
+
+local lowest = math.max(1, feed and feed.watermark - feed.green or 0)
+local recorded = 0
+
+-- Notes what is to be written about a user.
+local function note(user, place, score, text)
+  recorded = recorded + 2
+  add[recorded - 1], add[recorded] = score, user
+  set[recorded - 1], set[recorded] = user, text
+  scores[place] = score
   return true
+end
+
+-- Records a ping that moves times alone, and reports whether it is one.
+local function refresh(i, user, place)
+  local text, score = texts[place], tonumber(scores[place] or 0)
+  if not text or score <= lowest or #text > max_text then
+    return false
+  end
+  local time, said = ARGV[i], ARGV[i + 2]
+  local at, count, size = tonumber(time), #time, #said
+  if score >= at then
+    return false
+  end
+  if #text == size + 2 * count + 1 and string.byte(text, -count - 1) == 32 and sub(text, 1, size) == said then
+    text = said .. sub(text, size + 1, size + count + 1) .. time -- the only record of the user
+  else
+    text = move(text, said, time, at)
+  end
+  known = true
+  return text and note(user, place, time, text)
+end
+
+-- Records a leave on all devices that is newer than anything else about the user, and reports whether it is one.
+local function leave(i, user, place)
+  local text, score = texts[place], tonumber(scores[place] or 0)
+  local time, size = ARGV[i], math.abs(score)
+  local at = tonumber(time)
+  if score == -at and text and match(text, '^%d+ (%d+)') == time then -- the call is repeated
+    known = true
+    return true
+  elseif text and size < 1 or size >= at and score ~= at then
+    return false
+  end
+  text = leave_all(text, time, at)
+  if not text then
+    return false
+  end
+  local was = feed and published(score)
+  if feed and differs(was, left) then
+    changes[#changes + 1] = {user, was, left, time}
+  end
+  known = known or scores[place]
+  return note(user, place, '-' .. time, text)
 end
 

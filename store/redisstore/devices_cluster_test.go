@@ -3,7 +3,6 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"testing"
 	"time"
@@ -140,34 +139,24 @@ func testDevicesWhileSlotsMove(t *testing.T, c *redistest.Cluster, l *devicesLog
 // testDevicesInHalfASlot: of a shard and its companions some have moved and some have not. Redis refuses what needs
 // several of them, and every call either fails as unavailable or is right.
 func testDevicesInHalfASlot(t *testing.T, c *redistest.Cluster, l *devicesLog) {
-	ctx, key := context.Background(), "presence:chat:3"
+	key := "presence:chat:3"
 	l.users = l.users[:6] // calls that fail take a while
-	for _, first := range []string{key, recordsKey(key)} {
-		from := c.Owner(t, key)
-		to := c.Primaries[(slices.Index(c.Primaries, from)+1)%3]
-		host, port, err := net.SplitHostPort(to.Addr)
-		require.NoError(t, err)
-		source, target := from.Client(t), to.Client(t)
-		slot := c.Slot(t, key)
-		id := func(p *redistest.Process) string {
-			text, err := p.Client(t).Do(ctx, "CLUSTER", "MYID").Text()
-			require.NoError(t, err)
-			return text
-		}
-		require.NoError(t, target.Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", id(from)).Err())
-		require.NoError(t, source.Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", id(to)).Err())
-		require.NoError(t, source.Migrate(ctx, host, port, first, 0, longTimeout).Err())
-		l.next()
-		for _, other := range []string{key, recordsKey(key)} {
-			if other != first {
-				require.NoError(t, source.Migrate(ctx, host, port, other, 0, longTimeout).Err())
-			}
-		}
-		l.next()
-		for _, p := range []*redistest.Process{to, from} {
-			require.NoError(t, p.Client(t).Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", id(to)).Err())
-		}
-		l.next()
+	moveInHalves(t, c, key, []string{key, recordsKey(key)}, func(string) { l.next() })
+}
+
+// moveInHalves moves the slot of a shard to another primary once for each of its keys: first that key alone, then the
+// others. It calls between after each step.
+func moveInHalves(t *testing.T, c *redistest.Cluster, shard string, keys []string, between func(step string)) {
+	t.Helper()
+	for i, first := range keys {
+		owner := slices.Index(c.Primaries, c.Owner(t, shard))
+		move := c.BeginMove(t, c.Slot(t, shard), c.Primaries[(owner+1)%3])
+		move.Keys(t, first)
+		between("half")
+		move.Keys(t, slices.Delete(slices.Clone(keys), i, i+1)...)
+		between("moved")
+		move.End(t)
+		between("ended")
 	}
 }
 

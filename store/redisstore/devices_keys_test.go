@@ -38,10 +38,10 @@ func TestKeysOfDevices(t *testing.T) {
 		client.Keys(ctx, "*").Val())
 	require.Equal(t, map[string]string{
 		"alice": "600000 0\n" +
-			"web tab 1\t1700000000020 0 1700000000010 0\n" +
-			"web phone\t1700000000005 1 1700000000005 0",
+			"web tab 1\t0 0 1700000000010 1700000000020\n" +
+			"web phone\t1 0 1700000000005 1700000000005",
 		"bob":     "0 1700000000007",
-		"carol d": "600000 0\nweb x\t1700000000000 0 1700000000000 0",
+		"carol d": "600000 0\nweb x\t0 0 1700000000000 1700000000000",
 	}, client.HGetAll(ctx, records).Val())
 	require.Equal(t, map[string]string{"alice\ntab 1": `{"app":"1.2"}`}, client.HGetAll(ctx, metas).Val())
 	bit, err := client.HGet(ctx, "presence::meta", devicesBit).Int64()
@@ -117,7 +117,7 @@ func TestForeignRecords(t *testing.T) {
 	t.Parallel()
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)
-	line := func(id string, at lastseen.Instant) string { return fmt.Sprintf("\nweb %s\t%d 0 1 0", id, at) }
+	line := func(id string, at lastseen.Instant) string { return fmt.Sprintf("\nweb %s\t0 0 1 %d", id, at) }
 	many := "600000 0"
 	for i := range lastseen.MaxDevices + 1 {
 		many += line(fmt.Sprint(i), base)
@@ -125,9 +125,9 @@ func TestForeignRecords(t *testing.T) {
 	for _, text := range []string{
 		"", " ", "x", "600000", "600000 0 ", "600000 x", "-1 0", "600000 0\n", "600000 0\nweb tab",
 		"600000 0" + line("tab", base) + "\n",
-		"600000 0" + line("tab", base) + "x", "600000 0\nweb tab\t1 2 1 0", "600000 0\nweb tab\t1700000000000 0 1", "600000 0" + line("", base),
+		"600000 0" + line("tab", base) + "x", "600000 0\nweb tab\t2 0 1 1", "600000 0\nweb tab\t0 0 1700000000000", "600000 0" + line("", base),
 		"600000 0" + line("a", base) + line("tab", base+1), "600000 0" + line("tab", 1e15), many,
-		"600000 0" + line(strings.Repeat("tab", 3000), base), "\x00\xff", "600000 0\nweb tab\t1700000000000 0 1 0\t5 0 1 0",
+		"600000 0" + line(strings.Repeat("tab", 3000), base), "\x00\xff", "600000 0\nweb tab\t0 0 1 1700000000000\t0 0 1 5",
 		"99999999999999999999 0" + line("tab", base),
 	} {
 		var log bytes.Buffer

@@ -67,14 +67,6 @@ func metasOf(records, stored []lastseen.DeviceRecord, metas []any) []string {
 	return result
 }
 
-// recordHead returns what the line of a record begins with: see records.lua. Without a kind, that is missing.
-func recordHead(kind lastseen.DeviceKind, id string) string {
-	if kind == "" {
-		return " " + id + "\t"
-	}
-	return "\n" + string(kind) + " " + id + "\t"
-}
-
 // parseDevices reads what is kept of a user's devices: see records.lua.
 func parseDevices(reply any) (d lastseen.Devices, ok bool) {
 	text, _ := reply.(string)
@@ -93,8 +85,8 @@ func parseDevices(reply any) (d lastseen.Devices, ok bool) {
 		}
 		d.Records = append(d.Records, lastseen.DeviceRecord{
 			ID: id, Kind: lastseen.DeviceKind(kind),
-			At: lastseen.Instant(numbers[0]), Gone: numbers[1] == 1,
-			Since: lastseen.Instant(numbers[2]), IdleSince: lastseen.Instant(numbers[3]),
+			Gone: numbers[0] == 1, IdleSince: lastseen.Instant(numbers[1]),
+			Since: lastseen.Instant(numbers[2]), At: lastseen.Instant(numbers[3]),
 		})
 	}
 	return d, true

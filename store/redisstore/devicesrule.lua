@@ -1,4 +1,4 @@
--- What devices.lua does with items that refresh cannot record: it follows it, and devicessave.lua follows this. The helpers
+-- What devices.lua does with items that are not simple: it follows it, and devicessave.lua follows this. The helpers
 -- are within the function, since Lua makes them only if it is called.
 
 -- Records items, and notes what is to be written.
@@ -9,6 +9,31 @@ local function record(items)
   local function drop(user, record)
     user.metas = user.metas or {}
     user.metas[record.id] = false
+  end
+
+  -- Marks the records up to a leave on all devices as gone.
+  local function mark(user)
+    for _, record in ipairs(user.records) do
+      if not record.gone and record.at <= user.left then
+        record.gone = true
+        record.line = string.gsub(record.line, '\t0 %d+ ', '\t1 0 ')
+      end
+    end
+  end
+
+  -- Deletes the records that are older than a time.
+  local function expire(user, from)
+    while user.records[1] and user.records[#user.records].at < from do
+      drop(user, table.remove(user.records))
+    end
+  end
+
+  -- Does what simple items left undone: records older than the window against the newest one, or against a leave on all
+  -- devices, do not exist any longer.
+  local function catch_up(user)
+    local newest = user.records[1] and user.records[1].at or 0
+    expire(user, math.max(user.left, newest) - user.window)
+    mark(user)
   end
 
   -- Reads the state of a user, and the records. A user who is not known has no records: what is left of them is
@@ -32,6 +57,7 @@ local function record(items)
       end
     elseif devices then
       user.window, user.left, user.records = devices.window, devices.left, devices.records
+      catch_up(user)
     end
     local by_device = not user.gone
     for _, record in ipairs(user.records) do
@@ -76,12 +102,12 @@ local function record(items)
     idle = gone and '0' or tonumber(idle) > at and text or idle
     for i, old in ipairs(records) do
       if old.id == id then
-        local begun, old_idle = string.match(old.line, '\t%d+ %d (%d+) (%d+)$')
+        local old_idle, begun = string.match(old.line, '\t%d (%d+) (%d+) %d+$')
         since = tonumber(begun) < at and begun or text
         if is_less(at, gone, idle, old, old_idle) then
           idle = first_idle(old_idle, idle)
           if since ~= begun or idle ~= old_idle then
-            old.line = string.gsub(old.line, '(\t%d+ %d )%d+ %d+$', '%1' .. since .. ' ' .. idle)
+            old.line = string.gsub(old.line, '(\t%d )%d+ %d+ ', '%1' .. idle .. ' ' .. since .. ' ')
           end
           return
         end
@@ -92,7 +118,7 @@ local function record(items)
       end
     end
     kind = kind ~= '' and kind or 'other'
-    local line = '\n' .. kind .. ' ' .. id .. '\t' .. text .. (gone and ' 1 ' or ' 0 ') .. since .. ' ' .. idle
+    local line = '\n' .. kind .. ' ' .. id .. (gone and '\t1 ' or '\t0 ') .. idle .. ' ' .. since .. ' ' .. text
     insert(records, {at = at, gone = gone, id = id, line = line})
   end
 
@@ -100,15 +126,10 @@ local function record(items)
   -- are gone.
   local function settle(user)
     local from, records = user.at - user.window, user.records
-    while records[1] and records[#records].at < from do
-      drop(user, table.remove(records))
-    end
+    expire(user, from)
+    mark(user)
     local bye, live = user.left == user.at, false
     for i, record in ipairs(records) do
-      if not record.gone and record.at <= user.left then
-        record.gone = true
-        record.line = string.gsub(record.line, '\t(%d+) 0 (%d+) %d+$', '\t%1 1 %2 0')
-      end
       bye = bye or record.gone and record.at == user.at
       live = live or i <= max_devices and not record.gone
     end
@@ -134,26 +155,32 @@ local function record(items)
     end
   end
 
+  -- Reads what an item says about a record.
+  local function read_said(said)
+    local line = string.byte(said) == 32 and said or string.match(said, '\n.*')
+    return string.match(line, '^\n?(%a*) (.*)\t([01]) (%d+) $')
+  end
+
   local function assert_item(i)
-    local text = replaced and tonumber(ARGV[i + 1]) > bound and digits(now) or ARGV[i + 1]
-    local at, user = tonumber(text), users[ARGV[i + 2]] or load(ARGV[i + 2])
+    local text = replaced and tonumber(ARGV[i]) > bound and digits(now) or ARGV[i]
+    local at, user = tonumber(text), users[ARGV[i + 1]] or load(ARGV[i + 1])
     if user.fixed then
       return
     end
     if at > user.at then
       user.at, user.time = at, text
     end
-    if ARGV[i] == 'all' then
+    if ARGV[i + 2] == '' then
       user.left = math.max(user.left, at)
       settle(user)
       return
     end
     user.window = window
-    local kind, id = string.match(ARGV[i + 3], '^\n?(%a*) (.*)\t$')
-    merge(user.records, at, text, ARGV[i] == 'bye', kind, id, ARGV[i + 4])
+    local kind, id, gone, idle = read_said(ARGV[i + 2])
+    merge(user.records, at, text, gone == '1', kind, id, idle)
     settle(user)
-    if ARGV[i + 5] ~= '' then
-      note_meta(user, id, ARGV[i + 5])
+    if metas[i] then
+      note_meta(user, id, metas[i])
     end
   end
 

@@ -1,9 +1,10 @@
 -- The last part of devices.lua: records the items, and writes.
 
 local others = {}
-for i = 4, #ARGV, 6 do
-  local name = ARGV[i + 2]
-  if replaced or repeated[name] or not refresh(i, places[name]) then
+for i = 5, past_items - 1, 3 do
+  local user = ARGV[i + 1]
+  local simple = not (replaced or repeated[user] or metas[i])
+  if not simple or not (ARGV[i + 2] == '' and leave or refresh)(i, user, places[user]) then
     others[#others + 1] = i
   end
 end
@@ -32,7 +33,7 @@ if #others == 0 then
   return {created, false, false, feed and 0 or 1}
 end
 local results = {}
-for i = 6, #ARGV, 6 do
+for i = 6, past_items, 3 do
   results[#results + 1] = scores[places[ARGV[i]]]
 end
 return {created, results, false, feed and 0 or 1, unreadable}

@@ -13,14 +13,15 @@
 local records_key, metas_key = KEYS[4], KEYS[5]
 local max_text = 8192 -- more than max_devices lines can have
 
--- Returns {window, left, records}; nil if another program wrote the text. The line of a record begins with its newline.
+-- Returns {window, left, records}, as they are written; nil if another program wrote the text. The line of a record begins
+-- with its newline.
 local function parse(text)
   local window, left, past = string.match(text, '^(%d+) (%d+)()')
   if not window or #window > 15 or #left > 15 or #text > max_text then
     return nil
   end
   local records, size, latest = {}, past - 1, math.huge
-  for line, id, at, gone in string.gmatch(text, '(\n%a+ ([^\n\t]+)\t(%d+) ([01]) %d+ %d+)') do
+  for line, id, gone, at in string.gmatch(text, '(\n%a+ ([^\n\t]+)\t([01]) %d+ %d+ (%d+))') do
     local time = tonumber(at)
     if time > latest or #at > 15 then
       return nil
@@ -45,14 +46,16 @@ end
 
 -- Deletes the records of users, at most 4000 of them.
 local function forget_records(users)
-  local texts, metas = redis.call('HMGET', records_key, unpack(users)), {}
-  for i, user in ipairs(users) do
-    local devices = texts[i] and parse(texts[i])
-    for _, record in ipairs(devices and devices.records or {}) do
-      metas[#metas + 1] = user .. '\n' .. record.id
+  if redis.call('EXISTS', metas_key) == 1 then
+    local texts, metas = redis.call('HMGET', records_key, unpack(users)), {}
+    for i, user in ipairs(users) do
+      local text = texts[i] or ''
+      for id in string.gmatch(#text <= max_text and text or '', '\n%a+ ([^\n\t]+)\t') do
+        metas[#metas + 1] = user .. '\n' .. id
+      end
     end
+    delete_fields(metas_key, metas)
   end
-  delete_fields(metas_key, metas)
   delete_fields(records_key, users)
 end
 

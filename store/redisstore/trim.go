@@ -3,44 +3,93 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"iter"
+	"slices"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
 
-// Trim implements [store.Store]. If a namespace has several shards, it first checks the clocks of all, and counts what
-// to delete in each: one shard after the other would take too long.
+// Trim implements [store.Store]. If users may have devices, it takes several round trips: see maxDeviceTrim.
 func (s *Store) Trim(ctx context.Context, namespace string, q store.TrimQuery) (result store.TrimResult, err error) {
 	ctx, cancel, ns, err := s.openWithBits(ctx, namespace)
 	if err != nil {
 		return result, err
 	}
 	defer cancel()
-	limits := []int{store.MaxTrim}
-	if ns.shards > 1 {
-		counted, err := s.trim(ctx, ns, q, make([]int, ns.shards))
-		if err != nil {
+	limits, held, err := s.trimLimits(ctx, ns, q)
+	if err != nil {
+		return result, err
+	}
+	size := store.MaxTrim
+	if ns.bits.devices.set {
+		size = maxDeviceTrim
+	}
+	result.Held = held
+	for part := range parts(limits, size) {
+		shards, err := s.trim(ctx, ns, q, part)
+		deleted := 0
+		for _, shard := range shards {
+			deleted += shard.deleted
+			result.Held = result.Held || shard.held
+		}
+		if result.Deleted += deleted; err != nil || deleted < total(part) {
 			return result, err
 		}
-		room := store.MaxTrim
-		limits = make([]int, ns.shards)
-		for i, shard := range counted {
-			result.Held = result.Held || shard.held
-			if !shard.held {
-				limits[i] = min(shard.old, room)
-				room -= limits[i]
+	}
+	return result, nil
+}
+
+// trimLimits returns how many members to delete from each shard at most, and whether one of them has to keep all. If
+// there are several shards, it first checks the clocks of all, and counts what to delete in each: one shard after the
+// other would take too long.
+func (s *Store) trimLimits(ctx context.Context, ns *candidate, q store.TrimQuery) (limits []int, held bool, err error) {
+	if ns.shards == 1 {
+		return []int{store.MaxTrim}, false, nil
+	}
+	counted, err := s.trim(ctx, ns, q, make([]int, ns.shards))
+	if err != nil {
+		return nil, false, err
+	}
+	room := store.MaxTrim
+	limits = make([]int, ns.shards)
+	for i, shard := range counted {
+		held = held || shard.held
+		if !shard.held {
+			limits[i] = min(shard.old, room)
+			room -= limits[i]
+		}
+	}
+	return limits, held, nil
+}
+
+// maxDeviceTrim bounds the users that are deleted in one round trip if they may have devices, and so the time that Redis is
+// busy: it runs the commands that it reads together before it serves other clients. 100 users of 32 devices with meta take
+// 4 ms.
+const maxDeviceTrim = 100
+
+// parts divides the limits of shards into parts whose sum is at most a size.
+func parts(limits []int, size int) iter.Seq[[]int] {
+	return func(yield func([]int) bool) {
+		for rest := slices.Clone(limits); ; {
+			part, room := make([]int, len(rest)), size
+			for i := range rest {
+				part[i] = min(rest[i], room)
+				rest[i] -= part[i]
+				room -= part[i]
+			}
+			if room == size || !yield(part) {
+				return
 			}
 		}
-		if room == store.MaxTrim {
-			return result, nil
-		}
 	}
-	shards, err := s.trim(ctx, ns, q, limits)
-	for _, shard := range shards {
-		result.Deleted += shard.deleted
-		result.Held = result.Held || shard.held
+}
+
+func total(numbers []int) (sum int) {
+	for _, n := range numbers {
+		sum += n
 	}
-	return result, err
+	return sum
 }
 
 type trimmed struct {
@@ -50,20 +99,25 @@ type trimmed struct {
 }
 
 // trim deletes members of each shard that are older than the query's age, all in one round trip: at most as many as its
-// limit. With limit 0 it only counts them.
+// limit. If all limits are 0 it only counts them, otherwise it leaves out the shards with limit 0.
 func (s *Store) trim(ctx context.Context, ns *candidate, q store.TrimQuery, limits []int) ([]trimmed, error) {
-	calls := make([]call, len(limits))
+	counts := total(limits) == 0
+	var calls []call
 	for i, limit := range limits {
-		calls[i] = call{key: ns.shard(i), args: []any{
+		if limit == 0 && !counts {
+			continue
+		}
+		c := call{key: ns.shard(i), args: []any{
 			q.Age.Milliseconds(), int64(q.Now), store.MaxClockDrift.Milliseconds(), ns.perScore(),
 			limit, q.All, ns.time(lastseen.MaxInstant + 1), ns.hidden(),
 		}}
 		switch {
 		case ns.bits.devices.set:
-			calls[i].others = ns.deviceKeys(ns.shard(i))
+			c.others = ns.deviceKeys(c.key)
 		case ns.bits.feed.set:
-			calls[i].others = []string{ns.feed(ns.shard(i))}
+			c.others = []string{ns.feed(c.key)}
 		}
+		calls = append(calls, c)
 	}
 	replies, err := s.runInts(ctx, scripts.trim, 3, calls...)
 	if err != nil {

@@ -165,28 +165,53 @@ func (c *Cluster) id(t testing.TB, node *Process) string {
 // announcement, the migration of the keys, and the change of owner.
 func (c *Cluster) MoveSlot(t testing.TB, slot int, to *Process, between func()) {
 	t.Helper()
-	ctx, from := context.Background(), c.owner(t, slot)
-	source, target := from.Client(t), to.Client(t)
-	defer source.Close()
-	defer target.Close()
-	check(t, target.Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", c.id(t, from)).Err())
-	check(t, source.Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", c.id(t, to)).Err())
+	m := c.BeginMove(t, slot, to)
 	between()
-	host, port, err := net.SplitHostPort(to.Addr)
-	check(t, err)
 	for {
-		keys, err := source.ClusterGetKeysInSlot(ctx, slot, 100).Result()
+		keys, err := m.source.ClusterGetKeysInSlot(context.Background(), slot, 100).Result()
 		check(t, err)
 		if len(keys) == 0 {
 			break
 		}
-		for _, key := range keys {
-			check(t, source.Migrate(ctx, host, port, key, 0, awaitFor).Err())
-		}
+		m.Keys(t, keys...)
 	}
 	between()
-	for _, node := range []*redis.Client{target, source} {
-		check(t, node.Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", c.id(t, to)).Err())
-	}
+	m.End(t)
 	between()
+}
+
+// Move is a slot on its way from one primary to another.
+type Move struct {
+	slot           int
+	source, target *redis.Client
+	host, port, id string // of the target
+}
+
+// BeginMove announces to both primaries that a slot moves. Then its keys can be moved one by one, before the move ends.
+func (c *Cluster) BeginMove(t testing.TB, slot int, to *Process) *Move {
+	t.Helper()
+	ctx, from := context.Background(), c.owner(t, slot)
+	m := &Move{slot: slot, source: from.Client(t), target: to.Client(t), id: c.id(t, to)}
+	var err error
+	m.host, m.port, err = net.SplitHostPort(to.Addr)
+	check(t, err)
+	check(t, m.target.Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", c.id(t, from)).Err())
+	check(t, m.source.Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", m.id).Err())
+	return m
+}
+
+// Keys moves keys of the slot.
+func (m *Move) Keys(t testing.TB, keys ...string) {
+	t.Helper()
+	for _, key := range keys {
+		check(t, m.source.Migrate(context.Background(), m.host, m.port, key, 0, awaitFor).Err())
+	}
+}
+
+// End makes the target the owner of the slot.
+func (m *Move) End(t testing.TB) {
+	t.Helper()
+	for _, node := range []*redis.Client{m.target, m.source} {
+		check(t, node.Do(context.Background(), "CLUSTER", "SETSLOT", m.slot, "NODE", m.id).Err())
+	}
 }

@@ -1,0 +1,235 @@
+package api
+
+import (
+	"encoding/xml"
+	"math"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+const aliceDot = "/chat/users/alice/dot.svg"
+
+// dotImage is what tests read of an image.
+type dotImage struct {
+	XMLName xml.Name `xml:"http://www.w3.org/2000/svg svg"`
+	Width   int      `xml:"width,attr"`
+	Height  int      `xml:"height,attr"`
+	ViewBox string   `xml:"viewBox,attr"`
+	Role    string   `xml:"role,attr"`
+	Title   string   `xml:"title"`
+	Paths   []struct {
+		Fill string `xml:"fill,attr"`
+		Rule string `xml:"fill-rule,attr"`
+		D    string `xml:"d,attr"`
+	} `xml:"path"`
+}
+
+// getDot returns the image at a path.
+func (w *testServer) getDot(path string, headers ...string) (image dotImage) {
+	w.t.Helper()
+	r := w.send(http.MethodGet, path, "", headers...)
+	require.Equal(w.t, http.StatusOK, r.status, r.body)
+	require.Equal(w.t, "image/svg+xml", r.header.Get("Content-Type"))
+	require.NoError(w.t, xml.Unmarshal([]byte(r.body), &image), r.body)
+	require.Len(w.t, image.Paths, 1)
+	return image
+}
+
+// TestDot checks what an image shows while a user pings, is silent, and leaves.
+func TestDot(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t, fileStore(t))
+	shows := func(status lastseen.Status, title string) {
+		t.Helper()
+		image := w.getDot(aliceDot)
+		path, color := dotShape(status)
+		require.Equal(t, "alice "+title, image.Title)
+		require.Equal(t, path, image.Paths[0].D)
+		require.Equal(t, color, image.Paths[0].Fill)
+		require.Equal(t, "evenodd", image.Paths[0].Rule)
+		require.Equal(t, "img", image.Role)
+	}
+	shows(lastseen.Grey, "is offline")
+	w.post(alicePing, "")
+	shows(lastseen.Green, "is online")
+	w.store.now = testNow.Add(time.Minute)
+	shows(lastseen.Yellow, "was last seen 1 minute ago")
+	w.store.now = testNow.Add(3*time.Minute + 59*time.Second)
+	shows(lastseen.Yellow, "was last seen 3 minutes ago")
+	w.store.now = testNow.Add(25 * time.Hour)
+	shows(lastseen.Grey, "was last seen 1 day ago")
+	w.post("/chat/users/alice/leave", "")
+	shows(lastseen.Grey, "was last seen just now")
+}
+
+// TestDotParameters checks the parameters: the size, and those of the lookup of a user.
+func TestDotParameters(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t, fileStore(t))
+	w.post(alicePing, "")
+	for query, size := range map[string]int{"": 16, "?size=8": 8, "?size=512": 512, "?_=1&size=64": 64} {
+		image := w.getDot(aliceDot + query)
+		require.Equal(t, []int{size, size}, []int{image.Width, image.Height}, query)
+		require.Equal(t, "0 0 16 16", image.ViewBox)
+	}
+	green, _ := dotShape(lastseen.Green)
+	w.store.now = testNow.Add(time.Hour)
+	require.Equal(t, green, w.getDot(aliceDot + "?green=2h&yellow=3h").Paths[0].D)
+	require.Equal(t, green, w.getDot(aliceDot + "?as_of=2026-11-20T12:00:30Z").Paths[0].D)
+	for query, want := range map[string]code{
+		"size=7": codeInvalidParameter, "size=513": codeInvalidParameter, "size=": codeInvalidParameter,
+		"size=16px": codeInvalidParameter, "size=16&size=17": codeInvalidParameter, "color=red": codeUnknownParameter,
+		"green=0": codeInvalidDuration, "green=2s&yellow=1s": codeInvalidThresholds, "as_of=soon": codeInvalidTime,
+	} {
+		w.fails(want, http.MethodGet, aliceDot+"?"+query, "")
+	}
+	w.fails(codeInvalidUser, http.MethodGet, "/chat/users/%00/dot.svg", "")
+	w.fails(codeInvalidNamespace, http.MethodGet, "/.chat/users/alice/dot.svg", "")
+}
+
+// TestDotIsCachedAsTheUser checks that an image is cached exactly as the lookup of the same user.
+func TestDotIsCachedAsTheUser(t *testing.T) {
+	t.Parallel()
+	authenticator, headers := callers(t)
+	open, closed := newTestServer(t, fileStore(t)), newAuthServer(t, fileStore(t), authenticator)
+	same := func(w *testServer, credentials string) {
+		t.Helper()
+		for _, condition := range []string{"X: y", "If-None-Match: *"} {
+			user := w.send(http.MethodGet, aliceUser, "", "Authorization: "+credentials, condition)
+			for _, method := range []string{http.MethodGet, http.MethodHead} {
+				dot := w.send(method, aliceDot, "", "Authorization: "+credentials, condition)
+				require.Equal(t, user.status, dot.status)
+				require.Equal(t, user.header.Values("Cache-Control"), dot.header.Values("Cache-Control"))
+				require.Equal(t, user.header.Values("Vary"), dot.header.Values("Vary"))
+			}
+		}
+	}
+	open.post(alicePing, "")
+	for _, age := range []time.Duration{0, 57 * time.Second, time.Minute, 298 * time.Second, 5 * time.Minute} {
+		open.store.now = testNow.Add(age)
+		same(open, "")
+	}
+	for _, caller := range []string{"read", "alice"} {
+		same(closed, headers[caller])
+	}
+}
+
+// TestDotNotModified checks that an image is sent again as soon as it, or only its title, would differ.
+func TestDotNotModified(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t, fileStore(t))
+	w.post(alicePing, "")
+	tag := ""
+	for _, step := range []struct {
+		age  time.Duration
+		want int
+	}{
+		{0, http.StatusOK},
+		{30 * time.Second, http.StatusNotModified},
+		{time.Minute, http.StatusOK},
+		{119 * time.Second, http.StatusNotModified},
+		{2 * time.Minute, http.StatusOK},
+	} {
+		w.store.now = testNow.Add(step.age)
+		r := w.send(http.MethodGet, aliceDot, "", "If-None-Match: "+tag)
+		require.Equal(t, step.want, r.status, step.age)
+		require.Equal(t, step.want == http.StatusNotModified, r.body == "")
+		tag = r.header.Get("ETag")
+		require.Regexp(t, `^W/"[A-Za-z0-9_-]{16}"$`, tag)
+	}
+	require.Equal(t, http.StatusOK,
+		w.send(http.MethodGet, aliceDot+"?size=32", "", "If-None-Match: "+tag).status, "another size")
+}
+
+// TestDotOfHostileNames checks that no name breaks out of the title, and that browsers neither sniff nor run the image.
+func TestDotOfHostileNames(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t, fileStore(t))
+	for _, user := range []string{
+		`</title><script>alert(1)</script>`, `"><x onload='y'`, `]]>&amp;<!--`, "a/b?c#d", "ü €\u202e\U0001f600", "dot.svg",
+	} {
+		path := "/chat/users/" + url.PathEscape(user) + "/dot.svg"
+		require.Equal(t, user+" is offline", w.getDot(path).Title)
+		r := w.send(http.MethodGet, path, "")
+		require.Equal(t, "nosniff", r.header.Get("X-Content-Type-Options"))
+		require.Equal(t, "default-src 'none'", r.header.Get("Content-Security-Policy"))
+		require.Equal(t, "cross-origin", r.header.Get("Cross-Origin-Resource-Policy"))
+	}
+}
+
+// TestDotErrors checks that what is not known is an error and not an image: unknown is not offline.
+func TestDotErrors(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t, &errStore{Store: fileStore(t), err: store.ErrUnavailable})
+	p := w.fails(codeStoreUnavailable, http.MethodGet, aliceDot, "")
+	require.NotEmpty(t, p["detail"])
+	authenticator, _ := callers(t)
+	closed := newAuthServer(t, fileStore(t), authenticator)
+	closed.fails(codeUnauthenticated, http.MethodGet, aliceDot, "")
+	public := closed.send(http.MethodGet, "/public-1/users/alice/dot.svg", "")
+	require.Equal(t, http.StatusOK, public.status, "anonymous callers can read this namespace")
+	require.Equal(t, "max-age=5", public.header.Get("Cache-Control"))
+}
+
+// TestDotWords checks the times in titles at the ends of each unit.
+func TestDotWords(t *testing.T) {
+	t.Parallel()
+	const minute, day = 60_000, 24 * 60 * 60_000
+	for age, want := range map[lastseen.Instant]string{
+		-5000: "just now", 0: "just now", minute - 1: "just now", minute: "1 minute ago",
+		2*minute - 1: "1 minute ago", 2 * minute: "2 minutes ago", 60*minute - 1: "59 minutes ago",
+		60 * minute: "1 hour ago", day - 1: "23 hours ago", day: "1 day ago", 30*day - 1: "29 days ago",
+		30 * day: "1 month ago", 365*day - 1: "12 months ago", 365 * day: "1 year ago", 9000 * 365 * day: "9000 years ago",
+	} {
+		require.Equal(t, want, ago(age))
+	}
+}
+
+// TestDotColors measures the contrast of each dot on white and on a dark page: WCAG asks for 3:1. It also checks that
+// the elements in lastseen.js draw the same shapes in the same colours.
+func TestDotColors(t *testing.T) {
+	t.Parallel()
+	script, err := os.ReadFile("web/lastseen/elements.js")
+	require.NoError(t, err)
+	seen := map[string]bool{}
+	for _, status := range lastseen.Statuses() {
+		path, color := dotShape(status)
+		for _, page := range []string{"#ffffff", "#111111"} {
+			require.GreaterOrEqual(t, contrast(t, color, page), 3.0, "%s on %s", status, page)
+		}
+		require.False(t, seen[path] || seen[color], "%s looks like another status", status)
+		seen[path], seen[color] = true, true
+		require.Contains(t, string(script), path[len(disc):], status)
+		require.Contains(t, string(script), color, status)
+	}
+	require.Contains(t, string(script), disc)
+}
+
+// contrast returns the contrast of two colours, #rrggbb, by WCAG 2.
+func contrast(t *testing.T, one, other string) float64 {
+	t.Helper()
+	luminance := func(color string) (sum float64) {
+		for i, weight := range []float64{0.2126, 0.7152, 0.0722} {
+			n, err := strconv.ParseUint(color[1+2*i:3+2*i], 16, 8)
+			require.NoError(t, err)
+			c := float64(n) / 255
+			if c <= 0.04045 {
+				sum += weight * c / 12.92
+			} else {
+				sum += weight * math.Pow((c+0.055)/1.055, 2.4)
+			}
+		}
+		return sum
+	}
+	a, b := luminance(one), luminance(other)
+	return (max(a, b) + 0.05) / (min(a, b) + 0.05)
+}

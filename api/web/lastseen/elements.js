@@ -1,0 +1,256 @@
+// The elements: <presence-dot> shows one user, <presence-list> the users seen most recently.
+
+// Shapes in a square of 16 units, filled by the even-odd rule: a disc, the hands of a clock in it, a ring, and the line
+// of a dashed ring. Each colour has a contrast of 3:1 on white and on #111. api/dot.go draws the same.
+const disc = 'M8 1a7 7 0 1 0 0 14a7 7 0 0 0 0-14Z'
+const shapes = {
+  green: disc,
+  yellow: disc + 'M7 4h2v3.6l2.7 2.7-1.4 1.4L7 8.4Z',
+  grey: disc + 'M8 3a5 5 0 1 0 0 10a5 5 0 0 0 0-10Z',
+  unknown: 'M8 2a6 6 0 1 0 0 12a6 6 0 0 0 0-12Z',
+}
+
+const style = new CSSStyleSheet()
+style.replaceSync(`
+:host { display: block }
+[hidden], :host([hidden]) { display: none }
+ul { margin: 0; padding: 0; list-style: none }
+li { display: flex; align-items: center; gap: .5em; padding: .2em 0 }
+[part=text] { margin-inline-start: auto }`)
+
+const dotStyle = new CSSStyleSheet()
+dotStyle.replaceSync(`
+:host { display: inline-block; width: var(--presence-size, .75em); height: var(--presence-size, .75em);
+  color: var(--presence-unknown, #6e7781) }
+:host([hidden]) { display: none }
+:host(:state(green)) { color: var(--presence-green, #2da44e) }
+:host(:state(yellow)) { color: var(--presence-yellow, #bf8700) }
+:host(:state(grey)) { color: var(--presence-grey, #6e7781) }
+svg { display: block; fill: currentColor; fill-rule: evenodd }
+:host(:state(unknown)) path { fill: none; stroke: currentColor; stroke-width: 2; stroke-dasharray: 3.6 2.683 }
+@media (prefers-reduced-motion: no-preference) { :host { transition: color .3s } }
+@media (forced-colors: active) { svg { color: CanvasText; forced-color-adjust: none } }`)
+
+// texts has what the elements say, by language. Pages can change these, and add languages.
+const texts = { en: { online: 'online', seen: 'last seen {ago}', offline: 'offline', unknown: 'status unknown' } }
+
+const formats = {}
+
+// ago returns how long ago something was, in the largest unit of which at least one has passed.
+function ago(ms, locale) {
+  const units = { year: 31536e6, month: 2592e6, day: 864e5, hour: 36e5, minute: 6e4 }
+  const unit = Object.keys(units).find(unit => ms >= units[unit])
+  const numeric = unit ? 'always' : 'auto' // which says "now" for 0 seconds
+  const format = formats[locale + numeric] ??= new Intl.RelativeTimeFormat(locale, { numeric })
+  return format.format(unit ? -Math.floor(ms / units[unit]) : 0, unit ?? 'second')
+}
+
+// textOf returns what an element says of a presence at a time by the server's clock. It is in English unless the page
+// names another language that is well-formed.
+function textOf(element, { status, lastSeen }, now) {
+  let locale
+  try { locale = new Intl.Locale(element.closest('[lang]').lang) } catch { locale = new Intl.Locale('en') }
+  const { online, seen, offline, unknown } = texts[locale] ?? texts[locale.language] ?? texts.en
+  if (status === 'green' || status === 'unknown') return status === 'green' ? online : unknown
+  return lastSeen ? seen.replace('{ago}', () => ago(now - lastSeen, locale)) : offline
+}
+
+// shown has the elements in the document. One timer keeps them fresh while the page is visible.
+const shown = new Set()
+let freshening
+
+function keepFresh() {
+  const wanted = shown.size > 0 && !document.hidden
+  if (!wanted) freshening = clearInterval(freshening)
+  else freshening ??= setInterval(freshenAll, 5000)
+}
+
+function freshenAll() {
+  keepFresh()
+  for (const element of shown) element.freshen()
+}
+document.addEventListener('visibilitychange', freshenAll)
+
+// PresenceElement calls change once after all that a script does to an element, so that one that is only moved is not
+// affected. freshen is called now and then while the page is visible.
+class PresenceElement extends HTMLElement {
+  #changing
+
+  connectedCallback() {
+    this.#changing ??= Promise.resolve().then(() => {
+      this.#changing = undefined
+      shown[this.isConnected ? 'add' : 'delete'](this)
+      keepFresh()
+      this.change(this.isConnected && this.getAttribute('namespace'), this.getAttribute('url') ?? undefined)
+      this.freshen()
+    })
+  }
+
+  disconnectedCallback() { this.connectedCallback() }
+  attributeChangedCallback() { this.connectedCallback() }
+}
+
+class PresenceDot extends PresenceElement {
+  static observedAttributes = ['user', 'namespace', 'url', 'label', 'lang']
+  #internals = this.attachInternals()
+  #path
+  #title // what people see who point at the dot
+  #watched
+  #client
+  #stop
+  #presence = { status: 'unknown', lastSeen: null, left: false }
+
+  constructor() {
+    super()
+    const [svg, path, title] = ['svg', 'path', 'title'].map(name =>
+      document.createElementNS('http://www.w3.org/2000/svg', name))
+    svg.setAttribute('viewBox', '0 0 16 16')
+    svg.setAttribute('aria-hidden', 'true')
+    svg.append(this.#title = title, this.#path = path)
+    const root = this.attachShadow({ mode: 'open' })
+    root.adoptedStyleSheets = [dotStyle]
+    root.append(svg)
+    this.#internals.role = 'img'
+    this.#draw()
+  }
+
+  get presence() { return this.#presence }
+  get text() { return textOf(this, this.#presence, this.#client?.now() ?? Date.now()) }
+
+  change(namespace, url) {
+    const user = this.getAttribute('user'), watched = namespace && user && [namespace, url, user].join('\n')
+    if (watched === this.#watched) return
+    const stop = this.#stop
+    this.#watched = watched
+    this.#client = watched ? clientOf(namespace, url) : undefined
+    if (!watched) this.#show({ user, status: 'unknown', lastSeen: null, left: false })
+    this.#stop = this.#client?.watch(user, presence => this.#show(presence))
+    stop?.() // after the other, so that a client that both have goes on
+  }
+
+  #show(presence) {
+    const key = ({ user, status, lastSeen }) => [user, status, +lastSeen].join('\n')
+    const same = key(this.#presence) === key(presence)
+    this.#presence = presence
+    this.#draw()
+    this.freshen()
+    if (!same) this.dispatchEvent(new CustomEvent('presencechange', { bubbles: true, detail: presence }))
+  }
+
+  #draw() {
+    const { states } = this.#internals, { status } = this.#presence
+    if (states.has(status)) return
+    states.clear()
+    states.add(status)
+    this.#path.setAttribute('d', shapes[status])
+  }
+
+  freshen() {
+    const name = this.getAttribute('label') ?? this.getAttribute('user')
+    const label = name ? `${name}, ${this.text}` : this.text
+    if (this.#title.textContent !== label) this.#internals.ariaLabel = this.#title.textContent = label
+  }
+}
+
+// make returns a new element with attributes and children.
+function make(name, attributes, ...children) {
+  const element = document.createElement(name)
+  for (const key in attributes) element.setAttribute(key, attributes[key])
+  element.append(...children)
+  return element
+}
+
+// writeRow repeats what the dot of a row says.
+function writeRow({ firstChild, lastChild }) { lastChild.textContent = firstChild.text }
+
+const maxRows = 1000 // that a server returns at once
+
+// PresenceList asks for the users of a namespace once an interval; its dots follow them as others do. The rows stay
+// while the server cannot be reached, since the dots then say that nothing is known.
+class PresenceList extends PresenceElement {
+  static observedAttributes = ['namespace', 'url', 'status', 'limit']
+  #list = make('ul', { role: 'list' })
+  #empty = make('slot', { name: 'empty', hidden: '' })
+  #more = make('button', { type: 'button', part: 'more', hidden: '' }, make('slot', { name: 'more' }, 'More'))
+  #rows = new Map() // by user
+  #query // what the rows answer
+  #pages
+  #loading
+  #due = () => false
+
+  // label returns what to call a user.
+  label = user => user
+
+  constructor() {
+    super()
+    const root = this.attachShadow({ mode: 'open' })
+    root.adoptedStyleSheets = [style]
+    root.append(this.#list, this.#empty, this.#more)
+    root.addEventListener('presencechange', ({ target }) => writeRow(target.parentNode))
+    this.#more.addEventListener('click', () => { this.#pages++; this.#load() })
+  }
+
+  change(namespace, url) {
+    const query = namespace && PresenceList.observedAttributes.map(name => this.getAttribute(name)).join('\n')
+    if (query === this.#query) return
+    this.#query = query
+    this.#pages = 1
+    this.#show([])
+    this.#empty.hidden = this.#more.hidden = true
+    this.#loading = undefined
+    this.#due = () => namespace
+  }
+
+  freshen() {
+    this.#write()
+    if (!document.hidden && this.#due()) this.#load()
+  }
+
+  async #load() {
+    const client = clientOf(this.getAttribute('namespace'), this.getAttribute('url') ?? undefined)
+    const limit = Math.min((this.getAttribute('limit') || 50) * this.#pages, maxRows)
+    const query = new URLSearchParams({ limit })
+    for (const status of this.getAttribute('status')?.match(/\w+/g) ?? []) query.append('status', status)
+    const loading = this.#loading = {}
+    let pause = client.interval
+    this.#due = () => false
+    try {
+      const { users, next_cursor } = await (await client.request('/users?' + query)).json()
+      if (loading !== this.#loading) return
+      this.#show(users.map(({ user }) => user))
+      this.#empty.hidden = users.length > 0
+      this.#more.hidden = !next_cursor || limit === maxRows
+    } catch ({ retryAfter = 0 }) {
+      pause = Math.max(pause, retryAfter)
+    }
+    if (loading !== this.#loading) return
+    const since = stopwatch()
+    pause *= 0.8 + 0.4 * Math.random() // so that many pages do not ask at once
+    this.#due = () => since() >= pause
+  }
+
+  // #show makes the rows those of some users, in their order. Rows that stay are kept.
+  #show(users) {
+    const rows = users.map(user => this.#rows.get(user) ?? this.#row(user))
+    this.#rows = new Map(users.map((user, i) => [user, rows[i]]))
+    for (const row of [...this.#list.children]) if (!rows.includes(row)) row.remove()
+    rows.forEach((row, i) => {
+      if (this.#list.children[i] !== row) this.#list.insertBefore(row, this.#list.children[i])
+    })
+    this.#write()
+  }
+
+  // #row returns a new row. Only its dot is read out, since it says everything.
+  #row(user) {
+    const label = this.label(user), attributes = { user, label, namespace: this.getAttribute('namespace') }
+    if (this.hasAttribute('url')) attributes.url = this.getAttribute('url')
+    return make('li', { part: 'row' }, make('presence-dot', attributes),
+      make('span', { part: 'name', 'aria-hidden': 'true' }, label), make('span', { part: 'text', 'aria-hidden': 'true' }))
+  }
+
+  // #write updates what the rows say, in the language of the list.
+  #write() {
+    this.#list.lang = this.closest('[lang]')?.lang ?? ''
+    this.#rows.forEach(writeRow)
+  }
+}

@@ -1,0 +1,95 @@
+const silence = 30_000 // milliseconds without a sign of life of the feed until statuses are unknown: a tick and 10 s
+const never = () => Infinity // a stopwatch for what has not happened
+
+// States is what is known of users. It calls changed(presence) when a status or a last-seen time changes.
+//
+// It takes facts, which pages can send each other:
+//
+//   { users, asOf, limit, feed }  presences as the server sent them. Those of a feed hold while it is alive, others for
+//                                 limit milliseconds
+//   { alive }                     the feed is complete up to now
+//   { down }                      nothing that a feed sent holds any longer, until it is alive again
+class States {
+  #changed
+  #known = new Map() // by user
+  #shown = new Map() // presences by user
+  #alive = never // the time since the feed was complete
+
+  constructor(changed) { this.#changed = changed }
+
+  // now returns the time by the server's clock in milliseconds: the user's clock may be wrong by years.
+  now = () => Date.now()
+
+  // get returns the presence of a user: the same object until it changes.
+  get(user) {
+    if (!this.#shown.has(user)) this.#shown.set(user, this.#evaluate(user))
+    return this.#shown.get(user)
+  }
+
+  receive({ users = [], asOf, limit = silence, feed = false, alive, down }) {
+    const since = stopwatch()
+    if (asOf) {
+      const start = Date.parse(asOf)
+      this.now = () => start + since()
+    }
+    for (const fact of users) {
+      const { user, last_seen, valid_until } = fact
+      const lastSeen = last_seen && new Date(last_seen)
+      this.#known.set(user, { limit, feed, ...fact, since, lastSeen, until: Date.parse(valid_until) })
+    }
+    if (alive) this.#alive = since
+    if (down) this.#eachOfFeed(entry => { entry.since = never })
+    this.check()
+  }
+
+  // detach prepares for another source of facts: what the feed sent holds a little longer, however alive that one is.
+  detach() { this.#eachOfFeed(entry => Object.assign(entry, { limit: this.#rest(entry), since: stopwatch(), feed: false })) }
+
+  #eachOfFeed(f) {
+    for (const entry of this.#known.values()) if (entry.feed) f(entry)
+    this.#alive = never
+  }
+
+  // check reports what time has changed.
+  check() {
+    for (const [user, old] of this.#shown) {
+      const presence = this.#evaluate(user)
+      if (old.status === presence.status && +old.lastSeen === +presence.lastSeen) continue
+      this.#shown.set(user, presence)
+      this.#changed(presence)
+    }
+  }
+
+  // keep forgets all users for whom wanted(user) is false.
+  keep(wanted) {
+    for (const map of [this.#known, this.#shown]) for (const user of map.keys()) if (!wanted(user)) map.delete(user)
+  }
+
+  // clear makes everything unknown.
+  clear() {
+    this.#known.clear()
+    this.check()
+  }
+
+  // due returns those users of whom nothing is known, or whose status may have decayed some milliseconds ago: the lookup
+  // that it comes from cannot know of later pings, so another one has to confirm that.
+  due(users, ago) {
+    const before = this.now() - ago
+    return [...users].filter(user => !this.#known.has(user) || this.#known.get(user).until <= before)
+  }
+
+  // facts returns what is known of users, for another page.
+  facts(users) {
+    const entries = users.map(user => this.#known.get(user)).filter(entry => entry && this.#rest(entry) > 0)
+    return { users: entries.map(({ since, ...fact }) => ({ ...fact, limit: this.#rest({ since, ...fact }) })) }
+  }
+
+  // #rest returns the milliseconds for which an entry holds without another sign of life.
+  #rest({ since, limit, feed }) { return Math.max(limit - since(), feed ? silence - this.#alive() : 0) }
+
+  #evaluate(user) {
+    const entry = this.#known.get(user)
+    const { status, lastSeen, left } = entry && this.#rest(entry) > 0 ? entry : { status: 'unknown', lastSeen: null, left: false }
+    return { user, status, lastSeen, left }
+  }
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	_ "embed"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// standInReact replaces React, which the tests could only get by a download.
+//
+//go:embed testdata/react.js
+var standInReact string
+
+// reactExample returns the code of examples/react as one script, with React's stand-in. A browser knows no JSX, so the
+// one element in it becomes a call.
+func reactExample(t *testing.T) string {
+	t.Helper()
+	all := standInReact
+	for _, name := range []string{"usePresence.js", "PresenceDot.jsx"} {
+		code, err := os.ReadFile("../../examples/react/" + name)
+		require.NoError(t, err)
+		all += string(code)
+	}
+	all = regexp.MustCompile(`(?m)^import .*$`).ReplaceAllString(all, "")
+	all = strings.ReplaceAll(all, "export function", "function")
+	element := regexp.MustCompile(`<(span) ([^\n]*) />`)
+	attribute := regexp.MustCompile("([\\w-]+)=(?:(\"[^\"]*\")|\\{(`[^`]*`)\\})")
+	return element.ReplaceAllStringFunc(all, func(jsx string) string {
+		parts := element.FindStringSubmatch(jsx)
+		return "createElement('" + parts[1] + "', {" + attribute.ReplaceAllString(parts[2], `"$1": $2$3,`) + "})"
+	})
+}
+
+// TestReactExample runs the hook and the component: the dot follows the status, and another user, and ends with its
+// component.
+func TestReactExample(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{})
+	s.pingedAgo(t, "alice", 0)
+	b := openBrowser(t, s.pages)
+	s.load(t, b, `<div id="root"></div>`, reactExample(t)+`
+		const client = connect({ url, namespace })
+		let watching = 0
+		const { watch } = client
+		client.watch = (...args) => {
+			const end = watch.apply(client, args)
+			watching++
+			return () => { watching--; end() }
+		}
+		render(PresenceDot, { client, user: "alice" })
+		const shown = () => document.querySelector("#root span").getAttribute("aria-label")
+		const first = document.querySelector("#root span").className
+		const begun = () => renders, count = () => watching
+		Object.assign(window, { first, shown, count, begun, unmount,
+			other: () => (render(PresenceDot, { client, user: "bob", label: "Bob" }), true) })`)
+	b.do(t, until(`shown() == "alice, online" && document.querySelector("#root span").className == "dot green"`))
+	require.Equal(t, "dot unknown", evaluate[string](t, b, "first"))
+	s.leaves(t, "alice")
+	b.do(t, until(`shown().startsWith("alice, offline, last seen ")`))
+	require.Equal(t, "img", evaluate[string](t, b, `document.querySelector("#root span").getAttribute("role")`))
+	renders := evaluate[int](t, b, "begun()")
+	require.LessOrEqual(t, renders, 4, "unknown, green, grey, and one more at most")
+	b.do(t, until("other()"), until(`shown() == "Bob, offline"`))
+	require.Equal(t, 1, evaluate[int](t, b, "count()"))
+	b.do(t, until("(unmount(), true)"))
+	require.Zero(t, evaluate[int](t, b, "count()"))
+	require.Empty(t, s.complaints(b))
+}

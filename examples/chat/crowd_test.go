@@ -1,0 +1,104 @@
+package main
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// lastHeard is what lastseen would know of a user.
+type lastHeard struct {
+	at   time.Time
+	left bool
+}
+
+// status is the one by the rule of lastseen.
+func (l lastHeard) status(now time.Time, s settings) string {
+	switch age := now.Sub(l.at); {
+	case l.left || age >= s.yellow:
+		return "grey"
+	case age >= s.green:
+		return "yellow"
+	default:
+		return "green"
+	}
+}
+
+// record applies what people did, and checks it.
+func record(t *testing.T, heard map[string]lastHeard, did deeds, now time.Time) {
+	t.Helper()
+	for _, ping := range did.pings {
+		at := now
+		if ping.At != nil {
+			at = *ping.At
+		}
+		require.False(t, at.After(now))
+		heard[ping.User] = lastHeard{at: at}
+	}
+	for _, leave := range did.leaves {
+		heard[leave.User] = lastHeard{at: now, left: true}
+	}
+}
+
+// TestCrowdShowsEveryStatus: at the start, and in every minute after that, some people are green, yellow and grey, and
+// all people change.
+func TestCrowdShowsEveryStatus(t *testing.T) {
+	t.Parallel()
+	s := settings{green: 10 * time.Second, yellow: 25 * time.Second, pingInterval: 4 * time.Second}
+	for seed := range uint64(20) {
+		people := newCrowd(s, rand.New(rand.NewPCG(seed, 0)))
+		now := time.Date(2026, 11, 20, 22, 0, 0, 0, time.UTC)
+		heard, seen, changed := map[string]lastHeard{}, map[string]int{}, map[string]map[string]bool{}
+		for second := range 600 {
+			record(t, heard, people.act(now), now)
+			for user, last := range heard {
+				status := last.status(now, s)
+				seen[status]++
+				if changed[user] == nil {
+					changed[user] = map[string]bool{}
+				}
+				changed[user][status] = true
+			}
+			if second%60 == 0 {
+				for _, status := range []string{"green", "yellow", "grey"} {
+					require.Positive(t, seen[status], "%s in the minute before second %d, seed %d", status, second, seed)
+				}
+				clear(seen)
+			}
+			now = now.Add(time.Second)
+		}
+		for _, name := range people.names() {
+			require.Len(t, changed[name], 3, "%s, seed %d", name, seed)
+		}
+	}
+}
+
+// TestCrowdPingsInTime: people who are online never turn yellow, and the others send nothing.
+func TestCrowdPingsInTime(t *testing.T) {
+	t.Parallel()
+	s := settings{green: 60 * time.Second, yellow: 5 * time.Minute, pingInterval: 30 * time.Second}
+	people := newCrowd(s, rand.New(rand.NewPCG(1, 2)))
+	now := time.Date(2026, 11, 20, 22, 0, 0, 0, time.UTC)
+	heard, idles, leaves := map[string]lastHeard{}, 0, 0
+	for second := range 3600 {
+		did := people.act(now)
+		record(t, heard, did, now)
+		leaves += len(did.leaves)
+		for _, ping := range did.pings {
+			require.True(t, second == 0 || now.Equal(heard[ping.User].at))
+			if ping.Activity == "idle" {
+				idles++
+			}
+		}
+		for _, p := range people.people {
+			if p.online() {
+				require.Equal(t, "green", heard[p.name].status(now, s))
+			}
+		}
+		now = now.Add(time.Second)
+	}
+	require.Positive(t, idles)
+	require.Positive(t, leaves)
+}
