@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 )
 
@@ -15,27 +16,38 @@ func fragments() []string {
 	}
 }
 
-// script returns the fragments as one module, without comments.
+// minified is the file with the module as people download it, which `make generate` writes. Its first line is a comment
+// with the hash of its source.
+const minified = "lastseen.min.js"
+
+// script returns lastseen.js: minified, or its source if that has changed since, so that a change can be tried at once.
 func script() ([]byte, error) {
+	source, err := scriptSource()
+	if err != nil {
+		return nil, err
+	}
+	small, err := files.ReadFile(minified)
+	if err != nil {
+		return nil, err
+	}
+	if code, current := bytes.CutPrefix(small, sourceLine(source)); current {
+		return code, nil
+	}
+	return source, nil
+}
+
+// scriptSource returns the fragments as one module.
+func scriptSource() ([]byte, error) {
 	var module []byte
 	for _, name := range fragments() {
 		fragment, err := files.ReadFile("lastseen/" + name + ".js")
 		if err != nil {
 			return nil, fmt.Errorf("lastseen.js: %w", err)
 		}
-		module = append(module, withoutComments(fragment)...)
+		module = append(module, fragment...)
 	}
 	return module, nil
 }
 
-// withoutComments returns JavaScript without the lines that are only a comment. A line of a template literal must not
-// look like one.
-func withoutComments(source []byte) []byte {
-	var code []byte
-	for line := range bytes.Lines(source) {
-		if !bytes.HasPrefix(bytes.TrimSpace(line), []byte("//")) {
-			code = append(code, line...)
-		}
-	}
-	return code
-}
+// sourceLine returns the first line of the minified module.
+func sourceLine(source []byte) []byte { return fmt.Appendf(nil, "// Generated from %x\n", sha256.Sum256(source)) }

@@ -2,7 +2,10 @@ package web
 
 import (
 	"bytes"
+	"flag"
 	"io/fs"
+	"os"
+	"os/exec"
 	"path"
 	"regexp"
 	"slices"
@@ -11,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
+
+var update = flag.Bool("update", false, "write lastseen.min.js")
 
 // maxScript is how large lastseen.js can be for those who download it, in bytes.
 const maxScript = 8 << 10
@@ -33,7 +38,9 @@ func TestScriptIsSmall(t *testing.T) {
 // names of XML are not addresses.
 func TestScriptIsOneModule(t *testing.T) {
 	t.Parallel()
-	code := strings.ReplaceAll(string(served(t, "/lastseen.js").plain), "http://www.w3.org/2000/svg", "")
+	source, err := scriptSource()
+	require.NoError(t, err)
+	code := strings.ReplaceAll(string(source), "http://www.w3.org/2000/svg", "")
 	require.NotRegexp(t, `(?m)^\s*import\b|\bimport\(|\bfrom '`, code)
 	require.NotRegexp(t, `\b(https?|wss?)://\w`, code)
 	require.NotRegexp(t, `\beval\(|new Function\(|innerHTML|document\.write`, code)
@@ -53,29 +60,34 @@ func TestScriptHasAllFragments(t *testing.T) {
 	listed := fragments()
 	require.Equal(t, "exports", listed[len(listed)-1])
 	require.ElementsMatch(t, names, listed)
-	module := served(t, "/lastseen.js").plain
+	module, err := scriptSource()
+	require.NoError(t, err)
 	for _, name := range listed {
 		fragment, err := files.ReadFile("lastseen/" + name + ".js")
 		require.NoError(t, err)
-		require.Equal(t, 1, bytes.Count(module, withoutComments(fragment)), name)
+		require.Equal(t, 1, bytes.Count(module, fragment), name)
 		require.True(t, bytes.HasSuffix(fragment, []byte("\n")), "%s: the next one begins on a line of its own", name)
 	}
 }
 
-// TestCommentsAreRemoved checks that comments are not served, and that nothing in a template literal is lost.
-func TestCommentsAreRemoved(t *testing.T) {
+// TestScriptIsCurrent checks that lastseen.min.js is made of the fragments as they are. With -update, it writes the file.
+func TestScriptIsCurrent(t *testing.T) {
 	t.Parallel()
-	const source = "// A comment.\nconst url = 'https://example.com' // kept\n  // another\n\nf()\n"
-	require.Equal(t, "const url = 'https://example.com' // kept\n\nf()\n", string(withoutComments([]byte(source))))
-	require.NotRegexp(t, `(?m)^\s*//`, string(served(t, "/lastseen.js").plain))
-	for _, name := range fragments() {
-		fragment, err := files.ReadFile("lastseen/" + name + ".js")
+	source, err := scriptSource()
+	require.NoError(t, err)
+	if *update {
+		minify := exec.CommandContext(t.Context(), "go", "tool", "-modfile=../../tools/minify/go.mod",
+			"esbuild", "--minify", "--format=esm", "--target=es2024", "--charset=utf8")
+		minify.Stdin = bytes.NewReader(source)
+		code, err := minify.Output()
 		require.NoError(t, err)
-		for _, comment := range regexp.MustCompile(`(?m)^\s*//`).FindAllIndex(fragment, -1) {
-			before := withoutComments(fragment[:comment[0]])
-			require.Zero(t, bytes.Count(before, []byte("`"))%2, "%s: %q is in a literal", name, fragment[comment[0]:])
-		}
+		require.NoError(t, os.WriteFile(minified, append(sourceLine(source), code...), 0o644))
+		return
 	}
+	small, err := files.ReadFile(minified)
+	require.NoError(t, err)
+	require.True(t, bytes.HasPrefix(small, sourceLine(source)), "%s is stale: run make generate", minified)
+	require.Equal(t, string(small[len(sourceLine(source)):]), string(served(t, "/lastseen.js").plain))
 }
 
 // TestEmbeddedFilesAreServed checks that the binary carries no file that nobody can get. The guide to errors is made of
@@ -88,7 +100,7 @@ func TestEmbeddedFilesAreServed(t *testing.T) {
 	}
 	require.NoError(t, fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
 		require.NoError(t, err)
-		if entry.IsDir() || name == "errors.html" || path.Dir(name) == "lastseen" {
+		if entry.IsDir() || name == "errors.html" || name == minified || path.Dir(name) == "lastseen" {
 			return nil
 		}
 		content, err := files.ReadFile(name)
