@@ -50,4 +50,6 @@ func scriptSource() ([]byte, error) {
 }
 
 // sourceLine returns the first line of the minified module.
-func sourceLine(source []byte) []byte { return fmt.Appendf(nil, "// Generated from %x\n", sha256.Sum256(source)) }
+func sourceLine(source []byte) []byte {
+	return fmt.Appendf(nil, "// Generated from %x\n", sha256.Sum256(source))
+}

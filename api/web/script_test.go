@@ -70,7 +70,7 @@ func TestScriptHasAllFragments(t *testing.T) {
 	}
 }
 
-// TestScriptIsCurrent checks that lastseen.min.js is made of the fragments as they are. With -update, it writes the file.
+// TestScriptIsCurrent checks that lastseen.min.js is made of the fragments as they are. With -update, it writes that.
 func TestScriptIsCurrent(t *testing.T) {
 	t.Parallel()
 	source, err := scriptSource()
