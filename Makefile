@@ -10,11 +10,9 @@ GOTEST = go test
 
 check: generated lint race heavy
 
-# Writes docs/swagger.yaml, openapi.yaml and docs/errors.md from the annotations and error codes of api, and
-# api/web/lastseen.min.js from the folder lastseen.
+# Writes docs/swagger.yaml, openapi.yaml and docs/errors.md from the annotations and error codes of api.
 generate:
 	go run ./docs/generate
-	go test ./api/web -run TestScriptIsCurrent -update
 
 # Generated files must be committed as generated.
 generated:

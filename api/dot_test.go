@@ -205,12 +205,12 @@ func TestDotColors(t *testing.T) {
 	for _, status := range lastseen.Statuses() {
 		path, paint := dotShape(status)
 		for _, page := range []string{"#ffffff", "#111111"} {
-			require.GreaterOrEqual(t, contrast(t, color, page), 3.0, "%s on %s", status, page)
+			require.GreaterOrEqual(t, contrast(t, paint, page), 3.0, "%s on %s", status, page)
 		}
-		require.False(t, seen[path] || seen[color], "%s looks like another status", status)
-		seen[path], seen[color] = true, true
+		require.False(t, seen[path] || seen[paint], "%s looks like another status", status)
+		seen[path], seen[paint] = true, true
 		require.Contains(t, string(script), path[len(disc):], status)
-		require.Contains(t, string(script), color, status)
+		require.Contains(t, string(script), paint, status)
 	}
 	require.Contains(t, string(script), disc)
 }

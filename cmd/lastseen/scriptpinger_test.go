@@ -161,7 +161,7 @@ func TestScriptHidden(t *testing.T) {
 	s.untilIdle(t, false)
 	b.do(t, until("(sent.length = 0, true)"), show("hidden"))
 	s.untilIdle(t, true)
-	b.do(t, passIn(30*time.Second))
+	b.do(t, passIn(20*time.Second))
 	require.JSONEq(t, `[{"activity":{"idle":true}}]`, evaluate[string](t, b, "JSON.stringify(sent)"))
 	require.Equal(t, 0, evaluate[int](t, b, "requests.length"))
 	require.Equal(t, 1, s.connects())
@@ -348,4 +348,3 @@ func TestScriptWithoutDevices(t *testing.T) {
 	require.Equal(t, "true,false", evaluate[string](t, b, "pings().map(ping => 'device' in ping.body).join()"))
 	require.Empty(t, evaluate[string](t, b, "refused.join()"))
 }
-
