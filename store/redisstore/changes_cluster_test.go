@@ -79,7 +79,7 @@ func testFeedInHalfASlot(t *testing.T, c *redistest.Cluster, f *feed) {
 	r := newReader(t, f.s, users...)
 	key := f.keys[3]
 	members := f.client.ZRange(context.Background(), key, 0, -1).Val()
-	some := append(members, users[:3]...) // calls that fail take a while
+	some := slices.Concat(members, users[:3]) // calls that fail take a while
 	round := lastseen.Instant(0)
 	moveInHalves(t, c, key, []string{key, feedKey(key), streamKey(key)}, func(step string) {
 		if step == "ended" {

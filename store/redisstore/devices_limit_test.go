@@ -90,8 +90,8 @@ func TestTrimAtTheLimit(t *testing.T) {
 	require.Zero(t, client.Exists(ctx, "presence:chat", recordsKey("presence:chat"), metasKey("presence:chat")).Val())
 }
 
-// TestRecordsThatAreTooOld: a ping of another device leaves them in the text, where they do not exist any longer: a device
-// that is heard again has a new record.
+// TestRecordsThatAreTooOld: a ping of another device leaves them in the text, where they do not exist any longer: a
+// device that is heard again has a new record.
 func TestRecordsThatAreTooOld(t *testing.T) {
 	t.Parallel()
 	ctx, url := context.Background(), redistest.Start(t)

@@ -33,8 +33,8 @@ func TestDevicesFollowTheRule(t *testing.T) {
 				return []string{"B", "a", "é", "z z"}[n%4] + fmt.Sprint(n/4)
 			})
 			t.Repeat(map[string]func(*rapid.T){
-				"devices": m.devices, "again": m.again, "back": m.back, "leave": m.leave, "ping": m.ping, "forget": m.forget,
-				"": m.compare,
+				"devices": m.devices, "again": m.again, "back": m.back, "leave": m.leave, "ping": m.ping,
+				"forget": m.forget, "": m.compare,
 			})
 		})
 		require.NoError(t, s.DeleteNamespace(context.Background(), "chat"))
