@@ -104,6 +104,7 @@ type Shared struct {
 	rounds     rounds
 	watched    watchCounts
 	sockets    sockets
+	arrivals   *arrivals
 	counting   countsHub
 	upgrader   *stream.SocketUpgrader
 	buckets    *limit.Buckets
@@ -128,7 +129,7 @@ func NewShared(c Config) *Shared {
 		metrics: newMetrics(c, bodies, overload),
 		outages: newOutageLog(c.Logger, c.Now), defects: newThrottle(c.Logger, maxDefects),
 		pseudonyms: pseudonyms(crand.Text()), pages: web.New(ErrorCodes()),
-		upgrader: stream.NewSocketUpgrader(),
+		upgrader: stream.NewSocketUpgrader(), arrivals: newArrivals(c.Now),
 	}
 }
 

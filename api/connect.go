@@ -77,6 +77,10 @@ func (s *server) connect(c echo.Context, _ query) error {
 	if err != nil {
 		return err
 	}
+	if err := s.arrivals.enter(r.Context()); err != nil {
+		ticket.close()
+		return err
+	}
 	n := &session{
 		Shared: s.Shared, ticket: ticket, namespace: strings.Clone(namespace), address: address,
 		requestID: c.Response().Header().Get(echo.HeaderXRequestID),
@@ -94,6 +98,7 @@ func (s *server) upgrade(c echo.Context, n *session) error {
 	response := c.Response()
 	response.Status, response.Committed = http.StatusSwitchingProtocols, true // package echo must not respond
 	if err != nil {
+		n.arrivals.leave()
 		n.ticket.close()
 		return &apiError{code: codeInvalidParameter, detail: "The upgrade failed.", cause: err}
 	}

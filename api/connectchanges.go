@@ -58,12 +58,21 @@ func (f *following) change(s *server, frame watchFrame) error {
 		return newError(codeInvalidParameter,
 			`The connection watches everyone. Send {"watch":{"everyone":false}} first.`)
 	}
-	if err := f.changeCounts(s, frame.Counts); err != nil {
-		return err
+	counted := f.counted
+	if isTrue(frame.Counts) {
+		if err := f.beginCounts(s); err != nil {
+			return err
+		}
 	}
 	batch, err := f.changeUsers(s, q, frame)
 	if err != nil {
+		if !counted { // a frame that fails has no effect
+			f.endCounts()
+		}
 		return err
+	}
+	if frame.Counts != nil && !*frame.Counts {
+		f.endCounts()
 	}
 	if !q.feed {
 		f.confirm(frame.id)

@@ -1,8 +1,13 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
 
 	"github.com/lastseen/lastseen/api/auth"
 )
@@ -17,7 +22,13 @@ func (n *session) check() bool {
 	if !greeted {
 		return true
 	}
-	current, err := n.authenticate(n.ctx, caller, credentials)
+	current, err := n.authenticator.Load().Authenticate(n.ctx, credentials)
+	return n.checked(caller, current, err)
+}
+
+// checked notes the result of authenticating a caller again, and closes the session if it can no longer be held.
+func (n *session) checked(caller, current *auth.Caller, err error) bool {
+	current, err = n.confirmCaller(caller, current, err)
 	if err == nil {
 		err = n.permit(current)
 	}
@@ -42,15 +53,12 @@ func (n *session) checkReload(s *server) {
 	}
 }
 
-// authenticate returns the caller again. A key that was removed is forbidden rather than unknown: the client must not
-// try again. If the keys of the token's issuer are not available, the token stays valid until it expires.
-func (n *session) authenticate(
-	ctx context.Context, before *auth.Caller, credentials []string,
-) (*auth.Caller, error) {
-	server := n.newest.Load()
-	current, err := n.authenticator.Load().Authenticate(ctx, credentials)
+// confirmCaller returns the caller after authenticating it again. A key that was removed is forbidden rather than
+// unknown: the client must not try again. If the keys of the token's issuer are not available, the token stays valid
+// until it expires.
+func (n *session) confirmCaller(before, current *auth.Caller, err error) (*auth.Caller, error) {
 	switch {
-	case errors.Is(err, auth.ErrKeysUnavailable) && before != nil && server.Now().Before(before.Expires):
+	case errors.Is(err, auth.ErrKeysUnavailable) && before != nil && n.newest.Load().Now().Before(before.Expires):
 		return before, nil
 	case errors.Is(err, auth.ErrUnauthenticated) && before != nil && before.Kind == auth.ByKey:
 		e := newError(codeForbidden, "The API key is not valid any longer.")
@@ -62,6 +70,80 @@ func (n *session) authenticate(
 		return nil, newError(codeForbidden, "The credentials belong to another caller now.")
 	}
 	return current, nil
+}
+
+// checkSockets checks the callers of all WebSockets again after a reload.
+func (s *Shared) checkSockets() {
+	checkSessions(s.sockets.all(), func(credentials []string) (*auth.Caller, error) {
+		return s.authenticator.Load().Authenticate(context.Background(), credentials)
+	})
+}
+
+// sharing are sessions with the same credentials, and their callers.
+type sharing struct {
+	credentials []string
+	sessions    []*session
+	callers     []*auth.Caller
+}
+
+// checkSessions checks the callers of sessions again. It authenticates the same credentials once, and on all
+// processors: verifying the tokens of all clients takes seconds. API keys come first: many connections can have the
+// same, and they are what operators remove in an emergency.
+func checkSessions(sessions []*session, authenticate func(credentials []string) (*auth.Caller, error)) {
+	work := make(chan *sharing)
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for same := range work {
+				current, err := authenticate(same.credentials)
+				for i, n := range same.sessions {
+					n.checkedSafely(same.callers[i], current, err)
+				}
+			}
+		})
+	}
+	for _, same := range groupByCredentials(sessions) {
+		work <- same
+	}
+	close(work)
+	workers.Wait()
+}
+
+// groupByCredentials returns the sessions that have said hello, those with API keys first.
+func groupByCredentials(sessions []*session) []*sharing {
+	groups := map[string]*sharing{}
+	var all []*sharing
+	for _, n := range sessions {
+		n.mu.Lock()
+		greeted, caller, credentials := n.greeted, n.caller, n.credentials
+		n.mu.Unlock()
+		if !greeted {
+			continue // it is checked once it is welcome: see checkReload
+		}
+		key := strings.Join(credentials, "\n")
+		same := groups[key]
+		if same == nil {
+			same = &sharing{credentials: credentials}
+			groups[key], all = same, append(all, same)
+		}
+		same.sessions, same.callers = append(same.sessions, n), append(same.callers, caller)
+	}
+	slices.SortStableFunc(all, func(a, b *sharing) int { return cmp.Compare(a.isToken(), b.isToken()) })
+	return all
+}
+
+// isToken returns 1 for the sessions of a token, and 0 for those of a key or of anonymous callers.
+func (s *sharing) isToken() int {
+	if caller := s.callers[0]; caller != nil && caller.Kind == auth.ByToken {
+		return 1
+	}
+	return 0
+}
+
+// checkedSafely is checked in a goroutine that is not the session's: a defect ends this session alone.
+func (n *session) checkedSafely(caller, current *auth.Caller, err error) {
+	defer func() { n.recovered(recover()) }()
+	n.checked(caller, current, err)
 }
 
 // sameCaller reports whether two callers are the same key or user.

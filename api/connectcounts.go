@@ -163,18 +163,6 @@ func (f *following) endCounts() {
 	}
 }
 
-// changeCounts begins or ends counts, if a frame asks for that.
-func (f *following) changeCounts(s *server, wanted *bool) error {
-	switch {
-	case wanted == nil:
-		return nil
-	case *wanted:
-		return f.beginCounts(s)
-	}
-	f.endCounts()
-	return nil
-}
-
 // setCounts has counts sent soon, instead of those that have not been sent yet.
 func (f *following) setCounts(c *countsResponse) {
 	f.latest.Store(c)

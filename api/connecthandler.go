@@ -1,9 +1,12 @@
 package api
 
 import (
+	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen/api/stream"
 	"github.com/lastseen/lastseen/store"
@@ -29,8 +32,7 @@ func (n *session) Message(text []byte) {
 	case !n.greeted && f.name != frameHello: // which only this method sets
 		n.fail(newError(codeUnknownFrame, "The first frame is not hello."), f.id)
 	case !n.greeted:
-		n.receive()
-		if err := n.hello(f); err != nil {
+		if err := n.arrive(f); err != nil {
 			n.fail(err, f.id)
 		}
 	default:
@@ -60,9 +62,9 @@ func (n *session) Fault(f stream.Fault) {
 
 // Reserve takes memory for a message from that of request bodies; see [stream.SocketHandler].
 func (n *session) Reserve(bytes int) bool {
-	if n.memory.memory == nil {
+	if n.memory == nil {
 		key, limited := n.payer()
-		n.memory = bodyHold{memory: n.bodies, key: key, shared: limited}
+		n.memory = &bodyHold{memory: n.bodies, key: key, shared: limited}
 	}
 	if err := n.memory.grow(bytes); err != nil {
 		n.close(err)
@@ -73,9 +75,9 @@ func (n *session) Reserve(bytes int) bool {
 
 // Release gives the memory back; see [stream.SocketHandler].
 func (n *session) Release() {
-	if n.memory.memory != nil {
+	if n.memory != nil {
 		n.memory.release()
-		n.memory = bodyHold{}
+		n.memory = nil
 	}
 }
 
@@ -179,11 +181,30 @@ func (n *session) confirm(id string) { n.send(withID([]byte(`{"ok":{`), id)) }
 // problem returns the frame of an error.
 func (n *session) problem(e *apiError, id string) []byte {
 	problemType := e.code.problemType()
-	body, _ := json.Marshal(problem{ // which has only strings and numbers
-		Type: "/docs/errors#" + string(e.code), Title: problemType.Title, Status: problemType.Status, Code: e.code,
-		Detail: e.detail, RequestID: n.requestID, Errors: e.items,
+	body, _ := json.Marshal(problemBody{ // which has only strings and numbers
+		problem: problem{
+			Type: "/docs/errors#" + string(e.code), Title: problemType.Title, Status: problemType.Status, Code: e.code,
+			Detail: e.detail, RequestID: n.requestID, Errors: e.items,
+		},
+		RetryAfterMs: n.newest.Load().retryAfterMs(e),
 	})
 	return withID(append([]byte(`{"problem":`), body[:len(body)-1]...), id)
+}
+
+// problemBody is the content of the frame problem: that of an error over HTTP, with the header Retry-After as a field.
+type problemBody struct {
+	problem
+	RetryAfterMs int64 `json:"retry_after_ms,omitzero"`
+}
+
+// retryAfterMs returns after how many milliseconds a client should try again; 0 if the error does not depend on time.
+func (s *server) retryAfterMs(e *apiError) int64 {
+	after := e.header[echo.HeaderRetryAfter]
+	if after == "" && e.code.problemType().Status == http.StatusServiceUnavailable {
+		after = s.retryAfter()
+	}
+	seconds, _ := strconv.ParseInt(after, 10, 64) // 0 for none
+	return seconds * time.Second.Milliseconds()
 }
 
 // withID ends the content of a frame, and the frame with the ID of the one that it responds to.

@@ -12,6 +12,47 @@ import (
 // connectRoute is the route of WebSockets in log lines.
 const connectRoute = "/v1/namespaces/:namespace/connect"
 
+// arrive handles the first frame. A client that sent it late waits for its turn again.
+func (n *session) arrive(f clientFrame) error {
+	if !n.receive() {
+		if err := n.arrivals.enter(n.ctx); err != nil {
+			return err
+		}
+		n.mu.Lock()
+		n.arriving = true
+		n.mu.Unlock()
+	}
+	defer n.leaveArrivals()
+	select {
+	case n.arrivals.hellos <- struct{}{}: // waiters are served in order
+		defer func() { <-n.arrivals.hellos }()
+		return n.hello(f)
+	case <-n.ctx.Done():
+		return n.ctx.Err()
+	}
+}
+
+// receive notes that the frame hello has come. Handling it can wait for the store, with many others after a restart:
+// the client is not late then. It reports whether the client still has its slot.
+func (n *session) receive() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.received = true
+	n.timer.Reset(welcomeTimeout)
+	return n.arriving
+}
+
+// leaveArrivals gives the slot to the next client, if the session has one.
+func (n *session) leaveArrivals() {
+	n.mu.Lock()
+	arriving := n.arriving
+	n.arriving = false
+	n.mu.Unlock()
+	if arriving {
+		n.arrivals.leave()
+	}
+}
+
 // hello handles the first frame. It checks the client, records the connection of its user and begins to follow
 // changes, in this order: what fails costs as little as possible.
 func (n *session) hello(f clientFrame) error {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,16 +21,29 @@ import (
 func LimitConnections(server *http.Server, listener net.Listener, limit int, logger *slog.Logger,
 	metrics prometheus.Registerer,
 ) net.Listener {
-	l := &limitedListener{Listener: listener, limit: limit, log: newThrottle(logger, 1)}
+	l := &limitedListener{
+		Listener: listener, limit: limit, log: newThrottle(logger, 1),
+		accepted: make(chan net.Conn, min(limit, maxAccepted)), failed: make(chan error), closed: make(chan struct{}),
+	}
 	l.export(promauto.With(metrics))
 	server.ConnState = l.setState
+	go l.accept()
 	return l
 }
+
+// maxAccepted is the number of connections that wait to be served. The operating system drops those beyond a limit of
+// its own, often 4,096, and their clients try again only after seconds.
+const maxAccepted = 1 << 14
 
 type limitedListener struct {
 	net.Listener
 	limit int
 	log   *throttle
+
+	accepted chan net.Conn // within the limit, that are not served yet
+	failed   chan error    // of accepting
+	closed   chan struct{}
+	closing  sync.Once
 
 	refused prometheus.Counter
 
@@ -53,18 +67,65 @@ func (l *limitedListener) export(register promauto.Factory) {
 	})
 }
 
-// Accept returns the next connection within the limit.
+// Accept returns the next connection within the limit. It lets all goroutines run that can: what has begun comes before
+// new connections. Otherwise thousands of clients that connect at once would all wait for each other.
 func (l *limitedListener) Accept() (net.Conn, error) {
+	runtime.Gosched()
+	select {
+	case <-l.closed:
+		return nil, net.ErrClosed
+	default:
+	}
+	select {
+	case conn := <-l.accepted:
+		return conn, nil
+	case err := <-l.failed:
+		return nil, err
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// accept accepts connections until the listener is closed, and closes those beyond the limit.
+func (l *limitedListener) accept() {
 	for {
 		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
+		switch {
+		case err != nil:
+			select {
+			case l.failed <- err: // the server calls Accept again when it is worth it
+			case <-l.closed:
+				l.closeAccepted()
+				return
+			}
+		case l.makeRoom():
+			limited := &limitedConn{Conn: conn, listener: l}
+			select {
+			case l.accepted <- limited:
+			case <-l.closed:
+				_ = limited.Close() // it was not used
+			}
+		default:
+			l.refused.Inc()
+			_ = conn.Close() // it was not used
 		}
-		if l.makeRoom() {
-			return &limitedConn{Conn: conn, listener: l}, nil
+	}
+}
+
+// Close closes the listener, and the connections that nobody serves yet.
+func (l *limitedListener) Close() error {
+	l.closing.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+func (l *limitedListener) closeAccepted() {
+	for {
+		select {
+		case conn := <-l.accepted:
+			_ = conn.Close() // it was not used
+		default:
+			return
 		}
-		l.refused.Inc()
-		_ = conn.Close() // it was not used
 	}
 }
 

@@ -243,3 +243,34 @@ func TestWebSocketsAreBounded(t *testing.T) {
 		return get(conn, "/healthz") == nil
 	}, eventually, tick)
 }
+
+// TestConnectionsWaitToBeServed: connections are accepted although the server does not take them yet, and are closed
+// with the listener.
+func TestConnectionsWaitToBeServed(t *testing.T) {
+	t.Parallel()
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	l := LimitConnections(&http.Server{}, inner, 2, slog.New(slog.DiscardHandler), nil).(*limitedListener)
+	dial := func() net.Conn {
+		conn, err := net.Dial("tcp", inner.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	first, second := dial(), dial()
+	require.Eventually(t, func() bool { return len(l.accepted) == 2 }, eventually, tick)
+	served, err := l.Accept()
+	require.NoError(t, err)
+	require.Equal(t, first.LocalAddr(), served.RemoteAddr(), "in order")
+	require.NoError(t, l.Close())
+	_, err = second.Read(make([]byte, 1))
+	require.Error(t, err, "nobody serves it")
+	_, err = l.Accept()
+	require.ErrorIs(t, err, net.ErrClosed)
+	require.NoError(t, served.Close())
+	require.Eventually(t, func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.open == 0
+	}, eventually, tick)
+}

@@ -35,11 +35,13 @@ type session struct {
 
 	asked      atomic.Bool // to connect to another server
 	heard      atomic.Bool // since the last ping
-	unanswered int         // pings; used by the timer alone
-	memory     bodyHold    // of the message that is read; used by the reader alone
+	unanswered int8        // pings; used by the timer alone
+	said       ending      // what the session or the client has said about its end; guarded by mu
+	memory     *bodyHold   // of the message that is read; nil for none; used by the reader alone
 
 	mu          sync.Mutex
 	timer       *time.Timer
+	arriving    bool // it has one of the slots of arrivals
 	received    bool // the frame hello, which is being handled or was
 	greeted     bool
 	caller      *auth.Caller
@@ -47,11 +49,10 @@ type session struct {
 	user        string   // empty for a client that only watches
 	device      *connections.Connection
 	following   *following // nil until the client watches
-	said        ending     // what the session or the client has said about its end
 }
 
 // ending is what was said about the end of a session.
-type ending int
+type ending int8
 
 // The endings, in order: a later one replaces an earlier one.
 const (
@@ -69,7 +70,7 @@ func (n *session) begin(socket *stream.Socket) {
 	n.sockets.add(n)
 	n.metrics.socketOpened()
 	n.mu.Lock()
-	n.timer = time.AfterFunc(helloTimeout, n.wake)
+	n.arriving, n.timer = true, time.AfterFunc(promptHello, n.wake)
 	n.mu.Unlock()
 	if n.Draining() { // after add, so that either this or drainSockets notices
 		time.AfterFunc(0, n.bye)
@@ -97,6 +98,7 @@ func (n *session) recovered(panicked any) {
 // end ends the session, whose socket is closed.
 func (n *session) end(how stream.Ending) {
 	n.cancel()
+	n.leaveArrivals()
 	n.mu.Lock()
 	n.timer.Stop()
 	device, said := n.device, n.said
@@ -215,10 +217,13 @@ func (n *session) sendWithin(text []byte, within time.Duration) error {
 func (n *session) wake() {
 	defer func() { n.recovered(recover()) }()
 	n.mu.Lock()
-	received, greeted := n.received, n.greeted
+	received, greeted, arriving := n.received, n.greeted, n.arriving
 	n.mu.Unlock()
 	switch {
 	case n.ctx.Err() != nil:
+	case arriving && !received:
+		n.leaveArrivals()
+		n.timer.Reset(helloTimeout - promptHello)
 	case received && !greeted:
 		n.fail(newError(codeOverloaded, "The server could not handle the frame hello in time."), "")
 		n.cancel() // afterwards: what handles the frame would respond that the store does not
@@ -227,15 +232,6 @@ func (n *session) wake() {
 	case n.check() && n.beat():
 		n.schedule()
 	}
-}
-
-// receive notes that the frame hello has come. Handling it can wait for the store, with many others after a restart:
-// the client is not late then.
-func (n *session) receive() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.received = true
-	n.timer.Reset(welcomeTimeout)
 }
 
 // beat sends a ping, unless the client did not answer those before.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -138,6 +139,36 @@ func TestConnectKeyRemoved(t *testing.T) {
 	s := w.dialSocket("chat", "Authorization: "+headers["alice"])
 	s.send(`{"hello":{"user":"alice"}}`)
 	s.fails(codeNotFound)
+}
+
+// TestCheckAuthenticatesOnce: after a reload, the credentials of many connections are verified once, API keys first.
+func TestCheckAuthenticatesOnce(t *testing.T) {
+	t.Parallel()
+	authenticator, headers := callers(t)
+	w := newSocketServer(t, func(c *Config) { c.Auth = authenticator })
+	for _, name := range []string{"alice", "all", "alice", "bob", "all", "alice"} {
+		user := name
+		if name == "all" {
+			user = "carol"
+		}
+		w.hello(`{"user":"`+user+`"}`, "Authorization: "+headers[name])
+	}
+	w.dialSocket("chat") // has no caller yet
+	sessions := w.config.Shared.sockets.all()
+	require.Len(t, sessions, 7)
+	groups := groupByCredentials(sessions)
+	require.Len(t, groups, 3)
+	require.Equal(t, []string{headers["all"]}, groups[0].credentials)
+	var mu sync.Mutex
+	times := map[string]int{}
+	checkSessions(sessions, func(credentials []string) (*auth.Caller, error) {
+		mu.Lock()
+		times[credentials[0]]++
+		mu.Unlock()
+		return authenticator.Authenticate(t.Context(), credentials)
+	})
+	require.Equal(t, map[string]int{headers["all"]: 1, headers["alice"]: 1, headers["bob"]: 1}, times)
+	require.Equal(t, 7, w.config.Shared.WebSockets(), "nobody was closed")
 }
 
 // TestConnectCallerLimits: how many connections a user's token and an API key can have.

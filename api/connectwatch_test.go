@@ -193,3 +193,33 @@ func TestConnectTicks(t *testing.T) {
 	require.NotEmpty(t, tick["cursor"])
 	s.asks(`{"watch":{"remove":["alice"]}}`, frameOK)
 }
+
+// TestConnectWatchFailsAsAWhole: a frame whose users cannot be watched does not begin or end counts, either.
+func TestConnectWatchFailsAsAWhole(t *testing.T) {
+	t.Parallel()
+	authenticator, headers := callers(t)
+	w := newSocketServer(t, func(c *Config) { c.Auth = authenticator })
+	followers := func() int {
+		h := &w.config.Shared.counting
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if space := h.spaces["chat"]; space != nil {
+			return len(space.followers)
+		}
+		return 0
+	}
+	c, _ := w.hello(`{"user":"alice"}`, "Authorization: "+headers["alice"])
+	_, err := w.config.Shared.watched.take(w.config.Shared.sockets.all()[0].currentCaller(), store.MaxWatched)
+	require.NoError(t, err)
+	c.refuses(codeRateLimited, `{"watch":{"counts":true,"add":["bob"]}}`)
+	require.Zero(t, followers())
+	c.asks(`{"watch":{"counts":true}}`, frameOK)
+	require.Equal(t, 1, followers())
+	for _, counts := range []string{"true", "false"} {
+		c.send(`{"watch":{"counts":` + counts + `,"add":["bob"]}}`)
+		for name := ""; name != frameProblem; {
+			name, _, _ = c.next() // counts can come before
+		}
+		require.Equal(t, 1, followers(), counts)
+	}
+}

@@ -11,9 +11,7 @@ import (
 // pageRoutes returns the routes of the pages for people.
 func (s *server) pageRoutes() []route {
 	routes := []route{
-		// Temporary: browsers would keep a permanent redirect for whatever listens on the port next.
-		{http.MethodGet, "/", public, redirectToDocs(http.StatusFound), nil},
-		{http.MethodGet, "/docs", public, redirectToDocs(http.StatusMovedPermanently), nil},
+		{http.MethodGet, "/docs", public, redirectToDocs, nil},
 	}
 	for _, path := range web.Paths() {
 		routes = append(routes, route{http.MethodGet, path, public, s.page, nil})
@@ -22,8 +20,8 @@ func (s *server) pageRoutes() []route {
 }
 
 // redirectToDocs redirects to a relative URL, for proxies that add a prefix.
-func redirectToDocs(status int) func(echo.Context, query) error {
-	return func(c echo.Context, _ query) error { return c.Redirect(status, "docs/") }
+func redirectToDocs(c echo.Context, _ query) error {
+	return c.Redirect(http.StatusMovedPermanently, "docs/")
 }
 
 // page responds with the page of the route.

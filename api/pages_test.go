@@ -182,7 +182,10 @@ func TestDocsRedirect(t *testing.T) {
 // TestPageLinksAreRelative checks that links are relative, so that pages also work below a prefix.
 func TestPageLinksAreRelative(t *testing.T) {
 	w, links := newTestServer(t, fileStore(t)), regexp.MustCompile(`(?:href|src)="([^"]*)"|url\(["']?([^"')]*)`)
-	for _, page := range []string{"/docs/", "/docs/errors", "/docs/docs.js", "/docs/docs.css", "/docs/errors.css"} {
+	for _, page := range []string{
+		"/", "/dashboard/dashboard.css",
+		"/docs/", "/docs/errors", "/docs/docs.js", "/docs/docs.css", "/docs/errors.css",
+	} {
 		for _, link := range links.FindAllStringSubmatch(w.sendTo(http.MethodGet, page, "").body, -1) {
 			require.NotRegexp(t, `^(/|\w+:)`, link[1]+link[2], page)
 		}
@@ -207,20 +210,15 @@ func TestErrorGuide(t *testing.T) {
 	}
 }
 
-// TestRoot checks that the root leads to the documentation, also below the prefix of a proxy, and that an
-// unknown path names it.
+// TestRoot checks that the dashboard is at the root, and that an unknown path names the documentation.
 func TestRoot(t *testing.T) {
 	w := newTestServer(t, fileStore(t))
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
-		request, err := http.NewRequest(method, w.url+"/?utm_source=x", nil)
-		require.NoError(t, err)
-		response, err := http.DefaultTransport.RoundTrip(request) // which follows no redirect
-		require.NoError(t, err)
-		require.NoError(t, response.Body.Close())
-		require.Equal(t, http.StatusFound, response.StatusCode)
-		require.Equal(t, "docs/", response.Header.Get("Location"))
-		require.Equal(t, "no-store", response.Header.Get("Cache-Control"))
+		r := w.sendTo(method, "/?utm_source=x", "")
+		require.Equal(t, http.StatusOK, r.status)
+		require.Equal(t, "text/html; charset=utf-8", r.header.Get("Content-Type"))
 	}
+	require.Contains(t, w.sendTo(http.MethodGet, "/", "").body, `<script type="module" src="dashboard/main.js">`)
 	for _, path := range []string{"/nothing", "/v2/namespaces", "/docs/nothing"} {
 		r := w.sendTo(http.MethodGet, path, "")
 		require.Equal(t, http.StatusNotFound, r.status)

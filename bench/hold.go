@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -83,7 +84,7 @@ func hold(ctx context.Context, args []string, stdout io.Writer) error {
 // run holds the connection of one user.
 func (h *holders) run(ctx context.Context, i int) {
 	for failures := 0; ctx.Err() == nil; {
-		welcomed, err := h.connect(ctx, i)
+		welcomed, told, err := h.connect(ctx, i)
 		h.mu.Lock()
 		if welcomed {
 			h.Open--
@@ -95,7 +96,7 @@ func (h *holders) run(ctx context.Context, i int) {
 			return
 		}
 		failures++
-		_ = pause(ctx, backoff(failures)) // an error ends the loop, too
+		_ = pause(ctx, max(told, backoff(failures))) // an error ends the loop, too
 	}
 }
 
@@ -123,11 +124,11 @@ type refusedError int
 
 func (e refusedError) Error() string { return fmt.Sprintf("HTTP %d", int(e)) }
 
-// connect connects once, and returns when the connection has ended.
-func (h *holders) connect(ctx context.Context, i int) (welcomed bool, err error) {
-	conn, err := h.dial(ctx, i)
+// connect connects once, and returns when the connection has ended: also when to come back, if the server said so.
+func (h *holders) connect(ctx context.Context, i int) (welcomed bool, told time.Duration, err error) {
+	conn, told, err := h.dial(ctx, i)
 	if err != nil {
-		return false, err
+		return false, told, err
 	}
 	end := func() { _ = conn.Close() } // a second time, too
 	defer end()
@@ -136,14 +137,15 @@ func (h *holders) connect(ctx context.Context, i int) (welcomed bool, err error)
 		_, text, err := conn.ReadMessage()
 		switch {
 		case err != nil:
-			return welcomed, err
+			return welcomed, told, err
 		case h.protocol == centrifugeProtocol && string(text) == "{}": // a ping of the server
 			if err := conn.WriteMessage(websocket.TextMessage, []byte("{}")); err != nil {
-				return welcomed, err
+				return welcomed, told, err
 			}
 		case !welcomed:
 			if !strings.Contains(string(text), h.welcome()) {
-				continue // a problem, which the close code repeats
+				told = h.problem(text) // the close code says the rest
+				continue
 			}
 			welcomed = true
 			h.mu.Lock()
@@ -162,22 +164,42 @@ func (h *holders) welcome() string {
 	return `"welcome":`
 }
 
-// dial connects and says hello.
-func (h *holders) dial(ctx context.Context, i int) (*websocket.Conn, error) {
+// problem notes a frame that says when to come back, and returns that time; 0 if it does not say so.
+func (h *holders) problem(text []byte) time.Duration {
+	var frame struct {
+		Problem struct {
+			After int `json:"retry_after_ms"`
+		} `json:"problem"`
+	}
+	if json.Unmarshal(text, &frame) != nil || frame.Problem.After == 0 {
+		return 0
+	}
+	return h.noteTold(frame.Problem.After / 1000)
+}
+
+// noteTold counts a refusal that said when to come back. It returns a random time within the second that ends then.
+func (h *holders) noteTold(seconds int) time.Duration {
+	h.mu.Lock()
+	h.Told[fmt.Sprintf("%d s", seconds)]++
+	h.mu.Unlock()
+	return time.Duration(seconds)*time.Second - rand.N(time.Second)
+}
+
+// dial connects and says hello. After an error it returns when to come back, if the server said so.
+func (h *holders) dial(ctx context.Context, i int) (*websocket.Conn, time.Duration, error) {
 	h.dials <- struct{}{}
 	defer func() { <-h.dials }()
 	conn, response, err := h.dialer.DialContext(ctx, h.urls[i%len(h.urls)], nil)
 	if err != nil {
 		if response == nil {
-			return nil, err
+			return nil, 0, err
 		}
 		_ = response.Body.Close() // the library has read it
-		if after := response.Header.Get("Retry-After"); after != "" {
-			h.mu.Lock()
-			h.Told[after]++
-			h.mu.Unlock()
+		var told time.Duration
+		if after, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil {
+			told = h.noteTold(after)
 		}
-		return nil, refusedError(response.StatusCode)
+		return nil, told, refusedError(response.StatusCode)
 	}
 	hello := `{"hello":{"user":"` + h.ids.id(i) + `","device":{"id":"bench","kind":"web"}}}`
 	if h.protocol == centrifugeProtocol {
@@ -185,7 +207,7 @@ func (h *holders) dial(ctx context.Context, i int) (*websocket.Conn, error) {
 	}
 	if err := conn.WriteMessage(websocket.TextMessage, []byte(hello)); err != nil {
 		_ = conn.Close() // the error says why
-		return nil, err
+		return nil, 0, err
 	}
-	return conn, nil
+	return conn, 0, nil
 }

@@ -82,9 +82,41 @@ export class Socket {
   close(): void
 }
 
+/**
+ * What elements say, by language: those of the `lang` of the element or of what is around it. `{ago}` in `seen` is the
+ * time, such as "3 minutes ago". Pages can change these and add languages; at first, there is `en`.
+ */
+export const texts: Record<string, Record<'online' | 'seen' | 'offline' | 'unknown', string>>
+
+/**
+ * `<presence-dot user="alice" namespace="chat">`, with the optional attributes `url` and `label`, the name to say. It
+ * has the role `img`, a name such as "alice, last seen 3 minutes ago", and one of the CSS states `:state(green)`,
+ * `:state(yellow)`, `:state(grey)` and `:state(unknown)`. Custom properties: `--presence-size`, `--presence-green`,
+ * `--presence-yellow`, `--presence-grey` and `--presence-unknown`.
+ */
+export interface PresenceDotElement extends HTMLElement {
+  readonly presence: Presence
+  /** What it says after the name, such as "last seen 3 minutes ago". */
+  readonly text: string
+}
+
+/**
+ * `<presence-list namespace="chat">`, with the optional attributes `url`, `status`, such as "green yellow", and `limit`,
+ * 50 by default. It has the parts `row`, `name`, `text` and `more`, a button, whose text is the slot `more`. The slot
+ * `empty` is shown if there are no users.
+ */
+export interface PresenceListElement extends HTMLElement {
+  /** Returns what to call a user. Default: the user's ID. */
+  label: (user: string) => string
+}
+
 declare global {
   interface HTMLElementTagNameMap {
-    'presence-dot': HTMLElement
-    'presence-list': HTMLElement
+    'presence-dot': PresenceDotElement
+    'presence-list': PresenceListElement
+  }
+  interface HTMLElementEventMap {
+    /** Sent by a dot when its user, the status or the last-seen time changes. It bubbles. */
+    presencechange: CustomEvent<Presence>
   }
 }

@@ -1,6 +1,6 @@
-// Package web serves the pages for people: the API documentation in Swagger UI, the guide to errors and the OpenAPI
-// document. It also serves lastseen.js, a script for web pages of any origin. A page does not change while the server
-// runs.
+// Package web serves the pages for people: the dashboard, the API documentation in Swagger UI, the guide to errors and
+// the OpenAPI document. It also serves lastseen.js, a script for web pages of any origin. A page does not change while
+// the server runs.
 package web
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/lastseen/lastseen"
 )
 
-//go:embed *.html *.css *.js *.svg *.d.ts lastseen/*.js
+//go:embed *.html *.css *.js *.svg *.d.ts dashboard/*
 var files embed.FS
 
 // policy lets a page load only what this server serves, and run no inline scripts. Swagger UI's icons are data URLs.
@@ -61,7 +61,12 @@ func New(codes any) Pages {
 	file := func(fsys fs.FS, name string) func() ([]byte, error) {
 		return func() ([]byte, error) { return fs.ReadFile(fsys, name) }
 	}
-	add("/lastseen.js", javaScript, script)
+	add("/", html, file(files, "dashboard.html"))
+	add("/dashboard/dashboard.css", css, file(files, "dashboard/dashboard.css"))
+	for _, name := range dashboard() {
+		add("/dashboard/"+name+".js", javaScript, file(files, "dashboard/"+name+".js"))
+	}
+	add("/lastseen.js", javaScript, file(files, "lastseen.js"))
 	add("/lastseen.d.ts", "text/plain; charset=utf-8", file(files, "lastseen.d.ts"))
 	add("/openapi.yaml", "application/yaml", func() ([]byte, error) { return lastseen.OpenAPI(), nil }) // RFC 9512
 	add("/openapi.json", "application/json", openAPIJSON)

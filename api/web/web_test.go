@@ -1,6 +1,9 @@
 package web
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,4 +18,26 @@ func TestPagesAreUnpackedOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Same(t, &first.plain[0], &second.plain[0])
 	require.Greater(t, len(first.plain), len(first.gzipped))
+}
+
+// TestDashboardModules checks that every module of the dashboard is served, and that modules import only these and
+// lastseen.js, by relative paths.
+func TestDashboardModules(t *testing.T) {
+	t.Parallel()
+	var names []string
+	paths, err := filepath.Glob("dashboard/*.js")
+	require.NoError(t, err)
+	imports := regexp.MustCompile(`(?m)^import .* from '(.*)'$`)
+	for _, path := range paths {
+		names = append(names, filepath.Base(path[:len(path)-len(".js")]))
+		source, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, found := range imports.FindAllStringSubmatch(string(source), -1) {
+			if found[1] != "../lastseen.js" {
+				require.FileExists(t, filepath.Join("dashboard", found[1]), path)
+			}
+		}
+		require.NotRegexp(t, `innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(`, string(source), path)
+	}
+	require.ElementsMatch(t, dashboard(), names)
 }

@@ -48,7 +48,7 @@ type guideSite struct {
 	files  map[string]string
 }
 
-// newGuideSite serves files by path, and a token for alice at /presence-token.
+// newGuideSite serves files by path.
 func newGuideSite(t *testing.T, files map[string]string) *guideSite {
 	t.Helper()
 	s := &guideSite{files: files}
@@ -82,6 +82,17 @@ func (s *guideSite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, s.named(content))
 }
 
+// startWithTokens starts the server with the configuration of docs/dots.md, and serves a token of alice for it.
+func (s *guideSite) startWithTokens(t *testing.T) {
+	t.Helper()
+	s.files["/presence-token"] = token(t, jwt.SigningMethodHS256, []byte(secret), map[string]any{"alg": "HS256"},
+		claims(map[string]any{"iss": "https://app.example.com", "namespaces": "chat"}))
+	config := block(t, guideBlocks(t, "dots.md", "yaml"), "jwt-secret-file")
+	config = strings.NewReplacer("jwt-secret-file: jwt-secret", "jwt-secret-file: "+
+		writeFile(t, "jwt-secret", []byte(secret)), "[https://app.example.com]", "["+s.url+"]").Replace(config)
+	s.server = start(t, "--config", writeConfig(t, config)).url
+}
+
 // complaints returns the problems of a page, except requests to the server.
 func (s *guideSite) complaints(b *browser) (all []string) {
 	allowed := regexp.MustCompile("^request to (http|ws)" + regexp.QuoteMeta(strings.TrimPrefix(s.server, "http")) + "/")
@@ -99,13 +110,14 @@ func dotOf(user string) string {
 }
 
 // TestDotsGuideBegins takes the first three steps of the guide: dots on a page, and a user who is online while it is
-// open. Then it loads the image.
+// open. Then it loads the image, and the page of the README.
 func TestDotsGuideBegins(t *testing.T) {
 	t.Parallel()
 	blocks := guideBlocks(t, "dots.md", "html")
 	dots := block(t, blocks, "<!doctype html>")
 	site := newGuideSite(t, map[string]string{
 		"/dots": dots, "/online": dots + block(t, blocks, "connect({"), "/image": block(t, blocks, "dot.svg"),
+		"/readme": "<!doctype html>" + block(t, guideBlocks(t, "../README.md", "html"), "presence-dot"),
 	})
 	s := start(t, "--cors-origins", site.url, "--disconnect-grace", "1s")
 	site.server = s.url
@@ -119,7 +131,8 @@ func TestDotsGuideBegins(t *testing.T) {
 	require.Empty(t, site.complaints(b))
 	tab.close(t)
 	b.do(t, until(dotOf("alice")+` == "grey"`), chromedp.Navigate(site.url+"/image"),
-		until("document.images[0].naturalWidth == 16"))
+		until("document.images[0].naturalWidth == 16"),
+		chromedp.Navigate(site.url+"/readme"), until(dotOf("bob")+` == "green"`))
 	require.Empty(t, site.complaints(b))
 }
 
@@ -136,15 +149,10 @@ func TestDotsGuideSignsIn(t *testing.T) {
 		"/presence.js": presence, "/app.js": block(t, js, "client.watch") + ";Object.assign(window, { client })",
 		"/texts.js":  block(t, js, "texts.de"),
 		"/style.css": block(t, guideBlocks(t, "dots.md", "css"), "avatar"), "/alice.png": "",
-		"/presence-token": token(t, jwt.SigningMethodHS256, []byte(secret), map[string]any{"alg": "HS256"}, claims(
-			map[string]any{"iss": "https://app.example.com", "namespaces": "chat"})),
 	})
 	site.policy = "default-src 'none'; style-src 'self'; img-src 'self' data:; " +
 		block(t, guideBlocks(t, "dots.md", "text"), "connect-src")
-	config := strings.NewReplacer("jwt-secret-file: jwt-secret", "jwt-secret-file: "+writeFile(t, "jwt-secret", []byte(secret)),
-		"[https://app.example.com]", "["+site.url+"]").Replace(block(t, guideBlocks(t, "dots.md", "yaml"), "jwt-secret-file"))
-	s := start(t, "--config", writeConfig(t, config))
-	site.server = s.url
+	site.startWithTokens(t)
 	b := openBrowser(t, site.url)
 	b.do(t, chromedp.Navigate(site.url+"/"), until(dotOf("alice")+` == "green"`),
 		until(`document.getElementById("alice").textContent == "green"`),

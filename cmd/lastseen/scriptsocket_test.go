@@ -2,9 +2,11 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/api"
@@ -102,6 +104,18 @@ func TestScriptSocketBacksOff(t *testing.T) {
 	}
 }
 
+// TestScriptSocketWaits: a socket waits for as long as the server asks for before the end.
+func TestScriptSocketWaits(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{})
+	s.closeSockets(4503, "unavailable", `{"problem":{"status":503,"code":"unavailable","retry_after_ms":40000}}`)
+	b := s.openSocket(t, "Math.random = () => 0.01; window.times = []; window.newToken = () => { times.push(performance.now()) };")
+	b.do(t, until("downs.length == 1"))
+	s.setAnswer(nil)
+	b.do(t, until("welcomes() == 1 || (passed += 1000, false)"))
+	require.GreaterOrEqual(t, evaluate[float64](t, b, "times[1] - times[0]"), 40_000.0)
+}
+
 // TestScriptSocketRefused: after a final close code the page does not connect again.
 func TestScriptSocketRefused(t *testing.T) {
 	t.Parallel()
@@ -114,6 +128,53 @@ func TestScriptSocketRefused(t *testing.T) {
 	require.True(t, evaluate[bool](t, b, "downs.length == 1 && downs[0].invalid && downs[0].code == 4410"))
 	b.do(t, passIn(time.Minute), until("!socket.send({})"))
 	require.Equal(t, 1, s.connects())
+}
+
+// closeSockets answers each connection with some frames, and then a close frame.
+func (s *scripted) closeSockets(code websocket.StatusCode, reason string, frames ...string) {
+	s.setAnswer(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Header.Get("Upgrade") == "" {
+			return false
+		}
+		socket, err := websocket.Accept(w, r, &websocket.AcceptOptions{
+			InsecureSkipVerify: true, Subprotocols: []string{"lastseen.v1"},
+		})
+		if err != nil {
+			return true
+		}
+		for _, frame := range frames {
+			_ = socket.Write(r.Context(), websocket.MessageText, []byte(frame))
+		}
+		_ = socket.Close(code, reason)
+		return true
+	})
+}
+
+// TestScriptSocketCloseCodes: after some codes the page connects again, later, after others it does not. The server is
+// a fake one here, since the real one sends most of these codes only in an outage.
+func TestScriptSocketCloseCodes(t *testing.T) {
+	t.Parallel()
+	for code, attempts := range map[websocket.StatusCode]int{
+		4400: 1, 4403: 1, 4404: 1, 4410: 1, 4413: 1, 4401: 2, // then none
+		4408: 3, 4409: 3, 4429: 3, 4500: 3, 4503: 3, 1000: 3, 1001: 3, 1002: 3, 1011: 3, // and more
+	} {
+		t.Run(fmt.Sprint(int(code)), func(t *testing.T) {
+			t.Parallel()
+			s := newScripted(t, scriptOptions{})
+			s.closeSockets(code, "some_code")
+			b := s.openSocket(t, "Math.random = () => 0.01;")
+			b.do(t, until(fmt.Sprintf("downs.length >= %d", attempts)))
+			require.LessOrEqual(t, attempts, evaluate[int](t, b, fmt.Sprintf("downs.filter(down => down.code == %d).length", code)))
+			if attempts > 2 {
+				require.Empty(t, evaluate[string](t, b, "refused.join()"))
+				return
+			}
+			b.do(t, until("refused.length == 1"), passIn(time.Minute))
+			require.JSONEq(t, fmt.Sprintf(`[{"status":%d,"code":"some_code"}]`, code-4000),
+				evaluate[string](t, b, "JSON.stringify(refused)"))
+			require.Equal(t, attempts, s.connects())
+		})
+	}
 }
 
 // TestScriptSocketBadToken: a page whose token is not valid asks for a new one once.

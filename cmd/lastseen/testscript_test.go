@@ -27,6 +27,7 @@ type scripted struct {
 	*connected // pages is the origin of the site
 	faults     *faultyStore
 	server     *httptest.Server
+	url        string // of the server, or of another one that pages use instead
 
 	scriptMu sync.Mutex
 	html     []string // of the pages, by number
@@ -146,6 +147,7 @@ func newScripted(t *testing.T, o scriptOptions) *scripted {
 	s.server = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
 	s.server.Listener = &trackedListener{s.server.Listener, s.connected}
 	s.server.Start()
+	s.url = s.server.URL
 	t.Cleanup(func() {
 		s.cut()
 		s.server.Close()
@@ -249,7 +251,7 @@ func (s *scripted) servePage(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, pageClock)
 	case scans(r.URL.Path, "/%d.js", &number) && number < len(s.scripts):
 		header.Set("Content-Type", "text/javascript")
-		_, _ = fmt.Fprintf(w, pageScript, s.server.URL, s.scripts[number])
+		_, _ = fmt.Fprintf(w, pageScript, s.url, s.scripts[number])
 	case scans(r.URL.Path, "/%d", &number) && number < len(s.html):
 		header.Set("Content-Type", "text/html")
 		header.Set("Content-Security-Policy", s.policy())
@@ -263,7 +265,7 @@ func (s *scripted) servePage(w http.ResponseWriter, r *http.Request) {
 // policy returns a Content-Security-Policy that allows what lastseen.js needs.
 func (s *scripted) policy() string {
 	return fmt.Sprintf("default-src 'none'; script-src 'self' %[1]s; connect-src 'self' %[1]s %[2]s; img-src data:",
-		s.server.URL, strings.Replace(s.server.URL, "http", "ws", 1))
+		s.url, strings.Replace(s.url, "http", "ws", 1))
 }
 
 // scans reports whether a text has a format, and reads the number in it.
@@ -291,7 +293,7 @@ func (s *scripted) load(t *testing.T, b *browser, html, script string) {
 // complaints returns the problems of a page, except requests to the server.
 func (s *scripted) complaints(b *browser) (all []string) {
 	for _, problem := range b.seen() {
-		if !strings.HasPrefix(problem, "request to "+s.server.URL+"/") {
+		if !strings.HasPrefix(problem, "request to "+s.url+"/") {
 			all = append(all, problem)
 		}
 	}
@@ -330,4 +332,11 @@ func (s *scripted) leaves(t *testing.T, user string) {
 // shows waits until a page shows a user with a status.
 func shows(user, status string) browserStep {
 	return until(fmt.Sprintf("statuses[%q] == %q", user, status))
+}
+
+// clock returns the time of the store's clock, if the test moves that.
+func (f *faultyStore) clock() lastseen.Instant {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.now
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest"
 )
 
 // TestNamespaceLimit: at the limit a write creates nothing, existing namespaces are written to, and Register is exempt.
@@ -49,6 +50,14 @@ func TestNamespaceLimit(t *testing.T) {
 		s = open(t, Options{Path: s.Path(), Sync: sync, MaxNamespaces: 1})
 		require.Len(t, truthOf(t, s), 2, "a lower limit deletes nothing")
 		require.NoError(t, write("third"))
+	}
+}
+
+// TestNamespaceLimitOfDevices: it applies to what devices create, too.
+func TestNamespaceLimitOfDevices(t *testing.T) {
+	t.Parallel()
+	for _, sync := range []time.Duration{0, time.Hour} {
+		storetest.DeviceLimit(t, open(t, Options{Path: newPath(t), Sync: sync, MaxNamespaces: 1}))
 	}
 }
 

@@ -14,31 +14,30 @@ function connect(options) {
 }
 
 // isUser says whether a user ID is valid: a single one that is not would make the server refuse all.
-const isUser = user => /^\P{Cc}+$/u.test(user) && !['.', '..'].includes(user) && user.isWellFormed?.() !== false &&
-  new TextEncoder().encode(user).length <= 256
+const isUser = user => /^(?!\.\.?$)[^\p{Cc}\p{Cs}]+$/u.test(user) && new Blob([user]).size <= 256
 
 // Client joins the parts: a pinger for the user of this page, and for the users that it watches the tabs' leader, which
 // lets this page use its connection or lookups, or another page. What is known is in states.
 class Client {
   device = randomID()
-  states = new States(presence => this.#notify(presence))
+  states = new States(presence => this.#listeners.get(presence.user)?.forEach(call => call(presence)))
   #key
-  #state = 'new' // running, left, refused or closed
   #listeners = new Map() // by user
   #connection
   #pinger
   #poller
-  #leader
+  #leader // undefined unless the client works
+  #ended = false // it must not begin to
   #wanted = null // users to watch for all tabs; null if another tab leads
   #polls = false // the connection cannot watch
-  #scheduled = false
+  #scheduled
   #clock // checks every second what time has changed, while the page watches
 
   // The work begins in a later task: elements make clients while this module is evaluated, before the page sets options.
   constructor(key, options) {
     this.#key = key
     this.options = options
-    const update = () => this.#update()
+    const update = event => this.#update(event)
     for (const type of ['pagehide', 'pageshow']) addEventListener(type, update)
     document.addEventListener('visibilitychange', update)
     this.#schedule()
@@ -54,12 +53,18 @@ class Client {
 
   watch(users, listener) {
     const names = new Set(typeof users === 'string' ? [users] : users)
-    if (names.union(this.#listeners).size > maxWatched) throw new RangeError(`More than ${maxWatched} users.`)
-    const call = presence => listener(presence) // the same listener can be there twice
+    const call = presence => { // of its own, since the same listener can be there twice
+      try { listener(presence) } catch (error) { reportError(error) }
+    }
+    const stop = () => names.forEach(user => this.#unwatch(user, call))
     for (const user of names) this.#listeners.set(user, (this.#listeners.get(user) ?? new Set()).add(call))
+    if (this.#listeners.size > maxWatched) {
+      stop()
+      throw new RangeError(`More than ${maxWatched} users.`)
+    }
     this.#schedule()
     for (const user of names) call(this.get(user))
-    return () => names.forEach(user => this.#unwatch(user, call))
+    return stop
   }
 
   #unwatch(user, call) {
@@ -69,96 +74,81 @@ class Client {
     this.#schedule()
   }
 
-  #notify(presence) {
-    for (const call of [...this.#listeners.get(presence.user) ?? []]) {
-      try { call(presence) } catch (error) { reportError(error) }
+  async leave() {
+    const { user } = this
+    try {
+      await this.#pinger?.leave()
+    } finally {
+      if (this.user === user) this.options.user = undefined
     }
   }
 
-  async leave() {
-    this.#state = 'left'
-    await this.#pinger?.leave()
+  close() {
+    this.#ended = true
+    this.#update()
+    this.#pinger?.stop()
+    this.#connection?.close()
+    this.#leader = this.#pinger = this.#connection = undefined
+    this.states.clear()
   }
-
-  close() { this.#stop('closed') }
 
   // configure changes options. It starts over only if that is necessary: some pages call connect again and again.
   configure(options) {
-    const important = () => [this.user, this.options.transport, !this.options.token].join()
-    const before = important()
+    const { user, transport, token } = this.options
     Object.assign(this.options, options)
-    if (this.#state === 'left' ? !options.user : this.#state === 'running' && important() === before) return
-    this.#stop('new')
+    const same = user === this.user && transport === this.options.transport && !token === !this.options.token
+    if (this.#leader && same) return
+    this.close()
+    this.#ended = false
     this.#schedule()
   }
 
   #schedule() {
-    if (this.#scheduled) return
-    this.#scheduled = true
-    setTimeout(() => {
-      this.#scheduled = false
-      if (this.#state === 'new') this.#start()
+    this.#scheduled ??= setTimeout(() => {
+      this.#scheduled = undefined
+      if (!this.#leader && !this.#ended) this.#start()
       this.#update()
     })
   }
 
   #start() {
-    this.#state = 'running'
     this.#polls = this.options.transport === 'http'
     this.#connection = this.#polls ? undefined : new Connection(this)
     this.#poller = new Poller(this)
-    this.#leader = new Leader(this, `lastseen 1 ${this.#key} ${this.user ?? ''}`)
+    this.#leader = new Leader(this, `lastseen 1 ${this.#key} ${this.user ?? ''} `)
     this.#pinger = new Pinger(this, this.#connection)
     if (this.user) this.#pinger.start()
-  }
-
-  #stop(state) {
-    this.#state = state
-    this.#update()
-    this.#pinger?.stop()
-    this.#connection?.close()
-    this.#pinger = this.#connection = undefined
-    this.states.clear()
   }
 
   // #update watches what is wanted while the page is visible.
   #update({ type } = {}) {
     const users = new Set([...this.#listeners.keys()].filter(isUser))
-    const active = ['running', 'left'].includes(this.#state)
-    const visible = document.visibilityState === 'visible' && type !== 'pagehide'
+    const hidden = document.visibilityState === 'hidden' || type === 'pagehide'
     clearInterval(this.#clock)
-    this.states.check()
-    if (!active || !visible || users.size === 0) return this.#leader?.stop()
-    this.#clock = setInterval(() => this.#tick(), 1000)
-    this.#leader.want(users)
-    this.#forget()
+    if (this.#ended || hidden || users.size === 0) this.#leader?.stop()
+    else if (this.#leader) {
+      this.#leader.want(users)
+      this.#clock = setInterval(() => this.#tick(), 1000)
+    }
+    this.#tick()
   }
 
-  // #forget forgets those who are not wanted any longer.
-  #forget() { this.states.keep(new Set([...this.#wanted ?? [], ...this.#listeners.keys()])) }
-
   #tick() {
+    this.states.keep(user => this.#listeners.has(user) || this.#wanted?.has(user))
     this.states.check()
-    this.#poller.tick()
+    this.#poller?.tick()
   }
 
   // lead is called by the leader with the users to watch for all tabs, or null.
   lead(users) {
-    if (Boolean(users) !== Boolean(this.#wanted)) this.states.detach()
+    if (!users !== !this.#wanted) this.states.detach()
     this.#wanted = users
-    this.#forget()
-    this.#route()
-  }
-
-  #route() {
-    this.#connection?.watch(this.#wanted) // also while it cannot, since that can change
-    this.#poller.watch(this.#polls ? this.#wanted : null)
+    this.#connection?.watch(users) // also while it cannot, since that can change
+    this.#poller.watch(this.#polls ? users : null)
   }
 
   // receive takes facts from the tab that leads.
-  receive({ users, ...facts }) {
-    this.states.receive({ users: users?.filter(({ user }) => this.#listeners.has(user)), ...facts })
-  }
+  receive(facts) { this.states.receive(facts) }
 
   // found takes facts from the server, which are for nobody if another tab leads now.
   found(facts) {
@@ -178,11 +168,11 @@ class Client {
 
   onunsupported() {
     this.#polls = true
-    this.#route()
+    this.lead(this.#wanted)
   }
 
   onrefused({ status, code }) {
-    this.#stop('refused')
+    this.close()
     this.options.onrefused?.({ status, code })
   }
 }

@@ -6,38 +6,33 @@ function stopwatch() {
 }
 
 const waiting = new Set()
-let heartbeat
+const runDue = () => waiting.forEach(check => check())
 
 // later calls f after some milliseconds, and returns a function that prevents it. After a sleep of the computer and in
 // pages that were hidden or frozen it calls f as soon as it can: browsers stop or delay timers there.
 function later(ms, f) {
   const since = stopwatch()
-  const run = () => { cancel(); f() }
-  const check = () => since() >= ms && run()
-  const timer = setTimeout(run, Math.min(ms, 2 ** 31 - 1)) // of its own: a repeated one is delayed most when hidden
-  const cancel = () => { clearTimeout(timer); waiting.delete(check) }
+  const check = () => {
+    if (since() < ms) return
+    cancel()
+    f()
+  }
+  const timer = setTimeout(check, ms + 1) // of its own: a repeated one is delayed most in hidden pages
+  const cancel = () => {
+    clearTimeout(timer)
+    waiting.delete(check)
+  }
   waiting.add(check)
-  heartbeat ??= setInterval(runDue, 1000)
   return cancel
 }
-
-// runDue calls what is due.
-function runDue() {
-  for (const check of [...waiting]) check()
-  if (waiting.size > 0) return
-  clearInterval(heartbeat)
-  heartbeat = undefined
-}
-document.addEventListener('visibilitychange', () => document.visibilityState === 'visible' && runDue())
+setInterval(runDue, 1000)
+document.addEventListener('visibilitychange', runDue)
 
 // Backoff makes the pauses between attempts: random ones, so that clients do not come back all at once.
 class Backoff {
   #failures = 0
 
   // next returns milliseconds: at least some, and up to 1 second more, then up to 2, 4, … and at most 30.
-  next(least = 0) {
-    return least + Math.random() * Math.min(1000 * 2 ** this.#failures++, 30_000)
-  }
-
+  next(least = 0) { return least + Math.random() * Math.min(1000 * 2 ** this.#failures++, 30_000) }
   reset() { this.#failures = 0 }
 }

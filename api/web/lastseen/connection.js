@@ -1,16 +1,4 @@
-const retryWebSocket = 300_000 // milliseconds
-const encoder = new TextEncoder()
-
-// fitting returns as many users as fit into one field of a frame.
-function fitting(users, bytes) {
-  let n = 0
-  while (n < Math.min(users.length, 1000)) {
-    bytes -= encoder.encode(JSON.stringify(users[n])).length + 1
-    if (bytes < 0) break
-    n++
-  }
-  return users.slice(0, n)
-}
+const retryInterval = 300_000 // milliseconds until what is not supported is tried again
 
 // Connection is the one connection of a client. It is open while there is a user to keep online or users to watch.
 //
@@ -31,129 +19,100 @@ class Connection {
   #resumed = new Set() // users known up to the cursor, to be watched again on this connection
   #removed = new Set() // users to be watched no longer
   #cursor
-  #complete = false // everything wanted is known
+  #complete // whether everything wanted is known
   #pending // the frame that waits for its response
   #pause // prevents the next frame
   #retry // prevents the next attempt
   #overHTTP = false
-  #idle = false
   #confirm // ends the wait for the response to leave
-  #scheduled = false
-  #id = 0
   #backoff = new Backoff()
 
   constructor(client) { this.#client = client }
 
-  // keepOnline keeps the client's user online until it is called without a pinger. It calls the method overHTTP of the
-  // pinger with true if the pinger has to do it, and with false if it does not have to any longer.
+  // keepOnline keeps the client's user online until it is called without a pinger. The pinger has idle. Its method
+  // overHTTP is called with true if the pinger has to do it, and with false if it does not have to any longer.
   keepOnline(pinger) {
-    if (this.#pinger === pinger) return
     this.#pinger = pinger
     this.#disconnect() // since the hello is another one
-    if (pinger && this.#overHTTP) pinger.overHTTP(true)
-    this.#schedule()
+    if (this.#overHTTP) pinger?.overHTTP(true)
+    this.#apply()
   }
 
   // watch replaces the users to watch. Those who were not watched all the time are received again.
   watch(users) {
     this.#wanted = new Set(users)
-    this.#complete = false
     for (const user of this.#known.difference(this.#wanted)) {
       this.#known.delete(user)
       this.#removed.add(user)
     }
     this.#resumed = this.#resumed.intersection(this.#wanted)
-    this.#schedule()
+    this.#apply()
   }
 
-  // setIdle reports whether the person uses the page.
-  setIdle(idle) {
-    this.#idle = idle
-    if (this.#pinger) this.#socket?.send({ activity: { idle } })
+  // reportIdle reports whether the person uses the page, as the pinger says.
+  reportIdle() {
+    if (this.#pinger) this.#socket?.send({ activity: { idle: this.#pinger.idle } })
   }
 
   // leave says goodbye for the user, and returns whether the server has confirmed it.
   async leave() {
-    if (!this.#pinger || !this.#socket?.send({ leave: {}, id: 'leave' })) return false
-    return new Promise(resolve => {
-      const cancel = later(5000, () => this.#confirm(false))
-      this.#confirm = confirmed => { cancel(); resolve(confirmed) }
-    })
+    return this.#socket?.send({ leave: {}, id: 0 }) && new Promise(resolve => { this.#confirm = resolve })
   }
 
   close() {
+    this.#retry?.()
     this.#pinger = undefined
     this.watch()
-    this.#retry?.()
-    this.#disconnect()
   }
 
   #disconnect() {
+    this.#confirm?.(false)
     this.#socket?.close()
     this.#socket = undefined
   }
 
-  // #schedule applies what has changed in this task.
-  #schedule() {
-    if (this.#scheduled) return
-    this.#scheduled = true
-    setTimeout(() => {
-      this.#scheduled = false
-      if (!this.#pinger && this.#wanted.size === 0) this.#disconnect()
-      else if (!this.#socket && !this.#retry) this.#connect()
-      else this.#send()
-    })
+  #apply() {
+    if (!this.#pinger && this.#wanted.size === 0) this.#disconnect()
+    else if (this.#socket) this.#send()
+    else if (!this.#retry) this.#connect()
   }
 
   #connect() {
-    const { url, namespace } = this.#client.options
+    const { options, device } = this.#client
     this.#socket = new Socket({
-      url, namespace,
+      ...options,
       token: reason => this.#client.options.token?.(reason),
-      hello: () => this.#hello(),
+      hello: () => this.#pinger && { user: options.user, device: { id: device, kind: 'web' }, grace_ms: options.grace },
       onframe: (...frame) => this.#receive(...frame),
-      ondown: (...how) => this.#down(...how),
+      ondown: (invalid, code) => this.#down(invalid, code),
       onrefused: problem => this.#client.onrefused(problem),
     })
   }
 
-  #hello() {
-    const { options: { user, grace }, device } = this.#client
-    return this.#pinger && { user, device: { id: device, kind: 'web' }, grace_ms: grace }
-  }
-
   // #down falls back to HTTP if there is no WebSocket to be had. One that has worked is tried on meanwhile.
-  #down(invalid, code, reason) {
+  #down(invalid, code) {
     this.#confirm?.(false)
     if (invalid) this.#client.ondown()
-    if (reason === 'devices_unavailable') this.#withoutDevices()
     const { opened, failures } = this.#socket
-    if (failures < (opened ? 5 : 2)) return
-    if (!opened) {
+    const impossible = code === 4409 || !opened && failures > 1 // no devices, or no WebSockets
+    if (impossible) {
       this.#disconnect()
-      this.#retry = later(retryWebSocket, () => { this.#retry = undefined; this.#schedule() })
+      this.#retry = later(retryInterval, () => {
+        this.#retry = undefined
+        this.#apply()
+      })
     }
-    if (this.#overHTTP) return
+    if (this.#overHTTP || !impossible && failures < 5) return
     this.#overHTTP = true
     this.#pinger?.overHTTP(true)
     this.#client.onunsupported(false)
   }
 
-  // #withoutDevices leaves the user to the pinger: the namespace has no devices, which connections of users need.
-  #withoutDevices() {
-    this.#pinger?.overHTTP(true)
-    this.#pinger = undefined
-    this.#schedule()
-  }
-
   #receive(name, value, id) {
     if (name === 'welcome') this.#welcome()
-    if (id === 'leave') this.#confirm?.(name === 'ok')
+    if (id === 0) this.#confirm?.(name === 'ok')
     if (value.users) this.#client.onusers(value.users, value.as_of)
-    if (this.#pending && id === this.#pending.id) {
-      if (name === 'problem') this.#refused(value)
-      else if (!value.more) this.#answered()
-    }
+    if (id === 1 && !value.more) this.#answered(value)
     if (!value.cursor) return
     if (this.#resumed.size === 0) this.#cursor = value.cursor
     if (this.#complete) this.#client.onalive()
@@ -163,35 +122,35 @@ class Connection {
     this.#resumed = this.#resumed.union(this.#known)
     this.#known.clear()
     this.#removed.clear()
-    this.#complete = false
     this.#pending = undefined
     if (this.#overHTTP) this.#pinger?.overHTTP(false)
     this.#overHTTP = false
-    if (this.#idle) this.setIdle(true)
+    if (this.#pinger?.idle) this.reportIdle()
     this.#send()
   }
 
   // #send asks for the next part of what is wanted, one frame after the other.
   #send() {
-    if (this.#pending || this.#pause) return
-    const frame = this.#next()
-    this.#complete = !frame
-    const id = ++this.#id
-    if (frame && this.#socket?.send({ watch: frame, id })) this.#pending = { id, ...frame }
+    const frame = this.#frame()
+    this.#complete = !frame && !this.#pending
+    if (!frame || this.#pending || this.#pause) return
+    if (this.#socket?.send({ watch: frame, id: 1 })) this.#pending = frame
   }
 
-  // #next returns the content of the next frame; undefined if there is nothing to change.
-  #next() {
-    const remove = fitting([...this.#removed], 20_000)
+  // #frame returns the content of the next frame; undefined if there is nothing to change.
+  #frame() {
     const resumes = this.#resumed.size > 0
     const missing = resumes ? this.#resumed : this.#wanted.difference(this.#known).difference(this.#removed)
-    const add = fitting([...missing], 40_000)
-    if (remove.length + add.length > 0) return { add, remove, cursor: resumes ? this.#cursor : undefined }
+    const [add, remove] = [missing, this.#removed].map(users => [...users].slice(0, 1000))
+    const frame = { add, remove, cursor: resumes ? this.#cursor : undefined }
+    while (JSON.stringify(frame).length > 20_000) for (const users of [add, remove]) users.length >>= 1 // 64 KiB in UTF-8
+    if (add.length + remove.length > 0) return frame
   }
 
-  #answered() {
+  #answered({ status, retry_after_ms }) {
     const { add, remove } = this.#pending
     this.#pending = undefined
+    if (status) return this.#refused(status, retry_after_ms)
     for (const user of remove) this.#removed.delete(user)
     for (const user of add) {
       this.#resumed.delete(user)
@@ -199,19 +158,21 @@ class Connection {
       set.add(user)
     }
     this.#backoff.reset()
-    this.#complete = !this.#next()
-    this.#sendAfter(70) // 20 frames a second are the limit
+    this.#sendAfter(70) // the limit is 20 frames a second
+    this.#send()
   }
 
   #sendAfter(wait) {
-    this.#pause = later(wait, () => { this.#pause = undefined; this.#send() })
+    this.#pause = later(wait, () => {
+      this.#pause = undefined
+      this.#send()
+    })
   }
 
   // #refused handles a problem with a frame, which had no effect.
-  #refused({ status }) {
-    this.#pending = undefined
-    if ([408, 429].includes(status) || status >= 500) return this.#sendAfter(this.#backoff.next(1000))
+  #refused(status, least = 1000) {
+    if (status === 429 || status >= 500) return this.#sendAfter(this.#backoff.next(least))
     this.#client.onunsupported(true)
-    this.#sendAfter(retryWebSocket)
+    this.#sendAfter(retryInterval)
   }
 }

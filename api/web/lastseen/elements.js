@@ -29,7 +29,7 @@ dotStyle.replaceSync(`
 svg { display: block; fill: currentColor; fill-rule: evenodd }
 :host(:state(unknown)) path { fill: none; stroke: currentColor; stroke-width: 2; stroke-dasharray: 3.6 2.683 }
 @media (prefers-reduced-motion: no-preference) { :host { transition: color .3s } }
-@media (forced-colors: active) { :host { color: CanvasText; forced-color-adjust: none } }`)
+@media (forced-colors: active) { svg { color: CanvasText; forced-color-adjust: none } }`)
 
 // texts has what the elements say, by language. Pages can change these, and add languages.
 const texts = { en: { online: 'online', seen: 'last seen {ago}', offline: 'offline', unknown: 'status unknown' } }
@@ -105,6 +105,7 @@ class PresenceDot extends PresenceElement {
     const [svg, path, title] = ['svg', 'path', 'title'].map(name =>
       document.createElementNS('http://www.w3.org/2000/svg', name))
     svg.setAttribute('viewBox', '0 0 16 16')
+    svg.setAttribute('aria-hidden', 'true')
     svg.append(this.#title = title, this.#path = path)
     const root = this.attachShadow({ mode: 'open' })
     root.adoptedStyleSheets = [dotStyle]

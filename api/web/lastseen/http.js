@@ -4,19 +4,10 @@ function endpoint({ url = new URL('.', import.meta.url), namespace }, path) {
   return `${base}/v1/namespaces/${encodeURIComponent(namespace)}${path}`
 }
 
-// RequestError is a response other than 2xx and 304. Its code is undefined if the response is not from lastseen.
-class RequestError extends Error {
-  constructor(status, code, retryAfter = 0) {
-    super(`${status} ${code}`)
-    Object.assign(this, { status, code, retryAfter }) // retryAfter in milliseconds
-  }
-
-  // final says whether the same request would fail again.
-  get final() { return Boolean(this.code) && [400, 401, 403, 404, 409, 410, 413, 422].includes(this.status) }
-}
-
 // request sends a request to a path below the namespace, such as '/lookup', and returns the response. After a 401 it
-// tries once again, with another token. Without a response it throws what fetch throws.
+// tries once again, with another token. For other responses than 2xx and 304 it throws an error with status, code,
+// retryAfter in milliseconds, and final: whether the same request would fail again. The code is undefined if the
+// response is not from lastseen. Without a response it throws what fetch throws.
 async function request(options, path, { body, headers, signal, ...init } = {}) {
   const attempt = async renew => {
     const token = await options.token?.({ renew })
@@ -25,12 +16,15 @@ async function request(options, path, { body, headers, signal, ...init } = {}) {
       ...init,
       headers: { ...(token && { Authorization: `Bearer ${token}` }), ...headers },
       body: body && JSON.stringify(body),
-      signal: AbortSignal.any([AbortSignal.timeout(10_000), ...(signal ? [signal] : [])]),
+      signal: AbortSignal.any([AbortSignal.timeout(10_000), signal].filter(Boolean)),
     })
   }
   let response = await attempt(false)
   if (response.status === 401 && options.token) response = await attempt(true)
-  if (response.ok || response.status === 304) return response
-  const problem = await response.json().catch(() => undefined)
-  throw new RequestError(response.status, problem?.code, 1000 * (Number(response.headers.get('Retry-After')) || 0))
+  const { ok, status } = response
+  if (ok || status === 304) return response
+  const { code } = await response.json().catch(() => ({}))
+  const final = code && status < 500 && ![408, 429].includes(status)
+  const retryAfter = 1000 * response.headers.get('Retry-After') || 0
+  throw Object.assign(new Error(`${status} ${code}`), { status, code, final, retryAfter })
 }

@@ -29,8 +29,7 @@ class Leader {
   }
 
   stop() {
-    if (!this.#end) return
-    this.#end.abort()
+    this.#end?.abort()
     this.#channel?.close()
     this.#end = this.#channel = undefined
     this.#leads = false
@@ -38,15 +37,14 @@ class Leader {
     this.#client.lead(null)
   }
 
-  // share sends facts to the tabs that this one leads.
-  share(facts) {
-    const to = [...this.#wants.keys()]
+  // share sends facts to the tabs that this one leads, or some of them.
+  share(facts, to = [...this.#wants.keys()]) {
     if (to.length > 0) this.#channel.postMessage({ to, facts })
   }
 
   #start() {
     this.#end = new AbortController()
-    this.#id = `${this.#name} ${randomID()}`
+    this.#id = this.#name + randomID()
     if (!navigator.locks) return this.#lead() // in an insecure context
     this.#channel = new BroadcastChannel(this.#name)
     this.#channel.onmessage = ({ data }) => this.#receive(data)
@@ -57,12 +55,11 @@ class Leader {
   // #hold calls f when this tab has a lock, and keeps it until the end.
   #hold(name, f) {
     const { signal } = this.#end
-    const run = () => new Promise(release => {
+    navigator.locks.request(name, { signal }, () => new Promise(release => {
       if (signal.aborted) return release()
       signal.addEventListener('abort', release)
       f(release)
-    })
-    navigator.locks.request(name, { signal }, run).catch(() => signal.aborted || this.#lead())
+    })).catch(() => signal.aborted || this.#lead()) // where locks are forbidden
   }
 
   #ask() { this.#channel.postMessage({ from: this.#id, users: [...this.#users] }) }
@@ -81,15 +78,11 @@ class Leader {
 
   // #serve watches users for another tab, unless they are too many: they are unknown there.
   #serve(tab, users) {
-    if (!this.#wants.has(tab)) this.#hold(tab, release => { release(); this.#drop(tab) })
+    const drop = () => { this.#wants.delete(tab); this.#watch() }
+    if (!this.#wants.has(tab)) this.#hold(tab, release => { release(); drop() })
     this.#wants.set(tab, users)
-    if (this.#union().size > maxWatched) return this.#drop(tab)
-    for (const facts of this.#client.states.facts(users)) this.#channel.postMessage({ to: [tab], facts })
-    this.#watch()
-  }
-
-  #drop(tab) {
-    this.#wants.delete(tab)
+    if (this.#union().size > maxWatched) return drop()
+    this.share(this.#client.states.facts(users), [tab])
     this.#watch()
   }
 

@@ -11,9 +11,9 @@ class Poller {
   #sinceAll = never // since the last lookup of all, or the last failure
   #wait = 0 // until the next one
   #failed = false
-  #jitter = 0
+  #jitter = 3000 * Math.random() // so that pages do not look up the same user at the same moment
   #backoff = new Backoff()
-  #newest = {} // response to a GET of all: query, etag, users
+  #newest = {} // response to a GET
 
   constructor(client) { this.#client = client }
 
@@ -27,68 +27,58 @@ class Poller {
   async tick() {
     if (!this.#users || this.#asking) return
     const all = this.#sinceAll() >= this.#wait
-    const users = all ? [...this.#users] : this.#soon()
+    const users = all ? [...this.#users] : this.#due()
     if (users.length === 0) return
-    this.#asking = new AbortController()
-    const { signal } = this.#asking
+    const { signal } = this.#asking = new AbortController()
     this.#sinceAsked = stopwatch()
     try {
       await this.#lookUp(users.sort(), signal)
-      this.#succeeded(all)
+      this.#failed = false
+      this.#backoff.reset()
+      if (all) this.#lookUpAfter(this.#client.interval * (0.8 + 0.4 * Math.random()))
     } catch (error) {
       if (!signal.aborted) this.#fail(error)
     }
     this.#asking = undefined
   }
 
-  // #soon returns whom to look up before all are.
-  #soon() {
+  // #due returns whom to look up before all are.
+  #due() {
     if (this.#failed) return []
-    const { states } = this.#client
-    const due = states.due(this.#users, this.#jitter)
-    return this.#sinceAsked() < hurry ? due.filter(user => !states.has(user)) : due
+    return this.#client.states.due(this.#users, this.#sinceAsked() < hurry ? Infinity : this.#jitter)
   }
 
-  // Everything is random a little: pages must not look up the same user at the same moment.
-  #succeeded(all) {
-    this.#failed = false
-    this.#backoff.reset()
-    this.#jitter = 3000 * Math.random()
-    if (!all) return
-    this.#sinceAll = this.#sinceAsked
-    this.#wait = this.#client.interval * (0.8 + 0.4 * Math.random())
+  #lookUpAfter(wait) {
+    this.#sinceAll = stopwatch()
+    this.#wait = wait
   }
 
   #fail(error) {
     this.#failed = true
-    this.#sinceAll = stopwatch()
-    this.#wait = this.#backoff.next(error.retryAfter)
-    if (!error.final) return
-    this.#users = null
-    this.#client.onrefused(error)
+    this.#lookUpAfter(this.#backoff.next(error.retryAfter))
+    if (error.final) this.#client.onrefused(error)
   }
 
   async #lookUp(users, signal) {
-    const query = new URLSearchParams(users.map(user => ['user', user])).toString()
-    if (users.length <= 100 && query.length < 4000) return this.#get(query, signal)
-    for (let i = 0; i < users.length; i += 1000) {
-      const body = { users: users.slice(i, i + 1000) }
+    const path = '/lookup?' + new URLSearchParams(users.map(user => ['user', user]))
+    if (users.length <= 100 && path.length < 4000) return this.#get(path, signal)
+    while (users.length > 0) {
+      const body = { users: users.splice(0, 1000) }
       const response = await request(this.#client.options, '/lookup', { method: 'POST', body, signal })
       this.#receive(await response.json(), signal)
     }
   }
 
-  async #get(query, signal) {
-    const headers = this.#newest.query === query && this.#newest.etag ? { 'If-None-Match': this.#newest.etag } : {}
-    const response = await request(this.#client.options, `/lookup?${query}`, { headers, signal })
-    if (response.status === 304) return this.#receive({ users: this.#newest.users }, signal)
-    const found = await response.json()
-    this.#newest = { query, etag: response.headers.get('ETag'), users: found.users, green: found.green_ms }
-    this.#receive(found, signal)
+  async #get(path, signal) {
+    const headers = this.#newest.path === path ? { 'If-None-Match': this.#newest.etag } : {}
+    const response = await request(this.#client.options, path, { headers, signal })
+    if (response.status !== 304) this.#newest = { path, etag: response.headers.get('ETag'), ...await response.json() }
+    this.#receive(this.#newest, signal)
+    delete this.#newest.as_of // it is not that of a response 304
   }
 
-  #receive({ users, as_of, green_ms = this.#newest.green }, signal) {
-    if (signal.aborted) return
-    this.#client.found({ users, asOf: as_of, limit: Math.max(green_ms, 2 * this.#client.interval) })
+  #receive({ users, as_of, green_ms }, signal) {
+    const limit = Math.max(green_ms, 2 * this.#client.interval)
+    if (!signal.aborted) this.#client.found({ users, asOf: as_of, limit })
   }
 }

@@ -3,7 +3,7 @@ const never = () => Infinity // a stopwatch for what has not happened
 
 // States is what is known of users. It calls changed(presence) when a status or a last-seen time changes.
 //
-// It takes facts, plain objects that pages can send each other:
+// It takes facts, which pages can send each other:
 //
 //   { users, asOf, limit, feed }  presences as the server sent them. Those of a feed hold while it is alive, others for
 //                                 limit milliseconds
@@ -14,12 +14,11 @@ class States {
   #known = new Map() // by user
   #shown = new Map() // presences by user
   #alive = never // the time since the feed was complete
-  #time = Date.now // by the server's clock
 
   constructor(changed) { this.#changed = changed }
 
   // now returns the time by the server's clock in milliseconds: the user's clock may be wrong by years.
-  now() { return this.#time() }
+  now = () => Date.now()
 
   // get returns the presence of a user: the same object until it changes.
   get(user) {
@@ -27,60 +26,48 @@ class States {
     return this.#shown.get(user)
   }
 
-  receive({ users, asOf, limit = silence, feed = false, alive, down }) {
-    if (users) this.#learn(users, { asOf, limit, feed })
-    if (down) this.#lose()
-    if (alive) this.#live()
-  }
-
-  #learn(users, { asOf, limit, feed }) {
+  receive({ users = [], asOf, limit = silence, feed = false, alive, down }) {
     const since = stopwatch()
     if (asOf) {
       const start = Date.parse(asOf)
-      this.#time = () => start + since()
+      this.now = () => start + since()
     }
-    for (const raw of users) {
-      const { user, last_seen, valid_until } = raw
+    for (const fact of users) {
+      const { user, last_seen, valid_until } = fact
       const lastSeen = last_seen && new Date(last_seen)
-      this.#known.set(user, { raw, since, limit, feed, lastSeen, until: Date.parse(valid_until) })
-      this.#update(user)
+      this.#known.set(user, { limit, feed, ...fact, since, lastSeen, until: Date.parse(valid_until) })
     }
-  }
-
-  #live() {
-    const stale = this.#alive() >= silence
-    this.#alive = stopwatch()
-    if (stale) this.check()
-  }
-
-  #lose() {
-    this.#alive = never
-    for (const entry of this.#known.values()) if (entry.feed) entry.since = never
+    if (alive) this.#alive = since
+    if (down) this.#eachOfFeed(entry => { entry.since = never })
     this.check()
   }
 
   // detach prepares for another source of facts: what the feed sent holds a little longer, however alive that one is.
-  detach() {
-    for (const entry of this.#known.values()) {
-      if (entry.feed) Object.assign(entry, { limit: this.#rest(entry), since: stopwatch(), feed: false })
-    }
+  detach() { this.#eachOfFeed(entry => Object.assign(entry, { limit: this.#rest(entry), since: stopwatch(), feed: false })) }
+
+  #eachOfFeed(f) {
+    for (const entry of this.#known.values()) if (entry.feed) f(entry)
     this.#alive = never
   }
 
-  // check updates what time has changed.
+  // check reports what time has changed.
   check() {
-    for (const user of this.#shown.keys()) this.#update(user)
+    for (const [user, old] of this.#shown) {
+      const presence = this.#evaluate(user)
+      if (old.status === presence.status && +old.lastSeen === +presence.lastSeen) continue
+      this.#shown.set(user, presence)
+      this.#changed(presence)
+    }
   }
 
-  // keep forgets all users but some.
-  keep(users) {
-    for (const map of [this.#known, this.#shown]) for (const user of map.keys()) if (!users.has(user)) map.delete(user)
+  // keep forgets all users for whom wanted(user) is false.
+  keep(wanted) {
+    for (const map of [this.#known, this.#shown]) for (const user of map.keys()) if (!wanted(user)) map.delete(user)
   }
 
   // clear makes everything unknown.
   clear() {
     this.#known.clear()
-    this.#alive = never
     this.check()
   }
 
@@ -91,16 +78,10 @@ class States {
     return [...users].filter(user => !this.#known.has(user) || this.#known.get(user).until <= before)
   }
 
-  // has says whether something is known of a user.
-  has(user) { return this.#known.has(user) }
-
   // facts returns what is known of users, for another page.
   facts(users) {
-    const entries = [...users].map(user => this.#known.get(user)).filter(entry => entry && this.#rest(entry) > 0)
-    return [true, false].map(feed => {
-      const some = entries.filter(entry => entry.feed === feed)
-      return { users: some.map(entry => entry.raw), limit: Math.min(...some.map(entry => this.#rest(entry))), feed }
-    })
+    const entries = users.map(user => this.#known.get(user)).filter(entry => entry && this.#rest(entry) > 0)
+    return { users: entries.map(({ since, ...fact }) => ({ ...fact, limit: this.#rest({ since, ...fact }) })) }
   }
 
   // #rest returns the milliseconds for which an entry holds without another sign of life.
@@ -108,14 +89,7 @@ class States {
 
   #evaluate(user) {
     const entry = this.#known.get(user)
-    if (!entry || this.#rest(entry) <= 0) return { user, status: 'unknown', lastSeen: null, left: false }
-    return { user, status: entry.raw.status, lastSeen: entry.lastSeen, left: entry.raw.left }
-  }
-
-  #update(user) {
-    const old = this.get(user), presence = this.#evaluate(user)
-    if (old.status === presence.status && +old.lastSeen === +presence.lastSeen) return
-    this.#shown.set(user, presence)
-    this.#changed(presence)
+    const { status, lastSeen, left } = entry && this.#rest(entry) > 0 ? entry : { status: 'unknown', lastSeen: null, left: false }
+    return { user, status, lastSeen, left }
   }
 }

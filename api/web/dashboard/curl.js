@@ -1,0 +1,49 @@
+import { address, path } from './api.js'
+import { arrange, find, make } from './dom.js'
+
+const rows = new Map() // by title, so that a button keeps the focus
+
+// showCommands shows what is on the screen as commands for curl. They have a variable for the key, and never the key.
+export function showCommands(signedIn, namespace, { user, query }) {
+  const command = (options, names, parameters) => [
+    'curl -sS', ...options, ...signedIn ? ['-H "Authorization: Bearer $LASTSEEN_KEY"'] : [],
+    `'${address(path(namespace, ...names), parameters)}'`,
+  ].join(' ')
+  const shown = user ? [
+    ['Status of the user', command([], ['users', user])],
+    ['Devices', command([], ['users', user, 'devices'])],
+    ['Ping', command(['-X POST'], ['users', user, 'ping'])],
+    ['Leave', command(['-X POST'], ['users', user, 'leave'])],
+  ] : [
+    ['Recently seen', command([], ['users'], query)],
+    ['Counts', command([], ['counts'])],
+  ]
+  shown.push(['Changes', command(["-N -H 'Accept: text/event-stream'"], ['changes'], { user })])
+  find('curl-note').hidden = !signedIn
+  arrange(find('commands'), shown.map(([title, text]) => show(title, text)))
+}
+
+function show(title, text) {
+  if (!rows.has(title)) rows.set(title, row(title))
+  const element = rows.get(title)
+  element.querySelector('code').textContent = text
+  return element
+}
+
+function row(title) {
+  const code = make('code')
+  const button = make('button', { type: 'button', 'aria-label': `Copy: ${title}`, onclick: () => copy(code, button) }, 'Copy')
+  return make('li', {}, make('span', {}, title), make('pre', { tabindex: '0', 'aria-label': title }, code), button)
+}
+
+// copy copies a command. Where pages cannot, because they came over plain HTTP, it selects the text.
+async function copy(code, button) {
+  try {
+    await navigator.clipboard.writeText(code.textContent)
+    button.textContent = 'Copied'
+  } catch {
+    getSelection().selectAllChildren(code)
+    button.textContent = 'Selected'
+  }
+  setTimeout(() => { button.textContent = 'Copy' }, 2000)
+}

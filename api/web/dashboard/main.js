@@ -1,0 +1,78 @@
+import { find, say } from './dom.js'
+import { Namespaces } from './namespaces.js'
+import { link, read, wrong } from './place.js'
+import { Session } from './session.js'
+import { View } from './view.js'
+
+const session = new Session()
+const namespaces = new Namespaces(session)
+let view
+
+// begin shows the namespace in the URL, or the one that was pinged last.
+async function begin() {
+  view?.close()
+  view = undefined
+  const listed = await namespaces.refresh().catch(error => {
+    if (error.outage) say(find('banner'), error.message)
+    return error.status === 401 ? undefined : []
+  })
+  if (!listed) return
+  find('app').hidden = false
+  if (!read().namespace) {
+    const newest = listed.toSorted((a, b) => Date.parse(b.last_ping ?? 0) - Date.parse(a.last_ping ?? 0))[0]
+    history.replaceState(null, '', link({ namespace: newest?.namespace ?? 'chat' }))
+  }
+  show()
+}
+
+// show shows what the URL says.
+function show() {
+  const place = read()
+  const mistake = wrong(place)
+  if (view && (mistake || view.namespace !== place.namespace)) {
+    view.close()
+    view = undefined
+  }
+  document.title = `${place.namespace} · lastseen`
+  namespaces.mark(place.namespace)
+  if (mistake) return say(find('banner'), mistake)
+  view ??= new View(session, place.namespace)
+  view.go(place)
+}
+
+find('find').addEventListener('submit', event => {
+  event.preventDefault()
+  const user = find('user').value
+  const mistake = wrong({ namespace: view.namespace, user })
+  if (mistake) return say(find('notice'), mistake)
+  if (event.submitter?.value === 'find') location.hash = link({ ...read(), user })
+  else view.act(event.submitter.value, user)
+})
+
+find('filter').addEventListener('change', () => {
+  const status = [...find('filter').elements].filter(box => box.checked).map(box => box.value)
+  location.hash = link({ ...read(), status: status.length < 3 ? status : [] })
+})
+
+addEventListener('hashchange', () => {
+  if (find('app').hidden) return
+  if (read().namespace) show()
+})
+
+document.addEventListener('visibilitychange', () => {
+  if (document.visibilityState === 'visible') view?.wake()
+})
+
+setInterval(() => {
+  if (document.visibilityState !== 'visible') return
+  view?.tick()
+  namespaces.tick()
+}, 1000)
+
+setInterval(() => {
+  const wanted = document.visibilityState === 'visible' && !find('app').hidden && !namespaces.forbidden
+  if (wanted) namespaces.refresh().catch(() => {}) // the list of users says why
+}, 30_000)
+
+session.onchange = begin
+begin()

@@ -1,0 +1,111 @@
+import { path } from './api.js'
+import { arrange, find, say } from './dom.js'
+import { link } from './place.js'
+import { Row } from './row.js'
+import { clock } from './times.js'
+
+const pageSize = 25
+
+// People lists users by when they were last seen, page by page, or one user who was looked for.
+export class People {
+  #view
+  #rows = new Map()
+  #place // statuses and user
+  #cursor // of this page; none for the first, which alone follows what changes
+  #next
+  #number = 1
+
+  constructor(view) {
+    this.#view = view
+    find('users').replaceChildren()
+    find('first').onclick = () => view.attempt(() => this.#turn(undefined, 1))
+    find('next').onclick = () => view.attempt(() => this.#turn(this.#next, this.#number + 1))
+    find('everyone').onclick = () => {
+      location.hash = link({ ...this.#place, namespace: view.namespace, user: undefined })
+      find('user').value = ''
+    }
+  }
+
+  close() { for (const row of this.#rows.values()) row.close() }
+
+  // go shows other statuses, or another user.
+  go(place) {
+    this.#place = place
+    say(find('found').firstElementChild, place.user ? 'One user.' : '')
+    find('found').hidden = !place.user
+    find('filter').disabled = Boolean(place.user)
+    for (const box of find('filter').elements) {
+      box.checked = place.status.length === 0 || place.status.includes(box.value)
+    }
+    return this.#turn(undefined, 1)
+  }
+
+  // query returns the parameters of the list on the screen.
+  get query() { return { status: this.#place.status, limit: pageSize } }
+
+  async #turn(cursor, number) {
+    [this.#cursor, this.#number] = [cursor, number]
+    await this.#load()
+    if (number > 1) find('people').scrollIntoView({ block: 'nearest' })
+  }
+
+  // refresh lists the users again if the first page is shown; a later one stays as it was.
+  async refresh() {
+    if (this.#cursor === undefined) await this.#load()
+  }
+
+  async #load() {
+    const place = this.#place, cursor = this.#cursor
+    try {
+      const found = place.user ? await this.#look(place.user) : await this.#list(cursor)
+      if (place !== this.#place || cursor !== this.#cursor) return // another page was opened meanwhile
+      clock.note(found.as_of)
+      this.#next = found.next_cursor ?? undefined
+      this.#show(found.users)
+    } catch (error) {
+      if (!this.#view.signal.aborted) this.#fail(error)
+      throw error
+    }
+  }
+
+  #list(cursor) {
+    const { session, namespace, signal } = this.#view
+    return session.call(path(namespace, 'users'), { query: { ...this.query, cursor }, signal })
+  }
+
+  async #look(user) {
+    const { session, namespace, signal } = this.#view
+    const presence = await session.call(path(namespace, 'users', user), { signal })
+    return { as_of: presence.as_of, users: [presence] }
+  }
+
+  #show(users) {
+    const rows = users.map(({ user }) => this.#rows.get(user) ?? new Row(this.#view, user))
+    for (const [user, row] of this.#rows) if (!rows.includes(row)) { row.close(); this.#rows.delete(user) }
+    for (const row of rows) this.#rows.set(row.user, row)
+    arrange(find('users'), rows.map(row => row.element))
+    if (this.#place.user && !rows[0].opened) rows[0].open()
+    say(find('people-note'), users.length > 0 ? '' : this.#empty())
+    find('pager').hidden = this.#number === 1 && !this.#next
+    find('first').disabled = this.#number === 1
+    find('next').disabled = !this.#next
+    find('page').textContent = `Page ${this.#number}`
+    for (const row of this.#rows.values()) row.refresh()
+  }
+
+  #empty() {
+    return this.#place.status.length > 0
+      ? 'No user has one of these statuses.'
+      : 'No user was seen here yet. Enter a name and choose “Ping as” to see one.'
+  }
+
+  // fail says why the list is missing. During an outage the rows stay; their dots say unknown by themselves.
+  #fail(error) {
+    if (error.outage || error.status === 429) return
+    this.#show([])
+    say(find('people-note'), error.status === 403 ? `You cannot list users here. ${error.message}` : error.message)
+  }
+
+  // tick updates the relative times.
+  tick() { for (const row of this.#rows.values()) row.tick() }
+}

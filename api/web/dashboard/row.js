@@ -1,0 +1,80 @@
+import { listDevices } from './devices.js'
+import { make, say } from './dom.js'
+import { ago, exact } from './times.js'
+
+let rows = 0 // for IDs
+
+// Row is a user in the list: the dot, the name, when the user was last seen and, once opened, the devices.
+export class Row {
+  #view
+  #presence = { status: 'unknown', lastSeen: null, left: false }
+  #time = make('time')
+  #details
+  #button
+  #unwatch
+
+  constructor(view, user) {
+    this.#view = view
+    this.user = user
+    const id = `user-${++rows}`
+    this.#details = make('div', { id, class: 'details', hidden: true })
+    this.#button = make('button', {
+      type: 'button', 'aria-expanded': 'false', 'aria-controls': id, onclick: () => this.open(!this.opened),
+    }, make('bdi', {}, user))
+    const dot = make('presence-dot', { user, namespace: view.namespace })
+    this.element = make('li', { 'data-user': user },
+      make('div', { class: 'row' }, dot, this.#button, this.#time), this.#details)
+    this.#unwatch = view.client.watch(user, presence => {
+      this.#presence = presence
+      this.tick()
+    })
+    this.tick()
+  }
+
+  close() { this.#unwatch() }
+
+  get opened() { return !this.#details.hidden }
+
+  // open shows the devices and what can be done, or hides them.
+  open(opened = true) {
+    this.#button.setAttribute('aria-expanded', String(opened))
+    this.#details.hidden = !opened
+    if (!opened) return
+    const devices = make('div', {}, make('p', { class: 'quiet' }, 'Loading devices …'))
+    const act = action => () => this.#view.act(action, this.user)
+    this.#details.replaceChildren(devices, make('p', { class: 'actions' },
+      make('button', { type: 'button', onclick: act('ping') }, 'Ping as ', make('bdi', {}, this.user)),
+      make('button', { type: 'button', onclick: act('leave') }, 'Leave')))
+    this.refresh()
+  }
+
+  // refresh loads the devices again if they are shown.
+  refresh() {
+    if (!this.opened) return
+    const { session, namespace, signal } = this.#view
+    return listDevices(session, namespace, this.user, this.#details.firstChild, signal)
+  }
+
+  // tick updates the relative time.
+  tick() {
+    const { status, lastSeen, left } = this.#presence
+    this.element.dataset.status = status
+    say(this.#time, describe(status, lastSeen, left))
+    if (lastSeen && status !== 'unknown') {
+      this.#time.dateTime = lastSeen.toISOString()
+      this.#time.title = exact(lastSeen)
+    } else {
+      this.#time.removeAttribute('datetime')
+      this.#time.removeAttribute('title')
+    }
+  }
+}
+
+function describe(status, lastSeen, left) {
+  switch (true) {
+    case status === 'unknown': return 'status unknown'
+    case status === 'green': return 'online now'
+    case lastSeen === null: return 'never seen'
+    default: return left ? `left ${ago(lastSeen)}` : ago(lastSeen)
+  }
+}

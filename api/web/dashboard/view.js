@@ -1,0 +1,176 @@
+import { connect } from '../lastseen.js'
+import { path } from './api.js'
+import { Chart } from './chart.js'
+import { Counts } from './counts.js'
+import { showCommands } from './curl.js'
+import { find, say } from './dom.js'
+import { Feed } from './feed.js'
+import { Live } from './live.js'
+import { People } from './people.js'
+import { clock, span } from './times.js'
+
+const outageText = 'Numbers and statuses that cannot be confirmed are shown as unknown: unknown is not offline.'
+
+// View is an open namespace.
+export class View {
+  #abort = new AbortController()
+  #counts = new Counts()
+  #chart = new Chart()
+  #feed
+  #live
+  #people
+  #soon
+  #failures = 0
+  #forbidden = false // asking again is of no use
+  #refreshing = false
+  #refreshed = 0 // when, by performance.now()
+  #due
+
+  constructor(session, namespace) {
+    Object.assign(this, { session, namespace })
+    find('title').replaceChildren(namespace)
+    say(find('banner'), '')
+    say(find('notice'), '')
+    this.client = connect({ namespace, token: () => session.key, interval: 10_000 })
+    this.#feed = new Feed(namespace)
+    this.#people = new People(this)
+    this.#live = new Live(session, namespace, {
+      onstate: () => this.#showState(),
+      onchanges: users => { this.#feed.add(users); this.#refreshChanged() },
+      onreset: () => this.#refreshChanged(),
+      oncounts: counts => this.#count(counts),
+      onproblem: problem => this.#refuse(problem),
+    })
+    this.#showState()
+    this.#explain()
+  }
+
+  get signal() { return this.#abort.signal }
+
+  close() {
+    this.#abort.abort()
+    clearTimeout(this.#soon)
+    for (const part of [this.#live, this.#people, this.#chart, this.client]) part.close()
+  }
+
+  // go shows other statuses, or another user.
+  async go(place) {
+    const shown = this.attempt(() => this.#people.go(place))
+    showCommands(Boolean(this.session.key), this.namespace, { user: place.user, query: this.#people.query })
+    await shown
+    this.#refreshIn(0)
+  }
+
+  async #explain() {
+    try {
+      const settings = await this.session.call(path(this.namespace), { signal: this.signal })
+      this.#counts.explain(settings)
+      say(find('settings'), `Clients ping every ${span(settings.ping_interval_ms)}.`)
+    } catch { // the list says why
+      say(find('settings'), '')
+    }
+  }
+
+  // refreshIn refreshes what is shown after some milliseconds, if it is not due earlier.
+  #refreshIn(milliseconds) {
+    const due = performance.now() + milliseconds
+    if (this.#soon && this.#due <= due) return
+    clearTimeout(this.#soon)
+    this.#due = due
+    this.#soon = setTimeout(() => this.#refresh(), milliseconds)
+  }
+
+  // refreshChanged refreshes after changes, which can come in quick succession.
+  #refreshChanged() { this.#refreshIn(Math.max(200, this.#refreshed + 2000 - performance.now())) }
+
+  async #refresh() {
+    this.#soon = undefined
+    if (this.#refreshing) return this.#refreshIn(200)
+    this.#refreshing = true
+    if (document.visibilityState === 'visible') {
+      await this.attempt(async () => {
+        this.#count(await this.session.call(path(this.namespace, 'counts'), { signal: this.signal }))
+        await this.#people.refresh()
+      })
+    }
+    this.#refreshing = false
+    this.#refreshed = performance.now()
+    if (!this.signal.aborted && !this.#forbidden) this.#refreshIn(this.#pause())
+  }
+
+  // pause returns how long to wait until the next refresh: longer on a live connection, and after failures.
+  #pause() {
+    const pause = this.#failures > 0
+      ? Math.min(30_000, 2000 * 2 ** this.#failures)
+      : this.#live.state === 'live' ? 15_000 : 5000
+    return pause * (0.8 + 0.4 * Math.random())
+  }
+
+  // attempt does something that an outage can prevent, and shows the outage or its end.
+  async attempt(action) {
+    try {
+      await action()
+      if (this.signal.aborted) return
+      this.#failures = 0
+      this.#forbidden = false
+      say(find('banner'), '')
+    } catch (error) {
+      if (this.signal.aborted) return
+      this.#unknown()
+      this.#forbidden = !error.outage && error.status !== 429
+      if (this.#forbidden) return
+      this.#failures++
+      say(find('banner'), `${error.message} ${error.outage ? outageText : ''}`)
+    }
+  }
+
+  #unknown() {
+    this.#counts.show(undefined)
+    this.#chart.add(undefined)
+  }
+
+  #count(counts) {
+    clock.note(counts.as_of)
+    this.#counts.show(counts)
+    this.#chart.add(counts)
+  }
+
+  #showState() {
+    const text = { connecting: 'Connecting', live: 'Live', down: 'Polling' }[this.#live.state]
+    const element = find('connection')
+    say(element, text)
+    element.dataset.state = this.#live.state
+    if (this.#live.state === 'down' && this.#live.why) {
+      this.#feed.note(`${this.#live.why} The rest is refreshed every few seconds.`)
+    } else {
+      this.#feed.wait()
+    }
+  }
+
+  #refuse(problem) {
+    if (problem.status === 401) this.session.refused()
+    else this.#feed.note(`No live changes. ${problem.detail ?? problem.code}`)
+  }
+
+  // act pings or leaves as a user.
+  async act(action, user) {
+    say(find('notice'), '')
+    try {
+      const { status } = await this.session.call(path(this.namespace, 'users', user, action), { method: 'POST' })
+      say(find('notice'), `${user}: ${action === 'ping' ? 'ping' : 'goodbye'} recorded${status ? `, now ${status}` : ''}.`)
+      this.#refreshIn(0)
+    } catch (error) {
+      if (this.signal.aborted || error.status === 401) return
+      say(find('notice'), error.status === 403 ? `Not allowed. ${error.message}` : error.message)
+    }
+  }
+
+  // tick updates relative times and the chart.
+  tick() {
+    this.#people.tick()
+    this.#chart.draw()
+  }
+
+  // wake refreshes a page that was hidden.
+  wake() { this.#refreshIn(0) }
+}

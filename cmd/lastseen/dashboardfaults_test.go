@@ -1,0 +1,76 @@
+package main
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// TestDashboardAfterARestart checks that the dashboard shows unknown while the server is away, and then goes on by
+// itself.
+func TestDashboardAfterARestart(t *testing.T) {
+	t.Parallel()
+	data := filepath.Join(t.TempDir(), "data.db")
+	s := start(t, "--store", data)
+	s.post(t, alice+"/ping", "")
+	b := openDashboard(t, s.url, "")
+	b.do(t, lists("alice", "green", "online now"), showsCounts("1", "0", "0"))
+	require.Zero(t, s.terminate(t))
+	b.do(t, until(`document.getElementById("connection").innerText === "Polling"`),
+		until(`document.getElementById("banner").innerText.startsWith("The server does not respond.")`),
+		showsCounts("unknown", "unknown", "unknown"))
+	require.NotContains(t, textOf(t, b, "#users"), "grey")
+
+	s = start(t, "--store", data, "--listen", strings.TrimPrefix(s.url, "http://"))
+	s.post(t, "/v1/namespaces/chat/users/bob/ping", "")
+	b.do(t, lists("bob", "green", "online now"), lists("alice", "green", "online now"), showsCounts("2", "0", "0"),
+		until(`document.getElementById("connection").innerText === "Live"`),
+		until(`document.getElementById("banner").hidden`))
+	require.Empty(t, b.mistakes())
+}
+
+// TestDashboardWithoutStore checks that nobody is shown as grey while Redis is away: all is unknown.
+func TestDashboardWithoutStore(t *testing.T) {
+	t.Parallel()
+	redis := redistest.StartProcess(t)
+	s := start(t, "--store", redis.URL())
+	s.post(t, alice+"/ping", "")
+	b := openBrowser(t, s.url)
+	b.withPageClock(t)
+	b.do(t, chromedp.EmulateViewport(1280, 800), chromedp.Navigate(s.url), lists("alice", "green", "online now"),
+		showsCounts("1", "0", "0"), until(recordStatuses))
+	redis.Stop(t)
+	b.do(t, until("(passed += 20_000, true)"),
+		until(`document.getElementById("banner").innerText.includes("unknown is not offline")`),
+		showsCounts("unknown", "unknown", "unknown"), until("(passed += 40_000, true)"),
+		lists("alice", "unknown", "status unknown"))
+	redis.Start(t)
+	b.do(t, until(`document.getElementById("banner").hidden`))
+	s.post(t, alice+"/ping", "")
+	b.do(t, lists("alice", "green", "online now"), showsCounts("1", "0", "0"))
+	require.NotContains(t, evaluate[string](t, b, "statuses.join()"), "grey")
+	require.Empty(t, b.mistakes())
+}
+
+// TestDashboardWithoutWebSocket checks that the dashboard polls behind a proxy that knows no WebSockets.
+func TestDashboardWithoutWebSocket(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{})
+	s.refuseSockets(http.StatusBadRequest)
+	s.pinged(t, "alice")
+	b := openDashboard(t, s.server.URL, "")
+	b.do(t, lists("alice", "green", "online now"), showsCounts("1", "0", "0"),
+		until(`document.getElementById("connection").innerText === "Polling"`))
+	s.pinged(t, "bob")
+	b.do(t, lists("bob", "green", "online now"), showsCounts("2", "0", "0"),
+		until(`document.getElementById("feed-note").innerText.includes("WebSocket")`))
+	s.leaves(t, "bob")
+	b.do(t, lists("bob", "grey", "left "), showsCounts("1", "0", "1"))
+	require.Empty(t, b.mistakes())
+}

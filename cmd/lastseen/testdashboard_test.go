@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	cdppage "github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+// openDashboard opens the dashboard of a server with a fragment, such as "#namespace=chat", in a browser.
+func openDashboard(t *testing.T, server, fragment string) *browser {
+	t.Helper()
+	b := openBrowser(t, server)
+	b.do(t, chromedp.EmulateViewport(1280, 800), chromedp.Navigate(server+"/"+fragment))
+	return b
+}
+
+// withPageClock lets the test move the clocks of the pages that the browser opens from now on: see pageClock.
+func (b *browser) withPageClock(t *testing.T) {
+	t.Helper()
+	b.do(t, func(ctx context.Context, _ *chromedp.Target) (chromedp.Void, error) {
+		_, err := chromedp.Call(ctx, cdppage.AddScriptToEvaluateOnNewDocument,
+			cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: pageClock})
+		return chromedp.Void{}, err
+	})
+}
+
+// mistakes returns the problems of a page, except failed requests: tests of outages and of credentials provoke them.
+func (b *browser) mistakes() []string {
+	return slices.DeleteFunc(b.seen(), func(problem string) bool {
+		return strings.HasPrefix(problem, "network: ") || strings.Contains(problem, "WebSocket connection to")
+	})
+}
+
+// rowOf is the row of a user on the dashboard, in JavaScript.
+func rowOf(user string) string {
+	return fmt.Sprintf(`[...document.querySelectorAll("#users > li")].find(e => e.dataset.user === %q)`, user)
+}
+
+// lists waits until a user is listed with a text that begins so, and with the dot of a status.
+func lists(user, status, text string) browserStep {
+	return until(fmt.Sprintf(`(row => row.querySelector("time").textContent.startsWith(%q) &&
+		row.querySelector("presence-dot").matches(":state(%s)"))(%s)`, text, status, rowOf(user)))
+}
+
+// showsCounts waits until the dashboard shows numbers of green, yellow and grey users.
+func showsCounts(green, yellow, grey string) browserStep {
+	return until(fmt.Sprintf(`[...document.querySelectorAll("[data-count]")].map(e => e.innerText).join(" ") === %q`,
+		green+" "+yellow+" "+grey))
+}
+
+// textOf returns what an element of the dashboard shows.
+func textOf(t *testing.T, b *browser, selector string) string {
+	t.Helper()
+	return evaluate[string](t, b, fmt.Sprintf("document.querySelector(%q).innerText", selector))
+}
+
+// clickOn clicks on an element.
+func clickOn(selector string) browserStep { return chromedp.Click(chromedp.CSS(selector)) }
+
+// clickIn clicks on an element in the row of a user.
+func clickIn(user, selector string) browserStep {
+	return until(fmt.Sprintf("%s.querySelector(%q).click() ?? true", rowOf(user), selector))
+}
+
+// typeInto types into a field in place of what it contains.
+func typeInto(selector, text string) browserStep {
+	return func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
+		if _, err := until(fmt.Sprintf("document.querySelector(%q).select() ?? true", selector))(ctx, target); err != nil {
+			return chromedp.Void{}, err
+		}
+		return chromedp.SendKeys(chromedp.CSS(selector), text)(ctx, target)
+	}
+}
+
+// requireFits checks that nothing is beyond the sides of the window, and nothing is clipped.
+func requireFits(t *testing.T, b *browser, what string) {
+	t.Helper()
+	require.LessOrEqual(t, measure[int](t, b,
+		"document.documentElement.scrollWidth - document.documentElement.clientWidth"), 0, what)
+	require.Empty(t, measure[[]string](t, b, "cutOff()"), what)
+}
