@@ -72,6 +72,7 @@ func dependencies() map[string]string {
 		"golang.org/x/sync":                  "probes at the same time share one answer",
 		"github.com/hashicorp/golang-lru/v2": "limits: a bounded number of them; tokens that were verified",
 		"github.com/swaggo/swag":             "tool: the OpenAPI document from annotations; given",
+		"github.com/evanw/esbuild":           "tool: lastseen.js in the fewest bytes",
 		"github.com/getkin/kin-openapi":      "tool: OpenAPI 3 of Swagger 2, and tests that the server keeps to it",
 		"go.yaml.in/yaml/v3":                 "the configuration file, with line numbers; the OpenAPI document as JSON",
 		"github.com/stretchr/testify":        "test: assertions",

@@ -27,7 +27,7 @@ import (
 	"github.com/lastseen/lastseen"
 )
 
-//go:embed *.html *.css *.js *.svg *.d.ts lastseen/*.js dashboard/*
+//go:embed *.html *.css *.js *.svg *.d.ts dashboard/*
 var files embed.FS
 
 // policy lets a page load only what this server serves, and run no inline scripts. Swagger UI's icons are data URLs.
@@ -66,7 +66,7 @@ func New(codes any) Pages {
 	for _, name := range dashboard() {
 		add("/dashboard/"+name+".js", javaScript, file(files, "dashboard/"+name+".js"))
 	}
-	add("/lastseen.js", javaScript, script)
+	add("/lastseen.js", javaScript, file(files, "lastseen.js"))
 	add("/lastseen.d.ts", "text/plain; charset=utf-8", file(files, "lastseen.d.ts"))
 	add("/openapi.yaml", "application/yaml", func() ([]byte, error) { return lastseen.OpenAPI(), nil }) // RFC 9512
 	add("/openapi.json", "application/json", openAPIJSON)

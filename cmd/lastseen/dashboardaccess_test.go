@@ -107,3 +107,18 @@ func TestDashboardAsksAgain(t *testing.T) {
 		signIn(fullKey), until(`document.getElementById("connection").innerText === "Live"`))
 	require.Empty(t, b.mistakes())
 }
+
+// TestDashboardForAnyone checks that no key is needed where anyone can read, and that the dashboard asks for one to
+// write.
+func TestDashboardForAnyone(t *testing.T) {
+	t.Parallel()
+	s := start(t, "--config", writeConfig(t, fmt.Sprintf(
+		"anonymous-read: [chat]\nkeys: {full: {hash: %q, scopes: [ping, read], namespaces: ['*']}}\n", hashOf(fullKey))))
+	b := openDashboard(t, s.url, "#namespace=chat")
+	b.do(t, showsCounts("0", "0", "0"), until(`document.getElementById("connection").innerText === "Live"`))
+	require.Empty(t, b.seen())
+	b.do(t, typeInto("#user", "alice"), clickOn(`#find [value="ping"]`), until(`document.activeElement.id === "key"`),
+		signIn(fullKey), until(`document.getElementById("signin").hidden`),
+		typeInto("#user", "alice"), clickOn(`#find [value="ping"]`), lists("alice", "green", "online now"))
+	require.Empty(t, b.mistakes())
+}

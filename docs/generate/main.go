@@ -1,5 +1,6 @@
 // Command generate writes the files that describe package api: docs/swagger.yaml from its annotations, in Swagger 2.0;
-// openapi.yaml from that and overlay.yaml; and docs/errors.md from its error codes. Run it at the root with
+// openapi.yaml from that and overlay.yaml; and docs/errors.md from its error codes. It also writes api/web/lastseen.js
+// from the folder of that name. Run it at the root with
 // `make generate`. With -check it writes nothing and fails if a file would change.
 package main
 
@@ -75,10 +76,15 @@ func documents(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	module, err := script(root)
+	if err != nil {
+		return nil, err
+	}
 	var guide bytes.Buffer
 	err = template.Must(template.New("errors").Parse(errorTemplate)).Execute(&guide, api.ErrorCodes())
 	return map[string][]byte{
 		"docs/swagger.yaml": swagger, "openapi.yaml": openapi, "docs/errors.md": guide.Bytes(),
+		"api/web/lastseen.js": module,
 	}, err
 }
 

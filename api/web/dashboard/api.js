@@ -27,7 +27,7 @@ export function address(resource, query = {}) {
   return url.href.replaceAll("'", '%27')
 }
 
-// call sends a request with the key of a session, and returns the body of the response. It throws a Problem.
+// call sends a request with a key, and returns the body of the response. It throws a Problem.
 export async function call(key, resource, { method = 'GET', query, signal } = {}) {
   const limit = AbortSignal.timeout(15_000)
   const headers = key ? { Authorization: `Bearer ${key}` } : {}

@@ -1,6 +1,6 @@
 import { path } from './api.js'
 import { make } from './dom.js'
-import { ago } from './times.js'
+import { ago, narrow } from './times.js'
 
 // listDevices shows the devices of a user in an element, or why they cannot be shown.
 export async function listDevices(session, namespace, user, element, signal) {
@@ -33,5 +33,5 @@ function row({ id, kind, meta, last_seen, activity, gone, live }) {
   const state = gone ? 'gone' : live ? activity : 'silent'
   return make('tr', {},
     make('th', { scope: 'row', title: meta ? JSON.stringify(meta) : undefined }, make('bdi', {}, id)),
-    make('td', {}, kind), make('td', {}, state), make('td', {}, ago(Date.parse(last_seen))))
+    make('td', {}, kind), make('td', {}, state), make('td', {}, ago(Date.parse(last_seen), narrow)))
 }

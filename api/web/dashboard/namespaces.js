@@ -18,7 +18,7 @@ export class Namespaces {
     })
     find('namespaces-more').addEventListener('click', () => {
       this.#limit = Math.min(1000, 2 * this.#limit)
-      this.refresh()
+      this.refresh().catch(() => {}) // the list of users says why
     })
   }
 

@@ -18,8 +18,8 @@ export class People {
   constructor(view) {
     this.#view = view
     find('users').replaceChildren()
-    find('first').onclick = () => this.#turn(undefined, 1)
-    find('next').onclick = () => this.#turn(this.#next, this.#number + 1)
+    find('first').onclick = () => view.attempt(() => this.#turn(undefined, 1))
+    find('next').onclick = () => view.attempt(() => this.#turn(this.#next, this.#number + 1))
     find('everyone').onclick = () => {
       location.hash = link({ ...this.#place, namespace: view.namespace, user: undefined })
       find('user').value = ''

@@ -9,9 +9,8 @@ export class Session {
 
   constructor() {
     try { this.#key = sessionStorage.getItem(storage) ?? undefined } catch {}
-    find('signout').hidden = !this.#key
+    this.#set(this.#key)
     find('signout').addEventListener('click', () => this.#signOut())
-    find('signin-open').addEventListener('click', () => this.ask('Sign in with an API key or a JWT.'))
     find('signin').querySelector('form').addEventListener('submit', event => {
       event.preventDefault()
       this.#signIn(find('key').value.trim())
@@ -22,28 +21,28 @@ export class Session {
 
   // call sends a request with the key. If the key is refused, or missing, it also asks for one.
   async call(resource, options) {
+    const key = this.#key
     try {
-      return await call(this.#key, resource, options)
+      return await call(key, resource, options)
     } catch (error) {
-      if (error.status === 401) this.refused()
+      if (error.status === 401 && key === this.#key) this.refused()
       throw error
     }
   }
 
   // refused asks for a key, since the server does not accept this one, or requires one.
   refused() {
-    this.ask(this.#key
+    this.#ask(this.#key
       ? 'The server refused the key or token: it is wrong, was removed, or has expired. Sign in again.'
       : 'This server requires an API key or a JWT.')
     this.#set(undefined)
   }
 
   // ask shows the form.
-  ask(reason) {
+  #ask(reason) {
     if (!find('signin').hidden) return
     say(find('signin-reason'), reason)
     find('signin').hidden = false
-    find('signin-open').hidden = true
     find('key').focus()
   }
 
@@ -61,7 +60,6 @@ export class Session {
     find('key').value = ''
     this.#set(key)
     find('signin').hidden = true
-    find('signout').hidden = false
     this.onchange?.()
   }
 
@@ -72,6 +70,7 @@ export class Session {
 
   #set(key) {
     this.#key = key
+    find('signout').hidden = !key
     try {
       if (key) sessionStorage.setItem(storage, key)
       else sessionStorage.removeItem(storage)

@@ -55,7 +55,7 @@ export class View {
 
   // go shows other statuses, or another user.
   async go(place) {
-    const shown = this.#attempt(() => this.#people.go(place))
+    const shown = this.attempt(() => this.#people.go(place))
     showCommands(Boolean(this.session.key), this.namespace, { user: place.user, query: this.#people.query })
     await shown
     this.#refreshIn(0)
@@ -88,7 +88,7 @@ export class View {
     if (this.#refreshing) return this.#refreshIn(200)
     this.#refreshing = true
     if (document.visibilityState === 'visible') {
-      await this.#attempt(async () => {
+      await this.attempt(async () => {
         this.#count(await this.session.call(path(this.namespace, 'counts'), { signal: this.signal }))
         await this.#people.refresh()
       })
@@ -107,7 +107,7 @@ export class View {
   }
 
   // attempt does something that an outage can prevent, and shows the outage or its end.
-  async #attempt(action) {
+  async attempt(action) {
     try {
       await action()
       if (this.signal.aborted) return
