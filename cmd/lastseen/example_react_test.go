@@ -15,8 +15,8 @@ import (
 //go:embed testdata/react.js
 var standInReact string
 
-// reactExample returns the code of examples/react as one script, with React's stand-in. A browser knows no JSX, so its one
-// element becomes a call.
+// reactExample returns the code of examples/react as one script, with React's stand-in. A browser knows no JSX, so the
+// one element in it becomes a call.
 func reactExample(t *testing.T) string {
 	t.Helper()
 	all := standInReact

@@ -97,4 +97,3 @@ func TestScriptWatchBusy(t *testing.T) {
 	s.faults.setDown(false)
 	b.do(t, shows("alice", "grey"))
 }
-

@@ -58,14 +58,19 @@ func TestScriptMemory(t *testing.T) {
 		_, err := s.Leave(t.Context(), "chat", all)
 		require.NoError(t, err)
 	}
-	turn(ping, "green")
-	turn(leave, "grey")
-	before := heapInUse(t, b)
-	for range rounds / 2 {
-		turn(ping, "green")
-		turn(leave, "grey")
+	change := func(rounds int) {
+		for range rounds / 2 {
+			turn(ping, "green")
+			turn(leave, "grey")
+		}
 	}
+	change(6) // until the browser has compiled what runs often
+	before := heapInUse(t, b)
+	change(rounds)
 	after := heapInUse(t, b)
+	for range 20 { // what the browser uses meanwhile, it gives back
+		after = min(after, heapInUse(t, b))
+	}
 	t.Logf("%.0f bytes before, %.0f after", before, after)
 	require.LessOrEqual(t, after, 1.2*before)
 	require.GreaterOrEqual(t, evaluate[int](t, b, "changes"), dots*rounds)

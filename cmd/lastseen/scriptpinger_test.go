@@ -348,4 +348,3 @@ func TestScriptWithoutDevices(t *testing.T) {
 	require.Equal(t, "true,false", evaluate[string](t, b, "pings().map(ping => 'device' in ping.body).join()"))
 	require.Empty(t, evaluate[string](t, b, "refused.join()"))
 }
-

@@ -24,14 +24,13 @@ class Connection {
   #pause // prevents the next frame
   #retry // prevents the next attempt
   #overHTTP = false
-  #idle = false
   #confirm // ends the wait for the response to leave
   #backoff = new Backoff()
 
   constructor(client) { this.#client = client }
 
-  // keepOnline keeps the client's user online until it is called without a pinger. It calls the method overHTTP of the
-  // pinger with true if the pinger has to do it, and with false if it does not have to any longer.
+  // keepOnline keeps the client's user online until it is called without a pinger. The pinger has idle. Its method
+  // overHTTP is called with true if the pinger has to do it, and with false if it does not have to any longer.
   keepOnline(pinger) {
     this.#pinger = pinger
     this.#disconnect() // since the hello is another one
@@ -50,10 +49,9 @@ class Connection {
     this.#apply()
   }
 
-  // setIdle reports whether the person uses the page.
-  setIdle(idle) {
-    this.#idle = idle
-    if (this.#pinger) this.#socket?.send({ activity: { idle } })
+  // reportIdle reports whether the person uses the page, as the pinger says.
+  reportIdle() {
+    if (this.#pinger) this.#socket?.send({ activity: { idle: this.#pinger.idle } })
   }
 
   // leave says goodbye for the user, and returns whether the server has confirmed it.
@@ -68,6 +66,7 @@ class Connection {
   }
 
   #disconnect() {
+    this.#confirm?.(false)
     this.#socket?.close()
     this.#socket = undefined
   }
@@ -126,7 +125,7 @@ class Connection {
     this.#pending = undefined
     if (this.#overHTTP) this.#pinger?.overHTTP(false)
     this.#overHTTP = false
-    if (this.#idle) this.setIdle(true)
+    if (this.#pinger?.idle) this.reportIdle()
     this.#send()
   }
 

@@ -24,7 +24,7 @@ async function request(options, path, { body, headers, signal, ...init } = {}) {
   const { ok, status } = response
   if (ok || status === 304) return response
   const { code } = await response.json().catch(() => ({}))
-  const final = code && status < 500 && ![408, 425, 429].includes(status)
+  const final = code && status < 500 && ![408, 429].includes(status)
   const retryAfter = 1000 * response.headers.get('Retry-After') || 0
   throw Object.assign(new Error(`${status} ${code}`), { status, code, final, retryAfter })
 }

@@ -1,11 +1,10 @@
-const inputs = ['pointerdown', 'pointermove', 'keydown', 'wheel', 'touchstart', 'scroll']
-
 // randomID returns an ID for a device.
 const randomID = () => [...crypto.getRandomValues(new Uint32Array(3))].map(n => n.toString(36)).join('')
 
 // Pinger keeps the user of a client online: over the connection, if that is not undefined and a WebSocket can be had,
 // else by pings. The client has options, device and onrefused(problem).
 class Pinger {
+  idle = false // whether nobody uses the page
   #client
   #connection
   #events // aborted when the pinger stops; undefined unless it runs
@@ -14,7 +13,6 @@ class Pinger {
   #pinged = false // the server knows the device by pings
   #body // of pings and leaves: the device, unless the namespace has none
   #token // of the last ping
-  #idle = false
   #input // the time since the page was used
   #idling // prevents the next look at it
   #backoff = new Backoff()
@@ -29,8 +27,10 @@ class Pinger {
     if (this.#events) return
     this.#events = new AbortController()
     const { signal } = this.#events
-    const use = () => (this.#idle || this.#input() > 1000) && this.#use()
-    for (const type of inputs) addEventListener(type, use, { signal, passive: true, capture: true })
+    const use = () => (this.idle || this.#input() > 1000) && this.#use()
+    for (const type of ['pointerdown', 'pointermove', 'keydown', 'scroll']) {
+      addEventListener(type, use, { signal, capture: true })
+    }
     document.addEventListener('visibilitychange', () => this.#use(), { signal })
     addEventListener('pagehide', event => event.persisted || this.#goodbye(), { signal })
     this.#use()
@@ -86,12 +86,12 @@ class Pinger {
   async #ping() {
     const { signal } = this.#pings
     try {
-      const activity = this.#idle && this.#body.device ? 'idle' : undefined
+      const activity = this.idle && this.#body.device ? 'idle' : undefined
       const response = await this.#post('ping', { ...this.#body, activity }, signal)
       if (signal.aborted) return
       this.#pinged = true
       this.#backoff.reset()
-      this.#pingAfter(Number(response.headers.get('Lastseen-Ping-After-Ms')) || 30_000)
+      this.#pingAfter(+response.headers.get('Lastseen-Ping-After-Ms') || 30_000)
     } catch (error) {
       if (!signal.aborted) this.#failed(error)
     }
@@ -122,8 +122,10 @@ class Pinger {
   #observe() {
     const left = (this.#client.options.idleAfter ?? 300_000) - this.#input()
     const idle = document.visibilityState === 'hidden' || left <= 0
-    if (idle !== this.#idle) this.#connection?.setIdle(idle)
-    this.#idle = idle
+    if (idle !== this.idle) {
+      this.idle = idle
+      this.#connection?.reportIdle()
+    }
     this.#idling?.()
     if (!idle) this.#idling = later(left, () => this.#observe())
   }

@@ -45,9 +45,8 @@ class Socket {
 
   // #drop closes the connections, whose ends do not matter any longer.
   #drop() {
-    const sockets = [this.#current, this.#next]
+    for (const socket of [this.#current, this.#next]) socket?.close?.()
     this.#current = this.#next = undefined
-    for (const socket of sockets) socket?.close?.()
   }
 
   #connectAfter(wait) {
@@ -104,7 +103,7 @@ class Socket {
     if (name === 'welcome') this.#welcome(socket, value)
     if (name === 'bye') this.#connectAfter(value.reconnect_after_ms)
     this.#least = value.retry_after_ms
-    if (value.expires_in_ms !== undefined) this.#renewAfter(value.expires_in_ms / 2) // timers are late in hidden pages
+    if (value.expires_in_ms >= 0) this.#renewAfter(value.expires_in_ms / 2) // timers are late in hidden pages
     this.#heard()
     if (socket === this.#current) this.#options.onframe(name, value, id)
   }
@@ -122,9 +121,8 @@ class Socket {
   #renewAfter(wait) {
     this.#renewing?.()
     this.#renewing = later(Math.max(1000, wait), async () => {
-      const socket = this.#current
       const token = await this.#token(true).catch(() => {})
-      if (token && socket === this.#current) this.send({ token: { token } })
+      if (token) this.send({ token: { token } })
     })
   }
 
