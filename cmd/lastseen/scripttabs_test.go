@@ -35,7 +35,7 @@ func (s *scripted) openTabs(t *testing.T, script string) (leader, follower *brow
 	return leader, follower
 }
 
-// TestScriptTabsShare: two tabs share one subscription, and both show each change. When the leader is closed, or hidden,
+// TestScriptTabsShare: two tabs share one subscription, and both show each change. When the leader is closed or hidden,
 // the other tab goes on: it misses nothing, and knows all the time.
 func TestScriptTabsShare(t *testing.T) {
 	t.Parallel()
