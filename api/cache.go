@@ -15,8 +15,8 @@ import (
 // change it at any time.
 const maxMaxAge = 5000
 
-// respondCached sends JSON about users, or 304: see [cached]. The ETag is weak: it is the same for responses that differ
-// only in the time of the request or in their encoding.
+// respondCached sends JSON about users, or 304: see [cached]. The ETag is weak: it is the same for responses that
+// differ only in the time of the request or in their encoding.
 func respondCached(c echo.Context, body any, e evaluated, users ...presence) error {
 	if !cached(c, etagOf(e, users), maxAge(e.AsOf, users)) {
 		return respond(c, body)

@@ -27,7 +27,7 @@ const disc = "M8 1a7 7 0 1 0 0 14a7 7 0 0 0 0-14Z"
 // dotShape returns the path and the colour of a status. The shapes differ as much as the colours: a disc, a clock, a
 // ring. Each colour has a contrast of 3:1 or more on white and on #111, because an image does not know what is behind
 // it. The file api/web/lastseen/elements.js has the same.
-func dotShape(status lastseen.Status) (path, color string) {
+func dotShape(status lastseen.Status) (path, paint string) {
 	switch status {
 	case lastseen.Green:
 		return disc, "#2da44e"
@@ -83,12 +83,12 @@ func (s *server) getDot(c echo.Context, q query) error {
 
 // drawDot returns the image of a user's status, size pixels wide and high.
 func drawDot(p presence, asOf lastseen.Instant, size int) []byte {
-	path, color := dotShape(p.Status)
+	path, paint := dotShape(p.Status)
 	var title bytes.Buffer
 	_ = xml.EscapeText(&title, []byte(dotTitle(p, asOf))) // into memory, which does not fail
 	return fmt.Appendf(nil, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%[1]d" viewBox="0 0 16 16" `+
 		`role="img"><title>%s</title><path fill="%s" fill-rule="evenodd" d="%s"/></svg>`+"\n",
-		size, title.Bytes(), color, path)
+		size, title.Bytes(), paint, path)
 }
 
 // dotTitle returns what an image shows in words. They are coarse, because a cache may keep them for a few seconds.
@@ -110,8 +110,11 @@ func ago(age lastseen.Instant) string {
 		length lastseen.Instant
 		name   string
 	}{
-		{365 * 24 * 60 * minute, "year"}, {30 * 24 * 60 * minute, "month"}, {24 * 60 * minute, "day"},
-		{60 * minute, "hour"}, {minute, "minute"},
+		{365 * 24 * 60 * minute, "year"},
+		{30 * 24 * 60 * minute, "month"},
+		{24 * 60 * minute, "day"},
+		{60 * minute, "hour"},
+		{minute, "minute"},
 	} {
 		if n := int(age / unit.length); n == 1 {
 			return "1 " + unit.name + " ago"

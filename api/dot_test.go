@@ -34,9 +34,9 @@ type dotImage struct {
 }
 
 // getDot returns the image at a path.
-func (w *testServer) getDot(path string, headers ...string) (image dotImage) {
+func (w *testServer) getDot(path string) (image dotImage) {
 	w.t.Helper()
-	r := w.send(http.MethodGet, path, "", headers...)
+	r := w.send(http.MethodGet, path, "")
 	require.Equal(w.t, http.StatusOK, r.status, r.body)
 	require.Equal(w.t, "image/svg+xml", r.header.Get("Content-Type"))
 	require.NoError(w.t, xml.Unmarshal([]byte(r.body), &image), r.body)
@@ -51,10 +51,10 @@ func TestDot(t *testing.T) {
 	shows := func(status lastseen.Status, title string) {
 		t.Helper()
 		image := w.getDot(aliceDot)
-		path, color := dotShape(status)
+		path, paint := dotShape(status)
 		require.Equal(t, "alice "+title, image.Title)
 		require.Equal(t, path, image.Paths[0].D)
-		require.Equal(t, color, image.Paths[0].Fill)
+		require.Equal(t, paint, image.Paths[0].Fill)
 		require.Equal(t, "evenodd", image.Paths[0].Rule)
 		require.Equal(t, "img", image.Role)
 	}
@@ -188,7 +188,8 @@ func TestDotWords(t *testing.T) {
 		-5000: "just now", 0: "just now", minute - 1: "just now", minute: "1 minute ago",
 		2*minute - 1: "1 minute ago", 2 * minute: "2 minutes ago", 60*minute - 1: "59 minutes ago",
 		60 * minute: "1 hour ago", day - 1: "23 hours ago", day: "1 day ago", 30*day - 1: "29 days ago",
-		30 * day: "1 month ago", 365*day - 1: "12 months ago", 365 * day: "1 year ago", 9000 * 365 * day: "9000 years ago",
+		30 * day: "1 month ago", 365*day - 1: "12 months ago", 365 * day: "1 year ago",
+		9000 * 365 * day: "9000 years ago",
 	} {
 		require.Equal(t, want, ago(age))
 	}
@@ -202,14 +203,14 @@ func TestDotColors(t *testing.T) {
 	require.NoError(t, err)
 	seen := map[string]bool{}
 	for _, status := range lastseen.Statuses() {
-		path, color := dotShape(status)
+		path, paint := dotShape(status)
 		for _, page := range []string{"#ffffff", "#111111"} {
-			require.GreaterOrEqual(t, contrast(t, color, page), 3.0, "%s on %s", status, page)
+			require.GreaterOrEqual(t, contrast(t, paint, page), 3.0, "%s on %s", status, page)
 		}
-		require.False(t, seen[path] || seen[color], "%s looks like another status", status)
-		seen[path], seen[color] = true, true
+		require.False(t, seen[path] || seen[paint], "%s looks like another status", status)
+		seen[path], seen[paint] = true, true
 		require.Contains(t, string(script), path[len(disc):], status)
-		require.Contains(t, string(script), color, status)
+		require.Contains(t, string(script), paint, status)
 	}
 	require.Contains(t, string(script), disc)
 }

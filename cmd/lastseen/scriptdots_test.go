@@ -191,13 +191,13 @@ func TestDotsRespectPreferences(t *testing.T) {
 	const system = `getComputedStyle(document.querySelector("p")).color`
 	paints := "(() => {" + drawing + `return [...document.querySelectorAll("presence-dot")].map(paint)})()`
 	require.NotContains(t, measure[[]string](t, b, paints), evaluate[string](t, b, system))
-	b.do(t, prefers("forced-colors: active", "prefers-reduced-motion: reduce"),
-		until(`matchMedia("(forced-colors: active)").matches`))
-	forced := evaluate[string](t, b, system)
-	require.Equal(t, []string{forced, forced}, measure[[]string](t, b, paints), "the shapes still differ")
+	const forced = "forced-colors: active" //nolint:misspell // CSS
+	b.do(t, prefers(forced, "prefers-reduced-motion: reduce"), until(`matchMedia("(`+forced+`)").matches`))
+	color := evaluate[string](t, b, system)
+	require.Equal(t, []string{color, color}, measure[[]string](t, b, paints), "the shapes still differ")
 }
 
-// TestDotsChange: a dot follows its attributes and its place in the document, and says so by events. A dot that a script
+// TestDotsChange: a dot follows its attributes and its place in the document, and says so by events. A dot that only
 // moves stays as it is.
 func TestDotsChange(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,9 @@ const (
 )
 
 // untilRows waits until the list shows rows.
-func untilRows(want ...string) browserStep { return until(fmt.Sprintf("%s == %q", rows, strings.Join(want, "; "))) }
+func untilRows(want ...string) browserStep {
+	return until(fmt.Sprintf("%s == %q", rows, strings.Join(want, "; ")))
+}
 
 // quickly makes the elements of a page ask the server as often as they can.
 const quickly = `connect({ url, namespace, interval: 5000 });`

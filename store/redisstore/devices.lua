@@ -52,8 +52,9 @@ local known, unreadable = false, nil
 local add, set, delete, set_metas, delete_metas, changes = {}, {}, {}, {}, {}, {}
 
 -- Nearly every item is a ping of a device that moves times alone: the user is present, and published as green if there
--- is a feed; and the device is known, and is the last one of the user to be heard. Many users leave on all devices. These
--- functions record such items. The rest is in devicesrule.lua and devicessave.lua, which follow.
+-- is a feed; and the device has a record that is not too old, and is the last one of the user to be heard. Many users
+-- leave on all devices. These functions record such items. The rest is in devicesrule.lua and devicessave.lua, which
+-- follow.
 local header = ARGV[3] .. ' 0'
 local body = #header + 1
 
@@ -71,7 +72,8 @@ local function move_up(text, line, time, at)
   end
   local count, past = #time, find(text, '\n', last, true) or #text + 1
   local newest = time_before(text, find(text, '\n', body + 1, true) or #text + 1, count)
-  if past ~= last + 2 * count + 2 or not newest or newest >= at then
+  local was = past == last + 2 * count + 2 and time_before(text, past, count)
+  if not was or not newest or newest >= at or was < newest - window then
     return nil
   end
   return header .. sub(text, first, past - count - 1) .. time .. sub(text, body, first - 1) .. sub(text, past)

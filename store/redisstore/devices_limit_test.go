@@ -89,3 +89,24 @@ func TestTrimAtTheLimit(t *testing.T) {
 	require.Contains(t, stats, "cmdstat_zremrangebyrank:calls=11,", "each of at most 100")
 	require.Zero(t, client.Exists(ctx, "presence:chat", recordsKey("presence:chat"), metasKey("presence:chat")).Val())
 }
+
+// TestRecordsThatAreTooOld: a ping of another device leaves them in the text, where they do not exist any longer: a
+// device that is heard again has a new record.
+func TestRecordsThatAreTooOld(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client, s := newClient(t, url), newStore(t, redisstore.Options{URL: url})
+	tab, late := onDevice("alice", "tab", base), base.Add(window)
+	tab.Meta = "{}"
+	record(t, s, tab, onDevice("alice", "phone", base))
+	record(t, s, onDevice("alice", "phone", late+1))
+	require.Contains(t, client.HGet(ctx, recordsKey("presence:chat"), "alice").Val(), "tab")
+	live, _ := devicesOf(t, s, "alice")
+	require.Equal(t, []string{"phone"}, live)
+	record(t, s, onDevice("alice", "tab", late+2))
+	devices, err := s.ReadDevices(ctx, "chat", "alice")
+	require.NoError(t, err)
+	require.Equal(t, "tab", devices.Records[0].ID)
+	require.Equal(t, late+2, devices.Records[0].Since)
+	require.Equal(t, []string{"", ""}, devices.Meta)
+}

@@ -244,8 +244,9 @@ class PresenceList extends PresenceElement {
   #row(user) {
     const label = this.label(user), attributes = { user, label, namespace: this.getAttribute('namespace') }
     if (this.hasAttribute('url')) attributes.url = this.getAttribute('url')
-    return make('li', { part: 'row' }, make('presence-dot', attributes),
-      make('span', { part: 'name', 'aria-hidden': 'true' }, label), make('span', { part: 'text', 'aria-hidden': 'true' }))
+    const [name, text] = ['name', 'text'].map(part => make('span', { part, 'aria-hidden': 'true' }))
+    name.textContent = label
+    return make('li', { part: 'row' }, make('presence-dot', attributes), name, text)
   }
 
   // #write updates what the rows say, in the language of the list.
