@@ -73,3 +73,20 @@ func TestScriptWithoutDevices(t *testing.T) {
 	require.Equal(t, "true,false", evaluate[string](t, b, "pings().map(ping => 'device' in ping.body).join()"))
 	require.Empty(t, evaluate[string](t, b, "refused.join()"))
 }
+
+// TestScriptWithoutFeeds: in a namespace without a changes feed, a page looks users up, and keeps its own user online by
+// the connection all the same.
+func TestScriptWithoutFeeds(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{now: aDayAgo()})
+	b := openBrowser(t, s.pages)
+	s.keepOnline(t, b, sentScript)
+	b.do(t, until(`client.watch("bob", show)`), shows("bob", "grey"))
+	require.JSONEq(t, `[{"add":["bob"],"remove":[]}]`, evaluate[string](t, b, "JSON.stringify(watches())"))
+	require.Len(t, s.called("GET /v1/namespaces/chat/lookup"), 1)
+	s.untilDevices(t, "alice", 1, 0)
+	require.Equal(t, 1, s.connects())
+	require.Equal(t, 0, evaluate[int](t, b, "pings().length"))
+	b.do(t, passIn(20*time.Second), passIn(20*time.Second))
+	require.Equal(t, 1, evaluate[int](t, b, "watches().length"), "not again for five minutes")
+}

@@ -65,7 +65,7 @@ func TestScriptOnlineInTabs(t *testing.T) {
 // TestScriptReload: a page that is loaded again within the grace leaves its user green.
 func TestScriptReload(t *testing.T) {
 	t.Parallel()
-	s := newScripted(t, scriptOptions{grace: 4 * time.Second})
+	s := newScripted(t, scriptOptions{grace: 8 * time.Second})
 	bob := openBrowser(t, s.pages)
 	s.load(t, bob, "", watchScript)
 	alice := bob.newTab(t)
@@ -147,20 +147,24 @@ func TestScriptIdle(t *testing.T) {
 	require.Equal(t, 0, evaluate[int](t, b, "requests.length"), "all of it over one connection")
 }
 
-// TestScriptHidden: a hidden page with a connection sends that it is idle, and nothing else: its user stays online by
-// the pings of the server, which browsers answer.
+// TestScriptHidden: a hidden page with a connection sends that it is idle, on each connection, and nothing else: its
+// user stays online by the pings of the server, which browsers answer.
 func TestScriptHidden(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	b := openBrowser(t, s.pages)
-	s.keepOnline(t, b, sentScript)
+	s.keepOnline(t, b, sentScript+"window.options = { grace: 60_000 };")
 	s.untilIdle(t, false)
+	require.JSONEq(t, `{"kind":"web","grace_ms":60000}`,
+		evaluate[string](t, b, "JSON.stringify({ kind: sent[0].hello.device.kind, grace_ms: sent[0].hello.grace_ms })"))
 	b.do(t, until("(sent.length = 0, true)"), show("hidden"))
 	s.untilIdle(t, true)
 	b.do(t, passIn(20*time.Second))
 	require.JSONEq(t, `[{"activity":{"idle":true}}]`, evaluate[string](t, b, "JSON.stringify(sent)"))
 	require.Equal(t, 0, evaluate[int](t, b, "requests.length"))
 	require.Equal(t, 1, s.connects())
+	s.cut()
+	b.do(t, until("sent.filter(({ activity }) => activity?.idle).length == 2"))
 }
 
 // TestScriptPings: without WebSockets a page pings, first at a random moment, then when the server says.

@@ -173,7 +173,7 @@ class Connection {
   // #refused handles a problem with a frame, which had no effect.
   #refused(status, least = 1000) {
     if (status === 429 || status >= 500) return this.#sendAfter(this.#backoff.next(least))
-    this.#client.onunsupported(true)
     this.#sendAfter(retryInterval)
+    this.#client.onunsupported(true)
   }
 }
