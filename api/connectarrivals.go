@@ -18,10 +18,10 @@ const (
 	// slotsPerCPU is how many clients begin at the same time for each processor: enough for networks and stores that
 	// take some hundred milliseconds to respond.
 	slotsPerCPU = 512
-	// hellosPerCPU is how many of their frames hello are handled at the same time for each processor. The more there are,
-	// the longer each one, and the store's responses, wait for a processor.
+	// hellosPerCPU is how many of their frames hello are handled at the same time for each processor. The more there
+	// are, the longer each one, and the store's responses, wait for a processor.
 	hellosPerCPU = 64
-	// promptHello is how long a client has a slot without sending the frame hello. Later it has to wait for another one.
+	// promptHello is how long a client has a slot without sending the frame hello. Later it has to wait for another.
 	promptHello = time.Second
 	// maxArrivalWait is how long a client can be expected to wait: less than the 10 seconds after which some clients
 	// give up.

@@ -86,9 +86,9 @@ type sharing struct {
 	callers     []*auth.Caller
 }
 
-// checkSessions checks the callers of sessions again. It authenticates the same credentials once, and on all processors:
-// verifying the tokens of all clients takes seconds. API keys come first: many connections can have the same, and they
-// are what operators remove in an emergency.
+// checkSessions checks the callers of sessions again. It authenticates the same credentials once, and on all
+// processors: verifying the tokens of all clients takes seconds. API keys come first: many connections can have the
+// same, and they are what operators remove in an emergency.
 func checkSessions(sessions []*session, authenticate func(credentials []string) (*auth.Caller, error)) {
 	work := make(chan *sharing)
 	var workers sync.WaitGroup

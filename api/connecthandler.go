@@ -62,9 +62,9 @@ func (n *session) Fault(f stream.Fault) {
 
 // Reserve takes memory for a message from that of request bodies; see [stream.SocketHandler].
 func (n *session) Reserve(bytes int) bool {
-	if n.memory.memory == nil {
+	if n.memory == nil {
 		key, limited := n.payer()
-		n.memory = bodyHold{memory: n.bodies, key: key, shared: limited}
+		n.memory = &bodyHold{memory: n.bodies, key: key, shared: limited}
 	}
 	if err := n.memory.grow(bytes); err != nil {
 		n.close(err)
@@ -75,9 +75,9 @@ func (n *session) Reserve(bytes int) bool {
 
 // Release gives the memory back; see [stream.SocketHandler].
 func (n *session) Release() {
-	if n.memory.memory != nil {
+	if n.memory != nil {
 		n.memory.release()
-		n.memory = bodyHold{}
+		n.memory = nil
 	}
 }
 

@@ -35,8 +35,9 @@ type session struct {
 
 	asked      atomic.Bool // to connect to another server
 	heard      atomic.Bool // since the last ping
-	unanswered int         // pings; used by the timer alone
-	memory     bodyHold    // of the message that is read; used by the reader alone
+	unanswered int8        // pings; used by the timer alone
+	said       ending      // what the session or the client has said about its end; guarded by mu
+	memory     *bodyHold   // of the message that is read; nil for none; used by the reader alone
 
 	mu          sync.Mutex
 	timer       *time.Timer
@@ -48,11 +49,10 @@ type session struct {
 	user        string   // empty for a client that only watches
 	device      *connections.Connection
 	following   *following // nil until the client watches
-	said        ending     // what the session or the client has said about its end
 }
 
 // ending is what was said about the end of a session.
-type ending int
+type ending int8
 
 // The endings, in order: a later one replaces an earlier one.
 const (

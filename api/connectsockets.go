@@ -23,14 +23,14 @@ type sockets struct {
 	none     chan struct{}     // closed when open is 0, if somebody waits for that
 }
 
-// ticket is the place of one WebSocket among the limits. One goroutine uses it at a time.
+// ticket is the place of one WebSocket among the limits. One goroutine uses it at a time. It is small: there is one for
+// each connection.
 type ticket struct {
 	sockets *sockets
-	address limit.Key
+	address netip.Addr
 	limited bool // whether the address is counted
 	waiting bool
-	caller  limit.Key
-	counted bool // whether the caller is
+	caller  *limit.Key // nil if it is not counted
 }
 
 // admit returns a place for another WebSocket, or an error if the server or the address has as many as allowed.
@@ -48,7 +48,7 @@ func (s *sockets) admit(limits WebSocketLimits, address netip.Addr, limited bool
 	if limited {
 		count(&s.waiting, key, 1)
 	}
-	return &ticket{sockets: s, address: key, limited: limited, waiting: limited}, nil
+	return &ticket{sockets: s, address: address, limited: limited, waiting: limited}, nil
 }
 
 // greet counts the WebSocket to its caller, and no longer to those that have not said hello.
@@ -68,7 +68,7 @@ func (t *ticket) greet(limits WebSocketLimits, caller *auth.Caller) error {
 		return tooManySockets(what, most, "at the same time")
 	}
 	count(&t.sockets.callers, key, 1)
-	t.caller, t.counted = key, true
+	t.caller = &key
 	return nil
 }
 
@@ -84,8 +84,8 @@ func (t *ticket) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.endWaiting()
-	if t.counted {
-		count(&s.callers, t.caller, -1)
+	if t.caller != nil {
+		count(&s.callers, *t.caller, -1)
 	}
 	if s.open--; s.open == 0 && s.none != nil {
 		close(s.none)
@@ -96,7 +96,7 @@ func (t *ticket) close() {
 // endWaiting ends the time before hello. The caller holds the mutex.
 func (t *ticket) endWaiting() {
 	if t.waiting {
-		count(&t.sockets.waiting, t.address, -1)
+		count(&t.sockets.waiting, limit.ByAddress(t.address), -1)
 		t.waiting = false
 	}
 }

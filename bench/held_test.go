@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -36,6 +38,20 @@ func TestAudienceHolds(t *testing.T) {
 	require.Eventually(t, func() bool { return a.sum().Open == 0 }, 30*time.Second, 10*time.Millisecond)
 	_, err = f.heartbeats(h)(t.Context(), 10*time.Millisecond)
 	require.Error(t, err, "connections were lost")
+}
+
+// TestHeartbeatsThatRenewRecords checks that they count as the others do.
+func TestHeartbeatsThatRenewRecords(t *testing.T) {
+	metrics := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for kind, n := range map[string]int{"ping": 30, "device": 10, "lookup": 5} {
+			fmt.Fprintf(w, "lastseen_batch_members_sum{kind=%q} %d\n", kind, n)
+		}
+	}))
+	defer metrics.Close()
+	h := &holding{group: group{{admin: metrics.URL}, {admin: metrics.URL}}, audience: &audience{protocol: lastseenProtocol}}
+	all, renewed, err := h.beats(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []float64{80, 20}, []float64{all, renewed})
 }
 
 func TestHowConnectionsEnd(t *testing.T) {

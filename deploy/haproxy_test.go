@@ -3,13 +3,11 @@ package deploy_test
 import (
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -18,36 +16,12 @@ import (
 // the API. The two other servers of the file are left out.
 func startHAProxy(t *testing.T, s server) (api string) {
 	t.Helper()
-	haproxy := tool(t, "haproxy", "haproxy")
-	address, path, _ := strings.Cut(strings.TrimPrefix(s.api, "http://"), "/")
-	listen := freeAddress(t)
-	text := string(read(t, "haproxy.cfg"))
-	for old, changed := range map[string]string{
-		"bind :8080\n": "bind " + listen + "\n", "127.0.0.1:8081": address,
+	haproxy, listen := tool(t, "haproxy", "haproxy"), freeAddress(t)
+	return startProxy(t, s, "haproxy.cfg", listen, map[string]string{
+		"bind :8080\n": "bind " + listen + "\n", "127.0.0.1:8081": addressOf(s),
 		"    server lastseen2 127.0.0.1:8082 check\n": "", "    server lastseen3 127.0.0.1:8083 check\n": "",
 		"log stdout format raw local0 notice": "log stdout format raw local0 emerg",
-	} {
-		require.Contains(t, text, old)
-		text = strings.ReplaceAll(text, old, changed)
-	}
-	file := filepath.Join(t.TempDir(), "haproxy.cfg")
-	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	command := exec.Command(haproxy, "-db", "-q", "-f", file)
-	command.Stderr = os.Stderr
-	require.NoError(t, command.Start())
-	t.Cleanup(func() {
-		_ = command.Process.Kill()
-		_ = command.Wait() // reports the kill
-	})
-	url := "http://" + listen
-	require.Eventually(t, func() bool {
-		response, err := http.Get(url + "/readyz")
-		if err != nil {
-			return false
-		}
-		return response.Body.Close() == nil && response.StatusCode == http.StatusOK
-	}, patience, 20*time.Millisecond)
-	return url + "/" + path
+	}, func(file string) *exec.Cmd { return exec.Command(haproxy, "-db", "-q", "-f", file) })
 }
 
 // freeAddress returns an address of this machine that nothing listens on.

@@ -3,15 +3,11 @@ package deploy_test
 import (
 	"bufio"
 	"context"
-	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -20,36 +16,14 @@ import (
 // API. Its files are in a folder of the test, and the server has an address instead of a name in Docker's DNS.
 func startNginx(t *testing.T, s server) (api string) {
 	t.Helper()
-	nginx := tool(t, "nginx", "nginx")
-	address, path, _ := strings.Cut(strings.TrimPrefix(s.api, "http://"), "/")
-	listen := freeAddress(t)
-	dir := t.TempDir()
-	text := string(read(t, "nginx.conf"))
-	for old, changed := range map[string]string{
-		" /tmp/": " " + dir + "/", "listen 8080;": "listen " + listen + ";",
+	nginx, listen := tool(t, "nginx", "nginx"), freeAddress(t)
+	return startProxy(t, s, "nginx.conf", listen, map[string]string{
+		" /tmp/": " " + t.TempDir() + "/", "listen 8080;": "listen " + listen + ";",
 		"access_log /dev/stdout plain;": "access_log off;", "error_log stderr warn;": "error_log stderr crit;",
-		"set $servers lastseen:8080;": "set $servers " + address + ";",
-	} {
-		require.Contains(t, text, old)
-		text = strings.ReplaceAll(text, old, changed)
-	}
-	file := filepath.Join(dir, "nginx.conf")
-	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	command := exec.Command(nginx, "-c", file, "-g", "daemon off;", "-e", "stderr")
-	command.Stderr = os.Stderr
-	require.NoError(t, command.Start())
-	t.Cleanup(func() {
-		_ = command.Process.Signal(syscall.SIGTERM) // its workers end with it
-		_ = command.Wait()
+		"set $servers lastseen:8080;": "set $servers " + addressOf(s) + ";",
+	}, func(file string) *exec.Cmd {
+		return exec.Command(nginx, "-c", file, "-g", "daemon off;", "-e", "stderr")
 	})
-	require.Eventually(t, func() bool {
-		connection, err := net.Dial("tcp", listen)
-		if err == nil {
-			err = connection.Close()
-		}
-		return err == nil
-	}, patience, 20*time.Millisecond)
-	return "http://" + listen + "/" + path
 }
 
 // TestNginxPassesChanges follows changes through a real nginx: each event arrives before the next one happens.

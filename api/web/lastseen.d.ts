@@ -77,6 +77,8 @@ export interface SocketOptions extends Pick<Options, 'url' | 'namespace' | 'toke
 /** A WebSocket that connects again by itself, for programs that need other frames than `connect` uses. */
 export class Socket {
   constructor(options: SocketOptions)
+  /** Whether a connection was ever open. If not, a WebSocket may not be possible here. */
+  readonly opened: boolean
   /** Sends a frame if the connection is open, and returns whether it is. */
   send(frame: Record<string, unknown>): boolean
   close(): void

@@ -25,11 +25,11 @@ func TestDashboardFollowsAUser(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--green", "4s", "--yellow", "8s", "--ping-interval", "2s")
 	b := openDashboard(t, s.url, "")
-	b.do(t, until(`document.getElementById("connection").innerText === "Live"`), showsCounts("0", "0", "0"),
-		until(`document.getElementById("people-note").innerText.startsWith("No user was seen here yet.")`),
+	b.do(t, says("#connection", "Live"), showsCounts("0", "0", "0"),
+		says("#people-note", "No user was seen here yet."),
 		until(recordStatuses), typeInto("#user", "alice"), clickOn(`#find [value="ping"]`),
 		lists("alice", "green", "online now"),
-		until(`document.getElementById("notice").innerText === "alice: ping recorded, now green."`),
+		says("#notice", "alice: ping recorded, now green."),
 		until(`statuses.join().endsWith("green,yellow,grey")`), lists("alice", "grey", ""), showsCounts("0", "0", "1"))
 	require.Regexp(t, "^(unknown,)?green,yellow,grey$", evaluate[string](t, b, "statuses.join()"))
 	const changes = `[...document.querySelectorAll("#changes li > span")].map(e => e.innerText).join()`
@@ -81,9 +81,9 @@ func TestDashboardSearch(t *testing.T) {
 	b.do(t, typeInto("#user", "nobody"), chromedp.KeyEvent("\r"), lists("nobody", "grey", "never seen"),
 		until(`document.querySelector("#users .details").innerText.includes("No devices.")`))
 	b.do(t, typeInto("#user", ".."), chromedp.KeyEvent("\r"),
-		until(`document.getElementById("notice").innerText.includes(". and .. are not valid")`))
+		says("#notice", ". and .. are not valid"))
 	b.do(t, typeInto("#namespace", "other"), chromedp.KeyEvent("\r"),
-		until(`document.getElementById("title").innerText === "other"`), showsCounts("0", "0", "0"))
+		says("#title", "other"), showsCounts("0", "0", "0"))
 	require.Empty(t, b.seen())
 }
 
@@ -106,7 +106,7 @@ func TestDashboardPages(t *testing.T) {
 		shows("user-50", "user-59"))
 	require.True(t, evaluate[bool](t, b, `document.getElementById("next").disabled`))
 	s.post(t, alice+"/ping", "")
-	b.do(t, until(`document.getElementById("changes").innerText.includes("alice turned green")`),
+	b.do(t, says("#changes", "alice turned green"),
 		showsCounts("1", "0", "60"))
 	require.Equal(t, "user-50", evaluate[string](t, b, users+"[0]"))
 	b.do(t, clickOn("#first"), shows("alice", "user-23"))
@@ -129,11 +129,12 @@ func TestDashboardWithHostileNames(t *testing.T) {
 		b.do(t, until(fmt.Sprintf(
 			`[...document.querySelectorAll("#changes li > span")].some(e => e.innerText === %q + " turned green")`, name)))
 	}
-	b.do(t, clickIn(names[2], ".row button"), until(rowOf(names[2])+`.querySelector(".details").innerText.includes("No devices.")`))
+	b.do(t, clickIn(names[2], ".row button"), says("#users", "No devices."))
 	requireFits(t, b, "with hostile names")
 	b.do(t, typeInto("#user", names[2]), clickOn(`#find [value="find"]`),
 		until(`document.querySelectorAll("#users > li").length === 1`))
-	for _, command := range evaluate[[]string](t, b, `[...document.querySelectorAll("#commands code")].map(e => e.innerText)`) {
+	const commands = `[...document.querySelectorAll("#commands code")].map(e => e.innerText)`
+	for _, command := range evaluate[[]string](t, b, commands) {
 		quoted := strings.Split(command, "'")
 		require.Empty(t, quoted[len(quoted)-1], "the URL is quoted: %s", command)
 		require.NotContains(t, quoted[len(quoted)-2], " ", command)
@@ -153,7 +154,7 @@ func TestDashboardBelowAPath(t *testing.T) {
 	t.Cleanup(proxy.CloseClientConnections) // WebSockets are hijacked: closing waits for other connections only
 	b := openBrowser(t, proxy.URL)
 	b.do(t, chromedp.Navigate(proxy.URL+"/presence/"), lists("alice", "green", "online now"),
-		until(`document.getElementById("connection").innerText === "Live"`))
+		says("#connection", "Live"))
 	require.Equal(t, "curl -sS '"+proxy.URL+"/presence/v1/namespaces/chat/counts'", evaluate[string](t, b,
 		`[...document.querySelectorAll("#commands code")].map(e => e.innerText).find(text => text.includes("counts"))`))
 	require.Empty(t, b.seen())

@@ -50,8 +50,8 @@ func TestDashboardSignIn(t *testing.T) {
 	b.do(t, until(`document.activeElement.id === "key"`))
 	require.Contains(t, textOf(t, b, "#signin"), "This server requires an API key or a JWT.")
 	require.Contains(t, textOf(t, b, "#signin"), "The key stays in the session storage of this tab")
-	b.do(t, signIn("ls_wrong"), until(`document.getElementById("signin-error").innerText === "The server does not accept this key or token."`),
-		signIn(fullKey), until(`document.getElementById("connection").innerText === "Live"`),
+	b.do(t, signIn("ls_wrong"), says("#signin-error", "The server does not accept this key or token."),
+		signIn(fullKey), says("#connection", "Live"),
 		typeInto("#user", "alice"), clickOn(`#find [value="ping"]`), lists("alice", "green", "online now"),
 		showsCounts("1", "0", "0"))
 
@@ -77,11 +77,11 @@ func TestDashboardExplainsPermissions(t *testing.T) {
 	s, secret := startWithKeys(t)
 	b := openDashboard(t, s.url, "#namespace=chat")
 	b.do(t, signIn(writeKey),
-		until(`document.getElementById("namespaces-note").innerText === "This key cannot list namespaces. Open one by name."`),
-		until(`document.getElementById("people-note").innerText.startsWith("You cannot list users here.")`),
+		says("#namespaces-note", "This key cannot list namespaces. Open one by name."),
+		says("#people-note", "You cannot list users here."),
 		showsCounts("unknown", "unknown", "unknown"),
 		typeInto("#user", "alice"), clickOn(`#find [value="ping"]`),
-		until(`document.getElementById("notice").innerText === "alice: ping recorded."`), clickOn("#signout"))
+		says("#notice", "alice: ping recorded."), clickOn("#signout"))
 
 	bob := token(t, jwt.SigningMethodHS256, secret, map[string]any{"alg": "HS256"}, claims(map[string]any{
 		"sub": "bob", "namespaces": "chat",
@@ -90,7 +90,7 @@ func TestDashboardExplainsPermissions(t *testing.T) {
 		clickIn("alice", ".row button"),
 		until(`document.querySelector(".details").innerText.includes("You cannot see the devices of this user.")`),
 		clickIn("alice", ".actions button"),
-		until(`document.getElementById("notice").innerText === "Not allowed. A token speaks for its own user only."`),
+		says("#notice", "Not allowed. A token speaks for its own user only."),
 		typeInto("#user", "bob"), clickOn(`#find [value="ping"]`), lists("bob", "green", "online now"))
 	require.Empty(t, b.mistakes())
 }
@@ -103,8 +103,8 @@ func TestDashboardAsksAgain(t *testing.T) {
 	b := openDashboard(t, s.url, "#namespace=chat")
 	b.do(t, until(`document.activeElement.id === "key"`),
 		until(fmt.Sprintf(`(sessionStorage.setItem("lastseen.key", %q), true)`, expired)), chromedp.Reload(),
-		until(`document.getElementById("signin-reason").innerText.startsWith("The server refused the key or token")`),
-		signIn(fullKey), until(`document.getElementById("connection").innerText === "Live"`))
+		says("#signin-reason", "The server refused the key or token"),
+		signIn(fullKey), says("#connection", "Live"))
 	require.Empty(t, b.mistakes())
 }
 
@@ -115,7 +115,7 @@ func TestDashboardForAnyone(t *testing.T) {
 	s := start(t, "--config", writeConfig(t, fmt.Sprintf(
 		"anonymous-read: [chat]\nkeys: {full: {hash: %q, scopes: [ping, read], namespaces: ['*']}}\n", hashOf(fullKey))))
 	b := openDashboard(t, s.url, "#namespace=chat")
-	b.do(t, showsCounts("0", "0", "0"), until(`document.getElementById("connection").innerText === "Live"`))
+	b.do(t, showsCounts("0", "0", "0"), says("#connection", "Live"))
 	require.Empty(t, b.seen())
 	b.do(t, typeInto("#user", "alice"), clickOn(`#find [value="ping"]`), until(`document.activeElement.id === "key"`),
 		signIn(fullKey), until(`document.getElementById("signin").hidden`),

@@ -22,15 +22,15 @@ func TestDashboardAfterARestart(t *testing.T) {
 	b := openDashboard(t, s.url, "")
 	b.do(t, lists("alice", "green", "online now"), showsCounts("1", "0", "0"))
 	require.Zero(t, s.terminate(t))
-	b.do(t, until(`document.getElementById("connection").innerText === "Polling"`),
-		until(`document.getElementById("banner").innerText.startsWith("The server does not respond.")`),
+	b.do(t, says("#connection", "Polling"),
+		says("#banner", "The server does not respond."),
 		showsCounts("unknown", "unknown", "unknown"))
 	require.NotContains(t, textOf(t, b, "#users"), "grey")
 
 	s = start(t, "--store", data, "--listen", strings.TrimPrefix(s.url, "http://"))
 	s.post(t, "/v1/namespaces/chat/users/bob/ping", "")
 	b.do(t, lists("bob", "green", "online now"), lists("alice", "green", "online now"), showsCounts("2", "0", "0"),
-		until(`document.getElementById("connection").innerText === "Live"`),
+		says("#connection", "Live"),
 		until(`document.getElementById("banner").hidden`))
 	require.Empty(t, b.mistakes())
 }
@@ -47,7 +47,7 @@ func TestDashboardWithoutStore(t *testing.T) {
 		showsCounts("1", "0", "0"), until(recordStatuses))
 	redis.Stop(t)
 	b.do(t, until("(passed += 20_000, true)"),
-		until(`document.getElementById("banner").innerText.includes("unknown is not offline")`),
+		says("#banner", "unknown is not offline"),
 		showsCounts("unknown", "unknown", "unknown"), until("(passed += 40_000, true)"),
 		lists("alice", "unknown", "status unknown"))
 	redis.Start(t)
@@ -66,10 +66,10 @@ func TestDashboardWithoutWebSocket(t *testing.T) {
 	s.pinged(t, "alice")
 	b := openDashboard(t, s.server.URL, "")
 	b.do(t, lists("alice", "green", "online now"), showsCounts("1", "0", "0"),
-		until(`document.getElementById("connection").innerText === "Polling"`))
+		says("#connection", "Polling"))
 	s.pinged(t, "bob")
 	b.do(t, lists("bob", "green", "online now"), showsCounts("2", "0", "0"),
-		until(`document.getElementById("feed-note").innerText.includes("WebSocket")`))
+		says("#feed-note", "WebSocket"))
 	s.leaves(t, "bob")
 	b.do(t, lists("bob", "grey", "left "), showsCounts("1", "0", "1"))
 	require.Empty(t, b.mistakes())

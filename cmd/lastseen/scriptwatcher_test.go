@@ -132,11 +132,12 @@ func TestScriptPolls(t *testing.T) {
 	require.Equal(t, []string{"GET /v1/namespaces/chat/lookup?user=alice&user=bob "}, s.lookups())
 	statuses := make(chan int, 10)
 	s.setAnswer(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, "/lookup") {
+			return false
+		}
 		recorder := &statusWriter{ResponseWriter: w}
 		s.connected.serve(recorder, r)
-		if r.Method == http.MethodGet {
-			statuses <- recorder.status
-		}
+		statuses <- recorder.status
 		return true
 	})
 	b.do(t, s.pass(37*time.Second))

@@ -60,6 +60,11 @@ func textOf(t *testing.T, b *browser, selector string) string {
 	return evaluate[string](t, b, fmt.Sprintf("document.querySelector(%q).innerText", selector))
 }
 
+// says waits until an element of the dashboard shows a text.
+func says(selector, text string) browserStep {
+	return until(fmt.Sprintf("document.querySelector(%q)?.innerText.includes(%q)", selector, text))
+}
+
 // clickOn clicks on an element.
 func clickOn(selector string) browserStep { return chromedp.Click(chromedp.CSS(selector)) }
 

@@ -38,7 +38,8 @@ func newSite(presence string, room *room) http.Handler {
 func (s *site) policy() string {
 	socket := strings.Replace(s.presence, "http", "ws", 1)
 	return fmt.Sprintf("default-src 'none'; script-src 'self' %[1]s; style-src 'self'; img-src data:; "+
-		"connect-src 'self' %[1]s %[2]s; base-uri 'none'; form-action 'none'; frame-ancestors 'none'", s.presence, socket)
+		"connect-src 'self' %[1]s %[2]s; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+		s.presence, socket)
 }
 
 func (s *site) page(w http.ResponseWriter, _ *http.Request) {

@@ -78,7 +78,8 @@ func testFeedInHalfASlot(t *testing.T, c *redistest.Cluster, f *feed) {
 	f.ping(f.w, users...)
 	r := newReader(t, f.s, users...)
 	key := f.keys[3]
-	some := append(f.client.ZRange(context.Background(), key, 0, -1).Val(), users[:3]...) // calls that fail take a while
+	members := f.client.ZRange(context.Background(), key, 0, -1).Val()
+	some := slices.Concat(members, users[:3]) // calls that fail take a while
 	round := lastseen.Instant(0)
 	moveInHalves(t, c, key, []string{key, feedKey(key), streamKey(key)}, func(step string) {
 		if step == "ended" {

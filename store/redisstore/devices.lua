@@ -52,8 +52,9 @@ local known, unreadable = false, nil
 local add, set, delete, set_metas, delete_metas, changes = {}, {}, {}, {}, {}, {}
 
 -- Nearly every item is a ping of a device that moves times alone: the user is present, and published as green if there
--- is a feed; and the device is known, and is the last one of the user to be heard. Many users leave on all devices. These
--- functions record such items. The rest is in devicesrule.lua and devicessave.lua, which follow.
+-- is a feed; and the device has a record that is not too old, and is the last one of the user to be heard. Many users
+-- leave on all devices. These functions record such items. The rest is in devicesrule.lua and devicessave.lua, which
+-- follow.
 local header = ARGV[3] .. ' 0'
 local body = #header + 1
 
@@ -71,7 +72,8 @@ local function move_up(text, line, time, at)
   end
   local count, past = #time, find(text, '\n', last, true) or #text + 1
   local newest = time_before(text, find(text, '\n', body + 1, true) or #text + 1, count)
-  if past ~= last + 2 * count + 2 or not newest or newest >= at then
+  local was = past == last + 2 * count + 2 and time_before(text, past, count)
+  if not was or not newest or newest >= at or was < newest - window then
     return nil
   end
   return header .. sub(text, first, past - count - 1) .. time .. sub(text, body, first - 1) .. sub(text, past)
@@ -110,39 +112,43 @@ local lowest = math.max(1, feed and feed.watermark - feed.green or 0)
 local recorded = 0
 
 -- Notes what is to be written about a user.
-local function note(user, score, text)
+local function note(user, place, score, text)
   recorded = recorded + 2
   add[recorded - 1], add[recorded] = score, user
   set[recorded - 1], set[recorded] = user, text
-  scores[places[user]] = score
+  scores[place] = score
   return true
 end
 
 -- Records a ping that moves times alone, and reports whether it is one.
-local function refresh(i, user)
-  local place = places[user]
+local function refresh(i, user, place)
   local text, score = texts[place], tonumber(scores[place] or 0)
   if not text or score <= lowest or #text > max_text then
     return false
   end
   local time, said = ARGV[i], ARGV[i + 2]
-  local at, count = tonumber(time), #time
-  if #text == #said + 2 * count + 1 and sub(text, 1, #said) == said then -- the user's only record
-    local was = time_before(text, #text + 1, count)
-    text = was and was < at and sub(text, 1, -count - 1) .. time
+  local at, count, size = tonumber(time), #time, #said
+  if score >= at then
+    return false
+  end
+  if #text == size + 2 * count + 1 and string.byte(text, -count - 1) == 32 and sub(text, 1, size) == said then
+    text = said .. sub(text, size + 1, size + count + 1) .. time -- the only record of the user
   else
     text = move(text, said, time, at)
   end
   known = true
-  return text and score < at and note(user, time, text)
+  return text and note(user, place, time, text)
 end
 
--- Records a leave on all devices that is newer than anything about the user, and reports whether it is.
-local function leave(i, user)
-  local place, time = places[user], ARGV[i]
-  local text, score, at = texts[place], tonumber(scores[place] or 0), time + 0
-  local size = math.abs(score)
-  if text and size < 1 or size >= at and score ~= at then
+-- Records a leave on all devices that is newer than anything else about the user, and reports whether it is one.
+local function leave(i, user, place)
+  local text, score = texts[place], tonumber(scores[place] or 0)
+  local time, size = ARGV[i], math.abs(score)
+  local at = tonumber(time)
+  if score == -at and text and match(text, '^%d+ (%d+)') == time then -- the call is repeated
+    known = true
+    return true
+  elseif text and size < 1 or size >= at and score ~= at then
     return false
   end
   text = leave_all(text, time, at)
@@ -154,6 +160,6 @@ local function leave(i, user)
     changes[#changes + 1] = {user, was, left, time}
   end
   known = known or scores[place]
-  return note(user, '-' .. time, text)
+  return note(user, place, '-' .. time, text)
 end
 

@@ -57,11 +57,13 @@ func TestLeavesAtTheLimit(t *testing.T) {
 	records := recordsKey("presence:chat")
 	_, lines, _ := strings.Cut(client.HGet(ctx, records, users[0]).Val(), "\n")
 
-	states, err := s.Leave(ctx, "chat", sightingsAt(base+100, users...))
-	require.NoError(t, err)
-	for i, text := range client.HMGet(ctx, records, users...).Val() {
-		require.Equal(t, "600000 1700000000100\n"+lines, text)
-		require.Equal(t, lastseen.State{At: base + 100, Left: true}, states[i])
+	for range 2 { // the second one changes nothing
+		states, err := s.Leave(ctx, "chat", sightingsAt(base+100, users...))
+		require.NoError(t, err)
+		for i, text := range client.HMGet(ctx, records, users...).Val() {
+			require.Equal(t, "600000 1700000000100\n"+lines, text)
+			require.Equal(t, lastseen.State{At: base + 100, Left: true}, states[i])
+		}
 	}
 	live, gone := devicesOf(t, s, users[9999])
 	require.Empty(t, live)
@@ -86,4 +88,25 @@ func TestTrimAtTheLimit(t *testing.T) {
 	stats := client.Info(ctx, "commandstats").Val()
 	require.Contains(t, stats, "cmdstat_zremrangebyrank:calls=11,", "each of at most 100")
 	require.Zero(t, client.Exists(ctx, "presence:chat", recordsKey("presence:chat"), metasKey("presence:chat")).Val())
+}
+
+// TestRecordsThatAreTooOld: a ping of another device leaves them in the text, where they do not exist any longer: a
+// device that is heard again has a new record.
+func TestRecordsThatAreTooOld(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client, s := newClient(t, url), newStore(t, redisstore.Options{URL: url})
+	tab, late := onDevice("alice", "tab", base), base.Add(window)
+	tab.Meta = "{}"
+	record(t, s, tab, onDevice("alice", "phone", base))
+	record(t, s, onDevice("alice", "phone", late+1))
+	require.Contains(t, client.HGet(ctx, recordsKey("presence:chat"), "alice").Val(), "tab")
+	live, _ := devicesOf(t, s, "alice")
+	require.Equal(t, []string{"phone"}, live)
+	record(t, s, onDevice("alice", "tab", late+2))
+	devices, err := s.ReadDevices(ctx, "chat", "alice")
+	require.NoError(t, err)
+	require.Equal(t, "tab", devices.Records[0].ID)
+	require.Equal(t, late+2, devices.Records[0].Since)
+	require.Equal(t, []string{"", ""}, devices.Meta)
 }

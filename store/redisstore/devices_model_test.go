@@ -33,8 +33,8 @@ func TestDevicesFollowTheRule(t *testing.T) {
 				return []string{"B", "a", "é", "z z"}[n%4] + fmt.Sprint(n/4)
 			})
 			t.Repeat(map[string]func(*rapid.T){
-				"devices": m.devices, "again": m.again, "leave": m.leave, "ping": m.ping, "forget": m.forget,
-				"": m.compare,
+				"devices": m.devices, "again": m.again, "back": m.back, "leave": m.leave, "ping": m.ping,
+				"forget": m.forget, "": m.compare,
 			})
 		})
 		require.NoError(t, s.DeleteNamespace(context.Background(), "chat"))
@@ -104,6 +104,14 @@ func (m *deviceModel) again(t *rapid.T) {
 	m.now = max(m.now, at)
 	kind := rapid.SampledFrom([]lastseen.DeviceKind{r.Kind, ""}).Draw(t, "kind")
 	m.writeIn(u.Window, sighting{User: user, ID: r.ID, Kind: kind, Idle: r.IdleSince, At: at})
+}
+
+// back pings a device, known or not, later than anything before.
+func (m *deviceModel) back(t *rapid.T) {
+	user := anyUser.Draw(t, "user")
+	m.now += lastseen.Instant(rapid.IntRange(1, 30).Draw(t, "pass"))
+	window := max(m.user(user).Window, 40*time.Millisecond)
+	m.writeIn(window, sighting{User: user, ID: m.id.Draw(t, "id"), Kind: lastseen.Web, At: m.now})
 }
 
 func (m *deviceModel) write(batch ...sighting) {

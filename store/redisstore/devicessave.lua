@@ -4,7 +4,7 @@ local others = {}
 for i = 5, past_items - 1, 3 do
   local user = ARGV[i + 1]
   local simple = not (replaced or repeated[user] or metas[i])
-  if not simple or not (ARGV[i + 2] == '' and leave or refresh)(i, user) then
+  if not simple or not (ARGV[i + 2] == '' and leave or refresh)(i, user, places[user]) then
     others[#others + 1] = i
   end
 end

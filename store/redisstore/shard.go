@@ -83,7 +83,7 @@ type chunk struct {
 const (
 	maxChunk     = 512
 	maxFeedChunk = 256 // with a feed: each member may be appended
-	// maxDeviceChunk is for records: with 32 of a user, Redis takes 60 µs to change more than the time of one.
+	// maxDeviceChunk is for records: if a user has 32, Redis takes 60 µs to change more than a time.
 	maxDeviceChunk = 128
 )
 

@@ -63,8 +63,9 @@ func (s *Store) trimLimits(ctx context.Context, ns *candidate, q store.TrimQuery
 	return limits, held, nil
 }
 
-// maxDeviceTrim bounds the users that are deleted in one round trip if they may have devices. It is Redis' time that it
-// bounds: Redis also does all of a round trip before it serves other clients.
+// maxDeviceTrim bounds the users that are deleted in one round trip if they may have devices, and so the time that
+// Redis is busy: it runs the commands that it reads together before it serves other clients. 100 users of 32 devices
+// with meta take 4 ms.
 const maxDeviceTrim = 100
 
 // parts divides the limits of shards into parts whose sum is at most a size.

@@ -68,10 +68,11 @@ export class Chart {
     const parts = layers.map(layer => {
       const values = known.map(({ counts }) => counts[layer])
       const last = this.#samples.at(-1).counts
-      return `${layer} between ${Math.min(...values)} and ${Math.max(...values)}, now ${last ? last[layer] : 'unknown'}`
+      const now = last ? last[layer] : 'unknown'
+      return `${layer} between ${Math.min(...values)} and ${Math.max(...values)}, now ${now}`
     })
-    const minutes = Math.min(longest, performance.now() - this.#began)
-    return `Users by status over the last ${span(Math.max(1000, Math.round(minutes / 1000) * 1000))}: ${parts.join('; ')}.`
+    const seconds = Math.max(1, Math.round(Math.min(longest, performance.now() - this.#began) / 1000))
+    return `Users by status over the last ${span(1000 * seconds)}: ${parts.join('; ')}.`
   }
 }
 

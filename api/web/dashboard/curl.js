@@ -32,7 +32,8 @@ function show(title, text) {
 
 function row(title) {
   const code = make('code')
-  const button = make('button', { type: 'button', 'aria-label': `Copy: ${title}`, onclick: () => copy(code, button) }, 'Copy')
+  const onclick = () => copy(code, button)
+  const button = make('button', { type: 'button', 'aria-label': `Copy: ${title}`, onclick }, 'Copy')
   return make('li', {}, make('span', {}, title), make('pre', { tabindex: '0', 'aria-label': title }, code), button)
 }
 

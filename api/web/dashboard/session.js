@@ -52,7 +52,8 @@ export class Session {
       await call(key, 'v1/namespaces', { query: { limit: 1 } })
     } catch (error) {
       if (error.status !== 403) { // a key that cannot list namespaces is valid
-        say(find('signin-error'), error.status === 401 ? 'The server does not accept this key or token.' : error.message)
+        const wrong = error.status === 401
+        say(find('signin-error'), wrong ? 'The server does not accept this key or token.' : error.message)
         find('key').select()
         return
       }

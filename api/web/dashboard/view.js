@@ -157,7 +157,8 @@ export class View {
     say(find('notice'), '')
     try {
       const { status } = await this.session.call(path(this.namespace, 'users', user, action), { method: 'POST' })
-      say(find('notice'), `${user}: ${action === 'ping' ? 'ping' : 'goodbye'} recorded${status ? `, now ${status}` : ''}.`)
+      const what = action === 'ping' ? 'ping' : 'goodbye'
+      say(find('notice'), `${user}: ${what} recorded${status ? `, now ${status}` : ''}.`)
       this.#refreshIn(0)
     } catch (error) {
       if (this.signal.aborted || error.status === 401) return

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestScriptSurvivesClocks: neither a computer that sleeps, when performance.now() may stand still, nor a clock that is
+// set makes an old response look new, or stops the lookups.
+func TestScriptSurvivesClocks(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{now: aDayAgo()})
+	s.pingedAgo(t, "alice", 0)
+	b := openBrowser(t, s.pages)
+	s.load(t, b, "", polling)
+	b.do(t, shows("alice", "green"))
+	s.faults.mu.Lock()
+	s.faults.now += 3_600_000
+	s.faults.mu.Unlock()
+	b.do(t, until("(painted = [], wrong += 3_600_000)"), shows("alice", "grey")) // asleep
+	require.NotContains(t, shown(t, b), "alice green")
+	s.pingedAgo(t, "alice", 0)
+	b.do(t, until("wrong -= 7_200_000"), s.pass(37*time.Second), shows("alice", "green")) // set back
+}
+
+// TestScriptLookupsWait: a lookup that the server refuses is repeated, not before the time that the server asks for.
+func TestScriptLookupsWait(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{now: aDayAgo()})
+	s.pingedAgo(t, "alice", 0)
+	s.setAnswer(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/v1/namespaces/chat/lookup" || r.Method == http.MethodOptions {
+			return false
+		}
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		w.Header().Set("Access-Control-Expose-Headers", "Retry-After")
+		w.Header().Set("Retry-After", "40")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, `{"code":"store_unavailable"}`)
+		return true
+	})
+	b := openBrowser(t, s.pages)
+	s.load(t, b, "", polling)
+	s.untilLookups(t, 1)
+	s.setAnswer(nil)
+	b.do(t, until(`statuses.alice === "green" || (passed += 200, false)`))
+	require.GreaterOrEqual(t, evaluate[int](t, b, "passed"), 30_000, "besides the time that the test took")
+	require.Len(t, s.lookups(), 2)
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+// guideModule returns a page that runs a module.
+func guideModule(script string) string {
+	return `<!doctype html><html lang="en"><title>guide</title><p id="alice"></p><p id="bob"></p><p id="carol"></p>
+		<script type="module">` + script + `</script>`
+}
+
+// TestWebPagesGuide runs the code of docs/web-pages.md: a page that keeps its user online and watches others, and a
+// leave when a page is closed.
+func TestWebPagesGuide(t *testing.T) {
+	t.Parallel()
+	blocks := guideBlocks(t, "web-pages.md", "js")
+	closing := strings.Replace(block(t, blocks, "sendBeacon"), "'5s'", "'100ms'", 1)
+	site := newGuideSite(t, map[string]string{
+		"/watch": guideModule("const token = undefined\n" + block(t, blocks, "connect(")),
+		"/close": guideModule(`const token = undefined, device = { id: "tab-1", kind: "web" }` + "\n" + closing),
+	})
+	s := start(t, "--cors-origins", site.url)
+	site.server = s.url
+	s.post(t, strings.ReplaceAll(alice, "alice", "bob")+"/ping", `{"device":{"id":"tab-1"}}`)
+	b := openBrowser(t, site.url)
+	b.do(t, chromedp.Navigate(site.url+"/watch"),
+		until(`document.getElementById("bob").className == "green" && document.getElementById("carol").className == "grey"`))
+	require.Eventually(t, func() bool { return s.get(t, alice)["status"] == "green" }, time.Minute, 10*time.Millisecond)
+	require.Empty(t, site.complaints(b))
+
+	s.post(t, strings.ReplaceAll(alice, "alice", "dave")+"/ping", `{"device":{"id":"tab-1","kind":"web"}}`)
+	site.files["/close"] = strings.ReplaceAll(site.files["/close"], "users/alice", "users/dave")
+	tab := b.newTab(t)
+	tab.do(t, chromedp.Navigate(site.url+"/close"), until("document.readyState == 'complete'"))
+	tab.close(t)
+	require.Eventually(t, func() bool {
+		return s.get(t, strings.ReplaceAll(alice, "alice", "dave"))["left"] == true
+	}, time.Minute, 10*time.Millisecond)
+}
+
+// TestConnectionsGuideScripts runs the code of docs/connections.md, with tokens: a client, and a socket that follows
+// counts.
+func TestConnectionsGuideScripts(t *testing.T) {
+	t.Parallel()
+	const logged = "const log = []\nwindow.log = log\nconsole.log = (...args) => log.push(args.join(' '))\n"
+	site := newGuideSite(t, map[string]string{
+		"/": guideModule(logged + strings.Join(guideBlocks(t, "connections.md", "js"), "")),
+	})
+	site.startWithTokens(t)
+	b := openBrowser(t, site.url)
+	b.do(t, chromedp.Navigate(site.url+"/"), until(`log.at(-1)?.startsWith("bob grey")`), until(`document.title == "1 online"`))
+	require.Empty(t, site.complaints(b))
+}
+
+// TestChangesGuideEventSource runs the code of docs/changes.md.
+func TestChangesGuideEventSource(t *testing.T) {
+	t.Parallel()
+	blocks := guideBlocks(t, "changes.md", "js")
+	require.Len(t, blocks, 1)
+	site := newGuideSite(t, map[string]string{"/": guideModule(blocks[0])})
+	s := start(t, "--cors-origins", site.url)
+	site.server = s.url
+	b := openBrowser(t, site.url)
+	shown := func(alice, bob string) browserStep {
+		return until(`document.getElementById("alice").className == "` + alice + `" && document.getElementById("bob").className == "` +
+			bob + `"`)
+	}
+	b.do(t, chromedp.Navigate(site.url+"/"), shown("grey", "grey"))
+	s.post(t, alice+"/ping", "")
+	b.do(t, shown("green", "grey"))
+	s.post(t, alice+"/leave", "")
+	b.do(t, shown("grey", "grey"))
+	require.Empty(t, site.complaints(b))
+}
