@@ -1,3 +1,12 @@
+// end closes a WebSocket. Closing one that is not open yet is an error in the browser's console, so that one has a few
+// seconds more, unless the page itself ends.
+function end(socket, now) {
+  const close = () => socket?.close?.()
+  if (now || socket?.readyState !== WebSocket.CONNECTING) return close()
+  socket.onopen = close
+  later(5000, close)
+}
+
 // Socket is a WebSocket that connects again by itself.
 class Socket {
   opened = false // whether a connection was ever open
@@ -19,7 +28,7 @@ class Socket {
     this.#options = options
     const { signal } = this.#events
     // A page with a connection cannot be kept in the back/forward cache.
-    addEventListener('pagehide', () => this.#stop(), { signal })
+    addEventListener('pagehide', () => this.#stop(true), { signal })
     addEventListener('pageshow', event => event.persisted && this.#connect(), { signal })
     this.#connect()
   }
@@ -35,17 +44,17 @@ class Socket {
     this.#stop()
   }
 
-  #stop() {
+  #stop(now) {
     this.#waiting?.()
     this.#silence?.()
     this.#renewing?.()
     this.#waiting = this.#silence = undefined
-    this.#drop()
+    this.#drop(now)
   }
 
   // #drop closes the connections, whose ends do not matter any longer.
-  #drop() {
-    for (const socket of [this.#current, this.#next]) socket?.close?.()
+  #drop(now) {
+    for (const socket of [this.#current, this.#next]) end(socket, now)
     this.#current = this.#next = undefined
   }
 
@@ -56,7 +65,7 @@ class Socket {
   async #connect() {
     this.#waiting?.()
     this.#waiting = undefined
-    this.#next?.close?.()
+    end(this.#next)
     const attempt = this.#next = {}
     if (!this.#silence) this.#heard()
     try {
@@ -86,7 +95,7 @@ class Socket {
   #heard() {
     this.#silence?.()
     this.#silence = later(this.#limit, () => {
-      this.#drop()
+      this.#drop(true)
       this.#heard()
       this.#failed(true)
     })
