@@ -221,8 +221,8 @@ class PresenceList extends PresenceElement {
       this.#show(users.map(({ user }) => user))
       this.#empty.hidden = users.length > 0
       this.#more.hidden = !next_cursor || limit === maxRows
-    } catch ({ retryAfter = 0 }) {
-      pause = Math.max(pause, retryAfter)
+    } catch (error) {
+      pause = Math.max(pause, error?.retryAfter ?? 0)
     }
     if (loading !== this.#loading) return
     const since = stopwatch()

@@ -97,7 +97,8 @@ class Pinger {
     }
   }
 
-  #failed({ final, status, code, retryAfter } = {}) {
+  #failed(error) {
+    const { final, status, code, retryAfter } = error ?? {} // a token callback can fail with anything
     if (code === 'devices_unavailable' && this.#body.device) this.#body = {}
     else if (final) return this.#client.onrefused({ status, code })
     this.#pingAfter(this.#backoff.next(retryAfter))

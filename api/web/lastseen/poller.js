@@ -55,8 +55,8 @@ class Poller {
 
   #fail(error) {
     this.#failed = true
-    this.#lookUpAfter(this.#backoff.next(error.retryAfter))
-    if (error.final) this.#client.onrefused(error)
+    this.#lookUpAfter(this.#backoff.next(error?.retryAfter)) // a token callback can fail with anything
+    if (error?.final) this.#client.onrefused(error)
   }
 
   async #lookUp(users, signal) {
