@@ -14,7 +14,7 @@ function connect(options) {
 }
 
 // isUser says whether a user ID is valid: a single one that is not would make the server refuse all.
-const isUser = user => /^(?!\.\.?$)[^\p{Cc}\p{Cs}]+$/u.test(user) && new Blob([user]).size <= 256
+const isUser = user => /^(?!\.\.?$)[^\p{Cc}\p{Cs}]+$/u.test(user) && new TextEncoder().encode(user).length <= 256
 
 // Client joins the parts: a pinger for the user of this page, and for the users that it watches the tabs' leader, which
 // lets this page use its connection or lookups, or another page. What is known is in states.
@@ -141,7 +141,7 @@ class Client {
 
   // lead is called by the leader with the users to watch for all tabs, or null.
   lead(users) {
-    if (!users !== !this.#wanted) this.states.detach()
+    if (!users || !this.#wanted) this.states.detach()
     this.#wanted = users
     this.#connection?.watch(users) // also while it cannot, since that can change
     this.#poller.watch(this.#polls ? users : null)
@@ -168,7 +168,7 @@ class Client {
 
   onunsupported() {
     this.#polls = true
-    this.lead(this.#wanted)
+    this.#poller.watch(this.#wanted)
   }
 
   onrefused({ status, code }) {

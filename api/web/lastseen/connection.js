@@ -13,6 +13,7 @@ const retryInterval = 300_000 // milliseconds until what is not supported is tri
 class Connection {
   #client
   #socket
+  #worked = false // whether there was a connection, by this socket or an earlier one
   #pinger // of the user to keep online
   #wanted = new Set() // users to watch
   #known = new Set() // users watched, up to the cursor
@@ -94,7 +95,7 @@ class Connection {
     this.#confirm?.(false)
     if (invalid) this.#client.ondown()
     const { opened, failures } = this.#socket
-    const impossible = code === 4409 || !opened && failures > 1 // no devices, or no WebSockets
+    const impossible = code === 4409 || !opened && !this.#worked && failures > 1 // no devices, or no WebSockets
     if (impossible) {
       this.#disconnect()
       this.#retry = later(retryInterval, () => {
@@ -105,7 +106,15 @@ class Connection {
     if (this.#overHTTP || !impossible && failures < 5) return
     this.#overHTTP = true
     this.#pinger?.overHTTP(true)
-    this.#client.onunsupported(false)
+    this.#unsupported(false)
+  }
+
+  // #unsupported lets the client look up users. What it finds replaces what the connection has sent, so that all users
+  // are received again by the next one.
+  #unsupported(watching) {
+    this.#known.clear()
+    this.#resumed.clear()
+    this.#client.onunsupported(watching)
   }
 
   #receive(name, value, id) {
@@ -119,6 +128,7 @@ class Connection {
   }
 
   #welcome() {
+    this.#worked = true
     this.#resumed = this.#resumed.union(this.#known)
     this.#known.clear()
     this.#removed.clear()
@@ -174,6 +184,6 @@ class Connection {
   #refused(status, least = 1000) {
     if (status === 429 || status >= 500) return this.#sendAfter(this.#backoff.next(least))
     this.#sendAfter(retryInterval)
-    this.#client.onunsupported(true)
+    this.#unsupported(true)
   }
 }

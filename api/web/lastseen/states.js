@@ -80,10 +80,13 @@ class States {
     return [...users].filter(user => !this.#known.has(user) || this.#known.get(user).until <= before)
   }
 
-  // facts returns what is known of users, for another page.
+  // facts returns what is known of users, for another page: also what holds again once the feed is alive.
   facts(users) {
-    const entries = users.map(user => this.#known.get(user)).filter(entry => entry && this.#rest(entry) > 0)
-    return { users: entries.map(({ since, ...fact }) => ({ ...fact, limit: this.#rest({ since, ...fact }) })) }
+    const entries = users.map(user => this.#known.get(user)).filter(Boolean)
+    return {
+      asOf: new Date(this.now()).toISOString(),
+      users: entries.map(({ since, ...fact }) => ({ ...fact, limit: this.#rest({ since, ...fact }) })),
+    }
   }
 
   // #rest returns the milliseconds for which an entry holds without another sign of life.
