@@ -9,6 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -167,4 +168,23 @@ func TestScriptRedisStops(t *testing.T) {
 			require.NotContains(t, shown(t, b), "grey")
 		})
 	}
+}
+
+// TestScriptLeavesInMove: a goodbye that is lost with the connection, since the page moves to another server, is said to
+// that one.
+func TestScriptLeavesInMove(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{})
+	stopping, next := api.NewShared(s.config), api.NewShared(s.config)
+	s.serveBy(stopping)
+	b := openBrowser(t, s.pages)
+	s.keepOnline(t, b, `
+		const sendFrame = WebSocket.prototype.send
+		WebSocket.prototype.send = function (text) { text.includes("leave") || sendFrame.call(this, text) };`)
+	s.untilDevices(t, "alice", 1, 0)
+	b.do(t, until(`(client.leave().then(() => { window.left = true }), true)`))
+	s.serveBy(next)
+	stopping.Drain()
+	b.do(t, until("window.left"))
+	require.Len(t, s.called("POST /v1/namespaces/chat/users/alice/leave"), 1)
 }

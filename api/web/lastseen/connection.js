@@ -129,6 +129,7 @@ class Connection {
 
   #welcome() {
     this.#worked = true
+    this.#confirm?.(false) // that was for the connection before
     this.#resumed = this.#resumed.union(this.#known)
     this.#known.clear()
     this.#removed.clear()
