@@ -87,6 +87,23 @@ func TestDashboardSearch(t *testing.T) {
 	require.Empty(t, b.seen())
 }
 
+// TestDashboardWithAnInvalidLink checks that a link with an invalid name shows why, and nothing of what was open before.
+func TestDashboardWithAnInvalidLink(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.post(t, alice+"/ping", "")
+	b := openDashboard(t, s.url, "#namespace=.chat")
+	const sections = `[...document.querySelectorAll("main > :not(#banner)")].filter(e => e.checkVisibility()).length`
+	for _, link := range []string{"#namespace=.chat", "#namespace=chat&user=.."} {
+		b.do(t, until(fmt.Sprintf("(location.hash = %q, true)", link)), says("#banner", "not"), until(sections+" === 0"))
+		require.Empty(t, textOf(t, b, "#connection"))
+		require.Zero(t, evaluate[int](t, b, `document.querySelectorAll("#users > li").length`))
+		b.do(t, clickOn(`#namespaces a[href="#namespace=chat"]`), lists("alice", "green", "online now"),
+			until(`document.getElementById("banner").hidden`), until(sections+" === 5"))
+	}
+	require.Empty(t, b.seen())
+}
+
 // TestDashboardPages checks that the list has pages, that the first one follows what changes, and that another stays as
 // it was.
 func TestDashboardPages(t *testing.T) {

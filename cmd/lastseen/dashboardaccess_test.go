@@ -50,7 +50,8 @@ func TestDashboardSignIn(t *testing.T) {
 	b.do(t, until(`document.activeElement.id === "key"`))
 	require.Contains(t, textOf(t, b, "#signin"), "This server requires an API key or a JWT.")
 	require.Contains(t, textOf(t, b, "#signin"), "The key stays in the session storage of this tab")
-	b.do(t, signIn("ls_wrong"), says("#signin-error", "The server does not accept this key or token."),
+	b.do(t, signIn("ключ"), says("#signin-error", "The server does not accept this key or token."),
+		signIn("ls_wrong"), says("#signin-error", "The server does not accept this key or token."),
 		signIn(fullKey), says("#connection", "Live"),
 		typeInto("#user", "alice"), clickOn(`#find [value="ping"]`), lists("alice", "green", "online now"),
 		showsCounts("1", "0", "0"))

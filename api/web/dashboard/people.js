@@ -17,7 +17,6 @@ export class People {
 
   constructor(view) {
     this.#view = view
-    find('users').replaceChildren()
     find('first').onclick = () => view.attempt(() => this.#turn(undefined, 1))
     find('next').onclick = () => view.attempt(() => this.#turn(this.#next, this.#number + 1))
     find('everyone').onclick = () => {
@@ -26,7 +25,10 @@ export class People {
     }
   }
 
-  close() { for (const row of this.#rows.values()) row.close() }
+  close() {
+    for (const row of this.#rows.values()) row.close()
+    find('users').replaceChildren() // with the dots, which would go on
+  }
 
   // go shows other statuses, or another user.
   go(place) {
