@@ -76,6 +76,7 @@ func TestBanner(t *testing.T) {
 	} {
 		text := banner{listen: c.at, store: "/data/lastseen.db", callers: "anyone"}.String()
 		require.Contains(t, text, "\n  API   "+c.url+"/v1/namespaces\n")
+		require.Contains(t, text, "\n  web   "+c.url+"/\n")
 		require.Contains(t, text, "\n  docs  "+c.url+"/docs/\n")
 		require.Contains(t, text, "\n  data  /data/lastseen.db\n")
 		require.Contains(t, text, "\n  for   anyone\n")
