@@ -96,6 +96,15 @@ func TestDashboardExplainsPermissions(t *testing.T) {
 	require.Empty(t, b.mistakes())
 }
 
+// TestDashboardExplainsAForbiddenSearch checks that the dashboard shows why it cannot show the user in its link.
+func TestDashboardExplainsAForbiddenSearch(t *testing.T) {
+	t.Parallel()
+	s, _ := startWithKeys(t)
+	b := openDashboard(t, s.url, "#namespace=chat&user=alice")
+	b.do(t, signIn(writeKey), says("#people-note", "You cannot list users here."))
+	require.Empty(t, b.mistakes())
+}
+
 // TestDashboardAsksAgain checks that the dashboard asks for another token when one has expired.
 func TestDashboardAsksAgain(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,7 @@ export class People {
   #view
   #rows = new Map()
   #place // statuses and user
+  #opens = false // the user who was looked for is to be opened, once
   #cursor // of this page; none for the first, which alone follows what changes
   #next
   #number = 1
@@ -33,6 +34,7 @@ export class People {
   // go shows other statuses, or another user.
   go(place) {
     this.#place = place
+    this.#opens = Boolean(place.user)
     say(find('found').firstElementChild, place.user ? 'One user.' : '')
     find('found').hidden = !place.user
     find('filter').disabled = Boolean(place.user)
@@ -86,7 +88,8 @@ export class People {
     for (const [user, row] of this.#rows) if (!rows.includes(row)) { row.close(); this.#rows.delete(user) }
     for (const row of rows) this.#rows.set(row.user, row)
     arrange(find('users'), rows.map(row => row.element))
-    if (this.#place.user && !rows[0].opened) rows[0].open()
+    if (this.#opens) rows[0]?.open()
+    this.#opens &&= rows.length === 0
     say(find('people-note'), users.length > 0 ? '' : this.#empty())
     find('pager').hidden = this.#number === 1 && !this.#next
     find('first').disabled = this.#number === 1

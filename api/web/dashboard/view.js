@@ -113,6 +113,7 @@ export class View {
       await action()
       if (this.signal.aborted) return
       this.#failures = this.#retryAfter = 0
+      if (this.#forbidden) this.#refreshIn(0) // which had ended
       this.#forbidden = false
       say(find('banner'), '')
     } catch (error) {
