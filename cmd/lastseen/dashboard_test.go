@@ -105,7 +105,7 @@ func TestDashboardLeavesAUserClosed(t *testing.T) {
 	require.Empty(t, b.seen())
 }
 
-// TestDashboardWithAnInvalidLink checks that a link with an invalid name shows why, and nothing of what was open before.
+// TestDashboardWithAnInvalidLink checks that a link with an invalid name shows why, and nothing of what was open.
 func TestDashboardWithAnInvalidLink(t *testing.T) {
 	t.Parallel()
 	s := start(t)
