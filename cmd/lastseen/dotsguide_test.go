@@ -115,8 +115,12 @@ func TestDotsGuideBegins(t *testing.T) {
 	t.Parallel()
 	blocks := guideBlocks(t, "dots.md", "html")
 	dots := block(t, blocks, "<!doctype html>")
+	script := regexp.MustCompile(`<script .*></script>\n`)
+	require.Regexp(t, script, dots)
+	online := script.ReplaceAllString(dots, block(t, blocks, "connect({"))
 	site := newGuideSite(t, map[string]string{
-		"/dots": dots, "/online": dots + block(t, blocks, "connect({"), "/image": block(t, blocks, "dot.svg"),
+		"/dots": dots, "/online": online,
+		"/image":  block(t, blocks, "dot.svg"),
 		"/readme": "<!doctype html>" + block(t, guideBlocks(t, "../README.md", "html"), "presence-dot"),
 	})
 	s := start(t, "--cors-origins", site.url, "--disconnect-grace", "1s")
@@ -126,7 +130,7 @@ func TestDotsGuideBegins(t *testing.T) {
 	s.post(t, strings.ReplaceAll(alice, "alice", "bob")+"/ping", "")
 	b.do(t, until(dotOf("bob")+` == "green"`))
 	tab := b.newTab(t)
-	tab.do(t, chromedp.Navigate(site.url+"/online"))
+	tab.do(t, chromedp.Navigate(site.url+"/online"), until(dotOf("alice")+` == "green"`))
 	b.do(t, until(dotOf("alice")+` == "green"`))
 	require.Empty(t, site.complaints(b))
 	tab.close(t)
@@ -144,10 +148,10 @@ func TestDotsGuideSignsIn(t *testing.T) {
 	site := newGuideSite(t, map[string]string{
 		"/": `<!doctype html><html lang="en" data-user="alice"><title>dots</title>
 			<link rel="stylesheet" href="/style.css"><script type="module" src="/app.js"></script>
-			<script type="module" src="/texts.js"></script><p id="alice"></p><p id="bob"></p>
+			<p id="alice"></p><p id="bob"></p>
 			<p lang="de"><presence-dot id="german" namespace="chat" user="alice"></presence-dot></p>` + block(t, html, "avatar") + block(t, html, "<presence-list"),
-		"/presence.js": presence, "/app.js": block(t, js, "client.watch") + ";Object.assign(window, { client })",
-		"/texts.js":  block(t, js, "texts.de"),
+		"/presence.js": presence, "/app.js": block(t, js, "client.watch") +
+			block(t, js, "texts.de") + ";Object.assign(window, { client })",
 		"/style.css": block(t, guideBlocks(t, "dots.md", "css"), "avatar"), "/alice.png": "",
 	})
 	site.policy = "default-src 'none'; style-src 'self'; img-src 'self' data:; " +

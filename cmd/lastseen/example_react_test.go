@@ -4,9 +4,9 @@ import (
 	_ "embed"
 	"os"
 	"regexp"
-	"strings"
 	"testing"
 
+	esbuild "github.com/evanw/esbuild/pkg/api"
 	"github.com/stretchr/testify/require"
 )
 
@@ -15,24 +15,18 @@ import (
 //go:embed testdata/react.js
 var standInReact string
 
-// reactExample returns the code of examples/react as one script, with React's stand-in. A browser knows no JSX, so the
-// one element in it becomes a call.
+// reactExample returns the code of examples/react as one script, with React's stand-in.
 func reactExample(t *testing.T) string {
 	t.Helper()
 	all := standInReact
 	for _, name := range []string{"usePresence.js", "PresenceDot.jsx"} {
 		code, err := os.ReadFile("../../examples/react/" + name)
 		require.NoError(t, err)
-		all += string(code)
+		all += regexp.MustCompile(`(?m)^import .*$`).ReplaceAllString(string(code), "")
 	}
-	all = regexp.MustCompile(`(?m)^import .*$`).ReplaceAllString(all, "")
-	all = strings.ReplaceAll(all, "export function", "function")
-	element := regexp.MustCompile(`<(span) ([^\n]*) />`)
-	attribute := regexp.MustCompile("([\\w-]+)=(?:(\"[^\"]*\")|\\{(`[^`]*`)\\})")
-	return element.ReplaceAllStringFunc(all, func(jsx string) string {
-		parts := element.FindStringSubmatch(jsx)
-		return "createElement('" + parts[1] + "', {" + attribute.ReplaceAllString(parts[2], `"$1": $2$3,`) + "})"
-	})
+	compiled := esbuild.Transform(all, esbuild.TransformOptions{Loader: esbuild.LoaderJSX, JSXFactory: "createElement"})
+	require.Empty(t, compiled.Errors)
+	return string(compiled.Code)
 }
 
 // TestReactExample runs the hook and the component: the dot follows the status, and another user, and ends with its

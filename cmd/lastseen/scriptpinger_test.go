@@ -11,10 +11,6 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
-
-	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/api"
-	"github.com/lastseen/lastseen/store"
 )
 
 // onlineScript is the module of a page that keeps alice online, and notes its pings. Other code can set options before.
@@ -22,7 +18,7 @@ const onlineScript = `
 const requests = [], refused = [], renewals = [], send = fetch
 window.fetch = (url, init) => {
 	const path = new URL(url, location.href).pathname.split("/").pop()
-	if (init) requests.push({ path, at: performance.now(), body: JSON.parse(init.body) })
+	if (init?.body) requests.push({ path, at: performance.now(), body: JSON.parse(init.body) })
 	return send(url, init)
 }
 window.newToken ??= token
@@ -90,10 +86,10 @@ func TestScriptBackForwardCache(t *testing.T) {
 	s.untilDevices(t, "alice", 1, 0)
 	s.load(t, b, "", "")
 	s.untilDevices(t, "alice", 0, 1)
-	require.True(t, s.hasLeft(t, "alice"))
+	require.True(t, s.hasLeft(t))
 	b.do(t, goBack, until("window.restored"))
 	s.untilDevices(t, "alice", 1, 1)
-	require.False(t, s.hasLeft(t, "alice"))
+	require.False(t, s.hasLeft(t))
 }
 
 // TestScriptBackForwardCacheHTTP: a page that pings says no goodbye if the browser keeps it.
@@ -115,10 +111,10 @@ func goBack(ctx context.Context, page *chromedp.Target) (chromedp.Void, error) {
 	return chromedp.Void{}, err
 }
 
-// hasLeft reports whether a user has left.
-func (s *scripted) hasLeft(t *testing.T, user string) bool {
+// hasLeft reports whether alice has left.
+func (s *scripted) hasLeft(t *testing.T) bool {
 	t.Helper()
-	states, err := s.Lookup(t.Context(), "chat", []string{user})
+	states, err := s.Lookup(t.Context(), "chat", []string{"alice"})
 	require.NoError(t, err)
 	return states[0].Left
 }
@@ -261,7 +257,8 @@ func TestScriptGoodbye(t *testing.T) {
 		Token  string
 		After  string
 	}
-	require.NoError(t, json.Unmarshal([]byte(leaves[0][strings.Index(leaves[0], "{"):]), &body))
+	_, content, _ := strings.Cut(leaves[0], "/leave ")
+	require.NoError(t, json.Unmarshal([]byte(content), &body))
 	require.Equal(t, device, body.Device.ID)
 	require.Equal(t, "web", body.Device.Kind)
 	require.Equal(t, "100ms", body.After)
@@ -271,80 +268,31 @@ func TestScriptGoodbye(t *testing.T) {
 // TestScriptLeave: a user who signs out is gone at once, before the grace, and stays so.
 func TestScriptLeave(t *testing.T) {
 	t.Parallel()
-	for _, options := range []string{"", `window.options = { transport: "http" };`} {
-		t.Run(options, func(t *testing.T) {
-			t.Parallel()
-			s := newScripted(t, scriptOptions{})
-			b := openBrowser(t, s.pages)
-			s.keepOnline(t, b, options)
-			s.untilDevices(t, "alice", 1, 0)
-			b.do(t, until("(client.leave().then(() => { window.left = true }), true)"), until("window.left"))
-			require.True(t, s.hasLeft(t, "alice"))
-			connects, requests := s.connects(), evaluate[int](t, b, "requests.length")
-			b.do(t, passIn(time.Minute), passIn(time.Minute))
-			require.Equal(t, requests, evaluate[int](t, b, "requests.length"))
-			require.Equal(t, connects, s.connects())
-		})
-	}
-}
-
-// TestScriptFallsBack: a page that gets no WebSocket pings, and tries again later. It has one device at a time.
-func TestScriptFallsBack(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t, scriptOptions{})
-	s.refuseSockets(http.StatusNotFound)
 	b := openBrowser(t, s.pages)
 	s.keepOnline(t, b, "")
-	s.untilDevices(t, "alice", 1, 0)
-	require.Equal(t, 2, s.connects())
-	s.setAnswer(nil)
-	b.do(t, passIn(5*time.Minute))
-	s.untilDevices(t, "alice", 1, 1)
-	require.Equal(t, 3, s.connects())
-	require.False(t, s.hasLeft(t, "alice"))
-	pings := evaluate[int](t, b, "pings().length")
-	b.do(t, passIn(30*time.Second))
-	require.Equal(t, pings, evaluate[int](t, b, "pings().length"))
+	// A goodbye before the welcome would wait for the grace.
+	b.do(t, until(`window.stop = client.watch("alice", show)`), shows("alice", "green"), until("(stop(), true)"))
+	s.leave(t, b)
 }
 
-// TestScriptFallsBackLater: a page whose WebSocket worked pings while there is none, and goes on trying.
-func TestScriptFallsBackLater(t *testing.T) {
+// TestScriptLeaveHTTP: the same without a WebSocket.
+func TestScriptLeaveHTTP(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, scriptOptions{})
 	b := openBrowser(t, s.pages)
-	s.keepOnline(t, b, "Math.random = () => 0.01;")
+	s.keepOnline(t, b, overHTTP)
 	s.untilDevices(t, "alice", 1, 0)
-	s.refuseSockets(http.StatusServiceUnavailable)
-	s.cut()
-	b.do(t, until("pings().length == 1"))
-	require.GreaterOrEqual(t, s.connects(), 6)
-	s.setAnswer(nil)
-	b.do(t, until(`requests.some(({ path }) => path === "leave")`))
-	require.Empty(t, evaluate[string](t, b, "refused.join()"))
+	s.leave(t, b)
 }
 
-// noDevices is a store whose namespaces have no devices.
-type noDevices struct{ store.Store }
-
-func (noDevices) RecordDevices(
-	context.Context, string, time.Duration, []store.DeviceSighting,
-) ([]lastseen.State, error) {
-	return nil, store.ErrNoDevices
-}
-
-// TestScriptWithoutDevices: in a namespace without devices, a page pings without naming one.
-func TestScriptWithoutDevices(t *testing.T) {
-	t.Parallel()
-	s := newScripted(t, scriptOptions{})
-	without := noDevices{s.Store}
-	s.config.Store, s.config.Connections = without, runRegistry(t, without, defaultThresholds())
-	s.serveBy(api.NewShared(s.config))
-	b := openBrowser(t, s.pages)
-	s.keepOnline(t, b, "")
-	require.Eventually(t, func() bool {
-		states, err := s.Lookup(t.Context(), "chat", []string{"alice"})
-		return err == nil && states[0].At > 0
-	}, time.Minute, 10*time.Millisecond)
-	require.Equal(t, "true,false", evaluate[string](t, b, "pings().map(ping => 'device' in ping.body).join()"))
-	require.Empty(t, evaluate[string](t, b, "refused.join()"))
+// leave says goodbye on a page, and checks that the user has left and the page is quiet.
+func (s *scripted) leave(t *testing.T, b *browser) {
+	t.Helper()
+	b.do(t, until("(client.leave().then(() => { window.left = true }), true)"), until("window.left"))
+	require.True(t, s.hasLeft(t))
+	connects, requests := s.connects(), evaluate[int](t, b, "requests.length")
+	b.do(t, passIn(time.Minute), passIn(time.Minute))
+	require.Equal(t, requests, evaluate[int](t, b, "requests.length"))
+	require.Equal(t, connects, s.connects())
 }

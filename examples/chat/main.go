@@ -68,6 +68,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if o.url != "" {
 		return chat(ctx, listener, presence{strings.TrimSuffix(o.url, "/"), http.DefaultClient}, out)
 	}
+	if o.program == "" {
+		fmt.Fprintln(out, "Building lastseen. The first time, this can take some minutes.")
+	}
 	s, err := startServer(ctx, o.program, origins(listener.Addr()))
 	if err != nil {
 		return err

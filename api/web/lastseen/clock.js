@@ -1,5 +1,5 @@
-// stopwatch returns a function that returns the milliseconds since the call. performance.now() may stop while a computer
-// sleeps, and Date.now() jumps when the clock is set: the greater of the two never shows something old as new.
+// stopwatch returns a function that returns the milliseconds since the call. performance.now() may stop while a
+// computer sleeps, and Date.now() jumps when the clock is set: the greater of the two never shows something old as new.
 function stopwatch() {
   const [monotonic, wall] = [performance.now(), Date.now()]
   return () => Math.max(performance.now() - monotonic, Date.now() - wall)

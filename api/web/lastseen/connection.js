@@ -143,7 +143,8 @@ class Connection {
     const missing = resumes ? this.#resumed : this.#wanted.difference(this.#known).difference(this.#removed)
     const [add, remove] = [missing, this.#removed].map(users => [...users].slice(0, 1000))
     const frame = { add, remove, cursor: resumes ? this.#cursor : undefined }
-    while (JSON.stringify(frame).length > 20_000) for (const users of [add, remove]) users.length >>= 1 // 64 KiB in UTF-8
+    // Frames have up to 64 KiB of UTF-8, which is up to three times as long.
+    while (JSON.stringify(frame).length > 20_000) for (const users of [add, remove]) users.length >>= 1
     if (add.length + remove.length > 0) return frame
   }
 
