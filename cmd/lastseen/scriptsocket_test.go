@@ -146,7 +146,7 @@ func TestScriptSocketClosesEarly(t *testing.T) {
 	b.do(t, until("(socket.close(), true)"), until("!socket.send({})"))
 	require.Empty(t, s.complaints(b))
 	free()
-	require.Eventually(t, func() bool { return closed.Load() }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, closed.Load, time.Minute, 10*time.Millisecond)
 }
 
 // TestScriptSocketRefused: after a final close code the page does not connect again.
