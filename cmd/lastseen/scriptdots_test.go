@@ -71,7 +71,7 @@ func untilSpoken(want ...string) browserStep {
 func (s *scripted) crowd(t *testing.T) {
 	t.Helper()
 	s.pingedAgo(t, "alice", 0)
-	s.pingedAgo(t, "bob", 3*time.Minute+30*time.Second)
+	s.pingedAgo(t, "bob", 3*time.Minute+5*time.Second)
 	s.pingedAgo(t, "carol", 150*time.Minute)
 	s.leaves(t, "dave")
 }
