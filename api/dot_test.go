@@ -87,7 +87,7 @@ func TestDotParameters(t *testing.T) {
 	require.Equal(t, green, w.getDot(aliceDot + "?as_of=2026-11-20T12:00:30Z").Paths[0].D)
 	for query, want := range map[string]code{
 		"size=7": codeInvalidParameter, "size=513": codeInvalidParameter, "size=": codeInvalidParameter,
-		"size=16px": codeInvalidParameter, "size=16&size=17": codeInvalidParameter, "color=red": codeUnknownParameter,
+		"size=16px": codeInvalidParameter, "size=16&size=17": codeInvalidParameter, "fill=red": codeUnknownParameter,
 		"green=0": codeInvalidDuration, "green=2s&yellow=1s": codeInvalidThresholds, "as_of=soon": codeInvalidTime,
 	} {
 		w.fails(want, http.MethodGet, aliceDot+"?"+query, "")
@@ -218,9 +218,9 @@ func TestDotColors(t *testing.T) {
 // contrast returns the contrast of two colours, #rrggbb, by WCAG 2.
 func contrast(t *testing.T, one, other string) float64 {
 	t.Helper()
-	luminance := func(color string) (sum float64) {
+	luminance := func(paint string) (sum float64) {
 		for i, weight := range []float64{0.2126, 0.7152, 0.0722} {
-			n, err := strconv.ParseUint(color[1+2*i:3+2*i], 16, 8)
+			n, err := strconv.ParseUint(paint[1+2*i:3+2*i], 16, 8)
 			require.NoError(t, err)
 			c := float64(n) / 255
 			if c <= 0.04045 {

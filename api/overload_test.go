@@ -31,6 +31,7 @@ func ladderRequests() map[rung]map[string]string {
 		},
 		rungLookups: {
 			"GET /chat/users/alice": "", "GET /chat/lookup?user=a": "", "POST /chat/lookup": `{"users":["a"]}`,
+			"GET /chat/users/alice/dot.svg": "",
 		},
 		0: {
 			"POST /chat/users/alice/ping": "", "POST /chat/users/alice/leave": "", "DELETE /chat/users/alice": "",

@@ -113,8 +113,8 @@ func (p Pages) Serve(w http.ResponseWriter, r *http.Request, path string, compre
 func isShared(path string) bool { return path == "/lastseen.js" || path == "/lastseen.d.ts" }
 
 // protect sets the headers that limit what a page can do, and who can use and keep it. Caches revalidate a page each
-// time, because an upgrade of the server can change it. They can keep a shared script for a few minutes: it is one file,
-// so that no cache can mix two versions.
+// time, because an upgrade of the server can change it. They can keep a shared script for a few minutes: it is one
+// file, so that no cache can mix two versions.
 func protect(header http.Header, path string) {
 	header.Set("Cache-Control", "no-cache")
 	header.Set("Content-Security-Policy", policy)

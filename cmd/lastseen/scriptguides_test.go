@@ -20,7 +20,7 @@ func guideModule(script string) string {
 func TestWebPagesGuide(t *testing.T) {
 	t.Parallel()
 	blocks := guideBlocks(t, "web-pages.md", "js")
-	closing := strings.Replace(block(t, blocks, "sendBeacon"), "'5s'", "'100ms'", 1)
+	closing := strings.NewReplacer("'5s'", "'100ms'", "users/alice", "users/dave").Replace(block(t, blocks, "sendBeacon"))
 	site := newGuideSite(t, map[string]string{
 		"/watch": guideModule("const token = undefined\n" + block(t, blocks, "connect(")),
 		"/close": guideModule(`const token = undefined, device = { id: "tab-1", kind: "web" }` + "\n" + closing),
@@ -35,7 +35,6 @@ func TestWebPagesGuide(t *testing.T) {
 	require.Empty(t, site.complaints(b))
 
 	s.post(t, strings.ReplaceAll(alice, "alice", "dave")+"/ping", `{"device":{"id":"tab-1","kind":"web"}}`)
-	site.files["/close"] = strings.ReplaceAll(site.files["/close"], "users/alice", "users/dave")
 	tab := b.newTab(t)
 	tab.do(t, chromedp.Navigate(site.url+"/close"), until("document.readyState == 'complete'"))
 	tab.close(t)

@@ -132,3 +132,17 @@ func TestListUnknown(t *testing.T) {
 	s.setAnswer(nil)
 	tab.do(t, untilRows("alice: online"))
 }
+
+// TestListSignsIn: a list that was there before the page had a token asks again when there is one.
+func TestListSignsIn(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{})
+	s.crowd(t)
+	s.issueTokens(t, "alice", time.Hour)
+	b := openBrowser(t, s.pages)
+	s.load(t, b, s.list(`status="green"`), `connect({ url, namespace, interval: 3600_000 })`)
+	lists := func() int { return len(s.called("GET /v1/namespaces/chat/users")) }
+	require.Eventually(t, func() bool { return lists() == 1 }, time.Minute, 10*time.Millisecond)
+	b.do(t, until("connect({ url, namespace, token })"), untilRows("alice: online"))
+	require.Equal(t, 2, lists())
+}

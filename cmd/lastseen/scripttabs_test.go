@@ -35,8 +35,8 @@ func (s *scripted) openTabs(t *testing.T, script string) (leader, follower *brow
 	return leader, follower
 }
 
-// TestScriptTabsShare: two tabs share one subscription, and both show each change. When the leader is closed, or hidden, the
-// other tab goes on: it misses nothing, and knows all the time.
+// TestScriptTabsShare: two tabs share one subscription, and both show each change. When the leader is closed or hidden,
+// the other tab goes on: it misses nothing, and knows all the time.
 func TestScriptTabsShare(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, leader *browser){
@@ -161,8 +161,8 @@ func TestScriptTabsSilence(t *testing.T) {
 	require.Equal(t, "grey", evaluate[string](t, leader, "statuses.alice"))
 }
 
-// TestScriptTabsCached: the browser keeps a page that watches, alone or with other tabs, in its back/forward cache. Shown
-// again, the page goes on.
+// TestScriptTabsCached: the browser keeps a page that watches, alone or with other tabs, in its back/forward cache.
+// Shown again, the page goes on.
 func TestScriptTabsCached(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, scriptOptions{})

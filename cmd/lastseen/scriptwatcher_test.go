@@ -16,7 +16,9 @@ window.stop = client.watch("alice", show)`
 
 // polling is a page's code that watches users without a WebSocket.
 const polling = `
-window.client = connect({ url, namespace, transport: "http", onrefused: ({ status, code }) => painted.push(status + " " + code) })
+window.client = connect({
+	url, namespace, transport: "http", onrefused: ({ status, code }) => painted.push(status + " " + code),
+})
 window.stop = client.watch(["alice", "bob"], show)`
 
 // shown returns what a page has shown, one after the other.
@@ -207,7 +209,7 @@ func TestScriptWhileHidden(t *testing.T) {
 			s.load(t, b, "", code)
 			b.do(t, shows("alice", "green"), show("hidden"))
 			if name == "connection" {
-				require.Eventually(t, func() bool { return s.config.Feeds.Stats().Watches == 0 }, time.Minute, 10*time.Millisecond)
+				s.untilFollowed(t, 0, 0)
 			}
 			requests := len(s.called(""))
 			b.do(t, until("passed += 600_000"), until("(painted = [], true)"))

@@ -33,7 +33,7 @@ class Client {
   #scheduled
   #clock // checks every second what time has changed, while the page watches
 
-  // The work begins in a later task: elements make clients while this module is evaluated, before the page sets options.
+  // The work begins in a later task: elements make clients while this module is evaluated, before pages set options.
   constructor(key, options) {
     this.#key = key
     this.options = options

@@ -213,6 +213,7 @@ class PresenceList extends PresenceElement {
     for (const status of this.getAttribute('status')?.match(/\w+/g) ?? []) query.append('status', status)
     const loading = this.#loading = {}
     let pause = client.interval
+    const { token } = client.options
     this.#due = () => false
     try {
       const { users, next_cursor } = await (await client.request('/users?' + query)).json()
@@ -226,7 +227,7 @@ class PresenceList extends PresenceElement {
     if (loading !== this.#loading) return
     const since = stopwatch()
     pause *= 0.8 + 0.4 * Math.random() // so that many pages do not ask at once
-    this.#due = () => since() >= pause
+    this.#due = () => since() >= pause || client.options.token !== token // the page has signed in
   }
 
   // #show makes the rows those of some users, in their order. Rows that stay are kept.

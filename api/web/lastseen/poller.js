@@ -1,8 +1,8 @@
 const hurry = 5000 // milliseconds between lookups of users whose status may have decayed
 
-// Poller looks users up: all of them every interval, and sooner those of whom nothing is known and those whose status may
-// have decayed. The client has options, interval and states, and takes found(facts) and onrefused(problem). It calls
-// tick once a second.
+// Poller looks up all users every interval, and sooner those of whom nothing is known and those whose status may have
+// decayed. The client has options, interval and states, and takes found(facts) and onrefused(problem). It calls tick
+// once a second.
 class Poller {
   #client
   #users = null

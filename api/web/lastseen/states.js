@@ -43,7 +43,9 @@ class States {
   }
 
   // detach prepares for another source of facts: what the feed sent holds a little longer, however alive that one is.
-  detach() { this.#eachOfFeed(entry => Object.assign(entry, { limit: this.#rest(entry), since: stopwatch(), feed: false })) }
+  detach() {
+    this.#eachOfFeed(entry => Object.assign(entry, { limit: this.#rest(entry), since: stopwatch(), feed: false }))
+  }
 
   #eachOfFeed(f) {
     for (const entry of this.#known.values()) if (entry.feed) f(entry)
@@ -71,8 +73,8 @@ class States {
     this.check()
   }
 
-  // due returns those users of whom nothing is known, or whose status may have decayed some milliseconds ago: the lookup
-  // that it comes from cannot know of later pings, so another one has to confirm that.
+  // due returns the users of whom nothing is known, and those whose status may have decayed some milliseconds ago. The
+  // lookup that it comes from cannot know of later pings, so another one has to confirm that.
   due(users, ago) {
     const before = this.now() - ago
     return [...users].filter(user => !this.#known.has(user) || this.#known.get(user).until <= before)
@@ -89,7 +91,8 @@ class States {
 
   #evaluate(user) {
     const entry = this.#known.get(user)
-    const { status, lastSeen, left } = entry && this.#rest(entry) > 0 ? entry : { status: 'unknown', lastSeen: null, left: false }
+    if (!entry || this.#rest(entry) <= 0) return { user, status: 'unknown', lastSeen: null, left: false }
+    const { status, lastSeen, left } = entry
     return { user, status, lastSeen, left }
   }
 }
