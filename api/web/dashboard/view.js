@@ -142,8 +142,9 @@ export class View {
     const text = { connecting: 'Connecting', live: 'Live', down: 'Polling' }[this.#live.state]
     const element = find('connection')
     say(element, text)
+    const broke = this.#live.state === 'down' && element.dataset.state !== 'down'
     element.dataset.state = this.#live.state
-    if (this.#live.state === 'down') this.#refreshIn(500) // which shows whether the server is there
+    if (broke) this.#refreshIn(500) // which shows whether the server is there; further attempts change nothing
     if (this.#live.state === 'down' && this.#live.why) {
       this.#feed.note(`${this.#live.why} The rest is refreshed every few seconds.`)
     } else {
