@@ -81,12 +81,23 @@ func (s *server) connect(c echo.Context, _ query) error {
 		ticket.close()
 		return err
 	}
+	began := false
+	defer func() {
+		if !began { // also after a panic
+			s.arrivals.leave()
+			ticket.close()
+		}
+	}()
 	n := &session{
 		Shared: s.Shared, ticket: ticket, namespace: strings.Clone(namespace), address: address,
 		requestID: c.Response().Header().Get(echo.HeaderXRequestID),
 		header:    append([]string(nil), r.Header[echo.HeaderAuthorization]...),
 	}
-	return s.upgrade(c, n)
+	if err := s.upgrade(c, n); err != nil {
+		return err
+	}
+	began = true
+	return nil
 }
 
 // upgrade takes the connection of a request over, and begins a session.
@@ -98,8 +109,6 @@ func (s *server) upgrade(c echo.Context, n *session) error {
 	response := c.Response()
 	response.Status, response.Committed = http.StatusSwitchingProtocols, true // package echo must not respond
 	if err != nil {
-		n.arrivals.leave()
-		n.ticket.close()
 		return &apiError{code: codeInvalidParameter, detail: "The upgrade failed.", cause: err}
 	}
 	n.begin(socket)
