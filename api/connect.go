@@ -70,7 +70,7 @@ func (s *server) connect(c echo.Context, _ query) error {
 		return err
 	}
 	if s.Draining() {
-		return newError(codeShuttingDown, "The server is shutting down. Connect to another server.")
+		return errShuttingDown()
 	}
 	address := s.proxies.client(r)
 	ticket, err := s.sockets.admit(s.Config.WebSockets, address, !s.proxies.isLocal(r))
@@ -88,6 +88,9 @@ func (s *server) connect(c echo.Context, _ query) error {
 			ticket.close()
 		}
 	}()
+	if s.Draining() { // since the client waits
+		return errShuttingDown()
+	}
 	n := &session{
 		Shared: s.Shared, ticket: ticket, namespace: strings.Clone(namespace), address: address,
 		requestID: c.Response().Header().Get(echo.HeaderXRequestID),

@@ -191,6 +191,27 @@ func TestConnectGivesSlotBack(t *testing.T) {
 	require.Eventually(t, func() bool { return w.config.Shared.WebSockets() == 1 }, eventually, tick)
 }
 
+// TestConnectDrainingWhileWaiting: a client whose turn comes when the server shuts down is refused before the upgrade.
+func TestConnectDrainingWhileWaiting(t *testing.T) {
+	t.Parallel()
+	w := newSocketServer(t)
+	a := w.config.Shared.arrivals
+	a.slots = 1
+	require.NoError(t, a.enter(t.Context()))
+	refused := make(chan int, 1)
+	go func() {
+		refused <- w.sendTo(http.MethodGet, "/v1/namespaces/chat/connect", "", upgradeHeaders()...).status
+	}()
+	require.Eventually(t, func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.queue.Len() == 1
+	}, eventually, tick)
+	w.config.Shared.Drain()
+	a.leave()
+	require.Equal(t, http.StatusServiceUnavailable, <-refused)
+}
+
 // stuckListener accepts connections of which the first one to be sent a frame welcome does not take it.
 type stuckListener struct {
 	net.Listener
