@@ -88,9 +88,6 @@ func (s *server) connect(c echo.Context, _ query) error {
 			ticket.close()
 		}
 	}()
-	if s.Draining() { // since the client waits
-		return errShuttingDown()
-	}
 	n := &session{
 		Shared: s.Shared, ticket: ticket, namespace: strings.Clone(namespace), address: address,
 		requestID: c.Response().Header().Get(echo.HeaderXRequestID),
@@ -103,8 +100,12 @@ func (s *server) connect(c echo.Context, _ query) error {
 	return nil
 }
 
-// upgrade takes the connection of a request over, and begins a session.
+// upgrade takes the connection of a request over, and begins a session, unless the server has begun to shut down while
+// the client waited.
 func (s *server) upgrade(c echo.Context, n *session) error {
+	if s.Draining() {
+		return errShuttingDown()
+	}
 	header := http.Header{echo.HeaderXRequestID: {n.requestID}}
 	socket, err := s.upgrader.Upgrade(c.Response(), c.Request(), header, stream.SocketLimits{
 		Message: maxHello, MessageTime: messageTime, PerSecond: framesPerSecond, Burst: frameBurst,
