@@ -291,8 +291,8 @@ func serverProblems() []ErrorCode {
 		},
 		{
 			codeShuttingDown, 503, "Shutting down",
-			"The server is shutting down. /readyz returns this, so that load balancers send requests to other servers, " +
-				"and so does a request for a WebSocket. Other requests are served for a moment.",
+			"The server is shutting down. /readyz returns this, so that load balancers send requests to other " +
+				"servers, and so does a request for a WebSocket. Other requests are served for a moment.",
 			"Send requests to another server.",
 		},
 		{

@@ -269,7 +269,8 @@ func (panickyWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) { panic("hija
 func TestConnectPanicLosesNoPlace(t *testing.T) {
 	t.Parallel()
 	w := newSocketServer(t)
-	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/v1/namespaces/chat/connect", nil)
+	const url = "http://localhost/v1/namespaces/chat/connect"
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 	for _, header := range upgradeHeaders() {
 		name, value, _ := strings.Cut(header, ": ")
 		request.Header.Set(name, value)
