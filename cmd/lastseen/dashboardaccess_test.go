@@ -99,7 +99,8 @@ func TestDashboardExplainsPermissions(t *testing.T) {
 func TestDashboardAsksAgain(t *testing.T) {
 	t.Parallel()
 	s, secret := startWithKeys(t)
-	expired := token(t, jwt.SigningMethodHS256, secret, map[string]any{"alg": "HS256"}, claims(map[string]any{"exp": 1}))
+	past := claims(map[string]any{"exp": 1})
+	expired := token(t, jwt.SigningMethodHS256, secret, map[string]any{"alg": "HS256"}, past)
 	b := openDashboard(t, s.url, "#namespace=chat")
 	b.do(t, until(`document.activeElement.id === "key"`),
 		until(fmt.Sprintf(`(sessionStorage.setItem("lastseen.key", %q), true)`, expired)), chromedp.Reload(),

@@ -140,6 +140,7 @@ export class View {
     const element = find('connection')
     say(element, text)
     element.dataset.state = this.#live.state
+    if (this.#live.state === 'down') this.#refreshIn(500) // which shows whether the server is there
     if (this.#live.state === 'down' && this.#live.why) {
       this.#feed.note(`${this.#live.why} The rest is refreshed every few seconds.`)
     } else {

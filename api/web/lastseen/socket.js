@@ -1,3 +1,9 @@
+// hangUp closes a WebSocket, if there is one yet. Browsers log an error for one that is closed while it connects.
+function hangUp(socket) {
+  if (socket?.readyState === WebSocket.CONNECTING) socket.onopen = () => socket.close()
+  else socket?.close?.()
+}
+
 // Socket is a WebSocket that connects again by itself.
 class Socket {
   opened = false // whether a connection was ever open
@@ -45,7 +51,8 @@ class Socket {
 
   // #drop closes the connections, whose ends do not matter any longer.
   #drop() {
-    for (const socket of [this.#current, this.#next]) socket?.close?.()
+    hangUp(this.#current)
+    hangUp(this.#next)
     this.#current = this.#next = undefined
   }
 
@@ -56,7 +63,7 @@ class Socket {
   async #connect() {
     this.#waiting?.()
     this.#waiting = undefined
-    this.#next?.close?.()
+    hangUp(this.#next)
     const attempt = this.#next = {}
     if (!this.#silence) this.#heard()
     try {
