@@ -92,7 +92,9 @@ func TestBannerCanBeOpened(t *testing.T) {
 	require.NoError(t, err)
 	defer response.Body.Close()
 	require.Equal(t, http.StatusOK, response.StatusCode)
-	require.Equal(t, "/docs/", response.Request.URL.Path, "the root leads to the documentation")
+	page, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.Contains(t, string(page), "<title>lastseen</title>", "the root is the dashboard")
 }
 
 func TestBusyPort(t *testing.T) {
