@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 	"slices"
+	"sync"
 )
 
 // code identifies what went wrong, for programs.
@@ -290,8 +291,8 @@ func serverProblems() []ErrorCode {
 		},
 		{
 			codeShuttingDown, 503, "Shutting down",
-			"The server is shutting down. Only /readyz returns this, so that load balancers send requests to other " +
-				"servers. Requests that still arrive are served for a moment.",
+			"The server is shutting down. /readyz returns this, so that load balancers send requests to other " +
+				"servers, and so does a request for a WebSocket. Other requests are served for a moment.",
 			"Send requests to another server.",
 		},
 		{
@@ -304,10 +305,17 @@ func serverProblems() []ErrorCode {
 
 // problemType returns the problem type of a code. A code that is not in the table is an internal error.
 func (c code) problemType() ErrorCode {
-	for _, p := range ErrorCodes() {
-		if p.Code == c {
-			return p
-		}
+	if p, ok := problemTypes()[c]; ok {
+		return p
 	}
 	return ErrorCode{Code: codeInternal, Status: http.StatusInternalServerError, Title: "Internal error"}
 }
+
+// problemTypes returns the table, made once: a server under load refuses many requests a second.
+var problemTypes = sync.OnceValue(func() map[code]ErrorCode {
+	all := map[code]ErrorCode{}
+	for _, p := range ErrorCodes() {
+		all[p.Code] = p
+	}
+	return all
+})

@@ -70,7 +70,7 @@ func (s *server) connect(c echo.Context, _ query) error {
 		return err
 	}
 	if s.Draining() {
-		return newError(codeShuttingDown, "The server is shutting down. Connect to another server.")
+		return errShuttingDown()
 	}
 	address := s.proxies.client(r)
 	ticket, err := s.sockets.admit(s.Config.WebSockets, address, !s.proxies.isLocal(r))
@@ -81,16 +81,31 @@ func (s *server) connect(c echo.Context, _ query) error {
 		ticket.close()
 		return err
 	}
+	began := false
+	defer func() {
+		if !began { // also after a panic
+			s.arrivals.leave()
+			ticket.close()
+		}
+	}()
 	n := &session{
 		Shared: s.Shared, ticket: ticket, namespace: strings.Clone(namespace), address: address,
 		requestID: c.Response().Header().Get(echo.HeaderXRequestID),
 		header:    append([]string(nil), r.Header[echo.HeaderAuthorization]...),
 	}
-	return s.upgrade(c, n)
+	if err := s.upgrade(c, n); err != nil {
+		return err
+	}
+	began = true
+	return nil
 }
 
-// upgrade takes the connection of a request over, and begins a session.
+// upgrade takes the connection of a request over, and begins a session, unless the server has begun to shut down while
+// the client waited.
 func (s *server) upgrade(c echo.Context, n *session) error {
+	if s.Draining() {
+		return errShuttingDown()
+	}
 	header := http.Header{echo.HeaderXRequestID: {n.requestID}}
 	socket, err := s.upgrader.Upgrade(c.Response(), c.Request(), header, stream.SocketLimits{
 		Message: maxHello, MessageTime: messageTime, PerSecond: framesPerSecond, Burst: frameBurst,
@@ -98,8 +113,6 @@ func (s *server) upgrade(c echo.Context, n *session) error {
 	response := c.Response()
 	response.Status, response.Committed = http.StatusSwitchingProtocols, true // package echo must not respond
 	if err != nil {
-		n.arrivals.leave()
-		n.ticket.close()
 		return &apiError{code: codeInvalidParameter, detail: "The upgrade failed.", cause: err}
 	}
 	n.begin(socket)

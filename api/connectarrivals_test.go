@@ -1,10 +1,16 @@
 package api
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -183,4 +189,95 @@ func TestConnectGivesSlotBack(t *testing.T) {
 	require.Positive(t, problem["retry_after_ms"])
 	later.closed(4503, string(codeOverloaded))
 	require.Eventually(t, func() bool { return w.config.Shared.WebSockets() == 1 }, eventually, tick)
+}
+
+// TestConnectDrainingWhileWaiting: a client whose turn comes when the server shuts down is refused before the upgrade.
+func TestConnectDrainingWhileWaiting(t *testing.T) {
+	t.Parallel()
+	w := newSocketServer(t)
+	a := w.config.Shared.arrivals
+	a.slots = 1
+	require.NoError(t, a.enter(t.Context()))
+	refused := make(chan int, 1)
+	go func() {
+		refused <- w.sendTo(http.MethodGet, "/v1/namespaces/chat/connect", "", upgradeHeaders()...).status
+	}()
+	require.Eventually(t, func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.queue.Len() == 1
+	}, eventually, tick)
+	w.config.Shared.Drain()
+	a.leave()
+	require.Equal(t, http.StatusServiceUnavailable, <-refused)
+}
+
+// stuckListener accepts connections of which the first one to be sent a frame welcome does not take it.
+type stuckListener struct {
+	net.Listener
+	stuck chan struct{} // closed when the frame is being sent
+	any   *atomic.Bool
+	end   <-chan struct{}
+}
+
+func (l stuckListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return stuckConn{conn, l}, err
+}
+
+type stuckConn struct {
+	net.Conn
+	listener stuckListener
+}
+
+func (c stuckConn) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte(`"welcome"`)) && !c.listener.any.Swap(true) {
+		close(c.listener.stuck)
+		<-c.listener.end
+	}
+	return c.Conn.Write(b)
+}
+
+// TestConnectSlowReaderKeepsNobodyWaiting: others begin while a client does not receive its frame welcome, which can
+// take it half a minute.
+func TestConnectSlowReaderKeepsNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	w := newSocketServer(t)
+	w.config.Shared.arrivals.slots, w.config.Shared.arrivals.hellos = 1, make(chan struct{}, 1)
+	end, stop := context.WithCancel(t.Context())
+	defer stop()
+	server := httptest.NewUnstartedServer(w)
+	listener := stuckListener{server.Listener, make(chan struct{}), &atomic.Bool{}, end.Done()}
+	server.Listener = listener
+	server.Start()
+	t.Cleanup(server.Close)
+	w.url = server.URL
+	slow := w.dialSocket("chat")
+	slow.send(`{"hello":{}}`)
+	<-listener.stuck
+	w.hello(`{}`)
+	stop()
+	slow.want(frameWelcome)
+}
+
+// panickyWriter is a response writer that panics when the connection is taken over.
+type panickyWriter struct{ *httptest.ResponseRecorder }
+
+func (panickyWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) { panic("hijack") }
+
+// TestConnectPanicLosesNoPlace: a defect in beginning a session keeps no place among the limits.
+func TestConnectPanicLosesNoPlace(t *testing.T) {
+	t.Parallel()
+	w := newSocketServer(t)
+	const url = "http://localhost/v1/namespaces/chat/connect"
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	for _, header := range upgradeHeaders() {
+		name, value, _ := strings.Cut(header, ": ")
+		request.Header.Set(name, value)
+	}
+	recorder := httptest.NewRecorder()
+	w.ServeHTTP(panickyWriter{recorder}, request)
+	require.Equal(t, http.StatusInternalServerError, recorder.Code)
+	require.Zero(t, w.config.Shared.WebSockets())
+	require.Zero(t, w.config.Shared.arrivals.taken)
 }

@@ -95,10 +95,7 @@ func checkSessions(sessions []*session, authenticate func(credentials []string) 
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
 			for same := range work {
-				current, err := authenticate(same.credentials)
-				for i, n := range same.sessions {
-					n.checkedSafely(same.callers[i], current, err)
-				}
+				same.check(authenticate)
 			}
 		})
 	}
@@ -130,6 +127,21 @@ func groupByCredentials(sessions []*session) []*sharing {
 	}
 	slices.SortStableFunc(all, func(a, b *sharing) int { return cmp.Compare(a.isToken(), b.isToken()) })
 	return all
+}
+
+// check checks the callers again. A defect in authenticating them ends their sessions alone.
+func (s *sharing) check(authenticate func(credentials []string) (*auth.Caller, error)) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			for _, n := range s.sessions {
+				n.recovered(panicked)
+			}
+		}
+	}()
+	current, err := authenticate(s.credentials)
+	for i, n := range s.sessions {
+		n.checkedSafely(s.callers[i], current, err)
+	}
 }
 
 // isToken returns 1 for the sessions of a token, and 0 for those of a key or of anonymous callers.

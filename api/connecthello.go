@@ -25,7 +25,9 @@ func (n *session) arrive(f clientFrame) error {
 	defer n.leaveArrivals()
 	select {
 	case n.arrivals.hellos <- struct{}{}: // waiters are served in order
-		defer func() { <-n.arrivals.hellos }()
+		n.mu.Lock()
+		n.greeting = true
+		n.mu.Unlock()
 		return n.hello(f)
 	case <-n.ctx.Done():
 		return n.ctx.Err()
@@ -42,12 +44,30 @@ func (n *session) receive() bool {
 	return n.arriving
 }
 
-// leaveArrivals gives the slot to the next client, if the session has one.
+// yieldSlot gives the slot of a client that has not said hello yet to the next one, and reports whether it did.
+func (n *session) yieldSlot() bool {
+	n.mu.Lock()
+	yields := n.arriving && !n.received
+	if yields {
+		n.arriving = false
+		n.timer.Reset(helloTimeout - promptHello)
+	}
+	n.mu.Unlock()
+	if yields {
+		n.arrivals.leave()
+	}
+	return yields
+}
+
+// leaveArrivals lets the next clients begin. It can be called more than once.
 func (n *session) leaveArrivals() {
 	n.mu.Lock()
-	arriving := n.arriving
-	n.arriving = false
+	arriving, greeting := n.arriving, n.greeting
+	n.arriving, n.greeting = false, false
 	n.mu.Unlock()
+	if greeting {
+		<-n.arrivals.hellos
+	}
 	if arriving {
 		n.arrivals.leave()
 	}
@@ -167,6 +187,7 @@ func (n *session) welcome(s *server, id string, first *firstBatch) error {
 	n.mu.Lock()
 	n.greeted = true
 	n.mu.Unlock()
+	n.leaveArrivals() // before a client that is slow to receive can keep others waiting
 	b := appendString(append(make([]byte, 0, 1<<10), `{"welcome":{"connection":`...), n.id)
 	if n.device != nil {
 		b = appendString(append(b, `,"device":`...), n.device.Device())

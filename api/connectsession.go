@@ -42,6 +42,7 @@ type session struct {
 	mu          sync.Mutex
 	timer       *time.Timer
 	arriving    bool // it has one of the slots of arrivals
+	greeting    bool // its frame hello is one of those that are being handled
 	received    bool // the frame hello, which is being handled or was
 	greeted     bool
 	caller      *auth.Caller
@@ -216,14 +217,14 @@ func (n *session) sendWithin(text []byte, within time.Duration) error {
 // wake is called by the timer.
 func (n *session) wake() {
 	defer func() { n.recovered(recover()) }()
+	if n.yieldSlot() {
+		return
+	}
 	n.mu.Lock()
-	received, greeted, arriving := n.received, n.greeted, n.arriving
+	received, greeted := n.received, n.greeted
 	n.mu.Unlock()
 	switch {
 	case n.ctx.Err() != nil:
-	case arriving && !received:
-		n.leaveArrivals()
-		n.timer.Reset(helloTimeout - promptHello)
 	case received && !greeted:
 		n.fail(newError(codeOverloaded, "The server could not handle the frame hello in time."), "")
 		n.cancel() // afterwards: what handles the frame would respond that the store does not

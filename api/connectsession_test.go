@@ -171,6 +171,23 @@ func TestCheckAuthenticatesOnce(t *testing.T) {
 	require.Equal(t, 7, w.config.Shared.WebSockets(), "nobody was closed")
 }
 
+// TestCheckThatPanics: a defect in authenticating some clients again closes their connections alone.
+func TestCheckThatPanics(t *testing.T) {
+	t.Parallel()
+	authenticator, headers := callers(t)
+	w := newSocketServer(t, func(c *Config) { c.Auth = authenticator })
+	alice, _ := w.hello(`{"user":"alice"}`, "Authorization: "+headers["alice"])
+	bob, _ := w.hello(`{"user":"bob"}`, "Authorization: "+headers["bob"])
+	checkSessions(w.config.Shared.sockets.all(), func(credentials []string) (*auth.Caller, error) {
+		if credentials[0] == headers["alice"] {
+			panic("a defect")
+		}
+		return authenticator.Authenticate(t.Context(), credentials)
+	})
+	alice.closed(codeInternal.closeCode(), string(codeInternal))
+	bob.asks(`{"activity":{"idle":true}}`, frameOK)
+}
+
 // TestConnectCallerLimits: how many connections a user's token and an API key can have.
 func TestConnectCallerLimits(t *testing.T) {
 	authenticator, headers := callers(t)

@@ -123,7 +123,7 @@ func TestUnknownNamespaces(t *testing.T) {
 			require.Contains(t, problem["detail"], `"chta" is not configured`, path)
 		}
 	}
-	require.Equal(t, 16, requests)
+	require.Equal(t, 17, requests)
 	require.Equal(t, http.StatusOK, w.send(http.MethodGet, "", "").status)
 	w.fails(codeInvalidNamespace, http.MethodGet, "/.hidden", "")
 }

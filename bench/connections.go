@@ -190,7 +190,8 @@ func (f *fixture) heartbeats(h *holding) measureFunc {
 // note describes a measurement in which some heartbeats renewed records.
 func (h *holding) note(m measurement, renewed int) string {
 	const text = "%d heartbeats recorded in %s, %d of which renewed records; %.1f KiB each resident, %.1f in use; %s"
-	return fmt.Sprintf(text, int(m.beats), m.elapsed.Round(time.Second), renewed, h.rss/1024, h.inUse/1024, million(m, h))
+	took := m.elapsed.Round(time.Second)
+	return fmt.Sprintf(text, int(m.beats), took, renewed, h.rss/1024, h.inUse/1024, million(m, h))
 }
 
 // million returns what a million of these connections would take, at the same cost each.

@@ -48,7 +48,8 @@ func TestHeartbeatsThatRenewRecords(t *testing.T) {
 		}
 	}))
 	defer metrics.Close()
-	h := &holding{group: group{{admin: metrics.URL}, {admin: metrics.URL}}, audience: &audience{protocol: lastseenProtocol}}
+	servers := group{{admin: metrics.URL}, {admin: metrics.URL}}
+	h := &holding{group: servers, audience: &audience{protocol: lastseenProtocol}}
 	all, renewed, err := h.beats(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []float64{80, 20}, []float64{all, renewed})

@@ -87,6 +87,41 @@ func TestDashboardSearch(t *testing.T) {
 	require.Empty(t, b.seen())
 }
 
+// TestDashboardLeavesAUserClosed checks that the only user on the page stays closed when the page is refreshed.
+func TestDashboardLeavesAUserClosed(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.post(t, alice+"/ping", "")
+	b := openDashboard(t, s.url, "#namespace=chat&user=alice")
+	const opened = `document.querySelector("#users .row button").ariaExpanded`
+	const lookups = `performance.getEntriesByType("resource").filter(e => e.name.endsWith("/users/alice")).length`
+	b.do(t, says("#connection", "Live"), lists("alice", "green", "online now"), until(opened+` === "true"`),
+		clickIn("alice", ".row button"), until(fmt.Sprintf("(window.before = %s, true)", lookups)))
+	for i, user := range []string{"bob", "carol"} { // the page has shown the first response when it asks again
+		s.post(t, "/v1/namespaces/chat/users/"+user+"/ping", "")
+		b.do(t, until(fmt.Sprintf("%s > before + %d", lookups, i)))
+	}
+	require.Equal(t, "false", evaluate[string](t, b, opened))
+	require.Empty(t, b.seen())
+}
+
+// TestDashboardWithAnInvalidLink checks that a link with an invalid name shows why, and nothing of what was open.
+func TestDashboardWithAnInvalidLink(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.post(t, alice+"/ping", "")
+	b := openDashboard(t, s.url, "#namespace=.chat")
+	const sections = `[...document.querySelectorAll("main > :not(#banner)")].filter(e => e.checkVisibility()).length`
+	for _, link := range []string{"#namespace=.chat", "#namespace=chat&user=.."} {
+		b.do(t, until(fmt.Sprintf("(location.hash = %q, true)", link)), says("#banner", "not"), until(sections+" === 0"))
+		require.Empty(t, textOf(t, b, "#connection"))
+		require.Zero(t, evaluate[int](t, b, `document.querySelectorAll("#users > li").length`))
+		b.do(t, clickOn(`#namespaces a[href="#namespace=chat"]`), lists("alice", "green", "online now"),
+			until(`document.getElementById("banner").hidden`), until(sections+" === 5"))
+	}
+	require.Empty(t, b.seen())
+}
+
 // TestDashboardPages checks that the list has pages, that the first one follows what changes, and that another stays as
 // it was.
 func TestDashboardPages(t *testing.T) {

@@ -50,7 +50,8 @@ func TestDashboardSignIn(t *testing.T) {
 	b.do(t, until(`document.activeElement.id === "key"`))
 	require.Contains(t, textOf(t, b, "#signin"), "This server requires an API key or a JWT.")
 	require.Contains(t, textOf(t, b, "#signin"), "The key stays in the session storage of this tab")
-	b.do(t, signIn("ls_wrong"), says("#signin-error", "The server does not accept this key or token."),
+	b.do(t, signIn("ключ"), says("#signin-error", "The server does not accept this key or token."),
+		signIn("ls_wrong"), says("#signin-error", "The server does not accept this key or token."),
 		signIn(fullKey), says("#connection", "Live"),
 		typeInto("#user", "alice"), clickOn(`#find [value="ping"]`), lists("alice", "green", "online now"),
 		showsCounts("1", "0", "0"))
@@ -95,11 +96,21 @@ func TestDashboardExplainsPermissions(t *testing.T) {
 	require.Empty(t, b.mistakes())
 }
 
+// TestDashboardExplainsAForbiddenSearch checks that the dashboard shows why it cannot show the user in its link.
+func TestDashboardExplainsAForbiddenSearch(t *testing.T) {
+	t.Parallel()
+	s, _ := startWithKeys(t)
+	b := openDashboard(t, s.url, "#namespace=chat&user=alice")
+	b.do(t, signIn(writeKey), says("#people-note", "You cannot list users here."))
+	require.Empty(t, b.mistakes())
+}
+
 // TestDashboardAsksAgain checks that the dashboard asks for another token when one has expired.
 func TestDashboardAsksAgain(t *testing.T) {
 	t.Parallel()
 	s, secret := startWithKeys(t)
-	expired := token(t, jwt.SigningMethodHS256, secret, map[string]any{"alg": "HS256"}, claims(map[string]any{"exp": 1}))
+	past := claims(map[string]any{"exp": 1})
+	expired := token(t, jwt.SigningMethodHS256, secret, map[string]any{"alg": "HS256"}, past)
 	b := openDashboard(t, s.url, "#namespace=chat")
 	b.do(t, until(`document.activeElement.id === "key"`),
 		until(fmt.Sprintf(`(sessionStorage.setItem("lastseen.key", %q), true)`, expired)), chromedp.Reload(),

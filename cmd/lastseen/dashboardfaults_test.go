@@ -58,6 +58,26 @@ func TestDashboardWithoutStore(t *testing.T) {
 	require.Empty(t, b.mistakes())
 }
 
+// TestDashboardWaitsAsAsked checks that the dashboard asks again no earlier than the server says.
+func TestDashboardWaitsAsAsked(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{})
+	s.setAnswer(func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/counts") {
+			return false
+		}
+		w.Header().Set("Retry-After", "3600")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	})
+	b := openBrowser(t, s.server.URL)
+	b.withScript(t, `const waits = [], after = setTimeout
+		setTimeout = (call, wait, ...rest) => (waits.push(wait), after(call, wait, ...rest))`)
+	b.do(t, chromedp.Navigate(s.server.URL+"/#namespace=chat"), says("#banner", "unknown is not offline"),
+		until("waits.some(wait => wait >= 3_600_000)"))
+	require.Empty(t, b.mistakes())
+}
+
 // TestDashboardWithoutWebSocket checks that the dashboard polls behind a proxy that knows no WebSockets.
 func TestDashboardWithoutWebSocket(t *testing.T) {
 	t.Parallel()

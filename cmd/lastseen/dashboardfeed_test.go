@@ -45,7 +45,8 @@ func TestDashboardCopiesCommands(t *testing.T) {
 		clickOn("#commands button"), says("#commands button", "Copied"))
 	require.Equal(t, want, evaluate[string](t, b, "copied"))
 
-	b.do(t, until(fmt.Sprintf(clipboard, "undefined")), clickOn("#commands button"), says("#commands button", "Selected"))
+	b.do(t, until(fmt.Sprintf(clipboard, "undefined")), clickOn("#commands button"),
+		says("#commands button", "Selected"))
 	require.Equal(t, want, evaluate[string](t, b, "getSelection().toString()"))
 	require.Empty(t, b.seen())
 }

@@ -120,7 +120,9 @@ func TestChatExampleTalks(t *testing.T) {
 	t.Parallel()
 	c := startChat(t)
 	alice := openBrowser(t, c.page)
-	alice.do(t, chromedp.Navigate(c.page+"/?user=guest-1"), until(memberStatus("guest-1")+` == "green"`))
+	alice.do(t, chromedp.Navigate(c.page+"/?user=not+valid"),
+		until(`/^guest-\d+$/.test(document.getElementById("me").innerText)`),
+		chromedp.Navigate(c.page+"/?user=guest-1"), until(memberStatus("guest-1")+` == "green"`))
 	bob := openBrowser(t, c.page)
 	bob.do(t, chromedp.EmulateViewport(360, 740), prefersScheme("dark"),
 		chromedp.Navigate(c.page+"/?user=guest-2"), until(memberStatus("guest-1")+` == "green"`),

@@ -51,7 +51,8 @@ func (b banner) String() string {
 	}
 	server, everywhere := localURL(scheme, b.listen)
 	var text strings.Builder
-	fmt.Fprintf(&text, "lastseen %s\n  API   %s/v1/namespaces\n  docs  %s/docs/\n", version().Version, server, server)
+	fmt.Fprintf(&text, "lastseen %s\n  web   %s/\n  API   %[2]s/v1/namespaces\n  docs  %[2]s/docs/\n",
+		version().Version, server)
 	if b.admin != nil {
 		operators, _ := localURL("http", b.admin)
 		fmt.Fprintf(&text, "  admin %s\n", operators)

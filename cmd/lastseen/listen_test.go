@@ -76,6 +76,7 @@ func TestBanner(t *testing.T) {
 	} {
 		text := banner{listen: c.at, store: "/data/lastseen.db", callers: "anyone"}.String()
 		require.Contains(t, text, "\n  API   "+c.url+"/v1/namespaces\n")
+		require.Contains(t, text, "\n  web   "+c.url+"/\n")
 		require.Contains(t, text, "\n  docs  "+c.url+"/docs/\n")
 		require.Contains(t, text, "\n  data  /data/lastseen.db\n")
 		require.Contains(t, text, "\n  for   anyone\n")
@@ -91,7 +92,9 @@ func TestBannerCanBeOpened(t *testing.T) {
 	require.NoError(t, err)
 	defer response.Body.Close()
 	require.Equal(t, http.StatusOK, response.StatusCode)
-	require.Equal(t, "/docs/", response.Request.URL.Path, "the root leads to the documentation")
+	page, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.Contains(t, string(page), "<title>lastseen</title>", "the root is the dashboard")
 }
 
 func TestBusyPort(t *testing.T) {

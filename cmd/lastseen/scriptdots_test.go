@@ -71,7 +71,7 @@ func untilSpoken(want ...string) browserStep {
 func (s *scripted) crowd(t *testing.T) {
 	t.Helper()
 	s.pingedAgo(t, "alice", 0)
-	s.pingedAgo(t, "bob", 3*time.Minute+30*time.Second)
+	s.pingedAgo(t, "bob", 3*time.Minute+5*time.Second)
 	s.pingedAgo(t, "carol", 150*time.Minute)
 	s.leaves(t, "dave")
 }
@@ -188,13 +188,13 @@ func TestDotsRespectPreferences(t *testing.T) {
 	const dot = `getComputedStyle(document.querySelector("presence-dot"))`
 	b.do(t, prefers("prefers-reduced-motion: no-preference"), until(dot+`.transitionDuration == "0.3s"`))
 	b.do(t, prefers("prefers-reduced-motion: reduce"), until(dot+`.transitionDuration == "0s"`))
-	const system = `getComputedStyle(document.querySelector("p")).color`
+	const system = `getComputedStyle(document.querySelector("p")).color` //nolint:misspell // CSS
 	paints := "(() => {" + drawing + `return [...document.querySelectorAll("presence-dot")].map(paint)})()`
 	require.NotContains(t, measure[[]string](t, b, paints), evaluate[string](t, b, system))
 	const forced = "forced-colors: active" //nolint:misspell // CSS
 	b.do(t, prefers(forced, "prefers-reduced-motion: reduce"), until(`matchMedia("(`+forced+`)").matches`))
-	color := evaluate[string](t, b, system)
-	require.Equal(t, []string{color, color}, measure[[]string](t, b, paints), "the shapes still differ")
+	paint := evaluate[string](t, b, system)
+	require.Equal(t, []string{paint, paint}, measure[[]string](t, b, paints), "the shapes still differ")
 }
 
 // TestDotsChange: a dot follows its attributes and its place in the document, and says so by events. A dot that only

@@ -74,8 +74,8 @@ func TestScriptWithoutDevices(t *testing.T) {
 	require.Empty(t, evaluate[string](t, b, "refused.join()"))
 }
 
-// TestScriptWithoutFeeds: in a namespace without a changes feed, a page looks users up, and keeps its own user online by
-// the connection all the same.
+// TestScriptWithoutFeeds: in a namespace without a changes feed, a page looks users up, and keeps its own user online
+// by the connection all the same.
 func TestScriptWithoutFeeds(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, scriptOptions{now: aDayAgo()})

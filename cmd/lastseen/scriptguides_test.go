@@ -20,7 +20,8 @@ func guideModule(script string) string {
 func TestWebPagesGuide(t *testing.T) {
 	t.Parallel()
 	blocks := guideBlocks(t, "web-pages.md", "js")
-	closing := strings.NewReplacer("'5s'", "'100ms'", "users/alice", "users/dave").Replace(block(t, blocks, "sendBeacon"))
+	soon := strings.NewReplacer("'5s'", "'100ms'", "users/alice", "users/dave")
+	closing := soon.Replace(block(t, blocks, "sendBeacon"))
 	site := newGuideSite(t, map[string]string{
 		"/watch": guideModule("const token = undefined\n" + block(t, blocks, "connect(")),
 		"/close": guideModule(`const token = undefined, device = { id: "tab-1", kind: "web" }` + "\n" + closing),

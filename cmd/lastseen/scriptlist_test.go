@@ -110,7 +110,7 @@ func TestListChanges(t *testing.T) {
 // that was never answered shows nothing: it is not empty.
 func TestListUnknown(t *testing.T) {
 	t.Parallel()
-	s := newScripted(t, scriptOptions{})
+	s := newScripted(t, scriptOptions{thresholds: seconds(3600, 7200)}) // the test takes a minute
 	s.pingedAgo(t, "alice", 0)
 	b := openBrowser(t, s.pages)
 	s.load(t, b, s.list(), quickly)

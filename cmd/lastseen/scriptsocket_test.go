@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -114,6 +116,37 @@ func TestScriptSocketWaits(t *testing.T) {
 	s.setAnswer(nil)
 	b.do(t, until("welcomes() == 1 || (passed += 1000, false)"))
 	require.GreaterOrEqual(t, evaluate[float64](t, b, "times[1] - times[0]"), 40_000.0)
+}
+
+// TestScriptSocketClosesEarly: a socket that is closed while it connects makes no error on the console, and its
+// connection ends as soon as it is open.
+func TestScriptSocketClosesEarly(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{})
+	var closed atomic.Bool
+	release := make(chan struct{})
+	s.setAnswer(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Header.Get("Upgrade") == "" {
+			return false
+		}
+		<-release
+		socket, err := websocket.Accept(w, r, &websocket.AcceptOptions{
+			InsecureSkipVerify: true, Subprotocols: []string{"lastseen.v1"},
+		})
+		if err == nil {
+			_, _, err = socket.Read(r.Context())
+		}
+		closed.Store(websocket.CloseStatus(err) == websocket.StatusNoStatusRcvd)
+		return true
+	})
+	free := sync.OnceFunc(func() { close(release) })
+	defer free()
+	b := s.openSocket(t, "")
+	require.Eventually(t, func() bool { return s.connects() == 1 }, time.Minute, 10*time.Millisecond)
+	b.do(t, until("(socket.close(), true)"), until("!socket.send({})"))
+	require.Empty(t, s.complaints(b))
+	free()
+	require.Eventually(t, closed.Load, time.Minute, 10*time.Millisecond)
 }
 
 // TestScriptSocketRefused: after a final close code the page does not connect again.

@@ -23,9 +23,15 @@ func openDashboard(t *testing.T, server, fragment string) *browser {
 // withPageClock lets the test move the clocks of the pages that the browser opens from now on: see pageClock.
 func (b *browser) withPageClock(t *testing.T) {
 	t.Helper()
+	b.withScript(t, pageClock)
+}
+
+// withScript runs a script before those of each page that the browser opens from now on.
+func (b *browser) withScript(t *testing.T, script string) {
+	t.Helper()
 	b.do(t, func(ctx context.Context, _ *chromedp.Target) (chromedp.Void, error) {
 		_, err := chromedp.Call(ctx, cdppage.AddScriptToEvaluateOnNewDocument,
-			cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: pageClock})
+			cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: script})
 		return chromedp.Void{}, err
 	})
 }

@@ -8,7 +8,7 @@
 -- lastseen.
 --
 --   <window> <when the user left on all devices, or 0>
---   <kind> <ID><tab><at> <1 if gone, otherwise 0> <since> <idle since, or 0>
+--   <kind> <ID><tab><1 if gone, otherwise 0> <idle since, or 0> <since> <at>
 
 local records_key, metas_key = KEYS[4], KEYS[5]
 local max_text = 8192 -- more than max_devices lines can have

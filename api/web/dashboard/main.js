@@ -35,7 +35,11 @@ function show() {
   }
   document.title = `${place.namespace} · lastseen`
   namespaces.mark(place.namespace)
-  if (mistake) return say(find('banner'), mistake)
+  for (const part of document.querySelectorAll('main > :not(#banner)')) part.hidden = Boolean(mistake)
+  if (mistake) {
+    say(find('banner'), mistake)
+    return say(find('connection'), '')
+  }
   view ??= new View(session, place.namespace)
   view.go(place)
 }

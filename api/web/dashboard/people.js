@@ -11,13 +11,13 @@ export class People {
   #view
   #rows = new Map()
   #place // statuses and user
+  #opens = false // the user who was looked for is to be opened, once
   #cursor // of this page; none for the first, which alone follows what changes
   #next
   #number = 1
 
   constructor(view) {
     this.#view = view
-    find('users').replaceChildren()
     find('first').onclick = () => view.attempt(() => this.#turn(undefined, 1))
     find('next').onclick = () => view.attempt(() => this.#turn(this.#next, this.#number + 1))
     find('everyone').onclick = () => {
@@ -26,11 +26,15 @@ export class People {
     }
   }
 
-  close() { for (const row of this.#rows.values()) row.close() }
+  close() {
+    for (const row of this.#rows.values()) row.close()
+    find('users').replaceChildren() // with the dots, which would go on
+  }
 
   // go shows other statuses, or another user.
   go(place) {
     this.#place = place
+    this.#opens = Boolean(place.user)
     say(find('found').firstElementChild, place.user ? 'One user.' : '')
     find('found').hidden = !place.user
     find('filter').disabled = Boolean(place.user)
@@ -84,7 +88,8 @@ export class People {
     for (const [user, row] of this.#rows) if (!rows.includes(row)) { row.close(); this.#rows.delete(user) }
     for (const row of rows) this.#rows.set(row.user, row)
     arrange(find('users'), rows.map(row => row.element))
-    if (this.#place.user && !rows[0].opened) rows[0].open()
+    if (this.#opens) rows[0]?.open()
+    this.#opens &&= rows.length === 0
     say(find('people-note'), users.length > 0 ? '' : this.#empty())
     find('pager').hidden = this.#number === 1 && !this.#next
     find('first').disabled = this.#number === 1

@@ -1,7 +1,8 @@
-import { call } from './api.js'
+import { call, Problem } from './api.js'
 import { find, say } from './dom.js'
 
 const storage = 'lastseen.key'
+const sendable = /^[\x21-\x7E]+$/ // what every key and token consists of; not all else can be in a header
 
 // Session holds the key or token, in the session storage of this tab or, where that is blocked, in memory.
 export class Session {
@@ -49,6 +50,7 @@ export class Session {
   async #signIn(key) {
     say(find('signin-error'), '')
     try {
+      if (!sendable.test(key)) throw new Problem(401, {})
       await call(key, 'v1/namespaces', { query: { limit: 1 } })
     } catch (error) {
       if (error.status !== 403) { // a key that cannot list namespaces is valid

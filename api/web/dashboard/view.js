@@ -21,6 +21,7 @@ export class View {
   #people
   #soon
   #failures = 0
+  #retryAfter = 0 // seconds for which the server asked
   #forbidden = false // asking again is of no use
   #refreshing = false
   #refreshed = 0 // when, by performance.now()
@@ -103,7 +104,7 @@ export class View {
     const pause = this.#failures > 0
       ? Math.min(30_000, 2000 * 2 ** this.#failures)
       : this.#live.state === 'live' ? 15_000 : 5000
-    return pause * (0.8 + 0.4 * Math.random())
+    return 1000 * this.#retryAfter + pause * (0.8 + 0.4 * Math.random())
   }
 
   // attempt does something that an outage can prevent, and shows the outage or its end.
@@ -111,7 +112,8 @@ export class View {
     try {
       await action()
       if (this.signal.aborted) return
-      this.#failures = 0
+      this.#failures = this.#retryAfter = 0
+      if (this.#forbidden) this.#refreshIn(0) // which had ended
       this.#forbidden = false
       say(find('banner'), '')
     } catch (error) {
@@ -120,6 +122,7 @@ export class View {
       this.#forbidden = !error.outage && error.status !== 429
       if (this.#forbidden) return
       this.#failures++
+      this.#retryAfter = error.retryAfter
       say(find('banner'), `${error.message} ${error.outage ? outageText : ''}`)
     }
   }
@@ -139,7 +142,9 @@ export class View {
     const text = { connecting: 'Connecting', live: 'Live', down: 'Polling' }[this.#live.state]
     const element = find('connection')
     say(element, text)
+    const broke = this.#live.state === 'down' && element.dataset.state !== 'down'
     element.dataset.state = this.#live.state
+    if (broke) this.#refreshIn(500) // which shows whether the server is there; further attempts change nothing
     if (this.#live.state === 'down' && this.#live.why) {
       this.#feed.note(`${this.#live.why} The rest is refreshed every few seconds.`)
     } else {

@@ -1,10 +1,10 @@
-// end closes a WebSocket. Closing one that is not open yet is an error in the browser's console, so that one has a few
-// seconds more, unless the page itself ends.
-function end(socket, now) {
+// hangUp closes a WebSocket, if there is one yet. Browsers log an error for one that is closed while it connects. So
+// that one has some seconds more, unless the page itself ends: it would not be kept in the back/forward cache.
+function hangUp(socket, now) {
   const close = () => socket?.close?.()
   if (now || socket?.readyState !== WebSocket.CONNECTING) return close()
   socket.onopen = close
-  later(5000, close)
+  later(10_000, close) // browsers open no other connection to the server meanwhile
 }
 
 // Socket is a WebSocket that connects again by itself.
@@ -54,7 +54,7 @@ class Socket {
 
   // #drop closes the connections, whose ends do not matter any longer.
   #drop(now) {
-    for (const socket of [this.#current, this.#next]) end(socket, now)
+    for (const socket of [this.#current, this.#next]) hangUp(socket, now)
     this.#current = this.#next = undefined
   }
 
@@ -65,7 +65,7 @@ class Socket {
   async #connect() {
     this.#waiting?.()
     this.#waiting = undefined
-    end(this.#next)
+    hangUp(this.#next)
     const attempt = this.#next = {}
     if (!this.#silence) this.#heard()
     try {

@@ -2,7 +2,8 @@ import { connect } from '{{.}}/lastseen.js'
 
 // A real chat knows its user from the session. Here it is a guest, the same in all tabs of a browser.
 const newGuest = () => `guest-${100 + Math.floor(Math.random() * 900)}`
-const me = new URLSearchParams(location.search).get('user') ?? localStorage.getItem('user') ?? newGuest()
+const names = [new URLSearchParams(location.search).get('user'), localStorage.getItem('user')]
+const me = names.find(name => /^[A-Za-z0-9-]{1,32}$/.test(name ?? '')) ?? newGuest()
 localStorage.setItem('user', me)
 
 // This keeps the user online while the page is open. The dots below need no code.
