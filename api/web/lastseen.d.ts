@@ -24,7 +24,7 @@ export interface Options {
    * 401 with `renew` true: return a new one then. Without it, requests have no credentials.
    */
   token?: (reason: { renew: boolean }) => string | undefined | Promise<string | undefined>
-  /** `http` never opens a WebSocket. Default: `auto`, a WebSocket where it can be had, HTTP otherwise. */
+  /** `http` never opens a WebSocket. Default: `auto`, a WebSocket if it is available, HTTP otherwise. */
   transport?: 'auto' | 'http'
   /** Milliseconds between two lookups without a WebSocket, 5,000 or more. Default: 30,000. */
   interval?: number

@@ -90,7 +90,7 @@ class Connection {
     })
   }
 
-  // #down falls back to HTTP if there is no WebSocket to be had. One that has worked is tried on meanwhile.
+  // #down falls back to HTTP if no WebSocket is available. One that has worked is tried on meanwhile.
   #down(invalid, code) {
     this.#confirm?.(false)
     if (invalid) this.#client.ondown()

@@ -1,7 +1,7 @@
 // randomID returns an ID for a device.
 const randomID = () => [...crypto.getRandomValues(new Uint32Array(3))].map(n => n.toString(36)).join('')
 
-// Pinger keeps the user of a client online: over the connection, if that is not undefined and a WebSocket can be had,
+// Pinger keeps the user of a client online: over the connection, if that is not undefined and a WebSocket is available,
 // else by pings. The client has options, device and onrefused(problem).
 class Pinger {
   idle = false // whether nobody uses the page
