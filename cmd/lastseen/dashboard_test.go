@@ -113,7 +113,8 @@ func TestDashboardWithAnInvalidLink(t *testing.T) {
 	b := openDashboard(t, s.url, "#namespace=.chat")
 	const sections = `[...document.querySelectorAll("main > :not(#banner)")].filter(e => e.checkVisibility()).length`
 	for _, link := range []string{"#namespace=.chat", "#namespace=chat&user=.."} {
-		b.do(t, until(fmt.Sprintf("(location.hash = %q, true)", link)), says("#banner", "not"), until(sections+" === 0"))
+		b.do(t, until(fmt.Sprintf("(location.hash = %q, true)", link)), says("#banner", "not"),
+			until(sections+" === 0"))
 		require.Empty(t, textOf(t, b, "#connection"))
 		require.Zero(t, evaluate[int](t, b, `document.querySelectorAll("#users > li").length`))
 		b.do(t, clickOn(`#namespaces a[href="#namespace=chat"]`), lists("alice", "green", "online now"),

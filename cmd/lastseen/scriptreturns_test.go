@@ -170,8 +170,8 @@ func TestScriptRedisStops(t *testing.T) {
 	}
 }
 
-// TestScriptLeavesInMove: a goodbye that is lost with the connection, since the page moves to another server, is said to
-// that one.
+// TestScriptLeavesInMove: a goodbye that is lost with the connection, since the page moves to another server, is said
+// to that one.
 func TestScriptLeavesInMove(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, scriptOptions{})
