@@ -104,7 +104,11 @@ func openBrowser(t *testing.T, server string) *browser {
 func (b *browser) do(t *testing.T, steps ...browserStep) {
 	t.Helper()
 	for i, step := range steps {
-		if err := chromedp.Do(b.ctx, step); err != nil {
+		err := chromedp.Do(b.ctx, step)
+		for err != nil && strings.Contains(err.Error(), networkChanged) {
+			err = chromedp.Do(b.ctx, step)
+		}
+		if err != nil {
 			text, _ := chromedp.Run(b.ctx, chromedp.Evaluate[string]("document.body.innerText.slice(0, 500)"))
 			t.Fatalf("step %d: %v\ncomplaints: %q\nthe page: %s", i, err, b.seen(), text)
 		}
@@ -129,11 +133,24 @@ func until(expression string) browserStep {
 	}
 }
 
+// networkChanged is the error of all requests in progress at the moment at which an interface of the machine appears or
+// disappears, to 127.0.0.1, too. Tests in other packages start and stop containers.
+const networkChanged = "net::ERR_NETWORK_CHANGED"
+
+// loadAgain loads a page again if one of its scripts or styles was lost in that way. Other requests are tried again by
+// the pages themselves.
+func (b *browser) loadAgain(e *network.EventLoadingFailed) {
+	parts := []network.ResourceType{network.ResourceTypeScript, network.ResourceTypeStylesheet}
+	if e.ErrorText == networkChanged && slices.Contains(parts, e.Type) {
+		go func() { _, _ = chromedp.Call(b.ctx, cdppage.Reload, cdppage.ReloadParams{}) }()
+	}
+}
+
 // watch records what the console shows, and every request to another server. It is called while events are read.
 func (b *browser) watch(event any) {
 	switch e := event.(type) {
 	case *log.EventEntryAdded: // violated policies and failed requests, too
-		if e.Entry.Level == "error" || e.Entry.Level == "warning" {
+		if (e.Entry.Level == "error" || e.Entry.Level == "warning") && !strings.Contains(e.Entry.Text, networkChanged) {
 			b.addProblem("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL)
 		}
 	case *runtime.EventConsoleAPICalled:
@@ -144,6 +161,8 @@ func (b *browser) watch(event any) {
 		}
 	case *runtime.EventExceptionThrown:
 		b.addProblem("exception: %s %+v", e.ExceptionDetails.Text, e.ExceptionDetails.Exception)
+	case *network.EventLoadingFailed:
+		b.loadAgain(e)
 	case *network.EventRequestWillBeSent:
 		u, err := url.Parse(e.Request.URL)
 		if err != nil || strings.HasPrefix(u.Scheme, "http") && u.Scheme+"://"+u.Host != b.url {
@@ -198,7 +217,9 @@ func (b *browser) newTab(t *testing.T) *browser {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(b.ctx)
 	t.Cleanup(cancel)
-	return &browser{ctx: ctx, url: b.url}
+	tab := &browser{ctx: ctx, url: b.url}
+	require.NoError(t, chromedp.Listen(ctx, tab.watch))
+	return tab
 }
 
 // close closes the tab as its user does.
