@@ -86,7 +86,8 @@ func TestRedisOutageInTheLog(t *testing.T) {
 		require.Equal(t, http.StatusServiceUnavailable, status)
 	}
 	require.Equal(t, 1, s.count(t, "ERROR", "request failed"), s.log)
-	require.LessOrEqual(t, len(s.logLines(t)), 3, s.log)
+	// The requests, the check of the server, the circuit breaker, and background jobs that happen to run: a line each.
+	require.LessOrEqual(t, len(s.logLines(t)), 5, s.log)
 	server.Start(t)
 	require.Eventually(t, func() bool { // a success, and then settleTime of the real clock
 		_, _ = s.call(t, http.MethodPost, alice+"/ping", "")
