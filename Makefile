@@ -30,7 +30,7 @@ format:
 # With -short, because the detector looks at goroutines: a fifth of the random walks of the model tests, and no suites
 # on servers that differ only in how they were started.
 race:
-	$(GOTEST) -race -short -timeout 10m ./...
+	$(GOTEST) -race -short -timeout 20m ./...
 
 # Runs in full the tests that race runs in part or not at all.
 heavy:

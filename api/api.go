@@ -39,6 +39,7 @@ type Settings struct {
 	Shards       int           // sorted sets that the namespace is spread over
 	Changes      feed.Mode     // when changes are recorded
 	ShowKinds    bool          // whether everyone who can read sees the kinds of live devices
+	Visibility   Visibility    // who sees the users; "" is VisibleToEveryone
 }
 
 // Version describes the running build.
@@ -101,11 +102,14 @@ type Shared struct {
 	authenticator atomic.Pointer[auth.Authenticator]
 	// newest is the newest handler, whose configuration decides whether a request can stay open.
 	newest     atomic.Pointer[server]
+	ownWrites  *ownWrites
 	rounds     rounds
 	watched    watchCounts
 	sockets    sockets
 	arrivals   *arrivals
 	counting   countsHub
+	selves     *selves
+	viewers    *viewers
 	upgrader   *stream.SocketUpgrader
 	buckets    *limit.Buckets
 	bodies     *bodyMemory
@@ -124,13 +128,16 @@ type Shared struct {
 func NewShared(c Config) *Shared {
 	c = c.withDefaults()
 	bodies, overload := newBodyMemory(c.BodyMemory), newOverload(c.Logger, c.Now)
-	return &Shared{
+	s := &Shared{
 		buckets: limit.New(limit.DefaultSize, c.Now), bodies: bodies, overload: overload,
 		metrics: newMetrics(c, bodies, overload),
 		outages: newOutageLog(c.Logger, c.Now), defects: newThrottle(c.Logger, maxDefects),
 		pseudonyms: pseudonyms(crand.Text()), pages: web.New(ErrorCodes()),
-		upgrader: stream.NewSocketUpgrader(), arrivals: newArrivals(c.Now),
+		upgrader: stream.NewSocketUpgrader(), arrivals: newArrivals(c.Now), viewers: newViewers(),
+		ownWrites: newOwnWrites(),
 	}
+	s.selves = newSelves(s)
+	return s
 }
 
 // server holds what handlers need.
@@ -138,6 +145,7 @@ type server struct {
 	*Shared
 	Config
 	proxies     proxies
+	replicas    store.ReplicaReader        // nil without replicas
 	crossOrigin http.CrossOriginProtection // of an open server; see checkSource
 }
 
@@ -159,8 +167,9 @@ func New(c Config) http.Handler {
 	}
 	c.Shared.authenticator.Store(c.Auth)
 	c.Shared.overload.configure(c)
+	replicas, _ := store.As[store.ReplicaReader](c.Store)
 	c.Store = &callStore{c.Store, c.Shared.overload}
-	s := &server{Shared: c.Shared, Config: c, proxies: unmapped(c.TrustedProxies)}
+	s := &server{Shared: c.Shared, Config: c, proxies: unmapped(c.TrustedProxies), replicas: replicas}
 	s.metrics.configure(s)
 	s.newest.Store(s)
 	s.rounds.next() // requests that stay open are authorized again

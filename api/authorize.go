@@ -20,6 +20,8 @@ const (
 	pingSelf                      // ping; with a token only for the token's user
 	leaveSelf                     // the same, and the token can be in the body: see [server.authorizeToken]
 	pingBulk                      // ping; not with a token
+	writeUser                     // ping; with a token only for the token's user
+	readUser                      // the same, and read
 	read                          // read
 	readDevices                   // read; see [server.checkDevices]
 	list                          // read, in any namespace; the response omits the others
@@ -30,7 +32,7 @@ const (
 // scope returns the scope that a caller needs.
 func (p permission) scope() auth.Scope {
 	switch p {
-	case pingSelf, leaveSelf, pingBulk, greeting:
+	case pingSelf, leaveSelf, pingBulk, writeUser, readUser, greeting:
 		return auth.Ping
 	case read, readDevices, list:
 		return auth.Read
@@ -128,10 +130,17 @@ func (p permission) check(namespace, user string, caller *auth.Caller) error {
 		return errForbidden(scope, fmt.Sprintf("This needs the scope %s in this namespace.", scope))
 	case p == pingBulk && !caller.CanPingMany():
 		return errForbidden(scope, "A token speaks for one user; this needs an API key with the scope ping.")
-	case (p == pingSelf || p == leaveSelf) && !caller.CanPing(user):
+	case p.isOfUser() && !caller.CanPing(user):
 		return errForbidden(scope, "A token speaks for its own user only.")
+	case p == readUser && !caller.Can(auth.Read, namespace):
+		return errForbidden(auth.Read, "This also needs the scope read in this namespace.")
 	}
 	return nil
+}
+
+// isOfUser reports whether a token has the permission for its own user only.
+func (p permission) isOfUser() bool {
+	return p == pingSelf || p == leaveSelf || p == writeUser || p == readUser
 }
 
 // checkDevices returns an error if a caller with the scope read cannot see the devices of the user in the path, and not

@@ -47,6 +47,19 @@ func permissionsByRoute() map[string]permittedRequest {
 			append([]string{"nobody", "ping", "admin", "all, elsewhere", "alice, elsewhere", "alice, nowhere"},
 				readers...),
 		},
+		"PUT " + namespace + "/users/:user/availability": {
+			"", `{"availability":"busy"}`, []string{"ping", "all", "alice"},
+		},
+		"GET " + namespace + "/users/:user/availability":    {"", "", []string{"all", "alice"}},
+		"DELETE " + namespace + "/users/:user/availability": {"", "", []string{"ping", "all", "alice"}},
+		"PUT " + namespace + "/users/:user/contacts": {
+			"", `{"users":["bob"]}`, []string{"ping", "all", "alice"},
+		},
+		"PATCH " + namespace + "/users/:user/contacts": {
+			"", `{"add":["bob"]}`, []string{"ping", "all", "alice"},
+		},
+		"DELETE " + namespace + "/users/:user/contacts":    {"", "", []string{"ping", "all", "alice"}},
+		"GET " + namespace + "/users/:user/contacts":       {"", "", []string{"all", "alice"}},
 		"GET " + namespace + "/users/:user/devices":        {"", "", []string{"read", "all", "alice"}},
 		"DELETE " + namespace + "/users/:user/connections": {"", "", erasers},
 		"DELETE " + namespace + "/users/:user":             {"", "", erasers},

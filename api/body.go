@@ -86,6 +86,15 @@ func (s *server) readOne(c echo.Context, v any) error {
 	return b.decode(v)
 }
 
+// readSome reads a body that cannot be empty.
+func (b *body) readSome() error {
+	err := b.read()
+	if err == nil && len(b.content) == 0 {
+		return newError(codeInvalidJSON, "The body is missing.")
+	}
+	return err
+}
+
 // listMemory is how much memory the items of a list take until the response is sent, in addition to their text.
 type listMemory struct {
 	max   int  // signs that count
@@ -106,11 +115,8 @@ func (m listMemory) of(text []byte) int {
 
 // readList reads JSON with a list into v. The memory of the list counts until it is released.
 func (b *body) readList(v any, list listMemory) error {
-	if err := b.read(); err != nil {
+	if err := b.readSome(); err != nil {
 		return err
-	}
-	if len(b.content) == 0 {
-		return newError(codeInvalidJSON, "The body is missing.")
 	}
 	if err := b.grow(list.of(b.content)); err != nil {
 		return err

@@ -80,6 +80,7 @@ func TestLargestRequestsFit(t *testing.T) {
 	require.LessOrEqual(t, 2*maxBody+itemMemory.bytes*itemMemory.max, int(m.share(limit.PerKey)))
 	require.LessOrEqual(t, 2*maxBody+itemMemory.bytes*itemMemory.max, int(m.share(limit.PerAddress)))
 	require.LessOrEqual(t, 2*maxLookupBody+lookupMemory.bytes*maxLookup, int(m.share(limit.PerUser)))
+	require.LessOrEqual(t, 2*maxLookupBody+contactMemory.bytes*store.MaxContacts, int(m.share(limit.PerUser)))
 	w := newTestServer(t, fileStore(t), behindProxy,
 		func(c *Config) { c.BodyMemory = MinBodyMemory; c.Limits = limit.Limits{} })
 	user := strings.Repeat("u", 74)
@@ -98,6 +99,7 @@ func TestLargestRequestsFit(t *testing.T) {
 func TestNullItemsCount(t *testing.T) {
 	require.GreaterOrEqual(t, itemMemory.of([]byte(`{"pings":[null,null,null]}`)), 3*itemMemory.bytes)
 	require.GreaterOrEqual(t, lookupMemory.of([]byte(`{"users":[null,null,null]}`)), 3*lookupMemory.bytes)
+	require.GreaterOrEqual(t, contactMemory.of([]byte(`{"users":[null,null,null]}`)), 3*contactMemory.bytes)
 }
 
 // stalledBody is the body of a request that does not end before the test does.
@@ -227,6 +229,19 @@ func (b *blockingStore) Lookup(_ context.Context, _ string, users []string) ([]l
 	return make([]lastseen.State, len(users)), nil
 }
 
+func (b *blockingStore) Describe(
+	ctx context.Context, namespace string, users []string,
+) ([]lastseen.State, map[string]store.Details, error) {
+	states, err := b.Lookup(ctx, namespace, users)
+	return states, nil, err
+}
+
+func (b *blockingStore) SetContacts(context.Context, string, string, []string) error {
+	b.asked <- struct{}{}
+	<-b.let
+	return nil
+}
+
 // withBodies sets the memory that counts the server's bodies.
 func withBodies(c *Config, memory *bodyMemory) {
 	c.Shared = NewShared(*c)
@@ -247,8 +262,9 @@ func TestDecodedMemory(t *testing.T) {
 		"pings?meta": `{"pings":[` + strings.Repeat(
 			`{"user":"%[1]d","at":1795176000.123,"device":{"id":"d","meta":{"a":"0123456789"}},"activity":"idle"},`,
 			maxItems-1) + `{"user":"u","device":{"id":"d"}}]}`,
-		"leaves": `{"leaves":[` + strings.Repeat(`{"user":"u"},`, maxItems-1) + `{"user":"%[1]d"}]}`,
-		"lookup": `{"users":[` + strings.Repeat(`"%[1]d-0123456789",`, maxLookup-1) + `"u"]}`,
+		"leaves":               `{"leaves":[` + strings.Repeat(`{"user":"u"},`, maxItems-1) + `{"user":"%[1]d"}]}`,
+		"lookup":               `{"users":[` + strings.Repeat(`"%[1]d-0123456789",`, maxLookup-1) + `"u"]}`,
+		"users/alice/contacts": `{"users":[` + strings.Repeat(`"%[1]d-0123456789",`, store.MaxContacts-1) + `"u"]}`,
 	} {
 		endpoint, _, _ := strings.Cut(path, "?")
 		t.Run(path, func(t *testing.T) {
@@ -257,7 +273,11 @@ func TestDecodedMemory(t *testing.T) {
 			w := newTestServer(t, s, func(c *Config) { withBodies(c, memory) })
 			var prepared []*http.Request
 			for i := range requests {
-				prepared = append(prepared, httptest.NewRequest(http.MethodPost,
+				method := http.MethodPost
+				if strings.HasSuffix(endpoint, "/contacts") {
+					method = http.MethodPut
+				}
+				prepared = append(prepared, httptest.NewRequest(method,
 					"http://localhost/v1/namespaces/chat/"+endpoint, strings.NewReader(fmt.Sprintf(body, i))))
 			}
 			heap() // what pools keep goes with the second collection

@@ -17,8 +17,8 @@ const maxMaxAge = 5000
 
 // respondCached sends JSON about users, or 304: see [cached]. The ETag is weak: it is the same for responses that
 // differ only in the time of the request or in their encoding.
-func respondCached(c echo.Context, body any, e evaluated, users ...presence) error {
-	if !cached(c, etagOf(e, users), maxAge(e.AsOf, users)) {
+func respondCached(c echo.Context, body any, v view, users ...presence) error {
+	if !cached(c, etagOf(v.evaluated(), users), v.maxAge(users)) {
 		return respond(c, body)
 	}
 	if len(users) > 1 { // as in the response that this replaces, if that is large
@@ -27,9 +27,9 @@ func respondCached(c echo.Context, body any, e evaluated, users ...presence) err
 	return c.NoContent(http.StatusNotModified)
 }
 
-// cached sets the headers by which caches may keep a response about users until the first of their statuses decays, at
-// most for [maxMaxAge], and reports whether the client has the response already, by its ETag. It then gets status 304
-// and no body. Responses to authenticated callers are private.
+// cached sets the headers by which caches may keep a response about users for a time in milliseconds, and reports
+// whether the client has the response already, by its ETag. It then gets status 304 and no body. Responses to
+// authenticated callers are private.
 func cached(c echo.Context, tag string, age int64) bool {
 	header := c.Response().Header()
 	header.Set("ETag", "W/"+tag)
@@ -44,12 +44,16 @@ func cached(c echo.Context, tag string, age int64) bool {
 	return etagMatches(c.Request().Header.Values("If-None-Match"), tag)
 }
 
-// maxAge returns how long the response may be kept, in milliseconds.
-func maxAge(asOf timestamp, users []presence) int64 {
+// maxAge returns how long a response about users may be kept, in milliseconds: until the first of their statuses
+// decays, or of their availabilities ends, at most for [maxMaxAge].
+func (v view) maxAge(users []presence) int64 {
 	age := int64(maxMaxAge)
 	for _, u := range users {
 		if u.ValidUntil != 0 {
-			age = min(age, int64(u.ValidUntil-asOf))
+			age = min(age, int64(u.ValidUntil)-int64(v.asOf))
+		}
+		if u.userDetails != nil && u.AvailabilityUntil != 0 {
+			age = min(age, int64(u.AvailabilityUntil)-int64(v.now))
 		}
 	}
 	return age
@@ -66,6 +70,9 @@ func etagOf(e evaluated, users []presence) string {
 		content = strconv.AppendBool(append(content, u.Status...), u.Left)
 		content = binary.BigEndian.AppendUint64(content, uint64(u.LastSeen))
 		content = binary.BigEndian.AppendUint64(content, uint64(u.ValidUntil))
+		if u.userDetails != nil {
+			content = append(u.userDetails.appendFields(append(content, 1)), 0) // nor do user IDs begin with byte 1
+		}
 	}
 	return hashTag(content)
 }

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
 )
 
 const alicePing, aliceUser, aliceLookup = "/chat/users/alice/ping", "/chat/users/alice", "/chat/lookup?user=alice&user=zoe"
@@ -44,6 +47,50 @@ func TestFreshness(t *testing.T) {
 		lookup := w.send(http.MethodGet, aliceLookup, "")
 		require.Equal(t, "max-age=2", lookup.header.Get("Cache-Control"), "the first of several to decay decides")
 	})
+}
+
+// TestFreshnessOfDetails checks that a response may not be cached past the end of what a user says, by the server's
+// clock, and that it is sent again as soon as something of it differs.
+func TestFreshnessOfDetails(t *testing.T) {
+	t.Parallel()
+	s := &sayingStore{Store: fileStore(t)}
+	w := newTestServer(t, s)
+	w.post(alicePing, "")
+	until := testNow.Add(10 * time.Second)
+	for _, path := range []string{aliceUser + "?", aliceLookup + "&", aliceDot + "?"} {
+		tags := map[string]bool{}
+		fetch := func(age time.Duration, query string, d store.Details, want string) {
+			t.Helper()
+			w.store.now, s.details = testNow.Add(age), map[string]store.Details{"alice": d}
+			got := w.send(http.MethodGet, path+query, "")
+			require.Equal(t, http.StatusOK, got.status, got.body)
+			require.Equal(t, want, got.header.Get("Cache-Control"), "%s %s", path, age)
+			tag := got.header.Get("ETag")
+			tags[tag] = true
+			require.Equal(t, http.StatusNotModified,
+				w.send(http.MethodGet, path+query, "", "If-None-Match: "+tag).status)
+		}
+		busy := store.Details{Said: lastseen.Said{Availability: lastseen.Busy, Until: until}}
+		fetch(0, "", store.Details{}, "max-age=5")
+		fetch(0, "", busy, "max-age=5")
+		fetch(5*time.Second, "", busy, "max-age=5")
+		fetch(5001*time.Millisecond, "", busy, "max-age=4")
+		fetch(9*time.Second, "", busy, "max-age=1")
+		fetch(9001*time.Millisecond, "as_of=2026-11-20T12:00:00Z", busy, "max-age=0")
+		require.Len(t, tags, 2, "nothing, and busy")
+		fetch(10*time.Second, "", busy, "max-age=5")
+		require.Len(t, tags, 2, "nothing again")
+		busy.Said.Until = 0
+		fetch(0, "", busy, "max-age=5")
+		fetch(0, "", store.Details{Said: lastseen.Said{Availability: lastseen.Away}}, "max-age=5")
+		fetch(0, "", store.Details{Said: lastseen.Said{Note: "lunch"}}, "max-age=5")
+		fetch(0, "", store.Details{IdleSince: testNow}, "max-age=5")
+		if path == aliceDot+"?" {
+			require.Len(t, tags, 5, "it does not show the end")
+		} else {
+			require.Len(t, tags, 6)
+		}
+	}
 }
 
 // TestNotModified checks that a response is not sent again while the presence in it is the same, and is sent again

@@ -33,6 +33,38 @@ func (s *callStore) Lookup(ctx context.Context, namespace string, users []string
 	return s.Store.Lookup(ctx, namespace, users)
 }
 
+func (s *callStore) Describe(
+	ctx context.Context, namespace string, users []string,
+) ([]lastseen.State, map[string]store.Details, error) {
+	s.overload.begin()
+	defer s.overload.end()
+	return s.Store.Describe(ctx, namespace, users)
+}
+
+func (s *callStore) ReadDetails(
+	ctx context.Context, namespace string, records []store.Record,
+) (map[string]store.Details, error) {
+	s.overload.begin()
+	defer s.overload.end()
+	return s.Store.ReadDetails(ctx, namespace, records)
+}
+
+func (s *callStore) SetAvailability(
+	ctx context.Context, namespace, user string, said lastseen.Said, at lastseen.Instant,
+) (lastseen.State, error) {
+	s.overload.begin()
+	defer s.overload.end()
+	return s.Store.SetAvailability(ctx, namespace, user, said, at)
+}
+
+func (s *callStore) ReadAvailability(
+	ctx context.Context, namespace, user string, at lastseen.Instant,
+) (lastseen.Said, error) {
+	s.overload.begin()
+	defer s.overload.end()
+	return s.Store.ReadAvailability(ctx, namespace, user, at)
+}
+
 func (s *callStore) List(ctx context.Context, namespace string, q store.ListQuery) ([]store.Record, error) {
 	s.overload.begin()
 	defer s.overload.end()
@@ -57,4 +89,28 @@ func (s *callStore) ReadDevices(ctx context.Context, namespace, user string) (st
 	s.overload.begin()
 	defer s.overload.end()
 	return s.Store.ReadDevices(ctx, namespace, user)
+}
+
+func (s *callStore) SetContacts(ctx context.Context, namespace, owner string, contacts []string) error {
+	s.overload.begin()
+	defer s.overload.end()
+	return s.Store.SetContacts(ctx, namespace, owner, contacts)
+}
+
+func (s *callStore) ChangeContacts(ctx context.Context, namespace, owner string, add, remove []string) error {
+	s.overload.begin()
+	defer s.overload.end()
+	return s.Store.ChangeContacts(ctx, namespace, owner, add, remove)
+}
+
+func (s *callStore) ListContacts(ctx context.Context, namespace, owner, after string, limit int) ([]string, error) {
+	s.overload.begin()
+	defer s.overload.end()
+	return s.Store.ListContacts(ctx, namespace, owner, after, limit)
+}
+
+func (s *callStore) AreContacts(ctx context.Context, namespace string, pairs []store.ContactPair) ([]bool, error) {
+	s.overload.begin()
+	defer s.overload.end()
+	return s.Store.AreContacts(ctx, namespace, pairs)
 }

@@ -1,12 +1,15 @@
 package api
 
 import (
+	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store/feed"
 )
 
@@ -199,10 +202,24 @@ func (w *watch) pollAfter(more bool, wait time.Duration) int64 {
 // changed returns what a response shows of users in a batch, without a cursor.
 func (w *watch) changed(batch feed.Batch, users []feed.Update) changed {
 	r := changed{AsOf: timestamp(batch.AsOf), Users: make([]presence, len(users)), More: batch.More}
+	now := w.present(w.c.Request().Context(), batch.AsOf, users)
 	for i, u := range users {
-		r.Users[i] = published(u.User, u.Published)
+		r.Users[i] = published(u.User, u.Published, now)
 	}
 	return r
+}
+
+// present returns the time at which a response evaluates what the users of a batch say: the present by the store's
+// clock, or the time of the batch if that is later, or if nothing of it can have ended.
+func (s *server) present(ctx context.Context, asOf lastseen.Instant, users []feed.Update) lastseen.Instant {
+	if !slices.ContainsFunc(users, func(u feed.Update) bool { return u.Said.Until != 0 }) {
+		return asOf
+	}
+	now, err := s.Store.Now(ctx)
+	if err != nil { // the feed has what ended soon
+		return asOf
+	}
+	return max(asOf, now)
 }
 
 func (r changesResponse) appendJSON(b []byte) []byte {

@@ -72,12 +72,13 @@ func (e *eventStream) step() error {
 	return e.sendBatch(batch)
 }
 
-// end ends the stream for a reason. A server that stops tells its clients to come back at different times.
+// end ends the stream for a reason. A server that stops tells its clients to come back at different times, also one
+// whose configuration has changed so that all have to begin again.
 func (e *eventStream) end(reason error) error {
 	switch {
 	case e.c.Request().Context().Err() != nil:
 		return nil // the client closed the stream, as streams usually end
-	case errors.Is(reason, errDraining):
+	case errors.Is(reason, errDraining), errors.Is(reason, errVisibility):
 		return e.send(stream.AppendRetry(nil, e.jitter(0, maxDrainPause)))
 	default:
 		return reason
@@ -99,11 +100,15 @@ func (e *eventStream) tick() error {
 }
 
 // sendBatch sends a batch, a large one as several events. The cursor before the batch is the ID of all but the last of
-// them, so that a client that was cut off in between gets the whole batch again.
+// them, so that a client that was cut off in between gets the whole batch again: see [partCursor].
 func (e *eventStream) sendBatch(batch feed.Batch) error {
 	name, users := eventChanges, batch.Users
 	if batch.Reset {
 		name = eventReset
+	}
+	last := changesCursor(e.namespace, batch.Places)
+	if len(users) > maxEvent {
+		e.cursor = partCursor(e.watcher, e.namespace, e.cursor)
 	}
 	for len(users) > maxEvent {
 		part := e.changed(batch, users[:maxEvent])
@@ -113,7 +118,7 @@ func (e *eventStream) sendBatch(batch feed.Batch) error {
 		}
 		name, users = eventChanges, users[maxEvent:] // added to the first part of a reset
 	}
-	e.cursor = changesCursor(e.namespace, batch.Places)
+	e.cursor = last
 	if err := e.sendPart(name, e.changed(batch, users)); err != nil {
 		return err
 	}

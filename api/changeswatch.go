@@ -21,7 +21,7 @@ type watch struct {
 	c         echo.Context
 	namespace string
 	caller    *auth.Caller
-	watcher   *feed.Watcher
+	watcher   changesWatcher
 	opened    lastseen.Instant // by the store's clock; changes recorded later are delivered live
 	giveBack  func()           // the users that the caller follows
 	uncharged int              // users who count as requests only after a reset
@@ -65,7 +65,8 @@ func (s *server) watch(c echo.Context, asked changesQuery) (*watch, error) {
 	}
 	s.overload.begin()
 	defer s.overload.end()
-	if w.watcher, err = s.Feeds.Watch(ctx, asked.namespace, asked.Query); err != nil {
+	charge := func() error { return s.checkRateLimit(c, w.caller, 1) }
+	if w.watcher, err = s.openWatcher(ctx, asked.namespace, w.caller, asked.Query, charge); err != nil {
 		w.giveBack()
 		return nil, err
 	}
@@ -160,7 +161,8 @@ const (
 )
 
 // authorizeAgain returns an error unless the request still can be served, by the newest configuration. If the keys of
-// the token's issuer are not available, the token stays valid until it expires.
+// the token's issuer are not available, the token stays valid until it expires. If the visibility of the namespace has
+// changed, the client has to begin again: what it was told fits the one before.
 func (w *watch) authorizeAgain(now time.Time) error {
 	newest := w.newest.Load()
 	w.cancel()
@@ -172,7 +174,10 @@ func (w *watch) authorizeAgain(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	return newest.checkKnown(w.c, read)
+	if err := newest.checkKnown(w.c, read); err != nil {
+		return err
+	}
+	return newest.checkVisibility(w.namespace, w.visibility(w.namespace))
 }
 
 // begin begins a round, and sets the time of the next authorization.

@@ -34,6 +34,12 @@ const (
 	codeRateLimited          code = "rate_limited"
 	codeInvalidDevice        code = "invalid_device"
 	codeDevicesUnavailable   code = "devices_unavailable"
+	codeInvalidAvailability  code = "invalid_availability"
+	codeInvalidNote          code = "invalid_note"
+	codeNoAvailability       code = "no_availability"
+	codeAvailabilityNotReady code = "availability_not_ready"
+	codeNoContacts           code = "no_contacts"
+	codeTooManyContacts      code = "too_many_contacts"
 	codeUpgradeRequired      code = "upgrade_required"
 	codeUnknownFrame         code = "unknown_frame"
 	codeTimedOut             code = "timed_out"
@@ -76,7 +82,8 @@ func (p ErrorCode) Retry() string {
 // ErrorCodes returns all codes, in the order of the error guide.
 func ErrorCodes() []ErrorCode {
 	return slices.Concat(
-		inputProblems(), bodyProblems(), callerProblems(), deviceProblems(), connectProblems(), serverProblems())
+		inputProblems(), bodyProblems(), callerProblems(), deviceProblems(),
+		availabilityProblems(), contactProblems(), connectProblems(), serverProblems())
 }
 
 // inputProblems are about paths, queries and times.
@@ -154,12 +161,14 @@ func bodyProblems() []ErrorCode {
 		},
 		{
 			codeTooManyItems, 400, "Too many items",
-			"A bulk request has at most 10,000 items; a lookup or a request for changes 1,000 users, or 100 by GET.",
+			"A bulk request has at most 10,000 items; a lookup or a request for changes 1,000 users, or 100 by GET; " +
+				"a list of contacts 5,000 users.",
 			"Split the request. Bulk requests in NDJSON have no limit.",
 		},
 		{
 			codeBodyTooLarge, 413, "Body too large",
-			"A JSON body has at most 1 MiB, one of a lookup or for changes 512 KiB, one for a single user 16 KiB, " +
+			"A JSON body has at most 1 MiB, one of a lookup, for changes or of contacts 512 KiB, one for a single " +
+				"user 16 KiB, " +
 				"and a line of NDJSON 4 KiB.",
 			"Split the request, or send a bulk request as NDJSON.",
 		},
@@ -292,8 +301,9 @@ func serverProblems() []ErrorCode {
 		{
 			codeShuttingDown, 503, "Shutting down",
 			"The server is shutting down. /readyz returns this, so that load balancers send requests to other " +
-				"servers, and so does a request for a WebSocket. Other requests are served for a moment.",
-			"Send requests to another server.",
+				"servers, and so does a request for a WebSocket. Other requests are served for a moment. A request " +
+				"that waits for changes also gets it if the visibility of its namespace changes.",
+			"Send requests to another server, or again.",
 		},
 		{
 			codeInternal, 500, "Internal error",

@@ -174,12 +174,25 @@ func TestConnectGivesSlotBack(t *testing.T) {
 	t.Parallel()
 	w := newSocketServer(t)
 	late, later := w.dialSocket("chat"), w.dialSocket("chat")
-	for _, n := range w.config.Shared.sockets.all() {
+	arriving := func() (all []*session) { // a client can know that it is connected before the server has noted all
+		for _, n := range w.config.Shared.sockets.all() {
+			n.mu.Lock()
+			if n.arriving {
+				all = append(all, n)
+			}
+			n.mu.Unlock()
+		}
+		return all
+	}
+	require.Eventually(t, func() bool { return len(arriving()) == 2 }, eventually, tick)
+	for _, n := range arriving() {
 		n.wake() // as its timer does
 	}
-	w.config.Shared.arrivals.mu.Lock()
-	require.Zero(t, w.config.Shared.arrivals.taken)
-	w.config.Shared.arrivals.mu.Unlock()
+	require.Eventually(t, func() bool {
+		w.config.Shared.arrivals.mu.Lock()
+		defer w.config.Shared.arrivals.mu.Unlock()
+		return w.config.Shared.arrivals.taken == 0
+	}, eventually, tick)
 	late.send(`{"hello":{}}`)
 	late.want(frameWelcome)
 	jam(w)

@@ -19,7 +19,7 @@ func (n *session) handleWatch(frame clientFrame) error {
 	n.mu.Lock()
 	f := n.following
 	if f == nil {
-		f = newFollowing(n)
+		f = newFollowing(n.newest.Load(), n) // under the mutex: permit sees it, or it sees a reload
 		n.following = f
 	}
 	n.mu.Unlock()
@@ -28,7 +28,7 @@ func (n *session) handleWatch(frame clientFrame) error {
 	}
 	select {
 	case f.frames <- w:
-		f.wakeUp()
+		f.waiting.wakeUp()
 	case <-n.ctx.Done():
 	case <-f.done:
 	}
@@ -165,14 +165,15 @@ func (f *following) sendBatch(batch feed.Batch) bool {
 func frameStart(name string) []byte { return append(append([]byte(`{"`), name...), `":{`...) }
 
 // sendParts sends a batch: a frame that begins with start, and others if it is too large for one. Only the last has the
-// cursor, so that a client which was cut off in between gets the whole batch again.
+// cursor, so that a client which was cut off in between gets the whole batch again: see [partCursor].
 func (f *following) sendParts(start []byte, id string, batch feed.Batch) bool {
-	cursor := ""
+	cursor, part := "", partCursor(f.watcher, f.namespace, "")
 	if len(batch.Places) > 0 {
 		cursor = changesCursor(f.namespace, batch.Places)
 	}
-	most := maxSent - len(cursor) - len(id) - frameRest
+	most := maxSent - max(len(cursor), len(part)) - len(id) - frameRest
 	users := batch.Users
+	now := f.server().present(f.ctx, batch.AsOf, users)
 	for {
 		b := timestamp(batch.AsOf).appendJSON(append(start, `"as_of":`...))
 		b = append(b, `,"users":[`...)
@@ -182,7 +183,7 @@ func (f *following) sendParts(start []byte, id string, batch feed.Batch) bool {
 			if sent > 0 {
 				b = append(b, ',')
 			}
-			b = append(published(users[sent].User, users[sent].Published).appendFields(append(b, '{')), '}')
+			b = append(published(users[sent].User, users[sent].Published, now).appendFields(append(b, '{')), '}')
 			if len(b) > most && sent > 0 {
 				b = b[:before]
 				break
@@ -191,16 +192,21 @@ func (f *following) sendParts(start []byte, id string, batch feed.Batch) bool {
 		users = users[sent:]
 		b = append(b, ']')
 		if len(users) == 0 {
-			if cursor != "" {
-				b = appendString(append(b, `,"cursor":`...), cursor)
-			}
-			return f.send(withID(append(b, `,"more":false`...), id))
+			return f.send(withID(append(appendCursor(b, cursor), `,"more":false`...), id))
 		}
-		if !f.send(withID(append(b, `,"more":true`...), id)) {
+		if !f.send(withID(append(appendCursor(b, part), `,"more":true`...), id)) {
 			return false
 		}
 		start = frameStart(frameChanges) // added to the first part, also of a reset
 	}
+}
+
+// appendCursor appends the field, unless there is no cursor.
+func appendCursor(b []byte, cursor string) []byte {
+	if cursor == "" {
+		return b
+	}
+	return appendString(append(b, `,"cursor":`...), cursor)
 }
 
 // frameRest is room for the end of a frame.

@@ -166,12 +166,16 @@ func sameCaller(a, b *auth.Caller) bool {
 	return a.Kind == b.Kind && a.Name == b.Name && a.Issuer == b.Issuer
 }
 
-// permit returns an error unless a caller can do what the session does.
+// permit returns an error unless a caller can do what the session does, and what it watches is shown as before.
 func (n *session) permit(caller *auth.Caller) error {
 	n.mu.Lock()
-	user, watches := n.user, n.following != nil
+	user, following := n.user, n.following
 	n.mu.Unlock()
-	return n.newest.Load().permitSession(n.namespace, user, watches, caller)
+	newest := n.newest.Load()
+	if err := newest.permitSession(n.namespace, user, following != nil, caller); err != nil || following == nil {
+		return err
+	}
+	return newest.checkVisibility(n.namespace, following.visibility)
 }
 
 // permitSession returns an error unless a caller can hold a connection of a user, or for none, and watch.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -121,7 +122,7 @@ func (s *server) countNow(namespace string) (*countsResponse, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), countsTimeout)
 	defer cancel()
-	now, err := s.latest(ctx, namespace)
+	now, err := s.latest(ctx, s.Store, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -139,8 +140,21 @@ func (r countsResponse) sameUsers(other countsResponse) bool {
 	return r.Green == other.Green && r.Yellow == other.Yellow && r.Grey == other.Grey
 }
 
+// checkCounts returns an error if a caller cannot get counts on a connection. They are the same for all connections, of
+// all users.
+func (s *server) checkCounts(namespace string, caller *auth.Caller) error {
+	if !s.viewerOf(caller, namespace).restricted {
+		return nil
+	}
+	return newError(codeForbidden, "Only API keys get counts on a connection, because users are visible to their "+
+		"contacts in this namespace. A request for counts counts the contacts that you see.")
+}
+
 // beginCounts begins to send counts. It counts as one request.
 func (f *following) beginCounts(s *server) error {
+	if err := s.checkCounts(f.namespace, f.currentCaller()); err != nil {
+		return err
+	}
 	if f.counted {
 		return nil
 	}
@@ -166,10 +180,14 @@ func (f *following) endCounts() {
 // setCounts has counts sent soon, instead of those that have not been sent yet.
 func (f *following) setCounts(c *countsResponse) {
 	f.latest.Store(c)
-	f.wakeUp()
+	f.waiting.wakeUp()
 }
 
+// sendCounts sends counts, unless the caller cannot get them any longer since a reload.
 func (f *following) sendCounts(c countsResponse) bool {
+	if f.server().checkCounts(f.namespace, f.currentCaller()) != nil {
+		return true
+	}
 	b, err := appendJSON([]byte(`{"counts":`), c)
 	return err == nil && f.send(append(b, '}'))
 }

@@ -21,7 +21,7 @@ import (
 func TestConnectFrameErrors(t *testing.T) {
 	w := newSocketServer(t)
 	s, _ := w.hello(`{"user":"alice"}`)
-	s.refuses(codeUnknownFrame, `{"typing":{}}`)
+	s.refuses(codeUnknownFrame, `{"wave":{}}`)
 	s.refuses(codeUnknownFrame, `{"hello":{}}`)
 	s.refuses(codeInvalidParameter, `{"activity":{}}`)
 	s.refuses(codeInvalidJSON, `{"activity":{"idle":"yes"}}`)

@@ -21,6 +21,7 @@ const (
 	frameActivity = "activity"
 	frameToken    = "token"
 	frameLeave    = "leave"
+	frameTyping   = "typing" // also from the server
 
 	frameWelcome = "welcome"
 	frameChanges = eventChanges
@@ -30,6 +31,7 @@ const (
 	frameOK      = "ok"
 	frameProblem = "problem"
 	frameBye     = "bye"
+	frameSelf    = "self"
 )
 
 // clientFrame is a frame from a client.

@@ -92,10 +92,12 @@ func (n *session) handle(f clientFrame) error {
 		return n.handleToken(f)
 	case frameLeave:
 		return n.handleLeave(f)
+	case frameTyping:
+		return n.handleTyping(f)
 	case frameHello:
 		return newError(codeUnknownFrame, "The connection has had its frame hello.")
 	default:
-		return errorf(codeUnknownFrame, "Unknown frame %.40q. Allowed: watch, activity, token, leave.", f.name)
+		return errorf(codeUnknownFrame, "Unknown frame %.40q. Allowed: watch, activity, token, leave, typing.", f.name)
 	}
 }
 

@@ -92,6 +92,11 @@ func (n *session) hello(f clientFrame) error {
 	if err := n.admit(server, body, opening, asked != nil); err != nil {
 		return err
 	}
+	if asked != nil && asked.counts {
+		if err := server.checkCounts(n.namespace, n.currentCaller()); err != nil {
+			return err
+		}
+	}
 	if opening != nil {
 		if err := n.open(server, *opening); err != nil {
 			return err
@@ -161,7 +166,7 @@ func (n *session) admit(s *server, body helloBody, opening *connections.Opening,
 
 // open records that the user is connected.
 func (n *session) open(s *server, o connections.Opening) error {
-	o.Namespace, o.Close = n.namespace, n.ended
+	o.Namespace, o.Close, o.Peer = n.namespace, n.ended, n
 	device, err := s.Connections.Open(n.ctx, o)
 	switch {
 	case errors.Is(err, connections.ErrTooMany):
@@ -183,6 +188,12 @@ func (n *session) welcome(s *server, id string, first *firstBatch) error {
 	if err != nil {
 		return err
 	}
+	var said lastseen.Said
+	if n.device != nil {
+		if said, err = s.readSelf(n, now); err != nil {
+			return err
+		}
+	}
 	n.socket.SetMessageLimit(maxFrame)
 	n.mu.Lock()
 	n.greeted = true
@@ -194,10 +205,8 @@ func (n *session) welcome(s *server, id string, first *firstBatch) error {
 	}
 	settings := s.settings(n.namespace)
 	b = n.appendLimits(b, settings.Thresholds, first != nil)
-	if n.device != nil && !n.currentCaller().IsBlind(n.namespace) {
-		self := view{now, settings.Thresholds}.presence(n.user, n.device.State())
-		self.ValidUntil = 0 // the connection lasts longer
-		b = append(self.appendFields(append(b, `,"self":{`...)), '}')
+	if n.isShownSelf() {
+		b = n.appendSelf(b, view{now, settings.Thresholds, now}, said)
 	}
 	b = append(b, ',')
 	if first != nil && first.feed {
@@ -208,6 +217,7 @@ func (n *session) welcome(s *server, id string, first *firstBatch) error {
 			n.following.start()
 		}
 	}
+	n.beginSelf(said, now)
 	n.schedule()
 	return nil
 }

@@ -19,6 +19,7 @@ type socketMetrics struct {
 	in     prometheus.Counter
 	out    prometheus.Counter
 	slow   prometheus.Counter
+	typing [2]prometheus.Counter // sent by users who are not invisible; delivered to connections
 }
 
 // usualCloseCodes are the close codes that are counted separately besides those of errors.
@@ -43,6 +44,11 @@ func newSocketMetrics(register promauto.Factory) *socketMetrics {
 			Help: "WebSockets closed because the client received nothing for too long.",
 		}),
 	}
+	typing := register.NewCounterVec(prometheus.CounterOpts{
+		Name: "lastseen_websocket_typing_total",
+		Help: "Frames typing: those sent by clients of this server, and those delivered to them.",
+	}, []string{"direction"})
+	m.typing[0], m.typing[1] = typing.WithLabelValues("in"), typing.WithLabelValues("out")
 	register.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "lastseen_websockets", Help: "WebSockets that are open, those without a user included.",
 	}, func() float64 { return float64(m.open.Load()) })
@@ -87,6 +93,18 @@ func (m *metrics) frameReceived() {
 func (m *metrics) frameSent() {
 	if m != nil {
 		m.sockets.out.Inc()
+	}
+}
+
+func (m *metrics) typingSent() {
+	if m != nil {
+		m.sockets.typing[0].Inc()
+	}
+}
+
+func (m *metrics) typingDelivered() {
+	if m != nil {
+		m.sockets.typing[1].Inc()
 	}
 }
 

@@ -45,11 +45,15 @@ type session struct {
 	greeting    bool // its frame hello is one of those that are being handled
 	received    bool // the frame hello, which is being handled or was
 	greeted     bool
+	welcomed    bool // the frame welcome was sent
+	selfMissed  bool // what the user says may have changed before that
 	caller      *auth.Caller
 	credentials []string // as an Authorization header; none for an anonymous caller
 	user        string   // empty for a client that only watches
 	device      *connections.Connection
 	following   *following // nil until the client watches
+	self        *ownSaid   // nil if the user says nothing
+	outbox      *outbox    // nil if nothing waits
 }
 
 // ending is what was said about the end of a session.
@@ -102,6 +106,7 @@ func (n *session) end(how stream.Ending) {
 	n.leaveArrivals()
 	n.mu.Lock()
 	n.timer.Stop()
+	n.self.stop()
 	device, said := n.device, n.said
 	n.mu.Unlock()
 	if device != nil {

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,14 +47,14 @@ type following struct {
 	latest atomic.Pointer[countsResponse] // counts to be sent; nil for none
 	done   chan struct{}                  // closed when the goroutine ends
 
-	mu        sync.Mutex
-	interrupt func() // ends the waiting
+	waiting interruption
 
-	running bool // used by the reader alone
+	running    bool       // used by the reader alone
+	visibility Visibility // of the namespace when the client began to watch
 
 	// The rest is used by one goroutine: until it runs, by the reader.
 
-	watcher  *feed.Watcher    // nil while no users are watched
+	watcher  changesWatcher   // nil while no users are watched
 	everyone bool             // the watcher watches everyone
 	counted  bool             // counts are sent
 	opened   lastseen.Instant // by the store's clock; changes recorded later are delivered live
@@ -78,10 +77,10 @@ type firstBatch struct {
 }
 
 // newFollowing returns what a session watches: nothing yet.
-func newFollowing(n *session) *following {
+func newFollowing(s *server, n *session) *following {
 	return &following{
-		session: n, frames: make(chan watchFrame, 1), done: make(chan struct{}), interrupt: func() {},
-		opened: math.MaxInt64,
+		session: n, frames: make(chan watchFrame, 1), done: make(chan struct{}),
+		opened: math.MaxInt64, visibility: s.visibility(n.namespace),
 	}
 }
 
@@ -94,7 +93,7 @@ func (f *following) start() {
 
 // follow begins to watch what hello asks for. The caller starts the goroutine, or ends what begins here.
 func (n *session) follow(s *server, q watchQuery) (*firstBatch, error) {
-	f := newFollowing(n)
+	f := newFollowing(s, n)
 	first := &firstBatch{cursor: q.cursor, feed: q.feed}
 	if q.feed {
 		batch, err := f.replace(s, q)
@@ -137,7 +136,8 @@ func (f *following) replace(s *server, q watchQuery) (batch feed.Batch, err erro
 	f.noteOpened(s)
 	s.overload.begin()
 	defer s.overload.end()
-	w, err := s.Feeds.Watch(f.ctx, f.namespace, q.Query)
+	charge := func() error { return f.charge(s, 1) }
+	w, err := s.openWatcher(f.ctx, f.namespace, f.currentCaller(), q.Query, charge)
 	if err != nil {
 		return batch, err
 	}
@@ -238,26 +238,10 @@ func (f *following) run() {
 	}
 }
 
-// turn returns a context for the next waiting, which ends with the session or when the reader interrupts it.
-func (f *following) turn() (context.Context, func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	ctx, cancel := context.WithCancel(f.ctx)
-	f.interrupt = cancel
-	return ctx, cancel
-}
-
-// wakeUp interrupts the waiting. What there is to do must have been noted before.
-func (f *following) wakeUp() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.interrupt()
-}
-
 // step waits for something to do, and does it. It returns false if the session ends.
 func (f *following) step() bool {
-	turn, cancel := f.turn()
-	defer cancel()
+	turn, endTurn := f.waiting.turn(f.ctx)
+	defer endTurn()
 	select {
 	case frame := <-f.frames:
 		return f.handle(frame)

@@ -248,16 +248,16 @@ func (c *contract) operation(e *exchange, route *routers.Route, params map[strin
 	return e.checkResponse(input, response)
 }
 
-// unixSeconds matches a time that is a JSON number.
-var unixSeconds = regexp.MustCompile(`"at":\s*(-?\d[\d.eE+-]*)`)
+// unixSeconds matches a time or a duration that is a JSON number.
+var unixSeconds = regexp.MustCompile(`"(at|for|until)":\s*(-?\d[\d.eE+-]*)`)
 
 // asDocumented returns the request with what the server also accepts replaced by what the document asks for: HEAD by
-// GET, a number in "at" by a string, other media types that are read as JSON by JSON.
+// GET, a number of seconds by a string, other media types that are read as JSON by JSON.
 func (e *exchange) asDocumented(method string) *http.Request {
 	request := e.request.Clone(e.request.Context())
 	request.Method = method
 	contentType := request.Header.Get("Content-Type")
-	body := unixSeconds.ReplaceAllString(e.sent.String(), `"at":"$1"`)
+	body := unixSeconds.ReplaceAllString(e.sent.String(), `"$1":"$2"`)
 	if contentType == mediaNDJSON && body == "" {
 		body = "\n" // a stream without lines is a stream; the validator would say there is no body
 	}

@@ -22,13 +22,15 @@ func cors(origins []string) echo.MiddlewareFunc {
 		AllowOriginFunc: func(origin string) (bool, error) {
 			return allowsOrigin(origins, origin), nil
 		},
-		AllowMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete},
+		AllowMethods: []string{
+			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		},
 		AllowHeaders: []string{
 			"Accept", "Authorization", "Content-Type", "If-None-Match", "Last-Event-ID", "Prefer", "X-Request-Id",
 		},
 		ExposeHeaders: []string{
 			pingAfterHeader, "Preference-Applied", "Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-Id",
-			"ETag", "WWW-Authenticate",
+			"ETag", "WWW-Authenticate", ageHeader,
 		},
 		MaxAge: preflightAge,
 	})

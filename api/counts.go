@@ -25,6 +25,9 @@ type countsResponse struct {
 // @Summary Count users by status
 // @Description Counts the users that a list with the same parameters returns over all its pages. Requires the scope
 // @Description `read`.
+// @Description
+// @Description With the setting `visibility: contacts`, a user's token gets the counts of what it can list. Each further
+// @Description 1,000 contacts of the user count as a request.
 // @Param namespace path string true "namespace"
 // @Param from query string false "earliest last-seen time"
 // @Param to query string false "latest last-seen time"
@@ -38,12 +41,12 @@ func (s *server) counts(c echo.Context, q query) error {
 	if err != nil {
 		return err
 	}
-	ctx := c.Request().Context()
-	p, err := s.listParams(ctx, namespace, q)
+	ctx, users := c.Request().Context(), s.listReader(c, namespace, q)
+	p, err := s.listParams(ctx, users, namespace, q)
 	if err != nil {
 		return err
 	}
-	n, err := store.CountByStatus(ctx, s.Store, namespace, p.thresholds, p.asOf, p.from, p.to)
+	n, err := store.CountByStatus(ctx, users, namespace, p.thresholds, p.asOf, p.from, p.to)
 	if err != nil {
 		return err
 	}

@@ -43,17 +43,36 @@ func (p listParams) cursor(namespace string, last store.Record) string {
 func openListCursor(namespace, cursor string, q query) (listParams, *store.Record, error) {
 	p, after, err := parseListCursor(namespace, cursor)
 	if err != nil {
-		return p, nil, newError(codeInvalidCursor,
-			"Invalid cursor for this list. Pass next_cursor unchanged, or omit it to start over.")
+		return p, nil, errListCursor()
 	}
-	merged, _ := url.ParseQuery(p.canonical) // never fails: it was read from the cursor
+	return p, &after, checkRepeated(p.canonical, q, func(q query) (string, error) {
+		repeated, err := readListParams(q, view{})
+		return repeated.canonical, err
+	})
+}
+
+// checkRepeated returns an error unless the parameters that a query repeats have the values of the canonical query in a
+// cursor. canonicalOf reads a query, and returns it in its canonical form.
+func checkRepeated(canonical string, q query, canonicalOf func(query) (string, error)) error {
+	merged, _ := url.ParseQuery(canonical) // never fails: it was read from the cursor
 	maps.Copy(merged, q)
-	repeated, err := readListParams(query(merged), view{})
-	if err != nil || repeated.canonical != p.canonical {
-		return p, nil, newError(codeInvalidCursor,
-			"A parameter differs from the first page. With a cursor, only `limit` can change.")
+	repeated, err := canonicalOf(query(merged))
+	if err != nil || repeated != canonical {
+		return errCursorParameter()
 	}
-	return p, &after, nil
+	return nil
+}
+
+// errListCursor is the error of a cursor that no page of the list has.
+func errListCursor() error {
+	return newError(codeInvalidCursor,
+		"Invalid cursor for this list. Pass next_cursor unchanged, or omit it to start over.")
+}
+
+// errCursorParameter is the error of a query that differs from the one in its cursor.
+func errCursorParameter() error {
+	return newError(codeInvalidCursor,
+		"A parameter differs from the first page. With a cursor, only `limit` can change.")
 }
 
 func parseListCursor(namespace, cursor string) (p listParams, last store.Record, err error) {

@@ -56,9 +56,14 @@ func TestCursors(t *testing.T) {
 func (w *testServer) cursors() map[string][]string {
 	w.t.Helper()
 	found := map[string][]string{}
+	for _, owner := range []string{"alice", "bob"} {
+		w.write(http.MethodPut, "/chat/users/"+owner+"/contacts", `{"users":["bob2","carol","dave","eve","frank"]}`)
+	}
+	w.post("/chat/pings", `{"pings":[{"user":"bob2"},{"user":"carol"},{"user":"dave"},{"user":"eve"},{"user":"frank"}]}`)
 	for _, list := range []string{
 		"?limit=1", "/chat/users?limit=1", "/other/users?limit=1",
 		"/chat/users?limit=1&order=oldest&status=green&status=grey&from=5",
+		"/chat/users/alice/contacts?limit=1", "/chat/users/bob/contacts?limit=1&status=green",
 	} {
 		next := ""
 		for range 3 {
@@ -215,7 +220,7 @@ func TestForgedCursorContents(t *testing.T) {
 func FuzzCursor(f *testing.F) {
 	p, err := readListParams(query{
 		"from": {"0.005"}, "to": {"1795175999"}, "offset": {"3"}, "order": {"oldest"}, "status": {"grey", "green"},
-	}, view{testNow, lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}})
+	}, view{testNow, lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}, testNow})
 	require.NoError(f, err)
 	f.Add([]byte(p.cursor("chat", store.Record{User: "alice", State: lastseen.State{At: 7, Left: true}})), false)
 	content, err := openCursor("chat", p.cursor("chat", store.Record{User: "a", State: lastseen.State{At: 7}}))

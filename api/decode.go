@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/lastseen/lastseen/store"
 )
 
 const (
@@ -84,33 +86,41 @@ var strict = json.WithUnmarshalers(json.JoinUnmarshalers(
 	json.UnmarshalFromFunc(decodeItem),
 	json.UnmarshalFromFunc(decodeDevice),
 	listOf(maxLookup, decodeString),
+	json.UnmarshalFromFunc(func(d *jsontext.Decoder, ids *contactIDs) error {
+		return decodeList(d, (*[]string)(ids), store.MaxContacts, decodeString)
+	}),
 	listOf(maxItems, decodeItem),
 ))
 
 // listOf returns an unmarshaler of arrays of up to max items.
 func listOf[T any](max int, decode func(*jsontext.Decoder, *T) error) *json.Unmarshalers {
 	return json.UnmarshalFromFunc(func(d *jsontext.Decoder, list *[]T) error {
-		token, err := d.ReadToken()
-		if err != nil {
-			return err
-		}
-		if token.Kind() != '[' {
-			return wrongType(d, token, "an array")
-		}
-		*list = []T{}
-		for n := 0; d.PeekKind() != ']'; n++ {
-			if n == max {
-				return errorf(codeTooManyItems,
-					"There are more than %[1]d items: send at most %[1]d in one request.", max)
-			}
-			*list = append(*list, *new(T))
-			if err := decode(d, &(*list)[n]); err != nil {
-				return atIndex(n, err)
-			}
-		}
-		_, err = d.ReadToken()
-		return err
+		return decodeList(d, list, max, decode)
 	})
+}
+
+// decodeList decodes an array of up to max items.
+func decodeList[T any](d *jsontext.Decoder, list *[]T, max int, decode func(*jsontext.Decoder, *T) error) error {
+	token, err := d.ReadToken()
+	if err != nil {
+		return err
+	}
+	if token.Kind() != '[' {
+		return wrongType(d, token, "an array")
+	}
+	*list = []T{}
+	for n := 0; d.PeekKind() != ']'; n++ {
+		if n == max {
+			return errorf(codeTooManyItems,
+				"There are more than %[1]d items: send at most %[1]d in one request.", max)
+		}
+		*list = append(*list, *new(T))
+		if err := decode(d, &(*list)[n]); err != nil {
+			return atIndex(n, err)
+		}
+	}
+	_, err = d.ReadToken()
+	return err
 }
 
 // decodeObject decodes an object, or null as one without fields. The function field decodes one field, with its name.

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"net/http"
@@ -24,14 +25,16 @@ const (
 // follows it.
 const disc = "M8 1a7 7 0 1 0 0 14a7 7 0 0 0 0-14Z"
 
-// dotShape returns the path and the colour of a status. The shapes differ as much as the colours: a disc, a clock, a
-// ring. Each colour has a contrast of 3:1 or more on white and on #111, because an image does not know what is behind
-// it. The file api/web/lastseen/elements.js has the same.
-func dotShape(status lastseen.Status) (path, paint string) {
-	switch status {
-	case lastseen.Green:
+// dotShape returns the path and the colour of a dot. The shapes differ as much as the colours: a disc, a clock, a disc
+// with a bar, a ring. Each colour has a contrast of 3:1 or more on white and on #111, because an image does not know
+// what is behind it. The file api/web/lastseen/elements.js has the same.
+func dotShape(dot lastseen.Dot) (path, paint string) {
+	switch dot {
+	case lastseen.GreenDot:
 		return disc, "#2da44e"
-	case lastseen.Yellow:
+	case lastseen.RedDot:
+		return disc + "M4 7h8v2H4Z", "#cf222e"
+	case lastseen.YellowDot:
 		return disc + "M7 4h2v3.6l2.7 2.7-1.4 1.4L7 8.4Z", "#bf8700"
 	default:
 		return disc + "M8 3a5 5 0 1 0 0 10a5 5 0 0 0 0-10Z", "#6e7781"
@@ -43,11 +46,15 @@ func dotShape(status lastseen.Status) (path, paint string) {
 // @ID getDot
 // @Tags Reading
 // @Summary Show one user as a dot
-// @Description Returns the user's status as an SVG image: a filled disc is green, a disc with the hands of a clock is
-// @Description yellow, a ring is grey. Its title says what it shows, such as "alice was last seen 3 minutes ago". An
-// @Description error is not an image: if the store is unavailable, the response is 503, never a grey dot. In `<img>`,
-// @Description browsers send no `Authorization`, so that anonymous callers need to be allowed to read. Requires the
-// @Description scope `read`.
+// @Description Returns an SVG image. A ring is grey: the user is offline. A disc with a bar is red: the user is online,
+// @Description and busy. A disc with the hands of a clock is yellow: the user is away, idle, or was online a while ago. A
+// @Description filled disc is green: the user is online. Its title says what it shows, such as "alice was last seen 3
+// @Description minutes ago" or "bob is busy: in a meeting". An error is not an image: if the store is unavailable, the
+// @Description response is 503, never a grey dot. In `<img>`, browsers send no `Authorization`, so that anonymous
+// @Description callers need to be allowed to read. Requires the scope `read`.
+// @Description
+// @Description With the setting `visibility: contacts`, a user's token gets the ring of a user never seen, unless the other
+// @Description user has the token's user among their contacts.
 // @Produce image/svg+xml
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
@@ -74,7 +81,7 @@ func (s *server) getDot(c echo.Context, q query) error {
 	// Pages of any origin may show the image, and opened as a page, it loads nothing.
 	header.Set("Cross-Origin-Resource-Policy", "cross-origin")
 	header.Set("Content-Security-Policy", "default-src 'none'")
-	if cached(c, hashTag(image), maxAge(timestamp(v.asOf), []presence{p})) {
+	if cached(c, hashTag(image), v.maxAge([]presence{p})) {
 		return c.NoContent(http.StatusNotModified)
 	}
 	header.Set(echo.HeaderContentType, mediaSVG)
@@ -83,7 +90,7 @@ func (s *server) getDot(c echo.Context, q query) error {
 
 // drawDot returns the image of a user's status, size pixels wide and high.
 func drawDot(p presence, asOf lastseen.Instant, size int) []byte {
-	path, paint := dotShape(p.Status)
+	path, paint := dotShape(p.dot())
 	var title bytes.Buffer
 	_ = xml.EscapeText(&title, []byte(dotTitle(p, asOf))) // into memory, which does not fail
 	return fmt.Appendf(nil, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%[1]d" viewBox="0 0 16 16" `+
@@ -91,16 +98,35 @@ func drawDot(p presence, asOf lastseen.Instant, size int) []byte {
 		size, title.Bytes(), paint, path)
 }
 
+// dot returns the dot of a user.
+func (p presence) dot() lastseen.Dot {
+	if p.userDetails == nil {
+		return lastseen.DotOf(p.Status, "", false, false)
+	}
+	return lastseen.DotOf(p.Status, p.Availability, p.IdleSince != 0, false)
+}
+
 // dotTitle returns what an image shows in words. They are coarse, because a cache may keep them for a few seconds.
 func dotTitle(p presence, asOf lastseen.Instant) string {
+	title := p.User
+	said := ""
+	if d := p.userDetails; d != nil && p.Status != lastseen.Grey {
+		said = cmp.Or(string(d.Availability), d.Activity)
+	}
 	switch {
 	case p.Status == lastseen.Green:
-		return p.User + " is online"
+		title += " is " + cmp.Or(said, "online")
 	case p.LastSeen == 0:
-		return p.User + " is offline"
+		title += " is offline"
+	case said != "":
+		title += " is " + said + " and was last seen " + ago(asOf-lastseen.Instant(p.LastSeen))
 	default:
-		return p.User + " was last seen " + ago(asOf-lastseen.Instant(p.LastSeen))
+		title += " was last seen " + ago(asOf-lastseen.Instant(p.LastSeen))
 	}
+	if p.userDetails != nil && p.Note != "" {
+		title += ": " + p.Note
+	}
+	return title
 }
 
 // ago returns how long ago something was, in the largest unit of which at least one has passed.

@@ -48,27 +48,66 @@ func (w *testServer) getDot(path string) (image dotImage) {
 func TestDot(t *testing.T) {
 	t.Parallel()
 	w := newTestServer(t, fileStore(t))
-	shows := func(status lastseen.Status, title string) {
+	shows := func(dot lastseen.Dot, title string) {
 		t.Helper()
 		image := w.getDot(aliceDot)
-		path, paint := dotShape(status)
+		path, paint := dotShape(dot)
 		require.Equal(t, "alice "+title, image.Title)
 		require.Equal(t, path, image.Paths[0].D)
 		require.Equal(t, paint, image.Paths[0].Fill)
 		require.Equal(t, "evenodd", image.Paths[0].Rule)
 		require.Equal(t, "img", image.Role)
 	}
-	shows(lastseen.Grey, "is offline")
+	shows(lastseen.GreyDot, "is offline")
 	w.post(alicePing, "")
-	shows(lastseen.Green, "is online")
+	shows(lastseen.GreenDot, "is online")
 	w.store.now = testNow.Add(time.Minute)
-	shows(lastseen.Yellow, "was last seen 1 minute ago")
+	shows(lastseen.YellowDot, "was last seen 1 minute ago")
 	w.store.now = testNow.Add(3*time.Minute + 59*time.Second)
-	shows(lastseen.Yellow, "was last seen 3 minutes ago")
+	shows(lastseen.YellowDot, "was last seen 3 minutes ago")
 	w.store.now = testNow.Add(25 * time.Hour)
-	shows(lastseen.Grey, "was last seen 1 day ago")
+	shows(lastseen.GreyDot, "was last seen 1 day ago")
 	w.post("/chat/users/alice/leave", "")
-	shows(lastseen.Grey, "was last seen just now")
+	shows(lastseen.GreyDot, "was last seen just now")
+}
+
+// TestDotOfDetails checks what an image shows of a user who says something or is idle. The text of a note is escaped.
+func TestDotOfDetails(t *testing.T) {
+	t.Parallel()
+	s := &sayingStore{Store: fileStore(t)}
+	w := newTestServer(t, s)
+	w.post(alicePing, "")
+	away, busy := lastseen.Said{Availability: lastseen.Away}, lastseen.Said{Availability: lastseen.Busy, Note: "<b>&"}
+	idle := testNow - 1
+	for _, step := range []struct {
+		age   time.Duration
+		said  lastseen.Said
+		idle  lastseen.Instant
+		dot   lastseen.Dot
+		title string
+	}{
+		{0, lastseen.Said{}, 0, lastseen.GreenDot, "is online"},
+		{0, lastseen.Said{Note: "back soon"}, 0, lastseen.GreenDot, "is online: back soon"},
+		{0, lastseen.Said{}, idle, lastseen.YellowDot, "is idle"},
+		{0, away, 0, lastseen.YellowDot, "is away"},
+		{0, away, idle, lastseen.YellowDot, "is away"},
+		{0, busy, idle, lastseen.RedDot, "is busy: <b>&"},
+		{time.Minute, lastseen.Said{}, 0, lastseen.YellowDot, "was last seen 1 minute ago"},
+		{time.Minute, lastseen.Said{}, idle, lastseen.YellowDot, "is idle and was last seen 1 minute ago"},
+		{time.Minute, away, 0, lastseen.YellowDot, "is away and was last seen 1 minute ago"},
+		{time.Minute, busy, 0, lastseen.RedDot, "is busy and was last seen 1 minute ago: <b>&"},
+		{time.Hour, busy, idle, lastseen.GreyDot, "was last seen 1 hour ago: <b>&"},
+		{time.Hour, lastseen.Said{}, idle, lastseen.GreyDot, "was last seen 1 hour ago"},
+	} {
+		w.store.now = testNow.Add(step.age)
+		s.details = map[string]store.Details{"alice": {Said: step.said, IdleSince: step.idle}}
+		image := w.getDot(aliceDot)
+		path, paint := dotShape(step.dot)
+		require.Equal(t, "alice "+step.title, image.Title)
+		require.Equal(t, []string{path, paint}, []string{image.Paths[0].D, image.Paths[0].Fill}, step.title)
+	}
+	s.details = map[string]store.Details{"zoe": {Said: lastseen.Said{Note: "on holiday"}}}
+	require.Equal(t, "zoe is offline: on holiday", w.getDot("/chat/users/zoe/dot.svg").Title)
 }
 
 // TestDotParameters checks the parameters: the size, and those of the lookup of a user.
@@ -81,7 +120,7 @@ func TestDotParameters(t *testing.T) {
 		require.Equal(t, []int{size, size}, []int{image.Width, image.Height}, query)
 		require.Equal(t, "0 0 16 16", image.ViewBox)
 	}
-	green, _ := dotShape(lastseen.Green)
+	green, _ := dotShape(lastseen.GreenDot)
 	w.store.now = testNow.Add(time.Hour)
 	require.Equal(t, green, w.getDot(aliceDot + "?green=2h&yellow=3h").Paths[0].D)
 	require.Equal(t, green, w.getDot(aliceDot + "?as_of=2026-11-20T12:00:30Z").Paths[0].D)
@@ -202,15 +241,15 @@ func TestDotColors(t *testing.T) {
 	script, err := os.ReadFile("web/lastseen/elements.js")
 	require.NoError(t, err)
 	seen := map[string]bool{}
-	for _, status := range lastseen.Statuses() {
-		path, paint := dotShape(status)
+	for _, dot := range []lastseen.Dot{lastseen.GreenDot, lastseen.YellowDot, lastseen.RedDot, lastseen.GreyDot} {
+		path, paint := dotShape(dot)
 		for _, page := range []string{"#ffffff", "#111111"} {
-			require.GreaterOrEqual(t, contrast(t, paint, page), 3.0, "%s on %s", status, page)
+			require.GreaterOrEqual(t, contrast(t, paint, page), 3.0, "%s on %s", dot, page)
 		}
-		require.False(t, seen[path] || seen[paint], "%s looks like another status", status)
+		require.False(t, seen[path] || seen[paint], "%s looks like another dot", dot)
 		seen[path], seen[paint] = true, true
-		require.Contains(t, string(script), path[len(disc):], status)
-		require.Contains(t, string(script), paint, status)
+		require.Contains(t, string(script), path[len(disc):], dot)
+		require.Contains(t, string(script), paint, dot)
 	}
 	require.Contains(t, string(script), disc)
 }

@@ -135,6 +135,9 @@ func classify(err error) *apiError {
 			"The namespace is stored with other settings than this server's. An operator must correct %s.",
 			strings.Join(mismatch.Settings, " and "))
 	}
+	if settling := (*store.SettlingError)(nil); errors.As(err, &settling) {
+		return errSettling(settling)
+	}
 	for _, f := range failures() {
 		if errors.Is(err, f.err) {
 			return newError(f.code, f.detail)
@@ -186,6 +189,20 @@ func failures() []failure {
 			store.ErrNoDevices, codeDevicesUnavailable,
 			"This namespace has no devices: other programs write its users (redis-key, redis-score-unit) or the " +
 				"redis-prefix has braces. Send pings and leaves without a device.",
+		},
+		{
+			store.ErrNoAvailability, codeNoAvailability,
+			"This namespace has no availability: other programs write its users (redis-key, redis-score-unit) or the " +
+				"redis-prefix has braces.",
+		},
+		{
+			store.ErrNoContacts, codeNoContacts,
+			"This namespace has no contacts: other programs write its users (redis-key, redis-score-unit) or the " +
+				"redis-prefix has braces.",
+		},
+		{
+			store.ErrTooManyContacts, codeTooManyContacts,
+			"The user would have more than 5,000 contacts. Nothing was changed.",
 		},
 		{connections.ErrStopping, codeStoreUnavailable, "The server is shutting down."},
 		{feed.ErrTooManyWatches, codeOverloaded, "The server follows as many users as it can. Try another server."},

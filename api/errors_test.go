@@ -217,10 +217,12 @@ func TestStoreErrorsNameSettings(t *testing.T) {
 
 // TestEveryCodeIsTested fails for a code that no test above covers.
 func TestEveryCodeIsTested(t *testing.T) {
-	// In TestLimits, TestDrain, TestNoFeed, TestInvalidDevices and TestDevicesUnavailable.
+	// In TestLimits, TestDrain, TestNoFeed, TestInvalidDevices, TestDevicesUnavailable, TestAvailabilityErrors,
+	// TestNoAvailability, TestNotReady, TestNoContacts and TestContactsPages.
 	provoked := map[code]bool{
 		codeRateLimited: true, codeShuttingDown: true, codeFeedUnavailable: true, codeInvalidDevice: true,
-		codeDevicesUnavailable: true,
+		codeDevicesUnavailable: true, codeInvalidAvailability: true, codeInvalidNote: true, codeNoAvailability: true,
+		codeAvailabilityNotReady: true, codeNoContacts: true, codeTooManyContacts: true,
 	}
 	for _, c := range []code{codeUpgradeRequired, codeUnknownFrame, codeTimedOut, codeConnectionClosed} {
 		provoked[c] = true // in TestConnect…

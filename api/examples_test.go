@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -9,10 +10,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/feed"
 )
 
@@ -114,6 +117,7 @@ func TestExamples(t *testing.T) {
 		w.post("/chat/pings", `{"pings":[{"user":"alice","at":"2026-11-20T22:00:00.123Z",`+
 			`"device":{"id":"tab-9f2c1b","kind":"web","meta":{"page":"inbox"}}},{"user":"bob","at":"2026-11-20T21:58:00Z"},{"user":"carol","at":"2026-11-20T21:58:30Z"}]}`)
 		w.post("/chat/users/carol/leave", `{"at":"2026-11-20T21:59:00Z"}`)
+		w.send(http.MethodPut, "/chat/users/alice/contacts", `{"users":["bob","carol"]}`)
 		r := c.send(w)
 		require.Less(t, r.status, 300, "%s: %s", name, r.body)
 		if r.body == "" || c.operation == "getVersion" { // which differs
@@ -187,8 +191,10 @@ func spoilers() []func(*call) {
 		body("{}", `{"at":0}`), body(`{"user":"alice"}`, `{"user":"alice","at":0}`),
 		body("{", ""), body("{", `{"x":1,`), body("{}", `{"x":1}`), body("{", "{"+strings.Repeat(" ", 5000)),
 		body("{", "{"+strings.Repeat(" ", 1<<20)),
-		body(`"alice"`, strings.Repeat(`"alice",`, 1000)+`"alice"`),
+		body(`"busy"`, `"asleep"`), body(`"in a meeting"`, `"\u0000"`), body(`"1h"`, `"soon"`),
+		body(`"for":"1h"`, `"until":"soon"`), body(`"alice"`, strings.Repeat(`"alice",`, 1000)+`"alice"`),
 		body(`[{`, `[`+strings.Repeat(`{"user":"alice"},`, 10_000)+`{`),
+		body(`"bob"`, strings.Repeat(`"bob",`, store.MaxContacts)+`"bob"`), body(`"bob"`, `"\u0000"`),
 		func(c *call) { c.query = url.Values{"user": slices.Repeat([]string{"alice"}, 101)} },
 		body("{", `{"device":{"id":""},`), body(`"tab-9f2c1b"`, `""`),
 		body("5s", "61s"), header("Content-Type: application/xml"),
@@ -231,6 +237,26 @@ func TestEveryDocumentedResponse(t *testing.T) {
 			c.send(deviceless)
 		}
 		maps.Copy(responded, deviceless.responses())
+		for _, err := range []error{store.ErrNoAvailability, &store.SettlingError{Rest: time.Minute}} {
+			silent := newTestServer(t, &errStore{Store: w.store.Store, err: err})
+			for _, c := range calls {
+				if strings.HasPrefix(c.operation, "setAvail") ||
+					strings.HasPrefix(c.operation, "deleteAvail") && errors.Is(err, store.ErrNoAvailability) {
+					c.send(silent)
+				}
+			}
+			maps.Copy(responded, silent.responses())
+		}
+		for _, err := range []error{store.ErrNoContacts, store.ErrTooManyContacts} {
+			alone := newTestServer(t, &errStore{Store: w.store.Store, err: err})
+			for _, c := range calls {
+				if strings.HasSuffix(c.operation, "Contacts") &&
+					(c.operation == "changeContacts" || errors.Is(err, store.ErrNoContacts)) {
+					c.send(alone)
+				}
+			}
+			maps.Copy(responded, alone.responses())
+		}
 		refusing := newTestServer(t, w.store.Store, func(c *Config) { c.RefuseUnknown = true })
 		for _, c := range calls {
 			c.send(refusing)
@@ -243,6 +269,7 @@ func TestEveryDocumentedResponse(t *testing.T) {
 		maps.Copy(responded, refusals(t, w.store.Store, slices.Collect(maps.Values(calls))))
 		maps.Copy(responded, rateLimited(t, w, calls))
 		maps.Copy(responded, upgrades(t, w))
+		maps.Copy(responded, reloaded(t, w.store.Store))
 		require.Equal(t, slices.Sorted(maps.Keys(wanted)), slices.Sorted(maps.Keys(responded)))
 	})
 }

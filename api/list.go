@@ -25,8 +25,7 @@ func readListParams(q query, defaults view) (listParams, error) {
 	r, p := paramReader{query: q}, listParams{}
 	p.asOf = r.time("as_of", defaults.asOf)
 	p.thresholds = r.thresholds(defaults.thresholds)
-	r.canonical = "as_of=" + p.asOf.String() +
-		"&green=" + p.thresholds.Green.String() + "&yellow=" + p.thresholds.Yellow.String()
+	r.canonical = p.evaluation()
 	p.from = r.time("from", 0)
 	p.to = r.time("to", p.asOf)
 	p.offset = r.number("offset", 0, maxLimit, 0)
@@ -46,6 +45,12 @@ func readListParams(q query, defaults view) (listParams, error) {
 	return p, nil
 }
 
+// evaluation returns the parameters of a query that asks for this view.
+func (v view) evaluation() string {
+	t := v.thresholds
+	return "as_of=" + v.asOf.String() + "&green=" + t.Green.String() + "&yellow=" + t.Yellow.String()
+}
+
 // listResponse is one page.
 type listResponse struct {
 	presences `json:",inline"`
@@ -63,8 +68,12 @@ type listResponse struct {
 // @Description
 // @Description To get all pages, pass the `next_cursor` of each response as the `cursor` of the next request until it
 // @Description is null. The first page fixes `as_of` and `to`. A user whose last-seen time does not change in between
-// @Description is listed exactly once. With a cursor, `limit` can change; omit the other parameters or repeat them
-// @Description unchanged. Requires the scope `read`.
+// @Description is listed exactly once. If the first page has the header `Lastseen-Age`, users whose last-seen time
+// @Description changed within that time before it can be missing from all pages. With a cursor, `limit` can change;
+// @Description omit the other parameters or repeat them unchanged. Requires the scope `read`.
+// @Description
+// @Description With the setting `visibility: contacts`, the list of a user's token has those of the user's own contacts who
+// @Description have the user among theirs. Each further 1,000 contacts of the user count as a request.
 // @Param namespace path string true "namespace"
 // @Param status query []string false "statuses"
 // @Param from query string false "earliest last-seen time"
@@ -87,8 +96,8 @@ func (s *server) listUsers(c echo.Context, q query) error {
 	if err != nil {
 		return err
 	}
-	ctx := c.Request().Context()
-	p, after, err := s.listPage(ctx, namespace, q, limit)
+	ctx, users := c.Request().Context(), s.listReader(c, namespace, q)
+	p, after, err := s.listPage(ctx, users, namespace, q, limit)
 	if err != nil {
 		return err
 	}
@@ -96,39 +105,47 @@ func (s *server) listUsers(c echo.Context, q query) error {
 	if after == nil {
 		skip = p.offset
 	}
-	records, err := s.Store.List(ctx, namespace, store.ListQuery{
+	records, err := users.List(ctx, namespace, store.ListQuery{
 		Ranges: p.thresholds.Ranges(p.statuses, p.asOf, p.from, p.to),
 		Order:  p.order, After: after, Limit: skip + limit + 1, // one more shows whether there is a next page
 	})
 	if err != nil {
 		return err
 	}
-	return respond(c, p.page(namespace, records[min(skip, len(records)):], limit))
-}
-
-// page returns a page of up to limit records. More records mean that there is a next page.
-func (p listParams) page(namespace string, records []store.Record, limit int) listResponse {
 	var next *string
+	records = records[min(skip, len(records)):]
 	if len(records) > limit {
 		records = records[:limit]
 		next = new(p.cursor(namespace, records[limit-1]))
 	}
+	details, err := users.ReadDetails(ctx, namespace, records)
+	if err != nil {
+		return err
+	}
+	if p.now, err = s.Store.Now(ctx); err != nil {
+		return err
+	}
+	return respond(c, listResponse{p.show(records, details), next})
+}
+
+// show returns what a page shows of its records.
+func (p listParams) show(records []store.Record, details map[string]store.Details) presences {
 	users := make([]presence, len(records))
 	for i, r := range records {
-		users[i] = p.presence(r.User, r.State)
+		users[i] = p.presence(r.User, r.State, details[r.User])
 	}
-	return listResponse{presences{p.evaluated(), users}, next}
+	return presences{p.evaluated(), users}
 }
 
 // listPage returns the parameters of the list that the query asks for, and the record before its page, or nil for the
 // first page.
 func (s *server) listPage(
-	ctx context.Context, namespace string, q query, limit int,
+	ctx context.Context, users userStore, namespace string, q query, limit int,
 ) (listParams, *store.Record, error) {
 	if cursor, given := q.get("cursor"); given {
 		return openListCursor(namespace, cursor, q)
 	}
-	p, err := s.listParams(ctx, namespace, q)
+	p, err := s.listParams(ctx, users, namespace, q)
 	if sum := p.offset + limit; err == nil && sum > maxLimit {
 		err = errorf(codeInvalidRange,
 			"The sum of offset and limit is %d: use at most %d, or the cursor.", sum, maxLimit)
@@ -137,23 +154,25 @@ func (s *server) listPage(
 }
 
 // listParams returns the parameters of a new list, with the defaults of the moment for omitted ones.
-func (s *server) listParams(ctx context.Context, namespace string, q query) (p listParams, err error) {
+func (s *server) listParams(
+	ctx context.Context, users userStore, namespace string, q query,
+) (p listParams, err error) {
 	defaults := view{thresholds: s.settings(namespace).Thresholds}
 	if _, given := q.get("as_of"); !given {
-		if defaults.asOf, err = s.latest(ctx, namespace); err != nil {
+		if defaults.asOf, err = s.latest(ctx, users, namespace); err != nil {
 			return p, err
 		}
 	}
 	return readListParams(q, defaults)
 }
 
-// latest returns the later of now and the newest time stored, which may be ahead by up to [maxAhead].
-func (s *server) latest(ctx context.Context, namespace string) (lastseen.Instant, error) {
+// latest returns the later of now and the newest time of users, which may be ahead by up to [maxAhead].
+func (s *server) latest(ctx context.Context, users store.Reader, namespace string) (lastseen.Instant, error) {
 	now, err := s.Store.Now(ctx)
 	if err != nil {
 		return 0, err
 	}
-	newest, err := s.Store.Newest(ctx, namespace)
+	newest, err := users.Newest(ctx, namespace)
 	if err != nil {
 		return 0, err
 	}

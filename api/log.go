@@ -118,8 +118,9 @@ func (s *server) logFailed(e *apiError, err error, needs reach, about []slog.Att
 	attrs = append(attrs, slog.String("error", bounded(err.Error(), maxCause)))
 	switch {
 	case e.code == codeShuttingDown, // the log has it
-		e.code == codeKeysUnavailable, // anyone can send such tokens; package auth logs the failed fetch
-		errors.Is(err, errShed):       // the overload is logged
+		e.code == codeKeysUnavailable,      // anyone can send such tokens; package auth logs the failed fetch
+		e.code == codeAvailabilityNotReady, // which is expected, and ends by itself
+		errors.Is(err, errShed):            // the overload is logged
 		s.Logger.LogAttrs(context.Background(), slog.LevelDebug, "request failed", attrs...)
 	case e.code.isOutage():
 		s.outages.failed(e.code, needs, err, attrs...)

@@ -31,6 +31,9 @@ type lookupResponse struct {
 // @Summary Look up many users
 // @Description Looks up at most 1,000 users, in a body of at most 512 KiB. The response lists them in the order of the
 // @Description request, duplicates included. Users never seen are grey. Requires the scope `read`.
+// @Description
+// @Description With the setting `visibility: contacts`, a user's token sees its own user, and the users who have that user
+// @Description among their contacts. It gets all others as never seen.
 // @Param namespace path string true "namespace"
 // @Param as_of query string false "time of evaluation"
 // @Param green query string false "green threshold"
@@ -48,7 +51,7 @@ func (s *server) lookup(c echo.Context, q query) error {
 	if asked.Users == nil {
 		return newError(codeInvalidJSON, "The field users is missing.")
 	}
-	found, err := s.lookupUsers(c, q, *asked.Users, maxLookup)
+	_, found, err := s.lookupUsers(c, q, *asked.Users, maxLookup)
 	if err != nil {
 		return err
 	}
@@ -62,6 +65,9 @@ func (s *server) lookup(c echo.Context, q query) error {
 // @Summary Look up several users by GET
 // @Description For caches, and for clients that can only send GET requests. Looks up at most 100 users. Requires the
 // @Description scope `read`.
+// @Description
+// @Description With the setting `visibility: contacts`, a user's token sees its own user, and the users who have that user
+// @Description among their contacts. It gets all others as never seen.
 // @Param namespace path string true "namespace"
 // @Param user query []string true "users"
 // @Param as_of query string false "time of evaluation"
@@ -75,12 +81,12 @@ func (s *server) lookupQuery(c echo.Context, q query) error {
 	if len(q["user"]) == 0 {
 		return newError(codeInvalidParameter, "The parameter user is missing. Repeat it for each user.")
 	}
-	found, err := s.lookupUsers(c, q, q["user"], maxLookupQuery)
+	v, found, err := s.lookupUsers(c, q, q["user"], maxLookupQuery)
 	if err != nil {
 		return err
 	}
 	found.Hint = commaHint(found.Users)
-	return respondCached(c, found, found.evaluated, found.Users...)
+	return respondCached(c, found, v, found.Users...)
 }
 
 // commaHint returns a hint for the first user with a comma in its ID that was never seen: the caller may have meant
@@ -95,28 +101,29 @@ func commaHint(users []presence) string {
 	return ""
 }
 
-// lookupUsers returns the presences of up to max users.
-func (s *server) lookupUsers(c echo.Context, q query, users []string, max int) (found lookupResponse, err error) {
+// lookupUsers returns the presences of up to max users, in the view that a query asks for.
+func (s *server) lookupUsers(
+	c echo.Context, q query, users []string, max int,
+) (v view, found lookupResponse, err error) {
 	namespace, err := pathNamespace(c)
 	if err != nil {
-		return found, err
+		return v, found, err
 	}
 	if err := checkUsers(users, max); err != nil {
-		return found, err
+		return v, found, err
 	}
-	v, err := s.view(c, namespace, q)
-	if err != nil {
-		return found, err
+	if v, err = s.view(c, namespace, q); err != nil {
+		return v, found, err
 	}
-	states, err := s.Store.Lookup(c.Request().Context(), namespace, users)
+	states, details, err := s.readerFor(c, namespace).Describe(c.Request().Context(), namespace, users)
 	if err != nil {
-		return found, err
+		return v, found, err
 	}
 	found.presences = presences{v.evaluated(), make([]presence, len(users))}
 	for i, user := range users {
-		found.Users[i] = v.presence(user, states[i])
+		found.Users[i] = v.presence(user, states[i], details[user])
 	}
-	return found, nil
+	return v, found, nil
 }
 
 // checkUsers returns an error if there are more than max users, or invalid ones.

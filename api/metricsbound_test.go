@@ -54,11 +54,13 @@ func (m moodyStore) Leave(ctx context.Context, n string, batch []store.Sighting)
 	return m.Store.Leave(ctx, n, batch)
 }
 
-func (m moodyStore) Lookup(ctx context.Context, n string, users []string) ([]lastseen.State, error) {
+func (m moodyStore) Describe(
+	ctx context.Context, n string, users []string,
+) ([]lastseen.State, map[string]store.Details, error) {
 	if err := m.mood(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return m.Store.Lookup(ctx, n, users)
+	return m.Store.Describe(ctx, n, users)
 }
 
 // hostileRequest returns a request in which everything can be random.

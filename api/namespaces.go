@@ -14,7 +14,7 @@ import (
 // namespaceEntry is one namespace of the list.
 type namespaceEntry struct {
 	Namespace string `json:"namespace"`
-	// The newest last-seen time of its users. Null if it has no users.
+	// The newest last-seen time of its users. Null if it has no users, and for callers who do not see all of them.
 	LastPing timestamp `json:"last_ping" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
 } // @name Namespace
 
@@ -34,7 +34,8 @@ const namespaceList = "/namespaces"
 // @Tags Namespaces
 // @Summary List namespaces
 // @Description Returns a page of namespaces, sorted by name. A namespace exists if it is configured, or from its first
-// @Description ping on. Requires the scope `read`. Namespaces that the caller cannot read are not listed.
+// @Description ping on. Requires the scope `read`. Namespaces that the caller cannot read are not listed. For users'
+// @Description tokens, `last_ping` is null in namespaces with the setting `visibility: contacts`.
 // @Param limit query integer false "maximum of a page"
 // @Param cursor query string false "position"
 // @Success 200 {object} namespacesResponse "A page."
@@ -63,7 +64,11 @@ func (s *server) listNamespaces(c echo.Context, q query) error {
 		response.NextCursor = new(sealCursor(namespaceList, []byte(infos[limit-1].Name)))
 	}
 	for _, info := range infos {
-		response.Namespaces = append(response.Namespaces, namespaceEntry{info.Name, timestamp(info.Newest)})
+		entry := namespaceEntry{Namespace: info.Name}
+		if !s.viewerOf(callerOf(c), info.Name).restricted {
+			entry.LastPing = timestamp(info.Newest)
+		}
+		response.Namespaces = append(response.Namespaces, entry)
 	}
 	return respond(c, response)
 }
@@ -154,7 +159,13 @@ func (s *server) deleteNamespace(c echo.Context, q query) error {
 		return errorf(codeConfirmationRequired,
 			"This deletes all users in the namespace. To confirm, add ?confirm=%s.", namespace)
 	}
-	if err := s.Store.DeleteNamespace(c.Request().Context(), namespace); err != nil {
+	ctx := c.Request().Context()
+	err = s.Store.DeleteNamespace(ctx, namespace)
+	if mayBeDone(err) {
+		s.signalSelf(ctx, namespace, "")
+		s.signalContacts(ctx, namespace, "") // of all users
+	}
+	if err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)

@@ -22,6 +22,10 @@ package api
 // @tag.description Pings and leaves.
 // @tag.name Reading
 // @tag.description Statuses, last-seen times, lists and counts.
+// @tag.name Availability
+// @tag.description What users say about themselves.
+// @tag.name Contacts
+// @tag.description Whom users know.
 // @tag.name Connecting
 // @tag.description WebSockets, which keep their users online and follow changes.
 // @tag.name Deleting

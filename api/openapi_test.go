@@ -79,31 +79,39 @@ func operationsOf() map[code]string {
 		devices   = " getDevices closeConnections"
 		evaluates = " getUser getDot lookupUsers lookupUsersByQuery listUsers countUsers"
 		follows   = " getChanges postChanges"
+		says      = " setAvailability getAvailability deleteAvailability"
+		keeps     = " setContacts changeContacts deleteContacts listContacts"
 		deletes   = " deleteUser deleteNamespace"
-		uses      = records + evaluates + devices + follows + deletes // a namespace in the store
+		uses      = records + evaluates + devices + follows + says + keeps + deletes // a namespace in the store
 		all       = uses + " getNamespace listNamespaces"
 		socket    = " WebSocket" // an error after the upgrade, which is not a response
-		bodies    = records + " lookupUsers postChanges"
+		bodies    = records + " lookupUsers postChanges setAvailability setContacts changeContacts"
 	)
 	return map[code]string{
 		codeInvalidNamespace:     uses + " getNamespace EmptySegment" + " connect",
-		codeInvalidUser:          records + " getUser getDot lookupUsers lookupUsersByQuery deleteUser EmptySegment" + follows + devices,
+		codeInvalidUser:          records + " getUser getDot lookupUsers lookupUsersByQuery deleteUser EmptySegment" + follows + devices + says + keeps,
 		codeInvalidDevice:        records,
-		codeInvalidTime:          records + evaluates,
-		codeInvalidDuration:      evaluates + follows + " leaveUser recordLeaves",
-		codeInvalidThresholds:    evaluates,
+		codeInvalidTime:          records + evaluates + " setAvailability listContacts",
+		codeInvalidDuration:      evaluates + follows + " leaveUser recordLeaves setAvailability listContacts",
+		codeInvalidAvailability:  "setAvailability",
+		codeInvalidNote:          "setAvailability",
+		codeNoAvailability:       "setAvailability deleteAvailability",
+		codeAvailabilityNotReady: "setAvailability",
+		codeNoContacts:           keeps,
+		codeTooManyContacts:      "changeContacts",
+		codeInvalidThresholds:    evaluates + " listContacts",
 		codeInvalidParameter:     all + " EmptySegment" + " connect",
 		codeUnknownParameter:     all + " connect",
-		codeInvalidCursor:        "listUsers listNamespaces" + follows,
+		codeInvalidCursor:        "listUsers listNamespaces listContacts" + follows,
 		codeInvalidRange:         "listUsers countUsers",
 		codeInvalidJSON:          bodies,
 		codeUnknownField:         bodies,
-		codeTooManyItems:         "recordPings recordLeaves lookupUsers lookupUsersByQuery" + follows,
+		codeTooManyItems:         "recordPings recordLeaves lookupUsers lookupUsersByQuery setContacts changeContacts" + follows,
 		codeBodyTooLarge:         bodies,
 		codeTooManyHeaders:       "TooManyHeaders",
 		codeUnsupportedMediaType: bodies,
 		codeConfirmationRequired: "deleteNamespace",
-		codeNotFound:             records + evaluates + follows + " getDevices getNamespace NotFound",
+		codeNotFound:             records + evaluates + follows + says + keeps + " getDevices getNamespace NotFound",
 		codeMethodNotAllowed:     "MethodNotAllowed",
 		codeUnauthenticated:      all,
 		codeForbidden:            all + " connect",
@@ -113,10 +121,10 @@ func operationsOf() map[code]string {
 		codeNamespaceMismatch:    uses,
 		codeStoreUnavailable:     uses + " listNamespaces getReadiness",
 		codeDevicesUnavailable:   records + " getDevices",
-		codeStoreFull:            records + deletes + " closeConnections" + " getReadiness",
+		codeStoreFull:            records + deletes + " setAvailability deleteAvailability setContacts changeContacts deleteContacts" + " closeConnections" + " getReadiness",
 		codeOverloaded:           uses + " listNamespaces" + " connect",
 		codeKeysUnavailable:      all,
-		codeShuttingDown:         "getReadiness connect",
+		codeShuttingDown:         "getReadiness connect getChanges postChanges",
 		codeUpgradeRequired:      "connect",
 		codeUnknownFrame:         socket,
 		codeTimedOut:             socket,

@@ -41,7 +41,7 @@ func reachOf(method, path string) reach {
 		return nothing // the latter returns settings
 	case strings.HasSuffix(path, "/lookup"), strings.HasSuffix(path, "/changes"):
 		return reading
-	case method == http.MethodDelete, method == http.MethodPost:
+	case method == http.MethodDelete, method == http.MethodPost, method == http.MethodPut, method == http.MethodPatch:
 		return writing
 	default:
 		return reading

@@ -48,9 +48,11 @@ func (o *unreliableStore) Ping(_ context.Context, _ string, batch []store.Sighti
 	return make([]lastseen.State, len(batch)), err
 }
 
-func (o *unreliableStore) Lookup(_ context.Context, _ string, users []string) ([]lastseen.State, error) {
+func (o *unreliableStore) Describe(
+	_ context.Context, _ string, users []string,
+) ([]lastseen.State, map[string]store.Details, error) {
 	err, _ := o.errs()
-	return make([]lastseen.State, len(users)), err
+	return make([]lastseen.State, len(users)), nil, err
 }
 
 func (o *unreliableStore) Ready(context.Context) error {

@@ -74,7 +74,7 @@ const (
 // shedKind is what requests that are refused together have in common: the label kind of a metric.
 type shedKind int
 
-// The kinds. Deleting, settings and probes are never refused: they are few, and an operator needs them.
+// The kinds. Deleting, settings, what users say and probes are never refused: they are few, and an operator needs them.
 const (
 	neverShed shedKind = iota
 	shedList
@@ -91,6 +91,7 @@ func (r route) shedKind() shedKind {
 	case r.permission == pingBulk:
 		return shedBulk
 	case strings.HasSuffix(r.path, "/lookup"), strings.HasSuffix(r.path, "/changes"), r.permission == readDevices,
+		r.permission == readUser,
 		r.permission == read && strings.Contains(r.path, "/:user"):
 		return shedLookup
 	default:

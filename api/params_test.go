@@ -75,7 +75,7 @@ func FuzzQuery(f *testing.F) {
 			requireProblem(t, err)
 			return
 		}
-		p, err := readListParams(q, view{testNow, lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}})
+		p, err := readListParams(q, view{testNow, lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}, testNow})
 		if err != nil {
 			requireProblem(t, err)
 			return

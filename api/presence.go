@@ -20,25 +20,65 @@ type presence struct {
 	// Whether the newest event is a leave.
 	Left bool `json:"left"`
 	// When the status changes unless a ping or a leave changes it sooner. Null for grey.
-	ValidUntil timestamp `json:"valid_until" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+	ValidUntil   timestamp        `json:"valid_until" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+	*userDetails `json:",inline"` // nil for most users
 } // @name UserPresence
 
-// view is the instant and the thresholds by which a response shows users.
+// userDetails is what a response shows of a user who says something, or is idle. Fields that do not apply are omitted.
+type userDetails struct {
+	// What the user says about themselves. It changes no status. Absent if the user says nothing.
+	Availability lastseen.Availability `json:"availability,omitzero" swaggertype:"string" enums:"away,busy" validate:"optional"` //nolint:lll // a tag
+	// When `availability` and `note` end. Absent if they have no end.
+	AvailabilityUntil timestamp `json:"availability_until,omitzero" swaggertype:"string" format:"date-time" validate:"optional"` //nolint:lll // a tag
+	// The user's note. It is text, never HTML. Absent without a note.
+	Note string `json:"note,omitzero" maxLength:"140" validate:"optional"`
+	// Present if the user uses none of their devices. Grey users are never idle.
+	Activity string `json:"activity,omitzero" enums:"idle" validate:"optional"`
+	// Since when the user uses none of their devices.
+	IdleSince timestamp `json:"idle_since,omitzero" swaggertype:"string" format:"date-time" validate:"optional"`
+}
+
+// view is how a response shows users.
 type view struct {
-	asOf       lastseen.Instant
+	asOf       lastseen.Instant // statuses are evaluated at this instant
 	thresholds lastseen.Thresholds
+	now        lastseen.Instant // by the store's clock
 }
 
 // presence returns what a response shows of a user. Every presence in a response is made here or by [published].
-func (v view) presence(user string, state lastseen.State) presence {
+func (v view) presence(user string, state lastseen.State, d store.Details) presence {
 	p := v.thresholds.Presence(user, state, v.asOf)
-	return presence{p.User, p.Status, timestamp(p.LastSeen), p.Left, timestamp(p.ValidUntil)}
+	return presence{
+		p.User, p.Status, timestamp(p.LastSeen), p.Left, timestamp(p.ValidUntil),
+		showDetails(d, p.Status, v.asOf, v.now),
+	}
 }
 
 // published returns what a response shows of a user in a changes feed. There a status holds until the next change, so
-// it does not say how long it is valid.
-func published(user string, p store.Published) presence {
-	return presence{User: user, Status: p.Status, LastSeen: timestamp(p.At), Left: p.Left}
+// it does not say how long it is valid. What has ended by the time now is not shown, although the feed may not have got
+// there.
+func published(user string, p store.Published, now lastseen.Instant) presence {
+	return presence{
+		User: user, Status: p.Status, LastSeen: timestamp(p.At), Left: p.Left,
+		userDetails: showDetails(p.Details, p.Status, now, now),
+	}
+}
+
+// showDetails returns what a response shows of a user's details; nil for nothing. What a user says is evaluated at the
+// later of two times, so that an as_of in the past does not show what has ended.
+func showDetails(d store.Details, status lastseen.Status, asOf, now lastseen.Instant) *userDetails {
+	if d == (store.Details{}) { // as of most
+		return nil
+	}
+	said := d.Said.At(max(asOf, now)).Public()
+	shown := userDetails{Availability: said.Availability, AvailabilityUntil: timestamp(said.Until), Note: said.Note}
+	if d.IdleSince != 0 && status != lastseen.Grey {
+		shown.Activity, shown.IdleSince = activityIdle, timestamp(d.IdleSince)
+	}
+	if shown == (userDetails{}) {
+		return nil
+	}
+	return &shown
 }
 
 // evaluated returns what a response states about the view.
@@ -77,10 +117,13 @@ func (s *server) view(c echo.Context, namespace string, q query) (v view, err er
 	r := paramReader{query: q}
 	v.thresholds = r.thresholds(s.settings(namespace).Thresholds)
 	v.asOf = r.time("as_of", 0)
-	if r.err != nil || v.asOf != 0 {
+	if r.err != nil {
 		return v, r.err
 	}
-	v.asOf, err = s.Store.Now(c.Request().Context())
+	v.now, err = s.Store.Now(c.Request().Context())
+	if v.asOf == 0 {
+		v.asOf = v.now
+	}
 	return v, err
 }
 
@@ -119,5 +162,27 @@ func (p presence) appendFields(b []byte) []byte {
 	b = append(append(append(b, `,"status":"`...), p.Status...), '"')
 	b = p.LastSeen.appendJSON(append(b, `,"last_seen":`...))
 	b = strconv.AppendBool(append(b, `,"left":`...), p.Left)
-	return p.ValidUntil.appendJSON(append(b, `,"valid_until":`...))
+	b = p.ValidUntil.appendJSON(append(b, `,"valid_until":`...))
+	if p.userDetails == nil {
+		return b
+	}
+	return p.userDetails.appendFields(b)
+}
+
+// appendFields appends the fields that apply, each after a comma.
+func (d userDetails) appendFields(b []byte) []byte {
+	if d.Availability != "" {
+		b = append(append(append(b, `,"availability":"`...), d.Availability...), '"')
+	}
+	if d.AvailabilityUntil != 0 {
+		b = d.AvailabilityUntil.appendJSON(append(b, `,"availability_until":`...))
+	}
+	if d.Note != "" {
+		b = appendString(append(b, `,"note":`...), d.Note)
+	}
+	if d.IdleSince != 0 {
+		b = append(append(append(b, `,"activity":"`...), d.Activity...), '"')
+		b = d.IdleSince.appendJSON(append(b, `,"idle_since":`...))
+	}
+	return b
 }

@@ -10,17 +10,31 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/feed"
 )
 
 // TestAppendJSON checks that our own encoding equals that of package json.
 func TestAppendJSON(t *testing.T) {
 	instant := rapid.Map(rapid.Int64Range(0, int64(lastseen.MaxInstant)),
 		func(n int64) timestamp { return timestamp(n) })
+	details := rapid.Custom(func(t *rapid.T) *userDetails {
+		d := &userDetails{
+			Availability:      rapid.SampledFrom([]lastseen.Availability{"", "away", "busy"}).Draw(t, "availability"),
+			AvailabilityUntil: instant.Draw(t, "until"), Note: rapid.String().Draw(t, "note"),
+			IdleSince: instant.Draw(t, "idle"),
+		}
+		if d.IdleSince != 0 {
+			d.Activity = activityIdle
+		}
+		return d
+	})
 	user := rapid.Custom(func(t *rapid.T) presence {
 		return presence{
 			User: rapid.String().Draw(t, "user"), Status: rapid.SampledFrom(lastseen.Statuses()).Draw(t, "status"),
 			LastSeen: instant.Draw(t, "last_seen"), Left: rapid.Bool().Draw(t, "left"),
-			ValidUntil: instant.Draw(t, "valid_until"),
+			ValidUntil:  instant.Draw(t, "valid_until"),
+			userDetails: rapid.OneOf(rapid.Just((*userDetails)(nil)), details).Draw(t, "details"),
 		}
 	})
 	rapid.Check(t, func(t *rapid.T) {
@@ -44,7 +58,7 @@ func TestAppendJSON(t *testing.T) {
 
 func BenchmarkEncode(b *testing.B) {
 	response := lookupResponse{presences: presences{
-		view{testNow, lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}}.evaluated(),
+		view{testNow, lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}, testNow}.evaluated(),
 		make([]presence, 100),
 	}}
 	for i := range response.Users {
@@ -90,6 +104,117 @@ func TestEvaluation(t *testing.T) {
 	}
 	require.Empty(t, names(w.get("/chat/users?as_of=2026-11-20T10:00:00Z")), "lists leave out who was seen later")
 	require.EqualValues(t, 0, w.get("/chat/counts?as_of=2026-11-20T10:00:00Z")["total"])
+}
+
+// TestDetails checks what responses show of users who say something or are idle. Pings and leaves do not show it.
+func TestDetails(t *testing.T) {
+	t.Parallel()
+	s := &sayingStore{fileStore(t), map[string]store.Details{
+		"alice": {
+			Said:      lastseen.Said{Availability: lastseen.Busy, Note: `"in" <a> meeting`, Until: testNow + 5000},
+			IdleSince: testNow - 1000,
+		},
+		"bob":   {Said: lastseen.Said{Note: "back soon"}},
+		"carol": {Said: lastseen.Said{Availability: lastseen.Away}, IdleSince: testNow - 1000},
+	}}
+	w := newTestServer(t, s)
+	w.post("/chat/pings", `{"pings":[{"user":"alice"},{"user":"bob"}]}`)
+	w.post("/chat/users/carol/leave", "")
+	const green = `"last_seen":"2026-11-20T12:00:00.000Z","left":false,"valid_until":"2026-11-20T12:01:00.000Z"`
+	alice := `"user":"alice","status":"green",` + green + `,"availability":"busy",` +
+		`"availability_until":"2026-11-20T12:00:05.000Z","note":"\"in\" <a> meeting",` +
+		`"activity":"idle","idle_since":"2026-11-20T11:59:59.000Z"`
+	bob := `"user":"bob","status":"green",` + green + `,"note":"back soon"`
+	carol := `"user":"carol","status":"grey","last_seen":"2026-11-20T12:00:00.000Z","left":true,"valid_until":null,` +
+		`"availability":"away"`
+	zoe := `"user":"zoe","status":"grey","last_seen":null,"left":false,"valid_until":null}`
+	for path, want := range map[string][]string{
+		"/chat/users/alice": {alice}, "/chat/users/bob": {bob}, "/chat/users/carol": {carol},
+		"/chat/lookup?user=alice&user=zoe": {"{" + alice + "}", "{" + zoe},
+		"/chat/users":                      {"{" + alice + "}", "{" + bob + "}", "{" + carol + "}"},
+		"/chat/users?limit=1&offset=1":     {"{" + bob + "}"},
+	} {
+		body := w.send(http.MethodGet, path, "").body
+		for _, part := range want {
+			require.Contains(t, body, part, path)
+		}
+	}
+	found := w.send(http.MethodPost, "/chat/lookup", `{"users":["carol","alice"]}`)
+	require.Contains(t, found.body, `"users":[{`+carol+`},{`+alice+`}]`)
+	require.NotContains(t, w.send(http.MethodPost, alicePing, "").body, "busy")
+	require.NotContains(t, w.send(http.MethodPost, "/chat/users/alice/leave", "").body, "busy")
+}
+
+// TestWhatEndedIsNotShown checks that what a user says is evaluated at as_of, or at the present if that is later, and
+// that a grey user is not idle by the thresholds of the query.
+func TestWhatEndedIsNotShown(t *testing.T) {
+	t.Parallel()
+	said := lastseen.Said{Availability: lastseen.Away, Note: "lunch", Until: testNow + 60_000}
+	w := newTestServer(t, &sayingStore{fileStore(t), map[string]store.Details{
+		"alice": {Said: said, IdleSince: testNow - 1000},
+	}})
+	w.post(alicePing, "")
+	shows := func(age time.Duration, query string, fields ...string) {
+		t.Helper()
+		w.store.now = testNow.Add(age)
+		for _, path := range []string{"/chat/users/alice?", "/chat/lookup?user=alice&", "/chat/users?"} {
+			found := w.get(path + query)
+			if users, several := found["users"]; several {
+				found = users.([]any)[0].(map[string]any)
+			}
+			shown := []string{}
+			for _, field := range []string{"availability", "availability_until", "note", "activity", "idle_since"} {
+				if _, there := found[field]; there {
+					shown = append(shown, field)
+				}
+			}
+			require.Equal(t, fields, shown, "%s %s", age, path)
+		}
+	}
+	all := []string{"availability", "availability_until", "note", "activity", "idle_since"}
+	idle := all[3:]
+	shows(0, "", all...)
+	shows(59_999*time.Millisecond, "", all...)
+	shows(time.Minute, "", idle...)
+	shows(time.Minute, "as_of=2026-11-20T12:00:30Z", idle...)
+	shows(0, "as_of=2026-11-20T12:00:59.999Z", all...)
+	shows(0, "as_of=2026-11-20T12:01:00Z", idle...)
+	shows(30*time.Second, "green=1s&yellow=2s", all[:3]...)
+}
+
+// TestPublishedDetails checks what responses show of users in a changes feed, which may be behind the present.
+func TestPublishedDetails(t *testing.T) {
+	t.Parallel()
+	p := store.Published{
+		State: lastseen.State{At: testNow}, Status: lastseen.Yellow,
+		Details: store.Details{
+			Said: lastseen.Said{Availability: lastseen.Busy, Until: testNow + 10}, IdleSince: testNow - 10,
+		},
+	}
+	require.Equal(t, presence{
+		User: "alice", Status: lastseen.Yellow, LastSeen: timestamp(testNow), userDetails: &userDetails{
+			Availability: lastseen.Busy, AvailabilityUntil: timestamp(testNow + 10),
+			Activity: activityIdle, IdleSince: timestamp(testNow - 10),
+		},
+	}, published("alice", p, testNow+9))
+	require.Equal(t, &userDetails{Activity: activityIdle, IdleSince: timestamp(testNow - 10)},
+		published("alice", p, testNow+10).userDetails)
+	p.IdleSince = 0
+	require.Nil(t, published("alice", p, testNow+10).userDetails)
+}
+
+// TestPresent checks the time at which a response evaluates what users of a feed say.
+func TestPresent(t *testing.T) {
+	t.Parallel()
+	clock := &clockStore{Store: fileStore(t), now: testNow}
+	s := &server{Config: Config{Store: clock}}
+	ends := feed.Update{Published: store.Published{Details: store.Details{Said: lastseen.Said{Until: 1}}}}
+	ctx := t.Context()
+	require.Equal(t, testNow, s.present(ctx, testNow-5, []feed.Update{{}, ends}))
+	require.Equal(t, testNow+5, s.present(ctx, testNow+5, []feed.Update{ends}))
+	require.Equal(t, testNow-5, s.present(ctx, testNow-5, []feed.Update{{}}), "it costs nothing without an end")
+	require.NoError(t, clock.Close())
+	require.Equal(t, testNow-5, s.present(ctx, testNow-5, []feed.Update{ends}), "the clock is unavailable")
 }
 
 // TestResponsesCarryThresholds checks that each response with presences has the effective thresholds once, so that a

@@ -58,6 +58,13 @@ func (s *server) routes() []route {
 		{http.MethodPost, namespace + "/changes", read, s.postChanges, nil},
 		{http.MethodGet, namespace + "/connect", greeting, s.connect, nil},
 
+		{http.MethodPut, user + "/availability", writeUser, s.putAvailability, nil},
+		{http.MethodGet, user + "/availability", readUser, s.getAvailability, nil},
+		{http.MethodDelete, user + "/availability", writeUser, s.deleteAvailability, nil},
+		{http.MethodPut, user + "/contacts", writeUser, s.setContacts, nil},
+		{http.MethodPatch, user + "/contacts", writeUser, s.changeContacts, nil},
+		{http.MethodDelete, user + "/contacts", writeUser, s.deleteContacts, nil},
+		{http.MethodGet, user + "/contacts", readUser, s.listContacts, evaluation("status", "limit", "cursor")},
 		{http.MethodGet, user + "/devices", readDevices, s.getDevices, nil},
 		{http.MethodDelete, user + "/connections", admin, s.closeConnections, nil},
 
@@ -97,6 +104,9 @@ func (s *server) serve(r route) echo.HandlerFunc {
 			if err = s.checkLoad(r, kind, q); err != nil {
 				return err
 			}
+		}
+		if r.writes() {
+			defer s.beginWrite(c)()
 		}
 		if err := r.handle(c, q); err != nil {
 			return err

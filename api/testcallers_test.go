@@ -21,7 +21,7 @@ import (
 var tokenSecret = []byte(strings.Repeat("secret..", 4))
 
 // token returns a JWT of a user that expires at an instant, for some namespaces.
-func token(t *testing.T, user string, until lastseen.Instant, namespaces ...string) string {
+func token(t testing.TB, user string, until lastseen.Instant, namespaces ...string) string {
 	t.Helper()
 	text, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
 		"iss": "issuer", "aud": "lastseen", "sub": user, "exp": int64(until / 1000),

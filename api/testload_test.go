@@ -40,8 +40,14 @@ func (*loadedStore) Leave(_ context.Context, _ string, batch []store.Sighting) (
 	return make([]lastseen.State, len(batch)), nil
 }
 
-func (*loadedStore) Lookup(_ context.Context, _ string, users []string) ([]lastseen.State, error) {
-	return make([]lastseen.State, len(users)), nil
+func (*loadedStore) Describe(
+	_ context.Context, _ string, users []string,
+) ([]lastseen.State, map[string]store.Details, error) {
+	return make([]lastseen.State, len(users)), nil, nil
+}
+
+func (*loadedStore) ReadDetails(context.Context, string, []store.Record) (map[string]store.Details, error) {
+	return nil, nil
 }
 
 func (*loadedStore) Count(_ context.Context, _ string, ranges []lastseen.Range) ([]int64, error) {
@@ -57,6 +63,8 @@ func (*loadedStore) Namespaces(context.Context, string, int) ([]store.NamespaceI
 }
 
 func (*loadedStore) CloseConnections(context.Context, string, string) error { return nil }
+
+func (*loadedStore) Signal(context.Context, store.Signal) error { return nil }
 
 func (*loadedStore) Forget(context.Context, string, string) error { return nil }
 

@@ -25,7 +25,21 @@ func newSocketServer(t *testing.T, changes ...func(*Config)) *testServer {
 
 func newSocketServerOn(t *testing.T, s store.Store, changes ...func(*Config)) *testServer {
 	t.Helper()
-	return newTestServer(t, s, append([]func(*Config){live(s), held(t, s)}, changes...)...)
+	w := newTestServer(t, s, append([]func(*Config){live(s), held(t, s)}, changes...)...)
+	listening(t, w.config.Shared)
+	return w
+}
+
+// listening passes signals on to connections until the test ends. It returns once that works.
+func listening(t *testing.T, shared *Shared) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { shared.Listen(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
 }
 
 // held has a registry of connections run until the test ends.
@@ -151,6 +165,21 @@ func (s *testSocket) asks(frame, name string) map[string]any {
 	content, id := s.wantID(name)
 	require.Equal(s.t, "q1", id)
 	return content
+}
+
+// asksDespite is asks, but other frames that have a name may come before the response.
+func (s *testSocket) asksDespite(frame, name, other string) map[string]any {
+	s.t.Helper()
+	s.send(strings.TrimSuffix(frame, "}") + `,"id":"q1"}`)
+	for {
+		got, content, id := s.next()
+		if got == other && id == nil || got == frameTick {
+			continue
+		}
+		require.Equal(s.t, name, got, "%v", content)
+		require.Equal(s.t, "q1", id)
+		return content
+	}
 }
 
 // refuses sends a frame that must fail with a code, and returns the detail.

@@ -30,6 +30,22 @@ func (f *errStore) Lookup(context.Context, string, []string) ([]lastseen.State, 
 	return nil, f.err
 }
 
+func (f *errStore) Describe(
+	context.Context, string, []string,
+) ([]lastseen.State, map[string]store.Details, error) {
+	return nil, nil, f.err
+}
+
+func (f *errStore) SetAvailability(
+	context.Context, string, string, lastseen.Said, lastseen.Instant,
+) (lastseen.State, error) {
+	return lastseen.State{}, f.err
+}
+
+func (f *errStore) ReadAvailability(context.Context, string, string, lastseen.Instant) (lastseen.Said, error) {
+	return lastseen.Said{}, f.err
+}
+
 func (f *errStore) List(context.Context, string, store.ListQuery) ([]store.Record, error) {
 	return nil, f.err
 }
@@ -52,6 +68,16 @@ func (f *errStore) ReadDevices(context.Context, string, string) (store.UserDevic
 	return store.UserDevices{}, f.err
 }
 
+func (f *errStore) SetContacts(context.Context, string, string, []string) error { return f.err }
+
+func (f *errStore) ChangeContacts(context.Context, string, string, []string, []string) error {
+	return f.err
+}
+
+func (f *errStore) ListContacts(context.Context, string, string, string, int) ([]string, error) {
+	return nil, f.err
+}
+
 func (f *errStore) CloseConnections(context.Context, string, string) error { return f.err }
 
 func (f *errStore) Namespaces(context.Context, string, int) ([]store.NamespaceInfo, error) {
@@ -61,6 +87,23 @@ func (f *errStore) Namespaces(context.Context, string, int) ([]store.NamespaceIn
 func (f *errStore) DeleteNamespace(context.Context, string) error { return f.err }
 
 func (f *errStore) Ready(context.Context) error { return f.err }
+
+// sayingStore is a store in which users have the details that a test sets, whatever its clock is.
+type sayingStore struct {
+	store.Store
+	details map[string]store.Details
+}
+
+func (s *sayingStore) Describe(
+	ctx context.Context, namespace string, users []string,
+) ([]lastseen.State, map[string]store.Details, error) {
+	states, err := s.Lookup(ctx, namespace, users)
+	return states, s.details, err
+}
+
+func (s *sayingStore) ReadDetails(context.Context, string, []store.Record) (map[string]store.Details, error) {
+	return s.details, nil
+}
 
 // errAfterFirstStore is a store that accepts one batch of pings only.
 type errAfterFirstStore struct {

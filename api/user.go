@@ -1,7 +1,7 @@
 package api
 
 import (
-	"net/http"
+	"context"
 
 	"github.com/labstack/echo/v4"
 )
@@ -12,6 +12,9 @@ import (
 // @Tags Reading
 // @Summary Look up one user
 // @Description A user never seen is not an error: they are grey, and `last_seen` is null. Requires the scope `read`.
+// @Description
+// @Description With the setting `visibility: contacts`, a user's token gets another user as never seen, unless the other
+// @Description user has the token's user among their contacts.
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
 // @Param as_of query string false "time of evaluation"
@@ -27,7 +30,7 @@ func (s *server) getUser(c echo.Context, q query) error {
 		return err
 	}
 	response := userResponse{presence: p, evaluated: v.evaluated()}
-	return respondCached(c, response, response.evaluated, response.presence)
+	return respondCached(c, response, v, response.presence)
 }
 
 // lookUp returns the presence of the user in the path, in the view that a query asks for.
@@ -39,11 +42,11 @@ func (s *server) lookUp(c echo.Context, q query) (v view, p presence, err error)
 	if v, err = s.view(c, namespace, q); err != nil {
 		return v, p, err
 	}
-	states, err := s.Store.Lookup(c.Request().Context(), namespace, []string{user})
+	states, details, err := s.readerFor(c, namespace).Describe(c.Request().Context(), namespace, []string{user})
 	if err != nil {
 		return v, p, err
 	}
-	return v, v.presence(user, states[0]), nil
+	return v, v.presence(user, states[0], details[user]), nil
 }
 
 // deleteUser deletes a user.
@@ -69,8 +72,7 @@ func (s *server) deleteUser(c echo.Context, _ query) error {
 	if err := s.Store.CloseConnections(c.Request().Context(), namespace, user); err != nil {
 		return err
 	}
-	if err := s.Store.Forget(c.Request().Context(), namespace, user); err != nil {
-		return err
-	}
-	return c.NoContent(http.StatusNoContent)
+	return s.saveContacts(c, namespace, user, func(ctx context.Context) error {
+		return s.Store.Forget(ctx, namespace, user) // and with the user, their contacts
+	})
 }

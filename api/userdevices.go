@@ -64,7 +64,9 @@ type deviceDetails struct {
 // @Description without devices is not an error.
 // @Description
 // @Description Requires the scope `read`. API keys and the user's own token see everything. For other callers, the
-// @Description response has only the `kinds`, and is 403 unless the namespace's setting `show-kinds` is on.
+// @Description response has only the `kinds`, and is 403 unless the namespace's setting `show-kinds` is on. With the
+// @Description setting `visibility: contacts`, a user's token gets no kinds of another user, unless the other user has the
+// @Description token's user among their contacts.
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
 // @Success 200 {object} devicesResponse "The devices."
@@ -75,7 +77,7 @@ func (s *server) getDevices(c echo.Context, _ query) error {
 		return err
 	}
 	ctx := c.Request().Context()
-	stored, err := s.Store.ReadDevices(ctx, namespace, user)
+	stored, err := s.storeFor(c, namespace).ReadDevices(ctx, namespace, user)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package deploy_test
 
 import (
-	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -10,27 +9,20 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
 // startHAProxy starts the HAProxy of the deployment in front of one server, until the test ends, and returns the URL of
 // the API. The two other servers of the file are left out.
 func startHAProxy(t *testing.T, s server) (api string) {
 	t.Helper()
-	haproxy, listen := tool(t, "haproxy", "haproxy"), freeAddress(t)
+	haproxy, listen := tool(t, "haproxy", "haproxy"), redistest.FreeAddr(t, "127.0.0.1")
 	return startProxy(t, s, "haproxy.cfg", listen, map[string]string{
 		"bind :8080\n": "bind " + listen + "\n", "127.0.0.1:8081": addressOf(s),
 		"    server lastseen2 127.0.0.1:8082 check\n": "", "    server lastseen3 127.0.0.1:8083 check\n": "",
 		"log stdout format raw local0 notice": "log stdout format raw local0 emerg",
 	}, func(file string) *exec.Cmd { return exec.Command(haproxy, "-db", "-q", "-f", file) })
-}
-
-// freeAddress returns an address of this machine that nothing listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	return listener.Addr().String()
 }
 
 // TestHAProxyPassesChanges follows changes through a real HAProxy: each event arrives before the next one happens.

@@ -3,6 +3,7 @@ package deploy_test
 import (
 	"encoding/json"
 	"maps"
+	"net"
 	"net/url"
 	"path/filepath"
 	"regexp"
@@ -29,12 +30,16 @@ type monitored struct {
 // TestMonitoring compares the alert rules, the dashboard and docs/metrics.md with servers that run, and runs all
 // queries in a Prometheus that scraped these servers.
 func TestMonitoring(t *testing.T) {
-	redis := redistest.StartProcess(t)
+	redis := redistest.StartProcess(t, "--repl-diskless-sync-delay", "0")
+	host, port, err := net.SplitHostPort(redis.Addr)
+	require.NoError(t, err)
+	redistest.StartProcess(t, "--replicaof", host, port, "--appendonly", "no")
 	binary := buildServer(t)
 	m := &monitored{series: exported{}, types: families{}}
 	m.servers = []server{
 		startServer(t, binary, "--store", filepath.Join(t.TempDir(), "data.db")),
-		startServer(t, binary, "--store", redis.URL(), "--redis-timeout", "30s", "--redis-dial-timeout", "30s"),
+		startServer(t, binary, "--store", redis.URL(), "--redis-timeout", "30s", "--redis-dial-timeout", "30s",
+			"--redis-read-from", "replica"),
 	}
 	m.observe(t)
 	t.Run("names", m.testNames)

@@ -10,13 +10,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
 // startNginx starts the nginx of the deployment in front of one server, until the test ends, and returns the URL of the
 // API. Its files are in a folder of the test, and the server has an address instead of a name in Docker's DNS.
 func startNginx(t *testing.T, s server) (api string) {
 	t.Helper()
-	nginx, listen := tool(t, "nginx", "nginx"), freeAddress(t)
+	nginx, listen := tool(t, "nginx", "nginx"), redistest.FreeAddr(t, "127.0.0.1")
 	return startProxy(t, s, "nginx.conf", listen, map[string]string{
 		" /tmp/": " " + t.TempDir() + "/", "listen 8080;": "listen " + listen + ";",
 		"access_log /dev/stdout plain;": "access_log off;", "error_log stderr warn;": "error_log stderr crit;",

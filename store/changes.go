@@ -100,16 +100,22 @@ type Place string
 type Published struct {
 	lastseen.State // at the change
 	Status         lastseen.Status
+	Details        // at the watermark: nothing that ended, and IdleSince is 0 for a grey user
 }
 
 // Same reports whether readers would see no change from one to the other: only the time differs.
 func (p Published) Same(other Published) bool {
-	return p.Status == other.Status && p.Left == other.Left
+	return p.Status == other.Status && p.Left == other.Left && p.Details == other.Details
 }
 
-// Publish returns a state as published at a watermark.
-func Publish(t lastseen.Thresholds, s lastseen.State, watermark lastseen.Instant) Published {
-	return Published{State: s, Status: t.Presence("", s, watermark).Status}
+// Publish returns a state and details as published at a watermark.
+func Publish(t lastseen.Thresholds, s lastseen.State, d Details, watermark lastseen.Instant) Published {
+	status := t.Presence("", s, watermark).Status
+	d.Said = d.Said.At(watermark)
+	if status == lastseen.Grey {
+		d.IdleSince = 0
+	}
+	return Published{State: s, Status: status, Details: d}
 }
 
 // Change is an entry of a feed.
@@ -118,12 +124,13 @@ type Change struct {
 	Published
 	WasStatus lastseen.Status  // published before
 	WasLeft   bool             // published before
+	Was       Details          // published before
 	Recorded  lastseen.Instant // when the entry was appended, by the store's clock
 	Shard     int              // that the entry is in; its index in Places
 	Place     Place            // of the entry: reading that shard on from here returns what follows
 }
 
-// Forgotten reports whether the entry says that the user was forgotten.
+// Forgotten reports whether the entry says that the user has no state: earlier entries of the user do not count.
 func (c Change) Forgotten() bool { return !c.Known() }
 
 // ChangesRead asks for the entries of a namespace after some places, and has the result.

@@ -11,7 +11,8 @@
 //   - It may be called from many goroutines at once.
 //   - Writes commute: whatever the order of arrival, a user ends in the greatest of the states written (see
 //     [lastseen.Merge]). Repeating a write is harmless.
-//   - A write that returned no error is in every later result, through every replica.
+//   - A write that returned no error is in every later result, through every server. What a [ReplicaReader] reads from
+//     replicas is the only exception.
 //   - A write that failed with [ErrUnavailable], or whose context ended, may have happened, or not, or in part.
 //     Sending it again is safe.
 //   - A store that cannot know the result returns an error, never an empty result: unknown is not offline.
@@ -36,7 +37,10 @@ type Store interface {
 	Eraser
 	Changes
 	Devices
+	Availabilities
+	Contacts
 	Closings
+	Signals
 	Namespaces
 	Leaser
 	Clock
@@ -202,7 +206,7 @@ const MaxClockDrift = 2 * time.Second
 type Batcher interface {
 	Store
 
-	// PingBatches does for each batch what Ping does, and LookupBatches what Lookup does. Each batch has its own
+	// PingBatches does for each batch what Ping does, and LookupBatches what Describe does. Each batch has its own
 	// result.
 	PingBatches(ctx context.Context, batches []*Batch[Sighting])
 	LookupBatches(ctx context.Context, batches []*Batch[string])
@@ -217,6 +221,7 @@ type Batcher interface {
 type Batch[T any] struct {
 	Namespace string
 	Items     []T
-	States    []lastseen.State // the result: the states of Items, in their order
-	Err       error            // why the batch failed; nil if it did not
+	States    []lastseen.State   // the result: the states of Items, in their order
+	Details   map[string]Details // the result of a lookup: those of Items that have some; nil if none has
+	Err       error              // why the batch failed; nil if it did not
 }

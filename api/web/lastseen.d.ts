@@ -3,14 +3,59 @@
 /** A status; `unknown` before the first response, and while the server or its store cannot be reached. */
 export type Status = 'green' | 'yellow' | 'grey' | 'unknown'
 
+/** What a user says; `null` for nothing. Of a user who is invisible, others see the same as of one who left. */
+export type Availability = 'away' | 'busy'
+
+/** What one dot shows: grey if the user is offline; otherwise red if busy, yellow if away or idle, else the status. */
+export type Dot = Status | 'red'
+
 /** What is known of a user. */
 export interface Presence {
   readonly user: string
   readonly status: Status
+  readonly dot: Dot
   /** The newest ping or leave; null for a user never seen, and while the status is unknown. */
   readonly lastSeen: Date | null
   /** Whether the user said goodbye. */
   readonly left: boolean
+  /** What the user says, and until when; it ends by itself. */
+  readonly availability: Availability | null
+  readonly availabilityUntil: Date | null
+  /** What the user says in their own words. It is text: set it as `textContent`, never as HTML. */
+  readonly note: string | null
+  /** Since when the user uses none of their devices; null while they use one, and for users who are offline. */
+  readonly idleSince: Date | null
+}
+
+/** What the user of this page says. */
+export interface Said {
+  readonly availability: Availability | 'invisible' | null
+  readonly note: string | null
+  readonly until: Date | null
+}
+
+/** What to say from now on, until an end: `for`, seconds or a text such as "45m", or `until`, or neither. */
+export interface Saying {
+  availability?: Availability | 'invisible' | null
+  /** Up to 140 characters. */
+  note?: string | null
+  for?: string | number
+  until?: Date | string
+}
+
+/** Somebody types for the user of this page. */
+export interface Typing {
+  readonly user: string
+  /** Where, as the sender names it. */
+  readonly in: string | undefined
+  /** True for each message about it; false when it ends, 10 seconds after the last one. */
+  readonly typing: boolean
+}
+
+/** The events of a client: what its user says changed, or somebody types for its user. */
+export interface ClientEventMap {
+  self: CustomEvent<Said | undefined>
+  typing: CustomEvent<Typing>
 }
 
 export interface Options {
@@ -37,18 +82,37 @@ export interface Options {
 }
 
 /** A client of one namespace. */
-export interface Client {
+export interface Client extends EventTarget {
   readonly namespace: string
   readonly user: string | undefined
   /** The ID of this page as a device. */
   readonly device: string
   /**
-   * Calls `listener` with the presence of each user, now and at each change of the status or of the last-seen time,
-   * until the function that it returns is called. At most 5,000 users in all.
+   * Calls `listener` with the presence of each user, now and at each change, until the function that it returns is
+   * called. At most 5,000 users in all.
    */
   watch(users: string | Iterable<string>, listener: (presence: Presence) => void): () => void
   /** What is known of a user who is watched. */
   get(user: string): Presence
+  /**
+   * What the user of this page says, with `invisible`, also if another page or server set it. Without a WebSocket, it is
+   * what the methods below returned. It is undefined while it is not known.
+   */
+  readonly self: Said | undefined
+  /** Replaces what the user of this page says. The promise is rejected with an error that has `status` and `code`. */
+  setAvailability(saying: Saying): Promise<Said>
+  /** Ends what the user of this page says. */
+  clearAvailability(): Promise<Said>
+  /** Asks the server what the user of this page says. */
+  getAvailability(): Promise<Said>
+  /**
+   * Lets up to 20 users know for 10 seconds that the user of this page types, and returns whether that was possible: it
+   * needs a WebSocket. Call it at each input: it sends at most one message in 5 seconds.
+   */
+  typing(to: string | Iterable<string>, place?: string): boolean
+  addEventListener<K extends keyof ClientEventMap>(
+    type: K, listener: (event: ClientEventMap[K]) => void, options?: boolean | AddEventListenerOptions,
+  ): void
   /** Says goodbye, for a user who signs out, and stops keeping the user online. Watching goes on. */
   leave(): Promise<void>
   /** Stops everything, without a goodbye of its own. */
@@ -86,19 +150,21 @@ export class Socket {
 
 /**
  * What elements say, by language: those of the `lang` of the element or of what is around it. `{ago}` in `seen` is the
- * time, such as "3 minutes ago". Pages can change these and add languages; at first, there is `en`.
+ * time, such as "3 minutes ago". Pages can change these and add languages; at first, there is `en`, which has all words.
  */
-export const texts: Record<string, Record<'online' | 'seen' | 'offline' | 'unknown', string>>
+export const texts: Record<string, Partial<Record<
+  'online' | 'seen' | 'offline' | 'unknown' | 'busy' | 'away' | 'idle', string
+>>>
 
 /**
  * `<presence-dot user="alice" namespace="chat">`, with the optional attributes `url` and `label`, the name to say. It
- * has the role `img`, a name such as "alice, last seen 3 minutes ago", and one of the CSS states `:state(green)`,
- * `:state(yellow)`, `:state(grey)` and `:state(unknown)`. Custom properties: `--presence-size`, `--presence-green`,
- * `--presence-yellow`, `--presence-grey` and `--presence-unknown`.
+ * has the role `img`, a name such as "alice, busy: in a meeting", and one of the CSS states `:state(green)`,
+ * `:state(yellow)`, `:state(red)`, `:state(grey)` and `:state(unknown)`. Custom properties: `--presence-size`,
+ * `--presence-green`, `--presence-yellow`, `--presence-red`, `--presence-grey` and `--presence-unknown`.
  */
 export interface PresenceDotElement extends HTMLElement {
   readonly presence: Presence
-  /** What it says after the name, such as "last seen 3 minutes ago". */
+  /** What it says after the name, such as "busy, last seen 3 minutes ago: in a meeting". */
   readonly text: string
 }
 
@@ -118,7 +184,7 @@ declare global {
     'presence-list': PresenceListElement
   }
   interface HTMLElementEventMap {
-    /** Sent by a dot when its user, the status or the last-seen time changes. It bubbles. */
+    /** Sent by a dot when its user or something of the presence changes. It bubbles. */
     presencechange: CustomEvent<Presence>
   }
 }

@@ -75,7 +75,7 @@ func TestDashboardSearch(t *testing.T) {
 	s := start(t)
 	s.post(t, alice+"/ping", `{"device":{"id":"phone-1","kind":"mobile","meta":{"app":"2.4"}},"activity":"idle"}`)
 	b := openDashboard(t, s.url, "")
-	b.do(t, lists("alice", "green", "online now"), typeInto("#user", "alice"), chromedp.KeyEvent("\r"),
+	b.do(t, lists("alice", "yellow", "online now"), typeInto("#user", "alice"), chromedp.KeyEvent("\r"), // idle
 		until(`document.querySelector("#users tbody")?.innerText.startsWith("phone-1\tmobile\tidle\t")`))
 	require.Equal(t, "true", evaluate[string](t, b, `document.querySelector("#users .row button").ariaExpanded`))
 	b.do(t, typeInto("#user", "nobody"), chromedp.KeyEvent("\r"), lists("nobody", "grey", "never seen"),

@@ -90,6 +90,7 @@ func TestDashboardExplainsPermissions(t *testing.T) {
 	b.do(t, until(`document.activeElement.id === "key"`), signIn(bob), lists("alice", "green", "online now"),
 		clickIn("alice", ".row button"),
 		until(`document.querySelector(".details").innerText.includes("You cannot see the devices of this user.")`),
+		says(".availability p", "You cannot see or set what this user says."),
 		clickIn("alice", ".actions button"),
 		says("#notice", "Not allowed. A token speaks for its own user only."),
 		typeInto("#user", "bob"), clickOn(`#find [value="ping"]`), lists("bob", "green", "online now"))

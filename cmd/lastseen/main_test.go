@@ -23,8 +23,13 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// TestMain builds the binary that the tests run as users do.
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+// TestMain builds the binary that the tests run as users do. Started again by a test, this program is an app.
+func TestMain(m *testing.M) {
+	if url := os.Getenv(flowAppVar); url != "" {
+		os.Exit(runFlowApp(url))
+	}
+	os.Exit(buildAndRun(m))
+}
 
 const binaryVar = "LASTSEEN_TEST_BINARY"
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/require"
 )
 
@@ -26,8 +27,43 @@ func TestDevicesGuide(t *testing.T) {
 	runConsole(t, "../../docs/devices.md", 4)
 }
 
-// runConsole runs the commands of a text, which are more than some.
+// TestAvailabilityGuide runs the curl lines of the guide in the same way, with the embedded store alone: on Redis, the
+// first user who becomes invisible has to wait for half a minute.
+func TestAvailabilityGuide(t *testing.T) {
+	t.Parallel()
+	steps := stepsOf(t, "../../docs/availability.md", 8)
+	runSteps(t, steps, []string{"--store", filepath.Join(t.TempDir(), "data.db")})
+}
+
+// TestContactsGuide runs the curl lines of the guide in the same way, with its configuration. They have tokens and a
+// key in variables.
+func TestContactsGuide(t *testing.T) {
+	t.Parallel()
+	steps := stepsOf(t, "../../docs/contacts.md", 7)
+	blocks := yamlBlocks(t, "contacts.md")
+	require.Len(t, blocks, 1)
+	content := strings.Replace(blocks[0], "jwt-secret-file: jwt-secret\n",
+		"jwt-secret-file: "+writeFile(t, "jwt-secret", []byte(secret))+"\n", 1)
+	content = regexp.MustCompile("sha256:[0-9a-f]{64}").ReplaceAllString(content, hashOf("ls_backend"))
+	environ := []string{"backend=ls_backend"}
+	for _, user := range []string{"alice", "bob"} {
+		environ = append(environ, user+"="+token(t, jwt.SigningMethodHS256, []byte(secret), map[string]any{"alg": "HS256"},
+			claims(map[string]any{"iss": "https://app.example.com", "sub": user, "namespaces": "chat"})))
+	}
+	eachStore(t, func(t *testing.T, args []string) {
+		runSteps(t, steps, append(args, "--config", writeConfig(t, content)), environ...)
+	})
+}
+
+// runConsole runs the commands of a text, which are more than some, with each store.
 func runConsole(t *testing.T, name string, some int) {
+	t.Helper()
+	steps := stepsOf(t, name, some)
+	eachStore(t, func(t *testing.T, args []string) { runSteps(t, steps, args) })
+}
+
+// stepsOf returns the commands of a text, which are more than some.
+func stepsOf(t *testing.T, name string, some int) []step {
 	t.Helper()
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("no curl on PATH: install it to run the examples")
@@ -36,17 +72,21 @@ func runConsole(t *testing.T, name string, some int) {
 	require.NoError(t, err)
 	steps := consoleSteps(string(text))
 	require.Greater(t, len(steps), some, "the examples were not found")
-	eachStore(t, func(t *testing.T, args []string) {
-		s := start(t, args...)
-		environ := curlEnviron(t, s)
-		for _, step := range steps {
-			cmd := exec.Command("bash", "-c", step.command)
-			cmd.Env = environ
-			out, err := cmd.CombinedOutput()
-			require.NoError(t, err, "%s\n%s", step.command, out)
-			require.Equal(t, masked(step.output), masked(string(out)), step.command)
-		}
-	})
+	return steps
+}
+
+// runSteps runs commands against a server with some arguments, and compares what they print. They can use some more
+// variables.
+func runSteps(t *testing.T, steps []step, args []string, variables ...string) {
+	t.Helper()
+	environ := append(curlEnviron(t, start(t, args...)), variables...)
+	for _, step := range steps {
+		cmd := exec.Command("bash", "-c", step.command)
+		cmd.Env = environ
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s\n%s", step.command, out)
+		require.Equal(t, masked(step.output), masked(string(out)), step.command)
+	}
 }
 
 // curlEnviron returns the environment in which the README's lines, which name the default port, reach a service: curl's

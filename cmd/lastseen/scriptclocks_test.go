@@ -48,6 +48,6 @@ func TestScriptLookupsWait(t *testing.T) {
 	s.untilLookups(t, 1)
 	s.setAnswer(nil)
 	b.do(t, until(`statuses.alice === "green" || (passed += 200, false)`))
-	require.GreaterOrEqual(t, evaluate[int](t, b, "passed"), 30_000, "besides the time that the test took")
+	require.GreaterOrEqual(t, evaluate[int](t, b, "passed"), 20_000, "besides the time that the test took")
 	require.Len(t, s.lookups(), 2)
 }

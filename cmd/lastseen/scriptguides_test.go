@@ -44,6 +44,21 @@ func TestWebPagesGuide(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 }
 
+// TestAvailabilityGuideScripts runs the code of docs/availability.md: the page sets what its user says, and shows it.
+func TestAvailabilityGuideScripts(t *testing.T) {
+	t.Parallel()
+	const elements = `<p id="me"></p><input id="text"><p id="typing"></p>`
+	code := "const token = undefined\n" + strings.Join(guideBlocks(t, "availability.md", "js"), "") + ";window.client = client"
+	site := newGuideSite(t, map[string]string{"/": elements + guideModule(code)})
+	s := start(t, "--cors-origins", site.url)
+	site.server = s.url
+	b := openBrowser(t, site.url)
+	b.do(t, chromedp.Navigate(site.url+"/"), until(`document.getElementById("me").textContent == "busy"`),
+		until(`document.getElementById("bob").className == "grey"`))
+	require.Equal(t, "in a meeting", s.get(t, alice)["note"])
+	require.Empty(t, site.complaints(b))
+}
+
 // TestConnectionsGuideScripts runs the code of docs/connections.md, with tokens: a client, and a socket that follows
 // counts.
 func TestConnectionsGuideScripts(t *testing.T) {

@@ -209,6 +209,7 @@ func (r *runtimeConfig) startJobs(ctx context.Context, hangups <-chan os.Signal)
 	background, cancel := context.WithCancel(ctx)
 	stopFeeds := r.feeds.start(ctx)
 	stopConnections := r.keepConnections(ctx)
+	stopListening := r.listen(ctx)
 	var work sync.WaitGroup
 	work.Go(func() { retention.Run(background) })
 	work.Go(func() { registrar.Run(background) })
@@ -217,6 +218,7 @@ func (r *runtimeConfig) startJobs(ctx context.Context, hangups <-chan os.Signal)
 	return func() {
 		cancel()
 		work.Wait()
+		stopListening()
 		stopConnections()
 		stopFeeds()
 	}

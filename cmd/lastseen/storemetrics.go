@@ -78,6 +78,8 @@ func (m storeMetrics) batched(s *redisstore.Store, o coalesce.Options) store.Sto
 	m.gauge("redis_connections", connections,
 		func() float64 { _, idle := s.Connections(); return float64(idle) }, "state", "idle")
 	m.breakers(s)
+	m.signals(s)
+	m.replicas(s)
 	return queued
 }
 

@@ -25,6 +25,14 @@ func readEvents(r io.Reader) *eventReader {
 
 // next returns the next event that is not a tick; "" and "" at the end of the stream.
 func (e *eventReader) next() (name, data string) {
+	for name = "tick"; name == "tick"; {
+		name, data = e.any()
+	}
+	return name, data
+}
+
+// any returns the next event; "" and "" at the end of the stream.
+func (e *eventReader) any() (name, data string) {
 	for e.lines.Scan() {
 		field, value, _ := strings.Cut(e.lines.Text(), ": ")
 		switch field {
@@ -37,10 +45,9 @@ func (e *eventReader) next() (name, data string) {
 		case "retry":
 			e.retry = value
 		case "":
-			if name != "" && name != "tick" {
+			if name != "" {
 				return name, data
 			}
-			name, data = "", ""
 		}
 	}
 	return "", ""

@@ -69,6 +69,21 @@ func runRegistry(t *testing.T, s store.Store, thresholds lastseen.Thresholds) *c
 	return registry
 }
 
+// runSignals passes signals on to connections until the test ends.
+func runSignals(t *testing.T, shared *api.Shared) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		shared.Listen(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+}
+
 // statusWriter remembers the status of an answer.
 type statusWriter struct {
 	http.ResponseWriter

@@ -97,6 +97,15 @@ func (f *faultyStore) Lookup(ctx context.Context, namespace string, users []stri
 	return f.Store.Lookup(ctx, namespace, users)
 }
 
+func (f *faultyStore) Describe(
+	ctx context.Context, namespace string, users []string,
+) ([]lastseen.State, map[string]store.Details, error) {
+	if err := f.failed(); err != nil {
+		return nil, nil, err
+	}
+	return f.Store.Describe(ctx, namespace, users)
+}
+
 func (f *faultyStore) Ping(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
 	if err := f.failed(); err != nil {
 		return nil, err
@@ -143,7 +152,9 @@ func newScripted(t *testing.T, o scriptOptions) *scripted {
 	t.Cleanup(pages.Close)
 	s.pages = pages.URL
 	s.config = s.scriptConfig(t, o)
+	s.config.Shared = api.NewShared(s.config)
 	s.api = api.New(s.config)
+	runSignals(t, s.config.Shared)
 	s.server = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
 	s.server.Listener = &trackedListener{s.server.Listener, s.connected}
 	s.server.Start()

@@ -131,7 +131,7 @@ func (c *crowd) change(p *person, now time.Time, did *deeds) {
 		did.note("%s has closed the page: grey at once", p)
 	case n < 8 && p.doing == here:
 		p.doing, p.ping = idle, now
-		did.note("%s is idle: still green, because the page is open", p)
+		did.note("%s is idle: a yellow dot, although the page is open", p)
 	}
 }
 

@@ -6,6 +6,7 @@
 //     .dot { display: inline-block; width: 12px; height: 12px; border-radius: 50%; border: 2px solid #6e7781; }
 //     .dot.green { background: #2da44e; border-color: #2da44e; }
 //     .dot.yellow { background: linear-gradient(#bf8700 50%, transparent 50%); border-color: #bf8700; }
+//     .dot.red { background: linear-gradient(#cf222e 33%, #fff 33% 66%, #cf222e 66%); border-color: #cf222e; }
 //     .dot.unknown { border-style: dashed; }
 
 import { usePresence } from './usePresence.js'
@@ -13,7 +14,9 @@ import { usePresence } from './usePresence.js'
 const words = { green: 'online', yellow: 'online a moment ago', grey: 'offline', unknown: 'status unknown' }
 
 export function PresenceDot({ client, user, label = user }) {
-  const { status, lastSeen } = usePresence(client, user)
+  const { status, dot, lastSeen, availability, idleSince, note } = usePresence(client, user)
   const seen = status === 'grey' && lastSeen ? `, last seen ${lastSeen.toLocaleString()}` : ''
-  return <span className={`dot ${status}`} role="img" aria-label={`${label}, ${words[status]}${seen}`} />
+  const said = status !== 'grey' && (availability ?? (idleSince && 'idle'))
+  const text = `${label}, ${said || words[status] + seen}${note ? `: ${note}` : ''}`
+  return <span className={`dot ${dot}`} role="img" title={text} aria-label={text} />
 }

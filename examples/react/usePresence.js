@@ -6,10 +6,13 @@
 
 import { useCallback, useSyncExternalStore } from 'react'
 
-const unknown = { status: 'unknown', lastSeen: null, left: false }
+const unknown = {
+  status: 'unknown', dot: 'unknown', lastSeen: null, left: false,
+  availability: null, availabilityUntil: null, note: null, idleSince: null,
+}
 
-// usePresence returns what is known of a user, { status, lastSeen, left }, and renders the component again when that
-// changes. While a server renders, every status is unknown.
+// usePresence returns what is known of a user, such as { status, dot, lastSeen, availability, note }, and renders the
+// component again when that changes. While a server renders, every status is unknown.
 export function usePresence(client, user) {
   const subscribe = useCallback(changed => client.watch(user, changed), [client, user])
   const current = useCallback(() => client.get(user), [client, user])

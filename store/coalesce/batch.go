@@ -85,7 +85,7 @@ func (b *batch[T]) send(c *coalescer[T]) error {
 	var failed error
 	for _, nb := range b.namespaces {
 		failed = cmp.Or(failed, nb.Err)
-		nb.complete(err)
+		nb.complete(err, c.userOf)
 	}
 	end(cmp.Or(err, failed))
 	if !late {
@@ -119,8 +119,8 @@ func catchPanic(f func()) (err error) {
 	return nil
 }
 
-// complete gives each call its part of the states, or the error.
-func (nb *namespaceBatch[T]) complete(err error) {
+// complete gives each call its part of the states and details, or the error.
+func (nb *namespaceBatch[T]) complete(err error, userOf func(T) string) {
 	err = errors.Join(err, callerError(nb.Err))
 	if err == nil && len(nb.States) != len(nb.Items) {
 		err = fmt.Errorf("the store returned %d states for %d users", len(nb.States), len(nb.Items))
@@ -130,10 +130,28 @@ func (nb *namespaceBatch[T]) complete(err error) {
 		if call.err = err; err == nil {
 			end := at + len(call.items)
 			call.states = nb.States[at:end:end]
+			if nb.Details != nil {
+				call.details = detailsOf(call.items, userOf, nb.Details)
+			}
 			at = end
 		}
 		call.done <- struct{}{}
 	}
+}
+
+// detailsOf returns the details of the users of items; nil if none has any.
+func detailsOf[T any](items []T, userOf func(T) string, all map[string]store.Details) map[string]store.Details {
+	var found map[string]store.Details
+	for _, item := range items {
+		user := userOf(item)
+		if d, some := all[user]; some {
+			if found == nil {
+				found = map[string]store.Details{}
+			}
+			found[user] = d
+		}
+	}
+	return found
 }
 
 // callerError returns the error of a batch as its callers see it: the deadline that passed is not theirs.

@@ -3,6 +3,7 @@ package coalesce
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -49,9 +50,15 @@ type call[T any] struct {
 	at      []int // the positions of their states in the response
 
 	// The outcome, once done.
-	states []lastseen.State
-	err    error
-	done   chan struct{} // holds one signal
+	outcome
+	err  error
+	done chan struct{} // holds one signal
+}
+
+// outcome is what the store returned.
+type outcome struct {
+	states  []lastseen.State
+	details map[string]store.Details // of lookups
 }
 
 // nodeCalls are the calls of one request to one node.
@@ -61,10 +68,10 @@ type nodeCalls[T any] struct {
 	members int
 }
 
-// do sends items through their nodes' queues and returns the states.
-func (c *coalescer[T]) do(ctx context.Context, namespace string, items []T) ([]lastseen.State, error) {
+// do sends items through their nodes' queues and returns the result.
+func (c *coalescer[T]) do(ctx context.Context, namespace string, items []T) (outcome, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return outcome{}, err
 	}
 	arrived := c.Now() // first: finding the nodes may take time, too
 	if len(items) == 1 {
@@ -72,9 +79,9 @@ func (c *coalescer[T]) do(ctx context.Context, namespace string, items []T) ([]l
 	}
 	split := c.split(ctx, arrived, namespace, items)
 	if err := c.enqueue(namespace, split...); err != nil {
-		return nil, err
+		return outcome{}, err
 	}
-	states := make([]lastseen.State, len(items))
+	r := outcome{states: make([]lastseen.State, len(items))}
 	var failed error
 	for _, nc := range split {
 		for _, call := range nc.calls {
@@ -83,29 +90,39 @@ func (c *coalescer[T]) do(ctx context.Context, namespace string, items []T) ([]l
 			if err != nil {
 				failed = err
 			}
-			for i, state := range found {
-				states[at[i]] = state
-			}
+			r.add(found, at)
 		}
 	}
 	if failed != nil {
-		return nil, failed
+		return outcome{}, failed
 	}
 	if c.merge != nil && len(items) > c.NamespaceSize {
-		c.merge(items, states)
+		c.merge(items, r.states)
 	}
-	return states, nil
+	return r, nil
+}
+
+// add adds a part whose states are at the given positions.
+func (r *outcome) add(part outcome, at []int) {
+	for i, state := range part.states {
+		r.states[at[i]] = state
+	}
+	if r.details == nil {
+		r.details = part.details
+		return
+	}
+	maps.Copy(r.details, part.details)
 }
 
 // doOne is do for a single item, the most frequent request.
 func (c *coalescer[T]) doOne(
 	ctx context.Context, arrived time.Time, namespace string, item T,
-) ([]lastseen.State, error) {
+) (outcome, error) {
 	only := c.newCall(ctx, arrived)
 	only.items = append(only.items, item)
 	n := c.node(c.nodeOf(namespace)(c.userOf(item)))
 	if err := c.enqueue(namespace, nodeCalls[T]{n, []*call[T]{only}, 1}); err != nil {
-		return nil, err
+		return outcome{}, err
 	}
 	return c.wait(only)
 }
@@ -117,17 +134,17 @@ func (c *coalescer[T]) newCall(ctx context.Context, arrived time.Time) *call[T] 
 }
 
 // wait returns the outcome of a call, or an error once its context ends. It recycles the call.
-func (c *coalescer[T]) wait(done *call[T]) ([]lastseen.State, error) {
+func (c *coalescer[T]) wait(done *call[T]) (outcome, error) {
 	select {
 	case <-done.done:
 	case <-done.ctx.Done():
-		return nil, done.ctx.Err() // not recycled: the node may still have it
+		return outcome{}, done.ctx.Err() // not recycled: the node may still have it
 	}
-	states, err := done.states, done.err
+	r, err := done.outcome, done.err
 	clear(done.items)
 	*done = call[T]{items: done.items[:0], done: done.done} // not at, which the caller still needs
 	c.pool.Put(done)
-	return states, err
+	return r, err
 }
 
 // split divides items among nodes, in calls of at most NamespaceSize items.

@@ -102,12 +102,22 @@ func (s *Store) Unwrap() store.Store { return s.Store }
 
 // Ping implements [store.Store].
 func (s *Store) Ping(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
-	return s.pings.do(ctx, namespace, batch)
+	r, err := s.pings.do(ctx, namespace, batch)
+	return r.states, err
 }
 
 // Lookup implements [store.Store].
 func (s *Store) Lookup(ctx context.Context, namespace string, users []string) ([]lastseen.State, error) {
-	return s.lookups.do(ctx, namespace, users)
+	r, err := s.lookups.do(ctx, namespace, users)
+	return r.states, err
+}
+
+// Describe implements [store.Store]. It joins lookups, which have the details of users who have some.
+func (s *Store) Describe(
+	ctx context.Context, namespace string, users []string,
+) ([]lastseen.State, map[string]store.Details, error) {
+	r, err := s.lookups.do(ctx, namespace, users)
+	return r.states, r.details, err
 }
 
 // Close implements [store.Store].

@@ -29,7 +29,7 @@ func (s oneByOne) PingBatches(ctx context.Context, batches []*store.Batch[store.
 
 func (s oneByOne) LookupBatches(ctx context.Context, batches []*store.Batch[string]) {
 	for _, b := range batches {
-		b.States, b.Err = s.Lookup(ctx, b.Namespace, b.Items)
+		b.States, b.Details, b.Err = s.Describe(ctx, b.Namespace, b.Items)
 	}
 }
 
@@ -63,6 +63,7 @@ func TestConformance(t *testing.T) {
 			s, err := redisstore.Open(redisstore.Options{
 				URL: url, Prefix: fmt.Sprintf("test%d:", n.Add(1)), Shards: 3,
 				Timeout: time.Minute, DialTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler),
+				Instrument: redistest.SettleAtOnce,
 			})
 			return wrap(t, s, err, 2)
 		})

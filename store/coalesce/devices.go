@@ -31,7 +31,8 @@ func (s *Store) RecordDevices(
 	for i, sighting := range batch {
 		items[i] = deviceItem{sighting, window}
 	}
-	return s.devices.do(ctx, namespace, items)
+	r, err := s.devices.do(ctx, namespace, items)
+	return r.states, err
 }
 
 // newDevices returns what batches the calls of RecordDevices.

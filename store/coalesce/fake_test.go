@@ -31,6 +31,8 @@ type fake struct {
 	batches []string // what came, as "namespace:user,user namespace:…"
 	broken  map[string]error
 	closed  bool
+
+	details map[string]store.Details // of users, in all namespaces
 }
 
 func (f *fake) NodeOf(namespace string) (of func(user string) string) {
@@ -53,6 +55,11 @@ func (f *fake) PingBatches(ctx context.Context, batches []*store.Batch[store.Sig
 
 func (f *fake) LookupBatches(ctx context.Context, batches []*store.Batch[string]) {
 	serve(ctx, f, batches, func(user string) (string, lastseen.State) { return user, lastseen.State{At: 1} })
+	for _, b := range batches {
+		if b.Err == nil {
+			b.Details = detailsOf(b.Items, func(user string) string { return user }, f.details)
+		}
+	}
 }
 
 func serve[T any](ctx context.Context, f *fake, batches []*store.Batch[T], answer func(T) (string, lastseen.State)) {

@@ -69,6 +69,7 @@ type Connection struct {
 
 	idle    bool
 	changed bool // the record has to be written
+	dropped bool // the store has no record, although the connection is alive
 	failed  bool // evidence could not be written
 	quiet   bool // evidence is not written, because of Leave
 	left    bool // Leave succeeded
@@ -129,6 +130,18 @@ func (c *Connection) SetIdle(idle bool) {
 		return
 	}
 	c.idle, c.idleSince, c.idleAt, c.changed = idle, c.r.monotonic(), 0, true
+	if c.index >= 0 {
+		c.r.held[c.index].due = 0
+	}
+}
+
+// Renew notes that the store may have dropped the record, as when the user becomes invisible. What is heard next writes
+// it within a second or so.
+func (c *Connection) Renew() {
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	c.dropped = true
+	c.wrote = min(c.wrote, c.r.monotonic()-renewEvery)
 	if c.index >= 0 {
 		c.r.held[c.index].due = 0
 	}

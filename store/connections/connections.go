@@ -34,6 +34,9 @@ const (
 	longestSleep = time.Minute
 	// activityEvery is the least time between two records of a connection because of its activity.
 	activityEvery = 5 * time.Second
+	// renewEvery is the least time between two attempts to write the record of a connection whose user left by other
+	// means: while the user is invisible, all of them fail.
+	renewEvery = 5 * time.Second
 
 	defaultMaxUser = 16
 )
@@ -224,6 +227,16 @@ func (r *Registry) report(ctx context.Context, now moment, t task, err error) {
 		r.returned = now.monotonic
 		r.mu.Unlock()
 	}
+}
+
+// Peers returns the peers of a user's connections, also of those that are being opened.
+func (r *Registry) Peers(namespace, user string) (peers []any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c := r.users[userKey{namespace, user}]; c != nil; c = c.next {
+		peers = append(peers, c.o.Peer)
+	}
+	return peers
 }
 
 // Stats returns the current statistics.

@@ -3,6 +3,7 @@ package connections
 import (
 	"time"
 
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -40,14 +41,24 @@ func (c *Connection) evidenceDue(now time.Duration, s Settings, all bool) (heard
 	case c.changed && now >= c.recorded+activityEvery:
 	case heard <= c.evidence && !c.failed:
 		return heard, false
+	case c.dropped && !c.failed && now >= c.wrote+renewEvery:
 	case !all && !c.failed && now < next:
 		if !c.changed {
-			c.r.held[c.index].due = min(next, now+longestSleep)
+			c.r.held[c.index].due = min(c.nextLook(next), now+longestSleep)
 		}
 		return heard, false
 	}
 	c.r.held[c.index].due = min(now+s.evidenceEvery(), now+longestSleep)
 	return heard, true
+}
+
+// nextLook returns when a connection has to be looked at again that was heard, and whose evidence is written next at a
+// time.
+func (c *Connection) nextLook(next time.Duration) time.Duration {
+	if c.dropped {
+		return min(next, c.wrote+renewEvery)
+	}
+	return next
 }
 
 // sighting returns what was heard on a connection as a plain ping, which is cheap, or as one of the record. That is
@@ -59,12 +70,12 @@ func (c *Connection) sighting(now moment, heard time.Duration, s Settings) pendi
 	returned := c.recorded < c.r.returned // the store may have lost the record
 	stale := now.monotonic >= c.recorded+s.recordEvery()
 	// While the store is away, only what is cheap is tried. Afterwards the record follows.
-	if c.failed || !c.changed && !returned && !stale {
+	if c.failed || !c.changed && !c.dropped && !returned && !stale {
 		return p
 	}
 	c.changed = false
 	p.ID, p.Kind = c.record, c.o.Kind
-	if returned {
+	if returned || c.dropped {
 		p.Meta = c.o.Meta
 	}
 	if c.idle {
@@ -78,8 +89,17 @@ func (c *Connection) sighting(now moment, heard time.Duration, s Settings) pendi
 func (r *Registry) wroteEvidence(w *write, now time.Duration) {
 	c := w.c
 	c.evidence, c.wrote = w.heard, now
+	switch {
+	case isAway(w.state): // the user left by other means, or is invisible
+		c.dropped = true
+	case w.ID != "":
+		c.dropped = false
+	}
 	if w.ID != "" {
 		c.recorded = now
+	}
+	if c.dropped {
+		r.again(c, now)
 	}
 	if c.failed {
 		c.changed = true
@@ -87,6 +107,10 @@ func (r *Registry) wroteEvidence(w *write, now time.Duration) {
 		r.again(c, now)
 	}
 }
+
+// isAway reports whether a user is not present by what the store returned for something that was heard: it shows
+// nothing of it, because the user left later or is invisible. The store then has no record of the connection.
+func isAway(s lastseen.State) bool { return s.Left || s.At == 0 }
 
 // failedEvidence notes that it is not. That of a connection which ended meanwhile waits by itself.
 func (r *Registry) failedEvidence(c *Connection, now time.Duration) {

@@ -26,6 +26,8 @@ type Opening struct {
 	Kind   lastseen.DeviceKind
 	Meta   string
 	Grace  time.Duration // from the end of the connection to its goodbye; 0 to MaxGrace
+	// Peer is what Peers returns for the connection: anything by which the transport knows it.
+	Peer any
 	// Close is called once, in a goroutine of its own, if the registry ends the connection: perhaps before Open has
 	// returned it. The transport closes it and calls End.
 	Close func(Reason)
@@ -107,6 +109,9 @@ func (c *Connection) begin(ctx context.Context) error {
 	r.mu.Unlock()
 	first := store.DeviceSighting{User: c.o.User, ID: c.record, Kind: c.o.Kind, At: now.store, Meta: c.o.Meta}
 	c.state, err = r.writeOne(ctx, pending{namespace: c.o.Namespace, DeviceSighting: first})
+	r.mu.Lock()
+	c.dropped = err == nil && isAway(c.state)
+	r.mu.Unlock()
 	return err
 }
 

@@ -133,6 +133,7 @@ type fakeStore struct {
 	writes   []written
 	states   map[string]lastseen.State
 	devices  map[string]lastseen.Devices
+	hidden   map[string]lastseen.HiddenTime
 	closings []store.Closing
 	asked    int // calls of Closings
 	during   func(kind callKind)
@@ -145,6 +146,7 @@ func newFakeStore() *fakeStore {
 			PingInterval: 30 * time.Second,
 		},
 		elapsed: start, states: map[string]lastseen.State{}, devices: map[string]lastseen.Devices{},
+		hidden: map[string]lastseen.HiddenTime{},
 		refuse: func(callKind, string) error { return nil }, during: func(callKind) {},
 	}
 }
@@ -230,9 +232,12 @@ func (s *fakeStore) write(
 	for _, d := range batch {
 		d.At = store.Bounded(d.At, s.present())
 		s.writes = append(s.writes, written{d, kind, namespace, s.elapsed, s.wrong, err != nil})
+		key := namespace + " " + d.User
+		if err == nil && !s.hidden[key].Hides(d.At, s.present(), store.MaxAhead) {
+			do(d, key)
+		}
 		if err == nil {
-			do(d, namespace+" "+d.User)
-			states = append(states, s.states[namespace+" "+d.User])
+			states = append(states, s.states[key])
 		}
 	}
 	return states, err
@@ -259,6 +264,19 @@ func (s *fakeStore) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closings = append(s.closings, store.Closing{Namespace: ns, User: "alice", At: s.present()})
+}
+
+// setInvisible makes alice leave and hides what follows, or ends that: see store.Availabilities.
+func (s *fakeStore) setInvisible(invisible bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := ns + " alice"
+	if !invisible {
+		s.hidden[key] = lastseen.HiddenTime{End: s.present(), Ended: true}
+		return
+	}
+	s.states[key], s.devices[key] = s.devices[key].Leave(s.states[key], s.present())
+	s.hidden[key] = lastseen.HiddenTime{End: lastseen.MaxInstant}
 }
 
 // take returns what was written since the last call.

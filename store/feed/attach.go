@@ -42,7 +42,10 @@ func (w *Watcher) mark(t *watch, after int64) bool {
 	m := &w.f.m
 	oldest, _, forgotten := m.between(t.user, after, m.last())
 	if t.dirty = oldest > 0; t.dirty {
-		t.first, t.was, t.forced = oldest, m.at(oldest).was, forgotten
+		t.first, t.forced = oldest, forgotten
+		m.tell(t, m.viewBefore(oldest))
+	} else {
+		m.tell(t, view{})
 	}
 	return t.dirty
 }
@@ -66,6 +69,7 @@ func (m *memory) unwatch(t *watch) {
 	last := others[len(others)-1]
 	others[t.index], others[len(others)-1] = last, nil
 	last.index = t.index
+	m.tell(t, view{})
 	t.user.watches = others[:len(others)-1]
 	m.release(t.user)
 }
@@ -75,7 +79,8 @@ func (f *follower) markDirty(n int64) {
 	e := f.m.at(n)
 	for _, t := range e.user.watches {
 		if !t.dirty {
-			t.dirty, t.first, t.was, t.forced = true, n, e.was, false
+			t.dirty, t.first, t.forced = true, n, false
+			f.m.tell(t, f.m.viewBefore(n))
 			t.w.dirty = append(t.w.dirty, t)
 			t.w.signal()
 		}
@@ -152,16 +157,16 @@ func (w *Watcher) takeUsers(limit int) (users []Update, err error) {
 	}
 	w.dirty = nil
 	for _, t := range batch {
-		now, known, forced := t.user.told, true, t.forced
+		now, is, known, forced := t.user.told, m.viewOf(t.user), true, t.forced
 		if upTo < m.last() {
 			var newest int64
 			_, newest, forced = m.between(t.user, t.first-1, upTo)
 			if known = newest > 0; known { // unless forgotten later
-				now = m.at(newest).told
+				now, is = m.at(newest).told, m.viewAt(newest)
 			}
 		}
-		if known && (forced || now.now != t.was) {
-			users = append(users, now.update(t.user.name))
+		if known && (forced || w.raw || is != m.toldView(t)) {
+			users = append(users, now.update(t.user.name, is.details))
 		}
 		if w.mark(t, upTo) {
 			w.dirty = append(w.dirty, t)
@@ -182,7 +187,7 @@ func (w *Watcher) takeEveryone(limit int) ([]Update, error) {
 	c := newCollector(limit, true)
 	for ; n <= m.last(); n++ {
 		e := m.at(n)
-		if n > w.upTo[e.shard] && !e.gone && !c.add(e.user.name, e.was, e.told) {
+		if n > w.upTo[e.shard] && !e.gone && !c.add(e.user.name, m.viewBefore(n), e.told, m.viewAt(n)) {
 			break
 		}
 	}
@@ -209,9 +214,9 @@ type collector struct {
 
 type collected struct {
 	told
-	name   string
-	was    shown
-	forced bool
+	name    string
+	was, is view
+	forced  bool
 }
 
 func newCollector(limit int, all bool) *collector {
@@ -219,7 +224,7 @@ func newCollector(limit int, all bool) *collector {
 }
 
 // add records a change. It returns false if there is no room for another user.
-func (c *collector) add(name string, was shown, t told) bool {
+func (c *collector) add(name string, was view, t told, is view) bool {
 	k, ok := c.index[name]
 	if !ok {
 		if len(c.users) == c.limit {
@@ -229,7 +234,7 @@ func (c *collector) add(name string, was shown, t told) bool {
 		c.index[name] = k
 		c.users = append(c.users, collected{name: name, was: was})
 	}
-	c.users[k].told = t
+	c.users[k].told, c.users[k].is = t, is
 	c.users[k].forced = c.users[k].forced || t.forgotten()
 	return true
 }
@@ -237,8 +242,8 @@ func (c *collector) add(name string, was shown, t told) bool {
 // updates returns the users who are shown differently, or all.
 func (c *collector) updates() (users []Update) {
 	for k := range c.users {
-		if u := &c.users[k]; c.all || u.forced || u.now != u.was {
-			users = append(users, u.update(u.name))
+		if u := &c.users[k]; c.all || u.forced || u.is != u.was {
+			users = append(users, u.update(u.name, u.is.details))
 		}
 	}
 	return users

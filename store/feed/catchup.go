@@ -21,7 +21,8 @@ func (w *Watcher) catchUp(ctx context.Context, limit int) (Batch, bool, error) {
 	if w.tryAttach(w.places) {
 		return Batch{}, false, nil
 	}
-	c := &catchUp{w: w, collector: newCollector(limit, w.everyone), places: w.places, left: w.hub.bounds.catchUp}
+	collector := newCollector(limit, w.everyone || w.raw)
+	c := &catchUp{w: w, collector: collector, places: w.places, left: w.hub.bounds.catchUp}
 	if !w.everyone {
 		c.wanted = make(map[string]struct{}, len(w.users))
 		for _, user := range w.users {
@@ -119,8 +120,9 @@ func (c *catchUp) page(r *store.ChangesRead) bool {
 	for k := range r.Changes {
 		change := &r.Changes[k]
 		if c.wants(change.User) && k >= forgotten[change.User] {
-			t := told{at: change.At, recorded: change.Recorded, now: showing(change.Status, change.Left)}
-			if !c.add(change.User, showing(change.WasStatus, change.WasLeft), t) {
+			is := after(change)
+			t := told{at: change.At, recorded: change.Recorded, now: is.shown}
+			if !c.add(change.User, before(change), t, is) {
 				c.places = places
 				return false
 			}

@@ -86,11 +86,36 @@ func (s *fakeStore) set(user string, status lastseen.Status) {
 	f := s.feed("chat")
 	was := f.published(user)
 	s.events++
-	now := store.Published{State: lastseen.State{At: s.events}, Status: status}
+	now := store.Published{State: lastseen.State{At: s.events}, Status: status, Details: was.Details}
+	if status == lastseen.Grey {
+		now.IdleSince = 0
+	}
 	f.states[user] = now
-	if status != was.Status {
+	if !now.Same(was) {
 		s.append(f, user, was, now)
 	}
+}
+
+// describe changes what is published of a user besides the state, which appends an entry if that is a change. The time
+// of a state grows, so that tests see what is newer. It returns whether the user has one.
+func (s *fakeStore) describe(user string, d store.Details) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.feed("chat")
+	was := f.published(user)
+	now := was
+	if was.Known() {
+		s.events++
+		now.At = s.events
+	}
+	if now.Details = d; now.Status == lastseen.Grey {
+		now.IdleSince = 0
+	}
+	f.states[user] = now
+	if !now.Same(was) {
+		s.append(f, user, was, now)
+	}
+	return was.Known()
 }
 
 func (s *fakeStore) forget(user string) {
@@ -109,8 +134,8 @@ func (s *fakeStore) append(f *fakeFeed, user string, was, now store.Published) {
 		shard = (shard*31 + int(c)) % s.shards
 	}
 	f.shards[shard] = append(f.shards[shard], store.Change{
-		User: user, Published: now, WasStatus: was.Status, WasLeft: was.Left, Recorded: s.now(),
-		Shard: shard, Place: f.place(shard, len(f.shards[shard])+1),
+		User: user, Published: now, WasStatus: was.Status, WasLeft: was.Left, Was: was.Details,
+		Recorded: s.now(), Shard: shard, Place: f.place(shard, len(f.shards[shard])+1),
 	})
 }
 

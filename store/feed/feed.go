@@ -84,6 +84,9 @@ type Query struct {
 	Users    []string      // at most store.MaxWatched; duplicates count once; none is valid: see [Watcher.Change]
 	Everyone bool          // instead of Users
 	After    []store.Place // continue from there; nil to begin with a snapshot
+	// Raw is for a caller that merges changes and spaces batches itself, since it passes only some of them on: Next and
+	// Take return each batch at once, and users who changed and changed back are in it, too.
+	Raw bool
 	// OnReady is called when Take may return something, once until Take is called again, and also when the watcher
 	// ends; default nil. The hub calls it while it holds locks: it must return at once, and not use the watcher.
 	OnReady func()

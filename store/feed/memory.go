@@ -8,10 +8,14 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// shown is what readers see of a user besides the time, in one byte: the status, and whether the user left.
+// shown is what readers see of a user besides the time, in one byte: the status, whether the user left, and whether
+// there are details. Those are kept elsewhere: see details.
 type shown uint8
 
-const leftBit shown = 4
+const (
+	leftBit  shown = 4
+	detailed shown = 8
+)
 
 func showing(status lastseen.Status, left bool) shown {
 	var s shown
@@ -30,7 +34,7 @@ func showing(status lastseen.Status, left bool) shown {
 func (s shown) left() bool { return s&leftBit != 0 }
 
 func (s shown) status() lastseen.Status {
-	switch s &^ leftBit {
+	switch s &^ (leftBit | detailed) {
 	case 2:
 		return lastseen.Green
 	case 1:
@@ -48,12 +52,12 @@ type told struct {
 // forgotten reports whether the change says that the user was forgotten.
 func (t told) forgotten() bool { return t.at == 0 }
 
-func (t told) update(user string) Update {
+func (t told) update(user string, d store.Details) Update {
 	return Update{
 		User: user, Recorded: t.recorded,
 		Published: store.Published{
 			State:  lastseen.State{At: t.at, Left: t.now.left()},
-			Status: t.now.status(),
+			Status: t.now.status(), Details: d,
 		},
 	}
 }
@@ -91,6 +95,7 @@ type memory struct {
 	first   int64 // number of the entry at head, or of the next one if there is none
 	marks   []mark
 	users   map[string]*user
+	details details
 	numbers []map[store.Place]int64 // for each shard, the numbers of the entries at the places
 	base    []store.Place           // before the first entry
 	places  []store.Place           // after the last entry; never changed in place, since watchers share it
@@ -98,7 +103,7 @@ type memory struct {
 
 func newMemory(places []store.Place) memory {
 	m := memory{
-		first: 1, users: map[string]*user{}, base: slices.Clone(places), places: places,
+		first: 1, users: map[string]*user{}, details: newDetails(), base: slices.Clone(places), places: places,
 		numbers: make([]map[store.Place]int64, len(places)),
 	}
 	for i := range m.numbers {
@@ -124,26 +129,31 @@ func (m *memory) user(name string) *user {
 func (m *memory) release(u *user) {
 	if u.newest == 0 && len(u.watches) == 0 {
 		delete(m.users, u.name)
+		keep(m.details.users, u, view{})
 	}
 }
 
 // add appends a change and returns its number. The earlier entries of a user who was forgotten are blanked.
 func (m *memory) add(c *store.Change) int64 {
-	u := m.user(c.User)
+	u, was, is := m.user(c.User), before(c), after(c)
 	e := entry{
-		told: told{at: c.At, recorded: c.Recorded, now: showing(c.Status, c.Left)},
-		user: u, place: c.Place, prev: u.newest, shard: int32(c.Shard), was: showing(c.WasStatus, c.WasLeft),
+		told: told{at: c.At, recorded: c.Recorded, now: is.shown},
+		user: u, place: c.Place, prev: u.newest, shard: int32(c.Shard), was: was.shown,
 	}
 	if e.forgotten() {
 		for n := u.newest; m.holds(n); n = m.at(n).prev {
 			old := m.at(n)
 			old.gone, old.told, old.was = true, told{}, 0
+			m.dropDetails(n)
 		}
 		e.prev = 0
 	}
 	m.entries = append(m.entries, e)
 	n := m.last()
 	u.newest, u.told = n, e.told
+	keep(m.details.was, n, was)
+	keep(m.details.is, n, is)
+	keep(m.details.users, u, is)
 	m.numbers[c.Shard][c.Place] = n
 	return n
 }
@@ -177,6 +187,7 @@ func (m *memory) evictTo(n int64) {
 			e.user.newest = 0
 			m.release(e.user)
 		}
+		m.dropDetails(m.first)
 		*e = entry{}
 		m.head++
 		m.first++

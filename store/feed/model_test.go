@@ -27,7 +27,7 @@ type reader struct {
 	places   []store.Place
 	view     map[string]Update // as told
 	again    map[string]int    // how often a user was told without a difference
-	list     map[string]shown  // of everyone: as listed after the place was taken; not told
+	list     map[string]view   // of everyone: as listed after the place was taken; not told
 	resets   int
 	parked   []parked
 	changing bool // a change may gather batches that cancel each other
@@ -70,12 +70,12 @@ func (r *reader) take(b Batch, p *play) {
 	}
 }
 
-func (s *fakeStore) listed() map[string]shown {
+func (s *fakeStore) listed() map[string]view {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := map[string]shown{}
+	list := map[string]view{}
 	for user, p := range s.feed("chat").states {
-		list[user] = showing(p.Status, p.Left)
+		list[user] = viewOf(p.Status, p.Left, p.Details)
 	}
 	return list
 }
@@ -150,7 +150,7 @@ func playReaders(t *testing.T, shards int, seed uint64) {
 func (p *play) user() string { return fmt.Sprint("user", p.random.IntN(12)) }
 
 func (p *play) step(breaks bool) {
-	switch n := p.random.IntN(40); {
+	switch n := p.random.IntN(44); {
 	case n < 14:
 		p.set(p.user(), lastseen.Statuses()[p.random.IntN(3)])
 	case n == 14:
@@ -176,8 +176,26 @@ func (p *play) step(breaks bool) {
 	case n == 22 && p.random.IntN(10) == 0:
 		p.slept = true
 		time.Sleep(2 * time.Minute) // followers without watchers end
+	case n < 27:
+		p.describe()
 	default:
 		p.read(p.random.IntN(len(p.readers)))
+	}
+}
+
+// describe has a user say something, or nothing, or become idle. An entry of a user without a state is read like one of
+// a user who is forgotten.
+func (p *play) describe() {
+	user := p.user()
+	d := []store.Details{
+		{},
+		{},
+		{IdleSince: 7},
+		{Said: lastseen.Said{Availability: lastseen.Busy}},
+		{Said: lastseen.Said{Availability: lastseen.Away, Note: "lunch", Until: 9}, IdleSince: 7},
+	}[p.random.IntN(5)]
+	if !p.fakeStore.describe(user, d) {
+		p.forgotten[user]++
 	}
 }
 
@@ -253,10 +271,10 @@ func (p *play) settle(k int) {
 	for n := range 12 {
 		user := fmt.Sprint("user", n)
 		published := p.state(user)
-		want := showing(published.Status, published.Left)
+		want := viewOf(published.Status, published.Left, published.Details)
 		update, told := r.view[user]
 		require.True(p.t, !told || r.everyone || slices.Contains(r.users, user), "%s is not watched", user)
-		got := showing(update.Status, update.Left)
+		got := viewOf(update.Status, update.Left, update.Details)
 		if !told && r.everyone {
 			got = r.list[user]
 		} else if !told {
@@ -268,5 +286,6 @@ func (p *play) settle(k int) {
 	if !p.broken && !tooSlow {
 		require.Zero(p.t, r.resets, r.name)
 	}
+	requireFit(p.t, r.watcher.f)
 	r.watcher.Close()
 }

@@ -153,7 +153,7 @@ func (w *Watcher) step(ctx context.Context, limit int) (b Batch, ok bool, err er
 	w.told = w.told || ok || b.Places != nil
 	if ok {
 		w.delayed, w.notBefore = false, 0
-		if !b.More && !b.Snapshot && !b.Reset {
+		if !b.More && !b.Snapshot && !b.Reset && !w.raw {
 			w.notBefore = w.hub.monotonic() + batchEvery
 		}
 	}

@@ -18,7 +18,7 @@ func (h *Hub) Watch(ctx context.Context, namespace string, q Query) (*Watcher, e
 	}
 	w := &Watcher{
 		hub: h, everyone: q.Everyone, places: slices.Clone(q.After), wake: make(chan struct{}, 1), cost: 1,
-		onReady: q.OnReady,
+		onReady: q.OnReady, raw: q.Raw,
 	}
 	w.lost = q.After != nil && len(q.After) == 0
 	if !q.Everyone {
@@ -117,6 +117,7 @@ type Watcher struct {
 	wake     chan struct{}
 	closed   bool
 	onReady  func() // or nil
+	raw      bool
 
 	told      bool          // there was a batch, or that there is none: a reset waits for its turn
 	delayed   bool          // notBefore is when to reset

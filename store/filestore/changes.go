@@ -158,21 +158,13 @@ func (s *Store) SnapshotChanges(
 		}
 		n, _ := x.namespaces.Get(namespace)
 		for i, user := range users {
-			snapshot.Users[i] = f.published(n.state(user))
+			snapshot.Users[i] = f.published(n.seen(user))
 		}
 	})
 	if err == nil && missing {
 		err = store.ErrNotRecorded
 	}
 	return snapshot, err
-}
-
-// state returns a user's state, zero if the user or the namespace is unknown.
-func (n *namespace) state(user string) lastseen.State {
-	if n == nil {
-		return lastseen.State{}
-	}
-	return n.get(user)
 }
 
 // feedCutoff returns the cutoff of a trim: with a feed, only users are deleted who are published as grey by their age.

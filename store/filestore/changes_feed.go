@@ -31,19 +31,19 @@ func (f *feed) ahead(now lastseen.Instant) bool {
 	return f.watermark > now.Add(min(store.MaxAhead, f.thresholds.Green/2))
 }
 
-func (f *feed) published(s lastseen.State) store.Published {
-	return store.Publish(f.thresholds, s, f.watermark)
+func (f *feed) published(s seen) store.Published {
+	return store.Publish(f.thresholds, s.State, s.Details, f.watermark)
 }
 
 // wrote appends an entry if a write changed what is published about a user.
-func (f *feed) wrote(user string, old, now lastseen.State, at occasion) {
+func (f *feed) wrote(user string, old, now seen, at occasion) {
 	if f.ahead(at.now) {
 		f.begin(f.thresholds, at.now)
 		return
 	}
 	was, is := f.published(old), f.published(now)
 	switch {
-	case !old.Known() && (!now.Known() || now.Left):
+	case !old.Known() && (!now.Known() || now.Left) && was.Details == is.Details:
 		return
 	case old.Known() && !now.Known():
 		if at.trims && was.Status == lastseen.Grey {
@@ -65,7 +65,7 @@ type occasion struct {
 func (f *feed) append(user string, was, is store.Published, now lastseen.Instant, monotonic time.Duration) {
 	f.ring.append(user, event{
 		score: scoreOf(is.State), recorded: now, is: lookOf(is), was: lookOf(was),
-	}, monotonic)
+	}, detailed{is.Details, was.Details}, monotonic)
 }
 
 // place returns the place before the entry of a number.

@@ -18,12 +18,16 @@ type ring struct {
 
 // segment is a run of entries. The oldest segment is dropped as a whole.
 type segment struct {
-	first  uint64 // number of its first entry
-	events []event
-	names  []byte        // the users of all entries, one after the other
-	begun  time.Duration // when its first entry was appended, by the monotonic clock
-	ended  time.Duration // when its last one was
+	first   uint64 // number of its first entry
+	events  []event
+	names   []byte           // the users of all entries, one after the other
+	details map[int]detailed // of the entries whose users had details, before or after; nil for none
+	begun   time.Duration    // when its first entry was appended, by the monotonic clock
+	ended   time.Duration    // when its last one was
 }
+
+// detailed is what else an entry has.
+type detailed struct{ is, was store.Details }
 
 const (
 	segmentLen = 1024
@@ -77,7 +81,7 @@ func (l look) status() lastseen.Status {
 }
 
 // append adds an entry, with a copy of the user's ID, and drops those that are too old or too many.
-func (r *ring) append(user string, e event, now time.Duration) {
+func (r *ring) append(user string, e event, d detailed, now time.Duration) {
 	var last *segment
 	if len(r.segments) > 0 {
 		last = r.segments[len(r.segments)-1]
@@ -88,6 +92,12 @@ func (r *ring) append(user string, e event, now time.Duration) {
 	}
 	e.name, e.length = uint32(len(last.names)), uint16(len(user))
 	last.names = append(last.names, user...)
+	if d != (detailed{}) {
+		if last.details == nil {
+			last.details = map[int]detailed{}
+		}
+		last.details[len(last.events)] = d
+	}
 	last.events = append(last.events, e)
 	last.ended = now
 	r.next++
@@ -111,13 +121,14 @@ func (r *ring) drop(now time.Duration) {
 type recorded struct {
 	event
 	user []byte
+	detailed
 }
 
 func (e recorded) change() store.Change {
 	return store.Change{
 		User:      string(e.user),
-		Published: store.Published{State: e.score.state(), Status: e.is.status()},
-		WasStatus: e.was.status(), WasLeft: e.was.left(), Recorded: e.recorded,
+		Published: store.Published{State: e.score.state(), Status: e.event.is.status(), Details: e.detailed.is},
+		WasStatus: e.event.was.status(), WasLeft: e.event.was.left(), Was: e.detailed.was, Recorded: e.recorded,
 	}
 }
 
@@ -131,7 +142,7 @@ func (r *ring) from(number uint64) iter.Seq2[uint64, recorded] {
 			skip := max(number, s.first) - s.first
 			for i, e := range s.events[skip:] {
 				user := s.names[e.name : e.name+uint32(e.length)]
-				if !yield(s.first+skip+uint64(i), recorded{e, user}) {
+				if !yield(s.first+skip+uint64(i), recorded{e, user, s.details[int(skip)+i]}) {
 					return
 				}
 			}

@@ -35,7 +35,7 @@ func TestRingModel(t *testing.T) {
 		for range rapid.IntRange(0, 40).Draw(t, "rounds") {
 			now += time.Duration(rapid.IntRange(0, 200).Draw(t, "seconds")) * time.Second
 			for range rapid.IntRange(0, 700).Draw(t, "entries") {
-				r.append(strconv.Itoa(len(times)), event{}, now)
+				r.append(strconv.Itoa(len(times)), event{}, detailed{}, now)
 				times = append(times, now)
 			}
 			r.drop(now)
@@ -94,7 +94,7 @@ func TestRingOfLongestUsers(t *testing.T) {
 	var r ring
 	long := strings.Repeat("x", lastseen.MaxUserLen)
 	for range 3 * segmentLen {
-		r.append(long, event{}, 0)
+		r.append(long, event{}, detailed{}, 0)
 	}
 	n := 0
 	for _, e := range r.from(0) {

@@ -3,6 +3,7 @@ package filestore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lastseen/lastseen"
@@ -45,7 +46,7 @@ func (x *index) sweep(w *store.ChangesSweep) error {
 
 // sweep moves the watermark towards the time of a sweep by one step. It returns false if more users decay than could
 // be kept, or too many of them in one millisecond. n is nil if the namespace does not exist.
-func (f *feed) sweep(n *namespace, w *store.ChangesSweep, now lastseen.Instant, monotonic time.Duration) bool {
+func (f *feed) sweep(n *namespace, w *store.ChangesSweep, at lastseen.Instant, monotonic time.Duration) bool {
 	if n == nil {
 		f.watermark = w.Now
 		return true
@@ -59,71 +60,97 @@ func (f *feed) sweep(n *namespace, w *store.ChangesSweep, now lastseen.Instant, 
 	if !fits {
 		return false
 	}
-	for _, d := range batch {
-		is := store.Publish(f.thresholds, d.State, until)
-		if is.Status != d.to {
+	last := lastOf(batch)
+	for i, d := range batch {
+		if last != nil && last[d.User] != i {
+			continue // with ends, a user is once in the feed
+		}
+		now := n.seenAs(d)
+		is := store.Publish(f.thresholds, now.State, now.Details, until)
+		if !d.ends && is.Status != d.to {
 			continue // a user past both thresholds is once in the feed, as grey
 		}
-		f.append(d.User, f.published(d.State), is, now, monotonic)
+		f.append(d.User, f.published(now), is, at, monotonic)
 		w.Decays++
 	}
 	if len(batch) > 0 {
-		w.Lag = max(0, time.Duration(now-batch[0].at)*time.Millisecond)
+		w.Lag = max(0, time.Duration(at-batch[0].at)*time.Millisecond)
 	}
 	f.watermark = until
 	return true
 }
 
-// decay is a user whose status decays at an instant.
+// lastOf returns the index of the last decay of each user; nil if nothing that was said ends, as usual.
+func lastOf(batch []decay) map[string]int {
+	if !slices.ContainsFunc(batch, func(d decay) bool { return d.ends }) {
+		return nil
+	}
+	last := make(map[string]int, len(batch))
+	for i, d := range batch {
+		last[d.User] = i
+	}
+	return last
+}
+
+// seenAs returns what others see of a user who decays.
+func (n *namespace) seenAs(d decay) seen {
+	if n.users.people == nil {
+		return seen{State: d.State}
+	}
+	return n.seen(d.User)
+}
+
+// decay is a user whose status decays at an instant, or whose availability ends. Then the state is not set.
 type decay struct {
 	store.Record
-	at lastseen.Instant
-	to lastseen.Status
+	at   lastseen.Instant
+	to   lastseen.Status
+	ends bool
 }
 
-// decays finds the users whose status decays in a time, in the order of these instants.
+// decays finds the users whose status decays in a time, or whose availability ends, in the order of these instants.
 type decays struct {
 	n       *namespace
-	streams [2]decaying
+	users   [2]lastseen.Range // who decay, for each threshold
+	ends    lastseen.Range
+	streams [3]stream
 }
 
-// decaying is the part of decays for one threshold.
-type decaying struct {
-	after  lastseen.Instant // milliseconds from the last ping to the decay
-	to     lastseen.Status
-	users  lastseen.Range
-	cursor *cursor
-	next   decay
-	more   bool // there is a next one
+// stream returns one kind of decays in order.
+type stream struct {
+	pull func() (decay, bool)
+	next decay
+	more bool // there is a next one
 }
+
+func (s *stream) advance() { s.next, s.more = s.pull() }
 
 // decays returns the decays after an instant, up to another one.
 func (n *namespace) decays(t lastseen.Thresholds, from, to lastseen.Instant) *decays {
-	d := &decays{n: n}
+	d := &decays{n: n, ends: lastseen.Range{From: from + 1, To: to}}
 	for i, status := range []lastseen.Status{lastseen.Yellow, lastseen.Grey} {
 		after := []time.Duration{t.Green, t.Yellow}[i]
-		users := lastseen.Range{From: max(from.Add(-after)+1, lastseen.MinInstant), To: to.Add(-after)}
-		s := decaying{after: lastseen.Instant(after.Milliseconds()), to: status, users: users}
-		s.cursor = n.cursor(store.ListQuery{Order: store.Oldest}, users, false)
-		s.advance()
-		d.streams[i] = s
+		d.users[i] = lastseen.Range{From: max(from.Add(-after)+1, lastseen.MinInstant), To: to.Add(-after)}
+		cursor := n.cursor(store.ListQuery{Order: store.Oldest}, d.users[i], false)
+		d.streams[i].pull = func() (decay, bool) {
+			r, more, _ := cursor.Next() // a cursor over memory cannot fail
+			return decay{Record: r, at: r.At.Add(after), to: status}, more
+		}
+		d.streams[i].advance()
+	}
+	if p := n.users.people; p != nil {
+		d.streams[2].pull = p.endsIn(d.ends)
+		d.streams[2].advance()
 	}
 	return d
 }
 
-func (s *decaying) advance() {
-	s.next.Record, s.more, _ = s.cursor.Next() // a cursor over memory cannot fail
-	s.next.at, s.next.to = s.next.At+s.after, s.to
-}
-
 // peek returns the stream that has the next decay; nil if there is none.
-func (d *decays) peek() *decaying {
-	first, second := &d.streams[0], &d.streams[1]
-	if !first.more || second.more && second.next.at < first.next.at {
-		first = second
-	}
-	if !first.more {
-		return nil
+func (d *decays) peek() (first *stream) {
+	for i := range d.streams {
+		if s := &d.streams[i]; s.more && (first == nil || s.next.at < first.next.at) {
+			first = s
+		}
 	}
 	return first
 }
@@ -152,10 +179,13 @@ func (d *decays) step(to lastseen.Instant) (batch []decay, until lastseen.Instan
 
 // total returns the number of decays, including those of earlier steps from the same instant on.
 func (d *decays) total() (total int64) {
-	for _, s := range d.streams {
-		if s.users.From <= s.users.To {
-			total += d.n.count(s.users)
+	for _, users := range d.users {
+		if users.From <= users.To {
+			total += d.n.count(users)
 		}
+	}
+	if p := d.n.users.people; p != nil {
+		total += p.countEnds(d.ends)
 	}
 	return total
 }

@@ -185,10 +185,10 @@ func TestFeedOfForgetInOneFlush(t *testing.T) {
 	tx := &transaction{
 		index: &f.index, log: &changes{}, staged: map[userKey]lastseen.State{}, adds: map[string]struct{}{},
 	}
-	tx.forget("chat", "alice")
+	tx.forget(userKey{"chat", "alice"})
 	tx.set("chat", "alice", lastseen.State{At: now + 1})
 	tx.set("chat", "new", lastseen.State{At: now})
-	tx.forget("chat", "new")
+	tx.forget(userKey{"chat", "new"})
 	tx.apply()
 	f.mu.Unlock()
 	require.Equal(t, []string{"alice green→grey forgotten", "alice grey→green"}, f.texts(begin))

@@ -186,8 +186,7 @@ func (w *fileWriter) writeSnapshot(namespaces []frozen) (err error) {
 	}
 	for _, n := range namespaces {
 		run.in(n.name)
-		n.order.Scan(func(e entry) bool {
-			n.write(&run, e)
+		n.scan(&run, func() bool {
 			err = writeFrom(chunkSize)
 			return err == nil
 		})
@@ -199,6 +198,27 @@ func (w *fileWriter) writeSnapshot(namespaces []frozen) (err error) {
 		}
 	}
 	return writeFrom(0)
+}
+
+// scan adds a namespace to a snapshot, and calls written after each change, until it returns false.
+func (f *frozen) scan(run *changes, written func() bool) {
+	more := true
+	if f.order != nil {
+		f.order.Scan(func(e entry) bool {
+			f.write(run, e)
+			more = written()
+			return more
+		})
+	}
+	if more && f.people.said != nil {
+		more = f.people.scan(run, f.name, written)
+	}
+	if more {
+		more = f.contacts.scan(run, f.name, written)
+	}
+	if more && f.order == nil {
+		run.unlist(f.name)
+	}
 }
 
 // write adds a user to a snapshot.

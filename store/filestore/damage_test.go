@@ -61,6 +61,8 @@ func newSample(t testing.TB, users int) (made sample) {
 	device.Meta = "{}"
 	_, err := s.RecordDevices(ctx, "large", time.Minute, []store.DeviceSighting{device})
 	require.NoError(t, err)
+	setAvailability(t, s, "large", "a-rather-long-user-name-000003", busy, base)
+	setAvailability(t, s, "large", "a-rather-long-user-name-000003", invisible, base)
 	require.NoError(t, compactNow(s))
 	made.sealed = s.writer.log.header.sealed
 	require.NoError(t, s.DeleteNamespace(ctx, "chat"))
@@ -74,6 +76,8 @@ func newSample(t testing.TB, users int) (made sample) {
 	_, err = s.Leave(ctx, "large", []store.Sighting{{User: "a-rather-long-user-name-000001", At: base + 1}})
 	require.NoError(t, err)
 	require.NoError(t, s.Forget(ctx, "large", "a-rather-long-user-name-000002"))
+	setAvailability(t, s, "large", "a-rather-long-user-name-000003", away, base)
+	setAvailability(t, s, "small-0", "says", invisible, base)
 	require.NoError(t, s.Register(ctx, []string{"empty"}))
 	made.held = truthOf(t, s)
 	made.running, err = os.ReadFile(s.Path())

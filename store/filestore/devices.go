@@ -24,7 +24,7 @@ func (s *Store) RecordDevices(
 	if s.writer.sync == 0 {
 		batch = slices.Clone(batch) // the write can outlast the call
 	}
-	s.writer.log.devices.Store(true)
+	s.writer.log.need(version2)
 	users := make(map[string]lastseen.State, len(batch))
 	for part := range slices.Chunk(batch, maxDeviceWrite) {
 		a := &deviceAssertions{namespace: namespace, window: window, batch: part, now: s.readClock}
@@ -70,15 +70,18 @@ type deviceAssertions struct {
 }
 
 func (a *deviceAssertions) do(t *transaction) {
-	if a.err = t.ensure(a.namespace); a.err != nil {
-		return
-	}
 	now := a.now()
+	shown := a.shown(t, now)
+	if len(shown) > 0 {
+		if a.err = t.ensure(a.namespace); a.err != nil {
+			return
+		}
+	}
 	if t.staged == nil {
 		t.now = now
 	}
 	writes := deviceWrites{t: t, namespace: a.namespace, users: map[string]*deviceWrite{}}
-	for _, sighting := range a.batch {
+	for _, sighting := range shown {
 		w, r := writes.of(sighting.User), sighting.Record()
 		r.At = store.Bounded(r.At, now)
 		w.assert(a.window, r)
@@ -91,6 +94,20 @@ func (a *deviceAssertions) do(t *transaction) {
 	for _, w := range writes.order {
 		a.states[w.user] = w.state
 	}
+	if len(shown) < len(a.batch) {
+		for _, sighting := range a.batch {
+			a.states[sighting.User] = t.get(a.namespace, sighting.User)
+		}
+	}
+}
+
+// shown returns the assertions that are not hidden.
+func (a *deviceAssertions) shown(t *transaction, now lastseen.Instant) []store.DeviceSighting {
+	hides := t.hides(a.namespace, now)
+	if hides == nil {
+		return a.batch
+	}
+	return slices.DeleteFunc(slices.Clone(a.batch), func(s store.DeviceSighting) bool { return hides(s.User, s.At) })
 }
 
 // leaveInParts is Leave in several writes.
@@ -123,9 +140,9 @@ func (s *Store) hasDevices(namespace string) bool {
 }
 
 // leaveDevices makes the leaves in a namespace that has devices.
-func (a *assertions) leaveDevices(t *transaction, now lastseen.Instant) {
+func (a *assertions) leaveDevices(t *transaction, shown []store.Sighting, now lastseen.Instant) {
 	writes := deviceWrites{t: t, namespace: a.namespace, users: map[string]*deviceWrite{}}
-	for _, sighting := range a.batch {
+	for _, sighting := range shown {
 		w := writes.of(sighting.User)
 		w.state, w.Devices = w.Leave(w.state, store.Bounded(sighting.At, now))
 	}
@@ -240,8 +257,7 @@ func (t *transaction) hasMeta(namespace, user, record, text string) bool {
 func (t *transaction) setDevices(namespace, user string, s lastseen.State, c deviceChange) {
 	t.log.setDevices(namespace, user, s, c.Devices, c.meta)
 	if t.staged == nil {
-		t.make(userKey{namespace, user}, s)
-		t.index.setDevices(namespace, user, c.Devices, c.meta)
+		t.makeDevices(userKey{namespace, user}, s, c)
 		return
 	}
 	t.staged[userKey{namespace, user}] = s

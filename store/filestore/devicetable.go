@@ -154,4 +154,5 @@ func (u *users) setDevices(user string, d lastseen.Devices, meta map[string]stri
 		u.devices = newDeviceTable()
 	}
 	u.bytes += u.devices.set(e.name, d, meta)
+	u.noteIdle(user, d)
 }

@@ -29,13 +29,16 @@ func appendDevices(b []byte, d lastseen.Devices) []byte {
 		for _, t := range []lastseen.Instant{r.Since, r.At, r.IdleSince} {
 			b = binary.AppendVarint(b, int64(t))
 		}
-		gone := byte(0)
-		if r.Gone {
-			gone = 1
-		}
-		b = append(b, gone)
+		b = appendBool(b, r.Gone)
 	}
 	return b
+}
+
+func appendBool(b []byte, value bool) []byte {
+	if value {
+		return append(b, 1)
+	}
+	return append(b, 0)
 }
 
 // cutter reads values from the beginning of a text. Once a value is not there, it reads zeros.
@@ -116,4 +119,14 @@ func (c *cutter) devices() (d lastseen.Devices) {
 		}
 	}
 	return d
+}
+
+// cutString returns the string at the beginning of a run and what follows it; false if there is none.
+func cutString(run []byte) (s string, rest []byte, ok bool) {
+	n, size := binary.Uvarint(run)
+	if size <= 0 || n > uint64(len(run)-size) {
+		return "", nil, false
+	}
+	end := size + int(n)
+	return string(run[size:end]), run[end:], true
 }

@@ -18,7 +18,7 @@ func TestChangesWhileThingsBreak(t *testing.T) {
 		o := m.options(t)
 		s := open(t, o)
 		return storetest.Breakable{
-			Store: s,
+			Store: s, Talks: true,
 			Restart: func() store.Store {
 				require.NoError(t, s.Close())
 				s = open(t, o)

@@ -39,6 +39,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/clock"
+	"github.com/lastseen/lastseen/store/signals"
 )
 
 // DefaultSync is the usual time between flushes: that of Redis' appendfsync everysec.
@@ -81,6 +82,7 @@ type Store struct {
 	gap    func(namespace string, gap time.Duration) // nil for none
 
 	closings *closings
+	signals  signals.Hub
 
 	mu    sync.RWMutex
 	index index // guarded by mu
@@ -138,7 +140,7 @@ func (s *Store) load(k formats, o Options) (*fileLog, error) {
 	}
 	if err == nil {
 		for name, users := range l.data {
-			s.index.put(name, newNamespace(users))
+			s.index.load(name, users)
 		}
 		err = log.prepare(l, &s.index)
 	}

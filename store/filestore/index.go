@@ -14,12 +14,28 @@ import (
 // index holds all data in memory: for each namespace a map for lookups and a tree for order. It does no locking.
 type index struct {
 	namespaces btree.Map[string, *namespace]
-	live       int64 // about how many bytes all data takes in a new data file
-	users      int64 // in all namespaces
+	unlisted   btree.Map[string, *peopleTable] // what was said in namespaces that do not exist
+	hides      bool                            // a user has been hidden since Open
+	live       int64                           // about how many bytes all data takes in a new data file
+	users      int64                           // in all namespaces
 	feeds      feeds
 }
 
 func namespaceBytes(name string) int64 { return int64(len(name)) + 2 }
+
+// load adds what was read of a namespace from the data file.
+func (x *index) load(name string, u *users) {
+	switch {
+	case !u.unlisted:
+		x.put(name, newNamespace(u))
+	case !u.people.empty():
+		x.unlisted.Set(strings.Clone(name), u.people)
+	default:
+		return
+	}
+	x.live += u.people.size()
+	x.hides = x.hides || u.people != nil && u.people.hidden.Len() > 0
+}
 
 // put adds a namespace that does not exist yet.
 func (x *index) put(name string, n *namespace) {
@@ -83,15 +99,13 @@ func (n *namespace) get(user string) lastseen.State {
 	return e.score.state()
 }
 
-// set stores a user's state, in a namespace that it creates if necessary; the zero state removes the user. It returns
-// the namespace and the state before.
-func (x *index) set(name, user string, s lastseen.State) (n *namespace, old lastseen.State) {
-	n = x.add(name)
+// setIn stores a user's state; the zero state removes the user. It returns the state before.
+func (x *index) setIn(n *namespace, user string, s lastseen.State) (old lastseen.State) {
 	bytes, users := n.users.bytes, n.users.len()
 	old = n.set(user, s)
 	x.live += n.users.bytes - bytes
 	x.users += int64(n.users.len() - users)
-	return n, old
+	return old
 }
 
 func (n *namespace) set(user string, s lastseen.State) lastseen.State {
@@ -114,9 +128,9 @@ func (n *namespace) set(user string, s lastseen.State) lastseen.State {
 // shrink frees the memory of a namespace that was large, once it is empty.
 func (n *namespace) shrink() {
 	if n.users.len() == 0 && n.users.large() {
-		feed := n.feed
+		feed, people, contacts, bytes := n.feed, n.users.people, n.users.contacts, n.users.bytes
 		*n = *newNamespace(newUsers())
-		n.feed = feed
+		n.feed, n.users.people, n.users.contacts, n.users.bytes = feed, people, contacts, bytes
 	}
 }
 
@@ -142,17 +156,31 @@ func (x *index) add(name string) *namespace {
 	n, ok := x.namespaces.Get(name)
 	if !ok {
 		n = newNamespace(newUsers())
+		n.users.people, _ = x.unlisted.Delete(name)
 		x.put(name, n)
 	}
 	return n
 }
 
-// drop removes a namespace, and ends its feed.
+// drop removes a namespace and what was said in it, and ends its feed.
 func (x *index) drop(name string) {
+	x.unlist(name)
+	if p, ok := x.unlisted.Delete(name); ok {
+		x.live -= p.bytes
+	}
+}
+
+// unlist removes a namespace, and ends its feed. What was said in it stays.
+func (x *index) unlist(name string) {
 	x.endFeed(name)
-	if n, ok := x.namespaces.Delete(name); ok {
-		x.live -= namespaceBytes(name) + n.users.bytes
-		x.users -= int64(n.users.len())
+	n, ok := x.namespaces.Delete(name)
+	if !ok {
+		return
+	}
+	x.live -= namespaceBytes(name) + n.users.bytes
+	x.users -= int64(n.users.len())
+	if people := n.users.unlist().people; !people.empty() {
+		x.unlisted.Set(strings.Clone(name), people)
 	}
 }
 
@@ -264,15 +292,25 @@ func (n *namespace) before(cutoff lastseen.Instant, limit int) (stale []string) 
 type frozen struct {
 	name    string
 	names   *names
-	order   *btree.BTreeG[entry]
-	devices *deviceTable // nil for none
+	order   *btree.BTreeG[entry] // nil for a namespace that does not exist
+	devices *deviceTable         // nil for none
+	people  frozenPeople
+
+	contacts *contactTable // nil for none
 }
 
 // freeze returns all namespaces as they are now, to be read without a lock until the next freeze.
 func (x *index) freeze() []frozen {
-	all := make([]frozen, 0, x.namespaces.Len())
+	all := make([]frozen, 0, x.namespaces.Len()+x.unlisted.Len())
 	x.namespaces.Scan(func(name string, n *namespace) bool {
-		all = append(all, frozen{name, n.users.names.freeze(), n.order.Copy(), n.users.devices.freeze()})
+		all = append(all, frozen{
+			name, n.users.names.freeze(), n.order.Copy(), n.users.devices.freeze(), n.users.people.freeze(),
+			n.users.contacts.freeze(),
+		})
+		return true
+	})
+	x.unlisted.Scan(func(name string, p *peopleTable) bool {
+		all = append(all, frozen{name: name, people: p.freeze()})
 		return true
 	})
 	return all

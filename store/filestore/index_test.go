@@ -16,7 +16,7 @@ func TestIndexKeepsNoBuffer(t *testing.T) {
 	var x index
 	for at := range lastseen.Instant(5) {
 		request := fmt.Sprintf("%1000s", "chat/alice")
-		x.set(request[990:994], request[995:], lastseen.State{At: at + 1, Left: at%2 == 0})
+		x.setIn(x.add(request[990:994]), request[995:], lastseen.State{At: at + 1, Left: at%2 == 0})
 		name, n, ok := x.namespaces.Min()
 		require.True(t, ok)
 		require.Equal(t, "chat", name)

@@ -28,6 +28,7 @@ import (
 //	gone USER      a forget returned
 //	dropped NAME   a namespace's deletion returned
 //	safe USER AT   a flush that contained this ended
+//	said USER N    a call of SetAvailability returned
 //	flushed N      a flush that began after N acks ended
 const (
 	childFile = "LASTSEEN_CHILD_FILE"
@@ -88,6 +89,9 @@ func child(path, sync string) {
 		return nil
 	}
 	start := lastseen.InstantOf(time.Now().Add(-24 * time.Hour)) // times run ahead of the clock here
+	if every < DefaultSync {                                     // otherwise the test is about delayed flushes
+		go sayForever(s, &out, start)
+	}
 	for w := range childWriters {
 		go pingForever(s, &out, w, start, every < DefaultSync)
 	}
@@ -143,6 +147,7 @@ type events struct {
 	gone    []string
 	dropped []string
 	safe    []store.Sighting
+	said    map[string]int
 	flushed int // acks that the flushes which ended had to hold
 }
 
@@ -176,6 +181,8 @@ func runChild(t *testing.T, path, sync string, flushes, lines int) events {
 			_, err := fmt.Sscanf(line, "safe %s %d", &user, &at)
 			require.NoError(t, err)
 			h.safe = append(h.safe, store.Sighting{User: user, At: at})
+		case strings.HasPrefix(line, "said "):
+			h.addSaid(t, line)
 		case strings.HasPrefix(line, "gone "):
 			h.gone = append(h.gone, strings.TrimPrefix(line, "gone "))
 		case strings.HasPrefix(line, "dropped "):
@@ -253,6 +260,7 @@ func TestKill(t *testing.T) {
 				}
 				erased += len(h.dropped)
 				requireDevicesOf(t, s, held)
+				h.requireSaid(t, s, sync != DefaultSync.String())
 				require.NoError(t, s.Close())
 			}
 			if sync != DefaultSync.String() {

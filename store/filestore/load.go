@@ -20,8 +20,10 @@ type formats struct {
 // supported returns the formats of this version of lastseen.
 func supported() formats {
 	return formats{
-		base: version1, current: version2,
-		read: map[uint32]func(*os.File) (loaded, error){version1: readFile, version2: readFile},
+		base: version1, current: version3,
+		read: map[uint32]func(*os.File) (loaded, error){
+			version1: readFile, version2: readFile, version3: readFile,
+		},
 	}
 }
 
@@ -48,7 +50,7 @@ func (k formats) load(f *os.File) (loaded, error) {
 	return read(f)
 }
 
-// readFile reads a file of version 1 or 2.
+// readFile reads a file of version 1, 2 or 3.
 func readFile(f *os.File) (loaded, error) {
 	h, err := readHeader(f)
 	if err != nil {

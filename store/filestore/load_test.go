@@ -2,7 +2,6 @@ package filestore
 
 import (
 	"bytes"
-	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -30,14 +29,10 @@ func withVersion(t testing.TB, data []byte, version uint32) []byte {
 }
 
 func TestFileOfVersion1(t *testing.T) {
-	data, err := hex.DecodeString(fileOfVersion1)
-	require.NoError(t, err)
-	path := newPath(t)
-	require.NoError(t, os.WriteFile(path, data, 0o600))
 	require.Equal(t, truth{
 		"chat":  {"alice": {At: base + 7}, "bob": {At: base + 1, Left: true}},
 		"empty": {},
-	}, truthOf(t, open(t, Options{Path: path})))
+	}, truthOf(t, openText(t, fileOfVersion1)))
 }
 
 func TestOtherVersions(t *testing.T) {
@@ -46,17 +41,17 @@ func TestOtherVersions(t *testing.T) {
 	require.NoError(t, s.Close())
 	data, err := os.ReadFile(s.Path())
 	require.NoError(t, err)
-	for version, want := range map[uint32]error{0: ErrOlder, 3: ErrNewer, 1 << 31: ErrNewer} {
+	for version, want := range map[uint32]error{0: ErrOlder, 4: ErrNewer, 1 << 31: ErrNewer} {
 		require.NoError(t, os.WriteFile(s.Path(), withVersion(t, data, version), 0o600))
 		refused(t, s.Path(), want)
 	}
 }
 
-// TestUpgrade does what a later version of lastseen will do, whose format has the number 3, with a file of version 1.
+// TestUpgrade does what a later version of lastseen will do, whose format has the number 4, with a file of version 1.
 func TestUpgrade(t *testing.T) {
 	next := supported()
-	next.base, next.current = 3, 3
-	next.read[3] = readFile
+	next.base, next.current = 4, 4
+	next.read[4] = readFile
 	s := open(t, Options{Path: newPath(t), Sync: 0})
 	pingMany(t, s, "chat", 1000, base)
 	held := truthOf(t, s)
@@ -76,7 +71,7 @@ func TestUpgrade(t *testing.T) {
 	require.NoError(t, err)
 	version, err := readVersion(bytes.NewReader(data))
 	require.NoError(t, err)
-	require.Equal(t, uint32(3), version)
+	require.Equal(t, uint32(4), version)
 	refused(t, s.Path(), ErrNewer)
 
 	held["chat"]["new"] = lastseen.State{At: base}
@@ -89,7 +84,7 @@ func TestUpgrade(t *testing.T) {
 // TestFailedUpgrade: a file that cannot be rewritten is refused and stays as it is.
 func TestFailedUpgrade(t *testing.T) {
 	next := supported()
-	next.base, next.current = 3, 3
+	next.base, next.current = 4, 4
 	s := open(t, Options{Path: newPath(t), Sync: 0})
 	ping(t, s, "alice", base)
 	require.NoError(t, s.Close())

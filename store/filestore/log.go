@@ -74,11 +74,11 @@ type fileLog struct {
 	logger       *slog.Logger
 	fsync        func(*os.File) error // tests make it fail
 
-	mu         sync.Mutex   // held while a record is appended and while the file is replaced
-	recordFile              // everything before its end is on the disk
-	devices    atomic.Bool  // what is appended, or in a snapshot, can have devices
-	renamed    bool         // the new name of the file may not be on the disk yet
-	size       atomic.Int64 // the end, to be read without mu, which is held while the disk hangs
+	mu         sync.Mutex    // held while a record is appended and while the file is replaced
+	recordFile               // everything before its end is on the disk
+	needs      atomic.Uint32 // the version that what is appended, or in a snapshot, can need
+	renamed    bool          // the new name of the file may not be on the disk yet
+	size       atomic.Int64  // the end, to be read without mu, which is held while the disk hangs
 
 	compacting sync.WaitGroup
 	busy       atomic.Bool   // a compaction is in progress
@@ -91,6 +91,7 @@ type fileLog struct {
 // prepare removes what a crash left behind, and rewrites a file of an older format. It is the first to change the file.
 func (l *fileLog) prepare(found loaded, x *index) error {
 	os.Remove(tempName(l.path))
+	l.need(found.header.version)
 	if found.header.version < l.version {
 		l.logger.Info("upgrading the data file", "from", found.header.version, "to", l.version)
 		return l.compact(x.freeze(), l.end)
@@ -104,10 +105,17 @@ func (l *fileLog) prepare(found loaded, x *index) error {
 
 // needed returns the version that the file in use needs, and any that replaces it; mu is held.
 func (l *fileLog) needed() uint32 {
-	if l.devices.Load() {
-		return max(l.header.version, version2)
+	return max(l.header.version, l.needs.Load())
+}
+
+// need notes that what is appended from now on, or in a snapshot, can need a version.
+func (l *fileLog) need(version uint32) {
+	for {
+		old := l.needs.Load()
+		if old >= version || l.needs.CompareAndSwap(old, version) {
+			return
+		}
 	}
-	return l.header.version
 }
 
 // append writes a run and syncs it to the disk, one record after the other. After an error the run is cut off again

@@ -13,8 +13,12 @@ import (
 //	        | 's' user score          the user's state is now this; their devices stay
 //	        | 'v' user score devices  the user's state and devices are now these; see devicetext.go
 //	        | 'm' id meta             the meta of a record is now this; of the user of the last 'v'
-//	        | 'f' user                the user and their devices are deleted
-//	        | 'd'                     the namespace and all its users are deleted
+//	        | 'f' user                the user and their devices are deleted, and what the user said
+//	        | 't' user                the user and their devices are deleted; what the user said stays
+//	        | 'd'                     the namespace and all its users are deleted, and what they said
+//	        | 'e'                     the namespace and all its users are deleted; what they said stays
+//	        | 'a' …, 'h' …            what a user says; see peoplerecord.go
+//	        | 'c' …                   the contacts of a user; see contacts.go
 //	name, user, id, meta = length as uvarint, bytes;  score = varint
 //
 // A change states a result, not an operation, so replaying a run twice has the same result as replaying it once.
@@ -24,7 +28,12 @@ const (
 	changeDevices   = 'v'
 	changeMeta      = 'm'
 	changeForget    = 'f'
+	changeTrim      = 't'
 	changeDrop      = 'd'
+	changeUnlist    = 'e'
+	changeSaid      = 'a'
+	changeHidden    = 'h'
+	changeContacts  = 'c'
 )
 
 // changes is a run being written. A long run is split into parts, each of which can be replayed by itself.
@@ -84,9 +93,21 @@ func (c *changes) setDevices(namespace, user string, s lastseen.State, d lastsee
 	}
 }
 
-func (c *changes) drop(namespace string) {
+// trim deletes a user, but not what the user said.
+func (c *changes) trim(namespace, user string) {
 	c.in(namespace)
-	c.buf = append(c.buf, changeDrop)
+	c.users++
+	c.buf = appendString(append(c.buf, changeTrim), user)
+}
+
+func (c *changes) drop(namespace string) { c.remove(namespace, changeDrop) }
+
+// unlist deletes a namespace and its users, but not what they said.
+func (c *changes) unlist(namespace string) { c.remove(namespace, changeUnlist) }
+
+func (c *changes) remove(namespace string, change byte) {
+	c.in(namespace)
+	c.buf = append(c.buf, change)
 	c.namespace = "" // the next change names its namespace again, which creates it
 }
 
@@ -106,8 +127,7 @@ func (c contents) replay(run []byte) error {
 	for rest := (cutter{rest: run}); len(rest.rest) > 0; {
 		change := rest.rest[0]
 		rest.rest = rest.rest[1:]
-		if change == changeDrop && c[name] != nil {
-			delete(c, name)
+		if c[name] != nil && c.remove(name, change) {
 			continue
 		}
 		text := rest.string()
@@ -120,8 +140,17 @@ func (c contents) replay(run []byte) error {
 			if c[name] == nil {
 				c[name] = newUsers()
 			}
+			c[name].unlisted = false
 		case changeForget:
+			c[name].forget(text)
+		case changeTrim:
 			c[name].remove(text)
+		case changeSaid:
+			c[name].replaySaid(text, &rest)
+		case changeHidden:
+			c[name].replayHidden(text, &rest)
+		case changeContacts:
+			c[name].replayContacts(text, &rest)
 		case changeState:
 			c[name].replayState(text, &rest)
 		case changeDevices:
@@ -137,6 +166,20 @@ func (c contents) replay(run []byte) error {
 		}
 	}
 	return nil
+}
+
+// remove applies a change to a whole namespace; false if it is not one.
+func (c contents) remove(namespace string, change byte) bool {
+	switch change {
+	case changeDrop:
+		delete(c, namespace)
+	case changeUnlist:
+		c[namespace] = c[namespace].unlist()
+		c[namespace].unlisted = true
+	default:
+		return false
+	}
+	return true
 }
 
 func (u *users) replayState(user string, rest *cutter) {
@@ -170,14 +213,4 @@ func (u *users) replayMeta(user, record string, rest *cutter) {
 		return
 	}
 	u.setDevices(user, d, map[string]string{record: meta})
-}
-
-// cutString returns the string at the beginning of a run and what follows it; false if there is none.
-func cutString(run []byte) (s string, rest []byte, ok bool) {
-	n, size := binary.Uvarint(run)
-	if size <= 0 || n > uint64(len(run)-size) {
-		return "", nil, false
-	}
-	end := size + int(n)
-	return string(run[size:end]), run[end:], true
 }

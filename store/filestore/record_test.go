@@ -150,6 +150,11 @@ func FuzzReplay(f *testing.F) {
 	c.set("chat", "bob", lastseen.State{At: base, Left: true})
 	c.setDevices("chat", "carol", lastseen.State{At: base}, phone(base), map[string]string{"phone": "{}"})
 	c.drop("other")
+	c.say("chat", "alice", busy)
+	c.hide("chat", "dave", hiding)
+	c.trim("chat", "bob")
+	c.hide("unlisted", "eve", hiding)
+	c.unlist("unlisted")
 	f.Add(c.buf)
 	f.Add([]byte("s\x05alice\x02"))
 	f.Fuzz(func(t *testing.T, run []byte) {
@@ -157,20 +162,32 @@ func FuzzReplay(f *testing.F) {
 		if data.replay(run) != nil {
 			return
 		}
-		var again changes
-		for name, users := range data.plain() {
-			again.in(name)
-			for user, c := range users {
-				if k := knownOf(data[name], user); isZero(k.Devices) {
-					again.set(name, user, c.state())
-				} else {
-					again.setDevices(name, user, c.state(), k.Devices, k.said)
-				}
-			}
-		}
+		again := snapshotOf(data)
 		copied := contents{}
 		require.NoError(t, copied.replay(again.buf))
 		require.Equal(t, data.plain(), copied.plain())
 		require.Equal(t, data.plainDevices(), copied.plainDevices())
+		require.Equal(t, data.plainPeople(), copied.plainPeople())
 	})
+}
+
+// snapshotOf returns changes that have everything in contents.
+func snapshotOf(data contents) (all changes) {
+	for name, users := range data.plain() {
+		all.in(name)
+		for user, c := range users {
+			if k := knownOf(data[name], user); isZero(k.Devices) {
+				all.set(name, user, c.state())
+			} else {
+				all.setDevices(name, user, c.state(), k.Devices, k.said)
+			}
+		}
+		if p := data[name].people; !p.empty() {
+			p.freeze().scan(&all, name, func() bool { return true })
+		}
+		if data[name].unlisted {
+			all.unlist(name)
+		}
+	}
+	return all
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
 )
 
 // users finds the users of one namespace by their IDs. Like [names] it contains next to no pointers.
@@ -15,9 +16,12 @@ type users struct {
 	hash       func(user string) uint64
 	names      names
 	bytes      int64            // about how many bytes all users take in a data file
-	known      map[uint64]entry // by the hash of the ID
+	known      map[uint64]entry // by the hash of the ID; a place can have the mark hasDetails
 	collisions map[string]entry // users whose hash is that of another user in known
 	devices    *deviceTable     // nil if no user has had a device
+	people     *peopleTable     // nil if no user has said anything, and no device has been idle
+	contacts   *contactTable    // nil if no user has had contacts
+	unlisted   bool             // the namespace does not exist; only what was said in it is kept
 }
 
 // entry is a user and when they were last seen.
@@ -37,10 +41,11 @@ func newUsers() *users {
 	return u
 }
 
-// find returns the hash of an ID, and the user's entry if it is known, in collisions or not.
+// find returns the hash of an ID, and the user's entry if it is known, in collisions or not. The entry can be marked as
+// hasDetails.
 func (u *users) find(user string) (hash uint64, e entry, known, collides bool) {
 	hash = u.hash(user)
-	if e, ok := u.known[hash]; ok && string(u.names.at(e.name)) == user {
+	if e, ok := u.known[hash]; ok && string(u.names.at(e.name.plain())) == user {
 		return hash, e, true, false
 	}
 	e, collides = u.collisions[user]
@@ -49,7 +54,7 @@ func (u *users) find(user string) (hash uint64, e entry, known, collides bool) {
 
 func (u *users) get(user string) (entry, bool) {
 	_, e, known, _ := u.find(user)
-	return e, known
+	return e.plain(), known
 }
 
 // set stores a user's score and returns the new entry, and the old one if the user was known. It keeps a copy of the
@@ -67,7 +72,10 @@ func (u *users) set(user string, c score) (now, old entry, known bool) {
 	} else {
 		u.known[hash] = now
 	}
-	return now, old, known
+	if !known && u.people != nil {
+		u.describe(user, store.Details{Said: u.people.saidOf(user)})
+	}
+	return now.plain(), old.plain(), known
 }
 
 // remove deletes a user and returns the old entry, if the user was known. Its name can be read until the next set.
@@ -80,6 +88,10 @@ func (u *users) remove(user string) (old entry, known bool) {
 		delete(u.collisions, user)
 	default:
 		delete(u.known, hash)
+	}
+	if old.name&hasDetails != 0 {
+		old = old.plain()
+		u.undescribe(old.name)
 	}
 	if u.devices != nil {
 		u.bytes += u.devices.set(old.name, lastseen.Devices{}, nil)
@@ -94,7 +106,11 @@ func (u *users) len() int { return len(u.known) + len(u.collisions) }
 // all returns the users, in no order.
 func (u *users) all() []entry {
 	all := slices.AppendSeq(make([]entry, 0, u.len()), maps.Values(u.known))
-	return slices.AppendSeq(all, maps.Values(u.collisions))
+	all = slices.AppendSeq(all, maps.Values(u.collisions))
+	for i, e := range all {
+		all[i] = e.plain()
+	}
+	return all
 }
 
 // large reports whether more than the first chunks of memory are in use.

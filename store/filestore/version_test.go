@@ -28,12 +28,18 @@ const fileOfVersion2 = "6c6173747365656e000000027f6e6e5e00000000000000ee8eea2d00
 	"62fe9fabfef96200000000313c1924ed916f99a36e046368617476056361726f6c8da0abfef962e0d4038ea0abfef962010178037765" +
 	"6280a0abfef96280a0abfef96200010000000cf721ef8a9971dbbe6e04636861746604676f6e65"
 
-func TestFileOfVersion2(t *testing.T) {
-	data, err := hex.DecodeString(fileOfVersion2)
+// openText opens a store on a file with the content that hexadecimal digits stand for.
+func openText(t *testing.T, text string) *Store {
+	t.Helper()
+	data, err := hex.DecodeString(text)
 	require.NoError(t, err)
 	path := newPath(t)
 	require.NoError(t, os.WriteFile(path, data, 0o600))
-	s := open(t, Options{Path: path})
+	return open(t, Options{Path: path})
+}
+
+func TestFileOfVersion2(t *testing.T) {
+	s := openText(t, fileOfVersion2)
 	require.Equal(t, truth{"chat": {
 		"alice": {At: base + 1}, "bob": {At: base + 5, Left: true}, "carol": {At: base + 7, Left: true},
 		"plain": {At: base},
@@ -85,6 +91,7 @@ func older() formats {
 	k := supported()
 	k.current = version1
 	delete(k.read, version2)
+	delete(k.read, version3)
 	return k
 }
 

@@ -2,7 +2,6 @@ package filestore
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -10,120 +9,6 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
-
-// transaction gives writes access to the index. In a staged transaction, changes are kept apart from the index until
-// they are in the file; otherwise they are made at once.
-type transaction struct {
-	index  *index
-	log    *changes
-	staged map[userKey]lastseen.State // nil if changes are made at once
-	drops  []string                   // staged
-	adds   map[string]struct{}        // staged; namespaces that do not exist yet
-	erased []userKey                  // staged; users who are forgotten, and perhaps set again
-
-	// staged; the devices of users, by namespace and user. A namespace is in it once it has devices.
-	devices map[string]map[string]deviceChange
-
-	maxNamespaces int              // 0 for no limit
-	now           lastseen.Instant // when changes are made, for feeds; 0 if the clock was not read yet
-	trims         bool             // the changes are those of a Trim
-}
-
-type userKey struct{ namespace, user string }
-
-func (t *transaction) get(namespace, user string) lastseen.State {
-	if s, ok := t.staged[userKey{namespace, user}]; ok {
-		return s
-	}
-	return t.index.get(namespace, user)
-}
-
-func (t *transaction) set(namespace, user string, s lastseen.State) {
-	t.log.set(namespace, user, s)
-	if t.staged == nil {
-		t.make(userKey{namespace, user}, s)
-		return
-	}
-	t.staged[userKey{namespace, user}] = s
-}
-
-// forget removes a user.
-func (t *transaction) forget(namespace, user string) {
-	t.set(namespace, user, lastseen.State{})
-	if t.staged != nil {
-		t.erased = append(t.erased, userKey{namespace, user})
-		t.stageDevices(namespace, user, deviceChange{})
-	}
-}
-
-// make makes a change to the index, and appends it to the feed of the namespace, if there is one.
-func (t *transaction) make(key userKey, s lastseen.State) {
-	n, old := t.index.set(key.namespace, key.user, s)
-	if n.feed == nil {
-		return
-	}
-	feeds := &t.index.feeds
-	if t.now == 0 {
-		t.now = feeds.clock()
-	}
-	n.feed.wrote(key.user, old, s, occasion{now: t.now, monotonic: feeds.monotonic, trims: t.trims})
-}
-
-func (t *transaction) drop(namespace string) {
-	t.log.drop(namespace)
-	if t.staged == nil {
-		t.index.drop(namespace)
-		return
-	}
-	t.drops = append(t.drops, namespace)
-}
-
-func (t *transaction) exists(namespace string) bool {
-	_, exists := t.index.namespaces.Get(namespace)
-	_, added := t.adds[namespace]
-	return exists || added
-}
-
-func (t *transaction) add(namespace string) {
-	t.log.in(namespace)
-	if t.staged == nil {
-		t.index.add(namespace)
-		return
-	}
-	t.adds[namespace] = struct{}{}
-}
-
-// ensure creates a namespace unless it exists or the limit is reached.
-func (t *transaction) ensure(namespace string) error {
-	if t.exists(namespace) {
-		return nil
-	}
-	if n := t.index.namespaces.Len() + len(t.adds); t.maxNamespaces > 0 && n >= t.maxNamespaces {
-		return fmt.Errorf("%w: %d", store.ErrNamespaceLimit, n)
-	}
-	t.add(namespace)
-	return nil
-}
-
-func (t *transaction) apply() {
-	for _, namespace := range t.drops {
-		t.index.drop(namespace)
-	}
-	for namespace := range t.adds {
-		t.index.add(namespace)
-	}
-	for _, key := range t.erased { // in the feed, too, whatever the state is in the end
-		t.make(key, lastseen.State{})
-	}
-	for key, s := range t.staged {
-		t.make(key, s)
-	}
-	for namespace, users := range t.devices {
-		for user, c := range users {
-			t.index.setDevices(namespace, user, c.Devices, c.meta)
-		}
-	}
-}
 
 // Ping implements [store.Store].
 func (s *Store) Ping(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
@@ -179,22 +64,25 @@ func (a *assertions) do(t *transaction) {
 	if len(a.batch) == 0 {
 		return
 	}
-	if a.err = t.ensure(a.namespace); a.err != nil {
-		return
+	now := a.now()
+	shown := a.shown(t, now)
+	if len(shown) > 0 {
+		if a.err = t.ensure(a.namespace); a.err != nil {
+			return
+		}
 	}
 	a.states = a.single[:]
 	if len(a.batch) != 1 {
 		a.states = make([]lastseen.State, len(a.batch))
 	}
-	now := a.now()
 	if t.staged == nil {
 		t.now = now
 	}
 	if a.leaves && t.hasDevices(a.namespace) {
-		a.leaveDevices(t, now)
+		a.leaveDevices(t, shown, now)
 		return
 	}
-	for i, sighting := range a.batch {
+	for i, sighting := range shown {
 		old := t.get(a.namespace, sighting.User)
 		a.states[i] = a.after(old, store.Bounded(sighting.At, now))
 		if i == 0 && old.Known() && !old.Left {
@@ -204,12 +92,21 @@ func (a *assertions) do(t *transaction) {
 			t.set(a.namespace, sighting.User, a.states[i])
 		}
 	}
-	if len(a.batch) == 1 {
+	if len(a.batch) == 1 && len(shown) == 1 {
 		return
 	}
 	for i, sighting := range a.batch { // a user who is in it twice has the last state twice
 		a.states[i] = t.get(a.namespace, sighting.User)
 	}
+}
+
+// shown returns the assertions that are not hidden.
+func (a *assertions) shown(t *transaction, now lastseen.Instant) []store.Sighting {
+	hides := t.hides(a.namespace, now)
+	if hides == nil {
+		return a.batch
+	}
+	return slices.DeleteFunc(slices.Clone(a.batch), func(s store.Sighting) bool { return hides(s.User, s.At) })
 }
 
 func (a *assertions) after(s lastseen.State, at lastseen.Instant) lastseen.State {
@@ -222,9 +119,11 @@ func (a *assertions) after(s lastseen.State, at lastseen.Instant) lastseen.State
 // Forget implements [store.Store].
 func (s *Store) Forget(ctx context.Context, namespace, user string) error {
 	return s.writer.do(ctx, write{durable: true, op: opFunc(func(t *transaction) {
-		if t.get(namespace, user).Known() {
-			t.forget(namespace, user)
+		key := userKey{namespace, user}
+		if t.get(namespace, user).Known() || t.says(key) {
+			t.forget(key)
 		}
+		t.forgetContacts(namespace, user)
 	})})
 }
 
@@ -248,8 +147,9 @@ func (s *Store) Trim(ctx context.Context, namespace string, q store.TrimQuery) (
 			return
 		}
 		stale := n.before(cutoff, store.MaxTrim)
+		saysSomething := s.writer.log.needs.Load() >= version3
 		for _, user := range stale {
-			t.set(namespace, user, lastseen.State{})
+			t.trim(userKey{namespace, user}, saysSomething)
 		}
 		result.Deleted = len(stale)
 	})})
@@ -263,9 +163,15 @@ func (s *Store) Trim(ctx context.Context, namespace string, q store.TrimQuery) (
 func (s *Store) RemoveEmpty(ctx context.Context, namespace string) (bool, error) {
 	removed := false
 	err := s.writer.do(ctx, write{alone: true, op: opFunc(func(t *transaction) {
-		if n, ok := t.index.namespaces.Get(namespace); ok && n.users.len() == 0 {
+		n, ok := t.index.namespaces.Get(namespace)
+		if !ok || n.users.len() > 0 || !n.users.contacts.empty() || n.users.people.says(s.readClock()) {
+			return
+		}
+		removed = true
+		if n.users.people.empty() {
 			t.drop(namespace)
-			removed = true
+		} else {
+			t.unlist(namespace)
 		}
 	})})
 	return err == nil && removed, err // in this order: the write can outlast the call
@@ -286,7 +192,7 @@ func (s *Store) Register(ctx context.Context, namespaces []string) error {
 // DeleteNamespace implements [store.Store].
 func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
 	err := s.writer.do(ctx, write{alone: true, durable: true, op: opFunc(func(t *transaction) {
-		if t.exists(namespace) {
+		if t.exists(namespace) || t.index.people(namespace) != nil {
 			t.drop(namespace)
 		}
 	})})

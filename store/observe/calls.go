@@ -50,6 +50,14 @@ const (
 	opReadDevices
 	opCloseConnections
 	opClosings
+	opSetAvailability
+	opReadAvailability
+	opReadDetails
+	opSetContacts
+	opChangeContacts
+	opListContacts
+	opAreContacts
+	opSignal
 	operations // their number
 )
 
@@ -62,6 +70,9 @@ func operationNames() [operations]string {
 		opRecordChanges: "record_changes", opReadChanges: "read_changes", opSnapshotChanges: "snapshot_changes",
 		opSweepChanges: "sweep_changes", opRecordDevices: "record_devices", opReadDevices: "read_devices",
 		opCloseConnections: "close_connections", opClosings: "closings",
+		opSetAvailability: "set_availability", opReadAvailability: "read_availability", opReadDetails: "read_details",
+		opSetContacts: "set_contacts", opChangeContacts: "change_contacts", opListContacts: "list_contacts",
+		opAreContacts: "are_contacts", opSignal: "signal",
 	}
 }
 

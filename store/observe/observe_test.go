@@ -40,6 +40,7 @@ func openRedis(t testing.TB, url, prefix string) *redisstore.Store {
 	t.Helper()
 	s, err := redisstore.Open(redisstore.Options{
 		URL: url, Prefix: prefix, Timeout: time.Minute, DialTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler),
+		Instrument: redistest.SettleAtOnce,
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
@@ -125,6 +126,18 @@ func TestCalls(t *testing.T) {
 		func() error { _, err := s.ReadDevices(ctx, "chat", "alice"); return err },
 		func() error { return s.CloseConnections(ctx, "chat", "alice") },
 		func() error { _, _, err := s.Closings(ctx, ""); return err },
+		func() error {
+			_, err := s.SetAvailability(ctx, "chat", "alice", lastseen.Said{Availability: lastseen.Away}, now)
+			return peopleFailure(err)
+		},
+		func() error { _, err := s.ReadAvailability(ctx, "chat", "alice", now); return err },
+		func() error { _, _, err := s.Describe(ctx, "chat", []string{"alice"}); return err },
+		func() error { _, err := s.ReadDetails(ctx, "chat", []store.Record{{User: "alice"}}); return err },
+		func() error { return peopleFailure(s.SetContacts(ctx, "chat", "alice", []string{"bob"})) },
+		func() error { return peopleFailure(s.ChangeContacts(ctx, "chat", "alice", nil, []string{"bob"})) },
+		func() error { _, err := s.ListContacts(ctx, "chat", "alice", "", 1); return peopleFailure(err) },
+		func() error { _, err := s.AreContacts(ctx, "chat", nil); return peopleFailure(err) },
+		func() error { return s.Signal(ctx, store.Signal{Kind: "test", Namespace: "chat", User: "alice"}) },
 	} {
 		require.NoError(t, call())
 	}
@@ -134,6 +147,7 @@ func TestCalls(t *testing.T) {
 		want[callMetric+name+" ok"] = 1
 	}
 	want[callMetric+"ping ok"] = 2
+	want[callMetric+"lookup ok"] = 2 // and Describe
 	require.Equal(t, want, calls)
 	require.InDelta(t, 2, seconds[callMetric+"ping ok"], 1e-9)
 	require.InDelta(t, 1, seconds[callMetric+"ready ok"], 1e-9)

@@ -16,7 +16,7 @@ import (
 
 // rights is what docs/operations.md says a Redis user needs.
 const rights = "~presence:* +@sortedset +@scripting +@hash +@string +@connection " +
-	"+unlink +exists +pttl +pexpire +info +time +cluster|slots +asking +@stream"
+	"+unlink +exists +pttl +pexpire +info +time +cluster|slots +asking +@stream +publish +subscribe &presence::signals*"
 
 // restrict makes the user app, who has only these rights.
 func restrict(t *testing.T, client *redis.Client) {
@@ -49,11 +49,15 @@ func everything(t *testing.T, s *redisstore.Store) {
 	for name, call := range calls(s, "chat") {
 		require.NoError(t, call(), name)
 	}
+	for name, call := range contactCalls(s, "chat") {
+		require.NoError(t, call(), name)
+	}
 	_, err = s.Namespaces(ctx, "", 10)
 	require.NoError(t, err)
 	require.NoError(t, s.CloseConnections(ctx, "chat", "alice"))
 	_, _, err = s.Closings(ctx, "")
 	require.NoError(t, err)
+	require.NoError(t, s.Signal(ctx, store.Signal{Kind: "k", Namespace: "chat", User: "alice"}))
 }
 
 // TestLeastRights: they are enough for everything.

@@ -48,7 +48,8 @@ func TestRoundTripsOfABatch(t *testing.T) {
 		URL: redistest.Start(t), Timeout: time.Minute, DialTimeout: time.Minute,
 		Logger: slog.New(slog.DiscardHandler), Layouts: map[string]Layout{},
 	}
-	for i := range 200 {
+	const rounds, namespaces = 3, 200
+	for i := range rounds * namespaces {
 		o.Layouts[fmt.Sprint("shared", i)] = Layout{Unit: Seconds}
 	}
 	s, err := Open(o)
@@ -85,8 +86,15 @@ func TestRoundTripsOfABatch(t *testing.T) {
 		}
 		return pings, counted.n.Load()
 	}
+	// What the store does in the background now and then can come between: the least cost counts.
 	fewPings, fewLookups := cost(0, 2)
-	manyPings, manyLookups := cost(2, 200)
+	manyPings, manyLookups := cost(2, namespaces)
+	for first := namespaces; first < rounds*namespaces; first += namespaces {
+		pings, lookups := cost(first, first+2)
+		fewPings, fewLookups = min(fewPings, pings), min(fewLookups, lookups)
+		pings, lookups = cost(first+2, first+namespaces)
+		manyPings, manyLookups = min(manyPings, pings), min(manyLookups, lookups)
+	}
 	require.Equal(t, fewPings, manyPings)
 	require.Equal(t, fewLookups, manyLookups)
 }

@@ -88,6 +88,25 @@ func (s *Store) extendFeed(ctx context.Context, ns namespace, t lastseen.Thresho
 	return true, nil
 }
 
+// feedKeys returns the keys of a feed and, if users may have details, those of details.
+func (c *candidate) feedKeys(shard string) []string {
+	if c.bits.details.set {
+		return append(c.deviceKeys(shard), c.details(shard), c.ends(shard))
+	}
+	return c.companions(shard)
+}
+
+// settleFeed is called before the bit of details is set. Other servers learn of it later, and may append and sweep
+// without details meanwhile: if there is a feed, it restarts after that, so that readers do not miss anything.
+func (s *Store) settleFeed(ctx context.Context, ns namespace) error {
+	calls := make([]call, ns.shards)
+	for i, key := range ns.all() {
+		calls[i] = call{key: key, others: ns.companions(key), args: []any{linkBase(), s.settleTime().Milliseconds()}}
+	}
+	_, err := s.runAll(ctx, scripts.feedSettle, calls)
+	return err
+}
+
 // SweepChanges implements [store.Store].
 func (s *Store) SweepChanges(caller context.Context, sweeps []*store.ChangesSweep) {
 	ctx, cancel, err := s.begin(caller, 2*s.timeout)
@@ -107,7 +126,7 @@ func (s *Store) SweepChanges(caller context.Context, sweeps []*store.ChangesSwee
 	for i, w := range sweeps {
 		clearSweep(w)
 		if w.Err = all[i].err; w.Err == nil {
-			calls = append(calls, s.sweepCalls(all[i].namespace, w)...)
+			calls = append(calls, s.sweepCalls(all[i], w)...)
 		}
 	}
 	cmds := s.runSweeps(caller, calls)
@@ -143,10 +162,10 @@ func clearSweep(w *store.ChangesSweep) {
 	*w = store.ChangesSweep{Namespace: w.Namespace, Thresholds: w.Thresholds, Now: w.Now}
 }
 
-func (s *Store) sweepCalls(ns namespace, w *store.ChangesSweep) []call {
-	calls := make([]call, ns.shards)
-	for i, key := range ns.all() {
-		calls[i] = call{key: key, others: ns.companions(key), args: []any{
+func (s *Store) sweepCalls(c *candidate, w *store.ChangesSweep) []call {
+	calls := make([]call, c.shards)
+	for i, key := range c.all() {
+		calls[i] = call{key: key, others: c.feedKeys(key), args: []any{
 			linkBase(), s.holder, w.Thresholds.Green.Milliseconds(), w.Thresholds.Yellow.Milliseconds(),
 			int64(w.Now), s.settleTime().Milliseconds(),
 		}}
@@ -189,11 +208,7 @@ func readSweep(w *store.ChangesSweep, cmd *redis.Cmd) {
 // forgetCompanions deletes a user and their devices, and appends that to the feed, if there is one.
 func (s *Store) forgetCompanions(ctx context.Context, c *candidate, user string) error {
 	key := c.of(user)
-	others := c.companions(key)
-	if c.bits.devices.set {
-		others = c.deviceKeys(key)
-	}
-	calls := []call{{key: key, others: others, args: []any{linkBase(), user}}}
+	calls := []call{{key: key, others: c.othersOf(key), args: []any{linkBase(), user}}}
 	cmds, err := s.runAll(confirmed(ctx), scripts.feedForget, calls)
 	if err != nil {
 		return err

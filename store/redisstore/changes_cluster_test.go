@@ -25,6 +25,7 @@ func TestFeedOnCluster(t *testing.T) {
 		{"Keys", testCompanionsInACluster},
 		{"Slots", testFeedWhileSlotsMove},
 		{"HalfMoved", testFeedInHalfASlot},
+		{"Details", testDetailsWhileSlotsMove},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := startFeed(t, newStore(t, redisstore.Options{URL: c.URL(), Shards: 7}), c.Client(t), 7)
@@ -69,6 +70,13 @@ func testFeedWhileSlotsMove(t *testing.T, c *redistest.Cluster, f *feed) {
 	stop()
 	r.requireTruth()
 	require.Zero(t, r.resets, "nothing was lost")
+}
+
+// testDetailsWhileSlotsMove is the same while some of the users say something.
+func testDetailsWhileSlotsMove(t *testing.T, c *redistest.Cluster, f *feed) {
+	f.said(busy, numbered("u", 10)...)
+	f.settle()
+	testFeedWhileSlotsMove(t, c, f)
 }
 
 // testFeedInHalfASlot: of a shard and its companions some have moved and some have not. Redis refuses what needs

@@ -85,7 +85,8 @@ func TestRecordedAgreement(t *testing.T) {
 	require.Equal(t, bits{feed: set}, a.bits("chat"))
 }
 
-// TestBitWithoutMetas: while the metas of a Cluster cannot be read, a server that knows the namespace names its feed.
+// TestBitWithoutMetas: while the metas of a Cluster cannot be read, a server that knows the namespace names all of its
+// companions.
 func TestBitWithoutMetas(t *testing.T) {
 	s := &Store{
 		client: redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, MaxRetries: -1}),
@@ -99,7 +100,8 @@ func TestBitWithoutMetas(t *testing.T) {
 		s.checkMetas(context.Background(), []*candidate{c})
 		require.NoError(t, c.err)
 		require.True(t, c.hasMeta)
-		require.Equal(t, bits{feed: bit{set: set}, devices: bit{set: set}}, c.bits, name)
+		want := bit{set: set}
+		require.Equal(t, bits{feed: want, devices: want, details: want, hidden: want}, c.bits, name)
 	}
 	c := &candidate{namespace: s.keys.namespace("unknown")}
 	s.checkMetas(context.Background(), []*candidate{c})

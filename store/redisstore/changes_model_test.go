@@ -27,7 +27,8 @@ func TestChangesWhileRedisLosesKeys(t *testing.T) {
 				require.NoError(t, l.client.FlushAll(context.Background()).Err())
 				l.faults = 0
 				s := newStore(t, redisstore.Options{URL: url, Shards: shards})
-				return storetest.Breakable{Store: s, Fault: l.lose}
+				s.SettleAtOnce()
+				return storetest.Breakable{Store: s, Talks: true, Fault: l.lose}
 			})
 		})
 	}

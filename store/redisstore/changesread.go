@@ -2,10 +2,8 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -166,46 +164,3 @@ func readEnd(watermark *lastseen.Instant, reply, id, link any, first bool) (plac
 	}
 	return end, nil
 }
-
-// readEntry reads an entry, and the link of the one before: see append in feed.lua. It returns false for an entry of
-// another program.
-func readEntry(reply any) (c store.Change, previous string, own place, ok bool) {
-	pair, _ := reply.([]any)
-	if len(pair) != 2 {
-		return c, "", own, false
-	}
-	own.id, _ = pair[0].(string)
-	fields, _ := pair[1].([]any)
-	if len(fields) != 2 || fields[0] != "e" {
-		return c, "", own, false
-	}
-	text, _ := fields[1].(string)
-	values := strings.SplitN(text, " ", 5) // the user is the last one, and may contain spaces
-	if len(values) != 5 {
-		return c, "", own, false
-	}
-	ms, _, _ := strings.Cut(own.id, "-")
-	recorded, err1 := strconv.ParseInt(ms, 10, 64)
-	code, err2 := strconv.ParseUint(values[2], 10, 8)
-	at, err3 := strconv.ParseInt(values[3], 10, 64)
-	if errors.Join(err1, err2, err3) != nil || code/8 > codeLeft || code%8 > codeLeft {
-		return c, "", own, false
-	}
-	c.User, own.link = values[4], values[0]
-	if previous = values[1]; previous == "" { // of the same call
-		n, err := strconv.ParseInt(own.link, 10, 64)
-		if err != nil {
-			return c, "", own, false
-		}
-		previous = strconv.FormatInt(n-1, 10)
-	}
-	c.At, c.Recorded = lastseen.Instant(at), lastseen.Instant(recorded)
-	c.WasStatus, c.WasLeft = statuses[code/8], code/8 == codeLeft
-	c.Status, c.Left = statuses[code%8], code%8 == codeLeft
-	return c, previous, own, true
-}
-
-// statuses are those of the codes in feed.lua: unknown, grey, yellow, green, left.
-var statuses = [...]lastseen.Status{lastseen.Grey, lastseen.Grey, lastseen.Yellow, lastseen.Green, lastseen.Grey}
-
-const codeLeft = 4

@@ -28,6 +28,9 @@ func (s *Store) SnapshotChanges(ctx context.Context, name string, users []string
 	calls := make([]call, c.shards)
 	for i, key := range c.all() {
 		calls[i] = call{key: key, others: []string{c.feed(key)}}
+		if c.bits.details.set {
+			calls[i].others = c.feedKeys(key)
+		}
 	}
 	for i := range users {
 		shard := shardOf(users[i], c.shards)
@@ -40,7 +43,7 @@ func (s *Store) SnapshotChanges(ctx context.Context, name string, users []string
 	}
 	snapshot := store.Snapshot{Users: make([]store.Published, len(users)), Places: make([]store.Place, c.shards)}
 	for i, cmd := range cmds {
-		if err := readSnapshot(&snapshot, c.namespace, i, index[i], cmd); err != nil {
+		if err := readSnapshot(&snapshot, c, i, index[i], cmd); err != nil {
 			return store.Snapshot{}, err
 		}
 	}
@@ -48,7 +51,7 @@ func (s *Store) SnapshotChanges(ctx context.Context, name string, users []string
 }
 
 // readSnapshot reads the reply of one shard: the users at the given places of the query, and where its feed ends.
-func readSnapshot(s *store.Snapshot, ns namespace, shard int, index []int, cmd *redis.Cmd) error {
+func readSnapshot(s *store.Snapshot, c *candidate, shard int, index []int, cmd *redis.Cmd) error {
 	reply, err := cmd.Slice()
 	if err != nil {
 		return err
@@ -72,25 +75,46 @@ func readSnapshot(s *store.Snapshot, ns namespace, shard int, index []int, cmd *
 	if err != nil {
 		return err
 	}
-	var scores []any
-	for _, part := range reply[5:] {
-		part, err := sliceOf(part, -1)
-		if err != nil {
-			return err
-		}
-		scores = append(scores, part...)
-	}
-	if len(scores) != len(index) {
-		return fmt.Errorf("unexpected script reply of %d scores instead of %d", len(scores), len(index))
+	scores, texts, err := readUsers(reply[5:], len(index), c.bits.details.set)
+	if err != nil {
+		return err
 	}
 	for i, at := range index {
-		state, err := ns.stateOfReply(scores[i])
+		state, err := c.stateOfReply(scores[i])
 		if err != nil {
 			return err
 		}
-		s.Users[at] = store.Publish(t, state, watermark)
+		var d store.Details
+		if text, described := texts[i].(string); described {
+			d, _ = parseDetails(text)
+		}
+		s.Users[at] = store.Publish(t, state, d, watermark)
 	}
 	return nil
+}
+
+// readUsers returns the scores of n users and, if they may have some, the texts of their details; otherwise nil for
+// each.
+func readUsers(reply []any, n int, described bool) (scores, texts []any, err error) {
+	lists := [2][]any{}
+	for i, part := range reply {
+		values, err := sliceOf(part, -1)
+		if err != nil {
+			return nil, nil, err
+		}
+		to := 0
+		if described {
+			to = i % 2
+		}
+		lists[to] = append(lists[to], values...)
+	}
+	if scores, texts = lists[0], lists[1]; !described {
+		texts = make([]any, n)
+	}
+	if len(scores) != n || len(texts) != n {
+		return nil, nil, fmt.Errorf("unexpected script reply of %d scores instead of %d", len(scores), n)
+	}
+	return scores, texts, nil
 }
 
 func readThresholds(green, yellow any) (t lastseen.Thresholds, err error) {

@@ -25,24 +25,9 @@ const (
 // newClient makes a client that fails fast: it reports a lost Redis within Options.Timeout, whatever the number of
 // attempts. The guard sees all its commands.
 func newClient(o Options, g *guard) (redis.UniversalClient, error) {
-	a, err := parseAddress(o.URL)
+	a, common, err := commonOptions(o)
 	if err != nil {
-		return nil, fmt.Errorf("invalid store URL: %w", err)
-	}
-	var encryption *tls.Config
-	if err = a.checkOptions(); err == nil {
-		encryption, err = a.tls(o.Logger)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("store URL %s: %w", a, err)
-	}
-	common := &redis.UniversalOptions{
-		Addrs: a.hosts, DB: a.database, Username: a.user, Password: a.password, TLSConfig: encryption,
-		DialTimeout: o.DialTimeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, ContextTimeoutEnabled: true,
-		PoolSize: o.PoolSize, MinIdleConns: o.MinIdleConns, PoolTimeout: o.Timeout / 2,
-		PipelinePoolSize: -1, // a single pool, of the configured size
-		MaxRetries:       o.MaxRetries, DialerRetries: 1, DisableIdentity: true,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		return nil, err
 	}
 	var client redis.UniversalClient
 	switch a.topology {
@@ -57,6 +42,43 @@ func newClient(o Options, g *guard) (redis.UniversalClient, error) {
 	}
 	g.attach(client)
 	return client, nil
+}
+
+// commonOptions returns the address in a store URL, and the options of a client for any topology.
+func commonOptions(o Options) (a address, common *redis.UniversalOptions, err error) {
+	if a, err = parseAddress(o.URL); err != nil {
+		return a, nil, fmt.Errorf("invalid store URL: %w", err)
+	}
+	var encryption *tls.Config
+	if err = a.checkOptions(); err == nil {
+		encryption, err = a.tls(o.Logger)
+	}
+	if err != nil {
+		return a, nil, fmt.Errorf("store URL %s: %w", a, err)
+	}
+	return a, &redis.UniversalOptions{
+		Addrs: a.hosts, DB: a.database, Username: a.user, Password: a.password, TLSConfig: encryption,
+		DialTimeout: o.DialTimeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, ContextTimeoutEnabled: true,
+		PoolSize: o.PoolSize, MinIdleConns: o.MinIdleConns, PoolTimeout: o.Timeout / 2,
+		PipelinePoolSize: -1, // a single pool, of the configured size
+		MaxRetries:       o.MaxRetries, DialerRetries: 1, DisableIdentity: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}, nil
+}
+
+// newReplicaClient makes a client of one replica, for calls that take at most a timeout. It tries nothing twice: the
+// primary answers what a replica does not.
+func newReplicaClient(o Options, addr string, timeout time.Duration) (*redis.Client, error) {
+	quiet := o
+	quiet.Logger = slog.New(slog.DiscardHandler) // the client of the primary has logged what there is
+	_, common, err := commonOptions(quiet)
+	if err != nil {
+		return nil, err
+	}
+	common.Addrs, common.MaxRetries, common.MinIdleConns = []string{addr}, -1, 0
+	common.ReadTimeout, common.WriteTimeout, common.PoolTimeout = timeout, timeout, timeout
+	common.DialTimeout = min(o.DialTimeout, timeout)
+	return redis.NewClient(common.Simple()), nil
 }
 
 // newFailoverClient makes a client that asks Sentinels for the primary whenever it connects.

@@ -36,6 +36,7 @@ func TestOnCluster(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, c) })
 	}
+	t.Run("Signals", func(t *testing.T) { storetest.RunSignals(t, pairs(c.URL())) })
 	t.Run("Conformance", func(t *testing.T) { storetest.Run(t, opener(c.URL(), 16)) })
 }
 

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -42,10 +43,15 @@ func (s *Store) RecordDevices(
 	if len(batch) == 0 {
 		return nil, nil
 	}
-	if s.ensure(ctx, []*candidate{&d.candidate}); d.err != nil {
+	defer s.replicas.wroteDevices(name, batch)
+	s.verify(ctx, []*candidate{&d.candidate})
+	if s.allDevicesHidden(ctx, d) {
+		return d.result(), nil
+	}
+	if s.admit(ctx, []*candidate{&d.candidate}); d.err != nil {
 		return nil, d.err
 	}
-	if err := s.setDevicesBit(ctx, &d.candidate); err != nil {
+	if err := s.setDeviceBits(ctx, d); err != nil {
 		return nil, err
 	}
 	if s.writeDevices(confirmed(ctx), d); d.err != nil {
@@ -81,7 +87,18 @@ func (s *Store) afterDevices(ctx context.Context, d *pendingDevices) error {
 	if s.register(ctx, []*candidate{&d.candidate}, 0); d.err != nil {
 		return d.err
 	}
-	return s.setDevicesBit(ctx, &d.candidate)
+	return s.setDeviceBits(ctx, d)
+}
+
+// setDeviceBits sets the bits that a batch needs: that of details if a user does not use a device.
+func (s *Store) setDeviceBits(ctx context.Context, d *pendingDevices) error {
+	if err := s.setDevicesBit(ctx, &d.candidate); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(d.items, func(item store.DeviceSighting) bool { return item.Idle != 0 }) {
+		return s.setDetailsBit(ctx, &d.candidate)
+	}
+	return nil
 }
 
 // pendingDevices is a batch that is being written.
@@ -121,9 +138,10 @@ func (s *Store) sendDevices(ctx context.Context, d *pendingDevices, chunks []*ch
 		if d.bits.feed.set {
 			s.mayAppend(ctx, d.namespace, c.key)
 		}
-		calls[i] = call{key: c.key, others: d.deviceKeys(c.key), args: d.args(c)}
+		calls[i] = call{key: c.key, others: d.othersOf(c.key), args: d.args(c)}
 	}
-	for i, cmd := range s.runScripts(ctx, scripts.devices, calls) {
+	script := choose(d.bits.hidden.set, scripts.devicesHidden, scripts.devices)
+	for i, cmd := range s.runScripts(ctx, script, calls) {
 		err := translate(cmd.Err())
 		if err == nil {
 			err = s.readDeviceStates(d, chunks[i], cmd)
@@ -191,7 +209,7 @@ func (s *Store) readDeviceStates(d *pendingDevices, c *chunk, cmd *redis.Cmd) er
 	}
 	d.created = d.created || parts[0] == int64(1)
 	d.missing = d.missing || parts[3] == int64(1)
-	if len(parts) > 4 {
+	if len(parts) > 4 && parts[4] != nil {
 		s.warnOfRecords(d.namespace, parts[4])
 	}
 	if parts[1] == nil {
@@ -204,12 +222,13 @@ func (s *Store) readDeviceStates(d *pendingDevices, c *chunk, cmd *redis.Cmd) er
 	if err != nil {
 		return err
 	}
+	hides := len(parts) > hidesPart
 	for i, at := range c.index {
 		state, err := d.stateOfReply(scores[i])
 		if err != nil {
 			return err
 		}
-		if d.states[d.items[at].User] = state; state.Known() && state.At < d.items[at].At {
+		if d.states[d.items[at].User] = state; !hides && state.Known() && state.At < d.items[at].At {
 			s.replaced.Add(1)
 		}
 	}
@@ -219,28 +238,4 @@ func (s *Store) readDeviceStates(d *pendingDevices, c *chunk, cmd *redis.Cmd) er
 // warnOfRecords logs a user whose records another program wrote.
 func (s *Store) warnOfRecords(ns namespace, user any) {
 	s.warnOnce(ns, "records", "the devices of a user cannot be read: they count as none", "user", user)
-}
-
-// dropDevices deletes what is kept of devices in a namespace that was removed, and its bit. It is only tidying: errors
-// do no harm.
-func (s *Store) dropDevices(ctx context.Context, ns namespace, old bit) {
-	if !old.set || old.value == "" {
-		return
-	}
-	calls := make([]call, ns.shards)
-	for i, key := range ns.all() {
-		calls[i] = call{key: key, others: ns.deviceKeys(key)}
-	}
-	cmds, err := s.runAll(ctx, scripts.devicesDrop, calls)
-	if err != nil {
-		return
-	}
-	for _, cmd := range cmds {
-		if used, err := cmd.Bool(); err != nil || used {
-			return
-		}
-	}
-	if _, err := s.runOnKey(ctx, scripts.drop, s.keys.meta(), devicesField(ns.name), old.value); err == nil {
-		s.agreements.recheck(ns.name)
-	}
 }

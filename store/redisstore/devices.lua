@@ -1,7 +1,8 @@
 -- Records what devices asserted, and that users left on all devices. The rule is that of Devices of package lastseen,
 -- whose methods Assert and Leave this follows step by step.
 --
--- KEYS     see feed.lua and records.lua
+-- KEYS     see feed.lua, records.lua and details.lua; without details in namespaces where no device has been idle and no
+--          user has said anything
 -- ARGV[1]  see feed.lua
 -- ARGV[2]  the latest of the times that follow, in milliseconds
 -- ARGV[3]  for how long a device counts that has not said goodbye, in milliseconds
@@ -44,12 +45,22 @@ for i = 6, past_items, 3 do
 end
 local scores = redis.call('ZMSCORE', key, unpack(names))
 local texts = redis.call('HMGET', records_key, unpack(names))
+local details = details_key and redis.call('HMGET', details_key, unpack(names)) or {}
 
 -- Whether a user was known before, and a user whose records another program wrote.
 local known, unreadable = false, nil
 
--- What is written: states, records, metas, and entries of the feed.
-local add, set, delete, set_metas, delete_metas, changes = {}, {}, {}, {}, {}, {}
+-- What is written: states, records, metas, details, and entries of the feed.
+local add, set, delete, set_metas, delete_metas, set_details, changes = {}, {}, {}, {}, {}, {}, {}
+
+-- Notes an entry of the feed, if readers see a difference.
+local function note_change(user, was, is, time, text, new_text)
+  local before = details_key and published_details(text, was, feed.watermark) or ''
+  local after = details_key and published_details(new_text, is, feed.watermark) or ''
+  if before ~= after or was ~= is and differs(was, is) then
+    changes[#changes + 1] = {user, was, is, time, before, after}
+  end
+end
 
 -- Nearly every item is a ping of a device that moves times alone: the user is present, and published as green if there
 -- is a feed; and the device has a record that is not too old, and is the last one of the user to be heard. Many users
@@ -120,6 +131,12 @@ local function note(user, place, score, text)
   return true
 end
 
+-- Reports whether an item changes nothing about since when the user is idle: neither the user nor the device is.
+local function is_used(place, said)
+  local text = details[place]
+  return (not text or string.byte(text) == 48) and (said == '' or sub(said, -3) == ' 0 ')
+end
+
 -- Records a ping that moves times alone, and reports whether it is one.
 local function refresh(i, user, place)
   local text, score = texts[place], tonumber(scores[place] or 0)
@@ -155,9 +172,8 @@ local function leave(i, user, place)
   if not text then
     return false
   end
-  local was = feed and published(score)
-  if feed and differs(was, left) then
-    changes[#changes + 1] = {user, was, left, time}
+  if feed then
+    note_change(user, published(score), left, time, details[place], details[place])
   end
   known = known or scores[place]
   return note(user, place, '-' .. time, text)

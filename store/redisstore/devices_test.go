@@ -156,15 +156,18 @@ func TestDevicesWithLeastRights(t *testing.T) {
 	}
 }
 
-// TestNoDevices: sets that other programs write have none, nor do prefixes with braces.
+// TestNoDevices: sets that other programs write have none, nor contacts; nor do prefixes with braces.
 func TestNoDevices(t *testing.T) {
 	t.Parallel()
 	ctx, url := context.Background(), redistest.Start(t)
 	requireNone := func(s *redisstore.Store) {
 		for name, call := range allCalls(s, "chat") {
-			if strings.HasSuffix(name, "Devices") {
+			switch {
+			case strings.HasSuffix(name, "Devices"):
 				require.ErrorIs(t, call(), store.ErrNoDevices)
-			} else {
+			case strings.HasSuffix(name, "Contacts"):
+				require.ErrorIs(t, call(), store.ErrNoContacts)
+			default:
 				require.NoError(t, call(), name)
 			}
 		}
@@ -186,12 +189,12 @@ func TestNoDevices(t *testing.T) {
 		require.NoError(t, err)
 		requireNone(s)
 		require.NoError(t, s.Close())
-		require.Contains(t, log.String(), "no devices")
+		require.Contains(t, log.String(), "devices, availability and contacts")
 	}
 }
 
-// TestDevicesAndHiddenUsers: a later version will hide users; this one leaves them alone.
-func TestDevicesAndHiddenUsers(t *testing.T) {
+// TestDevicesAndInvalidScores: scores beyond any time stay as they are.
+func TestDevicesAndInvalidScores(t *testing.T) {
 	t.Parallel()
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)

@@ -193,10 +193,39 @@ local function record(items)
     user.score = user.gone and '-' .. time or time
     add[#add + 1] = user.score
     add[#add + 1] = user.name
-    local was, is = feed and published(user.number), feed and published(number)
-    if was ~= is and differs(was, is) then
-      changes[#changes + 1] = {user.name, was, is, time}
+  end
+
+  -- Returns since when the user uses none of the devices that are live; 0 if they use one, or none is live.
+  local function idle_since(user)
+    local latest = 0
+    for _, record in ipairs(user.records) do
+      if not record.gone then
+        local idle = tonumber(string.match(record.line, '\t0 (%d+) '))
+        if idle == 0 then
+          return 0
+        end
+        latest = math.max(latest, idle)
+      end
     end
+    return latest
+  end
+
+  local function save_idle(user)
+    local text, idle = details[places[user.name]] or '', idle_since(user)
+    user.details = text
+    if idle > 0 or text ~= '' and parse_details(text) then
+      user.details = with_idle(text, idle)
+    end
+    if user.details ~= text then
+      set_details[#set_details + 1] = user.name
+      set_details[#set_details + 1] = user.details
+    end
+  end
+
+  local function note_user(user)
+    local number = user.gone and -user.at or user.at
+    local time = user.time or digits(user.at)
+    note_change(user.name, published(user.number), published(number), time, details[places[user.name]], user.details)
   end
 
   -- Returns the records as text; nil if there is nothing to keep.
@@ -237,6 +266,12 @@ local function record(items)
     if not user.fixed then
       save_state(user)
       save_records(user)
+      if details_key then
+        save_idle(user)
+      end
+      if feed then
+        note_user(user)
+      end
       scores[places[user.name]] = user.score
     end
   end

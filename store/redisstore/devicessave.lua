@@ -3,8 +3,9 @@
 local others = {}
 for i = 5, past_items - 1, 3 do
   local user = ARGV[i + 1]
-  local simple = not (replaced or repeated[user] or metas[i])
-  if not simple or not (ARGV[i + 2] == '' and leave or refresh)(i, user, places[user]) then
+  local place, said = places[user], ARGV[i + 2]
+  local simple = not (replaced or repeated[user] or metas[i] or details_key and not is_used(place, said))
+  if not simple or not (said == '' and leave or refresh)(i, user, place) then
     others[#others + 1] = i
   end
 end
@@ -21,6 +22,7 @@ if #set > 0 then
   redis.call('HSET', records_key, unpack(set))
 end
 delete_fields(records_key, delete)
+save_details(set_details)
 local created = known and 0 or 1 - redis.call('EXISTS', key)
 if #add > 0 then
   redis.call('ZADD', key, unpack(add))

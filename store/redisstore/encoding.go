@@ -10,17 +10,12 @@ import (
 
 // This file alone defines how a state becomes a score:
 //
-//	t > 0      present, last seen at t
-//	-t         left at t: the same time, mirrored at zero
-//	2^52 + t   hidden since t: reserved, outside every range, read as never seen; in milliseconds only
+//	t > 0   present, last seen at t
+//	-t      left at t: the same time, mirrored at zero
 //
 // In milliseconds our scores are whole and below 2^53, so a float64 holds them exactly. In seconds a time has three
 // fractional digits and at most 15 in all; no two such numbers have the same nearest float64, so each is read as the
-// time that was written. We never write zero or a score between or beyond the bands; such scores are read as never
-// seen.
-
-// hiddenFrom is the lowest score of the hidden band.
-const hiddenFrom = 1 << 52
+// time that was written. We never write zero or a score beyond these; such scores are read as never seen.
 
 // encoding is what the scores of one namespace mean.
 type encoding struct {
@@ -75,7 +70,7 @@ func (e encoding) instant(size float64) lastseen.Instant {
 // state returns the state for a score; the zero state if the score is not a time.
 func (e encoding) state(score float64) lastseen.State {
 	size := math.Abs(score)
-	if !(size < hiddenFrom) {
+	if !(size < 1<<52) { // not even a number of milliseconds
 		return lastseen.State{}
 	}
 	at := e.instant(size)
@@ -110,13 +105,4 @@ func (e encoding) bounds(r lastseen.Range) (low, high string) {
 		return exclusive + "-" + high, "-" + low
 	}
 	return low, exclusive + high
-}
-
-// hidden returns the lowest score of the hidden band; "" in seconds, where there is none: 2^52 leaves no digits for a
-// fraction.
-func (e encoding) hidden() string {
-	if e.unit != Milliseconds {
-		return ""
-	}
-	return strconv.FormatInt(hiddenFrom, 10)
 }

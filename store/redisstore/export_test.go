@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -9,11 +10,17 @@ import (
 // ExpireAgreements makes the store check each namespace again, as it does every sampleEvery.
 func (s *Store) ExpireAgreements() { s.agreements.nextRound() }
 
+// SettleAtOnce has users become invisible without waiting for other servers.
+func (s *Store) SettleAtOnce() { s.hiddenSettles = 0 }
+
 // Monitor checks after the servers, as it does every sampleEvery.
 func (s *Store) Monitor(ctx context.Context) { s.monitor(ctx) }
 
 // TryWriting checks that each server takes writes, as Monitor does.
 func (s *Store) TryWriting(ctx context.Context) []error { return s.forEachPrimary(ctx, s.writeNothing) }
+
+// CheckSignalsEvery sets the time between two signals of a listener to itself, before Listen.
+func (s *Store) CheckSignalsEvery(d time.Duration) { s.signals.checkEvery = d }
 
 // Around calls f before, and g after, each call of a Redis command by this store.
 func (s *Store) Around(command string, f, g func()) { s.client.AddHook(around{command, f, g}) }

@@ -86,18 +86,25 @@ end
 -- the time of the user, and the user, in one value. Each argument that passes from Lua to Redis costs more than the entry
 -- itself.
 --
+-- was and is are the details that were published before and are now: see published_details in details.lua. If there are
+-- any, the third value is greater by 64, and before the user are the lengths of both and then both, without a space.
+--
 -- The tip is kept in memory: see save_tip. Entries expire with the feed, so that a server that crashes leaves nothing
 -- behind. If Redis refuses an entry, as it would the first one of a call, its user is recorded all the same, and the feed
 -- restarts, so that no reader misses it.
 local has_entries, appended, refused
-local function append(user, before, after, time)
+local function append(user, before, after, time, was, is)
   if refused then
     return
+  end
+  local code = 8 * before + after
+  if was and (was ~= '' or is ~= '') then
+    code, user = code + 64, #was .. ' ' .. #is .. ' ' .. was .. is .. user
   end
   has_entries = has_entries or redis.call('EXISTS', changes_key) == 1
   local link = next_link()
   local previous = appended and '' or feed.link
-  local entry = link .. ' ' .. previous .. ' ' .. (8 * before + after) .. ' ' .. time .. ' ' .. user
+  local entry = link .. ' ' .. previous .. ' ' .. code .. ' ' .. time .. ' ' .. user
   local id = (appended and redis.call or redis.pcall)('XADD', changes_key, '*', 'e', entry)
   if type(id) == 'table' then
     refused = true

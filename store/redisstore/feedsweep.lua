@@ -1,6 +1,6 @@
--- Moves the watermark of a feed, and appends the users whose status decays on the way.
+-- Moves the watermark of a feed, and appends the users whose status decays, or whose availability ends, on the way.
 --
--- KEYS     see feed.lua
+-- KEYS     see feed.lua, and details.lua in namespaces in which users may have details
 -- ARGV[1]  see feed.lua
 -- ARGV[2]  the caller
 -- ARGV[3]  the caller's green threshold, in milliseconds
@@ -9,8 +9,9 @@
 -- ARGV[6]  how long a server may not know of a feed, in milliseconds
 --
 -- Returns {result, watermark, decays, lag, begun, more}. result is 0; 1 if another server sweeps; 2 if the watermark
--- would be too far ahead, and then the watermark is the time. lag is how many milliseconds ago the first user decayed.
--- begun is 1 if the feed restarted. more is 1 if more users decay. Returns {} if there is no feed.
+-- would be too far ahead, and then the watermark is the time. decays counts ends, too. lag is how many milliseconds ago
+-- the first user decayed. begun is 1 if the feed restarted. more is 1 if more users decay. Returns {} if there is no
+-- feed.
 
 local caller, goal, window = ARGV[2], tonumber(ARGV[5]), tonumber(ARGV[6])
 local now = clock()
@@ -79,12 +80,22 @@ local function count(watermark)
   return redis.call('ZCOUNT', KEYS[1], bounds(a, b)) + redis.call('ZCOUNT', KEYS[1], bounds(c, d))
 end
 
+-- The number of users whose availability ends on the way to a watermark.
+local function count_ends(watermark)
+  return ends_key and redis.call('ZCOUNT', ends_key, bounds(feed.watermark, watermark)) or 0
+end
+
+-- Reports whether more users decay on the way than one call appends.
+local function exceeds(watermark)
+  return count(watermark) > max_sweep or count_ends(watermark) > max_ends
+end
+
 -- The last instant up to which few enough users decay, or the next one.
 local function step(past)
   local low, high = feed.watermark, past
   while high - low > 1 do
     local middle = math.floor((low + high) / 2)
-    if count(middle) > max_sweep then
+    if exceeds(middle) then
       high = middle
     else
       low = middle
@@ -93,48 +104,111 @@ local function step(past)
   return low > feed.watermark and low or high
 end
 
-local function members(after, upto)
+local function members(key, after, upto)
   local min, max = bounds(after, upto)
-  return redis.call('ZRANGE', KEYS[1], min, max, 'BYSCORE', 'WITHSCORES')
+  return redis.call('ZRANGE', key, min, max, 'BYSCORE', 'WITHSCORES')
+end
+
+-- The time of a score as text: 0 for an unknown user.
+local function time_of(score)
+  local size = math.abs(score)
+  return size >= 1 and size < latest_time + 1 and digits(math.floor(size)) or '0'
+end
+
+-- Reads users, and what is published of each: {time, text of the details, status, published details}. max_args is as
+-- many of them as Lua can pass to one command.
+local max_args = 4000
+local function read_users(names)
+  local users = {}
+  for first = 1, #names, max_args do
+    local last = math.min(#names, first + max_args - 1)
+    local scores = redis.call('ZMSCORE', KEYS[1], unpack(names, first, last))
+    local texts = redis.call('HMGET', details_key, unpack(names, first, last))
+    for i, score in ipairs(scores) do
+      score = tonumber(score or 0)
+      local user = {time = time_of(score), text = texts[i], status = published(score)}
+      user.details = published_details(user.text, user.status, feed.watermark)
+      users[names[first + i - 1]] = user
+    end
+  end
+  return users
+end
+
+-- Reads the users of lists of members; nil in namespaces without details.
+local function users_of(lists)
+  if not details_key then
+    return nil
+  end
+  local names = {}
+  for _, list in ipairs(lists) do
+    for i = 1, #list.members, 2 do
+      names[#names + 1] = list.members[i]
+    end
+  end
+  return read_users(names)
+end
+
+-- Appends that a user has another status, or that the availability ends; nil for the status if it stays. Reports
+-- whether that is a change.
+local function pass(name, user, status, instant)
+  local was, said = user.status, user.details
+  user.status = status or was
+  user.details = published_details(user.text, user.status, instant)
+  if user.details ~= said or differs(was, user.status) then
+    append(name, was, user.status, user.time, said, user.details)
+    return true
+  end
 end
 
 -- Appends the users who decay on the way to a watermark, in the order of the instants at which they reach their new
--- status. Returns how many they are, and the instant at which the first one began to decay.
+-- status, and those whose availability ends. A user with both at one instant is appended once. Returns how many were
+-- appended, and the instant at which the first one began to decay.
 local function decay(watermark)
   local a, b, c, d = decaying(watermark)
   local lists = {
-    {members = members(a, b), after = feed.yellow, next = 1, status = grey},
-    {members = members(c, d), after = feed.green, next = 1, status = yellow},
+    {members = members(KEYS[1], a, b), after = feed.yellow, next = 1, status = grey},
+    {members = members(KEYS[1], c, d), after = feed.green, next = 1, status = yellow},
+    {members = ends_key and members(ends_key, feed.watermark, watermark) or {}, after = 0, next = 1},
   }
+  local users = users_of(lists)
   local function instant(list)
     local time = list.members[list.next + 1]
     return time and tonumber(time) + list.after or math.huge
   end
   local first, decays = now, 0
   while true do
-    local list = instant(lists[1]) <= instant(lists[2]) and lists[1] or lists[2]
-    local user, time = list.members[list.next], list.members[list.next + 1]
-    if not user then
+    local list = lists[1]
+    for i = 2, 3 do
+      list = instant(lists[i]) < instant(list) and lists[i] or list
+    end
+    local name, time = list.members[list.next], list.members[list.next + 1]
+    if not name then
       return decays, first
     end
+    local at, was = instant(list), list.status and published(tonumber(time))
     list.next = list.next + 2
-    local was = published(tonumber(time))
-    if differs(was, list.status) then
-      first = math.min(first, tonumber(time) + (was == green and feed.green or feed.yellow))
-      append(user, was, list.status, time)
+    local changed
+    if users then
+      changed = pass(name, users[name], list.status, at)
+    elseif differs(was, list.status) then
+      append(name, was, list.status, time)
+      changed = true
+    end
+    if changed then
+      first = math.min(first, was == green and tonumber(time) + feed.green or at)
       decays = decays + 1
     end
   end
 end
 
+local past = math.min(goal, now)
 goal = math.min(goal, furthest(now))
 local decays, first, target = 0, now, goal
 if goal > feed.watermark then
-  local n = count(goal)
-  local too_many = n > max_changes
-  if n > max_sweep and not too_many then
+  local too_many = count(goal) + count_ends(goal) > max_changes
+  if not too_many and exceeds(goal) then
     target = step(goal)
-    too_many = target == feed.watermark + 1 and count(target) > max_sweep_instant
+    too_many = target == feed.watermark + 1 and count(target) + count_ends(target) > max_sweep_instant
   end
   if too_many then
     start_over(math.max(now, target)) -- otherwise they would decay again until the clock has passed that instant
@@ -144,6 +218,9 @@ if goal > feed.watermark then
     feed.watermark = target
     redis.call('HSET', feed_key, 'w', digits(target))
   end
+end
+if ends_key then
+  delete_ended(math.min(past, feed.watermark), max_ends)
 end
 redis.call('XTRIM', changes_key, 'MINID', '~', digits(math.max(0, now - changes_kept)))
 return reply(0, decays, now - first, not begun and feed.watermark < goal)

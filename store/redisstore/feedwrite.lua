@@ -1,7 +1,7 @@
 -- Records that users were seen, or left, and appends what changed to the feed. The result is that of ping.lua and
 -- leave.lua, which are for namespaces without a feed.
 --
--- KEYS     see feed.lua
+-- KEYS     see feed.lua, and details.lua in namespaces in which users may have details
 -- ARGV[1]  see feed.lua
 -- ARGV[2]  the latest of the times that follow, in milliseconds
 -- ARGV[3]  1 for users who left
@@ -45,8 +45,8 @@ for i = 5, #ARGV, 2 do
   times[#times + 1] = replaced and tonumber(ARGV[i]) > bound and digits(now) or ARGV[i]
 end
 
--- The later time wins, and leaving does at the same time. Hidden users stay as they are. Most times of a call are the
--- same, and are converted once.
+-- The later time wins, and leaving does at the same time. Scores beyond any time stay as they are. Most times of a call
+-- are the same, and are converted once.
 local after, add, changes, known = {}, {}, {}, false
 local text, at, score, status
 for i = 1, #users do
@@ -72,6 +72,9 @@ end
 local created = known and 0 or 1 - redis.call('EXISTS', key)
 if #add > 0 then
   redis.call('ZADD', key, unpack(add))
+end
+if KEYS[6] and changes[1] then
+  describe(changes)
 end
 for _, change in ipairs(changes) do
   append(unpack(change))

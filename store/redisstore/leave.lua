@@ -34,7 +34,7 @@ for i = 5, #ARGV, 3 do
 end
 local scores = redis.call('ZMSCORE', key, unpack(users))
 
--- Unknown, present until t or left before t: left at t. Present later, left later or hidden: unchanged.
+-- Unknown, present until t or left before t: left at t. Present later, or left later: unchanged.
 local add = {}
 for i = 1, count do
   local score, left, past = scores[i], ARGV[3 * i], ARGV[3 * i + 1]

@@ -84,7 +84,8 @@ type candidate struct {
 	namespace
 	hasMeta bool
 	exists  bool  // it has members, although it has no meta
-	bits    bits  // whether it may have a feed, and devices
+	bits    bits  // whether it may have a feed, devices, details, and hidden times
+	known   bits  // those of the check before
 	err     error // why this server cannot serve it
 }
 
@@ -103,6 +104,8 @@ func (s *Store) verify(ctx context.Context, all []*candidate) {
 		return
 	}
 	s.checkMetas(ctx, unsure)
+	s.findLostBits(ctx, lostBits(unsure))
+	s.assumeInvisible(ctx, unsure)
 	s.checkScores(ctx, slices.DeleteFunc(slices.Clone(unsure), func(c *candidate) bool {
 		return c.err != nil || c.hasMeta && !c.shared
 	}))
@@ -121,11 +124,12 @@ func (s *Store) checkMetas(ctx context.Context, all []*candidate) {
 		switch {
 		case err == nil:
 			c.bits = found[i]
+			c.known = s.agreements.bits(c.name)
 			s.checkMeta(c, metas[i])
 		case mayHold && s.agreements.known(c.name):
 			// Naming companions that do not exist does no harm; not naming those that do would.
 			assumed := bit{set: c.hasCompanions()}
-			c.hasMeta, c.bits = true, bits{feed: assumed, devices: assumed}
+			c.hasMeta, c.bits = true, bits{feed: assumed, devices: assumed, details: assumed, hidden: assumed}
 		default:
 			c.err = err
 		}
@@ -154,7 +158,7 @@ func (s *Store) readMetas(ctx context.Context, all []*candidate) (metas []any, f
 	}
 	var fields []string
 	for _, c := range all {
-		fields = append(fields, c.name, feedField(c.name), devicesField(c.name))
+		fields = append(append(fields, c.name), bitFields(c.name)...)
 	}
 	values, err := s.client.HMGet(ctx, s.keys.meta(), fields...).Result()
 	if err != nil {
@@ -162,8 +166,8 @@ func (s *Store) readMetas(ctx context.Context, all []*candidate) (metas []any, f
 	}
 	metas, found = make([]any, len(all)), make([]bits, len(all))
 	for i, c := range all {
-		metas[i] = values[3*i]
-		found[i] = bits{feed: c.readBit(values[3*i+1]), devices: c.readBit(values[3*i+2])}
+		n := len(values) / len(all)
+		metas[i], found[i] = values[n*i], c.readBits(values[n*i+1:n*(i+1)])
 	}
 	return metas, found, nil
 }

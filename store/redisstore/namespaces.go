@@ -15,10 +15,18 @@ import (
 // applies to namespaces without members.
 func (s *Store) ensure(ctx context.Context, all []*candidate) {
 	s.verify(ctx, all)
+	s.admit(ctx, all)
+}
+
+// admit registers namespaces without a meta, which were verified. If Redis has lost their metas, it has lost their bits
+// as well.
+func (s *Store) admit(ctx context.Context, all []*candidate) {
+	all = slices.DeleteFunc(slices.Clone(all), func(c *candidate) bool { return c.err != nil || c.hasMeta })
+	s.findLostBits(ctx, all)
 	var populated, empty []*candidate
 	for _, c := range all {
 		switch {
-		case c.err != nil || c.hasMeta:
+		case c.err != nil:
 		case c.exists:
 			populated = append(populated, c)
 		default:
@@ -80,6 +88,7 @@ func (s *Store) writeMetas(ctx context.Context, all []*candidate) error {
 	for _, c := range all {
 		pipe.HSetNX(ctx, s.keys.meta(), c.name, c.meta().String())
 	}
+	s.setInvisible(ctx, pipe, all)
 	_, err := pipe.Exec(ctx)
 	return translate(err)
 }
@@ -112,6 +121,7 @@ func (s *Store) Register(ctx context.Context, namespaces []string) error {
 			missing = append(missing, c)
 		}
 	}
+	s.findLostBits(ctx, missing)
 	s.register(ctx, missing, 0)
 	return refused(all)
 }
@@ -176,6 +186,7 @@ func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
 		return err
 	}
 	defer cancel()
+	defer s.replicas.wrote(name, wholeMark)
 	if _, err := s.members(ctx, ns); err != nil {
 		return err // UNLINK would also delete a key of another type, which is not ours
 	}
@@ -185,7 +196,7 @@ func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
 	}
 	pipe := s.client.Pipeline()
 	if ns.hasCompanions() {
-		pipe.HDel(ctx, s.keys.meta(), feedField(name), devicesField(name))
+		pipe.HDel(ctx, s.keys.meta(), bitFields(name)...)
 	}
 	for _, key := range ns.all() { // each key for itself: a command with several fails while their slot moves
 		if !ns.hasCompanions() {
@@ -196,8 +207,10 @@ func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
 		pipe.Unlink(ctx, ns.entries(key))
 		pipe.Unlink(ctx, key)
 		pipe.Unlink(ctx, ns.feed(key)) // another server may have begun one in between, with users who are gone now
-		pipe.Unlink(ctx, ns.records(key))
-		pipe.Unlink(ctx, ns.metas(key))
+		for _, companion := range ns.peopleKeys(key)[2:] {
+			pipe.Unlink(ctx, companion)
+		}
+		pipe.Unlink(ctx, ns.contacts(key))
 	}
 	_, err = pipe.Exec(ctx)
 	return translate(err)
@@ -211,16 +224,16 @@ func (s *Store) RemoveEmpty(ctx context.Context, name string) (bool, error) {
 	}
 	defer cancel()
 	ns, bits := c.namespace, c.bits
-	if n, err := s.members(ctx, ns); err != nil || n > 0 {
+	if used, err := s.isUsed(ctx, c); err != nil || used {
 		return false, err
 	}
 	existed, err := s.unregister(ctx, name)
 	if err != nil {
 		return false, err
 	}
-	if n, err := s.members(ctx, ns); err != nil || n == 0 {
+	if used, err := s.isUsed(ctx, c); err != nil || !used {
 		s.dropUnused(ctx, ns, bits.feed)
-		s.dropDevices(ctx, ns, bits.devices)
+		s.dropCompanions(ctx, c)
 		return existed && err == nil, err
 	}
 	c = &candidate{namespace: ns}
@@ -241,12 +254,26 @@ func (s *Store) unregister(ctx context.Context, name string) (existed bool, err 
 	return metas+names > 0, translate(err)
 }
 
-// members returns how many members a namespace has, hidden ones included.
+// isUsed reports whether a namespace has users, or users who say something that others see.
+func (s *Store) isUsed(ctx context.Context, c *candidate) (bool, error) {
+	if n, err := s.members(ctx, c.namespace); err != nil || n > 0 {
+		return n > 0, err
+	}
+	if !c.bits.details.set {
+		return false, nil
+	}
+	return s.anySays(ctx, c)
+}
+
+// members returns how many members and contacts a namespace has.
 func (s *Store) members(ctx context.Context, ns namespace) (int64, error) {
 	pipe := s.client.Pipeline()
 	var cmds []*redis.IntCmd
 	for _, key := range ns.all() {
 		cmds = append(cmds, pipe.ZCard(ctx, key))
+		if ns.hasCompanions() {
+			cmds = append(cmds, pipe.ZCard(ctx, ns.contacts(key)))
+		}
 	}
 	_, _ = pipe.Exec(ctx) // each command keeps its error
 	return sum(cmds)

@@ -35,8 +35,8 @@ if replaced then
   end
 end
 
--- If no user has left at or after these pings, GT alone suffices: it keeps the later time, and hidden users as they
--- are. If it changed every user, their scores are known.
+-- If no user has left at or after these pings, GT alone suffices: it keeps the later time, and scores beyond any time. If
+-- it changed every user, their scores are known.
 local all = redis.call('ZCOUNT', key, '-inf', ARGV[1]) == 0
 if all and redis.call('ZADD', key, 'GT', 'CH', unpack(ARGV, 5)) == count and not replaced then
   return previous and {created, false, previous} or {created}

@@ -21,11 +21,13 @@ func (s *Store) Lookup(ctx context.Context, namespace string, users []string) ([
 type lookupCmd struct {
 	*store.Batch[string]
 	*chunk
-	encoding
-	reply *redis.FloatSliceCmd
+	namespace
+	reply     *redis.FloatSliceCmd
+	described *redis.SliceCmd // nil in a namespace without details
 }
 
-// LookupBatches implements [store.Batcher]: all in one round trip.
+// LookupBatches implements [store.Batcher]: all in one round trip. In a namespace with details, they are read after the
+// states: a user's details can be newer than the state.
 func (s *Store) LookupBatches(ctx context.Context, batches []*store.Batch[string]) {
 	ctx, cancel, err := s.begin(ctx, s.timeout)
 	if err != nil {
@@ -38,7 +40,7 @@ func (s *Store) LookupBatches(ctx context.Context, batches []*store.Batch[string
 		all[i] = &candidate{namespace: s.keys.namespace(b.Namespace)}
 	}
 	s.verify(ctx, all)
-	pipe := s.client.Pipeline()
+	pipe := s.reader(ctx).Pipeline()
 	var cmds []lookupCmd
 	for i, b := range batches {
 		if b.Err = all[i].err; b.Err != nil || len(b.Items) == 0 {
@@ -46,16 +48,28 @@ func (s *Store) LookupBatches(ctx context.Context, batches []*store.Batch[string
 		}
 		b.States = make([]lastseen.State, len(b.Items))
 		for _, c := range all[i].split(len(b.Items), maxChunk, func(i int) string { return b.Items[i] }) {
-			cmd := lookupCmd{b, c, all[i].encoding, redis.NewFloatSliceCmd(ctx, lookupArgs(b, c)...)}
+			cmd := lookupCmd{Batch: b, chunk: c, namespace: all[i].namespace}
+			cmd.reply = redis.NewFloatSliceCmd(ctx, lookupArgs(b, c)...)
 			_ = pipe.Process(ctx, cmd.reply) // only queues it
+			if all[i].bits.details.set {
+				cmd.described = cmd.queryDetails(ctx, pipe, c, func(i int) *string { return &b.Items[i] })
+			}
 			cmds = append(cmds, cmd)
 		}
 	}
 	_, _ = pipe.Exec(ctx) // each command keeps its error
 	for _, c := range cmds {
 		c.readStates()
+		if c.described != nil && c.Err == nil {
+			c.Details, c.Err = s.readDetails(c.Details, c.namespace, c.chunk, c.described, c.user)
+		}
+		if c.Err != nil {
+			c.States, c.Details = nil, nil
+		}
 	}
 }
+
+func (c lookupCmd) user(i int) string { return c.Items[i] }
 
 // lookupArgs returns the command for a chunk. Users are passed as pointers: as strings, each would be copied into an
 // interface.
@@ -128,7 +142,7 @@ const maxNewest = 1000
 // newest returns the newest time in each namespace, or an error for it.
 func (s *Store) newest(ctx context.Context, all []namespace) ([]lastseen.Instant, []error) {
 	newest, errs := make([]lastseen.Instant, len(all)), make([]error, len(all))
-	pipe := s.client.Pipeline()
+	pipe := s.reader(ctx).Pipeline()
 	replies := make([][]*redis.ZSliceCmd, len(all))
 	for i, n := range all {
 		if pipe.Len() > 0 && pipe.Len()/2+n.shards > maxNewest {

@@ -56,6 +56,10 @@ type Options struct {
 	// MaxWait; default 0. Otherwise the call fails with [store.ErrUnavailable], and its outcome is unknown.
 	Wait int
 
+	// MaxLag has Store be a [store.ReplicaReader] that reads from replicas which are at most this far behind, 100 ms to
+	// a minute; default 0, never. A Cluster cannot have it.
+	MaxLag time.Duration
+
 	// Gap is called for one in 16 commands with pings, if their first user was present before, with the time since that
 	// user's previous ping; default nil. It must return quickly.
 	Gap func(namespace string, gap time.Duration)
@@ -63,6 +67,11 @@ type Options struct {
 	Now       func() time.Time     // this machine's clock; default time.Now
 	Monotonic func() time.Duration // time since some moment, unaffected by that clock; default since Open
 	Logger    *slog.Logger         // default slog.Default()
+
+	// Invisible has the store look for invisible users in all namespaces from the start. It is trusted: all servers
+	// must have it before the first user becomes invisible through one of them, who then does not wait. Otherwise the
+	// first user of a namespace who becomes invisible waits for half a minute, and pings cost less until then.
+	Invisible bool
 
 	// Instrument, if set, adds hooks to the client before it is used.
 	Instrument func(redis.UniversalClient) error
@@ -81,14 +90,19 @@ type Store struct {
 
 	clock      *sampledClock
 	log        onceLogger
-	holder     string // identifies this process in leases
+	replicas   *replicas // nil to read from the primary alone
+	holder     string    // identifies this process in leases
 	agreements agreements
 	status     atomic.Pointer[error] // why every call is refused, if it is; nil until the first server was checked
 	feedRights atomic.Int32          // whether this server may use feeds
-	replaced   atomic.Int64          // times that Redis replaced by its own since that was last logged
-	closed     atomic.Bool
-	stop       context.CancelFunc
-	stopped    sync.WaitGroup
+	signals    signaller
+	invisible  bool // namespaces can have invisible users from the start
+
+	hiddenSettles time.Duration // how long other servers may not know that a namespace has invisible users
+	replaced      atomic.Int64  // times that Redis replaced by its own since that was last logged
+	closed        atomic.Bool
+	stop          context.CancelFunc
+	stopped       sync.WaitGroup
 }
 
 var _ store.Store = (*Store)(nil)
@@ -116,15 +130,23 @@ func Open(o Options) (*Store, error) {
 		keys: keyspace{prefix: o.Prefix, shards: o.Shards, unit: o.Unit, layouts: maps.Clone(o.Layouts)},
 		log:  onceLogger{Logger: o.Logger}, holder: rand.Text(), stop: cancel,
 	}
+	a, _ := parseAddress(o.URL) // newClient has parsed it, too
+	s.signals.channel, s.signals.checkEvery = s.keys.signalChannel(a.database), signalCheckEvery
+	if s.invisible = o.Invisible; !s.invisible {
+		s.hiddenSettles = s.settleTime()
+	}
 	s.clock = &sampledClock{
 		Clock: clock.New(clock.Options{Name: "Redis", Monotonic: o.Monotonic, Logger: o.Logger}),
 		local: o.Now, sample: s.redisTime, log: &s.log,
 	}
+	s.replicas = newReplicas(s, o)
 	if strings.ContainsAny(o.Prefix, "{}") {
-		s.log.Error("there are no changes feeds and no devices: redis-prefix contains braces", "redis-prefix", o.Prefix)
+		s.log.Error("there are no changes feeds, devices, availability and contacts: redis-prefix contains braces",
+			"redis-prefix", o.Prefix)
 	}
 	s.stopped.Go(func() { repeat(ctx, sampleEvery, s.monitor, s.agreements.nextRound) })
 	s.stopped.Go(func() { repeat(ctx, lookEvery, s.clock.refresh, func() {}) })
+	s.replicas.run(ctx)
 	return s, nil
 }
 
@@ -172,7 +194,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Wait < 0 || o.Wait > MaxWait {
 		return o, fmt.Errorf("%d is not a number of replicas to wait for: use 0 to %d", o.Wait, MaxWait)
 	}
-	return o, o.checkLayouts()
+	return o, cmp.Or(o.checkLag(), o.checkLayouts())
 }
 
 // Load implements [store.Store]. It is 0: this store queues nothing. Package coalesce measures the load of Redis.
@@ -185,7 +207,7 @@ func (s *Store) Close() error {
 	}
 	s.stop()
 	s.stopped.Wait()
-	return s.client.Close()
+	return errors.Join(s.replicas.close(), s.client.Close())
 }
 
 // begin starts an operation and bounds it in time, however many round trips it makes. It refuses operations after Close

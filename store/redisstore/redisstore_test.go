@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -60,7 +61,8 @@ const longTimeout = 30 * time.Second
 // discardLog returns a logger that writes nothing.
 func discardLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// opener returns a constructor of empty stores, all on one Redis: each has a prefix of its own.
+// opener returns a constructor of empty stores, all on one Redis: each has a prefix of its own. Users become invisible
+// without waiting for other servers.
 func opener(url string, shards int) storetest.Open {
 	var n atomic.Int64
 	return func(t testing.TB) store.Store {
@@ -70,6 +72,7 @@ func opener(url string, shards int) storetest.Open {
 		})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
+		s.SettleAtOnce()
 		return s
 	}
 }
@@ -104,6 +107,7 @@ func newClient(t *testing.T, url string) *redis.Client {
 	t.Helper()
 	options, err := redis.ParseURL(url)
 	require.NoError(t, err)
+	options.DialTimeout, options.ReadTimeout, options.WriteTimeout = longTimeout, longTimeout, longTimeout
 	client := redis.NewClient(options)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	return client
@@ -134,7 +138,7 @@ func everyone() []lastseen.Range {
 	}
 }
 
-// calls is every method that asks about or changes a namespace, except those of devices.
+// calls is every method that asks about or changes a namespace, except those of devices and of contacts.
 func calls(s store.Store, namespace string) map[string]func() error {
 	ctx := context.Background()
 	sighting := []store.Sighting{{User: "alice", At: base}}
@@ -155,9 +159,10 @@ func calls(s store.Store, namespace string) map[string]func() error {
 	}
 }
 
-// allCalls is calls with the methods of devices.
+// allCalls is calls with the methods of devices and of contacts.
 func allCalls(s store.Store, namespace string) map[string]func() error {
 	ctx, all := context.Background(), calls(s, namespace)
+	maps.Copy(all, contactCalls(s, namespace))
 	all["RecordDevices"] = func() error {
 		_, err := s.RecordDevices(ctx, namespace, time.Minute, []store.DeviceSighting{onDevice("alice", "tab", base)})
 		return err

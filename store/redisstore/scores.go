@@ -29,22 +29,21 @@ const (
 type scoreQuery struct {
 	ends    []*redis.ZSliceCmd // the lowest and the highest score that is a time in milliseconds or seconds
 	invalid []*redis.IntCmd    // number of scores that are not a time in the unit: too close to zero, or too far
-	beyond  []*redis.IntCmd    // number of scores beyond any time in either unit, except hidden ones
+	beyond  []*redis.IntCmd    // number of scores beyond any time in either unit
 }
 
 func queryScores(ctx context.Context, pipe redis.Pipeliner, ns namespace) (q scoreQuery) {
 	const limit = int64(lastseen.MaxInstant)
-	high, low, hidden := strconv.FormatInt(limit, 10), strconv.FormatInt(-limit, 10), strconv.Itoa(hiddenFrom)
-	past := strconv.FormatInt(hiddenFrom+limit, 10)
+	high, low := strconv.FormatInt(limit, 10), strconv.FormatInt(-limit, 10)
 	first, after := ns.time(lastseen.MinInstant), ns.time(lastseen.MaxInstant+1)
 	for _, key := range ns.all() {
 		up := redis.ZRangeArgs{Key: key, ByScore: true, Start: low, Stop: high, Count: 1}
 		down := redis.ZRangeArgs{Key: key, ByScore: true, Start: high, Stop: low, Count: 1, Rev: true}
 		q.ends = append(q.ends, pipe.ZRangeArgsWithScores(ctx, up), pipe.ZRangeArgsWithScores(ctx, down))
 		q.invalid = append(q.invalid, pipe.ZCount(ctx, key, "(-"+first, "("+first),
-			pipe.ZCount(ctx, key, after, "("+hidden), pipe.ZCount(ctx, key, "-inf", "-"+after))
-		q.beyond = append(q.beyond, pipe.ZCount(ctx, key, "("+high, "("+hidden),
-			pipe.ZCount(ctx, key, "("+past, "+inf"), pipe.ZCount(ctx, key, "-inf", "("+low))
+			pipe.ZCount(ctx, key, after, "+inf"), pipe.ZCount(ctx, key, "-inf", "-"+after))
+		q.beyond = append(q.beyond, pipe.ZCount(ctx, key, "("+high, "+inf"),
+			pipe.ZCount(ctx, key, "-inf", "("+low))
 	}
 	return q
 }

@@ -18,14 +18,16 @@ var luaFiles embed.FS
 var scripts = struct {
 	ping, leave, count, page, millisecond, trim, lease, time, probe, register, drop *redis.Script
 	feedWrite, feedForget, feedRecord, feedRead, feedSnapshot, feedSweep            *redis.Script
-	devices, devicesRead, devicesDrop, closing, closings                            *redis.Script
+	feedWriteDetails, feedSettle                                                    *redis.Script
+	devices, devicesRead, companionsDrop, closing, closings, contacts               *redis.Script
+	pingHidden, leaveHidden, feedWriteHidden, devicesHidden, hides, say, says       *redis.Script
 }{
 	ping:        newScript("clock.lua", "ping.lua"),
 	leave:       newScript("clock.lua", "leave.lua"),
 	count:       newScript("count.lua"),
 	page:        newScript("bytes.lua", "lib.lua", "page.lua"),
 	millisecond: newScript("bytes.lua", "lib.lua", "millisecond.lua"),
-	trim:        newLimitedScript("clock.lua", "records.lua", "trim.lua"),
+	trim:        newLimitedScript("clock.lua", "records.lua", "details.lua", "trim.lua"),
 	lease:       newScript("lease.lua"),
 	time:        newScript("time.lua"),
 	probe:       newScript("probe.lua"),
@@ -33,32 +35,69 @@ var scripts = struct {
 	drop:        newScript("drop.lua"),
 
 	feedWrite:    newFeedScript("feedwrite.lua"),
-	feedForget:   newFeedScript("records.lua", "feedforget.lua"),
+	feedForget:   newFeedScript("records.lua", "details.lua", "feedforget.lua"),
 	feedRecord:   newFeedScript("feedrecord.lua"),
 	feedRead:     newScript("feedread.lua"),
 	feedSnapshot: newScript("feedsnapshot.lua"),
-	feedSweep:    newFeedScript("feedsweep.lua"),
+	feedSweep:    newFeedScript("details.lua", "ends.lua", "feedsweep.lua"),
+	feedSettle:   newFeedScript("feedsettle.lua"),
 
-	devices:     newFeedScript("bytes.lua", "records.lua", "devices.lua", "devicesrule.lua", "devicessave.lua"),
-	devicesRead: newLimitedScript("records.lua", "devicesread.lua"),
-	devicesDrop: newScript("devicesdrop.lua"),
-	closing:     newScript("clock.lua", "closing.lua"),
-	closings:    newScript("closings.lua"),
+	feedWriteDetails: newFeedScript("details.lua", "feeddescribe.lua", "feedwrite.lua"),
+
+	devices:        newFeedScript(append(deviceFiles[:], devicesFiles[:]...)...),
+	devicesRead:    newLimitedScript("records.lua", "devicesread.lua"),
+	companionsDrop: newLimitedScript("clock.lua", "details.lua", "anysays.lua", "companionsdrop.lua"),
+	closing:        newScript("clock.lua", "closing.lua"),
+	closings:       newScript("closings.lua"),
+	contacts:       newScript("contacts.lua"),
+
+	pingHidden:      newHidingScript("5, 2, 1", luaSource("clock.lua"), "ping.lua"),
+	leaveHidden:     newHidingScript("3, 3, 2", luaSource("clock.lua"), "leave.lua"),
+	feedWriteHidden: newHidingScript("5, 2, 1", feedSource("details.lua", "feeddescribe.lua"), "feedwrite.lua"),
+	devicesHidden: newHidingScript("5, 3, 1, 5 + 3 * tonumber(ARGV[4])", feedSource(deviceFiles[:]...),
+		devicesFiles[:]...),
+	hides: redis.NewScript(luaSource("clock.lua", "hidden.lua", "hides.lua")),
+	say: redis.NewScript(feedSource(append(deviceFiles[:], "ends.lua", "hidden.lua")...) +
+		function("leave_devices", devicesFiles[:]...) + luaSource("say.lua")),
+	says: newLimitedScript("clock.lua", "details.lua", "anysays.lua", "says.lua"),
 }
 
+// deviceFiles is what devicesFiles, which records devices, needs besides the source of feeds.
+var (
+	deviceFiles  = [...]string{"bytes.lua", "records.lua", "details.lua"}
+	devicesFiles = [...]string{"devices.lua", "devicesrule.lua", "devicessave.lua"}
+)
+
 // newFeedScript returns a script that begins with the limits of package store and with feed.lua.
-func newFeedScript(files ...string) *redis.Script {
-	return newLimitedScript(append([]string{"clock.lua", "feed.lua"}, files...)...)
+func newFeedScript(files ...string) *redis.Script { return redis.NewScript(feedSource(files...)) }
+
+func feedSource(files ...string) string {
+	return limitedSource(append([]string{"clock.lua", "feed.lua"}, files...)...)
+}
+
+// newHidingScript returns a script that leaves out what is hidden, and does with the rest what some files do. Items
+// says where the items are in its arguments: see hide in hidden.lua.
+func newHidingScript(items, before string, files ...string) *redis.Script {
+	return redis.NewScript(before + luaSource("hidden.lua") + function("write", files...) +
+		"return hide(write, " + items + ")\n")
+}
+
+// function returns a function in Lua that does what files do, with arguments of its own.
+func function(name string, files ...string) string {
+	return "local function " + name + "(ARGV)\n" + luaSource(files...) + "end\n"
 }
 
 // newLimitedScript returns a script that begins with the limits of the contract.
-func newLimitedScript(files ...string) *redis.Script {
+func newLimitedScript(files ...string) *redis.Script { return redis.NewScript(limitedSource(files...)) }
+
+func limitedSource(files ...string) string {
 	limits := fmt.Sprintf("local max_changes, changes_kept, max_sweep, max_sweep_instant = %d, %d, %d, %d\n"+
 		"local sweep_takeover, sweep_takeover_others = %d, %d\n"+
-		"local max_devices = %d\n",
+		"local max_devices, max_ends, hidden_kept = %d, %d, %d\n",
 		store.MaxChanges, store.ChangesKept.Milliseconds(), store.MaxSweep, store.MaxSweepInstant,
-		store.SweepTakeover.Milliseconds(), store.SweepTakeoverOthers.Milliseconds(), lastseen.MaxDevices)
-	return redis.NewScript(limits + luaSource(files...))
+		store.SweepTakeover.Milliseconds(), store.SweepTakeoverOthers.Milliseconds(),
+		lastseen.MaxDevices, store.MaxEnds, store.HiddenKept.Milliseconds())
+	return limits + luaSource(files...)
 }
 
 func newScript(files ...string) *redis.Script { return redis.NewScript(luaSource(files...)) }
@@ -87,7 +126,11 @@ type call struct {
 func (c call) keys() []string { return append([]string{c.key}, c.others...) }
 
 func (s *Store) runOnKey(ctx context.Context, script *redis.Script, key string, args ...any) (*redis.Cmd, error) {
-	cmd := s.runScripts(ctx, script, []call{{key: key, args: args}})[0]
+	return s.runOn(ctx, script, call{key: key, args: args})
+}
+
+func (s *Store) runOn(ctx context.Context, script *redis.Script, c call) (*redis.Cmd, error) {
+	cmd := s.runScripts(ctx, script, []call{c})[0]
 	return cmd, translate(cmd.Err())
 }
 
@@ -155,9 +198,9 @@ func (s *Store) runScripts(ctx context.Context, script *redis.Script, calls []ca
 // pipeline sends one command for each call in one round trip. Errors stay in the commands.
 func (s *Store) pipeline(ctx context.Context, calls []call, send func(redis.Scripter, call) *redis.Cmd) []*redis.Cmd {
 	if len(calls) == 1 {
-		return []*redis.Cmd{send(s.client, calls[0])}
+		return []*redis.Cmd{send(s.reader(ctx), calls[0])}
 	}
-	pipe := s.client.Pipeline()
+	pipe := s.reader(ctx).Pipeline()
 	cmds := make([]*redis.Cmd, len(calls))
 	for i, c := range calls {
 		cmds[i] = send(pipe, c)

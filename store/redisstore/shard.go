@@ -36,11 +36,12 @@ func (k keyspace) namespace(name string) namespace {
 }
 
 // The store's own keys: see docs/decisions/redis-keys.md. A lease expires by itself, even if its holder crashed.
-func (k keyspace) registry() string         { return k.prefix + ":namespaces" }
-func (k keyspace) meta() string             { return k.prefix + ":meta" }
-func (k keyspace) lease(name string) string { return k.prefix + ":lease:" + name }
-func (k keyspace) probe() string            { return k.prefix + ":probe" }
-func (k keyspace) closings() string         { return k.prefix + ":closings" }
+func (k keyspace) registry() string           { return k.prefix + ":namespaces" }
+func (k keyspace) meta() string               { return k.prefix + ":meta" }
+func (k keyspace) lease(name string) string   { return k.prefix + ":lease:" + name }
+func (k keyspace) heartbeat(id string) string { return k.prefix + ":heartbeat:" + id }
+func (k keyspace) probe() string              { return k.prefix + ":probe" }
+func (k keyspace) closings() string           { return k.prefix + ":closings" }
 
 // shard returns the key of the k-th shard. Namespaces contain no colon, so keys never collide.
 func (n namespace) shard(k int) string {

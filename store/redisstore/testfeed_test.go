@@ -232,8 +232,9 @@ func (r *reader) apply(c store.Change) {
 	if !watched {
 		return
 	}
-	before := store.Published{State: lastseen.State{Left: c.WasLeft}, Status: c.WasStatus}
-	leftUnseen := !told.Known() && before.Status == lastseen.Grey // a leave of a user never seen is no change
+	before := store.Published{State: lastseen.State{Left: c.WasLeft}, Status: c.WasStatus, Details: c.Was}
+	// A leave of a user who was never seen is not a change.
+	leftUnseen := !told.Known() && before.Status == lastseen.Grey && told.Details == before.Details
 	if !told.Same(before) && !leftUnseen {
 		r.Errorf("%s was told as %v, but the next entry is %+v", c.User, told, c)
 	}
@@ -258,13 +259,15 @@ func (r *reader) requireTruth() {
 	r.Helper()
 	untilSuccess(r.T, r.tryPoll)
 	var states []lastseen.State
+	var details map[string]store.Details
 	untilSuccess(r.T, func() (err error) {
-		states, err = r.s.Lookup(context.Background(), "chat", r.users)
+		states, details, err = r.s.Describe(context.Background(), "chat", r.users)
 		return err
 	})
 	for i, user := range r.users {
-		want, told := store.Publish(hours, states[i], r.watermark), r.told[user]
-		if leftUnseen := !told.Known() && want.Status == lastseen.Grey; !want.Same(told) && !leftUnseen {
+		want, told := store.Publish(hours, states[i], details[user], r.watermark), r.told[user]
+		leftUnseen := !told.Known() && want.Status == lastseen.Grey && told.Details == want.Details
+		if !want.Same(told) && !leftUnseen {
 			r.Errorf("%s was told as %v, but is %v", user, r.told[user], want)
 		}
 	}

@@ -44,13 +44,10 @@ func writeCertificate(t *testing.T) (cert, key string) {
 	return cert, key
 }
 
-// freePort is a port at which nothing listens just now.
+// freePort is a port of this machine that no other test uses.
 func freePort(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
+	_, port, err := net.SplitHostPort(redistest.FreeAddr(t, "127.0.0.1"))
 	require.NoError(t, err)
 	return port
 }

@@ -109,11 +109,11 @@ func (s *Store) trim(ctx context.Context, ns *candidate, q store.TrimQuery, limi
 		}
 		c := call{key: ns.shard(i), args: []any{
 			q.Age.Milliseconds(), int64(q.Now), store.MaxClockDrift.Milliseconds(), ns.perScore(),
-			limit, q.All, ns.time(lastseen.MaxInstant + 1), ns.hidden(),
+			limit, q.All, ns.time(lastseen.MaxInstant + 1),
 		}}
 		switch {
 		case ns.bits.devices.set:
-			c.others = ns.deviceKeys(c.key)
+			c.others = ns.othersOf(c.key)
 		case ns.bits.feed.set:
 			c.others = []string{ns.feed(c.key)}
 		}

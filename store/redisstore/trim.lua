@@ -1,10 +1,11 @@
--- Deletes members last seen longer ago than an age, whether present, left or hidden, up to a limit. The age is measured
+-- Deletes members last seen longer ago than an age, whether present or left, up to a limit. The age is measured
 -- by the current clock of this Redis.
 --
 -- KEYS[1]  one shard of a namespace
 -- KEYS[2]  its feed, in namespaces that may have one: see feed.lua
 -- KEYS[4]  the records of users, in namespaces that may have devices: see records.lua
 -- KEYS[5]  what clients said about devices
+-- KEYS[6]  the details of users, in namespaces that may have some: see details.lua
 -- ARGV[1]  the age in milliseconds
 -- ARGV[2]  what the caller expects the clock to show, in milliseconds
 -- ARGV[3]  how far the clock may be from that, in milliseconds
@@ -12,14 +13,13 @@
 -- ARGV[5]  how many to delete at most; with 0 they are only counted
 -- ARGV[6]  '1' to delete them also if no user is left afterwards
 -- ARGV[7]  the lowest score that is later than all times
--- ARGV[8]  the lowest score of the hidden band, or '' if there is none
 --
 -- Returns {deleted, held, old}: held is 1 if members were kept because no user would be left, old is how many
 -- were too old before. When the clock is not where it is expected, deleted is -1 and old is the time in
 -- milliseconds; nothing changed.
 --
--- Scores between -c and c, both excluded, are older than c: one run of ranks. Hidden members are
--- another run. Deleting by rank bounds the time one call can take.
+-- Scores between -c and c, both excluded, are older than c: one run of ranks. Deleting by rank bounds the time one call
+-- can take. What users say stays, but they are no longer idle.
 --
 -- While there is a feed, users whom it shows as green or yellow are kept.
 --
@@ -55,23 +55,26 @@ if old > 0 and ARGV[6] ~= '1' then
   end
 end
 
--- Deletes members from one rank up to another, as many as are left of the limit.
-local deleted = 0
-local function delete(first, past)
-  local last = math.min(past, first + limit - deleted) - 1
-  if last >= first then
-    if records_key then
-      forget_records(redis.call('ZRANGE', key, first, last))
+local function forget_idle(users)
+  local changed = {}
+  for i, text in ipairs(redis.call('HMGET', details_key, unpack(users))) do
+    if text and string.byte(text) ~= 48 and parse_details(text) then
+      changed[#changed + 1] = users[i]
+      changed[#changed + 1] = with_idle(text, 0)
     end
-    deleted = deleted + redis.call('ZREMRANGEBYRANK', key, first, last)
   end
+  save_details(changed)
 end
 
-delete(first, past)
-if ARGV[8] ~= '' then
-  first = redis.call('ZCOUNT', key, '-inf', '(' .. ARGV[8])
-  past = redis.call('ZCOUNT', key, '-inf', beyond(ARGV[8] + cutoff))
-  old = old + math.max(0, past - first)
-  delete(first, past)
+local last = math.min(past, first + limit) - 1
+if last < first then
+  return {0, 0, old}
 end
-return {deleted, 0, old}
+if records_key then
+  local users = redis.call('ZRANGE', key, first, last)
+  forget_records(users)
+  if details_key then
+    forget_idle(users)
+  end
+end
+return {redis.call('ZREMRANGEBYRANK', key, first, last), 0, old}

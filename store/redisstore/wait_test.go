@@ -64,8 +64,8 @@ func TestWaitForAFrozenReplica(t *testing.T) {
 			replica.Freeze(t)
 			for range 2 {
 				require.ErrorContains(t, ping(s, "chat", append(users, "frank")...), "0 of 1 replicas confirmed")
-				for _, name := range []string{"Leave", "Forget"} {
-					require.ErrorContains(t, calls(s, "chat")[name](), "0 of 1 replicas confirmed", name)
+				for _, name := range []string{"Leave", "Forget", "ChangeContacts"} {
+					require.ErrorContains(t, allCalls(s, "chat")[name](), "0 of 1 replicas confirmed", name)
 				}
 			}
 			for _, name := range []string{"Lookup", "List", "Count", "Trim"} {

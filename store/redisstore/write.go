@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
@@ -53,8 +55,19 @@ func (s *Store) record(ctx context.Context, batches []*store.Batch[store.Sightin
 	}
 	defer cancel()
 	all, namespaces := s.prepare(batches)
-	s.ensure(ctx, namespaces)
-	s.write(confirmed(ctx), all, left)
+	s.verify(ctx, namespaces)
+	written := s.withoutHidden(ctx, all)
+	s.admit(ctx, candidates(written))
+	s.write(confirmed(ctx), written, left)
+	s.afterWrite(ctx, written)
+	s.replicas.wroteBatches(all)
+	for _, b := range all {
+		b.finish()
+	}
+}
+
+// afterWrite does what writes found to be necessary.
+func (s *Store) afterWrite(ctx context.Context, all []*pendingBatch) {
 	var created []*candidate
 	for _, b := range all {
 		switch {
@@ -72,9 +85,6 @@ func (s *Store) record(ctx context.Context, batches []*store.Batch[store.Sightin
 		}
 	}
 	s.register(ctx, created, 0) // all at once, since a batch can create hundreds of namespaces
-	for _, b := range all {
-		b.finish()
-	}
 }
 
 func fail[T any](batches []*store.Batch[T], err error) {
@@ -137,32 +147,51 @@ func (s *Store) write(ctx context.Context, all []*pendingBatch, left bool) {
 }
 
 func (s *Store) send(ctx context.Context, cmds []writeCmd, left bool) {
-	script := scripts.ping
-	if left {
-		script = scripts.leave
-	}
 	calls := make([]call, len(cmds))
 	for i, c := range cmds {
-		calls[i] = call{key: c.key}
 		hasFeed := c.bits.feed.set && s.mayAppend(ctx, c.namespace, c.key)
-		switch {
-		case left && c.bits.devices.set:
-			calls[i].script, calls[i].others = scripts.devices, c.deviceKeys(c.key)
-			calls[i].args = c.leaveArgs()
-		case hasFeed:
-			calls[i].script, calls[i].others = scripts.feedWrite, c.companions(c.key)
-			calls[i].args = c.feedArgs(left)
-		default:
-			calls[i].args = c.args(left)
-		}
+		calls[i] = c.call(left, hasFeed)
 	}
-	for i, reply := range s.runScripts(ctx, script, calls) {
+	for i, reply := range s.runScripts(ctx, scripts.ping, calls) {
 		err := translate(reply.Err())
 		if err == nil {
 			err = s.readStates(cmds[i], reply.Val(), left)
 		}
 		cmds[i].err = cmp.Or(cmds[i].err, err)
 	}
+}
+
+// call returns the script for a chunk. The scripts that leave out what is hidden take the keys for that at the end.
+func (c writeCmd) call(left, hasFeed bool) call {
+	run, hiding := call{key: c.key}, c.bits.hidden.set
+	switch {
+	case left && c.bits.devices.set:
+		run.script = choose(hiding, scripts.devicesHidden, scripts.devices)
+		run.others, run.args = c.othersOf(c.key), c.leaveArgs()
+		return run
+	case hasFeed:
+		run.script, run.others, run.args = scripts.feedWrite, c.companions(c.key), c.feedArgs(left)
+		if c.bits.details.set {
+			run.script = choose(hiding, scripts.feedWriteHidden, scripts.feedWriteDetails)
+			run.others = c.othersOf(c.key)
+		}
+		return run
+	case left:
+		run.script = choose(hiding, scripts.leaveHidden, scripts.leave)
+	default:
+		run.script = choose(hiding, scripts.pingHidden, scripts.ping)
+	}
+	if run.args = c.args(left); hiding {
+		run.others = c.hiddenKeys(c.key)
+	}
+	return run
+}
+
+func choose(condition bool, yes, no *redis.Script) *redis.Script {
+	if condition {
+		return yes
+	}
+	return no
 }
 
 // args returns the arguments of ping.lua or leave.lua. Most sightings of a batch have the same time: it is formatted
@@ -225,14 +254,14 @@ func (s *Store) readStates(c writeCmd, reply any, left bool) error {
 	}
 	c.created = c.created || parts[0] == int64(1)
 	c.missing = c.missing || len(parts) > 3 && parts[3] == int64(1)
-	if len(parts) > 4 {
+	if len(parts) > 4 && parts[4] != nil {
 		s.warnOfRecords(c.namespace, parts[4])
 	}
 	if len(parts) == 1 || parts[1] == nil {
 		for _, at := range c.index {
 			c.states[at] = lastseen.State{At: c.unique[at].At, Left: left}
 		}
-	} else if err := s.readScores(c, parts[1]); err != nil {
+	} else if err := s.readScores(c, parts[1], len(parts) > hidesPart); err != nil {
 		return err
 	}
 	if c.sampled && len(parts) > 2 {
@@ -241,8 +270,11 @@ func (s *Store) readStates(c writeCmd, reply any, left bool) error {
 	return nil
 }
 
+// hidesPart is the place in a reply at which scripts report that something was hidden.
+const hidesPart = 5
+
 // readScores reads the states of a command from its scores.
-func (s *Store) readScores(c writeCmd, reply any) error {
+func (s *Store) readScores(c writeCmd, reply any, hides bool) error {
 	scores, err := sliceOf(reply, len(c.index))
 	if err != nil {
 		return err
@@ -252,8 +284,8 @@ func (s *Store) readScores(c writeCmd, reply any) error {
 		if err != nil {
 			return err
 		}
-		if c.states[at] = state; state.Known() && state.At < c.unique[at].At {
-			s.replaced.Add(1) // only a time too far ahead results in an earlier one
+		if c.states[at] = state; !hides && state.Known() && state.At < c.unique[at].At {
+			s.replaced.Add(1) // without hidden times, only a time too far ahead results in an earlier one
 		}
 	}
 	return nil
@@ -283,8 +315,14 @@ func (s *Store) Forget(ctx context.Context, namespace, user string) error {
 		return err
 	}
 	defer cancel()
+	defer s.replicas.wrote(namespace, user, listMark)
+	failed := s.forgetUser(ctx, c, user)
+	return cmp.Or(failed, s.forgetContacts(ctx, c.namespace, user)) // whatever failed, as much as possible is deleted
+}
+
+func (s *Store) forgetUser(ctx context.Context, c *candidate, user string) error {
 	hasFeed := c.bits.feed.set && s.mayAppend(ctx, c.namespace, c.of(user))
-	if hasFeed || c.bits.devices.set {
+	if hasFeed || c.bits.devices.set || c.bits.details.set {
 		return s.forgetCompanions(ctx, c, user)
 	}
 	return translate(s.client.ZRem(confirmed(ctx), c.of(user), user).Err())

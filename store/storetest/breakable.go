@@ -21,6 +21,7 @@ type Breakable struct {
 	// neither of them.
 	Restart func() store.Store
 	Lasting bool // a feed continues after Restart
+	Talks   bool // users say something, and become invisible without waiting for other servers
 	// Fault does anything to the store, such as a failover that loses the newest writes, and returns when it works
 	// again. Until then nothing is called.
 	Fault func()
@@ -87,8 +88,10 @@ func (m *changesModel) step(t *rapid.T) {
 	if rapid.Bool().Draw(t, "back") {
 		by = -by
 	}
+	m.forgetHidden(t)
 	end := m.places(t)
 	m.let(m.Step(by))
+	m.relearn(t)
 	for _, r := range m.readers {
 		r.lossy = true
 	}
@@ -129,6 +132,7 @@ func (m *changesModel) settle(t *rapid.T, clock lastseen.Instant, end []store.Pl
 // fault takes over the state after a fault: which writes were lost is not known.
 func (m *changesModel) fault(t *rapid.T) {
 	m.Fault()
+	m.forgetHidden(t)
 	names := make([]string, modelUsers)
 	for i := range names {
 		names[i] = fmt.Sprint("u", i)
@@ -151,6 +155,7 @@ func (m *changesModel) fault(t *rapid.T) {
 			m.know(names[i], devicesOf(t, m, names[i]))
 		}
 	}
+	m.relearn(t)
 	m.unsaid = true // users who were grey may be unknown
 	for _, r := range m.readers {
 		r.lossy, r.inexact = true, true

@@ -225,15 +225,24 @@ func requireConsistent(t require.TestingT, read *store.ChangesRead) {
 		shards[c.User] = c.Shard
 		sizes[c.Shard]++
 		most = max(most, sizes[c.Shard])
-		if c.Forgotten() {
-			require.Equal(t, store.Published{Status: lastseen.Grey}, c.Published)
-		} else {
-			require.False(t, c.Same(store.Published{State: lastseen.State{Left: c.WasLeft}, Status: c.WasStatus}),
-				"nothing changed: %+v", c)
-		}
+		requireEntry(t, c)
 	}
 	require.LessOrEqual(t, most, read.Limit)
 	require.Equal(t, most == read.Limit, read.More)
+}
+
+// requireEntry checks what holds for every entry.
+func requireEntry(t require.TestingT, c store.Change) {
+	for _, d := range []store.Details{c.Details, c.Was} {
+		require.NotEqual(t, lastseen.Invisible, d.Said.Availability, "others see that a user is invisible: %+v", c)
+	}
+	if c.Forgotten() {
+		unknown := store.Published{Status: lastseen.Grey, Details: store.Details{Said: c.Said}}
+		require.Equal(t, unknown, c.Published, "a user without a state can say something")
+		return
+	}
+	was := store.Published{State: lastseen.State{Left: c.WasLeft}, Status: c.WasStatus, Details: c.Was}
+	require.False(t, c.Same(was), "nothing changed: %+v", c)
 }
 
 // bare removes what depends on the store from entries.
@@ -267,5 +276,5 @@ func neverSeen() store.Published { return store.Published{Status: lastseen.Grey}
 
 // entry is the entry of a change from one presence to another.
 func entry(user string, was, is store.Published) store.Change {
-	return store.Change{User: user, Published: is, WasStatus: was.Status, WasLeft: was.Left}
+	return store.Change{User: user, Published: is, WasStatus: was.Status, WasLeft: was.Left, Was: was.Details}
 }

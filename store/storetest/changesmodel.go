@@ -25,6 +25,7 @@ type changesModel struct {
 	epoch     int              // the number of feeds that have begun: places of others are a reset
 	log       map[string][]store.Change
 	devices   map[string][]claim // what users claimed; nil while the namespace has had no device
+	talk      *talk              // what users say; nil if the store cannot keep it
 	unsaid    bool               // users may have become unknown without an entry, by Trim or Fault
 	passed    time.Duration      // by Pass
 	renewed   time.Duration      // passed at the last RecordChanges
@@ -40,6 +41,9 @@ const modelUsers = store.MaxSweep/2 - 15 // drawn users are others
 func testChangesModel(t *testing.T, open func(testing.TB) Breakable) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := &changesModel{Breakable: open(t), states: map[string]lastseen.State{}}
+		if m.Talks {
+			m.talk = newTalk()
+		}
 		m.thresholds = rapid.SampledFrom([]thresholds{
 			normal, {Green: 20 * time.Second, Yellow: 20*time.Second + 40*time.Millisecond},
 		}).Draw(rt, "thresholds")
@@ -63,6 +67,7 @@ func testChangesModel(t *testing.T, open func(testing.TB) Breakable) {
 			"":         m.check,
 		}
 		maps.Copy(actions, m.breakages())
+		maps.Copy(actions, m.talking())
 		rt.Repeat(actions)
 		for _, r := range m.readers {
 			m.readToEnd(rt, r)
@@ -103,38 +108,56 @@ func (m *changesModel) send(t *rapid.T, batch []store.Sighting, leave bool) {
 	if leave {
 		w = m.Leave
 	}
+	clock := now(t, m)
 	for i, state := range w.send(t, ns, batch) {
-		require.Equal(t, m.claims(batch[i].User, claim{at: batch[i].At, gone: leave}), state)
-		m.become(batch[i].User, state)
+		user, at := batch[i].User, batch[i].At
+		if m.hides(user, at, clock) {
+			require.Equal(t, m.states[user], state)
+			continue
+		}
+		require.Equal(t, m.claims(user, claim{at: at, gone: leave}), state)
+		m.change(user, func() { m.states[user] = state })
 	}
 }
 
 // become gives a user another state, and an entry if the published presence changes.
 func (m *changesModel) become(user string, state lastseen.State) {
-	old := m.states[user]
-	m.states[user] = state
-	was := store.Publish(m.thresholds, old, m.watermark)
-	is := store.Publish(m.thresholds, state, m.watermark)
+	m.change(user, func() { m.states[user] = state })
+}
+
+// change makes a change to a user, and an entry if it changes what is published.
+func (m *changesModel) change(user string, change func()) {
+	known, was := m.states[user].Known(), m.published(user)
+	change()
+	is := m.published(user)
+	forgotten := known && !is.Known()
 	switch {
-	case !m.recorded, !old.Known() && state.Left, state.Known() && was.Same(is):
+	case !m.recorded, !known && is.Left, !forgotten && was.Same(is):
 	default:
 		m.log[user] = append(m.log[user], entry(user, was, is))
 	}
 }
 
 func (m *changesModel) forget(t *rapid.T) {
-	user := drawUser.Draw(t, "user")
+	m.forgets(t, drawUser.Draw(t, "user"))
+}
+
+func (m *changesModel) forgets(t *rapid.T, user string) {
 	forget(t, m, user)
 	m.know(user, store.UserDevices{})
-	if m.states[user].Known() {
-		m.become(user, lastseen.State{})
-	}
+	m.change(user, func() {
+		delete(m.states, user)
+		m.talk.forget(user)
+	})
 }
 
 func (m *changesModel) delete(t *rapid.T) {
 	require.NoError(t, m.DeleteNamespace(context.Background(), ns))
 	clear(m.states)
 	m.devices = nil
+	if m.talk != nil {
+		m.talk = newTalk()
+	}
 	m.endFeed()
 }
 
@@ -162,6 +185,7 @@ func (m *changesModel) trim(t *rapid.T) {
 	maps.DeleteFunc(m.states, func(user string, s lastseen.State) bool {
 		if s.At < cutoff {
 			delete(m.devices, user)
+			m.talk.trim(user)
 		}
 		return s.At < cutoff
 	})
@@ -197,8 +221,17 @@ func (m *changesModel) sweepAll(t *rapid.T) {
 	m.watermark = m.sweepTo(t, to)
 }
 
-// sweepTo sweeps until no more users decay and returns the watermark.
+// sweepTo sweeps until no more users decay and returns the watermark. It stops at each end of what is said: for a user
+// whose status also decays on the way, one sweep may append one entry or two.
 func (m *changesModel) sweepTo(t *rapid.T, to lastseen.Instant) lastseen.Instant {
+	for _, stop := range m.stops(to) {
+		m.sweepOnce(t, stop)
+	}
+	return m.sweepOnce(t, to)
+}
+
+// sweepOnce sweeps until no more users decay.
+func (m *changesModel) sweepOnce(t *rapid.T, to lastseen.Instant) lastseen.Instant {
 	for range 100 {
 		sweep := &store.ChangesSweep{Namespace: ns, Thresholds: m.thresholds, Now: to}
 		m.SweepChanges(context.Background(), []*store.ChangesSweep{sweep})
@@ -230,12 +263,21 @@ func (m *changesModel) sweep(t *rapid.T) {
 
 // advance moves the model's watermark, if this is forward.
 func (m *changesModel) advance(to lastseen.Instant) {
+	for _, stop := range append(m.stops(to), to) {
+		m.advanceOnce(stop)
+	}
+}
+
+func (m *changesModel) advanceOnce(to lastseen.Instant) {
 	if to <= m.watermark {
 		return
 	}
-	for user, state := range m.states {
-		was := store.Publish(m.thresholds, state, m.watermark)
-		if is := store.Publish(m.thresholds, state, to); !was.Same(is) {
+	before := m.watermark
+	for _, user := range m.users() {
+		m.watermark = before
+		was := m.published(user)
+		m.watermark = to
+		if is := m.published(user); !was.Same(is) {
 			m.log[user] = append(m.log[user], entry(user, was, is))
 		}
 	}
@@ -244,7 +286,18 @@ func (m *changesModel) advance(to lastseen.Instant) {
 
 // published returns what a user is published as.
 func (m *changesModel) published(user string) store.Published {
-	return store.Publish(m.thresholds, m.states[user], m.watermark)
+	return store.Publish(m.thresholds, m.states[user], m.talk.details(user), m.watermark)
+}
+
+// users returns the users who have a state, or say something.
+func (m *changesModel) users() []string {
+	all := maps.Clone(m.states)
+	if m.talk != nil {
+		for user := range m.talk.said {
+			all[user] = lastseen.State{}
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
 }
 
 // check has a reader read to the end, and compares a snapshot.
@@ -257,7 +310,8 @@ func (m *changesModel) check(t *rapid.T) {
 	if len(m.readers) > 0 {
 		m.readToEnd(t, rapid.SampledFrom(m.readers).Draw(t, "reader"))
 	}
-	names := append(slices.Sorted(maps.Keys(m.states)), "nobody")
+	m.requireTalk(t)
+	names := append(m.users(), "nobody")
 	snapshot, err := m.SnapshotChanges(context.Background(), ns, names)
 	require.NoError(t, err)
 	require.Equal(t, m.watermark, snapshot.Watermark)

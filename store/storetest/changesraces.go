@@ -17,7 +17,10 @@ const raceUsers = 12
 
 // testChangesConcurrent: while users come, go, decay and are forgotten, readers begin with snapshots at any time. To
 // each of them, each entry continues from what it knew of the user, and in the end it knows what is there.
-func testChangesConcurrent(t *testing.T, s store.Store) {
+func testChangesConcurrent(t *testing.T, s store.Store) { testConcurrentWrites(t, s, randomWrite) }
+
+// testConcurrentWrites has random writes made at once.
+func testConcurrentWrites(t *testing.T, s store.Store, write func(*feed, *rand.Rand) error) {
 	const writers, readers, writes = 4, 3, 150
 	f := begin(t, s)
 	var writing, others sync.WaitGroup
@@ -31,7 +34,7 @@ func testChangesConcurrent(t *testing.T, s store.Store) {
 		random := rand.New(rand.NewPCG(uint64(w), 2))
 		writing.Go(func() {
 			for range writes {
-				if err := randomWrite(f, random); err != nil {
+				if err := write(f, random); err != nil {
 					t.Error(err)
 				}
 			}
@@ -44,13 +47,16 @@ func testChangesConcurrent(t *testing.T, s store.Store) {
 
 	f.sweepOnce(maxPlayed)
 	names := raceNames()
-	snapshot, states := f.snapshot(names...), lookup(t, s, names...)
+	snapshot := f.snapshot(names...)
+	states, described, err := s.Describe(context.Background(), ns, names)
+	require.NoError(t, err)
 	for _, v := range views {
 		require.NoError(t, v.readOn(s))
 		for i, user := range names {
-			want := store.Publish(f.thresholds, states[i], f.start+maxPlayed)
+			want := store.Publish(f.thresholds, states[i], described[user], f.start+maxPlayed)
 			require.Equal(t, want, snapshot.Users[i])
 			require.Equal(t, want.Status, v.users[user].Status)
+			require.Equal(t, want.Details, v.users[user].Details)
 			if v.users[user].Known() {
 				require.Equal(t, want.Left, v.users[user].Left)
 			}
@@ -83,6 +89,38 @@ func randomWrite(f *feed, random *rand.Rand) (err error) {
 		_, err = f.s.Ping(context.Background(), ns, batch)
 	}
 	return err
+}
+
+// randomTalk writes something at random about a random user, who may be invisible: sets an availability, pings, leaves,
+// records a device, or forgets the user.
+func randomTalk(f *feed, random *rand.Rand) (err error) {
+	ctx, user := context.Background(), fmt.Sprint("u", random.IntN(raceUsers))
+	at := f.decaysYellow(lastseen.Instant(random.IntN(maxPlayed)))
+	batch := []store.Sighting{{User: user, At: at}}
+	switch random.IntN(8) {
+	case 0:
+		err = f.s.Forget(ctx, ns, user)
+	case 1:
+		_, err = f.s.Leave(ctx, ns, batch)
+	case 2, 3:
+		devices := []store.DeviceSighting{idleAt(user, "a", at), on(user, "b", at-1)}
+		_, err = f.s.RecordDevices(ctx, ns, windowTime, devices[random.IntN(2):])
+	case 4, 5:
+		_, err = f.s.Ping(ctx, ns, batch)
+	default:
+		what := said([]lastseen.Availability{"", lastseen.Busy, lastseen.Invisible}[random.IntN(3)], "a note")
+		if random.IntN(2) == 0 {
+			what.Until = f.start + lastseen.Instant(random.IntN(maxPlayed))
+		}
+		_, err = f.s.SetAvailability(ctx, ns, user, what, f.start-minute)
+	}
+	return err
+}
+
+// testSaidChangesConcurrent is testChangesConcurrent with users who say something, or become invisible.
+func testSaidChangesConcurrent(t *testing.T, s store.Store) {
+	sayAt(t, s, "u0", invisible, now(t, s)-minute) // from here on, every server knows that there are invisible users
+	testConcurrentWrites(t, s, randomTalk)
 }
 
 // sweepUntil moves the watermark in small steps.
@@ -163,7 +201,7 @@ func (v *view) readOn(s store.Store) error {
 // apply takes over an entry, if it continues from what is known. A leave of a user who was never seen is in no entry.
 func (v *view) apply(c store.Change) error {
 	was := v.users[c.User]
-	if c.WasStatus != was.Status || c.WasLeft != was.Left && was.Known() {
+	if c.WasStatus != was.Status || c.WasLeft != was.Left && was.Known() || c.Was != was.Details {
 		return fmt.Errorf("%+v does not continue from %+v", c, was)
 	}
 	v.users[c.User] = c.Published

@@ -130,12 +130,13 @@ func testSweepMany(t *testing.T, s store.Store) {
 	require.Zero(t, f.sweep(101))
 }
 
-// tooManyFor returns a number of users that one call does not sweep, unless they decay in the same millisecond.
+// tooManyFor returns a number of users that one call does not sweep, unless they decay, or what they say ends, in the
+// same millisecond.
 func tooManyFor(f *feed) int {
 	if testing.Short() && len(f.places) > 1 {
 		f.t.Skip("it takes many users to fill each shard")
 	}
-	return store.MaxSweep * len(f.places) * 3 / 2
+	return max(store.MaxSweep, store.MaxEnds) * len(f.places) * 3 / 2
 }
 
 // testSweepOneInstant: users who decay in the same millisecond are swept together.

@@ -153,6 +153,7 @@ func requireChain(t require.TestingT, was store.Published, entries []store.Chang
 	for _, c := range entries {
 		require.Equal(t, was.Status, c.WasStatus, "%+v", entries)
 		require.Equal(t, was.Left, c.WasLeft, "%+v", entries)
+		require.Equal(t, was.Details, c.Was, "%+v", entries)
 		was = c.Published
 	}
 }

@@ -54,16 +54,14 @@ func testRemoveEmpty(t *testing.T, s store.Store) {
 	require.Equal(t, lastseen.State{At: base}, ping(t, s, "alice", base))
 }
 
-// testRemoveEmptyWriters removes a namespace again and again while users come and go. Every write that returned is
-// there afterwards.
-func testRemoveEmptyWriters(t *testing.T, s store.Store) {
-	const writers, rounds = 4, 40
-	var writing, removing sync.WaitGroup
-	stop := make(chan struct{})
+// keepRemoving removes the namespace, if it is empty, again and again until stop is called.
+func keepRemoving(t *testing.T, s store.Store) (stop func()) {
+	var removing sync.WaitGroup
+	stopped := make(chan struct{})
 	removing.Go(func() {
 		for {
 			select {
-			case <-stop:
+			case <-stopped:
 				return
 			default:
 			}
@@ -73,6 +71,18 @@ func testRemoveEmptyWriters(t *testing.T, s store.Store) {
 			}
 		}
 	})
+	return func() {
+		close(stopped)
+		removing.Wait()
+	}
+}
+
+// testRemoveEmptyWriters removes a namespace again and again while users come and go. Every write that returned is
+// there afterwards.
+func testRemoveEmptyWriters(t *testing.T, s store.Store) {
+	const writers, rounds = 4, 40
+	var writing sync.WaitGroup
+	stop := keepRemoving(t, s)
 	for w := range writers {
 		writing.Go(func() {
 			user, sighting := fmt.Sprint(w), []store.Sighting{{User: fmt.Sprint(w), At: base}}
@@ -102,8 +112,7 @@ func testRemoveEmptyWriters(t *testing.T, s store.Store) {
 		})
 	}
 	writing.Wait()
-	close(stop)
-	removing.Wait()
+	stop()
 	require.Len(t, remaining(t, s), writers)
 	require.Equal(t, []string{ns}, existing(t, s))
 	require.False(t, removeEmpty(t, s, ns))

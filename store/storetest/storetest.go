@@ -22,17 +22,22 @@ func Run(t *testing.T, open Open) {
 	runStore(t, open)
 	t.Run("Changes", func(t *testing.T) { RunChanges(t, open) })
 	t.Run("Devices", func(t *testing.T) { RunDevices(t, open) })
+	t.Run("Contacts", func(t *testing.T) { RunContacts(t, open) })
+	t.Run("Availability", func(t *testing.T) { RunAvailability(t, open) })
+	t.Run("ChangesOfAvailability", func(t *testing.T) { RunChangesOfAvailability(t, open) })
 }
 
-// RunWithoutFeed is Run for stores whose namespaces cannot have changes feeds or devices.
+// RunWithoutFeed is Run for stores whose namespaces cannot have changes feeds, devices, contacts or availability.
 func RunWithoutFeed(t *testing.T, open Open) {
 	t.Helper()
 	runStore(t, open)
 	t.Run("NoFeed", func(t *testing.T) { testNoFeed(t, open(t)) })
 	t.Run("NoDevices", func(t *testing.T) { testNoDevices(t, open(t)) })
+	t.Run("NoContacts", func(t *testing.T) { testNoContacts(t, open(t)) })
+	t.Run("NoAvailability", func(t *testing.T) { testNoAvailability(t, open(t)) })
 }
 
-// runStore tests everything but feeds and devices.
+// runStore tests everything but feeds, devices and contacts.
 func runStore(t *testing.T, open Open) {
 	t.Helper()
 	suite := []struct {

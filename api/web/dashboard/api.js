@@ -28,13 +28,14 @@ export function address(resource, query = {}) {
 }
 
 // call sends a request with a key, and returns the body of the response. It throws a Problem.
-export async function call(key, resource, { method = 'GET', query, signal } = {}) {
+export async function call(key, resource, { method = 'GET', query, body, signal } = {}) {
   const limit = AbortSignal.timeout(15_000)
   const headers = key ? { Authorization: `Bearer ${key}` } : {}
   let response
   try {
     response = await fetch(address(resource, query), {
-      method, headers, cache: 'no-store', signal: signal ? AbortSignal.any([signal, limit]) : limit,
+      method, headers, body: body && JSON.stringify(body), cache: 'no-store',
+      signal: signal ? AbortSignal.any([signal, limit]) : limit,
     })
     if (response.ok) return response.status === 204 ? {} : await response.json()
   } catch (error) {

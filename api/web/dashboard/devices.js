@@ -1,15 +1,17 @@
-import { path } from './api.js'
+import { call, path } from './api.js'
 import { make } from './dom.js'
 import { ago, narrow } from './times.js'
 
-// listDevices shows the devices of a user in an element, or why they cannot be shown.
+// listDevices shows the devices of a user in an element, or why they cannot be shown. It does not ask for a key,
+// since other parts of the page can do without one.
 export async function listDevices(session, namespace, user, element, signal) {
   try {
-    const found = await session.call(path(namespace, 'users', user, 'devices'), { signal })
+    const found = await call(session.key, path(namespace, 'users', user, 'devices'), { signal })
     element.replaceChildren(found.devices ? table(found.devices) : kinds(found.kinds))
   } catch (error) {
     if (signal.aborted) return
-    const text = error.status === 403 ? `You cannot see the devices of this user. ${error.message}` : error.message
+    const forbidden = [401, 403].includes(error.status)
+    const text = forbidden ? `You cannot see the devices of this user. ${error.message}` : error.message
     element.replaceChildren(make('p', { class: 'quiet' }, text))
   }
 }

@@ -1,12 +1,14 @@
 import { find, make, say } from './dom.js'
-import { mark } from './marks.js'
+import { dotOf, mark } from './marks.js'
 import { link } from './place.js'
 
 const most = 100
+const remembered = 1000 // users
 
 // Feed lists the last changes, newest first.
 export class Feed {
   #namespace
+  #last = new Map() // the last presences by user, to see what changed
   #waiting = [] // rows that arrived while the list is paused
 
   constructor(namespace) {
@@ -47,13 +49,30 @@ export class Feed {
   // note says why there are no changes.
   note(text) { say(find('feed-note'), text) }
 
-  #row({ user, status, left, last_seen }) {
-    const what = last_seen === null ? 'was deleted' : left ? 'left' : `turned ${status}`
+  #row(presence) {
+    const { user, status } = presence
+    const what = describe(presence, this.#last.get(user))
+    this.#last.delete(user) // so that the oldest is the first
+    this.#last.set(user, presence)
+    if (this.#last.size > remembered) this.#last.delete(this.#last.keys().next().value)
     const time = new Date()
     return make('li', {},
       make('time', { datetime: time.toISOString() }, time.toLocaleTimeString('en', { hour12: false })),
-      mark(status),
+      mark(dotOf(presence)),
       make('span', {}, make('a', { href: link({ namespace: this.#namespace, user }) }, make('bdi', {}, user)),
         make('span', { class: 'quiet' }, ` ${what}`)))
   }
 }
+
+// describe returns what changed in words. Without the presence before, that can be anything.
+function describe(presence, before) {
+  const { last_seen, left, status, activity } = presence
+  const said = says(presence), measured = left ? 'left' : `turned ${status}`
+  if (last_seen === null) return said || before?.last_seen === null ? `says ${said || 'nothing'}` : 'was deleted'
+  if (!before) return said ? `${measured}, says ${said}` : measured
+  if (before.status !== status || before.left !== left) return measured
+  if (says(before) !== said) return `says ${said || 'nothing'}`
+  return before.activity === activity ? measured : activity ? 'is idle' : 'is active'
+}
+
+const says = ({ availability, note }) => [availability, note && `“${note}”`].filter(Boolean).join(', ')

@@ -1,15 +1,19 @@
+import { Availability } from './availability.js'
 import { listDevices } from './devices.js'
 import { make, say } from './dom.js'
-import { ago, exact } from './times.js'
+import { ago, clock, exact, span } from './times.js'
 
 let rows = 0 // for IDs
 
-// Row is a user in the list: the dot, the name, when the user was last seen and, once opened, the devices.
+// Row is a user in the list: the dot, the name, what the user says, when the user was last seen and, once opened, the
+// devices.
 export class Row {
   #view
-  #presence = { status: 'unknown', lastSeen: null, left: false }
+  #presence
+  #said = make('span', { class: 'said' })
   #time = make('time')
   #details
+  #availability
   #button
   #unwatch
 
@@ -23,12 +27,11 @@ export class Row {
     }, make('bdi', {}, user))
     const dot = make('presence-dot', { user, namespace: view.namespace })
     this.element = make('li', { 'data-user': user },
-      make('div', { class: 'row' }, dot, this.#button, this.#time), this.#details)
+      make('div', { class: 'row' }, dot, this.#button, this.#said, this.#time), this.#details)
     this.#unwatch = view.client.watch(user, presence => {
       this.#presence = presence
       this.tick()
     })
-    this.tick()
   }
 
   close() { this.#unwatch() }
@@ -42,7 +45,8 @@ export class Row {
     if (!opened) return
     const devices = make('div', {}, make('p', { class: 'quiet' }, 'Loading devices …'))
     const act = action => () => this.#view.act(action, this.user)
-    this.#details.replaceChildren(devices, make('p', { class: 'actions' },
+    this.#availability = new Availability(this.#view, this.user)
+    this.#details.replaceChildren(devices, this.#availability.element, make('p', { class: 'actions' },
       make('button', { type: 'button', onclick: act('ping') }, 'Ping as ', make('bdi', {}, this.user)),
       make('button', { type: 'button', onclick: act('leave') }, 'Leave')))
     this.refresh()
@@ -52,12 +56,14 @@ export class Row {
   refresh() {
     if (!this.opened) return
     const { session, namespace, signal } = this.#view
+    this.#availability.refresh()
     return listDevices(session, namespace, this.user, this.#details.firstChild, signal)
   }
 
-  // tick updates the relative time.
+  // tick updates the relative times.
   tick() {
     const { status, lastSeen, left } = this.#presence
+    say(this.#said, details(this.#presence))
     this.element.dataset.status = status
     say(this.#time, describe(status, lastSeen, left))
     if (lastSeen && status !== 'unknown') {
@@ -68,6 +74,13 @@ export class Row {
       this.#time.removeAttribute('title')
     }
   }
+}
+
+// details is what a user says, and for how long the user has been idle.
+function details({ availability, idleSince, note }) {
+  const minutes = Math.floor((clock.now() - idleSince) / 60_000)
+  const idle = idleSince && (minutes > 0 ? `idle for ${span(60_000 * minutes)}` : 'idle')
+  return [availability, idle, note && `“${note}”`].filter(Boolean).join(' · ')
 }
 
 function describe(status, lastSeen, left) {

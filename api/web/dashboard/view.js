@@ -158,13 +158,19 @@ export class View {
   }
 
   // act pings or leaves as a user.
-  async act(action, user) {
+  act(action, user) {
+    const what = action === 'ping' ? 'ping' : 'goodbye'
+    return this.send(path(this.namespace, 'users', user, action), { method: 'POST' }, ({ status }) =>
+      `${user}: ${what} recorded${status ? `, now ${status}` : ''}.`)
+  }
+
+  // send changes something, notes the result in words, and returns whether it succeeded.
+  async send(resource, request, describe) {
     say(find('notice'), '')
     try {
-      const { status } = await this.session.call(path(this.namespace, 'users', user, action), { method: 'POST' })
-      const what = action === 'ping' ? 'ping' : 'goodbye'
-      say(find('notice'), `${user}: ${what} recorded${status ? `, now ${status}` : ''}.`)
+      say(find('notice'), describe(await this.session.call(resource, request)))
       this.#refreshIn(0)
+      return true
     } catch (error) {
       if (this.signal.aborted || error.status === 401) return
       say(find('notice'), error.status === 403 ? `Not allowed. ${error.message}` : error.message)

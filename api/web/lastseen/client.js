@@ -18,7 +18,7 @@ const isUser = user => /^(?!\.\.?$)[^\p{Cc}\p{Cs}]+$/u.test(user) && new TextEnc
 
 // Client joins the parts: a pinger for the user of this page, and for the users that it watches the tabs' leader, which
 // lets this page use its connection or lookups, or another page. What is known is in states.
-class Client {
+class Client extends EventTarget {
   device = randomID()
   states = new States(presence => this.#listeners.get(presence.user)?.forEach(call => call(presence)))
   #key
@@ -32,9 +32,12 @@ class Client {
   #polls = false // the connection cannot watch
   #scheduled
   #clock // checks every second what time has changed, while the page watches
+  #said = new OwnSaid(() => this.#serverTime(), said => this.#dispatch('self', said))
+  #typing = new Typing(typing => this.#dispatch('typing', typing))
 
   // The work begins in a later task: elements make clients while this module is evaluated, before pages set options.
   constructor(key, options) {
+    super()
     this.#key = key
     this.options = options
     const update = event => this.#update(event)
@@ -45,6 +48,7 @@ class Client {
 
   get namespace() { return this.options.namespace }
   get user() { return this.options.user }
+  get self() { return this.#said.current }
   get interval() { return Math.max(5000, this.options.interval ?? 30_000) }
 
   now() { return this.states.now() }
@@ -74,13 +78,50 @@ class Client {
     this.#schedule()
   }
 
+  #dispatch(type, detail) { this.dispatchEvent(new CustomEvent(type, { detail })) }
+
+  getAvailability() { return this.#availability('GET') }
+  setAvailability(said) { return this.#availability('PUT', said) }
+  clearAvailability() { return this.#availability('DELETE') }
+
+  async #availability(method, body) {
+    const { user } = this
+    if (!user) throw new Error('There is no user. Pass one to connect().')
+    const response = await this.request(`/users/${encodeURIComponent(user)}/availability`, { method, body })
+    const said = response.status === 204 ? {} : await response.json()
+    if (said.until && !this.states.knowsTime) await this.#askTime(user)
+    if (this.user === user) this.#said.receive(said)
+    return saidAt(said, this.#serverTime())
+  }
+
+  // #askTime asks for the time by the server's clock. A page that may not know it shows no ends of what its user says.
+  async #askTime(user) {
+    try {
+      const { as_of: asOf } = await (await this.request(`/users/${encodeURIComponent(user)}`)).json()
+      this.states.receive({ asOf })
+    } catch {}
+  }
+
+  #serverTime() { return this.states.knowsTime ? this.now() : 0 }
+
+  typing(to, place) {
+    const frame = { to: typeof to === 'string' ? [to] : [...to], in: place }
+    return this.#typing.send(frame, typing => !!this.#connection?.typing(typing))
+  }
+
   async leave() {
     const { user } = this
     try {
       await this.#pinger?.leave()
     } finally {
-      if (this.user === user) this.options.user = undefined
+      if (this.user === user) this.#signOut()
     }
+  }
+
+  #signOut() {
+    this.options.user = undefined
+    this.#said.receive()
+    this.#typing.clear()
   }
 
   close() {
@@ -90,6 +131,8 @@ class Client {
     this.#connection?.close()
     this.#leader = this.#pinger = this.#connection = undefined
     this.states.clear()
+    this.#said.receive()
+    this.#typing.clear()
   }
 
   // configure changes options. It starts over only if that is necessary: some pages call connect again and again.
@@ -157,6 +200,8 @@ class Client {
     this.states.receive(facts)
   }
 
+  onself(said) { this.#said.receive(said) }
+  ontyping(frame) { this.#typing.receive(frame) }
   onusers(users, asOf) { this.found({ users, asOf, feed: true }) }
   ondown() { this.found({ down: true }) }
 

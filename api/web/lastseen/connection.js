@@ -10,6 +10,8 @@ const retryInterval = 300_000 // milliseconds until what is not supported is tri
 //   onunsupported(watching)  use HTTP, for watching only if watching is true, until the next onalive; the connection
 //                            tries again by itself
 //   onrefused(problem)       the server refuses the page
+//   onself(said)             what the user says, as the server sent it
+//   ontyping(frame)          a user types for this one
 class Connection {
   #client
   #socket
@@ -54,6 +56,9 @@ class Connection {
   reportIdle() {
     if (this.#pinger) this.#socket?.send({ activity: { idle: this.#pinger.idle } })
   }
+
+  // typing tells users that the user types, and returns whether it was sent.
+  typing(typing) { return !!this.#pinger && !!this.#socket?.send({ typing }) }
 
   // leave says goodbye for the user, and returns whether the server has confirmed it.
   async leave() {
@@ -120,11 +125,14 @@ class Connection {
   #receive(name, value, id) {
     if (name === 'welcome') this.#welcome()
     if (id === 0) this.#confirm?.(name === 'ok')
+    if (name === 'self') this.#client.onself(value)
+    if (name === 'typing') this.#client.ontyping(value)
+    if (value.self) this.#client.onself(value.self) // of the welcome
     if (value.users) this.#client.onusers(value.users, value.as_of)
     if (id === 1 && !value.more) this.#answered(value)
     if (!value.cursor) return
-    if (this.#resumed.size === 0) this.#cursor = value.cursor
-    if (this.#complete) this.#client.onalive()
+    if (value.more || this.#resumed.size === 0) this.#cursor = value.cursor // of a part: no other one is valid then
+    if (this.#complete && !value.more) this.#client.onalive()
   }
 
   #welcome() {

@@ -1,11 +1,12 @@
 // The elements: <presence-dot> shows one user, <presence-list> the users seen most recently.
 
-// Shapes in a square of 16 units, filled by the even-odd rule: a disc, the hands of a clock in it, a ring, and the line
-// of a dashed ring. Each colour has a contrast of 3:1 on white and on #111. api/dot.go draws the same.
+// Shapes in a square of 16 units, filled by the even-odd rule: a disc, the hands of a clock in it, a bar in it, a ring,
+// and the line of a dashed ring. Each colour has a contrast of 3:1 on white and on #111. api/dot.go draws the same.
 const disc = 'M8 1a7 7 0 1 0 0 14a7 7 0 0 0 0-14Z'
 const shapes = {
   green: disc,
   yellow: disc + 'M7 4h2v3.6l2.7 2.7-1.4 1.4L7 8.4Z',
+  red: disc + 'M4 7h8v2H4Z',
   grey: disc + 'M8 3a5 5 0 1 0 0 10a5 5 0 0 0 0-10Z',
   unknown: 'M8 2a6 6 0 1 0 0 12a6 6 0 0 0 0-12Z',
 }
@@ -16,7 +17,7 @@ style.replaceSync(`
 [hidden], :host([hidden]) { display: none }
 ul { margin: 0; padding: 0; list-style: none }
 li { display: flex; align-items: center; gap: .5em; padding: .2em 0 }
-[part=text] { margin-inline-start: auto }`)
+[part=text] { margin-inline-start: auto; overflow-wrap: anywhere; unicode-bidi: isolate }`)
 
 const dotStyle = new CSSStyleSheet()
 dotStyle.replaceSync(`
@@ -25,6 +26,7 @@ dotStyle.replaceSync(`
 :host([hidden]) { display: none }
 :host(:state(green)) { color: var(--presence-green, #2da44e) }
 :host(:state(yellow)) { color: var(--presence-yellow, #bf8700) }
+:host(:state(red)) { color: var(--presence-red, #cf222e) }
 :host(:state(grey)) { color: var(--presence-grey, #6e7781) }
 svg { display: block; fill: currentColor; fill-rule: evenodd }
 :host(:state(unknown)) path { fill: none; stroke: currentColor; stroke-width: 2; stroke-dasharray: 3.6 2.683 }
@@ -32,7 +34,12 @@ svg { display: block; fill: currentColor; fill-rule: evenodd }
 @media (forced-colors: active) { svg { color: CanvasText; forced-color-adjust: none } }`)
 
 // texts has what the elements say, by language. Pages can change these, and add languages.
-const texts = { en: { online: 'online', seen: 'last seen {ago}', offline: 'offline', unknown: 'status unknown' } }
+const texts = {
+  en: {
+    online: 'online', seen: 'last seen {ago}', offline: 'offline', unknown: 'status unknown',
+    busy: 'busy', away: 'away', idle: 'idle',
+  },
+}
 
 const formats = {}
 
@@ -46,13 +53,16 @@ function ago(ms, locale) {
 }
 
 // textOf returns what an element says of a presence at a time by the server's clock. It is in English unless the page
-// names another language that is well-formed.
-function textOf(element, { status, lastSeen }, now) {
+// names another language that is well-formed. Words that a language does not have are in English.
+function textOf(element, { status, lastSeen, availability, idleSince, note }, now) {
   let locale
   try { locale = new Intl.Locale(element.closest('[lang]').lang) } catch { locale = new Intl.Locale('en') }
-  const { online, seen, offline, unknown } = texts[locale] ?? texts[locale.language] ?? texts.en
-  if (status === 'green' || status === 'unknown') return status === 'green' ? online : unknown
-  return lastSeen ? seen.replace('{ago}', () => ago(now - lastSeen, locale)) : offline
+  const words = { ...texts.en, ...texts[locale] ?? texts[locale.language] }
+  if (status === 'unknown') return words.unknown
+  const said = status !== 'grey' && words[availability ?? (idleSince && 'idle')]
+  const measured = lastSeen ? words.seen.replace('{ago}', () => ago(now - lastSeen, locale)) : words.offline
+  const text = status === 'green' ? said || words.online : [said, measured].filter(Boolean).join(', ')
+  return note ? `${text}: ${note}` : text
 }
 
 // shown has the elements in the document. One timer keeps them fresh while the page is visible.
@@ -98,7 +108,7 @@ class PresenceDot extends PresenceElement {
   #watched
   #client
   #stop
-  #presence = { status: 'unknown', lastSeen: null, left: false }
+  #presence = nothingKnown(null)
 
   constructor() {
     super()
@@ -123,14 +133,13 @@ class PresenceDot extends PresenceElement {
     const stop = this.#stop
     this.#watched = watched
     this.#client = watched ? clientOf(namespace, url) : undefined
-    if (!watched) this.#show({ user, status: 'unknown', lastSeen: null, left: false })
+    if (!watched) this.#show(nothingKnown(user))
     this.#stop = this.#client?.watch(user, presence => this.#show(presence))
     stop?.() // after the other, so that a client that both have goes on
   }
 
   #show(presence) {
-    const key = ({ user, status, lastSeen }) => [user, status, +lastSeen].join('\n')
-    const same = key(this.#presence) === key(presence)
+    const same = sameFields(this.#presence, presence)
     this.#presence = presence
     this.#draw()
     this.freshen()
@@ -138,11 +147,11 @@ class PresenceDot extends PresenceElement {
   }
 
   #draw() {
-    const { states } = this.#internals, { status } = this.#presence
-    if (states.has(status)) return
+    const { states } = this.#internals, { dot } = this.#presence
+    if (states.has(dot)) return
     states.clear()
-    states.add(status)
-    this.#path.setAttribute('d', shapes[status])
+    states.add(dot)
+    this.#path.setAttribute('d', shapes[dot])
   }
 
   freshen() {

@@ -112,7 +112,8 @@ class Socket {
     if (name === 'welcome') this.#welcome(socket, value)
     if (name === 'bye') this.#connectAfter(value.reconnect_after_ms)
     this.#least = value.retry_after_ms
-    if (value.expires_in_ms >= 0) this.#renewAfter(value.expires_in_ms / 2) // timers are late in hidden pages
+    // Timers are late in hidden pages. Somebody's typing ends, too.
+    if (name !== 'typing' && value.expires_in_ms >= 0) this.#renewAfter(value.expires_in_ms / 2)
     this.#heard()
     if (socket === this.#current) this.#options.onframe(name, value, id)
   }

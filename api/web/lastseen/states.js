@@ -1,7 +1,34 @@
 const silence = 30_000 // milliseconds without a sign of life of the feed until statuses are unknown: a tick and 10 s
 const never = () => Infinity // a stopwatch for what has not happened
 
-// States is what is known of users. It calls changed(presence) when a status or a last-seen time changes.
+// sameFields reports whether two objects have the same values. Of dates, the times count.
+const sameFields = (a, b) => Object.keys(b).every(key => a[key]?.valueOf() === b[key]?.valueOf())
+
+// dotOf returns what one dot shows of a user: the status, or red, which is said.
+function dotOf(status, availability, idle) {
+  if (status === 'grey' || status === 'unknown') return status
+  if (availability === 'busy') return 'red'
+  return availability === 'away' || idle ? 'yellow' : status
+}
+
+const dateOf = text => text ? new Date(text) : null
+
+// saidAt returns what a user says, as the API sends it, at a time: nothing from the end on.
+function saidAt({ availability = null, note = null, until }, now) {
+  until = dateOf(until)
+  return until && until <= now ? { availability: null, note: null, until: null } : { availability, note, until }
+}
+
+// presenceOf returns what a page shows of a user whom the server describes, at a time.
+function presenceOf({ user, status, lastSeen, left, availability_until, idle_since, ...rest }, now) {
+  const { until, ...said } = saidAt({ ...rest, until: availability_until }, now)
+  const dot = dotOf(status, said.availability, idle_since)
+  return { user, status, dot, lastSeen, left, ...said, availabilityUntil: until, idleSince: dateOf(idle_since) }
+}
+
+const nothingKnown = user => presenceOf({ user, status: 'unknown', lastSeen: null, left: false }, 0)
+
+// States is what is known of users. It calls changed(presence) when something of a presence changes.
 //
 // It takes facts, which pages can send each other:
 //
@@ -17,12 +44,13 @@ class States {
 
   constructor(changed) { this.#changed = changed }
 
-  // now returns the time by the server's clock in milliseconds: the user's clock may be wrong by years.
+  // now returns the time by the server's clock in milliseconds, if that is known: the user's clock may be wrong by years.
   now = () => Date.now()
+  knowsTime = false
 
   // get returns the presence of a user: the same object until it changes.
   get(user) {
-    if (!this.#shown.has(user)) this.#shown.set(user, this.#evaluate(user))
+    if (!this.#shown.has(user)) this.#shown.set(user, this.#evaluate(user, this.now()))
     return this.#shown.get(user)
   }
 
@@ -31,11 +59,11 @@ class States {
     if (asOf) {
       const start = Date.parse(asOf)
       this.now = () => start + since()
+      this.knowsTime = true
     }
     for (const fact of users) {
-      const { user, last_seen, valid_until } = fact
-      const lastSeen = last_seen && new Date(last_seen)
-      this.#known.set(user, { limit, feed, ...fact, since, lastSeen, until: Date.parse(valid_until) })
+      const lastSeen = dateOf(fact.last_seen), until = Date.parse(fact.valid_until)
+      this.#known.set(fact.user, { limit, feed, ...fact, since, lastSeen, until })
     }
     if (alive) this.#alive = since
     if (down) this.#eachOfFeed(entry => { entry.since = never })
@@ -54,9 +82,10 @@ class States {
 
   // check reports what time has changed.
   check() {
+    const now = this.now()
     for (const [user, old] of this.#shown) {
-      const presence = this.#evaluate(user)
-      if (old.status === presence.status && +old.lastSeen === +presence.lastSeen) continue
+      const presence = this.#evaluate(user, now)
+      if (sameFields(old, presence)) continue
       this.#shown.set(user, presence)
       this.#changed(presence)
     }
@@ -92,10 +121,8 @@ class States {
   // #rest returns the milliseconds for which an entry holds without another sign of life.
   #rest({ since, limit, feed }) { return Math.max(limit - since(), feed ? silence - this.#alive() : 0) }
 
-  #evaluate(user) {
+  #evaluate(user, now) {
     const entry = this.#known.get(user)
-    if (!entry || this.#rest(entry) <= 0) return { user, status: 'unknown', lastSeen: null, left: false }
-    const { status, lastSeen, left } = entry
-    return { user, status, lastSeen, left }
+    return !entry || this.#rest(entry) <= 0 ? nothingKnown(user) : presenceOf(entry, now)
   }
 }

@@ -28,7 +28,7 @@ func startNginx(t testing.TB, servers []*server) (url string) {
 	for _, s := range servers {
 		upstream += "        server " + strings.TrimPrefix(s.url, "http://") + " max_fails=0;\n"
 	}
-	listen, dir := freeAddr(t, "127.0.0.1"), t.TempDir()
+	listen, dir := redistest.FreeAddr(t, "127.0.0.1"), t.TempDir()
 	text := string(config)
 	for old, changed := range map[string]string{
 		" /tmp/": " " + dir + "/", "listen 8080;": "listen " + listen + ";",

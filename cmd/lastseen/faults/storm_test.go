@@ -34,6 +34,7 @@ func TestStorm(t *testing.T) {
 	redis.Start(t)
 	begin := time.Now()
 	for deadline := begin.Add(5 * time.Minute); st.recorded.Load() < int64(users); time.Sleep(20 * time.Millisecond) {
+		require.Empty(t, st.broken())
 		require.False(t, time.Now().After(deadline), "%d of %d users are recorded", st.recorded.Load(), users)
 		require.Less(t, s.memory(t), int64(mostMemory))
 		require.LessOrEqual(t, s.metric(t, "lastseen_queue_members", "kind", "ping"), float64(stormConnections))

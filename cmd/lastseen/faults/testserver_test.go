@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -22,6 +20,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
 // server is a lastseen that a test can kill and start again.
@@ -74,8 +74,8 @@ func newServer(t testing.TB, store string, args ...string) *server {
 // newServerOn is newServer on another address than loopback, which a network namespace needs.
 func newServerOn(t testing.TB, host, store string, args ...string) *server {
 	t.Helper()
-	listen := freeAddr(t, host)
-	admin := freeAddr(t, host)
+	listen := redistest.FreeAddr(t, host)
+	admin := redistest.FreeAddr(t, host)
 	return &server{
 		url: "http://" + listen, admin: "http://" + admin, log: &lockedBuffer{}, dir: t.TempDir(),
 		binary: os.Getenv(binaryVar),
@@ -83,22 +83,6 @@ func newServerOn(t testing.TB, host, store string, args ...string) *server {
 			"--listen", listen, "--admin-listen", admin, "--store", store, "--rate-limit", "off",
 		}, args...),
 	}
-}
-
-// freeAddr returns an address whose port is free. It is below the range from which the system assigns ports to
-// connections, so that no connection takes it while the server is down.
-func freeAddr(t testing.TB, host string) string {
-	t.Helper()
-	for range 1000 {
-		port := 10_000 + rand.IntN(22_000)
-		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err == nil {
-			listener.Close()
-			return net.JoinHostPort(host, strconv.Itoa(port))
-		}
-	}
-	t.Fatal("no free port")
-	return ""
 }
 
 // start starts the server, for the first time or again, and waits until it responds.

@@ -31,9 +31,10 @@ function avatar(user) {
 function words(user) {
   const text = element('small')
   const named = { green: 'online', yellow: 'was here just now', grey: 'offline', unknown: 'unknown' }
-  client.watch(user, ({ status, lastSeen }) => {
+  client.watch(user, ({ status, lastSeen, availability, idleSince, note }) => {
     const since = status === 'grey' && lastSeen ? `, last seen at ${lastSeen.toLocaleTimeString()}` : ''
-    text.textContent = named[status] + since
+    const said = status !== 'grey' && (availability ?? (idleSince && 'idle'))
+    text.textContent = (said || named[status] + since) + (note ? `: ${note}` : '')
   })
   return text
 }
@@ -58,6 +59,39 @@ byId('leave').addEventListener('click', async () => {
   await client.leave()
   byId('leave').replaceWith('(signed out: reload the page to come back)')
 })
+// The form shows what the user says, also if another tab has set it, or if it has ended.
+client.addEventListener('self', ({ detail: said }) => {
+  byId('availability').value = said?.availability ?? ''
+  byId('note').value = said?.note ?? ''
+  byId('until').textContent = said?.until ? `until ${said.until.toLocaleTimeString()}` : ''
+})
+byId('self').addEventListener('submit', async event => {
+  event.preventDefault()
+  const [availability, note, time] = ['availability', 'note', 'for'].map(id => byId(id).value || undefined)
+  try {
+    await (availability || note ? client.setAvailability({ availability, note, for: time }) : client.clearAvailability())
+    byId('self-error').textContent = ''
+  } catch {
+    byId('self-error').textContent = 'That was not recorded. Try again.'
+  }
+})
+
+// Members see who types. Typing ends by itself after 10 seconds, or when the message arrives.
+const typists = new Set()
+function showTypists() {
+  byId('typing').textContent = typists.size > 0 ? `${[...typists].join(', ')} typing …` : ''
+}
+client.addEventListener('typing', ({ detail: { user, in: place, typing } }) => {
+  if (place !== 'chat') return
+  typists[typing ? 'add' : 'delete'](user)
+  showTypists()
+})
+byId('text').addEventListener('input', () => {
+  const others = [...document.querySelectorAll('#members li')].map(({ dataset }) => dataset.user)
+  const guests = others.filter(user => user !== me && user.startsWith('guest-'))
+  if (guests.length > 0) client.typing(guests.slice(-20), 'chat')
+})
+
 byId('say').addEventListener('submit', event => {
   event.preventDefault()
   fetch('/messages', { method: 'POST', body: JSON.stringify({ user: me, text: byId('text').value }) })
@@ -70,4 +104,5 @@ events.onmessage = ({ data }) => {
   const { member, message } = JSON.parse(data)
   if (member) addMember(member)
   if (message) addMessage(message)
+  if (message && typists.delete(message.user)) showTypists()
 }

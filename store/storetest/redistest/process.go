@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"testing"
@@ -65,41 +66,69 @@ func findProcess(t testing.TB, settings ...string) (*Process, error) {
 	}
 	p.args = append([]string{
 		"--bind", host, "--port", port, "--dir", p.dir,
-		"--save", "", "--appendonly", "yes", "--appendfsync", "no", "--loglevel", "warning",
+		"--logfile", p.logFile(), "--save", "", "--appendonly", "yes", "--appendfsync", "no", "--loglevel", "warning",
 	}, settings...)
-	t.Cleanup(func() { p.Stop(t) })
+	t.Cleanup(func() {
+		p.Stop(t)
+		if log, _ := os.ReadFile(p.logFile()); t.Failed() && len(log) > 0 {
+			t.Logf("Redis at %s logged:\n%s", p.Addr, log)
+		}
+	})
 	return p, nil
 }
+
+func (p *Process) logFile() string { return filepath.Join(p.dir, "redis.log") }
 
 // busOffset is the distance of a Cluster node's port for other nodes from its port for clients.
 const busOffset = 10000
 
-// freeAddr returns a loopback address whose port is free, as is the port busOffset above it.
-func freeAddr(t testing.TB) string {
+// The ports for clients. Those for other nodes are busOffset above, and all are below the range from which systems
+// assign ports to connections: so no connection takes one before the server does, or while the server is stopped.
+const firstPort, ports = 10_000, busOffset
+
+// freeAddr returns a loopback address for a Redis, or for a Sentinel.
+func freeAddr(t testing.TB) string { return FreeAddr(t, "127.0.0.1") }
+
+// FreeAddr returns an address whose port is free on this machine, as is the port busOffset above it. No other test gets
+// it, also in another process, until this one ends: a server can stop and start again there.
+func FreeAddr(t testing.TB, host string) string {
+	t.Helper()
 	for range 1000 {
-		addr, err := tryAddr()
-		if err == nil {
-			return addr
+		port := firstPort + rand.IntN(ports)
+		lock, err := lockPort(port)
+		if err != nil {
+			continue
 		}
+		if isFree(port) && isFree(port+busOffset) {
+			t.Cleanup(func() { lock.Close() })
+			return net.JoinHostPort(host, strconv.Itoa(port))
+		}
+		lock.Close()
 	}
 	t.Fatal("no free port")
 	return ""
 }
 
-// tryAddr picks a port below the range from which the system assigns ports to connections, so that no connection takes
-// it before the server does, or while the server is stopped. The port for other nodes is below that range, too.
-func tryAddr() (string, error) {
-	port := 10_000 + rand.IntN(12_000)
+// lockPort locks a port against other tests on this machine until the file is closed. A server does not listen yet when
+// its port is chosen, or not any longer while it is stopped.
+func lockPort(port int) (*os.File, error) {
+	dir := filepath.Join(os.TempDir(), "lastseen-test-ports")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(filepath.Join(dir, strconv.Itoa(port)), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+func isFree(port int) bool {
 	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if err != nil {
-		return "", err
-	}
-	defer listener.Close()
-	bus, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+busOffset)))
-	if err != nil {
-		return "", err
-	}
-	return listener.Addr().String(), bus.Close()
+	return err == nil && listener.Close() == nil
 }
 
 func (p *Process) start() error {

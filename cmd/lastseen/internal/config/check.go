@@ -22,6 +22,7 @@ func (c *Config) check(e *Error) {
 			"configuration file", c.describe("unknown-namespaces"), namespacesSection)
 	}
 	c.checkWebSockets(e)
+	c.checkReplicas(e)
 	byKey := map[string]*Values{}
 	for _, s := range c.all() {
 		s.checkValues(e)
@@ -32,6 +33,7 @@ func (c *Config) check(e *Error) {
 		}
 		byKey[s.RedisKey] = s
 	}
+	c.checkVisibility(e)
 	if len(e.Problems) == 0 && c.OnRedis() {
 		c.checkRedis(e)
 	}
@@ -87,12 +89,18 @@ func (s *Values) checkChanges(e *Error) {
 	if !s.OnRedis() || s.Changes != feed.On {
 		return
 	}
-	const others = "a set that other programs can write has no changes feed: set changes to auto or off for it"
-	s.conflict(e.Addf, "redis-key", "changes", s.RedisKey != "", others)
-	s.conflict(e.Addf, "redis-score-unit", "changes",
-		s.RedisScoreUnit != redisstore.Milliseconds || s.server != nil && s.isSet("redis-score-unit"), others)
-	s.conflict(e.Addf, "redis-prefix", "changes", strings.ContainsAny(s.RedisPrefix, "{}"),
+	s.checkCompanions(e, "changes",
+		"a set that other programs can write has no changes feed: set changes to auto or off for it",
 		"a changes feed requires a prefix without braces")
+}
+
+// checkCompanions reports what cannot have keys besides those of its users in Redis, which a setting requires: sets
+// that other programs can write, and all if the prefix has braces.
+func (s *Values) checkCompanions(e *Error, setting, others, braces string) {
+	s.conflict(e.Addf, "redis-key", setting, s.RedisKey != "", others)
+	s.conflict(e.Addf, "redis-score-unit", setting,
+		s.RedisScoreUnit != redisstore.Milliseconds || s.server != nil && s.isSet("redis-score-unit"), others)
+	s.conflict(e.Addf, "redis-prefix", setting, strings.ContainsAny(s.RedisPrefix, "{}"), braces)
 }
 
 // conflict reports two settings that are wrong together, unless a namespace inherits both.

@@ -89,6 +89,8 @@ type Settings struct {
 	MaxNamespaces     int    `group:"Namespaces" default:"100000" min:"0" max:"10000000" placeholder:"N" help:"Maximum number of namespaces. A ping or leave that would create another one returns 503 store_full. Configured namespaces are always created. 0 disables the limit."`
 	UnknownNamespaces string `format:"enum" reload:"" group:"Namespaces" default:"allow" placeholder:"allow|refuse" help:"With refuse, requests to a namespace that is not in the configuration file return 404 not_found. Deleting it remains possible."`
 
+	Visibility api.Visibility `format:"enum" in:"flag,file,namespace" reload:"" group:"Namespaces" default:"everyone" placeholder:"everyone|contacts" help:"Who sees the users of a namespace. With contacts, a user with a JWT sees only users who have that user among their contacts, and everyone else as if never seen. API keys see everyone. contacts requires API keys or JWTs, and excludes anonymous-read."`
+
 	DisconnectGrace      time.Duration `reload:"" group:"WebSockets" default:"5s" zero:"0,0s" takes:"0, or a duration up to 1m" placeholder:"DURATION" help:"Time after the end of a connection until its user's leave is recorded, so that a reload of a page or a change of networks is not a leave. A client can ask for another time, up to a minute."`
 	ConnectDrain         time.Duration `group:"WebSockets" default:"30s" zero:"0,0s" takes:"0, or a duration up to 10m" placeholder:"DURATION" help:"Time after SIGTERM over which WebSocket connections are asked to move to another server. Without any, lastseen does not wait for it. A server on a loopback address waits only if this is set."`
 	MaxWebsockets        int           `zero:"auto" max:"10000000" group:"WebSockets" default:"auto" placeholder:"N" help:"Maximum number of WebSocket connections, which are part of max-connections. With auto, max-connections less a reserve for other requests."`
@@ -113,6 +115,9 @@ type Settings struct {
 	RedisMinIdleConns int             `group:"Redis store" default:"0" min:"0" max:"10000" placeholder:"N" help:"Idle connections kept open to each Redis."`
 	RedisMaxRetries   int             `group:"Redis store" default:"1" min:"0" max:"100" placeholder:"N" help:"How often a call is retried after a network error."`
 	RedisWait         int             `group:"Redis store" default:"0" min:"0" max:"10" placeholder:"N" help:"Number of replicas that must confirm pings, leaves and deletions within half of redis-timeout. With fewer, the request fails with 503 and its outcome is unknown. 0 does not wait."`
+	RedisReadFrom     ReadFrom        `format:"enum" group:"Redis store" default:"primary" placeholder:"primary|replica" help:"Where lookups, lists and counts of API keys are read from. With replica, replicas answer them that are at most redis-max-lag behind, and the primary answers the others. Not for a Cluster."`
+	RedisMaxLag       time.Duration   `group:"Redis store" default:"1s" takes:"a duration from 100ms to 1m" placeholder:"DURATION" help:"How far behind a replica can be that is read from."`
+	RedisInvisible    bool            `group:"Redis store" default:"off" placeholder:"on|off" help:"Whether users of every namespace can become invisible at once. Set it on all servers: one without it shows pings of invisible users for some seconds. Otherwise the first one in a namespace waits for half a minute. Pings cost Redis about a tenth more."`
 }
 
 // redisGroup is the heading of settings that only a Redis store has.
@@ -130,7 +135,7 @@ func (s *Settings) ForAPI() api.Settings {
 	return api.Settings{
 		Thresholds:   lastseen.Thresholds{Green: s.Green, Yellow: s.Yellow},
 		PingInterval: s.PingInterval, Retention: s.Retention, Shards: shards,
-		Changes: s.Changes, ShowKinds: s.ShowKinds,
+		Changes: s.Changes, ShowKinds: s.ShowKinds, Visibility: s.Visibility,
 	}
 }
 
@@ -168,6 +173,7 @@ func (c *Config) RedisOptions() redisstore.Options {
 		URL: c.Store, MaxNamespaces: c.MaxNamespaces, Prefix: c.RedisPrefix, Shards: c.RedisShards,
 		Unit: c.RedisScoreUnit, Layouts: c.layouts(), Timeout: c.RedisTimeout, DialTimeout: c.RedisDialTimeout,
 		PoolSize: c.RedisPoolSize, MinIdleConns: c.RedisMinIdleConns, MaxRetries: maxRetries, Wait: c.RedisWait,
+		Invisible: c.RedisInvisible, MaxLag: c.replicaLag(),
 	}
 }
 

@@ -1,0 +1,242 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// maxSettling is how long a request waits at most until a user can become invisible: see [store.ErrSettling].
+const maxSettling = 5 * time.Second
+
+// availabilityBody is the JSON of what a user says.
+type availabilityBody struct {
+	// What the user says. Null or omitted for a note alone, or for nothing.
+	Availability string `json:"availability" enums:"away,busy,invisible" extensions:"x-nullable" validate:"optional"`
+	// A note of at most 140 characters, without control characters, line breaks and bidirectional overrides.
+	Note string `json:"note" maxLength:"140" extensions:"x-nullable" validate:"optional"`
+	// How long it lasts, from 1 ms to 10 years: `90s`, `1h30m` or a number of seconds. Without `for` and `until`, it
+	// has no end.
+	For *scalar `json:"for" swaggertype:"string" extensions:"x-nullable" validate:"optional"`
+	// When it ends, in place of `for`: a time in the future, in RFC 3339 or Unix seconds.
+	Until *scalar `json:"until" swaggertype:"string" extensions:"x-nullable" validate:"optional"`
+} // @name AvailabilityRequest
+
+// availabilityResponse is what a user says, in a response to the user.
+type availabilityResponse struct {
+	User string `json:"user" minLength:"1" maxLength:"256"`
+	// What the user says. Null for nothing.
+	Availability *string `json:"availability" enums:"away,busy,invisible" extensions:"x-nullable"`
+	// The user's note. It is text, never HTML. Null for none.
+	Note *string `json:"note" extensions:"x-nullable"`
+	// When it ends. Null if it has no end.
+	Until timestamp `json:"until" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+} // @name UserAvailability
+
+// putAvailability replaces what a user says.
+//
+// @ID setAvailability
+// @Tags Availability
+// @Summary Set a user's availability
+// @Description Replaces what the user says: `away`, `busy` or `invisible`, a note, or both. It lasts until its end, until
+// @Description it is replaced, or until the user is deleted. It is shown with the user's presence and does not change the
+// @Description status.
+// @Description
+// @Description `invisible` is not shown to others: the user leaves at this moment. Until it ends, the user's pings, leaves
+// @Description and connections change nothing that others see. What the user said before stays shown, as after a leave.
+// @Description Where several servers use one Redis, the first such requests in a namespace can wait for up to 5 seconds.
+// @Description
+// @Description The last request counts. Requires the scope `ping` or the user's own token.
+// @Param namespace path string true "namespace"
+// @Param user path string true "user"
+// @Param body body availabilityBody true "What the user says."
+// @Success 200 {object} availabilityResponse "What the user says now."
+// @Router /v1/namespaces/{namespace}/users/{user}/availability [put]
+func (s *server) putAvailability(c echo.Context, _ query) error {
+	namespace, user, err := pathNames(c)
+	if err != nil {
+		return err
+	}
+	var body availabilityBody
+	if err := s.readAvailabilityBody(c, &body); err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	now, err := s.Store.Now(ctx)
+	if err != nil {
+		return err
+	}
+	said, err := body.said(now)
+	if err != nil {
+		return err
+	}
+	if err := s.say(ctx, namespace, user, said); err != nil {
+		return err
+	}
+	return respond(c, showSaid(user, said))
+}
+
+// getAvailability returns what a user says.
+//
+// @ID getAvailability
+// @Tags Availability
+// @Summary Get a user's availability
+// @Description Returns what the user says, also `invisible`. Everything is null if the user says nothing, or if it has
+// @Description ended. Requires the scope `ping`, for API keys also `read`, or the user's own token.
+// @Param namespace path string true "namespace"
+// @Param user path string true "user"
+// @Success 200 {object} availabilityResponse "What the user says now."
+// @Router /v1/namespaces/{namespace}/users/{user}/availability [get]
+func (s *server) getAvailability(c echo.Context, _ query) error {
+	namespace, user, err := pathNames(c)
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	now, err := s.Store.Now(ctx)
+	if err != nil {
+		return err
+	}
+	said, err := s.Store.ReadAvailability(ctx, namespace, user, now)
+	if err != nil {
+		return err
+	}
+	return respond(c, showSaid(user, said.At(now)))
+}
+
+// deleteAvailability deletes what a user says.
+//
+// @ID deleteAvailability
+// @Tags Availability
+// @Summary Clear a user's availability
+// @Description Deletes what the user says, with the note. An invisible user becomes visible with the next ping. That the
+// @Description user says nothing is not an error. Requires the scope `ping` or the user's own token.
+// @Param namespace path string true "namespace"
+// @Param user path string true "user"
+// @Success 204 "Deleted."
+// @Router /v1/namespaces/{namespace}/users/{user}/availability [delete]
+func (s *server) deleteAvailability(c echo.Context, _ query) error {
+	namespace, user, err := pathNames(c)
+	if err != nil {
+		return err
+	}
+	if err := s.say(c.Request().Context(), namespace, user, lastseen.Said{}); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
+// readAvailabilityBody reads the body of a request that sets what a user says. One that is missing must not clear it.
+func (s *server) readAvailabilityBody(c echo.Context, into *availabilityBody) error {
+	b := s.body(c, maxOneBody)
+	defer b.release()
+	if err := b.readSome(); err != nil {
+		return err
+	}
+	return b.decode(into)
+}
+
+// said validates a body that arrived now, and returns what it says.
+func (b availabilityBody) said(now lastseen.Instant) (said lastseen.Said, err error) {
+	if said.Availability, err = lastseen.ParseAvailability(b.Availability); err != nil {
+		return said, newError(codeInvalidAvailability, sentence(err))
+	}
+	if err := lastseen.CheckNote(b.Note); err != nil {
+		return said, newError(codeInvalidNote, sentence(err))
+	}
+	said.Note = b.Note
+	if said.Until, err = b.end(now); err != nil {
+		return said, err
+	}
+	if said.Until != 0 && said.Availability == "" && said.Note == "" {
+		return said, newError(codeInvalidAvailability,
+			"for and until are the end of an availability or of a note: send one of these, too.")
+	}
+	return said, nil
+}
+
+// end returns when what a body says ends; 0 if it has no end.
+func (b availabilityBody) end(now lastseen.Instant) (lastseen.Instant, error) {
+	switch {
+	case b.For != nil && b.Until != nil:
+		return 0, newError(codeInvalidAvailability, "for and until exclude each other: send one of them.")
+	case b.For != nil:
+		d, err := lastseen.ParseDuration(string(*b.For))
+		if err != nil {
+			return 0, errorf(codeInvalidDuration, "for: %v.", err)
+		}
+		return min(now.Add(d), lastseen.MaxInstant), nil
+	case b.Until != nil:
+		until, err := lastseen.ParseTime(string(*b.Until))
+		switch {
+		case err != nil:
+			return 0, errorf(codeInvalidTime, "until: %v.", err)
+		case until <= now:
+			return 0, errorf(codeInvalidTime, "until (%s) is not later than the server's clock (%s).", until, now)
+		}
+		return until, nil
+	}
+	return 0, nil
+}
+
+// say records what a user says. If the user cannot become invisible yet, it tries again when that can succeed, unless
+// the caller would have to wait for more than [maxSettling].
+func (s *server) say(ctx context.Context, namespace, user string, said lastseen.Said) error {
+	for left := maxSettling; ; {
+		at, err := s.Store.Now(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = s.Store.SetAvailability(ctx, namespace, user, said, at)
+		var settling *store.SettlingError
+		if !errors.As(err, &settling) {
+			if mayBeDone(err) {
+				s.signalSelf(ctx, namespace, user)
+			}
+			return err
+		}
+		pause := max(settling.Rest, minSettling)
+		if left -= pause; left < 0 {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// minSettling is the shortest pause between two attempts.
+const minSettling = 10 * time.Millisecond
+
+// errSettling is the error of a user who cannot become invisible yet. It asks the client to wait for as long as needed.
+func errSettling(e *store.SettlingError) *apiError {
+	settling := newError(codeAvailabilityNotReady,
+		"Not all servers know yet that this namespace has invisible users. Nothing was changed. Try again.")
+	settling.cause = e
+	settling.header = map[string]string{
+		echo.HeaderRetryAfter: strconv.Itoa(max(1, int(math.Ceil(e.Rest.Seconds())))),
+	}
+	return settling
+}
+
+// showSaid returns what a user says as the user sees it.
+func showSaid(user string, said lastseen.Said) availabilityResponse {
+	r := availabilityResponse{User: user, Until: timestamp(said.Until)}
+	if said.Availability != "" {
+		r.Availability = new(string(said.Availability))
+	}
+	if said.Note != "" {
+		r.Note = &said.Note
+	}
+	return r
+}

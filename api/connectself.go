@@ -1,0 +1,118 @@
+package api
+
+import (
+	"time"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// ownSaid is what the user of a session says, as the client knows it.
+type ownSaid struct {
+	lastseen.Said
+	end *time.Timer // reads it again when it ends; nil without an end
+}
+
+const (
+	// minSelfEnd is the least time until what has an end is read again, if it has not ended by the store's clock yet.
+	minSelfEnd = 10 * time.Millisecond
+	// maxSelfEnd is the most: the store's clock can be set meanwhile.
+	maxSelfEnd = time.Hour
+)
+
+// isShownSelf reports whether a session is sent what its user says.
+func (n *session) isShownSelf() bool {
+	return n.device != nil && !n.currentCaller().IsBlind(n.namespace)
+}
+
+// readSelf returns what a user says at a time.
+func (s *server) readSelf(n *session, now lastseen.Instant) (lastseen.Said, error) {
+	said, err := s.Store.ReadAvailability(n.ctx, n.namespace, n.user, now)
+	return said.At(now), err
+}
+
+// beginSelf notes that the client has got the frame welcome, with what its user said then. What was to be sent
+// meanwhile follows, since no frame can come before that.
+func (n *session) beginSelf(said lastseen.Said, now lastseen.Instant) {
+	n.mu.Lock()
+	n.welcomed = true
+	n.noteSaid(said, now)
+	missed := n.selfMissed
+	if n.outbox != nil {
+		go n.sendPosts()
+	}
+	n.mu.Unlock()
+	if missed {
+		n.selves.renew(person{n.namespace, n.user})
+	}
+}
+
+// setSelf sends the client what its user says, if it is something else than before. Renewed says that the user has said
+// something since, perhaps the same: then the store may have dropped the record of the connection.
+func (n *session) setSelf(said lastseen.Said, now lastseen.Instant, renewed bool) {
+	n.mu.Lock()
+	if !n.welcomed {
+		n.selfMissed = true
+		n.mu.Unlock()
+		return
+	}
+	before := n.noteSaid(said, now)
+	device := n.device
+	n.mu.Unlock()
+	if (renewed || said != before) && device != nil {
+		device.Renew()
+		// The client's answer shows that the user is here. That of an invisible user shows nothing, but a client that
+		// is not shown what its user says must not learn from pings when that is.
+		n.post(posted{ping: true})
+	}
+	if said != before && n.isShownSelf() {
+		n.post(posted{self: append(appendSaid([]byte(`{"self":{`), said), '}', '}')})
+	}
+}
+
+// noteSaid notes what the user says, and returns what it was. The caller holds the mutex.
+func (n *session) noteSaid(said lastseen.Said, now lastseen.Instant) (before lastseen.Said) {
+	if n.self != nil {
+		before = n.self.Said
+		n.self.stop()
+	}
+	if n.self = nil; said == (lastseen.Said{}) {
+		return before
+	}
+	n.self = &ownSaid{Said: said}
+	if said.Until != 0 && n.ctx.Err() == nil {
+		left := time.Duration(min(said.Until-now, lastseen.Instant(maxSelfEnd.Milliseconds()))) * time.Millisecond
+		end := max(left, minSelfEnd)
+		n.self.end = n.selves.after(end, func() { n.selves.refresh(person{n.namespace, n.user}) })
+	}
+	return before
+}
+
+func (o *ownSaid) stop() {
+	if o != nil && o.end != nil {
+		o.end.Stop()
+	}
+}
+
+// appendSaid appends what a user says as fields of JSON, null for what it does not say.
+func appendSaid(b []byte, said lastseen.Said) []byte {
+	b = appendOptional(append(b, `"availability":`...), string(said.Availability))
+	b = appendOptional(append(b, `,"note":`...), said.Note)
+	return timestamp(said.Until).appendJSON(append(b, `,"until":`...))
+}
+
+// appendOptional appends a string as JSON: null for an empty one.
+func appendOptional(b []byte, s string) []byte {
+	if s == "" {
+		return append(b, "null"...)
+	}
+	return appendString(b, s)
+}
+
+// appendSelf appends the field self of the frame welcome: the user's own presence, with what the user says.
+func (n *session) appendSelf(b []byte, v view, said lastseen.Said) []byte {
+	self := v.presence(n.user, n.device.State(), store.Details{})
+	self.ValidUntil = 0 // the connection lasts longer
+	b = self.appendFields(append(b, `,"self":{`...))
+	return append(appendSaid(append(b, ','), said), '}')
+}

@@ -1,0 +1,186 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"net/url"
+	"slices"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// contactsParams are the parameters of a list of contacts. The first page fixes them for all pages.
+type contactsParams struct {
+	view
+	statuses  []lastseen.Status // none means all
+	canonical string            // the query that asks for this list: see [listParams]
+}
+
+func readContactsParams(q query, defaults view) (contactsParams, error) {
+	r, p := paramReader{query: q}, contactsParams{}
+	p.asOf = r.time("as_of", defaults.asOf)
+	p.thresholds = r.thresholds(defaults.thresholds)
+	r.canonical = p.evaluation()
+	p.statuses = r.statuses()
+	p.canonical = r.canonical
+	return p, r.err
+}
+
+// listContacts returns one page of the contacts of a user.
+//
+// @ID listContacts
+// @Tags Contacts
+// @Summary List a user's contacts with their presence
+// @Description Returns a page of the contacts, ordered by the bytes of their IDs. Contacts never seen are grey. With
+// @Description `status`, the page has only contacts with one of these statuses.
+// @Description
+// @Description To get all pages, pass the `next_cursor` of each response as the `cursor` of the next request until it
+// @Description is null. The first page fixes `as_of`. Contacts that are added or removed meanwhile may be missing. With a
+// @Description cursor, `limit` can change; omit the other parameters or repeat them unchanged. Requires the scope `ping`, for
+// @Description API keys also `read`, or the user's own token.
+// @Description
+// @Description With the setting `visibility: contacts`, the user's own token gets contacts as never seen, unless they have
+// @Description the user among their contacts.
+// @Param namespace path string true "namespace"
+// @Param user path string true "user"
+// @Param status query []string false "statuses"
+// @Param limit query integer false "maximum of a page"
+// @Param cursor query string false "position"
+// @Param as_of query string false "time of evaluation"
+// @Param green query string false "green threshold"
+// @Param yellow query string false "yellow threshold"
+// @Success 200 {object} listResponse "A page."
+// @Router /v1/namespaces/{namespace}/users/{user}/contacts [get]
+func (s *server) listContacts(c echo.Context, q query) error {
+	namespace, user, err := pathNames(c)
+	if err != nil {
+		return err
+	}
+	limit, err := q.limit()
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	p, after, err := s.contactsParams(ctx, namespace, user, q)
+	if err != nil {
+		return err
+	}
+	users, last, err := s.readContactsPage(c, namespace, user, p, after, limit)
+	if err != nil {
+		return err
+	}
+	var next *string
+	if last != "" {
+		next = new(p.cursor(namespace, user, last))
+	}
+	return respond(c, listResponse{presences{p.evaluated(), users}, next})
+}
+
+// contactsParams returns the parameters of the list that a query asks for, and the contact before its page; "" for the
+// first page.
+func (s *server) contactsParams(
+	ctx context.Context, namespace, user string, q query,
+) (p contactsParams, after string, err error) {
+	now, err := s.Store.Now(ctx)
+	if err != nil {
+		return p, "", err
+	}
+	if cursor, given := q.get("cursor"); given {
+		p, after, err = openContactsCursor(namespace, user, cursor, q)
+	} else {
+		p, err = readContactsParams(q, view{thresholds: s.settings(namespace).Thresholds, asOf: now})
+	}
+	p.now = now
+	return p, after, err
+}
+
+// readContactsPage returns up to limit contacts after one, and the contact before the next page; "" if there is none.
+// It reads on until the page is full, but not more contacts than a user can have: then they changed meanwhile, and the
+// next page continues. Each read but the first is charged like another lookup.
+func (s *server) readContactsPage(
+	c echo.Context, namespace, user string, p contactsParams, after string, limit int,
+) (users []presence, last string, err error) {
+	size := maxLookup
+	if len(p.statuses) == 0 {
+		size = limit + 1 // one more shows whether there is a next page
+	}
+	ctx, seen := c.Request().Context(), s.storeFor(c, namespace)
+	users = []presence{}
+	for read := 0; read <= store.MaxContacts; {
+		if read > 0 {
+			if err := s.checkRateLimit(c, callerOf(c), 1); err != nil {
+				return nil, "", err
+			}
+		}
+		contacts, err := s.Store.ListContacts(ctx, namespace, user, after, size)
+		if err != nil {
+			return nil, "", err
+		}
+		shown, err := showContacts(ctx, seen, namespace, contacts, p)
+		if err != nil {
+			return nil, "", err
+		}
+		if users = append(users, shown...); len(users) > limit {
+			return users[:limit], users[limit-1].User, nil
+		}
+		if len(contacts) < size {
+			return users, "", nil
+		}
+		read += len(contacts)
+		after = contacts[len(contacts)-1]
+	}
+	return users, after, nil
+}
+
+// showContacts returns the presences of those contacts that have one of the statuses of a list.
+func showContacts(
+	ctx context.Context, users userStore, namespace string, contacts []string, p contactsParams,
+) ([]presence, error) {
+	if len(contacts) == 0 {
+		return nil, nil
+	}
+	states, details, err := users.Describe(ctx, namespace, contacts)
+	if err != nil {
+		return nil, err
+	}
+	shown := make([]presence, 0, len(contacts))
+	for i, contact := range contacts {
+		u := p.presence(contact, states[i], details[contact])
+		if len(p.statuses) == 0 || slices.Contains(p.statuses, u.Status) {
+			shown = append(shown, u)
+		}
+	}
+	return shown, nil
+}
+
+// contactsList names the list of a user's contacts, as cursors are bound to it. No name contains a NUL.
+func contactsList(namespace, user string) string { return namespace + "\x00" + user }
+
+// cursor returns the cursor of the page after a contact.
+func (p contactsParams) cursor(namespace, user, last string) string {
+	return sealCursor(contactsList(namespace, user), []byte(p.canonical+"\x00"+last))
+}
+
+// openContactsCursor returns the parameters of the list and the contact in a cursor, which is hostile input. Parameters
+// that the query repeats must have the same values.
+func openContactsCursor(namespace, user, cursor string, q query) (p contactsParams, after string, err error) {
+	content, err := openCursor(contactsList(namespace, user), cursor)
+	canonical, last, found := bytes.Cut(content, []byte{0})
+	var values url.Values
+	if err == nil {
+		values, err = url.ParseQuery(string(canonical))
+	}
+	if err == nil {
+		p, err = readContactsParams(query(values), view{})
+	}
+	if err != nil || !found || p.canonical != string(canonical) || lastseen.CheckUser(string(last)) != nil {
+		return p, "", errListCursor()
+	}
+	return p, string(last), checkRepeated(p.canonical, q, func(q query) (string, error) {
+		repeated, err := readContactsParams(q, view{})
+		return repeated.canonical, err
+	})
+}

@@ -1,0 +1,160 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// contactIDs are users in the body of a request: see [strict].
+type contactIDs []string
+
+// contactMemory is the memory of contacts in a body.
+var contactMemory = listMemory{2 * store.MaxContacts, ',', 160}
+
+// contactsBody is the JSON of a contact list.
+type contactsBody struct {
+	Users *contactIDs `json:"users" swaggertype:"array,string"`
+} // @name ContactsRequest
+
+// contactChangesBody is the JSON of changes to a contact list.
+type contactChangesBody struct {
+	// The users to add.
+	Add contactIDs `json:"add" swaggertype:"array,string" validate:"optional"`
+	// The users to remove. A user in both lists is removed.
+	Remove contactIDs `json:"remove" swaggertype:"array,string" validate:"optional"`
+} // @name ContactChangesRequest
+
+// setContacts replaces the contacts of a user.
+//
+// @ID setContacts
+// @Tags Contacts
+// @Summary Replace a user's contacts
+// @Description Replaces the user's contacts by at most 5,000 users, in a body of at most 512 KiB. They need not have been
+// @Description seen. An ID that is listed twice counts once. Contacts have a direction: that bob is a contact of alice does
+// @Description not make alice a contact of bob. They are kept until they are removed or the user is deleted.
+// @Description With the setting `visibility: contacts`, they also decide which users' tokens see the user: those of the
+// @Description contacts.
+// @Description
+// @Description The last request counts. Requires the scope `ping` or the user's own token.
+// @Param namespace path string true "namespace"
+// @Param user path string true "user"
+// @Param body body contactsBody true "The contacts."
+// @Success 204 "Replaced."
+// @Router /v1/namespaces/{namespace}/users/{user}/contacts [put]
+func (s *server) setContacts(c echo.Context, _ query) error {
+	var sent contactsBody
+	body := s.body(c, maxLookupBody)
+	defer body.release()
+	namespace, user, err := readContacts(body, &sent)
+	switch {
+	case err != nil:
+		return err
+	case sent.Users == nil:
+		return newError(codeInvalidJSON, "The field users is missing.")
+	}
+	if err := checkContacts(user, *sent.Users); err != nil {
+		return err
+	}
+	return s.saveContacts(c, namespace, user, func(ctx context.Context) error {
+		return s.Store.SetContacts(ctx, namespace, user, *sent.Users)
+	})
+}
+
+// changeContacts adds and removes contacts of a user.
+//
+// @ID changeContacts
+// @Tags Contacts
+// @Summary Add and remove contacts of a user
+// @Description Adds and removes contacts, in a body of at most 512 KiB. Either all changes are made, or none. Adding a user
+// @Description who is a contact, or removing one who is not, is not an error. A user has at most 5,000 contacts.
+// @Description With the setting `visibility: contacts`, a contact who is removed does not see the user any longer.
+// @Description Requires the scope `ping` or the user's own token.
+// @Param namespace path string true "namespace"
+// @Param user path string true "user"
+// @Param body body contactChangesBody true "The changes."
+// @Success 204 "Changed."
+// @Router /v1/namespaces/{namespace}/users/{user}/contacts [patch]
+func (s *server) changeContacts(c echo.Context, _ query) error {
+	var sent contactChangesBody
+	body := s.body(c, maxLookupBody)
+	defer body.release()
+	namespace, user, err := readContacts(body, &sent)
+	if err != nil {
+		return err
+	}
+	for _, ids := range []contactIDs{sent.Add, sent.Remove} {
+		if err := checkContacts(user, ids); err != nil {
+			return err
+		}
+	}
+	if len(sent.Add)+len(sent.Remove) == 0 {
+		return c.NoContent(http.StatusNoContent)
+	}
+	return s.saveContacts(c, namespace, user, func(ctx context.Context) error {
+		return s.Store.ChangeContacts(ctx, namespace, user, sent.Add, sent.Remove)
+	})
+}
+
+// deleteContacts removes all contacts of a user.
+//
+// @ID deleteContacts
+// @Tags Contacts
+// @Summary Remove all contacts of a user
+// @Description The user stays in the contacts of others. That the user has no contacts is not an error. With the setting
+// @Description `visibility: contacts`, no other user's token sees the user any longer. Requires the scope `ping` or the
+// @Description user's own token.
+// @Param namespace path string true "namespace"
+// @Param user path string true "user"
+// @Success 204 "Removed."
+// @Router /v1/namespaces/{namespace}/users/{user}/contacts [delete]
+func (s *server) deleteContacts(c echo.Context, _ query) error {
+	namespace, user, err := pathNames(c)
+	if err != nil {
+		return err
+	}
+	return s.saveContacts(c, namespace, user, func(ctx context.Context) error {
+		return s.Store.SetContacts(ctx, namespace, user, nil)
+	})
+}
+
+// saveContacts changes the contacts of a user, and responds. It sends a signal unless the change certainly did not
+// happen: a removal whose outcome is unknown must soon count for those who follow changes.
+func (s *server) saveContacts(c echo.Context, namespace, user string, save func(context.Context) error) error {
+	ctx := c.Request().Context()
+	err := save(ctx)
+	if mayBeDone(err) {
+		s.signalContacts(ctx, namespace, user)
+	}
+	if err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
+// readContacts reads the names in the path and the body of a request about contacts.
+func readContacts(b *body, sent any) (namespace, user string, err error) {
+	if namespace, user, err = pathNames(b.c); err != nil {
+		return "", "", err
+	}
+	return namespace, user, b.readList(sent, contactMemory)
+}
+
+// checkContacts returns an error unless all IDs can be contacts of a user.
+func checkContacts(user string, contacts []string) error {
+	var bad itemErrors
+	for i, contact := range contacts {
+		err := lastseen.CheckUser(contact)
+		if err == nil && contact == user {
+			err = store.ErrOwnContact
+		}
+		if err != nil {
+			bad.add(i, newError(codeInvalidUser, sentence(err)))
+		}
+	}
+	return bad.err()
+}

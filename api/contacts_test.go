@@ -1,0 +1,243 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/store"
+)
+
+const contactsPath = "/chat/users/alice/contacts"
+
+// write sends a request that changes something without a response body.
+func (w *testServer) write(method, path, body string) {
+	w.t.Helper()
+	r := w.send(method, path, body)
+	require.Equal(w.t, http.StatusNoContent, r.status, r.body)
+	require.Empty(w.t, r.body)
+	require.Equal(w.t, noStore[0], r.header.Get("Cache-Control"))
+}
+
+func TestContacts(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, w *testServer) {
+		listed := func() []string { return names(w.get(contactsPath)) }
+		require.Empty(t, listed())
+		w.write(http.MethodPut, contactsPath, `{"users":["carol","bob","carol","é"]}`)
+		require.Equal(t, []string{"bob", "carol", "é"}, listed())
+		w.write(http.MethodPatch, contactsPath, `{"add":["dave","bob"],"remove":["carol","nobody"]}`)
+		require.Equal(t, []string{"bob", "dave", "é"}, listed())
+		w.write(http.MethodPatch, contactsPath, `{"add":["x"],"remove":["x"]}`)
+		w.write(http.MethodPatch, contactsPath, `{}`)
+		require.Equal(t, []string{"bob", "dave", "é"}, listed())
+		require.Empty(t, names(w.get("/chat/users/bob/contacts")), "a contact has a direction")
+		require.Empty(t, names(w.get("/other/users/alice/contacts")))
+		w.write(http.MethodPut, contactsPath, `{"users":[]}`)
+		require.Empty(t, listed())
+		w.write(http.MethodPut, contactsPath, `{"users":["bob"]}`)
+		w.write(http.MethodDelete, contactsPath, "")
+		w.write(http.MethodDelete, contactsPath, "")
+		require.Empty(t, listed())
+		w.write(http.MethodPut, contactsPath, `{"users":["bob"]}`)
+		w.write(http.MethodDelete, "/chat/users/alice", "")
+		require.Empty(t, listed(), "with the user")
+	})
+}
+
+// TestContactsPresence compares what a list of contacts shows with a lookup.
+func TestContactsPresence(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, w *testServer) {
+		all := []string{"edge", "green", "grey", "left", "never", "yellow"}
+		for user, ago := range map[string]int{"green": 59, "edge": 60, "yellow": 299, "grey": 300, "left": 0} {
+			w.post("/chat/users/"+user+"/ping", fmt.Sprintf(`{"at":%d}`, 1795176000-ago))
+		}
+		w.post("/chat/users/left/leave", "")
+		w.post("/chat/users/stranger/ping", "")
+		w.write(http.MethodPut, contactsPath, `{"users":["`+strings.Join(all, `","`)+`"]}`)
+		for _, query := range []string{"", "?as_of=1795175999", "?green=30s&yellow=1m"} {
+			want := w.get("/chat/lookup?user=" + strings.Join(all, "&user=") + strings.Replace(query, "?", "&", 1))
+			want["next_cursor"] = nil
+			require.Equal(t, want, w.get(contactsPath+query), query)
+		}
+		for query, want := range map[string][]string{
+			"?status=green":                     {"green"},
+			"?status=yellow":                    {"edge", "yellow"},
+			"?status=grey":                      {"grey", "left", "never"},
+			"?status=grey&status=green":         {"green", "grey", "left", "never"},
+			"?status=yellow&green=1s&yellow=2s": {},
+		} {
+			require.Equal(t, want, names(w.get(contactsPath+query)), query)
+		}
+	})
+}
+
+// contactPages follows cursors and returns the users of each page.
+func (w *testServer) contactPages(query string, limit int) (pages [][]string) {
+	w.t.Helper()
+	next := ""
+	for range store.MaxContacts + 2 {
+		page := w.get(fmt.Sprintf("%s?limit=%d%s%s", contactsPath, limit, query, next))
+		pages = append(pages, names(page))
+		cursor, more := page["next_cursor"].(string)
+		if !more {
+			return pages
+		}
+		next = "&cursor=" + cursor
+	}
+	w.t.Fatal("the list does not end")
+	return nil
+}
+
+// TestContactsPages: a page is full unless it is the last one, which is empty only if the list is, whatever the filter.
+func TestContactsPages(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t, fileStore(t))
+	var all, odd []string
+	var pings []store.Sighting
+	for i := range store.MaxContacts {
+		user := fmt.Sprintf("u%04d", i)
+		if all = append(all, user); i%1000 == 999 {
+			odd = append(odd, user)
+			pings = append(pings, store.Sighting{User: user, At: testNow})
+		}
+	}
+	_, err := w.store.Ping(context.Background(), "chat", pings)
+	require.NoError(t, err)
+	w.write(http.MethodPut, contactsPath, `{"users":["`+strings.Join(all, `","`)+`"]}`)
+	for _, size := range []int{999, 1000} {
+		pages := w.contactPages("", size)
+		require.Equal(t, all, slices.Concat(pages...))
+		require.Equal(t, slices.Collect(slices.Chunk(all, size)), pages)
+	}
+	for size, want := range map[int]int{1: 5, 2: 3, 4: 2, 5: 1, 6: 1} {
+		pages := w.contactPages("&status=green", size)
+		require.Equal(t, odd, slices.Concat(pages...))
+		require.Len(t, pages, want)
+	}
+	require.Equal(t, [][]string{{}}, w.contactPages("&status=yellow", 1))
+	w.write(http.MethodPatch, contactsPath, `{"add":["`+strings.Join(all[1:], `","`)+`","u9999"],"remove":["u0000"]}`)
+	w.fails(codeTooManyContacts, http.MethodPatch, contactsPath, `{"add":["bob"]}`)
+	w.fails(codeTooManyItems, http.MethodPut, contactsPath, `{"users":["u","`+strings.Join(all, `","`)+`"]}`)
+	w.fails(codeTooManyItems, http.MethodPatch, contactsPath, `{"remove":["u","`+strings.Join(all, `","`)+`"]}`)
+}
+
+// TestContactsCursor: a cursor continues the list that it is from, and no other.
+func TestContactsCursor(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t, fileStore(t))
+	for _, owner := range []string{"alice", "alic", "bob"} {
+		w.write(http.MethodPut, "/chat/users/"+owner+"/contacts", `{"users":["a","b","c","d"]}`)
+	}
+	w.post("/chat/pings", `{"pings":[{"user":"a"},{"user":"c"},{"user":"d"}]}`)
+	page := w.get(contactsPath + "?limit=1&status=green&green=30s")
+	require.Equal(t, []string{"a"}, names(page))
+	cursor := page["next_cursor"].(string)
+	next := contactsPath + "?cursor=" + cursor
+	w.store.now += 1000
+	for _, same := range []string{"", "&limit=50", "&status=green", "&green=30", "&yellow=5m", "&as_of=1795176000"} {
+		page := w.get(next + same)
+		require.Equal(t, []string{"c", "d"}, names(page), same)
+		require.Equal(t, "2026-11-20T12:00:00.000Z", page["as_of"], "the first page fixes it")
+	}
+	w.write(http.MethodPatch, contactsPath, `{"remove":["a","c"]}`)
+	require.Equal(t, []string{"d"}, names(w.get(next)), "the place need not exist")
+	for _, other := range []string{"&status=grey", "&green=31s", "&yellow=6m", "&as_of=1795176001", "&green=abc"} {
+		w.fails(codeInvalidCursor, http.MethodGet, next+other, "")
+	}
+	for _, path := range []string{
+		"/chat/users/bob/contacts", "/chat/users/alic/contacts", "/other/users/alice/contacts", "/chat/users", "",
+	} {
+		w.fails(codeInvalidCursor, http.MethodGet, path+"?cursor="+cursor, "")
+	}
+	list := w.get("/chat/users?limit=1")["next_cursor"].(string)
+	w.fails(codeInvalidCursor, http.MethodGet, contactsPath+"?cursor="+list, "")
+	for i := range cursor {
+		w.fails(codeInvalidCursor, http.MethodGet, contactsPath+"?cursor="+cursor[:i], "")
+	}
+	for _, content := range []string{
+		"", "\x00", "a", "\x00a", "as_of=1&green=1s&yellow=2s", "as_of=1&green=1s&yellow=2s\x00",
+		"as_of=1&green=1s&yellow=2s\x00\x01", "green=1s\x00a",
+	} {
+		forged := sealCursor(contactsList("chat", "alice"), []byte(content))
+		w.fails(codeInvalidCursor, http.MethodGet, contactsPath+"?cursor="+forged, "")
+	}
+}
+
+func TestInvalidContacts(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t, fileStore(t))
+	w.write(http.MethodPut, contactsPath, `{"users":["bob"]}`)
+	for body, want := range map[string]code{
+		"":                                   codeInvalidJSON,
+		"{}":                                 codeInvalidJSON,
+		`{"users":null}`:                     codeInvalidJSON,
+		`{"users":"bob"}`:                    codeInvalidJSON,
+		`{"users":[7]}`:                      codeInvalidJSON,
+		`{"users":[null]}`:                   codeInvalidUser,
+		`{"users":["carol",""]}`:             codeInvalidUser,
+		`{"users":["carol","a\u0000b"]}`:     codeInvalidUser,
+		`{"users":["carol","alice"]}`:        codeInvalidUser,
+		`{"users":["carol"],"add":["dave"]}`: codeUnknownField,
+		`{"users":["` + strings.Repeat("u", maxLookupBody) + `"]}`: codeBodyTooLarge,
+	} {
+		w.fails(want, http.MethodPut, contactsPath, body)
+	}
+	for body, want := range map[string]code{
+		"":                                codeInvalidJSON,
+		`{"add":null}`:                    codeInvalidJSON,
+		`{"add":["carol"],"remove":[""]}`: codeInvalidUser,
+		`{"add":["alice"]}`:               codeInvalidUser,
+		`{"users":["carol"]}`:             codeUnknownField,
+	} {
+		w.fails(want, http.MethodPatch, contactsPath, body)
+	}
+	r := w.fails(codeInvalidUser, http.MethodPut, contactsPath, `{"users":["carol","alice"]}`)
+	require.Contains(t, r["detail"], "index 1: A user cannot be their own contact.")
+	require.Equal(t, []string{"bob"}, names(w.get(contactsPath)), "nothing had an effect")
+	for query, want := range map[string]code{
+		"?status=online": codeInvalidParameter, "?limit=0": codeInvalidParameter, "?limit=1001": codeInvalidParameter,
+		"?order=newest": codeUnknownParameter, "?as_of=soon": codeInvalidTime, "?green=10m": codeInvalidThresholds,
+		"?green=0": codeInvalidDuration,
+	} {
+		w.fails(want, http.MethodGet, contactsPath+query, "")
+	}
+}
+
+// TestContactsAreChargedAsLookups: each thousand contacts that a filter reads count as a request.
+func TestContactsAreChargedAsLookups(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t, fileStore(t), behindProxy, func(c *Config) { c.Limits = limit.Limits{Caller: 2} })
+	ids := make([]string, store.MaxContacts)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("u%04d", i)
+	}
+	require.NoError(t, w.store.SetContacts(context.Background(), "chat", "alice", ids))
+	for range 10 { // a burst is of 10
+		require.Equal(t, http.StatusOK, w.send(http.MethodGet, contactsPath, "", from("203.0.113.7")).status)
+	}
+	w.fails(codeRateLimited, http.MethodGet, contactsPath, "", from("203.0.113.7"))
+	const filtered = contactsPath + "?status=green"
+	require.Equal(t, http.StatusOK, w.send(http.MethodGet, filtered, "", from("203.0.113.8")).status)
+	for range 4 {
+		require.Equal(t, http.StatusOK, w.send(http.MethodGet, contactsPath, "", from("203.0.113.8")).status)
+	}
+	w.fails(codeRateLimited, http.MethodGet, filtered, "", from("203.0.113.8"))
+}
+
+// TestNoContacts: a namespace without contacts says so.
+func TestNoContacts(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t, &errStore{Store: fileStore(t), err: store.ErrNoContacts})
+	w.fails(codeNoContacts, http.MethodPut, contactsPath, `{"users":["bob"]}`)
+	w.fails(codeNoContacts, http.MethodPatch, contactsPath, `{"add":["bob"]}`)
+	w.fails(codeNoContacts, http.MethodDelete, contactsPath, "")
+	w.fails(codeNoContacts, http.MethodGet, contactsPath, "")
+}

@@ -1,0 +1,74 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/lastseen/lastseen/store"
+)
+
+// The kinds of signals between servers.
+const (
+	signalSelf   = "self"   // what the user says has changed; without a user, that of all users of the namespace
+	signalTyping = "typing" // the user types: see typing
+	// signalContacts says that the contacts of the user have changed; without a user, those of any in the namespace.
+	signalContacts = "contacts"
+)
+
+// signalTimeout bounds how long a caller waits for a signal to be sent.
+const signalTimeout = time.Second
+
+// signalChange sends a signal to all servers, also to this one, after what it is about was done. That was done whether
+// the signal arrives or not, so a failure is logged, with its consequence. Where rights are missing, the store logs it.
+func (s *server) signalChange(ctx context.Context, signal store.Signal, consequence string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), signalTimeout)
+	defer cancel()
+	if err := s.Store.Signal(ctx, signal); err != nil && !errors.Is(err, store.ErrNoSignals) {
+		s.defects.log(slog.LevelWarn, "signal "+signal.Kind, "a signal to other servers was not sent: "+consequence,
+			slog.String("namespace", signal.Namespace), slog.Any("error", err))
+	}
+}
+
+// mayBeDone reports whether a write that returned an error, or nil, may have changed what is stored: see package store.
+func mayBeDone(err error) bool {
+	return err == nil || errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, context.DeadlineExceeded)
+}
+
+// signalSelf has the connections of a user learn what the user says now.
+func (s *server) signalSelf(ctx context.Context, namespace, user string) {
+	s.signalChange(ctx, store.Signal{Kind: signalSelf, Namespace: namespace, User: user},
+		"connections of the user to other servers are not sent what the user says now until they open again")
+}
+
+// Listen passes the signals of all servers on to the connections to this one, until the context ends. A handler has to
+// exist.
+func (s *Shared) Listen(ctx context.Context) {
+	s.newest.Load().Store.Listen(ctx, s.receive)
+}
+
+// receive handles a signal. It does not wait for the store or for clients.
+func (s *Shared) receive(signal store.Signal) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			s.defects.log(slog.LevelError, "signal", "a signal could not be handled",
+				slog.String("error", fmt.Sprint(panicked)))
+		}
+	}()
+	switch {
+	case signal.Kind == signalSelf && signal.User != "":
+		s.selves.renew(person{signal.Namespace, signal.User})
+	case signal.Kind == signalSelf:
+		s.selves.refreshAll(signal.Namespace)
+	case signal.Kind == signalTyping:
+		s.deliverTyping(signal)
+	case signal.Kind == signalContacts:
+		s.viewers.changed(signal.Namespace, signal.User)
+	case signal.Kind == "":
+		s.selves.refreshAll("")
+		s.viewers.changed("", "")
+	}
+}

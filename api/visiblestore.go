@@ -1,0 +1,118 @@
+package api
+
+import (
+	"context"
+	"slices"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// userStore is how requests read users: the methods of a store that show what is known of users to others. Handlers
+// get one from [server.storeFor], which a test checks, and so show a caller only users that the caller sees.
+type userStore interface {
+	store.Reader
+	store.Lister
+
+	Describe(ctx context.Context, namespace string, users []string) ([]lastseen.State, map[string]store.Details, error)
+	ReadDetails(ctx context.Context, namespace string, records []store.Record) (map[string]store.Details, error)
+	ReadDevices(ctx context.Context, namespace, user string) (store.UserDevices, error)
+}
+
+// storeFor returns the users of a namespace as the caller of a request sees them, by the newest configuration. It is
+// for this request and this namespace. Handlers call it once, so that the caller's contacts are read once.
+func (s *server) storeFor(c echo.Context, namespace string) userStore {
+	caller := callerOf(c)
+	v := s.newest.Load().viewerOf(caller, namespace)
+	if !v.restricted {
+		return s.Store
+	}
+	return &seenStore{
+		store: s.Store, viewer: v.user,
+		charge: func() error { return s.checkRateLimit(c, caller, 1) },
+	}
+}
+
+// seenStore is a store as one user sees it, the viewer: with the viewer, and the users who have the viewer among their
+// contacts. All others look as if they had never been seen, also by the calls that are made to the store: they depend
+// only on what was asked, and nothing is read about users who are not seen. Lists and counts have only the viewer's own
+// contacts, as far as the viewer sees them.
+//
+// If contacts cannot be read, its methods fail: nothing is shown then. One goroutine uses it, that of a request.
+type seenStore struct {
+	store  store.Store
+	viewer string        // "" for a viewer who sees nobody
+	charge func() error  // charges one request to the caller's rate limit
+	known  *seenContacts // nil until they are read
+}
+
+// seenContacts are the viewer's contacts that the viewer sees and that were seen before.
+type seenContacts struct {
+	records []store.Record
+	details map[string]store.Details
+}
+
+// Lookup implements [store.Reader].
+func (s *seenStore) Lookup(ctx context.Context, namespace string, users []string) ([]lastseen.State, error) {
+	states, _, err := s.Describe(ctx, namespace, users)
+	return states, err
+}
+
+// Describe is the method of [store.Store] for users that the viewer sees; others have no state and no details. In place
+// of each of the others it looks up the viewer, so that the number of those who are seen does not change how long it
+// takes.
+func (s *seenStore) Describe(
+	ctx context.Context, namespace string, users []string,
+) ([]lastseen.State, map[string]store.Details, error) {
+	shown := make([]lastseen.State, len(users))
+	if s.viewer == "" {
+		return shown, nil, nil
+	}
+	seen, err := seenBy(ctx, s.store.AreContacts, namespace, s.viewer, users)
+	if err != nil {
+		return nil, nil, err
+	}
+	asked := slices.Clone(users)
+	for i := range asked {
+		if !seen[i] {
+			asked[i] = s.viewer
+		}
+	}
+	states, details, err := s.store.Describe(ctx, namespace, asked)
+	if err != nil {
+		return nil, nil, err
+	}
+	var shownDetails map[string]store.Details
+	for i, user := range users {
+		if !seen[i] {
+			continue
+		}
+		shown[i] = states[i]
+		if d, ok := details[user]; ok {
+			if shownDetails == nil {
+				shownDetails = make(map[string]store.Details, len(details))
+			}
+			shownDetails[user] = d
+		}
+	}
+	return shown, shownDetails, nil
+}
+
+// ReadDevices is the method of [store.Store] for a user that the viewer sees; others have no devices. In place of
+// theirs it reads those of the viewer.
+func (s *seenStore) ReadDevices(ctx context.Context, namespace, user string) (store.UserDevices, error) {
+	if s.viewer == "" {
+		return store.UserDevices{}, nil
+	}
+	seen, err := seenBy(ctx, s.store.AreContacts, namespace, s.viewer, []string{user})
+	if err != nil {
+		return store.UserDevices{}, err
+	}
+	if seen[0] {
+		return s.store.ReadDevices(ctx, namespace, user)
+	}
+	_, err = s.store.ReadDevices(ctx, namespace, s.viewer)
+	return store.UserDevices{}, err
+}

@@ -1,0 +1,134 @@
+package api
+
+import (
+	"go/ast"
+	"go/parser"
+	gotoken "go/token"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/store"
+)
+
+// notOfOthers are the methods of stores that show no caller what is known of other users, each with the reason. All
+// others read users, and callers get what they return through a userStore alone.
+func notOfOthers() map[string]string {
+	const (
+		writes  = "it writes, and handlers check for whom"
+		feeds   = "changesWatcher filters feeds"
+		own     = "it is of a user for whom the caller may write"
+		service = "it is of no user"
+	)
+	return map[string]string{
+		"Ping": writes, "Leave": writes, "RecordDevices": writes, "SetAvailability": writes, "SetContacts": writes,
+		"ChangeContacts": writes, "Forget": writes, "Trim": writes, "CloseConnections": writes,
+		"DeleteNamespace": writes, "RemoveEmpty": writes, "Register": writes,
+		"RecordChanges": feeds, "ReadChanges": feeds, "SnapshotChanges": feeds, "SweepChanges": feeds,
+		"ReadAvailability": own, "ListContacts": own,
+		"AreContacts": "it decides who is seen",
+		"Namespaces":  "listNamespaces hides the newest time",
+		"Signal":      service, "Listen": service, "Lease": service, "Now": service, "Load": service, "Ready": service,
+		"Close": service, "Closings": service,
+	}
+}
+
+// TestSeenStoreFiltersAllReads: a new method of stores has to be put in one of both lists.
+func TestSeenStoreFiltersAllReads(t *testing.T) {
+	t.Parallel()
+	all, users := reflect.TypeFor[store.Store](), reflect.TypeFor[userStore]()
+	harmless := notOfOthers()
+	for i := range all.NumMethod() {
+		name := all.Method(i).Name
+		_, filtered := users.MethodByName(name)
+		_, listed := harmless[name]
+		require.NotEqual(t, filtered, listed, "store.Store.%s: does it show users? Then userStore has to have it, so "+
+			"that seenStore filters it. Otherwise add it to notOfOthers.", name)
+		delete(harmless, name)
+	}
+	require.Empty(t, harmless, "stores have no such methods")
+	require.Implements(t, (*userStore)(nil), &seenStore{})
+	for i := range reflect.TypeFor[seenStore]().NumField() {
+		require.False(t, reflect.TypeFor[seenStore]().Field(i).Anonymous, "what it embeds would not be filtered")
+	}
+}
+
+// unfiltered are the uses of the whole store by which code could show users: calls of the methods that a userStore
+// filters, and passing it on. Each has a reason.
+func unfiltered() map[string]string {
+	return map[string]string{
+		"New passes on":                "it makes the server",
+		"configure passes on":          "the load of the store",
+		"storeFor passes on":           "callers who see everyone",
+		"readerSince passes on":        "API keys, which see everyone",
+		"countNow passes on":           "counts on connections, for callers who see everyone",
+		"checkLater calls ReadDevices": "whether the namespace can have devices",
+	}
+}
+
+// TestHandlersReadThroughStoreFor looks for code that reads users past [server.storeFor].
+func TestHandlersReadThroughStoreFor(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	require.Contains(t, files, "callstore.go")
+	var found []string
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") || name == "callstore.go" { // which is a store
+			continue
+		}
+		file, err := parser.ParseFile(gotoken.NewFileSet(), name, nil, 0)
+		require.NoError(t, err)
+		found = append(found, usesOfStore(file)...)
+	}
+	slices.Sort(found)
+	allowed := unfiltered()
+	for _, use := range slices.Compact(found) {
+		require.Contains(t, allowed, use, "read users with storeFor, or say why not")
+		delete(allowed, use)
+	}
+	require.Empty(t, allowed, "these are in no file")
+}
+
+// usesOfStore returns what the functions of a file do with a field Store that could show users.
+func usesOfStore(file *ast.File) (uses []string) {
+	users := reflect.TypeFor[userStore]()
+	for _, decl := range file.Decls {
+		function, ok := decl.(*ast.FuncDecl)
+		if !ok {
+			continue
+		}
+		harmless := map[ast.Expr]bool{} // what is called, or has a method called
+		ast.Inspect(function, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				if method, ok := n.Fun.(*ast.SelectorExpr); ok {
+					harmless[method] = true // of an atomic value
+				}
+			case *ast.SelectorExpr:
+				inner, ok := n.X.(*ast.SelectorExpr)
+				if ok && inner.Sel.Name == "Store" {
+					harmless[inner] = true
+					if _, reads := users.MethodByName(n.Sel.Name); reads {
+						uses = append(uses, function.Name.Name+" calls "+n.Sel.Name)
+					}
+				}
+				if n.Sel.Name == "Store" && !harmless[n] && !isPackage(n.X) {
+					uses = append(uses, function.Name.Name+" passes on")
+				}
+			}
+			return true
+		})
+	}
+	return uses
+}
+
+// isPackage reports whether an expression is the package store.
+func isPackage(e ast.Expr) bool {
+	name, ok := e.(*ast.Ident)
+	return ok && name.Name == "store"
+}

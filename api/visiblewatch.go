@@ -1,0 +1,316 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/feed"
+)
+
+// visibleBatchEvery is the least time between two batches of a watcher that waits, unless the first one had More: as of
+// a [feed.Watcher].
+const visibleBatchEvery = 250 * time.Millisecond
+
+// visibleWatcher is a [changesWatcher] for a user in a namespace where users are visible to contacts: users who do not
+// have the viewer among their contacts look as if they had never been seen. Nothing that they do makes a difference to
+// a batch, to when it comes, to its places, or to ticks.
+//
+// It compares what the client was told with what the client may know now, and tells the differences. So what the feed
+// says and who is visible can change independently, and a reset of the feed is not one for the client. The places of a
+// batch are not those of the feed, in which changes of others show, but a hash of what was told: see [visibleUsers].
+//
+// While contacts cannot be read, nothing is told. Signals say whose contacts to read again; all are read from time to
+// time. If everyone is watched, these are the contacts of the viewer.
+type visibleWatcher struct {
+	*server
+	visibleUsers
+	namespace string
+	viewer    string // "" for a caller who sees nobody
+	caller    *auth.Caller
+	inner     *feed.Watcher // of the users named: nobody else learns what it returns
+	counted   int           // contacts counted to the caller, besides the watcher itself
+	after     []store.Place // of the query
+	read      bool          // the inner watcher has returned a batch
+	begun     bool          // there was a batch, or the client knows what there is after the places of the query
+	asOf      lastseen.Instant
+	notBefore time.Time // when the next batch may come
+
+	notes     contactNotes
+	due       contactsDue // contacts to be read; what they say is not known, so nothing is told
+	readAllAt time.Time   // when all are due
+	retryAt   time.Time   // when to try again after an error; zero after a success
+	readAfter time.Time   // when to read at the earliest what signals say
+	broken    error       // why the watcher cannot go on, or nil
+}
+
+// openVisible begins to follow changes as a viewer sees them. It charges each further page of contacts that it reads.
+func (s *server) openVisible(
+	ctx context.Context, namespace string, caller *auth.Caller, v viewer, q feed.Query, charge func() error,
+) (*visibleWatcher, error) {
+	w := &visibleWatcher{
+		server: s, namespace: namespace, viewer: v.user, caller: caller, after: q.After,
+		visibleUsers: newVisibleUsers(q.Everyone),
+		due:          contactsDue{all: true}, // but those of the viewer, which open reads
+	}
+	if err := w.open(ctx, q, charge); err != nil {
+		w.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *visibleWatcher) open(ctx context.Context, q feed.Query, charge func() error) (err error) {
+	users := q.Users
+	if w.everyone {
+		w.viewers.join(w.namespace, &w.notes, w.viewer) // before they are read, so that no change is missed
+		if users, err = w.listOwn(ctx, charge); err == nil {
+			err = w.count(len(users))
+		}
+		if err != nil {
+			return err
+		}
+		w.readAllAt = w.nextReading()
+	}
+	w.viewers.join(w.namespace, &w.notes, users...)
+	w.add(users)
+	w.inner, err = w.Feeds.Watch(ctx, w.namespace, feed.Query{Users: users, Raw: true})
+	return err
+}
+
+// Close ends the watcher.
+func (w *visibleWatcher) Close() {
+	w.viewers.leave(w.namespace, &w.notes, w.names()...)
+	w.viewers.leave(w.namespace, &w.notes, w.viewer)
+	w.viewers.end(w.namespace, &w.notes)
+	if w.inner != nil {
+		w.inner.Close()
+	}
+	w.watched.giveBack(w.caller, w.counted)
+	w.counted = 0
+}
+
+// Len returns the number of users who are watched; 1 for everyone.
+func (w *visibleWatcher) Len() int {
+	if w.everyone {
+		return 1
+	}
+	return w.inner.Len()
+}
+
+// Poll returns what there is without waiting. It returns an error if contacts cannot be read.
+func (w *visibleWatcher) Poll(ctx context.Context, limit int) (feed.Batch, error) {
+	if w.broken != nil {
+		return feed.Batch{}, w.broken
+	}
+	for range maxPolls {
+		if err := w.readContacts(ctx); err != nil {
+			return feed.Batch{}, err
+		}
+		if err := w.pollFeed(ctx); err != nil {
+			return feed.Batch{}, err
+		}
+		if !w.notes.waits() { // of contacts that were removed before what the feed has now
+			b, _ := w.batch(limit)
+			return b, nil
+		}
+	}
+	return feed.Batch{}, errContactsChange
+}
+
+// pollFeed takes what the feed has.
+func (w *visibleWatcher) pollFeed(ctx context.Context) error {
+	for {
+		b, err := w.inner.Poll(ctx, math.MaxInt)
+		if err != nil {
+			return err
+		}
+		if w.take(b); !b.Snapshot && !b.Reset && !b.More && len(b.Users) == 0 {
+			return nil
+		}
+	}
+}
+
+// Next returns the next batch, and waits until there is one or the context ends.
+func (w *visibleWatcher) Next(ctx context.Context, limit int) (feed.Batch, error) {
+	for {
+		if err := cmp.Or(ctx.Err(), w.broken); err != nil {
+			return feed.Batch{}, err
+		}
+		b, ok, err := w.step(ctx, limit)
+		if ok || err != nil {
+			return b, err
+		}
+	}
+}
+
+// step returns what there is, or waits for anything that can make a difference.
+func (w *visibleWatcher) step(ctx context.Context, limit int) (b feed.Batch, ok bool, err error) {
+	turn, done := w.notes.turn(ctx)
+	defer done()
+	if err := w.catchUp(ctx); err != nil {
+		return feed.Batch{}, false, err
+	}
+	if !w.due.any() && !w.notes.waits() && (!w.begun || !time.Now().Before(w.notBefore)) {
+		if b, ok := w.batch(limit); ok {
+			return b, true, nil
+		}
+	}
+	if w.due.any() {
+		turn = ctx // what else is noted is read with that
+	}
+	wait, cancel := context.WithDeadline(turn, w.waitUntil())
+	defer cancel()
+	inner, err := w.inner.Next(wait, math.MaxInt)
+	switch {
+	case err == nil:
+		w.take(inner)
+	case ctx.Err() != nil:
+		return feed.Batch{}, false, ctx.Err()
+	case wait.Err() == nil:
+		return feed.Batch{}, false, err
+	}
+	return feed.Batch{}, false, nil
+}
+
+// waitUntil returns when there is something to do at the latest. It is not past, or step does it at once.
+func (w *visibleWatcher) waitUntil() time.Time {
+	soonest := w.readSoonest()
+	switch {
+	case w.due.any():
+		return soonest
+	case w.unsettled() && w.notBefore.Before(w.readAllAt):
+		return w.notBefore
+	case w.readAllAt.Before(soonest):
+		return soonest
+	default:
+		return w.readAllAt
+	}
+}
+
+// catchUp reads the contacts that are due, unless it is too soon, and takes what the feed has.
+func (w *visibleWatcher) catchUp(ctx context.Context) error {
+	w.notes.take(&w.due, w.viewer)
+	if !w.begun || !time.Now().Before(w.readSoonest()) {
+		if err := w.readInTurn(ctx); err != nil {
+			return err
+		}
+	}
+	for {
+		b, ok, _, err := w.inner.Take(ctx, math.MaxInt)
+		if err != nil {
+			return err
+		}
+		if w.take(b); !ok {
+			return nil
+		}
+	}
+}
+
+// readInTurn reads the contacts that are due, and notes when to do that again at the earliest. Once there was a batch,
+// an error of the store is not one of the watcher.
+func (w *visibleWatcher) readInTurn(ctx context.Context) error {
+	signalled := w.begun && w.due.any()
+	err := w.readContacts(ctx)
+	switch {
+	case err == nil:
+		if signalled {
+			w.readAfter = time.Now().Add(contactsEvery)
+		}
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case !w.begun || isFinal(err):
+		return err
+	default:
+		w.retryAt = time.Now().Add(contactsRetry)
+		return nil
+	}
+}
+
+// isFinal reports whether an error is not one of those after which a watcher tries again.
+func isFinal(err error) bool {
+	if _, ok := errors.AsType[*apiError](err); ok {
+		return true
+	}
+	return slices.ContainsFunc([]error{
+		store.ErrNoFeed, store.ErrClosed, store.ErrNoContacts, feed.ErrTooManyWatches,
+	}, func(final error) bool { return errors.Is(err, final) })
+}
+
+// take takes a batch of the feed.
+func (w *visibleWatcher) take(b feed.Batch) {
+	if b.AsOf != 0 {
+		w.asOf = b.AsOf
+	}
+	w.read = w.read || b.Snapshot
+	w.publish(b)
+}
+
+// batch returns what to tell the client now, and whether that is anything.
+func (w *visibleWatcher) batch(limit int) (b feed.Batch, ok bool) {
+	if !w.begun {
+		b, ok = w.first()
+	} else {
+		b.Users, b.More = w.tell(max(limit, 1))
+		b.Places = []store.Place{w.place(placeFollows)}
+		ok = len(b.Users) > 0
+	}
+	b.AsOf = w.asOf
+	if ok && !b.More && !b.Snapshot && !b.Reset {
+		w.notBefore = time.Now().Add(visibleBatchEvery)
+	}
+	return b, ok
+}
+
+// first returns the first batch. A client that follows everyone lists the users after it. What changes before that and
+// changes back before the next query would be lost, since a hash does not show it. So such a client gets all users in
+// the response to that query.
+func (w *visibleWatcher) first() (b feed.Batch, ok bool) {
+	w.begun = true
+	all := w.tellAll()
+	kind := placeFollows
+	switch {
+	case w.after == nil:
+		b.Snapshot = true
+	case slices.Equal(w.after, []store.Place{w.place(placeFollows)}):
+		all = nil
+	case w.everyone && slices.Equal(w.after, []store.Place{w.place(placeBegins)}):
+	default:
+		b.Reset = true
+	}
+	if w.everyone && (b.Snapshot || b.Reset) {
+		all, kind = nil, placeBegins
+	}
+	b.Users, b.Places = all, []store.Place{w.place(kind)}
+	return b, b.Snapshot || b.Reset || len(all) > 0
+}
+
+// Tick returns how far the client was told everything. What the feed says of users whom the viewer does not see is no
+// reason to return false, so it is taken first, as far as it is in memory.
+func (w *visibleWatcher) Tick() (feed.Batch, bool) {
+	ended, end := context.WithCancel(context.Background())
+	end()
+	for range maxPolls {
+		inner, complete := w.inner.Tick()
+		if complete {
+			w.take(inner)
+			if !w.begun || w.due.any() || w.notes.waits() || w.unsettled() {
+				return feed.Batch{}, false
+			}
+			return feed.Batch{AsOf: w.asOf, Places: []store.Place{w.place(placeFollows)}}, true
+		}
+		b, err := w.inner.Poll(ended, math.MaxInt)
+		if err != nil || b.Places == nil {
+			return feed.Batch{}, false
+		}
+		w.take(b)
+	}
+	return feed.Batch{}, false
+}

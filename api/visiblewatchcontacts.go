@@ -1,0 +1,333 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/feed"
+)
+
+const (
+	contactsReread = 30 * time.Second // all contacts are read again, since signals may be lost
+	contactsRetry  = time.Second      // after an error
+	contactsEvery  = time.Second / 4  // the least time between two readings because of signals, of one watcher
+	contactsSlot   = 2 * time.Second  // how long to wait for others who read
+)
+
+// nextReading returns when to read all contacts again.
+func (w *visibleWatcher) nextReading() time.Time {
+	return time.Now().Add(w.jitter(contactsReread*4/5, contactsReread))
+}
+
+// readSoonest returns when to read contacts at the earliest: after an error later, and so if contacts change often.
+func (w *visibleWatcher) readSoonest() time.Time {
+	if w.retryAt.After(w.readAfter) {
+		return w.retryAt
+	}
+	return w.readAfter
+}
+
+// readSlot waits until not too many watchers read, but not for long: requests would pile up while the store is slow. It
+// returns how to give the slot back.
+func (w *visibleWatcher) readSlot(ctx context.Context) (release func(), err error) {
+	wait := time.NewTimer(contactsSlot)
+	defer wait.Stop()
+	select {
+	case w.viewers.reads <- struct{}{}:
+		return func() { <-w.viewers.reads }, nil
+	case <-wait.C:
+		return nil, fmt.Errorf("%w: too many watchers read contacts", store.ErrUnavailable)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// settleContacts reads contacts until nothing is noted of them: what was read of the feed before can be of a time after
+// that. It returns an error if they change all the time.
+func (w *visibleWatcher) settleContacts(ctx context.Context) error {
+	for range maxPolls {
+		if !w.notes.waits() {
+			return nil
+		}
+		if err := w.readContacts(ctx); err != nil {
+			return err
+		}
+	}
+	if w.notes.waits() {
+		return errContactsChange
+	}
+	return nil
+}
+
+var errContactsChange = fmt.Errorf("%w: contacts change all the time", store.ErrUnavailable)
+
+// readContacts reads the contacts that are due. After an error they still are.
+func (w *visibleWatcher) readContacts(ctx context.Context) error {
+	w.notes.take(&w.due, w.viewer)
+	if !time.Now().Before(w.readAllAt) {
+		w.due.all = true
+		w.due.add(w.viewer)
+	}
+	if !w.due.any() {
+		return nil
+	}
+	release, err := w.readSlot(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if _, own := w.due.owners[w.viewer]; w.everyone && own {
+		if err := w.readOwn(ctx); err != nil {
+			return err
+		}
+	}
+	users := w.names()
+	if !w.due.all {
+		users = slices.DeleteFunc(users, func(name string) bool {
+			_, due := w.due.owners[name]
+			return !due
+		})
+	}
+	if err := w.readSeen(ctx, users); err != nil {
+		return err
+	}
+	if w.due.all {
+		w.readAllAt = w.nextReading()
+	}
+	w.forceChangedTwice()
+	w.due, w.retryAt = contactsDue{}, time.Time{}
+	return nil
+}
+
+// forceChangedTwice has users told again if their contacts, or the viewer's, changed more than once: they may have been
+// hidden from the viewer for a moment, and a client that listed the users then does not have them. A single change has
+// nobody told.
+func (w *visibleWatcher) forceChangedTwice() {
+	if !w.everyone || len(w.due.again) == 0 {
+		return
+	}
+	for _, u := range w.order {
+		if w.due.changedTwice(u.name) || w.due.changedTwice(w.viewer) {
+			w.tellAgain(u)
+		}
+	}
+}
+
+// readSeen reads whether the viewer sees users. Those who become visible are read from the store after that: what the
+// feed has so far, and what was read of it before, can be of a time when the viewer did not see them. So may be what it
+// has of users who are visible again, after they changed their contacts more than once.
+func (w *visibleWatcher) readSeen(ctx context.Context, users []string) error {
+	seen, err := w.areSeen(ctx, users)
+	if err != nil {
+		return err
+	}
+	var appear []string
+	for k, name := range users {
+		_, changed := w.due.owners[name]
+		if seen[k] && (changed || !w.users[name].seen) && name != w.viewer {
+			appear = append(appear, name)
+		}
+	}
+	if w.read && len(appear) > 0 { // otherwise all are read next
+		b, err := w.inner.Change(ctx, feed.Change{Add: appear})
+		if err != nil {
+			return err
+		}
+		for _, name := range appear {
+			w.users[name].whole = true
+		}
+		w.take(b)
+	}
+	for k, name := range users {
+		w.show(name, seen[k])
+	}
+	return nil
+}
+
+// areSeen reports for each user whether the viewer sees them.
+func (w *visibleWatcher) areSeen(ctx context.Context, users []string) ([]bool, error) {
+	return seenBy(ctx, w.Store.AreContacts, w.namespace, w.viewer, users)
+}
+
+// listOwn returns the contacts of the viewer. It charges each page after the first.
+func (w *visibleWatcher) listOwn(ctx context.Context, charge func() error) (contacts []string, err error) {
+	if w.viewer == "" {
+		return nil, nil
+	}
+	err = eachPage(ctx, w.Store.ListContacts, w.namespace, w.viewer, charge, func(page []string) error {
+		contacts = append(contacts, page...)
+		return nil
+	})
+	return contacts, err
+}
+
+// readOwn reads the contacts of the viewer, and watches those who were added and no longer those who were removed.
+func (w *visibleWatcher) readOwn(ctx context.Context) error {
+	contacts, err := w.listOwn(ctx, func() error { return nil })
+	if err != nil {
+		return err
+	}
+	before := w.names()
+	added, removed := without(contacts, before), without(before, contacts)
+	if len(added)+len(removed) == 0 {
+		return nil
+	}
+	if err := w.count(max(len(contacts), len(before))); err != nil {
+		return err
+	}
+	w.viewers.join(w.namespace, &w.notes, added...)
+	b, err := w.inner.Change(ctx, feed.Change{Add: added, Remove: removed})
+	if err != nil {
+		w.viewers.leave(w.namespace, &w.notes, added...)
+		return err
+	}
+	w.viewers.leave(w.namespace, &w.notes, removed...)
+	w.remove(removed)
+	w.add(added)
+	w.take(b)
+	for _, name := range added {
+		w.due.add(name)
+	}
+	return w.count(len(contacts))
+}
+
+// without returns the names of one list that are not in another one, each once.
+func without(names, others []string) []string {
+	set := make(map[string]struct{}, len(others))
+	for _, name := range others {
+		set[name] = struct{}{}
+	}
+	rest := []string{}
+	for _, name := range names {
+		if _, ok := set[name]; !ok {
+			set[name] = struct{}{}
+			rest = append(rest, name)
+		}
+	}
+	return rest
+}
+
+// count counts the contacts that a watcher of everyone watches to the caller, as users who are named are. The watcher
+// itself counts as one already.
+func (w *visibleWatcher) count(contacts int) error {
+	if w.caller == nil || w.caller.Kind != auth.ByToken {
+		return nil
+	}
+	n := max(0, contacts-1)
+	if n > w.counted {
+		if _, err := w.watched.take(w.caller, n-w.counted); err != nil {
+			return err
+		}
+	} else {
+		w.watched.giveBack(w.caller, w.counted-n)
+	}
+	w.counted = n
+	return nil
+}
+
+// Change changes which users are watched: see [feed.Watcher.Change].
+func (w *visibleWatcher) Change(ctx context.Context, c feed.Change) (b feed.Batch, err error) {
+	if w.everyone {
+		return b, feed.ErrEveryone
+	}
+	added, removed := without(c.Add, nil), without(c.Remove, c.Add)
+	if len(without(w.names(), removed))+len(without(added, w.names())) > store.MaxWatched {
+		return b, feed.ErrTooManyUsers // before contacts are read
+	}
+	if len(added) == 0 {
+		if b, err = w.inner.Change(ctx, feed.Change{Remove: removed}); err != nil {
+			return feed.Batch{}, err
+		}
+		w.forget(removed)
+		if b.Places = nil; w.begun {
+			b.Places = []store.Place{w.place(placeFollows)}
+		}
+		return b, nil
+	}
+	unknown := without(added, w.names())
+	w.viewers.join(w.namespace, &w.notes, unknown...) // before their contacts are read
+	if b, err = w.change(ctx, added, removed, c.After); err != nil {
+		w.viewers.leave(w.namespace, &w.notes, unknown...)
+		return feed.Batch{}, err
+	}
+	return b, nil
+}
+
+// forget stops watching users for good.
+func (w *visibleWatcher) forget(names []string) {
+	w.viewers.leave(w.namespace, &w.notes, without(names, without(names, w.names()))...)
+	w.remove(names)
+	w.drop()
+}
+
+// change is Change for users to add.
+func (w *visibleWatcher) change(
+	ctx context.Context, added, removed []string, after []store.Place,
+) (b feed.Batch, err error) {
+	begun := w.begun
+	if !begun {
+		if b, err = w.Poll(ctx, store.MaxWatched); err != nil {
+			return b, err
+		}
+	}
+	defer func() {
+		if err != nil {
+			w.begun = begun
+		}
+	}()
+	if err := w.readContacts(ctx); err != nil { // so that the places fit all
+		return b, err
+	}
+	seen, err := w.areSeen(ctx, added)
+	if err != nil {
+		return b, err
+	}
+	if err := w.exchange(ctx, added, removed, seen, b.Snapshot || b.Reset); err != nil {
+		return b, err
+	}
+	b.Users = w.tellAdded(added, after)
+	others, _ := w.tell(store.MaxWatched)
+	b.Users, b.AsOf, b.Places = append(b.Users, others...), w.asOf, []store.Place{w.place(placeFollows)}
+	return b, nil
+}
+
+// exchange watches the added users, of whom seen says whether the viewer sees them, and stops watching the removed
+// ones. It reads contacts that change meanwhile again, because the feed already has what happened after that change.
+// After an error, the watcher watches the same users as before.
+func (w *visibleWatcher) exchange(ctx context.Context, added, removed []string, seen []bool, all bool) error {
+	unknown, early := without(added, w.names()), []string{}
+	if len(w.order)+len(unknown) > store.MaxWatched {
+		early = removed // to make room. After an error the watcher has to end.
+	}
+	inner, err := w.inner.Change(ctx, feed.Change{Add: added, Remove: early})
+	if err != nil {
+		return err
+	}
+	w.forget(early)
+	if all {
+		w.forceAll()
+	}
+	w.add(added)
+	w.take(inner)
+	for k, name := range added {
+		w.show(name, seen[k])
+	}
+	if err = w.settleContacts(ctx); err == nil {
+		_, err = w.inner.Change(ctx, feed.Change{Remove: removed})
+	}
+	if err == nil {
+		w.forget(removed)
+		return nil
+	}
+	if len(early) > 0 {
+		w.broken = err
+	}
+	w.forget(unknown)
+	_, undone := w.inner.Change(ctx, feed.Change{Remove: unknown})
+	return errors.Join(err, undone)
+}

@@ -1,0 +1,198 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/feed"
+)
+
+// TestVisibleFailures: while contacts cannot be read, nothing is told and a poll fails.
+func TestVisibleFailures(t *testing.T) {
+	t.Parallel()
+	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
+		w.know("ann", "vic")
+		w.ping("ann")
+		watcher := w.watch(0, feed.Query{Users: []string{"ann"}})
+		w.store.fails.Store(true)
+		_, err := watcher.Poll(t.Context(), 10)
+		require.ErrorIs(t, err, store.ErrUnavailable)
+		_, err = watcher.Next(t.Context(), 10)
+		require.ErrorIs(t, err, store.ErrUnavailable, "there was no batch yet")
+		_, err = w.servers[0].openWatcher(t.Context(), "chat", vic(), feed.Query{Everyone: true}, free)
+		require.ErrorIs(t, err, store.ErrUnavailable)
+		w.store.fails.Store(false)
+		require.Equal(t, "snapshot: ann green", told(w.poll(watcher)))
+
+		w.store.fails.Store(true)
+		w.know("ann")
+		w.leave("ann")
+		require.Empty(t, w.next(watcher, 10*time.Second))
+		_, ok := watcher.Tick()
+		require.False(t, ok)
+		_, err = watcher.Poll(t.Context(), 10)
+		require.ErrorIs(t, err, store.ErrUnavailable)
+		w.store.fails.Store(false)
+		began := time.Now()
+		require.Equal(t, "ann never", w.next(watcher, time.Minute))
+		require.Less(t, time.Since(began), 2*contactsRetry)
+		_, ok = w.ticks(watcher)
+		require.True(t, ok)
+	})
+}
+
+// TestVisibleLostSignals: what no signal says is noticed in half a minute, and at once if signals may have been lost.
+func TestVisibleLostSignals(t *testing.T) {
+	t.Parallel()
+	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
+		w.ping("ann")
+		w.know("vic", "bob")
+		watcher, everyone := w.watch(0, feed.Query{Users: []string{"ann"}}), w.watch(0, feed.Query{Everyone: true})
+		w.poll(watcher)
+		w.poll(everyone)
+		w.knowQuietly("vic", "ann")
+		w.knowQuietly("ann", "vic")
+		began := time.Now()
+		require.Equal(t, "ann green", w.next(watcher, time.Minute))
+		require.LessOrEqual(t, time.Since(began), contactsReread)
+		require.Equal(t, "ann green", w.next(everyone, time.Minute))
+		w.knowQuietly("ann")
+		w.servers[0].receive(store.Signal{})
+		require.Equal(t, "ann never", w.next(watcher, time.Second))
+		require.Equal(t, "ann never", w.next(everyone, time.Second))
+		w.knowQuietly("ann", "vic")
+		w.servers[1].signalContacts(t.Context(), "chat", "")
+		require.Equal(t, "ann green", w.next(watcher, time.Second))
+		w.servers[1].signalContacts(t.Context(), "other", "")
+		w.servers[1].signalContacts(t.Context(), "other", "ann")
+		synctest.Wait()
+		asked := w.store.pairs.Load()
+		require.Empty(t, w.next(watcher, time.Second))
+		require.Equal(t, asked, w.store.pairs.Load(), "another namespace")
+	})
+}
+
+// TestVisibleWakes: a change of contacts interrupts a watcher that waits, and only those that it concerns.
+func TestVisibleWakes(t *testing.T) {
+	t.Parallel()
+	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
+		w.ping("ann", "bea")
+		got := make(chan string, 10)
+		for _, user := range []string{"ann", "bea"} {
+			watcher := w.watch(1, feed.Query{Users: []string{user}})
+			w.poll(watcher)
+			go func() { got <- w.next(watcher, 10*time.Second) }()
+		}
+		synctest.Wait()
+		asked := w.store.pairs.Load()
+		w.know("ann", "vic")
+		require.Equal(t, "ann green", <-got)
+		require.Equal(t, asked+1, w.store.pairs.Load())
+		require.Empty(t, <-got)
+	})
+}
+
+// TestVisibleBatches: a client that waits gets at most four batches a second, whatever strangers do.
+func TestVisibleBatches(t *testing.T) {
+	t.Parallel()
+	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
+		users := []string{}
+		for k := range 30 {
+			users = append(users, fmt.Sprint("u", k))
+			w.knowQuietly(users[k], "vic")
+		}
+		watcher := w.watch(0, feed.Query{Users: users})
+		w.poll(watcher)
+		require.Empty(t, w.settle(watcher))
+		w.ping(users...)
+		time.Sleep(2 * time.Second) // until the feed has all of them
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		for k := range 3 {
+			b, err := watcher.Next(ctx, 10)
+			require.NoError(t, err)
+			require.Len(t, b.Users, 10)
+			require.Equal(t, k < 2, b.More)
+		}
+		last := time.Now()
+		w.know("u1")
+		_, err := watcher.Next(ctx, 10)
+		require.NoError(t, err)
+		require.Equal(t, visibleBatchEvery, time.Since(last))
+	})
+}
+
+// TestVisibleBounds: contacts are read in pages, and those watched by everyone count to the caller and are charged.
+func TestVisibleBounds(t *testing.T) {
+	t.Parallel()
+	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
+		users := make([]string, 2500)
+		for k := range users {
+			users[k] = fmt.Sprint("u", k)
+		}
+		w.knowQuietly("vic", users...)
+		named := w.watch(0, feed.Query{Users: users})
+		w.poll(named)
+		require.EqualValues(t, contactsPage, w.store.most.Load())
+		s, caller, charged := w.servers[0], vic(), 0
+		charge := func() error { charged++; return nil }
+		everyone, err := s.openWatcher(t.Context(), "chat", caller, feed.Query{Everyone: true}, charge)
+		require.NoError(t, err)
+		require.Equal(t, 2, charged)
+		w.poll(everyone)
+		_, err = s.watched.take(caller, store.MaxWatched-2499)
+		require.NoError(t, err)
+		_, err = s.watched.take(caller, 1)
+		require.Error(t, err)
+		_, err = s.openWatcher(t.Context(), "chat", caller, feed.Query{Everyone: true}, free)
+		require.Error(t, err)
+		w.know("vic", users[:1000]...)
+		require.Empty(t, w.settle(everyone))
+		_, err = s.watched.take(caller, 1500)
+		require.NoError(t, err)
+		everyone.Close()
+		_, err = s.watched.take(caller, 999)
+		require.NoError(t, err)
+		_, err = s.watched.take(caller, 1)
+		require.Error(t, err)
+		_, err = s.openWatcher(t.Context(), "chat", caller, feed.Query{Everyone: true},
+			func() error { return errSome })
+		require.Error(t, err)
+		many := make([]string, store.MaxWatched-2500+1)
+		for k := range many {
+			many[k] = fmt.Sprint("m", k)
+		}
+		_, err = named.Change(t.Context(), feed.Change{Add: many})
+		require.ErrorIs(t, err, feed.ErrTooManyUsers)
+	})
+}
+
+// TestVisibleToNobody: a caller without credentials sees nobody, and what ends leaves nothing behind.
+func TestVisibleToNobody(t *testing.T) {
+	t.Parallel()
+	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
+		w.know("ann", "vic")
+		w.ping("ann")
+		s := w.servers[0]
+		for _, q := range []feed.Query{{Users: []string{"ann"}}, {Everyone: true}} {
+			watcher, err := s.openWatcher(t.Context(), "chat", &auth.Caller{Kind: auth.Anonymous}, q, free)
+			require.NoError(t, err)
+			for _, u := range w.poll(watcher).Users {
+				require.Equal(t, store.Published{Status: lastseen.Grey}, u.Published)
+			}
+			require.Empty(t, w.settle(watcher))
+			watcher.Close()
+		}
+		require.Empty(t, s.viewers.owners)
+		require.Empty(t, s.viewers.spaces)
+		require.Zero(t, s.Feeds.Stats().Watches)
+	})
+}

@@ -1,0 +1,334 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/feed"
+)
+
+// The users of the model. Strangers never have vic among their contacts, but vic may have them.
+var (
+	seenUsers = []string{"ann", "bea", "cat", "vic"}
+	strangers = []string{"sam", "tom"}
+)
+
+// seenStep is one thing that happens. Numbers select by their remainders.
+type seenStep struct {
+	what        string
+	user, other int
+	client      int
+	n           int
+}
+
+// seenSteps draws what happens.
+func seenSteps(t *rapid.T) []seenStep {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) seenStep {
+		return seenStep{
+			what: rapid.SampledFrom([]string{
+				"ping", "ping", "leave", "add", "add", "remove", "own", "forget", "poll", "next", "next", "next",
+				"resume", "change", "sleep", "fail", "list", "busy", "moment",
+			}).Draw(t, "what"),
+			user: rapid.IntRange(0, 9).Draw(t, "user"), other: rapid.IntRange(0, 9).Draw(t, "other"),
+			client: rapid.IntRange(0, 9).Draw(t, "client"), n: rapid.IntRange(1, 4).Draw(t, "n"),
+		}
+	}), 1, 60).Draw(t, "steps")
+}
+
+// seenClient is a client of vic, which applies what it is told.
+type seenClient struct {
+	watcher  changesWatcher
+	users    []string // none for everyone
+	everyone bool
+	server   int
+	places   []store.Place
+	knows    map[string]string
+	lists    bool     // it has to list the users
+	log      []string // of what it was told, without times
+}
+
+// seenModel plays steps. It returns what is wrong, for rapid to find the smallest example.
+type seenModel struct {
+	*seenWorld
+	clients []*seenClient
+	wrong   string
+}
+
+func (m *seenModel) fail(format string, args ...any) {
+	if m.wrong == "" {
+		m.wrong = fmt.Sprintf(format, args...)
+	}
+}
+
+// open has a client connect, after its places if it has any.
+func (m *seenModel) open(c *seenClient) {
+	if c.watcher != nil {
+		c.watcher.Close()
+	}
+	fails := m.store.fails.Swap(false)
+	defer m.store.fails.Store(fails)
+	q := feed.Query{Users: c.users, Everyone: c.everyone, After: c.places}
+	var err error
+	c.watcher, err = m.servers[c.server].openWatcher(m.t.Context(), "chat", vic(), q, free)
+	require.NoError(m.t, err)
+}
+
+// take applies a batch.
+func (m *seenModel) take(c *seenClient, b feed.Batch) {
+	if len(b.Places) != 1 {
+		m.fail("places %v", b.Places)
+	}
+	c.places = b.Places
+	if c.log = append(c.log, fmt.Sprint(told(b), b.More, b.Places)); b.Snapshot || b.Reset {
+		clear(c.knows)
+		c.lists = c.everyone
+	}
+	for _, u := range b.Users {
+		shown := shownAs(u.Published)
+		if was := c.knows[u.User]; was == shown && !c.everyone {
+			m.fail("%s is told twice as %s", u.User, shown)
+		}
+		if shown != "never" && !m.sees("vic", u.User) {
+			m.fail("told %s %s, who is not visible", u.User, shown)
+		}
+		c.knows[u.User] = shown
+	}
+}
+
+// list lists the users for a client that follows everyone, from the store.
+func (m *seenModel) list(c *seenClient) {
+	if !c.lists {
+		return
+	}
+	c.lists = false
+	for user, shown := range m.shown(m.seenWorld.list()) {
+		c.knows[user] = shown
+	}
+}
+
+// shown returns what vic can see of users now.
+func (m *seenModel) shown(users []string) map[string]string {
+	states, details, err := m.store.Describe(m.t.Context(), "chat", users)
+	require.NoError(m.t, err)
+	now := lastseen.InstantOf(time.Now())
+	shown := map[string]string{}
+	for k, user := range users {
+		shown[user] = "never"
+		if m.sees("vic", user) {
+			shown[user] = shownAs(store.Publish(m.feedSettings("").Thresholds, states[k], details[user], now))
+		}
+	}
+	return shown
+}
+
+// wait has a client wait for a batch.
+func (m *seenModel) wait(c *seenClient, limit int, d time.Duration) bool {
+	ctx, cancel := context.WithTimeout(m.t.Context(), d)
+	defer cancel()
+	b, err := c.watcher.Next(ctx, limit)
+	if err == nil {
+		m.take(c, b)
+	}
+	return err == nil
+}
+
+// play does a step. Those of a busy world have no effect in a quiet one.
+func (m *seenModel) play(s seenStep, busy bool) {
+	c := m.clients[s.client%len(m.clients)]
+	user, other := seenUsers[s.user%len(seenUsers)], seenUsers[s.other%len(seenUsers)]
+	switch s.what {
+	case "ping":
+		m.ping(user)
+	case "leave":
+		m.depart(user)
+	case "add":
+		if user != "vic" {
+			m.know(user, "vic", "x")
+		}
+	case "remove":
+		if user != "vic" {
+			m.know(user, "x")
+		}
+	case "moment":
+		m.moment(c, user)
+	case "own":
+		m.know("vic", slices.Concat([]string{"ann", "bea", "cat"}[:s.n-1], strangers[:s.other%3])...)
+	case "forget":
+		m.forget(user)
+	case "poll":
+		if b, err := c.watcher.Poll(m.t.Context(), s.n); err == nil {
+			m.take(c, b)
+		} else if !m.store.fails.Load() {
+			m.fail("poll: %v", err)
+		}
+	case "next":
+		m.wait(c, s.n, time.Second)
+	case "resume":
+		c.server = s.n % 2
+		m.open(c)
+	case "change":
+		if !c.everyone {
+			m.change(c, user, other)
+		}
+	case "sleep":
+		time.Sleep(time.Duration(s.user*s.user) * time.Second)
+	case "fail":
+		m.store.fails.Store(s.n == 1)
+	case "list":
+		m.list(c)
+	case "busy":
+		after := time.Now().Add(time.Second) // in both worlds
+		if busy {
+			m.disturb(s)
+		}
+		time.Sleep(time.Until(after))
+	}
+	time.Sleep(2 * time.Second) // so that batches of two worlds are the same
+	synctest.Wait()
+}
+
+// moment has a client begin, and list the users while one of them is not visible.
+func (m *seenModel) moment(c *seenClient, user string) {
+	if user == "vic" || !c.everyone || m.store.fails.Load() {
+		return
+	}
+	c.places = nil
+	m.open(c)
+	m.take(c, m.poll(c.watcher))
+	m.know(user, "x")
+	m.list(c)
+	m.know(user, "vic", "x")
+}
+
+// depart has a user leave who is here. The leave of one who was never seen is not in the feed.
+func (m *seenModel) depart(user string) {
+	m.ping(user)
+	time.Sleep(time.Millisecond)
+	m.leave(user)
+}
+
+// disturb has strangers do something.
+func (m *seenModel) disturb(s seenStep) {
+	stranger, other := strangers[s.user%2], strangers[s.other%2]
+	switch s.n {
+	case 1:
+		m.ping(stranger)
+	case 2:
+		m.depart(stranger)
+	case 3:
+		m.know(stranger, "ann", "y", fmt.Sprint(other, "2"))
+	case 4:
+		m.forget(stranger)
+	}
+}
+
+func (m *seenModel) change(c *seenClient, add, remove string) {
+	b, err := c.watcher.Change(m.t.Context(), feed.Change{Add: []string{add}, Remove: []string{remove}})
+	if err != nil {
+		if !m.store.fails.Load() {
+			m.fail("change: %v", err)
+		}
+		return
+	}
+	c.users = slices.DeleteFunc(c.users, func(user string) bool { return user == add || user == remove })
+	delete(c.knows, remove)
+	delete(c.knows, add)
+	if c.users = append(c.users, add); b.Snapshot || b.Reset {
+		clear(c.knows)
+	}
+	b.Snapshot, b.Reset = false, false
+	m.take(c, b)
+}
+
+// finish checks that each client ends with what there is to see.
+func (m *seenModel) finish() {
+	m.store.fails.Store(false)
+	for k, c := range m.clients {
+		know, want := m.compare(c)
+		for range 5 {
+			if maps.Equal(know, want) {
+				break
+			}
+			know, want = m.compare(c) // time has passed, and a status with it
+		}
+		if !maps.Equal(know, want) {
+			m.fail("client %d knows %v, not %v", k, know, want)
+		}
+		b, ok := m.ticks(c.watcher)
+		if !ok {
+			m.fail("no tick for client %d", k)
+		}
+		c.log = append(c.log, fmt.Sprint(b.Places))
+	}
+}
+
+// compare returns what a client knows after it was told everything, and what there is to see.
+func (m *seenModel) compare(c *seenClient) (know, want map[string]string) {
+	for m.list(c); m.wait(c, 2, 3*time.Second) || c.lists; m.list(c) {
+	}
+	users := c.users
+	if c.everyone {
+		users = m.seenWorld.list()
+	}
+	know, want = maps.Clone(c.knows), m.shown(users)
+	for _, shown := range []map[string]string{know, want} {
+		maps.DeleteFunc(shown, func(_, shown string) bool { return shown == "never" })
+	}
+	return know, want
+}
+
+// playSeen plays steps in a new world, and returns what is wrong and what the clients were told.
+func playSeen(t *testing.T, steps []seenStep, busy bool) (wrong string, logs [][]string) {
+	t.Helper()
+	inSeenWorld(t, func(_ *testing.T, w *seenWorld) {
+		m := &seenModel{seenWorld: w}
+		for k, users := range [][]string{{"ann", "sam", "vic"}, slices.Concat(seenUsers, strangers), nil, nil} {
+			c := &seenClient{users: users, everyone: users == nil, server: k % 2, knows: map[string]string{}}
+			m.open(c)
+			m.clients = append(m.clients, c)
+		}
+		for _, s := range steps {
+			m.play(s, busy)
+		}
+		m.finish()
+		wrong = m.wrong
+		for _, c := range m.clients {
+			c.watcher.Close()
+			logs = append(logs, c.log)
+		}
+	})
+	return wrong, logs
+}
+
+// TestVisibleModel plays at random with contacts, presences, failures and clients, on two servers. A client that
+// applies what it is told ends with what the viewer can look up, and is never told of a user who is not visible at that
+// moment. In a world where strangers do something besides, clients are told exactly the same, with the same cursors.
+func TestVisibleModel(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		steps := seenSteps(rt)
+		wrong, quiet := playSeen(t, steps, false)
+		if wrong != "" {
+			rt.Fatal(wrong)
+		}
+		wrong, busy := playSeen(t, steps, true)
+		if wrong != "" {
+			rt.Fatal(wrong)
+		}
+		for k := range quiet {
+			if !slices.Equal(quiet[k], busy[k]) {
+				rt.Fatalf("client %d:\n%q\n%q", k, quiet[k], busy[k])
+			}
+		}
+	})
+}

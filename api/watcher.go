@@ -1,0 +1,38 @@
+package api
+
+import (
+	"context"
+
+	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/store/feed"
+)
+
+// changesWatcher follows the changes of some users, or of everyone, as far as a caller sees them: see [feed.Watcher]
+// for its methods. One goroutine uses it at a time.
+type changesWatcher interface {
+	Poll(ctx context.Context, limit int) (feed.Batch, error)
+	Next(ctx context.Context, limit int) (feed.Batch, error)
+	Change(ctx context.Context, change feed.Change) (feed.Batch, error)
+	Tick() (feed.Batch, bool)
+	Len() int
+	Close()
+}
+
+// openWatcher begins to follow changes as a caller sees them. It charges another request for each further page of
+// contacts that it reads for that. The caller of this method closes the watcher.
+func (s *server) openWatcher(
+	ctx context.Context, namespace string, caller *auth.Caller, q feed.Query, charge func() error,
+) (changesWatcher, error) {
+	if v := s.viewerOf(caller, namespace); v.restricted {
+		w, err := s.openVisible(ctx, namespace, caller, v, q, charge)
+		if err != nil {
+			return nil, err // not a nil *visibleWatcher
+		}
+		return w, nil
+	}
+	w, err := s.Feeds.Watch(ctx, namespace, q)
+	if err != nil {
+		return nil, err // not a nil *feed.Watcher
+	}
+	return w, nil
+}

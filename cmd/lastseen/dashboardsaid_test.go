@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// putAvailability sets what alice says.
+func (s *service) putAvailability(t *testing.T, body string) {
+	t.Helper()
+	url := s.url + alice + "/availability"
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, strings.NewReader(body))
+	require.NoError(t, err)
+	response, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, http.StatusOK, response.StatusCode)
+}
+
+// said is what the row of a user shows beside the name.
+func said(user string) string { return rowOf(user) + `?.querySelector(".said").textContent` }
+
+// aliceHasDot waits until the row of alice has a dot.
+func aliceHasDot(dot string) browserStep {
+	return until(fmt.Sprintf(`%s?.querySelector("presence-dot").matches(":state(%s)")`, rowOf("alice"), dot))
+}
+
+// TestDashboardShowsAvailability checks that the list and the changes show what users say, as text, and idle users.
+func TestDashboardShowsAvailability(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.post(t, alice+"/ping", "")
+	b := openDashboard(t, s.url, "#namespace=chat")
+	b.do(t, lists("alice", "green", "online now"), says("#connection", "Live"))
+	s.putAvailability(t, `{"availability":"busy","note":"<b>meeting</b>"}`)
+	b.do(t, aliceHasDot("red"), until(said("alice")+` == "busy · “<b>meeting</b>”"`),
+		until(`document.querySelector("#changes .mark").matches(".red")`), says("#changes li", "alice"))
+	require.Contains(t, textOf(t, b, "#changes li"), "turned green, says busy, “<b>meeting</b>”")
+	s.putAvailability(t, `{"availability":"away"}`)
+	b.do(t, aliceHasDot("yellow"), says("#changes li", "says away"))
+	s.putAvailability(t, `{"availability":null}`)
+	b.do(t, aliceHasDot("green"), says("#changes li", "says nothing"))
+	s.post(t, alice+"/ping", `{"device":{"id":"phone"},"activity":"idle"}`)
+	b.do(t, aliceHasDot("yellow"), until(said("alice")+` == "idle"`), says("#changes li", "is idle"))
+	s.post(t, alice+"/ping", `{"device":{"id":"phone"}}`)
+	b.do(t, aliceHasDot("green"), says("#changes li", "is active"))
+	require.Empty(t, b.seen())
+}
+
+// TestDashboardSetsAvailability sets and clears what a user says. The page shows that a user is invisible, for those
+// who may know, and a refresh does not replace what is being entered.
+func TestDashboardSetsAvailability(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.post(t, alice+"/ping", "")
+	b := openDashboard(t, s.url, "#namespace=chat&user=alice")
+	const field = `document.querySelector(".saying [aria-label='%s']")`
+	enter := func(label, value string) browserStep {
+		return until(fmt.Sprintf(`(element => {
+			element.value = %q
+			return element.dispatchEvent(new Event("input", { bubbles: true }))
+		})(`+field+`)`, value, label))
+	}
+	b.do(t, says(".availability p", "Says nothing about themselves."), enter("What the user says", "busy"),
+		enter("Note", "in a <b>meeting</b>"), enter("How long", "1h"))
+	s.post(t, alice+"/ping", `{"device":{"id":"phone"}}`)
+	b.do(t, until(`document.querySelector("#users tbody")?.innerText.includes("phone")`))
+	require.Equal(t, "busy", evaluate[string](t, b, fmt.Sprintf(field, "What the user says")+".value"))
+	b.do(t, clickOn(".saying button"), aliceHasDot("red"),
+		says(".availability p", "Says busy, “in a <b>meeting</b>” until "), says("#notice", "alice: recorded."))
+	requireFits(t, b, "what a user says")
+	b.do(t, enter("What the user says", "invisible"), enter("Note", ""), enter("How long", ""),
+		clickOn(".saying button"), aliceHasDot("grey"), says(".availability p", "Says invisible."))
+	require.Equal(t, "busy · “in a <b>meeting</b>”", evaluate[string](t, b, said("alice")), "as of a user who left")
+	b.do(t, enter("What the user says", ""), clickOn(".saying button"), says(".availability p", "Says nothing"))
+	require.Empty(t, b.seen())
+}
+
+// TestDashboardExplainsAvailability checks that a reader without a key is not asked for one when a user is opened.
+func TestDashboardExplainsAvailability(t *testing.T) {
+	t.Parallel()
+	s := start(t, "--config", writeConfig(t, fmt.Sprintf(
+		"anonymous-read: [chat]\nkeys: {full: {hash: %q, scopes: [ping, read], namespaces: ['*']}}\n", hashOf(fullKey))))
+	b := openDashboard(t, s.url, "#namespace=chat")
+	b.do(t, says("#connection", "Live"), until(`(location.hash += "&user=alice", true)`),
+		lists("alice", "grey", "never seen"), says(".availability p", "You cannot see or set what this user says."))
+	require.True(t, evaluate[bool](t, b, `document.querySelector(".saying").hidden`))
+	require.True(t, evaluate[bool](t, b, `document.getElementById("signin").hidden`))
+}

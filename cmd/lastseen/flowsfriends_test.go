@@ -1,0 +1,182 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The flows in this file are those of a chat in which users have friends: they see which friends are online, and are
+// sent a change at once, on several servers. Friends are contacts. The app follows them on its connection.
+
+// online returns which contacts of a user are online.
+func (s *service) online(t *testing.T, user string) (friends []string) {
+	t.Helper()
+	friends = []string{}
+	for _, presence := range s.get(t, chatUsers+user+"/contacts?status=green")["users"].([]any) {
+		friends = append(friends, presence.(map[string]any)["user"].(string))
+	}
+	return friends
+}
+
+// TestFlowFriends: users connect and disconnect, and their friends are notified.
+func TestFlowFriends(t *testing.T) {
+	t.Parallel()
+	eachSite(t, func(t *testing.T, one, two *service) {
+		// The backend copies the friends of Alice and Bob from its database.
+		one.succeed(t, http.MethodPut, chatUsers+"alice/contacts", `{"users":["bob","carol"]}`)
+		one.succeed(t, http.MethodPut, chatUsers+"bob/contacts", `{"users":["alice"]}`)
+
+		// Bob connects: the server shows which of his friends are online. He follows them.
+		bob := two.openApp(t, appOptions{user: "bob", friends: []string{"alice"}})
+		require.Empty(t, two.online(t, "bob"))
+		require.Equal(t, []string{"never seen"}, bob.all("alice"))
+
+		// Alice connects, to another server: she gets her online friends, and they are sent "alice is online".
+		alice := one.openApp(t, appOptions{user: "alice", friends: []string{"bob", "carol"}})
+		require.Equal(t, []string{"bob"}, one.online(t, "alice"))
+		require.Equal(t, []string{"green"}, alice.all("bob"))
+		require.Equal(t, []string{"never seen"}, alice.all("carol"))
+		bob.until(t, "alice", "green")
+		require.Equal(t, []string{"alice"}, two.online(t, "bob"))
+
+		// Carol connects: Alice is sent it. Bob is not, because Carol is not his friend.
+		carol := two.openApp(t, appOptions{user: "carol"})
+		alice.until(t, "carol", "green")
+		require.Equal(t, []string{"bob", "carol"}, one.online(t, "alice"))
+
+		// Alice disconnects: her friends are sent "alice is offline".
+		alice.send(t, `{"leave":{}}`)
+		bob.until(t, "alice", "left")
+		require.Equal(t, []string{"never seen", "green", "left"}, bob.all("alice"))
+		require.Empty(t, bob.all("carol"))
+		require.Empty(t, carol.all("alice"))
+		require.Empty(t, two.online(t, "bob"))
+
+		// Her list of friends is still there when she connects again, also if nobody loads it from the database.
+		require.Equal(t, []string{"bob", "carol"}, one.online(t, "alice"))
+		one.openApp(t, appOptions{user: "alice"})
+		bob.until(t, "alice", "green")
+	})
+}
+
+// TestFlowFriendRequest: users become friends, and stop being friends, while both are online.
+func TestFlowFriendRequest(t *testing.T) {
+	t.Parallel()
+	eachSite(t, func(t *testing.T, one, two *service) {
+		alice := one.openApp(t, appOptions{user: "alice", friends: []string{}})
+		bob := two.openApp(t, appOptions{user: "bob", friends: []string{}})
+
+		// Bob accepts Alice's request: the backend adds each to the other's list, and the apps follow the new friend.
+		one.succeed(t, http.MethodPatch, chatUsers+"alice/contacts", `{"add":["bob"]}`)
+		two.succeed(t, http.MethodPatch, chatUsers+"bob/contacts", `{"add":["alice"]}`)
+		alice.send(t, `{"watch":{"add":["bob"]}}`)
+		bob.send(t, `{"watch":{"add":["alice"]}}`)
+		alice.until(t, "bob", "green")
+		bob.until(t, "alice", "green")
+		require.Equal(t, []string{"bob"}, two.online(t, "alice"))
+
+		// Bob removes Alice: he does not see her any longer. She still has him in her list until it is changed, too.
+		two.succeed(t, http.MethodPatch, chatUsers+"bob/contacts", `{"remove":["alice"]}`)
+		bob.send(t, `{"watch":{"remove":["alice"],"add":["carol"]},"id":"removed"}`)
+		bob.until(t, "carol", "never seen") // the answer
+		alice.send(t, `{"leave":{}}`)
+		<-alice.ended // the server closes it once she has left
+		two.openApp(t, appOptions{user: "carol"})
+		bob.until(t, "carol", "green") // a later change
+		require.Equal(t, []string{"green"}, bob.all("alice"))
+		require.Empty(t, one.online(t, "bob"))
+		require.Equal(t, []string{"bob"}, one.online(t, "alice"))
+	})
+}
+
+// TestFlowWhoIsOnline: the backend asks whether a user is online, which users of a list are, and who is at all.
+func TestFlowWhoIsOnline(t *testing.T) {
+	t.Parallel()
+	eachSite(t, func(t *testing.T, one, two *service) {
+		one.openApp(t, appOptions{user: "alice"})
+		two.openApp(t, appOptions{user: "bob"})
+		carol := two.openApp(t, appOptions{user: "carol"})
+		seesCarol := one.openApp(t, appOptions{user: "dave", friends: []string{"carol"}})
+		carol.send(t, `{"leave":{}}`)
+		seesCarol.until(t, "carol", "left")
+
+		// Is a user online?
+		require.Equal(t, "green", two.look(t, "alice", ""))
+		require.Equal(t, "left", one.look(t, "carol", ""))
+		require.Equal(t, "never seen", one.look(t, "erin", ""))
+
+		// Which of these users are online?
+		found := one.post(t, "/v1/namespaces/chat/lookup", `{"users":["alice","bob","carol","erin"]}`)["users"].([]any)
+		var words []string
+		for _, presence := range found {
+			words = append(words, inWords(presence.(map[string]any)))
+		}
+		require.Equal(t, []string{"green", "green", "left", "never seen"}, words)
+
+		// Who is online, and how many are?
+		listed := map[string]bool{}
+		for _, presence := range two.get(t, "/v1/namespaces/chat/users?status=green")["users"].([]any) {
+			listed[presence.(map[string]any)["user"].(string)] = true
+		}
+		require.Equal(t, map[string]bool{"alice": true, "bob": true, "dave": true}, listed)
+		counts := two.get(t, "/v1/namespaces/chat/counts")
+		require.Equal(t, []any{3., 0., 1.}, []any{counts["green"], counts["yellow"], counts["grey"]})
+	})
+}
+
+// TestFlowGateway: a chat server that holds the sockets of its users itself reports them in bulk.
+func TestFlowGateway(t *testing.T) {
+	t.Parallel()
+	eachSite(t, func(t *testing.T, one, two *service) {
+		// report sends an item for each of the users of a gateway.
+		const users = 500
+		report := func(s *service, operation, gateway string) {
+			items := make([]string, users)
+			for i := range items {
+				items[i] = fmt.Sprintf(`{"user":"%d","device":{"id":%q,"kind":"web"}}`, i, gateway)
+			}
+			s.post(t, "/v1/namespaces/chat/"+operation, fmt.Sprintf(`{%q:[%s]}`, operation, strings.Join(items, ",")))
+		}
+		watcher := two.openApp(t, appOptions{user: "watcher", friends: []string{"0", "499"}})
+
+		// Two gateways report the users on their sockets. The users are on both.
+		report(one, "pings", "gateway-1")
+		report(two, "pings", "gateway-2")
+		watcher.until(t, "0", "green")
+		watcher.until(t, "499", "green")
+
+		// One gateway closes the sockets: the users are still on the other one.
+		report(one, "leaves", "gateway-1")
+		require.Equal(t, "green", two.look(t, "0", ""))
+		require.EqualValues(t, users+1, two.get(t, "/v1/namespaces/chat/counts")["green"])
+
+		// The other one closes them, too: the users are offline.
+		report(two, "leaves", "gateway-2")
+		watcher.until(t, "0", "left")
+		watcher.until(t, "499", "left")
+		require.Equal(t, []string{"never seen", "green", "left"}, watcher.all("499"))
+		require.EqualValues(t, 1, one.get(t, "/v1/namespaces/chat/counts")["green"])
+	})
+}
+
+// TestFlowFriendsSurviveCrash: a server is killed. Friends, what users say and when they were seen are there when it is
+// back.
+func TestFlowFriendsSurviveCrash(t *testing.T) {
+	t.Parallel()
+	store := filepath.Join(t.TempDir(), "data.db")
+	s := start(t, "--store", store, "--sync", "0")
+	s.succeed(t, http.MethodPut, chatUsers+"alice/contacts", `{"users":["bob","carol"]}`)
+	s.succeed(t, http.MethodPut, chatUsers+"bob/availability", `{"availability":"busy","note":"in a meeting"}`)
+	s.openApp(t, appOptions{user: "bob"})
+	seen := s.get(t, chatUsers+"bob")["last_seen"]
+	s.kill()
+	s = start(t, "--store", store)
+	require.Equal(t, []string{"bob"}, s.online(t, "alice"))
+	require.Equal(t, "green busy in a meeting", s.look(t, "bob", ""))
+	require.GreaterOrEqual(t, s.get(t, chatUsers+"bob")["last_seen"], seen)
+}

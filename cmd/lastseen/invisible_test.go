@@ -1,0 +1,266 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// TestInvisibleEqualsLeft compares all that others can learn about users who left, and about users who became invisible
+// at the same times and go on: see [twins].
+func TestInvisibleEqualsLeft(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	eachTwins(t, func(t *testing.T, servers []string, s store.Store) {
+		w := twins{left: "left-0", hidden: "hide-0", servers: servers, store: s}
+		begun := time.Now()
+		w.seed(t, begun)
+		readers := map[*twinWatcher]*twinWatcher{}
+		for _, server := range servers {
+			for _, credentials := range [][2]string{
+				{"ls_left", "ls_hide"}, {bearerOf(t, "bobby", w.left), bearerOf(t, "bobby", w.hidden)},
+			} {
+				hidden := w.follow(t, server, w.hidden, credentials[1])
+				for i, left := range w.follow(t, server, w.left, credentials[0]) {
+					readers[left] = hidden[i]
+				}
+			}
+		}
+		marks := 0
+		check := func(phase string, changes int) {
+			t.Helper()
+			marks++
+			mark := begun.Add(time.Duration(marks-10_000) * time.Millisecond)
+			event := map[int]string{0: "ping", 1: "leave"}[marks%2]
+			w.both(t, "POST", "/users/marker/"+event, fmt.Sprintf(`{"at":%q}`, exact(mark)))
+			for left, hidden := range readers {
+				want, got := left.flush(t, exact(mark)), hidden.flush(t, exact(mark))
+				require.Equal(t, want, got, "%s: a stream", phase)
+				if marks > 1 {
+					require.Len(t, got, changes, "%s: a stream: %q", phase, got)
+				}
+			}
+			w.compare(t, phase)
+		}
+		check("before", 0)
+		// What is said has to last for some phases, however slow the machine is.
+		phase := time.Since(begun) + time.Second
+		untilSaid, hiddenFor := time.Now().Add(6*phase), 9*phase
+		w.both(t, "PUT", "/users/alice/availability", fmt.Sprintf(
+			`{"availability":"away","note":"lunch","until":%q}`, exact(untilSaid)))
+		check("with an end", 1)
+
+		at := w.hide(t, twinUsers, fmt.Sprintf(`"for":"%dms"`, hiddenFor.Milliseconds()))
+		untilHidden := time.Now().Add(hiddenFor)
+		check("at once", 2) // the leave of a user never seen is no change
+		answered := w.wait(t)
+		w.goOn(t, at)
+		answered()
+		check("after pings", 0)
+		leave := w.connectHidden(t)
+		check("while connected", 0)
+		leave()
+		w.goOn(t, at)
+		check("after the connection", 0)
+		w.trim(t, 30*time.Minute)
+		check("after retention", 0)
+
+		require.Less(t, time.Now(), untilSaid, "the phases took too long")
+		time.Sleep(time.Until(untilSaid.Add(time.Second)))
+		check("after the end of what was said", 1)
+		require.Less(t, time.Now(), untilHidden, "the phases took too long")
+		time.Sleep(time.Until(untilHidden.Add(10 * time.Millisecond)))
+		check("after until", 0)
+		w.ping(t, "alice", at+1)
+		check("after late pings of a hidden time that ended", 0)
+
+		w.both(t, "PUT", "/users/davey/availability", `{"note":"back"}`)
+		check("after going visible", 1)
+		w.ping(t, "davey", at+1)
+		check("after late pings of a hidden time that the user ended", 0)
+		for _, user := range []string{"alice", "erica"} {
+			w.both(t, "DELETE", "/users/"+user, "")
+		}
+		check("after forget", 2)
+		present := fmt.Sprintf(`{"at":%q}`, exact(time.Now()))
+		for _, user := range twinUsers {
+			w.both(t, "POST", "/users/"+user+"/ping", present)
+		}
+		check("after a ping that counts", 3)
+		w.compareBlind(t)
+		w.checkTyping(t)
+	})
+}
+
+// TestInvisibleAloneEqualsLeft does the same in namespaces that have this user alone, and are removed.
+func TestInvisibleAloneEqualsLeft(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	eachTwins(t, func(t *testing.T, servers []string, s store.Store) {
+		w := twins{left: "left-1", hidden: "hide-1", servers: servers, store: s, open: true}
+		old := exact(time.Now().Add(-time.Hour))
+		w.both(t, "POST", "/users/alice/ping", fmt.Sprintf(`{"at":%q,"device":{"id":"tab"}}`, old))
+		w.compare(t, "before")
+		at := w.hide(t, []string{"alice"}, `"note":"x"`)
+		w.compare(t, "at once")
+		w.goOn(t, at)
+		w.compare(t, "after pings")
+		time.Sleep(2500 * time.Millisecond) // the retention cannot be shorter than the yellow threshold
+		require.Equal(t, 1, w.trim(t, 2100*time.Millisecond))
+		w.compare(t, "after retention")
+		for _, namespace := range []string{w.left, w.hidden} {
+			removed, err := s.RemoveEmpty(t.Context(), namespace)
+			require.NoError(t, err)
+			require.True(t, removed, namespace)
+		}
+		w.compare(t, "without the namespace")
+		w.goOn(t, at)
+		w.connectHidden(t)()
+		w.compare(t, "after pings without the namespace")
+		w.both(t, "DELETE", "/users/alice", "")
+		w.compare(t, "after forget")
+		w.both(t, "POST", "/users/alice/ping", fmt.Sprintf(`{"at":%q}`, exact(time.Now())))
+		w.compare(t, "after a ping that counts")
+	})
+}
+
+// seed records the same users in both namespaces.
+func (w twins) seed(t *testing.T, now time.Time) {
+	t.Helper()
+	ago := func(d time.Duration) string { return exact(now.Add(-d)) }
+	w.both(t, "POST", "/pings", fmt.Sprintf(
+		`{"pings":[{"user":"bobby","at":%q},{"user":"carla","at":%q},{"user":"frank","at":%q},{"user":"marker","at":%q}]}`,
+		ago(time.Minute), ago(15*time.Minute), ago(time.Hour), ago(2*time.Minute)))
+	w.both(t, "POST", "/users/alice/ping",
+		fmt.Sprintf(`{"at":%q,"device":{"id":"tab","kind":"web"}}`, ago(30*time.Second)))
+	w.both(t, "POST", "/users/davey/ping",
+		fmt.Sprintf(`{"at":%q,"device":{"id":"app","kind":"mobile"},"activity":"idle"}`, ago(40*time.Second)))
+	w.both(t, "PUT", "/users/davey/availability", `{"availability":"busy","note":"writing"}`)
+	w.both(t, "PUT", "/users/bobby/availability", `{"availability":"busy"}`)
+	w.both(t, "PUT", "/users/bobby/contacts", `{"users":["alice","davey","erica","carla"]}`)
+}
+
+// hide makes users invisible: the first one with fields that say until when, the others without an end. In the other
+// namespace, they leave at the same times. It returns the time of the first.
+func (w twins) hide(t *testing.T, users []string, fields string) lastseen.Instant {
+	t.Helper()
+	var first lastseen.Instant
+	for _, user := range users {
+		w.do(t, 0, "PUT", "/v1/namespaces/"+w.hidden+"/users/"+user+"/availability",
+			strings.ReplaceAll(`{"availability":"invisible",`+fields+`}`, `,}`, `}`))
+		states, err := w.store.Lookup(t.Context(), w.hidden, []string{user})
+		require.NoError(t, err)
+		require.True(t, states[0].Left)
+		w.do(t, 0, "POST", "/v1/namespaces/"+w.left+"/users/"+user+"/leave",
+			fmt.Sprintf(`{"at":%q}`, states[0].At.String()))
+		if first == 0 {
+			first, fields = states[0].At, ""
+		}
+	}
+	return first
+}
+
+// goOn has the devices of the invisible users assert all that they can.
+func (w twins) goOn(t *testing.T, hiddenAt lastseen.Instant) {
+	t.Helper()
+	for i, user := range twinUsers {
+		path := "/v1/namespaces/" + w.hidden + "/users/" + user
+		if r := w.do(t, i, "GET", path+"/availability", ""); !strings.Contains(r.body, "invisible") {
+			continue
+		}
+		w.do(t, i, "POST", path+"/ping", "")
+		w.do(t, i+1, "POST", path+"/ping", `{"device":{"id":"tab","kind":"web"},"activity":"idle"}`)
+		w.do(t, i, "POST", path+"/ping", `{"device":{"id":"new","kind":"desktop"}}`)
+		w.do(t, i, "POST", path+"/leave", `{"device":{"id":"new"},"after":"100ms"}`)
+		w.do(t, i+1, "POST", path+"/leave", `{"device":{"id":"tab"}}`)
+		w.do(t, i, "POST", path+"/leave", "")
+		for _, at := range []lastseen.Instant{hiddenAt - 1000, hiddenAt + 1} {
+			item := fmt.Sprintf(`{"user":%q,"at":%q}`, user, at.String())
+			device := fmt.Sprintf(`{"user":%q,"at":%q,"device":{"id":"tab"}}`, user, at.String())
+			w.do(t, i, "POST", "/v1/namespaces/"+w.hidden+"/pings", `{"pings":[`+item+`,`+device+`]}`)
+			w.do(t, i, "POST", "/v1/namespaces/"+w.hidden+"/leaves", `{"leaves":[`+item+`]}`)
+		}
+	}
+}
+
+// ping has a user's devices assert that they were used at some time.
+func (w twins) ping(t *testing.T, user string, at lastseen.Instant) {
+	t.Helper()
+	path, time := "/v1/namespaces/"+w.hidden, at.String()
+	w.do(t, 0, "POST", path+"/users/"+user+"/ping", fmt.Sprintf(`{"at":%q}`, time))
+	w.do(t, 1, "POST", path+"/users/"+user+"/ping", fmt.Sprintf(`{"at":%q,"device":{"id":"late"}}`, time))
+	w.do(t, 1, "POST", path+"/users/"+user+"/leave", fmt.Sprintf(`{"at":%q,"device":{"id":"tab"}}`, time))
+	w.do(t, 0, "POST", path+"/pings", fmt.Sprintf(`{"pings":[{"user":%q,"at":%q}]}`, user, time))
+}
+
+// connectHidden opens connections of an invisible user to all servers, and uses them. They answer the pings of the
+// server until they are closed. It returns how to do that.
+func (w twins) connectHidden(t *testing.T) (leave func()) {
+	t.Helper()
+	var sockets []*websocket.Conn
+	var answers []chan string
+	own := bearerOf(t, "alice", w.hidden)
+	ask := func(i int, frame, want string) {
+		writeFrame(t, sockets[i], frame)
+		for answer := range answers[i] {
+			if strings.HasPrefix(answer, `{"`+want+`"`) {
+				return
+			}
+			require.NotContains(t, answer, "problem")
+		}
+		t.Fatalf("the connection ended before %s", want)
+	}
+	for i, server := range w.servers {
+		socket := dialTwin(t, server, w.hidden)
+		sockets, answers = append(sockets, socket), append(answers, make(chan string, 1000))
+		frames := answers[i]
+		go func() {
+			defer close(frames)
+			for {
+				_, answer, err := socket.Read(context.Background())
+				if err != nil {
+					return
+				}
+				frames <- string(answer)
+			}
+		}()
+		ask(i, fmt.Sprintf(`{"hello":{"user":"alice","device":{"id":"socket-%d","kind":"web"}%s}}`,
+			i, tokenField(own)), "welcome")
+		ask(i, `{"activity":{"idle":true},"id":1}`, "ok")
+		ask(i, `{"typing":{"to":["bobby"]},"id":2}`, "ok")
+		ask(i, `{"watch":{"add":["alice","bobby"]},"id":3}`, "changes")
+	}
+	return func() {
+		ask(0, `{"leave":{},"id":4}`, "ok")
+		for _, socket := range sockets {
+			_ = socket.Close(websocket.StatusNormalClosure, "")
+		}
+	}
+}
+
+// trim deletes what is older than an age from both namespaces, and returns how many users that were.
+func (w twins) trim(t *testing.T, age time.Duration) (deleted int) {
+	t.Helper()
+	results := map[string]store.TrimResult{}
+	for _, namespace := range []string{w.left, w.hidden} {
+		now, err := w.store.Now(t.Context())
+		require.NoError(t, err)
+		results[namespace], err = w.store.Trim(context.Background(), namespace,
+			store.TrimQuery{Age: age, Now: now, All: true})
+		require.NoError(t, err)
+	}
+	require.Equal(t, results[w.left], results[w.hidden])
+	return results[w.left].Deleted
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/store"
+)
+
+// TestInvisibleTiming checks that lookups of a user who is invisible take as long as those of a user who left. Each
+// comparison can fail at random once in 10,000 times, so one that fails has to fail three times.
+func TestInvisibleTiming(t *testing.T) {
+	if testing.Short() || raced { // slow, and the detector slows some calls more than others
+		t.Skip("compares times")
+	}
+	eachTwins(t, func(t *testing.T, servers []string, s store.Store) {
+		w := twins{left: "left-0", hidden: "hide-0", servers: servers, store: s}
+		now := time.Now()
+		w.seed(t, now)
+		// A user who leaves after doing and saying the same as davey, so that all else is the same.
+		w.do(t, 0, "POST", "/v1/namespaces/hide-0/users/carla/ping",
+			fmt.Sprintf(`{"at":%q,"device":{"id":"app","kind":"mobile"},"activity":"idle"}`, exact(now)))
+		w.hide(t, twinUsers, `"note":"x"`)
+		w.do(t, 0, "PUT", "/v1/namespaces/hide-0/users/carla/availability", `{"availability":"busy","note":"writing"}`)
+		w.do(t, 0, "POST", "/v1/namespaces/hide-0/users/carla/leave", "")
+		get := func(path string) func() {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, servers[0]+path, http.NoBody)
+			require.NoError(t, err)
+			r.Header.Set("Authorization", "Bearer ls_hide")
+			return func() {
+				answer, err := http.DefaultClient.Do(r)
+				if err != nil || answer.StatusCode != http.StatusOK {
+					t.Errorf("%s: %v, %v", path, answer, err)
+					return
+				}
+				_, _ = io.Copy(io.Discard, answer.Body) // its length is compared elsewhere
+				_ = answer.Body.Close()
+			}
+		}
+		read := func(user string) func() {
+			return func() {
+				if _, _, err := s.Describe(t.Context(), w.hidden, []string{user}); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		const users = "/v1/namespaces/hide-0/users/"
+		sameTime(t, 3000, get(users+"davey"), get(users+"carla"))
+		sameTime(t, 3000, read("davey"), read("carla"))
+	})
+}
+
+// sameTime fails the test if one function takes longer than another one, three times.
+func sameTime(t *testing.T, rounds int, one, other func()) {
+	t.Helper()
+	var p float64
+	for range 3 {
+		if p = differ(timePairs(rounds, one, other)); p > 1e-4 {
+			return
+		}
+	}
+	t.Errorf("the times differ: p = %g", p)
+}
+
+// TestTimingNotices checks that the comparison notices 5 µs, and does not notice nothing.
+func TestTimingNotices(t *testing.T) {
+	if testing.Short() || raced { // slow, and the detector slows some calls more than others
+		t.Skip("compares times")
+	}
+	work := func() { spin(50 * time.Microsecond) }
+	p := differ(timePairs(3000, work, func() { spin(55 * time.Microsecond) }))
+	require.Less(t, p, 1e-4)
+	sameTime(t, 3000, work, work)
+}
+
+func spin(d time.Duration) {
+	for begun := time.Now(); time.Since(begun) < d; {
+		continue
+	}
+}
+
+// timePairs calls two functions in random order, many times, and returns how long each call took.
+func timePairs(rounds int, one, other func()) (a, b []time.Duration) {
+	timed := func(f func()) time.Duration {
+		begun := time.Now()
+		f()
+		return time.Since(begun)
+	}
+	for range rounds {
+		if rand.N(2) == 0 { //nolint:gosec // not a secret
+			a, b = append(a, timed(one)), append(b, timed(other))
+		} else {
+			b, a = append(b, timed(other)), append(a, timed(one))
+		}
+	}
+	return a, b
+}
+
+// differ returns the probability that two samples of the same distribution differ as much as these do, by the test of
+// Mann and Whitney.
+func differ(a, b []time.Duration) float64 {
+	type sample struct {
+		d     time.Duration
+		first bool
+	}
+	var all []sample
+	for _, d := range a {
+		all = append(all, sample{d, true})
+	}
+	for _, d := range b {
+		all = append(all, sample{d, false})
+	}
+	slices.SortFunc(all, func(x, y sample) int { return cmp.Compare(x.d, y.d) })
+	ranks, ties := 0.0, 0.0
+	for i := 0; i < len(all); {
+		end := i
+		for end < len(all) && all[end].d == all[i].d {
+			end++
+		}
+		size := float64(end - i)
+		ties += size*size*size - size
+		for ; i < end; i++ {
+			if all[i].first {
+				ranks += float64(end) - (size-1)/2
+			}
+		}
+	}
+	n, m := float64(len(a)), float64(len(b))
+	total := n + m
+	u, mean := ranks-n*(n+1)/2, n*m/2
+	deviation := math.Sqrt(n * m / 12 * (total + 1 - ties/(total*(total-1))))
+	if deviation == 0 {
+		return 1
+	}
+	return math.Erfc(math.Abs(u-mean) / deviation / math.Sqrt2)
+}
+
+// TestDiffer compares the test with values that were computed by hand.
+func TestDiffer(t *testing.T) {
+	t.Parallel()
+	require.InDelta(t, 1, differ([]time.Duration{1, 1}, []time.Duration{1, 1}), 0)
+	require.InDelta(t, 1, differ([]time.Duration{1, 4}, []time.Duration{2, 3}), 1e-9) // U = 2, as expected
+	// U = 0, mean 4.5, deviation √(9·7/12) = 2.291: z = 1.964
+	require.InDelta(t, 0.0495, differ([]time.Duration{1, 2, 3}, []time.Duration{4, 5, 6}), 1e-4)
+	require.InDelta(t, 0.0495, differ([]time.Duration{4, 5, 6}, []time.Duration{1, 2, 3}), 1e-4)
+}

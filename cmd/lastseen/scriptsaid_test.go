@@ -1,0 +1,151 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+)
+
+// says records what a user says from now on.
+func (s *scripted) says(t *testing.T, user string, said lastseen.Said) {
+	t.Helper()
+	now, err := s.Now(t.Context())
+	require.NoError(t, err)
+	_, err = s.SetAvailability(t.Context(), "chat", user, said, now)
+	require.NoError(t, err)
+}
+
+// pingsIdle records that a device of a user is there that nobody uses.
+func (s *scripted) pingsIdle(t *testing.T, user string) {
+	t.Helper()
+	url := s.server.URL + "/v1/namespaces/chat/users/" + user + "/ping"
+	response, err := http.Post(url, "application/json", strings.NewReader(`{"device":{"id":"phone"},"activity":"idle"}`))
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, http.StatusOK, response.StatusCode)
+}
+
+// talkative are users of each status who say something, with what a screen reader says of them.
+func (s *scripted) talkative(t *testing.T) (users map[string]lastseen.Dot, spoken map[string]string) {
+	t.Helper()
+	users, spoken = map[string]lastseen.Dot{}, map[string]string{}
+	ages := map[lastseen.Status]time.Duration{
+		lastseen.Green: 0, lastseen.Yellow: 3*time.Minute + 5*time.Second, lastseen.Grey: 150 * time.Minute,
+	}
+	texts := map[string]string{
+		"green-busy": "busy: in <b>a</b> meeting", "green-away": "away: in <b>a</b> meeting",
+		"green-": "online: in <b>a</b> meeting", "yellow-busy": "busy, last seen 3 minutes ago: in <b>a</b> meeting",
+		"yellow-away": "away, last seen 3 minutes ago: in <b>a</b> meeting",
+		"yellow-":     "last seen 3 minutes ago: in <b>a</b> meeting",
+		"grey-busy":   "last seen 2 hours ago: in <b>a</b> meeting",
+		"grey-away":   "last seen 2 hours ago: in <b>a</b> meeting",
+		"grey-":       "last seen 2 hours ago: in <b>a</b> meeting",
+	}
+	for status, age := range ages {
+		for _, availability := range []lastseen.Availability{lastseen.Busy, lastseen.Away, ""} {
+			user := string(status) + "-" + string(availability)
+			s.pingedAgo(t, user, age)
+			s.says(t, user, lastseen.Said{Availability: availability, Note: "in <b>a</b> meeting"})
+			users[user] = lastseen.DotOf(status, availability, false, false)
+			spoken[user] = texts[user]
+		}
+	}
+	s.pingsIdle(t, "idle")
+	users["idle"], spoken["idle"] = lastseen.DotOf(lastseen.Green, "", true, false), "idle"
+	s.pingsIdle(t, "idle-busy")
+	s.says(t, "idle-busy", lastseen.Said{Availability: lastseen.Busy})
+	users["idle-busy"], spoken["idle-busy"] = lastseen.DotOf(lastseen.Green, lastseen.Busy, true, false), "busy"
+	s.pingedAgo(t, "hidden", time.Hour)
+	s.says(t, "hidden", lastseen.Said{Availability: lastseen.Invisible, Note: "a secret"})
+	users["hidden"], spoken["hidden"] = lastseen.GreyDot, "last seen now"
+	return users, spoken
+}
+
+// TestDotsShowAvailability: each dot shows what lastseen.DotOf returns, over a connection and by lookups. What a user
+// says is read aloud as text, and nothing of it is HTML.
+func TestDotsShowAvailability(t *testing.T) {
+	t.Parallel()
+	for _, transport := range []string{"auto", "http"} {
+		t.Run(transport, func(t *testing.T) {
+			t.Parallel()
+			s := newScripted(t, scriptOptions{})
+			users, texts := s.talkative(t)
+			var html strings.Builder
+			for user := range users {
+				html.WriteString(s.dot(user))
+			}
+			b := openBrowser(t, s.pages)
+			s.load(t, b, html.String(), fmt.Sprintf("connect({ url, namespace, transport: %q })", transport))
+			for user, dot := range users {
+				element := fmt.Sprintf(`document.querySelector("presence-dot[user='%s']")`, user)
+				b.do(t, until(fmt.Sprintf(`%s.matches(":state(%s)")`, element, dot)))
+				require.Equal(t, texts[user], evaluate[string](t, b, element+".text"), user)
+				require.Equal(t, user+", "+texts[user], evaluate[string](t, b, element+
+					`.shadowRoot.querySelector("title").textContent`), user)
+			}
+			require.Equal(t, transport == "auto", len(s.lookups()) == 0)
+			require.Zero(t, evaluate[int](t, b, `document.querySelectorAll("b").length`))
+			require.Empty(t, s.complaints(b))
+		})
+	}
+}
+
+// TestDotsFollowAvailability: a change of what a user says, or of idle, is shown at once, with an event for each.
+func TestDotsFollowAvailability(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{})
+	s.pingedAgo(t, "alice", 0)
+	b := openBrowser(t, s.pages)
+	s.load(t, b, s.dot("alice"), `
+		document.addEventListener("presencechange", ({ detail }) => painted.push(detail.dot + " " + detail.note))`)
+	b.do(t, untilSpoken("alice, online"), until("(painted = [], true)"))
+	s.says(t, "alice", lastseen.Said{Availability: lastseen.Busy})
+	b.do(t, untilSpoken("alice, busy"))
+	s.says(t, "alice", lastseen.Said{Availability: lastseen.Busy, Note: "<i>now</i>"})
+	b.do(t, untilSpoken("alice, busy: <i>now</i>"))
+	s.says(t, "alice", lastseen.Said{})
+	b.do(t, untilSpoken("alice, online"))
+	s.pingsIdle(t, "alice")
+	b.do(t, untilSpoken("alice, idle"))
+	s.says(t, "alice", lastseen.Said{Availability: lastseen.Invisible})
+	b.do(t, untilSpoken("alice, last seen now"))
+	require.Equal(t, "red null,red <i>now</i>,green null,yellow null,grey null", shown(t, b))
+}
+
+// TestDotsEndAvailability: what a user says ends at its time by the server's clock, although the page's is wrong, and
+// although the page hears nothing from the server meanwhile.
+func TestDotsEndAvailability(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{now: aDayAgo()})
+	s.pingedAgo(t, "alice", 0)
+	s.says(t, "alice", lastseen.Said{
+		Availability: lastseen.Busy, Note: "back soon", Until: s.faults.clock().Add(20 * time.Second),
+	})
+	b := openBrowser(t, s.pages)
+	s.load(t, b, "", "wrong = -86_400_000"+polling)
+	b.do(t, shows("alice", "green"), until("presences.alice.dot == 'red' && presences.alice.note == 'back soon'"),
+		until("presences.alice.availabilityUntil instanceof Date"), s.pass(10*time.Second))
+	require.Equal(t, "busy", evaluate[string](t, b, "client.get('alice').availability"))
+	b.do(t, s.pass(11*time.Second), until("presences.alice.dot == 'green' && presences.alice.note === null"))
+	require.True(t, evaluate[bool](t, b, "presences.alice.availability === null && presences.alice.availabilityUntil === null"))
+	require.Len(t, s.lookups(), 1)
+}
+
+// TestListShowsAvailability: the rows of a list say what the users say, as text.
+func TestListShowsAvailability(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{})
+	s.pingedAgo(t, "alice", 0)
+	s.says(t, "alice", lastseen.Said{Availability: lastseen.Away, Note: "<img src=x onerror=alert(1)>"})
+	b := openBrowser(t, s.pages)
+	s.load(t, b, s.list(), "")
+	b.do(t, untilRows("alice: away: <img src=x onerror=alert(1)>"))
+	require.Zero(t, evaluate[int](t, b, shadow+`.querySelectorAll("img").length`))
+	require.Empty(t, s.complaints(b))
+}

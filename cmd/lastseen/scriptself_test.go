@@ -1,0 +1,148 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+)
+
+// selfScript keeps a user online, and notes the events of the client.
+const selfScript = `
+const heard = [], failed = []
+const client = connect({ url, namespace, token, user: new URLSearchParams(location.search).get("user") ?? "alice",
+	...window.options })
+client.addEventListener("self", ({ detail }) => heard.push(detail ? detail.availability + " " + detail.note : "unknown"))
+client.addEventListener("typing", ({ detail }) => heard.push([detail.user, detail.in, detail.typing].join(" ")))
+const say = said => {
+	const done = said ? client.setAvailability(said) : client.clearAvailability()
+	done.catch(({ status, code }) => failed.push(status + " " + code))
+	return true
+}
+Object.assign(window, { client, heard, failed, say })`
+
+// heard waits until the last event of a page's client is this one.
+func heard(event string) browserStep { return until(fmt.Sprintf("heard.at(-1) == %q", event)) }
+
+// TestScriptSelf: what a user says in one page is known in all pages of the user, with invisible, and in new ones.
+func TestScriptSelf(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{})
+	page := s.addPage("", selfScript)
+	first := openBrowser(t, s.pages)
+	first.do(t, chromedp.Navigate(page), heard("null null"))
+	second := openBrowser(t, s.pages)
+	second.do(t, chromedp.Navigate(page), heard("null null"),
+		until(`say({ availability: "busy", note: "in a <b>meeting</b>", for: "1h" })`))
+	for _, b := range []*browser{first, second} {
+		b.do(t, heard("busy in a <b>meeting</b>"), until("client.self.until > Date.now() - wrong"))
+	}
+	first.do(t, until(`say({ availability: "invisible" })`), heard("invisible null"))
+	second.do(t, heard("invisible null"), until("client.self.until === null"))
+	third := openBrowser(t, s.pages)
+	third.do(t, chromedp.Navigate(page), heard("invisible null"), until("say()"), heard("null null"))
+	first.do(t, heard("null null"))
+	require.Equal(t, "null null,busy in a <b>meeting</b>,invisible null,null null", evaluate[string](t, first, "heard.join()"))
+	require.Empty(t, evaluate[[]string](t, first, "failed"))
+	third.do(t, until("(client.leave(), true)"), heard("unknown"), until("client.self === undefined"))
+}
+
+// TestScriptSelfEnds: what a user says ends by itself in the user's own pages.
+func TestScriptSelfEnds(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{})
+	b := openBrowser(t, s.pages)
+	s.load(t, b, "", selfScript)
+	b.do(t, heard("null null"), until(`say({ availability: "away", for: "1s" })`),
+		until("heard.join() == 'null null,away null,null null'"))
+}
+
+// TestScriptSelfByHTTP: without a WebSocket, a page knows what its own calls return, and the end of that, by the
+// server's clock, although the page's is wrong.
+func TestScriptSelfByHTTP(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{now: aDayAgo()})
+	s.issueTokens(t, "alice", time.Hour)
+	b := openBrowser(t, s.pages)
+	s.load(t, b, "", `window.options = { transport: "http" };`+selfScript)
+	require.True(t, evaluate[bool](t, b, "client.self === undefined"))
+	b.do(t, until(`say({ availability: "busy", for: "20s" })`), heard("busy null"),
+		until("Math.abs(client.self.until - client.now()) < 30_000"), s.pass(15*time.Second))
+	require.Equal(t, "busy null", evaluate[string](t, b, "heard.join()"))
+	b.do(t, s.pass(6*time.Second), heard("null null"),
+		until(`say({ note: "at lunch" })`), heard("null at lunch"), until("say()"), heard("null null"))
+	s.says(t, "alice", lastseen.Said{Availability: lastseen.Away})
+	b.do(t, until("(client.getAvailability(), true)"), heard("away null"))
+	require.False(t, evaluate[bool](t, b, "client.typing('bob')"))
+	require.Zero(t, s.connects())
+	require.Empty(t, evaluate[[]string](t, b, "failed"))
+}
+
+// TestScriptSelfRefused: the promise of a call that fails says why, and what is known stays.
+func TestScriptSelfRefused(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{})
+	b := openBrowser(t, s.pages)
+	s.load(t, b, "", selfScript+`
+		const other = connect({ url, namespace: "other" })
+		other.setAvailability({ note: "x" }).catch(({ message }) => { window.nobody = message })`)
+	b.do(t, heard("null null"), until(`say({ note: "two\nlines" })`), until(`failed.join() == "400 invalid_note"`),
+		until(`say({ availability: "gone" })`), until(`failed.at(-1) == "400 invalid_availability"`))
+	b.do(t, until(`window.nobody == "There is no user. Pass one to connect()."`))
+	require.Equal(t, "null null", evaluate[string](t, b, "heard.join()"))
+	require.Empty(t, s.called("PUT /v1/namespaces/other"))
+}
+
+// TestScriptTyping: a page hears who types for its user, until 10 seconds after the last message about it. It sends at
+// most one message in 5 seconds.
+func TestScriptTyping(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{})
+	page := s.addPage("", sentScript+selfScript)
+	alice, bob := openBrowser(t, s.pages), openBrowser(t, s.pages)
+	alice.do(t, chromedp.Navigate(page+"?user=alice"), heard("null null"))
+	bob.do(t, chromedp.Navigate(page+"?user=bob"), heard("null null"),
+		until("client.typing(['alice'], 'room-7') && client.typing(new Set(['alice']), 'room-7')"))
+	alice.do(t, heard("bob room-7 true"))
+	bob.do(t, passIn(5*time.Second), until("client.typing(['alice'], 'room-7') && client.typing('alice')"))
+	alice.do(t, until("heard.join() == 'null null,bob room-7 true,bob room-7 true,bob  true'"), passIn(10*time.Second),
+		until("heard.slice(-2).join() == 'bob room-7 false,bob  false'"))
+	require.Equal(t, 3, evaluate[int](t, bob, "sent.filter(frame => frame.typing).length"))
+	bob.do(t, until(`say({ availability: "invisible" })`), heard("invisible null"), passIn(5*time.Second),
+		until("client.typing('alice')"), until(`say()`), heard("null null"), passIn(5*time.Second),
+		until("client.typing('alice', 'again')"))
+	alice.do(t, heard("bob again true"))
+	last := evaluate[string](t, alice, "heard.slice(-2).join()")
+	require.Equal(t, "bob  false,bob again true", last, "nothing while invisible")
+}
+
+// TestScriptTypingEnds: when a user signs out, nobody types for them any longer.
+func TestScriptTypingEnds(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{})
+	page := s.addPage("", selfScript)
+	alice, bob := openBrowser(t, s.pages), openBrowser(t, s.pages)
+	alice.do(t, chromedp.Navigate(page), heard("null null"))
+	bob.do(t, chromedp.Navigate(page+"?user=bob"), heard("null null"), until("client.typing('alice', 'room')"))
+	alice.do(t, heard("bob room true"), until("(client.leave(), true)"), until("heard.includes('bob room false')"))
+}
+
+// TestScriptTypingKeepsTheToken: the end in a message about typing is not that of the token, which stays.
+func TestScriptTypingKeepsTheToken(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{})
+	s.issueTokens(t, "alice", time.Hour)
+	page := s.addPage("", `
+		const reasons = []
+		window.options = { token: ({ renew }) => { reasons.push(renew); return token() } };`+selfScript+`
+		Object.assign(window, { reasons })`)
+	b := openBrowser(t, s.pages)
+	b.do(t, chromedp.Navigate(page), heard("null null"), until("client.typing('alice', 'room')"), heard("alice room true"),
+		passIn(8*time.Second), passIn(8*time.Second), heard("alice room false"))
+	require.Equal(t, "false", evaluate[string](t, b, "reasons.join()"))
+	require.Equal(t, 1, s.connects())
+}

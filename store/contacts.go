@@ -1,0 +1,77 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/lastseen/lastseen"
+)
+
+// The errors of contacts.
+var (
+	// ErrNoContacts means that users of the namespace cannot have contacts, as long as settings do not change: other
+	// programs also write it.
+	ErrNoContacts = errors.New("the namespace has no contacts")
+	// ErrTooManyContacts means that the user would have more than MaxContacts. Nothing was changed.
+	ErrTooManyContacts = errors.New("the user has too many contacts")
+	// ErrOwnContact means that a user is named as a contact of their own.
+	ErrOwnContact = errors.New("a user cannot be their own contact")
+)
+
+// MaxContacts is the number of contacts of a user at most.
+const MaxContacts = 5000
+
+// Contacts keeps whom each user knows. A contact is one user in the list of another, the owner. It has a direction:
+// that bob is a contact of alice does not make alice a contact of bob. Contacts need not exist as users.
+//
+// Calls do not commute: the last one counts. Trim does not delete contacts. Forget and DeleteNamespace delete those
+// that the user owns; the user stays in the lists of others, which are theirs. RemoveEmpty keeps a namespace in which
+// a user has contacts. The embedded store returns after a change is on the disk. Contacts are in no feed.
+//
+// IDs passed in pass [CheckContacts]. Those that are named twice count once. All methods return ErrNoContacts, and
+// record nothing, if the namespace cannot have contacts.
+type Contacts interface {
+	// SetContacts replaces the contacts of an owner, atomically. It creates the namespace like Ping, unless there are
+	// no contacts. It returns ErrTooManyContacts if there are more than MaxContacts.
+	SetContacts(ctx context.Context, namespace, owner string, contacts []string) error
+
+	// ChangeContacts adds and removes contacts of an owner, atomically. An ID that is in both is removed. Adding what
+	// is there, and removing what is not, changes nothing. It creates the namespace like Ping, unless it adds nothing.
+	// It returns ErrTooManyContacts if the owner would have more than MaxContacts afterwards.
+	ChangeContacts(ctx context.Context, namespace, owner string, add, remove []string) error
+
+	// ListContacts returns up to limit contacts of an owner that come after an ID, in bytewise order; from the first
+	// one if after is "". Fewer than the limit means that no more follow.
+	ListContacts(ctx context.Context, namespace, owner, after string, limit int) ([]string, error)
+
+	// AreContacts reports for each pair whether the contact is one of the owner's, in the order asked.
+	AreContacts(ctx context.Context, namespace string, pairs []ContactPair) ([]bool, error)
+}
+
+// ContactPair names an owner of contacts and a user to look for among them.
+type ContactPair struct{ Owner, Contact string }
+
+// CheckContacts returns an error unless each ID is that of a user who can be a contact of the owner.
+func CheckContacts(owner string, contacts []string) error {
+	for _, c := range contacts {
+		if err := lastseen.CheckUser(c); err != nil {
+			return err
+		}
+		if c == owner {
+			return ErrOwnContact
+		}
+	}
+	return nil
+}
+
+// ContactChanges returns the changes that [Contacts.ChangeContacts] asks for: each ID once, in bytewise order, and
+// those to add without those to remove.
+func ContactChanges(add, remove []string) (added, removed []string) {
+	removed = slices.Compact(slices.Sorted(slices.Values(remove)))
+	added = slices.Compact(slices.Sorted(slices.Values(add)))
+	return slices.DeleteFunc(added, func(id string) bool {
+		_, found := slices.BinarySearch(removed, id)
+		return found
+	}), removed
+}

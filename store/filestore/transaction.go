@@ -1,0 +1,160 @@
+package filestore
+
+import (
+	"fmt"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// transaction gives writes access to the index. In a staged transaction, changes are kept apart from the index until
+// they are in the file; otherwise they are made at once.
+type transaction struct {
+	index   *index
+	log     *changes
+	staged  map[userKey]lastseen.State // nil if changes are made at once
+	drops   []string                   // staged
+	unlists []string                   // staged; namespaces in which what was said stays
+	adds    map[string]struct{}        // staged; namespaces that do not exist yet
+	erased  []userKey                  // staged; users who are forgotten, and perhaps set again
+
+	// staged; the devices of users, by namespace and user. A namespace is in it once it has devices.
+	devices map[string]map[string]deviceChange
+
+	said   map[userKey]lastseen.Said // staged; what others see of what users say
+	hidden map[userKey]hidden        // staged; zero for a hidden time that is deleted
+
+	contacts map[userKey]contactList // staged
+
+	maxNamespaces int              // 0 for no limit
+	now           lastseen.Instant // when changes are made, for feeds; 0 if the clock was not read yet
+	trims         bool             // the changes are those of a Trim
+}
+
+type userKey struct{ namespace, user string }
+
+func (t *transaction) get(namespace, user string) lastseen.State {
+	if s, ok := t.staged[userKey{namespace, user}]; ok {
+		return s
+	}
+	return t.index.get(namespace, user)
+}
+
+func (t *transaction) set(namespace, user string, s lastseen.State) {
+	t.log.set(namespace, user, s)
+	if t.staged == nil {
+		t.make(userKey{namespace, user}, s)
+		return
+	}
+	t.staged[userKey{namespace, user}] = s
+}
+
+// forget removes a user, and what the user said.
+func (t *transaction) forget(key userKey) {
+	t.log.set(key.namespace, key.user, lastseen.State{})
+	t.logged(key.namespace)
+	if t.staged == nil {
+		t.makeForget(key)
+		return
+	}
+	t.erased = append(t.erased, key)
+	delete(t.staged, key)
+	if t.exists(key.namespace) {
+		t.staged[key] = lastseen.State{}
+	}
+	t.stageDevices(key.namespace, key.user, deviceChange{})
+	t.stageSaid(key, lastseen.Said{})
+	t.stageHidden(key, hidden{})
+}
+
+// trim removes a user, but not what the user said.
+func (t *transaction) trim(key userKey, saysSomething bool) {
+	if !saysSomething { // an older lastseen can read the file
+		t.set(key.namespace, key.user, lastseen.State{})
+		return
+	}
+	t.log.trim(key.namespace, key.user)
+	if t.staged == nil {
+		t.make(key, lastseen.State{})
+		return
+	}
+	t.staged[key] = lastseen.State{}
+}
+
+// drop removes a namespace, and what was said in it.
+func (t *transaction) drop(namespace string) {
+	t.log.drop(namespace)
+	if t.staged == nil {
+		t.index.drop(namespace)
+		return
+	}
+	t.drops = append(t.drops, namespace)
+}
+
+// unlist removes a namespace, but not what was said in it.
+func (t *transaction) unlist(namespace string) {
+	t.log.unlist(namespace)
+	if t.staged == nil {
+		t.index.unlist(namespace)
+		return
+	}
+	t.unlists = append(t.unlists, namespace)
+}
+
+func (t *transaction) exists(namespace string) bool {
+	_, exists := t.index.namespaces.Get(namespace)
+	_, added := t.adds[namespace]
+	return exists || added
+}
+
+func (t *transaction) add(namespace string) {
+	t.log.in(namespace)
+	if t.staged == nil {
+		t.index.add(namespace)
+		return
+	}
+	t.adds[namespace] = struct{}{}
+}
+
+// ensure creates a namespace unless it exists or the limit is reached.
+func (t *transaction) ensure(namespace string) error {
+	if t.exists(namespace) {
+		return nil
+	}
+	if n := t.index.namespaces.Len() + len(t.adds); t.maxNamespaces > 0 && n >= t.maxNamespaces {
+		return fmt.Errorf("%w: %d", store.ErrNamespaceLimit, n)
+	}
+	t.add(namespace)
+	return nil
+}
+
+func (t *transaction) apply() {
+	for _, namespace := range t.drops {
+		t.index.drop(namespace)
+	}
+	for _, namespace := range t.unlists {
+		t.index.unlist(namespace)
+	}
+	for namespace := range t.adds {
+		t.index.add(namespace)
+	}
+	for _, key := range t.erased { // in the feed, too, whatever the state is in the end
+		t.makeForget(key)
+	}
+	for key, s := range t.staged {
+		if c, ok := t.devices[key.namespace][key.user]; ok {
+			t.makeDevices(key, s, c)
+		} else {
+			t.make(key, s)
+		}
+	}
+	for key, s := range t.said {
+		t.makeSaid(key, s)
+	}
+	for key, h := range t.hidden {
+		t.index.hide(key.namespace, key.user, h)
+	}
+	for key, list := range t.contacts {
+		t.index.setContacts(key.namespace, key.user, list)
+	}
+}

@@ -1,0 +1,92 @@
+-- What the scripts share that read or write what others see of users besides their states; it is prepended to each,
+-- after feed.lua in those that publish it.
+--
+-- KEYS[6]  the details of the users of a shard: a hash, field = user
+-- KEYS[7]  their ends: a sorted set, the score of a user is when what they say ends
+--
+-- The details of a user are values with spaces between them, the note to the end; times are in milliseconds. Users who
+-- say nothing and are not idle have none. What is published of them has the same form. Idle is computed when a device
+-- asserts something; no ping without a device changes it.
+--
+--   <idle since, or 0> <away, busy or -> <when what the user says ends, or 0> <note>
+
+local details_key, ends_key = KEYS[6], KEYS[7]
+local max_details = 1024 -- bytes; more than any have
+
+-- Returns {idle, availability, ends, note}: idle and ends are numbers, ends is math.huge for no end. It returns nil if
+-- another program wrote the text.
+local function parse_details(text)
+  if not text or #text > max_details then
+    return nil
+  end
+  local idle, availability, ends, note = string.match(text, '^(%d+) ([%a-]+) (%d+) (.*)$')
+  if not idle or #idle > 15 or #ends > 15 or string.find(note, '%c') then
+    return nil
+  end
+  if availability ~= 'away' and availability ~= 'busy' and availability ~= '-' then
+    return nil
+  end
+  ends = tonumber(ends)
+  return {
+    idle = tonumber(idle), availability = availability, ends = ends > 0 and ends or math.huge, note = note,
+  }
+end
+
+-- Reports whether details say anything that has not ended by a time.
+local function says(details, time)
+  return details.ends > time and (details.availability ~= '-' or details.note ~= '')
+end
+
+-- The reverse of parse_details: '' for none.
+local function format_details(details)
+  local said = says(details, 0)
+  if details.idle == 0 and not said then
+    return ''
+  end
+  local ends = said and details.ends < math.huge and details.ends or 0
+  local availability, note = said and details.availability or '-', said and details.note or ''
+  return string.format('%.0f ', details.idle) .. availability .. string.format(' %.0f ', ends) .. note
+end
+
+-- Returns what is published of a text at a watermark about a user with this published status, which is a number of
+-- feed.lua: '' for nothing. Nothing that ended is published, and no grey user is idle.
+local function published_details(text, status, watermark)
+  local details = text and text ~= '' and parse_details(text)
+  if not details then
+    return ''
+  end
+  if status ~= 2 and status ~= 3 then
+    details.idle = 0
+  end
+  if not says(details, watermark) then
+    details.availability, details.note = '-', ''
+  end
+  return format_details(details)
+end
+
+-- Returns a text with another time since when the user is idle, 0 for none.
+local function with_idle(text, idle)
+  local details = text and text ~= '' and parse_details(text) or {availability = '-', ends = math.huge, note = ''}
+  details.idle = idle
+  return format_details(details)
+end
+
+-- Writes texts of users: user, text, user, text, …, '' for none. There are at most 4000 arguments.
+local function save_details(texts)
+  local set, delete = {}, {}
+  for i = 1, #texts, 2 do
+    if texts[i + 1] == '' then
+      delete[#delete + 1] = texts[i]
+    else
+      set[#set + 1] = texts[i]
+      set[#set + 1] = texts[i + 1]
+    end
+  end
+  if #set > 0 then
+    redis.call('HSET', details_key, unpack(set))
+  end
+  if #delete > 0 then
+    redis.call('HDEL', details_key, unpack(delete))
+  end
+end
+

@@ -1,0 +1,91 @@
+-- What leaves out the assertions about users in a hidden time; it is prepended to the scripts that record assertions, in
+-- namespaces that may have invisible users. The rule is that of HiddenTime of package lastseen.
+--
+-- KEYS  the last two are
+--         the ends of hidden times: a sorted set, the score of a user is when the hidden time ends, or +inf
+--         what invisible users say: a hash, field = user; without a field the user has ended the hidden time
+
+local hidden_key, private_key = KEYS[#KEYS - 1], KEYS[#KEYS]
+
+-- Returns the score of a sorted set as a number.
+local function number_of(score)
+  return score == 'inf' and math.huge or tonumber(score)
+end
+
+-- Returns which of some items are hidden, by their place in the list of users; nil if none is. The times of the items
+-- are in ARGV: from first on, one every step.
+local function find_hidden(users, first, step)
+  local now, ends, privates = clock(), redis.call('ZMSCORE', hidden_key, unpack(users)), nil
+  local hidden
+  for i = 1, #users do
+    local stop, time = ends[i] and number_of(ends[i]), math.abs(tonumber(ARGV[first + (i - 1) * step]))
+    if stop and math.min(time, now) < stop then
+      local hides = true
+      if stop > now then -- if the user has ended it, one of the clocks is wrong, perhaps by a moment only
+        privates = privates or redis.call('HMGET', private_key, unpack(users))
+        hides = privates[i] or stop <= now + max_ahead and time < stop
+      end
+      if hides then
+        hidden = hidden or {}
+        hidden[i] = true
+      end
+    end
+  end
+  return hidden
+end
+
+-- Reports whether any user is in a hidden time that may concern these items. Nearly every call finds that none is.
+local function may_hide(first, past, step)
+  local earliest, text = clock(), nil
+  for i = first, past - 1, step do
+    if ARGV[i] ~= text then -- most times of a call are the same
+      text = ARGV[i]
+      earliest = math.min(earliest, math.abs(tonumber(text)))
+    end
+  end
+  return redis.call('ZCOUNT', hidden_key, '(' .. string.format('%.0f', earliest), '+inf') > 0
+end
+
+-- Calls write with the arguments that are left without what is hidden, and returns its reply; if something is hidden,
+-- with the scores of all users, without a previous score, and with 1 as the sixth element. Without items it does not
+-- call it. The items begin at first, and have step arguments: the time, and at user_at after it the user. Those of
+-- devices.lua end before past: before them is how many they are, after them are metas with the numbers of items.
+local function hide(write, first, step, user_at, past)
+  local stop = past or #ARGV + 1
+  if not may_hide(first, stop, step) then
+    return write(ARGV)
+  end
+  local users = {}
+  for i = first + user_at, stop - 1, step do
+    users[#users + 1] = ARGV[i]
+  end
+  local hidden = find_hidden(users, first, step)
+  if not hidden then
+    return write(ARGV)
+  end
+  local kept, numbers, count = {unpack(ARGV, 1, first - 1)}, {}, 0
+  for i = 1, #users do
+    if not hidden[i] then
+      count = count + 1
+      numbers[i] = count
+      for j = 0, step - 1 do
+        kept[#kept + 1] = ARGV[first + (i - 1) * step + j]
+      end
+    end
+  end
+  if past then
+    kept[first - 1] = count
+    for i = past, #ARGV, 2 do
+      local number = numbers[tonumber(ARGV[i])]
+      if number then
+        kept[#kept + 1] = number
+        kept[#kept + 1] = ARGV[i + 1]
+      end
+    end
+  end
+  local reply = count > 0 and write(kept) or {0}
+  return {
+    reply[1], redis.call('ZMSCORE', KEYS[1], unpack(users)), false, reply[4] or 0, reply[5] or false, 1,
+  }
+end
+

@@ -1,0 +1,154 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// This file records and reads what users say: see docs/decisions/people.md.
+
+// SetAvailability implements [store.Store].
+func (s *Store) SetAvailability(
+	ctx context.Context, name, user string, said lastseen.Said, at lastseen.Instant,
+) (lastseen.State, error) {
+	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
+	if err != nil {
+		return lastseen.State{}, err
+	}
+	defer cancel()
+	c := &candidate{namespace: s.keys.namespace(name)}
+	if !c.hasCompanions() {
+		return lastseen.State{}, store.ErrNoAvailability
+	}
+	now, err := s.clock.read(ctx)
+	if err != nil {
+		return lastseen.State{}, err
+	}
+	if s.prepareToSay(ctx, c, user, said, store.Bounded(at, now)); c.err != nil {
+		return lastseen.State{}, c.err
+	}
+	state, err := s.say(ctx, c, user, said, at)
+	s.replicas.wrote(name, user, listMark)
+	if err != nil {
+		s.agreements.recheck(name) // see record
+	}
+	return state, err
+}
+
+// prepareToSay checks a namespace, and registers it and sets its bits where that is necessary for what a user says.
+func (s *Store) prepareToSay(ctx context.Context, c *candidate, user string, said lastseen.Said, at lastseen.Instant) {
+	if s.verify(ctx, []*candidate{c}); c.err != nil {
+		return
+	}
+	nothing := said.At(at) == lastseen.Said{}
+	if nothing {
+		return
+	}
+	invisible := said.Availability == lastseen.Invisible
+	if invisible && !c.hasMeta {
+		before, err := s.readSaid(ctx, c, user, at)
+		if c.err = err; err != nil || before.Availability == lastseen.Invisible {
+			return // an invisible user does not create the namespace, which does not exist any longer
+		}
+	}
+	if s.admit(ctx, []*candidate{c}); c.err != nil {
+		return
+	}
+	if invisible {
+		c.err = s.settle(ctx, c)
+	} else {
+		c.err = s.setDetailsBit(ctx, c)
+	}
+}
+
+func (s *Store) say(
+	ctx context.Context, c *candidate, user string, said lastseen.Said, at lastseen.Instant,
+) (state lastseen.State, err error) {
+	key := c.of(user)
+	if c.bits.feed.set {
+		s.mayAppend(ctx, c.namespace, key)
+	}
+	cmd, err := s.runOn(confirmed(ctx), scripts.say, call{key: key, others: c.peopleKeys(key), args: []any{
+		linkBase(), int64(at), user, string(said.Availability), said.Note, int64(said.Until), c.bits.devices.set,
+	}})
+	if err != nil {
+		return state, err
+	}
+	reply, err := sliceOf(cmd.Val(), 4)
+	if err != nil {
+		return state, err
+	}
+	if state, err = c.stateOfReply(reply[1]); err != nil {
+		return state, err
+	}
+	if c.bits.feed.set && reply[3] == int64(1) {
+		s.dropBit(ctx, c.name, c.bits.feed)
+	}
+	if created := reply[0] == int64(1); created {
+		if s.register(ctx, []*candidate{c}, 0); c.err != nil {
+			return state, c.err
+		}
+	}
+	if fresh := reply[2] == int64(1); fresh {
+		return state, s.keepBits(ctx, c, said.Availability == lastseen.Invisible)
+	}
+	return state, nil
+}
+
+// ReadAvailability implements [store.Store].
+func (s *Store) ReadAvailability(
+	ctx context.Context, name, user string, at lastseen.Instant,
+) (lastseen.Said, error) {
+	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
+	if err != nil {
+		return lastseen.Said{}, err
+	}
+	defer cancel()
+	c := &candidate{namespace: s.keys.namespace(name)}
+	if s.verify(ctx, []*candidate{c}); c.err != nil || !c.hasCompanions() {
+		return lastseen.Said{}, c.err
+	}
+	return s.readSaid(ctx, c, user, at)
+}
+
+// readSaid needs no bits: commands with one key work also while slots move, and say nothing about others.
+func (s *Store) readSaid(ctx context.Context, c *candidate, user string, at lastseen.Instant) (lastseen.Said, error) {
+	key, pipe := c.of(user), s.client.Pipeline()
+	private, details := pipe.HGet(ctx, c.private(key), user), pipe.HGet(ctx, c.details(key), user)
+	_, _ = pipe.Exec(ctx) // each command keeps its error
+	text, found, err := textOf(private)
+	if err != nil {
+		return lastseen.Said{}, err
+	}
+	if found {
+		said, ok := parsePrivate(text)
+		if !ok {
+			s.warnOfDetails(c.namespace, user)
+		} else if said.HiddenUntil() > at {
+			return said, nil
+		}
+	}
+	text, found, err = textOf(details)
+	if err != nil || !found {
+		return lastseen.Said{}, err
+	}
+	public, ok := parseDetails(text)
+	if !ok {
+		s.warnOfDetails(c.namespace, user)
+	}
+	return public.Said, nil
+}
+
+// textOf returns the value of a field, and whether there is one.
+func textOf(cmd *redis.StringCmd) (text string, found bool, err error) {
+	text, err = cmd.Result()
+	if errors.Is(err, redis.Nil) {
+		return "", false, nil
+	}
+	return text, err == nil, translate(err)
+}

@@ -1,0 +1,149 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// wrongClock has scripts of a store see another time than that of Redis.
+type wrongClock struct{ seconds atomic.Int64 }
+
+// noScript is the error of a script that Redis does not know. The store then sends the script in full.
+type noScript struct{}
+
+func (noScript) Error() string { return "NOSCRIPT wrongClock" }
+func (noScript) RedisError()   {}
+
+func (*wrongClock) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		return next(ctx, network, address)
+	}
+}
+
+func (c *wrongClock) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "evalsha" {
+			cmd.SetErr(noScript{})
+			return noScript{}
+		}
+		c.rewrite(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (c *wrongClock) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if cmd.Name() == "evalsha" {
+				for _, cmd := range cmds {
+					cmd.SetErr(noScript{})
+				}
+				return noScript{}
+			}
+			c.rewrite(cmd)
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func (c *wrongClock) rewrite(cmd redis.Cmder) {
+	if args := cmd.Args(); cmd.Name() == "eval" {
+		const shifted = "(function() local t = redis.call('TIME') return {t[1] + (%d), t[2]} end)()"
+		text := args[1].(string)
+		args[1] = strings.ReplaceAll(text, "redis.call('TIME')", fmt.Sprintf(shifted, c.seconds.Load()))
+	}
+}
+
+// newWrongStore opens a store on a Redis whose clock is wrong by so much.
+func newWrongStore(t *testing.T, url string, by time.Duration) *redisstore.Store {
+	t.Helper()
+	clock := &wrongClock{}
+	clock.seconds.Store(int64(by / time.Second))
+	s := newStore(t, redisstore.Options{URL: url, Instrument: func(client redis.UniversalClient) error {
+		client.AddHook(clock)
+		return nil
+	}})
+	s.SettleAtOnce()
+	require.InDelta(t, int64(lastseen.InstantOf(time.Now()).Add(by)), int64(nowOf(t, s)), 60_000)
+	return s
+}
+
+const years = 20 * 365 * 24 * time.Hour
+
+// TestVisibleWhileTheClockIsAhead: a user who becomes visible while the clock is years ahead is seen after it was set
+// right; one who is still invisible is not.
+func TestVisibleWhileTheClockIsAhead(t *testing.T) {
+	t.Parallel()
+	url := redistest.Start(t)
+	right, ahead := newWrongStore(t, url, 0), newWrongStore(t, url, years)
+	for _, user := range []string{"alice", "bob", "carol"} {
+		require.Equal(t, lastseen.State{At: base}, pingAt(t, right, user, base))
+	}
+	for _, user := range []string{"alice", "bob"} {
+		require.True(t, say(t, right, user, invisible).Left)
+	}
+	say(t, ahead, "alice", lastseen.Said{})
+	require.True(t, say(t, ahead, "carol", invisible).Left)
+	now := nowOf(t, right)
+	require.Equal(t, lastseen.State{At: now}, pingAt(t, right, "alice", now), "the clock cannot keep alice hidden")
+	require.True(t, pingAt(t, right, "bob", now).Left)
+	require.Greater(t, pingAt(t, right, "carol", now).At, now, "carol left in the future")
+	require.Equal(t, invisible, saying(t, right, "bob"))
+	require.Equal(t, invisible, saying(t, right, "carol"))
+}
+
+// TestVisibleWhileTheClockIsBehind: the hidden time ends in the past, so what was hidden may be seen, and nothing else
+// stays hidden.
+func TestVisibleWhileTheClockIsBehind(t *testing.T) {
+	t.Parallel()
+	url := redistest.Start(t)
+	right, behind := newWrongStore(t, url, 0), newWrongStore(t, url, -years)
+	start := nowOf(t, right)
+	say(t, right, "alice", invisible)
+	left := lookup(t, right, "alice")[0]
+	require.Equal(t, left, pingAt(t, behind, "alice", nowOf(t, behind)), "hidden without an end")
+	say(t, behind, "alice", inMeeting)
+	require.Equal(t, left, lookup(t, right, "alice")[0])
+	require.Equal(t, lastseen.State{At: start + 1000}, pingAt(t, right, "alice", start+1000))
+
+	require.Equal(t, lastseen.State{At: start}, pingAt(t, right, "bob", start))
+	state := say(t, behind, "bob", invisible)
+	require.Equal(t, lastseen.State{At: start, Left: true}, state, "the user's time is later")
+	require.Equal(t, state, pingAt(t, right, "bob", nowOf(t, right)))
+}
+
+// TestWrongClockDeletesNothing: with Redis years ahead, what has not ended by a caller's time stays.
+func TestWrongClockDeletesNothing(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	right, ahead := newWrongStore(t, url, 0), newWrongStore(t, url, years)
+	now := nowOf(t, right)
+	hour := lastseen.Said{Availability: lastseen.Away, Until: now.Add(time.Hour)}
+	say(t, right, "alice", hour)
+	say(t, right, "bob", lastseen.Said{Availability: lastseen.Invisible, Until: now.Add(time.Hour)})
+	sayAt(t, ahead, "carol", inMeeting, now)
+	require.NoError(t, right.Forget(ctx, "chat", "carol"))
+	removed, err := right.RemoveEmpty(ctx, "chat")
+	require.NoError(t, err)
+	require.False(t, removed)
+	require.Equal(t, hour, saying(t, right, "alice"))
+	require.Equal(t, lastseen.Invisible, saying(t, right, "bob").Availability)
+	require.True(t, pingAt(t, right, "bob", now).Left)
+	require.Equal(t, int64(2), client.ZCard(ctx, endsKey(chat)).Val()+client.ZCard(ctx, hiddenOfChat).Val())
+	_, err = ahead.Trim(ctx, "chat", store.TrimQuery{Age: time.Hour, Now: now, All: true})
+	require.ErrorIs(t, err, store.ErrClockMoved)
+}

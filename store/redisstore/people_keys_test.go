@@ -1,0 +1,218 @@
+package redisstore_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+const (
+	chat          = "presence:chat"
+	hiddenOfChat  = "presence:hidden:{presence:chat}"
+	privateOfChat = "presence:private:{presence:chat}"
+)
+
+// TestKeysOfPeople: operators back them up, allow them and read them. See docs/decisions/redis-keys.md.
+func TestKeysOfPeople(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	s := newStore(t, redisstore.Options{URL: url})
+	s.SettleAtOnce()
+	require.NoError(t, ping(s, "chat", "alice"))
+	require.Len(t, client.Keys(ctx, "*").Val(), 3, "a namespace in which no user says anything has no keys for it")
+
+	now := nowOf(t, s)
+	end := now.Add(time.Hour)
+	say(t, s, "alice", inMeeting)
+	say(t, s, "bob", lastseen.Said{Note: "back  soon", Until: end})
+	idle := onDevice("carol", "tab", now)
+	idle.Idle = now - 5
+	record(t, s, idle)
+	sayAt(t, s, "alice", invisible, now)
+	sayAt(t, s, "dave", lastseen.Said{Availability: lastseen.Invisible, Until: end}, now)
+	sayAt(t, s, "erin", invisible, now)
+	sayAt(t, s, "erin", lastseen.Said{}, now+1)
+	require.Equal(t, map[string]string{
+		"alice": "0 busy 0 in a meeting", "bob": fmt.Sprintf("0 - %d back  soon", end),
+		"carol": fmt.Sprintf("%d - 0 ", now-5),
+	}, client.HGetAll(ctx, detailsKey(chat)).Val())
+	require.Equal(t, []redis.Z{{Member: "bob", Score: float64(end)}},
+		client.ZRangeWithScores(ctx, endsKey(chat), 0, -1).Val())
+	require.Equal(t, []redis.Z{
+		{Member: "erin", Score: float64(now + 1)},
+		{Member: "dave", Score: float64(end)},
+		{Member: "alice", Score: math.Inf(1)},
+	}, client.ZRangeWithScores(ctx, hiddenOfChat, 0, -1).Val())
+	require.Equal(t, map[string]string{"alice": "0 not here", "dave": fmt.Sprintf("%d ", end)},
+		client.HGetAll(ctx, privateOfChat).Val())
+	fields := client.HKeys(ctx, "presence::meta").Val()
+	require.ElementsMatch(t, []string{"chat", devicesBit, "chat:details", hiddenBit}, fields)
+}
+
+// TestPeopleAreDeleted: nothing is left of what users said with the namespace, and only what is hidden of one that is
+// empty.
+func TestPeopleAreDeleted(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	for _, shards := range []int{1, 7} {
+		s := newStore(t, redisstore.Options{URL: url, Shards: shards})
+		s.SettleAtOnce()
+		users := numbered("u", 40)
+		talk := func() {
+			now := nowOf(t, s)
+			for i, user := range users {
+				sayAt(t, s, user, lastseen.Said{Note: "x", Until: now.Add(time.Duration(i%2) * time.Hour)}, now-1)
+				sayAt(t, s, user, invisible, now)
+			}
+		}
+		talk()
+		require.Greater(t, len(client.Keys(ctx, "*").Val()), 3*shards)
+		require.NoError(t, s.DeleteNamespace(ctx, "chat"))
+		require.Empty(t, client.Keys(ctx, "*").Val())
+
+		talk()
+		now := nowOf(t, s)
+		_, err := s.Trim(ctx, "chat", store.TrimQuery{Age: -time.Hour, Now: now, All: true})
+		require.NoError(t, err)
+		removed, err := s.RemoveEmpty(ctx, "chat")
+		require.NoError(t, err)
+		require.False(t, removed, "some say something")
+		for _, user := range users {
+			require.NoError(t, s.Forget(ctx, "chat", user))
+		}
+		say(t, s, "u1", invisible)
+		require.NoError(t, client.Del(ctx, "presence:chat", "presence:chat:0", "presence:chat:1", "presence:chat:2",
+			"presence:chat:3", "presence:chat:4", "presence:chat:5", "presence:chat:6").Err())
+		removed, err = s.RemoveEmpty(ctx, "chat")
+		require.NoError(t, err)
+		require.True(t, removed)
+		keys := client.Keys(ctx, "*").Val()
+		require.Len(t, keys, 3, "the user's end, what the user says, and the bit: %s", keys)
+		require.NoError(t, s.Forget(ctx, "chat", "u1"))
+		_, err = s.RemoveEmpty(ctx, "chat")
+		require.NoError(t, err)
+		require.Empty(t, client.Keys(ctx, "*").Val())
+	}
+}
+
+// TestForeignDetails: text that we would not write counts as nothing, is logged once, and is replaced.
+func TestForeignDetails(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	for _, text := range []string{
+		"", " ", "x", "0", "0 busy", "0 busy 0", "x busy 0 ", "0 lazy 0 ", "0 invisible 0 ", "0 busy x ", "-1 busy 0 ",
+		"0 busy -1 ",
+		"0 busy 99999999999999999999 ", "9999999999999999 busy 0 ", "0 busy 0 " + strings.Repeat("x", 2000), "\x00\xff",
+		"0 busy 0 a\nb", "0 busy 0 a\x7f",
+	} {
+		var log bytes.Buffer
+		s, err := redisstore.Open(redisstore.Options{
+			URL: url, Timeout: longTimeout, DialTimeout: longTimeout, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		require.NoError(t, err)
+		require.NoError(t, s.DeleteNamespace(ctx, "chat"))
+		require.NoError(t, ping(s, "chat", "alice", "carol"))
+		say(t, s, "bob", inMeeting)
+		require.NoError(t, client.HSet(ctx, detailsKey(chat), "alice", text, "carol", text).Err())
+		for _, user := range []string{"alice", "carol"} {
+			require.Zero(t, described(t, s, user), "%q", text)
+			require.Zero(t, saying(t, s, user), "%q", text)
+		}
+		require.Equal(t, inMeeting, described(t, s, "bob").Said)
+		idle := onDevice("carol", "tab", base+1)
+		idle.Idle = base
+		record(t, s, idle)
+		require.Equal(t, store.Details{IdleSince: base}, described(t, s, "carol"), "%q", text)
+		say(t, s, "alice", inMeeting)
+		require.Equal(t, inMeeting, described(t, s, "alice").Said, "%q", text)
+		require.NoError(t, s.Close())
+		require.Equal(t, 1, strings.Count(log.String(), "cannot be read"), "%q: %s", text, log.String())
+	}
+}
+
+// TestForeignPrivate: the same of what an invisible user says.
+func TestForeignPrivate(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	s := newStore(t, redisstore.Options{URL: url})
+	s.SettleAtOnce()
+	for i, text := range []string{"", "x", "x y", "-1 ", "0 a\nb", "99999999999999999999 ", "0 \xff"} {
+		say(t, s, "alice", invisible)
+		require.NoError(t, client.HSet(ctx, privateOfChat, "alice", text).Err())
+		require.Zero(t, saying(t, s, "alice"), "%q", text)
+		require.True(t, pingAt(t, s, "alice", nowOf(t, s)).Left, "hidden until the user says something")
+		end := nowOf(t, s)
+		sayAt(t, s, "alice", lastseen.Said{}, end)
+		later := end.Add(time.Duration(i+1) * time.Second / 2) // after the time before, also in the same millisecond
+		require.Equal(t, lastseen.State{At: later}, pingAt(t, s, "alice", later), "%q", text)
+	}
+}
+
+// TestPeopleOfAnotherType: the call fails before it writes anything.
+func TestPeopleOfAnotherType(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	for _, key := range []string{detailsKey(chat), endsKey(chat), hiddenOfChat, privateOfChat} {
+		require.NoError(t, client.FlushAll(ctx).Err())
+		s := newStore(t, redisstore.Options{URL: url})
+		s.SettleAtOnce()
+		require.NoError(t, ping(s, "chat", "alice"))
+		say(t, s, "bob", inMeeting)
+		say(t, s, "bob", invisible)
+		require.NoError(t, client.Del(ctx, key).Err())
+		require.NoError(t, client.Set(ctx, key, "a string", 0).Err())
+		before := contents(t, client)
+		for _, said := range []lastseen.Said{inMeeting, invisible, {}} {
+			_, err := s.SetAvailability(ctx, "chat", "alice", said, nowOf(t, s))
+			require.ErrorIs(t, err, store.ErrWrongType, key)
+			require.Equal(t, before, contents(t, client), key)
+		}
+	}
+}
+
+// TestSizeOfDetails: docs/operations.md names it.
+func TestSizeOfDetails(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	s := newStore(t, redisstore.Options{URL: url})
+	s.SettleAtOnce()
+	const n = 2000
+	now := nowOf(t, s)
+	size := func(keys ...string) (sum int64) {
+		for _, key := range keys {
+			sum += client.MemoryUsage(ctx, key, 0).Val()
+		}
+		return sum / n
+	}
+	for i := range n {
+		user := fmt.Sprintf("%032d", i)
+		said := inMeeting
+		said.Until = now.Add(time.Hour)
+		sayAt(t, s, user, said, now)
+		sayAt(t, s, user, invisible, now)
+	}
+	said, ends, hidden := size(detailsKey(chat)), size(endsKey(chat)), size(hiddenOfChat, privateOfChat)
+	t.Logf("%d bytes for what a user says, %d more with an end, %d for an invisible user", said, ends, hidden)
+	require.LessOrEqual(t, said, int64(200))
+	require.LessOrEqual(t, ends, int64(200))
+	require.LessOrEqual(t, hidden, int64(350))
+}

@@ -1,0 +1,64 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lastseen/lastseen/store"
+)
+
+// errNoBeat is the error of a replica that has no heartbeat of this process.
+var errNoBeat = errors.New("it has no heartbeat of this server, which each gets from the primary")
+
+// probe reads the heartbeat from a replica.
+func (r *replicas) probe(ctx context.Context, one *replica) {
+	asking, cancel := context.WithTimeout(ctx, r.timeout())
+	defer cancel()
+	number, err := one.client.Get(asking, r.key).Int64()
+	if ctx.Err() != nil {
+		return // it is not read from any longer
+	}
+	if found, ok := r.beats.find(store.Moment(number)); err == nil && ok {
+		one.seen.Store(&found)
+	}
+	one.working.Store(err == nil)
+	r.report(one, err)
+}
+
+// report logs that a replica cannot be read, once that has lasted for longer than the largest lag, and when it can be
+// read again. A replica that restarts meanwhile is not worth a remark.
+func (r *replicas) report(one *replica, err error) {
+	about := topic{one.addr, "replica"}
+	if err == nil {
+		if one.reported {
+			r.store.log.logOnce(slog.LevelInfo, about, "works", "a replica can be read from again", "server", one.addr)
+		}
+		one.failing, one.reported = nil, false
+		return
+	}
+	if one.failing == nil {
+		now := r.beats.present()
+		one.failing = &now
+	}
+	if r.beats.age(*one.failing) <= r.o.MaxLag {
+		return
+	}
+	if errors.Is(err, redis.Nil) {
+		err = errNoBeat
+	}
+	one.reported = true
+	r.store.log.logOnce(slog.LevelWarn, about, "failed", "cannot read from a replica", "server", one.addr, "error", err)
+}
+
+// saw notes a heartbeat that a replica had, unless it has had a newer one.
+func (one *replica) saw(found beat) {
+	for before := one.seen.Load(); before.number < found.number; before = one.seen.Load() {
+		newer := found
+		if one.seen.CompareAndSwap(before, &newer) {
+			return
+		}
+	}
+}

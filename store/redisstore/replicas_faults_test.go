@@ -1,0 +1,228 @@
+package redisstore_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// requirePrimary checks that a request reads from the primary now, and gets an answer.
+func (r *replicated) requirePrimary(t *testing.T, reads store.ReplicaReads) {
+	t.Helper()
+	states, err := reads.Lookup(context.Background(), "chat", []string{markerUser, "alice"})
+	require.NoError(t, err)
+	require.Equal(t, []lastseen.State{{}, {At: base}}, states)
+	_, ok := reads.Age()
+	require.False(t, ok)
+}
+
+func moveBoth(r *replicated) {
+	r.mono.Add(int64(testLag) + 1)
+	r.wall.Add(int64(testLag) + 1)
+}
+
+// TestLag: once the replica is too far behind by either clock, it is not read from, also in requests that have begun.
+func TestLag(t *testing.T) {
+	t.Parallel()
+	const hour = int64(time.Hour)
+	for name, move := range map[string]func(*replicated){
+		"time passes":                  moveBoth,
+		"the machine is suspended":     func(r *replicated) { r.wall.Add(int64(testLag) + 1) },
+		"the clock is set back":        func(r *replicated) { r.mono.Add(int64(testLag) + 1); r.wall.Add(-hour) },
+		"the clock is set forward":     func(r *replicated) { r.wall.Add(hour) },
+		"only the monotonic one moves": func(r *replicated) { r.mono.Add(int64(testLag) + 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newReplicated(t, redisstore.Options{})
+			begun := r.reads(t)
+			r.detach(t)
+			move(r)
+			r.requirePrimary(t, begun)
+			require.False(t, r.readsMarker(t))
+			require.NotZero(t, r.ReplicaStats().Behind+r.ReplicaStats().Failed)
+			host, port, err := net.SplitHostPort(r.primary.Addr)
+			require.NoError(t, err)
+			require.NoError(t, r.replica.Client(t).Do(context.Background(), "REPLICAOF", host, port).Err())
+			r.waitForMarker(t) // it is read from again once it has caught up
+		})
+	}
+}
+
+// TestNotTooOld: up to the lag that is allowed, a replica answers, and says how far behind it may be.
+func TestNotTooOld(t *testing.T) {
+	t.Parallel()
+	r := newReplicated(t, redisstore.Options{})
+	begun := r.reads(t)
+	r.detach(t)
+	r.mono.Add(int64(testLag))
+	states, err := begun.Lookup(context.Background(), "chat", []string{markerUser})
+	require.NoError(t, err)
+	require.True(t, states[0].Known())
+	age, ok := begun.Age()
+	require.True(t, ok)
+	require.Equal(t, testLag, age)
+}
+
+// TestOlderServerAtTheAddress: what is at a replica's address now has to prove its age in each round trip.
+func TestOlderServerAtTheAddress(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	for name, text := range map[string]any{"none": nil, "old": 0, "of another process": "999999999", "garbage": "x"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newReplicated(t, redisstore.Options{})
+			begun, client := r.reads(t), r.replica.Client(t)
+			r.detach(t)
+			keys, err := client.Keys(ctx, "presence::heartbeat:*").Result()
+			require.NoError(t, err)
+			require.Len(t, keys, 1)
+			if text == nil {
+				require.NoError(t, client.Del(ctx, keys...).Err())
+			} else {
+				require.NoError(t, client.Set(ctx, keys[0], text, 0).Err())
+			}
+			r.requirePrimary(t, begun)
+		})
+	}
+}
+
+// TestReplicaGoesBack: a replica that had what this process wrote, and then has a heartbeat from before the write, is
+// not read from, although the heartbeat is young enough.
+func TestReplicaGoesBack(t *testing.T) {
+	t.Parallel()
+	ctx, r := context.Background(), newReplicated(t, redisstore.Options{})
+	pingAt(t, r, "alice", base+1)
+	written := r.Moment()
+	r.waitForMarker(t)
+	require.Eventually(t, func() bool {
+		_, ok := r.FromReplica(r.Store, "chat", written)
+		return ok
+	}, longTimeout, time.Millisecond)
+	begun, client := r.reads(t), r.replica.Client(t)
+	r.detach(t)
+	keys, err := client.Keys(ctx, "presence::heartbeat:*").Result()
+	require.NoError(t, err)
+	require.Len(t, keys, 1)
+	require.NoError(t, client.ZAdd(ctx, chat, redis.Z{Member: "alice", Score: float64(base)}).Err())
+	require.NoError(t, client.Set(ctx, keys[0], int64(written), 0).Err())
+	states, err := begun.Lookup(ctx, "chat", []string{"alice"})
+	require.NoError(t, err)
+	require.Equal(t, []lastseen.State{{At: base + 1}}, states)
+}
+
+// TestReplicaFails: no request fails because of a replica, and it is read from again when it is back.
+func TestReplicaFails(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]struct {
+		breakIt, repair func(*redistest.Process, testing.TB)
+	}{
+		"dies":    {(*redistest.Process).Stop, (*redistest.Process).Start},
+		"freezes": {(*redistest.Process).Freeze, (*redistest.Process).Thaw},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newReplicated(t, redisstore.Options{Timeout: 2 * time.Second})
+			begun := r.reads(t)
+			fault.breakIt(r.replica, t)
+			r.requirePrimary(t, begun)
+			require.False(t, r.readsMarker(t))
+			fault.repair(r.replica, t)
+			require.Eventually(t, func() bool {
+				return r.replica.Client(t).ConfigSet(context.Background(), "replica-read-only", "no").Err() == nil
+			}, longTimeout, time.Millisecond)
+			r.waitForMarker(t)
+		})
+	}
+}
+
+// TestPrimaryFails: without the primary, nobody knows how old replicas are, so they soon answer nothing.
+func TestPrimaryFails(t *testing.T) {
+	t.Parallel()
+	r := newReplicated(t, redisstore.Options{Timeout: 2 * time.Second})
+	begun := r.reads(t)
+	r.primary.Stop(t)
+	r.mono.Add(int64(testLag) + 1)
+	_, err := begun.Lookup(context.Background(), "chat", []string{"alice"})
+	require.ErrorIs(t, err, store.ErrUnavailable, "unknown is not offline")
+}
+
+// TestReplicasAfterFailover: the store reads from the replicas of the new primary.
+func TestReplicasAfterFailover(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a failover takes seconds")
+	}
+	t.Parallel()
+	ctx, watched := context.Background(), redistest.StartSentinelWith(t, 2)
+	s := newStore(t, redisstore.Options{URL: watched.URL(), MaxLag: redisstore.MaxLag, Timeout: 2 * time.Second})
+	untilSuccess(t, func() error { return ping(s, "chat", "alice") })
+	fromReplica := func() bool {
+		reads, ok := s.FromReplica(s, "chat", 0)
+		if !ok {
+			return false
+		}
+		states, err := reads.Lookup(ctx, "chat", []string{"alice"})
+		_, aged := reads.Age()
+		if err == nil {
+			require.Equal(t, []lastseen.State{{At: base}}, states)
+		}
+		return err == nil && aged
+	}
+	require.Eventually(t, fromReplica, longTimeout, 10*time.Millisecond)
+	old := watched.Nodes[0]
+	require.Equal(t, int64(2), old.Client(t).Wait(ctx, 2, longTimeout).Val())
+	old.Stop(t)
+	require.Eventually(t, func() bool {
+		primary := watched.Primary()
+		return primary != nil && primary != old
+	}, longTimeout, 10*time.Millisecond)
+	untilSuccess(t, func() error { return ping(s, "chat", "bob") })
+	before := s.ReplicaStats().Replica
+	require.Eventually(t, func() bool { return fromReplica() && s.ReplicaStats().Replica > before }, longTimeout,
+		10*time.Millisecond)
+}
+
+// TestReplicasWithLeastRights: the documented rights are enough, on the primary and on the replica.
+func TestReplicasWithLeastRights(t *testing.T) {
+	t.Parallel()
+	r := newReplicated(t, redisstore.Options{})
+	restrict(t, r.primary.Client(t))
+	restrict(t, r.replica.Client(t))
+	r.Store = newStore(t, redisstore.Options{URL: asApp(r.primary.URL()), MaxLag: redisstore.MaxLag})
+	r.waitForMarker(t)
+}
+
+// TestReplicaOptions: a Cluster and lags that are out of range are refused.
+func TestReplicaOptions(t *testing.T) {
+	for _, o := range []redisstore.Options{
+		{URL: "redis+cluster://localhost", MaxLag: time.Second},
+		{URL: "redis://localhost", MaxLag: redisstore.MinLag - 1},
+		{URL: "redis://localhost", MaxLag: redisstore.MaxLag + 1},
+		{URL: "redis://localhost", MaxLag: -1},
+	} {
+		require.Error(t, o.Validate(), "%+v", o)
+	}
+	require.NoError(t, redisstore.Options{URL: "rediss+sentinel://h?master=m", MaxLag: time.Second}.Validate())
+}
+
+// TestNoReplicas: without replicas, and without the setting, the primary answers.
+func TestNoReplicas(t *testing.T) {
+	url := redistest.Start(t)
+	for _, lag := range []time.Duration{0, time.Second} {
+		s := newStore(t, redisstore.Options{URL: url, MaxLag: lag})
+		require.NoError(t, ping(s, "chat", "alice"))
+		_, ok := s.FromReplica(s, "chat", s.Moment())
+		require.False(t, ok)
+		_, known := s.ReplicaAge()
+		require.False(t, known)
+	}
+}

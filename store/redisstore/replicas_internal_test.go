@@ -1,0 +1,152 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/store"
+)
+
+// unconnected returns replicas whose largest lag is a second, one of them, and the time of their clocks.
+func unconnected(log io.Writer) (*replicas, *replica, *time.Duration) {
+	passed := new(time.Duration)
+	o := Options{
+		MaxLag: time.Second, Monotonic: func() time.Duration { return *passed },
+		Now: func() time.Time { return time.UnixMilli(0).Add(*passed) },
+	}
+	s := &Store{timeout: time.Minute, log: onceLogger{Logger: slog.New(slog.NewTextHandler(log, nil))}}
+	r := &replicas{store: s, o: o, beats: newBeats(o), marks: newMarks()}
+	one := &replica{addr: "192.0.2.1:6379"}
+	first := r.beats.present()
+	one.seen.Store(&first)
+	return r, one, passed
+}
+
+// TestReplicaReport: the log has a replica that cannot be read, once, when that has lasted for longer than the largest
+// lag, and when it can be read again.
+func TestReplicaReport(t *testing.T) {
+	t.Parallel()
+	log := &strings.Builder{}
+	r, one, passed := unconnected(log)
+	logged := func() string {
+		defer log.Reset()
+		return log.String()
+	}
+	failure := errors.New("WRONGPASS invalid username-password pair")
+	r.report(one, nil)
+	r.report(one, failure)
+	*passed += time.Second
+	r.report(one, failure)
+	r.report(one, nil)
+	*passed++
+	r.report(one, failure)
+	require.Empty(t, logged(), "it has not lasted for long")
+
+	for _, about := range []struct {
+		err  error
+		text string
+	}{{failure, "WRONGPASS"}, {redis.Nil, "no heartbeat"}} {
+		r.report(one, about.err)
+		*passed += time.Second + 1
+		r.report(one, about.err)
+		r.report(one, errors.New("another"))
+		text := logged()
+		require.Equal(t, 1, strings.Count(text, "cannot read from a replica"), text)
+		require.Contains(t, text, about.text)
+		require.Contains(t, text, one.addr)
+		r.report(one, nil)
+		r.report(one, nil)
+		text = logged()
+		require.Equal(t, 1, strings.Count(text, "a replica can be read from again"), text)
+	}
+}
+
+// TestReplicaCheckNotesHeartbeats: each read shows how near the replica is, not only probes.
+func TestReplicaCheckNotesHeartbeats(t *testing.T) {
+	t.Parallel()
+	r, one, passed := unconnected(io.Discard)
+	hook := &replicaHook{r, one}
+	check := func(number store.Moment) {
+		get := redis.NewStringCmd(context.Background(), "get", "heartbeat")
+		get.SetVal(fmt.Sprint(number))
+		require.NoError(t, hook.check(&answer{replica: one}, get))
+	}
+	first, second := r.beats.next(), r.beats.next()
+	check(second.number)
+	require.Equal(t, second.number, one.seen.Load().number)
+	check(first.number)
+	require.Equal(t, second.number, one.seen.Load().number, "a response that is late")
+	*passed += time.Second / 2
+	check(r.beats.next().number)
+	require.Equal(t, r.beats.moment(), one.seen.Load().number)
+}
+
+// TestReplicaBlame: only what says something about a replica is counted, and only its own failures end its use.
+func TestReplicaBlame(t *testing.T) {
+	t.Parallel()
+	unavailable := fmt.Errorf("%w: it is slow", store.ErrUnavailable)
+	for name, test := range map[string]struct {
+		did    answer
+		goes   bool // the caller does, during the call
+		err    error
+		counts replicaResult // replicaResults for nothing
+	}{
+		"it answers":      {did: answer{asked: true}, counts: resultReplica},
+		"in the end":      {did: answer{asked: true}, goes: true, counts: resultReplica},
+		"it is behind":    {did: answer{behind: true, failed: true}, err: translate(errBehind), counts: resultBehind},
+		"it fails":        {did: answer{failed: true}, err: unavailable, counts: resultFailed},
+		"it has odd data": {did: answer{failed: true}, err: store.ErrWrongType, counts: resultFailed},
+		"the primary":     {err: unavailable, counts: replicaResults},
+		"the caller":      {did: answer{failed: true}, goes: true, err: unavailable, counts: replicaResults},
+		"it is not asked": {counts: replicaResults},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, one, _ := unconnected(io.Discard)
+			one.working.Store(true)
+			one.saw(r.beats.next())
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			reads := &replicaReads{replicas: r, replica: one, namespace: "chat"}
+			succeeded := reads.try(ctx, "chat", 0, func(ctx context.Context) error {
+				if *answerOf(ctx) = test.did; test.goes {
+					cancel()
+				}
+				return test.err
+			})
+			require.Equal(t, test.err == nil, succeeded)
+			require.Equal(t, name != "it fails", one.working.Load())
+			for result := range replicaResults {
+				require.Equal(t, result == test.counts, r.counts[result].Load() == 1, result)
+			}
+		})
+	}
+}
+
+// TestReplicaMarks: however many users are written, the lists of namespaces that nobody writes are not marked.
+func TestReplicaMarks(t *testing.T) {
+	t.Parallel()
+	m := newMarks()
+	for n := range 4 * marksKept {
+		m.set("busy", fmt.Sprint(n), 1)
+	}
+	for n := range 16 {
+		for _, mark := range []string{wholeMark, listMark} {
+			require.Zero(t, m.get(fmt.Sprint("quiet", n), mark))
+		}
+	}
+	for n, mark := range []string{wholeMark, listMark} {
+		at := store.Moment(n + 2)
+		m.set("busy", mark, at)
+		require.Equal(t, at, m.get("busy", mark))
+	}
+}

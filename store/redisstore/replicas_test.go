@@ -1,0 +1,251 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// replicated is a primary with a replica, and a store that reads from it. The store's clocks stand still unless a test
+// moves them: so no busy machine makes the replica too old. Heartbeats go on.
+type replicated struct {
+	*redisstore.Store
+	primary, replica *redistest.Process
+	mono, wall       atomic.Int64 // time.Durations
+}
+
+// markerUser is known to the replica alone: what has this user comes from the replica.
+const markerUser = "on-the-replica"
+
+const testLag = redisstore.MinLag
+
+// newReplicated starts the servers. The namespace chat has alice.
+func newReplicated(t *testing.T, o redisstore.Options) *replicated {
+	t.Helper()
+	r := &replicated{primary: redistest.StartProcess(t, "--repl-diskless-sync-delay", "0")}
+	host, port, err := net.SplitHostPort(r.primary.Addr)
+	require.NoError(t, err)
+	// Without a log, which a child would rewrite after a full copy of the data, perhaps while the test ends.
+	r.replica = redistest.StartProcess(t, "--replicaof", host, port, "--appendonly", "no")
+	ctx, client := context.Background(), r.replica.Client(t)
+	require.Eventually(t, func() bool {
+		return r.primary.Client(t).Wait(ctx, 1, time.Second).Val() == 1
+	}, longTimeout, time.Millisecond)
+	require.NoError(t, client.ConfigSet(ctx, "replica-read-only", "no").Err())
+	o.URL, o.MaxLag = r.primary.URL(), testLag
+	o.Monotonic = func() time.Duration { return time.Duration(r.mono.Load()) }
+	began := time.Now()
+	o.Now = func() time.Time { return began.Add(time.Duration(r.wall.Load())) }
+	r.Store = newStore(t, o)
+	require.NoError(t, ping(r.Store, "chat", "alice"))
+	pinged := r.Moment()
+	r.waitForMarker(t)
+	require.Eventually(t, func() bool {
+		_, ok := r.FromReplica(r.Store, "chat", pinged)
+		return ok
+	}, longTimeout, time.Millisecond, "the replica knows alice")
+	return r
+}
+
+// waitForMarker waits until the store reads the marker from the replica.
+func (r *replicated) waitForMarker(t *testing.T) {
+	t.Helper()
+	marker := fmt.Sprintf("return redis.call('zadd', KEYS[1], %d, ARGV[1])", base)
+	require.Eventually(t, func() bool {
+		// Again each time: a replica that follows another primary gets all data anew.
+		err := r.replica.Client(t).Eval(context.Background(), marker, []string{chat}, markerUser).Err()
+		return err == nil && r.readsMarker(t)
+	}, longTimeout, 10*time.Millisecond)
+}
+
+// readsMarker reports whether a request reads the marker now.
+func (r *replicated) readsMarker(t *testing.T) bool {
+	reads, ok := r.FromReplica(r.Store, "chat", 0)
+	if !ok {
+		return false
+	}
+	states, err := reads.Lookup(context.Background(), "chat", []string{markerUser})
+	if err != nil {
+		t.Errorf("a replica fails a request: %v", err)
+	}
+	_, aged := reads.Age()
+	known := states[0].Known()
+	if known && !aged {
+		t.Error("the replica's data has no age")
+	}
+	return known
+}
+
+// detach has the replica not follow the primary any longer.
+func (r *replicated) detach(t *testing.T) {
+	t.Helper()
+	require.NoError(t, r.replica.Client(t).Do(context.Background(), "REPLICAOF", "NO", "ONE").Err())
+}
+
+// reads begins a request that can read from the replica.
+func (r *replicated) reads(t *testing.T) (reads store.ReplicaReads) {
+	t.Helper()
+	require.Eventually(t, func() (ok bool) {
+		reads, ok = r.FromReplica(r.Store, "chat", 0)
+		return ok
+	}, longTimeout, time.Millisecond)
+	return reads
+}
+
+// query is a list of all users.
+func query() store.ListQuery { return store.ListQuery{Ranges: everyone(), Limit: 10} }
+
+// TestReplicaAnswers checks each call that a replica answers.
+func TestReplicaAnswers(t *testing.T) {
+	t.Parallel()
+	ctx, r := context.Background(), newReplicated(t, redisstore.Options{})
+	said := lastseen.Said{Availability: lastseen.Busy}
+	say(t, r.Store, "alice", said)
+	require.Eventually(t, func() bool {
+		records, err := r.reads(t).List(ctx, "chat", query())
+		return err == nil && len(records) == 2
+	}, longTimeout, time.Millisecond, "the replica has what was said")
+	reads := r.reads(t)
+	states, details, err := reads.Describe(ctx, "chat", []string{markerUser, "alice", "bob", "alice"})
+	require.NoError(t, err)
+	require.Equal(t, []lastseen.State{{At: base}, {At: base}, {}, {At: base}}, states)
+	require.Equal(t, said, details["alice"].Said)
+	counts, err := reads.Count(ctx, "chat", everyone())
+	require.NoError(t, err)
+	require.Equal(t, []int64{2, 0}, counts)
+	records, err := reads.List(ctx, "chat", query())
+	require.NoError(t, err)
+	require.Len(t, records, 2)
+	details, err = reads.ReadDetails(ctx, "chat", records)
+	require.NoError(t, err)
+	require.Equal(t, said, details["alice"].Said)
+	newest, err := reads.Newest(ctx, "chat")
+	require.NoError(t, err)
+	require.Equal(t, base, newest)
+	age, ok := reads.Age()
+	require.True(t, ok)
+	require.Zero(t, age, "the clocks stand still")
+	require.GreaterOrEqual(t, r.ReplicaStats().Replica, int64(5))
+
+	states, err = reads.Lookup(ctx, "other", []string{markerUser})
+	require.NoError(t, err)
+	require.Equal(t, []lastseen.State{{}}, states, "another namespace")
+	states, err = r.Lookup(ctx, "chat", []string{markerUser})
+	require.NoError(t, err)
+	require.Equal(t, []lastseen.State{{}}, states, "the store itself reads from the primary")
+}
+
+// TestOwnWritesAreRead: whatever this process wrote is read at once, although the replica gets nothing any longer and
+// counts as young.
+func TestOwnWritesAreRead(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	for name, test := range map[string]struct {
+		write func(*testing.T, *replicated)
+		want  lastseen.State
+		lists bool // whether lists have it, too, when the caller does not ask for them
+	}{
+		"Ping":  {write: func(t *testing.T, r *replicated) { pingAt(t, r, "alice", base+1) }, want: lastseen.State{At: base + 1}},
+		"Leave": {write: leaveAlice, want: lastseen.State{At: base + 1, Left: true}},
+		"RecordDevices": {
+			write: func(t *testing.T, r *replicated) { record(t, r, onDevice("alice", "tab", base+1)) },
+			want:  lastseen.State{At: base + 1},
+		},
+		"Forget": {
+			write: func(t *testing.T, r *replicated) { require.NoError(t, r.Forget(ctx, "chat", "alice")) },
+			lists: true,
+		},
+		"DeleteNamespace": {
+			write: func(t *testing.T, r *replicated) { require.NoError(t, r.DeleteNamespace(ctx, "chat")) },
+			lists: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newReplicated(t, redisstore.Options{})
+			begun := r.reads(t)
+			r.detach(t)
+			test.write(t, r)
+			moment := r.Moment()
+			fresh, ok := r.FromReplica(r.Store, "chat", 0)
+			if !ok {
+				fresh = begun // the store has noticed that there is no replica
+			}
+			for _, reads := range []store.ReplicaReads{begun, fresh} {
+				states, err := reads.Lookup(ctx, "chat", []string{"zoe", "alice"})
+				require.NoError(t, err)
+				require.Equal(t, []lastseen.State{{}, test.want}, states)
+				if test.lists {
+					records, err := reads.List(ctx, "chat", query())
+					require.NoError(t, err)
+					require.Empty(t, records)
+					counts, err := reads.Count(ctx, "chat", everyone())
+					require.NoError(t, err)
+					require.Equal(t, []int64{0, 0}, counts)
+				}
+			}
+			_, ok = r.FromReplica(r.Store, "chat", moment)
+			require.False(t, ok, "the caller has written, and the replica does not have it")
+		})
+	}
+}
+
+func leaveAlice(t *testing.T, r *replicated) {
+	_, err := r.Leave(context.Background(), "chat", sightingsAt(base+1, "alice"))
+	require.NoError(t, err)
+}
+
+// TestHiddenAtOnce: a user who becomes invisible through this process has left in all that it reads.
+func TestHiddenAtOnce(t *testing.T) {
+	t.Parallel()
+	ctx, r := context.Background(), newReplicated(t, redisstore.Options{Invisible: true})
+	begun := r.reads(t)
+	r.detach(t)
+	require.True(t, say(t, r.Store, "alice", lastseen.Said{Availability: lastseen.Invisible}).Left)
+	states, err := begun.Lookup(ctx, "chat", []string{"alice"})
+	require.NoError(t, err)
+	require.True(t, states[0].Left)
+	records, err := begun.List(ctx, "chat", query())
+	require.NoError(t, err)
+	require.Len(t, records, 1)
+	require.True(t, records[0].Left)
+}
+
+// TestReadYourWrites: many users ping and look themselves up, from a replica that follows.
+func TestReadYourWrites(t *testing.T) {
+	t.Parallel()
+	ctx, r := context.Background(), newReplicated(t, redisstore.Options{})
+	var users sync.WaitGroup
+	for n := range 8 {
+		users.Go(func() {
+			user := fmt.Sprint("user", n)
+			for at := base; at < base+200; at++ {
+				if _, err := r.Ping(ctx, "chat", sightingsAt(at, user)); err != nil {
+					t.Error(err)
+				}
+				reads, ok := r.FromReplica(r.Store, "chat", 0)
+				if !ok {
+					continue
+				}
+				states, err := reads.Lookup(ctx, "chat", []string{markerUser, user})
+				if err != nil || states[1].At != at {
+					t.Errorf("%s pinged at %d and is seen as %v, %v", user, at, states, err)
+					return
+				}
+			}
+		})
+	}
+	users.Wait()
+	require.NotZero(t, r.ReplicaStats().Replica)
+}

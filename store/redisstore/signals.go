@@ -1,0 +1,284 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/signals"
+)
+
+// This file passes signals through Redis' Pub/Sub: see docs/decisions/signals.md.
+
+const (
+	signalCheckEvery = 10 * time.Second       // between two signals of a listener to itself
+	signalRetry      = 500 * time.Millisecond // until another attempt to subscribe
+	signalRightsWait = time.Minute            // the same while rights are missing
+	signalCheck      = "-"                    // the kind of those signals
+	maxSignalHead    = 1 << 10                // bytes of a message besides the data
+)
+
+// signalRights are the rights that only signals need, besides those on the channel.
+const signalRights = "+publish +subscribe"
+
+// signaller sends signals, and counts them.
+type signaller struct {
+	signals.Hub
+	channel    string
+	checkEvery time.Duration
+
+	forbidden   atomic.Bool // rights are missing
+	listening   atomic.Int64
+	sent        atomic.Int64
+	received    atomic.Int64
+	ignored     atomic.Int64
+	interrupted atomic.Int64
+}
+
+// SignalStats describes the signals of this store at this moment, and since Open.
+type SignalStats struct {
+	Listening   bool  // to those of other processes
+	Sent        int64 // to other processes
+	Received    int64 // from other processes
+	Ignored     int64 // messages on the channel that are not signals
+	Interrupted int64 // times that signals may have been lost
+}
+
+// SignalStats returns statistics of signals.
+func (s *Store) SignalStats() SignalStats {
+	g := &s.signals
+	return SignalStats{
+		Listening: g.listening.Load() > 0, Sent: g.sent.Load(), Received: g.received.Load(),
+		Ignored: g.ignored.Load(), Interrupted: g.interrupted.Load(),
+	}
+}
+
+// signalChannel returns the name of the channel of signals. Channels do not belong to a database, so its number is part
+// of the name.
+func (k keyspace) signalChannel(database int) string {
+	name := k.prefix + ":signals"
+	if database != 0 {
+		name += ":" + strconv.Itoa(database)
+	}
+	return name
+}
+
+// Signal implements [store.Store]. Listeners of this process get the signal directly, so they do not depend on Redis.
+func (s *Store) Signal(ctx context.Context, signal store.Signal) error {
+	if s.closed.Load() {
+		return store.ErrClosed
+	}
+	s.signals.Send(signal)
+	if s.signals.forbidden.Load() {
+		return store.ErrNoSignals
+	}
+	ctx, cancel, err := s.begin(ctx, s.timeout)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	if err := s.publish(ctx, encodeSignal(s.holder, signal)); err != nil {
+		return err
+	}
+	s.signals.sent.Add(1)
+	return nil
+}
+
+// publish sends a message on the channel of signals.
+func (s *Store) publish(ctx context.Context, message []byte) error {
+	err := s.tryPublish(ctx, message)
+	switch {
+	case err == nil:
+		return nil
+	case strings.HasPrefix(replyError(err), "NOPERM"):
+		s.noteSignalRights(err)
+		return fmt.Errorf("%w: %w", store.ErrNoSignals, err)
+	}
+	return translate(err)
+}
+
+// tryPublish sends a message. In a Cluster it goes to the server that listeners subscribe to: the client would choose
+// any, and messages of two servers overtake each other.
+func (s *Store) tryPublish(ctx context.Context, message []byte) error {
+	c, inCluster := s.client.(*redis.ClusterClient)
+	if !inCluster {
+		return s.client.Publish(ctx, s.signals.channel, message).Err()
+	}
+	node, err := c.MasterForKey(ctx, s.signals.channel)
+	if err != nil {
+		return err
+	}
+	return node.Publish(ctx, s.signals.channel, message).Err()
+}
+
+// noteSignalRights notes that rights are missing, or that none is for nil.
+func (s *Store) noteSignalRights(missing error) {
+	s.signals.forbidden.Store(missing != nil)
+	value := ""
+	if missing != nil {
+		value = "missing"
+	}
+	s.log.logOnce(slog.LevelWarn, topic{s.url, "signals"}, value,
+		"the user of this Redis lacks rights: connections to other servers get no typing, and learn late what their "+
+			"users say; allow "+signalRights+" &"+s.keys.signalChannel(0)+"*", "error", missing)
+}
+
+// Listen implements [store.Store].
+func (s *Store) Listen(ctx context.Context, receive func(store.Signal)) {
+	l := s.signals.Join()
+	defer s.signals.Leave(l)
+	var following sync.WaitGroup
+	following.Go(func() { s.follow(ctx, l) })
+	l.Run(ctx, receive)
+	following.Wait()
+}
+
+// follow passes the signals of other processes to a listener until the context ends.
+func (s *Store) follow(ctx context.Context, l *signals.Listener) {
+	for !s.closed.Load() {
+		known := s.signals.forbidden.Load()
+		err := s.subscribe(ctx, l)
+		if ctx.Err() != nil {
+			return
+		}
+		wait := signalRetry
+		if strings.HasPrefix(replyError(err), "NOPERM") {
+			s.noteSignalRights(err)
+			wait = signalRightsWait
+			if !known {
+				l.Lose() // those of this process arrive
+			}
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+	}
+	<-ctx.Done()
+}
+
+// errSilent means that a listener did not receive its own signal.
+var errSilent = errors.New("signals do not arrive")
+
+// subscribe passes signals to a listener until something fails.
+func (s *Store) subscribe(ctx context.Context, l *signals.Listener) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	sub := s.client.Subscribe(ctx, s.signals.channel)
+	stop := context.AfterFunc(ctx, func() { _ = sub.Close() }) // a read does not end with the context
+	defer func() {
+		stop()
+		_ = sub.Close() // nothing is left to be read
+	}()
+	if _, err := sub.ReceiveTimeout(ctx, 2*s.timeout); err != nil {
+		return err
+	}
+	s.signals.listening.Add(1)
+	defer s.signals.listening.Add(-1)
+	s.signals.interrupted.Add(1)
+	l.Lose()
+	check := encodeSignal(s.holder, store.Signal{Kind: signalCheck, Data: []byte(s.holder)})
+	var checking sync.WaitGroup
+	checking.Go(func() {
+		repeat(ctx, s.signals.checkEvery, func(ctx context.Context) { s.checkSignals(ctx, check, cancel) }, func() {})
+	})
+	defer checking.Wait()
+	defer cancel(nil)
+	err := s.receive(ctx, sub, string(check), l)
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// checkSignals sends a listener's signal to itself. Without the right to send, the listener ends.
+func (s *Store) checkSignals(ctx context.Context, check []byte, cancel context.CancelCauseFunc) {
+	ctx, done := context.WithTimeout(ctx, s.timeout)
+	defer done()
+	err := s.publish(ctx, check)
+	switch {
+	case err == nil:
+		s.noteSignalRights(nil)
+	case errors.Is(err, store.ErrNoSignals):
+		cancel(err)
+	}
+}
+
+// receive passes the messages of a subscription to a listener. It returns an error if the listener's own signal, which
+// is sent again and again, does not arrive: a connection can be dead without an error.
+func (s *Store) receive(ctx context.Context, sub *redis.PubSub, check string, l *signals.Listener) error {
+	patience := s.signals.checkEvery + 2*s.timeout
+	for due := time.Now().Add(patience); ; {
+		rest := time.Until(due)
+		if rest <= 0 {
+			return errSilent
+		}
+		message, err := sub.ReceiveTimeout(ctx, rest)
+		if err != nil {
+			return err
+		}
+		m, ok := message.(*redis.Message)
+		switch {
+		case !ok:
+		case m.Payload == check:
+			due = time.Now().Add(patience)
+		default:
+			s.receiveSignal(m.Payload, l)
+		}
+	}
+}
+
+// receiveSignal passes a message to a listener, unless it is of this process, or not a signal.
+func (s *Store) receiveSignal(message string, l *signals.Listener) {
+	sender, signal, ok := decodeSignal(message)
+	switch {
+	case !ok:
+		s.signals.ignored.Add(1)
+	case sender != s.holder && signal.Kind != signalCheck:
+		s.signals.received.Add(1)
+		l.Push(signal)
+	}
+}
+
+// encodeSignal returns the message of a signal: the sender, the kind, the namespace, the length of the user's ID in
+// bytes, each with a space, and then the ID and the data.
+func encodeSignal(sender string, s store.Signal) []byte {
+	b := make([]byte, 0, maxSignalHead+len(s.Data))
+	b = fmt.Appendf(b, "%s %s %s %d %s", sender, s.Kind, s.Namespace, len(s.User), s.User)
+	return append(b, s.Data...)
+}
+
+// decodeSignal is the reverse of encodeSignal. Messages are untrusted: other programs can send on the channel.
+func decodeSignal(message string) (sender string, s store.Signal, ok bool) {
+	parts := strings.SplitN(message, " ", 5)
+	if len(parts) != 5 || len(message) > maxSignalHead+store.MaxSignalData {
+		return "", s, false
+	}
+	n, err := strconv.ParseUint(parts[3], 10, 16)
+	if err != nil || int(n) > len(parts[4]) {
+		return "", s, false
+	}
+	s.Kind, s.Namespace, s.User = parts[1], parts[2], parts[4][:n]
+	if data := parts[4][n:]; data != "" {
+		s.Data = []byte(data)
+	}
+	isCheck := s.Kind == signalCheck
+	return parts[0], s, len(s.Data) <= store.MaxSignalData && (isCheck || isSignal(s))
+}
+
+// isSignal reports whether a signal could have been sent.
+func isSignal(s store.Signal) bool {
+	isKind := s.Kind != "" && len(s.Kind) <= 16 && strings.Trim(s.Kind, "abcdefghijklmnopqrstuvwxyz") == ""
+	return isKind && lastseen.CheckNamespace(s.Namespace) == nil && (s.User == "" || lastseen.CheckUser(s.User) == nil)
+}

@@ -1,0 +1,190 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// pairs returns a constructor of two stores with the same data, as two servers have them.
+func pairs(url string) storetest.OpenPair {
+	var n atomic.Int64
+	return func(t testing.TB) (one, two store.Store) {
+		o := redisstore.Options{
+			URL: url, Prefix: fmt.Sprintf("signals%d:", n.Add(1)), Timeout: longTimeout, DialTimeout: longTimeout,
+			Logger: discardLog(),
+		}
+		open := func() store.Store {
+			s, err := redisstore.Open(o)
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, s.Close()) })
+			return s
+		}
+		return open(), open()
+	}
+}
+
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, url string) { storetest.RunSignals(t, pairs(url)) })
+}
+
+func TestSignalsOnSentinel(t *testing.T) {
+	t.Parallel()
+	storetest.RunSignals(t, pairs(redistest.StartSentinel(t).URL()))
+}
+
+// about returns a signal with some data.
+func about(data string) store.Signal {
+	return store.Signal{Kind: "test", Namespace: "chat", User: "alice", Data: []byte(data)}
+}
+
+// listen listens until the end of the test. It returns once signals arrive.
+func listen(t *testing.T, s store.Store) <-chan store.Signal {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan store.Signal, 1000)
+	var running sync.WaitGroup
+	running.Go(func() { s.Listen(ctx, func(signal store.Signal) { signals <- signal }) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	require.Zero(t, nextSignal(t, signals))
+	return signals
+}
+
+func nextSignal(t *testing.T, signals <-chan store.Signal) store.Signal {
+	t.Helper()
+	select {
+	case s := <-signals:
+		return s
+	case <-time.After(longTimeout):
+		t.Fatal("no signal arrives")
+		return store.Signal{}
+	}
+}
+
+// send sends a signal that all others must get, too.
+func send(t *testing.T, s store.Store, data string) {
+	t.Helper()
+	require.NoError(t, s.Signal(context.Background(), about(data)))
+}
+
+// TestSignalsOfOthers: databases and prefixes are apart, and what is not a signal is ignored and counted.
+func TestSignalsOfOthers(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.StartProcess(t).URL()
+	s := newStore(t, redisstore.Options{URL: url})
+	signals := listen(t, s)
+	send(t, newStore(t, redisstore.Options{URL: url + "/1"}), "another database")
+	send(t, newStore(t, redisstore.Options{URL: url, Prefix: "other:"}), "another prefix")
+	client := newClient(t, url)
+	garbage := []string{
+		"", " ", "garbage", "a b c", "a k chat 5 alice", "a k chat -1 alice", "a k chat 6 alice",
+		"a k chat 99999 alice", "a K chat 5 alice", "a  chat 5 alice", "a abcdefghijklmnopq chat 5 alice", "a k .chat 5 alice", "a k  5 alice",
+		"a k chat 5 al\x00ce", "a k chat 2 \xff\xfe", strings.Repeat("x", 1<<20),
+		"a k chat 5 alice" + strings.Repeat("x", store.MaxSignalData+1),
+	}
+	for _, message := range garbage {
+		require.NoError(t, client.Publish(ctx, "presence::signals", message).Err())
+	}
+	require.NoError(t, client.Publish(ctx, "presence::signals", "other - - 0 check").Err(), "of another server")
+	send(t, newStore(t, redisstore.Options{URL: url}), "ours")
+	got := nextSignal(t, signals)
+	require.Equal(t, store.Signal{Kind: "k", Namespace: "chat", User: "alice"}, got, "the fifth is one")
+	require.Equal(t, about("ours"), nextSignal(t, signals))
+	require.Empty(t, signals)
+	require.Equal(t, redisstore.SignalStats{
+		Listening: true, Received: 2, Ignored: int64(len(garbage) - 1), Interrupted: 1,
+	}, s.SignalStats())
+}
+
+// TestSignalsAfterAnInterruption: a listener subscribes again, and learns that it may have lost signals.
+func TestSignalsAfterAnInterruption(t *testing.T) {
+	t.Parallel()
+	ctx, server := context.Background(), redistest.StartProcess(t)
+	proxy := startProxy(t, server.Addr)
+	for name, interrupt := range map[string]func(*testing.T, *redisstore.Store){
+		"killed": func(t *testing.T, _ *redisstore.Store) {
+			require.NoError(t, server.Client(t).ClientKillByFilter(ctx, "TYPE", "pubsub").Err())
+		},
+		"silent": func(t *testing.T, s *redisstore.Store) { // no error shows it
+			heal := spoil(t, proxy, `{"type":"timeout","stream":"downstream","attributes":{"timeout":0}}`)
+			require.Eventually(t, func() bool { return !s.SignalStats().Listening }, longTimeout, time.Millisecond)
+			heal()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(t, redisstore.Options{URL: "redis://" + proxy.Listen, Timeout: 250 * time.Millisecond})
+			s.CheckSignalsEvery(50 * time.Millisecond)
+			other := newStore(t, redisstore.Options{URL: server.URL()})
+			signals := listen(t, s)
+			send(t, other, "before")
+			require.Equal(t, about("before"), nextSignal(t, signals))
+			interrupt(t, s)
+			require.Zero(t, nextSignal(t, signals))
+			send(t, other, "after")
+			require.Equal(t, about("after"), nextSignal(t, signals))
+			require.EqualValues(t, 2, s.SignalStats().Interrupted)
+		})
+	}
+}
+
+// TestSignalsAfterAFailover: they arrive by themselves once a replica took over.
+func TestSignalsAfterAFailover(t *testing.T) {
+	t.Parallel()
+	watched := redistest.StartSentinel(t)
+	o := redisstore.Options{URL: watched.URL(), Timeout: 250 * time.Millisecond}
+	s, other := newStore(t, o), newStore(t, o)
+	s.CheckSignalsEvery(50 * time.Millisecond)
+	signals := listen(t, s)
+	watched.Nodes[0].Freeze(t)
+	t.Cleanup(func() { watched.Nodes[0].Thaw(t) })
+	require.Zero(t, nextSignal(t, signals))
+	require.Eventually(t, func() bool { return other.Signal(context.Background(), about("after")) == nil },
+		longTimeout, time.Millisecond)
+	require.Equal(t, about("after"), nextSignal(t, signals))
+}
+
+// TestSignalsWithoutRights: they reach listeners of the same process, and the log says once what is missing.
+func TestSignalsWithoutRights(t *testing.T) {
+	t.Parallel()
+	for _, missing := range []string{"-publish", "-subscribe", "resetchannels"} {
+		t.Run(missing, func(t *testing.T) {
+			t.Parallel()
+			ctx, url := context.Background(), redistest.StartProcess(t).URL()
+			client := newClient(t, url)
+			restrict(t, client)
+			require.NoError(t, client.Do(ctx, "ACL", "SETUSER", "app", missing).Err())
+			s, log := newLoggedStore(t, asApp(url))
+			signals := listen(t, s)
+			require.Eventually(t, func() bool {
+				err := s.Signal(ctx, about("here"))
+				require.Equal(t, about("here"), <-signals)
+				return err != nil
+			}, longTimeout, time.Millisecond)
+			require.ErrorIs(t, s.Signal(ctx, about("here")), store.ErrNoSignals)
+			require.Equal(t, 1, log.count("&presence::signals*"))
+			require.Eventually(t, func() bool { return !s.SignalStats().Listening }, longTimeout, time.Millisecond)
+			everythingButSignals(t, s)
+		})
+	}
+}
+
+// everythingButSignals checks that missing rights for signals harm nothing else.
+func everythingButSignals(t *testing.T, s *redisstore.Store) {
+	t.Helper()
+	require.NoError(t, s.Ready(context.Background()))
+	for name, call := range allCalls(s, "chat") {
+		require.NoError(t, call(), name)
+	}
+}

@@ -1,0 +1,117 @@
+// Package signals passes the signals of a store to the listeners within a process, for both stores. See
+// [store.Signals].
+package signals
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/lastseen/lastseen/store"
+)
+
+// maxQueued is the number of signals that wait for a listener. More are lost, and the listener learns that some were.
+const maxQueued = 4096
+
+// Hub passes signals to its listeners. The zero value is ready to use, and its methods may be called concurrently.
+type Hub struct {
+	mu        sync.Mutex
+	listeners map[*Listener]struct{}
+}
+
+// Listener has the signals that wait for one listener. Use [Hub.Join].
+type Listener struct {
+	wake chan struct{} // has a value if something waits
+
+	mu     sync.Mutex
+	queued []store.Signal
+	lost   bool // signals after those queued may have been lost
+}
+
+// Send passes a signal to all listeners. It does not wait for them.
+func (h *Hub) Send(s store.Signal) {
+	h.mu.Lock() // also while they are queued, so that all listeners have them in the same order
+	defer h.mu.Unlock()
+	if len(h.listeners) == 0 {
+		return
+	}
+	s.Data = slices.Clone(s.Data)
+	for l := range h.listeners {
+		l.Push(s)
+	}
+}
+
+// Join adds a listener. The caller calls Leave.
+func (h *Hub) Join() *Listener {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l := &Listener{wake: make(chan struct{}, 1)}
+	if h.listeners == nil {
+		h.listeners = map[*Listener]struct{}{}
+	}
+	h.listeners[l] = struct{}{}
+	return l
+}
+
+// Leave removes a listener.
+func (h *Hub) Leave(l *Listener) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.listeners, l)
+}
+
+// Push queues a signal.
+func (l *Listener) Push(s store.Signal) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lost || len(l.queued) >= maxQueued {
+		l.lost = true
+	} else {
+		l.queued = append(l.queued, s)
+	}
+	l.notify()
+}
+
+// Lose queues the zero signal, which says that signals may have been lost.
+func (l *Listener) Lose() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost = true
+	l.notify()
+}
+
+func (l *Listener) notify() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run calls receive for each signal that is queued, one at a time, until the context ends.
+func (l *Listener) Run(ctx context.Context, receive func(store.Signal)) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.wake:
+		}
+		for _, s := range l.take() {
+			if ctx.Err() != nil {
+				return
+			}
+			receive(s)
+		}
+	}
+}
+
+// take returns what is queued: the zero signal is last.
+func (l *Listener) take() []store.Signal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := l.queued
+	if l.lost {
+		all = append(all, store.Signal{})
+	}
+	l.queued, l.lost = nil, false
+	return all
+}
