@@ -82,6 +82,7 @@ func newTestServer(t *testing.T, s store.Store, changes ...func(*Config)) *testS
 		Version: Version{Version: "v0.0.0-test", Go: "go"},
 		Logger:  slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Random:  func() float64 { return 0.5 },
+		Now:     clockFrom(testNow),
 	}
 	for _, change := range changes {
 		change(&w.config)
@@ -98,6 +99,13 @@ func newTestServer(t *testing.T, s store.Store, changes ...func(*Config)) *testS
 	t.Cleanup(server.Close)
 	w.url = server.URL
 	return w
+}
+
+// clockFrom returns a clock that begins at a time and goes on from there: whether tokens of tests are valid does not
+// depend on the date.
+func clockFrom(start lastseen.Instant) func() time.Time {
+	began := time.Now()
+	return func() time.Time { return time.UnixMilli(int64(start)).Add(time.Since(began)) }
 }
 
 // newLimitedServer serves a store with the limits of a real server.
