@@ -23,8 +23,10 @@ const (
 
 // changesBody is the JSON of a request for changes.
 type changesBody struct {
-	// The users to follow. Omit it to follow everyone.
+	// The users to follow. Omit it and `contacts_of` to follow everyone.
 	Users *[]string `json:"users" validate:"optional"`
+	// The user whose contacts to follow. Omit `users` then.
+	ContactsOf *scalar `json:"contacts_of" swaggertype:"string" validate:"optional"`
 	// The `cursor` of the previous response, unchanged. Omit it to begin.
 	Cursor *scalar `json:"cursor" swaggertype:"string" validate:"optional"`
 	// The maximum number of users in the response, except in one that has all users followed: from 1 to 1000.
@@ -36,7 +38,9 @@ type changesBody struct {
 // query returns the body as the query with the same meaning.
 func (b changesBody) query() query {
 	q := query{}
-	for name, value := range map[string]*scalar{"cursor": b.Cursor, "limit": b.Limit, "wait": b.Wait} {
+	for name, value := range map[string]*scalar{
+		"contacts_of": b.ContactsOf, "cursor": b.Cursor, "limit": b.Limit, "wait": b.Wait,
+	} {
 		if value != nil {
 			q[name] = []string{string(*value)}
 		}
@@ -69,14 +73,17 @@ type changesResponse struct {
 	PollAfterMs int64 `json:"poll_after_ms" format:"int64" minimum:"0"`
 } // @name Changes
 
-// getChanges returns or streams the changes of the users in the query, or of everyone.
+// getChanges returns or streams the changes of the users in the query, of a user's contacts, or of everyone.
 //
 // @ID getChanges
 // @Tags Reading
 // @Summary Follow changes
 // @Description Returns the users whose status or `left` changed since `cursor`, each once, with their newest presence.
-// @Description Without `cursor` it returns the presence of all users named; without both it returns only the cursor:
-// @Description list the users then, and apply changes from that cursor on.
+// @Description Without `cursor` it returns the presence of all users named. A request that follows everyone returns only
+// @Description the cursor then: list the users, and apply changes from that cursor on.
+// @Description
+// @Description With `contacts_of` it follows the contacts of a user. Who is added to them is in the next changes; who is
+// @Description removed is in them once more, as a user who was never seen.
 // @Description
 // @Description `valid_until` is null in changes: a status holds until the next change. With `wait` the response waits
 // @Description for a change. If `reset` is true, changes may be missing, and the response replaces what the client knows.
@@ -88,9 +95,11 @@ type changesResponse struct {
 // @Description nothing for 30 seconds shows statuses as unknown and connects again.
 // @Description
 // @Description Each user that is followed without a cursor counts as a request against the rate limit; after a reset,
-// @Description those of a request with a cursor do, too. Requires the scope `read`.
+// @Description those of a request with a cursor do, too. Requires the scope `read`; `contacts_of` also requires `ping`,
+// @Description and a token can name only its own user.
 // @Param namespace path string true "namespace"
 // @Param user query []string false "users"
+// @Param contacts_of query string false "user whose contacts to follow"
 // @Param cursor query string false "place in the changes"
 // @Param limit query integer false "maximum of a response"
 // @Param wait query string false "time to wait"
@@ -101,13 +110,14 @@ func (s *server) getChanges(c echo.Context, q query) error {
 	return s.serveChanges(c, q, maxLookupQuery, func() {})
 }
 
-// postChanges returns or streams the changes of the users in the body, or of everyone.
+// postChanges returns or streams the changes of the users in the body, of a user's contacts, or of everyone.
 //
 // @ID postChanges
 // @Tags Reading
 // @Summary Follow changes of many users
 // @Description As the GET request, with the parameters in the body, of at most 512 KiB: up to 1,000 users. An empty list
-// @Description of users follows nobody; without a list, everyone. Requires the scope `read`.
+// @Description of users follows nobody; without a list and `contacts_of`, everyone. Requires the scope `read`,
+// @Description and with `contacts_of` what the GET request requires.
 // @Param namespace path string true "namespace"
 // @Param Last-Event-ID header string false "ID of the last event"
 // @Param body body changesBody true "What to follow."
@@ -129,6 +139,9 @@ func (s *server) serveChanges(c echo.Context, q query, maxUsers int, opened func
 	c.Response().Header().Add(echo.HeaderVary, echo.HeaderAccept)
 	events := acceptsEvents(c.Request().Header[echo.HeaderAccept])
 	asked, err := readChangesQuery(c, q, maxUsers, events)
+	if err == nil {
+		err = checkContactsOf(asked.namespace, asked.contactsOf, callerOf(c))
+	}
 	if err != nil {
 		return err
 	}

@@ -8,25 +8,27 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/stream"
 	"github.com/lastseen/lastseen/store/feed"
 )
 
 // changesQuery is a request for changes.
 type changesQuery struct {
-	feed.Query
-	namespace string
-	cursor    string        // where it continues; empty if it begins
-	limit     int           // of users in a batch, except one that has all users followed
-	wait      time.Duration // for a batch
+	feed.Query // of nobody if contacts are followed
+	namespace  string
+	contactsOf string        // the user whose contacts are followed; empty if others are
+	cursor     string        // where it continues; empty if it begins
+	limit      int           // of users in a batch, except one that has all users followed
+	wait       time.Duration // for a batch
 }
 
 // lastEventID is the header in which a client repeats the last event ID of a stream that ended.
 const lastEventID = "Last-Event-ID"
 
-// readChangesQuery reads a request for the changes of up to maxUsers users, or of everyone if it names none. In a
-// request for a stream of events, Last-Event-ID replaces the cursor: a browser that connects again repeats the query of
-// its first request.
+// readChangesQuery reads a request for the changes of up to maxUsers users, of the contacts of one, or of everyone. For
+// a stream of events, Last-Event-ID replaces the cursor: a browser that connects again repeats the query of its first
+// request.
 func readChangesQuery(c echo.Context, q query, maxUsers int, events bool) (asked changesQuery, err error) {
 	if asked.namespace, err = pathNamespace(c); err != nil {
 		return asked, err
@@ -41,7 +43,16 @@ func readChangesQuery(c echo.Context, q query, maxUsers int, events bool) (asked
 	if err := checkUsers(users, maxUsers); err != nil {
 		return asked, err
 	}
-	asked.Users, asked.Everyone = users, !named
+	owner, ofContacts := q.get("contacts_of")
+	switch {
+	case named && ofContacts:
+		return asked, newError(codeInvalidParameter, "Use either users or contacts_of.")
+	case ofContacts:
+		if err := lastseen.CheckUser(owner); err != nil {
+			return asked, errorf(codeInvalidUser, "contacts_of: %s", sentence(err))
+		}
+	}
+	asked.Users, asked.contactsOf, asked.Everyone = users, owner, !named && !ofContacts
 	cursor, continues := q.get("cursor")
 	if id := c.Request().Header.Get(lastEventID); events && id != "" {
 		cursor, continues = id, true
@@ -51,6 +62,15 @@ func readChangesQuery(c echo.Context, q query, maxUsers int, events bool) (asked
 		asked.After, err = openChangesCursor(asked.namespace, cursor)
 	}
 	return asked, err
+}
+
+// checkContactsOf returns an error unless a caller who can read a namespace can follow the contacts of a user, if there
+// is one: whoever can list them.
+func checkContactsOf(namespace, owner string, caller *auth.Caller) error {
+	if owner == "" {
+		return nil
+	}
+	return readUser.check(namespace, owner, caller)
 }
 
 // wait returns the parameter wait: 0 for none.

@@ -20,6 +20,7 @@ type watch struct {
 	*server
 	c         echo.Context
 	namespace string
+	owner     string // whose contacts are followed; empty if others are
 	caller    *auth.Caller
 	watcher   changesWatcher
 	opened    lastseen.Instant // by the store's clock; changes recorded later are delivered live
@@ -47,7 +48,10 @@ func isPause(err error) bool { return errors.Is(err, errDue) || errors.Is(err, e
 // Users whose presence it returns count as requests against the caller's rate limit. A request with a cursor continues,
 // and they have been counted before: see [watch.charge].
 func (s *server) watch(c echo.Context, asked changesQuery) (*watch, error) {
-	w := &watch{server: s, c: c, namespace: asked.namespace, caller: callerOf(c), opened: math.MaxInt64}
+	w := &watch{
+		server: s, c: c, namespace: asked.namespace, owner: asked.contactsOf, caller: callerOf(c),
+		opened: math.MaxInt64,
+	}
 	w.uncharged = len(asked.Users)
 	if err := w.charge(asked.After == nil); err != nil {
 		return nil, err
@@ -65,8 +69,7 @@ func (s *server) watch(c echo.Context, asked changesQuery) (*watch, error) {
 	}
 	s.overload.begin()
 	defer s.overload.end()
-	charge := func() error { return s.checkRateLimit(c, w.caller, 1) }
-	if w.watcher, err = s.openWatcher(ctx, asked.namespace, w.caller, asked.Query, charge); err != nil {
+	if err = w.open(ctx, asked); err != nil {
 		w.giveBack()
 		return nil, err
 	}
@@ -75,6 +78,24 @@ func (s *server) watch(c echo.Context, asked changesQuery) (*watch, error) {
 		w.checkAt = s.Now()
 	}
 	return w, nil
+}
+
+// open opens the watcher. Contacts count as users who were named, once it is known how many there are.
+func (w *watch) open(ctx context.Context, asked changesQuery) (err error) {
+	charge := func() error { return w.checkRateLimit(w.c, w.caller, 1) }
+	if w.owner == "" {
+		w.watcher, err = w.openWatcher(ctx, w.namespace, w.caller, asked.Query, charge)
+		return err
+	}
+	w.watcher, err = w.openContacts(ctx, w.namespace, w.owner, w.caller, asked.After, charge)
+	if err != nil {
+		return err
+	}
+	w.uncharged = w.watcher.Len()
+	if err = w.charge(asked.After == nil); err != nil {
+		w.watcher.Close()
+	}
+	return err
 }
 
 // charge charges the users, once, if the response has the presence of all of them. So does the reset of a request with
@@ -167,7 +188,7 @@ func (w *watch) authorizeAgain(now time.Time) error {
 	newest := w.newest.Load()
 	w.cancel()
 	w.begin(now) // before the check, so that a reload during the check is not missed
-	err := newest.authorizeAgain(w.c, read)
+	err := newest.authorizeAgain(w.c, read, w.owner)
 	if errors.Is(err, auth.ErrKeysUnavailable) && w.caller != nil && now.Before(w.caller.Expires) {
 		err = nil
 	}

@@ -35,7 +35,7 @@ func (s *server) recordLines(c echo.Context, e event, namespace string) error {
 		var chunk batch
 		readErr := s.readChunk(c, e, namespace, &l, &chunk)
 		if chunk.size() > 0 {
-			err := s.authorizeAgain(c, pingBulk)
+			err := s.authorizeAgain(c, pingBulk, "")
 			if err == nil {
 				_, err = s.record(c.Request().Context(), e, namespace, &chunk)
 			}

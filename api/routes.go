@@ -53,7 +53,7 @@ func (s *server) routes() []route {
 
 		{
 			http.MethodGet, namespace + "/changes", read, s.getChanges,
-			[]string{"user", "cursor", "limit", "wait"},
+			[]string{"user", "contacts_of", "cursor", "limit", "wait"},
 		},
 		{http.MethodPost, namespace + "/changes", read, s.postChanges, nil},
 		{http.MethodGet, namespace + "/connect", greeting, s.connect, nil},

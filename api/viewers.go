@@ -164,11 +164,8 @@ func (d *contactsDue) changedTwice(owner string) bool {
 }
 
 // signalContacts has the watchers on all servers learn that the contacts of a user have changed, or without a user that
-// those of all users of the namespace have. It does nothing where users are visible to everyone.
+// those of all users of the namespace have.
 func (s *server) signalContacts(ctx context.Context, namespace, owner string) {
-	if s.visibility(namespace) != VisibleToContacts {
-		return
-	}
 	s.signalChange(ctx, store.Signal{Kind: signalContacts, Namespace: namespace, User: owner},
-		"clients that follow changes see for up to half a minute whom they could see before")
+		"clients that follow changes may be told for up to half a minute of users by the contacts before")
 }

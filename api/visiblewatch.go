@@ -20,7 +20,8 @@ const visibleBatchEvery = 250 * time.Millisecond
 
 // visibleWatcher is a [changesWatcher] for a user in a namespace where users are visible to contacts: users who do not
 // have the viewer among their contacts look as if they had never been seen. Nothing that they do makes a difference to
-// a batch, to when it comes, to its places, or to ticks.
+// a batch, to when it comes, to its places, or to ticks. In all namespaces it watches the contacts of a user: somebody
+// who is no longer among them is told once more, as never seen.
 //
 // It compares what the client was told with what the client may know now, and tells the differences. So what the feed
 // says and who is visible can change independently, and a reset of the feed is not one for the client. The places of a
@@ -32,7 +33,8 @@ type visibleWatcher struct {
 	*server
 	visibleUsers
 	namespace string
-	viewer    string // "" for a caller who sees nobody
+	viewer    viewer
+	owner     string // whose contacts are watched; "" if users are named, or if the viewer sees nobody
 	caller    *auth.Caller
 	inner     *feed.Watcher // of the users named: nobody else learns what it returns
 	counted   int           // contacts counted to the caller, besides the watcher itself
@@ -50,14 +52,17 @@ type visibleWatcher struct {
 	broken    error       // why the watcher cannot go on, or nil
 }
 
-// openVisible begins to follow changes as a viewer sees them. It charges each further page of contacts that it reads.
+// openVisible begins to follow changes as a viewer sees them: those of the users of a query; of the contacts of an
+// owner if there is one, and a query for everyone has that of the viewer. It charges each further page of contacts that
+// it reads.
 func (s *server) openVisible(
-	ctx context.Context, namespace string, caller *auth.Caller, v viewer, q feed.Query, charge func() error,
+	ctx context.Context, namespace string, caller *auth.Caller, v viewer, owner string, q feed.Query,
+	charge func() error,
 ) (*visibleWatcher, error) {
 	w := &visibleWatcher{
-		server: s, namespace: namespace, viewer: v.user, caller: caller, after: q.After,
+		server: s, namespace: namespace, viewer: v, owner: owner, caller: caller, after: q.After,
 		visibleUsers: newVisibleUsers(q.Everyone),
-		due:          contactsDue{all: true}, // but those of the viewer, which open reads
+		due:          contactsDue{all: true}, // but those of the owner, which open reads
 	}
 	if err := w.open(ctx, q, charge); err != nil {
 		w.Close()
@@ -68,8 +73,8 @@ func (s *server) openVisible(
 
 func (w *visibleWatcher) open(ctx context.Context, q feed.Query, charge func() error) (err error) {
 	users := q.Users
-	if w.everyone {
-		w.viewers.join(w.namespace, &w.notes, w.viewer) // before they are read, so that no change is missed
+	if w.everyone || w.owner != "" {
+		w.viewers.join(w.namespace, &w.notes, w.owner) // before they are read, so that no change is missed
 		if users, err = w.listOwn(ctx, charge); err == nil {
 			err = w.count(len(users))
 		}
@@ -78,16 +83,23 @@ func (w *visibleWatcher) open(ctx context.Context, q feed.Query, charge func() e
 		}
 		w.readAllAt = w.nextReading()
 	}
-	w.viewers.join(w.namespace, &w.notes, users...)
+	w.depend(users)
 	w.add(users)
 	w.inner, err = w.Feeds.Watch(ctx, w.namespace, feed.Query{Users: users, Raw: true})
 	return err
 }
 
+// depend has the watcher woken when the contacts of users change who are watched, if these decide whom the viewer sees.
+func (w *visibleWatcher) depend(users []string) {
+	if w.viewer.restricted {
+		w.viewers.join(w.namespace, &w.notes, users...)
+	}
+}
+
 // Close ends the watcher.
 func (w *visibleWatcher) Close() {
 	w.viewers.leave(w.namespace, &w.notes, w.names()...)
-	w.viewers.leave(w.namespace, &w.notes, w.viewer)
+	w.viewers.leave(w.namespace, &w.notes, w.owner)
 	w.viewers.end(w.namespace, &w.notes)
 	if w.inner != nil {
 		w.inner.Close()
@@ -196,7 +208,7 @@ func (w *visibleWatcher) waitUntil() time.Time {
 
 // catchUp reads the contacts that are due, unless it is too soon, and takes what the feed has.
 func (w *visibleWatcher) catchUp(ctx context.Context) error {
-	w.notes.take(&w.due, w.viewer)
+	w.notes.take(&w.due, w.owner)
 	if !w.begun || !time.Now().Before(w.readSoonest()) {
 		if err := w.readInTurn(ctx); err != nil {
 			return err
@@ -260,6 +272,9 @@ func (w *visibleWatcher) batch(limit int) (b feed.Batch, ok bool) {
 	} else {
 		b.Users, b.More = w.tell(max(limit, 1))
 		b.Places = []store.Place{w.place(placeFollows)}
+		if b.More && w.owner != "" { // the client does not know yet who was added
+			b.Places = []store.Place{placePart}
+		}
 		ok = len(b.Users) > 0
 	}
 	b.AsOf = w.asOf

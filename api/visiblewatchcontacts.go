@@ -68,10 +68,10 @@ var errContactsChange = fmt.Errorf("%w: contacts change all the time", store.Err
 
 // readContacts reads the contacts that are due. After an error they still are.
 func (w *visibleWatcher) readContacts(ctx context.Context) error {
-	w.notes.take(&w.due, w.viewer)
+	w.notes.take(&w.due, w.owner)
 	if !time.Now().Before(w.readAllAt) {
 		w.due.all = true
-		w.due.add(w.viewer)
+		w.due.add(w.owner)
 	}
 	if !w.due.any() {
 		return nil
@@ -81,7 +81,7 @@ func (w *visibleWatcher) readContacts(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	if _, own := w.due.owners[w.viewer]; w.everyone && own {
+	if _, own := w.due.owners[w.owner]; own {
 		if err := w.readOwn(ctx); err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func (w *visibleWatcher) forceChangedTwice() {
 		return
 	}
 	for _, u := range w.order {
-		if w.due.changedTwice(u.name) || w.due.changedTwice(w.viewer) {
+		if w.due.changedTwice(u.name) || w.due.changedTwice(w.owner) {
 			w.tellAgain(u)
 		}
 	}
@@ -129,7 +129,7 @@ func (w *visibleWatcher) readSeen(ctx context.Context, users []string) error {
 	var appear []string
 	for k, name := range users {
 		_, changed := w.due.owners[name]
-		if seen[k] && (changed || !w.users[name].seen) && name != w.viewer {
+		if seen[k] && (changed || !w.users[name].seen) && name != w.viewer.user {
 			appear = append(appear, name)
 		}
 	}
@@ -151,22 +151,25 @@ func (w *visibleWatcher) readSeen(ctx context.Context, users []string) error {
 
 // areSeen reports for each user whether the viewer sees them.
 func (w *visibleWatcher) areSeen(ctx context.Context, users []string) ([]bool, error) {
-	return seenBy(ctx, w.Store.AreContacts, w.namespace, w.viewer, users)
+	if !w.viewer.restricted {
+		return slices.Repeat([]bool{true}, len(users)), nil
+	}
+	return seenBy(ctx, w.Store.AreContacts, w.namespace, w.viewer.user, users)
 }
 
-// listOwn returns the contacts of the viewer. It charges each page after the first.
+// listOwn returns the contacts of the owner. It charges each page after the first.
 func (w *visibleWatcher) listOwn(ctx context.Context, charge func() error) (contacts []string, err error) {
-	if w.viewer == "" {
+	if w.owner == "" {
 		return nil, nil
 	}
-	err = eachPage(ctx, w.Store.ListContacts, w.namespace, w.viewer, charge, func(page []string) error {
+	err = eachPage(ctx, w.Store.ListContacts, w.namespace, w.owner, charge, func(page []string) error {
 		contacts = append(contacts, page...)
 		return nil
 	})
 	return contacts, err
 }
 
-// readOwn reads the contacts of the viewer, and watches those who were added and no longer those who were removed.
+// readOwn reads the contacts of the owner, and watches those who were added and no longer those who were removed.
 func (w *visibleWatcher) readOwn(ctx context.Context) error {
 	contacts, err := w.listOwn(ctx, func() error { return nil })
 	if err != nil {
@@ -180,7 +183,7 @@ func (w *visibleWatcher) readOwn(ctx context.Context) error {
 	if err := w.count(max(len(contacts), len(before))); err != nil {
 		return err
 	}
-	w.viewers.join(w.namespace, &w.notes, added...)
+	w.depend(added)
 	b, err := w.inner.Change(ctx, feed.Change{Add: added, Remove: removed})
 	if err != nil {
 		w.viewers.leave(w.namespace, &w.notes, added...)
@@ -189,6 +192,7 @@ func (w *visibleWatcher) readOwn(ctx context.Context) error {
 	w.viewers.leave(w.namespace, &w.notes, removed...)
 	w.remove(removed)
 	w.add(added)
+	w.tellMembers(added)
 	w.take(b)
 	for _, name := range added {
 		w.due.add(name)
@@ -250,7 +254,7 @@ func (w *visibleWatcher) Change(ctx context.Context, c feed.Change) (b feed.Batc
 		return b, nil
 	}
 	unknown := without(added, w.names())
-	w.viewers.join(w.namespace, &w.notes, unknown...) // before their contacts are read
+	w.depend(unknown) // before their contacts are read
 	if b, err = w.change(ctx, added, removed, c.After); err != nil {
 		w.viewers.leave(w.namespace, &w.notes, unknown...)
 		return feed.Batch{}, err

@@ -81,6 +81,18 @@ func (v *visibleUsers) add(names []string) {
 			v.order = append(v.order, u)
 		}
 	}
+	v.hash = ""
+}
+
+// tellMembers has users told who were added to those watched, even as never seen: the client learns who they
+// are. It does nothing if everyone is watched.
+func (v *visibleUsers) tellMembers(names []string) {
+	for _, name := range names {
+		if u := v.users[name]; !v.everyone {
+			v.mark(u)
+			u.force = true
+		}
+	}
 }
 
 // remove stops watching users. They have to be told as never seen, unless drop forgets them.
@@ -93,6 +105,7 @@ func (v *visibleUsers) remove(names []string) {
 		}
 	}
 	v.order = slices.DeleteFunc(v.order, func(u *visibleUser) bool { return !u.watched })
+	v.hash = ""
 }
 
 // drop forgets users who are not watched any longer.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/feed"
 )
 
@@ -24,7 +25,11 @@ func (s *server) openWatcher(
 	ctx context.Context, namespace string, caller *auth.Caller, q feed.Query, charge func() error,
 ) (changesWatcher, error) {
 	if v := s.viewerOf(caller, namespace); v.restricted {
-		w, err := s.openVisible(ctx, namespace, caller, v, q, charge)
+		owner := ""
+		if q.Everyone {
+			owner = v.user
+		}
+		w, err := s.openVisible(ctx, namespace, caller, v, owner, q, charge)
 		if err != nil {
 			return nil, err // not a nil *visibleWatcher
 		}
@@ -33,6 +38,19 @@ func (s *server) openWatcher(
 	w, err := s.Feeds.Watch(ctx, namespace, q)
 	if err != nil {
 		return nil, err // not a nil *feed.Watcher
+	}
+	return w, nil
+}
+
+// openContacts begins to follow the changes of a user's contacts as a caller sees them, from places on or from now on.
+// It charges as openWatcher does. The caller of this method closes the watcher.
+func (s *server) openContacts(
+	ctx context.Context, namespace, owner string, caller *auth.Caller, after []store.Place, charge func() error,
+) (changesWatcher, error) {
+	w, err := s.openVisible(
+		ctx, namespace, caller, s.viewerOf(caller, namespace), owner, feed.Query{After: after}, charge)
+	if err != nil {
+		return nil, err // not a nil *visibleWatcher
 	}
 	return w, nil
 }

@@ -58,6 +58,10 @@ func checkLeaks() int {
 // longTimeout is a timeout that no busy test machine exceeds.
 const longTimeout = 30 * time.Second
 
+// failoverTimeout is one for what waits for a failover: a Sentinel that got no processor time for two seconds does
+// nothing for the next 30 (TILT mode: https://redis.io/docs/latest/operate/oss_and_stack/management/sentinel).
+const failoverTimeout = 75 * time.Second
+
 // discardLog returns a logger that writes nothing.
 func discardLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 

@@ -177,7 +177,7 @@ func TestReplicasAfterFailover(t *testing.T) {
 		}
 		return err == nil && aged
 	}
-	require.Eventually(t, fromReplica, longTimeout, 10*time.Millisecond)
+	require.Eventually(t, fromReplica, failoverTimeout, 10*time.Millisecond)
 	old := watched.Nodes[0]
 	require.Equal(t, int64(2), old.Client(t).Wait(ctx, 2, longTimeout).Val())
 	old.Stop(t)

@@ -37,7 +37,7 @@ func untilSuccess(t *testing.T, call func() error) {
 			t.Errorf("not an outage: %v", err)
 		}
 		return err == nil
-	}, longTimeout, time.Millisecond)
+	}, failoverTimeout, time.Millisecond)
 }
 
 // requireBoth checks that alice and bob are still there. A short timeout may pass meanwhile on a busy machine.
@@ -68,7 +68,7 @@ func TestFailover(t *testing.T) {
 			leave(t, watched.Nodes[0])
 			require.ErrorIs(t, ping(s, "chat", "bob"), store.ErrUnavailable)
 			untilSuccess(t, func() error { return ping(s, "chat", "bob") })
-			require.Eventually(t, func() bool { return watched.Primary() == watched.Nodes[1] }, longTimeout,
+			require.Eventually(t, func() bool { return watched.Primary() == watched.Nodes[1] }, failoverTimeout,
 				time.Millisecond,
 				"the Sentinels agree a little later than the first one says so")
 			require.Eventually(t, func() bool { return s.Ready(ctx) == nil }, longTimeout, time.Millisecond)

@@ -165,7 +165,7 @@ func planFailover(t *testing.T, wait int) (acknowledged, lost int, away time.Dur
 	count := func() int { mu.Lock(); defer mu.Unlock(); return len(users) }
 	atLeast := func(n int) {
 		t.Helper()
-		require.Eventually(t, func() bool { return count() >= n }, 2*longTimeout, time.Millisecond)
+		require.Eventually(t, func() bool { return count() >= n }, failoverTimeout, time.Millisecond)
 	}
 	atLeast(200)
 	sentinel := redis.NewSentinelClient(&redis.Options{Addr: watched.Sentinels[0].Addr})
