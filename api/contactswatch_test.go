@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -77,13 +78,20 @@ func TestWatchContactsContinues(t *testing.T) {
 		require.Equal(t, place, tick.Places[0])
 
 		w.know("ann", "bob", "cat", "eve", "fay")
-		ctx := t.Context()
 		time.Sleep(time.Second)
-		part, err := watcher.Next(ctx, 1)
+		b, err := watcher.Next(t.Context(), 1)
 		require.NoError(t, err)
-		require.True(t, part.More)
-		require.Equal(t, "reset: bob green, cat never, eve never, fay never",
-			told(w.poll(w.watchContacts("ann", nil, part.Places[0]))), "fay was not told")
+		require.Equal(t, "eve never, fay never", told(b), "all at once")
+		require.False(t, b.More)
+		require.Empty(t, told(w.poll(w.watchContacts("ann", nil, b.Places[0]))))
+
+		w.leave("bob")
+		require.Equal(t, "bob grey left", w.next(watcher, time.Second))
+		w.know("ann", "bob", "cat", "fay") // before the next batch can come
+		synctest.Wait()
+		tick, ok = w.ticks(watcher)
+		require.True(t, ok)
+		require.Empty(t, told(w.poll(w.watchContacts("ann", nil, tick.Places[0]))), "eve is not in the place")
 	})
 }
 

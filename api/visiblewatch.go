@@ -270,11 +270,11 @@ func (w *visibleWatcher) batch(limit int) (b feed.Batch, ok bool) {
 	if !w.begun {
 		b, ok = w.first()
 	} else {
+		if w.owner != "" && !w.everyone { // a hash does not show who of those added was not told
+			limit = math.MaxInt
+		}
 		b.Users, b.More = w.tell(max(limit, 1))
 		b.Places = []store.Place{w.place(placeFollows)}
-		if b.More && w.owner != "" { // the client does not know yet who was added
-			b.Places = []store.Place{placePart}
-		}
 		ok = len(b.Users) > 0
 	}
 	b.AsOf = w.asOf

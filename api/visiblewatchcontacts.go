@@ -195,7 +195,11 @@ func (w *visibleWatcher) readOwn(ctx context.Context) error {
 	w.tellMembers(added)
 	w.take(b)
 	for _, name := range added {
-		w.due.add(name)
+		if w.viewer.restricted {
+			w.due.add(name)
+		} else {
+			w.show(name, true)
+		}
 	}
 	return w.count(len(contacts))
 }

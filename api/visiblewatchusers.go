@@ -262,7 +262,7 @@ func placeOf(kind, hash string) store.Place { return store.Place("seen-" + kind 
 func hashTold(users []*visibleUser, named bool) string {
 	told := make([]*visibleUser, 0, len(users))
 	for _, u := range users {
-		if named || u.told != nil {
+		if named && u.watched || u.told != nil {
 			told = append(told, u)
 		}
 	}
