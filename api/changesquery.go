@@ -64,8 +64,8 @@ func readChangesQuery(c echo.Context, q query, maxUsers int, events bool) (asked
 	return asked, err
 }
 
-// checkContactsOf returns an error unless a caller who can read a namespace can follow the contacts of a user, if there
-// is one: whoever can list them.
+// checkContactsOf returns an error unless a caller can follow the contacts of a user: callers who can list them can.
+// The owner "" stands for no contacts.
 func checkContactsOf(namespace, owner string, caller *auth.Caller) error {
 	if owner == "" {
 		return nil

@@ -35,7 +35,10 @@ func (s *server) recordLines(c echo.Context, e event, namespace string) error {
 		var chunk batch
 		readErr := s.readChunk(c, e, namespace, &l, &chunk)
 		if chunk.size() > 0 {
-			err := s.authorizeAgain(c, pingBulk, "")
+			caller, err := s.authenticateAgain(c)
+			if err == nil {
+				err = checkPermission(c, pingBulk, caller)
+			}
 			if err == nil {
 				_, err = s.record(c.Request().Context(), e, namespace, &chunk)
 			}

@@ -304,9 +304,9 @@ func (w *visibleWatcher) change(
 	return b, nil
 }
 
-// exchange watches the added users, of whom seen says whether the viewer sees them, and stops watching the removed
-// ones. It reads contacts that change meanwhile again, because the feed already has what happened after that change.
-// After an error, the watcher watches the same users as before.
+// exchange begins to watch the users added, and stops watching those removed. The list seen says for each user added
+// whether the viewer sees them. It reads contacts that change meanwhile again, because the feed already has what
+// happened after that change. After an error, the watcher watches the same users as before.
 func (w *visibleWatcher) exchange(ctx context.Context, added, removed []string, seen []bool, all bool) error {
 	unknown, early := without(added, w.names()), []string{}
 	if len(w.order)+len(unknown) > store.MaxWatched {

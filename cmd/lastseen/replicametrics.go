@@ -1,10 +1,6 @@
 package main
 
-import (
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/lastseen/lastseen/store/redisstore"
-)
+import "github.com/lastseen/lastseen/store/redisstore"
 
 // replicas registers the metrics of reads from replicas.
 func (m storeMetrics) replicas(s *redisstore.Store) {
@@ -17,22 +13,9 @@ func (m storeMetrics) replicas(s *redisstore.Store) {
 		m.counter("replica_reads_total", "Reads that replicas can answer, by what became of them.",
 			func() float64 { return float64(count(s.ReplicaStats())) }, "result", result)
 	}
-	m.MustRegister(replicaAge{s, prometheus.NewDesc("lastseen_replica_age_seconds",
-		"How far behind the replica may be that is furthest behind.", nil, nil)})
-}
-
-// replicaAge exports how far behind replicas are, if there are any to read from.
-type replicaAge struct {
-	store *redisstore.Store
-	desc  *prometheus.Desc
-}
-
-// Describe implements [prometheus.Collector].
-func (r replicaAge) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- r.desc }
-
-// Collect implements [prometheus.Collector].
-func (r replicaAge) Collect(metrics chan<- prometheus.Metric) {
-	if age, known := r.store.ReplicaAge(); known {
-		metrics <- prometheus.MustNewConstMetric(r.desc, prometheus.GaugeValue, age.Seconds())
-	}
+	m.optionalGauge("replica_age_seconds", "How far behind the replica may be that is furthest behind.",
+		func() (float64, bool) {
+			age, known := s.ReplicaAge()
+			return age.Seconds(), known
+		})
 }

@@ -121,23 +121,30 @@ func (m storeMetrics) retention(job *jobs.Retention) {
 	}
 	m.counter("retention_deleted_total", "Users deleted by retention.",
 		func() float64 { return float64(job.Stats().Deleted) })
-	m.MustRegister(lastRound{job, prometheus.NewDesc("lastseen_retention_last_round_timestamp_seconds",
-		"When a round over all namespaces last ended, on the server that runs retention.", nil, nil)})
+	m.optionalGauge("retention_last_round_timestamp_seconds",
+		"When a round over all namespaces last ended, on the server that runs retention.", func() (float64, bool) {
+			at := job.Stats().LastRound
+			return float64(at) / 1000, at != 0
+		})
 }
 
-// lastRound exports when a round of retention last ended, on the server that runs it.
-type lastRound struct {
-	job  *jobs.Retention
-	desc *prometheus.Desc
+// optionalGauge registers a gauge that is exported only while its value is known.
+func (m storeMetrics) optionalGauge(name, help string, value func() (v float64, known bool)) {
+	m.MustRegister(optionalGauge{value, prometheus.NewDesc("lastseen_"+name, help, nil, nil)})
+}
+
+type optionalGauge struct {
+	value func() (v float64, known bool)
+	desc  *prometheus.Desc
 }
 
 // Describe implements [prometheus.Collector].
-func (r lastRound) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- r.desc }
+func (g optionalGauge) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- g.desc }
 
 // Collect implements [prometheus.Collector].
-func (r lastRound) Collect(metrics chan<- prometheus.Metric) {
-	if at := r.job.Stats().LastRound; at != 0 {
-		metrics <- prometheus.MustNewConstMetric(r.desc, prometheus.GaugeValue, float64(at)/1000)
+func (g optionalGauge) Collect(metrics chan<- prometheus.Metric) {
+	if v, known := g.value(); known {
+		metrics <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, v)
 	}
 }
 

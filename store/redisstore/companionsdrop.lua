@@ -10,12 +10,7 @@
 local hidden_key, private_key = KEYS[8], KEYS[9]
 local hidden = 0
 if hidden_key then
-  local past = math.min(clock(), tonumber(ARGV[1])) - hidden_kept
-  local old = redis.call('ZRANGE', hidden_key, '-inf', string.format('%.0f', past), 'BYSCORE', 'LIMIT', 0, 1000)
-  if old[1] then
-    redis.call('ZREM', hidden_key, unpack(old))
-    redis.call('HDEL', private_key, unpack(old))
-  end
+  drop_hidden(hidden_key, private_key, math.min(clock(), tonumber(ARGV[1])), 1000)
   hidden = redis.call('EXISTS', hidden_key)
 end
 if redis.call('EXISTS', KEYS[1]) == 1 or details_key and any_says(ARGV[1]) then

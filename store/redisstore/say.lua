@@ -105,11 +105,7 @@ end
 -- Deletes what ended long ago: hidden times, and without a feed what users say.
 local function tidy()
   local past = math.min(now, at)
-  local old = redis.call('ZRANGE', hidden_key, '-inf', digits(past - hidden_kept), 'BYSCORE', 'LIMIT', 0, 100)
-  if old[1] then
-    redis.call('ZREM', hidden_key, unpack(old))
-    redis.call('HDEL', private_key, unpack(old))
-  end
+  drop_hidden(hidden_key, private_key, past, 100)
   if not had_feed then
     delete_ended(past, 100)
   end

@@ -46,7 +46,7 @@ var scripts = struct {
 
 	devices:        newFeedScript(append(deviceFiles[:], devicesFiles[:]...)...),
 	devicesRead:    newLimitedScript("records.lua", "devicesread.lua"),
-	companionsDrop: newLimitedScript("clock.lua", "details.lua", "anysays.lua", "companionsdrop.lua"),
+	companionsDrop: newLimitedScript("clock.lua", "details.lua", "anysays.lua", "hiddendrop.lua", "companionsdrop.lua"),
 	closing:        newScript("clock.lua", "closing.lua"),
 	closings:       newScript("closings.lua"),
 	contacts:       newScript("contacts.lua"),
@@ -57,7 +57,7 @@ var scripts = struct {
 	devicesHidden: newHidingScript("5, 3, 1, 5 + 3 * tonumber(ARGV[4])", feedSource(deviceFiles[:]...),
 		devicesFiles[:]...),
 	hides: redis.NewScript(luaSource("clock.lua", "hidden.lua", "hides.lua")),
-	say: redis.NewScript(feedSource(append(deviceFiles[:], "ends.lua", "hidden.lua")...) +
+	say: redis.NewScript(feedSource(append(deviceFiles[:], "ends.lua", "hidden.lua", "hiddendrop.lua")...) +
 		function("leave_devices", devicesFiles[:]...) + luaSource("say.lua")),
 	says: newLimitedScript("clock.lua", "details.lua", "anysays.lua", "says.lua"),
 }

@@ -27,17 +27,32 @@ func testSaidForget(t *testing.T, s store.Store) {
 	require.True(t, removeEmpty(t, s, ns))
 }
 
+// hide makes users invisible from an instant on: one without an end, one until another instant, and one who says
+// something else then. It returns the users.
+func hide(t *testing.T, s store.Store, from, end lastseen.Instant, then lastseen.Said) []string {
+	t.Helper()
+	sayAt(t, s, "invisible", invisible, from)
+	sayAt(t, s, "until", until(end, invisible), from)
+	sayAt(t, s, "ended", invisible, from)
+	sayAt(t, s, "ended", then, end)
+	return []string{"invisible", "until", "ended"}
+}
+
+// requireHides checks that what a user does in a hidden time has no effect.
+func requireHides(t *testing.T, s store.Store, user string, from, end lastseen.Instant) {
+	t.Helper()
+	require.Zero(t, ping(t, s, user, from+1), user)
+	require.Zero(t, leave(t, s, user, end-1), user)
+	require.Zero(t, recordOne(t, s, on(user, "a", end-1)), user)
+}
+
 // testInvisibleForget: pings count after a user is forgotten, whatever their time is.
 func testInvisibleForget(t *testing.T, s store.Store) {
 	start := now(t, s)
 	first, end := start-60*minute, start-30*minute
-	sayAt(t, s, "invisible", invisible, first)
-	sayAt(t, s, "until", until(end, invisible), first)
-	sayAt(t, s, "ended", invisible, first)
-	sayAt(t, s, "ended", busy, end)
-	names := []string{"invisible", "until", "ended"}
-	forget(t, s, names...)
-	for _, user := range names {
+	hiding := hide(t, s, first, end, busy)
+	forget(t, s, hiding...)
+	for _, user := range hiding {
 		requireSaid(t, s, user, nothing)
 		require.Equal(t, nothing, saying(t, s, user, first))
 		require.Zero(t, lookup(t, s, user)[0])
@@ -80,18 +95,13 @@ func testSaidTrim(t *testing.T, s store.Store) {
 func testInvisibleTrim(t *testing.T, s store.Store) {
 	start := now(t, s)
 	first, end := start-60*minute, start-40*minute
-	sayAt(t, s, "invisible", invisible, first)
-	sayAt(t, s, "until", until(end, invisible), first)
-	sayAt(t, s, "ended", invisible, first)
-	sayAt(t, s, "ended", busy, end)
+	hiding := hide(t, s, first, end, busy)
 	leave(t, s, "left", first)
 	ping(t, s, "fresh", start)
 	require.Equal(t, store.TrimResult{Deleted: 4}, trim(t, s, ns, start-30*minute, true))
 	require.Zero(t, trim(t, s, ns, start-30*minute, true))
-	for _, user := range []string{"invisible", "until", "ended"} {
-		require.Zero(t, ping(t, s, user, first+1), user)
-		require.Zero(t, leave(t, s, user, end-1), user)
-		require.Zero(t, recordOne(t, s, on(user, "a", end-1)), user)
+	for _, user := range hiding {
+		requireHides(t, s, user, first, end)
 		requireNoDevices(t, s, user)
 	}
 	require.Equal(t, []string{"fresh"}, remaining(t, s))
@@ -131,19 +141,14 @@ func testSaidRemoveEmpty(t *testing.T, s store.Store) {
 func testInvisibleRemoveEmpty(t *testing.T, s store.Store) {
 	start := now(t, s)
 	first, end := start-60*minute, start-40*minute
-	sayAt(t, s, "invisible", invisible, first)
-	sayAt(t, s, "until", until(end, invisible), first)
-	sayAt(t, s, "ended", invisible, first)
-	sayAt(t, s, "ended", nothing, end)
+	hiding := hide(t, s, first, end, nothing)
 	require.False(t, removeEmpty(t, s, ns), "they are users who left")
 	require.Equal(t, store.TrimResult{Deleted: 3}, trim(t, s, ns, start-30*minute, true))
 	for range 2 {
 		require.True(t, removeEmpty(t, s, ns))
 		require.False(t, removeEmpty(t, s, ns))
-		for _, user := range []string{"invisible", "until", "ended"} {
-			require.Zero(t, ping(t, s, user, first+1), user)
-			require.Zero(t, leave(t, s, user, end-1), user)
-			require.Zero(t, recordOne(t, s, on(user, "a", end-1)), user)
+		for _, user := range hiding {
+			requireHides(t, s, user, first, end)
 		}
 		require.Empty(t, existing(t, s), "what is hidden creates no namespace")
 		requireInvisible(t, s, "invisible", invisible, lastseen.State{}, nothing)
@@ -171,10 +176,7 @@ func testSaidDelete(t *testing.T, s store.Store) {
 	first, end := start-60*minute, start-40*minute
 	names := []string{"busy", "invisible", "until", "ended"}
 	sayAt(t, s, "busy", busy, first)
-	sayAt(t, s, "invisible", invisible, first)
-	sayAt(t, s, "until", until(end, invisible), first)
-	sayAt(t, s, "ended", invisible, first)
-	sayAt(t, s, "ended", busy, end)
+	hide(t, s, first, end, busy)
 	sayIn(t, s, "other", "busy", busy, first)
 	for range 2 {
 		require.NoError(t, s.DeleteNamespace(context.Background(), ns))

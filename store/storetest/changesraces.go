@@ -91,7 +91,7 @@ func randomWrite(f *feed, random *rand.Rand) (err error) {
 	return err
 }
 
-// randomTalk writes something at random about a random user, who may be invisible: sets an availability, pings, leaves,
+// randomTalk does one random thing for a random user, who may be invisible: it sets an availability, pings, leaves,
 // records a device, or forgets the user.
 func randomTalk(f *feed, random *rand.Rand) (err error) {
 	ctx, user := context.Background(), fmt.Sprint("u", random.IntN(raceUsers))
