@@ -100,7 +100,9 @@ type Place string
 type Published struct {
 	lastseen.State // at the change
 	Status         lastseen.Status
-	Details        // at the watermark: nothing that ended, and IdleSince is 0 for a grey user
+	// Details are those at the watermark: nothing that ended, and a grey user is neither idle nor in a call. InCallUntil is
+	// 0 or MaxInstant: what only moves the end is not published.
+	Details
 }
 
 // Same reports whether readers would see no change from one to the other: only the time differs.
@@ -114,6 +116,11 @@ func Publish(t lastseen.Thresholds, s lastseen.State, d Details, watermark lasts
 	d.Said = d.Said.At(watermark)
 	if status == lastseen.Grey {
 		d.IdleSince = 0
+	}
+	if status != lastseen.Grey && d.InCallUntil > watermark {
+		d.InCallUntil = lastseen.MaxInstant
+	} else {
+		d.InCallUntil = 0
 	}
 	return Published{State: s, Status: status, Details: d}
 }

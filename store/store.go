@@ -39,6 +39,7 @@ type Store interface {
 	Devices
 	Availabilities
 	Contacts
+	Calls
 	Closings
 	Signals
 	Namespaces

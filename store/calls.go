@@ -1,0 +1,160 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lastseen/lastseen"
+)
+
+// The errors of calls.
+var (
+	// ErrNoCalls means that users of the namespace cannot call each other, as long as settings do not change: other
+	// programs also write it.
+	ErrNoCalls = errors.New("the namespace has no calls")
+	// ErrCallNotFound means that there is no such call, or not any longer, or not one with this user.
+	ErrCallNotFound = errors.New("the call does not exist")
+	// ErrCallerBusy means that a call of the caller goes on.
+	ErrCallerBusy = errors.New("the caller is in another call")
+	// ErrCalleeBusy means that a call of the callee goes on.
+	ErrCalleeBusy = errors.New("the callee is in another call")
+	// ErrTooManyCalls means that the caller has started MaxCallsOfUser that are kept, or that a namespace has MaxCalls.
+	ErrTooManyCalls = errors.New("too many calls")
+	// ErrCallKeyReused means that a call was started with the same key, which differs.
+	ErrCallKeyReused = errors.New("another call was started with this key")
+)
+
+// The bounds of calls.
+const (
+	CallsKept      = 10 * time.Minute // how long a call that is over, and the key of a new one, is remembered
+	MaxCallApp     = 16 << 10         // bytes
+	MaxCallsOfUser = 100              // that a user started and that are kept
+	MaxCalls       = 1_000_000        // that are kept in a namespace
+	MaxCallBatch   = 500              // users or calls of one call of a method of Calls
+	// MaxCallGap is the longest time between two calls of ExpireCalls that counts for calls.
+	MaxCallGap = 10 * time.Second
+)
+
+// Calls keeps who calls whom: see [lastseen.Call]. A user has one call that goes on at most, as caller or callee.
+//
+// # Steps
+//
+// Each step is atomic: of several actions at the same time, one changes the state, and the others get the call as it is
+// then. What [lastseen.Call.Step] says decides. A call whose time has passed expires before any other step, whether
+// ExpireCalls has run or not; so it does for those who read it.
+//
+// # Time
+//
+// Calls expire by a clock of the namespace that runs while it is watched: it advances as the clock of the store does,
+// but never back, and by MaxCallGap at most between two steps of any calls in the namespace. So a clock that is wrong by
+// years neither ends a call nor keeps it, and calls survive that the store is away. The times of a [lastseen.Call] are
+// by the store's clock.
+//
+// # In a call
+//
+// Users are in a call while it is active. [Details].InCallUntil says so, in the details of each party. These can be on
+// another server than the calls, so they are a copy. Each step that changes them notes in an outbox, atomically, that
+// the user has to be copied. [Calls.SetInCalls] copies, and [Calls.ConfirmInCalls] then removes from the outbox. Package
+// store/calls does both. What is copied ends by itself, so no crash leaves a user in a call.
+//
+// # What is lost
+//
+// The embedded store keeps calls in memory: a restart ends all of them without a trace. In Redis, a failover can lose the
+// last steps. Forget ends the calls of a user as [lastseen.Ended], and deletes them. DeleteNamespace deletes all calls.
+// RemoveEmpty keeps a namespace with a call that goes on. Calls create no namespace, unless one begins to ring.
+type Calls interface {
+	// StartCall begins a call, which rings, unless a call of a party goes on: then it returns ErrCallerBusy or
+	// ErrCalleeBusy. It returns the call that was started before with the same key within CallsKept, as it is now and as
+	// Repeated; ErrCallKeyReused if its Digest differs.
+	StartCall(ctx context.Context, namespace string, c NewCall) (CallStep, error)
+
+	// StepCall does what a party wants. It returns ErrCallNotFound unless the user is a party. If the outcome is
+	// Refused, the call says why. Any action that is not refused counts as hearing the party, on this device.
+	StepCall(ctx context.Context, namespace string, a CallAct) (CallStep, error)
+
+	// HearCalls notes that users take part in their calls: those that are active, and on the device of the call if it
+	// is known. Others are ignored. It returns the calls that expired before. Up to MaxCallBatch users.
+	HearCalls(ctx context.Context, namespace string, heard []CallHeard) ([]CallStep, error)
+
+	// ReadCall returns a call, also one that is over, for CallsKept.
+	ReadCall(ctx context.Context, namespace, id string) (lastseen.Call, error)
+
+	// ReadCalls returns the calls that go on of users, in the order asked; an empty Call for those without one. Up to
+	// MaxCallBatch users.
+	ReadCalls(ctx context.Context, namespace string, users []string) ([]lastseen.Call, error)
+
+	// ExpireCalls ends calls whose time has passed, up to MaxCallBatch, and forgets those that were over for CallsKept.
+	// It is to be called when the next call expires, and at least every MaxCallGap / 2.
+	ExpireCalls(ctx context.Context, namespace string) (ExpiredCalls, error)
+
+	// CallNamespaces returns up to limit namespaces that may have calls, whose names come after the given one, bytewise
+	// ascending.
+	CallNamespaces(ctx context.Context, after string, limit int) ([]string, error)
+
+	// UnconfirmedInCalls returns what has to be copied, the oldest first, up to MaxCallBatch, with the present values.
+	// It omits what was noted less than age ago, by the store's clock.
+	UnconfirmedInCalls(ctx context.Context, namespace string, age time.Duration) ([]InCall, error)
+
+	// SetInCalls records until when users are in a call, in their details, and appends entries to the feed where that
+	// changes what is published. It creates no namespace, and 0 leaves nothing of a user who has no other details. Up to
+	// MaxCallBatch.
+	SetInCalls(ctx context.Context, namespace string, in []InCall) error
+
+	// ConfirmInCalls says what was copied. It returns, with their present values, those that have changed since: they
+	// have to be copied again. The others are removed from the outbox.
+	ConfirmInCalls(ctx context.Context, namespace string, in []InCall) ([]InCall, error)
+}
+
+// NewCall is a call that is to begin.
+type NewCall struct {
+	ID         string // new and random: 1 to 64 bytes of A–Z a–z 0–9 _ -
+	From, To   string // two users
+	FromDevice string
+	App        string // JSON of at most MaxCallApp bytes; "" for none
+
+	Ring  time.Duration // how long it rings at most
+	Quiet time.Duration // for how long a party of the active call need not be heard
+	Shown bool          // the parties are shown to be in a call
+
+	Key    string // the idempotency key; "" for none. Keys of different callers are different
+	Digest string // of what the caller asked for; at most 64 bytes
+	// CalleeHidden says that the caller must not learn that the callee is busy. Then the call rings, and the callee is
+	// not a party of it: it is missed, unless the caller cancels it.
+	CalleeHidden bool
+}
+
+// CallAct is an action of a party.
+type CallAct struct {
+	ID           string
+	User, Device string
+	Action       lastseen.CallAction
+	App          string // replaces [lastseen.Call].App with Accept and Alive; "" leaves it as it is
+}
+
+// CallHeard says that a user was heard on a device.
+type CallHeard struct{ User, Device string }
+
+// CallStep is what a step led to.
+type CallStep struct {
+	Call    lastseen.Call
+	Outcome lastseen.CallOutcome
+	Expired bool     // the call expired just before: others have to be notified, also if the step was refused
+	InCall  []InCall // what has to be copied
+	// Unreachable says that the callee is not a party: see NewCall.CalleeHidden.
+	Unreachable bool
+}
+
+// InCall says until when a user is in a call; 0 for not.
+type InCall struct {
+	User  string
+	Until lastseen.Instant // by the store's clock
+}
+
+// ExpiredCalls is what ExpireCalls did.
+type ExpiredCalls struct {
+	Steps []CallStep
+	Calls int           // calls that go on
+	Kept  int           // calls that are kept, with those that go on
+	Next  time.Duration // until the next call expires; 0 if Steps are as many as fit; MaxCallGap / 2 at most
+}
