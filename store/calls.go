@@ -143,8 +143,8 @@ type CallHeard struct{ User, Device string }
 type CallStep struct {
 	Call    lastseen.Call
 	Outcome lastseen.CallOutcome // Stepped for a new call, and for what HearCalls and ExpireCalls return
-	Expired bool     // the call expired just before: others have to be notified, also if the step was refused
-	InCall  []InCall // what this noted to be copied, with the present values
+	Expired bool                 // the call expired just before: others have to be notified, also if the step was refused
+	InCall  []InCall             // what this noted to be copied, with the present values
 	// Unreachable says that the callee is not a party: see NewCall.CalleeHidden.
 	Unreachable bool
 }

@@ -103,7 +103,9 @@ type calling struct {
 	ids       atomic.Int64 // that were given to calls
 }
 
-func newCalling(t require.TestingT, s store.Store) *calling { return &calling{Store: s, t: t, namespace: ns} }
+func newCalling(t require.TestingT, s store.Store) *calling {
+	return &calling{Store: s, t: t, namespace: ns}
+}
 
 // call returns a call from one user to another that is to begin.
 func (c *calling) call(from, to string) store.NewCall {
@@ -247,6 +249,11 @@ func (c *calling) hearOn(heard ...store.CallHeard) []store.CallStep {
 	return steps
 }
 
+// requireNear checks a time that is not known exactly, to some milliseconds.
+func requireNear(t require.TestingT, want, got lastseen.Instant, within float64, why ...any) {
+	require.InDelta(t, float64(want), float64(got), within, why...)
+}
+
 // poll waits until something is true.
 func (c *calling) poll(what string, isSo func() bool) {
 	for end := time.Now().Add(eventually); !isSo(); time.Sleep(time.Millisecond) {
@@ -262,8 +269,8 @@ func testCallStart(t *testing.T, c *calling) {
 	step, err := c.StartCall(t.Context(), ns, first)
 	require.NoError(t, err)
 	call := step.Call
-	require.InDelta(t, before, call.Created, 10_000)
-	require.InDelta(t, call.Created.Add(10*time.Minute), call.Expires, 10_000)
+	requireNear(t, before, call.Created, 10_000)
+	requireNear(t, call.Created.Add(10*time.Minute), call.Expires, 10_000)
 	require.Equal(t, store.CallStep{Outcome: lastseen.Stepped, Call: lastseen.Call{
 		ID: first.ID, From: "alice", To: "bob", State: lastseen.Ringing, Version: 1, FromDevice: "phone",
 		By: "alice", ByDevice: "phone", Created: call.Created, Expires: call.Expires, App: first.App,
