@@ -139,7 +139,8 @@ func testCallRemoveEmptyWriters(t *testing.T, c *calling) {
 					return
 				}
 				end := store.CallAct{ID: call.ID, User: from, Action: lastseen.End}
-				if step, err := c.StepCall(context.Background(), ns, end); err != nil || step.Outcome != lastseen.Stepped {
+				step, err = c.StepCall(context.Background(), ns, end)
+				if err != nil || step.Outcome != lastseen.Stepped {
 					t.Errorf("%+v, %v", step, err)
 				}
 			}
