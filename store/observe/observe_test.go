@@ -139,7 +139,10 @@ func TestCalls(t *testing.T) {
 		func() error { _, err := s.ListContacts(ctx, "chat", "alice", "", 1); return peopleFailure(err) },
 		func() error { _, err := s.AreContacts(ctx, "chat", nil); return peopleFailure(err) },
 		func() error { _, err := s.StartCall(ctx, "chat", call); return userCallFailure(err) },
-		func() error { _, err := s.StepCall(ctx, "chat", store.CallAct{ID: call.ID}); return userCallFailure(err) },
+		func() error {
+			_, err := s.StepCall(ctx, "chat", store.CallAct{ID: call.ID})
+			return userCallFailure(err)
+		},
 		func() error { _, err := s.HearCalls(ctx, "chat", nil); return userCallFailure(err) },
 		func() error { _, err := s.ReadCall(ctx, "chat", call.ID); return userCallFailure(err) },
 		func() error { _, err := s.ReadCalls(ctx, "chat", nil); return userCallFailure(err) },
