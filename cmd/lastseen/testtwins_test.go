@@ -36,6 +36,7 @@ jwt-secret-file: %s
 jwt-namespaces: ["*"]
 anonymous-read: "left-1,hide-1"
 user-rate-limit: off
+rate-limit: off
 disconnect-grace: 0
 green: 1s
 yellow: 2s
