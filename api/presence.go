@@ -45,8 +45,8 @@ type view struct {
 	now        lastseen.Instant // by the store's clock
 }
 
-// presence returns what a response shows of a user, whose details are among those given. Every presence in a response is
-// made here or by [published].
+// presence returns what a response shows of a user, with the user's details if there are some. Every presence in a
+// response is made here or by [published].
 func (v view) presence(user string, state lastseen.State, details map[string]store.Details) presence {
 	p := v.thresholds.Presence(user, state, v.asOf)
 	var shown *userDetails

@@ -142,7 +142,9 @@ func (nb *namespaceBatch[T]) complete(err error, userOf func(T) string) {
 }
 
 // detailsOf returns the details of items by user; nil if there are none. The first item's place in the batch is at.
-func detailsOf[T any](items []T, at int, described []store.ItemDetails, userOf func(T) string) map[string]store.Details {
+func detailsOf[T any](
+	items []T, at int, described []store.ItemDetails, userOf func(T) string,
+) map[string]store.Details {
 	if len(described) == 0 {
 		return nil
 	}

@@ -113,8 +113,8 @@ func (c *Calls) ObserveReplica(operation string, took time.Duration, err error) 
 	c.WithLabelValues("replica_"+operation, outcome(err)).Observe(took.Seconds())
 }
 
-// outcome returns the value of the label for an error of a store; nil is a success. A deadline that passed says that the store did not
-// respond in time, whichever context it is from.
+// outcome returns the value of the label for an error of a store; nil is a success. A deadline that passed says that the
+// store did not respond in time, whichever context it is from.
 func outcome(err error) string {
 	switch {
 	case err == nil:
