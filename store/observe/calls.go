@@ -113,7 +113,7 @@ func (c *Calls) ObserveReplica(operation string, took time.Duration, err error) 
 	c.WithLabelValues("replica_"+operation, outcome(err)).Observe(took.Seconds())
 }
 
-// outcome returns the value of the label for an error of a store; nil is a success. A deadline that passed says that the
+// outcome returns the value of the label for an error of a store, or for none. A deadline that passed says that the
 // store did not respond in time, whichever context it is from.
 func outcome(err error) string {
 	switch {
