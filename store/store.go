@@ -221,7 +221,13 @@ type Batcher interface {
 type Batch[T any] struct {
 	Namespace string
 	Items     []T
-	States    []lastseen.State   // the result: the states of Items, in their order
-	Details   map[string]Details // the result of a lookup: those of Items that have some; nil if none has
-	Err       error              // why the batch failed; nil if it did not
+	States    []lastseen.State // the result: the states of Items, in their order
+	Details   []ItemDetails    // the result of a lookup: those of Items that have some, in their order
+	Err       error            // why the batch failed; nil if it did not
+}
+
+// ItemDetails are the details of one of the items of a batch.
+type ItemDetails struct {
+	At int // the item's place
+	Details
 }

@@ -124,6 +124,10 @@ func openStore(
 	if traces != nil {
 		options.Instrument, batches.Trace = traces.Instrument, observe.TraceBatches(traces.Tracer())
 	}
+	calls := metrics.calls()
+	if calls != nil {
+		options.ObserveReplica = calls.ObserveReplica
+	}
 	redis, err := redisstore.Open(options)
 	if err != nil {
 		return nil, "", &config.Error{Problems: []string{err.Error()}} // load has found it before
@@ -133,7 +137,7 @@ func openStore(
 	} else if err != nil {
 		logger.Warn("Redis does not respond yet; requests fail with 503 until it does", "error", err)
 	}
-	return metrics.batched(redis, batches), redisstore.Redact(c.Store), nil
+	return metrics.batched(redis, calls, batches), redisstore.Redact(c.Store), nil
 }
 
 // openError adds what to do about a data file that cannot be opened.
