@@ -65,7 +65,7 @@ type Contacts interface {
 	// TrimContacts deletes all contacts of owners whose last use is longer ago than the query's age: of up to MaxTrim
 	// owners who together have up to MaxContacts contacts. As with Trim, the store's own clock decides, read in the
 	// same call, and if it is more than MaxClockDrift away from the query's Now, TrimContacts deletes nothing and
-	// returns ErrClockMoved. Call it until there are no more to delete.
+	// returns ErrClockMoved, unless there are no contacts. Call it until there are no more to delete.
 	TrimContacts(ctx context.Context, namespace string, q TrimQuery) (ContactsTrimResult, error)
 }
 

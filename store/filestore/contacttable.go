@@ -26,7 +26,9 @@ type contactUse struct {
 	owner string
 }
 
-func (a contactUse) before(b contactUse) bool { return a.at < b.at || a.at == b.at && a.owner < b.owner }
+func (a contactUse) before(b contactUse) bool {
+	return a.at < b.at || a.at == b.at && a.owner < b.owner
+}
 
 func newContactTable() *contactTable {
 	return &contactTable{uses: btree.NewBTreeGOptions(contactUse.before, btree.Options{NoLocks: true})}

@@ -16,12 +16,12 @@ func (s *Store) TrimContacts(
 	var result store.ContactsTrimResult
 	var moved error
 	err := s.writer.do(ctx, write{alone: true, op: opFunc(func(t *transaction) {
-		now := s.readClock()
-		if moved = q.CheckClock(now); moved != nil {
+		n, ok := t.index.namespaces.Get(namespace)
+		if !ok || n.users.contacts.empty() {
 			return
 		}
-		n, ok := t.index.namespaces.Get(namespace)
-		if ok && !n.users.contacts.empty() {
+		now := s.readClock()
+		if moved = q.CheckClock(now); moved == nil {
 			trim := contactsTrim{t: t, n: n, namespace: namespace, now: now, cutoff: now.Add(-q.Age)}
 			result = trim.run(q.All)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest"
@@ -161,4 +162,34 @@ func TestWrongEndOfHiddenTime(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, said, result.Owners == 0)
 	}
+}
+
+// TestContactsWithoutMemory: what deletes, or only notes a use, works also while Redis has no memory left.
+func TestContactsWithoutMemory(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	s := newStore(t, redisstore.Options{URL: url})
+	for _, owner := range []string{"alice", "bob", "carol", "dave", "old"} {
+		require.NoError(t, s.SetContacts(ctx, "chat", owner, []string{"friend", "other"}))
+	}
+	require.NoError(t, ping(s, "chat", "old"))
+	age(t, client, "presence:", 2*time.Hour)
+	now, err := s.Now(ctx)
+	require.NoError(t, err)
+	_, err = s.Ping(ctx, "chat", []store.Sighting{{User: "bob", At: now}})
+	require.NoError(t, err)
+	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "1").Err())
+	require.ErrorIs(t, s.ChangeContacts(ctx, "chat", "alice", []string{"new"}, nil), store.ErrFull)
+	require.NoError(t, s.SetContacts(ctx, "chat", "alice", []string{"friend", "other"}))
+	require.NoError(t, s.ChangeContacts(ctx, "chat", "carol", nil, []string{"other"}))
+	require.NoError(t, s.Forget(ctx, "chat", "dave"))
+	result, err := trim(s, "chat", time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, 1, result.Deleted)
+	trimmed, err := trimContacts(s, "chat", time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, store.ContactsTrimResult{Owners: 1, Contacts: 2}, trimmed, "bob was seen")
+	_, err = s.SetAvailability(ctx, "chat", "alice", lastseen.Said{}, now)
+	require.NoError(t, err)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -14,8 +15,8 @@ import (
 
 // This file deletes the contacts of owners who use nothing any longer: see docs/decisions/contacts.md.
 
-// TrimContacts implements [store.Store]. If there are several shards, it first checks the clocks of all, and counts the
-// owners to look at in each, in one round trip.
+// TrimContacts implements [store.Store]. If several shards have contacts, it first checks the clocks of all, and counts
+// the owners to look at in each, in one round trip.
 func (s *Store) TrimContacts(
 	ctx context.Context, name string, q store.TrimQuery,
 ) (result store.ContactsTrimResult, err error) {
@@ -24,25 +25,29 @@ func (s *Store) TrimContacts(
 		return result, err
 	}
 	defer cancel()
-	limit := 0
-	if ns.shards == 1 {
-		limit = store.MaxTrim
+	shards, err := s.shardsWith(ctx, ns, ns.contacts)
+	if err != nil || len(shards) == 0 {
+		return result, err
 	}
-	walk := s.contactWalks.of(name)
-	all, err := s.trimContacts(ctx, ns, q, ns.all(), contactsLimits{limit, store.MaxContacts}, walk)
+	limits := contactsLimits{contacts: store.MaxContacts}
+	if len(shards) == 1 {
+		limits.owners = store.MaxTrim
+	}
+	walk := s.walks.of(name)
+	all, err := s.trimContacts(ctx, ns, q, shards, limits, walk)
 	if err != nil {
 		return result, err
 	}
-	s.contactWalks.set(name, walk.next(ns, all))
-	if ns.shards == 1 {
+	s.walks.set(name, walk.next(ns, shards, all))
+	if len(shards) == 1 {
 		return all[0].ContactsTrimResult, nil
 	}
-	return s.trimContactsOf(ctx, ns, q, all)
+	return s.trimContactsOf(ctx, ns, q, shards, all)
 }
 
 // trimContactsOf deletes contacts in the shards in which there are owners to look at, one shard after the other.
 func (s *Store) trimContactsOf(
-	ctx context.Context, ns namespace, q store.TrimQuery, counted []contactsTrimmed,
+	ctx context.Context, ns namespace, q store.TrimQuery, shards []string, counted []contactsTrimmed,
 ) (result store.ContactsTrimResult, err error) {
 	room := contactsLimits{store.MaxTrim, store.MaxContacts}
 	for i, c := range counted {
@@ -53,11 +58,11 @@ func (s *Store) trimContactsOf(
 			result.More = true
 			break
 		}
-		shards, err := s.trimContacts(ctx, ns, q, []string{ns.shard(i)}, room, contactWalk{})
+		trimmed, err := s.trimContacts(ctx, ns, q, shards[i:i+1], room, noWalk)
 		if err != nil {
 			return result, err
 		}
-		shard := shards[0]
+		shard := trimmed[0]
 		result.Owners += shard.Owners
 		result.Contacts += shard.Contacts
 		result.Held = result.Held || shard.Held
@@ -78,14 +83,14 @@ type contactsTrimmed struct {
 	place string // where the walk over all owners stopped
 }
 
-// trimContacts runs contactstrim.lua on shards, all in one round trip. The walk continues if its shard is one of them.
+// trimContacts runs contactstrim.lua on shards, all in one round trip. The walk continues if it is in one of them.
 func (s *Store) trimContacts(
 	ctx context.Context, ns namespace, q store.TrimQuery, shards []string, limits contactsLimits, walk contactWalk,
 ) ([]contactsTrimmed, error) {
 	calls := make([]call, len(shards))
 	for i, key := range shards {
 		owners := 0
-		if len(shards) == ns.shards && i == walk.shard {
+		if key == walk.key(ns) {
 			owners = walkOwners
 		}
 		calls[i] = call{
@@ -134,17 +139,18 @@ func readContactsTrimmed(q store.TrimQuery, cmd *redis.Cmd) (contactsTrimmed, er
 	}, nil
 }
 
-// findContactUses returns the shards of a namespace that have last uses of owners of contacts. Trim names companions
-// only in those, so that scripts have one key in others. Contacts that are added meanwhile were last used after anything that Trim
-// deletes.
-func (s *Store) findContactUses(ctx context.Context, ns namespace) (map[string]bool, error) {
+// shardsWith returns the shards of a namespace that have a companion. Scripts that need it run on those alone, so that
+// others are not refused while their slots move. What is added meanwhile was used after anything that is deleted.
+func (s *Store) shardsWith(
+	ctx context.Context, ns namespace, companion func(shard string) string,
+) (shards []string, err error) {
 	if !ns.hasCompanions() {
 		return nil, nil
 	}
-	pipe, uses := s.client.Pipeline(), map[string]bool{}
+	pipe := s.client.Pipeline()
 	cmds := make([]*redis.IntCmd, ns.shards)
 	for i, key := range ns.all() {
-		cmds[i] = pipe.Exists(ctx, ns.contactUses(key))
+		cmds[i] = pipe.Exists(ctx, companion(key))
 	}
 	_, _ = pipe.Exec(ctx) // each command keeps its error
 	for i, cmd := range cmds {
@@ -152,10 +158,10 @@ func (s *Store) findContactUses(ctx context.Context, ns namespace) (map[string]b
 			return nil, translate(err)
 		}
 		if cmd.Val() > 0 {
-			uses[ns.shard(i)] = true
+			shards = append(shards, ns.shard(i))
 		}
 	}
-	return uses, nil
+	return shards, nil
 }
 
 // walkOwners is how many owners of contacts one call of TrimContacts looks at, to give those a last use who have none.
@@ -168,9 +174,23 @@ type contactWalk struct {
 	after string // the owner; "" for the first one of the shard
 }
 
-// next returns the place after what the shards replied.
-func (w contactWalk) next(ns namespace, shards []contactsTrimmed) contactWalk {
-	if w.after = shards[w.shard].place; w.after == "" {
+// noWalk is in no shard.
+var noWalk = contactWalk{shard: -1}
+
+func (w contactWalk) key(ns namespace) string {
+	if w.shard < 0 {
+		return ""
+	}
+	return ns.shard(w.shard)
+}
+
+// next returns the place after what shards replied.
+func (w contactWalk) next(ns namespace, shards []string, replies []contactsTrimmed) contactWalk {
+	w.after = ""
+	if i := slices.Index(shards, w.key(ns)); i >= 0 {
+		w.after = replies[i].place
+	}
+	if w.after == "" {
 		w.shard = (w.shard + 1) % ns.shards
 	}
 	return w

@@ -17,7 +17,7 @@ func (s *Store) Trim(ctx context.Context, namespace string, q store.TrimQuery) (
 		return result, err
 	}
 	defer cancel()
-	uses, err := s.findContactUses(ctx, ns.namespace)
+	uses, err := s.shardsWith(ctx, ns.namespace, ns.contactUses)
 	if err != nil {
 		return result, err
 	}
@@ -103,10 +103,10 @@ type trimmed struct {
 }
 
 // trim deletes members of each shard that are older than the query's age, all in one round trip: at most as many as its
-// limit. If all limits are 0 it only counts them, otherwise it leaves out the shards with limit 0. It notes the times of
-// owners of contacts in shards that have last uses.
+// limit. If all limits are 0 it only counts them, otherwise it leaves out the shards with limit 0. In the shards with last
+// uses, the times of owners of contacts become their last uses.
 func (s *Store) trim(
-	ctx context.Context, ns *candidate, q store.TrimQuery, limits []int, uses map[string]bool,
+	ctx context.Context, ns *candidate, q store.TrimQuery, limits []int, uses []string,
 ) ([]trimmed, error) {
 	counts := total(limits) == 0
 	var calls []call
@@ -116,10 +116,10 @@ func (s *Store) trim(
 		}
 		c := call{key: ns.shard(i), args: []any{
 			q.Age.Milliseconds(), int64(q.Now), store.MaxClockDrift.Milliseconds(), ns.perScore(),
-			limit, q.All, ns.time(lastseen.MaxInstant + 1), uses[ns.shard(i)],
+			limit, q.All, ns.time(lastseen.MaxInstant + 1), slices.Contains(uses, ns.shard(i)),
 		}}
 		switch {
-		case uses[c.key]:
+		case slices.Contains(uses, c.key):
 			c.others = ns.peopleKeys(c.key)
 		case ns.bits.devices.set:
 			c.others = ns.othersOf(c.key)
