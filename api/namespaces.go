@@ -111,7 +111,7 @@ type settingsResponse struct {
 	ContactsRetentionMs *int64 `json:"contacts_retention_ms" format:"int64" minimum:"1" extensions:"x-nullable"`
 	// Who sees the users: everyone who can read the namespace, or with a JWT only users who have the caller among their
 	// contacts.
-	Visibility Visibility `json:"visibility" enums:"everyone,contacts"`
+	Visibility Visibility `json:"visibility" swaggertype:"string" enums:"everyone,contacts"`
 	// The number of sorted sets in Redis that hold the namespace. Always 1 with the embedded store.
 	Shards int `json:"shards" minimum:"1"`
 } // @name NamespaceSettings

@@ -133,7 +133,7 @@ func TestSizeOfContacts(t *testing.T) {
 	t.Parallel()
 	ctx, url := context.Background(), redistest.Start(t)
 	s := newStore(t, redisstore.Options{URL: url})
-	const owners, each = 100, 50
+	const owners, each = 200, 50
 	for owner := range owners {
 		contacts := make([]string, each)
 		for i := range contacts {
@@ -142,7 +142,9 @@ func TestSizeOfContacts(t *testing.T) {
 		require.NoError(t, s.SetContacts(ctx, "chat", fmt.Sprintf("user-%027d", owner), contacts))
 	}
 	client := newClient(t, url)
-	size := client.MemoryUsage(ctx, contactsKey, 0).Val() + client.MemoryUsage(ctx, usesKey, 0).Val()
+	uses := client.MemoryUsage(ctx, usesKey, 0).Val()
+	size := client.MemoryUsage(ctx, contactsKey, 0).Val() + uses
+	t.Logf("%d bytes a last use", uses/owners)
 	t.Logf("%d bytes an owner, %d a contact", size/owners, size/owners/each)
 	require.Less(t, size/owners, int64(8800))
 	require.Greater(t, size/owners, int64(7000))

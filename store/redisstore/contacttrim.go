@@ -165,7 +165,7 @@ func (s *Store) shardsWith(
 }
 
 // walkOwners is how many owners of contacts one call of TrimContacts looks at, to give those a last use who have none.
-// This takes Redis less than a millisecond.
+// This takes Redis about a millisecond.
 const walkOwners = 200
 
 // contactWalk is the place of a walk over all owners of contacts of a namespace, which goes on and on.

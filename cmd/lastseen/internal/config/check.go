@@ -73,7 +73,7 @@ func (s *Values) checkValues(e *Error) {
 		"contacts-retention must be off or at least yellow")
 	s.conflict(e.Addf, "contacts-retention", "retention",
 		s.ContactsRetention != 0 && s.ContactsRetention < s.Retention,
-		"contacts-retention must be off or at least retention, so that contacts last as long as their owner's presence")
+		"contacts-retention must be off or at least retention")
 	s.conflict(e.Addf, "redis-min-idle-conns", "redis-pool-size",
 		s.RedisPoolSize > 0 && s.RedisMinIdleConns > s.RedisPoolSize,
 		"redis-min-idle-conns cannot exceed redis-pool-size")
