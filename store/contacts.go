@@ -31,7 +31,8 @@ const MaxContacts = 5000
 //
 // # The last use
 //
-// TrimContacts deletes the contacts of owners who have not used anything for long. An owner's last use is the newest of:
+// TrimContacts deletes the contacts of owners who have not used anything for long. An owner's last use is the newest
+// of:
 //
 //   - the last call of SetContacts or ChangeContacts after which the owner had contacts, also if it changed nothing;
 //   - the owner's last-seen time, also one that Trim has deleted since;

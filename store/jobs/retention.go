@@ -14,9 +14,9 @@ import (
 const trimPause = 100 * time.Millisecond // between calls that delete, for the sake of requests
 
 // Retention deletes users that were not seen for longer than their namespace's retention, contacts whose owners used
-// nothing for longer than the retention of contacts, and namespaces that are empty and not configured. The store's clock
-// decides what is deleted, and only while it is steady. All users of a namespace, or all contacts, are deleted only if
-// every sweep for a while would have done so.
+// nothing for longer than the retention of contacts, and namespaces that are empty and not configured. The store's
+// clock decides what is deleted, and only while it is steady. All users of a namespace, or all contacts, are deleted
+// only if every sweep for a while would have done so.
 type Retention struct {
 	*runner
 	rules        RetentionRules
@@ -58,14 +58,12 @@ func (r *Retention) Stats() RetentionStats {
 // At first the job deletes nothing for a while: if the clock is wrong at the start, only users seen since then are not
 // past their retention.
 func NewRetention(s store.Store, rules RetentionRules, logger *slog.Logger) *Retention {
-	const everyone = "retention would delete everyone in some namespaces: they are kept until every sweep for a while " +
-		"agrees"
-	const contacts = "contacts-retention would delete all contacts in some namespaces: they are kept until every sweep " +
-		"for a while agrees"
+	const kept = " in some namespaces: they are kept until every sweep for a while agrees"
 	return &Retention{
 		runner: newRunner(s, "janitor", "cannot delete users or contacts past their retention", logger),
 		rules:  rules, clock: steadyClock{logger: logger, steadyAt: steadyFor},
-		held: newHeldNamespaces(everyone), heldContacts: newHeldNamespaces(contacts),
+		held:         newHeldNamespaces("retention would delete everyone" + kept),
+		heldContacts: newHeldNamespaces("contacts-retention would delete all contacts" + kept),
 	}
 }
 

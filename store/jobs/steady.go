@@ -62,8 +62,8 @@ func (c *steadyClock) unsettle(cause error, at time.Duration) {
 	c.moved, c.steadyAt = true, at+steadyFor
 }
 
-// heldNamespaces are the namespaces in which retention would delete all users, or all contacts, as with a wrong clock or
-// a mistyped retention.
+// heldNamespaces are the namespaces in which retention would delete all users, or all contacts, as with a wrong clock
+// or a mistyped retention.
 type heldNamespaces struct {
 	warning string // what to log about them
 

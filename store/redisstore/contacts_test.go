@@ -27,17 +27,17 @@ func contactCalls(s store.Store, namespace string) map[string]func() error {
 			_, err := s.AreContacts(ctx, namespace, []store.ContactPair{{Owner: "alice", Contact: "bob"}})
 			return err
 		},
-		"TrimContacts": func() error { _, err := trimContacts(s, namespace, time.Hour); return err },
+		"TrimContacts": func() error { _, err := trimContacts(s, namespace); return err },
 	}
 }
 
-// trimContacts deletes the contacts of owners whose last use is longer ago than an age.
-func trimContacts(s store.Store, namespace string, age time.Duration) (store.ContactsTrimResult, error) {
+// trimContacts deletes the contacts of owners whose last use is longer ago than an hour.
+func trimContacts(s store.Store, namespace string) (store.ContactsTrimResult, error) {
 	now, err := s.Now(context.Background())
 	if err != nil {
 		return store.ContactsTrimResult{}, err
 	}
-	return s.TrimContacts(context.Background(), namespace, store.TrimQuery{Age: age, Now: now, All: true})
+	return s.TrimContacts(context.Background(), namespace, store.TrimQuery{Age: time.Hour, Now: now, All: true})
 }
 
 // TestContactsOfDeletedNamespace: a server deleted the namespace, and another one still thinks that it has it.
@@ -120,7 +120,7 @@ func TestContactUsesOfOtherType(t *testing.T) {
 	require.NoError(t, client.Set(ctx, usesKey, "text", 0).Err())
 	require.ErrorIs(t, s.SetContacts(ctx, "chat", "alice", []string{"carol"}), store.ErrWrongType)
 	require.ErrorIs(t, s.ChangeContacts(ctx, "chat", "alice", nil, []string{"bob"}), store.ErrWrongType)
-	_, err := trimContacts(s, "chat", time.Hour)
+	_, err := trimContacts(s, "chat")
 	require.ErrorIs(t, err, store.ErrWrongType)
 	contacts, err := s.ListContacts(ctx, "chat", "alice", "", 5)
 	require.NoError(t, err)

@@ -99,7 +99,7 @@ func TestContactsWithoutUse(t *testing.T) {
 		age(t, client, prefix, 2*time.Hour)
 		total := 0
 		for range 4 + shards {
-			result, err := trimContacts(s, "chat", time.Hour)
+			result, err := trimContacts(s, "chat")
 			require.NoError(t, err)
 			total += result.Owners
 		}
@@ -108,12 +108,12 @@ func TestContactsWithoutUse(t *testing.T) {
 		require.NoError(t, s.SetContacts(ctx, "chat", "owner7", []string{"bob"}))
 		result := store.ContactsTrimResult{More: true}
 		for total = 0; result.More; total += result.Owners {
-			result, err = trimContacts(s, "chat", time.Hour)
+			result, err = trimContacts(s, "chat")
 			require.NoError(t, err)
 		}
 		require.Equal(t, owners-1, total)
 		age(t, client, prefix, 2*time.Hour)
-		result, err = trimContacts(s, "chat", time.Hour)
+		result, err = trimContacts(s, "chat")
 		require.NoError(t, err)
 		require.Equal(t, store.ContactsTrimResult{Owners: 1, Contacts: 1}, result)
 		left, err := client.Keys(ctx, prefix+"contact*").Result()
@@ -133,7 +133,7 @@ func TestUsesWithoutContacts(t *testing.T) {
 	require.NoError(t, client.ZRem(ctx, contactsKey, "alice\x00bob").Err())
 	age(t, client, "presence:", 2*time.Hour)
 	require.NoError(t, ping(s, "chat", "carol"))
-	result, err := trimContacts(s, "chat", time.Hour)
+	result, err := trimContacts(s, "chat")
 	require.NoError(t, err)
 	require.Equal(t, store.ContactsTrimResult{Owners: 1, Contacts: 1}, result)
 	require.Zero(t, client.Exists(ctx, contactsKey, usesKey).Val())
@@ -158,7 +158,7 @@ func TestWrongEndOfHiddenTime(t *testing.T) {
 			require.NoError(t, client.Unlink(ctx, "presence:private:{presence:chat}").Err())
 		}
 		age(t, client, "presence:", 2*time.Hour)
-		result, err := trimContacts(s, "chat", time.Hour)
+		result, err := trimContacts(s, "chat")
 		require.NoError(t, err)
 		require.Equal(t, said, result.Owners == 0)
 	}
@@ -187,7 +187,7 @@ func TestContactsWithoutMemory(t *testing.T) {
 	result, err := trim(s, "chat", time.Hour)
 	require.NoError(t, err)
 	require.Equal(t, 1, result.Deleted)
-	trimmed, err := trimContacts(s, "chat", time.Hour)
+	trimmed, err := trimContacts(s, "chat")
 	require.NoError(t, err)
 	require.Equal(t, store.ContactsTrimResult{Owners: 1, Contacts: 2}, trimmed, "bob was seen")
 	_, err = s.SetAvailability(ctx, "chat", "alice", lastseen.Said{}, now)

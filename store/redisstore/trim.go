@@ -103,8 +103,8 @@ type trimmed struct {
 }
 
 // trim deletes members of each shard that are older than the query's age, all in one round trip: at most as many as its
-// limit. If all limits are 0 it only counts them, otherwise it leaves out the shards with limit 0. In the shards with last
-// uses, the times of owners of contacts become their last uses.
+// limit. If all limits are 0 it only counts them, otherwise it leaves out the shards with limit 0. In the shards with
+// last uses, the times of owners of contacts become their last uses.
 func (s *Store) trim(
 	ctx context.Context, ns *candidate, q store.TrimQuery, limits []int, uses []string,
 ) ([]trimmed, error) {

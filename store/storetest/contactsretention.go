@@ -81,7 +81,9 @@ func contactUses() map[string]func(*testing.T, store.Store, string) {
 		"goodbye": func(t *testing.T, s store.Store, user string) { record(t, s, bye(user, "tab", now(t, s))) },
 		"set":     func(t *testing.T, s store.Store, user string) { setContacts(t, s, user, "friend") },
 		"replace": func(t *testing.T, s store.Store, user string) { setContacts(t, s, user, "other") },
-		"add":     func(t *testing.T, s store.Store, user string) { changeContacts(t, s, user, []string{"other"}, nil) },
+		"add": func(t *testing.T, s store.Store, user string) {
+			changeContacts(t, s, user, []string{"other"}, nil)
+		},
 		"known": func(t *testing.T, s store.Store, user string) {
 			changeContacts(t, s, user, []string{"friend"}, []string{"stranger"})
 		},
