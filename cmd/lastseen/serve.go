@@ -205,9 +205,11 @@ func (r *runtimeConfig) startJobs(ctx context.Context, hangups <-chan os.Signal)
 	names := func() []string { return r.config().Names() }
 	registrar := jobs.NewRegistrar(r.store, names, r.changed, r.logger)
 	registrar.Once(ctx)
-	keep := func(namespace string) time.Duration { return r.config().Namespace(namespace).Retention }
-	configured := func(namespace string) bool { return r.config().Configured(namespace) }
-	retention := jobs.NewRetention(r.store, keep, configured, r.logger)
+	retention := jobs.NewRetention(r.store, jobs.RetentionRules{
+		Users:      func(namespace string) time.Duration { return r.config().Namespace(namespace).Retention },
+		Contacts:   func(namespace string) time.Duration { return r.config().Namespace(namespace).ContactsRetention },
+		Configured: func(namespace string) bool { return r.config().Configured(namespace) },
+	}, r.logger)
 	storeMetrics{r.metrics}.retention(retention)
 
 	background, cancel := context.WithCancel(ctx)

@@ -125,6 +125,8 @@ func (m storeMetrics) retention(job *jobs.Retention) {
 	}
 	m.counter("retention_deleted_total", "Users deleted by retention.",
 		func() float64 { return float64(job.Stats().Deleted) })
+	m.counter("retention_contacts_deleted_total", "Contacts deleted by contacts-retention.",
+		func() float64 { return float64(job.Stats().DeletedContacts) })
 	m.optionalGauge("retention_last_round_timestamp_seconds",
 		"When a round over all namespaces last ended, on the server that runs retention.", func() (float64, bool) {
 			at := job.Stats().LastRound

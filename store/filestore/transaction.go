@@ -24,7 +24,7 @@ type transaction struct {
 	said   map[userKey]lastseen.Said // staged; what others see of what users say
 	hidden map[userKey]hidden        // staged; zero for a hidden time that is deleted
 
-	contacts map[userKey]contactList // staged
+	contacts map[userKey]ownedContacts // staged
 
 	maxNamespaces int              // 0 for no limit
 	now           lastseen.Instant // when changes are made, for feeds; 0 if the clock was not read yet
@@ -154,7 +154,7 @@ func (t *transaction) apply() {
 	for key, h := range t.hidden {
 		t.index.hide(key.namespace, key.user, h)
 	}
-	for key, list := range t.contacts {
-		t.index.setContacts(key.namespace, key.user, list)
+	for key, kept := range t.contacts {
+		t.index.setContacts(key, kept)
 	}
 }

@@ -57,6 +57,7 @@ const (
 	opChangeContacts
 	opListContacts
 	opAreContacts
+	opTrimContacts
 	opSignal
 	operations // their number
 )
@@ -72,7 +73,7 @@ func operationNames() [operations]string {
 		opCloseConnections: "close_connections", opClosings: "closings",
 		opSetAvailability: "set_availability", opReadAvailability: "read_availability", opReadDetails: "read_details",
 		opSetContacts: "set_contacts", opChangeContacts: "change_contacts", opListContacts: "list_contacts",
-		opAreContacts: "are_contacts", opSignal: "signal",
+		opAreContacts: "are_contacts", opTrimContacts: "trim_contacts", opSignal: "signal",
 	}
 }
 

@@ -137,6 +137,7 @@ func TestCalls(t *testing.T) {
 		func() error { return peopleFailure(s.ChangeContacts(ctx, "chat", "alice", nil, []string{"bob"})) },
 		func() error { _, err := s.ListContacts(ctx, "chat", "alice", "", 1); return peopleFailure(err) },
 		func() error { _, err := s.AreContacts(ctx, "chat", nil); return peopleFailure(err) },
+		func() error { _, err := s.TrimContacts(ctx, "chat", store.TrimQuery{}); return peopleFailure(err) },
 		func() error { return s.Signal(ctx, store.Signal{Kind: "test", Namespace: "chat", User: "alice"}) },
 	} {
 		require.NoError(t, call())

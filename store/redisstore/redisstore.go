@@ -100,6 +100,7 @@ type Store struct {
 	status     atomic.Pointer[error] // why every call is refused, if it is; nil until the first server was checked
 	feedRights atomic.Int32          // whether this server may use feeds
 	signals    signaller
+	walks      contactWalks
 	invisible  bool // namespaces can have invisible users from the start
 
 	hiddenSettles time.Duration // how long other servers may not know that a namespace has invisible users
