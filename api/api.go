@@ -40,6 +40,8 @@ type Settings struct {
 	Changes      feed.Mode     // when changes are recorded
 	ShowKinds    bool          // whether everyone who can read sees the kinds of live devices
 	Visibility   Visibility    // who sees the users; "" is VisibleToEveryone
+
+	ContactsRetention time.Duration // contacts of users who use nothing for this long are deleted; 0 for never
 }
 
 // Version describes the running build.

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/store"
 )
 
 // ownSaid is what the user of a session says, as the client knows it.
@@ -111,7 +110,7 @@ func appendOptional(b []byte, s string) []byte {
 
 // appendSelf appends the field self of the frame welcome: the user's own presence, with what the user says.
 func (n *session) appendSelf(b []byte, v view, said lastseen.Said) []byte {
-	self := v.presence(n.user, n.device.State(), store.Details{})
+	self := v.presence(n.user, n.device.State(), nil)
 	self.ValidUntil = 0 // the connection lasts longer
 	b = self.appendFields(append(b, `,"self":{`...))
 	return append(appendSaid(append(b, ','), said), '}')

@@ -148,7 +148,7 @@ func showContacts(
 	}
 	shown := make([]presence, 0, len(contacts))
 	for i, contact := range contacts {
-		u := p.presence(contact, states[i], details[contact])
+		u := p.presence(contact, states[i], details)
 		if len(p.statuses) == 0 || slices.Contains(p.statuses, u.Status) {
 			shown = append(shown, u)
 		}

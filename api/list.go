@@ -132,7 +132,7 @@ func (s *server) listUsers(c echo.Context, q query) error {
 func (p listParams) show(records []store.Record, details map[string]store.Details) presences {
 	users := make([]presence, len(records))
 	for i, r := range records {
-		users[i] = p.presence(r.User, r.State, details[r.User])
+		users[i] = p.presence(r.User, r.State, details)
 	}
 	return presences{p.evaluated(), users}
 }

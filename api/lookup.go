@@ -121,7 +121,7 @@ func (s *server) lookupUsers(
 	}
 	found.presences = presences{v.evaluated(), make([]presence, len(users))}
 	for i, user := range users {
-		found.Users[i] = v.presence(user, states[i], details[user])
+		found.Users[i] = v.presence(user, states[i], details)
 	}
 	return v, found, nil
 }

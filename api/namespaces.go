@@ -1,8 +1,10 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -105,6 +107,11 @@ type settingsResponse struct {
 	PingIntervalMs int64 `json:"ping_interval_ms" format:"int64" minimum:"1"`
 	// Users not seen for this long are deleted. Null if users are kept forever.
 	RetentionMs *int64 `json:"retention_ms" format:"int64" minimum:"1" extensions:"x-nullable"`
+	// The contacts of users who have not used anything for this long are deleted. Null if they are kept forever.
+	ContactsRetentionMs *int64 `json:"contacts_retention_ms" format:"int64" minimum:"1" extensions:"x-nullable"`
+	// Who sees the users: everyone who can read the namespace, or with a JWT only users who have the caller among their
+	// contacts.
+	Visibility Visibility `json:"visibility" swaggertype:"string" enums:"everyone,contacts"`
 	// The number of sorted sets in Redis that hold the namespace. Always 1 with the embedded store.
 	Shards int `json:"shards" minimum:"1"`
 } // @name NamespaceSettings
@@ -130,12 +137,21 @@ func (s *server) getNamespace(c echo.Context, _ query) error {
 		GreenMs:        settings.Thresholds.Green.Milliseconds(),
 		YellowMs:       settings.Thresholds.Yellow.Milliseconds(),
 		PingIntervalMs: settings.PingInterval.Milliseconds(),
+		RetentionMs:    optionalMs(settings.Retention),
 		Shards:         settings.Shards,
-	}
-	if settings.Retention != 0 {
-		response.RetentionMs = new(settings.Retention.Milliseconds())
+
+		ContactsRetentionMs: optionalMs(settings.ContactsRetention),
+		Visibility:          cmp.Or(settings.Visibility, VisibleToEveryone),
 	}
 	return respond(c, response)
+}
+
+// optionalMs returns a duration in milliseconds; nil for 0.
+func optionalMs(d time.Duration) *int64 {
+	if d == 0 {
+		return nil
+	}
+	return new(d.Milliseconds())
 }
 
 // deleteNamespace deletes a namespace and all users in it, if the caller repeats its name.

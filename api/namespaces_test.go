@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -35,8 +36,26 @@ func TestNamespaces(t *testing.T) {
 		w.send(http.MethodDelete, "/room-00/users/alice", "")
 		require.Nil(t, w.get("?limit=1")["namespaces"].([]any)[0].(map[string]any)["last_ping"])
 		require.JSONEq(t, `{"namespace":"unused","green_ms":60000,"yellow_ms":300000,"ping_interval_ms":30000,
-			"retention_ms":null,"shards":1}`, w.send(http.MethodGet, "/unused", "").body)
+			"retention_ms":null,"contacts_retention_ms":null,"visibility":"everyone","shards":1}`, w.send(http.MethodGet, "/unused", "").body)
 	})
+}
+
+// TestSettingsOfNamespaces: what a namespace sets is shown in milliseconds.
+func TestSettingsOfNamespaces(t *testing.T) {
+	t.Parallel()
+	w, headers := newVisibleServer(t, fileStore(t), func(c *Config) {
+		set := c.Settings
+		set.Retention, set.ContactsRetention = 24*time.Hour, 48*time.Hour
+		set.Visibility = ""
+		c.Namespaces = map[string]Settings{"set": set}
+	})
+	get := func(namespace string) string {
+		return w.send(http.MethodGet, "/"+namespace, "", headersOf(headers["all"])...).body
+	}
+	require.JSONEq(t, `{"namespace":"set","green_ms":60000,"yellow_ms":300000,"ping_interval_ms":30000,
+		"retention_ms":86400000,"contacts_retention_ms":172800000,"visibility":"everyone","shards":1}`, get("set"))
+	require.JSONEq(t, `{"namespace":"chat","green_ms":60000,"yellow_ms":300000,"ping_interval_ms":30000,
+		"retention_ms":null,"contacts_retention_ms":null,"visibility":"contacts","shards":1}`, get("chat"))
 }
 
 // TestNamespacesAreFiltered checks that the list has only namespaces that the caller may read, in full pages.

@@ -45,13 +45,15 @@ type view struct {
 	now        lastseen.Instant // by the store's clock
 }
 
-// presence returns what a response shows of a user. Every presence in a response is made here or by [published].
-func (v view) presence(user string, state lastseen.State, d store.Details) presence {
+// presence returns what a response shows of a user, with the user's details if there are some. Every presence in a
+// response is made here or by [published].
+func (v view) presence(user string, state lastseen.State, details map[string]store.Details) presence {
 	p := v.thresholds.Presence(user, state, v.asOf)
-	return presence{
-		p.User, p.Status, timestamp(p.LastSeen), p.Left, timestamp(p.ValidUntil),
-		showDetails(d, p.Status, v.asOf, v.now),
+	var shown *userDetails
+	if len(details) > 0 {
+		shown = showDetails(details[user], p.Status, v.asOf, v.now)
 	}
+	return presence{p.User, p.Status, timestamp(p.LastSeen), p.Left, timestamp(p.ValidUntil), shown}
 }
 
 // published returns what a response shows of a user in a changes feed. There a status holds until the next change, so

@@ -132,7 +132,7 @@ func (s *server) recordOne(c echo.Context, e event, read func(echo.Context) (ass
 		return respondMinimal(c, pingAfter)
 	}
 	v := view{now, settings.Thresholds, now}
-	return respond(c, userResponse{v.presence(user, states[0], store.Details{}), v.evaluated(), pingAfter})
+	return respond(c, userResponse{v.presence(user, states[0], nil), v.evaluated(), pingAfter})
 }
 
 // pingAfter returns when to ping next: 80 % to 100 % of the ping interval, which load stretches, at random, in

@@ -46,7 +46,7 @@ func (s *server) lookUp(c echo.Context, q query) (v view, p presence, err error)
 	if err != nil {
 		return v, p, err
 	}
-	return v, v.presence(user, states[0], details[user]), nil
+	return v, v.presence(user, states[0], details), nil
 }
 
 // deleteUser deletes a user.

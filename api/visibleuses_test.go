@@ -28,7 +28,7 @@ func notOfOthers() map[string]string {
 	)
 	return map[string]string{
 		"Ping": writes, "Leave": writes, "RecordDevices": writes, "SetAvailability": writes, "SetContacts": writes,
-		"ChangeContacts": writes, "Forget": writes, "Trim": writes, "CloseConnections": writes,
+		"ChangeContacts": writes, "Forget": writes, "Trim": writes, "TrimContacts": writes, "CloseConnections": writes,
 		"DeleteNamespace": writes, "RemoveEmpty": writes, "Register": writes,
 		"RecordChanges": feeds, "ReadChanges": feeds, "SnapshotChanges": feeds, "SweepChanges": feeds,
 		"ReadAvailability": own, "ListContacts": own,

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The servers of row 23: this version, and the one that -before names.
+// The servers of rows 23, 28 and 29: this version, and the one that -before names.
 const (
 	thisVersion   = "this version"
 	beforeVersion = "before"
@@ -47,9 +47,11 @@ func (f *fixture) launchVersion(name, version, store string) (*server, error) {
 // versionRequests returns the workloads that compare versions.
 func versionRequests() (all []request) {
 	for _, version := range []string{thisVersion, beforeVersion} {
-		all = append(all,
-			ping("ping, "+version, version, randomNS),
-			ping("ping"+onFile+", "+version, version+onFile, randomNS))
+		for _, store := range []string{"", onFile} {
+			all = append(all,
+				ping("ping"+store+", "+version, version+store, randomNS),
+				lookup("lookup of 100"+store+", "+version, version+store, randomNS, 100))
+		}
 	}
 	return all
 }

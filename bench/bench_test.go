@@ -36,7 +36,7 @@ func TestTableIsComplete(t *testing.T) {
 		}
 		require.False(t, e.target.least > 0 && e.target.most > 0, e.work)
 	}
-	for row := range 28 {
+	for row := range 30 {
 		require.True(t, rows[row], "row %d", row)
 	}
 }
@@ -44,11 +44,11 @@ func TestTableIsComplete(t *testing.T) {
 func TestChoose(t *testing.T) {
 	chosen, err := choose(comparisons(), nil)
 	require.NoError(t, err)
-	require.Len(t, chosen, len(comparisons())-23, "all but the soak, the growth and connections")
+	require.Len(t, chosen, len(comparisons())-29, "all but the soak, the growth, connections and details")
 	chosen, err = choose(comparisons(), []string{"17", "0"})
 	require.NoError(t, err)
 	require.Len(t, chosen, 3)
-	_, err = choose(comparisons(), []string{"28"})
+	_, err = choose(comparisons(), []string{"30"})
 	require.Error(t, err)
 }
 

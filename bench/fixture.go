@@ -222,6 +222,9 @@ func (f *fixture) fill(s *server, namespace string) error {
 		newest = newest.Add(-3 * time.Hour)
 	}
 	err := ids.load(f.ctx, s.url, namespace, evenly(newest, over, ids.len()))
+	if err == nil && namespace == sayingNS {
+		err = ids.say(f.ctx, s.url, namespace)
+	}
 	f.loaded[key] = err == nil
 	return err
 }

@@ -28,7 +28,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	var o options
 	set := flag.NewFlagSet("bench", flag.ContinueOnError)
 	set.SetOutput(stderr)
-	const rows = "measure only these rows, as in 0,1,4; required for rows 17, 18 and 23 to 27"
+	const rows = "measure only these rows, as in 0,1,4; required for rows 17, 18 and 23 to 29"
 	set.Func("rows", rows, func(rows string) error {
 		o.rows = strings.Split(rows, ",")
 		return nil
@@ -40,7 +40,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	set.IntVar(&o.many, "many", 5_000_000, "users where their number is compared")
 	set.DurationVar(&o.timeout, "timeout", 40*time.Minute, "give up after this time")
 	set.StringVar(&o.write, "write", "", "also write the report to this file, as Markdown")
-	set.StringVar(&o.before, "before", "", "commit that row 23 compares this version with")
+	set.StringVar(&o.before, "before", "", "commit that rows 23 and 28 compare this version with")
 	set.StringVar(&o.dir, "dir", os.TempDir(), "folder for temporary files; row 15 needs a disk there, not memory")
 	if err := set.Parse(args); err != nil {
 		return o, err

@@ -17,6 +17,14 @@ func TestMedians(t *testing.T) {
 	require.Equal(t, []string{"2.00", "1.00 – 3.00"}, []string{middle, spread})
 }
 
+func TestInTurn(t *testing.T) {
+	a, b, c := &workload{name: "a"}, &workload{name: "b"}, &workload{name: "c"}
+	all := []*workload{a, b, c}
+	require.Equal(t, all, inTurn(all, 0))
+	require.Equal(t, []*workload{c, b, a}, inTurn(all, 1))
+	require.Equal(t, []*workload{a, b, c}, inTurn(all, 2), "all is as it was")
+}
+
 // TestMemoryGrowth has 100 bytes at first and 110 from the middle on: a growth of a tenth.
 func TestMemoryGrowth(t *testing.T) {
 	samples := make([]float64, 100)

@@ -80,7 +80,7 @@ func (f *fixture) runSeries(ctx context.Context, series string, all []*workload)
 		}
 	}
 	for round := range rounds {
-		for _, w := range all {
+		for _, w := range inTurn(all, round) {
 			f.step(ctx, fmt.Sprintf("round %d of %d", round+1, rounds), w, func() error {
 				m, err := w.measure(ctx, f.duration)
 				if err == nil {
@@ -91,6 +91,17 @@ func (f *fixture) runSeries(ctx context.Context, series string, all []*workload)
 			})
 		}
 	}
+}
+
+// inTurn returns the workloads in the order of a round. Every other round has the reverse order, so that what a workload
+// leaves behind, such as a flush in progress, does not always slow the same one.
+func inTurn(all []*workload, round int) []*workload {
+	if round%2 == 0 {
+		return all
+	}
+	reversed := slices.Clone(all)
+	slices.Reverse(reversed)
+	return reversed
 }
 
 // step runs a step of a workload, unless one failed before.

@@ -128,6 +128,13 @@ func sendPings(ctx context.Context, url, namespace, contentType string, body []b
 
 // do sends a request, with one header if it is not empty, and returns the status and the body of the response.
 func do(ctx context.Context, method, url, header string, body []byte) (int, []byte, error) {
+	return doWith(ctx, http.DefaultClient, method, url, header, body)
+}
+
+// doWith is do with a client.
+func doWith(
+	ctx context.Context, client *http.Client, method, url, header string, body []byte,
+) (int, []byte, error) {
 	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, err
@@ -135,7 +142,7 @@ func do(ctx context.Context, method, url, header string, body []byte) (int, []by
 	if name, value, ok := strings.Cut(header, ": "); ok {
 		request.Header.Set(name, value)
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return 0, nil, err
 	}

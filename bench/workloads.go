@@ -45,17 +45,22 @@ func ping(name, server, namespace string) request {
 	return request{name, server, namespace, http.MethodPost, path, minimal, 0, http.StatusNoContent, ""}
 }
 
-// requests returns all workloads that wrk sends. TestTableIsComplete checks that comparisons use no other names.
+// present is in the response about any user.
+const present = `"status":`
+
+func lookup(name, server, namespace string, users int) request {
+	path := "/v1/namespaces/" + namespace + "/lookup"
+	const headers = "Content-Type: application/json\r\n"
+	return request{name, server, namespace, http.MethodPost, path, headers, users, http.StatusOK, present}
+}
+
+// requests returns the workloads that wrk sends, except for those that compare versions or are about what users say.
+// TestTableIsComplete checks that comparisons use no other names.
 func requests() []request {
-	const present = `"status":`
 	full := ping("ping", coalescing, randomNS)
 	full.headers, full.status, full.contains = "", http.StatusOK, `"status":"green"`
 	const userPath = "/v1/namespaces/" + randomNS + "/users/{user}"
 	const zadd = "/ZADD/presence:" + webdisNS + "/{ms}/{user}"
-	lookup := func(name, server string, users int) request {
-		const path, headers = "/v1/namespaces/" + randomNS + "/lookup", "Content-Type: application/json\r\n"
-		return request{name, server, randomNS, http.MethodPost, path, headers, users, http.StatusOK, present}
-	}
 	return []request{
 		noOp("bare", bareServer),
 		noOp("no-op", coalescing),
@@ -66,10 +71,10 @@ func requests() []request {
 		ping("ping, minimal, embedded", embedded, randomNS),
 		{"webdis ZADD", webdisServer, webdisNS, http.MethodGet, zadd, "", 0, http.StatusOK, `{"ZADD":0}`},
 		{"lookup of one", coalescing, randomNS, http.MethodGet, userPath, "", 0, http.StatusOK, present},
-		lookup("lookup of 100", coalescing, 100),
-		lookup("lookup of 100, embedded", embedded, 100),
-		lookup("lookup of 10", coalescing, 10),
-		lookup("lookup of 1,000", coalescing, 1000),
+		lookup("lookup of 100", coalescing, randomNS, 100),
+		lookup("lookup of 100, embedded", embedded, randomNS, 100),
+		lookup("lookup of 10", coalescing, randomNS, 10),
+		lookup("lookup of 1,000", coalescing, randomNS, 1000),
 		ping("ping, few users", coalescing, fewNS),
 		ping("ping, many users", coalescing, manyNS),
 		ping("ping, 1,000 namespaces", coalescing, spreadNS),
@@ -111,7 +116,7 @@ func (f *fixture) workloads() map[string]setup {
 	}
 	maps.Copy(all, f.feedWorkloads())
 	maps.Copy(all, f.connectionWorkloads())
-	for _, r := range slices.Concat(requests(), versionRequests()) {
+	for _, r := range slices.Concat(requests(), versionRequests(), sayingRequests()) {
 		for _, conns := range []int{64, 256} {
 			all[at(r.name, conns)] = func() (measureFunc, error) { return f.request(r, conns) }
 		}

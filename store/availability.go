@@ -53,6 +53,8 @@ func (e *SettlingError) Is(target error) bool { return target == ErrSettling }
 //     that it hides changes nothing: no state, no record of a device, no entry of a feed, and no namespace is created.
 //     The call succeeds and returns the state that others see. A hidden assertion is not kept, so it is not shown later
 //     either.
+//   - An assertion that is not hidden, but says that a device has been idle since a time that is, counts as idle since
+//     its own time.
 //   - Saying something else, or nothing, ends the hidden time at the call's time; it ends at Until by itself. This
 //     changes nothing that others see, except that what is said then replaces what was said. The next ping after the
 //     end makes the user present.

@@ -29,6 +29,21 @@ const MaxContacts = 5000
 // that the user owns; the user stays in the lists of others, which are theirs. RemoveEmpty keeps a namespace in which
 // a user has contacts. The embedded store returns after a change is on the disk. Contacts are in no feed.
 //
+// # The last use
+//
+// TrimContacts deletes the contacts of owners who have not used anything for long. An owner's last use is the newest
+// of:
+//
+//   - the last call of SetContacts or ChangeContacts after which the owner had contacts, also if it changed nothing;
+//   - the owner's last-seen time, also one that Trim has deleted since;
+//   - the last call of SetAvailability about the owner;
+//   - the present, or the end of it, while the owner has a hidden time: see [Availabilities]. Pings in it count, but
+//     are not recorded.
+//
+// Reading contacts does not count. Stores learn of pings only when TrimContacts, Trim or the end of a hidden time asks
+// for them, so that pings cost nothing. The last use of owners whose contacts an earlier version recorded is not known:
+// it is the first time that TrimContacts finds them. It finds all of them as it is called again and again.
+//
 // IDs passed in pass [CheckContacts]. Those that are named twice count once. All methods return ErrNoContacts, and
 // record nothing, if the namespace cannot have contacts.
 type Contacts interface {
@@ -47,6 +62,20 @@ type Contacts interface {
 
 	// AreContacts reports for each pair whether the contact is one of the owner's, in the order asked.
 	AreContacts(ctx context.Context, namespace string, pairs []ContactPair) ([]bool, error)
+
+	// TrimContacts deletes all contacts of owners whose last use is longer ago than the query's age: of up to MaxTrim
+	// owners who together have up to MaxContacts contacts. As with Trim, the store's own clock decides, read in the
+	// same call, and if it is more than MaxClockDrift away from the query's Now, TrimContacts deletes nothing and
+	// returns ErrClockMoved, unless there are no contacts. Call it until there are no more to delete.
+	TrimContacts(ctx context.Context, namespace string, q TrimQuery) (ContactsTrimResult, error)
+}
+
+// ContactsTrimResult reports what TrimContacts did.
+type ContactsTrimResult struct {
+	Owners   int  // whose contacts were deleted; at most MaxTrim
+	Contacts int  // deleted; at most MaxContacts
+	Held     bool // contacts were kept because All is false, and the namespace or a shard of it would have none left
+	More     bool // the call reached a limit: another one may delete more
 }
 
 // ContactPair names an owner of contacts and a user to look for among them.

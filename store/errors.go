@@ -23,7 +23,8 @@ var (
 	ErrMismatch = errors.New("namespace has other settings")
 	// ErrNamespaceLimit means that the namespace does not exist and that the store holds as many as allowed.
 	ErrNamespaceLimit = errors.New("too many namespaces")
-	// ErrClockMoved means that the store's clock is not where the caller of Trim expects it. Nothing was deleted.
+	// ErrClockMoved means that the store's clock is not where the caller of Trim or TrimContacts expects it. Nothing
+	// was deleted.
 	ErrClockMoved = errors.New("the store's clock moved")
 	// ErrClosed means that the store was closed.
 	ErrClosed = errors.New("store closed")

@@ -145,11 +145,11 @@ type Eraser interface {
 // MaxTrim is the largest number of users that one call of Trim deletes, so that no call takes long.
 const MaxTrim = 1000
 
-// TrimQuery selects the users that Trim deletes.
+// TrimQuery selects the users that Trim deletes, or the owners whose contacts TrimContacts deletes.
 type TrimQuery struct {
-	Age time.Duration    // delete users last seen longer ago than this, by the store's own clock; at least 1 ms
+	Age time.Duration    // delete what was last seen or used longer ago, by the store's own clock; at least 1 ms
 	Now lastseen.Instant // the time that the caller expects the store's clock to show
-	All bool             // delete them even if this leaves the namespace, or a shard of it, without users
+	All bool             // delete it even if this leaves the namespace, or a shard of it, without any
 }
 
 // TrimResult reports what Trim did.
@@ -222,7 +222,13 @@ type Batcher interface {
 type Batch[T any] struct {
 	Namespace string
 	Items     []T
-	States    []lastseen.State   // the result: the states of Items, in their order
-	Details   map[string]Details // the result of a lookup: those of Items that have some; nil if none has
-	Err       error              // why the batch failed; nil if it did not
+	States    []lastseen.State // the result: the states of Items, in their order
+	Details   []ItemDetails    // the result of a lookup: those of Items that have some, in their order
+	Err       error            // why the batch failed; nil if it did not
+}
+
+// ItemDetails are the details of one of the items of a batch.
+type ItemDetails struct {
+	At int // the item's place
+	Details
 }

@@ -65,6 +65,8 @@ var twinProbes = []probe{
 	{operation: "GET " + nsPath + "/changes", path: "%n/changes"},
 	{operation: "GET " + nsPath + "/changes", path: "%n/changes?cursor=x&user=alice", refused: true},
 	{operation: "POST " + nsPath + "/changes", path: "%n/changes", body: `{"users":["alice","erica","davey","bobby"]}`},
+	{operation: "GET " + nsPath + "/changes", path: "%n/changes?contacts_of=bobby", refused: true},
+	{operation: "POST " + nsPath + "/changes", path: "%n/changes", body: `{"contacts_of":"bobby"}`, refused: true},
 	{operation: "GET /v1/namespaces", path: "", head: true},
 	{operation: "GET " + nsPath, path: "%n", head: true},
 	{operation: "GET " + contactPath, path: "%n/users/bobby/contacts", refused: true},
@@ -106,7 +108,7 @@ func TestTwinsCompareAllOperations(t *testing.T) {
 // twinCaller is a caller who cannot write for the users who left.
 type twinCaller struct {
 	name, left, hidden string // credentials in the two namespaces
-	canPing            bool   // for all users, without the right to read
+	writes             bool   // all users or namespaces, without the right to read what the users say
 }
 
 func (w twins) callers(t *testing.T) []twinCaller {
@@ -119,6 +121,8 @@ func (w twins) callers(t *testing.T) []twinCaller {
 		{"reader", "ls_left", "ls_hide", false},
 		{"outside", "ls_outside", "ls_outside", false},
 		{"unknown", "ls_unknown", "ls_unknown", false},
+		{"admin", "ls_admin", "ls_admin", true},
+		{"alice elsewhere", bearerOf(t, "alice", "else"), bearerOf(t, "alice", "else"), false},
 		of("bobby"), of("zelda"),
 	}
 	if !w.open { // otherwise it reads, too, and may know what the users say
@@ -133,7 +137,7 @@ func (w twins) compare(t *testing.T, phase string) {
 	for _, server := range w.servers {
 		for _, caller := range w.callers(t) {
 			for _, p := range twinProbes {
-				if p.writes && caller.canPing {
+				if p.writes && caller.writes {
 					continue
 				}
 				for _, user := range twinUsers {

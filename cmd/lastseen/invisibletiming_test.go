@@ -53,8 +53,12 @@ func TestInvisibleTiming(t *testing.T) {
 				}
 			}
 		}
-		const users = "/v1/namespaces/hide-0/users/"
-		sameTime(t, 3000, get(users+"davey"), get(users+"carla"))
+		const namespace = "/v1/namespaces/hide-0"
+		for _, path := range []string{
+			"/users/%s", "/users/%s/dot.svg", "/users/%s/devices", "/lookup?user=%s", "/changes?user=%s",
+		} {
+			sameTime(t, 3000, get(namespace+fmt.Sprintf(path, "davey")), get(namespace+fmt.Sprintf(path, "carla")))
+		}
 		sameTime(t, 3000, read("davey"), read("carla"))
 	})
 }

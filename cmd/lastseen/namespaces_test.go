@@ -105,7 +105,7 @@ func TestSetInSecondsIsNotServedAsMilliseconds(t *testing.T) {
 // anyone yet.
 func TestRetentionOfNamespaces(t *testing.T) {
 	t.Parallel()
-	config := writeConfig(t, "namespaces:\n  chat: {retention: 1h}\n")
+	config := writeConfig(t, "namespaces:\n  chat: {retention: 1h, contacts-retention: 2h}\n")
 	eachStore(t, func(t *testing.T, args []string) {
 		s := start(t, args...)
 		require.Nil(t, s.get(t, "/v1/namespaces/chat")["retention_ms"])
@@ -115,7 +115,9 @@ func TestRetentionOfNamespaces(t *testing.T) {
 
 		s = start(t, append(args, "--config", config)...)
 		require.EqualValues(t, 3_600_000, s.get(t, "/v1/namespaces/chat")["retention_ms"])
+		require.EqualValues(t, 7_200_000, s.get(t, "/v1/namespaces/chat")["contacts_retention_ms"])
 		require.Nil(t, s.get(t, "/v1/namespaces/game")["retention_ms"])
+		require.Nil(t, s.get(t, "/v1/namespaces/game")["contacts_retention_ms"])
 		require.NotNil(t, s.get(t, alice)["last_seen"])
 	})
 }

@@ -41,8 +41,8 @@ func TestContactsGuide(t *testing.T) {
 	t.Parallel()
 	steps := stepsOf(t, "../../docs/contacts.md", 7)
 	blocks := yamlBlocks(t, "contacts.md")
-	require.Len(t, blocks, 1)
-	content := strings.Replace(blocks[0], "jwt-secret-file: jwt-secret\n",
+	require.Len(t, blocks, 2)
+	content := strings.Replace(blocks[0]+"\n"+blocks[1], "jwt-secret-file: jwt-secret\n",
 		"jwt-secret-file: "+writeFile(t, "jwt-secret", []byte(secret))+"\n", 1)
 	content = regexp.MustCompile("sha256:[0-9a-f]{64}").ReplaceAllString(content, hashOf("ls_backend"))
 	environ := []string{"backend=ls_backend"}

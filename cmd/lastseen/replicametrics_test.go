@@ -46,6 +46,9 @@ func TestReplicas(t *testing.T) {
 	metrics := s.metricsText(t)
 	require.Regexp(t, `lastseen_replica_reads_total{result="replica"} [1-9]`, metrics)
 	require.Regexp(t, `lastseen_replica_reads_total{result="failed"} 0`, metrics)
+	for _, operation := range []string{"lookup", "list", "count"} {
+		require.Regexp(t, `duration_seconds_count{operation="replica_`+operation+`",outcome="ok"} [1-9]`, metrics)
+	}
 	require.Contains(t, metrics, "\nlastseen_replica_age_seconds ")
 }
 

@@ -82,6 +82,53 @@ func TestScriptSelfByHTTP(t *testing.T) {
 	require.Empty(t, evaluate[[]string](t, b, "failed"))
 }
 
+// holdScript holds the responses to requests that set or clear what the user says, until the page calls release with
+// the number of one. It notes what such calls returned.
+const holdScript = `
+const fetched = window.fetch, releases = [], returned = []
+window.fetch = async (url, init) => {
+	const response = await fetched(url, init)
+	if (["PUT", "DELETE"].includes(init?.method)) await new Promise(resolve => releases.push(resolve))
+	return response
+}
+const note = promise => (promise.then(said => returned.push(String(said.availability))), true)
+Object.assign(window, { releases, returned, note, release: i => (releases[i](), true) });`
+
+// TestScriptSelfLate: a late response does not replace what the server has sent on the connection since. The call still
+// returns it.
+func TestScriptSelfLate(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{})
+	page := s.addPage("", selfScript)
+	slow, other := openBrowser(t, s.pages), openBrowser(t, s.pages)
+	s.load(t, slow, "", holdScript+selfScript)
+	slow.do(t, heard("null null"))
+	other.do(t, chromedp.Navigate(page), heard("null null"))
+	for i, call := range []string{`client.setAvailability({ availability: "busy" })`, "client.clearAvailability()"} {
+		newer := fmt.Sprintf("away %d", i)
+		slow.do(t, until("note("+call+")"), until(fmt.Sprintf("releases.length == %d", i+1)))
+		other.do(t, until(fmt.Sprintf(`say({ availability: "away", note: "%d" })`, i)))
+		slow.do(t, heard(newer), until(fmt.Sprintf("release(%d)", i)), until(fmt.Sprintf("returned.length == %d", i+1)))
+		require.Equal(t, newer, evaluate[string](t, slow, "heard.at(-1)"), call)
+	}
+	require.Equal(t, "busy,null", evaluate[string](t, slow, "returned.join()"))
+}
+
+// TestScriptSelfOvertaken: if responses overtake each other, that to the latest call counts.
+func TestScriptSelfOvertaken(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{})
+	b := openBrowser(t, s.pages)
+	s.load(t, b, "", holdScript+`window.options = { transport: "http" };`+selfScript)
+	b.do(t, until(`note(client.setAvailability({ availability: "busy" }))`), until("releases.length == 1"),
+		until(`note(client.setAvailability({ availability: "away" }))`), until("releases.length == 2"),
+		until("release(1)"), heard("away null"), until("release(0)"), until("returned.length == 2"))
+	require.Equal(t, "away null", evaluate[string](t, b, "heard.join()"))
+	b.do(t, until("note(client.clearAvailability())"), until("releases.length == 3"),
+		until(`note(client.setAvailability({ availability: "busy" }))`), until("releases.length == 4"),
+		until("release(2)"), heard("null null"), until("release(3)"), heard("busy null"))
+}
+
 // TestScriptSelfRefused: the promise of a call that fails says why, and what is known stays.
 func TestScriptSelfRefused(t *testing.T) {
 	t.Parallel()

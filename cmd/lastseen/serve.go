@@ -124,6 +124,10 @@ func openStore(
 	if traces != nil {
 		options.Instrument, batches.Trace = traces.Instrument, observe.TraceBatches(traces.Tracer())
 	}
+	calls := metrics.calls()
+	if calls != nil {
+		options.ObserveReplica = calls.ObserveReplica
+	}
 	redis, err := redisstore.Open(options)
 	if err != nil {
 		return nil, "", &config.Error{Problems: []string{err.Error()}} // load has found it before
@@ -133,7 +137,7 @@ func openStore(
 	} else if err != nil {
 		logger.Warn("Redis does not respond yet; requests fail with 503 until it does", "error", err)
 	}
-	return metrics.batched(redis, batches), redisstore.Redact(c.Store), nil
+	return metrics.batched(redis, calls, batches), redisstore.Redact(c.Store), nil
 }
 
 // openError adds what to do about a data file that cannot be opened.
@@ -201,9 +205,11 @@ func (r *runtimeConfig) startJobs(ctx context.Context, hangups <-chan os.Signal)
 	names := func() []string { return r.config().Names() }
 	registrar := jobs.NewRegistrar(r.store, names, r.changed, r.logger)
 	registrar.Once(ctx)
-	keep := func(namespace string) time.Duration { return r.config().Namespace(namespace).Retention }
-	configured := func(namespace string) bool { return r.config().Configured(namespace) }
-	retention := jobs.NewRetention(r.store, keep, configured, r.logger)
+	retention := jobs.NewRetention(r.store, jobs.RetentionRules{
+		Users:      func(namespace string) time.Duration { return r.config().Namespace(namespace).Retention },
+		Contacts:   func(namespace string) time.Duration { return r.config().Namespace(namespace).ContactsRetention },
+		Configured: func(namespace string) bool { return r.config().Configured(namespace) },
+	}, r.logger)
 	storeMetrics{r.metrics}.retention(retention)
 
 	background, cancel := context.WithCancel(ctx)

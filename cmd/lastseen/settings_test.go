@@ -44,6 +44,10 @@ func TestWrongFlags(t *testing.T) {
 			[]string{"--retention", "4m"},
 			"retention is 4m (flag --retention) and yellow is 5m (default): retention must be off or at least yellow",
 		},
+		{
+			[]string{"--retention", "720h", "--contacts-retention", "24h"},
+			"contacts-retention must be off or at least retention",
+		},
 		{[]string{"--body-memory", "64"}, `--body-memory: "64" is not valid; use a size from 24MiB to 1024GiB`},
 		{[]string{"--body-memory", "64MB"}, "is not valid"},
 		{[]string{"--body-memory", "23MiB"}, "is not valid"},

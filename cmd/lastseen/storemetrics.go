@@ -51,14 +51,14 @@ func (m storeMetrics) file(s *filestore.Store) store.Store {
 }
 
 // batched returns the store on Redis, measured, with a queue in front of it.
-func (m storeMetrics) batched(s *redisstore.Store, o coalesce.Options) store.Store {
+func (m storeMetrics) batched(s *redisstore.Store, calls *observe.Calls, o coalesce.Options) store.Store {
 	if m.Registerer == nil {
 		return coalesce.New(s, o)
 	}
 	batches := observe.NewBatches(coalesce.Pings, coalesce.Lookups, coalesce.Devices)
 	m.MustRegister(batches)
 	o.Observe = batches.Observe
-	queued := coalesce.New(observe.Batcher(s, m.calls()), o)
+	queued := coalesce.New(observe.Batcher(s, calls), o)
 	for kind, stats := range map[string]func() coalesce.CallStats{
 		coalesce.Pings:   func() coalesce.CallStats { return queued.Stats().Pings },
 		coalesce.Lookups: func() coalesce.CallStats { return queued.Stats().Lookups },
@@ -83,7 +83,11 @@ func (m storeMetrics) batched(s *redisstore.Store, o coalesce.Options) store.Sto
 	return queued
 }
 
+// calls returns the metric of calls to a store; nil if that is not measured.
 func (m storeMetrics) calls() *observe.Calls {
+	if m.Registerer == nil {
+		return nil
+	}
 	calls := observe.NewCalls()
 	m.MustRegister(calls)
 	return calls
@@ -121,6 +125,8 @@ func (m storeMetrics) retention(job *jobs.Retention) {
 	}
 	m.counter("retention_deleted_total", "Users deleted by retention.",
 		func() float64 { return float64(job.Stats().Deleted) })
+	m.counter("retention_contacts_deleted_total", "Contacts deleted by contacts-retention.",
+		func() float64 { return float64(job.Stats().DeletedContacts) })
 	m.optionalGauge("retention_last_round_timestamp_seconds",
 		"When a round over all namespaces last ended, on the server that runs retention.", func() (float64, bool) {
 			at := job.Stats().LastRound

@@ -110,9 +110,11 @@ func TestNothingIsWrappedWithoutMetrics(t *testing.T) {
 // TestMetricsOfRetention: a server that does not run it does not export when it last ran.
 func TestMetricsOfRetention(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	job := jobs.NewRetention(nil, nil, nil, slog.New(slog.DiscardHandler))
+	job := jobs.NewRetention(nil, jobs.RetentionRules{}, slog.New(slog.DiscardHandler))
 	storeMetrics{registry}.retention(job)
-	require.Equal(t, map[string]float64{"lastseen_retention_deleted_total": 0}, values(t, registry))
+	require.Equal(t, map[string]float64{
+		"lastseen_retention_deleted_total": 0, "lastseen_retention_contacts_deleted_total": 0,
+	}, values(t, registry))
 }
 
 // TestMeasuredStoreHasBackups: the admin listener finds the file behind what measures it.

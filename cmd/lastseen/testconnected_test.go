@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"net"
 	"net/http"
 	"strings"
@@ -26,6 +27,8 @@ type connected struct {
 	api     http.Handler
 	issue   func() string // returns a token for a page; nil if pages need none
 	sockets []net.Conn
+	parts   int // frames of a batch that are sent until the connection is cut after one that is not the last; 0: never
+	cuts    int // how often that happened
 }
 
 // serve serves a request.
@@ -44,12 +47,75 @@ type trackedListener struct {
 
 func (l *trackedListener) Accept() (net.Conn, error) {
 	socket, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
-	if err == nil {
-		l.c.sockets = append(l.c.sockets, socket)
+	l.c.sockets = append(l.c.sockets, socket)
+	return &cutSocket{Conn: socket, c: l.c}, nil
+}
+
+// cutSocket is a connection that a test can cut within a batch of changes.
+type cutSocket struct {
+	net.Conn
+	c *connected
+}
+
+// morePart is in each frame of a batch but the last one. Servers do not mask what they send.
+var morePart = []byte(`"more":true}`)
+
+// Write sends everything up to the part after which the test cuts the connection. Nothing is lost before it.
+func (s *cutSocket) Write(b []byte) (int, error) {
+	end, cut := s.c.cutAt(b)
+	n, err := s.Conn.Write(b[:end])
+	if err == nil && cut {
+		_ = s.CloseWrite()
+		err = net.ErrClosed
 	}
-	return socket, err
+	return n, err
+}
+
+// CloseWrite ends what the server sends.
+func (s *cutSocket) CloseWrite() error { return s.Conn.(*net.TCPConn).CloseWrite() }
+
+// cutAt returns how much is sent of what is written, and whether the connection ends there.
+func (c *connected) cutAt(b []byte) (end int, cut bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.parts > 0 {
+		at := bytes.Index(b[end:], morePart)
+		if at < 0 {
+			break
+		}
+		end += at + len(morePart)
+		if c.parts--; c.parts > 0 {
+			continue
+		}
+		c.cuts++
+		if next := bytes.IndexByte(b[end:], 0x81); next >= 0 { // the next text message
+			return end + next, true
+		}
+		return len(b), true
+	}
+	return len(b), false
+}
+
+// cutAfterPart cuts the connection after the nth frame that is followed by another part of its batch.
+func (c *connected) cutAfterPart(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.parts = n
+}
+
+// untilCut waits until connections were cut within batches so many times.
+func (c *connected) untilCut(t *testing.T, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.cuts == n
+	}, time.Minute, 10*time.Millisecond, "no batch came in parts")
 }
 
 // cut ends all connections.

@@ -36,6 +36,7 @@ jwt-secret-file: %s
 jwt-namespaces: ["*"]
 anonymous-read: "left-1,hide-1"
 user-rate-limit: off
+rate-limit: off
 disconnect-grace: 0
 green: 1s
 yellow: 2s
@@ -49,6 +50,7 @@ keys:
   reader-hide: {hash: "%s", scopes: [read], namespaces: ["hide-*"]}
   writer: {hash: "%s", scopes: [ping], namespaces: ["*"]}
   outside: {hash: "%s", scopes: [read, ping], namespaces: ["else"]}
+  admin: {hash: "%s", scopes: [admin], namespaces: ["*"]}
   all: {hash: "%s", scopes: [ping, read, admin], namespaces: ["*"]}
 `
 
@@ -57,7 +59,8 @@ func eachTwins(t *testing.T, test func(t *testing.T, servers []string, s store.S
 	t.Helper()
 	load := func(t *testing.T, flags map[string]string) *config.Config {
 		flags["config"] = writeConfig(t, names+fmt.Sprintf(twinsConfig, writeFile(t, "secret", []byte(secret)),
-			hashOf("ls_left"), hashOf("ls_hide"), hashOf("ls_writer"), hashOf("ls_outside"), hashOf("ls_all")))
+			hashOf("ls_left"), hashOf("ls_hide"), hashOf("ls_writer"), hashOf("ls_outside"), hashOf("ls_admin"),
+			hashOf("ls_all")))
 		flags["admin-listen"] = "off"
 		c, err := config.Loader{Flags: flags}.Load()
 		require.NoError(t, err)

@@ -125,31 +125,32 @@ func (nb *namespaceBatch[T]) complete(err error, userOf func(T) string) {
 	if err == nil && len(nb.States) != len(nb.Items) {
 		err = fmt.Errorf("the store returned %d states for %d users", len(nb.States), len(nb.Items))
 	}
-	at := 0
+	at, described := 0, nb.Details
 	for _, call := range nb.calls {
 		if call.err = err; err == nil {
 			end := at + len(call.items)
 			call.states = nb.States[at:end:end]
-			if nb.Details != nil {
-				call.details = detailsOf(call.items, userOf, nb.Details)
+			n := 0
+			for n < len(described) && described[n].At < end {
+				n++
 			}
-			at = end
+			call.details = detailsOf(call.items, at, described[:n], userOf)
+			at, described = end, described[n:]
 		}
 		call.done <- struct{}{}
 	}
 }
 
-// detailsOf returns the details of the users of items; nil if none has any.
-func detailsOf[T any](items []T, userOf func(T) string, all map[string]store.Details) map[string]store.Details {
-	var found map[string]store.Details
-	for _, item := range items {
-		user := userOf(item)
-		if d, some := all[user]; some {
-			if found == nil {
-				found = map[string]store.Details{}
-			}
-			found[user] = d
-		}
+// detailsOf returns the details of items by user; nil if there are none. The first item's place in the batch is at.
+func detailsOf[T any](
+	items []T, at int, described []store.ItemDetails, userOf func(T) string,
+) map[string]store.Details {
+	if len(described) == 0 {
+		return nil
+	}
+	found := make(map[string]store.Details, len(described))
+	for _, d := range described {
+		found[userOf(items[d.At-at])] = d.Details
 	}
 	return found
 }

@@ -18,6 +18,7 @@ import (
 type instant struct {
 	store.Store
 	roundTrip time.Duration
+	saying    int // one of so many users says something; 0 for none
 }
 
 func (s instant) PingBatches(_ context.Context, batches []*store.Batch[store.Sighting]) {
@@ -34,6 +35,10 @@ func (s instant) LookupBatches(_ context.Context, batches []*store.Batch[string]
 	time.Sleep(s.roundTrip)
 	for _, b := range batches {
 		b.States = make([]lastseen.State, len(b.Items))
+		for at := 0; s.saying > 0 && at < len(b.Items); at += s.saying {
+			said := store.Details{Said: lastseen.Said{Availability: lastseen.Busy}}
+			b.Details = append(b.Details, store.ItemDetails{At: at, Details: said})
+		}
 	}
 }
 
@@ -87,5 +92,23 @@ func sideBySide(b *testing.B, callers int, call func() error) {
 	}
 	for range callers {
 		require.NoError(b, <-failed)
+	}
+}
+
+// BenchmarkDescribe has callers look up 100 users at a time, of whom none or every tenth says something.
+func BenchmarkDescribe(b *testing.B) {
+	users := make([]string, 100)
+	for i := range users {
+		users[i] = fmt.Sprintf("user-%011d", i)
+	}
+	for _, saying := range []int{0, 10} {
+		b.Run(fmt.Sprint("saying=", saying), func(b *testing.B) {
+			s := coalesce.New(instant{saying: saying}, coalesce.Options{})
+			defer s.Close()
+			sideBySide(b, 64, func() error {
+				_, _, err := s.Describe(context.Background(), "chat", users)
+				return err
+			})
+		})
 	}
 }

@@ -29,7 +29,13 @@ func (s oneByOne) PingBatches(ctx context.Context, batches []*store.Batch[store.
 
 func (s oneByOne) LookupBatches(ctx context.Context, batches []*store.Batch[string]) {
 	for _, b := range batches {
-		b.States, b.Details, b.Err = s.Describe(ctx, b.Namespace, b.Items)
+		var details map[string]store.Details
+		b.States, details, b.Err = s.Describe(ctx, b.Namespace, b.Items)
+		for at, user := range b.Items {
+			if d, some := details[user]; some {
+				b.Details = append(b.Details, store.ItemDetails{At: at, Details: d})
+			}
+		}
 	}
 }
 

@@ -57,9 +57,19 @@ func (f *fake) LookupBatches(ctx context.Context, batches []*store.Batch[string]
 	serve(ctx, f, batches, func(user string) (string, lastseen.State) { return user, lastseen.State{At: 1} })
 	for _, b := range batches {
 		if b.Err == nil {
-			b.Details = detailsOf(b.Items, func(user string) string { return user }, f.details)
+			b.Details = itemDetails(b.Items, f.details)
 		}
 	}
+}
+
+// itemDetails returns the details of users as a batch has them.
+func itemDetails(users []string, all map[string]store.Details) (found []store.ItemDetails) {
+	for at, user := range users {
+		if d, some := all[user]; some {
+			found = append(found, store.ItemDetails{At: at, Details: d})
+		}
+	}
+	return found
 }
 
 func serve[T any](ctx context.Context, f *fake, batches []*store.Batch[T], answer func(T) (string, lastseen.State)) {

@@ -4,9 +4,6 @@ import (
 	"encoding/binary"
 	"slices"
 	"sort"
-	"strings"
-
-	"github.com/tidwall/btree"
 )
 
 // contactList holds the contacts of one owner, in bytewise order. It is one text, without a pointer for each contact:
@@ -105,61 +102,4 @@ func (l contactList) difference(next contactList) (add, remove []string) {
 		}
 	}
 	return add, remove
-}
-
-// contactTable holds the contacts of one namespace: by their owner, lists that are not empty. Owners need not have a
-// state.
-type contactTable struct {
-	lists btree.Map[string, contactList]
-}
-
-// of returns the contacts of an owner.
-func (t *contactTable) of(owner string) contactList {
-	if t == nil {
-		return ""
-	}
-	list, _ := t.lists.Get(owner)
-	return list
-}
-
-func (t *contactTable) empty() bool { return t == nil || t.lists.Len() == 0 }
-
-// set stores the contacts of an owner. It returns how many bytes more they take in a data file.
-func (t *contactTable) set(owner string, list contactList) (bytes int64) {
-	var old contactList
-	if list == "" {
-		old, _ = t.lists.Delete(owner)
-	} else {
-		old, _ = t.lists.Set(strings.Clone(owner), list)
-	}
-	return contactBytes(owner, list) - contactBytes(owner, old)
-}
-
-// contactBytes returns about how many bytes a list takes in a data file.
-func contactBytes(owner string, list contactList) int64 {
-	if list == "" {
-		return 0
-	}
-	return int64(len(owner)+4) + int64(len(list)) - 3*int64(list.len())
-}
-
-// freeze returns the table as it is now, to be read without a lock.
-func (t *contactTable) freeze() *contactTable {
-	if t.empty() {
-		return nil
-	}
-	return &contactTable{lists: *t.lists.Copy()}
-}
-
-// scan adds the contacts of a namespace to a snapshot, and calls written after each change, until it returns false.
-func (t *contactTable) scan(run *changes, namespace string, written func() bool) (more bool) {
-	more = true
-	if t != nil {
-		t.lists.Scan(func(owner string, list contactList) bool {
-			run.changeContacts(namespace, owner, list.all(), nil)
-			more = written()
-			return more
-		})
-	}
-	return more
 }

@@ -5,23 +5,29 @@ import (
 	"encoding/binary"
 	"strings"
 
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
 
-// The change to contacts:
+// The changes to contacts:
 //
-//	change = 'c' owner count added… count removed…  these contacts were added to the list of the owner, and then these
-//	                                                removed, each in bytewise order
+//	change = 'u' owner used count added… count removed…  these contacts were added to the list of the owner, and then
+//	                                                     these removed, each in bytewise order; the last use that is
+//	                                                     known of the owner is now this
+//	       | 'c' owner count added… count removed…       the same without a last use, which stays as it is: no version
+//	                                                     writes it any longer
 //	owner, added, removed = length as uvarint, bytes;  count = uvarint, at most store.MaxContacts
+//	used = varint, 0 for unknown
 //
-// It states a result for each contact in it, so replaying a run twice has the same result as replaying it once. The
+// They state a result for each contact in them, so replaying a run twice has the same result as replaying it once. The
 // list as a whole would make each small change to a long list a long one.
 
-// changeContacts adds a change to the contacts of an owner.
-func (c *changes) changeContacts(namespace, owner string, add, remove []string) {
+// changeContacts adds a change to the contacts of an owner, and the last use.
+func (c *changes) changeContacts(namespace, owner string, used lastseen.Instant, add, remove []string) {
 	c.in(namespace)
 	c.users++
 	c.buf = appendString(append(c.buf, changeContacts), owner)
+	c.buf = binary.AppendVarint(c.buf, int64(used))
 	for _, contacts := range [][]string{add, remove} {
 		c.buf = binary.AppendUvarint(c.buf, uint64(len(contacts)))
 		for _, contact := range contacts {
@@ -30,14 +36,19 @@ func (c *changes) changeContacts(namespace, owner string, add, remove []string) 
 	}
 }
 
-func (u *users) replayContacts(owner string, rest *cutter) {
+// replayContacts replays a change to the contacts of an owner; with used, one that has the last use.
+func (u *users) replayContacts(owner string, used bool, rest *cutter) {
+	kept := u.contacts.of(owner)
+	if used {
+		kept.used = rest.instant()
+	}
 	add, remove := rest.contacts(), rest.contacts()
-	list := u.contacts.of(owner).change(add, remove)
-	if rest.failed || owner == "" {
+	kept.list = kept.list.change(add, remove)
+	if rest.failed || owner == "" || kept.used < 0 || kept.used > lastseen.MaxInstant {
 		rest.fail()
 		return
 	}
-	u.setContacts(owner, list)
+	u.setContacts(owner, kept)
 }
 
 // contacts reads contacts in bytewise order.
@@ -59,60 +70,63 @@ func (c *cutter) contacts() []string {
 }
 
 // setContacts stores the contacts of an owner.
-func (u *users) setContacts(owner string, list contactList) {
+func (u *users) setContacts(owner string, kept ownedContacts) {
 	if u.contacts == nil {
-		if list == "" {
+		if kept.list == "" {
 			return
 		}
-		u.contacts = &contactTable{}
+		u.contacts = newContactTable()
 	}
-	u.bytes += u.contacts.set(owner, list)
+	u.bytes += u.contacts.set(owner, kept)
 }
 
 // contactsOf returns the contacts of an owner.
-func (x *index) contactsOf(namespace, owner string) contactList {
-	if n, ok := x.namespaces.Get(namespace); ok {
-		return n.users.contacts.of(owner)
+func (x *index) contactsOf(key userKey) ownedContacts {
+	if n, ok := x.namespaces.Get(key.namespace); ok {
+		return n.users.contacts.of(key.user)
 	}
-	return ""
+	return ownedContacts{}
 }
 
 // setContacts stores the contacts of an owner.
-func (x *index) setContacts(namespace, owner string, list contactList) {
-	if n, ok := x.namespaces.Get(namespace); ok {
+func (x *index) setContacts(key userKey, kept ownedContacts) {
+	if n, ok := x.namespaces.Get(key.namespace); ok {
 		bytes := n.users.bytes
-		n.users.setContacts(owner, list)
+		n.users.setContacts(key.user, kept)
 		x.live += n.users.bytes - bytes
 	}
 }
 
-func (t *transaction) contactsOf(namespace, owner string) contactList {
-	if list, ok := t.contacts[userKey{namespace, owner}]; ok {
-		return list
+func (t *transaction) contactsOf(key userKey) ownedContacts {
+	if kept, ok := t.contacts[key]; ok {
+		return kept
 	}
-	return t.index.contactsOf(namespace, owner)
+	return t.index.contactsOf(key)
 }
 
-// setContacts changes the contacts of an owner from one list to another.
-func (t *transaction) setContacts(namespace, owner string, old, list contactList) {
-	if old == list {
+// setContacts changes the contacts of an owner, or the last use, from what they were.
+func (t *transaction) setContacts(key userKey, old, now ownedContacts) {
+	if now.list == "" {
+		now.used = 0
+	}
+	if old == now {
 		return
 	}
-	add, remove := old.difference(list)
-	t.log.changeContacts(namespace, owner, add, remove)
+	add, remove := old.list.difference(now.list)
+	t.log.changeContacts(key.namespace, key.user, now.used, add, remove)
 	if t.staged == nil {
-		t.index.setContacts(namespace, owner, list)
+		t.index.setContacts(key, now)
 		return
 	}
 	if t.contacts == nil {
-		t.contacts = map[userKey]contactList{}
+		t.contacts = map[userKey]ownedContacts{}
 	}
-	t.contacts[userKey{namespace, owner}] = list
+	t.contacts[key] = now
 }
 
 // forgetContacts deletes the contacts of an owner.
-func (t *transaction) forgetContacts(namespace, owner string) {
-	t.setContacts(namespace, owner, t.contactsOf(namespace, owner), "")
+func (t *transaction) forgetContacts(key userKey) {
+	t.setContacts(key, t.contactsOf(key), ownedContacts{})
 }
 
 // SetContacts implements [store.Store].
@@ -136,21 +150,22 @@ func (s *Store) writeContacts(
 	var failed error
 	name, owner = strings.Clone(name), strings.Clone(owner)
 	err := s.writer.do(ctx, write{durable: true, op: opFunc(func(t *transaction) {
-		old := t.contactsOf(name, owner)
-		list := change(old)
+		key := userKey{name, owner}
+		old := t.contactsOf(key)
+		now := ownedContacts{list: change(old.list), used: max(old.used, s.readClock())}
 		switch {
-		case list == old:
+		case old.list == "" && now.list == "":
 			return
-		case list.len() > store.MaxContacts:
+		case now.list.len() > store.MaxContacts:
 			failed = store.ErrTooManyContacts
 			return
-		case list != "":
+		case now.list != "":
 			if failed = t.ensure(name); failed != nil {
 				return
 			}
 		}
 		s.writer.log.need(version3)
-		t.setContacts(name, owner, old, list)
+		t.setContacts(key, old, now)
 	})})
 	if err != nil { // in this order: the write can outlast the call
 		return err
@@ -163,7 +178,7 @@ func (s *Store) ListContacts(
 	ctx context.Context, name, owner, after string, limit int,
 ) (page []string, err error) {
 	err = s.readIn(ctx, name, func(n *namespace) {
-		list := n.users.contacts.of(owner)
+		list := n.users.contacts.of(owner).list
 		first := list.after(after)
 		page = list.slice(first, min(list.len(), first+limit))
 	})
@@ -175,7 +190,7 @@ func (s *Store) AreContacts(ctx context.Context, name string, pairs []store.Cont
 	are := make([]bool, len(pairs))
 	err := s.readIn(ctx, name, func(n *namespace) {
 		for i, p := range pairs {
-			are[i] = n.users.contacts.of(p.Owner).has(p.Contact)
+			are[i] = n.users.contacts.of(p.Owner).list.has(p.Contact)
 		}
 	})
 	return are, err

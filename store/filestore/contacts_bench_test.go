@@ -33,7 +33,8 @@ func BenchmarkContactsSize(b *testing.B) {
 			require.NoError(b, t.ensure("chat"))
 			for i, owner := range ids {
 				first := i % (owners - 50)
-				t.setContacts("chat", owner, "", newContactList(ids[first:first+50]))
+				kept := ownedContacts{newContactList(ids[first : first+50]), base}
+				t.setContacts(userKey{"chat", owner}, ownedContacts{}, kept)
 			}
 		})}))
 		b.ReportMetric(float64(heapInUse()-before)/owners, "B-memory/owner")
@@ -60,7 +61,7 @@ func BenchmarkAreContacts(b *testing.B) {
 	for _, owner := range ids {
 		s.mu.Lock()
 		s.index.add("chat")
-		s.index.setContacts("chat", owner, newContactList(ids[100:150]))
+		s.index.setContacts(userKey{"chat", owner}, ownedContacts{newContactList(ids[100:150]), base})
 		s.mu.Unlock()
 	}
 	pairs := make([]store.ContactPair, 1000)

@@ -101,13 +101,19 @@ func (a *deviceAssertions) do(t *transaction) {
 	}
 }
 
-// shown returns the assertions that are not hidden.
+// shown returns the assertions that are not hidden, without idle times that are.
 func (a *deviceAssertions) shown(t *transaction, now lastseen.Instant) []store.DeviceSighting {
 	hides := t.hides(a.namespace, now)
 	if hides == nil {
 		return a.batch
 	}
-	return slices.DeleteFunc(slices.Clone(a.batch), func(s store.DeviceSighting) bool { return hides(s.User, s.At) })
+	shown := slices.DeleteFunc(slices.Clone(a.batch), func(s store.DeviceSighting) bool { return hides(s.User, s.At) })
+	for i, s := range shown {
+		if s.Idle != 0 && hides(s.User, s.Idle) {
+			shown[i].Idle = s.At
+		}
+	}
+	return shown
 }
 
 // leaveInParts is Leave in several writes.

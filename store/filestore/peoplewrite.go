@@ -25,6 +25,7 @@ func (a *saying) do(t *transaction) {
 	if a.err = a.record(t, at, now); a.err != nil {
 		return
 	}
+	t.noteUse(a.userKey, now)
 	a.state = t.get(a.namespace, a.user)
 	t.purge(a.namespace, a.s.purgeable(t, a.namespace, min(a.at, now)), min(a.at, now).Add(-store.HiddenKept))
 }
@@ -182,7 +183,9 @@ func (t *transaction) purge(namespace string, said, hiddenBy lastseen.Instant) {
 		}
 	}
 	for _, user := range p.nextHidden(maxPurge) {
-		if key := (userKey{namespace, user}); t.hiddenOf(key).End <= hiddenBy {
+		key := userKey{namespace, user}
+		if end := t.hiddenOf(key).End; end <= hiddenBy {
+			t.noteUse(key, end)
 			t.hide(key, hidden{})
 		}
 	}

@@ -18,7 +18,7 @@ import (
 //	        | 'd'                     the namespace and all its users are deleted, and what they said
 //	        | 'e'                     the namespace and all its users are deleted; what they said stays
 //	        | 'a' …, 'h' …            what a user says; see peoplerecord.go
-//	        | 'c' …                   the contacts of a user; see contacts.go
+//	        | 'u' …, 'c' …            the contacts of a user; see contacts.go
 //	name, user, id, meta = length as uvarint, bytes;  score = varint
 //
 // A change states a result, not an operation, so replaying a run twice has the same result as replaying it once.
@@ -33,7 +33,8 @@ const (
 	changeUnlist    = 'e'
 	changeSaid      = 'a'
 	changeHidden    = 'h'
-	changeContacts  = 'c'
+	changeContacts  = 'u'
+	changeUnused    = 'c' // contacts without a last use
 )
 
 // changes is a run being written. A long run is split into parts, each of which can be replayed by itself.
@@ -149,8 +150,8 @@ func (c contents) replay(run []byte) error {
 			c[name].replaySaid(text, &rest)
 		case changeHidden:
 			c[name].replayHidden(text, &rest)
-		case changeContacts:
-			c[name].replayContacts(text, &rest)
+		case changeContacts, changeUnused:
+			c[name].replayContacts(text, change == changeContacts, &rest)
 		case changeState:
 			c[name].replayState(text, &rest)
 		case changeDevices:

@@ -24,8 +24,8 @@ type transaction struct {
 	said   map[userKey]lastseen.Said // staged; what others see of what users say
 	hidden map[userKey]hidden        // staged; zero for a hidden time that is deleted
 
-	contacts map[userKey]contactList // staged
-	inCalls  []inCallWrite           // staged, in order
+	contacts map[userKey]ownedContacts // staged
+	inCalls  []inCallWrite             // staged, in order
 
 	maxNamespaces int              // 0 for no limit
 	now           lastseen.Instant // when changes are made, for feeds; 0 if the clock was not read yet
@@ -155,8 +155,8 @@ func (t *transaction) apply() {
 	for key, h := range t.hidden {
 		t.index.hide(key.namespace, key.user, h)
 	}
-	for key, list := range t.contacts {
-		t.index.setContacts(key.namespace, key.user, list)
+	for key, kept := range t.contacts {
+		t.index.setContacts(key, kept)
 	}
 	for _, w := range t.inCalls {
 		t.makeInCall(w)

@@ -123,7 +123,7 @@ func (s *Store) Forget(ctx context.Context, namespace, user string) error {
 		if t.get(namespace, user).Known() || t.says(key) {
 			t.forget(key)
 		}
-		t.forgetContacts(namespace, user)
+		t.forgetContacts(key)
 		t.setInCall(key, 0)
 		s.calls.step(namespace, false, func(calls *callTable, m moment) { calls.forget(user, m) })
 	})})
@@ -151,6 +151,9 @@ func (s *Store) Trim(ctx context.Context, namespace string, q store.TrimQuery) (
 		stale := n.before(cutoff, store.MaxTrim)
 		saysSomething := s.writer.log.needs.Load() >= version3
 		for _, user := range stale {
+			if !n.users.contacts.empty() {
+				t.noteUse(userKey{namespace, user}, n.get(user).At)
+			}
 			t.trim(userKey{namespace, user}, saysSomething)
 		}
 		result.Deleted = len(stale)

@@ -54,8 +54,8 @@ func newClockedServer(t *testing.T, open opener) *clockedServer {
 	t.Cleanup(server.Close)
 	c.url = server.URL + "/v1/namespaces/chat"
 	c.job = newSteadyRetention(s, slog.New(slog.DiscardHandler))
-	c.job.keep = func(string) time.Duration { return 30 * 24 * time.Hour }
-	c.job.configured = func(string) bool { return false }
+	c.job.rules.Users = func(string) time.Duration { return 30 * 24 * time.Hour }
+	c.job.rules.Configured = func(string) bool { return false }
 	c.job.monotonic, c.job.pause = monotonic, func(context.Context, time.Duration) {}
 	return c
 }

@@ -40,6 +40,6 @@ func TestRetentionForgetsWaitingWithTheClock(t *testing.T) {
 		}
 	}
 	j.Run(j.ctx)
-	require.Contains(t, j.log.String(), "are deleted again")
+	require.Contains(t, j.log.String(), "is deleted again")
 	requireUsers(t, s, "chat", "old")
 }

@@ -13,45 +13,57 @@ import (
 
 const trimPause = 100 * time.Millisecond // between calls that delete, for the sake of requests
 
-// Retention deletes users that were not seen for longer than their namespace's retention, and namespaces that are
-// empty and not configured. The store's clock decides who is deleted, and only while it is steady. Everyone in a
-// namespace is deleted only if every sweep for a while would have done so.
+// Retention deletes users that were not seen for longer than their namespace's retention, contacts whose owners used
+// nothing for longer than the retention of contacts, and namespaces that are empty and not configured. The store's
+// clock decides what is deleted, and only while it is steady. All users of a namespace, or all contacts, are deleted
+// only if every sweep for a while would have done so.
 type Retention struct {
 	*runner
-	keep       func(namespace string) time.Duration
-	configured func(namespace string) bool
-	clock      steadyClock
-	held       heldNamespaces
+	rules        RetentionRules
+	clock        steadyClock
+	held         heldNamespaces // because of their users
+	heldContacts heldNamespaces // because of their contacts
 
-	deleted atomic.Int64
-	ended   atomic.Int64 // when a round last visited all namespaces, a lastseen.Instant; 0 without the lease
+	deleted         atomic.Int64
+	deletedContacts atomic.Int64
+	ended           atomic.Int64 // when a round last visited all namespaces, a lastseen.Instant; 0 without the lease
+}
+
+// RetentionRules are the settings of retention, which can change at any time.
+type RetentionRules struct {
+	// Users returns after which time without being seen the users of a namespace are deleted, and Contacts after which
+	// time without a use the contacts of an owner are; 0 to keep them forever.
+	Users, Contacts func(namespace string) time.Duration
+	// Configured reports whether a namespace exists even when it is empty.
+	Configured func(namespace string) bool
 }
 
 // RetentionStats describes what the job did on this server.
 type RetentionStats struct {
-	Deleted   int64            // users, since the start
-	LastRound lastseen.Instant // when a round over all namespaces last ended; 0 if never, or without the lease
+	Deleted         int64            // users, since the start
+	DeletedContacts int64            // since the start
+	LastRound       lastseen.Instant // when a round over all namespaces last ended; 0 if never, or without the lease
 }
 
 // Stats returns the current statistics.
 func (r *Retention) Stats() RetentionStats {
-	return RetentionStats{Deleted: r.deleted.Load(), LastRound: lastseen.Instant(r.ended.Load())}
+	return RetentionStats{
+		Deleted: r.deleted.Load(), DeletedContacts: r.deletedContacts.Load(),
+		LastRound: lastseen.Instant(r.ended.Load()),
+	}
 }
 
-// NewRetention returns the job for a store. keep returns the current retention of a namespace, or 0 to keep users
-// forever; configured reports whether a namespace exists even when it is empty.
+// NewRetention returns the job for a store.
 //
-// At first the job deletes no users for a while: if the clock is wrong at the start, only users seen since then are not
+// At first the job deletes nothing for a while: if the clock is wrong at the start, only users seen since then are not
 // past their retention.
-func NewRetention(
-	s store.Store, keep func(namespace string) time.Duration, configured func(namespace string) bool,
-	logger *slog.Logger,
-) *Retention {
+func NewRetention(s store.Store, rules RetentionRules, logger *slog.Logger) *Retention {
+	const kept = " in some namespaces: they are kept until every sweep for a while agrees"
 	return &Retention{
-		runner: newRunner(s, "janitor", "cannot delete users past their retention", logger),
-		keep:   keep, configured: configured,
-		clock: steadyClock{logger: logger, steadyAt: steadyFor},
-		held:  heldNamespaces{byName: map[string]*hold{}},
+		runner: newRunner(s, "janitor", "cannot delete users or contacts past their retention", logger),
+		rules:  rules, clock: steadyClock{logger: logger, steadyAt: steadyFor},
+		held:         newHeldNamespaces("retention would delete everyone" + kept),
+		heldContacts: newHeldNamespaces("contacts-retention would delete all contacts" + kept),
 	}
 }
 
@@ -65,13 +77,14 @@ func (r *Retention) round(ctx context.Context) error {
 		return err
 	}
 	if !r.hasLease(ctx) {
-		r.held.forget()
+		r.forgetHeld()
 		r.ended.Store(0)
 		return nil
 	}
 	begun := r.monotonic()
 	namespaces, err := r.list(ctx, func(n store.NamespaceInfo) bool {
-		return n.Newest == 0 && !r.configured(n.Name) || n.Newest != 0 && r.keep(n.Name) > 0
+		return n.Newest == 0 && !r.rules.Configured(n.Name) || n.Newest != 0 && r.rules.Users(n.Name) > 0 ||
+			r.rules.Contacts(n.Name) > 0
 	})
 	if err != nil {
 		return err
@@ -80,15 +93,30 @@ func (r *Retention) round(ctx context.Context) error {
 		r.ended.Store(int64(now.Add(r.monotonic() - begun)))
 	}
 	r.held.endRound(r.logger)
+	r.heldContacts.endRound(r.logger)
 	return nil
 }
 
-// sweep removes a namespace that is empty. From any other one it deletes users in small calls, until none is left to
-// delete or another server has the lease.
+func (r *Retention) forgetHeld() {
+	r.held.forget()
+	r.heldContacts.forget()
+}
+
+// sweep deletes what is past its retention in a namespace, and then the namespace if it is empty. If contacts cannot be
+// deleted, users are deleted all the same.
 func (r *Retention) sweep(ctx context.Context, n store.NamespaceInfo) error {
-	if n.Newest == 0 {
-		return r.remove(ctx, n.Name)
+	err := r.sweepContacts(ctx, n.Name)
+	switch {
+	case n.Newest == 0:
+		return errors.Join(err, r.remove(ctx, n.Name))
+	case r.rules.Users(n.Name) > 0:
+		return errors.Join(err, r.sweepUsers(ctx, n))
 	}
+	return err
+}
+
+// sweepUsers deletes users in small calls, until none is left to delete or another server has the lease.
+func (r *Retention) sweepUsers(ctx context.Context, n store.NamespaceInfo) error {
 	total := 0
 	defer func() {
 		if total > 0 {
@@ -110,7 +138,7 @@ func (r *Retention) sweep(ctx context.Context, n store.NamespaceInfo) error {
 // remove removes a namespace if it is still empty and not configured. A namespace that this server cannot serve only
 // looks empty.
 func (r *Retention) remove(ctx context.Context, namespace string) error {
-	if r.configured(namespace) {
+	if r.rules.Configured(namespace) {
 		return nil
 	}
 	_, err := r.store.RemoveEmpty(ctx, namespace)
@@ -126,7 +154,7 @@ func (r *Retention) trim(ctx context.Context, namespace string) (int, error) {
 	if err != nil || !steady {
 		return 0, err
 	}
-	keep := r.keep(namespace) // read last, since it may have changed in the meantime
+	keep := r.rules.Users(namespace) // read last, since it may have changed in the meantime
 	if keep == 0 {
 		return 0, nil
 	}
@@ -135,7 +163,7 @@ func (r *Retention) trim(ctx context.Context, namespace string) (int, error) {
 	result, err := r.store.Trim(ctx, namespace, store.TrimQuery{Age: keep, Now: now, All: all})
 	if errors.Is(err, store.ErrClockMoved) {
 		r.clock.move(err, r.monotonic())
-		r.held.forget()
+		r.forgetHeld()
 		return 0, nil
 	}
 	if err == nil {
@@ -152,7 +180,7 @@ func (r *Retention) now(ctx context.Context) (now lastseen.Instant, steady bool,
 		return 0, false, err
 	}
 	if steady = r.clock.observe(now, before, r.monotonic()); !steady {
-		r.held.forget()
+		r.forgetHeld()
 	}
 	return now, steady, nil
 }

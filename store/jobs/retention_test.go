@@ -44,7 +44,9 @@ func newRetentionTest(t *testing.T, stopAt time.Duration) *retentionTest {
 // one namespace at a time.
 func newSteadyRetention(s store.Store, logger *slog.Logger) *Retention {
 	hour := func(string) time.Duration { return time.Hour }
-	r := NewRetention(s, hour, func(string) bool { return true }, logger)
+	never := func(string) time.Duration { return 0 }
+	configured := func(string) bool { return true }
+	r := NewRetention(s, RetentionRules{Users: hour, Contacts: never, Configured: configured}, logger)
 	r.clock.steadyAt, r.workers = 0, 1
 	return r
 }
@@ -112,7 +114,7 @@ func TestRetention(t *testing.T) {
 	for _, namespace := range namespaces {
 		ping(t, s, namespace, ages)
 	}
-	j.keep = func(namespace string) time.Duration {
+	j.rules.Users = func(namespace string) time.Duration {
 		switch namespace {
 		case "forever":
 			return 0
@@ -218,7 +220,7 @@ func TestRetentionUsesCurrentSettings(t *testing.T) {
 	s := j.openFile(t)
 	w := j.watch(s)
 	keep := time.Hour
-	j.keep = func(string) time.Duration { return keep }
+	j.rules.Users = func(string) time.Duration { return keep }
 	ages := map[string]time.Duration{"young": 0}
 	for n := range 2 * store.MaxTrim {
 		ages[fmt.Sprint(n)] = 2 * time.Hour
@@ -246,7 +248,7 @@ func TestRetentionUsesNoOldSetting(t *testing.T) {
 	s := j.openFile(t)
 	ping(t, s, "chat", map[string]time.Duration{"young": 0, "old": 2 * time.Hour})
 	keep := time.Hour
-	j.keep = func(string) time.Duration { return keep }
+	j.rules.Users = func(string) time.Duration { return keep }
 	j.store = slowClock{s, func() { keep = 0 }}
 	n, err := j.trim(j.ctx, "chat")
 	require.NoError(t, err)
@@ -259,8 +261,8 @@ func TestRetentionRemovesEmptyNamespaces(t *testing.T) {
 	for _, keep := range []time.Duration{0, time.Hour} {
 		j := newRetentionTest(t, 30*roundEvery)
 		s := j.openFile(t)
-		j.keep = func(string) time.Duration { return keep }
-		j.configured = func(namespace string) bool { return namespace == "configured" }
+		j.rules.Users = func(string) time.Duration { return keep }
+		j.rules.Configured = func(namespace string) bool { return namespace == "configured" }
 		require.NoError(t, s.Register(j.ctx, []string{"configured", "empty"}))
 		for n := range listPage + 1 {
 			namespace := fmt.Sprintf("room-%03d", n)

@@ -40,7 +40,7 @@ func (c *steadyClock) observe(now lastseen.Instant, before, after time.Duration)
 	}
 	if c.moved {
 		c.moved = false
-		c.logger.Info("the store's clock has been steady: users past their retention are deleted again",
+		c.logger.Info("the store's clock has been steady: what is past its retention is deleted again",
 			"for", steadyFor.String())
 	}
 	return true
@@ -56,17 +56,23 @@ func (c *steadyClock) move(cause error, at time.Duration) {
 // unsettle starts the waiting again, and logs why, once until the waiting is over.
 func (c *steadyClock) unsettle(cause error, at time.Duration) {
 	if !c.moved {
-		c.logger.Warn("the store's clock moved: no users are deleted until it has been steady",
+		c.logger.Warn("the store's clock moved: nothing is deleted until it has been steady",
 			"for", steadyFor.String(), "error", cause)
 	}
 	c.moved, c.steadyAt = true, at+steadyFor
 }
 
-// heldNamespaces are the namespaces in which retention would delete everyone, as with a wrong clock or a mistyped
-// retention.
+// heldNamespaces are the namespaces in which retention would delete all users, or all contacts, as with a wrong clock
+// or a mistyped retention.
 type heldNamespaces struct {
+	warning string // what to log about them
+
 	mu     sync.Mutex
 	byName map[string]*hold
+}
+
+func newHeldNamespaces(warning string) heldNamespaces {
+	return heldNamespaces{warning: warning, byName: map[string]*hold{}}
 }
 
 type hold struct {
@@ -75,7 +81,7 @@ type hold struct {
 	logged bool
 }
 
-// longEnough reports whether everyone in a namespace may be deleted.
+// longEnough reports whether all in a namespace may be deleted.
 func (h *heldNamespaces) longEnough(namespace string, now time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -83,7 +89,7 @@ func (h *heldNamespaces) longEnough(namespace string, now time.Duration) bool {
 	return known != nil && now >= known.since+steadyFor
 }
 
-// note notes whether this round would delete everyone in a namespace, or has begun to.
+// note notes whether this round would delete all in a namespace, or has begun to.
 func (h *heldNamespaces) note(namespace string, everyone bool, now time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -117,7 +123,6 @@ func (h *heldNamespaces) endRound(logger *slog.Logger) {
 		known.noted, known.logged = false, true
 	}
 	if fresh > 0 {
-		logger.Warn("retention would delete everyone in some namespaces: they are kept until every sweep for a while "+
-			"agrees", "for", steadyFor.String(), "namespaces", fresh, "one", example)
+		logger.Warn(h.warning, "for", steadyFor.String(), "namespaces", fresh, "one", example)
 	}
 }

@@ -57,6 +57,7 @@ const (
 	opChangeContacts
 	opListContacts
 	opAreContacts
+	opTrimContacts
 	opSignal
 	opStartCall
 	opStepCall
@@ -82,7 +83,7 @@ func operationNames() [operations]string {
 		opCloseConnections: "close_connections", opClosings: "closings",
 		opSetAvailability: "set_availability", opReadAvailability: "read_availability", opReadDetails: "read_details",
 		opSetContacts: "set_contacts", opChangeContacts: "change_contacts", opListContacts: "list_contacts",
-		opAreContacts: "are_contacts", opSignal: "signal",
+		opAreContacts: "are_contacts", opTrimContacts: "trim_contacts", opSignal: "signal",
 		opStartCall: "start_call", opStepCall: "step_call", opHearCalls: "hear_calls", opReadCall: "read_call",
 		opReadCalls: "read_calls", opExpireCalls: "expire_calls", opCallNamespaces: "call_namespaces",
 		opUnconfirmedInCalls: "unconfirmed_in_calls", opSetInCalls: "set_in_calls",
@@ -121,10 +122,18 @@ func (c *Calls) done(o operation, begun time.Duration, err error) {
 	child.Observe((c.now() - begun).Seconds())
 }
 
-// outcome returns the value of the label for an error of a store. A deadline that passed says that the store did not
-// respond in time, whichever context it is from.
+// ObserveReplica records a read that a replica answered or failed to answer: see ObserveReplica of
+// [github.com/lastseen/lastseen/store/redisstore.Options].
+func (c *Calls) ObserveReplica(operation string, took time.Duration, err error) {
+	c.WithLabelValues("replica_"+operation, outcome(err)).Observe(took.Seconds())
+}
+
+// outcome returns the value of the label for an error of a store, or for none. A deadline that passed says that the
+// store did not respond in time, whichever context it is from.
 func outcome(err error) string {
 	switch {
+	case err == nil:
+		return outcomeOK
 	case errors.Is(err, store.ErrFull), errors.Is(err, store.ErrNamespaceLimit):
 		return outcomeFull
 	case errors.Is(err, store.ErrOverloaded):

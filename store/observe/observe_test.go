@@ -138,6 +138,7 @@ func TestCalls(t *testing.T) {
 		func() error { return peopleFailure(s.ChangeContacts(ctx, "chat", "alice", nil, []string{"bob"})) },
 		func() error { _, err := s.ListContacts(ctx, "chat", "alice", "", 1); return peopleFailure(err) },
 		func() error { _, err := s.AreContacts(ctx, "chat", nil); return peopleFailure(err) },
+		func() error { _, err := s.TrimContacts(ctx, "chat", store.TrimQuery{}); return peopleFailure(err) },
 		func() error { _, err := s.StartCall(ctx, "chat", call); return userCallFailure(err) },
 		func() error {
 			_, err := s.StepCall(ctx, "chat", store.CallAct{ID: call.ID})

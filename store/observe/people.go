@@ -73,6 +73,13 @@ func (s *observed) AreContacts(ctx context.Context, ns string, pairs []store.Con
 	return are, err
 }
 
+func (s *observed) TrimContacts(ctx context.Context, ns string, q store.TrimQuery) (store.ContactsTrimResult, error) {
+	begun := s.calls.now()
+	result, err := s.Store.TrimContacts(ctx, ns, q)
+	s.calls.done(opTrimContacts, begun, peopleFailure(err))
+	return result, err
+}
+
 func (s *observed) Signal(ctx context.Context, signal store.Signal) error {
 	begun := s.calls.now()
 	err := s.Store.Signal(ctx, signal)

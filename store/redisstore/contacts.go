@@ -10,8 +10,10 @@ import (
 
 // This file keeps contacts, and names their keys: see docs/decisions/redis-keys.md.
 
-// contacts returns the key of the contacts of the users of a shard.
-func (n namespace) contacts(shard string) string { return n.companion("contacts", shard) }
+// contacts returns the key of the contacts of the users of a shard, and contactUses that of the last uses of their
+// owners.
+func (n namespace) contacts(shard string) string    { return n.companion("contacts", shard) }
+func (n namespace) contactUses(shard string) string { return n.companion("contactuses", shard) }
 
 // memberOf returns the member of a contact. No ID contains a NUL.
 func memberOf(owner, contact string) string { return owner + "\x00" + contact }
@@ -73,7 +75,9 @@ func (s *Store) runContacts(
 			args = append(args, &ids[i])
 		}
 	}
-	replies, err := s.runInts(ctx, scripts.contacts, 2, call{key: c.contacts(c.of(owner)), args: args})
+	shard := c.of(owner)
+	replies, err := s.runInts(ctx, scripts.contacts, 2,
+		call{key: c.contacts(shard), others: []string{c.contactUses(shard)}, args: args})
 	switch {
 	case err != nil:
 		s.agreements.recheck(c.name) // see record
@@ -147,11 +151,15 @@ func (s *Store) openContacts(
 	return ctx, cancel, ns, err
 }
 
-// forgetContacts deletes the contacts of an owner.
-func (s *Store) forgetContacts(ctx context.Context, ns namespace, owner string) error {
-	if !ns.hasCompanions() {
+// forgetContacts deletes the contacts of an owner. It looks first whether the shard has any: scripts with several keys
+// can fail while their slot moves.
+func (s *Store) forgetContacts(ctx context.Context, c *candidate, owner string) error {
+	if !c.hasCompanions() {
 		return nil
 	}
-	low, high := contactsAfter(owner, "")
-	return translate(s.client.ZRemRangeByLex(confirmed(ctx), ns.contacts(ns.of(owner)), low, high).Err())
+	n, err := s.client.Exists(ctx, c.contacts(c.of(owner))).Result()
+	if err != nil || n == 0 {
+		return translate(err)
+	}
+	return s.runContacts(confirmed(ctx), c, owner, true, nil, nil)
 }

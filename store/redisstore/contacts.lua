@@ -1,6 +1,8 @@
--- Changes the contacts of an owner. Either all of the changes are made, or none.
+-- Changes the contacts of an owner, and notes that as the owner's last use. Either all of the changes are made, or none.
+-- It follows clock.lua.
 --
 -- KEYS[1]  the contacts of the users of one shard: members are an owner, a NUL and a contact, all with score 0
+-- KEYS[2]  the last uses of their owners: the score of an owner is the newest that is known, in milliseconds
 -- ARGV[1]  the owner
 -- ARGV[2]  how many contacts an owner has at most
 -- ARGV[3]  1 to remove all contacts that are not added
@@ -10,8 +12,9 @@
 -- Returns {created, fits}: created is 1 if the key did not exist before and does now, fits is 0 if the owner would have
 -- too many contacts.
 
-local key, prefix, most, adds = KEYS[1], ARGV[1] .. '\0', tonumber(ARGV[2]), tonumber(ARGV[4])
-local low, high = '[' .. prefix, '(' .. ARGV[1] .. '\1'
+local key, uses, owner = KEYS[1], KEYS[2], ARGV[1]
+local prefix, most, adds = owner .. '\0', tonumber(ARGV[2]), tonumber(ARGV[4])
+local low, high = '[' .. prefix, '(' .. owner .. '\1'
 
 -- Calls f with values, a thousand at a time: Lua cannot unpack more than some thousands.
 local function in_parts(values, f)
@@ -35,6 +38,7 @@ local function divide(first, last)
   return known, unknown
 end
 
+redis.call('ZSCORE', uses, owner) -- a key of another type is an error before anything is written
 local kept, add = divide(5, 4 + adds)
 local remove = {}
 if ARGV[3] == '1' then
@@ -51,7 +55,8 @@ else
   remove = divide(5 + adds, #ARGV)
 end
 
-if redis.call('ZLEXCOUNT', key, low, high) + #add - #remove > most then
+local count = redis.call('ZLEXCOUNT', key, low, high) + #add - #remove
+if count > most then
   return {0, 0}
 end
 local created = #add > 0 and 1 - redis.call('EXISTS', key) or 0
@@ -66,4 +71,15 @@ end
 in_parts(scored, function(_, ...)
   redis.call('ZADD', key, ...)
 end)
+if count == 0 then
+  redis.call('ZREM', uses, owner)
+else
+  if #add == 0 then
+    redis.call('ZREM', uses, '') -- a script that has called a writing command can add also when memory is full
+  end
+  redis.call('ZADD', uses, 'GT', string.format('%.0f', clock()), owner)
+end
+if redis.call('EXISTS', key) == 0 then
+  redis.call('UNLINK', uses)
+end
 return {created, 1}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -26,7 +27,17 @@ func contactCalls(s store.Store, namespace string) map[string]func() error {
 			_, err := s.AreContacts(ctx, namespace, []store.ContactPair{{Owner: "alice", Contact: "bob"}})
 			return err
 		},
+		"TrimContacts": func() error { _, err := trimContacts(s, namespace); return err },
 	}
+}
+
+// trimContacts deletes the contacts of owners whose last use is longer ago than an hour.
+func trimContacts(s store.Store, namespace string) (store.ContactsTrimResult, error) {
+	now, err := s.Now(context.Background())
+	if err != nil {
+		return store.ContactsTrimResult{}, err
+	}
+	return s.TrimContacts(context.Background(), namespace, store.TrimQuery{Age: time.Hour, Now: now, All: true})
 }
 
 // TestContactsOfDeletedNamespace: a server deleted the namespace, and another one still thinks that it has it.
@@ -62,13 +73,23 @@ func TestContactsKeys(t *testing.T) {
 	members, err := client.ZRangeWithScores(ctx, contactsKey, 0, -1).Result()
 	require.NoError(t, err)
 	require.Equal(t, []redis.Z{{Member: "alice\x00bob"}, {Member: "alice\x00carol"}}, members)
-	require.ElementsMatch(t, []string{"presence::meta", "presence::namespaces", contactsKey},
+	uses, err := client.ZRangeWithScores(ctx, usesKey, 0, -1).Result()
+	require.NoError(t, err)
+	require.Len(t, uses, 1)
+	require.Equal(t, "alice", uses[0].Member)
+	now, err := s.Now(ctx)
+	require.NoError(t, err)
+	require.InDelta(t, int64(now), uses[0].Score, 60_000)
+	require.ElementsMatch(t, []string{"presence::meta", "presence::namespaces", contactsKey, usesKey},
 		client.Keys(ctx, "*").Val())
 	require.NoError(t, s.Forget(ctx, "chat", "alice"))
-	require.Zero(t, client.Exists(ctx, contactsKey).Val())
+	require.Zero(t, client.Exists(ctx, contactsKey, usesKey).Val())
 }
 
-const contactsKey = "presence:contacts:{presence:chat}"
+const (
+	contactsKey = "presence:contacts:{presence:chat}"
+	usesKey     = "presence:contactuses:{presence:chat}"
+)
 
 // TestContactsOfOtherType: a key that is not ours is an error, and is not deleted.
 func TestContactsOfOtherType(t *testing.T) {
@@ -88,12 +109,31 @@ func TestContactsOfOtherType(t *testing.T) {
 	require.Equal(t, "text", client.Get(ctx, contactsKey).Val())
 }
 
+// TestContactUsesOfOtherType: the same for the key of their last uses. Nothing is written or deleted.
+func TestContactUsesOfOtherType(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	s := newStore(t, redisstore.Options{URL: url})
+	require.NoError(t, client.ZAdd(ctx, contactsKey, redis.Z{Member: "alice\x00bob"}).Err())
+	require.NoError(t, ping(s, "chat", "alice"))
+	require.NoError(t, client.Set(ctx, usesKey, "text", 0).Err())
+	require.ErrorIs(t, s.SetContacts(ctx, "chat", "alice", []string{"carol"}), store.ErrWrongType)
+	require.ErrorIs(t, s.ChangeContacts(ctx, "chat", "alice", nil, []string{"bob"}), store.ErrWrongType)
+	_, err := trimContacts(s, "chat")
+	require.ErrorIs(t, err, store.ErrWrongType)
+	contacts, err := s.ListContacts(ctx, "chat", "alice", "", 5)
+	require.NoError(t, err)
+	require.Equal(t, []string{"bob"}, contacts)
+	require.Equal(t, "text", client.Get(ctx, usesKey).Val())
+}
+
 // TestSizeOfContacts: what docs/contacts.md says about memory.
 func TestSizeOfContacts(t *testing.T) {
 	t.Parallel()
 	ctx, url := context.Background(), redistest.Start(t)
 	s := newStore(t, redisstore.Options{URL: url})
-	const owners, each = 100, 50
+	const owners, each = 200, 50
 	for owner := range owners {
 		contacts := make([]string, each)
 		for i := range contacts {
@@ -101,7 +141,10 @@ func TestSizeOfContacts(t *testing.T) {
 		}
 		require.NoError(t, s.SetContacts(ctx, "chat", fmt.Sprintf("user-%027d", owner), contacts))
 	}
-	size := newClient(t, url).MemoryUsage(ctx, contactsKey, 0).Val()
+	client := newClient(t, url)
+	uses := client.MemoryUsage(ctx, usesKey, 0).Val()
+	size := client.MemoryUsage(ctx, contactsKey, 0).Val() + uses
+	t.Logf("%d bytes a last use", uses/owners)
 	t.Logf("%d bytes an owner, %d a contact", size/owners, size/owners/each)
 	require.Less(t, size/owners, int64(8800))
 	require.Greater(t, size/owners, int64(7000))

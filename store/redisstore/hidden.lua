@@ -12,32 +12,49 @@ local function number_of(score)
   return score == 'inf' and math.huge or tonumber(score)
 end
 
+-- Returns since when an item of devices.lua says that a device is idle, as text; nil if it is not.
+local function idle_of(said)
+  return string.sub(said, -3) ~= ' 0 ' and string.match(said, ' (%d+) $') or nil
+end
+
 -- Returns which of some items are hidden, by their place in the list of users; nil if none is. The times of the items
--- are in ARGV: from first on, one every step.
-local function find_hidden(users, first, step)
+-- are in ARGV: from first on, one every step. Items of devices that are not hidden, but idle since a time that is, become
+-- idle since their own time.
+local function find_hidden(users, first, step, devices)
   local now, ends, privates = clock(), redis.call('ZMSCORE', hidden_key, unpack(users)), nil
+  local function hides(i, time)
+    local stop = ends[i] and number_of(ends[i])
+    if not stop or math.min(time, now) >= stop then
+      return false
+    elseif stop <= now then
+      return true
+    end
+    -- If the user has ended it, one of the clocks is wrong, perhaps by a moment only.
+    privates = privates or redis.call('HMGET', private_key, unpack(users))
+    return privates[i] or stop <= now + max_ahead and time < stop
+  end
   local hidden
   for i = 1, #users do
-    local stop, time = ends[i] and number_of(ends[i]), math.abs(tonumber(ARGV[first + (i - 1) * step]))
-    if stop and math.min(time, now) < stop then
-      local hides = true
-      if stop > now then -- if the user has ended it, one of the clocks is wrong, perhaps by a moment only
-        privates = privates or redis.call('HMGET', private_key, unpack(users))
-        hides = privates[i] or stop <= now + max_ahead and time < stop
-      end
-      if hides then
-        hidden = hidden or {}
-        hidden[i] = true
-      end
+    local at = first + (i - 1) * step
+    local idle = devices and idle_of(ARGV[at + 2])
+    if hides(i, math.abs(tonumber(ARGV[at]))) then
+      hidden = hidden or {}
+      hidden[i] = true
+    elseif idle and hides(i, tonumber(idle)) then
+      ARGV[at + 2] = string.sub(ARGV[at + 2], 1, -#idle - 2) .. ARGV[at] .. ' '
     end
   end
   return hidden
 end
 
 -- Reports whether any user is in a hidden time that may concern these items. Nearly every call finds that none is.
-local function may_hide(first, past, step)
+local function may_hide(first, past, step, devices)
   local earliest, text = clock(), nil
   for i = first, past - 1, step do
+    local idle = devices and idle_of(ARGV[i + 2])
+    if idle then
+      earliest = math.min(earliest, tonumber(idle))
+    end
     if ARGV[i] ~= text then -- most times of a call are the same
       text = ARGV[i]
       earliest = math.min(earliest, math.abs(tonumber(text)))
@@ -52,14 +69,14 @@ end
 -- devices.lua end before past: before them is how many they are, after them are metas with the numbers of items.
 local function hide(write, first, step, user_at, past)
   local stop = past or #ARGV + 1
-  if not may_hide(first, stop, step) then
+  if not may_hide(first, stop, step, past) then
     return write(ARGV)
   end
   local users = {}
   for i = first + user_at, stop - 1, step do
     users[#users + 1] = ARGV[i]
   end
-  local hidden = find_hidden(users, first, step)
+  local hidden = find_hidden(users, first, step, past)
   if not hidden then
     return write(ARGV)
   end

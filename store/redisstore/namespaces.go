@@ -207,10 +207,11 @@ func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
 		pipe.Unlink(ctx, ns.entries(key))
 		pipe.Unlink(ctx, key)
 		pipe.Unlink(ctx, ns.feed(key)) // another server may have begun one in between, with users who are gone now
+		// Contacts come before their last uses: those that another server adds in between are kept, not lost early.
+		pipe.Unlink(ctx, ns.contacts(key))
 		for _, companion := range ns.peopleKeys(key)[2:] {
 			pipe.Unlink(ctx, companion)
 		}
-		pipe.Unlink(ctx, ns.contacts(key))
 	}
 	_, err = pipe.Exec(ctx)
 	return translate(err)

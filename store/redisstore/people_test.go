@@ -82,6 +82,29 @@ func described(t *testing.T, s store.Store, user string) store.Details {
 	return details[user]
 }
 
+// TestDetailsOfBatches: a batch has details in the order of its items, whatever shards they are in.
+func TestDetailsOfBatches(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, redisstore.Options{URL: redistest.Start(t), Shards: 7})
+	users := numbered("u", 30)
+	for i := 0; i < len(users); i += 3 {
+		say(t, s, users[i], inMeeting)
+	}
+	asked := slices.Concat(users, users[:2])
+	batches := []*store.Batch[string]{
+		{Namespace: "chat", Items: asked}, {Namespace: "other", Items: users}, {Namespace: "chat", Items: users[1:2]},
+	}
+	s.LookupBatches(context.Background(), batches)
+	var want []store.ItemDetails
+	for at := 0; at < len(asked); at += 3 {
+		want = append(want, store.ItemDetails{At: at, Details: store.Details{Said: inMeeting}})
+	}
+	require.NoError(t, batches[0].Err)
+	require.Equal(t, want, batches[0].Details, "the one asked about twice, too")
+	require.Empty(t, batches[1].Details)
+	require.Empty(t, batches[2].Details)
+}
+
 // pingAt pings a user of the namespace chat.
 func pingAt(t *testing.T, s store.Store, user string, at lastseen.Instant) lastseen.State {
 	t.Helper()

@@ -19,7 +19,11 @@ func (s *Store) Describe(
 ) ([]lastseen.State, map[string]store.Details, error) {
 	b := &store.Batch[string]{Namespace: name, Items: users}
 	s.LookupBatches(ctx, []*store.Batch[string]{b})
-	return b.States, b.Details, b.Err
+	var details map[string]store.Details
+	for _, d := range b.Details {
+		details = addDetails(details, users[d.At], d.Details)
+	}
+	return b.States, details, b.Err
 }
 
 // ReadDetails implements [store.Store].
@@ -45,11 +49,23 @@ func (s *Store) ReadDetails(
 	var all map[string]store.Details
 	name := func(i int) string { return records[i].User }
 	for i, cmd := range cmds {
-		if all, err = s.readDetails(all, c.namespace, chunks[i], cmd, name); err != nil {
+		err := s.readDetails(c.namespace, chunks[i], cmd, name, func(i int, d store.Details) {
+			all = addDetails(all, records[i].User, d)
+		})
+		if err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
+}
+
+// addDetails adds details to a map, which is nil while it is empty.
+func addDetails(all map[string]store.Details, user string, d store.Details) map[string]store.Details {
+	if all == nil {
+		all = map[string]store.Details{}
+	}
+	all[user] = d
+	return all
 }
 
 // queryDetails adds the command to a pipeline that reads the details of a chunk of users. They are passed as pointers:
@@ -66,30 +82,26 @@ func (n namespace) queryDetails(
 	return cmd
 }
 
-// readDetails adds the details of a chunk of users to a map, which is nil while it is empty.
+// readDetails calls found with the details of each user of a chunk who has some, and the user's place.
 func (s *Store) readDetails(
-	all map[string]store.Details, ns namespace, c *chunk, cmd *redis.SliceCmd, user func(int) string,
-) (map[string]store.Details, error) {
+	ns namespace, c *chunk, cmd *redis.SliceCmd, user func(int) string, found func(int, store.Details),
+) error {
 	if err := cmd.Err(); err != nil {
-		return nil, translate(err)
+		return translate(err)
 	}
 	for i, value := range cmd.Val() {
-		text, found := value.(string)
-		if !found {
+		text, some := value.(string)
+		if !some {
 			continue
 		}
-		name := user(c.index[i])
 		d, ok := parseDetails(text)
 		if !ok {
-			s.warnOfDetails(ns, name)
+			s.warnOfDetails(ns, user(c.index[i]))
 			continue
 		}
-		if all == nil {
-			all = map[string]store.Details{}
-		}
-		all[name] = d
+		found(c.index[i], d)
 	}
-	return all, nil
+	return nil
 }
 
 // warnOfDetails logs a user whose details cannot be read, because another program wrote them.

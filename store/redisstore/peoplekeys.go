@@ -21,9 +21,10 @@ func (n namespace) ends(shard string) string    { return n.companion("ends", sha
 func (n namespace) hidden(shard string) string  { return n.companion("hidden", shard) }
 func (n namespace) private(shard string) string { return n.companion("private", shard) }
 
-// peopleKeys returns the keys of all companions, as say.lua takes them after the shard's.
+// peopleKeys returns the keys of all companions but contacts, as say.lua takes them after the shard's.
 func (n namespace) peopleKeys(shard string) []string {
-	return append(n.deviceKeys(shard), n.details(shard), n.ends(shard), n.hidden(shard), n.private(shard))
+	return append(n.deviceKeys(shard),
+		n.details(shard), n.ends(shard), n.contactUses(shard), n.hidden(shard), n.private(shard))
 }
 
 // hiddenKeys returns the keys of hidden times, as the scripts that leave out what is hidden take them at the end.

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"math"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -61,15 +62,22 @@ func (s *Store) LookupBatches(ctx context.Context, batches []*store.Batch[string
 	for _, c := range cmds {
 		c.readStates()
 		if c.described != nil && c.Err == nil {
-			c.Details, c.Err = s.readDetails(c.Details, c.namespace, c.chunk, c.described, c.user)
+			c.Err = s.readDetails(c.namespace, c.chunk, c.described, c.user, c.describe)
 		}
 		if c.Err != nil {
 			c.States, c.Details = nil, nil
 		}
 	}
+	for _, b := range batches { // those of several shards are not in the order of the items
+		slices.SortFunc(b.Details, func(a, b store.ItemDetails) int { return a.At - b.At })
+	}
 }
 
 func (c lookupCmd) user(i int) string { return c.Items[i] }
+
+func (c lookupCmd) describe(i int, d store.Details) {
+	c.Details = append(c.Details, store.ItemDetails{At: i, Details: d})
+}
 
 // lookupArgs returns the command for a chunk. Users are passed as pointers: as strings, each would be copied into an
 // interface.

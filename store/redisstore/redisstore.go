@@ -60,6 +60,10 @@ type Options struct {
 	// a minute; default 0, never. A Cluster cannot have it.
 	MaxLag time.Duration
 
+	// ObserveReplica is called with the time of each read that a replica answered, or failed to answer, and its error;
+	// default nil. The operation is lookup, count, newest, list or read_details. It must return quickly.
+	ObserveReplica func(operation string, took time.Duration, err error)
+
 	// Gap is called for one in 16 commands with pings, if their first user was present before, with the time since that
 	// user's previous ping; default nil. It must return quickly.
 	Gap func(namespace string, gap time.Duration)
@@ -96,6 +100,7 @@ type Store struct {
 	status     atomic.Pointer[error] // why every call is refused, if it is; nil until the first server was checked
 	feedRights atomic.Int32          // whether this server may use feeds
 	signals    signaller
+	walks      contactWalks
 	invisible  bool // namespaces can have invisible users from the start
 
 	hiddenSettles time.Duration // how long other servers may not know that a namespace has invisible users
@@ -190,6 +195,9 @@ func (o Options) withDefaults() (Options, error) {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.ObserveReplica == nil {
+		o.ObserveReplica = func(string, time.Duration, error) {}
 	}
 	if o.Wait < 0 || o.Wait > MaxWait {
 		return o, fmt.Errorf("%d is not a number of replicas to wait for: use 0 to %d", o.Wait, MaxWait)

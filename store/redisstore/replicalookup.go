@@ -24,7 +24,7 @@ func (r *replicaReads) Describe(
 		return r.Store.Describe(ctx, namespace, users)
 	}
 	d := described{users: users, states: make([]lastseen.State, len(users))}
-	if !r.try(ctx, namespace, since, d.read(r.own, namespace, settled)) {
+	if !r.try(ctx, "lookup", namespace, since, d.read(r.own, namespace, settled)) {
 		return r.Store.Describe(ctx, namespace, users)
 	}
 	if len(recent) > 0 {

@@ -102,7 +102,7 @@ func (r *replicaReads) Age() (time.Duration, bool) {
 // have what was done before a moment. What says nothing about a replica is not counted: a caller who does not wait any
 // longer, and errors of the primary, which read asks for what it must know about a namespace.
 func (r *replicaReads) try(
-	ctx context.Context, namespace string, since store.Moment, read func(context.Context) error,
+	ctx context.Context, operation, namespace string, since store.Moment, read func(context.Context) error,
 ) bool {
 	if r.failed.Load() || namespace != r.namespace {
 		return false
@@ -110,7 +110,7 @@ func (r *replicaReads) try(
 	result := resultOwn
 	if r.replica.seen.Load().number > since {
 		asking, cancel := context.WithTimeout(ctx, r.replicas.timeout())
-		a := &answer{replica: r.replica, since: since}
+		a, begun := &answer{replica: r.replica, since: since}, r.replicas.beats.monotonic()
 		err := read(context.WithValue(asking, answerKey{}, a))
 		cancel()
 		switch {
@@ -119,7 +119,11 @@ func (r *replicaReads) try(
 		case err != nil && (ctx.Err() != nil || !a.behind && !a.failed):
 			return false
 		}
-		if result = a.result(err); result == resultReplica {
+		result = a.result(err)
+		if result != resultBehind {
+			r.replicas.o.ObserveReplica(operation, r.replicas.beats.monotonic()-begun, err)
+		}
+		if result == resultReplica {
 			r.raise(a.age)
 		} else if result == resultFailed && errors.Is(err, store.ErrUnavailable) {
 			r.replica.working.Store(false) // until it answers a probe
@@ -150,7 +154,7 @@ func (r *replicaReads) listsSince() store.Moment {
 func (r *replicaReads) Count(
 	ctx context.Context, namespace string, ranges []lastseen.Range,
 ) (counts []int64, err error) {
-	if r.try(ctx, namespace, r.listsSince(), func(ctx context.Context) (err error) {
+	if r.try(ctx, "count", namespace, r.listsSince(), func(ctx context.Context) (err error) {
 		counts, err = r.own.Count(ctx, namespace, ranges)
 		return err
 	}) {
@@ -161,7 +165,7 @@ func (r *replicaReads) Count(
 
 // Newest implements [store.Store].
 func (r *replicaReads) Newest(ctx context.Context, namespace string) (at lastseen.Instant, err error) {
-	if r.try(ctx, namespace, r.listsSince(), func(ctx context.Context) (err error) {
+	if r.try(ctx, "newest", namespace, r.listsSince(), func(ctx context.Context) (err error) {
 		at, err = r.own.Newest(ctx, namespace)
 		return err
 	}) {
@@ -174,7 +178,7 @@ func (r *replicaReads) Newest(ctx context.Context, namespace string) (at lastsee
 func (r *replicaReads) List(
 	ctx context.Context, namespace string, q store.ListQuery,
 ) (page []store.Record, err error) {
-	if r.try(ctx, namespace, r.listsSince(), func(ctx context.Context) (err error) {
+	if r.try(ctx, "list", namespace, r.listsSince(), func(ctx context.Context) (err error) {
 		page, err = r.own.List(ctx, namespace, q)
 		return err
 	}) {
@@ -187,7 +191,7 @@ func (r *replicaReads) List(
 func (r *replicaReads) ReadDetails(
 	ctx context.Context, namespace string, records []store.Record,
 ) (details map[string]store.Details, err error) {
-	if r.try(ctx, namespace, r.listsSince(), func(ctx context.Context) (err error) {
+	if r.try(ctx, "read_details", namespace, r.listsSince(), func(ctx context.Context) (err error) {
 		details, err = r.own.ReadDetails(ctx, namespace, records)
 		return err
 	}) {

@@ -131,10 +131,13 @@ func TestReplicaFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newReplicated(t, redisstore.Options{Timeout: 2 * time.Second})
+			var calls replicaCalls
+			r := newReplicated(t, redisstore.Options{Timeout: 2 * time.Second, ObserveReplica: calls.observe})
 			begun := r.reads(t)
+			calls.take()
 			fault.breakIt(r.replica, t)
 			r.requirePrimary(t, begun)
+			require.Contains(t, calls.take(), "lookup failed")
 			require.False(t, r.readsMarker(t))
 			fault.repair(r.replica, t)
 			require.Eventually(t, func() bool {

@@ -90,7 +90,8 @@ func TestReplicaCheckNotesHeartbeats(t *testing.T) {
 	require.Equal(t, r.beats.moment(), one.seen.Load().number)
 }
 
-// TestReplicaBlame: only what says something about a replica is counted, and only its own failures end its use.
+// TestReplicaBlame: only what says something about a replica is counted, and only its own failures end its use. What it
+// answered or failed to answer is measured.
 func TestReplicaBlame(t *testing.T) {
 	t.Parallel()
 	unavailable := fmt.Errorf("%w: it is slow", store.ErrUnavailable)
@@ -111,13 +112,18 @@ func TestReplicaBlame(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, one, _ := unconnected(io.Discard)
+			r, one, passed := unconnected(io.Discard)
+			var measured []string
+			r.o.ObserveReplica = func(operation string, took time.Duration, err error) {
+				measured = append(measured, fmt.Sprint(operation, " ", took, " ", err))
+			}
 			one.working.Store(true)
 			one.saw(r.beats.next())
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			reads := &replicaReads{replicas: r, replica: one, namespace: "chat"}
-			succeeded := reads.try(ctx, "chat", 0, func(ctx context.Context) error {
+			succeeded := reads.try(ctx, "count", "chat", 0, func(ctx context.Context) error {
+				*passed += time.Millisecond
 				if *answerOf(ctx) = test.did; test.goes {
 					cancel()
 				}
@@ -127,6 +133,11 @@ func TestReplicaBlame(t *testing.T) {
 			require.Equal(t, name != "it fails", one.working.Load())
 			for result := range replicaResults {
 				require.Equal(t, result == test.counts, r.counts[result].Load() == 1, result)
+			}
+			if test.counts == resultReplica || test.counts == resultFailed {
+				require.Equal(t, []string{fmt.Sprint("count 1ms ", test.err)}, measured)
+			} else {
+				require.Empty(t, measured)
 			}
 		})
 	}

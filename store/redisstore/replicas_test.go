@@ -106,10 +106,35 @@ func (r *replicated) reads(t *testing.T) (reads store.ReplicaReads) {
 // query is a list of all users.
 func query() store.ListQuery { return store.ListQuery{Ranges: everyone(), Limit: 10} }
 
-// TestReplicaAnswers checks each call that a replica answers.
+// replicaCalls are the calls of ObserveReplica.
+type replicaCalls struct {
+	mu         sync.Mutex
+	operations []string // with " failed" after an error
+}
+
+func (c *replicaCalls) observe(operation string, _ time.Duration, err error) {
+	if err != nil {
+		operation += " failed"
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.operations = append(c.operations, operation)
+}
+
+// take returns the calls since the last take.
+func (c *replicaCalls) take() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	operations := c.operations
+	c.operations = nil
+	return operations
+}
+
+// TestReplicaAnswers checks each call that a replica answers, and that it is measured.
 func TestReplicaAnswers(t *testing.T) {
 	t.Parallel()
-	ctx, r := context.Background(), newReplicated(t, redisstore.Options{})
+	var calls replicaCalls
+	ctx, r := context.Background(), newReplicated(t, redisstore.Options{ObserveReplica: calls.observe})
 	said := lastseen.Said{Availability: lastseen.Busy}
 	say(t, r.Store, "alice", said)
 	require.Eventually(t, func() bool {
@@ -117,6 +142,7 @@ func TestReplicaAnswers(t *testing.T) {
 		return err == nil && len(records) == 2
 	}, longTimeout, time.Millisecond, "the replica has what was said")
 	reads := r.reads(t)
+	calls.take()
 	states, details, err := reads.Describe(ctx, "chat", []string{markerUser, "alice", "bob", "alice"})
 	require.NoError(t, err)
 	require.Equal(t, []lastseen.State{{At: base}, {At: base}, {}, {At: base}}, states)
@@ -133,6 +159,7 @@ func TestReplicaAnswers(t *testing.T) {
 	newest, err := reads.Newest(ctx, "chat")
 	require.NoError(t, err)
 	require.Equal(t, base, newest)
+	require.Equal(t, []string{"lookup", "count", "list", "read_details", "newest"}, calls.take())
 	age, ok := reads.Age()
 	require.True(t, ok)
 	require.Zero(t, age, "the clocks stand still")
@@ -144,6 +171,7 @@ func TestReplicaAnswers(t *testing.T) {
 	states, err = r.Lookup(ctx, "chat", []string{markerUser})
 	require.NoError(t, err)
 	require.Equal(t, []lastseen.State{{}}, states, "the store itself reads from the primary")
+	require.Empty(t, calls.take(), "neither asked the replica")
 }
 
 // TestOwnWritesAreRead: whatever this process wrote is read at once, although the replica gets nothing any longer and

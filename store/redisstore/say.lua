@@ -1,6 +1,8 @@
 -- Records what a user says. It is after a function leave_devices, which does what devices.lua does.
 --
--- KEYS     see feed.lua, records.lua, details.lua and hidden.lua
+-- KEYS     see feed.lua, records.lua and details.lua
+-- KEYS[8]  the last uses of owners of contacts: see contacts.lua
+-- KEYS     then see hidden.lua
 -- ARGV[1]  see feed.lua
 -- ARGV[2]  the present, in milliseconds
 -- ARGV[3]  the user
@@ -12,7 +14,7 @@
 -- Returns {created, score, fresh, missing}: created is 1 if the namespace did not exist before and does now; fresh is 1 if
 -- the key of what was written did not exist before; missing is 1 if there is no feed.
 
-local key, user, availability, note = KEYS[1], ARGV[3], ARGV[4], ARGV[5]
+local key, uses_key, user, availability, note = KEYS[1], KEYS[8], ARGV[3], ARGV[4], ARGV[5]
 local now, time, ends = clock(), ARGV[2], tonumber(ARGV[6])
 if tonumber(time) > now + max_ahead then
   time = digits(now) -- whatever the caller's clock shows
@@ -31,6 +33,7 @@ local score, text = redis.call('ZSCORE', key, user), redis.call('HGET', details_
 local stop, private = redis.call('ZSCORE', hidden_key, user), redis.call('HGET', private_key, user)
 local existed, number = redis.call('EXISTS', key) == 1, score and tonumber(score)
 redis.call('ZSCORE', ends_key, user)
+redis.call('ZSCORE', uses_key, user)
 local invisible = private and stop and number_of(stop) > at
 local had_feed = redis.call('EXISTS', feed_key) == 1
 
@@ -105,13 +108,14 @@ end
 -- Deletes what ended long ago: hidden times, and without a feed what users say.
 local function tidy()
   local past = math.min(now, at)
-  drop_hidden(hidden_key, private_key, past, 100)
+  drop_hidden(hidden_key, private_key, past, 100, uses_key)
   if not had_feed then
     delete_ended(past, 100)
   end
 end
 
 tidy()
+redis.call('ZADD', uses_key, 'XX', 'GT', digits(now), user)
 local exists = redis.call('EXISTS', key) == 1
 local created = not existed and (exists or availability ~= 'invisible' and says_something)
 return {created and 1 or 0, redis.call('ZSCORE', key, user), fresh, had_feed and 0 or 1}

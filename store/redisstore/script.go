@@ -19,7 +19,8 @@ var scripts = struct {
 	ping, leave, count, page, millisecond, trim, lease, time, probe, register, drop *redis.Script
 	feedWrite, feedForget, feedRecord, feedRead, feedSnapshot, feedSweep            *redis.Script
 	feedWriteDetails, feedSettle                                                    *redis.Script
-	devices, devicesRead, companionsDrop, closing, closings, contacts               *redis.Script
+	devices, devicesRead, companionsDrop, closing, closings                         *redis.Script
+	contacts, contactsTrim                                                          *redis.Script
 	pingHidden, leaveHidden, feedWriteHidden, devicesHidden, hides, say, says       *redis.Script
 }{
 	ping:        newScript("clock.lua", "ping.lua"),
@@ -49,7 +50,8 @@ var scripts = struct {
 	companionsDrop: newLimitedScript("clock.lua", "details.lua", "anysays.lua", "hiddendrop.lua", "companionsdrop.lua"),
 	closing:        newScript("clock.lua", "closing.lua"),
 	closings:       newScript("closings.lua"),
-	contacts:       newScript("contacts.lua"),
+	contacts:       newScript("clock.lua", "contacts.lua"),
+	contactsTrim:   newScript("clock.lua", "hidden.lua", "contactstrim.lua"),
 
 	pingHidden:      newHidingScript("5, 2, 1", luaSource("clock.lua"), "ping.lua"),
 	leaveHidden:     newHidingScript("3, 3, 2", luaSource("clock.lua"), "leave.lua"),

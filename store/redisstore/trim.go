@@ -17,6 +17,10 @@ func (s *Store) Trim(ctx context.Context, namespace string, q store.TrimQuery) (
 		return result, err
 	}
 	defer cancel()
+	uses, err := s.shardsWith(ctx, ns.namespace, ns.contactUses)
+	if err != nil {
+		return result, err
+	}
 	limits, held, err := s.trimLimits(ctx, ns, q)
 	if err != nil {
 		return result, err
@@ -27,7 +31,7 @@ func (s *Store) Trim(ctx context.Context, namespace string, q store.TrimQuery) (
 	}
 	result.Held = held
 	for part := range parts(limits, size) {
-		shards, err := s.trim(ctx, ns, q, part)
+		shards, err := s.trim(ctx, ns, q, part, uses)
 		deleted := 0
 		for _, shard := range shards {
 			deleted += shard.deleted
@@ -47,7 +51,7 @@ func (s *Store) trimLimits(ctx context.Context, ns *candidate, q store.TrimQuery
 	if ns.shards == 1 {
 		return []int{store.MaxTrim}, false, nil
 	}
-	counted, err := s.trim(ctx, ns, q, make([]int, ns.shards))
+	counted, err := s.trim(ctx, ns, q, make([]int, ns.shards), nil)
 	if err != nil {
 		return nil, false, err
 	}
@@ -99,8 +103,11 @@ type trimmed struct {
 }
 
 // trim deletes members of each shard that are older than the query's age, all in one round trip: at most as many as its
-// limit. If all limits are 0 it only counts them, otherwise it leaves out the shards with limit 0.
-func (s *Store) trim(ctx context.Context, ns *candidate, q store.TrimQuery, limits []int) ([]trimmed, error) {
+// limit. If all limits are 0 it only counts them, otherwise it leaves out the shards with limit 0. In the shards with
+// last uses, the times of owners of contacts become their last uses.
+func (s *Store) trim(
+	ctx context.Context, ns *candidate, q store.TrimQuery, limits []int, uses []string,
+) ([]trimmed, error) {
 	counts := total(limits) == 0
 	var calls []call
 	for i, limit := range limits {
@@ -109,9 +116,11 @@ func (s *Store) trim(ctx context.Context, ns *candidate, q store.TrimQuery, limi
 		}
 		c := call{key: ns.shard(i), args: []any{
 			q.Age.Milliseconds(), int64(q.Now), store.MaxClockDrift.Milliseconds(), ns.perScore(),
-			limit, q.All, ns.time(lastseen.MaxInstant + 1),
+			limit, q.All, ns.time(lastseen.MaxInstant + 1), slices.Contains(uses, ns.shard(i)),
 		}}
 		switch {
+		case slices.Contains(uses, c.key):
+			c.others = ns.peopleKeys(c.key)
 		case ns.bits.devices.set:
 			c.others = ns.othersOf(c.key)
 		case ns.bits.feed.set:

@@ -6,6 +6,7 @@
 -- KEYS[4]  the records of users, in namespaces that may have devices: see records.lua
 -- KEYS[5]  what clients said about devices
 -- KEYS[6]  the details of users, in namespaces that may have some: see details.lua
+-- KEYS[8]  the last uses of owners of contacts, if ARGV[8] says so: see contacts.lua
 -- ARGV[1]  the age in milliseconds
 -- ARGV[2]  what the caller expects the clock to show, in milliseconds
 -- ARGV[3]  how far the clock may be from that, in milliseconds
@@ -13,6 +14,7 @@
 -- ARGV[5]  how many to delete at most; with 0 they are only counted
 -- ARGV[6]  '1' to delete them also if no user is left afterwards
 -- ARGV[7]  the lowest score that is later than all times
+-- ARGV[8]  '1' if users have contacts: then what is deleted becomes their last use, if they have contacts
 --
 -- Returns {deleted, held, old}: held is 1 if members were kept because no user would be left, old is how many
 -- were too old before. When the clock is not where it is expected, deleted is -1 and old is the time in
@@ -26,6 +28,7 @@
 -- Numbers are passed to Redis as they are, or written with all their digits: see ping.lua.
 
 local key, unit, limit = KEYS[1], ARGV[4], tonumber(ARGV[5])
+local uses_key = ARGV[8] == '1' and KEYS[8]
 local now = clock()
 if math.abs(now - ARGV[2]) > tonumber(ARGV[3]) then
   return {-1, 0, now}
@@ -77,4 +80,13 @@ if records_key then
     forget_idle(users)
   end
 end
-return {redis.call('ZREMRANGEBYRANK', key, first, last), 0, old}
+local scores = uses_key and redis.call('ZRANGE', key, first, last, 'WITHSCORES')
+local deleted = redis.call('ZREMRANGEBYRANK', key, first, last)
+if uses_key then -- after it: a script that has deleted something can also write when memory is full
+  local uses = {}
+  for i = 1, #scores, 2 do
+    uses[i], uses[i + 1] = string.format('%.0f', math.abs(scores[i + 1])), scores[i]
+  end
+  redis.call('ZADD', uses_key, 'XX', 'GT', unpack(uses))
+end
+return {deleted, 0, old}

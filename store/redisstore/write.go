@@ -317,7 +317,7 @@ func (s *Store) Forget(ctx context.Context, namespace, user string) error {
 	defer cancel()
 	defer s.replicas.wrote(namespace, user, listMark)
 	failed := s.forgetUser(ctx, c, user)
-	return cmp.Or(failed, s.forgetContacts(ctx, c.namespace, user)) // whatever failed, as much as possible is deleted
+	return cmp.Or(failed, s.forgetContacts(ctx, c, user)) // whatever failed, as much as possible is deleted
 }
 
 func (s *Store) forgetUser(ctx context.Context, c *candidate, user string) error {

@@ -44,6 +44,7 @@ func RunAvailability(t *testing.T, open Open) {
 		{"Invisible/Ahead", testInvisibleAhead},
 		{"Invisible/Batch", testInvisibleInBatch},
 		{"Invisible/Devices", testInvisibleDevices},
+		{"Invisible/Idle", testInvisibleIdle},
 		{"Invisible/Public", testInvisibleKeepsWhatOthersSee},
 		{"Invisible/Again", testInvisibleAgain},
 		{"Invisible/Until", testInvisibleUntil},

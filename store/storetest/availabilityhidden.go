@@ -108,6 +108,33 @@ func testInvisibleDevices(t *testing.T, s store.Store) {
 	require.Equal(t, want, devicesOf(t, s, "alice"), "what was hidden is not shown later")
 }
 
+// testInvisibleIdle: a device that has been idle since the hidden time, or since before it, is idle since it is heard
+// after that.
+func testInvisibleIdle(t *testing.T, s store.Store) {
+	start := now(t, s)
+	first, end := start-60*minute, start-40*minute
+	for _, user := range hide(t, s, first, end, nothing)[1:] {
+		idle := func(id string, at, since lastseen.Instant) store.DeviceSighting {
+			d := on(user, id, at)
+			d.Idle = since
+			return d
+		}
+		other := on("other", "a", end+10)
+		other.Idle = end - 1
+		record(t, s, on("other", "b", end-1), idle("a", end+10, end-1), other, idle("b", end-1, end-2))
+		require.Equal(t, end+10, details(t, s, user)[user].IdleSince, user)
+		record(t, s, idle("a", end+20, end-1))
+		require.Equal(t, end+10, details(t, s, user)[user].IdleSince, "it was not used in between")
+		record(t, s, on(user, "a", end+30))
+		record(t, s, idle("a", end+40, end))
+		require.Equal(t, end, details(t, s, user)[user].IdleSince, "not hidden")
+		record(t, s, on(user, "a", end+50))
+		record(t, s, idle("a", end+60, first-1000))
+		require.Equal(t, end+60, details(t, s, user)[user].IdleSince, "since before the hidden time")
+	}
+	require.Equal(t, end-1, devicesOf(t, s, "other").Records[0].IdleSince, "others show it")
+}
+
 // testInvisibleKeepsWhatOthersSee: others see of an invisible user what they would see after a leave: what was said
 // before, until that ends.
 func testInvisibleKeepsWhatOthersSee(t *testing.T, s store.Store) {

@@ -172,7 +172,11 @@ func (m *peopleModel) device(t *rapid.T) {
 func (m *peopleModel) asserts(t *rapid.T, d store.DeviceSighting) {
 	p := m.get(d.User)
 	if !m.hides(t, d.User, d.At) {
-		p.State, p.devices = p.devices.Assert(p.State, windowTime, d.Record())
+		record := d.Record()
+		if d.Idle != 0 && p.hidden.Hides(d.Idle, now(t, m), store.MaxAhead) {
+			record.IdleSince = d.At
+		}
+		p.State, p.devices = p.devices.Assert(p.State, windowTime, record)
 		p.idle, _ = p.devices.Activity(p.At)
 	}
 	require.Equal(t, p.State, recordOne(t, m, d))

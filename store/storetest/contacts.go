@@ -35,6 +35,7 @@ func RunContacts(t *testing.T, open Open) {
 		{"Delete", testContactsDelete},
 		{"RemoveEmpty", testContactsRemoveEmpty},
 		{"RemoveEmpty/Writers", testContactsRemoveEmptyWriters},
+		{"ClockMoved", testContactsClockMoved},
 		{"Presence", testContactsAndPresence},
 		{"Concurrent", testContactsConcurrent},
 		{"CancelledContext", testContactsCancelled},
@@ -290,7 +291,10 @@ func testContactsConcurrent(t *testing.T, s store.Store) {
 
 // contactCalls is every method about contacts.
 func contactCalls(s store.Store) map[string]func(context.Context) error {
-	pairs := []store.ContactPair{{Owner: "alice", Contact: "bob"}}
+	pairs, q := []store.ContactPair{{Owner: "alice", Contact: "bob"}}, store.TrimQuery{Age: time.Hour}
+	if at, err := s.Now(context.Background()); err == nil {
+		q.Now = at
+	}
 	return map[string]func(context.Context) error{
 		"SetContacts": func(ctx context.Context) error { return s.SetContacts(ctx, ns, "alice", []string{"bob"}) },
 		"ChangeContacts": func(ctx context.Context) error {
@@ -298,6 +302,7 @@ func contactCalls(s store.Store) map[string]func(context.Context) error {
 		},
 		"ListContacts": func(ctx context.Context) error { return errorOf(s.ListContacts(ctx, ns, "alice", "", 5)) },
 		"AreContacts":  func(ctx context.Context) error { return errorOf(s.AreContacts(ctx, ns, pairs)) },
+		"TrimContacts": func(ctx context.Context) error { return errorOf(s.TrimContacts(ctx, ns, q)) },
 	}
 }
 

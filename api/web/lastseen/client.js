@@ -87,10 +87,11 @@ class Client extends EventTarget {
   async #availability(method, body) {
     const { user } = this
     if (!user) throw new Error('There is no user. Pass one to connect().')
+    const receive = this.#said.ask()
     const response = await this.request(`/users/${encodeURIComponent(user)}/availability`, { method, body })
     const said = response.status === 204 ? {} : await response.json()
     if (said.until && !this.states.knowsTime) await this.#askTime(user)
-    if (this.user === user) this.#said.receive(said)
+    if (this.user === user) receive(said)
     return saidAt(said, this.#serverTime())
   }
 
@@ -120,7 +121,7 @@ class Client extends EventTarget {
 
   #signOut() {
     this.options.user = undefined
-    this.#said.receive()
+    this.#said.forget()
     this.#typing.clear()
   }
 
@@ -131,7 +132,7 @@ class Client extends EventTarget {
     this.#connection?.close()
     this.#leader = this.#pinger = this.#connection = undefined
     this.states.clear()
-    this.#said.receive()
+    this.#said.forget()
     this.#typing.clear()
   }
 

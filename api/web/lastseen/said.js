@@ -4,6 +4,8 @@ class OwnSaid {
   #now
   #changed
   #sent // by the server
+  #begun = 0 // the number of calls of ask and receive
+  #newest = 0 // the number of the one whose content is known
   #timer
 
   constructor(now, changed) {
@@ -11,9 +13,22 @@ class OwnSaid {
     this.#changed = changed
   }
 
-  // receive takes what the server sent; undefined if that is not known any longer.
-  receive(sent) {
+  // ask is called before a request. It returns a function that takes what the response has, unless the server has sent
+  // something on the connection since, or the response to a later request was earlier. The response is older then.
+  ask() {
+    const number = ++this.#begun
+    return sent => { if (number > this.#newest) this.#take(sent, number) }
+  }
+
+  // receive takes what the server sent on the connection.
+  receive(sent) { this.#take(sent, ++this.#begun) }
+
+  // forget makes it unknown.
+  forget() { this.#take(undefined, this.#newest) }
+
+  #take(sent, number) {
     this.#sent = sent
+    this.#newest = number
     this.#check()
   }
 

@@ -69,6 +69,11 @@ func (s *Values) checkValues(e *Error) {
 	s.conflict(e.Addf, "green", "yellow", s.Green >= s.Yellow, "green must be shorter than yellow")
 	s.conflict(e.Addf, "retention", "yellow", s.Retention != 0 && s.Retention < s.Yellow,
 		"retention must be off or at least yellow")
+	s.conflict(e.Addf, "contacts-retention", "yellow", s.ContactsRetention != 0 && s.ContactsRetention < s.Yellow,
+		"contacts-retention must be off or at least yellow")
+	s.conflict(e.Addf, "contacts-retention", "retention",
+		s.ContactsRetention != 0 && s.ContactsRetention < s.Retention,
+		"contacts-retention must be off or at least retention")
 	s.conflict(e.Addf, "redis-min-idle-conns", "redis-pool-size",
 		s.RedisPoolSize > 0 && s.RedisMinIdleConns > s.RedisPoolSize,
 		"redis-min-idle-conns cannot exceed redis-pool-size")

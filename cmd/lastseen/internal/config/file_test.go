@@ -93,6 +93,16 @@ func TestWrongFiles(t *testing.T) {
 			"retention: 299s",
 			"retention is 299s (lastseen.yaml:1) and yellow is 5m (default): retention must be off or at least yellow",
 		},
+		{
+			"contacts-retention: 4m",
+			"contacts-retention is 4m (lastseen.yaml:1) and yellow is 5m (default): " +
+				"contacts-retention must be off or at least yellow",
+		},
+		{
+			"retention: 720h\ncontacts-retention: 719h",
+			"contacts-retention is 719h (lastseen.yaml:2) and retention is 720h (lastseen.yaml:1): " +
+				"contacts-retention must be off or at least retention",
+		},
 		{"- green", `lastseen.yaml:1: the file holds a list; use a mapping, such as "name: value"`},
 		{"redis://:geheim@h", `lastseen.yaml:1: the file holds a single value; use a mapping, such as "name: value"`},
 		{"green: 50s\n---\nyellow: 6m", "lastseen.yaml:2: the file holds a second YAML document: only one is allowed"},
@@ -145,6 +155,11 @@ func TestWrongFiles(t *testing.T) {
 		{
 			"namespaces: {a: {yellow: 2h}}\nretention: 1h",
 			"retention is 1h (lastseen.yaml:2) and namespaces.a.yellow is 2h (lastseen.yaml:1): retention must be off or at least yellow",
+		},
+		{
+			"namespaces: {a: {retention: 2h}}\ncontacts-retention: 1h",
+			"contacts-retention is 1h (lastseen.yaml:2) and namespaces.a.retention is 2h (lastseen.yaml:1): " +
+				"contacts-retention must be off or at least retention",
 		},
 		{
 			"namespaces: {a: {redis-key: presence}}",

@@ -101,6 +101,8 @@ type Settings struct {
 
 	Retention time.Duration `zero:"off" in:"flag,file,namespace" reload:"" group:"Retention" default:"off" takes:"off, or a duration of at least yellow" placeholder:"DURATION" help:"Delete users not seen for this long. off keeps them."`
 
+	ContactsRetention time.Duration `zero:"off" in:"flag,file,namespace" reload:"" group:"Retention" default:"off" takes:"off, or a duration of at least yellow and retention" placeholder:"DURATION" help:"Delete the contacts of users who have not used anything for this long: no ping, leave or connection, no availability, and no change of their contacts. off keeps them."`
+
 	Changes feed.Mode `format:"enum" in:"flag,file,namespace" reload:"" group:"Changes feed" default:"auto" placeholder:"auto|on|off" help:"Whether the changes of namespaces are recorded, so that clients can follow them. With auto, from the first client that follows a namespace until 10 minutes after the last one. With on, always if the namespace is in the configuration file, otherwise as with auto. With off, never: requests to the feed return 409 feed_unavailable."`
 
 	Sync time.Duration `group:"File store" default:"1s" zero:"0,0s" placeholder:"DURATION" help:"Time between flushes to disk, and the most that a crash can lose. With 0, each write is flushed before its response."`
@@ -134,7 +136,7 @@ func (s *Settings) ForAPI() api.Settings {
 	}
 	return api.Settings{
 		Thresholds:   lastseen.Thresholds{Green: s.Green, Yellow: s.Yellow},
-		PingInterval: s.PingInterval, Retention: s.Retention, Shards: shards,
+		PingInterval: s.PingInterval, Retention: s.Retention, ContactsRetention: s.ContactsRetention, Shards: shards,
 		Changes: s.Changes, ShowKinds: s.ShowKinds, Visibility: s.Visibility,
 	}
 }

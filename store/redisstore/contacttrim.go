@@ -1,0 +1,222 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// This file deletes the contacts of owners who use nothing any longer: see docs/decisions/contacts.md.
+
+// TrimContacts implements [store.Store]. If several shards have contacts, it first checks the clocks of all, and counts
+// the owners to look at in each, in one round trip.
+func (s *Store) TrimContacts(
+	ctx context.Context, name string, q store.TrimQuery,
+) (result store.ContactsTrimResult, err error) {
+	ctx, cancel, ns, err := s.openContacts(ctx, name)
+	if err != nil {
+		return result, err
+	}
+	defer cancel()
+	shards, err := s.shardsWith(ctx, ns, ns.contacts)
+	if err != nil || len(shards) == 0 {
+		return result, err
+	}
+	limits := contactsLimits{contacts: store.MaxContacts}
+	if len(shards) == 1 {
+		limits.owners = store.MaxTrim
+	}
+	walk := s.walks.of(name)
+	all, err := s.trimContacts(ctx, ns, q, shards, limits, walk)
+	if err != nil {
+		return result, err
+	}
+	s.walks.set(name, walk.next(ns, shards, all))
+	if len(shards) == 1 {
+		return all[0].ContactsTrimResult, nil
+	}
+	return s.trimContactsOf(ctx, ns, q, shards, all)
+}
+
+// trimContactsOf deletes contacts in the shards in which there are owners to look at, one shard after the other.
+func (s *Store) trimContactsOf(
+	ctx context.Context, ns namespace, q store.TrimQuery, shards []string, counted []contactsTrimmed,
+) (result store.ContactsTrimResult, err error) {
+	room := contactsLimits{store.MaxTrim, store.MaxContacts}
+	for i, c := range counted {
+		if c.due == 0 {
+			continue
+		}
+		if room.owners == 0 {
+			result.More = true
+			break
+		}
+		trimmed, err := s.trimContacts(ctx, ns, q, shards[i:i+1], room, noWalk)
+		if err != nil {
+			return result, err
+		}
+		shard := trimmed[0]
+		result.Owners += shard.Owners
+		result.Contacts += shard.Contacts
+		result.Held = result.Held || shard.Held
+		result.More = result.More || shard.More
+		room.owners -= min(shard.due, room.owners)
+		room.contacts -= shard.Contacts
+	}
+	return result, nil
+}
+
+// contactsLimits are how many owners of contacts are looked at, and how many contacts are deleted, at most.
+type contactsLimits struct{ owners, contacts int }
+
+// contactsTrimmed is what contactstrim.lua replies.
+type contactsTrimmed struct {
+	store.ContactsTrimResult
+	due   int    // owners to look at
+	place string // where the walk over all owners stopped
+}
+
+// trimContacts runs contactstrim.lua on shards, all in one round trip. The walk continues if it is in one of them.
+func (s *Store) trimContacts(
+	ctx context.Context, ns namespace, q store.TrimQuery, shards []string, limits contactsLimits, walk contactWalk,
+) ([]contactsTrimmed, error) {
+	calls := make([]call, len(shards))
+	for i, key := range shards {
+		owners := 0
+		if key == walk.key(ns) {
+			owners = walkOwners
+		}
+		calls[i] = call{
+			key: key, others: append([]string{ns.contacts(key), ns.contactUses(key)}, ns.hiddenKeys(key)...),
+			args: []any{
+				q.Age.Milliseconds(), int64(q.Now), store.MaxClockDrift.Milliseconds(),
+				limits.owners, limits.contacts, q.All, owners, walk.after,
+			},
+		}
+	}
+	cmds, err := s.runAll(ctx, scripts.contactsTrim, calls)
+	if err != nil {
+		return nil, err
+	}
+	trimmed := make([]contactsTrimmed, len(cmds))
+	for i, cmd := range cmds {
+		if trimmed[i], err = readContactsTrimmed(q, cmd); err != nil {
+			return nil, err
+		}
+	}
+	return trimmed, nil
+}
+
+func readContactsTrimmed(q store.TrimQuery, cmd *redis.Cmd) (contactsTrimmed, error) {
+	reply, err := sliceOf(cmd.Val(), 7)
+	if err != nil {
+		return contactsTrimmed{}, err
+	}
+	numbers := make([]int, 6)
+	for i := range numbers {
+		n, ok := reply[i].(int64)
+		if !ok {
+			return contactsTrimmed{}, errors.New("unexpected script reply: no number")
+		}
+		numbers[i] = int(n)
+	}
+	if numbers[0] < 0 {
+		return contactsTrimmed{}, cmp.Or(q.CheckClock(lastseen.Instant(numbers[5])), store.ErrClockMoved)
+	}
+	place, _ := reply[6].(string)
+	return contactsTrimmed{
+		ContactsTrimResult: store.ContactsTrimResult{
+			Owners: numbers[1], Contacts: numbers[2], Held: numbers[3] == 1, More: numbers[4] == 1,
+		},
+		due: numbers[0], place: place,
+	}, nil
+}
+
+// shardsWith returns the shards of a namespace that have a companion. Scripts that need it run on those alone, so that
+// others are not refused while their slots move. What is added meanwhile was used after anything that is deleted.
+func (s *Store) shardsWith(
+	ctx context.Context, ns namespace, companion func(shard string) string,
+) (shards []string, err error) {
+	if !ns.hasCompanions() {
+		return nil, nil
+	}
+	pipe := s.client.Pipeline()
+	cmds := make([]*redis.IntCmd, ns.shards)
+	for i, key := range ns.all() {
+		cmds[i] = pipe.Exists(ctx, companion(key))
+	}
+	_, _ = pipe.Exec(ctx) // each command keeps its error
+	for i, cmd := range cmds {
+		if err := cmd.Err(); err != nil {
+			return nil, translate(err)
+		}
+		if cmd.Val() > 0 {
+			shards = append(shards, ns.shard(i))
+		}
+	}
+	return shards, nil
+}
+
+// walkOwners is how many owners of contacts one call of TrimContacts looks at, to give those a last use who have none.
+// This takes Redis about a millisecond.
+const walkOwners = 200
+
+// contactWalk is the place of a walk over all owners of contacts of a namespace, which goes on and on.
+type contactWalk struct {
+	shard int
+	after string // the owner; "" for the first one of the shard
+}
+
+// noWalk is in no shard.
+var noWalk = contactWalk{shard: -1}
+
+func (w contactWalk) key(ns namespace) string {
+	if w.shard < 0 {
+		return ""
+	}
+	return ns.shard(w.shard)
+}
+
+// next returns the place after what shards replied.
+func (w contactWalk) next(ns namespace, shards []string, replies []contactsTrimmed) contactWalk {
+	w.after = ""
+	if i := slices.Index(shards, w.key(ns)); i >= 0 {
+		w.after = replies[i].place
+	}
+	if w.after == "" {
+		w.shard = (w.shard + 1) % ns.shards
+	}
+	return w
+}
+
+// contactWalks are the walks of this process, by namespace. They begin at the first owner after a start.
+type contactWalks struct {
+	mu     sync.Mutex
+	byName map[string]contactWalk // those that are not at their beginning
+}
+
+func (w *contactWalks) of(namespace string) contactWalk {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.byName[namespace]
+}
+
+func (w *contactWalks) set(namespace string, walk contactWalk) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if walk == (contactWalk{}) {
+		delete(w.byName, namespace)
+		return
+	}
+	if w.byName == nil {
+		w.byName = map[string]contactWalk{}
+	}
+	w.byName[namespace] = walk
+}
