@@ -32,7 +32,7 @@ func TestSizes(t *testing.T) {
 	sizeOfUsers(t, "50 contacts", 3000, 2500, func(s *Store, user string) {
 		list := newContactList(ids)
 		_, err := s.writer.apply(context.Background(), write{op: opFunc(func(t *transaction) {
-			t.setContacts("chat", user, "", list)
+			t.setContacts(userKey{"chat", user}, ownedContacts{}, ownedContacts{list: list, used: base})
 		})})
 		require.NoError(t, err)
 	})
