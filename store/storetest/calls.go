@@ -1,0 +1,262 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// RunCalls tests that stores keep the contract of calls. Run includes it. Each subtest opens a store of its own.
+func RunCalls(t *testing.T, open Open) {
+	t.Helper()
+	suite := []struct {
+		name string
+		test func(*testing.T, *calling)
+	}{
+		{"Start", testCallStart},
+		{"Start/Busy", testCallBusy},
+		{"Start/Key", testCallKey},
+		{"Start/KeyOfOthers", testCallKeysOfOthers},
+		{"Start/TooMany", testTooManyCalls},
+		{"Start/Hidden", testCallHidden},
+		{"Start/HiddenFree", testCallHiddenFree},
+		{"Start/Namespaces", testCallNamespacesAreApart},
+		{"Start/UserIDs", testCallsOfUserIDs},
+		{"Step/Every", testCallSteps},
+		{"Step/Devices", testCallDevices},
+		{"Step/App", testCallApp},
+		{"Step/LargeApp", testCallLargeApp},
+		{"Step/NotParty", testCallNotParty},
+		{"Read", testReadCalls},
+		{"Read/Many", testReadManyCalls},
+		{"Expire/Ringing", testCallMissed},
+		{"Expire/Read", testCallMissedOnRead},
+		{"Expire/Action", testCallMissedOnAction},
+		{"Expire/Repeated", testCallMissedOnKey},
+		{"Expire/Start", testCallMissedOnStart},
+		{"Expire/Active", testCallLost},
+		{"Expire/Hear", testCallLostOnHear},
+		{"Expire/Next", testExpireNext},
+		{"Expire/Many", testExpireMany},
+		{"Hear", testHearCalls},
+		{"Hear/Devices", testHearDevices},
+		{"Hear/Alive", testAliveIsHeard},
+		{"Hear/Ringing", testHearRinging},
+		{"Hear/Repeated", testAcceptIsHeard},
+		{"InCall", testInCall},
+		{"InCall/Ringing", testInCallNotActive},
+		{"InCall/NotShown", testInCallNotShown},
+		{"InCall/Lost", testInCallLost},
+		{"InCall/Slow", testInCallSlowCopier},
+		{"InCall/Renewed", testInCallRenewed},
+		{"InCall/Age", testInCallAge},
+		{"InCall/Many", testInCallMany},
+		{"InCall/Next", testInCallNextCall},
+		{"Details", testInCallDetails},
+		{"Details/NeverSeen", testInCallNeverSeen},
+		{"Details/NoNamespace", testInCallNoNamespace},
+		{"Details/UserIDs", testInCallUserIDs},
+		{"Details/Trim", testInCallTrim},
+		{"Feed", testInCallFeed},
+		{"Feed/Grey", testInCallFeedGrey},
+		{"Feed/Sweep", testInCallSweep},
+		{"Feed/SweepOrder", testInCallSweepOrder},
+		{"Feed/Before", testInCallBeforeFeed},
+		{"Forget", testCallForget},
+		{"Forget/Other", testCallForgetOther},
+		{"Delete", testCallDelete},
+		{"RemoveEmpty", testCallRemoveEmpty},
+		{"RemoveEmpty/Writers", testCallRemoveEmptyWriters},
+		{"Names", testCallNamespaces},
+		{"CancelledContext", testCallsCancelled},
+		{"Close", testCallsClosed},
+		{"Concurrent", testCallsConcurrent},
+		{"Concurrent/Start", testCallsStartConcurrent},
+		{"Concurrent/Key", testCallsKeyConcurrent},
+	}
+	for _, c := range suite {
+		t.Run(c.name, func(t *testing.T) { c.test(t, newCalling(t, open(t))) })
+	}
+	t.Run("Model", func(t *testing.T) { testCallsModel(t, open) })
+}
+
+// The tests cannot set the store's clock. Calls of most tests neither ring nor stay quiet for too long. Those of tests
+// of expiry do so soon, and the tests poll for what has to happen then, for up to eventually.
+const (
+	long       = time.Hour
+	soon       = 30 * time.Millisecond
+	eventually = 30 * time.Second
+)
+
+// calling makes calls in a namespace.
+type calling struct {
+	store.Store
+	t         require.TestingT
+	namespace string
+	ids       atomic.Int64 // that were given to calls
+}
+
+func newCalling(t require.TestingT, s store.Store) *calling {
+	return &calling{Store: s, t: t, namespace: ns}
+}
+
+// call returns a call from one user to another that is to begin.
+func (c *calling) call(from, to string) store.NewCall {
+	return store.NewCall{
+		ID: fmt.Sprintf("call_%d-A", c.ids.Add(1)), From: from, To: to, Ring: long, Quiet: long, Shown: true,
+	}
+}
+
+// begin starts a call, which must succeed.
+func (c *calling) begin(call store.NewCall) lastseen.Call {
+	step, err := c.StartCall(context.Background(), c.namespace, call)
+	require.NoError(c.t, err)
+	require.Equal(c.t, lastseen.Stepped, step.Outcome)
+	require.Equal(c.t, lastseen.Ringing, step.Call.State)
+	return step.Call
+}
+
+// ring has one user call another.
+func (c *calling) ring(from, to string) lastseen.Call { return c.begin(c.call(from, to)) }
+
+// active has one user call another, who accepts.
+func (c *calling) active(from, to string) lastseen.Call { return c.accepted(c.call(from, to)) }
+
+// accepted starts a call, which the callee accepts.
+func (c *calling) accepted(call store.NewCall) lastseen.Call {
+	c.begin(call)
+	return c.act(call.ID, call.To, lastseen.Accept).Call
+}
+
+// fail starts a call, which must fail.
+func (c *calling) fail(want error, call store.NewCall) {
+	step, err := c.StartCall(context.Background(), c.namespace, call)
+	require.ErrorIs(c.t, err, want)
+	require.Zero(c.t, step)
+	require.ErrorIs(c.t, errorOf(c.ReadCall(context.Background(), c.namespace, call.ID)), store.ErrCallNotFound)
+}
+
+// step does what a party wants, on a device.
+func (c *calling) step(id, user, device string, action lastseen.CallAction, app string) store.CallStep {
+	step, err := c.StepCall(context.Background(), c.namespace, store.CallAct{
+		ID: id, User: user, Device: device, Action: action, App: app,
+	})
+	require.NoError(c.t, err)
+	return step
+}
+
+// act is step without a device, for an action that must change the state.
+func (c *calling) act(id, user string, action lastseen.CallAction) store.CallStep {
+	step := c.step(id, user, "", action, "")
+	require.Equal(c.t, lastseen.Stepped, step.Outcome, "%s of %s", action, user)
+	require.False(c.t, step.Expired)
+	return step
+}
+
+// refuse is step without a device, for an action that must be refused.
+func (c *calling) refuse(id, user string, action lastseen.CallAction) store.CallStep {
+	step := c.step(id, user, "", action, "")
+	require.Equal(c.t, lastseen.Refused, step.Outcome, "%s of %s", action, user)
+	return step
+}
+
+// read returns a call.
+func (c *calling) read(id string) lastseen.Call {
+	call, err := c.ReadCall(context.Background(), c.namespace, id)
+	require.NoError(c.t, err)
+	return call
+}
+
+// unknown checks that there is no call with an ID.
+func (c *calling) unknown(id string) {
+	call, err := c.ReadCall(context.Background(), c.namespace, id)
+	require.ErrorIs(c.t, err, store.ErrCallNotFound)
+	require.Zero(c.t, call)
+}
+
+// callsOf returns the calls of users that go on.
+func (c *calling) callsOf(users ...string) []lastseen.Call {
+	all, err := c.ReadCalls(context.Background(), c.namespace, users)
+	require.NoError(c.t, err)
+	require.Len(c.t, all, len(users))
+	return all
+}
+
+// idsOf returns the IDs of the calls of users that go on.
+func (c *calling) idsOf(users ...string) (ids []string) {
+	for i, call := range c.callsOf(users...) {
+		if call.ID != "" {
+			require.False(c.t, call.State.Over())
+			require.NotEmpty(c.t, call.Party(users[i]))
+		} else {
+			require.Zero(c.t, call)
+		}
+		ids = append(ids, call.ID)
+	}
+	return ids
+}
+
+// expire calls ExpireCalls once.
+func (c *calling) expire() store.ExpiredCalls {
+	expired, err := c.ExpireCalls(context.Background(), c.namespace)
+	require.NoError(c.t, err)
+	for _, step := range expired.Steps {
+		c.requireExpired(step)
+	}
+	return expired
+}
+
+// requireExpired checks a step of a call that time ended.
+func (c *calling) requireExpired(step store.CallStep) {
+	require.True(c.t, step.Expired)
+	require.Equal(c.t, lastseen.Stepped, step.Outcome)
+	requireOver(c.t, step.Call)
+	require.Contains(c.t, []lastseen.CallState{lastseen.Missed, lastseen.Lost}, step.Call.State)
+	require.Empty(c.t, step.Call.By)
+	require.Empty(c.t, step.Call.ByDevice)
+}
+
+// requireOver checks what holds for every call that is over.
+func requireOver(t require.TestingT, call lastseen.Call) {
+	require.True(t, call.State.Over(), call.State)
+	require.NotZero(t, call.Over)
+	require.Zero(t, call.Expires)
+	require.Empty(t, call.App)
+}
+
+// hear notes that users were heard without a device.
+func (c *calling) hear(users ...string) []store.CallStep {
+	heard := make([]store.CallHeard, len(users))
+	for i, user := range users {
+		heard[i].User = user
+	}
+	return c.hearOn(heard...)
+}
+
+func (c *calling) hearOn(heard ...store.CallHeard) []store.CallStep {
+	steps, err := c.HearCalls(context.Background(), c.namespace, heard)
+	require.NoError(c.t, err)
+	for _, step := range steps {
+		c.requireExpired(step)
+	}
+	return steps
+}
+
+// requireNear checks a time that is not known exactly, to some milliseconds.
+func requireNear(t require.TestingT, want, got lastseen.Instant, within float64, why ...any) {
+	require.InDelta(t, float64(want), float64(got), within, why...)
+}
+
+// poll waits until something is true.
+func (c *calling) poll(what string, isSo func() bool) {
+	for end := time.Now().Add(eventually); !isSo(); time.Sleep(time.Millisecond) {
+		require.True(c.t, time.Now().Before(end), "it takes too long: %s", what)
+	}
+}
