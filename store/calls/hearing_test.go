@@ -32,9 +32,11 @@ func (w *world) accept(s *server, id string) {
 }
 
 // TestHeard: a call goes on while both parties are connected, and they stay in a call.
-func TestHeard(t *testing.T) {
+func TestHeard(t *testing.T) { onStores(t, testHeard) }
+
+func testHeard(t *testing.T, open opener) {
 	for caller := range 2 {
-		w := newWorld(t, 2)
+		w := open(t, 2)
 		id, _, _ := w.active(w.servers[caller], w.servers[1])
 		for range 20 {
 			w.pass(time.Minute)
@@ -55,10 +57,12 @@ func TestHeard(t *testing.T) {
 }
 
 // TestNotHeard: a call is lost soon after a party was not heard for the quiet time, on the device of the call.
-func TestNotHeard(t *testing.T) {
+func TestNotHeard(t *testing.T) { onStores(t, testNotHeard) }
+
+func testNotHeard(t *testing.T, open opener) {
 	for _, gone := range []string{"alice", "bob"} {
 		for _, how := range []string{"silent", "other device", "other server"} {
-			w := newWorld(t, 2)
+			w := open(t, 2)
 			a, b := w.servers[0], w.servers[1]
 			id, alice, bob := w.active(a, b)
 			w.pass(10 * time.Minute)
@@ -87,8 +91,10 @@ func TestNotHeard(t *testing.T) {
 }
 
 // TestReconnect: a party who comes back through another server in time keeps the call.
-func TestReconnect(t *testing.T) {
-	w := newWorld(t, 3)
+func TestReconnect(t *testing.T) { onStores(t, testReconnect) }
+
+func testReconnect(t *testing.T, open opener) {
+	w := open(t, 3)
 	a, b := w.servers[0], w.servers[1]
 	id, _, _ := w.active(a, b)
 	for i := range 30 {
@@ -107,10 +113,12 @@ func TestReconnect(t *testing.T) {
 }
 
 // TestLostSignals: a call goes on although any one server had no signals of its beginning, and its end is noticed.
-func TestLostSignals(t *testing.T) {
+func TestLostSignals(t *testing.T) { onStores(t, testLostSignals) }
+
+func testLostSignals(t *testing.T, open opener) {
 	for deaf := range 3 {
 		for _, from := range []string{"start", "accept"} {
-			w := newWorld(t, 3)
+			w := open(t, 3)
 			a, b, other := w.servers[0], w.servers[1], w.servers[2]
 			a.connect("alice", "phone")
 			b.connect("bob", "tablet")
@@ -140,9 +148,11 @@ func TestLostSignals(t *testing.T) {
 }
 
 // TestOutage: a call goes on after the store was away for long.
-func TestOutage(t *testing.T) {
+func TestOutage(t *testing.T) { onStores(t, testOutage) }
+
+func testOutage(t *testing.T, open opener) {
 	for _, away := range []time.Duration{30 * time.Second, time.Minute, time.Hour} {
-		w := newWorld(t, 2)
+		w := open(t, 2)
 		id, _, _ := w.active(w.servers[0], w.servers[1])
 		w.pass(quiet + 13*time.Second)
 		w.away()
@@ -156,8 +166,10 @@ func TestOutage(t *testing.T) {
 }
 
 // TestGoneInAnOutage: a party who goes away while the store is away is lost soon after it.
-func TestGoneInAnOutage(t *testing.T) {
-	w := newWorld(t, 2)
+func TestGoneInAnOutage(t *testing.T) { onStores(t, testGoneInAnOutage) }
+
+func testGoneInAnOutage(t *testing.T, open opener) {
+	w := open(t, 2)
 	id, alice, _ := w.active(w.servers[0], w.servers[1])
 	w.pass(time.Minute)
 	w.away()
@@ -170,9 +182,11 @@ func TestGoneInAnOutage(t *testing.T) {
 }
 
 // TestShorterQuiet: calls are heard often enough whatever the quiet time of new calls becomes.
-func TestShorterQuiet(t *testing.T) {
+func TestShorterQuiet(t *testing.T) { onStores(t, testShorterQuiet) }
+
+func testShorterQuiet(t *testing.T, open opener) {
 	for _, later := range []time.Duration{quiet / 3, 5 * quiet, time.Hour} {
-		w := newWorld(t, 2)
+		w := open(t, 2)
 		a, b := w.servers[0], w.servers[1]
 		id, _, _ := w.active(a, b)
 		w.pass(time.Minute)

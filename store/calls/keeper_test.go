@@ -3,6 +3,7 @@ package calls
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,8 +15,10 @@ import (
 
 // TestRun: the loops do their work when it is due, and when something happens, until the context ends.
 func TestRun(t *testing.T) {
-	s := &fakeStore{elapsed: time.Hour, namespaces: map[string]*fakeCalls{}}
-	h := newHandle(s)
+	var elapsed atomic.Int64
+	monotonic := func() time.Duration { return time.Duration(elapsed.Load()) }
+	net := &network{monotonic: monotonic}
+	h := net.add(newFakeStore(monotonic))
 	k := New(h, slog.New(slog.DiscardHandler))
 	h.receive = k.Receive
 	ctx, cancel := context.WithCancel(t.Context())
@@ -27,23 +30,19 @@ func TestRun(t *testing.T) {
 	c := store.NewCall{ID: "id", From: "alice", To: "bob", Ring: time.Millisecond, Quiet: quiet}
 	_, err := k.Start(t.Context(), ns, c)
 	require.NoError(t, err)
-	s.mu.Lock()
-	s.elapsed += c.Ring
-	s.mu.Unlock()
+	elapsed.Add(int64(c.Ring))
 	require.Eventually(t, func() bool {
 		return k.Stats().Reached[lastseen.Missed] == 1
 	}, time.Minute, time.Millisecond)
 	require.True(t, k.Stats().Watching)
 	cancel()
 	<-stopped
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	require.Equal(t, s.elapsed+time.Millisecond, s.until, "the lease was given up")
+	require.Equal(t, monotonic()+time.Millisecond, net.until, "the lease was given up")
 }
 
 // TestReceive: signals of other kinds, and the zero signal, change nothing.
 func TestReceive(t *testing.T) {
-	k := New(newHandle(&fakeStore{}), slog.New(slog.DiscardHandler))
+	k := New(newFakeStore(nil), slog.New(slog.DiscardHandler))
 	for _, kind := range []string{"", "self", "typing"} {
 		k.Receive(store.Signal{Kind: kind, Namespace: ns, User: "alice"})
 		require.False(t, k.watch.wanted(0))
@@ -54,7 +53,7 @@ func TestReceive(t *testing.T) {
 
 // TestDefaults: a keeper that nobody configures has nobody heard.
 func TestDefaults(t *testing.T) {
-	k := New(newHandle(&fakeStore{}), slog.New(slog.DiscardHandler))
+	k := New(newFakeStore(nil), slog.New(slog.DiscardHandler))
 	require.False(t, k.Heard(ns, "alice", "", time.Hour))
 	require.Equal(t, time.Minute, k.Quiet(ns))
 	k.Late(time.Second)

@@ -14,8 +14,10 @@ import (
 
 // TestParties: each step reaches the connections of both parties on all servers at once, and they are shown to be in a
 // call while it is active.
-func TestParties(t *testing.T) {
-	w := newWorld(t, 2)
+func TestParties(t *testing.T) { onStores(t, testParties) }
+
+func testParties(t *testing.T, open opener) {
+	w := open(t, 2)
 	a, b := w.servers[0], w.servers[1]
 	a.connect("alice", "")
 	b.connect("alice", "")
@@ -58,9 +60,11 @@ func TestErrorsAreReturned(t *testing.T) {
 }
 
 // TestUnreachableCallee: a callee who must not learn of a call is not signalled, whatever becomes of it.
-func TestUnreachableCallee(t *testing.T) {
+func TestUnreachableCallee(t *testing.T) { onStores(t, testUnreachableCallee) }
+
+func testUnreachableCallee(t *testing.T, open opener) {
 	for _, unknown := range []bool{false, true} {
-		w := newWorld(t, 2)
+		w := open(t, 2)
 		a, b := w.servers[0], w.servers[1]
 		a.connect("carol", "")
 		b.connect("bob", "")
@@ -96,9 +100,11 @@ func loseOnce(name string, h *server) func(string) error {
 }
 
 // TestUnknownOutcome: if a step returned no result, the parties learn what became of the call, once the store works.
-func TestUnknownOutcome(t *testing.T) {
+func TestUnknownOutcome(t *testing.T) { onStores(t, testUnknownOutcome) }
+
+func testUnknownOutcome(t *testing.T, open opener) {
 	for _, canceled := range []bool{false, true} {
-		w := newWorld(t, 2)
+		w := open(t, 2)
 		a, b := w.servers[0], w.servers[1]
 		a.connect("alice", "")
 		b.connect("bob", "")
@@ -134,8 +140,10 @@ func TestUnknownOutcome(t *testing.T) {
 }
 
 // TestRepeatedStart: a client that repeats a call has its parties signalled again.
-func TestRepeatedStart(t *testing.T) {
-	w := newWorld(t, 2)
+func TestRepeatedStart(t *testing.T) { onStores(t, testRepeatedStart) }
+
+func testRepeatedStart(t *testing.T, open opener) {
+	w := open(t, 2)
 	a, b := w.servers[0], w.servers[1]
 	b.connect("bob", "")
 	c := w.call("alice", "bob")
@@ -186,7 +194,7 @@ func TestUnclearIsBounded(t *testing.T) {
 	before := s.counts["ReadCall"]
 	w.pass(10 * time.Second)
 	require.LessOrEqual(t, s.counts["ReadCall"]-before, 10, "one at a time finds out whether the store is back")
-	w.elapsed += unclearKept
+	w.elapsed.Add(int64(unclearKept))
 	w.settle()
 	require.Zero(t, s.Stats().Unclear)
 	w.back()
@@ -195,10 +203,12 @@ func TestUnclearIsBounded(t *testing.T) {
 }
 
 // TestCopiesOfADeadServer: what a server noted and did not copy before it died is copied by another one.
-func TestCopiesOfADeadServer(t *testing.T) {
+func TestCopiesOfADeadServer(t *testing.T) { onStores(t, testCopiesOfADeadServer) }
+
+func testCopiesOfADeadServer(t *testing.T, open opener) {
 	for _, method := range []string{"SetInCalls", "ConfirmInCalls"} {
 		for _, last := range []lastseen.CallAction{lastseen.Accept, lastseen.End} {
-			w := newWorld(t, 2)
+			w := open(t, 2)
 			a := w.servers[0]
 			id := w.rings(a, "alice", "bob")
 			if last == lastseen.End {
@@ -225,8 +235,10 @@ func TestCopiesOfADeadServer(t *testing.T) {
 }
 
 // TestSlowCopier: a server that copies an old value after another one copied the present one repairs that.
-func TestSlowCopier(t *testing.T) {
-	w := newWorld(t, 2)
+func TestSlowCopier(t *testing.T) { onStores(t, testSlowCopier) }
+
+func testSlowCopier(t *testing.T, open opener) {
+	w := open(t, 2)
 	a, b := w.servers[0], w.servers[1]
 	id := w.rings(a, "alice", "bob")
 	a.before = func(method string) {

@@ -12,16 +12,28 @@ import (
 
 const base = lastseen.Instant(1_700_000_000_000)
 
-// fakeStore keeps calls in memory, by the contract, on a clock of the test. Servers use it through a handle each: a real
-// store has no errors, lost signals and pauses at the moments that these tests are about. real_test.go has real ones.
+// fakeStore keeps calls in memory, by the contract, on the clock of a test. Tests that look into it use it, and those
+// with many calls; the others also use the embedded store.
 type fakeStore struct {
+	store.Store
+	monotonic func() time.Duration
+
 	mu         sync.Mutex
-	elapsed    time.Duration
+	elapsed    time.Duration // when the lock was taken
 	namespaces map[string]*fakeCalls
-	holder     *handle // of the lease
-	until      time.Duration
-	handles    []*handle
 	unlisted   bool // no namespace has calls
+}
+
+func newFakeStore(monotonic func() time.Duration) *fakeStore {
+	return &fakeStore{monotonic: monotonic, namespaces: map[string]*fakeCalls{}}
+}
+
+// lock takes the mutex and reads the clock.
+func (s *fakeStore) lock() (unlock func()) {
+	now := s.monotonic()
+	s.mu.Lock()
+	s.elapsed = now
+	return s.mu.Unlock
 }
 
 // fakeCalls are the calls of a namespace.
@@ -37,12 +49,6 @@ type fakeCall struct {
 	unreachable bool
 	quiet       time.Duration
 	due         map[string]time.Duration // for each party; of both while it rings
-}
-
-func (s *fakeStore) monotonic() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.elapsed
 }
 
 func (s *fakeStore) now() lastseen.Instant { return base.Add(s.elapsed) }
@@ -238,12 +244,4 @@ func (s *fakeStore) confirm(namespace string, in []store.InCall) (changed []stor
 		changed = append(changed, present)
 	}
 	return changed
-}
-
-func (s *fakeStore) lease(h *handle, ttl time.Duration) bool {
-	if s.holder != h && s.holder != nil && s.elapsed < s.until {
-		return false
-	}
-	s.holder, s.until = h, s.elapsed+ttl
-	return true
 }

@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/filestore"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,11 +30,15 @@ const (
 	heardEach = 22 * time.Second // on each connection
 )
 
-// world is a few servers on a fakeStore, with connections that read a call each time that it is signalled, and that
-// are heard regularly. Time passes by pass alone.
+// world is a few servers on one store, with connections that read a call each time that it is signalled, and that are
+// heard regularly. Time passes by pass alone.
 type world struct {
-	*fakeStore
+	*network
+	*fakeStore // nil for another store
+
 	t       *testing.T
+	store   store.Store
+	elapsed atomic.Int64
 	log     *bytes.Buffer
 	servers []*server
 	ids     int
@@ -64,23 +71,53 @@ type loopState struct {
 	next time.Duration
 }
 
+// newWorld returns a world on a fakeStore.
 func newWorld(t *testing.T, servers int) *world {
-	w := &world{
-		t: t, log: &bytes.Buffer{},
-		fakeStore: &fakeStore{elapsed: time.Hour, namespaces: map[string]*fakeCalls{}},
-	}
+	w := &world{t: t, log: &bytes.Buffer{}}
+	w.network = &network{monotonic: w.monotonic}
+	w.elapsed.Store(int64(time.Hour))
+	w.fakeStore = newFakeStore(w.monotonic)
+	w.store = w.fakeStore
 	for range servers {
 		w.add()
 	}
 	return w
 }
 
+// newEmbedded is newWorld on the embedded store.
+func newEmbedded(t *testing.T, servers int) *world {
+	w := newWorld(t, 0)
+	// Each write is flushed before it returns: by the test's clock, a flush in the background could take hours.
+	s, err := filestore.Open(filestore.Options{
+		Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: 0, Logger: slog.New(slog.DiscardHandler),
+		Now: func() time.Time { return time.UnixMilli(int64(base)).Add(w.monotonic()) }, Monotonic: w.monotonic,
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	w.store, w.fakeStore = s, nil
+	for range servers {
+		w.add()
+	}
+	return w
+}
+
+// opener returns a world with a number of servers.
+type opener func(t *testing.T, servers int) *world
+
+// onStores runs a test on a fakeStore and on the embedded store.
+func onStores(t *testing.T, test func(t *testing.T, open opener)) {
+	t.Run("fake", func(t *testing.T) { test(t, newWorld) })
+	t.Run("embedded", func(t *testing.T) { test(t, newEmbedded) })
+}
+
+func (w *world) monotonic() time.Duration { return time.Duration(w.elapsed.Load()) }
+
 // add starts another server.
 func (w *world) add() *server {
 	s := &server{t: w.t, connections: map[person]*connection{}, told: map[string][]lastseen.Call{}}
-	s.handle = newHandle(w.fakeStore)
+	s.handle = w.network.add(w.store)
 	s.Keeper = New(s.handle, slog.New(slog.NewTextHandler(w.log, nil)))
-	s.monotonic = w.fakeStore.monotonic
+	s.Keeper.monotonic = w.monotonic
 	s.Heard = s.hears
 	s.Late = func(lag time.Duration) { s.late = append(s.late, lag) }
 	s.handle.receive = func(signal store.Signal) {
@@ -134,9 +171,7 @@ func (w *world) pass(d time.Duration) {
 	w.t.Helper()
 	for ; d > 0; d -= tick {
 		w.settle()
-		w.mu.Lock()
-		w.elapsed += min(d, tick)
-		w.mu.Unlock()
+		w.elapsed.Add(int64(min(d, tick)))
 	}
 	w.settle()
 }
@@ -207,7 +242,10 @@ func (s *server) states(user string) (states []lastseen.CallState) {
 // call returns a new call.
 func (w *world) call(from, to string) store.NewCall {
 	w.ids++
-	return store.NewCall{ID: fmt.Sprint("call-", w.ids), From: from, To: to, Ring: ring, Quiet: quiet}
+	id := fmt.Sprint("call-", w.ids)
+	return store.NewCall{
+		ID: id, From: from, To: to, Ring: ring, Quiet: quiet, Shown: true, Key: id, Digest: "of " + id,
+	}
 }
 
 // rings starts a call on a server and returns its ID.
@@ -232,30 +270,36 @@ func (w *world) acts(s *server, id, user string, action lastseen.CallAction) las
 	return step.Outcome
 }
 
-// requireState requires that a call has a state in the store, and not only for those who read it.
-func (w *world) requireState(id string, want lastseen.CallState) lastseen.Call {
+// requireState requires that a call has a state: in a fakeStore, and not only for those who read it.
+func (w *world) requireState(id string, want lastseen.CallState) {
 	w.t.Helper()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	c := w.namespaces[ns].calls[id]
-	require.NotNil(w.t, c)
+	if w.fakeStore != nil {
+		require.Equal(w.t, want, w.namespaces[ns].calls[id].State)
+		return
+	}
+	c, err := w.store.ReadCall(w.t.Context(), ns, id)
+	require.NoError(w.t, err)
 	require.Equal(w.t, want, c.State)
-	return c.Call
 }
 
-// requireInCall requires that exactly these users are shown to be in a call, and that nothing has to be copied.
+// requireInCall requires that, of alice and bob, exactly these are shown to be in a call, and that nothing has to be
+// copied.
 func (w *world) requireInCall(users ...string) {
 	w.t.Helper()
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	now, err := w.store.Now(w.t.Context())
+	require.NoError(w.t, err)
+	_, details, err := w.store.Describe(w.t.Context(), ns, []string{"alice", "bob"})
+	require.NoError(w.t, err)
 	var got []string
-	for user, until := range w.namespaces[ns].details {
-		if until > w.now() {
+	for user, d := range details {
+		if d.InCallUntil > now {
 			got = append(got, user)
 		}
 	}
 	require.ElementsMatch(w.t, users, got)
-	require.Empty(w.t, w.namespaces[ns].outbox)
+	left, err := w.store.UnconfirmedInCalls(w.t.Context(), ns, 0)
+	require.NoError(w.t, err)
+	require.Empty(w.t, left)
 }
 
 // away has all calls of all servers fail, until back.

@@ -12,10 +12,12 @@ import (
 )
 
 // TestMissed: a call that nobody accepts ends on time, and both parties learn it, wherever they are connected.
-func TestMissed(t *testing.T) {
+func TestMissed(t *testing.T) { onStores(t, testMissed) }
+
+func testMissed(t *testing.T, open opener) {
 	for caller := range 2 {
 		for starter := range 2 {
-			w := newWorld(t, 2)
+			w := open(t, 2)
 			w.pass(time.Minute)
 			alice, bob := w.servers[caller], w.servers[1-caller]
 			alice.connect("alice", "")
@@ -37,8 +39,10 @@ func TestMissed(t *testing.T) {
 }
 
 // TestOneServerEndsCalls: of several servers, the one with the lease does the work.
-func TestOneServerEndsCalls(t *testing.T) {
-	w := newWorld(t, 3)
+func TestOneServerEndsCalls(t *testing.T) { onStores(t, testOneServerEndsCalls) }
+
+func testOneServerEndsCalls(t *testing.T, open opener) {
+	w := open(t, 3)
 	for i := range 20 {
 		w.rings(w.servers[i%3], fmt.Sprint("from-", i), fmt.Sprint("to-", i))
 		w.pass(time.Second)
@@ -63,8 +67,10 @@ func TestOneServerEndsCalls(t *testing.T) {
 }
 
 // TestTakeover: when the server with the lease dies, another one continues within eight seconds.
-func TestTakeover(t *testing.T) {
-	w := newWorld(t, 2)
+func TestTakeover(t *testing.T) { onStores(t, testTakeover) }
+
+func testTakeover(t *testing.T, open opener) {
+	w := open(t, 2)
 	w.pass(time.Second)
 	id := w.rings(w.servers[0], "alice", "bob")
 	w.pass(ring - 2*tick)
@@ -124,9 +130,11 @@ func TestLeaseLost(t *testing.T) {
 
 // TestManyAtOnce: calls that are due at the same time end at once, also if they are more than one call of the store
 // takes.
-func TestManyAtOnce(t *testing.T) {
+func TestManyAtOnce(t *testing.T) { onStores(t, testManyAtOnce) }
+
+func testManyAtOnce(t *testing.T, open opener) {
 	const n = 2*store.MaxCallBatch + 10
-	w := newWorld(t, 2)
+	w := open(t, 2)
 	bob := w.servers[1]
 	for i := range n {
 		bob.connect(fmt.Sprint("to-", i), "")
@@ -140,8 +148,10 @@ func TestManyAtOnce(t *testing.T) {
 }
 
 // TestShorterRing: a call that is due before those that are known is ended on time, whichever server starts it.
-func TestShorterRing(t *testing.T) {
-	w := newWorld(t, 2)
+func TestShorterRing(t *testing.T) { onStores(t, testShorterRing) }
+
+func testShorterRing(t *testing.T, open opener) {
+	w := open(t, 2)
 	w.rings(w.servers[0], "alice", "bob")
 	w.pass(time.Second)
 	for i, s := range w.servers {
@@ -156,8 +166,10 @@ func TestShorterRing(t *testing.T) {
 }
 
 // TestWithoutSignals: everything still works, some seconds later.
-func TestWithoutSignals(t *testing.T) {
-	w := newWorld(t, 2)
+func TestWithoutSignals(t *testing.T) { onStores(t, testWithoutSignals) }
+
+func testWithoutSignals(t *testing.T, open opener) {
+	w := open(t, 2)
 	w.rings(w.servers[0], "carol", "dave") // the lease is taken
 	w.pass(time.Minute)
 	starter := w.servers[0]
@@ -232,8 +244,10 @@ func TestManyRinging(t *testing.T) {
 }
 
 // TestOutageOfTheWatch: while the store is away, calls neither end nor are forgotten, and it is logged once.
-func TestOutageOfTheWatch(t *testing.T) {
-	w := newWorld(t, 2)
+func TestOutageOfTheWatch(t *testing.T) { onStores(t, testOutageOfTheWatch) }
+
+func testOutageOfTheWatch(t *testing.T, open opener) {
+	w := open(t, 2)
 	id := w.rings(w.servers[0], "alice", "bob")
 	w.pass(10 * time.Second)
 	w.away()
