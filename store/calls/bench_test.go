@@ -14,8 +14,8 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// BenchmarkRinging lets 10,000 calls ring on one Redis, a thousand of which are due each second, and reports by how much
-// they ended late.
+// BenchmarkRinging lets 10,000 calls ring on one Redis, a thousand of which are due each second, and reports how late
+// they end.
 func BenchmarkRinging(b *testing.B) {
 	const n = 10_000
 	url := redistest.Start(b)

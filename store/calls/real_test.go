@@ -95,8 +95,8 @@ func requireShown(t *testing.T, s store.Store, inCall bool) {
 	}, time.Minute, 5*time.Millisecond)
 }
 
-// TestRedis: on two servers with one Redis, calls end and are signalled by time and by actions, copies that a dead server
-// left are made, and the second server continues when the first one stops.
+// TestRedis: on two servers with one Redis, calls end and are signalled by time and by actions, copies that a dead
+// server left are made, and the second server continues when the first one stops.
 func TestRedis(t *testing.T) {
 	t.Parallel()
 	url := redistest.Start(t)
