@@ -114,6 +114,10 @@ type settingsResponse struct {
 	Visibility Visibility `json:"visibility" swaggertype:"string" enums:"everyone,contacts"`
 	// The number of sorted sets in Redis that hold the namespace. Always 1 with the embedded store.
 	Shards int `json:"shards" minimum:"1"`
+	// How long a call rings before it is missed.
+	RingTimeoutMs int64 `json:"ring_timeout_ms" format:"int64" minimum:"1"`
+	// Whether others see that a user is in a call.
+	ShowCalls bool `json:"show_calls"`
 } // @name NamespaceSettings
 
 // getNamespace returns the settings of a namespace, also of one that was never pinged.
@@ -139,6 +143,8 @@ func (s *server) getNamespace(c echo.Context, _ query) error {
 		PingIntervalMs: settings.PingInterval.Milliseconds(),
 		RetentionMs:    optionalMs(settings.Retention),
 		Shards:         settings.Shards,
+		RingTimeoutMs:  settings.RingTimeout.Milliseconds(),
+		ShowCalls:      settings.ShowCalls,
 
 		ContactsRetentionMs: optionalMs(settings.ContactsRetention),
 		Visibility:          cmp.Or(settings.Visibility, VisibleToEveryone),

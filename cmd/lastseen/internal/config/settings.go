@@ -99,6 +99,9 @@ type Settings struct {
 	MaxAddressWebsockets int           `zero:"off" max:"10000000" reload:"" group:"WebSockets" default:"1000" placeholder:"N" help:"Maximum number of WebSocket connections from one IP address that have not sent their first frame. off disables the limit."`
 	ShowKinds            bool          `in:"flag,file,namespace" reload:"" group:"WebSockets" default:"off" placeholder:"on|off" help:"Whether everyone who can look a user up also sees the kinds of the devices on which the user is online, such as web or mobile."`
 
+	RingTimeout time.Duration `in:"flag,file,namespace" reload:"" group:"Calls" default:"30s" takes:"a duration from 1s to 10m" placeholder:"DURATION" help:"Time until a call that the callee has not accepted is missed."`
+	ShowCalls   bool          `in:"flag,file,namespace" reload:"" group:"Calls" default:"on" placeholder:"on|off" help:"Whether everyone who can look a user up also sees that the user is in a call. It applies to calls that are started later."`
+
 	Retention time.Duration `zero:"off" in:"flag,file,namespace" reload:"" group:"Retention" default:"off" takes:"off, or a duration of at least yellow" placeholder:"DURATION" help:"Delete users not seen for this long. off keeps them."`
 
 	ContactsRetention time.Duration `zero:"off" in:"flag,file,namespace" reload:"" group:"Retention" default:"off" takes:"off, or a duration of at least yellow and retention" placeholder:"DURATION" help:"Delete the contacts of users who have not used anything for this long: no ping, leave or connection, no availability, and no change of their contacts. off keeps them."`
@@ -138,6 +141,7 @@ func (s *Settings) ForAPI() api.Settings {
 		Thresholds:   lastseen.Thresholds{Green: s.Green, Yellow: s.Yellow},
 		PingInterval: s.PingInterval, Retention: s.Retention, ContactsRetention: s.ContactsRetention, Shards: shards,
 		Changes: s.Changes, ShowKinds: s.ShowKinds, Visibility: s.Visibility,
+		RingTimeout: s.RingTimeout, ShowCalls: s.ShowCalls,
 	}
 }
 
