@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/api/stream"
 	"github.com/lastseen/lastseen/store/feed"
 )
 
@@ -53,24 +52,6 @@ const heldKey = "held"
 func heldTime(c echo.Context) time.Duration {
 	held, _ := c.Get(heldKey).(time.Duration)
 	return held
-}
-
-// hold counts a request as one that waits, and no longer as one being served, until the returned function is called.
-func (w *watch) hold(t transport) (release func()) {
-	stream.Hold(w.c.Response())
-	m := w.metrics
-	if m == nil {
-		return func() { stream.Release(w.c.Response()) }
-	}
-	began := m.requests.now()
-	m.requests.inProgress.Add(-1)
-	m.changes.open[t].Add(1)
-	return func() {
-		m.changes.open[t].Add(-1)
-		m.requests.inProgress.Add(1)
-		w.c.Set(heldKey, heldTime(w.c)+m.requests.now()-began)
-		stream.Release(w.c.Response())
-	}
 }
 
 // delivered observes how long changes took that were written to a client which was waiting when they were recorded.
