@@ -110,6 +110,7 @@ type Shared struct {
 	counting   countsHub
 	selves     *selves
 	viewers    *viewers
+	callWaits  callWaits
 	upgrader   *stream.SocketUpgrader
 	buckets    *limit.Buckets
 	bodies     *bodyMemory

@@ -21,6 +21,7 @@ const (
 	longPoll transport = iota
 	events
 	webSocket
+	callPoll // a long poll for the calls of a user
 	transports
 )
 
@@ -36,9 +37,9 @@ func newChangesMetrics(register promauto.Factory) *changesMetrics {
 		Help:    "Time from recording a change to writing it to a client that was waiting.",
 		Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 	}))}
-	for t, label := range [transports]string{longPoll: "long_poll", events: "sse", webSocket: "websocket"} {
+	for t, label := range [transports]string{longPoll: "long_poll", events: "sse", webSocket: "websocket", callPoll: "calls"} {
 		register.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "lastseen_changes_streams", Help: "Requests that wait for changes now.",
+			Name: "lastseen_changes_streams", Help: "Requests that wait for changes or calls now.",
 			ConstLabels: prometheus.Labels{"transport": label},
 		}, func() float64 { return float64(m.open[t].Load()) })
 	}
