@@ -26,18 +26,21 @@ func (n namespace) companion(what, shard string) string {
 //   - feed: the keys of a feed;
 //   - devices: those of devices, when users leave or are deleted;
 //   - details: those of details, when they are read or when devices are recorded;
-//   - hidden: those of hidden times, when anything is asserted. Then details is set as well.
-type bits struct{ feed, devices, details, hidden bit }
+//   - hidden: those of hidden times, when anything is asserted. Then details is set as well;
+//   - calls: those of calls, when a user is deleted. Scripts of calls name them in any case.
+type bits struct{ feed, devices, details, hidden, calls bit }
 
 func feedField(namespace string) string    { return namespace + ":changes" }
 func devicesField(namespace string) string { return namespace + ":devices" }
 func detailsField(namespace string) string { return namespace + ":details" }
 func hiddenField(namespace string) string  { return namespace + ":hidden" }
+func callsField(namespace string) string   { return namespace + ":calls" }
 
 // bitFields returns the fields of all bits of a namespace.
 func bitFields(namespace string) []string {
 	return []string{
 		feedField(namespace), devicesField(namespace), detailsField(namespace), hiddenField(namespace),
+		callsField(namespace),
 	}
 }
 
@@ -45,7 +48,7 @@ func bitFields(namespace string) []string {
 func (n namespace) readBits(values []any) bits {
 	b := bits{
 		feed: n.readBit(values[0]), devices: n.readBit(values[1]),
-		details: n.readBit(values[2]), hidden: n.readBit(values[3]),
+		details: n.readBit(values[2]), hidden: n.readBit(values[3]), calls: n.readBit(values[4]),
 	}
 	b.details.set = b.details.set || b.hidden.set
 	return b
@@ -104,7 +107,7 @@ func (s *Store) openWithBits(
 	}
 	checked := !s.agreements.current(name)
 	s.verify(ctx, []*candidate{c})
-	complete := c.bits.devices.set && c.bits.hidden.set
+	complete := c.bits.devices.set && c.bits.hidden.set && c.bits.calls.set
 	if c.err == nil && !complete && c.hasCompanions() && !checked {
 		s.agreements.recheck(name)
 		s.verify(ctx, []*candidate{c})

@@ -149,14 +149,9 @@ func (s *Store) Namespaces(ctx context.Context, after string, limit int) ([]stor
 		return nil, err
 	}
 	defer cancel()
-	start := "-"
-	if after != "" {
-		start = "(" + after
-	}
-	page := redis.ZRangeArgs{Key: s.keys.registry(), ByLex: true, Start: start, Stop: "+", Count: int64(limit)}
-	names, err := s.client.ZRangeArgs(ctx, page).Result()
+	names, err := s.namesAfter(ctx, after, limit)
 	if err != nil || len(names) == 0 {
-		return nil, translate(err)
+		return nil, err
 	}
 	metas, err := s.client.HMGet(ctx, s.keys.meta(), names...).Result()
 	if err != nil {
@@ -176,6 +171,17 @@ func (s *Store) Namespaces(ctx context.Context, after string, limit int) ([]stor
 		infos[i] = store.NamespaceInfo{Name: name, Newest: newest[i]}
 	}
 	return infos, nil
+}
+
+// namesAfter returns up to limit names of the list after one; from the first one if it is "".
+func (s *Store) namesAfter(ctx context.Context, after string, limit int) ([]string, error) {
+	start := "-"
+	if after != "" {
+		start = "(" + after
+	}
+	page := redis.ZRangeArgs{Key: s.keys.registry(), ByLex: true, Start: start, Stop: "+", Count: int64(limit)}
+	names, err := s.client.ZRangeArgs(ctx, page).Result()
+	return names, translate(err)
 }
 
 // DeleteNamespace implements [store.Store]. It removes the name before the data: a ping in between finds its key gone
@@ -212,6 +218,11 @@ func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
 		}
 		pipe.Unlink(ctx, ns.contacts(key))
 	}
+	if ns.hasCompanions() {
+		for _, key := range ns.callKeys() {
+			pipe.Unlink(ctx, key)
+		}
+	}
 	_, err = pipe.Exec(ctx)
 	return translate(err)
 }
@@ -231,7 +242,11 @@ func (s *Store) RemoveEmpty(ctx context.Context, name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if used, err := s.isUsed(ctx, c); err != nil || !used {
+	used, err := s.isUsed(ctx, c)
+	if err == nil && !used {
+		used, err = s.dropCalls(ctx, c)
+	}
+	if err != nil || !used {
 		s.dropUnused(ctx, ns, bits.feed)
 		s.dropCompanions(ctx, c)
 		return existed && err == nil, err
@@ -254,10 +269,15 @@ func (s *Store) unregister(ctx context.Context, name string) (existed bool, err 
 	return metas+names > 0, translate(err)
 }
 
-// isUsed reports whether a namespace has users, or users who say something that others see.
+// isUsed reports whether a namespace has users, users who say something that others see, or a call that goes on.
 func (s *Store) isUsed(ctx context.Context, c *candidate) (bool, error) {
 	if n, err := s.members(ctx, c.namespace); err != nil || n > 0 {
 		return n > 0, err
+	}
+	if c.bits.calls.set {
+		if n, err := s.client.ZCard(ctx, c.callsDue()).Result(); err != nil || n > 0 {
+			return n > 0, translate(err)
+		}
 	}
 	if !c.bits.details.set {
 		return false, nil
