@@ -2,15 +2,15 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"log/slog"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen/store"
 )
 
-// This file names the keys of calls, and keeps their bit: see docs/decisions/calls.md.
+// This file names the keys of calls, and keeps the list of namespaces with calls: see docs/decisions/calls.md.
 
 // callKeys returns the keys of the calls of a namespace, as the scripts of calls take them: see calls.lua. All are in the
 // slot of the first shard.
@@ -86,36 +86,41 @@ func (s *Store) warnOfCall(ns namespace, id any) {
 	s.warnOnce(ns, "calls", "a call cannot be read: it counts as none", "call", id)
 }
 
-// setCallsBit has CallNamespaces return a namespace.
-func (s *Store) setCallsBit(ctx context.Context, c *candidate) error {
-	now, err := s.clock.read(ctx)
-	if err != nil {
-		return err
-	}
-	if err := s.client.HSetNX(ctx, s.keys.meta(), callsField(c.name), int64(now)).Err(); err != nil {
+// listCalls has CallNamespaces return a namespace. It does so once in each round: other servers remove namespaces from
+// the list.
+func (s *Store) listCalls(ctx context.Context, c *candidate) error {
+	if err := s.client.ZAdd(ctx, s.keys.calling(), redis.Z{Member: c.name}).Err(); err != nil {
 		return translate(err)
 	}
-	known := bit{set: true} // the value is not known: another server may have set it before
-	s.agreements.change(c.name, func(b *bits) { b.calls = known })
-	c.bits.calls = known
+	c.bits.calls.set = true
+	s.agreements.change(c.name, func(b *bits) { b.calls.set = true })
 	return nil
 }
 
-// dropCallsBit deletes the bit of a namespace that has no calls. Another server may begin one at any point: it sets the
-// bit again if it finds that there was no call before, so that the bit is only missing if it did that before. It is only
-// tidying: errors do no harm.
-func (s *Store) dropCallsBit(ctx context.Context, c *candidate) {
-	if !c.bits.calls.set || c.bits.calls.value == "" {
+// mayHaveCalls reports whether CallNamespaces returns a namespace.
+func (s *Store) mayHaveCalls(ctx context.Context, ns namespace) (bool, error) {
+	if !ns.hasCompanions() {
+		return false, nil
+	}
+	err := s.client.ZScore(ctx, s.keys.calling(), ns.name).Err()
+	if errors.Is(err, redis.Nil) {
+		return false, nil
+	}
+	return err == nil, translate(err)
+}
+
+// unlistCalls removes a namespace from the list that has no calls. Another server may begin one at any point: if none
+// went on before, it adds the namespace again after that. It is only tidying: errors do no harm.
+func (s *Store) unlistCalls(ctx context.Context, c *candidate) {
+	removed, err := s.client.ZRem(ctx, s.keys.calling(), c.name).Result()
+	if err != nil || removed == 0 {
 		return
 	}
-	s.dropUnusedBit(ctx, c, callsField(c.name), c.bits.calls)
+	s.agreements.change(c.name, func(b *bits) { b.calls.set = false })
 	pipe := s.client.Pipeline()
 	cmds := []*redis.IntCmd{pipe.Exists(ctx, c.calls()), pipe.Exists(ctx, c.outbox())}
 	_, _ = pipe.Exec(ctx) // each command keeps its error
-	if n, err := sum(cmds); err == nil && n > 0 {
-		if err := s.setCallsBit(ctx, c); err != nil {
-			s.log.Log(ctx, slog.LevelWarn, "cannot note that a namespace has calls; the next call does",
-				"namespace", c.name, "error", err)
-		}
+	if n, err := sum(cmds); err != nil || n > 0 {
+		_ = s.listCalls(ctx, c) // or the next call does
 	}
 }

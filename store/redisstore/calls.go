@@ -31,7 +31,7 @@ func callRefusal(refusal any) error {
 // nonce returns a random text that is in a step, so that the step is done once if the client sends it again.
 func nonce() string { return rand.Text()[:12] }
 
-// StartCall implements [store.Store]. The bit is set before the call begins, and again if it is the first one.
+// StartCall implements [store.Store]. The namespace is listed before the call begins, and again if it is the only one.
 func (s *Store) StartCall(ctx context.Context, name string, n store.NewCall) (store.CallStep, error) {
 	ctx, cancel, c, err := s.openCalls(ctx, name)
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *Store) StartCall(ctx context.Context, name string, n store.NewCall) (st
 		return store.CallStep{}, c.err
 	}
 	if !c.bits.calls.set {
-		if err := s.setCallsBit(ctx, c); err != nil {
+		if err := s.listCalls(ctx, c); err != nil {
 			return store.CallStep{}, err
 		}
 	}
@@ -63,13 +63,16 @@ func (s *Store) StartCall(ctx context.Context, name string, n store.NewCall) (st
 	return step, err
 }
 
-// keepCalls makes sure that a namespace in which the first call has just begun exists, and has the bit: another server
-// may have deleted both since they were read.
+// keepCalls makes sure that a namespace exists and is listed in which the only call has just begun: another server may
+// have removed it since that was read.
 func (s *Store) keepCalls(ctx context.Context, c *candidate) error {
-	if err := s.setCallsBit(ctx, c); err != nil {
+	if err := s.listCalls(ctx, c); err != nil {
 		return err
 	}
-	s.register(ctx, []*candidate{c}, 0)
+	s.agreements.recheck(c.name)
+	if s.verify(ctx, []*candidate{c}); c.err == nil && !c.hasMeta {
+		s.register(ctx, []*candidate{c}, 0)
+	}
 	return c.err
 }
 
@@ -125,7 +128,7 @@ func (s *Store) ExpireCalls(ctx context.Context, name string) (store.ExpiredCall
 	}
 	expired, noted, err := readExpired(reply)
 	if err == nil && expired.Kept == 0 && noted == 0 {
-		s.dropCallsBit(ctx, c)
+		s.unlistCalls(ctx, c)
 	}
 	return expired, err
 }
@@ -166,37 +169,12 @@ func (s *Store) ReadCalls(ctx context.Context, name string, users []string) ([]l
 	return calls, err
 }
 
-// CallNamespaces implements [store.Store]. It looks for the bit in pages of all names, since names are in order and bits
-// are not.
+// CallNamespaces implements [store.Store].
 func (s *Store) CallNamespaces(ctx context.Context, after string, limit int) ([]string, error) {
 	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
 	if err != nil {
 		return nil, err
 	}
 	defer cancel()
-	found := []string{}
-	for len(found) < limit {
-		names, err := s.namesAfter(ctx, after, maxNames)
-		if err != nil {
-			return nil, err
-		}
-		if len(names) == 0 {
-			break
-		}
-		fields := make([]string, len(names))
-		for i, name := range names {
-			fields[i] = callsField(name)
-		}
-		values, err := s.client.HMGet(ctx, s.keys.meta(), fields...).Result()
-		if err != nil {
-			return nil, translate(err)
-		}
-		for i, value := range values {
-			if value != nil && len(found) < limit {
-				found = append(found, names[i])
-			}
-		}
-		after = names[len(names)-1]
-	}
-	return found, nil
+	return s.namesAfter(ctx, s.keys.calling(), after, limit)
 }

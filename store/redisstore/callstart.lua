@@ -15,7 +15,7 @@
 -- ARGV[12]  the digest
 --
 -- Returns {unreadable, refusal, fresh, step}: unreadable is the ID of a call that another program wrote, if there is one;
--- refusal is '' for none; fresh is 1 if no call was kept before.
+-- refusal is '' for none; fresh is 1 if no call went on before.
 
 local id, nonce, from, to, from_device = unpack(ARGV, 1, 5)
 local app, key, digest = ARGV[10], ARGV[11], ARGV[12]
@@ -84,7 +84,7 @@ local c = {
   from_heard = logical, to_heard = logical, quiet = tonumber(ARGV[7]), shown_until = 0, shown = ARGV[8] == '1',
   unreachable = busy,
 }
-local fresh = redis.call('EXISTS', calls_key) == 0
+local fresh = redis.call('EXISTS', due_key) == 0
 write_call(c)
 save_clock()
 write_due(c)

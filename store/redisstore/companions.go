@@ -27,20 +27,18 @@ func (n namespace) companion(what, shard string) string {
 //   - devices: those of devices, when users leave or are deleted;
 //   - details: those of details, when they are read or when devices are recorded;
 //   - hidden: those of hidden times, when anything is asserted. Then details is set as well;
-//   - calls: those of calls, when a user is deleted. Scripts of calls name them in any case.
+//   - calls: none. It is not in Redis: this server knows that the namespace is in the list of those with calls.
 type bits struct{ feed, devices, details, hidden, calls bit }
 
 func feedField(namespace string) string    { return namespace + ":changes" }
 func devicesField(namespace string) string { return namespace + ":devices" }
 func detailsField(namespace string) string { return namespace + ":details" }
 func hiddenField(namespace string) string  { return namespace + ":hidden" }
-func callsField(namespace string) string   { return namespace + ":calls" }
 
 // bitFields returns the fields of all bits of a namespace.
 func bitFields(namespace string) []string {
 	return []string{
 		feedField(namespace), devicesField(namespace), detailsField(namespace), hiddenField(namespace),
-		callsField(namespace),
 	}
 }
 
@@ -48,7 +46,7 @@ func bitFields(namespace string) []string {
 func (n namespace) readBits(values []any) bits {
 	b := bits{
 		feed: n.readBit(values[0]), devices: n.readBit(values[1]),
-		details: n.readBit(values[2]), hidden: n.readBit(values[3]), calls: n.readBit(values[4]),
+		details: n.readBit(values[2]), hidden: n.readBit(values[3]),
 	}
 	b.details.set = b.details.set || b.hidden.set
 	return b
@@ -107,7 +105,7 @@ func (s *Store) openWithBits(
 	}
 	checked := !s.agreements.current(name)
 	s.verify(ctx, []*candidate{c})
-	complete := c.bits.devices.set && c.bits.hidden.set && c.bits.calls.set
+	complete := c.bits.devices.set && c.bits.hidden.set
 	if c.err == nil && !complete && c.hasCompanions() && !checked {
 		s.agreements.recheck(name)
 		s.verify(ctx, []*candidate{c})

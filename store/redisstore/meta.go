@@ -84,7 +84,7 @@ type candidate struct {
 	namespace
 	hasMeta bool
 	exists  bool  // it has members, although it has no meta
-	bits    bits  // whether it may have a feed, devices, details, hidden times, and calls
+	bits    bits  // whether it may have a feed, devices, details, and hidden times
 	known   bits  // those of the check before
 	err     error // why this server cannot serve it
 }
@@ -129,8 +129,7 @@ func (s *Store) checkMetas(ctx context.Context, all []*candidate) {
 		case mayHold && s.agreements.known(c.name):
 			// Naming companions that do not exist does no harm; not naming those that do would.
 			assumed := bit{set: c.hasCompanions()}
-			c.hasMeta = true
-			c.bits = bits{feed: assumed, devices: assumed, details: assumed, hidden: assumed, calls: assumed}
+			c.hasMeta, c.bits = true, bits{feed: assumed, devices: assumed, details: assumed, hidden: assumed}
 		default:
 			c.err = err
 		}

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -149,7 +150,7 @@ func (s *Store) Namespaces(ctx context.Context, after string, limit int) ([]stor
 		return nil, err
 	}
 	defer cancel()
-	names, err := s.namesAfter(ctx, after, limit)
+	names, err := s.namesAfter(ctx, s.keys.registry(), after, limit)
 	if err != nil || len(names) == 0 {
 		return nil, err
 	}
@@ -173,13 +174,13 @@ func (s *Store) Namespaces(ctx context.Context, after string, limit int) ([]stor
 	return infos, nil
 }
 
-// namesAfter returns up to limit names of the list after one; from the first one if it is "".
-func (s *Store) namesAfter(ctx context.Context, after string, limit int) ([]string, error) {
+// namesAfter returns up to limit names of a list after one; from the first one if it is "".
+func (s *Store) namesAfter(ctx context.Context, list, after string, limit int) ([]string, error) {
 	start := "-"
 	if after != "" {
 		start = "(" + after
 	}
-	page := redis.ZRangeArgs{Key: s.keys.registry(), ByLex: true, Start: start, Stop: "+", Count: int64(limit)}
+	page := redis.ZRangeArgs{Key: list, ByLex: true, Start: start, Stop: "+", Count: int64(limit)}
 	names, err := s.client.ZRangeArgs(ctx, page).Result()
 	return names, translate(err)
 }
@@ -218,13 +219,8 @@ func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
 		}
 		pipe.Unlink(ctx, ns.contacts(key))
 	}
-	if ns.hasCompanions() {
-		for _, key := range ns.callKeys() {
-			pipe.Unlink(ctx, key)
-		}
-	}
 	_, err = pipe.Exec(ctx)
-	return translate(err)
+	return cmp.Or(translate(err), s.deleteCalls(ctx, ns))
 }
 
 // RemoveEmpty implements [store.Store]. Another server may write at any point: see docs/decisions/redis-keys.md.
@@ -242,11 +238,7 @@ func (s *Store) RemoveEmpty(ctx context.Context, name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	used, err := s.isUsed(ctx, c)
-	if err == nil && !used {
-		used, err = s.dropCalls(ctx, c)
-	}
-	if err != nil || !used {
+	if used, err := s.isUsed(ctx, c); err != nil || !used {
 		s.dropUnused(ctx, ns, bits.feed)
 		s.dropCompanions(ctx, c)
 		return existed && err == nil, err
@@ -274,7 +266,7 @@ func (s *Store) isUsed(ctx context.Context, c *candidate) (bool, error) {
 	if n, err := s.members(ctx, c.namespace); err != nil || n > 0 {
 		return n > 0, err
 	}
-	if c.bits.calls.set {
+	if c.hasCompanions() {
 		if n, err := s.client.ZCard(ctx, c.callsDue()).Result(); err != nil || n > 0 {
 			return n > 0, translate(err)
 		}

@@ -21,7 +21,7 @@ var scripts = struct {
 	feedWriteDetails, feedSettle                                                    *redis.Script
 	devices, devicesRead, companionsDrop, closing, closings, contacts               *redis.Script
 	inCall, callStart, callStep, callHear, callRead, callExpire, callCopies         *redis.Script
-	callForget, callDrop                                                            *redis.Script
+	callForget                                                                      *redis.Script
 	pingHidden, leaveHidden, feedWriteHidden, devicesHidden, hides, say, says       *redis.Script
 }{
 	ping:        newScript("clock.lua", "ping.lua"),
@@ -61,7 +61,6 @@ var scripts = struct {
 	callExpire: newCallScript("callexpire.lua"),
 	callCopies: newCallScript("callcopies.lua"),
 	callForget: newCallScript("callforget.lua"),
-	callDrop:   newCallScript("calldrop.lua"),
 
 	pingHidden:      newHidingScript("5, 2, 1", luaSource("clock.lua"), "ping.lua"),
 	leaveHidden:     newHidingScript("3, 3, 2", luaSource("clock.lua"), "leave.lua"),
