@@ -33,10 +33,12 @@ func arrows() map[string][]string {
 		"store/feed":                {"", "store"},
 		"store/jobs":                {"", "store", "store/feed"},
 		"store/connections":         {"", "store"},
+		"store/calls":               {"", "store"},
 		"store/storetest":           {"", "store"},
 		"store/storetest/redistest": {},
 		"api": {
-			"", "store", "store/feed", "store/connections", "api/auth", "api/limit", "api/stream", "api/web",
+			"", "store", "store/feed", "store/connections", "store/calls", "api/auth", "api/limit", "api/stream",
+			"api/web",
 		},
 		"api/stream":    {},
 		"api/auth":      {""},
@@ -47,7 +49,7 @@ func arrows() map[string][]string {
 		"examples/chat": {}, // uses lastseen as others do: over HTTP
 		"cmd/lastseen": {
 			"", "store", "store/redisstore", "store/filestore", "store/coalesce", "store/clock", "store/jobs",
-			"store/observe", "store/feed", "store/connections", "api", "api/auth", "api/limit",
+			"store/observe", "store/feed", "store/connections", "store/calls", "api", "api/auth", "api/limit",
 			"cmd/lastseen/internal/config", "cmd/lastseen/internal/admin", "cmd/lastseen/internal/tracing",
 		},
 		"cmd/lastseen/internal/config":  {"", "api", "api/auth", "store/connections", "store/feed", "store/redisstore"},

@@ -27,6 +27,7 @@ import (
 	"github.com/lastseen/lastseen/api/stream"
 	"github.com/lastseen/lastseen/api/web"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/calls"
 	"github.com/lastseen/lastseen/store/connections"
 	"github.com/lastseen/lastseen/store/feed"
 )
@@ -40,7 +41,12 @@ type Settings struct {
 	Changes      feed.Mode     // when changes are recorded
 	ShowKinds    bool          // whether everyone who can read sees the kinds of live devices
 	Visibility   Visibility    // who sees the users; "" is VisibleToEveryone
+	RingTimeout  time.Duration // for how long a call rings at most; 0 is DefaultRingTimeout
+	ShowCalls    bool          // whether others see who is in a call
 }
+
+// DefaultRingTimeout is for how long a call rings unless it is set.
+const DefaultRingTimeout = 30 * time.Second
 
 // Version describes the running build.
 type Version struct {
@@ -88,6 +94,8 @@ type Config struct {
 	// Connections records who holds a WebSocket open; default: a registry that nobody runs, so that a connection counts
 	// as a ping only when it begins.
 	Connections *connections.Registry
+	// Keeper keeps calls going; default: one that nobody runs, so that calls end late and only by actions.
+	Keeper *calls.Keeper
 	// WebSockets are the limits of WebSockets. The origins of CORSOrigins can open them.
 	WebSockets WebSocketLimits
 
@@ -165,6 +173,9 @@ func New(c Config) http.Handler {
 		}
 		c.Connections = connections.New(connections.Options{Store: c.Store, Settings: settings, Logger: c.Logger})
 	}
+	if c.Keeper == nil {
+		c.Keeper = calls.New(c.Store, c.Logger)
+	}
 	c.Shared.authenticator.Store(c.Auth)
 	c.Shared.overload.configure(c)
 	replicas, _ := store.As[store.ReplicaReader](c.Store)
@@ -218,8 +229,10 @@ func (c Config) withDefaults() Config {
 
 // settings returns the settings of a namespace.
 func (s *server) settings(namespace string) Settings {
-	if settings, ok := s.Namespaces[namespace]; ok {
-		return settings
+	settings, ok := s.Namespaces[namespace]
+	if !ok {
+		settings = s.Settings
 	}
-	return s.Settings
+	settings.RingTimeout = cmp.Or(settings.RingTimeout, DefaultRingTimeout)
+	return settings
 }

@@ -107,6 +107,10 @@ type settingsResponse struct {
 	RetentionMs *int64 `json:"retention_ms" format:"int64" minimum:"1" extensions:"x-nullable"`
 	// The number of sorted sets in Redis that hold the namespace. Always 1 with the embedded store.
 	Shards int `json:"shards" minimum:"1"`
+	// How long a call rings before it is missed.
+	RingTimeoutMs int64 `json:"ring_timeout_ms" format:"int64" minimum:"1"`
+	// Whether others see that a user is in a call.
+	ShowCalls bool `json:"show_calls"`
 } // @name NamespaceSettings
 
 // getNamespace returns the settings of a namespace, also of one that was never pinged.
@@ -131,6 +135,8 @@ func (s *server) getNamespace(c echo.Context, _ query) error {
 		YellowMs:       settings.Thresholds.Yellow.Milliseconds(),
 		PingIntervalMs: settings.PingInterval.Milliseconds(),
 		Shards:         settings.Shards,
+		RingTimeoutMs:  settings.RingTimeout.Milliseconds(),
+		ShowCalls:      settings.ShowCalls,
 	}
 	if settings.Retention != 0 {
 		response.RetentionMs = new(settings.Retention.Milliseconds())

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/calls"
 )
 
 // The kinds of signals between servers.
@@ -67,7 +68,10 @@ func (s *Shared) receive(signal store.Signal) {
 		s.deliverTyping(signal)
 	case signal.Kind == signalContacts:
 		s.viewers.changed(signal.Namespace, signal.User)
+	case signal.Kind == calls.SignalKind:
+		s.newest.Load().Keeper.Receive(signal)
 	case signal.Kind == "":
+		s.newest.Load().Keeper.Receive(signal)
 		s.selves.refreshAll("")
 		s.viewers.changed("", "")
 	}

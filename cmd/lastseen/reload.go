@@ -18,6 +18,7 @@ import (
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/calls"
 	"github.com/lastseen/lastseen/store/connections"
 )
 
@@ -31,7 +32,8 @@ type runtimeConfig struct {
 	certificate   *certificate        // nil without TLS
 	feeds         feeds
 	registry      *connections.Registry // of the connections that users hold open
-	changed       chan struct{}         // holds one value when there was a reload since the last receive
+	keeper        *calls.Keeper
+	changed       chan struct{} // holds one value when there was a reload since the last receive
 }
 
 // dependencies is what a server has for as long as it runs.
@@ -55,6 +57,7 @@ func newRuntimeConfig(c *config.Config, d dependencies) (*runtimeConfig, error) 
 	r := &runtimeConfig{dependencies: d, certificate: certificate, changed: make(chan struct{}, 1)}
 	r.feeds = r.newFeeds(c.MaxWatches)
 	r.registry = r.newRegistry(c.MaxUserWebsockets)
+	r.keeper = r.newKeeper()
 	return r, r.replace(c)
 }
 
@@ -81,6 +84,7 @@ func (r *runtimeConfig) apiConfig(c *config.Config) api.Config {
 		Limits:     limit.Limits{Caller: c.RateLimit, User: c.UserRateLimit},
 		BodyMemory: c.BodyMemory, CORSOrigins: c.CORSOrigins, AllowedHosts: c.AllowedHosts,
 		TrustedProxies: c.TrustedProxies, Feeds: r.feeds.hub, Connections: r.registry,
+		Keeper:     r.keeper,
 		WebSockets: webSocketLimits(c), Shared: r.shared,
 	}
 }

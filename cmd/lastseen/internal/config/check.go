@@ -74,12 +74,27 @@ func (s *Values) checkValues(e *Error) {
 		"redis-min-idle-conns cannot exceed redis-pool-size")
 	s.conflict(e.Addf, "redis-key", "redis-shards", s.RedisKey != "" && s.RedisShards > 1,
 		"a namespace with a redis-key has one shard: set redis-shards: 1 for it")
+	s.checkCalls(e)
 	s.checkChanges(e)
 	for _, name := range []string{"redis-key", "redis-score-unit", "redis-shards"} {
 		// In a file store, such a namespace would look empty.
 		if s.server != nil && s.isSet(name) && s.valid(name, "store") && !s.OnRedis() {
 			e.Addf("%s: this setting requires a Redis store, but %s", s.describe(name), s.describe("store"))
 		}
+	}
+}
+
+// The bounds of ring-timeout.
+const (
+	minRingTimeout = time.Second
+	maxRingTimeout = 10 * time.Minute
+)
+
+// checkCalls reports a time for which calls ring that is out of range.
+func (s *Values) checkCalls(e *Error) {
+	own := s.server == nil || s.isSet("ring-timeout") // an inherited value is reported once
+	if own && s.valid("ring-timeout") && (s.RingTimeout < minRingTimeout || s.RingTimeout > maxRingTimeout) {
+		e.Addf("%s: the minimum is 1s, and the maximum 10m", s.describe("ring-timeout"))
 	}
 }
 

@@ -99,6 +99,9 @@ type Settings struct {
 	MaxAddressWebsockets int           `zero:"off" max:"10000000" reload:"" group:"WebSockets" default:"1000" placeholder:"N" help:"Maximum number of WebSocket connections from one IP address that have not sent their first frame. off disables the limit."`
 	ShowKinds            bool          `in:"flag,file,namespace" reload:"" group:"WebSockets" default:"off" placeholder:"on|off" help:"Whether everyone who can look a user up also sees the kinds of the devices on which the user is online, such as web or mobile."`
 
+	RingTimeout time.Duration `in:"flag,file,namespace" reload:"" group:"Calls" default:"30s" takes:"a duration from 1s to 10m" placeholder:"DURATION" help:"Time until a call that the callee has not accepted is missed."`
+	ShowCalls   bool          `in:"flag,file,namespace" reload:"" group:"Calls" default:"on" placeholder:"on|off" help:"Whether everyone who can look a user up also sees that the user is in a call. It applies to calls that are started later."`
+
 	Retention time.Duration `zero:"off" in:"flag,file,namespace" reload:"" group:"Retention" default:"off" takes:"off, or a duration of at least yellow" placeholder:"DURATION" help:"Delete users not seen for this long. off keeps them."`
 
 	Changes feed.Mode `format:"enum" in:"flag,file,namespace" reload:"" group:"Changes feed" default:"auto" placeholder:"auto|on|off" help:"Whether the changes of namespaces are recorded, so that clients can follow them. With auto, from the first client that follows a namespace until 10 minutes after the last one. With on, always if the namespace is in the configuration file, otherwise as with auto. With off, never: requests to the feed return 409 feed_unavailable."`
@@ -136,6 +139,7 @@ func (s *Settings) ForAPI() api.Settings {
 		Thresholds:   lastseen.Thresholds{Green: s.Green, Yellow: s.Yellow},
 		PingInterval: s.PingInterval, Retention: s.Retention, Shards: shards,
 		Changes: s.Changes, ShowKinds: s.ShowKinds, Visibility: s.Visibility,
+		RingTimeout: s.RingTimeout, ShowCalls: s.ShowCalls,
 	}
 }
 
