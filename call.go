@@ -10,11 +10,11 @@ type Call struct {
 	ID       string
 	From, To string // the caller and the callee
 	State    CallState
-	Version  int64 // of the state: it increases with each step, by one
+	Version  int64 // it is 1 at first, and increases by one with each change of State or App
 
 	FromDevice string // on which the caller called; "" if the app did not say
 	ToDevice   string // on which the callee accepted or rejected; "" if none has, or if the app did not say
-	By         string // the party whose action led to State; "" if time did
+	By         string // the party whose action led to State: the caller while it rings; "" if time did
 	ByDevice   string // the device of that action; "" if the app did not say
 
 	Created  Instant

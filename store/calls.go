@@ -42,7 +42,10 @@ const (
 //
 // Each step is atomic: of several actions at the same time, one changes the state, and the others get the call as it is
 // then. What [lastseen.Call.Step] says decides. A call whose time has passed expires before any other step, whether
-// ExpireCalls has run or not; so it does for those who read it.
+// ExpireCalls has run or not; so it does for those who read it. It is over since its time passed, not since a step.
+// StartCall alone leaves such calls as they are, for ExpireCalls to end and return: they no longer make a user busy.
+//
+// Accepting a call counts as hearing both parties. What they do later, unless it is refused, counts as hearing them.
 //
 // # Time
 //
@@ -61,16 +64,17 @@ const (
 // # What is lost
 //
 // The embedded store keeps calls in memory: a restart ends all of them without a trace. In Redis, a failover can lose the
-// last steps. Forget ends the calls of a user as [lastseen.Ended], and deletes them. DeleteNamespace deletes all calls.
-// RemoveEmpty keeps a namespace with a call that goes on. Calls create no namespace, unless one begins to ring.
+// last steps. Forget deletes all calls from and to a user, also those that go on: the other party is free then.
+// DeleteNamespace deletes all calls. RemoveEmpty keeps a namespace with a call that goes on, and otherwise leaves the calls
+// that are over. Calls create no namespace, unless one begins to ring.
 type Calls interface {
 	// StartCall begins a call, which rings, unless a call of a party goes on: then it returns ErrCallerBusy or
-	// ErrCalleeBusy. It returns the call that was started before with the same key within CallsKept, as it is now and as
-	// Repeated; ErrCallKeyReused if its Digest differs.
+	// ErrCalleeBusy. Before that, it returns the call that was started with the same key and is kept, as it is now and
+	// as Repeated; ErrCallKeyReused if its Digest differs. At last it returns ErrTooManyCalls, or ErrNamespaceLimit.
 	StartCall(ctx context.Context, namespace string, c NewCall) (CallStep, error)
 
 	// StepCall does what a party wants. It returns ErrCallNotFound unless the user is a party. If the outcome is
-	// Refused, the call says why. Any action that is not refused counts as hearing the party, on this device.
+	// Refused, the call says why.
 	StepCall(ctx context.Context, namespace string, a CallAct) (CallStep, error)
 
 	// HearCalls notes that users take part in their calls: those that are active, and on the device of the call if it
@@ -80,8 +84,8 @@ type Calls interface {
 	// ReadCall returns a call, also one that is over, for CallsKept.
 	ReadCall(ctx context.Context, namespace, id string) (lastseen.Call, error)
 
-	// ReadCalls returns the calls that go on of users, in the order asked; an empty Call for those without one. Up to
-	// MaxCallBatch users.
+	// ReadCalls returns the calls that go on of users who are parties, in the order asked; an empty Call for those
+	// without one. Up to MaxCallBatch users.
 	ReadCalls(ctx context.Context, namespace string, users []string) ([]lastseen.Call, error)
 
 	// ExpireCalls ends calls whose time has passed, up to MaxCallBatch, and forgets those that were over for CallsKept.
@@ -102,7 +106,7 @@ type Calls interface {
 	SetInCalls(ctx context.Context, namespace string, in []InCall) error
 
 	// ConfirmInCalls says what was copied. It returns, with their present values, those that have changed since: they
-	// have to be copied again. The others are removed from the outbox.
+	// have to be copied again, and are in the outbox, also if they were not before. The others are removed from it.
 	ConfirmInCalls(ctx context.Context, namespace string, in []InCall) ([]InCall, error)
 }
 
@@ -119,8 +123,8 @@ type NewCall struct {
 
 	Key    string // the idempotency key; "" for none. Keys of different callers are different
 	Digest string // of what the caller asked for; at most 64 bytes
-	// CalleeHidden says that the caller must not learn that the callee is busy. Then the call rings, and the callee is
-	// not a party of it: it is missed, unless the caller cancels it.
+	// CalleeHidden says that the caller must not learn that the callee is busy. If the callee is, the call rings, and the
+	// callee is not a party of it: it is missed, unless the caller cancels it.
 	CalleeHidden bool
 }
 
@@ -138,9 +142,9 @@ type CallHeard struct{ User, Device string }
 // CallStep is what a step led to.
 type CallStep struct {
 	Call    lastseen.Call
-	Outcome lastseen.CallOutcome
+	Outcome lastseen.CallOutcome // Stepped for a new call, and for what HearCalls and ExpireCalls return
 	Expired bool     // the call expired just before: others have to be notified, also if the step was refused
-	InCall  []InCall // what has to be copied
+	InCall  []InCall // what this noted to be copied, with the present values
 	// Unreachable says that the callee is not a party: see NewCall.CalleeHidden.
 	Unreachable bool
 }

@@ -2,58 +2,179 @@ package redisstore
 
 import (
 	"context"
-	"time"
+	"crypto/rand"
+	"fmt"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
 
-// StartCall implements [store.Store].
-func (s *Store) StartCall(_ context.Context, _ string, _ store.NewCall) (store.CallStep, error) {
-	return store.CallStep{}, store.ErrNoCalls
+// This file records calls: see docs/decisions/calls.md.
+
+// callRefusal returns the error for a refusal of callstart.lua; nil for none.
+func callRefusal(refusal any) error {
+	switch refusal {
+	case "":
+		return nil
+	case "caller busy":
+		return store.ErrCallerBusy
+	case "callee busy":
+		return store.ErrCalleeBusy
+	case "too many":
+		return store.ErrTooManyCalls
+	case "reused":
+		return store.ErrCallKeyReused
+	}
+	return fmt.Errorf("unexpected script reply: %v is not a refusal", refusal)
+}
+
+// nonce returns a random text that is in a step, so that the step is done once if the client sends it again.
+func nonce() string { return rand.Text()[:12] }
+
+// StartCall implements [store.Store]. The namespace is listed before the call begins, and again if it is the only one.
+func (s *Store) StartCall(ctx context.Context, name string, n store.NewCall) (store.CallStep, error) {
+	ctx, cancel, c, err := s.openCalls(ctx, name)
+	if err != nil {
+		return store.CallStep{}, err
+	}
+	defer cancel()
+	if s.admit(ctx, []*candidate{c}); c.err != nil {
+		return store.CallStep{}, c.err
+	}
+	if !c.bits.calls.set {
+		if err := s.listCalls(ctx, c); err != nil {
+			return store.CallStep{}, err
+		}
+	}
+	reply, err := s.runCalls(confirmed(ctx), c, scripts.callStart, 3,
+		n.ID, nonce(), n.From, n.To, n.FromDevice, max(1, n.Ring.Milliseconds()), max(1, n.Quiet.Milliseconds()),
+		n.Shown, n.CalleeHidden, n.App, n.Key, n.Digest)
+	if err != nil {
+		s.agreements.recheck(c.name) // see record
+		return store.CallStep{}, err
+	}
+	if refusal := callRefusal(reply[0]); refusal != nil {
+		return store.CallStep{}, refusal
+	}
+	step, err := readCallStep(reply[2])
+	if fresh := reply[1] == int64(1); err == nil && fresh {
+		err = s.keepCalls(ctx, c)
+	}
+	return step, err
+}
+
+// keepCalls makes sure that a namespace exists and is listed in which the only call has just begun: another server may
+// have removed it since that was read.
+func (s *Store) keepCalls(ctx context.Context, c *candidate) error {
+	if err := s.listCalls(ctx, c); err != nil {
+		return err
+	}
+	s.agreements.recheck(c.name)
+	if s.verify(ctx, []*candidate{c}); c.err == nil && !c.hasMeta {
+		s.register(ctx, []*candidate{c}, 0)
+	}
+	return c.err
 }
 
 // StepCall implements [store.Store].
-func (s *Store) StepCall(_ context.Context, _ string, _ store.CallAct) (store.CallStep, error) {
-	return store.CallStep{}, store.ErrNoCalls
+func (s *Store) StepCall(ctx context.Context, name string, a store.CallAct) (store.CallStep, error) {
+	ctx, cancel, c, err := s.openCalls(ctx, name)
+	if err != nil {
+		return store.CallStep{}, err
+	}
+	defer cancel()
+	reply, err := s.runCalls(confirmed(ctx), c, scripts.callStep, 1,
+		a.ID, nonce(), a.User, a.Device, string(a.Action), a.App)
+	if err != nil {
+		return store.CallStep{}, err
+	}
+	if len(reply) == 0 {
+		return store.CallStep{}, store.ErrCallNotFound
+	}
+	return readCallStep(reply[0])
 }
 
 // HearCalls implements [store.Store].
-func (s *Store) HearCalls(_ context.Context, _ string, _ []store.CallHeard) ([]store.CallStep, error) {
-	return nil, store.ErrNoCalls
-}
-
-// ReadCall implements [store.Store].
-func (s *Store) ReadCall(_ context.Context, _ string, _ string) (lastseen.Call, error) {
-	return lastseen.Call{}, store.ErrNoCalls
-}
-
-// ReadCalls implements [store.Store].
-func (s *Store) ReadCalls(_ context.Context, _ string, _ []string) ([]lastseen.Call, error) {
-	return nil, store.ErrNoCalls
+func (s *Store) HearCalls(ctx context.Context, name string, heard []store.CallHeard) ([]store.CallStep, error) {
+	ctx, cancel, c, err := s.openCalls(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	if len(heard) == 0 {
+		return nil, nil
+	}
+	args := make([]any, 0, 2*len(heard))
+	for i := range heard {
+		args = append(args, &heard[i].User, &heard[i].Device)
+	}
+	reply, err := s.runCalls(ctx, c, scripts.callHear, 1, args...)
+	if err != nil {
+		return nil, err
+	}
+	return readCallSteps(reply[0])
 }
 
 // ExpireCalls implements [store.Store].
-func (s *Store) ExpireCalls(_ context.Context, _ string) (store.ExpiredCalls, error) {
-	return store.ExpiredCalls{}, store.ErrNoCalls
+func (s *Store) ExpireCalls(ctx context.Context, name string) (store.ExpiredCalls, error) {
+	ctx, cancel, c, err := s.openCalls(ctx, name)
+	if err != nil {
+		return store.ExpiredCalls{}, err
+	}
+	defer cancel()
+	reply, err := s.runCalls(ctx, c, scripts.callExpire, 5)
+	if err != nil {
+		return store.ExpiredCalls{}, err
+	}
+	expired, noted, err := readExpired(reply)
+	if err == nil && expired.Kept == 0 && noted == 0 {
+		s.unlistCalls(ctx, c)
+	}
+	return expired, err
 }
 
-// UnconfirmedInCalls implements [store.Store].
-func (s *Store) UnconfirmedInCalls(_ context.Context, _ string, _ time.Duration) ([]store.InCall, error) {
-	return nil, store.ErrNoCalls
+// ReadCall implements [store.Store].
+func (s *Store) ReadCall(ctx context.Context, name, id string) (lastseen.Call, error) {
+	ctx, cancel, c, err := s.openCalls(ctx, name)
+	if err != nil {
+		return lastseen.Call{}, err
+	}
+	defer cancel()
+	calls, err := s.readCalls(ctx, c, id)
+	switch {
+	case err != nil:
+		return lastseen.Call{}, err
+	case len(calls) != 1 || calls[0].ID == "":
+		return lastseen.Call{}, store.ErrCallNotFound
+	}
+	return calls[0], nil
 }
 
-// SetInCalls implements [store.Store].
-func (s *Store) SetInCalls(_ context.Context, _ string, _ []store.InCall) error {
-	return store.ErrNoCalls
-}
-
-// ConfirmInCalls implements [store.Store].
-func (s *Store) ConfirmInCalls(_ context.Context, _ string, _ []store.InCall) ([]store.InCall, error) {
-	return nil, store.ErrNoCalls
+// ReadCalls implements [store.Store].
+func (s *Store) ReadCalls(ctx context.Context, name string, users []string) ([]lastseen.Call, error) {
+	ctx, cancel, c, err := s.openCalls(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	args := make([]any, 1, 1+len(users))
+	args[0] = ""
+	for i := range users {
+		args = append(args, &users[i])
+	}
+	calls, err := s.readCalls(ctx, c, args...)
+	if err == nil && len(calls) != len(users) {
+		return nil, fmt.Errorf("unexpected script reply of %d calls instead of %d", len(calls), len(users))
+	}
+	return calls, err
 }
 
 // CallNamespaces implements [store.Store].
-func (s *Store) CallNamespaces(_ context.Context, _ string, _ int) ([]string, error) {
-	return nil, nil
+func (s *Store) CallNamespaces(ctx context.Context, after string, limit int) ([]string, error) {
+	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	return s.namesAfter(ctx, s.keys.calling(), after, limit)
 }

@@ -26,8 +26,9 @@ func (n namespace) companion(what, shard string) string {
 //   - feed: the keys of a feed;
 //   - devices: those of devices, when users leave or are deleted;
 //   - details: those of details, when they are read or when devices are recorded;
-//   - hidden: those of hidden times, when anything is asserted. Then details is set as well.
-type bits struct{ feed, devices, details, hidden bit }
+//   - hidden: those of hidden times, when anything is asserted. Then details is set as well;
+//   - calls: none. It is not in Redis: this server knows that the namespace is in the list of those with calls.
+type bits struct{ feed, devices, details, hidden, calls bit }
 
 func feedField(namespace string) string    { return namespace + ":changes" }
 func devicesField(namespace string) string { return namespace + ":devices" }

@@ -2,25 +2,28 @@
 -- after feed.lua in those that publish it.
 --
 -- KEYS[6]  the details of the users of a shard: a hash, field = user
--- KEYS[7]  their ends: a sorted set, the score of a user is when what they say ends
+-- KEYS[7]  their ends: a sorted set, the score of a user is the first time at which the details end in part: what the
+--          user says, or the call
 --
 -- The details of a user are values with spaces between them, the note to the end; times are in milliseconds. Users who
--- say nothing and are not idle have none. What is published of them has the same form. Idle is computed when a device
--- asserts something; no ping without a device changes it.
+-- say nothing, are not idle and not in a call have none. What is published of them has the same form, but until when
+-- the user is in a call is the latest time. Idle is computed when a device asserts something; no ping without a device
+-- changes it.
 --
---   <idle since, or 0> <away, busy or -> <when what the user says ends, or 0> <note>
+--   <idle since, or 0>[/<until when the user is in a call>] <away, busy or -> <when what the user says ends, or 0> <note>
 
 local details_key, ends_key = KEYS[6], KEYS[7]
 local max_details = 1024 -- bytes; more than any have
+local in_call = 253402300799999 -- is published of users in a call
 
--- Returns {idle, availability, ends, note}: idle and ends are numbers, ends is math.huge for no end. It returns nil if
--- another program wrote the text.
+-- Returns {idle, call, availability, ends, note}: idle, call and ends are numbers; call is 0 for none, ends is math.huge
+-- for no end. It returns nil if another program wrote the text.
 local function parse_details(text)
   if not text or #text > max_details then
     return nil
   end
-  local idle, availability, ends, note = string.match(text, '^(%d+) ([%a-]+) (%d+) (.*)$')
-  if not idle or #idle > 15 or #ends > 15 or string.find(note, '%c') then
+  local idle, call, availability, ends, note = string.match(text, '^(%d+)(/?%d*) ([%a-]+) (%d+) (.*)$')
+  if not idle or #idle > 15 or #call > 16 or call == '/' or #ends > 15 or string.find(note, '%c') then
     return nil
   end
   if availability ~= 'away' and availability ~= 'busy' and availability ~= '-' then
@@ -28,8 +31,15 @@ local function parse_details(text)
   end
   ends = tonumber(ends)
   return {
-    idle = tonumber(idle), availability = availability, ends = ends > 0 and ends or math.huge, note = note,
+    idle = tonumber(idle), call = call ~= '' and tonumber(string.sub(call, 2)) or 0, availability = availability,
+    ends = ends > 0 and ends or math.huge, note = note,
   }
+end
+
+-- Returns parse_details of a text, or those of a user without any.
+local function details_of(text)
+  return text and text ~= '' and parse_details(text) or
+    {idle = 0, call = 0, availability = '-', ends = math.huge, note = ''}
 end
 
 -- Reports whether details say anything that has not ended by a time.
@@ -40,24 +50,26 @@ end
 -- The reverse of parse_details: '' for none.
 local function format_details(details)
   local said = says(details, 0)
-  if details.idle == 0 and not said then
+  if details.idle == 0 and details.call == 0 and not said then
     return ''
   end
   local ends = said and details.ends < math.huge and details.ends or 0
   local availability, note = said and details.availability or '-', said and details.note or ''
-  return string.format('%.0f ', details.idle) .. availability .. string.format(' %.0f ', ends) .. note
+  local call = details.call > 0 and string.format('/%.0f ', details.call) or ' '
+  return string.format('%.0f', details.idle) .. call .. availability .. string.format(' %.0f ', ends) .. note
 end
 
 -- Returns what is published of a text at a watermark about a user with this published status, which is a number of
--- feed.lua: '' for nothing. Nothing that ended is published, and no grey user is idle.
+-- feed.lua: '' for nothing. Nothing that ended is published, and no grey user is idle or in a call.
 local function published_details(text, status, watermark)
   local details = text and text ~= '' and parse_details(text)
   if not details then
     return ''
   end
   if status ~= 2 and status ~= 3 then
-    details.idle = 0
+    details.idle, details.call = 0, 0
   end
+  details.call = details.call > watermark and in_call or 0
   if not says(details, watermark) then
     details.availability, details.note = '-', ''
   end
@@ -66,7 +78,7 @@ end
 
 -- Returns a text with another time since when the user is idle, 0 for none.
 local function with_idle(text, idle)
-  local details = text and text ~= '' and parse_details(text) or {availability = '-', ends = math.huge, note = ''}
+  local details = details_of(text)
   details.idle = idle
   return format_details(details)
 end

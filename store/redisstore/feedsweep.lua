@@ -1,4 +1,5 @@
--- Moves the watermark of a feed, and appends the users whose status decays, or whose availability ends, on the way.
+-- Moves the watermark of a feed, and appends the users whose status decays, or whose availability or call ends, on
+-- the way.
 --
 -- KEYS     see feed.lua, and details.lua in namespaces in which users may have details
 -- ARGV[1]  see feed.lua
@@ -80,7 +81,7 @@ local function count(watermark)
   return redis.call('ZCOUNT', KEYS[1], bounds(a, b)) + redis.call('ZCOUNT', KEYS[1], bounds(c, d))
 end
 
--- The number of users whose availability ends on the way to a watermark.
+-- The number of users whose availability or call ends on the way to a watermark.
 local function count_ends(watermark)
   return ends_key and redis.call('ZCOUNT', ends_key, bounds(feed.watermark, watermark)) or 0
 end
@@ -148,7 +149,7 @@ local function users_of(lists)
   return read_users(names)
 end
 
--- Appends that a user has another status, or that the availability ends; nil for the status if it stays. Reports
+-- Appends that a user has another status, or that the availability or call ends; nil for the status if it stays. Reports
 -- whether that is a change.
 local function pass(name, user, status, instant)
   local was, said = user.status, user.details
@@ -160,9 +161,30 @@ local function pass(name, user, status, instant)
   end
 end
 
+-- Returns the users of a list of ends whose details end in part once more on the way to a watermark, in the same form.
+-- Those that do so later get their new place among the ends.
+local function further_ends(list, users, watermark)
+  local found, further = {}, {}
+  for i = 1, #list, 2 do
+    local details = parse_details(users[list[i]].text)
+    local instant = details and next_end(details, tonumber(list[i + 1]))
+    if instant and instant <= watermark then
+      found[#found + 1] = {list[i], instant}
+    elseif instant then
+      redis.call('ZADD', ends_key, digits(instant), list[i])
+    end
+  end
+  table.sort(found, function(a, b) return a[2] < b[2] end)
+  for _, pair in ipairs(found) do
+    further[#further + 1] = pair[1]
+    further[#further + 1] = pair[2]
+  end
+  return further
+end
+
 -- Appends the users who decay on the way to a watermark, in the order of the instants at which they reach their new
--- status, and those whose availability ends. A user with both at one instant is appended once. Returns how many were
--- appended, and the instant at which the first one began to decay.
+-- status, and those whose availability or call ends. A user with both at one instant is appended once. Returns how many
+-- were appended, and the instant at which the first one began to decay.
 local function decay(watermark)
   local a, b, c, d = decaying(watermark)
   local lists = {
@@ -171,6 +193,7 @@ local function decay(watermark)
     {members = ends_key and members(ends_key, feed.watermark, watermark) or {}, after = 0, next = 1},
   }
   local users = users_of(lists)
+  lists[4] = {members = users and further_ends(lists[3].members, users, watermark) or {}, after = 0, next = 1}
   local function instant(list)
     local time = list.members[list.next + 1]
     return time and tonumber(time) + list.after or math.huge
@@ -178,7 +201,7 @@ local function decay(watermark)
   local first, decays = now, 0
   while true do
     local list = lists[1]
-    for i = 2, 3 do
+    for i = 2, 4 do
       list = instant(lists[i]) < instant(list) and lists[i] or list
     end
     local name, time = list.members[list.next], list.members[list.next + 1]

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -149,14 +150,9 @@ func (s *Store) Namespaces(ctx context.Context, after string, limit int) ([]stor
 		return nil, err
 	}
 	defer cancel()
-	start := "-"
-	if after != "" {
-		start = "(" + after
-	}
-	page := redis.ZRangeArgs{Key: s.keys.registry(), ByLex: true, Start: start, Stop: "+", Count: int64(limit)}
-	names, err := s.client.ZRangeArgs(ctx, page).Result()
+	names, err := s.namesAfter(ctx, s.keys.registry(), after, limit)
 	if err != nil || len(names) == 0 {
-		return nil, translate(err)
+		return nil, err
 	}
 	metas, err := s.client.HMGet(ctx, s.keys.meta(), names...).Result()
 	if err != nil {
@@ -176,6 +172,17 @@ func (s *Store) Namespaces(ctx context.Context, after string, limit int) ([]stor
 		infos[i] = store.NamespaceInfo{Name: name, Newest: newest[i]}
 	}
 	return infos, nil
+}
+
+// namesAfter returns up to limit names of a list after one; from the first one if it is "".
+func (s *Store) namesAfter(ctx context.Context, list, after string, limit int) ([]string, error) {
+	start := "-"
+	if after != "" {
+		start = "(" + after
+	}
+	page := redis.ZRangeArgs{Key: list, ByLex: true, Start: start, Stop: "+", Count: int64(limit)}
+	names, err := s.client.ZRangeArgs(ctx, page).Result()
+	return names, translate(err)
 }
 
 // DeleteNamespace implements [store.Store]. It removes the name before the data: a ping in between finds its key gone
@@ -213,7 +220,7 @@ func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
 		pipe.Unlink(ctx, ns.contacts(key))
 	}
 	_, err = pipe.Exec(ctx)
-	return translate(err)
+	return cmp.Or(translate(err), s.deleteCalls(ctx, ns))
 }
 
 // RemoveEmpty implements [store.Store]. Another server may write at any point: see docs/decisions/redis-keys.md.
@@ -254,10 +261,15 @@ func (s *Store) unregister(ctx context.Context, name string) (existed bool, err 
 	return metas+names > 0, translate(err)
 }
 
-// isUsed reports whether a namespace has users, or users who say something that others see.
+// isUsed reports whether a namespace has users, users who say something that others see, or a call that goes on.
 func (s *Store) isUsed(ctx context.Context, c *candidate) (bool, error) {
 	if n, err := s.members(ctx, c.namespace); err != nil || n > 0 {
 		return n > 0, err
+	}
+	if c.hasCompanions() {
+		if n, err := s.client.ZCard(ctx, c.callsDue()).Result(); err != nil || n > 0 {
+			return n > 0, translate(err)
+		}
 	}
 	if !c.bits.details.set {
 		return false, nil

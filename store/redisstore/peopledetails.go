@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 
@@ -114,11 +115,16 @@ func parseDetails(text string) (d store.Details, ok bool) {
 	if len(values) < 4 {
 		return d, false
 	}
-	idle, noIdle := strconv.ParseInt(values[0], 10, 64)
+	since, inCall, isInCall := strings.Cut(values[0], "/")
+	if !isInCall {
+		inCall = "0"
+	}
+	idle, noIdle := strconv.ParseInt(since, 10, 64)
+	call, noCall := strconv.ParseInt(inCall, 10, 64)
 	until, noUntil := strconv.ParseInt(values[2], 10, 64)
 	d = store.Details{
 		Said:      lastseen.Said{Note: values[3], Until: lastseen.Instant(until)},
-		IdleSince: lastseen.Instant(idle),
+		IdleSince: lastseen.Instant(idle), InCallUntil: lastseen.Instant(call),
 	}
 	switch a := lastseen.Availability(values[1]); a {
 	case lastseen.Away, lastseen.Busy:
@@ -127,8 +133,8 @@ func parseDetails(text string) (d store.Details, ok bool) {
 	default:
 		return store.Details{}, false
 	}
-	if noIdle != nil || noUntil != nil || !validEnd(d.Said.Until) || !validEnd(d.IdleSince) ||
-		lastseen.CheckNote(d.Said.Note) != nil {
+	valid := validEnd(d.Said.Until) && validEnd(d.IdleSince) && validEnd(d.InCallUntil)
+	if errors.Join(noIdle, noCall, noUntil) != nil || !valid || lastseen.CheckNote(d.Said.Note) != nil {
 		return store.Details{}, false
 	}
 	return d, true

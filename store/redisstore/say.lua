@@ -58,20 +58,15 @@ end
 
 -- Records what others see.
 local function save_public()
-  local details = parse_details(text)
-  local new = format_details({
-    idle = details and details.idle or 0, availability = availability ~= '' and availability or '-', note = note,
-    ends = ends > 0 and ends or math.huge,
-  })
+  local details = details_of(text)
+  details.availability, details.note = availability ~= '' and availability or '-', note
+  details.ends = ends > 0 and ends or math.huge
+  local new = format_details(details)
   if new ~= text then
     save_details({user, new})
   end
-  if ends > 0 then
-    redis.call('ZADD', ends_key, digits(ends), user)
-  else
-    redis.call('ZREM', ends_key, user)
-  end
   load_feed(now)
+  save_end(user, details)
   if not feed then
     return
   end

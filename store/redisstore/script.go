@@ -20,6 +20,8 @@ var scripts = struct {
 	feedWrite, feedForget, feedRecord, feedRead, feedSnapshot, feedSweep            *redis.Script
 	feedWriteDetails, feedSettle                                                    *redis.Script
 	devices, devicesRead, companionsDrop, closing, closings, contacts               *redis.Script
+	inCall, callStart, callStep, callHear, callRead, callExpire, callCopies         *redis.Script
+	callForget                                                                      *redis.Script
 	pingHidden, leaveHidden, feedWriteHidden, devicesHidden, hides, say, says       *redis.Script
 }{
 	ping:        newScript("clock.lua", "ping.lua"),
@@ -50,6 +52,15 @@ var scripts = struct {
 	closing:        newScript("clock.lua", "closing.lua"),
 	closings:       newScript("closings.lua"),
 	contacts:       newScript("contacts.lua"),
+
+	inCall:     newFeedScript("details.lua", "ends.lua", "incall.lua"),
+	callStart:  newCallScript("callstart.lua"),
+	callStep:   newCallScript("callstep.lua"),
+	callHear:   newCallScript("callhear.lua"),
+	callRead:   newCallScript("callread.lua"),
+	callExpire: newCallScript("callexpire.lua"),
+	callCopies: newCallScript("callcopies.lua"),
+	callForget: newCallScript("callforget.lua"),
 
 	pingHidden:      newHidingScript("5, 2, 1", luaSource("clock.lua"), "ping.lua"),
 	leaveHidden:     newHidingScript("3, 3, 2", luaSource("clock.lua"), "leave.lua"),

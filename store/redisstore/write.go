@@ -316,7 +316,7 @@ func (s *Store) Forget(ctx context.Context, namespace, user string) error {
 	}
 	defer cancel()
 	defer s.replicas.wrote(namespace, user, listMark)
-	failed := s.forgetUser(ctx, c, user)
+	failed := cmp.Or(s.forgetCalls(ctx, c, user), s.forgetUser(ctx, c, user))
 	return cmp.Or(failed, s.forgetContacts(ctx, c.namespace, user)) // whatever failed, as much as possible is deleted
 }
 

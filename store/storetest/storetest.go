@@ -25,9 +25,11 @@ func Run(t *testing.T, open Open) {
 	t.Run("Contacts", func(t *testing.T) { RunContacts(t, open) })
 	t.Run("Availability", func(t *testing.T) { RunAvailability(t, open) })
 	t.Run("ChangesOfAvailability", func(t *testing.T) { RunChangesOfAvailability(t, open) })
+	t.Run("Calls", func(t *testing.T) { RunCalls(t, open) })
 }
 
-// RunWithoutFeed is Run for stores whose namespaces cannot have changes feeds, devices, contacts or availability.
+// RunWithoutFeed is Run for stores whose namespaces cannot have changes feeds, devices, contacts, availability or
+// calls.
 func RunWithoutFeed(t *testing.T, open Open) {
 	t.Helper()
 	runStore(t, open)
@@ -35,6 +37,7 @@ func RunWithoutFeed(t *testing.T, open Open) {
 	t.Run("NoDevices", func(t *testing.T) { testNoDevices(t, open(t)) })
 	t.Run("NoContacts", func(t *testing.T) { testNoContacts(t, open(t)) })
 	t.Run("NoAvailability", func(t *testing.T) { testNoAvailability(t, open(t)) })
+	t.Run("NoCalls", func(t *testing.T) { testNoCalls(t, open(t)) })
 }
 
 // runStore tests everything but feeds, devices and contacts.

@@ -1,0 +1,152 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// This file reads what the scripts of calls return.
+
+// readCalls runs callread.lua.
+func (s *Store) readCalls(ctx context.Context, c *candidate, args ...any) ([]lastseen.Call, error) {
+	reply, err := s.runCalls(ctx, c, scripts.callRead, 1, args...)
+	if err != nil {
+		return nil, err
+	}
+	elements, err := sliceOf(reply[0], -1)
+	if err != nil {
+		return nil, err
+	}
+	calls, read := make([]lastseen.Call, len(elements)), map[string]lastseen.Call{}
+	for i, element := range elements {
+		values, err := sliceOf(element, -1)
+		if err != nil {
+			return nil, err
+		}
+		switch len(values) {
+		case 0:
+			continue
+		case 1: // it was shown before
+			id, _ := values[0].(string)
+			calls[i] = read[id]
+		default:
+			if calls[i], _, err = readCallView(element); err != nil {
+				return nil, err
+			}
+			read[calls[i].ID] = calls[i]
+		}
+	}
+	return calls, nil
+}
+
+// readCallSteps reads the steps of a reply: see step_reply in calls.lua.
+func readCallSteps(reply any) (steps []store.CallStep, err error) {
+	elements, err := sliceOf(reply, -1)
+	if err != nil {
+		return nil, err
+	}
+	for _, element := range elements {
+		step, err := readCallStep(element)
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, step)
+	}
+	return steps, nil
+}
+
+func readCallStep(reply any) (step store.CallStep, err error) {
+	values, err := sliceOf(reply, 4)
+	if err != nil {
+		return store.CallStep{}, err
+	}
+	outcome, _ := values[2].(string)
+	step = store.CallStep{Outcome: lastseen.CallOutcome(outcome), Expired: values[0] == int64(1)}
+	if step.Call, step.Unreachable, err = readCallView(values[1]); err != nil {
+		return store.CallStep{}, err
+	}
+	step.InCall, err = readInCalls(values[3])
+	return step, err
+}
+
+// readInCalls reads what has to be copied: user, until, user, until, ….
+func readInCalls(reply any) (all []store.InCall, err error) {
+	values, err := sliceOf(reply, -1)
+	if err != nil {
+		return nil, err
+	}
+	for i := 0; i+1 < len(values); i += 2 {
+		user, _ := values[i].(string)
+		text, _ := values[i+1].(string)
+		until, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("unexpected script reply: %q is not a time", text)
+		}
+		all = append(all, store.InCall{User: user, Until: lastseen.Instant(until)})
+	}
+	return all, nil
+}
+
+// readExpired reads the reply of callexpire.lua, and how many users are in the outbox.
+func readExpired(reply []any) (expired store.ExpiredCalls, noted int64, err error) {
+	var numbers [4]int64
+	if len(reply) != 1+len(numbers) {
+		return expired, 0, fmt.Errorf("unexpected script reply of %d elements", len(reply))
+	}
+	for i := range numbers {
+		numbers[i], _ = reply[1+i].(int64)
+	}
+	expired.Steps, err = readCallSteps(reply[0])
+	expired.Calls, expired.Kept = int(numbers[0]), int(numbers[1])
+	expired.Next = time.Duration(numbers[2]) * time.Millisecond
+	return expired, numbers[3], err
+}
+
+// readCallView reads a call as scripts return it: see view in calls.lua.
+func readCallView(reply any) (c lastseen.Call, unreachable bool, err error) {
+	values, err := sliceOf(reply, 4)
+	if err != nil {
+		return c, false, err
+	}
+	var texts [4]string
+	for i, value := range values {
+		texts[i], _ = value.(string)
+	}
+	c, unreachable, ok := parseCall(texts[1])
+	expires, err := strconv.ParseInt(texts[2], 10, 64)
+	if !ok || err != nil || texts[0] == "" {
+		return lastseen.Call{}, false, fmt.Errorf("unexpected script reply: %q is not a call", texts[0])
+	}
+	c.ID, c.Expires, c.App = texts[0], lastseen.Instant(expires), texts[3]
+	return c, unreachable, nil
+}
+
+// parseCall reads the text of a call: see calls.lua, which has read it before and returns nothing else.
+func parseCall(text string) (c lastseen.Call, unreachable, ok bool) {
+	lines := strings.SplitN(text, "\n", 8)
+	if len(lines) != 8 {
+		return c, false, false
+	}
+	head := strings.Split(lines[0], " ")
+	if len(head) != 12 {
+		return c, false, false
+	}
+	var numbers [4]int64 // version, created, accepted, over
+	for i := range numbers {
+		var err error
+		if numbers[i], err = strconv.ParseInt(head[1+i], 10, 64); err != nil {
+			return c, false, false
+		}
+	}
+	return lastseen.Call{
+		State: lastseen.CallState(head[0]), Version: numbers[0],
+		Created: lastseen.Instant(numbers[1]), Accepted: lastseen.Instant(numbers[2]), Over: lastseen.Instant(numbers[3]),
+		From: lines[1], To: lines[2], FromDevice: lines[3], ToDevice: lines[4], By: lines[5], ByDevice: lines[6],
+	}, strings.Contains(head[10], "u"), true
+}

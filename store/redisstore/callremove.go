@@ -1,0 +1,35 @@
+package redisstore
+
+import (
+	"context"
+)
+
+// This file removes calls with users and namespaces.
+
+// forgetCalls deletes the calls of a user. Those that go on end.
+func (s *Store) forgetCalls(ctx context.Context, c *candidate, user string) error {
+	may, err := s.mayHaveCalls(ctx, c.namespace)
+	for more := may; err == nil && more; {
+		var reply []any
+		if reply, err = s.runCalls(confirmed(ctx), c, scripts.callForget, 1, user); err == nil {
+			more = len(reply) == 1 && reply[0] == int64(1)
+		}
+	}
+	return err
+}
+
+// deleteCalls deletes all calls of a namespace, each key for itself, and removes it from the list first: see unlistCalls.
+func (s *Store) deleteCalls(ctx context.Context, ns namespace) error {
+	if !ns.hasCompanions() {
+		return nil
+	}
+	if err := s.client.ZRem(ctx, s.keys.calling(), ns.name).Err(); err != nil {
+		return translate(err)
+	}
+	pipe := s.client.Pipeline()
+	for _, key := range ns.callKeys() {
+		pipe.Unlink(ctx, key)
+	}
+	_, err := pipe.Exec(ctx)
+	return translate(err)
+}

@@ -1,0 +1,274 @@
+-- What the scripts of calls share; it is prepended to each, after the limits of package store, clock.lua and
+-- callrule.lua. See docs/decisions/calls.md.
+--
+-- KEYS[1]  the calls of a namespace: a hash, field = ID. The field :clock has the clock of calls: the time of this Redis
+--          when it was last moved, and what it shows
+-- KEYS[2]  what apps say in them: a hash, field = ID; only of calls that go on
+-- KEYS[3]  when they expire, by the clock of calls: a sorted set of the IDs of calls that go on
+-- KEYS[4]  when those that are over are deleted, by the clock of calls: a sorted set of IDs
+-- KEYS[5]  the calls that go on: a hash, field = user, value = ID
+-- KEYS[6]  the outbox, whose details have to be copied: a sorted set of users, the score is when that was noted
+-- KEYS[7]  idempotency keys: a hash, field = the caller, a NUL, the key; value = ID, space, digest
+-- KEYS[8]  whose calls are kept: a sorted set of members with score 0: the user, a NUL, f for the caller or t for the
+--          callee, the ID
+--
+-- A call is text: lines of values, the key to the end. Times are in milliseconds. Those of the first line are, in order,
+-- when it was created, accepted and over, by the clock of this Redis; when it expires, and when the caller and the callee
+-- were last heard, by the clock of calls; for how long a party need not be heard; until when the details of the parties
+-- say that they are in the call. Each is 0 for none. The flags are s if the parties are shown to be in the call, and u if
+-- the callee is not a party. The nonce is that of the last step: a step that the client sends again is done once.
+--
+--   <state> <version> <8 times> -<flags> <nonce>
+--   <caller>
+--   <callee>
+--   <device of the caller>
+--   <device of the callee>
+--   <who led to the state>
+--   <on which device>
+--   <idempotency key>
+
+local calls_key, apps_key, due_key, over_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local users_key, outbox_key, keys_key, index_key = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local max_call_text = 4096 -- bytes; more than any has
+local max_call_digits = 15
+
+-- A call that another program wrote, if there is one. It counts as none.
+local unreadable
+
+local function call_digits(number)
+  return string.format('%.0f', number)
+end
+
+-- The times of a call, in their order.
+local call_times = {'created', 'accepted', 'over', 'due', 'from_heard', 'to_heard', 'quiet', 'shown_until'}
+local call_lines = {'from', 'to', 'from_device', 'to_device', 'by', 'by_device', 'key'}
+local call_head = '^(%l+) (%d+)' .. string.rep(' (%d+)', #call_times) .. ' %-(%l*) (%w+)$'
+local call_body = '^([^\n]*)' .. string.rep('\n([^\n]*)', #call_lines - 1) .. '\n(.*)$'
+
+-- Returns a call as a table, nil if another program wrote the text.
+local function parse_call(id, text)
+  if not text or #text > max_call_text then
+    return nil
+  end
+  local lines = {string.match(text, call_body)}
+  if not lines[1] then
+    return nil
+  end
+  local head = {string.match(lines[1], call_head)}
+  local c = {id = id, state = head[1], version = tonumber(head[2])}
+  if not c.state or not call_steps[c.state] or #head[2] > max_call_digits then
+    return nil
+  end
+  for i, name in ipairs(call_times) do
+    if #head[i + 2] > max_call_digits then
+      return nil
+    end
+    c[name] = tonumber(head[i + 2])
+  end
+  for i, name in ipairs(call_lines) do
+    c[name] = lines[i + 1]
+  end
+  c.flags, c.nonce = head[#call_times + 3], head[#call_times + 4]
+  if c.from == '' or c.to == '' or c.from == c.to then
+    return nil
+  end
+  c.shown, c.unreachable = string.find(c.flags, 's', 1, true) ~= nil, string.find(c.flags, 'u', 1, true) ~= nil
+  return c
+end
+
+-- The reverse of parse_call.
+local function format_call(c)
+  local head, lines = {c.state, call_digits(c.version)}, {}
+  for _, name in ipairs(call_times) do
+    head[#head + 1] = call_digits(c[name])
+  end
+  head[#head + 1] = '-' .. (c.shown and 's' or '') .. (c.unreachable and 'u' or '')
+  head[#head + 1] = c.nonce
+  for i, name in ipairs(call_lines) do
+    lines[i] = c[name]
+  end
+  return table.concat(head, ' ') .. '\n' .. table.concat(lines, '\n')
+end
+
+-- Calls that were read, by ID: false for none.
+local loaded = {}
+
+local function load_call(id)
+  if loaded[id] == nil then
+    local text = redis.call('HGET', calls_key, id)
+    loaded[id] = parse_call(id, text) or false
+    if text and not loaded[id] then
+      unreadable = id
+    end
+  end
+  return loaded[id] or nil
+end
+
+local now = clock()
+
+-- Returns what the clock of calls shows. It goes on while it is watched, and no faster than the clock of this Redis. If
+-- another program wrote it, the next call expires at once.
+local function call_clock()
+  local text = redis.call('HGET', calls_key, ':clock')
+  local last, shown = string.match(text or '', '^(%d+) (%d+)$')
+  if last and #last <= max_call_digits and #shown <= max_call_digits then
+    return tonumber(shown) + math.min(math.max(now - tonumber(last), 0), max_call_gap)
+  end
+  local first = redis.call('ZRANGE', due_key, 0, 0, 'WITHSCORES')[2] or
+    redis.call('ZRANGE', over_key, 0, 0, 'WITHSCORES')[2]
+  return math.min(math.max(math.floor(tonumber(first or 0)), 0), 10 ^ max_call_digits - 1)
+end
+
+local logical = call_clock()
+
+-- Every script that writes calls moves the clock.
+local function save_clock()
+  redis.call('HSET', calls_key, ':clock', call_digits(now) .. ' ' .. call_digits(logical))
+end
+
+local function goes_on(c)
+  return expired_states[c.state] ~= nil
+end
+
+local function has_expired(c)
+  return goes_on(c) and c.due <= logical
+end
+
+-- Returns the time of this Redis at which the clock of calls shows a time.
+local function time_of(due)
+  return math.max(0, now + due - logical)
+end
+
+-- Until when the details of a user have to say that the user is in a call; 0 for not.
+local function in_call_until(user)
+  local id = redis.call('HGET', users_key, user)
+  local c = id and load_call(id)
+  if not c or c.state ~= 'active' or user ~= c.from and user ~= c.to then
+    return 0
+  end
+  return c.shown_until
+end
+
+-- Notes that the details of the parties have to be copied, and returns them: user, until, user, until.
+local function note_parties(c)
+  local noted = {}
+  for _, user in ipairs({c.from, c.to}) do
+    redis.call('ZADD', outbox_key, call_digits(now), user)
+    noted[#noted + 1] = user
+    noted[#noted + 1] = call_digits(in_call_until(user))
+  end
+  return noted
+end
+
+local function write_call(c)
+  redis.call('HSET', calls_key, c.id, format_call(c))
+end
+
+-- Writes when a call that goes on expires.
+local function write_due(c)
+  redis.call('ZADD', due_key, call_digits(c.due), c.id)
+end
+
+-- Deletes what only calls that go on have.
+local function leave_call(c)
+  redis.call('HDEL', apps_key, c.id)
+  redis.call('ZREM', due_key, c.id)
+  for _, user in ipairs({c.from, c.to}) do
+    if redis.call('HGET', users_key, user) == c.id then
+      redis.call('HDEL', users_key, user)
+    end
+  end
+end
+
+-- Ends a call in a state, at a time of this Redis. Returns what has to be copied.
+local function finish_call(c, state, over)
+  local was_shown = c.shown_until > 0
+  c.state, c.version, c.over, c.due, c.shown_until = state, c.version + 1, over, 0, 0
+  leave_call(c)
+  redis.call('ZADD', over_key, call_digits(logical + calls_kept), c.id)
+  write_call(c)
+  return was_shown and note_parties(c) or {}
+end
+
+-- Says how a call looks whose time passed, without writing it.
+local function expired_call(c)
+  local shown = {}
+  for name, value in pairs(c) do
+    shown[name] = value
+  end
+  shown.state, shown.version, shown.over, shown.due = expired_states[c.state], c.version + 1, time_of(c.due), 0
+  shown.by, shown.by_device = '', ''
+  return shown
+end
+
+-- Ends a call whose time passed. Returns what has to be copied.
+local function expire_call(c)
+  c.by, c.by_device = '', ''
+  return finish_call(c, expired_states[c.state], time_of(c.due))
+end
+
+-- Records that a party of an active call was heard. Returns what has to be copied: the end in the details of the parties
+-- moves only if it moves far.
+local function hear_party(c, user)
+  if user == c.from then
+    c.from_heard = logical
+  else
+    c.to_heard = logical
+  end
+  c.due = math.min(c.from_heard, c.to_heard) + c.quiet
+  local ends = time_of(c.due)
+  if not c.shown or math.abs(ends - c.shown_until) * 4 < c.quiet then
+    return {}
+  end
+  c.shown_until = ends
+  return note_parties(c)
+end
+
+-- Deletes a call, and all that is kept about it.
+local function remove_call(c)
+  leave_call(c)
+  redis.call('HDEL', calls_key, c.id)
+  redis.call('ZREM', over_key, c.id)
+  redis.call('ZREM', index_key, c.from .. '\0f' .. c.id, c.to .. '\0t' .. c.id)
+  local field = c.from .. '\0' .. c.key
+  if c.key ~= '' and string.match(redis.call('HGET', keys_key, field) or '', '^%S*') == c.id then
+    redis.call('HDEL', keys_key, field)
+  end
+  loaded[c.id] = false
+end
+
+-- Deletes a call that another program wrote.
+local function remove_unreadable(id)
+  redis.call('HDEL', calls_key, id)
+  redis.call('HDEL', apps_key, id)
+  redis.call('ZREM', due_key, id)
+  redis.call('ZREM', over_key, id)
+end
+
+-- How many calls are kept. The clock is not one.
+local function count_calls()
+  return math.max(0, redis.call('HLEN', calls_key) - 1)
+end
+
+-- Deletes everything but the outbox, if no call is kept.
+local function drop_if_none()
+  if redis.call('HLEN', calls_key) - redis.call('HEXISTS', calls_key, ':clock') == 0 then
+    redis.call('UNLINK', calls_key, apps_key, due_key, over_key, users_key, keys_key, index_key)
+    return true
+  end
+  return false
+end
+
+-- Returns a call as callers get it: ID, text, when it expires by the clock of this Redis, and what the app says.
+local function view(c)
+  if not goes_on(c) then
+    return {c.id, format_call(c), '0', ''}
+  end
+  return {c.id, format_call(c), call_digits(time_of(c.due)), redis.call('HGET', apps_key, c.id) or ''}
+end
+
+-- Returns a step of a call: whether it expired before, the call, how the step ended, and what has to be copied.
+local function step_reply(c, outcome, expired, noted)
+  return {expired and 1 or 0, view(c), outcome, noted}
+end
+

@@ -1,0 +1,47 @@
+-- Records until when users are in a call, which is a copy: see docs/decisions/calls.md.
+--
+-- KEYS     see feed.lua, records.lua and details.lua
+-- ARGV[1]  see feed.lua
+-- ARGV     then user, until, user, until, …: each user once, at most 256 of them; 0 for users who are not in a call
+--
+-- Returns {fresh, missing}: fresh is 1 if the key of details did not exist before and does now; missing is 1 if there is no
+-- feed.
+
+local users = {}
+for i = 2, #ARGV, 2 do
+  users[#users + 1] = ARGV[i]
+end
+-- A key of another type is an error before anything is written.
+local scores, texts = redis.call('ZMSCORE', KEYS[1], unpack(users)), redis.call('HMGET', details_key, unpack(users))
+redis.call('ZCARD', ends_key)
+local existed = redis.call('EXISTS', details_key) == 1
+load_feed(clock())
+
+-- What is published of a user.
+local function publish(user, score, text, new)
+  local number = score and tonumber(score)
+  local status = published(number)
+  local was, is = published_details(text, status, feed.watermark), published_details(new, status, feed.watermark)
+  if was ~= is then
+    append(user, status, status, status == unknown and '0' or digits(math.floor(math.abs(number))), was, is)
+  end
+end
+
+local changed = {}
+for i, user in ipairs(users) do
+  local details = details_of(texts[i])
+  details.call = tonumber(ARGV[2 * i + 1])
+  local new = format_details(details)
+  if new ~= (texts[i] or '') and (new ~= '' or parse_details(texts[i])) then
+    changed[#changed + 1] = {user, scores[i], texts[i], new}
+    save_details({user, new})
+    save_end(user, details)
+  end
+end
+if feed then
+  for _, change in ipairs(changed) do
+    publish(unpack(change, 1, 4))
+  end
+  save_tip()
+end
+return {existed and 0 or redis.call('EXISTS', details_key), feed and 0 or 1}
