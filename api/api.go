@@ -119,6 +119,7 @@ type Shared struct {
 	selves     *rereads // of what users say
 	calls      *rereads // of users' calls
 	viewers    *viewers
+	callWaits  callWaits
 	upgrader   *stream.SocketUpgrader
 	buckets    *limit.Buckets
 	bodies     *bodyMemory

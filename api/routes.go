@@ -34,6 +34,8 @@ func (s *server) routes() []route {
 		namespace  = namespaces + "/:namespace"
 		users      = namespace + "/users"
 		user       = users + "/:user"
+		calls      = namespace + "/calls"
+		call       = calls + "/:id"
 	)
 	return append([]route{
 		{http.MethodPost, user + "/ping", pingSelf, s.ping, nil},
@@ -70,6 +72,14 @@ func (s *server) routes() []route {
 		},
 		{http.MethodGet, user + "/devices", readDevices, s.getDevices, nil},
 		{http.MethodDelete, user + "/connections", admin, s.closeConnections, nil},
+
+		{http.MethodPost, calls, actInCall, s.startCall, nil},
+		{http.MethodGet, calls, readCall, s.listCalls, []string{"user", "cursor", "wait"}},
+		{http.MethodGet, call, readCall, s.getCall, nil},
+		{http.MethodPost, call + "/accept", actInCall, s.acceptCall, nil},
+		{http.MethodPost, call + "/reject", actInCall, s.rejectCall, nil},
+		{http.MethodPost, call + "/end", actInCall, s.endCall, nil},
+		{http.MethodPost, call + "/alive", actInCall, s.keepCall, nil},
 
 		{http.MethodDelete, user, admin, s.deleteUser, nil},
 		{http.MethodGet, namespaces, list, s.listNamespaces, []string{"limit", "cursor"}},

@@ -70,6 +70,7 @@ func (s *Shared) receive(signal store.Signal) {
 	case signal.Kind == signalContacts:
 		s.viewers.changed(signal.Namespace, signal.User)
 	case signal.Kind == calls.SignalKind:
+		s.callWaits.wake(person{signal.Namespace, signal.User})
 		s.newest.Load().Keeper.Receive(signal)
 		s.calls.add(person{signal.Namespace, signal.User}, news{calls: []string{string(signal.Data)}})
 	case signal.Kind == "":
