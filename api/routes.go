@@ -66,7 +66,10 @@ func (s *server) routes() []route {
 		{http.MethodPut, user + "/contacts", writeUser, s.setContacts, nil},
 		{http.MethodPatch, user + "/contacts", writeUser, s.changeContacts, nil},
 		{http.MethodDelete, user + "/contacts", writeUser, s.deleteContacts, nil},
-		{http.MethodGet, user + "/contacts", readUser, s.listContacts, evaluation("status", "limit", "cursor")},
+		{
+			http.MethodGet, user + "/contacts", readUser, s.listContacts,
+			evaluation("status", "in_call", "limit", "cursor"),
+		},
 		{http.MethodGet, user + "/devices", readDevices, s.getDevices, nil},
 		{http.MethodDelete, user + "/connections", admin, s.closeConnections, nil},
 

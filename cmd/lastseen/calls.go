@@ -13,6 +13,7 @@ import (
 func (r *runtimeConfig) newKeeper() *calls.Keeper {
 	keeper := calls.New(r.store, r.logger)
 	keeper.Quiet = func(namespace string) time.Duration { return r.config().Namespace(namespace).Green }
+	keeper.Heard = r.registry.HeardWithin
 	return keeper
 }
 
