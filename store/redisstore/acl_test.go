@@ -52,6 +52,10 @@ func everything(t *testing.T, s *redisstore.Store) {
 	for name, call := range contactCalls(s, "chat") {
 		require.NoError(t, call(), name)
 	}
+	for name, call := range callCalls(s, "chat") {
+		require.NoError(t, call(), name)
+	}
+	require.NoError(t, s.DeleteNamespace(ctx, "chat"))
 	_, err = s.Namespaces(ctx, "", 10)
 	require.NoError(t, err)
 	require.NoError(t, s.CloseConnections(ctx, "chat", "alice"))
