@@ -83,7 +83,12 @@ func testCallsInACluster(t *testing.T, c *redistest.Cluster) {
 		return key
 	})
 	require.Len(t, owners, 3)
-	require.Empty(t, keysOf(t, c))
+	none := func() { // others use the Cluster, too
+		for _, key := range keysOf(t, c) {
+			require.NotContains(t, key, "chat")
+		}
+	}
+	none()
 
 	calls := newCallers(t, s)
 	for i := range 20 {
@@ -101,7 +106,7 @@ func testCallsInACluster(t *testing.T, c *redistest.Cluster) {
 		calls.act(fmt.Sprint("call", i+1), fmt.Sprint("to", i), lastseen.End)
 	}
 	require.NoError(t, s.DeleteNamespace(ctx, "chat"))
-	require.Empty(t, keysOf(t, c))
+	none()
 }
 
 // TestCallsInFailover: the replica that takes over in mid-call has lost the last steps. Calls go on from what it has, and
