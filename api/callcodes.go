@@ -88,6 +88,7 @@ func callFailures() []failure {
 		},
 		{store.ErrCallerBusy, codeCallerBusy, "The user who calls is in another call. No call was started."},
 		{store.ErrCalleeBusy, codeCalleeBusy, "The user to call is in another call. No call was started."},
+		{store.ErrCalleeUnavailable, codeCalleeUnavailable, "The user to call is not available. No call was started."},
 		{
 			store.ErrCallKeyReused, codeIdempotencyKeyReused,
 			"This Idempotency-Key was sent with another request. No call was started.",

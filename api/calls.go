@@ -49,8 +49,11 @@ func (s *server) startCall(c echo.Context, _ query) error {
 	if err != nil {
 		return err
 	}
-	if asked.CalleeHidden, err = s.checkCallee(c, namespace, asked.To, sent.If == ifPresent); err != nil {
+	if err := s.checkCallee(c, namespace, sent.If == ifPresent, &asked); err != nil {
 		return err
+	}
+	if asked.CalleeUnavailable && asked.Key == "" {
+		return store.ErrCalleeUnavailable // without a call to the store: there is nothing to repeat
 	}
 	settings := s.settings(namespace)
 	asked.ID = crand.Text()
@@ -64,48 +67,43 @@ func (s *server) startCall(c echo.Context, _ query) error {
 	return writeJSON(c, http.StatusCreated, typeJSON, showCall(step.Call))
 }
 
-// checkCallee returns an error if the caller of a request cannot call a user, and otherwise whether the user is
-// invisible. Then nobody who calls must learn that the user is busy, and a service could pass on what it learns. The
-// calls to the store depend only on what was asked and on whether the caller sees the user.
-func (s *server) checkCallee(c echo.Context, namespace, callee string, present bool) (hidden bool, err error) {
+// checkCallee notes in a new call what the caller of a request sees of the callee: whether that is an invisible user, of
+// whom nobody who calls must learn what they do, since services could pass on what they learn; and whether the callee
+// cannot be called. That is left to the store, where a request is repeated that was possible before. The calls to the
+// store depend only on what was asked and on whether the caller sees the callee.
+func (s *server) checkCallee(c echo.Context, namespace string, present bool, n *store.NewCall) error {
 	ctx, caller := c.Request().Context(), callerOf(c)
 	if present && !caller.Can(auth.Read, namespace) {
-		return false, errForbidden(auth.Read, "if also needs the scope read in this namespace.")
+		return errForbidden(auth.Read, "if also needs the scope read in this namespace.")
 	}
 	if v := s.newest.Load().viewerOf(caller, namespace); v.restricted {
-		seen, err := seenBy(ctx, s.Store.AreContacts, namespace, v.user, []string{callee})
-		switch {
-		case err != nil:
-			return false, err
-		case !seen[0]:
-			return false, errCalleeUnavailable()
+		seen, err := seenBy(ctx, s.Store.AreContacts, namespace, v.user, []string{n.To})
+		if err != nil {
+			return err
+		}
+		if n.CalleeUnavailable = !seen[0]; n.CalleeUnavailable {
+			return nil
 		}
 	}
 	now, err := s.Store.Now(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
-	said, err := s.Store.ReadAvailability(ctx, namespace, callee, now)
+	said, err := s.Store.ReadAvailability(ctx, namespace, n.To, now)
 	if err != nil {
-		return false, err
+		return err
 	}
-	hidden = said.At(now).Availability == lastseen.Invisible
+	n.CalleeHidden = said.At(now).Availability == lastseen.Invisible
 	if !present {
-		return hidden, nil
+		return nil
 	}
-	states, _, err := s.Store.Describe(ctx, namespace, []string{callee})
+	states, _, err := s.Store.Describe(ctx, namespace, []string{n.To})
 	if err != nil {
-		return false, err
+		return err
 	}
-	if s.settings(namespace).Thresholds.Presence(callee, states[0], now).Status == lastseen.Grey {
-		return false, errCalleeUnavailable()
-	}
-	return hidden, nil
-}
-
-// errCalleeUnavailable is the error of a callee who is not there, as the caller sees it.
-func errCalleeUnavailable() error {
-	return newError(codeCalleeUnavailable, "The user to call is not available. No call was started.")
+	shown := s.settings(namespace).Thresholds.Presence(n.To, states[0], now)
+	n.CalleeUnavailable = shown.Status == lastseen.Grey
+	return nil
 }
 
 // acceptCall accepts a call.

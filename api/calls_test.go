@@ -303,6 +303,21 @@ func TestIdempotencyKey(t *testing.T) {
 	})
 }
 
+// TestIdempotencyKeyOfPresent: repeating a request returns its call, also if it would be refused now.
+func TestIdempotencyKeyOfPresent(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, w *testServer) {
+		const body, key = `{"from":"alice","to":"bob","if":"present"}`, "Idempotency-Key: k"
+		w.fails(codeCalleeUnavailable, http.MethodPost, callsPath, body, key)
+		w.post("/chat/users/bob/ping", "")
+		call := w.call(body, key)
+		w.post("/chat/users/bob/leave", "")
+		require.Equal(t, call, w.call(body, key))
+		w.fails(codeIdempotencyKeyReused, http.MethodPost, callsPath, `{"from":"alice","to":"bob"}`, key)
+		w.fails(codeCalleeUnavailable, http.MethodPost, callsPath, body, key+"2")
+	})
+}
+
 // TestTooManyCalls: a user cannot start more calls than are kept.
 func TestTooManyCalls(t *testing.T) {
 	t.Parallel()
