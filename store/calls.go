@@ -40,8 +40,8 @@ const (
 //
 // # Steps
 //
-// Each step is atomic: of several actions at the same time, one changes the state, and the others get the call as it is
-// then. What [lastseen.Call.Step] says decides. A call whose time has passed expires before any other step, whether
+// Each step is atomic: of several actions at the same time, one changes the state, and the others get the call as it
+// is then. What [lastseen.Call.Step] says decides. A call whose time has passed expires before any other step, whether
 // ExpireCalls has run or not; so it does for those who read it. It is over since its time passed, not since a step.
 // StartCall alone leaves such calls as they are, for ExpireCalls to end and return: they no longer make a user busy.
 //
@@ -65,8 +65,8 @@ const (
 //
 // The embedded store keeps calls in memory: a restart ends all of them without a trace. In Redis, a failover can lose the
 // last steps. Forget deletes all calls from and to a user, also those that go on: the other party is free then.
-// DeleteNamespace deletes all calls. RemoveEmpty keeps a namespace with a call that goes on, and otherwise leaves the calls
-// that are over. Calls create no namespace, unless one begins to ring.
+// DeleteNamespace deletes all calls. RemoveEmpty keeps a namespace with a call that goes on, and otherwise leaves the
+// calls that are over. Calls create no namespace, unless one begins to ring.
 type Calls interface {
 	// StartCall begins a call, which rings, unless a call of a party goes on: then it returns ErrCallerBusy or
 	// ErrCalleeBusy. Before that, it returns the call that was started with the same key and is kept, as it is now and
@@ -143,8 +143,8 @@ type CallHeard struct{ User, Device string }
 type CallStep struct {
 	Call    lastseen.Call
 	Outcome lastseen.CallOutcome // Stepped for a new call, and for what HearCalls and ExpireCalls return
-	Expired bool     // the call expired just before: others have to be notified, also if the step was refused
-	InCall  []InCall // what this noted to be copied, with the present values
+	Expired bool                 // the call expired just before: others have to be notified, also if the step was refused
+	InCall  []InCall             // what this noted to be copied, with the present values
 	// Unreachable says that the callee is not a party: see NewCall.CalleeHidden.
 	Unreachable bool
 }

@@ -2,58 +2,211 @@ package filestore
 
 import (
 	"context"
+	"strings"
+	"sync"
 	"time"
+
+	"github.com/tidwall/btree"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
 
+// calls holds the calls of all namespaces, in memory only: a restart ends them. Its lock is taken after that of the
+// store.
+type calls struct {
+	clock     func() lastseen.Instant
+	monotonic func() time.Duration
+
+	mu     sync.Mutex
+	tables btree.Map[string, *callTable] // of namespaces with calls, or with users who have to be copied
+}
+
+// with runs f on the calls of a namespace, and at a moment of its clock. It creates the table only if create is true.
+// Otherwise f is not called for a namespace without calls.
+func (c *calls) with(namespace string, create bool, f func(t *callTable, m moment)) {
+	wall := c.clock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	monotonic := c.monotonic()
+	t, ok := c.tables.Get(namespace)
+	if !ok {
+		if !create {
+			return
+		}
+		t = newCallTable(monotonic)
+		c.tables.Set(strings.Clone(namespace), t)
+	}
+	f(t, moment{at: t.clock.read(monotonic), wall: wall, ticked: monotonic})
+	if t.empty() {
+		c.tables.Delete(namespace)
+	}
+}
+
+// step is with for a step, which advances the clock of the namespace.
+func (c *calls) step(namespace string, create bool, f func(t *callTable, m moment)) {
+	c.with(namespace, create, func(t *callTable, m moment) {
+		t.clock = callClock{now: m.at, last: m.ticked}
+		f(t, m)
+	})
+}
+
+// goOn reports whether a call goes on in a namespace.
+func (c *calls) goOn(namespace string) (goesOn bool) {
+	c.with(namespace, false, func(t *callTable, m moment) { goesOn = t.goesOn(m) })
+	return goesOn
+}
+
+// drop deletes the calls of a namespace.
+func (c *calls) drop(namespace string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tables.Delete(namespace)
+}
+
+// starting is a call of StartCall. Its texts must not be parts of a request: it can outlast the call.
+type starting struct {
+	namespace string
+	call      store.NewCall
+	calls     *calls
+
+	// Guarded by the lock of calls.
+	canceled bool // the caller is gone
+	step     store.CallStep
+	err      error // why it did not begin
+}
+
+func (a *starting) do(t *transaction) {
+	a.calls.step(a.namespace, true, func(calls *callTable, m moment) {
+		if !a.canceled {
+			a.step, a.err = calls.start(a.call, m, func() error { return t.ensure(a.namespace) })
+		}
+	})
+}
+
+// cancel undoes what do did, or will do.
+func (a *starting) cancel() {
+	a.calls.with(a.namespace, true, func(t *callTable, _ moment) {
+		a.canceled = true
+		if r := t.records[a.call.ID]; r != nil && a.step.Outcome == lastseen.Stepped && r.Version == 1 {
+			t.remove(r)
+		}
+	})
+}
+
 // StartCall implements [store.Store].
-func (s *Store) StartCall(_ context.Context, _ string, _ store.NewCall) (store.CallStep, error) {
-	return store.CallStep{}, store.ErrNoCalls
+func (s *Store) StartCall(ctx context.Context, namespace string, c store.NewCall) (store.CallStep, error) {
+	c.ID, c.From, c.To = strings.Clone(c.ID), strings.Clone(c.From), strings.Clone(c.To)
+	c.FromDevice, c.App = strings.Clone(c.FromDevice), strings.Clone(c.App)
+	c.Key, c.Digest = strings.Clone(c.Key), strings.Clone(c.Digest)
+	a := &starting{namespace: strings.Clone(namespace), call: c, calls: &s.calls}
+	if err := s.writer.do(ctx, write{op: a}); err != nil {
+		a.cancel()
+		return store.CallStep{}, err
+	}
+	return a.step, a.err
 }
 
 // StepCall implements [store.Store].
-func (s *Store) StepCall(_ context.Context, _ string, _ store.CallAct) (store.CallStep, error) {
-	return store.CallStep{}, store.ErrNoCalls
+func (s *Store) StepCall(ctx context.Context, namespace string, a store.CallAct) (step store.CallStep, err error) {
+	failed := store.ErrCallNotFound
+	err = s.read(ctx, func(*index) {
+		s.calls.step(namespace, false, func(t *callTable, m moment) { step, failed = t.step(a, m) })
+	})
+	if err == nil {
+		err = failed
+	}
+	return step, err
 }
 
 // HearCalls implements [store.Store].
-func (s *Store) HearCalls(_ context.Context, _ string, _ []store.CallHeard) ([]store.CallStep, error) {
-	return nil, store.ErrNoCalls
+func (s *Store) HearCalls(
+	ctx context.Context, namespace string, heard []store.CallHeard,
+) (ended []store.CallStep, err error) {
+	err = s.read(ctx, func(*index) {
+		s.calls.step(namespace, false, func(t *callTable, m moment) { ended = t.hears(heard, m) })
+	})
+	return ended, err
 }
 
 // ReadCall implements [store.Store].
-func (s *Store) ReadCall(_ context.Context, _ string, _ string) (lastseen.Call, error) {
-	return lastseen.Call{}, store.ErrNoCalls
+func (s *Store) ReadCall(ctx context.Context, namespace, id string) (call lastseen.Call, err error) {
+	failed := store.ErrCallNotFound
+	err = s.read(ctx, func(*index) {
+		s.calls.with(namespace, false, func(t *callTable, m moment) {
+			if r := t.records[id]; r != nil {
+				call, failed = r.view(m), nil
+			}
+		})
+	})
+	if err == nil {
+		err = failed
+	}
+	return call, err
 }
 
 // ReadCalls implements [store.Store].
-func (s *Store) ReadCalls(_ context.Context, _ string, _ []string) ([]lastseen.Call, error) {
-	return nil, store.ErrNoCalls
+func (s *Store) ReadCalls(ctx context.Context, namespace string, users []string) ([]lastseen.Call, error) {
+	calls := make([]lastseen.Call, len(users))
+	err := s.read(ctx, func(*index) {
+		s.calls.with(namespace, false, func(t *callTable, m moment) {
+			for i, user := range users {
+				if r := t.currentOf(user, m); r != nil {
+					calls[i] = r.Call
+				}
+			}
+		})
+	})
+	return calls, err
 }
 
 // ExpireCalls implements [store.Store].
-func (s *Store) ExpireCalls(_ context.Context, _ string) (store.ExpiredCalls, error) {
-	return store.ExpiredCalls{}, store.ErrNoCalls
-}
-
-// UnconfirmedInCalls implements [store.Store].
-func (s *Store) UnconfirmedInCalls(_ context.Context, _ string, _ time.Duration) ([]store.InCall, error) {
-	return nil, store.ErrNoCalls
-}
-
-// SetInCalls implements [store.Store].
-func (s *Store) SetInCalls(_ context.Context, _ string, _ []store.InCall) error {
-	return store.ErrNoCalls
-}
-
-// ConfirmInCalls implements [store.Store].
-func (s *Store) ConfirmInCalls(_ context.Context, _ string, _ []store.InCall) ([]store.InCall, error) {
-	return nil, store.ErrNoCalls
+func (s *Store) ExpireCalls(ctx context.Context, namespace string) (expired store.ExpiredCalls, err error) {
+	expired.Next = store.MaxCallGap / 2
+	err = s.read(ctx, func(*index) {
+		s.calls.step(namespace, false, func(t *callTable, m moment) { expired = t.expireAll(m) })
+	})
+	if err != nil {
+		return store.ExpiredCalls{}, err
+	}
+	return expired, nil
 }
 
 // CallNamespaces implements [store.Store].
-func (s *Store) CallNamespaces(_ context.Context, _ string, _ int) ([]string, error) {
-	return nil, nil
+func (s *Store) CallNamespaces(ctx context.Context, after string, limit int) (names []string, err error) {
+	err = s.read(ctx, func(*index) {
+		s.calls.mu.Lock()
+		defer s.calls.mu.Unlock()
+		s.calls.tables.Ascend(after, func(name string, _ *callTable) bool {
+			if name != after {
+				names = append(names, name)
+			}
+			return len(names) < limit
+		})
+	})
+	return names, err
+}
+
+// UnconfirmedInCalls implements [store.Store].
+func (s *Store) UnconfirmedInCalls(
+	ctx context.Context, namespace string, age time.Duration,
+) (in []store.InCall, err error) {
+	err = s.read(ctx, func(*index) {
+		s.calls.with(namespace, false, func(t *callTable, m moment) {
+			for _, user := range t.outbox.until(m.ticked - age) {
+				in = append(in, t.inCall(user))
+			}
+		})
+	})
+	return in, err
+}
+
+// ConfirmInCalls implements [store.Store].
+func (s *Store) ConfirmInCalls(
+	ctx context.Context, namespace string, in []store.InCall,
+) (changed []store.InCall, err error) {
+	err = s.read(ctx, func(*index) {
+		s.calls.with(namespace, true, func(t *callTable, m moment) { changed = t.confirm(in, m) })
+	})
+	return changed, err
 }

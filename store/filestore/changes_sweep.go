@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tidwall/btree"
+
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
@@ -70,7 +72,11 @@ func (f *feed) sweep(n *namespace, w *store.ChangesSweep, at lastseen.Instant, m
 		if !d.ends && is.Status != d.to {
 			continue // a user past both thresholds is once in the feed, as grey
 		}
-		f.append(d.User, f.published(now), is, at, monotonic)
+		was := f.published(now)
+		if d.ends && was.Same(is) {
+			continue // the call of a grey user ends
+		}
+		f.append(d.User, was, is, at, monotonic)
 		w.Decays++
 	}
 	if len(batch) > 0 {
@@ -80,7 +86,7 @@ func (f *feed) sweep(n *namespace, w *store.ChangesSweep, at lastseen.Instant, m
 	return true
 }
 
-// lastOf returns the index of the last decay of each user; nil if nothing that was said ends, as usual.
+// lastOf returns the index of the last decay of each user; nil if nothing ends that is in details, as usual.
 func lastOf(batch []decay) map[string]int {
 	if !slices.ContainsFunc(batch, func(d decay) bool { return d.ends }) {
 		return nil
@@ -100,7 +106,7 @@ func (n *namespace) seenAs(d decay) seen {
 	return n.seen(d.User)
 }
 
-// decay is a user whose status decays at an instant, or whose availability ends. Then the state is not set.
+// decay is a user whose status decays at an instant, or whose availability or call ends. Then the state is not set.
 type decay struct {
 	store.Record
 	at   lastseen.Instant
@@ -108,12 +114,13 @@ type decay struct {
 	ends bool
 }
 
-// decays finds the users whose status decays in a time, or whose availability ends, in the order of these instants.
+// decays finds the users whose status decays in a time, or whose availability or call ends, in the order of these
+// instants.
 type decays struct {
 	n       *namespace
 	users   [2]lastseen.Range // who decay, for each threshold
 	ends    lastseen.Range
-	streams [3]stream
+	streams [4]stream
 }
 
 // stream returns one kind of decays in order.
@@ -139,8 +146,10 @@ func (n *namespace) decays(t lastseen.Thresholds, from, to lastseen.Instant) *de
 		d.streams[i].advance()
 	}
 	if p := n.users.people; p != nil {
-		d.streams[2].pull = p.endsIn(d.ends)
-		d.streams[2].advance()
+		for i, ends := range []*btree.BTreeG[saidEnd]{p.ends, p.callEnds} {
+			d.streams[2+i].pull = endsIn(ends, d.ends)
+			d.streams[2+i].advance()
+		}
 	}
 	return d
 }
@@ -185,7 +194,7 @@ func (d *decays) total() (total int64) {
 		}
 	}
 	if p := d.n.users.people; p != nil {
-		total += p.countEnds(d.ends)
+		total += countEnds(p.ends, d.ends) + countEnds(p.callEnds, d.ends)
 	}
 	return total
 }

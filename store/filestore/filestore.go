@@ -82,6 +82,7 @@ type Store struct {
 	gap    func(namespace string, gap time.Duration) // nil for none
 
 	closings *closings
+	calls    calls
 	signals  signals.Hub
 
 	mu    sync.RWMutex
@@ -112,6 +113,7 @@ func openWith(k formats, o Options) (*Store, error) {
 		o.Monotonic = func() time.Duration { return time.Since(opened) }
 	}
 	s := &Store{path: path, now: o.Now, gap: o.Gap, closings: newClosings(o.Monotonic)}
+	s.calls.clock, s.calls.monotonic = s.readClock, o.Monotonic
 	s.index.feeds = feeds{clock: s.readClock, monotonic: o.Monotonic}
 	s.clock = clock.New(clock.Options{Name: "machine", Monotonic: o.Monotonic, Logger: o.Logger})
 	s.readClock()

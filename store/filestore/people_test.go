@@ -286,7 +286,7 @@ func TestPurge(t *testing.T) {
 		sweep() // the feed restarted
 		purge(f.time())
 		require.Equal(t, 1, people.said.Len())
-		require.Empty(t, people.endsUntil(now+100, 1))
+		require.Empty(t, firstEnds(people.ends, now+100, 1))
 		require.Empty(t, people.details)
 		require.NoError(t, f.Close())
 	}

@@ -24,9 +24,13 @@ type peopleTable struct {
 	saidBy  int    // users in said who have a state
 	bytes   int64  // about how many bytes the table takes in a data file
 	purged  string // the last user that nextHidden returned; "" for the first ones
+
+	// In memory only; also of users without a state.
+	inCalls  map[string]lastseen.Instant // until when users are in a call
+	callEnds *btree.BTreeG[saidEnd]      // of the same
 }
 
-// saidEnd is a time at which what a user says ends.
+// saidEnd is a time at which what a user says ends, or the user's call.
 type saidEnd struct {
 	at   lastseen.Instant
 	user string
@@ -50,9 +54,12 @@ func (h hidden) said() lastseen.Said {
 }
 
 func newPeopleTable() *peopleTable {
+	options := btree.Options{NoLocks: true}
 	return &peopleTable{
-		details: map[place]*store.Details{},
-		ends:    btree.NewBTreeGOptions(saidEnd.before, btree.Options{NoLocks: true}),
+		details:  map[place]*store.Details{},
+		ends:     btree.NewBTreeGOptions(saidEnd.before, options),
+		inCalls:  map[string]lastseen.Instant{},
+		callEnds: btree.NewBTreeGOptions(saidEnd.before, options),
 	}
 }
 
@@ -134,9 +141,14 @@ func (p *peopleTable) size() int64 {
 	return p.bytes
 }
 
-// endsUntil returns the first ends up to a time.
-func (p *peopleTable) endsUntil(at lastseen.Instant, limit int) (ends []saidEnd) {
-	p.ends.Scan(func(e saidEnd) bool {
+// others returns what others see of a user besides the state, but for idleness.
+func (p *peopleTable) others(user string) store.Details {
+	return store.Details{Said: p.saidOf(user), InCallUntil: p.inCallOf(user)}
+}
+
+// firstEnds returns the first ends up to a time.
+func firstEnds(all *btree.BTreeG[saidEnd], at lastseen.Instant, limit int) (ends []saidEnd) {
+	all.Scan(func(e saidEnd) bool {
 		if e.at > at || len(ends) == limit {
 			return false
 		}
@@ -147,8 +159,8 @@ func (p *peopleTable) endsUntil(at lastseen.Instant, limit int) (ends []saidEnd)
 }
 
 // endsIn returns the ends in a time, one at a time.
-func (p *peopleTable) endsIn(r lastseen.Range) func() (decay, bool) {
-	iter := p.ends.Iter()
+func endsIn(all *btree.BTreeG[saidEnd], r lastseen.Range) func() (decay, bool) {
+	iter := all.Iter()
 	more := iter.Seek(saidEnd{at: r.From})
 	return func() (decay, bool) {
 		if !more {
@@ -161,10 +173,10 @@ func (p *peopleTable) endsIn(r lastseen.Range) func() (decay, bool) {
 }
 
 // countEnds returns the number of ends in a time.
-func (p *peopleTable) countEnds(r lastseen.Range) int64 {
+func countEnds(all *btree.BTreeG[saidEnd], r lastseen.Range) int64 {
 	before := func(at lastseen.Instant) int {
-		return sort.Search(p.ends.Len(), func(i int) bool {
-			e, _ := p.ends.GetAt(i)
+		return sort.Search(all.Len(), func(i int) bool {
+			e, _ := all.GetAt(i)
 			return e.at >= at
 		})
 	}

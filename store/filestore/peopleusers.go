@@ -19,11 +19,11 @@ func (u *users) details(user string) (lastseen.State, *store.Details) {
 	switch {
 	case e.name&hasDetails != 0:
 		return e.score.state(), u.people.details[e.name.plain()]
-	case known || u.people == nil || u.people.said.Len() == u.people.saidBy:
+	case known || u.people == nil || u.people.said.Len() == u.people.saidBy && len(u.people.inCalls) == 0:
 		return e.score.state(), nil
 	}
-	if said, ok := u.people.said.Get(user); ok {
-		return lastseen.State{}, &store.Details{Said: *said}
+	if d := u.people.others(user); d != (store.Details{}) {
+		return lastseen.State{}, &d
 	}
 	return lastseen.State{}, nil
 }
@@ -103,6 +103,7 @@ func (u *users) hide(user string, h hidden) {
 func (u *users) forget(user string) {
 	u.say(user, lastseen.Said{})
 	u.hide(user, hidden{})
+	u.setInCall(user, 0)
 	u.remove(user)
 }
 
@@ -134,6 +135,7 @@ func (u *users) unlist() *users {
 	if empty.people = u.people; empty.people != nil {
 		clear(empty.people.details)
 		empty.people.saidBy = 0
+		empty.people.endInCalls()
 	}
 	return empty
 }

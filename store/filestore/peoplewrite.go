@@ -176,7 +176,7 @@ func (t *transaction) purge(namespace string, said, hiddenBy lastseen.Instant) {
 	if p == nil {
 		return
 	}
-	for _, end := range p.endsUntil(said, maxPurge) {
+	for _, end := range firstEnds(p.ends, said, maxPurge) {
 		if key := (userKey{namespace, end.user}); t.saidOf(key).Until == end.at {
 			t.say(key, lastseen.Said{})
 		}

@@ -132,6 +132,10 @@ func (w *writer) commitGroup(group []*request) {
 		}
 		err = w.finish(newFlush(), err)
 		w.s.mu.Unlock()
+	} else if len(t.inCalls) > 0 { // there is nothing to flush
+		w.s.mu.Lock()
+		t.apply()
+		w.s.mu.Unlock()
 	}
 	for _, r := range kept {
 		r.done <- err

@@ -25,6 +25,7 @@ type transaction struct {
 	hidden map[userKey]hidden        // staged; zero for a hidden time that is deleted
 
 	contacts map[userKey]contactList // staged
+	inCalls  []inCallWrite           // staged, in order
 
 	maxNamespaces int              // 0 for no limit
 	now           lastseen.Instant // when changes are made, for feeds; 0 if the clock was not read yet
@@ -156,5 +157,8 @@ func (t *transaction) apply() {
 	}
 	for key, list := range t.contacts {
 		t.index.setContacts(key.namespace, key.user, list)
+	}
+	for _, w := range t.inCalls {
+		t.makeInCall(w)
 	}
 }

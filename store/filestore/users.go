@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/store"
 )
 
 // users finds the users of one namespace by their IDs. Like [names] it contains next to no pointers.
@@ -73,7 +72,7 @@ func (u *users) set(user string, c score) (now, old entry, known bool) {
 		u.known[hash] = now
 	}
 	if !known && u.people != nil {
-		u.describe(user, store.Details{Said: u.people.saidOf(user)})
+		u.describe(user, u.people.others(user))
 	}
 	return now.plain(), old.plain(), known
 }

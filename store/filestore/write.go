@@ -124,6 +124,8 @@ func (s *Store) Forget(ctx context.Context, namespace, user string) error {
 			t.forget(key)
 		}
 		t.forgetContacts(namespace, user)
+		t.setInCall(key, 0) // of a user without a state, too
+		s.calls.step(namespace, false, func(calls *callTable, m moment) { calls.forget(user, m) })
 	})})
 }
 
@@ -164,7 +166,8 @@ func (s *Store) RemoveEmpty(ctx context.Context, namespace string) (bool, error)
 	removed := false
 	err := s.writer.do(ctx, write{alone: true, op: opFunc(func(t *transaction) {
 		n, ok := t.index.namespaces.Get(namespace)
-		if !ok || n.users.len() > 0 || !n.users.contacts.empty() || n.users.people.says(s.readClock()) {
+		if !ok || n.users.len() > 0 || !n.users.contacts.empty() || n.users.people.says(s.readClock()) ||
+			s.calls.goOn(namespace) {
 			return
 		}
 		removed = true
@@ -195,6 +198,7 @@ func (s *Store) DeleteNamespace(ctx context.Context, namespace string) error {
 		if t.exists(namespace) || t.index.people(namespace) != nil {
 			t.drop(namespace)
 		}
+		s.calls.drop(namespace)
 	})})
 	if err == nil {
 		s.mu.Lock()

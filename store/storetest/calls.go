@@ -103,7 +103,9 @@ type calling struct {
 	ids       atomic.Int64 // that were given to calls
 }
 
-func newCalling(t require.TestingT, s store.Store) *calling { return &calling{Store: s, t: t, namespace: ns} }
+func newCalling(t require.TestingT, s store.Store) *calling {
+	return &calling{Store: s, t: t, namespace: ns}
+}
 
 // call returns a call from one user to another that is to begin.
 func (c *calling) call(from, to string) store.NewCall {
@@ -247,231 +249,14 @@ func (c *calling) hearOn(heard ...store.CallHeard) []store.CallStep {
 	return steps
 }
 
+// requireNear checks a time that is not known exactly, to some milliseconds.
+func requireNear(t require.TestingT, want, got lastseen.Instant, within float64, why ...any) {
+	require.InDelta(t, float64(want), float64(got), within, why...)
+}
+
 // poll waits until something is true.
 func (c *calling) poll(what string, isSo func() bool) {
 	for end := time.Now().Add(eventually); !isSo(); time.Sleep(time.Millisecond) {
 		require.True(c.t, time.Now().Before(end), "it takes too long: %s", what)
-	}
-}
-
-// testCallStart: a call that begins has what the caller said.
-func testCallStart(t *testing.T, c *calling) {
-	before := now(t, c)
-	first := c.call("alice", "bob")
-	first.FromDevice, first.App, first.Ring = "phone", `{"offer":"v=0\r\n\u0000é"}`, 10*time.Minute
-	step, err := c.StartCall(t.Context(), ns, first)
-	require.NoError(t, err)
-	call := step.Call
-	require.InDelta(t, before, call.Created, 10_000)
-	require.InDelta(t, call.Created.Add(10*time.Minute), call.Expires, 10_000)
-	require.Equal(t, store.CallStep{Outcome: lastseen.Stepped, Call: lastseen.Call{
-		ID: first.ID, From: "alice", To: "bob", State: lastseen.Ringing, Version: 1, FromDevice: "phone",
-		By: "alice", ByDevice: "phone", Created: call.Created, Expires: call.Expires, App: first.App,
-	}}, step)
-	require.Equal(t, call, c.read(first.ID))
-	require.Equal(t, []lastseen.Call{call, call, {}}, c.callsOf("alice", "bob", "carol"))
-	c.unknown("call_2-A")
-
-	bare := c.ring("carol", "dave")
-	require.Equal(t, lastseen.Call{
-		ID: bare.ID, From: "carol", To: "dave", State: lastseen.Ringing, Version: 1, By: "carol",
-		Created: bare.Created, Expires: bare.Expires,
-	}, bare)
-	require.Equal(t, call, c.read(first.ID))
-}
-
-// testCallBusy: a user has one call that goes on at most, as caller or callee.
-func testCallBusy(t *testing.T, c *calling) {
-	call := c.ring("alice", "bob")
-	for range 2 {
-		c.fail(store.ErrCallerBusy, c.call("alice", "carol"))
-		c.fail(store.ErrCallerBusy, c.call("alice", "bob"))
-		c.fail(store.ErrCallerBusy, c.call("bob", "alice"))
-		c.fail(store.ErrCallerBusy, c.call("bob", "carol"))
-		c.fail(store.ErrCalleeBusy, c.call("carol", "alice"))
-		c.fail(store.ErrCalleeBusy, c.call("carol", "bob"))
-		require.Equal(t, []string{call.ID, call.ID, ""}, c.idsOf("alice", "bob", "carol"))
-		if c.read(call.ID).State == lastseen.Ringing {
-			c.act(call.ID, "bob", lastseen.Accept)
-		}
-	}
-	ends := []func(id string){
-		func(id string) { c.act(id, "alice", lastseen.End) },
-		func(id string) { c.act(id, "bob", lastseen.End) },
-		func(id string) { c.act(id, "bob", lastseen.Reject) },
-	}
-	for _, end := range ends {
-		end(call.ID)
-		require.Equal(t, []string{"", ""}, c.idsOf("alice", "bob"))
-		call = c.ring("alice", "bob")
-	}
-	c.act(call.ID, "alice", lastseen.End)
-	c.ring("bob", "alice")
-}
-
-// testCallKey: a call with the same key is the same call, whatever happened to it.
-func testCallKey(t *testing.T, c *calling) {
-	first := c.call("alice", "bob")
-	first.Key, first.Digest = "a key", "digest"
-	call := c.begin(first)
-	again := func(want lastseen.Call) {
-		t.Helper()
-		second := c.call("alice", "bob")
-		second.Key, second.Digest = "a key", "digest"
-		step, err := c.StartCall(t.Context(), ns, second)
-		require.NoError(t, err)
-		require.Equal(t, store.CallStep{Call: want, Outcome: lastseen.Repeated}, step)
-		c.unknown(second.ID)
-		for _, digest := range []string{"", "digest ", "other"} {
-			second.Digest = digest
-			c.fail(store.ErrCallKeyReused, second)
-		}
-	}
-	again(call)
-	call = c.act(call.ID, "bob", lastseen.Accept).Call
-	again(call)
-	call = c.act(call.ID, "alice", lastseen.End).Call
-	again(call)
-	next := c.call("alice", "bob")
-	next.Key, next.Digest = "a key ", "digest"
-	c.begin(next)
-	again(call)
-	require.Equal(t, []string{next.ID}, c.idsOf("bob"))
-}
-
-// testCallKeysOfOthers: keys of different callers, and those in different namespaces, are different. Without a key
-// every call is a new one.
-func testCallKeysOfOthers(t *testing.T, c *calling) {
-	pairs := [][2]string{{"alice", "key"}, {"alicek", "ey"}, {"a", "licekey"}, {"alic", "ekey"}, {"alice", "KEY"}}
-	for i, p := range pairs {
-		call := c.call(p[0], fmt.Sprint("callee", i))
-		call.Key, call.Digest = p[1], "digest"
-		c.act(c.begin(call).ID, call.From, lastseen.End)
-	}
-	other := newCalling(t, c.Store)
-	other.namespace = "other"
-	call := other.call("alice", "bob")
-	call.Key, call.Digest = "key", "another digest"
-	other.begin(call)
-	for range 2 {
-		c.act(c.ring("alice", "bob").ID, "alice", lastseen.End)
-	}
-}
-
-// testTooManyCalls: a caller can start so many calls that are kept. Those to a user do not count.
-func testTooManyCalls(t *testing.T, c *calling) {
-	for range store.MaxCallsOfUser {
-		c.act(c.ring("alice", "bob").ID, "bob", lastseen.Reject)
-	}
-	c.fail(store.ErrTooManyCalls, c.call("alice", "bob"))
-	c.fail(store.ErrTooManyCalls, c.call("alice", "carol"))
-	require.Equal(t, []string{"", "", ""}, c.idsOf("alice", "bob", "carol"))
-	c.ring("bob", "alice")
-	require.Equal(t, store.MaxCallsOfUser+1, c.expire().Kept)
-}
-
-// testCallHidden: a call to a callee who is busy, which the caller must not learn, rings for the caller alone.
-func testCallHidden(t *testing.T, c *calling) {
-	busy := c.active("bob", "carol")
-	hidden := c.call("alice", "bob")
-	hidden.CalleeHidden, hidden.App = true, `"offer"`
-	step, err := c.StartCall(t.Context(), ns, hidden)
-	require.NoError(t, err)
-	require.True(t, step.Unreachable)
-	require.Equal(t, lastseen.Stepped, step.Outcome)
-	require.Equal(t, lastseen.Call{
-		ID: hidden.ID, From: "alice", To: "bob", State: lastseen.Ringing, Version: 1, By: "alice",
-		Created: step.Call.Created, Expires: step.Call.Expires, App: `"offer"`,
-	}, step.Call)
-	require.Equal(t, step.Call, c.read(hidden.ID))
-	require.Equal(t, []string{hidden.ID, busy.ID, busy.ID}, c.idsOf("alice", "bob", "carol"))
-	for _, action := range lastseen.CallActions() {
-		_, err := c.StepCall(t.Context(), ns, store.CallAct{ID: hidden.ID, User: "bob", Action: action})
-		require.ErrorIs(t, err, store.ErrCallNotFound)
-	}
-	c.hear("bob")
-	alive := c.step(hidden.ID, "alice", "", lastseen.Alive, "")
-	require.Equal(t, lastseen.Repeated, alive.Outcome)
-	require.True(t, alive.Unreachable)
-
-	c.act(busy.ID, "bob", lastseen.End)
-	require.Equal(t, []string{hidden.ID, "", ""}, c.idsOf("alice", "bob", "carol"))
-	next := c.ring("bob", "carol")
-	cancelled := c.act(hidden.ID, "alice", lastseen.End)
-	require.True(t, cancelled.Unreachable)
-	require.Equal(t, lastseen.Cancelled, cancelled.Call.State)
-	require.Equal(t, []string{"", next.ID, next.ID}, c.idsOf("alice", "bob", "carol"), "bob's call goes on")
-
-	hidden = c.call("alice", "bob")
-	hidden.CalleeHidden, hidden.Ring = true, soon
-	c.begin(hidden)
-	c.poll("the call is missed", func() bool {
-		for _, step := range c.expire().Steps {
-			require.Equal(t, hidden.ID, step.Call.ID)
-			require.Equal(t, lastseen.Missed, step.Call.State)
-			require.True(t, step.Unreachable)
-			return true
-		}
-		return false
-	})
-	require.Equal(t, []string{"", next.ID}, c.idsOf("alice", "bob"))
-}
-
-// testCallHiddenFree: a hidden callee who is not busy is a party.
-func testCallHiddenFree(t *testing.T, c *calling) {
-	hidden := c.call("alice", "bob")
-	hidden.CalleeHidden = true
-	step, err := c.StartCall(t.Context(), ns, hidden)
-	require.NoError(t, err)
-	require.False(t, step.Unreachable)
-	require.Equal(t, []string{hidden.ID, hidden.ID}, c.idsOf("alice", "bob"))
-	require.False(t, c.act(hidden.ID, "bob", lastseen.Accept).Unreachable)
-	another := c.call("alice", "carol")
-	another.CalleeHidden = true
-	c.fail(store.ErrCallerBusy, another)
-}
-
-func testCallNamespacesAreApart(t *testing.T, c *calling) {
-	call := c.call("alice", "bob")
-	other := newCalling(t, c.Store)
-	for _, other.namespace = range []string{"other", ns + "-", "a"} {
-		other.begin(call)
-	}
-	mine := c.begin(call)
-	c.act(call.ID, "bob", lastseen.Accept)
-	require.Equal(t, lastseen.Ringing, other.read(call.ID).State)
-	require.Equal(t, []string{call.ID}, other.idsOf("alice"))
-	require.Empty(t, c.expire().Steps)
-	other.namespace = "nobody"
-	other.unknown(mine.ID)
-	require.Equal(t, []string{""}, other.idsOf("alice"))
-	require.Equal(t, store.ExpiredCalls{Next: store.MaxCallGap / 2}, other.expire())
-	require.Empty(t, other.hear("alice"))
-	_, err := other.StepCall(t.Context(), "nobody", store.CallAct{ID: mine.ID, User: "bob", Action: lastseen.Accept})
-	require.ErrorIs(t, err, store.ErrCallNotFound)
-	require.Equal(t, []string{"a", ns, ns + "-", "other"}, existing(t, c))
-}
-
-// testCallsOfUserIDs: users and devices of any ID, and any key, can call.
-func testCallsOfUserIDs(t *testing.T, c *calling) {
-	ids := oddIDs()
-	for i, from := range ids {
-		call := c.call(from, ids[(i+1)%len(ids)])
-		call.FromDevice, call.App, call.Key, call.Digest = from, `"`+fmt.Sprint(i)+`"`, "~ "+fmt.Sprint(i%7), "d"
-		started := c.begin(call)
-		require.Equal(t, call.From, started.From)
-		require.Equal(t, call.To, started.To)
-		require.Equal(t, call.FromDevice, started.FromDevice)
-		again, err := c.StartCall(t.Context(), ns, call)
-		require.NoError(t, err)
-		require.Equal(t, store.CallStep{Call: started, Outcome: lastseen.Repeated}, again)
-		require.Equal(t, []string{call.ID, call.ID}, c.idsOf(call.From, call.To))
-		accepted := c.step(call.ID, call.To, call.To, lastseen.Accept, "").Call
-		require.Equal(t, call.To, accepted.ToDevice)
-		require.Equal(t, call.To, accepted.By)
-		require.Equal(t, accepted, c.read(call.ID))
-		ended := c.act(call.ID, call.From, lastseen.End).Call
-		require.Equal(t, lastseen.Ended, ended.State)
-		require.Equal(t, []string{"", ""}, c.idsOf(call.From, call.To))
 	}
 }

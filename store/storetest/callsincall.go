@@ -65,7 +65,7 @@ func testInCall(t *testing.T, c *calling) {
 	step := c.act(call.ID, "bob", lastseen.Accept)
 	require.Equal(t, []string{"alice", "bob"}, usersInCall(step.InCall))
 	for _, in := range step.InCall {
-		require.InDelta(t, step.Call.Expires, in.Until, 10)
+		requireNear(t, step.Call.Expires, in.Until, 10)
 	}
 	require.ElementsMatch(t, step.InCall, c.unconfirmed(0))
 	require.Empty(t, c.inCall("alice", "bob"), "nothing was copied")

@@ -74,11 +74,11 @@ func (c *calling) requireStep(was lastseen.Call, a store.CallAct) {
 		}
 		if state == lastseen.Active {
 			want.Accepted = step.Call.Accepted
-			require.InDelta(c.t, now(c.t, c), want.Accepted, 10_000, what)
+			requireNear(c.t, now(c.t, c), want.Accepted, 10_000, what)
 		} else {
 			want.Over, want.App = step.Call.Over, ""
 			requireOver(c.t, step.Call)
-			require.InDelta(c.t, now(c.t, c), want.Over, 10_000, what)
+			requireNear(c.t, now(c.t, c), want.Over, 10_000, what)
 		}
 	}
 	want.Expires = step.Call.Expires // hearing a party changes it

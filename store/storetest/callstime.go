@@ -64,7 +64,7 @@ func testCallMissed(t *testing.T, c *calling) {
 		Created: step.Call.Created, Over: step.Call.Over,
 	}
 	require.Equal(t, store.CallStep{Call: missed, Outcome: lastseen.Stepped, Expired: true}, step)
-	require.InDelta(t, before, missed.Over, 10_000+float64(eventually.Milliseconds()))
+	requireNear(t, before, missed.Over, 10_000+float64(eventually.Milliseconds()))
 	require.GreaterOrEqual(t, missed.Over, missed.Created.Add(soon)-2)
 	require.Equal(t, missed, c.read(call.ID))
 	require.Equal(t, []string{"", "", other.ID}, c.idsOf("alice", "bob", "carol"))
@@ -90,7 +90,7 @@ func testCallMissedOnRead(t *testing.T, c *calling) {
 	require.Len(t, ended, 2)
 	for _, shown := range []lastseen.Call{missed, lost} {
 		written := ended[shown.ID]
-		require.InDelta(t, shown.Over, written.Over, 10, "it was over when its time passed")
+		requireNear(t, shown.Over, written.Over, 10, "it was over when its time passed")
 		shown.Over = written.Over
 		require.Equal(t, shown, written)
 		require.Equal(t, written, c.read(shown.ID))
@@ -264,14 +264,14 @@ func (c *calling) tick() {
 func testHearCalls(t *testing.T, c *calling) {
 	call := c.active("alice", "bob")
 	c.ring("carol", "dave")
-	require.InDelta(t, call.Accepted.Add(long), call.Expires, 1000)
+	requireNear(t, call.Accepted.Add(long), call.Expires, 1000)
 	before := call
 	for _, heard := range [][]string{{"alice"}, {"bob"}, {"bob", "bob", "carol", "nobody"}, {}} {
 		c.tick()
 		was := c.heardUntil(call.ID)
 		require.Empty(t, c.hear(heard...))
 		if len(heard) == 0 || heard[0] == "alice" {
-			require.InDelta(t, was, c.heardUntil(call.ID), 10, "%q", heard)
+			requireNear(t, was, c.heardUntil(call.ID), 10, "%q", heard)
 		} else if heard[len(heard)-1] == "bob" {
 			require.Greater(t, c.heardUntil(call.ID), was+25, "both were heard since")
 		}
@@ -299,7 +299,7 @@ func testHearDevices(t *testing.T, c *calling) {
 		if moves {
 			require.Greater(t, c.heardUntil(call.ID), was+25)
 		} else {
-			require.InDelta(t, was, c.heardUntil(call.ID), 10)
+			requireNear(t, was, c.heardUntil(call.ID), 10)
 		}
 	}
 	onPhone, onTablet := store.CallHeard{User: "alice", Device: "phone"}, store.CallHeard{User: "bob", Device: "tablet"}
@@ -325,7 +325,7 @@ func testAliveIsHeard(t *testing.T, c *calling) {
 	step := c.step(call.ID, "alice", "phone", lastseen.Alive, "")
 	require.Equal(t, lastseen.Repeated, step.Outcome)
 	require.Empty(t, step.InCall)
-	require.InDelta(t, call.Expires, step.Call.Expires, 10, "the callee was not heard since")
+	requireNear(t, call.Expires, step.Call.Expires, 10, "the callee was not heard since")
 	step = c.step(call.ID, "bob", "", lastseen.Alive, "")
 	require.Greater(t, step.Call.Expires, call.Expires+25)
 	require.Equal(t, step.Call.Expires, c.heardUntil(call.ID))
@@ -340,9 +340,9 @@ func testHearRinging(t *testing.T, c *calling) {
 	for _, user := range []string{"alice", "bob"} {
 		step := c.step(call.ID, user, "", lastseen.Alive, "")
 		require.Equal(t, lastseen.Repeated, step.Outcome)
-		require.InDelta(t, call.Expires, step.Call.Expires, 10)
+		requireNear(t, call.Expires, step.Call.Expires, 10)
 	}
-	require.InDelta(t, call.Expires, c.read(call.ID).Expires, 10)
+	requireNear(t, call.Expires, c.read(call.ID).Expires, 10)
 }
 
 // testAcceptIsHeard: a callee who accepts again is heard, and one who is refused is not.
@@ -351,7 +351,7 @@ func testAcceptIsHeard(t *testing.T, c *calling) {
 	c.tick()
 	require.Empty(t, c.hear("alice"))
 	require.Equal(t, lastseen.Refused, c.step(call.ID, "bob", "phone", lastseen.Accept, "").Outcome)
-	require.InDelta(t, call.Expires, c.heardUntil(call.ID), 10)
+	requireNear(t, call.Expires, c.heardUntil(call.ID), 10)
 	require.Equal(t, lastseen.Repeated, c.step(call.ID, "bob", "", lastseen.Accept, "").Outcome)
 	require.Greater(t, c.heardUntil(call.ID), call.Expires+25)
 }

@@ -1,0 +1,435 @@
+package filestore
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidwall/btree"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// callTable holds the calls of one namespace.
+type callTable struct {
+	clock   callClock
+	records map[string]*callRecord     // by ID
+	current map[string]*callRecord     // by user: the call that goes on, or did so until its time passed
+	keys    map[callerKey]*callRecord  // by idempotency key
+	started map[string]int             // by user: the number of calls that the user started and that are kept
+	parties *btree.BTreeG[partyRecord] // of all records, for Forget
+	goOn    *btree.BTreeG[*callRecord] // by when they expire
+	over    *btree.BTreeG[*callRecord] // by when they are forgotten
+	outbox  outbox
+}
+
+type callerKey struct{ caller, key string }
+
+type partyRecord struct {
+	user string
+	*callRecord
+}
+
+// callRecord is a call that is kept.
+type callRecord struct {
+	lastseen.Call
+	callTerms
+	due   time.Duration    // when it expires or, once it is over, is forgotten: by the clock of the table
+	heard [2]time.Duration // when the caller and the callee of an active call were heard, by that clock
+
+	shownUntil lastseen.Instant // until when the parties of an active call are shown to be in it
+	shownDue   time.Duration    // the due that this was computed from
+}
+
+// callTerms are what does not change in a call.
+type callTerms struct {
+	quiet       time.Duration
+	shown       bool
+	unreachable bool // the callee is not a party
+	key, digest string
+}
+
+// callClock runs while it is watched: see [store.Calls].
+type callClock struct {
+	now  time.Duration
+	last time.Duration // by the monotonic clock of the store
+}
+
+// moment is a time by both clocks.
+type moment struct {
+	at     time.Duration    // by the clock of the table
+	wall   lastseen.Instant // by that of the store
+	ticked time.Duration    // by the monotonic clock
+}
+
+func (c callClock) read(monotonic time.Duration) time.Duration {
+	return c.now + min(max(0, monotonic-c.last), store.MaxCallGap)
+}
+
+func newCallTable(monotonic time.Duration) *callTable {
+	options := btree.Options{NoLocks: true}
+	return &callTable{
+		clock:   callClock{last: monotonic},
+		records: map[string]*callRecord{}, current: map[string]*callRecord{}, keys: map[callerKey]*callRecord{},
+		started: map[string]int{},
+		parties: btree.NewBTreeGOptions(func(a, b partyRecord) bool {
+			return a.user < b.user || a.user == b.user && a.ID < b.ID
+		}, options),
+		goOn:   btree.NewBTreeGOptions(dueBefore, options),
+		over:   btree.NewBTreeGOptions(dueBefore, options),
+		outbox: newOutbox(),
+	}
+}
+
+func dueBefore(a, b *callRecord) bool { return a.due < b.due || a.due == b.due && a.ID < b.ID }
+
+// empty reports whether there is nothing to keep.
+func (t *callTable) empty() bool { return len(t.records) == 0 && t.outbox.len() == 0 }
+
+// goesOn reports whether a call goes on.
+func (t *callTable) goesOn(m moment) bool {
+	last, ok := t.goOn.Max()
+	return ok && last.due > m.at
+}
+
+// view returns a call as it is shown: as over if its time has passed.
+func (r *callRecord) view(m moment) lastseen.Call {
+	c := r.Call
+	if c.State.Over() || r.due > m.at {
+		return c
+	}
+	c.State, c.Version, c.By, c.ByDevice = c.State.Expired(), c.Version+1, "", ""
+	c.Over, c.Expires, c.App = min(c.Expires, m.wall), 0, ""
+	return c
+}
+
+// passed reports whether the time of a call that goes on has passed.
+func (r *callRecord) passed(m moment) bool { return !r.State.Over() && r.due <= m.at }
+
+// currentOf returns the call of a user that goes on; nil for none.
+func (t *callTable) currentOf(user string, m moment) *callRecord {
+	if r := t.current[user]; r != nil && !r.passed(m) {
+		return r
+	}
+	return nil
+}
+
+// start begins a call, unless a call with its key was started before. Ensure is called just before.
+func (t *callTable) start(c store.NewCall, m moment, ensure func() error) (store.CallStep, error) {
+	if r := t.keys[callerKey{c.From, c.Key}]; r != nil {
+		if r.digest != c.Digest {
+			return store.CallStep{}, store.ErrCallKeyReused
+		}
+		return store.CallStep{Call: r.view(m), Outcome: lastseen.Repeated, Unreachable: r.unreachable}, nil
+	}
+	busy := t.currentOf(c.To, m) != nil
+	switch {
+	case t.currentOf(c.From, m) != nil:
+		return store.CallStep{}, store.ErrCallerBusy
+	case busy && !c.CalleeHidden:
+		return store.CallStep{}, store.ErrCalleeBusy
+	case t.started[c.From] >= store.MaxCallsOfUser, len(t.records) >= store.MaxCalls:
+		return store.CallStep{}, store.ErrTooManyCalls
+	}
+	if err := ensure(); err != nil {
+		return store.CallStep{}, err
+	}
+	r := newCallRecord(c, m)
+	r.unreachable = busy
+	t.add(r)
+	return store.CallStep{Call: r.Call, Outcome: lastseen.Stepped, Unreachable: busy}, nil
+}
+
+// newCallRecord returns a call that rings. Its texts are copies: they may be parts of a request.
+func newCallRecord(c store.NewCall, m moment) *callRecord {
+	from, device := strings.Clone(c.From), strings.Clone(c.FromDevice)
+	return &callRecord{
+		Call: lastseen.Call{
+			ID: strings.Clone(c.ID), From: from, To: strings.Clone(c.To), State: lastseen.Ringing, Version: 1,
+			FromDevice: device, By: from, ByDevice: device,
+			Created: m.wall, Expires: m.wall.Add(c.Ring), App: strings.Clone(c.App),
+		},
+		callTerms: callTerms{
+			quiet: c.Quiet, shown: c.Shown, key: strings.Clone(c.Key), digest: strings.Clone(c.Digest),
+		},
+		due: m.at + c.Ring,
+	}
+}
+
+func (t *callTable) add(r *callRecord) {
+	t.records[r.ID] = r
+	t.current[r.From] = r
+	if !r.unreachable {
+		t.current[r.To] = r
+	}
+	if r.key != "" {
+		t.keys[callerKey{r.From, r.key}] = r
+	}
+	t.started[r.From]++
+	t.parties.Set(partyRecord{r.From, r})
+	t.parties.Set(partyRecord{r.To, r})
+	t.goOn.Set(r)
+}
+
+// remove deletes a record.
+func (t *callTable) remove(r *callRecord) {
+	delete(t.records, r.ID)
+	t.free(r)
+	if r.key != "" {
+		delete(t.keys, callerKey{r.From, r.key})
+	}
+	if t.started[r.From]--; t.started[r.From] == 0 {
+		delete(t.started, r.From)
+	}
+	t.parties.Delete(partyRecord{r.From, r})
+	t.parties.Delete(partyRecord{r.To, r})
+	t.goOn.Delete(r)
+	t.over.Delete(r)
+}
+
+// free makes the parties of a call free for others.
+func (t *callTable) free(r *callRecord) {
+	for _, user := range []string{r.From, r.To} {
+		if t.current[user] == r {
+			delete(t.current, user)
+		}
+	}
+}
+
+// step does what a party wants.
+func (t *callTable) step(a store.CallAct, m moment) (store.CallStep, error) {
+	r := t.records[a.ID]
+	if r == nil || r.Party(a.User) == "" || r.unreachable && a.User == r.To {
+		return store.CallStep{}, store.ErrCallNotFound
+	}
+	step := store.CallStep{Unreachable: r.unreachable}
+	if r.passed(m) {
+		step = t.expire(r, m)
+	}
+	was, app := r.State, r.App
+	state, outcome := r.Step(a.Action, r.Party(a.User), a.Device)
+	if outcome != lastseen.Refused && a.App != "" && !state.Over() &&
+		(a.Action == lastseen.Accept || a.Action == lastseen.Alive) {
+		r.App = strings.Clone(a.App)
+	}
+	if outcome == lastseen.Stepped {
+		r.State, r.By, r.ByDevice = state, strings.Clone(a.User), strings.Clone(a.Device)
+		if state == lastseen.Active || state == lastseen.Rejected {
+			r.ToDevice = r.ByDevice
+		}
+		step.InCall = t.stepped(r, was, m)
+	} else if outcome == lastseen.Repeated && state == lastseen.Active {
+		step.InCall = t.hear(r, r.Party(a.User), m)
+	}
+	if outcome == lastseen.Stepped || r.App != app {
+		r.Version++
+	}
+	step.Call, step.Outcome = r.Call, outcome
+	return step, nil
+}
+
+// stepped completes the change of a call from one state to another.
+func (t *callTable) stepped(r *callRecord, was lastseen.CallState, m moment) []store.InCall {
+	if r.State == lastseen.Active {
+		r.Accepted, r.heard = m.wall, [2]time.Duration{m.at, m.at}
+		t.setDue(r, m.at+r.quiet, m)
+		return t.show(r, m)
+	}
+	t.end(r, m.wall, m)
+	if was == lastseen.Active {
+		return t.note(r, m)
+	}
+	return nil
+}
+
+// end completes a call that is over since some time.
+func (t *callTable) end(r *callRecord, since lastseen.Instant, m moment) {
+	t.free(r)
+	t.goOn.Delete(r)
+	r.Over, r.Expires, r.App, r.due = since, 0, "", m.at+store.CallsKept
+	t.over.Set(r)
+}
+
+// expire ends a call whose time has passed.
+func (t *callTable) expire(r *callRecord, m moment) store.CallStep {
+	active := r.State == lastseen.Active
+	r.Call = r.view(m)
+	t.end(r, r.Over, m)
+	step := store.CallStep{Call: r.Call, Outcome: lastseen.Stepped, Expired: true, Unreachable: r.unreachable}
+	if active {
+		step.InCall = t.note(r, m)
+	}
+	return step
+}
+
+// setDue sets when a call expires.
+func (t *callTable) setDue(r *callRecord, due time.Duration, m moment) {
+	t.goOn.Delete(r)
+	r.due, r.Expires = due, m.wall.Add(due-m.at)
+	t.goOn.Set(r)
+}
+
+// hear notes that a party of an active call was heard.
+func (t *callTable) hear(r *callRecord, p lastseen.CallParty, m moment) []store.InCall {
+	if p == lastseen.Caller {
+		r.heard[0] = m.at
+	} else {
+		r.heard[1] = m.at
+	}
+	due := min(r.heard[0], r.heard[1]) + r.quiet
+	if due <= r.due {
+		return nil
+	}
+	t.setDue(r, due, m)
+	if due-r.shownDue < r.quiet/4 {
+		return nil
+	}
+	return t.show(r, m)
+}
+
+// show has the parties of an active call shown to be in it until it expires.
+func (t *callTable) show(r *callRecord, m moment) []store.InCall {
+	r.shownUntil, r.shownDue = r.Expires, r.due
+	return t.note(r, m)
+}
+
+// note notes that the parties of a call have to be copied, where calls are shown.
+func (t *callTable) note(r *callRecord, m moment) []store.InCall {
+	if !r.shown {
+		return nil
+	}
+	in := make([]store.InCall, 2)
+	for i, user := range []string{r.From, r.To} {
+		t.outbox.note(user, m.ticked)
+		in[i] = t.inCall(user)
+	}
+	return in
+}
+
+// inCall returns until when a user is shown to be in a call at present.
+func (t *callTable) inCall(user string) store.InCall {
+	in := store.InCall{User: user}
+	if r := t.current[user]; r != nil && r.State == lastseen.Active && r.shown {
+		in.Until = r.shownUntil
+	}
+	return in
+}
+
+// hears notes that users were heard, and ends the calls of those who were heard too late.
+func (t *callTable) hears(heard []store.CallHeard, m moment) (ended []store.CallStep) {
+	for _, h := range heard {
+		r := t.current[h.User]
+		switch {
+		case r == nil || r.State != lastseen.Active:
+		case r.passed(m):
+			ended = append(ended, t.expire(r, m))
+		case cmp.Or(r.Device(h.User), h.Device) == h.Device:
+			t.hear(r, r.Party(h.User), m)
+		}
+	}
+	return ended
+}
+
+// expireAll ends calls whose time has passed, and forgets old ones.
+func (t *callTable) expireAll(m moment) store.ExpiredCalls {
+	for r, ok := t.over.Min(); ok && r.due <= m.at; r, ok = t.over.Min() {
+		t.remove(r)
+	}
+	var x store.ExpiredCalls
+	next, ok := t.goOn.Min()
+	for ; ok && next.due <= m.at && len(x.Steps) < store.MaxCallBatch; next, ok = t.goOn.Min() {
+		x.Steps = append(x.Steps, t.expire(next, m))
+	}
+	x.Calls, x.Kept, x.Next = t.goOn.Len(), len(t.records), store.MaxCallGap/2
+	if ok {
+		x.Next = min(x.Next, next.due-m.at)
+	}
+	if len(x.Steps) == store.MaxCallBatch {
+		x.Next = 0
+	}
+	return x
+}
+
+// forget deletes the calls from and to a user.
+func (t *callTable) forget(user string, m moment) {
+	var found []*callRecord
+	t.parties.Ascend(partyRecord{user, &callRecord{}}, func(p partyRecord) bool {
+		if p.user == user {
+			found = append(found, p.callRecord)
+		}
+		return p.user == user
+	})
+	for _, r := range found {
+		t.remove(r)
+		if r.State == lastseen.Active {
+			t.note(r, m)
+		}
+	}
+}
+
+// outbox holds the users who have to be copied.
+type outbox struct {
+	noted map[string]noted
+	order *btree.BTreeG[noted]
+	next  uint64
+}
+
+type noted struct {
+	user   string
+	number uint64
+	at     time.Duration // by the monotonic clock
+}
+
+func newOutbox() outbox {
+	return outbox{
+		noted: map[string]noted{},
+		order: btree.NewBTreeGOptions(func(a, b noted) bool { return a.number < b.number }, btree.Options{NoLocks: true}),
+	}
+}
+
+func (o *outbox) len() int { return len(o.noted) }
+
+func (o *outbox) note(user string, at time.Duration) {
+	o.remove(user)
+	n := noted{user, o.next, at}
+	o.next++
+	o.noted[user] = n
+	o.order.Set(n)
+}
+
+func (o *outbox) remove(user string) {
+	if n, ok := o.noted[user]; ok {
+		delete(o.noted, user)
+		o.order.Delete(n)
+	}
+}
+
+// until returns users who were noted up to a time, the oldest first.
+func (o *outbox) until(at time.Duration) (users []string) {
+	o.order.Scan(func(n noted) bool {
+		if n.at > at || len(users) == store.MaxCallBatch {
+			return false
+		}
+		users = append(users, n.user)
+		return true
+	})
+	return users
+}
+
+// confirm removes users who were copied from the outbox. It returns those whose value has changed since.
+func (t *callTable) confirm(in []store.InCall, m moment) (changed []store.InCall) {
+	for _, copied := range in {
+		now := t.inCall(copied.User)
+		if now == copied {
+			t.outbox.remove(copied.User)
+			continue
+		}
+		changed = append(changed, now)
+		if _, ok := t.outbox.noted[copied.User]; !ok {
+			t.outbox.note(strings.Clone(copied.User), m.ticked)
+		}
+	}
+	return slices.Clip(changed)
+}
