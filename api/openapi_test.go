@@ -101,7 +101,7 @@ func operationsOf() map[code]string {
 		codeAvailabilityNotReady: "setAvailability",
 		codeNoContacts:           keeps,
 		codeTooManyContacts:      "changeContacts",
-		codeInvalidCall:          "startCall",
+		codeInvalidCall:          "startCall acceptCall keepCall",
 		codeCallNotFound:         "getCall" + acts,
 		codeCallerBusy:           "startCall",
 		codeCalleeBusy:           "startCall",

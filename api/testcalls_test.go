@@ -72,6 +72,10 @@ func callResponses(t *testing.T, s store.Store) map[string]bool {
 	w.get(callPath(first))
 	w.post(callPath(first)+"/accept", by("bob"))
 	w.post(callPath(first)+"/alive", by("alice"))
+	for _, action := range []string{"accept", "alive"} {
+		w.fails(codeInvalidCall, http.MethodPost, callPath(first)+"/"+action,
+			strings.Replace(by("bob"), "{", `{"app":"`+appOf(store.MaxCallApp+1)+`",`, 1))
+	}
 	w.post(callPath(first)+"/end", by("alice"))
 	for _, action := range []string{"accept", "alive", "reject"} {
 		w.fails(codeCallRefused, http.MethodPost, callPath(first)+"/"+action, by("bob"))
