@@ -1,11 +1,9 @@
 package api
 
 import (
-	"cmp"
 	crand "crypto/rand"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -13,9 +11,6 @@ import (
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/store"
 )
-
-// defaultRing is how long a call rings if the settings of its namespace do not say.
-const defaultRing = 30 * time.Second
 
 // startCall begins a call.
 //
@@ -59,7 +54,7 @@ func (s *server) startCall(c echo.Context, _ query) error {
 	}
 	settings := s.settings(namespace)
 	asked.ID = crand.Text()
-	asked.Ring, asked.Quiet = cmp.Or(settings.RingTimeout, defaultRing), settings.Thresholds.Green
+	asked.Ring, asked.Quiet = settings.RingTimeout, settings.Thresholds.Green
 	asked.Shown = settings.ShowCalls
 	step, err := s.Keeper.Start(c.Request().Context(), namespace, asked)
 	if err != nil {

@@ -49,7 +49,7 @@ func TestCall(t *testing.T) {
 			"created_at": "some", "accepted_at": nil, "ended_at": nil, "expires_at": "some",
 		})
 		expires, created := parseTime(t, call["expires_at"]), parseTime(t, call["created_at"])
-		require.Equal(t, defaultRing, expires.Sub(created))
+		require.Equal(t, DefaultRingTimeout, expires.Sub(created))
 
 		w.post(path+"/alive", `{"user":"alice","device":"tab","app":"candidate"}`)
 		is(map[string]any{"app": "candidate"})

@@ -23,6 +23,8 @@ func notOfOthers() map[string]string {
 		feeds   = "changesWatcher filters feeds"
 		own     = "it is of a user for whom the caller may write"
 		service = "it is of no user"
+		calls   = "handlers show a call to its parties and to API keys alone"
+		keeps   = "package store/calls calls it, and shows callers nothing"
 	)
 	return map[string]string{
 		"Ping": writes, "Leave": writes, "RecordDevices": writes, "SetAvailability": writes, "SetContacts": writes,
@@ -34,6 +36,9 @@ func notOfOthers() map[string]string {
 		"Namespaces":  "listNamespaces hides the newest time",
 		"Signal":      service, "Listen": service, "Lease": service, "Now": service, "Load": service, "Ready": service,
 		"Close": service, "Closings": service,
+		"StartCall": calls, "StepCall": calls, "ReadCall": calls, "ReadCalls": calls,
+		"HearCalls": keeps, "ExpireCalls": keeps, "CallNamespaces": keeps, "UnconfirmedInCalls": keeps,
+		"SetInCalls": keeps, "ConfirmInCalls": keeps,
 	}
 }
 

@@ -58,6 +58,16 @@ const (
 	opListContacts
 	opAreContacts
 	opSignal
+	opStartCall
+	opStepCall
+	opHearCalls
+	opReadCall
+	opReadCalls
+	opExpireCalls
+	opCallNamespaces
+	opUnconfirmedInCalls
+	opSetInCalls
+	opConfirmInCalls
 	operations // their number
 )
 
@@ -73,6 +83,9 @@ func operationNames() [operations]string {
 		opSetAvailability: "set_availability", opReadAvailability: "read_availability", opReadDetails: "read_details",
 		opSetContacts: "set_contacts", opChangeContacts: "change_contacts", opListContacts: "list_contacts",
 		opAreContacts: "are_contacts", opSignal: "signal",
+		opStartCall: "start_call", opStepCall: "step_call", opHearCalls: "hear_calls", opReadCall: "read_call",
+		opReadCalls: "read_calls", opExpireCalls: "expire_calls", opCallNamespaces: "call_namespaces",
+		opUnconfirmedInCalls: "unconfirmed_in_calls", opSetInCalls: "set_in_calls", opConfirmInCalls: "confirm_in_calls",
 	}
 }
 

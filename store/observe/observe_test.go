@@ -98,7 +98,8 @@ func TestCalls(t *testing.T) {
 	now, err := s.Now(ctx)
 	require.NoError(t, err)
 	batch := []store.Sighting{{User: "alice", At: now}, {User: "bob", At: now}}
-	for _, call := range []func() error{
+	call := store.NewCall{ID: "1", From: "alice", To: "bob", Ring: time.Minute, Quiet: time.Minute}
+	for _, do := range []func() error{
 		func() error { _, err := s.Ping(ctx, "chat", batch); return err },
 		func() error { _, err := s.Ping(ctx, "game", batch); return err },
 		func() error { _, err := s.Leave(ctx, "chat", batch); return err },
@@ -137,9 +138,22 @@ func TestCalls(t *testing.T) {
 		func() error { return peopleFailure(s.ChangeContacts(ctx, "chat", "alice", nil, []string{"bob"})) },
 		func() error { _, err := s.ListContacts(ctx, "chat", "alice", "", 1); return peopleFailure(err) },
 		func() error { _, err := s.AreContacts(ctx, "chat", nil); return peopleFailure(err) },
+		func() error { _, err := s.StartCall(ctx, "chat", call); return userCallFailure(err) },
+		func() error {
+			_, err := s.StepCall(ctx, "chat", store.CallAct{ID: call.ID})
+			return userCallFailure(err)
+		},
+		func() error { _, err := s.HearCalls(ctx, "chat", nil); return userCallFailure(err) },
+		func() error { _, err := s.ReadCall(ctx, "chat", call.ID); return userCallFailure(err) },
+		func() error { _, err := s.ReadCalls(ctx, "chat", nil); return userCallFailure(err) },
+		func() error { _, err := s.ExpireCalls(ctx, "chat"); return userCallFailure(err) },
+		func() error { _, err := s.CallNamespaces(ctx, "", 1); return err },
+		func() error { _, err := s.UnconfirmedInCalls(ctx, "chat", 0); return userCallFailure(err) },
+		func() error { return userCallFailure(s.SetInCalls(ctx, "chat", nil)) },
+		func() error { _, err := s.ConfirmInCalls(ctx, "chat", nil); return userCallFailure(err) },
 		func() error { return s.Signal(ctx, store.Signal{Kind: "test", Namespace: "chat", User: "alice"}) },
 	} {
-		require.NoError(t, call())
+		require.NoError(t, do())
 	}
 	calls, seconds := measured(t, c)
 	want := map[string]uint64{}

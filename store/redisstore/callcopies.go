@@ -33,7 +33,11 @@ func (s *Store) ConfirmInCalls(ctx context.Context, name string, in []store.InCa
 	for i := range in {
 		args = append(args, &in[i].User, int64(in[i].Until))
 	}
-	return s.readCopies(ctx, c, args...)
+	again, err := s.readCopies(ctx, c, args...)
+	if len(again) > 0 {
+		s.keepListed(ctx, c) // so that others find them if this server does not come to copy them
+	}
+	return again, err
 }
 
 // readCopies runs callcopies.lua.

@@ -86,9 +86,12 @@ func (s *Store) warnOfCall(ns namespace, id any) {
 	s.warnOnce(ns, "calls", "a call cannot be read: it counts as none", "call", id)
 }
 
-// listCalls has CallNamespaces return a namespace. It does so once in each round: other servers remove namespaces from
-// the list.
+// listCalls has CallNamespaces return a namespace. It writes once in each round: in a Cluster, the list can be lost while
+// the calls are not.
 func (s *Store) listCalls(ctx context.Context, c *candidate) error {
+	if c.bits.calls.set {
+		return nil
+	}
 	if err := s.client.ZAdd(ctx, s.keys.calling(), redis.Z{Member: c.name}).Err(); err != nil {
 		return translate(err)
 	}
@@ -96,6 +99,9 @@ func (s *Store) listCalls(ctx context.Context, c *candidate) error {
 	s.agreements.change(c.name, func(b *bits) { b.calls.set = true })
 	return nil
 }
+
+// keepListed is listCalls for a call that was found. If it fails, the next one writes it.
+func (s *Store) keepListed(ctx context.Context, c *candidate) { _ = s.listCalls(ctx, c) }
 
 // mayHaveCalls reports whether CallNamespaces returns a namespace.
 func (s *Store) mayHaveCalls(ctx context.Context, ns namespace) (bool, error) {
@@ -116,11 +122,12 @@ func (s *Store) unlistCalls(ctx context.Context, c *candidate) {
 	if err != nil || removed == 0 {
 		return
 	}
+	c.bits.calls.set = false
 	s.agreements.change(c.name, func(b *bits) { b.calls.set = false })
 	pipe := s.client.Pipeline()
 	cmds := []*redis.IntCmd{pipe.Exists(ctx, c.calls()), pipe.Exists(ctx, c.outbox())}
 	_, _ = pipe.Exec(ctx) // each command keeps its error
 	if n, err := sum(cmds); err != nil || n > 0 {
-		_ = s.listCalls(ctx, c) // or the next call does
+		s.keepListed(ctx, c)
 	}
 }

@@ -41,10 +41,8 @@ func (s *Store) StartCall(ctx context.Context, name string, n store.NewCall) (st
 	if s.admit(ctx, []*candidate{c}); c.err != nil {
 		return store.CallStep{}, c.err
 	}
-	if !c.bits.calls.set {
-		if err := s.listCalls(ctx, c); err != nil {
-			return store.CallStep{}, err
-		}
+	if err := s.listCalls(ctx, c); err != nil {
+		return store.CallStep{}, err
 	}
 	reply, err := s.runCalls(confirmed(ctx), c, scripts.callStart, 3,
 		n.ID, nonce(), n.From, n.To, n.FromDevice, max(1, n.Ring.Milliseconds()), max(1, n.Quiet.Milliseconds()),
@@ -66,6 +64,7 @@ func (s *Store) StartCall(ctx context.Context, name string, n store.NewCall) (st
 // keepCalls makes sure that a namespace exists and is listed in which the only call has just begun: another server may
 // have removed it since that was read.
 func (s *Store) keepCalls(ctx context.Context, c *candidate) error {
+	c.bits.calls.set = false
 	if err := s.listCalls(ctx, c); err != nil {
 		return err
 	}
@@ -91,6 +90,7 @@ func (s *Store) StepCall(ctx context.Context, name string, a store.CallAct) (sto
 	if len(reply) == 0 {
 		return store.CallStep{}, store.ErrCallNotFound
 	}
+	s.keepListed(ctx, c)
 	return readCallStep(reply[0])
 }
 
@@ -112,6 +112,7 @@ func (s *Store) HearCalls(ctx context.Context, name string, heard []store.CallHe
 	if err != nil {
 		return nil, err
 	}
+	s.keepListed(ctx, c)
 	return readCallSteps(reply[0])
 }
 

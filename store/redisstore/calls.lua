@@ -32,6 +32,11 @@ local users_key, outbox_key, keys_key, index_key = KEYS[5], KEYS[6], KEYS[7], KE
 local max_call_text = 4096 -- bytes; more than any has
 local max_call_digits = 15
 
+-- A key of another type is an error before anything is written.
+for i, command in ipairs({'HLEN', 'HLEN', 'ZCARD', 'ZCARD', 'HLEN', 'ZCARD', 'HLEN', 'ZCARD'}) do
+  redis.call(command, KEYS[i])
+end
+
 -- A call that another program wrote, if there is one. It counts as none.
 local unreadable
 

@@ -68,6 +68,9 @@ func (r *reader) story(user string) (lines []string) {
 		if d.IdleSince != 0 {
 			line += " idle"
 		}
+		if d.InCallUntil != 0 {
+			line += " in a call"
+		}
 		return line
 	}
 	for _, c := range r.changes {

@@ -32,6 +32,7 @@ func TestOnCluster(t *testing.T) {
 		{"Clock", testClockOfACluster},
 		{"Scripts", testScriptsForgottenByACluster},
 		{"Slots", testSlotsMoveWhileTheyAreUsed},
+		{"Calls", testCallsInACluster},
 		{"Rights", testLeastRightsInCluster},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, c) })

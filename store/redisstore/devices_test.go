@@ -156,7 +156,7 @@ func TestDevicesWithLeastRights(t *testing.T) {
 	}
 }
 
-// TestNoDevices: sets that other programs write have none, nor contacts; nor do prefixes with braces.
+// TestNoDevices: sets that other programs write have none, nor contacts or calls; nor do prefixes with braces.
 func TestNoDevices(t *testing.T) {
 	t.Parallel()
 	ctx, url := context.Background(), redistest.Start(t)
@@ -167,6 +167,8 @@ func TestNoDevices(t *testing.T) {
 				require.ErrorIs(t, call(), store.ErrNoDevices)
 			case strings.HasSuffix(name, "Contacts"):
 				require.ErrorIs(t, call(), store.ErrNoContacts)
+			case strings.Contains(name, "Call"):
+				require.ErrorIs(t, call(), store.ErrNoCalls)
 			default:
 				require.NoError(t, call(), name)
 			}

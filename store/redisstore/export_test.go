@@ -19,6 +19,9 @@ func (s *Store) Monitor(ctx context.Context) { s.monitor(ctx) }
 // TryWriting checks that each server takes writes, as Monitor does.
 func (s *Store) TryWriting(ctx context.Context) []error { return s.forEachPrimary(ctx, s.writeNothing) }
 
+// ShardOf returns the key of the shard that has a user.
+func ShardOf(s *Store, namespace, user string) string { return s.keys.namespace(namespace).of(user) }
+
 // CheckSignalsEvery sets the time between two signals of a listener to itself, before Listen.
 func (s *Store) CheckSignalsEvery(d time.Duration) { s.signals.checkEvery = d }
 

@@ -70,16 +70,26 @@ func (c *wrongClock) rewrite(cmd redis.Cmder) {
 // newWrongStore opens a store on a Redis whose clock is wrong by so much.
 func newWrongStore(t *testing.T, url string, by time.Duration) *redisstore.Store {
 	t.Helper()
+	s, _ := newMovableStore(t, url, by)
+	return s
+}
+
+// newMovableStore is newWrongStore with a clock that the test can move.
+func newMovableStore(t *testing.T, url string, by time.Duration) (*redisstore.Store, *wrongClock) {
+	t.Helper()
 	clock := &wrongClock{}
-	clock.seconds.Store(int64(by / time.Second))
+	clock.move(by)
 	s := newStore(t, redisstore.Options{URL: url, Instrument: func(client redis.UniversalClient) error {
 		client.AddHook(clock)
 		return nil
 	}})
 	s.SettleAtOnce()
 	require.InDelta(t, int64(lastseen.InstantOf(time.Now()).Add(by)), int64(nowOf(t, s)), 60_000)
-	return s
+	return s, clock
 }
+
+// move has scripts see a time that is wrong by so much.
+func (c *wrongClock) move(by time.Duration) { c.seconds.Store(int64(by / time.Second)) }
 
 const years = 20 * 365 * 24 * time.Hour
 

@@ -142,7 +142,7 @@ func everyone() []lastseen.Range {
 	}
 }
 
-// calls is every method that asks about or changes a namespace, except those of devices and of contacts.
+// calls is every method that asks about or changes a namespace, except those of devices, of contacts and of calls.
 func calls(s store.Store, namespace string) map[string]func() error {
 	ctx := context.Background()
 	sighting := []store.Sighting{{User: "alice", At: base}}
@@ -163,10 +163,11 @@ func calls(s store.Store, namespace string) map[string]func() error {
 	}
 }
 
-// allCalls is calls with the methods of devices and of contacts.
+// allCalls is calls with the methods of devices, of contacts and of calls.
 func allCalls(s store.Store, namespace string) map[string]func() error {
 	ctx, all := context.Background(), calls(s, namespace)
 	maps.Copy(all, contactCalls(s, namespace))
+	maps.Copy(all, callCalls(s, namespace))
 	all["RecordDevices"] = func() error {
 		_, err := s.RecordDevices(ctx, namespace, time.Minute, []store.DeviceSighting{onDevice("alice", "tab", base)})
 		return err

@@ -64,7 +64,7 @@ func TestWaitForAFrozenReplica(t *testing.T) {
 			replica.Freeze(t)
 			for range 2 {
 				require.ErrorContains(t, ping(s, "chat", append(users, "frank")...), "0 of 1 replicas confirmed")
-				for _, name := range []string{"Leave", "Forget", "ChangeContacts"} {
+				for _, name := range []string{"Leave", "Forget", "ChangeContacts", "StartCall"} {
 					require.ErrorContains(t, allCalls(s, "chat")[name](), "0 of 1 replicas confirmed", name)
 				}
 			}

@@ -119,7 +119,7 @@ func testCallRemoveEmpty(t *testing.T, c *calling) {
 	require.Equal(t, []string{ns}, existing(t, c), "it exists again")
 }
 
-// testCallRemoveEmptyWriters removes a namespace again and again while calls come and go. Every call that began goes on.
+// testCallRemoveEmptyWriters removes a namespace again and again while calls come and go. The calls that began go on.
 func testCallRemoveEmptyWriters(t *testing.T, c *calling) {
 	const writers, rounds = 4, 20
 	var writing sync.WaitGroup

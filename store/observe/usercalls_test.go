@@ -1,0 +1,48 @@
+package observe
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// refusing is a store that refuses calls of users, each for another reason.
+type refusing struct{ store.Store }
+
+func (refusing) StartCall(_ context.Context, _ string, c store.NewCall) (store.CallStep, error) {
+	return store.CallStep{}, map[string]error{
+		"1": store.ErrCallerBusy, "2": store.ErrCalleeBusy, "3": store.ErrTooManyCalls, "4": store.ErrCallKeyReused,
+		"5": store.ErrNamespaceLimit,
+	}[c.ID]
+}
+
+func (refusing) ReadCall(context.Context, string, string) (lastseen.Call, error) {
+	return lastseen.Call{}, store.ErrCallNotFound
+}
+
+func (refusing) ExpireCalls(context.Context, string) (store.ExpiredCalls, error) {
+	return store.ExpiredCalls{}, store.ErrNoCalls
+}
+
+// TestRefusalsOfUserCalls checks that what a store refuses by its contract is not a failure of the store.
+func TestRefusalsOfUserCalls(t *testing.T) {
+	c := NewCalls()
+	s := Store(refusing{}, c)
+	for _, id := range []string{"1", "2", "3", "4", "5"} {
+		_, err := s.StartCall(t.Context(), "chat", store.NewCall{ID: id})
+		require.Error(t, err)
+	}
+	_, err := s.ReadCall(t.Context(), "chat", "1")
+	require.ErrorIs(t, err, store.ErrCallNotFound)
+	_, err = s.ExpireCalls(t.Context(), "chat")
+	require.ErrorIs(t, err, store.ErrNoCalls)
+	calls, _ := measured(t, c)
+	require.Equal(t, map[string]uint64{
+		callMetric + "start_call ok": 4, callMetric + "start_call full": 1, callMetric + "read_call ok": 1,
+		callMetric + "expire_calls ok": 1,
+	}, calls)
+}

@@ -1,0 +1,144 @@
+package redisstore_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// newMovable has users call each other on a Redis whose clock the test moves.
+func newMovable(t *testing.T) (*callers, *wrongClock) {
+	s, clock := newMovableStore(t, redistest.Start(t), 0)
+	return newCallers(t, s), clock
+}
+
+// TestCallsWhileTheClockJumps: a clock that jumps by years ends no call, and keeps none from ending.
+func TestCallsWhileTheClockJumps(t *testing.T) {
+	t.Parallel()
+	for name, by := range map[string]time.Duration{"ahead": years, "back": -years, "a day": 24 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, clock := newMovable(t)
+			ringing, active := c.newCall("alice", "bob"), c.newCall("carol", "dave")
+			ringing.Ring, active.Quiet = time.Minute, time.Minute
+			c.start(ringing)
+			c.active(active)
+			for _, moved := range []time.Duration{by, 0, by, 0} {
+				clock.move(moved)
+				require.Empty(t, c.expire().Steps)
+				require.Empty(t, c.hear("carol", "dave"))
+				for _, id := range []string{ringing.ID, active.ID} {
+					rest := c.read(id).Expires - lastseen.InstantOf(time.Now()).Add(moved)
+					require.InDelta(t, 35_000, int64(rest), 30_000, "what is shown is by the clock that it has")
+				}
+			}
+			ended := map[string]lastseen.CallState{}
+			for step := time.Duration(1); step <= 20 && len(ended) < 2; step++ {
+				clock.move(by + step*store.MaxCallGap/2)
+				for _, step := range c.expire().Steps {
+					ended[step.Call.ID] = step.Call.State
+				}
+			}
+			require.Equal(t, map[string]lastseen.CallState{ringing.ID: lastseen.Missed, active.ID: lastseen.Lost}, ended)
+		})
+	}
+}
+
+// TestCallsSurviveAnOutage: calls neither ring nor are lost for the time in which no server watched.
+func TestCallsSurviveAnOutage(t *testing.T) {
+	t.Parallel()
+	c, clock := newMovable(t)
+	n := c.newCall("alice", "bob")
+	n.Ring, n.Quiet = 15*time.Second, 15*time.Second
+	c.start(n)
+	clock.move(time.Hour)
+	require.Empty(t, c.expire().Steps)
+	c.act(n.ID, "bob", lastseen.Accept)
+	clock.move(2 * time.Hour)
+	require.Empty(t, c.expire().Steps)
+	require.Equal(t, lastseen.Active, c.read(n.ID).State)
+	clock.move(2*time.Hour + store.MaxCallGap)
+	require.Equal(t, lastseen.Lost, c.expire().Steps[0].Call.State)
+}
+
+// TestCallsAreKept: for CallsKept by the clock of calls, and no longer.
+func TestCallsAreKept(t *testing.T) {
+	t.Parallel()
+	c, clock := newMovable(t)
+	n := c.newCall("alice", "bob")
+	c.start(n)
+	over := c.act(n.ID, "bob", lastseen.Reject).Call
+	watched := time.Duration(0)
+	for ; watched < store.CallsKept-time.Minute; watched += store.MaxCallGap {
+		clock.move(watched)
+		require.Equal(t, 1, c.expire().Kept)
+		require.Equal(t, over, c.read(n.ID))
+	}
+	for ; watched < store.CallsKept+time.Minute; watched += store.MaxCallGap {
+		clock.move(watched)
+		c.expire()
+	}
+	_, err := c.ReadCall(context.Background(), "chat", n.ID)
+	require.ErrorIs(t, err, store.ErrCallNotFound)
+}
+
+// TestInCallWhileTheClockJumps: what is copied ends with the call, by the clock that there is.
+func TestInCallWhileTheClockJumps(t *testing.T) {
+	t.Parallel()
+	for name, by := range map[string]time.Duration{"ahead": years, "back": -years} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, clock := newMovable(t)
+			n := c.newCall("alice", "bob")
+			n.Quiet = time.Minute
+			c.active(n)
+			c.copyAll()
+			clock.move(by)
+			require.Empty(t, c.hear("alice", "bob"))
+			require.Len(t, c.unconfirmed(), 2, "the end moved far")
+			c.copyAll()
+			for _, end := range c.until("alice", "bob") {
+				require.InDelta(t, int64(lastseen.InstantOf(time.Now()).Add(by+time.Minute)), int64(end), 30_000)
+			}
+			clock.move(0)
+			in := c.act(n.ID, "alice", lastseen.End).InCall
+			require.Equal(t, []store.InCall{{User: "alice"}, {User: "bob"}}, in)
+			if by < 0 {
+				clock.move(by) // they were noted in the future
+			}
+			require.Equal(t, in, c.unconfirmed())
+			c.copyAll()
+			require.Equal(t, []lastseen.Instant{0, 0}, c.until("alice", "bob"))
+		})
+	}
+}
+
+// TestFlushInMidCall: Redis forgets everything while users are in a call. Copies that are late show nobody in a call
+// that does not exist.
+func TestFlushInMidCall(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	c := newCallers(t, newStore(t, redisstore.Options{URL: url}))
+	n := c.newCall("alice", "bob")
+	old := c.active(n).InCall
+	require.NoError(t, client.FlushAll(ctx).Err())
+	_, err := c.StepCall(ctx, "chat", store.CallAct{ID: n.ID, User: "bob", Action: lastseen.Alive})
+	require.ErrorIs(t, err, store.ErrCallNotFound)
+	require.Empty(t, c.hear("alice", "bob"))
+	c.set(old)
+	require.Equal(t, []lastseen.Instant{0, 0}, c.until("alice", "bob"), "the namespace does not exist")
+	require.Equal(t, []store.InCall{{User: "alice"}, {User: "bob"}}, c.confirm(old))
+	c.copyAll()
+	require.Empty(t, client.Keys(ctx, "presence:details*").Val())
+	c.active(n)
+	c.copyAll()
+	require.NotContains(t, c.until("alice", "bob"), lastseen.Instant(0), "calls work again at once")
+}

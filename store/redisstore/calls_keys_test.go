@@ -1,0 +1,274 @@
+package redisstore_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// callKey returns the key of something about the calls of chat, in a namespace with one shard.
+func callKey(what string) string { return "presence:" + what + ":{presence:chat}" }
+
+// callKeys are all of them.
+func callKeys() []string {
+	var keys []string
+	for _, what := range []string{
+		"calls", "callapps", "callsdue", "callsover", "callusers", "calloutbox", "callkeys", "callindex",
+	} {
+		keys = append(keys, callKey(what))
+	}
+	return keys
+}
+
+// TestKeysOfCalls: operators back them up, allow them and read them. See docs/decisions/redis-keys.md.
+func TestKeysOfCalls(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	c := newCallers(t, newStore(t, redisstore.Options{URL: url}))
+	n := c.newCall("alice", "bob")
+	n.FromDevice, n.Key, n.Digest, n.App, n.Quiet = "tab 1", "a key", "d i", `{"offer":1}`, 30*time.Second
+	begun := c.start(n)
+	require.Equal(t, []redis.Z{{Member: "call1", Score: 3_600_000}}, client.ZRangeWithScores(ctx, callKey("callsdue"), 0, -1).Val())
+	step := c.act(n.ID, "bob", lastseen.Accept)
+	fields := client.HGetAll(ctx, callKey("calls")).Val()
+	require.Len(t, fields, 2)
+	clock := strings.Fields(fields[":clock"])
+	require.Len(t, clock, 2)
+	require.Equal(t, fmt.Sprint(int64(step.Call.Accepted)), clock[0])
+	lines := strings.Split(fields["call1"], "\n")
+	head := strings.Fields(lines[0])
+	due := step.Call.Accepted - begun.Created + 30_000
+	require.Equal(t, fmt.Sprintf("active 2 %d %d 0 %d %s %s 30000 %d -s", begun.Created, step.Call.Accepted, due, clock[1],
+		clock[1], step.Call.Expires), strings.Join(head[:11], " "))
+	require.Equal(t, []string{"alice", "bob", "tab 1", "", "bob", "", "a key"}, lines[1:])
+	require.Equal(t, map[string]string{"call1": `{"offer":1}`}, client.HGetAll(ctx, callKey("callapps")).Val())
+	require.Equal(t, []redis.Z{{Member: "call1", Score: float64(due)}},
+		client.ZRangeWithScores(ctx, callKey("callsdue"), 0, -1).Val())
+	require.Equal(t, map[string]string{"alice": "call1", "bob": "call1"}, client.HGetAll(ctx, callKey("callusers")).Val())
+	require.Equal(t, map[string]string{"alice\x00a key": "call1 d i"}, client.HGetAll(ctx, callKey("callkeys")).Val())
+	require.Equal(t, []redis.Z{{Member: "alice\x00fcall1"}, {Member: "bob\x00tcall1"}},
+		client.ZRangeWithScores(ctx, callKey("callindex"), 0, -1).Val())
+	require.Equal(t, []string{"alice", "bob"}, client.ZRange(ctx, callKey("calloutbox"), 0, -1).Val())
+	require.Equal(t, []string{"chat"}, client.ZRange(ctx, "presence::calls", 0, -1).Val())
+
+	c.copyAll()
+	end := fmt.Sprintf("0/%d - 0 ", step.Call.Expires)
+	require.Equal(t, map[string]string{"alice": end, "bob": end}, client.HGetAll(ctx, detailsKey(chat)).Val())
+	require.Equal(t, []redis.Z{{Member: "alice", Score: float64(step.Call.Expires)}, {Member: "bob", Score: float64(step.Call.Expires)}},
+		client.ZRangeWithScores(ctx, endsKey(chat), 0, -1).Val())
+	require.ElementsMatch(t, []string{"chat", "chat:details"}, client.HKeys(ctx, "presence::meta").Val())
+
+	ended := c.act(n.ID, "alice", lastseen.End)
+	c.copyAll()
+	require.ElementsMatch(t, []string{
+		callKey("callindex"), callKey("callkeys"), callKey("calls"), callKey("callsover"),
+		"presence::calls", "presence::meta", "presence::namespaces",
+	}, client.Keys(ctx, "*").Val())
+	require.InDelta(t, float64(ended.Call.Over-begun.Created)+600_000,
+		client.ZScore(ctx, callKey("callsover"), "call1").Val(), 0)
+}
+
+// passKept has the clock of calls pass the time for which calls are kept.
+func passKept(t *testing.T, client *redis.Client) {
+	t.Helper()
+	ctx := context.Background()
+	fields := strings.Fields(client.HGet(ctx, callKey("calls"), ":clock").Val())
+	require.Len(t, fields, 2)
+	var shown int64
+	_, err := fmt.Sscan(fields[1], &shown)
+	require.NoError(t, err)
+	text := fmt.Sprint(fields[0], " ", shown+store.CallsKept.Milliseconds())
+	require.NoError(t, client.HSet(ctx, callKey("calls"), ":clock", text).Err())
+}
+
+// TestCallsAreDeleted: nothing is left once no call is kept any longer.
+func TestCallsAreDeleted(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	c := newCallers(t, newStore(t, redisstore.Options{URL: url}))
+	n := c.newCall("alice", "bob")
+	n.Key, n.App = "k", "1"
+	c.active(n)
+	c.act(n.ID, "alice", lastseen.End)
+	other := c.newCall("alice", "carol")
+	c.start(other)
+	passKept(t, client)
+	expired := c.expire()
+	require.Len(t, expired.Steps, 0)
+	require.Equal(t, 1, expired.Kept)
+	require.Equal(t, 1, expired.Calls, "it rings for an hour")
+	require.Equal(t, []string{"alice\x00fcall2", "carol\x00tcall2"}, client.ZRange(ctx, callKey("callindex"), 0, -1).Val())
+	require.Zero(t, client.HLen(ctx, callKey("callkeys")).Val())
+
+	c.act(other.ID, "alice", lastseen.End)
+	passKept(t, client)
+	require.Zero(t, c.expire().Kept)
+	require.Equal(t, []string{callKey("calloutbox")}, client.Keys(ctx, "presence:call*").Val())
+	require.Equal(t, []string{"chat"}, client.ZRange(ctx, "presence::calls", 0, -1).Val(), "alice is to be copied")
+	c.copyAll()
+	c.expire()
+	require.Empty(t, client.Keys(ctx, "presence:*call*").Val())
+
+	c.active(n)
+	require.NoError(t, c.Forget(ctx, "chat", "alice"))
+	c.copyAll()
+	c.expire()
+	require.Empty(t, client.Keys(ctx, "presence:*call*").Val())
+
+	c.active(n)
+	c.set(c.unconfirmed())
+	require.NoError(t, c.DeleteNamespace(ctx, "chat"))
+	require.Empty(t, client.Keys(ctx, "*").Val())
+}
+
+// TestForeignCalls: text that we would not write counts as no call, is logged once, and goes away.
+func TestForeignCalls(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	good := "active 2 1 1 0 9 1 1 1 1 -s abc\nalice\nbob\n\n\n\n\n"
+	for _, text := range []string{
+		"", " ", "x", "\x00\xff", "\n\n\n\n\n\n\n", strings.Repeat("x", 5000), good + strings.Repeat("x", 5000),
+		strings.Replace(good, "active", "idle", 1), strings.Replace(good, " 2", " -2", 1),
+		strings.Replace(good, " 9", " 9999999999999999", 1), strings.Replace(good, " 1 1 0", " 1 0", 1),
+		strings.Replace(good, "bob", "alice", 1), strings.Replace(good, "bob", "", 1),
+		strings.Replace(good, "-s abc", "", 1), strings.Replace(good, "\n", "", 1), strings.Replace(good, " 2", " 2x", 1),
+	} {
+		var log bytes.Buffer
+		s, err := redisstore.Open(redisstore.Options{
+			URL: url, Timeout: longTimeout, DialTimeout: longTimeout, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		require.NoError(t, err)
+		require.NoError(t, s.DeleteNamespace(ctx, "chat"))
+		c := newCallers(t, s)
+		n := c.newCall("alice", "bob")
+		n.Key = "k"
+		c.active(n)
+		fine := c.newCall("carol", "dave")
+		c.start(fine)
+		require.NoError(t, client.HSet(ctx, callKey("calls"), n.ID, text).Err())
+		_, err = s.ReadCall(ctx, "chat", n.ID)
+		require.ErrorIs(t, err, store.ErrCallNotFound, "%q", text)
+		_, err = s.StepCall(ctx, "chat", store.CallAct{ID: n.ID, User: "bob", Action: lastseen.End})
+		require.ErrorIs(t, err, store.ErrCallNotFound, "%q", text)
+		calls, err := s.ReadCalls(ctx, "chat", []string{"alice", "carol"})
+		require.NoError(t, err)
+		require.Equal(t, []string{"", fine.ID}, []string{calls[0].ID, calls[1].ID}, "%q", text)
+		require.Empty(t, c.hear("alice", "bob"))
+		require.Equal(t, []store.InCall{{User: "alice"}, {User: "bob"}}, c.unconfirmed(), "%q", text)
+		n.ID = "other"
+		require.Equal(t, "other", c.start(n).ID, "nobody is busy, and the key is free: %q", text)
+		require.NoError(t, client.ZAdd(ctx, callKey("callsdue"), redis.Z{Member: "call1"}).Err())
+		require.Equal(t, 2, c.expire().Calls, "%q", text)
+		require.False(t, client.HExists(ctx, callKey("calls"), "call1").Val(), "%q", text)
+		require.NoError(t, s.Close())
+		require.Equal(t, 1, strings.Count(log.String(), "cannot be read"), "%q: %s", text, log.String())
+	}
+}
+
+// TestForeignCallsDoNotCount: what another program left of the calls of a user does not keep the user from calling.
+func TestForeignCallsDoNotCount(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	c := newCallers(t, newStore(t, redisstore.Options{URL: url}))
+	for range store.MaxCallsOfUser {
+		n := c.newCall("alice", "bob")
+		c.start(n)
+		c.act(n.ID, "alice", lastseen.End)
+	}
+	_, err := c.StartCall(ctx, "chat", c.newCall("alice", "bob"))
+	require.ErrorIs(t, err, store.ErrTooManyCalls)
+	require.NoError(t, client.HSet(ctx, callKey("calls"), "call7", "x").Err())
+	c.start(c.newCall("alice", "bob"))
+}
+
+// TestForeignCallClock: a clock that cannot be read neither freezes calls nor ends all of them.
+func TestForeignCallClock(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	c := newCallers(t, newStore(t, redisstore.Options{URL: url}))
+	for _, text := range []string{"", "x", "1", "1 x", "99999999999999999999 1", "1 99999999999999999999"} {
+		require.NoError(t, c.DeleteNamespace(ctx, "chat"))
+		first, second := c.newCall("alice", "bob"), c.newCall("carol", "dave")
+		first.Ring = time.Minute
+		c.start(first)
+		c.start(second)
+		require.NoError(t, client.HSet(ctx, callKey("calls"), ":clock", text).Err())
+		expired := c.expire()
+		require.Len(t, expired.Steps, 1, "%q", text)
+		require.Equal(t, first.ID, expired.Steps[0].Call.ID)
+		require.InDelta(t, float64(59*time.Minute.Milliseconds()),
+			float64(c.read(second.ID).Expires-nowOf(t, c.Store.(*redisstore.Store))), 30_000)
+	}
+}
+
+// TestCallsOfAnotherType: the call fails before it writes anything.
+func TestCallsOfAnotherType(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	for _, key := range callKeys() {
+		require.NoError(t, client.FlushAll(ctx).Err())
+		c := newCallers(t, newStore(t, redisstore.Options{URL: url}))
+		c.active(c.newCall("carol", "dave"))
+		require.NoError(t, client.Del(ctx, key).Err())
+		require.NoError(t, client.Set(ctx, key, "a string", 0).Err())
+		before := contents(t, client)
+		for name, call := range callCalls(c.Store, "chat") {
+			if name == "SetInCalls" {
+				continue // it does not read these keys
+			}
+			require.ErrorIs(t, call(), store.ErrWrongType, "%s, %s", name, key)
+			require.Equal(t, before, contents(t, client), "%s, %s", name, key)
+		}
+		require.ErrorIs(t, c.Forget(ctx, "chat", "carol"), store.ErrWrongType)
+	}
+}
+
+// TestSizeOfCalls: docs/operations.md names it.
+func TestSizeOfCalls(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	c := newCallers(t, newStore(t, redisstore.Options{URL: url}))
+	const calls = 2000
+	size := func() (sum int64) {
+		for _, key := range callKeys() {
+			sum += client.MemoryUsage(ctx, key, 0).Val()
+		}
+		return sum / calls
+	}
+	for i := range calls {
+		n := c.newCall(fmt.Sprintf("%031da", i), fmt.Sprintf("%031db", i))
+		n.ID, n.Key, n.Digest = fmt.Sprintf("%032d", i), fmt.Sprintf("%032d", i), strings.Repeat("d", 43)
+		n.FromDevice = fmt.Sprintf("%032d", i)
+		c.active(n)
+	}
+	active := size()
+	for i := range calls {
+		c.act(fmt.Sprintf("%032d", i), fmt.Sprintf("%031da", i), lastseen.End)
+	}
+	for range 2 * calls / store.MaxCallBatch {
+		c.confirm(c.unconfirmed())
+	}
+	over := size()
+	t.Logf("%d bytes for an active call that is to be copied, %d for one that is over", active, over)
+	require.LessOrEqual(t, active, int64(2600))
+	require.LessOrEqual(t, over, int64(1600))
+}

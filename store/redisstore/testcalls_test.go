@@ -1,0 +1,158 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// callers has users call each other in the namespace chat.
+type callers struct {
+	*testing.T
+	store.Store
+	ids  atomic.Int64
+	name string // begins the IDs of calls
+}
+
+func newCallers(t *testing.T, s store.Store) *callers { return &callers{T: t, Store: s, name: "call"} }
+
+// newCall returns a call that rings for an hour, and of which no party need be heard for as long.
+func (c *callers) newCall(from, to string) store.NewCall {
+	return store.NewCall{
+		ID: fmt.Sprint(c.name, c.ids.Add(1)), From: from, To: to, Ring: time.Hour, Quiet: time.Hour, Shown: true,
+	}
+}
+
+func (c *callers) start(n store.NewCall) lastseen.Call {
+	c.Helper()
+	step, err := c.StartCall(context.Background(), "chat", n)
+	require.NoError(c, err)
+	require.Equal(c, lastseen.Ringing, step.Call.State)
+	return step.Call
+}
+
+// act does what must change the state.
+func (c *callers) act(id, user string, action lastseen.CallAction) store.CallStep {
+	c.Helper()
+	step, err := c.StepCall(context.Background(), "chat", store.CallAct{ID: id, User: user, Action: action})
+	require.NoError(c, err)
+	require.Equal(c, lastseen.Stepped, step.Outcome)
+	return step
+}
+
+// active starts a call, and has the callee accept it.
+func (c *callers) active(n store.NewCall) store.CallStep {
+	c.Helper()
+	c.start(n)
+	return c.act(n.ID, n.To, lastseen.Accept)
+}
+
+func (c *callers) read(id string) lastseen.Call {
+	c.Helper()
+	call, err := c.ReadCall(context.Background(), "chat", id)
+	require.NoError(c, err)
+	return call
+}
+
+func (c *callers) expire() store.ExpiredCalls {
+	c.Helper()
+	expired, err := c.ExpireCalls(context.Background(), "chat")
+	require.NoError(c, err)
+	return expired
+}
+
+func (c *callers) hear(users ...string) []store.CallStep {
+	c.Helper()
+	heard := make([]store.CallHeard, len(users))
+	for i, user := range users {
+		heard[i].User = user
+	}
+	steps, err := c.HearCalls(context.Background(), "chat", heard)
+	require.NoError(c, err)
+	return steps
+}
+
+func (c *callers) unconfirmed() []store.InCall {
+	c.Helper()
+	in, err := c.UnconfirmedInCalls(context.Background(), "chat", 0)
+	require.NoError(c, err)
+	return in
+}
+
+func (c *callers) set(in []store.InCall) {
+	c.Helper()
+	require.NoError(c, c.SetInCalls(context.Background(), "chat", in))
+}
+
+func (c *callers) confirm(in []store.InCall) []store.InCall {
+	c.Helper()
+	again, err := c.ConfirmInCalls(context.Background(), "chat", in)
+	require.NoError(c, err)
+	return again
+}
+
+// copyAll copies what is to be copied.
+func (c *callers) copyAll() {
+	c.Helper()
+	for noted := c.unconfirmed(); len(noted) > 0; noted = c.unconfirmed() {
+		for in := noted; len(in) > 0; {
+			c.set(in)
+			in = c.confirm(in)
+		}
+	}
+}
+
+// until returns until when users are in a call, by their details.
+func (c *callers) until(users ...string) []lastseen.Instant {
+	c.Helper()
+	_, all, err := c.Describe(context.Background(), "chat", users)
+	require.NoError(c, err)
+	ends := make([]lastseen.Instant, len(users))
+	for i, user := range users {
+		ends[i] = all[user].InCallUntil
+	}
+	return ends
+}
+
+func ignoreNotFound(_ lastseen.Call, err error) error {
+	if errors.Is(err, store.ErrCallNotFound) {
+		return nil
+	}
+	return err
+}
+
+// callCalls is every method about calls in a namespace.
+func callCalls(s store.Store, namespace string) map[string]func() error {
+	ctx := context.Background()
+	n := store.NewCall{ID: "a", From: "alice", To: "bob", Ring: time.Hour, Quiet: time.Hour, Shown: true, Key: "k"}
+	step := func(user string, action lastseen.CallAction) func() error {
+		return func() error {
+			_, err := s.StartCall(ctx, namespace, n)
+			if err == nil {
+				_, err = s.StepCall(ctx, namespace, store.CallAct{ID: "a", User: user, Action: action, App: "1"})
+			}
+			return err
+		}
+	}
+	in := []store.InCall{{User: "alice", Until: lastseen.InstantOf(time.Now()).Add(time.Hour)}, {User: "bob"}}
+	return map[string]func() error{
+		"StartCall":          func() error { _, err := s.StartCall(ctx, namespace, n); return err },
+		"StepCall/Accept":    step("bob", lastseen.Accept),
+		"StepCall/End":       step("alice", lastseen.End),
+		"HearCalls":          func() error { _, err := s.HearCalls(ctx, namespace, []store.CallHeard{{User: "bob"}}); return err },
+		"ReadCall":           func() error { return ignoreNotFound(s.ReadCall(ctx, namespace, "a")) },
+		"ReadCalls":          func() error { _, err := s.ReadCalls(ctx, namespace, []string{"alice"}); return err },
+		"ExpireCalls":        func() error { _, err := s.ExpireCalls(ctx, namespace); return err },
+		"UnconfirmedInCalls": func() error { _, err := s.UnconfirmedInCalls(ctx, namespace, 0); return err },
+		"SetInCalls":         func() error { return s.SetInCalls(ctx, namespace, in) },
+		"ConfirmInCalls":     func() error { _, err := s.ConfirmInCalls(ctx, namespace, in); return err },
+	}
+}
