@@ -1,15 +1,26 @@
 // Package calls does what calls need besides their steps, which [store.Calls] does: it ends calls whose time has passed,
-// says in the details of users that they are in a call, notes that connected users take part in their calls, and signals
-// each change to the servers that the parties are connected to.
+// records in the details of users that they are in a call, notes that connected users take part in their calls, and
+// signals each change to the servers that the parties are connected to.
 //
-// A signal has the kind [SignalKind], a party as its user, and the ID of the call as its data. Whoever receives it reads
-// the call: signals carry no state, so they can be repeated, overtake each other, or be lost.
+// # Signals
+//
+// A signal has the kind [SignalKind], a party as its user, and the ID of the call as its data. Its receivers read the
+// call: signals carry no state, so they can be repeated, overtake each other, or be lost. One that could not be sent is
+// sent again later, and so it is for calls about which a step returned no result. A call that a connection follows is
+// read from time to time, so that a lost signal neither hides its end nor loses it.
+//
+// # On one server
+//
+// Of all servers on a store, the one with a lease ends the calls whose time has passed. It waits until the next one is
+// due. If it dies, another server continues, within eight seconds. A store without signals between processes delays
+// what another server has to learn by some seconds.
 package calls
 
 import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/lastseen/lastseen"
@@ -19,10 +30,13 @@ import (
 // SignalKind is the kind of signals that a call of the user has changed.
 const SignalKind = "call"
 
-// finishTimeout bounds what follows a step: copies and signals.
-const finishTimeout = time.Second
+const (
+	longestWait = 10 * time.Second // of a loop without work
+	retryAfter  = time.Second      // an error of the store
+	workers     = 8                // calls to the store at once, for each kind of work
+)
 
-// Keeper keeps the calls of a store going. Start, Act and Follow work without Run, too.
+// Keeper keeps the calls of a store going. Start, Act, Follow and Receive may be called by many goroutines at once.
 type Keeper struct {
 	// Heard reports whether a connection to this server of a user, on a device unless it is "", was heard within a
 	// time. Set it before Run; default: none was.
@@ -30,81 +44,128 @@ type Keeper struct {
 	// Quiet returns [store.NewCall].Quiet of the calls that begin now in a namespace. Set it before Run; default: a
 	// minute.
 	Quiet func(namespace string) time.Duration
+	// Late is called when calls were ended because their time has passed, with the time since the first of them was due.
+	// Set it before Run; default nothing.
+	Late func(lag time.Duration)
 
-	store  store.Store
-	logger *slog.Logger
+	monotonic func() time.Duration // since the start
+	stats     counters
+	results   *results
+	watch     *watch
+	hearing   *hearing
 }
 
 // New returns the keeper of a store.
 func New(s store.Store, logger *slog.Logger) *Keeper {
-	return &Keeper{
-		store: s, logger: logger,
-		Heard: func(string, string, string, time.Duration) bool { return false },
-		Quiet: func(string) time.Duration { return time.Minute },
+	start := time.Now()
+	k := &Keeper{
+		Heard:     func(string, string, string, time.Duration) bool { return false },
+		Quiet:     func(string) time.Duration { return time.Minute },
+		Late:      func(time.Duration) {},
+		monotonic: func() time.Duration { return time.Since(start) },
 	}
+	monotonic := func() time.Duration { return k.monotonic() }
+	k.results = newResults(s, logger, monotonic, &k.stats)
+	k.watch = newWatch(k.results, func(lag time.Duration) { k.Late(lag) })
+	k.hearing = &hearing{
+		store: s, logger: logger, monotonic: monotonic, results: k.results, wake: newWake(), parties: map[person]*party{},
+		heard: func(p person, device string, within time.Duration) bool {
+			return k.Heard(p.namespace, p.user, device, within)
+		},
+		quiet: func(namespace string) time.Duration { return k.Quiet(namespace) },
+	}
+	return k
 }
 
-// Start begins a call: see [store.Calls]. Then it signals the parties.
+// Start begins a call: see [store.Calls]. Then it signals the parties. If the call was begun before with the same key,
+// the parties are signalled again, because the first signals may be what failed then.
 func (k *Keeper) Start(ctx context.Context, namespace string, c store.NewCall) (store.CallStep, error) {
-	step, err := k.store.StartCall(ctx, namespace, c)
-	if err == nil {
-		k.finish(ctx, namespace, step)
-	}
+	step, err := k.results.store.StartCall(ctx, namespace, c)
+	k.after(ctx, namespace, c.ID, step, err)
 	return step, err
 }
 
 // Act does what a party wants: see [store.Calls]. Then it copies who is in a call, and signals the parties.
 func (k *Keeper) Act(ctx context.Context, namespace string, a store.CallAct) (store.CallStep, error) {
-	step, err := k.store.StepCall(ctx, namespace, a)
-	if err == nil {
-		k.finish(ctx, namespace, step)
+	step, err := k.results.store.StepCall(ctx, namespace, a)
+	if a.Action == lastseen.Alive && !step.Expired && a.App == "" { // nobody has to learn it
+		if err == nil {
+			k.results.copy(context.WithoutCancel(ctx), namespace, step.InCall)
+		}
+		return step, err
 	}
+	k.after(ctx, namespace, a.ID, step, err)
 	return step, err
 }
 
-// finish does what follows a step.
-func (k *Keeper) finish(ctx context.Context, namespace string, step store.CallStep) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
-	defer cancel()
-	k.copy(ctx, namespace, step.InCall)
-	if step.Outcome == lastseen.Refused && !step.Expired {
-		return
-	}
-	k.signal(ctx, namespace, step.Call.From, step.Call.ID)
-	if !step.Unreachable {
-		k.signal(ctx, namespace, step.Call.To, step.Call.ID)
+// after does what follows a step.
+func (k *Keeper) after(ctx context.Context, namespace, id string, step store.CallStep, err error) {
+	switch {
+	case err == nil:
+		k.results.finish(ctx, namespace, []store.CallStep{step})
+		k.watch.expect(namespace)
+	case mayBeDone(err):
+		k.results.examine(callKey{namespace, id}, true)
+		k.watch.expect(namespace)
 	}
 }
 
-// copy records in the details of users until when they are in a call.
-func (k *Keeper) copy(ctx context.Context, namespace string, in []store.InCall) {
-	for len(in) > 0 {
-		if err := k.store.SetInCalls(ctx, namespace, in); err != nil {
-			return
-		}
-		changed, err := k.store.ConfirmInCalls(ctx, namespace, in)
-		if err != nil {
-			return
-		}
-		in = changed
-	}
+// mayBeDone reports whether a step that returned an error may have been done: see package store.
+func mayBeDone(err error) bool {
+	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, context.DeadlineExceeded)
 }
 
-// signal has the servers read a call that a user is connected to.
-func (k *Keeper) signal(ctx context.Context, namespace, user, id string) {
-	err := k.store.Signal(ctx, store.Signal{Kind: SignalKind, Namespace: namespace, User: user, Data: []byte(id)})
-	if err != nil && !errors.Is(err, store.ErrNoSignals) {
-		k.logger.Warn("a signal to other servers was not sent", "namespace", namespace, "error", err)
-	}
-}
+// passes reports whether the same call may succeed later.
+func passes(err error) bool { return mayBeDone(err) || errors.Is(err, store.ErrOverloaded) }
 
 // Follow has a user heard in a call, as long as a connection of the user to this server is. Call it when such a
-// connection learns of the call, and each time that the call has changed; a call that is over is not followed.
-func (k *Keeper) Follow(_, _ string, _ lastseen.Call) {}
+// connection learns of the call, and each time that the call has changed. A call that is over is not followed any
+// longer.
+func (k *Keeper) Follow(namespace, user string, c lastseen.Call) {
+	k.hearing.follow(person{namespace, user}, c)
+}
 
-// Receive notes a signal of the kind [SignalKind], or the zero signal. It does not block.
-func (k *Keeper) Receive(store.Signal) {}
+// Receive notes a signal of the kind [SignalKind]. It does not block. The zero signal is ignored: what was lost is found
+// by the next reads.
+func (k *Keeper) Receive(s store.Signal) {
+	if s.Kind == SignalKind {
+		k.watch.expect(s.Namespace)
+	}
+}
 
-// Run ends calls whose time has passed, on one server at a time, and hears who takes part in calls, until the context
-// ends.
-func (k *Keeper) Run(ctx context.Context) { <-ctx.Done() }
+// Run ends calls whose time has passed, if this server has the lease, and hears who takes part in calls, until the
+// context ends. Then it gives up the lease.
+func (k *Keeper) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { loop(ctx, k.results.wake, k.results.work) })
+	running.Go(func() { loop(ctx, k.hearing.wake, k.hearing.work) })
+	loop(ctx, k.watch.wake, k.watch.work)
+	running.Wait()
+	k.watch.stop(context.WithoutCancel(ctx))
+}
+
+// wake ends the wait of a loop. Its buffer has room for one value.
+type wake chan struct{}
+
+func newWake() wake { return make(wake, 1) }
+
+func (w wake) notify() {
+	select {
+	case w <- struct{}{}:
+	default:
+	}
+}
+
+// loop calls work, which returns after which time to call it again, until the context ends.
+func loop(ctx context.Context, w wake, work func(context.Context) time.Duration) {
+	for ctx.Err() == nil {
+		timer := time.NewTimer(work(ctx))
+		select {
+		case <-timer.C:
+		case <-w:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/calls"
+)
+
+// ringingStore is a store in which any call can begin, and whose signals are lost.
+type ringingStore struct{ store.Store }
+
+func (ringingStore) StartCall(_ context.Context, _ string, c store.NewCall) (store.CallStep, error) {
+	return store.CallStep{
+		Call: lastseen.Call{ID: c.ID, From: c.From, To: c.To, State: lastseen.Ringing}, Outcome: lastseen.Stepped,
+	}, nil
+}
+
+func (ringingStore) Signal(context.Context, store.Signal) error { return store.ErrUnavailable }
+
+func TestMetricsOfCalls(t *testing.T) {
+	k := calls.New(ringingStore{}, slog.New(slog.DiscardHandler))
+	registry := prometheus.NewRegistry()
+	storeMetrics{}.keeper(k) // without a registerer nothing is measured
+	storeMetrics{registry}.keeper(k)
+	_, err := k.Start(t.Context(), "chat", store.NewCall{ID: "id", From: "alice", To: "bob"})
+	require.NoError(t, err)
+	k.Follow("chat", "alice", lastseen.Call{ID: "id", From: "alice", To: "bob", State: lastseen.Ringing})
+	k.Late(time.Second)
+	got := values(t, registry)
+	want := map[string]float64{
+		"lastseen_calls": 0, "lastseen_calls_followed": 1, "lastseen_calls_unclear": 1,
+		"lastseen_calls_copies_repeated_total": 0, "lastseen_calls_signals_repeated_total": 0,
+	}
+	for name, value := range want {
+		require.InDelta(t, value, got[name], 0, name)
+	}
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		switch f.GetName() {
+		case "lastseen_calls_total":
+			require.Len(t, f.GetMetric(), len(lastseen.CallStates()))
+			for _, m := range f.GetMetric() {
+				ringing := m.GetLabel()[0].GetValue() == string(lastseen.Ringing)
+				require.Equal(t, ringing, m.GetCounter().GetValue() == 1)
+			}
+		case "lastseen_calls_expiry_lag_seconds":
+			require.Equal(t, uint64(1), f.GetMetric()[0].GetHistogram().GetSampleCount())
+		}
+	}
+}

@@ -1,0 +1,268 @@
+package calls
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+const (
+	hearingTimeout = 5 * time.Second
+	shortestPeriod = 100 * time.Millisecond // between two hearings of a party
+	firstHearing   = time.Second            // after a connection learned of an active call, at most
+)
+
+// person is a user of a namespace.
+type person struct{ namespace, user string }
+
+// hearing notes in the store that users who are connected to this server take part in their calls. From time to time it
+// reads their calls again, because signals can be lost: calls that have changed are signalled again, and so are those
+// whose other party is not heard.
+type hearing struct {
+	store     store.Store
+	logger    *slog.Logger
+	monotonic func() time.Duration
+	results   *results
+	heard     func(p person, device string, within time.Duration) bool
+	quiet     func(namespace string) time.Duration
+	wake      wake
+
+	mu      sync.Mutex
+	parties map[person]*party
+	due     schedule[person]
+	failing bool
+}
+
+// party is a user in a call. Times are monotonic.
+type party struct {
+	call    lastseen.Call // without App
+	quiet   time.Duration // not more than that of the call, as far as is known
+	heard   time.Duration // when the party was last heard, and the store knows it
+	expires time.Duration // when the call will not expire before; 0 if that is not known
+}
+
+// follow follows a user in a call; see [Keeper.Follow].
+func (h *hearing) follow(p person, c lastseen.Call) {
+	c.App = ""
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	old := h.parties[p]
+	known := old != nil && old.call.ID == c.ID
+	if old != nil && (known && old.call.Version > c.Version || !known && old.call.Created > c.Created) {
+		return // what is known is newer
+	}
+	if c.State.Over() || c.Party(p.user) == "" {
+		if known {
+			h.drop(p)
+		}
+		return
+	}
+	now, quiet := h.monotonic(), h.quiet(p.namespace)
+	if known {
+		if old.call.State != c.State {
+			h.due.advance(p, now+min(firstHearing, quiet/4))
+		}
+		old.call, old.expires = c, 0
+	} else {
+		h.parties[p] = &party{call: c, quiet: quiet, heard: now - quiet/2} // the connection may have been heard before
+		h.due.set(p, now+min(firstHearing, quiet/4))
+	}
+	h.wake.notify()
+}
+
+// drop does not follow a user any longer. The caller holds the mutex.
+func (h *hearing) drop(p person) {
+	delete(h.parties, p)
+	h.due.remove(p)
+}
+
+// work hears the parties that are due, and returns the time until the next one.
+func (h *hearing) work(ctx context.Context) time.Duration {
+	h.mu.Lock()
+	byNamespace := map[string][]person{}
+	for now := h.monotonic(); ; {
+		p, _, ok := h.due.pop(now)
+		if !ok {
+			break
+		}
+		byNamespace[p.namespace] = append(byNamespace[p.namespace], p)
+	}
+	h.mu.Unlock()
+	var batches [][]person
+	for _, people := range byNamespace {
+		for part := range slices.Chunk(people, store.MaxCallBatch) {
+			batches = append(batches, part)
+		}
+	}
+	each(batches, func(people []person) { h.hear(ctx, people) })
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.due.rest(h.monotonic(), longestWait)
+}
+
+// hear hears parties of one namespace, and plans when to do that again.
+func (h *hearing) hear(ctx context.Context, people []person) {
+	ctx, cancel := context.WithTimeout(ctx, hearingTimeout)
+	defer cancel()
+	began := h.monotonic()
+	err := h.write(ctx, people[0].namespace, began, h.collect(people))
+	if err == nil {
+		err = h.check(ctx, people)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.report(ctx, people[0].namespace, err)
+	now := h.monotonic()
+	for _, p := range people {
+		n := h.parties[p]
+		switch {
+		case n == nil:
+		case err != nil && !passes(err), err == nil && now > n.heard+2*n.quiet: // nobody is connected any longer
+			h.drop(p)
+		default:
+			h.due.advance(p, now+n.period(now, err != nil))
+		}
+	}
+}
+
+// period returns the time until the next hearing. The caller holds the mutex.
+func (n *party) period(now time.Duration, failed bool) time.Duration {
+	period := n.quiet / 4
+	if n.call.State == lastseen.Active && n.expires != 0 {
+		period = min(period, (n.expires-now)/3) // the quiet time of the call may be shorter than that of new ones
+	}
+	if failed {
+		period = min(period, retryAfter)
+	}
+	return max(period, shortestPeriod)
+}
+
+// collect returns who was heard. What was heard longer than half of the quiet time ago does not count, so that a party
+// that is gone is lost soon, also after the store was away.
+func (h *hearing) collect(people []person) (heard []store.CallHeard) {
+	for _, p := range people {
+		h.mu.Lock()
+		n := h.parties[p]
+		var device string
+		var within time.Duration
+		if n != nil {
+			n.quiet = min(n.quiet, h.quiet(p.namespace))
+			device, within = n.call.Device(p.user), min(h.monotonic()-n.heard, n.quiet/2)
+		}
+		h.mu.Unlock()
+		if n != nil && h.heard(p, device, within) {
+			heard = append(heard, store.CallHeard{User: p.user, Device: device})
+		}
+	}
+	return heard
+}
+
+// write records who was heard, and what the store noted because of it.
+func (h *hearing) write(ctx context.Context, namespace string, now time.Duration, heard []store.CallHeard) error {
+	if len(heard) == 0 {
+		return nil
+	}
+	steps, err := h.store.HearCalls(ctx, namespace, heard)
+	if err != nil {
+		return err
+	}
+	h.results.finish(ctx, namespace, steps)
+	h.results.copyLeft(ctx, namespace, 0)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range heard {
+		if n := h.parties[person{namespace, c.User}]; n != nil {
+			n.heard = now
+		}
+	}
+	return nil
+}
+
+// check reads the calls of those parties whose call could expire soon, or may have changed.
+func (h *hearing) check(ctx context.Context, people []person) error {
+	now := h.monotonic()
+	h.mu.Lock()
+	var users []string
+	for _, p := range people {
+		if n := h.parties[p]; n != nil && (n.call.State != lastseen.Active || n.expires < now+n.quiet/2) {
+			users = append(users, p.user)
+		}
+	}
+	h.mu.Unlock()
+	if len(users) == 0 {
+		return nil
+	}
+	namespace := people[0].namespace
+	present, err := h.store.Now(ctx)
+	if err != nil {
+		return err
+	}
+	calls, err := h.store.ReadCalls(ctx, namespace, users)
+	if err != nil {
+		return err
+	}
+	var again []notice
+	h.mu.Lock()
+	for i, user := range users {
+		again = append(again, h.compare(person{namespace, user}, calls[i], now+between(present, calls[i].Expires), now)...)
+	}
+	h.mu.Unlock()
+	each(again, func(n notice) { h.notify(ctx, namespace, n) })
+	return nil
+}
+
+// between returns the time from one instant to another.
+func between(from, to lastseen.Instant) time.Duration {
+	return time.Duration(to-from) * time.Millisecond
+}
+
+// notice says that a user may not know what became of a call.
+type notice struct{ user, id string }
+
+// compare takes over the present call of a party, and returns who has to be notified. The caller holds the mutex.
+func (h *hearing) compare(p person, c lastseen.Call, expires, now time.Duration) (again []notice) {
+	n := h.parties[p]
+	if n == nil || n.call.ID == c.ID && n.call.Version > c.Version {
+		return nil
+	}
+	if n.call.ID != c.ID {
+		id := n.call.ID
+		h.drop(p)
+		return []notice{{p.user, id}}
+	}
+	if n.call.Version != c.Version {
+		again = append(again, notice{p.user, c.ID})
+	}
+	c.App = ""
+	n.call, n.expires = c, expires
+	if c.State == lastseen.Active && expires < now+n.quiet/4 { // a server may not know that it has to hear a party
+		again = append(again, notice{c.From, c.ID}, notice{c.To, c.ID})
+	}
+	return again
+}
+
+func (h *hearing) notify(ctx context.Context, namespace string, n notice) {
+	h.results.stats.signals.Add(1)
+	if err := h.results.signal(ctx, namespace, n.user, n.id); err != nil {
+		h.logger.Debug("cannot signal a call; trying again", "namespace", namespace, "error", err)
+	}
+}
+
+// report logs the first of a series of errors. The caller holds the mutex.
+func (h *hearing) report(ctx context.Context, namespace string, err error) {
+	if err != nil && !h.failing && ctx.Err() == nil {
+		h.logger.Warn("cannot record who takes part in calls; trying again", "namespace", namespace, "error", err)
+	}
+	h.failing = err != nil
+}
+
+func (h *hearing) size() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.parties)
+}

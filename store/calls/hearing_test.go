@@ -1,0 +1,268 @@
+package calls
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// active starts a call of alice on phone with bob on tablet, each connected to a server, and bob accepts.
+func (w *world) active(a, b *server) (id string, alice, bob *connection) {
+	w.t.Helper()
+	alice, bob = a.connect("alice", "phone"), b.connect("bob", "tablet")
+	c := w.call("alice", "bob")
+	c.FromDevice = "phone"
+	w.starts(a, c)
+	w.pass(2 * time.Second)
+	w.accept(b, c.ID)
+	return c.ID, alice, bob
+}
+
+func (w *world) accept(s *server, id string) {
+	w.t.Helper()
+	act := store.CallAct{ID: id, User: "bob", Device: "tablet", Action: lastseen.Accept}
+	step, err := s.Act(w.t.Context(), ns, act)
+	require.NoError(w.t, err)
+	require.Equal(w.t, lastseen.Active, step.Call.State)
+}
+
+// TestHeard: a call goes on while both parties are connected, and they stay in a call.
+func TestHeard(t *testing.T) { onStores(t, testHeard) }
+
+func testHeard(t *testing.T, open opener) {
+	for caller := range 2 {
+		w := open(t, 2)
+		id, _, _ := w.active(w.servers[caller], w.servers[1])
+		for range 20 {
+			w.pass(time.Minute)
+			w.requireState(id, lastseen.Active)
+			w.requireInCall("alice", "bob")
+		}
+		for _, s := range w.servers {
+			require.Less(t, s.counts["HearCalls"], 2*20*4+10)
+			require.LessOrEqual(t, len(s.told["alice"]), 2, "nothing is signalled while all is well")
+		}
+		w.acts(w.servers[0], id, "alice", lastseen.End)
+		w.pass(time.Second)
+		for _, s := range w.servers {
+			require.Zero(t, s.Stats().Followed)
+			require.Empty(t, s.hearing.due.queue)
+		}
+	}
+}
+
+// TestNotHeard: a call is lost soon after a party was not heard for the quiet time, on the device of the call.
+func TestNotHeard(t *testing.T) { onStores(t, testNotHeard) }
+
+func testNotHeard(t *testing.T, open opener) {
+	for _, gone := range []string{"alice", "bob"} {
+		for _, how := range []string{"silent", "other device", "other server"} {
+			w := open(t, 2)
+			a, b := w.servers[0], w.servers[1]
+			id, alice, bob := w.active(a, b)
+			w.pass(10 * time.Minute)
+			w.requireState(id, lastseen.Active)
+			c, s := alice, a
+			if gone == "bob" {
+				c, s = bob, b
+			}
+			switch how {
+			case "silent":
+				c.since, c.silent = w.monotonic(), true
+			case "other device":
+				c.device = "laptop"
+			case "other server":
+				delete(s.connections, person{ns, gone})
+			}
+			w.pass(quiet - heardEach - quiet/4)
+			w.requireState(id, lastseen.Active)
+			w.pass(heardEach + quiet/2 + quiet/4)
+			w.requireState(id, lastseen.Lost)
+			w.requireInCall()
+			w.pass(2 * quiet)
+			require.Zero(t, a.Stats().Followed+b.Stats().Followed)
+		}
+	}
+}
+
+// TestReconnect: a party who comes back through another server in time keeps the call.
+func TestReconnect(t *testing.T) { onStores(t, testReconnect) }
+
+func testReconnect(t *testing.T, open opener) {
+	w := open(t, 3)
+	a, b := w.servers[0], w.servers[1]
+	id, _, _ := w.active(a, b)
+	for i := range 30 {
+		w.pass(40 * time.Second)
+		delete(w.servers[i%3].connections, person{ns, "alice"})
+		next := w.servers[(i+1)%3]
+		w.pass(10 * time.Second)
+		next.connect("alice", "phone")
+		calls, err := next.ReadCalls(t.Context(), ns, []string{"alice"})
+		require.NoError(t, err)
+		next.Follow(ns, "alice", calls[0])
+	}
+	w.requireState(id, lastseen.Active)
+	w.pass(time.Minute)
+	require.LessOrEqual(t, a.Stats().Followed+b.Stats().Followed+w.servers[2].Stats().Followed, 5)
+}
+
+// TestLostSignals: a call goes on although any one server had no signals of its beginning, and its end is noticed.
+func TestLostSignals(t *testing.T) { onStores(t, testLostSignals) }
+
+func testLostSignals(t *testing.T, open opener) {
+	for deaf := range 3 {
+		for _, from := range []string{"start", "accept"} {
+			w := open(t, 3)
+			a, b, other := w.servers[0], w.servers[1], w.servers[2]
+			a.connect("alice", "phone")
+			b.connect("bob", "tablet")
+			c := w.call("alice", "bob")
+			c.FromDevice = "phone"
+			w.servers[deaf].deaf = from == "start"
+			w.starts(other, c)
+			w.pass(time.Second)
+			w.servers[deaf].deaf = true
+			w.accept(other, c.ID)
+			w.pass(time.Second)
+			w.servers[deaf].deaf = false
+			w.pass(10 * time.Minute)
+			w.requireState(c.ID, lastseen.Active)
+
+			w.servers[deaf].deaf = true
+			w.acts(other, c.ID, "bob", lastseen.End)
+			w.servers[deaf].deaf = false
+			w.pass(quiet / 2)
+			if deaf < 2 {
+				states := append(a.states("alice"), b.states("bob")...)
+				require.Equal(t, lastseen.Ended, states[len(states)-1])
+			}
+			require.Zero(t, a.Stats().Followed+b.Stats().Followed)
+		}
+	}
+}
+
+// TestOutage: a call goes on after the store was away for long.
+func TestOutage(t *testing.T) { onStores(t, testOutage) }
+
+func testOutage(t *testing.T, open opener) {
+	for _, away := range []time.Duration{30 * time.Second, time.Minute, time.Hour} {
+		w := open(t, 2)
+		id, _, _ := w.active(w.servers[0], w.servers[1])
+		w.pass(quiet + 13*time.Second)
+		w.away()
+		w.pass(away)
+		w.back()
+		w.pass(10 * time.Minute)
+		w.requireState(id, lastseen.Active)
+		w.requireInCall("alice", "bob")
+		require.LessOrEqual(t, countLines(w.log.String()), 4, w.log.String())
+	}
+}
+
+// TestGoneInAnOutage: a party who goes away while the store is away is lost soon after it.
+func TestGoneInAnOutage(t *testing.T) { onStores(t, testGoneInAnOutage) }
+
+func testGoneInAnOutage(t *testing.T, open opener) {
+	w := open(t, 2)
+	id, alice, _ := w.active(w.servers[0], w.servers[1])
+	w.pass(time.Minute)
+	w.away()
+	w.pass(quiet)
+	alice.since, alice.silent = w.monotonic(), true
+	w.pass(quiet)
+	w.back()
+	w.pass(quiet)
+	w.requireState(id, lastseen.Lost)
+}
+
+// TestShorterQuiet: calls are heard often enough whatever the quiet time of new calls becomes.
+func TestShorterQuiet(t *testing.T) { onStores(t, testShorterQuiet) }
+
+func testShorterQuiet(t *testing.T, open opener) {
+	for _, later := range []time.Duration{quiet / 3, 5 * quiet, time.Hour} {
+		w := open(t, 2)
+		a, b := w.servers[0], w.servers[1]
+		id, _, _ := w.active(a, b)
+		w.pass(time.Minute)
+		for _, s := range w.servers {
+			s.Quiet = func(string) time.Duration { return later }
+		}
+		c, err := a.ReadCall(t.Context(), ns, id)
+		require.NoError(t, err)
+		a.hearing.follow(person{ns, "alice"}, c)
+		a.hearing.drop(person{ns, "alice"}) // as after another connection
+		a.Follow(ns, "alice", c)
+		before := a.counts["HearCalls"]
+		w.pass(10 * time.Minute)
+		w.requireState(id, lastseen.Active)
+		require.Less(t, a.counts["HearCalls"]-before, 10*60/4)
+	}
+}
+
+// TestFollowIsNewer: what is older than what is known changes nothing.
+func TestFollowIsNewer(t *testing.T) {
+	w := newWorld(t, 1)
+	k := w.servers[0].Keeper
+	c := lastseen.Call{ID: "a", From: "alice", To: "bob", State: lastseen.Active, Version: 2, Created: base}
+	p := person{ns, "alice"}
+	k.Follow(ns, "alice", c)
+	older := c
+	older.State, older.Version = lastseen.Ringing, 1
+	k.Follow(ns, "alice", older)
+	require.Equal(t, c, k.hearing.parties[p].call)
+	before := c
+	before.ID, before.Created = "b", base-1
+	k.Follow(ns, "alice", before)
+	require.Equal(t, c, k.hearing.parties[p].call)
+	before.State = lastseen.Ended
+	k.Follow(ns, "alice", before)
+	require.Equal(t, c, k.hearing.parties[p].call)
+	next := c
+	next.ID, next.Created, next.App = "c", base+1, "{}"
+	k.Follow(ns, "alice", next)
+	next.App = ""
+	require.Equal(t, next, k.hearing.parties[p].call)
+	next.State, next.Version = lastseen.Ended, 3
+	k.Follow(ns, "alice", next)
+	require.Empty(t, k.hearing.parties)
+	k.Follow(ns, "carol", c)
+	require.Empty(t, k.hearing.parties, "not a party")
+}
+
+// TestManyHeard: parties are heard in batches.
+func TestManyHeard(t *testing.T) {
+	const n = 600
+	w := newWorld(t, 1)
+	s := w.servers[0]
+	for i := range n {
+		from, to := fmt.Sprint("from-", i), fmt.Sprint("to-", i)
+		s.connect(from, "")
+		s.connect(to, "")
+		w.acts(s, w.rings(s, from, to), to, lastseen.Accept)
+	}
+	w.pass(time.Minute)
+	before := s.counts["HearCalls"]
+	w.pass(2 * time.Minute)
+	require.Equal(t, 2*n, s.Stats().Followed)
+	require.Equal(t, n, s.Stats().GoingOn)
+	require.LessOrEqual(t, s.counts["HearCalls"]-before, 2*6*2*n/store.MaxCallBatch)
+}
+
+// TestNothingToHear: parties in a namespace that cannot have calls any longer are not followed.
+func TestNothingToHear(t *testing.T) {
+	w := newWorld(t, 2)
+	w.active(w.servers[0], w.servers[1])
+	for _, s := range w.servers {
+		s.fail = func(string) error { return store.ErrNoCalls }
+	}
+	w.pass(quiet)
+	for _, s := range w.servers {
+		require.Zero(t, s.Stats().Followed)
+	}
+}

@@ -1,0 +1,268 @@
+package calls
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+const (
+	finishTimeout = time.Second // of what follows one step
+	batchTimeout  = 5 * time.Second
+	copyAttempts  = 5 // others change what is copied meanwhile; then it is left to the server with the lease
+
+	maxUnclear  = 10_000 // calls that have to be read again
+	unclearKept = store.CallsKept
+)
+
+// callKey names a call.
+type callKey struct{ namespace, id string }
+
+// results does what follows steps, and does again what failed of it.
+type results struct {
+	store     store.Store
+	logger    *slog.Logger
+	monotonic func() time.Duration
+	stats     *counters
+	wake      wake
+
+	mu      sync.Mutex
+	due     schedule[callKey]
+	unclear map[callKey]unclear
+	full    bool // this was logged
+}
+
+// unclear says about a call that its parties may not know its state.
+type unclear struct {
+	since  time.Duration
+	callee bool // the callee is a party, as far as is known
+}
+
+func newResults(
+	s store.Store, logger *slog.Logger, monotonic func() time.Duration, stats *counters,
+) *results {
+	return &results{
+		store: s, logger: logger, monotonic: monotonic, stats: stats, wake: newWake(), unclear: map[callKey]unclear{},
+	}
+}
+
+// finish copies and signals what steps changed. They were done whether that succeeds or not, so it also does so if the
+// context has ended.
+func (r *results) finish(ctx context.Context, namespace string, steps []store.CallStep) {
+	timeout := finishTimeout
+	if len(steps) > 1 {
+		timeout = batchTimeout
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	changed := slices.DeleteFunc(slices.Clone(steps), func(step store.CallStep) bool {
+		return !step.Expired && step.Outcome == lastseen.Refused
+	})
+	var in []store.InCall
+	for _, step := range changed {
+		if step.Expired || step.Outcome == lastseen.Stepped {
+			r.stats.count(step.Call.State)
+		}
+		in = append(in, step.InCall...)
+	}
+	r.copy(ctx, namespace, in)
+	each(changed, func(step store.CallStep) {
+		key := callKey{namespace, step.Call.ID}
+		if err := r.signalParties(ctx, namespace, step.Call, !step.Unreachable); err != nil {
+			r.examine(key, !step.Unreachable)
+		}
+	})
+}
+
+// copy records in the details of users until when they are in a call. What fails stays in the store's outbox.
+func (r *results) copy(ctx context.Context, namespace string, in []store.InCall) {
+	for part := range slices.Chunk(latest(in), store.MaxCallBatch) {
+		if err := r.copyBatch(ctx, namespace, part); err != nil {
+			r.logger.Debug("cannot record who is in a call; trying again", "namespace", namespace, "error", err)
+		}
+	}
+}
+
+func (r *results) copyBatch(ctx context.Context, namespace string, in []store.InCall) error {
+	for attempt := 0; len(in) > 0 && attempt < copyAttempts; attempt++ {
+		if attempt > 0 {
+			r.stats.copies.Add(int64(len(in)))
+		}
+		if err := r.store.SetInCalls(ctx, namespace, in); err != nil {
+			return err
+		}
+		changed, err := r.store.ConfirmInCalls(ctx, namespace, in)
+		if err != nil {
+			return err
+		}
+		in = changed
+	}
+	return nil
+}
+
+// copyLeft copies what others noted at least age ago and did not copy.
+func (r *results) copyLeft(ctx context.Context, namespace string, age time.Duration) {
+	for ctx.Err() == nil {
+		in, err := r.store.UnconfirmedInCalls(ctx, namespace, age)
+		if err != nil || len(in) == 0 {
+			return // the next round tries again
+		}
+		r.stats.copies.Add(int64(len(in)))
+		if err := r.copyBatch(ctx, namespace, in); err != nil || len(in) < store.MaxCallBatch {
+			return
+		}
+	}
+}
+
+// latest returns the last of the values of each user.
+func latest(in []store.InCall) []store.InCall {
+	last := make(map[string]int, len(in))
+	for i, c := range in {
+		last[c.User] = i
+	}
+	var kept []store.InCall
+	for i, c := range in {
+		if last[c.User] == i {
+			kept = append(kept, c)
+		}
+	}
+	return kept
+}
+
+// signalParties signals a call to its parties; callee says whether the callee is one.
+func (r *results) signalParties(ctx context.Context, namespace string, c lastseen.Call, callee bool) error {
+	err := r.signal(ctx, namespace, c.From, c.ID)
+	if callee {
+		err = errors.Join(err, r.signal(ctx, namespace, c.To, c.ID))
+	}
+	return err
+}
+
+// signal has the servers that a user is connected to read a call. Signals that this store cannot send are no error.
+func (r *results) signal(ctx context.Context, namespace, user, id string) error {
+	err := r.store.Signal(ctx, store.Signal{Kind: SignalKind, Namespace: namespace, User: user, Data: []byte(id)})
+	if errors.Is(err, store.ErrNoSignals) {
+		return nil
+	}
+	return err
+}
+
+// examine reads a call later, as soon as the store allows that, and signals it to its parties. It does nothing if too
+// many calls wait for that: then the store was away for long, and receivers read again what they follow.
+func (r *results) examine(key callKey, callee bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.unclear[key]; !known && len(r.unclear) >= maxUnclear {
+		if !r.full {
+			r.logger.Warn("too many calls wait to be signalled; users learn of some with a delay", "calls", maxUnclear)
+		}
+		r.full = true
+		return
+	}
+	now := r.monotonic()
+	u, known := r.unclear[key]
+	if !known {
+		u = unclear{since: now, callee: callee}
+	}
+	u.callee = u.callee && callee
+	r.unclear[key] = u
+	r.due.advance(key, now+retryAfter)
+	r.wake.notify()
+}
+
+// work reads the calls that are due, and returns the time until the next one.
+func (r *results) work(ctx context.Context) time.Duration {
+	now := r.monotonic()
+	away := map[string]bool{} // namespaces that cannot be read now
+	for ctx.Err() == nil {
+		r.mu.Lock()
+		key, _, ok := r.due.pop(now)
+		u := r.unclear[key]
+		r.mu.Unlock()
+		if !ok {
+			break
+		}
+		var err error
+		if !away[key.namespace] {
+			err = r.resolve(ctx, key, u)
+			away[key.namespace] = err != nil
+		}
+		r.settle(key, u, away[key.namespace])
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.due.rest(r.monotonic(), longestWait)
+}
+
+// settle ends the examination of a call, or plans the next attempt.
+func (r *results) settle(key callKey, u unclear, failed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := r.monotonic(); failed && now < u.since+unclearKept {
+		r.due.advance(key, now+retryAfter)
+	}
+	if !r.due.has(key) { // else it failed, or was added again
+		delete(r.unclear, key)
+	}
+	r.full = r.full && len(r.unclear) > 0
+}
+
+// resolve reads a call and signals it to its parties. The callee of a call that goes on is a party if it is the
+// callee's call.
+func (r *results) resolve(ctx context.Context, key callKey, u unclear) error {
+	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
+	defer cancel()
+	r.stats.signals.Add(1)
+	c, err := r.store.ReadCall(ctx, key.namespace, key.id)
+	switch {
+	case passes(err):
+		return err
+	case err != nil:
+		return nil // there is no such call
+	}
+	callee := u.callee
+	if callee && !c.State.Over() {
+		calls, err := r.store.ReadCalls(ctx, key.namespace, []string{c.To})
+		if err != nil {
+			return err
+		}
+		callee = calls[0].ID == c.ID
+	}
+	return r.signalParties(ctx, key.namespace, c, callee)
+}
+
+func (r *results) size() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.unclear)
+}
+
+// each calls do for each item, some of them at the same time.
+func each[T any](items []T, do func(T)) {
+	if len(items) <= 1 {
+		for _, item := range items {
+			do(item)
+		}
+		return
+	}
+	var running sync.WaitGroup
+	next := make(chan T)
+	for range min(workers, len(items)) {
+		running.Go(func() {
+			for item := range next {
+				do(item)
+			}
+		})
+	}
+	for _, item := range items {
+		next <- item
+	}
+	close(next)
+	running.Wait()
+}

@@ -1,0 +1,285 @@
+package calls
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// TestParties: each step reaches the connections of both parties on all servers at once, and they are shown to be in a
+// call while it is active.
+func TestParties(t *testing.T) { onStores(t, testParties) }
+
+func testParties(t *testing.T, open opener) {
+	w := open(t, 2)
+	a, b := w.servers[0], w.servers[1]
+	a.connect("alice", "")
+	b.connect("alice", "")
+	b.connect("bob", "")
+	id := w.rings(a, "alice", "bob")
+	w.settle()
+	w.requireInCall()
+	require.Equal(t, lastseen.Stepped, w.acts(b, id, "bob", lastseen.Accept))
+	w.requireInCall("alice", "bob")
+	w.settle()
+	require.Equal(t, lastseen.Repeated, w.acts(b, id, "bob", lastseen.Alive))
+	require.Equal(t, lastseen.Refused, w.acts(b, id, "bob", lastseen.Reject))
+	require.Equal(t, lastseen.Stepped, w.acts(a, id, "alice", lastseen.End))
+	w.requireInCall()
+	w.settle()
+	want := []lastseen.CallState{lastseen.Ringing, lastseen.Active, lastseen.Ended}
+	for _, states := range [][]lastseen.CallState{a.states("alice"), b.states("alice"), b.states("bob")} {
+		require.Equal(t, want, states)
+	}
+	require.Len(t, b.told["bob"], 3, "what changes nothing is not signalled")
+	require.Equal(t, int64(1), a.Stats().Reached[lastseen.Ringing])
+	require.Equal(t, int64(1), b.Stats().Reached[lastseen.Active])
+	require.Equal(t, int64(1), a.Stats().Reached[lastseen.Ended])
+}
+
+// TestErrorsAreReturned: a step that was not done has no consequences.
+func TestErrorsAreReturned(t *testing.T) {
+	w := newWorld(t, 1)
+	s := w.servers[0]
+	w.rings(s, "alice", "bob")
+	w.pass(time.Second)
+	s.connect("alice", "")
+	_, err := s.Start(t.Context(), ns, w.call("alice", "carol"))
+	require.ErrorIs(t, err, store.ErrCallerBusy)
+	_, err = s.Act(t.Context(), ns, store.CallAct{ID: "call-1", User: "carol", Action: lastseen.Accept})
+	require.ErrorIs(t, err, store.ErrCallNotFound)
+	w.pass(time.Second)
+	require.Empty(t, s.told)
+	require.Zero(t, s.Stats().Unclear)
+}
+
+// TestUnreachableCallee: a callee who must not learn of a call is not signalled, whatever becomes of it.
+func TestUnreachableCallee(t *testing.T) { onStores(t, testUnreachableCallee) }
+
+func testUnreachableCallee(t *testing.T, open opener) {
+	for _, unknown := range []bool{false, true} {
+		w := open(t, 2)
+		a, b := w.servers[0], w.servers[1]
+		a.connect("carol", "")
+		b.connect("bob", "")
+		busy := w.rings(b, "alice", "bob")
+		w.acts(b, busy, "bob", lastseen.Accept)
+		w.pass(time.Second)
+		heard := len(b.told["bob"])
+		c := w.call("carol", "bob")
+		c.CalleeHidden = true
+		if unknown {
+			a.lose = loseOnce("StartCall", a)
+			_, err := a.Start(t.Context(), ns, c)
+			require.ErrorIs(t, err, store.ErrUnavailable)
+		} else {
+			w.starts(a, c)
+		}
+		w.pass(ring + time.Second)
+		w.requireState(c.ID, lastseen.Missed)
+		require.Equal(t, []lastseen.CallState{lastseen.Ringing, lastseen.Missed}, a.states("carol"))
+		require.Len(t, b.told["bob"], heard, "%v", unknown)
+	}
+}
+
+// loseOnce has a method do its work once without a result.
+func loseOnce(name string, h *server) func(string) error {
+	return func(method string) error {
+		if method != name {
+			return nil
+		}
+		h.lose = func(string) error { return nil }
+		return store.ErrUnavailable
+	}
+}
+
+// TestUnknownOutcome: if a step returned no result, the parties learn what became of the call, once the store works.
+func TestUnknownOutcome(t *testing.T) { onStores(t, testUnknownOutcome) }
+
+func testUnknownOutcome(t *testing.T, open opener) {
+	for _, canceled := range []bool{false, true} {
+		w := open(t, 2)
+		a, b := w.servers[0], w.servers[1]
+		a.connect("alice", "")
+		b.connect("bob", "")
+		c := w.call("alice", "bob")
+		a.lose = loseOnce("StartCall", a)
+		_, err := a.Start(t.Context(), ns, c)
+		require.ErrorIs(t, err, store.ErrUnavailable)
+		w.pass(2 * time.Second)
+		require.Equal(t, []lastseen.CallState{lastseen.Ringing}, a.states("alice"))
+		require.Equal(t, []lastseen.CallState{lastseen.Ringing}, b.states("bob"))
+
+		ctx, cancel := context.WithCancel(t.Context())
+		a.lose = loseOnce("StepCall", a)
+		if canceled {
+			a.lose = func(method string) error {
+				cancel()
+				return ctx.Err()
+			}
+		}
+		_, err = a.Act(ctx, ns, store.CallAct{ID: c.ID, User: "bob", Action: lastseen.Accept})
+		require.Error(t, err)
+		cancel()
+		w.away()
+		w.pass(20 * time.Second)
+		a.lose = func(string) error { return nil }
+		w.back()
+		w.pass(10 * time.Second)
+		require.Equal(t, []lastseen.CallState{lastseen.Ringing, lastseen.Active}, a.states("alice"))
+		require.Equal(t, []lastseen.CallState{lastseen.Ringing, lastseen.Active}, b.states("bob"))
+		w.requireInCall("alice", "bob")
+		require.Zero(t, a.Stats().Unclear)
+	}
+}
+
+// TestRepeatedStart: a client that repeats a call has its parties signalled again.
+func TestRepeatedStart(t *testing.T) { onStores(t, testRepeatedStart) }
+
+func testRepeatedStart(t *testing.T, open opener) {
+	w := open(t, 2)
+	a, b := w.servers[0], w.servers[1]
+	b.connect("bob", "")
+	c := w.call("alice", "bob")
+	b.deaf = true
+	w.starts(a, c)
+	b.deaf = false
+	w.settle()
+	require.Empty(t, b.states("bob"))
+	step, err := a.Start(t.Context(), ns, c)
+	require.NoError(t, err)
+	require.Equal(t, lastseen.Repeated, step.Outcome)
+	w.settle()
+	require.Equal(t, []lastseen.CallState{lastseen.Ringing}, b.states("bob"))
+	require.Equal(t, int64(1), a.Stats().Reached[lastseen.Ringing])
+}
+
+// TestSignalsThatFail are sent again.
+func TestSignalsThatFail(t *testing.T) {
+	w := newWorld(t, 2)
+	a, b := w.servers[0], w.servers[1]
+	b.connect("bob", "")
+	a.fail = func(method string) error {
+		if method == "Signal" {
+			return store.ErrOverloaded
+		}
+		return nil
+	}
+	w.rings(a, "alice", "bob")
+	w.pass(3 * time.Second)
+	require.Empty(t, b.states("bob"))
+	a.fail = func(string) error { return nil }
+	w.pass(retryAfter)
+	require.Equal(t, []lastseen.CallState{lastseen.Ringing}, b.states("bob"))
+	require.Zero(t, a.Stats().Unclear)
+}
+
+// TestUnclearIsBounded, in number and in time.
+func TestUnclearIsBounded(t *testing.T) {
+	w := newWorld(t, 1)
+	s := w.servers[0]
+	w.away()
+	for i := range maxUnclear + 10 {
+		_, err := s.Act(t.Context(), ns, store.CallAct{ID: fmt.Sprint(i), User: "bob", Action: lastseen.Accept})
+		require.ErrorIs(t, err, store.ErrUnavailable)
+	}
+	require.Equal(t, maxUnclear, s.Stats().Unclear)
+	require.Equal(t, 1, countLines(w.log.String()))
+	before := s.counts["ReadCall"]
+	w.pass(10 * time.Second)
+	require.LessOrEqual(t, s.counts["ReadCall"]-before, 10, "one at a time finds out whether the store is back")
+	w.elapsed.Add(int64(unclearKept))
+	w.settle()
+	require.Zero(t, s.Stats().Unclear)
+	w.back()
+	w.pass(time.Second)
+	require.Zero(t, s.results.due.rest(0, 0))
+}
+
+// TestCopiesOfADeadServer: what a server noted and did not copy before it died is copied by another one.
+func TestCopiesOfADeadServer(t *testing.T) { onStores(t, testCopiesOfADeadServer) }
+
+func testCopiesOfADeadServer(t *testing.T, open opener) {
+	for _, method := range []string{"SetInCalls", "ConfirmInCalls"} {
+		for _, last := range []lastseen.CallAction{lastseen.Accept, lastseen.End} {
+			w := open(t, 2)
+			a := w.servers[0]
+			id := w.rings(a, "alice", "bob")
+			if last == lastseen.End {
+				w.acts(a, id, "bob", lastseen.Accept)
+				w.requireInCall("alice", "bob")
+			}
+			a.fail = func(m string) error {
+				if m == method {
+					return store.ErrUnavailable
+				}
+				return nil
+			}
+			w.acts(a, id, "bob", last)
+			w.kill(a)
+			w.pass(leaseTime + leaseRenew + visitEvery)
+			if last == lastseen.Accept {
+				w.requireInCall("alice", "bob")
+			} else {
+				w.requireInCall()
+			}
+			require.Equal(t, int64(2), w.servers[0].Stats().Copies)
+		}
+	}
+}
+
+// TestSlowCopier: a server that copies an old value after another one copied the present one repairs that.
+func TestSlowCopier(t *testing.T) { onStores(t, testSlowCopier) }
+
+func testSlowCopier(t *testing.T, open opener) {
+	w := open(t, 2)
+	a, b := w.servers[0], w.servers[1]
+	id := w.rings(a, "alice", "bob")
+	a.before = func(method string) {
+		if method != "SetInCalls" {
+			return
+		}
+		a.before = func(string) {}
+		w.acts(b, id, "alice", lastseen.End)
+		w.requireInCall()
+	}
+	w.acts(a, id, "bob", lastseen.Accept)
+	w.requireInCall()
+	require.Equal(t, int64(2), a.Stats().Copies)
+}
+
+// TestCopiesOfLostCalls: nobody stays in a call that is lost, also if its end could not be copied at first.
+func TestCopiesOfLostCalls(t *testing.T) {
+	w := newWorld(t, 1)
+	s := w.servers[0]
+	id := w.rings(s, "alice", "bob")
+	w.acts(s, id, "bob", lastseen.Accept)
+	w.pass(quiet - time.Second)
+	s.fail = func(method string) error {
+		if method == "SetInCalls" {
+			return store.ErrUnavailable
+		}
+		return nil
+	}
+	w.pass(2 * time.Second)
+	w.requireState(id, lastseen.Lost)
+	require.NotEmpty(t, w.namespaces[ns].outbox)
+	w.back()
+	w.pass(visitEvery + time.Second)
+	w.requireInCall()
+	require.Empty(t, w.namespaces[ns].details)
+}
+
+// TestLatest: of several values of one user, the last counts.
+func TestLatest(t *testing.T) {
+	in := func(user string, until lastseen.Instant) store.InCall { return store.InCall{User: user, Until: until} }
+	require.Equal(t, []store.InCall{in("b", 2), in("a", 0), in("c", 4)},
+		latest([]store.InCall{in("a", 1), in("b", 2), in("a", 3), in("a", 0), in("c", 4)}))
+	require.Empty(t, latest(nil))
+}

@@ -1,0 +1,159 @@
+package calls
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// network is what several handles of one store share: the lease and the signals.
+type network struct {
+	monotonic func() time.Duration
+
+	mu      sync.Mutex
+	holder  *handle // of the lease
+	until   time.Duration
+	handles []*handle
+}
+
+// handle is a server's access to a store, with errors, lost signals and pauses at the moments that a test is about.
+type handle struct {
+	store.Store
+	net *network
+
+	receive func(store.Signal)
+	fail    func(method string) error // instead of doing what is asked
+	lose    func(method string) error // after it was done
+	before  func(method string)
+	deaf    bool // signals do not arrive
+
+	mu     sync.Mutex
+	counts map[string]int // of calls by method
+}
+
+func (n *network) add(s store.Store) *handle {
+	fine := func(string) error { return nil }
+	h := &handle{
+		Store: s, net: n, counts: map[string]int{}, before: func(string) {}, fail: fine, lose: fine,
+	}
+	n.handles = append(n.handles, h)
+	return h
+}
+
+// through calls a method, unless it is to fail.
+func through[T any](ctx context.Context, h *handle, method string, do func() (T, error)) (result T, err error) {
+	h.before(method)
+	h.mu.Lock()
+	h.counts[method]++
+	h.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return result, err
+	}
+	if err := h.fail(method); err != nil {
+		return result, err
+	}
+	done, err := do()
+	if lost := h.lose(method); lost != nil {
+		return result, lost
+	}
+	return done, err
+}
+
+func (h *handle) StartCall(ctx context.Context, namespace string, c store.NewCall) (store.CallStep, error) {
+	return through(ctx, h, "StartCall", func() (store.CallStep, error) { return h.Store.StartCall(ctx, namespace, c) })
+}
+
+func (h *handle) StepCall(ctx context.Context, namespace string, a store.CallAct) (store.CallStep, error) {
+	return through(ctx, h, "StepCall", func() (store.CallStep, error) { return h.Store.StepCall(ctx, namespace, a) })
+}
+
+func (h *handle) HearCalls(
+	ctx context.Context, namespace string, heard []store.CallHeard,
+) ([]store.CallStep, error) {
+	return through(ctx, h, "HearCalls", func() ([]store.CallStep, error) {
+		return h.Store.HearCalls(ctx, namespace, heard)
+	})
+}
+
+func (h *handle) ReadCall(ctx context.Context, namespace, id string) (lastseen.Call, error) {
+	return through(ctx, h, "ReadCall", func() (lastseen.Call, error) { return h.Store.ReadCall(ctx, namespace, id) })
+}
+
+func (h *handle) ReadCalls(ctx context.Context, namespace string, users []string) ([]lastseen.Call, error) {
+	return through(ctx, h, "ReadCalls", func() ([]lastseen.Call, error) {
+		return h.Store.ReadCalls(ctx, namespace, users)
+	})
+}
+
+func (h *handle) ExpireCalls(ctx context.Context, namespace string) (store.ExpiredCalls, error) {
+	return through(ctx, h, "ExpireCalls", func() (store.ExpiredCalls, error) {
+		return h.Store.ExpireCalls(ctx, namespace)
+	})
+}
+
+func (h *handle) CallNamespaces(ctx context.Context, after string, limit int) ([]string, error) {
+	return through(ctx, h, "CallNamespaces", func() ([]string, error) {
+		return h.Store.CallNamespaces(ctx, after, limit)
+	})
+}
+
+func (h *handle) UnconfirmedInCalls(
+	ctx context.Context, namespace string, age time.Duration,
+) ([]store.InCall, error) {
+	return through(ctx, h, "UnconfirmedInCalls", func() ([]store.InCall, error) {
+		return h.Store.UnconfirmedInCalls(ctx, namespace, age)
+	})
+}
+
+func (h *handle) SetInCalls(ctx context.Context, namespace string, in []store.InCall) error {
+	_, err := through(ctx, h, "SetInCalls", func() (struct{}, error) {
+		return struct{}{}, h.Store.SetInCalls(ctx, namespace, in)
+	})
+	return err
+}
+
+func (h *handle) ConfirmInCalls(ctx context.Context, namespace string, in []store.InCall) ([]store.InCall, error) {
+	return through(ctx, h, "ConfirmInCalls", func() ([]store.InCall, error) {
+		return h.Store.ConfirmInCalls(ctx, namespace, in)
+	})
+}
+
+func (h *handle) Now(ctx context.Context) (lastseen.Instant, error) {
+	return through(ctx, h, "Now", func() (lastseen.Instant, error) { return h.Store.Now(ctx) })
+}
+
+// Lease grants a lease to one handle at a time.
+func (h *handle) Lease(ctx context.Context, _ string, ttl time.Duration) (bool, error) {
+	return through(ctx, h, "Lease", func() (bool, error) {
+		n, now := h.net, h.net.monotonic()
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.holder != h && n.holder != nil && now < n.until {
+			return false, nil
+		}
+		n.holder, n.until = h, now+ttl
+		return true, nil
+	})
+}
+
+// Signal reaches the own process first, and others unless it fails.
+func (h *handle) Signal(ctx context.Context, signal store.Signal) error {
+	if h.receive != nil {
+		h.receive(signal)
+	}
+	others, err := through(ctx, h, "Signal", func() ([]*handle, error) {
+		h.net.mu.Lock()
+		defer h.net.mu.Unlock()
+		return slices.Clone(h.net.handles), nil
+	})
+	for _, other := range others {
+		if other != h && !other.deaf && other.receive != nil {
+			other.receive(signal)
+		}
+	}
+	return err
+}

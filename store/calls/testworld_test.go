@@ -1,0 +1,318 @@
+package calls
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/filestore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	ns        = "chat"
+	tick      = 50 * time.Millisecond
+	ring      = 30 * time.Second
+	quiet     = time.Minute
+	heardEach = 22 * time.Second // on each connection
+)
+
+// world is a few servers on one store, with connections that read a call each time that it is signalled, and that are
+// heard regularly. Time passes by pass alone.
+type world struct {
+	*network
+	*fakeStore // nil for another store
+
+	t       *testing.T
+	store   store.Store
+	elapsed atomic.Int64
+	log     *bytes.Buffer
+	servers []*server
+	ids     int
+}
+
+// server is a keeper with the connections of a server.
+type server struct {
+	*Keeper
+	*handle
+	t           *testing.T
+	connections map[person]*connection
+	loops       []*loopState
+	late        []time.Duration
+
+	mu      sync.Mutex
+	signals []store.Signal // that its connections have to handle
+	told    map[string][]lastseen.Call
+}
+
+type connection struct {
+	device string
+	since  time.Duration
+	silent bool // nothing was heard since then
+}
+
+// loopState says when a loop of a keeper does its work again.
+type loopState struct {
+	wake wake
+	work func(context.Context) time.Duration
+	next time.Duration
+}
+
+// newWorld returns a world on a fakeStore.
+func newWorld(t *testing.T, servers int) *world {
+	w := &world{t: t, log: &bytes.Buffer{}}
+	w.network = &network{monotonic: w.monotonic}
+	w.elapsed.Store(int64(time.Hour))
+	w.fakeStore = newFakeStore(w.monotonic)
+	w.store = w.fakeStore
+	for range servers {
+		w.add()
+	}
+	return w
+}
+
+// newEmbedded is newWorld on the embedded store.
+func newEmbedded(t *testing.T, servers int) *world {
+	w := newWorld(t, 0)
+	// Each write is flushed before it returns: by the test's clock, a flush in the background could take hours.
+	s, err := filestore.Open(filestore.Options{
+		Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: 0, Logger: slog.New(slog.DiscardHandler),
+		Now: func() time.Time { return time.UnixMilli(int64(base)).Add(w.monotonic()) }, Monotonic: w.monotonic,
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	w.store, w.fakeStore = s, nil
+	for range servers {
+		w.add()
+	}
+	return w
+}
+
+// opener returns a world with a number of servers.
+type opener func(t *testing.T, servers int) *world
+
+// onStores runs a test on a fakeStore and on the embedded store.
+func onStores(t *testing.T, test func(t *testing.T, open opener)) {
+	t.Run("fake", func(t *testing.T) { test(t, newWorld) })
+	t.Run("embedded", func(t *testing.T) { test(t, newEmbedded) })
+}
+
+func (w *world) monotonic() time.Duration { return time.Duration(w.elapsed.Load()) }
+
+// add starts another server.
+func (w *world) add() *server {
+	s := &server{t: w.t, connections: map[person]*connection{}, told: map[string][]lastseen.Call{}}
+	s.handle = w.network.add(w.store)
+	s.Keeper = New(s.handle, slog.New(slog.NewTextHandler(w.log, nil)))
+	s.Keeper.monotonic = w.monotonic
+	s.Heard = s.hears
+	s.Late = func(lag time.Duration) { s.late = append(s.late, lag) }
+	s.handle.receive = func(signal store.Signal) {
+		s.Receive(signal)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.signals = append(s.signals, signal)
+	}
+	s.loops = []*loopState{
+		{wake: s.results.wake, work: s.results.work},
+		{wake: s.hearing.wake, work: s.hearing.work},
+		{wake: s.watch.wake, work: s.watch.work},
+	}
+	w.servers = append(w.servers, s)
+	return s
+}
+
+// kill ends a server at once.
+func (w *world) kill(s *server) {
+	for i := range w.servers {
+		if w.servers[i] == s {
+			w.servers = append(w.servers[:i:i], w.servers[i+1:]...)
+			break
+		}
+	}
+	s.handle.receive = nil
+}
+
+// connect opens a connection that knows no call.
+func (s *server) connect(user, device string) *connection {
+	c := &connection{device: device, since: s.Keeper.monotonic()}
+	s.connections[person{ns, user}] = c
+	return c
+}
+
+// hears implements [Keeper.Heard].
+func (s *server) hears(namespace, user, device string, within time.Duration) bool {
+	c := s.connections[person{namespace, user}]
+	if c == nil || device != "" && device != c.device {
+		return false
+	}
+	age := s.Keeper.monotonic() - c.since
+	if !c.silent {
+		age %= heardEach
+	}
+	return age <= within
+}
+
+// pass lets time pass. The loops of the servers do their work when they asked for it.
+func (w *world) pass(d time.Duration) {
+	w.t.Helper()
+	for ; d > 0; d -= tick {
+		w.settle()
+		w.elapsed.Add(int64(min(d, tick)))
+	}
+	w.settle()
+}
+
+// settle has the servers do what they have to do now.
+func (w *world) settle() {
+	w.t.Helper()
+	for rounds := 0; w.round(); rounds++ {
+		require.Less(w.t, rounds, 10_000, "a loop does not end")
+	}
+}
+
+func (w *world) round() (busy bool) {
+	for _, s := range w.servers {
+		busy = s.readCalls(w.t.Context()) || busy
+		for _, l := range s.loops {
+			woken := false
+			select {
+			case <-l.wake:
+				woken = true
+			default:
+			}
+			if woken || w.monotonic() >= l.next {
+				l.next = w.monotonic() + l.work(w.t.Context())
+				busy = true
+			}
+		}
+		s.watch.running.Wait()
+	}
+	return busy
+}
+
+// readCalls does what connections do with signals.
+func (s *server) readCalls(ctx context.Context) (busy bool) {
+	s.mu.Lock()
+	signals := s.signals
+	s.signals = nil
+	s.mu.Unlock()
+	for _, signal := range signals {
+		if s.connections[person{signal.Namespace, signal.User}] == nil {
+			continue
+		}
+		busy = true
+		c, err := s.ReadCall(ctx, signal.Namespace, string(signal.Data))
+		if err != nil {
+			s.mu.Lock()
+			s.signals = append(s.signals, signal) // try again later
+			s.mu.Unlock()
+			busy = false
+			continue
+		}
+		s.told[signal.User] = append(s.told[signal.User], c)
+		s.Follow(signal.Namespace, signal.User, c)
+	}
+	return busy
+}
+
+// states returns the states that a user's connection was told.
+func (s *server) states(user string) (states []lastseen.CallState) {
+	for _, c := range s.told[user] {
+		if n := len(states); n == 0 || states[n-1] != c.State {
+			states = append(states, c.State)
+		}
+	}
+	return states
+}
+
+// call returns a new call.
+func (w *world) call(from, to string) store.NewCall {
+	w.ids++
+	id := fmt.Sprint("call-", w.ids)
+	return store.NewCall{
+		ID: id, From: from, To: to, Ring: ring, Quiet: quiet, Shown: true, Key: id, Digest: "of " + id,
+	}
+}
+
+// rings starts a call on a server and returns its ID.
+func (w *world) rings(s *server, from, to string) string {
+	w.t.Helper()
+	return w.starts(s, w.call(from, to))
+}
+
+func (w *world) starts(s *server, c store.NewCall) string {
+	w.t.Helper()
+	step, err := s.Start(w.t.Context(), ns, c)
+	require.NoError(w.t, err)
+	require.Equal(w.t, lastseen.Stepped, step.Outcome)
+	return c.ID
+}
+
+// acts has a party do something on a server.
+func (w *world) acts(s *server, id, user string, action lastseen.CallAction) lastseen.CallOutcome {
+	w.t.Helper()
+	step, err := s.Act(w.t.Context(), ns, store.CallAct{ID: id, User: user, Action: action})
+	require.NoError(w.t, err)
+	return step.Outcome
+}
+
+// requireState requires that a call has a state: in a fakeStore, and not only for those who read it.
+func (w *world) requireState(id string, want lastseen.CallState) {
+	w.t.Helper()
+	if w.fakeStore != nil {
+		require.Equal(w.t, want, w.namespaces[ns].calls[id].State)
+		return
+	}
+	c, err := w.store.ReadCall(w.t.Context(), ns, id)
+	require.NoError(w.t, err)
+	require.Equal(w.t, want, c.State)
+}
+
+// requireInCall requires that, of alice and bob, exactly these are shown to be in a call, and that nothing has to be
+// copied.
+func (w *world) requireInCall(users ...string) {
+	w.t.Helper()
+	now, err := w.store.Now(w.t.Context())
+	require.NoError(w.t, err)
+	_, details, err := w.store.Describe(w.t.Context(), ns, []string{"alice", "bob"})
+	require.NoError(w.t, err)
+	var got []string
+	for user, d := range details {
+		if d.InCallUntil > now {
+			got = append(got, user)
+		}
+	}
+	require.ElementsMatch(w.t, users, got)
+	left, err := w.store.UnconfirmedInCalls(w.t.Context(), ns, 0)
+	require.NoError(w.t, err)
+	require.Empty(w.t, left)
+}
+
+// away has all calls of all servers fail, until back.
+func (w *world) away() {
+	for _, s := range w.servers {
+		s.fail = func(string) error { return store.ErrUnavailable }
+	}
+}
+
+func (w *world) back() {
+	for _, s := range w.servers {
+		s.fail = func(string) error { return nil }
+	}
+}
+
+func countLines(text string) int { return strings.Count(text, "\n") }

@@ -1,0 +1,236 @@
+package calls
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/lastseen/lastseen/store"
+)
+
+const (
+	leaseName      = "calls"
+	leaseTime      = 6 * time.Second
+	leaseRenew     = 2 * time.Second
+	releaseTimeout = time.Second // a server that stops does not wait longer
+
+	visitEvery = store.MaxCallGap / 2   // each namespace, at least
+	visitPause = 100 * time.Millisecond // between two visits of a namespace because of signals
+	idleSpread = 5 * time.Millisecond   // each namespace adds it to the time between visits of those without calls
+	copiesAge  = time.Second            // what others noted earlier, and did not copy, is copied
+	maxVisits  = 8                      // at the same time
+	maxBatches = 16                     // of calls that were ended, and are copied and signalled at the same time
+)
+
+// watch ends calls whose time has passed, while this server has the lease. It asks for the lease only if there may be
+// calls.
+type watch struct {
+	store     store.Store
+	logger    *slog.Logger
+	monotonic func() time.Duration
+	results   *results
+	late      func(time.Duration)
+	wake      wake
+
+	list    time.Duration // when to list namespaces again
+	asked   time.Duration // when the lease was last requested; 0 if it was not
+	running sync.WaitGroup
+	batches chan struct{}
+
+	mu         sync.Mutex
+	listed     bool          // the last list had namespaces
+	expected   time.Duration // when calls were last said to have begun; 0 for never
+	held       time.Duration // until when this server has the lease; 0 if it does not
+	namespaces map[string]*watched
+	due        schedule[string]
+	visits     int // that run
+	calls      int // that go on
+	failing    bool
+}
+
+// watched is what is known of a namespace.
+type watched struct {
+	calls   int           // that go on
+	visited time.Duration // when the last visit ended
+	copied  time.Duration // when copies were last looked for
+	visit   bool          // one runs
+	again   bool          // calls may have begun since then
+}
+
+func newWatch(r *results, late func(time.Duration)) *watch {
+	return &watch{
+		store: r.store, logger: r.logger, monotonic: r.monotonic, results: r, late: late, wake: newWake(),
+		batches: make(chan struct{}, maxBatches), namespaces: map[string]*watched{},
+	}
+}
+
+// expect has a namespace visited soon: a call may be due earlier than all others that are known.
+func (w *watch) expect(namespace string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.monotonic()
+	first := w.expected == 0
+	w.expected = max(1, now)
+	if w.held == 0 {
+		if first && !w.listed {
+			w.wake.notify()
+		}
+		return
+	}
+	n := w.add(namespace)
+	if n.visit {
+		n.again = true
+		return
+	}
+	w.due.advance(namespace, max(now, n.visited+visitPause))
+	w.wake.notify()
+}
+
+// add returns what is known of a namespace. The caller holds the mutex.
+func (w *watch) add(namespace string) *watched {
+	n := w.namespaces[namespace]
+	if n == nil {
+		n = &watched{}
+		w.namespaces[namespace] = n
+	}
+	return n
+}
+
+// work renews the lease and begins the visits that are due. It returns the time until it has more to do.
+func (w *watch) work(ctx context.Context) time.Duration {
+	if w.monotonic() >= w.list {
+		w.listNamespaces(ctx)
+	}
+	now := w.monotonic()
+	if !w.wanted(now) {
+		w.release(ctx)
+		return w.list - now
+	}
+	if w.asked == 0 || now >= w.asked+leaseRenew {
+		w.renew(ctx, now)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now = w.monotonic()
+	rest := min(w.asked+leaseRenew, w.list) - now
+	for w.held != 0 && w.visits < maxVisits && ctx.Err() == nil {
+		name, _, ok := w.due.pop(now)
+		if !ok {
+			return max(0, w.due.rest(now, rest))
+		}
+		w.begin(ctx, name)
+	}
+	return max(0, rest)
+}
+
+// wanted reports whether there may be calls.
+func (w *watch) wanted(now time.Duration) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.expected != 0 && now >= w.expected+2*listEvery {
+		w.expected = 0 // the list has what began
+	}
+	return w.listed || w.expected != 0
+}
+
+// begin visits a namespace. The caller holds the mutex.
+func (w *watch) begin(ctx context.Context, name string) {
+	n := w.add(name)
+	n.visit, n.again = true, false
+	w.visits++
+	now := w.monotonic()
+	copies := n.copied == 0 || now >= n.copied+copiesAge
+	if copies {
+		n.copied = max(1, now)
+	}
+	w.running.Go(func() {
+		result, err := w.expire(ctx, name)
+		w.end(ctx, name, result, err)
+		if copies && err == nil {
+			w.results.copyLeft(ctx, name, copiesAge)
+		}
+	})
+}
+
+// expire ends the calls of a namespace whose time has passed, and returns the last result. What follows takes longer.
+func (w *watch) expire(ctx context.Context, name string) (store.ExpiredCalls, error) {
+	for {
+		result, err := w.store.ExpireCalls(ctx, name)
+		if err != nil {
+			return result, err
+		}
+		if len(result.Steps) > 0 {
+			w.observe(ctx, result.Steps)
+			w.batches <- struct{}{}
+			w.running.Go(func() {
+				defer func() { <-w.batches }()
+				w.results.finish(ctx, name, result.Steps)
+			})
+		}
+		if result.Next > 0 || len(result.Steps) == 0 || ctx.Err() != nil {
+			return result, nil
+		}
+	}
+}
+
+// observe reports how late calls were ended, by the one that was due first.
+func (w *watch) observe(ctx context.Context, steps []store.CallStep) {
+	now, err := w.store.Now(ctx)
+	if err != nil {
+		return
+	}
+	first := now
+	for _, step := range steps {
+		first = min(first, step.Call.Over)
+	}
+	w.late(between(first, now))
+}
+
+// end plans the next visit of a namespace.
+func (w *watch) end(ctx context.Context, name string, result store.ExpiredCalls, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.visits--
+	w.wake.notify()
+	w.report(ctx, name, err)
+	n := w.namespaces[name]
+	if n == nil {
+		return // the lease was lost
+	}
+	now := w.monotonic()
+	n.visit, n.visited = false, now
+	if err == nil || !passes(err) { // otherwise those that went on do
+		w.calls += result.Calls - n.calls
+		n.calls = result.Calls
+	}
+	wait := visitEvery
+	if many := time.Duration(len(w.namespaces)) * idleSpread; many > visitEvery {
+		wait = many/2 + rand.N(many) // so that not all are visited at once
+	}
+	switch {
+	case n.again:
+		wait = visitPause
+	case err != nil && passes(err):
+		wait = retryAfter
+	case err == nil && n.calls > 0:
+		wait = max(time.Millisecond, min(result.Next, visitEvery))
+	}
+	w.due.set(name, now+wait)
+}
+
+// report logs the first of a series of errors. The caller holds the mutex.
+func (w *watch) report(ctx context.Context, name string, err error) {
+	if err != nil && passes(err) && !w.failing && ctx.Err() == nil {
+		w.logger.Warn("cannot end calls whose time has passed; trying again", "namespace", name, "error", err)
+	}
+	w.failing = err != nil && passes(err)
+}
+
+// goingOn returns how many calls go on; false if another server knows that.
+func (w *watch) goingOn() (watching bool, calls int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.held != 0, w.calls
+}

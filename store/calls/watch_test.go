@@ -1,0 +1,277 @@
+package calls
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// TestMissed: a call that nobody accepts ends on time, and both parties learn it, wherever they are connected.
+func TestMissed(t *testing.T) { onStores(t, testMissed) }
+
+func testMissed(t *testing.T, open opener) {
+	for caller := range 2 {
+		for starter := range 2 {
+			w := open(t, 2)
+			w.pass(time.Minute)
+			alice, bob := w.servers[caller], w.servers[1-caller]
+			alice.connect("alice", "")
+			bob.connect("bob", "")
+			id := w.rings(w.servers[starter], "alice", "bob")
+			w.pass(ring - tick)
+			w.requireState(id, lastseen.Ringing)
+			w.pass(tick)
+			w.requireState(id, lastseen.Missed)
+			want := []lastseen.CallState{lastseen.Ringing, lastseen.Missed}
+			require.Equal(t, want, alice.states("alice"))
+			require.Equal(t, want, bob.states("bob"))
+			require.Equal(t, int64(1), w.servers[starter].Stats().Reached[lastseen.Ringing])
+			require.Equal(t, int64(1), w.servers[0].Stats().Reached[lastseen.Missed]+
+				w.servers[1].Stats().Reached[lastseen.Missed])
+			require.Empty(t, w.log.String())
+		}
+	}
+}
+
+// TestOneServerEndsCalls: of several servers, the one with the lease does the work.
+func TestOneServerEndsCalls(t *testing.T) { onStores(t, testOneServerEndsCalls) }
+
+func testOneServerEndsCalls(t *testing.T, open opener) {
+	w := open(t, 3)
+	for i := range 20 {
+		w.rings(w.servers[i%3], fmt.Sprint("from-", i), fmt.Sprint("to-", i))
+		w.pass(time.Second)
+	}
+	w.pass(time.Minute)
+	var watching []*server
+	for _, s := range w.servers {
+		stats := s.Stats()
+		if stats.Watching {
+			watching = append(watching, s)
+			require.Equal(t, int64(20), stats.Reached[lastseen.Missed])
+			require.Len(t, s.late, 20)
+			for _, lag := range s.late {
+				require.LessOrEqual(t, lag, tick)
+			}
+			continue
+		}
+		require.Zero(t, s.counts["ExpireCalls"])
+		require.Zero(t, s.counts["UnconfirmedInCalls"])
+	}
+	require.Len(t, watching, 1)
+}
+
+// TestTakeover: when the server with the lease dies, another one continues within eight seconds.
+func TestTakeover(t *testing.T) { onStores(t, testTakeover) }
+
+func testTakeover(t *testing.T, open opener) {
+	w := open(t, 2)
+	w.pass(time.Second)
+	id := w.rings(w.servers[0], "alice", "bob")
+	w.pass(ring - 2*tick)
+	first := w.holder
+	for _, s := range w.servers {
+		if s.handle == first {
+			w.kill(s)
+		}
+	}
+	require.Len(t, w.servers, 1)
+	bob := w.servers[0].connect("bob", "")
+	require.NotNil(t, bob)
+	w.pass(leaseTime - 3*leaseRenew)
+	w.requireState(id, lastseen.Ringing)
+	w.pass(leaseTime + leaseRenew)
+	w.requireState(id, lastseen.Missed)
+	require.Equal(t, []lastseen.CallState{lastseen.Missed}, w.servers[0].states("bob"))
+	require.NotSame(t, first, w.holder)
+}
+
+// TestStopGivesUpTheLease: the next server does not wait for its end.
+func TestStopGivesUpTheLease(t *testing.T) {
+	w := newWorld(t, 2)
+	id := w.rings(w.servers[0], "alice", "bob")
+	w.pass(ring - 3*time.Second)
+	s := w.servers[0]
+	if s.handle != w.holder {
+		s = w.servers[1]
+	}
+	s.watch.stop(t.Context())
+	require.False(t, s.Stats().Watching)
+	w.kill(s)
+	w.pass(3 * time.Second)
+	w.requireState(id, lastseen.Missed)
+}
+
+// TestLeaseLost: a server that was stopped for a while and then finds another one with the lease stops its work.
+func TestLeaseLost(t *testing.T) {
+	w := newWorld(t, 2)
+	w.rings(w.servers[0], "alice", "bob")
+	w.pass(time.Second)
+	first, second := w.servers[0], w.servers[1]
+	if first.handle != w.holder {
+		first, second = second, first
+	}
+	require.Equal(t, 1, first.Stats().GoingOn)
+	w.servers = []*server{second}
+	w.pass(10 * time.Second)
+	w.servers = []*server{first, second}
+	w.pass(leaseRenew)
+	require.Equal(t, Stats{Watching: false, Reached: first.Stats().Reached}, first.Stats())
+	require.True(t, second.Stats().Watching)
+	before := first.counts["ExpireCalls"]
+	w.pass(time.Minute)
+	require.Equal(t, before, first.counts["ExpireCalls"])
+}
+
+// TestManyAtOnce: calls that are due at the same time end at once, also if they are more than one call of the store
+// takes.
+func TestManyAtOnce(t *testing.T) { onStores(t, testManyAtOnce) }
+
+func testManyAtOnce(t *testing.T, open opener) {
+	const n = 2*store.MaxCallBatch + 10
+	w := open(t, 2)
+	bob := w.servers[1]
+	for i := range n {
+		bob.connect(fmt.Sprint("to-", i), "")
+		w.rings(w.servers[0], fmt.Sprint("from-", i), fmt.Sprint("to-", i))
+	}
+	w.pass(ring)
+	for i := range n {
+		w.requireState(fmt.Sprint("call-", i+1), lastseen.Missed)
+		require.Equal(t, []lastseen.CallState{lastseen.Ringing, lastseen.Missed}, bob.states(fmt.Sprint("to-", i)))
+	}
+}
+
+// TestShorterRing: a call that is due before those that are known is ended on time, whichever server starts it.
+func TestShorterRing(t *testing.T) { onStores(t, testShorterRing) }
+
+func testShorterRing(t *testing.T, open opener) {
+	w := open(t, 2)
+	w.rings(w.servers[0], "alice", "bob")
+	w.pass(time.Second)
+	for i, s := range w.servers {
+		c := w.call(fmt.Sprint("from-", i), fmt.Sprint("to-", i))
+		c.Ring = time.Second
+		w.starts(s, c)
+		w.pass(c.Ring - tick)
+		w.requireState(c.ID, lastseen.Ringing)
+		w.pass(tick)
+		w.requireState(c.ID, lastseen.Missed)
+	}
+}
+
+// TestWithoutSignals: everything still works, some seconds later.
+func TestWithoutSignals(t *testing.T) { onStores(t, testWithoutSignals) }
+
+func testWithoutSignals(t *testing.T, open opener) {
+	w := open(t, 2)
+	w.rings(w.servers[0], "carol", "dave") // the lease is taken
+	w.pass(time.Minute)
+	starter := w.servers[0]
+	if starter.handle == w.holder {
+		starter = w.servers[1]
+	}
+	for _, s := range w.servers {
+		s.fail = func(method string) error {
+			if method == "Signal" {
+				return store.ErrNoSignals
+			}
+			return nil
+		}
+	}
+	id := w.rings(starter, "alice", "bob")
+	w.pass(ring + visitEvery)
+	w.requireState(id, lastseen.Missed)
+	require.Zero(t, starter.Stats().Unclear)
+	require.Empty(t, w.log.String())
+}
+
+// TestIdle: what servers do without calls does not grow with their number, and is little.
+func TestIdle(t *testing.T) {
+	w := newWorld(t, 2)
+	w.pass(time.Hour)
+	for _, s := range w.servers {
+		require.Equal(t, map[string]int{"CallNamespaces": int(time.Hour/listEvery) + 1}, s.counts)
+	}
+}
+
+// TestManyNamespaces: namespaces without calls are visited at a bounded rate, and forgotten with the last call.
+func TestManyNamespaces(t *testing.T) {
+	const n = 5000
+	w := newWorld(t, 1)
+	s := w.servers[0]
+	for i := range n {
+		w.in(fmt.Sprint("ns-", i))
+	}
+	w.pass(time.Minute)
+	require.Len(t, s.watch.namespaces, n)
+	before := s.counts["ExpireCalls"]
+	w.pass(time.Minute)
+	require.InEpsilon(t, 60*time.Second/idleSpread, s.counts["ExpireCalls"]-before, 0.1)
+
+	id := w.rings(s, "alice", "bob")
+	w.pass(ring)
+	w.requireState(id, lastseen.Missed)
+	w.unlisted = true
+	w.pass(time.Minute)
+	require.Empty(t, s.watch.namespaces)
+	require.Zero(t, s.watch.due.rest(0, 0))
+	require.False(t, s.Stats().Watching)
+	require.Empty(t, w.log.String())
+}
+
+// TestManyRinging: calls that ring cost a visit when they are due, and signals together cost one for a pause.
+func TestManyRinging(t *testing.T) {
+	const n = 1000
+	w := newWorld(t, 1)
+	s := w.servers[0]
+	w.pass(time.Second)
+	before := s.counts["ExpireCalls"]
+	for i := range n {
+		w.rings(s, fmt.Sprint("from-", i), fmt.Sprint("to-", i))
+	}
+	w.pass(ring - time.Second)
+	require.Equal(t, n, s.Stats().GoingOn)
+	require.Less(t, s.counts["ExpireCalls"]-before, 10)
+	w.pass(time.Second)
+	require.Equal(t, int64(n), s.Stats().Reached[lastseen.Missed])
+	require.Zero(t, s.Stats().GoingOn)
+}
+
+// TestOutageOfTheWatch: while the store is away, calls neither end nor are forgotten, and it is logged once.
+func TestOutageOfTheWatch(t *testing.T) { onStores(t, testOutageOfTheWatch) }
+
+func testOutageOfTheWatch(t *testing.T, open opener) {
+	w := open(t, 2)
+	id := w.rings(w.servers[0], "alice", "bob")
+	w.pass(10 * time.Second)
+	w.away()
+	w.pass(10 * time.Minute)
+	w.back()
+	w.pass(5 * time.Second)
+	w.requireState(id, lastseen.Ringing)
+	w.pass(leaseTime + ring - 20*time.Second)
+	w.requireState(id, lastseen.Missed)
+	require.LessOrEqual(t, countLines(w.log.String()), 2, w.log.String())
+}
+
+// TestNoCalls: namespaces that cannot have calls are not asked more often than others.
+func TestNoCalls(t *testing.T) {
+	w := newWorld(t, 1)
+	s := w.servers[0]
+	s.fail = func(method string) error {
+		if method == "ExpireCalls" {
+			return store.ErrNoCalls
+		}
+		return nil
+	}
+	w.in(ns)
+	w.pass(time.Minute)
+	require.InDelta(t, time.Minute/visitEvery, s.counts["ExpireCalls"], 2)
+	require.Empty(t, w.log.String())
+}
