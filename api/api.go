@@ -118,8 +118,10 @@ type Shared struct {
 	sockets    sockets
 	arrivals   *arrivals
 	counting   countsHub
-	selves     *selves
+	selves     *rereads // of what users say
+	calls      *rereads // of users' calls
 	viewers    *viewers
+	callWaits  callWaits
 	upgrader   *stream.SocketUpgrader
 	buckets    *limit.Buckets
 	bodies     *bodyMemory
@@ -146,7 +148,7 @@ func NewShared(c Config) *Shared {
 		upgrader: stream.NewSocketUpgrader(), arrivals: newArrivals(c.Now), viewers: newViewers(),
 		ownWrites: newOwnWrites(),
 	}
-	s.selves = newSelves(s)
+	s.selves, s.calls = newRereads(s, s.rereadSelf), newRereads(s, s.rereadCalls)
 	return s
 }
 

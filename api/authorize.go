@@ -24,6 +24,8 @@ const (
 	readUser                      // the same, and read
 	read                          // read
 	readDevices                   // read; see [server.checkDevices]
+	actInCall                     // ping; with a token only for its user, whom the body names: see [partyOf]
+	readCall                      // the caller's own read; with a token only calls of its user
 	list                          // read, in any namespace; the response omits the others
 	admin                         // admin
 	greeting                      // checked by the first frame of the WebSocket: see [session.hello]
@@ -32,9 +34,9 @@ const (
 // scope returns the scope that a caller needs.
 func (p permission) scope() auth.Scope {
 	switch p {
-	case pingSelf, leaveSelf, pingBulk, writeUser, readUser, greeting:
+	case pingSelf, leaveSelf, pingBulk, writeUser, readUser, actInCall, greeting:
 		return auth.Ping
-	case read, readDevices, list:
+	case read, readDevices, readCall, list:
 		return auth.Read
 	default:
 		return auth.Admin
@@ -121,7 +123,11 @@ func checkPermission(c echo.Context, p permission, caller *auth.Caller) error {
 // check returns an error unless a caller has a permission in a namespace, for one user if the permission is about one.
 func (p permission) check(namespace, user string, caller *auth.Caller) error {
 	scope := p.scope()
-	switch allowed := caller.Can(scope, namespace) || p == list && caller.CanSomewhere(scope); {
+	allowed := caller.Can(scope, namespace) || p == list && caller.CanSomewhere(scope)
+	if p == readCall {
+		allowed = caller.CanReadCalls(namespace)
+	}
+	switch {
 	case !allowed && caller.IsAnonymous():
 		return errNoCredentials()
 	case !allowed && p == list:

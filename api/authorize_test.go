@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -42,6 +43,13 @@ func permissionsByRoute() map[string]permittedRequest {
 		"GET " + namespace + "/changes":             {"user=alice", "", readers},
 		"POST " + namespace + "/changes":            {"", `{"users":["alice"]}`, readers},
 		"GET " + namespace:                          {"", "", readers},
+		"POST " + namespace + "/calls":              {"", `{"from":"alice","to":"bob"}`, []string{"ping", "all", "alice"}},
+		"GET " + namespace + "/calls":               {"user=alice", "", []string{"read", "all", "alice"}},
+		"GET " + namespace + "/calls/:id":           {"", "", readers},
+		"POST " + namespace + "/calls/:id/accept":   {"", `{"user":"alice"}`, []string{"ping", "all", "alice"}},
+		"POST " + namespace + "/calls/:id/reject":   {"", `{"user":"alice"}`, []string{"ping", "all", "alice"}},
+		"POST " + namespace + "/calls/:id/end":      {"", `{"user":"alice"}`, []string{"ping", "all", "alice"}},
+		"POST " + namespace + "/calls/:id/alive":    {"", `{"user":"alice"}`, []string{"ping", "all", "alice"}},
 		"GET /v1/namespaces": {
 			"", "",
 			append([]string{"nobody", "ping", "admin", "all, elsewhere", "alice, elsewhere", "alice, nowhere"},
@@ -84,16 +92,25 @@ func TestPermissions(t *testing.T) {
 	eachStore(t, func(t *testing.T, open *testServer) {
 		w := newAuthServer(t, open.store.Store, authenticator)
 		sent := 0
-		for _, r := range (&server{}).routes() {
+		for i, r := range (&server{}).routes() {
 			if r.permission == greeting {
 				continue // see TestConnectPermissions
 			}
 			request, known := policy[r.method+" "+r.path]
 			require.True(t, known || isPublic(r.path), "who may do %s %s?", r.method, r.path)
-			path := strings.NewReplacer(":namespace", "chat", ":user", "alice").Replace(r.path)
+			path := strings.NewReplacer(":namespace", "chat", ":user", "alice", ":id", "c"+strconv.Itoa(i)).Replace(r.path)
+			if strings.Contains(path, "/calls") {
+				w.hangUp("alice")
+			}
+			if strings.Contains(path, "/calls/") {
+				w.ring("c"+strconv.Itoa(i), "bob", "alice")
+			}
 			for name, credentials := range headers {
 				// Files take long to unpack under the race detector.
 				header := append(headersOf(credentials), "Accept-Encoding: identity")
+				if r.permission == actInCall { // so that it succeeds each time
+					header = append(header, "Idempotency-Key: 1")
+				}
 				what := fmt.Sprintf("%s: %s %s", name, r.method, r.path)
 				response := w.sendTo(r.method, path+"?"+request.query, request.body, header...)
 				sent++
@@ -109,6 +126,10 @@ func TestPermissions(t *testing.T) {
 						unreached.sendTo(r.method, strings.Replace(path, "chat", "chadow", 1)+"?typo=1", "{",
 							header...),
 					}
+				}
+				if name == "bob" && (r.permission == actInCall || r.permission == readCall) {
+					require.Equal(t, withoutID(t, response), withoutID(t, refused[what][0]), what)
+					continue // the user is in the body or the query, and the default is bob
 				}
 				for _, bad := range refused[what] {
 					if strings.HasSuffix(path, "/leave") && name == "nobody" {
@@ -180,7 +201,7 @@ func TestRoutesNeedPermissions(t *testing.T) {
 func TestPermissionsAreDocumented(t *testing.T) {
 	doc, checked := document(t), 0
 	for _, r := range (&server{}).routes() {
-		item := doc.Paths.Value(strings.NewReplacer(":namespace", "{namespace}", ":user", "{user}").Replace(r.path))
+		item := doc.Paths.Value(strings.NewReplacer(":namespace", "{namespace}", ":user", "{user}", ":id", "{id}").Replace(r.path))
 		if item == nil {
 			continue // a page
 		}

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen"
 )
 
 // maxMaxAge is the longest time that a cache may keep a response about users, in milliseconds. A ping or a leave can
@@ -45,15 +47,20 @@ func cached(c echo.Context, tag string, age int64) bool {
 }
 
 // maxAge returns how long a response about users may be kept, in milliseconds: until the first of their statuses
-// decays, or of their availabilities ends, at most for [maxMaxAge].
+// decays, or of their availabilities or calls ends, at most for [maxMaxAge].
 func (v view) maxAge(users []presence) int64 {
 	age := int64(maxMaxAge)
 	for _, u := range users {
 		if u.ValidUntil != 0 {
 			age = min(age, int64(u.ValidUntil)-int64(v.asOf))
 		}
-		if u.userDetails != nil && u.AvailabilityUntil != 0 {
-			age = min(age, int64(u.AvailabilityUntil)-int64(v.now))
+		if u.userDetails == nil {
+			continue
+		}
+		for _, end := range []lastseen.Instant{lastseen.Instant(u.AvailabilityUntil), u.inCallUntil} {
+			if end != 0 {
+				age = min(age, int64(end)-int64(v.now))
+			}
 		}
 	}
 	return age

@@ -85,10 +85,15 @@ func TestFreshnessOfDetails(t *testing.T) {
 		fetch(0, "", store.Details{Said: lastseen.Said{Availability: lastseen.Away}}, "max-age=5")
 		fetch(0, "", store.Details{Said: lastseen.Said{Note: "lunch"}}, "max-age=5")
 		fetch(0, "", store.Details{IdleSince: testNow}, "max-age=5")
+		inCall := store.Details{InCallUntil: until}
+		fetch(0, "", inCall, "max-age=5")
+		fetch(9*time.Second, "", inCall, "max-age=1")
+		inCall.InCallUntil += 1000 // it was renewed
+		fetch(9*time.Second, "", inCall, "max-age=2")
 		if path == aliceDot+"?" {
-			require.Len(t, tags, 5, "it does not show the end")
+			require.Len(t, tags, 6, "it does not show the end")
 		} else {
-			require.Len(t, tags, 6)
+			require.Len(t, tags, 7)
 		}
 	}
 }

@@ -191,27 +191,6 @@ func (w *watch) nextWithin(wait time.Duration, limit int) (feed.Batch, error) {
 	return w.poll(limit)
 }
 
-// pollAfter returns when to send the next request, in milliseconds.
-func (w *watch) pollAfter(more bool, wait time.Duration) int64 {
-	var pause time.Duration
-	switch {
-	case w.Draining():
-		pause = w.jitter(0, maxDrainPause)
-	case more:
-	case wait > 0:
-		pause = w.jitter(0, maxPollPause)
-	default:
-		settings := w.newest.Load().settings(w.namespace)
-		longest := float64(pollInterval)
-		if settings.PingInterval > 0 { // under load, by as much as pings
-			longest *= float64(settings.stretched(w.overload.stretch())) / float64(settings.PingInterval)
-		}
-		longest = min(longest, float64(maxInterval))
-		pause = w.jitter(time.Duration(0.8*longest), time.Duration(longest))
-	}
-	return pause.Milliseconds()
-}
-
 // changed returns what a response shows of users in a batch, without a cursor.
 func (w *watch) changed(batch feed.Batch, users []feed.Update) changed {
 	r := changed{AsOf: timestamp(batch.AsOf), Users: make([]presence, len(users)), More: batch.More}

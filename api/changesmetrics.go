@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/api/stream"
 	"github.com/lastseen/lastseen/store/feed"
 )
 
@@ -22,6 +21,7 @@ const (
 	longPoll transport = iota
 	events
 	webSocket
+	callPoll // a long poll for the calls of a user
 	transports
 )
 
@@ -37,9 +37,9 @@ func newChangesMetrics(register promauto.Factory) *changesMetrics {
 		Help:    "Time from recording a change to writing it to a client that was waiting.",
 		Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 	}))}
-	for t, label := range [transports]string{longPoll: "long_poll", events: "sse", webSocket: "websocket"} {
+	for t, label := range [transports]string{longPoll: "long_poll", events: "sse", webSocket: "websocket", callPoll: "calls"} {
 		register.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "lastseen_changes_streams", Help: "Requests that wait for changes now.",
+			Name: "lastseen_changes_streams", Help: "Requests that wait for changes or calls now.",
 			ConstLabels: prometheus.Labels{"transport": label},
 		}, func() float64 { return float64(m.open[t].Load()) })
 	}
@@ -53,24 +53,6 @@ const heldKey = "held"
 func heldTime(c echo.Context) time.Duration {
 	held, _ := c.Get(heldKey).(time.Duration)
 	return held
-}
-
-// hold counts a request as one that waits, and no longer as one being served, until the returned function is called.
-func (w *watch) hold(t transport) (release func()) {
-	stream.Hold(w.c.Response())
-	m := w.metrics
-	if m == nil {
-		return func() { stream.Release(w.c.Response()) }
-	}
-	began := m.requests.now()
-	m.requests.inProgress.Add(-1)
-	m.changes.open[t].Add(1)
-	return func() {
-		m.changes.open[t].Add(-1)
-		m.requests.inProgress.Add(1)
-		w.c.Set(heldKey, heldTime(w.c)+m.requests.now()-began)
-		stream.Release(w.c.Response())
-	}
 }
 
 // delivered observes how long changes took that were written to a client which was waiting when they were recorded.

@@ -40,6 +40,15 @@ const (
 	codeAvailabilityNotReady code = "availability_not_ready"
 	codeNoContacts           code = "no_contacts"
 	codeTooManyContacts      code = "too_many_contacts"
+	codeInvalidCall          code = "invalid_call"
+	codeCallNotFound         code = "call_not_found"
+	codeCallerBusy           code = "caller_busy"
+	codeCalleeBusy           code = "callee_busy"
+	codeCalleeUnavailable    code = "callee_unavailable"
+	codeCallRefused          code = "call_refused"
+	codeIdempotencyKeyReused code = "idempotency_key_reused"
+	codeTooManyCalls         code = "too_many_calls"
+	codeNoCalls              code = "no_calls"
 	codeUpgradeRequired      code = "upgrade_required"
 	codeUnknownFrame         code = "unknown_frame"
 	codeTimedOut             code = "timed_out"
@@ -83,7 +92,7 @@ func (p ErrorCode) Retry() string {
 func ErrorCodes() []ErrorCode {
 	return slices.Concat(
 		inputProblems(), bodyProblems(), callerProblems(), deviceProblems(),
-		availabilityProblems(), contactProblems(), connectProblems(), serverProblems())
+		availabilityProblems(), contactProblems(), callProblems(), connectProblems(), serverProblems())
 }
 
 // inputProblems are about paths, queries and times.
@@ -167,9 +176,8 @@ func bodyProblems() []ErrorCode {
 		},
 		{
 			codeBodyTooLarge, 413, "Body too large",
-			"A JSON body has at most 1 MiB, one of a lookup, for changes or of contacts 512 KiB, one for a single " +
-				"user 16 KiB, " +
-				"and a line of NDJSON 4 KiB.",
+			"A JSON body has at most 1 MiB, one of a lookup, for changes or of contacts 512 KiB, one about a call " +
+				"32 KiB, one for a single user 16 KiB, and a line of NDJSON 4 KiB.",
 			"Split the request, or send a bulk request as NDJSON.",
 		},
 		{

@@ -32,6 +32,7 @@ const (
 	frameProblem = "problem"
 	frameBye     = "bye"
 	frameSelf    = "self"
+	frameCall    = "call"
 )
 
 // clientFrame is a frame from a client.

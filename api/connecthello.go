@@ -189,8 +189,12 @@ func (n *session) welcome(s *server, id string, first *firstBatch) error {
 		return err
 	}
 	var said lastseen.Said
+	var ongoing []lastseen.Call
 	if n.device != nil {
 		if said, err = s.readSelf(n, now); err != nil {
+			return err
+		}
+		if ongoing, err = s.readCalls(n.ctx, n.person()); err != nil {
 			return err
 		}
 	}
@@ -207,6 +211,7 @@ func (n *session) welcome(s *server, id string, first *firstBatch) error {
 	b = n.appendLimits(b, settings.Thresholds, first != nil)
 	if n.isShownSelf() {
 		b = n.appendSelf(b, view{now, settings.Thresholds, now}, said)
+		b = appendCalls(append(b, `,"calls":`...), ongoing)
 	}
 	b = append(b, ',')
 	if first != nil && first.feed {
@@ -217,7 +222,7 @@ func (n *session) welcome(s *server, id string, first *firstBatch) error {
 			n.following.start()
 		}
 	}
-	n.beginSelf(said, now)
+	n.beginSelf(said, ongoing, now)
 	n.schedule()
 	return nil
 }

@@ -1,6 +1,10 @@
 package api
 
-import "github.com/lastseen/lastseen/api/stream"
+import (
+	"slices"
+
+	"github.com/lastseen/lastseen/api/stream"
+)
 
 // maxPosts is the number of frames that wait for a slow client. More are dropped.
 const maxPosts = 32
@@ -8,16 +12,24 @@ const maxPosts = 32
 // outbox has what a session sends although its client did not ask for it, besides what it follows. While something
 // waits there, a goroutine sends it, but not before the frame welcome. The mutex of the session guards it.
 type outbox struct {
-	self   []byte   // the newest frame self; nil for none
+	self   []byte // the newest frame self; nil for none
+	calls  []callFrame
 	frames [][]byte // others, in order
 	ping   bool
 }
 
+// callFrame is the newest frame of a call.
+type callFrame struct {
+	id    string // of the call
+	frame []byte
+}
+
 // posted is one thing to send.
 type posted struct {
-	self  []byte // a frame self, which replaces one that waits
-	frame []byte // another frame
-	ping  bool   // a ping of WebSockets
+	self  []byte    // a frame self, which replaces one that waits
+	call  callFrame // a frame call, which replaces one of the same call; empty for none
+	frame []byte    // another frame
+	ping  bool      // a ping of WebSockets
 }
 
 // post has something sent soon, without waiting for the client. It returns false if too much waits.
@@ -38,11 +50,23 @@ func (n *session) post(p posted) bool {
 	if p.self != nil {
 		o.self = p.self
 	}
+	o.putCall(p.call)
 	o.ping = o.ping || p.ping
 	if begins {
 		go n.sendPosts()
 	}
 	return true
+}
+
+// putCall puts the frame of a call in place of an older one. If too many wait, the first is dropped, which is of a call
+// that is over by now: only the last can go on.
+func (o *outbox) putCall(c callFrame) {
+	if c.frame == nil {
+		return
+	}
+	o.calls = slices.DeleteFunc(o.calls, func(other callFrame) bool { return other.id == c.id })
+	o.calls = append(o.calls, c)
+	o.calls = o.calls[max(0, len(o.calls)-maxPosts):]
 }
 
 // sendPosts sends what waits, until nothing does or the client is gone.
@@ -55,6 +79,8 @@ func (n *session) sendPosts() {
 			return
 		case p.self != nil:
 			n.send(p.self)
+		case p.call.frame != nil:
+			n.send(p.call.frame)
 		case p.frame != nil:
 			n.send(p.frame)
 		default:
@@ -72,6 +98,9 @@ func (n *session) nextPost() (p posted, ok bool) {
 	case n.ctx.Err() != nil:
 	case o.self != nil:
 		p.self, o.self = o.self, nil
+		return p, true
+	case len(o.calls) > 0:
+		p.call, o.calls = o.calls[0], o.calls[1:]
 		return p, true
 	case len(o.frames) > 0:
 		p.frame, o.frames = o.frames[0], o.frames[1:]

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"time"
 
 	"github.com/lastseen/lastseen"
@@ -24,25 +25,52 @@ func (n *session) isShownSelf() bool {
 	return n.device != nil && !n.currentCaller().IsBlind(n.namespace)
 }
 
+// rereadSelf reads what a user says again, for the user's sessions.
+func (s *Shared) rereadSelf(ctx context.Context, p person, sessions []*session, why news) error {
+	server := s.newest.Load()
+	now, err := server.Store.Now(ctx)
+	if err != nil {
+		return err
+	}
+	said, err := server.Store.ReadAvailability(ctx, p.namespace, p.user, now)
+	if err != nil {
+		return err
+	}
+	for _, n := range sessions {
+		n.setSelfSafely(said.At(now), now, why.renewed)
+	}
+	return nil
+}
+
+// setSelfSafely is setSelf in a goroutine that is not the session's: a defect ends this session alone.
+func (n *session) setSelfSafely(said lastseen.Said, now lastseen.Instant, renewed bool) {
+	defer func() { n.recovered(recover()) }()
+	n.setSelf(said, now, renewed)
+}
+
 // readSelf returns what a user says at a time.
 func (s *server) readSelf(n *session, now lastseen.Instant) (lastseen.Said, error) {
 	said, err := s.Store.ReadAvailability(n.ctx, n.namespace, n.user, now)
 	return said.At(now), err
 }
 
-// beginSelf notes that the client has got the frame welcome, with what its user said then. What was to be sent
-// meanwhile follows, since no frame can come before that.
-func (n *session) beginSelf(said lastseen.Said, now lastseen.Instant) {
+// beginSelf notes that the client has got the frame welcome, with what its user said then, and the user's calls. What
+// was to be sent meanwhile follows, since no frame can come before that.
+func (n *session) beginSelf(said lastseen.Said, calls []lastseen.Call, now lastseen.Instant) {
 	n.mu.Lock()
 	n.welcomed = true
 	n.noteSaid(said, now)
-	missed := n.selfMissed
+	n.noteCalls(calls, now)
+	missed, missedCalls := n.selfMissed, n.callsMissed
 	if n.outbox != nil {
 		go n.sendPosts()
 	}
 	n.mu.Unlock()
 	if missed {
-		n.selves.renew(person{n.namespace, n.user})
+		n.selves.add(n.person(), news{renewed: true})
+	}
+	if missedCalls {
+		n.calls.refresh(n.person())
 	}
 }
 
@@ -82,7 +110,7 @@ func (n *session) noteSaid(said lastseen.Said, now lastseen.Instant) (before las
 	if said.Until != 0 && n.ctx.Err() == nil {
 		left := time.Duration(min(said.Until-now, lastseen.Instant(maxSelfEnd.Milliseconds()))) * time.Millisecond
 		end := max(left, minSelfEnd)
-		n.self.end = n.selves.after(end, func() { n.selves.refresh(person{n.namespace, n.user}) })
+		n.self.end = n.selves.after(end, func() { n.selves.refresh(n.person()) })
 	}
 	return before
 }

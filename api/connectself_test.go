@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -152,6 +153,19 @@ func TestSelfWhileOpening(t *testing.T) {
 	wantSelf(t, alice, saying("busy", nil, nil))
 }
 
+// waitWelcomed waits until all sessions have noted that their clients got the frame welcome: what changes before is
+// read once more.
+func waitWelcomed(t *testing.T, w *testServer) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		return !slices.ContainsFunc(w.config.Shared.sockets.all(), func(n *session) bool {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			return !n.welcomed
+		})
+	}, eventually, tick)
+}
+
 // TestSelfAfterLostSignals: what users say is read again, once for all connections of a user.
 func TestSelfAfterLostSignals(t *testing.T) {
 	t.Parallel()
@@ -161,6 +175,7 @@ func TestSelfAfterLostSignals(t *testing.T) {
 	two, _ := w.hello(`{"user":"alice"}`)
 	_, _ = w.hello(`{"user":"bob"}`)
 	_, _ = w.hello(`{"watch":{"users":["bob"]}}`)
+	waitWelcomed(t, w)
 	s.set(t, lastseen.Said{Availability: lastseen.Busy})
 	before := s.reads.Load()
 	w.config.Shared.receive(store.Signal{})

@@ -47,12 +47,14 @@ type session struct {
 	greeted     bool
 	welcomed    bool // the frame welcome was sent
 	selfMissed  bool // what the user says may have changed before that
+	callsMissed bool // the user's calls may have changed before that
 	caller      *auth.Caller
 	credentials []string // as an Authorization header; none for an anonymous caller
 	user        string   // empty for a client that only watches
 	device      *connections.Connection
 	following   *following // nil until the client watches
 	self        *ownSaid   // nil if the user says nothing
+	known       *ownCalls  // nil if the user has had no call
 	outbox      *outbox    // nil if nothing waits
 }
 
@@ -107,6 +109,7 @@ func (n *session) end(how stream.Ending) {
 	n.mu.Lock()
 	n.timer.Stop()
 	n.self.stop()
+	n.known.stop()
 	device, said := n.device, n.said
 	n.mu.Unlock()
 	if device != nil {
@@ -145,6 +148,9 @@ func (n *session) attrs() []slog.Attr {
 		slog.String("caller", n.newest.Load().nameOf(n.currentCaller(), n.address)),
 	}
 }
+
+// person returns the user of the session.
+func (n *session) person() person { return person{n.namespace, n.user} }
 
 func (n *session) currentCaller() *auth.Caller {
 	n.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/url"
 	"slices"
+	"strconv"
 
 	"github.com/labstack/echo/v4"
 
@@ -16,6 +17,7 @@ import (
 type contactsParams struct {
 	view
 	statuses  []lastseen.Status // none means all
+	inCall    string            // "true" or "false"; "" means both
 	canonical string            // the query that asks for this list: see [listParams]
 }
 
@@ -25,6 +27,7 @@ func readContactsParams(q query, defaults view) (contactsParams, error) {
 	p.thresholds = r.thresholds(defaults.thresholds)
 	r.canonical = p.evaluation()
 	p.statuses = r.statuses()
+	p.inCall = r.bool("in_call")
 	p.canonical = r.canonical
 	return p, r.err
 }
@@ -35,7 +38,8 @@ func readContactsParams(q query, defaults view) (contactsParams, error) {
 // @Tags Contacts
 // @Summary List a user's contacts with their presence
 // @Description Returns a page of the contacts, ordered by the bytes of their IDs. Contacts never seen are grey. With
-// @Description `status`, the page has only contacts with one of these statuses.
+// @Description `status`, the page has only contacts with one of these statuses; with `in_call`, only those who are in a call, or
+// @Description only those who are not.
 // @Description
 // @Description To get all pages, pass the `next_cursor` of each response as the `cursor` of the next request until it
 // @Description is null. The first page fixes `as_of`. Contacts that are added or removed meanwhile may be missing. With a
@@ -47,6 +51,7 @@ func readContactsParams(q query, defaults view) (contactsParams, error) {
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
 // @Param status query []string false "statuses"
+// @Param in_call query boolean false "in a call"
 // @Param limit query integer false "maximum of a page"
 // @Param cursor query string false "position"
 // @Param as_of query string false "time of evaluation"
@@ -104,7 +109,7 @@ func (s *server) readContactsPage(
 	c echo.Context, namespace, user string, p contactsParams, after string, limit int,
 ) (users []presence, last string, err error) {
 	size := maxLookup
-	if len(p.statuses) == 0 {
+	if p.hasAll() {
 		size = limit + 1 // one more shows whether there is a next page
 	}
 	ctx, seen := c.Request().Context(), s.storeFor(c, namespace)
@@ -135,7 +140,17 @@ func (s *server) readContactsPage(
 	return users, after, nil
 }
 
-// showContacts returns the presences of those contacts that have one of the statuses of a list.
+// hasAll reports whether the list has all contacts.
+func (p contactsParams) hasAll() bool { return len(p.statuses) == 0 && p.inCall == "" }
+
+// has reports whether the list has a contact.
+func (p contactsParams) has(u presence) bool {
+	inCall := u.userDetails != nil && u.InCall
+	return (len(p.statuses) == 0 || slices.Contains(p.statuses, u.Status)) &&
+		(p.inCall == "" || p.inCall == strconv.FormatBool(inCall))
+}
+
+// showContacts returns the presences of those contacts that a list has.
 func showContacts(
 	ctx context.Context, users userStore, namespace string, contacts []string, p contactsParams,
 ) ([]presence, error) {
@@ -148,8 +163,7 @@ func showContacts(
 	}
 	shown := make([]presence, 0, len(contacts))
 	for i, contact := range contacts {
-		u := p.presence(contact, states[i], details)
-		if len(p.statuses) == 0 || slices.Contains(p.statuses, u.Status) {
+		if u := p.presence(contact, states[i], details); p.has(u) {
 			shown = append(shown, u)
 		}
 	}

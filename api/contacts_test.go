@@ -171,6 +171,31 @@ func TestContactsCursor(t *testing.T) {
 	}
 }
 
+// TestContactsInCall: a list can have only contacts who are in a call, or only those who are not.
+func TestContactsInCall(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t, &sayingStore{fileStore(t), map[string]store.Details{
+		"a": {InCallUntil: testNow + 1}, "b": {InCallUntil: testNow}, "c": {InCallUntil: testNow + 1}, "e": {IdleSince: 1},
+	}})
+	w.write(http.MethodPut, contactsPath, `{"users":["a","b","c","d","e"]}`)
+	w.post("/chat/pings", `{"pings":[{"user":"a"},{"user":"b"},{"user":"e"}]}`) // c is grey
+	for query, want := range map[string][]string{
+		"": {"a", "b", "c", "d", "e"}, "?in_call=true": {"a"}, "?in_call=false": {"b", "c", "d", "e"},
+		"?in_call=false&status=green": {"b", "e"}, "?in_call=true&status=grey": {},
+	} {
+		require.Equal(t, want, names(w.get(contactsPath+query)), query)
+	}
+	page := w.get(contactsPath + "?in_call=false&limit=1")
+	require.Equal(t, []string{"b"}, names(page))
+	next := contactsPath + "?cursor=" + page["next_cursor"].(string)
+	require.Equal(t, []string{"c", "d", "e"}, names(w.get(next)))
+	require.Equal(t, []string{"c", "d", "e"}, names(w.get(next+"&in_call=false")))
+	w.fails(codeInvalidCursor, http.MethodGet, next+"&in_call=true", "")
+	for _, value := range []string{"", "1", "TRUE", "true&in_call=true"} {
+		w.fails(codeInvalidParameter, http.MethodGet, contactsPath+"?in_call="+value, "")
+	}
+}
+
 func TestInvalidContacts(t *testing.T) {
 	t.Parallel()
 	w := newTestServer(t, fileStore(t))

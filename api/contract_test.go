@@ -346,7 +346,7 @@ func kindOf(e *exchange, operation string) (string, error) {
 	if e.status < http.StatusBadRequest {
 		return kind, nil
 	}
-	var p problem
-	err := json.Unmarshal(e.content.Bytes(), &p)
+	var p struct{ Code code }
+	err := json.Unmarshal(e.content.Bytes(), &p, json.MatchCaseInsensitiveNames(true))
 	return kind + " " + string(p.Code), err
 }

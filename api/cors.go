@@ -26,11 +26,12 @@ func cors(origins []string) echo.MiddlewareFunc {
 			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
 		},
 		AllowHeaders: []string{
-			"Accept", "Authorization", "Content-Type", "If-None-Match", "Last-Event-ID", "Prefer", "X-Request-Id",
+			"Accept", "Authorization", "Content-Type", idempotencyKey, "If-None-Match", "Last-Event-ID", "Prefer",
+			"X-Request-Id",
 		},
 		ExposeHeaders: []string{
 			pingAfterHeader, "Preference-Applied", "Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-Id",
-			"ETag", "WWW-Authenticate", ageHeader,
+			"ETag", "Location", "WWW-Authenticate", ageHeader,
 		},
 		MaxAge: preflightAge,
 	})

@@ -26,7 +26,7 @@ func TestCORS(t *testing.T) {
 		require.Equal(t, http.StatusNoContent, asked.status)
 		require.Equal(t, origin, asked.header.Get("Access-Control-Allow-Origin"))
 		require.Equal(t, "GET,HEAD,POST,PUT,PATCH,DELETE", asked.header.Get("Access-Control-Allow-Methods"))
-		require.Equal(t, "Accept,Authorization,Content-Type,If-None-Match,Last-Event-ID,Prefer,X-Request-Id",
+		require.Equal(t, "Accept,Authorization,Content-Type,Idempotency-Key,If-None-Match,Last-Event-ID,Prefer,X-Request-Id",
 			asked.header.Get("Access-Control-Allow-Headers"))
 		require.Equal(t, "7200", asked.header.Get("Access-Control-Max-Age"))
 		require.Empty(t, asked.header.Get("Access-Control-Allow-Credentials"))

@@ -85,6 +85,7 @@ var strict = json.WithUnmarshalers(json.JoinUnmarshalers(
 	json.UnmarshalFromFunc(decodeBool),
 	json.UnmarshalFromFunc(decodeItem),
 	json.UnmarshalFromFunc(decodeDevice),
+	json.UnmarshalFromFunc(decodeCallApp),
 	listOf(maxLookup, decodeString),
 	json.UnmarshalFromFunc(func(d *jsontext.Decoder, ids *contactIDs) error {
 		return decodeList(d, (*[]string)(ids), store.MaxContacts, decodeString)

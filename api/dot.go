@@ -47,11 +47,11 @@ func dotShape(dot lastseen.Dot) (path, paint string) {
 // @Tags Reading
 // @Summary Show one user as a dot
 // @Description Returns an SVG image. A ring is grey: the user is offline. A disc with a bar is red: the user is online,
-// @Description and busy. A disc with the hands of a clock is yellow: the user is away, idle, or was online a while ago. A
-// @Description filled disc is green: the user is online. Its title says what it shows, such as "alice was last seen 3
-// @Description minutes ago" or "bob is busy: in a meeting". An error is not an image: if the store is unavailable, the
-// @Description response is 503, never a grey dot. In `<img>`, browsers send no `Authorization`, so that anonymous
-// @Description callers need to be allowed to read. Requires the scope `read`.
+// @Description and busy or in a call. A disc with the hands of a clock is yellow: the user is away, idle, or was online
+// @Description a while ago. A filled disc is green: the user is online. Its title says what it shows, such as "alice was
+// @Description last seen 3 minutes ago" or "bob is busy: in a meeting". An error is not an image: if the store is
+// @Description unavailable, the response is 503, never a grey dot. In `<img>`, browsers send no `Authorization`, so that
+// @Description anonymous callers need to be allowed to read. Requires the scope `read`.
 // @Description
 // @Description With the setting `visibility: contacts`, a user's token gets the ring of a user never seen, unless the other
 // @Description user has the token's user among their contacts.
@@ -103,7 +103,7 @@ func (p presence) dot() lastseen.Dot {
 	if p.userDetails == nil {
 		return lastseen.DotOf(p.Status, "", false, false)
 	}
-	return lastseen.DotOf(p.Status, p.Availability, p.IdleSince != 0, false)
+	return lastseen.DotOf(p.Status, p.Availability, p.IdleSince != 0, p.InCall)
 }
 
 // dotTitle returns what an image shows in words. They are coarse, because a cache may keep them for a few seconds.
@@ -112,6 +112,9 @@ func dotTitle(p presence, asOf lastseen.Instant) string {
 	said := ""
 	if d := p.userDetails; d != nil && p.Status != lastseen.Grey {
 		said = cmp.Or(string(d.Availability), d.Activity)
+		if d.InCall {
+			said = "in a call"
+		}
 	}
 	switch {
 	case p.Status == lastseen.Green:

@@ -83,24 +83,33 @@ func TestDotOfDetails(t *testing.T) {
 		age   time.Duration
 		said  lastseen.Said
 		idle  lastseen.Instant
+		call  bool
 		dot   lastseen.Dot
 		title string
 	}{
-		{0, lastseen.Said{}, 0, lastseen.GreenDot, "is online"},
-		{0, lastseen.Said{Note: "back soon"}, 0, lastseen.GreenDot, "is online: back soon"},
-		{0, lastseen.Said{}, idle, lastseen.YellowDot, "is idle"},
-		{0, away, 0, lastseen.YellowDot, "is away"},
-		{0, away, idle, lastseen.YellowDot, "is away"},
-		{0, busy, idle, lastseen.RedDot, "is busy: <b>&"},
-		{time.Minute, lastseen.Said{}, 0, lastseen.YellowDot, "was last seen 1 minute ago"},
-		{time.Minute, lastseen.Said{}, idle, lastseen.YellowDot, "is idle and was last seen 1 minute ago"},
-		{time.Minute, away, 0, lastseen.YellowDot, "is away and was last seen 1 minute ago"},
-		{time.Minute, busy, 0, lastseen.RedDot, "is busy and was last seen 1 minute ago: <b>&"},
-		{time.Hour, busy, idle, lastseen.GreyDot, "was last seen 1 hour ago: <b>&"},
-		{time.Hour, lastseen.Said{}, idle, lastseen.GreyDot, "was last seen 1 hour ago"},
+		{0, lastseen.Said{}, 0, false, lastseen.GreenDot, "is online"},
+		{0, lastseen.Said{Note: "back soon"}, 0, false, lastseen.GreenDot, "is online: back soon"},
+		{0, lastseen.Said{}, idle, false, lastseen.YellowDot, "is idle"},
+		{0, away, 0, false, lastseen.YellowDot, "is away"},
+		{0, away, idle, false, lastseen.YellowDot, "is away"},
+		{0, busy, idle, false, lastseen.RedDot, "is busy: <b>&"},
+		{time.Minute, lastseen.Said{}, 0, false, lastseen.YellowDot, "was last seen 1 minute ago"},
+		{time.Minute, lastseen.Said{}, idle, false, lastseen.YellowDot, "is idle and was last seen 1 minute ago"},
+		{time.Minute, away, 0, false, lastseen.YellowDot, "is away and was last seen 1 minute ago"},
+		{time.Minute, busy, 0, false, lastseen.RedDot, "is busy and was last seen 1 minute ago: <b>&"},
+		{time.Hour, busy, idle, false, lastseen.GreyDot, "was last seen 1 hour ago: <b>&"},
+		{time.Hour, lastseen.Said{}, idle, false, lastseen.GreyDot, "was last seen 1 hour ago"},
+		{0, lastseen.Said{}, idle, true, lastseen.RedDot, "is in a call"},
+		{0, busy, 0, true, lastseen.RedDot, "is in a call: <b>&"},
+		{time.Minute, away, 0, true, lastseen.RedDot, "is in a call and was last seen 1 minute ago"},
+		{time.Hour, away, 0, true, lastseen.GreyDot, "was last seen 1 hour ago"},
 	} {
 		w.store.now = testNow.Add(step.age)
-		s.details = map[string]store.Details{"alice": {Said: step.said, IdleSince: step.idle}}
+		d := store.Details{Said: step.said, IdleSince: step.idle}
+		if step.call {
+			d.InCallUntil = lastseen.MaxInstant
+		}
+		s.details = map[string]store.Details{"alice": d}
 		image := w.getDot(aliceDot)
 		path, paint := dotShape(step.dot)
 		require.Equal(t, "alice "+step.title, image.Title)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -18,10 +19,11 @@ import (
 // apiError is an error in a response. All fields but cause are public; cause goes into the log.
 type apiError struct {
 	code     code
-	detail   string      // what was wrong, and what is allowed
-	items    []itemError // of a batch
-	line     int         // of NDJSON, from 1; 0 if it does not apply
-	recorded *int        // items recorded before the error; nil if it does not apply
+	detail   string        // what was wrong, and what is allowed
+	items    []itemError   // of a batch
+	line     int           // of NDJSON, from 1; 0 if it does not apply
+	recorded *int          // items recorded before the error; nil if it does not apply
+	call     *callResponse // of a refused action; nil if it does not apply
 	cause    error
 	header   map[string]string // of the response, besides those that follow from the status
 }
@@ -77,6 +79,8 @@ type problem struct {
 	Line int `json:"line,omitzero" minimum:"1" validate:"optional"`
 	// Only with NDJSON: the number of items recorded before the error.
 	Recorded *int `json:"recorded,omitzero" minimum:"0" validate:"optional"`
+	// Only with `call_refused`: the call as it is.
+	Call *callResponse `json:"call,omitzero" validate:"optional"`
 } // @name Problem
 
 // handleError is the one place where an error becomes a response.
@@ -107,7 +111,7 @@ func (s *server) handleError(err error, c echo.Context) {
 	body := problem{
 		Type: "/docs/errors#" + string(e.code), Title: problemType.Title, Status: problemType.Status, Code: e.code,
 		Detail: e.detail, RequestID: header.Get(echo.HeaderXRequestID), Errors: e.items, Line: e.line,
-		Recorded: e.recorded,
+		Recorded: e.recorded, Call: e.call,
 	}
 	if err := writeJSON(c, problemType.Status, typeProblem, body); err != nil {
 		s.Logger.Debug("response not sent", "request_id", body.RequestID, "error", err)
@@ -138,7 +142,10 @@ func classify(err error) *apiError {
 	if settling := (*store.SettlingError)(nil); errors.As(err, &settling) {
 		return errSettling(settling)
 	}
-	for _, f := range failures() {
+	if errors.Is(err, store.ErrTooManyCalls) {
+		return errTooManyCalls(err)
+	}
+	for _, f := range slices.Concat(failures(), callFailures()) {
 		if errors.Is(err, f.err) {
 			return newError(f.code, f.detail)
 		}

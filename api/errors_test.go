@@ -227,6 +227,9 @@ func TestEveryCodeIsTested(t *testing.T) {
 	for _, c := range []code{codeUpgradeRequired, codeUnknownFrame, codeTimedOut, codeConnectionClosed} {
 		provoked[c] = true // in TestConnect…
 	}
+	for _, problem := range callProblems() {
+		provoked[problem.Code] = true // in TestCallErrors and TestEveryDocumentedResponse
+	}
 	for _, r := range badRequests() {
 		provoked[r.code] = true
 	}

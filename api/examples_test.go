@@ -15,6 +15,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/feed"
 )
@@ -118,6 +119,7 @@ func TestExamples(t *testing.T) {
 			`"device":{"id":"tab-9f2c1b","kind":"web","meta":{"page":"inbox"}}},{"user":"bob","at":"2026-11-20T21:58:00Z"},{"user":"carol","at":"2026-11-20T21:58:30Z"}]}`)
 		w.post("/chat/users/carol/leave", `{"at":"2026-11-20T21:59:00Z"}`)
 		w.send(http.MethodPut, "/chat/users/alice/contacts", `{"users":["bob","carol"]}`)
+		w.prepareCall(c)
 		r := c.send(w)
 		require.Less(t, r.status, 300, "%s: %s", name, r.body)
 		if r.body == "" || c.operation == "getVersion" { // which differs
@@ -146,17 +148,44 @@ func TestExamples(t *testing.T) {
 	require.Greater(t, responded, 15)
 }
 
-// alike returns the example of a response with what differs from response to response in changes: the cursor, and the
-// time up to which they are complete, which is not that of the API's clock.
+// prepareCall begins the call that is in the path of an example, if there is one.
+func (w *testServer) prepareCall(c call) {
+	w.t.Helper()
+	_, rest, found := strings.Cut(c.path, "/calls/")
+	if !found {
+		return
+	}
+	id, _, _ := strings.Cut(rest, "/")
+	w.ring(id, "bob", "alice")
+	if c.operation == "getCall" || c.operation == "endCall" || c.operation == "keepCall" {
+		w.act(id, "alice", lastseen.Accept)
+	}
+}
+
+// alike returns the example of a response with what differs from response to response: in changes, the cursor and the
+// time up to which they are complete, which is not that of the API's clock; in calls, the ID, the cursor and times.
 func alike(t *testing.T, r testResponse, example any) any {
 	t.Helper()
 	want, _ := example.(map[string]any)
-	if _, changes := want["reset"]; !changes {
-		return example
+	var different []string
+	if _, changes := want["reset"]; changes {
+		different = []string{"cursor", "as_of"}
+	}
+	if _, calls := want["calls"]; calls {
+		different = []string{"cursor"}
+	}
+	if _, call := want["from_device"]; call {
+		different = []string{"id", "created_at", "accepted_at", "ended_at", "expires_at"}
 	}
 	want = maps.Clone(want)
 	got := r.json(t)
-	want["cursor"], want["as_of"] = got["cursor"], got["as_of"]
+	for _, name := range different {
+		require.Equal(t, want[name] == nil, got[name] == nil, name)
+		want[name] = got[name]
+	}
+	if want == nil {
+		return example
+	}
 	return want
 }
 
@@ -197,7 +226,7 @@ func spoilers() []func(*call) {
 		body(`"bob"`, strings.Repeat(`"bob",`, store.MaxContacts)+`"bob"`), body(`"bob"`, `"\u0000"`),
 		func(c *call) { c.query = url.Values{"user": slices.Repeat([]string{"alice"}, 101)} },
 		body("{", `{"device":{"id":""},`), body(`"tab-9f2c1b"`, `""`),
-		body("5s", "61s"), header("Content-Type: application/xml"),
+		body("5s", "61s"), body("{", `{"device":"\u0000",`), header("Content-Type: application/xml"),
 		func(c *call) { c.headers = append(c.headers, manyHeaders(maxHeaderLines+1)...) },
 	}
 }
@@ -257,6 +286,14 @@ func TestEveryDocumentedResponse(t *testing.T) {
 			}
 			maps.Copy(responded, alone.responses())
 		}
+		alone := newTestServer(t, &errStore{Store: w.store.Store, err: store.ErrNoCalls})
+		for _, c := range calls {
+			if strings.Contains(c.path, "/calls") {
+				c.send(alone)
+			}
+		}
+		maps.Copy(responded, alone.responses())
+		maps.Copy(responded, callResponses(t, w.store.Store))
 		refusing := newTestServer(t, w.store.Store, func(c *Config) { c.RefuseUnknown = true })
 		for _, c := range calls {
 			c.send(refusing)

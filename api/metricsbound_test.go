@@ -71,7 +71,7 @@ func hostileRequest(random *rand.Rand, paths []string) *http.Request {
 	if random.IntN(8) == 0 {
 		path = "/" + word() + "/" + word() + path
 	}
-	path = strings.NewReplacer(":namespace", word(), ":user", word()).Replace(path)
+	path = strings.NewReplacer(":namespace", word(), ":user", word(), ":id", word()).Replace(path)
 	method := pick(http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete, http.MethodOptions,
 		http.MethodPut, http.MethodTrace, fmt.Sprintf("M%d", random.Uint32()))
 	body := pick("", "{}", "{", `{"pings":[{"user":"`+word()+`"}]}`, `{"leaves":[{"user":"a"}]}`, `{"users":["a"]}`)

@@ -81,10 +81,11 @@ func emptySegment(path string) error {
 	missing := func(i int) bool {
 		return strings.HasPrefix(path, "/v1/namespaces/") && len(segments) > i && segments[i] == ""
 	}
+	calls := len(segments) > 4 && segments[4] == "calls"
 	switch {
 	case missing(3):
 		return newError(codeInvalidNamespace, "The namespace in the path is empty.")
-	case missing(5):
+	case missing(5) && !calls:
 		return newError(codeInvalidUser, "The user in the path is empty.")
 	default:
 		return newError(codeInvalidParameter, "The path has an empty segment.")

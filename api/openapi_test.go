@@ -36,7 +36,7 @@ func TestRoutesAreDocumented(t *testing.T) {
 		if isPage(r.path) {
 			continue
 		}
-		path := strings.NewReplacer(":namespace", "{namespace}", ":user", "{user}").Replace(r.path)
+		path := strings.NewReplacer(":namespace", "{namespace}", ":user", "{user}", ":id", "{id}").Replace(r.path)
 		names := append([]string{}, r.query...)
 		slices.Sort(names)
 		served[r.method+" "+path] = names
@@ -82,27 +82,38 @@ func operationsOf() map[code]string {
 		says      = " setAvailability getAvailability deleteAvailability"
 		keeps     = " setContacts changeContacts deleteContacts listContacts"
 		deletes   = " deleteUser deleteNamespace"
-		uses      = records + evaluates + devices + follows + says + keeps + deletes // a namespace in the store
+		acts      = " acceptCall rejectCall endCall keepCall"
+		calls     = acts + " startCall getCall listCalls"
+		uses      = records + evaluates + devices + follows + says + keeps + deletes + calls // a namespace in the store
 		all       = uses + " getNamespace listNamespaces"
 		socket    = " WebSocket" // an error after the upgrade, which is not a response
-		bodies    = records + " lookupUsers postChanges setAvailability setContacts changeContacts"
+		bodies    = records + " lookupUsers postChanges setAvailability setContacts changeContacts startCall" + acts
 	)
 	return map[code]string{
 		codeInvalidNamespace:     uses + " getNamespace EmptySegment" + " connect",
-		codeInvalidUser:          records + " getUser getDot lookupUsers lookupUsersByQuery deleteUser EmptySegment" + follows + devices + says + keeps,
-		codeInvalidDevice:        records,
+		codeInvalidUser:          records + " getUser getDot lookupUsers lookupUsersByQuery deleteUser EmptySegment" + follows + devices + says + keeps + acts + " startCall listCalls",
+		codeInvalidDevice:        records + acts + " startCall",
 		codeInvalidTime:          records + evaluates + " setAvailability listContacts",
-		codeInvalidDuration:      evaluates + follows + " leaveUser recordLeaves setAvailability listContacts",
+		codeInvalidDuration:      evaluates + follows + " leaveUser recordLeaves setAvailability listContacts listCalls",
 		codeInvalidAvailability:  "setAvailability",
 		codeInvalidNote:          "setAvailability",
 		codeNoAvailability:       "setAvailability deleteAvailability",
 		codeAvailabilityNotReady: "setAvailability",
 		codeNoContacts:           keeps,
 		codeTooManyContacts:      "changeContacts",
+		codeInvalidCall:          "startCall acceptCall keepCall",
+		codeCallNotFound:         "getCall" + acts,
+		codeCallerBusy:           "startCall",
+		codeCalleeBusy:           "startCall",
+		codeCalleeUnavailable:    "startCall",
+		codeCallRefused:          acts,
+		codeIdempotencyKeyReused: "startCall",
+		codeTooManyCalls:         "startCall",
+		codeNoCalls:              calls,
 		codeInvalidThresholds:    evaluates + " listContacts",
 		codeInvalidParameter:     all + " EmptySegment" + " connect",
 		codeUnknownParameter:     all + " connect",
-		codeInvalidCursor:        "listUsers listNamespaces listContacts" + follows,
+		codeInvalidCursor:        "listUsers listNamespaces listContacts listCalls" + follows,
 		codeInvalidRange:         "listUsers countUsers",
 		codeInvalidJSON:          bodies,
 		codeUnknownField:         bodies,
@@ -111,7 +122,7 @@ func operationsOf() map[code]string {
 		codeTooManyHeaders:       "TooManyHeaders",
 		codeUnsupportedMediaType: bodies,
 		codeConfirmationRequired: "deleteNamespace",
-		codeNotFound:             records + evaluates + follows + says + keeps + " getDevices getNamespace NotFound",
+		codeNotFound:             records + evaluates + follows + says + keeps + calls + " getDevices getNamespace NotFound",
 		codeMethodNotAllowed:     "MethodNotAllowed",
 		codeUnauthenticated:      all,
 		codeForbidden:            all + " connect",
@@ -121,7 +132,7 @@ func operationsOf() map[code]string {
 		codeNamespaceMismatch:    uses,
 		codeStoreUnavailable:     uses + " listNamespaces getReadiness",
 		codeDevicesUnavailable:   records + " getDevices",
-		codeStoreFull:            records + deletes + " setAvailability deleteAvailability setContacts changeContacts deleteContacts" + " closeConnections" + " getReadiness",
+		codeStoreFull:            records + deletes + " setAvailability deleteAvailability setContacts changeContacts deleteContacts" + " closeConnections" + " getReadiness startCall" + acts,
 		codeOverloaded:           uses + " listNamespaces" + " connect",
 		codeKeysUnavailable:      all,
 		codeShuttingDown:         "getReadiness connect getChanges postChanges",

@@ -91,7 +91,7 @@ func (r route) shedKind() shedKind {
 	case r.permission == pingBulk:
 		return shedBulk
 	case strings.HasSuffix(r.path, "/lookup"), strings.HasSuffix(r.path, "/changes"), r.permission == readDevices,
-		r.permission == readUser,
+		r.permission == readUser, r.permission == readCall,
 		r.permission == read && strings.Contains(r.path, "/:user"):
 		return shedLookup
 	default:

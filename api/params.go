@@ -121,6 +121,16 @@ func (r *paramReader) choice(name, first, second string) string {
 	})
 }
 
+// bool returns a parameter that is "true" or "false"; "" if it is omitted.
+func (r *paramReader) bool(name string) string {
+	return readParam(r, name, "", func(text string) (string, error) {
+		if text != "true" && text != "false" {
+			return "", errorf(codeInvalidParameter, "Invalid %s %.40q: use true or false.", name, text)
+		}
+		return text, nil
+	})
+}
+
 // thresholds returns the parameters green and yellow.
 func (r *paramReader) thresholds(fallback lastseen.Thresholds) lastseen.Thresholds {
 	t := lastseen.Thresholds{Green: r.duration("green", fallback.Green), Yellow: r.duration("yellow", fallback.Yellow)}

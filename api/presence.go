@@ -24,7 +24,8 @@ type presence struct {
 	*userDetails `json:",inline"` // nil for most users
 } // @name UserPresence
 
-// userDetails is what a response shows of a user who says something, or is idle. Fields that do not apply are omitted.
+// userDetails is what a response shows of a user who says something, is idle, or is in a call. Fields that do not apply
+// are omitted.
 type userDetails struct {
 	// What the user says about themselves. It changes no status. Absent if the user says nothing.
 	Availability lastseen.Availability `json:"availability,omitzero" swaggertype:"string" enums:"away,busy" validate:"optional"` //nolint:lll // a tag
@@ -36,6 +37,10 @@ type userDetails struct {
 	Activity string `json:"activity,omitzero" enums:"idle" validate:"optional"`
 	// Since when the user uses none of their devices.
 	IdleSince timestamp `json:"idle_since,omitzero" swaggertype:"string" format:"date-time" validate:"optional"`
+	// Present, and true, if the user is in an active call. Grey users are never in a call.
+	InCall bool `json:"in_call,omitzero" validate:"optional"`
+
+	inCallUntil lastseen.Instant // unless it is renewed before; 0 if the user is not in a call
 }
 
 // view is how a response shows users.
@@ -66,16 +71,20 @@ func published(user string, p store.Published, now lastseen.Instant) presence {
 	}
 }
 
-// showDetails returns what a response shows of a user's details; nil for nothing. What a user says is evaluated at the
-// later of two times, so that an as_of in the past does not show what has ended.
+// showDetails returns what a response shows of a user's details; nil for nothing. What ends by itself is evaluated at
+// the later of two times, so that an as_of in the past does not show what has ended.
 func showDetails(d store.Details, status lastseen.Status, asOf, now lastseen.Instant) *userDetails {
 	if d == (store.Details{}) { // as of most
 		return nil
 	}
-	said := d.Said.At(max(asOf, now)).Public()
+	at := max(asOf, now)
+	said := d.Said.At(at).Public()
 	shown := userDetails{Availability: said.Availability, AvailabilityUntil: timestamp(said.Until), Note: said.Note}
 	if d.IdleSince != 0 && status != lastseen.Grey {
 		shown.Activity, shown.IdleSince = activityIdle, timestamp(d.IdleSince)
+	}
+	if d.InCallUntil > at && status != lastseen.Grey {
+		shown.InCall, shown.inCallUntil = true, d.InCallUntil
 	}
 	if shown == (userDetails{}) {
 		return nil
@@ -185,6 +194,9 @@ func (d userDetails) appendFields(b []byte) []byte {
 	if d.IdleSince != 0 {
 		b = append(append(append(b, `,"activity":"`...), d.Activity...), '"')
 		b = d.IdleSince.appendJSON(append(b, `,"idle_since":`...))
+	}
+	if d.InCall {
+		b = append(b, `,"in_call":true`...)
 	}
 	return b
 }

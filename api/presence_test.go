@@ -22,7 +22,7 @@ func TestAppendJSON(t *testing.T) {
 		d := &userDetails{
 			Availability:      rapid.SampledFrom([]lastseen.Availability{"", "away", "busy"}).Draw(t, "availability"),
 			AvailabilityUntil: instant.Draw(t, "until"), Note: rapid.String().Draw(t, "note"),
-			IdleSince: instant.Draw(t, "idle"),
+			IdleSince: instant.Draw(t, "idle"), InCall: rapid.Bool().Draw(t, "in_call"),
 		}
 		if d.IdleSince != 0 {
 			d.Activity = activityIdle
@@ -114,25 +114,32 @@ func TestDetails(t *testing.T) {
 			Said:      lastseen.Said{Availability: lastseen.Busy, Note: `"in" <a> meeting`, Until: testNow + 5000},
 			IdleSince: testNow - 1000,
 		},
-		"bob":   {Said: lastseen.Said{Note: "back soon"}},
-		"carol": {Said: lastseen.Said{Availability: lastseen.Away}, IdleSince: testNow - 1000},
+		"bob": {Said: lastseen.Said{Note: "back soon"}},
+		"carol": {
+			Said: lastseen.Said{Availability: lastseen.Away}, IdleSince: testNow - 1000, InCallUntil: testNow + 1000,
+		},
+		"dave": {InCallUntil: testNow + 1},
+		"erin": {InCallUntil: testNow},
 	}}
 	w := newTestServer(t, s)
-	w.post("/chat/pings", `{"pings":[{"user":"alice"},{"user":"bob"}]}`)
+	w.post("/chat/pings", `{"pings":[{"user":"alice"},{"user":"bob"},{"user":"dave"},{"user":"erin"}]}`)
 	w.post("/chat/users/carol/leave", "")
 	const green = `"last_seen":"2026-11-20T12:00:00.000Z","left":false,"valid_until":"2026-11-20T12:01:00.000Z"`
 	alice := `"user":"alice","status":"green",` + green + `,"availability":"busy",` +
 		`"availability_until":"2026-11-20T12:00:05.000Z","note":"\"in\" <a> meeting",` +
 		`"activity":"idle","idle_since":"2026-11-20T11:59:59.000Z"`
 	bob := `"user":"bob","status":"green",` + green + `,"note":"back soon"`
+	dave := `"user":"dave","status":"green",` + green + `,"in_call":true`
+	erin := `"user":"erin","status":"green",` + green
 	carol := `"user":"carol","status":"grey","last_seen":"2026-11-20T12:00:00.000Z","left":true,"valid_until":null,` +
 		`"availability":"away"`
 	zoe := `"user":"zoe","status":"grey","last_seen":null,"left":false,"valid_until":null}`
 	for path, want := range map[string][]string{
 		"/chat/users/alice": {alice}, "/chat/users/bob": {bob}, "/chat/users/carol": {carol},
-		"/chat/lookup?user=alice&user=zoe": {"{" + alice + "}", "{" + zoe},
-		"/chat/users":                      {"{" + alice + "}", "{" + bob + "}", "{" + carol + "}"},
-		"/chat/users?limit=1&offset=1":     {"{" + bob + "}"},
+		"/chat/users/dave": {dave}, "/chat/users/erin": {erin + ","},
+		"/chat/lookup?user=alice&user=zoe&user=dave": {"{" + alice + "}", "{" + zoe, "{" + dave + "}"},
+		"/chat/users":                  {"{" + alice + "}", "{" + bob + "}", "{" + carol + "}", "{" + dave + "}"},
+		"/chat/users?limit=1&offset=1": {"{" + erin + "}"},
 	} {
 		body := w.send(http.MethodGet, path, "").body
 		for _, part := range want {
@@ -146,14 +153,15 @@ func TestDetails(t *testing.T) {
 }
 
 // TestWhatEndedIsNotShown checks that what a user says is evaluated at as_of, or at the present if that is later, and
-// that a grey user is not idle by the thresholds of the query.
+// that a grey user is neither idle nor in a call by the thresholds of the query.
 func TestWhatEndedIsNotShown(t *testing.T) {
 	t.Parallel()
 	said := lastseen.Said{Availability: lastseen.Away, Note: "lunch", Until: testNow + 60_000}
 	w := newTestServer(t, &sayingStore{fileStore(t), map[string]store.Details{
-		"alice": {Said: said, IdleSince: testNow - 1000},
+		"alice": {Said: said, IdleSince: testNow - 1000, InCallUntil: testNow + 90_000},
 	}})
 	w.post(alicePing, "")
+	all := []string{"availability", "availability_until", "note", "activity", "idle_since", "in_call"}
 	shows := func(age time.Duration, query string, fields ...string) {
 		t.Helper()
 		w.store.now = testNow.Add(age)
@@ -163,7 +171,7 @@ func TestWhatEndedIsNotShown(t *testing.T) {
 				found = users.([]any)[0].(map[string]any)
 			}
 			shown := []string{}
-			for _, field := range []string{"availability", "availability_until", "note", "activity", "idle_since"} {
+			for _, field := range all {
 				if _, there := found[field]; there {
 					shown = append(shown, field)
 				}
@@ -171,7 +179,6 @@ func TestWhatEndedIsNotShown(t *testing.T) {
 			require.Equal(t, fields, shown, "%s %s", age, path)
 		}
 	}
-	all := []string{"availability", "availability_until", "note", "activity", "idle_since"}
 	idle := all[3:]
 	shows(0, "", all...)
 	shows(59_999*time.Millisecond, "", all...)
@@ -179,6 +186,9 @@ func TestWhatEndedIsNotShown(t *testing.T) {
 	shows(time.Minute, "as_of=2026-11-20T12:00:30Z", idle...)
 	shows(0, "as_of=2026-11-20T12:00:59.999Z", all...)
 	shows(0, "as_of=2026-11-20T12:01:00Z", idle...)
+	shows(89_999*time.Millisecond, "", idle...)
+	shows(90*time.Second, "", all[3:5]...)
+	shows(0, "as_of=2026-11-20T12:01:30Z", all[3:5]...)
 	shows(30*time.Second, "green=1s&yellow=2s", all[:3]...)
 }
 
@@ -189,14 +199,17 @@ func TestPublishedDetails(t *testing.T) {
 		State: lastseen.State{At: testNow}, Status: lastseen.Yellow,
 		Details: store.Details{
 			Said: lastseen.Said{Availability: lastseen.Busy, Until: testNow + 10}, IdleSince: testNow - 10,
+			InCallUntil: lastseen.MaxInstant,
 		},
 	}
 	require.Equal(t, presence{
 		User: "alice", Status: lastseen.Yellow, LastSeen: timestamp(testNow), userDetails: &userDetails{
 			Availability: lastseen.Busy, AvailabilityUntil: timestamp(testNow + 10),
 			Activity: activityIdle, IdleSince: timestamp(testNow - 10),
+			InCall: true, inCallUntil: lastseen.MaxInstant,
 		},
 	}, published("alice", p, testNow+9))
+	p.InCallUntil = 0
 	require.Equal(t, &userDetails{Activity: activityIdle, IdleSince: timestamp(testNow - 10)},
 		published("alice", p, testNow+10).userDetails)
 	p.IdleSince = 0

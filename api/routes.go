@@ -34,6 +34,9 @@ func (s *server) routes() []route {
 		namespace  = namespaces + "/:namespace"
 		users      = namespace + "/users"
 		user       = users + "/:user"
+		contacts   = user + "/contacts"
+		calls      = namespace + "/calls"
+		call       = calls + "/:id"
 	)
 	return append([]route{
 		{http.MethodPost, user + "/ping", pingSelf, s.ping, nil},
@@ -61,12 +64,20 @@ func (s *server) routes() []route {
 		{http.MethodPut, user + "/availability", writeUser, s.putAvailability, nil},
 		{http.MethodGet, user + "/availability", readUser, s.getAvailability, nil},
 		{http.MethodDelete, user + "/availability", writeUser, s.deleteAvailability, nil},
-		{http.MethodPut, user + "/contacts", writeUser, s.setContacts, nil},
-		{http.MethodPatch, user + "/contacts", writeUser, s.changeContacts, nil},
-		{http.MethodDelete, user + "/contacts", writeUser, s.deleteContacts, nil},
-		{http.MethodGet, user + "/contacts", readUser, s.listContacts, evaluation("status", "limit", "cursor")},
+		{http.MethodPut, contacts, writeUser, s.setContacts, nil},
+		{http.MethodPatch, contacts, writeUser, s.changeContacts, nil},
+		{http.MethodDelete, contacts, writeUser, s.deleteContacts, nil},
+		{http.MethodGet, contacts, readUser, s.listContacts, evaluation("status", "in_call", "limit", "cursor")},
 		{http.MethodGet, user + "/devices", readDevices, s.getDevices, nil},
 		{http.MethodDelete, user + "/connections", admin, s.closeConnections, nil},
+
+		{http.MethodPost, calls, actInCall, s.startCall, nil},
+		{http.MethodGet, calls, readCall, s.listCalls, []string{"user", "cursor", "wait"}},
+		{http.MethodGet, call, readCall, s.getCall, nil},
+		{http.MethodPost, call + "/accept", actInCall, s.acceptCall, nil},
+		{http.MethodPost, call + "/reject", actInCall, s.rejectCall, nil},
+		{http.MethodPost, call + "/end", actInCall, s.endCall, nil},
+		{http.MethodPost, call + "/alive", actInCall, s.keepCall, nil},
 
 		{http.MethodDelete, user, admin, s.deleteUser, nil},
 		{http.MethodGet, namespaces, list, s.listNamespaces, []string{"limit", "cursor"}},

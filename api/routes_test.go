@@ -22,11 +22,12 @@ func TestMethods(t *testing.T) {
 	t.Parallel()
 	w := newTestServer(t, fileStore(t))
 	const gzip = "Accept-Encoding: gzip" // without it the client asks for it only in GET, and hides it
-	path := strings.NewReplacer(":namespace", "chat", ":user", "alice")
+	path := strings.NewReplacer(":namespace", "chat", ":user", "alice", ":id", "c1")
+	w.ring("c1", "bob", "alice")
 	for _, r := range (&server{}).routes() {
 		at := path.Replace(r.path)
 		query := ""
-		if at == "/v1/namespaces/chat/lookup" {
+		if at == "/v1/namespaces/chat/lookup" || r.permission == readCall && strings.HasSuffix(at, "/calls") {
 			query = "?user=alice"
 		}
 		options := w.sendTo(http.MethodOptions, at, "")

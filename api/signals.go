@@ -61,18 +61,22 @@ func (s *Shared) receive(signal store.Signal) {
 	}()
 	switch {
 	case signal.Kind == signalSelf && signal.User != "":
-		s.selves.renew(person{signal.Namespace, signal.User})
+		s.selves.add(person{signal.Namespace, signal.User}, news{renewed: true})
 	case signal.Kind == signalSelf:
 		s.selves.refreshAll(signal.Namespace)
+		s.calls.refreshAll(signal.Namespace)
 	case signal.Kind == signalTyping:
 		s.deliverTyping(signal)
 	case signal.Kind == signalContacts:
 		s.viewers.changed(signal.Namespace, signal.User)
 	case signal.Kind == calls.SignalKind:
+		s.callWaits.wake(person{signal.Namespace, signal.User})
 		s.newest.Load().Keeper.Receive(signal)
+		s.calls.add(person{signal.Namespace, signal.User}, news{calls: []string{string(signal.Data)}})
 	case signal.Kind == "":
 		s.newest.Load().Keeper.Receive(signal)
 		s.selves.refreshAll("")
+		s.calls.refreshAll("")
 		s.viewers.changed("", "")
 	}
 }

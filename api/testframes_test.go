@@ -32,7 +32,7 @@ var loadFrames = sync.OnceValues(func() (*openapi3.T, error) {
 	return openapi3.NewLoader().LoadFromData(doc)
 })
 
-// nullable replaces the lists of types in a schema.
+// nullable replaces what allows null in a schema: lists of types, and no type.
 func nullable(v any) any {
 	switch v := v.(type) {
 	case []any:
@@ -47,6 +47,9 @@ func nullable(v any) any {
 				delete(v, "type")
 				v["anyOf"] = []any{map[string]any{"type": types[0]}, map[string]any{"type": types[1]}}
 			}
+		}
+		if _, described := v["description"].(string); described && len(v) == 1 {
+			v["nullable"] = true // as any other value
 		}
 		for name := range v {
 			v[name] = nullable(v[name])

@@ -77,7 +77,7 @@ func newTestServer(t *testing.T, s store.Store, changes ...func(*Config)) *testS
 		Store: w.store,
 		Settings: Settings{
 			Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute},
-			PingInterval: 30 * time.Second, Shards: 1,
+			PingInterval: 30 * time.Second, Shards: 1, ShowCalls: true,
 		},
 		Version: Version{Version: "v0.0.0-test", Go: "go"},
 		Logger:  slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),

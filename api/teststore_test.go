@@ -78,6 +78,22 @@ func (f *errStore) ListContacts(context.Context, string, string, string, int) ([
 	return nil, f.err
 }
 
+func (f *errStore) StartCall(context.Context, string, store.NewCall) (store.CallStep, error) {
+	return store.CallStep{}, f.err
+}
+
+func (f *errStore) StepCall(context.Context, string, store.CallAct) (store.CallStep, error) {
+	return store.CallStep{}, f.err
+}
+
+func (f *errStore) ReadCall(context.Context, string, string) (lastseen.Call, error) {
+	return lastseen.Call{}, f.err
+}
+
+func (f *errStore) ReadCalls(context.Context, string, []string) ([]lastseen.Call, error) {
+	return nil, f.err
+}
+
 func (f *errStore) CloseConnections(context.Context, string, string) error { return f.err }
 
 func (f *errStore) Namespaces(context.Context, string, int) ([]store.NamespaceInfo, error) {

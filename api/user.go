@@ -2,8 +2,12 @@ package api
 
 import (
 	"context"
+	"errors"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/calls"
 )
 
 // getUser returns the presence of a user.
@@ -73,6 +77,29 @@ func (s *server) deleteUser(c echo.Context, _ query) error {
 		return err
 	}
 	return s.saveContacts(c, namespace, user, func(ctx context.Context) error {
-		return s.Store.Forget(ctx, namespace, user) // and with the user, their contacts
+		return s.forget(ctx, namespace, user) // and with the user, their contacts
 	})
+}
+
+// forget deletes a user, and has the connections of the other party of the user's call learn that the call is over.
+func (s *server) forget(ctx context.Context, namespace, user string) error {
+	found, err := s.Store.ReadCalls(ctx, namespace, []string{user})
+	if err != nil && !errors.Is(err, store.ErrNoCalls) {
+		return err
+	}
+	if err := s.Store.Forget(ctx, namespace, user); err != nil {
+		return err
+	}
+	for _, c := range found {
+		other := c.From
+		if other == user {
+			other = c.To
+		}
+		if other != "" { // as in the empty call of a user without one
+			s.signalChange(ctx, store.Signal{
+				Kind: calls.SignalKind, Namespace: namespace, User: other, Data: []byte(c.ID),
+			}, "the other party learns later that the call is over")
+		}
+	}
+	return nil
 }

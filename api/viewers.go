@@ -52,14 +52,14 @@ func (v *viewers) end(namespace string, n *contactNotes) {
 	drop(v.spaces, namespace, n)
 }
 
-func put[K comparable](in map[K]map[*contactNotes]struct{}, key K, n *contactNotes) {
+func put[K, V comparable](in map[K]map[V]struct{}, key K, n V) {
 	if in[key] == nil {
-		in[key] = map[*contactNotes]struct{}{}
+		in[key] = map[V]struct{}{}
 	}
 	in[key][n] = struct{}{}
 }
 
-func drop[K comparable](in map[K]map[*contactNotes]struct{}, key K, n *contactNotes) {
+func drop[K, V comparable](in map[K]map[V]struct{}, key K, n V) {
 	if delete(in[key], n); len(in[key]) == 0 {
 		delete(in, key)
 	}

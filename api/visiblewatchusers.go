@@ -292,7 +292,7 @@ func appendTold(b []byte, name string, p store.Published) []byte {
 	for _, text := range []string{name, string(p.Status), string(p.Said.Availability), p.Said.Note} {
 		b = append(binary.AppendUvarint(b, uint64(len(text))), text...)
 	}
-	for _, n := range []lastseen.Instant{at, p.Said.Until, p.IdleSince} {
+	for _, n := range []lastseen.Instant{at, p.Said.Until, p.IdleSince, p.InCallUntil} {
 		b = binary.AppendVarint(b, int64(n))
 	}
 	return append(b, left)

@@ -19,6 +19,8 @@ var (
 	ErrCallerBusy = errors.New("the caller is in another call")
 	// ErrCalleeBusy means that a call of the callee goes on.
 	ErrCalleeBusy = errors.New("the callee is in another call")
+	// ErrCalleeUnavailable means that the caller cannot call the callee now.
+	ErrCalleeUnavailable = errors.New("the callee is not available")
 	// ErrTooManyCalls means that the caller has started MaxCallsOfUser that are kept, or that a namespace has MaxCalls.
 	ErrTooManyCalls = errors.New("too many calls")
 	// ErrCallKeyReused means that a call was started with the same key, which differs.
@@ -123,9 +125,14 @@ type NewCall struct {
 
 	Key    string // the idempotency key; "" for none. Keys of different callers are different
 	Digest string // of what the caller asked for; at most 64 bytes
-	// CalleeHidden says that the caller must not learn that the callee is busy. If the callee is, the call rings, and the
-	// callee is not a party of it: it is missed, unless the caller cancels it.
+	// CalleeHidden says that the caller must not learn what the callee does: the caller gets what a callee who is not
+	// there would get. A call to the callee that rings makes the callee busy. With any other call that goes on, this one
+	// rings, and the callee is not a party of it: it is missed, unless the caller cancels it. While it rings, it makes the
+	// callee busy for others, if they must not learn either.
 	CalleeHidden bool
+	// CalleeUnavailable says that the callee cannot be called. Unless it returns the call that was started with the same
+	// key, StartCall returns ErrCalleeUnavailable.
+	CalleeUnavailable bool
 }
 
 // CallAct is an action of a party.

@@ -50,8 +50,13 @@ func (c *Caller) CanPing(user string) bool { return !c.is(ByToken) || c.Name == 
 // CanSeeDevices reports whether the caller can see the devices of a user. This takes the caller's own scope read:
 // services see those of all users, and users their own.
 func (c *Caller) CanSeeDevices(namespace, user string) bool {
-	return c == nil || slices.Contains(c.scopes, Read) && matchAny(c.namespaces, namespace) &&
-		(!c.is(ByToken) || c.Name == user)
+	return c.CanReadCalls(namespace) && c.CanPing(user)
+}
+
+// CanReadCalls reports whether the caller can read calls in a namespace. This takes the caller's own scope read: services
+// read those of all users, and users their own.
+func (c *Caller) CanReadCalls(namespace string) bool {
+	return c == nil || slices.Contains(c.scopes, Read) && matchAny(c.namespaces, namespace)
 }
 
 // CanPingMany reports whether a caller with the scope ping can record pings and leaves of many users at once.

@@ -6,7 +6,10 @@ export type Status = 'green' | 'yellow' | 'grey' | 'unknown'
 /** What a user says; `null` for nothing. Of a user who is invisible, others see the same as of one who left. */
 export type Availability = 'away' | 'busy'
 
-/** What one dot shows: grey if the user is offline; otherwise red if busy, yellow if away or idle, else the status. */
+/**
+ * What one dot shows: grey if the user is offline; otherwise red if busy or in a call, yellow if away or idle, else the
+ * status.
+ */
 export type Dot = Status | 'red'
 
 /** What is known of a user. */
@@ -25,6 +28,8 @@ export interface Presence {
   readonly note: string | null
   /** Since when the user uses none of their devices; null while they use one, and for users who are offline. */
   readonly idleSince: Date | null
+  /** Whether the user is in an active call; false for users who are offline. */
+  readonly inCall: boolean
 }
 
 /** What the user of this page says. */
@@ -52,9 +57,37 @@ export interface Typing {
   readonly typing: boolean
 }
 
-/** The events of a client: what its user says changed, or somebody types for its user. */
+/** The first two go on, the others are over. */
+export type CallState = 'ringing' | 'active' | 'ended' | 'rejected' | 'cancelled' | 'missed' | 'lost'
+
+/** A call of the user of this page, as the server's API describes it. */
+export interface Call {
+  readonly id: string
+  readonly from: string
+  readonly to: string
+  readonly state: CallState
+  /** The devices that the call is on, which are those of {@link Client.device} if the app sends these. */
+  readonly fromDevice: string | null
+  readonly toDevice: string | null
+  /** The party whose action led to the state; null if time did, or if that is not known. */
+  readonly by: { readonly user: string; readonly device: string | null } | null
+  readonly createdAt: Date
+  readonly acceptedAt: Date | null
+  readonly endedAt: Date | null
+  /** When it will be missed, while it rings. */
+  readonly expiresAt: Date | null
+  /** Any JSON of the app's; null once the call is over. */
+  readonly app: any
+}
+
+/** The events of a client: what its user says changed, a call of its user did, or somebody types for its user. */
 export interface ClientEventMap {
   self: CustomEvent<Said | undefined>
+  /**
+   * A call of the user began, changed or is over, on any device. One that ended while the page had no connection has the
+   * state `ended`, or `missed` if it rang until then.
+   */
+  call: CustomEvent<Call>
   typing: CustomEvent<Typing>
 }
 
@@ -99,6 +132,11 @@ export interface Client extends EventTarget {
    * what the methods below returned. It is undefined while it is not known.
    */
   readonly self: Said | undefined
+  /**
+   * The calls of the user of this page that go on, also those on other devices. They need a WebSocket; it is undefined
+   * while they are not known. Begin, accept and end calls with requests to the server's API.
+   */
+  readonly calls: readonly Call[] | undefined
   /** Replaces what the user of this page says. The promise is rejected with an error that has `status` and `code`. */
   setAvailability(saying: Saying): Promise<Said>
   /** Ends what the user of this page says. */
@@ -153,7 +191,7 @@ export class Socket {
  * time, such as "3 minutes ago". Pages can change these and add languages; at first, there is `en`, which has all words.
  */
 export const texts: Record<string, Partial<Record<
-  'online' | 'seen' | 'offline' | 'unknown' | 'busy' | 'away' | 'idle', string
+  'online' | 'seen' | 'offline' | 'unknown' | 'busy' | 'away' | 'idle' | 'call', string
 >>>
 
 /**

@@ -14,6 +14,7 @@ func (r *runtimeConfig) newKeeper() *calls.Keeper {
 	keeper := calls.New(r.store, r.logger)
 	storeMetrics{r.metrics}.keeper(keeper)
 	keeper.Quiet = func(namespace string) time.Duration { return r.config().Namespace(namespace).Green }
+	keeper.Heard = r.registry.HeardWithin
 	return keeper
 }
 

@@ -55,6 +55,12 @@ func TestContactsGuide(t *testing.T) {
 	})
 }
 
+// TestCallsGuide runs the curl lines of the guide in the same way.
+func TestCallsGuide(t *testing.T) {
+	t.Parallel()
+	runConsole(t, "../../docs/calls.md", 5)
+}
+
 // runConsole runs the commands of a text, which are more than some, with each store.
 func runConsole(t *testing.T, name string, some int) {
 	t.Helper()
@@ -76,7 +82,7 @@ func stepsOf(t *testing.T, name string, some int) []step {
 }
 
 // runSteps runs commands against a server with some arguments, and compares what they print. They can use some more
-// variables.
+// variables, and $call, the call in what was printed last.
 func runSteps(t *testing.T, steps []step, args []string, variables ...string) {
 	t.Helper()
 	environ := append(curlEnviron(t, start(t, args...)), variables...)
@@ -86,6 +92,9 @@ func runSteps(t *testing.T, steps []step, args []string, variables ...string) {
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s\n%s", step.command, out)
 		require.Equal(t, masked(step.output), masked(string(out)), step.command)
+		if call := regexp.MustCompile(callIDPattern).FindStringSubmatch(string(out)); call != nil {
+			environ = append(environ, "call="+call[1])
+		}
 	}
 }
 
@@ -139,13 +148,18 @@ func consoleSteps(text string) []step {
 	return steps
 }
 
+const callIDPattern = `"id":"([A-Z2-7]{26})"`
+
 // masked hides what differs from run to run.
 func masked(text string) string {
 	for pattern, mask := range map[string]string{
 		`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`:            "TIME",
 		`"ping_after_ms":2[4-9]\d{3}|"ping_after_ms":30000`: `"ping_after_ms":N`,
 		`"next_cursor":"[\w-]+"`:                            `"next_cursor":"CURSOR"`,
-		`"request_id":"\w+"`:                                `"request_id":"ID"`,
+		`"cursor":"[\w-]+"`:                                 `"cursor":"CURSOR"`,
+		`"poll_after_ms":4\d{3}|"poll_after_ms":5000`:       `"poll_after_ms":N`,
+		callIDPattern:        `"id":"ID"`,
+		`"request_id":"\w+"`: `"request_id":"ID"`,
 	} {
 		text = regexp.MustCompile(pattern).ReplaceAllString(text, mask)
 	}

@@ -61,6 +61,20 @@ func (s *scripted) talkative(t *testing.T) (users map[string]lastseen.Dot, spoke
 	s.pingsIdle(t, "idle-busy")
 	s.says(t, "idle-busy", lastseen.Said{Availability: lastseen.Busy})
 	users["idle-busy"], spoken["idle-busy"] = lastseen.DotOf(lastseen.Green, lastseen.Busy, true, false), "busy"
+	s.talk(t, "green-call", "yellow-call")
+	s.talk(t, "grey-call", "busy-call")
+	s.pingedAgo(t, "green-call", 0)
+	s.pingedAgo(t, "yellow-call", ages[lastseen.Yellow])
+	s.pingedAgo(t, "grey-call", ages[lastseen.Grey])
+	s.pingedAgo(t, "busy-call", 0)
+	s.says(t, "busy-call", lastseen.Said{Availability: lastseen.Busy, Note: "ring <i>later</i>"})
+	for user, text := range map[string]string{
+		"green-call": "in a call", "yellow-call": "in a call, last seen 3 minutes ago",
+		"grey-call": "last seen 2 hours ago", "busy-call": "in a call: ring <i>later</i>",
+	} {
+		users[user], spoken[user] = lastseen.RedDot, text
+	}
+	users["grey-call"] = lastseen.GreyDot
 	s.pingedAgo(t, "hidden", time.Hour)
 	s.says(t, "hidden", lastseen.Said{Availability: lastseen.Invisible, Note: "a secret"})
 	users["hidden"], spoken["hidden"] = lastseen.GreyDot, "last seen now"
@@ -96,7 +110,8 @@ func TestDotsShowAvailability(t *testing.T) {
 	}
 }
 
-// TestDotsFollowAvailability: a change of what a user says, or of idle, is shown at once, with an event for each.
+// TestDotsFollowAvailability: a change of what a user says, of idle or of a call, is shown at once, with an event for
+// each.
 func TestDotsFollowAvailability(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, scriptOptions{})
@@ -113,9 +128,13 @@ func TestDotsFollowAvailability(t *testing.T) {
 	b.do(t, untilSpoken("alice, online"))
 	s.pingsIdle(t, "alice")
 	b.do(t, untilSpoken("alice, idle"))
+	s.talk(t, "alice", "bob")
+	b.do(t, untilSpoken("alice, in a call"))
+	s.caller(t).act("alice-bob", "bob", lastseen.End)
+	b.do(t, untilSpoken("alice, idle"))
 	s.says(t, "alice", lastseen.Said{Availability: lastseen.Invisible})
 	b.do(t, untilSpoken("alice, last seen now"))
-	require.Equal(t, "red null,red <i>now</i>,green null,yellow null,grey null", shown(t, b))
+	require.Equal(t, "red null,red <i>now</i>,green null,yellow null,red null,yellow null,grey null", shown(t, b))
 }
 
 // TestDotsEndAvailability: what a user says ends at its time by the server's clock, although the page's is wrong, and

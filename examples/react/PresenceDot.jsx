@@ -14,9 +14,9 @@ import { usePresence } from './usePresence.js'
 const words = { green: 'online', yellow: 'online a moment ago', grey: 'offline', unknown: 'status unknown' }
 
 export function PresenceDot({ client, user, label = user }) {
-  const { status, dot, lastSeen, availability, idleSince, note } = usePresence(client, user)
+  const { status, dot, lastSeen, availability, idleSince, inCall, note } = usePresence(client, user)
   const seen = status === 'grey' && lastSeen ? `, last seen ${lastSeen.toLocaleString()}` : ''
-  const said = status !== 'grey' && (availability ?? (idleSince && 'idle'))
+  const said = status !== 'grey' && (inCall ? 'in a call' : availability ?? (idleSince && 'idle'))
   const text = `${label}, ${said || words[status] + seen}${note ? `: ${note}` : ''}`
   return <span className={`dot ${dot}`} role="img" title={text} aria-label={text} />
 }

@@ -8,7 +8,7 @@ import { useCallback, useSyncExternalStore } from 'react'
 
 const unknown = {
   status: 'unknown', dot: 'unknown', lastSeen: null, left: false,
-  availability: null, availabilityUntil: null, note: null, idleSince: null,
+  availability: null, availabilityUntil: null, note: null, idleSince: null, inCall: false,
 }
 
 // usePresence returns what is known of a user, such as { status, dot, lastSeen, availability, note }, and renders the

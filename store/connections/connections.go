@@ -239,6 +239,21 @@ func (r *Registry) Peers(namespace, user string) (peers []any) {
 	return peers
 }
 
+// HeardWithin reports whether a connection of a user that is open was heard within a time before now; only those of one
+// device unless it is "". A connection that said goodbye does not count.
+func (r *Registry) HeardWithin(namespace, user, device string, within time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	earliest := r.monotonic() - within
+	for c := r.users[userKey{namespace, user}]; c != nil; c = c.next {
+		counts := !c.opening && !c.quiet && (device == "" || device == c.o.Device)
+		if counts && c.lastHeard() >= earliest {
+			return true
+		}
+	}
+	return false
+}
+
 // Stats returns the current statistics.
 func (r *Registry) Stats() Stats {
 	r.mu.Lock()

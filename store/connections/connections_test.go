@@ -298,3 +298,43 @@ func TestLeaveFails(t *testing.T) {
 	require.Equal(t, lastseen.State{At: seconds(25), Left: true}, w.store.state("alice"))
 	require.EqualValues(t, 1, w.Stats().Goodbyes)
 }
+
+// TestHeardWithin: a user, or one device, was heard on connections that are open.
+func TestHeardWithin(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tab := w.open("alice")
+	o := w.opening("alice")
+	o.Device = "phone"
+	phone, err := w.Open(t.Context(), o)
+	require.NoError(t, err)
+	w.open("bob")
+	heard := func(want bool, device string, within time.Duration) {
+		t.Helper()
+		require.Equal(t, want, w.HeardWithin(ns, "alice", device, within), "%s %s", device, within)
+	}
+	heard(true, "tab", 0)
+	w.store.pass(10 * time.Second)
+	phone.Heard()
+	w.store.pass(5 * time.Second)
+	heard(true, "", 5*time.Second)
+	heard(false, "", 5*time.Second-1)
+	heard(true, "phone", 5*time.Second)
+	heard(false, "tab", 15*time.Second-1)
+	heard(true, "tab", 15*time.Second)
+	heard(false, "desk", time.Hour)
+	require.False(t, w.HeardWithin("other", "alice", "", time.Hour))
+	require.False(t, w.HeardWithin(ns, "carol", "", time.Hour))
+
+	phone.End(Gone)
+	heard(false, "phone", time.Hour)
+	heard(true, "", time.Hour)
+	_, err = tab.Leave(t.Context())
+	require.NoError(t, err)
+	tab.Heard() // the answer to the close frame
+	heard(false, "", time.Hour)
+
+	w.store.during = func(callKind) { heard(false, "", time.Hour) }
+	w.open("alice") // not before the store has its first ping
+	heard(true, "", 0)
+}

@@ -16,6 +16,7 @@ type callTable struct {
 	clock   callClock
 	records map[string]*callRecord     // by ID
 	current map[string]*callRecord     // by user: the call that goes on, or did so until its time passed
+	alone   map[string]*callRecord     // by callee: the call that rings for its caller alone, or did so until then
 	keys    map[callerKey]*callRecord  // by idempotency key
 	started map[string]int             // by user: the number of calls that the user started and that are kept
 	parties *btree.BTreeG[partyRecord] // of all records, for Forget
@@ -72,7 +73,7 @@ func newCallTable(monotonic time.Duration) *callTable {
 	return &callTable{
 		clock:   callClock{last: monotonic},
 		records: map[string]*callRecord{}, current: map[string]*callRecord{}, keys: map[callerKey]*callRecord{},
-		started: map[string]int{},
+		alone: map[string]*callRecord{}, started: map[string]int{},
 		parties: btree.NewBTreeGOptions(func(a, b partyRecord) bool {
 			return a.user < b.user || a.user == b.user && a.ID < b.ID
 		}, options),
@@ -123,11 +124,13 @@ func (t *callTable) start(c store.NewCall, m moment, ensure func() error) (store
 		}
 		return store.CallStep{Call: r.view(m), Outcome: lastseen.Repeated, Unreachable: r.unreachable}, nil
 	}
-	busy := t.currentOf(c.To, m) != nil
+	refused, unreachable := t.calleeBusy(c, m)
 	switch {
+	case c.CalleeUnavailable:
+		return store.CallStep{}, store.ErrCalleeUnavailable
 	case t.currentOf(c.From, m) != nil:
 		return store.CallStep{}, store.ErrCallerBusy
-	case busy && !c.CalleeHidden:
+	case refused:
 		return store.CallStep{}, store.ErrCalleeBusy
 	case t.started[c.From] >= store.MaxCallsOfUser, len(t.records) >= store.MaxCalls:
 		return store.CallStep{}, store.ErrTooManyCalls
@@ -136,9 +139,20 @@ func (t *callTable) start(c store.NewCall, m moment, ensure func() error) (store
 		return store.CallStep{}, err
 	}
 	r := newCallRecord(c, m)
-	r.unreachable = busy
+	r.unreachable = unreachable
 	t.add(r)
-	return store.CallStep{Call: r.Call, Outcome: lastseen.Stepped, Unreachable: busy}, nil
+	return store.CallStep{Call: r.Call, Outcome: lastseen.Stepped, Unreachable: unreachable}, nil
+}
+
+// calleeBusy reports whether a call cannot begin because the callee is busy, and otherwise whether it can, but the
+// callee cannot be a party of it.
+func (t *callTable) calleeBusy(c store.NewCall, m moment) (refused, unreachable bool) {
+	going, alone := t.currentOf(c.To, m), t.alone[c.To]
+	if !c.CalleeHidden {
+		return going != nil, false
+	}
+	rings := going != nil && going.State == lastseen.Ringing && going.To == c.To
+	return rings || alone != nil && !alone.passed(m), going != nil
 }
 
 // newCallRecord returns a call that rings. Its texts are copies: they may be parts of a request.
@@ -160,7 +174,9 @@ func newCallRecord(c store.NewCall, m moment) *callRecord {
 func (t *callTable) add(r *callRecord) {
 	t.records[r.ID] = r
 	t.current[r.From] = r
-	if !r.unreachable {
+	if r.unreachable {
+		t.alone[r.To] = r
+	} else {
 		t.current[r.To] = r
 	}
 	if r.key != "" {
@@ -194,6 +210,9 @@ func (t *callTable) free(r *callRecord) {
 		if t.current[user] == r {
 			delete(t.current, user)
 		}
+	}
+	if t.alone[r.To] == r {
+		delete(t.alone, r.To)
 	}
 }
 

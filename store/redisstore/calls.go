@@ -20,6 +20,8 @@ func callRefusal(refusal any) error {
 		return store.ErrCallerBusy
 	case "callee busy":
 		return store.ErrCalleeBusy
+	case "callee unavailable":
+		return store.ErrCalleeUnavailable
 	case "too many":
 		return store.ErrTooManyCalls
 	case "reused":
@@ -46,7 +48,8 @@ func (s *Store) StartCall(ctx context.Context, name string, n store.NewCall) (st
 	}
 	reply, err := s.runCalls(confirmed(ctx), c, scripts.callStart, 3,
 		n.ID, nonce(), n.From, n.To, n.FromDevice, max(1, n.Ring.Milliseconds()), max(1, n.Quiet.Milliseconds()),
-		n.Shown, n.CalleeHidden, n.App, n.Key, n.Digest)
+		n.Shown, n.CalleeHidden, n.App, n.Key, n.Digest,
+		n.CalleeUnavailable)
 	if err != nil {
 		s.agreements.recheck(c.name) // see record
 		return store.CallStep{}, err

@@ -6,7 +6,8 @@
 -- KEYS[2]  what apps say in them: a hash, field = ID; only of calls that go on
 -- KEYS[3]  when they expire, by the clock of calls: a sorted set of the IDs of calls that go on
 -- KEYS[4]  when those that are over are deleted, by the clock of calls: a sorted set of IDs
--- KEYS[5]  the calls that go on: a hash, field = user, value = ID
+-- KEYS[5]  the calls that go on: a hash, field = user, value = ID. The field of a user and a NUL has the call that rings
+--          for its caller alone, because the callee, who is hidden, is in another call
 -- KEYS[6]  the outbox, whose details have to be copied: a sorted set of users, the score is when that was noted
 -- KEYS[7]  idempotency keys: a hash, field = the caller, a NUL, the key; value = ID, space, digest
 -- KEYS[8]  whose calls are kept: a sorted set of members with score 0: the user, a NUL, f for the caller or t for the
@@ -183,6 +184,9 @@ local function leave_call(c)
     if redis.call('HGET', users_key, user) == c.id then
       redis.call('HDEL', users_key, user)
     end
+  end
+  if c.unreachable and redis.call('HGET', users_key, c.to .. '\0') == c.id then
+    redis.call('HDEL', users_key, c.to .. '\0')
   end
 end
 

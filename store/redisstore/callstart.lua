@@ -9,10 +9,11 @@
 -- ARGV[6]   how long it rings at most, in milliseconds
 -- ARGV[7]   for how long a party of the active call need not be heard, in milliseconds
 -- ARGV[8]   1 if the parties are shown to be in the call
--- ARGV[9]   1 if the caller must not learn that the callee is busy
+-- ARGV[9]   1 if the caller must not learn what the callee does
 -- ARGV[10]  what the app says, '' for nothing
 -- ARGV[11]  the idempotency key, '' for none
 -- ARGV[12]  the digest
+-- ARGV[13]  1 if the callee cannot be called
 --
 -- Returns {unreadable, refusal, fresh, step}: unreadable is the ID of a call that another program wrote, if there is
 -- one; refusal is '' for none; fresh is 1 if no call went on before.
@@ -24,11 +25,19 @@ local function reply(refusal, fresh, step)
   return {unreadable or false, refusal, fresh and 1 or 0, step}
 end
 
--- A call whose time passed does not keep a party busy. ExpireCalls ends it, so that its parties are notified.
-local function is_busy(user)
-  local mine = redis.call('HGET', users_key, user)
+-- Returns the call of a field that goes on. One whose time passed does not keep a party busy. ExpireCalls ends it, so
+-- that its parties are notified.
+local function going(field, user)
+  local mine = redis.call('HGET', users_key, field)
   local c = mine and load_call(mine)
-  return c and goes_on(c) and not has_expired(c) and (user == c.from or user == c.to)
+  return c and goes_on(c) and not has_expired(c) and (user == c.from or user == c.to) and c
+end
+
+-- A callee who is hidden is busy as one who is not there would be: while a call to them rings, also one that rings for
+-- its caller alone.
+local function rings(user)
+  local c = going(user, user)
+  return c and c.state == 'ringing' and c.to == user or going(user .. '\0', user)
 end
 
 -- Returns a call that this step would begin again; nil for none.
@@ -56,11 +65,14 @@ elseif before then
   return reply('', false, step_reply(before, again and 'stepped' or 'repeated', false, {}))
 end
 
-if is_busy(from) then
+if ARGV[13] == '1' then
+  return reply('callee unavailable')
+end
+if going(from, from) then
   return reply('caller busy')
 end
-local busy = is_busy(to)
-if busy and ARGV[9] ~= '1' then
+local busy, hidden = going(to, to) and true or false, ARGV[9] == '1'
+if not hidden and busy or hidden and rings(to) then
   return reply('callee busy')
 end
 
@@ -93,9 +105,7 @@ if app ~= '' then
   redis.call('HSET', apps_key, id, app)
 end
 redis.call('HSET', users_key, from, id)
-if not c.unreachable then
-  redis.call('HSET', users_key, to, id)
-end
+redis.call('HSET', users_key, c.unreachable and to .. '\0' or to, id)
 redis.call('ZADD', index_key, '0', from .. '\0f' .. id, '0', to .. '\0t' .. id)
 if key ~= '' then
   redis.call('HSET', keys_key, from .. '\0' .. key, id .. ' ' .. digest)

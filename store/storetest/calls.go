@@ -25,6 +25,7 @@ func RunCalls(t *testing.T, open Open) {
 		{"Start/TooMany", testTooManyCalls},
 		{"Start/Hidden", testCallHidden},
 		{"Start/HiddenFree", testCallHiddenFree},
+		{"Start/Unavailable", testCallUnavailable},
 		{"Start/Namespaces", testCallNamespacesAreApart},
 		{"Start/UserIDs", testCallsOfUserIDs},
 		{"Step/Every", testCallSteps},

@@ -62,6 +62,16 @@ func (m *callsModel) current(user string) *modelCall {
 	return nil
 }
 
+// rings reports whether a call to a user rings, also if the user is not a party of it.
+func (m *callsModel) rings(user string) bool {
+	for _, call := range m.calls {
+		if call.State == lastseen.Ringing && call.Call.To == user {
+			return true
+		}
+	}
+	return false
+}
+
 func (m *callsModel) start(t *rapid.T) {
 	users := rapid.Permutation([]string{"a", "aa", "b", "é"}).Draw(t, "users")
 	c := m.call(users[0], users[1])
@@ -82,11 +92,11 @@ func (m *callsModel) start(t *rapid.T) {
 			return
 		}
 	}
-	calleeBusy := m.current(c.To) != nil
+	calleeBusy, hiddenBusy := m.current(c.To) != nil, m.rings(c.To)
 	switch {
 	case m.current(c.From) != nil:
 		require.ErrorIs(t, err, store.ErrCallerBusy)
-	case calleeBusy && !c.CalleeHidden:
+	case calleeBusy && !c.CalleeHidden, hiddenBusy && c.CalleeHidden:
 		require.ErrorIs(t, err, store.ErrCalleeBusy)
 	case errors.Is(err, store.ErrTooManyCalls):
 		require.GreaterOrEqual(t, len(m.calls), store.MaxCallsOfUser)

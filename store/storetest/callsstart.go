@@ -151,13 +151,19 @@ func testCallHidden(t *testing.T, c *calling) {
 	require.Equal(t, lastseen.Repeated, alive.Outcome)
 	require.True(t, alive.Unreachable)
 
+	another := c.call("dave", "bob")
+	c.fail(store.ErrCalleeBusy, another)
+	another.CalleeHidden = true
+	c.fail(store.ErrCalleeBusy, another)
 	c.act(busy.ID, "bob", lastseen.End)
 	require.Equal(t, []string{hidden.ID, "", ""}, c.idsOf("alice", "bob", "carol"))
+	c.fail(store.ErrCalleeBusy, another)
 	next := c.ring("bob", "carol")
 	cancelled := c.act(hidden.ID, "alice", lastseen.End)
 	require.True(t, cancelled.Unreachable)
 	require.Equal(t, lastseen.Cancelled, cancelled.Call.State)
 	require.Equal(t, []string{"", next.ID, next.ID}, c.idsOf("alice", "bob", "carol"), "bob's call goes on")
+	require.True(t, c.act(c.begin(another).ID, "dave", lastseen.End).Unreachable)
 
 	hidden = c.call("alice", "bob")
 	hidden.CalleeHidden, hidden.Ring = true, soon
@@ -172,6 +178,9 @@ func testCallHidden(t *testing.T, c *calling) {
 		return false
 	})
 	require.Equal(t, []string{"", next.ID}, c.idsOf("alice", "bob"))
+	another = c.call("dave", "bob")
+	another.CalleeHidden = true
+	c.begin(another)
 }
 
 // testCallHiddenFree: a hidden callee who is not busy is a party.
@@ -182,10 +191,34 @@ func testCallHiddenFree(t *testing.T, c *calling) {
 	require.NoError(t, err)
 	require.False(t, step.Unreachable)
 	require.Equal(t, []string{hidden.ID, hidden.ID}, c.idsOf("alice", "bob"))
+	other := c.call("dave", "bob")
+	other.CalleeHidden = true
+	c.fail(store.ErrCalleeBusy, other)
 	require.False(t, c.act(hidden.ID, "bob", lastseen.Accept).Unreachable)
 	another := c.call("alice", "carol")
 	another.CalleeHidden = true
 	c.fail(store.ErrCallerBusy, another)
+	step, err = c.StartCall(t.Context(), ns, other)
+	require.NoError(t, err)
+	require.True(t, step.Unreachable, "the call is not known to be active")
+}
+
+// testCallUnavailable: a callee who cannot be called is not, but what was started before with a key is returned.
+func testCallUnavailable(t *testing.T, c *calling) {
+	call := c.call("alice", "bob")
+	call.Key, call.Digest, call.CalleeUnavailable = "key", "digest", true
+	c.fail(store.ErrCalleeUnavailable, call)
+	call.CalleeUnavailable = false
+	first := c.begin(call)
+	again := c.call("alice", "bob")
+	again.Key, again.Digest, again.CalleeUnavailable = "key", "digest", true
+	step, err := c.StartCall(t.Context(), ns, again)
+	require.NoError(t, err)
+	require.Equal(t, store.CallStep{Call: first, Outcome: lastseen.Repeated}, step)
+	again.Digest = "other"
+	c.fail(store.ErrCallKeyReused, again)
+	again.Key = ""
+	c.fail(store.ErrCalleeUnavailable, again)
 }
 
 func testCallNamespacesAreApart(t *testing.T, c *calling) {

@@ -66,12 +66,13 @@ export class Feed {
 
 // describe returns what changed in words. Without the presence before, that can be anything.
 function describe(presence, before) {
-  const { last_seen, left, status, activity } = presence
+  const { last_seen, left, status, activity, in_call } = presence
   const said = says(presence), measured = left ? 'left' : `turned ${status}`
   if (last_seen === null) return said || before?.last_seen === null ? `says ${said || 'nothing'}` : 'was deleted'
   if (!before) return said ? `${measured}, says ${said}` : measured
   if (before.status !== status || before.left !== left) return measured
   if (says(before) !== said) return `says ${said || 'nothing'}`
+  if (before.in_call !== in_call) return in_call ? 'is in a call' : 'is in no call'
   return before.activity === activity ? measured : activity ? 'is idle' : 'is active'
 }
 

@@ -12,9 +12,9 @@ const shapes = { // those of <presence-dot>
 export const mark = dot => draw('svg', { class: `mark ${dot}`, viewBox: '0 0 16 16', 'aria-hidden': 'true' },
   draw('path', { d: shapes[dot], 'fill-rule': 'evenodd' }))
 
-// dotOf returns what one dot shows of a presence as the API sends it: red is said, the other colours are measured.
-export function dotOf({ status, availability, activity }) {
+// dotOf returns what one dot shows of a presence as the API sends it: red for those who are busy or in a call.
+export function dotOf({ status, availability, activity, in_call }) {
   if (status === 'grey') return status
-  if (availability === 'busy') return 'red'
+  if (availability === 'busy' || in_call) return 'red'
   return availability === 'away' || activity === 'idle' ? 'yellow' : status
 }

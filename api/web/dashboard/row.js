@@ -76,11 +76,11 @@ export class Row {
   }
 }
 
-// details is what a user says, and for how long the user has been idle.
-function details({ availability, idleSince, note }) {
+// details is whether a user is in a call, what the user says, and for how long the user has been idle.
+function details({ availability, idleSince, inCall, note }) {
   const minutes = Math.floor((clock.now() - idleSince) / 60_000)
   const idle = idleSince && (minutes > 0 ? `idle for ${span(60_000 * minutes)}` : 'idle')
-  return [availability, idle, note && `“${note}”`].filter(Boolean).join(' · ')
+  return [inCall && 'in a call', availability, idle, note && `“${note}”`].filter(Boolean).join(' · ')
 }
 
 function describe(status, lastSeen, left) {

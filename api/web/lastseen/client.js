@@ -33,6 +33,7 @@ class Client extends EventTarget {
   #scheduled
   #clock // checks every second what time has changed, while the page watches
   #said = new OwnSaid(() => this.#serverTime(), said => this.#dispatch('self', said))
+  #calls = new OwnCalls(call => this.#dispatch('call', call))
   #typing = new Typing(typing => this.#dispatch('typing', typing))
 
   // The work begins in a later task: elements make clients while this module is evaluated, before pages set options.
@@ -49,6 +50,7 @@ class Client extends EventTarget {
   get namespace() { return this.options.namespace }
   get user() { return this.options.user }
   get self() { return this.#said.current }
+  get calls() { return this.#calls.current }
   get interval() { return Math.max(5000, this.options.interval ?? 30_000) }
 
   now() { return this.states.now() }
@@ -122,6 +124,7 @@ class Client extends EventTarget {
   #signOut() {
     this.options.user = undefined
     this.#said.forget()
+    this.#calls.receive()
     this.#typing.clear()
   }
 
@@ -133,6 +136,7 @@ class Client extends EventTarget {
     this.#leader = this.#pinger = this.#connection = undefined
     this.states.clear()
     this.#said.forget()
+    this.#calls.receive()
     this.#typing.clear()
   }
 
@@ -203,6 +207,8 @@ class Client extends EventTarget {
 
   onself(said) { this.#said.receive(said) }
   ontyping(frame) { this.#typing.receive(frame) }
+  oncalls(calls) { this.#calls.receive(calls) }
+  oncall(call) { this.#calls.update(call) }
   onusers(users, asOf) { this.found({ users, asOf, feed: true }) }
   ondown() { this.found({ down: true }) }
 

@@ -12,6 +12,8 @@ const retryInterval = 300_000 // milliseconds until what is not supported is tri
 //   onrefused(problem)       the server refuses the page
 //   onself(said)             what the user says, as the server sent it
 //   ontyping(frame)          a user types for this one
+//   oncalls(calls)           the calls of the user that go on, as the server sent them
+//   oncall(call)             one of them has changed
 class Connection {
   #client
   #socket
@@ -127,7 +129,9 @@ class Connection {
     if (id === 0) this.#confirm?.(name === 'ok')
     if (name === 'self') this.#client.onself(value)
     if (name === 'typing') this.#client.ontyping(value)
+    if (name === 'call') this.#client.oncall(value)
     if (value.self) this.#client.onself(value.self) // of the welcome
+    if (value.calls) this.#client.oncalls(value.calls) // the same
     if (value.users) this.#client.onusers(value.users, value.as_of)
     if (id === 1 && !value.more) this.#answered(value)
     if (!value.cursor) return

@@ -37,7 +37,7 @@ svg { display: block; fill: currentColor; fill-rule: evenodd }
 const texts = {
   en: {
     online: 'online', seen: 'last seen {ago}', offline: 'offline', unknown: 'status unknown',
-    busy: 'busy', away: 'away', idle: 'idle',
+    busy: 'busy', away: 'away', idle: 'idle', call: 'in a call',
   },
 }
 
@@ -54,12 +54,12 @@ function ago(ms, locale) {
 
 // textOf returns what an element says of a presence at a time by the server's clock. It is in English unless the page
 // names another language that is well-formed. Words that a language does not have are in English.
-function textOf(element, { status, lastSeen, availability, idleSince, note }, now) {
+function textOf(element, { status, lastSeen, availability, idleSince, inCall, note }, now) {
   let locale
   try { locale = new Intl.Locale(element.closest('[lang]').lang) } catch { locale = new Intl.Locale('en') }
   const words = { ...texts.en, ...texts[locale] ?? texts[locale.language] }
   if (status === 'unknown') return words.unknown
-  const said = status !== 'grey' && words[availability ?? (idleSince && 'idle')]
+  const said = status !== 'grey' && words[inCall ? 'call' : availability ?? (idleSince && 'idle')]
   const measured = lastSeen ? words.seen.replace('{ago}', () => ago(now - lastSeen, locale)) : words.offline
   const text = status === 'green' ? said || words.online : [said, measured].filter(Boolean).join(', ')
   return note ? `${text}: ${note}` : text

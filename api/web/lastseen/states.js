@@ -4,10 +4,10 @@ const never = () => Infinity // a stopwatch for what has not happened
 // sameFields reports whether two objects have the same values. Of dates, the times count.
 const sameFields = (a, b) => Object.keys(b).every(key => a[key]?.valueOf() === b[key]?.valueOf())
 
-// dotOf returns what one dot shows of a user: the status, or red, which is said.
-function dotOf(status, availability, idle) {
+// dotOf returns what one dot shows of a user: the status, or red for those who are busy or in a call.
+function dotOf(status, availability, idle, inCall) {
   if (status === 'grey' || status === 'unknown') return status
-  if (availability === 'busy') return 'red'
+  if (availability === 'busy' || inCall) return 'red'
   return availability === 'away' || idle ? 'yellow' : status
 }
 
@@ -20,10 +20,11 @@ function saidAt({ availability = null, note = null, until }, now) {
 }
 
 // presenceOf returns what a page shows of a user whom the server describes, at a time.
-function presenceOf({ user, status, lastSeen, left, availability_until, idle_since, ...rest }, now) {
+function presenceOf({ user, status, lastSeen, left, availability_until, idle_since, in_call, ...rest }, now) {
   const { until, ...said } = saidAt({ ...rest, until: availability_until }, now)
-  const dot = dotOf(status, said.availability, idle_since)
-  return { user, status, dot, lastSeen, left, ...said, availabilityUntil: until, idleSince: dateOf(idle_since) }
+  const inCall = !!in_call, idleSince = dateOf(idle_since)
+  const dot = dotOf(status, said.availability, idleSince, inCall)
+  return { user, status, dot, lastSeen, left, ...said, availabilityUntil: until, idleSince, inCall }
 }
 
 const nothingKnown = user => presenceOf({ user, status: 'unknown', lastSeen: null, left: false }, 0)

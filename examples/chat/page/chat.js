@@ -31,9 +31,9 @@ function avatar(user) {
 function words(user) {
   const text = element('small')
   const named = { green: 'online', yellow: 'was here just now', grey: 'offline', unknown: 'unknown' }
-  client.watch(user, ({ status, lastSeen, availability, idleSince, note }) => {
+  client.watch(user, ({ status, lastSeen, availability, idleSince, inCall, note }) => {
     const since = status === 'grey' && lastSeen ? `, last seen at ${lastSeen.toLocaleTimeString()}` : ''
-    const said = status !== 'grey' && (availability ?? (idleSince && 'idle'))
+    const said = status !== 'grey' && (inCall ? 'in a call' : availability ?? (idleSince && 'idle'))
     text.textContent = (said || named[status] + since) + (note ? `: ${note}` : '')
   })
   return text

@@ -1,0 +1,174 @@
+package api
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/store"
+)
+
+const (
+	maxCallBody       = 32 << 10 // bytes: of two users, a device and app, with spaces and escapes
+	maxIdempotencyKey = 255      // bytes
+	idempotencyKey    = "Idempotency-Key"
+	ifPresent         = "present"
+)
+
+// callMemory is the memory of app in a body: that of the names in its objects, which are checked for duplicates.
+var callMemory = listMemory{maxCallBody, ':', 96}
+
+// newCallBody is the JSON of a call that is to begin.
+type newCallBody struct {
+	// The user who calls. It can be omitted with a user's token.
+	From string `json:"from" maxLength:"256" validate:"optional"`
+	// The user to call.
+	To string `json:"to" minLength:"1" maxLength:"256"`
+	// The ID of the device on which the user calls.
+	Device string `json:"device" maxLength:"64" validate:"optional"`
+	// Any JSON of your app, of at most 16 KiB without spaces, such as an offer. Both parties see it until the call is
+	// over.
+	App callApp `json:"app" swaggertype:"object" extensions:"x-nullable" validate:"optional"`
+	// With `present`, the call rings only if the callee is green or yellow, as the caller sees them. API keys need the
+	// scope `read` for that.
+	If string `json:"if" enums:"present" validate:"optional"`
+} // @name NewCall
+
+// callActionBody is the JSON of an action of a party.
+type callActionBody struct {
+	// The party. It can be omitted with a user's token.
+	User string `json:"user" maxLength:"256" validate:"optional"`
+	// The ID of the device on which the party acts.
+	Device string `json:"device" maxLength:"64" validate:"optional"`
+} // @name CallAction
+
+// callAnswerBody is the JSON of an action that can replace what the app has stored with the call.
+type callAnswerBody struct {
+	callActionBody `json:",inline"`
+	// Any JSON of your app, of at most 16 KiB without spaces, such as an answer. It replaces that of the call.
+	App callApp `json:"app" swaggertype:"object" extensions:"x-nullable" validate:"optional"`
+} // @name CallAnswer
+
+// readCallBody reads a body about a call into v. Without a body it does not change v, unless one is required.
+func (s *server) readCallBody(c echo.Context, required bool, v any) error {
+	b := s.body(c, maxCallBody)
+	defer b.release()
+	if err := b.read(); err != nil {
+		return err
+	}
+	if len(b.content) == 0 && !required {
+		return nil
+	}
+	return b.readList(v, callMemory)
+}
+
+// decodeCallApp decodes any JSON value that is small enough to keep, without spaces; null as none.
+func decodeCallApp(d *jsontext.Decoder, app *callApp) error {
+	value, err := d.ReadValue()
+	if err != nil || value.Kind() == 'n' {
+		return err
+	}
+	value = value.Clone()
+	if err := value.Compact(); err != nil {
+		return err
+	}
+	if len(value) > store.MaxCallApp {
+		return errorf(codeInvalidCall, "app has %d bytes: at most %d are allowed.", len(value), store.MaxCallApp)
+	}
+	*app = callApp(value)
+	return nil
+}
+
+// newCall validates a body and the key of a request, and returns the call that is to begin.
+func (b newCallBody) newCall(caller *auth.Caller, key string) (n store.NewCall, err error) {
+	from, err := partyOf(caller, auth.Ping, "from", b.From)
+	if err != nil {
+		return n, err
+	}
+	switch err := lastseen.CheckUser(b.To); {
+	case err != nil:
+		return n, errorf(codeInvalidUser, "to: %v.", err)
+	case from == b.To:
+		return n, newError(codeInvalidCall, "Users cannot call themselves: from and to are the same.")
+	case b.If != "" && b.If != ifPresent:
+		return n, errorf(codeInvalidCall, "Invalid if %.40q: use present, or omit it.", b.If)
+	}
+	if err := checkCallDevice(b.Device); err != nil {
+		return n, err
+	}
+	return store.NewCall{
+		From: from, To: b.To, FromDevice: b.Device, App: string(b.App), Key: key, Digest: b.digest(),
+	}, nil
+}
+
+// digest returns what distinguishes requests with the same key of a caller.
+func (b newCallBody) digest() string {
+	// Neither users nor devices contain a NUL.
+	sum := sha256.Sum256([]byte(strings.Join([]string{b.To, b.Device, b.If, string(b.App)}, "\x00")))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// act validates a body, and returns what the party does with a call.
+func (b callActionBody) act(caller *auth.Caller, id string, action lastseen.CallAction) (a store.CallAct, err error) {
+	user, err := partyOf(caller, auth.Ping, "user", b.User)
+	if err != nil {
+		return a, err
+	}
+	return store.CallAct{ID: id, User: user, Device: b.Device, Action: action}, checkCallDevice(b.Device)
+}
+
+// act is that of a body without data of the app, and with them.
+func (b callAnswerBody) act(caller *auth.Caller, id string, action lastseen.CallAction) (a store.CallAct, err error) {
+	a, err = b.callActionBody.act(caller, id, action)
+	a.App = string(b.App)
+	return a, err
+}
+
+// partyOf returns the user for whom a caller with a scope acts: the one that a field names, or that of the token.
+func partyOf(caller *auth.Caller, scope auth.Scope, field, named string) (string, error) {
+	if named == "" && caller != nil && caller.Kind == auth.ByToken {
+		return caller.Name, nil
+	}
+	if named == "" {
+		return "", errorf(codeInvalidUser, "%s is missing: only requests with a user's token can omit it.", field)
+	}
+	if !caller.CanPing(named) {
+		return "", errForbidden(scope, "A token speaks for its own user only.")
+	}
+	if err := lastseen.CheckUser(named); err != nil {
+		return "", errorf(codeInvalidUser, "%s: %v.", field, err)
+	}
+	return named, nil
+}
+
+// checkCallDevice returns an error unless a device is valid, or omitted.
+func checkCallDevice(device string) error {
+	if device == "" {
+		return nil
+	}
+	if err := lastseen.CheckDevice(device); err != nil {
+		return newError(codeInvalidDevice, sentence(err))
+	}
+	return nil
+}
+
+// readIdempotencyKey returns the idempotency key of a request; "" if it has none.
+func readIdempotencyKey(header http.Header) (string, error) {
+	values := header[idempotencyKey]
+	if len(values) == 0 {
+		return "", nil
+	}
+	key := values[0]
+	invalid := func(r rune) bool { return r < ' ' || r > '~' }
+	if len(values) > 1 || key == "" || len(key) > maxIdempotencyKey || strings.ContainsFunc(key, invalid) {
+		return "", errorf(codeInvalidCall,
+			"Invalid header %s: use 1 to %d printable ASCII characters, once.", idempotencyKey, maxIdempotencyKey)
+	}
+	return key, nil
+}

@@ -1,0 +1,97 @@
+package api
+
+import (
+	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen/store"
+)
+
+// callProblems are about calls.
+func callProblems() []ErrorCode {
+	return []ErrorCode{
+		{
+			codeInvalidCall, 400, "Invalid call",
+			"A user called themselves, app has more than 16 KiB, if is not present, or the header Idempotency-Key is " +
+				"not 1 to 255 printable ASCII characters.",
+			"Correct what the detail names. Keep large data in your app, and send where it is.",
+		},
+		{
+			codeCallNotFound, 404, "Call not found",
+			"The call does not exist, ended more than 10 minutes ago, or the user is not a party of it. The embedded " +
+				"store forgets all calls when it restarts.",
+			"Show the call as ended.",
+		},
+		{
+			codeCallerBusy, 409, "Caller busy",
+			"The user who calls is in another call, or rings somebody else, or is rung.",
+			"End that call first. GET …/calls?user= returns it.",
+		},
+		{
+			codeCalleeBusy, 409, "Callee busy",
+			"The user who is called is in another call, which rings or is active.",
+			"Show that the user is busy, and let the caller try again later.",
+		},
+		{
+			codeCalleeUnavailable, 409, "Callee unavailable",
+			"The caller cannot see the user who is called; or if is present, and the user is grey.",
+			"Show that the user is not available. Without if, a grey user can be called: a push message can wake " +
+				"their phone.",
+		},
+		{
+			codeCallRefused, 409, "Call refused",
+			"The action is not possible in the state of the call: another party or device was faster, or time was. The " +
+				"member call has the call as it is.",
+			"Show the call as the member call has it.",
+		},
+		{
+			codeIdempotencyKeyReused, 422, "Idempotency key reused",
+			"The caller sent another request with the same Idempotency-Key in the last 10 minutes.",
+			"Choose a new random key for each call, and repeat it only when you send the same request again.",
+		},
+		{
+			codeTooManyCalls, 429, "Too many calls",
+			"The user started 100 calls that are not yet forgotten, which takes 10 minutes after their end; or the " +
+				"namespace has 1,000,000 of them. Nothing was changed.",
+			"Wait as long as Retry-After says.",
+		},
+		{
+			codeNoCalls, 409, "No calls",
+			"Users of the namespace cannot call each other: it is a sorted set that other programs write.",
+			"Use another namespace for calls.",
+		},
+	}
+}
+
+// tooManyCallsWait is Retry-After of a caller with too many calls, in seconds. The oldest of them is forgotten within
+// [store.CallsKept].
+const tooManyCallsWait = "60"
+
+// errTooManyCalls is the error of a caller with too many calls that are kept.
+func errTooManyCalls(cause error) *apiError {
+	e := newError(codeTooManyCalls, "Too many calls were started in the last minutes. No call was started.")
+	e.cause = cause
+	e.header = map[string]string{echo.HeaderRetryAfter: tooManyCallsWait}
+	return e
+}
+
+// callFailures are the errors of calls with their codes.
+func callFailures() []failure {
+	return []failure{
+		{
+			store.ErrNoCalls, codeNoCalls,
+			"This namespace has no calls: other programs write its users (redis-key, redis-score-unit) or the " +
+				"redis-prefix has braces.",
+		},
+		{
+			store.ErrCallNotFound, codeCallNotFound,
+			"This call does not exist, was forgotten 10 minutes after its end, or is not one of this user.",
+		},
+		{store.ErrCallerBusy, codeCallerBusy, "The user who calls is in another call. No call was started."},
+		{store.ErrCalleeBusy, codeCalleeBusy, "The user to call is in another call. No call was started."},
+		{store.ErrCalleeUnavailable, codeCalleeUnavailable, "The user to call is not available. No call was started."},
+		{
+			store.ErrCallKeyReused, codeIdempotencyKeyReused,
+			"This Idempotency-Key was sent with another request. No call was started.",
+		},
+	}
+}

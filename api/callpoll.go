@@ -1,0 +1,245 @@
+package api
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/store"
+)
+
+// callsPause is how long a request that waits for calls relies on signals, which can be lost. Then it looks again.
+const callsPause = 5 * time.Second
+
+// callsResponse is the response about the calls of a user.
+type callsResponse struct {
+	// The call that goes on, if there is one. Before it, once, the call that the cursor was for, if that is over now.
+	Calls []callResponse `json:"calls"`
+	// Pass it as `cursor` to get what changes after this response.
+	Cursor string `json:"cursor"`
+	// When to send the next request. It varies, so that clients do not send them at the same time.
+	PollAfterMs int64 `json:"poll_after_ms" format:"int64" minimum:"0"`
+} // @name Calls
+
+// listCalls returns the calls of a user that go on.
+//
+// @ID listCalls
+// @Tags Calls
+// @Summary Follow a user's calls
+// @Description Returns the call of the user that goes on: a user has one at most. With `cursor` and `wait`, the response
+// @Description waits until this is not what the cursor's response had: a call rings, was accepted, has other `app`, or is
+// @Description over. A call that is over since then is in the response once more, with its last state.
+// @Description
+// @Description Without `cursor` it responds at once. Calls that begin and end between two requests are not in the responses.
+// @Description Requires the scope `read` or the user's own token.
+// @Param namespace path string true "namespace"
+// @Param user query string false "user"
+// @Param cursor query string false "the last response"
+// @Param wait query string false "time to wait"
+// @Success 200 {object} callsResponse "The calls."
+// @Router /v1/namespaces/{namespace}/calls [get]
+func (s *server) listCalls(c echo.Context, q query) error {
+	namespace, err := pathNamespace(c)
+	if err != nil {
+		return err
+	}
+	p := &callsPoll{openRequest: openRequest{server: s, c: c, namespace: namespace, caller: callerOf(c)}}
+	if p.user, err = readCallsUser(q, p.caller); err != nil {
+		return err
+	}
+	r := paramReader{query: q}
+	if p.wait = r.wait(); r.err != nil {
+		return r.err
+	}
+	cursor, continues := q.get("cursor")
+	if continues {
+		if p.after, err = openCallsCursor(namespace, p.user, cursor); err != nil {
+			return err
+		}
+	}
+	if !continues || c.Request().Method == http.MethodHead {
+		p.wait = 0
+	}
+	return p.respond()
+}
+
+// readCallsUser returns the user whose calls a query asks for. A token can read those of its user alone.
+func readCallsUser(q query, caller *auth.Caller) (string, error) {
+	if n := len(q["user"]); n > 1 {
+		return "", errorf(codeInvalidParameter, "The parameter user appears %d times: send it once.", n)
+	}
+	user, _ := q.get("user")
+	return partyOf(caller, auth.Read, "user", user)
+}
+
+// callsPoll is a request for the calls of a user.
+type callsPoll struct {
+	openRequest
+	user  string
+	wait  time.Duration
+	after callPlace
+
+	wakes interruption // by signals
+}
+
+// callPlace says which call the client knows as the one that goes on, and which version of it. The zero value is none.
+type callPlace struct {
+	id      string
+	version int64
+}
+
+// respond writes a response with the calls, after waiting for another than the client knows.
+func (p *callsPoll) respond() error {
+	calls, place, err := p.next()
+	if err != nil {
+		return err
+	}
+	if p.Draining() {
+		p.c.Response().Header().Set(echo.HeaderConnection, "close") // the next request is for another server
+	}
+	r := callsResponse{
+		Calls: make([]callResponse, len(calls)), Cursor: place.cursor(p.namespace, p.user),
+		PollAfterMs: p.pollAfter(p.wait > 0 && place != p.after, p.wait),
+	}
+	for i, call := range calls {
+		r.Calls[i] = showCall(call)
+	}
+	return respond(p.c, r)
+}
+
+// next returns the calls for the response, and the place after it. It waits if the client knows them.
+func (p *callsPoll) next() ([]lastseen.Call, callPlace, error) {
+	if p.wait == 0 {
+		return p.read()
+	}
+	giveBack, err := p.watched.take(p.caller, 1)
+	if err != nil {
+		return nil, callPlace{}, err
+	}
+	defer giveBack()
+	of := person{p.namespace, p.user}
+	p.callWaits.join(of, &p.wakes)
+	defer p.callWaits.leave(of, &p.wakes)
+	p.permitted = func(caller *auth.Caller) error {
+		err := checkPermission(p.c, readCall, caller)
+		if err == nil {
+			_, err = partyOf(caller, auth.Read, "user", p.user)
+		}
+		return err
+	}
+	p.open()
+	defer func() { p.cancel() }()
+	for until := p.Now().Add(p.wait); ; {
+		calls, place, again, err := p.turn(until)
+		if !again {
+			return calls, place, err
+		}
+	}
+}
+
+// turn reads the calls. If the client knows them, it waits for a signal, and reports whether to look again.
+func (p *callsPoll) turn(until time.Time) (calls []lastseen.Call, place callPlace, again bool, err error) {
+	turn, done := p.wakes.turn(p.ctx)
+	defer done()
+	if calls, place, err = p.read(); err != nil || place != p.after {
+		return calls, place, false, err
+	}
+	pause, err := p.patience(until, p.authorizeAgain)
+	switch {
+	case isPause(err):
+		return calls, place, false, nil
+	case err != nil:
+		return nil, place, false, err
+	}
+	release := p.hold(callPoll)
+	defer release()
+	timer := time.NewTimer(min(pause, p.jitter(callsPause*4/5, callsPause)))
+	defer timer.Stop()
+	select {
+	case <-turn.Done():
+	case <-timer.C:
+	}
+	err = p.c.Request().Context().Err()
+	return nil, place, err == nil, err
+}
+
+// read returns the call of the user that goes on, after the one that the client knows if that is over, and the place of
+// a client that has these.
+func (p *callsPoll) read() (calls []lastseen.Call, place callPlace, err error) {
+	ctx := p.c.Request().Context()
+	going, err := p.Store.ReadCalls(ctx, p.namespace, []string{p.user})
+	if err != nil {
+		return nil, place, err
+	}
+	place = callPlace{going[0].ID, going[0].Version}
+	if p.after.id != "" && p.after.id != place.id {
+		known, err := p.Store.ReadCall(ctx, p.namespace, p.after.id)
+		switch {
+		case err != nil && !errors.Is(err, store.ErrCallNotFound):
+			return nil, place, err
+		case err == nil && known.State.Over() && known.Party(p.user) != "": // the cursor is not signed
+			calls = append(calls, known)
+		}
+	}
+	if place.id != "" {
+		calls = append(calls, going[0])
+	}
+	return calls, place, nil
+}
+
+// callsList is what cursors of a user's calls are bound to. It differs from the name of every list, since no namespace
+// contains a slash.
+func callsList(namespace, user string) string { return namespace + "/calls\x00" + user }
+
+// cursor returns the cursor for a place in the calls of a user.
+func (p callPlace) cursor(namespace, user string) string {
+	return sealCursor(callsList(namespace, user), append(binary.AppendVarint(nil, p.version), p.id...))
+}
+
+// openCallsCursor returns the place in a cursor, which is hostile input.
+func openCallsCursor(namespace, user, cursor string) (callPlace, error) {
+	content, err := openCursor(callsList(namespace, user), cursor)
+	version, n := binary.Varint(content)
+	if err != nil || n <= 0 || len(content) > n && !validCallID(string(content[n:])) {
+		return callPlace{}, newError(codeInvalidCursor,
+			"Invalid cursor for the calls of this user. Pass the cursor of a response unchanged, or omit it to start over.")
+	}
+	return callPlace{string(content[n:]), version}, nil
+}
+
+// callWaits finds the requests to wake when a call of a user changes. The zero value is ready to use, and its methods
+// may be called concurrently.
+type callWaits struct {
+	mu    sync.Mutex
+	waits map[person]map[*interruption]struct{}
+}
+
+func (w *callWaits) join(p person, i *interruption) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.waits == nil {
+		w.waits = map[person]map[*interruption]struct{}{}
+	}
+	put(w.waits, p, i)
+}
+
+func (w *callWaits) leave(p person, i *interruption) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	drop(w.waits, p, i)
+}
+
+// wake wakes the requests for the calls of a user.
+func (w *callWaits) wake(p person) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.waits[p] {
+		i.wakeUp()
+	}
+}

@@ -1,0 +1,185 @@
+package api
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// Callees of the same length, whom a caller must not tell apart.
+const (
+	hiddenUser     = "hidden" // became invisible, and goes on pinging
+	hiddenBusyUser = "hidbus" // the same, in a call
+	leftUser       = "leftus" // left at the same time
+	neverUser      = "neverx" // was never seen
+	mask           = "somebody"
+)
+
+// privacyCallers are those who may know no more than what everyone sees. A service that calls for a user could pass on
+// what it learns.
+func privacyCallers() []string { return []string{"alice", "all", "ping"} }
+
+// hideCallees records the callees. Each has alice, bob and their likes among their contacts, if known is true.
+func hideCallees(t *testing.T, w *testServer, known bool) {
+	t.Helper()
+	ctx := t.Context()
+	at := testNow - 60_000
+	for _, user := range []string{hiddenUser, hiddenBusyUser, leftUser} {
+		_, err := w.store.Ping(ctx, "chat", []store.Sighting{{User: user, At: at}})
+		require.NoError(t, err)
+	}
+	w.ring("secret", "dave", hiddenBusyUser)
+	w.act("secret", hiddenBusyUser, lastseen.Accept)
+	for _, user := range []string{hiddenUser, hiddenBusyUser} {
+		_, err := w.store.SetAvailability(ctx, "chat", user, lastseen.Said{Availability: lastseen.Invisible}, at+1)
+		require.NoError(t, err)
+		_, err = w.store.Ping(ctx, "chat", []store.Sighting{{User: user, At: testNow}})
+		require.NoError(t, err)
+	}
+	_, err := w.store.Leave(ctx, "chat", []store.Sighting{{User: leftUser, At: at + 1}})
+	require.NoError(t, err)
+	for _, user := range []string{hiddenUser, hiddenBusyUser, leftUser, neverUser} {
+		if known {
+			know(t, w.store, user, "alice", "bob")
+		}
+	}
+}
+
+// look returns what a caller can see of a response about a call to a user.
+func (w *testServer) look(user, credentials, method, path, body string, headers ...string) (testResponse, string) {
+	w.t.Helper()
+	r := w.send(method, path, body, append(headers, headersOf(credentials)...)...)
+	random := regexp.MustCompile(`"(id|request_id|created_at|ended_at|expires_at|cursor)":"[^"]+"`)
+	text := random.ReplaceAllString(strings.ReplaceAll(r.body, user, mask), `"$1":"…"`)
+	return r, fmt.Sprint(r.status, " ", slices.Sorted(maps.Keys(r.header)), " ", text)
+}
+
+// askAbout sends all that callers can ask about a user, and returns what they see.
+func (w *testServer) askAbout(user, caller string, headers map[string]string) (seen []string) {
+	w.t.Helper()
+	w.hangUp("alice")
+	w.hangUp("bob")
+	credentials, from := headers[caller], `"from":"alice",`
+	if caller == "alice" {
+		from = ""
+	}
+	ask := func(credentials, method, path, body string, headers ...string) testResponse {
+		w.t.Helper()
+		r, text := w.look(user, credentials, method, path, body, headers...)
+		seen = append(seen, text)
+		return r
+	}
+	if caller != "ping" { // which cannot ask
+		ask(credentials, http.MethodPost, callsPath, `{`+from+`"to":"`+user+`","if":"present"}`)
+	}
+	key := "Idempotency-Key: " + user + caller
+	r := ask(credentials, http.MethodPost, callsPath, `{`+from+`"to":"`+user+`","app":{"offer":1}}`, key)
+	ask(credentials, http.MethodPost, callsPath, `{`+from+`"to":"`+user+`","app":{"offer":1}}`, key)
+	ask(credentials, http.MethodPost, callsPath, `{`+from+`"to":"`+user+`"}`)
+	// Somebody who is with the caller calls at the same time.
+	ask(headers["bob"], http.MethodPost, callsPath, `{"to":"`+user+`"}`)
+	ask(headers["bob"], http.MethodPost, callsPath, `{"to":"`+user+`","if":"present"}`)
+	if r.status != http.StatusCreated {
+		return seen
+	}
+	path := callPath(r.json(w.t))
+	who := `{"user":"alice"}`
+	ask(credentials, http.MethodPost, path+"/alive", `{"user":"alice","app":"more"}`)
+	ask(credentials, http.MethodPost, path+"/accept", who)
+	if caller != "ping" {
+		ask(credentials, http.MethodGet, path, "")
+		ask(credentials, http.MethodGet, callsPath+"?user=alice", "")
+	}
+	ask(credentials, http.MethodPost, path+"/end", who)
+	ask(headers["bob"], http.MethodPost, callsPath, `{"to":"`+user+`"}`)
+	w.hangUp("bob")
+
+	// A call that nobody accepts.
+	w.reload(func(c *Config) { c.Settings.RingTimeout = 30 * time.Millisecond })
+	r = ask(credentials, http.MethodPost, callsPath, `{`+from+`"to":"`+user+`"}`)
+	w.reload(func(c *Config) { c.Settings.RingTimeout = 0 })
+	path = callPath(r.json(w.t))
+	require.Eventually(w.t, func() bool {
+		return w.send(http.MethodGet, path, "", headersOf(headers["all"])...).json(w.t)["state"] == "missed"
+	}, eventually, tick)
+	ask(credentials, http.MethodPost, path+"/end", who)
+	return seen
+}
+
+// TestHiddenCallees: to those who call them, users who are invisible are like users who left, and like those never
+// seen, also if they are in a call, by each response and all of its bytes but IDs and times.
+func TestHiddenCallees(t *testing.T) {
+	t.Parallel()
+	authenticator, headers := callers(t)
+	for name, open := range map[string]func(*testing.T) store.Store{"file": fileStore, "redis": settledRedis} {
+		for visibility, change := range map[Visibility]func(*Config){
+			VisibleToEveryone: func(*Config) {}, VisibleToContacts: toContacts,
+		} {
+			t.Run(name+", "+string(visibility), func(t *testing.T) {
+				t.Parallel()
+				w := newTestServer(t, open(t), change, func(c *Config) { c.Auth = authenticator })
+				hideCallees(t, w, true)
+				for _, caller := range privacyCallers() {
+					want := w.askAbout(leftUser, caller, headers)
+					require.Greater(t, len(want), 8)
+					for _, user := range []string{neverUser, hiddenUser, hiddenBusyUser} {
+						require.Equal(t, want, w.askAbout(user, caller, headers), "%s calls %s", caller, user)
+					}
+				}
+				going, err := w.store.ReadCalls(t.Context(), "chat", []string{hiddenBusyUser})
+				require.NoError(t, err)
+				require.Equal(t, "secret", going[0].ID)
+			})
+		}
+	}
+}
+
+// TestUnseenCallees: where users are visible to contacts, a token cannot call those who do not have its user, whatever
+// they do. Services can.
+func TestUnseenCallees(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, open *testServer) {
+		w, headers := newVisibleServer(t, open.store.Store)
+		w.post("/chat/users/online/ping", "", headersOf(headers["all"])...)
+		w.ring("other", "carol", "inacall")
+		w.act("other", "inacall", lastseen.Accept)
+		know(t, w.store, "alice", "online", "inacall", "unknown")
+		for _, when := range []string{"", `,"if":"present"`} {
+			var want string
+			for _, user := range []string{"unknown", "online", "inacall"} {
+				_, got := w.look(user, headers["alice"], http.MethodPost, callsPath, `{"to":"`+user+`"`+when+`}`)
+				require.Contains(t, got, codeCalleeUnavailable)
+				if want == "" {
+					want = got
+				}
+				require.Equal(t, want, got, user)
+			}
+		}
+		r := w.send(http.MethodPost, callsPath, `{"from":"alice","to":"online"}`, headersOf(headers["all"])...)
+		require.Equal(t, http.StatusCreated, r.status, r.body)
+		w.hangUp("alice")
+		know(t, w.store, "online", "alice")
+		r = w.send(http.MethodPost, callsPath, `{"to":"online","if":"present"}`, headersOf(headers["alice"])...)
+		require.Equal(t, http.StatusCreated, r.status, r.body)
+	})
+}
+
+// TestCallToHidden: an invisible user gets calls, and can accept them.
+func TestCallToHidden(t *testing.T) {
+	t.Parallel()
+	w := newTestServer(t, fileStore(t))
+	hideCallees(t, w, false)
+	call := w.call(`{"from":"alice","to":"` + hiddenUser + `"}`)
+	require.Equal(t, []any{call}, w.get(callsPath + "?user=" + hiddenUser)["calls"])
+	w.post(callPath(call)+"/accept", `{"user":"`+hiddenUser+`"}`)
+}

@@ -1,0 +1,262 @@
+package api
+
+import (
+	crand "crypto/rand"
+	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/store"
+)
+
+// startCall begins a call.
+//
+// @ID startCall
+// @Tags Calls
+// @Summary Call a user
+// @Description Begins a call, which rings until the callee accepts or rejects it, the caller ends it, or the namespace's
+// @Description `ring_timeout_ms` has passed. A grey callee rings, too: a push message of your app can wake their phone. With
+// @Description `"if":"present"` the response is 409 `callee_unavailable` instead. A user has one call at a time: others
+// @Description get 409 `caller_busy` or `callee_busy`. An invisible callee looks like one who left.
+// @Description
+// @Description With the header `Idempotency-Key`, repeating the request returns the call that it started, as it is now, for
+// @Description at least 10 minutes. A different request with the same key of the same user is an error.
+// @Description
+// @Description With the setting `visibility: contacts`, a user's token can call users who have that user among their
+// @Description contacts. All others get 409 `callee_unavailable`. Requires the scope `ping` or the token of the user who calls.
+// @Param namespace path string true "namespace"
+// @Param Idempotency-Key header string false "key"
+// @Param body body newCallBody true "The call."
+// @Success 201 {object} callResponse "The call."
+// @Router /v1/namespaces/{namespace}/calls [post]
+func (s *server) startCall(c echo.Context, _ query) error {
+	namespace, err := pathNamespace(c)
+	if err != nil {
+		return err
+	}
+	key, err := readIdempotencyKey(c.Request().Header)
+	if err != nil {
+		return err
+	}
+	var sent newCallBody
+	if err := s.readCallBody(c, true, &sent); err != nil {
+		return err
+	}
+	asked, err := sent.newCall(callerOf(c), key)
+	if err != nil {
+		return err
+	}
+	if err := s.checkCallee(c, namespace, sent.If == ifPresent, &asked); err != nil {
+		return err
+	}
+	if asked.CalleeUnavailable && asked.Key == "" {
+		return store.ErrCalleeUnavailable // without a call to the store: there is nothing to repeat
+	}
+	settings := s.settings(namespace)
+	asked.ID = crand.Text()
+	asked.Ring, asked.Quiet = settings.RingTimeout, settings.Thresholds.Green
+	asked.Shown = settings.ShowCalls
+	step, err := s.Keeper.Start(c.Request().Context(), namespace, asked)
+	if err != nil {
+		return err
+	}
+	c.Response().Header().Set(echo.HeaderLocation, "/v1/namespaces/"+namespace+"/calls/"+step.Call.ID)
+	return writeJSON(c, http.StatusCreated, typeJSON, showCall(step.Call))
+}
+
+// checkCallee notes in a new call what the caller of a request sees of the callee: whether that is an invisible user, of
+// whom nobody who calls must learn what they do, since services could pass on what they learn; and whether the callee
+// cannot be called. That is left to the store, where a request is repeated that was possible before. The calls to the
+// store depend only on what was asked and on whether the caller sees the callee.
+func (s *server) checkCallee(c echo.Context, namespace string, present bool, n *store.NewCall) error {
+	ctx, caller := c.Request().Context(), callerOf(c)
+	if present && !caller.Can(auth.Read, namespace) {
+		return errForbidden(auth.Read, "if also needs the scope read in this namespace.")
+	}
+	if v := s.newest.Load().viewerOf(caller, namespace); v.restricted {
+		seen, err := seenBy(ctx, s.Store.AreContacts, namespace, v.user, []string{n.To})
+		if err != nil {
+			return err
+		}
+		if n.CalleeUnavailable = !seen[0]; n.CalleeUnavailable {
+			return nil
+		}
+	}
+	now, err := s.Store.Now(ctx)
+	if err != nil {
+		return err
+	}
+	said, err := s.Store.ReadAvailability(ctx, namespace, n.To, now)
+	if err != nil {
+		return err
+	}
+	n.CalleeHidden = said.At(now).Availability == lastseen.Invisible
+	if !present {
+		return nil
+	}
+	states, _, err := s.Store.Describe(ctx, namespace, []string{n.To})
+	if err != nil {
+		return err
+	}
+	shown := s.settings(namespace).Thresholds.Presence(n.To, states[0], now)
+	n.CalleeUnavailable = shown.Status == lastseen.Grey
+	return nil
+}
+
+// acceptCall accepts a call.
+//
+// @ID acceptCall
+// @Tags Calls
+// @Summary Accept a call
+// @Description The callee accepts a call that rings: it is active from then on. The first device that accepts wins; the
+// @Description others get 409 `call_refused`, whose member `call` is the call as it is. Accepting again on the same device
+// @Description is 200. `app` replaces that of the call, for example by an answer to an offer.
+// @Description
+// @Description The call stays active while both parties are heard: by a WebSocket, or by requests to `…/alive`. Requires the
+// @Description scope `ping` or the token of the callee.
+// @Param namespace path string true "namespace"
+// @Param id path string true "call"
+// @Param body body callAnswerBody false "Who accepts."
+// @Success 200 {object} callResponse "The call."
+// @Router /v1/namespaces/{namespace}/calls/{id}/accept [post]
+func (s *server) acceptCall(c echo.Context, _ query) error {
+	return s.act(c, lastseen.Accept, new(callAnswerBody))
+}
+
+// rejectCall rejects a call.
+//
+// @ID rejectCall
+// @Tags Calls
+// @Summary Reject a call
+// @Description The callee rejects a call that rings, on all devices. Rejecting it again is 200. If the call does not ring
+// @Description any longer, the response is 409 `call_refused`, whose member `call` is the call as it is. Requires the scope
+// @Description `ping` or the token of the callee.
+// @Param namespace path string true "namespace"
+// @Param id path string true "call"
+// @Param body body callActionBody false "Who rejects."
+// @Success 200 {object} callResponse "The call."
+// @Router /v1/namespaces/{namespace}/calls/{id}/reject [post]
+func (s *server) rejectCall(c echo.Context, _ query) error {
+	return s.act(c, lastseen.Reject, new(callActionBody))
+}
+
+// endCall ends a call.
+//
+// @ID endCall
+// @Tags Calls
+// @Summary End a call
+// @Description Hangs up. While the call rings, the caller cancels it, and the callee rejects it. Ending it again is 200. If
+// @Description the other party or time was faster, the response is 409 `call_refused`, whose member `call` is the call as
+// @Description it is. Requires the scope `ping` or the token of a party.
+// @Param namespace path string true "namespace"
+// @Param id path string true "call"
+// @Param body body callActionBody false "Who ends it."
+// @Success 200 {object} callResponse "The call."
+// @Router /v1/namespaces/{namespace}/calls/{id}/end [post]
+func (s *server) endCall(c echo.Context, _ query) error {
+	return s.act(c, lastseen.End, new(callActionBody))
+}
+
+// keepCall says that a party still takes part in a call.
+//
+// @ID keepCall
+// @Tags Calls
+// @Summary Keep a call alive
+// @Description Says that the party still takes part in the call. An active call is lost if nothing is heard of a party for
+// @Description the namespace's `green_ms`, so send this each `ping_interval_ms` unless the device has a WebSocket, which
+// @Description does the same. `app` replaces that of the call, for example by more ICE candidates. If the call is over, the
+// @Description response is 409 `call_refused`, whose member `call` is the call as it is. Requires the scope `ping` or the
+// @Description token of a party.
+// @Param namespace path string true "namespace"
+// @Param id path string true "call"
+// @Param body body callAnswerBody false "Who takes part."
+// @Success 200 {object} callResponse "The call."
+// @Router /v1/namespaces/{namespace}/calls/{id}/alive [post]
+func (s *server) keepCall(c echo.Context, _ query) error {
+	return s.act(c, lastseen.Alive, new(callAnswerBody))
+}
+
+// callAction is a body that says who acts in a call.
+type callAction interface {
+	// act validates the body, and returns what a caller does with a call.
+	act(caller *auth.Caller, id string, action lastseen.CallAction) (store.CallAct, error)
+}
+
+// act does an action in the call in the path, for the party in the body of the request.
+func (s *server) act(c echo.Context, action lastseen.CallAction, body callAction) error {
+	namespace, id, err := pathCall(c)
+	if err != nil {
+		return err
+	}
+	if err := s.readCallBody(c, false, body); err != nil {
+		return err
+	}
+	act, err := body.act(callerOf(c), id, action)
+	if err != nil {
+		return err
+	}
+	step, err := s.Keeper.Act(c.Request().Context(), namespace, act)
+	if err != nil {
+		return err
+	}
+	if step.Outcome == lastseen.Refused {
+		return errCallRefused(action, step.Call)
+	}
+	return respond(c, showCall(step.Call))
+}
+
+// errCallRefused is the error of an action that is not possible in a call as it is.
+func errCallRefused(action lastseen.CallAction, call lastseen.Call) error {
+	e := errorf(codeCallRefused, "The user cannot %s this call: it is %s.", map[lastseen.CallAction]string{
+		lastseen.Accept: "accept", lastseen.Reject: "reject", lastseen.End: "end", lastseen.Alive: "take part in",
+	}[action], call.State)
+	e.call = new(showCall(call))
+	return e
+}
+
+// getCall returns a call.
+//
+// @ID getCall
+// @Tags Calls
+// @Summary Get a call
+// @Description Returns a call that goes on, or that was over less than 10 minutes ago. A user's token gets calls of its user
+// @Description only. Requires the scope `read` or the token of a party.
+// @Param namespace path string true "namespace"
+// @Param id path string true "call"
+// @Success 200 {object} callResponse "The call."
+// @Router /v1/namespaces/{namespace}/calls/{id} [get]
+func (s *server) getCall(c echo.Context, _ query) error {
+	namespace, id, err := pathCall(c)
+	if err != nil {
+		return err
+	}
+	call, err := s.Store.ReadCall(c.Request().Context(), namespace, id)
+	if err != nil {
+		return err
+	}
+	if caller := callerOf(c); caller != nil && caller.Kind == auth.ByToken && call.Party(caller.Name) == "" {
+		return store.ErrCallNotFound
+	}
+	return respond(c, showCall(call))
+}
+
+// pathCall returns the namespace and the call in the path.
+func pathCall(c echo.Context) (namespace, id string, err error) {
+	if namespace, err = pathNamespace(c); err != nil {
+		return "", "", err
+	}
+	if id, err = pathParam(c, "id"); err != nil || !validCallID(id) {
+		return "", "", store.ErrCallNotFound // no call has such an ID
+	}
+	return namespace, id, nil
+}
+
+// validCallID reports whether a call can have an ID.
+func validCallID(id string) bool {
+	return id != "" && len(id) <= lastseen.MaxCallIDLen && !strings.ContainsFunc(id, func(r rune) bool {
+		return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' && r != '-'
+	})
+}

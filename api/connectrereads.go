@@ -1,0 +1,210 @@
+package api
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	maxRereads       = 8                     // at the same time
+	rereadTimeout    = 5 * time.Second       // of one
+	rereadRetry      = time.Second           // after one that failed
+	rereadsPerRound  = 100                   // users of whom it is read again in a round, if signals were lost
+	betweenRounds    = 50 * time.Millisecond // of these
+	maxCallsToReread = 16                    // of one user
+)
+
+// person is a user of a namespace.
+type person struct{ namespace, user string }
+
+// rereads reads something of users again, for their connections to this server: when it changes, when it ends, and when
+// signals may have been lost. A user's connections share one read, reads of one user follow each other, and few users
+// are read at the same time.
+type rereads struct {
+	shared *Shared
+	read   func(ctx context.Context, p person, of []*session, why news) error
+	after  func(time.Duration, func()) *time.Timer // time.AfterFunc; tests have others
+
+	mu      sync.Mutex
+	jobs    map[person]*reread
+	queue   []person // whose jobs wait
+	workers int
+	spread  []person // who are added to the queue round by round
+	spreads bool     // a round is planned
+}
+
+// reread is a read that waits or is running.
+type reread struct {
+	news
+	running bool
+	again   bool // something has changed since the running one began
+}
+
+// news is why something is read again. The zero news is that signals may have been lost.
+type news struct {
+	renewed bool     // the user has said something: see setSelf
+	calls   []string // calls of the user that have changed, at most maxCallsToReread
+}
+
+// add adds news of the same user.
+func (n *news) add(more news) {
+	n.renewed = n.renewed || more.renewed
+	for _, id := range more.calls {
+		if !slices.Contains(n.calls, id) {
+			n.calls = append(n.calls, id)
+		}
+	}
+	n.calls = n.calls[max(0, len(n.calls)-maxCallsToReread):]
+}
+
+func newRereads(shared *Shared, read func(context.Context, person, []*session, news) error) *rereads {
+	return &rereads{shared: shared, read: read, after: time.AfterFunc, jobs: map[person]*reread{}}
+}
+
+// refresh reads again, perhaps in vain.
+func (s *rereads) refresh(p person) { s.add(p, news{}) }
+
+// add reads again because of news.
+func (s *rereads) add(p person, why news) {
+	if len(s.shared.sessionsOf(p)) == 0 {
+		return // as on most servers
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	job := s.jobs[p]
+	switch {
+	case job == nil:
+		job = &reread{}
+		s.jobs[p] = job
+		s.enqueue(p)
+	case job.running:
+		job.again = true
+	}
+	job.add(why)
+}
+
+// enqueue adds a job, and a worker unless there are enough. The caller holds the mutex.
+func (s *rereads) enqueue(p person) {
+	s.queue = append(s.queue, p)
+	if s.workers < maxRereads {
+		s.workers++
+		go s.work()
+	}
+}
+
+// work does jobs until none waits.
+func (s *rereads) work() {
+	for {
+		p, why, ok := s.next()
+		if !ok {
+			return
+		}
+		if s.readNow(p, why) != nil {
+			s.retry(p, why)
+			continue
+		}
+		s.mu.Lock()
+		if job := s.jobs[p]; job.again {
+			job.running, job.again = false, false
+			s.enqueue(p)
+		} else {
+			delete(s.jobs, p)
+		}
+		s.mu.Unlock()
+	}
+}
+
+// next returns the next job; false if none waits, and then the worker ends.
+func (s *rereads) next() (p person, why news, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) == 0 {
+		s.workers--
+		return p, news{}, false
+	}
+	p, s.queue = s.queue[0], s.queue[1:]
+	job := s.jobs[p]
+	why, job.news = job.news, news{}
+	job.running = true
+	return p, why, true
+}
+
+// retry does a job again that failed, after a while in which the worker does nothing else: the store is probably away.
+func (s *rereads) retry(p person, why news) {
+	time.Sleep(rereadRetry)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	job := s.jobs[p]
+	job.running, job.again = false, false
+	why.add(job.news)
+	job.news = why
+	s.queue = append(s.queue, p)
+}
+
+// readNow reads what is to be read of a user. If that fails, it has to be done again.
+func (s *rereads) readNow(p person, why news) error {
+	sessions := s.shared.sessionsOf(p)
+	if len(sessions) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), rereadTimeout)
+	defer cancel()
+	return s.read(ctx, p, sessions, why)
+}
+
+// refreshAll schedules another read for each connected user, in one namespace or, for "", in all. A few are read at a
+// time. A user who is already waiting is scheduled again.
+func (s *rereads) refreshAll(namespace string) {
+	people := map[person]bool{}
+	for _, n := range s.shared.sockets.all() {
+		n.mu.Lock()
+		if p := (person{n.namespace, n.user}); n.user != "" && (namespace == "" || n.namespace == namespace) {
+			people[p] = true
+		}
+		n.mu.Unlock()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.spread {
+		people[p] = true
+	}
+	s.spread = s.spread[:0]
+	for p := range people {
+		s.spread = append(s.spread, p)
+	}
+	rand.Shuffle(len(s.spread), func(i, k int) { s.spread[i], s.spread[k] = s.spread[k], s.spread[i] })
+	if !s.spreads && len(s.spread) > 0 {
+		s.spreads = true
+		go s.round()
+	}
+}
+
+// round refreshes the next users, and plans the next round.
+func (s *rereads) round() {
+	s.mu.Lock()
+	n := min(len(s.spread), rereadsPerRound)
+	people := slices.Clone(s.spread[:n])
+	s.spread = s.spread[n:]
+	if s.spreads = len(s.spread) > 0; s.spreads {
+		time.AfterFunc(betweenRounds, s.round)
+	} else {
+		s.spread = nil
+	}
+	s.mu.Unlock()
+	for _, p := range people {
+		s.refresh(p)
+	}
+}
+
+// sessionsOf returns the sessions of a user, also those that are being opened.
+func (s *Shared) sessionsOf(p person) (sessions []*session) {
+	for _, peer := range s.newest.Load().Connections.Peers(p.namespace, p.user) {
+		if n, ok := peer.(*session); ok {
+			sessions = append(sessions, n)
+		}
+	}
+	return sessions
+}

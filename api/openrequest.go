@@ -1,0 +1,147 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/stream"
+)
+
+// openRequest is a request that can stay open, to wait for something. From time to time it is authorized again. One
+// goroutine uses it.
+type openRequest struct {
+	*server
+	c         echo.Context
+	namespace string
+	caller    *auth.Caller
+	permitted func(*auth.Caller) error // returns an error unless a caller can use the request; it depends on nothing stored
+
+	// The round ends when the caller has to be authorized again, and then ends the context of the request.
+	round   context.Context //nolint:containedctx // one goroutine uses it, that of the request
+	ctx     context.Context //nolint:containedctx // the same
+	cancel  func()
+	checkAt time.Time // when the caller has to be authorized again at the latest
+}
+
+// Errors of [openRequest.patience] that are no failures.
+var (
+	errDue      = errors.New("the time to wait has passed")
+	errDraining = errors.New("the server is stopping")
+)
+
+// isPause reports whether an error means that a request ended its waiting, and can respond as usual.
+func isPause(err error) bool { return errors.Is(err, errDue) || errors.Is(err, errDraining) }
+
+// begin begins a round, and sets the time of the next authorization.
+func (r *openRequest) begin(now time.Time) {
+	r.round = r.rounds.current()
+	ctx, cancel := context.WithCancel(r.c.Request().Context())
+	stop := context.AfterFunc(r.round, cancel)
+	r.ctx, r.cancel = ctx, func() { stop(); cancel() }
+
+	pause := min(max(minRecheck, r.newest.Load().settings(r.namespace).PingInterval), maxRecheck)
+	pause = r.jitter(pause*4/5, pause)
+	if r.caller != nil && !r.caller.Expires.IsZero() {
+		pause = min(pause, max(minRecheck, r.caller.Expires.Sub(now)))
+	}
+	r.checkAt = now.Add(pause)
+}
+
+// open begins the first round of a request that was authorized.
+func (r *openRequest) open() {
+	r.begin(r.Now())
+	if r.newest.Load() != r.server { // a reload since the request was authorized, which the round may not have seen
+		r.checkAt = r.Now()
+	}
+}
+
+// The times between two authorizations of a request that stays open: the ping interval within these bounds.
+const (
+	minRecheck = time.Second
+	maxRecheck = time.Minute
+)
+
+// patience returns how long a request can wait now: until a time, but not longer than the caller is authorized. It
+// returns errDue at that time, errDraining if the server is stopping, and the error of a caller that is not authorized
+// any longer. The function again authorizes the caller again, and begins the next round.
+func (r *openRequest) patience(until time.Time, again func(now time.Time) error) (time.Duration, error) {
+	now := r.Now()
+	if r.Draining() {
+		return 0, errDraining
+	}
+	if r.round.Err() != nil || !now.Before(r.checkAt) {
+		if err := again(now); err != nil {
+			return 0, err
+		}
+	}
+	if !now.Before(until) {
+		return 0, errDue
+	}
+	return min(until.Sub(now), r.checkAt.Sub(now)), nil
+}
+
+// authorizeAgain begins a round. It returns an error unless the request still can be served, by the newest
+// configuration. If the keys of the token's issuer are not available, the token stays valid until it expires.
+func (r *openRequest) authorizeAgain(now time.Time) error {
+	newest := r.newest.Load()
+	r.cancel()
+	r.begin(now) // before the check, so that a reload during the check is not missed
+	caller, err := newest.authenticateAgain(r.c)
+	switch {
+	case err == nil:
+		err = r.permitted(caller)
+	case errors.Is(err, auth.ErrKeysUnavailable) && r.caller != nil && now.Before(r.caller.Expires):
+		err = nil
+	}
+	return cmp.Or(err, newest.checkKnown(r.c, read))
+}
+
+// hold counts a request as one that waits, and no longer as one being served, until the returned function is called.
+func (r *openRequest) hold(t transport) (release func()) {
+	stream.Hold(r.c.Response())
+	m := r.metrics
+	if m == nil {
+		return func() { stream.Release(r.c.Response()) }
+	}
+	began := m.requests.now()
+	m.requests.inProgress.Add(-1)
+	m.changes.open[t].Add(1)
+	return func() {
+		m.changes.open[t].Add(-1)
+		m.requests.inProgress.Add(1)
+		r.c.Set(heldKey, heldTime(r.c)+m.requests.now()-began)
+		stream.Release(r.c.Response())
+	}
+}
+
+// pollAfter returns when to send the next request, in milliseconds, after a response that has waited for a time or not
+// at all. If more can follow at once, the client need not wait.
+func (r *openRequest) pollAfter(more bool, wait time.Duration) int64 {
+	var pause time.Duration
+	switch {
+	case r.Draining():
+		pause = r.jitter(0, maxDrainPause)
+	case more:
+	case wait > 0:
+		pause = r.jitter(0, maxPollPause)
+	default:
+		settings := r.newest.Load().settings(r.namespace)
+		longest := float64(pollInterval)
+		if settings.PingInterval > 0 { // under load, by as much as pings
+			longest *= float64(settings.stretched(r.overload.stretch())) / float64(settings.PingInterval)
+		}
+		longest = min(longest, float64(maxInterval))
+		pause = r.jitter(time.Duration(0.8*longest), time.Duration(longest))
+	}
+	return pause.Milliseconds()
+}
+
+// jitter returns a random duration.
+func (s *server) jitter(low, high time.Duration) time.Duration {
+	return low + time.Duration(s.Random()*float64(high-low))
+}

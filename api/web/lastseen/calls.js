@@ -1,0 +1,54 @@
+// callOf returns a call as pages have it, from what the server sent.
+function callOf({ from_device, to_device, created_at, accepted_at, ended_at, expires_at, ...rest }) {
+  const [createdAt, acceptedAt, endedAt, expiresAt] = [created_at, accepted_at, ended_at, expires_at].map(dateOf)
+  return { ...rest, fromDevice: from_device, toDevice: to_device, createdAt, acceptedAt, endedAt, expiresAt }
+}
+
+// OwnCalls are the calls of the user of this page that go on. It calls changed(call) for each that changes, for the last
+// time when it is over.
+class OwnCalls {
+  current // undefined while they are not known
+  #changed
+  #known = new Map() // by ID: what the server sent, and what prevents the end of a call that rings
+
+  constructor(changed) { this.#changed = changed }
+
+  // receive takes all calls that go on; undefined if they are not known any longer.
+  receive(calls) {
+    const old = this.current ?? []
+    this.current = []
+    for (const call of old) {
+      if (calls?.some(({ id }) => id === call.id)) this.current.push(call)
+      else if (calls) this.#end(call, 'ended') // how is not known
+      else this.#forget(call.id)
+    }
+    if (calls) for (const call of calls) this.update(call)
+    else this.current = undefined
+  }
+
+  update(sent) {
+    const call = callOf(sent), { id, state } = call
+    const text = JSON.stringify({ ...sent, expires_at: 0 }) // which moves
+    const same = this.#known.get(id)?.text === text
+    this.#forget(id)
+    if (['ringing', 'active'].includes(state)) {
+      // The server sends the end. Without a connection, the call must not ring on.
+      const end = () => this.#end(call, 'missed'), ring = call.expiresAt - call.createdAt + 5000
+      this.current.push(call)
+      this.#known.set(id, { text, cancel: state === 'ringing' && later(ring, end) })
+    }
+    if (!same) this.#changed(call)
+  }
+
+  #forget(id) {
+    const known = this.#known.get(id)
+    if (known?.cancel) known.cancel()
+    this.#known.delete(id)
+    this.current = this.current.filter(call => call.id !== id)
+  }
+
+  #end(call, state) {
+    this.#forget(call.id)
+    this.#changed({ ...call, state, by: null, expiresAt: null, app: null })
+  }
+}
