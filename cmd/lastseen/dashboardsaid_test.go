@@ -29,7 +29,8 @@ func aliceHasDot(dot string) browserStep {
 	return until(fmt.Sprintf(`%s?.querySelector("presence-dot").matches(":state(%s)")`, rowOf("alice"), dot))
 }
 
-// TestDashboardShowsAvailability checks that the list and the changes show what users say, as text, and idle users.
+// TestDashboardShowsAvailability checks that the list and the changes show what users say, as text, who is idle, and who
+// is in a call.
 func TestDashboardShowsAvailability(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -48,6 +49,13 @@ func TestDashboardShowsAvailability(t *testing.T) {
 	b.do(t, aliceHasDot("yellow"), until(said("alice")+` == "idle"`), says("#changes li", "is idle"))
 	s.post(t, alice+"/ping", `{"device":{"id":"phone"}}`)
 	b.do(t, aliceHasDot("green"), says("#changes li", "is active"))
+	call := s.succeed(t, http.MethodPost, "/v1/namespaces/chat/calls", `{"from":"bob","to":"alice"}`)
+	path := "/v1/namespaces/chat/calls/" + call["id"].(string)
+	s.post(t, path+"/accept", `{"user":"alice"}`)
+	b.do(t, aliceHasDot("red"), until(said("alice")+` == "in a call"`), says("#changes li", "is in a call"),
+		until(`document.querySelector("#changes .mark").matches(".red")`))
+	s.post(t, path+"/end", `{"user":"bob"}`)
+	b.do(t, aliceHasDot("green"), until(said("alice")+` == ""`), says("#changes li", "is in no call"))
 	require.Empty(t, b.seen())
 }
 

@@ -41,7 +41,7 @@ type hearing struct {
 // party is a user in a call. Times are monotonic.
 type party struct {
 	call    lastseen.Call // without App
-	quiet   time.Duration // not more than that of the call, as far as is known
+	quiet   time.Duration // of new calls, when the party was followed first; that of the call may differ
 	heard   time.Duration // when the party was last heard, and the store knows it
 	expires time.Duration // when the call will not expire before; 0 if that is not known
 }
@@ -151,7 +151,6 @@ func (h *hearing) collect(people []person) (heard []store.CallHeard) {
 		var device string
 		var within time.Duration
 		if n != nil {
-			n.quiet = min(n.quiet, h.quiet(p.namespace))
 			device, within = n.call.Device(p.user), min(h.monotonic()-n.heard, n.quiet/2)
 		}
 		h.mu.Unlock()

@@ -205,6 +205,40 @@ func testShorterQuiet(t *testing.T, open opener) {
 	}
 }
 
+// TestAcceptThatWasNotSignalled: a connection that missed it learns that the call is active, although it goes on.
+func TestAcceptThatWasNotSignalled(t *testing.T) {
+	w := newWorld(t, 2)
+	a, b := w.servers[0], w.servers[1]
+	a.connect("alice", "phone")
+	b.connect("bob", "tablet")
+	c := w.call("alice", "bob")
+	c.FromDevice = "phone"
+	w.starts(b, c)
+	w.pass(time.Second)
+	a.deaf = true
+	w.accept(b, c.ID)
+	a.deaf = false
+	w.pass(quiet / 4)
+	require.Equal(t, []lastseen.CallState{lastseen.Ringing, lastseen.Active}, a.states("alice"))
+	require.Len(t, b.told["bob"], 2)
+}
+
+// TestAcceptedLate: a party of a call that rang for long is heard soon after it was accepted.
+func TestAcceptedLate(t *testing.T) {
+	w := newWorld(t, 1)
+	s := w.servers[0]
+	s.Quiet = func(string) time.Duration { return time.Hour } // as after a reload
+	s.connect("alice", "")
+	s.connect("bob", "")
+	c := w.call("alice", "bob")
+	c.Ring = 10 * time.Minute
+	w.starts(s, c)
+	w.pass(5 * time.Minute)
+	w.acts(s, c.ID, "bob", lastseen.Accept)
+	w.pass(30 * time.Minute)
+	w.requireState(c.ID, lastseen.Active)
+}
+
 // TestFollowIsNewer: what is older than what is known changes nothing.
 func TestFollowIsNewer(t *testing.T) {
 	w := newWorld(t, 1)

@@ -103,10 +103,8 @@ func (k *Keeper) after(ctx context.Context, namespace, id string, step store.Cal
 	switch {
 	case err == nil:
 		k.results.finish(ctx, namespace, []store.CallStep{step})
-		k.watch.expect(namespace)
 	case mayBeDone(err):
 		k.results.examine(callKey{namespace, id}, true)
-		k.watch.expect(namespace)
 	}
 }
 

@@ -139,6 +139,24 @@ func testUnknownOutcome(t *testing.T, open opener) {
 	}
 }
 
+// TestCanceledRequest: what was done reaches everyone although the client is gone.
+func TestCanceledRequest(t *testing.T) {
+	w := newWorld(t, 2)
+	a, b := w.servers[0], w.servers[1]
+	b.connect("bob", "")
+	id := w.rings(a, "alice", "bob")
+	ctx, cancel := context.WithCancel(t.Context())
+	a.lose = func(string) error {
+		cancel()
+		return nil
+	}
+	_, err := a.Act(ctx, ns, store.CallAct{ID: id, User: "bob", Action: lastseen.Accept})
+	require.NoError(t, err)
+	w.requireInCall("alice", "bob")
+	w.settle()
+	require.Equal(t, []lastseen.CallState{lastseen.Active}, b.states("bob"))
+}
+
 // TestRepeatedStart: a client that repeats a call has its parties signalled again.
 func TestRepeatedStart(t *testing.T) { onStores(t, testRepeatedStart) }
 

@@ -225,6 +225,60 @@ func TestManyNamespaces(t *testing.T) {
 	require.Empty(t, w.log.String())
 }
 
+// TestPace: calls that begin all the time cost a bounded number of visits, and of searches for what was not copied.
+func TestPace(t *testing.T) {
+	w := newWorld(t, 1)
+	s := w.servers[0]
+	w.pass(time.Second)
+	visits, searches := s.counts["ExpireCalls"], s.counts["UnconfirmedInCalls"]
+	for i := range 10 * time.Second / tick {
+		w.rings(s, fmt.Sprint("from-", i), fmt.Sprint("to-", i))
+		w.pass(tick)
+	}
+	require.LessOrEqual(t, s.counts["ExpireCalls"]-visits, int(10*time.Second/visitPause)+1)
+	require.LessOrEqual(t, s.counts["UnconfirmedInCalls"]-searches, int(10*time.Second/copiesAge)+1)
+}
+
+// TestBeginsDuringAVisit: a call that begins while its namespace is visited is ended on time.
+func TestBeginsDuringAVisit(t *testing.T) {
+	w := newWorld(t, 1)
+	s := w.servers[0]
+	w.rings(s, "alice", "bob")
+	w.pass(time.Second)
+	short := w.call("carol", "dave")
+	short.Ring = time.Second
+	s.lose = func(method string) error {
+		if method == "ExpireCalls" {
+			s.lose = func(string) error { return nil }
+			w.starts(s, short)
+		}
+		return nil
+	}
+	s.watch.expect(ns)
+	w.pass(short.Ring + visitPause)
+	w.requireState(short.ID, lastseen.Missed)
+}
+
+// TestLeaseEnds: a server that cannot renew the lease does not act as if it had it for longer than that lasts.
+func TestLeaseEnds(t *testing.T) {
+	w := newWorld(t, 1)
+	s := w.servers[0]
+	w.rings(s, "alice", "bob")
+	w.pass(time.Second)
+	require.True(t, s.Stats().Watching)
+	s.fail = func(method string) error {
+		if method == "Lease" {
+			return store.ErrUnavailable
+		}
+		return nil
+	}
+	w.pass(leaseTime - leaseRenew - time.Second)
+	require.True(t, s.Stats().Watching, "others cannot have it yet")
+	w.pass(2 * leaseRenew)
+	require.False(t, s.Stats().Watching)
+	require.Zero(t, s.Stats().GoingOn)
+}
+
 // TestManyRinging: calls that ring cost a visit when they are due, and signals together cost one for a pause.
 func TestManyRinging(t *testing.T) {
 	const n = 1000

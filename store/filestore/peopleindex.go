@@ -56,7 +56,6 @@ func (x *index) forget(namespace, user string) {
 	x.say(namespace, user, lastseen.Said{})
 	x.hide(namespace, user, hidden{})
 	if n, ok := x.namespaces.Get(namespace); ok {
-		n.users.setInCall(user, 0)
 		x.setIn(n, user, lastseen.State{})
 	}
 }

@@ -103,7 +103,6 @@ func (u *users) hide(user string, h hidden) {
 func (u *users) forget(user string) {
 	u.say(user, lastseen.Said{})
 	u.hide(user, hidden{})
-	u.setInCall(user, 0)
 	u.remove(user)
 }
 

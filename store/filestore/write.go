@@ -124,7 +124,7 @@ func (s *Store) Forget(ctx context.Context, namespace, user string) error {
 			t.forget(key)
 		}
 		t.forgetContacts(namespace, user)
-		t.setInCall(key, 0) // of a user without a state, too
+		t.setInCall(key, 0)
 		s.calls.step(namespace, false, func(calls *callTable, m moment) { calls.forget(user, m) })
 	})})
 }

@@ -141,5 +141,6 @@ func (s *Store) keepInCalls(ctx context.Context, c *candidate, in []store.InCall
 		none[i].User = in[i].User
 	}
 	_, err := s.writeInCalls(ctx, c, none)
+	s.dropUnusedBit(ctx, again, detailsField(c.name), again.bits.details) // the check found the details, and set it again
 	return err
 }

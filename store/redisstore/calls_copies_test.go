@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -235,4 +236,46 @@ func TestCallEndsInFeed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCallEndsBehindTheWatermark: the watermark can be ahead of the clock. What a user says has ended by the watermark, but
+// is still there; the call ends later, and that is a change.
+func TestCallEndsBehindTheWatermark(t *testing.T) {
+	t.Parallel()
+	eachSharding(t, func(t *testing.T, f *feed) {
+		ctx := context.Background()
+		f.said(busy, "alice")
+		f.endSettling()
+		f.ping(f.clock(), "alice")
+		f.moveWatermark(f.clock() + 3000)
+		_, err := f.s.SetAvailability(ctx, "chat", "alice", lastseen.Said{Note: "x", Until: f.w - 10}, f.clock())
+		require.NoError(t, err)
+		require.NoError(t, f.s.SetInCalls(ctx, "chat", []store.InCall{{User: "alice", Until: f.w + 500}}))
+		r := newReader(t, f.s, "alice")
+		r.requireTruth()
+		f.sweep(f.w + 1000)
+		r.requireTruth()
+		require.Equal(t, []string{"green in a call → green"}, r.story("alice"))
+	})
+}
+
+// TestInCallsOfDeletedNamespace: another server deletes the namespace while this one copies. Nothing is left.
+func TestInCallsOfDeletedNamespace(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client, other := newClient(t, url), newStore(t, redisstore.Options{URL: url})
+	s := newStore(t, redisstore.Options{URL: url})
+	require.NoError(t, ping(s, "chat", "alice"))
+	in := []store.InCall{{User: "alice", Until: nowOf(t, s).Add(time.Hour)}, {User: "bob", Until: nowOf(t, s).Add(time.Hour)}}
+	require.NoError(t, s.SetInCalls(ctx, "chat", in))
+	deletes := true
+	s.Around("evalsha", func() {
+		if deletes {
+			deletes = false
+			require.NoError(t, other.DeleteNamespace(ctx, "chat"))
+		}
+	}, func() {})
+	require.NoError(t, s.SetInCalls(ctx, "chat", in))
+	require.False(t, deletes)
+	require.Empty(t, client.Keys(ctx, "*").Val())
 }

@@ -20,7 +20,7 @@ type Breakable struct {
 	// Restart ends the store's process and returns the store that another one has, with all writes. The test closes
 	// neither of them.
 	Restart func() store.Store
-	Lasting bool // a feed continues after Restart
+	Lasting bool // a feed, and who is in a call, outlast Restart
 	Talks   bool // users say something, and become invisible without waiting for other servers
 	// Fault does anything to the store, such as a failover that loses the newest writes, and returns when it works
 	// again. Until then nothing is called.
@@ -59,6 +59,7 @@ func (m *changesModel) restart(t *rapid.T) {
 	m.Store = m.Restart()
 	if !m.Lasting {
 		m.endFeed()
+		m.talk.endCalls()
 	}
 	if m.devices != nil {
 		m.firstDevice(t)

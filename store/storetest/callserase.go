@@ -45,6 +45,13 @@ func testCallForget(t *testing.T, c *calling) {
 	forget(t, c, "nobody", "carol")
 	require.Equal(t, lastseen.Active, c.read(kept.ID).State)
 	c.unknown(other.ID)
+
+	c.copyAll()
+	require.Equal(t, []string{"alice", "bob"}, c.inCall("alice", "bob"))
+	forget(t, c, "alice") // who has no state
+	require.Equal(t, []string{"bob"}, c.inCall("alice", "bob"))
+	ping(t, c, "alice", now(t, c))
+	require.Equal(t, []string{"bob"}, c.inCall("alice", "bob"))
 }
 
 // testCallForgetOther: a callee who is forgotten frees a caller who waits, also if the callee is not a party.

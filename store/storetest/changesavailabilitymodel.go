@@ -18,11 +18,13 @@ type talk struct {
 	said   map[string]lastseen.Said // what others see; it may have ended
 	hidden map[string]lastseen.HiddenTime
 	idle   map[string]lastseen.Instant // since when users use none of their devices
+	inCall map[string]lastseen.Instant // until when users are in a call; it may have passed
 }
 
 func newTalk() *talk {
 	return &talk{
 		said: map[string]lastseen.Said{}, hidden: map[string]lastseen.HiddenTime{}, idle: map[string]lastseen.Instant{},
+		inCall: map[string]lastseen.Instant{},
 	}
 }
 
@@ -31,7 +33,7 @@ func (k *talk) details(user string) store.Details {
 	if k == nil {
 		return store.Details{}
 	}
-	return store.Details{Said: k.said[user], IdleSince: k.idle[user]}
+	return store.Details{Said: k.said[user], IdleSince: k.idle[user], InCallUntil: k.inCall[user]}
 }
 
 func (k *talk) forget(user string) {
@@ -39,6 +41,7 @@ func (k *talk) forget(user string) {
 		delete(k.said, user)
 		delete(k.hidden, user)
 		delete(k.idle, user)
+		delete(k.inCall, user)
 	}
 }
 
@@ -46,6 +49,13 @@ func (k *talk) forget(user string) {
 func (k *talk) trim(user string) {
 	if k != nil {
 		delete(k.idle, user)
+	}
+}
+
+// endCalls has users be in no call, as after a restart of a store that keeps that in memory.
+func (k *talk) endCalls() {
+	if k != nil {
+		clear(k.inCall)
 	}
 }
 
@@ -62,6 +72,7 @@ func (m *changesModel) talking() map[string]func(*rapid.T) {
 		"say":       m.say,
 		"invisible": m.hide,
 		"idle":      m.idles,
+		"in call":   m.setInCall,
 	}
 }
 
@@ -138,7 +149,22 @@ func (m *changesModel) idles(t *rapid.T) {
 	})
 }
 
-// stops returns the instants up to one at which something that is said ends, each with the instant before it.
+// setInCall has a user be in a call, which may end soon after the watermark, or in none.
+func (m *changesModel) setInCall(t *rapid.T) {
+	if len(m.known()) == 0 {
+		return // the namespace may not exist
+	}
+	user := rapid.OneOf(drawUser, drawTabs).Draw(t, "user")
+	in := store.InCall{User: user}
+	if rapid.IntRange(0, 2).Draw(t, "in a call") > 0 {
+		after := rapid.SampledFrom([]lastseen.Instant{-1, 0, 1, 2, 3, 50, 200, 60 * minute}).Draw(t, "after")
+		in.Until = max(m.watermark, m.present(t)) + after
+	}
+	require.NoError(t, m.SetInCalls(context.Background(), ns, []store.InCall{in}))
+	m.change(user, func() { m.talk.inCall[user] = in.Until })
+}
+
+// stops returns the instants up to one at which something in details ends, each with the instant before it.
 func (m *changesModel) stops(to lastseen.Instant) (stops []lastseen.Instant) {
 	if m.talk == nil {
 		return nil
@@ -146,6 +172,11 @@ func (m *changesModel) stops(to lastseen.Instant) (stops []lastseen.Instant) {
 	for _, what := range m.talk.said {
 		if m.watermark < what.Until && what.Until <= to {
 			stops = append(stops, what.Until-1, what.Until)
+		}
+	}
+	for _, until := range m.talk.inCall {
+		if m.watermark < until && until <= to {
+			stops = append(stops, until-1, until)
 		}
 	}
 	slices.Sort(stops)
@@ -173,6 +204,7 @@ func (m *changesModel) relearn(t *rapid.T) {
 	require.NoError(t, err)
 	for _, user := range names {
 		m.talk.said[user], m.talk.idle[user] = described[user].Said, described[user].IdleSince
+		m.talk.inCall[user] = described[user].InCallUntil
 	}
 }
 
@@ -189,6 +221,9 @@ func (m *changesModel) requireTalk(t *rapid.T) {
 		want, got := m.talk.details(user), described[user]
 		if got.Said == nothing {
 			want.Said = want.Said.At(clock)
+		}
+		if got.InCallUntil == 0 && want.InCallUntil <= clock {
+			want.InCallUntil = 0
 		}
 		require.Equal(t, want, got, user)
 	}

@@ -289,11 +289,14 @@ func (m *changesModel) published(user string) store.Published {
 	return store.Publish(m.thresholds, m.states[user], m.talk.details(user), m.watermark)
 }
 
-// users returns the users who have a state, or say something.
+// users returns the users who have a state, say something, or are in a call.
 func (m *changesModel) users() []string {
 	all := maps.Clone(m.states)
 	if m.talk != nil {
 		for user := range m.talk.said {
+			all[user] = lastseen.State{}
+		}
+		for user := range m.talk.inCall {
 			all[user] = lastseen.State{}
 		}
 	}
