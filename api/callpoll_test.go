@@ -122,6 +122,16 @@ func TestCallsPoll(t *testing.T) {
 		over, took := w.poll("bob", last).end()
 		require.InDelta(t, 50, took.Seconds(), 0.5)
 		require.Empty(t, over["calls"], "once")
+
+		last = over
+		step("", `{"from":"alice","to":"bob"}`, "ringing")
+		p = w.poll("bob", last)
+		time.Sleep(time.Second)
+		gone := w.send(http.MethodDelete, "/users/alice") //nolint:bodyclose // the test's end does it
+		require.Equal(t, http.StatusNoContent, gone.StatusCode)
+		deleted, took := p.end()
+		require.Less(t, took, 2*time.Second)
+		require.Empty(t, deleted["calls"])
 	})
 }
 
