@@ -26,6 +26,8 @@ package api
 // @tag.description What users say about themselves.
 // @tag.name Contacts
 // @tag.description Whom users know.
+// @tag.name Calls
+// @tag.description Calls between users: ringing, accepting and hanging up.
 // @tag.name Connecting
 // @tag.description WebSockets, which keep their users online and follow changes.
 // @tag.name Deleting

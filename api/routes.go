@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/labstack/echo/v4"
 )
@@ -35,10 +36,8 @@ func (s *server) routes() []route {
 		users      = namespace + "/users"
 		user       = users + "/:user"
 		contacts   = user + "/contacts"
-		calls      = namespace + "/calls"
-		call       = calls + "/:id"
 	)
-	return append([]route{
+	return slices.Concat([]route{
 		{http.MethodPost, user + "/ping", pingSelf, s.ping, nil},
 		{http.MethodPost, user + "/leave", leaveSelf, s.leave, nil},
 		{http.MethodPost, namespace + "/pings", pingBulk, s.pings, nil},
@@ -71,14 +70,6 @@ func (s *server) routes() []route {
 		{http.MethodGet, user + "/devices", readDevices, s.getDevices, nil},
 		{http.MethodDelete, user + "/connections", admin, s.closeConnections, nil},
 
-		{http.MethodPost, calls, actInCall, s.startCall, nil},
-		{http.MethodGet, calls, readCall, s.listCalls, []string{"user", "cursor", "wait"}},
-		{http.MethodGet, call, readCall, s.getCall, nil},
-		{http.MethodPost, call + "/accept", actInCall, s.acceptCall, nil},
-		{http.MethodPost, call + "/reject", actInCall, s.rejectCall, nil},
-		{http.MethodPost, call + "/end", actInCall, s.endCall, nil},
-		{http.MethodPost, call + "/alive", actInCall, s.keepCall, nil},
-
 		{http.MethodDelete, user, admin, s.deleteUser, nil},
 		{http.MethodGet, namespaces, list, s.listNamespaces, []string{"limit", "cursor"}},
 		{http.MethodGet, namespace, read, s.getNamespace, nil},
@@ -87,7 +78,21 @@ func (s *server) routes() []route {
 		{http.MethodGet, "/healthz", public, s.healthz, nil},
 		{http.MethodGet, "/readyz", public, s.readyz, nil},
 		{http.MethodGet, "/version", public, s.getVersion, nil},
-	}, s.pageRoutes()...)
+	}, s.callRoutes(namespace+"/calls"), s.pageRoutes())
+}
+
+// callRoutes are the endpoints about calls.
+func (s *server) callRoutes(calls string) []route {
+	call := calls + "/:id"
+	return []route{
+		{http.MethodPost, calls, actInCall, s.startCall, nil},
+		{http.MethodGet, calls, readCall, s.listCalls, []string{"user", "cursor", "wait"}},
+		{http.MethodGet, call, readCall, s.getCall, nil},
+		{http.MethodPost, call + "/accept", actInCall, s.acceptCall, nil},
+		{http.MethodPost, call + "/reject", actInCall, s.rejectCall, nil},
+		{http.MethodPost, call + "/end", actInCall, s.endCall, nil},
+		{http.MethodPost, call + "/alive", actInCall, s.keepCall, nil},
+	}
 }
 
 // evaluation returns the parameters that say how statuses are evaluated, and the given ones.

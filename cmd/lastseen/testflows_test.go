@@ -42,7 +42,7 @@ type chatApp struct {
 	shown  map[string][]string // what it showed of each user, in order
 	noted  map[string]int      // which of that the test has waited for
 	cursor string              // of the last frame that had one
-	frames map[string][]string // the frames self, typing and bye, by name
+	frames map[string][]string // the frames self, typing, call and bye, by name
 }
 
 // appOptions are how an app connects.
@@ -136,7 +136,7 @@ func (a *chatApp) read(ctx context.Context) error {
 		switch name {
 		case "welcome", "changes", "reset", "tick":
 			err = a.show(content)
-		case "self", "typing", "bye":
+		case "self", "typing", "call", "bye":
 			a.frames[name] = append(a.frames[name], string(content))
 		case "problem":
 			err = fmt.Errorf("a problem: %s", content)
@@ -177,6 +177,9 @@ func inWords(presence map[string]any) string {
 		if word, ok := presence[field].(string); ok {
 			words = append(words, word)
 		}
+	}
+	if presence["in_call"] == true {
+		words = append(words, "in a call")
 	}
 	return strings.Join(words, " ")
 }

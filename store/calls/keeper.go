@@ -1,6 +1,6 @@
-// Package calls does what calls need besides their steps, which [store.Calls] does. It ends calls whose time has passed,
-// records in the details of users that they are in a call, notes that connected users take part in their calls, and
-// signals each change to the servers that the parties are connected to.
+// Package calls does what calls need besides their steps, which [store.Calls] does. It ends calls whose time has
+// passed, records in the details of users that they are in a call, notes that connected users take part in their calls,
+// and signals each change to the servers that the parties are connected to.
 //
 // # Signals
 //
