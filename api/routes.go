@@ -35,6 +35,7 @@ func (s *server) routes() []route {
 		namespace  = namespaces + "/:namespace"
 		users      = namespace + "/users"
 		user       = users + "/:user"
+		contacts   = user + "/contacts"
 	)
 	return slices.Concat([]route{
 		{http.MethodPost, user + "/ping", pingSelf, s.ping, nil},
@@ -62,13 +63,10 @@ func (s *server) routes() []route {
 		{http.MethodPut, user + "/availability", writeUser, s.putAvailability, nil},
 		{http.MethodGet, user + "/availability", readUser, s.getAvailability, nil},
 		{http.MethodDelete, user + "/availability", writeUser, s.deleteAvailability, nil},
-		{http.MethodPut, user + "/contacts", writeUser, s.setContacts, nil},
-		{http.MethodPatch, user + "/contacts", writeUser, s.changeContacts, nil},
-		{http.MethodDelete, user + "/contacts", writeUser, s.deleteContacts, nil},
-		{
-			http.MethodGet, user + "/contacts", readUser, s.listContacts,
-			evaluation("status", "in_call", "limit", "cursor"),
-		},
+		{http.MethodPut, contacts, writeUser, s.setContacts, nil},
+		{http.MethodPatch, contacts, writeUser, s.changeContacts, nil},
+		{http.MethodDelete, contacts, writeUser, s.deleteContacts, nil},
+		{http.MethodGet, contacts, readUser, s.listContacts, evaluation("status", "in_call", "limit", "cursor")},
 		{http.MethodGet, user + "/devices", readDevices, s.getDevices, nil},
 		{http.MethodDelete, user + "/connections", admin, s.closeConnections, nil},
 
