@@ -61,7 +61,8 @@ func TestDocumentIsValid(t *testing.T) {
 }
 
 // requireParameters checks that each parameter is described, and that only a required one has an example: Swagger UI
-// would send it. It may send users whose changes to follow, rather than follow everyone, and the user whose calls to get.
+// would send it. It may send users whose changes to follow, rather than follow everyone, and the user whose calls to
+// get.
 func requireParameters(t *testing.T, operation *openapi3.Operation) {
 	t.Helper()
 	for _, p := range operation.Parameters {
