@@ -51,7 +51,8 @@ type callActionBody struct {
 // callAnswerBody is the JSON of an action that can replace what the app has stored with the call.
 type callAnswerBody struct {
 	callActionBody `json:",inline"`
-	// Any JSON of your app, of at most 16 KiB without spaces, such as an answer. It replaces that of the call.
+	// Any JSON of your app, of at most 16 KiB without spaces, such as an answer. It replaces that of the call;
+	// omitted or null leaves it as it is.
 	App callApp `json:"app" swaggertype:"object" extensions:"x-nullable" validate:"optional"`
 } // @name CallAnswer
 

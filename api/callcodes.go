@@ -11,7 +11,7 @@ func callProblems() []ErrorCode {
 	return []ErrorCode{
 		{
 			codeInvalidCall, 400, "Invalid call",
-			"A user called themselves, app has more than 16 KiB, if is not present, or the header Idempotency-Key is " +
+			"A user called themselves, app has more than 16 KiB, if has a value other than \"present\", or the header Idempotency-Key is " +
 				"not 1 to 255 printable ASCII characters.",
 			"Correct what the detail names. Keep large data in your app, and send where it is.",
 		},
@@ -23,24 +23,24 @@ func callProblems() []ErrorCode {
 		},
 		{
 			codeCallerBusy, 409, "Caller busy",
-			"The user who calls is in another call, or rings somebody else, or is rung.",
+			"The caller is in another call, or one of theirs is ringing.",
 			"End that call first. GET …/calls?user= returns it.",
 		},
 		{
 			codeCalleeBusy, 409, "Callee busy",
-			"The user who is called is in another call, which rings or is active.",
+			"The callee is in another call, which is ringing or active.",
 			"Show that the user is busy, and let the caller try again later.",
 		},
 		{
 			codeCalleeUnavailable, 409, "Callee unavailable",
-			"The caller cannot see the user who is called; or if is present, and the user is grey.",
+			"The caller cannot see the callee; or the request has if=present, and the callee is grey.",
 			"Show that the user is not available. Without if, a grey user can be called: a push message can wake " +
 				"their phone.",
 		},
 		{
 			codeCallRefused, 409, "Call refused",
-			"The action is not possible in the state of the call: another party or device was faster, or time was. " +
-				"The member call has the call as it is.",
+			"The action is not possible in the state of the call: the other party or another device acted first, " +
+				"or the call timed out. The member call has the call as it is.",
 			"Show the call as the member call has it.",
 		},
 		{

@@ -16,7 +16,7 @@ type callResponse struct {
 	// The user who is called.
 	To string `json:"to" minLength:"1" maxLength:"256"`
 	// ringing and active: the call goes on. ended: a party ended it. rejected: by the callee. cancelled: by the caller,
-	// before the callee accepted. missed: the callee did not accept in time. lost: a party was not heard any longer.
+	// before the callee accepted. missed: the callee did not accept in time. lost: a party was no longer heard.
 	State lastseen.CallState `json:"state"`
 	// The device on which the caller called. Null if it is not known.
 	FromDevice *string `json:"from_device" extensions:"x-nullable"`

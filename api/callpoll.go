@@ -32,7 +32,7 @@ type callsResponse struct {
 // @ID listCalls
 // @Tags Calls
 // @Summary Follow a user's calls
-// @Description Returns the call of the user that goes on: a user has one at most. With `cursor` and `wait`, the response
+// @Description Returns the user's ongoing call: a user has one at most. With `cursor` and `wait`, the response
 // @Description waits until this is not what the cursor's response had: a call rings, was accepted, has other `app`, or is
 // @Description over. A call that is over since then is in the response once more, with its last state.
 // @Description
@@ -63,9 +63,7 @@ func (s *server) listCalls(c echo.Context, q query) error {
 			return err
 		}
 	}
-	if !continues || c.Request().Method == http.MethodHead {
-		p.wait = 0
-	}
+	p.waits = continues && p.wait > 0 && c.Request().Method != http.MethodHead
 	return p.respond()
 }
 
@@ -82,7 +80,8 @@ func readCallsUser(q query, caller *auth.Caller) (string, error) {
 type callsPoll struct {
 	openRequest
 	user  string
-	wait  time.Duration
+	wait  time.Duration // as asked
+	waits bool
 	after callPlace
 
 	wakes interruption // by signals
@@ -105,7 +104,7 @@ func (p *callsPoll) respond() error {
 	}
 	r := callsResponse{
 		Calls: make([]callResponse, len(calls)), Cursor: place.cursor(p.namespace, p.user),
-		PollAfterMs: p.pollAfter(p.wait > 0 && place != p.after, p.wait),
+		PollAfterMs: p.pollAfter(p.waits && place != p.after, p.wait),
 	}
 	for i, call := range calls {
 		r.Calls[i] = showCall(call)
@@ -115,7 +114,7 @@ func (p *callsPoll) respond() error {
 
 // next returns the calls for the response, and the place after it. It waits if the client knows them.
 func (p *callsPoll) next() ([]lastseen.Call, callPlace, error) {
-	if p.wait == 0 {
+	if !p.waits {
 		return p.read()
 	}
 	giveBack, err := p.watched.take(p.caller, 1)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	crand "crypto/rand"
 	"net/http"
 	"strings"
@@ -59,7 +60,9 @@ func (s *server) startCall(c echo.Context, _ query) error {
 	asked.ID = crand.Text()
 	asked.Ring, asked.Quiet = settings.RingTimeout, settings.Thresholds.Green
 	asked.Shown = settings.ShowCalls
+	s.overload.begin() // the keeper's store does not count calls
 	step, err := s.Keeper.Start(c.Request().Context(), namespace, asked)
+	s.overload.end()
 	if err != nil {
 		return err
 	}
@@ -131,8 +134,8 @@ func (s *server) acceptCall(c echo.Context, _ query) error {
 // @ID rejectCall
 // @Tags Calls
 // @Summary Reject a call
-// @Description The callee rejects a call that rings, on all devices. Rejecting it again is 200. If the call does not ring
-// @Description any longer, the response is 409 `call_refused`, whose member `call` is the call as it is. Requires the scope
+// @Description The callee rejects a call that rings, on all devices. Rejecting it again is 200. If the call no longer
+// @Description rings, the response is 409 `call_refused`, whose member `call` is the call as it is. Requires the scope
 // @Description `ping` or the token of the callee.
 // @Param namespace path string true "namespace"
 // @Param id path string true "call"
@@ -149,8 +152,8 @@ func (s *server) rejectCall(c echo.Context, _ query) error {
 // @Tags Calls
 // @Summary End a call
 // @Description Hangs up. While the call rings, the caller cancels it, and the callee rejects it. Ending it again is 200. If
-// @Description the other party or time was faster, the response is 409 `call_refused`, whose member `call` is the call as
-// @Description it is. Requires the scope `ping` or the token of a party.
+// @Description the other party acted first, or the call timed out, the response is 409 `call_refused`, whose member `call`
+// @Description is the call as it is. Requires the scope `ping` or the token of a party.
 // @Param namespace path string true "namespace"
 // @Param id path string true "call"
 // @Param body body callActionBody false "Who ends it."
@@ -198,7 +201,9 @@ func (s *server) act(c echo.Context, action lastseen.CallAction, body callAction
 	if err != nil {
 		return err
 	}
+	s.overload.begin()
 	step, err := s.Keeper.Act(c.Request().Context(), namespace, act)
+	s.overload.end()
 	if err != nil {
 		return err
 	}
@@ -233,14 +238,36 @@ func (s *server) getCall(c echo.Context, _ query) error {
 	if err != nil {
 		return err
 	}
-	call, err := s.Store.ReadCall(c.Request().Context(), namespace, id)
+	ctx := c.Request().Context()
+	call, err := s.Store.ReadCall(ctx, namespace, id)
 	if err != nil {
 		return err
 	}
-	if caller := callerOf(c); caller != nil && caller.Kind == auth.ByToken && call.Party(caller.Name) == "" {
-		return store.ErrCallNotFound
+	if caller := callerOf(c); caller != nil && caller.Kind == auth.ByToken {
+		if err := s.checkParty(ctx, namespace, caller.Name, call); err != nil {
+			return err
+		}
 	}
 	return respond(c, showCall(call))
+}
+
+// checkParty returns an error unless a user is a party of a call. While it rings, the callee may not be one: see
+// [store.NewCall].
+func (s *server) checkParty(ctx context.Context, namespace, user string, call lastseen.Call) error {
+	party := call.Party(user)
+	if party == lastseen.Callee && call.State == lastseen.Ringing {
+		going, err := s.Store.ReadCalls(ctx, namespace, []string{user})
+		if err != nil {
+			return err
+		}
+		if going[0].ID != call.ID {
+			party = ""
+		}
+	}
+	if party == "" {
+		return store.ErrCallNotFound
+	}
+	return nil
 }
 
 // pathCall returns the namespace and the call in the path.

@@ -115,18 +115,6 @@ func (s *callStore) AreContacts(ctx context.Context, namespace string, pairs []s
 	return s.Store.AreContacts(ctx, namespace, pairs)
 }
 
-func (s *callStore) StartCall(ctx context.Context, namespace string, c store.NewCall) (store.CallStep, error) {
-	s.overload.begin()
-	defer s.overload.end()
-	return s.Store.StartCall(ctx, namespace, c)
-}
-
-func (s *callStore) StepCall(ctx context.Context, namespace string, a store.CallAct) (store.CallStep, error) {
-	s.overload.begin()
-	defer s.overload.end()
-	return s.Store.StepCall(ctx, namespace, a)
-}
-
 func (s *callStore) ReadCall(ctx context.Context, namespace, id string) (lastseen.Call, error) {
 	s.overload.begin()
 	defer s.overload.end()

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// maxKnownCalls is the number of calls that a session remembers: one that goes on, and those before it.
+	// maxKnownCalls is the number of calls that a session remembers: the one that goes on, and some that are over.
 	maxKnownCalls = 4
 	// lateCall is how long after the end of its time a call is read again that goes on as far as a client knows. The
 	// server that ends calls has then sent a signal, unless that was lost.
@@ -50,7 +50,7 @@ func (s *server) readCalls(ctx context.Context, p person) ([]lastseen.Call, erro
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case calls[0].ID == "" || calls[0].State.Over(): // its time has passed
+	case calls[0].ID == "":
 		return nil, nil
 	}
 	s.Keeper.Follow(p.namespace, p.user, calls[0])
@@ -66,7 +66,7 @@ func (s *Shared) rereadCalls(ctx context.Context, p person, sessions []*session,
 		return err
 	}
 	var found []lastseen.Call
-	if len(why.calls) == 0 {
+	if why.all || len(why.calls) == 0 {
 		if found, err = server.readCalls(ctx, p); err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func (n *session) setCalls(found []lastseen.Call, deleted []string, now lastseen
 	}
 	changed := n.noteCalls(append(n.known.ended(deleted, now), found...), now)
 	n.mu.Unlock()
-	if !n.isShownSelf() {
+	if !n.isShownCalls() {
 		return
 	}
 	for _, c := range changed {
@@ -181,7 +181,12 @@ func (n *session) noteCalls(calls []lastseen.Call, now lastseen.Instant) (change
 func (o *ownCalls) note(c lastseen.Call) bool {
 	i := slices.IndexFunc(o.calls, func(known lastseen.Call) bool { return known.ID == c.ID })
 	if i < 0 {
-		o.calls = append(o.calls[max(0, len(o.calls)-maxKnownCalls+1):], c)
+		if len(o.calls) == maxKnownCalls {
+			over := func(c lastseen.Call) bool { return c.State.Over() }
+			oldest := max(0, slices.IndexFunc(o.calls, over))
+			o.calls = slices.Delete(o.calls, oldest, oldest+1)
+		}
+		o.calls = append(o.calls, c)
 		return true
 	}
 	known := o.calls[i]

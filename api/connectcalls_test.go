@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/calls"
 )
@@ -117,13 +118,23 @@ func TestUnreachableCallee(t *testing.T) {
 	})
 }
 
-// TestBlindCallers: a key that can only write gets no calls.
+// TestBlindCallers: a key that can only write gets no calls, also where anyone can read statuses.
 func TestBlindCallers(t *testing.T) {
 	t.Parallel()
-	authenticator, headers := callers(t)
+	for _, public := range [][]auth.Pattern{nil, {"chat"}} {
+		testBlindCaller(t, public)
+	}
+}
+
+func testBlindCaller(t *testing.T, public []auth.Pattern) {
+	key, hash := auth.NewKey()
+	ping := auth.Key{
+		Name: "ping", Hash: hash, Scopes: []auth.Scope{auth.Ping}, Namespaces: []auth.Pattern{"chat"},
+	}
+	authenticator := newAuthenticator(t, auth.Config{Keys: []auth.Key{ping}, AnonymousRead: public})
 	s := fileStore(t)
 	w := newSocketServerOn(t, s, func(c *Config) { c.Auth = authenticator })
-	c, welcome := w.hello(`{"user":"alice"}`, "Authorization: "+headers["ping"])
+	c, welcome := w.hello(`{"user":"alice"}`, "Authorization: Bearer "+key)
 	require.NotContains(t, welcome, "calls")
 	w.ring("c1", "bob", "alice")
 	signalCall(w, "c1")
@@ -331,4 +342,24 @@ func TestOutboxKeepsTheNewestOfEachCall(t *testing.T) {
 	}
 	require.Len(t, o.calls, maxPosts)
 	require.Equal(t, strconv.Itoa(99+2*maxPosts), o.calls[maxPosts-1].id)
+}
+
+// TestMergedNews: that signals may have been lost is not forgotten when something else happens before the read.
+func TestMergedNews(t *testing.T) {
+	var why news
+	why.add(news{calls: []string{"c1"}})
+	why.add(news{all: true})
+	why.add(news{renewed: true, calls: []string{"c1", "c2"}})
+	require.Equal(t, news{all: true, renewed: true, calls: []string{"c1", "c2"}}, why)
+}
+
+// TestKnownCallsKeepTheOngoingOne: calls that are over do not replace the one that goes on, however many they are.
+func TestKnownCallsKeepTheOngoingOne(t *testing.T) {
+	known := &ownCalls{}
+	require.True(t, known.note(lastseen.Call{ID: "ongoing", State: lastseen.Active}))
+	for i := range 2 * maxKnownCalls {
+		known.note(lastseen.Call{ID: strconv.Itoa(i), State: lastseen.Missed})
+	}
+	require.Len(t, known.calls, maxKnownCalls)
+	require.Equal(t, "ongoing", known.goingOn().ID)
 }

@@ -211,6 +211,8 @@ func (n *session) welcome(s *server, id string, first *firstBatch) error {
 	b = n.appendLimits(b, settings.Thresholds, first != nil)
 	if n.isShownSelf() {
 		b = n.appendSelf(b, view{now, settings.Thresholds, now}, said)
+	}
+	if n.isShownCalls() {
 		b = appendCalls(append(b, `,"calls":`...), ongoing)
 	}
 	b = append(b, ',')

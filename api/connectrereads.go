@@ -43,14 +43,16 @@ type reread struct {
 	again   bool // something has changed since the running one began
 }
 
-// news is why something is read again. The zero news is that signals may have been lost.
+// news is why something is read again.
 type news struct {
+	all     bool     // signals may have been lost
 	renewed bool     // the user has said something: see setSelf
 	calls   []string // calls of the user that have changed, at most maxCallsToReread
 }
 
 // add adds news of the same user.
 func (n *news) add(more news) {
+	n.all = n.all || more.all
 	n.renewed = n.renewed || more.renewed
 	for _, id := range more.calls {
 		if !slices.Contains(n.calls, id) {
@@ -65,7 +67,7 @@ func newRereads(shared *Shared, read func(context.Context, person, []*session, n
 }
 
 // refresh reads again, perhaps in vain.
-func (s *rereads) refresh(p person) { s.add(p, news{}) }
+func (s *rereads) refresh(p person) { s.add(p, news{all: true}) }
 
 // add reads again because of news.
 func (s *rereads) add(p person, why news) {

@@ -25,6 +25,12 @@ func (n *session) isShownSelf() bool {
 	return n.device != nil && !n.currentCaller().IsBlind(n.namespace)
 }
 
+// isShownCalls reports whether a session is sent the calls of its user. A key needs the scope read of its own, as over
+// HTTP: what anyone can read does not include calls.
+func (n *session) isShownCalls() bool {
+	return n.device != nil && n.currentCaller().CanReadCalls(n.namespace)
+}
+
 // rereadSelf reads what a user says again, for the user's sessions.
 func (s *Shared) rereadSelf(ctx context.Context, p person, sessions []*session, why news) error {
 	server := s.newest.Load()

@@ -87,7 +87,8 @@ func (s *server) forget(ctx context.Context, namespace, user string) error {
 	if err != nil && !errors.Is(err, store.ErrNoCalls) {
 		return err
 	}
-	if err := s.Store.Forget(ctx, namespace, user); err != nil {
+	err = s.Store.Forget(ctx, namespace, user)
+	if !mayBeDone(err) {
 		return err
 	}
 	for _, c := range found {
@@ -101,5 +102,5 @@ func (s *server) forget(ctx context.Context, namespace, user string) error {
 			}, "the other party learns later that the call is over")
 		}
 	}
-	return nil
+	return err
 }

@@ -55,7 +55,7 @@ func TestDashboardShowsAvailability(t *testing.T) {
 	b.do(t, aliceHasDot("red"), until(said()+` == "in a call"`), says("#changes li", "is in a call"),
 		until(`document.querySelector("#changes .mark").matches(".red")`))
 	s.post(t, path+"/end", `{"user":"bob"}`)
-	b.do(t, aliceHasDot("green"), until(said()+` == ""`), says("#changes li", "is in no call"))
+	b.do(t, aliceHasDot("green"), until(said()+` == ""`), says("#changes li", "is not in a call"))
 	require.Empty(t, b.seen())
 }
 

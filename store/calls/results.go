@@ -135,13 +135,14 @@ func latest(in []store.InCall) []store.InCall {
 	return kept
 }
 
-// signalParties signals a call to its parties; callee says whether the callee is one.
+// signalParties signals a call to its parties; callee says whether the callee is one. If not, the caller gets both
+// signals: a response that comes sooner would show that the callee is busy.
 func (r *results) signalParties(ctx context.Context, namespace string, c lastseen.Call, callee bool) error {
-	err := r.signal(ctx, namespace, c.From, c.ID)
+	other := c.From
 	if callee {
-		err = errors.Join(err, r.signal(ctx, namespace, c.To, c.ID))
+		other = c.To
 	}
-	return err
+	return errors.Join(r.signal(ctx, namespace, c.From, c.ID), r.signal(ctx, namespace, other, c.ID))
 }
 
 // signal has the servers that a user is connected to read a call. Signals that this store cannot send are no error.

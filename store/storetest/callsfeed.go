@@ -67,7 +67,7 @@ func testInCallFeed(t *testing.T, c *calling) {
 	f.requireEntries(entry("alice", neverSeen(), isHere(f.start, lastseen.Green)))
 }
 
-// testInCallFeedGrey: a grey user is in no call, to others.
+// testInCallFeedGrey: others do not see that a grey user is in a call.
 func testInCallFeedGrey(t *testing.T, c *calling) {
 	f := begin(t, c.Store)
 	f.leave("left", f.start)

@@ -72,7 +72,7 @@ function describe(presence, before) {
   if (!before) return said ? `${measured}, says ${said}` : measured
   if (before.status !== status || before.left !== left) return measured
   if (says(before) !== said) return `says ${said || 'nothing'}`
-  if (before.in_call !== in_call) return in_call ? 'is in a call' : 'is in no call'
+  if (before.in_call !== in_call) return in_call ? 'is in a call' : 'is not in a call'
   return before.activity === activity ? measured : activity ? 'is idle' : 'is active'
 }
 

@@ -8,6 +8,7 @@ function callOf({ from_device, to_device, created_at, accepted_at, ended_at, exp
 // time when it is over.
 class OwnCalls {
   current // undefined while they are not known
+  #lost // those of before, meanwhile
   #changed
   #known = new Map() // by ID: what the server sent, and what prevents the end of a call that rings
 
@@ -15,7 +16,8 @@ class OwnCalls {
 
   // receive takes all calls that go on; undefined if they are not known any longer.
   receive(calls) {
-    const old = this.current ?? []
+    const old = this.current ?? this.#lost ?? []
+    this.#lost = undefined
     this.current = []
     for (const call of old) {
       if (calls?.some(({ id }) => id === call.id)) this.current.push(call)
@@ -26,16 +28,19 @@ class OwnCalls {
     else this.current = undefined
   }
 
+  // lose makes the calls unknown until the next receive, which reports those that are over by then.
+  lose() { [this.#lost, this.current] = [this.current ?? this.#lost, undefined] }
+
   update(sent) {
     const call = callOf(sent), { id, state } = call
     const text = JSON.stringify({ ...sent, expires_at: 0 }) // which moves
-    const same = this.#known.get(id)?.text === text
+    const known = this.#known.get(id), same = known?.text === text, since = known?.since ?? stopwatch()
     this.#forget(id)
     if (['ringing', 'active'].includes(state)) {
       // The server sends the end. Without a connection, the call must not ring on.
       const end = () => this.#end(call, 'missed'), ring = call.expiresAt - call.createdAt + 5000
       this.current.push(call)
-      this.#known.set(id, { text, cancel: state === 'ringing' && later(ring, end) })
+      this.#known.set(id, { text, since, cancel: state === 'ringing' && later(ring - since(), end) })
     }
     if (!same) this.#changed(call)
   }
@@ -44,7 +49,8 @@ class OwnCalls {
     const known = this.#known.get(id)
     if (known?.cancel) known.cancel()
     this.#known.delete(id)
-    this.current = this.current.filter(call => call.id !== id)
+    const without = calls => calls?.filter(call => call.id !== id)
+    ;[this.#lost, this.current] = [without(this.#lost), without(this.current)]
   }
 
   #end(call, state) {

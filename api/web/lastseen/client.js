@@ -208,6 +208,7 @@ class Client extends EventTarget {
   onself(said) { this.#said.receive(said) }
   ontyping(frame) { this.#typing.receive(frame) }
   oncalls(calls) { this.#calls.receive(calls) }
+  onlost() { this.#calls.lose() }
   oncall(call) { this.#calls.update(call) }
   onusers(users, asOf) { this.found({ users, asOf, feed: true }) }
   ondown() { this.found({ down: true }) }

@@ -113,6 +113,7 @@ class Connection {
     if (this.#overHTTP || !impossible && failures < 5) return
     this.#overHTTP = true
     this.#pinger?.overHTTP(true)
+    this.#client.onlost()
     this.#unsupported(false)
   }
 
