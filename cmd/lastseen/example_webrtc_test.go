@@ -122,10 +122,14 @@ func TestWebRTCExampleReloads(t *testing.T) {
 	plays(t, alice)
 	e.visit(t, alice, "alice")
 	bob.do(t, ended("alice hung up.")...)
+	bob.do(t, until(`import("`+e.server+`/lastseen.js").then(({ connect }) => (window.states = [], connect({
+		namespace: "calls", user: "bob" }).addEventListener("call", ({ detail }) => states.push(detail.state)), true))`), until("window.states"))
 	alice.do(t, rings("bob"))
 	bob.do(t, stateIs("alice is calling."))
+	alice.newTab(t).do(t, chromedp.Navigate("about:blank")) // the browser stays open
 	alice.close(t)
 	bob.do(t, ended("Missed call from alice.")...)
+	require.Equal(t, "ringing,cancelled", evaluate[string](t, bob, `states.slice(-2).join()`), "not by time")
 }
 
 // TestWebRTCExampleTime: a call that is not accepted is missed, and one with a page that crashed is lost.

@@ -6,6 +6,7 @@ export class Media {
   local // the stream of this page, once the user has allowed it
   remote = new MediaStream()
   closed = false
+  #candidates = [] // of the caller, for later
   // Without servers, a connection works in one network only. For others, put the URLs and short-lived credentials of
   // STUN and TURN servers here, which your backend hands out.
   #peer = new RTCPeerConnection({ iceServers: [] })
@@ -24,18 +25,23 @@ export class Media {
     return this.#describe()
   }
 
-  // answer returns what the callee sends, as SDP.
+  // answer returns what the callee sends, as SDP. Nothing is sent to the caller's page before connect: if two devices
+  // accept at the same time, both have the same offer, and the one that loses must not disturb the other.
   async answer(offer) {
-    await this.#peer.setRemoteDescription({ type: 'offer', sdp: offer })
+    const { sdp, candidates } = withoutCandidates(offer)
+    this.#candidates = candidates
+    await this.#peer.setRemoteDescription({ type: 'offer', sdp })
     await this.#open()
     return this.#describe()
   }
 
-  // connect takes the answer. It does nothing if the caller has it.
+  // connect connects with the other page, once the call is active: with the answer on the caller's page. To repeat it
+  // has no effect.
   async connect(answer) {
     if (this.#peer.signalingState === 'have-local-offer') {
       await this.#peer.setRemoteDescription({ type: 'answer', sdp: answer })
     }
+    await Promise.all(this.#candidates.splice(0).map(candidate => this.#peer.addIceCandidate(candidate)))
   }
 
   close() {
@@ -61,4 +67,17 @@ export class Media {
     }
     return this.#peer.localDescription.sdp
   }
+}
+
+// withoutCandidates returns an offer without the addresses to connect to, and these.
+function withoutCandidates(offer) {
+  const candidates = []
+  let sdpMLineIndex = -1
+  const lines = offer.split('\r\n').filter(line => {
+    if (line.startsWith('m=')) sdpMLineIndex++
+    if (!line.startsWith('a=candidate:')) return line !== 'a=end-of-candidates'
+    candidates.push({ candidate: line.slice('a='.length), sdpMLineIndex })
+    return false
+  })
+  return { sdp: lines.join('\r\n'), candidates }
 }

@@ -127,10 +127,10 @@ function receive(next) {
 }
 
 // join connects the media with the call that they are for. A call on this page without media cannot go on.
-function join({ id, from, to, state, app }) {
+function join({ id, to, state, app }) {
   if (media && !media.id && media.to === to) media.id = id
   if (media?.id !== id) act(id, 'end').catch(error => failed(error))
-  else if (state === 'active' && from === me) media.connect(app.answer).catch(() => end('The answer is not valid.'))
+  else if (state === 'active') media.connect(app?.answer).catch(() => end('The other page sent no valid answer.'))
 }
 
 // ending says how a call ended.
