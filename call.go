@@ -20,8 +20,8 @@ type Call struct {
 	Created  Instant
 	Accepted Instant // 0 if it was not
 	Over     Instant // when it ended in any way; 0 while it goes on
-	// Expires is when it will be missed while it rings; while it is active, when it will be lost unless both parties are
-	// heard; 0 once it is over.
+	// Expires is when it will be missed while it rings; while it is active, when it will be lost unless both parties
+	// are heard; 0 once it is over.
 	Expires Instant
 
 	App string // a JSON value of the app's, such as an offer; "" for none, and once the call is over
@@ -46,8 +46,8 @@ func (c Call) Party(user string) CallParty {
 	return ""
 }
 
-// Step returns what an action does to the call: the state after it, and how it ended for the party. The device is that of
-// the action; "" if the app did not say. A callee who accepts on a second device loses to the first one.
+// Step returns what an action does to the call: the state after it, and how it ended for the party. The device is that
+// of the action; "" if the app did not say. A callee who accepts on a second device loses to the first one.
 func (c Call) Step(a CallAction, p CallParty, device string) (CallState, CallOutcome) {
 	if c.State == Active && a == Accept && p == Callee && device != c.ToDevice {
 		return Active, Refused

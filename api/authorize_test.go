@@ -98,12 +98,13 @@ func TestPermissions(t *testing.T) {
 			}
 			request, known := policy[r.method+" "+r.path]
 			require.True(t, known || isPublic(r.path), "who may do %s %s?", r.method, r.path)
-			path := strings.NewReplacer(":namespace", "chat", ":user", "alice", ":id", "c"+strconv.Itoa(i)).Replace(r.path)
+			id := "c" + strconv.Itoa(i)
+			path := strings.NewReplacer(":namespace", "chat", ":user", "alice", ":id", id).Replace(r.path)
 			if strings.Contains(path, "/calls") {
 				w.hangUp("alice")
 			}
 			if strings.Contains(path, "/calls/") {
-				w.ring("c"+strconv.Itoa(i), "bob", "alice")
+				w.ring(id, "bob", "alice")
 			}
 			for name, credentials := range headers {
 				// Files take long to unpack under the race detector.
@@ -201,7 +202,8 @@ func TestRoutesNeedPermissions(t *testing.T) {
 func TestPermissionsAreDocumented(t *testing.T) {
 	doc, checked := document(t), 0
 	for _, r := range (&server{}).routes() {
-		item := doc.Paths.Value(strings.NewReplacer(":namespace", "{namespace}", ":user", "{user}", ":id", "{id}").Replace(r.path))
+		documented := strings.NewReplacer(":namespace", "{namespace}", ":user", "{user}", ":id", "{id}")
+		item := doc.Paths.Value(documented.Replace(r.path))
 		if item == nil {
 			continue // a page
 		}

@@ -39,8 +39,8 @@ func callProblems() []ErrorCode {
 		},
 		{
 			codeCallRefused, 409, "Call refused",
-			"The action is not possible in the state of the call: another party or device was faster, or time was. The " +
-				"member call has the call as it is.",
+			"The action is not possible in the state of the call: another party or device was faster, or time was. " +
+				"The member call has the call as it is.",
 			"Show the call as the member call has it.",
 		},
 		{

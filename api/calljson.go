@@ -30,8 +30,8 @@ type callResponse struct {
 	AcceptedAt timestamp `json:"accepted_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
 	// When the call was over in any way. Null while it goes on.
 	EndedAt timestamp `json:"ended_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
-	// While the call rings: when it is missed. While it is active: when it is lost, unless both parties are heard before.
-	// Null once it is over.
+	// While the call rings: when it is missed. While it is active: when it is lost, unless both parties are heard
+	// before. Null once it is over.
 	ExpiresAt timestamp `json:"expires_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
 	// Any JSON of the app's, such as an offer. Null for none, and once the call is over.
 	App callApp `json:"app" swaggertype:"object" extensions:"x-nullable"`

@@ -14,8 +14,8 @@ func TestCallJSON(t *testing.T) {
 		Created: 1_795_212_000_000, Expires: 1_795_212_030_000,
 	}
 	require.JSONEq(t, `{
-		"id": "c1", "from": "alice", "to": "\"bob\"", "state": "ringing", "from_device": null, "to_device": null, "by": null,
-		"created_at": "2026-11-20T22:00:00.000Z", "accepted_at": null, "ended_at": null,
+		"id": "c1", "from": "alice", "to": "\"bob\"", "state": "ringing", "from_device": null, "to_device": null,
+		"by": null, "created_at": "2026-11-20T22:00:00.000Z", "accepted_at": null, "ended_at": null,
 		"expires_at": "2026-11-20T22:00:30.000Z", "app": null
 	}`, string(appendCall(nil, ringing)))
 

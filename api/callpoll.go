@@ -208,7 +208,8 @@ func openCallsCursor(namespace, user, cursor string) (callPlace, error) {
 	version, n := binary.Varint(content)
 	if err != nil || n <= 0 || len(content) > n && !validCallID(string(content[n:])) {
 		return callPlace{}, newError(codeInvalidCursor,
-			"Invalid cursor for the calls of this user. Pass the cursor of a response unchanged, or omit it to start over.")
+			"Invalid cursor for the calls of this user. Pass the cursor of a response unchanged, or omit it to start "+
+				"over.")
 	}
 	return callPlace{string(content[n:]), version}, nil
 }

@@ -122,6 +122,16 @@ func TestCallsPoll(t *testing.T) {
 		over, took := w.poll("bob", last).end()
 		require.InDelta(t, 50, took.Seconds(), 0.5)
 		require.Empty(t, over["calls"], "once")
+
+		last = over
+		step("", `{"from":"alice","to":"bob"}`, "ringing")
+		p = w.poll("bob", last)
+		time.Sleep(time.Second)
+		gone := w.send(http.MethodDelete, "/users/alice") //nolint:bodyclose // the test's end does it
+		require.Equal(t, http.StatusNoContent, gone.StatusCode)
+		deleted, took := p.end()
+		require.Less(t, took, 2*time.Second)
+		require.Empty(t, deleted["calls"])
 	})
 }
 
@@ -145,7 +155,8 @@ func TestCallsPollAcrossCalls(t *testing.T) {
 		require.InDelta(t, 8+2.5, took.Seconds(), 3)
 
 		// A cursor that is older than what is kept.
-		require.Empty(t, w.do(http.MethodGet, "/calls?user=alice&cursor="+callPlace{"gone", 1}.cursor("chat", "alice"), "")["calls"])
+		old := callPlace{"gone", 1}.cursor("chat", "alice")
+		require.Empty(t, w.do(http.MethodGet, "/calls?user=alice&cursor="+old, "")["calls"])
 		// A client can make a cursor of a call of others.
 		others := w.do(http.MethodPost, "/calls", `{"from":"dave","to":"erin"}`)["id"].(string)
 		w.do(http.MethodPost, "/calls/"+others+"/end", `{"user":"dave"}`)
@@ -205,7 +216,9 @@ func TestCallsCursor(t *testing.T) {
 	w := newTestServer(t, fileStore(t))
 	w.ring("c1", "alice", "bob")
 	cursor := cursorOf(w.get(callsPath + "?user=alice"))
-	for _, path := range []string{callsPath + "?user=bob", "/other/calls?user=alice", "/chat/changes?user=alice", "/chat/users?_=1"} {
+	for _, path := range []string{
+		callsPath + "?user=bob", "/other/calls?user=alice", "/chat/changes?user=alice", "/chat/users?_=1",
+	} {
 		w.fails(codeInvalidCursor, http.MethodGet, path+"&cursor="+cursor, "")
 	}
 	for i := range cursor {

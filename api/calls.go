@@ -67,10 +67,10 @@ func (s *server) startCall(c echo.Context, _ query) error {
 	return writeJSON(c, http.StatusCreated, typeJSON, showCall(step.Call))
 }
 
-// checkCallee notes in a new call what the caller of a request sees of the callee: whether that is an invisible user, of
-// whom nobody who calls must learn what they do, since services could pass on what they learn; and whether the callee
-// cannot be called. That is left to the store, where a request is repeated that was possible before. The calls to the
-// store depend only on what was asked and on whether the caller sees the callee.
+// checkCallee notes in a new call whether the callee is invisible, and whether the caller of the request cannot call
+// them. Callers never learn what an invisible user does, not even services, which could pass it on. Refusing is left to
+// the store, which knows whether the request was possible before and is repeated. The calls to the store depend only on
+// what was asked and on whether the caller sees the callee.
 func (s *server) checkCallee(c echo.Context, namespace string, present bool, n *store.NewCall) error {
 	ctx, caller := c.Request().Context(), callerOf(c)
 	if present && !caller.Can(auth.Read, namespace) {

@@ -37,7 +37,8 @@ func newChangesMetrics(register promauto.Factory) *changesMetrics {
 		Help:    "Time from recording a change to writing it to a client that was waiting.",
 		Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 	}))}
-	for t, label := range [transports]string{longPoll: "long_poll", events: "sse", webSocket: "websocket", callPoll: "calls"} {
+	labels := [transports]string{longPoll: "long_poll", events: "sse", webSocket: "websocket", callPoll: "calls"}
+	for t, label := range labels {
 		register.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "lastseen_changes_streams", Help: "Requests that wait for changes or calls now.",
 			ConstLabels: prometheus.Labels{"transport": label},

@@ -57,8 +57,8 @@ func (s *server) readCalls(ctx context.Context, p person) ([]lastseen.Call, erro
 	return calls, nil
 }
 
-// rereadCalls reads the calls of a user again, for the user's sessions: those that have changed, those that go on as far
-// as clients know and, if signals may have been lost, the one that goes on.
+// rereadCalls reads the calls of a user again, for the user's sessions: those that have changed, those that go on as
+// far as clients know and, if signals may have been lost, the one that goes on.
 func (s *Shared) rereadCalls(ctx context.Context, p person, sessions []*session, why news) error {
 	server := s.newest.Load()
 	now, err := server.Store.Now(ctx)
@@ -141,8 +141,8 @@ func (n *session) setCalls(found []lastseen.Call, deleted []string, now lastseen
 	}
 }
 
-// ended returns the call that goes on as far as the client knows as ended now, if it was deleted. This happens if a party
-// is deleted.
+// ended returns the call that goes on as far as the client knows as ended now, if it was deleted. This happens if a
+// party is deleted.
 func (o *ownCalls) ended(deleted []string, now lastseen.Instant) []lastseen.Call {
 	known := o.goingOn()
 	if known == nil || !slices.Contains(deleted, known.ID) {
@@ -171,7 +171,8 @@ func (n *session) noteCalls(calls []lastseen.Call, now lastseen.Instant) (change
 	n.known.late = nil
 	if c := n.known.goingOn(); c != nil && n.ctx.Err() == nil {
 		left := min(max(0, c.Expires-now), lastseen.Instant(maxSelfEnd.Milliseconds()))
-		n.known.late = n.calls.after(time.Duration(left)*time.Millisecond+lateCall, func() { n.calls.refresh(n.person()) })
+		late := time.Duration(left)*time.Millisecond + lateCall
+		n.known.late = n.calls.after(late, func() { n.calls.refresh(n.person()) })
 	}
 	return changed
 }

@@ -153,8 +153,8 @@ func TestSelfWhileOpening(t *testing.T) {
 	wantSelf(t, alice, saying("busy", nil, nil))
 }
 
-// waitWelcomed waits until all sessions have noted that their clients got the frame welcome: what changes before is read
-// once more.
+// waitWelcomed waits until all sessions have noted that their clients got the frame welcome: what changes before is
+// read once more.
 func waitWelcomed(t *testing.T, w *testServer) {
 	t.Helper()
 	require.Eventually(t, func() bool {

@@ -35,7 +35,8 @@ func TestNamespaces(t *testing.T) {
 		w.send(http.MethodDelete, "/room-00/users/alice", "")
 		require.Nil(t, w.get("?limit=1")["namespaces"].([]any)[0].(map[string]any)["last_ping"])
 		require.JSONEq(t, `{"namespace":"unused","green_ms":60000,"yellow_ms":300000,"ping_interval_ms":30000,
-			"retention_ms":null,"shards":1,"ring_timeout_ms":30000,"show_calls":false}`, w.send(http.MethodGet, "/unused", "").body)
+			"retention_ms":null,"shards":1,"ring_timeout_ms":30000,"show_calls":false}`,
+			w.send(http.MethodGet, "/unused", "").body)
 	})
 }
 

@@ -19,7 +19,7 @@ type openRequest struct {
 	c         echo.Context
 	namespace string
 	caller    *auth.Caller
-	permitted func(*auth.Caller) error // returns an error unless a caller can use the request; it depends on nothing stored
+	permitted func(*auth.Caller) error // returns an error unless a caller can use it; it depends on nothing stored
 
 	// The round ends when the caller has to be authorized again, and then ends the context of the request.
 	round   context.Context //nolint:containedctx // one goroutine uses it, that of the request
@@ -68,7 +68,7 @@ const (
 
 // patience returns how long a request can wait now: until a time, but not longer than the caller is authorized. It
 // returns errDue at that time, errDraining if the server is stopping, and the error of a caller that is not authorized
-// any longer. The function again authorizes the caller again, and begins the next round.
+// any longer. The function again begins the next round if the caller still is.
 func (r *openRequest) patience(until time.Time, again func(now time.Time) error) (time.Duration, error) {
 	now := r.Now()
 	if r.Draining() {

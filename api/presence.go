@@ -24,7 +24,8 @@ type presence struct {
 	*userDetails `json:",inline"` // nil for most users
 } // @name UserPresence
 
-// userDetails is what a response shows of a user who says something, is idle, or is in a call. Fields that do not apply are omitted.
+// userDetails is what a response shows of a user who says something, is idle, or is in a call. Fields that do not apply
+// are omitted.
 type userDetails struct {
 	// What the user says about themselves. It changes no status. Absent if the user says nothing.
 	Availability lastseen.Availability `json:"availability,omitzero" swaggertype:"string" enums:"away,busy" validate:"optional"` //nolint:lll // a tag
@@ -68,8 +69,8 @@ func published(user string, p store.Published, now lastseen.Instant) presence {
 	}
 }
 
-// showDetails returns what a response shows of a user's details; nil for nothing. What ends by itself is evaluated at the
-// later of two times, so that an as_of in the past does not show what has ended.
+// showDetails returns what a response shows of a user's details; nil for nothing. What ends by itself is evaluated at
+// the later of two times, so that an as_of in the past does not show what has ended.
 func showDetails(d store.Details, status lastseen.Status, asOf, now lastseen.Instant) *userDetails {
 	if d == (store.Details{}) { // as of most
 		return nil

@@ -114,10 +114,12 @@ func TestDetails(t *testing.T) {
 			Said:      lastseen.Said{Availability: lastseen.Busy, Note: `"in" <a> meeting`, Until: testNow + 5000},
 			IdleSince: testNow - 1000,
 		},
-		"bob":   {Said: lastseen.Said{Note: "back soon"}},
-		"carol": {Said: lastseen.Said{Availability: lastseen.Away}, IdleSince: testNow - 1000, InCallUntil: testNow + 1000},
-		"dave":  {InCallUntil: testNow + 1},
-		"erin":  {InCallUntil: testNow},
+		"bob": {Said: lastseen.Said{Note: "back soon"}},
+		"carol": {
+			Said: lastseen.Said{Availability: lastseen.Away}, IdleSince: testNow - 1000, InCallUntil: testNow + 1000,
+		},
+		"dave": {InCallUntil: testNow + 1},
+		"erin": {InCallUntil: testNow},
 	}}
 	w := newTestServer(t, s)
 	w.post("/chat/pings", `{"pings":[{"user":"alice"},{"user":"bob"},{"user":"dave"},{"user":"erin"}]}`)

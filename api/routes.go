@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/labstack/echo/v4"
 )
@@ -34,10 +35,9 @@ func (s *server) routes() []route {
 		namespace  = namespaces + "/:namespace"
 		users      = namespace + "/users"
 		user       = users + "/:user"
-		calls      = namespace + "/calls"
-		call       = calls + "/:id"
+		contacts   = user + "/contacts"
 	)
-	return append([]route{
+	return slices.Concat([]route{
 		{http.MethodPost, user + "/ping", pingSelf, s.ping, nil},
 		{http.MethodPost, user + "/leave", leaveSelf, s.leave, nil},
 		{http.MethodPost, namespace + "/pings", pingBulk, s.pings, nil},
@@ -63,23 +63,12 @@ func (s *server) routes() []route {
 		{http.MethodPut, user + "/availability", writeUser, s.putAvailability, nil},
 		{http.MethodGet, user + "/availability", readUser, s.getAvailability, nil},
 		{http.MethodDelete, user + "/availability", writeUser, s.deleteAvailability, nil},
-		{http.MethodPut, user + "/contacts", writeUser, s.setContacts, nil},
-		{http.MethodPatch, user + "/contacts", writeUser, s.changeContacts, nil},
-		{http.MethodDelete, user + "/contacts", writeUser, s.deleteContacts, nil},
-		{
-			http.MethodGet, user + "/contacts", readUser, s.listContacts,
-			evaluation("status", "in_call", "limit", "cursor"),
-		},
+		{http.MethodPut, contacts, writeUser, s.setContacts, nil},
+		{http.MethodPatch, contacts, writeUser, s.changeContacts, nil},
+		{http.MethodDelete, contacts, writeUser, s.deleteContacts, nil},
+		{http.MethodGet, contacts, readUser, s.listContacts, evaluation("status", "in_call", "limit", "cursor")},
 		{http.MethodGet, user + "/devices", readDevices, s.getDevices, nil},
 		{http.MethodDelete, user + "/connections", admin, s.closeConnections, nil},
-
-		{http.MethodPost, calls, actInCall, s.startCall, nil},
-		{http.MethodGet, calls, readCall, s.listCalls, []string{"user", "cursor", "wait"}},
-		{http.MethodGet, call, readCall, s.getCall, nil},
-		{http.MethodPost, call + "/accept", actInCall, s.acceptCall, nil},
-		{http.MethodPost, call + "/reject", actInCall, s.rejectCall, nil},
-		{http.MethodPost, call + "/end", actInCall, s.endCall, nil},
-		{http.MethodPost, call + "/alive", actInCall, s.keepCall, nil},
 
 		{http.MethodDelete, user, admin, s.deleteUser, nil},
 		{http.MethodGet, namespaces, list, s.listNamespaces, []string{"limit", "cursor"}},
@@ -89,7 +78,21 @@ func (s *server) routes() []route {
 		{http.MethodGet, "/healthz", public, s.healthz, nil},
 		{http.MethodGet, "/readyz", public, s.readyz, nil},
 		{http.MethodGet, "/version", public, s.getVersion, nil},
-	}, s.pageRoutes()...)
+	}, s.callRoutes(namespace+"/calls"), s.pageRoutes())
+}
+
+// callRoutes are the endpoints about calls.
+func (s *server) callRoutes(calls string) []route {
+	call := calls + "/:id"
+	return []route{
+		{http.MethodPost, calls, actInCall, s.startCall, nil},
+		{http.MethodGet, calls, readCall, s.listCalls, []string{"user", "cursor", "wait"}},
+		{http.MethodGet, call, readCall, s.getCall, nil},
+		{http.MethodPost, call + "/accept", actInCall, s.acceptCall, nil},
+		{http.MethodPost, call + "/reject", actInCall, s.rejectCall, nil},
+		{http.MethodPost, call + "/end", actInCall, s.endCall, nil},
+		{http.MethodPost, call + "/alive", actInCall, s.keepCall, nil},
+	}
 }
 
 // evaluation returns the parameters that say how statuses are evaluated, and the given ones.

@@ -58,9 +58,9 @@ func (s *server) lookUp(c echo.Context, q query) (v view, p presence, err error)
 // @ID deleteUser
 // @Tags Deleting
 // @Summary Delete a user
-// @Description Deletes a user, with their devices, from all responses at once. The deletion survives a crash. Deleting
-// @Description an unknown user is not an error. The user's connections are closed within a second, on all servers. The
-// @Description next ping makes the user known again. Requires the scope `admin`.
+// @Description Deletes a user, with their devices, contacts and calls, from all responses at once. The deletion survives a
+// @Description crash. Deleting an unknown user is not an error. The user's connections are closed within a second, on all
+// @Description servers. The next ping makes the user known again. Requires the scope `admin`.
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
 // @Success 204 "Deleted."

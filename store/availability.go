@@ -119,8 +119,8 @@ type Details struct {
 	// while the user uses one, and without a live device. It was computed when a device last asserted something. A
 	// user who is grey is not shown as idle.
 	IdleSince lastseen.Instant
-	// InCallUntil is until when the user is in a call; 0 for not. It may have passed. A user who is grey is not shown to
-	// be in a call. See [Calls].
+	// InCallUntil is until when the user is in a call; 0 for not. It may have passed. A user who is grey is not shown
+	// to be in a call. See [Calls].
 	InCallUntil lastseen.Instant
 }
 

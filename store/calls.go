@@ -52,21 +52,21 @@ const (
 // # Time
 //
 // Calls expire by a clock of the namespace that runs while it is watched: it advances as the clock of the store does,
-// but never back, and by MaxCallGap at most between two steps of any calls in the namespace. So a clock that is wrong by
-// years neither ends a call nor keeps it, and calls survive that the store is away. The times of a [lastseen.Call] are
-// by the store's clock.
+// but never back, and by MaxCallGap at most between two steps of any calls in the namespace. So a clock that is wrong
+// by years neither ends a call nor keeps it, and calls survive that the store is away. The times of a [lastseen.Call]
+// are by the store's clock.
 //
 // # In a call
 //
 // Users are in a call while it is active. [Details].InCallUntil says so, in the details of each party. These can be on
 // another server than the calls, so they are a copy. Each step that changes them notes in an outbox, atomically, that
-// the user has to be copied. [Calls.SetInCalls] copies, and [Calls.ConfirmInCalls] then removes from the outbox. Package
-// store/calls does both. What is copied ends by itself, so no crash leaves a user in a call.
+// the user has to be copied. [Calls.SetInCalls] copies, and [Calls.ConfirmInCalls] then removes from the outbox.
+// Package store/calls does both. What is copied ends by itself, so no crash leaves a user in a call.
 //
 // # What is lost
 //
-// The embedded store keeps calls in memory: a restart ends all of them without a trace. In Redis, a failover can lose the
-// last steps. Forget deletes all calls from and to a user, also those that go on: the other party is free then.
+// The embedded store keeps calls in memory: a restart ends all of them without a trace. In Redis, a failover can lose
+// the last steps. Forget deletes all calls from and to a user, also those that go on: the other party is free then.
 // DeleteNamespace deletes all calls. RemoveEmpty keeps a namespace with a call that goes on, and otherwise leaves the
 // calls that are over. Calls create no namespace, unless one begins to ring.
 type Calls interface {
@@ -103,8 +103,8 @@ type Calls interface {
 	UnconfirmedInCalls(ctx context.Context, namespace string, age time.Duration) ([]InCall, error)
 
 	// SetInCalls records until when users are in a call, in their details, and appends entries to the feed where that
-	// changes what is published. It creates no namespace, and 0 leaves nothing of a user who has no other details. Up to
-	// MaxCallBatch.
+	// changes what is published. It creates no namespace, and 0 leaves nothing of a user who has no other details. Up
+	// to MaxCallBatch.
 	SetInCalls(ctx context.Context, namespace string, in []InCall) error
 
 	// ConfirmInCalls says what was copied. It returns, with their present values, those that have changed since: they
@@ -125,13 +125,13 @@ type NewCall struct {
 
 	Key    string // the idempotency key; "" for none. Keys of different callers are different
 	Digest string // of what the caller asked for; at most 64 bytes
-	// CalleeHidden says that the caller must not learn what the callee does: the caller gets what a callee who is not
-	// there would get. A call to the callee that rings makes the callee busy. With any other call that goes on, this one
-	// rings, and the callee is not a party of it: it is missed, unless the caller cancels it. While it rings, it makes the
-	// callee busy for others, if they must not learn either.
+	// CalleeHidden says that the caller must not learn what the callee does: for the caller, the callee is like one who
+	// is not there. So a call to the callee that rings makes the callee busy. If any other call of the callee goes on,
+	// this one rings, and the callee is not a party of it: it is missed, unless the caller cancels it. While it rings, it
+	// makes the callee busy for other callers who must not learn that either.
 	CalleeHidden bool
-	// CalleeUnavailable says that the callee cannot be called. Unless it returns the call that was started with the same
-	// key, StartCall returns ErrCalleeUnavailable.
+	// CalleeUnavailable says that the callee cannot be called. StartCall returns ErrCalleeUnavailable then, unless it
+	// returns the call that was started with the same key.
 	CalleeUnavailable bool
 }
 
@@ -150,7 +150,7 @@ type CallHeard struct{ User, Device string }
 type CallStep struct {
 	Call    lastseen.Call
 	Outcome lastseen.CallOutcome // Stepped for a new call, and for what HearCalls and ExpireCalls return
-	Expired bool                 // the call expired just before: others have to be notified, also if the step was refused
+	Expired bool                 // the call expired just before: others have to be notified, also if it was refused
 	InCall  []InCall             // what this noted to be copied, with the present values
 	// Unreachable says that the callee is not a party: see NewCall.CalleeHidden.
 	Unreachable bool

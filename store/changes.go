@@ -100,8 +100,8 @@ type Place string
 type Published struct {
 	lastseen.State // at the change
 	Status         lastseen.Status
-	// Details are those at the watermark: nothing that ended, and a grey user is neither idle nor in a call. InCallUntil is
-	// 0 or MaxInstant: what only moves the end is not published.
+	// Details are those at the watermark: nothing that ended, and a grey user is neither idle nor in a call.
+	// InCallUntil is 0 or MaxInstant: what only moves the end is not published.
 	Details
 }
 

@@ -53,8 +53,8 @@ func (c *Caller) CanSeeDevices(namespace, user string) bool {
 	return c.CanReadCalls(namespace) && c.CanPing(user)
 }
 
-// CanReadCalls reports whether the caller can read calls in a namespace. This takes the caller's own scope read: services
-// read those of all users, and users their own.
+// CanReadCalls reports whether the caller can read calls in a namespace. This takes the caller's own scope read:
+// services read those of all users, and users their own.
 func (c *Caller) CanReadCalls(namespace string) bool {
 	return c == nil || slices.Contains(c.scopes, Read) && matchAny(c.namespaces, namespace)
 }

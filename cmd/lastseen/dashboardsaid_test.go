@@ -21,16 +21,16 @@ func (s *service) putAvailability(t *testing.T, body string) {
 	require.Equal(t, http.StatusOK, response.StatusCode)
 }
 
-// said is what the row of a user shows beside the name.
-func said(user string) string { return rowOf(user) + `?.querySelector(".said").textContent` }
+// said is what the row of alice shows beside the name.
+func said() string { return rowOf("alice") + `?.querySelector(".said").textContent` }
 
 // aliceHasDot waits until the row of alice has a dot.
 func aliceHasDot(dot string) browserStep {
 	return until(fmt.Sprintf(`%s?.querySelector("presence-dot").matches(":state(%s)")`, rowOf("alice"), dot))
 }
 
-// TestDashboardShowsAvailability checks that the list and the changes show what users say, as text, who is idle, and who
-// is in a call.
+// TestDashboardShowsAvailability checks that the list and the changes show what users say, as text, who is idle, and
+// who is in a call.
 func TestDashboardShowsAvailability(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -38,7 +38,7 @@ func TestDashboardShowsAvailability(t *testing.T) {
 	b := openDashboard(t, s.url, "#namespace=chat")
 	b.do(t, lists("alice", "green", "online now"), says("#connection", "Live"))
 	s.putAvailability(t, `{"availability":"busy","note":"<b>meeting</b>"}`)
-	b.do(t, aliceHasDot("red"), until(said("alice")+` == "busy · “<b>meeting</b>”"`),
+	b.do(t, aliceHasDot("red"), until(said()+` == "busy · “<b>meeting</b>”"`),
 		until(`document.querySelector("#changes .mark").matches(".red")`), says("#changes li", "alice"))
 	require.Contains(t, textOf(t, b, "#changes li"), "turned green, says busy, “<b>meeting</b>”")
 	s.putAvailability(t, `{"availability":"away"}`)
@@ -46,16 +46,16 @@ func TestDashboardShowsAvailability(t *testing.T) {
 	s.putAvailability(t, `{"availability":null}`)
 	b.do(t, aliceHasDot("green"), says("#changes li", "says nothing"))
 	s.post(t, alice+"/ping", `{"device":{"id":"phone"},"activity":"idle"}`)
-	b.do(t, aliceHasDot("yellow"), until(said("alice")+` == "idle"`), says("#changes li", "is idle"))
+	b.do(t, aliceHasDot("yellow"), until(said()+` == "idle"`), says("#changes li", "is idle"))
 	s.post(t, alice+"/ping", `{"device":{"id":"phone"}}`)
 	b.do(t, aliceHasDot("green"), says("#changes li", "is active"))
 	call := s.succeed(t, http.MethodPost, "/v1/namespaces/chat/calls", `{"from":"bob","to":"alice"}`)
 	path := "/v1/namespaces/chat/calls/" + call["id"].(string)
 	s.post(t, path+"/accept", `{"user":"alice"}`)
-	b.do(t, aliceHasDot("red"), until(said("alice")+` == "in a call"`), says("#changes li", "is in a call"),
+	b.do(t, aliceHasDot("red"), until(said()+` == "in a call"`), says("#changes li", "is in a call"),
 		until(`document.querySelector("#changes .mark").matches(".red")`))
 	s.post(t, path+"/end", `{"user":"bob"}`)
-	b.do(t, aliceHasDot("green"), until(said("alice")+` == ""`), says("#changes li", "is in no call"))
+	b.do(t, aliceHasDot("green"), until(said()+` == ""`), says("#changes li", "is in no call"))
 	require.Empty(t, b.seen())
 }
 
@@ -83,7 +83,7 @@ func TestDashboardSetsAvailability(t *testing.T) {
 	requireFits(t, b, "what a user says")
 	b.do(t, enter("What the user says", "invisible"), enter("Note", ""), enter("How long", ""),
 		clickOn(".saying button"), aliceHasDot("grey"), says(".availability p", "Says invisible."))
-	require.Equal(t, "busy · “in a <b>meeting</b>”", evaluate[string](t, b, said("alice")), "as of a user who left")
+	require.Equal(t, "busy · “in a <b>meeting</b>”", evaluate[string](t, b, said()), "as of a user who left")
 	b.do(t, enter("What the user says", ""), clickOn(".saying button"), says(".availability p", "Says nothing"))
 	require.Empty(t, b.seen())
 }

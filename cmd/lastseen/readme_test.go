@@ -158,12 +158,11 @@ func masked(text string) string {
 		`"next_cursor":"[\w-]+"`:                            `"next_cursor":"CURSOR"`,
 		`"cursor":"[\w-]+"`:                                 `"cursor":"CURSOR"`,
 		`"poll_after_ms":4\d{3}|"poll_after_ms":5000`:       `"poll_after_ms":N`,
-		callIDPattern:        `"id":"ID"`,
-		`"request_id":"\w+"`: `"request_id":"ID"`,
+		`"request_id":"\w+"`:                                `"request_id":"ID"`,
 	} {
 		text = regexp.MustCompile(pattern).ReplaceAllString(text, mask)
 	}
-	return text
+	return regexp.MustCompile(callIDPattern).ReplaceAllString(text, `"id":"ID"`)
 }
 
 // TestReadmeOpensWithTwoCommands: after a picture, the text begins with how to run it and how to test it, which need no

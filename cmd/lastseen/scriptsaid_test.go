@@ -110,7 +110,8 @@ func TestDotsShowAvailability(t *testing.T) {
 	}
 }
 
-// TestDotsFollowAvailability: a change of what a user says, of idle or of a call, is shown at once, with an event for each.
+// TestDotsFollowAvailability: a change of what a user says, of idle or of a call, is shown at once, with an event for
+// each.
 func TestDotsFollowAvailability(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, scriptOptions{})

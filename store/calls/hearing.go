@@ -207,8 +207,9 @@ func (h *hearing) check(ctx context.Context, people []person) error {
 	}
 	var again []notice
 	h.mu.Lock()
-	for i, user := range users {
-		again = append(again, h.compare(person{namespace, user}, calls[i], now+between(present, calls[i].Expires), now)...)
+	for i, c := range calls {
+		expires := now + between(present, c.Expires)
+		again = append(again, h.compare(person{namespace, users[i]}, c, expires, now)...)
 	}
 	h.mu.Unlock()
 	each(again, func(n notice) { h.notify(ctx, namespace, n) })

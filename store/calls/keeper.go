@@ -1,6 +1,6 @@
-// Package calls does what calls need besides their steps, which [store.Calls] does: it ends calls whose time has passed,
-// records in the details of users that they are in a call, notes that connected users take part in their calls, and
-// signals each change to the servers that the parties are connected to.
+// Package calls does what calls need besides their steps, which [store.Calls] does. It ends calls whose time has
+// passed, records in the details of users that they are in a call, notes that connected users take part in their calls,
+// and signals each change to the servers that the parties are connected to.
 //
 // # Signals
 //
@@ -44,8 +44,8 @@ type Keeper struct {
 	// Quiet returns [store.NewCall].Quiet of the calls that begin now in a namespace. Set it before Run; default: a
 	// minute.
 	Quiet func(namespace string) time.Duration
-	// Late is called when calls were ended because their time has passed, with the time since the first of them was due.
-	// Set it before Run; default nothing.
+	// Late is called when calls were ended because their time has passed, with the time since the first of them was
+	// due. Set it before Run; default nothing.
 	Late func(lag time.Duration)
 
 	monotonic func() time.Duration // since the start
@@ -68,7 +68,8 @@ func New(s store.Store, logger *slog.Logger) *Keeper {
 	k.results = newResults(s, logger, monotonic, &k.stats)
 	k.watch = newWatch(k.results, func(lag time.Duration) { k.Late(lag) })
 	k.hearing = &hearing{
-		store: s, logger: logger, monotonic: monotonic, results: k.results, wake: newWake(), parties: map[person]*party{},
+		store: s, logger: logger, monotonic: monotonic, results: k.results, wake: newWake(),
+		parties: map[person]*party{},
 		heard: func(p person, device string, within time.Duration) bool {
 			return k.Heard(p.namespace, p.user, device, within)
 		},
@@ -124,8 +125,8 @@ func (k *Keeper) Follow(namespace, user string, c lastseen.Call) {
 	k.hearing.follow(person{namespace, user}, c)
 }
 
-// Receive notes a signal of the kind [SignalKind]. It does not block. The zero signal is ignored: what was lost is found
-// by the next reads.
+// Receive notes a signal of the kind [SignalKind]. It does not block. The zero signal is ignored: the next reads find
+// what was lost.
 func (k *Keeper) Receive(s store.Signal) {
 	if s.Kind == SignalKind {
 		k.watch.expect(s.Namespace)

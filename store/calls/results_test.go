@@ -119,7 +119,7 @@ func testUnknownOutcome(t *testing.T, open opener) {
 		ctx, cancel := context.WithCancel(t.Context())
 		a.lose = loseOnce("StepCall", a)
 		if canceled {
-			a.lose = func(method string) error {
+			a.lose = func(string) error {
 				cancel()
 				return ctx.Err()
 			}

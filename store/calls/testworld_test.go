@@ -113,14 +113,14 @@ func onStores(t *testing.T, test func(t *testing.T, open opener)) {
 func (w *world) monotonic() time.Duration { return time.Duration(w.elapsed.Load()) }
 
 // add starts another server.
-func (w *world) add() *server {
+func (w *world) add() {
 	s := &server{t: w.t, connections: map[person]*connection{}, told: map[string][]lastseen.Call{}}
 	s.handle = w.network.add(w.store)
 	s.Keeper = New(s.handle, slog.New(slog.NewTextHandler(w.log, nil)))
-	s.Keeper.monotonic = w.monotonic
+	s.monotonic = w.monotonic
 	s.Heard = s.hears
 	s.Late = func(lag time.Duration) { s.late = append(s.late, lag) }
-	s.handle.receive = func(signal store.Signal) {
+	s.receive = func(signal store.Signal) {
 		s.Receive(signal)
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -132,7 +132,6 @@ func (w *world) add() *server {
 		{wake: s.watch.wake, work: s.watch.work},
 	}
 	w.servers = append(w.servers, s)
-	return s
 }
 
 // kill ends a server at once.
@@ -143,12 +142,12 @@ func (w *world) kill(s *server) {
 			break
 		}
 	}
-	s.handle.receive = nil
+	s.receive = nil
 }
 
 // connect opens a connection that knows no call.
 func (s *server) connect(user, device string) *connection {
-	c := &connection{device: device, since: s.Keeper.monotonic()}
+	c := &connection{device: device, since: s.monotonic()}
 	s.connections[person{ns, user}] = c
 	return c
 }
@@ -159,7 +158,7 @@ func (s *server) hears(namespace, user, device string, within time.Duration) boo
 	if c == nil || device != "" && device != c.device {
 		return false
 	}
-	age := s.Keeper.monotonic() - c.since
+	age := s.monotonic() - c.since
 	if !c.silent {
 		age %= heardEach
 	}

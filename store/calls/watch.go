@@ -18,10 +18,13 @@ const (
 
 	visitEvery = store.MaxCallGap / 2   // each namespace, at least
 	visitPause = 100 * time.Millisecond // between two visits of a namespace because of signals
-	idleSpread = 5 * time.Millisecond   // each namespace adds it to the time between visits of those without calls
-	copiesAge  = time.Second            // what others noted earlier, and did not copy, is copied
-	maxVisits  = 8                      // at the same time
-	maxBatches = 16                     // of calls that were ended, and are copied and signalled at the same time
+	// shortestWait is the time between two visits of a namespace because of calls that are due. A visit ends all that
+	// are.
+	shortestWait = 20 * time.Millisecond
+	idleSpread   = 5 * time.Millisecond // each namespace adds it to the time between visits of those without calls
+	copiesAge    = time.Second          // what others noted earlier, and did not copy, is copied
+	maxVisits    = 8                    // at the same time
+	maxBatches   = 16                   // of calls that were ended, and are copied and signalled at the same time
 )
 
 // watch ends calls whose time has passed, while this server has the lease. It asks for the lease only if there may be
@@ -210,12 +213,13 @@ func (w *watch) end(ctx context.Context, name string, result store.ExpiredCalls,
 		wait = many/2 + rand.N(many) // so that not all are visited at once
 	}
 	switch {
-	case n.again:
-		wait = visitPause
 	case err != nil && passes(err):
 		wait = retryAfter
 	case err == nil && n.calls > 0:
-		wait = max(time.Millisecond, min(result.Next, visitEvery))
+		wait = max(shortestWait, min(result.Next, visitEvery))
+	}
+	if n.again {
+		wait = min(wait, visitPause)
 	}
 	w.due.set(name, now+wait)
 }

@@ -259,8 +259,8 @@ func TestCallNeedsItsNamespace(t *testing.T) {
 	go func() { done <- startCall(ctx, s, call) }()
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
-	go func() {
-		for range blocked { //nolint:revive // the next flushes are not held up
+	go func() { // the next flushes are not held up
+		for range blocked {
 		}
 	}()
 	close(block)

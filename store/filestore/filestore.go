@@ -13,6 +13,8 @@
 // reads, only after its flush; one flush serves all writes that wait. Forget and DeleteNamespace always return after
 // their flush. Close flushes.
 //
+// Calls between users, changes feeds and requests to close connections are in memory only: they end with the process.
+//
 // When a flush fails, accepted writes are kept and flushed again. Until that succeeds, writes and Ready fail with
 // [store.ErrUnavailable] or [store.ErrFull]. Reads continue. When a flush takes 5 seconds longer than Sync, as on a
 // disk that hangs, writes and Ready fail with [store.ErrUnavailable] until it is done; writes that waited may still be

@@ -85,7 +85,8 @@ func operationNames() [operations]string {
 		opAreContacts: "are_contacts", opSignal: "signal",
 		opStartCall: "start_call", opStepCall: "step_call", opHearCalls: "hear_calls", opReadCall: "read_call",
 		opReadCalls: "read_calls", opExpireCalls: "expire_calls", opCallNamespaces: "call_namespaces",
-		opUnconfirmedInCalls: "unconfirmed_in_calls", opSetInCalls: "set_in_calls", opConfirmInCalls: "confirm_in_calls",
+		opUnconfirmedInCalls: "unconfirmed_in_calls", opSetInCalls: "set_in_calls",
+		opConfirmInCalls: "confirm_in_calls",
 	}
 }
 

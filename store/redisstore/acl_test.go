@@ -96,7 +96,8 @@ func testLeastRightsInCluster(t *testing.T, c *redistest.Cluster) {
 	for name, call := range allCalls(s, "chat") {
 		require.NoError(t, call(), name)
 	}
-	require.NoError(t, s.DeleteNamespace(context.Background(), "chat")) // scripts with several keys fail while slots move
+	// Scripts with several keys fail while slots move.
+	require.NoError(t, s.DeleteNamespace(context.Background(), "chat"))
 	everything(t, s)
 	for _, key := range []string{"presence:chat:1", "presence::namespaces"} {
 		slot, owner := c.Slot(t, key), c.Owner(t, key)

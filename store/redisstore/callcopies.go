@@ -49,8 +49,8 @@ func (s *Store) readCopies(ctx context.Context, c *candidate, args ...any) ([]st
 	return readInCalls(reply[0])
 }
 
-// SetInCalls implements [store.Store]. If no details can exist, there is nothing to set to 0; and in a namespace that was
-// deleted, there is nothing to set at all.
+// SetInCalls implements [store.Store]. If no details can exist, there is nothing to set to 0; and in a namespace that
+// was deleted, there is nothing to set at all.
 func (s *Store) SetInCalls(ctx context.Context, name string, in []store.InCall) error {
 	ctx, cancel, c, err := s.openWithBits(ctx, name)
 	if err != nil {
@@ -141,6 +141,7 @@ func (s *Store) keepInCalls(ctx context.Context, c *candidate, in []store.InCall
 		none[i].User = in[i].User
 	}
 	_, err := s.writeInCalls(ctx, c, none)
-	s.dropUnusedBit(ctx, again, detailsField(c.name), again.bits.details) // the check found the details, and set it again
+	// The check found the details, and set the bit again.
+	s.dropUnusedBit(ctx, again, detailsField(c.name), again.bits.details)
 	return err
 }

@@ -4,9 +4,9 @@
 -- ARGV[1]  'noted' to read users that were noted some time ago, or 'copied'
 -- ARGV     then for 'noted': how long ago, in milliseconds. For 'copied': user, until, user, until, …, what was copied
 --
--- Returns {unreadable, copies}: unreadable is the ID of a call that another program wrote, if there is one; copies is user,
--- until, user, until, …, with the present values: of those that were noted, or of those that have changed since they were
--- copied.
+-- Returns {unreadable, copies}: unreadable is the ID of a call that another program wrote, if there is one; copies is
+-- user, until, user, until, …, with the present values: of those that were noted, or of those that have changed since
+-- they were copied.
 
 local copies = {}
 local function add(user)
@@ -16,7 +16,8 @@ end
 
 -- What was noted in the future was noted before the clock of this Redis was set back.
 if ARGV[1] == 'noted' then
-  local users = redis.call('ZRANGE', outbox_key, '-inf', call_digits(now - ARGV[2]), 'BYSCORE', 'LIMIT', 0, max_call_batch)
+  local upto = call_digits(now - ARGV[2])
+  local users = redis.call('ZRANGE', outbox_key, '-inf', upto, 'BYSCORE', 'LIMIT', 0, max_call_batch)
   local rest = max_call_batch - #users
   if rest > 0 then
     local from = '(' .. call_digits(now + max_ahead)

@@ -3,9 +3,9 @@
 -- KEYS  see calls.lua
 --
 -- Returns {unreadable, steps, calls, kept, next, noted}: unreadable is the ID of a call that another program wrote, if
--- there is one; steps are those of the calls that it ended; calls is how many go on, kept how many are kept; next is how
--- many milliseconds later the next one expires, at most half of max_call_gap, 0 if more may have expired; noted is how
--- many users are in the outbox. There are no more steps than max_call_batch, and no more calls are deleted.
+-- there is one; steps are those of the calls that it ended; calls is how many go on, kept how many are kept; next is
+-- how many milliseconds later the next one expires, at most half of max_call_gap, 0 if more may have expired; noted is
+-- how many users are in the outbox. There are no more steps than max_call_batch, and no more calls are deleted.
 
 local function passed(key)
   return redis.call('ZRANGE', key, '-inf', call_digits(logical), 'BYSCORE', 'LIMIT', 0, max_call_batch)

@@ -3,8 +3,8 @@
 -- KEYS  see calls.lua
 -- ARGV  user, device, user, device, …: at most max_call_batch users
 --
--- Returns {unreadable, steps}: unreadable is the ID of a call that another program wrote, if there is one; the steps are
--- those of calls that expired before.
+-- Returns {unreadable, steps}: unreadable is the ID of a call that another program wrote, if there is one; the steps
+-- are those of calls that expired before.
 
 local users, steps, heard, order = {}, {}, {}, {}
 for i = 1, #ARGV, 2 do

@@ -12,8 +12,8 @@ import (
 
 // This file names the keys of calls, and keeps the list of namespaces with calls: see docs/decisions/calls.md.
 
-// callKeys returns the keys of the calls of a namespace, as the scripts of calls take them: see calls.lua. All are in the
-// slot of the first shard.
+// callKeys returns the keys of the calls of a namespace, as the scripts of calls take them: see calls.lua. All are in
+// the slot of the first shard.
 func (n namespace) callKeys() []string {
 	words := []string{
 		"calls", "callapps", "callsdue", "callsover", "callusers", "calloutbox", "callkeys", "callindex",
@@ -86,8 +86,8 @@ func (s *Store) warnOfCall(ns namespace, id any) {
 	s.warnOnce(ns, "calls", "a call cannot be read: it counts as none", "call", id)
 }
 
-// listCalls has CallNamespaces return a namespace. It writes once in each round: in a Cluster, the list can be lost while
-// the calls are not.
+// listCalls has CallNamespaces return a namespace. It writes once in each round: in a Cluster, the list can be lost
+// while the calls are not.
 func (s *Store) listCalls(ctx context.Context, c *candidate) error {
 	if c.bits.calls.set {
 		return nil

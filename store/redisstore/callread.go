@@ -145,8 +145,8 @@ func parseCall(text string) (c lastseen.Call, unreachable, ok bool) {
 		}
 	}
 	return lastseen.Call{
-		State: lastseen.CallState(head[0]), Version: numbers[0],
-		Created: lastseen.Instant(numbers[1]), Accepted: lastseen.Instant(numbers[2]), Over: lastseen.Instant(numbers[3]),
+		State: lastseen.CallState(head[0]), Version: numbers[0], Created: lastseen.Instant(numbers[1]),
+		Accepted: lastseen.Instant(numbers[2]), Over: lastseen.Instant(numbers[3]),
 		From: lines[1], To: lines[2], FromDevice: lines[3], ToDevice: lines[4], By: lines[5], ByDevice: lines[6],
 	}, strings.Contains(head[10], "u"), true
 }

@@ -4,8 +4,8 @@
 -- ARGV[1]  the ID of a call; '' to read the calls of users that go on
 -- ARGV     then those users, at most max_call_batch
 --
--- Returns {unreadable, calls}: unreadable is the ID of a call that another program wrote, if there is one. An element of
--- calls is empty if there is none. Each call is read once: what apps say is large.
+-- Returns {unreadable, calls}: unreadable is the ID of a call that another program wrote, if there is one. An element
+-- of calls is empty if there is none. Each call is read once: what apps say is large.
 
 if ARGV[1] ~= '' then
   local c = load_call(ARGV[1])

@@ -18,7 +18,8 @@ func (s *Store) forgetCalls(ctx context.Context, c *candidate, user string) erro
 	return err
 }
 
-// deleteCalls deletes all calls of a namespace, each key for itself, and removes it from the list first: see unlistCalls.
+// deleteCalls deletes all calls of a namespace, each key for itself, and removes it from the list first: see
+// unlistCalls.
 func (s *Store) deleteCalls(ctx context.Context, ns namespace) error {
 	if !ns.hasCompanions() {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// TestCallsFollowTheRule: callrule.lua does what lastseen.Call.Step does, for each state, action and party, and for each
-// device.
+// TestCallsFollowTheRule: callrule.lua does what lastseen.Call.Step does, for each state, action and party, and for
+// each device.
 func TestCallsFollowTheRule(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -27,7 +27,8 @@ func TestCallsFollowTheRule(t *testing.T) {
 			for _, p := range []lastseen.CallParty{lastseen.Caller, lastseen.Callee, ""} {
 				for _, accepted := range []string{"", "phone"} {
 					for _, device := range []string{"", "phone", "laptop"} {
-						got, err := rule.Run(ctx, client, nil, string(state), accepted, string(action), string(p), device).StringSlice()
+						args := []any{string(state), accepted, string(action), string(p), device}
+						got, err := rule.Run(ctx, client, nil, args...).StringSlice()
 						require.NoError(t, err)
 						after, outcome := lastseen.Call{State: state, ToDevice: accepted}.Step(action, p, device)
 						require.Equal(t, []string{string(after), string(outcome)}, got, "%s of %s on %q, in %s on %q",

@@ -13,11 +13,12 @@
 -- KEYS[8]  whose calls are kept: a sorted set of members with score 0: the user, a NUL, f for the caller or t for the
 --          callee, the ID
 --
--- A call is text: lines of values, the key to the end. Times are in milliseconds. Those of the first line are, in order,
--- when it was created, accepted and over, by the clock of this Redis; when it expires, and when the caller and the callee
--- were last heard, by the clock of calls; for how long a party need not be heard; until when the details of the parties
--- say that they are in the call. Each is 0 for none. The flags are s if the parties are shown to be in the call, and u if
--- the callee is not a party. The nonce is that of the last step: a step that the client sends again is done once.
+-- A call is text: lines of values, the key to the end. Times are in milliseconds. Those of the first line are, in
+-- order, when it was created, accepted and over, by the clock of this Redis; when it expires, and when the caller and
+-- the callee were last heard, by the clock of calls; for how long a party need not be heard; until when the details of
+-- the parties say that they are in the call. Each is 0 for none. The flags are s if the parties are shown to be in the
+-- call, and u if the callee is not a party. The nonce is that of the last step: a step that the client sends again is
+-- done once.
 --
 --   <state> <version> <8 times> -<flags> <nonce>
 --   <caller>
@@ -216,8 +217,8 @@ local function expire_call(c)
   return finish_call(c, expired_states[c.state], time_of(c.due))
 end
 
--- Records that a party of an active call was heard. Returns what has to be copied: the end in the details of the parties
--- moves only if it moves far.
+-- Records that a party of an active call was heard. Returns what has to be copied: the end in the details of the
+-- parties moves only if it moves far.
 local function hear_party(c, user)
   if user == c.from then
     c.from_heard = logical

@@ -12,8 +12,8 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// BenchmarkCalls measures a whole call, hearing the parties of as many calls as fit, and expiring as many; and Redis' CPU
-// time.
+// BenchmarkCalls measures a whole call, hearing the parties of as many calls as fit, and expiring as many; and Redis'
+// CPU time.
 func BenchmarkCalls(b *testing.B) {
 	b.Run("call", benchmarkCall)
 	b.Run("hear", benchmarkHear)

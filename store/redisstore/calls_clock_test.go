@@ -46,7 +46,8 @@ func TestCallsWhileTheClockJumps(t *testing.T) {
 					ended[step.Call.ID] = step.Call.State
 				}
 			}
-			require.Equal(t, map[string]lastseen.CallState{ringing.ID: lastseen.Missed, active.ID: lastseen.Lost}, ended)
+			want := map[string]lastseen.CallState{ringing.ID: lastseen.Missed, active.ID: lastseen.Lost}
+			require.Equal(t, want, ended)
 		})
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// testCopiesOfDeadServers: a server can die between any two of a step, copying and confirming. Another one finds what it
-// left, and then all details say what the calls do. The parties are in several slots.
+// testCopiesOfDeadServers: a server can die between any two of a step, copying and confirming. Another one finds what
+// it left, and then all details say what the calls do. The parties are in several slots.
 func testCopiesOfDeadServers(t *testing.T, s store.Store, of func(user string) string) {
 	c := newCallers(t, s)
 	c.name = "dead"
@@ -110,8 +110,8 @@ func testCallsInACluster(t *testing.T, c *redistest.Cluster) {
 	none()
 }
 
-// TestCallsInFailover: the replica that takes over in mid-call has lost the last steps. Calls go on from what it has, and
-// the details of the parties become what the calls are.
+// TestCallsInFailover: the replica that takes over in mid-call has lost the last steps. Calls go on from what it has,
+// and the details of the parties become what the calls are.
 func TestCallsInFailover(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -144,8 +144,8 @@ func TestCallsInFailover(t *testing.T) {
 	require.NotContains(t, c.until("carol", "dave"), lastseen.Instant(0))
 }
 
-// TestStepIsSentAgain: the client repeats what Redis has done if the connection breaks before the reply. It is done once,
-// and the reply is the same.
+// TestStepIsSentAgain: the client repeats what Redis has done if the connection breaks before the reply. It is done
+// once, and the reply is the same.
 func TestStepIsSentAgain(t *testing.T) {
 	t.Parallel()
 	url := redistest.Start(t)
@@ -212,7 +212,9 @@ func TestCallEndsInFeed(t *testing.T) {
 				require.NoError(t, err)
 			}
 			in := []store.InCall{
-				{User: "alice", Until: minutes(20)}, {User: "bob", Until: minutes(40)}, {User: "carol", Until: minutes(30)},
+				{User: "alice", Until: minutes(20)},
+				{User: "bob", Until: minutes(40)},
+				{User: "carol", Until: minutes(30)},
 				{User: "dave", Until: minutes(50)},
 			}
 			for range 3 {
@@ -238,8 +240,8 @@ func TestCallEndsInFeed(t *testing.T) {
 	}
 }
 
-// TestCallEndsBehindTheWatermark: the watermark can be ahead of the clock. What a user says has ended by the watermark, but
-// is still there; the call ends later, and that is a change.
+// TestCallEndsBehindTheWatermark: the watermark can be ahead of the clock. What a user says has ended by the watermark,
+// but is still there; the call ends later, and that is a change.
 func TestCallEndsBehindTheWatermark(t *testing.T) {
 	t.Parallel()
 	eachSharding(t, func(t *testing.T, f *feed) {
@@ -266,7 +268,8 @@ func TestInCallsOfDeletedNamespace(t *testing.T) {
 	client, other := newClient(t, url), newStore(t, redisstore.Options{URL: url})
 	s := newStore(t, redisstore.Options{URL: url})
 	require.NoError(t, ping(s, "chat", "alice"))
-	in := []store.InCall{{User: "alice", Until: nowOf(t, s).Add(time.Hour)}, {User: "bob", Until: nowOf(t, s).Add(time.Hour)}}
+	end := nowOf(t, s).Add(time.Hour)
+	in := []store.InCall{{User: "alice", Until: end}, {User: "bob", Until: end}}
 	require.NoError(t, s.SetInCalls(ctx, "chat", in))
 	deletes := true
 	s.Around("evalsha", func() {

@@ -52,8 +52,8 @@ func (r *racers) tryExpire(s store.Store) {
 	}
 }
 
-// TestCallsRace: of accepting, rejecting, cancelling and expiring at the same moment, through two servers, one wins, and
-// then of ending, hanging up on the other side, and expiring.
+// TestCallsRace: of accepting, rejecting, cancelling and expiring at the same moment, through two servers, one wins,
+// and then of ending, hanging up on the other side, and expiring.
 func TestCallsRace(t *testing.T) {
 	t.Parallel()
 	url := redistest.Start(t)

@@ -15,8 +15,8 @@
 -- ARGV[12]  the digest
 -- ARGV[13]  1 if the callee cannot be called
 --
--- Returns {unreadable, refusal, fresh, step}: unreadable is the ID of a call that another program wrote, if there is one;
--- refusal is '' for none; fresh is 1 if no call went on before.
+-- Returns {unreadable, refusal, fresh, step}: unreadable is the ID of a call that another program wrote, if there is
+-- one; refusal is '' for none; fresh is 1 if no call went on before.
 
 local id, nonce, from, to, from_device = unpack(ARGV, 1, 5)
 local app, key, digest = ARGV[10], ARGV[11], ARGV[12]
@@ -91,8 +91,9 @@ if redis.call('ZLEXCOUNT', index_key, low, high) >= max_calls_of_user or count_c
 end
 
 local c = {
-  id = id, nonce = nonce, state = 'ringing', version = 1, from = from, to = to, from_device = from_device, to_device = '',
-  by = from, by_device = from_device, key = key, created = now, accepted = 0, over = 0, due = logical + ARGV[6],
+  id = id, nonce = nonce, state = 'ringing', version = 1, from = from, to = to,
+  from_device = from_device, to_device = '', by = from, by_device = from_device, key = key,
+  created = now, accepted = 0, over = 0, due = logical + ARGV[6],
   from_heard = logical, to_heard = logical, quiet = tonumber(ARGV[7]), shown_until = 0, shown = ARGV[8] == '1',
   unreachable = busy,
 }

@@ -8,8 +8,8 @@
 -- ARGV[5]  the action
 -- ARGV[6]  what the app says now with accept and alive; '' if that stays
 --
--- Returns {unreadable, step}: unreadable is the ID of a call that another program wrote, if there is one; there is no step
--- unless the user is a party.
+-- Returns {unreadable, step}: unreadable is the ID of a call that another program wrote, if there is one; there is no
+-- step unless the user is a party.
 
 local id, nonce, user, device, action, app = unpack(ARGV, 1, 6)
 local c = load_call(id)

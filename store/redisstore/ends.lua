@@ -7,8 +7,8 @@ local function next_end(details, after)
   return first < math.huge and first or nil
 end
 
--- Writes when details of a user end in part. With a feed that is the next time that its watermark has not passed yet, so
--- that no sweep misses it.
+-- Writes when details of a user end in part. With a feed that is the next time that its watermark has not passed yet,
+-- so that no sweep misses it.
 local function save_end(user, details)
   local first = feed and next_end(details, feed.watermark) or next_end(details, 0)
   if first then

@@ -149,8 +149,8 @@ local function users_of(lists)
   return read_users(names)
 end
 
--- Appends that a user has another status, or that the availability or call ends; nil for the status if it stays. Reports
--- whether that is a change.
+-- Appends that a user has another status, or that the availability or call ends; nil for the status if it stays.
+-- Reports whether that is a change.
 local function pass(name, user, status, instant)
   local was, said = user.status, user.details
   user.status = status or was

@@ -4,8 +4,8 @@
 -- ARGV[1]  see feed.lua
 -- ARGV     then user, until, user, until, …: each user once, at most 256 of them; 0 for users who are not in a call
 --
--- Returns {fresh, missing}: fresh is 1 if the key of details did not exist before and does now; missing is 1 if there is no
--- feed.
+-- Returns {fresh, missing}: fresh is 1 if the key of details did not exist before and does now; missing is 1 if there
+-- is no feed.
 
 local users = {}
 for i = 2, #ARGV, 2 do

@@ -142,12 +142,13 @@ func callCalls(s store.Store, namespace string) map[string]func() error {
 			return err
 		}
 	}
+	heard := []store.CallHeard{{User: "bob"}}
 	in := []store.InCall{{User: "alice", Until: lastseen.InstantOf(time.Now()).Add(time.Hour)}, {User: "bob"}}
 	return map[string]func() error{
 		"StartCall":          func() error { _, err := s.StartCall(ctx, namespace, n); return err },
 		"StepCall/Accept":    step("bob", lastseen.Accept),
 		"StepCall/End":       step("alice", lastseen.End),
-		"HearCalls":          func() error { _, err := s.HearCalls(ctx, namespace, []store.CallHeard{{User: "bob"}}); return err },
+		"HearCalls":          func() error { _, err := s.HearCalls(ctx, namespace, heard); return err },
 		"ReadCall":           func() error { return ignoreNotFound(s.ReadCall(ctx, namespace, "a")) },
 		"ReadCalls":          func() error { _, err := s.ReadCalls(ctx, namespace, []string{"alice"}); return err },
 		"ExpireCalls":        func() error { _, err := s.ExpireCalls(ctx, namespace); return err },

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,10 +17,7 @@ import (
 // RunCalls tests that stores keep the contract of calls. Run includes it. Each subtest opens a store of its own.
 func RunCalls(t *testing.T, open Open) {
 	t.Helper()
-	suite := []struct {
-		name string
-		test func(*testing.T, *calling)
-	}{
+	suite := []callCase{
 		{"Start", testCallStart},
 		{"Start/Busy", testCallBusy},
 		{"Start/Key", testCallKey},
@@ -51,6 +49,21 @@ func RunCalls(t *testing.T, open Open) {
 		{"Hear/Alive", testAliveIsHeard},
 		{"Hear/Ringing", testHearRinging},
 		{"Hear/Repeated", testAcceptIsHeard},
+	}
+	for _, c := range slices.Concat(suite, inCallCases(), callNamespaceCases()) {
+		t.Run(c.name, func(t *testing.T) { c.test(t, newCalling(t, open(t))) })
+	}
+	t.Run("Model", func(t *testing.T) { testCallsModel(t, open) })
+}
+
+type callCase struct {
+	name string
+	test func(*testing.T, *calling)
+}
+
+// inCallCases are the tests of who is in a call.
+func inCallCases() []callCase {
+	return []callCase{
 		{"InCall", testInCall},
 		{"InCall/Ringing", testInCallNotActive},
 		{"InCall/NotShown", testInCallNotShown},
@@ -70,6 +83,12 @@ func RunCalls(t *testing.T, open Open) {
 		{"Feed/Sweep", testInCallSweep},
 		{"Feed/SweepOrder", testInCallSweepOrder},
 		{"Feed/Before", testInCallBeforeFeed},
+	}
+}
+
+// callNamespaceCases are the tests of what else happens in a namespace with calls.
+func callNamespaceCases() []callCase {
+	return []callCase{
 		{"Forget", testCallForget},
 		{"Forget/Other", testCallForgetOther},
 		{"Delete", testCallDelete},
@@ -82,10 +101,6 @@ func RunCalls(t *testing.T, open Open) {
 		{"Concurrent/Start", testCallsStartConcurrent},
 		{"Concurrent/Key", testCallsKeyConcurrent},
 	}
-	for _, c := range suite {
-		t.Run(c.name, func(t *testing.T) { c.test(t, newCalling(t, open(t))) })
-	}
-	t.Run("Model", func(t *testing.T) { testCallsModel(t, open) })
 }
 
 // The tests cannot set the store's clock. Calls of most tests neither ring nor stay quiet for too long. Those of tests
@@ -162,10 +177,9 @@ func (c *calling) act(id, user string, action lastseen.CallAction) store.CallSte
 }
 
 // refuse is step without a device, for an action that must be refused.
-func (c *calling) refuse(id, user string, action lastseen.CallAction) store.CallStep {
+func (c *calling) refuse(id, user string, action lastseen.CallAction) {
 	step := c.step(id, user, "", action, "")
 	require.Equal(c.t, lastseen.Refused, step.Outcome, "%s of %s", action, user)
-	return step
 }
 
 // read returns a call.

@@ -199,12 +199,13 @@ func callCalls(s store.Store) map[string]func(context.Context) error {
 	call := store.NewCall{ID: "a", From: "alice", To: "bob", Ring: time.Hour, Quiet: time.Hour}
 	act := store.CallAct{ID: "a", User: "alice", Action: lastseen.End}
 	heard, in := []store.CallHeard{{User: "alice"}}, []store.InCall{{User: "alice", Until: base}}
+	users := []string{"alice"}
 	return map[string]func(context.Context) error{
 		"StartCall":          func(ctx context.Context) error { return errorOf(s.StartCall(ctx, ns, call)) },
 		"StepCall":           func(ctx context.Context) error { return errorOf(s.StepCall(ctx, ns, act)) },
 		"HearCalls":          func(ctx context.Context) error { return errorOf(s.HearCalls(ctx, ns, heard)) },
 		"ReadCall":           func(ctx context.Context) error { return errorOf(s.ReadCall(ctx, ns, "a")) },
-		"ReadCalls":          func(ctx context.Context) error { return errorOf(s.ReadCalls(ctx, ns, []string{"alice"})) },
+		"ReadCalls":          func(ctx context.Context) error { return errorOf(s.ReadCalls(ctx, ns, users)) },
 		"ExpireCalls":        func(ctx context.Context) error { return errorOf(s.ExpireCalls(ctx, ns)) },
 		"UnconfirmedInCalls": func(ctx context.Context) error { return errorOf(s.UnconfirmedInCalls(ctx, ns, 0)) },
 		"SetInCalls":         func(ctx context.Context) error { return s.SetInCalls(ctx, ns, in) },

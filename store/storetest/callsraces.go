@@ -17,9 +17,12 @@ import (
 // racers are what the parties of a call try at the same time, on a device each.
 func racers() []store.CallAct {
 	return []store.CallAct{
-		{User: "to", Device: "a", Action: lastseen.Accept}, {User: "to", Device: "b", Action: lastseen.Accept},
-		{User: "to", Device: "c", Action: lastseen.Reject}, {User: "to", Device: "d", Action: lastseen.End},
-		{User: "from", Device: "e", Action: lastseen.End}, {User: "from", Device: "f", Action: lastseen.Alive},
+		{User: "to", Device: "a", Action: lastseen.Accept},
+		{User: "to", Device: "b", Action: lastseen.Accept},
+		{User: "to", Device: "c", Action: lastseen.Reject},
+		{User: "to", Device: "d", Action: lastseen.End},
+		{User: "from", Device: "e", Action: lastseen.End},
+		{User: "from", Device: "f", Action: lastseen.Alive},
 	}
 }
 

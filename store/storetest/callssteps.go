@@ -211,8 +211,10 @@ func testCallNotParty(t *testing.T, c *calling) {
 	other := c.ring("carol", "dave")
 	for _, a := range lastseen.CallActions() {
 		for _, act := range []store.CallAct{
-			{ID: call.ID, User: "carol", Action: a}, {ID: call.ID, User: "", Action: a},
-			{ID: call.ID, User: "Alice", Action: a}, {ID: other.ID, User: "alice", Action: a},
+			{ID: call.ID, User: "carol", Action: a},
+			{ID: call.ID, User: "", Action: a},
+			{ID: call.ID, User: "Alice", Action: a},
+			{ID: other.ID, User: "alice", Action: a},
 			{ID: "unknown", User: "alice", Action: a},
 		} {
 			step, err := c.StepCall(t.Context(), ns, act)
