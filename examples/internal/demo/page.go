@@ -26,13 +26,13 @@ func Page(files fs.FS, presence string) http.Handler {
 			http.ServeFileFS(w, r, files, name)
 			return
 		}
-		script, err := text.ParseFS(files, name)
+		script, err := fs.ReadFile(files, name)
 		if err != nil {
 			http.NotFound(w, r)
 			return
 		}
 		w.Header().Set("Content-Type", "text/javascript; charset=utf-8")
-		_ = script.Execute(w, presence)
+		_ = text.Must(text.New(name).Parse(string(script))).Execute(w, presence)
 	})
 	return mux
 }

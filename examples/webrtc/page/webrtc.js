@@ -208,8 +208,8 @@ byId('accept').addEventListener('click', () => accept(call))
 byId('reject').addEventListener('click', () => act(call.id, 'reject').catch(error => failed(error)))
 byId('end').addEventListener('click', () => end())
 client.addEventListener('call', ({ detail }) => receive(detail))
-// A page that is closed or loaded again hangs up. If it crashes, the call is lost after a while. The request has no
-// headers that a browser would have to ask the server about first, which would be too late here.
+// A page that is closed or loaded again hangs up, with a request that outlives it. If it crashes, the call is lost after a
+// while.
 addEventListener('pagehide', () => {
   if (call && isHere(call)) act(call.id, 'end', undefined, { keepalive: true }).catch(() => {})
   closeMedia(media)
