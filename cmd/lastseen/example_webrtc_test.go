@@ -2,7 +2,6 @@ package main
 
 import (
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/cdp"
@@ -105,8 +104,8 @@ func TestWebRTCExample(t *testing.T) {
 	e.interrupt(t)
 }
 
-// TestWebRTCExampleReloads: a page that is loaded again or closed hangs up at once. A call that rings goes on, since the
-// user has not answered it.
+// TestWebRTCExampleReloads: a page that is loaded again or closed hangs up at once. A call that rings goes on for
+// the callee, who has not answered it.
 func TestWebRTCExampleReloads(t *testing.T) {
 	t.Parallel()
 	e := startExample(t, "webrtc", "--ring-timeout 60s")
@@ -256,5 +255,5 @@ func TestWebRTCExampleLooks(t *testing.T) {
 	plays(t, bob)
 	bob.do(t, settled)
 	require.Equal(t, 360, evaluate[int](t, bob, "document.documentElement.scrollWidth"))
-	require.False(t, strings.Contains(evaluate[string](t, bob, "document.body.innerText"), "undefined"))
+	require.NotContains(t, evaluate[string](t, bob, "document.body.innerText"), "undefined")
 }

@@ -1,7 +1,8 @@
 // How long candidates are awaited. A TURN server that does not answer must not hold up the call.
 const gatherTime = 2000
 
-// Media are the video and audio of one call on this page: its camera and microphone, and the connection to the other page.
+// Media are the video and audio of one call on this page: its camera and microphone, and the connection to the other
+// page.
 export class Media {
   local // the stream of this page, once the user has allowed it
   remote = new MediaStream()

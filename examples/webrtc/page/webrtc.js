@@ -177,7 +177,9 @@ function show(text = message) {
   byId('end').hidden = incoming || !call && !media
   byId('videos').hidden = !media
   const streams = { local: media?.local, remote: media?.remote }
-  for (const [id, stream = null] of Object.entries(streams)) if (byId(id).srcObject !== stream) byId(id).srcObject = stream
+  for (const [id, stream = null] of Object.entries(streams)) {
+    if (byId(id).srcObject !== stream) byId(id).srcObject = stream
+  }
   for (const button of document.querySelectorAll('#people button')) button.disabled = Boolean(call || media)
   document.title = incoming ? `${call.from} is calling` : 'Video call · lastseen example'
 }
@@ -199,7 +201,8 @@ function addPerson(user) {
     const words = { green: 'online', yellow: 'was here just now', grey: 'offline', unknown: 'unknown' }
     text.textContent = inCall ? 'in a call' : words[status]
   })
-  byId('others').append(element('a', { href: `?user=${user}`, target: '_blank' }, user), ' ')
+  if (byId('others').hasChildNodes()) byId('others').append(', ')
+  byId('others').append(element('a', { href: `?user=${user}`, target: '_blank' }, user))
 }
 
 byId('me').textContent = me
@@ -208,8 +211,8 @@ byId('accept').addEventListener('click', () => accept(call))
 byId('reject').addEventListener('click', () => act(call.id, 'reject').catch(error => failed(error)))
 byId('end').addEventListener('click', () => end())
 client.addEventListener('call', ({ detail }) => receive(detail))
-// A page that is closed or loaded again hangs up, with a request that outlives it. If it crashes, the call is lost after a
-// while.
+// A page that is closed or loaded again hangs up, with a request that outlives it. If it crashes, the call is lost after
+// a while.
 addEventListener('pagehide', () => {
   if (call && isHere(call)) act(call.id, 'end', undefined, { keepalive: true }).catch(() => {})
   closeMedia(media)
