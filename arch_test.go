@@ -46,7 +46,10 @@ func arrows() map[string][]string {
 		"api/web":       {""},
 		"deploy":        {},
 		"docs/generate": {"api"},
-		"examples/chat": {}, // uses lastseen as others do: over HTTP
+		// The examples use lastseen as others do: over HTTP.
+		"examples/chat":          {"examples/internal/demo"},
+		"examples/webrtc":        {"examples/internal/demo"},
+		"examples/internal/demo": {},
 		"cmd/lastseen": {
 			"", "store", "store/redisstore", "store/filestore", "store/coalesce", "store/clock", "store/jobs",
 			"store/observe", "store/feed", "store/connections", "store/calls", "api", "api/auth", "api/limit",
@@ -213,7 +216,7 @@ func TestPackagesHaveComments(t *testing.T) {
 		explained[s.dir] += 0
 		if doc := s.file.Doc.Text(); doc != "" {
 			explained[s.dir]++
-			require.Regexp(t, `^(Package `+s.file.Name.Name+`|Command (lastseen|generate|chat)) `, doc, s.dir)
+			require.Regexp(t, `^(Package `+s.file.Name.Name+`|Command (lastseen|generate|chat|webrtc)) `, doc, s.dir)
 		}
 	}
 	for dir, comments := range explained {

@@ -4,56 +4,30 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
-	"html/template"
+	"io/fs"
 	"net/http"
 	"strings"
-	text "text/template"
 	"unicode/utf8"
+
+	"github.com/lastseen/lastseen/examples/internal/demo"
 )
 
 //go:embed page
 var files embed.FS
 
-// site serves the page.
-type site struct {
-	presence string // URL of the lastseen server
-	room     *room
-}
+// site passes messages between its pages.
+type site struct{ room *room }
 
-// newSite returns a handler that accepts requests of its own pages only.
+// newSite returns a handler that accepts requests of its own pages only. Their statuses are those of a lastseen server,
+// by its URL.
 func newSite(presence string, room *room) http.Handler {
-	s := &site{presence, room}
+	s := &site{room}
+	pages, _ := fs.Sub(files, "page") // a valid name, the only condition
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", s.page)
-	mux.HandleFunc("GET /chat.js", s.script)
-	mux.HandleFunc("GET /chat.css", func(w http.ResponseWriter, r *http.Request) {
-		http.ServeFileFS(w, r, files, "page/chat.css")
-	})
+	mux.Handle("GET /", demo.Page(pages, presence))
 	mux.HandleFunc("GET /events", s.events)
 	mux.HandleFunc("POST /messages", s.post)
 	return http.NewCrossOriginProtection().Handler(mux)
-}
-
-// policy lets the page load scripts from its own site and the lastseen server, and talk to these two.
-func (s *site) policy() string {
-	socket := strings.Replace(s.presence, "http", "ws", 1)
-	return fmt.Sprintf("default-src 'none'; script-src 'self' %[1]s; style-src 'self'; img-src data:; "+
-		"connect-src 'self' %[1]s %[2]s; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-		s.presence, socket)
-}
-
-func (s *site) page(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Security-Policy", s.policy())
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	page := template.Must(template.ParseFS(files, "page/index.html"))
-	_ = page.Execute(w, s.presence) // the browser is gone
-}
-
-// script serves the script of the page, which imports lastseen.js from the server.
-func (s *site) script(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/javascript; charset=utf-8")
-	script := text.Must(text.ParseFS(files, "page/chat.js"))
-	_ = script.Execute(w, s.presence) // the browser is gone
 }
 
 // events streams the conversation to a page of a user.

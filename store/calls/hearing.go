@@ -2,6 +2,7 @@ package calls
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -35,7 +36,7 @@ type hearing struct {
 	mu      sync.Mutex
 	parties map[person]*party
 	due     schedule[person]
-	failing bool
+	failing map[string]bool // namespaces of which an error was logged
 }
 
 // party is a user in a call. Times are monotonic.
@@ -122,7 +123,7 @@ func (h *hearing) hear(ctx context.Context, people []person) {
 		n := h.parties[p]
 		switch {
 		case n == nil:
-		case err != nil && !passes(err), err == nil && now > n.heard+2*n.quiet: // nobody is connected any longer
+		case errors.Is(err, store.ErrNoCalls), err == nil && now > n.heard+2*n.quiet: // nobody is connected any longer
 			h.drop(p)
 		default:
 			h.due.advance(p, now+n.period(now, err != nil))
@@ -208,8 +209,7 @@ func (h *hearing) check(ctx context.Context, people []person) error {
 	var again []notice
 	h.mu.Lock()
 	for i, c := range calls {
-		expires := now + between(present, c.Expires)
-		again = append(again, h.compare(person{namespace, users[i]}, c, expires, now)...)
+		again = append(again, h.compare(person{namespace, users[i]}, c, between(present, c.Expires), now)...)
 	}
 	h.mu.Unlock()
 	each(again, func(n notice) { h.notify(ctx, namespace, n) })
@@ -224,23 +224,31 @@ func between(from, to lastseen.Instant) time.Duration {
 // notice says that a user may not know what became of a call.
 type notice struct{ user, id string }
 
-// compare takes over the present call of a party, and returns who has to be notified. The caller holds the mutex.
-func (h *hearing) compare(p person, c lastseen.Call, expires, now time.Duration) (again []notice) {
+// compare takes over the present call of a party, which expires after some time, and returns who has to be notified. The
+// caller holds the mutex.
+func (h *hearing) compare(p person, c lastseen.Call, left, now time.Duration) (again []notice) {
 	n := h.parties[p]
 	if n == nil || n.call.ID == c.ID && n.call.Version > c.Version {
 		return nil
 	}
 	if n.call.ID != c.ID {
-		id := n.call.ID
+		again = []notice{{p.user, n.call.ID}}
 		h.drop(p)
-		return []notice{{p.user, id}}
+		if c.ID != "" {
+			again = append(again, notice{p.user, c.ID})
+		}
+		return again
 	}
 	if n.call.Version != c.Version {
 		again = append(again, notice{p.user, c.ID})
 	}
 	c.App = ""
-	n.call, n.expires = c, expires
-	if c.State == lastseen.Active && expires < now+n.quiet/4 { // a server may not know that it has to hear a party
+	n.call, n.expires = c, 0
+	if left <= 0 || left > 2*n.quiet {
+		return again // a clock was set: what goes on has time left
+	}
+	n.expires = now + left
+	if c.State == lastseen.Active && left < n.quiet/4 { // a server may not know that it has to hear a party
 		again = append(again, notice{c.From, c.ID}, notice{c.To, c.ID})
 	}
 	return again
@@ -253,12 +261,15 @@ func (h *hearing) notify(ctx context.Context, namespace string, n notice) {
 	}
 }
 
-// report logs the first of a series of errors. The caller holds the mutex.
+// report logs the first of a series of errors of a namespace. The caller holds the mutex.
 func (h *hearing) report(ctx context.Context, namespace string, err error) {
-	if err != nil && !h.failing && ctx.Err() == nil {
+	switch {
+	case err == nil:
+		delete(h.failing, namespace)
+	case !h.failing[namespace] && ctx.Err() == nil:
 		h.logger.Warn("cannot record who takes part in calls; trying again", "namespace", namespace, "error", err)
+		h.failing[namespace] = true
 	}
-	h.failing = err != nil
 }
 
 func (h *hearing) size() int {

@@ -50,7 +50,7 @@ type watch struct {
 	due        schedule[string]
 	visits     int // that run
 	calls      int // that go on
-	failing    bool
+	failing    bool // an error of the lease or of the list was logged
 }
 
 // watched is what is known of a namespace.
@@ -60,6 +60,7 @@ type watched struct {
 	copied  time.Duration // when copies were last looked for
 	visit   bool          // one runs
 	again   bool          // calls may have begun since then
+	failing bool          // an error was logged
 }
 
 func newWatch(r *results, late func(time.Duration)) *watch {
@@ -197,11 +198,11 @@ func (w *watch) end(ctx context.Context, name string, result store.ExpiredCalls,
 	defer w.mu.Unlock()
 	w.visits--
 	w.wake.notify()
-	w.report(ctx, name, err)
 	n := w.namespaces[name]
 	if n == nil {
 		return // the lease was lost
 	}
+	w.report(ctx, &n.failing, name, err)
 	now := w.monotonic()
 	n.visit, n.visited = false, now
 	if err == nil || !passes(err) { // otherwise those that went on do
@@ -215,7 +216,7 @@ func (w *watch) end(ctx context.Context, name string, result store.ExpiredCalls,
 	switch {
 	case err != nil && passes(err):
 		wait = retryAfter
-	case err == nil && n.calls > 0:
+	case err == nil && (n.calls > 0 || result.Next == 0):
 		wait = max(shortestWait, min(result.Next, visitEvery))
 	}
 	if n.again {
@@ -224,12 +225,12 @@ func (w *watch) end(ctx context.Context, name string, result store.ExpiredCalls,
 	w.due.set(name, now+wait)
 }
 
-// report logs the first of a series of errors. The caller holds the mutex.
-func (w *watch) report(ctx context.Context, name string, err error) {
-	if err != nil && passes(err) && !w.failing && ctx.Err() == nil {
+// report logs the first of a series of errors, about a namespace or "". The caller holds the mutex.
+func (w *watch) report(ctx context.Context, failing *bool, name string, err error) {
+	if err != nil && passes(err) && !*failing && ctx.Err() == nil {
 		w.logger.Warn("cannot end calls whose time has passed; trying again", "namespace", name, "error", err)
 	}
-	w.failing = err != nil && passes(err)
+	*failing = err != nil && passes(err)
 }
 
 // goingOn returns how many calls go on; false if another server knows that.

@@ -152,7 +152,7 @@ func (s *Store) ReadCalls(ctx context.Context, namespace string, users []string)
 		s.calls.with(namespace, false, func(t *callTable, m moment) {
 			for i, user := range users {
 				if r := t.currentOf(user, m); r != nil {
-					calls[i] = r.Call
+					calls[i] = r.view(m)
 				}
 			}
 		})

@@ -94,14 +94,20 @@ func (t *callTable) goesOn(m moment) bool {
 	return ok && last.due > m.at
 }
 
-// view returns a call as it is shown: as over if its time has passed.
+// view returns a call as it is shown: as over if its time has passed. When it expires follows from the time that is
+// left, so it is right also if the clock of the store was set meanwhile.
 func (r *callRecord) view(m moment) lastseen.Call {
 	c := r.Call
-	if c.State.Over() || r.due > m.at {
+	if c.State.Over() {
+		return c
+	}
+	due := m.wall.Add(r.due - m.at)
+	if r.due > m.at {
+		c.Expires = due
 		return c
 	}
 	c.State, c.Version, c.By, c.ByDevice = c.State.Expired(), c.Version+1, "", ""
-	c.Over, c.Expires, c.App = min(c.Expires, m.wall), 0, ""
+	c.Over, c.Expires, c.App = due, 0, ""
 	return c
 }
 
@@ -244,7 +250,7 @@ func (t *callTable) step(a store.CallAct, m moment) (store.CallStep, error) {
 	if outcome == lastseen.Stepped || r.App != app {
 		r.Version++
 	}
-	step.Call, step.Outcome = r.Call, outcome
+	step.Call, step.Outcome = r.view(m), outcome
 	return step, nil
 }
 

@@ -152,7 +152,7 @@ func (s *Store) writeContacts(
 	err := s.writer.do(ctx, write{durable: true, op: opFunc(func(t *transaction) {
 		key := userKey{name, owner}
 		old := t.contactsOf(key)
-		now := ownedContacts{list: change(old.list), used: max(old.used, s.readClock())}
+		now := ownedContacts{list: change(old.list), used: max(old.used, t.newestUse(name), s.readClock())}
 		switch {
 		case old.list == "" && now.list == "":
 			return

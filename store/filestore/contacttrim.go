@@ -51,7 +51,7 @@ func (c *contactsTrim) run(all bool) (result store.ContactsTrimResult) {
 	result.More = more
 	for _, key := range stale {
 		count := c.t.contactsOf(key).list.len()
-		if result.Contacts+count > store.MaxContacts {
+		if result.Owners > 0 && result.Contacts+count > store.MaxContacts {
 			result.More = true
 			break
 		}
@@ -81,10 +81,10 @@ func (c *contactsTrim) stale() (stale []userKey, more bool) {
 	return stale, len(old) == store.MaxTrim
 }
 
-// lastUse returns the last use of an owner; the present if none is known.
+// lastUse returns the last use of an owner; if none is known the present, or the newest use if that is later.
 func (c *contactsTrim) lastUse(owner string, kept ownedContacts) lastseen.Instant {
 	if kept.used == 0 {
-		return c.now
+		return max(c.now, c.n.users.contacts.newest())
 	}
 	used := max(kept.used, c.n.get(owner).At)
 	h := c.n.users.people.hiddenOf(owner)
@@ -92,6 +92,15 @@ func (c *contactsTrim) lastUse(owner string, kept ownedContacts) lastseen.Instan
 		return used // a clock was wrong: see [lastseen.HiddenTime]
 	}
 	return max(used, min(h.End, c.now))
+}
+
+// newestUse returns the newest last use of contacts in a namespace; 0 for none. A use that happens now is not noted as
+// earlier: a clock that is behind must not make contacts look old.
+func (t *transaction) newestUse(namespace string) lastseen.Instant {
+	if n, ok := t.index.namespaces.Get(namespace); ok && n.users.contacts != nil {
+		return n.users.contacts.newest()
+	}
+	return 0
 }
 
 // noteUse notes that a user used something, if the user has contacts.

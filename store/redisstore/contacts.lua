@@ -71,13 +71,15 @@ end
 in_parts(scored, function(_, ...)
   redis.call('ZADD', key, ...)
 end)
+-- A use that happens now is not noted as earlier than others: a clock that is behind must not make contacts look old.
+local newest = tonumber(redis.call('ZRANGE', uses, -1, -1, 'WITHSCORES')[2])
 if count == 0 then
   redis.call('ZREM', uses, owner)
 else
   if #add == 0 then
     redis.call('ZREM', uses, '') -- a script that has called a writing command can add also when memory is full
   end
-  redis.call('ZADD', uses, 'GT', string.format('%.0f', clock()), owner)
+  redis.call('ZADD', uses, 'GT', string.format('%.0f', math.max(clock(), newest or 0)), owner)
 end
 if redis.call('EXISTS', key) == 0 then
   redis.call('UNLINK', uses)

@@ -76,7 +76,7 @@ local function delete(owners)
   for _, owner in ipairs(owners) do
     local low, high = bounds(owner)
     local size = redis.call('ZLEXCOUNT', contacts, low, high)
-    if count + size > room then
+    if deleted > 0 and count + size > room then
       return deleted, count, false
     end
     redis.call('ZREMRANGEBYLEX', contacts, low, high)

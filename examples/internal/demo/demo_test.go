@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -21,11 +21,29 @@ func program(t *testing.T, script string) string {
 	return path
 }
 
+// run runs an example whose page needs a server that answers.
+func run(ctx context.Context, t *testing.T, args []string, out io.Writer) error {
+	t.Helper()
+	return Demo{Name: "test", Title: "test", Listen: "127.0.0.1:0", Handler: page}.Run(ctx, args, out)
+}
+
+func page(ctx context.Context, presence string, _ io.Writer) (http.Handler, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, presence, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	return http.NotFoundHandler(), response.Body.Close()
+}
+
 // presenceServer is a lastseen server that accepts everything.
 func presenceServer(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, `{"green_ms":10000,"yellow_ms":25000,"ping_interval_ms":4000}`)
+		w.WriteHeader(http.StatusNoContent)
 	}))
 	t.Cleanup(s.Close)
 	return s.URL
@@ -34,14 +52,14 @@ func presenceServer(t *testing.T) string {
 func TestRunReportsServersThatDoNotStart(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	broken := program(t, "echo a setting is wrong >&2; exit 2")
-	err := run(t.Context(), []string{"--listen", "127.0.0.1:0", "--lastseen", broken}, io.Discard)
+	err := run(t.Context(), t, []string{"--lastseen", broken}, io.Discard)
 	require.ErrorContains(t, err, "a setting is wrong")
 	left, err := os.ReadDir(os.Getenv("TMPDIR"))
 	require.NoError(t, err)
 	require.Empty(t, left)
 }
 
-// TestRunEndsWithItsServer: a chat without its server reports that, with the log.
+// TestRunEndsWithItsServer: an example without its server reports that, with the log.
 func TestRunEndsWithItsServer(t *testing.T) {
 	t.Parallel()
 	running := filepath.Join(t.TempDir(), "running")
@@ -50,7 +68,7 @@ func TestRunEndsWithItsServer(t *testing.T) {
 		presenceServer(t), running))
 	out, in := io.Pipe()
 	failed := make(chan error, 1)
-	go func() { failed <- run(t.Context(), []string{"--listen", "127.0.0.1:0", "--lastseen", crashing}, in) }()
+	go func() { failed <- run(t.Context(), t, []string{"--lastseen", crashing}, in) }()
 	_, err := out.Read(make([]byte, 1000)) // it is there
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(running))
@@ -65,12 +83,12 @@ func TestRunUsesServer(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	out, in := io.Pipe()
 	failed := make(chan error, 1)
-	go func() { failed <- run(ctx, []string{"--listen", "127.0.0.1:0", "--url", presenceServer(t) + "/"}, in) }()
+	go func() { failed <- run(ctx, t, []string{"--url", presenceServer(t) + "/"}, in) }()
 	_, err := out.Read(make([]byte, 1000))
 	require.NoError(t, err)
 	cancel()
 	require.NoError(t, <-failed)
-	err = run(t.Context(), []string{"--listen", "127.0.0.1:0", "--url", "http://127.0.0.1:1"}, io.Discard)
+	err = run(t.Context(), t, []string{"--url", "http://127.0.0.1:1"}, io.Discard)
 	require.ErrorContains(t, err, "127.0.0.1:1")
-	require.ErrorContains(t, run(t.Context(), []string{"now"}, io.Discard), `"now"`)
+	require.ErrorContains(t, run(t.Context(), t, []string{"now"}, io.Discard), `"now"`)
 }

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"bufio"
@@ -30,8 +30,8 @@ type server struct {
 
 // startServer starts a lastseen server that pages of some origins can use. It builds the program if there is none. The
 // thresholds are short, so that every status shows within half a minute.
-func startServer(ctx context.Context, program string, origins []string) (s *server, err error) {
-	dir, err := os.MkdirTemp("", "lastseen-chat-*")
+func startServer(ctx context.Context, program string, origins, settings []string) (s *server, err error) {
+	dir, err := os.MkdirTemp("", "lastseen-example-*")
 	if err != nil {
 		return nil, err
 	}
@@ -46,9 +46,11 @@ func startServer(ctx context.Context, program string, origins []string) (s *serv
 			return nil, err
 		}
 	}
-	s.cmd = exec.Command(program, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "off",
-		"--store", filepath.Join(dir, "chat.db"), "--green", "10s", "--yellow", "25s", "--ping-interval", "4s",
-		"--disconnect-grace", "2s", "--cors-origins", strings.Join(origins, ","))
+	s.cmd = exec.Command(program, append([]string{
+		"serve", "--listen", "127.0.0.1:0", "--admin-listen", "off",
+		"--store", filepath.Join(dir, "example.db"), "--green", "10s", "--yellow", "25s", "--ping-interval", "4s",
+		"--disconnect-grace", "2s", "--cors-origins", strings.Join(origins, ","),
+	}, settings...)...)
 	s.cmd.Env = environment()
 	s.cmd.Stderr = &s.log
 	return s, s.start()

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+// example is a running program of examples.
+type example struct {
+	page, server string // URLs
+	cmd          *exec.Cmd
+	dir          string // of its temporary files
+}
+
+// startExample builds and starts an example with the lastseen that the tests run, until the test ends. Its server has
+// other settings where flags say so.
+func startExample(t *testing.T, name string, flags ...string) *example {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), name)
+	out, err := exec.Command("go", "build", "-o", program, "../../examples/"+name).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	lastseen := os.Getenv(binaryVar)
+	if len(flags) > 0 {
+		lastseen = filepath.Join(t.TempDir(), "lastseen")
+		script := fmt.Sprintf("#!/bin/sh\nexec %q \"$@\" %s\n", os.Getenv(binaryVar), strings.Join(flags, " "))
+		require.NoError(t, os.WriteFile(lastseen, []byte(script), 0o700))
+	}
+	e := &example{dir: t.TempDir()}
+	e.cmd = exec.Command(program, "--listen", "127.0.0.1:0", "--lastseen", lastseen)
+	e.cmd.Env = append(os.Environ(), "TMPDIR="+e.dir)
+	log := &lockedBuffer{}
+	e.cmd.Stderr = log
+	stdout, err := e.cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, e.cmd.Start())
+	t.Cleanup(func() {
+		if e.cmd.ProcessState == nil {
+			_ = e.cmd.Process.Signal(syscall.SIGTERM) // so that it ends its server
+			_ = e.cmd.Wait()
+		}
+	})
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	require.NoError(t, err, log)
+	urls := regexp.MustCompile(`http://[\d.:]+`).FindAllString(line, -1)
+	require.Len(t, urls, 2, line)
+	e.page, e.server = urls[0], urls[1]
+	return e
+}
+
+// complaints returns the problems of a page, except requests to the lastseen server.
+func (e *example) complaints(b *browser) (all []string) {
+	for _, problem := range b.seen() {
+		if !regexp.MustCompile("^request to (ws|http)" + e.server[len("http"):] + "/").MatchString(problem) {
+			all = append(all, problem)
+		}
+	}
+	return all
+}
+
+// interrupt stops the example as Ctrl-C does, and checks that neither its server nor a file is left.
+func (e *example) interrupt(t *testing.T) {
+	t.Helper()
+	require.NoError(t, e.cmd.Process.Signal(os.Interrupt))
+	require.NoError(t, e.cmd.Wait(), "the exit code is 0")
+	_, err := http.Get(e.server + "/healthz") //nolint:bodyclose // there is none
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	left, err := os.ReadDir(e.dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// writePicture writes what the browser shows to docs/pictures, once an expression holds, if the flag -update asks for
+// it.
+func writePicture(t *testing.T, b *browser, name, when string) {
+	t.Helper()
+	if !*update {
+		return
+	}
+	b.do(t, until(when), settled)
+	picture, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll("../../docs/pictures", 0o755))
+	require.NoError(t, os.WriteFile("../../docs/pictures/"+name, picture, 0o644))
+}

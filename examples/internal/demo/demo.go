@@ -1,0 +1,97 @@
+// Package demo has what the examples share: their flags, a lastseen server that they start, and a web server for their
+// page. It imports nothing of this project.
+package demo
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Demo is an example.
+type Demo struct {
+	Name     string   // of the program
+	Title    string   // what it has a page of, such as "chat"
+	Listen   string   // default address of the page
+	Settings []string // flags of the lastseen server, besides those of all examples
+	// Handler returns what serves the page. It is called once, with the URL of a lastseen server that is ready. What it
+	// starts ends with the context.
+	Handler func(ctx context.Context, presence string, out io.Writer) (http.Handler, error)
+}
+
+// options are the flags.
+type options struct{ listen, url, program string }
+
+func (d Demo) parse(args []string) (o options, err error) {
+	flags := flag.NewFlagSet(d.Name, flag.ContinueOnError)
+	flags.StringVar(&o.listen, "listen", d.Listen, "`address` of the page")
+	flags.StringVar(&o.url, "url", "",
+		"`URL` of a lastseen server that runs already, needs no credentials, and allows the page in cors-origins; "+
+			"default: start one")
+	flags.StringVar(&o.program, "lastseen", "", "lastseen `program` to start; default: build it")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q; see --help", flags.Arg(0))
+	}
+	return o, nil
+}
+
+// Run serves the page until the context ends, or the lastseen server that it started does, which is an error. After
+// -h or --help it returns flag.ErrHelp.
+func (d Demo) Run(ctx context.Context, args []string, out io.Writer) error {
+	o, err := d.parse(args)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", o.listen)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	if o.url != "" {
+		return d.serve(ctx, listener, strings.TrimSuffix(o.url, "/"), out)
+	}
+	if o.program == "" {
+		fmt.Fprintln(out, "Building lastseen. The first time, this can take some minutes.")
+	}
+	s, err := startServer(ctx, o.program, origins(listener.Addr()), d.Settings)
+	if err != nil {
+		return err
+	}
+	defer s.stop()
+	running, cancel := s.whileRunning(ctx)
+	defer cancel()
+	err = d.serve(running, listener, s.url, out)
+	if ctx.Err() == nil && running.Err() != nil {
+		return fmt.Errorf("lastseen has ended:\n%s", &s.log)
+	}
+	return err
+}
+
+// serve serves the page until the context ends.
+func (d Demo) serve(ctx context.Context, listener net.Listener, presence string, out io.Writer) error {
+	handler, err := d.Handler(ctx, presence, out)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 10 * time.Second,
+		BaseContext:       func(net.Listener) context.Context { return ctx }, // so that event streams end
+	}
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	fmt.Fprintf(out, "The %s is at http://%s/ and its lastseen server at %s/. Stop it with Ctrl-C.\n",
+		d.Title, listener.Addr(), presence)
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
