@@ -33,10 +33,10 @@ type hearing struct {
 	quiet     func(namespace string) time.Duration
 	wake      wake
 
-	mu      sync.Mutex
-	parties map[person]*party
-	due     schedule[person]
-	failing map[string]bool // namespaces of which an error was logged
+	mu       sync.Mutex
+	parties  map[person]*party
+	due      schedule[person]
+	warnings warnings
 }
 
 // party is a user in a call. Times are monotonic.
@@ -224,8 +224,8 @@ func between(from, to lastseen.Instant) time.Duration {
 // notice says that a user may not know what became of a call.
 type notice struct{ user, id string }
 
-// compare takes over the present call of a party, which expires after some time, and returns who has to be notified. The
-// caller holds the mutex.
+// compare takes over the present call of a party, which expires after some time, and returns who has to be notified.
+// The caller holds the mutex.
 func (h *hearing) compare(p person, c lastseen.Call, left, now time.Duration) (again []notice) {
 	n := h.parties[p]
 	if n == nil || n.call.ID == c.ID && n.call.Version > c.Version {
@@ -261,14 +261,11 @@ func (h *hearing) notify(ctx context.Context, namespace string, n notice) {
 	}
 }
 
-// report logs the first of a series of errors of a namespace. The caller holds the mutex.
+// report logs the first of a series of errors, unless another one was logged a short time ago. The caller holds the
+// mutex.
 func (h *hearing) report(ctx context.Context, namespace string, err error) {
-	switch {
-	case err == nil:
-		delete(h.failing, namespace)
-	case !h.failing[namespace] && ctx.Err() == nil:
+	if ctx.Err() == nil && h.warnings.next(h.monotonic(), err != nil) {
 		h.logger.Warn("cannot record who takes part in calls; trying again", "namespace", namespace, "error", err)
-		h.failing[namespace] = true
 	}
 }
 

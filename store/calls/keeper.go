@@ -69,7 +69,7 @@ func New(s store.Store, logger *slog.Logger) *Keeper {
 	k.watch = newWatch(k.results, func(lag time.Duration) { k.Late(lag) })
 	k.hearing = &hearing{
 		store: s, logger: logger, monotonic: monotonic, results: k.results, wake: newWake(),
-		parties: map[person]*party{}, failing: map[string]bool{},
+		parties: map[person]*party{},
 		heard: func(p person, device string, within time.Duration) bool {
 			return k.Heard(p.namespace, p.user, device, within)
 		},

@@ -18,7 +18,7 @@ func (w *watch) renew(ctx context.Context, now time.Duration) {
 	w.asked = max(1, now)
 	granted, err := w.store.Lease(ctx, leaseName, leaseTime)
 	w.mu.Lock()
-	w.report(ctx, &w.failing, "", err)
+	w.report(ctx, "", err)
 	had := w.held != 0
 	switch {
 	case granted && err == nil:
@@ -76,7 +76,7 @@ func (w *watch) listNamespaces(ctx context.Context) {
 	defer w.mu.Unlock()
 	now := w.monotonic()
 	if err != nil {
-		w.report(ctx, &w.failing, "", err)
+		w.report(ctx, "", err)
 		w.list = now + retryAfter
 		return
 	}

@@ -50,7 +50,7 @@ type watch struct {
 	due        schedule[string]
 	visits     int // that run
 	calls      int // that go on
-	failing    bool // an error of the lease or of the list was logged
+	warnings   warnings
 }
 
 // watched is what is known of a namespace.
@@ -60,7 +60,6 @@ type watched struct {
 	copied  time.Duration // when copies were last looked for
 	visit   bool          // one runs
 	again   bool          // calls may have begun since then
-	failing bool          // an error was logged
 }
 
 func newWatch(r *results, late func(time.Duration)) *watch {
@@ -202,7 +201,7 @@ func (w *watch) end(ctx context.Context, name string, result store.ExpiredCalls,
 	if n == nil {
 		return // the lease was lost
 	}
-	w.report(ctx, &n.failing, name, err)
+	w.report(ctx, name, err)
 	now := w.monotonic()
 	n.visit, n.visited = false, now
 	if err == nil || !passes(err) { // otherwise those that went on do
@@ -225,12 +224,12 @@ func (w *watch) end(ctx context.Context, name string, result store.ExpiredCalls,
 	w.due.set(name, now+wait)
 }
 
-// report logs the first of a series of errors, about a namespace or "". The caller holds the mutex.
-func (w *watch) report(ctx context.Context, failing *bool, name string, err error) {
-	if err != nil && passes(err) && !*failing && ctx.Err() == nil {
+// report logs the first of a series of errors, unless another one was logged a short time ago. The caller holds the
+// mutex.
+func (w *watch) report(ctx context.Context, name string, err error) {
+	if ctx.Err() == nil && w.warnings.next(w.monotonic(), err != nil && passes(err)) {
 		w.logger.Warn("cannot end calls whose time has passed; trying again", "namespace", name, "error", err)
 	}
-	*failing = err != nil && passes(err)
 }
 
 // goingOn returns how many calls go on; false if another server knows that.

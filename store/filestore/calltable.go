@@ -94,20 +94,28 @@ func (t *callTable) goesOn(m moment) bool {
 	return ok && last.due > m.at
 }
 
-// view returns a call as it is shown: as over if its time has passed. When it expires follows from the time that is
-// left, so it is right also if the clock of the store was set meanwhile.
+// expires returns when a call that goes on expires. It is computed anew if the clock of the store was set meanwhile.
+func (r *callRecord) expires(m moment) lastseen.Instant {
+	const most = 1000 // milliseconds that clocks drift apart, without being set
+	due := m.wall.Add(r.due - m.at)
+	if -most <= due-r.Expires && due-r.Expires <= most {
+		return r.Expires
+	}
+	return due
+}
+
+// view returns a call as it is shown: as over if its time has passed.
 func (r *callRecord) view(m moment) lastseen.Call {
 	c := r.Call
 	if c.State.Over() {
 		return c
 	}
-	due := m.wall.Add(r.due - m.at)
+	c.Expires = r.expires(m)
 	if r.due > m.at {
-		c.Expires = due
 		return c
 	}
 	c.State, c.Version, c.By, c.ByDevice = c.State.Expired(), c.Version+1, "", ""
-	c.Over, c.Expires, c.App = due, 0, ""
+	c.Over, c.Expires, c.App = min(c.Expires, m.wall), 0, ""
 	return c
 }
 
