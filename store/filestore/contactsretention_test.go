@@ -33,6 +33,8 @@ func TestContactsRetention(t *testing.T) {
 			})
 		})
 	}
+	m := &machine{}
+	storetest.RunContactsBehind(t, storetest.Breakable{Store: open(t, m.options(t)), Pass: m.passed.add})
 }
 
 // trimContacts deletes the contacts of owners whose last use was before a cutoff, and returns the result.

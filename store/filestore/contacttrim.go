@@ -51,7 +51,7 @@ func (c *contactsTrim) run(all bool) (result store.ContactsTrimResult) {
 	result.More = more
 	for _, key := range stale {
 		count := c.t.contactsOf(key).list.len()
-		if result.Owners > 0 && result.Contacts+count > store.MaxContacts {
+		if result.Contacts+count > store.MaxContacts {
 			result.More = true
 			break
 		}

@@ -9,7 +9,7 @@ import (
 
 // This file is the part of retention that deletes contacts.
 
-// sweepContacts deletes contacts in small calls, until none are left to delete or another server has the lease.
+// sweepContacts deletes contacts in small calls, until none are deleted or another server has the lease.
 func (r *Retention) sweepContacts(ctx context.Context, namespace string) error {
 	if r.rules.Contacts(namespace) == 0 {
 		return nil
@@ -26,7 +26,7 @@ func (r *Retention) sweepContacts(ctx context.Context, namespace string) error {
 		total.Owners += result.Owners
 		total.Contacts += result.Contacts
 		r.deletedContacts.Add(int64(result.Contacts))
-		if err != nil || !result.More {
+		if err != nil || !result.More || result.Owners == 0 { // the next round goes on
 			return err
 		}
 		r.pause(ctx, trimPause)

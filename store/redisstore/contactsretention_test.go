@@ -76,6 +76,7 @@ func TestContactsRetention(t *testing.T) {
 			storetest.RunContactsRetention(t, agingOpener(t, shards))
 		})
 	}
+	storetest.RunContactsBehind(t, agingOpener(t, 1)(t))
 }
 
 // TestContactsWithoutUse: contacts that an older lastseen wrote are kept for the whole retention, and end then.

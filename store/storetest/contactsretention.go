@@ -72,6 +72,19 @@ func testContactsEnd(t *testing.T, b Breakable) {
 	require.True(t, removeEmpty(t, b, ns), "nothing is left")
 }
 
+// RunContactsBehind tests, on a store with one shard, that contacts which are written while the clock is behind do not
+// look old when it is right again. It needs Pass.
+func RunContactsBehind(t *testing.T, b Breakable) {
+	t.Helper()
+	setContacts(t, b, "alice", "bob")
+	b.Pass(-10 * hour)
+	setContacts(t, b, "bob", "alice")
+	b.Pass(12 * hour)
+	setContacts(t, b, "carol", "alice")
+	require.Zero(t, trimContacts(t, b, 5*hour, true))
+	require.Equal(t, store.ContactsTrimResult{Owners: 2, Contacts: 2}, trimContacts(t, b, hour, true))
+}
+
 // contactUses are what counts as a use of an owner.
 func contactUses() map[string]func(*testing.T, store.Store, string) {
 	return map[string]func(*testing.T, store.Store, string){
