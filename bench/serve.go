@@ -26,7 +26,8 @@ import (
 
 // settingsBody is what bare returns: as many bytes as the settings of a namespace, which the no-op returns.
 const settingsBody = `{"namespace":"0123456789abcdef","green_ms":60000,"yellow_ms":300000,` +
-	`"ping_interval_ms":30000,"retention_ms":null,"contacts_retention_ms":null,"visibility":"everyone","shards":1}` + "\n"
+	`"ping_interval_ms":30000,"retention_ms":null,"contacts_retention_ms":null,"visibility":"everyone","shards":1,` +
+	`"ring_timeout_ms":30000,"show_calls":false}` + "\n"
 
 // serve runs one of the servers that are measured: bare, or lastseen's interface on a store.
 func serve(ctx context.Context, args []string) error {

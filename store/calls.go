@@ -125,10 +125,10 @@ type NewCall struct {
 
 	Key    string // the idempotency key; "" for none. Keys of different callers are different
 	Digest string // of what the caller asked for; at most 64 bytes
-	// CalleeHidden says that the caller must not learn what the callee does: for the caller, the callee is like one who
-	// is not there. So a call to the callee that rings makes the callee busy. If any other call of the callee goes on,
-	// this one rings, and the callee is not a party of it: it is missed, unless the caller cancels it. While it rings, it
-	// makes the callee busy for other callers who must not learn that either.
+	// CalleeHidden says that the caller must not learn what the callee does: the caller gets what a callee who is not
+	// there would get. A call to the callee that rings makes the callee busy. With any other call that goes on, this
+	// one rings, and the callee is not a party of it: it is missed, unless the caller cancels it. While it rings, it
+	// makes the callee busy for others, if they must not learn either.
 	CalleeHidden bool
 	// CalleeUnavailable says that the callee cannot be called. StartCall returns ErrCalleeUnavailable then, unless it
 	// returns the call that was started with the same key.
