@@ -167,5 +167,5 @@ type ExpiredCalls struct {
 	Steps []CallStep
 	Calls int           // calls that go on
 	Kept  int           // calls that are kept, with those that go on
-	Next  time.Duration // until the next call expires; 0 if Steps are as many as fit; MaxCallGap / 2 at most
+	Next  time.Duration // until the next call expires; 0 if more may be due; MaxCallGap / 2 at most
 }

@@ -4,13 +4,14 @@
 --
 -- Returns {unreadable, steps, calls, kept, next, noted}: unreadable is the ID of a call that another program wrote, if
 -- there is one; steps are those of the calls that it ended; calls is how many go on, kept how many are kept; next is
--- how many milliseconds later the next one expires, at most half of max_call_gap, 0 if more may have expired; noted is
--- how many users are in the outbox. There are no more steps than max_call_batch, and no more calls are deleted.
+-- how many milliseconds later the next one expires, at most half of max_call_gap, 0 if more may be due, also to be
+-- deleted; noted is how many users are in the outbox. There are no more steps than max_call_batch, and no more calls are deleted.
 
 local function passed(key)
   return redis.call('ZRANGE', key, '-inf', call_digits(logical), 'BYSCORE', 'LIMIT', 0, max_call_batch)
 end
 
+write_when_full()
 local steps = {}
 local ids = passed(due_key)
 for _, id in ipairs(ids) do
@@ -26,7 +27,8 @@ for _, id in ipairs(ids) do
     steps[#steps + 1] = step_reply(c, 'stepped', true, noted)
   end
 end
-for _, id in ipairs(passed(over_key)) do
+local old = passed(over_key)
+for _, id in ipairs(old) do
   local c = load_call(id)
   if not c then
     remove_unreadable(id)
@@ -42,7 +44,7 @@ end
 
 local wait = math.floor(max_call_gap / 2)
 local first = redis.call('ZRANGE', due_key, 0, 0, 'WITHSCORES')[2]
-if #ids >= max_call_batch then
+if math.max(#ids, #old) >= max_call_batch then
   wait = 0
 elseif first then
   wait = math.min(wait, math.max(1, math.ceil(first - logical)))

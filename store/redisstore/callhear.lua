@@ -18,10 +18,14 @@ end
 
 for i, id in ipairs(redis.call('HMGET', users_key, unpack(users))) do
   local user, c = users[i], id and load_call(id)
-  if c and has_expired(c) then
+  local active = c and c.state == 'active'
+  if active and has_expired(c) then
     local noted = expire_call(c)
     steps[#steps + 1] = step_reply(c, 'stepped', true, noted)
-  elseif c and c.state == 'active' and (user == c.from or user == c.to) and is_on_device(c, user, ARGV[2 * i]) then
+  elseif active and (user == c.from or user == c.to) and is_on_device(c, user, ARGV[2 * i]) then
+    if not order[1] then
+      write_when_full()
+    end
     hear_party(c, user)
     order[#order + 1] = not heard[id] and c or nil
     heard[id] = true

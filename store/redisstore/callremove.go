@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"slices"
 )
 
 // This file removes calls with users and namespaces.
@@ -19,7 +20,8 @@ func (s *Store) forgetCalls(ctx context.Context, c *candidate, user string) erro
 }
 
 // deleteCalls deletes all calls of a namespace, each key for itself, and removes it from the list first: see
-// unlistCalls.
+// unlistCalls. When they expire goes first, and the calls go last: of a call that begins in between, nothing is left
+// without a due time, at which ExpireCalls deletes it.
 func (s *Store) deleteCalls(ctx context.Context, ns namespace) error {
 	if !ns.hasCompanions() {
 		return nil
@@ -28,8 +30,11 @@ func (s *Store) deleteCalls(ctx context.Context, ns namespace) error {
 		return translate(err)
 	}
 	pipe := s.client.Pipeline()
-	for _, key := range ns.callKeys() {
-		pipe.Unlink(ctx, key)
+	pipe.Unlink(ctx, ns.callsDue())
+	for _, key := range slices.Backward(ns.callKeys()) { // which begin with the calls
+		if key != ns.callsDue() {
+			pipe.Unlink(ctx, key)
+		}
 	}
 	_, err := pipe.Exec(ctx)
 	return translate(err)

@@ -33,18 +33,26 @@ func callRefusal(refusal any) error {
 // nonce returns a random text that is in a step, so that the step is done once if the client sends it again.
 func nonce() string { return rand.Text()[:12] }
 
+// admitCalls creates and lists a namespace in which a call may begin.
+func (s *Store) admitCalls(ctx context.Context, c *candidate) error {
+	if s.admit(ctx, []*candidate{c}); c.err != nil {
+		return c.err
+	}
+	return s.listCalls(ctx, c)
+}
+
 // StartCall implements [store.Store]. The namespace is listed before the call begins, and again if it is the only one.
+// A call to a callee who is unavailable does not begin: the script only looks for one with the same key.
 func (s *Store) StartCall(ctx context.Context, name string, n store.NewCall) (store.CallStep, error) {
 	ctx, cancel, c, err := s.openCalls(ctx, name)
 	if err != nil {
 		return store.CallStep{}, err
 	}
 	defer cancel()
-	if s.admit(ctx, []*candidate{c}); c.err != nil {
-		return store.CallStep{}, c.err
-	}
-	if err := s.listCalls(ctx, c); err != nil {
-		return store.CallStep{}, err
+	if !n.CalleeUnavailable {
+		if err := s.admitCalls(ctx, c); err != nil {
+			return store.CallStep{}, err
+		}
 	}
 	reply, err := s.runCalls(confirmed(ctx), c, scripts.callStart, 3,
 		n.ID, nonce(), n.From, n.To, n.FromDevice, max(1, n.Ring.Milliseconds()), max(1, n.Quiet.Milliseconds()),

@@ -133,6 +133,11 @@ local function save_clock()
   redis.call('HSET', calls_key, ':clock', call_digits(now) .. ' ' .. call_digits(logical))
 end
 
+-- Has a script write also when memory is full: one that has called a writing command can.
+local function write_when_full()
+  redis.call('ZREM', due_key, '')
+end
+
 local function goes_on(c)
   return expired_states[c.state] ~= nil
 end

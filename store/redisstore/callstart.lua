@@ -57,9 +57,7 @@ if reused then
   return reply('reused')
 elseif before then
   if has_expired(before) then
-    local noted = expire_call(before)
-    save_clock()
-    return reply('', false, step_reply(before, 'repeated', true, noted))
+    before = expired_call(before)
   end
   local again = before.nonce == nonce and before.version == 1
   return reply('', false, step_reply(before, again and 'stepped' or 'repeated', false, {}))

@@ -27,6 +27,7 @@ local function publish(user, score, text, new)
   end
 end
 
+redis.call('ZREM', ends_key, '') -- a script that has called a writing command can add also when memory is full
 local changed = {}
 for i, user in ipairs(users) do
   local details = details_of(texts[i])

@@ -105,6 +105,9 @@ func testCallRemoveEmpty(t *testing.T, c *calling) {
 	c.hear("alice")
 	c.expire()
 	c.confirm(store.InCall{User: "alice"})
+	refused := c.call("alice", "bob")
+	refused.CalleeUnavailable = true
+	c.fail(store.ErrCalleeUnavailable, refused)
 	require.Empty(t, existing(t, c), "only a call that rings creates a namespace")
 	call := c.ring("alice", "bob")
 	require.Equal(t, []store.NamespaceInfo{{Name: ns}}, namespaces(t, c, 10))

@@ -129,7 +129,7 @@ func begunAs(c lastseen.Call) lastseen.CallState {
 	return lastseen.Ringing
 }
 
-// testCallMissedOnKey: a repeated start returns a call that has expired as over.
+// testCallMissedOnKey: a repeated start returns a call that has expired as over, and leaves it to ExpireCalls.
 func testCallMissedOnKey(t *testing.T, c *calling) {
 	call := c.call("alice", "bob")
 	call.Ring, call.Key, call.Digest = soon, "key", "digest"
@@ -140,6 +140,12 @@ func testCallMissedOnKey(t *testing.T, c *calling) {
 	require.Equal(t, lastseen.Repeated, step.Outcome)
 	require.Equal(t, lastseen.Missed, step.Call.State)
 	requireOver(t, step.Call)
+	require.False(t, step.Expired)
+	require.Empty(t, c.hear("alice", "bob"), "it is not active")
+	steps := c.expire().Steps
+	require.Len(t, steps, 1)
+	require.Equal(t, call.ID, steps[0].Call.ID)
+	require.Equal(t, lastseen.Missed, steps[0].Call.State)
 }
 
 // testCallMissedOnStart: a call that has expired makes nobody busy. ExpireCalls ends it later, and the next call of its

@@ -1,0 +1,60 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// TestCallsWithoutMemory: calls go on, and end when their time passes, also while Redis has no memory left.
+func TestCallsWithoutMemory(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	s, clock := newMovableStore(t, url, 0)
+	c := newCallers(t, s)
+	heard, lost := c.newCall("alice", "bob"), c.newCall("carol", "dave")
+	heard.Quiet, lost.Quiet = 15*time.Second, 15*time.Second
+	c.active(heard)
+	c.active(lost)
+	c.copyAll()
+	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "1").Err())
+	_, err := c.StartCall(ctx, "chat", c.newCall("erin", "frank"))
+	require.ErrorIs(t, err, store.ErrFull)
+	before := c.until("alice")
+	for _, moved := range []time.Duration{8 * time.Second, 16 * time.Second} {
+		clock.move(moved)
+		require.Empty(t, c.hear("alice", "bob"))
+		for _, step := range c.expire().Steps {
+			require.Equal(t, lost.ID, step.Call.ID)
+		}
+		c.copyAll()
+	}
+	require.Equal(t, lastseen.Active, c.read(heard.ID).State)
+	require.Equal(t, lastseen.Lost, c.read(lost.ID).State, "the clock of calls went on")
+	require.Greater(t, c.until("alice")[0], before[0], "it was copied")
+	require.Equal(t, []lastseen.Instant{0, 0}, c.until("carol", "dave"))
+}
+
+// TestManyOldCalls: those that were over for long are deleted in batches, one at once after the other.
+func TestManyOldCalls(t *testing.T) {
+	t.Parallel()
+	url := redistest.Start(t)
+	c := newCallers(t, newStore(t, redisstore.Options{URL: url}))
+	for i := range store.MaxCallBatch + 1 {
+		n := c.newCall(fmt.Sprint("from", i), fmt.Sprint("to", i))
+		c.start(n)
+		c.act(n.ID, n.From, lastseen.End)
+	}
+	passKept(t, newClient(t, url))
+	require.Equal(t, store.ExpiredCalls{Kept: 1}, c.expire())
+	require.Equal(t, store.ExpiredCalls{Next: store.MaxCallGap / 2}, c.expire())
+}
