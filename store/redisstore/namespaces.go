@@ -242,7 +242,11 @@ func (s *Store) RemoveEmpty(ctx context.Context, name string) (bool, error) {
 	if used, err := s.isUsed(ctx, c); err != nil || !used {
 		s.dropUnused(ctx, ns, bits.feed)
 		s.dropCompanions(ctx, c)
-		return existed && err == nil, err
+		if err != nil {
+			return false, err
+		}
+		listed, err := s.listAgain(ctx, name)
+		return existed && !listed && err == nil, err
 	}
 	c = &candidate{namespace: ns}
 	s.register(ctx, []*candidate{c}, 0)
@@ -260,6 +264,16 @@ func (s *Store) unregister(ctx context.Context, name string) (existed bool, err 
 	names, err := s.client.ZRem(ctx, s.keys.registry(), name).Result()
 	s.agreements.forget(name) // another call may have checked it meanwhile
 	return metas+names > 0, translate(err)
+}
+
+// listAgain adds the name of a namespace that has a meta, and reports whether it has one: another call registered it
+// between the two steps of unregister, and its users left since. A namespace with a meta has to be in the list.
+func (s *Store) listAgain(ctx context.Context, name string) (bool, error) {
+	found, err := s.client.HExists(ctx, s.keys.meta(), name).Result()
+	if err == nil && found {
+		err = s.client.ZAddNX(ctx, s.keys.registry(), redis.Z{Member: name}).Err()
+	}
+	return found, translate(err)
 }
 
 // isUsed reports whether a namespace has users, users who say something that others see, or a call that goes on.
