@@ -11,8 +11,8 @@ func callProblems() []ErrorCode {
 	return []ErrorCode{
 		{
 			codeInvalidCall, 400, "Invalid call",
-			"A user called themselves, app has more than 16 KiB, if has a value other than \"present\", or the header " +
-				"Idempotency-Key is not 1 to 255 printable ASCII characters.",
+			"A user called themselves, app has more than 16 KiB, if has a value other than \"present\", or the " +
+				"header Idempotency-Key is not 1 to 255 printable ASCII characters.",
 			"Correct what the detail names. Keep large data in your app, and send where it is.",
 		},
 		{
