@@ -93,8 +93,8 @@ func (f *fixture) runSeries(ctx context.Context, series string, all []*workload)
 	}
 }
 
-// inTurn returns the workloads in the order of a round. Every other round has the reverse order, so that what a workload
-// leaves behind, such as a flush in progress, does not always slow the same one.
+// inTurn returns the workloads in the order of a round. Every other round has the reverse order, so that what a
+// workload leaves behind, such as a flush in progress, does not always slow the same one.
 func inTurn(all []*workload, round int) []*workload {
 	if round%2 == 0 {
 		return all
