@@ -37,7 +37,7 @@ func TestNamespaces(t *testing.T) {
 		require.Nil(t, w.get("?limit=1")["namespaces"].([]any)[0].(map[string]any)["last_ping"])
 		require.JSONEq(t, `{"namespace":"unused","green_ms":60000,"yellow_ms":300000,"ping_interval_ms":30000,
 			"retention_ms":null,"contacts_retention_ms":null,"visibility":"everyone","shards":1,
-			"ring_timeout_ms":30000,"show_calls":false}`, w.send(http.MethodGet, "/unused", "").body)
+			"ring_timeout_ms":30000,"show_calls":true}`, w.send(http.MethodGet, "/unused", "").body)
 	})
 }
 
@@ -54,9 +54,11 @@ func TestSettingsOfNamespaces(t *testing.T) {
 		return w.send(http.MethodGet, "/"+namespace, "", headersOf(headers["all"])...).body
 	}
 	require.JSONEq(t, `{"namespace":"set","green_ms":60000,"yellow_ms":300000,"ping_interval_ms":30000,
-		"retention_ms":86400000,"contacts_retention_ms":172800000,"visibility":"everyone","shards":1}`, get("set"))
+		"retention_ms":86400000,"contacts_retention_ms":172800000,"visibility":"everyone","shards":1,
+		"ring_timeout_ms":30000,"show_calls":true}`, get("set"))
 	require.JSONEq(t, `{"namespace":"chat","green_ms":60000,"yellow_ms":300000,"ping_interval_ms":30000,
-		"retention_ms":null,"contacts_retention_ms":null,"visibility":"contacts","shards":1}`, get("chat"))
+		"retention_ms":null,"contacts_retention_ms":null,"visibility":"contacts","shards":1,
+		"ring_timeout_ms":30000,"show_calls":true}`, get("chat"))
 }
 
 // TestNamespacesAreFiltered checks that the list has only namespaces that the caller may read, in full pages.
@@ -121,7 +123,7 @@ func TestUnknownNamespaces(t *testing.T) {
 		}
 		requests++
 		for _, namespace := range []string{"chat", "chta"} {
-			path := strings.NewReplacer("/v1/namespaces", "", ":namespace", namespace, ":user", "alice").Replace(r.path)
+			path := strings.NewReplacer("/v1/namespaces", "", ":namespace", namespace, ":user", "alice", ":id", "x").Replace(r.path)
 			body := ""
 			switch r.method + " " + path[strings.LastIndex(path, "/")+1:] {
 			case "POST pings":
@@ -130,7 +132,9 @@ func TestUnknownNamespaces(t *testing.T) {
 				body = `{"leaves":[]}`
 			case "POST lookup", "POST changes":
 				body = `{"users":["alice"]}`
-			case "GET lookup":
+			case "POST calls":
+				body = `{"from":"alice","to":"bob"}`
+			case "GET lookup", "GET calls":
 				path += "?user=alice"
 			case "PUT availability", "PATCH contacts":
 				body = "{}"
@@ -138,6 +142,10 @@ func TestUnknownNamespaces(t *testing.T) {
 				body = `{"users":[]}`
 			case "DELETE " + namespace:
 				path += "?confirm=" + namespace
+			}
+			if namespace == "chat" && strings.Contains(r.path, ":id") {
+				w.fails(codeCallNotFound, r.method, path, `{"user":"alice"}`)
+				continue
 			}
 			if namespace == "chat" || r.permission == admin {
 				require.Less(t, w.send(r.method, path, body).status, 300, "%s %s", r.method, path)
@@ -147,7 +155,7 @@ func TestUnknownNamespaces(t *testing.T) {
 			require.Contains(t, problem["detail"], `"chta" is not configured`, path)
 		}
 	}
-	require.Equal(t, 24, requests)
+	require.Equal(t, 31, requests)
 	require.Equal(t, http.StatusOK, w.send(http.MethodGet, "", "").status)
 	w.fails(codeInvalidNamespace, http.MethodGet, "/.hidden", "")
 }

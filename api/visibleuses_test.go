@@ -71,6 +71,7 @@ func unfiltered() map[string]string {
 		"storeFor passes on":           "callers who see everyone",
 		"readerSince passes on":        "API keys, which see everyone",
 		"countNow passes on":           "counts on connections, for callers who see everyone",
+		"checkCallee calls Describe":   "it checks before whether the caller sees the callee",
 		"checkLater calls ReadDevices": "whether the namespace can have devices",
 	}
 }
