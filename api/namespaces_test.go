@@ -123,7 +123,8 @@ func TestUnknownNamespaces(t *testing.T) {
 		}
 		requests++
 		for _, namespace := range []string{"chat", "chta"} {
-			path := strings.NewReplacer("/v1/namespaces", "", ":namespace", namespace, ":user", "alice", ":id", "x").Replace(r.path)
+			path := strings.NewReplacer(
+				"/v1/namespaces", "", ":namespace", namespace, ":user", "alice", ":id", "x").Replace(r.path)
 			body := ""
 			switch r.method + " " + path[strings.LastIndex(path, "/")+1:] {
 			case "POST pings":
