@@ -50,6 +50,9 @@ type Settings struct {
 // DefaultRingTimeout is for how long a call rings unless it is set.
 const DefaultRingTimeout = 30 * time.Second
 
+// ringTimeout is for how long a call rings at most.
+func (s Settings) ringTimeout() time.Duration { return cmp.Or(s.RingTimeout, DefaultRingTimeout) }
+
 // Version describes the running build.
 type Version struct {
 	// The version of lastseen.
@@ -237,6 +240,5 @@ func (s *server) settings(namespace string) Settings {
 	if !ok {
 		settings = s.Settings
 	}
-	settings.RingTimeout = cmp.Or(settings.RingTimeout, DefaultRingTimeout)
 	return settings
 }

@@ -198,7 +198,7 @@ func (s *server) say(ctx context.Context, namespace, user string, said lastseen.
 		_, err = s.Store.SetAvailability(ctx, namespace, user, said, at)
 		var settling *store.SettlingError
 		if !errors.As(err, &settling) {
-			if mayBeDone(err) {
+			if store.MayBeDone(err) {
 				s.signalSelf(ctx, namespace, user)
 			}
 			return err

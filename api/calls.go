@@ -58,7 +58,7 @@ func (s *server) startCall(c echo.Context, _ query) error {
 	}
 	settings := s.settings(namespace)
 	asked.ID = crand.Text()
-	asked.Ring, asked.Quiet = settings.RingTimeout, settings.Thresholds.Green
+	asked.Ring, asked.Quiet = settings.ringTimeout(), settings.Thresholds.Green
 	asked.Shown = settings.ShowCalls
 	s.overload.begin() // the keeper's store does not count calls
 	step, err := s.Keeper.Start(c.Request().Context(), namespace, asked)

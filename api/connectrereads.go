@@ -12,7 +12,7 @@ const (
 	maxRereads       = 8                     // at the same time
 	rereadTimeout    = 5 * time.Second       // of one
 	rereadRetry      = time.Second           // after one that failed
-	rereadsPerRound  = 100                   // users of whom it is read again in a round, if signals were lost
+	rereadsPerRound  = 100                   // users that are read again in one round, if signals were lost
 	betweenRounds    = 50 * time.Millisecond // of these
 	maxCallsToReread = 16                    // of one user
 )

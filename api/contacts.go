@@ -127,7 +127,7 @@ func (s *server) deleteContacts(c echo.Context, _ query) error {
 func (s *server) saveContacts(c echo.Context, namespace, user string, save func(context.Context) error) error {
 	ctx := c.Request().Context()
 	err := save(ctx)
-	if mayBeDone(err) {
+	if store.MayBeDone(err) {
 		s.signalContacts(ctx, namespace, user)
 	}
 	if err != nil {

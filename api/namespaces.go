@@ -143,7 +143,7 @@ func (s *server) getNamespace(c echo.Context, _ query) error {
 		PingIntervalMs: settings.PingInterval.Milliseconds(),
 		RetentionMs:    optionalMs(settings.Retention),
 		Shards:         settings.Shards,
-		RingTimeoutMs:  settings.RingTimeout.Milliseconds(),
+		RingTimeoutMs:  settings.ringTimeout().Milliseconds(),
 		ShowCalls:      settings.ShowCalls,
 
 		ContactsRetentionMs: optionalMs(settings.ContactsRetention),
@@ -183,7 +183,7 @@ func (s *server) deleteNamespace(c echo.Context, q query) error {
 	}
 	ctx := c.Request().Context()
 	err = s.Store.DeleteNamespace(ctx, namespace)
-	if mayBeDone(err) {
+	if store.MayBeDone(err) {
 		s.signalSelf(ctx, namespace, "")
 		s.signalContacts(ctx, namespace, "") // of all users
 	}

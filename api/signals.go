@@ -33,12 +33,6 @@ func (s *server) signalChange(ctx context.Context, signal store.Signal, conseque
 	}
 }
 
-// mayBeDone reports whether a write that returned an error, or nil, may have changed what is stored: see package store.
-func mayBeDone(err error) bool {
-	return err == nil || errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.Canceled) ||
-		errors.Is(err, context.DeadlineExceeded)
-}
-
 // signalSelf has the connections of a user learn what the user says now.
 func (s *server) signalSelf(ctx context.Context, namespace, user string) {
 	s.signalChange(ctx, store.Signal{Kind: signalSelf, Namespace: namespace, User: user},

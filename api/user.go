@@ -88,7 +88,7 @@ func (s *server) forget(ctx context.Context, namespace, user string) error {
 		return err
 	}
 	err = s.Store.Forget(ctx, namespace, user)
-	if !mayBeDone(err) {
+	if !store.MayBeDone(err) {
 		return err
 	}
 	for _, c := range found {

@@ -17,7 +17,7 @@ import (
 type visibleUsers struct {
 	users map[string]*visibleUser
 	order []*visibleUser // those who are watched, in the order of the query
-	dirty []*visibleUser // users who may have to be sent, in the order of their changes
+	dirty []*visibleUser // that the client may not know as they are now, in the order of their changes
 	// Everyone is watched. Then users who changed and changed back are told, too: a client may have listed users then.
 	everyone bool
 	hash     string // of what was told; "" if it has to be computed

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// sayingNS has the users of randomNS, of whom every tenth says something.
+// sayingNS has the users of randomNS, every tenth of whom has an availability.
 const sayingNS = "saying"
 
 const (

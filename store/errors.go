@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -29,6 +30,12 @@ var (
 	// ErrClosed means that the store was closed.
 	ErrClosed = errors.New("store closed")
 )
+
+// MayBeDone reports whether a write that returned an error, or nil, may have changed what is stored.
+func MayBeDone(err error) bool {
+	return err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, context.DeadlineExceeded)
+}
 
 // MismatchError is an [ErrMismatch] that names the settings to change.
 type MismatchError struct {

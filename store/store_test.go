@@ -1,7 +1,9 @@
 package store_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -114,5 +116,17 @@ func TestMerge(t *testing.T) {
 	for _, s := range []*slice{{err: broken}, {records: []store.Record{present("x", 1)}, err: broken}} {
 		_, err := store.Merge(store.Newest, 6, append(sources(), s)...)
 		require.ErrorIs(t, err, broken, "half an answer is none")
+	}
+}
+
+// TestMayBeDone checks that a write is only known to be undone if its error says so.
+func TestMayBeDone(t *testing.T) {
+	for _, err := range []error{
+		nil, store.ErrUnavailable, context.Canceled, fmt.Errorf("ping: %w", context.DeadlineExceeded),
+	} {
+		require.True(t, store.MayBeDone(err), "%v", err)
+	}
+	for _, err := range []error{store.ErrFull, store.ErrOverloaded, store.ErrNamespaceLimit, store.ErrClosed} {
+		require.False(t, store.MayBeDone(err), "%v", err)
 	}
 }

@@ -7,33 +7,17 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/lastseen/lastseen/examples/internal/demo"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	// The first signal asks for an orderly end; a second one ends the process at once.
-	context.AfterFunc(ctx, stop)
-	err := example().Run(ctx, os.Args[1:], os.Stdout)
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "chat: %v\n", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(example().Main()) }
 
 // example returns the page, and what simulates its users.
 func example() demo.Demo {

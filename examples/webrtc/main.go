@@ -8,15 +8,10 @@ package main
 import (
 	"context"
 	"embed"
-	"errors"
-	"flag"
-	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/lastseen/lastseen/examples/internal/demo"
 )
@@ -24,19 +19,7 @@ import (
 //go:embed page
 var files embed.FS
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	// The first signal asks for an orderly end; a second one ends the process at once.
-	context.AfterFunc(ctx, stop)
-	err := example().Run(ctx, os.Args[1:], os.Stdout)
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "webrtc: %v\n", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(example().Main()) }
 
 // example returns the page. All that it does is in its script.
 func example() demo.Demo {

@@ -104,19 +104,15 @@ func (k *Keeper) after(ctx context.Context, namespace, id string, step store.Cal
 	switch {
 	case err == nil:
 		k.results.finish(ctx, namespace, []store.CallStep{step})
-	case mayBeDone(err):
+	case store.MayBeDone(err):
 		k.results.examine(callKey{namespace, id}, true)
 	}
 }
 
-// mayBeDone reports whether a step that returned an error may have been done: see package store.
-func mayBeDone(err error) bool {
-	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.Canceled) ||
-		errors.Is(err, context.DeadlineExceeded)
-}
-
 // passes reports whether the same call may succeed later.
-func passes(err error) bool { return mayBeDone(err) || errors.Is(err, store.ErrOverloaded) }
+func passes(err error) bool {
+	return err != nil && (store.MayBeDone(err) || errors.Is(err, store.ErrOverloaded))
+}
 
 // Follow has a user heard in a call, as long as a connection of the user to this server is. Call it when such a
 // connection learns of the call, and each time that the call has changed. A call that is over is not followed any

@@ -141,7 +141,8 @@ func (nb *namespaceBatch[T]) complete(err error, userOf func(T) string) {
 	}
 }
 
-// detailsOf returns the details of items by user; nil if there are none. The first item's place in the batch is at.
+// detailsOf returns the details of items by user; nil if no item has any. at is the index of the first item in the
+// batch.
 func detailsOf[T any](
 	items []T, at int, described []store.ItemDetails, userOf func(T) string,
 ) map[string]store.Details {

@@ -94,7 +94,7 @@ func (t *callTable) goesOn(m moment) bool {
 	return ok && last.due > m.at
 }
 
-// expires returns when a call that goes on expires. It is computed anew if the clock of the store was set meanwhile.
+// expires returns when an ongoing call expires. It computes the time again if the clock of the store was set meanwhile.
 func (r *callRecord) expires(m moment) lastseen.Instant {
 	const most = 1000 // milliseconds that clocks drift apart, without being set
 	due := m.wall.Add(r.due - m.at)

@@ -88,11 +88,14 @@ func (s *observed) Signal(ctx context.Context, signal store.Signal) error {
 }
 
 // peopleFailure returns the error of a call, but nil if it only says that the namespace has no availability or no
-// contacts, that the user has too many of them, or that the user cannot become invisible yet: these are results.
+// contacts, that the user has too many of them, or that the user cannot become invisible yet.
 func peopleFailure(err error) error {
-	for _, result := range []error{
-		store.ErrNoAvailability, store.ErrSettling, store.ErrNoContacts, store.ErrTooManyContacts,
-	} {
+	return failureUnless(err, store.ErrNoAvailability, store.ErrSettling, store.ErrNoContacts, store.ErrTooManyContacts)
+}
+
+// failureUnless returns the error of a call, but nil if it is one of those which are results.
+func failureUnless(err error, results ...error) error {
+	for _, result := range results {
 		if errors.Is(err, result) {
 			return nil
 		}

@@ -2,7 +2,6 @@ package observe
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/lastseen/lastseen"
@@ -80,15 +79,8 @@ func (s *observed) ConfirmInCalls(ctx context.Context, ns string, in []store.InC
 }
 
 // userCallFailure returns the error of a call to the store, but nil if it only says why a call of users did not begin,
-// that it is not known, or that the namespace has no calls: these are results.
+// that it is not known, or that the namespace has no calls.
 func userCallFailure(err error) error {
-	for _, result := range []error{
-		store.ErrNoCalls, store.ErrCallNotFound, store.ErrCallerBusy, store.ErrCalleeBusy, store.ErrTooManyCalls,
-		store.ErrCallKeyReused,
-	} {
-		if errors.Is(err, result) {
-			return nil
-		}
-	}
-	return err
+	return failureUnless(err, store.ErrNoCalls, store.ErrCallNotFound, store.ErrCallerBusy, store.ErrCalleeBusy,
+		store.ErrCalleeUnavailable, store.ErrTooManyCalls, store.ErrCallKeyReused)
 }

@@ -16,7 +16,7 @@ type refusing struct{ store.Store }
 func (refusing) StartCall(_ context.Context, _ string, c store.NewCall) (store.CallStep, error) {
 	return store.CallStep{}, map[string]error{
 		"1": store.ErrCallerBusy, "2": store.ErrCalleeBusy, "3": store.ErrTooManyCalls, "4": store.ErrCallKeyReused,
-		"5": store.ErrNamespaceLimit,
+		"5": store.ErrCalleeUnavailable, "6": store.ErrNamespaceLimit,
 	}[c.ID]
 }
 
@@ -32,7 +32,7 @@ func (refusing) ExpireCalls(context.Context, string) (store.ExpiredCalls, error)
 func TestRefusalsOfUserCalls(t *testing.T) {
 	c := NewCalls()
 	s := Store(refusing{}, c)
-	for _, id := range []string{"1", "2", "3", "4", "5"} {
+	for _, id := range []string{"1", "2", "3", "4", "5", "6"} {
 		_, err := s.StartCall(t.Context(), "chat", store.NewCall{ID: id})
 		require.Error(t, err)
 	}
@@ -42,7 +42,7 @@ func TestRefusalsOfUserCalls(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrNoCalls)
 	calls, _ := measured(t, c)
 	require.Equal(t, map[string]uint64{
-		callMetric + "start_call ok": 4, callMetric + "start_call full": 1, callMetric + "read_call ok": 1,
+		callMetric + "start_call ok": 5, callMetric + "start_call full": 1, callMetric + "read_call ok": 1,
 		callMetric + "expire_calls ok": 1,
 	}, calls)
 }

@@ -91,7 +91,7 @@ func randomWrite(f *feed, random *rand.Rand) (err error) {
 	return err
 }
 
-// randomTalk does one random thing for a random user, who may be invisible: it sets an availability, pings, leaves,
+// randomTalk calls a random method for a random user: it sets an availability, which may be invisible, pings, leaves,
 // records a device, or forgets the user.
 func randomTalk(f *feed, random *rand.Rand) (err error) {
 	ctx, user := context.Background(), fmt.Sprint("u", random.IntN(raceUsers))

@@ -10,7 +10,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -42,6 +45,20 @@ func (d Demo) parse(args []string) (o options, err error) {
 		return o, fmt.Errorf("unexpected argument %q; see --help", flags.Arg(0))
 	}
 	return o, nil
+}
+
+// Main runs the example with the command's arguments, until the process is asked to end, and returns the process's exit
+// status.
+func (d Demo) Main() (status int) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // so that a second signal ends the process at once
+	err := d.Run(ctx, os.Args[1:], os.Stdout)
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	fmt.Fprintf(os.Stderr, "%s: %v\n", d.Name, err)
+	return 1
 }
 
 // Run serves the page until the context ends, or the lastseen server that it started does, which is an error. After
