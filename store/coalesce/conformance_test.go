@@ -1,7 +1,6 @@
 package coalesce_test
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -18,31 +17,6 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// oneByOne is a store in a file that takes batches, with a call for each.
-type oneByOne struct{ *filestore.Store }
-
-func (s oneByOne) PingBatches(ctx context.Context, batches []*store.Batch[store.Sighting]) {
-	for _, b := range batches {
-		b.States, b.Err = s.Ping(ctx, b.Namespace, b.Items)
-	}
-}
-
-func (s oneByOne) LookupBatches(ctx context.Context, batches []*store.Batch[string]) {
-	for _, b := range batches {
-		var details map[string]store.Details
-		b.States, details, b.Err = s.Describe(ctx, b.Namespace, b.Items)
-		for at, user := range b.Items {
-			if d, some := details[user]; some {
-				b.Details = append(b.Details, store.ItemDetails{At: at, Details: d})
-			}
-		}
-	}
-}
-
-func (oneByOne) NodeOf(string) (of func(user string) string) {
-	return func(string) string { return "" }
-}
-
 // TestConformance wraps both stores: one with batches so small that calls are taken apart, the other with batches so
 // large that none is.
 func TestConformance(t *testing.T) {
@@ -58,7 +32,7 @@ func TestConformance(t *testing.T) {
 		t.Parallel()
 		storetest.Run(t, func(t testing.TB) store.Store {
 			s, err := filestore.Open(filestore.Options{Path: storetest.DataFile(t), Sync: time.Second})
-			return wrap(t, oneByOne{s}, err, 512)
+			return wrap(t, storetest.OneByOne{Store: s}, err, 512)
 		})
 	})
 	t.Run("redis, small batches", func(t *testing.T) {

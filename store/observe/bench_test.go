@@ -18,7 +18,7 @@ import (
 // by the throughput without, once for each iteration: run it with -benchtime 20x.
 func BenchmarkPing(b *testing.B) {
 	o := coalesce.Options{Timeout: time.Minute}
-	redis := openRedis(b, redistest.Start(b), "")
+	redis := openRedis(b, redistest.Start(b))
 	batches := NewBatches(coalesce.Pings, coalesce.Lookups)
 	measured := o
 	measured.Observe = batches.Observe

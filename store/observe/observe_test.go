@@ -36,10 +36,10 @@ func openFile(t testing.TB) *filestore.Store {
 }
 
 // openRedis opens a store on a Redis.
-func openRedis(t testing.TB, url, prefix string) *redisstore.Store {
+func openRedis(t testing.TB, url string) *redisstore.Store {
 	t.Helper()
 	s, err := redisstore.Open(redisstore.Options{
-		URL: url, Prefix: prefix, Timeout: time.Minute, DialTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler),
+		URL: url, Timeout: time.Minute, DialTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler),
 		Instrument: redistest.SettleAtOnce,
 	})
 	require.NoError(t, err)
@@ -50,17 +50,15 @@ func openRedis(t testing.TB, url, prefix string) *redisstore.Store {
 // TestConformance: a store that is measured keeps the contract.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	t.Run("file", func(t *testing.T) {
+	t.Run("alone", func(t *testing.T) {
 		t.Parallel()
 		storetest.Run(t, func(t testing.TB) store.Store { return Store(openFile(t), NewCalls()) })
 	})
-	t.Run("redis", func(t *testing.T) {
+	t.Run("in batches", func(t *testing.T) {
 		t.Parallel()
-		url := redistest.Start(t)
-		var n atomic.Int64
 		storetest.Run(t, func(t testing.TB) store.Store {
-			s := openRedis(t, url, fmt.Sprintf("test%d:", n.Add(1)))
-			return coalesce.New(Batcher(s, NewCalls()), coalesce.Options{Timeout: time.Minute})
+			s := Batcher(storetest.OneByOne{Store: openFile(t)}, NewCalls())
+			return coalesce.New(s, coalesce.Options{Timeout: time.Minute})
 		})
 	})
 }
@@ -171,7 +169,7 @@ func TestCalls(t *testing.T) {
 // TestBatchesAreOneCall to Redis, however many calls they have.
 func TestBatchesAreOneCall(t *testing.T) {
 	c := NewCalls()
-	s := Batcher(openRedis(t, redistest.Start(t), ""), c)
+	s := Batcher(openRedis(t, redistest.Start(t)), c)
 	pings := []*store.Batch[store.Sighting]{
 		{Namespace: "chat", Items: []store.Sighting{{User: "alice", At: 1}}},
 		{Namespace: "game", Items: []store.Sighting{{User: "alice", At: 1}, {User: "bob", At: 1}}},
@@ -241,7 +239,7 @@ func TestNothingIsHidden(t *testing.T) {
 	_, ok = store.As[*redisstore.Store](s)
 	require.False(t, ok)
 
-	redis := openRedis(t, redistest.Start(t), "")
+	redis := openRedis(t, redistest.Start(t))
 	queued := coalesce.New(Batcher(redis, NewCalls()), coalesce.Options{})
 	behind, ok := store.As[*redisstore.Store](queued)
 	require.True(t, ok)
@@ -333,7 +331,7 @@ func users(t *testing.T, u *Users) map[string]float64 {
 func TestUsers(t *testing.T) {
 	for name, open := range map[string]func() store.Store{
 		"file":  func() store.Store { return openFile(t) },
-		"redis": func() store.Store { return openRedis(t, redistest.Start(t), "") },
+		"redis": func() store.Store { return openRedis(t, redistest.Start(t)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			u, c, at := newUsers(t, open())
