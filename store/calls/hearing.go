@@ -54,7 +54,9 @@ func (h *hearing) follow(p person, c lastseen.Call) {
 	defer h.mu.Unlock()
 	old := h.parties[p]
 	known := old != nil && old.call.ID == c.ID
-	if old != nil && (known && old.call.Version > c.Version || !known && old.call.Created > c.Created) {
+	switch {
+	case known && old.call.Version > c.Version && !c.State.Over(), // the last versions can be lost, as in a failover
+		old != nil && !known && old.call.Created > c.Created:
 		return // what is known is newer
 	}
 	if c.State.Over() || c.Party(p.user) == "" {
