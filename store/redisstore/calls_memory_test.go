@@ -44,8 +44,8 @@ func TestCallsWithoutMemory(t *testing.T) {
 	require.Equal(t, []lastseen.Instant{0, 0}, c.until("carol", "dave"))
 }
 
-// TestStepsWithoutMemory: while Redis has no memory left, parties can say that they take part, and end calls, also again.
-// What is to be copied is confirmed, or noted again. What an app adds is refused, with all of its step.
+// TestStepsWithoutMemory: while Redis has no memory left, parties can say that they take part, and end calls, also
+// again. What is to be copied is confirmed, or noted again. What an app adds is refused, with all of its step.
 func TestStepsWithoutMemory(t *testing.T) {
 	t.Parallel()
 	ctx, url := context.Background(), redistest.Start(t)
@@ -75,8 +75,10 @@ func TestStepsWithoutMemory(t *testing.T) {
 	require.Empty(t, call.App)
 	require.Len(t, c.confirm(in), 2, "the end has moved")
 	c.copyAll()
-	_, err := step(rings.ID, "dave", lastseen.Accept, "{}")
-	require.ErrorIs(t, err, store.ErrFull)
+	for _, app := range []string{"", "{}"} {
+		_, err := step(rings.ID, "dave", lastseen.Accept, app)
+		require.ErrorIs(t, err, store.ErrFull)
+	}
 	require.Equal(t, lastseen.Ringing, c.read(rings.ID).State)
 	for _, id := range []string{n.ID, rings.ID} {
 		user := c.read(id).From
