@@ -85,6 +85,9 @@ func (s *Shared) rereadCalls(ctx context.Context, p person, sessions []*session,
 			found = append(found, c)
 		}
 	}
+	if err := server.endAgain(ctx, p, found, sessions); err != nil {
+		return err
+	}
 	inOrder(found)
 	for _, n := range sessions {
 		n.setCallsSafely(found, deleted, now)
@@ -177,7 +180,8 @@ func (n *session) noteCalls(calls []lastseen.Call, now lastseen.Instant) (change
 	return changed
 }
 
-// note notes a call and reports whether the client sees a difference.
+// note notes a call and reports whether the client sees a difference. A call that is over is never older than one that
+// goes on, whatever their versions are: Redis that fails over loses the last ones, and counts on from there.
 func (o *ownCalls) note(c lastseen.Call) bool {
 	i := slices.IndexFunc(o.calls, func(known lastseen.Call) bool { return known.ID == c.ID })
 	if i < 0 {
@@ -190,7 +194,7 @@ func (o *ownCalls) note(c lastseen.Call) bool {
 		return true
 	}
 	known := o.calls[i]
-	if known.State.Over() || c.Version < known.Version {
+	if known.State.Over() || c.Version < known.Version && !c.State.Over() {
 		return false
 	}
 	o.calls[i] = c

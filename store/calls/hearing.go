@@ -54,8 +54,12 @@ func (h *hearing) follow(p person, c lastseen.Call) {
 	defer h.mu.Unlock()
 	old := h.parties[p]
 	known := old != nil && old.call.ID == c.ID
-	if old != nil && (known && old.call.Version > c.Version || !known && old.call.Created > c.Created) {
-		return // what is known is newer
+	newer := old != nil && !known && old.call.Created > c.Created
+	if known && !c.State.Over() { // what is over is never older: the store can lose versions, as in a failover
+		newer = old.call.Version > c.Version
+	}
+	if newer {
+		return
 	}
 	if c.State.Over() || c.Party(p.user) == "" {
 		if known {

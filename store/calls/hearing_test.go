@@ -257,6 +257,11 @@ func TestFollowIsNewer(t *testing.T) {
 	before.State = lastseen.Ended
 	k.Follow(ns, "alice", before)
 	require.Equal(t, c, k.hearing.parties[p].call)
+	lost := c
+	lost.State, lost.Version = lastseen.Missed, 1
+	k.Follow(ns, "alice", lost)
+	require.Empty(t, k.hearing.parties, "what is over is never older: the store lost versions")
+	k.Follow(ns, "alice", c)
 	next := c
 	next.ID, next.Created, next.App = "c", base+1, "{}"
 	k.Follow(ns, "alice", next)

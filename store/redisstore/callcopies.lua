@@ -29,6 +29,7 @@ if ARGV[1] == 'noted' then
     add(user)
   end
 else
+  write_when_full()
   for i = 2, #ARGV, 2 do
     local user = ARGV[i]
     if in_call_until(user) == tonumber(ARGV[i + 1]) then

@@ -44,6 +44,54 @@ func TestCallsWithoutMemory(t *testing.T) {
 	require.Equal(t, []lastseen.Instant{0, 0}, c.until("carol", "dave"))
 }
 
+// TestStepsWithoutMemory: while Redis has no memory left, parties can say that they take part, and end calls, also
+// again. What is to be copied is confirmed, or noted again. What an app adds is refused, with all of its step.
+func TestStepsWithoutMemory(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	s, clock := newMovableStore(t, url, 0)
+	c := newCallers(t, s)
+	n, rings := c.newCall("alice", "bob"), c.newCall("carol", "dave")
+	n.Quiet = 8 * time.Second
+	step := func(id, user string, action lastseen.CallAction, app string) (store.CallStep, error) {
+		return s.StepCall(ctx, "chat", store.CallAct{ID: id, User: user, Action: action, App: app})
+	}
+	in := c.active(n).InCall
+	c.copyAll()
+	c.start(rings)
+	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "1").Err())
+	clock.move(6 * time.Second)
+	for _, user := range []string{"alice", "bob"} {
+		_, err := step(n.ID, user, lastseen.Alive, "{}")
+		require.ErrorIs(t, err, store.ErrFull)
+		alive, err := step(n.ID, user, lastseen.Alive, "")
+		require.NoError(t, err)
+		require.Equal(t, lastseen.Repeated, alive.Outcome)
+	}
+	clock.move(12 * time.Second)
+	call := c.read(n.ID)
+	require.Equal(t, lastseen.Active, call.State, "both were heard")
+	require.Empty(t, call.App)
+	require.Len(t, c.confirm(in), 2, "the end has moved")
+	c.copyAll()
+	for _, app := range []string{"", "{}"} {
+		_, err := step(rings.ID, "dave", lastseen.Accept, app)
+		require.ErrorIs(t, err, store.ErrFull)
+	}
+	require.Equal(t, lastseen.Ringing, c.read(rings.ID).State)
+	for _, id := range []string{n.ID, rings.ID} {
+		user := c.read(id).From
+		c.act(id, user, lastseen.End)
+		again, err := step(id, user, lastseen.End, "")
+		require.NoError(t, err)
+		require.Equal(t, lastseen.Repeated, again.Outcome)
+	}
+	c.copyAll()
+	require.Equal(t, []lastseen.Instant{0, 0}, c.until("alice", "bob"))
+	require.Empty(t, c.unconfirmed())
+}
+
 // TestManyOldCalls: those that were over for long are deleted in batches, one at once after the other.
 func TestManyOldCalls(t *testing.T) {
 	t.Parallel()

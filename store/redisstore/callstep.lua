@@ -51,12 +51,14 @@ if outcome == 'stepped' then
   noted = change_state()
 elseif outcome == 'repeated' and c.nonce == nonce then
   outcome = 'stepped' -- the client sent it again, because the reply was lost
+  write_when_full()
   noted = c.shown and note_parties(c) or {}
-elseif outcome == 'repeated' and goes_on(c) then
+elseif outcome == 'repeated' then
+  c.version = c.version + (goes_on(c) and write_app() and 1 or 0) -- first, for it fails when memory is full
+  write_when_full()
   if c.state == 'active' then
     noted = hear_party(c, user)
   end
-  c.version = c.version + (write_app() and 1 or 0)
 end
 if expired or outcome ~= 'refused' then
   if goes_on(c) then

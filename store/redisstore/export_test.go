@@ -22,6 +22,9 @@ func (s *Store) TryWriting(ctx context.Context) []error { return s.forEachPrimar
 // ShardOf returns the key of the shard that has a user.
 func ShardOf(s *Store, namespace, user string) string { return s.keys.namespace(namespace).of(user) }
 
+// CallKeysOf returns the keys of the calls of a namespace.
+func CallKeysOf(s *Store, namespace string) []string { return s.keys.namespace(namespace).callKeys() }
+
 // CheckSignalsEvery sets the time between two signals of a listener to itself, before Listen.
 func (s *Store) CheckSignalsEvery(d time.Duration) { s.signals.checkEvery = d }
 

@@ -17,5 +17,6 @@ if lease then
     end
   end
 end
+redis.call('UNLINK', KEYS[1]) -- a script that has called a writing command can add also when memory is full
 redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. ARGV[2], 'PX', ARGV[2])
 return 1

@@ -49,3 +49,19 @@ func TestLeaseForLess(t *testing.T) {
 	require.False(t, lease(second, time.Millisecond))
 	require.Greater(t, newClient(t, url).PTTL(ctx, "presence::lease:sweep").Val(), 2*time.Minute)
 }
+
+// TestLeaseWithoutMemory: a lease is taken and extended also while Redis has no memory left. Who has it deletes users
+// and ends calls, which frees memory.
+func TestLeaseWithoutMemory(t *testing.T) {
+	ctx, url := context.Background(), redistest.Start(t)
+	s := newStore(t, redisstore.Options{URL: url})
+	require.NoError(t, newClient(t, url).ConfigSet(ctx, "maxmemory", "1").Err())
+	for range 2 {
+		granted, err := s.Lease(ctx, "sweep", time.Hour)
+		require.NoError(t, err)
+		require.True(t, granted)
+	}
+	granted, err := newStore(t, redisstore.Options{URL: url}).Lease(ctx, "sweep", time.Hour)
+	require.NoError(t, err)
+	require.False(t, granted)
+}

@@ -11,5 +11,5 @@
 //
 // Tests of connections that users hold have a WebSocket client that a test can break (testsocket_test.go), many that
 // connect again as the guide asks (testcrowd_test.go), and watchers who remember all that they were sent
-// (testtrail_test.go).
+// (testtrail_test.go). Pairs of users who call each other are in testcalls_test.go.
 package faults

@@ -1,0 +1,40 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// endAgain ends calls of a user that go on although a client of the user was sent that they are over: the store has
+// lost their end, as Redis does that fails over. Otherwise they would go on for as long as both parties are connected,
+// and the clients, which show no call, would not end them. Calls replaces those that it ends.
+func (s *server) endAgain(ctx context.Context, p person, calls []lastseen.Call, sessions []*session) error {
+	for i, c := range calls {
+		if c.State.Over() || !slices.ContainsFunc(sessions, func(n *session) bool { return n.knowsOver(c.ID) }) {
+			continue
+		}
+		act := store.CallAct{ID: c.ID, User: p.user, Action: lastseen.End}
+		step, err := s.Keeper.Act(ctx, p.namespace, act)
+		switch {
+		case errors.Is(err, store.ErrCallNotFound):
+		case err != nil:
+			return err
+		default:
+			calls[i] = step.Call
+		}
+	}
+	return nil
+}
+
+// knowsOver reports whether the client knows that a call is over.
+func (n *session) knowsOver(id string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.known != nil && slices.ContainsFunc(n.known.calls, func(c lastseen.Call) bool {
+		return c.ID == id && c.State.Over()
+	})
+}

@@ -1,0 +1,220 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// TestCallsOnCluster is what leaves a Cluster as it was: the slot that has all calls of a namespace moves.
+func TestCallsOnCluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 0)
+	for name, test := range map[string]func(*testing.T, *redistest.Cluster, *movingCalls){
+		"Slots": testCallsWhileSlotsMove, "HalfMoved": testCallsInHalfASlot,
+	} {
+		t.Run(name, func(t *testing.T) {
+			options := redisstore.Options{URL: c.URL(), Shards: 7}
+			m := &movingCalls{
+				racers: racers{callers: newCallers(t, newStore(t, options)), other: newStore(t, options)}, cluster: c,
+			}
+			m.won = map[string][]lastseen.CallState{}
+			m.active(m.newCall("alice", "bob")) // so that the namespace exists
+			m.act("call1", "alice", lastseen.End)
+			test(t, c, m)
+			require.Positive(t, m.refused, "no step met a slot that moves")
+			require.NoError(t, m.DeleteNamespace(context.Background(), "chat"))
+			require.Empty(t, keysOf(t, c))
+		})
+	}
+}
+
+// movingCalls are calls while the slot that has them moves.
+type movingCalls struct {
+	racers
+	cluster *redistest.Cluster
+	refused int // calls of the store that failed as unavailable
+
+	due   []store.NewCall // calls whose steps are not done yet
+	begun map[string]int  // by call: how many steps began it
+}
+
+// try counts a call of the store that failed as unavailable, and reports whether it succeeded.
+func (m *movingCalls) try(err error) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case errors.Is(err, store.ErrUnavailable):
+		m.refused++
+	case err != nil && !errors.Is(err, store.ErrCallNotFound):
+		m.Errorf("neither done nor an outage: %v", err)
+	}
+	return err == nil
+}
+
+// begin begins calls that ring: some of them for a moment.
+func (m *movingCalls) begin(n int) {
+	for i := range n {
+		call := m.newCall(fmt.Sprint("from", m.ids.Load()+1), fmt.Sprint("to", m.ids.Load()+1))
+		call.Key = call.ID
+		if i%3 == 0 {
+			call.Ring = time.Millisecond
+		}
+		m.due = append(m.due, call)
+	}
+}
+
+// next does what is to be done in all calls once more, or for the first time: parties and two servers race. It is as
+// in TestCallsRace, but everything may fail.
+func (m *movingCalls) next() {
+	m.Helper()
+	ctx := context.Background()
+	for _, n := range m.due {
+		step, err := m.StartCall(ctx, "chat", n)
+		if m.try(err) && step.Outcome == lastseen.Stepped {
+			m.begun[n.ID]++
+		}
+		var racing sync.WaitGroup
+		for _, act := range []func(){
+			func() { m.tryMoved(m.Store, n.ID, n.To, lastseen.Accept) },
+			func() { m.tryMoved(m.other, n.ID, n.From, lastseen.End) },
+			func() { m.tryMoved(m.other, n.ID, n.To, lastseen.Reject) },
+		} {
+			racing.Go(act)
+		}
+		racing.Wait()
+	}
+	heard := make([]store.CallHeard, len(m.due))
+	for i, n := range m.due {
+		heard[i].User = n.To
+	}
+	steps, err := m.HearCalls(ctx, "chat", heard)
+	m.try(err)
+	m.sawAll(steps)
+	expired, err := m.other.ExpireCalls(ctx, "chat")
+	m.try(err)
+	m.sawAll(expired.Steps)
+	_, err = m.ReadCall(ctx, "chat", m.due[0].ID)
+	m.try(err)
+	m.tryCopy()
+}
+
+func (m *movingCalls) sawAll(steps []store.CallStep) {
+	for _, step := range steps {
+		m.saw(step)
+	}
+}
+
+func (m *movingCalls) tryMoved(s store.Store, id, user string, action lastseen.CallAction) {
+	step, err := s.StepCall(context.Background(), "chat", store.CallAct{ID: id, User: user, Action: action})
+	if m.try(err) {
+		m.saw(step)
+	}
+}
+
+// tryCopy copies what is in the outbox, as far as that succeeds.
+func (m *movingCalls) tryCopy() {
+	ctx := context.Background()
+	in, err := m.UnconfirmedInCalls(ctx, "chat", 0)
+	if m.try(err) && m.try(m.SetInCalls(ctx, "chat", in)) {
+		_, err = m.ConfirmInCalls(ctx, "chat", in)
+		m.try(err)
+	}
+}
+
+// finish does everything once more, now that the slot does not move, and checks that each call began once and was
+// decided once, and that nothing is left to be copied.
+func (m *movingCalls) finish() {
+	m.Helper()
+	refused := m.refused
+	untilSuccess(m.T, func() error { _, err := m.ExpireCalls(context.Background(), "chat"); return err })
+	m.next()
+	require.Equal(m, refused, m.refused, "the slot does not move any longer")
+	m.copyAll()
+	for _, n := range m.due {
+		require.Equal(m, 1, m.begun[n.ID])
+		m.requireHistory(n.ID)
+		call := m.read(n.ID)
+		require.NotEqual(m, lastseen.Ringing, call.State)
+		in := m.until(n.From, n.To)
+		require.Equal(m, call.State == lastseen.Active, in[0] != 0 && in[1] != 0, "%s: %v", call.State, in)
+		if call.State == lastseen.Active {
+			m.act(n.ID, n.From, lastseen.End)
+		}
+	}
+	m.copyAll()
+	for _, n := range m.due {
+		require.Equal(m, []lastseen.Instant{0, 0}, m.until(n.From, n.To))
+	}
+	require.Empty(m, m.unconfirmed())
+	m.due = nil
+}
+
+// testCallsWhileSlotsMove moves the slot as operators do.
+func testCallsWhileSlotsMove(t *testing.T, c *redistest.Cluster, m *movingCalls) {
+	m.begun = map[string]int{}
+	m.begin(3)
+	c.MoveSlot(t, c.Slot(t, callSlot), next(t, c), func() {
+		m.next()
+		m.begin(1)
+	})
+	m.finish()
+}
+
+// callSlot is a key in the slot that has all calls.
+const callSlot = "presence:chat:0"
+
+// next returns the primary after the one that has the slot.
+func next(t *testing.T, c *redistest.Cluster) *redistest.Process {
+	return c.Primaries[(slices.Index(c.Primaries, c.Owner(t, callSlot))+1)%3]
+}
+
+// testCallsInHalfASlot: of the keys of calls some have moved and some have not. Each key in turn moves first.
+func testCallsInHalfASlot(t *testing.T, c *redistest.Cluster, m *movingCalls) {
+	slot := c.Slot(t, callSlot)
+	rings, stays := m.newCall("carol", "dave"), m.newCall("erin", "frank")
+	rings.App, rings.Key = "{}", "key"
+	m.start(rings)
+	m.active(stays)
+	keys := redisstore.CallKeysOf(m.Store.(*redisstore.Store), "chat")
+	for i, first := range keys {
+		if testing.Short() && i%3 != 0 {
+			continue
+		}
+		m.begun = map[string]int{}
+		m.begin(2)
+		m.next()
+		m.note(stays) // so that each key exists
+		m.begin(1)
+		from := c.Owner(t, callSlot).Client(t)
+		require.Equal(t, int64(len(keys)), from.Exists(context.Background(), keys...).Val())
+		move := c.BeginMove(t, slot, next(t, c))
+		move.Keys(t, first)
+		m.next()
+		move.Keys(t, from.ClusterGetKeysInSlot(context.Background(), slot, 100).Val()...)
+		m.next()
+		move.End(t)
+		m.finish()
+		require.Equal(t, lastseen.Ringing, m.read(rings.ID).State)
+		require.Equal(t, lastseen.Active, m.read(stays.ID).State)
+	}
+	m.act(rings.ID, "carol", lastseen.End)
+	m.act(stays.ID, "erin", lastseen.End)
+}
+
+// note has the parties of an active call in the outbox, because what was copied is not what they have.
+func (m *movingCalls) note(n store.NewCall) {
+	m.Helper()
+	require.Len(m, m.confirm([]store.InCall{{User: n.From}, {User: n.To}}), 2)
+}
