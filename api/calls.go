@@ -153,14 +153,15 @@ func (s *server) rejectCall(c echo.Context, _ query) error {
 // @Summary End a call
 // @Description Hangs up. While the call rings, the caller cancels it, and the callee rejects it. Ending it again is 200. If
 // @Description the other party acted first, or the call timed out, the response is 409 `call_refused`, whose member `call`
-// @Description is the call as it is. Requires the scope `ping` or the token of a party.
+// @Description is the call as it is. Requires the scope `ping` or the token of a party. A page that closes can send the
+// @Description token in the body, because `navigator.sendBeacon` cannot set headers.
 // @Param namespace path string true "namespace"
 // @Param id path string true "call"
-// @Param body body callActionBody false "Who ends it."
+// @Param body body callEndBody false "Who ends it."
 // @Success 200 {object} callResponse "The call."
 // @Router /v1/namespaces/{namespace}/calls/{id}/end [post]
 func (s *server) endCall(c echo.Context, _ query) error {
-	return s.act(c, lastseen.End, new(callActionBody))
+	return s.act(c, lastseen.End, new(callEndBody))
 }
 
 // keepCall says that a party still takes part in a call.
@@ -196,6 +197,11 @@ func (s *server) act(c echo.Context, action lastseen.CallAction, body callAction
 	}
 	if err := s.readCallBody(c, false, body); err != nil {
 		return err
+	}
+	if sent, ok := body.(*callEndBody); ok && callerOf(c).IsAnonymous() {
+		if err := s.authorizeToken(c, endCall, sent.Token); err != nil {
+			return err
+		}
 	}
 	act, err := body.act(callerOf(c), id, action)
 	if err != nil {
