@@ -21,10 +21,12 @@ import (
 // @Description Begins a call, which rings until the callee accepts or rejects it, the caller ends it, or the namespace's
 // @Description `ring_timeout_ms` has passed. A grey callee rings, too: a push message of your app can wake their phone. With
 // @Description `"if":"present"` the response is 409 `callee_unavailable` instead. A user has one call at a time: others
-// @Description get 409 `caller_busy` or `callee_busy`. An invisible callee looks like one who left.
+// @Description get 409 `caller_busy` or `callee_busy`. A user who started too many calls gets 429 `too_many_calls`. An
+// @Description invisible callee looks like one who left.
 // @Description
 // @Description With the header `Idempotency-Key`, repeating the request returns the call that it started, as it is now, for
-// @Description at least 10 minutes. A different request with the same key of the same user is an error.
+// @Description at least 10 minutes. A different request with the same key of the same user is 422
+// @Description `idempotency_key_reused`.
 // @Description
 // @Description With the setting `visibility: contacts`, a user's token can call users who have that user among their
 // @Description contacts. All others get 409 `callee_unavailable`. Requires the scope `ping` or the token of the user who calls.
@@ -224,6 +226,9 @@ func errCallRefused(action lastseen.CallAction, call lastseen.Call) error {
 	e := errorf(codeCallRefused, "The user cannot %s this call: it is %s.", map[lastseen.CallAction]string{
 		lastseen.Accept: "accept", lastseen.Reject: "reject", lastseen.End: "end", lastseen.Alive: "take part in",
 	}[action], call.State)
+	if call.State == lastseen.Ringing { // the state is not the reason
+		e = errorf(codeCallRefused, "Only the callee can %s this call.", action)
+	}
 	e.call = new(showCall(call))
 	return e
 }
