@@ -134,7 +134,7 @@ func TestPermissions(t *testing.T) {
 					continue // the user is in the body or the query, and the default is bob
 				}
 				for _, bad := range refused[what] {
-					if r.permission.isOfBeacons() && name == "nobody" {
+					if r.isOfBeacons() && name == "nobody" {
 						continue // there could be a token in the body: see TestLeaveTokenInBody, TestEndTokenInBody
 					}
 					require.Equal(t, withoutID(t, response), withoutID(t, bad), what)

@@ -102,8 +102,8 @@ func TestCallReadsAreBounded(t *testing.T) {
 	})
 }
 
-// TestCallReadsFail: an error is that of all who share the read, and of nobody else. Whoever is gone keeps nobody waiting,
-// and a store that does not respond is given up.
+// TestCallReadsFail: an error is that of all who share the read, and of no other caller. A caller that is gone does not
+// keep others waiting, and a read that does not return is given up.
 func TestCallReadsFail(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
