@@ -6,6 +6,7 @@ package api
 
 import (
 	"cmp"
+	"context"
 	crand "crypto/rand"
 	"fmt"
 	"log/slog"
@@ -121,8 +122,9 @@ type Shared struct {
 	sockets    sockets
 	arrivals   *arrivals
 	counting   countsHub
-	selves     *rereads // of what users say
-	calls      *rereads // of users' calls
+	selves     *rereads   // of what users say
+	calls      *rereads   // of users' calls
+	callReads  *callReads // that are joined
 	viewers    *viewers
 	callWaits  callWaits
 	upgrader   *stream.SocketUpgrader
@@ -152,6 +154,9 @@ func NewShared(c Config) *Shared {
 		ownWrites: newOwnWrites(),
 	}
 	s.selves, s.calls = newRereads(s, s.rereadSelf), newRereads(s, s.rereadCalls)
+	s.callReads = newCallReads(func(ctx context.Context, namespace string, users []string) ([]lastseen.Call, error) {
+		return s.newest.Load().Store.ReadCalls(ctx, namespace, users)
+	})
 	return s
 }
 

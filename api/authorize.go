@@ -25,6 +25,7 @@ const (
 	read                          // read
 	readDevices                   // read; see [server.checkDevices]
 	actInCall                     // ping; with a token only for its user, whom the body names: see [partyOf]
+	endCall                       // the same, and the token can be in the body: see [server.authorizeToken]
 	readCall                      // the caller's own read; with a token only calls of its user
 	list                          // read, in any namespace; the response omits the others
 	admin                         // admin
@@ -34,7 +35,7 @@ const (
 // scope returns the scope that a caller needs.
 func (p permission) scope() auth.Scope {
 	switch p {
-	case pingSelf, leaveSelf, pingBulk, writeUser, readUser, actInCall, greeting:
+	case pingSelf, leaveSelf, pingBulk, writeUser, readUser, actInCall, endCall, greeting:
 		return auth.Ping
 	case read, readDevices, readCall, list:
 		return auth.Read
@@ -59,15 +60,15 @@ func (s *server) authorize(c echo.Context, p permission) error {
 	if err := s.charge(c, caller, err); err != nil {
 		return err
 	}
-	if p == leaveSelf && caller.IsAnonymous() && authenticator.TakesTokens() {
+	if p.isOfBeacons() && caller.IsAnonymous() && authenticator.TakesTokens() {
 		return nil // the handler sees that the caller is anonymous, and calls authorizeToken
 	}
 	return cmp.Or(checkPermission(c, p, caller), s.checkDevices(c, p, caller), s.checkKnown(c, p))
 }
 
-// authorizeToken returns an error unless a leave without credentials in its header is authorized by the token in its
+// authorizeToken returns an error unless a request without credentials in its header is authorized by the token in its
 // body: a page that closes sends a beacon, which has no headers of its own.
-func (s *server) authorizeToken(c echo.Context, token string) error {
+func (s *server) authorizeToken(c echo.Context, p permission, token string) error {
 	if token == "" {
 		return errNoCredentials()
 	}
@@ -75,7 +76,7 @@ func (s *server) authorizeToken(c echo.Context, token string) error {
 	if err := s.charge(c, caller, err); err != nil {
 		return err
 	}
-	return cmp.Or(checkPermission(c, leaveSelf, caller), s.checkKnown(c, leaveSelf))
+	return cmp.Or(checkPermission(c, p, caller), s.checkKnown(c, p))
 }
 
 // charge charges a request to the caller's rate limit, and returns the error of invalid credentials. These are charged
@@ -143,6 +144,9 @@ func (p permission) check(namespace, user string, caller *auth.Caller) error {
 	}
 	return nil
 }
+
+// isOfBeacons reports whether the token can be in the body.
+func (p permission) isOfBeacons() bool { return p == leaveSelf || p == endCall }
 
 // isOfUser reports whether a token has the permission for its own user only.
 func (p permission) isOfUser() bool {

@@ -48,6 +48,14 @@ type callActionBody struct {
 	Device string `json:"device" maxLength:"64" validate:"optional"`
 } // @name CallAction
 
+// callEndBody is the JSON of the end of a call.
+type callEndBody struct {
+	callActionBody `json:",inline"`
+	// The JWT of the party, for a page that closes and cannot set headers. Ignored if the request has the header
+	// Authorization, or if the server does not authenticate.
+	Token string `json:"token" validate:"optional"`
+} // @name CallEnd
+
 // callAnswerBody is the JSON of an action that can replace what the app has stored with the call.
 type callAnswerBody struct {
 	callActionBody `json:",inline"`

@@ -21,10 +21,12 @@ import (
 // @Description Begins a call, which rings until the callee accepts or rejects it, the caller ends it, or the namespace's
 // @Description `ring_timeout_ms` has passed. A grey callee rings, too: a push message of your app can wake their phone. With
 // @Description `"if":"present"` the response is 409 `callee_unavailable` instead. A user has one call at a time: others
-// @Description get 409 `caller_busy` or `callee_busy`. An invisible callee looks like one who left.
+// @Description get 409 `caller_busy` or `callee_busy`. A user who started too many calls gets 429 `too_many_calls`. An
+// @Description invisible callee looks like one who left.
 // @Description
 // @Description With the header `Idempotency-Key`, repeating the request returns the call that it started, as it is now, for
-// @Description at least 10 minutes. A different request with the same key of the same user is an error.
+// @Description at least 10 minutes. A different request with the same key of the same user is 422
+// @Description `idempotency_key_reused`.
 // @Description
 // @Description With the setting `visibility: contacts`, a user's token can call users who have that user among their
 // @Description contacts. All others get 409 `callee_unavailable`. Requires the scope `ping` or the token of the user who calls.
@@ -153,14 +155,15 @@ func (s *server) rejectCall(c echo.Context, _ query) error {
 // @Summary End a call
 // @Description Hangs up. While the call rings, the caller cancels it, and the callee rejects it. Ending it again is 200. If
 // @Description the other party acted first, or the call timed out, the response is 409 `call_refused`, whose member `call`
-// @Description is the call as it is. Requires the scope `ping` or the token of a party.
+// @Description is the call as it is. Requires the scope `ping` or the token of a party. A page that closes can send the
+// @Description token in the body, because `navigator.sendBeacon` cannot set headers.
 // @Param namespace path string true "namespace"
 // @Param id path string true "call"
-// @Param body body callActionBody false "Who ends it."
+// @Param body body callEndBody false "Who ends it."
 // @Success 200 {object} callResponse "The call."
 // @Router /v1/namespaces/{namespace}/calls/{id}/end [post]
 func (s *server) endCall(c echo.Context, _ query) error {
-	return s.act(c, lastseen.End, new(callActionBody))
+	return s.act(c, lastseen.End, new(callEndBody))
 }
 
 // keepCall says that a party still takes part in a call.
@@ -197,6 +200,11 @@ func (s *server) act(c echo.Context, action lastseen.CallAction, body callAction
 	if err := s.readCallBody(c, false, body); err != nil {
 		return err
 	}
+	if sent, ok := body.(*callEndBody); ok && callerOf(c).IsAnonymous() {
+		if err := s.authorizeToken(c, endCall, sent.Token); err != nil {
+			return err
+		}
+	}
 	act, err := body.act(callerOf(c), id, action)
 	if err != nil {
 		return err
@@ -218,6 +226,9 @@ func errCallRefused(action lastseen.CallAction, call lastseen.Call) error {
 	e := errorf(codeCallRefused, "The user cannot %s this call: it is %s.", map[lastseen.CallAction]string{
 		lastseen.Accept: "accept", lastseen.Reject: "reject", lastseen.End: "end", lastseen.Alive: "take part in",
 	}[action], call.State)
+	if call.State == lastseen.Ringing { // the state is not the reason
+		e = errorf(codeCallRefused, "Only the callee can %s this call.", action)
+	}
 	e.call = new(showCall(call))
 	return e
 }

@@ -100,7 +100,8 @@ func TestCallEnds(t *testing.T) {
 		} {
 			call := w.call(`{"from":"alice","to":"bob"}`)
 			if end.action == "reject" {
-				w.fails(codeCallRefused, http.MethodPost, callPath(call)+"/reject", `{"user":"alice"}`)
+				refused := w.fails(codeCallRefused, http.MethodPost, callPath(call)+"/reject", `{"user":"alice"}`)
+				require.Equal(t, "Only the callee can reject this call.", refused["detail"])
 			}
 			over := w.post(callPath(call)+"/"+end.action, `{"user":"`+end.user+`","device":"tab"}`)
 			require.Equal(t, end.state, over["state"])

@@ -81,7 +81,9 @@ func (n *session) beginSelf(said lastseen.Said, calls []lastseen.Call, now lasts
 }
 
 // setSelf sends the client what its user says, if it is something else than before. Renewed says that the user has said
-// something since, perhaps the same: then the store may have dropped the record of the connection.
+// something since, perhaps the same: then the store may have dropped the record of the connection, and the client is
+// sent it in any case. It may know something else, from the response to a request of its own that was done before
+// another device's request.
 func (n *session) setSelf(said lastseen.Said, now lastseen.Instant, renewed bool) {
 	n.mu.Lock()
 	if !n.welcomed {
@@ -98,7 +100,7 @@ func (n *session) setSelf(said lastseen.Said, now lastseen.Instant, renewed bool
 		// is not shown what its user says must not learn from pings when that is.
 		n.post(posted{ping: true})
 	}
-	if said != before && n.isShownSelf() {
+	if (renewed || said != before) && n.isShownSelf() {
 		n.post(posted{self: append(appendSaid([]byte(`{"self":{`), said), '}', '}')})
 	}
 }

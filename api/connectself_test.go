@@ -50,7 +50,7 @@ func TestSelf(t *testing.T) {
 		}
 		next(`{"availability":"busy","note":"in \"a\" meeting"}`, saying("busy", `in "a" meeting`, nil))
 		next(`{"note":"only a note"}`, saying(nil, "only a note", nil))
-		say(t, two, `{"note":"only a note"}`) // nothing changes
+		next(`{"note":"only a note"}`, saying(nil, "only a note", nil)) // again: see TestSelfSaidTwice
 		next(`{"availability":"invisible","until":"2100-01-01T00:00:00Z"}`,
 			saying("invisible", nil, "2100-01-01T00:00:00.000Z"))
 		_, welcome = two.hello(`{"user":"alice"}`)
@@ -219,6 +219,50 @@ func TestSelfWhileTheStoreIsAway(t *testing.T) {
 	alice.refuses(codeStoreUnavailable, `{"typing":{"to":["bob"]}}`)
 	away.Store(false)
 	require.Equal(t, "busy", alice.want(frameSelf)["availability"])
+}
+
+// TestSelfSaidTwice: two devices say something at the same time, and what was said last is what the connections knew
+// before. They are sent it nevertheless: one of the devices knows from its response what is not so any longer.
+func TestSelfSaidTwice(t *testing.T) {
+	t.Parallel()
+	s := &readStore{Store: fileStore(t)}
+	w := newSocketServerOn(t, s)
+	alice, _ := w.hello(`{"user":"alice"}`)
+	say(t, w, `{"availability":"away"}`)
+	wantSelf(t, alice, saying("away", nil, nil))
+	waitReread(t, w)
+	both := make(chan struct{})
+	s.before = func() error {
+		<-both
+		return nil
+	}
+	say(t, w, `{"availability":"busy"}`)
+	say(t, w, `{"availability":"away"}`)
+	require.Eventually(t, func() bool { return s.reads.Load() == 3 }, eventually, tick) // the third one waits
+	close(both)
+	waitReread(t, w)
+	alice.send(`{"activity":{"idle":false}}`)
+	name, says, _ := alice.next()
+	require.Equal(t, frameSelf, name, "before the response to what was sent later")
+	require.Equal(t, saying("away", nil, nil), says)
+}
+
+// waitReread waits until all that has to be read again of what users say was read, and what follows was sent.
+func waitReread(t *testing.T, w *testServer) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		selves := w.config.Shared.selves
+		selves.mu.Lock()
+		defer selves.mu.Unlock()
+		return len(selves.jobs) == 0
+	}, eventually, tick)
+	for _, n := range w.config.Shared.sockets.all() {
+		require.Eventually(t, func() bool {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			return n.outbox == nil
+		}, eventually, tick)
+	}
 }
 
 // liveDevices returns the IDs of a user's live devices.

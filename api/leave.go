@@ -55,7 +55,7 @@ func (s *server) readLeave(c echo.Context) (assertion, error) {
 	}
 	asserted := assertion{At: body.At, Device: body.Device, After: body.After}
 	if callerOf(c).IsAnonymous() {
-		return asserted, s.authorizeToken(c, body.Token)
+		return asserted, s.authorizeToken(c, leaveSelf, body.Token)
 	}
 	return asserted, nil
 }

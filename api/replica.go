@@ -123,7 +123,7 @@ func (s *server) beginWrite(c echo.Context) (end func()) {
 // writes reports whether requests with this permission change what is stored.
 func (p permission) writes() bool {
 	switch p {
-	case pingSelf, leaveSelf, pingBulk, writeUser, actInCall, admin:
+	case pingSelf, leaveSelf, pingBulk, writeUser, actInCall, endCall, admin:
 		return true
 	default:
 		return false

@@ -90,7 +90,7 @@ func (s *server) callRoutes(calls string) []route {
 		{http.MethodGet, call, readCall, s.getCall, nil},
 		{http.MethodPost, call + "/accept", actInCall, s.acceptCall, nil},
 		{http.MethodPost, call + "/reject", actInCall, s.rejectCall, nil},
-		{http.MethodPost, call + "/end", actInCall, s.endCall, nil},
+		{http.MethodPost, call + "/end", endCall, s.endCall, nil},
 		{http.MethodPost, call + "/alive", actInCall, s.keepCall, nil},
 	}
 }

@@ -121,7 +121,7 @@ func TestMisplacedCredentials(t *testing.T) {
 			require.Equal(t, http.StatusUnauthorized, status, "%s: %s", path, body)
 		}
 		status, body := g.ask(t, "POST", alice+"/ping", fmt.Sprintf(`{"token":%q}`, good))
-		require.Equal(t, http.StatusUnauthorized, status, "only a leave accepts a token in its body: %s", body)
+		require.Equal(t, http.StatusUnauthorized, status, "a ping takes no token in its body: %s", body)
 		status, body = g.ask(t, "POST", alice+"/leave", `{"token":"ls_all"}`)
 		require.Equal(t, http.StatusUnauthorized, status, "a key is not a token: %s", body)
 		status, body = g.ask(t, "POST", alice+"/leave", fmt.Sprintf(`{"token":%q}`, good), bearer+"ls_nobody")
