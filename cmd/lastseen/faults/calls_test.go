@@ -139,6 +139,9 @@ func TestCallsWhenRedisIsEmpty(t *testing.T) {
 	for _, r := range []*ringing{rings, active} {
 		r.await(t, "ended")
 	}
+	await(t, "servers to count no calls", func() bool {
+		return one.metric(t, "lastseen_calls")+two.metric(t, "lastseen_calls") == 0
+	})
 	for _, r := range []*ringing{rings, active, over} {
 		require.Empty(t, r.stored(t, two))
 		r.again(t, two)
