@@ -145,33 +145,54 @@ func TestHiddenCallees(t *testing.T) {
 }
 
 // TestUnseenCallees: where users are visible to contacts, a token cannot call those who do not have its user, whatever
-// they do. Services can.
+// they do, and whether they are invisible. One who has its user and is invisible or left is like them to a call for
+// those who are present. Services can call all.
 func TestUnseenCallees(t *testing.T) {
 	t.Parallel()
-	eachStore(t, func(t *testing.T, open *testServer) {
-		w, headers := newVisibleServer(t, open.store.Store)
-		w.post("/chat/users/online/ping", "", headersOf(headers["all"])...)
-		w.ring("other", "carol", "inacall")
-		w.act("other", "inacall", lastseen.Accept)
-		know(t, w.store, "alice", "online", "inacall", "unknown")
-		for _, when := range []string{"", `,"if":"present"`} {
-			var want string
-			for _, user := range []string{"unknown", "online", "inacall"} {
-				_, got := w.look(user, headers["alice"], http.MethodPost, callsPath, `{"to":"`+user+`"`+when+`}`)
-				require.Contains(t, got, codeCalleeUnavailable)
-				if want == "" {
-					want = got
-				}
-				require.Equal(t, want, got, user)
+	for name, open := range map[string]func(*testing.T) store.Store{"file": fileStore, "redis": settledRedis} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, headers := newVisibleServer(t, open(t))
+			w.post("/chat/users/online/ping", "", headersOf(headers["all"])...)
+			w.ring("other", "carol", "inacall")
+			w.act("other", "inacall", lastseen.Accept)
+			hideCallees(t, w, false)
+			unseen := []string{"unknown", "online", "inacall", neverUser, leftUser, hiddenUser, hiddenBusyUser}
+			know(t, w.store, "alice", unseen...)
+			want := w.unavailable(headers["alice"], "", unseen...)
+			require.Equal(t, want, w.unavailable(headers["alice"], `,"if":"present"`, unseen...))
+
+			r := w.send(http.MethodPost, callsPath, `{"from":"alice","to":"online"}`, headersOf(headers["all"])...)
+			require.Equal(t, http.StatusCreated, r.status, r.body)
+			w.hangUp("alice")
+			seen := []string{"online", neverUser, leftUser, hiddenUser, hiddenBusyUser}
+			for _, user := range seen {
+				know(t, w.store, user, "alice")
 			}
+			require.Equal(t, want, w.unavailable(headers["alice"], `,"if":"present"`, seen[1:]...))
+			for user, when := range map[string]string{"online": `,"if":"present"`, hiddenUser: "", neverUser: ""} {
+				r := w.send(http.MethodPost, callsPath, `{"to":"`+user+`"`+when+`}`, headersOf(headers["alice"])...)
+				require.Equal(t, http.StatusCreated, r.status, r.body)
+				w.hangUp("alice")
+			}
+		})
+	}
+}
+
+// unavailable calls users, also with an idempotency key, and returns the response, which has to be the same for all.
+func (w *testServer) unavailable(credentials, fields string, users ...string) (same string) {
+	w.t.Helper()
+	for i, user := range users {
+		for _, key := range [][]string{nil, {"Idempotency-Key: " + user + fields}} {
+			_, got := w.look(user, credentials, http.MethodPost, callsPath, `{"to":"`+user+`"`+fields+`}`, key...)
+			require.Contains(w.t, got, codeCalleeUnavailable)
+			if i == 0 && key == nil {
+				same = got
+			}
+			require.Equal(w.t, same, got, user)
 		}
-		r := w.send(http.MethodPost, callsPath, `{"from":"alice","to":"online"}`, headersOf(headers["all"])...)
-		require.Equal(t, http.StatusCreated, r.status, r.body)
-		w.hangUp("alice")
-		know(t, w.store, "online", "alice")
-		r = w.send(http.MethodPost, callsPath, `{"to":"online","if":"present"}`, headersOf(headers["alice"])...)
-		require.Equal(t, http.StatusCreated, r.status, r.body)
-	})
+	}
+	return same
 }
 
 // TestCallToHidden: an invisible user gets calls, and can accept them.

@@ -22,6 +22,10 @@ const (
 // signalTimeout bounds how long a caller waits for a signal to be sent.
 const signalTimeout = time.Second
 
+// callDelay is how long after a signal the parties of a call are sent it. The request that led to the signal has its
+// response by then. Otherwise the response to a caller would take longer if an invisible callee is connected.
+const callDelay = 5 * time.Millisecond
+
 // signalChange sends a signal to all servers, also to this one, after what it is about was done. That was done whether
 // the signal arrives or not, so a failure is logged, with its consequence. Where rights are missing, the store logs it.
 func (s *server) signalChange(ctx context.Context, signal store.Signal, consequence string) {
@@ -47,12 +51,7 @@ func (s *Shared) Listen(ctx context.Context) {
 
 // receive handles a signal. It does not wait for the store or for clients.
 func (s *Shared) receive(signal store.Signal) {
-	defer func() {
-		if panicked := recover(); panicked != nil {
-			s.defects.log(slog.LevelError, "signal", "a signal could not be handled",
-				slog.String("error", fmt.Sprint(panicked)))
-		}
-	}()
+	defer s.recoverSignal()
 	switch {
 	case signal.Kind == signalSelf && signal.User != "":
 		s.selves.add(person{signal.Namespace, signal.User}, news{renewed: true})
@@ -64,13 +63,28 @@ func (s *Shared) receive(signal store.Signal) {
 	case signal.Kind == signalContacts:
 		s.viewers.changed(signal.Namespace, signal.User)
 	case signal.Kind == calls.SignalKind:
-		s.callWaits.wake(person{signal.Namespace, signal.User})
 		s.newest.Load().Keeper.Receive(signal)
-		s.calls.add(person{signal.Namespace, signal.User}, news{calls: []string{string(signal.Data)}})
+		time.AfterFunc(callDelay, func() { s.deliverCall(signal) })
 	case signal.Kind == "":
 		s.newest.Load().Keeper.Receive(signal)
 		s.selves.refreshAll("")
 		s.calls.refreshAll("")
 		s.viewers.changed("", "")
 	}
+}
+
+// recoverSignal logs a panic of what handles a signal.
+func (s *Shared) recoverSignal() {
+	if panicked := recover(); panicked != nil {
+		s.defects.log(slog.LevelError, "signal", "a signal could not be handled",
+			slog.String("error", fmt.Sprint(panicked)))
+	}
+}
+
+// deliverCall has the connections of a party to this server, and requests that wait, learn what became of a call.
+func (s *Shared) deliverCall(signal store.Signal) {
+	defer s.recoverSignal()
+	of := person{signal.Namespace, signal.User}
+	s.callWaits.wake(of)
+	s.calls.add(of, news{calls: []string{string(signal.Data)}})
 }

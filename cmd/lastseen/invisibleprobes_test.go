@@ -94,8 +94,8 @@ var notAboutUsers = []string{"GET /healthz", "GET /readyz", "GET /version"}
 // comparedByFrames are the operations that [twins.compareFrames] compares.
 var comparedByFrames = []string{"GET " + nsPath + "/connect"}
 
-// comparedAsCalls are the operations that the tests in api/callprivacy_test.go compare: each call has an
-// ID of its own.
+// comparedAsCalls are the operations that [twins.compareCalls] compares: responses to them depend on the calls that
+// the caller began before.
 var comparedAsCalls = []string{
 	"POST " + nsPath + "/calls", "GET " + nsPath + "/calls", "GET " + nsPath + "/calls/{id}",
 	"POST " + nsPath + "/calls/{id}/accept", "POST " + nsPath + "/calls/{id}/reject",

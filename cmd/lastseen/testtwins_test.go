@@ -43,8 +43,12 @@ yellow: 2s
 ping-interval: 1s
 show-kinds: on
 namespaces:
-  left-0: {green: 10m, yellow: 20m}
-  hide-0: {green: 10m, yellow: 20m}
+  left-0: {green: 10m, yellow: 20m, ring-timeout: 10m}
+  hide-0: {green: 10m, yellow: 20m, ring-timeout: 10m}
+  left-2: {visibility: contacts}
+  hide-2: {visibility: contacts}
+  left-3: {green: 10m, yellow: 20m, ring-timeout: 2s}
+  hide-3: {green: 10m, yellow: 20m, ring-timeout: 2s}
 keys:
   reader-left: {hash: "%s", scopes: [read], namespaces: ["left-*"]}
   reader-hide: {hash: "%s", scopes: [read], namespaces: ["hide-*"]}
@@ -53,6 +57,17 @@ keys:
   admin: {hash: "%s", scopes: [admin], namespaces: ["*"]}
   all: {hash: "%s", scopes: [ping, read, admin], namespaces: ["*"]}
 `
+
+// ringTimeout returns how long calls in a namespace ring.
+func ringTimeout(namespace string) time.Duration {
+	switch {
+	case strings.HasSuffix(namespace, "-0"):
+		return 10 * time.Minute
+	case strings.HasSuffix(namespace, "-3"):
+		return 2 * time.Second
+	}
+	return 30 * time.Second
+}
 
 // eachTwins runs a test on a server with an embedded store, and on two servers on one Redis.
 func eachTwins(t *testing.T, test func(t *testing.T, servers []string, s store.Store)) {
@@ -91,8 +106,11 @@ func haveHiddenUsers(t *testing.T, url string) {
 	require.NoError(t, err)
 	client := redis.NewClient(options)
 	defer client.Close()
-	for _, namespace := range []string{"left-0", "hide-0", "left-1", "hide-1"} {
-		require.NoError(t, client.HSet(t.Context(), "presence::meta", namespace+":hidden", 1).Err())
+	for i := range 4 {
+		for _, name := range []string{"left", "hide"} {
+			field := fmt.Sprintf("%s-%d:hidden", name, i)
+			require.NoError(t, client.HSet(t.Context(), "presence::meta", field, 1).Err())
+		}
 	}
 }
 

@@ -162,11 +162,14 @@ func (t *callTable) start(c store.NewCall, m moment, ensure func() error) (store
 // callee cannot be a party of it.
 func (t *callTable) calleeBusy(c store.NewCall, m moment) (refused, unreachable bool) {
 	going, alone := t.currentOf(c.To, m), t.alone[c.To]
-	if !c.CalleeHidden {
-		return going != nil, false
+	switch {
+	case alone != nil && !alone.passed(m):
+		return true, false
+	case going == nil:
+		return false, false
 	}
-	rings := going != nil && going.State == lastseen.Ringing && going.To == c.To
-	return rings || alone != nil && !alone.passed(m), going != nil
+	rings := going.State == lastseen.Ringing && going.To == c.To
+	return rings || !c.CalleeHidden, c.CalleeHidden
 }
 
 // newCallRecord returns a call that rings. Its texts are copies: they may be parts of a request.

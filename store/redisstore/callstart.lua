@@ -33,11 +33,11 @@ local function going(field, user)
   return c and goes_on(c) and not has_expired(c) and (user == c.from or user == c.to) and c
 end
 
--- A callee who is hidden is busy as one who is not there would be: while a call to them rings, also one that rings for
--- its caller alone.
+-- Returns whether a call to a user rings, also one that rings for its caller alone. That is when callees who are not
+-- there are busy.
 local function rings(user)
   local c = going(user, user)
-  return c and c.state == 'ringing' and c.to == user or going(user .. '\0', user)
+  return going(user .. '\0', user) or c and c.state == 'ringing' and c.to == user
 end
 
 -- Returns a call that this step would begin again; nil for none.
@@ -70,7 +70,7 @@ if going(from, from) then
   return reply('caller busy')
 end
 local busy, hidden = going(to, to) and true or false, ARGV[9] == '1'
-if not hidden and busy or hidden and rings(to) then
+if rings(to) or busy and not hidden then
   return reply('callee busy')
 end
 

@@ -92,11 +92,11 @@ func (m *callsModel) start(t *rapid.T) {
 			return
 		}
 	}
-	calleeBusy, hiddenBusy := m.current(c.To) != nil, m.rings(c.To)
+	calleeBusy := m.current(c.To) != nil
 	switch {
 	case m.current(c.From) != nil:
 		require.ErrorIs(t, err, store.ErrCallerBusy)
-	case calleeBusy && !c.CalleeHidden, hiddenBusy && c.CalleeHidden:
+	case calleeBusy && !c.CalleeHidden, m.rings(c.To):
 		require.ErrorIs(t, err, store.ErrCalleeBusy)
 	case errors.Is(err, store.ErrTooManyCalls):
 		require.GreaterOrEqual(t, len(m.calls), store.MaxCallsOfUser)

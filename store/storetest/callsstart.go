@@ -158,6 +158,9 @@ func testCallHidden(t *testing.T, c *calling) {
 	c.act(busy.ID, "bob", lastseen.End)
 	require.Equal(t, []string{hidden.ID, "", ""}, c.idsOf("alice", "bob", "carol"))
 	c.fail(store.ErrCalleeBusy, another)
+	another.CalleeHidden = false // as a callee who is visible again, for whom this call would have rung after leaving
+	c.fail(store.ErrCalleeBusy, another)
+	another.CalleeHidden = true
 	next := c.ring("bob", "carol")
 	cancelled := c.act(hidden.ID, "alice", lastseen.End)
 	require.True(t, cancelled.Unreachable)

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/store"
+)
+
+// TestInvisibleCallTiming checks that it takes as long to call a user who left, one never seen, and one who is
+// invisible, also in another call. Where callers cannot call those who do not know them, these take as long as each
+// other. As in [TestInvisibleTiming], a comparison that fails has to fail three times.
+func TestInvisibleCallTiming(t *testing.T) {
+	if testing.Short() || raced { // slow, and the detector slows some calls more than others
+		t.Skip("compares times")
+	}
+	eachTwins(t, func(t *testing.T, servers []string, s store.Store) {
+		known := twins{hidden: "hide-0", servers: servers, store: s}
+		strangers := twins{hidden: "hide-2", servers: servers, store: s}
+		token := bearerOf(t, "stranger", strangers.hidden)
+		for i, callee := range []string{neverCallee, hiddenCallee, busyCallee} {
+			for j, c := range []callTimer{
+				{twins: known, credential: "ls_all", rounds: 500, status: http.StatusCreated},
+				{twins: known, credential: "ls_all", rounds: 1000, fields: `,"if":"present"`},
+				{twins: strangers, credential: token, rounds: 1000},
+			} {
+				// The users are new: how long it takes also depends on the calls to a user that are kept.
+				suffix := fmt.Sprintf("-%d-%d", i, j)
+				c.hideCallees(t, suffix)
+				sameTime(t, c.rounds, c.start(t, leftCallee+suffix), c.start(t, callee+suffix), func() { c.end(t) })
+			}
+		}
+	})
+}
+
+// callTimer starts calls in the namespace of hidden users, whose times are compared.
+type callTimer struct {
+	twins
+	credential string
+	rounds     int
+	fields     string // more of the body
+	status     int    // of the response; if 0, the callee is not available
+	started    int
+	last       string // the path of the call, until it is ended
+}
+
+// start returns a function that starts a call to a user.
+func (c *callTimer) start(t *testing.T, callee string) func() {
+	t.Helper()
+	path := "/v1/namespaces/" + c.hidden + "/calls"
+	return func() {
+		body := fmt.Sprintf(`{"from":%q,"to":%q%s}`, c.caller(), callee, c.fields)
+		var call struct{ ID, Code string }
+		content, status := c.post(t, path, body)
+		if err := json.Unmarshal(content, &call); err != nil {
+			t.Error(err)
+		}
+		switch {
+		case status == http.StatusCreated && c.status == status:
+			c.last = path + "/" + call.ID
+		case c.status != 0 || call.Code != "callee_unavailable":
+			t.Errorf("%d: %s", status, content)
+		}
+	}
+}
+
+// end ends the call. The next one has another caller, since the calls of a user are limited.
+func (c *callTimer) end(t *testing.T) {
+	t.Helper()
+	if c.last != "" {
+		content, status := c.post(t, c.last+"/end", fmt.Sprintf(`{"user":%q}`, c.caller()))
+		require.Equal(t, http.StatusOK, status, "%s", content)
+	}
+	c.last = ""
+	c.started++
+}
+
+// caller returns the user who calls. A token calls for its own user.
+func (c *callTimer) caller() string {
+	if c.credential != "ls_all" {
+		return "stranger"
+	}
+	return fmt.Sprintf("caller-%06d", c.started)
+}
+
+// post sends a request, and returns the response.
+func (c *callTimer) post(t *testing.T, path, body string) (content []byte, status int) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.servers[0]+path, strings.NewReader(body))
+	require.NoError(t, err)
+	r.Header.Set("Authorization", "Bearer "+c.credential)
+	answer, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	content, err = io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	return content, answer.StatusCode
+}
