@@ -6,7 +6,6 @@ package api
 
 import (
 	"cmp"
-	"context"
 	crand "crypto/rand"
 	"fmt"
 	"log/slog"
@@ -122,9 +121,8 @@ type Shared struct {
 	sockets    sockets
 	arrivals   *arrivals
 	counting   countsHub
-	selves     *rereads   // of what users say
-	calls      *rereads   // of users' calls
-	callReads  *callReads // that are joined
+	selves     *rereads // of what users say
+	calls      *rereads // of users' calls
 	viewers    *viewers
 	callWaits  callWaits
 	upgrader   *stream.SocketUpgrader
@@ -154,9 +152,6 @@ func NewShared(c Config) *Shared {
 		ownWrites: newOwnWrites(),
 	}
 	s.selves, s.calls = newRereads(s, s.rereadSelf), newRereads(s, s.rereadCalls)
-	s.callReads = newCallReads(func(ctx context.Context, namespace string, users []string) ([]lastseen.Call, error) {
-		return s.newest.Load().Store.ReadCalls(ctx, namespace, users)
-	})
 	return s
 }
 

@@ -44,17 +44,17 @@ func (o *ownCalls) goingOn() *lastseen.Call {
 
 // readCalls returns the call of a user that goes on, if there is one, and has the user heard in it.
 func (s *server) readCalls(ctx context.Context, p person) ([]lastseen.Call, error) {
-	call, err := s.callReads.of(ctx, p)
+	calls, err := s.Store.ReadCalls(ctx, p.namespace, []string{p.user})
 	switch {
 	case errors.Is(err, store.ErrNoCalls):
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case call.ID == "":
+	case calls[0].ID == "":
 		return nil, nil
 	}
-	s.Keeper.Follow(p.namespace, p.user, call)
-	return []lastseen.Call{call}, nil
+	s.Keeper.Follow(p.namespace, p.user, calls[0])
+	return calls, nil
 }
 
 // rereadCalls reads the calls of a user again, for the user's sessions: those that have changed, those that go on as
