@@ -26,7 +26,7 @@ const (
 	readDevices                   // read; see [server.checkDevices]
 	actInCall                     // ping; with a token only for its user, whom the body names: see [partyOf]
 	endCall                       // the same, and the token can be in the body: see [server.authorizeToken]
-	readCall                      // the caller's own read; with a token only calls of its user
+	readCall                      // the caller's own read, and ping; with a token only calls of its user
 	list                          // read, in any namespace; the response omits the others
 	admin                         // admin
 	greeting                      // checked by the first frame of the WebSocket: see [session.hello]
@@ -126,7 +126,7 @@ func (p permission) check(namespace, user string, caller *auth.Caller) error {
 	scope := p.scope()
 	allowed := caller.Can(scope, namespace) || p == list && caller.CanSomewhere(scope)
 	if p == readCall {
-		allowed = caller.CanReadCalls(namespace)
+		allowed = caller.CanItself(scope, namespace)
 	}
 	switch {
 	case !allowed && caller.IsAnonymous():
@@ -139,6 +139,8 @@ func (p permission) check(namespace, user string, caller *auth.Caller) error {
 		return errForbidden(scope, "A token speaks for one user; this needs an API key with the scope ping.")
 	case p.isOfUser() && !caller.CanPing(user):
 		return errForbidden(scope, "A token speaks for its own user only.")
+	case p == readCall && !caller.CanReadCalls(namespace):
+		return errForbidden(auth.Ping, "This also needs the scope ping in this namespace.")
 	case p == readUser && !caller.Can(auth.Read, namespace):
 		return errForbidden(auth.Read, "This also needs the scope read in this namespace.")
 	}

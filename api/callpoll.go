@@ -37,7 +37,7 @@ type callsResponse struct {
 // @Description over. A call that is over since then is in the response once more, with its last state.
 // @Description
 // @Description Without `cursor` it responds at once. Calls that begin and end between two requests are not in the responses.
-// @Description Requires the scope `read` or the user's own token.
+// @Description Requires the scope `read`, for API keys also `ping`, or the user's own token.
 // @Param namespace path string true "namespace"
 // @Param user query string false "user"
 // @Param cursor query string false "the last response"

@@ -239,7 +239,7 @@ func errCallRefused(action lastseen.CallAction, call lastseen.Call) error {
 // @Tags Calls
 // @Summary Get a call
 // @Description Returns a call that goes on, or that was over less than 10 minutes ago. A user's token gets calls of its user
-// @Description only. Requires the scope `read` or the token of a party.
+// @Description only. Requires the scope `read`, for API keys also `ping`, or the token of a party.
 // @Param namespace path string true "namespace"
 // @Param id path string true "call"
 // @Success 200 {object} callResponse "The call."

@@ -358,7 +358,7 @@ func TestCallsOfTokens(t *testing.T) {
 	path := callPath(call)
 	require.Equal(t, call["id"], send("bob", http.MethodGet, callsPath, "").json(t)["calls"].([]any)[0].(map[string]any)["id"])
 	require.Equal(t, call, send("bob", http.MethodGet, path, "").json(t))
-	require.Equal(t, call, send("read", http.MethodGet, path, "").json(t))
+	require.Equal(t, call, send("all", http.MethodGet, path, "").json(t))
 	accepted := send("bob", http.MethodPost, path+"/accept", "")
 	require.Equal(t, http.StatusOK, accepted.status, accepted.body)
 	require.Equal(t, "active", accepted.json(t)["state"])
@@ -368,7 +368,8 @@ func TestCallsOfTokens(t *testing.T) {
 	refused(codeInvalidCall, "alice", http.MethodPost, callsPath, `{"to":"alice"}`)
 	refused(codeInvalidUser, "ping", http.MethodPost, callsPath, `{"to":"bob"}`)
 	refused(codeInvalidUser, "ping", http.MethodPost, path+"/end", "")
-	refused(codeInvalidUser, "read", http.MethodGet, callsPath, "")
+	refused(codeInvalidUser, "all", http.MethodGet, callsPath, "")
+	refused(codeForbidden, "read", http.MethodGet, path, "")
 	refused(codeForbidden, "bob", http.MethodGet, callsPath+"?user=alice", "")
 	refused(codeForbidden, "ping", http.MethodPost, callsPath, `{"from":"alice","to":"bob","if":"present"}`)
 
@@ -378,7 +379,7 @@ func TestCallsOfTokens(t *testing.T) {
 		r := send("alice", request[0], callsPath+"/others"+request[1], "")
 		require.Equal(t, withoutID(t, unknown), withoutID(t, r))
 	}
-	require.Equal(t, http.StatusOK, send("read", http.MethodGet, callsPath+"/others", "").status)
+	require.Equal(t, http.StatusOK, send("all", http.MethodGet, callsPath+"/others", "").status)
 
 	anonymous := w.send(http.MethodGet, "/public-x/calls?user=alice", "")
 	require.Equal(t, http.StatusUnauthorized, anonymous.status, "what everyone can read has no calls")

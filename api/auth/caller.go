@@ -33,8 +33,12 @@ type Caller struct {
 
 // Can reports whether the caller has a scope in a namespace.
 func (c *Caller) Can(scope Scope, namespace string) bool {
-	return c == nil || slices.Contains(c.scopes, scope) && matchAny(c.namespaces, namespace) ||
-		scope == Read && matchAny(c.anonymous, namespace)
+	return c.CanItself(scope, namespace) || scope == Read && matchAny(c.anonymous, namespace)
+}
+
+// CanItself reports whether the caller has a scope in a namespace, not counting what anyone can read.
+func (c *Caller) CanItself(scope Scope, namespace string) bool {
+	return c == nil || slices.Contains(c.scopes, scope) && matchAny(c.namespaces, namespace)
 }
 
 // CanSomewhere reports whether the caller has a scope in any namespace.
@@ -50,13 +54,14 @@ func (c *Caller) CanPing(user string) bool { return !c.is(ByToken) || c.Name == 
 // CanSeeDevices reports whether the caller can see the devices of a user. This takes the caller's own scope read:
 // services see those of all users, and users their own.
 func (c *Caller) CanSeeDevices(namespace, user string) bool {
-	return c.CanReadCalls(namespace) && c.CanPing(user)
+	return c.CanItself(Read, namespace) && c.CanPing(user)
 }
 
-// CanReadCalls reports whether the caller can read calls in a namespace. This takes the caller's own scope read:
-// services read those of all users, and users their own.
+// CanReadCalls reports whether the caller can read calls in a namespace. This takes the caller's own scopes read and
+// ping: users who are invisible can be in calls, which only callers who can write for them may know. Services read those
+// of all users, and users their own.
 func (c *Caller) CanReadCalls(namespace string) bool {
-	return c == nil || slices.Contains(c.scopes, Read) && matchAny(c.namespaces, namespace)
+	return c.CanItself(Read, namespace) && c.CanItself(Ping, namespace)
 }
 
 // CanPingMany reports whether a caller with the scope ping can record pings and leaves of many users at once.
