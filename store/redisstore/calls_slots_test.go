@@ -99,9 +99,9 @@ func (m *movingCalls) next() {
 	for i, n := range m.due {
 		heard[i].User = n.To
 	}
-	steps, err := m.HearCalls(ctx, "chat", heard)
+	result, err := m.HearCalls(ctx, "chat", heard)
 	m.try(err)
-	m.sawAll(steps)
+	m.sawAll(result.Steps)
 	expired, err := m.other.ExpireCalls(ctx, "chat")
 	m.try(err)
 	m.sawAll(expired.Steps)
