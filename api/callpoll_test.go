@@ -181,7 +181,9 @@ func TestCallsPollWithoutSignals(t *testing.T) {
 func TestCallsPollEnds(t *testing.T) {
 	withWaiting(t, func(t *testing.T, w *waitServer) {
 		key, hash := auth.NewKey()
-		service := auth.Key{Name: "service", Hash: hash, Scopes: []auth.Scope{auth.Read}, Namespaces: []auth.Pattern{"*"}}
+		service := auth.Key{
+			Name: "service", Hash: hash, Scopes: []auth.Scope{auth.Ping, auth.Read}, Namespaces: []auth.Pattern{"*"},
+		}
 		w.authenticate(auth.Config{Keys: []auth.Key{service}})
 		first := w.do(http.MethodGet, "/calls?user=bob", "", bearer(key))
 		p := w.poll("bob", first, bearer(key))
