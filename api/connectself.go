@@ -67,13 +67,13 @@ func (n *session) beginSelf(said lastseen.Said, calls []lastseen.Call, now lasts
 	n.welcomed = true
 	n.noteSaid(said, now)
 	n.noteCalls(calls, now)
-	missed, missedCalls := n.selfMissed, n.callsMissed
+	missed, renewed, missedCalls := n.selfMissed, n.selfRenewed, n.callsMissed
 	if n.outbox != nil {
 		go n.sendPosts()
 	}
 	n.mu.Unlock()
 	if missed {
-		n.selves.add(n.person(), news{renewed: true})
+		n.selves.add(n.person(), news{renewed: renewed})
 	}
 	if missedCalls {
 		n.calls.refresh(n.person())
@@ -87,7 +87,7 @@ func (n *session) beginSelf(said lastseen.Said, calls []lastseen.Call, now lasts
 func (n *session) setSelf(said lastseen.Said, now lastseen.Instant, renewed bool) {
 	n.mu.Lock()
 	if !n.welcomed {
-		n.selfMissed = true
+		n.selfMissed, n.selfRenewed = true, n.selfRenewed || renewed
 		n.mu.Unlock()
 		return
 	}

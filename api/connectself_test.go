@@ -153,6 +153,36 @@ func TestSelfWhileOpening(t *testing.T) {
 	wantSelf(t, alice, saying("busy", nil, nil))
 }
 
+// TestSelfWhileOpeningAndSignalsAreLost: what was read for the frame welcome is not sent again if nobody has said
+// anything.
+func TestSelfWhileOpeningAndSignalsAreLost(t *testing.T) {
+	t.Parallel()
+	s := &readStore{Store: fileStore(t)}
+	w := newSocketServerOn(t, s)
+	shared := w.config.Shared
+	var opens atomic.Bool
+	s.after = func() {
+		if opens.Swap(true) {
+			return
+		}
+		shared.receive(store.Signal{})
+		require.Eventually(t, func() bool {
+			n := shared.sockets.all()[0]
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			return n.selfMissed
+		}, eventually, tick)
+	}
+	alice, _ := w.hello(`{"user":"alice"}`)
+	waitWelcomed(t, w)
+	require.Eventually(t, func() bool {
+		shared.selves.mu.Lock()
+		defer shared.selves.mu.Unlock()
+		return len(shared.selves.jobs) == 0
+	}, eventually, tick)
+	alice.asks(`{"activity":{"idle":false}}`, frameOK)
+}
+
 // waitWelcomed waits until all sessions have noted that their clients got the frame welcome: what changes before is
 // read once more.
 func waitWelcomed(t *testing.T, w *testServer) {

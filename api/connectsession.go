@@ -47,6 +47,7 @@ type session struct {
 	greeted     bool
 	welcomed    bool // the frame welcome was sent
 	selfMissed  bool // what the user says may have changed before that
+	selfRenewed bool // the user has said something before that
 	callsMissed bool // the user's calls may have changed before that
 	caller      *auth.Caller
 	credentials []string // as an Authorization header; none for an anonymous caller
