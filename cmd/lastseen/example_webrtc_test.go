@@ -134,7 +134,7 @@ func TestWebRTCExampleReloads(t *testing.T) {
 // TestWebRTCExampleTime: a call that is not accepted is missed, and one with a page that crashed is lost.
 func TestWebRTCExampleTime(t *testing.T) {
 	t.Parallel()
-	e := startExample(t, "webrtc", "--ring-timeout 3s --green 4s --ping-interval 2s")
+	e := startExample(t, "webrtc", "--ring-timeout 10s --green 8s --ping-interval 2s")
 	alice, bob := e.visitor(t, "alice"), e.visitor(t, "bob")
 	alice.do(t, rings("bob"))
 	bob.do(t, stateIs("alice is calling."))
