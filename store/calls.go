@@ -80,8 +80,8 @@ type Calls interface {
 	StepCall(ctx context.Context, namespace string, a CallAct) (CallStep, error)
 
 	// HearCalls notes that users take part in their calls: those that are active, and on the device of the call if it
-	// is known. Others are ignored. It returns the calls that expired before. Up to MaxCallBatch users.
-	HearCalls(ctx context.Context, namespace string, heard []CallHeard) ([]CallStep, error)
+	// is known. Others are ignored. Up to MaxCallBatch users.
+	HearCalls(ctx context.Context, namespace string, heard []CallHeard) (HeardCalls, error)
 
 	// ReadCall returns a call, also one that is over, for CallsKept.
 	ReadCall(ctx context.Context, namespace, id string) (lastseen.Call, error)
@@ -145,6 +145,21 @@ type CallAct struct {
 
 // CallHeard says that a user was heard on a device.
 type CallHeard struct{ User, Device string }
+
+// HeardCalls is what HearCalls did.
+type HeardCalls struct {
+	Calls  []HeardCall // of the users, in the order asked; the zero value for those who were ignored
+	Steps  []CallStep  // of the calls that expired before
+	InCall []InCall    // what this noted to be copied, with the present values
+}
+
+// HeardCall is the call in which a user was heard. The ID and the version show whether the call is another one, or has
+// changed, without reading it.
+type HeardCall struct {
+	ID      string
+	Version int64
+	Rest    time.Duration // until the call expires unless both parties are heard again
+}
 
 // CallStep is what a step led to.
 type CallStep struct {

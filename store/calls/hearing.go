@@ -14,6 +14,9 @@ import (
 
 const (
 	hearingTimeout = 5 * time.Second
+	// hearingGrid has parties heard at the same moments, so that one call to the store hears many: it costs as much as
+	// hearing dozens of parties.
+	hearingGrid    = 250 * time.Millisecond
 	shortestPeriod = 100 * time.Millisecond // between two hearings of a party
 	firstHearing   = time.Second            // after a connection learned of an active call, at most
 )
@@ -111,9 +114,9 @@ func (h *hearing) hear(ctx context.Context, people []person) {
 	ctx, cancel := context.WithTimeout(ctx, hearingTimeout)
 	defer cancel()
 	began := h.monotonic()
-	err := h.write(ctx, people[0].namespace, began, h.collect(people))
+	known, err := h.write(ctx, people[0].namespace, began, h.collect(people))
 	if err == nil {
-		err = h.check(ctx, people)
+		err = h.check(ctx, people, known)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -126,16 +129,23 @@ func (h *hearing) hear(ctx context.Context, people []person) {
 		case errors.Is(err, store.ErrNoCalls), err == nil && now > n.heard+2*n.quiet: // nobody is connected any longer
 			h.drop(p)
 		default:
-			h.due.advance(p, now+n.period(now, err != nil))
+			h.due.advance(p, n.next(now, err != nil))
 		}
 	}
 }
 
-// period returns the time until the next hearing. The caller holds the mutex.
+// next returns when the party is heard next. The caller holds the mutex.
+func (n *party) next(now time.Duration, failed bool) time.Duration {
+	period := n.period(now, failed)
+	return max(now+shortestPeriod, (now + period).Truncate(min(hearingGrid, period/4)))
+}
+
+// period returns the time until the next hearing, at most. The caller holds the mutex.
 func (n *party) period(now time.Duration, failed bool) time.Duration {
 	period := n.quiet / 4
 	if n.call.State == lastseen.Active && n.expires != 0 {
-		period = min(period, (n.expires-now)/3) // the quiet time of the call may be shorter than that of new ones
+		// The other party may not be heard, and the quiet time of the call may be shorter than that of new ones.
+		period = min(n.quiet/3, (n.expires-now)/2)
 	}
 	if failed {
 		period = min(period, retryAfter)
@@ -162,34 +172,50 @@ func (h *hearing) collect(people []person) (heard []store.CallHeard) {
 	return heard
 }
 
-// write records who was heard, and what the store noted because of it.
-func (h *hearing) write(ctx context.Context, namespace string, now time.Duration, heard []store.CallHeard) error {
+// write records who was heard, and what the store noted because of it. It returns for these
+// users whether their call is the one that is known, and has not changed.
+func (h *hearing) write(
+	ctx context.Context, namespace string, now time.Duration, heard []store.CallHeard,
+) (known map[string]bool, err error) {
 	if len(heard) == 0 {
-		return nil
+		return nil, nil
 	}
-	steps, err := h.store.HearCalls(ctx, namespace, heard)
+	result, err := h.store.HearCalls(ctx, namespace, heard)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	h.results.finish(ctx, namespace, steps)
-	h.results.copyLeft(ctx, namespace, 0)
+	h.results.finish(ctx, namespace, result.Steps)
+	h.results.copy(ctx, namespace, result.InCall)
+	known = make(map[string]bool, len(heard))
+	var again []notice
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, c := range heard {
-		if n := h.parties[person{namespace, c.User}]; n != nil {
-			n.heard = now
+	for i, c := range heard {
+		n := h.parties[person{namespace, c.User}]
+		if n == nil {
+			continue
+		}
+		n.heard = now
+		found := result.Calls[i]
+		known[c.User] = n.call.ID == found.ID && n.call.Version == found.Version
+		if known[c.User] {
+			again = append(again, n.expire(found.Rest, now)...)
 		}
 	}
-	return nil
+	h.mu.Unlock()
+	each(again, func(n notice) { h.notify(ctx, namespace, n) })
+	return known, nil
 }
 
-// check reads the calls of those parties whose call could expire soon, or may have changed.
-func (h *hearing) check(ctx context.Context, people []person) error {
+// check reads the calls of those parties whose call is another one or has changed, or may have: what is known is of
+// those who were heard. The call of a party who was not heard is read if it could expire soon.
+func (h *hearing) check(ctx context.Context, people []person, known map[string]bool) error {
 	now := h.monotonic()
 	h.mu.Lock()
 	var users []string
 	for _, p := range people {
-		if n := h.parties[p]; n != nil && (n.call.State != lastseen.Active || n.expires < now+n.quiet/2) {
+		n := h.parties[p]
+		same, heard := known[p.user]
+		if n != nil && !same && (heard || n.call.State != lastseen.Active || n.expires < now+n.quiet/2) {
 			users = append(users, p.user)
 		}
 	}
@@ -243,15 +269,23 @@ func (h *hearing) compare(p person, c lastseen.Call, left, now time.Duration) (a
 		again = append(again, notice{p.user, c.ID})
 	}
 	c.App = ""
-	n.call, n.expires = c, 0
+	n.call = c
+	return append(again, n.expire(left, now)...)
+}
+
+// expire notes that the call of a party expires after some time, and returns who has to be notified. The caller holds
+// the mutex.
+func (n *party) expire(left, now time.Duration) []notice {
+	n.expires = 0
 	if left <= 0 || left > 2*n.quiet {
-		return again // a clock was set: what goes on has time left
+		return nil // a clock was set: what goes on has time left
 	}
 	n.expires = now + left
-	if c.State == lastseen.Active && left < n.quiet/4 { // a server may not know that it has to hear a party
-		again = append(again, notice{c.From, c.ID}, notice{c.To, c.ID})
+	// A server may not know that it has to hear a party.
+	if c := n.call; c.State == lastseen.Active && left < n.quiet/4 {
+		return []notice{{c.From, c.ID}, {c.To, c.ID}}
 	}
-	return again
+	return nil
 }
 
 func (h *hearing) notify(ctx context.Context, namespace string, n notice) {
@@ -267,6 +301,17 @@ func (h *hearing) report(ctx context.Context, namespace string, err error) {
 	if ctx.Err() == nil && h.warnings.next(h.monotonic(), err != nil) {
 		h.logger.Warn("cannot record who takes part in calls; trying again", "namespace", namespace, "error", err)
 	}
+}
+
+// rest returns for how long the call of a party does not expire; see [Keeper.Rest].
+func (h *hearing) rest(p person, id string) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := h.parties[p]
+	if n == nil || n.call.ID != id || n.call.State != lastseen.Active {
+		return 0
+	}
+	return max(0, n.expires-h.monotonic())
 }
 
 func (h *hearing) size() int {

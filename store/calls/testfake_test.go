@@ -22,7 +22,7 @@ func (s *fakeStore) StepCall(_ context.Context, namespace string, a store.CallAc
 	return s.step(namespace, a)
 }
 
-func (s *fakeStore) HearCalls(_ context.Context, namespace string, heard []store.CallHeard) ([]store.CallStep, error) {
+func (s *fakeStore) HearCalls(_ context.Context, namespace string, heard []store.CallHeard) (store.HeardCalls, error) {
 	defer s.lock()()
 	return s.hear(namespace, heard), nil
 }

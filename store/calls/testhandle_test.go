@@ -73,8 +73,8 @@ func (h *handle) StepCall(ctx context.Context, namespace string, a store.CallAct
 
 func (h *handle) HearCalls(
 	ctx context.Context, namespace string, heard []store.CallHeard,
-) ([]store.CallStep, error) {
-	return through(ctx, h, "HearCalls", func() ([]store.CallStep, error) {
+) (store.HeardCalls, error) {
+	return through(ctx, h, "HearCalls", func() (store.HeardCalls, error) {
 		return h.Store.HearCalls(ctx, namespace, heard)
 	})
 }

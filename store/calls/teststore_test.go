@@ -183,23 +183,25 @@ func (s *fakeStore) shown(n *fakeCalls, c *fakeCall) lastseen.Call {
 	return shown
 }
 
-func (s *fakeStore) hear(namespace string, heard []store.CallHeard) (steps []store.CallStep) {
+func (s *fakeStore) hear(namespace string, heard []store.CallHeard) (result store.HeardCalls) {
 	n := s.in(namespace)
-	for _, h := range heard {
+	result.Calls = make([]store.HeardCall, len(heard))
+	for i, h := range heard {
 		for _, c := range n.calls {
 			device := c.Device(h.User)
 			if c.State != lastseen.Active || c.Party(h.User) == "" || device != "" && device != h.Device {
 				continue
 			}
 			if step, expired := s.expire(n, c); expired {
-				steps = append(steps, step)
+				result.Steps = append(result.Steps, step)
 				continue
 			}
 			c.due[h.User] = n.clock + c.quiet
-			s.note(n, c)
+			result.Calls[i] = store.HeardCall{ID: c.ID, Version: c.Version, Rest: c.rest(n.clock)}
+			result.InCall = append(result.InCall, s.note(n, c)...)
 		}
 	}
-	return steps
+	return result
 }
 
 func (s *fakeStore) expireAll(namespace string) (result store.ExpiredCalls) {

@@ -122,11 +122,15 @@ func (s *Store) StepCall(ctx context.Context, namespace string, a store.CallAct)
 // HearCalls implements [store.Store].
 func (s *Store) HearCalls(
 	ctx context.Context, namespace string, heard []store.CallHeard,
-) (ended []store.CallStep, err error) {
+) (result store.HeardCalls, err error) {
+	result.Calls = make([]store.HeardCall, len(heard))
 	err = s.read(ctx, func(*index) {
-		s.calls.step(namespace, false, func(t *callTable, m moment) { ended = t.hears(heard, m) })
+		s.calls.step(namespace, false, func(t *callTable, m moment) { t.hears(heard, m, &result) })
 	})
-	return ended, err
+	if err != nil {
+		return store.HeardCalls{}, err
+	}
+	return result, nil
 }
 
 // ReadCall implements [store.Store].

@@ -94,7 +94,7 @@ func TestCallsExpire(t *testing.T) {
 	require.Equal(t, lastseen.Active, c.state(second.ID))
 	heard, err := c.HearCalls(t.Context(), "chat", []store.CallHeard{{User: "bob"}})
 	require.NoError(t, err)
-	require.Empty(t, heard)
+	require.Empty(t, heard.Steps)
 	c.watch(40 * time.Second)
 	require.Equal(t, lastseen.Active, c.state(second.ID))
 	c.passed.add(time.Millisecond)

@@ -322,18 +322,24 @@ func (t *callTable) hear(r *callRecord, p lastseen.CallParty, m moment) []store.
 }
 
 // hears notes that users were heard, and ends the calls of those who were heard too late.
-func (t *callTable) hears(heard []store.CallHeard, m moment) (ended []store.CallStep) {
-	for _, h := range heard {
+func (t *callTable) hears(heard []store.CallHeard, m moment, result *store.HeardCalls) {
+	records := make([]*callRecord, len(heard))
+	for i, h := range heard {
 		r := t.current[h.User]
 		switch {
 		case r == nil || r.State != lastseen.Active:
 		case r.passed(m):
-			ended = append(ended, t.expire(r, m))
+			result.Steps = append(result.Steps, t.expire(r, m))
 		case cmp.Or(r.Device(h.User), h.Device) == h.Device:
-			t.hear(r, r.Party(h.User), m)
+			records[i] = r
+			result.InCall = append(result.InCall, t.hear(r, r.Party(h.User), m)...)
 		}
 	}
-	return ended
+	for i, r := range records {
+		if r != nil {
+			result.Calls[i] = store.HeardCall{ID: r.ID, Version: r.Version, Rest: r.due - m.at}
+		}
+	}
 }
 
 // expireAll ends calls whose time has passed, and forgets old ones.

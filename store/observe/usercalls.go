@@ -22,11 +22,11 @@ func (s *observed) StepCall(ctx context.Context, ns string, a store.CallAct) (st
 	return step, err
 }
 
-func (s *observed) HearCalls(ctx context.Context, ns string, heard []store.CallHeard) ([]store.CallStep, error) {
+func (s *observed) HearCalls(ctx context.Context, ns string, heard []store.CallHeard) (store.HeardCalls, error) {
 	begun := s.calls.now()
-	ended, err := s.Store.HearCalls(ctx, ns, heard)
+	result, err := s.Store.HearCalls(ctx, ns, heard)
 	s.calls.done(opHearCalls, begun, userCallFailure(err))
-	return ended, err
+	return result, err
 }
 
 func (s *observed) ReadCall(ctx context.Context, ns, id string) (lastseen.Call, error) {

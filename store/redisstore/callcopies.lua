@@ -8,14 +8,8 @@
 -- user, until, user, until, …, with the present values: of those that were noted, or of those that have changed since
 -- they were copied.
 
-local copies = {}
-local function add(user)
-  copies[#copies + 1] = user
-  copies[#copies + 1] = call_digits(in_call_until(user))
-end
-
 -- What was noted in the future was noted before the clock of this Redis was set back.
-if ARGV[1] == 'noted' then
+local function noted_users()
   local upto = call_digits(now - ARGV[2])
   local users = redis.call('ZRANGE', outbox_key, '-inf', upto, 'BYSCORE', 'LIMIT', 0, max_call_batch)
   local rest = max_call_batch - #users
@@ -25,18 +19,25 @@ if ARGV[1] == 'noted' then
       users[#users + 1] = user
     end
   end
-  for _, user in ipairs(users) do
-    add(user)
-  end
-else
-  for i = 2, #ARGV, 2 do
-    local user = ARGV[i]
-    if in_call_until(user) == tonumber(ARGV[i + 1]) then
-      redis.call('ZREM', outbox_key, user)
-    else
-      redis.call('ZADD', outbox_key, call_digits(now), user)
-      add(user)
-    end
-  end
+  return users
 end
+
+if ARGV[1] == 'noted' then
+  local users = noted_users()
+  local copies = with_values(users, in_calls_until(users))
+  return {unreadable or false, copies}
+end
+
+local users, done, changed = {}, {}, {}
+for i = 2, #ARGV, 2 do
+  users[#users + 1] = ARGV[i]
+end
+for i, ends in ipairs(in_calls_until(users)) do
+  local list = ends == ARGV[2 * i + 1] and done or changed
+  list[#list + 1] = users[i]
+end
+if done[1] then
+  redis.call('ZREM', outbox_key, unpack(done))
+end
+local copies = note_users(changed)
 return {unreadable or false, copies}

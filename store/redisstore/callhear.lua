@@ -3,10 +3,12 @@
 -- KEYS  see calls.lua
 -- ARGV  user, device, user, device, …: at most max_call_batch users
 --
--- Returns {unreadable, steps}: unreadable is the ID of a call that another program wrote, if there is one; the steps
--- are those of calls that expired before.
+-- Returns {unreadable, steps, heard, copies}: unreadable is the ID of a call that another program wrote, if there is
+-- one; the steps are those of calls that expired before. Heard has three values for each user: the ID of the call in
+-- which the user was heard, its version, and in how many milliseconds it expires; '', 0 and 0 for a user who was
+-- ignored. Copies is what has to be copied: user, until, user, until, ….
 
-local users, steps, heard, order = {}, {}, {}, {}
+local users, steps, calls, order, noted = {}, {}, {}, {}, {}
 for i = 1, #ARGV, 2 do
   users[#users + 1] = ARGV[i]
 end
@@ -16,26 +18,47 @@ local function is_on_device(c, user, device)
   return known == '' or known == device
 end
 
-for i, id in ipairs(redis.call('HMGET', users_key, unpack(users))) do
-  local user, c = users[i], id and load_call(id)
-  local active = c and c.state == 'active'
-  if active and has_expired(c) then
-    local noted = expire_call(c)
-    steps[#steps + 1] = step_reply(c, 'stepped', true, noted)
-  elseif active and (user == c.from or user == c.to) and is_on_device(c, user, ARGV[2 * i]) then
-    if not order[1] then
-      write_when_full()
-    end
-    hear_party(c, user)
-    order[#order + 1] = not heard[id] and c or nil
-    heard[id] = true
+local heard, renewed = {}, {}
+local function hear(c, user)
+  if not order[1] then
+    write_when_full()
+  end
+  if not heard[c.id] then
+    heard[c.id] = true
+    order[#order + 1] = c
+  end
+  if move_due(c, user) and not renewed[c.id] then
+    renewed[c.id] = true
+    noted[#noted + 1] = c.from
+    noted[#noted + 1] = c.to
   end
 end
-for _, c in ipairs(order) do
-  write_due(c)
-  write_call(c)
+
+local present = load_actives(users[1] and redis.call('HMGET', users_key, unpack(users)) or {})
+for i, user in ipairs(users) do
+  local c = present[i]
+  local active = c and c.state == 'active'
+  if active and has_expired(c) then
+    c = load_call(c.id) -- with all fields, and as it is if it was ended above
+    if c and has_expired(c) then
+      local copies = expire_call(c)
+      steps[#steps + 1] = step_reply(c, 'stepped', true, copies)
+    end
+  elseif active and (user == c.from or user == c.to) and is_on_device(c, user, ARGV[2 * i]) then
+    hear(c, user)
+    calls[i] = c
+  end
 end
+write_heard(order, renewed)
 if order[1] or steps[1] then
   save_clock()
 end
-return {unreadable or false, steps}
+local reply = {}
+for i = 1, #users do
+  local c = calls[i]
+  reply[#reply + 1] = c and c.id or ''
+  reply[#reply + 1] = c and c.version or 0
+  reply[#reply + 1] = c and c.due - logical or 0
+end
+local copies = note_users(noted)
+return {unreadable or false, steps, reply, copies}

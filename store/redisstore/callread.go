@@ -93,6 +93,29 @@ func readInCalls(reply any) (all []store.InCall, err error) {
 	return all, nil
 }
 
+// readHeard reads the reply of callhear.lua to a number of users.
+func readHeard(reply []any, users int) (h store.HeardCalls, err error) {
+	if len(reply) != 3 {
+		return h, fmt.Errorf("unexpected script reply of %d elements", len(reply))
+	}
+	if h.Steps, err = readCallSteps(reply[0]); err != nil {
+		return store.HeardCalls{}, err
+	}
+	values, err := sliceOf(reply[1], 3*users)
+	if err != nil {
+		return store.HeardCalls{}, err
+	}
+	h.Calls = make([]store.HeardCall, users)
+	for i := range h.Calls {
+		id, _ := values[3*i].(string)
+		version, _ := values[3*i+1].(int64)
+		rest, _ := values[3*i+2].(int64)
+		h.Calls[i] = store.HeardCall{ID: id, Version: version, Rest: time.Duration(rest) * time.Millisecond}
+	}
+	h.InCall, err = readInCalls(reply[2])
+	return h, err
+}
+
 // readExpired reads the reply of callexpire.lua, and how many users are in the outbox.
 func readExpired(reply []any) (expired store.ExpiredCalls, noted int64, err error) {
 	var numbers [4]int64

@@ -106,25 +106,25 @@ func (s *Store) StepCall(ctx context.Context, name string, a store.CallAct) (sto
 }
 
 // HearCalls implements [store.Store].
-func (s *Store) HearCalls(ctx context.Context, name string, heard []store.CallHeard) ([]store.CallStep, error) {
+func (s *Store) HearCalls(ctx context.Context, name string, heard []store.CallHeard) (store.HeardCalls, error) {
 	ctx, cancel, c, err := s.openCalls(ctx, name)
 	if err != nil {
-		return nil, err
+		return store.HeardCalls{}, err
 	}
 	defer cancel()
 	if len(heard) == 0 {
-		return nil, nil
+		return store.HeardCalls{}, nil
 	}
 	args := make([]any, 0, 2*len(heard))
 	for i := range heard {
 		args = append(args, &heard[i].User, &heard[i].Device)
 	}
-	reply, err := s.runCalls(ctx, c, scripts.callHear, 1, args...)
+	reply, err := s.runCalls(ctx, c, scripts.callHear, 3, args...)
 	if err != nil {
-		return nil, err
+		return store.HeardCalls{}, err
 	}
 	s.keepListed(ctx, c)
-	return readCallSteps(reply[0])
+	return readHeard(reply, len(heard))
 }
 
 // ExpireCalls implements [store.Store].

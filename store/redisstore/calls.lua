@@ -42,73 +42,116 @@ end
 -- A call that another program wrote, if there is one. It counts as none.
 local unreadable
 
+-- Formatting is slow, and the times of the calls of a batch are often equal.
+local formatted = {}
 local function call_digits(number)
-  return string.format('%.0f', number)
+  local text = formatted[number]
+  if not text then
+    text = string.format('%.0f', number)
+    formatted[number] = text
+  end
+  return text
 end
 
--- The times of a call, in their order.
-local call_times = {'created', 'accepted', 'over', 'due', 'from_heard', 'to_heard', 'quiet', 'shown_until'}
-local call_lines = {'from', 'to', 'from_device', 'to_device', 'by', 'by_device', 'key'}
-local call_head = '^(%l+) (%d+)' .. string.rep(' (%d+)', #call_times) .. ' %-(%l*) (%w+)$'
-local call_body = '^([^\n]*)' .. string.rep('\n([^\n]*)', #call_lines - 1) .. '\n(.*)$'
+-- One pattern and one concatenation: of what a call costs, most is this.
+local call_text = '^(%l+)' .. string.rep(' (%d+)', 9) .. ' %-(%l*) (%w+)' .. string.rep('\n([^\n]*)', 6) .. '\n(.*)$'
+local call_head = '%s' .. string.rep(' %.0f', 9) .. ' -%s %s\n'
 
 -- Returns a call as a table, nil if another program wrote the text.
 local function parse_call(id, text)
   if not text or #text > max_call_text then
     return nil
   end
-  local lines = {string.match(text, call_body)}
-  if not lines[1] then
+  local state, version, created, accepted, over, due, from_heard, to_heard, quiet, shown_until, flags, nonce,
+    from, to, from_device, to_device, by, by_device, key = string.match(text, call_text)
+  if not state or not call_steps[state] or from == '' or to == '' or from == to or
+    math.max(#version, #created, #accepted, #over, #due, #from_heard, #to_heard, #quiet, #shown_until) >
+    max_call_digits then
     return nil
   end
-  local head = {string.match(lines[1], call_head)}
-  local c = {id = id, state = head[1], version = tonumber(head[2])}
-  if not c.state or not call_steps[c.state] or #head[2] > max_call_digits then
-    return nil
-  end
-  for i, name in ipairs(call_times) do
-    if #head[i + 2] > max_call_digits then
-      return nil
-    end
-    c[name] = tonumber(head[i + 2])
-  end
-  for i, name in ipairs(call_lines) do
-    c[name] = lines[i + 1]
-  end
-  c.flags, c.nonce = head[#call_times + 3], head[#call_times + 4]
-  if c.from == '' or c.to == '' or c.from == c.to then
-    return nil
-  end
-  c.shown, c.unreachable = string.find(c.flags, 's', 1, true) ~= nil, string.find(c.flags, 'u', 1, true) ~= nil
-  return c
+  return {
+    id = id, state = state, version = tonumber(version), created = tonumber(created), accepted = tonumber(accepted),
+    over = tonumber(over), due = tonumber(due), from_heard = tonumber(from_heard), to_heard = tonumber(to_heard),
+    quiet = tonumber(quiet), shown_until = tonumber(shown_until), nonce = nonce, from = from, to = to,
+    from_device = from_device, to_device = to_device, by = by, by_device = by_device, key = key,
+    shown = string.find(flags, 's', 1, true) ~= nil, unreachable = string.find(flags, 'u', 1, true) ~= nil,
+  }
 end
 
 -- The reverse of parse_call.
 local function format_call(c)
-  local head, lines = {c.state, call_digits(c.version)}, {}
-  for _, name in ipairs(call_times) do
-    head[#head + 1] = call_digits(c[name])
+  local head = string.format(call_head, c.state, c.version, c.created, c.accepted, c.over, c.due, c.from_heard,
+    c.to_heard, c.quiet, c.shown_until, (c.shown and 's' or '') .. (c.unreachable and 'u' or ''), c.nonce)
+  return head .. c.from .. '\n' .. c.to .. '\n' .. c.from_device .. '\n' .. c.to_device .. '\n' .. c.by .. '\n' ..
+    c.by_device .. '\n' .. c.key
+end
+
+-- An active call has in its text what hearing a party reads and changes, between what stays. Parsing and formatting
+-- only that takes a third of the time.
+local active_text = '^(active (%d+)' .. string.rep(' %d+', 3) .. ' )' .. string.rep('(%d+) ', 4) .. '(%d+)' ..
+  '() %-(%l*) %w+\n([^\n]+)\n([^\n]+)\n([^\n]*)\n([^\n]*)\n[^\n]*\n[^\n]*\n'
+
+-- Returns an active call as a table with some of the fields; nil for another call, or a text that has to be looked at.
+local function parse_active(id, text)
+  if not text or #text > max_call_text then
+    return nil
   end
-  head[#head + 1] = '-' .. (c.shown and 's' or '') .. (c.unreachable and 'u' or '')
-  head[#head + 1] = c.nonce
-  for i, name in ipairs(call_lines) do
-    lines[i] = c[name]
+  local before, version, due, from_heard, to_heard, quiet, shown_until, after, flags, from, to, from_device,
+    to_device = string.match(text, active_text)
+  if not before or #before > max_call_digits * 4 or #due > max_call_digits or #from_heard > max_call_digits or
+    #to_heard > max_call_digits or #quiet > max_call_digits or #shown_until > max_call_digits or from == to then
+    return nil
   end
-  return table.concat(head, ' ') .. '\n' .. table.concat(lines, '\n')
+  return {
+    id = id, state = 'active', version = tonumber(version), due = tonumber(due), from_heard = tonumber(from_heard),
+    to_heard = tonumber(to_heard), quiet = tonumber(quiet), shown_until = tonumber(shown_until), from = from, to = to,
+    from_device = from_device, to_device = to_device, shown = flags ~= '' and string.find(flags, 's', 1, true) ~= nil,
+    text = text, before = before, after = after,
+  }
 end
 
 -- Calls that were read, by ID: false for none.
 local loaded = {}
 
+local function keep_loaded(id, text)
+  loaded[id] = parse_call(id, text) or false
+  if text and not loaded[id] then
+    unreadable = id
+  end
+end
+
 local function load_call(id)
   if loaded[id] == nil then
-    local text = redis.call('HGET', calls_key, id)
-    loaded[id] = parse_call(id, text) or false
-    if text and not loaded[id] then
-      unreadable = id
-    end
+    keep_loaded(id, redis.call('HGET', calls_key, id))
   end
   return loaded[id] or nil
+end
+
+-- Returns calls, of which those that are active may have some of the fields alone: see parse_active. Ids are IDs, or
+-- false; so are the calls. A call has the same table each time.
+local actives = {}
+local function load_actives(ids)
+  local missing, listed = {}, {}
+  for _, id in ipairs(ids) do
+    if id and not loaded[id] and not actives[id] and not listed[id] then
+      missing[#missing + 1] = id
+      listed[id] = true
+    end
+  end
+  if missing[1] then
+    for i, text in ipairs(redis.call('HMGET', calls_key, unpack(missing))) do
+      local id = missing[i]
+      actives[id] = parse_active(id, text)
+      if not actives[id] then
+        keep_loaded(id, text)
+      end
+    end
+  end
+  local calls = {}
+  for i, id in ipairs(ids) do
+    calls[i] = id and (loaded[id] or actives[id]) or false
+  end
+  return calls
 end
 
 local now = clock()
@@ -151,25 +194,46 @@ local function time_of(due)
   return math.max(0, now + due - logical)
 end
 
--- Until when the details of a user have to say that the user is in a call; 0 for not.
-local function in_call_until(user)
-  local id = redis.call('HGET', users_key, user)
-  local c = id and load_call(id)
-  if not c or c.state ~= 'active' or user ~= c.from and user ~= c.to then
-    return 0
+-- Returns until when the details of some users have to say that the user is in a call, as text; 0 for not.
+local function in_calls_until(users)
+  if not users[1] then
+    return {}
   end
-  return c.shown_until
+  local calls, ends = load_actives(redis.call('HMGET', users_key, unpack(users))), {}
+  for i, user in ipairs(users) do
+    local c = calls[i]
+    local active = c and c.state == 'active' and (user == c.from or user == c.to)
+    ends[i] = call_digits(active and c.shown_until or 0)
+  end
+  return ends
+end
+
+-- Returns users and their values: user, value, user, value.
+local function with_values(users, values)
+  local all = {}
+  for i, user in ipairs(users) do
+    all[#all + 1] = user
+    all[#all + 1] = values[i]
+  end
+  return all
+end
+
+-- Notes that the details of some users have to be copied, and returns them: user, until, user, until.
+local function note_users(users)
+  local scores, stamp = {}, call_digits(now)
+  for _, user in ipairs(users) do
+    scores[#scores + 1] = stamp
+    scores[#scores + 1] = user
+  end
+  if users[1] then
+    redis.call('ZADD', outbox_key, unpack(scores))
+  end
+  return with_values(users, in_calls_until(users))
 end
 
 -- Notes that the details of the parties have to be copied, and returns them: user, until, user, until.
 local function note_parties(c)
-  local noted = {}
-  for _, user in ipairs({c.from, c.to}) do
-    redis.call('ZADD', outbox_key, call_digits(now), user)
-    noted[#noted + 1] = user
-    noted[#noted + 1] = call_digits(in_call_until(user))
-  end
-  return noted
+  return note_users({c.from, c.to})
 end
 
 local function write_call(c)
@@ -179,6 +243,28 @@ end
 -- Writes when a call that goes on expires.
 local function write_due(c)
   redis.call('ZADD', due_key, call_digits(c.due), c.id)
+end
+
+-- Writes active calls after some of their parties were heard: see load_actives. When they expire is written only of
+-- those that are renewed: that is late enough, because callexpire.lua looks at the call.
+local function write_heard(calls, renewed)
+  local texts, due = {}, {}
+  for _, c in ipairs(calls) do
+    texts[#texts + 1] = c.id
+    texts[#texts + 1] = c.text and c.before .. call_digits(c.due) .. ' ' .. call_digits(c.from_heard) .. ' ' ..
+      call_digits(c.to_heard) .. ' ' .. call_digits(c.quiet) .. ' ' .. call_digits(c.shown_until) ..
+      string.sub(c.text, c.after) or format_call(c)
+    if renewed[c.id] then
+      due[#due + 1] = call_digits(c.due)
+      due[#due + 1] = c.id
+    end
+  end
+  if calls[1] then
+    redis.call('HSET', calls_key, unpack(texts))
+  end
+  if due[1] then
+    redis.call('ZADD', due_key, unpack(due))
+  end
 end
 
 -- Deletes what only calls that go on have.
@@ -222,9 +308,10 @@ local function expire_call(c)
   return finish_call(c, expired_states[c.state], time_of(c.due))
 end
 
--- Records that a party of an active call was heard. Returns what has to be copied: the end in the details of the
--- parties moves only if it moves far.
-local function hear_party(c, user)
+-- Records that a party of an active call was heard, and reports whether the parties have to be copied: the end in
+-- their details moves only if less than half of the time is left until then. Unless little is left, it waits for the
+-- other party to be heard if that moves it further.
+local function move_due(c, user)
   if user == c.from then
     c.from_heard = logical
   else
@@ -232,11 +319,19 @@ local function hear_party(c, user)
   end
   c.due = math.min(c.from_heard, c.to_heard) + c.quiet
   local ends = time_of(c.due)
-  if not c.shown or math.abs(ends - c.shown_until) * 4 < c.quiet then
-    return {}
+  local left, moved = c.shown_until - now, ends - c.shown_until
+  if not c.shown or moved == 0 then
+    return false
+  elseif moved > -c.quiet / 4 and left * 4 > c.quiet and (left * 2 > c.quiet or moved * 8 < c.quiet * 3) then
+    return false -- if it moves back, the clock of this Redis was set
   end
   c.shown_until = ends
-  return note_parties(c)
+  return true
+end
+
+-- Is move_due, and returns what has to be copied.
+local function hear_party(c, user)
+  return move_due(c, user) and note_parties(c) or {}
 end
 
 -- Deletes a call, and all that is kept about it.

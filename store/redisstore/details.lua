@@ -47,6 +47,17 @@ local function says(details, time)
   return details.ends > time and (details.availability ~= '-' or details.note ~= '')
 end
 
+-- Formatting is slow, and the times of users in calls are often equal.
+local time_texts = {[0] = '0'}
+local function time_text(time)
+  local text = time_texts[time]
+  if not text then
+    text = string.format('%.0f', time)
+    time_texts[time] = text
+  end
+  return text
+end
+
 -- The reverse of parse_details: '' for none.
 local function format_details(details)
   local said = says(details, 0)
@@ -55,8 +66,8 @@ local function format_details(details)
   end
   local ends = said and details.ends < math.huge and details.ends or 0
   local availability, note = said and details.availability or '-', said and details.note or ''
-  local call = details.call > 0 and string.format('/%.0f ', details.call) or ' '
-  return string.format('%.0f', details.idle) .. call .. availability .. string.format(' %.0f ', ends) .. note
+  local call = details.call > 0 and '/' .. time_text(details.call) .. ' ' or ' '
+  return time_text(details.idle) .. call .. availability .. ' ' .. time_text(ends) .. ' ' .. note
 end
 
 -- Returns what is published of a text at a watermark about a user with this published status, which is a number of

@@ -7,15 +7,34 @@ local function next_end(details, after)
   return first < math.huge and first or nil
 end
 
--- Writes when details of a user end in part. With a feed that is the next time that its watermark has not passed yet,
--- so that no sweep misses it.
-local function save_end(user, details)
-  local first = feed and next_end(details, feed.watermark) or next_end(details, 0)
-  if first then
-    redis.call('ZADD', ends_key, digits(first), user)
-  else
-    redis.call('ZREM', ends_key, user)
+-- Returns when details end in part, nil if they do not. With a feed that is the next time that its watermark has not
+-- passed yet, so that no sweep misses it.
+local function end_of(details)
+  return feed and next_end(details, feed.watermark) or next_end(details, 0)
+end
+
+-- Writes when details of some users end in part, at most 500 of them: an entry is a user and the details.
+local function save_ends(entries)
+  local add, remove = {}, {}
+  for _, entry in ipairs(entries) do
+    local first = end_of(entry[2])
+    if first then
+      add[#add + 1] = time_text(first)
+      add[#add + 1] = entry[1]
+    else
+      remove[#remove + 1] = entry[1]
+    end
   end
+  if add[1] then
+    redis.call('ZADD', ends_key, unpack(add))
+  end
+  if remove[1] then
+    redis.call('ZREM', ends_key, unpack(remove))
+  end
+end
+
+local function save_end(user, details)
+  save_ends({{user, details}})
 end
 
 -- Deletes what users say, and calls, that ended by an instant, of at most so many of them.

@@ -12,10 +12,12 @@ for i = 2, #ARGV, 2 do
   users[#users + 1] = ARGV[i]
 end
 -- A key of another type is an error before anything is written.
-local scores, texts = redis.call('ZMSCORE', KEYS[1], unpack(users)), redis.call('HMGET', details_key, unpack(users))
+redis.call('ZCARD', KEYS[1])
 redis.call('ZCARD', ends_key)
+local texts = redis.call('HMGET', details_key, unpack(users))
 local existed = redis.call('EXISTS', details_key) == 1
 load_feed(clock())
+local scores = feed and redis.call('ZMSCORE', KEYS[1], unpack(users)) or {}
 
 -- What is published of a user.
 local function publish(user, score, text, new)
@@ -28,17 +30,20 @@ local function publish(user, score, text, new)
 end
 
 redis.call('ZREM', ends_key, '') -- a script that has called a writing command can add also when memory is full
-local changed = {}
+local changed, new_texts, new_ends = {}, {}, {}
 for i, user in ipairs(users) do
   local details = details_of(texts[i])
   details.call = tonumber(ARGV[2 * i + 1])
   local new = format_details(details)
   if new ~= (texts[i] or '') and (new ~= '' or parse_details(texts[i])) then
     changed[#changed + 1] = {user, scores[i], texts[i], new}
-    save_details({user, new})
-    save_end(user, details)
+    new_texts[#new_texts + 1] = user
+    new_texts[#new_texts + 1] = new
+    new_ends[#new_ends + 1] = {user, details}
   end
 end
+save_details(new_texts)
+save_ends(new_ends)
 if feed then
   for _, change in ipairs(changed) do
     publish(unpack(change, 1, 4))

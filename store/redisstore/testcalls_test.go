@@ -75,9 +75,9 @@ func (c *callers) hear(users ...string) []store.CallStep {
 	for i, user := range users {
 		heard[i].User = user
 	}
-	steps, err := c.HearCalls(context.Background(), "chat", heard)
+	result, err := c.HearCalls(context.Background(), "chat", heard)
 	require.NoError(c, err)
-	return steps
+	return result.Steps
 }
 
 func (c *callers) unconfirmed() []store.InCall {

@@ -45,6 +45,7 @@ func RunCalls(t *testing.T, open Open) {
 		{"Expire/Next", testExpireNext},
 		{"Expire/Many", testExpireMany},
 		{"Hear", testHearCalls},
+		{"Hear/Call", testHeardCall},
 		{"Hear/Devices", testHearDevices},
 		{"Hear/Alive", testAliveIsHeard},
 		{"Hear/Ringing", testHearRinging},
@@ -247,21 +248,29 @@ func requireOver(t require.TestingT, call lastseen.Call) {
 }
 
 // hear notes that users were heard without a device.
-func (c *calling) hear(users ...string) []store.CallStep {
+func (c *calling) hear(users ...string) []store.CallStep { return c.hearOn(onAny(users...)...) }
+
+// onAny returns users who were heard without a device.
+func onAny(users ...string) []store.CallHeard {
 	heard := make([]store.CallHeard, len(users))
 	for i, user := range users {
 		heard[i].User = user
 	}
-	return c.hearOn(heard...)
+	return heard
 }
 
 func (c *calling) hearOn(heard ...store.CallHeard) []store.CallStep {
-	steps, err := c.HearCalls(context.Background(), c.namespace, heard)
+	return c.hearing(heard...).Steps
+}
+
+// hearing is hearOn with all that the store returns.
+func (c *calling) hearing(heard ...store.CallHeard) store.HeardCalls {
+	result, err := c.HearCalls(context.Background(), c.namespace, heard)
 	require.NoError(c.t, err)
-	for _, step := range steps {
+	for _, step := range result.Steps {
 		c.requireExpired(step)
 	}
-	return steps
+	return result
 }
 
 // requireNear checks a time that is not known exactly, to some milliseconds.

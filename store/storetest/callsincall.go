@@ -176,15 +176,18 @@ func testInCallRenewed(t *testing.T, c *calling) {
 	first := c.unconfirmed(0)
 	require.Len(t, first, 4)
 	c.copyAll()
-	hears := 0
+	hears, returned := 0, []store.InCall(nil)
 	c.poll("the call is renewed", func() bool {
-		require.Empty(t, c.hear("alice", "bob", "carol", "dave"))
+		result := c.hearing(onAny("alice", "bob", "carol", "dave")...)
+		require.Empty(t, result.Steps)
+		returned = append(returned, result.InCall...)
 		hears++
 		return len(c.unconfirmed(0)) > 0
 	})
 	require.Greater(t, hears, 1, "a quarter of 4 seconds passes in between")
 	renewed := c.unconfirmed(0)
 	require.Equal(t, []string{"alice", "bob"}, usersInCall(renewed))
+	require.ElementsMatch(t, renewed, returned, "hearing returns what it noted")
 	for _, in := range renewed {
 		i := slices.IndexFunc(first, func(f store.InCall) bool { return f.User == in.User })
 		require.GreaterOrEqual(t, in.Until, first[i].Until+900)
@@ -194,7 +197,7 @@ func testInCallRenewed(t *testing.T, c *calling) {
 	c.poll("being alive renews it, too", func() bool {
 		var noted []store.InCall
 		for _, user := range []string{"alice", "bob"} {
-			noted = c.step(call.ID, user, "", lastseen.Alive, "").InCall
+			noted = append(noted, c.step(call.ID, user, "", lastseen.Alive, "").InCall...)
 		}
 		return len(noted) > 0
 	})

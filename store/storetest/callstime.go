@@ -291,6 +291,36 @@ func testHearCalls(t *testing.T, c *calling) {
 	require.Equal(t, before, after, "nothing else changed")
 }
 
+// testHeardCall: the call in which a user was heard is returned, and nothing for those who were ignored.
+func testHeardCall(t *testing.T, c *calling) {
+	call := c.call("alice", "bob")
+	call.FromDevice = "phone"
+	c.begin(call)
+	require.Equal(t, make([]store.HeardCall, 2), c.hearing(onAny("alice", "bob")...).Calls, "it rings")
+	c.act(call.ID, "bob", lastseen.Accept)
+	other := c.active("carol", "dave")
+	c.tick()
+	heard := append(onAny("nobody", "alice", "bob", "carol", "bob"), store.CallHeard{User: "alice", Device: "phone"})
+	calls := c.hearing(heard...).Calls
+	require.Len(t, calls, 6)
+	for i, want := range []string{"", "", call.ID, other.ID, call.ID, call.ID} {
+		require.Equal(t, want, calls[i].ID, i)
+		if want == "" {
+			require.Zero(t, calls[i])
+			continue
+		}
+		require.Equal(t, c.read(want).Version, calls[i].Version)
+		require.LessOrEqual(t, calls[i].Rest, long)
+		require.Greater(t, calls[i].Rest, long-time.Minute)
+	}
+	require.Equal(t, calls[2], calls[5], "after both were heard")
+	require.Greater(t, calls[2].Rest, calls[3].Rest, "the other party was not heard")
+	c.step(call.ID, "bob", "", lastseen.Alive, `"app"`)
+	require.Equal(t, c.read(call.ID).Version, c.hearing(onAny("bob")...).Calls[0].Version)
+	c.act(call.ID, "bob", lastseen.End)
+	require.Zero(t, c.hearing(onAny("bob")...).Calls[0], "it is over")
+}
+
 // testHearDevices: where the device of the call is known, another one is not heard.
 func testHearDevices(t *testing.T, c *calling) {
 	call := c.call("alice", "bob")

@@ -1,0 +1,94 @@
+//go:build unix
+
+package calls
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// BenchmarkGoingOn keeps calls going on two servers and one Redis without persistence, for a minute, and reports the
+// processor time of each server and of Redis in percent of a processor. The parties of a call are connected to
+// different servers, and are heard each time that a server asks: more often than in use.
+func BenchmarkGoingOn(b *testing.B) {
+	for _, n := range []int{1000, 10_000, 100_000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) { benchmarkGoingOn(b, n) })
+	}
+}
+
+func benchmarkGoingOn(b *testing.B, n int) {
+	url := redistest.StartProcess(b, "--appendonly", "no").URL()
+	servers := []*realServer{startReal(b, url), startReal(b, url)}
+	for _, s := range servers {
+		s.Heard = func(string, string, string, time.Duration) bool { return true }
+	}
+	options, err := redis.ParseURL(url)
+	require.NoError(b, err)
+	client := redis.NewClient(options)
+	defer client.Close()
+	beginCalls(b, servers, n)
+	time.Sleep(quiet / 2) // until each party was heard: what follows is regular
+	for b.Loop() {
+		began, own, used := time.Now(), ownCPU(b), redisCPU(b, client)
+		time.Sleep(time.Minute)
+		percent := 100 / time.Since(began).Seconds()
+		b.ReportMetric((ownCPU(b)-own)*percent/float64(len(servers)), "%server")
+		b.ReportMetric((redisCPU(b, client)-used)*percent, "%redis")
+	}
+	for _, s := range servers {
+		require.Equal(b, n, s.Stats().Followed, "calls were lost")
+	}
+}
+
+// beginCalls begins calls that the callees accept. The caller is connected to the one server, the callee to the other.
+func beginCalls(b *testing.B, servers []*realServer, n int) {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	each(all, func(i int) {
+		from, to := servers[i%2], servers[(i+1)%2]
+		c := store.NewCall{
+			ID: fmt.Sprintf("%026d", i), From: fmt.Sprint("from-", i), To: fmt.Sprint("to-", i), Ring: ring,
+			Quiet: quiet, Shown: true,
+		}
+		_, err := from.store.StartCall(b.Context(), ns, c)
+		require.NoError(b, err)
+		step, err := to.store.StepCall(b.Context(), ns, store.CallAct{ID: c.ID, User: c.To, Action: lastseen.Accept})
+		require.NoError(b, err)
+		to.results.copy(b.Context(), ns, step.InCall)
+		from.Follow(ns, c.From, step.Call)
+		to.Follow(ns, c.To, step.Call)
+	})
+}
+
+// ownCPU returns the processor time of this process, in seconds.
+func ownCPU(b *testing.B) float64 {
+	var usage syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()).Seconds()
+}
+
+// redisCPU returns the processor time of Redis, in seconds.
+func redisCPU(b *testing.B, client *redis.Client) (sum float64) {
+	for line := range strings.Lines(client.Info(b.Context(), "cpu").Val()) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if name == "used_cpu_user" || name == "used_cpu_sys" {
+			seconds, err := strconv.ParseFloat(value, 64)
+			require.NoError(b, err)
+			sum += seconds
+		}
+	}
+	return sum
+}
