@@ -93,7 +93,8 @@ func comparisons() []comparison {
 		number(16, "idle server, Redis store", "idle, Redis", "RSS", " MiB", 40),
 		soak,
 	)
-	return slices.Concat(all, growth(), feedComparisons(), connectionComparisons(), detailsComparisons())
+	return slices.Concat(all, growth(), feedComparisons(), connectionComparisons(), detailsComparisons(),
+		callComparisons())
 }
 
 // requestComparisons returns the comparisons of single requests at a number of connections.

@@ -40,8 +40,8 @@ const (
 	stackMetric = "go_memstats_stack_inuse_bytes"
 )
 
-// launchHolding starts some of cmd/lastseen, with metrics, on a Redis of their own.
-func (f *fixture) launchHolding(name string, n int) (group, error) {
+// launchHolding starts some of cmd/lastseen, with metrics and perhaps more arguments, on a Redis of their own.
+func (f *fixture) launchHolding(name string, n int, args ...string) (group, error) {
 	redis, err := f.launchRedis(name + ", Redis")
 	if err != nil {
 		return nil, err
@@ -56,8 +56,9 @@ func (f *fixture) launchHolding(name string, n int) (group, error) {
 		if err != nil {
 			return nil, err
 		}
-		s, err := f.launchWith(redis, fmt.Sprintf("%s %d", name, i), binary,
-			"--admin-listen", "127.0.0.1:"+port, "--rate-limit", "off", "--ping-interval", f.pingInterval().String())
+		s, err := f.launchWith(redis, fmt.Sprintf("%s %d", name, i), binary, append([]string{
+			"--admin-listen", "127.0.0.1:" + port, "--rate-limit", "off", "--ping-interval", f.pingInterval().String(),
+		}, args...)...)
 		if err != nil {
 			return nil, err
 		}

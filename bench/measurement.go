@@ -19,6 +19,7 @@ type measurement struct {
 	memory  float64 // resident bytes a reader of a changes feed, or a connection
 	inUse   float64 // bytes of heap and stacks a connection
 	beats   float64 // heartbeats of connections, or pings
+	servers float64 // that share the CPU time, where that of each is compared
 
 	server   time.Duration // CPU time of the server
 	store    time.Duration // CPU time of its Redis

@@ -18,6 +18,7 @@ type options struct {
 	duration time.Duration // of one measurement, whole seconds
 	users    int
 	many     int // users where their number is compared
+	calls    int // that go on in row 31
 	timeout  time.Duration
 	write    string // file to write the report to
 	dir      string // for temporary files
@@ -28,7 +29,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	var o options
 	set := flag.NewFlagSet("bench", flag.ContinueOnError)
 	set.SetOutput(stderr)
-	const rows = "measure only these rows, as in 0,1,4; required for rows 17, 18 and 23 to 29"
+	const rows = "measure only these rows, as in 0,1,4; required for rows 17, 18 and 23 to 31"
 	set.Func("rows", rows, func(rows string) error {
 		o.rows = strings.Split(rows, ",")
 		return nil
@@ -38,6 +39,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	set.DurationVar(&o.duration, "duration", 2*time.Second, "duration of one measurement, in whole seconds")
 	set.IntVar(&o.users, "users", 1_000_000, "users in each namespace")
 	set.IntVar(&o.many, "many", 5_000_000, "users where their number is compared")
+	const calls = "calls that go on in row 31; two connections each, and a server for 18,000 connections"
+	set.IntVar(&o.calls, "calls", 22_500, calls)
 	set.DurationVar(&o.timeout, "timeout", 40*time.Minute, "give up after this time")
 	set.StringVar(&o.write, "write", "", "also write the report to this file, as Markdown")
 	set.StringVar(&o.before, "before", "", "commit that rows 23 and 28 compare this version with")
@@ -61,6 +64,8 @@ func (o options) validate(rest []string) error {
 		return fmt.Errorf("%q is not a flag", rest[0])
 	case o.duration < time.Second || o.duration%time.Second != 0:
 		return errors.New("-duration must be whole seconds, 1s or more")
+	case o.calls < 10:
+		return errors.New("-calls must be 10 or more")
 	case o.rounds < 1:
 		return errors.New("-rounds must be 1 or more")
 	case o.users < 2*fewUsers || o.many < o.users:

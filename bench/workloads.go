@@ -116,6 +116,7 @@ func (f *fixture) workloads() map[string]setup {
 	}
 	maps.Copy(all, f.feedWorkloads())
 	maps.Copy(all, f.connectionWorkloads())
+	maps.Copy(all, f.callWorkloads())
 	for _, r := range slices.Concat(requests(), versionRequests(), sayingRequests()) {
 		for _, conns := range []int{64, 256} {
 			all[at(r.name, conns)] = func() (measureFunc, error) { return f.request(r, conns) }
