@@ -32,16 +32,36 @@ func callComparisons() []comparison {
 	return []comparison{
 		line(30, ringing+"p50", "ringing", medianLatency(), target{}),
 		line(30, ringing+"p99", "ringing", p99Latency(), atMost(200)),
-		line(31, goingOn+"each server", "calls", server, atMost(10)),
-		line(31, goingOn+"Redis", "calls", redis, atMost(20)),
+		line(31, goingOn+"each server", "calls", server, target{}),
+		line(31, goingOn+"Redis", "calls", redis, target{}),
 	}
 }
 
 // callWorkloads returns how to set up each workload about calls.
 func (f *fixture) callWorkloads() map[string]setup {
 	return map[string]setup{
-		"ringing": func() (measureFunc, error) { return f.ringing, nil },
-		"calls":   func() (measureFunc, error) { return f.goingOn, nil },
+		"ringing": f.once("ringing", f.ringing),
+		"calls":   f.once("calls", f.goingOn),
+	}
+}
+
+// outcome is what a workload that is measured once led to.
+type outcome struct {
+	measurement
+	err error
+}
+
+// once returns the setup of a workload that takes long, and of which several numbers are compared: it is measured once
+// in a run.
+func (f *fixture) once(name string, measure measureFunc) setup {
+	return func() (measureFunc, error) {
+		return func(ctx context.Context, d time.Duration) (measurement, error) {
+			if _, ok := f.measured[name]; !ok {
+				m, err := measure(ctx, d)
+				f.measured[name] = outcome{m, err}
+			}
+			return f.measured[name].measurement, f.measured[name].err
+		}, nil
 	}
 }
 
@@ -63,24 +83,36 @@ func (f *fixture) newCaller(servers group, n int) *caller {
 // call.
 func (c *caller) begin(ctx context.Context, i int) (string, error) {
 	const text = `{"from":%q,"to":%q,"device":"bench"}`
-	return c.post(ctx, i, "", http.StatusCreated, fmt.Sprintf(text, c.ids.id(2*i), c.ids.id(2*i+1)))
+	return c.post(ctx, i, "", fmt.Sprintf(text, c.ids.id(2*i), c.ids.id(2*i+1)))
 }
 
 func (c *caller) accept(ctx context.Context, i int, id string) error {
 	body := fmt.Sprintf(`{"user":%q,"device":"bench"}`, c.ids.id(2*i+1))
-	_, err := c.post(ctx, i, "/"+id+"/accept", http.StatusOK, body)
+	_, err := c.post(ctx, i, "/"+id+"/accept", body)
 	return err
 }
 
-// post sends a request about a call, and returns the ID of the call.
-func (c *caller) post(ctx context.Context, i int, path string, want int, body string) (string, error) {
+// post sends a request about the i-th call, and returns the ID of the call. It sends it again if the server is
+// overloaded: beginning calls is not measured.
+func (c *caller) post(ctx context.Context, i int, path, body string) (id string, err error) {
 	url := c.servers[i%len(c.servers)].url + "/v1/namespaces/" + randomNS + "/calls" + path
-	status, text, err := doWith(ctx, c.client, http.MethodPost, url, "Content-Type: application/json", []byte(body))
-	var call struct{ ID string }
-	if err == nil && (status != want || json.Unmarshal(text, &call) != nil || call.ID == "") {
-		err = fmt.Errorf("POST %s: %d %.200s", url, status, text)
+	key := fmt.Sprintf("Idempotency-Key: call-%d", i)
+	for range 10 {
+		status, text, err := doWith(ctx, c.client, http.MethodPost, url, key, []byte(body))
+		var call struct{ ID string }
+		switch {
+		case err != nil:
+			return "", err
+		case status < http.StatusMultipleChoices && json.Unmarshal(text, &call) == nil && call.ID != "":
+			return call.ID, nil
+		case status != http.StatusServiceUnavailable:
+			return "", fmt.Errorf("POST %s: %d %.200s", url, status, text)
+		}
+		if err := pause(ctx, time.Second); err != nil {
+			return "", err
+		}
 	}
-	return call.ID, err
+	return "", fmt.Errorf("POST %s: the server stays unavailable", url)
 }
 
 // beginAll begins n calls that the callees accept.
@@ -136,7 +168,7 @@ func (f *fixture) goingOn(ctx context.Context, d time.Duration) (measurement, er
 		return measurement{}, err
 	}
 	defer servers.stop()
-	h := &holding{group: servers, audience: newAudience(lastseenProtocol, servers.urls())}
+	h := &holding{group: servers, audience: newAudience(lastseenProtocol, servers.urls(), "-again")}
 	defer h.audience.stop()
 	f.logf("calls: %d connections to %d servers", 2*n, len(servers))
 	if err := h.grow(ctx, 2*n); err != nil {
@@ -175,8 +207,8 @@ func difference(before, after measurement, calls, servers int) measurement {
 		load: after.load, loadCPUs: after.loadCPUs,
 	}
 	m.command = fmt.Sprintf("%d calls, whose %d parties are connected to %d servers", calls, 2*calls, servers)
-	const note = "%d calls on %d servers; CPU with the connections of the parties: without calls %.1f %% of a processor " +
-		"each server and %.1f %% Redis, with calls %.1f %% and %.1f %%"
+	const note = "%d calls on %d servers; CPU with the connections of the parties: without calls %.1f %% of a " +
+		"processor each server and %.1f %% Redis, with calls %.1f %% and %.1f %%"
 	m.note = fmt.Sprintf(note, calls, servers, busy(before.server, before)/m.servers, busy(before.store, before),
 		busy(after.server, after)/m.servers, busy(after.store, after))
 	return m

@@ -51,6 +51,8 @@ type fixture struct {
 	servers []*server       // those that workloads share
 	loaded  map[string]bool // "server namespace"
 	half    map[string]int  // half of the highest rate of pings in an open loop, by server
+	// measured are the measurements of workloads that are measured once in a run.
+	measured map[string]outcome
 
 	followed func() // closes the readers of a changes feed and stops their servers; nil without readers
 }
@@ -62,7 +64,7 @@ func newFixture(ctx context.Context, o options, log io.Writer) (*fixture, error)
 	}
 	return &fixture{
 		options: o, ctx: ctx, dir: dir, log: log, ids: newUsers(o.users),
-		loaded: map[string]bool{}, half: map[string]int{},
+		loaded: map[string]bool{}, half: map[string]int{}, measured: map[string]outcome{},
 	}, nil
 }
 

@@ -285,7 +285,8 @@ func (n *party) expire(left, now time.Duration) []notice {
 		return nil // a clock was set: what goes on has time left
 	}
 	n.expires = now + left
-	if c := n.call; c.State == lastseen.Active && left < n.quiet/4 { // a server may not know that it has to hear a party
+	// A server may not know that it has to hear a party.
+	if c := n.call; c.State == lastseen.Active && left < n.quiet/4 {
 		return []notice{{c.From, c.ID}, {c.To, c.ID}}
 	}
 	return nil
@@ -304,6 +305,17 @@ func (h *hearing) report(ctx context.Context, namespace string, err error) {
 	if ctx.Err() == nil && h.warnings.next(h.monotonic(), err != nil) {
 		h.logger.Warn("cannot record who takes part in calls; trying again", "namespace", namespace, "error", err)
 	}
+}
+
+// rest returns for how long the call of a party does not expire; see [Keeper.Rest].
+func (h *hearing) rest(p person, id string) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := h.parties[p]
+	if n == nil || n.call.ID != id || n.call.State != lastseen.Active {
+		return 0
+	}
+	return max(0, n.expires-h.monotonic())
 }
 
 func (h *hearing) size() int {

@@ -293,6 +293,53 @@ func TestManyHeard(t *testing.T) {
 	require.LessOrEqual(t, s.counts["HearCalls"]-before, 2*6*2*n/store.MaxCallBatch)
 }
 
+// TestHeardTogether: parties whose calls began at different times are heard in few calls, and no call is read while all
+// is well.
+func TestHeardTogether(t *testing.T) {
+	const n = 100
+	w := newWorld(t, 1)
+	s := w.servers[0]
+	s.Heard = func(string, string, string, time.Duration) bool { return true }
+	for i := range n {
+		from, to := fmt.Sprint("from-", i), fmt.Sprint("to-", i)
+		s.connect(from, "")
+		s.connect(to, "")
+		w.acts(s, w.rings(s, from, to), to, lastseen.Accept)
+		w.pass(tick)
+	}
+	w.pass(time.Minute)
+	heard, read := s.counts["HearCalls"], s.counts["ReadCalls"]
+	w.pass(2 * time.Minute)
+	const began = n * tick
+	require.LessOrEqual(t, s.counts["HearCalls"]-heard, 7*int(began/hearingGrid+1))
+	require.Equal(t, read, s.counts["ReadCalls"])
+	require.Equal(t, n, s.Stats().GoingOn)
+}
+
+// TestRest: it is known how long an active call goes on while its parties are heard, and not of any other.
+func TestRest(t *testing.T) {
+	w := newWorld(t, 2)
+	a, b := w.servers[0], w.servers[1]
+	id, _, _ := w.active(a, b)
+	for range 100 {
+		w.pass(9 * time.Second)
+		c, err := a.ReadCall(t.Context(), ns, id)
+		require.NoError(t, err)
+		now, err := a.Now(t.Context())
+		require.NoError(t, err)
+		left := between(now, c.Expires)
+		for _, rest := range []time.Duration{a.Rest(ns, "alice", id), b.Rest(ns, "bob", id)} {
+			require.LessOrEqual(t, rest, left)
+			require.Greater(t, rest, quiet/4)
+		}
+	}
+	require.Zero(t, a.Rest(ns, "alice", "other"))
+	require.Zero(t, a.Rest(ns, "bob", id), "bob is connected to the other server")
+	w.acts(b, id, "bob", lastseen.End)
+	w.pass(time.Second)
+	require.Zero(t, a.Rest(ns, "alice", id))
+}
+
 // TestNothingToHear: parties in a namespace that cannot have calls any longer are not followed.
 func TestNothingToHear(t *testing.T) {
 	w := newWorld(t, 2)

@@ -121,6 +121,13 @@ func (k *Keeper) Follow(namespace, user string, c lastseen.Call) {
 	k.hearing.follow(person{namespace, user}, c)
 }
 
+// Rest returns for how long a call that a user is followed in goes on at least unless a party acts, as far as the last
+// hearing showed; 0 if that is not known. Until then, a connection of the user need not read the call: the keeper
+// signals it once it finds that the call has changed.
+func (k *Keeper) Rest(namespace, user, id string) time.Duration {
+	return k.hearing.rest(person{namespace, user}, id)
+}
+
 // Receive notes a signal of the kind [SignalKind]. It does not block. The zero signal is ignored: the next reads find
 // what was lost.
 func (k *Keeper) Receive(s store.Signal) {
