@@ -170,14 +170,39 @@ func (n *session) noteCalls(calls []lastseen.Call, now lastseen.Instant) (change
 			changed = append(changed, c)
 		}
 	}
+	left := lastseen.Instant(0)
+	if c := n.known.goingOn(); c != nil {
+		left = max(0, c.Expires-now)
+	}
+	n.planLate(time.Duration(left) * time.Millisecond)
+	return changed
+}
+
+// planLate has the call that goes on read again when its time has passed, which is after left. The caller holds the
+// mutex.
+func (n *session) planLate(left time.Duration) {
 	n.known.stop()
 	n.known.late = nil
 	if c := n.known.goingOn(); c != nil && n.ctx.Err() == nil {
-		left := min(max(0, c.Expires-now), lastseen.Instant(maxSelfEnd.Milliseconds()))
-		late := time.Duration(left)*time.Millisecond + lateCall
-		n.known.late = n.calls.after(late, func() { n.calls.refresh(n.person()) })
+		id := c.ID
+		n.known.late = n.calls.after(min(left, maxSelfEnd)+lateCall, func() { n.checkLate(id) })
 	}
-	return changed
+}
+
+// checkLate reads a call again whose time has passed as far as the client knows, unless the keeper has heard both
+// parties since: reading each call a minute would cost more than hearing its parties.
+func (n *session) checkLate(id string) {
+	p := n.person()
+	left := n.calls.shared.newest.Load().Keeper.Rest(p.namespace, p.user, id)
+	if left == 0 {
+		n.calls.refresh(p)
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if c := n.known.goingOn(); c != nil && c.ID == id {
+		n.planLate(left)
+	}
 }
 
 // note notes a call and reports whether the client sees a difference. A call that is over is never older than one that

@@ -150,7 +150,7 @@ type CallHeard struct{ User, Device string }
 type HeardCalls struct {
 	Calls  []HeardCall // of the users, in the order asked; the zero value for those who were ignored
 	Steps  []CallStep  // of the calls that expired before
-	InCall []InCall    // what this noted to be copied, with the present values
+	InCall []InCall    // what this noted to be copied, with the present values; up to 2 × MaxCallBatch users
 }
 
 // HeardCall is the call in which a user was heard. The ID and the version show whether the call is another one, or has

@@ -133,14 +133,17 @@ func (h *hearing) hear(ctx context.Context, people []person) {
 		case errors.Is(err, store.ErrNoCalls), err == nil && now > n.heard+2*n.quiet: // nobody is connected any longer
 			h.drop(p)
 		default:
-			h.due.advance(p, n.next(now, err != nil))
+			h.due.advance(p, n.next(now, err != nil, n.heard < began))
 		}
 	}
 }
 
 // next returns when the party is heard next. The caller holds the mutex.
-func (n *party) next(now time.Duration, failed bool) time.Duration {
+func (n *party) next(now time.Duration, failed, missed bool) time.Duration {
 	period := n.period(now, failed)
+	if missed && n.call.State == lastseen.Active && n.expires != 0 {
+		period = max(min(period, n.quiet/16), shortestPeriod) // its connection may be heard any moment
+	}
 	return max(now+shortestPeriod, (now + period).Truncate(min(hearingGrid, period/4)))
 }
 
@@ -176,8 +179,8 @@ func (h *hearing) collect(people []person) (heard []store.CallHeard) {
 	return heard
 }
 
-// write records who was heard, and what the store noted because of it. It returns for these
-// users whether their call is the one that is known, and has not changed.
+// write records who was heard, and what the store noted because of it. It returns for these users whether their
+// call is the one that is known, and has not changed.
 func (h *hearing) write(
 	ctx context.Context, namespace string, now time.Duration, heard []store.CallHeard,
 ) (known map[string]bool, err error) {

@@ -91,6 +91,8 @@ end
 local active_text = '^(active (%d+)' .. string.rep(' %d+', 3) .. ' )' .. string.rep('(%d+) ', 4) .. '(%d+)' ..
   '() %-(%l*) %w+\n([^\n]+)\n([^\n]+)\n([^\n]*)\n([^\n]*)\n[^\n]*\n[^\n]*\n'
 
+local long_number = string.rep('%d', max_call_digits + 1)
+
 -- Returns an active call as a table with some of the fields; nil for another call, or a text that has to be looked at.
 local function parse_active(id, text)
   if not text or #text > max_call_text then
@@ -98,14 +100,14 @@ local function parse_active(id, text)
   end
   local before, version, due, from_heard, to_heard, quiet, shown_until, after, flags, from, to, from_device,
     to_device = string.match(text, active_text)
-  if not before or #before > max_call_digits * 4 or #due > max_call_digits or #from_heard > max_call_digits or
+  if not before or string.find(before, long_number) or #due > max_call_digits or #from_heard > max_call_digits or
     #to_heard > max_call_digits or #quiet > max_call_digits or #shown_until > max_call_digits or from == to then
     return nil
   end
   return {
     id = id, state = 'active', version = tonumber(version), due = tonumber(due), from_heard = tonumber(from_heard),
     to_heard = tonumber(to_heard), quiet = tonumber(quiet), shown_until = tonumber(shown_until), from = from, to = to,
-    from_device = from_device, to_device = to_device, shown = flags ~= '' and string.find(flags, 's', 1, true) ~= nil,
+    from_device = from_device, to_device = to_device, shown = string.find(flags, 's', 1, true) ~= nil,
     text = text, before = before, after = after,
   }
 end
@@ -157,7 +159,7 @@ end
 local now = clock()
 
 -- Returns what the clock of calls shows. It goes on while it is watched, and no faster than the clock of this Redis. If
--- another program wrote it, the next call expires at once.
+-- another program wrote it, the next calls expire soon.
 local function call_clock()
   local text = redis.call('HGET', calls_key, ':clock')
   local last, shown = string.match(text or '', '^(%d+) (%d+)$')
@@ -309,8 +311,7 @@ local function expire_call(c)
 end
 
 -- Records that a party of an active call was heard, and reports whether the parties have to be copied: the end in
--- their details moves only if less than half of the time is left until then. Unless little is left, it waits for the
--- other party to be heard if that moves it further.
+-- their details moves by three eighths of the quiet time at least, or if less than a quarter is left until then.
 local function move_due(c, user)
   if user == c.from then
     c.from_heard = logical
@@ -322,14 +323,14 @@ local function move_due(c, user)
   local left, moved = c.shown_until - now, ends - c.shown_until
   if not c.shown or moved == 0 then
     return false
-  elseif moved > -c.quiet / 4 and left * 4 > c.quiet and (left * 2 > c.quiet or moved * 8 < c.quiet * 3) then
+  elseif moved > -c.quiet / 4 and left * 4 > c.quiet and moved * 8 < c.quiet * 3 then
     return false -- if it moves back, the clock of this Redis was set
   end
   c.shown_until = ends
   return true
 end
 
--- Is move_due, and returns what has to be copied.
+-- The same, but notes the parties and returns what has to be copied.
 local function hear_party(c, user)
   return move_due(c, user) and note_parties(c) or {}
 end
