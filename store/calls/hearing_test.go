@@ -316,6 +316,32 @@ func TestHeardTogether(t *testing.T) {
 	require.Equal(t, n, s.Stats().GoingOn)
 }
 
+// TestNotHeardIsAskedSoon: a party whose connection was not heard in time is asked for again soon, since it may be heard
+// any moment.
+func TestNotHeardIsAskedSoon(t *testing.T) {
+	w := newWorld(t, 1)
+	s := w.servers[0]
+	silent, asked := false, 0
+	s.Heard = func(_, user, _ string, _ time.Duration) bool {
+		if user != "bob" || !silent {
+			return true
+		}
+		asked++
+		return false
+	}
+	s.connect("alice", "")
+	s.connect("bob", "")
+	id := w.rings(s, "alice", "bob")
+	w.acts(s, id, "bob", lastseen.Accept)
+	w.pass(quiet)
+	silent = true
+	w.pass(quiet * 3 / 5)
+	require.GreaterOrEqual(t, asked, 8)
+	silent = false
+	w.pass(quiet)
+	w.acts(s, id, "bob", lastseen.End) // it was not lost
+}
+
 // TestRest: it is known how long an active call goes on while its parties are heard, and not of any other.
 func TestRest(t *testing.T) {
 	w := newWorld(t, 2)

@@ -121,6 +121,36 @@ func TestInCallWhileTheClockJumps(t *testing.T) {
 	}
 }
 
+// TestCopiesAreRenewedInTime: however often parties are heard within half of the time for which they need not be, a
+// quarter of it is left when what is copied is renewed.
+func TestCopiesAreRenewedInTime(t *testing.T) {
+	t.Parallel()
+	const step = 5 * time.Second
+	for _, every := range []time.Duration{3 * step, 4 * step, 5 * step, 6 * step} {
+		t.Run(every.String(), func(t *testing.T) {
+			t.Parallel()
+			c, clock := newMovable(t)
+			n := c.newCall("alice", "bob")
+			n.Quiet = time.Minute
+			c.active(n)
+			c.copyAll()
+			for moved := step; moved < 5*time.Minute; moved += step {
+				clock.move(moved)
+				c.expire()
+				if moved%every != 0 {
+					continue
+				}
+				now := lastseen.InstantOf(time.Now()).Add(moved)
+				for _, end := range c.until("alice", "bob") {
+					require.Greater(t, int64(end-now), (n.Quiet/4 - time.Second).Milliseconds(), "after %v", moved)
+				}
+				c.hear("alice", "bob")
+				c.copyAll()
+			}
+		})
+	}
+}
+
 // TestFlushInMidCall: Redis forgets everything while users are in a call. Copies that are late show nobody in a call
 // that does not exist.
 func TestFlushInMidCall(t *testing.T) {
