@@ -15,8 +15,8 @@ import (
 	"github.com/lastseen/lastseen/store/calls"
 )
 
-// TestHeardCallsAreNotReadAgain: connections do not read a call of which the keeper knows that it goes on, and they read
-// it once the keeper does not.
+// TestHeardCallsAreNotReadAgain: connections do not read a call of which the keeper knows that it goes on, and read it
+// once the keeper does not.
 func TestHeardCallsAreNotReadAgain(t *testing.T) {
 	t.Parallel()
 	s := fileStore(t)

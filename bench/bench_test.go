@@ -36,7 +36,7 @@ func TestTableIsComplete(t *testing.T) {
 		}
 		require.False(t, e.target.least > 0 && e.target.most > 0, e.work)
 	}
-	for row := range 30 {
+	for row := range 32 {
 		require.True(t, rows[row], "row %d", row)
 	}
 }
@@ -44,7 +44,7 @@ func TestTableIsComplete(t *testing.T) {
 func TestChoose(t *testing.T) {
 	chosen, err := choose(comparisons(), nil)
 	require.NoError(t, err)
-	require.Len(t, chosen, len(comparisons())-29, "all but the soak, the growth, connections and details")
+	require.Len(t, chosen, len(comparisons())-33, "all but the soak, the growth, connections, details and calls")
 	chosen, err = choose(comparisons(), []string{"17", "0"})
 	require.NoError(t, err)
 	require.Len(t, chosen, 3)

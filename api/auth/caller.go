@@ -58,8 +58,8 @@ func (c *Caller) CanSeeDevices(namespace, user string) bool {
 }
 
 // CanReadCalls reports whether the caller can read calls in a namespace. This takes the caller's own scopes read and
-// ping: users who are invisible can be in calls, which only callers who can write for them may know. Services read those
-// of all users, and users their own.
+// ping: users who are invisible can be in calls, which only callers who can write for them may know. Services read
+// those of all users, and users their own.
 func (c *Caller) CanReadCalls(namespace string) bool {
 	return c.CanItself(Read, namespace) && c.CanItself(Ping, namespace)
 }

@@ -316,8 +316,8 @@ func TestHeardTogether(t *testing.T) {
 	require.Equal(t, n, s.Stats().GoingOn)
 }
 
-// TestNotHeardIsAskedSoon: a party whose connection was not heard in time is asked for again soon, since it may be heard
-// any moment.
+// TestNotHeardIsAskedSoon: a party whose connection was not heard in time is asked for again soon, since it may be
+// heard any moment.
 func TestNotHeardIsAskedSoon(t *testing.T) {
 	w := newWorld(t, 1)
 	s := w.servers[0]
