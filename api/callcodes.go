@@ -40,8 +40,8 @@ func callProblems() []ErrorCode {
 		{
 			codeCallRefused, 409, "Call refused",
 			"The action is not possible in the state of the call: the other party or another device acted first, " +
-				"or the call timed out. Or the caller wants to accept or reject it. The member call has the call as " +
-				"it is.",
+				"or the call timed out. Only the callee can accept or reject a call. The member call has " +
+				"the call as it is.",
 			"Show the call as the member call has it.",
 		},
 		{

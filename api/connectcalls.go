@@ -85,14 +85,13 @@ func (s *Shared) rereadCalls(ctx context.Context, p person, sessions []*session,
 			found = append(found, c)
 		}
 	}
-	if err := server.endAgain(ctx, p, found, sessions); err != nil {
-		return err
-	}
+	gone, err := server.endAgain(ctx, p, found, sessions)
+	found = slices.DeleteFunc(found, func(c lastseen.Call) bool { return slices.Contains(gone, c.ID) })
 	inOrder(found)
 	for _, n := range sessions {
-		n.setCallsSafely(found, deleted, now)
+		n.setCallsSafely(found, append(deleted, gone...), now)
 	}
-	return nil
+	return err // it is tried again
 }
 
 // inOrder sorts calls so that those that are over come before one that goes on.

@@ -22,8 +22,8 @@ const (
 // signalTimeout bounds how long a caller waits for a signal to be sent.
 const signalTimeout = time.Second
 
-// callDelay is how long after a signal the parties of a call are sent it. The request that led to the signal has its
-// response by then. Otherwise the response to a caller would take longer if an invisible callee is connected.
+// callDelay is how long after a signal the parties of a call are sent it. The request that led to the signal normally
+// has its response by then. Otherwise the response to a caller would take longer if an invisible callee is connected.
 const callDelay = 5 * time.Millisecond
 
 // signalChange sends a signal to all servers, also to this one, after what it is about was done. That was done whether

@@ -48,7 +48,7 @@ func TestChoose(t *testing.T) {
 	chosen, err = choose(comparisons(), []string{"17", "0"})
 	require.NoError(t, err)
 	require.Len(t, chosen, 3)
-	_, err = choose(comparisons(), []string{"30"})
+	_, err = choose(comparisons(), []string{"32"})
 	require.Error(t, err)
 }
 

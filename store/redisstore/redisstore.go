@@ -52,8 +52,9 @@ type Options struct {
 	MinIdleConns int           // connections kept open when idle, to each Redis; default 0
 	MaxRetries   int           // times a call is repeated after a network error; default 1, -1 for none
 
-	// Wait is the number of replicas that must confirm pings, leaves and deletions within half of Timeout, 0 to
-	// MaxWait; default 0. Otherwise the call fails with [store.ErrUnavailable], and its outcome is unknown.
+	// Wait is the number of replicas that must confirm pings, leaves, deletions and steps of calls within half of
+	// Timeout, 0 to MaxWait; default 0. Otherwise the call fails with [store.ErrUnavailable], and its outcome is
+	// unknown.
 	Wait int
 
 	// MaxLag has Store be a [store.ReplicaReader] that reads from replicas which are at most this far behind, 100 ms to
