@@ -5,7 +5,6 @@ package calls
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -40,11 +39,11 @@ func benchmarkGoingOn(b *testing.B, n int) {
 	beginCalls(b, servers, n)
 	time.Sleep(quiet / 2) // until each party was heard: what follows is regular
 	for b.Loop() {
-		began, own, used := time.Now(), ownCPU(b), redisCPU(b, client)
+		began, own, used := time.Now(), ownCPU(b), redistest.CPUTime(b, client)
 		time.Sleep(time.Minute)
 		percent := 100 / time.Since(began).Seconds()
 		b.ReportMetric((ownCPU(b)-own)*percent/float64(len(servers)), "%server")
-		b.ReportMetric((redisCPU(b, client)-used)*percent, "%redis")
+		b.ReportMetric((redistest.CPUTime(b, client)-used).Seconds()*percent, "%redis")
 	}
 	for _, s := range servers {
 		require.Equal(b, n, s.Stats().Followed, "calls were lost")
@@ -78,17 +77,4 @@ func ownCPU(b *testing.B) float64 {
 	var usage syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()).Seconds()
-}
-
-// redisCPU returns the processor time of Redis, in seconds.
-func redisCPU(b *testing.B, client *redis.Client) (sum float64) {
-	for line := range strings.Lines(client.Info(b.Context(), "cpu").Val()) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		if name == "used_cpu_user" || name == "used_cpu_sys" {
-			seconds, err := strconv.ParseFloat(value, 64)
-			require.NoError(b, err)
-			sum += seconds
-		}
-	}
-	return sum
 }

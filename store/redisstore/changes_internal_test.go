@@ -156,15 +156,8 @@ func benchmarkPing(b *testing.B, recorded bool) {
 
 // redisCPU returns how many microseconds of CPU time Redis has used.
 func redisCPU(b *testing.B, s *Store) (us float64) {
-	for line := range strings.Lines(s.client.Info(context.Background(), "cpu").Val()) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		if name == "used_cpu_user" || name == "used_cpu_sys" {
-			seconds, err := strconv.ParseFloat(value, 64)
-			require.NoError(b, err)
-			us += seconds * 1e6
-		}
-	}
-	return us
+	b.Helper()
+	return redistest.CPUTime(b, s.client).Seconds() * 1e6
 }
 
 // longest keeps the length of the longest pipeline of a client.
