@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	crand "crypto/rand"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -223,12 +224,13 @@ func (s *server) act(c echo.Context, action lastseen.CallAction, body callAction
 
 // errCallRefused is the error of an action that is not possible in a call as it is.
 func errCallRefused(action lastseen.CallAction, call lastseen.Call) error {
-	e := errorf(codeCallRefused, "The user cannot %s this call: it is %s.", map[lastseen.CallAction]string{
+	detail := fmt.Sprintf("The user cannot %s this call: it is %s.", map[lastseen.CallAction]string{
 		lastseen.Accept: "accept", lastseen.Reject: "reject", lastseen.End: "end", lastseen.Alive: "take part in",
 	}[action], call.State)
 	if call.State == lastseen.Ringing { // the state is not the reason
-		e = errorf(codeCallRefused, "Only the callee can %s this call.", action)
+		detail = fmt.Sprintf("Only the callee can %s this call.", action)
 	}
+	e := newError(codeCallRefused, detail)
 	e.call = new(showCall(call))
 	return e
 }

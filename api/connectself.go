@@ -92,15 +92,16 @@ func (n *session) setSelf(said lastseen.Said, now lastseen.Instant, renewed bool
 		return
 	}
 	before := n.noteSaid(said, now)
+	tell := renewed || said != before
 	device := n.device
 	n.mu.Unlock()
-	if (renewed || said != before) && device != nil {
+	if tell && device != nil {
 		device.Renew()
 		// The client's answer shows that the user is here. That of an invisible user shows nothing, but a client that
 		// is not shown what its user says must not learn from pings when that is.
 		n.post(posted{ping: true})
 	}
-	if (renewed || said != before) && n.isShownSelf() {
+	if tell && n.isShownSelf() {
 		n.post(posted{self: append(appendSaid([]byte(`{"self":{`), said), '}', '}')})
 	}
 }

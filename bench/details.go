@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// sayingNS has the users of randomNS, every tenth of whom has an availability.
+// sayingNS is a namespace with the users of randomNS. Every tenth of them has an availability.
 const sayingNS = "saying"
 
 const (

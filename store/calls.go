@@ -127,8 +127,8 @@ type NewCall struct {
 	Digest string // of what the caller asked for; at most 64 bytes
 	// CalleeHidden says that the caller must not learn what the callee does: the caller gets what a callee who is not
 	// there would get. A call to the callee that rings makes the callee busy. With any other call that goes on, this
-	// one rings, and the callee is not a party of it: it is missed, unless the caller cancels it. While it rings, it
-	// makes the callee busy for others, also for those who may learn.
+	// one rings, and the callee is not a party of it: it is missed, unless the caller cancels it. While it rings, the
+	// callee is busy for all other callers.
 	CalleeHidden bool
 	// CalleeUnavailable says that the callee cannot be called. StartCall returns ErrCalleeUnavailable then, unless it
 	// returns the call that was started with the same key.
