@@ -3,9 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -57,15 +55,15 @@ func (c *callTimer) start(t *testing.T, callee string) func() {
 	return func() {
 		body := fmt.Sprintf(`{"from":%q,"to":%q%s}`, c.caller(), callee, c.fields)
 		var call struct{ ID, Code string }
-		content, status := c.post(t, path, body)
-		if err := json.Unmarshal(content, &call); err != nil {
+		r := send(t, c.servers[0], http.MethodPost, path, body, c.credential)
+		if err := json.Unmarshal([]byte(r.body), &call); err != nil {
 			t.Error(err)
 		}
 		switch {
-		case status == http.StatusCreated && c.status == status:
+		case r.status == http.StatusCreated && c.status == r.status:
 			c.last = path + "/" + call.ID
 		case c.status != 0 || call.Code != "callee_unavailable":
-			t.Errorf("%d: %s", status, content)
+			t.Errorf("%d: %s", r.status, r.body)
 		}
 	}
 }
@@ -74,8 +72,9 @@ func (c *callTimer) start(t *testing.T, callee string) func() {
 func (c *callTimer) end(t *testing.T) {
 	t.Helper()
 	if c.last != "" {
-		content, status := c.post(t, c.last+"/end", fmt.Sprintf(`{"user":%q}`, c.caller()))
-		require.Equal(t, http.StatusOK, status, "%s", content)
+		body := fmt.Sprintf(`{"user":%q}`, c.caller())
+		r := send(t, c.servers[0], http.MethodPost, c.last+"/end", body, c.credential)
+		require.Equal(t, http.StatusOK, r.status, r.body)
 	}
 	c.last = ""
 	c.started++
@@ -87,18 +86,4 @@ func (c *callTimer) caller() string {
 		return "stranger"
 	}
 	return fmt.Sprintf("caller-%06d", c.started)
-}
-
-// post sends a request, and returns the response.
-func (c *callTimer) post(t *testing.T, path, body string) (content []byte, status int) {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.servers[0]+path, strings.NewReader(body))
-	require.NoError(t, err)
-	r.Header.Set("Authorization", "Bearer "+c.credential)
-	answer, err := http.DefaultClient.Do(r)
-	require.NoError(t, err)
-	defer answer.Body.Close()
-	content, err = io.ReadAll(answer.Body)
-	require.NoError(t, err)
-	return content, answer.StatusCode
 }

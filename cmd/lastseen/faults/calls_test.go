@@ -40,12 +40,12 @@ func TestCallsInSentinelFailover(t *testing.T) {
 	require.Equal(t, "active", active.stored(t, two))
 	active.end(t)
 	rings.accept(t).end(t)
-	active.requireTold(t, "ringing", "active", "ended")
-	rings.requireTold(t, "ringing", "active", "ended")
+	active.requireSent(t, "ringing", "active", "ended")
+	rings.requireSent(t, "ringing", "active", "ended")
 	begins.await(t, "ended")
-	begins.requireTold(t, "ringing", "ended")
+	begins.requireSent(t, "ringing", "ended")
 	accepts.await(t, "missed")
-	accepts.requireTold(t, "ringing", "active", "missed")
+	accepts.requireSent(t, "ringing", "active", "missed")
 	talks.await(t, "missed")
 	all := []*ringing{over, active, ends, rings, cancels, rejects, accepts, talks, begins}
 	for _, r := range all {

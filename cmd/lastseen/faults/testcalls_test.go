@@ -124,8 +124,8 @@ func (r *ringing) await(t testing.TB, state string) {
 	}
 }
 
-// requireTold checks the states that both parties were sent.
-func (r *ringing) requireTold(t testing.TB, states ...string) {
+// requireSent checks the states that both parties were sent.
+func (r *ringing) requireSent(t testing.TB, states ...string) {
 	t.Helper()
 	for party := range r.sockets {
 		require.Equal(t, states, r.states(t, party), "%s: party %d", r.caller, party)
