@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -217,8 +218,9 @@ func TestConnectWatchFailsAsAWhole(t *testing.T) {
 	require.Equal(t, 1, followers())
 	for _, counts := range []string{"true", "false"} {
 		c.send(`{"watch":{"counts":` + counts + `,"add":["bob"]}}`)
+		deadline := time.Now().Add(eventually)
 		for name := ""; name != frameProblem; {
-			name, _, _ = c.next() // counts can come before
+			name, _, _ = c.nextBy(deadline) // counts can come before
 		}
 		require.Equal(t, 1, followers(), counts)
 	}

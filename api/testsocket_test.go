@@ -118,7 +118,13 @@ func (s *testSocket) send(text string) {
 // next returns the next frame: its name, its content and its ID.
 func (s *testSocket) next() (name string, content map[string]any, id any) {
 	s.t.Helper()
-	require.NoError(s.t, s.conn.SetReadDeadline(time.Now().Add(eventually)))
+	return s.nextBy(time.Now().Add(eventually))
+}
+
+// nextBy is next with a deadline. What skips frames passes the same deadline again each time: ticks never end.
+func (s *testSocket) nextBy(deadline time.Time) (name string, content map[string]any, id any) {
+	s.t.Helper()
+	require.NoError(s.t, s.conn.SetReadDeadline(deadline))
 	kind, text, err := s.conn.ReadMessage()
 	require.NoError(s.t, err)
 	require.Equal(s.t, websocket.TextMessage, kind)
@@ -144,8 +150,9 @@ func (s *testSocket) want(name string) map[string]any {
 
 func (s *testSocket) wantID(name string) (content map[string]any, id any) {
 	s.t.Helper()
+	deadline := time.Now().Add(eventually)
 	for {
-		got, content, id := s.next()
+		got, content, id := s.nextBy(deadline)
 		if got == frameTick && name != frameTick {
 			continue
 		}
@@ -171,8 +178,9 @@ func (s *testSocket) asks(frame, name string) map[string]any {
 func (s *testSocket) asksDespite(frame, name, other string) map[string]any {
 	s.t.Helper()
 	s.send(strings.TrimSuffix(frame, "}") + `,"id":"q1"}`)
+	deadline := time.Now().Add(eventually)
 	for {
-		got, content, id := s.next()
+		got, content, id := s.nextBy(deadline)
 		if got == other && id == nil || got == frameTick {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -14,8 +15,9 @@ import (
 func (s *testSocket) types(content string) {
 	s.t.Helper()
 	s.send(`{"typing":` + content + `,"id":"typed"}`)
+	deadline := time.Now().Add(eventually)
 	for {
-		name, problem, id := s.next()
+		name, problem, id := s.nextBy(deadline)
 		if name == frameTyping || name == frameTick {
 			continue
 		}
