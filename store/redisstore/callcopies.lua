@@ -29,16 +29,19 @@ if ARGV[1] == 'noted' then
 end
 
 write_when_full()
-local users, done, changed = {}, {}, {}
+local users, done, changed, changed_ends = {}, {}, {}, {}
 for i = 2, #ARGV, 2 do
   users[#users + 1] = ARGV[i]
 end
 for i, ends in ipairs(in_calls_until(users)) do
-  local list = ends == ARGV[2 * i + 1] and done or changed
-  list[#list + 1] = users[i]
+  if ends == ARGV[2 * i + 1] then
+    done[#done + 1] = users[i]
+  else
+    changed[#changed + 1], changed_ends[#changed_ends + 1] = users[i], ends
+  end
 end
 if done[1] then
   redis.call('ZREM', outbox_key, unpack(done))
 end
-local copies = note_users(changed)
+local copies = note_users(changed, changed_ends)
 return {unreadable or false, copies}

@@ -8,7 +8,7 @@
 -- which the user was heard, its version, and in how many milliseconds it expires; '', 0 and 0 for a user who was
 -- ignored. Copies is what has to be copied: user, until, user, until, ….
 
-local users, steps, calls, order, noted = {}, {}, {}, {}, {}
+local users, steps, calls, order = {}, {}, {}, {}
 for i = 1, #ARGV, 2 do
   users[#users + 1] = ARGV[i]
 end
@@ -27,11 +27,7 @@ local function hear(c, user)
     heard[c.id] = true
     order[#order + 1] = c
   end
-  if move_due(c, user) and not renewed[c.id] then
-    renewed[c.id] = true
-    noted[#noted + 1] = c.from
-    noted[#noted + 1] = c.to
-  end
+  renewed[c.id] = move_due(c, user) or renewed[c.id]
 end
 
 local present = load_actives(users[1] and redis.call('HMGET', users_key, unpack(users)) or {})
@@ -60,5 +56,13 @@ for i = 1, #users do
   reply[#reply + 1] = c and c.version or 0
   reply[#reply + 1] = c and c.due - logical or 0
 end
-local copies = note_users(noted)
+
+local noted, ends = {}, {}
+for _, c in ipairs(order) do
+  for _, user in ipairs(renewed[c.id] and {c.from, c.to} or {}) do
+    noted[#noted + 1] = user
+    ends[#ends + 1] = call_digits(c.shown_until)
+  end
+end
+local copies = note_users(noted, ends)
 return {unreadable or false, steps, reply, copies}

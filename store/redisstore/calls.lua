@@ -91,8 +91,6 @@ end
 local active_text = '^(active (%d+)' .. string.rep(' %d+', 3) .. ' )' .. string.rep('(%d+) ', 4) .. '(%d+)' ..
   '() %-(%l*) %w+\n([^\n]+)\n([^\n]+)\n([^\n]*)\n([^\n]*)\n[^\n]*\n[^\n]*\n'
 
-local long_number = string.rep('%d', max_call_digits + 1)
-
 -- Returns an active call as a table with some of the fields; nil for another call, or a text that has to be looked at.
 local function parse_active(id, text)
   if not text or #text > max_call_text then
@@ -100,7 +98,7 @@ local function parse_active(id, text)
   end
   local before, version, due, from_heard, to_heard, quiet, shown_until, after, flags, from, to, from_device,
     to_device = string.match(text, active_text)
-  if not before or string.find(before, long_number) or #due > max_call_digits or #from_heard > max_call_digits or
+  if not before or #version > max_call_digits or #due > max_call_digits or #from_heard > max_call_digits or
     #to_heard > max_call_digits or #quiet > max_call_digits or #shown_until > max_call_digits or from == to then
     return nil
   end
@@ -220,8 +218,9 @@ local function with_values(users, values)
   return all
 end
 
--- Notes that the details of some users have to be copied, and returns them: user, until, user, until.
-local function note_users(users)
+-- Notes that the details of some users have to be copied, and returns them: user, until, user, until. Ends are what
+-- in_calls_until returns of these users.
+local function note_users(users, ends)
   local scores, stamp = {}, call_digits(now)
   for _, user in ipairs(users) do
     scores[#scores + 1] = stamp
@@ -230,12 +229,13 @@ local function note_users(users)
   if users[1] then
     redis.call('ZADD', outbox_key, unpack(scores))
   end
-  return with_values(users, in_calls_until(users))
+  return with_values(users, ends)
 end
 
 -- Notes that the details of the parties have to be copied, and returns them: user, until, user, until.
 local function note_parties(c)
-  return note_users({c.from, c.to})
+  local users = {c.from, c.to}
+  return note_users(users, in_calls_until(users))
 end
 
 local function write_call(c)
@@ -310,21 +310,29 @@ local function expire_call(c)
   return finish_call(c, expired_states[c.state], time_of(c.due))
 end
 
--- Records that a party of an active call was heard, and reports whether the parties have to be copied: the end in
--- their details moves by three eighths of the quiet time at least, or if less than a quarter is left until then.
+-- Returns when a party of a call is likely to be heard next, now that one was heard whose last hearing is given, and
+-- that of the other party: servers hear parties three times in the quiet time.
+local function next_hearing(c, last, other)
+  local period = math.max(c.quiet / 3, logical - last)
+  return other + period > logical and other + period or logical + period
+end
+
+-- Records that a party of an active call was heard, and reports whether the parties have to be copied: if at the next
+-- hearing no more than a sixth of the quiet time would be left until the end in their details.
 local function move_due(c, user)
+  local last, other = c.from_heard, c.to_heard
   if user == c.from then
     c.from_heard = logical
   else
+    last, other = other, last
     c.to_heard = logical
   end
-  c.due = math.min(c.from_heard, c.to_heard) + c.quiet
+  c.due = math.min(logical, other) + c.quiet
   local ends = time_of(c.due)
-  local left, moved = c.shown_until - now, ends - c.shown_until
-  if not c.shown or moved == 0 then
+  local moved, left = ends - c.shown_until, c.shown_until - time_of(next_hearing(c, last, other))
+  local set_back = moved <= -c.quiet / 4 -- the clock of this Redis
+  if not c.shown or moved == 0 or left * 6 > c.quiet and not set_back then
     return false
-  elseif moved > -c.quiet / 4 and left * 4 > c.quiet and moved * 8 < c.quiet * 3 then
-    return false -- if it moves back, the clock of this Redis was set
   end
   c.shown_until = ends
   return true

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -121,33 +122,53 @@ func TestInCallWhileTheClockJumps(t *testing.T) {
 	}
 }
 
-// TestCopiesAreRenewedInTime: however often parties are heard within half of the time for which they need not be, a
-// quarter of it is left when what is copied is renewed.
+// TestCopiesAreRenewedInTime: parties are heard within half of the time for which they need not be, at the same moments
+// or not. Whenever one is heard, at least a sixth of that time is left of what is copied.
 func TestCopiesAreRenewedInTime(t *testing.T) {
 	t.Parallel()
 	const step = 5 * time.Second
-	for _, every := range []time.Duration{3 * step, 4 * step, 5 * step, 6 * step} {
-		t.Run(every.String(), func(t *testing.T) {
-			t.Parallel()
-			c, clock := newMovable(t)
-			n := c.newCall("alice", "bob")
-			n.Quiet = time.Minute
-			c.active(n)
-			c.copyAll()
-			for moved := step; moved < 5*time.Minute; moved += step {
-				clock.move(moved)
-				c.expire()
-				if moved%every != 0 {
-					continue
-				}
-				now := lastseen.InstantOf(time.Now()).Add(moved)
-				for _, end := range c.until("alice", "bob") {
-					require.Greater(t, int64(end-now), (n.Quiet/4 - time.Second).Milliseconds(), "after %v", moved)
-				}
-				c.hear("alice", "bob")
-				c.copyAll()
+	for every := 3 * step; every <= 6*step; every += step {
+		for apart := time.Duration(0); apart < every; apart += step {
+			t.Run(fmt.Sprintf("%v apart %v", every, apart), func(t *testing.T) {
+				t.Parallel()
+				hearWhenDue(t, step, map[string]func(time.Duration) bool{
+					"alice": func(moved time.Duration) bool { return moved%every == 0 },
+					"bob":   func(moved time.Duration) bool { return moved%every == apart },
+				})
+			})
+		}
+	}
+	t.Run("irregularly", func(t *testing.T) {
+		t.Parallel()
+		both := func(moved time.Duration) bool { // after 5, 20 and 10 s
+			at := moved % (7 * step)
+			return at == 0 || at == step || at == 5*step
+		}
+		hearWhenDue(t, step, map[string]func(time.Duration) bool{"alice": both, "bob": both})
+	})
+}
+
+// hearWhenDue hears two users in a call when they are due, and checks before how long what is copied is still valid.
+func hearWhenDue(t *testing.T, step time.Duration, due map[string]func(time.Duration) bool) {
+	c, clock := newMovable(t)
+	n := c.newCall("alice", "bob")
+	n.Quiet = time.Minute
+	c.active(n)
+	c.copyAll()
+	for moved := step; moved < 5*time.Minute; moved += step {
+		clock.move(moved)
+		c.expire()
+		for _, user := range []string{"alice", "bob"} {
+			if !due[user](moved) {
+				continue
 			}
-		})
+			now := lastseen.InstantOf(time.Now()).Add(moved)
+			for _, end := range c.until("alice", "bob") {
+				require.Greater(t, int64(end-now), (n.Quiet/6 - time.Second).Milliseconds(), "after %v", moved)
+			}
+			c.hear(user)
+			c.copyAll()
+		}
 	}
 }
 
