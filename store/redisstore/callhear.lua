@@ -18,16 +18,16 @@ local function is_on_device(c, user, device)
   return known == '' or known == device
 end
 
-local heard, renewed = {}, {}
+-- By ID, of calls that were heard: whether their parties have to be copied.
+local renewed = {}
 local function hear(c, user)
   if not order[1] then
     write_when_full()
   end
-  if not heard[c.id] then
-    heard[c.id] = true
+  if renewed[c.id] == nil then
     order[#order + 1] = c
   end
-  renewed[c.id] = move_due(c, user) or renewed[c.id]
+  renewed[c.id] = move_due(c, user) or renewed[c.id] or false
 end
 
 local present = load_actives(users[1] and redis.call('HMGET', users_key, unpack(users)) or {})
@@ -57,6 +57,7 @@ for i = 1, #users do
   reply[#reply + 1] = c and c.due - logical or 0
 end
 
+-- Both parties are in the call, unless another program wrote KEYS[5]: callcopies.lua compares.
 local noted, ends = {}, {}
 for _, c in ipairs(order) do
   for _, user in ipairs(renewed[c.id] and {c.from, c.to} or {}) do

@@ -87,8 +87,9 @@ local function format_call(c)
 end
 
 -- An active call has in its text what hearing a party reads and changes, between what stays. Parsing and formatting
--- only that takes a third of the time.
-local active_text = '^(active (%d+)' .. string.rep(' %d+', 3) .. ' )' .. string.rep('(%d+) ', 4) .. '(%d+)' ..
+-- only that takes a third of the time. Of the times that stay, only the places are captured: the space after each
+-- counts.
+local active_text = '^(active (%d+) ' .. string.rep('()%d+ ', 3) .. '())' .. string.rep('(%d+) ', 4) .. '(%d+)' ..
   '() %-(%l*) %w+\n([^\n]+)\n([^\n]+)\n([^\n]*)\n([^\n]*)\n[^\n]*\n[^\n]*\n'
 
 -- Returns an active call as a table with some of the fields; nil for another call, or a text that has to be looked at.
@@ -96,10 +97,13 @@ local function parse_active(id, text)
   if not text or #text > max_call_text then
     return nil
   end
-  local before, version, due, from_heard, to_heard, quiet, shown_until, after, flags, from, to, from_device,
-    to_device = string.match(text, active_text)
-  if not before or #version > max_call_digits or #due > max_call_digits or #from_heard > max_call_digits or
-    #to_heard > max_call_digits or #quiet > max_call_digits or #shown_until > max_call_digits or from == to then
+  local before, version, created_at, accepted_at, over_at, due_at, due, from_heard, to_heard, quiet, shown_until,
+    after, flags, from, to, from_device, to_device = string.match(text, active_text)
+  if not before or from == to then
+    return nil
+  end
+  local longest_kept = math.max(accepted_at - created_at, over_at - accepted_at, due_at - over_at) - 1
+  if math.max(longest_kept, #version, #due, #from_heard, #to_heard, #quiet, #shown_until) > max_call_digits then
     return nil
   end
   return {
@@ -310,28 +314,28 @@ local function expire_call(c)
   return finish_call(c, expired_states[c.state], time_of(c.due))
 end
 
--- Returns when a party of a call is likely to be heard next, now that one was heard whose last hearing is given, and
--- that of the other party: servers hear parties three times in the quiet time.
-local function next_hearing(c, last, other)
-  local period = math.max(c.quiet / 3, logical - last)
+-- Returns when one of the parties is likely to be heard next. One is heard now, and was heard before at one time; the
+-- other was last heard at another. Servers hear parties three times in the quiet time, or as seldom as this one.
+local function next_hearing(c, before, other)
+  local period = math.max(c.quiet / 3, logical - before)
   return other + period > logical and other + period or logical + period
 end
 
 -- Records that a party of an active call was heard, and reports whether the parties have to be copied: if at the next
 -- hearing no more than a sixth of the quiet time would be left until the end in their details.
 local function move_due(c, user)
-  local last, other = c.from_heard, c.to_heard
+  local before, other = c.from_heard, c.to_heard
   if user == c.from then
     c.from_heard = logical
   else
-    last, other = other, last
+    before, other = other, before
     c.to_heard = logical
   end
   c.due = math.min(logical, other) + c.quiet
   local ends = time_of(c.due)
-  local moved, left = ends - c.shown_until, c.shown_until - time_of(next_hearing(c, last, other))
-  local set_back = moved <= -c.quiet / 4 -- the clock of this Redis
-  if not c.shown or moved == 0 or left * 6 > c.quiet and not set_back then
+  local moved, left = ends - c.shown_until, c.shown_until - time_of(next_hearing(c, before, other))
+  local late, set_back = left * 6 <= c.quiet, moved <= -c.quiet / 4 -- the clock of this Redis was set back
+  if not c.shown or moved == 0 or not (late or set_back) then
     return false
   end
   c.shown_until = ends

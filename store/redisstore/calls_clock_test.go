@@ -122,8 +122,8 @@ func TestInCallWhileTheClockJumps(t *testing.T) {
 	}
 }
 
-// TestCopiesAreRenewedInTime: parties are heard within half of the time for which they need not be, at the same moments
-// or not. Whenever one is heard, at least a sixth of that time is left of what is copied.
+// TestCopiesAreRenewedInTime: parties are heard equally often, within half of the time for which they need not be, at
+// the same moments or not. Whenever one is heard, at least a sixth of that time is left of what is copied.
 func TestCopiesAreRenewedInTime(t *testing.T) {
 	t.Parallel()
 	const step = 5 * time.Second

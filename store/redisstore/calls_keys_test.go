@@ -151,7 +151,9 @@ func TestForeignCalls(t *testing.T) {
 		strings.Replace(good, " 9", " 9999999999999999", 1), strings.Replace(good, " 1 1 0", " 1 0", 1),
 		strings.Replace(good, "bob", "alice", 1), strings.Replace(good, "bob", "", 1),
 		strings.Replace(good, "-s abc", "", 1), strings.Replace(good, "\n", "", 1),
-		strings.Replace(good, " 2", " 2x", 1),
+		strings.Replace(good, " 2", " 2x", 1), strings.Replace(good, " 1 1 0", " 9999999999999999 1 0", 1),
+		strings.Replace(good, " 1 1 0", " 1 9999999999999999 0", 1),
+		strings.Replace(good, " 1 1 0", " 1 1 9999999999999999", 1),
 	} {
 		var log bytes.Buffer
 		s, err := redisstore.Open(redisstore.Options{
