@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/lastseen/lastseen/store"
@@ -22,9 +23,18 @@ const (
 // signalTimeout bounds how long a caller waits for a signal to be sent.
 const signalTimeout = time.Second
 
-// callDelay is how long after a signal the parties of a call are sent it. The request that led to the signal normally
-// has its response by then. Otherwise the response to a caller would take longer if an invisible callee is connected.
+// callDelay is how long after a signal the caller is sent a call. The request that led to the signal normally has its
+// response by then.
 const callDelay = 5 * time.Millisecond
+
+// untilSent returns how long after a signal of a kind a party is sent the call. The callee's turn is later, and random:
+// otherwise the response to a caller, or the caller's own frame, would take longer if an invisible callee is connected.
+func untilSent(kind string) time.Duration {
+	if kind == calls.SignalCaller {
+		return callDelay
+	}
+	return 2*callDelay + rand.N(callDelay)
+}
 
 // signalChange sends a signal to all servers, also to this one, after what it is about was done. That was done whether
 // the signal arrives or not, so a failure is logged, with its consequence. Where rights are missing, the store logs it.
@@ -62,9 +72,9 @@ func (s *Shared) receive(signal store.Signal) {
 		s.deliverTyping(signal)
 	case signal.Kind == signalContacts:
 		s.viewers.changed(signal.Namespace, signal.User)
-	case signal.Kind == calls.SignalKind:
+	case signal.Kind == calls.SignalCaller || signal.Kind == calls.SignalCallee:
 		s.newest.Load().Keeper.Receive(signal)
-		time.AfterFunc(callDelay, func() { s.deliverCall(signal) })
+		time.AfterFunc(untilSent(signal.Kind), func() { s.deliverCall(signal) })
 	case signal.Kind == "":
 		s.newest.Load().Keeper.Receive(signal)
 		s.selves.refreshAll("")

@@ -98,7 +98,7 @@ func (s *server) forget(ctx context.Context, namespace, user string) error {
 		}
 		if other != "" { // as in the empty call of a user without one
 			s.signalChange(ctx, store.Signal{
-				Kind: calls.SignalKind, Namespace: namespace, User: other, Data: []byte(c.ID),
+				Kind: calls.KindFor(other, c), Namespace: namespace, User: other, Data: []byte(c.ID),
 			}, "the other party learns later that the call is over")
 		}
 	}

@@ -62,13 +62,19 @@ func (w twins) hideCallees(t *testing.T, suffix string) {
 	w.do(t, 0, "POST", path+"/users/"+leftCallee+suffix+"/leave", "")
 	for i, user := range []string{hiddenCallee, busyCallee} {
 		w.do(t, 0, "PUT", path+"/users/"+user+suffix+"/availability", `{"availability":"invisible"}`)
-		socket := w.connect(t, i, user+suffix, `"device":{"id":"phone","kind":"mobile"}`)
-		go func() {
-			for range socket.frames { // nothing has to be in them
-			}
-		}()
+		w.connectQuietly(t, i, user+suffix)
 	}
 	w.inCallIn(t, w.hidden, "friend"+suffix, busyCallee+suffix)
+}
+
+// connectQuietly connects a user to a server, whatever the connection is sent.
+func (w twins) connectQuietly(t *testing.T, server int, user string) {
+	t.Helper()
+	socket := w.connect(t, server, user, `"device":{"id":"phone","kind":"mobile"}`)
+	go func() {
+		for range socket.frames { // nothing has to be in them
+		}
+	}()
 }
 
 // ringOut has a connected user call another one, and cancel. Then the user calls again, and waits until the call is

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -31,9 +32,26 @@ func TestInvisibleCallTiming(t *testing.T) {
 				// The users are new: how long it takes also depends on the calls to a user that are kept.
 				suffix := fmt.Sprintf("-%d-%d", i, j)
 				c.hideCallees(t, suffix)
-				sameTime(t, c.rounds, c.start(t, leftCallee+suffix), c.start(t, callee+suffix), func() { c.end(t) })
+				sameTime(t, c.rounds, c.untilResponse(t, leftCallee+suffix), c.untilResponse(t, callee+suffix))
 			}
 		}
+	})
+}
+
+// TestInvisibleCallFrameTiming checks that a caller's connection is sent a call as soon after the response if the
+// callee is invisible, and has many connections, as if the callee left.
+func TestInvisibleCallFrameTiming(t *testing.T) {
+	if testing.Short() || raced { // slow, and the detector slows some calls more than others
+		t.Skip("compares times")
+	}
+	eachTwins(t, func(t *testing.T, servers []string, s store.Store) {
+		w := twins{hidden: "hide-0", servers: servers, store: s}
+		w.hideCallees(t, "")
+		for range 10 { // that the caller waits for each of them would be noticed
+			w.connectQuietly(t, 0, hiddenCallee)
+		}
+		c := callTimer{twins: w, credential: "ls_all", status: http.StatusCreated}
+		sameTime(t, 300, c.untilFrame(t, leftCallee), c.untilFrame(t, hiddenCallee))
 	})
 }
 
@@ -65,6 +83,33 @@ func (c *callTimer) start(t *testing.T, callee string) func() {
 		case c.status != 0 || call.Code != "callee_unavailable":
 			t.Errorf("%d: %s", r.status, r.body)
 		}
+	}
+}
+
+// untilResponse returns what starts a call to a user, and ends it. It returns the time until the response to the start.
+func (c *callTimer) untilResponse(t *testing.T, callee string) timer {
+	t.Helper()
+	start := timed(c.start(t, callee))
+	return func() time.Duration {
+		defer c.end(t)
+		return start()
+	}
+}
+
+// untilFrame returns what starts a call of a connected user, and ends it. It returns the time from the response to the
+// start until the connection is sent the call.
+func (c *callTimer) untilFrame(t *testing.T, callee string) timer {
+	t.Helper()
+	start := c.start(t, callee)
+	return func() time.Duration {
+		socket := c.connect(t, 0, c.caller(), `"device":{"id":"phone","kind":"mobile"}`)
+		start()
+		begun := time.Now()
+		socket.await(t, "call")
+		took := time.Since(begun)
+		c.end(t)
+		_ = socket.CloseNow()
+		return took
 	}
 }
 

@@ -258,6 +258,12 @@ func (w twins) connect(t *testing.T, server int, user, fields string) *twinSocke
 func (s *twinSocket) ask(t *testing.T, frame, want string) {
 	t.Helper()
 	writeFrame(t, s.Conn, frame)
+	s.await(t, want)
+}
+
+// await waits for a frame with a name.
+func (s *twinSocket) await(t *testing.T, want string) {
+	t.Helper()
 	for answer := range s.frames {
 		if strings.HasPrefix(answer, `{"`+want+`"`) {
 			return

@@ -255,7 +255,9 @@ func between(from, to lastseen.Instant) time.Duration {
 }
 
 // notice says that a user may not know what became of a call.
-type notice struct{ user, id string }
+type notice struct{ kind, user, id string }
+
+func noticeOf(user string, c lastseen.Call) notice { return notice{KindFor(user, c), user, c.ID} }
 
 // compare takes over the present call of a party, which expires after some time, and returns who has to be notified.
 // The caller holds the mutex.
@@ -265,15 +267,15 @@ func (h *hearing) compare(p person, c lastseen.Call, left, now time.Duration) (a
 		return nil
 	}
 	if n.call.ID != c.ID {
-		again = []notice{{p.user, n.call.ID}}
+		again = []notice{noticeOf(p.user, n.call)}
 		h.drop(p)
 		if c.ID != "" {
-			again = append(again, notice{p.user, c.ID})
+			again = append(again, noticeOf(p.user, c))
 		}
 		return again
 	}
 	if n.call.Version != c.Version {
-		again = append(again, notice{p.user, c.ID})
+		again = append(again, noticeOf(p.user, c))
 	}
 	c.App = ""
 	n.call = c
@@ -290,14 +292,14 @@ func (n *party) expire(left, now time.Duration) []notice {
 	n.expires = now + left
 	// A server may not know that it has to hear a party.
 	if c := n.call; c.State == lastseen.Active && left < n.quiet/4 {
-		return []notice{{c.From, c.ID}, {c.To, c.ID}}
+		return []notice{noticeOf(c.From, c), noticeOf(c.To, c)}
 	}
 	return nil
 }
 
 func (h *hearing) notify(ctx context.Context, namespace string, n notice) {
 	h.results.stats.signals.Add(1)
-	if err := h.results.signal(ctx, namespace, n.user, n.id); err != nil {
+	if err := h.results.signal(ctx, n.kind, namespace, n.user, n.id); err != nil {
 		h.logger.Debug("cannot signal a call; trying again", "namespace", namespace, "error", err)
 	}
 }

@@ -4,10 +4,10 @@
 //
 // # Signals
 //
-// A signal has the kind [SignalKind], a party as its user, and the ID of the call as its data. Its receivers read the
-// call: signals carry no state, so they can be repeated, overtake each other, or be lost. One that could not be sent is
-// sent again later, and so it is for calls about which a step returned no result. A call that a connection follows is
-// read from time to time, so that a lost signal neither hides its end nor loses it.
+// A signal has the kind [SignalCaller] or [SignalCallee], a party as its user, and the ID of the call as its data. Its
+// receivers read the call: signals carry no state, so they can be repeated, overtake each other, or be lost. One that
+// could not be sent is sent again later, and so it is for calls about which a step returned no result. A call that a
+// connection follows is read from time to time, so that a lost signal neither hides its end nor loses it.
 //
 // # On one server
 //
@@ -27,8 +27,20 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// SignalKind is the kind of signals that a call of the user has changed.
-const SignalKind = "call"
+// The kinds of signals that a call has changed. Signals of the first kind are for the caller. Those of the second one
+// are for the callee, or again for the caller if the call does not reach the callee.
+const (
+	SignalCaller = "caller"
+	SignalCallee = "callee"
+)
+
+// KindFor returns the kind of a signal to one of the parties of a call.
+func KindFor(user string, c lastseen.Call) string {
+	if user == c.From {
+		return SignalCaller
+	}
+	return SignalCallee
+}
 
 const (
 	longestWait = 10 * time.Second // of a loop without work
@@ -128,10 +140,10 @@ func (k *Keeper) Rest(namespace, user, id string) time.Duration {
 	return k.hearing.rest(person{namespace, user}, id)
 }
 
-// Receive notes a signal of the kind [SignalKind]. It does not block. The zero signal is ignored: the next reads find
-// what was lost.
+// Receive notes a signal that a call has changed. It does not block. Others are ignored, also the zero signal: the next
+// reads find what was lost.
 func (k *Keeper) Receive(s store.Signal) {
-	if s.Kind == SignalKind {
+	if s.Kind == SignalCaller || s.Kind == SignalCallee {
 		k.watch.expect(s.Namespace)
 	}
 }

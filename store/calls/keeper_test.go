@@ -42,13 +42,13 @@ func TestRun(t *testing.T) {
 
 // TestReceive: signals of other kinds, and the zero signal, change nothing.
 func TestReceive(t *testing.T) {
-	k := New(newFakeStore(nil), slog.New(slog.DiscardHandler))
-	for _, kind := range []string{"", "self", "typing"} {
+	for kind, wanted := range map[string]bool{
+		"": false, "self": false, "typing": false, SignalCaller: true, SignalCallee: true,
+	} {
+		k := New(newFakeStore(nil), slog.New(slog.DiscardHandler))
 		k.Receive(store.Signal{Kind: kind, Namespace: ns, User: "alice"})
-		require.False(t, k.watch.wanted(0))
+		require.Equal(t, wanted, k.watch.wanted(0), kind)
 	}
-	k.Receive(store.Signal{Kind: SignalKind, Namespace: ns, User: "alice"})
-	require.True(t, k.watch.wanted(0))
 }
 
 // TestDefaults: a keeper that nobody configures has nobody heard.

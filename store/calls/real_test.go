@@ -56,7 +56,7 @@ func startReal(t testing.TB, url string) *realServer {
 // receive does what a connection does with a signal.
 func (r *realServer) receive(ctx context.Context, signal store.Signal) {
 	r.Receive(signal)
-	if signal.Kind != SignalKind {
+	if signal.Kind != SignalCaller && signal.Kind != SignalCallee {
 		return
 	}
 	c, err := r.store.ReadCall(ctx, signal.Namespace, string(signal.Data))

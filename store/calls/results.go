@@ -142,12 +142,13 @@ func (r *results) signalParties(ctx context.Context, namespace string, c lastsee
 	if callee {
 		other = c.To
 	}
-	return errors.Join(r.signal(ctx, namespace, c.From, c.ID), r.signal(ctx, namespace, other, c.ID))
+	toCaller := r.signal(ctx, SignalCaller, namespace, c.From, c.ID)
+	return errors.Join(toCaller, r.signal(ctx, SignalCallee, namespace, other, c.ID))
 }
 
 // signal has the servers that a user is connected to read a call. Signals that this store cannot send are no error.
-func (r *results) signal(ctx context.Context, namespace, user, id string) error {
-	err := r.store.Signal(ctx, store.Signal{Kind: SignalKind, Namespace: namespace, User: user, Data: []byte(id)})
+func (r *results) signal(ctx context.Context, kind, namespace, user, id string) error {
+	err := r.store.Signal(ctx, store.Signal{Kind: kind, Namespace: namespace, User: user, Data: []byte(id)})
 	if errors.Is(err, store.ErrNoSignals) {
 		return nil
 	}

@@ -88,6 +88,35 @@ func testUnreachableCallee(t *testing.T, open opener) {
 	}
 }
 
+// TestSignalKinds: of each change, the caller gets the first signal, and the callee the second one. If the call does
+// not reach the callee, that is for the caller, too.
+func TestSignalKinds(t *testing.T) { onStores(t, testSignalKinds) }
+
+func testSignalKinds(t *testing.T, open opener) {
+	for _, reaches := range []bool{true, false} {
+		w := open(t, 1)
+		s, second := w.servers[0], "bob"
+		if !reaches {
+			w.acts(s, w.rings(s, "alice", "bob"), "bob", lastseen.Accept)
+			second = "carol"
+		}
+		w.settle()
+		c := w.call("carol", "bob")
+		c.CalleeHidden = !reaches
+		id := w.starts(s, c)
+		w.acts(s, id, "carol", lastseen.End)
+		var want []store.Signal
+		for _, kind := range []string{SignalCaller, SignalCallee, SignalCaller, SignalCallee} {
+			user := "carol"
+			if kind == SignalCallee {
+				user = second
+			}
+			want = append(want, store.Signal{Kind: kind, Namespace: ns, User: user, Data: []byte(id)})
+		}
+		require.Equal(t, want, s.signals)
+	}
+}
+
 // loseOnce has a method do its work once without a result.
 func loseOnce(name string, h *server) func(string) error {
 	return func(method string) error {
