@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/lastseen/lastseen/store"
@@ -73,12 +74,7 @@ func (s *Store) SetInCalls(ctx context.Context, name string, in []store.InCall) 
 			return err
 		}
 	}
-	users := make([]string, len(in))
-	for i := range in {
-		users[i] = in[i].User
-	}
 	fresh, err := s.writeInCalls(ctx, c, in)
-	s.replicas.wrote(name, append(users, listMark)...)
 	if err == nil && fresh {
 		err = s.keepInCalls(ctx, c, in)
 	}
@@ -114,10 +110,15 @@ func (s *Store) writeInCalls(ctx context.Context, c *candidate, in []store.InCal
 			calls[i].args = append(calls[i].args, &in[at].User, int64(in[at].Until))
 		}
 	}
-	replies, err := s.runInts(ctx, scripts.inCall, 2, calls...)
+	cmds, err := s.runAll(ctx, scripts.inCall, calls)
 	missing := false
-	for _, reply := range replies {
+	for i, cmd := range cmds {
+		reply, failed := cmd.Int64Slice()
+		if index := chunks[i].index; failed != nil || len(reply) != 2+len(index) {
+			return false, fmt.Errorf("unexpected script reply %v for %d users", cmd.Val(), len(index))
+		}
 		fresh, missing = fresh || reply[0] == 1, missing || reply[1] == 1
+		s.replicas.wroteInCalls(c.name, chunks[i], reply[2:], in)
 	}
 	if missing && c.bits.feed.set {
 		s.dropBit(ctx, c.name, c.bits.feed)

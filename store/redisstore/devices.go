@@ -43,7 +43,6 @@ func (s *Store) RecordDevices(
 	if len(batch) == 0 {
 		return nil, nil
 	}
-	defer s.replicas.wroteDevices(name, batch)
 	s.verify(ctx, []*candidate{&d.candidate})
 	if s.allDevicesHidden(ctx, d) {
 		return d.result(), nil
@@ -149,6 +148,7 @@ func (s *Store) sendDevices(ctx context.Context, d *pendingDevices, chunks []*ch
 		if d.err == nil {
 			d.err = err
 		}
+		s.replicas.wroteChunk(&d.candidate, chunks[i], cmd, func(at int) string { return d.items[at].User })
 	}
 }
 

@@ -52,3 +52,32 @@ func (a around) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		return next(ctx, cmd)
 	}
 }
+
+// MarkedLists stands for the lists of a namespace in the result of TakeMarks.
+const MarkedLists = listMark
+
+// WatchMarks forgets what this process wrote, and has these users of a namespace not share a place of marks with each
+// other.
+func (s *Store) WatchMarks(namespace string, users ...string) {
+	for {
+		m := newMarks()
+		places := map[any]bool{m.place(namespace, listMark): true, m.place(namespace, wholeMark): true}
+		for _, user := range users {
+			places[m.place(namespace, user)] = true
+		}
+		if len(places) == len(users)+2 {
+			s.replicas.marks = m
+			return
+		}
+	}
+}
+
+// TakeMarks returns which of these users are marked, and whether lists are, and deletes the marks.
+func (s *Store) TakeMarks(namespace string, users ...string) (marked []string) {
+	for _, user := range append(users, listMark, wholeMark) {
+		if s.replicas.marks.place(namespace, user).Swap(0) != 0 {
+			marked = append(marked, user)
+		}
+	}
+	return marked
+}

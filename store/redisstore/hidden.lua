@@ -64,9 +64,10 @@ local function may_hide(first, past, step, devices)
 end
 
 -- Calls write with the arguments that are left without what is hidden, and returns its reply; if something is hidden,
--- with the scores of all users, without a previous score, and with 1 as the sixth element. Without items it does not
--- call it. The items begin at first, and have step arguments: the time, and at user_at after it the user. Those of
--- devices.lua end before past: before them is how many they are, after them are metas with the numbers of items.
+-- with the scores of all users, without a previous score, and with the numbers of the hidden items, in order, as the
+-- sixth element. Without items it does not call it. The items begin at first, and have step arguments: the time, and at
+-- user_at after it the user. Those of devices.lua end before past: before them is how many they are, after them are metas
+-- with the numbers of items.
 local function hide(write, first, step, user_at, past)
   local stop = past or #ARGV + 1
   if not may_hide(first, stop, step, past) then
@@ -80,9 +81,11 @@ local function hide(write, first, step, user_at, past)
   if not hidden then
     return write(ARGV)
   end
-  local kept, numbers, count = {unpack(ARGV, 1, first - 1)}, {}, 0
+  local kept, numbers, count, left_out = {unpack(ARGV, 1, first - 1)}, {}, 0, {}
   for i = 1, #users do
-    if not hidden[i] then
+    if hidden[i] then
+      left_out[#left_out + 1] = i
+    else
       count = count + 1
       numbers[i] = count
       for j = 0, step - 1 do
@@ -102,7 +105,7 @@ local function hide(write, first, step, user_at, past)
   end
   local reply = count > 0 and write(kept) or {0}
   return {
-    reply[1], redis.call('ZMSCORE', KEYS[1], unpack(users)), false, reply[4] or 0, reply[5] or false, 1,
+    reply[1], redis.call('ZMSCORE', KEYS[1], unpack(users)), false, reply[4] or 0, reply[5] or false, left_out,
   }
 end
 

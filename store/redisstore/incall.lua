@@ -4,20 +4,20 @@
 -- ARGV[1]  see feed.lua
 -- ARGV     then user, until, user, until, …: each user once, at most 256 of them; 0 for users who are not in a call
 --
--- Returns {fresh, missing}: fresh is 1 if the key of details did not exist before and does now; missing is 1 if there
--- is no feed.
+-- Returns {fresh, missing, there, there, …}: fresh is 1 if the key of details did not exist before and does now; missing
+-- is 1 if there is no feed; there is 1 for each user who has been seen and has not left since. Of others, readers do not
+-- see whether they are in a call.
 
 local users = {}
 for i = 2, #ARGV, 2 do
   users[#users + 1] = ARGV[i]
 end
 -- A key of another type is an error before anything is written.
-redis.call('ZCARD', KEYS[1])
+local scores = redis.call('ZMSCORE', KEYS[1], unpack(users))
 redis.call('ZCARD', ends_key)
 local texts = redis.call('HMGET', details_key, unpack(users))
 local existed = redis.call('EXISTS', details_key) == 1
 load_feed(clock())
-local scores = feed and redis.call('ZMSCORE', KEYS[1], unpack(users)) or {}
 
 -- What is published of a user.
 local function publish(user, score, text, new)
@@ -50,4 +50,8 @@ if feed then
   end
   save_tip()
 end
-return {existed and 0 or redis.call('EXISTS', details_key), feed and 0 or 1}
+local reply = {existed and 0 or redis.call('EXISTS', details_key), feed and 0 or 1}
+for i = 1, #users do
+  reply[i + 2] = scores[i] and tonumber(scores[i]) > 0 and 1 or 0
+end
+return reply

@@ -33,7 +33,6 @@ func (s *Store) SetAvailability(
 		return lastseen.State{}, c.err
 	}
 	state, err := s.say(ctx, c, user, said, at)
-	s.replicas.wrote(name, user, listMark)
 	if err != nil {
 		s.agreements.recheck(name) // see record
 	}
@@ -76,10 +75,8 @@ func (s *Store) say(
 	cmd, err := s.runOn(confirmed(ctx), scripts.say, call{key: key, others: c.peopleKeys(key), args: []any{
 		linkBase(), int64(at), user, string(said.Availability), said.Note, int64(said.Until), c.bits.devices.set,
 	}})
-	if err != nil {
-		return state, err
-	}
-	reply, err := sliceOf(cmd.Val(), 4)
+	reply, err := sayReply(cmd, err)
+	s.replicas.wroteSaid(c.name, user, said, reply)
 	if err != nil {
 		return state, err
 	}
@@ -98,6 +95,14 @@ func (s *Store) say(
 		return state, s.keepBits(ctx, c, said.Availability == lastseen.Invisible)
 	}
 	return state, nil
+}
+
+// sayReply returns the reply of say.lua to a command with an error; nil after an error.
+func sayReply(cmd *redis.Cmd, err error) ([]any, error) {
+	if err != nil {
+		return nil, err
+	}
+	return sliceOf(cmd.Val(), 5)
 }
 
 // ReadAvailability implements [store.Store].

@@ -234,7 +234,8 @@ func leaveAlice(t *testing.T, r *replicated) {
 	require.NoError(t, err)
 }
 
-// TestHiddenAtOnce: a user who becomes invisible through this process has left in all that it reads.
+// TestHiddenAtOnce: a user who becomes invisible through this process has left in all lookups, as after a leave. Lists
+// have neither at once: see TestHiddenIsNotMarked.
 func TestHiddenAtOnce(t *testing.T) {
 	t.Parallel()
 	ctx, r := context.Background(), newReplicated(t, redisstore.Options{Invisible: true})
@@ -244,10 +245,6 @@ func TestHiddenAtOnce(t *testing.T) {
 	states, err := begun.Lookup(ctx, "chat", []string{"alice"})
 	require.NoError(t, err)
 	require.True(t, states[0].Left)
-	records, err := begun.List(ctx, "chat", query())
-	require.NoError(t, err)
-	require.Len(t, records, 1)
-	require.True(t, records[0].Left)
 }
 
 // TestReadYourWrites: many users ping and look themselves up, from a replica that follows.

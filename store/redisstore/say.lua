@@ -11,8 +11,9 @@
 -- ARGV[6]  when this ends, in milliseconds; 0 if it does not
 -- ARGV[7]  1 in namespaces that may have devices
 --
--- Returns {created, score, fresh, missing}: created is 1 if the namespace did not exist before and does now; fresh is 1 if
--- the key of what was written did not exist before; missing is 1 if there is no feed.
+-- Returns {created, score, fresh, missing, seen}: created is 1 if the namespace did not exist before and does now; fresh is
+-- 1 if the key of what was written did not exist before; missing is 1 if there is no feed; seen is what can look different
+-- to others: 0 for nothing, since the user was invisible before; 1 for the state, since the user left; 2 for what is said.
 
 local key, uses_key, user, availability, note = KEYS[1], KEYS[8], ARGV[3], ARGV[4], ARGV[5]
 local now, time, ends = clock(), ARGV[2], tonumber(ARGV[6])
@@ -81,12 +82,14 @@ local function save_public()
   end
 end
 
-local fresh = 0
+local fresh, seen = 0, 2
 if availability == 'invisible' then
   fresh = 1 - redis.call('EXISTS', hidden_key)
   redis.call('ZADD', hidden_key, ends > 0 and digits(ends) or '+inf', user)
   redis.call('HSET', private_key, user, digits(ends) .. ' ' .. note)
+  seen = 0
   if not invisible then
+    seen = 1
     leave()
   end
 else
@@ -113,4 +116,4 @@ tidy()
 redis.call('ZADD', uses_key, 'XX', 'GT', digits(now), user)
 local exists = redis.call('EXISTS', key) == 1
 local created = not existed and (exists or availability ~= 'invisible' and says_something)
-return {created and 1 or 0, redis.call('ZSCORE', key, user), fresh, had_feed and 0 or 1}
+return {created and 1 or 0, redis.call('ZSCORE', key, user), fresh, had_feed and 0 or 1, seen}

@@ -60,7 +60,6 @@ func (s *Store) record(ctx context.Context, batches []*store.Batch[store.Sightin
 	s.admit(ctx, candidates(written))
 	s.write(confirmed(ctx), written, left)
 	s.afterWrite(ctx, written)
-	s.replicas.wroteBatches(all)
 	for _, b := range all {
 		b.finish()
 	}
@@ -153,11 +152,13 @@ func (s *Store) send(ctx context.Context, cmds []writeCmd, left bool) {
 		calls[i] = c.call(left, hasFeed)
 	}
 	for i, reply := range s.runScripts(ctx, scripts.ping, calls) {
+		c := cmds[i]
 		err := translate(reply.Err())
 		if err == nil {
-			err = s.readStates(cmds[i], reply.Val(), left)
+			err = s.readStates(c, reply.Val(), left)
 		}
-		cmds[i].err = cmp.Or(cmds[i].err, err)
+		c.err = cmp.Or(c.err, err)
+		s.replicas.wroteChunk(&c.candidate, c.chunk, reply, func(at int) string { return c.unique[at].User })
 	}
 }
 
@@ -270,7 +271,7 @@ func (s *Store) readStates(c writeCmd, reply any, left bool) error {
 	return nil
 }
 
-// hidesPart is the place in a reply at which scripts report that something was hidden.
+// hidesPart is the place in a reply at which scripts report which items were hidden, if any were.
 const hidesPart = 5
 
 // readScores reads the states of a command from its scores.
