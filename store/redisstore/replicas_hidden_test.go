@@ -123,7 +123,7 @@ func TestHiddenWithoutNamespaceIsNotMarked(t *testing.T) {
 	eachMarked(t, func(t *testing.T, m *marked) {
 		result, err := trim(m, "chat", 0)
 		require.NoError(t, err)
-		require.EqualValues(t, 3, result.Deleted)
+		require.Equal(t, store.TrimResult{Deleted: 3}, result)
 		removed, err := m.RemoveEmpty(context.Background(), "chat")
 		require.NoError(t, err)
 		require.True(t, removed)
@@ -182,7 +182,8 @@ func TestUnknownOutcomesAreNotMarked(t *testing.T) {
 		_, err = m.SetAvailability(ctx, "chat", "alice", inMeeting, base+20)
 		require.Error(t, err)
 		m.wrote("busy", "alice", lists)
-		require.Error(t, m.SetInCalls(ctx, "chat", []store.InCall{{User: "alice", Until: base}, {User: "bob", Until: base}}))
+		in := []store.InCall{{User: "alice", Until: base}, {User: "bob", Until: base}}
+		require.Error(t, m.SetInCalls(ctx, "chat", in))
 		m.wrote("calls, which are copied again")
 	}
 	client := m.primary.Client(t)
