@@ -91,9 +91,10 @@ func (o *ownWrites) place(caller *auth.Caller, namespace string) *ownWrite {
 }
 
 // lastWrite returns the moment at which the last write of a request's caller to a namespace ended: the present if one
-// is in progress.
+// is in progress. It is 0 for keys that cannot ping there: lists always have what such a key deleted, and a key
+// that shares its place could write for invisible users.
 func (s *server) lastWrite(c echo.Context, namespace string) store.Moment {
-	if !s.mayUseReplicas(c) {
+	if !s.mayUseReplicas(c) || !callerOf(c).CanItself(auth.Ping, namespace) {
 		return 0
 	}
 	place := s.ownWrites.place(callerOf(c), namespace)

@@ -36,13 +36,20 @@ type replicaServer struct {
 
 func newReplicaServer(t *testing.T) *replicaServer {
 	t.Helper()
+	return newLaggingServer(t, redisstore.MinLag)
+}
+
+// newLaggingServer is newReplicaServer with a largest lag. Four times in it, but at least once per second, the replica
+// can get to know what the server wrote.
+func newLaggingServer(t *testing.T, lag time.Duration) *replicaServer {
+	t.Helper()
 	primary := redistest.StartProcess(t, "--repl-diskless-sync-delay", "0")
 	host, port, err := net.SplitHostPort(primary.Addr)
 	require.NoError(t, err)
 	r := &replicaServer{replica: redistest.StartProcess(t, "--replicaof", host, port, "--appendonly", "no")}
 	began := time.Now()
 	r.redis, err = redisstore.Open(redisstore.Options{
-		URL: primary.URL(), MaxLag: redisstore.MinLag, Timeout: 30 * time.Second, DialTimeout: 30 * time.Second,
+		URL: primary.URL(), MaxLag: lag, Timeout: 30 * time.Second, DialTimeout: 30 * time.Second, Invisible: true,
 		Monotonic: func() time.Duration { return time.Duration(r.lag.Load()) },
 		Now:       func() time.Time { return began }, Logger: slog.New(slog.DiscardHandler),
 	})
@@ -157,6 +164,7 @@ func (r *replicaServer) redisPing(user string) {
 func TestReplicaHasOwnWrites(t *testing.T) {
 	for request, body := range map[string]string{
 		"POST /chat/users/bob/ping": "", "POST /chat/pings": `{"pings":[{"user":"bob"}]}`,
+		"PUT /chat/users/alice/availability": `{"availability":"invisible"}`,
 	} {
 		r := newReplicaServer(t)
 		r.fromReplica("GET", "/chat/counts", "")
@@ -167,9 +175,16 @@ func TestReplicaHasOwnWrites(t *testing.T) {
 		for range 10 {
 			counts, replica := r.read("all", "GET", "/chat/counts", "")
 			require.False(t, replica)
-			require.EqualValues(t, 2, counts.json(t)["total"])
 			page, replica := r.read("all", "GET", "/chat/users", "")
 			require.False(t, replica)
+			if method == "PUT" { // becoming invisible is a leave
+				require.EqualValues(t, 0, counts.json(t)["green"])
+				require.Contains(t, page.body, `"left":true`)
+				found, _ := r.read("read", "POST", "/chat/lookup", `{"users":["alice"]}`)
+				require.Contains(t, found.body, `"left":true`)
+				continue
+			}
+			require.EqualValues(t, 2, counts.json(t)["total"])
 			require.Contains(t, page.body, "bob")
 			found, _ := r.read("read", "POST", "/chat/lookup", `{"users":["bob"]}`)
 			require.NotContains(t, found.body, `"last_seen":null`, "users who were written are known to all")
