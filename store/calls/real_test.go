@@ -2,6 +2,7 @@ package calls
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -15,23 +16,44 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// realServer is a keeper that runs on Redis, with a connection of every user.
+// realServer is a keeper that runs on a real store and in real time, with connections of users.
 type realServer struct {
 	*Keeper
-	store store.Store
-	stop  func()
+	store     store.Store
+	connected func(user string) bool
+	stop      func()
 
 	mu     sync.Mutex
 	states map[string]lastseen.CallState // of calls, as connections of users were told last
+	wrong  []string                      // what connections of users were told after the end of a call
 }
 
+// startReal starts a server on Redis, with a connection of every user.
 func startReal(t testing.TB, url string) *realServer {
+	t.Helper()
+	return startServer(t, openRedis(t, url), func(string) bool { return true }, func(*Keeper) {})
+}
+
+func openRedis(t testing.TB, url string) store.Store {
 	t.Helper()
 	s, err := redisstore.Open(redisstore.Options{
 		URL: url, Timeout: 30 * time.Second, DialTimeout: 30 * time.Second, Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
-	r := &realServer{Keeper: New(s, slog.New(slog.DiscardHandler)), store: s, states: map[string]lastseen.CallState{}}
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// startServer starts a server with connections of some users, and a keeper that is set up before it runs.
+func startServer(
+	t testing.TB, s store.Store, connected func(user string) bool, setUp func(*Keeper),
+) *realServer {
+	t.Helper()
+	r := &realServer{
+		Keeper: New(s, slog.New(slog.DiscardHandler)), store: s, connected: connected,
+		states: map[string]lastseen.CallState{},
+	}
+	setUp(r.Keeper)
 	ctx, cancel := context.WithCancel(t.Context())
 	listening := make(chan struct{})
 	var once sync.Once
@@ -46,7 +68,6 @@ func startReal(t testing.TB, url string) *realServer {
 	r.stop = sync.OnceFunc(func() {
 		cancel()
 		running.Wait()
-		require.NoError(t, s.Close())
 	})
 	t.Cleanup(r.stop)
 	<-listening
@@ -56,7 +77,7 @@ func startReal(t testing.TB, url string) *realServer {
 // receive does what a connection does with a signal.
 func (r *realServer) receive(ctx context.Context, signal store.Signal) {
 	r.Receive(signal)
-	if signal.Kind != SignalCaller && signal.Kind != SignalCallee {
+	if signal.Kind != SignalCaller && signal.Kind != SignalCallee || !r.connected(signal.User) {
 		return
 	}
 	c, err := r.store.ReadCall(ctx, signal.Namespace, string(signal.Data))
@@ -66,7 +87,11 @@ func (r *realServer) receive(ctx context.Context, signal store.Signal) {
 	r.Follow(signal.Namespace, signal.User, c)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.states[c.ID+" "+signal.User] = c.State
+	key := c.ID + " " + signal.User
+	if old := r.states[key]; old.Over() && old != "" && old != c.State {
+		r.wrong = append(r.wrong, fmt.Sprintf("%s: %s after %s", key, c.State, old))
+	}
+	r.states[key] = c.State
 }
 
 // requireTold waits until connections of both parties were told a state.

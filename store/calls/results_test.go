@@ -249,38 +249,6 @@ func TestUnclearIsBounded(t *testing.T) {
 	require.Zero(t, s.results.due.rest(0, 0))
 }
 
-// TestCopiesOfADeadServer: what a server noted and did not copy before it died is copied by another one.
-func TestCopiesOfADeadServer(t *testing.T) { onStores(t, testCopiesOfADeadServer) }
-
-func testCopiesOfADeadServer(t *testing.T, open opener) {
-	for _, method := range []string{"SetInCalls", "ConfirmInCalls"} {
-		for _, last := range []lastseen.CallAction{lastseen.Accept, lastseen.End} {
-			w := open(t, 2)
-			a := w.servers[0]
-			id := w.rings(a, "alice", "bob")
-			if last == lastseen.End {
-				w.acts(a, id, "bob", lastseen.Accept)
-				w.requireInCall("alice", "bob")
-			}
-			a.fail = func(m string) error {
-				if m == method {
-					return store.ErrUnavailable
-				}
-				return nil
-			}
-			w.acts(a, id, "bob", last)
-			w.kill(a)
-			w.pass(leaseTime + leaseRenew + visitEvery)
-			if last == lastseen.Accept {
-				w.requireInCall("alice", "bob")
-			} else {
-				w.requireInCall()
-			}
-			require.Equal(t, int64(2), w.servers[0].Stats().Copies)
-		}
-	}
-}
-
 // TestSlowCopier: a server that copies an old value after another one copied the present one repairs that.
 func TestSlowCopier(t *testing.T) { onStores(t, testSlowCopier) }
 

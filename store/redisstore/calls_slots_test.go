@@ -109,7 +109,7 @@ func (m *movingCalls) next() {
 	m.sawAll(expired.Steps)
 	_, err = m.ReadCall(ctx, "chat", m.due[0].ID)
 	m.try(err)
-	m.tryCopy()
+	m.tryCopyNoted()
 }
 
 func (m *movingCalls) sawAll(steps []store.CallStep) {
@@ -125,8 +125,8 @@ func (m *movingCalls) tryMoved(s store.Store, id, user string, action lastseen.C
 	}
 }
 
-// tryCopy copies what is in the outbox, as far as that succeeds.
-func (m *movingCalls) tryCopy() {
+// tryCopyNoted copies what is in the outbox, as far as that succeeds.
+func (m *movingCalls) tryCopyNoted() {
 	ctx := context.Background()
 	in, err := m.UnconfirmedInCalls(ctx, "chat", 0)
 	if m.try(err) && m.try(m.SetInCalls(ctx, "chat", in)) {
@@ -149,8 +149,9 @@ func (m *movingCalls) finish() {
 		m.requireHistory(n.ID)
 		call := m.read(n.ID)
 		require.NotEqual(m, lastseen.Ringing, call.State)
-		in := m.until(n.From, n.To)
-		require.Equal(m, call.State == lastseen.Active, in[0] != 0 && in[1] != 0, "%s: %v", call.State, in)
+		for _, until := range m.until(n.From, n.To) {
+			require.Equal(m, call.State == lastseen.Active, until != 0, "%s: %v", call.State, until)
+		}
 		if call.State == lastseen.Active {
 			m.act(n.ID, n.From, lastseen.End)
 		}

@@ -1,0 +1,188 @@
+package calls
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// takeover is how long it takes, at most, until another server does what the one with the lease did.
+const takeover = leaseTime + leaseRenew + visitEvery
+
+// lastStep is a step of a call, after which the server that did it dies.
+type lastStep struct {
+	name   string
+	before lastseen.CallState // "" if the step starts the call
+	do     func(w *world, dying *server, id string)
+	copies bool // the step changes who is in a call
+
+	known lastseen.CallState // what the parties are told in the end if no party acts
+	wait  time.Duration      // until then, at most
+}
+
+func lastSteps() []lastStep {
+	start := func(w *world, dying *server, _ string) { w.rings(dying, "alice", "bob") }
+	act := func(user string, action lastseen.CallAction) func(*world, *server, string) {
+		return func(w *world, dying *server, id string) { w.acts(dying, id, user, action) }
+	}
+	expire := func(w *world, _ *server, _ string) { // the server with the lease does that when it is time
+		bob := w.servers[1].connections[person{ns, "bob"}]
+		bob.since, bob.silent = w.monotonic(), true
+	}
+	// A connection that follows a call reads it at least this often: while it rings, four times in the quiet time.
+	const reread = quiet/4 + time.Second
+	return []lastStep{
+		{name: "start", do: start, known: lastseen.Missed, wait: ring + takeover},
+		{
+			name: "accept", before: lastseen.Ringing, do: act("bob", lastseen.Accept), copies: true,
+			known: lastseen.Active, wait: reread,
+		},
+		{name: "reject", before: lastseen.Ringing, do: act("bob", lastseen.Reject), known: lastseen.Rejected, wait: reread},
+		{name: "cancel", before: lastseen.Ringing, do: act("alice", lastseen.End), known: lastseen.Cancelled, wait: reread},
+		{name: "miss", before: lastseen.Ringing, do: expire, known: lastseen.Missed, wait: reread},
+		{
+			name: "end", before: lastseen.Active, do: act("bob", lastseen.End), copies: true,
+			known: lastseen.Ended, wait: quiet / 2,
+		},
+		{name: "lose", before: lastseen.Active, do: expire, copies: true, known: lastseen.Lost, wait: quiet / 2},
+	}
+}
+
+// death is the moment at which a server dies: before it calls a method for the nth time after the step.
+type death struct {
+	method string
+	nth    int
+	copied bool // before, if the step changes who is in a call
+}
+
+func deaths() []death {
+	return []death{
+		{method: "SetInCalls", nth: 1},
+		{method: "ConfirmInCalls", nth: 1},
+		{method: "Signal", nth: 1, copied: true},
+		{method: "Signal", nth: 2, copied: true},
+	}
+}
+
+// dies has a server die before it calls a method for the nth time: nothing that it does reaches the store or others.
+func (s *server) dies(d death) (died func() bool) {
+	var calls atomic.Int64
+	var dead atomic.Bool
+	s.before = func(method string) { // visits call it in goroutines
+		if method == d.method && calls.Add(1) == int64(d.nth) {
+			dead.Store(true)
+		}
+	}
+	s.fail = func(string) error {
+		if dead.Load() {
+			return store.ErrUnavailable
+		}
+		return nil
+	}
+	return dead.Load
+}
+
+// TestServerDiesAfterAStep: the server with the lease dies between any two things that it does because of a step.
+// Without it, both parties are told what became of the call, they are shown to be in it as long as it is active, and
+// nothing is left to be copied. The parties are connected to another server.
+func TestServerDiesAfterAStep(t *testing.T) { onStores(t, testServerDiesAfterAStep) }
+
+func testServerDiesAfterAStep(t *testing.T, open opener) {
+	for _, step := range lastSteps() {
+		for _, d := range deaths() {
+			if !step.copies && !d.copied {
+				continue // it does not call the method
+			}
+			t.Run(fmt.Sprintf("%s/%s %d", step.name, d.method, d.nth), func(t *testing.T) {
+				testDeath(t, open(t, 2), step, d)
+			})
+		}
+	}
+}
+
+func testDeath(t *testing.T, w *world, step lastStep, d death) {
+	dying, lives := w.servers[0], w.servers[1]
+	w.acts(dying, w.rings(dying, "carol", "dave"), "carol", lastseen.End) // so that it has the lease
+	w.pass(time.Second)
+	require.Same(t, dying.handle, w.holder)
+	lives.connect("alice", "")
+	lives.connect("bob", "")
+	var told []lastseen.CallState // by the server that dies
+	id := "call-2"
+	if step.before != "" {
+		require.Equal(t, id, w.rings(dying, "alice", "bob"))
+		told = append(told, lastseen.Ringing)
+	}
+	w.settle()
+	if step.before == lastseen.Active {
+		w.acts(dying, id, "bob", lastseen.Accept)
+		told = append(told, lastseen.Active)
+	}
+	w.settle()
+	died := dying.dies(d)
+	step.do(w, dying, id)
+	for passed := time.Duration(0); !died(); passed += tick {
+		require.Less(t, passed, 2*quiet, "the server did not do the step")
+		w.pass(tick)
+	}
+	w.kill(dying)
+
+	w.pass(max(step.wait, takeover))
+	told = append(told, step.known)
+	require.Equal(t, told, lives.states("bob"))
+	if step.before == "" && d.nth == 2 { // the first signal of the call reached the caller
+		told = []lastseen.CallState{lastseen.Ringing, step.known}
+	}
+	require.Equal(t, told, lives.states("alice"))
+	w.requireState(id, step.known)
+	if step.known == lastseen.Active {
+		w.requireInCall("alice", "bob")
+		w.acts(lives, id, "alice", lastseen.End)
+		w.settle()
+		require.Equal(t, lastseen.Ended, lives.told["alice"][len(lives.told["alice"])-1].State)
+		require.Equal(t, lastseen.Ended, lives.told["bob"][len(lives.told["bob"])-1].State)
+	}
+	w.requireInCall()
+	w.requireNotRecorded("alice", "bob")
+}
+
+// requireNotRecorded requires that details do not say that users are in a call, not even until a time that has passed.
+func (w *world) requireNotRecorded(users ...string) {
+	w.t.Helper()
+	_, details, err := w.store.Describe(w.t.Context(), ns, users)
+	require.NoError(w.t, err)
+	for _, user := range users {
+		require.Zero(w.t, details[user].InCallUntil, user)
+	}
+}
+
+// TestSlowCopierDies: a server copies an old value after another one copied and confirmed the present one, and dies
+// before it confirms. Nothing is left in the outbox, so what it copied is shown until it ends by itself.
+func TestSlowCopierDies(t *testing.T) { onStores(t, testSlowCopierDies) }
+
+func testSlowCopierDies(t *testing.T, open opener) {
+	w := open(t, 2)
+	a, b := w.servers[0], w.servers[1]
+	id := w.rings(a, "alice", "bob")
+	died := a.dies(death{method: "ConfirmInCalls", nth: 1})
+	counting := a.before
+	a.before = func(method string) {
+		if method == "SetInCalls" {
+			w.acts(b, id, "alice", lastseen.End)
+			w.requireInCall()
+		}
+		counting(method)
+	}
+	w.acts(a, id, "bob", lastseen.Accept)
+	require.True(t, died())
+	w.kill(a)
+	w.requireInCall("alice", "bob")
+	w.pass(quiet)
+	w.requireInCall()
+}

@@ -1,0 +1,223 @@
+package calls
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/filestore"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// TestRaceOnRedis: two servers with one Redis race each call to its end. The connections of both parties, to
+// either server or to both, are told the same end, and then nobody is in a call.
+func TestRaceOnRedis(t *testing.T) {
+	t.Parallel()
+	races := 5000
+	if testing.Short() {
+		races = 200
+	}
+	url := redistest.Start(t)
+	newRace(t, openRedis(t, url), openRedis(t, url)).run(races)
+}
+
+// TestRaceOnTheEmbeddedStore is TestRaceOnRedis for two keepers on one embedded store. Both of them end calls, because
+// this store grants everyone the lease.
+func TestRaceOnTheEmbeddedStore(t *testing.T) {
+	t.Parallel()
+	races := 2000
+	if testing.Short() {
+		races = 200
+	}
+	s, err := filestore.Open(filestore.Options{
+		Path: filepath.Join(t.TempDir(), "lastseen.db"), Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	newRace(t, s, s).run(races)
+}
+
+// moment is a time that passes during the steps of a race.
+const moment = 4 * time.Millisecond
+
+// race has users call each other on two servers. A caller is connected to one of them and the callee to the other one,
+// or both are connected to both.
+type race struct {
+	*testing.T
+	servers []*realServer
+}
+
+func newRace(t *testing.T, stores ...store.Store) *race {
+	r := &race{T: t}
+	for i, s := range stores {
+		connected := func(user string) bool {
+			return strings.HasSuffix(user, fmt.Sprint("-", i)) || strings.HasSuffix(user, "-both")
+		}
+		r.servers = append(r.servers, startServer(t, s, connected, func(k *Keeper) {
+			k.Quiet = func(string) time.Duration { return moment } // parties are heard soon
+			k.Heard = func(_, user, _ string, _ time.Duration) bool { return connected(user) }
+		}))
+	}
+	return r
+}
+
+// newCall returns a call that is started by race i. Every fourth one lasts until a party ends it, and every fourth one
+// until a party ends it or its time passes. The others are missed, or accepted and lost.
+func (r *race) newCall(i int) store.NewCall {
+	id := fmt.Sprint("call-", i)
+	c := store.NewCall{
+		ID: id, From: fmt.Sprintf("from%d-%d", i, i%2), To: fmt.Sprintf("to%d-%d", i, 1-i%2),
+		Ring: time.Hour, Quiet: time.Hour, Shown: true, Key: id, Digest: "of " + id,
+	}
+	if i%5 == 0 {
+		c.From, c.To = fmt.Sprintf("from%d-both", i), fmt.Sprintf("to%d-both", i)
+	}
+	switch i % 4 {
+	case 1:
+		c.Ring, c.Quiet = moment, moment
+	case 2:
+		c.Quiet = moment
+	case 3:
+		c.Ring = moment
+	}
+	return c
+}
+
+// run runs a number of races, several at a time, and requires that all calls ended and were told well.
+func (r *race) run(races int) {
+	calls := make([]store.NewCall, races)
+	var running sync.WaitGroup
+	const workers = 16 // most of them wait until time passes
+	for worker := range workers {
+		running.Go(func() {
+			for i := worker; i < races && !r.Failed(); i += workers {
+				calls[i] = r.newCall(i)
+				r.step(calls[i], i)
+				r.awaitEnd(calls[i])
+			}
+		})
+	}
+	running.Wait()
+	reached := map[lastseen.CallState]int{}
+	for _, c := range calls {
+		reached[r.requireSame(c)]++
+	}
+	for _, state := range lastseen.CallStates() {
+		require.Equal(r, state.Over(), reached[state] > 0, "%s: %v", state, reached)
+	}
+	for _, s := range r.servers {
+		require.Empty(r, s.wrong)
+	}
+	r.requireNobodyInCall(calls)
+}
+
+// step starts a call and does at the same moment, on both servers, what the parties can do in it.
+func (r *race) step(c store.NewCall, i int) {
+	a, b := r.servers[i%2], r.servers[1-i%2]
+	r.start(a, c)
+	act := func(s *realServer, user string, action lastseen.CallAction) func() {
+		return func() {
+			_, err := s.Act(r.Context(), ns, store.CallAct{ID: c.ID, User: user, Action: action})
+			assert.NoError(r, err)
+		}
+	}
+	again := c
+	again.ID += "-again"
+	steps := []func(){
+		func() { r.start(b, again) }, act(a, c.From, lastseen.Alive), act(b, c.To, lastseen.Alive),
+		act(b, c.To, lastseen.Accept), act(a, c.To, lastseen.Accept),
+		act(a, c.To, lastseen.Reject), act(a, c.From, lastseen.End), act(b, c.To, lastseen.End),
+	}
+	switch i % 4 {
+	case 2:
+		steps = steps[:5]
+	case 3:
+		steps = steps[:3]
+	}
+	first := i / 4 % len(steps) // what begins first often wins
+	var racing sync.WaitGroup
+	for _, step := range slices.Concat(steps[first:], steps[:first]) {
+		racing.Go(step)
+	}
+	racing.Wait()
+}
+
+// start starts a call, or repeats that.
+func (r *race) start(s *realServer, c store.NewCall) {
+	_, err := s.Start(r.Context(), ns, c)
+	assert.NoError(r, err)
+}
+
+// told returns the states of a call that the connections of both parties were told last.
+func (r *race) told(c store.NewCall) (states []lastseen.CallState) {
+	for _, s := range r.servers {
+		s.mu.Lock()
+		for _, user := range []string{c.From, c.To} {
+			if s.connected(user) {
+				states = append(states, s.states[c.ID+" "+user])
+			}
+		}
+		s.mu.Unlock()
+	}
+	return states
+}
+
+// awaitEnd waits until connections of both parties were told that a call is over.
+func (r *race) awaitEnd(c store.NewCall) {
+	told := func() bool {
+		return !slices.ContainsFunc(r.told(c), func(s lastseen.CallState) bool { return s == "" || !s.Over() })
+	}
+	assert.Eventually(r, told, time.Minute, time.Millisecond, c.ID)
+}
+
+// requireSame requires that connections of both parties were told the state that both servers read, and returns it.
+func (r *race) requireSame(c store.NewCall) lastseen.CallState {
+	r.Helper()
+	told := r.told(c)
+	require.GreaterOrEqual(r, len(told), 2)
+	for _, s := range r.servers {
+		read, err := s.store.ReadCall(r.Context(), ns, c.ID)
+		require.NoError(r, err)
+		for _, state := range told {
+			require.Equal(r, read.State, state, "%s: %v", c.ID, told)
+		}
+	}
+	return told[0]
+}
+
+// requireNobodyInCall waits until nothing has to be copied, and requires that the users are then in no call.
+func (r *race) requireNobodyInCall(calls []store.NewCall) {
+	r.Helper()
+	s := r.servers[0].store
+	require.Eventually(r, func() bool {
+		left, err := s.UnconfirmedInCalls(r.Context(), ns, 0)
+		return err == nil && len(left) == 0
+	}, time.Minute, 5*time.Millisecond)
+	for _, server := range r.servers {
+		server.stop() // so that no copy is in progress
+	}
+	var users []string
+	for _, c := range calls {
+		users = append(users, c.From, c.To)
+	}
+	for part := range slices.Chunk(users, 500) {
+		_, details, err := s.Describe(r.Context(), ns, part)
+		require.NoError(r, err)
+		for _, user := range part {
+			require.Zero(r, details[user].InCallUntil, user)
+		}
+	}
+	left, err := s.UnconfirmedInCalls(r.Context(), ns, 0)
+	require.NoError(r, err)
+	require.Empty(r, left)
+}
