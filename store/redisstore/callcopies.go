@@ -105,7 +105,7 @@ func (s *Store) writeInCalls(ctx context.Context, c *candidate, in []store.InCal
 			s.mayAppend(ctx, c.namespace, chunk.key)
 		}
 		others := append(c.deviceKeys(chunk.key), c.details(chunk.key), c.ends(chunk.key))
-		calls[i] = call{key: chunk.key, others: others, args: []any{linkBase()}}
+		calls[i] = call{key: chunk.key, others: others, args: []any{linkBase(), s.replicas != nil}}
 		for _, at := range chunk.index {
 			calls[i].args = append(calls[i].args, &in[at].User, int64(in[at].Until))
 		}
@@ -114,8 +114,8 @@ func (s *Store) writeInCalls(ctx context.Context, c *candidate, in []store.InCal
 	missing := false
 	for i, cmd := range cmds {
 		reply, failed := cmd.Int64Slice()
-		if index := chunks[i].index; failed != nil || len(reply) != 2+len(index) {
-			return false, fmt.Errorf("unexpected script reply %v for %d users", cmd.Val(), len(index))
+		if failed != nil || len(reply) < 2 {
+			return false, fmt.Errorf("unexpected script reply %v", cmd.Val())
 		}
 		fresh, missing = fresh || reply[0] == 1, missing || reply[1] == 1
 		s.replicas.wroteInCalls(c.name, chunks[i], reply[2:], in)

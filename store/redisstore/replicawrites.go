@@ -76,9 +76,9 @@ func (r *replicas) wroteSaid(namespace, user string, said lastseen.Said, reply [
 // one: there has 1 for each of them. Others, of whom some may be invisible, are not marked. Nor is anyone after an
 // error, because the copy is then made again.
 func (r *replicas) wroteInCalls(namespace string, sent *chunk, there []int64, in []store.InCall) {
-	for i, place := range sent.index {
-		if there[i] == 1 {
-			r.wrote(namespace, in[place].User, listMark)
+	for i, is := range there {
+		if is == 1 {
+			r.wrote(namespace, in[sent.index[i]].User, listMark)
 		}
 	}
 }
