@@ -23,7 +23,7 @@ import (
 // either server or to both, are told the same end, and then nobody is in a call.
 func TestRaceOnRedis(t *testing.T) {
 	t.Parallel()
-	races := 5000
+	races := 3000
 	if testing.Short() {
 		races = 200
 	}
