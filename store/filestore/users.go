@@ -53,7 +53,8 @@ func (u *users) find(user string) (hash uint64, e entry, known, collides bool) {
 
 func (u *users) get(user string) (entry, bool) {
 	_, e, known, _ := u.find(user)
-	return e.plain(), known
+	e.name &^= hasDetails // as plain does: with a call of that, the compiler would not inline this
+	return e, known
 }
 
 // set stores a user's score and returns the new entry, and the old one if the user was known. It keeps a copy of the
