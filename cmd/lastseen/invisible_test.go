@@ -53,6 +53,7 @@ func TestInvisibleEqualsLeft(t *testing.T) {
 		w.goOn(t, at)
 		check("after the connection", 0)
 		require.Equal(t, 1, w.trim(t, 30*time.Minute), "frank")
+		w.requireInvisible(t, "frank")
 		w.goOn(t, at)
 		check("after retention", 0)
 
@@ -143,6 +144,7 @@ func TestInvisibleToContactsEqualsLeft(t *testing.T) {
 		check("while connected", 0)
 		leave()
 		require.Equal(t, 2, w.trim(t, 30*time.Minute), "erica and frank")
+		w.requireInvisible(t, "erica", "frank")
 		w.goOn(t, at)
 		check("after retention", 0)
 		w.checkCallers(t)
@@ -258,6 +260,15 @@ func (w twins) hide(t *testing.T, users []string, fields string) lastseen.Instan
 		}
 	}
 	return first
+}
+
+// requireInvisible fails the test if users are not invisible, as they see it themselves. Then goOn would do nothing.
+func (w twins) requireInvisible(t *testing.T, users ...string) {
+	t.Helper()
+	for _, user := range users {
+		r := w.do(t, 0, "GET", "/v1/namespaces/"+w.hidden+"/users/"+user+"/availability", "")
+		require.Equal(t, "invisible", decoded(t, r.body)["availability"], user)
+	}
 }
 
 // goOn has the devices of the invisible users assert all that they can.
