@@ -31,8 +31,11 @@ type typing struct {
 }
 
 func (b typingBody) check() error {
-	if len(b.To) == 0 || len(b.To) > maxTypingTo {
-		return errorf(codeTooManyItems, "to has %d users: use 1 to %d.", len(b.To), maxTypingTo)
+	if len(b.To) == 0 {
+		return errorf(codeInvalidParameter, "to has no users: use 1 to %d.", maxTypingTo)
+	}
+	if len(b.To) > maxTypingTo {
+		return errorf(codeTooManyItems, "to has %d users: at most %d are allowed.", len(b.To), maxTypingTo)
 	}
 	if len(b.In) > maxTypingIn {
 		return errorf(codeInvalidParameter, "in has %d bytes: at most %d are allowed.", len(b.In), maxTypingIn)

@@ -99,8 +99,8 @@ func TestTypingIsChecked(t *testing.T) {
 	alice, _ := w.hello(`{"user":"alice"}`)
 	many, _ := json.Marshal(strings.Split("u"+strings.Repeat(",u", maxTypingTo), ","))
 	for content, want := range map[string]code{
-		`{}`:                           codeTooManyItems,
-		`{"to":[]}`:                    codeTooManyItems,
+		`{}`:                           codeInvalidParameter,
+		`{"to":[]}`:                    codeInvalidParameter,
 		fmt.Sprintf(`{"to":%s}`, many): codeTooManyItems,
 		`{"to":[""]}`:                  codeInvalidUser,
 		`{"to":["a\u0000"]}`:           codeInvalidUser,

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ func TestInvisibleEqualsLeft(t *testing.T) {
 		w := twins{left: "left-0", hidden: "hide-0", servers: servers, store: s}
 		begun := time.Now()
 		w.seed(t, begun)
+		w.hideEarlier(t, "frank", begun.Add(-50*time.Minute))
 		f := w.begin(t, begun)
 		check := func(phase string, changes int) {
 			t.Helper()
@@ -50,7 +52,9 @@ func TestInvisibleEqualsLeft(t *testing.T) {
 		leave()
 		w.goOn(t, at)
 		check("after the connection", 0)
-		w.trim(t, 30*time.Minute)
+		require.Equal(t, 1, w.trim(t, 30*time.Minute), "frank")
+		w.requireInvisible(t, "frank")
+		w.goOn(t, at)
 		check("after retention", 0)
 
 		require.Less(t, time.Now(), untilSaid, "the phases took too long")
@@ -113,6 +117,63 @@ func TestInvisibleAloneEqualsLeft(t *testing.T) {
 	})
 }
 
+// TestInvisibleToContactsEqualsLeft does the same where users are visible to their contacts. It compares what a contact
+// and a stranger learn, and retention deletes users who are invisible.
+func TestInvisibleToContactsEqualsLeft(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes many seconds")
+	}
+	eachTwins(t, func(t *testing.T, servers []string, s store.Store) {
+		w := twins{left: "left-2", hidden: "hide-2", servers: servers, store: s, toContacts: true}
+		begun := time.Now()
+		w.seed(t, begun)
+		w.seedContacts(t)
+		w.hideEarlier(t, "frank", begun.Add(-50*time.Minute))
+		f := w.begin(t, begun)
+		check := func(phase string, changes int) {
+			t.Helper()
+			f.check(t, phase, changes)
+		}
+		check("before", 0)
+		w.hideEarlier(t, "erica", begun.Add(-40*time.Minute))
+		at := w.hide(t, []string{"alice", "davey"}, "")
+		check("at once", 2) // the leave of a user never seen is no change
+		w.goOn(t, at)
+		leave := w.connectHidden(t)
+		check("while connected", 0)
+		leave()
+		require.Equal(t, 2, w.trim(t, 30*time.Minute), "erica and frank")
+		w.requireInvisible(t, "erica", "frank")
+		w.goOn(t, at)
+		check("after retention", 0)
+		w.checkCallers(t)
+		for _, user := range twinUsers {
+			w.compareCalls(t, "contact", user, user)
+		}
+
+		untilHidden := time.Now().Add(time.Second)
+		w.do(t, 0, "PUT", "/v1/namespaces/"+w.hidden+"/users/alice/availability",
+			fmt.Sprintf(`{"availability":"invisible","until":%q}`, exact(untilHidden)))
+		time.Sleep(time.Until(untilHidden.Add(10 * time.Millisecond)))
+		w.ping(t, "alice", at+1)
+		check("after until", 0)
+		w.both(t, "PUT", "/users/davey/availability", `{"note":"back"}`)
+		w.ping(t, "davey", at+1)
+		check("after going visible", 1)
+		for _, user := range []string{"alice", "erica"} {
+			w.both(t, "DELETE", "/users/"+user, "")
+		}
+		check("after forget", 1) // retention deleted Erica before
+		w.befriend(t, "alice", "erica")
+		present := fmt.Sprintf(`{"at":%q}`, exact(time.Now()))
+		for _, user := range twinUsers {
+			w.both(t, "POST", "/users/"+user+"/ping", present)
+		}
+		check("after a ping that counts", 3)
+	})
+}
+
 // seed records the same users in both namespaces.
 func (w twins) seed(t *testing.T, now time.Time) {
 	t.Helper()
@@ -127,6 +188,58 @@ func (w twins) seed(t *testing.T, now time.Time) {
 	w.both(t, "PUT", "/users/davey/availability", `{"availability":"busy","note":"writing"}`)
 	w.both(t, "PUT", "/users/bobby/availability", `{"availability":"busy"}`)
 	w.both(t, "PUT", "/users/bobby/contacts", `{"users":["alice","davey","erica","carla"]}`)
+}
+
+// seedContacts makes bobby and the others contacts of each other. The stranger can see the marker alone.
+func (w twins) seedContacts(t *testing.T) {
+	t.Helper()
+	for user, contacts := range map[string]string{
+		"bobby":  `"alice","carla","davey","erica","frank","marker"`,
+		stranger: `"alice","carla","davey","erica","frank","marker"`,
+		"carla":  `"bobby"`,
+		"frank":  `"bobby"`,
+		"marker": fmt.Sprintf(`"bobby",%q`, stranger),
+	} {
+		w.both(t, "PUT", "/users/"+user+"/contacts", `{"users":[`+contacts+`]}`)
+	}
+	w.befriend(t, twinUsers...)
+}
+
+// befriend lets users be seen by bobby and by the callers of compareCalls that are called contact.
+func (w twins) befriend(t *testing.T, users ...string) {
+	t.Helper()
+	for _, user := range users {
+		contacts := `"bobby"`
+		for i := range w.servers {
+			caller := fmt.Sprintf("contact%d as %s by token", i, user)
+			contacts += fmt.Sprintf(`,%q,%q`, caller, caller+" at the same time")
+		}
+		w.both(t, "PUT", "/users/"+user+"/contacts", `{"users":[`+contacts+`]}`)
+	}
+}
+
+// checkCallers checks that contacts can call those who left, and that strangers cannot.
+func (w twins) checkCallers(t *testing.T) {
+	t.Helper()
+	for _, s := range w.scripts(w.servers[0]) {
+		for caller, can := range map[string]bool{"contact0 as alice by token": true, stranger: false} {
+			credential := bearerOf(t, caller, s.own)
+			path := s.start(t, credential, fmt.Sprintf(`{"from":%q,"to":"alice"}`, caller))
+			require.Equal(t, can, path != "", caller)
+			s.end(t, credential, path, caller)
+		}
+	}
+}
+
+// hideEarlier makes a user invisible at a time in the past, so that retention deletes the user. Only stores can do that.
+// In the other namespace, the user leaves at the same time.
+func (w twins) hideEarlier(t *testing.T, user string, at time.Time) {
+	t.Helper()
+	said := lastseen.Said{Availability: lastseen.Invisible}
+	state, err := w.store.SetAvailability(t.Context(), w.hidden, user, said, lastseen.InstantOf(at))
+	require.NoError(t, err)
+	require.True(t, state.Left)
+	w.do(t, 0, "POST", "/v1/namespaces/"+w.left+"/users/"+user+"/leave", fmt.Sprintf(`{"at":%q}`, state.At.String()))
 }
 
 // hide makes users invisible: the first one with fields that say until when, the others without an end. In the other
@@ -149,10 +262,19 @@ func (w twins) hide(t *testing.T, users []string, fields string) lastseen.Instan
 	return first
 }
 
+// requireInvisible fails the test if users are not invisible, as they see it themselves. Then goOn would do nothing.
+func (w twins) requireInvisible(t *testing.T, users ...string) {
+	t.Helper()
+	for _, user := range users {
+		r := w.do(t, 0, "GET", "/v1/namespaces/"+w.hidden+"/users/"+user+"/availability", "")
+		require.Equal(t, "invisible", decoded(t, r.body)["availability"], user)
+	}
+}
+
 // goOn has the devices of the invisible users assert all that they can.
 func (w twins) goOn(t *testing.T, hiddenAt lastseen.Instant) {
 	t.Helper()
-	for i, user := range twinUsers {
+	for i, user := range append(slices.Clone(twinUsers), "frank") {
 		path := "/v1/namespaces/" + w.hidden + "/users/" + user
 		if r := w.do(t, i, "GET", path+"/availability", ""); !strings.Contains(r.body, "invisible") {
 			continue

@@ -145,7 +145,8 @@ func (w twins) endCall(t *testing.T, c twinCall, left, hidden string) {
 // compareCallOf compares what readers, also a party, get about a call.
 func (f *twinFollowers) compareCallOf(t *testing.T, c twinCall, party string) {
 	t.Helper()
-	for _, credentials := range f.readers(t) {
+	for _, reader := range f.readers(t) {
+		credentials := [2]string{reader.left, reader.hidden}
 		scripts := f.scripts(f.servers[len(f.servers)-1])
 		for i, s := range scripts {
 			s.ask(t, credentials[i], http.MethodGet, strings.TrimPrefix(c[i], "/v1/namespaces/"+s.own), "")

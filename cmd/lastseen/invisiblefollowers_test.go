@@ -34,7 +34,7 @@ type twinPlace struct {
 
 // keptPaths are the requests whose cursors are kept: of readers, and of users about themselves.
 var keptPaths = []string{
-	"/changes?", "/changes?user=alice&user=davey&user=erica&user=marker", "/users?limit=1", "/users?order=oldest&limit=2",
+	"/changes?", "/changes?user=alice&user=davey&user=erica&user=frank&user=marker", "/users?limit=1", "/users?order=oldest&limit=2",
 	"/users?status=grey&limit=1", "/users/bobby/contacts?limit=1", "/changes?contacts_of=bobby",
 }
 
@@ -43,9 +43,9 @@ func (w twins) begin(t *testing.T, begun time.Time) *twinFollowers {
 	t.Helper()
 	f := &twinFollowers{twins: w, begun: begun, watchers: map[*twinWatcher]*twinWatcher{}}
 	for _, server := range w.servers {
-		for _, credentials := range w.readers(t) {
-			hidden := w.follow(t, server, w.hidden, credentials[1])
-			for i, left := range w.follow(t, server, w.left, credentials[0]) {
+		for _, reader := range w.readers(t) {
+			hidden := w.follow(t, server, w.hidden, reader.name, reader.hidden)
+			for i, left := range w.follow(t, server, w.left, reader.name, reader.left) {
 				f.watchers[left] = hidden[i]
 			}
 		}
@@ -53,10 +53,17 @@ func (w twins) begin(t *testing.T, begun time.Time) *twinFollowers {
 	return f
 }
 
-// readers returns the credentials of an API key and of a user, for both namespaces.
-func (w twins) readers(t *testing.T) [][2]string {
+// stranger is a user whom the users who left do not have among their contacts.
+const stranger = "zelda"
+
+// readers returns an API key and a user, bobby. Where users are visible to their contacts, it returns bobby, who is one,
+// and the stranger.
+func (w twins) readers(t *testing.T) []twinCaller {
 	t.Helper()
-	return [][2]string{{"ls_left", "ls_hide"}, {bearerOf(t, "bobby", w.left), bearerOf(t, "bobby", w.hidden)}}
+	if w.toContacts {
+		return []twinCaller{w.callerOf(t, "bobby"), w.callerOf(t, stranger)}
+	}
+	return []twinCaller{{"reader", "ls_left", "ls_hide", false}, w.callerOf(t, "bobby")}
 }
 
 // check compares what followers were sent since the last check: some changes, and that of the marker. If changes is
@@ -86,6 +93,9 @@ func (f *twinFollowers) checkBoth(t *testing.T, phase string, changes, all int) 
 			count := all
 			if strings.Contains(left.way, "alice") {
 				count = changes
+			}
+			if strings.HasPrefix(left.way, stranger) {
+				count = 0
 			}
 			require.Len(t, got, count, "%s: %s: %q", phase, left.way, got)
 		}
@@ -124,14 +134,14 @@ func (f *twinFollowers) checkCounts(t *testing.T, phase string, changes int) {
 // keepPlaces notes cursors of this moment.
 func (f *twinFollowers) keepPlaces(t *testing.T, phase string) {
 	t.Helper()
-	for i, credentials := range f.readers(t) {
+	for _, reader := range f.readers(t) {
 		for _, path := range keptPaths {
-			if isUsers := i == 1; !isUsers && strings.Contains(path, "bobby") {
+			if reader.name != "bobby" && strings.Contains(path, "bobby") {
 				continue
 			}
-			p := twinPlace{path: path, credentials: credentials, since: phase}
+			p := twinPlace{path: path, credentials: [2]string{reader.left, reader.hidden}, since: phase}
 			for j, namespace := range []string{f.left, f.hidden} {
-				r := send(t, f.servers[0], http.MethodGet, "/v1/namespaces/"+namespace+path, "", credentials[j])
+				r := send(t, f.servers[0], http.MethodGet, "/v1/namespaces/"+namespace+path, "", p.credentials[j])
 				require.Equal(t, http.StatusOK, r.status, r.body)
 				p.cursors[j] = cursorOf(t, r.body)
 			}

@@ -45,7 +45,7 @@ var twinProbes = []probe{
 	{operation: "GET " + userPath + "/dot.svg", path: "%n/users/%u/dot.svg", head: true},
 	{operation: "GET " + userPath + "/dot.svg", path: "%n/users/%u/dot.svg?size=32&" + future},
 	{operation: "GET " + userPath + "/devices", path: "%n/users/%u/devices", head: true},
-	{operation: "GET " + nsPath + "/lookup", path: "%n/lookup?user=alice&user=davey&user=erica&user=bobby"},
+	{operation: "GET " + nsPath + "/lookup", path: "%n/lookup?user=alice&user=davey&user=erica&user=bobby&user=frank"},
 	{operation: "GET " + nsPath + "/lookup", path: "%n/lookup?user=alice&user=davey&user=erica&" + future, head: true},
 	{
 		operation: "GET " + nsPath + "/lookup", headers: []string{"Accept-Encoding: gzip"},
@@ -119,10 +119,18 @@ type twinCaller struct {
 	writes             bool   // all users or namespaces, without the right to read what the users say
 }
 
+// callerOf returns a user as a caller.
+func (w twins) callerOf(t *testing.T, user string) twinCaller {
+	t.Helper()
+	return twinCaller{user, bearerOf(t, user, w.left), bearerOf(t, user, w.hidden), false}
+}
+
+// callers returns callers of all kinds. Where users are visible to their contacts, they are a contact and a stranger:
+// to the others, it makes no difference.
 func (w twins) callers(t *testing.T) []twinCaller {
 	t.Helper()
-	of := func(user string) twinCaller {
-		return twinCaller{user, bearerOf(t, user, w.left), bearerOf(t, user, w.hidden), false}
+	if w.toContacts {
+		return w.readers(t)
 	}
 	callers := []twinCaller{
 		{name: "anonymous"},
@@ -131,7 +139,7 @@ func (w twins) callers(t *testing.T) []twinCaller {
 		{"unknown", "ls_unknown", "ls_unknown", false},
 		{"admin", "ls_admin", "ls_admin", true},
 		{"alice elsewhere", bearerOf(t, "alice", "else"), bearerOf(t, "alice", "else"), false},
-		of("bobby"), of("zelda"),
+		w.callerOf(t, "bobby"), w.callerOf(t, stranger),
 	}
 	if !w.open { // otherwise it reads, too, and may know what the users say
 		callers = append(callers, twinCaller{"writer", "ls_writer", "ls_writer", true})

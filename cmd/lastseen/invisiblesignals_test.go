@@ -34,10 +34,7 @@ func (w twins) compareBlind(t *testing.T) {
 		}
 		same(t, "blind "+request[0], ask(w.left, w.hidden), ask(w.hidden, w.left))
 	}
-	own := w.do(t, 0, "GET", "/v1/namespaces/"+w.hidden+"/users/alice/availability", "")
-	var said struct{ Availability string }
-	require.NoError(t, json.Unmarshal([]byte(own.body), &said))
-	require.Equal(t, "invisible", said.Availability)
+	w.requireInvisible(t, "alice")
 }
 
 // wait begins requests that wait for changes in both namespaces. It returns a function that checks that nothing ended

@@ -2,12 +2,14 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,7 +18,8 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// TestInvisibleTiming checks that lookups of a user who is invisible take as long as those of a user who left. Each
+// TestInvisibleTiming checks that lookups of a user who is invisible, and goes on pinging meanwhile, take as long as those
+// of a user who left, and that lists and counts take as long with the one as with the other, on all servers. Each
 // comparison can fail at random once in 10,000 times, so one that fails has to fail three times.
 func TestInvisibleTiming(t *testing.T) {
 	if testing.Short() || raced { // slow, and the detector slows some calls more than others
@@ -27,25 +30,12 @@ func TestInvisibleTiming(t *testing.T) {
 		now := time.Now()
 		w.seed(t, now)
 		// A user who leaves after doing and saying the same as davey, so that all else is the same.
-		w.do(t, 0, "POST", "/v1/namespaces/hide-0/users/carla/ping",
+		w.both(t, "POST", "/users/carla/ping",
 			fmt.Sprintf(`{"at":%q,"device":{"id":"app","kind":"mobile"},"activity":"idle"}`, exact(now)))
 		w.hide(t, twinUsers, `"note":"x"`)
-		w.do(t, 0, "PUT", "/v1/namespaces/hide-0/users/carla/availability", `{"availability":"busy","note":"writing"}`)
-		w.do(t, 0, "POST", "/v1/namespaces/hide-0/users/carla/leave", "")
-		get := func(path string) func() {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, servers[0]+path, http.NoBody)
-			require.NoError(t, err)
-			r.Header.Set("Authorization", "Bearer ls_hide")
-			return func() {
-				answer, err := http.DefaultClient.Do(r)
-				if err != nil || answer.StatusCode != http.StatusOK {
-					t.Errorf("%s: %v, %v", path, answer, err)
-					return
-				}
-				_, _ = io.Copy(io.Discard, answer.Body) // its length is compared elsewhere
-				_ = answer.Body.Close()
-			}
-		}
+		w.both(t, "PUT", "/users/carla/availability", `{"availability":"busy","note":"writing"}`)
+		w.both(t, "POST", "/users/carla/leave", fmt.Sprintf(`{"at":%q}`, exact(time.Now())))
+		w.pingOn(t, "davey") // whichever request is next is drawn: this delays both as often
 		read := func(user string) func() {
 			return func() {
 				if _, _, err := s.Describe(t.Context(), w.hidden, []string{user}); err != nil {
@@ -53,16 +43,84 @@ func TestInvisibleTiming(t *testing.T) {
 				}
 			}
 		}
-		const namespace = "/v1/namespaces/hide-0"
 		for _, path := range []string{
 			"/users/%s", "/users/%s/dot.svg", "/users/%s/devices", "/lookup?user=%s", "/changes?user=%s",
 		} {
-			left, hidden := get(namespace+fmt.Sprintf(path, "davey")), get(namespace+fmt.Sprintf(path, "carla"))
-			sameTime(t, 3000, timed(left), timed(hidden))
+			left, hidden := fmt.Sprintf(path, "carla"), fmt.Sprintf(path, "davey")
+			w.sameTimes(t, w.hidden+left, w.hidden+hidden)
 		}
-		sameTime(t, 3000, timed(read("davey")), timed(read("carla")))
+		for _, path := range []string{"/users?limit=10", "/counts"} {
+			w.sameTimes(t, w.left+path, w.hidden+path)
+		}
+		sameTime(t, 3000, timed(read("carla")), timed(read("davey")))
 	})
 }
+
+// pingOn has the devices of a user go on pinging until the test ends.
+func (w twins) pingOn(t *testing.T, user string) {
+	t.Helper()
+	path := "/v1/namespaces/" + w.hidden + "/users/" + user + "/ping"
+	background(t, func(ctx context.Context) error {
+		for i := 0; ; i++ {
+			body := strings.NewReader(`{"device":{"id":"app","kind":"mobile"}}`)
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.servers[i%len(w.servers)]+path, body)
+			if err != nil {
+				return err
+			}
+			r.Header.Set("Authorization", "Bearer ls_all")
+			answer, err := http.DefaultClient.Do(r)
+			if err != nil {
+				return err
+			}
+			_ = answer.Body.Close()
+			if answer.StatusCode != http.StatusOK {
+				return fmt.Errorf("a ping: %s", answer.Status)
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(pingEvery):
+			}
+		}
+	})
+}
+
+// pingEvery is how long the user who is invisible waits between pings: long enough that most requests meet none.
+const pingEvery = 5 * time.Millisecond
+
+// sameTimes fails the test if a request of one resource takes longer than one of another, which is as long, on any
+// server.
+func (w twins) sameTimes(t *testing.T, left, hidden string) {
+	t.Helper()
+	for _, server := range w.servers {
+		sizes := [2]int{}
+		get := func(path, credential string, size *int) timer {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server+"/v1/namespaces/"+path, http.NoBody)
+			require.NoError(t, err)
+			r.Header.Set("Authorization", "Bearer "+credential)
+			return timed(func() {
+				answer, err := http.DefaultClient.Do(r)
+				if err != nil || answer.StatusCode != http.StatusOK {
+					t.Errorf("%s: %v, %v", path, answer, err)
+					return
+				}
+				length, _ := io.Copy(io.Discard, answer.Body)
+				_ = answer.Body.Close()
+				*size = int(length)
+			})
+		}
+		credential := "ls_hide"
+		if strings.HasPrefix(left, w.left) {
+			credential = "ls_left"
+		}
+		one, other := get(left, credential, &sizes[0]), get(hidden, "ls_hide", &sizes[1])
+		sameTime(t, timingRounds/len(w.servers), one, other)
+		require.Equal(t, sizes[0], sizes[1], "%s and %s", left, hidden)
+	}
+}
+
+// timingRounds is how often each request is timed.
+const timingRounds = 2000
 
 // timer does something once, and returns how long that took.
 type timer func() time.Duration
@@ -101,9 +159,10 @@ func TestTimingNotices(t *testing.T) {
 			}
 		})
 	}
-	p := differ(timeBoth(3000, spin(50*time.Microsecond), spin(55*time.Microsecond)))
+	const rounds = timingRounds / 2 // as of each of two servers
+	p := differ(timeBoth(rounds, spin(50*time.Microsecond), spin(55*time.Microsecond)))
 	require.Less(t, p, 1e-4)
-	sameTime(t, 3000, spin(50*time.Microsecond), spin(50*time.Microsecond))
+	sameTime(t, rounds, spin(50*time.Microsecond), spin(50*time.Microsecond))
 }
 
 // timeBoth does two things about as often as asked each, and returns how long it took each time. Which one is next does

@@ -29,6 +29,7 @@ type twins struct {
 	servers      []string // URLs
 	store        store.Store
 	open         bool // to anonymous readers
+	toContacts   bool // users are visible to their contacts
 }
 
 const twinsConfig = `
@@ -45,8 +46,8 @@ show-kinds: on
 namespaces:
   left-0: {green: 10m, yellow: 20m, ring-timeout: 10m}
   hide-0: {green: 10m, yellow: 20m, ring-timeout: 10m}
-  left-2: {visibility: contacts}
-  hide-2: {visibility: contacts}
+  left-2: {green: 10m, yellow: 20m, visibility: contacts}
+  hide-2: {green: 10m, yellow: 20m, visibility: contacts}
   left-3: {green: 10m, yellow: 20m, ring-timeout: 2s}
   hide-3: {green: 10m, yellow: 20m, ring-timeout: 2s}
 keys:

@@ -46,8 +46,8 @@ func testChangesOfInvisible(t *testing.T, s store.Store) {
 	f.requireEntries()
 }
 
-// testChangesOfInvisibleEqualLeft: the feed of a namespace in which a user is invisible equals that of one in which the
-// user left.
+// testChangesOfInvisibleEqualLeft: the feed of a namespace in which users are invisible equals that of one in which they
+// left, also after they were trimmed.
 func testChangesOfInvisibleEqualLeft(t *testing.T, s store.Store) {
 	visible, hidden := beginWith(t, s, leftNS, normal), beginWith(t, s, hiddenNS, normal)
 	hidden.start = visible.start + maxPlayed/2 // the same watermark for both
@@ -55,10 +55,19 @@ func testChangesOfInvisibleEqualLeft(t *testing.T, s store.Store) {
 	both := []*feed{visible, hidden}
 	requireEqual := func(why string) {
 		require.Equal(t, byUser(visible.read()), byUser(hidden.read()), why)
-		require.Equal(t, visible.snapshot("alice", "bob").Users, hidden.snapshot("alice", "bob").Users, why)
+		users := []string{"alice", "bob", "carol", "dave"}
+		require.Equal(t, visible.snapshot(users...).Users, hidden.snapshot(users...).Users, why)
+	}
+	requireTrimmed := func(users int) {
+		for _, f := range both {
+			result := trim(t, s, f.namespace, base+minute, true)
+			require.Equal(t, store.TrimResult{Deleted: users}, result, f.namespace)
+		}
+		requireEqual("trimmed")
 	}
 	for _, f := range both {
 		f.sweep(0)
+		f.ping("carol", base-10)
 		f.say("bob", busy)
 		f.device(idleAt("alice", "a", f.start-100))
 		f.say("alice", until(f.start+500, busy))
@@ -67,6 +76,10 @@ func testChangesOfInvisibleEqualLeft(t *testing.T, s store.Store) {
 	requireEqual("present")
 	visible.leave("alice", visible.start-50)
 	sayIn(t, s, hiddenNS, "alice", until(hidden.start+300, invisible), hidden.start-50)
+	for _, user := range []string{"carol", "dave"} { // the second one was never seen
+		visible.leave(user, base)
+		sayIn(t, s, hiddenNS, user, invisible, base)
+	}
 	requireEqual("gone")
 	for _, after := range []lastseen.Instant{0, 299, 301, 500, 600} {
 		for _, f := range both {
@@ -78,10 +91,22 @@ func testChangesOfInvisibleEqualLeft(t *testing.T, s store.Store) {
 			hidden.device(on("alice", "b", hidden.start), idleAt("alice", "a", hidden.start+1))
 			requireEqual("pinged")
 		}
+		if after == 299 {
+			requireTrimmed(2)
+		}
+		for _, user := range []string{"carol", "dave"} { // also after they were deleted
+			hidden.ping(user, hidden.start)
+			hidden.leave(user, base+2*minute)
+			hidden.device(on(user, "a", hidden.start), idleAt(user, "b", base))
+		}
+		requireEqual("pinged by those who are hidden without an end")
 	}
+	requireTrimmed(0)
 	for _, f := range both {
 		sayIn(t, s, f.namespace, "alice", away, now(t, s))
+		sayIn(t, s, f.namespace, "carol", away, now(t, s))
 		require.NoError(t, s.Forget(context.Background(), f.namespace, "bob"))
+		require.NoError(t, s.Forget(context.Background(), f.namespace, "dave"))
 	}
 	requireEqual("visible again")
 	for _, f := range both {
