@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"net/http"
 	"regexp"
 	"strings"
@@ -127,5 +128,70 @@ func TestInCallOfHiddenUsers(t *testing.T) {
 		for _, u := range changes()["users"].([]any) {
 			require.Equal(t, []any{"grey", nil}, []any{u.(map[string]any)["status"], u.(map[string]any)["in_call"]})
 		}
+	})
+}
+
+// TestInCallIsNotShown: with show-calls off, no response or frame shows that users are in a call. The parties get their
+// calls as always. The setting applies to calls that are started later.
+func TestInCallIsNotShown(t *testing.T) {
+	t.Parallel()
+	eachPair(t, func(t *testing.T, one, two *testServer) {
+		showCalls := func(on bool) {
+			for _, w := range []*testServer{one, two} {
+				w.reload(func(c *Config) { c.Settings.ShowCalls = on })
+			}
+		}
+		showCalls(false)
+		one.write(http.MethodPut, "/chat/users/zoe/contacts", `{"users":["alice","bob"]}`)
+		alice, _ := one.hello(`{"user":"alice"}`)
+		bob, _ := two.hello(`{"user":"bob"}`)
+		one.post("/chat/pings", `{"pings":[{"user":"alice"},{"user":"bob"}]}`)
+		watcher, welcome := two.hello(`{"watch":{"users":["alice"]}}`)
+		require.Equal(t, "green", welcome["users"].([]any)[0].(map[string]any)["status"])
+		since := cursorOf(two.get("/chat/changes?user=alice&user=bob"))
+		hidden := func() {
+			t.Helper()
+			for _, path := range []string{
+				aliceUser, "/chat/lookup?user=alice&user=bob", "/chat/users?order=oldest", "/chat/users/zoe/contacts",
+				"/chat/changes?user=alice&user=bob", "/chat/changes?user=alice&user=bob&cursor=" + since,
+			} {
+				require.NotContains(t, two.send(http.MethodGet, path, "").body, "in_call", path)
+			}
+			require.Empty(t, names(two.get("/chat/users/zoe/contacts?in_call=true")))
+			_, red := dotShape(lastseen.RedDot)
+			require.NotContains(t, two.send(http.MethodGet, aliceDot, "").body, red)
+			_, snapshot := two.hello(`{"watch":{"users":["alice","bob"]}}`)
+			require.Len(t, snapshot["users"], 2)
+			require.NotContains(t, fmt.Sprint(snapshot["users"]), "in_call")
+		}
+		accept := func(call map[string]any) {
+			t.Helper()
+			for _, party := range []*testSocket{alice, bob} {
+				wantCall(t, party, call, lastseen.Ringing)
+			}
+			two.post(callPath(call)+"/accept", `{"user":"bob"}`)
+			for _, party := range []*testSocket{alice, bob} {
+				wantCall(t, party, call, lastseen.Active)
+			}
+		}
+		call := one.call(`{"from":"alice","to":"bob"}`)
+		accept(call)
+		hidden()
+		showCalls(true)
+		one.post(callPath(call)+"/alive", `{"user":"alice"}`)
+		hidden()
+		one.post(callPath(call)+"/end", `{"user":"alice"}`)
+		for _, party := range []*testSocket{alice, bob} {
+			wantCall(t, party, call, lastseen.Ended)
+		}
+
+		// Nothing of the first call came before the note: the watcher would have been sent that it began, or that it is over.
+		say(t, one, `{"note":"between calls"}`)
+		got := watcher.want(frameChanges)["users"].([]any)[0].(map[string]any)
+		require.Equal(t, []any{"between calls", nil}, []any{got["note"], got["in_call"]})
+		wantSelf(t, alice, saying(nil, "between calls", nil))
+		accept(one.call(`{"from":"alice","to":"bob"}`))
+		require.Equal(t, true, watcher.want(frameChanges)["users"].([]any)[0].(map[string]any)["in_call"])
+		require.Equal(t, []string{"alice", "bob"}, names(two.get("/chat/users/zoe/contacts?in_call=true")))
 	})
 }
