@@ -65,7 +65,7 @@ func TestFlowCall(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *service) {
 		// "user:connect": three friends connect. Carol has the others as friends, and follows them.
-		alice := one.openApp(t, appOptions{user: "alice"})
+		alice := one.openApp(t, appOptions{user: "alice", friends: []string{"erin"}})
 		bob := two.openApp(t, appOptions{user: "bob"})
 		one.succeed(t, http.MethodPut, chatUsers+"carol/contacts", `{"users":["alice","bob","dave"]}`)
 		carol := one.openApp(t, appOptions{user: "carol", friends: []string{"alice", "bob", "dave"}})
@@ -89,6 +89,13 @@ func TestFlowCall(t *testing.T) {
 		require.Equal(t, []string{"alice", "bob"}, one.online(t, "carol"), "they are online, too")
 		require.Equal(t, "green in a call", one.look(t, "bob", ""))
 
+		// "In-call friends list": a friend who connects in mid-call learns at once that both are in a call, and a friend
+		// in a call gets "friend_online", too.
+		erin := two.openApp(t, appOptions{user: "erin", friends: []string{"alice", "bob"}})
+		require.Equal(t, []string{"green in a call"}, erin.all("alice"))
+		require.Equal(t, []string{"green in a call"}, erin.all("bob"))
+		alice.until(t, "erin", "green")
+
 		// Somebody else who calls one of them learns that they are in a call.
 		for _, callee := range []string{"alice", "bob"} {
 			status, problem := two.call(t, http.MethodPost, chatCalls, `{"from":"carol","to":"`+callee+`"}`)
@@ -98,8 +105,10 @@ func TestFlowCall(t *testing.T) {
 		// "call:end": Bob's app gets "call:ended", and friends get "friend_out_of_call".
 		require.Equal(t, "ended", one.act(t, path, "end", "alice"))
 		require.Equal(t, "alice", bob.untilCall(t, path, "ended")["by"].(map[string]any)["user"])
-		carol.until(t, "alice", "green")
-		carol.until(t, "bob", "green")
+		for _, friend := range []*chatApp{carol, erin} {
+			friend.until(t, "alice", "green")
+			friend.until(t, "bob", "green")
+		}
 		require.Eventually(t, func() bool { return len(two.inCalls(t)) == 0 }, flowWait, 10*time.Millisecond)
 		require.Equal(t, []string{"never seen"}, carol.all("dave"))
 		two.act(t, two.ring(t, `{"from":"carol","to":"bob"}`), "end", "carol")
@@ -149,9 +158,58 @@ func TestFlowCallTimeout(t *testing.T) {
 	}, "--ring-timeout", "1s")
 }
 
-// TestFlowDisconnectInCall: an app in a call crashes. "friend_offline" comes at once, and the call is lost, so that the
-// other user is not in a call any longer.
+// TestFlowDisconnectInCall: "user:disconnect" in a call. The app crashes, or leaves without ending the call:
+// "friend_offline" comes at once. The call is lost, so that the other user is not in a call any longer.
 func TestFlowDisconnectInCall(t *testing.T) {
+	t.Parallel()
+	for name, disconnect := range map[string]func(*chatApp, *testing.T){
+		"crash": func(a *chatApp, _ *testing.T) { a.kill() },
+		"leave": (*chatApp).leave,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachSite(t, func(t *testing.T, one, two *service) { testDisconnectInCall(t, one, two, disconnect) },
+				"--green", "3s", "--yellow", "1m", "--ping-interval", "1s", "--disconnect-grace", "0")
+		})
+	}
+}
+
+func testDisconnectInCall(t *testing.T, one, two *service, disconnect func(*chatApp, *testing.T)) {
+	alice := one.openApp(t, appOptions{user: "alice"})
+	bob := two.openApp(t, appOptions{user: "bob"})
+	carol := one.openApp(t, appOptions{user: "carol", friends: []string{"alice", "bob"}})
+	path := one.ring(t, `{"from":"alice","to":"bob"}`)
+	two.act(t, path, "accept", "bob")
+	carol.until(t, "alice", "green in a call")
+	carol.until(t, "bob", "green in a call")
+
+	// While both are connected, the call goes on: it would be lost later and later.
+	for range 2 {
+		expires := two.get(t, path)["expires_at"].(string)
+		require.Eventually(t, func() bool {
+			later, _ := two.get(t, path)["expires_at"].(string)
+			return later > expires
+		}, flowWait, 50*time.Millisecond)
+	}
+
+	disconnect(bob, t)
+	carol.until(t, "bob", "left")
+	require.Nil(t, alice.untilCall(t, path, "lost")["by"])
+	carol.until(t, "alice", "green")
+	one.ring(t, `{"from":"alice","to":"carol"}`)
+}
+
+// leave ends the connection as an app does that is closed.
+func (a *chatApp) leave(t *testing.T) {
+	t.Helper()
+	a.send(t, `{"leave":{}}`)
+	<-a.ended
+}
+
+// TestFlowLeaveInCall: "user:disconnect" of an app that leaves in a call and does not end it. Its user is shown as
+// offline at once, and so not in a call, but the call goes on: the app can come back to it. If the app ends the call
+// before it leaves, the other one gets "call:ended" at once.
+func TestFlowLeaveInCall(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *service) {
 		alice := one.openApp(t, appOptions{user: "alice"})
@@ -162,21 +220,20 @@ func TestFlowDisconnectInCall(t *testing.T) {
 		carol.until(t, "alice", "green in a call")
 		carol.until(t, "bob", "green in a call")
 
-		// While both are connected, the call goes on: it would be lost later and later.
-		for range 2 {
-			expires := two.get(t, path)["expires_at"].(string)
-			require.Eventually(t, func() bool {
-				later, _ := two.get(t, path)["expires_at"].(string)
-				return later > expires
-			}, flowWait, 50*time.Millisecond)
-		}
-
-		bob.kill()
+		bob.leave(t)
 		carol.until(t, "bob", "left")
-		require.Nil(t, alice.untilCall(t, path, "lost")["by"])
+		require.Equal(t, "left", one.look(t, "bob", ""))
+		require.Equal(t, "green in a call", two.look(t, "alice", ""))
+		require.Equal(t, "active", one.get(t, path)["state"])
+		bob = two.openApp(t, appOptions{user: "bob"})
+		carol.until(t, "bob", "green in a call")
+
+		require.Equal(t, "ended", two.act(t, path, "end", "bob"))
+		bob.leave(t)
+		require.Equal(t, "bob", alice.untilCall(t, path, "ended")["by"].(map[string]any)["user"])
+		carol.until(t, "bob", "left")
 		carol.until(t, "alice", "green")
-		one.ring(t, `{"from":"alice","to":"carol"}`)
-	}, "--green", "3s", "--yellow", "1m", "--ping-interval", "1s", "--disconnect-grace", "0")
+	}, "--green", "2m", "--disconnect-grace", "0")
 }
 
 // TestFlowCallSurvivesServer: the server that Alice is connected to is killed in a call. She connects to another one,
