@@ -216,6 +216,30 @@ func (c *callTest) confirmed(user string) []store.InCall {
 	return in
 }
 
+// TestMaxCalls: a namespace keeps MaxCalls calls. Those that are forgotten make room.
+func TestMaxCalls(t *testing.T) {
+	t.Parallel()
+	c := newCallTest(t)
+	first := c.ring()
+	c.act(first.ID, "bob", lastseen.Reject)
+	table, ok := c.calls.tables.Get("chat")
+	require.True(t, ok)
+	for i := range store.MaxCalls - 2 { // which are only counted
+		table.records[fmt.Sprint("full", i)] = nil
+	}
+	last := c.ring()
+	another := store.NewCall{ID: "another", From: "carol", To: "dave", Ring: time.Minute, Quiet: time.Minute}
+	require.ErrorIs(t, startCall(t.Context(), c.Store, another), store.ErrTooManyCalls)
+	c.n--
+	require.Equal(t, last, c.ring(), "the same key returns the call that it started")
+	c.act(last.ID, "bob", lastseen.Reject)
+	require.ErrorIs(t, startCall(t.Context(), c.Store, another), store.ErrTooManyCalls, "calls that are over count")
+
+	c.watch(store.CallsKept)
+	require.Equal(t, store.MaxCalls-2, c.expire().Kept)
+	require.NoError(t, startCall(t.Context(), c.Store, another))
+}
+
 // TestCallNeedsItsNamespace: no call begins in a namespace that could not be created, whether the disk fails, the limit
 // is reached, or the caller is gone.
 func TestCallNeedsItsNamespace(t *testing.T) {

@@ -276,6 +276,6 @@ func TestSizeOfCalls(t *testing.T) {
 	}
 	over := size()
 	t.Logf("%d bytes for an active call that is to be copied, %d for one that is over", active, over)
-	require.LessOrEqual(t, active, int64(2600))
-	require.LessOrEqual(t, over, int64(1600))
+	require.LessOrEqual(t, active, int64(2000))
+	require.LessOrEqual(t, over, int64(1250))
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
@@ -105,4 +106,42 @@ func TestManyOldCalls(t *testing.T) {
 	passKept(t, newClient(t, url))
 	require.Equal(t, store.ExpiredCalls{Kept: 1}, c.expire())
 	require.Equal(t, store.ExpiredCalls{Next: store.MaxCallGap / 2}, c.expire())
+}
+
+// TestMaxCalls: a namespace keeps MaxCalls calls. Those that are forgotten make room.
+func TestMaxCalls(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	client := newClient(t, url)
+	c := newCallers(t, newStore(t, redisstore.Options{URL: url}))
+	first, last, another := c.newCall("alice", "bob"), c.newCall("alice", "bob"), c.newCall("carol", "dave")
+	last.Key = "k"
+	c.start(first)
+	c.act(first.ID, "bob", lastseen.Reject)
+	const part = 1000
+	fill := redis.NewScript(`
+		local fields = {}
+		for i = 1, ARGV[2] do
+			fields[2 * i - 1], fields[2 * i] = ARGV[1] + i, ''
+		end
+		return redis.call('HSET', KEYS[1], unpack(fields))`)
+	for kept := 1; kept < store.MaxCalls-1; kept += part { // which are only counted
+		n := min(part, store.MaxCalls-1-kept)
+		require.NoError(t, fill.Run(ctx, client, []string{callKey("calls")}, kept, n).Err())
+	}
+	require.EqualValues(t, store.MaxCalls, client.HLen(ctx, callKey("calls")).Val(), "with the clock")
+	begun := c.start(last)
+	full := func() {
+		t.Helper()
+		_, err := c.StartCall(ctx, "chat", another)
+		require.ErrorIs(t, err, store.ErrTooManyCalls)
+	}
+	full()
+	require.Equal(t, begun.ID, c.start(last).ID, "the same key returns the call that it started")
+	c.act(last.ID, "bob", lastseen.Reject)
+	full()
+
+	passKept(t, client)
+	require.Equal(t, store.MaxCalls-2, c.expire().Kept)
+	c.start(another)
 }
