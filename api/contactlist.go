@@ -39,7 +39,8 @@ func readContactsParams(q query, defaults view) (contactsParams, error) {
 // @Summary List a user's contacts with their presence
 // @Description Returns a page of the contacts, ordered by the bytes of their IDs. Contacts never seen are grey. With
 // @Description `status`, the page has only contacts with one of these statuses; with `in_call`, only those who are in a call, or
-// @Description only those who are not.
+// @Description only those who are not. With either of them, each further 1,000 contacts that are read count as one more
+// @Description request against rate limits.
 // @Description
 // @Description To get all pages, pass the `next_cursor` of each response as the `cursor` of the next request until it
 // @Description is null. The first page fixes `as_of`. Contacts that are added or removed meanwhile may be missing. With a
