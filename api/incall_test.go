@@ -185,7 +185,8 @@ func TestInCallIsNotShown(t *testing.T) {
 			wantCall(t, party, call, lastseen.Ended)
 		}
 
-		// Nothing of the first call came before the note: the watcher would have been sent that it began, or that it is over.
+		// Nothing of the first call came before the note: the watcher would have been sent that it began, or that it is
+		// over.
 		say(t, one, `{"note":"between calls"}`)
 		got := watcher.want(frameChanges)["users"].([]any)[0].(map[string]any)
 		require.Equal(t, []any{"between calls", nil}, []any{got["note"], got["in_call"]})
