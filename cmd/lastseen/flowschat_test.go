@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"syscall"
@@ -11,26 +12,31 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The flows in this file are those of the statuses in a chat: online, offline, away, busy, invisible, asleep, and what
-// a restart of servers does to them. In all of them, Bob's app follows Alice.
+// The flows in this file are those of an instant messenger, whose server keeps one of five statuses for each user:
+// StatusOffline, StatusOnline, StatusAway, StatusBusy and StatusInvisible. Besides, it keeps who is typing, when users
+// were last online, and their devices: phone, computer or web. "updatePresence" sets a status, "notifyPresenceChange"
+// sends it to friends. Clients send heartbeats, fewer of them while the app is in the background. Names in quotes, and
+// those of statuses and app states, are the messenger's. In all flows, Bob's app follows Alice.
 
-// TestFlowStatuses: Alice comes online, says that she is away and busy, types, hides, and goes offline.
+// TestFlowStatuses: Alice goes through all statuses of the messenger: StatusOffline, StatusOnline, StatusAway,
+// StatusBusy and StatusInvisible. Each is sent to Bob: "notifyPresenceChange".
 func TestFlowStatuses(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *service) {
 		bob := two.openApp(t, appOptions{user: "bob", friends: []string{"alice"}})
 		say := func(body string) { one.succeed(t, http.MethodPut, chatUsers+"alice/availability", body) }
 
-		// Offline: nobody has seen Alice.
+		// StatusOffline: nobody has seen Alice.
 		require.Equal(t, []string{"never seen"}, bob.all("alice"))
 
-		// Online, on two devices.
+		// StatusOnline, "setOnlineStatus": on two devices, whose kinds are the device information.
 		phone := one.openApp(t, appOptions{user: "alice", kind: "mobile", friends: []string{"carol"}})
 		laptop := two.openApp(t, appOptions{user: "alice", kind: "desktop"})
 		bob.until(t, "alice", "green")
 		require.ElementsMatch(t, []any{"mobile", "desktop"}, one.get(t, chatUsers+"alice/devices")["kinds"])
 
-		// Away, busy, busy with a note. Her other devices show it, too.
+		// "updatePresence" with StatusAway, and with StatusBusy, without a note and with one. Her other devices show
+		// it, too.
 		say(`{"availability":"away"}`)
 		bob.until(t, "alice", "green away")
 		say(`{"availability":"busy"}`)
@@ -41,17 +47,17 @@ func TestFlowStatuses(t *testing.T) {
 		phone.untilFrame(t, "self", inMeeting)
 		laptop.untilFrame(t, "self", inMeeting)
 
-		// Away for some time: it ends by itself.
+		// StatusAway for some time: it ends by itself.
 		say(`{"availability":"away","for":"2s"}`)
 		bob.until(t, "alice", "green away")
 		bob.until(t, "alice", "green")
 		laptop.untilFrame(t, "self", `{"availability":null,"note":null,"until":null}`)
 
-		// Alice types.
+		// Typing: Alice types to Bob.
 		phone.send(t, `{"typing":{"to":["bob"],"in":"room-7"}}`)
 		bob.untilFrame(t, "typing", `{"user":"alice","in":"room-7","expires_in_ms":10000}`)
 
-		// Invisible: she looks as if she had left. Her own devices know, and she still sees her friends.
+		// StatusInvisible: she looks as if she had left. Her own devices know, and she still sees her friends.
 		say(`{"availability":"invisible"}`)
 		bob.until(t, "alice", "left")
 		laptop.untilFrame(t, "self", `{"availability":"invisible","note":null,"until":null}`)
@@ -61,12 +67,13 @@ func TestFlowStatuses(t *testing.T) {
 		require.Equal(t, "left", two.look(t, "alice", ""))
 		require.Empty(t, two.get(t, chatUsers+"alice/devices")["kinds"])
 
-		// Visible again: her connections, which are still open, make her green.
+		// StatusOnline again: her connections, which are still open, make her green.
 		one.succeed(t, http.MethodDelete, chatUsers+"alice/availability", "")
 		bob.until(t, "alice", "green")
 		one.untilDevices(t, 2, 0)
 
-		// Offline: she signs out on one device, then on the other. When she was last seen stays.
+		// StatusOffline, "setOfflineStatus": she signs out on one device, then on the other. The time last online
+		// stays.
 		phone.send(t, `{"leave":{}}`)
 		<-phone.ended
 		require.Equal(t, "green", two.look(t, "alice", ""))
@@ -80,8 +87,8 @@ func TestFlowStatuses(t *testing.T) {
 	}, "--ping-interval", "1s")
 }
 
-// TestFlowSleep: Alice's phone is locked, then the system closes the connection of the app, which runs in the
-// background.
+// TestFlowSleep: Alice's phone is asleep or locked, or the app goes to the background. Heartbeats can stop, but nobody
+// left the app: "handleAppStateChange" changes what it sends.
 func TestFlowSleep(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *service) {
@@ -89,7 +96,8 @@ func TestFlowSleep(t *testing.T) {
 		phone := one.openApp(t, appOptions{user: "alice"})
 		bob.until(t, "alice", "green")
 
-		// The screen is locked: Alice is shown as idle. It is unlocked, and locked again.
+		// AppStateInactive: the screen is locked, and Alice is shown as idle. AppStateForeground: it is unlocked. Then
+		// it is locked again.
 		phone.send(t, `{"activity":{"idle":true}}`)
 		bob.until(t, "alice", "green idle")
 		phone.send(t, `{"activity":{"idle":false}}`)
@@ -97,13 +105,14 @@ func TestFlowSleep(t *testing.T) {
 		phone.send(t, `{"activity":{"idle":true}}`)
 		bob.until(t, "alice", "green idle")
 
-		// In the background, the app pings over HTTP from time to time. The end of its connection is not the end of it.
+		// AppStateBackground: the app pings over HTTP from time to time. The end of its connection is not the end of
+		// it.
 		one.post(t, chatUsers+"alice/ping", `{"device":{"id":"background","kind":"mobile"},"activity":"idle"}`)
 		phone.kill()
 		two.untilDevices(t, 1, 1)
 		require.Equal(t, "green idle", two.look(t, "alice", ""))
 
-		// The app is opened again.
+		// AppStateForeground: the app is opened again.
 		one.openApp(t, appOptions{user: "alice"})
 		bob.until(t, "alice", "green")
 		require.Equal(t, []string{
@@ -112,7 +121,61 @@ func TestFlowSleep(t *testing.T) {
 	}, "--disconnect-grace", "0")
 }
 
-// TestFlowPlannedRestart: a server is restarted. It asks the apps to connect to another one, and nobody sees anything.
+// TestFlowHeartbeatRates: "handleAppStateChange" has the app send heartbeats every 30 seconds in AppStateForeground,
+// and every 5 minutes in AppStateBackground. "handleHeartbeatTimeout" then says the rest: a user who is silent for
+// longer than that may be asleep, which is StatusAway, and after 30 minutes is StatusOffline. A heartbeat of the
+// background may be a minute late.
+func TestFlowHeartbeatRates(t *testing.T) {
+	t.Parallel()
+	begin := time.Now().Add(-time.Hour).Truncate(time.Second)
+	at := func(seconds int) string {
+		return begin.Add(time.Duration(seconds) * time.Second).UTC().Format(time.RFC3339)
+	}
+	eachStore(t, func(t *testing.T, args []string) {
+		s := start(t, append(args, "--green", "6m", "--yellow", "30m", "--ping-interval", "30s")...)
+		beat := func(seconds int) { s.post(t, chatUsers+"alice/ping", fmt.Sprintf(`{"at":%q}`, at(seconds))) }
+		shows := func(seconds int, want string) {
+			t.Helper()
+			require.Equal(t, want, s.look(t, "alice", "?as_of="+at(seconds)), "after %d s", seconds)
+		}
+
+		// AppStateForeground: every 30 seconds.
+		for seconds := 0; seconds <= 60; seconds += 30 {
+			beat(seconds)
+			shows(seconds+29, "green")
+		}
+
+		// AppStateBackground: every 5 minutes. The user stays online in between, also if one is late.
+		for _, seconds := range []int{360, 660, 1015} {
+			shows(seconds, "green")
+			beat(seconds)
+			shows(seconds+299, "green")
+		}
+
+		// One does not come: StatusAway, until the next one.
+		shows(1015+359, "green")
+		shows(1015+360, "yellow")
+		beat(1615)
+		shows(1615, "green")
+
+		// AppStateInactive: "sendLastHeartbeat", and "setStatus" with StatusAway. Without further heartbeats, the user
+		// is StatusOffline after 30 minutes.
+		beat(1630)
+		s.succeed(t, http.MethodPut, chatUsers+"alice/availability", `{"availability":"away"}`)
+		shows(1630, "green away")
+		shows(1630+360, "yellow away")
+		shows(1630+1799, "yellow away")
+		shows(1630+1800, "grey away")
+
+		// AppStateForeground again.
+		s.succeed(t, http.MethodDelete, chatUsers+"alice/availability", "")
+		beat(3500)
+		shows(3500, "green")
+	})
+}
+
+// TestFlowPlannedRestart: a server is restarted. It asks the apps to connect to another one, "Connect" and
+// "RestoreState" succeed there, and nobody sees anything.
 func TestFlowPlannedRestart(t *testing.T) {
 	t.Parallel()
 	args := append(onRedis(t), "--connect-drain", "30s", "--disconnect-grace", "0")
@@ -141,8 +204,9 @@ func TestFlowPlannedRestart(t *testing.T) {
 	require.Equal(t, []string{"never seen", "green"}, bob.all("alice"))
 }
 
-// TestFlowCrash: all servers are killed. Nobody is offline because of that: those who come back within the thresholds
-// stay green, the others turn yellow and grey.
+// TestFlowCrash: all servers are killed, and the state of their connections is lost. "restoreConnections": nobody is
+// offline because of that. Users whom the messenger calls StatusPending, until they connect or 5 minutes have passed,
+// are as they were: those who come back within the thresholds stay green, the others turn yellow and grey.
 func TestFlowCrash(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
@@ -161,12 +225,13 @@ func TestFlowCrash(t *testing.T) {
 			<-alice.ended
 			<-bob.ended
 
-			// The server is back, and nobody is connected yet: the users are as they were.
+			// The server is back, and nobody is connected yet: what would be StatusPending is as it was.
 			s = start(t, args...)
 			require.Equal(t, "green", s.look(t, "alice", ""))
 			require.Equal(t, "green", s.look(t, "carol", ""))
 
-			// Alice and Bob come back. Bob's app continues where it was, and is sent nothing but what happens.
+			// "reconnectWithBackoff": Alice and Bob come back. "RestoreState": Bob's app continues where it was, and is
+			// sent nothing but what happens.
 			s.openApp(t, appOptions{user: "alice"})
 			cursor := bob.position()
 			bob = s.openApp(t, appOptions{user: "bob", friends: []string{"alice", "carol"}, cursor: cursor})
@@ -175,7 +240,8 @@ func TestFlowCrash(t *testing.T) {
 			require.Subset(t, []string{"green", "left"}, bob.all("alice"))
 			require.Subset(t, []string{"green"}, bob.all("carol"))
 
-			// Carol does not come back: she turns yellow, and then grey, but never "left".
+			// Carol does not come back within 5 minutes, so she is StatusOffline: she turns yellow, and then grey, but
+			// never "left".
 			soon := func(d time.Duration) string { return "?as_of=" + time.Now().Add(d).UTC().Format(time.RFC3339) }
 			require.Equal(t, "yellow", s.look(t, "carol", soon(2*time.Minute)))
 			require.Equal(t, "grey", s.look(t, "carol", soon(6*time.Minute)))

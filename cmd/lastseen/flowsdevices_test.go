@@ -9,16 +9,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The flows in this file are those of users with several connections: what each of them is, what they are together, and
-// what stays when they have ended.
+// The flows in this file are those of a presence service on Redis that keeps each connection of a user, with the device
+// (web, mobile or desktop), when it was connected and last seen, and the last activity (typing, idle or active), and
+// for each user a status, online or offline, the last-seen time and the number of active connections. Connections
+// expire 60 seconds after their last heartbeat. Users who are offline keep their last-seen time for 10 minutes. The
+// names of its steps are in quotes.
 
-// TestFlowDevices: a user connects with a browser and a phone, and disconnects one after the other.
+// TestFlowDevices: "Handle Multiple Devices". A user connects with a browser and a phone, and disconnects one after the
+// other.
 func TestFlowDevices(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *service) {
 		bob := two.openApp(t, appOptions{user: "bob", friends: []string{"alice"}})
 
-		// The user connects: the connection is recorded, and the user is online.
+		// "User connects": the connection is recorded, with "connectedAt", "lastSeen" and "device", and the user is
+		// online.
 		web := one.openApp(t, appOptions{user: "alice", kind: "web"})
 		bob.until(t, "alice", "green")
 		devices := two.get(t, chatUsers+"alice/devices")
@@ -27,12 +32,13 @@ func TestFlowDevices(t *testing.T) {
 		require.NotNil(t, device["since"])
 		require.NotNil(t, device["last_seen"])
 
-		// Another device connects to another server. The kinds are those of all connections.
+		// Another device connects to another server. "Get all connections for user": the kinds are those of all
+		// connections.
 		phone := two.openApp(t, appOptions{user: "alice", kind: "mobile"})
 		one.untilDevices(t, 2, 0)
 		require.ElementsMatch(t, []any{"web", "mobile"}, one.get(t, chatUsers+"alice/devices")["kinds"])
 
-		// One is idle, the other one is used: together they are active. Then both are idle.
+		// "lastActivity": one is idle, the other one is active, and together they are active. Then both are idle.
 		web.send(t, `{"activity":{"idle":true}}`)
 		require.Equal(t, "active", two.get(t, chatUsers+"alice/devices")["activity"])
 		phone.send(t, `{"activity":{"idle":true}}`)
@@ -40,13 +46,13 @@ func TestFlowDevices(t *testing.T) {
 		phone.send(t, `{"activity":{"idle":false}}`)
 		bob.until(t, "alice", "green")
 
-		// The browser disconnects: one connection remains, and the user is online.
+		// "User disconnects" with the browser, "Check remaining connections": one remains, and the user is online.
 		web.send(t, `{"leave":{}}`)
 		one.untilDevices(t, 1, 1)
 		require.Equal(t, "green", one.look(t, "alice", ""))
 		require.Equal(t, []any{"mobile"}, one.get(t, chatUsers+"alice/devices")["kinds"])
 
-		// The last one disconnects: the user is offline at once, and when they were last seen stays.
+		// "User disconnects" with the last one: the user is offline at once, and "lastSeen" stays.
 		phone.send(t, `{"leave":{}}`)
 		bob.until(t, "alice", "left")
 		require.Equal(t, []string{"never seen", "green", "green idle", "green", "left"}, bob.all("alice"))
@@ -54,8 +60,9 @@ func TestFlowDevices(t *testing.T) {
 	})
 }
 
-// TestFlowHeartbeatsEnd: devices send heartbeats over HTTP, and stop without a goodbye. Each keeps the user online; the
-// user decays when all have stopped.
+// TestFlowHeartbeatsEnd: "Heartbeat". Devices send one every 30 seconds over HTTP, each "Refresh connection", and stop
+// without a goodbye. Each keeps the user online; 60 seconds after the last one of all devices, the user is not, and 10
+// minutes after it the user is offline.
 func TestFlowHeartbeatsEnd(t *testing.T) {
 	t.Parallel()
 	begin := time.Now().Add(-time.Hour).Truncate(time.Second)
@@ -82,7 +89,8 @@ func TestFlowHeartbeatsEnd(t *testing.T) {
 	})
 }
 
-// TestFlowLastSeenKept: when a user was last seen, and whether they left, stays through a restart.
+// TestFlowLastSeenKept: "Offline Presence". When a user was last seen, and whether the user left, stays through a
+// restart, also for "Check if user is online" and "Batch check multiple users".
 func TestFlowLastSeenKept(t *testing.T) {
 	t.Parallel()
 	store := filepath.Join(t.TempDir(), "data.db")

@@ -10,8 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The flows in this file are those of a chat in which users have friends: they see which friends are online, and are
-// sent a change at once, on several servers. Friends are contacts. The app follows them on its connection.
+// The flows in this file are those of an app for friends with voice calls, on several servers with one Redis: it keeps
+// which friends of a user are online, copies the list of friends from the app's database, and sends events to friends.
+// Users send user:connect and user:disconnect, their friends are sent friend_online and friend_offline. The names of
+// its steps, methods and queries are in quotes. Here, friends are contacts, and the app follows them on its connection.
+// Its calls are in flowscalls_test.go.
 
 // online returns which contacts of a user are online.
 func (s *service) online(t *testing.T, user string) (friends []string) {
@@ -23,20 +26,22 @@ func (s *service) online(t *testing.T, user string) (friends []string) {
 	return friends
 }
 
-// TestFlowFriends: users connect and disconnect, and their friends are notified.
+// TestFlowFriends: "onUserConnected" and "onUserDisconnected". Users connect and disconnect, and their friends are sent
+// "friend_online" and "friend_offline".
 func TestFlowFriends(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *service) {
-		// The backend copies the friends of Alice and Bob from its database.
+		// "Friends set doesn't exist": the backend copies the friends of Alice and Bob from its database.
 		one.succeed(t, http.MethodPut, chatUsers+"alice/contacts", `{"users":["bob","carol"]}`)
 		one.succeed(t, http.MethodPut, chatUsers+"bob/contacts", `{"users":["alice"]}`)
 
-		// Bob connects: the server shows which of his friends are online. He follows them.
+		// "user:connect" of Bob: "Online friends list" has those of his friends who are online. He follows them.
 		bob := two.openApp(t, appOptions{user: "bob", friends: []string{"alice"}})
 		require.Empty(t, two.online(t, "bob"))
 		require.Equal(t, []string{"never seen"}, bob.all("alice"))
 
-		// Alice connects, to another server: she gets her online friends, and they are sent "alice is online".
+		// "user:connect" of Alice, to another server: she gets her "Online friends list", and Bob is sent
+		// "friend_online".
 		alice := one.openApp(t, appOptions{user: "alice", friends: []string{"bob", "carol"}})
 		require.Equal(t, []string{"bob"}, one.online(t, "alice"))
 		require.Equal(t, []string{"green"}, alice.all("bob"))
@@ -44,12 +49,12 @@ func TestFlowFriends(t *testing.T) {
 		bob.until(t, "alice", "green")
 		require.Equal(t, []string{"alice"}, two.online(t, "bob"))
 
-		// Carol connects: Alice is sent it. Bob is not, because Carol is not his friend.
+		// "user:connect" of Carol: Alice is sent "friend_online". Bob is not, because Carol is not his friend.
 		carol := two.openApp(t, appOptions{user: "carol"})
 		alice.until(t, "carol", "green")
 		require.Equal(t, []string{"bob", "carol"}, one.online(t, "alice"))
 
-		// Alice disconnects: her friends are sent "alice is offline".
+		// "user:disconnect" of Alice: her friends are sent "friend_offline".
 		alice.send(t, `{"leave":{}}`)
 		bob.until(t, "alice", "left")
 		require.Equal(t, []string{"never seen", "green", "left"}, bob.all("alice"))
@@ -57,21 +62,24 @@ func TestFlowFriends(t *testing.T) {
 		require.Empty(t, carol.all("alice"))
 		require.Empty(t, two.online(t, "bob"))
 
-		// Her list of friends is still there when she connects again, also if nobody loads it from the database.
+		// "Friends set exists (cached)": her list is still there at her next "user:connect", also if nobody loads it
+		// from the database.
 		require.Equal(t, []string{"bob", "carol"}, one.online(t, "alice"))
 		one.openApp(t, appOptions{user: "alice"})
 		bob.until(t, "alice", "green")
 	})
 }
 
-// TestFlowFriendRequest: users become friends, and stop being friends, while both are online.
+// TestFlowFriendRequest: "accepting the contact request". Users become friends, and stop being friends, while both are
+// online.
 func TestFlowFriendRequest(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *service) {
 		alice := one.openApp(t, appOptions{user: "alice", friends: []string{}})
 		bob := two.openApp(t, appOptions{user: "bob", friends: []string{}})
 
-		// Bob accepts Alice's request: the backend adds each to the other's list, and the apps follow the new friend.
+		// Bob accepts Alice's contact request: the backend adds each to the other's list, and the apps follow the new
+		// friend.
 		one.succeed(t, http.MethodPatch, chatUsers+"alice/contacts", `{"add":["bob"]}`)
 		two.succeed(t, http.MethodPatch, chatUsers+"bob/contacts", `{"add":["alice"]}`)
 		alice.send(t, `{"watch":{"add":["bob"]}}`)
@@ -94,7 +102,8 @@ func TestFlowFriendRequest(t *testing.T) {
 	})
 }
 
-// TestFlowWhoIsOnline: the backend asks whether a user is online, which users of a list are, and who is at all.
+// TestFlowWhoIsOnline: "Status fetch". The backend asks whether a user is online, which users of a list are, and who is
+// at all.
 func TestFlowWhoIsOnline(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *service) {
@@ -105,12 +114,12 @@ func TestFlowWhoIsOnline(t *testing.T) {
 		carol.send(t, `{"leave":{}}`)
 		seesCarol.until(t, "carol", "left")
 
-		// Is a user online?
+		// "Check if a user is online".
 		require.Equal(t, "green", two.look(t, "alice", ""))
 		require.Equal(t, "left", one.look(t, "carol", ""))
 		require.Equal(t, "never seen", one.look(t, "erin", ""))
 
-		// Which of these users are online?
+		// Which of these users are online, with one request.
 		found := one.post(t, "/v1/namespaces/chat/lookup", `{"users":["alice","bob","carol","erin"]}`)["users"].([]any)
 		var words []string
 		for _, presence := range found {
@@ -118,7 +127,7 @@ func TestFlowWhoIsOnline(t *testing.T) {
 		}
 		require.Equal(t, []string{"green", "green", "left", "never seen"}, words)
 
-		// Who is online, and how many are?
+		// "presence:online": who is online, and how many are.
 		listed := map[string]bool{}
 		for _, presence := range two.get(t, "/v1/namespaces/chat/users?status=green")["users"].([]any) {
 			listed[presence.(map[string]any)["user"].(string)] = true
@@ -129,7 +138,8 @@ func TestFlowWhoIsOnline(t *testing.T) {
 	})
 }
 
-// TestFlowGateway: a chat server that holds the sockets of its users itself reports them in bulk.
+// TestFlowGateway: "Multi-instance". Socket servers that hold the sockets of their users themselves report them in
+// bulk.
 func TestFlowGateway(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *service) {
@@ -164,8 +174,8 @@ func TestFlowGateway(t *testing.T) {
 	})
 }
 
-// TestFlowFriendsSurviveCrash: a server is killed. Friends, what users say and when they were seen are there when it is
-// back.
+// TestFlowFriendsSurviveCrash: "Crash-safe state". A server is killed. Friends, what users say and when they were seen
+// are there when it is back.
 func TestFlowFriendsSurviveCrash(t *testing.T) {
 	t.Parallel()
 	store := filepath.Join(t.TempDir(), "data.db")

@@ -13,9 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The flows in this file are those of apps and networks that fail, as Bob's app, which follows Alice, sees them.
+// The flows in this file are those of apps and networks that fail, in an instant messenger whose clients send
+// heartbeats every 30 seconds: a process is killed by force, a network is gone or changes, heartbeats are lost. The
+// messenger's server watches connections first, then heartbeats, and then probes the client, before it sets
+// StatusOffline. Names in quotes, and those of statuses, are the messenger's. Bob's app follows Alice.
 
-// TestFlowKilledApp: the system kills Alice's app, which can send nothing any more. She is offline after the grace.
+// TestFlowKilledApp: the process of Alice's app is killed by force: by her, by the system for want of memory, or by a
+// crash. It can send neither heartbeats nor a goodbye. "CloseNotify" reports that the connection is closed, and after
+// the grace, "setOfflineStatus" has her offline.
 func TestFlowKilledApp(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *service) {
@@ -45,8 +50,9 @@ func TestFlowKilledApp(t *testing.T) {
 	}, "--disconnect-grace", "500ms")
 }
 
-// TestFlowNoNetwork: Alice's phone loses its network, and neither side learns it. She decays, but has not left, and is
-// online again when the network is back.
+// TestFlowNoNetwork: the WLAN or the signal of Alice's phone is lost, and neither side learns it. After
+// "HeartbeatTimeout", she is StatusAway, and after "FinalTimeout" StatusOffline, but has not left: she is StatusOnline
+// again when the network is back. "cleanupConnection": the server ends the connection.
 func TestFlowNoNetwork(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *service) {
@@ -63,7 +69,8 @@ func TestFlowNoNetwork(t *testing.T) {
 	}, "--green", "1s", "--yellow", "2s", "--ping-interval", "400ms", "--disconnect-grace", "0")
 }
 
-// TestFlowNetworkSwitch: Alice's phone changes from a WLAN to a mobile network. Nobody sees anything of it.
+// TestFlowNetworkSwitch: Alice's phone changes from a WLAN to a mobile network, and the app connects again. She stays
+// StatusOnline, and nobody sees anything of it.
 func TestFlowNetworkSwitch(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *service) {
@@ -83,8 +90,8 @@ func TestFlowNetworkSwitch(t *testing.T) {
 	}, "--disconnect-grace", "0")
 }
 
-// TestFlowReconnectInTime: the connection of Alice's app breaks, and it connects again within the grace. Nobody sees
-// anything of it.
+// TestFlowReconnectInTime: the connection of Alice's app breaks, and "reconnectWithBackoff" connects again within the
+// grace. She stays StatusOnline: statuses do not change to and fro.
 func TestFlowReconnectInTime(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *service) {
@@ -100,7 +107,8 @@ func TestFlowReconnectInTime(t *testing.T) {
 	}) // with the default grace, in which an app can connect also on a busy machine
 }
 
-// TestFlowLostPing: an app does not answer one ping of the server, because the network was slow. Nobody sees anything.
+// TestFlowLostPing: an app does not answer one ping of the server, "probeConnection", because the network was slow. It
+// answers the next ones, and stays StatusOnline. Nobody sees anything.
 func TestFlowLostPing(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--ping-interval", "400ms")
@@ -115,8 +123,9 @@ func TestFlowLostPing(t *testing.T) {
 	require.Equal(t, []string{"never seen", "green"}, bob.all("alice"))
 }
 
-// TestFlowJitter: heartbeats every 30 seconds over HTTP that are lost, late, doubled and out of order. Up to two in a
-// row can be lost: the user is away from 90 seconds of silence on, and offline from 30 minutes on.
+// TestFlowJitter: heartbeats every 30 seconds over HTTP that are lost, late, doubled and out of order. As with
+// "MaxMissedHeartbeats", up to two in a row can be lost: the user is StatusAway from 90 seconds of silence on, and
+// "shouldMarkOffline" holds from 30 minutes on.
 func TestFlowJitter(t *testing.T) {
 	t.Parallel()
 	begin := time.Now().Add(-time.Hour).Truncate(time.Second)

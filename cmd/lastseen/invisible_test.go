@@ -231,8 +231,8 @@ func (w twins) checkCallers(t *testing.T) {
 	}
 }
 
-// hideEarlier makes a user invisible at a time in the past, so that retention deletes the user. Only stores can do that.
-// In the other namespace, the user leaves at the same time.
+// hideEarlier makes a user invisible at a time in the past, so that retention deletes the user. Only stores can do
+// that. In the other namespace, the user leaves at the same time.
 func (w twins) hideEarlier(t *testing.T, user string, at time.Time) {
 	t.Helper()
 	said := lastseen.Said{Availability: lastseen.Invisible}

@@ -34,8 +34,9 @@ type twinPlace struct {
 
 // keptPaths are the requests whose cursors are kept: of readers, and of users about themselves.
 var keptPaths = []string{
-	"/changes?", "/changes?user=alice&user=davey&user=erica&user=frank&user=marker", "/users?limit=1", "/users?order=oldest&limit=2",
-	"/users?status=grey&limit=1", "/users/bobby/contacts?limit=1", "/changes?contacts_of=bobby",
+	"/changes?", "/changes?user=alice&user=davey&user=erica&user=frank&user=marker",
+	"/users?limit=1", "/users?order=oldest&limit=2", "/users?status=grey&limit=1",
+	"/users/bobby/contacts?limit=1", "/changes?contacts_of=bobby",
 }
 
 // begin lets callers follow both namespaces on all servers.
@@ -56,8 +57,8 @@ func (w twins) begin(t *testing.T, begun time.Time) *twinFollowers {
 // stranger is a user whom the users who left do not have among their contacts.
 const stranger = "zelda"
 
-// readers returns an API key and a user, bobby. Where users are visible to their contacts, it returns bobby, who is one,
-// and the stranger.
+// readers returns an API key and a user, bobby. Where users are visible to their contacts, it returns bobby, who is
+// one, and the stranger.
 func (w twins) readers(t *testing.T) []twinCaller {
 	t.Helper()
 	if w.toContacts {

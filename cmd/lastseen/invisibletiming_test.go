@@ -18,8 +18,8 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// TestInvisibleTiming checks that lookups of a user who is invisible, and goes on pinging meanwhile, take as long as those
-// of a user who left, and that lists and counts take as long with the one as with the other, on all servers. Each
+// TestInvisibleTiming checks that lookups of a user who is invisible, and goes on pinging meanwhile, take as long as
+// those of a user who left, and that lists and counts take as long with the one as with the other, on all servers. Each
 // comparison can fail at random once in 10,000 times, so one that fails has to fail three times.
 func TestInvisibleTiming(t *testing.T) {
 	if testing.Short() || raced { // slow, and the detector slows some calls more than others
@@ -95,7 +95,8 @@ func (w twins) sameTimes(t *testing.T, left, hidden string) {
 	for _, server := range w.servers {
 		sizes := [2]int{}
 		get := func(path, credential string, size *int) timer {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server+"/v1/namespaces/"+path, http.NoBody)
+			target := server + "/v1/namespaces/" + path
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target, http.NoBody)
 			require.NoError(t, err)
 			r.Header.Set("Authorization", "Bearer "+credential)
 			return timed(func() {

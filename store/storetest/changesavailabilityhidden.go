@@ -46,8 +46,8 @@ func testChangesOfInvisible(t *testing.T, s store.Store) {
 	f.requireEntries()
 }
 
-// testChangesOfInvisibleEqualLeft: the feed of a namespace in which users are invisible equals that of one in which they
-// left, also after they were trimmed.
+// testChangesOfInvisibleEqualLeft: the feed of a namespace in which users are invisible equals that of one in which
+// they left, also after they were trimmed.
 func testChangesOfInvisibleEqualLeft(t *testing.T, s store.Store) {
 	visible, hidden := beginWith(t, s, leftNS, normal), beginWith(t, s, hiddenNS, normal)
 	hidden.start = visible.start + maxPlayed/2 // the same watermark for both
@@ -94,11 +94,7 @@ func testChangesOfInvisibleEqualLeft(t *testing.T, s store.Store) {
 		if after == 299 {
 			requireTrimmed(2)
 		}
-		for _, user := range []string{"carol", "dave"} { // also after they were deleted
-			hidden.ping(user, hidden.start)
-			hidden.leave(user, base+2*minute)
-			hidden.device(on(user, "a", hidden.start), idleAt(user, "b", base))
-		}
+		hidden.goOn("carol", "dave") // also after they were deleted
 		requireEqual("pinged by those who are hidden without an end")
 	}
 	requireTrimmed(0)
@@ -114,6 +110,15 @@ func testChangesOfInvisibleEqualLeft(t *testing.T, s store.Store) {
 		f.ping("alice", f.start)
 	}
 	requireEqual("forgotten")
+}
+
+// goOn asserts for users who are invisible from base on.
+func (f *feed) goOn(users ...string) {
+	for _, user := range users {
+		f.ping(user, f.start)
+		f.leave(user, base+2*minute)
+		f.device(on(user, "a", f.start), idleAt(user, "b", base))
+	}
 }
 
 // testChangesOfHiddenEnds: the end of a hidden time is in no entry.
