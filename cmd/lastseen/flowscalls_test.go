@@ -89,8 +89,8 @@ func TestFlowCall(t *testing.T) {
 		require.Equal(t, []string{"alice", "bob"}, one.online(t, "carol"), "they are online, too")
 		require.Equal(t, "green in a call", one.look(t, "bob", ""))
 
-		// "In-call friends list": a friend who connects in mid-call learns at once that both are in a call, and they get
-		// "friend_online", too.
+		// "In-call friends list": a friend who connects in mid-call learns at once that both are in a call, and both
+		// get "friend_online", too.
 		erin := two.openApp(t, appOptions{user: "erin", friends: []string{"alice", "bob"}})
 		require.Equal(t, []string{"green in a call"}, erin.all("alice"))
 		require.Equal(t, []string{"green in a call"}, erin.all("bob"))
