@@ -26,7 +26,8 @@ type Moment int64
 //   - that returned before the moment that was given to FromReplica, by calls of this process;
 //   - of the users who are looked up by name, by calls of this process that returned before without an error, whatever
 //     the moment is. So are, in lists and counts, the deletions of this process and what users said through it.
-//     Becoming invisible is not among that: lists and counts have it when they would have a leave.
+//     Becoming invisible is not one of these: lists and counts have it when they would have a leave. Lookups can lack
+//     it, too, if the write was sent again after its outcome was unknown.
 //
 // What a replica cannot answer like this, the primary answers: users whom this process wrote just now, one by one, and
 // everything if the replica fails, or is too far behind. Once it did not answer, it is not asked again in the request.

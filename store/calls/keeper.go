@@ -140,8 +140,8 @@ func (k *Keeper) Rest(namespace, user, id string) time.Duration {
 	return k.hearing.rest(person{namespace, user}, id)
 }
 
-// Receive notes a signal that a call has changed. It does not block. Others are ignored, also the zero signal: the next
-// reads find what was lost.
+// Receive notes a signal that a call has changed. It does not block. Other signals are ignored, including the
+// zero signal: the next reads find what was lost.
 func (k *Keeper) Receive(s store.Signal) {
 	if s.Kind == SignalCaller || s.Kind == SignalCallee {
 		k.watch.expect(s.Namespace)

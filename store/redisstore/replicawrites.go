@@ -22,9 +22,9 @@ func (r *replicas) wrote(namespace string, users ...string) {
 	}
 }
 
-// wroteChunk marks the users of a chunk of pings, leaves or sightings of devices, by the reply to it, but not those of
-// whom all was hidden. If the outcome is unknown, all may have been: then users are marked only in namespaces in which
-// nobody is hidden. user returns the user at a place of the batch.
+// wroteChunk marks the users of a chunk of pings, leaves or sightings of devices, by the reply to it, except users
+// whose items were all hidden. If the outcome is unknown, any item may have been hidden: then users are marked only in
+// namespaces in which nobody is hidden. user returns the user at a place of the batch.
 func (r *replicas) wroteChunk(c *candidate, sent *chunk, reply *redis.Cmd, user func(at int) string) {
 	if r == nil {
 		return
@@ -72,9 +72,9 @@ func (r *replicas) wroteSaid(namespace, user string, said lastseen.Said, reply [
 	}
 }
 
-// wroteInCalls marks the users of a chunk of whom readers can see whether they are in a call, and lists if there is
-// one: there has 1 for each of them. Others, of whom some may be invisible, are not marked. Nor is anyone after an
-// error, because the copy is then made again.
+// wroteInCalls marks the users of a chunk whose calls readers can see, and the lists if there is such a user: there has
+// 1 for each of them. Other users are not marked, because some may be invisible. After an error nothing is marked,
+// because the copy is made again.
 func (r *replicas) wroteInCalls(namespace string, sent *chunk, there []int64, in []store.InCall) {
 	for i, is := range there {
 		if is == 1 {
