@@ -111,10 +111,13 @@ func (s *Store) writeInCalls(ctx context.Context, c *candidate, in []store.InCal
 		}
 	}
 	cmds, err := s.runAll(ctx, scripts.inCall, calls)
+	if err != nil {
+		return false, err
+	}
 	missing := false
 	for i, cmd := range cmds {
-		reply, failed := cmd.Int64Slice()
-		if failed != nil || len(reply) < 2 {
+		reply, err := cmd.Int64Slice()
+		if err != nil || len(reply) < 2 {
 			return false, fmt.Errorf("unexpected script reply %v", cmd.Val())
 		}
 		fresh, missing = fresh || reply[0] == 1, missing || reply[1] == 1
@@ -123,7 +126,7 @@ func (s *Store) writeInCalls(ctx context.Context, c *candidate, in []store.InCal
 	if missing && c.bits.feed.set {
 		s.dropBit(ctx, c.name, c.bits.feed)
 	}
-	return fresh, err
+	return fresh, nil
 }
 
 // keepInCalls makes sure that the bit of details that are new is in Redis. If another server has deleted the namespace
