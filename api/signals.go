@@ -72,7 +72,7 @@ func (s *Shared) receive(signal store.Signal) {
 		s.deliverTyping(signal)
 	case signal.Kind == signalContacts:
 		s.viewers.changed(signal.Namespace, signal.User)
-	case signal.Kind == calls.SignalCaller || signal.Kind == calls.SignalCallee:
+	case calls.IsSignal(signal.Kind):
 		s.newest.Load().Keeper.Receive(signal)
 		time.AfterFunc(untilSent(signal.Kind), func() { s.deliverCall(signal) })
 	case signal.Kind == "":

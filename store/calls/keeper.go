@@ -34,6 +34,9 @@ const (
 	SignalCallee = "callee"
 )
 
+// IsSignal reports whether a kind of signals is one of those that a call has changed.
+func IsSignal(kind string) bool { return kind == SignalCaller || kind == SignalCallee }
+
 // KindFor returns the kind of a signal to one of the parties of a call.
 func KindFor(user string, c lastseen.Call) string {
 	if user == c.From {
@@ -143,7 +146,7 @@ func (k *Keeper) Rest(namespace, user, id string) time.Duration {
 // Receive notes a signal that a call has changed. It does not block. Other signals are ignored, including the
 // zero signal: the next reads find what was lost.
 func (k *Keeper) Receive(s store.Signal) {
-	if s.Kind == SignalCaller || s.Kind == SignalCallee {
+	if IsSignal(s.Kind) {
 		k.watch.expect(s.Namespace)
 	}
 }

@@ -77,7 +77,7 @@ func startServer(
 // receive does what a connection does with a signal.
 func (r *realServer) receive(ctx context.Context, signal store.Signal) {
 	r.Receive(signal)
-	if signal.Kind != SignalCaller && signal.Kind != SignalCallee || !r.connected(signal.User) {
+	if !IsSignal(signal.Kind) || !r.connected(signal.User) {
 		return
 	}
 	c, err := r.store.ReadCall(ctx, signal.Namespace, string(signal.Data))
