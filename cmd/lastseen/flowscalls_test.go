@@ -174,14 +174,22 @@ func TestFlowDisconnectInCall(t *testing.T) {
 	}
 }
 
-func testDisconnectInCall(t *testing.T, one, two *service, disconnect func(*chatApp, *testing.T)) {
-	alice := one.openApp(t, appOptions{user: "alice"})
-	bob := two.openApp(t, appOptions{user: "bob"})
-	carol := one.openApp(t, appOptions{user: "carol", friends: []string{"alice", "bob"}})
-	path := one.ring(t, `{"from":"alice","to":"bob"}`)
+// followedCall has Alice and Bob, on two servers, in a call, and Carol who follows both. It returns their apps, and the
+// path of the call.
+func followedCall(t *testing.T, one, two *service) (alice, bob, carol *chatApp, path string) {
+	t.Helper()
+	alice = one.openApp(t, appOptions{user: "alice"})
+	bob = two.openApp(t, appOptions{user: "bob"})
+	carol = one.openApp(t, appOptions{user: "carol", friends: []string{"alice", "bob"}})
+	path = one.ring(t, `{"from":"alice","to":"bob"}`)
 	two.act(t, path, "accept", "bob")
 	carol.until(t, "alice", "green in a call")
 	carol.until(t, "bob", "green in a call")
+	return alice, bob, carol, path
+}
+
+func testDisconnectInCall(t *testing.T, one, two *service, disconnect func(*chatApp, *testing.T)) {
+	alice, bob, carol, path := followedCall(t, one, two)
 
 	// While both are connected, the call goes on: it would be lost later and later.
 	for range 2 {
@@ -212,13 +220,7 @@ func (a *chatApp) leave(t *testing.T) {
 func TestFlowLeaveInCall(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *service) {
-		alice := one.openApp(t, appOptions{user: "alice"})
-		bob := two.openApp(t, appOptions{user: "bob"})
-		carol := one.openApp(t, appOptions{user: "carol", friends: []string{"alice", "bob"}})
-		path := one.ring(t, `{"from":"alice","to":"bob"}`)
-		two.act(t, path, "accept", "bob")
-		carol.until(t, "alice", "green in a call")
-		carol.until(t, "bob", "green in a call")
+		alice, bob, carol, path := followedCall(t, one, two)
 
 		bob.leave(t)
 		carol.until(t, "bob", "left")
