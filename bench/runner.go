@@ -60,6 +60,10 @@ func seriesLength(all []comparison) int {
 	return n
 }
 
+// warmUp is how long each workload of a series runs before it is measured. Servers learn which users have no details
+// meanwhile.
+const warmUp = 8 * time.Second
+
 // runSeries sets up workloads, warms them up, and measures each once a round. Without a series it measures one round
 // and does not warm up.
 func (f *fixture) runSeries(ctx context.Context, series string, all []*workload) {
@@ -74,7 +78,7 @@ func (f *fixture) runSeries(ctx context.Context, series string, all []*workload)
 		rounds = f.rounds
 		for _, w := range all {
 			f.step(ctx, "warming up", w, func() error {
-				_, err := w.measure(ctx, time.Second)
+				_, err := w.measure(ctx, warmUp)
 				return err
 			})
 		}

@@ -68,7 +68,7 @@ func TestKeysOfCalls(t *testing.T) {
 
 	c.copyAll()
 	end := fmt.Sprintf("0/%d - 0 ", step.Call.Expires)
-	require.Equal(t, map[string]string{"alice": end, "bob": end}, client.HGetAll(ctx, detailsKey(chat)).Val())
+	require.Equal(t, map[string]string{"alice": end, "bob": end}, detailsOf(t, client, chat))
 	score := float64(step.Call.Expires)
 	require.Equal(t, []redis.Z{{Member: "alice", Score: score}, {Member: "bob", Score: score}},
 		client.ZRangeWithScores(ctx, endsKey(chat), 0, -1).Val())

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +20,21 @@ import (
 
 // detailsKey and endsKey are companions of a shard's key.
 func detailsKey(key string) string { return "presence:details:{" + key + "}" }
-func endsKey(key string) string    { return "presence:ends:{" + key + "}" }
+
+// detailsOf returns the details of the users of a shard, in the form of docs/decisions/redis-keys.md, and requires that
+// versions are beside them exactly if there are some.
+func detailsOf(t testing.TB, client redis.Cmdable, key string) map[string]string {
+	t.Helper()
+	fields, err := client.HGetAll(context.Background(), detailsKey(key)).Result()
+	require.NoError(t, err)
+	if len(fields) > 0 {
+		require.Regexp(t, "^[0-9a-f]{384}$", fields[""])
+		delete(fields, "")
+		require.NotEmpty(t, fields)
+	}
+	return fields
+}
+func endsKey(key string) string { return "presence:ends:{" + key + "}" }
 
 // said has users say something.
 func (f *feed) said(said lastseen.Said, users ...string) {
@@ -165,9 +180,8 @@ func (f *feed) requireDetails(users ...string) {
 	f.Helper()
 	var kept []string
 	f.each(func(key string) error {
-		fields, err := f.client.HKeys(context.Background(), detailsKey(key)).Result()
-		kept = append(kept, fields...)
-		return err
+		kept = slices.AppendSeq(kept, maps.Keys(detailsOf(f, f.client, key)))
+		return nil
 	})
 	slices.Sort(kept)
 	require.Equal(f, slices.Sorted(slices.Values(users)), kept)

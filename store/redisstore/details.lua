@@ -8,7 +8,7 @@
 -- The details of a user are values with spaces between them, the note to the end; times are in milliseconds. Users who
 -- say nothing, are not idle and not in a call have none. What is published of them has the same form, but until when
 -- the user is in a call is the latest time. Idle is computed when a device asserts something; no ping without a device
--- changes it.
+-- changes it. The field '' has versions of groups of users: see save_details.
 --
 --   <idle since, or 0>[/<until when the user is in a call>] <away, busy or -> <when what the user says ends, or 0> <note>
 
@@ -94,10 +94,44 @@ local function with_idle(text, idle)
   return format_details(details)
 end
 
--- Writes texts of users: user, text, user, text, …, '' for none. There are at most 4000 arguments.
+local versions_field, groups, version_size = '', 32, 12
+
+-- The place of a user's group, from 0: the first 5 bits of a hash of 32. The last rounds are for short names.
+local function group_of(user)
+  local hash = 0
+  for i = 1, #user + 2 do
+    hash = (hash * 1000003 + (string.byte(user, i) or 0)) % 4294967296
+  end
+  return math.floor(hash / 134217728)
+end
+
+-- Gives the groups of users versions that they have never had. A hash without users has none.
+local function renew_versions(users)
+  local versions = redis.call('HGET', details_key, versions_field)
+  if redis.call('HLEN', details_key) == (versions and 1 or 0) then
+    redis.call('UNLINK', details_key)
+    return
+  end
+  local time = redis.call('TIME')
+  local seed = table.concat({versions or '', time[1], time[2], users[1]}, ' ')
+  local new = string.sub(redis.sha1hex(seed), 1, version_size)
+  if not versions or #versions ~= groups * version_size then
+    versions = string.rep(new, groups)
+  end
+  for _, user in ipairs(users) do
+    local first = group_of(user) * version_size
+    versions = string.sub(versions, 1, first) .. new .. string.sub(versions, first + version_size + 1)
+  end
+  redis.call('HSET', details_key, versions_field, versions)
+end
+
+-- Writes texts of users: user, text, user, text, …, '' for none. There are at most 4000 arguments. If a user gets
+-- details or loses them, the user's group gets another version in the same step. So while its version is the same, a
+-- group has the same users without details, also on a replica, or a Redis that lost changes: see undescribed.go.
 local function save_details(texts)
-  local set, delete = {}, {}
+  local users, set, delete = {}, {}, {}
   for i = 1, #texts, 2 do
+    users[#users + 1] = texts[i]
     if texts[i + 1] == '' then
       delete[#delete + 1] = texts[i]
     else
@@ -105,11 +139,14 @@ local function save_details(texts)
       set[#set + 1] = texts[i + 1]
     end
   end
+  local changed = 0
   if #set > 0 then
-    redis.call('HSET', details_key, unpack(set))
+    changed = redis.call('HSET', details_key, unpack(set))
   end
   if #delete > 0 then
-    redis.call('HDEL', details_key, unpack(delete))
+    changed = changed + redis.call('HDEL', details_key, unpack(delete))
+  end
+  if changed > 0 then
+    renew_versions(users)
   end
 end
-

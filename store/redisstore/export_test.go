@@ -81,3 +81,9 @@ func (s *Store) TakeMarks(namespace string, users ...string) (marked []string) {
 	}
 	return marked
 }
+
+// GroupOf returns the place of the group of a user whose details change with those of others.
+func GroupOf(user string) int { return groupOf(user) }
+
+// AddHook adds a hook to the client.
+func (s *Store) AddHook(hook redis.Hook) { s.client.AddHook(hook) }

@@ -49,7 +49,7 @@ func TestKeysOfPeople(t *testing.T) {
 	require.Equal(t, map[string]string{
 		"alice": "0 busy 0 in a meeting", "bob": fmt.Sprintf("0 - %d back  soon", end),
 		"carol": fmt.Sprintf("%d - 0 ", now-5),
-	}, client.HGetAll(ctx, detailsKey(chat)).Val())
+	}, detailsOf(t, client, chat))
 	require.Equal(t, []redis.Z{{Member: "bob", Score: float64(end)}},
 		client.ZRangeWithScores(ctx, endsKey(chat), 0, -1).Val())
 	require.Equal(t, []redis.Z{

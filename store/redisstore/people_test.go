@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
@@ -46,19 +47,19 @@ var (
 )
 
 // say records what a user of the namespace chat says now.
-func say(t *testing.T, s store.Store, user string, said lastseen.Said) lastseen.State {
+func say(t rapid.TB, s store.Store, user string, said lastseen.Said) lastseen.State {
 	t.Helper()
 	return sayAt(t, s, user, said, nowOf(t, s))
 }
 
-func sayAt(t *testing.T, s store.Store, user string, said lastseen.Said, at lastseen.Instant) lastseen.State {
+func sayAt(t rapid.TB, s store.Store, user string, said lastseen.Said, at lastseen.Instant) lastseen.State {
 	t.Helper()
 	state, err := s.SetAvailability(context.Background(), "chat", user, said, at)
 	require.NoError(t, err)
 	return state
 }
 
-func nowOf(t *testing.T, s store.Store) lastseen.Instant {
+func nowOf(t rapid.TB, s store.Store) lastseen.Instant {
 	t.Helper()
 	now, err := s.Now(context.Background())
 	require.NoError(t, err)

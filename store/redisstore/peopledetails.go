@@ -1,12 +1,11 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
 	"strings"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
@@ -40,22 +39,17 @@ func (s *Store) ReadDetails(
 	if s.verify(ctx, []*candidate{c}); c.err != nil || !c.bits.details.set || len(records) == 0 {
 		return nil, c.err
 	}
+	var all map[string]store.Details
+	user := func(i int) *string { return &records[i].User }
+	found := func(i int, d store.Details) { all = addDetails(all, records[i].User, d) }
 	pipe := s.reader(ctx).Pipeline()
-	chunks := c.split(len(records), maxChunk, func(i int) string { return records[i].User })
-	cmds := make([]*redis.SliceCmd, len(chunks))
-	for i, chunk := range chunks {
-		cmds[i] = c.queryDetails(ctx, pipe, chunk, func(i int) *string { return &records[i].User })
+	var queries []*detailsQuery
+	for _, chunk := range c.split(len(records), maxChunk, func(i int) string { return records[i].User }) {
+		queries = append(queries, s.queryDetails(ctx, pipe, c.namespace, chunk, user, found))
 	}
 	_, _ = pipe.Exec(ctx) // each command keeps its error
-	var all map[string]store.Details
-	name := func(i int) string { return records[i].User }
-	for i, cmd := range cmds {
-		err := s.readDetails(c.namespace, chunks[i], cmd, name, func(i int, d store.Details) {
-			all = addDetails(all, records[i].User, d)
-		})
-		if err != nil {
-			return nil, err
-		}
+	if err := cmp.Or(s.readDetails(ctx, queries)...); err != nil {
+		return nil, err
 	}
 	return all, nil
 }
@@ -67,42 +61,6 @@ func addDetails(all map[string]store.Details, user string, d store.Details) map[
 	}
 	all[user] = d
 	return all
-}
-
-// queryDetails adds the command to a pipeline that reads the details of a chunk of users. They are passed as pointers:
-// as strings, each would be copied into an interface.
-func (n namespace) queryDetails(
-	ctx context.Context, pipe redis.Pipeliner, c *chunk, user func(int) *string,
-) *redis.SliceCmd {
-	args := append(make([]any, 0, 2+len(c.index)), "hmget", n.details(c.key))
-	for _, at := range c.index {
-		args = append(args, user(at))
-	}
-	cmd := redis.NewSliceCmd(ctx, args...)
-	_ = pipe.Process(ctx, cmd) // only queues it
-	return cmd
-}
-
-// readDetails calls found with the details of each user of a chunk who has some, and the user's place.
-func (s *Store) readDetails(
-	ns namespace, c *chunk, cmd *redis.SliceCmd, user func(int) string, found func(int, store.Details),
-) error {
-	if err := cmd.Err(); err != nil {
-		return translate(err)
-	}
-	for i, value := range cmd.Val() {
-		text, some := value.(string)
-		if !some {
-			continue
-		}
-		d, ok := parseDetails(text)
-		if !ok {
-			s.warnOfDetails(ns, user(c.index[i]))
-			continue
-		}
-		found(c.index[i], d)
-	}
-	return nil
 }
 
 // warnOfDetails logs a user whose details cannot be read, because another program wrote them.
@@ -123,22 +81,24 @@ func parsePrivate(text string) (said lastseen.Said, ok bool) {
 
 // parseDetails reads the details of a user: see details.lua.
 func parseDetails(text string) (d store.Details, ok bool) {
-	values := strings.SplitN(text, " ", 4)
-	if len(values) < 4 {
+	times, said, _ := strings.Cut(text, " ")
+	availability, said, _ := strings.Cut(said, " ")
+	end, note, complete := strings.Cut(said, " ")
+	if !complete {
 		return d, false
 	}
-	since, inCall, isInCall := strings.Cut(values[0], "/")
+	since, inCall, isInCall := strings.Cut(times, "/")
 	if !isInCall {
 		inCall = "0"
 	}
 	idle, noIdle := strconv.ParseInt(since, 10, 64)
 	call, noCall := strconv.ParseInt(inCall, 10, 64)
-	until, noUntil := strconv.ParseInt(values[2], 10, 64)
+	until, noUntil := strconv.ParseInt(end, 10, 64)
 	d = store.Details{
-		Said:      lastseen.Said{Note: values[3], Until: lastseen.Instant(until)},
+		Said:      lastseen.Said{Note: note, Until: lastseen.Instant(until)},
 		IdleSince: lastseen.Instant(idle), InCallUntil: lastseen.Instant(call),
 	}
-	switch a := lastseen.Availability(values[1]); a {
+	switch a := lastseen.Availability(availability); a {
 	case lastseen.Away, lastseen.Busy:
 		d.Said.Availability = a
 	case "-":

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -24,11 +25,11 @@ type lookupCmd struct {
 	*chunk
 	namespace
 	reply     *redis.FloatSliceCmd
-	described *redis.SliceCmd // nil in a namespace without details
+	described *detailsQuery // nil in a namespace without details
 }
 
-// LookupBatches implements [store.Batcher]: all in one round trip. In a namespace with details, they are read after the
-// states: a user's details can be newer than the state.
+// LookupBatches implements [store.Batcher]: all in one round trip, or two if users got or lost details lately. In a
+// namespace with details, they are read after the states: a user's details can be newer than the state.
 func (s *Store) LookupBatches(ctx context.Context, batches []*store.Batch[string]) {
 	ctx, cancel, err := s.begin(ctx, s.timeout)
 	if err != nil {
@@ -49,34 +50,51 @@ func (s *Store) LookupBatches(ctx context.Context, batches []*store.Batch[string
 		}
 		b.States = make([]lastseen.State, len(b.Items))
 		for _, c := range all[i].split(len(b.Items), maxChunk, func(i int) string { return b.Items[i] }) {
-			cmd := lookupCmd{Batch: b, chunk: c, namespace: all[i].namespace}
-			cmd.reply = redis.NewFloatSliceCmd(ctx, lookupArgs(b, c)...)
-			_ = pipe.Process(ctx, cmd.reply) // only queues it
-			if all[i].bits.details.set {
-				cmd.described = cmd.queryDetails(ctx, pipe, c, func(i int) *string { return &b.Items[i] })
-			}
-			cmds = append(cmds, cmd)
+			cmds = append(cmds, s.queryLookup(ctx, pipe, all[i], b, c))
 		}
 	}
 	_, _ = pipe.Exec(ctx) // each command keeps its error
 	for _, c := range cmds {
 		c.readStates()
-		if c.described != nil && c.Err == nil {
-			c.Err = s.readDetails(c.namespace, c.chunk, c.described, c.user, c.describe)
-		}
-		if c.Err != nil {
-			c.States, c.Details = nil, nil
-		}
 	}
-	for _, b := range batches { // those of several shards are not in the order of the items
+	s.readDescribed(ctx, cmds)
+	for _, b := range batches {
+		if b.Err != nil {
+			b.States, b.Details = nil, nil
+		}
+		// Those of several shards are not in the order of the items, nor are those that are asked for again.
 		slices.SortFunc(b.Details, func(a, b store.ItemDetails) int { return a.At - b.At })
 	}
 }
 
-func (c lookupCmd) user(i int) string { return c.Items[i] }
+// queryLookup adds the commands for a chunk to a pipeline.
+func (s *Store) queryLookup(
+	ctx context.Context, pipe redis.Pipeliner, of *candidate, b *store.Batch[string], c *chunk,
+) lookupCmd {
+	cmd := lookupCmd{Batch: b, chunk: c, namespace: of.namespace}
+	cmd.reply = redis.NewFloatSliceCmd(ctx, lookupArgs(b, c)...)
+	_ = pipe.Process(ctx, cmd.reply) // only queues it
+	if of.bits.details.set {
+		user := func(i int) *string { return &b.Items[i] }
+		cmd.described = s.queryDetails(ctx, pipe, of.namespace, c, user, func(i int, d store.Details) {
+			b.Details = append(b.Details, store.ItemDetails{At: i, Details: d})
+		})
+	}
+	return cmd
+}
 
-func (c lookupCmd) describe(i int, d store.Details) {
-	c.Details = append(c.Details, store.ItemDetails{At: i, Details: d})
+// readDescribed reads the details of all chunks that have some.
+func (s *Store) readDescribed(ctx context.Context, cmds []lookupCmd) {
+	var queries []*detailsQuery
+	var batches []*store.Batch[string]
+	for _, c := range cmds {
+		if c.described != nil && c.Err == nil {
+			queries, batches = append(queries, c.described), append(batches, c.Batch)
+		}
+	}
+	for i, err := range s.readDetails(ctx, queries) {
+		batches[i].Err = cmp.Or(batches[i].Err, err)
+	}
 }
 
 // lookupArgs returns the command for a chunk. Users are passed as pointers: as strings, each would be copied into an

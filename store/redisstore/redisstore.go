@@ -104,6 +104,8 @@ type Store struct {
 	walks      contactWalks
 	invisible  bool // namespaces can have invisible users from the start
 
+	undescribed *undescribed
+
 	hiddenSettles time.Duration // how long other servers may not know that a namespace has invisible users
 	replaced      atomic.Int64  // times that Redis replaced by its own since that was last logged
 	closed        atomic.Bool
@@ -145,6 +147,7 @@ func Open(o Options) (*Store, error) {
 		Clock: clock.New(clock.Options{Name: "Redis", Monotonic: o.Monotonic, Logger: o.Logger}),
 		local: o.Now, sample: s.redisTime, log: &s.log,
 	}
+	s.undescribed = newUndescribed(o.Monotonic)
 	s.replicas = newReplicas(s, o)
 	if strings.ContainsAny(o.Prefix, "{}") {
 		s.log.Error("there are no changes feeds, devices, availability and contacts: redis-prefix contains braces",
@@ -196,6 +199,10 @@ func (o Options) withDefaults() (Options, error) {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Monotonic == nil {
+		begun := time.Now()
+		o.Monotonic = func() time.Duration { return time.Since(begun) }
 	}
 	if o.ObserveReplica == nil {
 		o.ObserveReplica = func(string, time.Duration, error) {}

@@ -30,12 +30,7 @@ type beats struct {
 }
 
 func newBeats(o Options) *beats {
-	b := &beats{monotonic: o.Monotonic, now: o.Now}
-	if b.monotonic == nil {
-		start := time.Now()
-		b.monotonic = func() time.Duration { return time.Since(start) }
-	}
-	return b
+	return &beats{monotonic: o.Monotonic, now: o.Now}
 }
 
 // present returns a beat of this moment, without a number.

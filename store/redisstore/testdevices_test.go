@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
@@ -25,7 +26,7 @@ func byeOnDevice(user, id string, at lastseen.Instant) store.DeviceSighting {
 }
 
 // record records devices in the namespace chat, and returns the state of the last one's user.
-func record(t *testing.T, s store.Store, batch ...store.DeviceSighting) lastseen.State {
+func record(t rapid.TB, s store.Store, batch ...store.DeviceSighting) lastseen.State {
 	t.Helper()
 	states, err := s.RecordDevices(context.Background(), "chat", window, batch)
 	require.NoError(t, err)
