@@ -219,6 +219,7 @@ func TestSelfOfDeletedNamespace(t *testing.T) {
 	t.Parallel()
 	w := newSocketServer(t)
 	say(t, w, `{"availability":"busy"}`)
+	waitReread(t, w) // or she can be sent it after her hello, too
 	alice, _ := w.hello(`{"user":"alice"}`)
 	require.Equal(t, http.StatusNoContent, w.send(http.MethodDelete, "/chat?confirm=chat", "").status)
 	wantSelf(t, alice, saying(nil, nil, nil))

@@ -51,10 +51,12 @@ func runAll(ctx context.Context, f *fixture, all []comparison) results {
 	return rs
 }
 
-// seriesLength returns how many comparisons from the first on belong to its series.
+// seriesLength returns how many comparisons from the first on belong to its series; without a series, how many are
+// about the same workloads.
 func seriesLength(all []comparison) int {
-	n := 1
-	for n < len(all) && all[0].series != "" && all[n].series == all[0].series {
+	first, n := all[0], 1
+	for n < len(all) && all[n].series == first.series &&
+		(first.series != "" || all[n].subject == first.subject && all[n].reference == first.reference) {
 		n++
 	}
 	return n

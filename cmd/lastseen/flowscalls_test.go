@@ -163,7 +163,7 @@ func TestFlowCallTimeout(t *testing.T) {
 func TestFlowDisconnectInCall(t *testing.T) {
 	t.Parallel()
 	for name, disconnect := range map[string]func(*chatApp, *testing.T){
-		"crash": func(a *chatApp, _ *testing.T) { a.kill() },
+		"crash": func(a *chatApp, t *testing.T) { a.kill(t) },
 		"leave": (*chatApp).leave,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -211,7 +211,7 @@ func testDisconnectInCall(t *testing.T, one, two *service, disconnect func(*chat
 func (a *chatApp) leave(t *testing.T) {
 	t.Helper()
 	a.send(t, `{"leave":{}}`)
-	<-a.ended
+	a.untilEnded(t)
 }
 
 // TestFlowLeaveInCall: "user:disconnect" of an app that leaves in a call and does not end it. Its user is shown as

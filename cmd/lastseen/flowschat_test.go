@@ -75,7 +75,7 @@ func TestFlowStatuses(t *testing.T) {
 		// StatusOffline, "setOfflineStatus": she signs out on one device, then on the other. The time last online
 		// stays.
 		phone.send(t, `{"leave":{}}`)
-		<-phone.ended
+		phone.untilEnded(t)
 		require.Equal(t, "green", two.look(t, "alice", ""))
 		laptop.send(t, `{"leave":{}}`)
 		bob.until(t, "alice", "left")
@@ -108,7 +108,7 @@ func TestFlowSleep(t *testing.T) {
 		// AppStateBackground: the app pings over HTTP from time to time. The end of its connection is not the end of
 		// it.
 		one.post(t, chatUsers+"alice/ping", `{"device":{"id":"background","kind":"mobile"},"activity":"idle"}`)
-		phone.kill()
+		phone.kill(t)
 		two.untilDevices(t, 1, 1)
 		require.Equal(t, "green idle", two.look(t, "alice", ""))
 
@@ -222,8 +222,8 @@ func TestFlowCrash(t *testing.T) {
 			bob.until(t, "alice", "green")
 			bob.until(t, "carol", "green")
 			s.kill()
-			<-alice.ended
-			<-bob.ended
+			alice.untilEnded(t)
+			bob.untilEnded(t)
 
 			// The server is back, and nobody is connected yet: what would be StatusPending is as it was.
 			s = start(t, args...)

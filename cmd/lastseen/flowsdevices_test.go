@@ -97,7 +97,7 @@ func TestFlowLastSeenKept(t *testing.T) {
 	s := start(t, "--store", store)
 	app := s.openApp(t, appOptions{user: "alice"})
 	app.send(t, `{"leave":{}}`)
-	<-app.ended
+	app.untilEnded(t)
 	before := s.get(t, chatUsers+"alice")
 	require.Equal(t, "left", inWords(before))
 	require.Zero(t, s.terminate(t))

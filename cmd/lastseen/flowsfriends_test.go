@@ -93,7 +93,7 @@ func TestFlowFriendRequest(t *testing.T) {
 		bob.send(t, `{"watch":{"remove":["alice"],"add":["carol"]},"id":"removed"}`)
 		bob.until(t, "carol", "never seen") // the answer
 		alice.send(t, `{"leave":{}}`)
-		<-alice.ended // the server closes it once she has left
+		alice.untilEnded(t) // the server closes it once she has left
 		two.openApp(t, appOptions{user: "carol"})
 		bob.until(t, "carol", "green") // a later change
 		require.Equal(t, []string{"green"}, bob.all("alice"))

@@ -62,7 +62,7 @@ func TestFlowNoNetwork(t *testing.T) {
 		phone.silence.Store(math.MaxInt64)
 		bob.until(t, "alice", "yellow")
 		bob.until(t, "alice", "grey")
-		<-phone.ended // the server gives up a connection on which it hears nothing
+		phone.untilEnded(t) // the server gives up a connection on which it hears nothing
 		require.NotContains(t, bob.all("alice"), "left")
 		two.openApp(t, appOptions{user: "alice"})
 		bob.until(t, "alice", "green")
@@ -98,7 +98,7 @@ func TestFlowReconnectInTime(t *testing.T) {
 		bob := two.openApp(t, appOptions{user: "bob", friends: []string{"alice", "carol"}})
 		app := one.openApp(t, appOptions{user: "alice"})
 		bob.until(t, "alice", "green")
-		app.kill()
+		app.kill(t)
 		one.openApp(t, appOptions{user: "alice"})
 		two.untilDevices(t, 1, 1)
 		one.openApp(t, appOptions{user: "carol"}).send(t, `{"leave":{}}`)

@@ -69,7 +69,7 @@ func (s *service) openApp(t *testing.T, o appOptions) *chatApp {
 	t.Helper()
 	a, err := dialApp(t.Context(), s.url, o)
 	require.NoError(t, err)
-	t.Cleanup(a.kill)
+	t.Cleanup(func() { a.kill(t) })
 	return a
 }
 
@@ -245,9 +245,20 @@ func (a *chatApp) position() string {
 }
 
 // kill ends the connection as the system of a killed process does, unless it has ended.
-func (a *chatApp) kill() {
+func (a *chatApp) kill(t *testing.T) {
+	t.Helper()
 	_ = a.socket.CloseNow() // a second time, too
-	<-a.ended
+	a.untilEnded(t)
+}
+
+// untilEnded waits until the connection has ended.
+func (a *chatApp) untilEnded(t *testing.T) {
+	t.Helper()
+	select {
+	case <-a.ended:
+	case <-time.After(flowWait):
+		t.Fatal("the connection has not ended")
+	}
 }
 
 // flowAppVar is the environment variable with the URL of the server to which this program, started again, connects as

@@ -41,6 +41,8 @@ func newMarked(t *testing.T, shards int) *marked {
 	m.wrote("becoming invisible is a leave", "alice")
 	sayAt(t, m, "carol", lastseen.Said{Availability: lastseen.Invisible, Until: base + 1000}, base+1)
 	m.wrote("becoming invisible for some time", "carol")
+	sayAt(t, m, "alice", invisible, base+1)
+	m.wrote("the same call once more, as after a broken connection", "alice")
 	return m
 }
 

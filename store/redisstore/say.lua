@@ -14,6 +14,7 @@
 -- Returns {created, score, fresh, missing, seen}: created is 1 if the namespace did not exist before and does now; fresh is
 -- 1 if the key of what was written did not exist before; missing is 1 if there is no feed; seen is what can look different
 -- to others: 0 for nothing, since the user was invisible before; 1 for the state, since the user left; 2 for what is said.
+-- A call that is repeated, since its reply was lost, finds that the user left at its time: that is 1, too.
 
 local key, uses_key, user, availability, note = KEYS[1], KEYS[8], ARGV[3], ARGV[4], ARGV[5]
 local now, time, ends = clock(), ARGV[2], tonumber(ARGV[6])
@@ -87,7 +88,7 @@ if availability == 'invisible' then
   fresh = 1 - redis.call('EXISTS', hidden_key)
   redis.call('ZADD', hidden_key, ends > 0 and digits(ends) or '+inf', user)
   redis.call('HSET', private_key, user, digits(ends) .. ' ' .. note)
-  seen = 0
+  seen = number == -at and 1 or 0
   if not invisible then
     seen = 1
     leave()
