@@ -69,11 +69,14 @@ func (u *undescribed) known(shard string) *groupVersions {
 
 // update returns the state of a shard with these versions, which were just read; nil if they are none.
 func (u *undescribed) update(shard, text string) *groupVersions {
-	if len(text) != groups*versionSize {
-		return nil
-	}
 	known := u.known(shard)
-	if known != nil && known.text == text {
+	switch {
+	case len(text) != groups*versionSize:
+		if known != nil {
+			u.forget(shard)
+		}
+		return nil
+	case known != nil && known.text == text:
 		return known
 	}
 	v := &groupVersions{text: text, until: u.monotonic() + rememberedFor}
@@ -94,6 +97,13 @@ func (u *undescribed) update(shard, text string) *groupVersions {
 	}
 	u.shards[shard] = v
 	return v
+}
+
+// forget has all users of a shard be asked for at once, not after it is found that they have to be.
+func (u *undescribed) forget(shard string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.shards, shard)
 }
 
 // same reports whether a group has the same version in two states of its shard; false if one is nil.

@@ -235,6 +235,15 @@ func TestUndescribedAreNotAskedFor(t *testing.T) {
 	expect(1, 320, "then all are asked for")
 	expect(1, 32, "once")
 
+	for i := range 32 {
+		say(t, other, users[10*i], lastseen.Said{})
+	}
+	expect(2, 320, "nobody has details, so there are no versions")
+	expect(1, 320, "nothing is remembered")
+	say(t, other, users[0], inMeeting)
+	expect(1, 320, "there are versions again")
+	expect(1, 1, "what is remembered from now on")
+
 	ctx := context.Background()
 	records := []store.Record{{User: users[0]}, {User: users[1]}, {User: users[2]}}
 	a.users.Store(0)
