@@ -94,59 +94,72 @@ local function with_idle(text, idle)
   return format_details(details)
 end
 
-local versions_field, groups, version_size = '', 32, 12
+local versions_field, groups, version_size = '', 8, 8
 
--- The place of a user's group, from 0: the first 5 bits of a hash of 32. The last rounds are for short names.
+-- The place of a user's group, from 0: the first bits of a hash of 32. It is that of the last bytes of a long name. The
+-- last rounds are for short ones.
 local function group_of(user)
   local hash = 0
-  for i = 1, #user + 2 do
-    hash = (hash * 1000003 + (string.byte(user, i) or 0)) % 4294967296
+  local bytes = {string.byte(user, -64, -1)}
+  for i = 1, #bytes + 2 do
+    hash = (hash * 1000003 + (bytes[i] or 0)) % 4294967296
   end
-  return math.floor(hash / 134217728)
+  return math.floor(hash / (4294967296 / groups))
 end
 
 -- Gives the groups of users versions that they have never had. A hash without users has none.
 local function renew_versions(users)
-  local versions = redis.call('HGET', details_key, versions_field)
-  if redis.call('HLEN', details_key) == (versions and 1 or 0) then
+  local old = redis.call('HGET', details_key, versions_field)
+  if redis.call('HLEN', details_key) == (old and 1 or 0) then
     redis.call('UNLINK', details_key)
     return
   end
   local time = redis.call('TIME')
-  local seed = table.concat({versions or '', time[1], time[2], users[1]}, ' ')
-  local new = string.sub(redis.sha1hex(seed), 1, version_size)
-  if not versions or #versions ~= groups * version_size then
-    versions = string.rep(new, groups)
+  local digest = redis.sha1hex(table.concat({old or '', time[1], time[2], users[1]}, ' '))
+  local new = string.gsub(string.sub(digest, 1, 2 * version_size), '..', function(byte)
+    return string.char(tonumber(byte, 16))
+  end)
+  local valid, versions, left = old and #old == groups * version_size, {}, groups
+  for group = 0, groups - 1 do
+    local first = group * version_size
+    versions[group + 1] = valid and string.sub(old, first + 1, first + version_size) or new
   end
   for _, user in ipairs(users) do
-    local first = group_of(user) * version_size
-    versions = string.sub(versions, 1, first) .. new .. string.sub(versions, first + version_size + 1)
-  end
-  redis.call('HSET', details_key, versions_field, versions)
-end
-
--- Writes texts of users: user, text, user, text, …, '' for none. There are at most 4000 arguments. If a user gets
--- details or loses them, the user's group gets another version in the same step. So while its version is the same, a
--- group has the same users without details, also on a replica, or a Redis that lost changes: see undescribed.go.
-local function save_details(texts)
-  local users, set, delete = {}, {}, {}
-  for i = 1, #texts, 2 do
-    users[#users + 1] = texts[i]
-    if texts[i + 1] == '' then
-      delete[#delete + 1] = texts[i]
-    else
-      set[#set + 1] = texts[i]
-      set[#set + 1] = texts[i + 1]
+    local place = group_of(user) + 1
+    if versions[place] ~= new then
+      versions[place], left = new, left - 1
+      if left == 0 then
+        break
+      end
     end
   end
-  local changed = 0
+  redis.call('HSET', details_key, versions_field, table.concat(versions))
+end
+
+-- Writes texts of users: user, text before, text, user, …; false or '' for none. There are at most 1000 users. If a user
+-- gets details or loses them, the user's group gets another version in the same step. So while its version is the same,
+-- a group has the same users without details, also on a replica, or a Redis that lost changes: see undescribed.go.
+local function save_details(texts)
+  local set, delete, changed = {}, {}, {}
+  for i = 1, #texts, 3 do
+    local user, old, new = texts[i], texts[i + 1] or '', texts[i + 2]
+    if new == '' then
+      delete[#delete + 1] = user
+    else
+      set[#set + 1] = user
+      set[#set + 1] = new
+    end
+    if (old == '') ~= (new == '') then
+      changed[#changed + 1] = user
+    end
+  end
   if #set > 0 then
-    changed = redis.call('HSET', details_key, unpack(set))
+    redis.call('HSET', details_key, unpack(set))
   end
   if #delete > 0 then
-    changed = changed + redis.call('HDEL', details_key, unpack(delete))
+    redis.call('HDEL', details_key, unpack(delete))
   end
-  if changed > 0 then
-    renew_versions(users)
+  if #changed > 0 then
+    renew_versions(changed)
   end
 end

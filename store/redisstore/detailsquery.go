@@ -9,14 +9,14 @@ import (
 )
 
 // detailsQuery reads the details of a chunk of users. It asks for those who are not known to have none, and for the
-// versions that tell whether that still holds of the others.
+// versions, which show whether that still holds of the others.
 type detailsQuery struct {
 	namespace
 	shard string                   // its key
 	user  func(int) *string        // at a place of the batch; as a pointer, since a string would be copied
 	found func(int, store.Details) // is called with the place of a user who has details
 
-	known *groupVersions // when some were skipped; nil if none was
+	known *groupVersions // the state that users were skipped for; nil if it was not known
 	asked []int          // places
 	rest  []int          // those skipped
 	cmd   *redis.SliceCmd

@@ -54,6 +54,7 @@ local function delete_ended(by, most)
       end
       details.call = details.call > by and details.call or 0
       changed[#changed + 1] = names[i]
+      changed[#changed + 1] = text
       changed[#changed + 1] = format_details(details)
       save_end(names[i], details)
     end

@@ -16,7 +16,7 @@ end
 local text
 if details_key then
   text = redis.call('HGET', details_key, ARGV[2])
-  save_details({ARGV[2], ''})
+  save_details({ARGV[2], text, ''})
   redis.call('ZREM', ends_key, ARGV[2])
 end
 if hidden_key then

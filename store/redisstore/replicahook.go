@@ -56,7 +56,7 @@ func (h *replicaHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 		} else {
 			err = sent
 		}
-		a.failed = err != nil && !expired
+		a.failed = a.failed || err != nil && !expired // a read can take two round trips
 		return err
 	}
 }

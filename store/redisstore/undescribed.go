@@ -13,25 +13,26 @@ import (
 // Users of a shard are in groups, each with a version: see details.lua.
 const (
 	versionsField = ""
-	groups        = 32
-	versionSize   = 12 // bytes
+	groups        = 8
+	versionSize   = 8  // bytes
+	hashedBytes   = 64 // of a user ID, at its end
 )
 
 // groupOf returns the place of a user's group, as group_of of details.lua does.
 func groupOf(user string) int {
 	hash := uint32(0)
-	for i := range len(user) {
+	for i := max(0, len(user)-hashedBytes); i < len(user); i++ {
 		hash = hash*1000003 + uint32(user[i])
 	}
 	hash *= 1000003 * 1000003 % (1 << 32)
-	return int(hash >> 27)
+	return int(hash / (1 << 32 / groups))
 }
 
-// rememberedFor is after what time all users of a shard are asked for again, whatever the versions are. That is for
-// programs other than ours that write details.
+// rememberedFor is how long users of a shard are remembered, whatever the versions are. Then all are asked for, in case
+// programs other than ours have written details.
 const rememberedFor = 10 * time.Minute
 
-// maxKnownShards bounds the shards of which users are remembered, each with 1 KB. Beyond it, all are forgotten.
+// maxKnownShards bounds the shards of which users are remembered, each with 300 bytes. Beyond it, all are forgotten.
 const maxKnownShards = 10_000
 
 // undescribed remembers users without details. What it remembers is about one state of a user's group, and holds
@@ -48,7 +49,7 @@ type undescribed struct {
 // groupVersions is the state that the groups of a shard were in when it was last read.
 type groupVersions struct {
 	text  string
-	marks [groups]uint64 // one for each version, which tells it from all others
+	marks [groups]uint64 // one for each version, and for no other
 	until time.Duration
 }
 

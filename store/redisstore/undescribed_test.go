@@ -56,15 +56,20 @@ type undescribedModel struct {
 	kept    map[string]string // older values of keys
 }
 
+// server returns one of the servers. It reads the bit of details again, which the other one may have set or deleted.
 func (m *undescribedModel) server() *redisstore.Store {
-	return rapid.SampledFrom(m.servers).Draw(m.T, "server")
+	s := rapid.SampledFrom(m.servers).Draw(m.T, "server")
+	s.ExpireAgreements()
+	return s
 }
+
 func (m *undescribedModel) user() string  { return rapid.SampledFrom(m.users()).Draw(m.T, "user") }
 func (*undescribedModel) users() []string { return numbered("u", 12) }
 
 func (m *undescribedModel) say(t *rapid.T) {
-	said := rapid.SampledFrom([]lastseen.Said{{}, {}, inMeeting, {Note: "x", Until: lastseen.MaxInstant}}).Draw(t, "said")
-	say(t, m.server(), m.user(), said)
+	s := m.server()
+	soon := lastseen.Said{Note: "x", Until: nowOf(t, s) + 1} // a later call deletes it
+	say(t, s, m.user(), rapid.SampledFrom([]lastseen.Said{{}, {}, inMeeting, soon}).Draw(t, "said"))
 }
 
 func (m *undescribedModel) idle(t *rapid.T) {
@@ -146,9 +151,7 @@ func (m *undescribedModel) compare(t *rapid.T) {
 		want = append(want, slices.DeleteFunc(fields, func(field string) bool { return field == "" })...)
 	}
 	slices.Sort(want)
-	s := m.server()
-	s.ExpireAgreements() // the other server may have set or deleted the bit of details
-	_, details, err := s.Describe(ctx, "chat", m.users())
+	_, details, err := m.server().Describe(ctx, "chat", m.users())
 	require.NoError(t, err)
 	require.Equal(t, want, slices.Sorted(maps.Keys(details)))
 }
@@ -225,6 +228,18 @@ func TestUndescribedAreNotAskedFor(t *testing.T) {
 	expect(2, int64(33+inGroup-1), "the group has changed back")
 	expect(1, 32, "and is known")
 
+	described := users[0]
+	for i := 10; redisstore.GroupOf(described) == redisstore.GroupOf(users[1]); i += 10 {
+		described = users[i]
+	}
+	ctx, until := context.Background(), nowOf(t, s).Add(time.Hour)
+	in := []store.InCall{{User: described, Until: until}, {User: users[1], Until: until}}
+	require.NoError(other.SetInCalls(ctx, "chat", in))
+	expect(2, int64(32+inGroup), "that of the user who got details, not that of another one in the same call")
+	require.NoError(other.SetInCalls(ctx, "chat", []store.InCall{{User: described}, {User: users[1]}}))
+	expect(2, int64(33+inGroup-1), "and lost them")
+	expect(1, 32, "both are known")
+
 	elapsed.Store(int64(10*time.Minute - 1))
 	expect(1, 32, "for 10 minutes")
 	say(t, other, users[0], lastseen.Said{})
@@ -244,7 +259,15 @@ func TestUndescribedAreNotAskedFor(t *testing.T) {
 	expect(1, 320, "there are versions again")
 	expect(1, 1, "what is remembered from now on")
 
-	ctx := context.Background()
+	until = nowOf(t, other) + 1
+	say(t, other, users[1], lastseen.Said{Note: "soon over", Until: until})
+	a.describe(t, s, users)
+	require.Eventually(func() bool { return nowOf(t, other) > until }, longTimeout, time.Millisecond)
+	say(t, other, users[0], inMeeting) // deletes what ended
+	commands, _ := a.describe(t, s, users)
+	require.EqualValues(2, commands, "what ended")
+	expect(1, 1, "is deleted")
+
 	records := []store.Record{{User: users[0]}, {User: users[1]}, {User: users[2]}}
 	a.users.Store(0)
 	details, err := s.ReadDetails(ctx, "chat", records)
