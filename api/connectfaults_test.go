@@ -137,6 +137,7 @@ func TestConnectSilence(t *testing.T) {
 
 // TestConnectLateHello: a client has to say hello soon.
 func TestConnectLateHello(t *testing.T) {
+	t.Parallel()
 	w := newSocketServer(t)
 	s := w.dialSocket("chat")
 	s.fails(codeTimedOut)
@@ -167,6 +168,7 @@ func (s *heldStore) RecordDevices(
 
 // TestConnectSlowHello: a client that said hello in time is not late because the server is, within limits.
 func TestConnectSlowHello(t *testing.T) {
+	t.Parallel()
 	s := newHeldStore(t)
 	w := newSocketServerOn(t, s)
 	hello := func() *testSocket {

@@ -102,6 +102,7 @@ func signed(t *testing.T) (*auth.Authenticator, func(user string, d time.Duratio
 
 // TestConnectTokenExpires: the connection ends with its token, and nothing is written, unless a new one comes in time.
 func TestConnectTokenExpires(t *testing.T) {
+	t.Parallel()
 	authenticator, token := signed(t)
 	w := newSocketServer(t, func(c *Config) { c.Auth = authenticator })
 	s, _ := w.hello(fmt.Sprintf(`{"user":"alice","grace_ms":0,"token":%q}`, token("alice", 2*time.Second)))

@@ -119,6 +119,7 @@ func TestConnectLargeSnapshot(t *testing.T) {
 
 // TestConnectCounts: counts are sent when they change, and are shared by all connections.
 func TestConnectCounts(t *testing.T) {
+	t.Parallel()
 	w := newSocketServer(t)
 	w.post("/chat/users/alice/ping", "")
 	one, _ := w.hello(`{"watch":{"counts":true}}`)

@@ -35,6 +35,7 @@ func newReplicaTwins(t *testing.T) replicaTwins {
 		}
 	}
 	w.settle()
+	w.store.now++ // or saying invisible again would be the same request, which is sent once more
 	return w
 }
 
