@@ -106,7 +106,8 @@ func (r *results) copyBatch(ctx context.Context, namespace string, in []store.In
 	return nil
 }
 
-// copyLeft copies what others noted at least age ago and did not copy.
+// copyLeft copies what others noted at least age ago and did not copy. A batch that has begun is finished also if the
+// context ends: a copy that is not confirmed can be an old value, which replaced a newer one of another server.
 func (r *results) copyLeft(ctx context.Context, namespace string, age time.Duration) {
 	for ctx.Err() == nil {
 		in, err := r.store.UnconfirmedInCalls(ctx, namespace, age)
@@ -114,7 +115,10 @@ func (r *results) copyLeft(ctx context.Context, namespace string, age time.Durat
 			return // the next round tries again
 		}
 		r.stats.copies.Add(int64(len(in)))
-		if err := r.copyBatch(ctx, namespace, in); err != nil || len(in) < store.MaxCallBatch {
+		finishing, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
+		err = r.copyBatch(finishing, namespace, in)
+		cancel()
+		if err != nil || len(in) < store.MaxCallBatch {
 			return
 		}
 	}

@@ -298,3 +298,31 @@ func TestLatest(t *testing.T) {
 		latest([]store.InCall{in("a", 1), in("b", 2), in("a", 3), in("a", 0), in("c", 4)}))
 	require.Empty(t, latest(nil))
 }
+
+// TestCopiesAreConfirmedWhileStopping: a server that stops confirms what it has copied. Otherwise an old value that it
+// copied after another server copied the present one would be shown until it ends by itself.
+func TestCopiesAreConfirmedWhileStopping(t *testing.T) {
+	onStores(t, testCopiesAreConfirmedWhileStopping)
+}
+
+func testCopiesAreConfirmedWhileStopping(t *testing.T, open opener) {
+	w := open(t, 1)
+	s := w.servers[0]
+	id := w.rings(s, "alice", "bob")
+	_, err := w.store.StepCall(t.Context(), ns, store.CallAct{ID: id, User: "bob", Action: lastseen.Accept})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	s.before = func(method string) {
+		if method == "SetInCalls" { // another server ends the call, and copies that
+			s.before = func(string) { stop() }
+			step, err := w.store.StepCall(t.Context(), ns, store.CallAct{ID: id, User: "bob", Action: lastseen.End})
+			require.NoError(t, err)
+			require.NoError(t, w.store.SetInCalls(t.Context(), ns, step.InCall))
+			_, err = w.store.ConfirmInCalls(t.Context(), ns, step.InCall)
+			require.NoError(t, err)
+		}
+	}
+	s.results.copyLeft(ctx, ns, 0)
+	require.Error(t, ctx.Err())
+	w.requireInCall()
+}
