@@ -79,10 +79,7 @@ func (s *Store) keepCalls(ctx context.Context, c *candidate) error {
 	if err := s.listCalls(ctx, c); err != nil {
 		return err
 	}
-	s.agreements.recheck(c.name)
-	if s.verify(ctx, []*candidate{c}); c.err == nil && !c.hasMeta {
-		s.register(ctx, []*candidate{c}, 0)
-	}
+	s.register(ctx, []*candidate{c}, 0)
 	return c.err
 }
 

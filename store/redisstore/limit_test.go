@@ -163,6 +163,28 @@ func leave(s store.Store, namespace, user string) error {
 	return err
 }
 
+// TestRemoveEmptyBeforeACall: another server removes the name of a namespace that a server is creating for a call, before
+// its meta is written.
+func TestRemoveEmptyBeforeACall(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	janitor, writer := newStore(t, redisstore.Options{URL: url}), newStore(t, redisstore.Options{URL: url})
+	require.NoError(t, ping(writer, "other", "alice")) // Redis knows the script that adds names
+	var once sync.Once
+	writer.Around("evalsha", func() {}, func() {
+		once.Do(func() {
+			removed, err := janitor.RemoveEmpty(ctx, "chat")
+			require.NoError(t, err)
+			require.True(t, removed)
+		})
+	})
+	c := newCallers(t, writer)
+	c.start(c.newCall("alice", "bob"))
+	infos, err := janitor.Namespaces(ctx, "", 10)
+	require.NoError(t, err)
+	require.Equal(t, []store.NamespaceInfo{{Name: "chat"}, {Name: "other", Newest: base}}, infos)
+}
+
 // TestRemoveEmptyWhileOthersWrite: one server removes a namespace again and again, while another one, which believes
 // that it is registered, writes to it and empties it. After each round it is listed if a user is in it.
 func TestRemoveEmptyWhileOthersWrite(t *testing.T) {
