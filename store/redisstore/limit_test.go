@@ -163,8 +163,8 @@ func leave(s store.Store, namespace, user string) error {
 	return err
 }
 
-// TestRemoveEmptyBeforeACall: another server removes the name of a namespace that a server is creating for a call, before
-// its meta is written.
+// TestRemoveEmptyBeforeACall: another server removes the name of a namespace that a server is creating for a call,
+// before its meta is written.
 func TestRemoveEmptyBeforeACall(t *testing.T) {
 	t.Parallel()
 	ctx, url := context.Background(), redistest.Start(t)
