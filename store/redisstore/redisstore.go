@@ -100,6 +100,7 @@ type Store struct {
 	agreements agreements
 	status     atomic.Pointer[error] // why every call is refused, if it is; nil until the first server was checked
 	feedRights atomic.Int32          // whether this server may use feeds
+	monitoring sync.Mutex            // while monitor runs
 	signals    signaller
 	walks      contactWalks
 	invisible  bool // namespaces can have invisible users from the start

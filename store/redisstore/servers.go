@@ -35,8 +35,10 @@ func (s *Store) refusal(ctx context.Context) error {
 }
 
 // monitor checks the servers again, and tries to write to each: so the client also notices a primary that became a
-// replica.
+// replica. It runs once at a time, so that what a slow one found does not replace what was found later.
 func (s *Store) monitor(ctx context.Context) {
+	s.monitoring.Lock()
+	defer s.monitoring.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	if err := s.checkServers(ctx); err == nil {
