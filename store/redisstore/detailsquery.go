@@ -49,16 +49,18 @@ func (q *detailsQuery) queue(ctx context.Context, pipe redis.Pipeliner) {
 // to have no details. The result has the error of each query.
 func (s *Store) readDetails(ctx context.Context, queries []*detailsQuery) []error {
 	errs := make([]error, len(queries))
-	pipe := s.reader(ctx).Pipeline()
 	var again []int
 	for i, q := range queries {
 		if errs[i] = s.readQuery(q); errs[i] == nil && len(q.asked) > 0 {
 			again = append(again, i)
-			q.queue(ctx, pipe)
 		}
 	}
 	if len(again) == 0 {
 		return errs
+	}
+	pipe := s.reader(ctx).Pipeline()
+	for _, i := range again {
+		queries[i].queue(ctx, pipe)
 	}
 	_, _ = pipe.Exec(ctx) // each command keeps its error
 	for _, i := range again {

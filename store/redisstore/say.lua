@@ -88,9 +88,8 @@ if availability == 'invisible' then
   fresh = 1 - redis.call('EXISTS', hidden_key)
   redis.call('ZADD', hidden_key, ends > 0 and digits(ends) or '+inf', user)
   redis.call('HSET', private_key, user, digits(ends) .. ' ' .. note)
-  seen = number == -at and 1 or 0
+  seen = (not invisible or number == -at) and 1 or 0
   if not invisible then
-    seen = 1
     leave()
   end
 else

@@ -68,7 +68,8 @@ func (u *undescribed) known(shard string) *groupVersions {
 	return v
 }
 
-// update returns the state of a shard with these versions, which were just read; nil if they are none.
+// update notes the versions of a shard that were just read, and returns the state that they stand for. It returns nil
+// if the shard has no versions.
 func (u *undescribed) update(shard, text string) *groupVersions {
 	known := u.known(shard)
 	switch {
