@@ -7,7 +7,6 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -15,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 const module = "github.com/lastseen/lastseen"
@@ -34,8 +35,9 @@ func arrows() map[string][]string {
 		"store/jobs":                {"", "store", "store/feed"},
 		"store/connections":         {"", "store"},
 		"store/calls":               {"", "store"},
-		"store/storetest":           {"", "store"},
-		"store/storetest/redistest": {},
+		"store/storetest":           {"", "store", "internal/testenv"},
+		"store/storetest/redistest": {"internal/testenv"},
+		"internal/testenv":          {},
 		"api": {
 			"", "store", "store/feed", "store/connections", "store/calls", "api/auth", "api/limit", "api/stream",
 			"api/web",
@@ -113,7 +115,7 @@ type source struct {
 }
 
 func (s source) isTest() bool {
-	return strings.HasSuffix(s.name, "_test.go") || strings.HasPrefix(s.dir, "store/storetest")
+	return strings.HasSuffix(s.name, "_test.go") || strings.HasPrefix(s.dir, "store/storetest") || s.dir == "internal/testenv"
 }
 
 func (s source) imports() (paths []string) {
@@ -196,10 +198,11 @@ func TestDependenciesAreListed(t *testing.T) {
 
 // TestBinaryLinksNoTools: what tests and tools need is not linked into the server.
 func TestBinaryLinksNoTools(t *testing.T) {
-	list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}} {{.ImportPath}}", "./cmd/...")
+	list := testenv.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}} {{.ImportPath}}", "./cmd/...")
 	linked, err := list.Output()
 	require.NoError(t, err)
 	require.NotContains(t, string(linked), "/storetest")
+	require.NotContains(t, string(linked), "/testenv")
 	require.NotContains(t, string(linked), module+"/docs")
 	for name, reason := range dependencies() {
 		tool := strings.HasPrefix(reason, "test:") || strings.HasPrefix(reason, "tool:")

@@ -19,6 +19,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/filestore"
 )
@@ -164,7 +165,7 @@ func BenchmarkHandler(b *testing.B) {
 // TestPingAllocations checks that a ping allocates no more than row 13 of bench/RESULTS.md allows. What few requests
 // need must cost the others nothing.
 func TestPingAllocations(t *testing.T) {
-	if testing.Short() {
+	if testenv.Race {
 		t.Skip("with the race detector, pools drop what is put back at random")
 	}
 	serve := newBench(t).requests(minimalPing)

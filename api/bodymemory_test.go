@@ -18,6 +18,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -124,10 +125,7 @@ func (s stalledBody) Read(p []byte) (int, error) {
 func TestStalledBodies(t *testing.T) {
 	const size = maxBody - 1
 	fit := int(newBodyMemory(DefaultBodyMemory).share(limit.PerAddress) / maxBody)
-	bodies := 700
-	if testing.Short() {
-		bodies = 3 * fit
-	}
+	bodies := testenv.Choose(700, 3*fit)
 	w := newTestServer(t, fileStore(t), behindProxy, func(c *Config) { c.Limits = limit.Limits{} })
 	end := make(chan struct{})
 	var all sync.WaitGroup
@@ -250,10 +248,7 @@ func withBodies(c *Config, memory *bodyMemory) {
 
 // TestDecodedMemory checks that requests whose decoded bodies wait for the store use no more memory than is counted.
 func TestDecodedMemory(t *testing.T) {
-	requests := 20
-	if testing.Short() {
-		requests = 5
-	}
+	requests := testenv.Choose(20, 5)
 	for path, body := range map[string]string{
 		"pings": `{"pings":[` + strings.Repeat(`{"user":"%[1]d-0123456789","at":1795176000.123},`, maxItems-1) +
 			`{"user":"u"}]}`,

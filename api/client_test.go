@@ -2,13 +2,13 @@ package api
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // TestGeneratedClient generates a client from the document with oapi-codegen and runs a program that uses it: see
@@ -24,7 +24,7 @@ func TestGeneratedClient(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "openapi.yaml"), lastseen.OpenAPI(), 0o600))
 	goRun := func(args ...string) {
 		t.Helper()
-		command := exec.CommandContext(t.Context(), "go", args...)
+		command := testenv.Command("go", args...)
 		command.Dir = dir
 		output, err := command.CombinedOutput()
 		require.NoError(t, err, "go %v: %s", args, output)

@@ -71,7 +71,9 @@ type signalStore struct {
 }
 
 func (s *signalStore) Signal(ctx context.Context, signal store.Signal) error {
-	s.kinds <- signal.Kind
+	if signal.Kind != signalProbe {
+		s.kinds <- signal.Kind
+	}
 	return s.Store.Signal(ctx, signal)
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -146,10 +147,7 @@ func TestEndlessLines(t *testing.T) {
 		require.True(t, ended, start)
 		require.Equal(t, string(codeBodyTooLarge), response.json(t)["code"], response.body)
 	}
-	limit := 16 << 20
-	if testing.Short() {
-		limit = 1 << 20
-	}
+	limit := testenv.Choose(16<<20, 1<<20)
 	for _, line := range []string{
 		"\n", "\r\n", "{\"user\":\"alice\"}\n",
 		`{"user":"bob"}` + strings.Repeat(" ", 4000) + "\n",

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store/coalesce"
 )
 
@@ -57,10 +58,7 @@ func TestSaturatedStore(t *testing.T) {
 // Each is recorded or gets the time at which to come back. These times are spread, so that all are recorded soon.
 func TestStorm(t *testing.T) {
 	const queueSize, late = 6000, -1
-	users := 50_000
-	if testing.Short() {
-		users = 10_000
-	}
+	users := testenv.Choose(50_000, 10_000)
 	s := &slowBatcher{delay: 50 * time.Millisecond, recorded: map[string]int{}}
 	batched := coalesce.New(s, coalesce.Options{
 		Timeout: 250 * time.Millisecond, BatchSize: 1000, NamespaceSize: 1000, QueueSize: queueSize,

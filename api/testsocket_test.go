@@ -30,16 +30,37 @@ func newSocketServerOn(t *testing.T, s store.Store, changes ...func(*Config)) *t
 	return w
 }
 
+// signalProbe is the kind of the signals by which [listening] notices that the server listens.
+const signalProbe = "probe"
+
 // listening passes signals on to connections until the test ends. It returns once that works.
 func listening(t *testing.T, shared *Shared) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { shared.Listen(ctx) })
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()
 	})
+	s, heard := shared.newest.Load().Store, make(chan struct{})
+	var first sync.Once
+	running.Go(func() {
+		s.Listen(ctx, func(signal store.Signal) { // as [Shared.Listen] does, which does not report when it has begun
+			if signal.Kind == signalProbe {
+				first.Do(func() { close(heard) })
+			}
+			shared.receive(signal)
+		})
+	})
+	require.Eventually(t, func() bool {
+		require.NoError(t, s.Signal(ctx, store.Signal{Kind: signalProbe, Namespace: "chat", User: "alice"}))
+		select {
+		case <-heard:
+			return true
+		default:
+			return false
+		}
+	}, eventually, time.Millisecond, "the server does not listen")
 }
 
 // held has a registry of connections run until the test ends.

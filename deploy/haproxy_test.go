@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -17,17 +18,17 @@ import (
 // the API. The two other servers of the file are left out.
 func startHAProxy(t *testing.T, s server) (api string) {
 	t.Helper()
-	haproxy, listen := tool(t, "haproxy", "haproxy"), redistest.FreeAddr(t, "127.0.0.1")
+	haproxy, listen := testenv.Program(t, "haproxy", "haproxy"), redistest.FreeAddr(t, "127.0.0.1")
 	return startProxy(t, s, "haproxy.cfg", listen, map[string]string{
 		"bind :8080\n": "bind " + listen + "\n", "127.0.0.1:8081": addressOf(s),
 		"    server lastseen2 127.0.0.1:8082 check\n": "", "    server lastseen3 127.0.0.1:8083 check\n": "",
 		"log stdout format raw local0 notice": "log stdout format raw local0 emerg",
-	}, func(file string) *exec.Cmd { return exec.Command(haproxy, "-db", "-q", "-f", file) })
+	}, func(file string) *exec.Cmd { return testenv.Command(haproxy, "-db", "-q", "-f", file) })
 }
 
 // TestHAProxyPassesChanges follows changes through a real HAProxy: each event arrives before the next one happens.
 func TestHAProxyPassesChanges(t *testing.T) {
-	tool(t, "haproxy", "haproxy")
+	testenv.Program(t, "haproxy", "haproxy")
 	s := startServer(t, buildServer(t), "--store", filepath.Join(t.TempDir(), "data.db"))
 	url := startHAProxy(t, s) + "/chat"
 	stream := followThrough(t, url+"/changes?user=alice", "")
@@ -42,7 +43,7 @@ func TestHAProxyPassesChanges(t *testing.T) {
 
 // TestHAProxyChecksItself: HAProxy accepts the file as it is, without a warning.
 func TestHAProxyChecksItself(t *testing.T) {
-	require.Empty(t, run(t, ".", tool(t, "haproxy", "haproxy"), "-c", "-q", "-dW", "-f", "haproxy.cfg"))
+	require.Empty(t, run(t, ".", testenv.Program(t, "haproxy", "haproxy"), "-c", "-q", "-dW", "-f", "haproxy.cfg"))
 }
 
 // TestProxiesWaitLongEnough: each proxy waits longer than a long poll takes, and than the time between two events of a

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // manifest reads a file with one object.
@@ -88,11 +89,8 @@ func kustomizationIn(path string) string {
 // TestKustomizeRenders renders the kustomization where kubectl has a kustomize with components. That of Debian 12 does
 // not, so no machine is required to have one.
 func TestKustomizeRenders(t *testing.T) {
-	kubectl, err := exec.LookPath("kubectl")
-	if err != nil {
-		t.Skip("no kubectl on PATH: install it to render the kustomization")
-	}
-	version, err := exec.Command(kubectl, "version", "--client").Output()
+	kubectl := testenv.Program(t, "kubectl", "kubectl")
+	version, err := testenv.Command(kubectl, "version", "--client").Output()
 	if err != nil || !strings.Contains(string(version), "Kustomize Version: v5") {
 		t.Skip("kubectl is too old for components: install version 1.27 or newer to render the kustomization")
 	}

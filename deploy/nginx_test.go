@@ -7,10 +7,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -18,19 +20,19 @@ import (
 // API. Its files are in a folder of the test, and the server has an address instead of a name in Docker's DNS.
 func startNginx(t *testing.T, s server) (api string) {
 	t.Helper()
-	nginx, listen := tool(t, "nginx", "nginx"), redistest.FreeAddr(t, "127.0.0.1")
+	nginx, listen := testenv.Program(t, "nginx", "nginx"), redistest.FreeAddr(t, "127.0.0.1")
 	return startProxy(t, s, "nginx.conf", listen, map[string]string{
 		" /tmp/": " " + t.TempDir() + "/", "listen 8080;": "listen " + listen + ";",
 		"access_log /dev/stdout plain;": "access_log off;", "error_log stderr warn;": "error_log stderr crit;",
 		"set $servers lastseen:8080;": "set $servers " + addressOf(s) + ";",
 	}, func(file string) *exec.Cmd {
-		return exec.Command(nginx, "-c", file, "-g", "daemon off;", "-e", "stderr")
+		return testenv.CommandUntil(syscall.SIGTERM, nginx, "-c", file, "-g", "daemon off;", "-e", "stderr")
 	})
 }
 
 // TestNginxPassesChanges follows changes through a real nginx: each event arrives before the next one happens.
 func TestNginxPassesChanges(t *testing.T) {
-	tool(t, "nginx", "nginx")
+	testenv.Program(t, "nginx", "nginx")
 	s := startServer(t, buildServer(t), "--store", filepath.Join(t.TempDir(), "data.db"))
 	url := startNginx(t, s) + "/chat"
 	stream := followThrough(t, url+"/changes?user=alice", "")

@@ -5,13 +5,14 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // prometheus is a running Prometheus.
@@ -21,7 +22,7 @@ type prometheus struct{ url string }
 // the test ends.
 func startPrometheus(t *testing.T, servers []server) prometheus {
 	t.Helper()
-	path := tool(t, "prometheus", "prometheus")
+	path := testenv.Program(t, "prometheus", "prometheus")
 	rules, err := filepath.Abs("prometheus/alerts.yml")
 	require.NoError(t, err)
 	var targets []string
@@ -50,7 +51,7 @@ func tryPrometheus(t *testing.T, path, dir, config string) (prometheus, bool) {
 	require.NoError(t, err)
 	addr := listener.Addr().String()
 	require.NoError(t, listener.Close())
-	command := exec.Command(path, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"),
+	command := testenv.Command(path, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+addr, "--log.level=warn")
 	log := new(strings.Builder)
 	command.Stderr = log

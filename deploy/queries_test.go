@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // query is an expression of an alert rule or a dashboard, with the texts that show labels of its result.
@@ -175,7 +177,7 @@ func TestAlertsAreTested(t *testing.T) {
 }
 
 func TestAlertsPassPromtool(t *testing.T) {
-	promtool := tool(t, "promtool", "prometheus")
+	promtool := testenv.Program(t, "promtool", "prometheus")
 	run(t, "prometheus", promtool, "check", "config", "prometheus.yml")
 	run(t, "prometheus", promtool, "check", "rules", "--lint=all", "--lint-fatal", "alerts.yml")
 	run(t, "prometheus", promtool, "test", "rules", "alerts_test.yml", "alerts_day_test.yml")

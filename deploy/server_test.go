@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +13,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // server is a running lastseen.
@@ -42,7 +43,7 @@ func startServer(t *testing.T, binary string, args ...string) server {
 	config := filepath.Join(dir, "lastseen.yaml")
 	require.NoError(t, os.WriteFile(config, []byte(serverConfig), 0o600))
 	args = append([]string{"--config", config, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)
-	command := exec.Command(binary, args...)
+	command := testenv.Command(binary, args...)
 	command.Dir = dir
 	for _, variable := range os.Environ() {
 		if !strings.HasPrefix(variable, "LASTSEEN_") {

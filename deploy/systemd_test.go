@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 const unit = "systemd/lastseen.service"
@@ -15,7 +17,7 @@ const unit = "systemd/lastseen.service"
 // TestUnitPassesSystemd checks the unit with systemd's own tools: they refuse unknown settings, and rate what the
 // service could do. The exposure is at most 2.0 of 10; systemd calls less than 5 "OK".
 func TestUnitPassesSystemd(t *testing.T) {
-	program := tool(t, "systemd-analyze", "systemd")
+	program := testenv.Program(t, "systemd-analyze", "systemd")
 	dir := t.TempDir()
 	self, err := os.Executable() // which has to exist
 	require.NoError(t, err)
@@ -28,7 +30,7 @@ func TestUnitPassesSystemd(t *testing.T) {
 }
 
 func TestSysusersPassesSystemd(t *testing.T) {
-	sysusers := tool(t, "systemd-sysusers", "systemd")
+	sysusers := testenv.Program(t, "systemd-sysusers", "systemd")
 	path, err := filepath.Abs("systemd/lastseen.sysusers")
 	require.NoError(t, err)
 	run(t, t.TempDir(), sysusers, "--dry-run", path)

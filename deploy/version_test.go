@@ -2,12 +2,13 @@ package deploy_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // repository is a Git repository with one commit, of which the image's build context has a part.
@@ -19,9 +20,7 @@ type repository struct {
 
 func newRepository(t *testing.T) *repository {
 	t.Helper()
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("no git on PATH: install it to test how the image finds its version")
-	}
+	testenv.Program(t, "git", "git")
 	r := &repository{t: t, dir: t.TempDir()}
 	r.git("init", "-q", "-b", "main")
 	r.git("commit", "-q", "--allow-empty", "-m", "first")
@@ -35,7 +34,7 @@ func (r *repository) git(args ...string) string {
 		"-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "tag.gpgSign=false", "-c", "commit.gpgSign=false",
 		"-c", "core.hooksPath=/dev/null",
 	}
-	command := exec.Command("git", append(own, args...)...)
+	command := testenv.Command("git", append(own, args...)...)
 	command.Dir = r.dir
 	for _, variable := range os.Environ() { // a hook of Git sets some, for another repository
 		if !strings.HasPrefix(variable, "GIT_") {
@@ -55,7 +54,7 @@ func (r *repository) version() string {
 	for _, name := range []string{"HEAD", "packed-refs", "refs/heads", "refs/tags"} {
 		require.Contains(r.t, string(read(r.t, "../.dockerignore")), "\n!.git/"+name+"\n")
 		if _, err := os.Stat(filepath.Join(r.dir, ".git", name)); err == nil {
-			copied := exec.Command("cp", "-R", filepath.Join(r.dir, ".git", name), filepath.Join(kept, name))
+			copied := testenv.Command("cp", "-R", filepath.Join(r.dir, ".git", name), filepath.Join(kept, name))
 			out, err := copied.CombinedOutput()
 			require.NoError(r.t, err, "%s", out)
 		}
@@ -65,7 +64,7 @@ func (r *repository) version() string {
 
 func versionOf(t *testing.T, dir string) string {
 	t.Helper()
-	out, err := exec.Command("sh", "version", dir).Output()
+	out, err := testenv.Command(testenv.Program(t, "sh", "sh"), "version", dir).Output()
 	require.NoError(t, err)
 	return strings.TrimSuffix(string(out), "\n")
 }

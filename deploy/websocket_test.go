@@ -11,6 +11,8 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // TestProxiesPassWebSockets holds a WebSocket through each proxy: frames arrive both ways, and the user is gone when
@@ -18,7 +20,7 @@ import (
 func TestProxiesPassWebSockets(t *testing.T) {
 	for name, proxy := range map[string]func(*testing.T, server) string{"nginx": startNginx, "haproxy": startHAProxy} {
 		t.Run(name, func(t *testing.T) {
-			tool(t, name, name)
+			testenv.Program(t, name, name)
 			file := filepath.Join(t.TempDir(), "data.db")
 			s := startServer(t, buildServer(t), "--store", file, "--disconnect-grace", "100ms")
 			testWebSocket(t, proxy(t, s)+"/chat")

@@ -36,9 +36,6 @@ func callStates(t *testing.T, socket *websocket.Conn) <-chan string {
 // servers, and is lost soon after one is gone.
 func TestConnectionsKeepCalls(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes a quarter of a minute")
-	}
 	const green = 4 * time.Second
 	url := redistest.Start(t)
 	args := []string{

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // TestMaxConnections compares the limit of connections of processes that can open so many files.
@@ -31,10 +33,8 @@ func TestMaxConnections(t *testing.T) {
 // more memory than the setting allows, plus a little for each connection.
 func TestBodiesAreBounded(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("it sends 700 MiB")
-	}
-	const bodies, size = 700, 1 << 20
+	const size = 1 << 20
+	bodies := testenv.Choose(700, 150)
 	s := start(t, "--body-memory", "32MiB")
 	s.post(t, alice+"/ping", "")
 	before := s.memory(t)
@@ -66,10 +66,10 @@ func TestBodiesAreBounded(t *testing.T) {
 // served, and the connections are closed when their clients disconnect.
 func TestIdleConnections(t *testing.T) {
 	idle, most := 10_000, 64<<10 // connections, and bytes for each; three times what it takes
-	if raced {                   // the detector allows 8,128 goroutines, and takes memory
+	if testenv.Race {            // the detector allows 8,128 goroutines, and takes memory
 		idle, most = 2_000, most*10
 	}
-	if testing.Short() {
+	if !testenv.Full() {
 		idle = 1_000
 	}
 	var limit syscall.Rlimit

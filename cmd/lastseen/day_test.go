@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // This file replays a day of 100,000 users over HTTP. Ten times during it, it compares every status with a model that
@@ -123,8 +125,9 @@ func (d *day) apply(e event) {
 }
 
 func TestADay(t *testing.T) {
-	if testing.Short() || raced {
-		t.Skip("a day of 100,000 users takes too long in short mode and with the race detector")
+	testenv.RequireFull(t)
+	if testenv.Race {
+		t.Skip("a day of 100,000 users takes too long with the race detector")
 	}
 	events := makeDay(rand.New(rand.NewPCG(2026, 11)))
 	t.Logf("%d events of %d users", len(events), dayUsers)

@@ -6,11 +6,12 @@ import (
 	"math"
 	"net/http"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // The flows in this file are those of apps and networks that fail, in an instant messenger whose clients send
@@ -25,7 +26,7 @@ func TestFlowKilledApp(t *testing.T) {
 	t.Parallel()
 	eachSite(t, func(t *testing.T, one, two *service) {
 		bob := two.openApp(t, appOptions{user: "bob", friends: []string{"alice"}})
-		app := exec.Command(os.Args[0])
+		app := testenv.Command(os.Args[0])
 		app.Env = append(os.Environ(), flowAppVar+"="+one.url)
 		app.Stderr = os.Stderr
 		in, err := app.StdinPipe()

@@ -6,11 +6,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 func TestHealthAndVersion(t *testing.T) {
@@ -41,7 +42,7 @@ func TestHealthAndVersion(t *testing.T) {
 func TestHealthIgnoresProxies(t *testing.T) {
 	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer proxy.Close()
-	health := exec.Command(os.Getenv(binaryVar), "health", "--listen", "lastseen.invalid:80")
+	health := testenv.Command(os.Getenv(binaryVar), "health", "--listen", "lastseen.invalid:80")
 	health.Env = append(os.Environ(), "HTTP_PROXY="+proxy.URL)
 	out, err := health.CombinedOutput()
 	require.Error(t, err, string(out))

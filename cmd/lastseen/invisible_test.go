@@ -19,11 +19,8 @@ import (
 // at the same times and go on: see [twins].
 func TestInvisibleEqualsLeft(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
 	eachTwins(t, func(t *testing.T, servers []string, s store.Store) {
-		w := twins{left: "left-0", hidden: "hide-0", servers: servers, store: s}
+		w := newTwins(0, servers, s)
 		begun := time.Now()
 		w.seed(t, begun)
 		w.hideEarlier(t, "frank", begun.Add(-50*time.Minute))
@@ -87,11 +84,9 @@ func TestInvisibleEqualsLeft(t *testing.T) {
 // TestInvisibleAloneEqualsLeft does the same in namespaces that have this user alone, and are removed.
 func TestInvisibleAloneEqualsLeft(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
 	eachTwins(t, func(t *testing.T, servers []string, s store.Store) {
-		w := twins{left: "left-1", hidden: "hide-1", servers: servers, store: s, open: true}
+		w := newTwins(1, servers, s)
+		w.open = true
 		old := exact(time.Now().Add(-time.Hour))
 		w.both(t, "POST", "/users/alice/ping", fmt.Sprintf(`{"at":%q,"device":{"id":"tab"}}`, old))
 		w.compare(t, "before")
@@ -121,11 +116,9 @@ func TestInvisibleAloneEqualsLeft(t *testing.T) {
 // and a stranger learn, and retention deletes users who are invisible.
 func TestInvisibleToContactsEqualsLeft(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes many seconds")
-	}
 	eachTwins(t, func(t *testing.T, servers []string, s store.Store) {
-		w := twins{left: "left-2", hidden: "hide-2", servers: servers, store: s, toContacts: true}
+		w := newTwins(2, servers, s)
+		w.toContacts = true
 		begun := time.Now()
 		w.seed(t, begun)
 		w.seedContacts(t)

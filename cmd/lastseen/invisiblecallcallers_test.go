@@ -25,11 +25,8 @@ const (
 // cancel a call or it is missed: of calls to users who left, were never seen, or are invisible, also in another call.
 func TestCallersOfInvisible(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes a quarter of a minute")
-	}
 	eachTwins(t, func(t *testing.T, servers []string, s store.Store) {
-		w := twins{left: "left-3", hidden: "hide-3", servers: servers, store: s}
+		w := newTwins(3, servers, s)
 		w.hideCallees(t, "")
 		callees := []string{leftCallee, neverCallee, hiddenCallee, busyCallee}
 		seen := make([][]*callScript, len(callees))

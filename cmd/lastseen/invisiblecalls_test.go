@@ -17,11 +17,8 @@ import (
 // invisible at the same times and go on, also in calls.
 func TestInvisibleInCallsEqualsLeft(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
 	eachTwins(t, func(t *testing.T, servers []string, s store.Store) {
-		w := twins{left: "left-0", hidden: "hide-0", servers: servers, store: s}
+		w := newTwins(0, servers, s)
 		begun := time.Now()
 		w.seed(t, begun)
 		f := w.begin(t, begun)

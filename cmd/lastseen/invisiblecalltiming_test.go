@@ -16,9 +16,7 @@ import (
 // invisible, also in another call. Where callers cannot call those who do not know them, these take as long as each
 // other. As in [TestInvisibleTiming], a comparison that fails has to fail three times.
 func TestInvisibleCallTiming(t *testing.T) {
-	if testing.Short() || raced { // slow, and the detector slows some calls more than others
-		t.Skip("compares times")
-	}
+	requireTiming(t)
 	eachTwins(t, func(t *testing.T, servers []string, s store.Store) {
 		known := twins{hidden: "hide-0", servers: servers, store: s}
 		strangers := twins{hidden: "hide-2", servers: servers, store: s}
@@ -41,9 +39,7 @@ func TestInvisibleCallTiming(t *testing.T) {
 // TestInvisibleCallFrameTiming checks that a caller's connection is sent a call as soon after the response if the
 // callee is invisible, and has many connections, as if the callee left.
 func TestInvisibleCallFrameTiming(t *testing.T) {
-	if testing.Short() || raced { // slow, and the detector slows some calls more than others
-		t.Skip("compares times")
-	}
+	requireTiming(t)
 	eachTwins(t, func(t *testing.T, servers []string, s store.Store) {
 		w := twins{hidden: "hide-0", servers: servers, store: s}
 		w.hideCallees(t, "")

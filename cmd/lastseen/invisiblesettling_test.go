@@ -18,11 +18,8 @@ const settling = 1500 * time.Millisecond
 // whose connections end, and goodbyes come, before and after they are visible again.
 func TestInvisibleSettlesLikeLeft(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
 	eachTwins(t, func(t *testing.T, servers []string, s store.Store) {
-		w := twins{left: "left-0", hidden: "hide-0", servers: servers, store: s}
+		w := newTwins(0, servers, s)
 		begun := time.Now()
 		w.seed(t, begun)
 		before := w.connectAlice(t, "before")

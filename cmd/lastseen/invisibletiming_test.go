@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -22,11 +23,9 @@ import (
 // those of a user who left, and that lists and counts take as long with the one as with the other, on all servers. Each
 // comparison can fail at random once in 10,000 times, so one that fails has to fail three times.
 func TestInvisibleTiming(t *testing.T) {
-	if testing.Short() || raced { // slow, and the detector slows some calls more than others
-		t.Skip("compares times")
-	}
+	requireTiming(t)
 	eachTwins(t, func(t *testing.T, servers []string, s store.Store) {
-		w := twins{left: "left-0", hidden: "hide-0", servers: servers, store: s}
+		w := newTwins(0, servers, s)
 		now := time.Now()
 		w.seed(t, now)
 		// A user who leaves after doing and saying the same as davey, so that all else is the same.
@@ -146,12 +145,19 @@ func sameTime(t *testing.T, rounds int, one, other timer) {
 	t.Errorf("the times differ: p = %g", p)
 }
 
+// requireTiming skips a test that compares times: it is slow, and the race detector slows some calls more than others.
+func requireTiming(t *testing.T) {
+	t.Helper()
+	testenv.RequireFull(t)
+	if testenv.Race {
+		t.Skip("compares times")
+	}
+}
+
 // TestTimingNotices checks that the comparison notices 5 µs, and does not notice nothing. Times vary here as those of
 // requests do: without that, it notices the nanosecond by which two copies of the same code differ.
 func TestTimingNotices(t *testing.T) {
-	if testing.Short() || raced { // slow, and the detector slows some calls more than others
-		t.Skip("compares times")
-	}
+	requireTiming(t)
 	spin := func(least time.Duration) timer {
 		return timed(func() {
 			end := least + rand.N(20*time.Microsecond) //nolint:gosec // not a secret

@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // This file runs normal clients and attackers on one service. The service runs in this process, so that the race
@@ -97,10 +99,7 @@ func TestMixedLoad(t *testing.T) {
 	if _, err := os.Stat("/proc/self/fd"); err != nil {
 		t.Skip("counting open files needs /proc")
 	}
-	rounds, events := 3, 400
-	if testing.Short() {
-		rounds, events = 2, 200
-	}
+	rounds, events := testenv.Choose(3, 2), testenv.Choose(400, 200)
 	eachStore(t, func(t *testing.T, args []string) {
 		leftBefore := goleak.IgnoreCurrent()
 		s, stop := startInProcess(t, args)

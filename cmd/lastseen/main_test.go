@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -41,7 +41,7 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binary := filepath.Join(dir, "lastseen")
-	build := exec.Command("go", "build", fmt.Sprintf("-race=%t", raced), "-o", binary, ".")
+	build := testenv.Command("go", "build", fmt.Sprintf("-race=%t", testenv.Race), "-o", binary, ".")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "building lastseen: %v\n%s", err, out)
 		return 1
@@ -55,12 +55,9 @@ func buildAndRun(m *testing.M) int {
 	os.Setenv(binaryVar, binary)
 	// Tests run several servers on one machine, beside others that may use the default address.
 	os.Setenv("LASTSEEN_ADMIN_LISTEN", "off")
-	// The tests that run in parallel mostly wait for a server or a browser. A flag -parallel wins.
-	if err := flag.Set("test.parallel", "8"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer sharedChromium.end()
+	testenv.WaitInParallel()
+	defer withoutWindows.end()
+	defer withWindows.end()
 	return m.Run()
 }
 
@@ -101,7 +98,7 @@ func (l *lockedBuffer) Reset() {
 func start(t testing.TB, args ...string) *service {
 	t.Helper()
 	s := &service{
-		cmd: exec.Command(os.Getenv(binaryVar), append([]string{"--listen", "127.0.0.1:0"}, args...)...),
+		cmd: testenv.Command(os.Getenv(binaryVar), append([]string{"--listen", "127.0.0.1:0"}, args...)...),
 		log: &lockedBuffer{},
 	}
 	s.cmd.Dir = t.TempDir()

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -12,6 +11,8 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // TestReadme runs the README's curl lines as written, one after another, and compares what they
@@ -71,9 +72,7 @@ func runConsole(t *testing.T, name string, some int) {
 // stepsOf returns the commands of a text, which are more than some.
 func stepsOf(t *testing.T, name string, some int) []step {
 	t.Helper()
-	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip("no curl on PATH: install it to run the examples")
-	}
+	testenv.Program(t, "curl", "curl")
 	text, err := os.ReadFile(name)
 	require.NoError(t, err)
 	steps := consoleSteps(string(text))
@@ -87,7 +86,7 @@ func runSteps(t *testing.T, steps []step, args []string, variables ...string) {
 	t.Helper()
 	environ := append(curlEnviron(t, start(t, args...)), variables...)
 	for _, step := range steps {
-		cmd := exec.Command("bash", "-c", step.command)
+		cmd := testenv.Command("bash", "-c", step.command)
 		cmd.Env = environ
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s\n%s", step.command, out)
@@ -111,15 +110,13 @@ func curlEnviron(t *testing.T, s *service) []string {
 // startReadmeLine starts the only line of the README with a prefix, until the test ends, and returns its output.
 func startReadmeLine(t *testing.T, s *service, prefix string) io.Reader {
 	t.Helper()
-	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip("no curl on PATH: install it to run the README's examples")
-	}
+	testenv.Program(t, "curl", "curl")
 	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
 	_, line, found := strings.Cut(string(readme), "\n"+prefix)
 	require.True(t, found)
 	line, _, _ = strings.Cut(line, "\n")
-	cmd := exec.Command("bash", "-c", "exec "+strings.TrimSpace(prefix)+" "+line)
+	cmd := testenv.Command("bash", "-c", "exec "+strings.TrimSpace(prefix)+" "+line)
 	cmd.Env = curlEnviron(t, s)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)

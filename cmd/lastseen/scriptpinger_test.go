@@ -81,7 +81,7 @@ func TestScriptReload(t *testing.T) {
 func TestScriptBackForwardCache(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, scriptOptions{grace: 100 * time.Millisecond})
-	b := openBrowser(t, s.pages)
+	b := withWindows.open(t, s.pages)
 	s.keepOnline(t, b, "")
 	s.untilDevices(t, "alice", 1, 0)
 	s.load(t, b, "", "")
@@ -96,7 +96,7 @@ func TestScriptBackForwardCache(t *testing.T) {
 func TestScriptBackForwardCacheHTTP(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, scriptOptions{})
-	b := openBrowser(t, s.pages)
+	b := withWindows.open(t, s.pages)
 	s.keepOnline(t, b, overHTTP)
 	b.do(t, until("pings().length == 1"))
 	s.load(t, b, "", "")

@@ -27,8 +27,13 @@ func (s *scripted) untilFollowed(t *testing.T, users, connections int) {
 // openTabs opens a page in two tabs of a browser: the first, which leads, watches Alice, the second Alice and Bob.
 func (s *scripted) openTabs(t *testing.T, script string) (leader, follower *browser) {
 	t.Helper()
+	return s.openTabsIn(t, openBrowser(t, s.pages), script)
+}
+
+// openTabsIn is openTabs in a browser with one empty tab.
+func (s *scripted) openTabsIn(t *testing.T, leader *browser, script string) (_, follower *browser) {
+	t.Helper()
 	page := s.addPage("", script)
-	leader = openBrowser(t, s.pages)
 	leader.do(t, chromedp.Navigate(page+"?watch=alice"), shows("alice", "grey"))
 	follower = leader.newTab(t)
 	follower.do(t, chromedp.Navigate(page+"?watch=alice&watch=bob"), shows("alice", "grey"), shows("bob", "grey"))
@@ -166,7 +171,7 @@ func TestScriptTabsSilence(t *testing.T) {
 func TestScriptTabsCached(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t, scriptOptions{})
-	leader, follower := s.openTabs(t, tabbed+`
+	leader, follower := s.openTabsIn(t, withWindows.open(t, s.pages), tabbed+`
 		addEventListener("pageshow", event => { window.restored = event.persisted })`)
 	for _, tab := range []*browser{leader, follower} { // the first follows then
 		s.load(t, tab, "", "")

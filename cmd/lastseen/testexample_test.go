@@ -14,6 +14,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // example is a running program of examples.
@@ -28,7 +30,7 @@ type example struct {
 func startExample(t *testing.T, name string, flags ...string) *example {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), name)
-	out, err := exec.Command("go", "build", "-o", program, "../../examples/"+name).CombinedOutput()
+	out, err := testenv.Command("go", "build", "-o", program, "../../examples/"+name).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	lastseen := os.Getenv(binaryVar)
 	if len(flags) > 0 {
@@ -37,7 +39,7 @@ func startExample(t *testing.T, name string, flags ...string) *example {
 		require.NoError(t, os.WriteFile(lastseen, []byte(script), 0o700))
 	}
 	e := &example{dir: t.TempDir()}
-	e.cmd = exec.Command(program, "--listen", "127.0.0.1:0", "--lastseen", lastseen)
+	e.cmd = testenv.CommandUntil(syscall.SIGTERM, program, "--listen", "127.0.0.1:0", "--lastseen", lastseen)
 	e.cmd.Env = append(os.Environ(), "TMPDIR="+e.dir)
 	log := &lockedBuffer{}
 	e.cmd.Stderr = log

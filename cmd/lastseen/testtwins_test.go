@@ -18,6 +18,7 @@ import (
 
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
@@ -30,7 +31,18 @@ type twins struct {
 	store        store.Store
 	open         bool // to anonymous readers
 	toContacts   bool // users are visible to their contacts
+	turn         *int // how often they were compared
 }
+
+// newTwins returns the namespaces left-n and hide-n.
+func newTwins(n int, servers []string, s store.Store) twins {
+	return twins{
+		left: fmt.Sprint("left-", n), hidden: fmt.Sprint("hide-", n), servers: servers, store: s, turn: new(int),
+	}
+}
+
+// skips reports whether what has a number is not compared in this turn: unless tests run in full, a third of all is.
+func (w twins) skips(number int) bool { return !testenv.Full() && (number+*w.turn)%3 != 0 }
 
 const twinsConfig = `
 jwt-secret-file: %s

@@ -11,7 +11,6 @@ import (
 	"encoding/pem"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -20,6 +19,8 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // newToken runs lastseen token new, and returns what it prints.
@@ -197,9 +198,7 @@ func TestTokenNewErrors(t *testing.T) {
 // TestAccessGuide runs what docs/access.md says, and the token is taken.
 func TestAccessGuide(t *testing.T) {
 	for _, tool := range []string{"sh", "openssl", "curl"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("no %s on PATH: install it to try the guide", tool)
-		}
+		testenv.Program(t, tool, tool)
 	}
 	guide, err := os.ReadFile("../../docs/access.md")
 	require.NoError(t, err)
@@ -211,7 +210,7 @@ func TestAccessGuide(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "lastseen.yaml"), []byte(config[1]), 0o600))
 	require.NoError(t, os.Symlink(os.Getenv(binaryVar), filepath.Join(dir, "lastseen")))
 	sh := func(script string) string {
-		cmd := exec.CommandContext(t.Context(), "sh", "-euc", script)
+		cmd := testenv.Command("sh", "-euc", script)
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()

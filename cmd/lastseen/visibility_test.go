@@ -34,9 +34,6 @@ type strangersTest struct {
 // who do not have them among their contacts.
 func TestVisibilityHidesStrangers(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes many seconds")
-	}
 	eachWorlds(t, 2, func(t *testing.T, worlds []world) {
 		v := &strangersTest{
 			quiet: worlds[0], busy: worlds[1], begun: time.Now(),

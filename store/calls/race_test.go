@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/filestore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
@@ -23,10 +24,7 @@ import (
 // either server or to both, are told the same end, and then nobody is in a call.
 func TestRaceOnRedis(t *testing.T) {
 	t.Parallel()
-	races := 3000
-	if testing.Short() {
-		races = 200
-	}
+	races := testenv.Choose(3000, 200)
 	url := redistest.Start(t)
 	newRace(t, openRedis(t, url), openRedis(t, url)).run(races)
 }
@@ -35,10 +33,7 @@ func TestRaceOnRedis(t *testing.T) {
 // this store grants everyone the lease.
 func TestRaceOnTheEmbeddedStore(t *testing.T) {
 	t.Parallel()
-	races := 2000
-	if testing.Short() {
-		races = 200
-	}
+	races := testenv.Choose(2000, 200)
 	s, err := filestore.Open(filestore.Options{
 		Path: filepath.Join(t.TempDir(), "lastseen.db"), Logger: slog.New(slog.DiscardHandler),
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/coalesce"
 	"github.com/lastseen/lastseen/store/filestore"
@@ -36,6 +37,7 @@ func TestConformance(t *testing.T) {
 		})
 	})
 	t.Run("redis, small batches", func(t *testing.T) {
+		testenv.RequireFull(t)
 		t.Parallel()
 		url := redistest.Start(t)
 		var n atomic.Int64

@@ -20,18 +20,18 @@ import (
 // TestOnStores: connections of one user on a store, from the first ping to the last goodbye.
 func TestOnStores(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
-	for name, open := range map[string]func() (store.Store, error){
-		"file": func() (store.Store, error) {
+	for name, open := range map[string]func(testing.TB) (store.Store, error){
+		"file": func(testing.TB) (store.Store, error) {
 			return filestore.Open(filestore.Options{Path: storetest.DataFile(t), Logger: quiet})
 		},
-		"Redis": func() (store.Store, error) {
+		"Redis": func(t testing.TB) (store.Store, error) {
 			return redisstore.Open(redisstore.Options{
 				URL: redistest.Start(t), Timeout: 30 * time.Second, DialTimeout: 30 * time.Second, Logger: quiet,
 			})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := open()
+			s, err := open(t)
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, s.Close()) })
 			testOnStore(t, s)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -83,10 +84,7 @@ func (s *fakeStore) listed() map[string]view {
 // TestReaders plays random changes, failures, resets and reconnections to two hubs on one store. Each reader ends with
 // what is published, and is told nothing twice, as long as it is not told to begin again.
 func TestReaders(t *testing.T) {
-	runs := 60
-	if testing.Short() {
-		runs = 15
-	}
+	runs := testenv.Choose(60, 15)
 	for seed := range runs {
 		for _, shards := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%d shards, seed %d", shards, seed), func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -85,9 +86,7 @@ func TestSweepSteps(t *testing.T) {
 // TestSweepOfBacklog: the feed restarts if there is more to append than could be kept. A user who decays twice
 // counts twice, since the steps are short.
 func TestSweepOfBacklog(t *testing.T) {
-	if testing.Short() {
-		t.Skip("half a million users")
-	}
+	testenv.RequireFull(t)
 	t.Parallel()
 	users := newUsers()
 	for i := range store.MaxChanges / 2 {

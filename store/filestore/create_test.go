@@ -4,12 +4,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // refused opens a path, which has to fail with an error, and returns it. Nothing may have changed.
@@ -74,7 +75,7 @@ func TestNoDirectory(t *testing.T) {
 func TestLockedByAProcess(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
-	cmd := exec.Command(os.Args[0])
+	cmd := testenv.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childFile+"="+path, childSync+"=1ms")
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -202,10 +203,7 @@ func TestDamage(t *testing.T) {
 	t.Parallel()
 	s := newSample(t, 30_000)
 	require.Greater(t, len(s.records), 10)
-	seeds := uint64(3)
-	if testing.Short() {
-		seeds = 1
-	}
+	seeds := testenv.Choose(uint64(3), 1)
 	for seed := range seeds {
 		for n := range mutations() {
 			checkDamage(t, s, n, seed)

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/storetest"
 )
@@ -51,7 +52,8 @@ func newPath(t testing.TB) string { return storetest.DataFile(t) }
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	for _, o := range []Options{{Sync: DefaultSync}, {Sync: 0}, {Sync: time.Millisecond, CompactAfter: 1}} {
+	for _, o := range testenv.Variants(
+		Options{Sync: DefaultSync}, Options{Sync: 0}, Options{Sync: time.Millisecond, CompactAfter: 1}) {
 		t.Run(fmt.Sprintf("sync=%s,compact=%d", o.Sync, o.CompactAfter), func(t *testing.T) {
 			t.Parallel()
 			storetest.Run(t, func(t testing.TB) store.Store {

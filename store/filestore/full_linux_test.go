@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -110,7 +110,7 @@ func limited(path string) {
 // TestLargestFile: where files cannot grow beyond a size, a file of that size is a full store.
 func TestLargestFile(t *testing.T) {
 	t.Parallel()
-	cmd := exec.Command(os.Args[0])
+	cmd := testenv.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), limitedFile+"="+newPath(t))
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)

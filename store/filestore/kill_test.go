@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -154,7 +155,7 @@ type events struct {
 // runChild starts a child, and kills it after a number of flushes and then lines of output.
 func runChild(t *testing.T, path, sync string, flushes, lines int) events {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
+	cmd := testenv.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childFile+"="+path, childSync+"="+sync)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/storetest"
 )
@@ -110,7 +111,8 @@ func TestSaidIsDurable(t *testing.T) {
 // TestPeopleAndRestarts: the store that opens the file has what users said to the one before it, and what is hidden.
 func TestPeopleAndRestarts(t *testing.T) {
 	t.Parallel()
-	for _, o := range []Options{{Sync: DefaultSync}, {Sync: time.Hour}, {Sync: time.Millisecond, CompactAfter: 1}} {
+	for _, o := range testenv.Variants(
+		Options{Sync: DefaultSync}, Options{Sync: time.Hour}, Options{Sync: time.Millisecond, CompactAfter: 1}) {
 		t.Run(fmt.Sprintf("sync=%s,compact=%d", o.Sync, o.CompactAfter), func(t *testing.T) {
 			t.Parallel()
 			storetest.RunFaultyAvailability(t, func(testing.TB) storetest.Breakable {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
@@ -134,10 +135,7 @@ func TestTwoServersTakeTurns(t *testing.T) {
 
 // TestRunnerKeepsToItsMinute with very many namespaces, and visits them evenly.
 func TestRunnerKeepsToItsMinute(t *testing.T) {
-	namespaces := 100_000
-	if testing.Short() {
-		namespaces = 10_000
-	}
+	namespaces := testenv.Choose(100_000, 10_000)
 	j := newRetentionTest(t, 2*roundEvery)
 	s := j.openFile(t)
 	for n := range namespaces {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/clock"
 	"github.com/lastseen/lastseen/store/coalesce"
@@ -55,6 +56,7 @@ func TestConformance(t *testing.T) {
 		storetest.Run(t, func(t testing.TB) store.Store { return Store(openFile(t), NewCalls()) })
 	})
 	t.Run("in batches", func(t *testing.T) {
+		testenv.RequireFull(t)
 		t.Parallel()
 		storetest.Run(t, func(t testing.TB) store.Store {
 			s := Batcher(storetest.OneByOne{Store: openFile(t)}, NewCalls())
@@ -329,12 +331,12 @@ func users(t *testing.T, u *Users) map[string]float64 {
 }
 
 func TestUsers(t *testing.T) {
-	for name, open := range map[string]func() store.Store{
-		"file":  func() store.Store { return openFile(t) },
-		"redis": func() store.Store { return openRedis(t, redistest.Start(t)) },
+	for name, open := range map[string]func(testing.TB) store.Store{
+		"file":  func(t testing.TB) store.Store { return openFile(t) },
+		"redis": func(t testing.TB) store.Store { return openRedis(t, redistest.Start(t)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			u, c, at := newUsers(t, open())
+			u, c, at := newUsers(t, open(t))
 			want := map[string]float64{
 				"chat green": 1, "chat yellow": 1, "chat grey": 2, "empty green": 0, "empty yellow": 0, "empty grey": 0,
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
@@ -101,10 +102,7 @@ func TestCallsRace(t *testing.T) {
 	url := redistest.Start(t)
 	first, second := newStore(t, redisstore.Options{URL: url}), newStore(t, redisstore.Options{URL: url})
 	r := &racers{callers: newCallers(t, first), other: second, won: map[string][]lastseen.CallState{}}
-	races := 10_000
-	if testing.Short() {
-		races = 500
-	}
+	races := testenv.Choose(10_000, 500)
 	calls := make([]store.NewCall, races)
 	for i := range calls {
 		calls[i] = r.newCall(fmt.Sprint("from", i), fmt.Sprint("to", i))

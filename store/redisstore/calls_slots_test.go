@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
@@ -27,7 +28,7 @@ func TestCallsOnCluster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			options := redisstore.Options{URL: c.URL(), Shards: 7}
 			m := &movingCalls{
-				fewer:  testing.Short(),
+				fewer:  !testenv.Full(),
 				racers: racers{callers: newCallers(t, newStore(t, options)), other: newStore(t, options)}, cluster: c,
 			}
 			m.won = map[string][]lastseen.CallState{}

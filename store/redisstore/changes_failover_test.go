@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
@@ -238,9 +239,7 @@ func (r *reader) pollUntil(so func() bool) {
 // TestReaderDuringFailover: while a reader follows, the primary dies with changes that only this reader has, and no
 // replica.
 func TestReaderDuringFailover(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for a failover")
-	}
+	testenv.RequireFull(t)
 	t.Parallel()
 	ctx, watched := context.Background(), redistest.StartSentinel(t)
 	primary, replica := watched.Nodes[0], watched.Nodes[1]

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
@@ -18,7 +19,7 @@ import (
 // the feed of a shard.
 func TestChangesWhileRedisLosesKeys(t *testing.T) {
 	t.Parallel()
-	for _, shards := range []int{1, 7} {
+	for _, shards := range testenv.Variants(1, 7) {
 		t.Run(fmt.Sprint(shards), func(t *testing.T) {
 			t.Parallel()
 			url := redistest.Start(t)

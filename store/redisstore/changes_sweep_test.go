@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
@@ -260,9 +261,7 @@ func TestInvalidScoresAreNotPublished(t *testing.T) {
 
 // TestBacklog: more users decay than are kept, so the feed begins again at once.
 func TestBacklog(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it adds a million users")
-	}
+	testenv.RequireFull(t)
 	t.Parallel()
 	url := redistest.Start(t)
 	f := startFeed(t, newStore(t, redisstore.Options{URL: url}), newClient(t, url), 1)

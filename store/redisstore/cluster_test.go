@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest"
@@ -38,7 +39,10 @@ func TestOnCluster(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) { test.run(t, c) })
 	}
 	t.Run("Signals", func(t *testing.T) { storetest.RunSignals(t, pairs(c.URL())) })
-	t.Run("Conformance", func(t *testing.T) { storetest.Run(t, opener(c.URL(), 16)) })
+	t.Run("Conformance", func(t *testing.T) {
+		testenv.RequireFull(t)
+		storetest.Run(t, opener(c.URL(), 16))
+	})
 }
 
 // pingNumbered pings n users, and returns their names in order.

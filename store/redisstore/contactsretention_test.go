@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest"
@@ -70,7 +71,7 @@ func age(t testing.TB, client *redis.Client, prefix string, by time.Duration) {
 
 func TestContactsRetention(t *testing.T) {
 	t.Parallel()
-	for _, shards := range []int{1, 7} {
+	for _, shards := range testenv.Variants(1, 7) {
 		t.Run(fmt.Sprint(shards), func(t *testing.T) {
 			t.Parallel()
 			storetest.RunContactsRetention(t, agingOpener(t, shards))
@@ -84,7 +85,7 @@ func TestContactsWithoutUse(t *testing.T) {
 	t.Parallel()
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)
-	for _, shards := range []int{1, 7} {
+	for _, shards := range testenv.Variants(1, 7) {
 		prefix := fmt.Sprintf("older%d:", shards)
 		s := newStore(t, redisstore.Options{URL: url, Prefix: prefix, Shards: shards})
 		const owners = 700 // more than one call finds

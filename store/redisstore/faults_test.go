@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
@@ -47,9 +48,7 @@ func spoil(t *testing.T, proxy *toxiproxy.Proxy, toxic string) (heal func()) {
 
 // TestFaultsOnTheWay checks what callers see while the connection to Redis is spoiled: the truth or an error, soon.
 func TestFaultsOnTheWay(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for timeouts")
-	}
+	testenv.RequireFull(t)
 	for name, fault := range map[string]struct {
 		toxic string
 		opens bool

@@ -2,13 +2,13 @@ package redisstore_test
 
 import (
 	"context"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
@@ -23,7 +23,7 @@ func TestLocale(t *testing.T) {
 	})
 	t.Run("de_DE", func(t *testing.T) {
 		dir := t.TempDir()
-		out, err := exec.Command("localedef", "-i", "de_DE", "-f", "UTF-8",
+		out, err := testenv.Command("localedef", "-i", "de_DE", "-f", "UTF-8",
 			filepath.Join(dir, "de_DE.UTF-8")).CombinedOutput()
 		if err != nil {
 			t.Skipf("no German locale can be made here: %v %s", err, out)

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
@@ -156,9 +157,7 @@ func TestRightsOfPeople(t *testing.T) {
 
 // TestPeopleWhileSlotsMove: calls fail as in an outage or work, and no hidden user is seen meanwhile or afterwards.
 func TestPeopleWhileSlotsMove(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it starts a Cluster")
-	}
+	testenv.RequireFull(t)
 	t.Parallel()
 	ctx, c := context.Background(), redistest.StartCluster(t, 0)
 	s := newStore(t, redisstore.Options{URL: c.URL()})

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest"
@@ -25,14 +27,10 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // the client's own log of servers that tests stop
-	// Flags of the command line win.
-	for name, value := range map[string]string{
-		"test.parallel": "8",  // most of these tests wait for servers
-		"rapid.checks":  "50", // the same random tests run on seven kinds of stores
-	} {
-		if err := flag.Set(name, value); err != nil {
-			panic(err)
-		}
+	testenv.WaitInParallel()
+	// The same random tests run on seven kinds of stores. A flag of the command line wins.
+	if err := flag.Set("rapid.checks", strconv.Itoa(testenv.Choose(50, 20))); err != nil {
+		panic(err)
 	}
 	code := m.Run()
 	if code == 0 {
@@ -87,6 +85,7 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceOfShards(t *testing.T) {
+	testenv.RequireFull(t)
 	t.Parallel()
 	storetest.Run(t, opener(redistest.Start(t), 7))
 }

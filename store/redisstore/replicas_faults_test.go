@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
@@ -161,9 +162,7 @@ func TestPrimaryFails(t *testing.T) {
 
 // TestReplicasAfterFailover: the store reads from the replicas of the new primary.
 func TestReplicasAfterFailover(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a failover takes seconds")
-	}
+	testenv.RequireFull(t)
 	t.Parallel()
 	ctx, watched := context.Background(), redistest.StartSentinelWith(t, 2)
 	s := newStore(t, redisstore.Options{URL: watched.URL(), MaxLag: redisstore.MaxLag, Timeout: 2 * time.Second})

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest"
@@ -24,6 +25,7 @@ func waitReplicated(t *testing.T, primary *redistest.Process) {
 }
 
 func TestConformanceOnSentinel(t *testing.T) {
+	testenv.RequireFull(t)
 	t.Parallel()
 	storetest.Run(t, opener(redistest.StartSentinel(t).URL(), 1))
 }

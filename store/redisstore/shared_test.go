@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest"
@@ -26,6 +27,7 @@ import (
 
 // TestConformanceOfSharedSets: served in place, a set keeps every promise that our own sets keep.
 func TestConformanceOfSharedSets(t *testing.T) {
+	testenv.RequireFull(t)
 	t.Parallel()
 	url := redistest.Start(t)
 	var n atomic.Int64
@@ -33,9 +35,6 @@ func TestConformanceOfSharedSets(t *testing.T) {
 		"seconds":      {Unit: redisstore.Seconds, Shards: 7},
 		"milliseconds": {Layouts: map[string]redisstore.Layout{"chat": {Unit: redisstore.Milliseconds}}},
 	} {
-		if testing.Short() && o.Shards == 0 {
-			continue // one of them will do
-		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			storetest.RunWithoutFeed(t, func(t testing.TB) store.Store {

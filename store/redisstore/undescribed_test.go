@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
@@ -303,10 +304,7 @@ func TestUndescribedRace(t *testing.T) {
 			}
 		})
 	}
-	rounds := 100
-	if testing.Short() {
-		rounds = 20
-	}
+	rounds := testenv.Choose(100, 20)
 	for i := range 6 {
 		writers.Go(func() { toggle(t, servers[i%2], servers[(i/2)%2], users[10*i:10*i+10], rounds) })
 	}

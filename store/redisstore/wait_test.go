@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
@@ -117,9 +118,7 @@ func TestWaitInACluster(t *testing.T) {
 
 // TestPlannedFailover checks that what replicas confirmed survives SENTINEL FAILOVER, and logs what is lost otherwise.
 func TestPlannedFailover(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for two failovers")
-	}
+	testenv.RequireFull(t)
 	for _, wait := range []int{0, 1} {
 		t.Run(fmt.Sprint(wait), func(t *testing.T) {
 			t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -97,10 +98,7 @@ func testListLimit(t *testing.T, s store.Store) {
 }
 
 func testWalkOneMillisecond(t *testing.T, s store.Store) {
-	size := 10_000
-	if testing.Short() {
-		size = 4200 // still more than a store writes at once
-	}
+	size := testenv.Choose(10_000, 4200) // still more than a store writes at once
 	names := crowd(t, s, size)
 	gone := names[1300:2500]
 	write(s.Leave).in(t, ns, base, gone...)

@@ -15,11 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // steps are by how much clocks are set. Each is undone before the next, except with -short.
 func steps() []time.Duration {
-	return fullOrShort([]time.Duration{
+	return testenv.Choose([]time.Duration{
 		3 * time.Second, -3 * time.Second, time.Hour, -time.Hour, 1000 * time.Hour, -1000 * time.Hour,
 	}, []time.Duration{time.Hour})
 }
@@ -43,9 +44,9 @@ func testClockOfOneServer(t *testing.T, binary string) {
 		real.startOn(t, binary, redis.URL()), wrong.startOn(t, binary, redis.URL(), "--retention", "5m"),
 	}
 	pingAll(t, servers)
-	for _, step := range fullOrShort(steps(), []time.Duration{1000 * time.Hour, -1000 * time.Hour}) {
+	for _, step := range testenv.Choose(steps(), []time.Duration{1000 * time.Hour, -1000 * time.Hour}) {
 		wrong.set(t, step)
-		for until := time.Now().Add(fullOrShort(12*time.Second, 2*time.Second)); time.Now().Before(until); {
+		for until := time.Now().Add(testenv.Choose(12*time.Second, 2*time.Second)); time.Now().Before(until); {
 			pingAll(t, servers)
 			requireGreen(t, servers, 0, 0)
 		}
@@ -69,7 +70,7 @@ func testClockOfTheStore(t *testing.T, binary string) {
 		requireGreen(t, group, 0, 0)
 	}
 	for _, step := range steps() {
-		for _, off := range fullOrShort([]time.Duration{step, 0}, []time.Duration{step}) {
+		for _, off := range testenv.Choose([]time.Duration{step, 0}, []time.Duration{step}) {
 			clock.set(t, off)
 			highest, set = max(highest, off), set+1
 			for _, group := range [][]*server{onRedis, onFile} {

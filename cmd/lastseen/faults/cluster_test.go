@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -80,7 +81,7 @@ func TestClusterSlotsMove(t *testing.T) {
 	l := startLoad(t, loadOptions{leaves: 0.1}, s.url)
 	l.awaitPings(t, 200)
 	slot := c.Slot(t, "presence:chat")
-	for range fullOrShort(10, 3) {
+	for range testenv.Choose(10, 3) {
 		owner := slices.Index(c.Primaries, c.Owner(t, "presence:chat"))
 		c.MoveSlot(t, slot, c.Primaries[(owner+1)%len(c.Primaries)], func() { l.awaitPings(t, 20) })
 	}

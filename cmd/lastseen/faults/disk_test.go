@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // flushWindow is far beyond what a kill can lose with --sync=1s: that second and the flush in progress.
@@ -102,7 +104,7 @@ func TestDiskReadOnly(t *testing.T) {
 
 // TestDiskHangs: a disk hangs under load, and responds again.
 func TestDiskHangs(t *testing.T) {
-	for _, sync := range fullOrShort([]string{"0", "1s"}, []string{"0"}) {
+	for _, sync := range testenv.Choose([]string{"0", "1s"}, []string{"0"}) {
 		t.Run("sync="+sync, func(t *testing.T) {
 			d := mountDisk(t)
 			s, l := startOnDisk(t, d.dir, sync)

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -33,7 +34,7 @@ func TestSentinelFailover(t *testing.T) {
 	faults := map[string]func(testing.TB, *redistest.Sentinel){
 		"crash": func(t testing.TB, watched *redistest.Sentinel) { watched.Nodes[0].Stop(t) },
 	}
-	if !testing.Short() {
+	if testenv.Full() {
 		faults["planned"] = failOver
 	}
 	for name, replace := range faults {
@@ -50,7 +51,7 @@ func TestSentinelFailover(t *testing.T) {
 
 // TestPlannedFailoverWithWait: with --redis-wait=1, a planned failover loses nothing that was acknowledged.
 func TestPlannedFailoverWithWait(t *testing.T) {
-	for range fullOrShort(3, 1) {
+	for range testenv.Choose(3, 1) {
 		watched := redistest.StartSentinel(t)
 		s := startServer(t, watched.URL(), "--redis-wait", "1")
 		l := startLoad(t, failoverLoad(), s.url)

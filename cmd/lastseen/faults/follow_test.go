@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -41,7 +42,7 @@ func startFollowed(t *testing.T, servers int, store string, redis *redistest.Pro
 	if redis != nil {
 		awaitFeed(t, redis, all[0])
 	}
-	ws = startWatchers(t, l, fullOrShort(3, 1), followThresholds())
+	ws = startWatchers(t, l, testenv.Choose(3, 1), followThresholds())
 	ws.awaitUpdates(t, 10)
 	return all, ws
 }
@@ -57,7 +58,7 @@ func beginFeed(t testing.TB, redis *redistest.Process, s *server) {
 	await(t, "the feed", func() bool {
 		return s.request(t, http.MethodGet, "/v1/namespaces/chat/changes").status == http.StatusOK
 	})
-	if testing.Short() {
+	if !testenv.Full() {
 		require.NoError(t, redis.Client(t).HDel(t.Context(), feedKey, "s").Err())
 	}
 }
@@ -92,7 +93,7 @@ func TestFollowers(t *testing.T) {
 func followServersKilled(t *testing.T) {
 	redis := redistest.StartProcess(t)
 	servers, ws := startFollowed(t, 3, redis.URL(), redis)
-	for i := range fullOrShort(12, 3) {
+	for i := range testenv.Choose(12, 3) {
 		s := servers[i%len(servers)]
 		s.kill(t)
 		ws.awaitUpdates(t, 5)
@@ -110,7 +111,7 @@ func followServersKilled(t *testing.T) {
 // followEmbeddedKilled kills the only server, which keeps the feed in memory: each watcher gets a reset.
 func followEmbeddedKilled(t *testing.T) {
 	servers, ws := startFollowed(t, 1, filepath.Join(t.TempDir(), "lastseen.db"), nil)
-	kills := fullOrShort(5, 1)
+	kills := testenv.Choose(5, 1)
 	for range kills {
 		ws.load.mayLose(time.Second+longestFlush, func() { servers[0].kill(t) })
 		servers[0].start(t)
@@ -125,7 +126,7 @@ func followEmbeddedKilled(t *testing.T) {
 func followRedisKilled(t *testing.T) {
 	redis := redistest.StartProcess(t, "--appendfsync", "always")
 	servers, ws := startFollowed(t, 2, redis.URL(), redis)
-	for range fullOrShort(5, 1) {
+	for range testenv.Choose(5, 1) {
 		redis.Stop(t)
 		ws.load.awaitFailures(t, 20)
 		redis.Start(t)
@@ -157,10 +158,10 @@ func followSlowRedis(t *testing.T) {
 	p := startProxy(t, redis.Addr)
 	_, ws := startFollowed(t, 1, p.url(), redis)
 	other := startServer(t, redis.URL(), followArgs()...)
-	for _, how := range spoils()[:fullOrShort(len(spoils()), 1)] {
+	for _, how := range spoils()[:testenv.Choose(len(spoils()), 1)] {
 		p.spoil(t, how.toxic, "downstream", how.attributes)
 		ws.load.awaitFailures(t, 20)
-		time.Sleep(fullOrShort(5*time.Second, 0))
+		time.Sleep(testenv.Choose(5*time.Second, 0))
 		p.heal(t)
 		ws.awaitUpdates(t, 10)
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -135,7 +135,7 @@ func TestHeldClientKilled(t *testing.T) {
 	t.Parallel()
 	users := numbered("child", childUsers)
 	servers, tr := startHeld(t, 2, users...)
-	child := exec.Command(os.Args[0])
+	child := testenv.Command(os.Args[0])
 	child.Env = append(os.Environ(), clientVar+"="+servers[0].url)
 	child.Stderr = os.Stderr
 	in, err := child.StdinPipe()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -104,7 +105,7 @@ func TestPartition(t *testing.T) {
 	near, far := startServer(t, redis.URL(), calm()...), i.startServer(t, url)
 	both := startLoad(t, loadOptions{leaves: 0.1}, near.url, far.url)
 	alone := startLoad(t, loadOptions{namespace: "alone"}, near.url)
-	for range fullOrShort(5, 1) {
+	for range testenv.Choose(5, 1) {
 		both.awaitPings(t, 200)
 		i.redis.unplug(t)
 		both.awaitFailures(t, 100)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -18,7 +19,7 @@ func TestRedisFull(t *testing.T) {
 	admin := redis.Client(t)
 	s := startServer(t, redis.URL())
 	l := startLoad(t, loadOptions{leaves: 0.1}, s.url)
-	for range fullOrShort(5, 2) {
+	for range testenv.Choose(5, 2) {
 		l.awaitPings(t, 200)
 		require.NoError(t, admin.ConfigSet(t.Context(), "maxmemory", "1mb").Err()) // less than it takes now
 		l.awaitFailures(t, 1)

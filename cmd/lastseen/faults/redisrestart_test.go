@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -24,7 +25,7 @@ func TestRedisKilled(t *testing.T) {
 	redis := redistest.StartProcess(t, "--appendfsync", "always")
 	s := startServer(t, redis.URL())
 	l := startLoad(t, loadOptions{leaves: 0.1}, s.url)
-	for range fullOrShort(5, 2) {
+	for range testenv.Choose(5, 2) {
 		l.awaitPings(t, 200)
 		redis.Stop(t)
 		l.awaitFailures(t, 50)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -41,7 +42,7 @@ func TestRedisSpoiled(t *testing.T) {
 			l.reset()
 			p.spoil(t, spoil.toxic, stream, spoil.attributes)
 			l.awaitFailures(t, 50)
-			time.Sleep(fullOrShort(10*time.Second, time.Second))
+			time.Sleep(testenv.Choose(10*time.Second, time.Second))
 			requireFastWithoutRedis(t, s)
 			require.Less(t, s.memory(t), int64(mostMemory))
 			p.heal(t)

@@ -4,7 +4,6 @@ package faults
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -20,8 +20,7 @@ import (
 // sends a request to another server if one refuses it, but does not avoid that one for 10 s, as it would by default.
 func startNginx(t testing.TB, servers []*server) (url string) {
 	t.Helper()
-	path, err := exec.LookPath("nginx")
-	requirePart(t, "nginx", err)
+	path := testenv.Program(t, "nginx", "nginx")
 	config, err := os.ReadFile("../../../deploy/nginx.conf")
 	require.NoError(t, err)
 	upstream := "http {\n    upstream lastseen {\n"
@@ -40,9 +39,8 @@ func startNginx(t testing.TB, servers []*server) (url string) {
 	}
 	file := filepath.Join(dir, "nginx.conf")
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	cmd := exec.Command(path, "-c", file, "-g", "daemon off;", "-e", "stderr")
+	cmd := testenv.CommandUntil(syscall.SIGTERM, path, "-c", file, "-g", "daemon off;", "-e", "stderr")
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
@@ -61,7 +59,7 @@ func TestRollingRestart(t *testing.T) {
 		servers = append(servers, startServer(t, redis.URL(), append(calm(), "--drain", "2s")...))
 	}
 	l := startLoad(t, loadOptions{leaves: 0.1}, startNginx(t, servers))
-	for range fullOrShort(3, 1) {
+	for range testenv.Choose(3, 1) {
 		for _, s := range servers {
 			l.awaitPings(t, 100)
 			begin := time.Now()

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -21,7 +22,7 @@ func rollingArgs(drain string) []string {
 // TestRollingRestartWithConnections restarts three servers one after the other, behind nginx, while clients hold
 // connections. All of them move when they are asked to: nobody turns yellow, and no goodbye is written.
 func TestRollingRestartWithConnections(t *testing.T) {
-	clients, drain := fullOrShort(9000, 300), fullOrShort(20*time.Second, 3*time.Second)
+	clients, drain := testenv.Choose(9000, 300), testenv.Choose(20*time.Second, 3*time.Second)
 	redis := redistest.StartProcess(t)
 	aside := startServer(t, redis.URL(), rollingArgs("1s")...) // not behind nginx, and not restarted
 	beginFeed(t, redis, aside)
@@ -33,7 +34,7 @@ func TestRollingRestartWithConnections(t *testing.T) {
 	takes := measureConnects(t, aside, clients/9)
 	tr := watch(t, aside)
 	users := numbered("user", clients)
-	c := startCrowd(t, users, fullOrShort(300, 100), startNginx(t, servers))
+	c := startCrowd(t, users, testenv.Choose(300, 100), startNginx(t, servers))
 	c.awaitOpen(t, clients)
 	c.reset()
 	for _, s := range servers {
@@ -46,7 +47,7 @@ func TestRollingRestartWithConnections(t *testing.T) {
 		t.Logf("%.0f connections, ended after %s, %d opened, at most %d within a second (one server takes %.0f), %v",
 			held, took.Round(time.Millisecond), opened, fastest, takes, ends)
 		require.GreaterOrEqual(t, opened, int(held), "each opens another one")
-		if !testing.Short() {
+		if testenv.Full() {
 			require.Less(t, float64(fastest), takes)
 			require.Equal(t, map[string]int{"bye": opened}, ends, "connections that ended in other ways")
 		}

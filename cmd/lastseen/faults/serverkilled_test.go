@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -40,7 +41,7 @@ func TestServerKilled(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			t.Logf("seed %d", seed)
 			l := startLoad(t, loadOptions{leaves: 0.1, seed: seed}, s.url)
-			for range fullOrShort(20, 3) {
+			for range testenv.Choose(20, 3) {
 				l.awaitPings(t, 50)
 				time.Sleep(time.Duration(random.Int64N(int64(test.after)))) // the moment of the kill is random
 				if test.loses == 0 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -26,7 +27,7 @@ func TestStorm(t *testing.T) {
 	redis := redistest.StartProcess(t, "--appendfsync", "always")
 	s := startServer(t, redis.URL())
 	redis.Stop(t)
-	users := fullOrShort(50_000, 10_000)
+	users := testenv.Choose(50_000, 10_000)
 	st := newStorm(s.url, users)
 	t.Cleanup(st.end)
 	st.start()

@@ -5,13 +5,13 @@ package faults
 import (
 	"encoding/binary"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -41,8 +41,7 @@ func (c steppedClock) set(t testing.TB, off time.Duration) {
 // startRedis starts a Redis on the clock.
 func (c steppedClock) startRedis(t *testing.T) *redistest.Process {
 	t.Helper()
-	compiler, err := exec.LookPath("cc")
-	requirePart(t, "cc", err)
+	compiler := testenv.Program(t, "cc", "cc")
 	library := filepath.Join(t.TempDir(), "clock.so")
 	runCommand(t, compiler, "-shared", "-fPIC", "-O2", "-o", library, "testdata/clock.c")
 	t.Setenv("LD_PRELOAD", library)

@@ -5,12 +5,12 @@ package faults
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // binaryVar is the environment variable with the path of the program under test.
@@ -38,33 +38,12 @@ func buildAndRun(m *testing.M) int {
 		}
 	}
 	binary := filepath.Join(dir, "lastseen")
-	if out, err := exec.Command("go", "build", "-o", binary, "..").CombinedOutput(); err != nil {
+	if out, err := testenv.Command("go", "build", "-o", binary, "..").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "building lastseen: %v\n%s", err, out)
 		return 1
 	}
 	os.Setenv(binaryVar, binary)
 	return m.Run()
-}
-
-// requirePart skips a test that needs a part, such as nginx, that is missing; or fails it if LASTSEEN_TEST_REQUIRE
-// contains the part's name.
-func requirePart(t testing.TB, name string, missing error) {
-	t.Helper()
-	switch {
-	case missing == nil:
-	case slices.Contains(strings.Split(os.Getenv("LASTSEEN_TEST_REQUIRE"), ","), name):
-		t.Fatalf("LASTSEEN_TEST_REQUIRE asks for %s: %v", name, missing)
-	default:
-		t.Skipf("needs %s: %v", name, missing)
-	}
-}
-
-// fullOrShort returns how often, how many or how long: the first value, or with -short the second.
-func fullOrShort[T any](full, short T) T {
-	if testing.Short() {
-		return short
-	}
-	return full
 }
 
 // awaitFor is how long anything may take before a test fails. It does not measure; it ends a test that hangs.

@@ -13,23 +13,27 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // requireRoot skips a test that mounts disks or makes networks where it cannot. The commands are those that it runs.
 func requireRoot(t testing.TB, commands ...string) {
 	t.Helper()
-	missing := exec.Command("unshare", "--mount", "--net", "true").Run() // fails without the right to
+	missing := testenv.Command("unshare", "--mount", "--net", "true").Run() // fails without the right to
 	for _, command := range commands {
 		_, err := exec.LookPath(command)
 		missing = errors.Join(missing, err)
 	}
-	requirePart(t, "root", missing)
+	if missing != nil {
+		testenv.Missing(t, "root", missing)
+	}
 }
 
 // runCommand runs a command that must succeed and returns its output.
 func runCommand(t testing.TB, command ...string) string {
 	t.Helper()
-	out, err := exec.Command(command[0], command[1:]...).CombinedOutput()
+	out, err := testenv.Command(command[0], command[1:]...).CombinedOutput()
 	require.NoError(t, err, "%s: %s", strings.Join(command, " "), out)
 	return strings.TrimSpace(string(out))
 }
@@ -107,7 +111,7 @@ func (d *disk) fail(t testing.TB) {
 func (d *disk) repair(t testing.TB) {
 	t.Helper()
 	d.unmount(t)
-	out, err := exec.Command("e2fsck", "-f", "-y", d.image).CombinedOutput()
+	out, err := testenv.Command("e2fsck", "-f", "-y", d.image).CombinedOutput()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == 1 { // it corrected errors
 		err = nil

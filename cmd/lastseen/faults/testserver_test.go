@@ -21,6 +21,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -99,7 +100,7 @@ func (s *server) start(t testing.TB) {
 func (s *server) launch(t testing.TB) {
 	t.Helper()
 	line := slices.Concat(s.prefix, []string{s.binary}, s.args)
-	cmd := exec.Command(line[0], line[1:]...)
+	cmd := testenv.Command(line[0], line[1:]...)
 	cmd.Dir, cmd.Stderr = s.dir, s.log
 	require.NoError(t, cmd.Start())
 	ended := make(chan struct{})

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // Process is a redis-server on this machine that a test can stop, freeze and start again.
@@ -24,7 +26,7 @@ type Process struct {
 }
 
 // StartProcess starts a redis-server from PATH with additional settings ("--name", "value", …). Without one the test is
-// skipped, or fails if LASTSEEN_TEST_REQUIRE contains redis.
+// skipped, or fails: see [testenv.Missing].
 func StartProcess(t testing.TB, settings ...string) *Process {
 	t.Helper()
 	p := newProcess(t, settings...)
@@ -36,12 +38,8 @@ func StartProcess(t testing.TB, settings ...string) *Process {
 func newProcess(t testing.TB, settings ...string) *Process {
 	t.Helper()
 	p, err := findProcess(t, settings...)
-	switch {
-	case err == nil:
-	case required("redis"):
-		t.Fatalf("LASTSEEN_TEST_REQUIRE asks for redis: %v", err)
-	default:
-		t.Skip("no redis-server on PATH to stop and start: install it to run this test")
+	if err != nil {
+		testenv.Missing(t, "redis", err)
 	}
 	return p
 }
@@ -132,7 +130,7 @@ func isFree(port int) bool {
 }
 
 func (p *Process) start() error {
-	p.cmd = exec.Command(p.path, p.args...)
+	p.cmd = testenv.Command(p.path, p.args...)
 	p.cmd.Stderr = os.Stderr
 	return p.cmd.Start()
 }

@@ -1,22 +1,17 @@
 // Package redistest starts a real Redis for a test: a redis-server on PATH, which is several times as fast as a
 // container; otherwise a container, if there is a Docker engine that has, or can pull, the image. [Each] starts both.
 //
-// Environment variables:
-//
-//	LASTSEEN_TEST_REDIS_IMAGE  the image, instead of redis:7
-//	LASTSEEN_TEST_REQUIRE      what has to be there, such as docker,redis: without it,
-//	                           tests fail instead of being skipped
+// The environment variable LASTSEEN_TEST_REDIS_IMAGE is the image, instead of redis:7. Package testenv has the others.
 package redistest
 
 import (
 	"context"
-	"os"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // Enable explains how to run the tests that need Redis.
@@ -44,12 +39,12 @@ func Start(t testing.TB) string {
 	return ""
 }
 
-// Each runs the test with every available Redis, the server and the container, or with one of them if -short is set.
+// Each runs the test with one available Redis, or with each of them, the server and the container, if tests run in full.
 func Each(t *testing.T, test func(t *testing.T, url string)) {
 	t.Helper()
 	found := false
 	for _, p := range providers() {
-		if found && testing.Short() {
+		if found && !testenv.Full() {
 			break
 		}
 		if url, ok := p.try(t); ok {
@@ -69,14 +64,8 @@ func (p provider) try(t testing.TB) (url string, ok bool) {
 		awaitReady(t, addr)
 		return "redis://" + addr, true
 	}
-	if required(p.name) {
-		t.Fatalf("LASTSEEN_TEST_REQUIRE asks for %s: %v", p.name, why)
-	}
+	testenv.FailIfRequired(t, p.name, why)
 	return "", false
-}
-
-func required(name string) bool {
-	return slices.Contains(strings.Split(os.Getenv("LASTSEEN_TEST_REQUIRE"), ","), name)
 }
 
 // awaitReady waits until the server responds.
