@@ -3,12 +3,9 @@
 LINT = go tool -modfile=tools/lint/go.mod golangci-lint
 LINT_BENCH = go tool -modfile=../tools/lint/go.mod golangci-lint
 
-.PHONY: check generate generated lint format race heavy test fuzz test-faults test-chaos bench size image containers hook
+.PHONY: check generate generated lint format race test fuzz test-faults test-chaos bench size image containers hook
 
-# What runs the tests: go test, or .ci/test, which prints the slowest ones, too.
-GOTEST = go test
-
-check: generated lint race heavy
+check: generated lint race test
 
 # Writes docs/swagger.yaml, openapi.yaml and docs/errors.md from the annotations and error codes of api.
 generate:
@@ -27,20 +24,14 @@ lint:
 format:
 	$(LINT) fmt ./...
 
-# With -short, because the detector looks at goroutines: a fifth of the random walks of the model tests, and no suites
-# on servers that differ only in how they were started.
+# The packages with goroutines, with the race detector. It needs a C compiler.
 race:
-	$(GOTEST) -race -short -timeout 20m ./...
+	CGO_ENABLED=1 go test -race ./api/... ./store/... ./cmd/...
 
-# Runs in full the tests that race runs in part or not at all.
-heavy:
-	$(GOTEST) -C bench -timeout 10m ./...
-	tests=$$(.ci/heavy) && $(GOTEST) -timeout 10m -run "$$tests" ./...
-
-# Everything at once, without the detector. The gate does not need it: race and heavy leave nothing out.
+# All tests, in full. Without the variable, they show each promise once.
 test:
-	go test -timeout 10m ./...
-	go test -C bench -timeout 10m ./...
+	LASTSEEN_TEST_FULL=1 go test ./...
+	go test -C bench ./...
 
 # Every fuzz target for a while; what they find is kept under testdata.
 FUZZTIME = 30s
@@ -51,11 +42,12 @@ fuzz:
 	  done; \
 	done
 
-# What happens when something breaks, with real processes. FAULTS=-short repeats less, and FAULTS='-v -run Killed' runs
-# some of it.
+# What happens when something breaks, with real processes. FULL= repeats less, and FAULTS='-v -run Killed' runs some of
+# it.
+FULL = 1
 FAULTS =
 test-faults:
-	$(GOTEST) -tags faults -count=1 -timeout 30m $(FAULTS) ./cmd/lastseen/faults
+	LASTSEEN_TEST_FULL=$(FULL) go test -tags faults -count=1 -timeout 30m $(FAULTS) ./cmd/lastseen/faults
 
 # Random faults on three servers and a Redis with Sentinels, for CHAOS. SEED=42 repeats the faults of a run that logged
 # this seed. With an odd seed, the servers have --redis-wait, and nothing acknowledged may be lost.
@@ -63,7 +55,7 @@ CHAOS = 1h
 SEED =
 test-chaos:
 	LASTSEEN_TEST_CHAOS=$(CHAOS) LASTSEEN_TEST_SEED=$(SEED) \
-	  $(GOTEST) -tags faults -count=1 -timeout 48h -v -run 'TestChaos$$' ./cmd/lastseen/faults
+	  go test -tags faults -count=1 -timeout 48h -v -run 'TestChaos$$' ./cmd/lastseen/faults
 
 # bench/README.md describes what is measured, and how. BENCH=-quick only checks that it works.
 BENCH = -write RESULTS.md
@@ -73,7 +65,7 @@ bench:
 # How large the code is, and how long the tests of each package take.
 size:
 	go run -C tools/size . -root ../..
-	go test -count=1 -timeout 10m ./...
+	go test -count=1 ./...
 
 # The container image, with its version.
 image:

@@ -180,6 +180,24 @@ func TestImportsFollowTheArrows(t *testing.T) {
 	}
 }
 
+// TestProcessesEndWithTests: tests start processes with testenv.Command. Those of exec.Command go on if the tests are
+// killed.
+func TestProcessesEndWithTests(t *testing.T) {
+	for _, s := range sources(t) {
+		if !s.isTest() || s.dir == "internal/testenv" {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if selected, ok := n.(*ast.SelectorExpr); ok {
+				x, _ := selected.X.(*ast.Ident)
+				starts := strings.HasPrefix(selected.Sel.Name, "Command")
+				require.False(t, x != nil && x.Name == "exec" && starts, "%s/%s: use testenv.Command", s.dir, s.name)
+			}
+			return true
+		})
+	}
+}
+
 func TestDependenciesAreListed(t *testing.T) {
 	content, err := os.ReadFile("go.mod")
 	require.NoError(t, err)

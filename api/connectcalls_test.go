@@ -102,8 +102,9 @@ func TestCallOfDeletedParty(t *testing.T) {
 func TestUnreachableCallee(t *testing.T) {
 	t.Parallel()
 	eachPair(t, func(t *testing.T, one, two *testServer) {
-		say(t, one, `{"availability":"invisible"}`)
 		alice, _ := one.hello(`{"user":"alice"}`)
+		say(t, one, `{"availability":"invisible"}`)
+		alice.want(frameSelf) // it could come between other frames
 		own := two.call(`{"from":"alice","to":"bob"}`)
 		wantCall(t, alice, own, lastseen.Ringing)
 		carol, _ := two.hello(`{"user":"carol"}`)

@@ -101,22 +101,32 @@ func (c *chromium) end() {
 	}
 }
 
-// openBrowser opens a tab that may talk to one server only, until the test ends. Without Chromium
-// on PATH the test is skipped, or fails: see [testenv.Missing].
+// openBrowser opens a tab that may talk to one server only, until the test ends. Without Chromium on PATH the test is
+// skipped, or fails: see [testenv.Missing]. With the race detector, it is skipped: these tests are about pages and
+// scripts, and other ones have clients that race.
 func openBrowser(t *testing.T, server string) *browser {
 	t.Helper()
 	return withoutWindows.open(t, server)
 }
 
-// open is openBrowser in this Chromium.
-func (c *chromium) open(t *testing.T, server string) *browser {
+// require starts this Chromium, or skips a test that needs it.
+func (c *chromium) require(t *testing.T) context.Context {
 	t.Helper()
+	if testenv.Race {
+		t.Skip("pages are tested without the race detector")
+	}
 	shared, err := c.start()
 	if errors.Is(err, exec.ErrNotFound) {
 		testenv.Missing(t, "chromium", err)
 	}
 	require.NoError(t, err, "Chromium does not start")
-	ctx, cancel := context.WithTimeout(shared, 3*time.Minute)
+	return shared
+}
+
+// open is openBrowser in this Chromium.
+func (c *chromium) open(t *testing.T, server string) *browser {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(c.require(t), 3*time.Minute)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)

@@ -11,7 +11,7 @@ import (
 // and Ctrl-C leaves nothing behind.
 func TestChatExample(t *testing.T) {
 	t.Parallel()
-	c := startExample(t, "chat")
+	c := startExample(t, buildChat)
 	b := openBrowser(t, c.page)
 	b.do(t, chromedp.EmulateViewport(1000, 680), prefersScheme("light"), chromedp.Navigate(c.page+"/?user=guest-1"),
 		until(`document.querySelectorAll("#members li").length == 9`),
@@ -40,7 +40,7 @@ func memberStatus(user string) string {
 // signing out is seen at once.
 func TestChatExampleTalks(t *testing.T) {
 	t.Parallel()
-	c := startExample(t, "chat")
+	c := startExample(t, buildChat)
 	alice := openBrowser(t, c.page)
 	alice.do(t, chromedp.Navigate(c.page+"/?user=not+valid"),
 		until(`/^guest-\d+$/.test(document.getElementById("me").innerText)`),

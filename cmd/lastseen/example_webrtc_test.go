@@ -72,7 +72,7 @@ func ended(text string) []browserStep {
 // TestWebRTCExample runs the example as its readers do: two users call each other, and see each other.
 func TestWebRTCExample(t *testing.T) {
 	t.Parallel()
-	e := startExample(t, "webrtc")
+	e := startExample(t, buildWebRTC)
 	alice, bob, carol := e.visitor(t, "alice"), e.visitor(t, "bob"), e.visitor(t, "carol")
 	talk(t, alice, bob, "alice", "bob")
 	plays(t, alice)
@@ -108,7 +108,7 @@ func TestWebRTCExample(t *testing.T) {
 // the callee, who has not answered it.
 func TestWebRTCExampleReloads(t *testing.T) {
 	t.Parallel()
-	e := startExample(t, "webrtc", "--ring-timeout 60s")
+	e := startExample(t, buildWebRTC, "--ring-timeout 60s")
 	alice, bob := e.visitor(t, "alice"), e.visitor(t, "bob")
 	talk(t, alice, bob, "alice", "bob")
 	plays(t, alice)
@@ -134,7 +134,7 @@ func TestWebRTCExampleReloads(t *testing.T) {
 // TestWebRTCExampleTime: a call that is not accepted is missed, and one with a page that crashed is lost.
 func TestWebRTCExampleTime(t *testing.T) {
 	t.Parallel()
-	e := startExample(t, "webrtc", "--ring-timeout 10s --green 8s --ping-interval 2s")
+	e := startExample(t, buildWebRTC, "--ring-timeout 10s --green 8s --ping-interval 2s")
 	alice, bob := e.visitor(t, "alice"), e.visitor(t, "bob")
 	alice.do(t, rings("bob"))
 	bob.do(t, stateIs("alice is calling."))
@@ -150,7 +150,7 @@ func TestWebRTCExampleTime(t *testing.T) {
 // TestWebRTCExampleDevices: all pages of a user ring. The others show where the call is, and can end it.
 func TestWebRTCExampleDevices(t *testing.T) {
 	t.Parallel()
-	e := startExample(t, "webrtc")
+	e := startExample(t, buildWebRTC)
 	alice, bob, other := e.visitor(t, "alice"), e.visitor(t, "bob"), e.visitor(t, "bob")
 	alice.do(t, rings("bob"))
 	other.do(t, stateIs("alice is calling."))
@@ -176,7 +176,7 @@ func TestWebRTCExampleDevices(t *testing.T) {
 // TestWebRTCExampleGlare: two users who call each other at the same moment are in a call.
 func TestWebRTCExampleGlare(t *testing.T) {
 	t.Parallel()
-	e := startExample(t, "webrtc")
+	e := startExample(t, buildWebRTC)
 	alice, bob := e.visitor(t, "alice"), e.visitor(t, "bob")
 	alice.do(t, until(`(window.send = fetch, window.fetch = (...request) => new Promise(resolve => window.go = resolve).then(
 		() => (window.fetch = send)(...request)), true)`), rings("bob"), until("window.go"))
@@ -190,7 +190,7 @@ func TestWebRTCExampleGlare(t *testing.T) {
 // TestWebRTCExampleFails: lost responses do no harm, and the page says what the user can do about a camera.
 func TestWebRTCExampleFails(t *testing.T) {
 	t.Parallel()
-	e := startExample(t, "webrtc")
+	e := startExample(t, buildWebRTC)
 	alice, bob := e.visitor(t, "alice"), e.visitor(t, "bob")
 	lose := until(`(window.lost = 0, window.send = fetch, window.fetch = async (...request) => {
 		const response = await send(...request)
@@ -224,7 +224,7 @@ func TestWebRTCExampleFails(t *testing.T) {
 // TestWebRTCExampleOffersFit: what the pages send is well below the limit.
 func TestWebRTCExampleOffersFit(t *testing.T) {
 	t.Parallel()
-	e := startExample(t, "webrtc")
+	e := startExample(t, buildWebRTC)
 	alice, bob := e.visitor(t, "alice"), e.visitor(t, "bob")
 	record := until(`(window.sizes = [], window.send = fetch, window.fetch = (url, init) => {
 		if (init.body?.includes("v=0")) sizes.push(new Blob([JSON.stringify(JSON.parse(init.body).app)]).size)
@@ -244,7 +244,7 @@ func TestWebRTCExampleOffersFit(t *testing.T) {
 // TestWebRTCExampleLooks: on a small screen in the dark, all of the page can be read and reached.
 func TestWebRTCExampleLooks(t *testing.T) {
 	t.Parallel()
-	e := startExample(t, "webrtc")
+	e := startExample(t, buildWebRTC)
 	alice, bob := e.visitor(t, "alice"), e.visitor(t, "bob")
 	bob.do(t, chromedp.EmulateViewport(360, 740), prefersScheme("dark"))
 	alice.do(t, rings("bob"))

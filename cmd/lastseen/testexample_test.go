@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -25,13 +26,28 @@ type example struct {
 	dir          string // of its temporary files
 }
 
-// startExample builds and starts an example with the lastseen that the tests run, until the test ends. Its server has
-// other settings where flags say so.
-func startExample(t *testing.T, name string, flags ...string) *example {
+// The examples are built by the first test that starts them.
+var buildChat, buildWebRTC = buildOnce("chat"), buildOnce("webrtc")
+
+// buildOnce returns a function that builds an example the first time, and returns the path of the program.
+func buildOnce(name string) func() (program string, err error) {
+	return sync.OnceValues(func() (string, error) {
+		program := filepath.Join(filepath.Dir(os.Getenv(binaryVar)), name)
+		out, err := testenv.Command("go", "build", "-o", program, "../../examples/"+name).CombinedOutput()
+		if err != nil {
+			return "", fmt.Errorf("building the example %s: %w\n%s", name, err, out)
+		}
+		return program, nil
+	})
+}
+
+// startExample starts an example with the lastseen that the tests run, until the test ends. Its server has other
+// settings where flags say so. The test needs a browser, too.
+func startExample(t *testing.T, build func() (program string, err error), flags ...string) *example {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), name)
-	out, err := testenv.Command("go", "build", "-o", program, "../../examples/"+name).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	withoutWindows.require(t)
+	program, err := build()
+	require.NoError(t, err)
 	lastseen := os.Getenv(binaryVar)
 	if len(flags) > 0 {
 		lastseen = filepath.Join(t.TempDir(), "lastseen")

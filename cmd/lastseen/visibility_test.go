@@ -13,6 +13,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -34,6 +35,9 @@ type strangersTest struct {
 // who do not have them among their contacts.
 func TestVisibilityHidesStrangers(t *testing.T) {
 	t.Parallel()
+	if testenv.Race {
+		t.Skip("with the race detector, so many requests take minutes")
+	}
 	eachWorlds(t, 2, func(t *testing.T, worlds []world) {
 		v := &strangersTest{
 			quiet: worlds[0], busy: worlds[1], begun: time.Now(),

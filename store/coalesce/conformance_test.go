@@ -41,7 +41,7 @@ func TestConformance(t *testing.T) {
 		t.Parallel()
 		url := redistest.Start(t)
 		var n atomic.Int64
-		storetest.Run(t, func(t testing.TB) store.Store {
+		storetest.RunCore(t, func(t testing.TB) store.Store {
 			s, err := redisstore.Open(redisstore.Options{
 				URL: url, Prefix: fmt.Sprintf("test%d:", n.Add(1)), Shards: 3,
 				Timeout: time.Minute, DialTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler),

@@ -56,7 +56,11 @@ func TestConformance(t *testing.T) {
 		Options{Sync: DefaultSync}, Options{Sync: 0}, Options{Sync: time.Millisecond, CompactAfter: 1}) {
 		t.Run(fmt.Sprintf("sync=%s,compact=%d", o.Sync, o.CompactAfter), func(t *testing.T) {
 			t.Parallel()
-			storetest.Run(t, func(t testing.TB) store.Store {
+			suite := storetest.RunCore
+			if o.Sync == DefaultSync {
+				suite = storetest.Run
+			}
+			suite(t, func(t testing.TB) store.Store {
 				o.Path = newPath(t)
 				return open(t, o)
 			})

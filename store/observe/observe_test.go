@@ -58,7 +58,7 @@ func TestConformance(t *testing.T) {
 	t.Run("in batches", func(t *testing.T) {
 		testenv.RequireFull(t)
 		t.Parallel()
-		storetest.Run(t, func(t testing.TB) store.Store {
+		storetest.RunCore(t, func(t testing.TB) store.Store {
 			s := Batcher(storetest.OneByOne{Store: openFile(t)}, NewCalls())
 			return coalesce.New(s, coalesce.Options{Timeout: time.Minute})
 		})

@@ -81,13 +81,21 @@ func opener(url string, shards int) storetest.Open {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, url string) { storetest.Run(t, opener(url, 1)) })
+	storetest.Run(t, opener(redistest.Start(t), 1))
 }
 
+// TestConformanceInContainer also tests that tests find Redis in a container, where that is all there is.
+func TestConformanceInContainer(t *testing.T) {
+	testenv.RequireFull(t)
+	t.Parallel()
+	storetest.RunCore(t, opener(redistest.StartContainer(t), 1))
+}
+
+// TestConformanceOfShards has an odd number of shards. All of the suite runs on a Cluster, with 16.
 func TestConformanceOfShards(t *testing.T) {
 	testenv.RequireFull(t)
 	t.Parallel()
-	storetest.Run(t, opener(redistest.Start(t), 7))
+	storetest.RunCore(t, opener(redistest.Start(t), 7))
 }
 
 const base lastseen.Instant = 1_700_000_000_000

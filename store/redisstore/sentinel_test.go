@@ -27,7 +27,7 @@ func waitReplicated(t *testing.T, primary *redistest.Process) {
 func TestConformanceOnSentinel(t *testing.T) {
 	testenv.RequireFull(t)
 	t.Parallel()
-	storetest.Run(t, opener(redistest.StartSentinel(t).URL(), 1))
+	storetest.RunCore(t, opener(redistest.StartSentinel(t).URL(), 1))
 }
 
 // untilSuccess calls until there is no error. Until then every error is an outage.

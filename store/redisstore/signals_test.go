@@ -37,7 +37,7 @@ func pairs(url string) storetest.OpenPair {
 
 func TestSignals(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, url string) { storetest.RunSignals(t, pairs(url)) })
+	storetest.RunSignals(t, pairs(redistest.Start(t)))
 }
 
 func TestSignalsOnSentinel(t *testing.T) {

@@ -19,7 +19,7 @@ type Open func(t testing.TB) store.Store
 // Run tests that stores keep the contract. Each subtest opens a store of its own.
 func Run(t *testing.T, open Open) {
 	t.Helper()
-	runStore(t, open)
+	RunCore(t, open)
 	t.Run("Changes", func(t *testing.T) { RunChanges(t, open) })
 	t.Run("Devices", func(t *testing.T) { RunDevices(t, open) })
 	t.Run("Contacts", func(t *testing.T) { RunContacts(t, open) })
@@ -32,7 +32,7 @@ func Run(t *testing.T, open Open) {
 // calls.
 func RunWithoutFeed(t *testing.T, open Open) {
 	t.Helper()
-	runStore(t, open)
+	RunCore(t, open)
 	t.Run("NoFeed", func(t *testing.T) { testNoFeed(t, open(t)) })
 	t.Run("NoDevices", func(t *testing.T) { testNoDevices(t, open(t)) })
 	t.Run("NoContacts", func(t *testing.T) { testNoContacts(t, open(t)) })
@@ -40,8 +40,9 @@ func RunWithoutFeed(t *testing.T, open Open) {
 	t.Run("NoCalls", func(t *testing.T) { testNoCalls(t, open(t)) })
 }
 
-// runStore tests everything but feeds, devices and contacts.
-func runStore(t *testing.T, open Open) {
+// RunCore is Run without feeds, devices, contacts, availability and calls. It is for stores that differ little from one
+// that Run tests.
+func RunCore(t *testing.T, open Open) {
 	t.Helper()
 	suite := []struct {
 		name string

@@ -18,7 +18,7 @@ import (
 	"github.com/lastseen/lastseen/internal/testenv"
 )
 
-// steps are by how much clocks are set. Each is undone before the next, except with -short.
+// steps are by how much clocks are set. Each is undone before the next, if tests run in full.
 func steps() []time.Duration {
 	return testenv.Choose([]time.Duration{
 		3 * time.Second, -3 * time.Second, time.Hour, -time.Hour, 1000 * time.Hour, -1000 * time.Hour,

@@ -1,5 +1,5 @@
 // Package redistest starts a real Redis for a test: a redis-server on PATH, which is several times as fast as a
-// container; otherwise a container, if there is a Docker engine that has, or can pull, the image. [Each] starts both.
+// container; otherwise a container, if there is a Docker engine that has, or can pull, the image.
 //
 // The environment variable LASTSEEN_TEST_REDIS_IMAGE is the image, instead of redis:7. Package testenv has the others.
 package redistest
@@ -39,22 +39,14 @@ func Start(t testing.TB) string {
 	return ""
 }
 
-// Each runs the test with one available Redis, or with each of them, the server and the container, if tests run in full.
-func Each(t *testing.T, test func(t *testing.T, url string)) {
+// StartContainer is Start in a container, also where there is a redis-server.
+func StartContainer(t testing.TB) string {
 	t.Helper()
-	found := false
-	for _, p := range providers() {
-		if found && !testenv.Full() {
-			break
-		}
-		if url, ok := p.try(t); ok {
-			found = true
-			t.Run(p.name, func(t *testing.T) { test(t, url) })
-		}
+	url, ok := provider{"docker", startContainer}.try(t)
+	if !ok {
+		t.Skip("no Docker engine that has or can pull redis:7")
 	}
-	if !found {
-		t.Skip(Enable)
-	}
+	return url
 }
 
 func (p provider) try(t testing.TB) (url string, ok bool) {
