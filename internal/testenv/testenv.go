@@ -3,10 +3,11 @@
 //
 // Environment variables:
 //
-//	LASTSEEN_TEST_FULL     if it is set, tests run in full: also on every topology of Redis, with thousands of races and
-//	                       long random walks. Otherwise they show each promise once, on the file store and one Redis.
-//	LASTSEEN_TEST_REQUIRE  what has to be on this machine, such as docker,redis: without it, tests fail instead of being
-//	                       skipped
+//	LASTSEEN_TEST_FULL     if it is set, tests run in full: also on every topology of Redis, with thousands of
+//	                       races and long random walks. Otherwise they show each promise once, on the file
+//	                       store and one Redis.
+//	LASTSEEN_TEST_REQUIRE  what has to be on this machine, such as docker,redis: without it, tests fail instead
+//	                       of being skipped
 package testenv
 
 import (
@@ -26,8 +27,8 @@ const (
 // Full reports whether tests run in full.
 func Full() bool { return os.Getenv(fullVar) != "" }
 
-// RequireFull skips a test that only repeats on more servers, or for longer, what another one shows, unless tests run in
-// full.
+// RequireFull skips a test that only repeats on more servers, or for longer, what another one shows, unless tests run
+// in full.
 func RequireFull(t testing.TB) {
 	t.Helper()
 	if !Full() {
@@ -64,8 +65,8 @@ func Program(t testing.TB, name, part string) (path string) {
 	return path
 }
 
-// Missing skips a test because a part, such as nginx, is not on this machine. It fails the test if LASTSEEN_TEST_REQUIRE
-// contains the name of the part.
+// Missing skips a test because a part, such as nginx, is not on this machine. It fails the test if
+// LASTSEEN_TEST_REQUIRE contains the name of the part.
 func Missing(t testing.TB, part string, why error) {
 	t.Helper()
 	FailIfRequired(t, part, why)
