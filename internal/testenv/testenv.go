@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -51,6 +52,19 @@ func Variants[T any](all ...T) []T { return all[:Choose(len(all), 1)] }
 // calls it. The flag -parallel wins.
 func WaitInParallel() {
 	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+}
+
+// LimitWalks has random walks of a model repeat less than rapid would: n times if tests run in full, otherwise a fifth
+// of that, and with the race detector, which finds nothing in what runs in one goroutine, a twentieth. TestMain calls
+// it. The flag -rapid.checks wins.
+func LimitWalks(n int) {
+	repeat := Choose(n, n/5)
+	if Race {
+		repeat = n / 20
+	}
+	if err := flag.Set("rapid.checks", strconv.Itoa(repeat)); err != nil {
 		panic(err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	testenv.LimitWalks(100)
 	if path := os.Getenv(childFile); path != "" {
 		child(path, os.Getenv(childSync))
 		return

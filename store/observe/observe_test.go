@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,6 +25,11 @@ import (
 	"github.com/lastseen/lastseen/store/storetest"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
+
+func TestMain(m *testing.M) {
+	testenv.LimitWalks(100)
+	os.Exit(m.Run())
+}
 
 // openFile opens a store in a new file.
 func openFile(t testing.TB) *filestore.Store {

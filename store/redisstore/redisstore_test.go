@@ -2,12 +2,10 @@ package redisstore_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"log/slog"
 	"maps"
 	"os"
-	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,10 +26,7 @@ import (
 func TestMain(m *testing.M) {
 	logging.Disable() // the client's own log of servers that tests stop
 	testenv.WaitInParallel()
-	// The same random tests run on seven kinds of stores. A flag of the command line wins.
-	if err := flag.Set("rapid.checks", strconv.Itoa(testenv.Choose(50, 20))); err != nil {
-		panic(err)
-	}
+	testenv.LimitWalks(60)
 	code := m.Run()
 	if code == 0 {
 		code = checkLeaks()
