@@ -1,4 +1,4 @@
-# `make check` is the gate: by hand, as a commit hook and in CI.
+# `make check` is the gate by hand and as a commit hook. CI runs .ci/run.
 
 LINT = go tool -modfile=tools/lint/go.mod golangci-lint
 LINT_BENCH = go tool -modfile=../tools/lint/go.mod golangci-lint
@@ -26,7 +26,7 @@ format:
 
 # The packages with goroutines, with the race detector. It needs a C compiler.
 race:
-	CGO_ENABLED=1 go test -race ./api/... ./store/... ./cmd/...
+	CGO_ENABLED=1 go test -race -timeout 20m ./api/... ./store/... ./cmd/...
 
 # All tests, in full. Without the variable, they show each promise once.
 test:

@@ -15,6 +15,9 @@ import (
 // tools/client, which is a module of its own, so that its dependencies are not those of the project.
 func TestGeneratedClient(t *testing.T) {
 	t.Parallel()
+	if testenv.Race {
+		t.Skip("the client has goroutines of no interest")
+	}
 	dir, source := t.TempDir(), "../tools/client"
 	for _, name := range []string{"go.mod", "go.sum", "config.yaml", "main.go"} {
 		content, err := os.ReadFile(filepath.Join(source, name))

@@ -28,6 +28,7 @@ import (
 
 func TestMain(m *testing.M) {
 	testenv.WaitInParallel()
+	testenv.LimitWalks(100)
 	os.Exit(m.Run())
 }
 

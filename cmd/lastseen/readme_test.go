@@ -72,6 +72,7 @@ func runConsole(t *testing.T, name string, some int) {
 // stepsOf returns the commands of a text, which are more than some.
 func stepsOf(t *testing.T, name string, some int) []step {
 	t.Helper()
+	testenv.Program(t, "bash", "bash")
 	testenv.Program(t, "curl", "curl")
 	text, err := os.ReadFile(name)
 	require.NoError(t, err)
@@ -110,6 +111,7 @@ func curlEnviron(t *testing.T, s *service) []string {
 // startReadmeLine starts the only line of the README with a prefix, until the test ends, and returns its output.
 func startReadmeLine(t *testing.T, s *service, prefix string) io.Reader {
 	t.Helper()
+	testenv.Program(t, "bash", "bash")
 	testenv.Program(t, "curl", "curl")
 	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)

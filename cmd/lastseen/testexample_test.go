@@ -42,7 +42,7 @@ func buildOnce(name string) func() (program string, err error) {
 }
 
 // startExample starts an example with the lastseen that the tests run, until the test ends. Its server has other
-// settings where flags say so. The test needs a browser, too.
+// settings where flags say so. The test also needs a browser.
 func startExample(t *testing.T, build func() (program string, err error), flags ...string) *example {
 	t.Helper()
 	withoutWindows.require(t)

@@ -31,7 +31,7 @@ type twins struct {
 	store        store.Store
 	open         bool // to anonymous readers
 	toContacts   bool // users are visible to their contacts
-	turn         *int // how often they were compared
+	turn         *int // how often they were compared: see skips
 }
 
 // newTwins returns the namespaces left-n and hide-n.
@@ -41,7 +41,8 @@ func newTwins(n int, servers []string, s store.Store) twins {
 	}
 }
 
-// skips reports whether what has a number is not compared in this turn: unless tests run in full, a third of all is.
+// skips reports whether to leave out the probe with a number in this turn. In full, each turn has all probes; otherwise,
+// it has a third of them, and the next turn another third.
 func (w twins) skips(number int) bool { return !testenv.Full() && (number+*w.turn)%3 != 0 }
 
 const twinsConfig = `

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -38,12 +37,13 @@ func TestChildrenEnd(t *testing.T) {
 	end, held, err := os.Pipe()
 	require.NoError(t, err)
 	defer end.Close()
-	parent := exec.Command(os.Args[0])
+	parent := Command(os.Args[0])
 	parent.Env = append(os.Environ(), roleVar+"=parent")
 	parent.ExtraFiles = []*os.File{held}
 	out, err := parent.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, parent.Start())
+	t.Cleanup(func() { _ = parent.Process.Kill() })
 	require.NoError(t, held.Close())
 	line, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)

@@ -1,5 +1,5 @@
-// Package testenv is what tests ask about the machine that they run on, and how they start processes there. It is for
-// tests only.
+// Package testenv reports what tests can use on this machine and how much they repeat, and starts their processes. It
+// is for tests only.
 //
 // Environment variables:
 //
@@ -45,7 +45,7 @@ func Choose[T any](full, once T) T {
 	return once
 }
 
-// Variants returns what a test repeats itself with: all if tests run in full, otherwise the first.
+// Variants returns the variants with which a test repeats: all if tests run in full, otherwise the first.
 func Variants[T any](all ...T) []T { return all[:Choose(len(all), 1)] }
 
 // WaitInParallel lets eight tests run at a time, because most of them wait: for servers, browsers or clocks. TestMain
@@ -56,15 +56,10 @@ func WaitInParallel() {
 	}
 }
 
-// LimitWalks has random walks of a model repeat less than rapid would: n times if tests run in full, otherwise a fifth
-// of that, and with the race detector, which finds nothing in what runs in one goroutine, a twentieth. TestMain calls
-// it. The flag -rapid.checks wins.
+// LimitWalks sets how often random tests repeat: n times if tests run in full, otherwise a fifth of that. TestMain
+// calls it. The flag -rapid.checks wins.
 func LimitWalks(n int) {
-	repeat := Choose(n, n/5)
-	if Race {
-		repeat = n / 20
-	}
-	if err := flag.Set("rapid.checks", strconv.Itoa(repeat)); err != nil {
+	if err := flag.Set("rapid.checks", strconv.Itoa(Choose(n, n/5))); err != nil {
 		panic(err)
 	}
 }
@@ -84,7 +79,7 @@ func Program(t testing.TB, name, part string) (path string) {
 func Missing(t testing.TB, part string, why error) {
 	t.Helper()
 	FailIfRequired(t, part, why)
-	t.Skipf("install %s to run this test: %v", part, why)
+	t.Skipf("this test needs %s: %v", part, why)
 }
 
 // FailIfRequired fails the test if LASTSEEN_TEST_REQUIRE contains the name of a part, which is not on this machine.

@@ -29,7 +29,7 @@ func TestMissing(t *testing.T) {
 	t.Setenv(requireVar, "docker,nginx")
 	skips, fails := &reports{TB: t}, &reports{TB: t}
 	Program(skips, "no-such-redis-server", "redis")
-	require.Contains(t, skips.skipped, "install redis")
+	require.Contains(t, skips.skipped, "needs redis")
 	require.Panics(t, func() { Program(fails, "no-such-nginx", "nginx") })
 	require.Contains(t, fails.failed, "LASTSEEN_TEST_REQUIRE asks for nginx")
 	require.Empty(t, fails.skipped)

@@ -16,11 +16,15 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/filestore"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	testenv.LimitWalks(100)
+	goleak.VerifyTestMain(m)
+}
 
 const (
 	ns        = "chat"

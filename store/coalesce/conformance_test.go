@@ -18,8 +18,8 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// TestConformance wraps both stores: one with batches so small that calls are taken apart, the other with batches so
-// large that none is.
+// TestConformance wraps the file store with batches so small that calls are taken apart, and Redis with batches so large
+// that none is.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	wrap := func(t testing.TB, s store.Batcher, err error, size int) store.Store {
@@ -29,14 +29,14 @@ func TestConformance(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, wrapped.Close()) })
 		return wrapped
 	}
-	t.Run("file, large batches", func(t *testing.T) {
+	t.Run("file, small batches", func(t *testing.T) {
 		t.Parallel()
 		storetest.Run(t, func(t testing.TB) store.Store {
 			s, err := filestore.Open(filestore.Options{Path: storetest.DataFile(t), Sync: time.Second})
-			return wrap(t, storetest.OneByOne{Store: s}, err, 512)
+			return wrap(t, storetest.OneByOne{Store: s}, err, 2)
 		})
 	})
-	t.Run("redis, small batches", func(t *testing.T) {
+	t.Run("redis, large batches", func(t *testing.T) {
 		testenv.RequireFull(t)
 		t.Parallel()
 		url := redistest.Start(t)
@@ -47,7 +47,7 @@ func TestConformance(t *testing.T) {
 				Timeout: time.Minute, DialTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler),
 				Instrument: redistest.SettleAtOnce,
 			})
-			return wrap(t, s, err, 2)
+			return wrap(t, s, err, 512)
 		})
 	})
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -86,7 +85,6 @@ func TestSweepSteps(t *testing.T) {
 // TestSweepOfBacklog: the feed restarts if there is more to append than could be kept. A user who decays twice
 // counts twice, since the steps are short.
 func TestSweepOfBacklog(t *testing.T) {
-	testenv.RequireFull(t)
 	t.Parallel()
 	users := newUsers()
 	for i := range store.MaxChanges / 2 {

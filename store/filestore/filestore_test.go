@@ -57,9 +57,9 @@ func TestConformance(t *testing.T) {
 		Options{Sync: DefaultSync}, Options{Sync: 0}, Options{Sync: time.Millisecond, CompactAfter: 1}) {
 		t.Run(fmt.Sprintf("sync=%s,compact=%d", o.Sync, o.CompactAfter), func(t *testing.T) {
 			t.Parallel()
-			suite := storetest.RunCore
-			if o.Sync == DefaultSync {
-				suite = storetest.Run
+			suite := storetest.Run
+			if o.Sync == 0 {
+				suite = storetest.RunCore
 			}
 			suite(t, func(t testing.TB) store.Store {
 				o.Path = newPath(t)

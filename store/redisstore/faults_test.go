@@ -48,18 +48,18 @@ func spoil(t *testing.T, proxy *toxiproxy.Proxy, toxic string) (heal func()) {
 
 // TestFaultsOnTheWay checks what callers see while the connection to Redis is spoiled: the truth or an error, soon.
 func TestFaultsOnTheWay(t *testing.T) {
-	testenv.RequireFull(t)
-	for name, fault := range map[string]struct {
-		toxic string
-		opens bool
-	}{
-		"silent":    {`{"type":"timeout","stream":"downstream","attributes":{"timeout":0}}`, true},
-		"reset":     {`{"type":"reset_peer","stream":"downstream","attributes":{"timeout":0}}`, true},
-		"mid-reply": {`{"type":"limit_data","stream":"downstream","attributes":{"bytes":3000}}`, false},
-		"1 KB/s":    {`{"type":"bandwidth","stream":"downstream","attributes":{"rate":1}}`, true},
-		"slow":      {`{"type":"latency","stream":"downstream","attributes":{"latency":60000}}`, true},
-	} {
-		t.Run(name, func(t *testing.T) { testFault(t, fault.toxic, fault.opens) })
+	type fault struct {
+		name, toxic string
+		opens       bool
+	}
+	for _, fault := range testenv.Variants(
+		fault{"mid-reply", `{"type":"limit_data","stream":"downstream","attributes":{"bytes":3000}}`, false},
+		fault{"silent", `{"type":"timeout","stream":"downstream","attributes":{"timeout":0}}`, true},
+		fault{"reset", `{"type":"reset_peer","stream":"downstream","attributes":{"timeout":0}}`, true},
+		fault{"1 KB/s", `{"type":"bandwidth","stream":"downstream","attributes":{"rate":1}}`, true},
+		fault{"slow", `{"type":"latency","stream":"downstream","attributes":{"latency":60000}}`, true},
+	) {
+		t.Run(fault.name, func(t *testing.T) { testFault(t, fault.toxic, fault.opens) })
 	}
 }
 

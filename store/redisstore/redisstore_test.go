@@ -79,14 +79,14 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, opener(redistest.Start(t), 1))
 }
 
-// TestConformanceInContainer also tests that tests find Redis in a container, where that is all there is.
+// TestConformanceInContainer tests a Redis as tests use it where there is no redis-server.
 func TestConformanceInContainer(t *testing.T) {
 	testenv.RequireFull(t)
 	t.Parallel()
 	storetest.RunCore(t, opener(redistest.StartContainer(t), 1))
 }
 
-// TestConformanceOfShards has an odd number of shards. All of the suite runs on a Cluster, with 16.
+// TestConformanceOfShards has an odd number of shards. The whole suite runs on a Cluster, with 16 of them.
 func TestConformanceOfShards(t *testing.T) {
 	testenv.RequireFull(t)
 	t.Parallel()

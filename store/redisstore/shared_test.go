@@ -27,15 +27,14 @@ import (
 
 // TestConformanceOfSharedSets: served in place, a set keeps every promise that our own sets keep.
 func TestConformanceOfSharedSets(t *testing.T) {
-	testenv.RequireFull(t)
 	t.Parallel()
 	url := redistest.Start(t)
 	var n atomic.Int64
-	for name, o := range map[string]redisstore.Options{
-		"seconds":      {Unit: redisstore.Seconds, Shards: 7},
-		"milliseconds": {Layouts: map[string]redisstore.Layout{"chat": {Unit: redisstore.Milliseconds}}},
-	} {
-		t.Run(name, func(t *testing.T) {
+	for _, o := range testenv.Variants(
+		redisstore.Options{Unit: redisstore.Seconds, Shards: 7},
+		redisstore.Options{Layouts: map[string]redisstore.Layout{"chat": {Unit: redisstore.Milliseconds}}},
+	) {
+		t.Run(fmt.Sprintf("%d shards", o.Shards), func(t *testing.T) {
 			t.Parallel()
 			storetest.RunWithoutFeed(t, func(t testing.TB) store.Store {
 				o.URL, o.Prefix, o.Logger = url, fmt.Sprintf("test%d:", n.Add(1)), discardLog()

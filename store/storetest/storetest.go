@@ -1,5 +1,5 @@
-// Package storetest is the conformance suite of package store: every promise of the contract has a test here, and every
-// store runs all of them.
+// Package storetest is the conformance suite of package store: every promise of the contract has a test here. Both
+// stores run all of them on one topology, and a part on others.
 package storetest
 
 import (
@@ -40,8 +40,8 @@ func RunWithoutFeed(t *testing.T, open Open) {
 	t.Run("NoCalls", func(t *testing.T) { testNoCalls(t, open(t)) })
 }
 
-// RunCore is Run without feeds, devices, contacts, availability and calls. It is for stores that differ little from one
-// that Run tests.
+// RunCore is Run without feeds, devices, contacts, availability and calls. It is for stores whose differences from one
+// that Run tests do not concern these.
 func RunCore(t *testing.T, open Open) {
 	t.Helper()
 	suite := []struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/ory/dockertest/v3/docker"
 )
 
-// expireAfter is the number of seconds after which the engine removes a container whose test died. Tests run no longer.
+// expireAfter is the number of seconds after which the engine removes a container whose test died.
 const expireAfter = 600
 
 func startContainer(t testing.TB) (string, error) {

@@ -42,11 +42,12 @@ func Start(t testing.TB) string {
 // StartContainer is Start in a container, also where there is a redis-server.
 func StartContainer(t testing.TB) string {
 	t.Helper()
-	url, ok := provider{"docker", startContainer}.try(t)
-	if !ok {
-		t.Skip("no Docker engine that has or can pull redis:7")
+	addr, why := startContainer(t)
+	if why != nil {
+		testenv.Missing(t, "docker", why)
 	}
-	return url
+	awaitReady(t, addr)
+	return "redis://" + addr
 }
 
 func (p provider) try(t testing.TB) (url string, ok bool) {
