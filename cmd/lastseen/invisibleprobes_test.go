@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // probe is a request by which a caller could learn something about a user.
@@ -152,7 +154,7 @@ func (w twins) compare(t *testing.T, phase string) {
 	t.Helper()
 	*w.turn++
 	number := 0
-	for _, server := range w.servers {
+	for i, server := range w.servers {
 		for _, caller := range w.callers(t) {
 			for _, p := range twinProbes {
 				number++
@@ -167,7 +169,9 @@ func (w twins) compare(t *testing.T, phase string) {
 				}
 			}
 		}
-		w.compareFrames(t, phase, server)
+		if testenv.Full() || *w.turn%len(w.servers) == i {
+			w.compareFrames(t, phase, server)
+		}
 	}
 }
 
