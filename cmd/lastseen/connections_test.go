@@ -29,7 +29,7 @@ func TestMaxConnections(t *testing.T) {
 	}
 }
 
-// TestBodiesAreBounded sends hundreds of requests without their last byte, each on its own connection: the process takes no
+// TestBodiesAreBounded sends many requests without their last byte, each on its own connection: the process takes no
 // more memory than the setting allows, plus a little for each connection.
 func TestBodiesAreBounded(t *testing.T) {
 	t.Parallel()

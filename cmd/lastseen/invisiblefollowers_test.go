@@ -113,8 +113,8 @@ func (f *twinFollowers) checkBoth(t *testing.T, phase string, changes, all int) 
 	}
 }
 
-// calledUsers returns the users to whom calls are compared in this turn: in full, all of them; otherwise alice, who says
-// and does most, and one of the others.
+// calledUsers returns the users to whom calls are compared in this turn: in full, all of them; otherwise alice, who
+// says and does most, and one of the others.
 func (f *twinFollowers) calledUsers() []string {
 	if testenv.Full() {
 		return twinUsers

@@ -41,8 +41,8 @@ func newTwins(n int, servers []string, s store.Store) twins {
 	}
 }
 
-// skips reports whether to leave out the probe with a number in this turn. In full, each turn has all probes; otherwise,
-// it has a third of them, and the next turn another third.
+// skips reports whether to leave out the probe with a number in this turn. In full, each turn has all probes;
+// otherwise, it has a third of them, and the next turn another third.
 func (w twins) skips(number int) bool { return !testenv.Full() && (number+*w.turn)%3 != 0 }
 
 const twinsConfig = `

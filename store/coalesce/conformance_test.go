@@ -18,8 +18,8 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// TestConformance wraps the file store with batches so small that calls are taken apart, and Redis with batches so large
-// that none is.
+// TestConformance wraps the file store with batches so small that calls are taken apart, and Redis with batches so
+// large that none is.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	wrap := func(t testing.TB, s store.Batcher, err error, size int) store.Store {
