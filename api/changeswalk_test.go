@@ -156,6 +156,9 @@ func walk(t *testing.T, stores ...store.Store) {
 		}))
 	}
 	users := strings.Fields("alice bob carol dave eve")
+	for _, user := range users { // a leave of a user who was never seen is no change
+		w.servers[0].post("/chat/users/"+user+"/ping", "")
+	}
 	w.query = "user=" + strings.Join(users, "&user=")
 	first := w.servers[0].get("/chat/changes?" + w.query)
 	w.apply(first, false)
