@@ -165,9 +165,7 @@ func BenchmarkHandler(b *testing.B) {
 // TestPingAllocations checks that a ping allocates no more than row 13 of bench/RESULTS.md allows. What few requests
 // need must cost the others nothing.
 func TestPingAllocations(t *testing.T) {
-	if testenv.Race {
-		t.Skip("with the race detector, pools drop what is put back at random")
-	}
+	testenv.SkipWithRace(t, "pools drop what is put back at random")
 	serve := newBench(t).requests(minimalPing)
 	require.LessOrEqual(t, testing.AllocsPerRun(10_000, serve), 14.0)
 }

@@ -15,9 +15,7 @@ import (
 // tools/client, which is a module of its own, so that its dependencies are not those of the project.
 func TestGeneratedClient(t *testing.T) {
 	t.Parallel()
-	if testenv.Race {
-		t.Skip("the client has goroutines of no interest")
-	}
+	testenv.SkipWithRace(t, "it builds a client, which sends one request at a time")
 	dir, source := t.TempDir(), "../tools/client"
 	for _, name := range []string{"go.mod", "go.sum", "config.yaml", "main.go"} {
 		content, err := os.ReadFile(filepath.Join(source, name))

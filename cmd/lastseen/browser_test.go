@@ -112,9 +112,7 @@ func openBrowser(t *testing.T, server string) *browser {
 // require starts this Chromium, or skips a test that needs it.
 func (c *chromium) require(t *testing.T) context.Context {
 	t.Helper()
-	if testenv.Race {
-		t.Skip("pages are tested without the race detector")
-	}
+	testenv.SkipWithRace(t, "pages are not in Go")
 	shared, err := c.start()
 	if errors.Is(err, exec.ErrNotFound) {
 		testenv.Missing(t, "chromium", err)

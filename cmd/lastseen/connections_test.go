@@ -33,9 +33,7 @@ func TestMaxConnections(t *testing.T) {
 // more memory than the setting allows, plus a little for each connection.
 func TestBodiesAreBounded(t *testing.T) {
 	t.Parallel()
-	if testenv.Race {
-		t.Skip("the detector takes memory")
-	}
+	testenv.SkipWithRace(t, "it takes memory")
 	const size = 1 << 20
 	bodies := testenv.Choose(700, 150)
 	s := start(t, "--body-memory", "32MiB")

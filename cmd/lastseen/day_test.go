@@ -126,9 +126,7 @@ func (d *day) apply(e event) {
 
 func TestADay(t *testing.T) {
 	testenv.RequireFull(t)
-	if testenv.Race {
-		t.Skip("a day of 100,000 users takes too long with the race detector")
-	}
+	testenv.SkipWithRace(t, "a day of 100,000 users takes too long")
 	events := makeDay(rand.New(rand.NewPCG(2026, 11)))
 	t.Logf("%d events of %d users", len(events), dayUsers)
 	eachStore(t, func(t *testing.T, args []string) {

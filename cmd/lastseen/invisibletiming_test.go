@@ -145,13 +145,11 @@ func sameTime(t *testing.T, rounds int, one, other timer) {
 	t.Errorf("the times differ: p = %g", p)
 }
 
-// requireTiming skips a test that compares times: it is slow, and the race detector slows some calls more than others.
+// requireTiming skips a test that compares times, unless tests run in full.
 func requireTiming(t *testing.T) {
 	t.Helper()
 	testenv.RequireFull(t)
-	if testenv.Race {
-		t.Skip("compares times")
-	}
+	testenv.SkipWithRace(t, "it slows some calls more than others")
 }
 
 // TestTimingNotices checks that the comparison notices 5 µs, and does not notice nothing. Times vary here as those of

@@ -86,9 +86,7 @@ func ringTimeout(namespace string) time.Duration {
 // eachTwins runs a test on a server with an embedded store, and on two servers on one Redis.
 func eachTwins(t *testing.T, test func(t *testing.T, servers []string, s store.Store)) {
 	t.Helper()
-	if testenv.Race {
-		t.Skip("with the race detector, so many requests take minutes")
-	}
+	testenv.SkipWithRace(t, "so many requests take minutes")
 	load := func(t *testing.T, flags map[string]string) *config.Config {
 		flags["config"] = writeConfig(t, names+fmt.Sprintf(twinsConfig, writeFile(t, "secret", []byte(secret)),
 			hashOf("ls_left"), hashOf("ls_hide"), hashOf("ls_writer"), hashOf("ls_outside"), hashOf("ls_admin"),

@@ -35,9 +35,7 @@ type strangersTest struct {
 // who do not have them among their contacts.
 func TestVisibilityHidesStrangers(t *testing.T) {
 	t.Parallel()
-	if testenv.Race {
-		t.Skip("with the race detector, so many requests take minutes")
-	}
+	testenv.SkipWithRace(t, "so many requests take minutes")
 	eachWorlds(t, 2, func(t *testing.T, worlds []world) {
 		v := &strangersTest{
 			quiet: worlds[0], busy: worlds[1], begun: time.Now(),

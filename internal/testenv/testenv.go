@@ -12,6 +12,7 @@ package testenv
 
 import (
 	"flag"
+	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -37,6 +38,14 @@ func RequireFull(t testing.TB) {
 	}
 }
 
+// SkipWithRace skips a test if the race detector is on, for a reason.
+func SkipWithRace(t testing.TB, why string) {
+	t.Helper()
+	if Race {
+		t.Skip("with the race detector, " + why)
+	}
+}
+
 // Choose returns how often, how many or how long: the first value if tests run in full, otherwise the second.
 func Choose[T any](full, once T) T {
 	if Full() {
@@ -49,11 +58,14 @@ func Choose[T any](full, once T) T {
 func Variants[T any](all ...T) []T { return all[:Choose(len(all), 1)] }
 
 // WaitInParallel lets eight tests run at a time, because most of them wait: for servers, browsers or clocks. TestMain
-// calls it. The flag -parallel wins.
+// calls it. The flag -parallel wins. The default HTTP client gets a transport of its own: servers of httptest that
+// close also close the idle connections of the default transport, and one that another test has just taken fails its
+// request.
 func WaitInParallel() {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
+	http.DefaultClient = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
 }
 
 // LimitWalks sets how often random tests repeat: n times if tests run in full, otherwise a fifth of that. TestMain

@@ -22,9 +22,7 @@ import (
 // TestFrozenRedis checks that callers of a Redis that hangs get their answer within twice its timeout, however many
 // wait. The promise is a time, so a time is compared; the timeout is so long that a busy machine does not matter.
 func TestFrozenRedis(t *testing.T) {
-	if testenv.Race {
-		t.Skip("with the race detector, so many goroutines take too long")
-	}
+	testenv.SkipWithRace(t, "so many goroutines take too long")
 	const timeout, callers, imports = 2 * time.Second, 20_000, 10
 	server := redistest.StartProcess(t)
 	redis, err := redisstore.Open(redisstore.Options{

@@ -20,6 +20,7 @@ import (
 
 // TestCallsOnCluster is what leaves a Cluster as it was: the slot that has all calls of a namespace moves.
 func TestCallsOnCluster(t *testing.T) {
+	testenv.RequireFull(t)
 	t.Parallel()
 	c := redistest.StartCluster(t, 0)
 	for name, test := range map[string]func(*testing.T, *redistest.Cluster, *movingCalls){
@@ -28,7 +29,6 @@ func TestCallsOnCluster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			options := redisstore.Options{URL: c.URL(), Shards: 7}
 			m := &movingCalls{
-				fewer:  !testenv.Full(),
 				racers: racers{callers: newCallers(t, newStore(t, options)), other: newStore(t, options)}, cluster: c,
 			}
 			m.won = map[string][]lastseen.CallState{}
@@ -44,7 +44,6 @@ func TestCallsOnCluster(t *testing.T) {
 
 // movingCalls are calls while the slot that has them moves.
 type movingCalls struct {
-	fewer bool // not each key moves first
 	racers
 	cluster *redistest.Cluster
 	refused int // calls of the store that failed as unavailable
@@ -192,10 +191,7 @@ func testCallsInHalfASlot(t *testing.T, c *redistest.Cluster, m *movingCalls) {
 	m.start(rings)
 	m.active(stays)
 	keys := redisstore.CallKeysOf(m.Store.(*redisstore.Store), "chat")
-	for i, first := range keys {
-		if m.fewer && i%3 != 0 {
-			continue
-		}
+	for _, first := range keys {
 		m.begun = map[string]int{}
 		m.begin(2)
 		m.next()

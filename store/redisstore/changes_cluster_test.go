@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
@@ -15,6 +16,7 @@ import (
 
 // TestFeedOnCluster is what leaves a Cluster as it was.
 func TestFeedOnCluster(t *testing.T) {
+	testenv.RequireFull(t)
 	t.Parallel()
 	c := redistest.StartCluster(t, 0)
 	for _, test := range []struct {

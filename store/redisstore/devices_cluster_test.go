@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
@@ -86,6 +87,7 @@ func (l *devicesLog) requireTruth() {
 
 // TestDevicesOnCluster is what leaves a Cluster as it was.
 func TestDevicesOnCluster(t *testing.T) {
+	testenv.RequireFull(t)
 	t.Parallel()
 	c := redistest.StartCluster(t, 0)
 	for _, test := range []struct {
