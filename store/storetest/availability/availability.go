@@ -1,0 +1,340 @@
+// Package availability has the conformance tests of what users say, and of invisible users.
+package availability
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/devices"
+	"github.com/lastseen/lastseen/store/storetest/kit"
+)
+
+// Run tests that stores keep the contract of availability, but for feeds. Each subtest opens a store of its
+// own.
+func Run(t *testing.T, open kit.Open) {
+	t.Helper()
+	kit.RunEach(t, open, kit.Cases{
+		{"Said", testSaid},
+		{"Said/NeverSeen", testSaidOfNeverSeen},
+		{"Said/Notes", testSaidNotes},
+		{"Said/UserIDs", testSaidOfUserIDs},
+		{"Said/EndAlone", testSaidEndAlone},
+		{"Said/Namespaces", testSaidNamespaces},
+		{"Said/Many", testSaidMany},
+		{"Until", testSaidEnds},
+		{"Until/Past", testSaidEndedBefore},
+		{"Until/Ahead", testSaidAhead},
+		{"Until/WrongTimes", testSaidWithWrongTimes},
+		{"Describe", testDescribe},
+		{"Idle", testIdle},
+		{"Idle/Gone", testIdleGone},
+		{"Invisible", testInvisible},
+		{"Invisible/Ahead", testInvisibleAhead},
+		{"Invisible/Batch", testInvisibleInBatch},
+		{"Invisible/Devices", testInvisibleDevices},
+		{"Invisible/Until", testInvisibleUntil},
+		{"Invisible/Ended", testInvisibleEnded},
+		{"Invisible/ClockAhead", testInvisibleAndClocksAhead},
+		{"Invisible/Late", testInvisibleLate},
+		{"Equal", testInvisibleEqualsLeft},
+		{"Equal/Devices", testInvisibleEqualsLeftWithDevices},
+		{"Equal/NewNamespace", testInvisibleEqualsLeftInNewNamespace},
+		{"Forget", testSaidForget},
+		{"Forget/Invisible", testInvisibleForget},
+		{"RemoveEmpty", testSaidRemoveEmpty},
+		{"RemoveEmpty/Invisible", testInvisibleRemoveEmpty},
+		{"Delete", testSaidDelete},
+		{"Concurrent", testSaidConcurrent},
+	})
+	t.Run("Model", func(t *testing.T) {
+		RunFaulty(t, func(t testing.TB) kit.Breakable { return kit.Breakable{Store: open(t)} })
+	})
+}
+
+// The tests cannot set the store's clock, and do not wait for it. Time passes in them because callers pass earlier
+// times: what was said an hour ago, until half an hour ago, has ended. Where a ping has to count after a hidden time,
+// that ends a minute ago: Now may be ahead of the clock that a write reads.
+
+// Said is what a user says who adds a note.
+func Said(a lastseen.Availability, note string) lastseen.Said {
+	return lastseen.Said{Availability: a, Note: note}
+}
+
+// Until is what a user says for a while.
+func Until(end lastseen.Instant, s lastseen.Said) lastseen.Said {
+	s.Until = end
+	return s
+}
+
+// busy, away, invisible and nothing are what users say in most tests.
+var (
+	Busy      = Said(lastseen.Busy, "in a meeting")
+	Away      = Said(lastseen.Away, "")
+	Invisible = Said(lastseen.Invisible, "not here")
+	Nothing   lastseen.Said
+)
+
+// Say records what a user says now.
+func Say(t require.TestingT, s store.Store, user string, what lastseen.Said) lastseen.State {
+	return SayAt(t, s, user, what, kit.Now(t, s))
+}
+
+// SayAt records what a user says at a time.
+func SayAt(t require.TestingT, s store.Store, user string, what lastseen.Said, at lastseen.Instant) lastseen.State {
+	return SayIn(t, s, kit.Namespace, user, what, at)
+}
+
+// SayIn records what a user says.
+func SayIn(
+	t require.TestingT, s store.Store, namespace, user string, what lastseen.Said, at lastseen.Instant,
+) lastseen.State {
+	state, err := s.SetAvailability(context.Background(), namespace, user, what, at)
+	require.NoError(t, err)
+	return state
+}
+
+// Saying returns what a user says at a time.
+func Saying(t require.TestingT, s store.Store, user string, at lastseen.Instant) lastseen.Said {
+	return sayingIn(t, s, kit.Namespace, user, at)
+}
+
+func sayingIn(t require.TestingT, s store.Store, namespace, user string, at lastseen.Instant) lastseen.Said {
+	what, err := s.ReadAvailability(context.Background(), namespace, user, at)
+	require.NoError(t, err)
+	return what.At(at)
+}
+
+// Details returns what others see of users besides their states, without what has ended. It checks that Describe and
+// ReadDetails agree, and that the states are those of Lookup.
+func Details(t require.TestingT, s store.Store, users ...string) map[string]store.Details {
+	return DetailsIn(t, s, kit.Namespace, users...)
+}
+
+// DetailsIn is details in a namespace.
+func DetailsIn(t require.TestingT, s store.Store, namespace string, users ...string) map[string]store.Details {
+	ctx := context.Background()
+	states, described, err := s.Describe(ctx, namespace, users)
+	require.NoError(t, err)
+	looked, err := s.Lookup(ctx, namespace, users)
+	require.NoError(t, err)
+	require.Len(t, states, len(users))
+	require.True(t, slices.Equal(looked, states), "Describe is Lookup with details: %v, %v", looked, states)
+	records := make([]store.Record, len(users))
+	for i, user := range users {
+		records[i] = store.Record{User: user, State: states[i]}
+	}
+	read, err := s.ReadDetails(ctx, namespace, records)
+	require.NoError(t, err)
+	at := kit.Now(t, s)
+	shown := inEffect(t, described, users, at)
+	require.Equal(t, shown, inEffect(t, read, users, at), "ReadDetails differs from Describe")
+	return shown
+}
+
+// inEffect returns details without what has ended. It checks that they are those of users who were asked for.
+func inEffect(
+	t require.TestingT, all map[string]store.Details, users []string, at lastseen.Instant,
+) map[string]store.Details {
+	require.True(t, all == nil || len(all) > 0, "the map is nil if no user has details")
+	shown := map[string]store.Details{}
+	for user, d := range all {
+		require.Contains(t, users, user)
+		require.NotEqual(t, lastseen.Invisible, d.Said.Availability, "others see that %q is invisible", user)
+		if d.Said = d.Said.At(at); d != (store.Details{}) {
+			shown[user] = d
+		}
+	}
+	return shown
+}
+
+// RequireSaid checks what a user says, and that others see it.
+func RequireSaid(t require.TestingT, s store.Store, user string, want lastseen.Said) {
+	require.Equal(t, want, Saying(t, s, user, kit.Now(t, s)), user)
+	requireSeen(t, s, user, want)
+}
+
+// requireSeen checks what others see of what a user says.
+func requireSeen(t require.TestingT, s store.Store, user string, want lastseen.Said) {
+	require.Equal(t, want, Details(t, s, user)[user].Said, user)
+}
+
+// requireInvisible checks that a user says Invisible, and what others see: a state, and what was said before.
+func requireInvisible(
+	t require.TestingT, s store.Store, user string, says lastseen.Said, state lastseen.State, seen lastseen.Said,
+) {
+	require.Equal(t, says, Saying(t, s, user, kit.Now(t, s)), user)
+	require.Equal(t, state, kit.Lookup(t, s, user)[0], user)
+	requireSeen(t, s, user, seen)
+}
+
+// testIdle: a user is idle who uses none of the devices that are live, since they stopped using the last one.
+func testIdle(t *testing.T, s store.Store) {
+	idle := func(id string, at, since lastseen.Instant) store.DeviceSighting {
+		d := devices.On("alice", id, kit.Base+at)
+		if since != 0 {
+			d.Idle = kit.Base + since
+		}
+		return d
+	}
+	for i, step := range []struct {
+		sighting store.DeviceSighting
+		want     lastseen.Instant
+	}{
+		{idle("a", 100, 0), 0},
+		{idle("a", 200, 150), 150},
+		{idle("a", 300, 300), 150}, // still idle
+		{idle("b", 310, 0), 0},     // another device is used
+		{idle("a", 320, 320), 0},
+		{idle("b", 330, 325), 325}, // the later of both
+		{idle("b", 340, 0), 0},
+		{idle("a", 335, 0), 0},
+		{idle("a", 350, 345), 0},
+		{idle("b", 351, 348), 348},
+		{idle("c", 20, 10), 348},
+		{idle("b", 349, 0), 348}, // late
+		{idle("a", 360, 0), 0},
+	} {
+		devices.RecordOne(t, s, step.sighting)
+		want := map[string]store.Details{}
+		if step.want != 0 {
+			want["alice"] = store.Details{IdleSince: kit.Base + step.want}
+		}
+		require.Equal(t, want, Details(t, s, "alice", "bob"), "%d: %+v", i, step.sighting)
+	}
+}
+
+// IdleAt is a device that a user has not used for 10 ms.
+func IdleAt(user, id string, at lastseen.Instant) store.DeviceSighting {
+	d := devices.On(user, id, at)
+	d.Idle = at - 10
+	return d
+}
+
+// testIdleGone: devices that said goodbye, or were not heard for long, do not make a user idle.
+func testIdleGone(t *testing.T, s store.Store) {
+	since := func(user string) lastseen.Instant { return Details(t, s, user)[user].IdleSince }
+	devices.Record(t, s, devices.On("alice", "a", kit.Base), IdleAt("alice", "b", kit.Base+1))
+	require.Zero(t, since("alice"))
+	devices.Record(t, s, devices.Bye("alice", "a", kit.Base+2))
+	require.Equal(t, kit.Base-9, since("alice"), "the other device is idle")
+	devices.Record(t, s, IdleAt("alice", "c", kit.Base+20), devices.Bye("alice", "b", kit.Base+21))
+	require.Equal(t, kit.Base+10, since("alice"))
+	devices.Record(t, s, devices.Bye("alice", "c", kit.Base+22))
+	require.Zero(t, since("alice"), "no device is live")
+
+	devices.Record(t, s, devices.On("bob", "a", kit.Base), IdleAt("bob", "b", kit.Base+devices.Window))
+	require.Zero(t, since("bob"), "the other one counts, just")
+	devices.Record(t, s, IdleAt("bob", "b", kit.Base+devices.Window+1))
+	require.Equal(t, kit.Base+devices.Window-10, since("bob"), "the other one does not count any longer")
+	kit.Leave(t, s, "bob", kit.Base+devices.Window+2)
+	require.Zero(t, since("bob"), "no device is live")
+	kit.Ping(t, s, "bob", kit.Base+devices.Window+3)
+	require.Zero(t, since("bob"), "no device is live")
+
+	devices.Record(t, s, IdleAt("carol", "a", kit.Base), IdleAt("dave", "a", kit.Base))
+	require.Equal(t, kit.Base-10, since("carol"))
+	kit.Forget(t, s, "carol")
+	require.Zero(t, since("carol"))
+	kit.Ping(t, s, "carol", kit.Base)
+	require.Zero(t, since("carol"))
+	kit.Trim(t, s, kit.Namespace, kit.Base+kit.Minute*60, true)
+	require.Empty(t, Details(t, s, "alice", "bob", "carol", "dave"), "they are deleted")
+	kit.Ping(t, s, "dave", kit.Base)
+	require.Zero(t, since("dave"))
+}
+
+// testDescribe: others see each user's details with the state of the same moment.
+func testDescribe(t *testing.T, s store.Store) {
+	start := kit.Now(t, s)
+	kit.Ping(t, s, "here", start)
+	kit.Leave(t, s, "left", start)
+	for _, user := range []string{"here", "left", "unknown"} {
+		Say(t, s, user, Said(lastseen.Busy, user))
+	}
+	names := []string{"unknown", "nobody", "left", "here", "nobody else"}
+	want := map[string]store.Details{}
+	for _, user := range []string{"here", "left", "unknown"} {
+		want[user] = store.Details{Said: Said(lastseen.Busy, user)}
+	}
+	require.Equal(t, want, Details(t, s, names...))
+	page := kit.List(t, s, store.ListQuery{Ranges: kit.Everyone(), Limit: 10})
+	read, err := s.ReadDetails(context.Background(), kit.Namespace, page)
+	require.NoError(t, err)
+	delete(want, "unknown")
+	require.Equal(t, want, read, "the users of a page")
+}
+
+// testSaidConcurrent: of what is said at the same time, one counts, as a whole; and no ping of a hidden time is seen.
+func testSaidConcurrent(t *testing.T, s store.Store) {
+	const users, writers = 5, 8
+	start := kit.Now(t, s)
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for i := range 20 {
+				user := fmt.Sprint("user", i%users)
+				what := Until(start+60*kit.Minute+lastseen.Instant(w), Said(lastseen.Busy, fmt.Sprint(w)))
+				if _, err := s.SetAvailability(context.Background(), kit.Namespace, user, what, start); err != nil {
+					t.Error(err)
+				}
+				batch := kit.Sightings(start+lastseen.Instant(i), user)
+				if _, err := s.Ping(context.Background(), kit.Namespace, batch); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for i := range users {
+		user := fmt.Sprint("user", i)
+		got := Saying(t, s, user, start)
+		require.Equal(t, fmt.Sprint(int(got.Until-start-60*kit.Minute)), got.Note)
+		RequireSaid(t, s, user, got)
+		SayAt(t, s, user, Invisible, start+kit.Minute/60)
+	}
+	want := kit.Lookup(t, s, "user0", "user1", "user2", "user3", "user4")
+	for w := range writers {
+		wg.Go(func() {
+			user := fmt.Sprint("user", w%users)
+			for range 20 {
+				if states, err := s.Ping(context.Background(), kit.Namespace,
+					kit.Sightings(lastseen.MaxInstant, user)); err != nil ||
+					states[0] != want[w%users] {
+					t.Errorf("%v, %v", states, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.Equal(t, want, kit.Lookup(t, s, "user0", "user1", "user2", "user3", "user4"))
+}
+
+// Methods returns the methods of a store that concern availability.
+func Methods(s store.Store, ns string) map[string]kit.Method {
+	set := func(what lastseen.Said) kit.Method {
+		return func(ctx context.Context) error {
+			return kit.ErrorOf(s.SetAvailability(ctx, ns, "alice", what, kit.Base))
+		}
+	}
+	bob := []store.Record{{User: "bob", State: kit.Here(kit.Base)}}
+	return map[string]kit.Method{
+		"SetAvailability":           set(Busy),
+		"SetAvailability/Invisible": set(Invisible),
+		"SetAvailability/Nothing":   set(Nothing),
+		"ReadAvailability": func(ctx context.Context) error {
+			return kit.ErrorOf(s.ReadAvailability(ctx, ns, "alice", kit.Base))
+		},
+		"Describe": func(ctx context.Context) error {
+			_, _, err := s.Describe(ctx, ns, []string{"alice", "bob"})
+			return err
+		},
+		"ReadDetails": func(ctx context.Context) error { return kit.ErrorOf(s.ReadDetails(ctx, ns, bob)) },
+	}
+}

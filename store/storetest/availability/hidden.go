@@ -1,0 +1,212 @@
+package availability
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/devices"
+	"github.com/lastseen/lastseen/store/storetest/kit"
+)
+
+// testInvisible: a user who becomes invisible leaves, and pings, leaves and devices change nothing from then on.
+func testInvisible(t *testing.T, s store.Store) {
+	start := kit.Now(t, s)
+	kit.Ping(t, s, "alice", start-10*kit.Minute)
+	require.Equal(t, kit.Left(start-5*kit.Minute), SayAt(t, s, "alice", Invisible, start-5*kit.Minute))
+	requireInvisible(t, s, "alice", Invisible, kit.Left(start-5*kit.Minute), Nothing)
+	for _, at := range []lastseen.Instant{
+		kit.Base, start - 5*kit.Minute, start - 5*kit.Minute + 1, start - kit.Minute, start,
+	} {
+		require.Equal(t, kit.Left(start-5*kit.Minute), kit.Ping(t, s, "alice", at), "%s", at)
+		require.Equal(t, kit.Left(start-5*kit.Minute), kit.Leave(t, s, "alice", at), "%s", at)
+		require.Equal(t, kit.Left(start-5*kit.Minute), devices.RecordOne(t, s, devices.On("alice", "a", at)), "%s", at)
+		require.Equal(t, kit.Left(start-5*kit.Minute), devices.RecordOne(t, s, devices.Bye("alice", "a", at)), "%s", at)
+	}
+	requireInvisible(t, s, "alice", Invisible, kit.Left(start-5*kit.Minute), Nothing)
+	require.Empty(t, devices.Of(t, s, "alice").Records)
+	require.Equal(t, kit.Here(start), kit.Ping(t, s, "bob", start), "others are seen")
+}
+
+// testInvisibleAhead: the leave is at the call's time, bounded like that of a ping, or at the user's if that is later.
+func testInvisibleAhead(t *testing.T, s store.Store) {
+	start := kit.Now(t, s)
+	kit.Ping(t, s, "alice", start+2000)
+	require.Equal(t, kit.Left(start+2000), SayAt(t, s, "alice", Invisible, start))
+	kit.Ping(t, s, "bob", start-kit.Minute)
+	require.Equal(t, kit.Left(start+2000), SayAt(t, s, "bob", Invisible, start+2000))
+	for i, ahead := range []time.Duration{time.Hour, 20 * 365 * 24 * time.Hour} {
+		user := []string{"carol", "dave"}[i]
+		state := SayAt(t, s, user, Invisible, start.Add(ahead))
+		require.True(t, state.Left)
+		require.InDelta(t, int64(start), int64(state.At), float64(store.MaxAhead/time.Millisecond)-1)
+		require.Equal(t, state, kit.Ping(t, s, user, start.Add(ahead)), "hidden")
+	}
+}
+
+// testInvisibleInBatch: what is hidden of a batch changes nothing for the others, and a hidden user has their state in
+// the result.
+func testInvisibleInBatch(t *testing.T, s store.Store) {
+	start := kit.Now(t, s)
+	kit.Ping(t, s, "known", start-kit.Minute)
+	SayAt(t, s, "hidden", Invisible, start)
+	SayAt(t, s, "other", Until(start+60*kit.Minute, Invisible), start)
+	batch := []store.Sighting{
+		{User: "hidden", At: start},
+		{User: "known", At: start},
+		{User: "new", At: start + 1},
+		{User: "hidden", At: start + 1},
+		{User: "other", At: start + 2},
+		{User: "new", At: start},
+	}
+	require.Equal(t, []lastseen.State{
+		kit.Left(start), kit.Here(start), kit.Here(start + 1), kit.Left(start), kit.Left(start), kit.Here(start + 1),
+	}, kit.Write(s.Ping).Send(t, kit.Namespace, batch))
+	require.Equal(t, []lastseen.State{
+		kit.Left(start), kit.Left(start), kit.Left(start + 1), kit.Left(start), kit.Left(start), kit.Left(start + 1),
+	}, kit.Write(s.Leave).Send(t, kit.Namespace, batch))
+	require.Equal(t, []lastseen.State{kit.Left(start), kit.Left(start)},
+		kit.Write(s.Ping).In(t, kit.Namespace, start+5, "other", "hidden"))
+	want := []lastseen.State{
+		kit.Left(start), kit.Here(start + 5), kit.Left(start), kit.Here(start + 5),
+		kit.Left(start),
+	}
+	require.Equal(t, want, devices.Record(t, s,
+		devices.On("hidden", "a", start+5), devices.On("known", "a", start+5), devices.On("other", "a",
+			start+5), devices.On("known", "b", start),
+		devices.Bye("hidden", "a", start+6),
+	))
+	devices.Require(t, s, "known", "a", "b")
+	devices.Require(t, s, "hidden")
+}
+
+// testInvisibleDevices: becoming invisible is a leave on all devices, and nothing is kept of what devices assert then.
+func testInvisibleDevices(t *testing.T, s store.Store) {
+	start := kit.Now(t, s)
+	for _, user := range []string{"alice", "bob"} {
+		devices.Record(t, s, devices.On(user, "a", start-1000),
+			devices.WithMeta(devices.On(user, "b", start-500), `{"n":1}`))
+	}
+	require.Equal(t, kit.Left(start), SayAt(t, s, "alice", Invisible, start))
+	require.Equal(t, kit.Left(start), kit.Leave(t, s, "bob", start))
+	want := devices.Of(t, s, "bob")
+	require.Equal(t, want, devices.Of(t, s, "alice"))
+	for i, sighting := range []store.DeviceSighting{
+		devices.On("alice", "a", start+1), devices.Bye("alice", "b",
+			start+1), devices.WithMeta(devices.On("alice", "c", start+2), `{"n":2}`),
+		devices.On("alice", "a", start-100), devices.Bye("alice", "b", start-100),
+	} {
+		require.Equal(t, kit.Left(start), devices.RecordOne(t, s, sighting), i)
+		require.Equal(t, want, devices.Of(t, s, "alice"), i)
+	}
+	end := kit.Now(t, s) + 10
+	SayAt(t, s, "alice", Nothing, end)
+	require.Equal(t, kit.Left(start), devices.RecordOne(t, s, devices.On("alice", "c", start+2)), "late")
+	require.Equal(t, want, devices.Of(t, s, "alice"), "what was hidden is not shown later")
+}
+
+// testInvisibleUntil: the hidden time ends by itself. Pings from then on count, and earlier ones never do.
+func testInvisibleUntil(t *testing.T, s store.Store) {
+	start := kit.Now(t, s)
+	first, end := start-60*kit.Minute, start-30*kit.Minute
+	Say(t, s, "alice", Away)
+	SayAt(t, s, "alice", Until(end, Invisible), first)
+	require.Equal(t, Until(end, Invisible), Saying(t, s, "alice", end-1))
+	require.Equal(t, Away, Saying(t, s, "alice", end), "what was said before counts again")
+	RequireSaid(t, s, "alice", Away)
+	for _, at := range []lastseen.Instant{kit.Base, first, first + 1, end - 1} {
+		require.Equal(t, kit.Left(first), kit.Ping(t, s, "alice", at), "hidden")
+		require.Equal(t, kit.Left(first), kit.Leave(t, s, "alice", at), "hidden")
+		require.Equal(t, kit.Left(first), devices.RecordOne(t, s, devices.On("alice", "a", at)), "hidden")
+		require.Equal(t, kit.Left(first), devices.RecordOne(t, s, devices.Bye("alice", "b", at)), "hidden")
+	}
+	require.Empty(t, devices.Of(t, s, "alice").Records)
+	require.Equal(t, kit.Left(first), kit.Lookup(t, s, "alice")[0], "the end changes nothing")
+	require.Equal(t, kit.Here(end), kit.Ping(t, s, "alice", end))
+	require.Equal(t, kit.Here(end), kit.Ping(t, s, "alice", end-1))
+	require.Equal(t, kit.Here(end+1), devices.RecordOne(t, s, devices.On("alice", "a", end+1)))
+	require.Equal(t, kit.Here(end+1), devices.RecordOne(t, s, devices.Bye("alice", "c", end-1)), "hidden")
+	devices.Require(t, s, "alice", "a")
+	require.Equal(t, kit.Left(start), kit.Leave(t, s, "alice", start))
+}
+
+// testInvisibleEnded: saying something else, or nothing, ends the hidden time. What was hidden stays hidden.
+func testInvisibleEnded(t *testing.T, s store.Store) {
+	start := kit.Now(t, s)
+	first, end := start-60*kit.Minute, start-30*kit.Minute
+	for user, next := range map[string]lastseen.Said{"nothing": Nothing, "busy": Busy, "note": Said("", "a note")} {
+		for suffix, what := range map[string]lastseen.Said{
+			"": Invisible, " until": Until(start-10*kit.Minute, Invisible), " later": Until(start+60*kit.Minute,
+				Invisible),
+		} {
+			user := user + suffix
+			kit.Ping(t, s, user, first-1)
+			SayAt(t, s, user, what, first)
+			require.Equal(t, kit.Left(first), SayAt(t, s, user, next, end), "the state stays")
+			RequireSaid(t, s, user, next)
+			for _, at := range []lastseen.Instant{kit.Base, first, first + 1, end - 1} {
+				require.Equal(t, kit.Left(first), kit.Ping(t, s, user, at), "hidden")
+				require.Equal(t, kit.Left(first), kit.Leave(t, s, user, at), "hidden")
+				require.Equal(t, kit.Left(first), devices.RecordOne(t, s, devices.On(user, "a", at)), "hidden")
+			}
+			require.Equal(t, kit.Here(end), kit.Ping(t, s, user, end))
+			require.Equal(t, kit.Here(start), kit.Ping(t, s, user, start))
+			devices.Require(t, s, user)
+		}
+	}
+}
+
+// testInvisibleAndClocksAhead: a ping that arrives in the hidden time is hidden, also if its time is after the end.
+func testInvisibleAndClocksAhead(t *testing.T, s store.Store) {
+	start := kit.Now(t, s)
+	end := start + 60*kit.Minute
+	SayAt(t, s, "alice", Until(end, Invisible), start)
+	SayAt(t, s, "bob", Invisible, start)
+	for _, user := range []string{"alice", "bob"} {
+		years := start.Add(20 * 365 * 24 * time.Hour)
+		for _, at := range []lastseen.Instant{start + 3000, end, end + 1, years, lastseen.MaxInstant} {
+			require.Equal(t, kit.Left(start), kit.Ping(t, s, user, at))
+			require.Equal(t, kit.Left(start), kit.Leave(t, s, user, at))
+			require.Equal(t, kit.Left(start), devices.RecordOne(t, s, devices.On(user, "a", at)))
+		}
+		devices.Require(t, s, user)
+	}
+	near := kit.Now(t, s) + 3000 // carol's hidden time ends in less than MaxAhead
+	SayAt(t, s, "carol", Until(near, Invisible), start)
+	state := kit.Ping(t, s, "carol", near+500)
+	if kit.Now(t, s) < near {
+		require.Equal(t, kit.Left(start), state, "it arrived before the end")
+	}
+}
+
+// testInvisibleLate: pings from the hidden time stay hidden for weeks after it, whatever others do meanwhile.
+func testInvisibleLate(t *testing.T, s store.Store) {
+	const day = 24 * 60 * kit.Minute
+	start := kit.Now(t, s)
+	first, end := start-32*day, start.Add(-store.HiddenKept)+10*kit.Minute
+	SayAt(t, s, "alice", Until(end, Invisible), first)
+	SayAt(t, s, "bob", Invisible, first)
+	SayAt(t, s, "bob", Busy, end)
+	for i := range 150 { // each of them may delete what is old
+		user := fmt.Sprint("user", i)
+		SayAt(t, s, user, Until(end+lastseen.Instant(i), Invisible), first)
+		SayAt(t, s, user, Nothing, start)
+	}
+	kit.Ping(t, s, "other", start)
+	for _, all := range []bool{false, true} {
+		kit.Trim(t, s, kit.Namespace, start-kit.Minute, all)
+	}
+	require.Equal(t, []string{"other"}, kit.Remaining(t, s))
+	for _, user := range []string{"alice", "bob", "user0", "user149"} {
+		for _, at := range []lastseen.Instant{first, first + 1, end - 1} {
+			require.Zero(t, kit.Ping(t, s, user, at), "%s: hidden", user)
+			require.Zero(t, kit.Leave(t, s, user, at), "%s: hidden", user)
+			require.Zero(t, devices.RecordOne(t, s, devices.On(user, "a", at)), "%s: hidden", user)
+		}
+		require.Equal(t, kit.Here(start), kit.Ping(t, s, user, start))
+	}
+}

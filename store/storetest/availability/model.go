@@ -1,0 +1,271 @@
+package availability
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/devices"
+	"github.com/lastseen/lastseen/store/storetest/kit"
+)
+
+// peopleModel is a simple store of what users say, by the rules of package lastseen alone. Its time is hours before
+// that of the store, so that it can pass.
+type peopleModel struct {
+	kit.Breakable
+	people map[string]*person
+	exists bool             // the namespace
+	clock  lastseen.Instant // a whole number of minutes after the start; other times are milliseconds later
+}
+
+// person is what the model knows of a user.
+type person struct {
+	lastseen.State
+	devices lastseen.Devices
+	idle    lastseen.Instant // since when the user uses no device
+	seen    lastseen.Said    // what others see
+	hidden  lastseen.HiddenTime
+	note    string // of the hidden time
+}
+
+// RunFaulty compares what users say with a model while stores break.
+func RunFaulty(t *testing.T, open func(testing.TB) kit.Breakable) {
+	t.Helper()
+	rapid.Check(t, func(rt *rapid.T) {
+		b := open(t)
+		m := &peopleModel{Breakable: b, people: map[string]*person{}, clock: kit.Now(rt, b) - 20*60*kit.Minute}
+		m.first(rt)
+		actions := map[string]func(*rapid.T){
+			"say": m.say, "say more": m.say, "invisible": m.hide, "ping": m.ping, "leave": m.leave, "device": m.device,
+			"forget": m.forget, "trim": m.trim, "remove": m.remove, "delete": m.delete, "time": m.tick, "later": m.tick,
+			"": m.check,
+		}
+		if m.Restart != nil {
+			actions["restart"] = func(*rapid.T) { m.Store = m.Restart() }
+		}
+		rt.Repeat(actions)
+	})
+}
+
+// first has a device heard: from here on, leaves concern devices.
+func (m *peopleModel) first(t *rapid.T) {
+	m.asserts(t, devices.On("first", "a", m.clock))
+	m.exists = true
+}
+
+// tick lets the model's time pass.
+func (m *peopleModel) tick(t *rapid.T) {
+	pass := rapid.SampledFrom([]lastseen.Instant{1, 2, 3, 10}).Draw(t, "minutes") * kit.Minute
+	m.clock = min(m.clock+pass, kit.Now(t, m)-30*kit.Minute)
+}
+
+// drawTime returns a time around the model's, or minutes before.
+func (m *peopleModel) drawTime(t *rapid.T) lastseen.Instant {
+	back := rapid.SampledFrom([]lastseen.Instant{0, 0, 1, 2, 5, 30}).Draw(t, "minutes ago") * kit.Minute
+	return m.clock - back + rapid.SampledFrom([]lastseen.Instant{0, 1, 2}).Draw(t, "ms")
+}
+
+// get returns what the model knows of a user.
+func (m *peopleModel) get(user string) *person {
+	if m.people[user] == nil {
+		m.people[user] = &person{}
+	}
+	return m.people[user]
+}
+
+// invisible reports whether the user is in a hidden time that has not ended.
+func (p *person) invisible(at lastseen.Instant) bool { return !p.hidden.Ended && p.hidden.End > at }
+
+// drawPlain and drawTab draw users who ping without devices, and users who have devices. Those who have some do not
+// ping without: when that makes a user idle no longer is up to the store.
+var (
+	drawPlain = rapid.SampledFrom([]string{"u0", "u1", "u2"})
+	drawTab   = rapid.SampledFrom([]string{"tab0", "tab1", "tab2"})
+	drawAny   = rapid.OneOf(drawPlain, drawTab)
+)
+
+// until draws an end, in the model's time.
+func (m *peopleModel) until(t *rapid.T) lastseen.Instant {
+	switch minutes := rapid.SampledFrom([]lastseen.Instant{-1, 0, 1, 3, 10, 60_000}).Draw(t, "for"); minutes {
+	case 0:
+		return 0
+	default:
+		return m.clock + minutes*kit.Minute + rapid.SampledFrom([]lastseen.Instant{0, 1}).Draw(t, "and ms")
+	}
+}
+
+func (m *peopleModel) say(t *rapid.T) {
+	m.says(t, rapid.SampledFrom([]lastseen.Availability{lastseen.Busy, lastseen.Away, ""}).Draw(t, "availability"))
+}
+
+func (m *peopleModel) hide(t *rapid.T) { m.says(t, lastseen.Invisible) }
+
+func (m *peopleModel) says(t *rapid.T, a lastseen.Availability) {
+	user, note := drawAny.Draw(t, "user"), rapid.SampledFrom([]string{"", "a note"}).Draw(t, "note")
+	what, at := Said(a, note), m.clock
+	if what != Nothing {
+		what = Until(m.until(t), what).At(at)
+	}
+	p := m.get(user)
+	hidden := p.invisible(at)
+	switch {
+	case what.Availability == lastseen.Invisible && hidden && !m.exists:
+		return // whether this creates the namespace is up to the store
+	case what.Availability == lastseen.Invisible:
+		if !hidden {
+			p.leave(max(at, p.At))
+		}
+		p.hidden, p.note = lastseen.HiddenTime{End: what.HiddenUntil()}, what.Note
+	default:
+		p.seen = what
+		if hidden {
+			p.hidden = lastseen.HiddenTime{End: at, Ended: true}
+		}
+	}
+	m.exists = m.exists || what != Nothing
+	require.Equal(t, p.State, SayAt(t, m, user, what, at))
+}
+
+func (p *person) leave(at lastseen.Instant) {
+	p.State, p.devices = p.devices.Leave(p.State, at)
+	p.idle, _ = p.devices.Activity(p.At)
+}
+
+// hides reports whether an assertion is hidden. One that is not creates the namespace.
+func (m *peopleModel) hides(t *rapid.T, user string, at lastseen.Instant) bool {
+	hides := m.get(user).hidden.Hides(at, kit.Now(t, m), store.MaxAhead)
+	m.exists = m.exists || !hides
+	return hides
+}
+
+func (m *peopleModel) ping(t *rapid.T) {
+	user, at := drawPlain.Draw(t, "user"), m.drawTime(t)
+	if p := m.get(user); !m.hides(t, user, at) {
+		p.State = p.AfterPing(at)
+	}
+	require.Equal(t, m.get(user).State, kit.Ping(t, m, user, at))
+}
+
+func (m *peopleModel) leave(t *rapid.T) {
+	user, at := drawAny.Draw(t, "user"), m.drawTime(t)
+	if !m.hides(t, user, at) {
+		m.get(user).leave(at)
+	}
+	require.Equal(t, m.get(user).State, kit.Leave(t, m, user, at))
+}
+
+func (m *peopleModel) device(t *rapid.T) {
+	user, id := drawTab.Draw(t, "user"), rapid.SampledFrom([]string{"a", "b"}).Draw(t, "device")
+	d := devices.On(user, id, m.drawTime(t))
+	d.Gone = rapid.IntRange(0, 3).Draw(t, "gone") == 0
+	if !d.Gone && rapid.Bool().Draw(t, "idle") {
+		d.Idle = d.At - rapid.SampledFrom([]lastseen.Instant{0, 1000}).Draw(t, "idle for")
+	}
+	m.asserts(t, d)
+}
+
+func (m *peopleModel) asserts(t *rapid.T, d store.DeviceSighting) {
+	p := m.get(d.User)
+	if !m.hides(t, d.User, d.At) {
+		record := d.Record()
+		if d.Idle != 0 && p.hidden.Hides(d.Idle, kit.Now(t, m), store.MaxAhead) {
+			record.IdleSince = d.At
+		}
+		p.State, p.devices = p.devices.Assert(p.State, devices.WindowTime, record)
+		p.idle, _ = p.devices.Activity(p.At)
+	}
+	require.Equal(t, p.State, devices.RecordOne(t, m, d))
+}
+
+func (m *peopleModel) forget(t *rapid.T) {
+	user := drawAny.Draw(t, "user")
+	delete(m.people, user)
+	kit.Forget(t, m, user)
+}
+
+func (m *peopleModel) trim(t *rapid.T) {
+	cutoff, deleted := m.clock-rapid.SampledFrom([]lastseen.Instant{0, 2, 10}).Draw(t,
+		"kept")*kit.Minute-kit.Minute/2, 0
+	for _, p := range m.people {
+		if p.Known() && p.At < cutoff {
+			p.State, p.devices, p.idle = lastseen.State{}, lastseen.Devices{}, 0
+			deleted++
+		}
+	}
+	require.Equal(t, store.TrimResult{Deleted: deleted}, kit.Trim(t, m, kit.Namespace, cutoff, true))
+}
+
+func (m *peopleModel) remove(t *rapid.T) {
+	empty := m.exists
+	for _, p := range m.people {
+		empty = empty && !p.Known() && p.seen.At(kit.Now(t, m)) == Nothing
+	}
+	require.Equal(t, empty, kit.RemoveEmpty(t, m, kit.Namespace))
+	m.exists = m.exists && !empty
+	if empty {
+		m.relearn(t)
+	}
+}
+
+// relearn takes over what was deleted with the namespace: by the store's clock, all that users said had ended. A store
+// can also keep it until the caller's time is past the end.
+func (m *peopleModel) relearn(t *rapid.T) {
+	names := slices.Sorted(maps.Keys(m.people))
+	_, described, err := m.Describe(context.Background(), kit.Namespace, names)
+	require.NoError(t, err)
+	for _, user := range names {
+		p, says := m.people[user], described[user].Said
+		if at := m.clock + 2; !p.invisible(at) {
+			says = Saying(t, m, user, at)
+		}
+		if says == Nothing {
+			p.seen = Nothing
+		}
+	}
+}
+
+func (m *peopleModel) delete(t *rapid.T) {
+	require.NoError(t, m.DeleteNamespace(context.Background(), kit.Namespace))
+	m.exists = false
+	clear(m.people)
+	m.first(t)
+}
+
+// check compares all that can be read.
+func (m *peopleModel) check(t *rapid.T) {
+	names := slices.Sorted(maps.Keys(m.people))
+	want, states := map[string]store.Details{}, kit.Lookup(t, m, names...)
+	for i, user := range names {
+		p := m.people[user]
+		require.Equal(t, p.State, states[i], user)
+		d := store.Details{Said: p.seen.At(kit.Now(t, m)), IdleSince: p.idle}
+		if d != (store.Details{}) {
+			want[user] = d
+		}
+		says, at := p.seen, m.clock+2 // no earlier than any call: what had ended by then may be deleted
+		if p.invisible(at) {
+			says = lastseen.Said{Availability: lastseen.Invisible, Note: p.note, Until: p.hidden.End}
+			if says.Until == lastseen.MaxInstant {
+				says.Until = 0
+			}
+		}
+		require.Equal(t, says.At(at), Saying(t, m, user, at), user)
+		require.ElementsMatch(t, p.devices.Of(p.State).Records, devices.Of(t, m, user).Records, user)
+	}
+	require.Equal(t, want, Details(t, m, names...))
+	var known []string
+	for _, user := range names {
+		if m.people[user].Known() {
+			known = append(known, user)
+		}
+	}
+	require.ElementsMatch(t, known, kit.Remaining(t, m))
+	require.Equal(t, m.exists, len(kit.Existing(t, m)) > 0, fmt.Sprint(known))
+}

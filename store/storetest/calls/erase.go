@@ -1,0 +1,165 @@
+package calls
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/availability"
+	"github.com/lastseen/lastseen/store/storetest/kit"
+)
+
+// testCallForget: nothing is left of the calls of a user who is forgotten, and the other parties are free.
+func testCallForget(t *testing.T, c *Calling) {
+	kit.Ping(t, c, "alice", kit.Now(t, c))
+	kept := c.call("alice", "bob")
+	kept.Key, kept.Digest = "key", "digest"
+	c.begin(kept)
+	c.act(kept.ID, "alice", lastseen.End)
+	to := c.Ring("bob", "alice")
+	c.act(to.ID, "alice", lastseen.Reject)
+	other := c.Ring("bob", "carol")
+	c.act(other.ID, "carol", lastseen.Reject)
+	call := c.active("alice", "bob")
+	c.copyAll()
+	kit.Forget(t, c, "alice")
+	for _, id := range []string{kept.ID, to.ID, call.ID} {
+		c.Unknown(id)
+		_, err := c.StepCall(t.Context(), kit.Namespace, store.CallAct{ID: id, User: "bob", Action: lastseen.End})
+		require.ErrorIs(t, err, store.ErrCallNotFound)
+	}
+	require.Equal(t, lastseen.Rejected, c.read(other.ID).State)
+	require.Equal(t, []string{"", ""}, c.idsOf("alice", "bob"))
+	require.Equal(t, store.ExpiredCalls{Kept: 1, Next: store.MaxCallGap / 2}, c.expire())
+	require.Contains(t, c.unconfirmed(0), store.InCall{User: "bob"})
+	require.Empty(t, c.inCall("alice"))
+	c.copyAll()
+	require.Empty(t, availability.Details(t, c, "alice", "bob"))
+	c.begin(kept) // the key and the ID are free
+	c.act(kept.ID, "bob", lastseen.Accept)
+	kit.Forget(t, c, "nobody", "carol")
+	require.Equal(t, lastseen.Active, c.read(kept.ID).State)
+	c.Unknown(other.ID)
+
+	c.copyAll()
+	require.Equal(t, []string{"alice", "bob"}, c.inCall("alice", "bob"))
+	kit.Forget(t, c, "alice") // who has no state
+	require.Equal(t, []string{"bob"}, c.inCall("alice", "bob"))
+	kit.Ping(t, c, "alice", kit.Now(t, c))
+	require.Equal(t, []string{"bob"}, c.inCall("alice", "bob"))
+}
+
+func testCallDelete(t *testing.T, c *Calling) {
+	other := NewCalling(t, c.Store)
+	other.namespace = kit.Namespace + "-"
+	there := other.active("alice", "bob")
+	for range 2 {
+		call := c.call("alice", "bob")
+		call.Key, call.Digest = "key", "digest"
+		call.ID = "a"
+		c.accepted(call)
+		c.act(c.Ring("carol", "dave").ID, "carol", lastseen.End)
+		require.NotEmpty(t, c.unconfirmed(0))
+		c.SetInCall(c.unconfirmed(0)...)
+		require.NoError(t, c.DeleteNamespace(t.Context(), kit.Namespace))
+		require.Equal(t, []string{other.namespace}, kit.Existing(t, c))
+		c.Unknown("a")
+		require.Equal(t, []string{"", "", ""}, c.idsOf("alice", "bob", "carol"))
+		require.Empty(t, c.unconfirmed(0))
+		require.Equal(t, store.ExpiredCalls{Next: store.MaxCallGap / 2}, c.expire())
+		kit.Ping(t, c, "alice", kit.Now(t, c))
+		require.Empty(t, availability.Details(t, c, "alice", "bob"))
+	}
+	require.Equal(t, there, other.read(there.ID))
+	require.Len(t, other.unconfirmed(0), 2)
+}
+
+// testCallRemoveEmpty: a namespace is not empty while a call goes on in it.
+func testCallRemoveEmpty(t *testing.T, c *Calling) {
+	_, err := c.StepCall(t.Context(), kit.Namespace, store.CallAct{ID: "a", User: "alice", Action: lastseen.End})
+	require.ErrorIs(t, err, store.ErrCallNotFound)
+	c.hear("alice")
+	c.expire()
+	c.confirm(store.InCall{User: "alice"})
+	refused := c.call("alice", "bob")
+	refused.CalleeUnavailable = true
+	c.fail(store.ErrCalleeUnavailable, refused)
+	require.Empty(t, kit.Existing(t, c), "only a call that rings creates a namespace")
+	call := c.Ring("alice", "bob")
+	require.Equal(t, []store.NamespaceInfo{{Name: kit.Namespace}}, kit.Namespaces(t, c, 10))
+	require.False(t, kit.RemoveEmpty(t, c, kit.Namespace))
+	kit.Ping(t, c, "alice", kit.Base)
+	c.act(call.ID, "bob", lastseen.Accept)
+	require.False(t, kit.RemoveEmpty(t, c, kit.Namespace))
+	require.Equal(t, []string{call.ID}, c.idsOf("alice"))
+	c.act(call.ID, "bob", lastseen.End)
+	require.False(t, kit.RemoveEmpty(t, c, kit.Namespace), "a user has a state")
+	kit.Forget(t, c, "alice")
+	c.copyAll()
+	require.True(t, kit.RemoveEmpty(t, c, kit.Namespace))
+	call = c.Ring("carol", "dave")
+	c.act(call.ID, "carol", lastseen.End)
+	require.True(t, kit.RemoveEmpty(t, c, kit.Namespace), "a call that is over keeps no namespace")
+	require.Empty(t, kit.Existing(t, c))
+	c.Ring("carol", "dave")
+	require.Equal(t, []string{kit.Namespace}, kit.Existing(t, c), "it exists again")
+}
+
+func testCallRemoveEmptyWriters(t *testing.T, c *Calling) {
+	call := func(w, i int) store.NewCall {
+		n := c.call(fmt.Sprint("from", w), fmt.Sprint("to", w))
+		n.ID = fmt.Sprint("call", w, "-", i)
+		return n
+	}
+	stepped := func(step store.CallStep, err error) error {
+		if err == nil && step.Outcome != lastseen.Stepped {
+			return fmt.Errorf("%+v", step)
+		}
+		return err
+	}
+	kit.RemoveWhile(t, c.Store, func(w, i int) error {
+		return stepped(c.StartCall(context.Background(), kit.Namespace, call(w, i)))
+	}, func(w, i int) error {
+		n := call(w, i)
+		end := store.CallAct{ID: n.ID, User: n.From, Action: lastseen.End}
+		return stepped(c.StepCall(context.Background(), kit.Namespace, end))
+	})
+	require.Equal(t, []string{"call3-29"}, c.idsOf("from3"))
+}
+
+// testCallNamespaces: every namespace with calls is listed, in pages.
+func testCallNamespaces(t *testing.T, c *Calling) {
+	list := func(after string, limit int) []string {
+		names, err := c.CallNamespaces(t.Context(), after, limit)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(names), limit)
+		require.True(t, slices.IsSorted(names))
+		return names
+	}
+	require.Empty(t, list("", 10))
+	want := []string{}
+	for i := range 25 {
+		other := NewCalling(t, c.Store)
+		other.namespace = fmt.Sprintf("ns%02d", i)
+		want = append(want, other.namespace)
+		call := other.Ring("alice", "bob")
+		if i%2 == 0 {
+			other.act(call.ID, "alice", lastseen.End)
+		}
+	}
+	walked, after := []string{}, ""
+	for page := list(after, 4); len(page) > 0; page = list(after, 4) {
+		require.Greater(t, page[0], after)
+		walked, after = append(walked, page...), page[len(page)-1]
+	}
+	require.Equal(t, want, walked)
+	require.Equal(t, want, list("", 1000))
+	require.Equal(t, want[24:], list("ns23", 1000))
+	require.NoError(t, c.DeleteNamespace(t.Context(), "ns03"))
+	require.NotContains(t, list("ns02", 1), "ns02")
+}

@@ -1,0 +1,394 @@
+package calls
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/kit"
+)
+
+// ringSoon starts a call that is missed soon. It can have been missed when ringSoon returns.
+func (c *Calling) ringSoon(from, to string) store.NewCall {
+	call := c.call(from, to)
+	call.Ring, call.App = soon, `"offer"`
+	c.begin(call)
+	return call
+}
+
+// activeSoon starts a call that is accepted, and lost soon.
+func (c *Calling) activeSoon(from, to string) store.NewCall {
+	call := c.call(from, to)
+	call.Quiet, call.App = soon, `"offer"`
+	c.accepted(call)
+	return call
+}
+
+// pass waits until a call is over, for those who read it.
+func (c *Calling) pass(call store.NewCall) lastseen.Call {
+	var got lastseen.Call
+	c.poll("the call expires", func() bool {
+		got = c.read(call.ID)
+		return got.State.Over()
+	})
+	requireOver(c.t, got)
+	return got
+}
+
+// expireOne waits until ExpireCalls ends one call, alone.
+func (c *Calling) expireOne() store.CallStep {
+	var step store.CallStep
+	c.poll("a call expires", func() bool {
+		steps := c.expire().Steps
+		require.LessOrEqual(c.t, len(steps), 1)
+		if len(steps) == 0 {
+			return false
+		}
+		step = steps[0]
+		return true
+	})
+	return step
+}
+
+// testCallMissed: ExpireCalls ends a call that nobody accepts, once.
+func testCallMissed(t *testing.T, c *Calling) {
+	before := kit.Now(t, c)
+	other := c.Ring("carol", "dave")
+	call := c.ringSoon("alice", "bob")
+	step := c.expireOne()
+	missed := lastseen.Call{
+		ID: call.ID, From: "alice", To: "bob", State: lastseen.Missed, Version: 2,
+		Created: step.Call.Created, Over: step.Call.Over,
+	}
+	require.Equal(t, store.CallStep{Call: missed, Outcome: lastseen.Stepped, Expired: true}, step)
+	requireNear(t, before, missed.Over, 10_000+float64(eventually.Milliseconds()))
+	require.GreaterOrEqual(t, missed.Over, missed.Created.Add(soon)-2)
+	require.Equal(t, missed, c.read(call.ID))
+	require.Equal(t, []string{"", "", other.ID}, c.idsOf("alice", "bob", "carol"))
+	require.Empty(t, c.expire().Steps)
+	c.refuse(call.ID, "bob", lastseen.Accept)
+	c.Ring("bob", "alice")
+}
+
+// testCallMissedOnRead: who reads sees a call that has expired as over, also before ExpireCalls ends it.
+func testCallMissedOnRead(t *testing.T, c *Calling) {
+	missed := c.pass(c.ringSoon("alice", "bob"))
+	require.Equal(t, lastseen.Missed, missed.State)
+	require.Equal(t, int64(2), missed.Version)
+	require.Equal(t, []string{"", ""}, c.idsOf("alice", "bob"))
+	lost := c.pass(c.activeSoon("carol", "dave"))
+	require.Equal(t, lastseen.Lost, lost.State)
+	require.Equal(t, int64(3), lost.Version)
+	require.Equal(t, []string{"", ""}, c.idsOf("carol", "dave"))
+	ended := map[string]lastseen.Call{}
+	for _, step := range c.expire().Steps {
+		ended[step.Call.ID] = step.Call
+	}
+	require.Len(t, ended, 2)
+	for _, shown := range []lastseen.Call{missed, lost} {
+		written := ended[shown.ID]
+		requireNear(t, shown.Over, written.Over, 10, "it was over when its time passed")
+		shown.Over = written.Over
+		require.Equal(t, shown, written)
+		require.Equal(t, written, c.read(shown.ID))
+	}
+}
+
+// testCallMissedOnAction: a call that has expired expires before an action, which is judged by the state then.
+func testCallMissedOnAction(t *testing.T, c *Calling) {
+	for i, action := range lastseen.CallActions() {
+		for _, user := range []string{"alice", "bob"} {
+			for _, begin := range []func(from, to string) store.NewCall{c.ringSoon, c.activeSoon} {
+				call := begin("alice", "bob")
+				over := c.pass(call)
+				step := c.step(call.ID, user, "", action, `"late"`)
+				require.Equal(t, lastseen.Refused, step.Outcome)
+				require.True(t, step.Expired, i)
+				require.Equal(t, over.State, step.Call.State)
+				require.Equal(t, over.Version, step.Call.Version)
+				requireOver(t, step.Call)
+				c.requireNoted(step, begunAs(over), over.State, "expiry")
+				again := c.step(call.ID, user, "", action, "")
+				require.Equal(t, lastseen.Refused, again.Outcome)
+				require.False(t, again.Expired)
+				require.Equal(t, step.Call, again.Call)
+			}
+		}
+	}
+	require.Empty(t, c.expire().Steps, "each was returned once")
+}
+
+// begunAs returns the state in which a call expired.
+func begunAs(c lastseen.Call) lastseen.CallState {
+	if c.State == lastseen.Lost {
+		return lastseen.Active
+	}
+	return lastseen.Ringing
+}
+
+// testCallMissedOnKey: a repeated start returns a call that has expired as over, and leaves it to ExpireCalls.
+func testCallMissedOnKey(t *testing.T, c *Calling) {
+	call := c.call("alice", "bob")
+	call.Ring, call.Key, call.Digest = soon, "key", "digest"
+	c.begin(call)
+	c.pass(call)
+	step, err := c.StartCall(t.Context(), kit.Namespace, call)
+	require.NoError(t, err)
+	require.Equal(t, lastseen.Repeated, step.Outcome)
+	require.Equal(t, lastseen.Missed, step.Call.State)
+	requireOver(t, step.Call)
+	require.False(t, step.Expired)
+	require.Empty(t, c.hear("alice", "bob"), "it is not active")
+	steps := c.expire().Steps
+	require.Len(t, steps, 1)
+	require.Equal(t, call.ID, steps[0].Call.ID)
+	require.Equal(t, lastseen.Missed, steps[0].Call.State)
+}
+
+// testCallMissedOnStart: a call that has expired makes nobody busy. ExpireCalls ends it later, and the next call of its
+// parties goes on.
+func testCallMissedOnStart(t *testing.T, c *Calling) {
+	ringing := c.ringSoon("alice", "bob")
+	active := c.activeSoon("carol", "dave")
+	c.pass(ringing)
+	c.pass(active)
+	next := c.active("alice", "carol")
+	other := c.Ring("dave", "bob")
+	ended := map[string]lastseen.CallState{}
+	for _, step := range c.expire().Steps {
+		ended[step.Call.ID] = step.Call.State
+		for _, in := range step.InCall {
+			require.Equal(t, in.User == "carol", in.Until != 0, "the value is the present one")
+		}
+	}
+	require.Equal(t, map[string]lastseen.CallState{ringing.ID: lastseen.Missed, active.ID: lastseen.Lost}, ended)
+	require.Equal(t, []string{next.ID, other.ID, next.ID, other.ID}, c.idsOf("alice", "bob", "carol", "dave"))
+	c.copyAll()
+	require.Equal(t, []string{"alice", "carol"}, c.inCall("alice", "bob", "carol", "dave"))
+}
+
+// testCallLost: an active call is lost once one party is not heard for too long, also if the other one is.
+func testCallLost(t *testing.T, c *Calling) {
+	for _, heard := range [][]string{nil, {"alice"}, {"bob"}} {
+		call := c.activeSoon("alice", "bob")
+		var lost []store.CallStep
+		c.poll("the call is lost", func() bool {
+			lost = c.hear(heard...)
+			if len(lost) == 0 {
+				lost = c.expire().Steps
+			}
+			return len(lost) > 0
+		})
+		require.Len(t, lost, 1)
+		require.Equal(t, call.ID, lost[0].Call.ID)
+		require.Equal(t, lastseen.Lost, lost[0].Call.State)
+		require.Equal(t, int64(3), lost[0].Call.Version)
+		require.NotZero(t, lost[0].Call.Accepted)
+		c.requireNoted(lost[0], lastseen.Active, lastseen.Lost, "lost")
+		c.refuse(call.ID, "alice", lastseen.End)
+	}
+}
+
+// testCallLostOnHear: a party who is heard too late does not save the call.
+func testCallLostOnHear(t *testing.T, c *Calling) {
+	call := c.activeSoon("alice", "bob")
+	c.pass(call)
+	other := c.active("carol", "dave")
+	steps := c.hear("carol", "alice", "bob", "nobody")
+	require.Len(t, steps, 1)
+	require.Equal(t, call.ID, steps[0].Call.ID)
+	require.Equal(t, lastseen.Lost, steps[0].Call.State)
+	c.requireNoted(steps[0], lastseen.Active, lastseen.Lost, "lost")
+	require.Equal(t, []string{"", "", other.ID}, c.idsOf("alice", "bob", "carol"))
+	require.Empty(t, c.hear("alice"))
+	require.Empty(t, c.expire().Steps)
+}
+
+// testExpireNext: the result says when to call again.
+func testExpireNext(t *testing.T, c *Calling) {
+	require.Equal(t, store.ExpiredCalls{Next: store.MaxCallGap / 2}, c.expire())
+	c.Ring("alice", "bob")
+	require.Equal(t, store.ExpiredCalls{Calls: 1, Kept: 1, Next: store.MaxCallGap / 2}, c.expire())
+	call := c.call("carol", "dave")
+	call.Ring = 3 * time.Second
+	c.begin(call)
+	expired := c.expire()
+	require.Equal(t, 2, expired.Calls)
+	require.LessOrEqual(t, expired.Next, 3*time.Second)
+	require.Greater(t, expired.Next, time.Duration(0), "it takes 3 seconds to get here")
+	over := c.act(call.ID, "carol", lastseen.End).Call
+	require.Equal(t, store.ExpiredCalls{Calls: 1, Kept: 2, Next: store.MaxCallGap / 2}, c.expire())
+	require.Equal(t, over, c.read(call.ID))
+
+	active := c.call("carol", "dave")
+	active.Ring, active.Quiet = long, 3*time.Second
+	c.accepted(active)
+	expired = c.expire()
+	require.LessOrEqual(t, expired.Next, 3*time.Second)
+	require.Equal(t, 2, expired.Calls)
+	require.Equal(t, 3, expired.Kept)
+}
+
+// testExpireMany: one call ends so many calls, and the next ones the rest, in the order in which their times passed.
+func testExpireMany(t *testing.T, c *Calling) {
+	const n = store.MaxCallBatch + 20
+	var last store.NewCall
+	want := map[string]bool{}
+	for i := range n {
+		last = c.ringSoon(fmt.Sprint("from", i), fmt.Sprint("to", i))
+		want[last.ID] = true
+	}
+	c.pass(last)
+	first := c.expire()
+	require.Len(t, first.Steps, store.MaxCallBatch)
+	require.Zero(t, first.Next)
+	second := c.expire()
+	require.Len(t, second.Steps, n-store.MaxCallBatch)
+	require.Equal(t, store.MaxCallGap/2, second.Next)
+	require.Zero(t, second.Calls)
+	require.Equal(t, n, second.Kept)
+	for _, step := range append(first.Steps, second.Steps...) {
+		require.True(t, want[step.Call.ID], "twice")
+		delete(want, step.Call.ID)
+	}
+	require.Empty(t, want)
+}
+
+// heardUntil returns when an active call will be lost.
+func (c *Calling) heardUntil(id string) lastseen.Instant { return c.read(id).Expires }
+
+// tick waits until the clock of the store has moved on so far that hearing a party shows.
+func (c *Calling) tick() {
+	end := kit.Now(c.t, c) + 50
+	c.poll("the clock moves", func() bool { return kit.Now(c.t, c) > end })
+}
+
+// testHearCalls: a call goes on for as long as both parties are heard.
+func testHearCalls(t *testing.T, c *Calling) {
+	call := c.active("alice", "bob")
+	c.Ring("carol", "dave")
+	requireNear(t, call.Accepted.Add(long), call.Expires, 1000)
+	before := call
+	for _, heard := range [][]string{{"alice"}, {"bob"}, {"bob", "bob", "carol", "nobody"}, {}} {
+		c.tick()
+		was := c.heardUntil(call.ID)
+		require.Empty(t, c.hear(heard...))
+		if len(heard) == 0 || heard[0] == "alice" {
+			requireNear(t, was, c.heardUntil(call.ID), 10, "%q", heard)
+		} else if heard[len(heard)-1] == "bob" {
+			require.Greater(t, c.heardUntil(call.ID), was+25, "both were heard since")
+		}
+	}
+	c.tick()
+	was := c.heardUntil(call.ID)
+	require.Empty(t, c.hear("alice", "bob"))
+	require.Greater(t, c.heardUntil(call.ID), was+25)
+	after := c.read(call.ID)
+	before.Expires = after.Expires
+	require.Equal(t, before, after, "nothing else changed")
+}
+
+// testHeardCall: the call in which a user was heard is returned, and nothing for those who were ignored.
+func testHeardCall(t *testing.T, c *Calling) {
+	call := c.call("alice", "bob")
+	call.FromDevice = "phone"
+	c.begin(call)
+	require.Equal(t, make([]store.HeardCall, 2), c.hearing(onAny("alice", "bob")...).Calls, "it rings")
+	c.act(call.ID, "bob", lastseen.Accept)
+	other := c.active("carol", "dave")
+	c.tick()
+	heard := append(onAny("nobody", "alice", "bob", "carol", "bob"), store.CallHeard{User: "alice", Device: "phone"})
+	calls := c.hearing(heard...).Calls
+	require.Len(t, calls, 6)
+	for i, want := range []string{"", "", call.ID, other.ID, call.ID, call.ID} {
+		require.Equal(t, want, calls[i].ID, i)
+		if want == "" {
+			require.Zero(t, calls[i])
+			continue
+		}
+		require.Equal(t, c.read(want).Version, calls[i].Version)
+		require.LessOrEqual(t, calls[i].Rest, long)
+		require.Greater(t, calls[i].Rest, long-time.Minute)
+	}
+	require.Equal(t, calls[2], calls[5], "after both were heard")
+	require.Greater(t, calls[2].Rest, calls[3].Rest, "the other party was not heard")
+	c.step(call.ID, "bob", "", lastseen.Alive, `"app"`)
+	require.Equal(t, c.read(call.ID).Version, c.hearing(onAny("bob")...).Calls[0].Version)
+	c.act(call.ID, "bob", lastseen.End)
+	require.Zero(t, c.hearing(onAny("bob")...).Calls[0], "it is over")
+}
+
+// testHearDevices: where the device of the call is known, another one is not heard.
+func testHearDevices(t *testing.T, c *Calling) {
+	call := c.call("alice", "bob")
+	call.FromDevice = "phone"
+	c.begin(call)
+	c.step(call.ID, "bob", "tablet", lastseen.Accept, "")
+	heard := func(moves bool, heard ...store.CallHeard) {
+		t.Helper()
+		c.tick()
+		was := c.heardUntil(call.ID)
+		require.Empty(t, c.hearOn(heard...))
+		if moves {
+			require.Greater(t, c.heardUntil(call.ID), was+25)
+		} else {
+			requireNear(t, was, c.heardUntil(call.ID), 10)
+		}
+	}
+	onPhone, onTablet := store.CallHeard{User: "alice", Device: "phone"}, store.CallHeard{User: "bob", Device: "tablet"}
+	for _, device := range []string{"", "tablet", "Phone"} {
+		heard(false, store.CallHeard{User: "alice", Device: device}, onTablet)
+	}
+	for _, device := range []string{"", "phone", "tablets"} {
+		heard(false, store.CallHeard{User: "bob", Device: device})
+	}
+	heard(true, onPhone, onTablet)
+	c.act(call.ID, "alice", lastseen.End)
+
+	call = c.call("alice", "bob")
+	c.accepted(call)
+	heard(true, onPhone, onTablet)
+	heard(true, store.CallHeard{User: "alice"}, store.CallHeard{User: "bob"})
+}
+
+// testAliveIsHeard: so is a party who says so.
+func testAliveIsHeard(t *testing.T, c *Calling) {
+	call := c.active("alice", "bob")
+	c.tick()
+	step := c.step(call.ID, "alice", "phone", lastseen.Alive, "")
+	require.Equal(t, lastseen.Repeated, step.Outcome)
+	require.Empty(t, step.InCall)
+	requireNear(t, call.Expires, step.Call.Expires, 10, "the callee was not heard since")
+	step = c.step(call.ID, "bob", "", lastseen.Alive, "")
+	require.Greater(t, step.Call.Expires, call.Expires+25)
+	require.Equal(t, step.Call.Expires, c.heardUntil(call.ID))
+	c.refuse(call.ID, "bob", lastseen.Reject)
+}
+
+// testHearRinging: a call does not ring for longer because a party is heard.
+func testHearRinging(t *testing.T, c *Calling) {
+	call := c.Ring("alice", "bob")
+	c.tick()
+	require.Empty(t, c.hear("alice", "bob"))
+	for _, user := range []string{"alice", "bob"} {
+		step := c.step(call.ID, user, "", lastseen.Alive, "")
+		require.Equal(t, lastseen.Repeated, step.Outcome)
+		requireNear(t, call.Expires, step.Call.Expires, 10)
+	}
+	requireNear(t, call.Expires, c.read(call.ID).Expires, 10)
+}
+
+// testAcceptIsHeard: a callee who accepts again is heard, and one who is refused is not.
+func testAcceptIsHeard(t *testing.T, c *Calling) {
+	call := c.active("alice", "bob")
+	c.tick()
+	require.Empty(t, c.hear("alice"))
+	require.Equal(t, lastseen.Refused, c.step(call.ID, "bob", "phone", lastseen.Accept, "").Outcome)
+	requireNear(t, call.Expires, c.heardUntil(call.ID), 10)
+	require.Equal(t, lastseen.Repeated, c.step(call.ID, "bob", "", lastseen.Accept, "").Outcome)
+	require.Greater(t, c.heardUntil(call.ID), call.Expires+25)
+}

@@ -1,0 +1,226 @@
+package changes
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/availability"
+	"github.com/lastseen/lastseen/store/storetest/devices"
+	"github.com/lastseen/lastseen/store/storetest/kit"
+)
+
+// testSweepEnds: what is said ends once, by the sweep that reaches its end.
+func testSweepEnds(t *testing.T, s store.Store) {
+	f := Begin(t, s)
+	hour := availability.Until(f.start+100, availability.Busy)
+	f.ping("alice", f.start)
+	f.say("alice", hour)
+	f.say("bob", hour)
+	f.Read()
+	require.Zero(t, f.sweep(99))
+	require.Equal(t, with(neverSeen(), hour), f.published("bob"))
+	require.Equal(t, 2, f.sweep(100))
+	require.Equal(t, map[string][]store.Change{
+		"alice": {entry("alice", with(isHere(f.start, lastseen.Green), hour), isHere(f.start, lastseen.Green))},
+		"bob":   {entry("bob", with(neverSeen(), hour), neverSeen())},
+	}, byUser(f.Read()))
+	require.Equal(t, isHere(f.start, lastseen.Green), f.published("alice"))
+	require.Equal(t, neverSeen(), f.published("bob"))
+	f.ping("alice", f.start-1)
+	f.ping("bob", f.start)
+	f.requireEntries(entry("bob", neverSeen(), isHere(f.start, lastseen.Green)))
+	require.Zero(t, f.sweep(maxPlayed))
+	f.say("alice", availability.Nothing)
+	f.requireEntries()
+}
+
+// testSweepEndsInOrder: one sweep appends ends and decays in the order of their instants.
+func testSweepEndsInOrder(t *testing.T, s store.Store) {
+	f := Begin(t, s)
+	order := []string{"end 10", "decay 20", "end 30", "grey 40", "end 50", "decay 60"}
+	f.say(order[0], availability.Until(f.start+10, availability.Busy))
+	f.ping(order[1], f.decaysYellow(20))
+	f.say(order[2], availability.Until(f.start+30, availability.Said("", "a note")))
+	f.ping(order[3], f.decaysGrey(40))
+	f.ping(order[4], f.start)
+	f.say(order[4], availability.Until(f.start+50, availability.Busy))
+	f.ping(order[5], f.decaysYellow(60))
+	f.say(order[5], availability.Busy)
+	f.Read()
+	places := f.places
+	require.Equal(t, len(order), f.sweep(100))
+	entries, end := f.all(places, 10)
+	f.places = end
+	for shard, part := range byShard(entries) {
+		names := []string{}
+		for _, c := range part {
+			names = append(names, c.User)
+		}
+		want := slices.DeleteFunc(slices.Clone(order), func(user string) bool { return !slices.Contains(names, user) })
+		require.Equal(t, want, names, "shard %d", shard)
+	}
+	require.Len(t, entries, len(order))
+}
+
+// testSweepEndsAndDecays: a user whose availability ends in the millisecond of a decay has one entry.
+func testSweepEndsAndDecays(t *testing.T, s store.Store) {
+	f := Begin(t, s)
+	ends := availability.Until(f.start+100, availability.Busy)
+	yellow, grey := f.decaysYellow(100), f.decaysGrey(100)
+	f.device(availability.IdleAt("yellow", "a", yellow), availability.IdleAt("grey", "a", grey))
+	for _, user := range []string{"yellow", "grey"} {
+		f.say(user, ends)
+	}
+	f.ping("other", yellow)
+	f.Read()
+	require.Zero(t, f.sweep(99))
+	require.Equal(t, 3, f.sweep(100))
+	require.Equal(t, map[string][]store.Change{
+		"yellow": {entry("yellow",
+			with(idleSince(isHere(yellow, lastseen.Green), yellow-10), ends),
+			idleSince(isHere(yellow, lastseen.Yellow), yellow-10))},
+		"grey": {entry("grey",
+			with(idleSince(isHere(grey, lastseen.Yellow), grey-10), ends), isHere(grey, lastseen.Grey))},
+		"other": {entry("other", isHere(yellow, lastseen.Green), isHere(yellow, lastseen.Yellow))},
+	}, byUser(f.Read()))
+
+	sweep := f.sweepOnce(maxPlayed)
+	require.Zero(t, sweep.Decays)
+	require.Zero(t, sweep.Lag)
+}
+
+// testSweepEndsBetweenDecays: what one sweep appends of a user continues from what was published, up to what is.
+func testSweepEndsBetweenDecays(t *testing.T, s store.Store) {
+	f := beginWith(t, s, kit.Namespace,
+		thresholds{Green: 30 * time.Second, Yellow: 30*time.Second + 100*time.Millisecond})
+	was := map[string]store.Published{}
+	for _, end := range []lastseen.Instant{50, 99, 100, 101, 150, 199, 200, 201, 250} {
+		user := fmt.Sprint("ends ", int(end))
+		at := f.decaysYellow(100) // and grey 100 ms later
+		f.device(availability.IdleAt(user, "a", at))
+		f.say(user, availability.Until(f.start+end, availability.Busy))
+		was[user] = with(idleSince(isHere(at, lastseen.Green), at-10),
+			availability.Until(f.start+end, availability.Busy))
+		require.Equal(t, was[user], f.published(user))
+	}
+	f.Read()
+	decays := f.sweep(300)
+	entries := f.Read()
+	require.Len(t, entries, decays)
+	for user, chain := range byUser(entries) {
+		requireChain(t, was[user], chain)
+		require.LessOrEqual(t, len(chain), 3, "%+v", chain)
+		last := chain[len(chain)-1].Published
+		require.Equal(t, isHere(was[user].At, lastseen.Grey), last, user)
+		require.Equal(t, last, f.published(user))
+		delete(was, user)
+	}
+	require.Empty(t, was, "users without an entry")
+}
+
+// testSweepManyEnds: one call ends what about MaxEnds users of each shard say; other calls end the rest, each once.
+func testSweepManyEnds(t *testing.T, s store.Store) {
+	f := Begin(t, s)
+	n := tooManyFor(f)
+	for i := range n {
+		f.say(fmt.Sprint("u", i), availability.Until(f.start+1+lastseen.Instant(i%100), availability.Busy))
+	}
+	f.Read()
+	calls, ends, last := 0, 0, f.start
+	for more := true; more; calls++ {
+		sweep := f.sweepOnce(100)
+		require.False(t, sweep.Begun)
+		require.LessOrEqual(t, sweep.Decays, store.MaxEnds*len(f.places))
+		require.GreaterOrEqual(t, sweep.Watermark, last)
+		more, ends, last = sweep.More, ends+sweep.Decays, sweep.Watermark
+		require.Less(t, calls, n)
+		require.Len(t, f.Read(), sweep.Decays)
+		for i, p := range f.snapshot("u0", "u50", "u99").Users {
+			end := f.start + 1 + []lastseen.Instant{0, 50, 99}[i]
+			if len(f.places) == 1 {
+				require.Equal(t, end <= last, p.Said == availability.Nothing, "it ends with the watermark")
+			}
+		}
+	}
+	require.Equal(t, f.start+100, last)
+	require.Equal(t, n, ends)
+	require.GreaterOrEqual(t, calls, 2)
+	require.Zero(t, f.sweep(101))
+}
+
+// testSweepEndsOfOneInstant: what ends in the same millisecond ends together.
+func testSweepEndsOfOneInstant(t *testing.T, s store.Store) {
+	f := Begin(t, s)
+	n := tooManyFor(f)
+	for i := range n {
+		f.say(fmt.Sprint("u", i), availability.Until(f.start+100, availability.Busy))
+	}
+	f.say("before", availability.Until(f.start+99, availability.Busy))
+	f.say("after", availability.Until(f.start+101, availability.Busy))
+	f.Read()
+	ends := 0
+	for more := true; more; {
+		sweep := f.sweepOnce(101)
+		require.False(t, sweep.Begun)
+		more, ends = sweep.More, ends+sweep.Decays
+		snapshot := f.snapshot("u0", "u1", "u2")
+		for _, p := range snapshot.Users {
+			if len(f.places) == 1 {
+				require.Equal(t, snapshot.Watermark >= f.start+100, p.Said == availability.Nothing)
+			}
+		}
+	}
+	require.Equal(t, n+2, ends)
+	for user, entries := range byUser(f.Read()) {
+		require.Len(t, entries, 1, user)
+	}
+}
+
+// testSweepDeletesNothingAhead: a sweep that is ahead of the store's clock ends what is said in the feed alone.
+func testSweepDeletesNothingAhead(t *testing.T, s store.Store) {
+	f := Begin(t, s)
+	ends := availability.Until(f.start+maxPlayed-100, availability.Busy)
+	f.say("alice", ends)
+	f.Read()
+	require.Equal(t, 1, f.sweep(maxPlayed))
+	says := availability.Saying(t, s, "alice", f.start)
+	_, described, err := s.Describe(t.Context(), kit.Namespace, []string{"alice"})
+	require.NoError(t, err)
+	if kit.Now(t, s) < ends.Until {
+		require.Equal(t, ends, says)
+		require.Equal(t, map[string]store.Details{"alice": {Said: ends}}, described)
+	}
+	require.Equal(t, neverSeen(), f.published("alice"))
+}
+
+// testSaidBeforeFeed: a feed publishes what was said before it began, and what ended before is in no entry.
+func testSaidBeforeFeed(t *testing.T, s store.Store) {
+	start := kit.Now(t, s)
+	soon, hour := availability.Until(start+playAhead+maxPlayed/2+1000,
+		availability.Busy), availability.Until(start+60*kit.Minute, availability.Away)
+	kit.Ping(t, s, "ended", start)
+	availability.SayAt(t, s, "ended", availability.Until(start-30*kit.Minute, availability.Busy), start-60*kit.Minute)
+	availability.SayAt(t, s, "soon", soon, start)
+	availability.SayAt(t, s, "hour", hour, start)
+	availability.SayAt(t, s, "hidden", availability.Until(soon.Until, availability.Invisible), start)
+	devices.Record(t, s, availability.IdleAt("idle", "a", start))
+	f := Begin(t, s)
+	require.Equal(t, []store.Published{
+		isHere(start, lastseen.Green), with(neverSeen(), hour), hasLeft(start),
+		idleSince(isHere(start, lastseen.Green), start-10),
+	}, f.snapshot("ended", "hour", "hidden", "idle").Users)
+	if f.start < soon.Until {
+		require.Equal(t, with(neverSeen(), soon), f.published("soon"))
+		require.Equal(t, 1, f.sweep(maxPlayed))
+		f.requireEntries(entry("soon", with(neverSeen(), soon), neverSeen()))
+	}
+	f.ping("ended", start-1)
+	f.say("hour", availability.Busy)
+	f.requireEntries(entry("hour", with(neverSeen(), hour), with(neverSeen(), availability.Busy)))
+}

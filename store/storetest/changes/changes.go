@@ -1,0 +1,302 @@
+// Package changes has the conformance tests of changes feeds.
+package changes
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/kit"
+)
+
+// Run tests that stores keep the contract of changes feeds. Run includes it. Each subtest opens a store of its
+// own.
+func Run(t *testing.T, open kit.Open) {
+	t.Helper()
+	kit.RunEach(t, open, kit.Cases{
+		{"Write", testChangesOfWrites},
+		{"Write/NeverSeen", testChangesOfNeverSeen},
+		{"Write/Batch", testChangesOfBatch},
+		{"Write/Ahead", testChangesOfWritesAhead},
+		{"Write/UserIDs", testChangesOfUserIDs},
+		{"Devices", testChangesOfDevices},
+		{"Devices/Heartbeats", testChangesOfHeartbeats},
+		{"Devices/Late", testChangesOfLateDevices},
+		{"Devices/Batch", testChangesOfDeviceBatch},
+		{"Forget/Pinged", testChangesOfForgetAndPing},
+		{"Trim", testChangesOfTrim},
+		{"Trim/Everyone", testChangesOfTrimmedNamespace},
+		{"Trim/AfterDelete", testTrimWithoutFeed},
+		{"Sweep", testSweep},
+		{"Sweep/Again", testSweepAgain},
+		{"Sweep/Begun", testSweepYellowBefore},
+		{"Sweep/Many", testSweepMany},
+		{"Sweep/OneInstant", testSweepOneInstant},
+		{"Sweep/TooManyInOneInstant", testSweepTooManyInOneInstant},
+		{"Sweep/Ahead", testSweepAhead},
+		{"Sweep/OtherThresholds", testSweepOtherThresholds},
+		{"Sweep/LongThresholds", testSweepLongThresholds},
+		{"Sweep/Namespaces", testSweepNamespaces},
+		{"Sweep/Together", testSweepTogether},
+		{"Places/OfEntries", testPlacesOfEntries},
+		{"Places/End", testPlacesEnd},
+		{"Places/Invalid", testPlacesInvalid},
+		{"Places/Altered", testPlacesAltered},
+		{"Places/OtherNamespace", testPlacesOfOtherNamespace},
+		{"Read/Namespaces", testReadNamespaces},
+		{"Snapshot", testSnapshot},
+		{"Snapshot/Large", testSnapshotLarge},
+		{"NotRecorded", testNotRecorded},
+		{"Record", testRecordAgain},
+		{"Record/NewNamespace", testRecordNewNamespace},
+		{"Delete", testDeleteEndsFeed},
+		{"RemoveEmpty", testRemoveEmptyAndFeed},
+		{"Concurrent", testChangesConcurrent},
+	})
+	t.Run("Model", func(t *testing.T) {
+		testChangesModel(t, func(t testing.TB) kit.Breakable { return kit.Breakable{Store: open(t)} })
+	})
+}
+
+// Normal are the thresholds of most tests. A watermark may be ahead of the store's clock by half of the first, but by
+// not more than MaxAhead.
+var Normal = lastseen.Thresholds{Green: 30 * time.Second, Yellow: 5 * time.Minute}
+
+// The tests cannot set the store's clock, and do not wait for it. They sweep up to maxPlayed after the start of a
+// feed, which is playAhead ahead of the clock; together that is less than MaxAhead. What decays in that time was last
+// seen one threshold earlier.
+const (
+	playAhead = 500 // ms, longer than it takes to begin a feed in all shards
+	maxPlayed = 2000
+)
+
+// feed reads the changes of a namespace and moves its watermark.
+type feed struct {
+	t         *testing.T
+	s         store.Store
+	namespace string
+	thresholds
+	start  lastseen.Instant // the watermark when the feed had begun, the same in all shards
+	places []store.Place    // read up to here
+}
+
+type thresholds = lastseen.Thresholds
+
+// Begin has changes recorded and returns their feed, at its end.
+func Begin(t *testing.T, s store.Store) *feed { return beginWith(t, s, kit.Namespace, Normal) }
+
+func beginWith(t *testing.T, s store.Store, namespace string, th thresholds) *feed {
+	f := &feed{t: t, s: s, namespace: namespace, thresholds: th}
+	recordChanges(t, s, namespace, th)
+	f.start = kit.Now(t, s) + playAhead
+	f.sweep(0)
+	f.places = f.readFrom(nil, store.MaxChangesRead).Places
+	return f
+}
+
+// recordChanges has the changes of a namespace recorded, which it creates.
+func recordChanges(t require.TestingT, s store.Store, namespace string, th thresholds) {
+	require.NoError(t, s.Register(context.Background(), []string{namespace}))
+	require.NoError(t, s.RecordChanges(context.Background(), namespace, th))
+}
+
+// decaysYellow returns the time of a user who turns yellow so many milliseconds after the start, decaysGrey that of
+// one who then turns grey.
+func (f *feed) decaysYellow(after lastseen.Instant) lastseen.Instant {
+	return f.start.Add(-f.Green) + after
+}
+
+func (f *feed) decaysGrey(after lastseen.Instant) lastseen.Instant {
+	return f.start.Add(-f.Yellow) + after
+}
+
+func (f *feed) ping(user string, at lastseen.Instant) {
+	kit.Write(f.s.Ping).In(f.t, f.namespace, at, user)
+}
+
+func (f *feed) leave(user string, at lastseen.Instant) {
+	kit.Write(f.s.Leave).In(f.t, f.namespace, at, user)
+}
+
+// sweepOnce calls SweepChanges once, up to so many milliseconds after the start.
+func (f *feed) sweepOnce(after lastseen.Instant) store.ChangesSweep {
+	sweep := &store.ChangesSweep{Namespace: f.namespace, Thresholds: f.thresholds, Now: f.start + after}
+	f.s.SweepChanges(context.Background(), []*store.ChangesSweep{sweep})
+	require.NoError(f.t, sweep.Err)
+	require.GreaterOrEqual(f.t, sweep.Lag, time.Duration(0))
+	if sweep.Decays == 0 {
+		require.Zero(f.t, sweep.Lag)
+	}
+	return *sweep
+}
+
+// sweep moves the watermark, with as many calls as that takes, and returns the number of decays.
+func (f *feed) sweep(after lastseen.Instant) (decays int) {
+	for more := true; more; {
+		sweep := f.sweepOnce(after)
+		require.False(f.t, sweep.Begun)
+		require.False(f.t, sweep.Elsewhere)
+		if more = sweep.More; !more {
+			require.Equal(f.t, f.start+after, sweep.Watermark)
+		}
+		decays += sweep.Decays
+	}
+	return decays
+}
+
+// try reads after some places, which may be a reset.
+func (f *feed) try(after []store.Place, limit int) store.ChangesRead {
+	given := slices.Clone(after)
+	read := &store.ChangesRead{Namespace: f.namespace, After: after, Limit: limit}
+	f.s.ReadChanges(context.Background(), []*store.ChangesRead{read})
+	require.NoError(f.t, read.Err)
+	require.Equal(f.t, given, after, "the places passed in were changed")
+	require.NotEmpty(f.t, read.Places)
+	if read.Reset {
+		require.Empty(f.t, read.Changes)
+		require.False(f.t, read.More)
+	}
+	requireConsistent(f.t, read)
+	return *read
+}
+
+// readFrom reads one page after some places.
+func (f *feed) readFrom(after []store.Place, limit int) store.ChangesRead {
+	read := f.try(after, limit)
+	require.False(f.t, read.Reset)
+	return read
+}
+
+// all reads all pages after some places, and returns the entries and the places at the end.
+func (f *feed) all(after []store.Place, limit int) (entries []store.Change, end []store.Place) {
+	for n := 0; ; n++ {
+		read := f.readFrom(after, limit)
+		entries, after = append(entries, read.Changes...), read.Places
+		if !read.More {
+			return entries, after
+		}
+		require.Less(f.t, n, 1_000_000, "the pages do not end")
+	}
+}
+
+// Read returns the entries since the last call, without what depends on the store.
+func (f *feed) Read() (entries []store.Change) {
+	entries, f.places = f.all(f.places, store.MaxChangesRead)
+	return bare(entries)
+}
+
+func (f *feed) requireReset(after []store.Place, why string) []store.Place {
+	read := f.try(after, 10)
+	require.True(f.t, read.Reset, why)
+	return read.Places
+}
+
+func (f *feed) snapshot(users ...string) store.Snapshot {
+	snapshot, err := f.s.SnapshotChanges(context.Background(), f.namespace, users)
+	require.NoError(f.t, err)
+	require.Len(f.t, snapshot.Users, len(users))
+	require.Len(f.t, snapshot.Places, len(f.places))
+	return snapshot
+}
+
+// published returns the published presence of one user.
+func (f *feed) published(user string) store.Published { return f.snapshot(user).Users[0] }
+
+// requireConsistent checks what holds for every page: a user is in one shard, a shard has at most Limit entries, and
+// More means that one of them has that many.
+func requireConsistent(t require.TestingT, read *store.ChangesRead) {
+	shards, sizes, most := map[string]int{}, map[int]int{}, 0
+	for _, c := range read.Changes {
+		require.True(t, c.Shard >= 0 && c.Shard < len(read.Places), "shard %d", c.Shard)
+		if shard, seen := shards[c.User]; seen {
+			require.Equal(t, shard, c.Shard, "%q is in two shards", c.User)
+		}
+		shards[c.User] = c.Shard
+		sizes[c.Shard]++
+		most = max(most, sizes[c.Shard])
+		requireEntry(t, c)
+	}
+	require.LessOrEqual(t, most, read.Limit)
+	require.Equal(t, most == read.Limit, read.More)
+}
+
+// requireEntry checks what holds for every entry.
+func requireEntry(t require.TestingT, c store.Change) {
+	for _, d := range []store.Details{c.Details, c.Was} {
+		require.NotEqual(t, lastseen.Invisible, d.Said.Availability, "others see that a user is invisible: %+v", c)
+	}
+	if c.Forgotten() {
+		unknown := store.Published{Status: lastseen.Grey, Details: store.Details{Said: c.Said}}
+		require.Equal(t, unknown, c.Published, "a user without a state can say something")
+		return
+	}
+	was := store.Published{State: lastseen.State{Left: c.WasLeft}, Status: c.WasStatus, Details: c.Was}
+	require.False(t, c.Same(was), "nothing changed: %+v", c)
+}
+
+// bare removes what depends on the store from entries.
+func bare(entries []store.Change) []store.Change {
+	for i := range entries {
+		entries[i].Recorded, entries[i].Shard, entries[i].Place = 0, 0, ""
+	}
+	return entries
+}
+
+// byUser returns the bare entries of each user.
+func byUser(entries []store.Change) map[string][]store.Change {
+	users := map[string][]store.Change{}
+	for _, c := range bare(slices.Clone(entries)) {
+		users[c.User] = append(users[c.User], c)
+	}
+	return users
+}
+
+// The published presences of users who are there, or who left.
+func isHere(at lastseen.Instant, status lastseen.Status) store.Published {
+	return store.Published{State: kit.Here(at), Status: status}
+}
+
+func hasLeft(at lastseen.Instant) store.Published {
+	return store.Published{State: kit.Left(at), Status: lastseen.Grey}
+}
+
+// neverSeen is the published presence of users without a state.
+func neverSeen() store.Published { return store.Published{Status: lastseen.Grey} }
+
+// entry is the entry of a change from one presence to another.
+func entry(user string, was, is store.Published) store.Change {
+	return store.Change{User: user, Published: is, WasStatus: was.Status, WasLeft: was.Left, Was: was.Details}
+}
+
+// Methods returns the methods of a store that concern changes feeds.
+func Methods(s store.Store, ns string) map[string]kit.Method {
+	alice := []string{"alice"}
+	return map[string]kit.Method{
+		"RecordChanges": func(ctx context.Context) error { return s.RecordChanges(ctx, ns, Normal) },
+		"ReadChanges": func(ctx context.Context) error {
+			read := &store.ChangesRead{Namespace: ns, Limit: 1}
+			s.ReadChanges(ctx, []*store.ChangesRead{read})
+			return read.Err
+		},
+		"SnapshotChanges": func(ctx context.Context) error { return kit.ErrorOf(s.SnapshotChanges(ctx, ns, alice)) },
+		"SweepChanges": func(ctx context.Context) error {
+			sweep := &store.ChangesSweep{Namespace: ns, Thresholds: Normal, Now: kit.Base}
+			s.SweepChanges(ctx, []*store.ChangesSweep{sweep})
+			return sweep.Err
+		},
+	}
+}
+
+// RequireNotRecorded checks that the methods of feeds say that no changes are recorded.
+func RequireNotRecorded(t require.TestingT, s store.Store) {
+	for name, call := range Methods(s, kit.Namespace) {
+		if name != "RecordChanges" {
+			require.ErrorIs(t, call(context.Background()), store.ErrNotRecorded, name)
+		}
+	}
+}

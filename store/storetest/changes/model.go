@@ -1,0 +1,327 @@
+package changes
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/devices"
+	"github.com/lastseen/lastseen/store/storetest/kit"
+)
+
+// changesModel is a simple feed: the entries that each user must have, computed from a map of states.
+type changesModel struct {
+	kit.Breakable
+	thresholds
+	states    map[string]lastseen.State
+	recorded  bool             // there is a feed
+	watermark lastseen.Instant // of all shards
+	epoch     int              // the number of feeds that have begun: places of others are a reset
+	log       map[string][]store.Change
+	devices   map[string][]devices.Claim // what users claimed; nil while the namespace has had no device
+	talk      *talk                      // what users say; nil if the store cannot keep it
+	unsaid    bool                       // users may have become unknown without an entry, by Trim or Fault
+	passed    time.Duration              // by Pass
+	renewed   time.Duration              // passed at the last RecordChanges
+	readers   []*modelReader
+}
+
+// modelUsers is the number of users of a model: so few that one call of SweepChanges decays all of them, even if it
+// counts those who pass both thresholds twice.
+const modelUsers = store.MaxSweep/2 - 15 // drawn users are others
+
+// testChangesModel runs random operations on a store and on the model. Readers read on from new and from old places.
+// Each of them gets exactly the entries of the model, or a reset where the feed it was reading has ended.
+func testChangesModel(t *testing.T, open func(testing.TB) kit.Breakable) {
+	rapid.Check(t, func(rt *rapid.T) {
+		m := &changesModel{Breakable: open(t), states: map[string]lastseen.State{}}
+		if m.Talks {
+			m.talk = newTalk()
+		}
+		m.thresholds = rapid.SampledFrom([]thresholds{
+			Normal, {Green: 20 * time.Second, Yellow: 20*time.Second + 40*time.Millisecond},
+		}).Draw(rt, "thresholds")
+		m.record(rt)
+		actions := map[string]func(*rapid.T){
+			"ping":     func(t *rapid.T) { m.write(t, false) },
+			"leave":    func(t *rapid.T) { m.write(t, true) },
+			"bulk":     m.bulk,
+			"device":   m.device,
+			"devices":  m.device,
+			"forget":   m.forget,
+			"delete":   m.delete,
+			"trim":     m.trim,
+			"record":   func(t *rapid.T) { m.record(t) },
+			"sweep":    m.sweep,
+			"sweep on": m.sweep,
+			"snapshot": m.snapshot,
+			"end":      m.end,
+			"read":     m.read,
+			"fork":     m.fork,
+			"":         m.check,
+		}
+		maps.Copy(actions, m.breakages())
+		maps.Copy(actions, m.talking())
+		rt.Repeat(actions)
+		for _, r := range m.readers {
+			m.readToEnd(rt, r)
+		}
+	})
+}
+
+// drawAt returns a time at or around one of the thresholds, as seen from the watermark, or long ago.
+func (m *changesModel) drawAt(t *rapid.T) lastseen.Instant {
+	age := rapid.SampledFrom([]time.Duration{0, m.Green, m.Yellow, m.Yellow + time.Hour}).Draw(t, "age")
+	off := rapid.SampledFrom([]lastseen.Instant{-3, -2, -1, 0, 1, 2, 3, 50, 200}).Draw(t, "off")
+	if !m.recorded {
+		return kit.Now(t, m).Add(-age) + off
+	}
+	return m.watermark.Add(-age) + off
+}
+
+func (m *changesModel) write(t *rapid.T, leave bool) {
+	users := rapid.SliceOfNDistinct(kit.DrawUser, 1, 6, rapid.ID[string]).Draw(t, "users")
+	batch := make([]store.Sighting, len(users))
+	for i, user := range users {
+		batch[i] = store.Sighting{User: user, At: m.drawAt(t)}
+	}
+	m.send(t, batch, leave)
+}
+
+// bulk pings or leaves for many users at one time.
+func (m *changesModel) bulk(t *rapid.T) {
+	names := make([]string, rapid.IntRange(20, modelUsers).Draw(t, "n"))
+	for i := range names {
+		names[i] = fmt.Sprint("u", i)
+	}
+	m.send(t, kit.Sightings(m.drawAt(t), names...), rapid.Bool().Draw(t, "leave"))
+}
+
+func (m *changesModel) send(t *rapid.T, batch []store.Sighting, leave bool) {
+	w := kit.Write(m.Ping)
+	if leave {
+		w = m.Leave
+	}
+	clock := kit.Now(t, m)
+	for i, state := range w.Send(t, kit.Namespace, batch) {
+		user, at := batch[i].User, batch[i].At
+		if m.hides(user, at, clock) {
+			require.Equal(t, m.states[user], state)
+			continue
+		}
+		require.Equal(t, m.claims(user, devices.Claim{At: at, Gone: leave}), state)
+		m.change(user, func() { m.states[user] = state })
+	}
+}
+
+// become gives a user another state, and an entry if the published presence changes.
+func (m *changesModel) become(user string, state lastseen.State) {
+	m.change(user, func() { m.states[user] = state })
+}
+
+// change makes a change to a user, and an entry if it changes what is published.
+func (m *changesModel) change(user string, change func()) {
+	known, was := m.states[user].Known(), m.published(user)
+	change()
+	is := m.published(user)
+	forgotten := known && !is.Known()
+	switch {
+	case !m.recorded, !forgotten && was.Same(is):
+	default:
+		m.log[user] = append(m.log[user], entry(user, was, is))
+	}
+}
+
+func (m *changesModel) forget(t *rapid.T) {
+	m.forgets(t, kit.DrawUser.Draw(t, "user"))
+}
+
+func (m *changesModel) forgets(t *rapid.T, user string) {
+	kit.Forget(t, m, user)
+	m.know(user, store.UserDevices{})
+	m.change(user, func() {
+		delete(m.states, user)
+		m.talk.forget(user)
+	})
+}
+
+func (m *changesModel) delete(t *rapid.T) {
+	require.NoError(t, m.DeleteNamespace(context.Background(), kit.Namespace))
+	clear(m.states)
+	m.devices = nil
+	if m.talk != nil {
+		m.talk = newTalk()
+	}
+	m.endFeed()
+}
+
+// endFeed notes that there is no feed until the next RecordChanges.
+func (m *changesModel) endFeed() { m.recorded = false }
+
+// newFeed notes that places up to now are a reset.
+func (m *changesModel) newFeed() {
+	m.epoch++
+	m.recorded, m.log = true, map[string][]store.Change{}
+	for _, r := range m.readers {
+		r.inexact = false
+	}
+}
+
+// trim deletes as much as is allowed.
+func (m *changesModel) trim(t *rapid.T) {
+	if !m.recorded {
+		return
+	}
+	cutoff := m.watermark.Add(-m.Yellow)
+	result, err := m.Trim(context.Background(), kit.Namespace,
+		store.TrimQuery{Age: time.Millisecond, Now: kit.Now(t, m), All: true})
+	require.NoError(t, err)
+	before := len(m.known())
+	maps.DeleteFunc(m.states, func(user string, s lastseen.State) bool {
+		if s.At < cutoff {
+			delete(m.devices, user)
+			m.talk.trim(user)
+		}
+		return s.At < cutoff
+	})
+	require.Equal(t, before-len(m.known()), result.Deleted)
+	m.unsaid = m.unsaid || result.Deleted > 0
+}
+
+func (m *changesModel) known() (users []string) {
+	for user, state := range m.states {
+		if state.Known() {
+			users = append(users, user)
+		}
+	}
+	return users
+}
+
+// record calls RecordChanges. If this begins a feed, it gives all shards one watermark before anybody reads.
+func (m *changesModel) record(t *rapid.T) {
+	recordChanges(t, m, kit.Namespace, m.thresholds)
+	m.renewed = m.passed
+	if !m.recorded {
+		m.newFeed()
+		m.sweepAll(t)
+	}
+}
+
+// sweepAll gives all shards one watermark: that of the shards which still have the feed before, if it is near.
+func (m *changesModel) sweepAll(t *rapid.T) {
+	to := kit.Now(t, m) + playAhead
+	if m.watermark > to && m.watermark <= to+maxPlayed {
+		to = m.watermark
+	}
+	m.watermark = m.sweepTo(t, to)
+}
+
+// sweepTo sweeps until no more users decay and returns the watermark. It stops at each end of what is said: for a user
+// whose status also decays on the way, one sweep may append one entry or two.
+func (m *changesModel) sweepTo(t *rapid.T, to lastseen.Instant) lastseen.Instant {
+	for _, stop := range m.stops(to) {
+		m.sweepOnce(t, stop)
+	}
+	return m.sweepOnce(t, to)
+}
+
+// sweepOnce sweeps until no more users decay.
+func (m *changesModel) sweepOnce(t *rapid.T, to lastseen.Instant) lastseen.Instant {
+	for range 100 {
+		sweep := &store.ChangesSweep{Namespace: kit.Namespace, Thresholds: m.thresholds, Now: to}
+		m.SweepChanges(context.Background(), []*store.ChangesSweep{sweep})
+		require.NoError(t, sweep.Err)
+		require.False(t, sweep.Elsewhere)
+		if !sweep.More {
+			return sweep.Watermark
+		}
+	}
+	t.Fatal("the sweeps do not end")
+	return 0
+}
+
+// sweep moves the watermark a little, or to a little before or after the store's clock.
+func (m *changesModel) sweep(t *rapid.T) {
+	clock := kit.Now(t, m)
+	to := m.watermark + rapid.SampledFrom([]lastseen.Instant{-kit.Minute, -1, 0, 1, 2, 5, 60, 250}).Draw(t, "on")
+	if rapid.IntRange(0, 3).Draw(t, "to the clock") == 0 {
+		to = clock + lastseen.Instant(rapid.IntRange(-500, 500).Draw(t, "ahead"))
+	}
+	to = min(to, clock+playAhead+maxPlayed)
+	if !m.recorded {
+		RequireNotRecorded(t, m)
+		return
+	}
+	require.Equal(t, max(m.watermark, to), m.sweepTo(t, to))
+	m.advance(to)
+}
+
+// advance moves the model's watermark, if this is forward.
+func (m *changesModel) advance(to lastseen.Instant) {
+	for _, stop := range append(m.stops(to), to) {
+		m.advanceOnce(stop)
+	}
+}
+
+func (m *changesModel) advanceOnce(to lastseen.Instant) {
+	if to <= m.watermark {
+		return
+	}
+	before := m.watermark
+	for _, user := range m.users() {
+		m.watermark = before
+		was := m.published(user)
+		m.watermark = to
+		if is := m.published(user); !was.Same(is) {
+			m.log[user] = append(m.log[user], entry(user, was, is))
+		}
+	}
+	m.watermark = to
+}
+
+// published returns what a user is published as.
+func (m *changesModel) published(user string) store.Published {
+	return store.Publish(m.thresholds, m.states[user], m.talk.details(user), m.watermark)
+}
+
+// users returns the users who have a state, say something, or are in a call.
+func (m *changesModel) users() []string {
+	all := maps.Clone(m.states)
+	if m.talk != nil {
+		for user := range m.talk.said {
+			all[user] = lastseen.State{}
+		}
+		for user := range m.talk.inCall {
+			all[user] = lastseen.State{}
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// check has a reader read to the end, and compares a snapshot.
+func (m *changesModel) check(t *rapid.T) {
+	if !m.recorded {
+		RequireNotRecorded(t, m)
+		return
+	}
+	m.requireDeviceRecords(t)
+	if len(m.readers) > 0 {
+		m.readToEnd(t, rapid.SampledFrom(m.readers).Draw(t, "reader"))
+	}
+	m.requireTalk(t)
+	names := append(m.users(), "nobody")
+	snapshot, err := m.SnapshotChanges(context.Background(), kit.Namespace, names)
+	require.NoError(t, err)
+	require.Equal(t, m.watermark, snapshot.Watermark)
+	for i, user := range names {
+		require.Equal(t, m.published(user), snapshot.Users[i], user)
+	}
+}

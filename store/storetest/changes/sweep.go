@@ -1,0 +1,308 @@
+package changes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/kit"
+)
+
+// testSweep: each decay is appended once, by the sweep that reaches its instant.
+func testSweep(t *testing.T, s store.Store) {
+	f := Begin(t, s)
+	green, yellow := f.decaysYellow(100), f.decaysGrey(200)
+	f.ping("alice", green)
+	f.ping("bob", yellow)
+	f.leave("carol", f.start)
+	f.ping("dave", kit.Base)
+	f.Read()
+	require.Zero(t, f.sweep(99))
+	require.Equal(t, 1, f.sweep(100))
+	decay := entry("alice", isHere(green, lastseen.Green), isHere(green, lastseen.Yellow))
+	f.requireEntries(decay)
+	require.Zero(t, f.sweep(199))
+	require.Equal(t, lastseen.Yellow, f.published("bob").Status)
+	require.Equal(t, 1, f.sweep(200))
+	decay = entry("bob", isHere(yellow, lastseen.Yellow), isHere(yellow, lastseen.Grey))
+	f.requireEntries(decay)
+	require.Equal(t, isHere(yellow, lastseen.Grey), f.published("bob"))
+	require.Zero(t, f.sweep(maxPlayed))
+	f.requireEntries()
+	f.ping("alice", f.start)
+	f.requireEntries(entry("alice", isHere(green, lastseen.Yellow), isHere(f.start, lastseen.Green)))
+}
+
+// testSweepAgain: the watermark never goes back, and what was swept is not swept again.
+func testSweepAgain(t *testing.T, s store.Store) {
+	f := Begin(t, s)
+	f.ping("alice", f.decaysYellow(100))
+	require.Equal(t, 1, f.sweep(1000))
+	f.Read()
+	for _, after := range []lastseen.Instant{1000, 999, 50, -kit.Minute, -f.start, lastseen.MinInstant - f.start} {
+		sweep := f.sweepOnce(after)
+		require.Zero(t, sweep.Decays)
+		require.False(t, sweep.Begun)
+		require.False(t, sweep.More)
+		require.Equal(t, f.start+1000, sweep.Watermark)
+		require.Equal(t, f.start+1000, f.snapshot().Watermark)
+		require.Equal(t, f.start+1000, f.readFrom(f.places, 1).Watermark)
+	}
+	f.ping("bob", f.decaysYellow(1000))
+	f.ping("carol", f.decaysYellow(1001))
+	require.Equal(t, map[string][]store.Change{
+		"bob":   {entry("bob", neverSeen(), isHere(f.decaysYellow(1000), lastseen.Yellow))},
+		"carol": {entry("carol", neverSeen(), isHere(f.decaysYellow(1001), lastseen.Green))},
+	}, byUser(f.Read()))
+	require.Equal(t, 1, f.sweep(1001))
+}
+
+// testSweepYellowBefore: users who were there before the feed began are published as they are then.
+func testSweepYellowBefore(t *testing.T, s store.Store) {
+	start := kit.Now(t, s)
+	green, yellow, old := start, start.Add(-Normal.Yellow)+maxPlayed, start-60*kit.Minute
+	for user, at := range map[string]lastseen.Instant{"green": green, "yellow": yellow, "old": old} {
+		kit.Ping(t, s, user, at)
+	}
+	kit.Leave(t, s, "left", start)
+	f := Begin(t, s)
+	require.Equal(t, []store.Published{
+		isHere(green, lastseen.Green), isHere(yellow, lastseen.Yellow), isHere(old, lastseen.Grey), hasLeft(start),
+	}, f.snapshot("green", "yellow", "old", "left").Users)
+	require.Equal(t, 1, f.sweep(maxPlayed), "it was in time")
+	f.requireEntries(entry("yellow", isHere(yellow, lastseen.Yellow), isHere(yellow, lastseen.Grey)))
+}
+
+// testSweepMany: one call decays about MaxSweep users in each shard; other calls decay the rest, each user once.
+func testSweepMany(t *testing.T, s store.Store) {
+	f := Begin(t, s)
+	n := tooManyFor(f)
+	batch := make([]store.Sighting, n)
+	for i := range batch {
+		at := f.decaysYellow(1 + lastseen.Instant(i%100))
+		batch[i] = store.Sighting{User: fmt.Sprint("u", i), At: at}
+	}
+	sendAll(t, s, batch)
+	f.Read()
+	calls, decays, last := 0, 0, f.start
+	for more := true; more; calls++ {
+		sweep := f.sweepOnce(100)
+		require.False(t, sweep.Begun)
+		require.LessOrEqual(t, sweep.Decays, store.MaxSweep*len(f.places))
+		require.GreaterOrEqual(t, sweep.Watermark, last)
+		more, decays, last = sweep.More, decays+sweep.Decays, sweep.Watermark
+		require.Less(t, calls, n)
+		entries := f.Read()
+		require.Len(t, entries, sweep.Decays)
+	}
+	require.Equal(t, f.start+100, last)
+	require.Equal(t, n, decays)
+	require.GreaterOrEqual(t, calls, 2)
+	for i, p := range f.snapshot("u0", "u99", fmt.Sprint("u", n-1)).Users {
+		require.Equal(t, lastseen.Yellow, p.Status, i)
+	}
+	require.Zero(t, f.sweep(101))
+}
+
+// tooManyFor returns a number of users that one call does not sweep, unless they decay, or what they say ends, in the
+// same millisecond.
+func tooManyFor(f *feed) int {
+	return max(store.MaxSweep, store.MaxEnds) * len(f.places) * 3 / 2
+}
+
+// testSweepOneInstant: users who decay in the same millisecond are swept together.
+func testSweepOneInstant(t *testing.T, s store.Store) {
+	f := Begin(t, s)
+	n := store.MaxSweepInstant
+	if len(f.places) > 1 { // they are not all in one shard
+		n = tooManyFor(f)
+	}
+	names := crowdAt(t, s, n, f.decaysYellow(100))
+	f.Read()
+	f.ping("before", f.decaysYellow(99))
+	f.ping("after", f.decaysYellow(101))
+	decays := 0
+	for more := true; more; {
+		sweep := f.sweepOnce(101)
+		require.False(t, sweep.Begun)
+		more, decays = sweep.More, decays+sweep.Decays
+		for _, user := range names[:5] {
+			want := lastseen.Green
+			snapshot := f.snapshot(user)
+			if snapshot.Watermark >= f.start+100 {
+				want = lastseen.Yellow
+			}
+			require.Equal(t, want, snapshot.Users[0].Status)
+		}
+	}
+	require.Equal(t, n+2, decays)
+	got := byUser(f.Read())
+	for _, user := range names {
+		require.Len(t, got[user], 1)
+	}
+}
+
+// crowdAt pings n users at a time and returns their names.
+func crowdAt(t *testing.T, s store.Store, n int, at lastseen.Instant) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprint("u", i)
+	}
+	sendAll(t, s, kit.Sightings(at, names...))
+	return names
+}
+
+// sendAll pings in calls of a size that every store takes.
+func sendAll(t *testing.T, s store.Store, batch []store.Sighting) {
+	for part := range slices.Chunk(batch, 5000) {
+		kit.Write(s.Ping).Send(t, kit.Namespace, part)
+	}
+}
+
+// testSweepTooManyInOneInstant: the feed begins again, at a time that is past that instant, and goes on from there.
+func testSweepTooManyInOneInstant(t *testing.T, s store.Store) {
+	recordChanges(t, s, kit.Namespace, Normal)
+	f := &feed{t: t, s: s, namespace: kit.Namespace, thresholds: Normal}
+	read := f.readFrom(nil, 1)
+	if f.start, f.places = read.Watermark, read.Places; len(f.places) > 1 {
+		t.Skip("it would need too many users in each shard")
+	}
+	decaying := isHere(f.decaysYellow(200), lastseen.Green)
+	names := crowdAt(t, s, store.MaxSweepInstant+1, decaying.At)
+	end := f.readFrom(nil, 1).Places
+	require.Eventually(t, func() bool { return kit.Now(t, s) > f.start+200 }, time.Minute, time.Millisecond)
+	begun, last := false, lastseen.Instant(0)
+	for more := true; more; {
+		sweep := f.sweepOnce(201)
+		require.GreaterOrEqual(t, sweep.Watermark, last)
+		begun, more, last = begun || sweep.Begun, sweep.More, sweep.Watermark
+	}
+	require.True(t, begun)
+	f.requireReset(f.places, "the feed began again")
+	f.places = f.requireReset(end, "the feed began again")
+
+	f.start = kit.Now(t, s) + playAhead
+	require.Zero(t, f.sweep(0), "they decayed before the feed began")
+	decaying.Status = lastseen.Yellow
+	require.Equal(t, decaying, f.published(names[0]))
+	f.ping(names[0], f.start)
+	f.requireEntries(entry(names[0], decaying, isHere(f.start, lastseen.Green)))
+}
+
+// testSweepAhead: a sweep is refused if its time is too far ahead of the store's clock.
+func testSweepAhead(t *testing.T, s store.Store) {
+	f := Begin(t, s)
+	f.ping("alice", f.decaysYellow(100))
+	f.Read()
+	for _, ahead := range []time.Duration{store.MaxAhead + 2*time.Second, time.Hour, 1 << 62} {
+		sweep := &store.ChangesSweep{Namespace: kit.Namespace, Thresholds: Normal, Now: kit.Now(t, s).Add(ahead)}
+		far := &store.ChangesSweep{Namespace: kit.Namespace, Thresholds: Normal, Now: lastseen.MaxInstant}
+		s.SweepChanges(context.Background(), []*store.ChangesSweep{sweep, far})
+		require.ErrorIs(t, sweep.Err, store.ErrClockMoved)
+		require.ErrorIs(t, far.Err, store.ErrClockMoved)
+		require.Equal(t, f.start, f.snapshot().Watermark)
+	}
+	f.requireEntries()
+	require.Equal(t, 1, f.sweep(100))
+}
+
+// testSweepOtherThresholds: thresholds of a feed stay, and a process with others waits until nobody uses them.
+func testSweepOtherThresholds(t *testing.T, s store.Store) {
+	f := Begin(t, s)
+	f.ping("alice", f.decaysYellow(100))
+	f.Read()
+	others := thresholds{Green: 20 * time.Second, Yellow: time.Minute}
+	require.NoError(t, s.RecordChanges(context.Background(), kit.Namespace, others))
+	sweep := &store.ChangesSweep{Namespace: kit.Namespace, Thresholds: others, Now: f.start + 1000}
+	s.SweepChanges(context.Background(), []*store.ChangesSweep{sweep})
+	require.NoError(t, sweep.Err)
+	require.False(t, sweep.Begun)
+	require.Zero(t, sweep.Decays)
+	require.Equal(t, f.start, sweep.Watermark)
+	f.requireEntries()
+	f.ping("bob", f.start.Add(-others.Yellow))
+	require.Equal(t, []store.Change{
+		entry("bob", neverSeen(), isHere(f.start.Add(-others.Yellow), lastseen.Yellow)),
+	}, f.Read(), "judged by the feed's thresholds")
+	require.Equal(t, 1, f.sweep(100))
+}
+
+// testSweepLongThresholds: thresholds are up to ten years.
+func testSweepLongThresholds(t *testing.T, s store.Store) {
+	const most = lastseen.MaxDuration
+	f := beginWith(t, s, kit.Namespace, thresholds{Green: most - 100*time.Millisecond, Yellow: most})
+	at := f.decaysYellow(50)
+	f.ping("alice", at)
+	f.ping("bob", lastseen.MinInstant)
+	f.requireEntries(entry("alice", neverSeen(), isHere(at, lastseen.Green)))
+	require.Equal(t, 1, f.sweep(149))
+	require.Equal(t, 1, f.sweep(150))
+	require.Equal(t, []store.Change{
+		entry("alice", isHere(at, lastseen.Green), isHere(at, lastseen.Yellow)),
+		entry("alice", isHere(at, lastseen.Yellow), isHere(at, lastseen.Grey)),
+	}, f.Read())
+}
+
+// testSweepNamespaces: each of the sweeps of a call has its own result.
+func testSweepNamespaces(t *testing.T, s store.Store) {
+	var feeds []*feed
+	var sweeps []*store.ChangesSweep
+	for i := range 20 {
+		f := beginWith(t, s, fmt.Sprint("room", i), Normal)
+		f.ping("alice", f.decaysYellow(100))
+		f.Read()
+		feeds = append(feeds, f)
+		sweeps = append(sweeps, &store.ChangesSweep{Namespace: f.namespace, Thresholds: Normal, Now: f.start + 100})
+	}
+	sweeps = append(sweeps, sweeps[3:6]...)
+	sweeps[20] = &store.ChangesSweep{Namespace: "unknown", Thresholds: Normal, Now: feeds[0].start}
+	sweeps[21] = &store.ChangesSweep{Namespace: "room0", Thresholds: Normal, Now: lastseen.MaxInstant}
+	sweeps[22] = &store.ChangesSweep{Namespace: "room1", Thresholds: Normal, Now: feeds[1].start + 100}
+	s.SweepChanges(context.Background(), sweeps)
+	require.ErrorIs(t, sweeps[20].Err, store.ErrNotRecorded)
+	require.ErrorIs(t, sweeps[21].Err, store.ErrClockMoved)
+	require.Equal(t, 1, sweeps[1].Decays+sweeps[22].Decays, "the same namespace twice")
+	for i, f := range feeds {
+		require.NoError(t, sweeps[i].Err)
+		require.Equal(t, f.start+100, sweeps[i].Watermark)
+		require.Len(t, f.Read(), 1)
+	}
+	s.SweepChanges(context.Background(), nil)
+	s.ReadChanges(context.Background(), nil)
+}
+
+// testSweepTogether: of several sweeps at once, one appends a decay.
+func testSweepTogether(t *testing.T, s store.Store) {
+	const users, sweepers = 200, 4
+	f := Begin(t, s)
+	for i := range users {
+		f.ping(fmt.Sprint("u", i), f.decaysYellow(lastseen.Instant(1+i)))
+	}
+	f.Read()
+	var decays atomic.Int64
+	var wg sync.WaitGroup
+	for range sweepers {
+		wg.Go(func() {
+			for i := range lastseen.Instant(20) {
+				sweep := &store.ChangesSweep{Namespace: kit.Namespace, Thresholds: Normal, Now: f.start + 10 + 10*i}
+				s.SweepChanges(context.Background(), []*store.ChangesSweep{sweep})
+				if sweep.Err != nil {
+					t.Error(sweep.Err)
+				}
+				decays.Add(int64(sweep.Decays))
+			}
+		})
+	}
+	wg.Wait()
+	require.EqualValues(t, users, decays.Load())
+	require.Len(t, byUser(f.Read()), users)
+	require.Zero(t, f.sweep(maxPlayed))
+}

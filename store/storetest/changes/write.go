@@ -1,0 +1,247 @@
+package changes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/kit"
+)
+
+// testChangesOfWrites: a write that changes the published presence appends an entry, and other writes append none.
+func testChangesOfWrites(t *testing.T, s store.Store) {
+	f := Begin(t, s)
+	at := f.start
+	before := kit.Now(t, s)
+	f.ping("alice", at)
+	entries, end := f.all(f.places, 10)
+	recorded := entries[0].Recorded
+	require.GreaterOrEqual(t, recorded, before.Add(-time.Second))
+	require.LessOrEqual(t, recorded, kit.Now(t, s).Add(time.Second))
+	require.Equal(t, []store.Change{entry("alice", neverSeen(), isHere(at, lastseen.Green))}, bare(entries))
+	f.places = end
+
+	f.ping("alice", at+1)
+	f.ping("alice", at)
+	f.requireEntries() // the time alone changed, or nothing
+	f.leave("alice", at+2)
+	f.requireEntries(entry("alice", isHere(at+1, lastseen.Green), hasLeft(at+2)))
+	f.leave("alice", at+3)
+	f.ping("alice", at+1)
+	f.requireEntries() // the time alone changed, or nothing
+	f.ping("alice", at+4)
+	f.requireEntries(entry("alice", hasLeft(at+3), isHere(at+4, lastseen.Green)))
+
+	yellow, grey := f.decaysGrey(1), f.decaysGrey(0)
+	f.ping("bob", yellow)
+	f.requireEntries(entry("bob", neverSeen(), isHere(yellow, lastseen.Yellow)))
+	f.ping("carol", grey)
+	f.requireEntries() // she was grey, and is
+	require.Equal(t, isHere(grey, lastseen.Grey), f.published("carol"))
+	f.ping("carol", yellow)
+	f.ping("carol", yellow+1)
+	f.ping("carol", at)
+	require.Equal(t, []store.Change{
+		entry("carol", isHere(grey, lastseen.Grey), isHere(yellow, lastseen.Yellow)),
+		entry("carol", isHere(yellow+1, lastseen.Yellow), isHere(at, lastseen.Green)),
+	}, f.Read(), "an entry has the time of the change")
+}
+
+// testChangesOfNeverSeen: the first leave of a user is a change, also if no ping came before it. Otherwise a reader
+// that gathers changes would take a ping and a leave after it for "left before, left after", which is no change.
+func testChangesOfNeverSeen(t *testing.T, s store.Store) {
+	f := Begin(t, s)
+	for i, at := range []lastseen.Instant{kit.Base, f.start} {
+		user := fmt.Sprint("user", i)
+		f.leave(user, at-2)
+		f.requireEntries(entry(user, neverSeen(), hasLeft(at-2)))
+		kit.Forget(t, s, user)
+		kit.Forget(t, s, user)
+		f.requireEntries(entry(user, hasLeft(at-2), neverSeen()))
+		f.leave(user, at-2)
+		f.requireEntries(entry(user, neverSeen(), hasLeft(at-2)))
+		f.leave(user, at-1)
+		f.ping(user, at-3)
+		f.requireEntries()
+		require.Equal(t, hasLeft(at-1), f.published(user))
+		f.ping(user, f.start)
+		f.requireEntries(entry(user, hasLeft(at-1), isHere(f.start, lastseen.Green)))
+	}
+}
+
+// testChangesOfBatch: a call about several users appends an entry for each whose presence changes. A user named twice
+// may change twice, since a call may be carried out in parts.
+func testChangesOfBatch(t *testing.T, s store.Store) {
+	f := Begin(t, s)
+	at := f.start
+	f.ping("known", at)
+	f.Read()
+	names := []string{"a", "b", "c", "d", "known", "e"}
+	kit.Write(s.Ping).In(t, kit.Namespace, at, names...)
+	got := byUser(f.Read())
+	require.Len(t, got, len(names)-1)
+	for user, entries := range got {
+		require.Equal(t, []store.Change{entry(user, neverSeen(), isHere(at, lastseen.Green))}, entries)
+	}
+	kit.Write(s.Leave).In(t, kit.Namespace, at+1, names...)
+	got = byUser(f.Read())
+	require.Len(t, got, len(names))
+	for user, entries := range got {
+		require.Equal(t, []store.Change{entry(user, isHere(at, lastseen.Green), hasLeft(at+1))}, entries)
+	}
+
+	kit.Write(s.Ping).Send(t, kit.Namespace, []store.Sighting{
+		{User: "twice", At: f.decaysGrey(500)},
+		{User: "other", At: at},
+		{User: "twice", At: at},
+		{User: "twice", At: f.decaysGrey(0)},
+	})
+	entries := byUser(f.Read())["twice"]
+	require.NotEmpty(t, entries)
+	requireChain(t, neverSeen(), entries)
+	require.Equal(t, isHere(at, lastseen.Green), entries[len(entries)-1].Published)
+}
+
+// requireChain checks that each entry of a user continues from the one before it.
+func requireChain(t require.TestingT, was store.Published, entries []store.Change) {
+	for _, c := range entries {
+		require.Equal(t, was.Status, c.WasStatus, "%+v", entries)
+		require.Equal(t, was.Left, c.WasLeft, "%+v", entries)
+		require.Equal(t, was.Details, c.Was, "%+v", entries)
+		was = c.Published
+	}
+}
+
+// testChangesOfWritesAhead: an entry has the time that was recorded.
+func testChangesOfWritesAhead(t *testing.T, s store.Store) {
+	f := Begin(t, s)
+	states := []lastseen.State{kit.Ping(t, s, "alice", lastseen.MaxInstant), kit.Ping(t, s, "bob", f.start+1)}
+	require.Less(t, states[0].At, f.start+kit.Minute)
+	require.Equal(t, map[string][]store.Change{
+		"alice": {entry("alice", neverSeen(), isHere(states[0].At, lastseen.Green))},
+		"bob":   {entry("bob", neverSeen(), isHere(f.start+1, lastseen.Green))},
+	}, byUser(f.Read()))
+	state := kit.Leave(t, s, "bob", lastseen.MaxInstant)
+	if state.Left { // the clock has passed the ping
+		f.requireEntries(entry("bob", isHere(f.start+1, lastseen.Green), hasLeft(state.At)))
+	} else {
+		f.requireEntries()
+	}
+}
+
+// testChangesOfUserIDs: any user ID arrives as it was written.
+func testChangesOfUserIDs(t *testing.T, s store.Store) {
+	f := Begin(t, s)
+	ids := kit.OddIDs()
+	kit.Write(s.Ping).In(t, kit.Namespace, f.decaysYellow(100), ids...)
+	sent := byUser(f.Read())
+	require.Equal(t, len(ids), f.sweep(200))
+	decayed, snapshot := byUser(f.Read()), f.snapshot(ids...)
+	for i, id := range ids {
+		require.Len(t, sent[id], 1, "%q", id)
+		require.Len(t, decayed[id], 1, "%q", id)
+		require.Equal(t, lastseen.Yellow, snapshot.Users[i].Status, "%q", id)
+		kit.Forget(t, s, id)
+	}
+	forgotten := byUser(f.Read())
+	for _, id := range ids {
+		require.Len(t, forgotten[id], 1, "%q", id)
+	}
+}
+
+// testChangesOfForgetAndPing: a user who is forgotten appears once as never seen, even if a ping arrives at the same
+// time.
+func testChangesOfForgetAndPing(t *testing.T, s store.Store) {
+	const users = 40
+	f := Begin(t, s)
+	names := crowdAt(t, s, users, f.start)
+	f.Read()
+	var wg sync.WaitGroup
+	for _, user := range names {
+		wg.Go(func() {
+			if err := s.Forget(context.Background(), kit.Namespace, user); err != nil {
+				t.Error(err)
+			}
+		})
+		wg.Go(func() {
+			if _, err := s.Ping(context.Background(), kit.Namespace, kit.Sightings(f.start, user)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	entries, snapshot := byUser(f.Read()), f.snapshot(names...)
+	for i, user := range names {
+		was := isHere(f.start, lastseen.Green)
+		want := []store.Change{entry(user, was, neverSeen())}
+		if snapshot.Users[i].Known() { // the ping came later
+			want = append(want, entry(user, neverSeen(), was))
+		}
+		require.Equal(t, want, entries[user])
+	}
+}
+
+// testChangesOfTrim: what a trim deletes was published as grey by its age, and is not in the feed.
+func testChangesOfTrim(t *testing.T, s store.Store) {
+	f := Begin(t, s)
+	for name, at := range map[string]lastseen.Instant{
+		"old": kit.Base, "before": f.decaysGrey(-1), "limit": f.decaysGrey(0), "yellow": f.decaysGrey(100),
+		"green": f.start,
+	} {
+		f.ping("here "+name, at)
+		f.leave("left "+name, at)
+	}
+	f.Read()
+	trimAll := func() (deleted int) {
+		query := store.TrimQuery{Age: time.Millisecond, Now: kit.Now(t, s), All: true}
+		result, err := s.Trim(context.Background(), kit.Namespace, query)
+		require.NoError(t, err)
+		return result.Deleted
+	}
+	require.Equal(t, 4, trimAll())
+	require.Zero(t, trimAll())
+	stay := []string{
+		"here green", "here limit", "here yellow", "left green", "left limit", "left yellow",
+	}
+	require.Equal(t, stay, slices.Sorted(slices.Values(kit.Remaining(t, s))))
+	require.Equal(t, 1, f.sweep(100))
+	f.Read()
+	require.Equal(t, 2, trimAll(), "those at the limit")
+	require.Zero(t, f.sweep(101))
+	require.Equal(t, 2, trimAll(), "those who were yellow")
+	f.requireEntries() // a trim is silent
+	require.Equal(t, []string{"here green", "left green"}, slices.Sorted(slices.Values(kit.Remaining(t, s))))
+}
+
+// testChangesOfTrimmedNamespace: a feed continues when no users are left.
+func testChangesOfTrimmedNamespace(t *testing.T, s store.Store) {
+	f := Begin(t, s)
+	names := make([]string, 1000)
+	for i := range names {
+		names[i] = fmt.Sprint(strings.Repeat("long", 50), i)
+	}
+	kit.Write(s.Ping).In(t, kit.Namespace, kit.Base, names...)
+	for n := 0; len(kit.Remaining(t, s)) > 0; n++ {
+		kit.Trim(t, s, kit.Namespace, kit.Base+kit.Minute, true)
+		require.Less(t, n, 100)
+	}
+	f.ping("alice", f.start)
+	f.requireEntries(entry("alice", neverSeen(), isHere(f.start, lastseen.Green)))
+}
+
+// testTrimWithoutFeed: a feed that was there holds no users back.
+func testTrimWithoutFeed(t *testing.T, s store.Store) {
+	Begin(t, s)
+	require.NoError(t, s.DeleteNamespace(context.Background(), kit.Namespace))
+	at := kit.Now(t, s)
+	kit.Ping(t, s, "alice", at-kit.Minute)
+	require.Equal(t, store.TrimResult{Deleted: 1}, kit.Trim(t, s, kit.Namespace, at-kit.Minute/2, true))
+}

@@ -1,0 +1,147 @@
+// Package devices has the conformance tests of the devices of users.
+package devices
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/kit"
+)
+
+// Run tests that stores keep the contract of devices. Run includes it. Each subtest opens a store of its own.
+func Run(t *testing.T, open kit.Open) {
+	t.Helper()
+	kit.RunEach(t, open, kit.Cases{
+		{"Results", testDeviceResults},
+		{"TwoTabs", testDevicesTwoTabs},
+		{"Silent", testDevicesSilent},
+		{"Late", testDevicesLate},
+		{"Plain/Leave", testDevicesAndLeaves},
+		{"Plain/LeaveBefore", testDevicesAfterLeave},
+		{"Window", testDevicesWindow},
+		{"Records", testDeviceRecords},
+		{"Records/Most", testDeviceMostRecords},
+		{"Records/IDs", testDeviceIDs},
+		{"Meta", testDeviceMeta},
+		{"Meta/Largest", testDeviceMetaLargest},
+		{"Batch", testDeviceBatch},
+		{"Batch/Large", testDeviceLargeBatch},
+		{"Batch/OneUser", testDeviceBatchOfOneUser},
+		{"Ahead", testDevicesAhead},
+		{"Times", testDeviceTimes},
+		{"UserIDs", testDevicesOfUserIDs},
+		{"Namespaces", testDeviceNamespaces},
+		{"Reads", testDeviceReads},
+		{"Forget", testDevicesForget},
+		{"Trim", testDevicesTrim},
+		{"Trim/Silent", testDevicesTrimKeeps},
+		{"Delete", testDevicesDelete},
+		{"RemoveEmpty", testDevicesRemoveEmpty},
+		{"Concurrent", testDevicesConcurrent},
+	})
+	t.Run("Model", func(t *testing.T) { testDevicesModel(t, open) })
+}
+
+// Window is for how long a device counts in these tests, in milliseconds, and windowTime the same.
+const (
+	Window     = lastseen.Instant(150_000)
+	WindowTime = time.Duration(Window) * time.Millisecond
+)
+
+// On returns a ping of a device.
+func On(user, id string, at lastseen.Instant) store.DeviceSighting {
+	return store.DeviceSighting{User: user, ID: id, Kind: lastseen.Other, At: at}
+}
+
+// Bye returns a goodbye of a device.
+func Bye(user, id string, at lastseen.Instant) store.DeviceSighting {
+	s := On(user, id, at)
+	s.Gone = true
+	return s
+}
+
+// Record records what devices in the namespace ns asserted.
+func Record(t require.TestingT, s store.Store, batch ...store.DeviceSighting) []lastseen.State {
+	return RecordIn(t, s, kit.Namespace, batch...)
+}
+
+// RecordIn is record in a namespace.
+func RecordIn(
+	t require.TestingT, s store.Store, namespace string, batch ...store.DeviceSighting,
+) []lastseen.State {
+	states, err := s.RecordDevices(context.Background(), namespace, WindowTime, batch)
+	require.NoError(t, err)
+	require.Len(t, states, len(batch))
+	return states
+}
+
+// RecordOne records what one device asserted and returns the user's state.
+func RecordOne(t require.TestingT, s store.Store, sighting store.DeviceSighting) lastseen.State {
+	return Record(t, s, sighting)[0]
+}
+
+// Of returns the devices of a user in the namespace ns.
+func Of(t require.TestingT, s store.Store, user string) store.UserDevices {
+	return In(t, s, kit.Namespace, user)
+}
+
+// In is devicesOf in a namespace.
+func In(t require.TestingT, s store.Store, namespace, user string) store.UserDevices {
+	d, err := s.ReadDevices(context.Background(), namespace, user)
+	require.NoError(t, err)
+	require.Len(t, d.Meta, len(d.Records))
+	for i, r := range d.Records {
+		require.True(t, i == 0 || r.At < d.Records[i-1].At || r.At == d.Records[i-1].At && r.ID > d.Records[i-1].ID,
+			"the newest first, and those of one time by ID: %+v", d.Records)
+		require.GreaterOrEqual(t, r.At, d.State.At.Add(-d.Window), "older than the window")
+		require.LessOrEqual(t, r.Since, r.At)
+		require.LessOrEqual(t, r.IdleSince, r.At)
+		require.True(t, r.Gone || r.At > d.Left, "from before the leave")
+		require.False(t, r.Gone && r.IdleSince != 0, "gone, and idle")
+	}
+	require.LessOrEqual(t, len(d.Records), lastseen.MaxDevices)
+	return d
+}
+
+// ids returns the IDs of records.
+func ids(records []lastseen.DeviceRecord) []string {
+	names := []string{}
+	for _, r := range records {
+		names = append(names, r.ID)
+	}
+	return names
+}
+
+// Require checks that a user has records of these devices, the newest first.
+func Require(t require.TestingT, s store.Store, user string, want ...string) {
+	require.Equal(t, append([]string{}, want...), ids(Of(t, s, user).Records), user)
+}
+
+// requireLive checks which devices of a user count at the user's time.
+func requireLive(t require.TestingT, s store.Store, user string, want ...string) {
+	d := Of(t, s, user)
+	require.Equal(t, append([]string{}, want...), ids(d.Live(d.State.At)), "%s: %+v", user, d)
+}
+
+// RequireNone checks that nothing is kept of a user's devices.
+func RequireNone(t require.TestingT, s store.Store, user string) {
+	d := Of(t, s, user)
+	require.Empty(t, d.Records, user)
+	require.Zero(t, d.Left, user)
+}
+
+// Methods returns the methods of a store that concern devices.
+func Methods(s store.Store, ns string) map[string]kit.Method {
+	batch := []store.DeviceSighting{On("alice", "tab", kit.Base)}
+	return map[string]kit.Method{
+		"RecordDevices": func(ctx context.Context) error {
+			return kit.ErrorOf(s.RecordDevices(ctx, ns, WindowTime, batch))
+		},
+		"ReadDevices": func(ctx context.Context) error { return kit.ErrorOf(s.ReadDevices(ctx, ns, "alice")) },
+	}
+}

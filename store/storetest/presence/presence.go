@@ -1,0 +1,70 @@
+// Package presence has the conformance tests of users' states, lists of them, and namespaces.
+package presence
+
+import (
+	"context"
+	"testing"
+
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/kit"
+)
+
+// Run tests what stores promise of users' states, lists of them, and namespaces. Each subtest opens a store of
+// its own.
+func Run(t *testing.T, open kit.Open) {
+	t.Helper()
+	kit.RunEach(t, open, kit.Cases{
+		{"Merge/AnyOrder", testMergeAnyOrder},
+		{"Merge/Results", testWriteResults},
+		{"Leave/NeverSeen", testLeaveNeverSeen},
+		{"Ahead", testAhead},
+		{"Lookup", testLookup},
+		{"Lookup/OtherNamespace", testNamespacesAreApart},
+		{"List/OrderWithinOneMillisecond", testOrderWithinOneMillisecond},
+		{"List/Bounds", testListBounds},
+		{"List/WalkOneMillisecond", testWalkOneMillisecond},
+		{"List/WalkWhileOthersMove", testWalkWhileOthersMove},
+		{"List/NewestListsNobodyTwice", testNewestListsNobodyTwice},
+		{"Count", testCount},
+		{"Newest", testNewest},
+		{"Forget", testForget},
+		{"Trim", testTrim},
+		{"Trim/AtMost", testTrimAtMost},
+		{"Trim/ClockMoved", testTrimClockMoved},
+		{"Trim/Held", testTrimHeld},
+		{"RemoveEmpty", testRemoveEmpty},
+		{"RemoveEmpty/Writers", testRemoveEmptyWriters},
+		{"Namespaces", testNamespaces},
+		{"Namespaces/Pages", testNamespacePages},
+		{"Namespaces/Delete", testDeleteNamespace},
+		{"Namespaces/Register", testRegister},
+		{"UserIDs", testUserIDs},
+		{"Times", testTimes},
+		{"LargeBatch", testLargeBatch},
+		{"ConcurrentWriters", testConcurrentWriters},
+	})
+	t.Run("Model", func(t *testing.T) { testModel(t, open) })
+}
+
+// Methods returns the methods of a store that concern presence.
+func Methods(s store.Store, ns string) map[string]kit.Method {
+	sighting, everyone := []store.Sighting{{User: "alice", At: kit.Base}}, kit.Everyone()
+	page := store.ListQuery{Ranges: everyone, Limit: 5}
+	return map[string]kit.Method{
+		"Ping":   func(ctx context.Context) error { return kit.ErrorOf(s.Ping(ctx, ns, sighting)) },
+		"Leave":  func(ctx context.Context) error { return kit.ErrorOf(s.Leave(ctx, ns, sighting)) },
+		"Lookup": func(ctx context.Context) error { return kit.ErrorOf(s.Lookup(ctx, ns, []string{"alice"})) },
+		"Count":  func(ctx context.Context) error { return kit.ErrorOf(s.Count(ctx, ns, everyone)) },
+		"Newest": func(ctx context.Context) error { return kit.ErrorOf(s.Newest(ctx, ns)) },
+		"List":   func(ctx context.Context) error { return kit.ErrorOf(s.List(ctx, ns, page)) },
+		"Forget": func(ctx context.Context) error { return s.Forget(ctx, ns, "alice") },
+		"Trim": func(ctx context.Context) error {
+			q, err := kit.AgeQuery(ctx, s)
+			if err == nil {
+				_, err = s.Trim(ctx, ns, q)
+			}
+			return err
+		},
+		"DeleteNamespace": func(ctx context.Context) error { return s.DeleteNamespace(ctx, ns) },
+	}
+}

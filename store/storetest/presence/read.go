@@ -1,0 +1,249 @@
+package presence
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/kit"
+)
+
+func testLookup(t *testing.T, s store.Store) {
+	kit.Ping(t, s, "alice", kit.Base)
+	kit.Ping(t, s, "bob", kit.Base+1)
+	kit.Leave(t, s, "bob", kit.Base+2)
+	want := []lastseen.State{kit.Left(kit.Base + 2), {}, kit.Here(kit.Base), kit.Left(kit.Base + 2), {}}
+	require.Equal(t, want, kit.Lookup(t, s, "bob", "zoe", "alice", "bob", "zoe"))
+	require.Empty(t, kit.Lookup(t, s))
+	require.Equal(t, []lastseen.State{{}, {}}, kit.Lookup(t, s, "Alice", "alice "), "IDs compare byte for byte")
+}
+
+func testNamespacesAreApart(t *testing.T, s store.Store) {
+	ctx := context.Background()
+	kit.Ping(t, s, "alice", kit.Base)
+	for _, other := range []string{"Chat", "chat2", "cha", "unused"} {
+		states, err := s.Lookup(ctx, other, []string{"alice"})
+		require.NoError(t, err)
+		require.Equal(t, []lastseen.State{{}}, states)
+		page, err := s.List(ctx, other, store.ListQuery{Ranges: kit.Everyone(), Limit: 5})
+		require.NoError(t, err)
+		require.Empty(t, page)
+	}
+	kit.Write(s.Ping).In(t, "Chat", kit.Base+9, "alice")
+	require.NoError(t, s.Forget(ctx, "chat2", "alice"))
+	require.Equal(t, []lastseen.State{kit.Here(kit.Base)}, kit.Lookup(t, s, "alice"))
+}
+
+// requireOrdered fails unless records are in strictly ascending order.
+func requireOrdered(t require.TestingT, order store.Order, records []store.Record) {
+	for i := 1; i < len(records); i++ {
+		require.Negative(t, order.Compare(records[i-1], records[i]), "%v before %v", records[i-1], records[i])
+	}
+}
+
+func testOrderWithinOneMillisecond(t *testing.T, s store.Store) {
+	for _, user := range []string{"b", "B", "a", "é", "aa", "~"} {
+		kit.Ping(t, s, user, kit.Base)
+	}
+	for _, user := range []string{"y", "Y", "x", "ü", "xx"} {
+		kit.Ping(t, s, user, kit.Base-5)
+		kit.Leave(t, s, user, kit.Base)
+	}
+	kit.Ping(t, s, "later", kit.Base+1)
+	kit.Ping(t, s, "earlier", kit.Base-1)
+	want := []string{"later", "Y", "x", "xx", "y", "ü", "é", "~", "b", "aa", "a", "B", "earlier"}
+	for limit := 1; limit <= len(want)+1; limit++ {
+		newest := kit.Walk(t, s, store.ListQuery{Ranges: kit.Everyone(), Order: store.Newest, Limit: limit})
+		require.Equal(t, want, kit.Users(newest), "pages of %d", limit)
+		oldest := kit.Walk(t, s, store.ListQuery{Ranges: kit.Everyone(), Order: store.Oldest, Limit: limit})
+		slices.Reverse(oldest)
+		require.Equal(t, newest, oldest, "oldest is the exact reverse, pages of %d", limit)
+	}
+}
+
+func testListBounds(t *testing.T, s store.Store) {
+	for i := range lastseen.Instant(10) {
+		kit.Ping(t, s, "here"+string(rune('0'+i)), kit.Base+i)
+		kit.Ping(t, s, "left"+string(rune('0'+i)), kit.Base-100)
+		kit.Leave(t, s, "left"+string(rune('0'+i)), kit.Base+i)
+	}
+	get := func(order store.Order, ranges ...lastseen.Range) []string {
+		return kit.Users(kit.List(t, s, store.ListQuery{Ranges: ranges, Order: order, Limit: 100}))
+	}
+	require.Equal(t, []string{"here5", "here4", "here3"},
+		get(store.Newest, lastseen.Range{From: kit.Base + 3, To: kit.Base + 5}))
+	require.Equal(t, []string{"here3", "here4", "here5"},
+		get(store.Oldest, lastseen.Range{From: kit.Base + 3, To: kit.Base + 5}))
+	require.Equal(t, []string{"left5", "left4"}, get(store.Newest,
+		lastseen.Range{From: kit.Base + 4, To: kit.Base + 5, Left: true}))
+	require.Equal(t, []string{"here9", "left3", "here3", "left2", "here1", "here0"}, get(store.Newest,
+		lastseen.Range{From: kit.Base + 9, To: kit.Base + 50},
+		lastseen.Range{From: kit.Base + 3, To: kit.Base + 3},
+		lastseen.Range{From: kit.Base - 50, To: kit.Base + 1},
+		lastseen.Range{From: kit.Base + 2, To: kit.Base + 3, Left: true}))
+	require.Empty(t, get(store.Newest, lastseen.Range{From: kit.Base + 10, To: kit.Base + 99}))
+	require.Empty(t, get(store.Newest), "no ranges, no users")
+}
+
+func testWalkOneMillisecond(t *testing.T, s store.Store) {
+	size := testenv.Choose(10_000, 4200) // still more than a store writes at once
+	names := kit.Crowd(t, s, size)
+	gone := names[1300:2500]
+	kit.Write(s.Leave).In(t, kit.Namespace, kit.Base, gone...)
+	want := slices.Concat(gone, reversed(names[2500:]), reversed(names[:1300]))
+
+	const limit = 7 // not a divisor of what a store reads at once
+	newest := kit.Walk(t, s, store.ListQuery{Ranges: kit.Everyone(), Order: store.Newest, Limit: limit})
+	require.Equal(t, want, kit.Users(newest))
+	oldest := kit.Walk(t, s, store.ListQuery{Ranges: kit.Everyone(), Order: store.Oldest, Limit: limit})
+	require.Equal(t, reversed(want), kit.Users(oldest))
+}
+
+func reversed(names []string) []string {
+	r := slices.Clone(names)
+	slices.Reverse(r)
+	return r
+}
+
+// testWalkWhileOthersMove walks among 2,000 users of one millisecond. Between pages, a third of them are pinged, leave
+// or are forgotten, beginning with the record from which the next page resumes.
+func testWalkWhileOthersMove(t *testing.T, s store.Store) {
+	for _, order := range []store.Order{store.Newest, store.Oldest} {
+		require.NoError(t, s.DeleteNamespace(context.Background(), kit.Namespace))
+		names := kit.Crowd(t, s, 2000)
+		still := map[string]bool{}
+		var movers []string
+		for i, user := range names {
+			if i%3 == 0 {
+				movers = append(movers, user)
+			} else {
+				still[user] = true
+			}
+		}
+		random := rand.New(rand.NewPCG(1, 2))
+		random.Shuffle(len(movers), func(i, j int) { movers[i], movers[j] = movers[j], movers[i] })
+		move := func(user string, page int) {
+			switch page % 4 {
+			case 0:
+				kit.Ping(t, s, user, kit.Base+lastseen.Instant(page))
+			case 1:
+				kit.Leave(t, s, user, kit.Base+lastseen.Instant(page%2))
+			case 2:
+				kit.Forget(t, s, user)
+			default:
+				kit.Ping(t, s, "new"+user, kit.Base)
+			}
+		}
+		q := store.ListQuery{Ranges: []lastseen.Range{
+			{From: kit.Base - 10, To: kit.Base + 1}, {From: kit.Base - 10, To: kit.Base + 1, Left: true},
+		}, Order: order, Limit: 7}
+		listed := map[string]int{}
+		for page := 1; ; page++ {
+			records := kit.List(t, s, q)
+			requireOrdered(t, order, records)
+			for _, r := range records {
+				listed[r.User]++
+			}
+			if len(records) < q.Limit {
+				break
+			}
+			last := records[len(records)-1]
+			if !still[last.User] {
+				move(last.User, page)
+			}
+			if len(movers) > 0 {
+				move(movers[0], page+1)
+				movers = movers[1:]
+			}
+			q.After = &last
+		}
+		for user := range still {
+			require.Equal(t, 1, listed[user], "%s, who did not move, order %v", user, order)
+		}
+	}
+}
+
+// testNewestListsNobodyTwice moves users between pages. Newest first, a listed user can only move out of the pages to
+// come.
+func testNewestListsNobodyTwice(t *testing.T, s store.Store) {
+	const n = 300
+	random := rand.New(rand.NewPCG(3, 4))
+	names := kit.Crowd(t, s, n)
+	at := map[string]lastseen.Instant{}
+	for _, user := range names {
+		at[user] = kit.Base + lastseen.Instant(random.IntN(40))
+		kit.Ping(t, s, user, at[user])
+	}
+	listed := map[string]int{}
+	q := store.ListQuery{Ranges: []lastseen.Range{
+		{From: kit.Base, To: kit.Base + 60}, {From: kit.Base, To: kit.Base + 60, Left: true},
+	}, Limit: 5}
+	for {
+		page := kit.List(t, s, q)
+		for _, r := range page {
+			listed[r.User]++
+			require.Equal(t, 1, listed[r.User], "%s twice", r.User)
+		}
+		if len(page) < q.Limit {
+			break
+		}
+		q.After = &page[len(page)-1]
+		for range 10 {
+			user := names[random.IntN(n)]
+			at[user] += lastseen.Instant(random.IntN(10))
+			if random.IntN(2) == 0 {
+				kit.Ping(t, s, user, at[user])
+			} else {
+				kit.Leave(t, s, user, at[user])
+			}
+		}
+	}
+	require.NotEmpty(t, listed)
+}
+
+func testCount(t *testing.T, s store.Store) {
+	for i := range lastseen.Instant(10) {
+		user := string(rune('a' + i))
+		kit.Ping(t, s, user, kit.Base+i)
+		if i%3 == 0 {
+			kit.Leave(t, s, user, kit.Base+i)
+		}
+	}
+	require.Equal(t, []int64{6, 4, 2, 1, 0, 6}, kit.Count(t, s,
+		lastseen.Range{From: kit.Base, To: kit.Base + 9},
+		lastseen.Range{From: kit.Base, To: kit.Base + 9, Left: true},
+		lastseen.Range{From: kit.Base + 3, To: kit.Base + 5},
+		lastseen.Range{From: kit.Base + 3, To: kit.Base + 3, Left: true},
+		lastseen.Range{From: kit.Base + 4, To: kit.Base + 4, Left: true},
+		lastseen.Range{From: lastseen.MinInstant, To: lastseen.MaxInstant},
+	))
+	require.Empty(t, kit.Count(t, s))
+	counts, err := s.Count(context.Background(), "unused", kit.Everyone())
+	require.NoError(t, err)
+	require.Equal(t, []int64{0, 0}, counts)
+}
+
+func testNewest(t *testing.T, s store.Store) {
+	newest := func() lastseen.Instant {
+		at, err := s.Newest(context.Background(), kit.Namespace)
+		require.NoError(t, err)
+		return at
+	}
+	require.Zero(t, newest())
+	kit.Ping(t, s, "alice", kit.Base)
+	require.Equal(t, kit.Base, newest())
+	kit.Ping(t, s, "bob", kit.Base+5)
+	require.Equal(t, kit.Base+5, newest())
+	kit.Leave(t, s, "alice", kit.Base+9)
+	require.Equal(t, kit.Base+9, newest(), "a leave counts, too")
+	kit.Forget(t, s, "alice")
+	require.Equal(t, kit.Base+5, newest())
+	kit.Forget(t, s, "bob")
+	require.Zero(t, newest())
+}

@@ -1,0 +1,195 @@
+package presence
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/kit"
+)
+
+// assertion is a ping or a leave.
+type assertion struct {
+	leave bool
+	at    lastseen.Instant
+}
+
+// send makes the assertion about users, in one call.
+func (a assertion) send(t require.TestingT, s store.Store, users ...string) []lastseen.State {
+	w := kit.Write(s.Ping)
+	if a.leave {
+		w = s.Leave
+	}
+	return w.In(t, kit.Namespace, a.at, users...)
+}
+
+// permutations calls f with every order of items.
+func permutations[T any](items []T, f func([]T)) {
+	if len(items) <= 1 {
+		f(items)
+		return
+	}
+	for i := range items {
+		rest := append(append([]T{}, items[:i]...), items[i+1:]...)
+		permutations(rest, func(p []T) { f(append([]T{items[i]}, p...)) })
+	}
+}
+
+func testMergeAnyOrder(t *testing.T, s store.Store) {
+	sets := []struct {
+		assertions []assertion
+		want       lastseen.State
+	}{
+		{[]assertion{{false, 10}, {false, 20}, {false, 20}, {false, 30}}, kit.Here(30)},
+		{[]assertion{{true, 10}, {true, 30}, {true, 20}, {true, 30}}, kit.Left(30)},
+		{[]assertion{{false, 20}, {true, 20}}, kit.Left(20)},
+		{[]assertion{{false, 20}, {true, 20}, {false, 20}, {true, 20}}, kit.Left(20)},
+		{[]assertion{{false, 20}, {true, 20}, {false, 21}}, kit.Here(21)},
+		{[]assertion{{true, 10}, {false, 20}, {true, 20}, {false, 10}, {true, 5}}, kit.Left(20)},
+		{[]assertion{{true, 20}, {false, 19}, {false, 10}}, kit.Left(20)},
+		{[]assertion{{true, 19}, {false, 20}, {true, 10}}, kit.Here(20)},
+	}
+	for i, set := range sets {
+		n := 0
+		permutations(set.assertions, func(order []assertion) {
+			user := fmt.Sprintf("user-%d-%d", i, n)
+			n++
+			var want lastseen.State
+			for _, a := range order {
+				a.at += kit.Base
+				got := a.send(t, s, user)[0]
+				want = lastseen.Merge(want, lastseen.State{At: a.at, Left: a.leave})
+				require.Equal(t, want, got, "%v", order)
+			}
+			require.Equal(t, []lastseen.State{{At: kit.Base + set.want.At, Left: set.want.Left}},
+				kit.Lookup(t, s, user), "%v",
+				order)
+		})
+	}
+}
+
+func testWriteResults(t *testing.T, s store.Store) {
+	require.Equal(t, kit.Here(kit.Base), kit.Ping(t, s, "alice", kit.Base))
+	require.Equal(t, kit.Here(kit.Base), kit.Ping(t, s, "alice", kit.Base-1), "a late ping returns what is stored")
+	require.Equal(t, kit.Left(kit.Base), kit.Leave(t, s, "alice", kit.Base))
+	require.Equal(t, kit.Left(kit.Base), kit.Leave(t, s, "alice", kit.Base-1))
+	require.Equal(t, kit.Left(kit.Base), kit.Ping(t, s, "alice", kit.Base), "at one millisecond left beats present")
+	require.Equal(t, kit.Here(kit.Base+1), kit.Ping(t, s, "alice", kit.Base+1))
+	require.Equal(t, kit.Here(kit.Base+1), kit.Leave(t, s, "alice", kit.Base))
+
+	for _, w := range kit.Writes(s) {
+		require.Empty(t, w.In(t, kit.Namespace, kit.Base), "a batch without users")
+	}
+}
+
+// testLeaveNeverSeen: a leave counts whether or not a ping came before it.
+func testLeaveNeverSeen(t *testing.T, s store.Store) {
+	require.Equal(t, kit.Left(kit.Base), kit.Leave(t, s, "zoe", kit.Base))
+	require.Equal(t, []lastseen.State{kit.Left(kit.Base)}, kit.Lookup(t, s, "zoe"))
+	require.Equal(t, []store.Record{{User: "zoe", State: kit.Left(kit.Base)}},
+		kit.List(t, s, store.ListQuery{Ranges: kit.Everyone(), Limit: 10}))
+	require.Equal(t, []store.NamespaceInfo{{Name: kit.Namespace, Newest: kit.Base}}, kit.Namespaces(t, s, 10),
+		"a namespace exists from its first leave on")
+
+	require.Equal(t, kit.Left(kit.Base), kit.Ping(t, s, "zoe", kit.Base-1), "the ping was earlier")
+	require.Equal(t, kit.Left(kit.Base), kit.Ping(t, s, "zoe", kit.Base), "at one millisecond left beats present")
+	require.Equal(t, kit.Here(kit.Base+1), kit.Ping(t, s, "zoe", kit.Base+1))
+	kit.Forget(t, s, "nobody")
+	require.Equal(t, []lastseen.State{{}}, kit.Lookup(t, s, "nobody"))
+}
+
+func testUserIDs(t *testing.T, s store.Store) {
+	ids := kit.OddIDs()
+	batch := make([]store.Sighting, len(ids))
+	want := map[string]lastseen.State{}
+	for i, id := range ids {
+		require.NoError(t, lastseen.CheckUser(id))
+		batch[i] = store.Sighting{User: id, At: kit.Base + lastseen.Instant(i%3)}
+		want[id] = lastseen.Merge(want[id], kit.Here(batch[i].At))
+	}
+	kit.Write(s.Ping).Send(t, kit.Namespace, batch)
+	for i, state := range kit.Lookup(t, s, ids...) {
+		require.Equal(t, want[ids[i]], state, "%q", ids[i])
+	}
+	for _, order := range []store.Order{store.Newest, store.Oldest} {
+		got := kit.Walk(t, s, store.ListQuery{Ranges: kit.Everyone(), Order: order, Limit: 7})
+		requireOrdered(t, order, got)
+		require.Len(t, got, len(want))
+		for _, r := range got {
+			require.Equal(t, want[r.User], r.State, "%q", r.User)
+		}
+	}
+	kit.Forget(t, s, ids...)
+	require.Empty(t, kit.List(t, s, store.ListQuery{Ranges: kit.Everyone(), Limit: 10}))
+}
+
+func testTimes(t *testing.T, s store.Store) {
+	for _, at := range []lastseen.Instant{
+		lastseen.MinInstant, 2, 999, 1000, 100_123_000, kit.Base - 1, kit.Base, kit.Base + 1,
+	} {
+		user := at.String()
+		require.Equal(t, kit.Here(at), kit.Ping(t, s, user, at))
+		require.Equal(t, []lastseen.State{kit.Here(at)}, kit.Lookup(t, s, user))
+		require.Equal(t, kit.Left(at), kit.Leave(t, s, user, at))
+		require.Equal(t, []lastseen.State{kit.Left(at)}, kit.Lookup(t, s, user))
+		only := []lastseen.Range{{From: at, To: at, Left: true}}
+		require.Equal(t, []store.Record{{User: user, State: kit.Left(at)}},
+			kit.List(t, s, store.ListQuery{Ranges: only, Limit: 10}))
+	}
+}
+
+func testLargeBatch(t *testing.T, s store.Store) {
+	names := kit.Crowd(t, s, 10_000)
+	states := kit.Lookup(t, s, names...)
+	require.Len(t, states, len(names))
+	for i, state := range states {
+		require.Equal(t, kit.Here(kit.Base), state, names[i])
+	}
+	batch := kit.Sightings(kit.Base, names...)
+	for i := range batch {
+		batch[i].At += lastseen.Instant(i)
+	}
+	for i, state := range kit.Write(s.Leave).Send(t, kit.Namespace, batch) {
+		require.Equal(t, kit.Left(kit.Base+lastseen.Instant(i)), state, names[i])
+	}
+}
+
+func testConcurrentWriters(t *testing.T, s store.Store) {
+	const writers, writes, users = 16, 60, 20
+	want := make([]map[string]lastseen.State, writers)
+	var wg sync.WaitGroup
+	for w := range writers {
+		want[w] = map[string]lastseen.State{}
+		random := rand.New(rand.NewPCG(uint64(w), 1))
+		wg.Go(func() {
+			for range writes {
+				user, at := fmt.Sprint(random.IntN(users)), kit.Base+lastseen.Instant(random.IntN(50))
+				state := lastseen.State{At: at, Left: random.IntN(2) == 0}
+				write := s.Ping
+				if state.Left {
+					write = s.Leave
+				}
+				got, err := write(context.Background(), kit.Namespace, []store.Sighting{{User: user, At: at}})
+				if err != nil || got[0].Compare(state) < 0 {
+					t.Errorf("%v of %s: %v, %v", state, user, got, err)
+					return
+				}
+				want[w][user] = lastseen.Merge(want[w][user], state)
+			}
+		})
+	}
+	wg.Wait()
+	for user := range users {
+		var greatest lastseen.State
+		for w := range writers {
+			greatest = lastseen.Merge(greatest, want[w][fmt.Sprint(user)])
+		}
+		require.Equal(t, []lastseen.State{greatest}, kit.Lookup(t, s, fmt.Sprint(user)))
+	}
+}
