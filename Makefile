@@ -3,7 +3,8 @@
 LINT = go tool -modfile=tools/lint/go.mod golangci-lint
 LINT_BENCH = go tool -modfile=../tools/lint/go.mod golangci-lint
 
-.PHONY: check generate generated lint format race test fuzz test-faults test-chaos bench size image containers hook
+.PHONY: check generate generated lint format race test stress fuzz test-faults test-chaos bench bench-privacy size image \
+  containers hook
 
 check: generated lint race test
 
@@ -26,12 +27,19 @@ format:
 
 # The packages with goroutines, with the race detector. It needs a C compiler.
 race:
-	CGO_ENABLED=1 go test -race -timeout 20m ./api/... ./store/... ./cmd/...
+	CGO_ENABLED=1 go test -race -timeout 20m ./api/... ./store/... ./cmd/... ./e2e/flows
 
 # All tests, in full. Without the variable, they show each promise once.
 test:
 	LASTSEEN_TEST_FULL=1 go test ./...
 	go test -C bench ./...
+
+# Tests that sometimes fail: RUNS of them beside busy loops. Each that ever failed is named. STRESS='-run Tabs ./api'
+# runs some.
+RUNS = 5
+STRESS = ./...
+stress:
+	tools/stress $(RUNS) $(STRESS)
 
 # Every fuzz target for a while; what they find is kept under testdata.
 FUZZTIME = 30s
@@ -47,7 +55,7 @@ fuzz:
 FULL = 1
 FAULTS =
 test-faults:
-	LASTSEEN_TEST_FULL=$(FULL) go test -tags faults -count=1 -timeout 30m $(FAULTS) ./cmd/lastseen/faults
+	LASTSEEN_TEST_FULL=$(FULL) go test -tags faults -count=1 -timeout 30m $(FAULTS) ./e2e/faults
 
 # Random faults on three servers and a Redis with Sentinels, for CHAOS. SEED=42 repeats the faults of a run that logged
 # this seed. With an odd seed, the servers have --redis-wait, and nothing acknowledged may be lost.
@@ -55,17 +63,21 @@ CHAOS = 1h
 SEED =
 test-chaos:
 	LASTSEEN_TEST_CHAOS=$(CHAOS) LASTSEEN_TEST_SEED=$(SEED) \
-	  go test -tags faults -count=1 -timeout 48h -v -run 'TestChaos$$' ./cmd/lastseen/faults
+	  go test -tags faults -count=1 -timeout 48h -v -run 'TestChaos$$' ./e2e/faults
 
 # bench/README.md describes what is measured, and how. BENCH=-quick only checks that it works.
 BENCH = -write RESULTS.md
 bench:
 	go run -C bench . $(BENCH)
 
-# How large the code is, and how long the tests of each package take.
+# Whether times show what users hide: distributions within one run. It needs an otherwise idle machine.
+bench-privacy:
+	go test -count=1 -timeout 1h -run '^$$' -bench 'Invisible|TimingNotices' -benchtime 1x ./e2e/privacy
+
+# How large the code is: lengths, and the numbers that arch_test.go lets only fall.
 size:
 	go run -C tools/size . -root ../..
-	go test -count=1 ./...
+	go test -count=1 -v -run 'TestSizeOnlyFalls$$' .
 
 # The container image, with its version.
 image:

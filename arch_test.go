@@ -6,10 +6,12 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,20 +26,44 @@ const module = "github.com/lastseen/lastseen"
 // names are relative to the root.
 func arrows() map[string][]string {
 	return map[string][]string{
-		"":                          {},
-		"store":                     {""},
-		"store/clock":               {""},
-		"store/signals":             {"store"},
-		"store/redisstore":          {"", "store", "store/clock", "store/signals"},
-		"store/filestore":           {"", "store", "store/clock", "store/signals"},
-		"store/coalesce":            {"", "store"},
-		"store/feed":                {"", "store"},
-		"store/jobs":                {"", "store", "store/feed"},
-		"store/connections":         {"", "store"},
-		"store/calls":               {"", "store"},
-		"store/storetest":           {"", "store", "internal/testenv"},
+		"":                  {},
+		"store":             {""},
+		"store/clock":       {""},
+		"store/signals":     {"store"},
+		"store/redisstore":  {"", "store", "store/clock", "store/signals"},
+		"store/filestore":   {"", "store", "store/clock", "store/signals"},
+		"store/coalesce":    {"", "store"},
+		"store/feed":        {"", "store"},
+		"store/jobs":        {"", "store", "store/feed"},
+		"store/connections": {"", "store"},
+		"store/calls":       {"", "store"},
+		"store/storetest": {
+			"", "store", "store/storetest/availability", "store/storetest/calls", "store/storetest/changes",
+			"store/storetest/contacts", "store/storetest/devices", "store/storetest/kit", "store/storetest/presence",
+			"store/storetest/servers",
+		},
+		"store/storetest/kit":          {"", "store"},
+		"store/storetest/presence":     {"", "store", "internal/testenv", "store/storetest/kit"},
+		"store/storetest/servers":      {"", "store", "store/storetest/kit"},
+		"store/storetest/devices":      {"", "store", "store/storetest/kit"},
+		"store/storetest/availability": {"", "store", "store/storetest/devices", "store/storetest/kit"},
+		"store/storetest/contacts": {
+			"", "store", "store/storetest/availability",
+			"store/storetest/devices", "store/storetest/kit",
+		},
+		"store/storetest/calls": {
+			"", "store", "store/storetest/availability",
+			"store/storetest/devices", "store/storetest/kit",
+		},
+		"store/storetest/changes": {
+			"", "store", "store/storetest/availability", "store/storetest/calls",
+			"store/storetest/devices", "store/storetest/kit",
+		},
 		"store/storetest/redistest": {"internal/testenv"},
 		"internal/testenv":          {},
+		"internal/testserver":       {"internal/testenv", "store/storetest/redistest", "api/auth"},
+		"internal/testbrowser":      {"internal/testenv"},
+		"internal/testguide":        {},
 		"api": {
 			"", "store", "store/feed", "store/connections", "store/calls", "api/auth", "api/limit", "api/stream",
 			"api/web",
@@ -60,8 +86,13 @@ func arrows() map[string][]string {
 		"cmd/lastseen/internal/config":  {"", "api", "api/auth", "store/connections", "store/feed", "store/redisstore"},
 		"cmd/lastseen/internal/admin":   {"store"},
 		"cmd/lastseen/internal/tracing": {},
-		"cmd/lastseen/faults":           {},
 		"store/observe":                 {"", "store"},
+		// Tests of the whole product use it as others do: its program, over HTTP.
+		"e2e/browser": {},
+		"e2e/faults":  {},
+		"e2e/flows":   {},
+		"e2e/guides":  {},
+		"e2e/privacy": {},
 	}
 }
 
@@ -77,6 +108,7 @@ func dependencies() map[string]string {
 		"github.com/MicahParks/jwkset":       "the public keys that an issuer of tokens publishes",
 		"github.com/tidwall/btree":           "order in memory, with ranks and cheap copies",
 		"golang.org/x/time":                  "limits: token buckets",
+		"golang.org/x/sys":                   "a monotonic clock that counts suspends",
 		"golang.org/x/sync":                  "probes at the same time share one answer",
 		"github.com/hashicorp/golang-lru/v2": "limits: a bounded number of them; tokens that were verified",
 		"github.com/swaggo/swag":             "tool: the OpenAPI document from annotations; given",
@@ -114,8 +146,17 @@ type source struct {
 	lines     int
 }
 
+// isTest reports whether the file is for tests only.
 func (s source) isTest() bool {
-	return strings.HasSuffix(s.name, "_test.go") || strings.HasPrefix(s.dir, "store/storetest") || s.dir == "internal/testenv"
+	if strings.HasSuffix(s.name, "_test.go") {
+		return true
+	}
+	for _, dir := range []string{"store/storetest", "internal/test", "e2e/"} {
+		if strings.HasPrefix(s.dir, dir) {
+			return true
+		}
+	}
+	return false
 }
 
 func (s source) imports() (paths []string) {
@@ -180,6 +221,21 @@ func TestImportsFollowTheArrows(t *testing.T) {
 	}
 }
 
+// TestWholeProductIsTestedFromOutside: the tests in e2e use the program as users do. Only those of two rooms also set
+// clocks, break the store, or write to it, and so serve it themselves.
+func TestWholeProductIsTestedFromOutside(t *testing.T) {
+	for _, s := range sources(t) {
+		if !strings.HasPrefix(s.dir, "e2e/") || s.dir == "e2e/browser" || s.dir == "e2e/privacy" {
+			continue
+		}
+		for _, imported := range s.imports() {
+			within := strings.HasPrefix(imported, module+"/api") || strings.HasPrefix(imported, module+"/store")
+			allowed := !within || strings.HasPrefix(imported, module+"/store/storetest/")
+			require.True(t, allowed, "%s/%s imports %s", s.dir, s.name, imported)
+		}
+	}
+}
+
 // TestProcessesEndWithTests: tests start processes with testenv.Command. Those of exec.Command go on if the tests are
 // killed.
 func TestProcessesEndWithTests(t *testing.T) {
@@ -220,7 +276,7 @@ func TestBinaryLinksNoTools(t *testing.T) {
 	linked, err := list.Output()
 	require.NoError(t, err)
 	require.NotContains(t, string(linked), "/storetest")
-	require.NotContains(t, string(linked), "/testenv")
+	require.NotContains(t, string(linked), "/internal/test")
 	require.NotContains(t, string(linked), module+"/docs")
 	for name, reason := range dependencies() {
 		tool := strings.HasPrefix(reason, "test:") || strings.HasPrefix(reason, "tool:")
@@ -250,6 +306,75 @@ func TestFilesStayReadable(t *testing.T) {
 	for _, s := range sources(t) {
 		require.LessOrEqual(t, s.lines, 400, "%s/%s", s.dir, s.name)
 	}
+}
+
+// sizes are what the code has grown to. A number may only fall: to add to one, first take something away. Folders that
+// are not listed have at most 25 files of production code and 35 of tests.
+func sizes() map[string]int {
+	return map[string]int{
+		"lines":  54400, // of production code in Go, Lua and JavaScript, rounded up to hundreds
+		"arrows": 62,    // imports of one package of this project by another, without tests
+
+		"files in api":              100,
+		"files in cmd/lastseen":     29,
+		"files in store/filestore":  42,
+		"files in store/redisstore": 53,
+		"tests in api":              72,
+		"tests in store/redisstore": 53,
+	}
+}
+
+// TestSizeOnlyFalls: with -v, it prints the sizes.
+func TestSizeOnlyFalls(t *testing.T) {
+	measured := map[string]int{"lines": scriptLines(t), "arrows": 0}
+	arrows := map[string]bool{}
+	for _, s := range sources(t) {
+		if s.isTest() {
+			measured["tests in "+s.dir]++
+			continue
+		}
+		measured["files in "+s.dir]++
+		measured["lines"] += s.lines
+		for _, imported := range s.imports() {
+			if strings.HasPrefix(imported, module) {
+				arrows[s.dir+" to "+imported] = true
+			}
+		}
+	}
+	measured["lines"] = (measured["lines"] + 99) / 100 * 100
+	measured["arrows"] = len(arrows)
+	maps.DeleteFunc(measured, func(what string, n int) bool {
+		return strings.HasPrefix(what, "files in ") && n <= 25 || strings.HasPrefix(what, "tests in ") && n <= 35
+	})
+	for _, what := range slices.Sorted(maps.Keys(measured)) {
+		t.Logf("%s: %d", what, measured[what])
+	}
+	for what, limit := range sizes() {
+		require.GreaterOrEqual(t, measured[what], limit, "%s: it fell; write the new number into sizes()", what)
+	}
+	for what, n := range measured {
+		require.LessOrEqual(t, n, sizes()[what], what)
+	}
+}
+
+// scriptLines counts the lines of production code that is not Go. One file is generated from the others.
+func scriptLines(t *testing.T) (lines int) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || name == filepath.FromSlash("api/web/lastseen.js") {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "testdata" || otherModule(name) && name != ".") {
+			return fs.SkipDir
+		}
+		if extension := filepath.Ext(name); extension == ".lua" || extension == ".js" {
+			content, err := os.ReadFile(name)
+			lines += bytes.Count(content, []byte("\n"))
+			return err
+		}
+		return nil
+	}))
+	return lines
 }
 
 // TestNoInitAndNoExit: packages do nothing on import, and only main ends the process.

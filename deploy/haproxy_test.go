@@ -1,9 +1,7 @@
 package deploy_test
 
 import (
-	"net/http"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,34 +9,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/internal/testenv"
+	"github.com/lastseen/lastseen/internal/testserver"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// startHAProxy starts the HAProxy of the deployment in front of one server, until the test ends, and returns the URL of
-// the API. The two other servers of the file are left out.
-func startHAProxy(t *testing.T, s server) (api string) {
+// startHAProxy starts the HAProxy of the deployment in front of one server, until the test ends, and returns it.
+// The two other servers of the file are left out.
+func startHAProxy(t *testing.T, s *testserver.Server) *testserver.Server {
 	t.Helper()
 	haproxy, listen := testenv.Program(t, "haproxy", "haproxy"), redistest.FreeAddr(t, "127.0.0.1")
-	return startProxy(t, s, "haproxy.cfg", listen, map[string]string{
+	return startProxy(t, "haproxy.cfg", listen, map[string]string{
 		"bind :8080\n": "bind " + listen + "\n", "127.0.0.1:8081": addressOf(s),
 		"    server lastseen2 127.0.0.1:8082 check\n": "", "    server lastseen3 127.0.0.1:8083 check\n": "",
 		"log stdout format raw local0 notice": "log stdout format raw local0 emerg",
 	}, func(file string) *exec.Cmd { return testenv.Command(haproxy, "-db", "-q", "-f", file) })
-}
-
-// TestHAProxyPassesChanges follows changes through a real HAProxy: each event arrives before the next one happens.
-func TestHAProxyPassesChanges(t *testing.T) {
-	testenv.Program(t, "haproxy", "haproxy")
-	s := startServer(t, buildServer(t), "--store", filepath.Join(t.TempDir(), "data.db"))
-	url := startHAProxy(t, s) + "/chat"
-	stream := followThrough(t, url+"/changes?user=alice", "")
-	require.Contains(t, stream.next(t, "changes"), `"status":"grey"`)
-	status, _ := request(t, http.MethodPost, url+"/users/alice/ping", "")
-	require.Equal(t, http.StatusOK, status)
-	require.Contains(t, stream.next(t, "changes"), `"status":"green"`)
-	status, body := request(t, http.MethodGet, url+"/lookup?user=a%2Fb", "")
-	require.Equal(t, http.StatusOK, status)
-	require.Contains(t, body, `"a/b"`)
 }
 
 // TestHAProxyChecksItself: HAProxy accepts the file as it is, without a warning.

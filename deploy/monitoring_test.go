@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net"
 	"net/url"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/internal/testserver"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -22,7 +22,7 @@ const patience = time.Minute
 
 // monitored are servers with both stores, and what they exported.
 type monitored struct {
-	servers []server
+	servers []*testserver.Server
 	series  exported
 	types   families
 }
@@ -34,11 +34,10 @@ func TestMonitoring(t *testing.T) {
 	host, port, err := net.SplitHostPort(redis.Addr)
 	require.NoError(t, err)
 	redistest.StartProcess(t, "--replicaof", host, port, "--appendonly", "no")
-	binary := buildServer(t)
 	m := &monitored{series: exported{}, types: families{}}
-	m.servers = []server{
-		startServer(t, binary, "--store", filepath.Join(t.TempDir(), "data.db")),
-		startServer(t, binary, "--store", redis.URL(), "--redis-timeout", "30s", "--redis-dial-timeout", "30s",
+	m.servers = []*testserver.Server{
+		startServer(t),
+		startServer(t, "--store", redis.URL(), "--redis-timeout", "30s", "--redis-dial-timeout", "30s",
 			"--redis-read-from", "replica"),
 	}
 	m.observe(t)
@@ -47,10 +46,10 @@ func TestMonitoring(t *testing.T) {
 	t.Run("queries", func(t *testing.T) {
 		prometheus := startPrometheus(t, m.servers)
 		for _, s := range m.servers {
-			s.use(t)
+			use(t, s)
 		}
 		redis.Stop(t) // some metrics exist only after a fault
-		status, _ := request(t, "POST", m.servers[1].api+"/chat/users/alice/ping", "")
+		status, _ := m.servers[1].Call(t, "POST", testserver.Alice+"/ping", "")
 		require.Equal(t, 503, status)
 		prometheus.testQueries(t)
 	})
@@ -62,8 +61,8 @@ func (m *monitored) observe(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(200 * time.Millisecond) {
 		for _, s := range m.servers {
-			s.use(t)
-			s.scrape(t, m.series, m.types)
+			use(t, s)
+			scrape(t, s, m.series, m.types)
 		}
 		missing := slices.ContainsFunc(documentedMetrics(t), func(d documentedMetric) bool {
 			return m.types[d.name] == ""
@@ -138,9 +137,10 @@ func documentedMetrics(t *testing.T) (all []documentedMetric) {
 func (m *monitored) testDocumentation(t *testing.T) {
 	exported := map[string]bool{}
 	for name := range m.types {
-		exported[name] = strings.HasPrefix(name, "lastseen_")
+		if strings.HasPrefix(name, "lastseen_") {
+			exported[name] = true
+		}
 	}
-	maps.DeleteFunc(exported, func(_ string, ours bool) bool { return !ours })
 	for _, d := range documentedMetrics(t) {
 		if !exported[d.name] {
 			t.Errorf("%s is in docs/metrics.md, but no server exports it", d.name)
@@ -176,7 +176,7 @@ func (p prometheus) testQueries(t *testing.T) {
 func (p prometheus) query(t *testing.T, q query) bool {
 	t.Helper()
 	expr := strings.NewReplacer("$instance", ".*", "$__rate_interval", "30s").Replace(q.expr)
-	status, body := request(t, "GET", p.url+"/api/v1/query?query="+url.QueryEscape(expr), "")
+	status, body := get(t, p.url+"/api/v1/query?query="+url.QueryEscape(expr))
 	require.Equal(t, 200, status, "%s: %s\n%s", q.name, expr, body)
 	var response struct{ Data struct{ Result []any } }
 	require.NoError(t, json.Unmarshal([]byte(body), &response))

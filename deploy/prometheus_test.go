@@ -2,9 +2,7 @@ package deploy_test
 
 import (
 	"fmt"
-	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/internal/testenv"
+	"github.com/lastseen/lastseen/internal/testserver"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
 // prometheus is a running Prometheus.
@@ -20,24 +20,22 @@ type prometheus struct{ url string }
 
 // startPrometheus runs a Prometheus that scrapes the servers five times a second and evaluates the alert rules, until
 // the test ends.
-func startPrometheus(t *testing.T, servers []server) prometheus {
+func startPrometheus(t *testing.T, servers []*testserver.Server) prometheus {
 	t.Helper()
 	path := testenv.Program(t, "prometheus", "prometheus")
 	rules, err := filepath.Abs("prometheus/alerts.yml")
 	require.NoError(t, err)
 	var targets []string
 	for _, s := range servers {
-		targets = append(targets, strings.TrimPrefix(s.admin, "http://"))
+		targets = append(targets, strings.TrimPrefix(s.Admin, "http://"))
 	}
-	dir := t.TempDir()
-	config := filepath.Join(dir, "prometheus.yml")
-	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, `
+	config := testserver.WriteFile(t, "prometheus.yml", fmt.Appendf(nil, `
 global: {scrape_interval: 200ms, scrape_timeout: 200ms, evaluation_interval: 1s}
 rule_files: [%q]
 scrape_configs: [{job_name: lastseen, static_configs: [{targets: [%s]}]}]
-`, rules, strings.Join(targets, ", ")), 0o600))
+`, rules, strings.Join(targets, ", ")))
 	for range 5 { // another process can take the port before Prometheus does
-		if p, ok := tryPrometheus(t, path, dir, config); ok {
+		if p, ok := tryPrometheus(t, path, config); ok {
 			return p
 		}
 	}
@@ -45,13 +43,10 @@ scrape_configs: [{job_name: lastseen, static_configs: [{targets: [%s]}]}]
 	return prometheus{}
 }
 
-func tryPrometheus(t *testing.T, path, dir, config string) (prometheus, bool) {
+func tryPrometheus(t *testing.T, path, config string) (prometheus, bool) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	addr := listener.Addr().String()
-	require.NoError(t, listener.Close())
-	command := testenv.Command(path, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"),
+	addr := redistest.FreeAddr(t, "127.0.0.1")
+	command := testenv.Command(path, "--config.file="+config, "--storage.tsdb.path="+t.TempDir(),
 		"--web.listen-address="+addr, "--log.level=warn")
 	log := new(strings.Builder)
 	command.Stderr = log
@@ -73,11 +68,7 @@ func tryPrometheus(t *testing.T, path, dir, config string) (prometheus, bool) {
 		case <-time.After(50 * time.Millisecond):
 		}
 		response, err := http.Get("http://" + addr + "/-/ready")
-		if err != nil {
-			continue
-		}
-		_ = response.Body.Close()
-		if response.StatusCode == http.StatusOK {
+		if err == nil && response.Body.Close() == nil && response.StatusCode == http.StatusOK {
 			return prometheus{"http://" + addr}, true
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/internal/testenv"
+	"github.com/lastseen/lastseen/internal/testserver"
 )
 
 const unit = "systemd/lastseen.service"
@@ -18,15 +19,13 @@ const unit = "systemd/lastseen.service"
 // service could do. The exposure is at most 2.0 of 10; systemd calls less than 5 "OK".
 func TestUnitPassesSystemd(t *testing.T) {
 	program := testenv.Program(t, "systemd-analyze", "systemd")
-	dir := t.TempDir()
 	self, err := os.Executable() // which has to exist
 	require.NoError(t, err)
 	content := strings.Replace(string(read(t, unit)), "/usr/local/bin/lastseen", self, 1)
 	require.Contains(t, content, "ExecStart="+self)
-	path := filepath.Join(dir, "lastseen.service")
-	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
-	require.Empty(t, run(t, dir, program, "verify", "--man=no", path), "warnings")
-	run(t, dir, program, "security", "--no-pager", "--offline=true", "--threshold=20", path)
+	path := testserver.WriteFile(t, "lastseen.service", []byte(content))
+	require.Empty(t, run(t, filepath.Dir(path), program, "verify", "--man=no", path), "warnings")
+	run(t, filepath.Dir(path), program, "security", "--no-pager", "--offline=true", "--threshold=20", path)
 }
 
 func TestSysusersPassesSystemd(t *testing.T) {

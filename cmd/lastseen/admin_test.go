@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
+	"github.com/lastseen/lastseen/internal/testserver"
 )
 
 // adminConfig returns a configuration whose admin address is taken by another process, by default or explicitly.
@@ -68,35 +69,41 @@ func TestAdminWarnsOfOpenAddresses(t *testing.T) {
 // TestAdmin of a running server.
 func TestAdmin(t *testing.T) {
 	t.Parallel()
-	s := start(t, "--admin-listen", "127.0.0.1:0")
+	s := testserver.Start(t, "--admin-listen", "127.0.0.1:0")
 	for path, want := range map[string]string{
 		"/metrics": "lastseen_build_info{", "/readyz": "ready", "/healthz": "ok", "/debug/pprof/": "goroutine",
 	} {
-		response, err := http.Get(s.admin + path)
+		response, err := http.Get(s.Admin + path)
 		require.NoError(t, err)
 		text, err := io.ReadAll(response.Body)
 		require.NoError(t, err)
 		require.NoError(t, response.Body.Close())
 		require.Equal(t, http.StatusOK, response.StatusCode, path)
 		require.Contains(t, string(text), want, path)
-		status, _ := s.call(t, http.MethodGet, strings.TrimSuffix(path, "/"), "")
+		status, _ := s.Call(t, http.MethodGet, strings.TrimSuffix(path, "/"), "")
 		if strings.HasSuffix(path, "z") {
 			require.Equal(t, http.StatusOK, status, path)
 		} else {
 			require.Equal(t, http.StatusNotFound, status, "clients must not see %s", path)
 		}
 	}
-	require.Zero(t, s.terminate(t), s.log)
+	require.Zero(t, s.Terminate(t), s.Log)
 }
 
-// TestAdminHosts: names that are allowed to browsers, but not all names, since requests need no credentials here.
-func TestAdminHosts(t *testing.T) {
+// TestAllowedHosts: names that are allowed to browsers, also by a reload. Operators may not use all names, since
+// requests need no credentials there.
+func TestAllowedHosts(t *testing.T) {
 	r := newReloadTest(t, "allowed-hosts: ['*', presence.example.com]")
-	require.True(t, r.allowsOperators("127.0.0.1:8081"))
-	require.True(t, r.allowsOperators("lastseen:8081"))
-	require.True(t, r.allowsOperators("presence.example.com:8081"))
-	require.False(t, r.allowsOperators("evil.example.com:8081"))
-	r.write("allowed-hosts: other.example.com")
+	require.Equal(t, []string{"*", "presence.example.com"}, r.served().AllowedHosts)
+	for host, allowed := range map[string]bool{
+		"127.0.0.1:8081": true, "lastseen:8081": true, "presence.example.com:8081": true,
+		"evil.example.com:8081": false,
+	} {
+		require.Equal(t, allowed, r.allowsOperators(host), host)
+	}
+	require.Contains(t, r.write("allowed-hosts: ['*.example.net', nas.lan]"),
+		"allowed-hosts: *, presence.example.com → *.example.net, nas.lan")
+	require.Equal(t, []string{"*.example.net", "nas.lan"}, r.served().AllowedHosts)
 	require.False(t, r.allowsOperators("presence.example.com:8081"))
 	require.Contains(t, r.write("admin-listen: off"), "requires a restart")
 }

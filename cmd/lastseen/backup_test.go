@@ -17,13 +17,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/internal/testserver"
 	"github.com/lastseen/lastseen/store/filestore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
 // backup runs the command against a server.
-func backup(s *service, args ...string) (code int, out, log string) {
-	return runInProcess(append([]string{"backup", "--admin-listen", s.admin[len("http://"):]}, args...)...)
+func backup(s *testserver.Server, args ...string) (code int, out, log string) {
+	return runInProcess(append([]string{"backup", "--admin-listen", s.Admin[len("http://"):]}, args...)...)
 }
 
 // load pings as different users, each with ever later times, and keeps the last one of each that was acknowledged.
@@ -34,11 +35,11 @@ type load struct {
 }
 
 // startLoad pings a service until its process ends.
-func startLoad(s *service) *load {
+func startLoad(s *testserver.Server) *load {
 	l := &load{last: map[string]int{}}
 	for n := range 4 {
 		l.wg.Go(func() {
-			for i := 0; l.ping(s.url, fmt.Sprintf("user-%d-%d", n, i%100), 1_000_000_000+i); i++ {
+			for i := 0; l.ping(s.URL, fmt.Sprintf("user-%d-%d", n, i%100), 1_000_000_000+i); i++ {
 			}
 		})
 	}
@@ -70,13 +71,24 @@ func (l *load) acknowledged() map[string]int {
 	return maps.Clone(l.last)
 }
 
+// requireKept requires that a server has what another one acknowledged, or what came later.
+func (*load) requireKept(t *testing.T, s *testserver.Server, acknowledged map[string]int) {
+	t.Helper()
+	for user, at := range acknowledged {
+		presence := s.Get(t, "/v1/namespaces/load/users/"+user)
+		seen, err := time.Parse(time.RFC3339, fmt.Sprint(presence["last_seen"]))
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, seen.Unix(), int64(at), user)
+	}
+}
+
 // TestBackupAndRestore makes a backup under load, kills the server, and starts from the backup: every ping that was
 // acknowledged before the backup is there.
 func TestBackupAndRestore(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data.db")
-	s := start(t, "--store", data, "--admin-listen", "127.0.0.1:0")
-	s.post(t, "/v1/namespaces/chat/users/gone/leave", "")
+	s := testserver.Start(t, "--store", data, "--admin-listen", "127.0.0.1:0")
+	s.Post(t, "/v1/namespaces/chat/users/gone/leave", "")
 	pings := startLoad(s)
 	require.Eventually(t, func() bool { return len(pings.acknowledged()) == 400 }, time.Minute, time.Millisecond)
 	expected := pings.acknowledged()
@@ -87,27 +99,22 @@ func TestBackupAndRestore(t *testing.T) {
 	info, err := os.Stat(saved)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), "others must not read it")
-	s.kill()
+	s.Kill()
 	pings.wg.Wait()
 
 	require.NoError(t, os.Rename(saved, data))
-	s = start(t, "--store", data)
-	for user, at := range expected {
-		presence := s.get(t, "/v1/namespaces/load/users/"+user)
-		seen, err := time.Parse(time.RFC3339, fmt.Sprint(presence["last_seen"]))
-		require.NoError(t, err)
-		require.GreaterOrEqual(t, seen.Unix(), int64(at), user)
-	}
-	require.Equal(t, true, s.get(t, "/v1/namespaces/chat/users/gone")["left"])
-	s.post(t, alice+"/ping", "")
-	require.Zero(t, s.terminate(t), s.log)
+	s = testserver.Start(t, "--store", data)
+	pings.requireKept(t, s, expected)
+	require.Equal(t, true, s.Get(t, "/v1/namespaces/chat/users/gone")["left"])
+	s.Post(t, alice+"/ping", "")
+	require.Zero(t, s.Terminate(t), s.Log)
 }
 
 // TestBackupReplacesNothing unless asked, and never the data file in use.
 func TestBackupReplacesNothing(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data.db")
-	s := start(t, "--store", data, "--admin-listen", "127.0.0.1:0")
+	s := testserver.Start(t, "--store", data, "--admin-listen", "127.0.0.1:0")
 	saved := filepath.Join(t.TempDir(), "backup.db")
 	require.NoError(t, os.WriteFile(saved, []byte("precious"), 0o600))
 	code, _, log := backup(s, saved)
@@ -147,7 +154,7 @@ func TestBackupLeavesNoPart(t *testing.T) {
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w) }))
 		dir := t.TempDir()
-		code, out, log := backup(&service{admin: server.URL}, filepath.Join(dir, "backup.db"))
+		code, out, log := backup(&testserver.Server{Admin: server.URL}, filepath.Join(dir, "backup.db"))
 		server.Close()
 		require.Equal(t, 1, code)
 		require.Empty(t, out)
@@ -164,7 +171,7 @@ func TestBackupNeedsServer(t *testing.T) {
 	require.Contains(t, log, "admin-listen is off")
 	server := httptest.NewServer(nil)
 	server.Close()
-	code, _, log = backup(&service{admin: server.URL}, filepath.Join(t.TempDir(), "x"))
+	code, _, log = backup(&testserver.Server{Admin: server.URL}, filepath.Join(t.TempDir(), "x"))
 	require.Equal(t, 1, code)
 	require.Contains(t, log, "is the server running, with this --admin-listen?")
 	code, _, _ = runInProcess("backup", "--admin-listen", "nonsense", "x")
@@ -174,7 +181,7 @@ func TestBackupNeedsServer(t *testing.T) {
 // TestBackupOfRedis: Redis has its own.
 func TestBackupOfRedis(t *testing.T) {
 	t.Parallel()
-	s := start(t, "--store", redistest.Start(t), "--admin-listen", "127.0.0.1:0")
+	s := testserver.Start(t, "--store", redistest.Start(t), "--admin-listen", "127.0.0.1:0")
 	code, _, log := backup(s, filepath.Join(t.TempDir(), "backup.db"))
 	require.Equal(t, 1, code)
 	require.Contains(t, log, "the store is Redis: use the backup of Redis")

@@ -17,7 +17,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
+	"github.com/lastseen/lastseen/internal/testserver"
 )
 
 // makeCertificate returns a certificate for a name and for this machine, and its key.
@@ -97,24 +97,6 @@ func openPair(t *testing.T, files keyPairFiles) (c *certificate, log *bytes.Buff
 	return c, log
 }
 
-func TestCertificateIsReadAgain(t *testing.T) {
-	files := newKeyPair(t, "one.example.com")
-	c, log := openPair(t, files)
-	address := serveCertificate(t, c)
-	require.Equal(t, "one.example.com", shownAt(t, address))
-
-	files.write(t, "two.example.com")
-	require.Equal(t, "one.example.com", shownAt(t, address), "not read yet")
-	c.refresh()
-	require.Equal(t, "two.example.com", shownAt(t, address))
-	require.Contains(t, log.String(), `msg="certificate read"`)
-	require.Contains(t, log.String(), "two.example.com")
-
-	log.Reset()
-	c.refresh()
-	require.Empty(t, log.String(), "nothing is new")
-}
-
 // TestCertificateBehindLinks replaces files as Kubernetes does: they are links into a folder that is a link,
 // which is swapped.
 func TestCertificateBehindLinks(t *testing.T) {
@@ -129,13 +111,19 @@ func TestCertificateBehindLinks(t *testing.T) {
 	files := keyPairFiles{filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")}
 	require.NoError(t, os.Symlink("..data/tls.crt", files.cert))
 	require.NoError(t, os.Symlink("..data/tls.key", files.key))
-	c, _ := openPair(t, files)
+	c, log := openPair(t, files)
 	address := serveCertificate(t, c)
+	require.Equal(t, "one.example.com", shownAt(t, address))
 
 	mount("..2", "two.example.com")
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, "..1")))
+	require.Equal(t, "one.example.com", shownAt(t, address), "not read yet")
 	c.refresh()
 	require.Equal(t, "two.example.com", shownAt(t, address))
+	require.Regexp(t, `msg="certificate read".*two\.example\.com`, log.String())
+	log.Reset()
+	c.refresh()
+	require.Empty(t, log.String(), "nothing is new")
 }
 
 // TestInvalidCertificateIsNotUsed: the old one stays, the log says so once, and it is mended by itself.
@@ -163,8 +151,7 @@ func TestInvalidCertificateIsNotUsed(t *testing.T) {
 		require.NotContains(t, log.String(), string(key[40:60]), "the key is a secret")
 		require.Equal(t, "one.example.com", shownAt(t, address))
 	}
-	require.NoError(t, os.WriteFile(files.cert, cert, 0o600))
-	require.NoError(t, os.WriteFile(files.key, key, 0o600))
+	files.write(t, "two.example.com")
 	c.refresh()
 	require.Equal(t, "two.example.com", shownAt(t, address))
 }
@@ -195,6 +182,12 @@ func TestCertificateIsPolled(t *testing.T) {
 	})
 }
 
+// TestNoCertificateIsRefreshed: a server without TLS has none.
+func TestNoCertificateIsRefreshed(t *testing.T) {
+	var none *certificate
+	require.NotPanics(t, none.refresh)
+}
+
 func TestWrongCertificates(t *testing.T) {
 	files, other := newKeyPair(t, "a"), newKeyPair(t, "b")
 	for content, want := range map[string]string{
@@ -218,11 +211,11 @@ func TestWrongCertificates(t *testing.T) {
 // TestTLSOfTheProcess: HTTP/2, the new certificate after a hangup, and a health check that finds its way.
 func TestTLSOfTheProcess(t *testing.T) {
 	files := newKeyPair(t, "one.example.com")
-	file := writeConfig(t, "")
-	s := start(t, "--config", file, "--tls-cert", files.cert, "--tls-key", files.key)
-	address, secure := strings.CutPrefix(s.url, "https://")
-	require.True(t, secure, s.url)
-	require.True(t, strings.HasPrefix(s.docs, "https://"), s.docs)
+	file := testserver.WriteConfig(t, "")
+	s := testserver.Start(t, "--config", file, "--tls-cert", files.cert, "--tls-key", files.key)
+	address, secure := strings.CutPrefix(s.URL, "https://")
+	require.True(t, secure, s.URL)
+	require.True(t, strings.HasPrefix(s.Docs, "https://"), s.Docs)
 	get := func() (int, string) {
 		trusted := x509.NewCertPool()
 		cert, err := os.ReadFile(files.cert)
@@ -230,7 +223,7 @@ func TestTLSOfTheProcess(t *testing.T) {
 		trusted.AppendCertsFromPEM(cert)
 		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, ForceAttemptHTTP2: true}
 		defer transport.CloseIdleConnections()
-		response, err := (&http.Client{Transport: transport}).Get(s.url + "/healthz")
+		response, err := (&http.Client{Transport: transport}).Get(s.URL + "/healthz")
 		require.NoError(t, err)
 		defer response.Body.Close()
 		require.Equal(t, "HTTP/2.0", response.Proto)
@@ -240,15 +233,12 @@ func TestTLSOfTheProcess(t *testing.T) {
 	require.Equal(t, []any{http.StatusOK, "one.example.com"}, []any{status, name})
 
 	require.NoError(t, os.Remove(files.key))
-	require.NoError(t, os.WriteFile(file, []byte("green: 50s"), 0o600))
-	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
-	require.Eventually(t, func() bool { return strings.Contains(s.log.String(), "green: 60s → 50s") }, 30*time.Second,
-		time.Millisecond,
-		"a broken certificate holds nothing else up: %s", s.log)
+	hangup(t, s, file, "green: 50s")
+	requireLogged(t, s, "green: 60s → 50s") // a broken certificate holds nothing else up
 	files.write(t, "two.example.com")
-	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
-	require.Eventually(t, func() bool { return shownAt(t, address) == "two.example.com" }, 30*time.Second,
-		time.Millisecond)
+	hangup(t, s, "", "")
+	shown := func() bool { return shownAt(t, address) == "two.example.com" }
+	require.Eventually(t, shown, time.Minute, time.Millisecond)
 	_, name = get()
 	require.Equal(t, "two.example.com", name)
 
@@ -258,6 +248,6 @@ func TestTLSOfTheProcess(t *testing.T) {
 	})
 	require.ErrorContains(t, err, "protocol version")
 	require.Zero(t, run(t.Context(), []string{"health", "--listen", address}, io.Discard, io.Discard))
-	require.Zero(t, s.terminate(t))
+	require.Zero(t, s.Terminate(t))
 	require.Equal(t, 1, run(t.Context(), []string{"health", "--listen", address}, io.Discard, io.Discard))
 }

@@ -4,33 +4,15 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
+	"github.com/lastseen/lastseen/internal/testguide"
+	"github.com/lastseen/lastseen/internal/testserver"
 )
-
-// yamlBlocks returns the YAML examples of a document.
-func yamlBlocks(t *testing.T, name string) (blocks []string) {
-	t.Helper()
-	text, err := os.ReadFile("../../docs/" + name)
-	require.NoError(t, err)
-	for _, m := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
-		blocks = append(blocks, m[1])
-	}
-	return blocks
-}
-
-// tutorialExample returns the n-th example of the guide for users of the Redis tutorial, for another Redis.
-func tutorialExample(t *testing.T, n int, url string) string {
-	t.Helper()
-	blocks := yamlBlocks(t, "from-the-redis-tutorial.md")
-	require.Len(t, blocks, 2)
-	return strings.ReplaceAll(blocks[n], "redis://127.0.0.1:6379", url)
-}
 
 // TestHelpNamesEverySetting: with its default and its environment variable.
 func TestHelpNamesEverySetting(t *testing.T) {
@@ -61,7 +43,7 @@ func TestConfigurationErrors(t *testing.T) {
 	before, rest, _ := strings.Cut(string(text), begin)
 	shown, after, _ := strings.Cut(rest, end)
 
-	file := writeConfig(t, yamlBlocks(t, "configuration.md")[2])
+	file := testserver.WriteConfig(t, testguide.Blocks(t, "configuration.md", "yaml")[2])
 	code, _, printed := execute(t, "config", "--config", file)
 	require.Equal(t, 2, code)
 	printed = strings.ReplaceAll(printed, file, "wrong.yaml")

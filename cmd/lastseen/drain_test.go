@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -12,23 +11,26 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
+	"github.com/lastseen/lastseen/internal/testserver"
 )
 
-func TestDrainTime(t *testing.T) {
+// TestDrainTimes of requests and of WebSockets, which depend on who can reach the server unless they are set.
+func TestDrainTimes(t *testing.T) {
 	for _, c := range []struct {
-		want  time.Duration
-		flags map[string]string
+		drain, connect time.Duration
+		flags          map[string]string
 	}{
-		{0, map[string]string{}},
-		{0, map[string]string{"listen": "[::1]:8080"}},
-		{2 * time.Second, map[string]string{"listen": ":8080", "auth": "none"}},
-		{2 * time.Second, map[string]string{"drain": "2s"}},
-		{0, map[string]string{"listen": ":8080", "auth": "none", "drain": "0"}},
-		{time.Minute, map[string]string{"drain": "1m"}},
+		{0, 0, map[string]string{}},
+		{0, 0, map[string]string{"listen": "[::1]:8080"}},
+		{2 * time.Second, 30 * time.Second, map[string]string{"listen": ":8080", "auth": "none"}},
+		{3 * time.Second, time.Second, map[string]string{"drain": "3s", "connect-drain": "1s"}},
+		{0, 0, map[string]string{"listen": ":8080", "auth": "none", "drain": "0", "connect-drain": "0"}},
+		{time.Minute, 0, map[string]string{"drain": "1m"}},
 	} {
 		loaded, err := config.Loader{Flags: c.flags}.Load()
 		require.NoError(t, err)
-		require.Equal(t, c.want, loaded.DrainTime(), "%v", c.flags)
+		require.Equal(t, c.drain, loaded.DrainTime(), "%v", c.flags)
+		require.Equal(t, c.connect, loaded.ConnectDrainTime(), "%v", c.flags)
 	}
 }
 
@@ -55,7 +57,7 @@ func TestDrainWaits(t *testing.T) {
 // ready. A second signal ends it at once.
 func TestTerminateDrains(t *testing.T) {
 	t.Parallel()
-	s := start(t, "--drain", "1h", "--admin-listen", "127.0.0.1:0")
+	s := testserver.Start(t, "--drain", "1h", "--admin-listen", "127.0.0.1:0")
 	ready := func(server string) (int, string) {
 		response, err := http.Get(server + "/readyz")
 		require.NoError(t, err)
@@ -64,28 +66,27 @@ func TestTerminateDrains(t *testing.T) {
 		require.NoError(t, err)
 		return response.StatusCode, string(body)
 	}
-	for _, server := range []string{s.url, s.admin} {
+	for _, server := range []string{s.URL, s.Admin} {
 		status, _ := ready(server)
 		require.Equal(t, http.StatusOK, status)
 	}
-	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
-	require.Eventually(t, func() bool { return strings.Contains(s.log.String(), "msg=stopping drain=1h") },
-		time.Minute, time.Millisecond)
+	require.NoError(t, s.Cmd.Process.Signal(syscall.SIGTERM))
+	requireLogged(t, s, "msg=stopping drain=1h")
 	require.Eventually(t, func() bool {
-		status, _ := ready(s.url)
+		status, _ := ready(s.URL)
 		return status == http.StatusServiceUnavailable
 	}, time.Minute, time.Millisecond)
-	status, body := ready(s.admin)
+	status, body := ready(s.Admin)
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.Equal(t, "shutting down\n", body)
-	s.post(t, alice+"/ping", "")
-	s.get(t, "/healthz")
-	response, err := http.Get(s.admin + "/metrics")
+	s.Post(t, alice+"/ping", "")
+	s.Get(t, "/healthz")
+	response, err := http.Get(s.Admin + "/metrics")
 	require.NoError(t, err)
 	require.NoError(t, response.Body.Close())
 	require.Equal(t, http.StatusOK, response.StatusCode, "the end can be observed")
 
-	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
-	require.Error(t, s.cmd.Wait())
-	require.Equal(t, syscall.SIGTERM, s.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal())
+	require.NoError(t, s.Cmd.Process.Signal(syscall.SIGTERM))
+	require.Error(t, s.Cmd.Wait())
+	require.Equal(t, syscall.SIGTERM, s.Cmd.ProcessState.Sys().(syscall.WaitStatus).Signal())
 }

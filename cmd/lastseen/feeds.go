@@ -23,6 +23,7 @@ func (r *runtimeConfig) newFeeds(maxWatches int) feeds {
 	hub := feed.New(feed.Options{
 		Store: r.store, Settings: settings, MaxWatches: maxWatches, Logger: r.logger,
 		Recorded: sweep.Add, Observe: metrics,
+		Restarted: func(namespace string) { r.registry.RecordAgain(namespace) },
 	})
 	if r.metrics != nil {
 		metrics.register(r.metrics, hub, sweep, maxWatches)

@@ -12,37 +12,31 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/internal/testenv"
+	"github.com/lastseen/lastseen/internal/testserver"
 )
 
-func TestHealthAndVersion(t *testing.T) {
-	s := start(t)
-	address := s.url[len("http://"):]
+func TestHealth(t *testing.T) {
+	s := testserver.Start(t)
+	address := s.URL[len("http://"):]
 	var out, errs bytes.Buffer
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	require.Zero(t, run(ctx, []string{"health", "--listen", address}, &out, &errs), errs.String())
-	t.Setenv("LASTSEEN_CONFIG", writeConfig(t, "grene: 1s\nlisten: "+address))
+	t.Setenv("LASTSEEN_CONFIG", testserver.WriteConfig(t, "grene: 1s\nlisten: "+address))
 	require.Zero(t, run(ctx, []string{"health"}, &out, &errs), "whatever else is wrong: %s", errs.String())
 	t.Setenv("LASTSEEN_CONFIG", "no-such-file")
 	require.Zero(t, run(ctx, []string{"health", "--listen", address}, &out, &errs), "it is not needed")
 	require.Equal(t, 2, run(ctx, []string{"health"}, &out, &errs))
 	require.Equal(t, 2, run(ctx, []string{"health", "--listen", "x"}, &out, &errs))
-	s.kill()
+	s.Kill()
 	require.Equal(t, 1, run(ctx, []string{"health", "--listen", address}, &out, &errs))
-
-	code, stdout, _ := execute(t, "version")
-	require.Zero(t, code)
-	require.Regexp(t, `^lastseen .* go1\.`, stdout)
-	code, stdout, _ = execute(t, "--help")
-	require.Zero(t, code)
-	require.Contains(t, stdout, "serve")
 }
 
 // TestHealthIgnoresProxies: one would answer for the service.
 func TestHealthIgnoresProxies(t *testing.T) {
 	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer proxy.Close()
-	health := testenv.Command(os.Getenv(binaryVar), "health", "--listen", "lastseen.invalid:80")
+	health := testenv.Command(testserver.Binary(t), "health", "--listen", "lastseen.invalid:80")
 	health.Env = append(os.Environ(), "HTTP_PROXY="+proxy.URL)
 	out, err := health.CombinedOutput()
 	require.Error(t, err, string(out))

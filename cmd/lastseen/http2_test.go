@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 )
 
 // cancellingBody is a body that cancels its request as soon as it is read.
@@ -28,6 +29,7 @@ func TestHTTP2Resets(t *testing.T) {
 	if _, err := os.Stat("/proc/self/fd"); err != nil {
 		t.Skip("counting open files needs /proc")
 	}
+	leftBefore := goleak.IgnoreCurrent()
 	files := newKeyPair(t, "a.example.com")
 	s, stop := startInProcess(t, []string{
 		"--store", t.TempDir() + "/data.db", "--tls-cert", files.cert, "--tls-key",
@@ -36,8 +38,9 @@ func TestHTTP2Resets(t *testing.T) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
 	client := &http.Client{Transport: transport}
 	ping := func(path string) {
-		response, err := client.Post(s.url+"/v1/namespaces/chat/users/"+path+"/ping", "", nil)
-		if !assertNoError(t, err) {
+		response, err := client.Post(s.URL+"/v1/namespaces/chat/users/"+path+"/ping", "", nil)
+		if err != nil {
+			t.Error(err)
 			return
 		}
 		defer response.Body.Close()
@@ -48,9 +51,10 @@ func TestHTTP2Resets(t *testing.T) {
 	}
 	reset := func(path string) {
 		ctx, cancel := context.WithCancel(context.Background())
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/v1/namespaces/hostile/"+path,
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+"/v1/namespaces/hostile/"+path,
 			cancellingBody{cancel})
-		if !assertNoError(t, err) {
+		if err != nil {
+			t.Error(err)
 			return
 		}
 		request.Header.Set("Content-Type", "application/x-ndjson")
@@ -75,7 +79,7 @@ func TestHTTP2Resets(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	response, err := client.Get(s.url + "/v1/namespaces/chat/counts")
+	response, err := client.Get(s.URL + "/v1/namespaces/chat/counts")
 	require.NoError(t, err)
 	defer response.Body.Close()
 	counts, err := io.ReadAll(response.Body)
@@ -83,7 +87,8 @@ func TestHTTP2Resets(t *testing.T) {
 	require.Contains(t, string(counts), fmt.Sprintf(`"total":%d`, good+1))
 	transport.CloseIdleConnections()
 	requireFootprint(t, before)
-	require.NotContains(t, s.log.String(), "level=ERROR")
-	require.Zero(t, stop(), s.log)
-	require.NotContains(t, s.log.String(), "panic")
+	require.NotContains(t, s.Log.String(), "level=ERROR")
+	require.Zero(t, stop(), s.Log)
+	goleak.VerifyNone(t, leftBefore)
+	require.NotContains(t, s.Log.String(), "panic")
 }

@@ -27,7 +27,7 @@ func (cmd *keyNewCmd) Run(std streams) error {
 	}
 	scopes, err := config.ParseList(cmd.Scopes, auth.ParseScope)
 	if err != nil {
-		wrong.Addf("--scopes: %v", err)
+		wrong.Addf("--scopes: %v; use ping, read and admin", err)
 	}
 	namespaces, err := config.ParseList(cmd.Namespaces, auth.ParsePattern)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
+	"github.com/lastseen/lastseen/internal/testserver"
 )
 
 // TestTakenPort checks that a port in use is reported with the flag that changes it, before the store is opened.
@@ -86,22 +87,15 @@ func TestBanner(t *testing.T) {
 
 // TestBannerCanBeOpened follows the address that a server on all interfaces prints.
 func TestBannerCanBeOpened(t *testing.T) {
-	s := start(t, "--listen", ":0", "--auth", "none")
-	require.Contains(t, s.docs, "://localhost:")
-	response, err := http.Get(strings.TrimSuffix(s.docs, "docs/"))
+	s := testserver.Start(t, "--listen", ":0", "--auth", "none")
+	require.Contains(t, s.Docs, "://localhost:")
+	response, err := http.Get(strings.TrimSuffix(s.Docs, "docs/"))
 	require.NoError(t, err)
 	defer response.Body.Close()
 	require.Equal(t, http.StatusOK, response.StatusCode)
 	page, err := io.ReadAll(response.Body)
 	require.NoError(t, err)
 	require.Contains(t, string(page), "<title>lastseen</title>", "the root is the dashboard")
-}
-
-func TestBusyPort(t *testing.T) {
-	s := start(t)
-	code, _, stderr := execute(t, "--listen", s.url[len("http://"):])
-	require.Equal(t, 1, code)
-	require.Contains(t, stderr, "address already in use")
 }
 
 func TestBannerNamesDataFile(t *testing.T) {
@@ -117,7 +111,7 @@ func TestBannerNamesCallers(t *testing.T) {
 	_, stdout, _ := execute(t, "--listen", "127.0.0.1:0")
 	require.Contains(t, stdout, "\n  for   anyone, with full access\n")
 	_, stdout, _ = execute(t, "--listen", "127.0.0.1:0", "--config",
-		writeConfig(t, aKey+names+"jwt-jwks-url: http://127.0.0.1:1\nanonymous-read: a, b"))
+		testserver.WriteConfig(t, aKey+testserver.Issuer+"jwt-jwks-url: http://127.0.0.1:1\nanonymous-read: a, b"))
 	require.Contains(t, stdout,
 		"\n  for   callers with an API key (1), users with a JWT of https://id.example.com, anyone to read a, b\n")
 

@@ -4,11 +4,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/internal/testserver"
 )
 
 func TestConfigCommand(t *testing.T) {
 	t.Setenv("LASTSEEN_SYNC", "2s")
-	file := writeConfig(t, "store: redis://u:geheim@127.0.0.1:1\nnamespaces:\n  chat:\n    green: 90s\n")
+	file := testserver.WriteConfig(t, "store: redis://u:geheim@127.0.0.1:1\nnamespaces:\n  chat:\n    green: 90s\n")
 	code, stdout, stderr := execute(t, "config", "--config", file, "--yellow", "4m")
 	require.Zero(t, code, stderr)
 	for _, want := range []string{
@@ -33,7 +35,7 @@ func TestConfigCommand(t *testing.T) {
 
 // TestFileStoreShowsNoRedisOfNamespaces: it would be refused there.
 func TestFileStoreShowsNoRedisOfNamespaces(t *testing.T) {
-	_, stdout, _ := execute(t, "config", "--config", writeConfig(t, "namespaces: {chat: }"))
+	_, stdout, _ := execute(t, "config", "--config", testserver.WriteConfig(t, "namespaces: {chat: }"))
 	require.Contains(t, stdout, "    # retention: off # inherited, default\n")
 	require.NotContains(t, stdout, "    # redis-")
 }
@@ -41,17 +43,17 @@ func TestFileStoreShowsNoRedisOfNamespaces(t *testing.T) {
 // TestConfigRedactsURLs: a query may hold a key, and a user without a password may be one.
 func TestConfigRedactsURLs(t *testing.T) {
 	for content, shown := range map[string]string{
-		names + "jwt-jwks-url: https://id.example.com/keys?key=geheim":               "jwt-jwks-url: https://id.example.com/keys?xxxxx # ",
-		names + "jwt-jwks-url: https://id.example.com?geheim":                        "jwt-jwks-url: https://id.example.com?xxxxx # ",
-		names + "jwt-jwks-url: 'https://id.example.com:8443/a%2Fb#geheim'":           "jwt-jwks-url: https://id.example.com:8443/a%2Fb # ",
-		names + "jwt-jwks-url: https://id.example.com/.well-known/jwks.json":         "jwt-jwks-url: https://id.example.com/.well-known/jwks.json # ",
-		"store: redis://geheim@127.0.0.1:1":                                          "store: redis://xxxxx@127.0.0.1:1 # ",
-		"store: redis://geheim:@127.0.0.1:1":                                         "store: redis://xxxxx@127.0.0.1:1 # ",
-		"store: redis://user:geheim@127.0.0.1:1":                                     "store: redis://user:xxxxx@127.0.0.1:1 # ",
-		"store: redis+sentinel://geheim@h:1?master=m":                                "store: redis+sentinel://xxxxx@h:1?master=m # ",
-		"store: redis+cluster://geheim@h:1\nnamespaces: {a: {redis-score-unit: ms}}": "store: redis+cluster://xxxxx@h:1 # ",
+		testserver.Issuer + "jwt-jwks-url: https://id.example.com/keys?key=geheim":       "jwt-jwks-url: https://id.example.com/keys?xxxxx # ",
+		testserver.Issuer + "jwt-jwks-url: https://id.example.com?geheim":                "jwt-jwks-url: https://id.example.com?xxxxx # ",
+		testserver.Issuer + "jwt-jwks-url: 'https://id.example.com:8443/a%2Fb#geheim'":   "jwt-jwks-url: https://id.example.com:8443/a%2Fb # ",
+		testserver.Issuer + "jwt-jwks-url: https://id.example.com/.well-known/jwks.json": "jwt-jwks-url: https://id.example.com/.well-known/jwks.json # ",
+		"store: redis://geheim@127.0.0.1:1":                                              "store: redis://xxxxx@127.0.0.1:1 # ",
+		"store: redis://geheim:@127.0.0.1:1":                                             "store: redis://xxxxx@127.0.0.1:1 # ",
+		"store: redis://user:geheim@127.0.0.1:1":                                         "store: redis://user:xxxxx@127.0.0.1:1 # ",
+		"store: redis+sentinel://geheim@h:1?master=m":                                    "store: redis+sentinel://xxxxx@h:1?master=m # ",
+		"store: redis+cluster://geheim@h:1\nnamespaces: {a: {redis-score-unit: ms}}":     "store: redis+cluster://xxxxx@h:1 # ",
 	} {
-		code, stdout, stderr := execute(t, "config", "--config", writeConfig(t, content))
+		code, stdout, stderr := execute(t, "config", "--config", testserver.WriteConfig(t, content))
 		require.Zero(t, code, stderr)
 		require.Contains(t, stdout, "\n"+shown, content)
 		require.NotContains(t, stdout+stderr, "geheim", content)
@@ -67,8 +69,8 @@ func TestConfigRedactsURLs(t *testing.T) {
 		require.NotEmpty(t, stderr, args)
 		require.NotContains(t, stdout+stderr, "geheim", args)
 	}
-	r := newReloadTest(t, names+"jwt-jwks-url: https://id.example.com/keys?key=geheim")
-	log := r.write(names + "jwt-jwks-url: https://id.example.com/new?key=geheim")
+	r := newReloadTest(t, testserver.Issuer+"jwt-jwks-url: https://id.example.com/keys?key=geheim")
+	log := r.write(testserver.Issuer + "jwt-jwks-url: https://id.example.com/new?key=geheim")
 	require.Contains(t, log, "jwt-jwks-url: https://id.example.com/keys?xxxxx → https://id.example.com/new?xxxxx")
 	require.NotContains(t, log, "geheim")
 }

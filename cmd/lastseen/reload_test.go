@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
+	"github.com/lastseen/lastseen/internal/testserver"
 )
 
 // reloadTest is the configuration of a server, whose file the test rewrites.
@@ -25,13 +25,13 @@ type reloadTest struct {
 	*runtimeConfig
 	t    *testing.T
 	file string
-	log  lockedBuffer // also written by the authenticator, which reads its key set in the background
+	log  testserver.Log // also written by the authenticator, which reads its key set in the background
 
 	level slog.LevelVar
 }
 
 func newReloadTest(t *testing.T, content string) *reloadTest {
-	r := &reloadTest{t: t, file: writeConfig(t, content)}
+	r := &reloadTest{t: t, file: testserver.WriteConfig(t, content)}
 	loader := config.Loader{Flags: map[string]string{"config": r.file}}
 	c, err := loader.Load()
 	require.NoError(t, err)
@@ -137,8 +137,8 @@ func TestReloadChangesNothing(t *testing.T) {
 // TestReloadOfTheProcess reloads the real one while requests come in, each of which sees one version.
 func TestReloadOfTheProcess(t *testing.T) {
 	t.Parallel()
-	file := writeConfig(t, "green: 10s\nyellow: 20s\nping-interval: 1s\n")
-	s := start(t, "--config", file)
+	file := testserver.WriteConfig(t, "green: 10s\nyellow: 20s\nping-interval: 1s\n")
+	s := testserver.Start(t, "--config", file)
 	stop := make(chan struct{})
 	var asking sync.WaitGroup
 	asking.Go(func() {
@@ -148,63 +148,45 @@ func TestReloadOfTheProcess(t *testing.T) {
 				return
 			default:
 			}
-			if _, a := s.call(t, "GET", "/v1/namespaces/chat", ""); a["yellow_ms"] != 2*a["green_ms"].(float64) {
+			if _, a := s.Call(t, "GET", "/v1/namespaces/chat", ""); a["yellow_ms"] != 2*a["green_ms"].(float64) {
 				t.Errorf("two versions in one answer: %v", a)
 			}
 		}
 	})
-	hangup := func(content, want string) {
+	reload := func(content, want string) {
 		t.Helper()
-		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
-		require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
-		require.Eventually(t, func() bool { return strings.Contains(s.log.String(), want) }, 30*time.Second,
-			time.Millisecond, "%s", s.log)
+		hangup(t, s, file, content)
+		requireLogged(t, s, want)
 	}
-	hangup("green: 30s\nyellow: 60s\nnamespaces: {new: {green: 5s, yellow: 50s}}\n", "green: 10s → 30s")
-	require.EqualValues(t, 30_000, s.get(t, "/v1/namespaces/chat")["green_ms"])
-	require.EqualValues(t, 5_000, s.get(t, "/v1/namespaces/new")["green_ms"])
+	reload("green: 30s\nyellow: 60s\nnamespaces: {new: {green: 5s, yellow: 50s}}\n", "green: 10s → 30s")
+	require.EqualValues(t, 30_000, s.Get(t, "/v1/namespaces/chat")["green_ms"])
+	require.EqualValues(t, 5_000, s.Get(t, "/v1/namespaces/new")["green_ms"])
 	require.Eventually(t, func() bool {
-		return strings.Contains(fmtAny(s.get(t, "/v1/namespaces")), "new")
+		return strings.Contains(fmt.Sprint(s.Get(t, "/v1/namespaces")), "new")
 	}, 30*time.Second, time.Millisecond)
-	hangup("green: 40s\nyellow: 20s\n", "green must be shorter")
-	require.EqualValues(t, 30_000, s.get(t, "/v1/namespaces/chat")["green_ms"])
-	hangup("listen: 127.0.0.1:1\nsync: 9s\n", "sync: 1s → 9s requires a restart")
-	require.NotContains(t, s.log.String(), "listen", "the flag wins as before")
+	reload("green: 40s\nyellow: 20s\n", "green must be shorter")
+	require.EqualValues(t, 30_000, s.Get(t, "/v1/namespaces/chat")["green_ms"])
+	reload("listen: 127.0.0.1:1\nsync: 9s\n", "sync: 1s → 9s requires a restart")
+	require.NotContains(t, s.Log.String(), "listen", "the flag wins as before")
 	close(stop)
 	asking.Wait()
-	require.Zero(t, s.terminate(t))
+	require.Zero(t, s.Terminate(t))
 }
 
 func TestHangupWithoutFile(t *testing.T) {
 	t.Parallel()
-	s := start(t)
-	require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
-	require.Eventually(t, func() bool { return strings.Contains(s.log.String(), "nothing to reload") }, 30*time.Second,
-		time.Millisecond)
-	s.get(t, "/healthz")
-	require.Zero(t, s.terminate(t))
-}
-
-// TestAllowedHostsReload checks that a reload changes the allowed hosts.
-func TestAllowedHostsReload(t *testing.T) {
-	r := newReloadTest(t, "allowed-hosts: presence.example.com")
-	require.Equal(t, []string{"presence.example.com"}, r.served().AllowedHosts)
-	require.Contains(t, r.write("allowed-hosts: ['*.example.com', nas.lan]"),
-		"allowed-hosts: presence.example.com → *.example.com, nas.lan")
-	require.Equal(t, []string{"*.example.com", "nas.lan"}, r.served().AllowedHosts)
-}
-
-// TestReloadWarnsOfServersOpenToPages: with * any page that is opened on this machine has full access.
-func TestReloadWarnsOfServersOpenToPages(t *testing.T) {
-	r := newReloadTest(t, "")
-	require.Contains(t, r.write("cors-origins: '*'"), "level=WARN")
+	s := testserver.Start(t)
+	hangup(t, s, "", "")
+	requireLogged(t, s, "nothing to reload")
+	s.Get(t, "/healthz")
+	require.Zero(t, s.Terminate(t))
 }
 
 // TestAccessReloads: keys and secrets that are given out or taken back take effect with the next request.
 func TestAccessReloads(t *testing.T) {
-	one, two := secret+" one", secret+" two"
-	secretFile := writeFile(t, "secret", []byte(one))
-	tokens := names + "jwt-secret-file: " + secretFile + "\n"
+	one, two := testserver.Secret+" one", testserver.Secret+" two"
+	secretFile := testserver.WriteFile(t, "secret", []byte(one))
+	tokens := testserver.Issuer + "jwt-secret-file: " + secretFile + "\n"
 	r := newReloadTest(t, tokens+aKey)
 	allowed := func(credentials string) bool {
 		_, err := r.authenticator.Authenticate(t.Context(), []string{"Bearer " + credentials})
@@ -216,14 +198,15 @@ func TestAccessReloads(t *testing.T) {
 	require.Contains(t, r.write(tokens+aKey+"green: 50s"), `changes="green: 60s → 50s"`)
 	require.Same(t, guard, r.authenticator, "nothing about it changed")
 
-	bKey := strings.ReplaceAll(strings.ReplaceAll(aKey, hashOf("ls_a"), hashOf("ls_b")), "scopes: [read]",
+	bKey := strings.ReplaceAll(
+		strings.ReplaceAll(aKey, testserver.HashOf("ls_a"), testserver.HashOf("ls_b")), "scopes: [read]",
 		"scopes: [read, ping]")
 	require.NoError(t, os.WriteFile(secretFile, []byte(two), 0o600))
 	log := r.write(tokens + bKey + "rate-limit: 7\ncors-origins: https://a.example.com")
 	require.Contains(t, log, "green: 50s → 60s")
 	require.Contains(t, log, "rate-limit: 5000 → 7")
 	require.Contains(t, log, "cors-origins: not set → https://a.example.com")
-	require.Contains(t, log, "keys.a.hash: "+hashOf("ls_a")+" → "+hashOf("ls_b"))
+	require.Contains(t, log, "keys.a.hash: "+testserver.HashOf("ls_a")+" → "+testserver.HashOf("ls_b"))
 	require.Contains(t, log, "keys.a.scopes: [read] → [read, ping]")
 	require.Contains(t, log, "jwt-secret-file: the secret changed")
 	require.NotContains(t, log, "geheim")
@@ -254,6 +237,6 @@ func TestReloadKeepsAuthentication(t *testing.T) {
 // sign returns a JWT for alice.
 func sign(t *testing.T, secret string) string {
 	t.Helper()
-	return token(t, jwt.SigningMethodHS256, []byte(secret), map[string]any{"alg": "HS256"},
-		claims(map[string]any{"namespaces": nil}))
+	return testserver.Token(t, jwt.SigningMethodHS256, []byte(secret), map[string]any{"alg": "HS256"},
+		testserver.Claims(map[string]any{"namespaces": nil}))
 }

@@ -5,10 +5,9 @@ import "github.com/lastseen/lastseen/store/redisstore"
 // replicas registers the metrics of reads from replicas.
 func (m storeMetrics) replicas(s *redisstore.Store) {
 	for result, count := range map[string]func(redisstore.ReplicaStats) int64{
-		"replica":    func(stats redisstore.ReplicaStats) int64 { return stats.Replica },
-		"own_writes": func(stats redisstore.ReplicaStats) int64 { return stats.Own },
-		"behind":     func(stats redisstore.ReplicaStats) int64 { return stats.Behind },
-		"failed":     func(stats redisstore.ReplicaStats) int64 { return stats.Failed },
+		"replica": func(stats redisstore.ReplicaStats) int64 { return stats.Replica },
+		"behind":  func(stats redisstore.ReplicaStats) int64 { return stats.Behind },
+		"failed":  func(stats redisstore.ReplicaStats) int64 { return stats.Failed },
 	} {
 		m.counter("replica_reads_total", "Reads that replicas can answer, by what became of them.",
 			func() float64 { return float64(count(s.ReplicaStats())) }, "result", result)

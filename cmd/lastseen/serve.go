@@ -21,6 +21,7 @@ import (
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/tracing"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/clock"
 	"github.com/lastseen/lastseen/store/coalesce"
 	"github.com/lastseen/lastseen/store/connections"
 	"github.com/lastseen/lastseen/store/filestore"
@@ -109,7 +110,7 @@ func openStore(
 	if !c.OnRedis() {
 		s, err := filestore.Open(filestore.Options{
 			Path: c.Store, Sync: c.Sync, MaxNamespaces: c.MaxNamespaces, Gap: gap, ObserveFlush: metrics.flushes(),
-			Now: machineTime, Logger: logger,
+			Now: machineTime, Monotonic: clock.Monotonic, Logger: logger,
 		})
 		if err != nil {
 			return nil, "", openError(c.Store, err)
@@ -118,7 +119,8 @@ func openStore(
 	}
 	logging.Disable() // the client's own log; what fails is in the errors, and logged with the request
 	options := c.RedisOptions()
-	options.Gap, options.Now, options.Logger = gap, machineTime, logger
+	options.Gap, options.Logger = gap, logger
+	options.Now, options.Monotonic = machineTime, clock.Monotonic
 	// A batch has the time of one call to Redis, so that no request waits longer than twice that.
 	batches := coalesce.Options{Timeout: options.Timeout}
 	if traces != nil {
@@ -135,7 +137,7 @@ func openStore(
 	if err := redis.Ready(ctx); errors.Is(err, redisstore.ErrTooOld) {
 		return nil, "", errors.Join(err, redis.Close())
 	} else if err != nil {
-		logger.Warn("Redis does not respond yet; requests fail with 503 until it does", "error", err)
+		logger.Warn("Redis is not ready; requests fail with 503 until it does", "error", err)
 	}
 	return metrics.batched(redis, calls, batches), redisstore.Redact(c.Store), nil
 }

@@ -9,26 +9,27 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/internal/testserver"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-const alice = "/v1/namespaces/chat/users/alice"
+// alice is the path of a user.
+const alice = testserver.Alice
 
 func TestRestartKeepsEverything(t *testing.T) {
 	t.Parallel()
-	eachStore(t, func(t *testing.T, args []string) {
-		first := start(t, args...)
-		pinged := first.post(t, alice+"/ping", "")
-		require.Zero(t, first.terminate(t), first.log)
-		second := start(t, args...)
-		require.Equal(t, pinged["last_seen"], second.get(t, alice)["last_seen"])
+	testserver.EachStore(t, func(t *testing.T, args []string) {
+		first := testserver.Start(t, args...)
+		pinged := first.Post(t, alice+"/ping", "")
+		require.Zero(t, first.Terminate(t), first.Log)
+		second := testserver.Start(t, args...)
+		require.Equal(t, pinged["last_seen"], second.Get(t, alice)["last_seen"])
 	})
 }
 
@@ -37,12 +38,12 @@ func TestRestartKeepsEverything(t *testing.T) {
 func TestKillAfterTwoSeconds(t *testing.T) {
 	t.Parallel()
 	store := filepath.Join(t.TempDir(), "data.db")
-	first := start(t, "--store", store)
-	pinged := first.post(t, alice+"/ping", "")
+	first := testserver.Start(t, "--store", store)
+	pinged := first.Post(t, alice+"/ping", "")
 	time.Sleep(2 * time.Second)
-	first.kill()
-	second := start(t, "--store", store)
-	require.Equal(t, pinged["last_seen"], second.get(t, alice)["last_seen"])
+	first.Kill()
+	second := testserver.Start(t, "--store", store)
+	require.Equal(t, pinged["last_seen"], second.Get(t, alice)["last_seen"])
 }
 
 // TestTerminateUnderLoad stops a service that many clients ping; whatever was answered is there
@@ -50,60 +51,31 @@ func TestKillAfterTwoSeconds(t *testing.T) {
 func TestTerminateUnderLoad(t *testing.T) {
 	t.Parallel()
 	store := filepath.Join(t.TempDir(), "data.db")
-	s := start(t, "--store", store, "--sync", "1h")
-	answered := make([]int, 8)
-	var wg sync.WaitGroup
-	begun := make(chan struct{}, len(answered))
-	for client := range answered {
-		wg.Go(func() {
-			for n := 1; ; n++ {
-				url := fmt.Sprintf("%s/v1/namespaces/load/users/%d-%d/ping", s.url, client, n)
-				request, _ := http.NewRequestWithContext(context.Background(), http.MethodPost, url, nil)
-				response, err := http.DefaultClient.Do(request)
-				if err != nil {
-					return // the service has stopped
-				}
-				response.Body.Close()
-				if response.StatusCode == http.StatusOK {
-					answered[client] = n
-				}
-				if n == 20 {
-					begun <- struct{}{}
-				}
-			}
-		})
-	}
-	for range answered {
-		<-begun
-	}
-	require.Zero(t, s.terminate(t), s.log)
-	wg.Wait()
-	s = start(t, "--store", store)
-	for client, last := range answered {
-		for _, n := range []int{1, last / 2, last} {
-			user := fmt.Sprintf("/v1/namespaces/load/users/%d-%d", client, n)
-			require.NotNil(t, s.get(t, user)["last_seen"], user)
-		}
-	}
+	s := testserver.Start(t, "--store", store, "--sync", "1h")
+	pings := startLoad(s)
+	require.Eventually(t, func() bool { return len(pings.acknowledged()) > 100 }, time.Minute, time.Millisecond)
+	require.Zero(t, s.Terminate(t), s.Log)
+	pings.wg.Wait()
+	pings.requireKept(t, testserver.Start(t, "--store", store), pings.acknowledged())
 }
 
 // TestTerminateCutsOffSlowClients stops a service while a client never finishes its request.
 func TestTerminateCutsOffSlowClients(t *testing.T) {
 	t.Parallel()
-	s := start(t)
-	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	s := testserver.Start(t)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
 	require.NoError(t, err)
 	defer conn.Close()
 	fmt.Fprintf(conn, "POST %s/ping HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", alice)
-	s.get(t, "/healthz") // the server is past accepting the connection before
-	require.Zero(t, s.terminate(t), s.log)
+	s.Get(t, "/healthz") // the server is past accepting the connection before
+	require.Zero(t, s.Terminate(t), s.Log)
 }
 
 func TestKeysInRedis(t *testing.T) {
 	url := redistest.Start(t)
-	s := start(t, "--store", url, "--redis-timeout", "30s", "--redis-dial-timeout", "30s")
-	s.post(t, "/v1/namespaces/chat/pings", `{"pings":[{"user":"alice","at":100123},{"user":"bob","at":100135.5}]}`)
-	s.post(t, "/v1/namespaces/chat/users/bob/leave", `{"at":100136}`)
+	s := testserver.Start(t, "--store", url, "--redis-timeout", "30s", "--redis-dial-timeout", "30s")
+	s.Post(t, "/v1/namespaces/chat/pings", `{"pings":[{"user":"alice","at":100123},{"user":"bob","at":100135.5}]}`)
+	s.Post(t, "/v1/namespaces/chat/users/bob/leave", `{"at":100136}`)
 
 	options, err := redis.ParseURL(url)
 	require.NoError(t, err)
@@ -118,8 +90,8 @@ func TestKeysInRedis(t *testing.T) {
 func TestRedisOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartProcess(t)
-	s := start(t, "--store", server.URL())
-	s.post(t, alice+"/ping", "")
+	s := testserver.Start(t, "--store", server.URL())
+	s.Post(t, alice+"/ping", "")
 
 	requests := []struct{ method, path, body string }{
 		{http.MethodPost, alice + "/ping", ""},
@@ -136,16 +108,16 @@ func TestRedisOutage(t *testing.T) {
 	}
 	allFail := func() {
 		for _, r := range requests {
-			status, answer := s.call(t, r.method, r.path, r.body)
+			status, answer := s.Call(t, r.method, r.path, r.body)
 			require.Equal(t, http.StatusServiceUnavailable, status, "%s %s: %v", r.method, r.path, answer)
 			require.Equal(t, "store_unavailable", answer["code"])
 			require.NotContains(t, fmt.Sprint(answer), "grey")
 		}
-		s.get(t, "/healthz")
+		s.Get(t, "/healthz")
 	}
 	recovers := func() {
 		require.Eventually(t, func() bool {
-			status, answer := s.call(t, http.MethodGet, alice, "")
+			status, answer := s.Call(t, http.MethodGet, alice, "")
 			return status == http.StatusOK && answer["last_seen"] != nil
 		}, 30*time.Second, 50*time.Millisecond)
 	}
@@ -157,7 +129,7 @@ func TestRedisOutage(t *testing.T) {
 	allFail()
 	server.Thaw(t)
 	require.Eventually(t, func() bool {
-		status, _ := s.call(t, http.MethodPost, alice+"/ping", "") // the frozen server may still run the DELETEs
+		status, _ := s.Call(t, http.MethodPost, alice+"/ping", "") // the frozen server may still run the DELETEs
 		return status == http.StatusOK
 	}, 30*time.Second, 50*time.Millisecond)
 	recovers()
@@ -168,13 +140,13 @@ func TestStartsBeforeRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartProcess(t)
 	server.Stop(t)
-	s := start(t, "--store", server.URL())
-	status, _ := s.call(t, http.MethodGet, alice, "")
+	s := testserver.Start(t, "--store", server.URL())
+	status, _ := s.Call(t, http.MethodGet, alice, "")
 	require.Equal(t, http.StatusServiceUnavailable, status)
-	require.Contains(t, s.log.String(), "Redis does not respond yet")
+	require.Contains(t, s.Log.String(), "Redis is not ready")
 	server.Start(t)
 	require.Eventually(t, func() bool {
-		status, _ := s.call(t, http.MethodPost, alice+"/ping", "")
+		status, _ := s.Call(t, http.MethodPost, alice+"/ping", "")
 		return status == http.StatusOK
 	}, 30*time.Second, 50*time.Millisecond)
 }
@@ -197,7 +169,7 @@ func TestRefusesOtherAndLockedFiles(t *testing.T) {
 	require.Contains(t, stderr, "not a lastseen data file")
 
 	locked := filepath.Join(t.TempDir(), "data.db")
-	start(t, "--store", locked)
+	testserver.Start(t, "--store", locked)
 	code, _, stderr = execute(t, "--listen", "127.0.0.1:0", "--store", locked)
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, "in use by another process")

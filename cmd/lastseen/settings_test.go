@@ -7,70 +7,28 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/internal/testserver"
 )
 
+// TestWrongFlags: an error names the flag, and the process ends. What values are wrong is tested where they are read.
 func TestWrongFlags(t *testing.T) {
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"--green", "60"}, `--green: "60" has no unit`},
-		{[]string{"--green", "0"}, `--green: "0" has no unit`},
-		{[]string{"--green", "5m"}, "green is 5m (flag --green) and yellow is 5m (default): green must be shorter"},
-		{[]string{"--yellow", "11y"}, "is not a valid duration"},
-		{[]string{"--ping-interval", "100000h"}, "out of range"},
-		{
-			[]string{"--sync=-1s"},
-			"--sync: \"-1s\" is out of range: durations are between 1ms and 10 years (87600h); use 0, or a duration",
-		},
-		{[]string{"--redis-shards", "0"}, `--redis-shards: "0" is not valid; use a number from 1 to 64`},
-		{[]string{"--redis-shards", "65"}, `--redis-shards: "65" is not valid`},
-		{[]string{"--redis-shards", "99999999999999999999"}, "is not valid"},
-		{[]string{"--redis-shards", "4.0"}, `"4.0" is not valid`},
-		{[]string{"--redis-pool-size=-1"}, `--redis-pool-size: "-1" is not valid`},
-		{
-			[]string{"--redis-pool-size", "2", "--redis-min-idle-conns", "3"},
-			"redis-min-idle-conns cannot exceed redis-pool-size",
-		},
-		{[]string{"--redis-score-unit", "us"}, `--redis-score-unit: "us" is not valid; use ms or s`},
-		{[]string{"--redis-prefix", ""}, "--redis-prefix: is empty"},
-		{[]string{"--store", ""}, "--store: is empty; use a file, or a URL"},
-		{[]string{"--store", "mysql://localhost"}, "--store: "},
-		{[]string{"--store", "redis://:geheim@localhost:port"}, "--store: "},
-		{[]string{"--listen", "8080"}, `--listen: "8080" is not valid; use HOST:PORT`},
-		{[]string{"--listen", ":99999"}, `":99999" is not valid; use HOST:PORT`},
-		{[]string{"--listen", ":"}, `":" is not valid; use HOST:PORT`},
-		{
-			[]string{"--retention", "4m"},
-			"retention is 4m (flag --retention) and yellow is 5m (default): retention must be off or at least yellow",
-		},
-		{
-			[]string{"--retention", "720h", "--contacts-retention", "24h"},
-			"contacts-retention must be off or at least retention",
-		},
-		{[]string{"--body-memory", "64"}, `--body-memory: "64" is not valid; use a size from 24MiB to 1024GiB`},
-		{[]string{"--body-memory", "64MB"}, "is not valid"},
-		{[]string{"--body-memory", "23MiB"}, "is not valid"},
-		{[]string{"--body-memory", "1025GiB"}, "is not valid"},
-		{[]string{"--body-memory", "99999999999999999999GiB"}, "is not valid"},
-		{[]string{"--body-memory=-1GiB"}, "is not valid"},
-		{[]string{"--max-connections", "0"}, `--max-connections: "0" is not valid; use auto, or a number from 1 to`},
-		{[]string{"--max-connections", "many"}, "is not valid"},
-		{[]string{"--config", ""}, "--config: is empty"},
-		{[]string{"--redis-key", "presence"}, "unknown flag --redis-key"},
-		{[]string{"--no-such-flag"}, "no-such-flag"},
-		{[]string{"no-such-command"}, "no-such-command"},
-		{
-			[]string{"redis://:geheim@localhost"},
-			`unknown command "redis://:xxxxx@localhost:6379", did you mean --store?`,
-		},
-		{[]string{"--green"}, "--green"},
-	} {
-		code, _, stderr := execute(t, c.args...)
-		require.Equal(t, 2, code, "%v: %s", c.args, stderr)
-		require.Contains(t, stderr, c.want, "%v", c.args)
-		require.NotContains(t, stderr, "geheim")
-	}
+	requireRefused(t, nil, map[string]string{
+		"--green 60": `--green: "60" has no unit`,
+		"--green":    "--green",
+		"--green 5m": "green is 5m (flag --green) and yellow is 5m (default): green must be shorter",
+		"--sync=-1s": `"-1s" is out of range: durations are between 1ms and 10 years (87600h); use 0, or a duration`,
+		"--store=":   "--store: is empty; use a file, or a URL",
+		"--config=":  "--config: is empty",
+		"--redis-pool-size 2 --redis-min-idle-conns 3": "redis-min-idle-conns cannot exceed redis-pool-size",
+		"--store mysql://localhost":                    "--store: ",
+		"--store redis://:geheim@localhost:port":       "--store: ",
+		"--listen 8080":                                `--listen: "8080" is not valid: missing port in address; use HOST:PORT`,
+		"--listen :99999":                              `":99999" has no port from 0 to 65535; use HOST:PORT`,
+		"--listen :":                                   `":" has no port from 0 to 65535; use HOST:PORT`,
+		"--redis-key presence":                         "unknown flag --redis-key",
+		"--unknown-namespaces refuse":                  "no namespaces are configured",
+	})
 }
 
 func TestReportsAllErrors(t *testing.T) {
@@ -101,19 +59,13 @@ func TestUnrelatedVariables(t *testing.T) {
 	require.Empty(t, stderr)
 }
 
-// writeConfig writes a configuration file and returns its name.
-func writeConfig(t *testing.T, content string) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "lastseen.yaml")
-	require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
-	return file
-}
-
 func TestPrecedence(t *testing.T) {
-	settingsOf := func(args ...string) map[string]any { return start(t, args...).get(t, "/v1/namespaces/any") }
+	settingsOf := func(args ...string) map[string]any {
+		return testserver.Start(t, args...).Get(t, "/v1/namespaces/any")
+	}
 	require.EqualValues(t, 60_000, settingsOf()["green_ms"], "default")
 
-	file := writeConfig(t, "green: 40s\nping-interval: 8s\nnamespaces: {chat: {green: 50s}}\n")
+	file := testserver.WriteConfig(t, "green: 40s\nping-interval: 8s\nnamespaces: {chat: {green: 50s}}\n")
 	fromFile := settingsOf("--config", file)
 	require.EqualValues(t, 40_000, fromFile["green_ms"], "file beats default")
 	require.EqualValues(t, 8_000, fromFile["ping_interval_ms"])
@@ -125,9 +77,9 @@ func TestPrecedence(t *testing.T) {
 	require.EqualValues(t, 20_000, fromEnv["green_ms"], "environment beats file")
 	require.EqualValues(t, 7_000, fromEnv["ping_interval_ms"])
 
-	s := start(t, "--green", "10s")
-	require.EqualValues(t, 10_000, s.get(t, "/v1/namespaces/any")["green_ms"], "flag beats environment")
-	chat := s.get(t, "/v1/namespaces/chat")
+	s := testserver.Start(t, "--green", "10s")
+	require.EqualValues(t, 10_000, s.Get(t, "/v1/namespaces/any")["green_ms"], "flag beats environment")
+	chat := s.Get(t, "/v1/namespaces/chat")
 	require.EqualValues(t, 50_000, chat["green_ms"], "a namespace's own value beats all of them")
 	require.EqualValues(t, 7_000, chat["ping_interval_ms"], "and the rest it inherits")
 
@@ -135,13 +87,6 @@ func TestPrecedence(t *testing.T) {
 	code, _, stderr := execute(t)
 	require.Equal(t, 2, code)
 	require.Contains(t, stderr, "LASTSEEN_GREEN: ")
-}
-
-func TestWarnsOfThresholdsBelowTwoPings(t *testing.T) {
-	_, _, stderr := execute(t, "--listen", "127.0.0.1:0", "--green", "59s")
-	require.Contains(t, stderr, "two ping intervals")
-	_, _, stderr = execute(t, "--listen", "127.0.0.1:0", "--green", "60s")
-	require.NotContains(t, stderr, "two ping intervals")
 }
 
 // TestListFlags: a list in a flag is read as one in the environment is, with all of its items.
@@ -175,7 +120,7 @@ func TestMalformedStoreURL(t *testing.T) {
 			require.Empty(t, files, "no file was made")
 		}
 		_, _, stderr := execute(t, "config", "--store", store, "--config",
-			writeConfig(t, "namespaces: {a: {redis-key: a}}"))
+			testserver.WriteConfig(t, "namespaces: {a: {redis-key: a}}"))
 		require.NotContains(t, stderr, "geheim")
 		_, _, stderr = execute(t, store)
 		require.NotContains(t, stderr, "geheim")
@@ -207,24 +152,4 @@ func TestWarnsOfReadableDataFiles(t *testing.T) {
 	require.Empty(t, stderr)
 	_, _, stderr = execute(t, "config", "--store", dir)
 	require.NotContains(t, stderr, "chmod", "a folder is another mistake")
-}
-
-// TestLeeway: config finds what serve would refuse.
-func TestLeeway(t *testing.T) {
-	file := writeFile(t, "secret", []byte(secret))
-	for leeway, good := range map[string]bool{
-		"0": true, "30s": true, "5m": true, "5m1ms": false, "6m": false,
-		"87600h": false,
-	} {
-		args := []string{"--jwt-secret-file", file, "--jwt-issuer", "x", "--jwt-audience", "y", "--jwt-leeway", leeway}
-		for _, command := range [][]string{{"config"}, {"--listen", "127.0.0.1:0"}} {
-			code, _, stderr := execute(t, append(command, args...)...)
-			require.Equal(t, good, code == 0, "%s %s: %s", command, leeway, stderr)
-			if !good {
-				require.Equal(t, 2, code, stderr)
-				require.Contains(t, stderr, "jwt-leeway is "+leeway+" (flag --jwt-leeway)")
-				require.Contains(t, stderr, "5m")
-			}
-		}
-	}
 }

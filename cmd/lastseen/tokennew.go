@@ -111,7 +111,7 @@ func (cmd *tokenNewCmd) privateKey(c *config.Config, wrong *config.Error) crypto
 		}
 		return nil
 	}
-	content, err := config.ReadFile(*cmd.JWTPrivateKey)
+	content, err := config.ReadText(*cmd.JWTPrivateKey)
 	if err == nil {
 		var key crypto.Signer
 		if key, err = auth.ParsePrivateKey(content); err == nil {

@@ -15,6 +15,7 @@ import (
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/lastseen/lastseen/internal/testserver"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -50,6 +51,25 @@ func startTraceCollector(t *testing.T) *traceCollector {
 	return c
 }
 
+// startTraced starts a server that sends a trace of one of so many requests to a collector.
+func startTraced(t *testing.T, c *traceCollector, sampling string, args ...string) *testserver.Server {
+	t.Helper()
+	endpoint := []string{"--trace-endpoint", c.URL + "/v1/traces", "--trace-sampling", sampling}
+	return testserver.Start(t, append(endpoint, args...)...)
+}
+
+// tracedCall sends a request with a traceparent, and returns the status of its response.
+func tracedCall(t *testing.T, method, url, traceparent string) int {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	require.NoError(t, err)
+	request.Header.Set("traceparent", traceparent)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	return response.StatusCode
+}
+
 func (c *traceCollector) add(request *collector.ExportTraceServiceRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,14 +97,14 @@ func (c *traceCollector) named(prefix string) map[string]*otlp.Span {
 // TestTraces: each ping's span leads to the span of the batch that carried it, and that to the command to Redis.
 func TestTraces(t *testing.T) {
 	c := startTraceCollector(t)
-	s := start(t, "--store", redistest.Start(t), "--trace-endpoint", c.URL+"/v1/traces", "--trace-sampling", "1")
+	s := startTraced(t, c, "1", "--store", redistest.Start(t))
 	const pings = 40
 	var calls sync.WaitGroup
 	for range pings {
-		calls.Go(func() { s.post(t, "/v1/namespaces/secret-chat/users/secret-alice/ping", "") })
+		calls.Go(func() { s.Post(t, "/v1/namespaces/secret-chat/users/secret-alice/ping", "") })
 	}
 	calls.Wait()
-	require.Zero(t, s.terminate(t)) // sends what is left
+	require.Zero(t, s.Terminate(t)) // sends what is left
 
 	const route = "POST /v1/namespaces/:namespace/users/:user/ping"
 	requests, batches := c.named(route), c.named("batch ping")
@@ -114,18 +134,17 @@ func TestTraces(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, commands, len(batches), "each batch made a round trip to Redis")
 	require.NotContains(t, c.raw.String(), "secret", "traces name neither namespaces nor users")
-	require.NotContains(t, c.raw.String(), "127.0.0.1:"+strings.Split(s.url, ":")[2])
+	require.NotContains(t, c.raw.String(), "127.0.0.1:"+strings.Split(s.URL, ":")[2])
 }
 
 // TestTracesOfErrors: a batch that fails says why, without the namespace that the error names.
 func TestTracesOfErrors(t *testing.T) {
 	c := startTraceCollector(t)
-	s := start(t, "--store", redistest.Start(t), "--max-namespaces", "1", "--trace-endpoint", c.URL+"/v1/traces",
-		"--trace-sampling", "1")
-	s.post(t, "/v1/namespaces/first/users/alice/ping", "")
-	status, _ := s.call(t, http.MethodPost, "/v1/namespaces/secret-chat/users/alice/ping", "")
+	s := startTraced(t, c, "1", "--store", redistest.Start(t), "--max-namespaces", "1")
+	s.Post(t, "/v1/namespaces/first/users/alice/ping", "")
+	status, _ := s.Call(t, http.MethodPost, "/v1/namespaces/secret-chat/users/alice/ping", "")
 	require.Equal(t, http.StatusServiceUnavailable, status)
-	require.Zero(t, s.terminate(t))
+	require.Zero(t, s.Terminate(t))
 	var failed []string
 	for _, batch := range c.named("batch ping") {
 		if batch.Status.GetCode() == otlp.Status_STATUS_CODE_ERROR {
@@ -139,18 +158,14 @@ func TestTracesOfErrors(t *testing.T) {
 // TestTracesOfRequests: a span continues the client's trace, and has the route, the method and the status.
 func TestTracesOfRequests(t *testing.T) {
 	c := startTraceCollector(t)
-	s := start(t, "--store", t.TempDir()+"/data", "--trace-endpoint", c.URL+"/v1/traces", "--trace-sampling", "1")
+	s := startTraced(t, c, "1")
 	const traceID, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/v1/namespaces/a/users/alice?green=x", nil)
-	require.NoError(t, err)
-	request.Header.Set("traceparent", "00-"+traceID+"-"+parent+"-00") // not sampled there: that is not up to clients
-	response, err := http.DefaultClient.Do(request)
-	require.NoError(t, err)
-	require.NoError(t, response.Body.Close())
-	require.Equal(t, http.StatusBadRequest, response.StatusCode)
-	s.get(t, "/healthz")
-	s.call(t, "TICKLE", "/v1/nothing/secret", "")
-	require.Zero(t, s.terminate(t))
+	status := tracedCall(t, http.MethodGet, s.URL+"/v1/namespaces/a/users/alice?green=x",
+		"00-"+traceID+"-"+parent+"-00") // not sampled there: that is not up to clients
+	require.Equal(t, http.StatusBadRequest, status)
+	s.Get(t, "/healthz")
+	s.Call(t, "TICKLE", "/v1/nothing/secret", "")
+	require.Zero(t, s.Terminate(t))
 
 	spans := c.named("")
 	require.Len(t, spans, 2, "probes are not traced")
@@ -177,28 +192,23 @@ func TestTracesWithoutCollector(t *testing.T) {
 	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-over }))
 	t.Cleanup(silent.Close)
 	t.Cleanup(func() { close(over) }) // first
-	s := start(t, "--store", t.TempDir()+"/data", "--trace-endpoint", silent.URL, "--trace-sampling", "1")
+	s := startTraced(t, &traceCollector{Server: silent}, "1")
 	for range 5_000 { // more than the queue of spans
-		s.post(t, "/v1/namespaces/a/users/alice/ping", "")
+		s.Post(t, "/v1/namespaces/a/users/alice/ping", "")
 	}
-	require.Zero(t, s.terminate(t)) // within 10 seconds
-	require.Contains(t, s.log.String(), "traces")
+	require.Zero(t, s.Terminate(t)) // within 10 seconds
+	require.Contains(t, s.Log.String(), "traces")
 }
 
 // TestTraceSampling: requests are recorded at random, whatever their traceparent says.
 func TestTraceSampling(t *testing.T) {
 	c := startTraceCollector(t)
-	s := start(t, "--store", t.TempDir()+"/data", "--trace-endpoint", c.URL+"/v1/traces", "--trace-sampling", "1000000")
+	s := startTraced(t, c, "1000000")
 	for range 100 {
-		url := s.url + "/v1/namespaces/a/users/b/ping"
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, nil)
-		require.NoError(t, err)
-		request.Header.Set("traceparent", "00-00000000000000000000000000000001-0000000000000001-01")
-		response, err := http.DefaultClient.Do(request)
-		require.NoError(t, err)
-		require.NoError(t, response.Body.Close())
-		require.Equal(t, http.StatusOK, response.StatusCode)
+		status := tracedCall(t, http.MethodPost, s.URL+alice+"/ping",
+			"00-00000000000000000000000000000001-0000000000000001-01")
+		require.Equal(t, http.StatusOK, status)
 	}
-	require.Zero(t, s.terminate(t))
+	require.Zero(t, s.Terminate(t))
 	require.LessOrEqual(t, len(c.named("")), 2) // all of 100 would be recorded if clients decided
 }

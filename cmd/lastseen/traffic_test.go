@@ -10,25 +10,26 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/internal/testserver"
 	"github.com/lastseen/lastseen/store/filestore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
 func TestTrafficSummary(t *testing.T) {
 	t.Parallel()
-	s := start(t, "--store", redistest.Start(t), "--redis-timeout", "30s", "--redis-dial-timeout", "30s")
-	s.post(t, alice+"/ping", "")
-	s.post(t, alice+"/ping", "")
-	s.get(t, alice)
-	require.Zero(t, s.terminate(t), s.log)
-	require.Contains(t, s.log.String(),
+	s := testserver.Start(t, "--store", redistest.Start(t), "--redis-timeout", "30s", "--redis-dial-timeout", "30s")
+	s.Post(t, alice+"/ping", "")
+	s.Post(t, alice+"/ping", "")
+	s.Get(t, alice)
+	require.Zero(t, s.Terminate(t), s.Log)
+	require.Contains(t, s.Log.String(),
 		"pings.queued=0 pings.batches=2 pings.members=2 pings.largest=1 pings.refused=0")
-	require.Contains(t, s.log.String(), "lookups.batches=1")
+	require.Contains(t, s.Log.String(), "lookups.batches=1")
 
-	s = start(t)
-	s.post(t, alice+"/ping", "")
-	require.Zero(t, s.terminate(t), s.log)
-	require.NotContains(t, s.log.String(), "batches", "there is no queue in front of a file")
+	s = testserver.Start(t)
+	s.Post(t, alice+"/ping", "")
+	require.Zero(t, s.Terminate(t), s.Log)
+	require.NotContains(t, s.Log.String(), "batches", "there is no queue in front of a file")
 }
 
 // TestClockSummary: in the end the log says how often the store's clock moved.

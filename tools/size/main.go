@@ -94,7 +94,8 @@ func measure(root string) (production, tests total, err error) {
 		}
 		into := &production
 		dir := filepath.ToSlash(filepath.Dir(path)) + "/"
-		if strings.HasSuffix(path, "_test.go") || strings.Contains(dir, "/storetest/") || strings.Contains(dir, "/testenv/") {
+		if strings.HasSuffix(path, "_test.go") || strings.Contains(dir, "/storetest/") ||
+			strings.Contains(dir, "/internal/test") || strings.Contains(dir, "/e2e/") {
 			into = &tests
 		}
 		return into.add(path)

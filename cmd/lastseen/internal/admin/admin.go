@@ -4,10 +4,12 @@ package admin
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -52,9 +54,11 @@ func NewServer(c Config) *http.Server {
 func newHandler(c Config) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { writeLine(w, http.StatusOK, index) })
-	mux.Handle("GET /metrics", promhttp.HandlerFor(c.Gatherer, promhttp.HandlerOpts{
-		ErrorLog: log.New(logWriter{c.Logger}, "", 0), ErrorHandling: promhttp.ContinueOnError,
-	}))
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		promhttp.HandlerFor(c.Gatherer, promhttp.HandlerOpts{
+			ErrorLog: &firstOnly{logger: c.Logger}, ErrorHandling: promhttp.ContinueOnError,
+		}).ServeHTTP(w, r)
+	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeLine(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", c.readyz)
 	addProfiles(mux)
@@ -93,4 +97,15 @@ type logWriter struct{ logger *slog.Logger }
 func (l logWriter) Write(line []byte) (int, error) {
 	l.logger.Warn("admin listener", "problem", string(line))
 	return len(line), nil
+}
+
+// firstOnly logs the first problem of a request for metrics: if the client has gone, each metric has the same.
+type firstOnly struct {
+	logger *slog.Logger
+	once   sync.Once
+}
+
+// Println implements [promhttp.Logger].
+func (f *firstOnly) Println(v ...any) {
+	f.once.Do(func() { f.logger.Warn("admin listener", "problem", fmt.Sprint(v...)) })
 }

@@ -112,6 +112,29 @@ func TestEndpoints(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, status, "it can have the password of the store")
 }
 
+// goneWriter is a response to a client that has closed the connection.
+type goneWriter struct{ http.ResponseWriter }
+
+func (goneWriter) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+// TestMetricsOfClientThatLeft: one line in the log, as for curl … | head, and not one for each metric.
+func TestMetricsOfClientThatLeft(t *testing.T) {
+	var log bytes.Buffer
+	registry := prometheus.NewRegistry()
+	for _, name := range []string{"a", "b", "c"} {
+		registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: name}))
+	}
+	c := Config{
+		Gatherer: registry, AllowsHost: func(string) bool { return true },
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	}
+	for n := range 2 {
+		request := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+		newHandler(c).ServeHTTP(goneWriter{httptest.NewRecorder()}, request)
+		require.Equal(t, n+1, strings.Count(log.String(), "broken pipe"), log.String())
+	}
+}
+
 // TestProfileTime: a profile cannot take longer than the server allows.
 func TestProfileTime(t *testing.T) {
 	a := newTestAdmin(t)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/store/connections"
 	"github.com/lastseen/lastseen/store/feed"
 	"github.com/lastseen/lastseen/store/redisstore"
@@ -89,17 +90,20 @@ func (s *Values) checkValues(e *Error) {
 	}
 }
 
-// The bounds of ring-timeout.
-const (
-	minRingTimeout = time.Second
-	maxRingTimeout = 10 * time.Minute
-)
+// maxRingTimeout is the maximum of ring-timeout.
+const maxRingTimeout = 10 * time.Minute
 
-// checkCalls reports a time for which calls ring that is out of range.
+// checkCalls reports times of calls that are out of range.
 func (s *Values) checkCalls(e *Error) {
-	own := s.server == nil || s.isSet("ring-timeout") // an inherited value is reported once
-	if own && s.valid("ring-timeout") && (s.RingTimeout < minRingTimeout || s.RingTimeout > maxRingTimeout) {
-		e.Addf("%s: the minimum is 1s, and the maximum 10m", s.describe("ring-timeout"))
+	check := func(name string, value, most time.Duration, maximum string) {
+		own := s.server == nil || s.isSet(name) // an inherited value is reported once
+		if own && s.valid(name) && (value < time.Second || value > most) {
+			e.Addf("%s: the minimum is 1s, and the maximum %s", s.describe(name), maximum)
+		}
+	}
+	check("ring-timeout", s.RingTimeout, maxRingTimeout, "10m")
+	if s.RedialWait != 0 {
+		check("redial-wait", s.RedialWait, api.MaxRedialWait, "5m")
 	}
 }
 
@@ -163,11 +167,11 @@ func (c *Config) checkCertificate(e *Error) {
 
 // ReadCertificate reads a certificate and its private key, both in PEM.
 func ReadCertificate(certFile, keyFile string) (tls.Certificate, error) {
-	cert, err := ReadFile(certFile)
+	cert, err := ReadText(certFile)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("%s: %w", certFile, err)
 	}
-	key, err := ReadFile(keyFile)
+	key, err := ReadText(keyFile)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("%s: %w", keyFile, err)
 	}

@@ -130,9 +130,9 @@ func (c *Config) readKeys(t *auth.Tokens) error {
 	switch {
 	case err != nil:
 	case name == c.JWTKeysFile:
-		t.Keys, err = auth.ParsePublicKeys(content)
+		t.Keys, err = auth.ParsePublicKeys(withoutMark(content))
 	default:
-		t.Secret = trimNewline(content)
+		t.Secret = trimText(content)
 		err = checkSecret(t.Secret)
 	}
 	return err
@@ -154,10 +154,10 @@ func checkSecret(secret []byte) error {
 	return nil
 }
 
-// trimNewline returns text without the newline that editors and echo add. Binary content, which can end with such a
-// byte, stays unchanged.
-func trimNewline(content []byte) []byte {
-	text := bytes.TrimRight(content, "\r\n")
+// trimText returns text without what editors and echo add: a byte order mark, and a newline. Binary content, which can
+// have such bytes, stays unchanged.
+func trimText(content []byte) []byte {
+	text := withoutMark(bytes.TrimRight(content, "\r\n"))
 	if !utf8.Valid(text) || bytes.ContainsFunc(text, unicode.IsControl) {
 		return content
 	}

@@ -5,10 +5,7 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/x509"
 	"encoding/pem"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,18 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/internal/testserver"
 )
 
-// writeFile writes a file of a given name and returns its path.
-func writeFile(t testing.TB, name string, content []byte) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), name)
-	require.NoError(t, os.WriteFile(file, content, 0o600))
-	return file
-}
-
 // aKey is what a file says about a key.
-var aKey = "keys: {a: {hash: '" + hashOf("ls_a") + "', scopes: [read], namespaces: [a]}}\n"
+var aKey = "keys: {a: {hash: '" + testserver.HashOf("ls_a") + "', scopes: [read], namespaces: [a]}}\n"
 
 const (
 	secret = "geheim geheim geheim geheim 0123"
@@ -36,14 +26,16 @@ const (
 
 func TestTokensOfASecret(t *testing.T) {
 	for content, want := range map[string]string{
-		secret:                            secret,
-		secret + "\n":                     secret,
-		secret + "\r\n":                   secret,
-		secret[:31] + "\n":                "", // too short
-		strings.Repeat("\xff\n", 32):      strings.Repeat("\xff\n", 32),
-		strings.Repeat("\x01", 31) + "\n": strings.Repeat("\x01", 31) + "\n",
+		secret:                                secret,
+		secret + "\n":                         secret,
+		secret + "\r\n":                       secret,
+		"\ufeff" + secret + "\n":              secret,
+		secret[:31] + "\n":                    "", // too short
+		strings.Repeat("\xff\n", 32):          strings.Repeat("\xff\n", 32),
+		strings.Repeat("\x01", 31) + "\n":     strings.Repeat("\x01", 31) + "\n",
+		"\ufeff" + strings.Repeat("\xff", 32): "\ufeff" + strings.Repeat("\xff", 32),
 	} {
-		c, err := loadText(t, names+"jwt-secret-file: "+writeFile(t, "secret", []byte(content)))
+		c, err := loadText(t, names+"jwt-secret-file: "+testserver.WriteFile(t, "secret", []byte(content)))
 		if want == "" {
 			require.ErrorContains(t, err, "the secret has 31 bytes: use at least 32")
 			continue
@@ -61,22 +53,15 @@ func TestTokensOfPublicKeys(t *testing.T) {
 	require.NoError(t, err)
 	second, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	content := publicPEM(t, first) + publicPEM(t, &second.PublicKey)
-	c, err := loadText(t, names+"jwt-namespaces: [chat-*, lobby]\njwt-leeway: 0\njwt-keys-file: "+writeFile(t, "keys",
-		[]byte(content)))
+	content := "\ufeff" + testserver.PublicPEM(t, first) + testserver.PublicPEM(t, &second.PublicKey)
+	c, err := loadText(t, names+"jwt-namespaces: [chat-*, lobby]\njwt-leeway: 0\njwt-keys-file: "+
+		testserver.WriteFile(t, "keys", []byte(content)))
 	require.NoError(t, err)
 	require.Len(t, c.Access.Tokens.Keys, 2)
 	require.True(t, first.Equal(c.Access.Tokens.Keys[0]))
 	require.Equal(t, []auth.Pattern{"chat-*", "lobby"}, c.Access.Tokens.Namespaces)
 	require.Zero(t, c.Access.Tokens.Leeway)
 	requireRoundTrip(t, c)
-}
-
-func publicPEM(t *testing.T, key any) string {
-	t.Helper()
-	der, err := x509.MarshalPKIXPublicKey(key)
-	require.NoError(t, err)
-	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 }
 
 func TestTokensOfAKeySet(t *testing.T) {
@@ -109,13 +94,13 @@ func TestWarnsOfKeySetsThatAnyoneCanReplace(t *testing.T) {
 
 func TestWrongCredentials(t *testing.T) {
 	dir := t.TempDir()
-	good := writeFile(t, "secret", []byte(secret))
-	short := writeFile(t, "short", []byte("geheim"))
-	public := writeFile(t, "public", pem.EncodeToMemory(&pem.Block{
+	good := testserver.WriteFile(t, "secret", []byte(secret))
+	short := testserver.WriteFile(t, "short", []byte("geheim"))
+	public := testserver.WriteFile(t, "public", pem.EncodeToMemory(&pem.Block{
 		Type:  "PUBLIC KEY",
 		Bytes: []byte("which is no secret, so nothing may be signed by it"),
 	}))
-	set := writeFile(t, "set", []byte(` {"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "no secret either"}]}`))
+	set := testserver.WriteFile(t, "set", []byte(` {"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "no secret either"}]}`))
 	for content, want := range map[string]string{
 		"jwt-issuer: x": "jwt-issuer is x (lastseen.yaml:1): this setting requires jwt-secret-file, jwt-keys-file or jwt-jwks-url",
 		names + "jwt-secret-file: " + good +

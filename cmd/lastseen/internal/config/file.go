@@ -223,6 +223,15 @@ func ReadFile(name string) (content []byte, err error) {
 	return content, err
 }
 
+// ReadText is ReadFile for text, without the byte order mark that editors may add.
+func ReadText(name string) ([]byte, error) {
+	content, err := ReadFile(name)
+	return withoutMark(content), err
+}
+
+// withoutMark returns text without a byte order mark.
+func withoutMark(text []byte) []byte { return bytes.TrimPrefix(text, []byte("\ufeff")) }
+
 // parseYAML returns the root of a file. A read error starts with the flag or the variable that names the file.
 func parseYAML(name, setting string) (*yaml.Node, error) {
 	content, err := ReadFile(name)

@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testserver"
 	"github.com/lastseen/lastseen/store/feed"
 )
 
 // loadText loads a configuration whose file has the given content, without flags and environment.
 func loadText(t testing.TB, content string) (*Config, error) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "lastseen.yaml")
-	require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+	file := testserver.WriteConfig(t, content)
 	return Loader{Flags: map[string]string{"config": file}}.Load()
 }
 
@@ -40,7 +40,13 @@ func problemsOf(t *testing.T, content string) []string {
 }
 
 func TestWrongFiles(t *testing.T) {
-	const redis = "store: redis://127.0.0.1:1\n"
+	const (
+		redis = "store: redis://127.0.0.1:1\n"
+		times = " (examples: 90s, 5m, 1h30m); use a duration shorter than yellow"
+		feeds = ": a set that other programs can write has no changes feed: set changes to auto or off for it"
+		one   = ": a namespace with a redis-key has one shard: set redis-shards: 1 for it"
+		atMap = `; use a mapping, such as "name: value"`
+	)
 	for _, c := range []struct{ content, want string }{
 		{"grene: 60s", "lastseen.yaml:1: grene: unknown setting, did you mean green?"},
 		{"\nping_interval: 60s", "lastseen.yaml:2: ping_interval: unknown setting, did you mean ping-interval?"},
@@ -54,22 +60,9 @@ func TestWrongFiles(t *testing.T) {
 			"lastseen.yaml:1: redis-key cannot be set here: set it for a namespace, under namespaces",
 		},
 		{"green: 50s\n\ngreen: 40s", "lastseen.yaml:3: green is a duplicate of line 1"},
-		{
-			"green: 60",
-			`lastseen.yaml:1: green: "60" has no unit (examples: 90s, 5m, 1h30m); use a duration shorter than yellow`,
-		},
-		{
-			"green: 60.5",
-			`lastseen.yaml:1: green: "60.5" has no unit (examples: 90s, 5m, 1h30m); use a duration shorter than yellow`,
-		},
-		{
-			"green: '60'",
-			`lastseen.yaml:1: green: "60" has no unit (examples: 90s, 5m, 1h30m); use a duration shorter than yellow`,
-		},
-		{
-			"green: true",
-			`lastseen.yaml:1: green: "true" is not a valid duration (examples: 90s, 5m, 1h30m); use a duration shorter than yellow`,
-		},
+		{"green: 60", `lastseen.yaml:1: green: "60" has no unit` + times},
+		{"green: '60'", `lastseen.yaml:1: green: "60" has no unit` + times},
+		{"green: true", `lastseen.yaml:1: green: "true" is not a valid duration` + times},
 		{"green:", "lastseen.yaml:1: green holds nothing; use a duration shorter than yellow"},
 		{"green: [60s]", "lastseen.yaml:1: green holds a list; use a duration shorter than yellow"},
 		{"green: {a: 60s}", "lastseen.yaml:1: green holds a mapping; use a duration shorter than yellow"},
@@ -77,11 +70,7 @@ func TestWrongFiles(t *testing.T) {
 			"ping-interval: 100000h",
 			`lastseen.yaml:1: ping-interval: "100000h" is out of range: durations are between 1ms and 10 years (87600h); use a duration from 1ms to 10 years`,
 		},
-		{
-			"redis-shards: four",
-			`lastseen.yaml:1: redis-shards: "four" is not valid; use a number from 1 to 64`,
-		},
-		{"redis-shards: 65", "lastseen.yaml:1: redis-shards: \"65\" is not valid; use a number from 1 to 64"},
+		{"redis-shards: four", `lastseen.yaml:1: redis-shards: "four" is not valid; use a number from 1 to 64`},
 		{"redis-prefix: 7", "lastseen.yaml:1: redis-prefix: put the value in quotes; use text"},
 		{"redis-prefix: ''", "lastseen.yaml:1: redis-prefix: is empty; use text"},
 		{"green: 6m", "green is 6m (lastseen.yaml:1) and yellow is 5m (default): green must be shorter than yellow"},
@@ -103,8 +92,8 @@ func TestWrongFiles(t *testing.T) {
 			"contacts-retention is 719h (lastseen.yaml:2) and retention is 720h (lastseen.yaml:1): " +
 				"contacts-retention must be off or at least retention",
 		},
-		{"- green", `lastseen.yaml:1: the file holds a list; use a mapping, such as "name: value"`},
-		{"redis://:geheim@h", `lastseen.yaml:1: the file holds a single value; use a mapping, such as "name: value"`},
+		{"- green", `lastseen.yaml:1: the file holds a list` + atMap},
+		{"redis://:geheim@h", `lastseen.yaml:1: the file holds a single value` + atMap},
 		{"green: 50s\n---\nyellow: 6m", "lastseen.yaml:2: the file holds a second YAML document: only one is allowed"},
 		{"green: 50s\n  yellow: 6m", "lastseen.yaml:2: mapping values are not allowed in this context"},
 		{"green: 50s: 60s", "lastseen.yaml:1: mapping values are not allowed in this context"},
@@ -122,12 +111,9 @@ func TestWrongFiles(t *testing.T) {
 		{"sync: 1s\nstore: \"a\nyellow: 6m\ngreen: 50s", "lastseen.yaml:2: found unexpected end of stream"},
 		{"\xff\xfe\xfd", "lastseen.yaml:1: incomplete UTF-16 character"},
 		{"{[a]: b}", "lastseen.yaml:1: the file has a list as a name; use text"},
-		{"namespaces: chat", `lastseen.yaml:1: namespaces holds a single value; use a mapping, such as "name: value"`},
-		{"namespaces: [chat]", `lastseen.yaml:1: namespaces holds a list; use a mapping, such as "name: value"`},
-		{
-			"namespaces:\n  chat: 60s",
-			`lastseen.yaml:2: namespaces.chat holds a single value; use a mapping, such as "name: value"`,
-		},
+		{"namespaces: chat", `lastseen.yaml:1: namespaces holds a single value` + atMap},
+		{"namespaces: [chat]", `lastseen.yaml:1: namespaces holds a list` + atMap},
+		{"namespaces:\n  chat: 60s", `lastseen.yaml:2: namespaces.chat holds a single value` + atMap},
 		{"namespaces:\n  chat:\n    a: 1", "lastseen.yaml:3: namespaces.chat.a: unknown setting"},
 		{
 			"namespaces: {chat: {grey: 1s}}",
@@ -142,10 +128,7 @@ func TestWrongFiles(t *testing.T) {
 			`lastseen.yaml:1: namespaces: the namespace "a/b" has a character outside A–Z a–z 0–9 . _ -`,
 		},
 		{"namespaces: {'': }", "lastseen.yaml:1: namespaces: the namespace is empty: use 1 to 64 of A–Z a–z 0–9 . _ -"},
-		{
-			"namespaces: {a: {green: 5}}",
-			`lastseen.yaml:1: namespaces.a.green: "5" has no unit (examples: 90s, 5m, 1h30m); use a duration shorter than yellow`,
-		},
+		{"namespaces: {a: {green: 5}}", `lastseen.yaml:1: namespaces.a.green: "5" has no unit` + times},
 		{"namespaces: {a: }\nnamespaces: ", "lastseen.yaml:2: namespaces is a duplicate of line 1"},
 		{"namespaces:\n  a:\n  a:", "lastseen.yaml:3: namespaces.a is a duplicate of line 2"},
 		{
@@ -171,31 +154,28 @@ func TestWrongFiles(t *testing.T) {
 		},
 		{
 			redis + "namespaces: {a: {redis-key: k, redis-shards: 2}}",
-			"namespaces.a.redis-key is k (lastseen.yaml:2) and namespaces.a.redis-shards is 2 (lastseen.yaml:2): a namespace with a redis-key has one shard: set redis-shards: 1 for it",
+			"namespaces.a.redis-key is k (lastseen.yaml:2) and namespaces.a.redis-shards is 2 (lastseen.yaml:2)" + one,
 		},
 		{
 			redis + "redis-shards: 2\nnamespaces: {a: {redis-key: k}}",
-			"namespaces.a.redis-key is k (lastseen.yaml:3) and redis-shards is 2 (lastseen.yaml:2): a namespace with a redis-key has one shard: set redis-shards: 1 for it",
+			"namespaces.a.redis-key is k (lastseen.yaml:3) and redis-shards is 2 (lastseen.yaml:2)" + one,
 		},
-		{
-			"changes: maybe",
-			`lastseen.yaml:1: changes: "maybe" is not valid; use auto, on or off`,
-		},
+		{"changes: maybe", `lastseen.yaml:1: changes: "maybe" is not valid; use auto, on or off`},
 		{
 			redis + "namespaces: {a: {redis-key: k, changes: on}}",
-			"namespaces.a.redis-key is k (lastseen.yaml:2) and namespaces.a.changes is on (lastseen.yaml:2): a set that other programs can write has no changes feed: set changes to auto or off for it",
+			"namespaces.a.redis-key is k (lastseen.yaml:2) and namespaces.a.changes is on (lastseen.yaml:2)" + feeds,
 		},
 		{
 			redis + "changes: on\nnamespaces: {a: {redis-key: k}, b: {redis-key: l, changes: auto}}",
-			"namespaces.a.redis-key is k (lastseen.yaml:3) and changes is on (lastseen.yaml:2): a set that other programs can write has no changes feed: set changes to auto or off for it",
+			"namespaces.a.redis-key is k (lastseen.yaml:3) and changes is on (lastseen.yaml:2)" + feeds,
 		},
 		{
 			redis + "namespaces: {a: {redis-score-unit: ms, changes: on}}",
-			"namespaces.a.redis-score-unit is ms (lastseen.yaml:2) and namespaces.a.changes is on (lastseen.yaml:2): a set that other programs can write has no changes feed: set changes to auto or off for it",
+			"namespaces.a.redis-score-unit is ms (lastseen.yaml:2) and namespaces.a.changes is on (lastseen.yaml:2)" + feeds,
 		},
 		{
 			redis + "redis-score-unit: s\nnamespaces: {a: {changes: on}, b: {}}",
-			"redis-score-unit is s (lastseen.yaml:2) and namespaces.a.changes is on (lastseen.yaml:3): a set that other programs can write has no changes feed: set changes to auto or off for it",
+			"redis-score-unit is s (lastseen.yaml:2) and namespaces.a.changes is on (lastseen.yaml:3)" + feeds,
 		},
 		{
 			redis + "redis-prefix: 'p{1}:'\nchanges: on\nnamespaces: {a: {}}",
@@ -275,7 +255,7 @@ func TestUnreadableFiles(t *testing.T) {
 		require.EqualError(t, err, want)
 	}
 	if os.Geteuid() != 0 { // root may read everything
-		file := writeFile(t, "lastseen.yaml", []byte("green: 50s"))
+		file := testserver.WriteFile(t, "lastseen.yaml", []byte("green: 50s"))
 		require.NoError(t, os.Chmod(file, 0))
 		_, err := Loader{Flags: map[string]string{"config": file}}.Load()
 		require.EqualError(t, err, "--config: "+file+": permission denied")
@@ -332,7 +312,7 @@ func FuzzConfigFile(f *testing.F) {
 		"green: 60s\nnamespaces:\n  chat: {redis-key: presence, redis-score-unit: s}\n",
 		"green: &a 5s\n<<: *a\n", "a: &a [*a]", "? [a]\n: b", "redis-prefix: \"a\\nb # c\"", "store: 'x: # y'",
 		"--- |\n a\n--- b",
-		"keys: {a: {hash: " + hashOf("a") +
+		"keys: {a: {hash: " + testserver.HashOf("a") +
 			", scopes: [ping, read], namespaces: [a, 'b-*']}}\nanonymous-read: [a]\ncors-origins: http://a",
 		"store: redis://u:p@h/1\nnamespaces: {~: , \"1\": {retention: 10m}}",
 	} {

@@ -8,20 +8,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/internal/testserver"
 )
-
-// hashOf returns the hash of a key as a file holds it.
-func hashOf(key string) string { return auth.FormatKeyHash(sha256.Sum256([]byte(key))) }
 
 func TestKeysOfAFile(t *testing.T) {
 	c, err := loadText(t, `
 keys:
-  backend: {hash: "`+hashOf("ls_a")+`", scopes: [ping, read, admin], namespaces: ["*"]}
+  backend: {hash: "`+testserver.HashOf("ls_a")+`", scopes: [ping, read, admin], namespaces: ["*"]}
   page:
-    hash: `+hashOf("ls_b")+`
+    hash: `+testserver.HashOf("ls_b")+`
     scopes: &some [read]
     namespaces: [chat-*, lobby]
-  other: {hash: "`+hashOf("ls_c")+`", scopes: *some, namespaces: [a]}
+  other: {hash: "`+testserver.HashOf("ls_c")+`", scopes: *some, namespaces: [a]}
 `)
 	require.NoError(t, err)
 	require.Equal(t, []auth.Key{
@@ -48,8 +46,29 @@ func takesOf(field string) string {
 }
 
 func TestWrongKeys(t *testing.T) {
-	hash := hashOf("ls_a")
-	rest := ", scopes: [read], namespaces: [a]}"
+	hash := testserver.HashOf("ls_a")
+	const rest = "', scopes: [read], namespaces: [a]"
+	for key, want := range map[string]string{ // "; use" and what a field takes follow a field's name
+		"name: b, hash: '" + hash + rest:                          ".name: unknown setting",
+		"scope: b, hash: '" + hash + rest:                         ".scope: unknown setting, did you mean scopes?",
+		"hash: '" + hash[7:] + rest:                               ".hash: sha256: is missing at the beginning",
+		"hash: '" + hash[:70] + rest:                              ".hash: it has 63 characters after sha256:, and not 64",
+		"hash: '" + hash[:70] + "g" + rest:                        ".hash: it has a character after sha256: that is not a hexadecimal digit",
+		"hash: '" + hash + "', scopes: [write], namespaces: [a]":  `.scopes: "write" is not a scope`,
+		"hash: [x], scopes: [read], namespaces: [a]":              ".hash holds a list",
+		"hash: '" + hash + "', scopes: read, namespaces: [a]":     ".scopes holds a single value",
+		"hash: '" + hash + "', scopes: [], namespaces: [a]":       ".scopes is empty",
+		"hash: '" + hash + "', scopes: [[read]], namespaces: [a]": ".scopes: has a list in it",
+		"hash: '" + hash + "', scopes: [read], namespaces: [~]":   ".namespaces: has nothing in it",
+		"hash: '" + hash + "', scopes: [read], namespaces: ":      ".namespaces holds nothing",
+	} {
+		field := strings.FieldsFunc(want, func(r rune) bool { return strings.ContainsRune(".: ", r) })[0]
+		if takes := takesOf(field); takes != "" {
+			want += "; use " + takes
+		}
+		require.Equal(t, []string{"lastseen.yaml:2: keys.a" + want}, problemsOf(t, "keys:\n  a: {"+key+"}"), key)
+	}
+	good := "{hash: '" + hash + rest + "}"
 	for content, want := range map[string][]string{
 		"keys: [a]": {`lastseen.yaml:1: keys holds a list; use a mapping, such as "name: value"`},
 		"keys:\n  a: " + hash: {
@@ -58,34 +77,11 @@ func TestWrongKeys(t *testing.T) {
 			"lastseen.yaml:2: keys.a.scopes is missing; use " + takesOf("scopes"),
 			"lastseen.yaml:2: keys.a.namespaces is missing; use " + takesOf("namespaces"),
 		},
-		"keys: {a: {hash: '" + hash + "'" + rest +
-			"}\nkeys: {}": {"lastseen.yaml:2: keys is a duplicate of line 1"},
-		"keys:\n  a b: {hash: '" + hash + "'" +
-			rest: {`lastseen.yaml:2: keys: "a b" is not a valid key name; use ` +
-			takesKeyName},
-		"keys:\n  a: {hash: '" + hash + "', name: b" +
-			rest: {"lastseen.yaml:2: keys.a.name: unknown setting"},
-		"keys:\n  a: {hash: '" + hash + "', scope: b" +
-			rest: {"lastseen.yaml:2: keys.a.scope: unknown setting, did you mean scopes?"},
-		"keys:\n  a: {hash: [x]" +
-			rest: {"lastseen.yaml:2: keys.a.hash holds a list; use " + takesOf("hash")},
-		"keys:\n  a: {hash: '" + hash +
-			"', scopes: read, namespaces: [a]}": {"lastseen.yaml:2: keys.a.scopes holds a single value; use " +
-			takesOf("scopes")},
-		"keys:\n  a: {hash: '" + hash +
-			"', scopes: [], namespaces: [a]}": {"lastseen.yaml:2: keys.a.scopes is empty; use " +
-			takesOf("scopes")},
-		"keys:\n  a: {hash: '" + hash +
-			"', scopes: [read], namespaces: [~]}": {"lastseen.yaml:2: keys.a.namespaces: has nothing in it; use " +
-			takesOf("namespaces")},
-		"keys:\n  a: {hash: '" + hash +
-			"', scopes: [read], namespaces: }": {"lastseen.yaml:2: keys.a.namespaces holds nothing; use " +
-			takesOf("namespaces")},
-		"keys:\n  a: {hash: '" + hash +
-			"', scopes: [[read]], namespaces: [a]}": {"lastseen.yaml:2: keys.a.scopes: has a list in it; use " +
-			takesOf("scopes")},
-		"keys:\n  a: {hash: '" + hash + "'" + rest + "\n  b: {hash: '" + hash + "'" +
-			rest: {"lastseen.yaml:3: keys.b has the hash of keys.a (lastseen.yaml:2): each key needs its own hash"},
+		"keys: {a: " + good + "}\nkeys: {}": {"lastseen.yaml:2: keys is a duplicate of line 1"},
+		"keys:\n  a b: " + good:             {`lastseen.yaml:2: keys: "a b" is not a valid key name; use ` + takesKeyName},
+		"keys:\n  a: " + good + "\n  b: " + good: {
+			"lastseen.yaml:3: keys.b has the hash of keys.a (lastseen.yaml:2): each key needs its own hash",
+		},
 	} {
 		require.Equal(t, want, problemsOf(t, content), content)
 	}
@@ -105,6 +101,7 @@ func TestKeysInTheWrongPlaceAreNotShown(t *testing.T) {
 	const key = "ls_geheimgeheimgeheimgeheimgeheimgeheimgeheim0"
 	for _, content := range []string{
 		"keys:\n  a: {hash: " + key + ", scopes: [read], namespaces: [a]}",
+		"keys:\n  a: {hash: x, scopes: [" + key + "], namespaces: [a]}",
 		"keys:\n  " + key + ": {scopes: [read]}",
 		"keys:\n  " + key + ": {scopes: [read]}\n  " + key + ": {scopes: [read]}",
 		"keys:\n  a: {" + key + ": x}",

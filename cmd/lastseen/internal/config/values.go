@@ -132,8 +132,11 @@ func parseSize(text string) (any, error) {
 
 func parseAddress(text string) (any, error) {
 	_, port, err := net.SplitHostPort(text)
-	if _, unknown := net.LookupPort("tcp", port); err != nil || port == "" || unknown != nil {
-		return invalid(text)
+	if form := (*net.AddrError)(nil); errors.As(err, &form) {
+		return nil, fmt.Errorf("%q is not valid: %s", text, form.Err)
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil || port == "" {
+		return nil, fmt.Errorf("%q has no port from 0 to 65535", text)
 	}
 	return text, nil
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,8 +13,14 @@ import (
 func TestValues(t *testing.T) {
 	for content, want := range map[string]string{
 		"log-level: loud":                       `lastseen.yaml:1: log-level: "loud" is not valid; use debug, info, warn or error`,
+		"log-format: xml":                       `lastseen.yaml:1: log-format: "xml" is not valid; use text or json`,
+		"access-log: yes":                       `lastseen.yaml:1: access-log: "yes" is not valid; use on or off`,
 		"rate-limit: 0":                         `lastseen.yaml:1: rate-limit: "0" is not valid; use off, or a number from 1 to 1000000`,
 		"user-rate-limit: 1.5":                  `lastseen.yaml:1: user-rate-limit: "1.5" is not valid; use off, or a number from 1 to 1000000`,
+		"listen: 127.0.0.1:99999":               `lastseen.yaml:1: listen: "127.0.0.1:99999" has no port from 0 to 65535; use HOST:PORT, or :PORT for all addresses`,
+		"listen: '127.0.0.1:'":                  `lastseen.yaml:1: listen: "127.0.0.1:" has no port from 0 to 65535; use HOST:PORT, or :PORT for all addresses`,
+		"admin-listen: 127.0.0.1":               `lastseen.yaml:1: admin-listen: "127.0.0.1" is not valid: missing port in address; use HOST:PORT, :PORT for all addresses, or off`,
+		"listen: '::1:80'":                      `lastseen.yaml:1: listen: "::1:80" is not valid: too many colons in address; use HOST:PORT, or :PORT for all addresses`,
 		"trusted-proxies: 10.0.0.1/8":           `lastseen.yaml:1: trusted-proxies: "10.0.0.1/8" has bits set after its prefix: for the network, write 10.0.0.0/8; use comma-separated IP addresses and networks, such as 10.0.0.0/8`,
 		"trusted-proxies: nginx":                `lastseen.yaml:1: trusted-proxies: "nginx" is not valid; use comma-separated IP addresses and networks, such as 10.0.0.0/8`,
 		"trusted-proxies: '10.0.0.1,,10.0.0.2'": `lastseen.yaml:1: trusted-proxies: has an empty item; use comma-separated IP addresses and networks, such as 10.0.0.0/8`,
@@ -34,18 +41,45 @@ func TestValues(t *testing.T) {
 
 func TestBodyMemorySetting(t *testing.T) {
 	for text, want := range map[string]int64{
-		"24MiB": 24 << 20, "1024MiB": 1 << 30, "1GiB": 1 << 30,
-		"1024GiB": 1 << 40,
+		"24MiB": 24 << 20, "1024MiB": 1 << 30, "1GiB": 1 << 30, "1024GiB": 1 << 40,
+		"64": 0, "64MB": 0, "23MiB": 0, "1025GiB": 0, "99999999999999999999GiB": 0, "-1GiB": 0,
 	} {
 		c, err := loadText(t, "body-memory: "+text)
+		if want == 0 {
+			require.ErrorContains(t, err, `"`+text+`" is not valid; use a size from 24MiB to 1024GiB`)
+			continue
+		}
 		require.NoError(t, err)
 		require.Equal(t, want, c.BodyMemory, text)
 	}
 }
 
+// TestNumbers: what is no number, or not within the bounds.
+func TestNumbers(t *testing.T) {
+	for content, takes := range map[string]string{
+		"redis-shards: %s": "a number from 1 to 64", "max-connections: %s": "auto, or a number from 1 to ",
+		"redis-pool-size: %s": "",
+	} {
+		for _, text := range []string{"0", "-1", "65", "99999999999999999999", "4.0", "many"} {
+			if text == "65" && takes != "a number from 1 to 64" || text == "0" && takes == "" {
+				continue
+			}
+			_, err := loadText(t, fmt.Sprintf(content, text))
+			require.ErrorContains(t, err, strconv.Quote(text)+" is not valid; use "+takes, content)
+		}
+	}
+	require.Len(t, problemsOf(t, "redis-score-unit: us"), 1)
+	require.Len(t, problemsOf(t, "yellow: 11y"), 1)
+}
+
 // TestLeeway: the maximum also holds before JWTs are configured.
 func TestLeeway(t *testing.T) {
-	require.Len(t, problemsOf(t, "jwt-leeway: 6m"), 1)
+	for _, leeway := range []string{"5m1ms", "6m", "87600h"} {
+		problems := problemsOf(t, "jwt-leeway: "+leeway)
+		require.Len(t, problems, 1)
+		require.Regexp(t, "^jwt-leeway is "+leeway+" .*5m", problems[0])
+	}
+	require.Empty(t, problemsOf(t, "jwt-leeway: 0"))
 	c, err := loadText(t, "jwt-leeway: 5m")
 	require.NoError(t, err)
 	require.Equal(t, 5*time.Minute, c.JWTLeeway)

@@ -1,0 +1,98 @@
+package browser
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/internal/testbrowser"
+	"github.com/lastseen/lastseen/internal/testserver"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
+)
+
+// TestDashboardAfterARestart checks that the dashboard shows unknown while the server is away, and then goes on by
+// itself.
+func TestDashboardAfterARestart(t *testing.T) {
+	t.Parallel()
+	data := filepath.Join(t.TempDir(), "data.db")
+	s := testserver.Start(t, "--store", data)
+	s.Post(t, alice+"/ping", "")
+	b := openDashboard(t, s.URL, "")
+	b.Do(t, lists("alice", "green", "online now"), showsCounts("1", "0", "0"))
+	require.Zero(t, s.Terminate(t))
+	b.Do(t, says("#connection", "Polling"),
+		says("#banner", "The server does not respond."),
+		showsCounts("unknown", "unknown", "unknown"))
+	require.NotContains(t, textOf(t, b, "#users"), "grey")
+
+	s = testserver.Start(t, "--store", data, "--listen", strings.TrimPrefix(s.URL, "http://"))
+	s.Post(t, "/v1/namespaces/chat/users/bob/ping", "")
+	b.Do(t, lists("bob", "green", "online now"), lists("alice", "green", "online now"), showsCounts("2", "0", "0"),
+		says("#connection", "Live"),
+		until(`document.getElementById("banner").hidden`))
+	require.Empty(t, mistakes(b))
+}
+
+// TestDashboardWithoutStore checks that nobody is shown as grey while Redis is away: all is unknown.
+func TestDashboardWithoutStore(t *testing.T) {
+	t.Parallel()
+	redis := redistest.StartProcess(t)
+	s := testserver.Start(t, "--store", redis.URL())
+	s.Post(t, alice+"/ping", "")
+	b := testbrowser.Open(t, s.URL)
+	withPageClock(t, b)
+	b.Do(t, chromedp.EmulateViewport(1280, 800), chromedp.Navigate(s.URL), lists("alice", "green", "online now"),
+		showsCounts("1", "0", "0"), until(recordStatuses))
+	redis.Stop(t)
+	b.Do(t, until("(passed += 20_000, true)"),
+		says("#banner", "unknown is not offline"),
+		showsCounts("unknown", "unknown", "unknown"), until("(passed += 40_000, true)"),
+		lists("alice", "unknown", "status unknown"))
+	redis.Start(t)
+	b.Do(t, until(`document.getElementById("banner").hidden`))
+	s.Post(t, alice+"/ping", "")
+	b.Do(t, lists("alice", "green", "online now"), showsCounts("1", "0", "0"))
+	require.NotContains(t, testbrowser.Evaluate[string](t, b, "statuses.join()"), "grey")
+	require.Empty(t, mistakes(b))
+}
+
+// TestDashboardWaitsAsAsked checks that the dashboard asks again no earlier than the server says.
+func TestDashboardWaitsAsAsked(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{})
+	s.setAnswer(func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/counts") {
+			return false
+		}
+		w.Header().Set("Retry-After", "3600")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	})
+	b := testbrowser.Open(t, s.server.URL)
+	b.WithScript(t, `const waits = [], after = setTimeout
+		setTimeout = (call, wait, ...rest) => (waits.push(wait), after(call, wait, ...rest))`)
+	b.Do(t, chromedp.Navigate(s.server.URL+"/#namespace=chat"), says("#banner", "unknown is not offline"),
+		until("waits.some(wait => wait >= 3_600_000)"))
+	require.Empty(t, mistakes(b))
+}
+
+// TestDashboardWithoutWebSocket checks that the dashboard polls behind a proxy that knows no WebSockets.
+func TestDashboardWithoutWebSocket(t *testing.T) {
+	t.Parallel()
+	s := newScripted(t, scriptOptions{})
+	s.refuseSockets(http.StatusBadRequest)
+	s.pinged(t, "alice")
+	b := openDashboard(t, s.server.URL, "")
+	b.Do(t, lists("alice", "green", "online now"), showsCounts("1", "0", "0"),
+		says("#connection", "Polling"))
+	s.pinged(t, "bob")
+	b.Do(t, lists("bob", "green", "online now"), showsCounts("2", "0", "0"),
+		says("#feed-note", "WebSocket"))
+	s.leaves(t, "bob")
+	b.Do(t, lists("bob", "grey", "left "), showsCounts("1", "0", "1"))
+	require.Empty(t, mistakes(b))
+}

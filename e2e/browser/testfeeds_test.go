@@ -1,0 +1,96 @@
+package browser
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/connections"
+	"github.com/lastseen/lastseen/store/feed"
+	"github.com/lastseen/lastseen/store/jobs"
+)
+
+// show sets whether the page is visible. Headless tabs are always, so the browser's answer is replaced.
+func show(state string) step {
+	return until(fmt.Sprintf(`(Object.defineProperty(document, "visibilityState", {value: %q, configurable: true}),
+		document.dispatchEvent(new Event("visibilitychange")))`, state))
+}
+
+// configWithFeeds returns a configuration of the API on a store, with feeds that run until the test ends.
+func configWithFeeds(t *testing.T, s store.Store, thresholds lastseen.Thresholds) api.Config {
+	t.Helper()
+	logger := slog.New(slog.DiscardHandler)
+	settings := func(string) feed.Settings { return feed.Settings{Thresholds: thresholds, Mode: feed.Auto} }
+	sweep := jobs.NewSweep(s, func() []string { return nil }, settings, logger)
+	hub := feed.New(feed.Options{
+		Store: s, Settings: settings, Recorded: sweep.Add, Random: func() float64 { return 0 }, Logger: logger,
+	})
+	running, cancel := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	work.Go(func() { hub.Run(running) })
+	work.Go(func() { sweep.Run(running) })
+	t.Cleanup(func() {
+		cancel()
+		work.Wait()
+	})
+	return api.Config{
+		Store: s, Feeds: hub,
+		Settings: api.Settings{
+			Thresholds: thresholds, PingInterval: thresholds.Green / 2, Shards: 1, Changes: feed.Auto,
+		},
+	}
+}
+
+// runRegistry runs a registry of the connections to a store until the test ends.
+func runRegistry(t *testing.T, s store.Store, thresholds lastseen.Thresholds) *connections.Registry {
+	t.Helper()
+	registry := connections.New(connections.Options{
+		Store: s, Logger: slog.New(slog.DiscardHandler),
+		Settings: func(string) connections.Settings {
+			return connections.Settings{Thresholds: thresholds, PingInterval: thresholds.Green / 2}
+		},
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		registry.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return registry
+}
+
+// runSignals passes signals on to connections until the test ends.
+func runSignals(t *testing.T, shared *api.Shared) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		shared.Listen(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+}
+
+// statusWriter remembers the status of an answer.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}

@@ -1,0 +1,194 @@
+package flows
+
+import (
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/internal/testserver"
+)
+
+// The flows in this file are those of an app for friends with voice calls, on several servers with one Redis: it keeps
+// which friends of a user are online, copies the list of friends from the app's database, and sends events to friends.
+// Users send user:connect and user:disconnect, their friends are sent friend_online and friend_offline. The names of
+// its steps, methods and queries are in quotes. Here, friends are contacts, and the app follows them on its connection.
+// Its calls are in calls_test.go.
+
+// onlineFriends returns which contacts of a user are online.
+func onlineFriends(t *testing.T, s *testserver.Server, user string) (friends []string) {
+	t.Helper()
+	friends = []string{}
+	for _, presence := range s.Get(t, chatUsers+user+"/contacts?status=green")["users"].([]any) {
+		friends = append(friends, presence.(map[string]any)["user"].(string))
+	}
+	return friends
+}
+
+// TestFlowFriends: "onUserConnected" and "onUserDisconnected". Users connect and disconnect, and their friends are sent
+// "friend_online" and "friend_offline".
+func TestFlowFriends(t *testing.T) {
+	t.Parallel()
+	eachSite(t, func(t *testing.T, one, two *testserver.Server) {
+		// "Friends set doesn't exist": the backend copies the friends of Alice and Bob from its database.
+		one.Succeed(t, http.MethodPut, chatUsers+"alice/contacts", `{"users":["bob","carol"]}`)
+		one.Succeed(t, http.MethodPut, chatUsers+"bob/contacts", `{"users":["alice"]}`)
+
+		// "user:connect" of Bob: "Online friends list" has those of his friends who are online. He follows them.
+		bob := openApp(t, two, appOptions{user: "bob", friends: []string{"alice"}})
+		require.Empty(t, onlineFriends(t, two, "bob"))
+		require.Equal(t, []string{"never seen"}, bob.all("alice"))
+
+		// "user:connect" of Alice, to another server: she gets her "Online friends list", and Bob is sent
+		// "friend_online".
+		alice := openApp(t, one, appOptions{user: "alice", friends: []string{"bob", "carol"}})
+		require.Equal(t, []string{"bob"}, onlineFriends(t, one, "alice"))
+		require.Equal(t, []string{"green"}, alice.all("bob"))
+		require.Equal(t, []string{"never seen"}, alice.all("carol"))
+		bob.until(t, "alice", "green")
+		require.Equal(t, []string{"alice"}, onlineFriends(t, two, "bob"))
+
+		// "user:connect" of Carol: Alice is sent "friend_online". Bob is not, because Carol is not his friend.
+		carol := openApp(t, two, appOptions{user: "carol"})
+		alice.until(t, "carol", "green")
+		require.Equal(t, []string{"bob", "carol"}, onlineFriends(t, one, "alice"))
+
+		// "user:disconnect" of Alice: her friends are sent "friend_offline".
+		alice.send(t, `{"leave":{}}`)
+		bob.until(t, "alice", "left")
+		require.Equal(t, []string{"never seen", "green", "left"}, bob.all("alice"))
+		require.Empty(t, bob.all("carol"))
+		require.Empty(t, carol.all("alice"))
+		require.Empty(t, onlineFriends(t, two, "bob"))
+
+		// "Friends set exists (cached)": her list is still there at her next "user:connect", also if nobody loads it
+		// from the database.
+		require.Equal(t, []string{"bob", "carol"}, onlineFriends(t, one, "alice"))
+		openApp(t, one, appOptions{user: "alice"})
+		bob.until(t, "alice", "green")
+	})
+}
+
+// TestFlowFriendRequest: "accepting the contact request". Users become friends, and stop being friends, while both are
+// online.
+func TestFlowFriendRequest(t *testing.T) {
+	t.Parallel()
+	eachSite(t, func(t *testing.T, one, two *testserver.Server) {
+		alice := openApp(t, one, appOptions{user: "alice", friends: []string{}})
+		bob := openApp(t, two, appOptions{user: "bob", friends: []string{}})
+
+		// Bob accepts Alice's contact request: the backend adds each to the other's list, and the apps follow the new
+		// friend.
+		one.Succeed(t, http.MethodPatch, chatUsers+"alice/contacts", `{"add":["bob"]}`)
+		two.Succeed(t, http.MethodPatch, chatUsers+"bob/contacts", `{"add":["alice"]}`)
+		alice.send(t, `{"watch":{"add":["bob"]}}`)
+		bob.send(t, `{"watch":{"add":["alice"]}}`)
+		alice.until(t, "bob", "green")
+		bob.until(t, "alice", "green")
+		require.Equal(t, []string{"bob"}, onlineFriends(t, two, "alice"))
+
+		// Bob removes Alice: he does not see her any longer. She still has him in her list until it is changed, too.
+		two.Succeed(t, http.MethodPatch, chatUsers+"bob/contacts", `{"remove":["alice"]}`)
+		bob.send(t, `{"watch":{"remove":["alice"],"add":["carol"]},"id":"removed"}`)
+		bob.until(t, "carol", "never seen") // the answer
+		alice.send(t, `{"leave":{}}`)
+		alice.untilEnded(t) // the server closes it once she has left
+		openApp(t, two, appOptions{user: "carol"})
+		bob.until(t, "carol", "green") // a later change
+		require.Equal(t, []string{"green"}, bob.all("alice"))
+		require.Empty(t, onlineFriends(t, one, "bob"))
+		require.Equal(t, []string{"bob"}, onlineFriends(t, one, "alice"))
+	})
+}
+
+// TestFlowWhoIsOnline: "Status fetch". The backend asks whether a user is online, which users of a list are, and who is
+// at all.
+func TestFlowWhoIsOnline(t *testing.T) {
+	t.Parallel()
+	eachSite(t, func(t *testing.T, one, two *testserver.Server) {
+		openApp(t, one, appOptions{user: "alice"})
+		openApp(t, two, appOptions{user: "bob"})
+		carol := openApp(t, two, appOptions{user: "carol"})
+		seesCarol := openApp(t, one, appOptions{user: "dave", friends: []string{"carol"}})
+		carol.send(t, `{"leave":{}}`)
+		seesCarol.until(t, "carol", "left")
+
+		// "Check if a user is online".
+		require.Equal(t, "green", look(t, two, "alice", ""))
+		require.Equal(t, "left", look(t, one, "carol", ""))
+		require.Equal(t, "never seen", look(t, one, "erin", ""))
+
+		// Which of these users are online, with one request.
+		found := one.Post(t, "/v1/namespaces/chat/lookup", `{"users":["alice","bob","carol","erin"]}`)["users"].([]any)
+		var words []string
+		for _, presence := range found {
+			words = append(words, testserver.InWords(presence.(map[string]any)))
+		}
+		require.Equal(t, []string{"green", "green", "left", "never seen"}, words)
+
+		// "presence:online": who is online, and how many are.
+		listed := map[string]bool{}
+		for _, presence := range two.Get(t, "/v1/namespaces/chat/users?status=green")["users"].([]any) {
+			listed[presence.(map[string]any)["user"].(string)] = true
+		}
+		require.Equal(t, map[string]bool{"alice": true, "bob": true, "dave": true}, listed)
+		counts := two.Get(t, "/v1/namespaces/chat/counts")
+		require.Equal(t, []any{3., 0., 1.}, []any{counts["green"], counts["yellow"], counts["grey"]})
+	})
+}
+
+// TestFlowGateway: "Multi-instance". Socket servers that hold the sockets of their users themselves report them in
+// bulk.
+func TestFlowGateway(t *testing.T) {
+	t.Parallel()
+	eachSite(t, func(t *testing.T, one, two *testserver.Server) {
+		// report sends an item for each of the users of a gateway.
+		const users = 500
+		report := func(s *testserver.Server, operation, gateway string) {
+			items := make([]string, users)
+			for i := range items {
+				items[i] = fmt.Sprintf(`{"user":"%d","device":{"id":%q,"kind":"web"}}`, i, gateway)
+			}
+			s.Post(t, "/v1/namespaces/chat/"+operation, fmt.Sprintf(`{%q:[%s]}`, operation, strings.Join(items, ",")))
+		}
+		watcher := openApp(t, two, appOptions{user: "watcher", friends: []string{"0", "499"}})
+
+		// Two gateways report the users on their sockets. The users are on both.
+		report(one, "pings", "gateway-1")
+		report(two, "pings", "gateway-2")
+		watcher.until(t, "0", "green")
+		watcher.until(t, "499", "green")
+
+		// One gateway closes the sockets: the users are still on the other one.
+		report(one, "leaves", "gateway-1")
+		require.Equal(t, "green", look(t, two, "0", ""))
+		require.EqualValues(t, users+1, two.Get(t, "/v1/namespaces/chat/counts")["green"])
+
+		// The other one closes them, too: the users are offline.
+		report(two, "leaves", "gateway-2")
+		watcher.until(t, "0", "left")
+		watcher.until(t, "499", "left")
+		require.Equal(t, []string{"never seen", "green", "left"}, watcher.all("499"))
+		require.EqualValues(t, 1, one.Get(t, "/v1/namespaces/chat/counts")["green"])
+	})
+}
+
+// TestFlowFriendsSurviveCrash: "Crash-safe state". A server is killed. Friends, what users say and when they were seen
+// are there when it is back.
+func TestFlowFriendsSurviveCrash(t *testing.T) {
+	t.Parallel()
+	store := filepath.Join(t.TempDir(), "data.db")
+	s := testserver.Start(t, "--store", store, "--sync", "0")
+	s.Succeed(t, http.MethodPut, chatUsers+"alice/contacts", `{"users":["bob","carol"]}`)
+	s.Succeed(t, http.MethodPut, chatUsers+"bob/availability", `{"availability":"busy","note":"in a meeting"}`)
+	openApp(t, s, appOptions{user: "bob"})
+	seen := s.Get(t, chatUsers+"bob")["last_seen"]
+	s.Kill()
+	s = testserver.Start(t, "--store", store)
+	require.Equal(t, []string{"bob"}, onlineFriends(t, s, "alice"))
+	require.Equal(t, "green busy in a meeting", look(t, s, "bob", ""))
+	require.GreaterOrEqual(t, s.Get(t, chatUsers+"bob")["last_seen"], seen)
+}

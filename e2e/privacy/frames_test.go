@@ -1,0 +1,110 @@
+package privacy
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/require"
+)
+
+// twinSocket is a connection to a server, whose pings it answers.
+type twinSocket struct {
+	*websocket.Conn
+	frames chan string
+}
+
+// dial opens a connection to a server, until the test ends, and sends a frame.
+func (s site) dial(t testing.TB, server int, frame string) *twinSocket {
+	t.Helper()
+	url := "ws" + strings.TrimPrefix(s.server(server), "http") + s.namespace + "/connect"
+	socket, _, err := websocket.Dial(t.Context(), url, nil) //nolint:bodyclose // not needed
+	require.NoError(t, err)
+	socket.SetReadLimit(1 << 20)
+	opened := &twinSocket{socket, make(chan string, 1000)}
+	t.Cleanup(func() { _ = opened.CloseNow() })
+	go func() {
+		defer close(opened.frames)
+		for {
+			_, frame, err := socket.Read(context.Background())
+			if err != nil {
+				return
+			}
+			opened.frames <- string(frame)
+		}
+	}()
+	opened.write(t, frame)
+	return opened
+}
+
+// connect opens a connection of a user to a server, with more fields of the hello.
+func (s site) connect(t testing.TB, server int, user, fields string) *twinSocket {
+	t.Helper()
+	socket := s.dial(t, server, fmt.Sprintf(`{"hello":{"user":%q%s%s}}`, user, fields, tokenField(s.tokenOf(t, user))))
+	socket.await(t, "welcome")
+	return socket
+}
+
+// connectQuietly connects a user to a server, whatever the connection is sent.
+func (s site) connectQuietly(t testing.TB, server int, user string) {
+	t.Helper()
+	socket := s.connect(t, server, user, `,"device":{"id":"phone","kind":"mobile"}`)
+	go func() {
+		for range socket.frames { // nothing has to be in them
+		}
+	}()
+}
+
+// tokenField returns the field of a hello with a credential, or nothing.
+func tokenField(credential string) string {
+	if credential == "" {
+		return ""
+	}
+	return fmt.Sprintf(`,"token":%q`, credential)
+}
+
+func (s *twinSocket) write(t testing.TB, frame string) {
+	t.Helper()
+	require.NoError(t, s.Write(t.Context(), websocket.MessageText, []byte(frame)))
+}
+
+// ask sends a frame, and waits for one with a name.
+func (s *twinSocket) ask(t testing.TB, frame, want string) {
+	t.Helper()
+	s.write(t, frame)
+	s.await(t, want)
+}
+
+// await waits for a frame with a name.
+func (s *twinSocket) await(t testing.TB, want string) string {
+	t.Helper()
+	for {
+		frame := s.next(t, want)
+		if strings.HasPrefix(frame, `{"`+want+`"`) {
+			return frame
+		}
+		require.NotContains(t, frame, "problem")
+	}
+}
+
+// next returns the next frame. What is waited for is in the message if there is none.
+func (s *twinSocket) next(t testing.TB, what string) string {
+	t.Helper()
+	select {
+	case frame, ok := <-s.frames:
+		require.True(t, ok, "the connection ended before %s", what)
+		return frame
+	case <-time.After(worldWait):
+		t.Fatalf("no frame %s", what)
+		return ""
+	}
+}
+
+// hangUp ends a connection without a goodbye. The server has noticed that when it returns.
+func (s *twinSocket) hangUp(t *testing.T) {
+	t.Helper()
+	require.NoError(t, s.Close(websocket.StatusNormalClosure, ""))
+}
