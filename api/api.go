@@ -42,6 +42,7 @@ type Settings struct {
 	ShowKinds    bool          // whether everyone who can read sees the kinds of live devices
 	Visibility   Visibility    // who sees the users; "" is VisibleToEveryone
 	RingTimeout  time.Duration // for how long a call rings at most; 0 is DefaultRingTimeout
+	RedialWait   time.Duration // until a caller who got no answer can call the same user again; 0 for none
 	ShowCalls    bool          // whether others see who is in a call
 
 	ContactsRetention time.Duration // contacts of users who use nothing for this long are deleted; 0 for never
@@ -115,7 +116,6 @@ type Shared struct {
 	authenticator atomic.Pointer[auth.Authenticator]
 	// newest is the newest handler, whose configuration decides whether a request can stay open.
 	newest     atomic.Pointer[server]
-	ownWrites  *ownWrites
 	rounds     rounds
 	watched    watchCounts
 	sockets    sockets
@@ -127,6 +127,7 @@ type Shared struct {
 	callWaits  callWaits
 	upgrader   *stream.SocketUpgrader
 	buckets    *limit.Buckets
+	redials    redials
 	bodies     *bodyMemory
 	outages    *outageLog
 	overload   *overload
@@ -144,12 +145,11 @@ func NewShared(c Config) *Shared {
 	c = c.withDefaults()
 	bodies, overload := newBodyMemory(c.BodyMemory), newOverload(c.Logger, c.Now)
 	s := &Shared{
-		buckets: limit.New(limit.DefaultSize, c.Now), bodies: bodies, overload: overload,
+		buckets: limit.New(limit.DefaultSize, c.Now), redials: newRedials(), bodies: bodies, overload: overload,
 		metrics: newMetrics(c, bodies, overload),
 		outages: newOutageLog(c.Logger, c.Now), defects: newThrottle(c.Logger, maxDefects),
 		pseudonyms: pseudonyms(crand.Text()), pages: web.New(ErrorCodes()),
 		upgrader: stream.NewSocketUpgrader(), arrivals: newArrivals(c.Now), viewers: newViewers(),
-		ownWrites: newOwnWrites(),
 	}
 	s.selves, s.calls = newRereads(s, s.rereadSelf), newRereads(s, s.rereadCalls)
 	return s

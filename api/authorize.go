@@ -21,7 +21,7 @@ const (
 	leaveSelf                     // the same, and the token can be in the body: see [server.authorizeToken]
 	pingBulk                      // ping; not with a token
 	writeUser                     // ping; with a token only for the token's user
-	readUser                      // the same, and read
+	readUser                      // the same, and the caller's own read
 	read                          // read
 	readDevices                   // read; see [server.checkDevices]
 	actInCall                     // ping; with a token only for its user, whom the body names: see [partyOf]
@@ -53,8 +53,8 @@ func (s *server) authorize(c echo.Context, p permission) error {
 			return err
 		}
 	}
-	if p == greeting {
-		return nil
+	if p == greeting { // the address pays for what an unknown client sends, before any of it is parsed
+		return s.checkRateLimit(c, nil, 1)
 	}
 	caller, err := authenticator.Authenticate(c.Request().Context(), c.Request().Header[echo.HeaderAuthorization])
 	if err := s.charge(c, caller, err); err != nil {
@@ -125,7 +125,7 @@ func checkPermission(c echo.Context, p permission, caller *auth.Caller) error {
 func (p permission) check(namespace, user string, caller *auth.Caller) error {
 	scope := p.scope()
 	allowed := caller.Can(scope, namespace) || p == list && caller.CanSomewhere(scope)
-	if p == readCall {
+	if p == readCall { // what anyone can read does not include what users hide or say to each other
 		allowed = caller.CanItself(scope, namespace)
 	}
 	switch {
@@ -141,7 +141,7 @@ func (p permission) check(namespace, user string, caller *auth.Caller) error {
 		return errForbidden(scope, "A token speaks for its own user only.")
 	case p == readCall && !caller.CanReadCalls(namespace):
 		return errForbidden(auth.Ping, "This also needs the scope ping in this namespace.")
-	case p == readUser && !caller.Can(auth.Read, namespace):
+	case p == readUser && !caller.CanItself(auth.Read, namespace):
 		return errForbidden(auth.Read, "This also needs the scope read in this namespace.")
 	}
 	return nil

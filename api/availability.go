@@ -2,20 +2,13 @@ package api
 
 import (
 	"context"
-	"errors"
-	"math"
 	"net/http"
-	"strconv"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
-
-// maxSettling is how long a request waits at most until a user can become invisible: see [store.ErrSettling].
-const maxSettling = 5 * time.Second
 
 // availabilityBody is the JSON of what a user says.
 type availabilityBody struct {
@@ -187,46 +180,17 @@ func (b availabilityBody) end(now lastseen.Instant) (lastseen.Instant, error) {
 	return 0, nil
 }
 
-// say records what a user says. If the user cannot become invisible yet, it tries again when that can succeed, unless
-// the caller would have to wait for more than [maxSettling].
+// say records what a user says.
 func (s *server) say(ctx context.Context, namespace, user string, said lastseen.Said) error {
-	for left := maxSettling; ; {
-		at, err := s.Store.Now(ctx)
-		if err != nil {
-			return err
-		}
-		_, err = s.Store.SetAvailability(ctx, namespace, user, said, at)
-		var settling *store.SettlingError
-		if !errors.As(err, &settling) {
-			if store.MayBeDone(err) {
-				s.signalSelf(ctx, namespace, user)
-			}
-			return err
-		}
-		pause := max(settling.Rest, minSettling)
-		if left -= pause; left < 0 {
-			return err
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	at, err := s.Store.Now(ctx)
+	if err != nil {
+		return err
 	}
-}
-
-// minSettling is the shortest pause between two attempts.
-const minSettling = 10 * time.Millisecond
-
-// errSettling is the error of a user who cannot become invisible yet. It asks the client to wait for as long as needed.
-func errSettling(e *store.SettlingError) *apiError {
-	settling := newError(codeAvailabilityNotReady,
-		"Not all servers know yet that this namespace has invisible users. Nothing was changed. Try again.")
-	settling.cause = e
-	settling.header = map[string]string{
-		echo.HeaderRetryAfter: strconv.Itoa(max(1, int(math.Ceil(e.Rest.Seconds())))),
+	_, err = s.Store.SetAvailability(ctx, namespace, user, said, at)
+	if store.MayBeDone(err) {
+		s.signalSelf(ctx, namespace, user)
 	}
-	return settling
+	return err
 }
 
 // showSaid returns what a user says as the user sees it.

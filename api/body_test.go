@@ -1,15 +1,16 @@
 package api
 
 import (
-	"bufio"
 	"bytes"
 	"compress/flate"
 	"compress/gzip"
+	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"runtime"
 	"strings"
 	"testing"
@@ -19,6 +20,8 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -39,8 +42,8 @@ func TestLargeSingleUserBodies(t *testing.T) {
 	w := newLimitedServer(t)
 	for _, path := range []string{"/chat/users/alice/ping", "/chat/users/alice/leave"} {
 		most := `{"at":1` + strings.Repeat(" ", maxOneBody-len(`{"at":1}`)) + "}"
-		require.Equal(t, http.StatusOK, w.send(http.MethodPost, path, most).status, path)
-		w.fails(codeBodyTooLarge, http.MethodPost, path, most+" ")
+		w.send("POST", path, most).is(t, http.StatusOK, path)
+		w.fails(codeBodyTooLarge, "POST", path, most+" ")
 	}
 }
 
@@ -64,20 +67,19 @@ func TestCompressedBodiesAreRefused(t *testing.T) {
 		strings.Repeat("gzip,", 10_000): "{}",
 	} {
 		for _, path := range []string{
-			"/chat/pings", "/chat/leaves", "/chat/lookup", "/chat/users/alice/ping",
-			"/chat/users/alice/leave",
+			"/chat/pings", "/chat/leaves", "/chat/lookup", "/chat/users/alice/ping", "/chat/users/alice/leave",
 		} {
 			if strings.Contains(path, "/users/") {
 				body = body[:min(len(body), maxOneBody)]
 			}
-			problem := w.fails(codeUnsupportedMediaType, http.MethodPost, path, body, "Content-Encoding: "+encoding)
+			problem := w.fails(codeUnsupportedMediaType, "POST", path, body, "Content-Encoding: "+encoding)
 			require.Less(t, len(problem["detail"].(string)), 200)
 		}
-		w.fails(codeUnsupportedMediaType, http.MethodPost, "/chat/pings", body, "Content-Encoding: "+encoding, ndjson)
+		w.fails(codeUnsupportedMediaType, "POST", "/chat/pings", body, "Content-Encoding: "+encoding, ndjson)
 	}
 	unlabelled := gzipped.String()
-	w.fails(codeInvalidJSON, http.MethodPost, "/chat/pings", unlabelled)
-	w.fails(codeInvalidJSON, http.MethodPost, "/chat/pings", unlabelled[:4000]+"\n", ndjson)
+	w.fails(codeInvalidJSON, "POST", "/chat/pings", unlabelled)
+	w.fails(codeInvalidJSON, "POST", "/chat/pings", unlabelled[:4000]+"\n", ndjson)
 	require.Zero(t, w.total("chat"))
 }
 
@@ -97,7 +99,7 @@ func TestAnnouncedBodies(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for range bodies {
-		r := httptest.NewRequest(http.MethodPost, "/", iotest.ErrReader(io.ErrUnexpectedEOF))
+		r := httptest.NewRequest("POST", "/", iotest.ErrReader(io.ErrUnexpectedEOF))
 		r.ContentLength = maxBody
 		requireProblem(t,
 			(&server{Shared: &Shared{bodies: newBodyMemory(DefaultBodyMemory)}}).body(echo.New().NewContext(r,
@@ -110,19 +112,15 @@ func TestAnnouncedBodies(t *testing.T) {
 // TestStalledBodyTimesOut checks that a body that stops arriving fails earlier than the request's time limit.
 func TestStalledBodyTimesOut(t *testing.T) {
 	for _, sent := range []int{1 << 10, 100 << 10, maxBody - 1} {
-		withFakeClockOn(t, func(*testing.T) store.Store { return &slowStore{} },
-			func(t *testing.T, dial func() net.Conn) {
-				conn, begin := dial(), time.Now()
-				start(t, conn, maxBody, strings.Repeat(" ", sent))
-				response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-				require.NoError(t, err)
-				defer response.Body.Close()
-				require.Equal(t, http.StatusBadRequest, response.StatusCode)
-				require.GreaterOrEqual(t, time.Since(begin), rateWindow, "%d bytes", sent)
-				require.LessOrEqual(t, time.Since(begin), rateWindow+drainTimeout, "%d bytes", sent)
-				require.NoError(t, conn.Close())
-				time.Sleep(time.Minute) // until the server is done with the connection
-			})
+		withFakeClock(t, nil, func(t *testing.T, dial func() net.Conn) {
+			conn, begin := dial(), time.Now()
+			start(t, conn, maxBody, strings.Repeat(" ", sent))
+			readResponse(t, conn).is(t, http.StatusBadRequest)
+			require.GreaterOrEqual(t, time.Since(begin), rateWindow, "%d bytes", sent)
+			require.LessOrEqual(t, time.Since(begin), rateWindow+drainTimeout, "%d bytes", sent)
+			require.NoError(t, conn.Close())
+			time.Sleep(time.Minute) // until the server is done with the connection
+		})
 	}
 }
 
@@ -130,25 +128,18 @@ func TestStalledBodyTimesOut(t *testing.T) {
 // not apply after the body has arrived.
 func TestSlowBodies(t *testing.T) {
 	for perSecond, want := range map[int]int{
-		minBodyRate / 2:     http.StatusBadRequest,
-		minBodyRate * 5 / 4: http.StatusOK,
+		minBodyRate / 2: http.StatusBadRequest, minBodyRate * 5 / 4: http.StatusOK,
 	} {
-		s := &slowStore{pause: 2 * rateWindow}
-		withFakeClockOn(t, func(*testing.T) store.Store { return s }, func(t *testing.T, dial func() net.Conn) {
+		pause := func(ctx context.Context, _ string) error {
+			time.Sleep(2 * rateWindow)
+			return ctx.Err()
+		}
+		withFakeClock(t, pause, func(t *testing.T, dial func() net.Conn) {
 			conn := dial()
-			body := `{"pings":[{"user":"alice"}]}`
+			const body = `{"pings":[{"user":"alice"}]}`
 			start(t, conn, 25*perSecond, "")
-			status := make(chan int, 1)
-			go func() {
-				response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-				if err != nil {
-					status <- 0
-					return
-				}
-				defer response.Body.Close()
-				_, _ = io.Copy(io.Discard, response.Body)
-				status <- response.StatusCode
-			}()
+			responded := make(chan testResponse, 1)
+			go func() { responded <- tryResponse(conn) }()
 			for second := range 25 {
 				piece := strings.Repeat(" ", perSecond)
 				if second == 24 {
@@ -159,8 +150,7 @@ func TestSlowBodies(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 			}
-			require.Equal(t, want, <-status, "%d bytes a second", perSecond)
-			require.False(t, s.canceled)
+			(<-responded).is(t, want, perSecond, " bytes a second")
 			require.NoError(t, conn.Close())
 			time.Sleep(time.Minute) // until the server is done with the connection
 		})
@@ -170,6 +160,7 @@ func TestSlowBodies(t *testing.T) {
 // TestLargeBodiesGetAResponse checks that a client that reads only after it has sent everything, as most do, gets
 // the error.
 func TestLargeBodiesGetAResponse(t *testing.T) {
+	testenv.SkipWithRace(t, "it has to send a body within the server's drain timeout")
 	t.Parallel()
 	w := newLimitedServer(t)
 	const size = 32 << 20 // more than the buffers of a connection hold
@@ -206,4 +197,72 @@ func TestEndlessBodiesAreCutOff(t *testing.T) {
 		}
 	}
 	t.Fatal("1 GiB was taken")
+}
+
+// requireValid checks the parameters of a list.
+func requireValid(t *testing.T, p listParams) {
+	t.Helper()
+	require.NoError(t, p.thresholds.Validate())
+	require.True(t, 0 <= p.from && p.from <= p.to && p.to <= p.asOf && p.asOf <= lastseen.MaxInstant, "%+v", p)
+	require.True(t, 0 <= p.offset && p.offset <= maxLimit, "%+v", p)
+	require.Contains(t, []store.Order{store.Newest, store.Oldest}, p.order)
+	require.Subset(t, lastseen.Statuses(), p.statuses)
+	values, err := url.ParseQuery(p.canonical)
+	require.NoError(t, err)
+	again, err := readListParams(query(values), view{})
+	require.NoError(t, err)
+	require.Equal(t, p, again, "the canonical query asks for the same list")
+}
+
+// TestLongQueries checks that a query is read or refused as a whole, and that errors quote only a part of it.
+func TestLongQueries(t *testing.T) {
+	w := newLimitedServer(t)
+	few := func(s string) string { return strings.Repeat(s, 9_000) } // package net/url takes 10,000 apart
+	repeat := func(s string) string { return strings.Repeat(s, (80<<10)/len(s)) }
+	for want, queries := range map[code][]string{
+		codeTooManyItems: {few("user=u&"), few("user=&")},
+		codeInvalidParameter: {
+			repeat("user=u&"), repeat("&") /* no user at all */, few("green=1s&"), repeat(";"),
+			repeat("%"),
+		},
+		codeUnknownParameter: {few("a&") + "a", few("%61=%62&"), few("=&"), "user=a&" + repeat("%00")},
+		codeInvalidTime: {
+			"user=a&as_of=" + repeat("9"), "user=a&as_of=1e" + repeat("9"), "user=a&as_of=2026-" + repeat("0"),
+		},
+		codeInvalidDuration: {"user=a&green=" + repeat("9h"), "user=a&green=" + repeat("9")},
+		codeInvalidUser:     {"user=" + repeat("u"), "user=" + repeat("%00"), "user=" + repeat("%ff")},
+	} {
+		for _, query := range queries {
+			r := w.send("GET", "/chat/lookup?"+query, "")
+			require.Equal(t, string(want), r.json(t)["code"], "%.40s: %s", query, r.body)
+			require.Less(t, len(r.body), 8<<10, "%.40s", query)
+		}
+	}
+}
+
+// FuzzQuery checks that a query is refused or describes a valid list.
+func FuzzQuery(f *testing.F) {
+	for _, seed := range []string{
+		"status=green&status=grey&limit=7&order=oldest&from=1&to=2026-11-20T12:00:00Z&as_of=1795176000&green=1s&yellow=2m&offset=3",
+		"utm_source=x&_=1", "limit=%31", "green=5m&yellow=1m", "a;b", "%", "as_of=1e9", "from=-1", "user=&user=%ff",
+	} {
+		f.Add(seed)
+	}
+	list := evaluation("status", "from", "to", "order", "limit", "cursor", "offset", "user")
+	f.Fuzz(func(t *testing.T, raw string) {
+		q, err := parseQuery(raw, list)
+		if err != nil {
+			requireProblem(t, err)
+			return
+		}
+		p, err := readListParams(q, view{testNow, lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}, testNow})
+		if err != nil {
+			requireProblem(t, err)
+			return
+		}
+		requireValid(t, p)
+		for name := range q {
+			require.Contains(t, list, name)
+		}
+	})
 }

@@ -7,16 +7,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
@@ -93,7 +92,7 @@ func TestLargestRequestsFit(t *testing.T) {
 	w.post("/chat/leaves", onDevices+strings.Repeat(" ", maxBody-len(onDevices)), from("203.0.113.7"))
 	lookup := `{"users":[` + strings.Repeat(`"`+strings.Repeat("ü", 128)+`",`, maxLookup-1) + `"u"]}`
 	w.post("/chat/lookup", lookup+strings.Repeat(" ", maxLookupBody-len(lookup)), from("203.0.113.7"))
-	w.fails(codeBodyTooLarge, http.MethodPost, "/chat/lookup", lookup+strings.Repeat(" ", maxLookupBody+1-len(lookup)))
+	w.fails(codeBodyTooLarge, "POST", "/chat/lookup", lookup+strings.Repeat(" ", maxLookupBody+1-len(lookup)))
 }
 
 // TestNullItemsCount checks that a null item counts as much memory as any other.
@@ -138,7 +137,7 @@ func TestStalledBodies(t *testing.T) {
 		for range n {
 			var once sync.Once // what is refused is read to its end, too
 			decide := func(fate int) { once.Do(func() { fates <- fate }) }
-			r := httptest.NewRequest(http.MethodPost, "http://localhost/v1/namespaces/chat/pings",
+			r := httptest.NewRequest("POST", "http://localhost/v1/namespaces/chat/pings",
 				stalledBody{io.LimitReader(endlessSpaces{}, size), func() { decide(0) }, end})
 			r.ContentLength, r.RemoteAddr = maxBody, "127.0.0.1:1"
 			r.Header.Set(echo.HeaderXForwardedFor, caller)
@@ -173,8 +172,7 @@ func TestStalledBodies(t *testing.T) {
 			require.Equal(t, http.StatusServiceUnavailable, fate)
 		}
 	}
-	problem := w.fails(codeOverloaded, http.MethodPost, "/chat/pings", strings.Repeat(" ", maxBody),
-		from("203.0.113.12"))
+	problem := w.fails(codeOverloaded, "POST", "/chat/pings", strings.Repeat(" ", maxBody), from("203.0.113.12"))
 	require.NotContains(t, problem["detail"], "203")
 	requireHeapBelow(t, before+DefaultBodyMemory+16<<20)
 }
@@ -183,7 +181,7 @@ func TestStalledBodies(t *testing.T) {
 // sent.
 func requireHeapBelow(t *testing.T, limit uint64) {
 	t.Helper()
-	require.Eventually(t, func() bool { return heap() < limit }, time.Minute, 10*time.Millisecond, "%d bytes", limit)
+	await(t, func() bool { return heap() < limit }, "%d bytes", limit)
 }
 
 // statusNotifier is a response that reports its status as soon as it is known.
@@ -198,46 +196,16 @@ func (n *statusNotifier) WriteHeader(status int) {
 	n.status(status)
 }
 
-// blockingStore is a store whose calls block until the test lets them return.
-type blockingStore struct {
-	store.Store
-	asked chan struct{}
-	let   chan struct{}
-}
-
-func (b *blockingStore) Ping(_ context.Context, _ string, batch []store.Sighting) ([]lastseen.State, error) {
-	b.asked <- struct{}{}
-	<-b.let
-	return make([]lastseen.State, len(batch)), nil
-}
-
-func (b *blockingStore) Leave(ctx context.Context, namespace string, batch []store.Sighting) ([]lastseen.State, error) {
-	return b.Ping(ctx, namespace, batch)
-}
-
-func (b *blockingStore) RecordDevices(
-	ctx context.Context, namespace string, _ time.Duration, batch []store.DeviceSighting,
-) ([]lastseen.State, error) {
-	return b.Ping(ctx, namespace, make([]store.Sighting, len(batch)))
-}
-
-func (b *blockingStore) Lookup(_ context.Context, _ string, users []string) ([]lastseen.State, error) {
-	b.asked <- struct{}{}
-	<-b.let
-	return make([]lastseen.State, len(users)), nil
-}
-
-func (b *blockingStore) Describe(
-	ctx context.Context, namespace string, users []string,
-) ([]lastseen.State, map[string]store.Details, error) {
-	states, err := b.Lookup(ctx, namespace, users)
-	return states, nil, err
-}
-
-func (b *blockingStore) SetContacts(context.Context, string, string, []string) error {
-	b.asked <- struct{}{}
-	<-b.let
-	return nil
+// blockingStore returns a store of which some calls report that they were made, and wait until the test lets them.
+func blockingStore(t *testing.T, calls ...string) (s store.Store, asked, let chan struct{}) {
+	asked, let = make(chan struct{}), make(chan struct{})
+	return &hookedStore{Store: fileStore(t), before: func(_ context.Context, call string) error {
+		if slices.Contains(calls, call) {
+			asked <- struct{}{}
+			<-let
+		}
+		return nil
+	}}, asked, let
 }
 
 // withBodies sets the memory that counts the server's bodies.
@@ -249,29 +217,28 @@ func withBodies(c *Config, memory *bodyMemory) {
 // TestDecodedMemory checks that requests whose decoded bodies wait for the store use no more memory than is counted.
 func TestDecodedMemory(t *testing.T) {
 	requests := testenv.Choose(20, 5)
+	list := func(name, item string, n int, last string) string {
+		return `{"` + name + `":[` + strings.Repeat(item+",", n-1) + last + `]}`
+	}
 	for path, body := range map[string]string{
-		"pings": `{"pings":[` + strings.Repeat(`{"user":"%[1]d-0123456789","at":1795176000.123},`, maxItems-1) +
-			`{"user":"u"}]}`,
-		"pings?devices": `{"pings":[` + strings.Repeat(`{"user":"%[1]d-0123456789","device":{"id":"01234567"}},`,
-			maxItems-1) + `{"user":"u","device":{"id":"d"}}]}`,
-		"pings?meta": `{"pings":[` + strings.Repeat(
-			`{"user":"%[1]d","at":1795176000.123,"device":{"id":"d","meta":{"a":"0123456789"}},"activity":"idle"},`,
-			maxItems-1) + `{"user":"u","device":{"id":"d"}}]}`,
-		"leaves":               `{"leaves":[` + strings.Repeat(`{"user":"u"},`, maxItems-1) + `{"user":"%[1]d"}]}`,
-		"lookup":               `{"users":[` + strings.Repeat(`"%[1]d-0123456789",`, maxLookup-1) + `"u"]}`,
-		"users/alice/contacts": `{"users":[` + strings.Repeat(`"%[1]d-0123456789",`, store.MaxContacts-1) + `"u"]}`,
+		"POST pings": list("pings", `{"user":"%[1]d-0123456789","at":1795176000.123}`, maxItems, `{"user":"u"}`),
+		"POST pings?devices": list("pings", `{"user":"%[1]d-0123456789","device":{"id":"01234567"}}`, maxItems,
+			`{"user":"u","device":{"id":"d"}}`),
+		"POST pings?meta": list("pings",
+			`{"user":"%[1]d","at":1795176000.123,"device":{"id":"d","meta":{"a":"0123456789"}},"activity":"idle"}`,
+			maxItems, `{"user":"u","device":{"id":"d"}}`),
+		"POST leaves":              list("leaves", `{"user":"u"}`, maxItems, `{"user":"%[1]d"}`),
+		"POST lookup":              list("users", `"%[1]d-0123456789"`, maxLookup, `"u"`),
+		"PUT users/alice/contacts": list("users", `"%[1]d-0123456789"`, store.MaxContacts, `"u"`),
 	} {
-		endpoint, _, _ := strings.Cut(path, "?")
 		t.Run(path, func(t *testing.T) {
-			s := &blockingStore{Store: fileStore(t), asked: make(chan struct{}), let: make(chan struct{})}
+			s, asked, let := blockingStore(t, "Ping", "Leave", "RecordDevices", "Describe", "SetContacts")
 			memory := newBodyMemory(1 << 30)
 			w := newTestServer(t, s, func(c *Config) { withBodies(c, memory) })
+			method, endpoint, _ := strings.Cut(path, " ")
+			endpoint, _, _ = strings.Cut(endpoint, "?")
 			var prepared []*http.Request
 			for i := range requests {
-				method := http.MethodPost
-				if strings.HasSuffix(endpoint, "/contacts") {
-					method = http.MethodPut
-				}
 				prepared = append(prepared, httptest.NewRequest(method,
 					"http://localhost/v1/namespaces/chat/"+endpoint, strings.NewReader(fmt.Sprintf(body, i))))
 			}
@@ -280,12 +247,12 @@ func TestDecodedMemory(t *testing.T) {
 			var all sync.WaitGroup
 			for _, r := range prepared {
 				all.Go(func() { w.ServeHTTP(httptest.NewRecorder(), r) })
-				<-s.asked
+				<-asked
 			}
 			taken, counted := heap()-before, memory.used
 			t.Logf("%d KiB are taken, %d KiB are counted", taken>>10, counted>>10)
 			require.Less(t, int64(taken), counted)
-			close(s.let)
+			close(let)
 			all.Wait()
 			runtime.KeepAlive(prepared) // or they would be counted as given back
 			require.Zero(t, memory.used)

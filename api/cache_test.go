@@ -1,7 +1,6 @@
 package api
 
 import (
-	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -17,36 +16,35 @@ const alicePing, aliceUser, aliceLookup = "/chat/users/alice/ping", "/chat/users
 // TestFreshness checks how long a response may be cached: 5 seconds at most, and never past the instant at which a
 // status in it changes.
 func TestFreshness(t *testing.T) {
-	eachStore(t, func(t *testing.T, w *testServer) {
-		w.post(alicePing, "")
-		for _, step := range []struct {
-			age  time.Duration
-			want string
-			why  string
-		}{
-			{0, "max-age=5", "green for long"},
-			{55 * time.Second, "max-age=5", "green for exactly 5 s"},
-			{55*time.Second + time.Millisecond, "max-age=4", "4.999 s, rounded down"},
-			{59*time.Second + time.Millisecond, "max-age=0", "0.999 s, rounded down"},
-			{time.Minute, "max-age=5", "yellow for long"},
-			{298 * time.Second, "max-age=2", "yellow for 2 s"},
-			{5 * time.Minute, "max-age=5", "grey does not decay"},
-		} {
-			w.store.now = testNow.Add(step.age)
-			for _, path := range []string{aliceUser, aliceLookup} {
-				got := w.send(http.MethodGet, path, "")
-				require.Equal(t, step.want, got.header.Get("Cache-Control"), "%s: %s", step.why, path)
-				require.Regexp(t, `^W/"[A-Za-z0-9_-]{16}"$`, got.header.Get("ETag"))
-			}
+	w := newTestServer(t, fileStore(t))
+	w.post(alicePing, "")
+	for _, step := range []struct {
+		age  time.Duration
+		want string
+		why  string
+	}{
+		{0, "max-age=5", "green for long"},
+		{55 * time.Second, "max-age=5", "green for exactly 5 s"},
+		{55*time.Second + time.Millisecond, "max-age=4", "4.999 s, rounded down"},
+		{59*time.Second + time.Millisecond, "max-age=0", "0.999 s, rounded down"},
+		{time.Minute, "max-age=5", "yellow for long"},
+		{298 * time.Second, "max-age=2", "yellow for 2 s"},
+		{5 * time.Minute, "max-age=5", "grey does not decay"},
+	} {
+		w.store.set(testNow.Add(step.age))
+		for _, path := range []string{aliceUser, aliceLookup, aliceDot} {
+			got := w.send("GET", path, "")
+			require.Equal(t, step.want, got.header.Get("Cache-Control"), "%s: %s", step.why, path)
+			require.Regexp(t, `^W/"[A-Za-z0-9_-]{16}"$`, got.header.Get("ETag"))
 		}
-		w.store.now = testNow.Add(time.Hour)
-		past := w.send(http.MethodGet, aliceUser+"?as_of=2026-11-20T12:00:57Z", "")
-		require.Equal(t, "max-age=3", past.header.Get("Cache-Control"), "an explicit as_of is the time that counts")
-		w.store.now = testNow.Add(58 * time.Second)
-		w.post("/chat/users/zoe/ping", "")
-		lookup := w.send(http.MethodGet, aliceLookup, "")
-		require.Equal(t, "max-age=2", lookup.header.Get("Cache-Control"), "the first of several to decay decides")
-	})
+	}
+	w.store.set(testNow.Add(time.Hour))
+	past := w.send("GET", aliceUser+"?as_of=2026-11-20T12:00:57Z", "")
+	require.Equal(t, "max-age=3", past.header.Get("Cache-Control"), "an explicit as_of is the time that counts")
+	w.store.set(testNow.Add(58 * time.Second))
+	w.post("/chat/users/zoe/ping", "")
+	lookup := w.send("GET", aliceLookup, "")
+	require.Equal(t, "max-age=2", lookup.header.Get("Cache-Control"), "the first of several to decay decides")
 }
 
 // TestFreshnessOfDetails checks that a response may not be cached past the end of what a user says, by the server's
@@ -61,14 +59,13 @@ func TestFreshnessOfDetails(t *testing.T) {
 		tags := map[string]bool{}
 		fetch := func(age time.Duration, query string, d store.Details, want string) {
 			t.Helper()
-			w.store.now, s.details = testNow.Add(age), map[string]store.Details{"alice": d}
-			got := w.send(http.MethodGet, path+query, "")
-			require.Equal(t, http.StatusOK, got.status, got.body)
+			w.store.set(testNow.Add(age))
+			s.details = map[string]store.Details{"alice": d}
+			got := w.send("GET", path+query, "").is(t, http.StatusOK)
 			require.Equal(t, want, got.header.Get("Cache-Control"), "%s %s", path, age)
 			tag := got.header.Get("ETag")
 			tags[tag] = true
-			require.Equal(t, http.StatusNotModified,
-				w.send(http.MethodGet, path+query, "", "If-None-Match: "+tag).status)
+			w.send("GET", path+query, "", "If-None-Match: "+tag).is(t, http.StatusNotModified)
 		}
 		busy := store.Details{Said: lastseen.Said{Availability: lastseen.Busy, Until: until}}
 		fetch(0, "", store.Details{}, "max-age=5")
@@ -104,18 +101,16 @@ func TestNotModified(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, w *testServer) {
 		for _, path := range []string{aliceUser, aliceLookup} {
-			w.store.now = testNow
+			w.store.set(testNow)
 			require.NoError(t, w.store.DeleteNamespace(t.Context(), "chat"))
 			tag := ""
 			changed := func(why string) {
 				t.Helper()
-				got := w.send(http.MethodGet, path, "", "If-None-Match: "+tag)
-				require.Equal(t, http.StatusOK, got.status, why)
+				got := w.send("GET", path, "", "If-None-Match: "+tag).is(t, http.StatusOK, why)
 				require.NotEqual(t, tag, got.header.Get("ETag"), why)
 				tag = got.header.Get("ETag")
-				for _, method := range []string{http.MethodGet, http.MethodHead} {
-					same := w.send(method, path, "", "If-None-Match: "+tag)
-					require.Equal(t, http.StatusNotModified, same.status, why)
+				for _, method := range []string{"GET", "HEAD"} {
+					same := w.send(method, path, "", "If-None-Match: "+tag).is(t, http.StatusNotModified, why)
 					require.Empty(t, same.body)
 					for _, name := range []string{"ETag", "Cache-Control"} {
 						require.Equal(t, got.header.Get(name), same.header.Get(name), name)
@@ -125,18 +120,17 @@ func TestNotModified(t *testing.T) {
 			changed("never seen")
 			w.post(alicePing, "")
 			changed("first ping")
-			w.store.now = testNow.Add(10 * time.Second)
-			later := w.send(http.MethodGet, path, "", "If-None-Match: "+tag)
-			require.Equal(t, http.StatusNotModified, later.status, "only as_of is another")
-			w.store.now = testNow.Add(time.Minute)
+			w.store.set(testNow.Add(10 * time.Second))
+			w.send("GET", path, "", "If-None-Match: "+tag).is(t, http.StatusNotModified, "only as_of is another")
+			w.store.set(testNow.Add(time.Minute))
 			changed("yellow by itself")
 			w.post(alicePing, "")
 			changed("pinged again")
 			w.post("/chat/users/alice/leave", "")
 			changed("left")
-			w.store.now = testNow.Add(time.Hour)
+			w.store.set(testNow.Add(time.Hour))
 			w.post(alicePing, "")
-			w.store.now = testNow.Add(2 * time.Hour)
+			w.store.set(testNow.Add(2 * time.Hour))
 			changed("grey after another ping")
 			require.NoError(t, w.store.Forget(t.Context(), "chat", "alice"))
 			changed("forgotten")
@@ -148,7 +142,7 @@ func TestNotModified(t *testing.T) {
 func TestIfNoneMatch(t *testing.T) {
 	w := newTestServer(t, fileStore(t))
 	w.post(alicePing, "")
-	tag := w.send(http.MethodGet, aliceUser, "").header.Get("ETag")
+	tag := w.send("GET", aliceUser, "").header.Get("ETag")
 	for header, want := range map[string]int{
 		tag:                        http.StatusNotModified,
 		tag[len("W/"):]:            http.StatusNotModified,
@@ -158,56 +152,30 @@ func TestIfNoneMatch(t *testing.T) {
 		tag[len(`W/"`):]:           http.StatusOK,
 		"":                         http.StatusOK,
 	} {
-		require.Equal(t, want, w.send(http.MethodGet, aliceUser, "", "If-None-Match: "+header).status, header)
+		w.send("GET", aliceUser, "", "If-None-Match: "+header).is(t, want, header)
 	}
-	two := w.send(http.MethodGet, aliceUser, "", `If-None-Match: "x"`, "If-None-Match: "+tag)
-	require.Equal(t, http.StatusNotModified, two.status, "the header twice")
-	bob := w.send(http.MethodGet, "/chat/users/bob", "", "If-None-Match: "+tag)
-	require.Equal(t, http.StatusOK, bob.status, "another user")
-}
-
-// TestNotCached checks that other responses are not cached, including errors on the same paths.
-func TestNotCached(t *testing.T) {
-	w := newTestServer(t, fileStore(t))
-	for _, r := range []testResponse{
-		w.send(http.MethodPost, alicePing, ""),
-		w.send(http.MethodPost, "/chat/users/alice/leave", ""),
-		w.send(http.MethodPost, "/chat/lookup", `{"users":["alice"]}`),
-		w.send(http.MethodGet, aliceUser+"?green=1h", ""),
-		w.send(http.MethodGet, "/chat/lookup", ""),
-		w.send(http.MethodGet, "/chat/users", ""),
-		w.send(http.MethodGet, "/chat/counts", ""),
-		w.send(http.MethodGet, "", ""),
-		w.send(http.MethodGet, "/chat", ""),
-		w.send(http.MethodDelete, aliceUser, ""),
-	} {
-		require.Equal(t, "no-store", r.header.Get("Cache-Control"), r.body)
-		require.Empty(t, r.header.Get("ETag"))
-	}
+	w.send("GET", aliceUser, "", `If-None-Match: "x"`, "If-None-Match: "+tag).is(t, http.StatusNotModified, "the header twice")
+	w.send("GET", "/chat/users/bob", "", "If-None-Match: "+tag).is(t, http.StatusOK, "another user")
 }
 
 // TestPrivateCaching checks that responses to authenticated callers are private, and that shared caches may keep
 // anonymous ones.
 func TestPrivateCaching(t *testing.T) {
-	authenticator, headers := callers(t)
-	w := newAuthServer(t, fileStore(t), authenticator)
+	w, headers := newGuardedServer(t)
 	open := newTestServer(t, fileStore(t))
-	for _, path := range []string{"/%s/users/alice", "/%s/lookup?user=alice"} {
+	for _, path := range []string{"/users/alice", "/lookup?user=alice", "/users/alice/dot.svg"} {
 		for _, condition := range []string{"X: y", "If-None-Match: *"} {
-			r := w.send(http.MethodGet, fmt.Sprintf(path, "chat"), "", "Authorization: "+headers["read"], condition)
-			require.Equal(t, "private, max-age=5", r.header.Get("Cache-Control"))
-			require.Equal(t, "Authorization", r.header.Get("Vary"))
-			r = w.send(http.MethodGet, fmt.Sprintf(path, "public-1"), "", condition)
-			require.Equal(t, "max-age=5", r.header.Get("Cache-Control"))
-			require.Equal(t, "Authorization", r.header.Get("Vary"))
-			r = open.send(http.MethodGet, fmt.Sprintf(path, "chat"), "", "Authorization: nonsense", condition)
-			require.Equal(t, "max-age=5", r.header.Get("Cache-Control"))
-			require.Empty(t, r.header.Get("Vary"), "who asks makes no difference")
+			for _, method := range []string{"GET", "HEAD"} {
+				for want, r := range map[[2]string]testResponse{
+					{"private, max-age=5", "Authorization"}: w.send(method, "/chat"+path, "", bearerOf(headers["read"]),
+						condition),
+					{"max-age=5", "Authorization"}: w.send(method, "/public-1"+path, "", condition),
+					{"max-age=5", ""}:              open.send(method, "/chat"+path, "", "Authorization: nonsense", condition),
+				} {
+					require.Equal(t, want, [2]string{r.header.Get("Cache-Control"), r.header.Get("Vary")}, path)
+				}
+			}
 		}
-	}
-	for _, path := range []string{"/chat/users", "/chat/counts", "/chat", ""} {
-		require.Equal(t, "no-store", w.send(http.MethodGet, path, "",
-			"Authorization: "+headers["read"]).header.Get("Cache-Control"))
 	}
 }
 
@@ -216,17 +184,14 @@ func TestPrivateCaching(t *testing.T) {
 func TestThresholdsChangeTheETag(t *testing.T) {
 	w := newTestServer(t, fileStore(t))
 	for _, path := range []string{"/chat/users/zoe", "/chat/lookup?user=zoe"} {
-		tag := w.send(http.MethodGet, path, "").header.Get("ETag")
+		tag := w.send("GET", path, "").header.Get("ETag")
 		for _, change := range []func(*Config){
 			func(c *Config) { c.Settings.Thresholds.Green += time.Second },
 			func(c *Config) { c.Settings.Thresholds.Yellow += time.Second },
 		} {
 			w.reload(change)
-			changed := w.send(http.MethodGet, path, "", "If-None-Match: "+tag)
-			require.Equal(t, http.StatusOK, changed.status, path)
-			tag = changed.header.Get("ETag")
-			require.Equal(t, http.StatusNotModified, w.send(http.MethodGet, path, "", "If-None-Match: "+tag).status,
-				path)
+			tag = w.send("GET", path, "", "If-None-Match: "+tag).is(t, http.StatusOK, path).header.Get("ETag")
+			w.send("GET", path, "", "If-None-Match: "+tag).is(t, http.StatusNotModified, path)
 		}
 	}
 }

@@ -90,6 +90,9 @@ func decodeCallApp(d *jsontext.Decoder, app *callApp) error {
 	if len(value) > store.MaxCallApp {
 		return errorf(codeInvalidCall, "app has %d bytes: at most %d are allowed.", len(value), store.MaxCallApp)
 	}
+	if n := outOfRange(value); n != "" {
+		return errorf(codeInvalidCall, "app has the number %.40s, which is too large for JSON in most languages.", n)
+	}
 	*app = callApp(value)
 	return nil
 }

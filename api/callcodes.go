@@ -57,6 +57,12 @@ func callProblems() []ErrorCode {
 			"Wait as long as Retry-After says.",
 		},
 		{
+			codeCallTooSoon, 429, "Call too soon",
+			"The last call of this caller to this callee was rejected, cancelled or missed. The wait (redial-wait) " +
+				"is 10 seconds, doubles with each further call without an answer, and is 5 minutes at most.",
+			"Let the caller try again after Retry-After.",
+		},
+		{
 			codeNoCalls, 409, "No calls",
 			"Users of the namespace cannot call each other: it is a sorted set that other programs write.",
 			"Use another namespace for calls.",

@@ -1,11 +1,10 @@
 package api
 
 import (
-	"bufio"
-	"net"
+	"errors"
+	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,71 +12,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/calls"
 )
 
-// do sends a request with a body that does not wait, and returns the response.
-func (w *waitServer) do(method, path, body string, headers ...string) map[string]any {
-	w.t.Helper()
-	r := httptest.NewRequest(method, "http://localhost/v1/namespaces/chat"+path, strings.NewReader(body))
-	for _, header := range headers {
-		name, value, _ := strings.Cut(header, ": ")
-		r.Header.Set(name, value)
-	}
-	recorder := httptest.NewRecorder()
-	(*w.handler.Load()).ServeHTTP(recorder, r)
-	require.Less(w.t, recorder.Code, 300, recorder.Body)
-	return testResponse{body: recorder.Body.String()}.json(w.t)
-}
-
-// callsQuery returns the path of the next poll after a response.
-func callsQuery(user string, after map[string]any) string {
-	return "/calls?user=" + user + "&wait=50s&cursor=" + url.QueryEscape(cursorOf(after))
-}
-
-// pendingPoll is a poll that waits.
-type pendingPoll struct {
-	t     *testing.T
-	conn  net.Conn
-	began time.Time
-}
-
-// poll begins to wait for the calls of a user after a response.
-func (w *waitServer) poll(user string, after map[string]any, headers ...string) pendingPoll {
-	w.t.Helper()
-	return pendingPoll{w.t, w.request(http.MethodGet, callsQuery(user, after), headers...), time.Now()}
-}
-
-// end returns the response, and how long the poll took.
-func (p pendingPoll) end() (map[string]any, time.Duration) {
-	p.t.Helper()
-	response, err := http.ReadResponse(bufio.NewReader(p.conn), nil)
-	require.NoError(p.t, err)
-	took := time.Since(p.began)
-	var b strings.Builder
-	_, err = bufio.NewReader(response.Body).WriteTo(&b)
-	require.NoError(p.t, err)
-	require.NoError(p.t, response.Body.Close())
-	require.NoError(p.t, p.conn.Close())
-	body := testResponse{body: b.String()}.json(p.t)
-	body["status"] = response.StatusCode
-	body["connection"] = response.Header.Get("Connection") + map[bool]string{true: "close"}[response.Close]
-	return body, took
-}
-
 // states returns the states of the calls in a response.
-func states(response map[string]any) []string {
-	found := []string{}
-	for _, call := range response["calls"].([]any) {
-		found = append(found, call.(map[string]any)["state"].(string))
-	}
-	return found
-}
+func states(response map[string]any) []string { return each(response, "calls", "state") }
 
 // TestCallsPoll: a poll waits until the call of the user is another than the client knows, and no longer.
 func TestCallsPoll(t *testing.T) {
 	withWaiting(t, func(t *testing.T, w *waitServer) {
 		defer w.run(w.config.Shared.Listen)()
-		first := w.do(http.MethodGet, "/calls?user=bob&wait=50s", "")
+		first := w.do("GET", "/calls?user=bob&wait=50s", "")
 		require.Empty(t, first["calls"], "without a cursor it does not wait")
 		none, took := w.poll("bob", first).end()
 		require.InDelta(t, 50, took.Seconds(), 0.5)
@@ -91,7 +37,7 @@ func TestCallsPoll(t *testing.T) {
 			p := w.poll("bob", last)
 			time.Sleep(7 * time.Second)
 			changed := time.Now()
-			made := w.do(http.MethodPost, "/calls"+path, body)
+			made := w.do("POST", "/calls"+path, body)
 			if path == "" {
 				call = made
 			}
@@ -99,7 +45,7 @@ func TestCallsPoll(t *testing.T) {
 			last, took = p.end()
 			require.Less(t, took-changed.Sub(p.began), time.Second)
 			require.Equal(t, want, states(last))
-			require.Equal(t, call["id"], last["calls"].([]any)[0].(map[string]any)["id"])
+			require.Equal(t, call["id"], firstOf(last, "calls")["id"])
 			require.EqualValues(t, 0, last["poll_after_ms"])
 		}
 		step("", `{"from":"alice","to":"bob"}`, "ringing")
@@ -110,8 +56,8 @@ func TestCallsPoll(t *testing.T) {
 		p := w.poll("bob", last)
 		for range 4 { // which change nothing
 			time.Sleep(10 * time.Second)
-			w.do(http.MethodPost, "/calls"+id+"/alive", `{"user":"alice"}`)
-			w.do(http.MethodPost, "/calls"+id+"/alive", `{"user":"bob","app":{"candidate":1}}`)
+			w.do("POST", "/calls"+id+"/alive", `{"user":"alice"}`)
+			w.do("POST", "/calls"+id+"/alive", `{"user":"bob","app":{"candidate":1}}`)
 		}
 		same, took := p.end()
 		require.InDelta(t, 50, took.Seconds(), 0.5)
@@ -127,7 +73,7 @@ func TestCallsPoll(t *testing.T) {
 		step("", `{"from":"alice","to":"bob"}`, "ringing")
 		p = w.poll("bob", last)
 		time.Sleep(time.Second)
-		gone := w.send(http.MethodDelete, "/users/alice") //nolint:bodyclose // the test's end does it
+		gone := w.send("DELETE", "/users/alice") //nolint:bodyclose // the test's end does it
 		require.Equal(t, http.StatusNoContent, gone.StatusCode)
 		deleted, took := p.end()
 		require.Less(t, took, 2*time.Second)
@@ -138,14 +84,14 @@ func TestCallsPoll(t *testing.T) {
 // TestCallsPollAcrossCalls: a call that ended between two polls is in the next response, before the one that began.
 func TestCallsPollAcrossCalls(t *testing.T) {
 	withWaiting(t, func(t *testing.T, w *waitServer) {
-		first := w.do(http.MethodPost, "/calls", `{"from":"alice","to":"bob"}`)
-		known := w.do(http.MethodGet, "/calls?user=alice", "")
+		first := w.do("POST", "/calls", `{"from":"alice","to":"bob"}`)
+		known := w.do("GET", "/calls?user=alice", "")
 		require.Equal(t, []string{"ringing"}, states(known))
-		w.do(http.MethodPost, "/calls/"+first["id"].(string)+"/reject", `{"user":"bob"}`)
+		w.do("POST", "/calls/"+first["id"].(string)+"/reject", `{"user":"bob"}`)
 		// Without a keeper the clock of calls stops after 10 seconds.
 		w.reload(func(c *Config) { c.Settings.RingTimeout = 8 * time.Second })
-		second := w.do(http.MethodPost, "/calls", `{"from":"carol","to":"alice"}`)
-		next := w.do(http.MethodGet, callsQuery("alice", known), "")
+		second := w.do("POST", "/calls", `{"from":"carol","to":"alice"}`)
+		next := w.do("GET", callsQuery("alice", known), "")
 		require.Equal(t, []string{"rejected", "ringing"}, states(next))
 		require.Equal(t, second["id"], next["calls"].([]any)[1].(map[string]any)["id"])
 
@@ -156,11 +102,11 @@ func TestCallsPollAcrossCalls(t *testing.T) {
 
 		// A cursor that is older than what is kept.
 		old := callPlace{"gone", 1}.cursor("chat", "alice")
-		require.Empty(t, w.do(http.MethodGet, "/calls?user=alice&cursor="+old, "")["calls"])
+		require.Empty(t, w.do("GET", "/calls?user=alice&cursor="+old, "")["calls"])
 		// A client can make a cursor of a call of others.
-		others := w.do(http.MethodPost, "/calls", `{"from":"dave","to":"erin"}`)["id"].(string)
-		w.do(http.MethodPost, "/calls/"+others+"/end", `{"user":"dave"}`)
-		forged := w.do(http.MethodGet, "/calls?user=alice&cursor="+callPlace{others, 1}.cursor("chat", "alice"), "")
+		others := w.do("POST", "/calls", `{"from":"dave","to":"erin"}`)["id"].(string)
+		w.do("POST", "/calls/"+others+"/end", `{"user":"dave"}`)
+		forged := w.do("GET", "/calls?user=alice&cursor="+callPlace{others, 1}.cursor("chat", "alice"), "")
 		require.Empty(t, forged["calls"])
 	})
 }
@@ -168,9 +114,9 @@ func TestCallsPollAcrossCalls(t *testing.T) {
 // TestCallsPollWithoutSignals: a poll that no signal wakes looks again every few seconds.
 func TestCallsPollWithoutSignals(t *testing.T) {
 	withWaiting(t, func(t *testing.T, w *waitServer) {
-		p := w.poll("bob", w.do(http.MethodGet, "/calls?user=bob", ""))
+		p := w.poll("bob", w.do("GET", "/calls?user=bob", ""))
 		time.Sleep(12 * time.Second)
-		w.do(http.MethodPost, "/calls", `{"from":"alice","to":"bob"}`)
+		w.do("POST", "/calls", `{"from":"alice","to":"bob"}`)
 		found, took := p.end()
 		require.Equal(t, []string{"ringing"}, states(found))
 		require.LessOrEqual(t, took, 12*time.Second+callsPause)
@@ -180,19 +126,15 @@ func TestCallsPollWithoutSignals(t *testing.T) {
 // TestCallsPollEnds: a poll ends with its key, and when the server stops.
 func TestCallsPollEnds(t *testing.T) {
 	withWaiting(t, func(t *testing.T, w *waitServer) {
-		key, hash := auth.NewKey()
-		service := auth.Key{
-			Name: "service", Hash: hash, Scopes: []auth.Scope{auth.Ping, auth.Read}, Namespaces: []auth.Pattern{"*"},
-		}
+		service, key := newKey("service", "*", auth.Ping, auth.Read)
 		w.authenticate(auth.Config{Keys: []auth.Key{service}})
-		first := w.do(http.MethodGet, "/calls?user=bob", "", bearer(key))
+		first := w.do("GET", "/calls?user=bob", "", bearer(key))
 		p := w.poll("bob", first, bearer(key))
 		time.Sleep(3 * time.Second)
-		stays := service
+		stays, removed := service, service
 		stays.Namespaces = []auth.Pattern{"chat"}
 		w.authenticate(auth.Config{Keys: []auth.Key{stays}})
 		time.Sleep(3 * time.Second)
-		removed := service
 		_, removed.Hash = auth.NewKey()
 		w.authenticate(auth.Config{Keys: []auth.Key{removed}})
 		refused, took := p.end()
@@ -218,45 +160,104 @@ func TestCallsCursor(t *testing.T) {
 	w := newTestServer(t, fileStore(t))
 	w.ring("c1", "alice", "bob")
 	cursor := cursorOf(w.get(callsPath + "?user=alice"))
-	for _, path := range []string{
-		callsPath + "?user=bob", "/other/calls?user=alice", "/chat/changes?user=alice", "/chat/users?_=1",
-	} {
-		w.fails(codeInvalidCursor, http.MethodGet, path+"&cursor="+cursor, "")
+	refused := []string{
+		callsPath + "?user=bob&cursor=" + cursor, "/other/calls?user=alice&cursor=" + cursor,
+		"/chat/changes?user=alice&cursor=" + cursor, "/chat/users?cursor=" + cursor,
 	}
 	for i := range cursor {
-		w.fails(codeInvalidCursor, http.MethodGet, callsPath+"?user=alice&cursor="+cursor[:i], "")
+		refused = append(refused, callsPath+"?user=alice&cursor="+cursor[:i])
 	}
 	for _, content := range []string{"", "\x80", "\x02 ", "\x02../x", "\x02" + strings.Repeat("x", 65)} {
-		forged := sealCursor(callsList("chat", "alice"), []byte(content))
-		w.fails(codeInvalidCursor, http.MethodGet, callsPath+"?user=alice&cursor="+forged, "")
+		refused = append(refused, callsPath+"?user=alice&cursor="+sealCursor(callsList("chat", "alice"),
+			[]byte(content)))
 	}
-	head := w.send(http.MethodHead, callsPath+"?user=alice&wait=50s&cursor="+cursor, "")
-	require.Equal(t, http.StatusOK, head.status, "and it does not wait")
+	for _, path := range refused {
+		w.fails(codeInvalidCursor, "GET", path, "")
+	}
+	w.send("HEAD", callsPath+"?user=alice&wait=50s&cursor="+cursor, "").is(t, http.StatusOK, "and it does not wait")
 }
 
 // TestCallsPollOnTwoServers: a step on one server wakes a poll on another.
 func TestCallsPollOnTwoServers(t *testing.T) {
 	t.Parallel()
 	eachPair(t, func(t *testing.T, one, two *testServer) {
-		polled := make(chan testResponse, 1)
-		poll := func(after map[string]any) {
-			go func() { polled <- two.send(http.MethodGet, "/chat"+callsQuery("bob", after), "") }()
-			require.Eventually(t, func() bool {
-				two.config.Shared.callWaits.mu.Lock()
-				defer two.config.Shared.callWaits.mu.Unlock()
-				return len(two.config.Shared.callWaits.waits) == 1
-			}, eventually, tick)
+		poll := func(after map[string]any) <-chan testResponse {
+			polled := two.later("GET", "/chat"+callsQuery("bob", after), "")
+			awaitLocked(t, &two.config.Shared.callWaits.mu,
+				func() bool { return len(two.config.Shared.callWaits.waits) == 1 })
+			return polled
 		}
-		poll(two.get(callsPath + "?user=bob"))
+		polled := poll(two.get(callsPath + "?user=bob"))
 		call := one.call(`{"from":"alice","to":"bob","app":"offer"}`)
 		rung := (<-polled).json(t)
 		require.Equal(t, []any{call}, rung["calls"])
-		poll(rung)
+		polled = poll(rung)
 		accepted := one.post(callPath(call)+"/accept", `{"user":"bob"}`)
 		active := (<-polled).json(t)
 		require.Equal(t, []any{accepted}, active["calls"])
-		poll(active)
+		polled = poll(active)
 		ended := one.post(callPath(call)+"/end", `{"user":"alice"}`)
 		require.Equal(t, []any{ended}, (<-polled).json(t)["calls"])
 	})
+}
+
+// TestUnknownOutcomesAreSignalled: a write whose outcome is unknown may be done, so servers look again. One that was
+// refused, or that changes nothing, has them do nothing.
+func TestUnknownOutcomesAreSignalled(t *testing.T) {
+	t.Parallel()
+	var sent []string
+	var silence error // which the store returns after it has done what it is asked to
+	w, headers := newVisibleServer(t, &hookedStore{Store: fileStore(t), after: func(call string) error {
+		if signal, ok := strings.CutPrefix(call, "Signal "); ok {
+			sent = append(sent, signal)
+			return nil
+		}
+		if slices.Contains([]string{"SetContacts", "ChangeContacts", "Forget", "DeleteNamespace", "SetAvailability"},
+			call) {
+			return silence
+		}
+		return nil
+	}})
+	user := "/chat/users/bob"
+	for _, request := range []struct {
+		method, path, body string
+		signals            []string
+	}{
+		{"PUT", user + "/contacts", `{"users":["alice"]}`, []string{"contacts bob"}},
+		{"PATCH", user + "/contacts", `{"remove":["alice"]}`, []string{"contacts bob"}},
+		{"DELETE", user + "/contacts", "", []string{"contacts bob"}},
+		{"DELETE", user, "", []string{"contacts bob"}},
+		{"PUT", user + "/availability", `{"availability":"busy"}`, []string{"self bob"}},
+		{"DELETE", "/chat?confirm=chat", "", []string{"self", "contacts"}},
+	} {
+		for _, err := range []error{nil, fmt.Errorf("%w: silence", store.ErrUnavailable), store.ErrNamespaceLimit} {
+			silence, sent = err, nil
+			r := w.send(request.method, request.path, request.body, headersOf(headers["all"])...)
+			require.Equal(t, err == nil, r.status < 300, r.body)
+			want := request.signals
+			if errors.Is(err, store.ErrNamespaceLimit) {
+				want = nil
+			}
+			require.Equal(t, want, sent, "%s %s: %v", request.method, request.path, err)
+		}
+	}
+	silence, sent = nil, nil
+	w.send("PATCH", user+"/contacts", `{}`, headersOf(headers["all"])...).is(t, http.StatusNoContent)
+	require.Empty(t, sent)
+}
+
+// TestCallersAreSentCallsFirst: the caller is sent a call at a fixed time after the signal, the callee a random time
+// later that is long enough for the caller to have it.
+func TestCallersAreSentCallsFirst(t *testing.T) {
+	t.Parallel()
+	first := untilSent(calls.SignalCallee)
+	varies := false
+	for range 1000 {
+		require.Equal(t, callDelay, untilSent(calls.SignalCaller))
+		callee := untilSent(calls.SignalCallee)
+		require.GreaterOrEqual(t, callee, 2*callDelay)
+		require.Less(t, callee, 3*callDelay)
+		varies = varies || callee != first
+	}
+	require.True(t, varies)
 }

@@ -105,7 +105,8 @@ func (w *testServer) askAbout(user, caller string, headers map[string]string) (s
 	w.hangUp("bob")
 
 	// A call that nobody accepts.
-	w.reload(func(c *Config) { c.Settings.RingTimeout = 30 * time.Millisecond })
+	w.config.Shared.redials.last.Purge() // other callers have called for alice
+	w.reload(func(c *Config) { c.Settings.RingTimeout, c.Settings.RedialWait = 30*time.Millisecond, 10*time.Second })
 	r = ask(credentials, http.MethodPost, callsPath, `{`+from+`"to":"`+user+`"}`)
 	w.reload(func(c *Config) { c.Settings.RingTimeout = 0 })
 	path = callPath(r.json(w.t))
@@ -113,6 +114,14 @@ func (w *testServer) askAbout(user, caller string, headers map[string]string) (s
 		return w.send(http.MethodGet, path, "", headersOf(headers["all"])...).json(w.t)["state"] == "missed"
 	}, eventually, tick)
 	ask(credentials, http.MethodPost, path+"/end", who)
+	for _, when := range []string{"", `,"if":"present"`} {
+		if caller == "ping" && when != "" {
+			continue
+		}
+		r = ask(credentials, http.MethodPost, callsPath, `{`+from+`"to":"`+user+`"`+when+`}`)
+		require.Contains(w.t, []string{"10", "9", ""}, r.header.Get("Retry-After"))
+	}
+	w.reload(func(c *Config) { c.Settings.RedialWait = 0 })
 	return seen
 }
 
@@ -121,7 +130,7 @@ func (w *testServer) askAbout(user, caller string, headers map[string]string) (s
 func TestHiddenCallees(t *testing.T) {
 	t.Parallel()
 	authenticator, headers := callers(t)
-	for name, open := range map[string]func(*testing.T) store.Store{"file": fileStore, "redis": settledRedis} {
+	for name, open := range map[string]func(*testing.T) store.Store{"file": fileStore, "redis": newRedis} {
 		for visibility, change := range map[Visibility]func(*Config){
 			VisibleToEveryone: func(*Config) {}, VisibleToContacts: toContacts,
 		} {
@@ -132,6 +141,7 @@ func TestHiddenCallees(t *testing.T) {
 				for _, caller := range privacyCallers() {
 					want := w.askAbout(leftUser, caller, headers)
 					require.Greater(t, len(want), 8)
+					require.Contains(t, fmt.Sprint(want), codeCallTooSoon)
 					for _, user := range []string{neverUser, hiddenUser, hiddenBusyUser} {
 						require.Equal(t, want, w.askAbout(user, caller, headers), "%s calls %s", caller, user)
 					}
@@ -149,7 +159,7 @@ func TestHiddenCallees(t *testing.T) {
 // those who are present. Services can call all.
 func TestUnseenCallees(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(*testing.T) store.Store{"file": fileStore, "redis": settledRedis} {
+	for name, open := range map[string]func(*testing.T) store.Store{"file": fileStore, "redis": newRedis} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, headers := newVisibleServer(t, open(t))

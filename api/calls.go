@@ -22,7 +22,8 @@ import (
 // @Description Begins a call, which rings until the callee accepts or rejects it, the caller ends it, or the namespace's
 // @Description `ring_timeout_ms` has passed. A grey callee rings, too: a push message of your app can wake their phone. With
 // @Description `"if":"present"` the response is 409 `callee_unavailable` instead. A user has one call at a time: others
-// @Description get 409 `caller_busy` or `callee_busy`. A user who started too many calls gets 429 `too_many_calls`. An
+// @Description get 409 `caller_busy` or `callee_busy`. A user who started too many calls gets 429 `too_many_calls`, and one
+// @Description whose last call to the callee was rejected, cancelled or missed just before gets 429 `call_too_soon`. An
 // @Description invisible callee looks like one who left.
 // @Description
 // @Description With the header `Idempotency-Key`, repeating the request returns the call that it started, as it is now, for
@@ -56,21 +57,16 @@ func (s *server) startCall(c echo.Context, _ query) error {
 	if err := s.checkCallee(c, namespace, sent.If == ifPresent, &asked); err != nil {
 		return err
 	}
-	if asked.CalleeUnavailable && asked.Key == "" {
-		return store.ErrCalleeUnavailable // without a call to the store: there is nothing to repeat
-	}
 	settings := s.settings(namespace)
 	asked.ID = crand.Text()
 	asked.Ring, asked.Quiet = settings.ringTimeout(), settings.Thresholds.Green
 	asked.Shown = settings.ShowCalls
-	s.overload.begin() // the keeper's store does not count calls
-	step, err := s.Keeper.Start(c.Request().Context(), namespace, asked)
-	s.overload.end()
+	step, err := s.beginCall(c.Request().Context(), namespace, asked)
 	if err != nil {
 		return err
 	}
-	c.Response().Header().Set(echo.HeaderLocation, "/v1/namespaces/"+namespace+"/calls/"+step.Call.ID)
-	return writeJSON(c, http.StatusCreated, typeJSON, showCall(step.Call))
+	c.Response().Header().Set(echo.HeaderLocation, "calls/"+step.Call.ID) // relative: a proxy may serve us below a path
+	return writeJSON(c, http.StatusCreated, typeJSON, showCallTo(callerOf(c), namespace, step.Call))
 }
 
 // checkCallee notes in a new call whether the callee is invisible, and whether the caller of the request cannot call
@@ -172,9 +168,10 @@ func (s *server) endCall(c echo.Context, _ query) error {
 // @ID keepCall
 // @Tags Calls
 // @Summary Keep a call alive
-// @Description Says that the party still takes part in the call. An active call is lost if nothing is heard of a party for
+// @Description Says that the party still takes part in the call. An active call is lost if nothing is received from a party for
 // @Description the namespace's `green_ms`, so send this each `ping_interval_ms` unless the device has a WebSocket, which
-// @Description does the same. `app` replaces that of the call, for example by more ICE candidates. If the call is over, the
+// @Description does the same. `app` replaces that of the call, for example by more ICE candidates: ten times at once, and then
+// @Description twice a second; more are 429 `rate_limited`. If the call is over, the
 // @Description response is 409 `call_refused`, whose member `call` is the call as it is. Requires the scope `ping` or the
 // @Description token of a party.
 // @Param namespace path string true "namespace"
@@ -210,20 +207,24 @@ func (s *server) act(c echo.Context, action lastseen.CallAction, body callAction
 	if err != nil {
 		return err
 	}
+	if err := s.chargeApp(namespace, act); err != nil {
+		return err
+	}
 	s.overload.begin()
 	step, err := s.Keeper.Act(c.Request().Context(), namespace, act)
 	s.overload.end()
 	if err != nil {
 		return err
 	}
+	shown := showCallTo(callerOf(c), namespace, step.Call)
 	if step.Outcome == lastseen.Refused {
-		return errCallRefused(action, step.Call)
+		return errCallRefused(action, shown)
 	}
-	return respond(c, showCall(step.Call))
+	return respond(c, shown)
 }
 
 // errCallRefused is the error of an action that is not possible in a call as it is.
-func errCallRefused(action lastseen.CallAction, call lastseen.Call) error {
+func errCallRefused(action lastseen.CallAction, call callResponse) error {
 	detail := fmt.Sprintf("The user cannot %s this call: it is %s.", map[lastseen.CallAction]string{
 		lastseen.Accept: "accept", lastseen.Reject: "reject", lastseen.End: "end", lastseen.Alive: "take part in",
 	}[action], call.State)
@@ -231,7 +232,7 @@ func errCallRefused(action lastseen.CallAction, call lastseen.Call) error {
 		detail = fmt.Sprintf("Only the callee can %s this call.", action)
 	}
 	e := newError(codeCallRefused, detail)
-	e.call = new(showCall(call))
+	e.call = &call
 	return e
 }
 

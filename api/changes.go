@@ -1,15 +1,12 @@
 package api
 
 import (
-	"context"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store/feed"
 )
 
@@ -67,7 +64,7 @@ type changed struct {
 type changesResponse struct {
 	changed `json:",inline"`
 	// Whether changes may be missing between the cursor of the request and this response. If so, `users` has all users
-	// followed and replaces what the client knows. A client that follows everyone lists the users again.
+	// followed and replaces what the client knows. A client that follows everyone lists the users again, as at first.
 	Reset bool `json:"reset"`
 	// When to send the next request. It varies, so that clients do not send them at the same time.
 	PollAfterMs int64 `json:"poll_after_ms" format:"int64" minimum:"0"`
@@ -80,7 +77,8 @@ type changesResponse struct {
 // @Summary Follow changes
 // @Description Returns the users whose status or `left` changed since `cursor`, each once, with their newest presence.
 // @Description Without `cursor` it returns the presence of all users named. A request that follows everyone returns only
-// @Description the cursor then: list the users, and apply changes from that cursor on.
+// @Description the cursor then. List the users after that, the oldest first; list them again with `from`, the `as_of` of the
+// @Description first page, to include users who pinged meanwhile; and apply changes from that cursor on.
 // @Description
 // @Description With `contacts_of` it follows the contacts of a user. Who is added to them is in the next changes; who is
 // @Description removed is in them once more, as a user who was never seen.
@@ -169,7 +167,7 @@ func (w *watch) respond(limit int, wait time.Duration) error {
 	if w.Draining() {
 		w.c.Response().Header().Set(echo.HeaderConnection, "close") // the next request is for another server
 	}
-	response := changesResponse{w.changed(batch, batch.Users), batch.Reset, w.pollAfter(batch.More, wait)}
+	response := changesResponse{changedIn(batch, batch.Users), batch.Reset, w.pollAfter(batch.More, wait)}
 	response.Cursor = changesCursor(w.namespace, batch.Places)
 	if err := respond(w.c, response); err != nil {
 		return err
@@ -191,27 +189,13 @@ func (w *watch) nextWithin(wait time.Duration, limit int) (feed.Batch, error) {
 	return w.poll(limit)
 }
 
-// changed returns what a response shows of users in a batch, without a cursor.
-func (w *watch) changed(batch feed.Batch, users []feed.Update) changed {
+// changedIn returns what a response shows of users in a batch, without a cursor.
+func changedIn(batch feed.Batch, users []feed.Update) changed {
 	r := changed{AsOf: timestamp(batch.AsOf), Users: make([]presence, len(users)), More: batch.More}
-	now := w.present(w.c.Request().Context(), batch.AsOf, users)
 	for i, u := range users {
-		r.Users[i] = published(u.User, u.Published, now)
+		r.Users[i] = published(u.User, u.Published)
 	}
 	return r
-}
-
-// present returns the time at which a response evaluates what the users of a batch say: the present by the store's
-// clock, or the time of the batch if that is later, or if nothing of it can have ended.
-func (s *server) present(ctx context.Context, asOf lastseen.Instant, users []feed.Update) lastseen.Instant {
-	if !slices.ContainsFunc(users, func(u feed.Update) bool { return u.Said.Until != 0 }) {
-		return asOf
-	}
-	now, err := s.Store.Now(ctx)
-	if err != nil { // the feed has what ended soon
-		return asOf
-	}
-	return max(asOf, now)
 }
 
 func (r changesResponse) appendJSON(b []byte) []byte {

@@ -111,7 +111,7 @@ func (e *eventStream) sendBatch(batch feed.Batch) error {
 		e.cursor = partCursor(e.watcher, e.namespace, e.cursor)
 	}
 	for len(users) > maxEvent {
-		part := e.changed(batch, users[:maxEvent])
+		part := changedIn(batch, users[:maxEvent])
 		part.More = true
 		if err := e.sendPart(name, part); err != nil {
 			return err
@@ -119,7 +119,7 @@ func (e *eventStream) sendBatch(batch feed.Batch) error {
 		name, users = eventChanges, users[maxEvent:] // added to the first part of a reset
 	}
 	e.cursor = last
-	if err := e.sendPart(name, e.changed(batch, users)); err != nil {
+	if err := e.sendPart(name, changedIn(batch, users)); err != nil {
 		return err
 	}
 	e.delivered(batch.Users)

@@ -2,138 +2,27 @@ package api
 
 import (
 	"bufio"
-	"context"
-	"fmt"
-	"io"
-	"log/slog"
-	"net"
+	"encoding/base64"
 	"net/http"
-	"sync"
-	"sync/atomic"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
-	"github.com/lastseen/lastseen/store/feed"
-	"github.com/lastseen/lastseen/store/jobs"
+	"github.com/lastseen/lastseen/internal/testenv"
+	"github.com/lastseen/lastseen/store"
 )
-
-// waitServer is a server with the usual limits, in a bubble whose clock advances only when every goroutine waits. It
-// follows and sweeps the changes of its store.
-type waitServer struct {
-	t       *testing.T
-	config  Config
-	handler atomic.Pointer[http.Handler]
-	conns   chan net.Conn
-	sweep   func() (stop func())
-}
-
-// withWaiting runs a test with a server.
-func withWaiting(t *testing.T, test func(*testing.T, *waitServer)) {
-	t.Helper()
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		logger := slog.New(slog.DiscardHandler)
-		w := &waitServer{t: t, conns: make(chan net.Conn), config: Config{
-			Store: fileStore(t), Logger: logger, Random: func() float64 { return 0.5 },
-			Settings: Settings{
-				Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute},
-				PingInterval: 30 * time.Second,
-			},
-		}}
-		of := func(string) feed.Settings {
-			return feed.Settings{Thresholds: w.config.Settings.Thresholds, Mode: feed.On}
-		}
-		w.config.Feeds = feed.New(feed.Options{Store: w.config.Store, Settings: of, Logger: logger})
-		defer w.run(w.config.Feeds.Run)()
-		w.sweep = func() func() {
-			sweep := jobs.NewSweep(w.config.Store, func() []string { return []string{"chat"} }, of, logger)
-			return w.run(sweep.Run)
-		}
-		w.config.Shared = NewShared(w.config)
-		w.reload(func(*Config) {})
-		server := NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
-			(*w.handler.Load()).ServeHTTP(response, request)
-		}), logger)
-		p := &pipeListener{w.conns, make(chan struct{})}
-		served := make(chan error, 1)
-		go func() { served <- server.Serve(p) }()
-		defer func() {
-			require.NoError(t, server.Close())
-			require.ErrorIs(t, <-served, http.ErrServerClosed)
-		}()
-		test(t, w)
-	})
-}
-
-// run runs a job until the returned function is called.
-func (w *waitServer) run(job func(context.Context)) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { job(ctx) })
-	return func() {
-		cancel()
-		running.Wait()
-	}
-}
-
-func (w *waitServer) reload(change func(*Config)) {
-	change(&w.config)
-	handler := New(w.config)
-	w.handler.Store(&handler)
-}
-
-// send sends a request without a body and returns its response when it begins.
-func (w *waitServer) send(method, path string, headers ...string) *http.Response {
-	w.t.Helper()
-	conn := w.request(method, path, headers...)
-	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	require.NoError(w.t, err)
-	w.t.Cleanup(func() {
-		_ = conn.Close()
-		_ = response.Body.Close()
-	})
-	return response
-}
-
-// request sends a request without a body and returns its connection.
-func (w *waitServer) request(method, path string, headers ...string) net.Conn {
-	w.t.Helper()
-	ours, theirs := net.Pipe()
-	w.conns <- theirs
-	_, err := fmt.Fprintf(ours, "%s /v1/namespaces/chat%s HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n", method, path)
-	require.NoError(w.t, err)
-	for _, h := range headers {
-		_, err = fmt.Fprintf(ours, "%s\r\n", h)
-		require.NoError(w.t, err)
-	}
-	_, err = fmt.Fprint(ours, "\r\n")
-	require.NoError(w.t, err)
-	return ours
-}
-
-const acceptEvents = "Accept: text/event-stream"
-
-// follow opens a stream of events about alice.
-func (w *waitServer) follow(headers ...string) *eventReader {
-	w.t.Helper()
-	headers = append(headers, acceptEvents)
-	response := w.send(http.MethodGet, "/changes?user=alice", headers...) //nolint:bodyclose // the test's end does it
-	require.Equal(w.t, http.StatusOK, response.StatusCode)
-	return newEventReader(w.t, response.Body)
-}
 
 // TestTicks follows a user who is silent, for longer than any time limit of the server: each decay arrives within 1.5
 // seconds, and something does every 20 seconds.
 func TestTicks(t *testing.T) {
 	withWaiting(t, func(t *testing.T, w *waitServer) {
 		defer w.sweep()()
-		w.whole(http.MethodPost, "/users/alice/ping")
+		w.whole("POST", "/users/alice/ping")
 		pinged := time.Now()
 		r := w.follow()
 		require.Equal(t, []string{"alice green"}, statuses(r.changes().data))
@@ -180,7 +69,7 @@ func TestNoTicks(t *testing.T) {
 		default:
 		}
 		for _, wait := range []string{"0", "20s"} {
-			r := w.whole(http.MethodGet, "/changes?user=alice&wait="+wait+"&cursor="+first.id)
+			r := w.whole("GET", "/changes?user=alice&wait="+wait+"&cursor="+first.id)
 			require.Equal(t, http.StatusServiceUnavailable, r.status)
 		}
 		defer w.sweep()()
@@ -195,9 +84,9 @@ func TestNoTicks(t *testing.T) {
 func TestLongPollWaits(t *testing.T) {
 	withWaiting(t, func(t *testing.T, w *waitServer) {
 		defer w.sweep()()
-		first := w.whole(http.MethodGet, "/changes?user=alice").json(t)
+		first := w.whole("GET", "/changes?user=alice").json(t)
 		began := time.Now()
-		r := w.whole(http.MethodGet, "/changes?user=alice&wait=50s&cursor="+cursorOf(first))
+		r := w.whole("GET", "/changes?user=alice&wait=50s&cursor="+cursorOf(first))
 		require.InDelta(t, 50, time.Since(began).Seconds(), 0.5)
 		require.Equal(t, http.StatusOK, r.status)
 		require.Empty(t, statuses(r.json(t)))
@@ -210,50 +99,28 @@ func TestLongPollWaits(t *testing.T) {
 func TestWaitingEndsWithTheToken(t *testing.T) {
 	withWaiting(t, func(t *testing.T, w *waitServer) {
 		defer w.sweep()()
-		w.authenticate(auth.Config{Tokens: &auth.Tokens{
-			Secret: tokenSecret, Issuer: "issuer", Audience: "lastseen", Namespaces: []auth.Pattern{"*"},
-			Leeway: 10 * time.Second,
-		}})
-		expires := time.Now().Add(35 * time.Second).Truncate(time.Second)
-		signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
-			"iss": "issuer", "aud": "lastseen", "sub": "alice", "exp": expires.Unix(),
-		}).SignedString(tokenSecret)
-		require.NoError(t, err)
-		r := w.follow(bearer(signed))
-		first := r.changes()
-		poll := w.request(http.MethodGet, "/changes?user=alice&wait=50s&cursor="+first.id, bearer(signed))
+		authenticator, token := signed(t, func(c *auth.Config) { c.Tokens.Leeway = 10 * time.Second })
+		w.reload(func(c *Config) { c.Auth = authenticator })
+		expires, alice := time.Now().Add(35*time.Second), bearer(token("alice", 35*time.Second))
+		r := w.follow(alice)
+		poll := w.request("GET", "/changes?user=alice&wait=50s&cursor="+r.changes().id, alice)
 		for ok := true; ok; {
 			_, ok = r.next()
 		}
 		require.InDelta(t, 10, time.Since(expires).Seconds(), 1, "the leeway")
-		response, err := http.ReadResponse(bufio.NewReader(poll), nil) //nolint:bodyclose // closed below
-		require.NoError(t, err)
-		require.Equal(t, http.StatusUnauthorized, response.StatusCode)
+		readResponse(t, poll).is(t, http.StatusUnauthorized)
 		require.InDelta(t, 10, time.Since(expires).Seconds(), 1)
 		require.NoError(t, poll.Close())
 	})
 }
 
-// authenticate reloads the server with an authenticator.
-func (w *waitServer) authenticate(c auth.Config) {
-	w.t.Helper()
-	authenticator, err := auth.New(c, auth.Options{})
-	require.NoError(w.t, err)
-	w.reload(func(c *Config) { c.Auth = authenticator })
-}
-
 // TestReloadEndsWaiting checks that a reload that removes a key, its namespaces or the namespace ends streams at once,
 // and long polls get the error of a new request; and that other reloads do not end them.
 func TestReloadEndsWaiting(t *testing.T) {
-	key, hash := auth.NewKey()
-	service := auth.Key{
-		Name: "service", Hash: hash, Scopes: []auth.Scope{auth.Read}, Namespaces: []auth.Pattern{"cha*"},
-	}
-	elsewhere, pinger := service, service
+	service, key := newKey("service", "cha*", auth.Read)
+	elsewhere, pinger, removed := service, service, service
 	elsewhere.Namespaces, pinger.Scopes = []auth.Pattern{"other"}, []auth.Scope{auth.Ping}
-	_, another := auth.NewKey()
-	removed := service
-	removed.Hash = another
+	_, removed.Hash = auth.NewKey()
 	for name, c := range map[string]struct {
 		key    auth.Key
 		refuse bool
@@ -270,8 +137,7 @@ func TestReloadEndsWaiting(t *testing.T) {
 				defer w.sweep()()
 				w.authenticate(auth.Config{Keys: []auth.Key{service}})
 				r := w.follow(bearer(key))
-				first := r.changes()
-				poll := w.request(http.MethodGet, "/changes?user=alice&wait=50s&cursor="+first.id, bearer(key))
+				poll := w.request("GET", "/changes?user=alice&wait=50s&cursor="+r.changes().id, bearer(key))
 				time.Sleep(5 * time.Second)
 				w.reload(func(config *Config) { config.RefuseUnknown = c.refuse })
 				w.authenticate(auth.Config{Keys: []auth.Key{c.key}})
@@ -279,15 +145,12 @@ func TestReloadEndsWaiting(t *testing.T) {
 				if c.status == 0 {
 					_, ok := r.next()
 					require.True(t, ok, "a tick")
-					require.NoError(t, poll.Close())
-					return
+				} else {
+					readResponse(t, poll).is(t, c.status)
+					_, ok := r.next()
+					require.False(t, ok)
+					require.Less(t, time.Since(reloaded), time.Second)
 				}
-				response, err := http.ReadResponse(bufio.NewReader(poll), nil) //nolint:bodyclose // closed below
-				require.NoError(t, err)
-				require.Equal(t, c.status, response.StatusCode)
-				_, ok := r.next()
-				require.False(t, ok)
-				require.Less(t, time.Since(reloaded), time.Second)
 				require.NoError(t, poll.Close())
 			})
 		})
@@ -299,14 +162,14 @@ func TestReloadEndsWaiting(t *testing.T) {
 func TestSlowFollowers(t *testing.T) {
 	withWaiting(t, func(t *testing.T, w *waitServer) {
 		defer w.sweep()()
-		conn := w.request(http.MethodGet, "/changes", acceptEvents)
+		conn := w.request("GET", "/changes", acceptEvents)
 		time.Sleep(29 * time.Second)
 		require.Equal(t, 1, w.config.Feeds.Stats().Watchers)
 		time.Sleep(2 * time.Second)
 		require.Zero(t, w.config.Feeds.Stats().Watchers)
 		require.NoError(t, conn.Close())
 
-		conn = w.request(http.MethodGet, "/changes?user=alice&user=bob", acceptEvents)
+		conn = w.request("GET", "/changes?user=alice&user=bob", acceptEvents)
 		response, err := http.ReadResponse(bufio.NewReader(conn), nil) //nolint:bodyclose // closed below
 		require.NoError(t, err)
 		newEventReader(t, response.Body).changes()
@@ -317,12 +180,86 @@ func TestSlowFollowers(t *testing.T) {
 	})
 }
 
-// whole sends a request without a body and returns its whole response.
-func (w *waitServer) whole(method, path string) testResponse {
-	w.t.Helper()
-	response := w.send(method, path)
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	require.NoError(w.t, err)
-	return testResponse{response.StatusCode, response.Header, string(body)}
+func TestAcceptsEvents(t *testing.T) {
+	for want, headers := range map[bool][]string{
+		true: {
+			"text/event-stream", "Text/Event-Stream", "text/event-stream;q=0.1", "text/event-stream;charset=utf-8",
+			"text/event-stream, */*", "text/event-stream;q=0.5, */*", // a wildcard is no preference for JSON
+			"application/json, text/event-stream", "application/json;q=0.9, text/event-stream",
+			"text/event-stream;q=0, text/event-stream;q=0.5",
+		},
+		false: {
+			"", "*/*", "text/*", "application/json", "text/event-stream; charset=utf-8; q=0",
+			"application/json, text/event-stream;q=0.9", "text/event-stream;q=0", "text/event-stream;q=2", // malformed
+			"text/event-stream2, text/html", "application/json, text/plain, */*",
+		},
+	} {
+		for _, accept := range headers {
+			require.Equal(t, want, acceptsEvents([]string{accept}), accept)
+		}
+	}
+	require.False(t, acceptsEvents(nil))
+	require.True(t, acceptsEvents([]string{"text/html", "text/event-stream"}), "in two headers")
+}
+
+// TestChangesCursors checks that cursors hold any places, and are bound to the namespace and to changes.
+func TestChangesCursors(t *testing.T) {
+	testenv.SkipWithRace(t, "nothing runs at the same time")
+	for _, places := range [][]store.Place{
+		{"1-0:a"}, {""}, {"a", "", "b\x00\n\"c"}, slices.Repeat([]store.Place{"1795212030000-0:5bcf34c91ed02aa6-12"}, 64),
+	} {
+		cursor := changesCursor("chat", places)
+		require.NotContains(t, cursor, "\n")
+		got, err := openChangesCursor("chat", cursor)
+		require.NoError(t, err)
+		require.Equal(t, places, got)
+		for _, forged := range forgeries(cursor) {
+			_, err := openChangesCursor("chat", forged)
+			requireCode(t, codeInvalidCursor, err)
+		}
+		_, err = openChangesCursor("chat2", cursor)
+		requireCode(t, codeInvalidCursor, err)
+		_, _, err = parseListCursor("chat", cursor)
+		require.Error(t, err, "it is not a cursor of a list")
+	}
+}
+
+// TestForeignChangesCursors checks that well-sealed content of another form is refused before it takes memory.
+func TestForeignChangesCursors(t *testing.T) {
+	for _, content := range []string{
+		"", "\x00", "\x01", "\x01\x05abc", "\x01\x01ab", "\x02\x01a", "\x41" + strings.Repeat("\x00", 65),
+		"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+		"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", strings.Repeat("x", maxChangesCursor),
+	} {
+		_, err := openChangesCursor("chat", sealCursor(changesList("chat"), []byte(content)))
+		requireCode(t, codeInvalidCursor, err)
+	}
+	_, err := openChangesCursor("chat", sealCursor("chat", []byte("\x01\x00")))
+	requireCode(t, codeInvalidCursor, err)
+	_, err = openChangesCursor("chat", sealCursor(changesList("chat"), []byte("\x01\x00")))
+	require.NoError(t, err)
+}
+
+func requireCode(t *testing.T, want code, err error) {
+	t.Helper()
+	require.Error(t, err)
+	require.Equal(t, want, classify(err).code)
+}
+
+// FuzzChangesCursor checks that no content makes the server fail, and that what is accepted has one form.
+func FuzzChangesCursor(f *testing.F) {
+	f.Add([]byte("\x01\x051-0:a"))
+	f.Add([]byte("\x02\x00\x01b"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		cursor := sealCursor(changesList("chat"), content)
+		places, err := openChangesCursor("chat", cursor)
+		if err != nil {
+			return
+		}
+		again, err := openChangesCursor("chat", changesCursor("chat", places))
+		require.NoError(t, err)
+		require.Equal(t, places, again)
+		_, err = openChangesCursor("chat", base64.RawURLEncoding.EncodeToString(content))
+		require.Error(t, err, "it is not sealed")
+	})
 }

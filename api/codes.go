@@ -40,6 +40,7 @@ const (
 	codeAvailabilityNotReady code = "availability_not_ready"
 	codeNoContacts           code = "no_contacts"
 	codeTooManyContacts      code = "too_many_contacts"
+	codeContactsChanged      code = "contacts_changed"
 	codeInvalidCall          code = "invalid_call"
 	codeCallNotFound         code = "call_not_found"
 	codeCallerBusy           code = "caller_busy"
@@ -48,6 +49,7 @@ const (
 	codeCallRefused          code = "call_refused"
 	codeIdempotencyKeyReused code = "idempotency_key_reused"
 	codeTooManyCalls         code = "too_many_calls"
+	codeCallTooSoon          code = "call_too_soon"
 	codeNoCalls              code = "no_calls"
 	codeUpgradeRequired      code = "upgrade_required"
 	codeUnknownFrame         code = "unknown_frame"
@@ -105,7 +107,8 @@ func inputProblems() []ErrorCode {
 		},
 		{
 			codeInvalidUser, 400, "Invalid user",
-			"A user is 1 to 256 bytes of UTF-8 without control characters. The names . and .. are not allowed.",
+			"A user is 1 to 256 bytes of UTF-8 without control characters, line breaks and bidirectional overrides. " +
+				"The names . and .. are not allowed.",
 			"Percent-encode users in paths and queries: a/b is a%2Fb. Do not send an empty user.",
 		},
 		{
@@ -246,8 +249,9 @@ func deviceProblems() []ErrorCode {
 	return []ErrorCode{
 		{
 			codeInvalidDevice, 400, "Invalid device",
-			"A device has an id of 1 to 64 bytes of UTF-8 without control characters, a kind (web, mobile, desktop, " +
-				"service or other) and meta, a JSON object of at most 1 KiB. Its activity is active or idle.",
+			"A device has an id of 1 to 64 bytes of UTF-8 without control characters, line breaks and bidirectional " +
+				"overrides, a kind (web, mobile, desktop, service or other) and meta, a JSON object of at most " +
+				"1 KiB. Its activity is active or idle.",
 			"Correct what the detail names. Choose a random id for each page load or app start. Send activity only " +
 				"with a device.",
 		},

@@ -36,6 +36,7 @@ const (
 	helloTimeout    = 5 * time.Second
 	welcomeTimeout  = 30 * time.Second // for handling the frame hello
 	maxFrame        = 64 << 10         // bytes of later frames
+	frameCharge     = 2 << 10          // bytes of them that count as a request
 	messageTime     = 10 * time.Second
 	framesPerSecond = 20
 	frameBurst      = 40

@@ -1,14 +1,15 @@
 package api
 
 import (
+	"context"
 	"maps"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/lastseen/lastseen/api/stream"
 )
@@ -29,7 +30,7 @@ func upgrades(t *testing.T, w *testServer) map[string]bool {
 	})
 	get := func(w *testServer, path string, headers ...string) {
 		t.Helper()
-		_ = w.sendTo(http.MethodGet, path, "", headers...)
+		_ = w.sendTo("GET", path, "", headers...)
 	}
 	const path = "/v1/namespaces/chat/connect"
 	get(full, path)
@@ -53,49 +54,49 @@ func responsesOf(w *testServer, operation string) map[string]bool {
 	return all
 }
 
-// TestConnectIsPresence: a user who holds a connection is present until the goodbye.
+// TestConnectIsPresence: a user who holds a connection is present until the goodbye. Without the ID of a device, the
+// server makes one. A user has a limited number of connections.
 func TestConnectIsPresence(t *testing.T) {
 	w := newSocketServer(t)
 	alice, welcome := w.hello(`{"user":"alice","device":{"id":"tab","kind":"web","meta":{"v":1}}}`)
 	require.Equal(t, "tab", welcome["device"])
 	require.NotEmpty(t, welcome["connection"])
-	self := welcome["self"].(map[string]any)
-	require.Equal(t, "alice", self["user"])
-	require.Equal(t, "green", self["status"])
-	require.Nil(t, self["valid_until"])
+	require.Subset(t, welcome["self"], map[string]any{"user": "alice", "status": "green", "valid_until": nil})
 	require.NotContains(t, welcome, "cursor", "it watches nothing")
 	require.NotContains(t, welcome, "expires_in_ms")
 	require.EqualValues(t, 60_000, welcome["green_ms"])
 	require.EqualValues(t, 300_000, welcome["yellow_ms"])
 	require.Equal(t, "green", w.get("/chat/users/alice")["status"])
-	devices := w.get("/chat/users/alice/devices")["devices"].([]any)
-	require.Equal(t, "web", devices[0].(map[string]any)["kind"])
-	alice.asks(`{"activity":{"idle":true}}`, frameOK)
+	require.Equal(t, "web", firstOf(w.get("/chat/users/alice/devices"), "devices")["kind"])
+	alice.quiet()
 	alice.asks(`{"leave":{}}`, frameOK)
 	alice.closed(stream.CodeNormal, "")
 	require.Equal(t, "grey", w.get("/chat/users/alice")["status"])
+
+	made := map[any]bool{}
+	for _, device := range []string{"", `,"device":{"kind":"mobile"}`, "", ""} { // as many as held allows
+		_, welcome := w.hello(`{"user":"bob"` + device + `}`)
+		require.NotEmpty(t, welcome["device"])
+		made[welcome["device"]] = true
+	}
+	require.Len(t, made, 4)
+	w.greet(`{"user":"bob"}`).fails(codeRateLimited)
+	w.hello(`{"user":"carol"}`)
 }
 
-// TestConnectTwoTabs: closing one of two tabs changes nothing, also if they share the ID of a device.
-func TestConnectTwoTabs(t *testing.T) {
+// TestConnectIdle: a hello says since when the person does not use the device. What follows counts.
+func TestConnectIdle(t *testing.T) {
 	w := newSocketServer(t)
-	const tab = `{"user":"alice","device":{"id":"tab"},"grace_ms":0}`
-	one, _ := w.hello(tab)
-	two, _ := w.hello(tab)
-	one.asks(`{"leave":{}}`, frameOK)
-	require.Equal(t, "green", w.get("/chat/users/alice")["status"])
-	require.NoError(t, two.conn.Close())
-	require.Eventually(t, func() bool { return w.get("/chat/users/alice")["status"] == "grey" }, eventually, tick)
-}
-
-// TestConnectDeviceIsMade: without the ID of a device, the server makes one.
-func TestConnectDeviceIsMade(t *testing.T) {
-	w := newSocketServer(t)
-	_, one := w.hello(`{"user":"alice"}`)
-	_, two := w.hello(`{"user":"alice","device":{"kind":"mobile"}}`)
-	require.NotEmpty(t, one["device"])
-	require.NotEmpty(t, two["device"])
-	require.NotEqual(t, one["device"], two["device"])
+	alice, welcome := w.hello(`{"user":"alice","device":{"id":"tab"},"activity":{"idle":true,"idle_ms":3600000}}`)
+	require.Subset(t, welcome["self"], map[string]any{"status": "green"})
+	since, err := time.Parse(time.RFC3339, w.get("/chat/users/alice")["idle_since"].(string))
+	require.NoError(t, err)
+	require.Less(t, since, time.Now().Add(-time.Hour+time.Second))
+	_, _ = w.hello(`{"user":"alice","device":{"id":"tab"}}`)
+	require.Equal(t, "idle", w.get("/chat/users/alice")["activity"], "as the device was")
+	_, _ = w.hello(`{"user":"alice","device":{"id":"phone"},"activity":{"idle":false}}`)
+	require.NotContains(t, w.get("/chat/users/alice"), "activity")
+	alice.quiet()
 }
 
 // TestConnectEndsWithCloseFrame: a close frame is a goodbye, which is written after the grace, unless the user is back.
@@ -105,33 +106,34 @@ func TestConnectEndsWithCloseFrame(t *testing.T) {
 	bye := websocket.FormatCloseMessage(websocket.CloseGoingAway, "")
 	require.NoError(t, one.conn.WriteMessage(websocket.CloseMessage, bye))
 	one.closed(websocket.CloseGoingAway, "")
-	require.Eventually(t, func() bool { return w.get("/chat/users/alice")["left"] == true }, eventually, tick)
+	w.awaitAlice("left", true)
 }
 
 // TestConnectRefusals: what is refused before the upgrade.
 func TestConnectRefusals(t *testing.T) {
-	w := newSocketServer(t, func(c *Config) {
-		c.CORSOrigins = []string{"https://app.example.com", "capacitor://localhost"}
-	})
+	w := newSocketServer(t, allowing("https://app.example.com", "capacitor://localhost"))
 	const path = "/chat/connect"
-	for _, headers := range [][]string{
-		nil,
-		{"Connection: Upgrade"},
-		{"Upgrade: websocket"},
-		append(upgradeHeaders()[:2], "Sec-WebSocket-Version: 12"),
-		{"Connection: Upgrade", "Upgrade: h2c"},
+	key := "Sec-WebSocket-Key: "
+	for want, requests := range map[code][][]string{
+		codeUpgradeRequired: {
+			nil,
+			{"Connection: Upgrade"},
+			{"Upgrade: websocket"},
+			{"Connection: Upgrade", "Upgrade: h2c"},
+			append(upgradeHeaders()[:2], "Sec-WebSocket-Version: 12"),
+		},
+		codeInvalidParameter: {
+			upgradeHeaders()[:3], append(upgradeHeaders()[:3], key+"c2hvcnQ="), upgradeHeaders(key +
+				"dGhlIHNhbXBsZSBub25jZQ=="),
+		},
 	} {
-		w.fails(codeUpgradeRequired, http.MethodGet, path, "", headers...)
+		for _, headers := range requests {
+			w.fails(want, "GET", path, "", headers...)
+		}
 	}
-	for _, headers := range [][]string{
-		upgradeHeaders()[:3], append(upgradeHeaders()[:3], "Sec-WebSocket-Key: c2hvcnQ="),
-		upgradeHeaders("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="),
-	} {
-		w.fails(codeInvalidParameter, http.MethodGet, path, "", headers...)
-	}
-	w.fails(codeInvalidParameter, http.MethodGet, path, "body", upgradeHeaders()...)
-	w.fails(codeUnknownParameter, http.MethodGet, path+"?token=x", "", upgradeHeaders()...)
-	w.fails(codeInvalidNamespace, http.MethodGet, "/.x/connect", "", upgradeHeaders()...)
+	w.fails(codeInvalidParameter, "GET", path, "body", upgradeHeaders()...)
+	w.fails(codeUnknownParameter, "GET", path+"?token=x", "", upgradeHeaders()...)
+	w.fails(codeInvalidNamespace, "GET", "/.x/connect", "", upgradeHeaders()...)
 	for _, origin := range []string{
 		"https://evil.example", "null", "app://evil", "https://app.example.com.evil.example", "http://app.example.com",
 		w.url + ".evil.example", "file://", "", "ionic://localhost",
@@ -146,26 +148,29 @@ func TestConnectRefusals(t *testing.T) {
 }
 
 func TestIsOriginOf(t *testing.T) {
-	for _, c := range []struct {
-		origin, host string
-		want         bool
-	}{
-		{"https://chat.example", "chat.example", true},
-		{"https://chat.example", "Chat.Example:443", true},
-		{"http://chat.example", "chat.example:80", true},
-		{"http://chat.example:8080", "chat.example:8080", true},
-		{"http://[::1]:8080", "[::1]:8080", true},
-		{"http://chat.example:8080", "chat.example", false},
-		{"http://chat.example", "chat.example:443", false},
-		{"https://chat.example/", "chat.example", false},
-		{"https://a@chat.example", "chat.example", false},
-		{"https://evil.example", "chat.example", false},
-		{"app://chat.example", "chat.example", false},
-		{"null", "null", false},
-		{"", "", false},
-		{"https://", "", false},
+	for want, pairs := range map[bool][][2]string{
+		true: {
+			{"https://chat.example", "chat.example"},
+			{"https://chat.example", "Chat.Example:443"},
+			{"http://chat.example", "chat.example:80"},
+			{"http://chat.example:8080", "chat.example:8080"},
+			{"http://[::1]:8080", "[::1]:8080"},
+		},
+		false: {
+			{"http://chat.example:8080", "chat.example"},
+			{"http://chat.example", "chat.example:443"},
+			{"https://chat.example/", "chat.example"},
+			{"https://a@chat.example", "chat.example"},
+			{"https://evil.example", "chat.example"},
+			{"app://chat.example", "chat.example"},
+			{"null", "null"},
+			{"", ""},
+			{"https://", ""},
+		},
 	} {
-		require.Equal(t, c.want, isOriginOf(c.origin, c.host), "%q of %q", c.origin, c.host)
+		for _, pair := range pairs {
+			require.Equal(t, want, isOriginOf(pair[0], pair[1]), "%q", pair)
+		}
 	}
 }
 
@@ -201,30 +206,78 @@ func TestConnectLimits(t *testing.T) {
 	for _, s := range []*testSocket{one, two, three} {
 		require.NoError(t, s.conn.Close())
 	}
-	require.Eventually(t, func() bool { return w.config.Shared.WebSockets() == 0 }, eventually, tick)
+	w.awaitSockets(0)
 	w.dialSocket("chat", from("203.0.113.7"))
 	shared := w.config.Shared
 	require.Empty(t, shared.sockets.callers)
 }
 
-// TestConnectUserLimit: a user has a limited number of connections.
-func TestConnectUserLimit(t *testing.T) {
+// TestConnectDrain: a server that stops asks its clients to connect elsewhere, and closes those that do not.
+func TestConnectDrain(t *testing.T) {
 	w := newSocketServer(t)
-	for range 4 { // see held
-		w.hello(`{"user":"alice"}`)
-	}
-	fifth := w.dialSocket("chat")
-	fifth.send(`{"hello":{"user":"alice"}}`)
-	fifth.fails(codeRateLimited)
-	w.hello(`{"user":"bob"}`)
+	one, _ := w.hello(`{"user":"alice","grace_ms":0}`)
+	two, _ := w.hello(`{"watch":{"users":["alice"]}}`)
+	waiting := w.dialSocket("chat")
+	w.config.Shared.Drain()
+	require.Contains(t, one.want(frameBye), "reconnect_after_ms")
+	two.want(frameBye)
+	w.refused(codeShuttingDown)
+	waiting.want(frameBye)
+	waiting.send(`{"hello":{"user":"bob"}}`)
+	waiting.fails(codeShuttingDown)
+	require.NoError(t, one.conn.Close())
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	w.config.Shared.EndWebSockets(ctx)
+	two.closed(4503, string(codeShuttingDown))
+	w.awaitSockets(0)
+	w.config.Shared.EndWebSockets(t.Context())
+	w.config.Connections.Stop(t.Context()) // writes the goodbyes that wait
+	require.Equal(t, "green", w.get("/chat/users/alice")["status"], "it was the server's wish")
 }
 
-// TestConnectTicksWithoutWatch: scripts in browsers do not see pings, so that a connection which watches nothing gets
-// ticks.
-func TestConnectTicksWithoutWatch(t *testing.T) {
-	w := newSocketServer(t, func(c *Config) { c.Settings.PingInterval = 50 * time.Millisecond })
-	s, welcome := w.hello(`{"user":"alice"}`)
-	require.EqualValues(t, maxSocketPing.Milliseconds(), welcome["tick_ms"])
-	require.Empty(t, s.want(frameTick))
-	require.Empty(t, s.want(frameTick))
+// TestOnGrid checks that timers fire together, never later than asked for, and hardly earlier.
+func TestOnGrid(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		now := time.UnixMicro(rapid.Int64Range(0, 1e16).Draw(t, "now"))
+		d := time.Duration(rapid.Int64Range(int64(minWake+wakeGrid), int64(time.Minute)).Draw(t, "d"))
+		short := onGrid(now, d)
+		require.LessOrEqual(t, short, d)
+		require.Greater(t, short, d-wakeGrid)
+		require.True(t, now.Add(short).Equal(now.Add(short).Truncate(wakeGrid)), "%s after %s", short, now)
+	})
+	require.Equal(t, minWake, onGrid(time.Now(), time.Millisecond))
+}
+
+// TestOutbox: what waits for a slow client is bounded, and only the newest frame self waits.
+func TestOutbox(t *testing.T) {
+	t.Parallel()
+	n := &session{ctx: t.Context()} // which is not welcome yet, so that nothing is sent
+	for i := range maxPosts {
+		require.True(t, n.post(posted{frame: []byte{byte(i)}}))
+	}
+	require.False(t, n.post(posted{frame: []byte("one more")}))
+	require.True(t, n.post(posted{self: []byte("old")}))
+	require.True(t, n.post(posted{self: []byte("new")}))
+	require.True(t, n.post(posted{ping: true}))
+	require.True(t, n.post(posted{ping: true}))
+	next := func() posted {
+		p, ok := n.nextPost()
+		require.True(t, ok)
+		return p
+	}
+	require.Equal(t, posted{self: []byte("new")}, next())
+	for i := range maxPosts {
+		require.Equal(t, posted{frame: []byte{byte(i)}}, next())
+	}
+	require.Equal(t, posted{ping: true}, next())
+	_, ok := n.nextPost()
+	require.False(t, ok)
+	require.Nil(t, n.outbox, "it takes no memory")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	n = &session{ctx: ctx, outbox: &outbox{ping: true}}
+	_, ok = n.nextPost()
+	require.False(t, ok, "the client is gone")
 }

@@ -149,7 +149,7 @@ func (a *arrivals) book() int64 {
 		a.booked = earliest
 	}
 	a.booked = a.booked.Add(timeFor(1, rate))
-	return int64((a.booked.Sub(now) + time.Second - 1) / time.Second)
+	return wholeSeconds(a.booked.Sub(now))
 }
 
 // timeFor returns how long some clients take at a rate a second.

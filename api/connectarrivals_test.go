@@ -5,17 +5,20 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/limit"
 )
 
 // fewArrivals returns arrivals with some slots. It runs in a bubble, whose time is time.Now.
@@ -162,7 +165,7 @@ func TestConnectRefusedEarly(t *testing.T) {
 	w := newSocketServer(t)
 	jam(w)
 	w.refused(codeOverloaded)
-	response := w.sendTo(http.MethodGet, "/v1/namespaces/chat/connect", "", upgradeHeaders()...)
+	response := w.sendTo("GET", "/v1/namespaces/chat/connect", "", upgradeHeaders()...)
 	after, err := strconv.Atoi(response.header.Get("Retry-After"))
 	require.NoError(t, err)
 	require.Positive(t, after)
@@ -174,25 +177,14 @@ func TestConnectGivesSlotBack(t *testing.T) {
 	t.Parallel()
 	w := newSocketServer(t)
 	late, later := w.dialSocket("chat"), w.dialSocket("chat")
-	arriving := func() (all []*session) { // a client can know that it is connected before the server has noted all
-		for _, n := range w.config.Shared.sockets.all() {
-			n.mu.Lock()
-			if n.arriving {
-				all = append(all, n)
-			}
-			n.mu.Unlock()
-		}
-		return all
-	}
-	require.Eventually(t, func() bool { return len(arriving()) == 2 }, eventually, tick)
-	for _, n := range arriving() {
+	w.awaitSockets(2)
+	// a client can know that it is connected before the server has noted all
+	for _, n := range w.config.Shared.sockets.all() {
+		awaitLocked(t, &n.mu, func() bool { return n.arriving })
 		n.wake() // as its timer does
 	}
-	require.Eventually(t, func() bool {
-		w.config.Shared.arrivals.mu.Lock()
-		defer w.config.Shared.arrivals.mu.Unlock()
-		return w.config.Shared.arrivals.taken == 0
-	}, eventually, tick)
+	a := w.config.Shared.arrivals
+	awaitLocked(t, &a.mu, func() bool { return a.taken == 0 })
 	late.send(`{"hello":{}}`)
 	late.want(frameWelcome)
 	jam(w)
@@ -201,7 +193,7 @@ func TestConnectGivesSlotBack(t *testing.T) {
 	require.Equal(t, string(codeOverloaded), problem["code"])
 	require.Positive(t, problem["retry_after_ms"])
 	later.closed(4503, string(codeOverloaded))
-	require.Eventually(t, func() bool { return w.config.Shared.WebSockets() == 1 }, eventually, tick)
+	w.awaitSockets(1)
 }
 
 // TestConnectDrainingWhileWaiting: a client whose turn comes when the server shuts down is refused before the upgrade.
@@ -211,18 +203,11 @@ func TestConnectDrainingWhileWaiting(t *testing.T) {
 	a := w.config.Shared.arrivals
 	a.slots = 1
 	require.NoError(t, a.enter(t.Context()))
-	refused := make(chan int, 1)
-	go func() {
-		refused <- w.sendTo(http.MethodGet, "/v1/namespaces/chat/connect", "", upgradeHeaders()...).status
-	}()
-	require.Eventually(t, func() bool {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		return a.queue.Len() == 1
-	}, eventually, tick)
+	refused := w.later("GET", "/chat/connect", "", upgradeHeaders()...)
+	awaitLocked(t, &a.mu, func() bool { return a.queue.Len() == 1 })
 	w.config.Shared.Drain()
 	a.leave()
-	require.Equal(t, http.StatusServiceUnavailable, <-refused)
+	(<-refused).is(t, http.StatusServiceUnavailable)
 }
 
 // stuckListener accepts connections of which the first one to be sent a frame welcome does not take it.
@@ -265,8 +250,7 @@ func TestConnectSlowReaderKeepsNobodyWaiting(t *testing.T) {
 	server.Start()
 	t.Cleanup(server.Close)
 	w.url = server.URL
-	slow := w.dialSocket("chat")
-	slow.send(`{"hello":{}}`)
+	slow := w.greet(`{}`)
 	<-listener.stuck
 	w.hello(`{}`)
 	stop()
@@ -282,15 +266,33 @@ func (panickyWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) { panic("hija
 func TestConnectPanicLosesNoPlace(t *testing.T) {
 	t.Parallel()
 	w := newSocketServer(t)
-	const url = "http://localhost/v1/namespaces/chat/connect"
-	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	for _, header := range upgradeHeaders() {
-		name, value, _ := strings.Cut(header, ": ")
-		request.Header.Set(name, value)
-	}
-	recorder := httptest.NewRecorder()
-	w.ServeHTTP(panickyWriter{recorder}, request)
-	require.Equal(t, http.StatusInternalServerError, recorder.Code)
+	panicky := http.HandlerFunc(func(r http.ResponseWriter, request *http.Request) {
+		w.ServeHTTP(panickyWriter{r.(*httptest.ResponseRecorder)}, request)
+	})
+	r := serve(panicky, "GET", "/v1/namespaces/chat/connect", "", upgradeHeaders()...)
+	require.Equal(t, http.StatusInternalServerError, r.Code)
 	require.Zero(t, w.config.Shared.WebSockets())
 	require.Zero(t, w.config.Shared.arrivals.taken)
+}
+
+// TestRemovedKeyIsCharged checks that a stream whose key is removed by a reload ends, and is charged like any other
+// request with invalid credentials: to its address.
+func TestRemovedKeyIsCharged(t *testing.T) {
+	key, old := newKey("old", "*", auth.Ping)
+	other, _ := newKey("new", "*", auth.Ping)
+	w := newTestServer(t, fileStore(t), behindProxy, func(c *Config) {
+		c.Auth = newAuthenticator(t, auth.Config{Keys: []auth.Key{key}})
+	})
+	address := from("203.0.113.7")
+	s := w.upload(bearer(old), address)
+	fmt.Fprint(s, "{\"user\":\"alice\"}\n\n") // the end of the chunk
+	await(t, func() bool { return w.stored() == 1 })
+	w.reload(func(c *Config) { c.Auth = newAuthenticator(t, auth.Config{Keys: []auth.Key{other}}) })
+	fmt.Fprint(s, "{\"user\":\"bob\"}\n")
+	require.NoError(t, s.Close())
+	(<-s.response).is(t, http.StatusUnauthorized)
+	for range limit.Burst(1) - 1 {
+		w.fails(codeUnauthenticated, "POST", alicePing, "", bearer(old), address)
+	}
+	w.fails(codeRateLimited, "POST", alicePing, "", bearer(old), address)
 }

@@ -64,7 +64,7 @@ func TestCallFrames(t *testing.T) {
 			require.Equal(t, "candidate", wantCall(t, c, call, lastseen.Active)["app"])
 		}
 		_, welcome = two.hello(`{"user":"alice"}`)
-		require.Equal(t, "active", welcome["calls"].([]any)[0].(map[string]any)["state"])
+		require.Equal(t, "active", firstOf(welcome, "calls")["state"])
 		two.post(callPath(call)+"/end", `{"user":"bob","device":"tab"}`)
 		for _, c := range parties {
 			require.Nil(t, wantCall(t, c, call, lastseen.Ended)["app"])
@@ -72,7 +72,7 @@ func TestCallFrames(t *testing.T) {
 		_, welcome = two.hello(`{"user":"alice"}`)
 		require.Equal(t, []any{}, welcome["calls"])
 		for _, c := range append(parties, carol) {
-			c.asks(`{"activity":{"idle":false}}`, frameOK) // nothing else came before
+			c.quiet() // nothing else came before
 		}
 		watcher.want(frameCounts)
 	})
@@ -87,14 +87,14 @@ func TestCallOfDeletedParty(t *testing.T) {
 		for _, path := range []string{"/chat/users/carol", "/chat?confirm=chat"} {
 			call := one.call(`{"from":"alice","to":"carol"}`)
 			wantCall(t, alice, call, lastseen.Ringing)
-			require.Equal(t, http.StatusNoContent, two.send(http.MethodDelete, path, "").status)
+			two.send("DELETE", path, "").is(t, http.StatusNoContent)
 			wantCall(t, alice, call, lastseen.Ended)
 			call = one.call(`{"from":"carol","to":"alice"}`)
 			wantCall(t, alice, call, lastseen.Ringing)
-			require.Equal(t, http.StatusNoContent, two.send(http.MethodDelete, path, "").status)
+			two.send("DELETE", path, "").is(t, http.StatusNoContent)
 			wantCall(t, alice, call, lastseen.Ended)
 		}
-		bob.asks(`{"activity":{"idle":false}}`, frameOK) // nothing else came before
+		bob.quiet() // nothing else came before
 	})
 }
 
@@ -103,7 +103,7 @@ func TestUnreachableCallee(t *testing.T) {
 	t.Parallel()
 	eachPair(t, func(t *testing.T, one, two *testServer) {
 		alice, _ := one.hello(`{"user":"alice"}`)
-		say(t, one, `{"availability":"invisible"}`)
+		one.say(`{"availability":"invisible"}`)
 		alice.want(frameSelf) // it could come between other frames
 		own := two.call(`{"from":"alice","to":"bob"}`)
 		wantCall(t, alice, own, lastseen.Ringing)
@@ -111,11 +111,11 @@ func TestUnreachableCallee(t *testing.T) {
 		other := two.call(`{"from":"carol","to":"alice"}`)
 		wantCall(t, carol, other, lastseen.Ringing)
 		_, welcome := two.hello(`{"user":"alice"}`)
-		require.Equal(t, own["id"], welcome["calls"].([]any)[0].(map[string]any)["id"])
+		require.Equal(t, own["id"], firstOf(welcome, "calls")["id"])
 		require.Len(t, welcome["calls"], 1)
 		two.post(callPath(other)+"/end", `{"user":"carol"}`)
 		wantCall(t, carol, other, lastseen.Cancelled)
-		alice.asks(`{"activity":{"idle":false}}`, frameOK) // nothing else came before
+		alice.quiet() // nothing else came before
 	})
 }
 
@@ -123,32 +123,19 @@ func TestUnreachableCallee(t *testing.T) {
 func TestBlindCallers(t *testing.T) {
 	t.Parallel()
 	for _, public := range [][]auth.Pattern{nil, {"chat"}} {
-		testBlindCaller(t, public)
+		ping, key := newKey("ping", "chat", auth.Ping)
+		authenticator := newAuthenticator(t, auth.Config{Keys: []auth.Key{ping}, AnonymousRead: public})
+		w := newSocketServer(t, func(c *Config) { c.Auth = authenticator })
+		c, welcome := w.hello(`{"user":"alice"}`, bearer(key))
+		require.NotContains(t, welcome, "calls")
+		w.ring("c1", "bob", "alice")
+		signalCall(w, "c1")
+		n := w.session()
+		awaitLocked(t, &n.mu, func() bool {
+			return n.known != nil && n.known.calls[len(n.known.calls)-1].ID == "c1"
+		})
+		c.quiet()
 	}
-}
-
-func testBlindCaller(t *testing.T, public []auth.Pattern) {
-	key, hash := auth.NewKey()
-	ping := auth.Key{
-		Name: "ping", Hash: hash, Scopes: []auth.Scope{auth.Ping}, Namespaces: []auth.Pattern{"chat"},
-	}
-	authenticator := newAuthenticator(t, auth.Config{Keys: []auth.Key{ping}, AnonymousRead: public})
-	s := fileStore(t)
-	w := newSocketServerOn(t, s, func(c *Config) { c.Auth = authenticator })
-	c, welcome := w.hello(`{"user":"alice"}`, "Authorization: Bearer "+key)
-	require.NotContains(t, welcome, "calls")
-	w.ring("c1", "bob", "alice")
-	signalCall(w, "c1")
-	require.Eventually(t, func() bool { return knows(w, "c1") }, eventually, tick)
-	c.asks(`{"activity":{"idle":false}}`, frameOK) // nothing else came before
-}
-
-// knows reports whether the session of a server has noted a call.
-func knows(w *testServer, id string) bool {
-	n := w.config.Shared.sockets.all()[0]
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.known != nil && n.known.calls[len(n.known.calls)-1].ID == id
 }
 
 // TestCallsAfterLostSignals: calls are read again for all connections, those that began and those that are over.
@@ -176,7 +163,7 @@ func TestCallsAfterLostSignals(t *testing.T) {
 	next("c1", lastseen.Ended, one, two, bob)
 	wantCall(t, bob, map[string]any{"id": "c2"}, lastseen.Ringing)
 	next("c2", lastseen.Ringing)
-	bob.asks(`{"activity":{"idle":false}}`, frameOK) // nothing else came before
+	bob.quiet() // nothing else came before
 }
 
 // TestCallsThatEndUnheard: without any signal, clients learn that the time of a call has passed.
@@ -218,60 +205,38 @@ func TestCallsThatEndUnheard(t *testing.T) {
 	}
 }
 
-// callReadStore lets a test do something after the first ReadCalls: real stores do nothing on demand.
-type callReadStore struct {
-	store.Store
-	after func()
-}
-
-func (r *callReadStore) ReadCalls(ctx context.Context, namespace string, users []string) ([]lastseen.Call, error) {
-	found, err := r.Store.ReadCalls(ctx, namespace, users)
-	if after := r.after; after != nil {
-		r.after = nil
-		after()
-	}
-	return found, err
-}
-
 // TestCallWhileOpening: a call that changes after it was read for the frame welcome, and before that was sent, follows.
 func TestCallWhileOpening(t *testing.T) {
 	t.Parallel()
-	s := &callReadStore{Store: fileStore(t)}
-	w := newSocketServerOn(t, s)
-	w.ring("c1", "bob", "alice")
-	s.after = func() {
-		w.act("c1", "alice", lastseen.Accept)
+	var w *testServer
+	var opens atomic.Bool
+	inner := fileStore(t)
+	w = newSocketServerOn(t, &hookedStore{Store: inner, after: func(call string) error {
+		if call != "ReadCalls" || !opens.Swap(false) {
+			return nil
+		}
+		act := store.CallAct{ID: "c1", User: "alice", Action: lastseen.Accept}
+		_, err := inner.StepCall(context.Background(), "chat", act)
+		assert.NoError(t, err) //nolint:testifylint // not the goroutine of the test
 		signalCall(w, "c1")
-		require.Eventually(t, func() bool {
-			n := w.config.Shared.sockets.all()[0]
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			return n.callsMissed
-		}, eventually, tick)
-	}
+		n := w.session()
+		assert.True(t, happens(func() bool { return locked(&n.mu, func() bool { return n.callsMissed }) }))
+		return nil
+	}})
+	w.ring("c1", "bob", "alice")
+	opens.Store(true)
 	alice, welcome := w.hello(`{"user":"alice"}`)
-	require.Equal(t, "ringing", welcome["calls"].([]any)[0].(map[string]any)["state"])
+	require.Equal(t, "ringing", firstOf(welcome, "calls")["state"])
 	wantCall(t, alice, map[string]any{"id": "c1"}, lastseen.Active)
 }
 
-// TestNoCallsInWelcome: a namespace that cannot have calls has none.
+// TestNoCallsInWelcome: a namespace that cannot have calls, such as sets in Redis that others write, has none.
 func TestNoCallsInWelcome(t *testing.T) {
 	t.Parallel()
-	w := newSocketServerOn(t, noCallsStore{fileStore(t)})
+	w := newSocketServerOn(t, failingCalls(fileStore(t), store.ErrNoCalls, "ReadCalls", "ReadCall"))
 	_, welcome := w.hello(`{"user":"alice"}`)
 	require.Equal(t, []any{}, welcome["calls"])
 	signalCall(w, "c1")
-}
-
-// noCallsStore is a store whose namespaces cannot have calls, such as sets in Redis that others write.
-type noCallsStore struct{ store.Store }
-
-func (noCallsStore) ReadCalls(context.Context, string, []string) ([]lastseen.Call, error) {
-	return nil, store.ErrNoCalls
-}
-
-func (noCallsStore) ReadCall(context.Context, string, string) (lastseen.Call, error) {
-	return lastseen.Call{}, store.ErrNoCalls
 }
 
 // TestKnownCalls: whatever is read in whatever order, the client gets each change once, never an older one after a
@@ -313,12 +278,16 @@ func TestKnownCalls(t *testing.T) {
 }
 
 // TestKnownCallIsReplaced: what is read of the same version replaces what was shown, unless the call was over: a store
-// shows a call whose time has passed before it records that.
+// shows a call whose time has passed before it records that. Calls that are over do not replace the one that goes on.
 func TestKnownCallIsReplaced(t *testing.T) {
 	t.Parallel()
 	var o ownCalls
 	ringing := lastseen.Call{ID: "1", State: lastseen.Ringing, Version: 1, Expires: 10}
 	require.True(t, o.note(ringing))
+	for i := range 2 * maxKnownCalls {
+		o.note(lastseen.Call{ID: strconv.Itoa(i + 2), State: lastseen.Missed})
+	}
+	require.Len(t, o.calls, maxKnownCalls)
 	require.Equal(t, "1", o.goingOn().ID)
 	missed := ringing
 	missed.State, missed.Expires, missed.Over = lastseen.Missed, 0, 10
@@ -327,6 +296,12 @@ func TestKnownCallIsReplaced(t *testing.T) {
 	missed.Version, missed.Over = 2, 11
 	require.False(t, o.note(missed))
 	require.False(t, o.note(ringing))
+
+	var why news // that signals may have been lost is not forgotten when something else happens before the read
+	why.add(news{calls: []string{"c1"}})
+	why.add(news{all: true})
+	why.add(news{renewed: true, calls: []string{"c1", "c2"}})
+	require.Equal(t, news{all: true, renewed: true, calls: []string{"c1", "c2"}}, why)
 }
 
 // TestOutboxKeepsTheNewestOfEachCall: what a slow client has not got yet is replaced.
@@ -343,24 +318,4 @@ func TestOutboxKeepsTheNewestOfEachCall(t *testing.T) {
 	}
 	require.Len(t, o.calls, maxPosts)
 	require.Equal(t, strconv.Itoa(99+2*maxPosts), o.calls[maxPosts-1].id)
-}
-
-// TestMergedNews: that signals may have been lost is not forgotten when something else happens before the read.
-func TestMergedNews(t *testing.T) {
-	var why news
-	why.add(news{calls: []string{"c1"}})
-	why.add(news{all: true})
-	why.add(news{renewed: true, calls: []string{"c1", "c2"}})
-	require.Equal(t, news{all: true, renewed: true, calls: []string{"c1", "c2"}}, why)
-}
-
-// TestKnownCallsKeepTheOngoingOne: calls that are over do not replace the one that goes on, however many they are.
-func TestKnownCallsKeepTheOngoingOne(t *testing.T) {
-	known := &ownCalls{}
-	require.True(t, known.note(lastseen.Call{ID: "ongoing", State: lastseen.Active}))
-	for i := range 2 * maxKnownCalls {
-		known.note(lastseen.Call{ID: strconv.Itoa(i), State: lastseen.Missed})
-	}
-	require.Len(t, known.calls, maxKnownCalls)
-	require.Equal(t, "ongoing", known.goingOn().ID)
 }

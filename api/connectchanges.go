@@ -173,7 +173,6 @@ func (f *following) sendParts(start []byte, id string, batch feed.Batch) bool {
 	}
 	most := maxSent - max(len(cursor), len(part)) - len(id) - frameRest
 	users := batch.Users
-	now := f.server().present(f.ctx, batch.AsOf, users)
 	for {
 		b := timestamp(batch.AsOf).appendJSON(append(start, `"as_of":`...))
 		b = append(b, `,"users":[`...)
@@ -183,7 +182,7 @@ func (f *following) sendParts(start []byte, id string, batch feed.Batch) bool {
 			if sent > 0 {
 				b = append(b, ',')
 			}
-			b = append(published(users[sent].User, users[sent].Published, now).appendFields(append(b, '{')), '}')
+			b = append(published(users[sent].User, users[sent].Published).appendFields(append(b, '{')), '}')
 			if len(b) > most && sent > 0 {
 				b = b[:before]
 				break

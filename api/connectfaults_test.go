@@ -2,70 +2,100 @@ package api
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/api/stream"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/connections"
 )
 
-// TestConnectFrameErrors: errors of frames after hello.
+// TestConnectFrameErrors: errors of frames after hello, which do not end the connection.
 func TestConnectFrameErrors(t *testing.T) {
+	t.Parallel()
 	w := newSocketServer(t)
-	s, _ := w.hello(`{"user":"alice"}`)
-	s.refuses(codeUnknownFrame, `{"wave":{}}`)
-	s.refuses(codeUnknownFrame, `{"hello":{}}`)
-	s.refuses(codeInvalidParameter, `{"activity":{}}`)
-	s.refuses(codeInvalidJSON, `{"activity":{"idle":"yes"}}`)
-	s.refuses(codeInvalidJSON, `{"activity":true}`)
-	s.refuses(codeUnknownField, `{"leave":{"at":1}}`)
+	user, _ := w.hello(`{"user":"alice"}`)
 	watcher, _ := w.hello(`{}`)
-	watcher.refuses(codeInvalidParameter, `{"activity":{"idle":true}}`)
-	watcher.refuses(codeInvalidParameter, `{"leave":{}}`)
-	s.asks(`{"activity":{"idle":false}}`, frameOK)
+	many, _ := json.Marshal(strings.Split("u"+strings.Repeat(",u", maxTypingTo), ","))
+	in := strings.Repeat("x", maxTypingIn)
+	for _, c := range []struct {
+		s      *testSocket
+		want   code
+		frames []string
+	}{
+		{user, codeUnknownFrame, []string{`{"wave":{}}`, `{"hello":{}}`}},
+		{user, codeInvalidParameter, []string{
+			`{"activity":{}}`, `{"typing":{}}`, `{"typing":{"to":[]}}`, `{"typing":{"to":["bob"],"in":"` + in + `x"}}`,
+		}},
+		{user, codeInvalidJSON, []string{`{"activity":{"idle":"yes"}}`, `{"activity":true}`, `{"typing":[]}`}},
+		{user, codeUnknownField, []string{
+			`{"leave":{"at":1}}`, `{"typing":{"to":["bob"],"user":"carol"}}`, `{"activity":{"idle":true,"idle_ms":1}}`,
+		}},
+		{user, codeTooManyItems, []string{fmt.Sprintf(`{"typing":{"to":%s}}`, many)}},
+		{user, codeInvalidUser, []string{`{"typing":{"to":[""]}}`, `{"typing":{"to":["a\u0000"]}}`}},
+		{watcher, codeInvalidParameter, []string{
+			`{"activity":{"idle":true}}`, `{"leave":{}}`, `{"typing":{"to":["bob"]}}`, `{"watch":{"cursor":"x"}}`,
+		}},
+		{watcher, codeInvalidUser, []string{`{"watch":{"add":[""]}}`, `{"watch":{"remove":[".."]}}`}},
+		{watcher, codeUnknownField, []string{`{"watch":{"ad":["alice"]}}`}},
+		{watcher, codeInvalidJSON, []string{`{"watch":{"add":"alice"}}`, `{"watch":{"counts":1}}`, `{"watch":[]}`}},
+		{watcher, codeInvalidCursor, []string{`{"watch":{"add":["alice"],"cursor":"x"}}`}},
+		{watcher, codeTooManyItems, []string{`{"watch":{"add":[` + strings.Repeat(`"a",`, maxLookup) + `"b"]}}`}},
+	} {
+		for _, frame := range c.frames {
+			c.s.refuses(c.want, frame)
+		}
+	}
+	user.asks(`{"typing":{"to":["bob"],"in":"`+in+`"}}`, frameOK)
+	most, _ := json.Marshal(strings.Split("u"+strings.Repeat(",u", maxTypingTo-1), ","))
+	user.asks(fmt.Sprintf(`{"typing":{"to":%s}}`, most), frameOK)
+	watcher.asks(`{"watch":{}}`, frameOK)
+	watcher.asks(`{"watch":{"add":["alice"]}}`, frameChanges)
 }
 
 // TestConnectBadFrames: frames that end the connection. The close code and the problem say why.
 func TestConnectBadFrames(t *testing.T) {
 	w := newSocketServer(t)
-	for text, want := range map[string]code{
-		``: codeInvalidJSON, `{`: codeInvalidJSON, `[]`: codeInvalidJSON, `{}`: codeInvalidJSON,
-		`null`:     codeInvalidJSON,
-		`{"id":1}`: codeInvalidJSON, `{"hello":{},"watch":{}}`: codeInvalidJSON, `{"hello":{}} {}`: codeInvalidJSON,
-		`{"hello":{},"hello":{}}`: codeInvalidJSON, `{"hello":{},"id":{}}`: codeInvalidJSON,
-		`{"hello":{},"id":"` + strings.Repeat("x", maxFrameID) + `"}`: codeInvalidJSON,
-		`{"hello":{"user":"a","user":"b"}}`:                           codeInvalidJSON,
-		`{"hello":{"user":"\ud800"}}`:                                 codeInvalidJSON,
-		"{\"hello\":{\"user\":\"\xff\"}}":                             codeInvalidJSON,
-		`{"hello":1}`:                                                 codeInvalidJSON,
-		`{"hello":{"user":1}}`:                                        codeInvalidJSON,
-		`{"watch":{}}`:                                                codeUnknownFrame,
-		`{"Hello":{}}`:                                                codeUnknownFrame,
-		`{"hello":{"User":"alice"}}`:                                  codeUnknownField,
-		`{"hello":{"user":""}}`:                                       codeInvalidUser,
-		`{"hello":{"user":"alice","grace_ms":60001}}`:                 codeInvalidDuration,
-		`{"hello":{"user":"alice","grace_ms":-1}}`:                    codeInvalidDuration,
-		`{"hello":{"user":"alice","device":{"id":"\u0000"}}}`:         codeInvalidDevice,
-		`{"hello":{"user":"alice","device":{"kind":"fridge"}}}`:       codeInvalidDevice,
-		`{"hello":{"device":{"id":"a"}}}`:                             codeInvalidParameter,
-		`{"hello":{"cursor":"x"}}`:                                    codeInvalidParameter,
-		`{"hello":{"watch":{"users":["a"],"everyone":true}}}`:         codeInvalidParameter,
-		`{"hello":{"watch":{"users":[""]}}}`:                          codeInvalidUser,
-		strings.Repeat("[", maxHello):                                 codeInvalidJSON,
-		`{"hello":{"token":"` + strings.Repeat("x", maxHello) + `"}}`: codeBodyTooLarge,
+	for want, texts := range map[code][]string{
+		codeInvalidJSON: {
+			``, `{`, `[]`, `{}`, `null`, `{"id":1}`, `{"hello":{},"watch":{}}`, `{"hello":{}} {}`,
+			`{"hello":{},"hello":{}}`,
+			`{"hello":{},"id":{}}`, `{"hello":{},"id":"` + strings.Repeat("x", maxFrameID) + `"}`,
+			`{"hello":{"user":"a","user":"b"}}`, `{"hello":{"user":"\ud800"}}`, "{\"hello\":{\"user\":\"\xff\"}}",
+			`{"hello":1}`, `{"hello":{"user":1}}`, strings.Repeat("[", maxHello),
+		},
+		codeUnknownFrame: {`{"watch":{}}`, `{"Hello":{}}`},
+		codeUnknownField: {`{"hello":{"User":"alice"}}`},
+		codeInvalidUser:  {`{"hello":{"user":""}}`, `{"hello":{"watch":{"users":[""]}}}`},
+		codeInvalidDuration: {
+			`{"hello":{"user":"alice","grace_ms":60001}}`, `{"hello":{"user":"alice","grace_ms":-1}}`,
+			`{"hello":{"user":"alice","activity":{"idle":true,"idle_ms":-1}}}`,
+			`{"hello":{"user":"alice","activity":{"idle":true,"idle_ms":604800001}}}`,
+		},
+		codeInvalidDevice: {
+			`{"hello":{"user":"alice","device":{"id":"\u0000"}}}`, `{"hello":{"user":"alice","device":{"kind":"fridge"}}}`,
+		},
+		codeInvalidParameter: {
+			`{"hello":{"device":{"id":"a"}}}`, `{"hello":{"activity":{"idle":true}}}`,
+			`{"hello":{"user":"alice","activity":{}}}`, `{"hello":{"cursor":"x"}}`, `{"hello":{"watch":{"users":["a"],"everyone":true}}}`,
+		},
+		codeBodyTooLarge: {`{"hello":{"token":"` + strings.Repeat("x", maxHello) + `"}}`},
 	} {
-		s := w.dialSocket("chat")
-		s.send(text)
-		detail := s.fails(want)
-		require.Less(t, len(detail), 400, "%.60s", text)
+		for _, text := range texts {
+			s := w.dialSocket("chat")
+			s.send(text)
+			require.Less(t, len(s.fails(want)), 400, "%.60s", text)
+		}
 	}
 }
 
@@ -73,7 +103,8 @@ func TestConnectBadFrames(t *testing.T) {
 func TestFrameSchemas(t *testing.T) {
 	for _, frame := range []string{
 		`{"hello":{"user":""}}`, `{"hello":{"users":[]}}`, `{"hello":{"grace_ms":60001}}`, `{"hello":{},"id":{}}`,
-		`{"hello":{"device":{"kind":"fridge"}}}`, `{"activity":{}}`, `{"token":{}}`, `{"leave":{"at":1}}`,
+		`{"hello":{"device":{"kind":"fridge"}}}`, `{"hello":{"activity":{"idle":true,"idle_ms":604800001}}}`, `{"activity":{}}`, `{"token":{}}`, `{"leave":{"at":1}}`,
+		`{"activity":{"idle":true,"idle_ms":1}}`,
 		`{"watch":{"add":"alice"}}`,
 	} {
 		require.Error(t, frameError(t, "client", []byte(frame)), frame)
@@ -101,6 +132,33 @@ func TestConnectLargeFrames(t *testing.T) {
 	s.fails(codeInvalidJSON)
 }
 
+// TestConnectLargeFramesWait: each 2 KiB of a frame count as a request of the caller, on all connections. Beyond the
+// limit frames wait. Small ones do not count.
+func TestConnectLargeFramesWait(t *testing.T) {
+	withWaiting(t, func(t *testing.T, w *waitServer) {
+		w.config.Limits = limit.Limits{Caller: 2} // bursts of 10
+		w.connects()
+		one, _ := w.hello(`{}`)
+		two, _ := w.hello(`{}`)
+		begun := time.Now()
+		frame := func(n int) string { return `{"watch":{` + strings.Repeat(" ", n*frameCharge-22) + `}}` }
+		for range 15 {
+			one.asks(strings.Replace(frame(1), " ", "", 1), frameOK)
+		}
+		for range 4 { // the upgrades have taken two
+			one.asks(frame(1), frameOK)
+			two.asks(frame(1), frameOK)
+		}
+		require.Zero(t, time.Since(begun))
+		one.asks(frame(1), frameOK)
+		require.Equal(t, 500*time.Millisecond, time.Since(begun))
+		two.asks(frame(16), frameOK)
+		require.Equal(t, 3*time.Second, time.Since(begun), "at most half of a burst")
+		one.asks(`{"watch":{}}`, frameOK)
+		require.Equal(t, 3*time.Second, time.Since(begun))
+	})
+}
+
 // TestConnectFlood: a client that sends too many frames is closed.
 func TestConnectFlood(t *testing.T) {
 	w := newSocketServer(t)
@@ -124,116 +182,99 @@ func TestConnectFlood(t *testing.T) {
 
 // TestConnectSilence: a client that does not answer pings is closed, and that is no goodbye.
 func TestConnectSilence(t *testing.T) {
-	w := newSocketServer(t, func(c *Config) { c.Settings.PingInterval = 100 * time.Millisecond })
-	s, _ := w.hello(`{"user":"alice","grace_ms":0}`)
-	s.conn.SetPingHandler(func(string) error { return nil })
-	s.closed(4408, string(codeTimedOut))
-	require.Equal(t, "green", w.get("/chat/users/alice")["status"])
-	answers, _ := w.hello(`{"user":"bob"}`)
-	for range 6 {
-		answers.want(frameTick)
-	}
+	withWaiting(t, func(t *testing.T, w *waitServer) {
+		w.config.Settings.PingInterval = time.Second
+		w.connects()
+		s, _ := w.hello(`{"user":"alice","grace_ms":0}`)
+		s.conn.SetPingHandler(func(string) error { return nil })
+		s.closed(4408, string(codeTimedOut))
+		require.NotEqual(t, true, w.do("GET", "/users/alice", "")["left"])
+		answers, _ := w.hello(`{"user":"bob"}`)
+		for range 6 {
+			answers.want(frameTick)
+		}
+	})
 }
 
 // TestConnectLateHello: a client has to say hello soon.
 func TestConnectLateHello(t *testing.T) {
-	t.Parallel()
-	w := newSocketServer(t)
-	s := w.dialSocket("chat")
-	s.fails(codeTimedOut)
+	withWaiting(t, func(t *testing.T, w *waitServer) {
+		w.connects()
+		begun := time.Now()
+		w.greet("").fails(codeTimedOut)
+		require.InDelta(t, helloTimeout.Seconds(), time.Since(begun).Seconds(), 0.5)
+	})
 }
 
-// heldStore is a store that records no devices until a test lets it.
-type heldStore struct {
-	store.Store
-	begun, proceed chan struct{}
-}
-
-func newHeldStore(t *testing.T) *heldStore {
-	t.Helper()
-	return &heldStore{fileStore(t), make(chan struct{}, 1), make(chan struct{})}
-}
-
-func (s *heldStore) RecordDevices(
-	ctx context.Context, namespace string, window time.Duration, batch []store.DeviceSighting,
-) ([]lastseen.State, error) {
-	s.begun <- struct{}{}
-	select {
-	case <-s.proceed:
-		return s.Store.RecordDevices(ctx, namespace, window, batch)
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+// heldStore returns a store that reports when it is to record devices, and does so when a test lets it.
+func heldStore(inner store.Store) (s store.Store, begun, proceed chan struct{}) {
+	begun, proceed = make(chan struct{}, 1), make(chan struct{})
+	return &hookedStore{Store: inner, before: func(ctx context.Context, call string) error {
+		if call != "RecordDevices" {
+			return nil
+		}
+		begun <- struct{}{}
+		select {
+		case <-proceed:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}}, begun, proceed
 }
 
 // TestConnectSlowHello: a client that said hello in time is not late because the server is, within limits.
 func TestConnectSlowHello(t *testing.T) {
-	t.Parallel()
-	s := newHeldStore(t)
-	w := newSocketServerOn(t, s)
-	hello := func() *testSocket {
-		c := w.dialSocket("chat")
-		c.send(`{"hello":{"user":"alice"}}`)
-		<-s.begun
-		return c
-	}
-	late := hello()
-	w.config.Shared.sockets.all()[0].wake()
-	late.fails(codeOverloaded)
-	slow := hello()
-	time.Sleep(helloTimeout + 100*time.Millisecond)
-	close(s.proceed)
-	slow.want(frameWelcome)
+	withWaiting(t, func(_ *testing.T, w *waitServer) {
+		var begun, proceed chan struct{}
+		w.config.Store, begun, proceed = heldStore(w.config.Store)
+		w.connects()
+		late := w.greet(`{"user":"alice"}`)
+		<-begun
+		late.fails(codeOverloaded)
+		slow := w.greet(`{"user":"alice"}`)
+		<-begun
+		time.Sleep(helloTimeout + 100*time.Millisecond)
+		close(proceed)
+		slow.want(frameWelcome)
+	})
 }
 
 // TestConnectKeyRemovedDuringHello: a reload is not missed while the frame hello is handled.
 func TestConnectKeyRemovedDuringHello(t *testing.T) {
-	authenticator, headers := callers(t)
-	other, _ := callers(t)
-	s := newHeldStore(t)
-	w := newSocketServerOn(t, s, func(c *Config) { c.Auth = authenticator })
-	c := w.dialSocket("chat", "Authorization: "+headers["all"])
-	c.send(`{"hello":{"user":"alice"}}`)
-	<-s.begun
-	w.reload(func(c *Config) { c.Auth = other })
-	time.Sleep(100 * time.Millisecond) // for the check that follows a reload
-	close(s.proceed)
-	require.NoError(t, c.conn.SetReadDeadline(time.Now().Add(maxSocketPing/2))) // before the next check
-	for {
-		if _, _, err := c.conn.ReadMessage(); err != nil {
-			require.True(t, websocket.IsCloseError(err, 4403), "%v", err)
-			return
-		}
-	}
-}
-
-// awayStore is a store that is away when a test says so.
-type awayStore struct {
-	store.Store
-	away atomic.Bool
-}
-
-func (s *awayStore) RecordDevices(
-	ctx context.Context, namespace string, window time.Duration, batch []store.DeviceSighting,
-) ([]lastseen.State, error) {
-	if s.away.Load() {
-		return nil, store.ErrUnavailable
-	}
-	return s.Store.RecordDevices(ctx, namespace, window, batch)
+	withWaiting(t, func(t *testing.T, w *waitServer) {
+		authenticator, headers := callers(t)
+		other, _ := callers(t)
+		var begun, proceed chan struct{}
+		w.config.Store, begun, proceed = heldStore(w.config.Store)
+		w.config.Auth = authenticator
+		w.connects()
+		c := w.greet(`{"user":"alice","token":"` + strings.TrimPrefix(headers["all"], "Bearer ") + `"}`)
+		<-begun
+		w.reload(func(c *Config) { c.Auth = other })
+		synctest.Wait() // until the check that follows a reload is done
+		close(proceed)
+		reloaded := time.Now()
+		c.closed(4403, string(codeForbidden))
+		require.Less(t, time.Since(reloaded), maxSocketPing/2, "before the next check")
+	})
 }
 
 // TestConnectStoreAway: while the store is away, open connections stay, and new ones are refused.
 func TestConnectStoreAway(t *testing.T) {
-	s := &awayStore{Store: fileStore(t)}
-	w := newSocketServerOn(t, s)
+	var away atomic.Bool
+	w := newSocketServerOn(t, &hookedStore{Store: fileStore(t), before: func(_ context.Context, call string) error {
+		if call == "RecordDevices" && away.Load() {
+			return store.ErrUnavailable
+		}
+		return nil
+	}})
 	open, _ := w.hello(`{"user":"alice"}`)
-	s.away.Store(true)
-	refused := w.dialSocket("chat")
-	refused.send(`{"hello":{"user":"bob"}}`)
-	refused.fails(codeStoreUnavailable)
+	away.Store(true)
+	w.greet(`{"user":"bob"}`).fails(codeStoreUnavailable)
 	open.refuses(codeStoreUnavailable, `{"leave":{}}`)
-	open.asks(`{"activity":{"idle":true}}`, frameOK)
-	s.away.Store(false)
+	open.quiet()
+	away.Store(false)
 	open.asks(`{"leave":{}}`, frameOK)
 }
 
@@ -241,7 +282,7 @@ func TestConnectStoreAway(t *testing.T) {
 func TestConnectFailsWithoutWaiting(t *testing.T) {
 	w := newSocketServer(t)
 	w.hello(`{"user":"alice"}`)
-	n := w.config.Shared.sockets.all()[0]
+	n := w.session()
 	var sending sync.WaitGroup
 	defer sending.Wait()
 	sending.Go(func() { n.send(make([]byte, 64<<20)) })

@@ -44,6 +44,9 @@ type clientFrame struct {
 
 // parseFrame parses a frame: a JSON object with one name, and possibly "id".
 func parseFrame(text []byte) (f clientFrame, err error) {
+	if err := checkForm(text); err != nil {
+		return f, err
+	}
 	d := jsontext.NewDecoder(bytes.NewReader(text))
 	token, err := d.ReadToken()
 	if err == nil && token.Kind() != '{' {
@@ -111,17 +114,18 @@ func (f clientFrame) decode(v any) error {
 	if f.content.Kind() != '{' {
 		return errorf(codeInvalidJSON, "The content of the frame %s is not a JSON object.", f.name)
 	}
-	return unmarshal(f.content, v)
+	return unmarshalChecked(f.content, v)
 }
 
 // helloBody is the content of the frame hello.
 type helloBody struct {
-	Token   string      `json:"token"`
-	User    *string     `json:"user"`
-	Device  *deviceBody `json:"device"`
-	Watch   *watchBody  `json:"watch"`
-	Cursor  *string     `json:"cursor"`
-	GraceMs *scalar     `json:"grace_ms"`
+	Token    string        `json:"token"`
+	User     *string       `json:"user"`
+	Device   *deviceBody   `json:"device"`
+	Activity *activityBody `json:"activity"`
+	Watch    *watchBody    `json:"watch"`
+	Cursor   *string       `json:"cursor"`
+	GraceMs  *scalar       `json:"grace_ms"`
 }
 
 // watchBody is the field watch of hello.
@@ -140,9 +144,31 @@ type changeBody struct {
 	Counts   *bool    `json:"counts"`
 }
 
-// activityBody is the content of the frame activity.
+// activityBody is the field activity of hello.
 type activityBody struct {
-	Idle *bool `json:"idle"`
+	Idle   *bool   `json:"idle"`
+	IdleMs *scalar `json:"idle_ms"`
+}
+
+// activity returns what a client says about the use of its device.
+func (b activityBody) activity() (a connections.Activity, err error) {
+	if b.Idle == nil {
+		return a, newError(codeInvalidParameter, "The field idle is missing: send true or false.")
+	}
+	a.Idle = *b.Idle
+	if b.IdleMs != nil {
+		a.For, err = milliseconds("idle_ms", *b.IdleMs, connections.MaxIdle)
+	}
+	return a, err
+}
+
+// milliseconds reads a field that is a number of them.
+func milliseconds(name string, s scalar, limit time.Duration) (time.Duration, error) {
+	n, err := strconv.Atoi(string(s))
+	if err != nil || n < 0 || int64(n) > limit.Milliseconds() {
+		return 0, errorf(codeInvalidDuration, "Invalid %s %.40q: use 0 to %d.", name, s, limit.Milliseconds())
+	}
+	return time.Duration(n) * time.Millisecond, nil
 }
 
 // tokenBody is the content of the frame token.
@@ -156,12 +182,18 @@ type emptyBody struct{}
 // opening returns what the hello says about the connection of a user; nil if the client only watches.
 func (b helloBody) opening(defaultGrace time.Duration) (*connections.Opening, error) {
 	o := &connections.Opening{Grace: defaultGrace, Kind: lastseen.Other}
+	var err error
 	if b.GraceMs != nil {
-		grace, err := strconv.Atoi(string(*b.GraceMs))
-		if most := connections.MaxGrace.Milliseconds(); err != nil || grace < 0 || int64(grace) > most {
-			return nil, errorf(codeInvalidDuration, "Invalid grace_ms %.40q: use 0 to %d.", *b.GraceMs, most)
+		if o.Grace, err = milliseconds("grace_ms", *b.GraceMs, connections.MaxGrace); err != nil {
+			return nil, err
 		}
-		o.Grace = time.Duration(grace) * time.Millisecond
+	}
+	if b.Activity != nil {
+		activity, err := b.Activity.activity()
+		if err != nil {
+			return nil, err
+		}
+		o.Activity = &activity
 	}
 	if b.Device != nil {
 		d := *b.Device
@@ -179,8 +211,9 @@ func (b helloBody) opening(defaultGrace time.Duration) (*connections.Opening, er
 		}
 	}
 	if b.User == nil {
-		if b.Device != nil {
-			return nil, newError(codeInvalidParameter, "device needs user: a client that only watches has no device.")
+		if b.Device != nil || b.Activity != nil {
+			return nil, newError(codeInvalidParameter,
+				"device and activity need user: a client that only watches has no device.")
 		}
 		return nil, nil
 	}

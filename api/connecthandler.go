@@ -25,6 +25,9 @@ func (n *session) Heard() {
 // Message handles a frame; see [stream.SocketHandler].
 func (n *session) Message(text []byte) {
 	defer func() { n.recovered(recover()) }()
+	if requests := len(text) / frameCharge; n.greeted && requests > 0 {
+		n.pay(requests)
+	}
 	f, err := parseFrame(text)
 	switch {
 	case err != nil:
@@ -107,17 +110,20 @@ func errNoUser(frame string) error {
 }
 
 func (n *session) handleActivity(f clientFrame) error {
-	var body activityBody
+	var body struct { // the device changes now, so there is no idle_ms
+		Idle *bool `json:"idle"`
+	}
 	if err := f.decode(&body); err != nil {
 		return err
 	}
-	if body.Idle == nil {
-		return newError(codeInvalidParameter, "The field idle is missing: send true or false.")
+	activity, err := activityBody{Idle: body.Idle}.activity()
+	if err != nil {
+		return err
 	}
 	if n.device == nil {
 		return errNoUser(f.name)
 	}
-	n.device.SetIdle(*body.Idle)
+	n.device.SetIdle(activity.Idle)
 	n.confirm(f.id)
 	return nil
 }

@@ -138,15 +138,13 @@ func (n *session) admit(s *server, body helloBody, opening *connections.Opening,
 		return err
 	}
 	caller, invalid := s.authenticator.Load().Authenticate(n.ctx, credentials)
-	key, limited := n.payer() // the address, until the caller is known
-	if caller != nil && !caller.IsAnonymous() {
-		key, limited = callerKeyOf(caller), true
-	}
-	if err := s.chargeKey(key, limited, 1); err != nil {
-		return err
-	}
 	if invalid != nil {
 		return errInvalidCredentials(invalid)
+	}
+	if caller != nil && !caller.IsAnonymous() { // others have paid for the upgrade
+		if err := s.chargeKey(callerKeyOf(caller), true, 1); err != nil {
+			return err
+		}
 	}
 	user := ""
 	if opening != nil {

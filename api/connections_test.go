@@ -9,10 +9,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -56,41 +58,29 @@ func get(conn net.Conn, path string) error {
 func TestConnectionsAreBounded(t *testing.T) {
 	const most = 3
 	busy, let := make(chan struct{}), make(chan struct{})
-	server, log, metrics := boundedServer(t, most, false, http.HandlerFunc(func(
-		_ http.ResponseWriter, r *http.Request,
+	server, log, metrics := boundedServer(t, most, false, http.HandlerFunc(func(_ http.ResponseWriter,
+		r *http.Request,
 	) {
 		if r.URL.Path == "/slow" {
 			busy <- struct{}{}
 			<-let
 		}
 	}))
-	dial := func() net.Conn {
-		conn, err := net.Dial("tcp", server.Listener.Addr().String())
-		require.NoError(t, err)
-		require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
-		t.Cleanup(func() { _ = conn.Close() })
-		return conn
-	}
+	dial := func() net.Conn { return dialTo(t, server.Listener) }
 	listener := server.Listener.(*limitedListener)
-	waitForIdle := func(n int) { // the server notes it after the client has the response
-		require.Eventually(t, func() bool {
-			listener.mu.Lock()
-			defer listener.mu.Unlock()
-			return listener.idle.Len() == n
-		}, 30*time.Second, time.Millisecond)
+	idles := func(conn net.Conn, n int) { // the server notes it after the client has the response
+		t.Helper()
+		require.NoError(t, get(conn, "/"))
+		awaitLocked(t, &listener.mu, func() bool { return listener.idle.Len() == n })
 	}
 	var conns []net.Conn
 	for n := range most {
-		conn := dial()
-		require.NoError(t, get(conn, "/"))
-		waitForIdle(n + 1)
-		conns = append(conns, conn)
+		conns = append(conns, dial())
+		idles(conns[n], n+1)
 	}
-	require.NoError(t, get(conns[0], "/"), "now the second one has been idle longest")
-	waitForIdle(most)
+	idles(conns[0], most) // now the second one has been idle longest
 	another := dial()
-	require.NoError(t, get(another, "/"))
-	waitForIdle(most)
+	idles(another, most)
 	require.Error(t, get(conns[1], "/"))
 	require.NoError(t, get(conns[0], "/"))
 	require.NoError(t, get(conns[2], "/"))
@@ -98,21 +88,26 @@ func TestConnectionsAreBounded(t *testing.T) {
 
 	var served sync.WaitGroup
 	for _, conn := range []net.Conn{conns[0], conns[2], another} {
-		served.Go(func() {
-			if err := get(conn, "/slow"); err != nil {
-				t.Error(err)
-			}
-		})
+		served.Go(func() { assert.NoError(t, get(conn, "/slow")) })
 		<-busy
 	}
 	require.Error(t, get(dial(), "/"))
 	require.Error(t, get(dial(), "/"))
-	require.Equal(t, map[string]float64{"": most, "_refused_total": 2},
-		samples(t, metrics, "lastseen_http_connections"))
+	require.Equal(t, map[string]float64{"": most, "_refused_total": 2}, samples(t, metrics,
+		"lastseen_http_connections"))
 	close(let)
 	served.Wait()
 	require.Regexp(t, `level=ERROR msg="connections refused`, log.String())
-	require.Eventually(t, func() bool { return get(dial(), "/") == nil }, time.Minute, time.Millisecond)
+	await(t, func() bool { return get(dial(), "/") == nil })
+}
+
+func dialTo(t *testing.T, listener net.Listener) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	require.NoError(t, err)
+	require.NoError(t, conn.SetDeadline(time.Now().Add(eventually)))
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
 }
 
 // TestSilentConnections checks that connections without a request are closed for others.
@@ -120,11 +115,9 @@ func TestSilentConnections(t *testing.T) {
 	const most = 3
 	server, _, _ := boundedServer(t, most, false, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for range 10 * most {
-		conn, err := net.Dial("tcp", server.Listener.Addr().String())
-		require.NoError(t, err)
-		defer conn.Close()
+		dialTo(t, server.Listener)
 	}
-	require.Eventually(t, func() bool { return getOK(server) }, time.Minute, time.Millisecond)
+	await(t, func() bool { return getOK(server) })
 }
 
 // getOK reports whether a request of a new client gets a response.
@@ -162,28 +155,19 @@ const maxPiece = 1 << 10
 
 // countingBody is an endless body that counts the bytes read of it.
 type countingBody struct {
-	mu   sync.Mutex
-	read int
+	read *atomic.Int64
 	end  <-chan struct{}
 }
 
-func (c *countingBody) Read(p []byte) (int, error) {
+func (c countingBody) Read(p []byte) (int, error) {
 	select {
 	case <-c.end:
 		return 0, io.EOF
 	default:
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	n := min(len(p), maxPiece) // which the client holds until it may send it
-	c.read += n
+	c.read.Add(int64(n))
 	return n, nil
-}
-
-func (c *countingBody) total() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.read
 }
 
 // TestUnreadHTTP2Bodies checks that the data that arrives before it is read is bounded, for all requests of a
@@ -196,28 +180,20 @@ func TestUnreadHTTP2Bodies(t *testing.T) {
 	}))
 	const requests = 20
 	var all sync.WaitGroup
-	var bodies []*countingBody
+	var sent atomic.Int64 // by all
 	for range requests {
-		body := &countingBody{end: end}
-		bodies = append(bodies, body)
 		all.Go(func() {
-			if response, err := server.Client().Post(server.URL, "text/plain", body); err == nil {
+			if response, err := server.Client().Post(server.URL, "text/plain", countingBody{&sent, end}); err == nil {
 				_ = response.Body.Close()
 			}
 		})
 		<-arrived
 	}
-	sent := func() (total int) {
-		for _, body := range bodies {
-			total += body.total()
-		}
-		return total
+	await(t, func() bool { return sent.Load() >= streamBuffer })
+	for before := int64(0); before != sent.Load(); time.Sleep(100 * time.Millisecond) { // until it sends no more
+		before = sent.Load()
 	}
-	require.Eventually(t, func() bool { return sent() >= streamBuffer }, time.Minute, time.Millisecond)
-	before := 0
-	require.Eventually(t, func() bool { now := sent(); same := now == before; before = now; return same }, time.Minute,
-		100*time.Millisecond)
-	require.LessOrEqual(t, sent(), streamBuffer+requests*maxPiece)
+	require.LessOrEqual(t, sent.Load(), int64(streamBuffer+requests*maxPiece))
 	close(end)
 	all.Wait()
 }
@@ -228,20 +204,15 @@ func TestWebSocketsAreBounded(t *testing.T) {
 	server, _, _ := boundedServer(t, 1, false, w)
 	w.url = server.URL
 	s, _ := w.hello(`{"user":"alice"}`)
-	refused, err := net.Dial("tcp", server.Listener.Addr().String())
-	require.NoError(t, err)
-	defer refused.Close()
-	require.NoError(t, refused.SetDeadline(time.Now().Add(time.Minute)))
-	require.Error(t, get(refused, "/healthz"))
-	s.asks(`{"activity":{"idle":true}}`, frameOK)
+	require.Error(t, get(dialTo(t, server.Listener), "/healthz"))
+	s.quiet()
 	s.asks(`{"leave":{}}`, frameOK)
 	s.closed(1000, "")
-	require.Eventually(t, func() bool {
-		conn, err := net.Dial("tcp", server.Listener.Addr().String())
-		require.NoError(t, err)
+	await(t, func() bool {
+		conn := dialTo(t, server.Listener)
 		defer conn.Close()
 		return get(conn, "/healthz") == nil
-	}, eventually, tick)
+	})
 }
 
 // TestConnectionsWaitToBeServed: connections are accepted although the server does not take them yet, and are closed
@@ -251,14 +222,8 @@ func TestConnectionsWaitToBeServed(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	l := LimitConnections(&http.Server{}, inner, 2, slog.New(slog.DiscardHandler), nil).(*limitedListener)
-	dial := func() net.Conn {
-		conn, err := net.Dial("tcp", inner.Addr().String())
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = conn.Close() })
-		return conn
-	}
-	first, second := dial(), dial()
-	require.Eventually(t, func() bool { return len(l.accepted) == 2 }, eventually, tick)
+	first, second := dialTo(t, inner), dialTo(t, inner)
+	await(t, func() bool { return len(l.accepted) == 2 })
 	served, err := l.Accept()
 	require.NoError(t, err)
 	require.Equal(t, first.LocalAddr(), served.RemoteAddr(), "in order")
@@ -268,9 +233,5 @@ func TestConnectionsWaitToBeServed(t *testing.T) {
 	_, err = l.Accept()
 	require.ErrorIs(t, err, net.ErrClosed)
 	require.NoError(t, served.Close())
-	require.Eventually(t, func() bool {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return l.open == 0
-	}, eventually, tick)
+	awaitLocked(t, &l.mu, func() bool { return l.open == 0 })
 }

@@ -124,10 +124,9 @@ const helloFrame = `{"hello":{"user":"alice","grace_ms":0}}`
 // suite that a row stands for.
 func TestConnectProtocol(t *testing.T) {
 	w := newSocketServer(t)
-	const text = `{"hello":{"watch":{}}}`
+	const text, end = `{"hello":{"watch":{}}}`, fin | opMore
 	hello, first, rest := frame(fin|opText, text), text[:8], text[8:]
-	long := text[:8] + strings.Repeat(" ", 200) + text[8:]
-	longer := text[:8] + strings.Repeat(" ", 15_000) + text[8:]
+	padded := func(n int) []byte { return frame(fin|opText, first+strings.Repeat(" ", n)+rest) }
 	welcomed := func(s *rawSocket) {
 		s.t.Helper()
 		head, payload := s.next()
@@ -144,6 +143,12 @@ func TestConnectProtocol(t *testing.T) {
 	}
 	closed := func(code int) func(*rawSocket) { return func(s *rawSocket) { s.t.Helper(); s.closed(code) } }
 	all := func(checks ...func(*rawSocket)) []func(*rawSocket) { return checks }
+	join := func(frames ...[]byte) []byte { return bytes.Join(frames, nil) }
+	x := func(n int) string { return strings.Repeat("x", n) }
+	ping, bye := func(payload string) []byte { return frame(fin|opPing, payload) }, func(payload string) []byte {
+		return frame(fin|opClose, payload)
+	}
+	user := func(bytes string) []byte { return frame(fin|opText, `{"hello":{"user":"`+bytes+`"}}`) }
 	pieces := func(text string) (fragments []byte) {
 		head := byte(opText)
 		for i := range len(text) {
@@ -154,106 +159,71 @@ func TestConnectProtocol(t *testing.T) {
 		}
 		return fragments
 	}
+	announced := func(length byte, payload string) []byte {
+		return append([]byte{fin | opText, 0x80 | 127, length, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4}, payload...)
+	}
 	for name, c := range map[string]struct {
 		sent   []byte
 		checks []func(*rawSocket)
 	}{
 		"1.1.1 text":                         {hello, all(welcomed)},
-		"1.1.3 text with a length of 16 bit": {frame(fin|opText, long), all(welcomed)},
-		"1.1.6 a large text":                 {frame(fin|opText, longer), all(welcomed)},
+		"1.1.3 text with a length of 16 bit": {padded(200), all(welcomed)},
+		"1.1.6 a large text":                 {padded(15_000), all(welcomed)},
 		"1.1.8 text in two writes":           {hello, all(welcomed)},
 		"1.2.1 binary":                       {frame(fin|opBinary, text), all(closed(4400))},
-		"2.1 ping without payload":           {frame(fin|opPing, ""), all(ponged(""))},
-		"2.2 ping":                           {frame(fin|opPing, "abc"), all(ponged("abc"))},
-		"2.3 ping of bytes":                  {frame(fin|opPing, "\x00\xff\xfe"), all(ponged("\x00\xff\xfe"))},
-		"2.4 ping of 125 bytes": {
-			frame(fin|opPing, strings.Repeat("x", 125)),
-			all(ponged(strings.Repeat("x", 125))),
-		},
-		"2.5 ping of 126 bytes": {frame(fin|opPing, strings.Repeat("x", 126)), all(closed(1002))},
-		"2.7 unsolicited pong":  {append(frame(fin|opPong, "x"), hello...), all(welcomed)},
-		"2.10 ten pings": {
-			bytes.Repeat(frame(fin|opPing, "x"), 10),
-			all(ponged("x"), ponged("x")),
-		},
-		"3.1 reserved bit 1":          {frame(fin|0x40|opText, text), all(closed(1002))},
-		"3.2 reserved bit 2":          {frame(fin|0x20|opText, text), all(closed(1002))},
-		"3.3 reserved bit 3":          {frame(fin|0x10|opText, text), all(closed(1002))},
-		"3.6 reserved bits of a ping": {frame(fin|0x70|opPing, ""), all(closed(1002))},
-		"4.1.1 opcode 3":              {frame(fin|0x3, ""), all(closed(1002))},
-		"4.1.5 opcode 7 after a text": {
-			append(hello[:len(hello):len(hello)], frame(fin|0x7, "x")...),
-			all(welcomed, closed(1002)),
-		},
-		"4.2.1 opcode 11":     {frame(fin|0xB, ""), all(closed(1002))},
-		"5.1 fragmented ping": {frame(opPing, "x"), all(closed(1002))},
-		"5.2 fragmented pong": {frame(opPong, "x"), all(closed(1002))},
-		"5.3 two fragments": {
-			append(frame(opText, first), frame(fin|opMore, rest)...),
-			all(welcomed),
-		},
-		"5.5 fragments of one byte": {pieces(`{"hello":{}}`), all(welcomed)},
-		"5.6 a ping between fragments": {
-			bytes.Join([][]byte{frame(opText, first), frame(fin|opPing, "p"), frame(fin|opMore, rest)}, nil),
-			all(ponged("p"), welcomed),
-		},
-		"5.9 continuation of nothing": {frame(fin|opMore, "x"), all(closed(1002))},
-		"5.13 continuation afterwards": {
-			append(hello[:len(hello):len(hello)], frame(opMore, "x")...),
-			all(welcomed, closed(1002)),
-		},
-		"5.18 text between fragments": {append(frame(opText, first), frame(fin|opText, rest)...), all(closed(1002))},
+		"2.1 ping without payload":           {ping(""), all(ponged(""))},
+		"2.2 ping":                           {ping("abc"), all(ponged("abc"))},
+		"2.3 ping of bytes":                  {ping("\x00\xff\xfe"), all(ponged("\x00\xff\xfe"))},
+		"2.4 ping of 125 bytes":              {ping(x(125)), all(ponged(x(125)))},
+		"2.5 ping of 126 bytes":              {ping(x(126)), all(closed(1002))},
+		"2.7 unsolicited pong":               {join(frame(fin|opPong, "x"), hello), all(welcomed)},
+		"2.10 ten pings":                     {bytes.Repeat(ping("x"), 10), all(ponged("x"), ponged("x"))},
+		"3.1 reserved bit 1":                 {frame(fin|0x40|opText, text), all(closed(1002))},
+		"3.2 reserved bit 2":                 {frame(fin|0x20|opText, text), all(closed(1002))},
+		"3.3 reserved bit 3":                 {frame(fin|0x10|opText, text), all(closed(1002))},
+		"3.6 reserved bits of a ping":        {frame(fin|0x70|opPing, ""), all(closed(1002))},
+		"4.1.1 opcode 3":                     {frame(fin|0x3, ""), all(closed(1002))},
+		"4.1.5 opcode 7 after a text":        {join(hello, frame(fin|0x7, "x")), all(welcomed, closed(1002))},
+		"4.2.1 opcode 11":                    {frame(fin|0xB, ""), all(closed(1002))},
+		"5.1 fragmented ping":                {frame(opPing, "x"), all(closed(1002))},
+		"5.2 fragmented pong":                {frame(opPong, "x"), all(closed(1002))},
+		"5.3 two fragments":                  {join(frame(opText, first), frame(end, rest)), all(welcomed)},
+		"5.5 fragments of one byte":          {pieces(`{"hello":{}}`), all(welcomed)},
+		"5.6 a ping between fragments":       {join(frame(opText, first), ping("p"), frame(end, rest)), all(ponged("p"), welcomed)},
+		"5.9 continuation of nothing":        {frame(end, "x"), all(closed(1002))},
+		"5.13 continuation afterwards":       {join(hello, frame(opMore, "x")), all(welcomed, closed(1002))},
+		"5.18 text between fragments":        {join(frame(opText, first), frame(fin|opText, rest)), all(closed(1002))},
 		"6.1 empty fragments": {
-			bytes.Join([][]byte{frame(opText, ""), frame(opMore, text), frame(opMore, ""), frame(fin|opMore, "")}, nil),
-			all(welcomed),
+			join(frame(opText, ""), frame(opMore, text), frame(opMore, ""), frame(end, "")), all(welcomed),
 		},
 		"6.2 UTF-8 cut between fragments": {
-			append(frame(opText, "{\"hello\":{\"user\":\"\xc3"), frame(fin|opMore, "\xa9\"}}")...), all(welcomed),
+			join(frame(opText, "{\"hello\":{\"user\":\"\xc3"), frame(end, "\xa9\"}}")), all(welcomed),
 		},
-		"6.3 invalid UTF-8": {
-			frame(fin|opText, "{\"hello\":{\"user\":\"\xce\xba\xe1\xbd\xb9\xcf\x83\xed\xa0\x80\"}}"),
-			all(closed(4400)),
-		},
+		"6.3 invalid UTF-8": {user("\xce\xba\xe1\xbd\xb9\xcf\x83\xed\xa0\x80"), all(closed(4400))},
 		"6.4 invalid UTF-8, cut": {
-			append(frame(opText, "{\"hello\":{\"user\":\"\xf4\x90"),
-				frame(fin|opMore, "\x80\x80\"}}")...),
-			all(closed(4400)),
+			join(frame(opText, "{\"hello\":{\"user\":\"\xf4\x90"), frame(end, "\x80\x80\"}}")), all(closed(4400)),
 		},
-		"6.10 overlong UTF-8": {frame(fin|opText, "{\"hello\":{\"user\":\"\xc0\xaf\"}}"), all(closed(4400))},
-		"7.1.1 text and close": {
-			append(hello[:len(hello):len(hello)], frame(fin|opClose, "\x03\xe8")...),
-			all(welcomed, closed(1000)),
-		},
-		"7.1.3 ping after close": {
-			append(frame(fin|opClose, "\x03\xe8"), frame(fin|opPing, "")...),
-			all(closed(1000)),
-		},
-		"7.3.1 close without a code": {frame(fin|opClose, ""), all(closed(0))},
-		"7.3.2 close of one byte":    {frame(fin|opClose, "x"), all(closed(0))},
-		"7.3.4 close with a reason":  {frame(fin|opClose, "\x03\xe8bye"), all(closed(1000))},
-		"7.3.6 close of 126 bytes":   {frame(fin|opClose, "\x03\xe8"+strings.Repeat("x", 124)), all(closed(1002))},
-		"7.5.1 reason of bad UTF-8":  {frame(fin|opClose, "\x03\xe8\xce\xba\xed\xa0\x80"), all(closed(1002))},
-		"7.7.5 close 1007":           {frame(fin|opClose, "\x03\xef"), all(closed(1007))},
-		"7.7.9 close 3000":           {frame(fin|opClose, "\x0b\xb8"), all(closed(3000))},
-		"7.9.1 close 0":              {frame(fin|opClose, "\x00\x00"), all(closed(1002))},
-		"7.9.4 close 1005":           {frame(fin|opClose, "\x03\xed"), all(closed(1002))},
-		"7.9.9 close 2999":           {frame(fin|opClose, "\x0b\xb7"), all(closed(1002))},
-		"9.1 a frame of 1 MiB":       {frame(fin|opText, strings.Repeat("x", 1<<20)), all(closed(4413))},
-		"9.2 an announced frame of 4 EiB": {
-			append([]byte{fin | opText, 0x80 | 127, 0x40, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4},
-				bytes.Repeat([]byte("x"), maxHello+1)...),
-			all(closed(4413)),
-		},
-		"9.3 a negative length": {
-			[]byte{fin | opText, 0x80 | 127, 0xff, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4},
-			all(closed(1002)),
-		},
-		"an unmasked frame": {[]byte{fin | opText, 2, '{', '}'}, all(closed(1002))},
+		"6.10 overlong UTF-8":             {user("\xc0\xaf"), all(closed(4400))},
+		"7.1.1 text and close":            {join(hello, bye("\x03\xe8")), all(welcomed, closed(1000))},
+		"7.1.3 ping after close":          {join(bye("\x03\xe8"), ping("")), all(closed(1000))},
+		"7.3.1 close without a code":      {bye(""), all(closed(0))},
+		"7.3.2 close of one byte":         {bye("x"), all(closed(0))},
+		"7.3.4 close with a reason":       {bye("\x03\xe8bye"), all(closed(1000))},
+		"7.3.6 close of 126 bytes":        {bye("\x03\xe8" + x(124)), all(closed(1002))},
+		"7.5.1 reason of bad UTF-8":       {bye("\x03\xe8\xce\xba\xed\xa0\x80"), all(closed(1002))},
+		"7.7.5 close 1007":                {bye("\x03\xef"), all(closed(1007))},
+		"7.7.9 close 3000":                {bye("\x0b\xb8"), all(closed(3000))},
+		"7.9.1 close 0":                   {bye("\x00\x00"), all(closed(1002))},
+		"7.9.4 close 1005":                {bye("\x03\xed"), all(closed(1002))},
+		"7.9.9 close 2999":                {bye("\x0b\xb7"), all(closed(1002))},
+		"9.1 a frame of 1 MiB":            {frame(fin|opText, x(1<<20)), all(closed(4413))},
+		"9.2 an announced frame of 4 EiB": {announced(0x40, x(maxHello+1)), all(closed(4413))},
+		"9.3 a negative length":           {announced(0xff, ""), all(closed(1002))},
+		"an unmasked frame":               {[]byte{fin | opText, 2, '{', '}'}, all(closed(1002))},
 		"endless empty fragments": {
-			append(frame(opText, "{"), bytes.Repeat(frame(opMore, ""), 20_000)...),
-			all(closed(4413)),
+			join(frame(opText, "{"), bytes.Repeat(frame(opMore, ""), 20_000)), all(closed(4413)),
 		},
-		"a flood of empty messages": {bytes.Repeat(frame(fin|opPing, ""), 4*frameBurst), all(closed(4429))},
+		"a flood of empty messages": {bytes.Repeat(ping(""), 4*frameBurst), all(closed(4429))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := w.rawSocket()
@@ -283,7 +253,7 @@ func TestConnectEarlyData(t *testing.T) {
 	require.NoError(t, conn.SetDeadline(time.Now().Add(eventually)))
 	_, err = io.ReadAll(conn)
 	require.NotErrorIs(t, err, context.DeadlineExceeded)
-	require.Eventually(t, func() bool { return w.config.Shared.WebSockets() == 0 }, eventually, tick)
+	w.awaitSockets(0)
 }
 
 // TestConnectReset: a connection that is reset is a goodbye, too.
@@ -294,7 +264,7 @@ func TestConnectReset(t *testing.T) {
 	s.next()
 	require.NoError(t, s.conn.(*net.TCPConn).SetLinger(0))
 	require.NoError(t, s.conn.Close())
-	require.Eventually(t, func() bool { return w.get("/chat/users/alice")["left"] == true }, eventually, tick)
+	w.awaitAlice("left", true)
 }
 
 // TestConnectOtherClient connects a client of another make, which offers compression.
@@ -320,5 +290,5 @@ func TestConnectOtherClient(t *testing.T) {
 	require.NoError(t, conn.Ping(ctx))
 	require.NoError(t, conn.Close(coder.StatusNormalClosure, "bye"))
 	<-done.Done()
-	require.Eventually(t, func() bool { return w.get("/chat/users/alice")["left"] == true }, eventually, tick)
+	w.awaitAlice("left", true)
 }

@@ -5,23 +5,16 @@ import (
 	"errors"
 	"maps"
 	"net/http"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
-
-// say sets what alice says over HTTP.
-func say(t *testing.T, w *testServer, body string) {
-	t.Helper()
-	r := w.send(http.MethodPut, aliceAvailability, body)
-	require.Equal(t, http.StatusOK, r.status, r.body)
-}
 
 // saying returns the fields by which a client learns what its user says.
 func saying(availability, note, until any) map[string]any {
@@ -54,7 +47,7 @@ func TestSelf(t *testing.T) {
 		bob, _ := two.hello(`{"user":"bob"}`)
 		next := func(body string, want map[string]any) {
 			t.Helper()
-			say(t, one, body)
+			one.say(body)
 			wantSelf(t, here, want)
 			wantSelf(t, there, want)
 		}
@@ -67,24 +60,26 @@ func TestSelf(t *testing.T) {
 		self := welcome["self"].(map[string]any)
 		require.Subset(t, self, saying("invisible", nil, "2100-01-01T00:00:00.000Z"))
 		require.Equal(t, true, self["left"], "as others see it")
-		require.Equal(t, http.StatusNoContent, two.send(http.MethodDelete, "/chat/users/alice/availability", "").status)
+		two.send("DELETE", "/chat/users/alice/availability", "").is(t, http.StatusNoContent)
 		wantSelf(t, here, saying(nil, nil, nil))
-		bob.asks(`{"activity":{"idle":false}}`, frameOK) // nothing else came before
+		bob.quiet() // nothing else came before
 	})
 }
 
 // TestSelfEnds: a client learns that what its user says has ended, and what the user said before being invisible.
 func TestSelfEnds(t *testing.T) {
-	t.Parallel()
-	w := newSocketServer(t)
-	say(t, w, `{"availability":"away"}`)
-	say(t, w, `{"availability":"invisible","for":"3s"}`)
-	alice, welcome := w.hello(`{"user":"alice"}`)
-	require.Equal(t, "invisible", welcome["self"].(map[string]any)["availability"])
-	awaitSelf(t, alice, saying("away", nil, nil))
-	say(t, w, `{"note":"brb","for":"2s"}`)
-	require.Equal(t, "brb", alice.want(frameSelf)["note"])
-	wantSelf(t, alice, saying(nil, nil, nil))
+	withWaiting(t, func(t *testing.T, w *waitServer) {
+		w.connects()
+		say := func(body string) { w.do("PUT", "/users/alice/availability", body) }
+		say(`{"availability":"away"}`)
+		say(`{"availability":"invisible","for":"30s"}`)
+		alice, welcome := w.hello(`{"user":"alice"}`)
+		require.Equal(t, "invisible", welcome["self"].(map[string]any)["availability"])
+		awaitSelf(t, alice, saying("away", nil, nil))
+		say(`{"note":"brb","for":"20s"}`)
+		require.Equal(t, "brb", alice.want(frameSelf)["note"])
+		wantSelf(t, alice, saying(nil, nil, nil))
+	})
 }
 
 // TestSelfEndsByTheStoresClock: the timer alone does not end what a user says.
@@ -98,153 +93,133 @@ func TestSelfEndsByTheStoresClock(t *testing.T) {
 		return time.NewTimer(0)
 	}
 	alice, _ := w.hello(`{"user":"alice"}`)
-	say(t, w, `{"availability":"away","for":"1000h"}`)
+	w.say(`{"availability":"away","for":"1000h"}`)
 	alice.want(frameSelf)
 	(<-timers)() // early
 	(<-timers)()
-	alice.asks(`{"activity":{"idle":false}}`, frameOK) // nothing else came before
+	alice.quiet() // nothing else came before
 }
 
-// readStore lets a test do something around ReadAvailability: real stores do nothing on demand.
+// readStore is a store that a test can have do something around reads of what users say.
 type readStore struct {
-	store.Store
-	reads  atomic.Int64
-	before func() error
-	after  func()
+	*hookedStore
+	reads       atomic.Int64
+	readsBefore func() error
+	readsAfter  func()
 }
 
-func (r *readStore) ReadAvailability(
-	ctx context.Context, namespace, user string, at lastseen.Instant,
-) (lastseen.Said, error) {
-	r.reads.Add(1)
-	if r.before != nil {
-		if err := r.before(); err != nil {
-			return lastseen.Said{}, err
+func newReadStore(t *testing.T) *readStore {
+	r := &readStore{hookedStore: &hookedStore{Store: fileStore(t)}}
+	r.before = func(_ context.Context, call string) error {
+		if call != "ReadAvailability" {
+			return nil
 		}
+		r.reads.Add(1)
+		if r.readsBefore != nil {
+			return r.readsBefore()
+		}
+		return nil
 	}
-	said, err := r.Store.ReadAvailability(ctx, namespace, user, at)
-	if r.after != nil {
-		r.after()
+	r.after = func(call string) error {
+		if call == "ReadAvailability" && r.readsAfter != nil {
+			r.readsAfter()
+		}
+		return nil
 	}
-	return said, err
+	return r
 }
 
 // set sets what alice says, without a signal.
-func (r *readStore) set(t *testing.T, said lastseen.Said) {
-	t.Helper()
-	now, err := r.Now(t.Context())
-	require.NoError(t, err)
-	_, err = r.SetAvailability(t.Context(), "chat", "alice", said, now)
-	require.NoError(t, err)
+func (r *readStore) set(said lastseen.Said) error {
+	now, err := r.Now(context.Background())
+	if err == nil {
+		_, err = r.SetAvailability(context.Background(), "chat", "alice", said, now)
+	}
+	return err
 }
 
-// TestSelfWhileOpening: what changes after it was read for the frame welcome, and before that was sent, follows.
+// TestSelfWhileOpening: what changes after it was read for the frame welcome, and before that was sent, follows. If
+// signals are lost meanwhile and nobody has said anything, it is not sent again.
 func TestSelfWhileOpening(t *testing.T) {
 	t.Parallel()
-	s := &readStore{Store: fileStore(t)}
-	w := newSocketServerOn(t, s)
-	said := false
-	s.after = func() {
-		if said {
-			return
+	for _, says := range []bool{true, false} {
+		s := newReadStore(t)
+		w := newSocketServerOn(t, s)
+		var opens atomic.Bool
+		s.readsAfter = func() {
+			if opens.Swap(true) {
+				return
+			}
+			signal := store.Signal{}
+			if says {
+				err := s.set(lastseen.Said{Availability: lastseen.Busy})
+				assert.NoError(t, err) //nolint:testifylint // not the goroutine of the test
+				signal = store.Signal{Kind: signalSelf, Namespace: "chat", User: "alice"}
+			}
+			w.config.Shared.receive(signal)
+			n := w.session()
+			assert.True(t, happens(func() bool { return locked(&n.mu, func() bool { return n.selfMissed }) }))
 		}
-		said = true
-		s.set(t, lastseen.Said{Availability: lastseen.Busy})
-		require.NoError(t, s.Signal(t.Context(), store.Signal{Kind: signalSelf, Namespace: "chat", User: "alice"}))
-		require.Eventually(t, func() bool {
-			n := w.config.Shared.sockets.all()[0]
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			return n.selfMissed
-		}, eventually, tick)
-	}
-	alice, welcome := w.hello(`{"user":"alice"}`)
-	require.Subset(t, welcome["self"], saying(nil, nil, nil))
-	wantSelf(t, alice, saying("busy", nil, nil))
-}
-
-// TestSelfWhileOpeningAndSignalsAreLost: what was read for the frame welcome is not sent again if nobody has said
-// anything.
-func TestSelfWhileOpeningAndSignalsAreLost(t *testing.T) {
-	t.Parallel()
-	s := &readStore{Store: fileStore(t)}
-	w := newSocketServerOn(t, s)
-	shared := w.config.Shared
-	var opens atomic.Bool
-	s.after = func() {
-		if opens.Swap(true) {
-			return
+		alice, welcome := w.hello(`{"user":"alice"}`)
+		require.Subset(t, welcome["self"], saying(nil, nil, nil))
+		if says {
+			wantSelf(t, alice, saying("busy", nil, nil))
+			continue
 		}
-		shared.receive(store.Signal{})
-		require.Eventually(t, func() bool {
-			n := shared.sockets.all()[0]
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			return n.selfMissed
-		}, eventually, tick)
+		waitWelcomed(t, w)
+		waitReread(t, w)
+		alice.quiet()
 	}
-	alice, _ := w.hello(`{"user":"alice"}`)
-	waitWelcomed(t, w)
-	require.Eventually(t, func() bool {
-		shared.selves.mu.Lock()
-		defer shared.selves.mu.Unlock()
-		return len(shared.selves.jobs) == 0
-	}, eventually, tick)
-	alice.asks(`{"activity":{"idle":false}}`, frameOK)
 }
 
 // waitWelcomed waits until all sessions have noted that their clients got the frame welcome: what changes before is
 // read once more.
 func waitWelcomed(t *testing.T, w *testServer) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		return !slices.ContainsFunc(w.config.Shared.sockets.all(), func(n *session) bool {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			return !n.welcomed
-		})
-	}, eventually, tick)
+	for _, n := range w.config.Shared.sockets.all() {
+		awaitLocked(t, &n.mu, func() bool { return n.welcomed })
+	}
 }
 
 // TestSelfAfterLostSignals: what users say is read again, once for all connections of a user.
 func TestSelfAfterLostSignals(t *testing.T) {
 	t.Parallel()
-	s := &readStore{Store: fileStore(t)}
+	s := newReadStore(t)
 	w := newTestServer(t, s, live(s), held(t, s)) // gets no signals but the one below
 	one, _ := w.hello(`{"user":"alice"}`)
 	two, _ := w.hello(`{"user":"alice"}`)
 	_, _ = w.hello(`{"user":"bob"}`)
 	_, _ = w.hello(`{"watch":{"users":["bob"]}}`)
 	waitWelcomed(t, w)
-	s.set(t, lastseen.Said{Availability: lastseen.Busy})
+	require.NoError(t, s.set(lastseen.Said{Availability: lastseen.Busy}))
 	before := s.reads.Load()
 	w.config.Shared.receive(store.Signal{})
 	require.Equal(t, "busy", one.want(frameSelf)["availability"])
 	require.Equal(t, "busy", two.want(frameSelf)["availability"])
-	require.Eventually(t, func() bool { return s.reads.Load() == before+2 }, eventually, tick)
+	await(t, func() bool { return s.reads.Load() == before+2 })
 }
 
 // TestSelfOfDeletedNamespace: nothing is said there any longer.
 func TestSelfOfDeletedNamespace(t *testing.T) {
 	t.Parallel()
 	w := newSocketServer(t)
-	say(t, w, `{"availability":"busy"}`)
+	w.say(`{"availability":"busy"}`)
 	alice, _ := w.hello(`{"user":"alice"}`)
-	require.Equal(t, http.StatusNoContent, w.send(http.MethodDelete, "/chat?confirm=chat", "").status)
+	w.send("DELETE", "/chat?confirm=chat", "").is(t, http.StatusNoContent)
 	awaitSelf(t, alice, saying(nil, nil, nil))
 }
 
 // TestSelfWhileTheStoreIsAway: it is read again until it is known. A client that connects meanwhile gets an error.
 func TestSelfWhileTheStoreIsAway(t *testing.T) {
 	t.Parallel()
-	s := &readStore{Store: fileStore(t)}
+	s := newReadStore(t)
 	w := newSocketServerOn(t, s)
 	alice, _ := w.hello(`{"user":"alice"}`)
-	s.set(t, lastseen.Said{Availability: lastseen.Busy})
+	require.NoError(t, s.set(lastseen.Said{Availability: lastseen.Busy}))
 	var away atomic.Bool
 	away.Store(true)
 	failed := make(chan struct{}, 100)
-	s.before = func() error {
+	s.readsBefore = func() error {
 		if !away.Load() {
 			return nil
 		}
@@ -253,9 +228,7 @@ func TestSelfWhileTheStoreIsAway(t *testing.T) {
 	}
 	w.config.Shared.receive(store.Signal{Kind: signalSelf, Namespace: "chat", User: "alice"})
 	<-failed
-	bob := w.dialSocket("chat")
-	bob.send(`{"hello":{"user":"bob"}}`)
-	bob.fails(codeStoreUnavailable)
+	w.greet(`{"user":"bob"}`).fails(codeStoreUnavailable)
 	alice.refuses(codeStoreUnavailable, `{"typing":{"to":["bob"]}}`)
 	away.Store(false)
 	require.Equal(t, "busy", alice.want(frameSelf)["availability"])
@@ -265,20 +238,20 @@ func TestSelfWhileTheStoreIsAway(t *testing.T) {
 // before. They are sent it nevertheless: one of the devices knows from its response what is not so any longer.
 func TestSelfSaidTwice(t *testing.T) {
 	t.Parallel()
-	s := &readStore{Store: fileStore(t)}
+	s := newReadStore(t)
 	w := newSocketServerOn(t, s)
 	alice, _ := w.hello(`{"user":"alice"}`)
-	say(t, w, `{"availability":"away"}`)
+	w.say(`{"availability":"away"}`)
 	wantSelf(t, alice, saying("away", nil, nil))
 	waitReread(t, w)
 	both := make(chan struct{})
-	s.before = func() error {
+	s.readsBefore = func() error {
 		<-both
 		return nil
 	}
-	say(t, w, `{"availability":"busy"}`)
-	say(t, w, `{"availability":"away"}`)
-	require.Eventually(t, func() bool { return s.reads.Load() == 3 }, eventually, tick) // the third one waits
+	w.say(`{"availability":"busy"}`)
+	w.say(`{"availability":"away"}`)
+	await(t, func() bool { return s.reads.Load() == 3 }) // the third one waits
 	close(both)
 	waitReread(t, w)
 	alice.send(`{"activity":{"idle":false}}`)
@@ -290,18 +263,9 @@ func TestSelfSaidTwice(t *testing.T) {
 // waitReread waits until all that has to be read again of what users say was read, and what follows was sent.
 func waitReread(t *testing.T, w *testServer) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		selves := w.config.Shared.selves
-		selves.mu.Lock()
-		defer selves.mu.Unlock()
-		return len(selves.jobs) == 0
-	}, eventually, tick)
+	awaitLocked(t, &w.config.Shared.selves.mu, func() bool { return len(w.config.Shared.selves.jobs) == 0 })
 	for _, n := range w.config.Shared.sockets.all() {
-		require.Eventually(t, func() bool {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			return n.outbox == nil
-		}, eventually, tick)
+		awaitLocked(t, &n.mu, func() bool { return n.outbox == nil })
 	}
 }
 
@@ -324,13 +288,11 @@ func TestInvisibleConnection(t *testing.T) {
 		answered := make(chan struct{})
 		go func() { // answers pings
 			defer close(answered)
-			for {
-				if _, _, err := alice.conn.ReadMessage(); err != nil {
-					return
-				}
+			for err := error(nil); err == nil; {
+				_, _, err = alice.conn.ReadMessage()
 			}
 		}()
-		say(t, two, `{"availability":"invisible"}`)
+		two.say(`{"availability":"invisible"}`)
 		left := two.get("/chat/users/alice")
 		require.Equal(t, true, left["left"])
 		alice.send(`{"activity":{"idle":true}}`)
@@ -338,9 +300,8 @@ func TestInvisibleConnection(t *testing.T) {
 		other.asksDespite(`{"leave":{}}`, frameOK, frameSelf)
 		require.Equal(t, left["last_seen"], one.get("/chat/users/alice")["last_seen"])
 		require.Empty(t, liveDevices(two, "alice"))
-		say(t, two, `{"note":"here again"}`)
-		isGreen := func() bool { return two.get("/chat/users/alice")["status"] == "green" }
-		require.Eventually(t, isGreen, eventually, tick)
+		two.say(`{"note":"here again"}`)
+		two.awaitAlice("status", "green")
 		require.Equal(t, []string{"tab"}, liveDevices(two, "alice"))
 		require.NoError(t, alice.conn.Close())
 		<-answered
@@ -358,20 +319,19 @@ func TestSelfPings(t *testing.T) {
 		pings <- struct{}{}
 		return nil
 	})
-	n := w.config.Shared.sockets.all()[0]
-	isSent := func() bool {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		return n.outbox == nil
-	}
+	n := w.session()
 	for _, body := range []string{
 		`{"availability":"busy"}`, `{"availability":"invisible"}`, `{"availability":"invisible","note":"x"}`, `{"note":"x"}`,
 	} {
-		say(t, w, body)
+		w.say(body)
 		alice.want(frameSelf)
-		require.Eventually(t, isSent, eventually, tick)
-		alice.asks(`{"activity":{"idle":false}}`, frameOK) // which also handles the pings before the response
+		awaitLocked(t, &n.mu, func() bool { return n.outbox == nil }) // it is sent
+		// which also handles the pings before the response
+		alice.quiet()
 		require.Len(t, pings, 1, body)
 		<-pings
 	}
 }
+
+// say sets what alice says over HTTP.
+func say(_ *testing.T, w *testServer, body string) { w.say(body) }

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/golang-jwt/jwt/v5"
-	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/api/auth"
@@ -19,8 +17,7 @@ import (
 
 // TestConnectPermissions: what each kind of caller can do.
 func TestConnectPermissions(t *testing.T) {
-	authenticator, headers := callers(t)
-	w := newSocketServer(t, func(c *Config) { c.Auth = authenticator })
+	w, headers := newGuardedSocketServer(t)
 	const (
 		connects = `{"user":"alice"}`
 		watches  = `{"watch":{"users":["bob"]}}`
@@ -32,8 +29,7 @@ func TestConnectPermissions(t *testing.T) {
 		nothing: {"read", "all", "alice", "bob"},
 	} {
 		for name, credentials := range headers {
-			s := w.dialSocket("chat", headersOf(credentials)...)
-			s.send(`{"hello":` + hello + `}`)
+			s := w.greet(hello, headersOf(credentials)...)
 			got, content, _ := s.next()
 			what := fmt.Sprintf("%s %s: %v", name, hello, content)
 			want := frameProblem
@@ -71,58 +67,32 @@ func TestConnectTokenInHello(t *testing.T) {
 	w.hello(hello, "Authorization: "+headers["alice"])
 	w.hello(fmt.Sprintf(`{"token":%q,"user":"carol"}`, strings.TrimPrefix(headers["all"], "Bearer ")))
 	for _, header := range []string{headers["bob"], "Basic " + alice} {
-		s := w.dialSocket("chat", "Authorization: "+header)
-		s.send(`{"hello":` + hello + `}`)
-		s.fails(codeInvalidParameter)
+		w.greet(hello, "Authorization: "+header).fails(codeInvalidParameter)
 	}
-	s := w.dialSocket("chat")
-	s.send(fmt.Sprintf(`{"hello":{"token":%q,"user":"alice"}}`, bob))
-	s.fails(codeForbidden)
-	s = w.dialSocket("chat")
-	s.send(`{"hello":{"token":"x","user":"alice"}}`)
-	s.fails(codeUnauthenticated)
-}
-
-// signed returns an authenticator whose time is the machine's, and a function that makes tokens for it.
-func signed(t *testing.T) (*auth.Authenticator, func(user string, d time.Duration) string) {
-	t.Helper()
-	issuer := tokens()
-	issuer.Namespaces = []auth.Pattern{"*"}
-	authenticator, err := auth.New(auth.Config{Tokens: issuer}, auth.Options{})
-	require.NoError(t, err)
-	t.Cleanup(authenticator.Close)
-	return authenticator, func(user string, d time.Duration) string {
-		text, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
-			"iss": "issuer", "aud": "lastseen", "sub": user, "exp": float64(time.Now().Add(d).UnixMilli()) / 1000,
-		}).SignedString(tokenSecret)
-		require.NoError(t, err)
-		return text
-	}
+	w.greet(fmt.Sprintf(`{"token":%q,"user":"alice"}`, bob)).fails(codeForbidden)
+	w.greet(`{"token":"x","user":"alice"}`).fails(codeUnauthenticated)
 }
 
 // TestConnectTokenExpires: the connection ends with its token, and nothing is written, unless a new one comes in time.
 func TestConnectTokenExpires(t *testing.T) {
-	t.Parallel()
-	authenticator, token := signed(t)
-	w := newSocketServer(t, func(c *Config) { c.Auth = authenticator })
-	s, _ := w.hello(fmt.Sprintf(`{"user":"alice","grace_ms":0,"token":%q}`, token("alice", 2*time.Second)))
-	renewed, _ := w.hello(fmt.Sprintf(`{"user":"bob","token":%q}`, token("bob", 2*time.Second)))
-	renewed.refuses(codeForbidden, fmt.Sprintf(`{"token":{"token":%q}}`, token("alice", time.Hour)))
-	renewed.refuses(codeUnauthenticated, fmt.Sprintf(`{"token":{"token":%q}}`, token("bob", -time.Hour)))
-	renewed.refuses(codeInvalidParameter, `{"token":{}}`)
-	ok := renewed.asks(fmt.Sprintf(`{"token":{"token":%q}}`, token("bob", time.Hour)), frameOK)
-	require.Greater(t, ok["expires_in_ms"], 3_500_000.0)
-	s.closed(4401, string(codeUnauthenticated))
-	renewed.asks(`{"activity":{"idle":false}}`, frameOK)
-	alice := w.getAs(token("alice", time.Hour), "/chat/users/alice")
-	require.Equal(t, "green", alice["status"], "the end of a token is no goodbye")
-}
-
-func (w *testServer) getAs(token, path string) map[string]any {
-	w.t.Helper()
-	r := w.send(http.MethodGet, path, "", bearer(token))
-	require.Equal(w.t, http.StatusOK, r.status, r.body)
-	return r.json(w.t)
+	withWaiting(t, func(t *testing.T, w *waitServer) {
+		w.connects()
+		authenticator, token := signed(t)
+		w.reload(func(c *Config) { c.Auth = authenticator })
+		s, _ := w.hello(fmt.Sprintf(`{"user":"alice","grace_ms":0,"token":%q}`, token("alice", 2*time.Second)))
+		renewed, _ := w.hello(fmt.Sprintf(`{"user":"bob","token":%q}`, token("bob", 2*time.Second)))
+		renewed.refuses(codeForbidden, fmt.Sprintf(`{"token":{"token":%q}}`, token("alice", time.Hour)))
+		renewed.refuses(codeUnauthenticated, fmt.Sprintf(`{"token":{"token":%q}}`, token("bob", -time.Hour)))
+		renewed.refuses(codeInvalidParameter, `{"token":{}}`)
+		ok := renewed.asks(fmt.Sprintf(`{"token":{"token":%q}}`, token("bob", time.Hour)), frameOK)
+		require.Greater(t, ok["expires_in_ms"], 3_500_000.0)
+		begun := time.Now()
+		s.closed(4401, string(codeUnauthenticated))
+		require.Less(t, time.Since(begun), 3*time.Second)
+		renewed.quiet()
+		alice := w.do("GET", "/users/alice", "", bearer(token("alice", time.Hour)))
+		require.Equal(t, "green", alice["status"], "the end of a token is no goodbye")
+	})
 }
 
 // TestConnectKeyRemoved: a reload closes the connections of a removed key.
@@ -134,19 +104,16 @@ func TestConnectKeyRemoved(t *testing.T) {
 	user, _ := w.hello(`{"user":"alice"}`, "Authorization: "+headers["alice"])
 	w.reload(func(c *Config) { c.Auth = other })
 	key.closed(4403, string(codeForbidden))
-	user.asks(`{"activity":{"idle":true}}`, frameOK)
+	user.quiet()
 	w.reload(func(c *Config) { c.RefuseUnknown = true })
 	user.closed(4404, string(codeNotFound))
-	s := w.dialSocket("chat", "Authorization: "+headers["alice"])
-	s.send(`{"hello":{"user":"alice"}}`)
-	s.fails(codeNotFound)
+	w.greet(`{"user":"alice"}`, "Authorization: "+headers["alice"]).fails(codeNotFound)
 }
 
 // TestCheckAuthenticatesOnce: after a reload, the credentials of many connections are verified once, API keys first.
 func TestCheckAuthenticatesOnce(t *testing.T) {
 	t.Parallel()
-	authenticator, headers := callers(t)
-	w := newSocketServer(t, func(c *Config) { c.Auth = authenticator })
+	w, headers := newGuardedSocketServer(t)
 	for _, name := range []string{"alice", "all", "alice", "bob", "all", "alice"} {
 		user := name
 		if name == "all" {
@@ -166,7 +133,7 @@ func TestCheckAuthenticatesOnce(t *testing.T) {
 		mu.Lock()
 		times[credentials[0]]++
 		mu.Unlock()
-		return authenticator.Authenticate(t.Context(), credentials)
+		return w.config.Auth.Authenticate(t.Context(), credentials)
 	})
 	require.Equal(t, map[string]int{headers["all"]: 1, headers["alice"]: 1, headers["bob"]: 1}, times)
 	require.Equal(t, 7, w.config.Shared.WebSockets(), "nobody was closed")
@@ -175,44 +142,40 @@ func TestCheckAuthenticatesOnce(t *testing.T) {
 // TestCheckThatPanics: a defect in authenticating some clients again closes their connections alone.
 func TestCheckThatPanics(t *testing.T) {
 	t.Parallel()
-	authenticator, headers := callers(t)
-	w := newSocketServer(t, func(c *Config) { c.Auth = authenticator })
+	w, headers := newGuardedSocketServer(t)
 	alice, _ := w.hello(`{"user":"alice"}`, "Authorization: "+headers["alice"])
 	bob, _ := w.hello(`{"user":"bob"}`, "Authorization: "+headers["bob"])
 	checkSessions(w.config.Shared.sockets.all(), func(credentials []string) (*auth.Caller, error) {
 		if credentials[0] == headers["alice"] {
 			panic("a defect")
 		}
-		return authenticator.Authenticate(t.Context(), credentials)
+		return w.config.Auth.Authenticate(t.Context(), credentials)
 	})
 	alice.closed(codeInternal.closeCode(), string(codeInternal))
-	bob.asks(`{"activity":{"idle":true}}`, frameOK)
+	bob.quiet()
 }
 
 // TestConnectCallerLimits: how many connections a user's token and an API key can have.
 func TestConnectCallerLimits(t *testing.T) {
-	authenticator, headers := callers(t)
-	w := newSocketServer(t, func(c *Config) {
-		c.Auth, c.WebSockets = authenticator, WebSocketLimits{PerUser: 1, PerCaller: 2}
+	w, headers := newGuardedSocketServer(t, func(c *Config) {
+		c.WebSockets = WebSocketLimits{
+			PerUser:   1,
+			PerCaller: 2,
+		}
 	})
 	for name, most := range map[string]int{"alice": 1, "all": 2} {
-		header := "Authorization: " + headers[name]
 		var last *testSocket
 		for range most {
-			last, _ = w.hello(`{"watch":{"users":["alice"]}}`, header)
+			last, _ = w.hello(`{"watch":{"users":["alice"]}}`, bearerOf(headers[name]))
 		}
-		s := w.dialSocket("chat", header)
-		s.send(`{"hello":{}}`)
-		s.fails(codeRateLimited)
+		w.greet(`{}`, bearerOf(headers[name])).fails(codeRateLimited)
 		require.NoError(t, last.conn.Close())
-		require.Eventually(t, func() bool {
-			conn, err := w.tryDial("chat", header)
-			require.NoError(t, err)
-			defer conn.Close()
-			require.NoError(t, conn.WriteMessage(websocket.TextMessage, []byte(`{"hello":{}}`)))
-			_, text, err := conn.ReadMessage()
+		await(t, func() bool {
+			again := w.greet(`{}`, bearerOf(headers[name]))
+			defer again.conn.Close()
+			_, text, err := again.conn.ReadMessage()
 			return err == nil && strings.Contains(string(text), frameWelcome)
-		}, eventually, tick)
+		})
 	}
 }
 
@@ -226,42 +189,31 @@ func TestConnectIsCharged(t *testing.T) {
 	}
 	require.Contains(t, s.refuses(codeRateLimited, `{"watch":{"add":["bob"]}}`), "Rate limit")
 	s.refuses(codeRateLimited, `{"watch":{"everyone":true}}`)
-	two := w.dialSocket("chat", bearer(token("alice")))
-	two.send(`{"hello":{}}`)
-	two.fails(codeRateLimited)
+	w.greet(`{}`, bearer(token("alice"))).fails(codeRateLimited)
 	office := from("203.0.113.7")
 	for range limit.Burst(1) {
-		bad := w.dialSocket("chat", office, bearer("wrong"))
-		bad.send(`{"hello":{}}`)
-		bad.fails(codeUnauthenticated)
+		w.greet(`{}`, office, bearer("wrong")).fails(codeUnauthenticated)
 	}
-	bad := w.dialSocket("chat", office, bearer("wrong"))
-	bad.send(`{"hello":{}}`)
-	bad.fails(codeRateLimited)
+	w.refused(codeRateLimited, office)
 }
 
 // TestConnectWatchesAreCounted: a user with a token follows a limited number of users over all connections.
 func TestConnectWatchesAreCounted(t *testing.T) {
-	authenticator, headers := callers(t)
-	w := newSocketServer(t, func(c *Config) { c.Auth = authenticator })
-	s, _ := w.hello(`{"watch":{"users":["bob","bob","carol"]}}`, "Authorization: "+headers["alice"])
-	counts := func() int {
-		w.config.Shared.watched.mu.Lock()
-		defer w.config.Shared.watched.mu.Unlock()
-		return w.config.Shared.watched.counts[limit.ByUser("issuer", "alice")]
-	}
+	w, headers := newGuardedSocketServer(t)
+	s, _ := w.hello(`{"watch":{"users":["bob","bob","carol"]}}`, bearerOf(headers["alice"]))
+	watched, alice := &w.config.Shared.watched, limit.ByUser("issuer", "alice")
+	counts := func() int { return locked(&watched.mu, func() int { return watched.counts[alice] }) }
 	require.Equal(t, 2, counts())
 	s.asks(`{"watch":{"add":["carol","dave"]}}`, frameChanges)
 	require.Equal(t, 3, counts())
 	s.asks(`{"watch":{"remove":["bob","dave","eve"]}}`, frameOK)
 	require.Equal(t, 1, counts())
-	w.config.Shared.watched.mu.Lock()
-	w.config.Shared.watched.counts[limit.ByUser("issuer", "alice")] += store.MaxWatched - 1
-	w.config.Shared.watched.mu.Unlock()
+	more, err := watched.take(w.session().currentCaller(), store.MaxWatched-1)
+	require.NoError(t, err)
 	s.refuses(codeRateLimited, `{"watch":{"add":["eve"]}}`)
-	w.config.Shared.watched.drop(limit.ByUser("issuer", "alice"), store.MaxWatched-1)
+	more()
 	require.NoError(t, s.conn.Close())
-	require.Eventually(t, func() bool { return counts() == 0 }, eventually, tick)
+	await(t, func() bool { return counts() == 0 })
 }
 
 // TestConnectCountsWatchesOfCaller: users are counted to the same caller at the end as at the start, although a reload
@@ -271,11 +223,11 @@ func TestConnectCountsWatchesOfCaller(t *testing.T) {
 	w := newSocketServer(t)
 	s, _ := w.hello(`{"watch":{"users":["bob"]}}`, "Authorization: "+headers["alice"])
 	w.reload(func(c *Config) { c.Auth = authenticator })
-	n := w.config.Shared.sockets.all()[0]
-	require.Eventually(t, func() bool { return n.currentCaller() != nil }, eventually, tick)
+	n := w.session()
+	await(t, func() bool { return n.currentCaller() != nil })
 	s.asks(`{"watch":{"add":["carol"]}}`, frameChanges)
 	require.NoError(t, s.conn.Close())
-	require.Eventually(t, func() bool { return w.config.Shared.WebSockets() == 0 }, eventually, tick)
+	w.awaitSockets(0)
 	select {
 	case <-n.following.done:
 	case <-time.After(eventually):
@@ -288,9 +240,9 @@ func TestConnectForgotten(t *testing.T) {
 	w := newSocketServer(t)
 	s, _ := w.hello(`{"user":"alice"}`)
 	other, _ := w.hello(`{"user":"bob"}`)
-	require.Equal(t, http.StatusNoContent, w.send(http.MethodDelete, "/chat/users/alice", "").status)
+	w.send("DELETE", "/chat/users/alice", "").is(t, http.StatusNoContent)
 	s.closed(4410, string(codeConnectionClosed))
 	require.Equal(t, "grey", w.get("/chat/users/alice")["status"])
 	require.Nil(t, w.get("/chat/users/alice")["last_seen"])
-	other.asks(`{"activity":{"idle":true}}`, frameOK)
+	other.quiet()
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
@@ -39,6 +38,9 @@ func (b typingBody) check() error {
 	}
 	if len(b.In) > maxTypingIn {
 		return errorf(codeInvalidParameter, "in has %d bytes: at most %d are allowed.", len(b.In), maxTypingIn)
+	}
+	if err := lastseen.CheckText("the field in", b.In); err != nil {
+		return newError(codeInvalidParameter, sentence(err))
 	}
 	return checkUsers(b.To, maxTypingTo)
 }
@@ -168,5 +170,5 @@ func decodeTyping(b []byte) (t typing, ok bool) {
 		return t, false
 	}
 	body := typingBody{In: texts[0], To: texts[1:]}
-	return typing{body.In, body.To}, body.check() == nil && utf8.ValidString(body.In)
+	return typing{body.In, body.To}, body.check() == nil
 }

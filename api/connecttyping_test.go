@@ -2,18 +2,24 @@ package api
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/calls"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
 // TestTyping: the connections of the users who are named get a frame, on all servers, and no others.
@@ -34,11 +40,11 @@ func TestTyping(t *testing.T) {
 			want := map[string]any{"user": "alice", "in": "room-7", "expires_in_ms": 10_000.}
 			require.Equal(t, want, bob.want(frameTyping))
 			require.Equal(t, map[string]any{"user": "alice", "expires_in_ms": 10_000.}, bob.want(frameTyping))
-			bob.asks(`{"activity":{"idle":false}}`, frameOK) // nothing else came before
+			bob.quiet() // nothing else came before
 		}
 		require.NotContains(t, carol.want(frameTyping), "in")
 		for _, other := range []*testSocket{alice, carol} {
-			other.asks(`{"activity":{"idle":false}}`, frameOK)
+			other.quiet()
 		}
 		watcher.asks(`{"watch":{"remove":["nobody"]}}`, frameOK)
 	})
@@ -56,67 +62,34 @@ func TestTypingOfTheInvisible(t *testing.T) {
 		}
 		typing("visible")
 		require.Equal(t, "visible", bob.want(frameTyping)["in"])
-		say(t, two, `{"availability":"invisible"}`)
+		two.say(`{"availability":"invisible"}`)
 		typing("hidden")
-		say(t, two, `{"availability":"busy"}`)
+		two.say(`{"availability":"busy"}`)
 		typing("visible again")
 		require.Equal(t, "visible again", bob.want(frameTyping)["in"])
 	})
-}
-
-// signalStore notes the kinds of signals that are sent.
-type signalStore struct {
-	store.Store
-	kinds chan string
-}
-
-func (s *signalStore) Signal(ctx context.Context, signal store.Signal) error {
-	if signal.Kind != signalProbe {
-		s.kinds <- signal.Kind
-	}
-	return s.Store.Signal(ctx, signal)
 }
 
 // TestTypingOfTheInvisibleTakesAsLong: the store is called as for others, since a key that can only write must not
 // learn who is invisible from the time that the response takes.
 func TestTypingOfTheInvisibleTakesAsLong(t *testing.T) {
 	t.Parallel()
-	s := &signalStore{Store: fileStore(t), kinds: make(chan string, 10)}
-	w := newSocketServerOn(t, s)
+	signals := make(chan string, 10)
+	w := newSocketServerOn(t, &hookedStore{Store: fileStore(t), before: func(_ context.Context, call string) error {
+		if strings.HasPrefix(call, "Signal ") && !strings.Contains(call, signalProbe) {
+			signals <- call
+		}
+		return nil
+	}})
 	alice, _ := w.hello(`{"user":"alice"}`)
 	for _, availability := range []string{"busy", "invisible"} {
-		say(t, w, `{"availability":"`+availability+`"}`)
-		require.Equal(t, signalSelf, <-s.kinds)
+		w.say(`{"availability":"` + availability + `"}`)
+		require.Equal(t, "Signal "+signalSelf+" alice", <-signals)
 		alice.want(frameSelf)
 		alice.asks(`{"typing":{"to":["bob"]}}`, frameOK)
-		require.Len(t, s.kinds, 1, availability)
-		require.Equal(t, signalTyping, <-s.kinds)
+		require.Len(t, signals, 1, availability)
+		require.Contains(t, <-signals, "Signal "+signalTyping)
 	}
-}
-
-// TestTypingIsChecked: what a client cannot send.
-func TestTypingIsChecked(t *testing.T) {
-	t.Parallel()
-	w := newSocketServer(t)
-	alice, _ := w.hello(`{"user":"alice"}`)
-	many, _ := json.Marshal(strings.Split("u"+strings.Repeat(",u", maxTypingTo), ","))
-	for content, want := range map[string]code{
-		`{}`:                           codeInvalidParameter,
-		`{"to":[]}`:                    codeInvalidParameter,
-		fmt.Sprintf(`{"to":%s}`, many): codeTooManyItems,
-		`{"to":[""]}`:                  codeInvalidUser,
-		`{"to":["a\u0000"]}`:           codeInvalidUser,
-		`{"to":["bob"],"in":"` + strings.Repeat("x", maxTypingIn+1) + `"}`: codeInvalidParameter,
-		`{"to":["bob"],"user":"carol"}`:                                    codeUnknownField,
-		`[]`:                                                               codeInvalidJSON,
-	} {
-		alice.refuses(want, `{"typing":`+content+`}`)
-	}
-	alice.asks(`{"typing":{"to":["bob"],"in":"`+strings.Repeat("x", maxTypingIn)+`"}}`, frameOK)
-	most, _ := json.Marshal(strings.Split("u"+strings.Repeat(",u", maxTypingTo-1), ","))
-	alice.asks(fmt.Sprintf(`{"typing":{"to":%s}}`, most), frameOK)
-	watcher, _ := w.hello(`{"watch":{"users":["bob"]}}`)
-	watcher.refuses(codeInvalidParameter, `{"typing":{"to":["bob"]}}`)
 }
 
 // TestTypingIsCharged: each user counts.
@@ -147,10 +120,9 @@ func TestTypingNeedsRights(t *testing.T) {
 	alice, _ := w.hello(`{"user":"alice"}`, bearer(key))
 	alice.asks(`{"typing":{"to":["bob"]}}`, frameOK)
 	bob.want(frameTyping)
-	r := w.send(http.MethodPut, "/chat/users/bob/availability", `{"availability":"away"}`, bearer(all))
-	require.Equal(t, http.StatusOK, r.status, r.body)
+	w.send("PUT", "/chat/users/bob/availability", `{"availability":"away"}`, bearer(all)).is(t, http.StatusOK)
 	bob.want(frameSelf)
-	blind.asks(`{"activity":{"idle":false}}`, frameOK) // nothing else came before
+	blind.quiet() // nothing else came before
 }
 
 // TestTypingIsMeasured: frames are counted where they come in and where they go out.
@@ -162,10 +134,10 @@ func TestTypingIsMeasured(t *testing.T) {
 	bob, _ := w.hello(`{"user":"bob"}`)
 	alice.asks(`{"typing":{"to":["bob","nobody"]}}`, frameOK)
 	bob.want(frameTyping)
-	require.Eventually(t, func() bool {
+	await(t, func() bool {
 		got := samples(t, registry, "lastseen_websocket_typing_total")
 		return got["in"] == 1 && got["out"] == 1
-	}, eventually, tick)
+	})
 }
 
 // FuzzDecodeTyping: whatever a signal carries, the result could have been sent by a client.
@@ -184,4 +156,151 @@ func FuzzDecodeTyping(f *testing.F) {
 		require.True(t, ok)
 		require.Equal(t, typed, again)
 	})
+}
+
+// callsBackup is what a Redis has of calls at some time.
+type callsBackup struct {
+	client *redis.Client
+	keys   map[string]string
+}
+
+func backUpCalls(t *testing.T, url string) callsBackup {
+	t.Helper()
+	options, err := redis.ParseURL(url)
+	require.NoError(t, err)
+	b := callsBackup{redis.NewClient(options), map[string]string{}}
+	t.Cleanup(func() { b.client.Close() })
+	for _, key := range b.client.Keys(t.Context(), "presence:call*").Val() {
+		b.keys[key] = b.client.Dump(t.Context(), key).Val()
+	}
+	require.NotEmpty(t, b.keys)
+	return b
+}
+
+// restore has the Redis lose what came after the backup, as a replica does that takes over.
+func (b callsBackup) restore(t *testing.T) {
+	t.Helper()
+	for _, key := range b.client.Keys(t.Context(), "presence:call*").Val() {
+		require.NoError(t, b.client.Del(t.Context(), key).Err())
+	}
+	for key, dump := range b.keys {
+		require.NoError(t, b.client.Restore(t.Context(), key, 0, dump).Err())
+	}
+}
+
+// loseSignals has servers find that signals may have been lost, as when their Redis is replaced.
+func loseSignals(servers ...*testServer) {
+	for _, w := range servers {
+		w.config.Shared.receive(store.Signal{})
+	}
+}
+
+// TestCallWhoseEndIsLost: clients were sent that a call is over, and then Redis lost that. It ends again, for the users
+// are connected and would be in it forever. Clients of theirs that did not know are sent the end.
+func TestCallWhoseEndIsLost(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		accepts bool
+		user    string // who ends it
+		over    lastseen.CallState
+		again   []any // how it ends again, whichever server is first
+	}{
+		{true, "bob", lastseen.Ended, []any{"ended"}},
+		{false, "alice", lastseen.Cancelled, []any{"cancelled", "rejected"}},
+		{false, "bob", lastseen.Rejected, []any{"cancelled", "rejected"}},
+	} {
+		t.Run(string(test.over), func(t *testing.T) {
+			t.Parallel()
+			url := redistest.Start(t)
+			one, two := newRedisSocketServer(t, url), newRedisSocketServer(t, url)
+			alice, _ := one.hello(`{"user":"alice"}`)
+			bob, _ := two.hello(`{"user":"bob"}`)
+			both := func(call map[string]any, state lastseen.CallState) {
+				t.Helper()
+				wantCall(t, alice, call, state)
+				wantCall(t, bob, call, state)
+			}
+			call := one.call(`{"from":"alice","to":"bob"}`)
+			both(call, lastseen.Ringing)
+			if test.accepts {
+				two.post(callPath(call)+"/accept", `{"user":"bob"}`)
+				both(call, lastseen.Active)
+			}
+			backup := backUpCalls(t, url)
+			two.post(callPath(call)+"/end", `{"user":"`+test.user+`"}`)
+			both(call, test.over)
+
+			backup.restore(t)
+			late, welcome := one.hello(`{"user":"alice"}`)
+			require.Len(t, welcome["calls"], 1, "it goes on")
+			loseSignals(one, two)
+			require.Contains(t, test.again, late.want(frameCall)["state"])
+			both(two.call(`{"from":"bob","to":"alice"}`), lastseen.Ringing) // and were not sent the end again
+		})
+	}
+}
+
+// TestCallWhoseLastVersionsAreLost: Redis has lost that a call was accepted, and what its app has said since. Clients
+// are sent how it ends, although they were sent later versions.
+func TestCallWhoseLastVersionsAreLost(t *testing.T) {
+	t.Parallel()
+	url := redistest.Start(t)
+	one, two := newRedisSocketServer(t, url), newRedisSocketServer(t, url)
+	alice, _ := one.hello(`{"user":"alice"}`)
+	call := one.call(`{"from":"alice","to":"bob"}`)
+	wantCall(t, alice, call, lastseen.Ringing)
+	backup := backUpCalls(t, url)
+	two.post(callPath(call)+"/accept", `{"user":"bob"}`)
+	wantCall(t, alice, call, lastseen.Active)
+	for _, app := range []string{"1", "2"} {
+		two.post(callPath(call)+"/alive", `{"user":"bob","app":`+app+`}`)
+		wantCall(t, alice, call, lastseen.Active)
+	}
+	backup.restore(t)
+	loseSignals(one, two)
+	require.Equal(t, "rejected", two.post(callPath(call)+"/end", `{"user":"bob"}`)["state"])
+	wantCall(t, alice, call, lastseen.Rejected)
+}
+
+// TestHeardCallsAreNotReadAgain: connections do not read a call of which the keeper knows that it goes on, and read it
+// once the keeper does not.
+func TestHeardCallsAreNotReadAgain(t *testing.T) {
+	t.Parallel()
+	s := fileStore(t)
+	var reads atomic.Int64
+	counted := &hookedStore{Store: s, after: func(call string) error {
+		if call == "ReadCalls" {
+			reads.Add(1)
+		}
+		return nil
+	}}
+	keeper := calls.New(s, slog.New(slog.DiscardHandler))
+	keeper.Quiet = func(string) time.Duration { return time.Hour } // as that of the call below
+	keeper.Heard = func(string, string, string, time.Duration) bool { return true }
+	w := newTestServer(t, counted, live(s), held(t, s), func(c *Config) { c.Keeper = keeper }) // gets no signals
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var running sync.WaitGroup
+	running.Go(func() { keeper.Run(ctx) })
+	timers := make(chan func(), 10)
+	w.config.Shared.calls.after = func(_ time.Duration, f func()) *time.Timer {
+		timers <- f
+		return time.NewTimer(0)
+	}
+	w.ring("c1", "alice", "bob")
+	w.act("c1", "bob", lastseen.Accept)
+	alice, _ := w.hello(`{"user":"alice"}`)
+	waitWelcomed(t, w)
+	late := <-timers
+	await(t, func() bool { return keeper.Rest("chat", "alice", "c1") > 0 })
+	before := reads.Load()
+	late()
+	late = <-timers // planned again, at once
+	require.Equal(t, before, reads.Load())
+	cancel()
+	running.Wait()
+	w.act("c1", "bob", lastseen.End)
+	keeper.Follow("chat", "alice", lastseen.Call{ID: "c1", From: "alice", To: "bob", State: lastseen.Ended})
+	late()
+	wantCall(t, alice, map[string]any{"id": "c1"}, lastseen.Ended)
 }

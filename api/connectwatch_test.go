@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -51,6 +50,7 @@ func TestConnectChangesWatch(t *testing.T) {
 // known.
 func TestConnectResumes(t *testing.T) {
 	w := newSocketServer(t)
+	w.post("/chat/users/zoe/leave", "")
 	one, welcome := w.hello(`{"watch":{"users":["alice","bob"]}}`)
 	w.post("/chat/users/alice/ping", "")
 	one.want(frameChanges)
@@ -71,9 +71,7 @@ func TestConnectResumes(t *testing.T) {
 	_, everyone := w.hello(fmt.Sprintf(`{"watch":{"everyone":true},"cursor":%q}`, cursor))
 	require.Equal(t, []string{"alice green"}, statuses(everyone))
 
-	three := w.dialSocket("chat")
-	three.send(`{"hello":{"watch":{"users":["alice"]},"cursor":"x"}}`)
-	three.fails(codeInvalidCursor)
+	w.greet(`{"watch":{"users":["alice"]},"cursor":"x"}`).fails(codeInvalidCursor)
 }
 
 // TestConnectEveryone: everyone can be followed instead of some.
@@ -119,37 +117,19 @@ func TestConnectLargeSnapshot(t *testing.T) {
 
 // TestConnectCounts: counts are sent when they change, and are shared by all connections.
 func TestConnectCounts(t *testing.T) {
-	t.Parallel()
-	w := newSocketServer(t)
-	w.post("/chat/users/alice/ping", "")
-	one, _ := w.hello(`{"watch":{"counts":true}}`)
-	counts := one.want(frameCounts)
-	require.EqualValues(t, 1, counts["green"])
-	require.EqualValues(t, 1, counts["total"])
-	two, _ := w.hello(`{"user":"bob"}`)
-	two.asks(`{"watch":{"counts":true}}`, frameOK)
-	two.want(frameCounts)
-	require.EqualValues(t, 2, one.want(frameCounts)["green"])
-	w.config.Shared.counting.mu.Lock()
-	defer w.config.Shared.counting.mu.Unlock()
-	require.Len(t, w.config.Shared.counting.spaces, 1)
-}
-
-// TestConnectWatchErrors: errors of the frame watch do not end the connection.
-func TestConnectWatchErrors(t *testing.T) {
-	w := newSocketServer(t)
-	s, _ := w.hello(`{}`)
-	s.refuses(codeInvalidUser, `{"watch":{"add":[""]}}`)
-	s.refuses(codeInvalidUser, `{"watch":{"remove":[".."]}}`)
-	s.refuses(codeUnknownField, `{"watch":{"ad":["alice"]}}`)
-	s.refuses(codeInvalidJSON, `{"watch":{"add":"alice"}}`)
-	s.refuses(codeInvalidJSON, `{"watch":{"counts":1}}`)
-	s.refuses(codeInvalidJSON, `{"watch":[]}`)
-	s.refuses(codeInvalidCursor, `{"watch":{"add":["alice"],"cursor":"x"}}`)
-	s.refuses(codeInvalidParameter, `{"watch":{"cursor":"x"}}`)
-	s.refuses(codeTooManyItems, `{"watch":{"add":[`+strings.Repeat(`"a",`, maxLookup)+`"b"]}}`)
-	s.asks(`{"watch":{}}`, frameOK)
-	s.asks(`{"watch":{"add":["alice"]}}`, frameChanges)
+	withWaiting(t, func(t *testing.T, w *waitServer) {
+		w.connects()
+		w.do("POST", "/users/alice/ping", "")
+		one, _ := w.hello(`{"watch":{"counts":true}}`)
+		counts := one.want(frameCounts)
+		require.EqualValues(t, 1, counts["green"])
+		require.EqualValues(t, 1, counts["total"])
+		two, _ := w.hello(`{"user":"bob"}`)
+		two.asks(`{"watch":{"counts":true}}`, frameOK)
+		two.want(frameCounts)
+		require.EqualValues(t, 2, one.want(frameCounts)["green"])
+		require.Len(t, w.config.Shared.counting.spaces, 1)
+	})
 }
 
 // TestConnectWatchLimit: a connection watches a limited number of users.
@@ -157,15 +137,14 @@ func TestConnectWatchLimit(t *testing.T) {
 	w := newSocketServer(t)
 	s, _ := w.hello(`{}`)
 	add := func(from, n int) string {
-		var users []string
+		users := ""
 		for i := range n {
-			users = append(users, fmt.Sprintf(`"u%d"`, from+i))
+			users += fmt.Sprintf(`,"u%d"`, from+i)
 		}
-		return `{"watch":{"add":[` + strings.Join(users, ",") + `]}}`
+		return `{"watch":{"add":[` + users[1:] + `]}}`
 	}
 	for i := range 5 {
-		part := s.asks(add(i*1000, 1000), frameChanges)
-		for part["more"] == true {
+		for part := s.asks(add(i*1000, 1000), frameChanges); part["more"] == true; {
 			part = s.want(frameChanges)
 		}
 	}
@@ -178,51 +157,52 @@ func TestConnectWatchLimit(t *testing.T) {
 func TestConnectNoFeed(t *testing.T) {
 	w := newSocketServer(t, func(c *Config) { c.Settings.Changes = feed.Off })
 	w.hello(`{"user":"alice"}`)
-	s := w.dialSocket("chat")
-	s.send(`{"hello":{"watch":{"users":["alice"]}}}`)
-	s.fails(codeFeedUnavailable)
+	w.greet(`{"watch":{"users":["alice"]}}`).fails(codeFeedUnavailable)
 	two, _ := w.hello(`{"user":"alice"}`)
 	two.refuses(codeFeedUnavailable, `{"watch":{"add":["alice"]}}`)
 }
 
-// TestConnectTicks: a client that watches gets ticks.
+// TestConnectTicks: a client that watches gets ticks, and so does one that watches nothing: scripts in browsers do not
+// see pings.
 func TestConnectTicks(t *testing.T) {
-	soon := func(c *Config) { c.Random = func() float64 { return -3.95 } } // of 16 to 20 seconds
-	w := newSocketServer(t, soon)
-	s, _ := w.hello(`{"watch":{"users":["alice"]}}`)
-	tick := s.want(frameTick)
-	require.NotEmpty(t, tick["as_of"])
-	require.NotEmpty(t, tick["cursor"])
-	s.asks(`{"watch":{"remove":["alice"]}}`, frameOK)
+	withWaiting(t, func(t *testing.T, w *waitServer) {
+		defer w.sweep()()
+		w.connects()
+		s, _ := w.hello(`{"watch":{"users":["alice"]}}`)
+		tick := s.want(frameTick)
+		require.NotEmpty(t, tick["as_of"])
+		require.NotEmpty(t, tick["cursor"])
+		s.asks(`{"watch":{"remove":["alice"]}}`, frameOK)
+		s, welcome := w.hello(`{"user":"alice"}`)
+		require.EqualValues(t, maxSocketPing.Milliseconds(), welcome["tick_ms"])
+		require.Empty(t, s.want(frameTick))
+		require.Empty(t, s.want(frameTick))
+	})
 }
 
 // TestConnectWatchFailsAsAWhole: a frame whose users cannot be watched does not begin or end counts, either.
 func TestConnectWatchFailsAsAWhole(t *testing.T) {
 	t.Parallel()
-	authenticator, headers := callers(t)
-	w := newSocketServer(t, func(c *Config) { c.Auth = authenticator })
+	w, headers := newGuardedSocketServer(t)
+	h := &w.config.Shared.counting
 	followers := func() int {
-		h := &w.config.Shared.counting
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if space := h.spaces["chat"]; space != nil {
-			return len(space.followers)
-		}
-		return 0
+		return locked(&h.mu, func() int {
+			if space := h.spaces["chat"]; space != nil {
+				return len(space.followers)
+			}
+			return 0
+		})
 	}
-	c, _ := w.hello(`{"user":"alice"}`, "Authorization: "+headers["alice"])
-	_, err := w.config.Shared.watched.take(w.config.Shared.sockets.all()[0].currentCaller(), store.MaxWatched)
+	c, _ := w.hello(`{"user":"alice"}`, bearerOf(headers["alice"]))
+	_, err := w.config.Shared.watched.take(w.session().currentCaller(), store.MaxWatched)
 	require.NoError(t, err)
 	c.refuses(codeRateLimited, `{"watch":{"counts":true,"add":["bob"]}}`)
 	require.Zero(t, followers())
 	c.asks(`{"watch":{"counts":true}}`, frameOK)
 	require.Equal(t, 1, followers())
-	for _, counts := range []string{"true", "false"} {
-		c.send(`{"watch":{"counts":` + counts + `,"add":["bob"]}}`)
-		deadline := time.Now().Add(eventually)
-		for name := ""; name != frameProblem; {
-			name, _, _ = c.nextBy(deadline) // counts can come before
-		}
+	for _, counts := range []string{"true", "false"} { // counts can come before the response
+		problem := c.asksDespite(`{"watch":{"counts":`+counts+`,"add":["bob"]}}`, frameProblem, frameCounts)
+		require.Equal(t, string(codeRateLimited), problem["code"])
 		require.Equal(t, 1, followers(), counts)
 	}
 }

@@ -191,7 +191,7 @@ func openContactsCursor(namespace, user, cursor string, q query) (p contactsPara
 	if err == nil {
 		p, err = readContactsParams(query(values), view{})
 	}
-	if err != nil || !found || p.canonical != string(canonical) || lastseen.CheckUser(string(last)) != nil {
+	if err != nil || !found || p.canonical != string(canonical) || lastseen.CheckStoredUser(string(last)) != nil {
 		return p, "", errListCursor()
 	}
 	return p, string(last), checkRepeated(p.canonical, q, func(q query) (string, error) {

@@ -1,7 +1,9 @@
 package api
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -40,7 +42,11 @@ type contactChangesBody struct {
 // @Description With the setting `visibility: contacts`, they also decide which users' tokens see the user: those of the
 // @Description contacts.
 // @Description
-// @Description The last request counts. Requires the scope `ping` or the user's own token.
+// @Description The last request counts. A large change is made in parts, removals first. If another request changes the
+// @Description contacts meanwhile, this one stops with 409 `contacts_changed`, and part of its change was made; after another
+// @Description error, part of it may have been made. Each 500 contacts count as a request against rate limits.
+// @Description
+// @Description Requires the scope `ping` or the user's own token.
 // @Param namespace path string true "namespace"
 // @Param user path string true "user"
 // @Param body body contactsBody true "The contacts."
@@ -57,10 +63,10 @@ func (s *server) setContacts(c echo.Context, _ query) error {
 	case sent.Users == nil:
 		return newError(codeInvalidJSON, "The field users is missing.")
 	}
-	if err := checkContacts(user, *sent.Users); err != nil {
+	if err := checkContacts(user, *sent.Users, lastseen.CheckUser); err != nil {
 		return err
 	}
-	return s.saveContacts(c, namespace, user, func(ctx context.Context) error {
+	return s.saveContacts(c, namespace, user, len(*sent.Users), func(ctx context.Context) error {
 		return s.Store.SetContacts(ctx, namespace, user, *sent.Users)
 	})
 }
@@ -70,8 +76,10 @@ func (s *server) setContacts(c echo.Context, _ query) error {
 // @ID changeContacts
 // @Tags Contacts
 // @Summary Add and remove contacts of a user
-// @Description Adds and removes contacts, in a body of at most 512 KiB. Either all changes are made, or none. Adding a user
-// @Description who is a contact, or removing one who is not, is not an error. A user has at most 5,000 contacts.
+// @Description Adds and removes contacts, in a body of at most 512 KiB. Adding a user who is a contact, or removing one who is
+// @Description not, is not an error. A user has at most 5,000 contacts. Up to 500 changes are all made, or none. More are
+// @Description made in parts like those of `PUT`, with the same errors and the same cost.
+// @Description
 // @Description With the setting `visibility: contacts`, a contact who is removed does not see the user any longer.
 // @Description Requires the scope `ping` or the user's own token.
 // @Param namespace path string true "namespace"
@@ -87,15 +95,16 @@ func (s *server) changeContacts(c echo.Context, _ query) error {
 	if err != nil {
 		return err
 	}
-	for _, ids := range []contactIDs{sent.Add, sent.Remove} {
-		if err := checkContacts(user, ids); err != nil {
-			return err
-		}
+	err = cmp.Or(checkContacts(user, sent.Add, lastseen.CheckUser),
+		checkContacts(user, sent.Remove, lastseen.CheckStoredUser))
+	if err != nil {
+		return err
 	}
-	if len(sent.Add)+len(sent.Remove) == 0 {
+	named := len(sent.Add) + len(sent.Remove)
+	if named == 0 {
 		return c.NoContent(http.StatusNoContent)
 	}
-	return s.saveContacts(c, namespace, user, func(ctx context.Context) error {
+	return s.saveContacts(c, namespace, user, named, func(ctx context.Context) error {
 		return s.Store.ChangeContacts(ctx, namespace, user, sent.Add, sent.Remove)
 	})
 }
@@ -117,17 +126,28 @@ func (s *server) deleteContacts(c echo.Context, _ query) error {
 	if err != nil {
 		return err
 	}
-	return s.saveContacts(c, namespace, user, func(ctx context.Context) error {
+	return s.saveContacts(c, namespace, user, 0, func(ctx context.Context) error {
 		return s.Store.SetContacts(ctx, namespace, user, nil)
 	})
 }
 
-// saveContacts changes the contacts of a user, and responds. It sends a signal unless the change certainly did not
-// happen: a removal whose outcome is unknown must soon count for those who follow changes.
-func (s *server) saveContacts(c echo.Context, namespace, user string, save func(context.Context) error) error {
+// contactsPerRequest is how many contacts a change names for each request that it is charged as.
+const contactsPerRequest = 500
+
+// saveContacts changes the contacts of a user by a request that names some, and responds. It sends a signal unless the
+// change certainly did not happen: a removal must soon count for those who follow changes, also if its outcome is
+// unknown, or there was no memory for what was to be added after it.
+func (s *server) saveContacts(
+	c echo.Context, namespace, user string, named int, save func(context.Context) error,
+) error {
+	if named > contactsPerRequest { // the request was charged as one
+		if err := s.checkRateLimit(c, callerOf(c), (named-1)/contactsPerRequest); err != nil {
+			return err
+		}
+	}
 	ctx := c.Request().Context()
 	err := save(ctx)
-	if store.MayBeDone(err) {
+	if store.MayBeDone(err) || errors.Is(err, store.ErrContactsChanged) || errors.Is(err, store.ErrFull) {
 		s.signalContacts(ctx, namespace, user)
 	}
 	if err != nil {
@@ -144,11 +164,11 @@ func readContacts(b *body, sent any) (namespace, user string, err error) {
 	return namespace, user, b.readList(sent, contactMemory)
 }
 
-// checkContacts returns an error unless all IDs can be contacts of a user.
-func checkContacts(user string, contacts []string) error {
+// checkContacts returns an error unless all IDs can be contacts of a user, by one of the checks of package lastseen.
+func checkContacts(user string, contacts []string, check func(string) error) error {
 	var bad itemErrors
 	for i, contact := range contacts {
-		err := lastseen.CheckUser(contact)
+		err := check(contact)
 		if err == nil && contact == user {
 			err = store.ErrOwnContact
 		}

@@ -16,38 +16,30 @@ import (
 
 const contactsPath = "/chat/users/alice/contacts"
 
-// write sends a request that changes something without a response body.
-func (w *testServer) write(method, path, body string) {
-	w.t.Helper()
-	r := w.send(method, path, body)
-	require.Equal(w.t, http.StatusNoContent, r.status, r.body)
-	require.Empty(w.t, r.body)
-	require.Equal(w.t, noStore[0], r.header.Get("Cache-Control"))
-}
-
 func TestContacts(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, w *testServer) {
-		listed := func() []string { return names(w.get(contactsPath)) }
-		require.Empty(t, listed())
-		w.write(http.MethodPut, contactsPath, `{"users":["carol","bob","carol","é"]}`)
-		require.Equal(t, []string{"bob", "carol", "é"}, listed())
-		w.write(http.MethodPatch, contactsPath, `{"add":["dave","bob"],"remove":["carol","nobody"]}`)
-		require.Equal(t, []string{"bob", "dave", "é"}, listed())
-		w.write(http.MethodPatch, contactsPath, `{"add":["x"],"remove":["x"]}`)
-		w.write(http.MethodPatch, contactsPath, `{}`)
-		require.Equal(t, []string{"bob", "dave", "é"}, listed())
-		require.Empty(t, names(w.get("/chat/users/bob/contacts")), "a contact has a direction")
-		require.Empty(t, names(w.get("/other/users/alice/contacts")))
-		w.write(http.MethodPut, contactsPath, `{"users":[]}`)
-		require.Empty(t, listed())
-		w.write(http.MethodPut, contactsPath, `{"users":["bob"]}`)
-		w.write(http.MethodDelete, contactsPath, "")
-		w.write(http.MethodDelete, contactsPath, "")
-		require.Empty(t, listed())
-		w.write(http.MethodPut, contactsPath, `{"users":["bob"]}`)
-		w.write(http.MethodDelete, "/chat/users/alice", "")
-		require.Empty(t, listed(), "with the user")
+		for _, step := range []struct {
+			method, body string
+			want         []string
+		}{
+			{"PUT", `{"users":["carol","bob","carol","é"]}`, []string{"bob", "carol", "é"}},
+			{"PATCH", `{"add":["dave","bob"],"remove":["carol","nobody"]}`, []string{"bob", "dave", "é"}},
+			{"PATCH", `{"add":["x"],"remove":["x"]}`, []string{"bob", "dave", "é"}},
+			{"PATCH", `{}`, []string{"bob", "dave", "é"}},
+			{"PUT", `{"users":[]}`, []string{}},
+			{"PUT", `{"users":["bob"]}`, []string{"bob"}},
+			{"DELETE", "", []string{}},
+			{"DELETE", "", []string{}},
+		} {
+			w.write(step.method, contactsPath, step.body)
+			require.Equal(t, step.want, names(w.get(contactsPath)), step.body)
+			require.Empty(t, names(w.get("/chat/users/bob/contacts")), "a contact has a direction")
+			require.Empty(t, names(w.get("/other/users/alice/contacts")))
+		}
+		w.write("PUT", contactsPath, `{"users":["bob"]}`)
+		w.write("DELETE", "/chat/users/alice", "")
+		require.Empty(t, names(w.get(contactsPath)), "with the user")
 	})
 }
 
@@ -61,15 +53,14 @@ func TestContactsPresence(t *testing.T) {
 		}
 		w.post("/chat/users/left/leave", "")
 		w.post("/chat/users/stranger/ping", "")
-		w.write(http.MethodPut, contactsPath, `{"users":["`+strings.Join(all, `","`)+`"]}`)
+		w.write("PUT", contactsPath, `{"users":["`+strings.Join(all, `","`)+`"]}`)
 		for _, query := range []string{"", "?as_of=1795175999", "?green=30s&yellow=1m"} {
 			want := w.get("/chat/lookup?user=" + strings.Join(all, "&user=") + strings.Replace(query, "?", "&", 1))
 			want["next_cursor"] = nil
 			require.Equal(t, want, w.get(contactsPath+query), query)
 		}
 		for query, want := range map[string][]string{
-			"?status=green":                     {"green"},
-			"?status=yellow":                    {"edge", "yellow"},
+			"?status=green": {"green"}, "?status=yellow": {"edge", "yellow"},
 			"?status=grey":                      {"grey", "left", "never"},
 			"?status=grey&status=green":         {"green", "grey", "left", "never"},
 			"?status=yellow&green=1s&yellow=2s": {},
@@ -111,7 +102,7 @@ func TestContactsPages(t *testing.T) {
 	}
 	_, err := w.store.Ping(context.Background(), "chat", pings)
 	require.NoError(t, err)
-	w.write(http.MethodPut, contactsPath, `{"users":["`+strings.Join(all, `","`)+`"]}`)
+	w.write("PUT", contactsPath, `{"users":["`+strings.Join(all, `","`)+`"]}`)
 	for _, size := range []int{999, 1000} {
 		pages := w.contactPages("", size)
 		require.Equal(t, all, slices.Concat(pages...))
@@ -123,10 +114,10 @@ func TestContactsPages(t *testing.T) {
 		require.Len(t, pages, want)
 	}
 	require.Equal(t, [][]string{{}}, w.contactPages("&status=yellow", 1))
-	w.write(http.MethodPatch, contactsPath, `{"add":["`+strings.Join(all[1:], `","`)+`","u9999"],"remove":["u0000"]}`)
-	w.fails(codeTooManyContacts, http.MethodPatch, contactsPath, `{"add":["bob"]}`)
-	w.fails(codeTooManyItems, http.MethodPut, contactsPath, `{"users":["u","`+strings.Join(all, `","`)+`"]}`)
-	w.fails(codeTooManyItems, http.MethodPatch, contactsPath, `{"remove":["u","`+strings.Join(all, `","`)+`"]}`)
+	w.write("PATCH", contactsPath, `{"add":["`+strings.Join(all[1:], `","`)+`","u9999"],"remove":["u0000"]}`)
+	w.fails(codeTooManyContacts, "PATCH", contactsPath, `{"add":["bob"]}`)
+	w.fails(codeTooManyItems, "PUT", contactsPath, `{"users":["u","`+strings.Join(all, `","`)+`"]}`)
+	w.fails(codeTooManyItems, "PATCH", contactsPath, `{"remove":["u","`+strings.Join(all, `","`)+`"]}`)
 }
 
 // TestContactsCursor: a cursor continues the list that it is from, and no other.
@@ -134,40 +125,33 @@ func TestContactsCursor(t *testing.T) {
 	t.Parallel()
 	w := newTestServer(t, fileStore(t))
 	for _, owner := range []string{"alice", "alic", "bob"} {
-		w.write(http.MethodPut, "/chat/users/"+owner+"/contacts", `{"users":["a","b","c","d"]}`)
+		w.write("PUT", "/chat/users/"+owner+"/contacts", `{"users":["a","b","c","d"]}`)
 	}
 	w.post("/chat/pings", `{"pings":[{"user":"a"},{"user":"c"},{"user":"d"}]}`)
 	page := w.get(contactsPath + "?limit=1&status=green&green=30s")
 	require.Equal(t, []string{"a"}, names(page))
 	cursor := page["next_cursor"].(string)
 	next := contactsPath + "?cursor=" + cursor
-	w.store.now += 1000
+	w.store.pass(1000)
 	for _, same := range []string{"", "&limit=50", "&status=green", "&green=30", "&yellow=5m", "&as_of=1795176000"} {
 		page := w.get(next + same)
 		require.Equal(t, []string{"c", "d"}, names(page), same)
 		require.Equal(t, "2026-11-20T12:00:00.000Z", page["as_of"], "the first page fixes it")
 	}
-	w.write(http.MethodPatch, contactsPath, `{"remove":["a","c"]}`)
+	w.write("PATCH", contactsPath, `{"remove":["a","c"]}`)
 	require.Equal(t, []string{"d"}, names(w.get(next)), "the place need not exist")
+	refused := []string{"/chat/users/alic/contacts?cursor=" + cursor}
 	for _, other := range []string{"&status=grey", "&green=31s", "&yellow=6m", "&as_of=1795176001", "&green=abc"} {
-		w.fails(codeInvalidCursor, http.MethodGet, next+other, "")
-	}
-	for _, path := range []string{
-		"/chat/users/bob/contacts", "/chat/users/alic/contacts", "/other/users/alice/contacts", "/chat/users", "",
-	} {
-		w.fails(codeInvalidCursor, http.MethodGet, path+"?cursor="+cursor, "")
-	}
-	list := w.get("/chat/users?limit=1")["next_cursor"].(string)
-	w.fails(codeInvalidCursor, http.MethodGet, contactsPath+"?cursor="+list, "")
-	for i := range cursor {
-		w.fails(codeInvalidCursor, http.MethodGet, contactsPath+"?cursor="+cursor[:i], "")
+		refused = append(refused, next+other)
 	}
 	for _, content := range []string{
 		"", "\x00", "a", "\x00a", "as_of=1&green=1s&yellow=2s", "as_of=1&green=1s&yellow=2s\x00",
 		"as_of=1&green=1s&yellow=2s\x00\x01", "green=1s\x00a",
 	} {
-		forged := sealCursor(contactsList("chat", "alice"), []byte(content))
-		w.fails(codeInvalidCursor, http.MethodGet, contactsPath+"?cursor="+forged, "")
+		refused = append(refused, contactsPath+"?cursor="+sealCursor(contactsList("chat", "alice"), []byte(content)))
+	}
+	for _, path := range refused { // see also TestForgedCursors
+		w.fails(codeInvalidCursor, "GET", path, "")
 	}
 }
 
@@ -177,7 +161,7 @@ func TestContactsInCall(t *testing.T) {
 	w := newTestServer(t, &sayingStore{fileStore(t), map[string]store.Details{
 		"a": {InCallUntil: testNow + 1}, "b": {InCallUntil: testNow}, "c": {InCallUntil: testNow + 1}, "e": {IdleSince: 1},
 	}})
-	w.write(http.MethodPut, contactsPath, `{"users":["a","b","c","d","e"]}`)
+	w.write("PUT", contactsPath, `{"users":["a","b","c","d","e"]}`)
 	w.post("/chat/pings", `{"pings":[{"user":"a"},{"user":"b"},{"user":"e"}]}`) // c is grey
 	for query, want := range map[string][]string{
 		"": {"a", "b", "c", "d", "e"}, "?in_call=true": {"a"}, "?in_call=false": {"b", "c", "d", "e"},
@@ -190,41 +174,37 @@ func TestContactsInCall(t *testing.T) {
 	next := contactsPath + "?cursor=" + page["next_cursor"].(string)
 	require.Equal(t, []string{"c", "d", "e"}, names(w.get(next)))
 	require.Equal(t, []string{"c", "d", "e"}, names(w.get(next+"&in_call=false")))
-	w.fails(codeInvalidCursor, http.MethodGet, next+"&in_call=true", "")
+	w.fails(codeInvalidCursor, "GET", next+"&in_call=true", "")
 	for _, value := range []string{"", "1", "TRUE", "true&in_call=true"} {
-		w.fails(codeInvalidParameter, http.MethodGet, contactsPath+"?in_call="+value, "")
+		w.fails(codeInvalidParameter, "GET", contactsPath+"?in_call="+value, "")
 	}
 }
 
 func TestInvalidContacts(t *testing.T) {
 	t.Parallel()
 	w := newTestServer(t, fileStore(t))
-	w.write(http.MethodPut, contactsPath, `{"users":["bob"]}`)
-	for body, want := range map[string]code{
-		"":                                   codeInvalidJSON,
-		"{}":                                 codeInvalidJSON,
-		`{"users":null}`:                     codeInvalidJSON,
-		`{"users":"bob"}`:                    codeInvalidJSON,
-		`{"users":[7]}`:                      codeInvalidJSON,
-		`{"users":[null]}`:                   codeInvalidUser,
-		`{"users":["carol",""]}`:             codeInvalidUser,
-		`{"users":["carol","a\u0000b"]}`:     codeInvalidUser,
-		`{"users":["carol","alice"]}`:        codeInvalidUser,
-		`{"users":["carol"],"add":["dave"]}`: codeUnknownField,
-		`{"users":["` + strings.Repeat("u", maxLookupBody) + `"]}`: codeBodyTooLarge,
+	w.write("PUT", contactsPath, `{"users":["bob"]}`)
+	for method, bad := range map[string]map[code][]string{
+		"PUT": {
+			codeInvalidJSON: {"", "{}", `{"users":null}`, `{"users":"bob"}`, `{"users":[7]}`},
+			codeInvalidUser: {
+				`{"users":[null]}`, `{"users":["carol",""]}`, `{"users":["carol","a\u0000b"]}`, `{"users":["carol","alice"]}`,
+			},
+			codeUnknownField: {`{"users":["carol"],"add":["dave"]}`},
+			codeBodyTooLarge: {`{"users":["` + strings.Repeat("u", maxLookupBody) + `"]}`},
+		},
+		"PATCH": {
+			codeInvalidJSON: {"", `{"add":null}`}, codeInvalidUser: {`{"add":["carol"],"remove":[""]}`, `{"add":["alice"]}`},
+			codeUnknownField: {`{"users":["carol"]}`},
+		},
 	} {
-		w.fails(want, http.MethodPut, contactsPath, body)
+		for want, bodies := range bad {
+			for _, body := range bodies {
+				w.fails(want, method, contactsPath, body)
+			}
+		}
 	}
-	for body, want := range map[string]code{
-		"":                                codeInvalidJSON,
-		`{"add":null}`:                    codeInvalidJSON,
-		`{"add":["carol"],"remove":[""]}`: codeInvalidUser,
-		`{"add":["alice"]}`:               codeInvalidUser,
-		`{"users":["carol"]}`:             codeUnknownField,
-	} {
-		w.fails(want, http.MethodPatch, contactsPath, body)
-	}
-	r := w.fails(codeInvalidUser, http.MethodPut, contactsPath, `{"users":["carol","alice"]}`)
+	r := w.fails(codeInvalidUser, "PUT", contactsPath, `{"users":["carol","alice"]}`)
 	require.Contains(t, r["detail"], "index 1: A user cannot be their own contact.")
 	require.Equal(t, []string{"bob"}, names(w.get(contactsPath)), "nothing had an effect")
 	for query, want := range map[string]code{
@@ -232,7 +212,25 @@ func TestInvalidContacts(t *testing.T) {
 		"?order=newest": codeUnknownParameter, "?as_of=soon": codeInvalidTime, "?green=10m": codeInvalidThresholds,
 		"?green=0": codeInvalidDuration,
 	} {
-		w.fails(want, http.MethodGet, contactsPath+query, "")
+		w.fails(want, "GET", contactsPath+query, "")
+	}
+}
+
+// TestContactsAreCharged: each 500 contacts that a change names count as a request.
+func TestContactsAreCharged(t *testing.T) {
+	t.Parallel()
+	for method, field := range map[string]string{"PUT": "users", "PATCH": "remove"} {
+		w := newTestServer(t, fileStore(t), behindProxy, func(c *Config) { c.Limits = limit.Limits{Caller: 4} })
+		for named, cost := range map[int]int{500: 1, 501: 2, 2500: 5, 5000: 10} {
+			body := fmt.Sprintf(`{%q:["u%s"]}`, field, strings.Repeat(`","u`, named-1))
+			address := from(fmt.Sprint("203.0.113.", cost))
+			w.send(method, contactsPath, body, address).is(t, http.StatusNoContent)
+			for range 20 - cost { // a burst is of 20
+				w.send("GET", contactsPath, "", address).is(t, http.StatusOK)
+			}
+			w.fails(codeRateLimited, "GET", contactsPath, "", address)
+		}
+		w.send(method, contactsPath, `{"unknown":[]}`, from("203.0.113.99")).is(t, http.StatusBadRequest)
 	}
 }
 
@@ -246,23 +244,13 @@ func TestContactsAreChargedAsLookups(t *testing.T) {
 	}
 	require.NoError(t, w.store.SetContacts(context.Background(), "chat", "alice", ids))
 	for range 10 { // a burst is of 10
-		require.Equal(t, http.StatusOK, w.send(http.MethodGet, contactsPath, "", from("203.0.113.7")).status)
+		w.send("GET", contactsPath, "", from("203.0.113.7")).is(t, http.StatusOK)
 	}
-	w.fails(codeRateLimited, http.MethodGet, contactsPath, "", from("203.0.113.7"))
+	w.fails(codeRateLimited, "GET", contactsPath, "", from("203.0.113.7"))
 	const filtered = contactsPath + "?status=green"
-	require.Equal(t, http.StatusOK, w.send(http.MethodGet, filtered, "", from("203.0.113.8")).status)
+	w.send("GET", filtered, "", from("203.0.113.8")).is(t, http.StatusOK)
 	for range 4 {
-		require.Equal(t, http.StatusOK, w.send(http.MethodGet, contactsPath, "", from("203.0.113.8")).status)
+		w.send("GET", contactsPath, "", from("203.0.113.8")).is(t, http.StatusOK)
 	}
-	w.fails(codeRateLimited, http.MethodGet, filtered, "", from("203.0.113.8"))
-}
-
-// TestNoContacts: a namespace without contacts says so.
-func TestNoContacts(t *testing.T) {
-	t.Parallel()
-	w := newTestServer(t, &errStore{Store: fileStore(t), err: store.ErrNoContacts})
-	w.fails(codeNoContacts, http.MethodPut, contactsPath, `{"users":["bob"]}`)
-	w.fails(codeNoContacts, http.MethodPatch, contactsPath, `{"add":["bob"]}`)
-	w.fails(codeNoContacts, http.MethodDelete, contactsPath, "")
-	w.fails(codeNoContacts, http.MethodGet, contactsPath, "")
+	w.fails(codeRateLimited, "GET", filtered, "", from("203.0.113.8"))
 }

@@ -64,10 +64,9 @@ type contract struct {
 	doc *openapi3.T
 
 	documented map[string]bool // see documentedResponses
-
-	open     sync.WaitGroup // exchanges; their clients may have the response already
-	mu       sync.Mutex
-	answered map[string]bool // as documented
+	open       sync.WaitGroup  // exchanges; their clients may have the response already
+	mu         sync.Mutex
+	answered   map[string]bool // as documented
 }
 
 // responses returns the kinds of response so far.
@@ -79,7 +78,6 @@ func (c *contract) responses() map[string]bool {
 }
 
 func newContract(t *testing.T) *contract {
-	t.Helper()
 	doc := document(t)
 	return &contract{t: t, doc: doc, documented: documentedResponses(doc), answered: map[string]bool{}}
 }
@@ -164,11 +162,11 @@ func (c *contract) verify(e *exchange) error {
 		return c.general(e, "EmptySegment")
 	case item == nil || strings.HasSuffix(path, "/"):
 		return c.general(e, "NotFound")
-	case method == http.MethodOptions:
+	case method == "OPTIONS":
 		return c.general(e, "Options")
 	}
-	if method == http.MethodHead {
-		method = http.MethodGet
+	if method == "HEAD" {
+		method = "GET"
 	}
 	operation := item.GetOperation(method)
 	if operation == nil {
@@ -180,10 +178,10 @@ func (c *contract) verify(e *exchange) error {
 
 // preflight checks the response to a CORS preflight.
 func (c *contract) preflight(e *exchange) error {
-	if e.status != http.StatusNoContent || e.content.Len() > 0 {
-		return fmt.Errorf("a preflight is answered with %d and %d bytes", e.status, e.content.Len())
+	if e.status == http.StatusNoContent && e.content.Len() == 0 {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("a preflight is answered with %d and %d bytes", e.status, e.content.Len())
 }
 
 // match returns the path in the document that matches a request, and its parameters.
@@ -214,7 +212,7 @@ func (c *contract) general(e *exchange, name string) error {
 		responses.Set("default", c.doc.Components.Responses["Error"])
 	}
 	operation := &openapi3.Operation{OperationID: name, Responses: responses}
-	return c.operation(e, &routers.Route{Spec: c.doc, Method: http.MethodGet, Operation: operation}, nil)
+	return c.operation(e, &routers.Route{Spec: c.doc, Method: "GET", Operation: operation}, nil)
 }
 
 // operation checks an exchange with an operation: the response always, and the request if it was accepted.
@@ -298,7 +296,7 @@ func (e *exchange) checkHeaders(response *openapi3.Response) error {
 			patterns[http.CanonicalHeaderKey(name)] = ""
 		}
 	}
-	if e.request.Method == http.MethodOptions && e.status == http.StatusNoContent {
+	if e.request.Method == "OPTIONS" && e.status == http.StatusNoContent {
 		patterns["Allow"] = `^OPTIONS, `
 		delete(patterns, "Cache-Control")
 	}

@@ -26,8 +26,8 @@ func cors(origins []string) echo.MiddlewareFunc {
 			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
 		},
 		AllowHeaders: []string{
-			"Accept", "Authorization", "Content-Type", idempotencyKey, "If-None-Match", "Last-Event-ID", "Prefer",
-			"X-Request-Id",
+			"Accept", "Authorization", "baggage", "Content-Type", idempotencyKey, "If-None-Match", "Last-Event-ID",
+			"Prefer", "traceparent", "tracestate", "X-Request-Id",
 		},
 		ExposeHeaders: []string{
 			pingAfterHeader, "Preference-Applied", "Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-Id",

@@ -93,7 +93,7 @@ func parseListCursor(namespace, cursor string) (p listParams, last store.Record,
 	if p.canonical != string(canonical) || last.At < p.from || last.At > p.to {
 		return p, last, errCursor
 	}
-	return p, last, lastseen.CheckUser(last.User)
+	return p, last, lastseen.CheckStoredUser(last.User)
 }
 
 // sealCursor returns the cursor of the content, bound to a list by its name.

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -38,19 +37,9 @@ func TestCursors(t *testing.T) {
 		"&status=grey", "&status=green&status=grey", "&offset=2", "&green=31s", "&yellow=6m",
 		"&order=oldest", "&as_of=1795176001", "&to=1795175999", "&from=1", "&green=abc", "&green=10m", "&offset=x",
 	} {
-		w.fails(codeInvalidCursor, http.MethodGet, next+other, "")
+		w.fails(codeInvalidCursor, "GET", next+other, "")
 	}
-	w.fails(codeInvalidCursor, http.MethodGet, "/other/users?cursor="+cursor, "")
-	w.fails(codeInvalidCursor, http.MethodGet, "?cursor="+cursor, "")
-	w.fails(codeInvalidParameter, http.MethodGet, next+"&cursor="+cursor, "")
-	for i := range cursor {
-		w.fails(codeInvalidCursor, http.MethodGet, "/chat/users?cursor="+cursor[:i], "")
-		for _, c := range "A_z9" {
-			if byte(c) != cursor[i] {
-				w.fails(codeInvalidCursor, http.MethodGet, "/chat/users?cursor="+cursor[:i]+string(c)+cursor[i+1:], "")
-			}
-		}
-	}
+	w.fails(codeInvalidParameter, "GET", next+"&cursor="+cursor, "")
 }
 
 // cursors returns valid cursors of three pages of each list, by list.
@@ -58,7 +47,7 @@ func (w *testServer) cursors() map[string][]string {
 	w.t.Helper()
 	found := map[string][]string{}
 	for _, owner := range []string{"alice", "bob"} {
-		w.write(http.MethodPut, "/chat/users/"+owner+"/contacts", `{"users":["bob2","carol","dave","eve","frank"]}`)
+		w.write("PUT", "/chat/users/"+owner+"/contacts", `{"users":["bob2","carol","dave","eve","frank"]}`)
 	}
 	w.post("/chat/pings", `{"pings":[{"user":"bob2"},{"user":"carol"},{"user":"dave"},{"user":"eve"},{"user":"frank"}]}`)
 	for _, list := range []string{
@@ -95,23 +84,22 @@ func forgeries(cursor string) (forged []string) {
 			content[i] ^= 1 << bit
 		}
 	}
-	return append(forged,
-		cursor+"A", cursor+"=", cursor+"==", cursor+"\n", " "+cursor, cursor+"\x00", cursor+cursor,
+	return append(forged, cursor+"A", cursor+"=", cursor+"==", cursor+"\n", " "+cursor, cursor+"\x00", cursor+cursor,
 		strings.Repeat(cursor, 100), strings.ToUpper(cursor),
 		base64.StdEncoding.EncodeToString(content), base64.RawURLEncoding.EncodeToString(append(content, 0)),
-		fmt.Sprintf("%x", content),
-	)
+		fmt.Sprintf("%x", content))
 }
 
 // TestForgedCursors checks that only an unchanged cursor is accepted, and only for its own list.
 func TestForgedCursors(t *testing.T) {
 	t.Parallel()
+	testenv.SkipWithRace(t, "one request at a time finds nothing")
 	w := newLimitedServer(t)
 	for _, namespace := range []string{"chat", "other", "third", "fourth"} {
 		w.post("/"+namespace+"/pings", `{"pings":[{"user":"alice"},{"user":"bob"},{"user":"carol"},{"user":"dave"}]}`)
 	}
 	refuses := func(list, cursor string) {
-		w.fails(codeInvalidCursor, http.MethodGet, list+"&cursor="+url.QueryEscape(cursor), "")
+		w.fails(codeInvalidCursor, "GET", list+"&cursor="+url.QueryEscape(cursor), "")
 	}
 	genuine := w.cursors()
 	for list, cursors := range genuine {
@@ -158,51 +146,31 @@ func TestForgedCursorContents(t *testing.T) {
 	place := func(at lastseen.Instant, user string) []byte {
 		return append(binary.BigEndian.AppendUint64(nil, uint64(at)<<1), user...)
 	}
-	good := place(testNow, "a")
-	for what, forged := range map[string][]byte{
-		"nothing":                 {},
-		"no place":                content("")[:len(content(""))-1],
-		"a place that ends early": content("", good[:7]...),
-		"an order that is none":   content("order=2", good...),
-		"a status that is none":   content("status=blue", good...),
-		"a status twice":          content("status=grey&status=grey", good...),
-		"statuses out of order":   content("status=grey&status=green", good...),
-		"a default":               content("order=newest", good...),
-		"a missing time":          content("as_of=-", good...),
-		"a missing threshold":     content("green=-", good...),
-		"a parameter twice":       content("order=oldest&order=oldest", good...),
-		"a parameter of no list":  content("user=a", good...),
-		"a limit":                 content("limit=1", good...),
-		"a cursor":                content("cursor=a", good...),
-		"an empty parameter":      content("=", good...),
-		"another form of a time":  content("as_of=1795176000", good...),
-		"another form of an age":  content("green=60s", good...),
-		"another form of a count": content("offset=%2B0", good...),
-		"another encoding":        append([]byte("%61"+string(content("")[1:])), good...),
-		"a semicolon":             append([]byte("a;b&"+string(content(""))), good...),
-		"a bad escape":            append([]byte("%&"+string(content(""))), good...),
-		"a negative time":         content("from=-1", good...),
-		"beyond the year 9999":    content("as_of=253402300800", good...),
-		"from after to": content("from=1970-01-01T00:00:00.009Z&to=1970-01-01T00:00:00.008Z",
-			place(8, "a")...),
-		"to after as_of":          content("to="+(testNow+1).String(), good...),
-		"green after yellow":      content("green=2ms&yellow=1ms", good...),
-		"thresholds of nothing":   content("green=0s&yellow=0s", good...),
-		"thresholds of ages":      content("yellow=100000h0m0s", good...),
-		"a deep offset":           content("offset=1001", good...),
-		"a negative offset":       content("offset=-1", good...),
-		"a place before from":     content("from=1970-01-01T00:00:00.009Z", place(8, "a")...),
-		"a place after to":        content("to="+(testNow-1).String(), good...),
-		"a place beyond all time": content("", place(1<<62, "a")...),
-		"no user":                 content("", place(testNow, "")...),
-		"a user that is a path":   content("", place(testNow, "..")...),
-		"a user with a NUL":       content("", place(testNow, "a\x00b")...),
-		"a user that is no text":  content("", place(testNow, "a\xff")...),
-		"a user too long":         content("", place(testNow, strings.Repeat("u", 257))...),
+	good, plain := place(testNow, "a"), content("")
+	refused := [][]byte{
+		{},
+		plain[:len(plain)-1], content("", good[:7]...), append([]byte("%61"+string(plain[1:])), good...),
+		append([]byte("a;b&"+string(plain)), good...), append([]byte("%&"+string(plain)), good...),
+		content("from=1970-01-01T00:00:00.009Z&to=1970-01-01T00:00:00.008Z", place(8, "a")...),
+		// beyond all time
+		content("from=1970-01-01T00:00:00.009Z", place(8, "a")...), content("", place(1<<62, "a")...),
+	}
+	for _, query := range []string{
+		"order=2", "status=blue", "status=grey&status=grey", "status=grey&status=green", // not in order
+		"order=newest" /* the default */, "as_of=-", "green=-", "order=oldest&order=oldest", "user=a", "limit=1",
+		"cursor=a", "=", "as_of=1795176000", "green=60s", "offset=%2B0" /* other forms */, "from=-1",
+		"as_of=253402300800",
+		"to=" + (testNow + 1).String() /* after as_of */, "green=2ms&yellow=1ms", "green=0s&yellow=0s",
+		"yellow=100000h0m0s", "offset=1001", "offset=-1", "to=" + (testNow - 1).String(), /* before the place */
 	} {
-		cursor := sealCursor("chat", forged)
-		r := w.send(http.MethodGet, "/chat/users?cursor="+cursor, "")
-		require.Equal(t, string(codeInvalidCursor), r.json(t)["code"], "%s: %s", what, r.body)
+		refused = append(refused, content(query, good...))
+	}
+	for _, user := range []string{"", "..", "a\x00b", "a\xff", strings.Repeat("u", 257)} {
+		refused = append(refused, content("", place(testNow, user)...))
+	}
+	for _, forged := range refused {
+		r := w.send("GET", "/chat/users?cursor="+sealCursor("chat", forged), "")
+		require.Equal(t, string(codeInvalidCursor), r.json(t)["code"], "%q: %s", forged, r.body)
 	}
 	valid := sealCursor("chat", content("", place(testNow, "bob")...))
 	require.Equal(t, []string{"alice"}, names(w.get("/chat/users?cursor="+valid)),
@@ -210,10 +178,10 @@ func TestForgedCursorContents(t *testing.T) {
 	for _, version := range []byte{0, 1, cursorVersion + 1} {
 		other := append([]byte{version}, content("", place(testNow, "bob")...)...)
 		cursor := base64.RawURLEncoding.EncodeToString(append(checksum("chat", other), other...))
-		w.fails(codeInvalidCursor, http.MethodGet, "/chat/users?cursor="+cursor, "")
+		w.fails(codeInvalidCursor, "GET", "/chat/users?cursor="+cursor, "")
 	}
 	for _, name := range []string{"", ".", "..", "a/b", "a\x00", "é", strings.Repeat("n", 65)} {
-		w.fails(codeInvalidCursor, http.MethodGet, "?cursor="+sealCursor(namespaceList, []byte(name)), "")
+		w.fails(codeInvalidCursor, "GET", "?cursor="+sealCursor(namespaceList, []byte(name)), "")
 	}
 }
 

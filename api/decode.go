@@ -5,11 +5,13 @@ import (
 	"cmp"
 	"errors"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -20,6 +22,14 @@ const (
 
 // unmarshal decodes exactly one JSON object, strictly: duplicate and unknown names and invalid UTF-8 are errors.
 func unmarshal(data []byte, v any) error {
+	if err := checkForm(data); err != nil {
+		return err
+	}
+	return unmarshalChecked(data, v)
+}
+
+// unmarshalChecked is unmarshal for a text, or a part of one, that [checkForm] has found good.
+func unmarshalChecked(data []byte, v any) error {
 	if trimmed := bytes.TrimSpace(data); len(trimmed) > 0 && trimmed[0] != '{' {
 		return newError(codeInvalidJSON, "The body is not a JSON object.")
 	}
@@ -71,8 +81,8 @@ func fieldNames(t reflect.Type) (names []string) {
 }
 
 func jsonTypeName(k jsontext.Kind) string {
-	names := map[jsontext.Kind]string{'{': "object", '[': "array", '"': "string", '0': "number"}
-	return cmp.Or(names[k], "literal")
+	names := map[jsontext.Kind]string{'{': "object", '[': "array", '"': "string", '0': "number", 'n': "null"}
+	return cmp.Or(names[k], "boolean")
 }
 
 // strict stops the decoding where a body is known to be wrong. Package json alone would read a list to its end, however
@@ -203,4 +213,38 @@ func decodeTime(d *jsontext.Decoder, v *jsontext.Value) error {
 // wrongType is the error of a token that was read where a value of another type is expected.
 func wrongType(d *jsontext.Decoder, token jsontext.Token, expected string) error {
 	return &json.SemanticError{JSONKind: token.Kind(), JSONPointer: d.StackPointer(), Err: errors.New(expected)}
+}
+
+// checkForm returns an error if a text begins with a byte order mark, has more than [lastseen.MaxDepth] levels of
+// objects and arrays, or has an array in its object with more than maxItems, which none can have. It is called before
+// the text is parsed, which takes time for each level and item. The text need not be valid.
+func checkForm(text []byte) error {
+	if bytes.HasPrefix(text, []byte("\ufeff")) {
+		return newError(codeInvalidJSON, "The JSON begins with a byte order mark: send UTF-8 without one.")
+	}
+	switch err := lastseen.CheckJSON(text, maxItems); {
+	case errors.Is(err, lastseen.ErrTooDeep):
+		return errorf(codeInvalidJSON, "The JSON has %v.", err)
+	case err != nil:
+		return errorf(codeTooManyItems,
+			"A list has more than %d items, the maximum of bulk requests. Others have lower limits.", maxItems)
+	}
+	return nil
+}
+
+// outOfRange returns the first number in a value that is beyond a float64, or "". Clients that get the value could not
+// read it: to many, all numbers are float64.
+func outOfRange(value jsontext.Value) string {
+	d := jsontext.NewDecoder(bytes.NewReader(value))
+	for {
+		token, err := d.ReadToken()
+		if err != nil {
+			return "" // the end: the value is valid
+		}
+		if token.Kind() == '0' {
+			if _, err := strconv.ParseFloat(token.String(), 64); err != nil {
+				return token.String()
+			}
+		}
+	}
 }

@@ -20,8 +20,7 @@ func TestDeepJSON(t *testing.T) {
 		arrays := strings.Repeat("[", depth) + strings.Repeat("]", depth)
 		objects := strings.Repeat(`{"a":`, depth) + "1" + strings.Repeat("}", depth)
 		for _, deep := range []string{
-			arrays, objects, arrays[:depth], objects[:5*depth],
-			strings.Repeat(`[{"a":`, depth/2),
+			arrays, objects, arrays[:depth], objects[:5*depth], strings.Repeat(`[{"a":`, depth/2),
 		} {
 			for path, body := range map[string]string{
 				"/chat/users/alice/ping":  `{"at":%s}`,
@@ -31,7 +30,7 @@ func TestDeepJSON(t *testing.T) {
 				"/chat/lookup":            `{"users":[%s]}`,
 			} {
 				for _, whole := range []string{fmt.Sprintf(body, deep), deep} {
-					r := w.send(http.MethodPost, path, whole)
+					r := w.send("POST", path, whole)
 					want := http.StatusBadRequest
 					if strings.Contains(path, "/users/") && len(whole) > maxOneBody ||
 						strings.HasSuffix(path, "/lookup") && len(whole) > maxLookupBody {
@@ -41,8 +40,7 @@ func TestDeepJSON(t *testing.T) {
 					require.Less(t, len(r.body), 1<<10)
 				}
 			}
-			r := w.send(http.MethodPost, "/chat/pings", deep[:min(len(deep), maxLine)], ndjson)
-			require.Equal(t, http.StatusBadRequest, r.status, r.body)
+			w.send("POST", "/chat/pings", deep[:min(len(deep), maxLine)], ndjson).is(t, http.StatusBadRequest)
 		}
 	}
 	require.Zero(t, w.total("chat"))
@@ -58,37 +56,27 @@ func TestLongJSON(t *testing.T) {
 		fmt.Fprintf(&names, `"%x":%d,`, i, i%10)
 	}
 	long := strings.Repeat("9", 1_000_000)
-	for body, want := range map[string]code{
-		`{"at":{` + names.String() + `"x":0}}`:               codeInvalidTime,
-		`{` + names.String() + `"x":0}`:                      codeUnknownField,
-		`{"` + long + `":1}`:                                 codeUnknownField,
-		`{"at":` + long + `}`:                                codeInvalidTime,
-		`{"at":"` + long + `"}`:                              codeInvalidTime,
-		`{"at":1e` + long + `}`:                              codeInvalidTime,
-		`{"at":1e-` + long + `}`:                             codeInvalidTime,
-		`{"at":"2026-` + long + `"}`:                         codeInvalidTime,
-		`{"at":"` + strings.Repeat(`\u0031`, 150_000) + `"}`: codeInvalidTime,
-		`{"at":1e999999999}`:                                 codeInvalidTime,
-		`{"at":0x10}`:                                        codeInvalidJSON,
-		`{"at":NaN}`:                                         codeInvalidJSON,
-		`{"at":-Infinity}`:                                   codeInvalidJSON,
-		`{"at":"NaN"}`:                                       codeInvalidTime,
-		`{"at":-0}`:                                          codeInvalidTime,
-		`{"at":01}`:                                          codeInvalidJSON,
-		`{"at":1,"\u0061t":1}`:                               codeInvalidJSON, // the same name
-		`{"at":1}` + "\x00":                                  codeInvalidJSON,
-		`{"at":1} // a comment`:                              codeInvalidJSON,
-		`{"at":1,}`:                                          codeInvalidJSON,
-		`{'at':1}`:                                           codeInvalidJSON,
-		`)]}'` + "\n" + `{"at":1}`:                           codeInvalidJSON,
-		`at=1`:                                               codeInvalidJSON,
-		"{\"\xff" + long + "\":1}":                           codeInvalidJSON,
-		`{"` + long + `":1,"` + long[:10] + `":`:             codeUnknownField,
+	for want, bodies := range map[code][]string{
+		codeInvalidTime: {
+			`{"at":{` + names.String() + `"x":0}}`, `{"at":` + long + `}`, `{"at":"` + long + `"}`, `{"at":1e` + long + `}`,
+			`{"at":1e-` + long + `}`, `{"at":"2026-` + long + `"}`, `{"at":"` + strings.Repeat(`\u0031`, 150_000) + `"}`,
+			`{"at":1e999999999}`, `{"at":"NaN"}`, `{"at":-0}`,
+		},
+		codeUnknownField: {
+			`{` + names.String() + `"x":0}`, `{"` + long + `":1}`, `{"` + long + `":1,"` + long[:10] + `":`,
+		},
+		codeInvalidJSON: {
+			`{"at":0x10}`, `{"at":NaN}`, `{"at":-Infinity}`, `{"at":01}`, `{"at":1,"\u0061t":1}`, // the same name
+			`{"at":1}` + "\x00", `{"at":1} // a comment`, `{"at":1,}`, `{'at':1}`, `)]}'` + "\n" + `{"at":1}`, `at=1`,
+			"{\"\xff" + long + "\":1}",
+		},
 	} {
-		item := strings.Replace(body, "{", `{"user":"alice",`, 1)
-		r := w.send(http.MethodPost, "/chat/pings", `{"pings":[`+item+`]}`)
-		require.Equal(t, string(want), r.json(t)["code"], "%.60q: %s", body, r.body)
-		require.Less(t, len(r.body), 1<<10, "%.60q", body)
+		for _, body := range bodies {
+			item := strings.Replace(body, "{", `{"user":"alice",`, 1)
+			r := w.send("POST", "/chat/pings", `{"pings":[`+item+`]}`)
+			require.Equal(t, string(want), r.json(t)["code"], "%.60q: %s", body, r.body)
+			require.Less(t, len(r.body), 1<<10, "%.60q", body)
+		}
 	}
 	w.post("/chat/pings", `{"pings":[{"user":"alice","at":0.`+long+`}]}`)
 	require.Equal(t, "1970-01-01T00:00:00.999Z", w.get("/chat/users/alice")["last_seen"])
@@ -99,42 +87,47 @@ func TestLongJSON(t *testing.T) {
 func TestEncodings(t *testing.T) {
 	t.Parallel()
 	w := newLimitedServer(t)
+	const alice = `{"pings":[{"user":"alice"}]}`
 	wide := func(order func(uint16) []byte) (encoded string) {
-		for _, unit := range utf16.Encode([]rune("\ufeff" + `{"pings":[{"user":"alice"}]}`)) {
+		for _, unit := range utf16.Encode([]rune("\ufeff" + alice)) {
 			encoded += string(order(unit))
 		}
 		return encoded
 	}
-	for body, want := range map[string]code{
-		"\ufeff" + `{"pings":[{"user":"alice"}]}`:                            codeInvalidJSON,
-		wide(func(u uint16) []byte { return []byte{byte(u), byte(u >> 8)} }): codeInvalidJSON,
-		wide(func(u uint16) []byte { return []byte{byte(u >> 8), byte(u)} }): codeInvalidJSON,
-		"{\"pings\":[{\"user\":\"\xc0\xaf\"}]}":                              codeInvalidJSON, // overlong
-		"{\"pings\":[{\"user\":\"\xe0\x80\xaf\"}]}":                          codeInvalidJSON,
-		"{\"pings\":[{\"user\":\"\xf0\x80\x80\xaf\"}]}":                      codeInvalidJSON,
-		"{\"pings\":[{\"user\":\"\xed\xa0\xbd\xed\xb8\x80\"}]}":              codeInvalidJSON, // surrogates as UTF-8
-		"{\"pings\":[{\"user\":\"\xf4\x90\x80\x80\"}]}":                      codeInvalidJSON, // beyond Unicode
-		"{\"pings\":[{\"user\":\"a\x00b\"}]}":                                codeInvalidJSON,
-		"{\"pings\":[{\"user\":\"a\nb\"}]}":                                  codeInvalidJSON,
-		`{"pings":[{"user":"\ud83d"}]}`:                                      codeInvalidJSON,
-		`{"pings":[{"user":"\ude00\ud83d"}]}`:                                codeInvalidJSON,
-		`{"pings":[{"user":"\x41"}]}`:                                        codeInvalidJSON,
-		`{"pings":[{"user":"a\u0000b"}]}`:                                    codeInvalidUser,
-		`{"pings":[{"user":"a\r\nb"}]}`:                                      codeInvalidUser,
-		`{"pings":[{"user":"\u007f"}]}`:                                      codeInvalidUser,
-		`{"pings":[{"user":"\u0085"}]}`:                                      codeInvalidUser,
-		`{"pings":[{"user":"\u002e\u002e"}]}`:                                codeInvalidUser,
-		`{"pings":[{"user":"` + strings.Repeat(`\u0041`, 257) + `"}]}`:       codeInvalidUser,
-		`{"pings":[` + strings.Repeat(`{"user":"\u0000"},`, 9999) + `{"user":"` + strings.Repeat("é", 500) +
-			`"}]}`: codeInvalidUser,
+	refuses := func(want code, bodies ...string) {
+		t.Helper()
+		for _, body := range bodies {
+			problem := w.fails(want, "POST", "/chat/pings", body)
+			require.Less(t, len(fmt.Sprint(problem)), 4<<10, "%.60q", body)
+		}
+	}
+	refuses(codeInvalidJSON, "\ufeff"+alice, wide(func(u uint16) []byte { return []byte{byte(u), byte(u >> 8)} }),
+		wide(func(u uint16) []byte { return []byte{byte(u >> 8), byte(u)} }))
+	for want, users := range map[code][]string{
+		codeInvalidJSON: {
+			"\xc0\xaf", "\xe0\x80\xaf", "\xf0\x80\x80\xaf", // overlong
+			"\xed\xa0\xbd\xed\xb8\x80", // surrogates as UTF-8
+			"\xf4\x90\x80\x80",         // beyond Unicode
+			"a\x00b", "a\nb", `\ud83d`, `\ude00\ud83d`, `\x41`,
+		},
+		codeInvalidUser: {
+			`a\u0000b`, `a\r\nb`, `\u007f`, `\u0085`, `\u002e\u002e`, strings.Repeat(`\u0041`, 257),
+			strings.Repeat(`\u0000"},{"user":"`, 9999) + strings.Repeat("é", 500),
+		},
 	} {
-		problem := w.fails(want, http.MethodPost, "/chat/pings", body)
-		require.Less(t, len(fmt.Sprint(problem)), 4<<10, "%.60q", body)
+		for _, user := range users {
+			refuses(want, `{"pings":[{"user":"`+user+`"}]}`)
+		}
+	}
+	for body, want := range map[string]string{
+		`{"pings":[{"user":null}]}`: "The user is missing or empty", `{"pings":[{"user":true}]}`: "/pings/0/user is a JSON boolean",
+	} {
+		require.Contains(t, w.send("POST", "/chat/pings", body).json(t)["detail"], want)
 	}
 	require.Zero(t, w.total("chat"))
 	w.post("/chat/pings",
-		`{"pings":[{"user":"\ud83d\ude00"},{"user":"\u003cscript\u003e"},{"user":"\u202e"},{"user":"%2e%2e"}]}`)
-	require.ElementsMatch(t, []string{"😀", "<script>", "\u202e", "%2e%2e"}, names(w.get("/chat/users")))
+		`{"pings":[{"user":"\ud83d\ude00"},{"user":"\u003cscript\u003e"},{"user":"\u200e"},{"user":"%2e%2e"}]}`)
+	require.ElementsMatch(t, []string{"😀", "<script>", "\u200e", "%2e%2e"}, names(w.get("/chat/users")))
 }
 
 // TestUnknownFieldListsAllowedFields checks that the detail names the field, its position if it is not at the top,
@@ -159,9 +152,9 @@ func TestUnknownFieldListsAllowedFields(t *testing.T) {
 			`Unknown field "was" in /leaves/0. Allowed: user, at, device, activity, after.`,
 		},
 	} {
-		require.Equal(t, c.want, w.fails(codeUnknownField, http.MethodPost, c.path, c.body)["detail"], c.body)
+		require.Equal(t, c.want, w.fails(codeUnknownField, "POST", c.path, c.body)["detail"], c.body)
 	}
-	line := w.fails(codeUnknownField, http.MethodPost, "/chat/pings", "{\"user\":\"a\"}\n{\"usr\":\"b\"}", ndjson)
+	line := w.fails(codeUnknownField, "POST", "/chat/pings", "{\"user\":\"a\"}\n{\"usr\":\"b\"}", ndjson)
 	require.Equal(t, `Unknown field "usr". Allowed: user, at, device, activity, after.`, line["detail"])
 	require.EqualValues(t, 2, line["line"])
 }
@@ -184,14 +177,28 @@ func named(n int) string {
 // TestDecodingStops checks how many items of a list that is too long are decoded.
 func TestDecodingStops(t *testing.T) {
 	var users lookupBody
-	err := unmarshal(repeated(`{"users":[`, `""`, `]}`), &users)
+	err := unmarshal([]byte(`{"users":[""`+strings.Repeat(`,""`, maxItems-1)+`]}`), &users)
 	require.Equal(t, codeTooManyItems, requireProblem(t, err).code)
 	require.LessOrEqual(t, len(*users.Users), maxLookup+1, "with a slot for the item that is refused")
 
 	var pings pingsBody
 	err = unmarshal(repeated(`{"pings":[`, `{}`, `]}`), &pings)
 	require.Equal(t, codeTooManyItems, requireProblem(t, err).code)
-	require.LessOrEqual(t, len(*pings.Pings), maxItems+1, "with a slot for the item that is refused")
+	require.Nil(t, pings.Pings, "nothing is decoded")
+	require.Error(t, checkForm([]byte(`{"pings":[{}`+strings.Repeat(",{}", maxItems))), "and the rest is not looked at")
+	for _, list := range []string{`{}`, `{"user":"[,,","device":{"meta":[1,2]}}`, `null`} {
+		require.NoError(t, checkForm([]byte(`{"at":[1,2],"pings":[`+list+strings.Repeat(","+list, maxItems-1)+`]}`)), list)
+	}
+}
+
+// BenchmarkRefusedItems measures how long it takes to refuse a list that fills a body.
+func BenchmarkRefusedItems(b *testing.B) {
+	body := repeated(`{"pings":[`, `{}`, `]}`)
+	for b.Loop() {
+		if unmarshal(body, &pingsBody{}) == nil {
+			b.Fatal("it was not refused")
+		}
+	}
 }
 
 // TestRefusedBodiesUseLittleMemory measures the memory that refusing a body of a MiB allocates.
@@ -220,7 +227,7 @@ func TestRefusedBodiesUseLittleMemory(t *testing.T) {
 		"names in the one time":    {[]byte(`{"at":{` + wide + `}}`), &pingBody{}, codeInvalidTime},
 		"names in a token":         {[]byte(`{"token":{` + wide + `}}`), &leaveBody{}, codeInvalidJSON},
 		"lists in lists":           {[]byte(`{"pings":` + strings.Repeat("[", 1<<20)), &pingsBody{}, codeInvalidJSON},
-		"a list in a time":         {[]byte(`{"at":` + strings.Repeat("[", 1<<20)), &pingBody{}, codeInvalidTime},
+		"a list in a time":         {[]byte(`{"at":` + strings.Repeat("[", 1<<20)), &pingBody{}, codeInvalidJSON},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
@@ -233,41 +240,12 @@ func TestRefusedBodiesUseLittleMemory(t *testing.T) {
 	}
 }
 
-// BenchmarkDecode measures decoding valid bodies and bodies that are far too long.
-func BenchmarkDecode(b *testing.B) {
-	var ids, items []string
-	for n := range maxItems {
-		ids, items = append(ids, `"`+benchUser(n)+`"`), append(items, `{"user":"`+benchUser(n)+`"}`)
-	}
-	honest := []byte(`{"users":[` + strings.Join(ids[:maxLookup], ",") + `]}`)
-	pings := []byte(`{"pings":[` + strings.Join(items, ",") + `]}`)
-	for _, c := range []struct {
-		name string
-		body []byte
-		into func() any
-	}{
-		{"1,000 users", honest, func() any { return &lookupBody{} }},
-		{"349,522 users", repeated(`{"users":[`, `""`, `]}`), func() any { return &lookupBody{} }},
-		{"10,000 pings", pings, func() any { return &pingsBody{} }},
-		{"349,522 pings", repeated(`{"pings":[`, `{}`, `]}`), func() any { return &pingsBody{} }},
-		{"one ping", []byte(`{"at":1795176000.5}`), func() any { return &pingBody{} }},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				_ = unmarshal(c.body, c.into())
-			}
-		})
-	}
-}
-
 // FuzzBody checks that a body is refused with a readable error, or is valid for the standard library, too.
 func FuzzBody(f *testing.F) {
 	for _, seed := range []string{
 		`{"pings":[{"user":"alice"},{"user":"bob","at":100123.5}]}`, `{"pings":[]}`, `{"pings":null}`,
-		`{"pings":[null]}`, "\ufeff{}",
-		`{"pings":[{"user":"\ud800"}]}`, `{"pings":[{"user":"a","user":"b"}]}`, `{"PINGS":[]}`, `{"pings":[[[[`,
-		`{"pings":[{"at":{"a":[1]}}]}`, `null`, `{} {}`,
+		`{"pings":[null]}`, "\ufeff{}", `{"pings":[{"user":"\ud800"}]}`, `{"pings":[{"user":"a","user":"b"}]}`,
+		`{"PINGS":[]}`, `{"pings":[[[[`, `{"pings":[{"at":{"a":[1]}}]}`, `null`, `{} {}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -290,4 +268,52 @@ func FuzzBody(f *testing.F) {
 			}
 		}
 	})
+}
+
+// nested is JSON of arrays in each other.
+func nested(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
+
+// TestDepth: no JSON of a client nests deeper than 32 levels, wherever it is: the apps that get it from us have parsers
+// with limits of their own.
+func TestDepth(t *testing.T) {
+	for name, asked := range map[string]struct {
+		path, before, after string // the JSON around the nested value
+		levels              int    // of the JSON around it
+		also                []string
+	}{
+		"app":     {"/chat/calls", `{"from":"alice","to":"bob","app":`, `}`, 1, nil},
+		"meta":    {"/chat/users/alice/ping", `{"device":{"id":"d","meta":{"a":`, `}}}`, 3, nil},
+		"strings": {"/chat/calls", `{"from":"alice","to":"bob","app":["[[\"[{",`, `]}`, 2, nil},
+		"ndjson": {
+			"/chat/pings", `{"user":"alice","device":{"id":"d","meta":{"a":`, `}}}`, 3,
+			[]string{"Content-Type: application/x-ndjson"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTestServer(t, fileStore(t))
+			body := asked.before + nested(33-asked.levels) + asked.after
+			w.fails(codeInvalidJSON, "POST", asked.path, body, asked.also...)
+			body = asked.before + nested(32-asked.levels) + asked.after
+			response := w.send("POST", asked.path, body, asked.also...)
+			require.Less(t, response.status, http.StatusBadRequest, "%s", response.body)
+		})
+	}
+	_, err := parseFrame([]byte(`{"hello":{"a":` + nested(31) + `}}`))
+	require.ErrorContains(t, err, "32 levels")
+	_, err = parseFrame([]byte(`{"hello":{"a":` + nested(30) + `}}`))
+	require.NoError(t, err)
+}
+
+// TestRelayedNumbers: numbers of apps that other clients get must exist in JavaScript.
+func TestRelayedNumbers(t *testing.T) {
+	for number, possible := range map[string]bool{
+		"1e308": true, "-1.7976931348623157e308": true, "1e-999": true, "12345678901234567890": true,
+		"1e309": false, "-1e400": false, "1" + strings.Repeat("0", 400): false,
+	} {
+		w := newTestServer(t, fileStore(t))
+		app := w.send("POST", "/chat/calls", `{"from":"alice","to":"bob","app":{"n":[`+number+`]}}`)
+		meta := w.send("POST", "/chat/users/alice/ping", `{"device":{"id":"d","meta":{"n":[`+number+`]}}}`)
+		require.Equal(t, possible, app.status == http.StatusCreated, "%s: %s", number, app.body)
+		require.Equal(t, possible, meta.status == http.StatusOK, "%s: %s", number, meta.body)
+	}
 }

@@ -14,8 +14,8 @@ import (
 
 // deviceBody is the JSON of a device.
 type deviceBody struct {
-	// The ID of the device: 1 to 64 bytes of UTF-8 without control characters. Choose a random ID for each page load or
-	// app start.
+	// The ID of the device: 1 to 64 bytes of UTF-8 without control characters, line breaks and bidirectional overrides.
+	// Choose a random ID for each page load or app start.
 	ID string `json:"id" minLength:"1" maxLength:"64"`
 	// What the device is. Without it, what is stored does not change; a new device is other.
 	Kind lastseen.DeviceKind `json:"kind" validate:"optional"`
@@ -109,10 +109,14 @@ func decodeMetadata(d *jsontext.Decoder, m *metadata) error {
 			fmt.Sprintf("meta has more than %d bytes: send less.", lastseen.MaxMetaLen))
 	}
 	value, err := d.ReadValue()
-	if err == nil {
-		*m = metadata(value)
+	if err != nil {
+		return err
 	}
-	return err
+	if n := outOfRange(value); n != "" {
+		return errorf(codeInvalidDevice, "meta has the number %.40s, which is too large for JSON in most languages.", n)
+	}
+	*m = metadata(value)
+	return nil
 }
 
 // endsWithin reports whether an object at the start of a text ends in it.

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/require"
@@ -15,31 +14,6 @@ import (
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/connections"
 )
-
-// TestDevices checks that a user with two tabs leaves with the last one.
-func TestDevices(t *testing.T) {
-	t.Parallel()
-	eachStore(t, func(t *testing.T, w *testServer) {
-		const ping, leave = "/chat/users/alice/ping", "/chat/users/alice/leave"
-		one, two := `{"device":{"id":"one","kind":"web"}}`, `{"device":{"id":"two","kind":"mobile"}}`
-		w.post(ping, one)
-		w.store.now++
-		w.post(ping, two)
-		w.store.now++
-		require.Equal(t, "green", w.post(leave, one)["status"], "the other tab is open")
-		require.Equal(t, []any{"mobile"}, w.get("/chat/users/alice/devices")["kinds"])
-		w.store.now++
-		require.Equal(t, "grey", w.post(leave, two)["status"])
-		require.Equal(t, []any{}, w.get("/chat/users/alice/devices")["kinds"])
-		w.store.now++
-		require.Equal(t, "green", w.post(ping, two)["status"])
-		require.Equal(t, "green", w.post(ping, "")["status"])
-		w.store.now++
-		require.Equal(t, "grey", w.post(leave, "")["status"], "a leave without a device is of all devices")
-		r := w.send(http.MethodPost, ping, one, "Prefer: return=minimal")
-		require.Equal(t, http.StatusNoContent, r.status)
-	})
-}
 
 // TestBulkDevices checks that items with and without devices are recorded together, and none of them if one is invalid.
 func TestBulkDevices(t *testing.T) {
@@ -50,17 +24,17 @@ func TestBulkDevices(t *testing.T) {
 		require.EqualValues(t, 3, w.post("/chat/pings", `{"pings":[`+pings+`]}`)["recorded"])
 		require.Equal(t, []string{"a", "b"}, w.devices("alice"))
 		require.Empty(t, w.devices("bob"))
-		problem := w.fails(codeInvalidDevice, http.MethodPost, "/chat/pings",
+		problem := w.fails(codeInvalidDevice, "POST", "/chat/pings",
 			`{"pings":[{"user":"zoe"},{"user":"zoe","device":{"id":"z"}},{"user":"zoe","device":{}}]}`)
 		require.EqualValues(t, 2, problem["errors"].([]any)[0].(map[string]any)["index"])
 		require.Nil(t, w.get("/chat/users/zoe")["last_seen"], "nothing is recorded")
 
-		w.store.now++
+		w.store.pass(1)
 		lines := `{"user":"alice","device":{"id":"a"}}` + "\n" + `{"user":"bob"}` + "\n"
 		require.EqualValues(t, 2, w.post("/chat/leaves", lines, ndjson)["recorded"])
 		require.Equal(t, "green", w.get("/chat/users/alice")["status"])
 		require.Equal(t, "grey", w.get("/chat/users/bob")["status"])
-		bad := w.fails(codeUnknownField, http.MethodPost, "/chat/pings",
+		bad := w.fails(codeUnknownField, "POST", "/chat/pings",
 			`{"user":"carol","device":{"id":"c"}}`+"\n"+`{"user":"zoe","after":"5s"}`, ndjson)
 		require.EqualValues(t, 2, bad["line"])
 		require.EqualValues(t, 1, bad["recorded"])
@@ -87,10 +61,10 @@ func TestInvalidDevices(t *testing.T) {
 		want          code
 		detail        string
 	}{
-		{"pings leaves", `"device":{}`, codeInvalidDevice, "The device's id is empty: use 1 to 64 bytes of UTF-8."},
-		{"pings leaves", `"device":{"id":null}`, codeInvalidDevice, "is empty"},
+		{"pings leaves", `"device":{}`, codeInvalidDevice, "The device's id is missing or empty: use 1 to 64 bytes of UTF-8."},
+		{"pings leaves", `"device":{"id":null}`, codeInvalidDevice, "is missing or empty"},
 		{"pings", `"device":{"id":"` + strings.Repeat("x", 65) + `"}`, codeInvalidDevice, "has 65 bytes"},
-		{"pings", `"device":{"id":"\u0007"}`, codeInvalidDevice, "has a control character"},
+		{"pings", `"device":{"id":"\u0007"}`, codeInvalidDevice, "has the character U+0007"},
 		{"pings", `"device":{"id":"x","kind":"Web"}`, codeInvalidDevice, "use web, mobile, desktop, service or other"},
 		{"pings", `"device":{"id":"x","meta":{"a":"` + strings.Repeat("x", 1017) + `"}}`, codeInvalidDevice, "more than 1024"},
 		{"pings", `"device":{"id":"x","meta":[]}`, codeInvalidJSON, "meta is a JSON array; an object is expected."},
@@ -112,11 +86,11 @@ func TestInvalidDevices(t *testing.T) {
 	} {
 		for path := range strings.FieldsSeq(c.paths) {
 			single := "/chat/users/alice/" + strings.TrimSuffix(path, "s")
-			one := w.fails(c.want, http.MethodPost, single, "{"+c.fields+"}")
+			one := w.fails(c.want, "POST", single, "{"+c.fields+"}")
 			require.Contains(t, one["detail"], c.detail, c.fields)
-			many := w.fails(c.want, http.MethodPost, "/chat/"+path, `{"`+path+`":[{"user":"alice",`+c.fields+`}]}`)
+			many := w.fails(c.want, "POST", "/chat/"+path, `{"`+path+`":[{"user":"alice",`+c.fields+`}]}`)
 			require.Contains(t, many["detail"], c.detail, c.fields)
-			line := w.fails(c.want, http.MethodPost, "/chat/"+path, `{"user":"alice",`+c.fields+`}`, ndjson)
+			line := w.fails(c.want, "POST", "/chat/"+path, `{"user":"alice",`+c.fields+`}`, ndjson)
 			require.Contains(t, line["detail"], c.detail, c.fields)
 		}
 	}
@@ -155,7 +129,7 @@ func TestValidDevices(t *testing.T) {
 		w.post("/chat/pings", `{"user":"alice",`+fields+`}`, ndjson)
 	}
 	w.post("/chat/users/bob/ping", `{"device":{"id":"x","meta":`+meta+`}}`)
-	entry := w.get("/chat/users/bob/devices")["devices"].([]any)[0].(map[string]any)
+	entry := firstOf(w.get("/chat/users/bob/devices"), "devices")
 	require.Equal(t, strings.Repeat("}", 1014)+`\`, entry["meta"].(map[string]any)["a"])
 }
 
@@ -184,21 +158,19 @@ func TestLeaveLater(t *testing.T) {
 		for _, user := range []string{"alice", "bob", "carol"} {
 			w.post("/chat/users/"+user+"/ping", one+"}")
 		}
-		w.store.now++
-		r := w.send(http.MethodPost, "/chat/users/alice/leave", one+`,"after":"1ms"}`, "Prefer: return=minimal")
-		require.Equal(t, http.StatusAccepted, r.status)
+		w.store.pass(1)
+		r := w.send("POST", "/chat/users/alice/leave", one+`,"after":"1ms"}`, "Prefer: return=minimal").is(t, http.StatusAccepted)
 		require.Empty(t, r.body)
-		require.Equal(t, http.StatusAccepted, w.send(http.MethodPost, "/chat/users/dave/leave", `{"after":"60s"}`).status)
+		w.send("POST", "/chat/users/dave/leave", `{"after":"60s"}`).is(t, http.StatusAccepted)
 		require.EqualValues(t, 3, w.post("/chat/leaves", `{"leaves":[{"user":"bob","after":"0.001"},`+
 			`{"user":"carol","device":{"id":"one"},"after":"60s"},{"user":"erin","after":"0s"}]}`)["recorded"])
 		for _, user := range []string{"alice", "bob"} {
-			require.Eventually(t, func() bool { return w.get("/chat/users/" + user)["left"] == true },
-				time.Minute, 10*time.Millisecond)
+			await(t, func() bool { return w.get("/chat/users/" + user)["left"] == true })
 		}
 		require.Equal(t, false, w.get("/chat/users/carol")["left"], "it waits")
 		require.Nil(t, w.get("/chat/users/dave")["last_seen"], "it waits")
 		require.Equal(t, true, w.get("/chat/users/erin")["left"])
-		w.store.now++
+		w.store.pass(1)
 		w.post("/chat/users/carol/ping", one+"}")
 		w.config.Connections.Stop(context.Background()) // writes what waits
 		require.Equal(t, "green", w.get("/chat/users/carol")["status"], "the ping came later")
@@ -228,37 +200,24 @@ func (w *testServer) keepConnections() {
 	w.reload(func(c *Config) { c.Connections = registry })
 }
 
-// withoutDevices is a store whose namespaces cannot have devices. A real one needs a set that other programs write.
-type withoutDevices struct{ store.Store }
-
-func (withoutDevices) RecordDevices(
-	context.Context, string, time.Duration, []store.DeviceSighting,
-) ([]lastseen.State, error) {
-	return nil, store.ErrNoDevices
-}
-
-func (withoutDevices) ReadDevices(context.Context, string, string) (store.UserDevices, error) {
-	return store.UserDevices{}, store.ErrNoDevices
-}
-
 // TestDevicesUnavailable checks that nothing of a request is recorded in a namespace that cannot have devices.
 func TestDevicesUnavailable(t *testing.T) {
 	t.Parallel()
-	w := newTestServer(t, withoutDevices{fileStore(t)})
-	const device = `"device":{"id":"a"}`
-	w.fails(codeDevicesUnavailable, http.MethodPost, "/chat/users/alice/ping", "{"+device+"}")
-	w.fails(codeDevicesUnavailable, http.MethodPost, "/chat/users/alice/leave", "{"+device+"}")
-	w.fails(codeDevicesUnavailable, http.MethodPost, "/chat/users/alice/leave", "{"+device+`,"after":"5s"}`)
-	w.fails(codeDevicesUnavailable, http.MethodPost, "/chat/pings",
-		`{"pings":[{"user":"bob"},{"user":"alice",`+device+`}]}`)
-	w.fails(codeDevicesUnavailable, http.MethodPost, "/chat/leaves",
-		`{"leaves":[{"user":"bob"},{"user":"alice",`+device+`,"after":"1m"}]}`)
-	problem := w.fails(codeDevicesUnavailable, http.MethodPost, "/chat/pings",
-		`{"user":"bob"}`+"\n"+`{"user":"alice",`+device+`}`+"\n", ndjson)
+	w := newTestServer(t, withoutDevices(fileStore(t)))
+	const device, ping = `"device":{"id":"a"}`, "/chat/users/alice/ping"
+	for _, r := range [][2]string{
+		{ping, "{" + device + "}"},
+		{"/chat/users/alice/leave", "{" + device + "}"},
+		{"/chat/users/alice/leave", "{" + device + `,"after":"5s"}`},
+		{"/chat/pings", `{"pings":[{"user":"bob"},{"user":"alice",` + device + `}]}`},
+		{"/chat/leaves", `{"leaves":[{"user":"bob"},{"user":"alice",` + device + `,"after":"1m"}]}`},
+	} {
+		w.fails(codeDevicesUnavailable, "POST", r[0], r[1])
+	}
+	problem := w.fails(codeDevicesUnavailable, "POST", "/chat/pings", `{"user":"bob"}`+"\n"+`{"user":"alice",`+device+`}`+"\n", ndjson)
 	require.EqualValues(t, 0, problem["recorded"])
-	w.fails(codeDevicesUnavailable, http.MethodGet, "/chat/users/alice/devices", "")
 	require.Zero(t, w.total("chat"))
-	w.post("/chat/users/alice/ping", "")
+	w.post(ping, "")
 }
 
 // TestDeviceMetrics checks that the leave of a device counts as a departure only if the user left with it.
@@ -269,24 +228,29 @@ func TestDeviceMetrics(t *testing.T) {
 	device := func(id string) string { return fmt.Sprintf(`{"device":{"id":%q}}`, id) }
 	w.post("/chat/users/alice/ping", device("a"))
 	w.post("/chat/users/alice/ping", device("b"))
-	w.store.now++
+	w.store.pass(1)
 	w.post("/chat/users/alice/leave", device("a"))
 	leaves := func() map[string]float64 { return samples(t, registry, "lastseen_leaves_total") }
 	departures := func() map[string]float64 { return samples(t, registry, "lastseen_departures_total") }
 	require.Equal(t, map[string]float64{"recorded": 1}, leaves())
 	require.Empty(t, departures())
-	w.store.now++
+	w.store.pass(1)
 	w.post("/chat/users/alice/leave", device("b"))
 	require.Equal(t, map[string]float64{"left,chat": 1}, departures())
-	w.store.now -= 2
+	w.store.pass(-2)
 	w.post("/chat/users/alice/leave", device("b"))
 	require.Equal(t, map[string]float64{"recorded": 2, "superseded": 1}, leaves())
-	require.Equal(t, http.StatusAccepted, w.send(http.MethodPost, "/chat/users/bob/leave", `{"after":"1m"}`).status)
+	w.send("POST", "/chat/users/bob/leave", `{"after":"1m"}`).is(t, http.StatusAccepted)
 	require.Equal(t, map[string]float64{"recorded": 3, "superseded": 1}, leaves())
 	require.Equal(t, map[string]float64{"left,chat": 1}, departures(), "a leave that waits can become void")
 	w.Shared().CountLeft("chat", 2)
 	w.Shared().CountLeft("unknown", 2)
 	require.Equal(t, map[string]float64{"left,chat": 3}, departures())
-	w.fails(codeInvalidDevice, http.MethodPost, "/chat/users/alice/ping", `{"device":{}}`)
+	w.fails(codeInvalidDevice, "POST", "/chat/users/alice/ping", `{"device":{}}`)
 	require.Equal(t, map[string]float64{"recorded": 2, "refused": 1}, samples(t, registry, "lastseen_pings_total"))
+}
+
+// withoutDevices returns a store whose namespaces cannot have devices. Real ones are sets that other programs write.
+func withoutDevices(s store.Store) store.Store {
+	return failingCalls(s, store.ErrNoDevices, "RecordDevices", "ReadDevices")
 }

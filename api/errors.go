@@ -61,7 +61,8 @@ func (e *apiError) Unwrap() error { return e.cause }
 
 // problem is the body of an error response: see RFC 9457.
 type problem struct {
-	// The URL of the explanation of the code.
+	// The path of the explanation of the code on the server. If a reverse proxy serves the server below a path, that
+	// path comes first. It is the same for all requests, so it also identifies the code.
 	Type string `json:"type" format:"uri-reference"`
 	// A short summary of the code.
 	Title string `json:"title"`
@@ -139,9 +140,6 @@ func classify(err error) *apiError {
 			"The namespace is stored with other settings than this server's. An operator must correct %s.",
 			strings.Join(mismatch.Settings, " and "))
 	}
-	if settling := (*store.SettlingError)(nil); errors.As(err, &settling) {
-		return errSettling(settling)
-	}
 	if errors.Is(err, store.ErrTooManyCalls) {
 		return errTooManyCalls(err)
 	}
@@ -158,6 +156,9 @@ type failure struct {
 	code   code
 	detail string
 }
+
+// isShared says why a namespace has less than others.
+const isShared = "other programs write its users (redis-key, redis-score-unit) or the redis-prefix has braces."
 
 // failures returns the errors of the router, the authenticator and the store with their codes. None of the store's ever
 // becomes a presence status: unknown is not offline.
@@ -194,22 +195,19 @@ func failures() []failure {
 		},
 		{
 			store.ErrNoDevices, codeDevicesUnavailable,
-			"This namespace has no devices: other programs write its users (redis-key, redis-score-unit) or the " +
-				"redis-prefix has braces. Send pings and leaves without a device.",
+			"This namespace has no devices: " + isShared + " Send pings and leaves without a device.",
 		},
-		{
-			store.ErrNoAvailability, codeNoAvailability,
-			"This namespace has no availability: other programs write its users (redis-key, redis-score-unit) or the " +
-				"redis-prefix has braces.",
-		},
-		{
-			store.ErrNoContacts, codeNoContacts,
-			"This namespace has no contacts: other programs write its users (redis-key, redis-score-unit) or the " +
-				"redis-prefix has braces.",
-		},
+		{store.ErrEvicts, codeAvailabilityNotReady, "The store may lose what hides users. Nothing was changed."},
+		{store.ErrNoAvailability, codeNoAvailability, "This namespace has no availability: " + isShared},
+		{store.ErrNoContacts, codeNoContacts, "This namespace has no contacts: " + isShared},
 		{
 			store.ErrTooManyContacts, codeTooManyContacts,
 			"The user would have more than 5,000 contacts. Nothing was changed.",
+		},
+		{
+			store.ErrContactsChanged, codeContactsChanged,
+			"Another request changed the contacts while this one changed many. Part of its change was made: removals " +
+				"first.",
 		},
 		{connections.ErrStopping, codeStoreUnavailable, "The server is shutting down."},
 		{feed.ErrTooManyWatches, codeOverloaded, "The server follows as many users as it can. Try another server."},

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/stretchr/testify/require"
@@ -19,6 +17,7 @@ import (
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/feed"
+	"github.com/lastseen/lastseen/store/filestore"
 )
 
 // call is a request from an example in the document.
@@ -112,14 +111,15 @@ const exampleNow = testNow + 10*3_600_000 + 30_000
 // compares the response with its example.
 func TestExamples(t *testing.T) {
 	t.Parallel()
+	testenv.SkipWithRace(t, "one request at a time finds nothing")
 	doc, responded := document(t), 0
 	for name, c := range exampleCalls(t, doc) {
-		w := newTestServer(t, fileStoreAt(t, exampleNow))
-		w.store.now = exampleNow
+		w := newTestServer(t, openFileStore(t, filestore.Options{Now: clockFrom(exampleNow)}))
+		w.store.set(exampleNow)
 		w.post("/chat/pings", `{"pings":[{"user":"alice","at":"2026-11-20T22:00:00.123Z",`+
 			`"device":{"id":"tab-9f2c1b","kind":"web","meta":{"page":"inbox"}}},{"user":"bob","at":"2026-11-20T21:58:00Z"},{"user":"carol","at":"2026-11-20T21:58:30Z"}]}`)
 		w.post("/chat/users/carol/leave", `{"at":"2026-11-20T21:59:00Z"}`)
-		w.send(http.MethodPut, "/chat/users/alice/contacts", `{"users":["bob","carol"]}`)
+		w.send("PUT", "/chat/users/alice/contacts", `{"users":["bob","carol"]}`)
 		w.prepareCall(c)
 		r := c.send(w)
 		require.Less(t, r.status, 300, "%s: %s", name, r.body)
@@ -209,8 +209,8 @@ func spoilers() []func(*call) {
 	}
 	method := func(m string) func(*call) { return func(c *call) { c.method = m } }
 	return []func(*call){
-		func(*call) {}, header("Prefer: return=minimal"), header("If-None-Match: *"), method(http.MethodHead),
-		method(http.MethodOptions), method(http.MethodTrace), path("chat", ""), path("alice", ""), path("/", "//"),
+		func(*call) {}, header("Prefer: return=minimal"), header("If-None-Match: *"), method("HEAD"),
+		method("OPTIONS"), method("TRACE"), path("chat", ""), path("alice", ""), path("/", "//"),
 		func(c *call) { c.path += "/" },
 		path("chat", ".hidden"), path("alice", "%00"), query("user", ""), body(`"alice"`, `""`),
 		query("as_of", "soon"), query("wait", "soon"), body(`{"users"`, `{"wait":"soon","users"`),
@@ -239,7 +239,7 @@ func TestEveryDocumentedResponse(t *testing.T) {
 	testenv.SkipWithRace(t, "one request at a time finds nothing")
 	eachStore(t, func(t *testing.T, w *testServer) {
 		wanted, calls := documentedResponses(w.doc), exampleCalls(t, w.doc)
-		w.store.now = exampleNow
+		w.store.set(exampleNow)
 		for _, c := range calls {
 			for _, spoil := range spoilers() {
 				spoiled := c
@@ -249,7 +249,7 @@ func TestEveryDocumentedResponse(t *testing.T) {
 		}
 		responded := w.responses()
 		for fault, causes := range storeErrors() {
-			failed := newTestServer(t, &errStore{Store: w.store.Store, err: causes[0]})
+			failed := newTestServer(t, failing(w.store.Store, causes[0]))
 			for _, c := range calls {
 				if wanted[fmt.Sprintf("%s %d %s", c.operation, fault.problemType().Status, fault)] {
 					c.send(failed)
@@ -262,14 +262,14 @@ func TestEveryDocumentedResponse(t *testing.T) {
 			c.send(unfollowed)
 		}
 		maps.Copy(responded, unfollowed.responses())
-		deviceless := newTestServer(t, withoutDevices{w.store.Store})
-		deviceless.store.now = exampleNow
+		deviceless := newTestServer(t, withoutDevices(w.store.Store))
+		deviceless.store.set(exampleNow)
 		for _, c := range calls {
 			c.send(deviceless)
 		}
 		maps.Copy(responded, deviceless.responses())
-		for _, err := range []error{store.ErrNoAvailability, &store.SettlingError{Rest: time.Minute}} {
-			silent := newTestServer(t, &errStore{Store: w.store.Store, err: err})
+		for _, err := range []error{store.ErrNoAvailability, store.ErrEvicts} {
+			silent := newTestServer(t, failing(w.store.Store, err))
 			for _, c := range calls {
 				if strings.HasPrefix(c.operation, "setAvail") ||
 					strings.HasPrefix(c.operation, "deleteAvail") && errors.Is(err, store.ErrNoAvailability) {
@@ -278,17 +278,18 @@ func TestEveryDocumentedResponse(t *testing.T) {
 			}
 			maps.Copy(responded, silent.responses())
 		}
-		for _, err := range []error{store.ErrNoContacts, store.ErrTooManyContacts} {
-			alone := newTestServer(t, &errStore{Store: w.store.Store, err: err})
+		for _, err := range []error{store.ErrNoContacts, store.ErrTooManyContacts, store.ErrContactsChanged} {
+			alone := newTestServer(t, failing(w.store.Store, err))
 			for _, c := range calls {
 				if strings.HasSuffix(c.operation, "Contacts") &&
-					(c.operation == "changeContacts" || errors.Is(err, store.ErrNoContacts)) {
+					(c.operation == "changeContacts" || errors.Is(err, store.ErrNoContacts) ||
+						c.operation == "setContacts" && errors.Is(err, store.ErrContactsChanged)) {
 					c.send(alone)
 				}
 			}
 			maps.Copy(responded, alone.responses())
 		}
-		alone := newTestServer(t, &errStore{Store: w.store.Store, err: store.ErrNoCalls})
+		alone := newTestServer(t, failing(w.store.Store, store.ErrNoCalls))
 		for _, c := range calls {
 			if strings.Contains(c.path, "/calls") {
 				c.send(alone)

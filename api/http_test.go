@@ -1,9 +1,16 @@
 package api
 
 import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 )
 
@@ -132,4 +139,115 @@ func TestMalformedRequests(t *testing.T) {
 		require.Less(t, len(responses[0].body), 2<<10, "%s: %s", c.name, responses[0].body)
 	}
 	require.Zero(t, w.total("chat"))
+}
+
+// TestLongHeaders checks that headers with lists accept long ones, and that their last entry counts as much as the
+// first.
+func TestLongHeaders(t *testing.T) {
+	t.Parallel()
+	w := newLimitedServer(t)
+	const user = aliceUser + "?as_of=100000"
+	for _, filler := range []string{
+		",", " ,\t", "x,", `W/"x",`, "*/*,", "a;b=c,", ";,", "=,", `"`, `\",`, "return=,", "gzip;q=,",
+	} {
+		bomb := strings.Repeat(filler, (80<<10)/len(filler))
+		prefer := "Prefer: " + bomb[:1000] + ",return=minimal"
+		w.send("POST", alicePing, "", "Prefer: "+bomb, prefer).is(t, http.StatusNoContent, filler)
+		tag := w.send("GET", user, "").header.Get("ETag")
+		w.send("GET", user, "", "If-None-Match: "+bomb, "If-None-Match: "+tag).is(t, http.StatusNotModified, filler)
+		w.sendTo("GET", "/docs/swagger-ui.css", "", "Accept-Encoding: "+bomb+",gzip").is(t, http.StatusOK, filler)
+		w.send("POST", alicePing, "{}", "Content-Type: "+bomb).is(t, http.StatusUnsupportedMediaType, filler)
+	}
+}
+
+// FuzzHeaders checks that no entry of a list hides the entries after it.
+func FuzzHeaders(f *testing.F) {
+	for _, seed := range []string{
+		"return=minimal", `W/"abc", *`, "gzip;q=0.5, br", "application/json; charset=utf-8",
+		`text/plain; a="b`, "gzip;q=inf", ",;=\"",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		require.True(t, etagMatches([]string{value + `, W/"tag"`}, `"tag"`))
+		require.True(t, etagMatches([]string{value, `"tag"`}, `"tag"`))
+		require.True(t, prefersMinimal(&http.Request{Header: http.Header{"Prefer": {value + ",return=minimal"}}}))
+		if !strings.Contains(strings.ToLower(value), "gzip") {
+			require.True(t, acceptsGzip([]string{value, "gzip"}))
+			require.False(t, !strings.Contains(value, "*") && acceptsGzip([]string{value}))
+		}
+		c := echo.New().NewContext(&http.Request{Header: http.Header{"Content-Type": {value}}}, nil)
+		media, err := mediaType(c)
+		if err != nil {
+			requireProblem(t, err)
+			return
+		}
+		require.Contains(t, []string{mediaJSON, mediaNDJSON}, media)
+		require.Equal(t, validRequestID(value), validRequestID(strings.Clone(value)))
+	})
+}
+
+// TestRequestID checks that a valid request ID is returned, and that no other input becomes a header of the response.
+func TestRequestID(t *testing.T) {
+	w := newLimitedServer(t)
+	id := func(sent string) testResponse {
+		return w.exchanges("GET /v1/nothing HTTP/1.1\r\nHost: lastseen\r\n" + sent)
+	}
+	require.Equal(t, []string{"one"}, id("X-Request-Id: one\r\nX-Request-Id: two\r\n").header.Values("X-Request-Id"))
+	made, another := id("").header.Get("X-Request-Id"), id("").header.Get("X-Request-Id")
+	require.NotEqual(t, made, another)
+	for _, bad := range []string{
+		"a\r\n Set-Cookie: x", "a\r\n\tb", "a\tb", "a b", "\u00e9", "ü", "\xff\xfe", "a\u2028b", strings.Repeat("x",
+			129),
+		strings.Repeat("x", 80<<10), "",
+	} {
+		r := id("X-Request-Id: " + bad + "\r\n")
+		require.Regexp(t, `^[0-9a-z]{1,13}$`, r.header.Get("X-Request-Id"), "one of our own instead of %.40q", bad)
+		require.Empty(t, r.header.Get("Set-Cookie"))
+		require.Less(t, len(r.body), 1<<10)
+	}
+	for _, path := range []string{"/docs", "/docs?next=//evil", "//evil/docs", "/v1/namespaces/%0d%0aLocation:%20evil"} {
+		r := w.exchanges("GET " + path + " HTTP/1.1\r\nHost: evil\r\nX-Forwarded-Host: evil\r\nX-Forwarded-Prefix: //evil\r\n")
+		require.NotContains(t, fmt.Sprint(r.header), "evil", path)
+	}
+}
+
+// TestManyHeadersTakeNoMemory checks that a refused request releases its headers while the server waits for the rest
+// of its body.
+func TestManyHeadersTakeNoMemory(t *testing.T) {
+	var headers strings.Builder
+	for i := range 12_000 {
+		fmt.Fprintf(&headers, "%x:\r\n", i)
+	}
+	withFakeClock(t, nil, func(t *testing.T, dial func() net.Conn) {
+		const requests = 20
+		var conns []net.Conn
+		before := heap()
+		for range requests {
+			conn := dial()
+			conns = append(conns, conn)
+			_, err := fmt.Fprintf(conn,
+				"POST /v1/namespaces/chat/lookup HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n%s\r\n", maxBody, headers.String())
+			require.NoError(t, err)
+			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			require.NoError(t, err)
+			require.Equal(t, http.StatusRequestHeaderFieldsTooLarge, response.StatusCode)
+			require.NoError(t, response.Body.Close())
+		}
+		synctest.Wait()
+		after := heap()
+		for _, conn := range conns {
+			require.NoError(t, conn.Close())
+		}
+		time.Sleep(time.Minute) // until the server is done with the connections
+		require.Less(t, after, before+requests*(200<<10))
+	})
+}
+
+func TestPanic(t *testing.T) {
+	w := newTestServer(t, panicking(fileStore(t)))
+	problem := w.fails(codeInternal, "POST", "/chat/users/alice/ping", "")
+	require.NotContains(t, problem["detail"], "cause")
+	require.Contains(t, w.log.String(), "the cause")
+	require.Contains(t, w.log.String(), "teststore_test.go", "the log has the stack")
 }

@@ -27,12 +27,17 @@ func (s *server) chargeKey(key limit.Key, limited bool, n int) error {
 	if !limited || s.Limits == (limit.Limits{}) {
 		return nil
 	}
-	exceeded, ok := s.buckets.AllowN(key, s.Limits, n)
+	return s.chargeWithin(key, s.Limits, n)
+}
+
+// chargeWithin charges n requests to a key.
+func (s *server) chargeWithin(key limit.Key, limits limit.Limits, n int) error {
+	exceeded, ok := s.buckets.AllowN(key, limits, n)
 	if ok {
 		return nil
 	}
 	s.metrics.rateLimited(key.Policy)
-	burst, seconds := limit.Burst(exceeded.PerSecond), int64((exceeded.Wait+time.Second-1)/time.Second)
+	burst, seconds := limit.Burst(exceeded.PerSecond), wholeSeconds(exceeded.Wait)
 	e := errorf(codeRateLimited, "Rate limit for one %s: %d requests per second, and bursts of up to %d.",
 		key.Policy, exceeded.PerSecond, burst)
 	wait := seconds
@@ -45,6 +50,23 @@ func (s *server) chargeKey(key limit.Key, limited bool, n int) error {
 		"RateLimit-Policy":    fmt.Sprintf("%q;q=%d;w=%d", key.Policy, burst, limit.Window/time.Second),
 	}
 	return e
+}
+
+// wholeSeconds returns a time in seconds, rounded up, as in the header Retry-After.
+func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// pay charges a large frame to the caller, before it is parsed. If the limit is exceeded, the frame waits, and nothing
+// is read from the connection meanwhile. An error would end the connection of a client that sends little otherwise.
+func (n *session) pay(requests int) {
+	s := n.newest.Load()
+	key, limited := n.payer()
+	if !limited {
+		return
+	}
+	if exceeded, ok := s.buckets.AllowN(key, s.Limits, requests); !ok {
+		time.Sleep(exceeded.Wait)                        // half of limit.Window at most
+		_, _ = s.buckets.AllowN(key, s.Limits, requests) // others may have been faster: one wait is enough
+	}
 }
 
 // limitKey returns what a request is charged to: the API key or the user of an authenticated caller, and the address of

@@ -16,7 +16,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/limit"
 )
@@ -34,11 +33,7 @@ func newLogTest(t *testing.T, level slog.Level, changes ...func(*Config)) *logTe
 	l := &logTest{t: t, log: &bytes.Buffer{}}
 	now := time.Unix(1_795_176_000, 0)
 	l.config = Config{
-		Store: &clockStore{Store: fileStore(t), now: testNow},
-		Settings: Settings{
-			Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour},
-			PingInterval: time.Second,
-		},
+		Store: newClockStore(fileStore(t)), Settings: testSettings(),
 		Logger: slog.New(slog.NewJSONHandler(l.log, &slog.HandlerOptions{Level: level})),
 		Now: func() time.Time {
 			now = now.Add(1500 * time.Microsecond) // at each look
@@ -56,19 +51,19 @@ func newLogTest(t *testing.T, level slog.Level, changes ...func(*Config)) *logTe
 func (l *logTest) send(method, target, body string, headers ...string) (*httptest.ResponseRecorder, []map[string]any) {
 	l.t.Helper()
 	l.log.Reset()
-	r, w := httptest.NewRequest(method, "http://localhost"+target, strings.NewReader(body)), httptest.NewRecorder()
-	for _, h := range headers {
-		name, value, _ := strings.Cut(h, ": ")
-		r.Header.Add(name, value)
-	}
-	l.api.ServeHTTP(w, r)
-	var lines []map[string]any
-	for line := range strings.Lines(l.log.String()) {
+	w := serve(l.api, method, target, body, headers...)
+	return w, logged(l.t, l.log.String())
+}
+
+// logged returns the lines of a log in JSON.
+func logged(t *testing.T, log string) (lines []map[string]any) {
+	t.Helper()
+	for line := range strings.Lines(log) {
 		var fields map[string]any
-		require.NoError(l.t, json.Unmarshal([]byte(line), &fields), line)
+		require.NoError(t, json.Unmarshal([]byte(line), &fields), line)
 		lines = append(lines, fields)
 	}
-	return w, lines
+	return lines
 }
 
 func withAccessLog(c *Config) { c.AccessLog = true }
@@ -119,10 +114,9 @@ func TestAccessLogIsOffByDefaultAndReloads(t *testing.T) {
 // TestAccessLogOfFailures checks that the access log has the status that was sent, and that the failure is logged
 // once.
 func TestAccessLogOfFailures(t *testing.T) {
-	for _, s := range []*errStore{{err: http.ErrBodyNotAllowed}, {panic: true}} {
-		s.Store = fileStore(t)
+	for _, s := range []*hookedStore{failing(fileStore(t), http.ErrBodyNotAllowed), panicking(fileStore(t))} {
 		l := newLogTest(t, slog.LevelInfo, withAccessLog,
-			func(c *Config) { c.Store = &clockStore{Store: s, now: testNow} })
+			func(c *Config) { c.Store = newClockStore(s) })
 		w, lines := l.send("POST", chatAlice+"/ping", "")
 		require.Equal(t, 500, w.Code)
 		require.Len(t, lines, 2)
@@ -280,31 +274,25 @@ func TestRefusedPreflights(t *testing.T) {
 	require.Empty(t, lines)
 }
 
-// encoded returns a part of a JWT.
-func encoded(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
-
 // TestCredentialsAreNotLogged checks that the log has the reason for a refusal, with the request ID, but never the
 // credentials.
 func TestCredentialsAreNotLogged(t *testing.T) {
-	authenticator, headers := callers(t)
-	w := newAuthServer(t, fileStore(t), authenticator)
+	w, headers := newGuardedServer(t)
 	for name, reason := range map[string]string{
 		"alice, expired": "expired", "stranger": "no such key", "garbage": "malformed", "basic": "not Bearer",
 	} {
-		r := w.send(http.MethodGet, "/chat/users/alice", "", "Authorization: "+headers[name])
+		r := w.send("GET", "/chat/users/alice", "", bearerOf(headers[name]))
 		require.Contains(t, w.log.String(), r.header.Get("X-Request-Id"))
 		require.Contains(t, w.log.String(), reason)
 	}
-	long := strings.Repeat("x", 3000)
-	w.send(http.MethodGet, "/chat", "",
-		"Authorization: Bearer "+encoded(`{"alg":"HS256"}`)+"."+encoded(`{"`+long+`":1,"`+long+`":2}`)+".x")
+	long, encoded := strings.Repeat("x", 3000), base64.RawURLEncoding.EncodeToString
+	w.send("GET", "/chat", "",
+		bearer(encoded([]byte(`{"alg":"HS256"}`))+"."+encoded([]byte(`{"`+long+`":1,"`+long+`":2}`))+".x"))
 	require.Contains(t, w.log.String(), "duplicate")
 	require.NotContains(t, w.log.String(), long)
-	for _, credentials := range headers {
-		w.send(http.MethodPost, "/chat/users/alice/ping", "{", headersOf(credentials)...)
-		w.send(http.MethodDelete, "/chat?"+url.QueryEscape(credentials), "", headersOf(credentials)...)
-	}
 	for name, credentials := range headers {
+		w.send("POST", "/chat/users/alice/ping", "{", headersOf(credentials)...)
+		w.send("DELETE", "/chat?"+url.QueryEscape(credentials), "", headersOf(credentials)...)
 		if _, secret, _ := strings.Cut(credentials, " "); len(secret) > 10 {
 			require.NotContains(t, w.log.String(), secret, name)
 		}

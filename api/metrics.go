@@ -66,7 +66,7 @@ func newMetrics(c Config, bodies *bodyMemory, o *overload) *metrics {
 	policies := register.NewCounterVec(prometheus.CounterOpts{
 		Name: "lastseen_rate_limited_total", Help: "Requests refused by a rate limit.",
 	}, []string{"policy"})
-	for _, p := range []limit.Policy{limit.PerAddress, limit.PerKey, limit.PerUser} {
+	for _, p := range []limit.Policy{limit.PerAddress, limit.PerKey, limit.PerUser, limit.PerCall} {
 		m.limited[p] = policies.WithLabelValues(string(p))
 	}
 	for _, r := range routes {

@@ -72,21 +72,21 @@ func TestRequestMetrics(t *testing.T) {
 	for range 3 {
 		w.post("/chat/users/alice/ping", "")
 	}
-	w.fails(codeInvalidTime, http.MethodPost, "/chat/users/alice/ping", `{"at":"x"}`)
+	w.fails(codeInvalidTime, "POST", "/chat/users/alice/ping", `{"at":"x"}`)
 	w.get("/chat/users/alice")
-	w.send(http.MethodHead, "/chat/users/alice", "")
+	w.send("HEAD", "/chat/users/alice", "")
 	w.post("/chat/pings", "{\"user\":\"alice\"}\n{\"user\":\"bob\"}\n", ndjson)
-	w.fails(codeInvalidUser, http.MethodGet, "/chat/users/%01", "")
-	w.fails(codeMethodNotAllowed, http.MethodPut, "/chat/users/alice", "")
-	w.send(http.MethodOptions, "/chat/users/alice", "")
-	w.fails(codeInvalidParameter, http.MethodGet, "/chat//x/y", "")
+	w.fails(codeInvalidUser, "GET", "/chat/users/%01", "")
+	w.fails(codeMethodNotAllowed, "PUT", "/chat/users/alice", "")
+	w.send("OPTIONS", "/chat/users/alice", "")
+	w.fails(codeInvalidParameter, "GET", "/chat//x/y", "")
 	w.fails(codeNotFound, "BREW", "/chat/coffee/1", "")
-	w.sendTo(http.MethodGet, "/docs", "")
+	w.sendTo("GET", "/docs", "")
 	var many []string
 	for i := range maxHeaderLines + 1 {
 		many = append(many, fmt.Sprintf("X-%d: y", i))
 	}
-	w.fails(codeTooManyHeaders, http.MethodGet, "/chat/users/alice", "", many...)
+	w.fails(codeTooManyHeaders, "GET", "/chat/users/alice", "", many...)
 
 	const user = "/v1/namespaces/:namespace/users/:user"
 	total := samples(t, registry, "lastseen_http_requests_total")
@@ -114,7 +114,7 @@ func TestRequestMetrics(t *testing.T) {
 // TestPreflightMetrics checks that preflight requests, which have a response before their path is used, count as other.
 func TestPreflightMetrics(t *testing.T) {
 	w, registry := newMeteredServer(t, fileStore(t), allowing(app))
-	w.send(http.MethodOptions, "/chat/users/alice/ping", "", "Origin: "+app, "Access-Control-Request-Method: POST")
+	w.send("OPTIONS", "/chat/users/alice/ping", "", "Origin: "+app, "Access-Control-Request-Method: POST")
 	require.Equal(t, map[string]float64{"OPTIONS,other,2xx": 1}, samples(t, registry, "lastseen_http_requests_total"))
 	require.Empty(t, samples(t, registry, "lastseen_pings_total"))
 }
@@ -127,32 +127,34 @@ func TestDurationMetric(t *testing.T) {
 		now += 2 * time.Second // between two readings
 		return now
 	}
-	w.sendTo(http.MethodGet, "/healthz", "")
+	w.sendTo("GET", "/healthz", "")
 	require.InDelta(t, 2, sum(t, registry, "lastseen_http_request_duration_seconds"), 1e-9)
 }
 
 // TestFailureMetrics checks the outcome of requests that panic, of an unavailable store, and of clients that are gone.
 func TestFailureMetrics(t *testing.T) {
 	const ping = "POST,/v1/namespaces/:namespace/users/:user/ping,"
+	with := func(err error) func(store.Store) *hookedStore {
+		return func(s store.Store) *hookedStore { return failing(s, err) }
+	}
 	for name, c := range map[string]struct {
-		store   errStore
+		fail    func(store.Store) *hookedStore
 		gone    bool
 		outcome string
 		errors  map[string]float64
 	}{
-		"panic":       {errStore{panic: true}, false, "5xx", map[string]float64{"internal": 1}},
-		"unavailable": {errStore{err: store.ErrUnavailable}, false, "5xx", map[string]float64{"store_unavailable": 1}},
-		"client gone": {errStore{err: context.Canceled}, true, "canceled", map[string]float64{}},
+		"panic":       {panicking, false, "5xx", map[string]float64{"internal": 1}},
+		"unavailable": {with(store.ErrUnavailable), false, "5xx", map[string]float64{"store_unavailable": 1}},
+		"client gone": {with(context.Canceled), true, "canceled", map[string]float64{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.store.Store = fileStore(t)
-			w, registry := newMeteredServer(t, &c.store)
+			w, registry := newMeteredServer(t, c.fail(fileStore(t)))
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			if c.gone {
 				cancel()
 			}
-			r := httptest.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/v1/namespaces/chat/users/a/ping", nil)
+			r := httptest.NewRequestWithContext(ctx, "POST", "http://localhost/v1/namespaces/chat/users/a/ping", nil)
 			w.ServeHTTP(httptest.NewRecorder(), r)
 			require.Equal(t, map[string]float64{ping + c.outcome: 1},
 				samples(t, registry, "lastseen_http_requests_total"))
@@ -168,19 +170,18 @@ func TestFailureMetrics(t *testing.T) {
 func TestPanicOfAMiddlewareIsCounted(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	s := &server{Shared: NewShared(Config{Metrics: registry})}
-	c := echo.New().NewContext(httptest.NewRequest(http.MethodGet, "/", nil), httptest.NewRecorder())
+	c := echo.New().NewContext(httptest.NewRequest("GET", "/", nil), httptest.NewRecorder())
 	require.Panics(t, func() { _ = s.begin(func(echo.Context) error { panic("a defect") })(c) })
 	require.Equal(t, map[string]float64{"GET,other,5xx": 1}, samples(t, registry, "lastseen_http_requests_total"))
 	require.Empty(t, samples(t, registry, "lastseen_http_requests_in_progress"))
 }
 
 func TestProgressMetrics(t *testing.T) {
-	s := &blockingStore{Store: fileStore(t), asked: make(chan struct{}), let: make(chan struct{})}
+	s, asked, let := blockingStore(t, "Ping")
 	w, registry := newMeteredServer(t, s, func(c *Config) { c.BodyMemory = 20 << 20 })
 	body := `{"pings":[{"user":"` + strings.Repeat("a", 200) + `"}` + strings.Repeat(`,{"user":"b"}`, 100) + `]}`
-	done := make(chan int)
-	go func() { done <- w.send(http.MethodPost, "/chat/pings", body).status }()
-	<-s.asked
+	done := w.later("POST", "/chat/pings", body)
+	<-asked
 	require.Equal(t, map[string]float64{"": 1}, samples(t, registry, "lastseen_http_requests_in_progress"))
 	w.Shared().bodies.mu.Lock()
 	used := float64(w.Shared().bodies.used)
@@ -188,8 +189,8 @@ func TestProgressMetrics(t *testing.T) {
 	require.Greater(t, used, float64(len(body)))
 	require.Equal(t, map[string]float64{"bytes": used, "limit_bytes": 20 << 20},
 		samples(t, registry, "lastseen_body_memory_"))
-	close(s.let)
-	require.Equal(t, http.StatusOK, <-done)
+	close(let)
+	(<-done).is(t, http.StatusOK)
 	require.Empty(t, samples(t, registry, "lastseen_body_memory_bytes"))
 }
 
@@ -202,12 +203,12 @@ func TestRateLimitMetrics(t *testing.T) {
 		c.Limits = limit.Limits{Caller: 1, User: 1}
 	})
 	for i := range limit.Burst(1) + 3 {
-		w.send(http.MethodGet, "/chat", "", bearer(one), from("203.0.113.7"))
+		w.send("GET", "/chat", "", bearer(one), from("203.0.113.7"))
 		if i < limit.Burst(1)+2 {
-			w.send(http.MethodGet, "/chat", "", bearer(tokenOf("alice")), from("203.0.113.7"))
+			w.send("GET", "/chat", "", bearer(tokenOf("alice")), from("203.0.113.7"))
 		}
 		if i < limit.Burst(1)+1 {
-			w.send(http.MethodGet, "/chat", "", from("203.0.113.7"))
+			w.send("GET", "/chat", "", from("203.0.113.7"))
 		}
 	}
 	require.Equal(t, map[string]float64{"key": 3, "user": 2, "address": 1},
@@ -227,22 +228,22 @@ func TestEventMetrics(t *testing.T) {
 	w.post("/chat/users/alice/ping", "")
 	w.post("/chat/users/alice/ping", "") // the same time again
 	w.post("/chat/users/alice/ping", `{"at":1795175999}`)
-	w.fails(codeInvalidUser, http.MethodPost, "/chat/users/%01/ping", "")
+	w.fails(codeInvalidUser, "POST", "/chat/users/%01/ping", "")
 	expect(map[string]float64{"recorded": 2, "superseded": 1, "refused": 1}, none, none)
 
 	w.post("/chat/users/alice/leave", "")
 	w.post("/chat/users/alice/leave", `{"at":1795175999}`)
 	w.post("/chat/users/alice/ping", "") // at the same time left wins
 	w.post("/other/users/bob/leave", "")
-	w.fails(codeInvalidJSON, http.MethodPost, "/chat/users/alice/leave", `{`)
+	w.fails(codeInvalidJSON, "POST", "/chat/users/alice/leave", `{`)
 	expect(map[string]float64{"recorded": 2, "superseded": 2, "refused": 1},
 		map[string]float64{"recorded": 2, "superseded": 1, "refused": 1}, map[string]float64{"left,chat": 1})
 
 	w.post("/chat/pings", `{"pings":[{"user":"alice"},{"user":"carol"},{"user":"dan"}]}`)
-	w.fails(codeInvalidUser, http.MethodPost, "/chat/pings", `{"pings":[{"user":"eve"},{"user":""},{"user":"x"}]}`)
-	w.fails(codeInvalidJSON, http.MethodPost, "/chat/pings", `{"pings":[{"user":"eve"},`)
+	w.fails(codeInvalidUser, "POST", "/chat/pings", `{"pings":[{"user":"eve"},{"user":""},{"user":"x"}]}`)
+	w.fails(codeInvalidJSON, "POST", "/chat/pings", `{"pings":[{"user":"eve"},`)
 	w.post("/chat/leaves", "{\"user\":\"carol\"}\n{\"user\":\"dan\",\"at\":1795175999}\n", ndjson)
-	w.fails(codeInvalidJSON, http.MethodPost, "/chat/leaves", "{\"user\":\"dan\"}\n{", ndjson)
+	w.fails(codeInvalidJSON, "POST", "/chat/leaves", "{\"user\":\"dan\"}\n{", ndjson)
 	expect(map[string]float64{"recorded": 4, "superseded": 3, "refused": 4},
 		map[string]float64{"recorded": 4, "superseded": 2, "refused": 1}, map[string]float64{"left,chat": 3})
 
@@ -261,12 +262,12 @@ func TestEventMetrics(t *testing.T) {
 
 // TestRefusedEvents checks that the events of a request are refused if the store fails.
 func TestRefusedEvents(t *testing.T) {
-	w, registry := newMeteredServer(t, &errAfterFirstStore{Store: fileStore(t), err: store.ErrUnavailable})
+	w, registry := newMeteredServer(t, failingLater(fileStore(t), store.ErrUnavailable))
 	three := `{"pings":[{"user":"a"},{"user":"b"},{"user":"c"}]}`
 	w.post("/chat/pings", three)
-	w.fails(codeStoreUnavailable, http.MethodPost, "/chat/pings", three)
-	w.fails(codeStoreUnavailable, http.MethodPost, "/chat/pings", "{\"user\":\"a\"}\n{\"user\":\"b\"}\n", ndjson)
-	w.fails(codeStoreUnavailable, http.MethodPost, "/chat/users/a/ping", "")
+	w.fails(codeStoreUnavailable, "POST", "/chat/pings", three)
+	w.fails(codeStoreUnavailable, "POST", "/chat/pings", "{\"user\":\"a\"}\n{\"user\":\"b\"}\n", ndjson)
+	w.fails(codeStoreUnavailable, "POST", "/chat/users/a/ping", "")
 	require.Equal(t, map[string]float64{"recorded": 3, "refused": 6}, samples(t, registry, "lastseen_pings_total"))
 }
 

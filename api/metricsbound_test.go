@@ -20,48 +20,10 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/filestore"
 )
-
-// moodyStore is a store that sometimes fails, each time for another reason.
-type moodyStore struct {
-	store.Store
-	random *rand.Rand
-}
-
-func (m moodyStore) mood() error {
-	if m.random.IntN(3) > 0 {
-		return nil
-	}
-	failures := []error{
-		store.ErrUnavailable, store.ErrFull, store.ErrOverloaded, store.ErrMismatch, store.ErrWrongType,
-		context.Canceled, errors.New("a defect"),
-	}
-	return failures[m.random.IntN(len(failures))]
-}
-
-func (m moodyStore) Ping(ctx context.Context, n string, batch []store.Sighting) ([]lastseen.State, error) {
-	if err := m.mood(); err != nil {
-		return nil, err
-	}
-	return m.Store.Ping(ctx, n, batch)
-}
-
-func (m moodyStore) Leave(ctx context.Context, n string, batch []store.Sighting) ([]lastseen.State, error) {
-	if err := m.mood(); err != nil {
-		return nil, err
-	}
-	return m.Store.Leave(ctx, n, batch)
-}
-
-func (m moodyStore) Describe(
-	ctx context.Context, n string, users []string,
-) ([]lastseen.State, map[string]store.Details, error) {
-	if err := m.mood(); err != nil {
-		return nil, nil, err
-	}
-	return m.Store.Describe(ctx, n, users)
-}
 
 // hostileRequest returns a request in which everything can be random.
 func hostileRequest(random *rand.Rand, paths []string) *http.Request {
@@ -72,8 +34,7 @@ func hostileRequest(random *rand.Rand, paths []string) *http.Request {
 		path = "/" + word() + "/" + word() + path
 	}
 	path = strings.NewReplacer(":namespace", word(), ":user", word(), ":id", word()).Replace(path)
-	method := pick(http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete, http.MethodOptions,
-		http.MethodPut, http.MethodTrace, fmt.Sprintf("M%d", random.Uint32()))
+	method := pick("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "TRACE", fmt.Sprintf("M%d", random.Uint32()))
 	body := pick("", "{}", "{", `{"pings":[{"user":"`+word()+`"}]}`, `{"leaves":[{"user":"a"}]}`, `{"users":["a"]}`)
 	r := httptest.NewRequest(method, "http://localhost/", strings.NewReader(body))
 	r.Host = pick("localhost", "localhost", fmt.Sprintf("h%d.example.com", random.Uint32()))
@@ -91,10 +52,21 @@ func hostileRequest(random *rand.Rand, paths []string) *http.Request {
 
 // TestLabelsAreBounded checks that clients cannot make more than a fixed number of time series, whatever they send.
 func TestLabelsAreBounded(t *testing.T) {
+	testenv.SkipWithRace(t, "one request at a time finds nothing")
 	random := rand.New(rand.NewPCG(1, 2))
+	failures := []error{
+		store.ErrUnavailable, store.ErrFull, store.ErrOverloaded, store.ErrMismatch, store.ErrWrongType,
+		context.Canceled, errors.New("a defect"),
+	}
+	mood := func(context.Context, string) error { // the store fails at times, for some reason
+		if random.IntN(3) > 0 {
+			return nil
+		}
+		return failures[random.IntN(len(failures))]
+	}
 	registry, now := prometheus.NewRegistry(), time.Unix(0, 0)
 	handler := New(Config{
-		Store: moodyStore{fileStore(t), random}, Metrics: registry, Limits: limit.Limits{Caller: 20},
+		Store: &hookedStore{Store: fileStore(t), before: mood}, Metrics: registry, Limits: limit.Limits{Caller: 20},
 		Now:        func() time.Time { now = now.Add(10 * time.Millisecond); return now },
 		Namespaces: map[string]Settings{"chat": {}},
 	})
@@ -112,7 +84,7 @@ func TestLabelsAreBounded(t *testing.T) {
 		"lastseen_http_requests_total":           methods * templates * outcomes,
 		"lastseen_http_request_duration_seconds": methods * templates,
 		"lastseen_http_errors_total":             len(ErrorCodes()),
-		"lastseen_rate_limited_total":            3,
+		"lastseen_rate_limited_total":            4,
 		"lastseen_pings_total":                   3,
 		"lastseen_leaves_total":                  3,
 		"lastseen_departures_total":              2, // of one namespace
@@ -130,7 +102,7 @@ func TestLabelsAreBounded(t *testing.T) {
 // TestMetricsDoNotAllocate checks that counting a request allocates nothing once its time series exist.
 func TestMetricsDoNotAllocate(t *testing.T) {
 	m := NewShared(Config{Metrics: prometheus.NewRegistry()}).metrics
-	r := httptest.NewRequest(http.MethodPost, "/", nil)
+	r := httptest.NewRequest("POST", "/", nil)
 	c := echo.New().NewContext(r, httptest.NewRecorder())
 	c.SetPath("/v1/namespaces/:namespace/users/:user/ping")
 	batch, states := []store.Sighting{{User: "a", At: 1}}, []lastseen.State{{At: 1}}
@@ -139,4 +111,123 @@ func TestMetricsDoNotAllocate(t *testing.T) {
 		return c.Request().Context().Err()
 	}
 	require.Zero(t, testing.AllocsPerRun(1000, func() { m.requests.measure(c, handle) }))
+}
+
+// These benchmarks call the handler on the embedded store, without a network, so that what the code
+// between them costs is seen.
+
+const benchUsers = 100_000
+
+// benchUser returns one of the user IDs, of 16 bytes.
+func benchUser(n int) string { return fmt.Sprintf("%016x", uint64(n%benchUsers)*0x9E3779B97F4A7C15) }
+
+// sink is a response writer that discards the response.
+type sink struct {
+	header http.Header
+	status int
+}
+
+func (s *sink) Header() http.Header         { return s.header }
+func (s *sink) Write(p []byte) (int, error) { return len(p), nil }
+func (s *sink) WriteHeader(status int)      { s.status = status }
+
+// bench is the handler with a store that holds the users.
+type bench struct {
+	b       testing.TB
+	handler http.Handler
+}
+
+func newBench(b testing.TB) *bench {
+	b.Helper()
+	s := openFileStore(b, filestore.Options{})
+	now, err := s.Now(context.Background())
+	require.NoError(b, err)
+	batch := make([]store.Sighting, benchUsers)
+	for n := range batch {
+		batch[n] = store.Sighting{User: benchUser(n), At: now - lastseen.Instant(n%300_000)}
+	}
+	_, err = s.Ping(context.Background(), "chat", batch)
+	require.NoError(b, err)
+	return &bench{b: b, handler: New(Config{Store: s, Settings: testSettings()})}
+}
+
+// requests returns prepared requests, so that making them is not part of what is measured.
+func (b *bench) requests(make func(n int) *http.Request) func() {
+	requests := []*http.Request{}
+	for i := range 1000 {
+		requests = append(requests, make(i))
+	}
+	w := &sink{header: http.Header{}}
+	next := 0
+	return func() {
+		clear(w.header)
+		b.handler.ServeHTTP(w, requests[next%len(requests)])
+		require.Less(b.b, w.status, 300)
+		next++
+	}
+}
+
+// benchRequest returns a request without a body.
+func benchRequest(method, path string) *http.Request {
+	r, err := http.NewRequest(method, "/v1/namespaces/"+path, http.NoBody)
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
+func pingOf(n int) *http.Request {
+	return benchRequest("POST", "chat/users/"+benchUser(n*7919)+"/ping")
+}
+
+func minimalPing(n int) *http.Request {
+	r := pingOf(n)
+	r.Header.Set("Prefer", "return=minimal")
+	return r
+}
+
+func BenchmarkHandler(b *testing.B) {
+	h := newBench(b)
+	for _, c := range []struct {
+		name string
+		make func(int) *http.Request
+	}{
+		{"no-op", func(n int) *http.Request { return benchRequest("GET", benchUser(n*7919)) }},
+		{"ping/minimal", minimalPing},
+		{"ping", pingOf},
+		{"get", func(n int) *http.Request { return benchRequest("GET", "chat/users/"+benchUser(n*7919)) }},
+		{"lookup of 100", func(n int) *http.Request {
+			users := make([]string, 100)
+			for i := range users {
+				users[i] = "user=" + benchUser(n*100+i*7919)
+			}
+			return benchRequest("GET", "chat/lookup?"+strings.Join(users, "&"))
+		}},
+		{"page of 50", func(int) *http.Request { return benchRequest("GET", "chat/users") }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			serve := h.requests(c.make)
+			b.ReportAllocs()
+			for b.Loop() {
+				serve()
+			}
+		})
+	}
+}
+
+// TestPingAllocations checks that a ping allocates no more than row 13 of bench/RESULTS.md allows. What few requests
+// need must cost the others nothing.
+func TestPingAllocations(t *testing.T) {
+	testenv.SkipWithRace(t, "pools drop what is put back at random")
+	serve := newBench(t).requests(minimalPing)
+	require.LessOrEqual(t, testing.AllocsPerRun(10_000, serve), 14.0)
+}
+
+// BenchmarkPingAllocations counts the allocations of a ping, from the router to the store. It is row 13 of
+// bench/RESULTS.md.
+func BenchmarkPingAllocations(b *testing.B) {
+	h := newBench(b)
+	for b.Loop() {
+		b.ReportMetric(testing.AllocsPerRun(10_000, h.requests(minimalPing)), "ping-allocs/op")
+	}
 }

@@ -182,6 +182,10 @@ func (s *server) deleteNamespace(c echo.Context, q query) error {
 			"This deletes all users in the namespace. To confirm, add ?confirm=%s.", namespace)
 	}
 	ctx := c.Request().Context()
+	// First: what servers have heard and not written yet must not bring the namespace back. See [server.deleteUser].
+	if err := s.Store.CloseConnections(ctx, namespace, ""); err != nil {
+		return err
+	}
 	err = s.Store.DeleteNamespace(ctx, namespace)
 	if store.MayBeDone(err) {
 		s.signalSelf(ctx, namespace, "")

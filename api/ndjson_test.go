@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -40,7 +39,7 @@ func TestNDJSON(t *testing.T) {
 		require.EqualValues(t, 0, w.post("/chat/pings", "", ndjson)["recorded"])
 		longest := `{"user":"eve"` + strings.Repeat(" ", 4096-len(`{"user":"eve"}`)) + "}"
 		require.EqualValues(t, 1, w.post("/chat/pings", longest+"\n", ndjson)["recorded"])
-		w.fails(codeBodyTooLarge, http.MethodPost, "/chat/pings", longest+" \n", ndjson)
+		w.fails(codeBodyTooLarge, "POST", "/chat/pings", longest+" \n", ndjson)
 		require.Equal(t, 3, w.total("chat"))
 	})
 }
@@ -54,7 +53,7 @@ func TestLinesBeforeAnInvalidOne(t *testing.T) {
 			for i := range 1500 {
 				fmt.Fprintf(&b, "{\"user\":\"u%d\"}\n", i)
 			}
-			r := w.send(http.MethodPost, "/"+namespace+"/pings", b.String()+"\n"+bad+"\n{\"user\":\"after\"}\n", ndjson)
+			r := w.send("POST", "/"+namespace+"/pings", b.String()+"\n"+bad+"\n{\"user\":\"after\"}\n", ndjson)
 			problem := r.json(t)
 			require.EqualValues(t, 1502, problem["line"], r.body)
 			require.EqualValues(t, 1500, problem["recorded"])
@@ -66,29 +65,14 @@ func TestLinesBeforeAnInvalidOne(t *testing.T) {
 // TestLinesAreRecordedOnArrival checks that lines are recorded while their stream is still open.
 func TestLinesAreRecordedOnArrival(t *testing.T) {
 	w := newTestServer(t, fileStore(t))
-	reader, writer := io.Pipe()
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, w.url+"/v1/namespaces/chat/pings",
-		reader)
-	require.NoError(t, err)
-	request.Header.Set("Content-Type", "application/x-ndjson")
-	done := make(chan string, 1)
-	go func() {
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			done <- err.Error()
-			return
-		}
-		defer response.Body.Close()
-		line, _ := bufio.NewReader(response.Body).ReadString('\n')
-		done <- line
-	}()
+	s := w.upload()
 	for i := range 3 {
-		fmt.Fprintf(writer, "{\"user\":\"u%d\"}\n{\"us", i)
-		require.Eventually(t, func() bool { return w.total("chat") == i+1 }, time.Minute, time.Millisecond)
-		fmt.Fprintf(writer, "er\":\"u%d\"}\n", i)
+		fmt.Fprintf(s, "{\"user\":\"u%d\"}\n{\"us", i)
+		await(t, func() bool { return w.total("chat") == i+1 })
+		fmt.Fprintf(s, "er\":\"u%d\"}\n", i)
 	}
-	require.NoError(t, writer.Close())
-	require.Equal(t, "{\"recorded\":6}\n", <-done)
+	require.NoError(t, s.Close())
+	require.Equal(t, "{\"recorded\":6}\n", (<-s.response).body)
 }
 
 // TestStoreFailsDuringStream checks that the error reports how many lines were recorded.
@@ -97,9 +81,8 @@ func TestStoreFailsDuringStream(t *testing.T) {
 		codeStoreUnavailable: store.ErrUnavailable,
 		codeOverloaded:       store.ErrOverloaded,
 	} {
-		w := newTestServer(t, &errAfterFirstStore{Store: fileStore(t), err: fmt.Errorf("%w: the cause", failure)})
-		problem := w.fails(want, http.MethodPost, "/chat/pings", strings.Repeat("{\"user\":\"a\"}\n", maxChunk+1),
-			ndjson)
+		w := newTestServer(t, failingLater(fileStore(t), fmt.Errorf("%w: the cause", failure)))
+		problem := w.fails(want, "POST", "/chat/pings", strings.Repeat("{\"user\":\"a\"}\n", maxChunk+1), ndjson)
 		require.Positive(t, problem["recorded"])
 		require.EqualValues(t, problem["line"], int(problem["recorded"].(float64))+1)
 		require.NotContains(t, problem["detail"], "had no effect")
@@ -112,20 +95,10 @@ func TestStoreFailsDuringStream(t *testing.T) {
 func endless(t *testing.T, w *testServer, line string, limit int) (found testResponse, ended bool) {
 	t.Helper()
 	conn := w.dial() // stays open, so that the caller can measure what the stream takes
-	_, err := fmt.Fprintf(conn,
-		"POST /v1/namespaces/chat/pings HTTP/1.1\r\nHost: a\r\n%s\r\nTransfer-Encoding: chunked\r\n\r\n", ndjson)
+	_, err := io.WriteString(conn, chunkedPings)
 	require.NoError(t, err)
 	responded := make(chan testResponse, 1)
-	go func() {
-		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			responded <- testResponse{body: err.Error()}
-			return
-		}
-		defer response.Body.Close()
-		body, _ := io.ReadAll(response.Body)
-		responded <- testResponse{response.StatusCode, response.Header, string(body)}
-	}()
+	go func() { responded <- tryResponse(conn) }()
 	block := strings.Repeat(line, max(1, (64<<10)/len(line)))
 	for sent := 0; sent < limit && len(responded) == 0; sent += len(block) {
 		if _, err := fmt.Fprintf(conn, "%x\r\n%s\r\n", len(block), block); err != nil {
@@ -138,6 +111,10 @@ func endless(t *testing.T, w *testServer, line string, limit int) (found testRes
 	return <-responded, true
 }
 
+// chunkedPings is the head of a stream of pings.
+const chunkedPings = "POST /v1/namespaces/chat/pings HTTP/1.1\r\nHost: a\r\n" + ndjson +
+	"\r\nTransfer-Encoding: chunked\r\n\r\n"
+
 // TestEndlessLines checks that a line without an end is refused, and that a stream without an end uses no more
 // memory than a short one.
 func TestEndlessLines(t *testing.T) {
@@ -149,41 +126,33 @@ func TestEndlessLines(t *testing.T) {
 	}
 	limit := testenv.Choose(16<<20, 1<<20)
 	for _, line := range []string{
-		"\n", "\r\n", "{\"user\":\"alice\"}\n",
-		`{"user":"bob"}` + strings.Repeat(" ", 4000) + "\n",
+		"\n", "\r\n", "{\"user\":\"alice\"}\n", `{"user":"bob"}` + strings.Repeat(" ", 4000) + "\n",
 	} {
 		before := heap()
 		_, ended := endless(t, w, line, limit)
 		require.False(t, ended, "%.20q", line)
 		// What the server is still reading makes garbage while it is collected.
 		freed := func() bool { return heap() < before+8<<20 }
-		require.Eventually(t, freed, time.Minute, time.Millisecond, "%.20q", line)
+		await(t, freed, "%.20q", line)
 	}
 	// What the server has not read when the client closes the connection is still recorded.
-	require.Eventually(t, func() bool { return w.total("chat") == 2 }, time.Minute, time.Millisecond)
+	await(t, func() bool { return w.total("chat") == 2 })
 }
 
 // TestSlowStreamContinues checks that a stream has no time limit as long as lines arrive.
 func TestSlowStreamContinues(t *testing.T) {
-	withFakeClock(t, func(t *testing.T, dial func() net.Conn) {
+	withFakeClock(t, nil, func(t *testing.T, dial func() net.Conn) {
 		conn := dial()
-		_, err := fmt.Fprintf(conn,
-			"POST /v1/namespaces/chat/pings HTTP/1.1\r\nHost: a\r\n%s\r\nTransfer-Encoding: chunked\r\n\r\n", ndjson)
+		_, err := io.WriteString(conn, chunkedPings)
 		require.NoError(t, err)
-		line := "{\"user\":\"alice\"}\n"
-		const lines = 100
+		const line, lines = "{\"user\":\"alice\"}\n", 100
 		for range lines {
 			time.Sleep(lineTimeout - time.Second)
 			_, err := fmt.Fprintf(conn, "%x\r\n%s\r\n", len(line), line)
 			require.NoError(t, err)
 		}
 		go io.WriteString(conn, "0\r\n\r\n")
-		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		require.NoError(t, err)
-		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
-		require.NoError(t, err)
-		require.JSONEq(t, fmt.Sprintf(`{"recorded":%d}`, lines), string(body))
+		require.JSONEq(t, fmt.Sprintf(`{"recorded":%d}`, lines), readResponse(t, conn).body)
 	})
 }
 
@@ -198,13 +167,9 @@ func (w *testServer) upload(headers ...string) upload {
 	w.t.Helper()
 	reader, writer := io.Pipe()
 	w.t.Cleanup(func() { _ = writer.Close() })
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, w.url+"/v1/namespaces/chat/pings",
-		reader)
+	request, err := http.NewRequestWithContext(context.Background(), "POST", w.url+"/v1/namespaces/chat/pings", reader)
 	require.NoError(w.t, err)
-	for _, header := range append(headers, ndjson) {
-		name, value, _ := strings.Cut(header, ": ")
-		request.Header.Set(name, value)
-	}
+	addHeaders(request.Header, append(headers, ndjson))
 	s := upload{writer, make(chan testResponse, 1)}
 	go func() {
 		response, err := http.DefaultClient.Do(request)
@@ -222,54 +187,54 @@ func (w *testServer) upload(headers ...string) upload {
 // TestStreamsAreReauthorized checks that a caller that loses the permission during a stream cannot record more
 // lines.
 func TestStreamsAreReauthorized(t *testing.T) {
-	secret, hash := auth.NewKey()
-	_, otherHash := auth.NewKey()
-	key := auth.Key{Name: "backend", Hash: hash, Scopes: []auth.Scope{auth.Ping}, Namespaces: []auth.Pattern{"*"}}
-	other := auth.Key{Name: "other", Hash: otherHash, Scopes: auth.Scopes(), Namespaces: []auth.Pattern{"*"}}
+	key, secret := newKey("backend", "*", auth.Ping)
+	other, _ := newKey("other", "*", auth.Scopes()...)
 	elsewhere := key
 	elsewhere.Namespaces = []auth.Pattern{"elsewhere"}
 	authenticator := func(keys ...auth.Key) *auth.Authenticator { return newAuthenticator(t, auth.Config{Keys: keys}) }
 	for name, after := range map[string]struct {
 		authenticator *auth.Authenticator
-		status        int
 		code          code
 	}{
-		"a key that was removed":              {authenticator(other), http.StatusUnauthorized, codeUnauthenticated},
-		"a key that is for another namespace": {authenticator(elsewhere, other), http.StatusForbidden, codeForbidden},
-		"a key that is as it was":             {authenticator(key, other), http.StatusOK, ""},
+		"a key that was removed":              {authenticator(other), codeUnauthenticated},
+		"a key that is for another namespace": {authenticator(elsewhere, other), codeForbidden},
+		"a key that is as it was":             {authenticator(key, other), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newAuthServer(t, fileStore(t), authenticator(key, other))
-			total := func() int {
-				infos, err := w.store.Count(t.Context(), "chat", []lastseen.Range{{From: 1, To: testNow + maxAhead}})
-				require.NoError(t, err)
-				return int(infos[0])
-			}
-			s := w.upload("Authorization: Bearer " + secret)
+			s := w.upload(bearer(secret))
 			fmt.Fprint(s, "{\"user\":\"alice\"}\n\n{\"user\":\"bob\"}\n")
-			require.Eventually(t, func() bool { return total() == 2 }, time.Minute, time.Millisecond)
+			await(t, func() bool { return w.stored() == 2 })
 			w.reload(func(c *Config) { c.Auth = after.authenticator })
 			fmt.Fprint(s, "{\"user\":\"eve\"}\n")
 			require.NoError(t, s.Close())
 			r := <-s.response
-			require.Equal(t, after.status, r.status, r.body)
 			if after.code == "" {
-				require.Equal(t, 3, total())
+				r.is(t, http.StatusOK)
+				require.EqualValues(t, 3, w.stored())
 				return
 			}
-			problem := r.json(t)
+			problem := r.is(t, after.code.problemType().Status).json(t)
 			require.Equal(t, string(after.code), problem["code"])
 			require.EqualValues(t, 4, problem["line"])
 			require.EqualValues(t, 2, problem["recorded"])
 			require.Contains(t, r.header.Get("WWW-Authenticate"), "Bearer")
-			require.Equal(t, 2, total(), "nothing of it is recorded")
+			require.EqualValues(t, 2, w.stored(), "nothing of it is recorded")
 		})
 	}
 }
 
+// stored returns how many users the store has in the namespace chat.
+func (w *testServer) stored() int64 {
+	w.t.Helper()
+	counts, err := w.store.Count(w.t.Context(), "chat", []lastseen.Range{{From: 1, To: testNow + maxAhead}})
+	require.NoError(w.t, err)
+	return counts[0]
+}
+
 // TestStreamMemory checks that the memory of a stream is counted, and released after each chunk.
 func TestStreamMemory(t *testing.T) {
-	t.Parallel() // it waits until the server has read enough of a stream that it refused
+	t.Parallel()
 	memory := newBodyMemory(MinBodyMemory)
 	w := newTestServer(t, fileStore(t), func(c *Config) { withBodies(c, memory) })
 	used := func() int64 {
@@ -280,23 +245,20 @@ func TestStreamMemory(t *testing.T) {
 	s := w.upload()
 	for i := range 3 {
 		fmt.Fprintf(s, "{\"user\":\"u%d\"}\n{\"user\":", i)
-		require.Eventually(t, func() bool { return w.total("chat") == 2*i+1 }, time.Minute, time.Millisecond)
-		require.Eventually(t, func() bool { return used() == readBuffer }, time.Minute, time.Millisecond,
-			"between two chunks")
+		await(t, func() bool { return w.total("chat") == 2*i+1 })
+		await(t, func() bool { return used() == readBuffer }, "between two chunks")
 		fmt.Fprintf(s, "\"v%d\"}\n", i)
-		require.Eventually(t, func() bool { return w.total("chat") == 2*i+2 }, time.Minute, time.Millisecond)
+		await(t, func() bool { return w.total("chat") == 2*i+2 })
 	}
-	require.Eventually(t, func() bool { return used() == readBuffer }, time.Minute, time.Millisecond,
-		"between two chunks")
+	await(t, func() bool { return used() == readBuffer }, "between two chunks")
 	full := bodyHold{memory: memory, key: limit.ByAPIKey("another")}
 	require.NoError(t, full.grow(int(memory.limit-used())))
-	w.fails(codeOverloaded, http.MethodPost, "/chat/pings", "{\"user\":\"bob\"}\n", ndjson)
+	w.fails(codeOverloaded, "POST", "/chat/pings", "{\"user\":\"bob\"}\n", ndjson)
 	fmt.Fprint(s, "{\"user\":\"eve\"}\n")
-	r := <-s.response
-	require.Equal(t, http.StatusServiceUnavailable, r.status)
+	require.NoError(t, s.Close()) // or the server would wait for more
+	r := (<-s.response).is(t, http.StatusServiceUnavailable)
 	require.EqualValues(t, 6, r.json(t)["recorded"], r.body)
 	full.release()
-	require.NoError(t, s.Close())
 	require.Zero(t, used())
 }
 
@@ -315,7 +277,7 @@ func FuzzLines(f *testing.F) {
 			strings.NewReader(content), iotest.OneByteReader(strings.NewReader(content)),
 			iotest.DataErrReader(strings.NewReader(content)),
 		} {
-			request := httptest.NewRequest(http.MethodPost, "http://localhost/v1/namespaces/chat/pings", body)
+			request := httptest.NewRequest("POST", "http://localhost/v1/namespaces/chat/pings", body)
 			request.Header.Set(echo.HeaderContentType, mediaNDJSON)
 			request.Header.Set(echo.HeaderXRequestID, "one")
 			recorder := httptest.NewRecorder()

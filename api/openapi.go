@@ -15,7 +15,7 @@ package api
 // @description To try it, open the first operation and select "Try it out" and "Execute": Alice is **green**. Without
 // @description another ping she is **yellow** after 60 seconds and **grey** after 5 minutes. Unknown is not offline: if
 // @description the store is unavailable, the response is 503, never grey. Each error has a `code`, explained in
-// @description [/docs/errors](/docs/errors). Each response has an `X-Request-Id` and, unless documented otherwise,
+// @description [/docs/errors](../docs/errors). Each response has an `X-Request-Id` and, unless documented otherwise,
 // @description `Cache-Control: no-store`.
 //
 // @tag.name Recording

@@ -2,6 +2,9 @@ package api
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // TestRoutesAreDocumented compares the table of routes with the document, in both directions.
@@ -101,6 +105,7 @@ func operationsOf() map[code]string {
 		codeAvailabilityNotReady: "setAvailability",
 		codeNoContacts:           keeps,
 		codeTooManyContacts:      "changeContacts",
+		codeContactsChanged:      "setContacts changeContacts",
 		codeInvalidCall:          "startCall acceptCall keepCall",
 		codeCallNotFound:         "getCall" + acts,
 		codeCallerBusy:           "startCall",
@@ -109,6 +114,7 @@ func operationsOf() map[code]string {
 		codeCallRefused:          acts,
 		codeIdempotencyKeyReused: "startCall",
 		codeTooManyCalls:         "startCall",
+		codeCallTooSoon:          "startCall",
 		codeNoCalls:              calls,
 		codeInvalidThresholds:    evaluates + " listContacts",
 		codeInvalidParameter:     all + " EmptySegment" + " connect",
@@ -189,5 +195,53 @@ func TestLimitsAreDocumented(t *testing.T) {
 		{lastseen.MaxUserLen, *components.Schemas["UserID"].Value.MaxLength},
 	} {
 		require.EqualValues(t, pair[0], pair[1])
+	}
+}
+
+// TestGeneratedClient generates a client from the document with oapi-codegen and runs a program that uses it: see
+// tools/client, which is a module of its own, so that its dependencies are not those of the project.
+func TestGeneratedClient(t *testing.T) {
+	t.Parallel()
+	testenv.SkipWithRace(t, "it builds a client, which sends one request at a time")
+	dir, source := t.TempDir(), "../tools/client"
+	for _, name := range []string{"go.mod", "go.sum", "config.yaml", "main.go"} {
+		content, err := os.ReadFile(filepath.Join(source, name))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "openapi.yaml"), lastseen.OpenAPI(), 0o600))
+	goRun := func(args ...string) {
+		t.Helper()
+		command := testenv.Command("go", args...)
+		command.Dir = dir
+		output, err := command.CombinedOutput()
+		require.NoError(t, err, "go %v: %s", args, output)
+	}
+	goRun("tool", "oapi-codegen", "-config", "config.yaml", "openapi.yaml")
+	goRun("run", ".", newTestServer(t, fileStore(t)).url)
+}
+
+// TestGuideOfConnectionsFitsSchema checks each frame in the texts against its schema, and that the guide has each kind.
+func TestGuideOfConnectionsFitsSchema(t *testing.T) {
+	t.Parallel()
+	shown := map[string]bool{}
+	for _, name := range []string{"../docs/connections.md", "../README.md"} {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		for _, line := range regexp.MustCompile(`(?m)^([<>]) (\{"(\w+)".*\})$`).FindAllSubmatch(text, -1) {
+			from := map[string]string{">": "client", "<": "server"}[string(line[1])]
+			if string(line[3]) == "wave" {
+				continue // an example of a frame that does not exist
+			}
+			checkFrame(t, from, line[2])
+			shown[from+"_"+string(line[3])] = true
+		}
+	}
+	doc, err := loadFrames()
+	require.NoError(t, err)
+	for name := range doc.Components.Schemas {
+		if isFrame := regexp.MustCompile(`^(client|server)_`).MatchString(name); isFrame && name != "server_reset" {
+			require.Contains(t, shown, name)
+		}
 	}
 }

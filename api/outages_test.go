@@ -3,101 +3,49 @@ package api
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
 
-// unreliableStore is a store that fails on demand. It is a fake because its clock is that of a synctest bubble, in
-// which no real store can run.
-type unreliableStore struct {
-	idleStore
-	mu            sync.Mutex
-	reads, writes error
-}
-
-func (o *unreliableStore) fails(reads, writes error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.reads, o.writes = reads, writes
-}
-
-func (o *unreliableStore) errs() (reads, writes error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.reads, o.writes
-}
-
-func (o *unreliableStore) Now(context.Context) (lastseen.Instant, error) { return testNow, nil }
-
-func (o *unreliableStore) Ping(_ context.Context, _ string, batch []store.Sighting) ([]lastseen.State, error) {
-	_, err := o.errs()
-	return make([]lastseen.State, len(batch)), err
-}
-
-func (o *unreliableStore) Describe(
-	_ context.Context, _ string, users []string,
-) ([]lastseen.State, map[string]store.Details, error) {
-	err, _ := o.errs()
-	return make([]lastseen.State, len(users)), nil, err
-}
-
-func (o *unreliableStore) Ready(context.Context) error {
-	_, err := o.errs()
-	return err
-}
-
-// logBuffer holds what is logged, including by timers.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-// take returns what was logged since the last call.
-func (l *logBuffer) take() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	defer l.b.Reset()
-	return l.b.String()
-}
-
 // outageTest is the handler without a network, on a store that can fail, and its log.
 type outageTest struct {
-	*unreliableStore
-	t   *testing.T
-	api http.Handler
-	log *logBuffer
+	t             *testing.T
+	api           http.Handler
+	log           *lockedLog
+	reads, writes atomic.Pointer[error] // of calls to the store
+}
+
+// fails has the store return errors from now on.
+func (o *outageTest) fails(reads, writes error) {
+	o.reads.Store(&reads)
+	o.writes.Store(&writes)
 }
 
 func newOutageTest(t *testing.T, level slog.Level) *outageTest {
 	t.Helper()
-	o := &outageTest{unreliableStore: &unreliableStore{}, t: t, log: &logBuffer{}}
+	o := &outageTest{t: t, log: &lockedLog{}}
+	o.fails(nil, nil)
 	o.api = New(Config{
-		Store: o.unreliableStore,
-		Settings: Settings{
-			Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour},
-			PingInterval: time.Second,
-		},
-		Logger: slog.New(slog.NewJSONHandler(o.log, &slog.HandlerOptions{Level: level})),
+		Store: &hookedStore{Store: fileStore(t), before: func(_ context.Context, call string) error {
+			if call == "Describe" {
+				return *o.reads.Load()
+			}
+			return *o.writes.Load()
+		}},
+		Settings: testSettings(), Logger: slog.New(slog.NewJSONHandler(o.log, &slog.HandlerOptions{Level: level})),
 	})
 	return o
 }
@@ -112,23 +60,13 @@ const (
 func (o *outageTest) send(n int, request string) (status int) {
 	method, path, _ := strings.Cut(request, " ")
 	for range n {
-		w := httptest.NewRecorder()
-		o.api.ServeHTTP(w, httptest.NewRequest(method, "http://localhost"+path, nil))
-		status = w.Code
+		status = serve(o.api, method, path, "").Code
 	}
 	return status
 }
 
 // lines returns what was logged since the last call.
-func (o *outageTest) lines() (lines []map[string]any) {
-	o.t.Helper()
-	for line := range strings.Lines(o.log.take()) {
-		var fields map[string]any
-		require.NoError(o.t, json.Unmarshal([]byte(line), &fields), line)
-		lines = append(lines, fields)
-	}
-	return lines
-}
+func (o *outageTest) lines() []map[string]any { return logged(o.t, o.log.take()) }
 
 // wait lets time pass and timers run.
 func wait(d time.Duration) {
@@ -281,4 +219,115 @@ func TestFailuresAreCountedOnce(t *testing.T) {
 		wait(settleTime)
 		require.Len(t, o.lines(), 1)
 	})
+}
+
+// TestLateTimerEndsNothing checks that the timer of a recovery does not end the outage if a request has failed again,
+// and succeeded again, when it gets the lock: the outage would end twice, and the count of outages would be wrong.
+func TestLateTimerEndsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newOutageLog(slog.New(slog.DiscardHandler), time.Now)
+		l.failed(codeOverloaded, writing, errors.New("down"))
+		l.succeeded(writing)
+		o := l.outages[codeOverloaded]
+		first := o.total
+		l.failed(codeOverloaded, writing, errors.New("down"))
+		l.succeeded(writing)
+		l.end(o, first) // as the first timer does if it fires just before it is stopped
+		require.EqualValues(t, 1, l.ongoing.Load())
+		time.Sleep(settleTime)
+		synctest.Wait()
+		require.Zero(t, l.ongoing.Load())
+		require.Empty(t, l.outages)
+		time.Sleep(countEvery) // the last timer
+	})
+}
+
+// lockedLog is a log that can be read while it is written.
+type lockedLog struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedLog) String() string { return locked(&l.mu, l.b.String) }
+
+// take returns what was logged since the last call.
+func (l *lockedLog) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.b.Reset()
+	return l.b.String()
+}
+
+// outOfFiles is a listener that fails like one whose process has too many open files. A real one would make the test
+// fail, too.
+type outOfFiles struct {
+	net.Listener
+	left int
+}
+
+func (o *outOfFiles) Accept() (net.Conn, error) {
+	if o.left--; o.left < 0 {
+		return nil, net.ErrClosed
+	}
+	return nil, &net.OpError{Op: "accept", Net: "tcp", Err: temporary{errors.New("too many open files")}}
+}
+
+type temporary struct{ error }
+
+func (temporary) Temporary() bool { return true }
+func (temporary) Timeout() bool   { return false }
+
+// TestServerLog checks that failures of the server are logged as errors, once a minute, and those of clients are
+// not.
+func TestServerLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lockedLog
+		logger := slog.New(slog.NewTextHandler(&log, nil))
+		server := NewServer(http.NotFoundHandler(), logger)
+		require.ErrorIs(t, server.Serve(LimitConnections(server,
+			&outOfFiles{&pipeListener{closed: make(chan struct{})}, 30}, 10, logger, nil)), net.ErrClosed)
+		require.Equal(t, 1, bytes.Count([]byte(log.String()),
+			[]byte("level=ERROR msg=\"http: Accept error: accept tcp: too many open files\"")), log.String())
+		time.Sleep(throttleTime)
+		synctest.Wait()
+		require.Contains(t, log.String(), "times=29 within=1m0s")
+
+		log.take()
+		server.ErrorLog.Print("http: TLS handshake error from 203.0.113.7:1234: EOF")
+		require.Empty(t, log.String())
+		for client := range 3 {
+			server.ErrorLog.Printf("http: panic serving 203.0.113.%d:1234: out of range\ngoroutine 1 [running]", client)
+		}
+		require.Equal(t, 1, bytes.Count([]byte(log.String()), []byte("level=ERROR msg=\"http: panic out of range\"")),
+			log.String())
+		require.Contains(t, log.String(), "goroutine 1 [running]")
+		time.Sleep(2 * throttleTime)
+		synctest.Wait()
+		require.Contains(t, log.String(), "times=2")
+		log.take()
+		server.ErrorLog.Print("http: panic serving 203.0.113.7:1234: out of range")
+		require.NotEmpty(t, log.String(), "after a minute without one it is logged at once")
+		for n := range 10_000 {
+			server.ErrorLog.Printf("http: panic serving 203.0.113.7:1234: %d", n)
+		}
+		require.LessOrEqual(t, bytes.Count([]byte(log.String()), []byte("\n")), maxThrottled+1)
+		time.Sleep(3 * throttleTime)
+	})
+}
+
+// TestPanicsBelowEcho checks that a panic that no middleware catches is logged as an error with its stack.
+func TestPanicsBelowEcho(t *testing.T) {
+	server, log, _ := boundedServer(t, 10, false, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		panic("the cause")
+	}))
+	require.False(t, getOK(server))
+	require.Contains(t, log.String(), "level=ERROR")
+	require.Contains(t, log.String(), "the cause")
+	require.Contains(t, log.String(), "outages_test.go", "the stack")
 }

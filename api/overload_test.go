@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -123,7 +122,7 @@ func TestShedBeforeBody(t *testing.T) {
 		wait(10 * time.Second)
 		body := &unread{}
 		w := httptest.NewRecorder()
-		request := httptest.NewRequest(http.MethodPost, "http://localhost/v1/namespaces/chat/pings", body)
+		request := httptest.NewRequest("POST", "http://localhost/v1/namespaces/chat/pings", body)
 		l.api.ServeHTTP(&flushedFirst{w, body, l}, request)
 		require.Equal(l, http.StatusServiceUnavailable, w.Code)
 	})
@@ -181,7 +180,7 @@ func TestStretchedInterval(t *testing.T) {
 			l.send("POST /chat/users/alice/ping", "")
 			wait(time.Minute)
 			w := httptest.NewRecorder()
-			request := httptest.NewRequest(http.MethodPost, "http://localhost/v1/namespaces/chat/users/a/ping", nil)
+			request := httptest.NewRequest("POST", "http://localhost/v1/namespaces/chat/users/a/ping", nil)
 			request.Header.Set("Prefer", "return=minimal")
 			l.api.ServeHTTP(w, request)
 			minimal, err := strconv.Atoi(w.Header().Get(pingAfterHeader))
@@ -253,15 +252,6 @@ func TestRetryAfterGrows(t *testing.T) {
 	require.Equal(t, "15", s.retryAfter())
 	random = 0
 	require.Equal(t, "1", s.retryAfter())
-}
-
-// BenchmarkLoad measures what the ladder adds to a call.
-func BenchmarkLoad(b *testing.B) {
-	s := &callStore{&loadedStore{}, newOverload(nil, time.Now)}
-	s.overload.awake.Store(true)
-	for b.Loop() {
-		_, _ = s.Ping(context.Background(), "chat", nil)
-	}
 }
 
 // TestLoadMetrics checks the metrics of the load by exact values.

@@ -2,10 +2,13 @@ package api
 
 import (
 	"encoding/json"
+	"fmt"
 	"html/template"
 	"net/http"
 	"regexp"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,13 +20,11 @@ import (
 
 func TestOpenAPIDocument(t *testing.T) {
 	w := newTestServer(t, fileStore(t))
-	asYAML := w.sendTo(http.MethodGet, "/openapi.yaml", "")
-	require.Equal(t, http.StatusOK, asYAML.status)
+	asYAML := w.sendTo("GET", "/openapi.yaml", "").is(t, http.StatusOK)
 	require.Equal(t, "application/yaml", asYAML.header.Get("Content-Type"))
 	require.Equal(t, string(lastseen.OpenAPI()), asYAML.body)
 
-	asJSON := w.sendTo(http.MethodGet, "/openapi.json", "")
-	require.Equal(t, http.StatusOK, asJSON.status)
+	asJSON := w.sendTo("GET", "/openapi.json", "").is(t, http.StatusOK)
 	require.Equal(t, "application/json", asJSON.header.Get("Content-Type"))
 	var document yaml.Node
 	require.NoError(t, yaml.Unmarshal(lastseen.OpenAPI(), &document))
@@ -68,8 +69,10 @@ func TestFileHeaders(t *testing.T) {
 	t.Parallel()
 	w := newTestServer(t, fileStore(t))
 	for _, path := range web.Paths() {
-		plain := w.sendTo(http.MethodGet, path+"?theme=dark", "", "Accept-Encoding: identity, gzip;q=0")
-		require.Equal(t, http.StatusOK, plain.status, path)
+		plain := w.sendTo("GET", path+"?theme=dark", "", "Accept-Encoding: identity, gzip;q=0", "Range: bytes=0-9").
+			is(t, http.StatusOK, path)
+		require.Empty(t, plain.header.Get("Accept-Ranges"), "a page is sent as a whole")
+		require.Greater(t, len(plain.body), 10, path)
 		require.Empty(t, plain.header.Get("Content-Encoding"), path)
 		require.NotEmpty(t, plain.body, path)
 		for name, want := range fileHeaders(path) {
@@ -80,13 +83,12 @@ func TestFileHeaders(t *testing.T) {
 		etag := plain.header.Get("ETag")
 		require.Regexp(t, `^"[\w-]+"$`, etag, path)
 		for _, known := range []string{etag, "W/" + etag, `"other", ` + etag, "*"} {
-			same := w.sendTo(http.MethodGet, path, "", "Accept-Encoding: identity", "If-None-Match: "+known)
-			require.Equal(t, http.StatusNotModified, same.status, path)
+			same := w.sendTo("GET", path, "", "Accept-Encoding: identity", "If-None-Match: "+known).is(t,
+				http.StatusNotModified, path)
 			require.Equal(t, etag, same.header.Get("ETag"), path)
 			require.Empty(t, same.body, path)
 		}
-		changed := w.sendTo(http.MethodGet, path, "", `If-None-Match: "other"`)
-		require.Equal(t, http.StatusOK, changed.status, path)
+		changed := w.sendTo("GET", path, "", `If-None-Match: "other"`).is(t, http.StatusOK, path)
 		require.Equal(t, plain.body, changed.body, "%s: Go's client requests gzip and unpacks it", path)
 	}
 }
@@ -111,8 +113,7 @@ func TestScriptIsForAllOrigins(t *testing.T) {
 	t.Parallel()
 	w := newTestServer(t, fileStore(t), func(c *Config) { c.CORSOrigins = []string{"https://app.example.com"} })
 	for _, origin := range []string{"https://app.example.com", "https://other.example.net", "null"} {
-		script := w.sendTo(http.MethodGet, "/lastseen.js", "", "Origin: "+origin)
-		require.Equal(t, http.StatusOK, script.status)
+		script := w.sendTo("GET", "/lastseen.js", "", "Origin: "+origin).is(t, http.StatusOK)
 		require.Equal(t, []string{"*"}, script.header.Values("Access-Control-Allow-Origin"), origin)
 		require.Equal(t, "text/javascript; charset=utf-8", script.header.Get("Content-Type"))
 		require.Empty(t, script.header.Get("Access-Control-Allow-Credentials"))
@@ -130,53 +131,45 @@ func requireClosed(t *testing.T, policy string) {
 	require.NotRegexp(t, `(default|script|style|connect)-src[^;]* data:`, policy)
 }
 
-func TestLargeFilesAreCompressed(t *testing.T) {
+// TestPagesAreCompressed checks that files are compressed if that saves something, and have another ETag then,
+// because theirs are strong.
+func TestPagesAreCompressed(t *testing.T) {
 	t.Parallel()
 	w := newTestServer(t, fileStore(t))
-	const path = "/docs/swagger-ui-bundle.js"
-	plain := w.sendTo(http.MethodGet, path, "", "Accept-Encoding: identity")
-	for _, accepted := range []string{"gzip", "br, GZIP;q=0.5"} {
-		packed := w.sendTo(http.MethodGet, path, "", "Accept-Encoding: "+accepted)
-		require.Equal(t, "gzip", packed.header.Get("Content-Encoding"))
+	for path, want := range map[string]bool{
+		"/openapi.yaml": true, "/openapi.json": true, "/docs/errors": true, "/docs/swagger-ui.css": true,
+		"/docs/swagger-ui-bundle.js": true, "/docs/": false, "/docs/favicon.svg": false,
+	} {
+		plain := w.sendTo("GET", path, "", "Accept-Encoding: identity")
+		packed := w.sendTo("GET", path, "", "Accept-Encoding: br, GZIP;q=0.5")
+		require.Equal(t, want, packed.header.Get("Content-Encoding") == "gzip", "%s: %d bytes", path, len(plain.body))
+		require.Equal(t, want, packed.header.Get("ETag") != plain.header.Get("ETag"), path)
+		require.Equal(t, want, plain.header.Get("Vary") == "Accept-Encoding", path)
+		if !want {
+			continue
+		}
 		require.Equal(t, "Accept-Encoding", packed.header.Get("Vary"))
-		require.Less(t, len(packed.body), len(plain.body)/2)
-		require.NotEqual(t, plain.header.Get("ETag"), packed.header.Get("ETag"))
 		unpacked, err := gunzip([]byte(packed.body))
 		require.NoError(t, err)
-		require.Equal(t, plain.body, string(unpacked))
+		require.Equal(t, plain.body, string(unpacked), path)
+		require.Less(t, len(packed.body), len(plain.body), path)
 		known := "If-None-Match: " + packed.header.Get("ETag")
-		same := w.sendTo(http.MethodGet, path, "", "Accept-Encoding: "+accepted, known)
-		require.Equal(t, http.StatusNotModified, same.status)
+		same := w.sendTo("GET", path, "", "Accept-Encoding: gzip", known).is(t, http.StatusNotModified)
 		require.Equal(t, "Accept-Encoding", same.header.Get("Vary"))
 		require.Empty(t, same.header.Get("Content-Encoding"))
 	}
 }
 
-// TestOtherFilesAreNotServed checks that only the listed paths are served, unlike in a file server.
-func TestOtherFilesAreNotServed(t *testing.T) {
-	w := newTestServer(t, fileStore(t))
-	for _, path := range []string{
-		"/docs/docs.html", "/docs/index.html", "/docs/swagger-ui.js", "/docs/swagger-ui-bundle.js.gz",
-		"/docs/pages/docs.html", "/docs/../openapi.yaml", "/docs/%2e%2e/openapi.yaml", "/docs/errors/",
-		"/docs/docs.js/",
-		"/openapi.yaml/", "/openapi",
-	} {
-		r := w.sendTo(http.MethodGet, path, "")
-		require.Equal(t, http.StatusNotFound, r.status, path)
-		require.Equal(t, "application/problem+json", r.header.Get("Content-Type"), path)
-	}
-}
-
 func TestDocsRedirect(t *testing.T) {
 	w := newTestServer(t, fileStore(t))
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+"/docs?theme=dark", nil)
+	request, err := http.NewRequestWithContext(t.Context(), "GET", w.url+"/docs?theme=dark", nil)
 	require.NoError(t, err)
 	response, err := http.DefaultTransport.RoundTrip(request)
 	require.NoError(t, err)
 	response.Body.Close()
 	require.Equal(t, http.StatusMovedPermanently, response.StatusCode)
 	require.Equal(t, "docs/", response.Header.Get("Location"), "relative, so that it works below a proxy's prefix")
-	require.Contains(t, w.sendTo(http.MethodGet, "/docs", "").body, `id="swagger-ui"`)
+	require.Contains(t, w.sendTo("GET", "/docs", "").body, `id="swagger-ui"`)
 }
 
 // TestPageLinksAreRelative checks that links are relative, so that pages also work below a prefix.
@@ -186,7 +179,7 @@ func TestPageLinksAreRelative(t *testing.T) {
 		"/", "/dashboard/dashboard.css",
 		"/docs/", "/docs/errors", "/docs/docs.js", "/docs/docs.css", "/docs/errors.css",
 	} {
-		for _, link := range links.FindAllStringSubmatch(w.sendTo(http.MethodGet, page, "").body, -1) {
+		for _, link := range links.FindAllStringSubmatch(w.sendTo("GET", page, "").body, -1) {
 			require.NotRegexp(t, `^(/|\w+:)`, link[1]+link[2], page)
 		}
 	}
@@ -194,7 +187,7 @@ func TestPageLinksAreRelative(t *testing.T) {
 
 // TestErrorGuide checks that the type of every error points to an explanation.
 func TestErrorGuide(t *testing.T) {
-	page := newTestServer(t, fileStore(t)).sendTo(http.MethodGet, "/docs/errors", "")
+	page := newTestServer(t, fileStore(t)).sendTo("GET", "/docs/errors", "")
 	require.Equal(t, http.StatusOK, page.status)
 	seen := map[string]code{}
 	for _, k := range ErrorCodes() {
@@ -213,15 +206,130 @@ func TestErrorGuide(t *testing.T) {
 // TestRoot checks that the dashboard is at the root, and that an unknown path names the documentation.
 func TestRoot(t *testing.T) {
 	w := newTestServer(t, fileStore(t))
-	for _, method := range []string{http.MethodGet, http.MethodHead} {
-		r := w.sendTo(method, "/?utm_source=x", "")
-		require.Equal(t, http.StatusOK, r.status)
+	for _, method := range []string{"GET", "HEAD"} {
+		r := w.sendTo(method, "/?utm_source=x", "").is(t, http.StatusOK)
 		require.Equal(t, "text/html; charset=utf-8", r.header.Get("Content-Type"))
 	}
-	require.Contains(t, w.sendTo(http.MethodGet, "/", "").body, `<script type="module" src="dashboard/main.js">`)
+	require.Contains(t, w.sendTo("GET", "/", "").body, `<script type="module" src="dashboard/main.js">`)
 	for _, path := range []string{"/nothing", "/v2/namespaces", "/docs/nothing"} {
-		r := w.sendTo(http.MethodGet, path, "")
-		require.Equal(t, http.StatusNotFound, r.status)
+		r := w.sendTo("GET", path, "").is(t, http.StatusNotFound)
 		require.Contains(t, r.json(t)["detail"], "See /docs/", path)
 	}
+}
+
+// lookupOf returns the body of a lookup of n users.
+func lookupOf(n int) string {
+	users := make([]string, n)
+	for i := range users {
+		users[i] = fmt.Sprintf(`"user-%d"`, i)
+	}
+	return `{"users":[` + strings.Join(users, ",") + `]}`
+}
+
+// TestAcceptEncoding checks which Accept-Encoding headers prefer gzip to the uncompressed response.
+func TestAcceptEncoding(t *testing.T) {
+	for accepted, want := range map[string]bool{
+		"": false, "gzip": true, "GZip": true, "x-gzip": true, "*": true, "br": false, "identity": false,
+		"gzip, deflate, br, zstd": true, "br;q=1, gzip;q=0.1": true, "gzip ; q=0.5": true, "gzip;Q=1": true,
+		"gzip;q=0": false, "gzip;q=0.000": false, "gzip;q=0, *": false, "*;q=0": false, "*;q=0, gzip": true,
+		"gzip;q=0;x":           false,
+		"identity, gzip;q=0.5": false, "identity;q=0.5, gzip": true, "identity;q=0, gzip;q=0.1": true,
+		"identity, gzip": true,
+		"gzip;q=2":       false, "gzip;q=-1": false, "gzip;q=NaN": false, "gzip;q=": false, "gzip;level=9": false,
+		"gzip;q=2, gzip": true,
+		"notgzip":        false, "gzipped": false, "gzip x": false,
+	} {
+		require.Equal(t, want, acceptsGzip([]string{accepted}), accepted)
+		require.Equal(t, want, acceptsGzip([]string{"br", accepted}), accepted)
+	}
+	require.False(t, acceptsGzip(nil))
+}
+
+// TestCompression checks that large responses are compressed on request, with the right headers.
+func TestCompression(t *testing.T) {
+	w := newTestServer(t, fileStore(t))
+	w.post("/chat/pings", pingsOf(1000))
+	large := lookupOf(1000)
+	plain := w.send("POST", "/chat/lookup", large, "Accept-Encoding: identity")
+	require.Greater(t, len(plain.body), 100_000)
+	require.Empty(t, plain.header.Get("Content-Encoding"))
+	require.Equal(t, "Accept-Encoding", plain.header.Get("Vary"), "or a cache would go on with it for everybody")
+	require.Equal(t, strconv.Itoa(len(plain.body)), plain.header.Get("Content-Length"))
+
+	packed := w.send("POST", "/chat/lookup", large, "Accept-Encoding: br, gzip;q=0.5")
+	require.Equal(t, "gzip", packed.header.Get("Content-Encoding"))
+	require.Equal(t, "Accept-Encoding", packed.header.Get("Vary"))
+	require.Equal(t, strconv.Itoa(len(packed.body)), packed.header.Get("Content-Length"))
+	require.Equal(t, "application/json", packed.header.Get("Content-Type"))
+	require.Less(t, len(packed.body), len(plain.body)/10)
+	unpacked, err := gunzip([]byte(packed.body))
+	require.NoError(t, err)
+	require.Equal(t, plain.body, string(unpacked))
+
+	for _, c := range []struct {
+		method, path, body string
+		large              bool
+	}{
+		{"GET", "/chat/users", "", true},
+		{"GET", "/chat/users?limit=1", "", false},
+		{"GET", "/chat/users/alice", "", false},
+		{"GET", "/chat/counts", "", false},
+		{"POST", "/chat/lookup", lookupOf(1), false},
+		{"POST", "/chat/users/alice/ping", "", false},
+		{"POST", "/chat/pings", `{"pings":[` + strings.Repeat(`{},`, 30) + `{}]}`, true}, // 20 errors
+		{"DELETE", "/chat/users/alice", "", false},
+	} {
+		r := w.send(c.method, c.path, c.body, "Accept-Encoding: gzip")
+		require.Equal(t, c.large, r.header.Get("Content-Encoding") == "gzip", c.path)
+		require.Equal(t, c.large, r.header.Get("Vary") == "Accept-Encoding", c.path)
+	}
+}
+
+// pingsOf returns the body of a bulk request with n pings.
+func pingsOf(n int) string {
+	items := make([]string, n)
+	for i := range items {
+		items[i] = fmt.Sprintf(`{"user":"user-%d"}`, i)
+	}
+	return `{"pings":[` + strings.Join(items, ",") + `]}`
+}
+
+// TestCompressionAndCaches checks that the ETag does not depend on the encoding, because it is weak, and that 304
+// and HEAD have the headers of 200.
+func TestCompressionAndCaches(t *testing.T) {
+	w := newTestServer(t, fileStore(t))
+	path := "/chat/lookup?user=u" + strings.Repeat("&user=u", 49)
+	plain := w.send("GET", path, "", "Accept-Encoding: identity")
+	packed := w.send("GET", path, "", "Accept-Encoding: gzip")
+	require.Equal(t, "gzip", packed.header.Get("Content-Encoding"))
+	tag := packed.header.Get("ETag")
+	require.Regexp(t, `^W/`, tag)
+	require.Equal(t, plain.header.Get("ETag"), tag)
+	for _, accepted := range []string{"gzip", "identity"} {
+		same := w.send("GET", path, "", "Accept-Encoding: "+accepted, "If-None-Match: "+tag).is(t,
+			http.StatusNotModified)
+		require.Equal(t, "Accept-Encoding", same.header.Get("Vary"))
+		require.Empty(t, same.header.Get("Content-Encoding"))
+		require.Empty(t, same.body)
+	}
+	head := w.send("HEAD", path, "", "Accept-Encoding: gzip")
+	for _, name := range []string{"Content-Encoding", "Content-Length", "Content-Type", "Vary", "ETag"} {
+		require.Equal(t, packed.header.Get(name), head.header.Get(name), name)
+	}
+	require.Empty(t, head.body)
+}
+
+// TestCompressingConcurrently checks that compressors are shared and their output is not.
+func TestCompressingConcurrently(t *testing.T) {
+	var all sync.WaitGroup
+	for n := range 100 {
+		all.Go(func() {
+			want := strings.Repeat(strconv.Itoa(n), 5000)
+			got, err := gunzip(appendGzip(nil, []byte(want)))
+			if err != nil || string(got) != want {
+				t.Errorf("%d: %v", n, err)
+			}
+		})
+	}
+	all.Wait()
 }

@@ -22,11 +22,9 @@ func availabilityProblems() []ErrorCode {
 		},
 		{
 			codeAvailabilityNotReady, 503, "Availability not ready",
-			"The user cannot become invisible yet: another server may not know that the namespace has invisible " +
-				"users. It can happen for half a minute after the first such request in a namespace. Nothing was " +
-				"changed.",
-			"Show that the user is still visible, wait as long as Retry-After says and try again. An operator can " +
-				"avoid it with the setting redis-invisible, on all servers.",
+			"The user cannot become invisible: the Redis of this server deletes any key when its memory is full, and " +
+				"so may lose what hides users. Nothing was changed.",
+			"Show that the user is still visible. An operator has to set maxmemory-policy of Redis to noeviction.",
 		},
 	}
 }
@@ -43,6 +41,12 @@ func contactProblems() []ErrorCode {
 			codeTooManyContacts, 409, "Too many contacts",
 			"A user has at most 5,000 contacts. Nothing was changed.",
 			"Remove contacts in the same request, or before.",
+		},
+		{
+			codeContactsChanged, 409, "Contacts changed meanwhile",
+			"Another request changed the user's contacts while this one changed many. This one stopped: what it " +
+				"removes is removed first, and part of what it adds can be missing.",
+			"Read the contacts, and send the change again if it is still right.",
 		},
 	}
 }

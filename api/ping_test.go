@@ -3,15 +3,22 @@ package api
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/limit"
+	"github.com/lastseen/lastseen/store/connections"
 )
 
 func TestPing(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *testServer) {
-		r := w.send(http.MethodPost, "/chat/users/alice/ping", "")
+		r := w.send("POST", "/chat/users/alice/ping", "")
 		require.JSONEq(t, `{"user":"alice","status":"green","last_seen":"2026-11-20T12:00:00.000Z","left":false,
 			"valid_until":"2026-11-20T12:01:00.000Z","as_of":"2026-11-20T12:00:00.000Z","green_ms":60000,"yellow_ms":300000,"ping_after_ms":27000}`, r.body)
 		require.Equal(t, "application/json", r.header.Get("Content-Type"))
@@ -46,16 +53,14 @@ func TestPingAfter(t *testing.T) {
 func TestPreferMinimal(t *testing.T) {
 	w := newTestServer(t, fileStore(t))
 	for _, prefer := range []string{"return=minimal", "respond-async, Return=minimal; foo", `return="minimal"`} {
-		r := w.send(http.MethodPost, "/chat/users/alice/ping", "", "Prefer: "+prefer)
-		require.Equal(t, http.StatusNoContent, r.status, prefer)
+		r := w.send("POST", "/chat/users/alice/ping", "", "Prefer: "+prefer).is(t, http.StatusNoContent, prefer)
 		require.Equal(t, "return=minimal", r.header.Get("Preference-Applied"))
 		require.Equal(t, "27000", r.header.Get("Lastseen-Ping-After-Ms"))
-		r = w.send(http.MethodPost, "/chat/users/alice/leave", "", "Prefer: "+prefer)
-		require.Equal(t, http.StatusNoContent, r.status)
+		r = w.send("POST", "/chat/users/alice/leave", "", "Prefer: "+prefer).is(t, http.StatusNoContent)
 		require.Empty(t, r.header.Get("Lastseen-Ping-After-Ms"), "who leaves need not ping")
 	}
 	for _, prefer := range []string{"return=representation", "minimal", ""} {
-		require.Equal(t, http.StatusOK, w.send(http.MethodPost, "/chat/users/alice/ping", "", "Prefer: "+prefer).status)
+		w.send("POST", "/chat/users/alice/ping", "", "Prefer: "+prefer).is(t, http.StatusOK)
 	}
 }
 
@@ -66,14 +71,234 @@ func TestWriteOnlyKeyGetsNoBody(t *testing.T) {
 		w := newAuthServer(t, open.store.Store, authenticator)
 		as := func(name string) string { return "Authorization: " + headers[name] }
 		for _, verb := range []string{"ping", "leave"} {
-			r := w.send(http.MethodPost, "/chat/users/alice/"+verb, "", as("ping"))
-			require.Equal(t, http.StatusNoContent, r.status)
+			r := w.send("POST", "/chat/users/alice/"+verb, "", as("ping")).is(t, http.StatusNoContent)
 			require.Equal(t, "return=minimal", r.header.Get("Preference-Applied"))
 			require.Equal(t, verb == "ping", r.header.Get("Lastseen-Ping-After-Ms") != "")
 		}
 		require.Equal(t, "green", w.post("/chat/users/alice/ping", `{"at":1795176001}`, as("alice"))["status"],
 			"users see themselves")
 		require.Equal(t, "green", w.post("/chat/users/alice/ping", "", as("all"))["status"])
-		w.fails(codeForbidden, http.MethodPost, "/public-1/users/alice/ping", "", as("ping"))
+		w.fails(codeForbidden, "POST", "/public-1/users/alice/ping", "", as("ping"))
 	})
+}
+
+func TestLeave(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *testServer) {
+		unseen := w.send("POST", "/game/users/zoe/leave", "")
+		require.JSONEq(t, `{"user":"zoe","status":"grey","last_seen":"2026-11-20T12:00:00.000Z","left":true,"valid_until":null,
+			"as_of":"2026-11-20T12:00:00.000Z","green_ms":60000,"yellow_ms":300000}`, unseen.body)
+		require.Equal(t, 1, w.total("game"), "a leave of a user never seen is recorded")
+		require.Len(t, w.get("")["namespaces"], 1, "and its namespace exists")
+		require.Equal(t, "grey", w.post("/game/users/zoe/ping", `{"at":"2026-11-20T11:59:59Z"}`)["status"],
+			"the ping was earlier")
+
+		w.post("/chat/users/alice/ping", "")
+		left := w.send("POST", "/chat/users/alice/leave", "")
+		require.JSONEq(t, `{"user":"alice","status":"grey","last_seen":"2026-11-20T12:00:00.000Z","left":true,
+			"valid_until":null,"as_of":"2026-11-20T12:00:00.000Z","green_ms":60000,"yellow_ms":300000}`, left.body)
+		require.Equal(t, true, w.post("/chat/users/alice/ping", "")["left"], "at one millisecond left beats present")
+		w.store.pass(1)
+		require.Equal(t, "green", w.post("/chat/users/alice/ping", "")["status"], "another device")
+		require.Equal(t, "green", w.post("/chat/users/alice/leave", `{"at":"2026-11-20T11:59:00Z"}`)["status"],
+			"too old")
+	})
+}
+
+// beacon is a request of a closing page: with the token in the body, as text/plain, and without other credentials.
+type beacon struct {
+	end      bool     // a call, and not a leave
+	user     string   // the beginning of a body that names alice, on a server that asks nobody
+	stranger code     // of a user who has nothing to do with it
+	bob      code     // for a body with a token of alice and the user bob
+	others   []string // requests that cannot have a token in their bodies
+}
+
+func beacons() map[string]beacon {
+	return map[string]beacon{
+		"/chat/users/alice/leave": {
+			false, "{", codeForbidden, codeUnknownField, []string{alicePing, "/chat/leaves", "/chat/pings"},
+		},
+		callsPath + "/c1/end": {
+			true, `{"user":"alice",`, codeCallNotFound, codeForbidden,
+			[]string{callsPath, callsPath + "/c1/accept", callsPath + "/c1/reject", callsPath + "/c1/alive"},
+		},
+	}
+}
+
+// TestTokenInBody leaves, and ends a call, as a closing page does.
+func TestTokenInBody(t *testing.T) {
+	t.Parallel()
+	const hour, text = 3_600_000, "Content-Type: text/plain;charset=UTF-8"
+	authenticator, headers := callers(t)
+	for path, b := range beacons() {
+		open := newTestServer(t, fileStore(t))
+		w := newAuthServer(t, open.store.Store, authenticator)
+		w.ring("c1", "alice", "dave")
+		open.post(alicePing, fmt.Sprintf(`{"at":%d}`, testNow/1000-10))
+		body := func(token string) string { return fmt.Sprintf(`{"token":%q}`, token) }
+		alice, expired := token(t, "alice", testNow+hour, "chat"), token(t, "alice", testNow-hour, "chat")
+		for bad, want := range map[string]code{
+			"": codeUnauthenticated, "{}": codeUnauthenticated, `{"token":""}`: codeUnauthenticated,
+			`{"token":null}`: codeUnauthenticated, `{"token":5}`: codeInvalidJSON, `{"token":"a","token":"b"}`: codeInvalidJSON,
+			body("x"): codeUnauthenticated, body(expired): codeUnauthenticated,
+			body(strings.TrimPrefix(headers["all"], "Bearer ")): codeUnauthenticated, // a key
+			body(token(t, "bob", testNow+hour, "chat")):         b.stranger,
+			body(token(t, "alice", testNow+hour, "other")):      codeForbidden,
+			fmt.Sprintf(`{"user":"bob","token":%q}`, alice):     b.bob,
+		} {
+			problem := w.fails(want, "POST", path, bad, text)
+			require.NotContains(t, fmt.Sprint(problem), "eyJ", "a token is not repeated")
+		}
+		for _, other := range b.others {
+			w.fails(codeUnauthenticated, "POST", other, body(alice), text)
+		}
+		w.fails(codeUnauthenticated, "POST", path, body(alice), text, "Authorization: Bearer x")
+		w.fails(b.stranger, "POST", path, body(alice), text, "Authorization: "+headers["bob"])
+		require.Equal(t, "ringing", open.get(callsPath + "/c1")["state"])
+		require.Equal(t, "green", open.get(aliceUser)["status"])
+
+		w.post(path, body(alice), append(crossSite("https://evil.example"), text)...)
+		require.Equal(t, b.end, open.get(callsPath + "/c1")["state"] == "cancelled")
+		require.Equal(t, !b.end, open.get(aliceUser)["status"] == "grey")
+		w.send("POST", path, body("x"), text, "Authorization: "+headers["alice"]).is(t, http.StatusOK,
+			"the header counts")
+		open.send("POST", path, b.user+`"token":"x"}`, text).is(t, http.StatusOK, "nobody is asked")
+		require.NotContains(t, w.log.String(), alice)
+		require.NotContains(t, w.log.String(), expired)
+	}
+}
+
+// TestBodiesWithoutJWTs checks that the body of an unauthenticated request is not read if only keys are configured.
+func TestBodiesWithoutJWTs(t *testing.T) {
+	t.Parallel()
+	key, _ := newKey("k", "*", auth.Scopes()...)
+	w := newAuthServer(t, fileStore(t), newAuthenticator(t, auth.Config{Keys: []auth.Key{key}}))
+	for path := range beacons() {
+		w.fails(codeUnauthenticated, "POST", path, "{")
+	}
+}
+
+// TestLimitsOfTokensInBodies: a token in a body counts like one in a header, and one that is not valid as the address.
+func TestLimitsOfTokensInBodies(t *testing.T) {
+	t.Parallel()
+	for path, b := range beacons() {
+		guarded, _, _, token := twoKeys(t)
+		w := newTestServer(t, fileStore(t), guarded)
+		body := `{"token":"` + token("alice") + `"}`
+		for range limit.Burst(2) {
+			r := w.send("POST", path, body)
+			require.Equal(t, b.end, r.status == http.StatusNotFound, r.body) // there is no call
+		}
+		w.fails(codeRateLimited, "POST", path, body)
+		w.fails(codeRateLimited, "POST", alicePing, "", bearer(token("alice")))
+		office := from("203.0.113.7")
+		for range limit.Burst(1) / 2 { // each counts as a request of somebody unknown, and as a failure
+			w.fails(codeUnauthenticated, "POST", path, `{"token":"wrong"}`, office)
+		}
+		w.fails(codeRateLimited, "POST", path, `{"token":"wrong"}`, office)
+	}
+}
+
+func TestBulk(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, w *testServer) {
+		response := w.post("/chat/pings",
+			`{"pings":[{"user":"alice"},{"user":"bob","at":100123},{"user":"alice","at":1}]}`)
+		require.EqualValues(t, 3, response["recorded"], "superseded ones count")
+		require.Equal(t, 2, w.total("chat"))
+		require.EqualValues(t, 3, w.post("/chat/leaves",
+			`{"leaves":[{"user":"alice"},{"user":"zoe"},{"user":"bob"}]}`)["recorded"])
+		require.Equal(t, 3, w.total("chat"), "a leave of a user never seen is recorded")
+		require.EqualValues(t, 0, w.post("/chat/leaves", `{"leaves":[]}`)["recorded"])
+
+		var items []string
+		for i := range 50 {
+			item := fmt.Sprintf(`{"user":"new-%d"}`, i)
+			if i%2 == 1 {
+				item = `{"user":"new","at":-1}`
+			}
+			items = append(items, item)
+		}
+		problem := w.fails(codeInvalidTime, "POST", "/chat/pings", `{"pings":[`+strings.Join(items, ",")+`]}`)
+		bad := problem["errors"].([]any)
+		require.Len(t, bad, 20, "the first 20")
+		for i, e := range bad {
+			require.EqualValues(t, 2*i+1, e.(map[string]any)["index"])
+			require.NotEmpty(t, e.(map[string]any)["detail"])
+		}
+		require.Equal(t, 3, w.total("chat"), "one bad item and nothing is recorded")
+
+		most := `{"pings":[` + strings.Repeat(`{"user":"u"},`, 9_999) + `{"user":"u"}]}`
+		require.EqualValues(t, 10_000, w.post("/chat/pings", most)["recorded"])
+	})
+}
+
+// TestItemErrors checks that errors found during decoding name the item, as later errors do.
+func TestItemErrors(t *testing.T) {
+	w := newTestServer(t, fileStore(t))
+	problem := w.fails(codeInvalidTime, "POST", "/chat/pings", `{"pings":[{"user":"a"},{"user":"b","at":{}}]}`)
+	require.Len(t, problem["errors"], 1)
+	require.EqualValues(t, 1, problem["errors"].([]any)[0].(map[string]any)["index"])
+	problem = w.fails(codeInvalidJSON, "POST", "/chat/pings", `{"pings":[{"user":"a"},{"user":[]}]}`)
+	require.Equal(t, "/pings/1/user is a JSON array; a string is expected.", problem["detail"])
+	problem = w.fails(codeInvalidJSON, "POST", "/chat/lookup", `{"users":["a",{}]}`)
+	require.Equal(t, "/users/1 is a JSON object; a string is expected.", problem["detail"])
+	problem = w.fails(codeInvalidJSON, "POST", "/chat/lookup", `{"users":{}}`)
+	require.Equal(t, "/users is a JSON object; an array is expected.", problem["detail"])
+	problem = w.fails(codeInvalidJSON, "POST", "/chat/leaves", `{"leaves":[[]]}`)
+	require.Equal(t, "/leaves/0 is a JSON array; an object is expected.", problem["detail"])
+	require.Zero(t, w.total("chat"))
+}
+
+// FuzzItem checks that an accepted item is a valid ping or leave.
+func FuzzItem(f *testing.F) {
+	for _, seed := range []string{
+		`{"user":"alice","at":1}`, `{"user":"\u00e9","at":"2026-11-20T12:00:00Z"}`, `{}`,
+		`null`, `{"at":1e400}`, `{"user":"a","device":{"id":"d","kind":"web","meta":{"a":[{}]}},"activity":"idle"}`,
+		`{"user":"a","device":{"id":"d"},"after":"5s"}`, `{"user":"a","device":null,"after":"1"}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var i item
+		if unmarshal(data, &i) != nil {
+			return
+		}
+		for _, e := range []event{eventPing, eventLeave} {
+			var b batch
+			if b.add(e, "chat", i.User, i.assertion, testNow) != nil {
+				require.Zero(t, b.size())
+				continue
+			}
+			require.Equal(t, 1, b.size())
+			for _, s := range b.plain {
+				requireValidSighting(t, s.User, s.At)
+			}
+			for _, d := range b.later {
+				require.Equal(t, eventLeave, e)
+				require.Positive(t, d.After)
+				require.LessOrEqual(t, d.After, connections.MaxGrace)
+				requireValidSighting(t, d.User, d.At)
+				if d.ID != "" {
+					b.devices = append(b.devices, d.DeviceSighting)
+				}
+			}
+			for _, d := range b.devices {
+				requireValidSighting(t, d.User, d.At)
+				require.NoError(t, lastseen.CheckDevice(d.ID))
+				require.Contains(t, append(lastseen.DeviceKinds(), ""), d.Kind)
+				require.Equal(t, e == eventLeave, d.Gone)
+				require.LessOrEqual(t, d.Idle, d.At)
+				require.LessOrEqual(t, len(d.Meta), lastseen.MaxMetaLen)
+				require.True(t, d.Meta == "" || jsontext.Value(d.Meta).IsValid() && d.Meta[0] == '{')
+			}
+		}
+	})
+}
+
+func requireValidSighting(t *testing.T, user string, at lastseen.Instant) {
+	t.Helper()
+	require.NoError(t, lastseen.CheckUser(user))
+	require.GreaterOrEqual(t, at, lastseen.MinInstant)
+	require.LessOrEqual(t, at, testNow+maxAhead)
 }

@@ -62,12 +62,11 @@ func (v view) presence(user string, state lastseen.State, details map[string]sto
 }
 
 // published returns what a response shows of a user in a changes feed. There a status holds until the next change, so
-// it does not say how long it is valid. What has ended by the time now is not shown, although the feed may not have got
-// there.
-func published(user string, p store.Published, now lastseen.Instant) presence {
+// it does not say how long it is valid. So does what the user says: the feed reports when it ends.
+func published(user string, p store.Published) presence {
 	return presence{
 		User: user, Status: p.Status, LastSeen: timestamp(p.At), Left: p.Left,
-		userDetails: showDetails(p.Details, p.Status, now, now),
+		userDetails: showDetails(p.Details, p.Status, 0, 0),
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/feed"
 )
 
 // TestAppendJSON checks that our own encoding equals that of package json.
@@ -141,15 +140,15 @@ func TestDetails(t *testing.T) {
 		"/chat/users":                  {"{" + alice + "}", "{" + bob + "}", "{" + carol + "}", "{" + dave + "}"},
 		"/chat/users?limit=1&offset=1": {"{" + erin + "}"},
 	} {
-		body := w.send(http.MethodGet, path, "").body
+		body := w.send("GET", path, "").body
 		for _, part := range want {
 			require.Contains(t, body, part, path)
 		}
 	}
-	found := w.send(http.MethodPost, "/chat/lookup", `{"users":["carol","alice"]}`)
+	found := w.send("POST", "/chat/lookup", `{"users":["carol","alice"]}`)
 	require.Contains(t, found.body, `"users":[{`+carol+`},{`+alice+`}]`)
-	require.NotContains(t, w.send(http.MethodPost, alicePing, "").body, "busy")
-	require.NotContains(t, w.send(http.MethodPost, "/chat/users/alice/leave", "").body, "busy")
+	require.NotContains(t, w.send("POST", alicePing, "").body, "busy")
+	require.NotContains(t, w.send("POST", "/chat/users/alice/leave", "").body, "busy")
 }
 
 // TestWhatEndedIsNotShown checks that what a user says is evaluated at as_of, or at the present if that is later, and
@@ -164,7 +163,7 @@ func TestWhatEndedIsNotShown(t *testing.T) {
 	all := []string{"availability", "availability_until", "note", "activity", "idle_since", "in_call"}
 	shows := func(age time.Duration, query string, fields ...string) {
 		t.Helper()
-		w.store.now = testNow.Add(age)
+		w.store.set(testNow.Add(age))
 		for _, path := range []string{"/chat/users/alice?", "/chat/lookup?user=alice&", "/chat/users?"} {
 			found := w.get(path + query)
 			if users, several := found["users"]; several {
@@ -192,42 +191,28 @@ func TestWhatEndedIsNotShown(t *testing.T) {
 	shows(30*time.Second, "green=1s&yellow=2s", all[:3]...)
 }
 
-// TestPublishedDetails checks what responses show of users in a changes feed, which may be behind the present.
+// TestPublishedDetails checks what responses show of users in a changes feed. What has ended is shown until the feed
+// says so. Otherwise that change would be sent although the one before looked the same.
 func TestPublishedDetails(t *testing.T) {
 	t.Parallel()
-	p := store.Published{
-		State: lastseen.State{At: testNow}, Status: lastseen.Yellow,
-		Details: store.Details{
-			Said: lastseen.Said{Availability: lastseen.Busy, Until: testNow + 10}, IdleSince: testNow - 10,
-			InCallUntil: lastseen.MaxInstant,
-		},
+	thresholds := lastseen.Thresholds{Green: time.Minute, Yellow: 2 * time.Minute}
+	details := store.Details{
+		Said:      lastseen.Said{Availability: lastseen.Busy, Until: testNow - 10},
+		IdleSince: testNow - 100, InCallUntil: testNow + 10,
+	}
+	state, shown := lastseen.State{At: testNow - 90_000}, userDetails{
+		Availability: lastseen.Busy, AvailabilityUntil: timestamp(testNow - 10),
+		Activity: activityIdle, IdleSince: timestamp(testNow - 100), InCall: true, inCallUntil: lastseen.MaxInstant,
+	}
+	of := func(watermark lastseen.Instant) presence {
+		return published("alice", store.Publish(thresholds, state, details, watermark))
 	}
 	require.Equal(t, presence{
-		User: "alice", Status: lastseen.Yellow, LastSeen: timestamp(testNow), userDetails: &userDetails{
-			Availability: lastseen.Busy, AvailabilityUntil: timestamp(testNow + 10),
-			Activity: activityIdle, IdleSince: timestamp(testNow - 10),
-			InCall: true, inCallUntil: lastseen.MaxInstant,
-		},
-	}, published("alice", p, testNow+9))
-	p.InCallUntil = 0
-	require.Equal(t, &userDetails{Activity: activityIdle, IdleSince: timestamp(testNow - 10)},
-		published("alice", p, testNow+10).userDetails)
-	p.IdleSince = 0
-	require.Nil(t, published("alice", p, testNow+10).userDetails)
-}
-
-// TestPresent checks the time at which a response evaluates what users of a feed say.
-func TestPresent(t *testing.T) {
-	t.Parallel()
-	clock := &clockStore{Store: fileStore(t), now: testNow}
-	s := &server{Config: Config{Store: clock}}
-	ends := feed.Update{Published: store.Published{Details: store.Details{Said: lastseen.Said{Until: 1}}}}
-	ctx := t.Context()
-	require.Equal(t, testNow, s.present(ctx, testNow-5, []feed.Update{{}, ends}))
-	require.Equal(t, testNow+5, s.present(ctx, testNow+5, []feed.Update{ends}))
-	require.Equal(t, testNow-5, s.present(ctx, testNow-5, []feed.Update{{}}), "it costs nothing without an end")
-	require.NoError(t, clock.Close())
-	require.Equal(t, testNow-5, s.present(ctx, testNow-5, []feed.Update{ends}), "the clock is unavailable")
+		User: "alice", Status: lastseen.Yellow, LastSeen: timestamp(state.At), userDetails: &shown,
+	}, of(testNow-11))
+	shown.Availability, shown.AvailabilityUntil = "", 0
+	require.Equal(t, &shown, of(testNow-10).userDetails)
+	require.Nil(t, of(testNow+60_000).userDetails)
 }
 
 // TestResponsesCarryThresholds checks that each response with presences has the effective thresholds once, so that a
@@ -235,29 +220,20 @@ func TestPresent(t *testing.T) {
 func TestResponsesCarryThresholds(t *testing.T) {
 	w := newTestServer(t, fileStore(t))
 	w.post("/chat/pings", `{"pings":[{"user":"alice"},{"user":"bob"}]}`)
-	for _, r := range []struct{ method, path, body string }{
-		{http.MethodGet, aliceUser, ""},
-		{http.MethodGet, aliceLookup, ""},
-		{http.MethodPost, "/chat/lookup", `{"users":["alice"]}`},
-		{http.MethodGet, "/chat/users", ""},
-		{http.MethodPost, alicePing, ""},
-		{http.MethodPost, "/chat/users/bob/leave", ""},
-	} {
-		requireThresholds(t, w.send(r.method, r.path, r.body), 60_000, 300_000)
+	carries := func(green, yellow int, method, path, body string) {
+		t.Helper()
+		found := w.send(method, path, body).is(t, http.StatusOK).json(t)
+		require.EqualValues(t, green, found["green_ms"], path)
+		require.EqualValues(t, yellow, found["yellow_ms"], path)
 	}
+	carries(60_000, 300_000, "POST", "/chat/lookup", `{"users":["alice"]}`)
+	carries(60_000, 300_000, "POST", alicePing, "")
+	carries(60_000, 300_000, "POST", "/chat/users/bob/leave", "")
 	for _, path := range []string{aliceUser + "?", aliceLookup + "&", "/chat/users?"} {
-		requireThresholds(t, w.send(http.MethodGet, path+"green=1s&yellow=2.5", ""), 1000, 2500)
-		requireThresholds(t, w.send(http.MethodGet, path+"yellow=2m", ""), 60_000, 120_000)
+		carries(60_000, 300_000, "GET", path, "")
+		carries(1000, 2500, "GET", path+"green=1s&yellow=2.5", "")
+		carries(60_000, 120_000, "GET", path+"yellow=2m", "")
 	}
-	first := w.get("/chat/users?limit=1&green=1s&yellow=2s")
-	next := w.send(http.MethodGet, "/chat/users?cursor="+first["next_cursor"].(string), "")
-	requireThresholds(t, next, 1000, 2000)
-}
-
-func requireThresholds(t *testing.T, r testResponse, green, yellow int) {
-	t.Helper()
-	require.Equal(t, http.StatusOK, r.status, r.body)
-	found := r.json(t)
-	require.EqualValues(t, green, found["green_ms"], r.body)
-	require.EqualValues(t, yellow, found["yellow_ms"], r.body)
+	next := w.get("/chat/users?limit=1&green=1s&yellow=2s")["next_cursor"].(string)
+	carries(1000, 2000, "GET", "/chat/users?cursor="+next, "")
 }

@@ -121,9 +121,6 @@ func (s *server) serve(r route) echo.HandlerFunc {
 				return err
 			}
 		}
-		if r.writes() {
-			defer s.beginWrite(c)()
-		}
 		if err := r.handle(c, q); err != nil {
 			return err
 		}

@@ -9,7 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"path/filepath"
+	"net/http/httptest"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"testing"
@@ -17,7 +18,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store/filestore"
 )
 
@@ -33,43 +33,40 @@ func TestServerLimits(t *testing.T) {
 	}
 	query := strings.Repeat("&user="+strings.Repeat("%C3%BC", 128), 100)
 	require.Len(t, names(w.get("/chat/lookup?"+query[1:])), 100, "the longest lookup fits")
-	large := w.send(http.MethodGet, "/chat", "", "X-Large: "+strings.Repeat("x", 200<<10))
-	require.Equal(t, http.StatusRequestHeaderFieldsTooLarge, large.status)
+	w.send("GET", "/chat", "", "X-Large: "+strings.Repeat("x", 200<<10)).is(t, http.StatusRequestHeaderFieldsTooLarge)
 }
 
 // TestSlowSenders checks that a client that sends very slowly is cut off in time.
 func TestSlowSenders(t *testing.T) {
-	const ping = "POST /v1/namespaces/chat/users/alice/ping HTTP/1.1\r\nHost: a\r\n"
-	const pings = "POST /v1/namespaces/chat/pings HTTP/1.1\r\nHost: a\r\n"
-	const long, chunked = "Content-Length: 10000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n"
+	const ping, pings = "POST /v1/namespaces/chat/users/alice/ping HTTP/1.1\r\nHost: a\r\n",
+		"POST /v1/namespaces/chat/pings HTTP/1.1\r\nHost: a\r\n"
+	const long, chunked, lines = "Content-Length: 10000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n", ndjson + "\r\n"
 	const begun = time.Second + rateWindow // the first byte of a body comes after a second
-	for _, c := range []struct {
-		name  string
-		parts func(int) string
-		most  time.Duration // that it may go on
-		code  code          // of the response; "" if there is none
+	for name, c := range map[string]struct {
+		begin, part string        // what is sent first, and then each second
+		most        time.Duration // that it may go on
+		code        code          // of the response; "" if there is none
 	}{
-		{"a request line", after("G", "E"), headerTimeout, ""},
-		{"a header", after("GET /healthz HTTP/1.1\r\n", "X: y\r\n"), headerTimeout, ""},
-		{"a body", after(ping+long, " "), begun + drainTimeout, codeInvalidJSON},
-		{"chunks", after(ping+chunked, "1\r\n \r\n"), begun + drainTimeout, codeInvalidJSON},
-		{"a chunk's extension", after(ping+chunked+"1;", "x"), readTimeout + drainTimeout, codeInvalidJSON},
-		{"many pings", after(pings+long, " "), begun + drainTimeout, codeInvalidJSON},
-		{
-			"a body that was asked for", after(ping+"Expect: 100-continue\r\n"+long, " "), begun + drainTimeout,
+		"a request line":      {"G", "E", headerTimeout, ""},
+		"a header":            {"GET /healthz HTTP/1.1\r\n", "X: y\r\n", headerTimeout, ""},
+		"a body":              {ping + long, " ", begun + drainTimeout, codeInvalidJSON},
+		"chunks":              {ping + chunked, "1\r\n \r\n", begun + drainTimeout, codeInvalidJSON},
+		"a chunk's extension": {ping + chunked + "1;", "x", readTimeout + drainTimeout, codeInvalidJSON},
+		"many pings":          {pings + long, " ", begun + drainTimeout, codeInvalidJSON},
+		"a body that was asked for": {
+			ping + "Expect: 100-continue\r\n" + long, " ", begun + drainTimeout,
 			codeInvalidJSON,
 		},
-		{"a line", after(pings+ndjson+"\r\n"+long+`{"user":"`, "a"), lineTimeout + drainTimeout, codeInvalidJSON},
-		{
-			"what is not read any more", after("POST /nothing HTTP/1.1\r\nHost: a\r\n"+long, " "), drainTimeout,
-			codeNotFound,
+		"a line": {pings + lines + long + `{"user":"`, "a", lineTimeout + drainTimeout, codeInvalidJSON},
+		"what is not read any more": {
+			"POST /nothing HTTP/1.1\r\nHost: a\r\n" + long, " ", drainTimeout, codeNotFound,
 		},
-		{"what follows a bad line", after(pings+ndjson+"\r\n"+long+"{}\n", " "), drainTimeout, codeInvalidUser},
-		{"what nobody reads", after("GET /healthz HTTP/1.1\r\nHost: a\r\n"+long, " "), readTimeout, ""},
+		"what follows a bad line": {pings + lines + long + "{}\n", " ", drainTimeout, codeInvalidUser},
+		"what nobody reads":       {"GET /healthz HTTP/1.1\r\nHost: a\r\n" + long, " ", readTimeout, ""},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			withFakeClock(t, func(t *testing.T, dial func() net.Conn) {
-				took, responses := sendSlowly(t, dial(), c.parts)
+		t.Run(name, func(t *testing.T) {
+			withFakeClock(t, nil, func(t *testing.T, dial func() net.Conn) {
+				took, responses := sendSlowly(t, dial(), c.begin, c.part)
 				require.LessOrEqual(t, took, c.most+time.Second, "%s", responses)
 				if c.code == "" {
 					require.NotContains(t, responses, "problem+json")
@@ -83,7 +80,7 @@ func TestSlowSenders(t *testing.T) {
 
 // TestIdleConnections checks that connections are closed: soon before the first request, and later after one.
 func TestIdleConnections(t *testing.T) {
-	withFakeClock(t, func(t *testing.T, dial func() net.Conn) {
+	withFakeClock(t, nil, func(t *testing.T, dial func() net.Conn) {
 		for request, most := range map[string]time.Duration{
 			"": headerTimeout,
 			"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n": idleTimeout,
@@ -100,7 +97,7 @@ func TestIdleConnections(t *testing.T) {
 
 // TestSlowReaders checks that a client that does not read its responses is cut off, however many it requested.
 func TestSlowReaders(t *testing.T) {
-	withFakeClock(t, func(t *testing.T, dial func() net.Conn) {
+	withFakeClock(t, nil, func(t *testing.T, dial func() net.Conn) {
 		many := strings.Repeat("GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n",
 			1000)
 		conn, begun := dial(), time.Now()
@@ -127,16 +124,9 @@ func TestSlowReaders(t *testing.T) {
 // fuzzHandler serves a store whose clock stands still.
 func fuzzHandler(f *testing.F) http.Handler {
 	f.Helper()
-	s, err := filestore.Open(filestore.Options{Path: filepath.Join(f.TempDir(), "fuzz.db"), Sync: time.Hour})
-	require.NoError(f, err)
-	f.Cleanup(func() { _ = s.Close() })
 	return New(Config{
-		Store: &clockStore{Store: s, now: testNow}, Logger: slog.New(slog.DiscardHandler),
-		Random: func() float64 { return 0 },
-		Settings: Settings{
-			Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour},
-			PingInterval: time.Second,
-		},
+		Store: newClockStore(openFileStore(f, filestore.Options{})), Settings: testSettings(),
+		Logger: slog.New(slog.DiscardHandler), Random: func() float64 { return 0 },
 	})
 }
 
@@ -202,4 +192,57 @@ func FuzzConnection(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestDrain: a server that drains is alive but not ready, serves requests, and ends their connections.
+func TestDrain(t *testing.T) {
+	w := newTestServer(t, fileStore(t))
+	const ping = "/v1/namespaces/chat/users/alice/ping"
+	closes := func(method, path string) bool {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), method, w.url+path, http.NoBody)
+		require.NoError(t, err)
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, http.StatusOK, response.StatusCode)
+		return response.Close
+	}
+	require.False(t, closes("POST", ping))
+	require.False(t, closes("GET", "/readyz"))
+
+	w.config.Shared.Drain()
+	w.reload(func(*Config) {})
+	for range 2 { // each on its own connection
+		require.True(t, closes("POST", ping))
+	}
+	require.True(t, closes("GET", "/healthz"))
+	r := w.sendTo("GET", "/readyz", "").is(t, http.StatusServiceUnavailable)
+	require.Equal(t, "shutting_down", r.json(t)["code"])
+	require.NotEmpty(t, r.header.Get("Retry-After"))
+	require.NotContains(t, w.log.String(), "level=ERROR", "it is no failure")
+}
+
+// TestDrainHTTP2: HTTP/2 clients connect again, too.
+func TestDrainHTTP2(t *testing.T) {
+	w := newTestServer(t, fileStore(t))
+	server := httptest.NewUnstartedServer(w)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	reuses := func() (reused bool) {
+		trace := httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }}
+		request, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), &trace), "GET",
+			server.URL+"/healthz", http.NoBody)
+		require.NoError(t, err)
+		response, err := server.Client().Do(request)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, 2, response.ProtoMajor)
+		return reused
+	}
+	require.False(t, reuses())
+	require.True(t, reuses())
+	w.config.Shared.Drain()
+	await(t, func() bool { return !reuses() })
 }

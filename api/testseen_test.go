@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -68,39 +67,30 @@ func inSeenWorld(t *testing.T, test func(*testing.T, *seenWorld)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &seenWorld{t: t, store: &contactStore{Store: fileStore(t)}, logger: slog.New(slog.DiscardHandler)}
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
 		for range 2 {
-			w.serve(ctx, &running)
+			w.serve()
 		}
 		sweep := jobs.NewSweep(w.store, func() []string { return []string{"chat"} }, w.feedSettings, w.logger)
-		running.Go(func() { sweep.Run(ctx) })
+		background(t, sweep.Run)
 		synctest.Wait()
-		defer running.Wait()
-		defer cancel()
 		test(t, w)
 	})
 }
 
 func (w *seenWorld) feedSettings(string) feed.Settings {
-	return feed.Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute}, Mode: feed.On}
+	return feed.Settings{Thresholds: testSettings().Thresholds, Mode: feed.On}
 }
 
 // serve adds a server.
-func (w *seenWorld) serve(ctx context.Context, running *sync.WaitGroup) {
+func (w *seenWorld) serve() {
 	steady := func() float64 { return 0.5 }
 	hub := feed.New(feed.Options{Store: w.store, Settings: w.feedSettings, Logger: w.logger, Random: steady})
-	config := Config{
-		Store: w.store, Logger: w.logger, Random: steady, Feeds: hub,
-		Settings: Settings{
-			Thresholds: w.feedSettings("").Thresholds, PingInterval: 30 * time.Second, Visibility: VisibleToContacts,
-		},
-	}
+	config := Config{Store: w.store, Logger: w.logger, Random: steady, Feeds: hub, Settings: testSettings()}
+	config.Settings.Visibility = VisibleToContacts
 	config.Shared = NewShared(config)
 	New(config)
 	w.servers = append(w.servers, config.Shared.newest.Load())
-	running.Go(func() { hub.Run(ctx) })
-	running.Go(func() { config.Shared.Listen(ctx) })
+	background(w.t, hub.Run, config.Shared.Listen)
 }
 
 // ping records that users are here now; leave that they went away.

@@ -38,14 +38,24 @@ const testNow lastseen.Instant = 1_795_176_000_000
 // clockStore is a store whose clock a test sets.
 type clockStore struct {
 	store.Store
-	now lastseen.Instant
+	now atomic.Int64
 }
+
+// newClockStore returns a store at the time when a test starts.
+func newClockStore(s store.Store) *clockStore {
+	c := &clockStore{Store: s}
+	c.set(testNow)
+	return c
+}
+
+func (c *clockStore) set(now lastseen.Instant) { c.now.Store(int64(now)) }
+func (c *clockStore) pass(ms int64)            { c.now.Add(ms) }
 
 func (c *clockStore) Now(ctx context.Context) (lastseen.Instant, error) {
 	if _, err := c.Store.Now(ctx); err != nil {
 		return 0, err
 	}
-	return c.now, nil
+	return lastseen.Instant(c.now.Load()), nil
 }
 
 // testServer is a running server on a real store.
@@ -80,18 +90,13 @@ func newAuthServer(t *testing.T, s store.Store, authenticator *auth.Authenticato
 // newTestServer serves a store over HTTP without authentication. The changes apply to its configuration.
 func newTestServer(t *testing.T, s store.Store, changes ...func(*Config)) *testServer {
 	t.Helper()
-	w := &testServer{t: t, store: &clockStore{Store: s, now: testNow}, log: &lockedLog{}, contract: newContract(t)}
+	w := &testServer{t: t, store: newClockStore(s), log: &lockedLog{}, contract: newContract(t)}
 	w.config = Config{
-		Store: w.store,
-		Settings: Settings{
-			Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute},
-			PingInterval: 30 * time.Second, Shards: 1, ShowCalls: true,
-		},
-		Version: Version{Version: "v0.0.0-test", Go: "go"},
-		Logger:  slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Random:  func() float64 { return 0.5 },
-		Now:     clockFrom(testNow),
+		Store: w.store, Settings: testSettings(), Version: Version{Version: "v0.0.0-test", Go: "go"},
+		Logger: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Random: func() float64 { return 0.5 }, Now: clockFrom(testNow),
 	}
+	w.config.Settings.Shards, w.config.Settings.ShowCalls = 1, true
 	for _, change := range changes {
 		change(&w.config)
 	}
@@ -109,6 +114,14 @@ func newTestServer(t *testing.T, s store.Store, changes ...func(*Config)) *testS
 	return w
 }
 
+// testSettings are those of test servers.
+func testSettings() Settings {
+	return Settings{
+		Thresholds:   lastseen.Thresholds{Green: time.Minute, Yellow: 5 * time.Minute},
+		PingInterval: 30 * time.Second,
+	}
+}
+
 // clockFrom returns a clock that begins at a time and goes on from there: whether tokens of tests are valid does not
 // depend on the date.
 func clockFrom(start lastseen.Instant) func() time.Time {
@@ -121,9 +134,7 @@ func newLimitedServer(t *testing.T) *testServer {
 	t.Helper()
 	w := newTestServer(t, fileStore(t))
 	server := httptest.NewUnstartedServer(nil)
-	server.Config = NewServer(New(Config{
-		Store: w.store, Settings: Settings{Thresholds: lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}},
-	}), slog.New(slog.DiscardHandler))
+	server.Config = NewServer(New(Config{Store: w.store, Settings: testSettings()}), slog.New(slog.DiscardHandler))
 	server.Start()
 	t.Cleanup(server.Close)
 	w.url = server.URL
@@ -132,37 +143,47 @@ func newLimitedServer(t *testing.T) *testServer {
 
 func fileStore(t *testing.T) store.Store {
 	t.Helper()
-	s, err := filestore.Open(filestore.Options{Path: storetest.DataFile(t), Sync: time.Second})
+	return openFileStore(t, filestore.Options{})
+}
+
+func openFileStore(t testing.TB, o filestore.Options) store.Store {
+	t.Helper()
+	o.Path, o.Sync, o.Logger = storetest.DataFile(t), time.Second, slog.New(slog.DiscardHandler)
+	s, err := filestore.Open(o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }
 
-// fileStoreAt returns a file store whose clock begins at an instant.
-func fileStoreAt(t *testing.T, now lastseen.Instant) store.Store {
+// redisStore opens a store on a Redis. The changes apply to its options.
+func redisStore(t *testing.T, url string, changes ...func(*redisstore.Options)) *redisstore.Store {
 	t.Helper()
-	began := time.Now()
-	clock := func() time.Time { return time.UnixMilli(int64(now)).Add(time.Since(began)) }
-	s, err := filestore.Open(filestore.Options{Path: storetest.DataFile(t), Sync: time.Second, Now: clock})
+	o := redisstore.Options{
+		URL: url, Timeout: 30 * time.Second, DialTimeout: 30 * time.Second, Logger: slog.New(slog.DiscardHandler),
+	}
+	for _, change := range changes {
+		change(&o)
+	}
+	s, err := redisstore.Open(o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }
+
+func sharded(o *redisstore.Options) { o.Shards = 3 }
 
 // eachStore runs a test on both stores.
 func eachStore(t *testing.T, test func(*testing.T, *testServer)) {
 	t.Helper()
 	t.Run("file", func(t *testing.T) { test(t, newTestServer(t, fileStore(t))) })
-	t.Run("redis", func(t *testing.T) {
-		s, err := redisstore.Open(redisstore.Options{
-			URL: redistest.Start(t), Shards: 3, Timeout: 30 * time.Second, DialTimeout: 30 * time.Second,
-			Logger: slog.New(slog.DiscardHandler),
-		})
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, s.Close()) })
-		test(t, newTestServer(t, s))
-	})
+	t.Run("redis", func(t *testing.T) { test(t, newTestServer(t, redisStore(t, redistest.Start(t), sharded))) })
 }
+
+// Bounds for what happens soon.
+const (
+	eventually = time.Minute
+	tick       = 5 * time.Millisecond
+)
 
 // testResponse is a response with its complete body.
 type testResponse struct {
@@ -172,11 +193,43 @@ type testResponse struct {
 }
 
 // json returns the body as an object.
-func (r testResponse) json(t *testing.T) map[string]any {
+func (r testResponse) json(t testing.TB) map[string]any {
 	t.Helper()
 	var object map[string]any
 	require.NoError(t, json.Unmarshal([]byte(r.body), &object), "%d %s", r.status, r.body)
 	return object
+}
+
+// is checks the status.
+func (r testResponse) is(t testing.TB, status int, why ...any) testResponse {
+	t.Helper()
+	require.Equal(t, status, r.status, "%s: %s", fmt.Sprint(why...), r.body)
+	return r
+}
+
+// addHeaders adds headers, which are "Name: value".
+func addHeaders(to http.Header, headers []string) {
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		to.Add(name, value)
+	}
+}
+
+// serve sends a request to a handler, without a network.
+func serve(handler http.Handler, method, target, body string, headers ...string) *httptest.ResponseRecorder {
+	r, w := httptest.NewRequest(method, "http://localhost"+target, strings.NewReader(body)), httptest.NewRecorder()
+	addHeaders(r.Header, headers)
+	handler.ServeHTTP(w, r)
+	return w
+}
+
+// readTestResponse reads the body of a response.
+func readTestResponse(t testing.TB, response *http.Response) testResponse {
+	t.Helper()
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return testResponse{response.StatusCode, response.Header, string(content)}
 }
 
 // send sends a request below /v1/namespaces; headers are "Name: value".
@@ -187,32 +240,62 @@ func (w *testServer) send(method, path, body string, headers ...string) testResp
 
 func (w *testServer) sendTo(method, path, body string, headers ...string) testResponse {
 	w.t.Helper()
-	request, err := http.NewRequestWithContext(context.Background(), method, w.url+path, strings.NewReader(body))
+	r, err := w.trySend(method, path, body, headers...)
 	require.NoError(w.t, err)
-	for _, h := range headers {
-		name, value, _ := strings.Cut(h, ": ")
-		request.Header.Add(name, value)
-	}
-	response, err := http.DefaultClient.Do(request)
-	require.NoError(w.t, err)
-	defer response.Body.Close()
-	content, err := io.ReadAll(response.Body)
-	require.NoError(w.t, err)
-	return testResponse{response.StatusCode, response.Header, string(content)}
+	return r
 }
 
-func (w *testServer) get(path string) map[string]any {
+func (w *testServer) trySend(method, path, body string, headers ...string) (testResponse, error) {
+	request, err := http.NewRequestWithContext(context.Background(), method, w.url+path, strings.NewReader(body))
+	if err != nil {
+		return testResponse{}, err
+	}
+	addHeaders(request.Header, headers)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return testResponse{}, err
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	return testResponse{response.StatusCode, response.Header, string(content)}, err
+}
+
+// later sends a request below /v1/namespaces on another goroutine, and returns where its response comes. An error is
+// the body.
+func (w *testServer) later(method, path, body string, headers ...string) <-chan testResponse {
+	responded := make(chan testResponse, 1)
+	go func() {
+		r, err := w.trySend(method, "/v1/namespaces"+path, body, headers...)
+		if err != nil {
+			r.body = err.Error()
+		}
+		responded <- r
+	}()
+	return responded
+}
+
+func (w *testServer) get(path string, headers ...string) map[string]any {
 	w.t.Helper()
-	r := w.send(http.MethodGet, path, "")
-	require.Equal(w.t, http.StatusOK, r.status, r.body)
-	return r.json(w.t)
+	return w.send("GET", path, "", headers...).is(w.t, http.StatusOK).json(w.t)
 }
 
 func (w *testServer) post(path, body string, headers ...string) map[string]any {
 	w.t.Helper()
-	r := w.send(http.MethodPost, path, body, headers...)
-	require.Equal(w.t, http.StatusOK, r.status, r.body)
-	return r.json(w.t)
+	return w.send("POST", path, body, headers...).is(w.t, http.StatusOK).json(w.t)
+}
+
+// write sends a request that changes something and has a response without a body.
+func (w *testServer) write(method, path, body string) {
+	w.t.Helper()
+	r := w.send(method, path, body).is(w.t, http.StatusNoContent)
+	require.Empty(w.t, r.body)
+	require.Equal(w.t, noStore[0], r.header.Get("Cache-Control"))
+}
+
+// say sets what alice says, and returns the response.
+func (w *testServer) say(body string) map[string]any {
+	w.t.Helper()
+	return w.send("PUT", aliceAvailability, body).is(w.t, http.StatusOK).json(w.t)
 }
 
 // fails sends a request that has to fail with a code, and returns the problem.
@@ -240,10 +323,18 @@ func (w *testServer) total(namespace string) int {
 }
 
 // names returns the users in a response.
-func names(response map[string]any) []string {
+func names(response map[string]any) []string { return each(response, "users", "user") }
+
+// each returns a member of each object in a list.
+func each(response map[string]any, list, member string) []string {
 	found := []string{}
-	for _, u := range response["users"].([]any) {
-		found = append(found, u.(map[string]any)["user"].(string))
+	for _, entry := range response[list].([]any) {
+		found = append(found, entry.(map[string]any)[member].(string))
 	}
 	return found
+}
+
+// firstOf returns the first object in a list.
+func firstOf(response map[string]any, list string) map[string]any {
+	return response[list].([]any)[0].(map[string]any)
 }

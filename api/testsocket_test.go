@@ -15,6 +15,7 @@ import (
 
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/connections"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
 // newSocketServer serves WebSockets on a store whose changes are followed.
@@ -25,59 +26,50 @@ func newSocketServer(t *testing.T, changes ...func(*Config)) *testServer {
 
 func newSocketServerOn(t *testing.T, s store.Store, changes ...func(*Config)) *testServer {
 	t.Helper()
-	w := newTestServer(t, s, append([]func(*Config){live(s), held(t, s)}, changes...)...)
-	listening(t, w.config.Shared)
-	return w
-}
-
-// signalProbe is the kind of the signals by which [listening] notices that the server listens.
-const signalProbe = "probe"
-
-// listening passes signals on to connections until the test ends. It returns once that works.
-func listening(t *testing.T, shared *Shared) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	t.Cleanup(func() {
-		cancel()
-		running.Wait()
-	})
-	s, heard := shared.newest.Load().Store, make(chan struct{})
-	var first sync.Once
-	running.Go(func() {
-		s.Listen(ctx, func(signal store.Signal) { // as [Shared.Listen] does, which does not report when it has begun
-			if signal.Kind == signalProbe {
-				first.Do(func() { close(heard) })
-			}
-			shared.receive(signal)
-		})
-	})
-	require.Eventually(t, func() bool {
-		_ = s.Signal(ctx, store.Signal{Kind: signalProbe, Namespace: "chat", User: "alice"})
+	heard := make(chan struct{})
+	listened := listenedStore{s, sync.OnceFunc(func() { close(heard) })}
+	w := newTestServer(t, s, append([]func(*Config){live(listened), held(t, s)}, changes...)...)
+	background(t, w.config.Shared.Listen)
+	await(t, func() bool {
+		_ = s.Signal(t.Context(), store.Signal{Kind: signalProbe, Namespace: "chat", User: "alice"})
 		select {
 		case <-heard:
 			return true
 		default:
 			return false
 		}
-	}, eventually, time.Millisecond, "the server does not listen")
+	}, "the server does not listen")
+	return w
 }
+
+// listenedStore is a store that reports when it has begun to listen.
+type listenedStore struct {
+	store.Store
+	listens func()
+}
+
+func (s listenedStore) Unwrap() store.Store { return s.Store }
+
+func (s listenedStore) Listen(ctx context.Context, receive func(store.Signal)) {
+	s.Store.Listen(ctx, func(signal store.Signal) {
+		if signal.Kind == signalProbe {
+			s.listens()
+		}
+		receive(signal)
+	})
+}
+
+// signalProbe is the kind of the signals by which [newSocketServerOn] notices that the server listens.
+const signalProbe = "probe"
 
 // held has a registry of connections run until the test ends.
 func held(t *testing.T, s store.Store) func(*Config) {
 	return func(c *Config) {
 		settings := connections.Settings{Thresholds: c.Settings.Thresholds, PingInterval: c.Settings.PingInterval}
-		registry := connections.New(connections.Options{
+		c.Connections = connections.New(connections.Options{
 			Store: s, Settings: func(string) connections.Settings { return settings }, Logger: c.Logger, MaxUser: 4,
 		})
-		ctx, cancel := context.WithCancel(context.Background())
-		var running sync.WaitGroup
-		running.Go(func() { registry.Run(ctx) })
-		t.Cleanup(func() {
-			cancel()
-			running.Wait()
-		})
-		c.Connections = registry
+		background(t, c.Connections.Run)
 	}
 }
 
@@ -98,10 +90,7 @@ func (w *testServer) dialSocket(namespace string, headers ...string) *testSocket
 
 func (w *testServer) tryDial(namespace string, headers ...string) (*websocket.Conn, error) {
 	header := http.Header{}
-	for _, h := range headers {
-		name, value, _ := strings.Cut(h, ": ")
-		header.Add(name, value)
-	}
+	addHeaders(header, headers)
 	dialer := websocket.Dialer{HandshakeTimeout: eventually}
 	conn, response, err := dialer.Dial(w.socketURL(namespace), header)
 	if response != nil {
@@ -117,18 +106,45 @@ func (w *testServer) socketURL(namespace string) string {
 // refused asks for a WebSocket, which must fail with a code before the upgrade.
 func (w *testServer) refused(want code, headers ...string) {
 	w.t.Helper()
-	w.fails(want, http.MethodGet, "/chat/connect", "", upgradeHeaders(headers...)...)
+	w.fails(want, "GET", "/chat/connect", "", upgradeHeaders(headers...)...)
 }
 
 // hello opens a WebSocket in the namespace chat and sends the frame hello with a content. It returns the content of
 // welcome.
 func (w *testServer) hello(content string, headers ...string) (*testSocket, map[string]any) {
 	w.t.Helper()
-	s := w.dialSocket("chat", headers...)
-	frame := `{"hello":` + content + `}`
-	checkFrame(w.t, "client", []byte(frame))
-	s.send(frame)
+	checkFrame(w.t, "client", []byte(`{"hello":`+content+`}`))
+	s := w.greet(content, headers...)
 	return s, s.want(frameWelcome)
+}
+
+// greet is hello without the response.
+func (w *testServer) greet(content string, headers ...string) *testSocket {
+	w.t.Helper()
+	s := w.dialSocket("chat", headers...)
+	s.send(`{"hello":` + content + `}`)
+	return s
+}
+
+// session returns the only session of a server.
+func (w *testServer) session() *session { return w.config.Shared.sockets.all()[0] }
+
+// awaitSockets waits until a number of WebSockets are open.
+func (w *testServer) awaitSockets(n int) {
+	w.t.Helper()
+	await(w.t, func() bool { return w.config.Shared.WebSockets() == n })
+}
+
+// awaitAlice waits until a member of the presence of alice has a value.
+func (w *testServer) awaitAlice(member string, want any) {
+	w.t.Helper()
+	await(w.t, func() bool { return w.get("/chat/users/alice")[member] == want })
+}
+
+// quiet checks that nothing but ticks came before the response to a frame.
+func (s *testSocket) quiet() {
+	s.t.Helper()
+	s.asks(`{"activity":{"idle":false}}`, frameOK)
 }
 
 func (s *testSocket) send(text string) {
@@ -249,4 +265,28 @@ func (s *testSocket) closed(code int, reason string) {
 		require.Equal(s.t, reason, closed.Text)
 		return
 	}
+}
+
+// eachPair runs a test on two servers that share all data: in one process on the file store, and on one Redis.
+func eachPair(t *testing.T, test func(t *testing.T, one, two *testServer)) {
+	t.Helper()
+	t.Run("file", func(t *testing.T) {
+		t.Parallel()
+		s := fileStore(t)
+		test(t, newSocketServerOn(t, s), newSocketServerOn(t, s))
+	})
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		url := redistest.Start(t)
+		test(t, newRedisSocketServer(t, url), newRedisSocketServer(t, url))
+	})
+}
+
+// newRedisSocketServer serves WebSockets on a Redis. It returns once signals of other servers arrive.
+func newRedisSocketServer(t *testing.T, url string) *testServer {
+	t.Helper()
+	s := redisStore(t, url)
+	w := newSocketServerOn(t, s)
+	await(t, func() bool { return s.SignalStats().Listening })
+	return w
 }

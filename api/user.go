@@ -6,6 +6,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/calls"
 )
@@ -66,7 +67,11 @@ func (s *server) lookUp(c echo.Context, q query) (v view, p presence, err error)
 // @Success 204 "Deleted."
 // @Router /v1/namespaces/{namespace}/users/{user} [delete]
 func (s *server) deleteUser(c echo.Context, _ query) error {
-	namespace, user, err := pathNames(c)
+	namespace, err := pathNamespace(c)
+	if err != nil {
+		return err
+	}
+	user, err := pathName(c, "user", lastseen.CheckStoredUser, codeInvalidUser)
 	if err != nil {
 		return err
 	}
@@ -76,7 +81,7 @@ func (s *server) deleteUser(c echo.Context, _ query) error {
 	if err := s.Store.CloseConnections(c.Request().Context(), namespace, user); err != nil {
 		return err
 	}
-	return s.saveContacts(c, namespace, user, func(ctx context.Context) error {
+	return s.saveContacts(c, namespace, user, 0, func(ctx context.Context) error {
 		return s.forget(ctx, namespace, user) // and with the user, their contacts
 	})
 }

@@ -1,13 +1,15 @@
 package api
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -15,17 +17,17 @@ import (
 func TestGetDevices(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, w *testServer) {
-		nothing := w.send(http.MethodGet, "/chat/users/alice/devices", "")
+		nothing := w.send("GET", "/chat/users/alice/devices", "")
 		require.JSONEq(t, `{"user":"alice","as_of":"2026-11-20T12:00:00.000Z","kinds":[],"activity":null,"idle_since":null,
 			"devices":[]}`, nothing.body)
 		require.Equal(t, "no-store", nothing.header.Get("Cache-Control"))
 
 		w.post("/chat/users/alice/ping",
 			`{"device":{"id":"tab","kind":"web","meta":{ "page": ["in<box>"]}},"activity":"idle"}`)
-		w.store.now += 1000
+		w.store.pass(1000)
 		w.post("/chat/users/alice/ping", `{"device":{"id":"phone","kind":"mobile"},"activity":"active"}`)
 		w.post("/chat/users/alice/ping", `{"device":{"id":"other tab","kind":"web"}}`)
-		w.store.now += 1000
+		w.store.pass(1000)
 		w.post("/chat/users/alice/leave", `{"device":{"id":"phone","kind":"mobile"}}`)
 		w.post("/chat/users/alice/leave", `{"device":{"id":"other tab","kind":"web"}}`)
 		w.post("/chat/users/alice/ping", `{"device":{"id":"tab","kind":"web"},"activity":"idle"}`)
@@ -37,8 +39,8 @@ func TestGetDevices(t *testing.T) {
 				"last_seen":"2026-11-20T12:00:02.000Z","activity":"active","idle_since":null,"gone":true,"live":false},
 			{"id":"tab","kind":"web","meta":{"page":["in<box>"]},"since":"2026-11-20T12:00:00.000Z",
 				"last_seen":"2026-11-20T12:00:02.000Z","activity":"idle","idle_since":"2026-11-20T12:00:00.000Z",
-				"gone":false,"live":true}]}`, w.send(http.MethodGet, "/chat/users/alice/devices", "").body)
-		w.store.now += 150_001 // two green thresholds and a ping interval
+				"gone":false,"live":true}]}`, w.send("GET", "/chat/users/alice/devices", "").body)
+		w.store.pass(150_001) // two green thresholds and a ping interval
 		require.Equal(t, []any{}, w.get("/chat/users/alice/devices")["kinds"], "it died in silence")
 	})
 }
@@ -55,7 +57,7 @@ func TestGetDevicesOfConnections(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t, []string{"tab", "tab"}, w.devices("alice"))
-	require.Nil(t, w.get("/chat/users/alice/devices")["devices"].([]any)[0].(map[string]any)["meta"])
+	require.Nil(t, firstOf(w.get("/chat/users/alice/devices"), "devices")["meta"])
 	require.Equal(t, []any{"web"}, w.get("/chat/users/alice/devices")["kinds"])
 }
 
@@ -64,66 +66,194 @@ func TestWhoSeesDevices(t *testing.T) {
 	t.Parallel()
 	authenticator, headers := callers(t)
 	s := fileStore(t)
-	show := func(c *Config) { c.Settings.ShowKinds = true }
 	hidden, shown := newAuthServer(t, s, authenticator), newAuthServer(t, s, authenticator)
-	shown.reload(show)
+	shown.reload(func(c *Config) { c.Settings.ShowKinds = true })
 	for _, namespace := range []string{"chat", "public-1"} {
 		newTestServer(t, s).post("/"+namespace+"/users/alice/ping", `{"device":{"id":"tab","kind":"web"}}`)
 	}
-	for _, c := range []struct {
-		caller, namespace string
-		hidden, shown     string // what is seen: all, kinds or the code of an error
-	}{
+	// caller, namespace, and what is seen if kinds are hidden and shown: all, kinds or a code
+	for _, c := range [][4]string{
 		{"alice", "chat", "all", "all"},
 		{"read", "chat", "all", "all"},
 		{"all", "chat", "all", "all"},
 		{"bob", "chat", "forbidden", "kinds"},
 		{"ping", "chat", "forbidden", "forbidden"},
 		{"nobody", "chat", "unauthenticated", "unauthenticated"},
-		{"alice, elsewhere", "chat", "forbidden", "forbidden"},
+		{
+			"alice, elsewhere", "chat", "forbidden",
+			"forbidden",
+		},
 		{"alice, expired", "chat", "unauthenticated", "unauthenticated"},
-		{"nobody", "public-1", "unauthenticated", "kinds"},
-		{"alice", "public-1", "forbidden", "kinds"}, // of a namespace that is not in the token
-		{"ping", "public-1", "forbidden", "kinds"},
 		{"all", "public-1", "all", "all"},
+		{"nobody", "public-1", "unauthenticated", "kinds"},
+		{"ping", "public-1", "forbidden", "kinds"},
+		{"alice", "public-1", "forbidden", "kinds"}, // of a namespace that is not in the token
 	} {
-		for want, w := range map[string]*testServer{c.hidden: hidden, c.shown: shown} {
-			r := w.send(http.MethodGet, "/"+c.namespace+"/users/alice/devices", "", headersOf(headers[c.caller])...)
-			what := c.caller + " in " + c.namespace + ": " + r.body
-			body := r.json(t)
-			switch want {
+		for i, w := range []*testServer{hidden, shown} {
+			r := w.send("GET", "/"+c[1]+"/users/alice/devices", "", headersOf(headers[c[0]])...)
+			what := c[0] + " in " + c[1] + ": " + r.body
+			switch body := r.json(t); c[2+i] {
 			case "all":
 				require.Len(t, body["devices"], 1, what)
 			case "kinds":
 				require.Equal(t, []any{"web"}, body["kinds"], what)
 				require.Len(t, body, 3, what)
 			default:
-				require.Equal(t, want, body["code"], what)
+				require.Equal(t, c[2+i], body["code"], what)
 			}
 		}
 	}
 }
 
-// TestCanSeeDevices checks an open server, where everyone sees everything.
-func TestCanSeeDevices(t *testing.T) {
-	require.True(t, (*auth.Caller)(nil).CanSeeDevices("chat", "alice"))
-}
-
-// TestCloseConnections checks that other processes learn which connections to close, also of a user who is deleted.
+// TestCloseConnections checks that other processes learn which connections to close, also of a user who is deleted, and
+// which namespace is deleted.
 func TestCloseConnections(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, w *testServer) {
 		_, place, err := w.store.Closings(t.Context(), "")
 		require.NoError(t, err)
 		w.post("/chat/users/bob/ping", "")
-		require.Equal(t, http.StatusNoContent, w.send(http.MethodDelete, "/chat/users/alice/connections", "").status)
-		require.Equal(t, http.StatusNoContent, w.send(http.MethodDelete, "/chat/users/bob", "").status)
+		w.send("DELETE", "/chat/users/alice/connections", "").is(t, http.StatusNoContent)
+		w.send("DELETE", "/chat/users/bob", "").is(t, http.StatusNoContent)
+		w.send("DELETE", "/chat?confirm=chat", "").is(t, http.StatusNoContent)
 		closings, _, err := w.store.Closings(t.Context(), place)
 		require.NoError(t, err)
-		require.Len(t, closings, 2)
+		require.Len(t, closings, 3)
+		require.Equal(t, "chat", closings[2].Namespace)
+		require.Empty(t, closings[2].User)
 		require.Equal(t, "alice", closings[0].User)
 		require.Equal(t, "bob", closings[1].User)
 		require.Equal(t, "chat", closings[1].Namespace)
 		require.Nil(t, w.get("/chat/users/bob")["last_seen"])
 	})
+}
+
+func TestNamespaces(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *testServer) {
+		var want, got []string
+		for i := range 12 {
+			want = append(want, fmt.Sprintf("room-%02d", i))
+			w.post("/"+want[i]+"/users/alice/ping", "")
+		}
+		for query := "?limit=5"; ; {
+			page := w.get(query)
+			got = append(got, each(page, "namespaces", "namespace")...)
+			for _, pinged := range each(page, "namespaces", "last_ping") {
+				require.Equal(t, "2026-11-20T12:00:00.000Z", pinged)
+			}
+			if page["next_cursor"] == nil {
+				break
+			}
+			query = "?limit=5&cursor=" + page["next_cursor"].(string)
+		}
+		require.Equal(t, want, got)
+		w.send("DELETE", "/room-00/users/alice", "")
+		require.Nil(t, firstOf(w.get("?limit=1"), "namespaces")["last_ping"])
+	})
+}
+
+// TestSettingsOfNamespaces: what a namespace sets is shown in milliseconds.
+func TestSettingsOfNamespaces(t *testing.T) {
+	t.Parallel()
+	w, headers := newVisibleServer(t, fileStore(t), func(c *Config) {
+		set := c.Settings
+		set.Retention, set.ContactsRetention, set.Visibility = 24*time.Hour, 48*time.Hour, ""
+		c.Namespaces = map[string]Settings{"set": set}
+	})
+	for namespace, set := range map[string]string{
+		"set":  `"retention_ms":86400000,"contacts_retention_ms":172800000,"visibility":"everyone"`,
+		"chat": `"retention_ms":null,"contacts_retention_ms":null,"visibility":"contacts"`,
+	} {
+		require.JSONEq(t, `{"namespace":"`+namespace+`","green_ms":60000,"yellow_ms":300000,"ping_interval_ms":30000,`+
+			set+`,"shards":1,"ring_timeout_ms":30000,"show_calls":true}`,
+			w.send("GET", "/"+namespace, "", bearerOf(headers["all"])).body)
+	}
+}
+
+// TestNamespacesAreFiltered checks that the list has only namespaces that the caller may read, in full pages.
+func TestNamespacesAreFiltered(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, open *testServer) {
+		authenticator, headers := callers(t)
+		w := newAuthServer(t, open.store.Store, authenticator)
+		all := strings.Fields("a ch chat chat-1 chat-2 chats chats-1 cz other other-1 public- public-1 z")
+		for _, name := range all {
+			open.post("/"+name+"/users/alice/ping", "")
+		}
+		walk := func(name string, limit int) (found []string) {
+			t.Helper()
+			for cursor := ""; ; {
+				page := w.get(fmt.Sprintf("?limit=%d%s", limit, cursor), headersOf(headers[name])...)
+				found = append(found, each(page, "namespaces", "namespace")...)
+				next, more := page["next_cursor"].(string)
+				if !more {
+					return found
+				}
+				require.Len(t, page["namespaces"], limit, "a page that is not the last is full")
+				cursor = "&cursor=" + next
+			}
+		}
+		for _, limit := range []int{1, 2, 3, 5, 50} {
+			for caller, want := range map[string]string{
+				"all": strings.Join(all, " "), "read": "chat chat-1 chat-2 chats chats-1 public- public-1",
+				"all, elsewhere": "chats chats-1 other public- public-1", "alice": "chat public- public-1",
+				"nobody": "public- public-1", "ping": "public- public-1",
+			} {
+				require.Equal(t, strings.Fields(want), walk(caller, limit))
+			}
+		}
+	})
+}
+
+// knowsChat configures the namespace chat and refuses others.
+func knowsChat(c *Config) {
+	c.RefuseUnknown = true
+	c.Namespaces = map[string]Settings{"chat": c.Settings}
+}
+
+// TestUnknownNamespaces checks that an unknown namespace is an error on every route except those that delete
+// users and namespaces, and that the list of namespaces is not affected.
+func TestUnknownNamespaces(t *testing.T) {
+	w := newTestServer(t, fileStore(t), knowsChat)
+	policy, requests := permissionsByRoute(), 0
+	for _, r := range (&server{}).routes() {
+		if !strings.Contains(r.path, ":namespace") || r.permission == greeting { // see TestConnectKeyRemoved
+			continue
+		}
+		requests++
+		valid := policy[r.method+" "+r.path]
+		for _, namespace := range []string{"chat", "chta"} {
+			path := strings.NewReplacer(":namespace", namespace, ":user", "alice", ":id", "x").Replace(r.path)
+			path = strings.TrimPrefix(path, "/v1/namespaces") + "?" + strings.Replace(valid.query, "chat", namespace, 1)
+			switch {
+			case namespace == "chat" && strings.Contains(r.path, ":id"):
+				w.fails(codeCallNotFound, r.method, path, valid.body)
+			case namespace == "chat" || r.permission == admin:
+				require.Less(t, w.send(r.method, path, valid.body).status, 300, "%s %s", r.method, path)
+			default:
+				problem := w.fails(codeNotFound, r.method, path, valid.body)
+				require.Contains(t, problem["detail"], `"chta" is not configured`, path)
+			}
+		}
+	}
+	require.Equal(t, len(policy)-1, requests, "all but the list of namespaces")
+	w.send("GET", "", "").is(t, http.StatusOK)
+	w.fails(codeInvalidNamespace, "GET", "/.hidden", "")
+}
+
+// TestUnknownNamespacesAreNotRevealed checks that callers without the permission get the same response for known and
+// unknown namespaces.
+func TestUnknownNamespacesAreNotRevealed(t *testing.T) {
+	authenticator, credentials := callers(t)
+	w := newTestServer(t, fileStore(t), knowsChat, func(c *Config) { c.Auth = authenticator })
+	const post = "POST"
+	for _, path := range []string{"/users/alice/ping", "/users/alice/leave"} {
+		for _, namespace := range []string{"/chat", "/chta"} {
+			w.fails(codeUnauthenticated, post, namespace+path, "")
+			w.fails(codeForbidden, post, namespace+path, "", "Authorization: "+credentials["all, elsewhere"])
+			w.fails(codeForbidden, post, namespace+path, "", "Authorization: "+credentials["alice, elsewhere"])
+		}
+		w.send(post, "/chat"+path, "", "Authorization: "+credentials["all"]).is(t, http.StatusOK)
+		w.fails(codeNotFound, post, "/chta"+path, "", "Authorization: "+credentials["all"])
+	}
 }

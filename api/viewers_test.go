@@ -13,45 +13,10 @@ import (
 	"github.com/lastseen/lastseen/store/feed"
 )
 
-// TestContactNotes: what is noted before a turn is there to be taken, and what is noted after that ends the turn.
-func TestContactNotes(t *testing.T) {
-	t.Parallel()
-	v, n, other := newViewers(), &contactNotes{}, &contactNotes{}
-	v.join("chat", n, "ann", "bob")
-	v.join("chat", other, "bob")
-	v.changed("chat", "ann")
-	turn, done := n.turn(t.Context())
-	var due contactsDue
-	n.take(&due, "vic")
-	require.Equal(t, contactsDue{owners: map[string]struct{}{"ann": {}}}, due)
-	require.False(t, n.waits())
-	require.NoError(t, turn.Err())
-	v.changed("games", "bob")
-	v.changed("games", "")
-	require.NoError(t, turn.Err())
-	v.changed("chat", "bob")
-	require.ErrorIs(t, turn.Err(), context.Canceled)
-	require.True(t, n.waits())
-	require.True(t, other.waits())
-	done()
-	v.changed("", "")
-	v.leave("chat", n, "ann", "bob")
-	v.changed("chat", "bob")
-	due = contactsDue{}
-	n.take(&due, "vic")
-	require.Equal(t, contactsDue{all: true, owners: map[string]struct{}{"bob": {}, "vic": {}}}, due)
-	v.end("chat", n)
-	v.leave("chat", other, "bob")
-	v.end("chat", other)
-	require.Empty(t, v.owners)
-	require.Empty(t, v.spaces)
-}
-
 // TestVisibleWakeUpsAreNotLost: watchers that wait while contacts change again and again end with the last change, long
 // before all contacts are read again.
 func TestVisibleWakeUpsAreNotLost(t *testing.T) {
-	t.Parallel()
-	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
+	seen(t, func(t *testing.T, w *seenWorld) {
 		users := []string{"ann", "bea", "cat"}
 		w.ping(users...)
 		w.know("vic", users...)

@@ -61,22 +61,8 @@ func TestTypingToContacts(t *testing.T) {
 	})
 }
 
-// TestTypingToOneself: the user's other connections learn it.
-func TestTypingToOneself(t *testing.T) {
-	t.Parallel()
-	s := &loggedStore{Store: fileStore(t)}
-	w := newSocketServerOn(t, s, toContacts)
-	one, _ := w.hello(`{"user":"alice"}`)
-	two, _ := w.hello(`{"user":"alice"}`)
-	s.take()
-	one.types(`{"to":["alice"],"in":"here"}`)
-	require.Empty(t, s.take(), "users are not contacts of their own")
-	require.Equal(t, "here", two.want(frameTyping)["in"])
-	one.types(`{"to":["alice","bob"],"in":"there"}`)
-	require.Equal(t, "there", two.want(frameTyping)["in"])
-}
-
-// TestTypingAsksTheSame: of the invisible, too, and nothing is sent if contacts cannot be read.
+// TestTypingAsksTheSame: of the invisible as well, and nothing is sent if contacts cannot be read. Users are not
+// contacts of their own: their other connections learn it.
 func TestTypingAsksTheSame(t *testing.T) {
 	t.Parallel()
 	s := &loggedStore{Store: fileStore(t)}
@@ -96,7 +82,11 @@ func TestTypingAsksTheSame(t *testing.T) {
 	s.fail(fmt.Errorf("%w: away", store.ErrUnavailable), nil)
 	alice.refuses(codeStoreUnavailable, `{"typing":{"to":["bob"],"in":"failed"}}`)
 	s.fail(nil, nil)
-	alice.asks(`{"typing":{"to":["bob"],"in":"last"}}`, frameOK)
+	other, _ := w.hello(`{"user":"alice"}`)
+	s.take()
+	alice.types(`{"to":["alice","bob"],"in":"last"}`)
+	require.Equal(t, []string{"AreContacts [{alice bob}]"}, s.take())
+	require.Equal(t, "last", other.want(frameTyping)["in"])
 	require.Equal(t, "busy", bob.want(frameTyping)["in"])
 	require.Equal(t, "last", bob.want(frameTyping)["in"])
 }

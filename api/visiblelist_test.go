@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"testing"
@@ -129,31 +128,4 @@ func TestVisibleListsAreCharged(t *testing.T) {
 		require.Equal(t, http.StatusOK, get("bob", "/chat/users"), i) // the second page is empty
 	}
 	w.fails(codeRateLimited, http.MethodGet, "/chat/counts", "", headersOf(headers["bob"])...)
-}
-
-// TestVisibleUsersOfOneMillisecond: users of one millisecond are in the same order as for others, page by page.
-func TestVisibleUsersOfOneMillisecond(t *testing.T) {
-	t.Parallel()
-	w, headers := newVisibleServer(t, fileStore(t))
-	users := many(40)
-	var pings, leaves []store.Sighting
-	for i, user := range users {
-		if i%3 == 0 {
-			leaves = append(leaves, store.Sighting{User: user, At: testNow})
-		} else {
-			pings = append(pings, store.Sighting{User: user, At: testNow})
-		}
-	}
-	_, err := w.store.Ping(t.Context(), "chat", pings)
-	require.NoError(t, err)
-	_, err = w.store.Leave(t.Context(), "chat", leaves)
-	require.NoError(t, err)
-	know(t, w.store, "alice", users...)
-	knowAlice(t, w.store, users)
-	for _, order := range []string{"newest", "oldest"} {
-		for _, size := range []int{1, 7, 39, 40, 41} {
-			query := fmt.Sprintf("?limit=%d&order=%s", size, order)
-			require.Equal(t, w.walk(query, headers["all"]), w.walk(query, headers["alice"]), query)
-		}
-	}
 }

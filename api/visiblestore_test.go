@@ -100,93 +100,65 @@ func TestStrangersAreNotShown(t *testing.T) {
 	})
 }
 
-// TestVisibleToContacts checks what each kind of caller is shown of each kind of user.
+// TestVisibleToContacts checks what each kind of caller is shown of each kind of user. Their contacts and the settings
+// count from the next request on.
 func TestVisibleToContacts(t *testing.T) {
 	t.Parallel()
 	w, headers := newVisibleServer(t, fileStore(t), func(c *Config) { c.Settings.ShowKinds = true })
 	for _, user := range []string{"alice", "bob", "carol"} {
 		appear(t, w.store, user, testNow)
 	}
-	know(t, w.store, "alice", "bob", "carol")
-	know(t, w.store, "bob", "alice")
 	get := func(caller, path string) map[string]any {
 		r := w.send(http.MethodGet, path, "", headersOf(headers[caller])...)
 		require.Equal(t, http.StatusOK, r.status, r.body)
 		return r.json(t)
 	}
-	for caller, want := range map[string][]string{
-		"alice": {"alice", "bob"}, "bob": {"alice", "bob"}, "all": {"alice", "bob", "carol"},
-	} {
+	sees := func(caller string, listed []string, named ...string) {
+		t.Helper()
 		for _, user := range []string{"alice", "bob", "carol"} {
-			one := get(caller, "/chat/users/"+user)
-			kinds := get(caller, "/chat/users/"+user+"/devices")["kinds"]
-			dot := w.send(http.MethodGet, "/chat/users/"+user+"/dot.svg", "", headersOf(headers[caller])...)
-			if !slices.Contains(want, user) {
-				require.Nil(t, one["last_seen"], "%s sees %s", caller, user)
-				require.NotContains(t, one, "note")
-				require.Empty(t, kinds)
-				require.Contains(t, dot.body, user+" is offline")
-				continue
-			}
-			require.Equal(t, "green", one["status"], "%s sees %s", caller, user)
-			require.Equal(t, "of "+user, one["note"])
-			require.Equal(t, []any{"mobile"}, kinds)
-			require.Contains(t, dot.body, user+" is busy: of "+user)
+			one, shown := get(caller, "/chat/users/"+user), slices.Contains(named, user)
+			require.Equal(t, shown, one["note"] == "of "+user && one["status"] == "green", "%s sees %s", caller, user)
+			require.Equal(t, shown, one["last_seen"] != nil)
+			require.Equal(t, shown, len(get(caller, "/chat/users/"+user+"/devices")["kinds"].([]any)) == 1)
+			dot := w.send(http.MethodGet, "/chat/users/"+user+"/dot.svg", "", headersOf(headers[caller])...).body
+			require.Equal(t, shown, strings.Contains(dot, user+" is busy: of "+user), dot)
 		}
-	}
-	for caller, want := range map[string][]string{
-		"alice": {"bob"}, "bob": {"alice"}, "all": {"carol", "bob", "alice"},
-	} {
-		page := get(caller, "/chat/users")
-		require.Equal(t, want, names(page), "the list of "+caller)
-		for _, u := range page["users"].([]any) {
-			require.Equal(t, "of "+u.(map[string]any)["user"].(string), u.(map[string]any)["note"])
-		}
-		require.EqualValues(t, len(want), get(caller, "/chat/counts")["green"], caller)
+		require.Equal(t, listed, append([]string{}, names(get(caller, "/chat/users"))...), "the list of "+caller)
+		require.EqualValues(t, len(listed), get(caller, "/chat/counts")["green"], caller)
 		last := get(caller, "")["namespaces"].([]any)[0].(map[string]any)["last_ping"]
 		require.Equal(t, caller == "all", last != nil, caller)
 	}
-	require.Equal(t, []string{"bob", "carol"}, names(get("alice", "/chat/users/alice/contacts")))
-	require.Equal(t, []string{"bob"}, names(get("alice", "/chat/users/alice/contacts?status=green")))
-	require.Equal(t, []string{"bob", "carol"}, names(get("all", "/chat/users/alice/contacts?status=green")))
-}
-
-// TestVisibilityFollowsContacts: what changes in contacts and in settings counts from the next request on.
-func TestVisibilityFollowsContacts(t *testing.T) {
-	t.Parallel()
-	w, headers := newVisibleServer(t, fileStore(t))
-	appear(t, w.store, "bob", testNow)
-	sees := func() bool {
-		r := w.send(http.MethodGet, "/chat/users/bob", "", headersOf(headers["alice"])...)
-		return r.json(t)["last_seen"] != nil
-	}
-	change := func(method, body string) {
-		r := w.send(method, "/chat/users/bob/contacts", body, headersOf(headers["bob"])...)
+	change := func(method, user, body string) {
+		r := w.send(method, "/chat/users/"+user+"/contacts", body, headersOf(headers[user])...)
 		require.Equal(t, http.StatusNoContent, r.status, r.body)
 	}
-	require.False(t, sees())
-	change(http.MethodPut, `{"users":["alice"]}`)
-	require.True(t, sees())
-	change(http.MethodPatch, `{"remove":["alice"]}`)
-	require.False(t, sees())
-	change(http.MethodPatch, `{"add":["alice"]}`)
-	require.True(t, sees())
-	change(http.MethodDelete, "")
-	require.False(t, sees())
+	know(t, w.store, "alice", "bob", "carol")
+	sees("alice", []string{}, "alice")
+	change(http.MethodPut, "bob", `{"users":["alice"]}`)
+	sees("alice", []string{"bob"}, "alice", "bob")
+	sees("bob", []string{"alice"}, "alice", "bob")
+	sees("all", []string{"carol", "bob", "alice"}, "alice", "bob", "carol")
+	require.Equal(t, []string{"bob", "carol"}, names(get("alice", "/chat/users/alice/contacts")))
+	require.Equal(t, []string{"bob"}, names(get("alice", "/chat/users/alice/contacts?status=green")))
+	change(http.MethodPatch, "bob", `{"remove":["alice"]}`)
+	sees("alice", []string{}, "alice")
+	change(http.MethodPatch, "bob", `{"add":["alice"]}`)
+	sees("alice", []string{"bob"}, "alice", "bob")
+	change(http.MethodDelete, "bob", "")
+	sees("alice", []string{}, "alice")
+
+	bob := func() bool { return get("alice", "/chat/users/bob")["last_seen"] != nil }
 	w.reload(func(c *Config) { c.Settings.Visibility = VisibleToEveryone })
-	require.True(t, sees())
-	w.reload(func(c *Config) {
-		c.Namespaces = map[string]Settings{"chat": c.Settings}
-		toContacts(c)
-	})
-	require.True(t, sees(), "by the setting of the namespace")
+	require.True(t, bob())
+	w.reload(func(c *Config) { c.Namespaces = map[string]Settings{"chat": c.Settings}; toContacts(c) })
+	require.True(t, bob(), "by the setting of the namespace")
 	w.reload(func(c *Config) { c.Namespaces = nil })
-	require.False(t, sees())
+	require.False(t, bob())
 	know(t, w.store, "bob", "alice")
 	r := w.send(http.MethodDelete, "/chat/users/bob", "", headersOf(headers["admin"])...)
 	require.Equal(t, http.StatusNoContent, r.status, r.body)
 	appear(t, w.store, "bob", testNow)
-	require.False(t, sees(), "the contacts were deleted with the user")
+	require.False(t, bob(), "the contacts were deleted with the user")
 }
 
 // TestAnonymousCallersSeeNobody: the configuration does not let them read such a namespace, but a mistake there must

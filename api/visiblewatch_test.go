@@ -2,91 +2,82 @@ package api
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/feed"
 )
 
-// TestVisibleWatch: a viewer is told of users who have the viewer among their contacts, and of nobody else. What
-// contacts add and remove is told at once.
-func TestVisibleWatch(t *testing.T) {
+// What viewers are told in general, [TestVisibleModel] shows. These tests are of moments that it seldom meets.
+
+// seen runs a test in a world of its own, in parallel.
+func seen(t *testing.T, test func(*testing.T, *seenWorld)) {
+	t.Helper()
 	t.Parallel()
-	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
-		w.know("ann", "vic")
-		w.know("vic", "sam") // which does not show sam to vic
-		w.ping("ann", "sam", "vic")
-		watcher := w.watch(0, feed.Query{Users: []string{"sam", "ann", "vic", "nobody"}})
-		require.Equal(t, "snapshot: sam never, ann green, vic green, nobody never", told(w.poll(watcher)))
-		w.leave("sam")
-		w.leave("ann")
-		require.Equal(t, []string{"ann grey left"}, w.settle(watcher))
-		w.know("sam", "vic", "x")
-		require.Equal(t, []string{"sam grey left"}, w.settle(watcher))
-		w.ping("sam")
-		require.Equal(t, []string{"sam green"}, w.settle(watcher))
-		w.know("sam", "x")
-		require.Equal(t, []string{"sam never"}, w.settle(watcher))
-		w.ping("ann", "sam")
-		require.Equal(t, []string{"ann green"}, w.settle(watcher))
-		w.forget("ann")
-		require.Equal(t, []string{"ann never"}, w.settle(watcher))
-		require.Equal(t, 4, watcher.Len())
-	})
+	inSeenWorld(t, test)
 }
 
-// TestVisibleWatchLooksNeverSeen: an update of a user who is not visible is that of one who was never seen.
-func TestVisibleWatchLooksNeverSeen(t *testing.T) {
-	t.Parallel()
-	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
-		w.ping("sam")
-		b := w.poll(w.watch(0, feed.Query{Users: []string{"sam"}}))
-		s, err := w.store.SnapshotChanges(t.Context(), "chat", []string{"nobody"})
-		require.NoError(t, err)
-		require.Equal(t, s.Users[0], b.Users[0].Published)
-		key := &auth.Caller{Kind: auth.ByKey, Name: "key"}
-		plain, err := w.servers[0].openWatcher(t.Context(), "chat", key, feed.Query{Users: []string{"sam"}}, free)
-		require.NoError(t, err)
-		defer plain.Close()
-		require.Equal(t, "snapshot: sam green", told(w.poll(plain)))
-	})
+// follow begins to follow users by name, or everyone if there are none, and takes the first batch.
+func (w *seenWorld) follow(users ...string) changesWatcher {
+	w.t.Helper()
+	watcher := w.watch(0, feed.Query{Users: users, Everyone: users == nil})
+	w.poll(watcher)
+	return watcher
+}
+
+// resume returns what a query gets first after places, and its places.
+func (w *seenWorld) resume(after []store.Place, users ...string) (first string, places []store.Place) {
+	w.t.Helper()
+	b := w.poll(w.watch(1, feed.Query{Users: users, Everyone: users == nil, After: after}))
+	return told(b), b.Places
+}
+
+// wants checks what a watcher says until nothing is to be told.
+func (w *seenWorld) wants(watcher changesWatcher, texts ...string) {
+	w.t.Helper()
+	require.Equal(w.t, texts, w.settle(watcher))
+}
+
+// readFeed lets the feed read everything. It does so again later.
+func readFeed() { time.Sleep(1010 * time.Millisecond) }
+
+// away has users leave and come back.
+func (w *seenWorld) away(users ...string) {
+	w.t.Helper()
+	w.leave(users...)
+	time.Sleep(time.Millisecond)
+	w.ping(users...)
 }
 
 // TestVisibleAppears: a user who becomes visible is told as they are then, not as they were before, although the feed
 // is behind. So is one who is visible again after a moment.
 func TestVisibleAppears(t *testing.T) {
-	t.Parallel()
-	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
+	seen(t, func(_ *testing.T, w *seenWorld) {
 		w.ping("ann")
 		w.know("vic", "ann")
-		named, everyone := w.watch(0, feed.Query{Users: []string{"ann"}}), w.watch(0, feed.Query{Everyone: true})
+		named, everyone := w.follow("ann"), w.follow()
 		for range 3 {
-			w.poll(named)
-			w.poll(everyone)
-			time.Sleep(1010 * time.Millisecond) // the feed has read everything, and does again later
+			readFeed()
 			w.leave("ann")
 			w.know("ann", "vic")
-			require.Equal(t, []string{"ann grey left"}, w.settle(named))
-			require.Equal(t, []string{"ann grey left"}, w.settle(everyone))
+			w.wants(named, "ann grey left")
+			w.wants(everyone, "ann grey left")
 			w.know("ann")
-			require.Equal(t, []string{"ann never"}, w.settle(named))
-			require.Equal(t, []string{"ann never"}, w.settle(everyone))
+			w.wants(named, "ann never")
+			w.wants(everyone, "ann never")
 			w.ping("ann")
 			w.know("ann", "vic")
-			require.Equal(t, []string{"ann green"}, w.settle(named))
-			require.Equal(t, []string{"ann green"}, w.settle(everyone))
-			time.Sleep(1010 * time.Millisecond)
+			w.wants(named, "ann green")
+			w.wants(everyone, "ann green")
+			readFeed()
 			w.know("ann")
-			w.leave("ann")
-			time.Sleep(time.Millisecond)
-			w.ping("ann")
+			w.away("ann")
 			w.know("ann", "vic")
-			require.Empty(t, w.settle(named))
-			require.Equal(t, []string{"ann green"}, w.settle(everyone), "for clients that list users meanwhile")
+			require.Empty(w.t, w.settle(named))
+			w.wants(everyone, "ann green") // for clients that list users meanwhile
 			w.know("ann")
 			w.settle(named)
 			w.settle(everyone)
@@ -94,107 +85,108 @@ func TestVisibleAppears(t *testing.T) {
 	})
 }
 
-// TestVisibleEveryone: everyone are the contacts of the viewer who have the viewer.
-func TestVisibleEveryone(t *testing.T) {
+// TestVisibleMoments: a client that follows everyone lists the users after the first batch. A user who is not visible
+// at that moment, or away, and is again before the watcher looks, is told, and to the next query as well. Nobody else
+// is: neither those who go on to see the user, nor those who do not, nor clients that named users who look the same.
+func TestVisibleMoments(t *testing.T) {
 	t.Parallel()
-	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
-		w.know("vic", "ann", "sam")
-		w.know("ann", "vic")
-		w.know("bea", "vic")
-		w.ping("ann", "sam", "bea")
-		watcher := w.watch(1, feed.Query{Everyone: true})
-		require.Equal(t, "snapshot: ", told(w.poll(watcher)))
-		require.Equal(t, 1, watcher.Len())
-		w.leave("ann", "sam", "bea", "vic")
-		require.Equal(t, []string{"ann grey left"}, w.settle(watcher))
-		w.know("vic", "ann", "sam", "bea")
-		require.Equal(t, []string{"bea grey left"}, w.settle(watcher))
-		w.know("vic", "bea")
-		require.Equal(t, []string{"ann never"}, w.settle(watcher))
-		w.ping("ann", "bea")
-		require.Equal(t, []string{"bea green"}, w.settle(watcher))
-		w.know("bea")
-		require.Equal(t, []string{"bea never"}, w.settle(watcher))
-		w.know("vic")
-		require.Empty(t, w.settle(watcher))
-		_, err := watcher.Change(t.Context(), feed.Change{Add: []string{"ann"}})
-		require.ErrorIs(t, err, feed.ErrEveryone)
-	})
+	for what, happens := range map[string]func(*seenWorld){
+		"contact removed":          func(w *seenWorld) { w.know("ann"); w.know("ann", "vic") },
+		"own contact removed":      func(w *seenWorld) { w.know("vic"); w.know("vic", "ann") },
+		"noticed by a reading":     func(w *seenWorld) { w.know("ann"); w.knowQuietly("ann", "vic"); w.know("ann", "vic") },
+		"away":                     func(w *seenWorld) { readFeed(); w.away("ann", "sam") },
+		"away, and other contacts": func(w *seenWorld) { readFeed(); w.away("ann"); w.know("ann", "vic", "y") },
+		"": func(w *seenWorld) {
+			w.know("ann", "vic", "y")
+			for range 2 {
+				w.know("sam", "y")
+				w.know("tom", "vic", "y")
+			}
+			w.know("vic", "ann", "tom")
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			seen(t, func(t *testing.T, w *seenWorld) {
+				w.know("vic", "ann", "sam", "tom")
+				w.know("ann", "vic")
+				w.know("tom", "vic")
+				w.ping("ann", "sam")
+				everyone, named := w.watch(0, feed.Query{Everyone: true}), w.follow("ann", "sam", "tom")
+				first := w.poll(everyone)
+				happens(w)
+				if what == "" {
+					require.Empty(t, w.settle(everyone))
+					return
+				}
+				w.wants(everyone, "ann green")
+				require.Empty(t, w.settle(named))
+				if what == "away" {
+					again, places := w.resume(first.Places)
+					require.Equal(t, "ann green, sam never, tom never", again)
+					w.leave("sam")
+					third, same := w.resume(places)
+					require.Empty(t, third)
+					require.Equal(t, places, same)
+					w.leave("ann")
+					third, _ = w.resume(places)
+					require.Equal(t, "reset: ", third)
+				}
+			})
+		})
+	}
 }
 
-// TestVisibleFlicks: a client that follows everyone lists the users after the first batch. Users who change meanwhile
-// and change back are told, to a watcher that stays open and to the next query.
-func TestVisibleFlicks(t *testing.T) {
+// TestVisibleFeedMoments: users who were away while the feed lost its place are told, since their time differs.
+func TestVisibleFeedMoments(t *testing.T) {
 	t.Parallel()
-	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
-		w.know("vic", "ann", "sam", "tom")
-		w.know("ann", "vic")
-		w.ping("ann", "sam")
-		watcher := w.watch(0, feed.Query{Everyone: true})
-		first := w.poll(watcher)
-		time.Sleep(1010 * time.Millisecond) // the feed has read everything, and does again later
-		w.leave("ann", "sam")
-		time.Sleep(time.Millisecond)
-		w.ping("ann", "sam")
-		require.Equal(t, []string{"ann green"}, w.settle(watcher))
-		again := w.watch(1, feed.Query{Everyone: true, After: first.Places})
-		b := w.poll(again)
-		require.Equal(t, "ann green, sam never, tom never", told(b))
-		w.leave("sam")
-		b2 := w.poll(w.watch(0, feed.Query{Everyone: true, After: b.Places}))
-		require.Empty(t, told(b2))
-		require.Equal(t, b.Places, b2.Places)
-		w.leave("ann")
-		require.Equal(t, []string{"ann grey left"}, w.settle(again))
-		require.Equal(t, "reset: ", told(w.poll(w.watch(0, feed.Query{Everyone: true, After: b.Places}))))
-	})
+	v := newVisibleUsers(true)
+	v.add([]string{"ann", "bea", "cat"})
+	at := func(user string, n int) feed.Update {
+		u := feed.Update{User: user}
+		u.Status, u.At = "green", lastseen.Instant(n)
+		return u
+	}
+	v.publish(feed.Batch{Snapshot: true, Users: []feed.Update{at("ann", 1), at("bea", 1), {User: "cat"}}})
+	for _, user := range []string{"ann", "bea"} {
+		v.show(user, true)
+	}
+	v.tellAll()
+	v.publish(feed.Batch{Reset: true, Users: []feed.Update{at("ann", 1), at("bea", 2), at("cat", 2)}})
+	updates, more := v.tell(10)
+	require.False(t, more)
+	require.Equal(t, "bea green", told(feed.Batch{Users: updates}))
 }
 
-// TestVisibleCursors: a query continues if what the client knows is what there is to know, on any server. What
-// strangers do makes no difference to places.
+// TestVisibleCursors: a cursor is of the users who were named, also those told as never seen, and of nothing else.
 func TestVisibleCursors(t *testing.T) {
-	t.Parallel()
-	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
-		users := []string{"ann", "sam", "vic"}
+	seen(t, func(t *testing.T, w *seenWorld) {
 		w.know("ann", "vic")
-		w.ping("ann", "vic")
-		one := w.watch(0, feed.Query{Users: users})
-		places := w.poll(one).Places
-		w.ping("sam", "ann", "vic")
-		w.know("sam", "ann")
-		w.leave("sam")
-		require.Empty(t, w.settle(one))
-		b, ok := w.ticks(one)
-		require.True(t, ok)
-		require.Equal(t, places, b.Places)
-		resumed := w.watch(1, feed.Query{Users: users, After: places})
-		b = w.poll(resumed)
-		require.Empty(t, told(b))
-		require.Equal(t, places, b.Places)
-
-		time.Sleep(90 * time.Second)
-		synctest.Wait()
-		require.Equal(t, []string{"ann yellow, vic yellow"}, w.settle(resumed))
-		b, ok = w.ticks(resumed)
-		require.True(t, ok)
-		require.NotEqual(t, places, b.Places)
-		require.Equal(t, "reset: ann yellow, sam never, vic yellow",
-			told(w.poll(w.watch(0, feed.Query{Users: users, After: places}))))
-		waits := w.watch(1, feed.Query{Users: users, After: b.Places})
-		require.Empty(t, w.settle(waits), "it continues")
-		w.know("sam", "vic")
-		require.Equal(t, []string{"sam grey left"}, w.settle(waits))
-		for _, strange := range [][]store.Place{{}, {"seen-f-"}, {"1-2", "3"}, {b.Places[0], b.Places[0]}} {
-			require.Equal(t, "reset: vic yellow",
-				told(w.poll(w.watch(0, feed.Query{Users: []string{"vic"}, After: strange}))))
+		w.ping("ann")
+		after := w.poll(w.watch(0, feed.Query{Users: []string{"sam"}})).Places
+		w.know("ann")
+		first, _ := w.resume(after, "ann", "sam")
+		require.Equal(t, "reset: ann never, sam never", first)
+		w.know("ann", "vic")
+		watcher := w.follow("ann")
+		b, err := watcher.Change(t.Context(), feed.Change{Remove: []string{"ann"}})
+		require.NoError(t, err)
+		w.know("ann")
+		b, err = watcher.Change(t.Context(), feed.Change{Add: []string{"ann"}, After: b.Places})
+		require.NoError(t, err)
+		require.Equal(t, "ann never", told(b))
+		first, same := w.resume(b.Places, "ann")
+		require.Empty(t, first)
+		require.Equal(t, b.Places, same)
+		for _, strange := range [][]store.Place{{}, {"seen-f-"}, {"1-2", "3"}, {same[0], same[0]}} {
+			first, _ = w.resume(strange, "ann")
+			require.Equal(t, "reset: ann never", first)
 		}
 	})
 }
 
 // TestVisibleChange: users are added and removed while others are watched.
 func TestVisibleChange(t *testing.T) {
-	t.Parallel()
-	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
+	seen(t, func(t *testing.T, w *seenWorld) {
 		w.know("ann", "vic")
 		w.know("bea", "vic")
 		w.ping("ann", "bea", "sam")
@@ -207,8 +199,7 @@ func TestVisibleChange(t *testing.T) {
 		watcher := w.watch(0, feed.Query{})
 		require.Equal(t, "snapshot: ", told(w.poll(watcher)))
 		require.Equal(t, "sam never, ann green", change(watcher, feed.Change{Add: []string{"sam", "ann", "sam"}}))
-		require.Empty(t, w.settle(watcher))
-		places := w.poll(w.watch(1, feed.Query{Users: []string{"bea"}})).Places
+		_, places := w.resume(nil, "bea")
 		require.Empty(t, change(watcher, feed.Change{Add: []string{"bea"}, After: places}), "it is known")
 		w.leave("ann", "bea", "sam")
 		require.NotEmpty(t, w.settle(watcher))
@@ -217,20 +208,23 @@ func TestVisibleChange(t *testing.T) {
 		require.Equal(t, 2, watcher.Len())
 		w.ping("ann", "bea")
 		w.know("ann")
-		require.Equal(t, []string{"bea green"}, w.settle(watcher))
+		w.wants(watcher, "bea green")
 		w.know("ann", "vic")
 		w.know("bea")
 		require.Equal(t, "ann green, bea never", change(watcher, feed.Change{Add: []string{"ann"}}), "all that differs")
 
 		early := w.watch(1, feed.Query{Users: []string{"ann", "bea"}})
-		b, err := early.Change(t.Context(), feed.Change{Add: []string{"sam"}, Remove: []string{"bea"}})
-		require.NoError(t, err)
-		require.Equal(t, "snapshot: sam never, ann green", told(b), "of a watcher without a batch")
+		require.Equal(t, "snapshot: sam never, ann green",
+			change(early, feed.Change{Add: []string{"sam"}, Remove: []string{"bea"}}), "of a watcher without a batch")
 		w.store.fails.Store(true)
-		_, err = early.Change(t.Context(), feed.Change{Add: []string{"bea"}})
+		_, err := early.Change(t.Context(), feed.Change{Add: []string{"bea"}})
 		require.ErrorIs(t, err, store.ErrUnavailable)
 		w.store.fails.Store(false)
 		w.know("bea", "vic")
 		require.Empty(t, w.settle(early), "bea is not watched")
+		everyone := w.follow()
+		require.Equal(t, 1, everyone.Len())
+		_, err = everyone.Change(t.Context(), feed.Change{Add: []string{"ann"}})
+		require.ErrorIs(t, err, feed.ErrEveryone)
 	})
 }

@@ -43,21 +43,19 @@ func hooked(w *seenWorld) *hookStore {
 // read their contacts before.
 func TestVisibleChangeRace(t *testing.T) {
 	t.Parallel()
-	for name, hide := range map[string][]string{"added": {"ann"}, "watched": {"bea"}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inSeenWorld(t, func(t *testing.T, w *seenWorld) {
+	for _, user := range []string{"ann", "bea"} { // who is added, and who is watched
+		t.Run(user, func(t *testing.T) {
+			seen(t, func(t *testing.T, w *seenWorld) {
 				h := hooked(w)
-				watcher := w.watch(0, feed.Query{Users: []string{"bea", "cat"}})
-				w.poll(watcher)
+				watcher := w.follow("bea", "cat")
 				time.Sleep(time.Second)
 				h.hook = func() {
-					w.know(hide[0])
-					w.leave(hide[0])
+					w.know(user)
+					w.leave(user)
 				}
 				b, err := watcher.Change(t.Context(), feed.Change{Add: []string{"ann"}, Remove: []string{"cat"}})
 				require.NoError(t, err)
-				require.Contains(t, told(b), hide[0]+" never")
+				require.Contains(t, told(b), user+" never")
 				require.NotContains(t, told(b), "left")
 				require.Equal(t, 2, watcher.Len())
 			})
@@ -66,69 +64,54 @@ func TestVisibleChangeRace(t *testing.T) {
 }
 
 // TestVisibleChangeFails: a change whose contacts change all the time, or cannot be read after the users were added,
-// fails and has no effect. So does a poll.
+// fails and has no effect. So does a poll. But a watcher that had to make room for the users ends.
 func TestVisibleChangeFails(t *testing.T) {
 	t.Parallel()
-	for _, unreadable := range []bool{false, true} {
-		t.Run(fmt.Sprint(unreadable), func(t *testing.T) {
-			t.Parallel()
-			inSeenWorld(t, func(t *testing.T, w *seenWorld) {
+	for _, what := range []string{"they change", "they cannot be read", "no room"} {
+		t.Run(what, func(t *testing.T) {
+			seen(t, func(t *testing.T, w *seenWorld) {
 				h := hooked(w)
-				watcher := w.watch(0, feed.Query{Users: []string{"bea", "cat"}})
-				w.poll(watcher)
+				users := []string{"bea", "cat"}
+				for k := 0; what == "no room" && len(users) < store.MaxWatched; k++ {
+					users = append(users, fmt.Sprint("u", k))
+				}
+				watcher := w.follow(users...)
 				var again func()
 				again = func() {
 					w.know("bea", "vic", "y")
 					h.hook = again
-					w.store.fails.Store(unreadable)
+					w.store.fails.Store(what != "they change")
 				}
 				h.hook = again
 				_, err := watcher.Change(t.Context(), feed.Change{Add: []string{"ann"}, Remove: []string{"cat"}})
 				require.ErrorIs(t, err, store.ErrUnavailable)
-				_, err = watcher.Poll(t.Context(), 10)
-				require.ErrorIs(t, err, store.ErrUnavailable)
+				if what != "no room" {
+					_, err = watcher.Poll(t.Context(), 10)
+					require.ErrorIs(t, err, store.ErrUnavailable)
+				}
 				h.hook = nil
 				w.store.fails.Store(false)
+				if what == "no room" {
+					_, err = watcher.Next(t.Context(), 10)
+					require.ErrorIs(t, err, store.ErrUnavailable)
+					_, err = watcher.Poll(t.Context(), 10)
+					require.ErrorIs(t, err, store.ErrUnavailable)
+					return
+				}
 				require.Equal(t, 2, watcher.Len())
 				w.know("cat", "vic")
 				w.ping("cat")
 				w.leave("ann")
-				require.Equal(t, []string{"cat green"}, w.settle(watcher), "cat is watched, ann is not")
+				w.wants(watcher, "cat green") // cat is watched, ann is not
 				require.Len(t, w.servers[0].viewers.owners, 2)
 			})
 		})
 	}
 }
 
-// TestVisibleChangeFailsFull: a watcher that had to make room for users, whose contacts then could not be read, ends.
-func TestVisibleChangeFailsFull(t *testing.T) {
-	t.Parallel()
-	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
-		h := hooked(w)
-		users := []string{"bea"}
-		for k := range store.MaxWatched - 1 {
-			users = append(users, fmt.Sprint("u", k))
-		}
-		watcher := w.watch(0, feed.Query{Users: users})
-		w.poll(watcher)
-		h.hook = func() {
-			w.know("bea", "vic", "y")
-			w.store.fails.Store(true)
-		}
-		_, err := watcher.Change(t.Context(), feed.Change{Add: []string{"ann"}, Remove: []string{"u1"}})
-		require.ErrorIs(t, err, store.ErrUnavailable)
-		w.store.fails.Store(false)
-		_, err = watcher.Next(t.Context(), 10)
-		require.ErrorIs(t, err, store.ErrUnavailable)
-		_, err = watcher.Poll(t.Context(), 10)
-		require.ErrorIs(t, err, store.ErrUnavailable)
-	})
-}
-
 // TestVisibleSlots: a poll does not wait for long for others who read contacts.
 func TestVisibleSlots(t *testing.T) {
-	t.Parallel()
-	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
+	seen(t, func(t *testing.T, w *seenWorld) {
 		watcher := w.watch(0, feed.Query{Users: []string{"ann"}})
 		reads := w.servers[0].viewers.reads
 		for range cap(reads) {
@@ -151,12 +134,10 @@ func TestVisibleSlots(t *testing.T) {
 // TestVisibleReadings: a watcher reads contacts four times a second at most, whoever changes them as often. The first
 // change is read at once, and what is removed is not told later than that.
 func TestVisibleReadings(t *testing.T) {
-	t.Parallel()
-	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
+	seen(t, func(t *testing.T, w *seenWorld) {
 		w.know("ann", "vic")
 		w.ping("ann")
-		watcher := w.watch(0, feed.Query{Users: []string{"ann"}})
-		w.poll(watcher)
+		watcher := w.follow("ann")
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -190,8 +171,7 @@ func TestVisibleReadings(t *testing.T) {
 // TestVisibleRests: a watcher that tried again later after an error, and then was asked to read, does not spin when all
 // contacts are due before that.
 func TestVisibleRests(t *testing.T) {
-	t.Parallel()
-	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
+	seen(t, func(t *testing.T, w *seenWorld) {
 		w.know("ann", "vic")
 		w.ping("ann")
 		watcher := w.watch(0, feed.Query{Users: []string{"ann"}}).(*visibleWatcher)
@@ -211,28 +191,5 @@ func TestVisibleRests(t *testing.T) {
 		watcher.readAllAt = time.Now() // due while a signal has to wait
 		watcher.readAfter = time.Now().Add(contactsEvery)
 		require.Equal(t, watcher.readAfter, watcher.waitUntil())
-	})
-}
-
-// TestVisibleCursorsNameUsers: a cursor is of the users who were named, also those who were told as never seen.
-func TestVisibleCursorsNameUsers(t *testing.T) {
-	t.Parallel()
-	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
-		w.know("ann", "vic")
-		w.ping("ann")
-		after := w.poll(w.watch(0, feed.Query{Users: []string{"sam"}})).Places
-		w.know("ann")
-		query := feed.Query{Users: []string{"ann", "sam"}, After: after}
-		require.Equal(t, "reset: ann never, sam never", told(w.poll(w.watch(0, query))))
-		w.know("ann", "vic")
-		watcher := w.watch(0, feed.Query{Users: []string{"ann"}})
-		w.poll(watcher)
-		b, err := watcher.Change(t.Context(), feed.Change{Remove: []string{"ann"}})
-		require.NoError(t, err)
-		w.know("ann")
-		b, err = watcher.Change(t.Context(), feed.Change{Add: []string{"ann"}, After: b.Places})
-		require.NoError(t, err)
-		require.Equal(t, "ann never", told(b))
-		require.Empty(t, told(w.poll(w.watch(1, feed.Query{Users: []string{"ann"}, After: b.Places}))))
 	})
 }

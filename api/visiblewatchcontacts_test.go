@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -17,8 +16,7 @@ import (
 
 // TestVisibleFailures: while contacts cannot be read, nothing is told and a poll fails.
 func TestVisibleFailures(t *testing.T) {
-	t.Parallel()
-	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
+	seen(t, func(t *testing.T, w *seenWorld) {
 		w.know("ann", "vic")
 		w.ping("ann")
 		watcher := w.watch(0, feed.Query{Users: []string{"ann"}})
@@ -27,6 +25,8 @@ func TestVisibleFailures(t *testing.T) {
 		require.ErrorIs(t, err, store.ErrUnavailable)
 		_, err = watcher.Next(t.Context(), 10)
 		require.ErrorIs(t, err, store.ErrUnavailable, "there was no batch yet")
+		_, err = watcher.Change(t.Context(), feed.Change{Add: []string{"bea"}})
+		require.ErrorIs(t, err, store.ErrUnavailable)
 		_, err = w.servers[0].openWatcher(t.Context(), "chat", vic(), feed.Query{Everyone: true}, free)
 		require.ErrorIs(t, err, store.ErrUnavailable)
 		w.store.fails.Store(false)
@@ -34,9 +34,14 @@ func TestVisibleFailures(t *testing.T) {
 
 		w.store.fails.Store(true)
 		w.know("ann")
+		require.Empty(t, w.next(watcher, 2*time.Second))
+		_, ok := watcher.Tick()
+		require.False(t, ok, "contacts are due, which nothing else shows")
+		_, err = watcher.Change(t.Context(), feed.Change{Add: []string{"bea"}})
+		require.ErrorIs(t, err, store.ErrUnavailable)
 		w.leave("ann")
 		require.Empty(t, w.next(watcher, 10*time.Second))
-		_, ok := watcher.Tick()
+		_, ok = watcher.Tick()
 		require.False(t, ok)
 		_, err = watcher.Poll(t.Context(), 10)
 		require.ErrorIs(t, err, store.ErrUnavailable)
@@ -51,13 +56,10 @@ func TestVisibleFailures(t *testing.T) {
 
 // TestVisibleLostSignals: what no signal says is noticed in half a minute, and at once if signals may have been lost.
 func TestVisibleLostSignals(t *testing.T) {
-	t.Parallel()
-	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
+	seen(t, func(t *testing.T, w *seenWorld) {
 		w.ping("ann")
 		w.know("vic", "bob")
-		watcher, everyone := w.watch(0, feed.Query{Users: []string{"ann"}}), w.watch(0, feed.Query{Everyone: true})
-		w.poll(watcher)
-		w.poll(everyone)
+		watcher, everyone := w.follow("ann"), w.follow()
 		w.knowQuietly("vic", "ann")
 		w.knowQuietly("ann", "vic")
 		began := time.Now()
@@ -71,46 +73,24 @@ func TestVisibleLostSignals(t *testing.T) {
 		w.knowQuietly("ann", "vic")
 		w.servers[1].signalContacts(t.Context(), "chat", "")
 		require.Equal(t, "ann green", w.next(watcher, time.Second))
+		asked := w.store.pairs.Load()
 		w.servers[1].signalContacts(t.Context(), "other", "")
 		w.servers[1].signalContacts(t.Context(), "other", "ann")
-		synctest.Wait()
-		asked := w.store.pairs.Load()
+		w.know("bea", "vic")
 		require.Empty(t, w.next(watcher, time.Second))
-		require.Equal(t, asked, w.store.pairs.Load(), "another namespace")
-	})
-}
-
-// TestVisibleWakes: a change of contacts interrupts a watcher that waits, and only those that it concerns.
-func TestVisibleWakes(t *testing.T) {
-	t.Parallel()
-	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
-		w.ping("ann", "bea")
-		got := make(chan string, 10)
-		for _, user := range []string{"ann", "bea"} {
-			watcher := w.watch(1, feed.Query{Users: []string{user}})
-			w.poll(watcher)
-			go func() { got <- w.next(watcher, 10*time.Second) }()
-		}
-		synctest.Wait()
-		asked := w.store.pairs.Load()
-		w.know("ann", "vic")
-		require.Equal(t, "ann green", <-got)
-		require.Equal(t, asked+1, w.store.pairs.Load())
-		require.Empty(t, <-got)
+		require.Equal(t, asked, w.store.pairs.Load(), "it depends on neither another namespace nor another user")
 	})
 }
 
 // TestVisibleBatches: a client that waits gets at most four batches a second, whatever strangers do.
 func TestVisibleBatches(t *testing.T) {
-	t.Parallel()
-	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
+	seen(t, func(t *testing.T, w *seenWorld) {
 		users := []string{}
 		for k := range 30 {
 			users = append(users, fmt.Sprint("u", k))
 			w.knowQuietly(users[k], "vic")
 		}
-		watcher := w.watch(0, feed.Query{Users: users})
-		w.poll(watcher)
+		watcher := w.follow(users...)
 		require.Empty(t, w.settle(watcher))
 		w.ping(users...)
 		time.Sleep(2 * time.Second) // until the feed has all of them
@@ -132,15 +112,13 @@ func TestVisibleBatches(t *testing.T) {
 
 // TestVisibleBounds: contacts are read in pages, and those watched by everyone count to the caller and are charged.
 func TestVisibleBounds(t *testing.T) {
-	t.Parallel()
-	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
+	seen(t, func(t *testing.T, w *seenWorld) {
 		users := make([]string, 2500)
 		for k := range users {
 			users[k] = fmt.Sprint("u", k)
 		}
 		w.knowQuietly("vic", users...)
-		named := w.watch(0, feed.Query{Users: users})
-		w.poll(named)
+		named := w.follow(users...)
 		require.EqualValues(t, contactsPage, w.store.most.Load())
 		s, caller, charged := w.servers[0], vic(), 0
 		charge := func() error { charged++; return nil }
@@ -177,8 +155,7 @@ func TestVisibleBounds(t *testing.T) {
 
 // TestVisibleToNobody: a caller without credentials sees nobody, and what ends leaves nothing behind.
 func TestVisibleToNobody(t *testing.T) {
-	t.Parallel()
-	inSeenWorld(t, func(t *testing.T, w *seenWorld) {
+	seen(t, func(t *testing.T, w *seenWorld) {
 		w.know("ann", "vic")
 		w.ping("ann")
 		s := w.servers[0]
@@ -191,6 +168,11 @@ func TestVisibleToNobody(t *testing.T) {
 			require.Empty(t, w.settle(watcher))
 			watcher.Close()
 		}
+		key := &auth.Caller{Kind: auth.ByKey, Name: "key"}
+		plain, err := s.openWatcher(t.Context(), "chat", key, feed.Query{Users: []string{"ann"}}, free)
+		require.NoError(t, err)
+		require.Equal(t, "snapshot: ann green", told(w.poll(plain)), "a key sees everyone")
+		plain.Close()
 		require.Empty(t, s.viewers.owners)
 		require.Empty(t, s.viewers.spaces)
 		require.Zero(t, s.Feeds.Stats().Watches)

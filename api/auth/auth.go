@@ -4,7 +4,7 @@ package auth
 import (
 	"crypto"
 	"crypto/sha256"
-	"errors"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -17,7 +17,10 @@ func ParseScope(s string) (Scope, error) {
 	if scope := Scope(s); slices.Contains(Scopes(), scope) {
 		return scope, nil
 	}
-	return "", errors.New("unknown scope: use ping, read or admin")
+	if len(s) > 16 { // it may be a secret
+		s = s[:3] + "…"
+	}
+	return "", fmt.Errorf("%q is not a scope", s)
 }
 
 // Scopes returns all scopes.

@@ -72,9 +72,10 @@ func (c *Caller) is(kind Kind) bool { return c != nil && c.Kind == kind }
 // IsAnonymous reports whether the caller sent no credentials to a server that is not open.
 func (c *Caller) IsAnonymous() bool { return c.is(Anonymous) }
 
-// IsBlind reports whether the response to a ping in a namespace must not reveal what is stored, because the caller
-// cannot read it. Users can always see themselves.
-func (c *Caller) IsBlind(namespace string) bool { return c.is(ByKey) && !c.Can(Read, namespace) }
+// IsBlind reports whether the response to a write in a namespace must not reveal what is stored, because the caller
+// cannot read it. That anyone can read the namespace does not count: a key that writes for a user would otherwise see
+// what the user hides. Users can always see themselves.
+func (c *Caller) IsBlind(namespace string) bool { return c.is(ByKey) && !c.CanItself(Read, namespace) }
 
 // SeekReadable returns the position at which to continue a list after a position: the caller cannot read the namespaces
 // between the two. Positions are compared with names by bytes. It returns false if no readable names can follow.

@@ -2,9 +2,12 @@ package auth
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/go-json-experiment/json"
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/lastseen/lastseen"
 )
 
 // maxDate is the last second of the year 9999. Much later dates overflow: a token for the year 292 billion would be
@@ -17,6 +20,9 @@ type claims struct{ jwt.MapClaims }
 
 // UnmarshalJSON parses the claims; see [encoding/json.Unmarshaler].
 func (c *claims) UnmarshalJSON(b []byte) error {
+	if err := lastseen.CheckJSON(b, math.MaxInt); err != nil {
+		return fmt.Errorf("the claims have %w", err)
+	}
 	if err := json.Unmarshal(b, &c.MapClaims); err != nil {
 		return err
 	}

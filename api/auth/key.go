@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"strings"
 )
 
@@ -29,15 +30,17 @@ func FormatKeyHash(hash [sha256.Size]byte) string { return hashPrefix + hex.Enco
 // ParseKeyHash parses the format of [FormatKeyHash]. Errors do not repeat the text, which can be a key by mistake.
 func ParseKeyHash(s string) (hash [sha256.Size]byte, err error) {
 	digits, ok := strings.CutPrefix(s, hashPrefix)
+	raw, err := hex.DecodeString(digits)
 	switch {
 	case strings.HasPrefix(s, KeyPrefix):
 		return hash, errors.New("this is a key, not its hash (sha256:…): replace the key, because it is no longer " +
 			"secret")
-	case !ok || len(digits) != hex.EncodedLen(sha256.Size):
-		return hash, errors.New("the hash is not sha256: and 64 hexadecimal digits")
+	case !ok:
+		return hash, errors.New("sha256: is missing at the beginning")
+	case len(digits) != hex.EncodedLen(sha256.Size):
+		return hash, fmt.Errorf("it has %d characters after sha256:, and not 64", len(digits))
+	case err != nil:
+		return hash, errors.New("it has a character after sha256: that is not a hexadecimal digit")
 	}
-	if _, err := hex.Decode(hash[:], []byte(digits)); err != nil {
-		return hash, errors.New("the hash is not sha256: and 64 hexadecimal digits")
-	}
-	return hash, nil
+	return [sha256.Size]byte(raw), nil
 }

@@ -101,8 +101,7 @@ func withIssuer(t *testing.T, i *issuer, test func(t *testing.T, a *Authenticato
 
 func newIssuerAuthenticator(t *testing.T, i *issuer, former *Authenticator) *Authenticator {
 	t.Helper()
-	own := tokens()
-	own.Secret, own.JWKS = nil, "https://issuer.example/keys"
+	own := publishedTokens()
 	a, err := New(Config{Tokens: own}, Options{Transport: i, Logger: slog.New(slog.DiscardHandler), Previous: former})
 	require.NoError(t, err)
 	return a

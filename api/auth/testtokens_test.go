@@ -76,7 +76,33 @@ func newAuthenticator(t testing.TB, c Config) *Authenticator {
 	return a
 }
 
+// publishedTokens are tokens whose issuer publishes its keys.
+func publishedTokens() *Tokens {
+	own := tokens()
+	own.Secret, own.JWKS = nil, "https://issuer.example/keys"
+	return own
+}
+
 func (a *Authenticator) bearer(t testing.TB, credentials string) (*Caller, error) {
 	t.Helper()
 	return a.Authenticate(t.Context(), []string{"Bearer " + credentials})
+}
+
+func (a *Authenticator) accepts(t testing.TB, credentials string, why ...any) *Caller {
+	t.Helper()
+	caller, err := a.bearer(t, credentials)
+	require.NoError(t, err, why...)
+	return caller
+}
+
+func (a *Authenticator) refuses(t testing.TB, credentials string, why ...any) {
+	t.Helper()
+	_ = a.fails(t, ErrUnauthenticated, credentials, why...)
+}
+
+func (a *Authenticator) fails(t testing.TB, want error, credentials string, why ...any) error {
+	t.Helper()
+	_, err := a.bearer(t, credentials)
+	require.ErrorIs(t, err, want, why...)
+	return err
 }

@@ -17,7 +17,7 @@ import (
 
 // Limits are maximum numbers of requests per second; 0 is unlimited.
 type Limits struct {
-	Caller int // of one API key, or of one address without valid credentials
+	Caller int // of one API key, of one address without valid credentials, or of a party of a call
 	User   int // of one user with a JWT
 }
 
@@ -29,6 +29,7 @@ const (
 	PerAddress Policy = "address"
 	PerKey     Policy = "key"
 	PerUser    Policy = "user"
+	PerCall    Policy = "call"
 )
 
 // Key identifies a caller that requests are charged to.
@@ -55,6 +56,11 @@ func ByAPIKey(name string) Key { return Key{Policy: PerKey, name: name} }
 
 // ByUser returns the key of a user, by the issuer of JWTs.
 func ByUser(issuer, user string) Key { return Key{Policy: PerUser, name: user, issuer: issuer} }
+
+// ByCall returns the key of a party of a call.
+func ByCall(namespace, call, user string) Key {
+	return Key{Policy: PerCall, name: user, issuer: namespace + "/" + call}
+}
 
 // Window is the time in which an empty bucket fills.
 const Window = 5 * time.Second

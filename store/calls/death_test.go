@@ -91,28 +91,23 @@ func (s *server) dies(d death) (died func() bool) {
 // TestServerDiesAfterAStep: the server with the lease dies between any two things that it does because of a step.
 // Without it, both parties are told what became of the call, they are shown to be in it as long as it is active, and
 // nothing is left to be copied. The parties are connected to another server.
-func TestServerDiesAfterAStep(t *testing.T) { onStores(t, testServerDiesAfterAStep) }
-
-func testServerDiesAfterAStep(t *testing.T, open opener) {
+func TestServerDiesAfterAStep(t *testing.T) {
 	for _, step := range lastSteps() {
 		for _, d := range deaths() {
 			if !step.copies && !d.copied {
 				continue // it does not call the method
 			}
-			t.Run(fmt.Sprintf("%s/%s %d", step.name, d.method, d.nth), func(t *testing.T) {
-				testDeath(t, open(t, 2), step, d)
-			})
+			t.Run(fmt.Sprintf("%s/%s %d", step.name, d.method, d.nth), func(t *testing.T) { testDeath(t, step, d) })
 		}
 	}
 }
 
-func testDeath(t *testing.T, w *world, step lastStep, d death) {
-	dying, lives := w.servers[0], w.servers[1]
+func testDeath(t *testing.T, step lastStep, d death) {
+	w, dying, lives := newPair(t)
 	w.acts(dying, w.rings(dying, "carol", "dave"), "carol", lastseen.End) // so that it has the lease
 	w.pass(time.Second)
 	require.Same(t, dying.handle, w.holder)
-	lives.connect("alice", "")
-	lives.connect("bob", "")
+	connect(lives, lives)
 	var told []lastseen.CallState // by the server that dies
 	id := "call-2"
 	if step.before != "" {
@@ -164,11 +159,8 @@ func (w *world) requireNotRecorded(users ...string) {
 
 // TestSlowCopierDies: a server copies an old value after another one copied and confirmed the present one, and dies
 // before it confirms. Nothing is left in the outbox, so what it copied is shown until it ends by itself.
-func TestSlowCopierDies(t *testing.T) { onStores(t, testSlowCopierDies) }
-
-func testSlowCopierDies(t *testing.T, open opener) {
-	w := open(t, 2)
-	a, b := w.servers[0], w.servers[1]
+func TestSlowCopierDies(t *testing.T) {
+	w, a, b := newPair(t)
 	id := w.rings(a, "alice", "bob")
 	died := a.dies(death{method: "ConfirmInCalls", nth: 1})
 	counting := a.before

@@ -52,11 +52,7 @@ func benchmarkGoingOn(b *testing.B, n int) {
 
 // beginCalls begins calls that the callees accept. The caller is connected to the one server, the callee to the other.
 func beginCalls(b *testing.B, servers []*realServer, n int) {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i
-	}
-	each(all, func(i int) {
+	each(upTo(n), func(i int) {
 		from, to := servers[i%2], servers[(i+1)%2]
 		c := store.NewCall{
 			ID: fmt.Sprintf("%026d", i), From: fmt.Sprint("from-", i), To: fmt.Sprint("to-", i), Ring: ring,

@@ -14,13 +14,19 @@ import (
 // active starts a call of alice on phone with bob on tablet, each connected to a server, and bob accepts.
 func (w *world) active(a, b *server) (id string, alice, bob *connection) {
 	w.t.Helper()
+	id, alice, bob = w.ringing(a, b, a)
+	w.pass(2 * time.Second)
+	w.accept(b, id)
+	return id, alice, bob
+}
+
+// ringing is active without the acceptance, on a server that starts the call.
+func (w *world) ringing(a, b, starter *server) (id string, alice, bob *connection) {
+	w.t.Helper()
 	alice, bob = a.connect("alice", "phone"), b.connect("bob", "tablet")
 	c := w.call("alice", "bob")
 	c.FromDevice = "phone"
-	w.starts(a, c)
-	w.pass(2 * time.Second)
-	w.accept(b, c.ID)
-	return c.ID, alice, bob
+	return w.starts(starter, c), alice, bob
 }
 
 func (w *world) accept(s *server, id string) {
@@ -32,11 +38,9 @@ func (w *world) accept(s *server, id string) {
 }
 
 // TestHeard: a call goes on while both parties are connected, and they stay in a call.
-func TestHeard(t *testing.T) { onStores(t, testHeard) }
-
-func testHeard(t *testing.T, open opener) {
+func TestHeard(t *testing.T) {
 	for caller := range 2 {
-		w := open(t, 2)
+		w := newWorld(t, 2)
 		id, _, _ := w.active(w.servers[caller], w.servers[1])
 		for range 20 {
 			w.pass(time.Minute)
@@ -57,13 +61,10 @@ func testHeard(t *testing.T, open opener) {
 }
 
 // TestNotHeard: a call is lost soon after a party was not heard for the quiet time, on the device of the call.
-func TestNotHeard(t *testing.T) { onStores(t, testNotHeard) }
-
-func testNotHeard(t *testing.T, open opener) {
+func TestNotHeard(t *testing.T) {
 	for _, gone := range []string{"alice", "bob"} {
 		for _, how := range []string{"silent", "other device", "other server"} {
-			w := open(t, 2)
-			a, b := w.servers[0], w.servers[1]
+			w, a, b := newPair(t)
 			id, alice, bob := w.active(a, b)
 			w.pass(10 * time.Minute)
 			w.requireState(id, lastseen.Active)
@@ -91,10 +92,8 @@ func testNotHeard(t *testing.T, open opener) {
 }
 
 // TestReconnect: a party who comes back through another server in time keeps the call.
-func TestReconnect(t *testing.T) { onStores(t, testReconnect) }
-
-func testReconnect(t *testing.T, open opener) {
-	w := open(t, 3)
+func TestReconnect(t *testing.T) {
+	w := newWorld(t, 3)
 	a, b := w.servers[0], w.servers[1]
 	id, _, _ := w.active(a, b)
 	for i := range 30 {
@@ -113,29 +112,23 @@ func testReconnect(t *testing.T, open opener) {
 }
 
 // TestLostSignals: a call goes on although any one server had no signals of its beginning, and its end is noticed.
-func TestLostSignals(t *testing.T) { onStores(t, testLostSignals) }
-
-func testLostSignals(t *testing.T, open opener) {
+func TestLostSignals(t *testing.T) {
 	for deaf := range 3 {
 		for _, from := range []string{"start", "accept"} {
-			w := open(t, 3)
+			w := newWorld(t, 3)
 			a, b, other := w.servers[0], w.servers[1], w.servers[2]
-			a.connect("alice", "phone")
-			b.connect("bob", "tablet")
-			c := w.call("alice", "bob")
-			c.FromDevice = "phone"
 			w.servers[deaf].deaf = from == "start"
-			w.starts(other, c)
+			id, _, _ := w.ringing(a, b, other)
 			w.pass(time.Second)
 			w.servers[deaf].deaf = true
-			w.accept(other, c.ID)
+			w.accept(other, id)
 			w.pass(time.Second)
 			w.servers[deaf].deaf = false
 			w.pass(10 * time.Minute)
-			w.requireState(c.ID, lastseen.Active)
+			w.requireState(id, lastseen.Active)
 
 			w.servers[deaf].deaf = true
-			w.acts(other, c.ID, "bob", lastseen.End)
+			w.acts(other, id, "bob", lastseen.End)
 			w.servers[deaf].deaf = false
 			w.pass(quiet / 2)
 			if deaf < 2 {
@@ -148,11 +141,9 @@ func testLostSignals(t *testing.T, open opener) {
 }
 
 // TestOutage: a call goes on after the store was away for long.
-func TestOutage(t *testing.T) { onStores(t, testOutage) }
-
-func testOutage(t *testing.T, open opener) {
+func TestOutage(t *testing.T) {
 	for _, away := range []time.Duration{30 * time.Second, time.Minute, time.Hour} {
-		w := open(t, 2)
+		w := newWorld(t, 2)
 		id, _, _ := w.active(w.servers[0], w.servers[1])
 		w.pass(quiet + 13*time.Second)
 		w.away()
@@ -166,10 +157,8 @@ func testOutage(t *testing.T, open opener) {
 }
 
 // TestGoneInAnOutage: a party who goes away while the store is away is lost soon after it.
-func TestGoneInAnOutage(t *testing.T) { onStores(t, testGoneInAnOutage) }
-
-func testGoneInAnOutage(t *testing.T, open opener) {
-	w := open(t, 2)
+func TestGoneInAnOutage(t *testing.T) {
+	w := newWorld(t, 2)
 	id, alice, _ := w.active(w.servers[0], w.servers[1])
 	w.pass(time.Minute)
 	w.away()
@@ -182,12 +171,9 @@ func testGoneInAnOutage(t *testing.T, open opener) {
 }
 
 // TestShorterQuiet: calls are heard often enough whatever the quiet time of new calls becomes.
-func TestShorterQuiet(t *testing.T) { onStores(t, testShorterQuiet) }
-
-func testShorterQuiet(t *testing.T, open opener) {
+func TestShorterQuiet(t *testing.T) {
 	for _, later := range []time.Duration{quiet / 3, 5 * quiet, time.Hour} {
-		w := open(t, 2)
-		a, b := w.servers[0], w.servers[1]
+		w, a, b := newPair(t)
 		id, _, _ := w.active(a, b)
 		w.pass(time.Minute)
 		for _, s := range w.servers {
@@ -207,16 +193,11 @@ func testShorterQuiet(t *testing.T, open opener) {
 
 // TestAcceptThatWasNotSignalled: a connection that missed it learns that the call is active, although it goes on.
 func TestAcceptThatWasNotSignalled(t *testing.T) {
-	w := newWorld(t, 2)
-	a, b := w.servers[0], w.servers[1]
-	a.connect("alice", "phone")
-	b.connect("bob", "tablet")
-	c := w.call("alice", "bob")
-	c.FromDevice = "phone"
-	w.starts(b, c)
+	w, a, b := newPair(t)
+	id, _, _ := w.ringing(a, b, b)
 	w.pass(time.Second)
 	a.deaf = true
-	w.accept(b, c.ID)
+	w.accept(b, id)
 	a.deaf = false
 	w.pass(quiet / 4)
 	require.Equal(t, []lastseen.CallState{lastseen.Ringing, lastseen.Active}, a.states("alice"))
@@ -225,11 +206,9 @@ func TestAcceptThatWasNotSignalled(t *testing.T) {
 
 // TestAcceptedLate: a party of a call that rang for long is heard soon after it was accepted.
 func TestAcceptedLate(t *testing.T) {
-	w := newWorld(t, 1)
-	s := w.servers[0]
+	w, s := newSingle(t)
 	s.Quiet = func(string) time.Duration { return time.Hour } // as after a reload
-	s.connect("alice", "")
-	s.connect("bob", "")
+	connect(s, s)
 	c := w.call("alice", "bob")
 	c.Ring = 10 * time.Minute
 	w.starts(s, c)
@@ -241,72 +220,70 @@ func TestAcceptedLate(t *testing.T) {
 
 // TestFollowIsNewer: what is older than what is known changes nothing.
 func TestFollowIsNewer(t *testing.T) {
-	w := newWorld(t, 1)
-	k := w.servers[0].Keeper
-	c := lastseen.Call{ID: "a", From: "alice", To: "bob", State: lastseen.Active, Version: 2, Created: base}
-	p := person{ns, "alice"}
-	k.Follow(ns, "alice", c)
-	older := c
-	older.State, older.Version = lastseen.Ringing, 1
-	k.Follow(ns, "alice", older)
-	require.Equal(t, c, k.hearing.parties[p].call)
-	before := c
-	before.ID, before.Created = "b", base-1
-	k.Follow(ns, "alice", before)
-	require.Equal(t, c, k.hearing.parties[p].call)
-	before.State = lastseen.Ended
-	k.Follow(ns, "alice", before)
-	require.Equal(t, c, k.hearing.parties[p].call)
-	lost := c
-	lost.State, lost.Version = lastseen.Missed, 1
-	k.Follow(ns, "alice", lost)
-	require.Empty(t, k.hearing.parties, "what is over is never older: the store lost versions")
-	k.Follow(ns, "alice", c)
-	next := c
-	next.ID, next.Created, next.App = "c", base+1, "{}"
-	k.Follow(ns, "alice", next)
-	next.App = ""
-	require.Equal(t, next, k.hearing.parties[p].call)
-	next.State, next.Version = lastseen.Ended, 3
-	k.Follow(ns, "alice", next)
-	require.Empty(t, k.hearing.parties)
-	k.Follow(ns, "carol", c)
-	require.Empty(t, k.hearing.parties, "not a party")
+	_, s := newSingle(t)
+	call := func(id string, state lastseen.CallState, version int64, age lastseen.Instant) lastseen.Call {
+		return lastseen.Call{ID: id, From: "alice", To: "bob", State: state, Version: version, Created: base - age}
+	}
+	first, next := call("a", lastseen.Active, 2, 0), call("c", lastseen.Ringing, 1, -1)
+	withApp := next
+	withApp.App = "{}"
+	for _, step := range []struct {
+		what  string
+		call  lastseen.Call
+		known lastseen.Call
+	}{
+		{"the first one", first, first},
+		{"an older version", call("a", lastseen.Ringing, 1, 0), first},
+		{"an older call", call("b", lastseen.Active, 2, 1), first},
+		{"the end of an older call", call("b", lastseen.Ended, 2, 1), first},
+		{"what is over is never older: the store lost versions", call("a", lastseen.Missed, 1, 0), lastseen.Call{}},
+		{"again", first, first},
+		{"a newer call", withApp, next},
+		{"its end", call("c", lastseen.Ended, 3, -1), lastseen.Call{}},
+	} {
+		s.Follow(ns, "alice", step.call)
+		var known lastseen.Call
+		if p := s.hearing.parties[person{ns, "alice"}]; p != nil {
+			known = p.call
+		}
+		require.Equal(t, step.known, known, step.what)
+	}
+	s.Follow(ns, "carol", first)
+	require.Empty(t, s.hearing.parties, "not a party")
 }
 
-// TestManyHeard: parties are heard in batches.
-func TestManyHeard(t *testing.T) {
-	const n = 600
-	w := newWorld(t, 1)
-	s := w.servers[0]
+// manyActive begins a number of calls, one after the other, between users who are connected to one server.
+func (w *world) manyActive(s *server, n int, each time.Duration) {
+	w.t.Helper()
 	for i := range n {
 		from, to := fmt.Sprint("from-", i), fmt.Sprint("to-", i)
 		s.connect(from, "")
 		s.connect(to, "")
 		w.acts(s, w.rings(s, from, to), to, lastseen.Accept)
+		w.pass(each)
 	}
+}
+
+// TestManyHeard: parties are heard in batches.
+func TestManyHeard(t *testing.T) {
+	const n = 600
+	w, s := newSingle(t)
+	w.manyActive(s, n, 0)
 	w.pass(time.Minute)
 	before := s.counts["HearCalls"]
 	w.pass(2 * time.Minute)
 	require.Equal(t, 2*n, s.Stats().Followed)
 	require.Equal(t, n, s.Stats().GoingOn)
-	require.LessOrEqual(t, s.counts["HearCalls"]-before, 2*6*2*n/store.MaxCallBatch)
+	require.LessOrEqual(t, s.counts["HearCalls"]-before, 2*6*(2*n/store.MaxCallBatch+1))
 }
 
 // TestHeardTogether: parties whose calls began at different times are heard in few calls, and no call is read while all
 // is well.
 func TestHeardTogether(t *testing.T) {
 	const n = 100
-	w := newWorld(t, 1)
-	s := w.servers[0]
+	w, s := newSingle(t)
 	s.Heard = func(string, string, string, time.Duration) bool { return true }
-	for i := range n {
-		from, to := fmt.Sprint("from-", i), fmt.Sprint("to-", i)
-		s.connect(from, "")
-		s.connect(to, "")
-		w.acts(s, w.rings(s, from, to), to, lastseen.Accept)
-		w.pass(tick)
-	}
+	w.manyActive(s, n, tick)
 	w.pass(time.Minute)
 	heard, read := s.counts["HearCalls"], s.counts["ReadCalls"]
 	w.pass(2 * time.Minute)
@@ -319,8 +296,7 @@ func TestHeardTogether(t *testing.T) {
 // TestNotHeardIsAskedSoon: a party whose connection was not heard in time is asked for again soon, since it may be
 // heard any moment.
 func TestNotHeardIsAskedSoon(t *testing.T) {
-	w := newWorld(t, 1)
-	s := w.servers[0]
+	w, s := newSingle(t)
 	silent, asked := false, 0
 	s.Heard = func(_, user, _ string, _ time.Duration) bool {
 		if user != "bob" || !silent {
@@ -329,8 +305,7 @@ func TestNotHeardIsAskedSoon(t *testing.T) {
 		asked++
 		return false
 	}
-	s.connect("alice", "")
-	s.connect("bob", "")
+	connect(s, s)
 	id := w.rings(s, "alice", "bob")
 	w.acts(s, id, "bob", lastseen.Accept)
 	w.pass(quiet)
@@ -344,8 +319,7 @@ func TestNotHeardIsAskedSoon(t *testing.T) {
 
 // TestRest: it is known how long an active call goes on while its parties are heard, and not of any other.
 func TestRest(t *testing.T) {
-	w := newWorld(t, 2)
-	a, b := w.servers[0], w.servers[1]
+	w, a, b := newPair(t)
 	id, _, _ := w.active(a, b)
 	for range 100 {
 		w.pass(9 * time.Second)

@@ -3,11 +3,11 @@ package calls
 import (
 	"context"
 	"log/slog"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
@@ -15,12 +15,8 @@ import (
 
 // TestRun: the loops do their work when it is due, and when something happens, until the context ends.
 func TestRun(t *testing.T) {
-	var elapsed atomic.Int64
-	monotonic := func() time.Duration { return time.Duration(elapsed.Load()) }
-	net := &network{monotonic: monotonic}
-	h := net.add(newFakeStore(monotonic))
-	k := New(h, slog.New(slog.DiscardHandler))
-	h.receive = k.Receive
+	w, k := newSingle(t)
+	k.receive = k.Receive
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan struct{})
 	go func() {
@@ -30,14 +26,14 @@ func TestRun(t *testing.T) {
 	c := store.NewCall{ID: "id", From: "alice", To: "bob", Ring: time.Millisecond, Quiet: quiet}
 	_, err := k.Start(t.Context(), ns, c)
 	require.NoError(t, err)
-	elapsed.Add(int64(c.Ring))
 	require.Eventually(t, func() bool {
+		w.elapsed.Add(int64(c.Ring))
 		return k.Stats().Reached[lastseen.Missed] == 1
 	}, time.Minute, time.Millisecond)
 	require.True(t, k.Stats().Watching)
 	cancel()
 	<-stopped
-	require.Equal(t, monotonic()+time.Millisecond, net.until, "the lease was given up")
+	require.Equal(t, w.monotonic()+time.Millisecond, w.until, "the lease was given up")
 }
 
 // TestReceive: signals of other kinds, and the zero signal, change nothing.
@@ -45,7 +41,7 @@ func TestReceive(t *testing.T) {
 	for kind, wanted := range map[string]bool{
 		"": false, "self": false, "typing": false, SignalCaller: true, SignalCallee: true,
 	} {
-		k := New(newFakeStore(nil), slog.New(slog.DiscardHandler))
+		k := New(nil, slog.New(slog.DiscardHandler))
 		k.Receive(store.Signal{Kind: kind, Namespace: ns, User: "alice"})
 		require.Equal(t, wanted, k.watch.wanted(0), kind)
 	}
@@ -53,7 +49,7 @@ func TestReceive(t *testing.T) {
 
 // TestDefaults: a keeper that nobody configures has nobody heard.
 func TestDefaults(t *testing.T) {
-	k := New(newFakeStore(nil), slog.New(slog.DiscardHandler))
+	k := New(nil, slog.New(slog.DiscardHandler))
 	require.False(t, k.Heard(ns, "alice", "", time.Hour))
 	require.Equal(t, time.Minute, k.Quiet(ns))
 	k.Late(time.Second)
@@ -62,4 +58,59 @@ func TestDefaults(t *testing.T) {
 		lastseen.Ringing: 0, lastseen.Active: 0, lastseen.Ended: 0, lastseen.Rejected: 0, lastseen.Cancelled: 0,
 		lastseen.Missed: 0, lastseen.Lost: 0,
 	}, k.Stats().Reached)
+}
+
+// TestSchedule compares a schedule with a map.
+func TestSchedule(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var s schedule[int]
+		model := map[int]time.Duration{}
+		keys, times := rapid.IntRange(0, 9), rapid.Custom(func(t *rapid.T) time.Duration {
+			return time.Duration(rapid.IntRange(0, 20).Draw(t, "time"))
+		})
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			key, at := keys.Draw(t, "key"), times.Draw(t, "at")
+			switch rapid.IntRange(0, 3).Draw(t, "step") {
+			case 0:
+				s.set(key, at)
+				model[key] = at
+			case 1:
+				s.advance(key, at)
+				if old, known := model[key]; !known || at < old {
+					model[key] = at
+				}
+			case 2:
+				s.remove(key)
+				delete(model, key)
+			case 3:
+				first, due, ok := s.pop(at)
+				if !ok {
+					require.Positive(t, s.rest(at, time.Hour))
+				} else {
+					require.Equal(t, model[first], due)
+					delete(model, first)
+				}
+				for _, d := range model {
+					require.True(t, ok && d >= due || !ok && d > at)
+				}
+			}
+			require.Equal(t, model[key] != 0 && model[key] > 7, s.after(key, 7))
+			_, known := model[key]
+			require.Equal(t, known, s.has(key))
+			require.Len(t, s.queue, len(model))
+		}
+	})
+}
+
+func TestWarnings(t *testing.T) {
+	var w warnings
+	require.False(t, w.next(0, false))
+	require.True(t, w.next(0, true))
+	require.False(t, w.next(2*time.Minute, true), "the same series")
+	require.False(t, w.next(3*time.Minute, false))
+	require.True(t, w.next(4*time.Minute, true))
+	require.False(t, w.next(4*time.Minute+time.Second, false))
+	require.False(t, w.next(4*time.Minute+2*time.Second, true), "a short time later")
+	require.False(t, w.next(5*time.Minute, false))
+	require.True(t, w.next(5*time.Minute+time.Second, true))
 }

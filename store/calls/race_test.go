@@ -21,7 +21,8 @@ import (
 )
 
 // TestRaceOnRedis: two servers with one Redis race each call to its end. The connections of both parties, to
-// either server or to both, are told the same end, and then nobody is in a call.
+// either server or to both, are told the same end, and then nobody is in a call. When one server stops, the other one
+// continues.
 func TestRaceOnRedis(t *testing.T) {
 	t.Parallel()
 	races := testenv.Choose(3000, 200)
@@ -113,7 +114,38 @@ func (r *race) run(races int) {
 	for _, s := range r.servers {
 		require.Empty(r, s.wrong)
 	}
+	calls = append(calls, r.takeover(20*races)...)
 	r.requireNobodyInCall(calls)
+	for _, server := range r.servers {
+		server.stop() // so that no copy is in progress
+	}
+	r.requireNobodyInCall(calls)
+}
+
+// takeover stops the server that ends calls. The other one continues: it makes copies that a dead server left, and ends
+// a call whose time passes. It returns these calls.
+func (r *race) takeover(first int) []store.NewCall {
+	r.Helper()
+	stopped, left := r.servers[0], r.servers[1]
+	if !stopped.Stats().Watching {
+		stopped, left = left, stopped
+	}
+	stopped.stop()
+	r.servers = []*realServer{left}
+	copied, missed := r.newCall(first), r.newCall(first+15)
+	r.start(left, copied)
+	accept := store.CallAct{ID: copied.ID, User: copied.To, Action: lastseen.Accept}
+	_, err := left.store.StepCall(r.Context(), ns, accept) // and nothing that has to follow
+	require.NoError(r, err)
+	users := []string{copied.From, copied.To}
+	require.Eventually(r, func() bool { return r.inCall(users) == 2 }, time.Minute, 5*time.Millisecond, "not copied")
+	r.start(left, missed)
+	r.awaitEnd(missed)
+	require.Equal(r, lastseen.Missed, r.requireSame(missed))
+	require.True(r, left.Stats().Watching)
+	_, err = left.Act(r.Context(), ns, store.CallAct{ID: copied.ID, User: copied.From, Action: lastseen.End})
+	require.NoError(r, err)
+	return []store.NewCall{copied, missed}
 }
 
 // step starts a call and does at the same moment, on both servers, what the parties can do in it.
@@ -203,13 +235,6 @@ func (r *race) requireNobodyInCall(calls []store.NewCall) {
 		left, err := s.UnconfirmedInCalls(r.Context(), ns, 0)
 		return err == nil && len(left) == 0 && r.inCall(users) == 0
 	}, time.Minute, 5*time.Millisecond)
-	for _, server := range r.servers {
-		server.stop() // so that no copy is in progress
-	}
-	require.Zero(r, r.inCall(users))
-	left, err := s.UnconfirmedInCalls(r.Context(), ns, 0)
-	require.NoError(r, err)
-	require.Empty(r, left)
 }
 
 // inCall returns how many users are shown as in a call.

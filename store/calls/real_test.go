@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -94,79 +95,48 @@ func (r *realServer) receive(ctx context.Context, signal store.Signal) {
 	r.states[key] = c.State
 }
 
-// requireTold waits until connections of both parties were told a state.
-func requireTold(t *testing.T, id string, want lastseen.CallState, servers ...*realServer) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		for _, r := range servers {
-			r.mu.Lock()
-			alice, bob := r.states[id+" alice"], r.states[id+" bob"]
-			r.mu.Unlock()
-			if alice != want || bob != want {
-				return false
-			}
-		}
-		return true
-	}, time.Minute, 5*time.Millisecond)
+// upTo returns the numbers less than n.
+func upTo(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
 }
 
-// requireShown waits until alice and bob are shown to be in a call, or not.
-func requireShown(t *testing.T, s store.Store, inCall bool) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		_, details, err := s.Describe(t.Context(), ns, []string{"alice", "bob"})
-		require.NoError(t, err)
-		return (details["alice"].InCallUntil != 0) == inCall && (details["bob"].InCallUntil != 0) == inCall
-	}, time.Minute, 5*time.Millisecond)
-}
-
-// TestRedis: on two servers with one Redis, calls end and are signalled by time and by actions, copies that a dead
-// server left are made, and the second server continues when the first one stops.
-func TestRedis(t *testing.T) {
-	t.Parallel()
-	url := redistest.Start(t)
-	first, second := startReal(t, url), startReal(t, url)
-	begin := func(s *realServer, id string, ring, quiet time.Duration) {
-		t.Helper()
-		c := store.NewCall{ID: id, From: "alice", To: "bob", Ring: ring, Quiet: quiet, Shown: true}
-		require.Eventually(t, func() bool {
-			_, err := s.Start(t.Context(), ns, c)
-			return err == nil
-		}, time.Minute, 5*time.Millisecond)
+// BenchmarkRinging lets 10,000 calls ring on one Redis, a thousand of which are due each second, and reports how late
+// they end.
+func BenchmarkRinging(b *testing.B) {
+	const n = 10_000
+	url := redistest.Start(b)
+	var mu sync.Mutex
+	var lags []time.Duration
+	r := startReal(b, url)
+	r.watch.late = func(lag time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		lags = append(lags, lag)
 	}
-	begin(first, "missed", time.Second, quiet)
-	requireTold(t, "missed", lastseen.Missed, first, second)
-
-	begin(second, "ended", time.Hour, time.Hour)
-	requireTold(t, "ended", lastseen.Ringing, first, second)
-	_, err := first.Act(t.Context(), ns, store.CallAct{ID: "ended", User: "bob", Action: lastseen.Accept})
-	require.NoError(t, err)
-	requireTold(t, "ended", lastseen.Active, first, second)
-	requireShown(t, second.store, true)
-	_, err = second.Act(t.Context(), ns, store.CallAct{ID: "ended", User: "bob", Action: lastseen.End})
-	require.NoError(t, err)
-	requireTold(t, "ended", lastseen.Ended, first, second)
-	requireShown(t, first.store, false)
-
-	begin(second, "copied", time.Hour, time.Hour)
-	dead := store.CallAct{ID: "copied", User: "bob", Action: lastseen.Accept}
-	_, err = second.store.StepCall(t.Context(), ns, dead) // and nothing that has to follow
-	require.NoError(t, err)
-	requireShown(t, first.store, true)
-	_, err = first.Act(t.Context(), ns, store.CallAct{ID: "copied", User: "alice", Action: lastseen.End})
-	require.NoError(t, err)
-
-	left := second
-	if first.Stats().Watching {
-		first.stop()
-	} else {
-		left = first
-		second.stop()
+	for round := 0; b.Loop(); round++ {
+		began := time.Now()
+		each(upTo(n), func(i int) {
+			due := 30*time.Second + time.Duration(i)*time.Millisecond
+			_, err := r.Start(b.Context(), ns, store.NewCall{
+				ID: fmt.Sprint(round, "-", i), From: fmt.Sprint("from-", i), To: fmt.Sprint("to-", i),
+				Ring: due - time.Since(began), Quiet: quiet,
+			})
+			require.NoError(b, err)
+		})
+		b.ReportMetric(time.Since(began).Seconds(), "starting-s")
+		require.Eventually(b, func() bool {
+			return r.Stats().Reached[lastseen.Missed] == int64(n*(round+1))
+		}, 5*time.Minute, 50*time.Millisecond)
 	}
-	begin(left, "lost", time.Hour, time.Second)
-	_, err = left.Act(t.Context(), ns, store.CallAct{ID: "lost", User: "bob", Action: lastseen.Accept})
-	require.NoError(t, err)
-	requireTold(t, "lost", lastseen.Lost, left)
-	requireShown(t, left.store, false)
-	require.True(t, left.Stats().Watching)
+	mu.Lock()
+	defer mu.Unlock()
+	slices.Sort(lags)
+	b.ReportMetric(float64(len(lags)), "batches")
+	b.ReportMetric(lags[len(lags)/2].Seconds()*1000, "p50-ms")
+	b.ReportMetric(lags[len(lags)*99/100].Seconds()*1000, "p99-ms")
+	b.ReportMetric(lags[len(lags)-1].Seconds()*1000, "max-ms")
 }

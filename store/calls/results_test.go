@@ -14,14 +14,10 @@ import (
 
 // TestParties: each step reaches the connections of both parties on all servers at once, and they are shown to be in a
 // call while it is active.
-func TestParties(t *testing.T) { onStores(t, testParties) }
-
-func testParties(t *testing.T, open opener) {
-	w := open(t, 2)
-	a, b := w.servers[0], w.servers[1]
+func TestParties(t *testing.T) {
+	w, a, b := newPair(t)
 	a.connect("alice", "")
-	b.connect("alice", "")
-	b.connect("bob", "")
+	connect(b, b)
 	id := w.rings(a, "alice", "bob")
 	w.settle()
 	w.requireInCall()
@@ -45,8 +41,7 @@ func testParties(t *testing.T, open opener) {
 
 // TestErrorsAreReturned: a step that was not done has no consequences.
 func TestErrorsAreReturned(t *testing.T) {
-	w := newWorld(t, 1)
-	s := w.servers[0]
+	w, s := newSingle(t)
 	w.rings(s, "alice", "bob")
 	w.pass(time.Second)
 	s.connect("alice", "")
@@ -60,12 +55,9 @@ func TestErrorsAreReturned(t *testing.T) {
 }
 
 // TestUnreachableCallee: a callee who must not learn of a call is not signalled, whatever becomes of it.
-func TestUnreachableCallee(t *testing.T) { onStores(t, testUnreachableCallee) }
-
-func testUnreachableCallee(t *testing.T, open opener) {
+func TestUnreachableCallee(t *testing.T) {
 	for _, unknown := range []bool{false, true} {
-		w := open(t, 2)
-		a, b := w.servers[0], w.servers[1]
+		w, a, b := newPair(t)
 		a.connect("carol", "")
 		b.connect("bob", "")
 		busy := w.rings(b, "alice", "bob")
@@ -90,11 +82,9 @@ func testUnreachableCallee(t *testing.T, open opener) {
 
 // TestSignalKinds: of each change, the caller gets the first signal, and the callee the second one. If the call does
 // not reach the callee, that is for the caller, too.
-func TestSignalKinds(t *testing.T) { onStores(t, testSignalKinds) }
-
-func testSignalKinds(t *testing.T, open opener) {
+func TestSignalKinds(t *testing.T) {
 	for _, reaches := range []bool{true, false} {
-		w := open(t, 1)
+		w := newWorld(t, 1)
 		s, second := w.servers[0], "bob"
 		if !reaches {
 			w.acts(s, w.rings(s, "alice", "bob"), "bob", lastseen.Accept)
@@ -129,14 +119,10 @@ func loseOnce(name string, h *server) func(string) error {
 }
 
 // TestUnknownOutcome: if a step returned no result, the parties learn what became of the call, once the store works.
-func TestUnknownOutcome(t *testing.T) { onStores(t, testUnknownOutcome) }
-
-func testUnknownOutcome(t *testing.T, open opener) {
+func TestUnknownOutcome(t *testing.T) {
 	for _, canceled := range []bool{false, true} {
-		w := open(t, 2)
-		a, b := w.servers[0], w.servers[1]
-		a.connect("alice", "")
-		b.connect("bob", "")
+		w, a, b := newPair(t)
+		connect(a, b)
 		c := w.call("alice", "bob")
 		a.lose = loseOnce("StartCall", a)
 		_, err := a.Start(t.Context(), ns, c)
@@ -170,8 +156,7 @@ func testUnknownOutcome(t *testing.T, open opener) {
 
 // TestCanceledRequest: what was done reaches everyone although the client is gone.
 func TestCanceledRequest(t *testing.T) {
-	w := newWorld(t, 2)
-	a, b := w.servers[0], w.servers[1]
+	w, a, b := newPair(t)
 	b.connect("bob", "")
 	id := w.rings(a, "alice", "bob")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -187,11 +172,8 @@ func TestCanceledRequest(t *testing.T) {
 }
 
 // TestRepeatedStart: a client that repeats a call has its parties signalled again.
-func TestRepeatedStart(t *testing.T) { onStores(t, testRepeatedStart) }
-
-func testRepeatedStart(t *testing.T, open opener) {
-	w := open(t, 2)
-	a, b := w.servers[0], w.servers[1]
+func TestRepeatedStart(t *testing.T) {
+	w, a, b := newPair(t)
 	b.connect("bob", "")
 	c := w.call("alice", "bob")
 	b.deaf = true
@@ -209,15 +191,9 @@ func testRepeatedStart(t *testing.T, open opener) {
 
 // TestSignalsThatFail are sent again.
 func TestSignalsThatFail(t *testing.T) {
-	w := newWorld(t, 2)
-	a, b := w.servers[0], w.servers[1]
+	w, a, b := newPair(t)
 	b.connect("bob", "")
-	a.fail = func(method string) error {
-		if method == "Signal" {
-			return store.ErrOverloaded
-		}
-		return nil
-	}
+	a.failing("Signal", store.ErrOverloaded)
 	w.rings(a, "alice", "bob")
 	w.pass(3 * time.Second)
 	require.Empty(t, b.states("bob"))
@@ -229,8 +205,7 @@ func TestSignalsThatFail(t *testing.T) {
 
 // TestUnclearIsBounded, in number and in time.
 func TestUnclearIsBounded(t *testing.T) {
-	w := newWorld(t, 1)
-	s := w.servers[0]
+	w, s := newSingle(t)
 	w.away()
 	for i := range maxUnclear + 10 {
 		_, err := s.Act(t.Context(), ns, store.CallAct{ID: fmt.Sprint(i), User: "bob", Action: lastseen.Accept})
@@ -250,11 +225,8 @@ func TestUnclearIsBounded(t *testing.T) {
 }
 
 // TestSlowCopier: a server that copies an old value after another one copied the present one repairs that.
-func TestSlowCopier(t *testing.T) { onStores(t, testSlowCopier) }
-
-func testSlowCopier(t *testing.T, open opener) {
-	w := open(t, 2)
-	a, b := w.servers[0], w.servers[1]
+func TestSlowCopier(t *testing.T) {
+	w, a, b := newPair(t)
 	id := w.rings(a, "alice", "bob")
 	a.before = func(method string) {
 		if method != "SetInCalls" {
@@ -271,24 +243,20 @@ func testSlowCopier(t *testing.T, open opener) {
 
 // TestCopiesOfLostCalls: nobody stays in a call that is lost, also if its end could not be copied at first.
 func TestCopiesOfLostCalls(t *testing.T) {
-	w := newWorld(t, 1)
-	s := w.servers[0]
+	w, s := newSingle(t)
 	id := w.rings(s, "alice", "bob")
 	w.acts(s, id, "bob", lastseen.Accept)
 	w.pass(quiet - time.Second)
-	s.fail = func(method string) error {
-		if method == "SetInCalls" {
-			return store.ErrUnavailable
-		}
-		return nil
-	}
+	s.failing("SetInCalls", store.ErrUnavailable)
 	w.pass(2 * time.Second)
 	w.requireState(id, lastseen.Lost)
-	require.NotEmpty(t, w.namespaces[ns].outbox)
+	left, err := w.store.UnconfirmedInCalls(t.Context(), ns, 0)
+	require.NoError(t, err)
+	require.NotEmpty(t, left)
 	w.back()
 	w.pass(visitEvery + time.Second)
 	w.requireInCall()
-	require.Empty(t, w.namespaces[ns].details)
+	w.requireNotRecorded("alice", "bob")
 }
 
 // TestLatest: of several values of one user, the last counts.
@@ -302,12 +270,7 @@ func TestLatest(t *testing.T) {
 // TestCopiesAreConfirmedWhileStopping: a server that stops confirms what it has copied. Otherwise an old value that it
 // copied after another server copied the present one would be shown until it ends by itself.
 func TestCopiesAreConfirmedWhileStopping(t *testing.T) {
-	onStores(t, testCopiesAreConfirmedWhileStopping)
-}
-
-func testCopiesAreConfirmedWhileStopping(t *testing.T, open opener) {
-	w := open(t, 1)
-	s := w.servers[0]
+	w, s := newSingle(t)
 	id := w.rings(s, "alice", "bob")
 	_, err := w.store.StepCall(t.Context(), ns, store.CallAct{ID: id, User: "bob", Action: lastseen.Accept})
 	require.NoError(t, err)

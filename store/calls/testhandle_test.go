@@ -3,6 +3,7 @@ package calls
 import (
 	"context"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -29,7 +30,8 @@ type handle struct {
 	fail    func(method string) error // instead of doing what is asked
 	lose    func(method string) error // after it was done
 	before  func(method string)
-	deaf    bool // signals do not arrive
+	deaf    bool     // signals do not arrive
+	listed  []string // by CallNamespaces, if not nil
 
 	mu     sync.Mutex
 	counts map[string]int // of calls by method
@@ -63,30 +65,40 @@ func through[T any](ctx context.Context, h *handle, method string, do func() (T,
 	return done, err
 }
 
+// to is through for a method with a namespace and one more parameter.
+func to[A, T any](
+	ctx context.Context, h *handle, name string, method func(context.Context, string, A) (T, error),
+	namespace string, a A,
+) (T, error) {
+	return through(ctx, h, name, func() (T, error) { return method(ctx, namespace, a) })
+}
+
 func (h *handle) StartCall(ctx context.Context, namespace string, c store.NewCall) (store.CallStep, error) {
-	return through(ctx, h, "StartCall", func() (store.CallStep, error) { return h.Store.StartCall(ctx, namespace, c) })
+	return to(ctx, h, "StartCall", h.Store.StartCall, namespace, c)
 }
 
 func (h *handle) StepCall(ctx context.Context, namespace string, a store.CallAct) (store.CallStep, error) {
-	return through(ctx, h, "StepCall", func() (store.CallStep, error) { return h.Store.StepCall(ctx, namespace, a) })
+	return to(ctx, h, "StepCall", h.Store.StepCall, namespace, a)
 }
 
-func (h *handle) HearCalls(
-	ctx context.Context, namespace string, heard []store.CallHeard,
-) (store.HeardCalls, error) {
-	return through(ctx, h, "HearCalls", func() (store.HeardCalls, error) {
-		return h.Store.HearCalls(ctx, namespace, heard)
-	})
+func (h *handle) HearCalls(ctx context.Context, namespace string, heard []store.CallHeard) (store.HeardCalls, error) {
+	return to(ctx, h, "HearCalls", h.Store.HearCalls, namespace, heard)
 }
 
 func (h *handle) ReadCall(ctx context.Context, namespace, id string) (lastseen.Call, error) {
-	return through(ctx, h, "ReadCall", func() (lastseen.Call, error) { return h.Store.ReadCall(ctx, namespace, id) })
+	return to(ctx, h, "ReadCall", h.Store.ReadCall, namespace, id)
 }
 
 func (h *handle) ReadCalls(ctx context.Context, namespace string, users []string) ([]lastseen.Call, error) {
-	return through(ctx, h, "ReadCalls", func() ([]lastseen.Call, error) {
-		return h.Store.ReadCalls(ctx, namespace, users)
-	})
+	return to(ctx, h, "ReadCalls", h.Store.ReadCalls, namespace, users)
+}
+
+func (h *handle) ConfirmInCalls(ctx context.Context, namespace string, in []store.InCall) ([]store.InCall, error) {
+	return to(ctx, h, "ConfirmInCalls", h.Store.ConfirmInCalls, namespace, in)
+}
+
+func (h *handle) UnconfirmedInCalls(ctx context.Context, namespace string, age time.Duration) ([]store.InCall, error) {
+	return to(ctx, h, "UnconfirmedInCalls", h.Store.UnconfirmedInCalls, namespace, age)
 }
 
 func (h *handle) ExpireCalls(ctx context.Context, namespace string) (store.ExpiredCalls, error) {
@@ -97,15 +109,11 @@ func (h *handle) ExpireCalls(ctx context.Context, namespace string) (store.Expir
 
 func (h *handle) CallNamespaces(ctx context.Context, after string, limit int) ([]string, error) {
 	return through(ctx, h, "CallNamespaces", func() ([]string, error) {
-		return h.Store.CallNamespaces(ctx, after, limit)
-	})
-}
-
-func (h *handle) UnconfirmedInCalls(
-	ctx context.Context, namespace string, age time.Duration,
-) ([]store.InCall, error) {
-	return through(ctx, h, "UnconfirmedInCalls", func() ([]store.InCall, error) {
-		return h.Store.UnconfirmedInCalls(ctx, namespace, age)
+		if h.listed == nil {
+			return h.Store.CallNamespaces(ctx, after, limit)
+		}
+		rest := h.listed[min(len(h.listed), sort.SearchStrings(h.listed, after+" ")):]
+		return rest[:min(limit, len(rest))], nil
 	})
 }
 
@@ -114,12 +122,6 @@ func (h *handle) SetInCalls(ctx context.Context, namespace string, in []store.In
 		return struct{}{}, h.Store.SetInCalls(ctx, namespace, in)
 	})
 	return err
-}
-
-func (h *handle) ConfirmInCalls(ctx context.Context, namespace string, in []store.InCall) ([]store.InCall, error) {
-	return through(ctx, h, "ConfirmInCalls", func() ([]store.InCall, error) {
-		return h.Store.ConfirmInCalls(ctx, namespace, in)
-	})
 }
 
 func (h *handle) Now(ctx context.Context) (lastseen.Instant, error) {

@@ -38,7 +38,6 @@ const (
 // heard regularly. Time passes by pass alone.
 type world struct {
 	*network
-	*fakeStore // nil for another store
 
 	t       *testing.T
 	store   store.Store
@@ -75,43 +74,35 @@ type loopState struct {
 	next time.Duration
 }
 
-// newWorld returns a world on a fakeStore.
+const base = lastseen.Instant(1_700_000_000_000)
+
+// newWorld returns a world on the embedded store, with a number of servers. Each write is flushed before it returns: by
+// the test's clock, a flush in the background could take hours.
 func newWorld(t *testing.T, servers int) *world {
 	w := &world{t: t, log: &bytes.Buffer{}}
 	w.network = &network{monotonic: w.monotonic}
 	w.elapsed.Store(int64(time.Hour))
-	w.fakeStore = newFakeStore(w.monotonic)
-	w.store = w.fakeStore
-	for range servers {
-		w.add()
-	}
-	return w
-}
-
-// newEmbedded is newWorld on the embedded store.
-func newEmbedded(t *testing.T, servers int) *world {
-	w := newWorld(t, 0)
-	// Each write is flushed before it returns: by the test's clock, a flush in the background could take hours.
 	s, err := filestore.Open(filestore.Options{
 		Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: 0, Logger: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { return time.UnixMilli(int64(base)).Add(w.monotonic()) }, Monotonic: w.monotonic,
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	w.store, w.fakeStore = s, nil
+	w.store = s
 	for range servers {
 		w.add()
 	}
 	return w
 }
 
-// opener returns a world with a number of servers.
-type opener func(t *testing.T, servers int) *world
+func newSingle(t *testing.T) (*world, *server) {
+	w := newWorld(t, 1)
+	return w, w.servers[0]
+}
 
-// onStores runs a test on a fakeStore and on the embedded store.
-func onStores(t *testing.T, test func(t *testing.T, open opener)) {
-	t.Run("fake", func(t *testing.T) { test(t, newWorld) })
-	t.Run("embedded", func(t *testing.T) { test(t, newEmbedded) })
+func newPair(t *testing.T) (w *world, a, b *server) {
+	w = newWorld(t, 2)
+	return w, w.servers[0], w.servers[1]
 }
 
 func (w *world) monotonic() time.Duration { return time.Duration(w.elapsed.Load()) }
@@ -154,6 +145,12 @@ func (s *server) connect(user, device string) *connection {
 	c := &connection{device: device, since: s.monotonic()}
 	s.connections[person{ns, user}] = c
 	return c
+}
+
+// connect has alice connected to one server and bob to another one.
+func connect(alice, bob *server) {
+	alice.connect("alice", "")
+	bob.connect("bob", "")
 }
 
 // hears implements [Keeper.Heard].
@@ -273,16 +270,17 @@ func (w *world) acts(s *server, id, user string, action lastseen.CallAction) las
 	return step.Outcome
 }
 
-// requireState requires that a call has a state: in a fakeStore, and not only for those who read it.
+// requireState requires that a call has a state, and, if it is over, that the store knows: nothing is left to be ended.
 func (w *world) requireState(id string, want lastseen.CallState) {
 	w.t.Helper()
-	if w.fakeStore != nil {
-		require.Equal(w.t, want, w.namespaces[ns].calls[id].State)
-		return
-	}
 	c, err := w.store.ReadCall(w.t.Context(), ns, id)
 	require.NoError(w.t, err)
 	require.Equal(w.t, want, c.State)
+	if want.Over() {
+		late, err := w.store.ExpireCalls(w.t.Context(), ns)
+		require.NoError(w.t, err)
+		require.Empty(w.t, late.Steps, "nobody has ended it")
+	}
 }
 
 // requireInCall requires that, of alice and bob, exactly these are shown to be in a call, and that nothing has to be
@@ -309,6 +307,16 @@ func (w *world) requireInCall(users ...string) {
 func (w *world) away() {
 	for _, s := range w.servers {
 		s.fail = func(string) error { return store.ErrUnavailable }
+	}
+}
+
+// failing has one method fail.
+func (s *server) failing(method string, err error) {
+	s.fail = func(name string) error {
+		if name == method {
+			return err
+		}
+		return nil
 	}
 }
 

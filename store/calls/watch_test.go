@@ -12,16 +12,13 @@ import (
 )
 
 // TestMissed: a call that nobody accepts ends on time, and both parties learn it, wherever they are connected.
-func TestMissed(t *testing.T) { onStores(t, testMissed) }
-
-func testMissed(t *testing.T, open opener) {
+func TestMissed(t *testing.T) {
 	for caller := range 2 {
 		for starter := range 2 {
-			w := open(t, 2)
+			w := newWorld(t, 2)
 			w.pass(time.Minute)
 			alice, bob := w.servers[caller], w.servers[1-caller]
-			alice.connect("alice", "")
-			bob.connect("bob", "")
+			connect(alice, bob)
 			id := w.rings(w.servers[starter], "alice", "bob")
 			w.pass(ring - tick)
 			w.requireState(id, lastseen.Ringing)
@@ -39,10 +36,8 @@ func testMissed(t *testing.T, open opener) {
 }
 
 // TestOneServerEndsCalls: of several servers, the one with the lease does the work.
-func TestOneServerEndsCalls(t *testing.T) { onStores(t, testOneServerEndsCalls) }
-
-func testOneServerEndsCalls(t *testing.T, open opener) {
-	w := open(t, 3)
+func TestOneServerEndsCalls(t *testing.T) {
+	w := newWorld(t, 3)
 	for i := range 20 {
 		w.rings(w.servers[i%3], fmt.Sprint("from-", i), fmt.Sprint("to-", i))
 		w.pass(time.Second)
@@ -66,53 +61,40 @@ func testOneServerEndsCalls(t *testing.T, open opener) {
 	require.Len(t, watching, 1)
 }
 
-// TestTakeover: when the server with the lease dies, another one continues within eight seconds.
-func TestTakeover(t *testing.T) { onStores(t, testTakeover) }
-
-func testTakeover(t *testing.T, open opener) {
-	w := open(t, 2)
-	w.pass(time.Second)
-	id := w.rings(w.servers[0], "alice", "bob")
-	w.pass(ring - 2*tick)
-	first := w.holder
-	for _, s := range w.servers {
-		if s.handle == first {
-			w.kill(s)
+// TestTakeover: when the server with the lease dies, another one continues within eight seconds, and at once when it
+// stops, since it gives up the lease.
+func TestTakeover(t *testing.T) {
+	for _, stops := range []bool{false, true} {
+		w, first, second := newPair(t)
+		w.pass(time.Second)
+		id := w.rings(first, "alice", "bob")
+		w.pass(ring - 3*time.Second)
+		if first.handle != w.holder {
+			first, second = second, first
 		}
+		second.connect("bob", "")
+		if stops {
+			first.watch.stop(t.Context())
+			require.False(t, first.Stats().Watching)
+		}
+		w.kill(first)
+		w.pass(3*time.Second - tick)
+		w.requireState(id, lastseen.Ringing)
+		w.pass(tick)
+		if !stops {
+			w.pass(leaseTime + leaseRenew - 3*time.Second)
+		}
+		w.requireState(id, lastseen.Missed)
+		require.Equal(t, []lastseen.CallState{lastseen.Missed}, second.states("bob"))
+		require.Same(t, second.handle, w.holder)
 	}
-	require.Len(t, w.servers, 1)
-	bob := w.servers[0].connect("bob", "")
-	require.NotNil(t, bob)
-	w.pass(leaseTime - 3*leaseRenew)
-	w.requireState(id, lastseen.Ringing)
-	w.pass(leaseTime + leaseRenew)
-	w.requireState(id, lastseen.Missed)
-	require.Equal(t, []lastseen.CallState{lastseen.Missed}, w.servers[0].states("bob"))
-	require.NotSame(t, first, w.holder)
-}
-
-// TestStopGivesUpTheLease: the next server does not wait for its end.
-func TestStopGivesUpTheLease(t *testing.T) {
-	w := newWorld(t, 2)
-	id := w.rings(w.servers[0], "alice", "bob")
-	w.pass(ring - 3*time.Second)
-	s := w.servers[0]
-	if s.handle != w.holder {
-		s = w.servers[1]
-	}
-	s.watch.stop(t.Context())
-	require.False(t, s.Stats().Watching)
-	w.kill(s)
-	w.pass(3 * time.Second)
-	w.requireState(id, lastseen.Missed)
 }
 
 // TestLeaseLost: a server that was stopped for a while and then finds another one with the lease stops its work.
 func TestLeaseLost(t *testing.T) {
-	w := newWorld(t, 2)
-	w.rings(w.servers[0], "alice", "bob")
+	w, first, second := newPair(t)
+	w.rings(first, "alice", "bob")
 	w.pass(time.Second)
-	first, second := w.servers[0], w.servers[1]
 	if first.handle != w.holder {
 		first, second = second, first
 	}
@@ -129,18 +111,20 @@ func TestLeaseLost(t *testing.T) {
 }
 
 // TestManyAtOnce: calls that are due at the same time end at once, also if they are more than one call of the store
-// takes.
-func TestManyAtOnce(t *testing.T) { onStores(t, testManyAtOnce) }
-
-func testManyAtOnce(t *testing.T, open opener) {
+// takes. While they ring they cost few visits: signals together cost one for a pause.
+func TestManyAtOnce(t *testing.T) {
 	const n = 2*store.MaxCallBatch + 10
-	w := open(t, 2)
-	bob := w.servers[1]
+	w, s, bob := newPair(t)
+	w.pass(time.Second)
 	for i := range n {
 		bob.connect(fmt.Sprint("to-", i), "")
-		w.rings(w.servers[0], fmt.Sprint("from-", i), fmt.Sprint("to-", i))
+		w.rings(s, fmt.Sprint("from-", i), fmt.Sprint("to-", i))
 	}
-	w.pass(ring)
+	w.pass(ring - time.Second)
+	require.Equal(t, n, s.Stats().GoingOn+bob.Stats().GoingOn)
+	require.Less(t, s.counts["ExpireCalls"]+bob.counts["ExpireCalls"], 15)
+	w.pass(time.Second)
+	require.Zero(t, s.Stats().GoingOn+bob.Stats().GoingOn)
 	for i := range n {
 		w.requireState(fmt.Sprint("call-", i+1), lastseen.Missed)
 		require.Equal(t, []lastseen.CallState{lastseen.Ringing, lastseen.Missed}, bob.states(fmt.Sprint("to-", i)))
@@ -148,10 +132,8 @@ func testManyAtOnce(t *testing.T, open opener) {
 }
 
 // TestShorterRing: a call that is due before those that are known is ended on time, whichever server starts it.
-func TestShorterRing(t *testing.T) { onStores(t, testShorterRing) }
-
-func testShorterRing(t *testing.T, open opener) {
-	w := open(t, 2)
+func TestShorterRing(t *testing.T) {
+	w := newWorld(t, 2)
 	w.rings(w.servers[0], "alice", "bob")
 	w.pass(time.Second)
 	for i, s := range w.servers {
@@ -166,10 +148,8 @@ func testShorterRing(t *testing.T, open opener) {
 }
 
 // TestWithoutSignals: everything still works, some seconds later.
-func TestWithoutSignals(t *testing.T) { onStores(t, testWithoutSignals) }
-
-func testWithoutSignals(t *testing.T, open opener) {
-	w := open(t, 2)
+func TestWithoutSignals(t *testing.T) {
+	w := newWorld(t, 2)
 	w.rings(w.servers[0], "carol", "dave") // the lease is taken
 	w.pass(time.Minute)
 	starter := w.servers[0]
@@ -177,12 +157,7 @@ func testWithoutSignals(t *testing.T, open opener) {
 		starter = w.servers[1]
 	}
 	for _, s := range w.servers {
-		s.fail = func(method string) error {
-			if method == "Signal" {
-				return store.ErrNoSignals
-			}
-			return nil
-		}
+		s.failing("Signal", store.ErrNoSignals)
 	}
 	id := w.rings(starter, "alice", "bob")
 	w.pass(ring + visitEvery)
@@ -203,10 +178,9 @@ func TestIdle(t *testing.T) {
 // TestManyNamespaces: namespaces without calls are visited at a bounded rate, and forgotten with the last call.
 func TestManyNamespaces(t *testing.T) {
 	const n = 5000
-	w := newWorld(t, 1)
-	s := w.servers[0]
+	w, s := newSingle(t)
 	for i := range n {
-		w.in(fmt.Sprint("ns-", i))
+		s.listed = append(s.listed, fmt.Sprintf("ns-%04d", i))
 	}
 	w.pass(time.Minute)
 	require.Len(t, s.watch.namespaces, n)
@@ -217,7 +191,7 @@ func TestManyNamespaces(t *testing.T) {
 	id := w.rings(s, "alice", "bob")
 	w.pass(ring)
 	w.requireState(id, lastseen.Missed)
-	w.unlisted = true
+	s.listed = []string{}
 	w.pass(time.Minute)
 	require.Empty(t, s.watch.namespaces)
 	require.Zero(t, s.watch.due.rest(0, 0))
@@ -227,8 +201,7 @@ func TestManyNamespaces(t *testing.T) {
 
 // TestPace: calls that begin all the time cost a bounded number of visits, and of searches for what was not copied.
 func TestPace(t *testing.T) {
-	w := newWorld(t, 1)
-	s := w.servers[0]
+	w, s := newSingle(t)
 	w.pass(time.Second)
 	visits, searches := s.counts["ExpireCalls"], s.counts["UnconfirmedInCalls"]
 	for i := range 10 * time.Second / tick {
@@ -241,8 +214,7 @@ func TestPace(t *testing.T) {
 
 // TestBeginsDuringAVisit: a call that begins while its namespace is visited is ended on time.
 func TestBeginsDuringAVisit(t *testing.T) {
-	w := newWorld(t, 1)
-	s := w.servers[0]
+	w, s := newSingle(t)
 	w.rings(s, "alice", "bob")
 	w.pass(time.Second)
 	short := w.call("carol", "dave")
@@ -261,17 +233,11 @@ func TestBeginsDuringAVisit(t *testing.T) {
 
 // TestLeaseEnds: a server that cannot renew the lease does not act as if it had it for longer than that lasts.
 func TestLeaseEnds(t *testing.T) {
-	w := newWorld(t, 1)
-	s := w.servers[0]
+	w, s := newSingle(t)
 	w.rings(s, "alice", "bob")
 	w.pass(time.Second)
 	require.True(t, s.Stats().Watching)
-	s.fail = func(method string) error {
-		if method == "Lease" {
-			return store.ErrUnavailable
-		}
-		return nil
-	}
+	s.failing("Lease", store.ErrUnavailable)
 	w.pass(leaseTime - leaseRenew - time.Second)
 	require.True(t, s.Stats().Watching, "others cannot have it yet")
 	w.pass(2 * leaseRenew)
@@ -279,29 +245,9 @@ func TestLeaseEnds(t *testing.T) {
 	require.Zero(t, s.Stats().GoingOn)
 }
 
-// TestManyRinging: calls that ring cost a visit when they are due, and signals together cost one for a pause.
-func TestManyRinging(t *testing.T) {
-	const n = 1000
-	w := newWorld(t, 1)
-	s := w.servers[0]
-	w.pass(time.Second)
-	before := s.counts["ExpireCalls"]
-	for i := range n {
-		w.rings(s, fmt.Sprint("from-", i), fmt.Sprint("to-", i))
-	}
-	w.pass(ring - time.Second)
-	require.Equal(t, n, s.Stats().GoingOn)
-	require.Less(t, s.counts["ExpireCalls"]-before, 10)
-	w.pass(time.Second)
-	require.Equal(t, int64(n), s.Stats().Reached[lastseen.Missed])
-	require.Zero(t, s.Stats().GoingOn)
-}
-
 // TestOutageOfTheWatch: while the store is away, calls neither end nor are forgotten, and it is logged once.
-func TestOutageOfTheWatch(t *testing.T) { onStores(t, testOutageOfTheWatch) }
-
-func testOutageOfTheWatch(t *testing.T, open opener) {
-	w := open(t, 2)
+func TestOutageOfTheWatch(t *testing.T) {
+	w := newWorld(t, 2)
 	id := w.rings(w.servers[0], "alice", "bob")
 	w.pass(10 * time.Second)
 	w.away()
@@ -316,15 +262,9 @@ func testOutageOfTheWatch(t *testing.T, open opener) {
 
 // TestNoCalls: namespaces that cannot have calls are not asked more often than others.
 func TestNoCalls(t *testing.T) {
-	w := newWorld(t, 1)
-	s := w.servers[0]
-	s.fail = func(method string) error {
-		if method == "ExpireCalls" {
-			return store.ErrNoCalls
-		}
-		return nil
-	}
-	w.in(ns)
+	w, s := newSingle(t)
+	s.failing("ExpireCalls", store.ErrNoCalls)
+	s.listed = []string{ns}
 	w.pass(time.Minute)
 	require.InDelta(t, time.Minute/visitEvery, s.counts["ExpireCalls"], 2)
 	require.Empty(t, w.log.String())

@@ -21,10 +21,10 @@ const (
 	maxSlew = int64(time.Second / time.Microsecond)
 )
 
-// Options configures a clock. The zero value of a field means its default.
+// Options configures a clock.
 type Options struct {
 	Name      string               // of the clock that is read, for the log
-	Monotonic func() time.Duration // time since some moment, which never runs backwards; default since New
+	Monotonic func() time.Duration // time since some moment, which never runs backwards; required
 	Logger    *slog.Logger         // default slog.Default()
 }
 
@@ -61,12 +61,7 @@ type doubt struct {
 
 // New returns a clock without a reading.
 func New(o Options) *Clock {
-	c := &Clock{name: o.Name, monotonic: o.Monotonic, logger: cmp.Or(o.Logger, slog.Default())}
-	if c.monotonic == nil {
-		start := time.Now()
-		c.monotonic = func() time.Duration { return time.Since(start) }
-	}
-	return c
+	return &Clock{name: o.Name, monotonic: o.Monotonic, logger: cmp.Or(o.Logger, slog.Default())}
 }
 
 // Now returns the time; false if there was no reading yet. Between steps, time always moves forward.

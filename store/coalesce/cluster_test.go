@@ -3,7 +3,6 @@ package coalesce_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -20,10 +19,7 @@ import (
 func TestPrimariesDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel() // it waits for the Cluster to form
 	ctx, c := context.Background(), redistest.StartCluster(t, 0)
-	redis, err := redisstore.Open(redisstore.Options{
-		URL: c.URL(), Timeout: time.Minute, DialTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler),
-	})
-	require.NoError(t, err)
+	redis := openRedis(t, redisstore.Options{URL: c.URL()}, time.Minute)
 	s := coalesce.New(redis, coalesce.Options{Timeout: time.Minute})
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	ping := func(namespace, user string) error {

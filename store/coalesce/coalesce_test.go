@@ -2,6 +2,7 @@ package coalesce
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -58,51 +59,41 @@ func inBubble(t *testing.T, o Options, held []string, test func(*rig)) {
 	})
 }
 
-// ping starts a ping of users and returns when it waits or is answered.
-func (r *rig) ping(ctx context.Context, namespace string, users ...string) *result {
+// start starts a call and returns when it waits or is answered.
+func start(call func() ([]lastseen.State, error)) *result {
+	c := &result{}
+	go func() {
+		c.states, c.err = call()
+		c.done = true
+	}()
+	synctest.Wait()
+	return c
+}
+
+// ping starts a ping of users.
+func (r *rig) ping(namespace string, users ...string) *result {
+	return r.pingUntil(context.Background(), namespace, users...)
+}
+
+// pingUntil starts a ping of users by a caller who goes when the context ends.
+func (r *rig) pingUntil(ctx context.Context, namespace string, users ...string) *result {
 	batch := make([]store.Sighting, len(users))
 	for i, user := range users {
 		batch[i] = store.Sighting{User: user, At: lastseen.Instant(i + 1)}
 	}
-	c := &result{}
-	go func() {
-		c.states, c.err = r.s.Ping(ctx, namespace, batch)
-		c.done = true
-	}()
-	synctest.Wait()
-	return c
+	return start(func() ([]lastseen.State, error) { return r.s.Ping(ctx, namespace, batch) })
 }
 
 func (r *rig) lookup(namespace string, users ...string) *result {
-	c := &result{}
-	go func() {
-		c.states, c.err = r.s.Lookup(context.Background(), namespace, users)
-		c.done = true
-	}()
-	synctest.Wait()
-	return c
+	return start(func() ([]lastseen.State, error) { return r.s.Lookup(context.Background(), namespace, users) })
 }
 
-// drains closes the store while two batches with these calls are in progress, and checks that they are answered first.
-func (r *rig) drains(calls ...*result) {
-	r.Helper()
-	var closing sync.WaitGroup
-	closing.Go(func() { require.NoError(r, r.s.Close()) })
-	synctest.Wait()
-	require.ErrorIs(r, r.ping(context.Background(), "chat", "carol").err, store.ErrClosed)
-	require.ErrorIs(r, r.lookup("chat", "carol").err, store.ErrClosed)
-	require.False(r, r.fake.closed, "not while something is on its way")
-	r.letGo()
-	r.letGo()
-	closing.Wait()
-	r.answered(calls...)
-	require.True(r, r.fake.closed)
-}
-
-// letGo releases one held batch of the node without a name.
-func (r *rig) letGo() {
-	r.fake.hold[""] <- struct{}{}
-	synctest.Wait()
+// letGo releases so many held batches of the node without a name, one after the other.
+func (r *rig) letGo(batches int) {
+	for range batches {
+		r.fake.hold[""] <- struct{}{}
+		synctest.Wait()
+	}
 }
 
 func (r *rig) answered(calls ...*result) {
@@ -137,17 +128,16 @@ func (r *rig) sizes() []string {
 
 func TestWhatWaitsIsSentTogether(t *testing.T) {
 	inBubble(t, Options{}, []string{""}, func(r *rig) {
-		ctx := context.Background()
-		first := r.ping(ctx, "chat", "alice")
+		first := r.ping("chat", "alice")
 		require.Equal(r, []string{"chat:alice"}, r.fake.seen(), "sent at once")
-		bob, carol, dave := r.ping(ctx, "chat", "bob"), r.ping(ctx, "game", "carol"), r.ping(ctx, "chat", "dave",
+		bob, carol, dave := r.ping("chat", "bob"), r.ping("game", "carol"), r.ping("chat", "dave",
 			"alice")
 		require.EqualValues(r, 4, r.s.Stats().Pings.Queued)
-		r.letGo()
+		r.letGo(1)
 		r.answered(first)
 		require.Equal(r, []string{"chat:alice", "chat:bob,dave,alice game:carol"}, r.fake.seen())
 		require.False(r, bob.done, "not before the store has it")
-		r.letGo()
+		r.letGo(1)
 		r.answered(bob, carol, dave)
 		require.Equal(r, []lastseen.State{{At: 1}}, bob.states)
 		require.Equal(r, []lastseen.State{{At: 1}, {At: 2}}, dave.states, "everyone gets their own part")
@@ -155,58 +145,37 @@ func TestWhatWaitsIsSentTogether(t *testing.T) {
 	})
 }
 
-func TestIdleServerAddsNoLatency(t *testing.T) {
-	inBubble(t, Options{}, nil, func(r *rig) {
-		begun := time.Now() // the bubble's clock moves only when everyone waits for it
-		for range 100 {
-			_, err := r.s.Ping(context.Background(), "chat", []store.Sighting{{User: "alice", At: 1}})
-			require.NoError(r, err)
-		}
-		require.Zero(r, time.Since(begun))
-	})
-}
-
 func TestNamespacesTakeTurns(t *testing.T) {
 	inBubble(t, Options{NamespaceSize: 3, BatchSize: 8}, []string{""}, func(r *rig) {
-		ctx := context.Background()
-		r.ping(ctx, "first", "x")
-		r.ping(ctx, "bulk", crowd(20)...)
-		r.ping(ctx, "small", "alice")
-		r.ping(ctx, "other", "bob", "carol")
-		for range 5 {
-			r.letGo()
-		}
+		r.ping("first", "x")
+		r.ping("bulk", crowd(20)...)
+		r.ping("small", "alice")
+		r.ping("other", "bob", "carol")
+		r.letGo(5)
 		require.Equal(r, []string{
 			"first:1", "bulk:3 small:1 other:2", "bulk:3 bulk:3", "bulk:3 bulk:3", "bulk:3 bulk:2",
 		}, r.sizes())
 	})
-}
-
-func TestErrorsAffectTheirNamespaceOnly(t *testing.T) {
-	inBubble(t, Options{}, []string{""}, func(r *rig) {
-		ctx := context.Background()
-		r.fake.broken["strange"] = errBroken
-		r.ping(ctx, "chat", "first")
-		bad, good := r.ping(ctx, "strange", "bob"), r.ping(ctx, "chat", "carol")
-		r.letGo()
-		r.letGo()
-		r.answered(good)
-		require.ErrorIs(r, bad.err, errBroken)
+	inBubble(t, Options{NamespaceSize: 2, BatchSize: 2}, []string{""}, func(r *rig) {
+		r.ping("bulk", crowd(7)...)
+		r.ping("small", "alice")
+		r.letGo(5)
+		require.Equal(r, []string{"bulk:2", "bulk:2", "small:1", "bulk:2", "bulk:1"}, r.sizes(),
+			"a namespace that fills a whole batch has had its turn, too")
 	})
 }
 
 func TestCallerGoneFromTheQueue(t *testing.T) {
 	inBubble(t, Options{}, []string{""}, func(r *rig) {
 		ctx, cancel := context.WithCancel(context.Background())
-		r.ping(context.Background(), "chat", "first")
-		gone, stays := r.ping(ctx, "chat", "gone"), r.ping(context.Background(), "chat", "stays")
-		alone := r.ping(ctx, "other", "alone")
+		r.ping("chat", "first")
+		gone, stays := r.pingUntil(ctx, "chat", "gone"), r.ping("chat", "stays")
+		alone := r.pingUntil(ctx, "other", "alone")
 		cancel()
 		synctest.Wait()
 		require.ErrorIs(r, gone.err, context.Canceled, "at once")
 		require.ErrorIs(r, alone.err, context.Canceled)
-		r.letGo()
-		r.letGo()
+		r.letGo(2)
 		r.answered(stays)
 		require.Equal(r, []string{"chat:first", "chat:stays"}, r.fake.seen())
 		require.Zero(r, r.s.Stats().Pings.Queued)
@@ -216,14 +185,14 @@ func TestCallerGoneFromTheQueue(t *testing.T) {
 func TestCallerGoneWhileOnItsWay(t *testing.T) {
 	inBubble(t, Options{}, []string{""}, func(r *rig) {
 		ctx, cancel := context.WithCancel(context.Background())
-		r.ping(context.Background(), "chat", "first")
-		gone, stays := r.ping(ctx, "chat", "gone"), r.ping(context.Background(), "chat", "stays")
-		r.letGo()
+		r.ping("chat", "first")
+		gone, stays := r.pingUntil(ctx, "chat", "gone"), r.ping("chat", "stays")
+		r.letGo(1)
 		cancel()
 		synctest.Wait()
 		require.ErrorIs(r, gone.err, context.Canceled, "at once")
 		require.False(r, stays.done, "no other caller is affected")
-		r.letGo()
+		r.letGo(1)
 		r.answered(stays)
 		require.Equal(r, []lastseen.State{{At: 1}}, stays.states)
 	})
@@ -231,18 +200,16 @@ func TestCallerGoneWhileOnItsWay(t *testing.T) {
 
 func TestFullQueue(t *testing.T) {
 	inBubble(t, Options{QueueSize: 3}, []string{""}, func(r *rig) {
-		ctx := context.Background()
-		r.ping(ctx, "chat", "first")
-		waiting := r.ping(ctx, "chat", "bob", "carol")
-		full := r.ping(ctx, "chat", "dave", "erin")
+		r.ping("chat", "first")
+		waiting := r.ping("chat", "bob", "carol")
+		full := r.ping("chat", "dave", "erin")
 		require.ErrorIs(r, full.err, store.ErrOverloaded, "at once")
-		last := r.ping(ctx, "chat", "frank")
+		last := r.ping("chat", "frank")
 		require.EqualValues(r, 2, r.s.Stats().Pings.Refused)
-		r.letGo()
-		large := r.ping(ctx, "chat", crowd(4)...)
+		r.letGo(1)
+		large := r.ping("chat", crowd(4)...)
 		require.False(r, large.done, "larger than the queue, but nothing else waits")
-		r.letGo()
-		r.letGo()
+		r.letGo(2)
 		r.answered(waiting, last, large)
 		require.Equal(r, []string{"chat:first", "chat:bob,carol,frank", "chat:u0,u1,u2,u3"}, r.fake.seen())
 	})
@@ -253,10 +220,10 @@ func TestLookupsSeeWhatWasAnsweredBefore(t *testing.T) {
 		first := r.lookup("chat", "alice")
 		second := r.lookup("chat", "alice")
 		require.Equal(r, []string{"chat:alice"}, r.fake.seen())
-		r.letGo()
+		r.letGo(1)
 		r.answered(first)
 		require.False(r, second.done, "a ping may have been answered between the two")
-		r.letGo()
+		r.letGo(1)
 		r.answered(second)
 		require.Equal(r, []string{"chat:alice", "chat:alice"}, r.fake.seen())
 	})
@@ -264,43 +231,82 @@ func TestLookupsSeeWhatWasAnsweredBefore(t *testing.T) {
 
 func TestNodesDoNotWaitForEachOther(t *testing.T) {
 	inBubble(t, Options{QueueSize: 1}, []string{"slow"}, func(r *rig) {
-		ctx := context.Background()
-		hangs, waits := r.ping(ctx, "slow.chat", "alice"), r.ping(ctx, "slow.chat", "bob")
-		require.ErrorIs(r, r.ping(ctx, "slow.chat", "carol").err, store.ErrOverloaded)
+		hangs, waits := r.ping("slow.chat", "alice"), r.ping("slow.chat", "bob")
+		require.ErrorIs(r, r.ping("slow.chat", "carol").err, store.ErrOverloaded)
 		for range 3 {
-			r.answered(r.ping(ctx, "fast.chat", "dave"))
+			r.answered(r.ping("fast.chat", "dave"))
 		}
 		require.False(r, hangs.done || waits.done)
 	})
 }
 
-func TestCloseDrains(t *testing.T) {
-	inBubble(t, Options{}, []string{""}, func(r *rig) {
-		ctx := context.Background()
-		r.drains(r.ping(ctx, "chat", "alice"), r.ping(ctx, "chat", "bob"))
-	})
-}
-
 func TestSameUserInSeveralBatches(t *testing.T) {
 	inBubble(t, Options{NamespaceSize: 2, BatchSize: 2}, nil, func(r *rig) {
-		c := r.ping(context.Background(), "chat", "alice", "bob", "carol", "alice")
+		c := r.ping("chat", "alice", "bob", "carol", "alice")
 		r.answered(c)
 		require.Equal(r, []lastseen.State{{At: 4}, {At: 2}, {At: 3}, {At: 4}}, c.states, "the same, final, state twice")
 	})
 }
 
+// TestCloseDrains: calls of every kind are answered before the store is closed.
+func TestCloseDrains(t *testing.T) {
+	for name, call := range map[string]func(r *rig, user string) *result{
+		"ping":   func(r *rig, user string) *result { return r.ping("chat", user) },
+		"lookup": func(r *rig, user string) *result { return r.lookup("chat", user) },
+		"device": func(r *rig, user string) *result { return r.record("chat", time.Minute, sighting(user, 1)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Options{}, []string{""}, func(r *rig) {
+				first, second := call(r, "alice"), call(r, "bob")
+				require.Positive(r, r.s.Load())
+				var closing sync.WaitGroup
+				closing.Go(func() { require.NoError(r, r.s.Close()) })
+				synctest.Wait()
+				require.ErrorIs(r, call(r, "carol").err, store.ErrClosed)
+				require.False(r, r.fake.closed, "not while something is on its way")
+				r.letGo(2)
+				closing.Wait()
+				r.answered(first, second)
+				require.True(r, r.fake.closed)
+			})
+		})
+	}
+}
+
+// TestFailuresAffectTheirNamespaceOnly. When states are missing, all calls of the batch fail: handing out those that
+// came would give some callers the states of other users.
+func TestFailuresAffectTheirNamespaceOnly(t *testing.T) {
+	for failure, want := range map[error]string{
+		errBroken: errBroken.Error(), errShort: "1 states for 2 users", errPanic: errPanic.Error(),
+	} {
+		inBubble(t, Options{}, []string{""}, func(r *rig) {
+			r.fake.broken["strange"] = failure
+			r.ping("chat", "first")
+			alice, bob, good := r.ping("strange", "alice"), r.ping("strange", "bob"), r.ping("chat", "carol")
+			r.letGo(2)
+			require.ErrorContains(r, alice.err, want)
+			require.ErrorContains(r, bob.err, want)
+			if errors.Is(failure, errPanic) { // fails its whole batch, and no other
+				require.ErrorContains(r, good.err, want)
+				good = r.ping("chat", "dave")
+				r.letGo(1)
+			}
+			r.answered(good)
+		})
+	}
+}
+
 // TestAllOrNothing checks that a call that finds one of its nodes' queues full leaves nothing in the others.
 func TestAllOrNothing(t *testing.T) {
 	inBubble(t, Options{QueueSize: 2}, []string{"full", "free"}, func(r *rig) {
-		ctx := context.Background()
 		r.fake.byUser = true
-		r.ping(ctx, "chat", "full.a")
-		r.ping(ctx, "chat", "free.a")
-		r.ping(ctx, "chat", "full.b", "full.c")
-		both := r.ping(ctx, "chat", "free.b", "full.d")
+		r.ping("chat", "full.a")
+		r.ping("chat", "free.a")
+		r.ping("chat", "full.b", "full.c")
+		both := r.ping("chat", "free.b", "full.d")
 		require.ErrorIs(r, both.err, store.ErrOverloaded)
 		require.EqualValues(r, 2, r.s.Stats().Pings.Queued)
-		spread := r.ping(ctx, "chat", "free.c", "free.d")
+		spread := r.ping("chat", "free.c", "free.d")
 		require.False(r, spread.done)
 	})
 }
@@ -313,7 +319,7 @@ func TestSpreadOverNodes(t *testing.T) {
 		for i := range users {
 			users[i] = fmt.Sprintf("node%d.%d", i%3, i)
 		}
-		c := r.ping(context.Background(), "chat", users...)
+		c := r.ping("chat", users...)
 		r.answered(c)
 		for i, state := range c.states {
 			require.Equal(r, lastseen.State{At: lastseen.Instant(i + 1)}, state)
@@ -321,14 +327,6 @@ func TestSpreadOverNodes(t *testing.T) {
 		for _, batch := range r.fake.seen() {
 			require.NotRegexp(r, `node0.*node1|node1.*node0`, batch)
 		}
-	})
-}
-
-func TestPanicFailsItsBatchOnly(t *testing.T) {
-	inBubble(t, Options{}, nil, func(r *rig) {
-		r.fake.broken["chat"] = errPanic
-		require.ErrorContains(r, r.ping(context.Background(), "chat", "alice").err, errPanic.Error())
-		r.answered(r.ping(context.Background(), "game", "alice"))
 	})
 }
 

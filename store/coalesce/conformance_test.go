@@ -42,12 +42,19 @@ func TestConformance(t *testing.T) {
 		url := redistest.Start(t)
 		var n atomic.Int64
 		storetest.RunCore(t, func(t testing.TB) store.Store {
-			s, err := redisstore.Open(redisstore.Options{
-				URL: url, Prefix: fmt.Sprintf("test%d:", n.Add(1)), Shards: 3,
-				Timeout: time.Minute, DialTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler),
-				Instrument: redistest.SettleAtOnce,
-			})
-			return wrap(t, s, err, 512)
+			s := openRedis(t, redisstore.Options{
+				URL: url, Prefix: fmt.Sprintf("test%d:", n.Add(1)), Shards: 3, Instrument: redistest.SettleAtOnce,
+			}, time.Minute)
+			return wrap(t, s, nil, 512)
 		})
 	})
+}
+
+// openRedis opens a store on a Redis, with one timeout for everything.
+func openRedis(tb testing.TB, o redisstore.Options, timeout time.Duration) *redisstore.Store {
+	tb.Helper()
+	o.Timeout, o.DialTimeout, o.Logger = timeout, timeout, slog.New(slog.DiscardHandler)
+	s, err := redisstore.Open(o)
+	require.NoError(tb, err)
+	return s
 }

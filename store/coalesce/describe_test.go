@@ -44,8 +44,7 @@ func TestDescribeJoinsLookups(t *testing.T) {
 		first := r.describe("chat", "alice")
 		bob, both := r.describe("chat", "bob"), r.describe("chat", "dave", "alice", "bob", "dave")
 		plain, elsewhere := r.lookup("chat", "bob"), r.describe("game", "carol")
-		r.letGo()
-		r.letGo()
+		r.letGo(2)
 		require.Equal(r, []string{
 			"chat:alice", "chat:bob,dave,alice,bob,dave,bob game:carol",
 		}, r.fake.batches)

@@ -3,7 +3,6 @@ package coalesce
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,43 +17,22 @@ import (
 func (f *fake) RecordDevices(
 	ctx context.Context, namespace string, window time.Duration, batch []store.DeviceSighting,
 ) ([]lastseen.State, error) {
-	items := make([]string, len(batch))
+	b := &store.Batch[store.DeviceSighting]{Namespace: fmt.Sprint(namespace, " ", window), Items: batch}
 	final := map[string]lastseen.State{}
-	for i, s := range batch {
-		items[i] = s.User
+	for _, s := range batch {
 		final[s.User] = lastseen.State{At: s.At, Left: s.Gone}
 	}
-	if err := f.came(fmt.Sprintf("%s %v:%s", namespace, window, strings.Join(items, ","))); err != nil {
-		return nil, err
-	}
-	if gate := f.hold[f.NodeOf(namespace)(namespace)]; gate != nil {
-		select {
-		case <-gate:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-	if err := f.failure(namespace); err == errPanic { //nolint:errorlint // it is this one
-		panic(err)
-	} else if err != nil {
-		return nil, err
-	}
-	states := make([]lastseen.State, len(batch))
-	for i, s := range batch {
-		states[i] = final[s.User]
-	}
-	return states, nil
+	serve(ctx, f, []*store.Batch[store.DeviceSighting]{b}, func(s store.DeviceSighting) (string, lastseen.State) {
+		return s.User, final[s.User]
+	})
+	return b.States, b.Err
 }
 
 // record starts a call of RecordDevices and returns when it waits or is answered.
 func (r *rig) record(namespace string, window time.Duration, batch ...store.DeviceSighting) *result {
-	c := &result{}
-	go func() {
-		c.states, c.err = r.s.RecordDevices(context.Background(), namespace, window, batch)
-		c.done = true
-	}()
-	synctest.Wait()
-	return c
+	return start(func() ([]lastseen.State, error) {
+		return r.s.RecordDevices(context.Background(), namespace, window, batch)
+	})
 }
 
 func sighting(user string, at lastseen.Instant) store.DeviceSighting {
@@ -70,11 +48,9 @@ func TestDevicesWaitTogether(t *testing.T) {
 			rest = append(rest, r.record("chat", time.Minute, sighting(fmt.Sprint("u", i), lastseen.Instant(i+2))))
 		}
 		require.EqualValues(t, 5, r.s.Stats().Devices.Queued)
-		pinged := r.ping(context.Background(), "chat", "alice") // has a queue of its own
+		pinged := r.ping("chat", "alice") // has a queue of its own
 		require.Equal(t, []string{"chat 1m0s:first", "chat:alice"}, r.fake.seen())
-		for range 3 {
-			r.letGo()
-		}
+		r.letGo(3)
 		r.answered(append(rest, first, pinged)...)
 		require.Contains(t, r.fake.seen(), "chat 1m0s:u0,u1,u2,u3,u4")
 		require.EqualValues(t, 2, r.s.Stats().Devices.Batches)
@@ -92,9 +68,7 @@ func TestDevicesOfOtherWindows(t *testing.T) {
 			r.record("chat", time.Second, sighting("b", 1), sighting("c", 1)),
 			r.record("chat", time.Minute, sighting("d", 1)),
 		}
-		for range 4 {
-			r.letGo()
-		}
+		r.letGo(4)
 		r.answered(calls...)
 		require.Equal(t, []string{"chat 1m0s:first", "chat 1m0s:a", "chat 1s:b,c", "chat 1m0s:d"}, r.fake.seen())
 	})
@@ -142,7 +116,7 @@ func TestDevicesOfOneNamespaceInOrder(t *testing.T) {
 		for i, part := range []string{"a", "b", "c", "d"} {
 			require.Len(t, r.fake.seen(), i+1)
 			require.Equal(t, "chat 1m0s:"+part, r.fake.seen()[i])
-			r.letGo()
+			r.letGo(1)
 		}
 		r.answered(c)
 		require.EqualValues(t, 1, r.s.Stats().Devices.Batches)
@@ -155,17 +129,5 @@ func TestNoDevicesToRecord(t *testing.T) {
 		r.fake.broken["chat"] = store.ErrNoDevices
 		c := r.record("chat", time.Minute)
 		require.ErrorIs(t, c.err, store.ErrNoDevices)
-	})
-}
-
-// TestCloseWaitsForDevices as for pings.
-func TestCloseWaitsForDevices(t *testing.T) {
-	inBubble(t, Options{}, []string{""}, func(r *rig) {
-		calls := []*result{
-			r.record("chat", time.Minute, sighting("a", 1)), r.record("chat", time.Minute, sighting("b", 1)),
-		}
-		require.Positive(t, r.s.Load())
-		r.drains(calls...)
-		require.ErrorIs(t, r.record("chat", time.Minute, sighting("c", 1)).err, store.ErrClosed)
 	})
 }

@@ -83,18 +83,19 @@ func serve[T any](ctx context.Context, f *fake, batches []*store.Batch[T], answe
 		}
 		came = append(came, b.Namespace+":"+strings.Join(users, ","))
 	}
-	first, _ := answer(batches[0].Items[0])
+	first := ""
+	if len(batches[0].Items) > 0 {
+		first, _ = answer(batches[0].Items[0])
+	}
 	err := f.came(strings.Join(came, " "))
-	if gate := f.hold[f.NodeOf(batches[0].Namespace)(first)]; gate != nil {
+	var waited <-chan time.Time
+	if f.delay > 0 {
+		waited = time.After(f.delay)
+	}
+	if gate := f.hold[f.NodeOf(batches[0].Namespace)(first)]; gate != nil || waited != nil {
 		select {
 		case <-gate:
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-	}
-	if f.delay > 0 {
-		select {
-		case <-time.After(f.delay):
+		case <-waited:
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
@@ -127,7 +128,8 @@ func (f *fake) came(batch string) error {
 func (f *fake) failure(namespace string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.broken[namespace]
+	name, _, _ := strings.Cut(namespace, " ") // of devices, a window follows
+	return f.broken[name]
 }
 
 // repair makes calls to a namespace succeed again.

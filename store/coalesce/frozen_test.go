@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -25,14 +24,11 @@ func TestFrozenRedis(t *testing.T) {
 	testenv.SkipWithRace(t, "so many goroutines take too long")
 	const timeout, callers, imports = 2 * time.Second, 20_000, 10
 	server := redistest.StartProcess(t)
-	redis, err := redisstore.Open(redisstore.Options{
-		URL: server.URL(), Timeout: timeout, DialTimeout: timeout, Logger: slog.New(slog.DiscardHandler),
-	})
-	require.NoError(t, err)
+	redis := openRedis(t, redisstore.Options{URL: server.URL()}, timeout)
 	s := coalesce.New(redis, coalesce.Options{Timeout: timeout})
 	defer func() { require.NoError(t, s.Close()) }()
 	ctx := context.Background()
-	_, err = s.Ping(ctx, "chat", []store.Sighting{{User: "alice", At: 1}})
+	_, err := s.Ping(ctx, "chat", []store.Sighting{{User: "alice", At: 1}})
 	require.NoError(t, err)
 	server.Freeze(t)
 	defer server.Thaw(t)

@@ -17,9 +17,9 @@ import (
 // calls made afterwards are sent.
 func TestTimeoutFailsTheQueue(t *testing.T) {
 	inBubble(t, Options{Timeout: time.Second}, []string{""}, func(r *rig) {
-		ctx, begun := context.Background(), time.Now()
-		first := r.ping(ctx, "chat", "alice")
-		queued, many := r.ping(ctx, "chat", "bob"), r.ping(ctx, "game", crowd(2000)...)
+		begun := time.Now()
+		first := r.ping("chat", "alice")
+		queued, many := r.ping("chat", "bob"), r.ping("game", crowd(2000)...)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		require.Equal(r, time.Second, time.Since(begun))
@@ -29,8 +29,8 @@ func TestTimeoutFailsTheQueue(t *testing.T) {
 		}
 		require.Equal(r, []string{"chat:1"}, r.sizes())
 		require.Zero(r, r.s.Stats().Pings.Queued)
-		later := r.ping(ctx, "chat", "carol")
-		r.letGo()
+		later := r.ping("chat", "carol")
+		r.letGo(1)
 		r.answered(later)
 	})
 }
@@ -39,10 +39,10 @@ func TestTimeoutFailsTheQueue(t *testing.T) {
 func TestOnlyTimeoutsFailTheQueue(t *testing.T) {
 	inBubble(t, Options{Timeout: time.Second}, []string{""}, func(r *rig) {
 		r.fake.broken["chat"] = store.ErrUnavailable
-		first, queued := r.ping(context.Background(), "chat", "alice"), r.ping(context.Background(), "game", "bob")
-		r.letGo()
+		first, queued := r.ping("chat", "alice"), r.ping("game", "bob")
+		r.letGo(1)
 		require.ErrorIs(r, first.err, store.ErrUnavailable)
-		r.letGo()
+		r.letGo(1)
 		r.answered(queued)
 	})
 }

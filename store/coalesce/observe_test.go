@@ -1,7 +1,6 @@
 package coalesce
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -16,16 +15,14 @@ func TestObserve(t *testing.T) {
 		sent = append(sent, fmt.Sprint(kind, " ", members, " ", wait))
 	}}
 	inBubble(t, o, []string{""}, func(r *rig) {
-		ctx := context.Background()
-		r.ping(ctx, "chat", "alice")
-		r.ping(ctx, "chat", "bob", "carol")
+		r.ping("chat", "alice")
+		r.ping("chat", "bob", "carol")
 		time.Sleep(2 * time.Second) // by the bubble's clock
-		r.ping(ctx, "game", "dave")
+		r.ping("game", "dave")
 		time.Sleep(time.Second)
-		r.letGo()
-		r.letGo()
+		r.letGo(2)
 		r.lookup("chat", "alice")
-		r.letGo()
+		r.letGo(1)
 		require.Equal(r, []string{"ping 1 0s", "ping 3 3s", "lookup 1 0s"}, sent)
 	})
 }

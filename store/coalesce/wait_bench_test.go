@@ -3,7 +3,6 @@ package coalesce_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -27,10 +26,7 @@ func BenchmarkWait(b *testing.B) {
 	for _, callers := range []int{1, 64, 256} {
 		for _, wait := range []int{0, 1} {
 			b.Run(fmt.Sprintf("callers=%d/wait=%d", callers, wait), func(b *testing.B) {
-				redis, err := redisstore.Open(redisstore.Options{
-					URL: primary.URL(), Wait: wait, Timeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler),
-				})
-				require.NoError(b, err)
+				redis := openRedis(b, redisstore.Options{URL: primary.URL(), Wait: wait}, 10*time.Second)
 				s := coalesce.New(redis, coalesce.Options{Timeout: 10 * time.Second})
 				defer s.Close()
 				var n atomic.Int64

@@ -12,25 +12,22 @@ import (
 // that was opened just before a closing would seem to be newer, and its user would come back after a forget.
 const clockError = 100 * time.Millisecond
 
-// takePlace takes the present place among the closings, once: from then on none is missed.
-func (r *Registry) takePlace(ctx context.Context) error {
-	if r.hasPlace() {
-		return nil
-	}
-	select {
-	case r.working <- struct{}{}:
-		defer func() { <-r.working }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	if r.hasPlace() {
-		return nil
-	}
-	_, place, err := r.o.Store.Closings(ctx, "")
+// readClosings closes the connections that any server was asked to close until now. Of calls at the same time, those
+// that wait share the next read. A failure is theirs, too.
+func (r *Registry) readClosings(ctx context.Context) error {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.place = place
-	return err
+	next := r.closingReads + 1
+	r.mu.Unlock()
+	r.readingClosings <- struct{}{}
+	defer func() { <-r.readingClosings }()
+	r.mu.Lock()
+	shared := r.closingReads >= next
+	r.closingReads = max(r.closingReads, next)
+	r.mu.Unlock()
+	if !shared {
+		r.closingsErr = r.closeAsked(context.WithoutCancel(ctx))
+	}
+	return r.closingsErr
 }
 
 func (r *Registry) hasPlace() bool {
@@ -40,9 +37,9 @@ func (r *Registry) hasPlace() bool {
 }
 
 // closeAsked closes the connections that any server was asked to close since the last call. What their users left to be
-// written is not. A connection was open when it was asked if it was opened before: by the store's clock then, or as it
-// runs now, if it was set back since.
-func (r *Registry) closeAsked(ctx context.Context, now moment) error {
+// written is not, nor what was received in a namespace that was deleted since. A connection was open when it was asked
+// if it was opened before: by the store's clock then, or as it runs now, if it was set back since.
+func (r *Registry) closeAsked(ctx context.Context) error {
 	r.mu.Lock()
 	place := r.place
 	r.mu.Unlock()
@@ -50,10 +47,16 @@ func (r *Registry) closeAsked(ctx context.Context, now moment) error {
 	if err != nil {
 		return err
 	}
+	now, err := r.now(ctx)
+	if err != nil {
+		return err
+	}
 	asked := make(map[userKey]lastseen.Instant, len(closings))
+	ofNamespaces := false
 	for _, closing := range closings {
 		key := userKey{closing.Namespace, closing.User}
 		asked[key] = max(asked[key], closing.At)
+		ofNamespaces = ofNamespaces || closing.User == ""
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,15 +64,20 @@ func (r *Registry) closeAsked(ctx context.Context, now moment) error {
 	for key, at := range asked {
 		at = at.Add(clockError)
 		for c := r.users[key]; c != nil; c = c.next {
-			if opened := c.opened.store; opened != 0 && min(opened, steady(opened, now.at(c.opened.monotonic))) <= at {
+			opened := c.opened.store
+			if opened == 0 { // the user may be deleted after the first ping: it is recorded again
+				c.changed, c.dropped, c.told = true, true, now.monotonic
+			} else if min(opened, steady(opened, now.at(c.opened.monotonic))) <= at {
 				r.close(c, Closed)
 			}
 		}
 	}
+	if ofNamespaces {
+		r.voidReceived(asked, now)
+	}
 	if len(asked) > 0 {
 		r.waiting = slices.DeleteFunc(r.waiting, func(p pending) bool {
-			at, found := asked[userKey{p.namespace, p.User}]
-			cancelled := found && p.opened <= at
+			cancelled := isCancelled(p, asked, now)
 			if cancelled {
 				r.removed(p)
 			}
@@ -77,6 +85,39 @@ func (r *Registry) closeAsked(ctx context.Context, now moment) error {
 		})
 	}
 	return nil
+}
+
+// voidReceived has nothing written that was received on the connections of a namespace before it was deleted. They stay
+// open.
+func (r *Registry) voidReceived(asked map[userKey]lastseen.Instant, now moment) {
+	for i := range r.held {
+		c := r.held[i].c
+		at, found := asked[userKey{namespace: c.o.Namespace}]
+		if !found {
+			continue
+		}
+		age := time.Duration(now.store-at.Add(clockError)) * time.Millisecond
+		c.void = now.monotonic - max(0, age) // not later, also if the store's clock was set back since
+		if c.lastHeard() <= c.void {
+			r.setFailed(c, false)
+		}
+		c.dropped = true // the record is deleted
+	}
+}
+
+// isCancelled reports whether a sighting must not be written, because of a closing of its user's connections or of its
+// namespace. Of a namespace, what was received after the closing counts: its connections stay open.
+func isCancelled(p pending, asked map[userKey]lastseen.Instant, now moment) bool {
+	at, found := asked[userKey{p.namespace, p.User}]
+	if found && p.of != leaveByLater && p.opened <= at {
+		return true
+	}
+	received := now.at(p.heard)
+	if found && p.of == leaveByLater && received <= at.Add(clockError) {
+		return true
+	}
+	at, found = asked[userKey{namespace: p.namespace}]
+	return found && received <= at.Add(clockError)
 }
 
 // close ends a connection because of the registry. Nothing is written for it any longer.

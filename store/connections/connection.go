@@ -18,6 +18,9 @@ var ErrEnded = errors.New("the connection has ended")
 // MaxGrace is the longest grace, and the longest delay of a leave.
 const MaxGrace = time.Minute
 
+// MaxIdle is the longest time for which a device can be idle when its connection opens.
+const MaxIdle = 7 * 24 * time.Hour
+
 // Reason is why the registry has a connection closed.
 type Reason int
 
@@ -63,10 +66,13 @@ type Connection struct {
 	evidence time.Duration // the time of the newest evidence that is stored; monotonic, as the rest
 	wrote    time.Duration // when it was written
 	recorded time.Duration // when the record was written
+	told     time.Duration // when it was written because of the activity
+	void     time.Duration // what was received until then is not written: the namespace was deleted
 
 	idleSince time.Duration
 	idleAt    lastseen.Instant // the same by the store's clock, once it was recorded
 
+	made    bool // the registry made the ID of the device
 	idle    bool
 	changed bool // the record has to be written
 	dropped bool // the store has no record, although the connection is alive
@@ -89,10 +95,10 @@ func random(n int) string { return strings.ToLower(rand.Text()[:n]) }
 
 // newConnection returns a connection that is not in the registry.
 func (r *Registry) newConnection(o Opening) *Connection {
-	if o.Device == "" {
+	c := &Connection{o: o, r: r, index: -1, opening: true, made: o.Device == "", told: -activityEvery}
+	if c.made {
 		o.Device = random(madeDeviceLen)
 	}
-	c := &Connection{o: o, r: r, index: -1, opening: true}
 	c.record = o.Device + string(suffixSeparator) + random(suffixLen)
 	c.o.Device = c.record[:len(o.Device)]
 	c.o.Grace = min(max(0, o.Grace), MaxGrace)
@@ -219,7 +225,7 @@ func (c *Connection) End(how Ending) {
 	if how == Silent && !c.closed && !c.left {
 		r.stats.Lost++
 	}
-	if c.closed || c.left || r.stopping {
+	if c.closed || c.left || r.stopping || c.lastHeard() <= c.void {
 		return
 	}
 	switch heard, now := c.lastHeard(), r.monotonic(); {

@@ -34,9 +34,15 @@ const (
 	longestSleep = time.Minute
 	// activityEvery is the least time between two records of a connection because of its activity.
 	activityEvery = 5 * time.Second
+	// idleTolerance is how far the time since when a device is idle may be off, since it arrives late and waits.
+	idleTolerance = 10 * time.Second
 	// renewEvery is the least time between two attempts to write the record of a connection whose user left by other
 	// means: while the user is invisible, all of them fail.
 	renewEvery = 5 * time.Second
+	// againWithin is the time in which all connections of a namespace are recorded again: see [Registry.RecordAgain].
+	// It is that over which watchers get their resets, and keeps a store that has just failed over from a rush of
+	// records.
+	againWithin = 10 * time.Second
 
 	defaultMaxUser = 16
 )
@@ -92,16 +98,20 @@ type Registry struct {
 	away                bool // since awaySince, calls failed
 	awaySince           time.Duration
 
-	mu       sync.Mutex
-	stopping bool
-	place    store.ClosingPlace // "" until the first is taken
-	users    map[userKey]*Connection
-	held     []held
-	returned time.Duration // when the store was last back after it had been away
-	waiting  []pending
-	later    int           // of those that wait: leaves by Later
-	nextWarn time.Duration // when a dropped goodbye is logged again
-	stats    Stats         // all but Waiting
+	readingClosings chan struct{} // held while they are read; guards closingsErr
+	closingsErr     error         // of the last read
+
+	mu           sync.Mutex
+	stopping     bool
+	place        store.ClosingPlace // "" until the first is taken
+	closingReads int                // that began
+	users        map[userKey]*Connection
+	held         []held
+	returned     time.Duration // when the store was last back after it had been away
+	waiting      []pending
+	later        int           // of those that wait: leaves by Later
+	nextWarn     time.Duration // when a dropped goodbye is logged again
+	stats        Stats         // all but Waiting
 }
 
 // userKey names a user. Registry.users has the first of the user's connections, which name the next.
@@ -130,11 +140,12 @@ func New(o Options) *Registry {
 	}
 	start := time.Now()
 	return &Registry{
-		o:         o,
-		monotonic: func() time.Duration { return time.Since(start) },
-		pause:     pause,
-		working:   make(chan struct{}, 1),
-		users:     map[userKey]*Connection{},
+		o:               o,
+		monotonic:       func() time.Duration { return time.Since(start) },
+		pause:           pause,
+		working:         make(chan struct{}, 1),
+		readingClosings: make(chan struct{}, 1),
+		users:           map[userKey]*Connection{},
 	}
 }
 
@@ -195,7 +206,7 @@ type task struct {
 func (r *Registry) work(ctx context.Context, t task) error {
 	now, err := r.now(ctx)
 	if err == nil {
-		err = errors.Join(r.closeAsked(ctx, now), r.writeDue(ctx, now, t))
+		err = errors.Join(r.readClosings(ctx), r.writeDue(ctx, now, t))
 	}
 	r.report(ctx, now, t, err)
 	return err

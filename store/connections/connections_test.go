@@ -103,11 +103,8 @@ func TestConnectionsOfOneUserAreLimited(t *testing.T) {
 
 // TestEvidence: what is heard is recorded at its own time, at most once in 3/4 of the ping interval.
 func TestEvidence(t *testing.T) {
-	w := newWorld(t)
-	c := w.open("alice")
-	w.only()
-	w.pass(22*time.Second + 250*time.Millisecond)
-	c.Heard()
+	w, c := newConnection(t)
+	w.hear(22*time.Second+250*time.Millisecond, c)
 	w.requireNothing()
 	w.pass(time.Second)
 	got := w.only()
@@ -153,8 +150,7 @@ func TestRecordIsRenewed(t *testing.T) {
 		"often": 3 * time.Second, "at least": 25 * time.Second, "one lost": 50 * time.Second,
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			c := w.open("alice")
+			w, c := newConnection(t)
 			var records, pings int
 			last, window := seconds(0), w.store.settings.window()
 			for begun := w.monotonic(); w.monotonic() < begun+time.Hour; {
@@ -189,8 +185,7 @@ func TestShorterPingInterval(t *testing.T) {
 			w := newWorld(t)
 			w.store.settings.PingInterval = time.Hour
 			c := w.open("alice")
-			w.pass(before)
-			c.Heard()
+			w.hear(before, c)
 			w.pass(2 * time.Second)
 			w.store.take()
 			w.store.settings.PingInterval = 20 * time.Second
@@ -202,11 +197,8 @@ func TestShorterPingInterval(t *testing.T) {
 }
 
 func TestActivity(t *testing.T) {
-	w := newWorld(t)
-	c := w.open("alice")
-	w.only()
-	w.pass(7 * time.Second)
-	c.Heard()
+	w, c := newConnection(t)
+	w.hear(7*time.Second, c)
 	c.SetIdle(true)
 	c.SetIdle(true)
 	w.pass(time.Second)
@@ -229,17 +221,57 @@ func TestActivity(t *testing.T) {
 	require.NotZero(t, w.only().Idle, "as soon as it may be written")
 }
 
+// TestActivityOfOpenings: a client that connects again is idle since the same time as before, and one that says nothing
+// is as its device was. An activity that comes right after the opening does not wait.
+func TestActivityOfOpenings(t *testing.T) {
+	idle := func(d time.Duration) *Activity { return &Activity{Idle: true, For: d} }
+	for name, test := range map[string]struct {
+		device string
+		*Activity
+		want lastseen.Instant
+	}{
+		"the same":           {"tab", idle(98 * time.Second), seconds(10)},
+		"nothing said":       {"tab", nil, seconds(10)},
+		"idle for longer":    {"tab", idle(200 * time.Second), seconds(-100)},
+		"used meanwhile":     {"tab", idle(30 * time.Second), seconds(70)},
+		"used":               {"tab", &Activity{}, 0},
+		"another":            {"new", idle(98 * time.Second), seconds(2)},
+		"another, unsaid":    {"new", nil, 0},
+		"made":               {"", idle(0), seconds(100)},
+		"idle for ever":      {"new", idle(365 * 24 * time.Hour), seconds(100).Add(-MaxIdle)},
+		"idle in the future": {"new", idle(-time.Hour), seconds(100)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, c := newConnection(t)
+			w.hear(10*time.Second, c)
+			c.SetIdle(true)
+			w.pass(time.Second)
+			require.Equal(t, seconds(10), w.only().Idle)
+			w.stay(89*time.Second, c)
+			w.store.take()
+			o := w.opening("alice")
+			o.Device, o.Activity = test.device, test.Activity
+			again, err := w.Open(t.Context(), o)
+			require.NoError(t, err)
+			require.Equal(t, test.want, w.only().Idle)
+			again.SetIdle(!again.idle)
+			w.pass(time.Second)
+			got := slices.DeleteFunc(w.store.take(), func(d written) bool { return d.ID != again.record })
+			require.Len(t, got, 1)
+			require.Equal(t, test.want == 0, got[0].Idle != 0)
+		})
+	}
+}
+
 // TestIdleSinceStays: it does not move with each record, unless the store's clock is set.
 func TestIdleSinceStays(t *testing.T) {
-	w := newWorld(t)
-	c := w.open("alice")
-	w.pass(10 * time.Second)
-	c.Heard()
+	w, c := newConnection(t)
+	w.hear(10*time.Second, c)
 	c.SetIdle(true)
 	w.stay(2*time.Minute, c)
 	w.store.step(300 * time.Millisecond)
 	w.stay(2*time.Minute, c)
-	for _, got := range w.store.take()[1:] {
+	for _, got := range w.store.take() {
 		if got.ID != "" {
 			require.Equal(t, seconds(10), got.Idle)
 		}
@@ -252,11 +284,8 @@ func TestIdleSinceStays(t *testing.T) {
 
 // TestLeave is a goodbye at this moment, and the end of evidence.
 func TestLeave(t *testing.T) {
-	w := newWorld(t)
-	c := w.open("alice")
-	w.only()
-	w.pass(10 * time.Second)
-	c.Heard()
+	w, c := newConnection(t)
+	w.hear(10*time.Second, c)
 	state, err := c.Leave(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, lastseen.State{At: seconds(10), Left: true}, state)
@@ -277,10 +306,8 @@ func TestLeave(t *testing.T) {
 
 // TestLeaveFails: the connection continues; if the client leaves nevertheless, its goodbye follows.
 func TestLeaveFails(t *testing.T) {
-	w := newWorld(t)
-	c := w.open("alice")
-	w.pass(10 * time.Second)
-	c.Heard()
+	w, c := newConnection(t)
+	w.hear(10*time.Second, c)
 	w.store.fail(store.ErrUnavailable)
 	_, err := c.Leave(t.Context())
 	require.ErrorIs(t, err, store.ErrUnavailable)

@@ -36,9 +36,9 @@ func (c *Connection) evidenceDue(now time.Duration, s Settings, all bool) (heard
 	heard = c.lastHeard()
 	next := c.wrote + s.evidenceEvery()
 	switch {
-	case c.quiet:
+	case c.quiet, heard <= c.void:
 		return heard, false
-	case c.changed && now >= c.recorded+activityEvery:
+	case c.changed && now >= c.told+activityEvery:
 	case heard <= c.evidence && !c.failed:
 		return heard, false
 	case c.dropped && !c.failed && now >= c.wrote+renewEvery:
@@ -73,7 +73,9 @@ func (c *Connection) sighting(now moment, heard time.Duration, s Settings) pendi
 	if c.failed || !c.changed && !c.dropped && !returned && !stale {
 		return p
 	}
-	c.changed = false
+	if c.changed {
+		c.changed, c.told = false, now.monotonic
+	}
 	p.ID, p.Kind = c.record, c.o.Kind
 	if returned || c.dropped {
 		p.Meta = c.o.Meta
@@ -128,6 +130,20 @@ func (r *Registry) setFailed(c *Connection, failed bool) {
 		r.stats.Evidence--
 	}
 	c.failed = failed
+}
+
+// RecordAgain has what was last heard on the connections of a namespace recorded again, each at a random time within
+// 10 s. Call it when the store may have lost its data: otherwise users are unknown until their connections are heard.
+func (r *Registry) RecordAgain(namespace string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	settings := r.o.Settings(namespace)
+	for i := range r.held {
+		if c := r.held[i].c; c.o.Namespace == namespace {
+			r.held[i].due = r.monotonic() + time.Duration(r.o.Random()*float64(againWithin))
+			c.evidence, c.recorded, c.wrote = -1, -1, r.held[i].due-settings.evidenceEvery()
+		}
+	}
 }
 
 // again has a connection looked at in the next round.

@@ -25,12 +25,21 @@ type Opening struct {
 	Device string
 	Kind   lastseen.DeviceKind
 	Meta   string
-	Grace  time.Duration // from the end of the connection to its goodbye; 0 to MaxGrace
+	// Activity is what the client says about the use of the device; nil for nothing. Then a device that is known stays
+	// as it was.
+	Activity *Activity
+	Grace    time.Duration // from the end of the connection to its goodbye; 0 to MaxGrace
 	// Peer is what Peers returns for the connection: anything by which the transport knows it.
 	Peer any
 	// Close is called once, in a goroutine of its own, if the registry ends the connection: perhaps before Open has
 	// returned it. The transport closes it and calls End.
 	Close func(Reason)
+}
+
+// Activity says whether the person uses a device.
+type Activity struct {
+	Idle bool          // they do not
+	For  time.Duration // how long they have not, 0 to MaxIdle
 }
 
 // Open records the connection's first ping, at the present by the store's clock, and returns the connection. Errors are
@@ -88,18 +97,25 @@ func (r *Registry) release(c *Connection) {
 	c.next = nil
 }
 
-// begin writes the first ping of a connection.
+// begin writes the first ping of a connection. It reads the closings before, so that none that was asked for earlier
+// closes it, and from then on none is missed.
 func (c *Connection) begin(ctx context.Context) error {
 	r := c.r
-	if err := r.takePlace(ctx); err != nil {
+	if err := r.readClosings(ctx); err != nil && !r.hasPlace() {
 		return err
 	}
 	now, err := r.now(ctx)
 	if err != nil {
 		return err
 	}
+	idle, err := c.firstIdle(ctx, now)
+	if err != nil {
+		return err
+	}
 	r.mu.Lock()
 	c.opened, c.at = now, now.store
+	c.idle, c.idleAt = idle != 0, idle
+	c.idleSince = now.monotonic - time.Duration(now.store-idle)*time.Millisecond
 	c.evidence, c.recorded = now.monotonic, now.monotonic
 	// The first evidence comes earlier than later ones, by a random part, so that connections that were opened
 	// together do not stay together.
@@ -107,12 +123,33 @@ func (c *Connection) begin(ctx context.Context) error {
 	c.wrote = now.monotonic - time.Duration(early)
 	c.heard.Store(int64(now.monotonic))
 	r.mu.Unlock()
-	first := store.DeviceSighting{User: c.o.User, ID: c.record, Kind: c.o.Kind, At: now.store, Meta: c.o.Meta}
+	first := store.DeviceSighting{
+		User: c.o.User, ID: c.record, Kind: c.o.Kind, At: now.store, Idle: idle, Meta: c.o.Meta,
+	}
 	c.state, err = r.writeOne(ctx, pending{namespace: c.o.Namespace, DeviceSighting: first})
 	r.mu.Lock()
-	c.dropped = err == nil && isAway(c.state)
+	c.dropped = c.dropped || err == nil && isAway(c.state)
 	r.mu.Unlock()
 	return err
+}
+
+// firstIdle returns since when the person does not use the device; 0 while they do. If the store has about the same
+// time for the device, it stays: a client that connects again has been idle all the time, and nobody sees a change.
+func (c *Connection) firstIdle(ctx context.Context, now moment) (idle lastseen.Instant, err error) {
+	if a := c.o.Activity; a != nil && a.Idle {
+		idle = max(lastseen.MinInstant, now.store.Add(-min(max(0, a.For), MaxIdle)))
+	}
+	if c.made || c.o.Activity != nil && idle == 0 {
+		return idle, nil
+	}
+	devices, err := c.r.o.Store.ReadDevices(ctx, c.o.Namespace, c.o.User)
+	for _, record := range devices.Live(now.store) { // the newest first
+		same := record.IdleSince >= idle.Add(-idleTolerance) && record.IdleSince <= idle.Add(idleTolerance)
+		if DeviceOf(record.ID) == c.o.Device && (same || c.o.Activity == nil) {
+			return min(record.IdleSince, now.store), err
+		}
+	}
+	return idle, err
 }
 
 // hold begins to write the evidence of a connection, unless it was closed meanwhile.

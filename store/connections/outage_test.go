@@ -21,8 +21,7 @@ func TestOutage(t *testing.T) {
 	heard, silent := w.open("heard"), w.open("silent")
 	w.store.fail(store.ErrUnavailable)
 	for range 3 {
-		w.pass(25 * time.Second)
-		heard.Heard()
+		w.hear(25*time.Second, heard)
 	}
 	require.Equal(t, 1, w.Stats().Evidence)
 	w.pass(time.Second)
@@ -58,10 +57,8 @@ func TestOutage(t *testing.T) {
 
 // TestOutageReturns: a record that could not be written again is not forgotten, although nothing more is heard.
 func TestOutageReturns(t *testing.T) {
-	w := newWorld(t)
-	c := w.open("alice")
-	w.pass(25 * time.Second)
-	c.Heard()
+	w, c := newConnection(t)
+	w.hear(25*time.Second, c)
 	w.store.fail(store.ErrUnavailable)
 	w.pass(time.Minute)
 	w.store.refuse = func(kind callKind, _ string) error {
@@ -78,13 +75,47 @@ func TestOutageReturns(t *testing.T) {
 	require.True(t, slices.ContainsFunc(w.store.take(), func(got written) bool { return got.ID == c.record }))
 }
 
+// TestRecordAgain: when a store may have lost its data, all connections of a namespace are recorded soon, with what the
+// client said about the device, and not all at once. Once is enough.
+func TestRecordAgain(t *testing.T) {
+	next := 0.
+	w := newWorld(t, func(o *Options) { o.Random = func() float64 { next = 0.75 - next; return next } })
+	early, late, gone := w.open("early"), w.open("late"), w.open("gone")
+	w.hear(10*time.Second, early, late)
+	w.pass(25 * time.Second)
+	w.store.take()
+	w.store.states, w.store.devices = map[string]lastseen.State{}, map[string]lastseen.Devices{}
+	w.RecordAgain("other")
+	w.pass(10 * time.Second)
+	w.requireNothing()
+	next = 0
+	w.RecordAgain(ns)
+	gone.End(Ended)
+	w.pass(againWithin / 2)
+	got := w.store.take()
+	require.Len(t, got, 2)
+	w.pass(againWithin)
+	got = append(got, w.store.take()...)
+	require.Len(t, got, 3)
+	for _, d := range got {
+		switch d.User {
+		case "gone":
+			require.Equal(t, seconds(0), d.At)
+		default:
+			require.Equal(t, seconds(10), d.At)
+			require.NotEmpty(t, d.ID)
+			require.JSONEq(t, `{"v":1}`, d.Meta)
+		}
+	}
+	w.pass(15 * time.Second)
+	w.requireNothing()
+}
+
 // TestEndsInAnOutage: goodbyes wait for the store, and have the time at which the connection was heard.
 func TestEndsInAnOutage(t *testing.T) {
 	w := newWorld(t)
 	gone, ended := w.open("gone"), w.open("ended")
-	w.pass(10 * time.Second)
-	gone.Heard()
-	ended.Heard()
+	w.hear(10*time.Second, gone, ended)
 	w.store.fail(store.ErrUnavailable)
 	gone.End(Gone)
 	ended.End(Ended)
@@ -130,9 +161,7 @@ func TestOtherNamespacesInAnOutage(t *testing.T) {
 
 // TestClosingsAway: evidence is written although the closings cannot be read.
 func TestClosingsAway(t *testing.T) {
-	w := newWorld(t)
-	c := w.open("alice")
-	w.only()
+	w, c := newConnection(t)
 	broken := brokenClosings{w.store}
 	w.o.Store = broken
 	c.Heard()
@@ -156,8 +185,7 @@ func TestImpossible(t *testing.T) {
 		c, quiet, goes := w.open("alice"), w.open("quiet"), w.open("goes")
 		w.store.refuse = func(callKind, string) error { return lasting }
 		w.store.take()
-		w.pass(25 * time.Second)
-		c.Heard()
+		w.hear(25*time.Second, c)
 		goes.End(Gone)
 		w.pass(10 * time.Second)
 		require.Len(t, w.store.take(), 2, "there is no second attempt")
@@ -182,13 +210,9 @@ func TestOtherErrors(t *testing.T) {
 	for _, passing := range []error{
 		store.ErrOverloaded, store.ErrFull, store.ErrClosed, context.DeadlineExceeded, errors.New("unknown"),
 	} {
-		w := newWorld(t)
-		c := w.open("alice")
-		w.pass(25 * time.Second)
-		c.Heard()
-		w.store.fail(passing)
-		w.pass(time.Minute)
-		w.store.fail(nil)
+		w, c := newConnection(t)
+		w.hear(25*time.Second, c)
+		w.passWithError(time.Minute, passing)
 		w.pass(time.Second)
 		require.Equal(t, lastseen.State{At: seconds(25)}, w.store.state("alice"))
 		require.Empty(t, w.closed)

@@ -77,6 +77,30 @@ func (w *world) open(user string) *Connection {
 	return c
 }
 
+// newConnection returns a world with a connection of alice, whose first ping was taken.
+func newConnection(t testing.TB) (*world, *Connection) {
+	t.Helper()
+	w := newWorld(t)
+	c := w.open("alice")
+	w.only()
+	return w, c
+}
+
+// hear lets time pass, and then connections are heard.
+func (w *world) hear(after time.Duration, connections ...*Connection) {
+	w.pass(after)
+	for _, c := range connections {
+		c.Heard()
+	}
+}
+
+// passWithError lets time pass while all calls of the store fail.
+func (w *world) passWithError(d time.Duration, err error) {
+	w.store.fail(err)
+	w.pass(d)
+	w.store.fail(nil)
+}
+
 // pass lets time pass, with a tick every 250 ms.
 func (w *world) pass(d time.Duration) {
 	for ; d > 0; d -= tickEvery {
@@ -155,29 +179,30 @@ func newFakeStore() *fakeStore {
 	}
 }
 
-func (s *fakeStore) monotonic() time.Duration {
+func (s *fakeStore) lock() (unlock func()) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	return s.mu.Unlock
+}
+
+func (s *fakeStore) monotonic() time.Duration {
+	defer s.lock()()
 	return s.elapsed
 }
 
 func (s *fakeStore) pass(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	s.elapsed += d
 }
 
 // step sets the store's clock.
 func (s *fakeStore) step(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	s.wrong += d
 }
 
 // fail has all calls fail, until it is called with nil.
 func (s *fakeStore) fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	s.err = err
 }
 
@@ -187,8 +212,7 @@ func (s *fakeStore) present() lastseen.Instant {
 
 func (s *fakeStore) Now(context.Context) (lastseen.Instant, error) {
 	s.during(readClock)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	return s.present(), nil
 }
 
@@ -212,6 +236,12 @@ func (s *fakeStore) Leave(_ context.Context, namespace string, batch []store.Sig
 	})
 }
 
+func (s *fakeStore) ReadDevices(_ context.Context, namespace, user string) (store.UserDevices, error) {
+	defer s.lock()()
+	key := namespace + " " + user
+	return store.UserDevices{State: s.states[key], Devices: s.devices[key]}, s.err
+}
+
 func sightings(batch []store.Sighting, gone bool) (all []store.DeviceSighting) {
 	for _, s := range batch {
 		all = append(all, store.DeviceSighting{User: s.User, At: s.At, Gone: gone})
@@ -223,8 +253,7 @@ func (s *fakeStore) write(
 	kind callKind, namespace string, batch []store.DeviceSighting, do func(store.DeviceSighting, string),
 ) ([]lastseen.State, error) {
 	s.during(kind)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	if len(batch) > maxBatch {
 		return nil, errors.New("the batch is too large")
 	}
@@ -250,8 +279,7 @@ func (s *fakeStore) write(
 func (s *fakeStore) Closings(
 	_ context.Context, after store.ClosingPlace,
 ) ([]store.Closing, store.ClosingPlace, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	s.asked++
 	if s.err != nil {
 		return nil, after, s.err
@@ -264,16 +292,19 @@ func (s *fakeStore) Closings(
 }
 
 // close asks for the closing of alice's connections.
-func (s *fakeStore) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closings = append(s.closings, store.Closing{Namespace: ns, User: "alice", At: s.present()})
+func (s *fakeStore) close() { s.ask(store.Closing{Namespace: ns, User: "alice", At: s.present()}) }
+
+// deleted says that the namespace is deleted.
+func (s *fakeStore) deleted() { s.ask(store.Closing{Namespace: ns, At: s.present()}) }
+
+func (s *fakeStore) ask(c store.Closing) {
+	defer s.lock()()
+	s.closings = append(s.closings, c)
 }
 
 // setInvisible makes alice leave and hides what follows, or ends that: see store.Availabilities.
 func (s *fakeStore) setInvisible(invisible bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	key := ns + " alice"
 	if !invisible {
 		s.hidden[key] = lastseen.HiddenTime{End: s.present(), Ended: true}
@@ -285,15 +316,13 @@ func (s *fakeStore) setInvisible(invisible bool) {
 
 // take returns what was written since the last call.
 func (s *fakeStore) take() []written {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	writes := s.writes
 	s.writes = nil
 	return writes
 }
 
 func (s *fakeStore) state(user string) lastseen.State {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	return s.states[ns+" "+user]
 }

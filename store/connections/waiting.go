@@ -28,12 +28,15 @@ type Departure struct {
 // Later writes leaves after their delays; at once, together, if too many wait, or after Stop. It returns an error only
 // if some that had to be written at once were not.
 func (r *Registry) Later(ctx context.Context, departures ...Departure) error {
+	if !r.hasPlace() {
+		_ = r.readClosings(ctx) // without a place, the leaves can only miss a closing that comes within a moment
+	}
 	var atOnce []write
 	for _, d := range departures {
 		p := pending{
-			namespace: d.Namespace, DeviceSighting: d.DeviceSighting, opened: d.At, of: leaveByLater,
-			due: r.monotonic() + min(max(0, d.After), MaxGrace),
+			namespace: d.Namespace, DeviceSighting: d.DeviceSighting, of: leaveByLater, heard: r.monotonic(),
 		}
+		p.due = p.heard + min(max(0, d.After), MaxGrace)
 		p.Gone = true
 		if !r.addLater(p) {
 			atOnce = append(atOnce, write{pending: p})

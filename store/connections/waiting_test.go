@@ -100,9 +100,7 @@ func TestTooManyGoodbyes(t *testing.T) {
 func TestStop(t *testing.T) {
 	w := newWorld(t)
 	stays, gone := w.open("stays"), w.open("gone")
-	w.pass(10 * time.Second)
-	stays.Heard()
-	gone.Heard()
+	w.hear(10*time.Second, stays, gone)
 	gone.End(Gone)
 	w.later(store.DeviceSighting{User: "later", At: seconds(10)}, time.Minute)
 	w.store.take()
@@ -127,8 +125,7 @@ func TestStop(t *testing.T) {
 
 // TestLeaveWhileStopping: clients may still say goodbye.
 func TestLeaveWhileStopping(t *testing.T) {
-	w := newWorld(t)
-	c := w.open("alice")
+	w, c := newConnection(t)
 	w.Stop(t.Context())
 	state, err := c.Leave(t.Context())
 	require.NoError(t, err)

@@ -15,9 +15,9 @@ import (
 type pending struct {
 	namespace            string
 	store.DeviceSighting                  // At is the earliest time that it can have
-	heard                time.Duration    // the time of the sighting, monotonic; not that of a leave, which has At
+	heard                time.Duration    // when it was received, monotonic; a leave has another time, which is At
 	due                  time.Duration    // when it is to be written, monotonic
-	opened               lastseen.Instant // a closing of the user from then on cancels it
+	opened               lastseen.Instant // of a connection: a closing of the user from then on cancels it
 	of                   origin
 }
 

@@ -3,7 +3,6 @@ package feed
 import (
 	"context"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -46,19 +45,15 @@ func TestChange(t *testing.T) {
 		require.Equal(w.t, 2, watcher.Len())
 		require.Empty(w.t, w.poll(watcher, 10).Users)
 
-		w.set("bob", lastseen.Yellow)
-		w.set("eve", lastseen.Green)
+		w.publish("bob yellow", "eve green")
 		b = w.change(watcher, Change{Add: []string{"eve"}, Remove: []string{"ann", "nobody"}})
 		require.Equal(w.t, []string{"eve", "bob"}, order(b), "with what changed for the others")
 		require.Equal(w.t, []string{"bob yellow", "eve green"}, names(b))
 		require.Empty(w.t, w.poll(watcher, 10).Users)
-		w.set("ann", lastseen.Yellow)
-		w.set("eve", lastseen.Grey)
-		time.Sleep(time.Second)
-		require.Equal(w.t, []string{"eve grey"}, names(w.poll(watcher, 10)))
+		w.publish("ann yellow", "eve grey")
+		w.requireTold(watcher, "eve grey")
 
-		w.set("eve", lastseen.Green)
-		w.set("bob", lastseen.Green)
+		w.publish("eve green", "bob green")
 		time.Sleep(time.Second)
 		b = w.change(watcher, Change{Remove: []string{"eve"}})
 		require.Empty(w.t, b.Users)
@@ -94,20 +89,16 @@ func TestChangeOfEveryone(t *testing.T) {
 // TestChangeAfterPlaces: users who are added continue from a place, or begin again.
 func TestChangeAfterPlaces(t *testing.T) {
 	inWorld(t, 2, func(w *world) {
-		w.set("ann", lastseen.Green)
-		w.set("eve", lastseen.Green)
-		watcher := w.watch(Query{Users: []string{"bob"}})
-		w.poll(watcher, 10)
+		w.publish("ann green", "eve green")
+		watcher := w.polled(1, "bob")
 		after := w.change(watcher, Change{Add: []string{"ann", "eve"}}).Places
 		w.change(watcher, Change{Remove: []string{"ann", "eve"}})
-		w.set("ann", lastseen.Yellow)
-		w.set("bob", lastseen.Yellow)
+		w.publish("ann yellow", "bob yellow")
 		time.Sleep(time.Second)
 		b := w.change(watcher, Change{Add: []string{"eve", "ann"}, After: after})
 		require.Equal(w.t, []string{"ann yellow", "bob yellow"}, names(b), "those who changed")
 		w.set("eve", lastseen.Yellow)
-		time.Sleep(time.Second)
-		require.Equal(w.t, []string{"eve yellow"}, names(w.poll(watcher, 10)))
+		w.requireTold(watcher, "eve yellow")
 
 		time.Sleep(keptTime + time.Second) // not in memory any more
 		b = w.change(watcher, Change{Add: []string{"eve", "ann"}, After: after})
@@ -117,22 +108,6 @@ func TestChangeAfterPlaces(t *testing.T) {
 			require.Equal(w.t, []string{"zoe", "ann"}, order(b), "all, since what changed is not known")
 			require.False(w.t, b.Reset, "nothing happened to bob")
 		}
-	})
-}
-
-// TestChangeAddsAgain: the places of a change fit the users who were added, also if these had changed just before.
-func TestChangeAddsAgain(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
-		watcher := w.watch(Query{Users: []string{"bob"}})
-		w.poll(watcher, 10)
-		w.set("ann", lastseen.Green) // the watcher has not got so far
-		b := w.change(watcher, Change{Add: []string{"ann"}})
-		require.Equal(w.t, []string{"ann green"}, names(b))
-		w.set("ann", lastseen.Grey)
-		watcher.Close()
-		time.Sleep(time.Second)
-		next := w.poll(w.watch(Query{Users: []string{"ann", "bob"}, After: b.Places}), 10)
-		require.Equal(w.t, []string{"ann grey"}, names(next), "different from the snapshot")
 	})
 }
 
@@ -161,10 +136,8 @@ func TestChangeLimits(t *testing.T) {
 		w.change(first, Change{Remove: many(100)})
 		w.change(second, Change{Add: []string{"z"}})
 		require.Equal(w.t, 10, w.Stats().Watches)
-		w.set("user1", lastseen.Green)
-		w.set("z", lastseen.Green)
-		time.Sleep(time.Second)
-		require.Equal(w.t, []string{"user1 green", "z green"}, names(w.poll(second, 10)))
+		w.publish("user1 green", "z green")
+		w.requireTold(second, "user1 green", "z green")
 		require.Empty(w.t, w.poll(first, 10).Users)
 	}, func(o *Options) { o.MaxWatches = 10 })
 	inWorld(t, 1, func(w *world) {
@@ -196,12 +169,10 @@ func TestChangeThatFails(t *testing.T) {
 		w.change(begun, Change{Remove: []string{"nobody"}})
 		require.Equal(w.t, 2, w.Stats().Watches)
 		w.fail(nil)
-		time.Sleep(time.Second)
-		require.Equal(w.t, []string{"ann green"}, names(w.poll(begun, 10)))
+		w.requireTold(begun, "ann green")
 		require.Equal(w.t, []string{"ann green"}, names(w.poll(fresh, 10)))
 		w.set("bob", lastseen.Green)
-		time.Sleep(time.Second)
-		require.Empty(w.t, w.poll(begun, 10).Users)
+		w.requireTold(begun)
 
 		ctx, cancel := context.WithCancel(w.t.Context())
 		cancel()
@@ -236,8 +207,7 @@ func TestChangeThatFailsHalfway(t *testing.T) {
 // TestChangeAfterReset: a watcher that has to begin again does so with the change.
 func TestChangeAfterReset(t *testing.T) {
 	inWorld(t, 2, func(w *world) {
-		watcher := w.watch(Query{Users: []string{"ann", "bob"}})
-		w.poll(watcher, 10)
+		watcher := w.polled(1, "ann", "bob")
 		w.beginAgain(true)
 		w.set("bob", lastseen.Green)
 		time.Sleep(time.Second)
@@ -245,7 +215,7 @@ func TestChangeAfterReset(t *testing.T) {
 		require.True(w.t, b.Reset)
 		require.Equal(w.t, []string{"eve", "bob"}, order(b))
 		require.Equal(w.t, 1, w.count().resets)
-		require.Nil(w.t, w.next(watcher, 10, time.Minute))
+		require.Nil(w.t, w.next(watcher, time.Minute))
 
 		w.beginAgain(true)
 		time.Sleep(time.Second)
@@ -254,55 +224,5 @@ func TestChangeAfterReset(t *testing.T) {
 		b = w.poll(watcher, 10)
 		require.True(w.t, b.Reset)
 		require.Equal(w.t, []string{"eve"}, order(b))
-	})
-}
-
-// TestChangeFarBehind: a change gives a slow watcher everything.
-func TestChangeFarBehind(t *testing.T) {
-	inWorld(t, 2, func(w *world) {
-		w.bounds.entries = 5
-		var users []string
-		for k := range 30 {
-			users = append(users, fmt.Sprint("user", k))
-		}
-		watcher := w.watch(Query{Users: users})
-		w.poll(watcher, 10)
-		w.poll(watcher, 10)
-		for _, user := range users {
-			w.set(user, lastseen.Green)
-		}
-		time.Sleep(time.Second)
-		require.Len(w.t, w.poll(watcher, 3).Users, 3)
-		b := w.change(watcher, Change{Add: []string{"ann"}})
-		require.Len(w.t, b.Users, 28)
-		require.False(w.t, b.Reset || b.More)
-	})
-}
-
-// TestChangesOfOneUser: when watchers of a user come and go, each of the others gets its changes.
-func TestChangesOfOneUser(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
-		var all []*Watcher
-		for range 20 {
-			watcher := w.watch(Query{Users: []string{"bob"}})
-			w.poll(watcher, 10)
-			w.change(watcher, Change{Add: []string{"ann"}})
-			all = append(all, watcher)
-		}
-		for k, watcher := range all {
-			if k%3 == 0 {
-				w.change(watcher, Change{Remove: []string{"ann"}})
-			}
-			if k%5 == 0 {
-				w.change(watcher, Change{Add: []string{"ann"}})
-			}
-		}
-		w.set("ann", lastseen.Green)
-		time.Sleep(time.Second)
-		for k, watcher := range all {
-			got := names(w.poll(watcher, 10))
-			require.Equal(w.t, k%3 != 0 || k%5 == 0, slices.Contains(got, "ann green"), "%d: %v", k, got)
-			watcher.Close()
-		}
 	})
 }

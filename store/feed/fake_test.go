@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,7 +29,10 @@ type fakeStore struct {
 	reads   []int         // how many feeds each call of ReadChanges read
 	records int
 	asked   int // snapshots
+	missing map[string]bool
+	looks   []int // for how many namespaces each call of Exist was
 	frozen  bool
+	ahead   time.Duration    // by which the clock is wrong
 	events  lastseen.Instant // the number of changes of states, which is the time of each
 }
 
@@ -43,7 +45,18 @@ type fakeFeed struct {
 }
 
 func newFakeStore(shards int) *fakeStore {
-	return &fakeStore{shards: shards, feeds: map[string]*fakeFeed{}}
+	return &fakeStore{shards: shards, feeds: map[string]*fakeFeed{}, missing: map[string]bool{}}
+}
+
+func (s *fakeStore) lock() (unlock func()) {
+	s.mu.Lock()
+	return s.mu.Unlock
+}
+
+// locked changes what the store or the hub is to do.
+func (s *fakeStore) locked(change func()) {
+	defer s.lock()()
+	change()
 }
 
 func (s *fakeStore) feed(namespace string) *fakeFeed {
@@ -81,46 +94,41 @@ func (f *fakeFeed) published(user string) store.Published {
 
 // set changes what is published of a user in the namespace chat, which appends an entry if that is a change.
 func (s *fakeStore) set(user string, status lastseen.Status) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f := s.feed("chat")
-	was := f.published(user)
-	s.events++
-	now := store.Published{State: lastseen.State{At: s.events}, Status: status, Details: was.Details}
-	if status == lastseen.Grey {
-		now.IdleSince = 0
-	}
-	f.states[user] = now
-	if !now.Same(was) {
-		s.append(f, user, was, now)
-	}
+	s.update(user, func(p *store.Published) {
+		s.events++
+		p.State, p.Status = lastseen.State{At: s.events}, status
+	})
 }
 
-// describe changes what is published of a user besides the state, which appends an entry if that is a change. The time
-// of a state grows, so that tests see what is newer. It returns whether the user has one.
-func (s *fakeStore) describe(user string, d store.Details) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// describe is set for what is published besides the state. The time of a state grows, so that tests see what is newer.
+// It returns whether the user has one.
+func (s *fakeStore) describe(user string, d store.Details) (known bool) {
+	s.update(user, func(p *store.Published) {
+		if known = p.Known(); known {
+			s.events++
+			p.At = s.events
+		}
+		p.Details = d
+	})
+	return known
+}
+
+func (s *fakeStore) update(user string, change func(*store.Published)) {
+	defer s.lock()()
 	f := s.feed("chat")
 	was := f.published(user)
 	now := was
-	if was.Known() {
-		s.events++
-		now.At = s.events
-	}
-	if now.Details = d; now.Status == lastseen.Grey {
+	if change(&now); now.Status == lastseen.Grey {
 		now.IdleSince = 0
 	}
 	f.states[user] = now
 	if !now.Same(was) {
 		s.append(f, user, was, now)
 	}
-	return was.Known()
 }
 
 func (s *fakeStore) forget(user string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	f := s.feed("chat")
 	if was, ok := f.states[user]; ok {
 		delete(f.states, user)
@@ -141,8 +149,7 @@ func (s *fakeStore) append(f *fakeFeed, user string, was, now store.Published) {
 
 // beginAgain loses the feed, as a failover can, and keeps the states.
 func (s *fakeStore) beginAgain(recorded bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	f := s.feed("chat")
 	f.epoch++
 	f.off = !recorded
@@ -151,8 +158,7 @@ func (s *fakeStore) beginAgain(recorded bool) {
 
 // trim deletes all entries so far.
 func (s *fakeStore) trim() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	f := s.feed("chat")
 	for shard := range f.shards {
 		f.trimmed[shard] = len(f.shards[shard])
@@ -160,23 +166,23 @@ func (s *fakeStore) trim() {
 }
 
 func (s *fakeStore) fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	s.err = err
 }
 
 func (s *fakeStore) state(user string) store.Published {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	return s.feed("chat").published(user)
 }
 
 func (s *fakeStore) RecordChanges(_ context.Context, namespace string, _ lastseen.Thresholds) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	s.records++
 	if s.err != nil {
 		return s.err
+	}
+	if s.missing[namespace] {
+		return store.ErrNotRecorded
 	}
 	if f := s.feed(namespace); f.off {
 		f.off = false
@@ -196,8 +202,7 @@ func (s *fakeStore) ReadChanges(ctx context.Context, reads []*store.ChangesRead)
 		case <-ctx.Done():
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	for _, r := range reads {
 		if r.Limit < 1 || r.Limit > store.MaxChangesRead {
 			panic("limit out of range")
@@ -245,8 +250,7 @@ func (s *fakeStore) read(f *fakeFeed, r *store.ChangesRead) {
 }
 
 func (s *fakeStore) SnapshotChanges(_ context.Context, namespace string, users []string) (store.Snapshot, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	s.asked++
 	f := s.feed(namespace)
 	switch {
@@ -266,12 +270,13 @@ func (s *fakeStore) SnapshotChanges(_ context.Context, namespace string, users [
 type world struct {
 	*fakeStore
 	*Hub
-	t        *testing.T
-	mode     Mode
-	log      strings.Builder
-	recorded []string
-	random   float64
-	counts   counts
+	t         *testing.T
+	mode      Mode
+	log       strings.Builder
+	recorded  []string
+	restarted []string
+	random    float64
+	counts    counts
 }
 
 type counts struct{ resets, behind, flaps int }
@@ -292,10 +297,11 @@ func inWorld(t *testing.T, shards int, test func(*world), change ...func(*Option
 				defer w.fakeStore.mu.Unlock()
 				return Settings{Mode: w.mode}
 			},
-			Random:   func() float64 { return w.random },
-			Logger:   slog.New(slog.NewTextHandler(&w.log, nil)),
-			Recorded: func(namespace string) { w.recorded = append(w.recorded, namespace) },
-			Observe:  &w.counts,
+			Random:    func() float64 { return w.random },
+			Logger:    slog.New(slog.NewTextHandler(&w.log, nil)),
+			Recorded:  func(namespace string) { w.recorded = append(w.recorded, namespace) },
+			Observe:   &w.counts,
+			Restarted: func(namespace string) { w.restarted = append(w.restarted, namespace) },
 		}
 		for _, c := range change {
 			c(&o)
@@ -327,11 +333,11 @@ func (w *world) watch(q Query) *Watcher {
 }
 
 // next waits up to a time for a batch; nil if there is none.
-func (w *world) next(watcher *Watcher, limit int, d time.Duration) *Batch {
+func (w *world) next(watcher *Watcher, d time.Duration) *Batch {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), d)
 	defer cancel()
-	b, err := watcher.Next(ctx, limit)
+	b, err := watcher.Next(ctx, 10)
 	if err != nil {
 		require.ErrorIs(w.t, err, context.DeadlineExceeded)
 		return nil
@@ -346,18 +352,40 @@ func (w *world) poll(watcher *Watcher, limit int) Batch {
 	return b
 }
 
+// polled begins to watch users and polls so many times: after the second time, changes come from memory.
+func (w *world) polled(times int, users ...string) *Watcher {
+	w.t.Helper()
+	watcher := w.watch(Query{Users: users})
+	for range times {
+		w.poll(watcher, 10)
+	}
+	return watcher
+}
+
+// publish sets statuses, such as "ann green".
+func (w *world) publish(changes ...string) {
+	for _, c := range changes {
+		user, status, _ := strings.Cut(c, " ")
+		w.set(user, lastseen.Status(status))
+	}
+}
+
+// requireTold requires, a second later, that a watcher is told exactly these statuses.
+func (w *world) requireTold(watcher *Watcher, want ...string) {
+	w.t.Helper()
+	time.Sleep(time.Second)
+	require.ElementsMatch(w.t, want, names(w.poll(watcher, 10)))
+}
+
+// must returns a batch, which has to be there.
+func (w *world) must(b *Batch) *Batch {
+	w.t.Helper()
+	require.NotNil(w.t, b)
+	return b
+}
+
 // count returns what was observed so far.
 func (w *world) count() counts {
 	synctest.Wait()
 	return w.counts
-}
-
-// names lists the users of a batch with their statuses.
-func names(b Batch) []string {
-	list := []string{}
-	for _, u := range b.Users {
-		list = append(list, fmt.Sprint(u.User, " ", u.Status))
-	}
-	slices.Sort(list)
-	return list
 }

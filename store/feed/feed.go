@@ -57,6 +57,10 @@ type Options struct {
 	Logger     *slog.Logger   // default slog.Default()
 	// Recorded is called for a namespace that is watched, about once a minute; default nil.
 	Recorded func(namespace string)
+	// Restarted is called when a feed that is followed begins again or is gone, since the store may have lost data; for
+	// one that is new, not within a minute; default nil. The hub calls it while it holds locks: it must return at once,
+	// and not use the hub.
+	Restarted func(namespace string)
 	// Observe is told what happens, for metrics; default nil.
 	Observe Observer
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,6 +34,7 @@ type follower struct {
 	changedAt time.Duration    // when there were changes last
 	failing   bool             // the last read failed
 	due       time.Duration    // when to read next
+	settled   time.Duration    // from when on a feed that begins again may have lost data
 
 	recordAt    time.Duration // when to record next
 	recordBegan time.Duration // when that was last tried
@@ -61,36 +63,58 @@ func (f *follower) beginRecord() bool {
 	return true
 }
 
-// record has the changes recorded for a while. The first time, it also finds the end of the feed, where the follower
-// begins.
+// record has the changes recorded for a while. The first time, the follower begins.
 func (f *follower) record(ctx context.Context) {
-	err := f.hub.o.Store.RecordChanges(ctx, f.namespace, f.hub.thresholds(f.namespace))
-	if err == nil && ctx.Err() == nil {
-		f.hub.o.Recorded(f.namespace)
-	}
-	f.mu.Lock()
-	begun := f.begun
-	f.mu.Unlock()
-	if err == nil && !begun {
-		err = f.begin(ctx)
-	}
+	exists, err := f.recordChanges(ctx)
 	if ctx.Err() != nil {
 		return
 	}
 	f.hub.warn(f.namespace, err)
 	f.mu.Lock()
 	f.recording = false
-	f.recordAt = f.hub.monotonic() + recordEvery
-	if err != nil {
-		f.recordAt = f.hub.monotonic() + recordRetry
+	switch now := f.hub.monotonic(); {
+	case err != nil:
+		f.recordAt = now + recordRetry
+	case exists:
+		f.recordAt = now + recordEvery
+	default:
+		f.recordAt = never
 	}
+	begun := f.begun
 	f.mu.Unlock()
 	if err != nil && (!begun || errors.Is(err, store.ErrNoFeed)) {
 		f.end(err)
 	}
 }
 
+// recordChanges has the changes recorded and the follower begin, and reports whether they are. If the namespace does
+// not exist, it notes that.
+func (f *follower) recordChanges(ctx context.Context) (exists bool, err error) {
+	at, err := f.hub.o.Store.Now(ctx) // before the call: nothing was written until then
+	if err == nil {
+		err = f.hub.o.Store.RecordChanges(ctx, f.namespace, f.hub.thresholds(f.namespace))
+	}
+	switch {
+	case errors.Is(err, store.ErrNotRecorded):
+		f.miss(at)
+		return false, nil
+	case err != nil:
+		return false, err
+	case ctx.Err() == nil:
+		f.hub.o.Recorded(f.namespace)
+	}
+	err = f.begin(ctx)
+	return err == nil, err
+}
+
+// begin finds the end of the feed, where the follower begins unless it has.
 func (f *follower) begin(ctx context.Context) error {
+	f.mu.Lock()
+	reads := f.reads()
+	f.mu.Unlock()
+	if reads {
+		return nil
+	}
 	r := &store.ChangesRead{Namespace: f.namespace, Limit: 1}
 	f.hub.o.Store.ReadChanges(ctx, []*store.ChangesRead{r})
 	if r.Err != nil {
@@ -101,15 +125,23 @@ func (f *follower) begin(ctx context.Context) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.err != nil {
-		return f.err
+	if f.err == nil && !f.reads() {
+		f.beginAt(r.Places, r.Watermark)
 	}
-	f.m = newMemory(r.Places)
+	return f.err
+}
+
+// beginAt has the follower begin at places, or begin again. The caller holds the lock.
+func (f *follower) beginAt(places []store.Place, asOf lastseen.Instant) {
+	f.forgetEntries(places)
+	f.finish(&f.waiting)
+	if !f.begun {
+		close(f.ready)
+	}
 	now := f.hub.monotonic()
-	f.begun, f.asOf, f.movedAt, f.readAt, f.changedAt, f.due = true, r.Watermark, now, now, now, now
-	close(f.ready)
+	f.begun, f.asOf, f.movedAt, f.readAt, f.changedAt, f.due = true, asOf, now, now, now, now
+	f.settled = now + settlesWithin
 	wake(f.hub.readSoon)
-	return nil
 }
 
 // end ends the follower and its watchers with an error.
@@ -131,12 +163,13 @@ func (f *follower) end(err error) {
 	f.finish(&f.reading)
 }
 
-// forgetEntries forgets all entries. The watchers learn that they have been told of an earlier feed, or of the end.
+// forgetEntries forgets all entries. The watchers learn that they have been told of an earlier feed, or of the end,
+// unless there was nothing to tell.
 func (f *follower) forgetEntries(places []store.Place) {
 	f.hub.entries.Add(-int64(f.m.len()))
 	f.m = newMemory(places)
 	for w := range f.attached {
-		w.attached, w.lost, w.dirty = false, true, nil
+		w.attached, w.lost, w.dirty = false, !slices.Equal(w.places, nowhere()), nil
 		w.watches = nil
 		w.signal()
 	}
@@ -144,11 +177,11 @@ func (f *follower) forgetEntries(places []store.Place) {
 	clear(f.everyone)
 }
 
-// readDue returns when to read next; false before the follower begins and after it ended.
+// readDue returns when to read next; false before the follower begins, after it ended, and if there is nothing to read.
 func (f *follower) readDue() (time.Duration, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.due, f.begun && f.err == nil
+	return f.due, f.err == nil && f.reads()
 }
 
 func (f *follower) beginRead() *store.ChangesRead {
@@ -172,14 +205,22 @@ func (f *follower) endRead(r *store.ChangesRead) {
 	if f.err != nil {
 		return
 	}
+	if !slices.Equal(r.After, f.m.places) { // the follower began again meanwhile
+		f.finish(&f.reading)
+		return
+	}
 	now := f.hub.monotonic()
 	f.due, f.failing = now+readQuiet, r.Err != nil
 	switch {
 	case r.Err != nil:
-		f.recordAgain(r.Err)
+		f.recordAgain(r.Err, now)
 	case r.Reset || len(r.Places) != len(f.m.places):
 		f.forgetEntries(r.Places)
 		f.asOf, f.movedAt = r.Watermark, now
+		if now >= f.settled {
+			f.settled = now + settlesWithin
+			f.hub.o.Restarted(f.namespace)
+		}
 	default:
 		f.take(r, now)
 	}
@@ -196,9 +237,10 @@ func (f *follower) endRead(r *store.ChangesRead) {
 	}
 }
 
-// recordAgain has the changes recorded soon if they are not.
-func (f *follower) recordAgain(err error) {
+// recordAgain has the changes recorded soon if they are not: the feed is lost.
+func (f *follower) recordAgain(err error, now time.Duration) {
 	if errors.Is(err, store.ErrNotRecorded) {
+		f.settled = now
 		f.recordAt = min(f.recordAt, f.recordBegan+recordRetry)
 		wake(f.hub.recordSoon)
 	}
@@ -252,7 +294,7 @@ func (f *follower) finish(channels *[]chan struct{}) {
 func (f *follower) newlyRead(ctx context.Context) error {
 	done := make(chan struct{})
 	f.mu.Lock()
-	if f.err != nil {
+	if f.err != nil || f.missing() {
 		defer f.mu.Unlock()
 		return f.err
 	}

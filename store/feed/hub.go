@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
@@ -22,10 +20,12 @@ const (
 	readTogether  = 50 * time.Millisecond  // reads due within this time share a call
 	recordEvery   = time.Minute            // RecordChanges is called, and Options.Recorded
 	recordRetry   = time.Second            // after an error
+	settlesWithin = time.Minute            // a feed that is new can begin again once more, until all servers know of it
 	followAfter   = time.Minute            // a namespace is followed after its last watcher left
 	keptTime      = 2 * time.Minute        // entries stay in memory, unless there are too many
 	batchEvery    = 250 * time.Millisecond // a watcher that waits gets a batch
 	resetSpread   = 10 * time.Second       // the resets of waiting watchers are spread over this time
+	arriveSpread  = time.Second            // the same when a namespace begins
 	resetRetry    = time.Second            // after a snapshot failed
 	freshFor      = 2 * time.Second        // a read says that the store responds
 	warnEvery     = time.Minute            // errors are logged
@@ -35,10 +35,8 @@ const (
 	maxOwnReads       = 16 // snapshots and reads for single watchers at the same time
 	maxRecords        = 16 // calls of RecordChanges at the same time
 
-	// A caller with the permission to read can watch namespaces that do not exist. The store keeps the feed of each
-	// for a while.
-	maxFollowed    = 10_000 // namespaces that are followed at the same time; also begun at once
-	followsASecond = 100    // namespaces that begin to be followed after that
+	lookEvery   = 500 * time.Millisecond // for namespaces that are watched and do not exist
+	maxFollowed = 10_000                 // namespaces that are followed at the same time
 
 	flapChanges = 4 // in a minute are not too many
 	flapTime    = time.Minute
@@ -64,7 +62,6 @@ type Hub struct {
 	ownReads   chan struct{} // a slot for each
 	ended      chan struct{} // closed when Run returns
 
-	begins  *rate.Limiter // of followers
 	watches atomic.Int64
 	entries atomic.Int64
 	// nextWarning is when an error is logged again: there can be several a second for each namespace.
@@ -89,6 +86,9 @@ func New(o Options) *Hub {
 	if o.Recorded == nil {
 		o.Recorded = func(string) {}
 	}
+	if o.Restarted == nil {
+		o.Restarted = func(string) {}
+	}
 	if o.Observe == nil {
 		o.Observe = unobserved{}
 	}
@@ -98,7 +98,6 @@ func New(o Options) *Hub {
 		bounds: bounds{
 			followed: maxFollowed, entries: 100_000, allEntries: 1_000_000, catchUp: 10_000, page: readPage,
 		},
-		begins:     rate.NewLimiter(followsASecond, maxFollowed),
 		monotonic:  func() time.Duration { return time.Since(start) },
 		readSoon:   make(chan struct{}, 1),
 		recordSoon: make(chan struct{}, 1),
@@ -199,8 +198,14 @@ func (h *Hub) keepRecorded(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	slots := make(chan struct{}, maxRecords)
+	nextLook := h.monotonic()
 	for ctx.Err() == nil {
-		for _, f := range h.all() {
+		all := h.all()
+		if now := h.monotonic(); now >= nextLook {
+			h.look(ctx, all)
+			nextLook = now + lookEvery
+		}
+		for _, f := range all {
 			if !h.stillFollowed(f) || !f.beginRecord() {
 				continue
 			}
@@ -210,7 +215,7 @@ func (h *Hub) keepRecorded(ctx context.Context) {
 				<-slots
 			})
 		}
-		wait(ctx, recordRetry, h.recordSoon)
+		wait(ctx, nextLook-h.monotonic(), h.recordSoon)
 	}
 }
 
@@ -220,8 +225,13 @@ func (h *Hub) stillFollowed(f *follower) bool {
 		f.end(store.ErrNoFeed)
 		return false
 	}
+	return !h.endIdle(f, followAfter)
+}
+
+// endIdle ends a follower that had no watchers for a time, and reports whether it did.
+func (h *Hub) endIdle(f *follower, after time.Duration) bool {
 	h.mu.Lock()
-	idle := f.watchers == 0 && h.monotonic()-f.idleSince >= followAfter
+	idle := f.watchers == 0 && h.monotonic()-f.idleSince >= after
 	if idle {
 		h.remove(f)
 	}
@@ -229,7 +239,7 @@ func (h *Hub) stillFollowed(f *follower) bool {
 	if idle {
 		f.end(store.ErrNotRecorded) // nobody gets that
 	}
-	return !idle
+	return idle
 }
 
 // remove has the next watcher of the namespace begin with a new follower. The caller holds the lock.

@@ -136,8 +136,13 @@ func playReaders(t *testing.T, shards int, seed uint64) {
 		p.readers = append(p.readers, r)
 	}
 	breaks := seed%3 == 0
-	for range 400 {
+	for n := range 400 {
 		p.step(breaks)
+		for _, r := range p.readers {
+			if n%20 == 0 && r.watcher != nil {
+				requireFit(t, r.watcher.f)
+			}
+		}
 	}
 	p.fail(nil)
 	for k := range p.readers {
@@ -284,6 +289,6 @@ func (p *play) settle(k int) {
 	if !p.broken && !tooSlow {
 		require.Zero(p.t, r.resets, r.name)
 	}
-	requireFit(p.t, r.watcher.f)
 	r.watcher.Close()
+	requireFit(p.t, r.watcher.f)
 }

@@ -3,9 +3,11 @@ package feed
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,6 +25,7 @@ import (
 func TestRealStore(t *testing.T) {
 	s, err := filestore.Open(filestore.Options{Path: filepath.Join(t.TempDir(), "lastseen.db")})
 	require.NoError(t, err)
+	require.NoError(t, s.Register(t.Context(), []string{"chat"}))
 	thresholds := lastseen.Thresholds{Green: time.Hour, Yellow: 2 * time.Hour}
 	hubs := []*Hub{}
 	for range 2 {
@@ -39,10 +42,10 @@ func TestRealStore(t *testing.T) {
 	var running sync.WaitGroup
 	var written atomic.Bool
 	for k := range 8 {
-		running.Go(func() { followToTheEnd(t, hubs, users[4*k:4*k+4], &written) })
+		running.Go(func() { readToTheEnd(t, hubs, users[4*k:4*k+4], &written, false, k) })
 	}
 	for k := range 4 {
-		running.Go(func() { changeToTheEnd(t, hubs[k%2], users[:32], &written, uint64(k)) })
+		running.Go(func() { readToTheEnd(t, hubs, users[:32], &written, true, k) })
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
@@ -65,101 +68,70 @@ func TestRealStore(t *testing.T) {
 	running.Wait()
 }
 
-// followToTheEnd follows users, by ever new watchers, until everything is written and
-// all are green, as they are in the end.
-func followToTheEnd(t *testing.T, hubs []*Hub, users []string, written *atomic.Bool) {
+// readToTheEnd reads until everything is written and all users are green, as they are in the end: by one watcher that
+// changes which users it watches, or by ever new ones that continue on the other hub.
+func readToTheEnd(t *testing.T, hubs []*Hub, users []string, written *atomic.Bool, changes bool, k int) {
+	random := rand.New(rand.NewPCG(uint64(k), 3))
 	view := map[string]Update{}
+	var watched []string
+	if !changes {
+		watched = users
+	}
+	w, err := hubs[k%2].Watch(t.Context(), "chat", Query{Users: watched})
 	var places []store.Place
-	deadline := time.Now().Add(time.Minute)
-	for n := 0; ; n++ {
-		w, err := hubs[n%2].Watch(t.Context(), "chat", Query{Users: users, After: places})
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		for range 1 + n%3 {
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-			b, err := w.Next(ctx, 1+n%4)
-			cancel()
-			if err != nil {
-				continue
-			}
-			if b.Reset {
-				t.Error("reset")
-			}
-			places = b.Places
-			for _, u := range b.Users {
-				if was, ok := view[u.User]; ok && was.Same(u.Published) {
-					t.Errorf("told again: %v after %v", u, was)
-				}
-				view[u.User] = u
-			}
-		}
-		w.Close()
-		if written.Load() && allGreen(view, users) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Errorf("not the end: %v", view)
-			return
-		}
-	}
-}
-
-// changeToTheEnd has one watcher change which users it watches, until everything is written and all are green.
-func changeToTheEnd(t *testing.T, h *Hub, users []string, written *atomic.Bool, seed uint64) {
-	random := rand.New(rand.NewPCG(seed, 3))
-	w, err := h.Watch(t.Context(), "chat", Query{})
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	defer w.Close()
-	view, watched := map[string]Update{}, map[string]struct{}{}
 	take := func(b Batch) {
+		places = b.Places
 		for _, u := range b.Users {
-			if was, ok := view[u.User]; ok && was.At > u.At {
-				t.Errorf("older: %v after %v", u, was)
-			}
-			if _, ok := watched[u.User]; !ok || b.Reset {
-				t.Errorf("not watched, or a reset: %v", u)
+			was, told := view[u.User]
+			wrong := told && (was.At > u.At || !changes && was.Same(u.Published)) || !slices.Contains(watched, u.User)
+			if wrong || b.Reset {
+				t.Errorf("older, told again, not watched or a reset: %v after %v", u, was)
 			}
 			view[u.User] = u
 		}
 	}
-	for deadline := time.Now().Add(time.Minute); !t.Failed() && time.Now().Before(deadline); {
-		var c Change
+	for deadline := time.Now().Add(time.Minute); err == nil && !t.Failed() && time.Now().Before(deadline); k++ {
 		ends := written.Load()
-		for range random.IntN(5) {
-			c.Remove = append(c.Remove, users[random.IntN(len(users))])
-			c.Add = append(c.Add, users[random.IntN(len(users))])
+		if changes {
+			c := Change{Add: users}
+			if !ends {
+				c = Change{Add: pick(random, users), Remove: pick(random, users)}
+			}
+			for _, user := range c.Remove {
+				delete(view, user)
+			}
+			watched = slices.DeleteFunc(watched, func(user string) bool { return slices.Contains(c.Remove, user) })
+			watched = append(watched, c.Add...)
+			var b Batch
+			if b, err = w.Change(t.Context(), c); err == nil {
+				take(b)
+			}
 		}
-		if ends {
-			c = Change{Add: users}
+		for range 1 + random.IntN(3) {
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+			if b, err := w.Next(ctx, 1+random.IntN(4)); err == nil {
+				take(b)
+			}
+			cancel()
 		}
-		b, err := w.Change(t.Context(), c)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		for _, user := range c.Remove {
-			delete(view, user)
-			delete(watched, user)
-		}
-		for _, user := range c.Add {
-			watched[user] = struct{}{}
-		}
-		take(b)
 		if ends && allGreen(view, users) {
+			w.Close()
 			return
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
-		if b, err := w.Next(ctx, 1+random.IntN(10)); err == nil {
-			take(b)
+		if !changes {
+			w.Close()
+			w, err = hubs[k%2].Watch(t.Context(), "chat", Query{Users: users, After: places})
 		}
-		cancel()
 	}
-	t.Errorf("not the end: %v", view)
+	t.Errorf("not the end: %v, error: %v", view, err)
+}
+
+// pick returns up to four of some users.
+func pick(random *rand.Rand, from []string) (users []string) {
+	for range random.IntN(5) {
+		users = append(users, from[random.IntN(len(from))])
+	}
+	return users
 }
 
 func allGreen(view map[string]Update, users []string) bool {
@@ -169,6 +141,37 @@ func allGreen(view map[string]Update, users []string) bool {
 		}
 	}
 	return true
+}
+
+// BenchmarkChange adds and removes one user of watchers that watch some others.
+func BenchmarkChange(b *testing.B) {
+	for _, watched := range []int{10, 100, 4999} {
+		b.Run(fmt.Sprint(watched), func(b *testing.B) {
+			h := New(Options{
+				Store: newFakeStore(1), Settings: func(string) Settings { return Settings{Mode: Auto} },
+				Logger: slog.New(slog.DiscardHandler),
+			})
+			ctx, cancel := context.WithCancel(b.Context())
+			defer cancel()
+			go h.Run(ctx)
+			var users []string
+			for k := range watched {
+				users = append(users, fmt.Sprint("user", k))
+			}
+			w, err := h.Watch(ctx, "chat", Query{Users: users})
+			require.NoError(b, err)
+			defer w.Close()
+			_, err = w.Poll(ctx, 1)
+			require.NoError(b, err)
+			b.ReportAllocs()
+			for b.Loop() {
+				_, err = w.Change(ctx, Change{Add: []string{"ann"}})
+				require.NoError(b, err)
+				_, err = w.Change(ctx, Change{Remove: []string{"ann"}})
+				require.NoError(b, err)
+			}
+		})
+	}
 }
 
 // BenchmarkWatcher measures the memory of a watcher of 50 users whom few others watch.
@@ -222,7 +225,7 @@ func BenchmarkEntries(b *testing.B) {
 	}
 	n := 0
 	for b.Loop() {
-		r := &store.ChangesRead{Watermark: 1}
+		r := &store.ChangesRead{After: f.m.places, Watermark: 1}
 		for range 500 {
 			n++
 			place := store.Place(fmt.Sprint(n))

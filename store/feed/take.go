@@ -90,18 +90,27 @@ func (w *Watcher) over(ctx context.Context) error {
 	}
 }
 
-// rest returns for how long Take has nothing to do. A watcher whose feed began again gets its turn at random.
+// rest returns for how long Take has nothing to do. A watcher that has to read what it watches, since its feed began or
+// began again, gets its turn at random.
 func (w *Watcher) rest() time.Duration {
-	if w.told && !w.delayed && w.isLost() {
-		w.delayed, w.notBefore = true, w.hub.monotonic()+w.random(resetSpread)
+	if spread := w.spread(); w.told && !w.delayed && spread > 0 {
+		w.delayed, w.notBefore = true, w.hub.monotonic()+w.random(spread)
 	}
 	return max(0, w.notBefore-w.hub.monotonic())
 }
 
-func (w *Watcher) isLost() bool {
+// spread returns within which time those read who have to as the watcher has; 0 if it has not.
+func (w *Watcher) spread() time.Duration {
 	w.f.mu.Lock()
 	defer w.f.mu.Unlock()
-	return w.lost && w.f.err == nil
+	switch {
+	case w.f.err != nil:
+	case w.lost:
+		return resetSpread
+	case w.arrives():
+		return arriveSpread
+	}
+	return 0
 }
 
 func (w *Watcher) random(most time.Duration) time.Duration {
@@ -110,7 +119,8 @@ func (w *Watcher) random(most time.Duration) time.Duration {
 
 // retries reports whether a watcher that waits lives through the error.
 func (w *Watcher) retries(ctx context.Context, err error) bool {
-	return w.told && ctx.Err() == nil && !errors.Is(err, store.ErrNoFeed) && !errors.Is(err, store.ErrClosed)
+	ends := errors.Is(err, store.ErrNoFeed) || errors.Is(err, store.ErrClosed) || errors.Is(err, ErrTooManyWatches)
+	return w.told && ctx.Err() == nil && !ends
 }
 
 // wait returns after a time, or when the channel is ready. Otherwise it returns why the watcher ends.
@@ -133,26 +143,32 @@ func (w *Watcher) wait(ctx context.Context, d time.Duration, early <-chan struct
 func (w *Watcher) step(ctx context.Context, limit int) (b Batch, ok bool, err error) {
 	limit = max(limit, 1)
 	w.f.mu.Lock()
-	err, places, attached, lost := w.f.err, w.places, w.attached, w.lost
+	err, places, attached, lost, arrives := w.f.err, w.places, w.attached, w.lost, w.arrives()
 	w.f.mu.Unlock()
 	switch {
 	case err != nil:
 		return Batch{}, false, err
-	case lost:
+	// Anyone can say that they waited for the namespace, so for those who did not wait here it is a reset, which is
+	// charged.
+	case lost, arrives && !w.told:
 		b, err = w.begin(ctx, true)
 		ok = err == nil
 	case places == nil:
 		b, err = w.begin(ctx, false)
 		ok = err == nil
+	case arrives:
+		b, ok, err = w.arrive(ctx, limit)
 	case !attached:
 		b, ok, err = w.catchUp(ctx, limit)
 	}
 	if !ok && err == nil {
 		b, ok, err = w.fromMemory(ctx, limit)
 	}
-	w.told = w.told || ok || b.Places != nil
+	if ok || b.Places != nil {
+		w.told, w.delayed = true, false
+	}
 	if ok {
-		w.delayed, w.notBefore = false, 0
+		w.notBefore = 0
 		if !b.More && !b.Snapshot && !b.Reset && !w.raw {
 			w.notBefore = w.hub.monotonic() + batchEvery
 		}

@@ -17,9 +17,7 @@ import (
 // TestNextInterrupted: a call of Next whose context ends takes nothing.
 func TestNextInterrupted(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
-		watcher := w.watch(Query{Users: []string{"ann"}})
-		w.poll(watcher, 10)
-		w.poll(watcher, 10)
+		watcher := w.polled(2, "ann")
 		ctx, cancel := context.WithCancel(w.t.Context())
 		cancel()
 		w.set("ann", lastseen.Green)
@@ -28,7 +26,7 @@ func TestNextInterrupted(t *testing.T) {
 			_, err := watcher.Next(ctx, 10)
 			require.ErrorIs(w.t, err, context.Canceled)
 		}
-		require.Equal(w.t, []string{"ann green"}, names(*w.next(watcher, 10, time.Second)))
+		require.Equal(w.t, []string{"ann green"}, names(*w.next(watcher, time.Second)))
 	})
 }
 
@@ -71,8 +69,7 @@ func TestTake(t *testing.T) {
 			require.Zero(w.t, c.ready.Load(), "nothing happened")
 
 			for range 3 {
-				w.set("ann", lastseen.Green)
-				w.set("ann", lastseen.Yellow)
+				w.publish("ann green", "ann yellow")
 				time.Sleep(time.Second)
 			}
 			require.Equal(w.t, int64(1), c.ready.Load(), "once until Take is called")
@@ -89,21 +86,6 @@ func TestTake(t *testing.T) {
 			require.Equal(w.t, int64(2), c.ready.Load(), "again after Take")
 		})
 	}
-}
-
-// TestTakePaces: at most four batches a second are taken.
-func TestTakePaces(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
-		c := w.client(Query{Users: []string{"ann"}})
-		c.take()
-		w.changeOften("ann", 2*time.Second)
-		for begun := time.Now(); time.Since(begun) < 2*time.Second; {
-			again := c.take()
-			time.Sleep(max(again, 10*time.Millisecond))
-		}
-		require.GreaterOrEqual(w.t, len(c.got), 4)
-		require.LessOrEqual(w.t, len(c.got), 10)
-	})
 }
 
 // TestTakeReset: watchers are called when the feed begins again, and get their turn at random.
@@ -138,16 +120,21 @@ func TestTakeReset(t *testing.T) {
 	})
 }
 
-// TestTakeEnds: watchers are called when they end.
-func TestTakeEnds(t *testing.T) {
+// TestSwitchedOff: watchers are called and end, and none begins.
+func TestSwitchedOff(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		users, everyone := w.client(Query{Users: []string{"ann"}}), w.client(Query{Everyone: true})
 		users.take()
 		everyone.take()
-		w.fakeStore.mu.Lock()
-		w.mode = Off
-		w.fakeStore.mu.Unlock()
+		waiting, ended := w.polled(1, "ann"), make(chan error)
+		go func() {
+			_, err := waiting.Next(w.t.Context(), 1)
+			ended <- err
+		}()
+		time.Sleep(time.Second)
+		w.locked(func() { w.mode = Off })
 		time.Sleep(2 * time.Second)
+		require.ErrorIs(w.t, <-ended, store.ErrNoFeed)
 		for _, c := range []*client{users, everyone} {
 			require.Equal(w.t, int64(1), c.ready.Load())
 			_, _, _, err := c.watcher.Take(w.t.Context(), 10)
@@ -155,25 +142,66 @@ func TestTakeEnds(t *testing.T) {
 			_, err = c.watcher.Change(w.t.Context(), Change{Remove: []string{"ann"}})
 			require.True(w.t, errors.Is(err, store.ErrNoFeed) || errors.Is(err, ErrEveryone))
 		}
+		_, err := w.Watch(w.t.Context(), "chat", Query{Users: []string{"ann"}})
+		require.ErrorIs(w.t, err, store.ErrNoFeed)
+		require.Zero(w.t, w.Stats().Namespaces)
 	})
+}
+
+// TestEndOfHub: watchers are called and end, whether they wait or not, and none begins.
+func TestEndOfHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, called := newFakeStore(1), 0
-		h := New(Options{Store: s, Settings: func(string) Settings { return Settings{Mode: Auto} }})
+		var called atomic.Int64
+		h := New(Options{Store: newFakeStore(1), Settings: func(string) Settings { return Settings{Mode: Auto} }})
 		ctx, cancel := context.WithCancel(t.Context())
 		go h.Run(ctx)
-		watcher, err := h.Watch(ctx, "chat", Query{Users: []string{"ann"}, OnReady: func() { called++ }})
-		require.NoError(t, err)
-		defer watcher.Close()
-		for more := true; more; {
-			_, more, _, err = watcher.Take(ctx, 10)
+		var watchers []*Watcher
+		for range 2 {
+			q := Query{Users: []string{"ann"}, OnReady: func() { called.Add(1) }}
+			watcher, err := h.Watch(ctx, "chat", q)
 			require.NoError(t, err)
+			defer watcher.Close()
+			for more := true; more; {
+				_, more, _, err = watcher.Take(ctx, 10)
+				require.NoError(t, err)
+			}
+			watchers = append(watchers, watcher)
 		}
-		cancel()
-		synctest.Wait()
-		require.Equal(t, 1, called)
-		_, _, _, err = watcher.Take(t.Context(), 10)
+		time.AfterFunc(time.Second, cancel)
+		_, err := watchers[0].Next(t.Context(), 1) // waits
 		require.ErrorIs(t, err, store.ErrClosed)
-		_, err = watcher.Change(t.Context(), Change{Add: []string{"bob"}})
+		synctest.Wait()
+		require.Equal(t, int64(2), called.Load())
+		_, _, _, err = watchers[1].Take(t.Context(), 10)
+		require.ErrorIs(t, err, store.ErrClosed)
+		_, err = watchers[1].Change(t.Context(), Change{Add: []string{"bob"}})
+		require.ErrorIs(t, err, store.ErrClosed)
+		_, err = h.Watch(t.Context(), "other", Query{Everyone: true})
 		require.ErrorIs(t, err, store.ErrClosed)
 	})
+}
+
+// TestRaw: a raw watcher gets each batch at once, and users who changed and changed back. Others do not.
+func TestRaw(t *testing.T) {
+	for _, raw := range []bool{false, true} {
+		inWorld(t, 1, func(w *world) {
+			watcher := w.watch(Query{Users: []string{"ann", "bob"}, Raw: raw})
+			w.poll(watcher, 10)
+			_, err := watcher.Change(w.t.Context(), Change{Add: []string{"cat"}})
+			require.NoError(w.t, err)
+			w.set("ann", lastseen.Green)
+			require.Equal(w.t, []string{"ann green"}, names(*w.next(watcher, time.Second)))
+			w.set("bob", lastseen.Green)
+			began := time.Now()
+			require.Equal(w.t, []string{"bob green"}, names(*w.next(watcher, time.Second)))
+			require.Equal(w.t, raw, time.Since(began) < batchEvery)
+			w.next(watcher, 2*time.Second)
+			w.publish("ann yellow", "ann green", "cat yellow", "cat grey")
+			if b := w.next(watcher, time.Second); raw {
+				require.Equal(w.t, []string{"ann green", "cat grey"}, names(*b))
+			} else {
+				require.Nil(w.t, b)
+			}
+		})
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -52,23 +53,23 @@ func unique(users []string) []string {
 }
 
 // follow returns the follower of a namespace, and counts a watcher of it. It returns nil if too many namespaces are
-// followed, or began to be lately.
+// followed.
 func (h *Hub) follow(namespace string) *follower {
-	f, idle := h.join(namespace)
-	if idle != nil {
-		idle.end(store.ErrNotRecorded) // nobody gets that
+	f, ended := h.join(namespace)
+	if ended != nil {
+		ended.end(fmt.Errorf("%w: in too many namespaces", ErrTooManyWatches))
 	}
 	return f
 }
 
 // join is follow. It also returns a follower that had to make room.
-func (h *Hub) join(namespace string) (f, idle *follower) {
+func (h *Hub) join(namespace string) (f, ended *follower) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if f = h.followers[namespace]; f == nil {
 		var room bool
-		if idle, room = h.makeRoom(); !room || !h.begins.Allow() {
-			return nil, idle
+		if ended, room = h.makeRoom(); !room {
+			return nil, nil
 		}
 		f = newFollower(h, namespace)
 		h.followers[namespace] = f
@@ -76,21 +77,28 @@ func (h *Hub) join(namespace string) (f, idle *follower) {
 	}
 	f.watchers++
 	h.watchers++
-	return f, idle
+	return f, ended
 }
 
-// makeRoom reports whether one more namespace can be followed. If need be, it removes one that nobody watches.
-func (h *Hub) makeRoom() (idle *follower, room bool) {
+// makeRoom reports whether one more namespace can be followed. If need be, it removes one that nobody watches, or else
+// one that does not exist: anyone can make up names, so those must not take the room of the others.
+func (h *Hub) makeRoom() (ended *follower, room bool) {
 	if len(h.followers) < h.bounds.followed {
 		return nil, true
 	}
 	for _, f := range h.followers {
 		if f.watchers == 0 {
-			h.remove(f)
-			return f, true
+			ended = f
+			break
+		}
+		if ended == nil && f.isMissing() {
+			ended = f
 		}
 	}
-	return nil, false
+	if ended != nil {
+		h.remove(ended)
+	}
+	return ended, ended != nil
 }
 
 // wait waits until the follower has begun.
@@ -149,7 +157,7 @@ type watch struct {
 func (w *Watcher) begin(ctx context.Context, reset bool) (Batch, error) {
 	b := Batch{Snapshot: !reset, Reset: reset}
 	if len(w.users) > 0 {
-		s, err := w.snapshot(ctx)
+		s, err := w.snapshot(ctx, w.users)
 		if err != nil {
 			return Batch{}, err
 		}
@@ -177,18 +185,29 @@ func (w *Watcher) begin(ctx context.Context, reset bool) (Batch, error) {
 	return b, nil
 }
 
-func (w *Watcher) snapshot(ctx context.Context) (s store.Snapshot, err error) {
+// snapshot reads what is published of users. Nobody was seen in a namespace that does not exist.
+func (w *Watcher) snapshot(ctx context.Context, users []string) (s store.Snapshot, err error) {
+	exists := true
 	err = w.hub.own(ctx, func() error {
-		s, err = w.hub.o.Store.SnapshotChanges(ctx, w.f.namespace, w.users)
-		if !errors.Is(err, store.ErrNotRecorded) {
-			return err
+		if !w.f.isMissing() {
+			s, err = w.hub.o.Store.SnapshotChanges(ctx, w.f.namespace, users)
+			if !errors.Is(err, store.ErrNotRecorded) {
+				return err
+			}
 		}
-		err = w.hub.o.Store.RecordChanges(ctx, w.f.namespace, w.hub.thresholds(w.f.namespace))
-		if err == nil {
-			s, err = w.hub.o.Store.SnapshotChanges(ctx, w.f.namespace, w.users)
+		if exists, err = w.f.recordChanges(ctx); exists { // it may have begun a moment ago
+			s, err = w.hub.o.Store.SnapshotChanges(ctx, w.f.namespace, users)
 		}
 		return err
 	})
+	if err == nil && !exists {
+		w.f.mu.Lock()
+		defer w.f.mu.Unlock()
+		s = store.Snapshot{
+			Users:  slices.Repeat([]store.Published{{Status: lastseen.Grey}}, len(users)),
+			Places: nowhere(), Watermark: w.f.asOf,
+		}
+	}
 	return s, err
 }
 
@@ -226,12 +245,13 @@ func (w *Watcher) Close() {
 	}
 	w.closed = true
 	w.hub.watches.Add(-int64(w.cost))
-	w.f.mu.Lock()
-	w.detach()
-	w.f.mu.Unlock()
+	w.leave()
 	w.hub.mu.Lock()
-	defer w.hub.mu.Unlock()
 	w.hub.watchers--
 	w.f.watchers--
 	w.f.idleSince = w.hub.monotonic()
+	w.hub.mu.Unlock()
+	if w.f.isMissing() {
+		w.hub.endIdle(w.f, 0)
+	}
 }

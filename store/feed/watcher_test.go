@@ -2,6 +2,7 @@ package feed
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,8 +23,7 @@ func TestTick(t *testing.T) {
 			_, ok := watcher.Tick()
 			require.False(w.t, ok, "a change is waiting")
 			require.Len(w.t, w.poll(watcher, 10).Users, 1)
-			w.set("bob", lastseen.Yellow)
-			w.set("bob", lastseen.Green)
+			w.publish("bob yellow", "bob green")
 			time.Sleep(time.Second)
 			if q.Everyone {
 				w.poll(watcher, 10)
@@ -40,26 +40,22 @@ func TestTick(t *testing.T) {
 // TestNoTickWithoutWatermark: while nobody sweeps, statuses that decayed are not known.
 func TestNoTickWithoutWatermark(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
-		watcher := w.watch(Query{Users: []string{"ann"}})
-		w.poll(watcher, 10)
-		w.poll(watcher, 10)
-		w.fakeStore.mu.Lock()
-		w.frozen = true
-		w.fakeStore.mu.Unlock()
+		watcher := w.polled(2, "ann")
+		w.locked(func() { w.frozen = true })
 		time.Sleep(10 * time.Second)
 		_, ok := watcher.Tick()
 		require.False(w.t, ok)
-		w.fakeStore.mu.Lock()
-		w.frozen = false
-		w.held = make(chan struct{})
-		w.fakeStore.mu.Unlock()
+		w.locked(func() {
+			w.frozen = false
+			w.held = make(chan struct{})
+		})
 		time.Sleep(3 * time.Second)
 		_, ok = watcher.Tick()
 		require.False(w.t, ok, "the store does not respond")
-		w.fakeStore.mu.Lock()
-		close(w.held)
-		w.held = nil
-		w.fakeStore.mu.Unlock()
+		w.locked(func() {
+			close(w.held)
+			w.held = nil
+		})
 		time.Sleep(3 * time.Second)
 		_, ok = watcher.Tick()
 		require.True(w.t, ok)
@@ -158,8 +154,7 @@ func TestForgottenUsersLeaveMemory(t *testing.T) {
 		w.poll(everyone, 1)
 		w.poll(named, 1)
 		w.poll(named, 1)
-		w.set("ann", lastseen.Green)
-		w.set("ann", lastseen.Yellow)
+		w.publish("ann green", "ann yellow")
 		w.forget("ann")
 		time.Sleep(time.Second)
 		for _, watcher := range []*Watcher{everyone, named} {
@@ -179,12 +174,21 @@ func TestForgottenWhileCatchingUp(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		w.bounds.entries = 0
 		first := w.poll(w.watch(Query{Users: []string{"ann", "bob"}}), 10)
-		w.set("ann", lastseen.Green)
-		w.set("bob", lastseen.Green)
+		w.publish("ann green", "bob green")
 		w.forget("ann")
 		time.Sleep(time.Second)
 		watcher := w.watch(Query{Users: []string{"ann", "bob"}, After: first.Places})
 		require.Equal(w.t, []string{"bob green"}, names(w.poll(watcher, 1)))
 		require.Equal(w.t, []string{"ann grey"}, names(w.poll(watcher, 1)))
 	})
+}
+
+// names lists the users of a batch with their statuses.
+func names(b Batch) []string {
+	list := []string{}
+	for _, u := range b.Users {
+		list = append(list, fmt.Sprint(u.User, " ", u.Status))
+	}
+	slices.Sort(list)
+	return list
 }

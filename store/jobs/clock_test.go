@@ -22,6 +22,46 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
+// testClocks are clocks that a test sets.
+type testClocks struct {
+	begun   time.Time
+	elapsed atomic.Int64 // monotonic time
+	wrong   atomic.Int64 // how far the machine's clock is off
+}
+
+func (c *testClocks) monotonic() time.Duration { return time.Duration(c.elapsed.Load()) }
+
+// wall is what the machine's clock shows.
+func (c *testClocks) wall() time.Time {
+	return c.begun.Add(c.monotonic() + time.Duration(c.wrong.Load()))
+}
+
+// openFile opens a store in a file on some clocks.
+func openFile(
+	t *testing.T, sync time.Duration, now func() time.Time, monotonic func() time.Duration,
+) *filestore.Store {
+	t.Helper()
+	s, err := filestore.Open(filestore.Options{
+		Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: sync, Now: now, Monotonic: monotonic,
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// openRedis opens a store on a Redis, on some clocks; nil for those of the machine.
+func openRedis(t *testing.T, url string, now func() time.Time, monotonic func() time.Duration) *redisstore.Store {
+	t.Helper()
+	s, err := redisstore.Open(redisstore.Options{
+		URL: url, Timeout: 30 * time.Second, DialTimeout: 30 * time.Second, Now: now, Monotonic: monotonic,
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
 // clockedServer is a server on a store, with a retention of 30 days, whose machine's clock a test sets.
 type clockedServer struct {
 	url     string
@@ -31,18 +71,12 @@ type clockedServer struct {
 	job     *Retention
 }
 
-// opener opens a store on the given clocks.
-type opener func(now func() time.Time, monotonic func() time.Duration) (store.Store, error)
-
 // newClockedServer serves the store that open returns.
-func newClockedServer(t *testing.T, open opener) *clockedServer {
+func newClockedServer(t *testing.T, open func(func() time.Time, func() time.Duration) store.Store) *clockedServer {
 	t.Helper()
 	c, start := &clockedServer{wrong: new(atomic.Int64), elapsed: new(atomic.Int64)}, time.Now()
 	monotonic := func() time.Duration { return time.Since(start) + time.Duration(c.elapsed.Load()) }
-	s, err := open(func() time.Time { return start.Add(monotonic() + time.Duration(c.wrong.Load())).Round(0) },
-		monotonic)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	s := open(func() time.Time { return start.Add(monotonic() + time.Duration(c.wrong.Load())).Round(0) }, monotonic)
 	c.store = s
 	server := httptest.NewServer(api.New(api.Config{
 		Store: s, Logger: slog.New(slog.DiscardHandler),
@@ -129,11 +163,8 @@ func requireWrongClockCostsNothing(t *testing.T, c, other *clockedServer, step t
 
 // TestWrongClockOnAFile: the machine's clock is all that the store has.
 func TestWrongClockOnAFile(t *testing.T) {
-	c := newClockedServer(t, func(now func() time.Time, monotonic func() time.Duration) (store.Store, error) {
-		return filestore.Open(filestore.Options{
-			Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: time.Second, Now: now, Monotonic: monotonic,
-			Logger: slog.New(slog.DiscardHandler),
-		})
+	c := newClockedServer(t, func(now func() time.Time, monotonic func() time.Duration) store.Store {
+		return openFile(t, time.Second, now, monotonic)
 	})
 	requireWrongClockCostsNothing(t, c, c, 100*time.Millisecond)
 }
@@ -141,11 +172,8 @@ func TestWrongClockOnAFile(t *testing.T) {
 // TestWrongClockOfOneServer: it is the clock of Redis that counts, not those of the servers.
 func TestWrongClockOfOneServer(t *testing.T) {
 	url := redistest.Start(t)
-	onRedis := func(now func() time.Time, monotonic func() time.Duration) (store.Store, error) {
-		return redisstore.Open(redisstore.Options{
-			URL: url, Timeout: 30 * time.Second, DialTimeout: 30 * time.Second, Now: now, Monotonic: monotonic,
-			Logger: slog.New(slog.DiscardHandler),
-		})
+	onRedis := func(now func() time.Time, monotonic func() time.Duration) store.Store {
+		return openRedis(t, url, now, monotonic)
 	}
 	c, other := newClockedServer(t, onRedis), newClockedServer(t, onRedis)
 	c.job.store, other.job.store = leased{c.store}, leased{other.store}

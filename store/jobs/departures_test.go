@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,8 +12,6 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/filestore"
-	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -23,9 +19,8 @@ import (
 // in a file grants each one.
 type departuresTest struct {
 	*Departures
+	testClocks
 	t       *testing.T
-	elapsed atomic.Int64 // monotonic time
-	wrong   atomic.Int64 // how far the machine's clock is off
 	yellow  time.Duration
 	counted map[string]int
 	refused bool // another server has the lease
@@ -51,20 +46,13 @@ func (s departing) Count(ctx context.Context, namespace string, ranges []lastsee
 
 func newDeparturesTest(t *testing.T) *departuresTest {
 	d := &departuresTest{t: t, yellow: 5 * time.Minute, counted: map[string]int{}}
+	d.begun = time.UnixMilli(1_700_000_000_000)
 	// Each write is flushed before it returns: by the test's clock, a flush in the background could take hours.
-	s, err := filestore.Open(filestore.Options{
-		Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: 0, Logger: slog.New(slog.DiscardHandler),
-		Now: func() time.Time {
-			return time.UnixMilli(1_700_000_000_000).Add(time.Duration(d.elapsed.Load() + d.wrong.Load()))
-		},
-		Monotonic: func() time.Duration { return time.Duration(d.elapsed.Load()) },
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	s := openFile(t, 0, d.wall, d.monotonic)
 	d.Departures = NewDepartures(departing{s, d},
 		func() map[string]time.Duration { return map[string]time.Duration{"chat": d.yellow} },
 		func(namespace string, n int) { d.counted[namespace] += n }, slog.New(slog.DiscardHandler))
-	d.monotonic = func() time.Duration { return time.Duration(d.elapsed.Load()) }
+	d.Departures.monotonic = d.monotonic
 	return d
 }
 
@@ -99,9 +87,11 @@ func (d *departuresTest) requireCounted(want int) {
 	require.Equal(d.t, want, d.counted["chat"])
 }
 
-// TestDepartures counts users once each time they turn grey, but not those who left.
+// TestDepartures counts users once each time they turn grey, but not those who left, or turned grey before the start.
 func TestDepartures(t *testing.T) {
 	d := newDeparturesTest(t)
+	d.ping("gone")
+	d.elapsed.Add(int64(time.Hour))
 	d.ping("a", "b", "goes")
 	d.pass(time.Minute)
 	d.ping("b")
@@ -118,16 +108,6 @@ func TestDepartures(t *testing.T) {
 	d.pass(time.Hour)
 	d.requireCounted(3)
 	require.Equal(t, map[string]int{"chat": 3}, d.counted)
-}
-
-// TestDeparturesBeforeTheStart are not counted.
-func TestDeparturesBeforeTheStart(t *testing.T) {
-	d := newDeparturesTest(t)
-	d.ping("gone")
-	d.elapsed.Add(int64(time.Hour))
-	d.ping("stays")
-	d.pass(time.Minute)
-	d.requireCounted(0)
 }
 
 // TestDeparturesWithAWrongClock: a clock that is set counts nobody twice, nor everyone at once.
@@ -240,12 +220,7 @@ func TestDeparturesOnRedis(t *testing.T) {
 	var counted [2]int
 	var servers [2]*Departures
 	for i := range servers {
-		s, err := redisstore.Open(redisstore.Options{
-			URL: url, Timeout: 30 * time.Second, DialTimeout: 30 * time.Second, Logger: slog.New(slog.DiscardHandler),
-		})
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, s.Close()) })
-		servers[i] = NewDepartures(s,
+		servers[i] = NewDepartures(openRedis(t, url, nil, nil),
 			func() map[string]time.Duration { return map[string]time.Duration{"chat": time.Millisecond} },
 			func(_ string, n int) { counted[i] += n }, slog.New(slog.DiscardHandler))
 	}

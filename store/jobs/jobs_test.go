@@ -14,7 +14,6 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -89,13 +88,7 @@ func TestTwoServersTakeTurns(t *testing.T) {
 	url := redistest.Start(t)
 	var jobs []*Retention
 	for range 2 {
-		s, err := redisstore.Open(redisstore.Options{
-			URL: url, Timeout: 30 * time.Second,
-			DialTimeout: 30 * time.Second,
-		})
-		require.NoError(t, err)
-		defer s.Close()
-		r := newSteadyRetention(s, slog.New(slog.DiscardHandler))
+		r := newSteadyRetention(openRedis(t, url, nil, nil), slog.New(slog.DiscardHandler))
 		r.monotonic, r.pause = func() time.Duration { return 0 }, func(context.Context, time.Duration) {}
 		jobs = append(jobs, r)
 	}

@@ -5,10 +5,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,21 +20,20 @@ import (
 // retentionTest is a job whose pauses take no time but by the clocks, which they set forward.
 type retentionTest struct {
 	*Retention
-	elapsed  atomic.Int64 // monotonic time; the store goes by it, too
-	wrong    atomic.Int64 // how far the machine's clock is off
-	paused   []time.Duration
-	log      bytes.Buffer
-	cancel   context.CancelFunc
-	ctx      context.Context
-	stopAt   time.Duration // of all pauses together
-	meantime func()        // called in every pause
+	testClocks // the store goes by them, too
+	log        bytes.Buffer
+	cancel     context.CancelFunc
+	ctx        context.Context
+	stopAt     time.Duration // of all pauses together
+	meantime   func()        // called in every pause
 }
 
 func newRetentionTest(t *testing.T, stopAt time.Duration) *retentionTest {
 	j := &retentionTest{stopAt: stopAt, meantime: func() {}}
+	j.begun = time.UnixMilli(1_700_000_000_000)
 	j.ctx, j.cancel = context.WithCancel(t.Context())
 	j.Retention = newSteadyRetention(nil, slog.New(slog.NewTextHandler(&j.log, nil)))
-	j.pause, j.monotonic = j.pass, func() time.Duration { return time.Duration(j.elapsed.Load()) }
+	j.pause, j.Retention.monotonic = j.pass, j.monotonic
 	return j
 }
 
@@ -51,13 +48,7 @@ func newSteadyRetention(s store.Store, logger *slog.Logger) *Retention {
 	return r
 }
 
-// wall is what the machine's clock shows.
-func (j *retentionTest) wall() time.Time {
-	return time.UnixMilli(1_700_000_000_000).Add(time.Duration(j.elapsed.Load() + j.wrong.Load()))
-}
-
 func (j *retentionTest) pass(_ context.Context, d time.Duration) {
-	j.paused = append(j.paused, d)
 	j.elapsed.Add(int64(d))
 	j.meantime()
 	if j.stopAt -= d; j.stopAt <= 0 {
@@ -68,12 +59,7 @@ func (j *retentionTest) pass(_ context.Context, d time.Duration) {
 // openFile gives the job a store in a file, on its clock.
 func (j *retentionTest) openFile(t *testing.T) *filestore.Store {
 	t.Helper()
-	s, err := filestore.Open(filestore.Options{
-		Path: filepath.Join(t.TempDir(), "lastseen.db"), Sync: time.Hour, Now: j.wall, Monotonic: j.monotonic,
-		Logger: j.logger,
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { s.Close() })
+	s := openFile(t, time.Hour, j.wall, j.monotonic)
 	j.store = s
 	return s
 }
@@ -87,6 +73,13 @@ func ping(t *testing.T, s store.Store, namespace string, ages map[string]time.Du
 	}
 	_, err := s.Ping(context.Background(), namespace, batch)
 	require.NoError(t, err)
+}
+
+// addOld adds so many users who are past their retention.
+func addOld(ages map[string]time.Duration, users int) {
+	for n := range users {
+		ages[fmt.Sprint(n)] = 2 * time.Hour
+	}
 }
 
 // requireUsers requires that just these users are in a namespace.
@@ -202,9 +195,7 @@ func TestRetentionErasesInSmallCalls(t *testing.T) {
 	j := newRetentionTest(t, roundEvery)
 	s := j.openFile(t)
 	ages := map[string]time.Duration{"young": 0}
-	for n := range 2*store.MaxTrim + 1 {
-		ages[fmt.Sprint(n)] = 2 * time.Hour
-	}
+	addOld(ages, 2*store.MaxTrim+1)
 	ping(t, s, "chat", ages)
 	w := j.watch(s)
 	j.Run(j.ctx)
@@ -222,9 +213,7 @@ func TestRetentionUsesCurrentSettings(t *testing.T) {
 	keep := time.Hour
 	j.rules.Users = func(string) time.Duration { return keep }
 	ages := map[string]time.Duration{"young": 0}
-	for n := range 2 * store.MaxTrim {
-		ages[fmt.Sprint(n)] = 2 * time.Hour
-	}
+	addOld(ages, 2*store.MaxTrim)
 	ping(t, s, "chat", ages)
 	j.meantime = func() { keep = 0 }
 	j.Run(j.ctx)
@@ -247,13 +236,23 @@ func TestRetentionUsesNoOldSetting(t *testing.T) {
 	j := newRetentionTest(t, time.Hour)
 	s := j.openFile(t)
 	ping(t, s, "chat", map[string]time.Duration{"young": 0, "old": 2 * time.Hour})
-	keep := time.Hour
+	know(t, s, "chat", "idle", "seen")
+	j.elapsed.Add(int64(2 * time.Hour))
+	j.seeAgain(t, s, "chat")
+	var keep time.Duration
 	j.rules.Users = func(string) time.Duration { return keep }
+	j.rules.Contacts = j.rules.Users
 	j.store = slowClock{s, func() { keep = 0 }}
+	keep = time.Hour
 	n, err := j.trim(j.ctx, "chat")
 	require.NoError(t, err)
 	require.Zero(t, n)
-	requireUsers(t, s, "chat", "young", "old")
+	keep = time.Hour
+	result, err := j.trimContacts(j.ctx, "chat")
+	require.NoError(t, err)
+	require.Zero(t, result)
+	requireUsers(t, s, "chat", "young", "old", "seen")
+	requireOwners(t, s, "chat", "idle", "seen")
 }
 
 // TestRetentionRemovesEmptyNamespaces, also where no namespace has a retention.

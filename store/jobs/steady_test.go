@@ -3,6 +3,7 @@ package jobs
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -113,9 +114,7 @@ func TestRetentionEmptiesLate(t *testing.T) {
 	j := newRetentionTest(t, 30*roundEvery)
 	s := j.openFile(t)
 	old := map[string]time.Duration{}
-	for n := range 2*store.MaxTrim + 1 {
-		old[fmt.Sprint(n)] = 2 * time.Hour
-	}
+	addOld(old, 2*store.MaxTrim+1)
 	for _, namespace := range []string{"left", "visited"} {
 		ping(t, s, namespace, old)
 	}
@@ -177,4 +176,37 @@ func TestHeldNamespaces(t *testing.T) {
 	h.note("chat", false, steadyFor)
 	h.endRound(logger)
 	require.False(t, h.longEnough("chat", steadyFor+roundEvery), "one round would not")
+}
+
+// unlisted is a store that cannot list its namespaces for a while.
+type unlisted struct {
+	*shiftedClock
+	down bool
+}
+
+func (s *unlisted) Namespaces(ctx context.Context, after string, limit int) ([]store.NamespaceInfo, error) {
+	if s.down {
+		return nil, errors.New("cannot list")
+	}
+	return s.shiftedClock.Namespaces(ctx, after, limit)
+}
+
+// TestRetentionForgetsWaitingWithTheClock: what rounds found before the clock moved says nothing about the time after
+// it, even if no round visited a namespace while the clock was not steady.
+func TestRetentionForgetsWaitingWithTheClock(t *testing.T) {
+	j := newRetentionTest(t, 24*roundEvery)
+	s := &unlisted{shiftedClock: &shiftedClock{Store: j.openFile(t)}}
+	j.store = s
+	ping(t, s, "chat", map[string]time.Duration{"old": 2 * time.Hour})
+	j.meantime = func() {
+		switch at := j.monotonic(); at {
+		case 5 * roundEvery:
+			s.by, s.down = 2*time.Second, true
+		case 5*roundEvery + steadyFor + roundEvery:
+			s.down = false
+		}
+	}
+	j.Run(j.ctx)
+	require.Contains(t, j.log.String(), "is deleted again")
+	requireUsers(t, s, "chat", "old")
 }

@@ -134,7 +134,7 @@ func (s *Sweep) noteRecord(namespace string, failing bool, err error) {
 	after := recordEvery
 	if err != nil {
 		after = recordAgain
-		if !failing {
+		if !failing && !errors.Is(err, store.ErrNotRecorded) { // it does not exist
 			s.logger.Warn("cannot record changes; trying again", "namespace", namespace, "error", err)
 		}
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/feed"
-	"github.com/lastseen/lastseen/store/filestore"
 )
 
 // sweptStore is a fake, so that a test can decide what a sweep finds, and because its clock is that of a bubble.
@@ -105,13 +104,21 @@ func inSweep(t *testing.T, on []string, test func(*sweepTest)) {
 			defer j.lagsMu.Unlock()
 			j.lags = append(j.lags, lag)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { j.Run(ctx) })
+		defer runSweep(t, j.Sweep)()
 		test(j)
+	})
+}
+
+// runSweep runs the job until the function that it returns is called.
+func runSweep(t *testing.T, j *Sweep) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { j.Run(ctx) })
+	return func() {
 		cancel()
 		running.Wait()
-	})
+	}
 }
 
 // pass lets time pass. Tests are half a second off the job, so that the order of timers does not matter.
@@ -239,28 +246,25 @@ func TestSweepLogsAnOutageOnce(t *testing.T) {
 func TestSweepDecays(t *testing.T) {
 	thresholds := lastseen.Thresholds{Green: 3 * time.Second, Yellow: 6 * time.Second}
 	synctest.Test(t, func(t *testing.T) {
-		s, err := filestore.Open(filestore.Options{Path: t.TempDir() + "/lastseen.db"})
-		require.NoError(t, err)
-		defer s.Close()
+		s := openFile(t, 0, nil, nil)
+		require.NoError(t, s.Register(t.Context(), []string{"chat"}))
 		j := NewSweep(
 			s, func() []string { return []string{"chat"} },
 			func(string) feed.Settings { return feed.Settings{Mode: feed.On, Thresholds: thresholds} },
 			slog.New(slog.DiscardHandler),
 		)
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { j.Run(ctx) })
+		defer runSweep(t, j)()
 		pass(100 * time.Millisecond)
 		begin := &store.ChangesRead{Namespace: "chat", Limit: 1}
-		s.ReadChanges(ctx, []*store.ChangesRead{begin})
+		s.ReadChanges(t.Context(), []*store.ChangesRead{begin})
 		require.NoError(t, begin.Err)
 		at := lastseen.InstantOf(time.Now())
-		_, err = s.Ping(ctx, "chat", []store.Sighting{{User: "ann", At: at}})
+		_, err := s.Ping(t.Context(), "chat", []store.Sighting{{User: "ann", At: at}})
 		require.NoError(t, err)
 		pass(8 * time.Second)
 
 		read := &store.ChangesRead{Namespace: "chat", After: begin.Places, Limit: 10}
-		s.ReadChanges(ctx, []*store.ChangesRead{read})
+		s.ReadChanges(t.Context(), []*store.ChangesRead{read})
 		require.NoError(t, read.Err)
 		statuses := []lastseen.Status{}
 		for _, c := range read.Changes {
@@ -268,7 +272,5 @@ func TestSweepDecays(t *testing.T) {
 		}
 		require.Equal(t, []lastseen.Status{lastseen.Green, lastseen.Yellow, lastseen.Grey}, statuses)
 		require.Equal(t, SweepStats{Decays: 2}, j.Stats())
-		cancel()
-		running.Wait()
 	})
 }

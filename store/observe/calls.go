@@ -38,6 +38,7 @@ const (
 	opTrim
 	opNamespaces
 	opRegister
+	opExist
 	opRemoveEmpty
 	opDeleteNamespace
 	opLease
@@ -77,6 +78,7 @@ func operationNames() [operations]string {
 	return [...]string{
 		opPing: "ping", opLeave: "leave", opLookup: "lookup", opCount: "count", opNewest: "newest", opList: "list",
 		opForget: "forget", opTrim: "trim", opNamespaces: "namespaces", opRegister: "register",
+		opExist:       "exist",
 		opRemoveEmpty: "remove_empty", opDeleteNamespace: "delete_namespace", opLease: "lease", opReady: "ready",
 		opRecordChanges: "record_changes", opReadChanges: "read_changes", opSnapshotChanges: "snapshot_changes",
 		opSweepChanges: "sweep_changes", opRecordDevices: "record_devices", opReadDevices: "read_devices",

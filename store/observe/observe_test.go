@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -71,23 +69,40 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// measured are the calls that were measured: their number, and the seconds of all of them, by operation and outcome.
-func measured(t *testing.T, c prometheus.Collector) (calls map[string]uint64, seconds map[string]float64) {
+// sample is the value of a gauge, or what a histogram observed.
+type sample struct {
+	gauge, sum float64
+	count      uint64
+}
+
+// gathered returns the metrics of a collector, by name and values of labels.
+func gathered(t *testing.T, c prometheus.Collector) map[string]sample {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	require.NoError(t, registry.Register(c))
 	families, err := registry.Gather()
 	require.NoError(t, err)
-	calls, seconds = map[string]uint64{}, map[string]float64{}
+	all := map[string]sample{}
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
 			name := family.GetName()
 			for _, label := range m.GetLabel() {
 				name += " " + label.GetValue()
 			}
-			if n := m.GetHistogram().GetSampleCount(); n > 0 {
-				calls[name], seconds[name] = n, m.GetHistogram().GetSampleSum()
-			}
+			h := m.GetHistogram()
+			all[name] = sample{m.GetGauge().GetValue(), h.GetSampleSum(), h.GetSampleCount()}
+		}
+	}
+	return all
+}
+
+// measured are the calls that were measured: their number, and the seconds of all of them, by operation and outcome.
+func measured(t *testing.T, c prometheus.Collector) (calls map[string]uint64, seconds map[string]float64) {
+	t.Helper()
+	calls, seconds = map[string]uint64{}, map[string]float64{}
+	for name, m := range gathered(t, c) {
+		if m.count > 0 {
+			calls[name], seconds[name] = m.count, m.sum
 		}
 	}
 	return calls, seconds
@@ -116,7 +131,8 @@ func TestCalls(t *testing.T) {
 		func() error { return s.Forget(ctx, "chat", "alice") },
 		func() error { _, err := s.Trim(ctx, "chat", store.TrimQuery{Age: time.Hour, Now: now}); return err },
 		func() error { _, err := s.Namespaces(ctx, "", 10); return err },
-		func() error { return s.Register(ctx, []string{"new"}) },
+		func() error { _, err := s.Exist(ctx, []string{"new"}); return err },
+		func() error { return s.Register(ctx, []string{"feed"}) },
 		func() error { _, err := s.RemoveEmpty(ctx, "new"); return err },
 		func() error { return s.DeleteNamespace(ctx, "chat") },
 		func() error { _, err := s.Lease(ctx, "janitor", time.Minute); return err },
@@ -281,113 +297,4 @@ func TestBatches(t *testing.T) {
 	counts, sums := measured(t, b)
 	require.Equal(t, map[string]uint64{"lastseen_batch_members ping": 2, "lastseen_queue_wait_seconds ping": 2}, counts)
 	require.Equal(t, map[string]float64{"lastseen_batch_members ping": 8, "lastseen_queue_wait_seconds ping": 2}, sums)
-}
-
-// counting is a store whose counts a test observes, delays and fails.
-type counting struct {
-	store.Store
-	during func()
-	err    error
-	calls  atomic.Int64
-}
-
-func (s *counting) Count(ctx context.Context, namespace string, ranges []lastseen.Range) ([]int64, error) {
-	s.calls.Add(1)
-	s.during()
-	if s.err != nil && namespace == "chat" {
-		return nil, s.err
-	}
-	return s.Store.Count(ctx, namespace, ranges)
-}
-
-// newUsers counts users of chat, where there is one of each status and one who left, and of an empty namespace. It
-// returns the clock of the cache, too.
-func newUsers(t *testing.T, s store.Store) (u *Users, c *counting, at *atomic.Int64) {
-	t.Helper()
-	now, err := s.Now(t.Context())
-	require.NoError(t, err)
-	_, err = s.Ping(t.Context(), "chat", []store.Sighting{
-		{User: "green", At: now}, {User: "yellow", At: now.Add(-2 * time.Hour)}, {User: "grey", At: now.Add(-5 * time.Hour)},
-	})
-	require.NoError(t, err)
-	_, err = s.Leave(t.Context(), "chat", []store.Sighting{{User: "left", At: now}})
-	require.NoError(t, err)
-	c, at = &counting{Store: s, during: func() {}}, new(atomic.Int64)
-	thresholds := lastseen.Thresholds{Green: time.Hour, Yellow: 3 * time.Hour}
-	u = NewUsers(c, func() []Namespace { return []Namespace{{"chat", thresholds}, {"empty", thresholds}} })
-	u.now = func() time.Time { return time.Unix(1, at.Load()) }
-	return u, c, at
-}
-
-// users returns the values of the metric, by namespace and status.
-func users(t *testing.T, u *Users) map[string]float64 {
-	t.Helper()
-	registry := prometheus.NewPedanticRegistry()
-	require.NoError(t, registry.Register(u))
-	families, err := registry.Gather()
-	require.NoError(t, err)
-	values := map[string]float64{}
-	for _, family := range families {
-		require.Equal(t, "lastseen_users", family.GetName())
-		for _, m := range family.GetMetric() {
-			values[m.GetLabel()[0].GetValue()+" "+m.GetLabel()[1].GetValue()] = m.GetGauge().GetValue()
-		}
-	}
-	return values
-}
-
-func TestUsers(t *testing.T) {
-	for name, open := range map[string]func(testing.TB) store.Store{
-		"file":  func(t testing.TB) store.Store { return openFile(t) },
-		"redis": func(t testing.TB) store.Store { return openRedis(t, redistest.Start(t)) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			u, c, at := newUsers(t, open(t))
-			want := map[string]float64{
-				"chat green": 1, "chat yellow": 1, "chat grey": 2, "empty green": 0, "empty yellow": 0, "empty grey": 0,
-			}
-			require.Equal(t, want, users(t, u))
-			require.NoError(t, c.Forget(t.Context(), "chat", "left"))
-			at.Add(int64(usersFor - 1))
-			require.Equal(t, want, users(t, u), "kept")
-			require.EqualValues(t, 2, c.calls.Load())
-			at.Add(1)
-			want["chat grey"] = 1
-			require.Equal(t, want, users(t, u), "counted again")
-
-			at.Add(int64(usersFor))
-			c.err = store.ErrUnavailable
-			require.Equal(t, map[string]float64{"empty green": 0, "empty yellow": 0, "empty grey": 0}, users(t, u),
-				"unknown is not zero")
-		})
-	}
-}
-
-// TestUsersAreCountedOnce however many scrapes there are at the same time.
-func TestUsersAreCountedOnce(t *testing.T) {
-	u, c, _ := newUsers(t, openFile(t))
-	began, release := make(chan struct{}, 100), make(chan struct{})
-	c.during = func() { began <- struct{}{}; <-release }
-	var scrapes sync.WaitGroup
-	for range 10 {
-		scrapes.Go(func() { u.recent() })
-	}
-	<-began
-	close(release)
-	scrapes.Wait()
-	require.EqualValues(t, 2, c.calls.Load(), "one for each namespace")
-}
-
-// TestUsersOfManyNamespaces: a metric for each would be too many.
-func TestUsersOfManyNamespaces(t *testing.T) {
-	u, c, _ := newUsers(t, openFile(t))
-	u.namespaces = func() []Namespace {
-		many := make([]Namespace, MaxNamespaces+50)
-		for n := range many {
-			many[n] = Namespace{fmt.Sprint("room", n), lastseen.Thresholds{Green: time.Minute, Yellow: time.Hour}}
-		}
-		return many
-	}
-	require.Len(t, users(t, u), 3*MaxNamespaces)
-	require.EqualValues(t, MaxNamespaces, c.calls.Load())
 }

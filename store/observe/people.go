@@ -88,9 +88,11 @@ func (s *observed) Signal(ctx context.Context, signal store.Signal) error {
 }
 
 // peopleFailure returns the error of a call, but nil if it only says that the namespace has no availability or no
-// contacts, that the user has too many of them, or that the user cannot become invisible yet.
+// contacts, that the user has too many of them, that another call changed them meanwhile, or that the user cannot
+// become invisible yet.
 func peopleFailure(err error) error {
-	return failureUnless(err, store.ErrNoAvailability, store.ErrSettling, store.ErrNoContacts, store.ErrTooManyContacts)
+	return failureUnless(err, store.ErrNoAvailability, store.ErrEvicts, store.ErrNoContacts, store.ErrTooManyContacts,
+		store.ErrContactsChanged)
 }
 
 // failureUnless returns the error of a call, but nil if it is one of those which are results.

@@ -89,6 +89,13 @@ func (s *observed) Namespaces(ctx context.Context, after string, limit int) ([]s
 	return infos, err
 }
 
+func (s *observed) Exist(ctx context.Context, namespaces []string) ([]bool, error) {
+	begun := s.calls.now()
+	exist, err := s.Store.Exist(ctx, namespaces)
+	s.calls.done(opExist, begun, err)
+	return exist, err
+}
+
 func (s *observed) Register(ctx context.Context, namespaces []string) error {
 	begun := s.calls.now()
 	err := s.Store.Register(ctx, namespaces)

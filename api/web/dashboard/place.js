@@ -27,6 +27,6 @@ export function wrong({ namespace, user }) {
   }
   if (user === undefined) return ''
   const bytes = new TextEncoder().encode(user).length
-  const valid = bytes <= 256 && !/\p{Cc}/u.test(user) && user !== '.' && user !== '..'
-  return valid ? '' : 'A user is 1 to 256 bytes without control characters; . and .. are not valid.'
+  const valid = bytes <= 256 && !/[\p{Cc}\u2028-\u202e\u2066-\u2069]/u.test(user) && user !== '.' && user !== '..'
+  return valid ? '' : 'A user is 1 to 256 bytes without control characters, line breaks and bidirectional overrides; . and .. are not valid.'
 }

@@ -19,6 +19,7 @@ class Connection {
   #socket
   #worked = false // whether there was a connection, by this socket or an earlier one
   #pinger // of the user to keep online
+  #saidIdle // what the last hello said
   #wanted = new Set() // users to watch
   #known = new Set() // users watched, up to the cursor
   #resumed = new Set() // users known up to the cursor, to be watched again on this connection
@@ -34,8 +35,8 @@ class Connection {
 
   constructor(client) { this.#client = client }
 
-  // keepOnline keeps the client's user online until it is called without a pinger. The pinger has idle. Its method
-  // overHTTP is called with true if the pinger has to do it, and with false if it does not have to any longer.
+  // keepOnline keeps the client's user online until it is called without a pinger. The pinger has idle and activity(). Its
+  // method overHTTP is called with true if the pinger has to do it, and with false if it does not have to any longer.
   keepOnline(pinger) {
     this.#pinger = pinger
     this.#disconnect() // since the hello is another one
@@ -90,7 +91,12 @@ class Connection {
     this.#socket = new Socket({
       ...options,
       token: reason => this.#client.options.token?.(reason),
-      hello: () => this.#pinger && { user: options.user, device: { id: device, kind: 'web' }, grace_ms: options.grace },
+      hello: () => {
+        if (!this.#pinger) return
+        const activity = this.#pinger.activity()
+        this.#saidIdle = activity.idle
+        return { user: options.user, device: { id: device, kind: 'web' }, activity, grace_ms: options.grace }
+      },
       onframe: (...frame) => this.#receive(...frame),
       ondown: (invalid, code) => this.#down(invalid, code),
       onrefused: problem => this.#client.onrefused(problem),
@@ -149,7 +155,7 @@ class Connection {
     this.#pending = undefined
     if (this.#overHTTP) this.#pinger?.overHTTP(false)
     this.#overHTTP = false
-    if (this.#pinger?.idle) this.reportIdle()
+    if (this.#pinger?.idle !== this.#saidIdle) this.reportIdle()
     this.#send()
   }
 

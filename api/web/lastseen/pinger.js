@@ -10,10 +10,11 @@ class Pinger {
   #events // aborted when the pinger stops; undefined unless it runs
   #pings // aborted when the pings stop; undefined unless there are any
   #timer // prevents the next ping
-  #pinged = false // the server knows the device by pings
+  #pinged = false // the server may know the device by pings
   #body // of pings and leaves: the device, unless the namespace has none
   #token // of the last ping
   #input // the time since the page was used
+  #idleTime // the time since nobody uses it
   #idling // prevents the next look at it
   #backoff = new Backoff()
 
@@ -36,6 +37,11 @@ class Pinger {
     this.#use()
     if (this.#connection) this.#connection.keepOnline(this)
     else this.overHTTP(true)
+  }
+
+  // activity returns what a hello says about the use of the page.
+  activity() {
+    return this.idle ? { idle: true, idle_ms: Math.min(Math.round(this.#idleTime()), 604_800_000) } : { idle: false }
   }
 
   // stop stops without a goodbye.
@@ -87,9 +93,9 @@ class Pinger {
     const { signal } = this.#pings
     try {
       const activity = this.idle && this.#body.device ? 'idle' : undefined
+      this.#pinged = true // it may be recorded, also if the page does not live to see the response
       const response = await this.#post('ping', { ...this.#body, activity }, signal)
       if (signal.aborted) return
-      this.#pinged = true
       this.#backoff.reset()
       this.#pingAfter(+response.headers.get('Lastseen-Ping-After-Ms') || 30_000)
     } catch (error) {
@@ -125,6 +131,7 @@ class Pinger {
     const idle = document.visibilityState === 'hidden' || left <= 0
     if (idle !== this.idle) {
       this.idle = idle
+      this.#idleTime = stopwatch()
       this.#connection?.reportIdle()
     }
     this.#idling?.()

@@ -151,6 +151,7 @@ function problem({ reason, name }, user) {
     callee_busy: `${user} is in another call.`,
     caller_busy: 'You are in another call.',
     callee_unavailable: `${user} cannot be called.`,
+    call_too_soon: `${user} did not answer just now. Try again later.`,
     call_refused: 'The call does not ring any longer.',
     NotAllowedError: 'Allow this page to use your camera and microphone.',
     NotFoundError: 'No camera or microphone was found.',

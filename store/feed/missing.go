@@ -1,0 +1,136 @@
+package feed
+
+import (
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+)
+
+// A caller with the permission to read can watch namespaces that do not exist. Nothing is recorded of them, neither in
+// the store nor after the last watcher left.
+
+// nowhere returns the places in the feed of a namespace that does not exist: nothing was told. Stores have no such
+// place.
+func nowhere() []store.Place { return []store.Place{"-"} }
+
+// isMissing reports whether the namespace does not exist, as far as is known.
+func (f *follower) isMissing() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.missing()
+}
+
+// missing is isMissing for a caller that holds the lock.
+func (f *follower) missing() bool { return f.begun && slices.Equal(f.m.places, nowhere()) }
+
+// reads reports whether the follower has begun, in a namespace that exists. The caller holds the lock.
+func (f *follower) reads() bool { return f.begun && !f.missing() }
+
+// miss notes that the namespace did not exist at a time. Watchers that were told of its users get a reset.
+func (f *follower) miss(at lastseen.Instant) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil && !f.missing() {
+		if f.begun { // the store may have lost it
+			f.hub.o.Restarted(f.namespace)
+		}
+		f.beginAt(nowhere(), at)
+	}
+	now := f.hub.monotonic()
+	f.asOf, f.movedAt, f.readAt, f.failing = at, now, now, false
+}
+
+// look asks the store, in one call, which of the namespaces that did not exist do now. These are recorded from then on.
+func (h *Hub) look(ctx context.Context, all []*follower) {
+	var missing []*follower
+	var names []string
+	for _, f := range all {
+		if f.isMissing() {
+			missing, names = append(missing, f), append(names, f.namespace)
+		}
+	}
+	if len(missing) == 0 {
+		return
+	}
+	at, err := h.o.Store.Now(ctx) // before the look: nothing was written until then
+	var exist []bool
+	if err == nil {
+		exist, err = h.o.Store.Exist(ctx, names)
+	}
+	if err != nil && ctx.Err() == nil {
+		h.warn(names[0], err)
+	}
+	for k, f := range missing {
+		switch {
+		case err != nil:
+		case exist[k]:
+			f.mu.Lock()
+			f.recordAt = h.monotonic()
+			f.mu.Unlock()
+		default:
+			f.miss(at)
+		}
+	}
+}
+
+// arrives reports whether the namespace did not exist when the watcher was told last, and does now. The caller holds
+// the lock.
+func (w *Watcher) arrives() bool { return !w.f.missing() && slices.Equal(w.places, nowhere()) }
+
+// arrive returns the users of a namespace that did not exist when the watcher was told last. They are new to it, as far
+// as readers see a difference. If they are more than limit, the batch is a reset.
+func (w *Watcher) arrive(ctx context.Context, limit int) (Batch, bool, error) {
+	w.f.mu.Lock()
+	places, users := w.f.m.places, w.users
+	w.f.mu.Unlock()
+	limit = min(limit, maxArrived)
+	if w.everyone {
+		q := store.ListQuery{Limit: limit + 1, Ranges: []lastseen.Range{
+			{From: lastseen.MinInstant, To: lastseen.MaxInstant},
+			{From: lastseen.MinInstant, To: lastseen.MaxInstant, Left: true},
+		}}
+		var records []store.Record
+		err := w.hub.own(ctx, func() (err error) {
+			records, err = w.hub.o.Store.List(ctx, w.f.namespace, q)
+			return err
+		})
+		if err != nil {
+			return Batch{}, false, err
+		}
+		for _, r := range records {
+			users = append(users, r.User)
+		}
+	}
+	s, err := w.snapshot(ctx, users)
+	if err != nil {
+		return Batch{}, false, err
+	}
+	if !w.everyone {
+		places = s.Places
+	}
+	b := Batch{AsOf: s.Watermark, Places: places}
+	for k, p := range s.Users {
+		if !p.Same(store.Published{Status: lastseen.Grey}) {
+			b.Users = append(b.Users, Update{User: users[k], Published: p})
+		}
+	}
+	if len(b.Users) > limit || w.everyone && len(users) > limit {
+		b, err = w.begin(ctx, true)
+		return b, err == nil, err
+	}
+	w.f.mu.Lock()
+	w.detach()
+	w.places = places
+	w.f.mu.Unlock()
+	return b, len(b.Users) > 0, nil
+}
+
+// maxArrived is how many users of a namespace that is new are in one batch at most, unless it is a reset.
+const maxArrived = 1000
+
+// never is a time that does not come.
+const never = time.Duration(math.MaxInt64)
