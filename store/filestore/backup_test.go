@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -182,6 +183,7 @@ func TestBackupOfClosedStore(t *testing.T) {
 
 // TestVerifyRefusesEveryCut and every changed byte.
 func TestVerifyRefusesEveryCut(t *testing.T) {
+	testenv.SkipWithRace(t, "a file is only read")
 	s := open(t, Options{Path: newPath(t)})
 	ping(t, s, "alice", base)
 	ping(t, s, "bob", base)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -218,6 +219,7 @@ func (c *callTest) confirmed(user string) []store.InCall {
 
 // TestMaxCalls: a namespace keeps MaxCalls calls. Those that are forgotten make room.
 func TestMaxCalls(t *testing.T) {
+	testenv.SkipWithRace(t, "there is one goroutine")
 	t.Parallel()
 	c := newCallTest(t)
 	first := c.ring()

@@ -2,7 +2,6 @@ package filestore
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -68,15 +67,14 @@ func (s *Store) change(ctx context.Context, f func(*index) error) error {
 	return f(&s.index)
 }
 
-// RecordChanges implements [store.Store]. In a namespace that does not exist, and which a write could not create, it
-// fails with [store.ErrNamespaceLimit].
+// RecordChanges implements [store.Store].
 func (s *Store) RecordChanges(ctx context.Context, namespace string, t lastseen.Thresholds) error {
 	return s.change(ctx, func(x *index) error {
+		if _, exists := x.namespaces.Get(namespace); !exists {
+			return store.ErrNotRecorded
+		}
 		f := x.feed(namespace)
 		if f == nil {
-			if err := s.mayBegin(x, namespace); err != nil {
-				return err
-			}
 			f = x.beginFeed(namespace, t)
 		}
 		f.until = x.feeds.monotonic() + store.ChangesKept
@@ -85,15 +83,6 @@ func (s *Store) RecordChanges(ctx context.Context, namespace string, t lastseen.
 		}
 		return nil
 	})
-}
-
-// mayBegin returns an error if there are as many feeds as there may be namespaces, and this one does not exist.
-func (s *Store) mayBegin(x *index, namespace string) error {
-	_, exists := x.namespaces.Get(namespace)
-	if limit := s.writer.maxNamespaces; !exists && limit > 0 && max(x.namespaces.Len(), len(x.feeds.byName)) >= limit {
-		return fmt.Errorf("%w: %d", store.ErrNamespaceLimit, limit)
-	}
-	return nil
 }
 
 // expireFeeds ends expired feeds, and looks again later if others are left.

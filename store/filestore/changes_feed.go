@@ -43,8 +43,6 @@ func (f *feed) wrote(user string, old, now seen, at occasion) {
 	}
 	was, is := f.published(old), f.published(now)
 	switch {
-	case !old.Known() && (!now.Known() || now.Left) && was.Details == is.Details:
-		return
 	case old.Known() && !now.Known():
 		if at.trims && was.Status == lastseen.Grey {
 			return // the status is another one only if the feed restarted after the cutoff was computed

@@ -2,6 +2,7 @@ package filestore
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -45,6 +47,7 @@ func TestFeedBarelyAhead(t *testing.T) {
 			f := newFeedTest(t, time.Hour)
 			require.NoError(t, f.DeleteNamespace(ctx, "chat"))
 			th := lastseen.Thresholds{Green: green, Yellow: 5 * time.Minute}
+			require.NoError(t, f.Register(ctx, []string{"chat"}))
 			require.NoError(t, f.RecordChanges(ctx, "chat", th))
 			f.mu.Lock()
 			f.index.feeds.byName["chat"].watermark = f.time().Add(ahead + more)
@@ -77,7 +80,7 @@ func TestFeedOfOtherThresholds(t *testing.T) {
 	require.Equal(t, 1, f.sweepAs(others, f.time()).Decays)
 }
 
-// TestFeedEnds: by itself, however the clock is set; with the namespace, even if that never existed; with the store.
+// TestFeedEnds by itself, however the clock is set.
 func TestFeedEnds(t *testing.T) {
 	t.Parallel()
 	f := newFeedTest(t, time.Hour)
@@ -93,29 +96,6 @@ func TestFeedEnds(t *testing.T) {
 	require.ErrorIs(t, f.sweep(f.time()).Err, store.ErrNotRecorded)
 	f.record()
 	require.True(t, f.after(begin).Reset)
-
-	begin = f.end()
-	require.NoError(t, f.DeleteNamespace(ctx, "chat"))
-	require.ErrorIs(t, f.after(begin).Err, store.ErrNotRecorded)
-	f.record()
-	names, err := f.Namespaces(ctx, "", 1)
-	require.NoError(t, err)
-	require.Empty(t, names, "a feed does not create a namespace")
-
-	require.NoError(t, f.Register(ctx, []string{"chat"}))
-	begin = f.end()
-	ping(t, f.Store, "alice", f.time())
-	require.Len(t, f.texts(begin), 1)
-	require.NoError(t, f.Forget(ctx, "chat", "alice"))
-	removed, err := f.RemoveEmpty(ctx, "chat")
-	require.NoError(t, err)
-	require.True(t, removed)
-	require.ErrorIs(t, f.after(begin).Err, store.ErrNotRecorded)
-
-	f.record()
-	require.NoError(t, f.Close())
-	require.ErrorIs(t, f.after(begin).Err, store.ErrClosed)
-	require.ErrorIs(t, f.RecordChanges(ctx, "chat", minutes), store.ErrClosed)
 }
 
 // TestExpiredFeedIsFreed: also if nobody asks for it.
@@ -123,6 +103,7 @@ func TestExpiredFeedIsFreed(t *testing.T) {
 	path := newPath(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, Options{Path: path, Sync: time.Hour})
+		require.NoError(t, s.Register(context.Background(), []string{"chat", "other"}))
 		for _, name := range []string{"chat", "other"} {
 			require.NoError(t, s.RecordChanges(context.Background(), name, minutes))
 		}
@@ -147,44 +128,90 @@ func TestExpiredFeedIsFreed(t *testing.T) {
 	})
 }
 
-// TestFeedPlaces: whatever is not a place of this feed is a reset.
-func TestFeedPlaces(t *testing.T) {
+// TestSweepSteps: a step ends between two instants, and has all users of one.
+func TestSweepSteps(t *testing.T) {
 	t.Parallel()
 	f := newFeedTest(t, time.Hour)
-	ping(t, f.Store, "alice", f.time())
-	epoch := f.index.feeds.byName["chat"].epoch
-	for _, after := range [][]store.Place{
-		{},
-		{""},
-		{"1"},
-		{store.Place(epoch)},
-		{store.Place(epoch + "2")},
-		{store.Place(epoch + "-1")},
-		{store.Place(epoch + "99999999999999999999")},
-		{store.Place(epoch + "1 ")},
-		{store.Place("x" + epoch + "1")},
-		{store.Place(epoch + "1"), store.Place(epoch + "1")},
+	begun := f.time()
+	f.fill("a", 600, begun)
+	f.fill("b", 401, begun+1)
+	f.fill("c", store.MaxSweepInstant, begun+2)
+	f.fill("d", 1, begun+3)
+	f.passed.add(2 * time.Minute)
+	for _, want := range []store.ChangesSweep{
+		{Decays: 600, More: true, Watermark: begun.Add(time.Minute), Lag: time.Minute},
+		{Decays: 401, More: true, Watermark: begun.Add(time.Minute) + 1, Lag: time.Minute - time.Millisecond},
+		{
+			Decays: store.MaxSweepInstant, More: true,
+			Watermark: begun.Add(time.Minute) + 2, Lag: time.Minute - 2*time.Millisecond,
+		},
+		{Decays: 1, Watermark: f.time(), Lag: time.Minute - 3*time.Millisecond},
 	} {
-		r := f.after(after)
-		require.NoError(t, r.Err)
-		require.True(t, r.Reset, "%q", after)
-		require.Empty(t, r.Changes)
-		require.Equal(t, []store.Place{store.Place(epoch + "1")}, r.Places)
+		want.Namespace, want.Thresholds, want.Now = "chat", minutes, f.time()
+		require.Equal(t, want, *f.sweep(f.time()))
 	}
-	require.Equal(t, []string{"alice grey→green"}, f.texts([]store.Place{store.Place(epoch + "0")}))
-	require.Empty(t, f.texts([]store.Place{store.Place(epoch + "1")}))
+	f.fill("e", store.MaxSweepInstant+1, f.time())
+	begin := f.end()
+	f.pass(time.Hour)
+	for w := f.sweep(f.time()); ; w = f.sweep(f.time()) {
+		require.NoError(t, w.Err)
+		if w.Begun {
+			require.False(t, w.More)
+			require.Equal(t, f.time(), w.Watermark)
+			break
+		}
+		require.True(t, w.More)
+	}
+	require.True(t, f.after(begin).Reset)
+	require.Empty(t, f.texts(f.end()))
 }
 
-// TestFeedsAreBounded: feeds of namespaces that do not exist count as namespaces do.
-func TestFeedsAreBounded(t *testing.T) {
+// TestSweepOfBacklog: the feed restarts if there is more to append than could be kept. A user who decays twice
+// counts twice, since the steps are short.
+func TestSweepOfBacklog(t *testing.T) {
+	testenv.SkipWithRace(t, "there is one goroutine")
 	t.Parallel()
-	ctx := context.Background()
-	s := open(t, Options{Path: newPath(t), Sync: time.Hour, MaxNamespaces: 3})
-	require.NoError(t, s.Register(ctx, []string{"a", "b"}))
-	require.NoError(t, s.RecordChanges(ctx, "x", minutes))
-	require.NoError(t, s.RecordChanges(ctx, "y", minutes))
-	require.NoError(t, s.RecordChanges(ctx, "z", minutes))
-	require.ErrorIs(t, s.RecordChanges(ctx, "more", minutes), store.ErrNamespaceLimit)
-	require.NoError(t, s.RecordChanges(ctx, "x", minutes))
-	require.NoError(t, s.RecordChanges(ctx, "a", minutes))
+	users := newUsers()
+	for i := range store.MaxChanges / 2 {
+		users.set(strconv.Itoa(i), score(base)+score(i/100))
+	}
+	n := newNamespace(users)
+	for _, fits := range []bool{true, false} {
+		f := &feed{}
+		f.begin(minutes, base.Add(time.Second))
+		w := &store.ChangesSweep{Now: base.Add(time.Hour)}
+		require.Equal(t, fits, f.sweep(n, w, w.Now, 0))
+		require.Equal(t, fits, w.More)
+		n.set("one more", lastseen.State{At: base.Add(time.Minute)})
+	}
+}
+
+// TestSweepNear1970: users who left are not taken for users who are present, when a threshold reaches before 1970.
+func TestSweepNear1970(t *testing.T) {
+	t.Parallel()
+	users := newUsers()
+	users.set("here", scoreOf(lastseen.State{At: 1}))
+	users.set("left", scoreOf(lastseen.State{At: 1, Left: true}))
+	f, n := &feed{}, newNamespace(users)
+	f.begin(minutes, 2)
+	for _, at := range []lastseen.Instant{60_001, 300_001} {
+		w := &store.ChangesSweep{Now: at}
+		require.True(t, f.sweep(n, w, at, 0))
+		require.Equal(t, 1, w.Decays)
+	}
+}
+
+// TestSweepRefused: a sweep of the future changes nothing.
+func TestSweepRefused(t *testing.T) {
+	t.Parallel()
+	f := newFeedTest(t, time.Hour)
+	w := f.sweep(f.time().Add(store.MaxAhead) + 1)
+	require.ErrorIs(t, w.Err, store.ErrClockMoved)
+	require.Equal(t, f.time(), f.after(nil).Watermark)
+	w = f.sweep(f.time().Add(store.MaxAhead))
+	require.NoError(t, w.Err)
+	require.Equal(t, f.time().Add(store.MaxAhead), w.Watermark)
+	w = &store.ChangesSweep{Namespace: "other", Thresholds: minutes, Now: f.time()}
+	f.SweepChanges(context.Background(), []*store.ChangesSweep{w})
+	require.ErrorIs(t, w.Err, store.ErrNotRecorded)
 }

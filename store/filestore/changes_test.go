@@ -3,14 +3,20 @@ package filestore
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
+	changestest "github.com/lastseen/lastseen/store/storetest/changes"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
 // minutes are the thresholds of these tests.
@@ -37,6 +43,7 @@ func newFeedTest(t *testing.T, sync time.Duration) *feedTest {
 
 func (f *feedTest) record() {
 	f.t.Helper()
+	require.NoError(f.t, f.Register(context.Background(), []string{"chat"}))
 	require.NoError(f.t, f.RecordChanges(context.Background(), "chat", minutes))
 }
 
@@ -50,12 +57,6 @@ func (f *feedTest) pass(d time.Duration) {
 		f.passed.set(min(end, f.passed.get()+store.ChangesKept/2))
 		f.record()
 	}
-}
-
-func (f *feedTest) leave(user string, at lastseen.Instant) {
-	f.t.Helper()
-	_, err := f.Leave(context.Background(), "chat", []store.Sighting{{User: user, At: at}})
-	require.NoError(f.t, err)
 }
 
 // set sets the machine's clock off by some time, and has the store notice it.
@@ -129,51 +130,6 @@ func (f *feedTest) fill(prefix string, number int, at lastseen.Instant) {
 	require.NoError(f.t, err)
 }
 
-// TestFeedOfWrites: only what readers would see is in the feed, whether the index changes at once or after the flush.
-func TestFeedOfWrites(t *testing.T) {
-	t.Parallel()
-	for _, sync := range []time.Duration{0, time.Hour} {
-		f := newFeedTest(t, sync)
-		now, begin := f.time(), f.end()
-		ping(t, f.Store, "alice", now)
-		ping(t, f.Store, "alice", now+1)
-		f.leave("alice", now+1)
-		f.leave("alice", now+2)
-		f.leave("bob", now)
-		ping(t, f.Store, "bob", now+1)
-		ping(t, f.Store, "carol", now.Add(-2*time.Minute))
-		ping(t, f.Store, "carol", now.Add(-3*time.Minute))
-		ping(t, f.Store, "dave", now.Add(-time.Hour))
-		ping(t, f.Store, "dave", now)
-		require.Equal(t, []string{
-			"alice grey→green", "alice green→grey left", "bob grey left→green", "carol grey→yellow", "dave grey→green",
-		}, f.texts(begin))
-		r := f.after(begin)
-		require.Equal(t, lastseen.State{At: now}, r.Changes[0].State)
-		require.Equal(t, now, r.Changes[0].Recorded)
-		require.Equal(t, []store.Place{r.Changes[4].Place}, r.Places)
-		require.Equal(t, f.texts(begin)[2:], f.texts([]store.Place{r.Changes[1].Place}))
-		require.Equal(t, now, r.Watermark)
-		require.False(t, r.More)
-	}
-}
-
-// TestFeedOfForget: a user who is forgotten is in the feed even if they are back before the flush.
-func TestFeedOfForget(t *testing.T) {
-	t.Parallel()
-	for _, sync := range []time.Duration{0, time.Hour} {
-		f := newFeedTest(t, sync)
-		ctx, now := context.Background(), f.time()
-		ping(t, f.Store, "alice", now)
-		f.leave("bob", now)
-		begin := f.end()
-		for _, user := range []string{"alice", "bob", "nobody"} {
-			require.NoError(t, f.Forget(ctx, "chat", user))
-		}
-		require.Equal(t, []string{"alice green→grey forgotten", "bob grey left→grey forgotten"}, f.texts(begin))
-	}
-}
-
 // TestFeedOfForgetInOneFlush makes the writes of one flush as the writer does with Sync zero.
 func TestFeedOfForgetInOneFlush(t *testing.T) {
 	t.Parallel()
@@ -194,39 +150,132 @@ func TestFeedOfForgetInOneFlush(t *testing.T) {
 	require.Equal(t, []string{"alice green→grey forgotten", "alice grey→green"}, f.texts(begin))
 }
 
-// TestFeedOfLargeNamespace that becomes empty, and then has users again.
-func TestFeedOfLargeNamespace(t *testing.T) {
+// TestChangesWhileThingsBreak: readers miss nothing without a reset while the store restarts and its clock is set.
+func TestChangesWhileThingsBreak(t *testing.T) {
 	t.Parallel()
-	f := newFeedTest(t, time.Hour)
-	f.fill(strings.Repeat("x", 100), namesChunk/100, f.time().Add(-time.Hour))
-	ctx, begin := context.Background(), f.end()
-	_, err := f.Trim(ctx, "chat", store.TrimQuery{Age: time.Minute, Now: f.time(), All: true})
-	require.NoError(t, err)
-	require.Empty(t, truthOf(t, f.Store)["chat"])
-	ping(t, f.Store, "alice", f.time())
-	require.Equal(t, []string{"alice grey→green"}, f.texts(begin))
+	for name, sync := range map[string]time.Duration{"delayed": time.Hour, "immediate": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			changestest.RunFaulty(t, func(testing.TB) kit.Breakable { return steppable(t, sync) })
+		})
+	}
 }
 
-// TestFeedOfTrim: users are deleted silently, but not before the sweep has published them as grey.
-func TestFeedOfTrim(t *testing.T) {
-	t.Parallel()
-	for _, sync := range []time.Duration{0, time.Hour} {
-		f := newFeedTest(t, sync)
-		ctx := context.Background()
-		ping(t, f.Store, "old", f.time().Add(-5*time.Minute-time.Millisecond))
-		ping(t, f.Store, "edge", f.time().Add(-5*time.Minute))
-		ping(t, f.Store, "alice", f.time())
-		begin := f.end()
-		f.pass(time.Hour)
-		trim := func() int {
-			result, err := f.Trim(ctx, "chat", store.TrimQuery{Age: 5 * time.Minute, Now: f.time(), All: true})
-			require.NoError(t, err)
-			return result.Deleted
-		}
-		require.Equal(t, 1, trim())
-		require.Empty(t, f.texts(begin))
-		f.sweep(f.time())
-		require.Equal(t, 2, trim())
-		require.Equal(t, []string{"alice green→grey"}, f.texts(begin))
+// steppable opens a store that a test restarts, and whose clock it sets.
+func steppable(t *testing.T, sync time.Duration) kit.Breakable {
+	m := &machine{}
+	o := m.options(t)
+	o.Sync = sync
+	s := open(t, o)
+	return kit.Breakable{
+		Store: s, Talks: true,
+		Restart: func() store.Store {
+			require.NoError(t, s.Close())
+			s = open(t, o)
+			return s
+		},
+		Pass: m.passed.add,
+		Step: func(d time.Duration) time.Duration {
+			m.wrong.add(d)
+			const reading = 10 * time.Second // longer than from one reading of the clock to the next
+			for range 3 {
+				m.passed.add(reading)
+				_, err := s.Now(t.Context())
+				require.NoError(t, err)
+			}
+			return 3 * reading
+		},
 	}
+}
+
+// followRing reads a ring from an entry on. Each entry must have its number as the user.
+func followRing(t require.TestingT, r *ring, from uint64) (next uint64) {
+	next = from
+	for number, e := range r.from(from) {
+		if number != next || string(e.user) != strconv.FormatUint(number, 10) {
+			require.Fail(t, "not in order", "%s is number %d, after %d", e.user, number, next)
+		}
+		next++
+	}
+	return next
+}
+
+// TestRingModel compares a ring with the times of its entries.
+func TestRingModel(t *testing.T) {
+	testenv.SkipWithRace(t, "there is one goroutine")
+	rapid.Check(t, func(t *rapid.T) {
+		var r ring
+		var times []time.Duration
+		now := time.Duration(0)
+		for range rapid.IntRange(0, 40).Draw(t, "rounds") {
+			now += time.Duration(rapid.IntRange(0, 200).Draw(t, "seconds")) * time.Second
+			for range rapid.IntRange(0, 700).Draw(t, "entries") {
+				r.append(strconv.Itoa(len(times)), event{}, detailed{}, now)
+				times = append(times, now)
+			}
+			r.drop(now)
+			require.EqualValues(t, len(times), r.next)
+			if r.first > 0 {
+				require.Greater(t, now-times[r.first-1], store.ChangesKept)
+			}
+			if r.first < r.next {
+				require.LessOrEqual(t, now-times[r.first], store.ChangesKept+segmentSpan)
+			}
+			from := r.first + uint64(rapid.IntRange(0, int(r.next-r.first)).Draw(t, "from"))
+			require.Equal(t, r.next, followRing(t, &r, from))
+		}
+	})
+}
+
+// TestRingIsBounded however many changes there are. The entries before the oldest one that is kept cannot be read.
+func TestRingIsBounded(t *testing.T) {
+	testenv.SkipWithRace(t, "there is one goroutine")
+	f := &feed{}
+	f.begin(minutes, base)
+	p := store.Published{State: lastseen.State{At: base}, Status: lastseen.Green}
+	for n := range uint64(store.MaxChanges + 3*segmentLen/2) {
+		f.append("alice", p, p, base, 0)
+		if f.next != n+1 || f.next-f.first > store.MaxChanges {
+			require.Fail(t, "too many", "%d to %d", f.first, f.next)
+		}
+	}
+	require.GreaterOrEqual(t, f.next-f.first, uint64(store.MaxChanges-segmentLen))
+	for number, reset := range map[uint64]bool{f.first - 1: true, f.first: false, f.next: false, f.next + 1: true} {
+		r := &store.ChangesRead{After: []store.Place{f.place(number)}, Limit: 1}
+		f.read(r)
+		require.Equal(t, reset, r.Reset)
+		require.Equal(t, number == f.first, len(r.Changes) == 1)
+	}
+	f.drop(store.ChangesKept + 1)
+	require.Empty(t, f.segments)
+	require.Equal(t, f.next, f.first)
+}
+
+// TestLooks: each published presence has a look of its own.
+func TestLooks(t *testing.T) {
+	var seen []look
+	for _, status := range lastseen.Statuses() {
+		for _, left := range []bool{false, true} {
+			l := lookOf(store.Published{Status: status, State: lastseen.State{Left: left}})
+			require.Equal(t, status, l.status())
+			require.Equal(t, left, l.left())
+			require.False(t, slices.Contains(seen, l))
+			seen = append(seen, l)
+		}
+	}
+}
+
+// TestRingOfLongestUsers: their places in a segment fit into what an entry has room for.
+func TestRingOfLongestUsers(t *testing.T) {
+	var r ring
+	long := strings.Repeat("x", lastseen.MaxUserLen)
+	for range 3 * segmentLen {
+		r.append(long, event{}, detailed{}, 0)
+	}
+	n := 0
+	for _, e := range r.from(0) {
+		require.Equal(t, long, string(e.user))
+		n++
+	}
+	require.Equal(t, 3*segmentLen, n)
 }

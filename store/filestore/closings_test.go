@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -57,6 +58,7 @@ func TestClosingsAge(t *testing.T) {
 
 // TestClosingsAreBounded, and one user who is closed over and over takes the room of one.
 func TestClosingsAreBounded(t *testing.T) {
+	testenv.SkipWithRace(t, "there is one goroutine")
 	t.Parallel()
 	s := open(t, Options{Path: newPath(t)})
 	_, start := closingsAfter(t, s, "")

@@ -249,12 +249,19 @@ func TestStoppedCompaction(t *testing.T) {
 	t.Parallel()
 	s := open(t, Options{Path: newPath(t), Sync: 0, CompactAfter: 1 << 40})
 	pingMany(t, s, "chat", 1000, base)
+	log := s.writer.log
+	from := log.end
+	ping(t, s, "last", base)
 	held := truthOf(t, s)
-	close(s.writer.log.stop)
-	err := compactNow(s)
-	require.ErrorIs(t, err, errStopped)
+	close(log.stop)
+	require.ErrorIs(t, compactNow(s), errStopped)
+	next, err := newFile(s.Path(), log.version)
+	require.NoError(t, err)
+	next.stop = log.stop
+	require.ErrorIs(t, log.replace(next, from), errStopped, "also while it copies what was appended meanwhile")
+	next.discard()
 	require.NoFileExists(t, tempName(s.Path()))
-	s.writer.log.stop = make(chan struct{})
+	log.stop = make(chan struct{})
 	require.NoError(t, s.Close())
 	require.Equal(t, held, truthOf(t, open(t, Options{Path: s.Path()})))
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 	"sort"
+
+	"github.com/lastseen/lastseen/store"
 )
 
 // contactList holds the contacts of one owner, in bytewise order. It is one text, without a pointer for each contact:
@@ -79,11 +81,7 @@ func (l contactList) slice(from, to int) []string {
 func (l contactList) change(add, remove []string) contactList {
 	all := slices.Concat(l.all(), add)
 	slices.Sort(all)
-	all = slices.DeleteFunc(slices.Compact(all), func(contact string) bool {
-		_, found := slices.BinarySearch(remove, contact)
-		return found
-	})
-	return newContactList(all)
+	return newContactList(store.Without(slices.Compact(all), remove))
 }
 
 // difference returns what change has to add and remove to make another list.

@@ -148,11 +148,20 @@ func (s *Store) writeContacts(
 	ctx context.Context, name, owner string, change func(old contactList) contactList,
 ) error {
 	var failed error
+	var known contactList
 	name, owner = strings.Clone(name), strings.Clone(owner)
-	err := s.writer.do(ctx, write{durable: true, op: opFunc(func(t *transaction) {
+	err := s.readIn(ctx, name, func(n *namespace) { known = n.users.contacts.of(owner).list })
+	if err != nil {
+		return err
+	}
+	changed := change(known) // here, and not while all other writes wait
+	err = s.writer.do(ctx, write{durable: true, op: opFunc(func(t *transaction) {
 		key := userKey{name, owner}
-		old := t.contactsOf(key)
-		now := ownedContacts{list: change(old.list), used: max(old.used, t.newestUse(name), s.readClock())}
+		old, list := t.contactsOf(key), changed
+		if old.list != known {
+			list = change(old.list)
+		}
+		now := ownedContacts{list: list, used: max(old.used, t.newestUse(name), s.readClock())}
 		switch {
 		case old.list == "" && now.list == "":
 			return

@@ -3,7 +3,6 @@ package filestore
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/storetest"
 )
 
 func setContacts(t testing.TB, s *Store, owner string, contacts ...string) {
@@ -31,23 +29,6 @@ func contactsOf(t testing.TB, s *Store, owner string) string {
 	return strings.Join(list, ",")
 }
 
-func TestContactsSurvive(t *testing.T) {
-	t.Parallel()
-	for _, o := range []Options{{Sync: DefaultSync}, {Sync: 0}, {Sync: time.Millisecond, CompactAfter: 1}} {
-		t.Run(fmt.Sprintf("sync=%s,compact=%d", o.Sync, o.CompactAfter), func(t *testing.T) {
-			t.Parallel()
-			o.Path = newPath(t)
-			s := open(t, o)
-			storetest.ContactsSurvive(t, storetest.Breakable{Store: s, Restart: func() store.Store {
-				require.NoError(t, compactNow(s))
-				require.NoError(t, s.Close())
-				s = open(t, o)
-				return s
-			}})
-		})
-	}
-}
-
 // crashedCopy opens a copy of a store's file, as it would be found after a crash at this moment.
 func crashedCopy(t testing.TB, s *Store) *Store {
 	t.Helper()
@@ -56,97 +37,6 @@ func crashedCopy(t testing.TB, s *Store) *Store {
 	path := newPath(t)
 	require.NoError(t, os.WriteFile(path, data, 0o600))
 	return open(t, Options{Path: path, Sync: DefaultSync})
-}
-
-// TestContactsWaitForTheirFlush: a change is in the file when the call returns, whatever Sync is.
-func TestContactsWaitForTheirFlush(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	for _, sync := range []time.Duration{0, time.Hour} {
-		s := open(t, Options{Path: newPath(t), Sync: sync})
-		setContacts(t, s, "alice", "bob", "carol")
-		require.Equal(t, "bob,carol", contactsOf(t, crashedCopy(t, s), "alice"))
-		require.NoError(t, s.ChangeContacts(ctx, "chat", "alice", []string{"dave"}, []string{"bob"}))
-		require.Equal(t, "carol,dave", contactsOf(t, crashedCopy(t, s), "alice"))
-		require.NoError(t, s.Forget(ctx, "chat", "alice"))
-		require.Empty(t, contactsOf(t, crashedCopy(t, s), "alice"))
-	}
-}
-
-// TestFailedContacts: a change that cannot be written fails.
-func TestFailedContacts(t *testing.T) {
-	t.Parallel()
-	for _, sync := range []time.Duration{0, time.Hour} {
-		s, g := opened(t, sync)
-		failed := make(chan error)
-		go func() { failed <- s.SetContacts(context.Background(), "chat", "alice", []string{"bob"}) }()
-		<-g.entered
-		g.open <- errors.New("no disk")
-		require.ErrorIs(t, <-failed, store.ErrUnavailable)
-		if sync == 0 {
-			require.Empty(t, contactsOf(t, s, "alice"))
-		}
-		close(g.open)
-		ready := func() bool { return s.Ready(context.Background()) == nil }
-		require.Eventually(t, ready, time.Minute, time.Millisecond)
-		setContacts(t, s, "alice", "carol")
-		require.Equal(t, "carol", contactsOf(t, crashedCopy(t, s), "alice"))
-	}
-}
-
-// TestContactsInOneFlush: writes of one flush see each other, and what is in the file is what is in memory.
-func TestContactsInOneFlush(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	set := func(owner string, contacts ...string) func(*Store) error {
-		return func(s *Store) error { return s.SetContacts(ctx, "chat", owner, contacts) }
-	}
-	change := func(owner, add, remove string) func(*Store) error {
-		return func(s *Store) error {
-			return s.ChangeContacts(ctx, "chat", owner, strings.Fields(add), strings.Fields(remove))
-		}
-	}
-	remove := func(s *Store) error { return s.DeleteNamespace(ctx, "chat") }
-	trims := func(s *Store) error {
-		_, err := s.Trim(ctx, "chat", store.TrimQuery{Age: time.Minute, Now: s.readClock(), All: true})
-		return err
-	}
-	for name, c := range map[string]struct {
-		writes []func(*Store) error
-		want   string
-	}{
-		"changes": {[]func(*Store) error{
-			set("alice", "b", "c"), change("alice", "d e", "b"), change("alice", "b", "d"),
-		}, "b,c,e"},
-		"replaced":  {[]func(*Store) error{change("alice", "d e", ""), set("alice", "b")}, "b"},
-		"forgotten": {[]func(*Store) error{set("alice", "b"), forgetOf("alice")}, ""},
-		"back":      {[]func(*Store) error{set("alice", "b"), forgetOf("alice"), change("alice", "c", "d")}, "c"},
-		"known": {[]func(*Store) error{
-			devicesOf("chat", onDevice("alice", "a", base)), set("alice", "b"), forgetOf("alice"),
-			devicesOf("chat", onDevice("alice", "a", base)), change("alice", "c", "d"),
-		}, "c"},
-		"deleted": {[]func(*Store) error{set("alice", "b"), remove}, ""},
-		"trimmed": {[]func(*Store) error{
-			set("alice", "b"), devicesOf("chat", onDevice("alice", "a", base)), trims,
-		}, "b"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := open(t, Options{Path: newPath(t), Sync: 0})
-			setContacts(t, s, "alice", "x")
-			if name == "deleted" || name == "trimmed" { // these are alone
-				for _, write := range c.writes {
-					require.NoError(t, write(s))
-				}
-			} else {
-				setContacts(t, s, "alice")
-				inOneFlush(t, s, c.writes)
-			}
-			require.Equal(t, c.want, contactsOf(t, s, "alice"))
-			require.Equal(t, c.want, contactsOf(t, crashedCopy(t, s), "alice"))
-			require.NoError(t, compactNow(s))
-			require.Equal(t, c.want, contactsOf(t, crashedCopy(t, s), "alice"))
-		})
-	}
 }
 
 // TestContactsAreInTheSnapshot: a compaction writes the contacts of the moment at which it began, and then those that
@@ -169,24 +59,6 @@ func TestContactsAreInTheSnapshot(t *testing.T) {
 	for owner, want := range map[string]string{"alice": "b,d", "bob": "", "carol": "e"} {
 		require.Equal(t, want, contactsOf(t, s, owner))
 		require.Equal(t, want, contactsOf(t, again, owner))
-	}
-}
-
-// TestVersionOfContacts: the first contact raises the version of the file, and nothing that changes nothing does.
-func TestVersionOfContacts(t *testing.T) {
-	t.Parallel()
-	for _, sync := range []time.Duration{0, time.Hour} {
-		s := open(t, Options{Path: newPath(t), Sync: sync})
-		ping(t, s, "alice", base)
-		setContacts(t, s, "alice")
-		require.NoError(t, s.ChangeContacts(context.Background(), "chat", "alice", nil, []string{"bob"}))
-		require.NoError(t, s.Forget(context.Background(), "chat", "alice"))
-		require.Equal(t, uint32(version1), versionOf(t, s))
-		setContacts(t, s, "alice", "bob")
-		require.Equal(t, uint32(version3), versionOf(t, s))
-		require.NoError(t, Verify(backup(t, s)))
-		_, err := openWith(older(), Options{Path: crashedCopy(t, s).Path(), Logger: quiet()})
-		require.Error(t, err)
 	}
 }
 

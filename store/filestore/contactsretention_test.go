@@ -8,7 +8,8 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/storetest"
+	"github.com/lastseen/lastseen/store/storetest/contacts"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
 func TestContactsRetention(t *testing.T) {
@@ -20,12 +21,12 @@ func TestContactsRetention(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			storetest.RunContactsRetention(t, func(testing.TB) storetest.Breakable {
+			contacts.RunRetention(t, func(testing.TB) kit.Breakable {
 				m := &machine{}
 				o := m.options(t)
 				change(&o)
 				s := open(t, o)
-				return storetest.Breakable{Store: s, Pass: m.passed.add, Restart: func() store.Store {
+				return kit.Breakable{Store: s, Pass: m.passed.add, Restart: func() store.Store {
 					require.NoError(t, s.Close())
 					s = open(t, o)
 					return s
@@ -34,7 +35,7 @@ func TestContactsRetention(t *testing.T) {
 		})
 	}
 	m := &machine{}
-	storetest.RunContactsBehind(t, storetest.Breakable{Store: open(t, m.options(t)), Pass: m.passed.add})
+	contacts.RunBehind(t, kit.Breakable{Store: open(t, m.options(t)), Pass: m.passed.add})
 }
 
 // trimContacts deletes the contacts of owners whose last use was before a cutoff, and returns the result.

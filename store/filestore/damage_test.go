@@ -121,6 +121,7 @@ func openDamaged(t testing.TB, damaged []byte, what string) truth {
 // last record alone cannot be distinguished from one that a crash interrupted: it is cut off, and everything else is
 // there.
 func TestDamagedByte(t *testing.T) {
+	testenv.SkipWithRace(t, "a file is only read")
 	t.Parallel()
 	s := newSample(t, 4)
 	last := s.records[len(s.records)-2]
@@ -147,6 +148,7 @@ func TestDamagedByte(t *testing.T) {
 // TestCutShort cuts a file at every byte. After a clean stop, that is refused. While the store runs, it is refused
 // within the snapshot, and what is cut off behind that is what a crash may leave, see TestCutAnywhere.
 func TestCutShort(t *testing.T) {
+	testenv.SkipWithRace(t, "a file is only read")
 	t.Parallel()
 	s := newSample(t, 4)
 	for cut := range s.closed {
@@ -200,6 +202,7 @@ func mutations() []mutation {
 
 // TestDamage damages a larger file, whose snapshot has several records, at random places.
 func TestDamage(t *testing.T) {
+	testenv.SkipWithRace(t, "a file is only read")
 	t.Parallel()
 	s := newSample(t, 30_000)
 	require.Greater(t, len(s.records), 10)

@@ -85,7 +85,7 @@ func (a *deviceAssertions) do(t *transaction) {
 		w, r := writes.of(sighting.User), sighting.Record()
 		r.At = store.Bounded(r.At, now)
 		w.assert(a.window, r)
-		if sighting.Meta != "" {
+		if sighting.Meta != "" && indexOf(w.Records, r.ID) >= 0 { // too old an assertion makes no record
 			w.setMeta(r.ID, sighting.Meta)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // known is what is known of the devices of a user: the devices, and what clients said about each.
@@ -51,6 +52,7 @@ func drawDevices(t *rapid.T) lastseen.Devices {
 // TestDeviceTable does the same to a table and to a map. What a freeze saw can be read until the next one, and what is
 // counted is about what a file takes.
 func TestDeviceTable(t *testing.T) {
+	testenv.SkipWithRace(t, "there is one goroutine")
 	rapid.Check(t, func(t *rapid.T) {
 		u, want := newUsers(), map[string]known{}
 		names := []string{"alice", "bob", strings.Repeat("x", 200)}

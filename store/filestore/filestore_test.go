@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,10 +16,19 @@ import (
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/storetest"
+	"github.com/lastseen/lastseen/store/storetest/contacts"
+	"github.com/lastseen/lastseen/store/storetest/devices"
+	"github.com/lastseen/lastseen/store/storetest/kit"
+	"github.com/lastseen/lastseen/store/storetest/presence"
+	"github.com/lastseen/lastseen/store/storetest/servers"
 )
 
 func TestMain(m *testing.M) {
-	testenv.LimitWalks(100)
+	walks := 100
+	if testenv.Race { // which takes ten times as long, and finds nothing in more of the same
+		walks = 25
+	}
+	testenv.LimitWalks(walks)
 	if path := os.Getenv(childFile); path != "" {
 		child(path, os.Getenv(childSync))
 		return
@@ -62,10 +72,32 @@ func TestConformance(t *testing.T) {
 				suite = storetest.RunCore
 			}
 			suite(t, func(t testing.TB) store.Store {
-				o.Path = newPath(t)
-				return open(t, o)
+				return open(t, Options{Path: newPath(t), Sync: o.Sync, CompactAfter: o.CompactAfter})
 			})
 		})
+	}
+}
+
+// TestSurvive: devices and contacts are there after restarts, also if the file was compacted.
+func TestSurvive(t *testing.T) {
+	t.Parallel()
+	for _, o := range []Options{{Sync: DefaultSync}, {Sync: 0}, {Sync: time.Millisecond, CompactAfter: 1}} {
+		for name, test := range map[string]func(*testing.T, kit.Breakable){
+			"devices": devices.Survive, "contacts": contacts.Survive,
+		} {
+			t.Run(fmt.Sprintf("%s,sync=%s,compact=%d", name, o.Sync, o.CompactAfter), func(t *testing.T) {
+				t.Parallel()
+				own := o
+				own.Path = newPath(t)
+				s := open(t, own)
+				test(t, kit.Breakable{Store: s, Restart: func() store.Store {
+					require.NoError(t, compactNow(s))
+					require.NoError(t, s.Close())
+					s = open(t, own)
+					return s
+				}})
+			})
+		}
 	}
 }
 
@@ -100,4 +132,66 @@ func TestRegisteredSurvive(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []store.NamespaceInfo{{Name: "a"}, {Name: "b"}}, all)
 	}
+}
+
+func TestGaps(t *testing.T) {
+	presence.Gaps(t, func(gap func(string, time.Duration)) store.Store {
+		return open(t, Options{Path: newPath(t), Sync: time.Second, Gap: gap})
+	})
+}
+
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	servers.RunSignals(t, func(t testing.TB) (one, two store.Store) {
+		s := open(t, Options{Path: newPath(t)})
+		return s, s
+	})
+}
+
+func TestNamespaceLimit(t *testing.T) {
+	t.Parallel()
+	for _, sync := range []time.Duration{0, time.Hour} {
+		s := open(t, Options{Path: newPath(t), Sync: sync, MaxNamespaces: 2})
+		devices.NamespaceLimit(t, s)
+		require.NoError(t, s.Close())
+		s = open(t, Options{Path: s.Path(), Sync: sync, MaxNamespaces: 1})
+		require.Len(t, truthOf(t, s), 2, "a lower limit deletes nothing")
+		_, err := s.Ping(t.Context(), "third", []store.Sighting{{User: "alice", At: base}})
+		require.NoError(t, err)
+	}
+}
+
+// TestNamespaceLimitInOneFlush: writes that share a flush share the limit.
+func TestNamespaceLimitInOneFlush(t *testing.T) {
+	const limit, callers = 10, 50
+	s := open(t, Options{Path: newPath(t), Sync: 0, MaxNamespaces: limit})
+	g := hold(s)
+	var callersDone sync.WaitGroup
+	failed := make(chan error, callers)
+	write := func(namespace string) {
+		batch := []store.Sighting{{User: "alice", At: base}, {User: "bob", At: base}}
+		states, err := s.Ping(context.Background(), namespace, batch)
+		if err != nil {
+			failed <- err
+		} else if len(states) != 2 || states[1] != (lastseen.State{At: base}) {
+			failed <- fmt.Errorf("states %v", states)
+		}
+	}
+	callersDone.Go(func() { write("first") })
+	<-g.entered
+	for n := range callers - 1 {
+		callersDone.Go(func() { write(fmt.Sprint(n)) })
+	}
+	require.Eventually(t, func() bool { return len(s.writer.requests) == callers-1 }, time.Minute, time.Millisecond)
+	close(g.open)
+	callersDone.Wait()
+	close(failed)
+	n := 0
+	for err := range failed {
+		require.ErrorIs(t, err, store.ErrNamespaceLimit)
+		n++
+	}
+	require.Equal(t, callers-limit, n)
+	require.Len(t, truthOf(t, s), limit)
+	require.Len(t, inFile(t, s), limit)
 }

@@ -360,15 +360,32 @@ func TestCloseReportsWhatIsLost(t *testing.T) {
 	require.ErrorContains(t, s.Close(), "no disk")
 }
 
-// TestForgetWaitsForItsFlush: it is answered when it is in the file, whatever Sync is.
-func TestForgetWaitsForItsFlush(t *testing.T) {
-	s := open(t, Options{Path: newPath(t), Sync: time.Hour})
-	for _, user := range []string{"alice", "bob"} {
-		ping(t, s, user, base)
+// TestFailedDurableWrites: contacts and what users say fail if they cannot be written.
+func TestFailedDurableWrites(t *testing.T) {
+	t.Parallel()
+	for _, sync := range []time.Duration{0, time.Hour} {
+		s := open(t, Options{Path: newPath(t), Sync: sync})
+		set := func(s *Store) error { return s.SetContacts(t.Context(), "chat", "alice", []string{"bob"}) }
+		commit := s.writer.commit
+		var broken atomic.Bool
+		s.writer.commit = func(run [][]byte) error { // before anything is flushed
+			if broken.Load() {
+				return errors.New("broken")
+			}
+			return commit(run)
+		}
+		broken.Store(true)
+		for _, write := range []func(*Store) error{set, sayOf("alice", busy), sayOf("alice", invisible)} {
+			require.ErrorIs(t, write(s), store.ErrUnavailable)
+		}
+		if sync == 0 {
+			require.Empty(t, keptIn(s))
+			require.Empty(t, truthOf(t, s))
+			require.Empty(t, contactsOf(t, s, "alice"))
+		}
+		broken.Store(false)
+		require.Eventually(t, func() bool { return s.Ready(t.Context()) == nil }, time.Minute, time.Millisecond)
+		require.NoError(t, set(s))
+		require.Equal(t, "bob", contactsOf(t, crashedCopy(t, s), "alice"))
 	}
-	require.NoError(t, s.Forget(context.Background(), "chat", "alice"))
-	crashed := inFile(t, s)
-	require.NotContains(t, crashed["chat"], "alice")
-	require.NoError(t, s.DeleteNamespace(context.Background(), "chat"))
-	require.Empty(t, inFile(t, s))
 }

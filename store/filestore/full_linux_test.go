@@ -3,6 +3,7 @@ package filestore
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -48,6 +49,9 @@ func TestFullDisk(t *testing.T) {
 			s := open(t, o)
 			accepted := fill(t, s)
 			if o.CompactAfter > 1<<30 { // a compaction that fails leaves some room
+				for n := 0; n < 100 && s.Ready(ctx) == nil; n++ { // it tried again, and there was room for that
+					maps.Copy(accepted, fill(t, s))
+				}
 				require.ErrorIs(t, s.Ready(ctx), store.ErrFull)
 			}
 			require.Equal(t, accepted, truthOf(t, s)["chat"], "reads continue")

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // fileOfVersion1 is a data file that the first version of lastseen wrote, with a snapshot and log records, not closed.
@@ -101,6 +102,7 @@ func TestFailedUpgrade(t *testing.T) {
 // TestCutAnywhere cuts a file of a running store at every byte, as a crash during a flush may. Nothing that was
 // written before is lost, and the store continues from there.
 func TestCutAnywhere(t *testing.T) {
+	testenv.SkipWithRace(t, "a file is only read")
 	t.Parallel()
 	s := open(t, Options{Path: newPath(t), Sync: 0})
 	type moment struct {

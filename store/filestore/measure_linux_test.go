@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -63,10 +62,7 @@ func reportSizes(b *testing.B, s *Store) {
 	info, err := os.Stat(s.Path())
 	require.NoError(b, err)
 	b.ReportMetric(float64(info.Size())/1e6, "MB-file")
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	b.ReportMetric(float64(m.HeapAlloc)/1e6, "MB-heap")
+	b.ReportMetric(float64(heapInUse())/1e6, "MB-heap")
 }
 
 // fillNamespace pings a million users.
@@ -97,21 +93,6 @@ func BenchmarkOpenCPU(b *testing.B) {
 	info, err := os.Stat(path)
 	require.NoError(b, err)
 	b.ReportMetric(float64(info.Size())/1e6, "MB-file")
-}
-
-// BenchmarkPingCPU pings one random user of a million at a time and counts processor time, flushes included.
-func BenchmarkPingCPU(b *testing.B) {
-	s, err := Open(Options{Path: filled(b), Sync: DefaultSync, Logger: quiet()})
-	require.NoError(b, err)
-	defer s.Close()
-	const pings = 1_000_000
-	before, at := used(b), lastseen.InstantOf(time.Now())
-	for n := range pings {
-		sighting := store.Sighting{User: benchUser(rand.IntN(benchUsers)), At: at + lastseen.Instant(n/1000)}
-		_, err := s.Ping(context.Background(), "chat", []store.Sighting{sighting})
-		require.NoError(b, err)
-	}
-	b.ReportMetric(float64((used(b).cpu-before.cpu).Nanoseconds())/pings, "cpu-ns/ping")
 }
 
 // BenchmarkDisk measures what a ping writes with a million users. It pings long enough for a compaction.

@@ -58,104 +58,7 @@ func peopleIn(s *Store) map[string]string {
 	return all
 }
 
-func sayOf(user string, said lastseen.Said) func(*Store) error { return sayAtOf(user, said, base) }
-
-func sayAtOf(user string, said lastseen.Said, at lastseen.Instant) func(*Store) error {
-	return func(s *Store) error {
-		_, err := s.SetAvailability(context.Background(), "chat", user, said, at)
-		return err
-	}
-}
-
-func pingOf(user string, at lastseen.Instant) func(*Store) error {
-	return func(s *Store) error {
-		_, err := s.Ping(context.Background(), "chat", []store.Sighting{{User: user, At: at}})
-		return err
-	}
-}
-
 var invisible = lastseen.Said{Availability: lastseen.Invisible, Note: "not here"}
-
-// TestPeopleInOneFlush: writes of one flush see each other, and what is in the file is what is in memory.
-func TestPeopleInOneFlush(t *testing.T) {
-	t.Parallel()
-	idle := onDevice("alice", "a", base+5)
-	idle.Idle = base
-	until := invisible
-	until.Until = base + 100
-	for name, writes := range map[string][]func(*Store) error{
-		"said":            {pingOf("alice", base), sayOf("alice", busy), sayOf("alice", away)},
-		"said before":     {sayOf("alice", busy), pingOf("alice", base)},
-		"said and not":    {sayOf("alice", busy), sayOf("alice", lastseen.Said{})},
-		"hidden":          {sayOf("alice", invisible), pingOf("alice", base+5), leaveOf("alice", base+6)},
-		"hidden device":   {sayOf("alice", invisible), devicesOf("chat", idle)},
-		"hidden and not":  {sayOf("alice", invisible), sayAtOf("alice", busy, base+5), pingOf("alice", base+4)},
-		"seen again":      {sayOf("alice", invisible), sayAtOf("alice", busy, base+5), pingOf("alice", base+5)},
-		"invisible again": {sayOf("alice", invisible), sayAtOf("alice", until, base+5), pingOf("alice", base+101)},
-		"devices":         {devicesOf("chat", idle), sayAtOf("alice", invisible, base+6), devicesOf("chat", idle)},
-		"idle":            {devicesOf("chat", idle), sayOf("alice", busy)},
-		"forgotten": {
-			sayOf("alice", busy), sayOf("bob", invisible), forgetOf("alice"), forgetOf("bob"),
-			pingOf("bob", base),
-		},
-		"forgotten last":     {sayOf("alice", busy), sayOf("alice", invisible), forgetOf("alice")},
-		"old: forgotten":     {forgetOf("old"), pingOf("old", base-10)},
-		"old: ended":         {sayAtOf("old", busy, base+10), pingOf("old", base+9), pingOf("old", base+10)},
-		"old: hidden":        {pingOf("old", base+10), sayOf("alice", busy)},
-		"old: forgot, said":  {forgetOf("old"), sayOf("old", away)},
-		"old: said, forgot":  {sayAtOf("old", away, base+5), forgetOf("old")},
-		"unlisted: forgot":   {forgetOf("gone")},
-		"unlisted: ended":    {sayAtOf("gone", lastseen.Said{}, base+5)},
-		"unlisted: again":    {sayAtOf("gone", until, base+5)},
-		"unlisted: listed":   {pingOf("gone", base+5), pingOf("bob", base), sayAtOf("gone", busy, base+6)},
-		"unlisted: and said": {sayAtOf("gone", busy, base+6)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			results := map[time.Duration]string{}
-			for _, sync := range []time.Duration{0, time.Hour} {
-				m := &machine{}
-				o := m.options(t)
-				o.Sync = sync
-				s := open(t, o)
-				switch name[:3] {
-				case "old":
-					setAvailability(t, s, "chat", "old", busy, base)
-					setAvailability(t, s, "chat", "old", invisible, base)
-				case "unl":
-					unlisted(t, s)
-				}
-				if sync > 0 {
-					for _, write := range writes {
-						require.NoError(t, write(s))
-					}
-				} else {
-					inOneFlush(t, s, writes)
-					require.NoError(t, s.DeleteNamespace(context.Background(), "held"))
-				}
-				flushed(t, s)
-				results[sync] = fmt.Sprint(truthOf(t, s), peopleIn(s), devicesIn(t, s, "alice"))
-				for _, restart := range []string{"restarted", "compacted"} {
-					live := s.index.live
-					if restart == "compacted" {
-						require.NoError(t, compactNow(s))
-					}
-					require.NoError(t, s.Close())
-					s = open(t, o)
-					again := fmt.Sprint(truthOf(t, s), peopleIn(s), devicesIn(t, s, "alice"))
-					require.Equal(t, results[sync], again, restart)
-					require.Equal(t, live, s.index.live)
-				}
-			}
-			require.Equal(t, results[time.Hour], results[0])
-		})
-	}
-}
-
-func flushed(t testing.TB, s *Store) {
-	t.Helper()
-	require.NoError(t, s.writer.do(context.Background(), write{durable: true, op: opFunc(func(*transaction) {})}))
-}
 
 // unlisted has a user be hidden in a namespace that does not exist.
 func unlisted(t testing.TB, s *Store) {
@@ -289,5 +192,34 @@ func TestPurge(t *testing.T) {
 		require.Empty(t, firstEnds(people.ends, now+100, 1))
 		require.Empty(t, people.details)
 		require.NoError(t, f.Close())
+	}
+}
+
+// TestDurableWrites: what users say, contacts and erasures are in the file when the call returns, whatever Sync is.
+func TestDurableWrites(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	for _, sync := range []time.Duration{0, time.Hour} {
+		s := open(t, Options{Path: newPath(t), Sync: sync})
+		setContacts := func(contacts ...string) func(*Store) error {
+			return func(s *Store) error { return s.SetContacts(ctx, "chat", "alice", contacts) }
+		}
+		for _, user := range []string{"alice", "bob"} {
+			ping(t, s, user, base)
+		}
+		for i, write := range []func(*Store) error{
+			setContacts("bob", "carol"),
+			func(s *Store) error { return s.ChangeContacts(ctx, "chat", "alice", []string{"dave"}, []string{"bob"}) },
+			sayOf("alice", busy), sayOf("alice", invisible), sayOf("alice", away), sayOf("alice", lastseen.Said{}),
+			forgetOf("alice"), setContacts("bob"), forgetOf("alice"),
+			func(s *Store) error { return s.DeleteNamespace(ctx, "chat") },
+		} {
+			require.NoError(t, write(s))
+			crashed := crashedCopy(t, s)
+			require.Equal(t, contactsOf(t, s, "alice"), contactsOf(t, crashed, "alice"), i)
+			require.Equal(t, keptIn(s), keptIn(crashed), i)
+			require.Equal(t, truthOf(t, s), truthOf(t, crashed), i)
+		}
+		require.Empty(t, truthOf(t, s))
 	}
 }

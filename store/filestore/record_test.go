@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // plain returns the contents as maps, which can be compared.
@@ -127,6 +128,7 @@ func TestInvalidDevices(t *testing.T) {
 
 // TestLongRun: a long run is cut into parts that can be replayed by themselves.
 func TestLongRun(t *testing.T) {
+	testenv.SkipWithRace(t, "there is one goroutine")
 	var c changes
 	want, long := map[string]score{}, strings.Repeat("x", 25_594)
 	for n := range 3 * maxPart / 25_700 {

@@ -1,12 +1,17 @@
 package filestore
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 )
 
 // drawID draws one of few IDs of few lengths, so that they meet again and take each other's slots.
@@ -18,6 +23,7 @@ func drawID(t *rapid.T) string {
 // TestUsers does the same to users and to a map, also where all or half of the users have the same hash. What a
 // freeze saw can be read until the next one.
 func TestUsers(t *testing.T) {
+	testenv.SkipWithRace(t, "there is one goroutine")
 	for name, hash := range map[string]func(string) uint64{
 		"random": newUsers().hash,
 		"one":    func(string) uint64 { return 0 },
@@ -106,5 +112,51 @@ func TestNamesReuseSlots(t *testing.T) {
 		fill(string(rune('a' + round)))
 		require.Equal(t, most, size())
 		require.Equal(t, 1000, u.len())
+	}
+}
+
+// TestIndexKeepsNoBuffer: names are parts of requests, which must not be kept whole. Whatever happens
+// to a user, one copy of the ID is held.
+func TestIndexKeepsNoBuffer(t *testing.T) {
+	var x index
+	for at := range lastseen.Instant(5) {
+		request := fmt.Sprintf("%1000s", "chat/alice")
+		x.setIn(x.add(request[990:994]), request[995:], lastseen.State{At: at + 1, Left: at%2 == 0})
+		name, n, ok := x.namespaces.Min()
+		require.True(t, ok)
+		require.Equal(t, "chat", name)
+		require.NotSame(t, unsafe.StringData(request[990:]), unsafe.StringData(name))
+		require.Equal(t, 1, n.users.len())
+		require.Equal(t, 1, n.order.Len())
+		e, _ := n.order.Min()
+		require.Equal(t, "alice", n.users.name(e))
+		require.Equal(t, [][]byte{[]byte("\x00\x05alice")}, n.users.names.chunks)
+	}
+}
+
+// TestRank compares the rank of every score with counting, with ties, both halves and an empty namespace.
+func TestRank(t *testing.T) {
+	for _, scores := range [][]score{{}, {5}, {-5}, {-9, -5, -5, -5, 2, 5, 5, 9}, {1, 1, 1, 1, 1, 1}} {
+		users := newUsers()
+		for i, c := range scores {
+			users.set(fmt.Sprint(i), c)
+		}
+		n := newNamespace(users)
+		for c := score(-11); c <= 11; c++ {
+			lower := 0
+			for _, other := range scores {
+				if other < c {
+					lower++
+				}
+			}
+			tied := 0
+			for i, other := range scores {
+				if user := fmt.Sprint(i); other == c {
+					require.Equal(t, lower+tied, n.rank(c, user), "%d %s in %v", c, user, scores)
+					tied++
+				}
+			}
+			require.Equal(t, lower, n.rank(c, ""), "%d in %v", c, scores)
+		}
 	}
 }

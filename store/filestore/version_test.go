@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -13,7 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/availability"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
 // fileOfVersion2 is a data file with devices in its snapshot and its log, not closed. Every later version has to read
@@ -86,45 +91,60 @@ func versionOf(t testing.TB, s *Store) uint32 {
 	return version
 }
 
-// older returns the formats of a lastseen that knows no devices.
-func older() formats {
+// older returns the formats of a lastseen that knows no later version.
+func older(version uint32) formats {
 	k := supported()
-	k.current = version1
-	delete(k.read, version2)
-	delete(k.read, version3)
+	k.current = version
+	maps.DeleteFunc(k.read, func(v uint32, _ func(*os.File) (loaded, error)) bool { return v > version })
 	return k
 }
 
-// TestVersionRises: a file that has had no device can be opened by an older lastseen, which refuses any other one.
+// TestVersionRises: the first device, thing said or contact raises the version of the file, and nothing that changes
+// nothing does. A lastseen that does not know of it opens the file before, and refuses it then.
 func TestVersionRises(t *testing.T) {
 	t.Parallel()
-	for _, sync := range []time.Duration{0, time.Hour} {
-		s := open(t, Options{Path: newPath(t), Sync: sync})
-		ping(t, s, "alice", base)
-		require.NoError(t, compactNow(s))
-		require.NoError(t, s.Close())
-		before, err := openWith(older(), Options{Path: s.Path(), Logger: quiet()})
-		require.NoError(t, err)
-		require.NoError(t, before.Close())
-
-		s = open(t, Options{Path: s.Path(), Sync: sync})
-		require.Equal(t, uint32(version1), versionOf(t, s))
-		recordDevices(t, s, onDevice("alice", "a", base))
-		check := func() {
-			require.Equal(t, uint32(version2), versionOf(t, s))
-			require.NoError(t, Verify(backup(t, s)))
-			require.NoError(t, s.Close())
-			_, err = openWith(older(), Options{Path: s.Path(), Logger: quiet()})
-			require.ErrorIs(t, err, ErrNewer)
-			s = open(t, Options{Path: s.Path(), Sync: sync})
+	ctx := context.Background()
+	for name, c := range map[string]struct {
+		before, after uint32
+		same, rises   func(*Store) error
+	}{
+		"devices": {version1, version2, pingOf("alice", base), devicesOf("chat", onDevice("alice", "a", base))},
+		"said": {version2, version3, func(s *Store) error {
+			return errors.Join(devicesOf("chat", onDevice("alice", "a", base))(s), sayOf("alice", lastseen.Said{})(s))
+		}, sayOf("alice", busy)},
+		"contacts": {version1, version3, func(s *Store) error {
+			none := s.SetContacts(ctx, "chat", "alice", nil)
+			return errors.Join(none, s.ChangeContacts(ctx, "chat", "alice", nil, []string{"bob"}), forgetOf("alice")(s))
+		}, func(s *Store) error { return s.SetContacts(ctx, "chat", "alice", []string{"bob"}) }},
+	} {
+		for _, sync := range []time.Duration{0, time.Hour} {
+			t.Run(fmt.Sprint(name, sync), func(t *testing.T) {
+				t.Parallel()
+				o := Options{Path: newPath(t), Sync: sync, Logger: quiet()}
+				s := open(t, o)
+				require.NoError(t, c.same(s))
+				flushed(t, s)
+				require.NoError(t, compactNow(s))
+				require.NoError(t, s.Close())
+				before, err := openWith(older(c.before), o)
+				require.NoError(t, err)
+				require.NoError(t, before.Close())
+				s = open(t, o)
+				require.Equal(t, c.before, versionOf(t, s))
+				require.NoError(t, c.rises(s))
+				flushed(t, s)
+				for range 3 { // with it, compacted, and after it was deleted
+					require.Equal(t, c.after, versionOf(t, s))
+					require.NoError(t, Verify(backup(t, s)))
+					require.NoError(t, s.Close())
+					_, err = openWith(older(c.before), o)
+					require.ErrorIs(t, err, ErrNewer)
+					s = open(t, o)
+					require.NoError(t, compactNow(s))
+					require.NoError(t, s.Forget(ctx, "chat", "alice"))
+				}
+			})
 		}
-		require.NoError(t, s.writer.do(context.Background(), write{durable: true, op: opFunc(func(*transaction) {})}))
-		check()
-		require.NoError(t, compactNow(s))
-		check()
-		require.NoError(t, s.Forget(context.Background(), "chat", "alice"))
-		require.NoError(t, compactNow(s))
-		check()
 	}
 }
 
@@ -183,4 +203,61 @@ func TestVersionCannotRise(t *testing.T) {
 	require.Eventually(t, func() bool { return s.Ready(context.Background()) == nil }, time.Minute, time.Millisecond)
 	recordDevices(t, s, onDevice("alice", "a", base))
 	require.Equal(t, uint32(version2), versionOf(t, s))
+}
+
+// fileOfVersion3 is a data file in whose snapshot and log users say something, not closed. Every later version has to
+// read it, see TestFileOfVersion3.
+const fileOfVersion3 = "6c6173747365656e0000000359d4898a00000000000001031caafa9f000000dbb4108578229381326e04636861747303626f62ff9fabfe" +
+	"f96273056361726f6cff9fabfef9627305616c69636580a0abfef9626105616c6963650462757379000c696e2061206d656574696e6761" +
+	"03626f620461776179d0afabfef962006104646176650462757379000c696e2061206d656574696e6761036576650462757379000c696e" +
+	"2061206d656574696e676803626f62feeffea1fa9d730000086e6f74206865726568056361726f6ce8a7abfef96200e8a7abfef962086e" +
+	"6f7420686572656e04676f6e656805616c696365feeffea1fa9d730000086e6f742068657265650000001cca8d388a2411a0356e046368" +
+	"61746105616c69636500000c61206e6f746520616c6f6e650000002c6937fa10b27cb03c6e04636861746803626f6282a0abfef9620100" +
+	"006103626f620462757379000c696e2061206d656574696e670000000feed23e729fcc8b2e6e0463686174610464617665000000000000" +
+	"0b7019d6a05b5bcd0c6e04636861746603657665000000198858d18091cd93556e046368617461056672616e6b0461776179d0afabfef9" +
+	"620000000013f55905a265149ea46e046368617473056672616e6b80e6f3faf9620000000d84b8863919ac4c416e046368617474056672" +
+	"616e6b00000030f147add2d59a5af86e046c6566747305616c696365ffe5f3faf9626805616c696365e8a7abfef96200e8a7abfef96208" +
+	"6e6f7420686572650000000d8c60e18b3546c90c6e046c6566747405616c69636500000007f4a7bdcf3927322f6e046c65667465000000" +
+	"17b31d2d8ef9c3c9306e046c6566746805616c696365fe9fabfef96201000065"
+
+func TestFileOfVersion3(t *testing.T) {
+	s := openText(t, fileOfVersion3)
+	require.Equal(t, truth{"chat": {
+		"alice": {At: base}, "bob": {At: base, Left: true}, "carol": {At: base, Left: true},
+	}}, truthOf(t, s))
+	ended := hidden{HiddenTime: lastseen.HiddenTime{End: base + 1, Ended: true}}
+	forever := hidden{HiddenTime: lastseen.HiddenTime{End: lastseen.MaxInstant}, note: "not here"}
+	require.Equal(t, map[string]string{
+		"chat/alice": fmt.Sprint(lastseen.Said{Note: "a note alone"}),
+		"chat/bob":   fmt.Sprint(busy) + fmt.Sprint(ended),
+		"chat/carol": fmt.Sprint(hiding),
+		"chat/frank": fmt.Sprint(away), "(gone)/alice": fmt.Sprint(forever),
+		"(left)/alice": fmt.Sprint(hidden{HiddenTime: lastseen.HiddenTime{End: base - 1, Ended: true}}),
+	}, keptIn(s))
+	users := []string{"alice", "bob", "carol", "dave", "eve", "frank"}
+	_, details, err := s.Describe(context.Background(), "chat", users)
+	require.NoError(t, err)
+	require.Equal(t, map[string]store.Details{
+		"alice": {Said: lastseen.Said{Note: "a note alone"}}, "bob": {Said: busy}, "frank": {Said: away},
+	}, details)
+}
+
+// TestPeopleAndRestarts: the store that opens the file has what users said to the one before it, and what is hidden.
+func TestPeopleAndRestarts(t *testing.T) {
+	t.Parallel()
+	for _, o := range testenv.Variants(
+		Options{Sync: DefaultSync}, Options{Sync: time.Hour}, Options{Sync: time.Millisecond, CompactAfter: 1}) {
+		t.Run(fmt.Sprintf("sync=%s,compact=%d", o.Sync, o.CompactAfter), func(t *testing.T) {
+			t.Parallel()
+			availability.RunFaulty(t, func(testing.TB) kit.Breakable {
+				o.Path = newPath(t)
+				s := open(t, o)
+				return kit.Breakable{Store: s, Restart: func() store.Store {
+					require.NoError(t, s.Close())
+					s = open(t, o)
+					return s
+				}}
+			})
+		})
+	}
 }

@@ -183,6 +183,17 @@ func (s *Store) RemoveEmpty(ctx context.Context, namespace string) (bool, error)
 	return err == nil && removed, err // in this order: the write can outlast the call
 }
 
+// Exist implements [store.Store].
+func (s *Store) Exist(ctx context.Context, namespaces []string) ([]bool, error) {
+	exist := make([]bool, len(namespaces))
+	err := s.read(ctx, func(x *index) {
+		for i, name := range namespaces {
+			_, exist[i] = x.namespaces.Get(name)
+		}
+	})
+	return exist, err
+}
+
 // Register implements [store.Store].
 func (s *Store) Register(ctx context.Context, namespaces []string) error {
 	namespaces = slices.Clone(namespaces) // the write can outlast the call
