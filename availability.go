@@ -3,9 +3,7 @@ package lastseen
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -91,27 +89,13 @@ func (h HiddenTime) Hides(at, now Instant, slack time.Duration) bool {
 	return min(at, now) < h.End
 }
 
-// CheckNote returns an error unless s is a valid note: at most 140 code points of UTF-8, without control characters,
-// line separators, and characters that change the direction of the text around them. A note is text: it is never HTML.
+// CheckNote returns an error unless s is a valid note: at most 140 code points that pass [CheckText]. A note is text:
+// it is never HTML.
 func CheckNote(s string) error {
-	if !utf8.ValidString(s) {
-		return fmt.Errorf("the note %s is not valid UTF-8", quote(s))
-	}
 	if n := utf8.RuneCountInString(s); n > MaxNoteLen {
 		return fmt.Errorf("the note has %d characters: at most %d are allowed", n, MaxNoteLen)
 	}
-	if i := strings.IndexFunc(s, isDisruptive); i >= 0 {
-		r, _ := utf8.DecodeRuneInString(s[i:])
-		return fmt.Errorf("the note has the character %U: "+
-			"control characters, line breaks and bidirectional overrides are not allowed", r)
-	}
-	return nil
-}
-
-// isDisruptive reports whether a character can disturb the text around a note. The marks of direction (U+200E, U+200F,
-// U+061C) are allowed: they have no effect on others.
-func isDisruptive(r rune) bool {
-	return unicode.IsControl(r) || '\u2028' <= r && r <= '\u202e' || '\u2066' <= r && r <= '\u2069'
+	return CheckText("the note", s)
 }
 
 // Dot is what one dot beside a name shows of a user: a status, or Red.

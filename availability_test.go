@@ -2,29 +2,44 @@ package lastseen
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
 
-func TestParseAvailability(t *testing.T) {
-	for _, good := range []Availability{"", Away, Busy, Invisible} {
-		a, err := ParseAvailability(string(good))
-		require.NoError(t, err)
-		require.Equal(t, good, a)
-	}
-	for _, bad := range []string{"Away", "busy ", "online", "green", "null", "dnd", "\xff", strings.Repeat("x", 1000)} {
-		a, err := ParseAvailability(bad)
-		require.ErrorContains(t, err, "use away, busy or invisible, or null for none")
-		require.Empty(t, a)
-		require.True(t, utf8.ValidString(err.Error()), "messages are text")
-		require.Less(t, len(err.Error()), 300, "messages stay short")
-	}
+// TestParse takes each of the words, and names them to callers who have others.
+func TestParse(t *testing.T) {
+	requireParses(t, ParseAvailability, append(Availabilities(), ""), "use away, busy or invisible, or null for none")
+	requireParses(t, ParseCallAction, CallActions(), "is not a valid action: use accept, reject, end or alive")
+	requireParses(t, ParseDeviceKind, append(DeviceKinds(), ""), "is unknown: use web, mobile, desktop, service or other")
+	requireParses(t, ParseStatus, Statuses(), "green, yellow or grey")
 	require.Equal(t, []Availability{Away, Busy, Invisible}, Availabilities())
+}
+
+func requireParses[T ~string](t *testing.T, parse func(string) (T, error), words []T, hint string) {
+	t.Helper()
+	for _, word := range words {
+		got, err := parse(string(word))
+		require.NoError(t, err)
+		require.Equal(t, word, got)
+		if word != "" {
+			require.Equal(t, strings.ToLower(string(word)), string(word))
+			_, err = parse(strings.ToUpper(string(word)))
+			require.ErrorContains(t, err, hint)
+			require.ErrorContains(t, err, strconv.Quote(strings.ToUpper(string(word))))
+		}
+	}
+	long := strings.Repeat("x", 1000)
+	for _, bad := range []string{"busy ", "grey ", "gray", "online", "hold", "null", "dnd", "\xff", long} {
+		got, err := parse(bad)
+		require.ErrorContains(t, err, hint, bad)
+		require.Empty(t, got)
+		requireShortText(t, err)
+	}
 }
 
 func TestSaidAt(t *testing.T) {
@@ -133,66 +148,39 @@ func TestDotOf(t *testing.T) {
 	}
 }
 
-// disruptive are characters that a note cannot have, and harmless ones beside them that it can.
-var (
-	disruptive = []rune{
-		0, '\t', '\n', '\r', 0x1b, 0x1f, 0x7f, 0x80, 0x85, 0x9f, 0x2028, 0x2029, 0x202a, 0x202b, 0x202c, 0x202d, 0x202e,
-		0x2066, 0x2067, 0x2068, 0x2069,
-	}
-	harmless = []rune{
-		' ', '~', 0xa0, 0xad, 0x061c, 0x200b, 0x200d, 0x200e, 0x200f, 0x2027, 0x202f, 0x2065, 0x206a, 0xfeff, 0xfffd,
-		0x10ffff, '<', '&', '"', 'é', '🙂',
-	}
-)
-
-func TestCheckNote(t *testing.T) {
-	for _, good := range []string{
-		"", " ", "in a meeting", "<b>not HTML</b>", "شكرا", "日本語", "👩\u200d👩\u200d👧",
-		strings.Repeat("x", MaxNoteLen), strings.Repeat("🙂", MaxNoteLen),
-	} {
-		require.NoError(t, CheckNote(good), "%q", good)
-	}
-	for _, r := range harmless {
-		require.NoError(t, CheckNote("a"+string(r)+"b"), "%U", r)
-	}
-	for _, r := range disruptive {
-		for _, note := range []string{string(r), "a" + string(r) + "b", "🙂" + string(r)} {
-			require.ErrorContains(t, CheckNote(note), fmt.Sprintf("%U", r))
-		}
-	}
-	for note, why := range map[string]string{
-		"\xff": "not valid UTF-8", "a\xc3": "not valid UTF-8", "\xed\xa0\x80": "not valid UTF-8",
-		strings.Repeat("x", MaxNoteLen+1): "has 141 characters", strings.Repeat("🙂", 2000): "has 2000 characters",
-	} {
-		err := CheckNote(note)
-		require.ErrorContains(t, err, why)
-		require.Less(t, len(err.Error()), 300, "messages stay short")
-	}
-}
-
+// FuzzCheckNote begins with the characters that a note cannot have, and with harmless ones beside them.
 func FuzzCheckNote(f *testing.F) {
-	for _, r := range append(append([]rune{}, disruptive...), harmless...) {
-		f.Add("a" + string(r))
+	disruptive := "\x00\t\n\r\x1b\x1f\x7f\u0080\u0085\u009f\u2028\u2029" +
+		"\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+	harmless := " ~\u00a0\u00ad\u061c\u200b\u200d\u200e\u200f\u2027\u202f\u2065\u206a\ufeff\ufffd\U0010ffff<&\"é🙂"
+	for _, r := range disruptive + harmless {
+		f.Add("a" + string(r) + "b")
+		f.Add(string(r))
 	}
-	for _, s := range []string{"", "in a meeting", "\xff", strings.Repeat("x", MaxNoteLen), strings.Repeat("é", 141)} {
+	for _, s := range []string{
+		"", "in a meeting", "<b>not HTML</b>", "شكرا", "日本語", "👩\u200d👩\u200d👧", "\xff",
+		"a\xc3", "\xed\xa0\x80",
+		strings.Repeat("x", MaxNoteLen), strings.Repeat("🙂", MaxNoteLen), strings.Repeat("é", MaxNoteLen+1),
+		strings.Repeat("🙂", 2000),
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		valid := utf8.ValidString(s) && len([]rune(s)) <= MaxNoteLen
-		for _, r := range s {
-			valid = valid && !unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp) && !overrides(r)
+		want := ""
+		switch at, n := strings.IndexFunc(s, disrupts), utf8.RuneCountInString(s); {
+		case !utf8.ValidString(s):
+			want = "not valid UTF-8"
+		case n > MaxNoteLen:
+			want = fmt.Sprintf("has %d characters", n)
+		case at >= 0:
+			r, _ := utf8.DecodeRuneInString(s[at:])
+			want = fmt.Sprintf("%U", r)
 		}
 		err := CheckNote(s)
-		require.Equal(t, valid, err == nil, "%q: %v", s, err)
+		require.Equal(t, want == "", err == nil, "%q: %v", s, err)
 		if err != nil {
-			require.True(t, utf8.ValidString(err.Error()), "messages are text")
-			require.Less(t, len(err.Error()), 300, "messages stay short")
+			require.ErrorContains(t, err, want)
 		}
+		requireShortText(t, err)
 	})
-}
-
-// overrides reports whether a character begins or ends text of another direction, by its name in Unicode: LRE, RLE,
-// PDF, LRO, RLO, LRI, RLI, FSI and PDI.
-func overrides(r rune) bool {
-	return strings.ContainsRune("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069", r)
 }

@@ -94,16 +94,6 @@ func TestCallExpired(t *testing.T) {
 	}
 }
 
-func TestParseCallAction(t *testing.T) {
-	for _, a := range CallActions() {
-		parsed, err := ParseCallAction(string(a))
-		require.NoError(t, err)
-		require.Equal(t, a, parsed)
-	}
-	_, err := ParseCallAction("hold")
-	require.EqualError(t, err, `"hold" is not a valid action: use accept, reject, end or alive`)
-}
-
 func TestCallParty(t *testing.T) {
 	c := Call{From: "alice", To: "bob", FromDevice: "tab", ToDevice: "phone"}
 	require.Equal(t, Caller, c.Party("alice"))

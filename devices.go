@@ -5,17 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 )
 
 // The limits of devices.
 const (
 	MaxDeviceLen = 64   // bytes of a device's ID
 	MaxMetaLen   = 1024 // bytes of what a client says about a device
-	MaxDevices   = 32   // records of one user; those heard last are kept
+	MaxDevices   = 32   // records of one user
 )
 
 // DeviceKind is what a client says that a device is.
@@ -42,20 +39,16 @@ func ParseDeviceKind(s string) (DeviceKind, error) {
 	return kind, nil
 }
 
-// CheckDevice returns an error unless s is a valid ID of a device: 1 to 64 bytes of UTF-8 without control characters.
-// IDs are compared byte for byte.
+// CheckDevice returns an error unless s is a valid ID of a device: 1 to 64 bytes that pass [CheckText]. IDs are
+// compared byte for byte.
 func CheckDevice(s string) error {
 	switch {
 	case s == "":
-		return errors.New("the device's id is empty: use 1 to 64 bytes of UTF-8")
+		return errors.New("the device's id is missing or empty: use 1 to 64 bytes of UTF-8")
 	case len(s) > MaxDeviceLen:
 		return fmt.Errorf("the device's id has %d bytes: at most %d are allowed", len(s), MaxDeviceLen)
-	case !utf8.ValidString(s):
-		return fmt.Errorf("the device's id %s is not valid UTF-8", quote(s))
-	case strings.ContainsFunc(s, unicode.IsControl):
-		return fmt.Errorf("the device's id %s has a control character", quote(s))
 	}
-	return nil
+	return CheckText("the device's id", s)
 }
 
 // DeviceWindow returns for how long a device counts that has not said goodbye: 2 × green + the ping interval, rounded
@@ -88,8 +81,11 @@ func (r DeviceRecord) compare(other DeviceRecord) int {
 //
 // The rule: a user's last-seen time is the newest that anything asserted, and never moves back. The user has left if
 // that newest assertion is a goodbye and no record that has not said goodbye was heard within the window before it. So
-// assertions commute, and may arrive late or twice. A user has at most MaxDevices records, those heard last; at the
-// same time, those with the lower IDs.
+// assertions commute, and may arrive late or twice.
+//
+// A user has at most MaxDevices records. For one more, the oldest record that said goodbye is deleted, but not the
+// newest of all, which shows that the user left; if no other record did, the oldest one. At the same time, records with
+// lower IDs are newer.
 //
 // A ping without a device is [State.AfterPing], and does not change Devices.
 type Devices struct {
@@ -173,7 +169,14 @@ func (d Devices) settle(at Instant) (State, Devices) {
 	slices.SortFunc(kept, func(a, b DeviceRecord) int {
 		return cmp.Or(cmp.Compare(b.At, a.At), cmp.Compare(a.ID, b.ID))
 	})
-	d.Records = kept[:min(len(kept), MaxDevices)]
+	if d.Records = kept; len(kept) > MaxDevices {
+		i := len(kept) - 1
+		for i > 0 && !kept[i].Gone {
+			i--
+		}
+		i = cmp.Or(i, len(kept)-1)
+		d.Records = slices.Delete(kept, i, i+1)
+	}
 	if d.Window > 0 && d.Left < from {
 		d.Left = 0
 	}

@@ -32,24 +32,56 @@ func CheckNamespace(s string) error {
 	return nil
 }
 
-// CheckUser returns an error unless s is a valid user ID: 1 to 256 bytes of UTF-8 without control characters, and
-// neither "." nor "..", which a URL path cannot contain. IDs are compared byte for byte.
+// CheckUser returns an error unless s is a valid user ID: 1 to 256 bytes that pass [CheckText], and neither "." nor
+// "..", which a URL path cannot contain. IDs are compared byte for byte.
 func CheckUser(s string) error {
+	if err := checkUserForm(s); err != nil || isPrintableASCII(s) { // the usual case; the check below is slow
+		return err
+	}
+	return CheckText("the user", s)
+}
+
+// CheckStoredUser returns an error unless s is a user ID that this or an earlier version could store. Earlier versions
+// took IDs with line separators and bidirectional overrides. Users who have one are listed, and can be deleted.
+func CheckStoredUser(s string) error {
+	err := checkUserForm(s)
+	if err == nil && (!utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl)) {
+		err = CheckText("the user", s)
+	}
+	return err
+}
+
+// checkUserForm checks the length of a user ID, and whether a URL path can contain it.
+func checkUserForm(s string) error {
 	switch {
 	case s == "":
-		return errors.New("the user is empty: use 1 to 256 bytes of UTF-8")
+		return errors.New("the user is missing or empty: use 1 to 256 bytes of UTF-8")
 	case len(s) > MaxUserLen:
 		return fmt.Errorf("the user has %d bytes: at most %d are allowed", len(s), MaxUserLen)
 	case s == "." || s == "..":
 		return fmt.Errorf("the user %q cannot be part of a URL path", s)
-	case isPrintableASCII(s): // the usual case; the checks below are slow
-		return nil
-	case !utf8.ValidString(s):
-		return fmt.Errorf("the user %s is not valid UTF-8", quote(s))
-	case strings.ContainsFunc(s, unicode.IsControl):
-		return fmt.Errorf("the user %s has a control character", quote(s))
 	}
 	return nil
+}
+
+// CheckText returns an error unless s is UTF-8 without characters that disturb the text around them: control
+// characters, line separators, and characters that change the direction of that text. The error begins with what.
+func CheckText(what, s string) error {
+	if !utf8.ValidString(s) {
+		return fmt.Errorf("%s %s is not valid UTF-8", what, quote(s))
+	}
+	if i := strings.IndexFunc(s, isDisruptive); i >= 0 {
+		r, _ := utf8.DecodeRuneInString(s[i:])
+		return fmt.Errorf("%s has the character %U: "+
+			"control characters, line breaks and bidirectional overrides are not allowed", what, r)
+	}
+	return nil
+}
+
+// isDisruptive reports whether a character can disturb the text around it. The marks of direction (U+200E, U+200F,
+// U+061C) are allowed: they have no effect on others.
+func isDisruptive(r rune) bool {
+	return unicode.IsControl(r) || '\u2028' <= r && r <= '\u202e' || '\u2066' <= r && r <= '\u2069'
 }
 
 func isPrintableASCII(s string) bool {

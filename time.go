@@ -62,8 +62,8 @@ func ParseTime(s string) (Instant, error) {
 }
 
 func parseRFC3339(s string) (Instant, error) {
-	var t time.Time
-	if err := t.UnmarshalText([]byte(s)); err != nil {
+	t, ok := readRFC3339(s)
+	if !ok {
 		if strings.Contains(s, " ") {
 			return 0, fmt.Errorf("%s is not a valid time: %s; in a query, write + as %%2B", quote(s), timeForms)
 		}
@@ -73,6 +73,50 @@ func parseRFC3339(s string) (Instant, error) {
 		return at, nil
 	}
 	return 0, fmt.Errorf("%s is not between 1970 and the end of the year 9999 in UTC", quote(s))
+}
+
+// readRFC3339 parses a time as RFC 3339, section 5.6, defines it. Package time also takes hours of one digit, a comma
+// for the point, and offsets such as +24:00, but no letters in lower case. It takes no leap second either: one can only
+// be the last second of a month in UTC. It is the same instant as the second after it, as in all Unix times.
+func readRFC3339(s string) (t time.Time, ok bool) {
+	if len(s) < len("2006-01-02T15:04:05Z") || s[13] != ':' || s[16] != ':' || !endsAsRFC3339(s[19:]) {
+		return t, false
+	}
+	text := []byte(s)
+	text[10] &^= 0x20 // upper case of a letter
+	if text[len(text)-1] == 'z' {
+		text[len(text)-1] = 'Z'
+	}
+	leap := s[17:19] == "60"
+	if leap {
+		copy(text[17:], "59")
+	}
+	if err := t.UnmarshalText(text); err != nil {
+		return t, false
+	}
+	if leap {
+		t = t.Add(time.Second)
+		after := t.UTC().Truncate(time.Second)
+		year, month, _ := after.Date()
+		return t, after.Equal(time.Date(year, month, 1, 0, 0, 0, 0, time.UTC))
+	}
+	return t, true
+}
+
+// endsAsRFC3339 reports whether a text is what RFC 3339 allows after the seconds: a fraction, and an offset.
+func endsAsRFC3339(s string) bool {
+	if fraction, ok := strings.CutPrefix(s, "."); ok {
+		if s = strings.TrimLeft(fraction, "0123456789"); s == fraction {
+			return false
+		}
+	}
+	switch {
+	case s == "Z" || s == "z":
+		return true
+	case len(s) != len("+00:00") || s[0] != '+' && s[0] != '-' || s[3] != ':' || !allDigits(s[1:3]+s[4:]):
+		return false
+	}
+	return s[1:3] < "24" && s[4:] < "60"
 }
 
 // The bounds of every duration in a request or a configuration. A year has 365 days here.

@@ -13,21 +13,10 @@ var (
 	// ErrNoAvailability means that users of the namespace cannot say anything, as long as settings do not change: other
 	// programs also write it.
 	ErrNoAvailability = errors.New("the namespace has no availability")
-	// ErrSettling means that a user cannot become invisible yet: another server may not know that the namespace has
-	// invisible users. Nothing was recorded. It can happen for half a minute after the first such call in a namespace.
-	// Stores that one process alone uses never return it. The error is a [SettlingError].
-	ErrSettling = errors.New("not all servers know yet that the namespace has invisible users")
+	// ErrEvicts means that a user cannot become invisible, because the store may lose what hides them: it is a Redis
+	// that deletes any key when its memory is full. Nothing was recorded.
+	ErrEvicts = errors.New("the store may evict what hides users")
 )
-
-// SettlingError is ErrSettling with the time until which it lasts.
-type SettlingError struct {
-	Rest time.Duration // after which the call can succeed
-}
-
-func (e *SettlingError) Error() string { return ErrSettling.Error() }
-
-// Is reports whether target is ErrSettling.
-func (e *SettlingError) Is(target error) bool { return target == ErrSettling }
 
 // Availabilities keeps what users say: see [lastseen.Said]. What a user says is theirs, not that of a device.
 //
@@ -93,7 +82,7 @@ type Availabilities interface {
 	// and so does an end alone. At is the present by Now of the store, bounded by its clock like the time of a ping.
 	// What has ended by then is recorded as nothing. It returns the state that others see. The embedded store returns
 	// after the change is on the disk. It returns ErrNoAvailability, and records nothing, if the namespace cannot have
-	// any, and ErrSettling only if the user says Invisible.
+	// any, and ErrEvicts only if the user says Invisible.
 	SetAvailability(
 		ctx context.Context, namespace, user string, said lastseen.Said, at lastseen.Instant,
 	) (lastseen.State, error)

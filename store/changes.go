@@ -12,7 +12,8 @@ import (
 var (
 	// ErrNoFeed means that the namespace cannot have a changes feed, as long as settings or rights do not change.
 	ErrNoFeed = errors.New("the namespace has no changes feed")
-	// ErrNotRecorded means that the changes of the namespace are not recorded now. RecordChanges begins that.
+	// ErrNotRecorded means that the changes of the namespace are not recorded now. RecordChanges begins that once the
+	// namespace exists.
 	ErrNotRecorded = errors.New("changes are not recorded")
 )
 
@@ -25,7 +26,7 @@ var (
 // status by the feed's thresholds at the watermark, and whether the user left. A user who was never seen is grey.
 //
 //   - A write (Ping, Leave) that changes the published presence appends one entry for the user, atomically with the
-//     write. A write that changes the time alone appends nothing; neither does a leave of a user who was never seen.
+//     write. A write that changes the time alone appends nothing.
 //   - Time changes presences, too: SweepChanges moves the watermark, and appends one entry for each user whose status
 //     decayed.
 //   - Forget of a known user appends an entry with the zero state, whatever was published. Earlier entries of that
@@ -50,8 +51,8 @@ var (
 // RecordChanges.
 type Changes interface {
 	// RecordChanges has the changes of a namespace recorded, with these thresholds, from now on until ChangesKept after
-	// the last call. It returns ErrNoFeed if the namespace cannot have a feed. If a feed exists, its thresholds stay:
-	// see SweepChanges.
+	// the last call. It returns ErrNoFeed if the namespace cannot have a feed, and ErrNotRecorded if the namespace does
+	// not exist: reading must not make state. If a feed exists, its thresholds stay: see SweepChanges.
 	RecordChanges(ctx context.Context, namespace string, t lastseen.Thresholds) error
 
 	// ReadChanges reads, for each of the reads, the entries after its places. Each read has its own result.

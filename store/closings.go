@@ -7,10 +7,12 @@ import (
 	"github.com/lastseen/lastseen"
 )
 
-// Closings lets one process have all processes close the connections of a user.
+// Closings lets one process have all processes close the connections of a user, or drop what they have not written
+// yet about a namespace that is being deleted.
 type Closings interface {
 	// CloseConnections asks all processes on this store to close the connections of a user that were open at that
-	// moment, by the store's clock. Asking again does it again.
+	// moment, by the store's clock. Asking again does it again. Without a user, no connection is closed; the processes
+	// drop what they received before that moment in the namespace and have not written.
 	CloseConnections(ctx context.Context, namespace, user string) error
 
 	// Closings returns what was asked after a place, in order, each user of a namespace once, and the next place. The
@@ -29,7 +31,8 @@ const (
 // ClosingPlace is a position among the closings. It is opaque outside the store.
 type ClosingPlace string
 
-// Closing asks to close the connections of a user that were opened before a time.
+// Closing asks to close the connections of a user that were opened before a time, or, without a user, to drop what was
+// received in the namespace before that time.
 type Closing struct {
 	Namespace, User string
 	At              lastseen.Instant // by the store's clock

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-
-	"github.com/lastseen/lastseen"
 )
 
 // The errors of contacts.
@@ -15,6 +13,9 @@ var (
 	ErrNoContacts = errors.New("the namespace has no contacts")
 	// ErrTooManyContacts means that the user would have more than MaxContacts. Nothing was changed.
 	ErrTooManyContacts = errors.New("the user has too many contacts")
+	// ErrContactsChanged means that another call changed the contacts of the owner while this one was in progress,
+	// which then stopped: part of its change was made.
+	ErrContactsChanged = errors.New("the contacts were changed meanwhile")
 	// ErrOwnContact means that a user is named as a contact of their own.
 	ErrOwnContact = errors.New("a user cannot be their own contact")
 )
@@ -25,7 +26,11 @@ const MaxContacts = 5000
 // Contacts keeps whom each user knows. A contact is one user in the list of another, the owner. It has a direction:
 // that bob is a contact of alice does not make alice a contact of bob. Contacts need not exist as users.
 //
-// Calls do not commute: the last one counts. Trim does not delete contacts. Forget and DeleteNamespace delete those
+// Calls do not commute: the last one counts. A change of many contacts can be made in parts: those that are removed
+// go before the first one is added, so that nobody is a contact who is not one before or after. If another call changes
+// the contacts of the owner meanwhile, the parts that follow are not made, and the call returns ErrContactsChanged; so
+// what the other call removed does not come back. After this or another error some parts may be missing. A call without
+// error has made exactly its change. Trim does not delete contacts. Forget and DeleteNamespace delete those
 // that the user owns; the user stays in the lists of others, which are theirs. RemoveEmpty keeps a namespace in which
 // a user has contacts. The embedded store returns after a change is on the disk. Contacts are in no feed.
 //
@@ -44,16 +49,17 @@ const MaxContacts = 5000
 // for them, so that pings cost nothing. The last use of owners whose contacts an earlier version recorded is not known:
 // it is the first time that TrimContacts finds them. It finds all of them as it is called again and again.
 //
-// IDs passed in pass [CheckContacts]. Those that are named twice count once. All methods return ErrNoContacts, and
-// record nothing, if the namespace cannot have contacts.
+// IDs passed in pass [lastseen.CheckStoredUser], and an owner is not among their own. Those that are named twice count
+// once. All methods return ErrNoContacts, and record nothing, if the namespace cannot have contacts.
 type Contacts interface {
-	// SetContacts replaces the contacts of an owner, atomically. It creates the namespace like Ping, unless there are
-	// no contacts. It returns ErrTooManyContacts if there are more than MaxContacts.
+	// SetContacts replaces the contacts of an owner. It creates the namespace like Ping, unless there are no contacts.
+	// It returns ErrTooManyContacts if there are more than MaxContacts.
 	SetContacts(ctx context.Context, namespace, owner string, contacts []string) error
 
-	// ChangeContacts adds and removes contacts of an owner, atomically. An ID that is in both is removed. Adding what
-	// is there, and removing what is not, changes nothing. It creates the namespace like Ping, unless it adds nothing.
-	// It returns ErrTooManyContacts if the owner would have more than MaxContacts afterwards.
+	// ChangeContacts adds and removes contacts of an owner. An ID that is in both is removed. Adding what is there, and
+	// removing what is not, changes nothing. It creates the namespace like Ping, unless it adds nothing. It returns
+	// ErrTooManyContacts if the owner would have more than MaxContacts afterwards. Up to 500 contacts are added and
+	// removed atomically.
 	ChangeContacts(ctx context.Context, namespace, owner string, add, remove []string) error
 
 	// ListContacts returns up to limit contacts of an owner that come after an ID, in bytewise order; from the first
@@ -81,26 +87,18 @@ type ContactsTrimResult struct {
 // ContactPair names an owner of contacts and a user to look for among them.
 type ContactPair struct{ Owner, Contact string }
 
-// CheckContacts returns an error unless each ID is that of a user who can be a contact of the owner.
-func CheckContacts(owner string, contacts []string) error {
-	for _, c := range contacts {
-		if err := lastseen.CheckUser(c); err != nil {
-			return err
-		}
-		if c == owner {
-			return ErrOwnContact
-		}
-	}
-	return nil
-}
-
 // ContactChanges returns the changes that [Contacts.ChangeContacts] asks for: each ID once, in bytewise order, and
 // those to add without those to remove.
 func ContactChanges(add, remove []string) (added, removed []string) {
 	removed = slices.Compact(slices.Sorted(slices.Values(remove)))
 	added = slices.Compact(slices.Sorted(slices.Values(add)))
-	return slices.DeleteFunc(added, func(id string) bool {
-		_, found := slices.BinarySearch(removed, id)
+	return Without(added, removed), removed
+}
+
+// Without returns the IDs of a list that are not in another one. Both are in bytewise order.
+func Without(list, other []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(id string) bool {
+		_, found := slices.BinarySearch(other, id)
 		return found
-	}), removed
+	})
 }

@@ -16,8 +16,8 @@ var ErrNoDevices = errors.New("the namespace has no devices")
 //
 // Assertions of devices commute with each other, and with pings and leaves. A ping of [Writer] is of no device: it
 // raises the user's time, and makes no record. A leave of Writer is of all devices: in a namespace that has had a
-// device, it marks all records gone up to its time. Trim, Forget and DeleteNamespace delete the records of the users
-// that they delete.
+// device, or with several shards in such a shard, it marks all records gone up to its time, also those reported later.
+// Trim, Forget and DeleteNamespace delete the records of the users that they delete.
 type Devices interface {
 	// RecordDevices records what devices asserted, in the order given, and returns the resulting states like Ping:
 	// a user named twice has the same, final, state twice. Window is that of [lastseen.DeviceWindow]. Times too far

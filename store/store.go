@@ -163,6 +163,9 @@ type Namespaces interface {
 	// Namespaces returns up to limit existing namespaces whose names come after the given one, bytewise ascending.
 	Namespaces(ctx context.Context, after string, limit int) ([]NamespaceInfo, error)
 
+	// Exist reports, for each of the names in the order given, whether the namespace exists.
+	Exist(ctx context.Context, namespaces []string) ([]bool, error)
+
 	// Register makes namespaces exist before their first ping. Namespaces that exist are not changed. The limit on
 	// namespaces does not apply.
 	Register(ctx context.Context, namespaces []string) error

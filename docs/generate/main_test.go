@@ -45,7 +45,7 @@ func TestDocumentIsValid(t *testing.T) {
 	examples, formats := openapi3.EnableExamplesValidation(), openapi3.EnableSchemaFormatValidation()
 	require.NoError(t, doc.Validate(t.Context(), examples, formats))
 	require.Equal(t, "3.0.3", doc.OpenAPI)
-	require.Equal(t, "/", doc.Servers[0].URL)
+	require.Equal(t, "./", doc.Servers[0].URL, "relative to the document")
 	for path, item := range doc.Paths.Map() {
 		for method, operation := range item.Operations() {
 			what := method + " " + path

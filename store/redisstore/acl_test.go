@@ -4,13 +4,15 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -35,56 +37,28 @@ func words(text string) (all []any) {
 // asApp is the URL for the user app.
 func asApp(url string) string { return strings.Replace(url, "://", "://app:secret@", 1) }
 
-// everything calls every method, except those of devices and of calls.
+// everything calls every method, except those of feeds, of devices, of availability and of calls.
 func everything(t *testing.T, s *redisstore.Store) {
 	t.Helper()
-	ctx := context.Background()
-	require.NoError(t, s.Ready(ctx))
-	require.NoError(t, s.Register(ctx, []string{"chat"}))
-	granted, err := s.Lease(ctx, "sweep", time.Minute)
-	require.NoError(t, err)
-	require.True(t, granted)
-	_, err = s.Now(ctx)
-	require.NoError(t, err)
-	for name, call := range calls(s, "chat") {
-		require.NoError(t, call(), name)
+	ctx, m := context.Background(), storetest.MethodsOf(s, "chat")
+	for name, call := range storetest.All(m.Presence, m.Contacts, storetest.OtherMethods(s)) {
+		require.NoError(t, call(ctx), name)
 	}
-	for name, call := range contactCalls(s, "chat") {
-		require.NoError(t, call(), name)
-	}
-	_, err = s.CallNamespaces(ctx, "", 10)
-	require.NoError(t, err)
-	_, err = s.Namespaces(ctx, "", 10)
-	require.NoError(t, err)
-	require.NoError(t, s.CloseConnections(ctx, "chat", "alice"))
-	_, _, err = s.Closings(ctx, "")
+	_, err := s.Now(ctx)
 	require.NoError(t, err)
 	require.NoError(t, s.Signal(ctx, store.Signal{Kind: "k", Namespace: "chat", User: "alice"}))
 }
 
-// TestLeastRights: they are enough for everything.
-func TestLeastRights(t *testing.T) {
-	url := redistest.Start(t)
-	restrict(t, newClient(t, url))
-	s := newStore(t, redisstore.Options{URL: asApp(url)})
-	everything(t, s)
-	for name, call := range allCalls(s, "chat") {
-		require.NoError(t, call(), name)
-	}
-}
-
 // TestForbiddenNamespace: a key that the user may not read makes its namespace fail, and hides no other.
 func TestForbiddenNamespace(t *testing.T) {
-	ctx, url := context.Background(), redistest.Start(t)
-	restrict(t, newClient(t, url))
+	_, url, client := start(t)
+	restrict(t, client)
 	layouts := map[string]redisstore.Layout{"elsewhere": {Key: "elsewhere"}}
 	require.NoError(t, ping(newStore(t, redisstore.Options{URL: url, Layouts: layouts}), "elsewhere", "alice"))
 	s := newStore(t, redisstore.Options{URL: asApp(url), Layouts: layouts})
 	require.NoError(t, ping(s, "chat", "alice"))
 	require.ErrorIs(t, ping(s, "elsewhere", "alice"), store.ErrUnavailable)
-	infos, err := s.Namespaces(ctx, "", 10)
-	require.NoError(t, err)
-	require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: base}, {Name: "elsewhere"}}, infos)
+	require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: base}, {Name: "elsewhere"}}, namespacesOf(t, s))
 }
 
 // testLeastRightsInCluster: they are, also when slots move.
@@ -106,5 +80,111 @@ func testLeastRightsInCluster(t *testing.T, c *redistest.Cluster) {
 			to = c.Primaries[1]
 		}
 		c.MoveSlot(t, slot, to, func() { everything(t, s) })
+	}
+}
+
+// setStreams gives the user app the right to use streams, or takes it.
+func setStreams(t *testing.T, client *redis.Client, allowed bool) {
+	t.Helper()
+	right := map[bool]string{true: "+@stream", false: "-@stream"}[allowed]
+	require.NoError(t, client.Do(context.Background(), "ACL", "SETUSER", "app", right).Err())
+}
+
+// useFeed does everything that can be done with a feed.
+func useFeed(t *testing.T, f *feed) {
+	t.Helper()
+	ctx, users := context.Background(), numbered("u", 20)
+	r := newReader(t, f.s, users...)
+	f.ping(f.w-hour+1000, users...)
+	f.leave(f.w-hour+1001, users[:3]...)
+	require.NoError(t, f.s.Forget(ctx, "chat", users[3]))
+	require.Equal(t, 16, f.sweep(f.w+2000).Decays)
+	_, err := trim(f.s, hours.Yellow)
+	require.NoError(t, err)
+	f.record()
+	r.requireTruth()
+	require.Zero(t, r.resets)
+	f.moveWatermark(f.clock() + hour)
+	f.ping(f.clock(), users...)
+	f.moveWatermark(f.clock() + hour)
+	require.True(t, f.sweep(f.clock()).Begun)
+	r.watermark = 0
+	r.requireTruth()
+	for _, key := range f.companions() {
+		f.remove(key)
+	}
+	f.s.ExpireAgreements()
+	f.ping(f.clock(), users...)
+	f.record()
+	r.requireTruth()
+	require.NoError(t, f.s.DeleteNamespace(ctx, "chat"))
+	r.requireNotRecorded()
+}
+
+func (f *feed) companions() (keys []string) {
+	for _, key := range f.keys {
+		keys = append(keys, feedKey(key), streamKey(key))
+	}
+	return keys
+}
+
+// TestNoRightsToStreams: live features are off and the log says what to allow, once; everything else works. They work
+// as soon as it is allowed.
+func TestNoRightsToStreams(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	admin := newClient(t, url)
+	restrict(t, admin)
+	setStreams(t, admin, false)
+	s, log := newLoggedStore(t, redisstore.Options{URL: asApp(url)})
+	s.Monitor(ctx)
+	require.NoError(t, ping(s, "chat", "alice"))
+	require.ErrorIs(t, s.RecordChanges(ctx, "chat", hours), store.ErrNoFeed)
+	everything(t, s)
+	require.NoError(t, s.Ready(ctx))
+	s.Monitor(ctx)
+	setStreams(t, admin, true)
+	s.Monitor(ctx)
+	useFeed(t, startFeed(t, s, admin, 1))
+	require.NoError(t, s.Close())
+	require.Equal(t, 1, log.count("level=ERROR"), log)
+	require.Positive(t, log.count("+@stream"))
+}
+
+// TestRightsToStreamsTakenAway: a feed exists, and this server may no longer append to it. Pings are recorded, and
+// readers get a reset once it may.
+func TestRightsToStreamsTakenAway(t *testing.T) {
+	t.Parallel()
+	ctx, url := context.Background(), redistest.Start(t)
+	for _, shards := range testenv.Variants(7, 1) {
+		for _, aware := range []bool{true, false} { // of it, before the first write
+			admin := newClient(t, url)
+			require.NoError(t, admin.FlushAll(ctx).Err())
+			restrict(t, admin)
+			f := startFeed(t, newStore(t, redisstore.Options{URL: asApp(url), Shards: shards}), admin, shards)
+			f.ping(f.w, "alice", "dave")
+			r := newReader(t, f.s, "alice", "bob", "carol", "dave")
+			setStreams(t, admin, false)
+			if aware {
+				f.s.Monitor(ctx)
+			} else {
+				_, _ = f.s.Ping(ctx, "chat", sightingsAt(f.w, "bob")) // it may fail
+				f.s.Monitor(ctx)
+			}
+			f.ping(f.w, "bob", "carol")
+			f.leave(f.w+1, "alice")
+			record(t, f.s, onDevice("carol", "tab", f.w))
+			require.NoError(t, f.s.Forget(ctx, "chat", "dave"))
+			require.Equal(t, lastseen.State{At: f.w + 1, Left: true}, lookup(t, f.s, "alice")[0])
+			require.ErrorIs(t, f.s.RecordChanges(ctx, "chat", hours), store.ErrNoFeed)
+			setStreams(t, admin, true)
+			f.s.Monitor(ctx)
+			f.record()
+			r.watermark = 0
+			r.requireTruth()
+			f.ping(f.w+2, "alice")
+			r.requireTruth()
+			require.Equal(t, lastseen.Green, r.told["carol"].Status)
+		}
 	}
 }

@@ -15,7 +15,7 @@ type agreements struct {
 
 type agreement struct {
 	round int64
-	bits  bits
+	calls bool // the namespace is in the list of those with calls
 }
 
 // load returns the agreement on a namespace; one of a round before the first if there is none.
@@ -46,25 +46,26 @@ func (a *agreements) current(name string) bool {
 	return a.load(name).round == a.round.Load()
 }
 
-// bits returns what was last read of a namespace's bits.
-func (a *agreements) bits(name string) bits { return a.load(name).bits }
-
-func (a *agreements) confirm(name string, b bits) {
-	a.last.Store(name, agreement{a.round.Load(), b})
+// recent returns the names of the namespaces that were checked in the last minute.
+func (a *agreements) recent() (names []string) {
+	oldest := a.round.Load() - int64(time.Minute/sampleEvery)
+	a.last.Range(func(name, last any) bool {
+		if last.(agreement).round >= oldest {
+			names = append(names, name.(string))
+		}
+		return true
+	})
+	return names
 }
 
-// change has this process know that a bit of a namespace was set. If the namespace is not remembered, its next use
-// reads the bits.
-func (a *agreements) change(name string, set func(*bits)) {
-	for {
-		last, found := a.last.Load(name)
-		if !found {
-			return
-		}
-		next := last.(agreement)
-		if set(&next.bits); a.last.CompareAndSwap(name, last, next) {
-			return
-		}
+func (a *agreements) confirm(name string) {
+	a.last.Store(name, agreement{round: a.round.Load()})
+}
+
+// setCalls notes whether a namespace is in the list of those with calls. That holds until its next check.
+func (a *agreements) setCalls(name string, listed bool) {
+	if last, found := a.last.Load(name); found {
+		a.last.CompareAndSwap(name, last, agreement{last.(agreement).round, listed})
 	}
 }
 
@@ -76,7 +77,7 @@ func (a *agreements) known(name string) bool {
 // recheck has a namespace checked again before its next use.
 func (a *agreements) recheck(name string) {
 	if last := a.load(name); last.round == a.round.Load() {
-		a.last.CompareAndSwap(name, last, agreement{last.round - 1, last.bits})
+		a.last.CompareAndSwap(name, last, agreement{round: last.round - 1})
 	}
 }
 

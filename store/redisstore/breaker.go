@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -48,7 +47,7 @@ func (s *Store) BreakersOpened() int64 { return s.guard.opened.Load() }
 
 // breakers has a circuit breaker for each address that commands are sent to.
 type breakers struct {
-	log       *slog.Logger
+	log       *onceLogger
 	monotonic func() time.Duration
 	patience  time.Duration // a timeout before this says nothing about the server: the caller was in a hurry
 	window    time.Duration // in which outcomes count
@@ -73,15 +72,11 @@ var errOpen = errors.New("circuit breaker is open")
 var errNoVerdict = errors.New("no verdict")
 
 func newBreakers(o Options) *breakers {
-	begun := time.Now()
-	b := &breakers{
-		log: o.Logger, monotonic: o.Monotonic, patience: o.Timeout / 4, byAddr: map[string]*breaker{},
+	return &breakers{
+		log: &onceLogger{Logger: o.Logger}, monotonic: o.Monotonic, patience: o.Timeout / 4,
+		byAddr: map[string]*breaker{},
 		window: max(failureWindow, 2*maxConsecutive*o.Timeout), // one batch after the other can time out
 	}
-	if b.monotonic == nil {
-		b.monotonic = func() time.Duration { return time.Since(begun) }
-	}
-	return b
 }
 
 // of returns the breaker of an address, and notes its use. A breaker that opens calls onOpen in a new goroutine.

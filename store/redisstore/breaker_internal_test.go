@@ -28,10 +28,18 @@ type guardBench struct {
 	open int // how often the breaker opened
 }
 
+// sinceNow returns a monotonic clock.
+func sinceNow() func() time.Duration {
+	begun := time.Now()
+	return func() time.Duration { return time.Since(begun) }
+}
+
 func withGuard(t *testing.T, test func(b *guardBench)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &guardBench{T: t}
-		g := newGuard(Options{Timeout: time.Second, Logger: slog.New(slog.NewTextHandler(&b.log, nil))})
+		g := newGuard(Options{
+			Timeout: time.Second, Logger: slog.New(slog.NewTextHandler(&b.log, nil)), Monotonic: sinceNow(),
+		})
 		b.hook = g.hook(nil, "redis:6379", func() { b.open++ })
 		test(b)
 	})
@@ -118,7 +126,7 @@ func TestOneProbe(t *testing.T) {
 func TestBreakerWithALongTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &guardBench{T: t, wait: time.Minute}
-		g := newGuard(Options{Timeout: b.wait, Logger: slog.New(slog.DiscardHandler)})
+		g := newGuard(Options{Timeout: b.wait, Logger: slog.New(slog.DiscardHandler), Monotonic: sinceNow()})
 		b.hook = g.hook(nil, "redis:6379", func() {})
 		b.err = context.DeadlineExceeded
 		for range 2*maxConsecutive - 1 { // a window can begin in between

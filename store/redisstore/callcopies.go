@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/lastseen/lastseen/store"
@@ -50,31 +49,18 @@ func (s *Store) readCopies(ctx context.Context, c *candidate, args ...any) ([]st
 	return readInCalls(reply[0])
 }
 
-// SetInCalls implements [store.Store]. If no details can exist, there is nothing to set to 0; and in a namespace that
-// was deleted, there is nothing to set at all.
+// SetInCalls implements [store.Store]. In a namespace that was deleted, there is nothing to set.
 func (s *Store) SetInCalls(ctx context.Context, name string, in []store.InCall) error {
-	ctx, cancel, c, err := s.openWithBits(ctx, name)
+	ctx, cancel, c, err := s.openCalls(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	if !c.hasCompanions() {
-		return store.ErrNoCalls
-	}
 	in = lastInCalls(in)
-	sets := false
-	for _, one := range in {
-		sets = sets || one.Until > 0
-	}
-	if !c.hasMeta || len(in) == 0 || !sets && !c.bits.details.set {
+	if !c.hasMeta || len(in) == 0 {
 		return nil
 	}
-	if sets {
-		if err := s.setDetailsBit(ctx, c); err != nil {
-			return err
-		}
-	}
-	fresh, err := s.writeInCalls(ctx, c, in)
+	fresh, err := s.writeInCalls(ctx, c.namespace, in)
 	if err == nil && fresh {
 		err = s.keepInCalls(ctx, c, in)
 	}
@@ -97,55 +83,42 @@ func lastInCalls(in []store.InCall) []store.InCall {
 }
 
 // writeInCalls runs incall.lua, and reports whether a key of details is new.
-func (s *Store) writeInCalls(ctx context.Context, c *candidate, in []store.InCall) (fresh bool, err error) {
-	chunks := c.split(len(in), maxFeedChunk, func(i int) string { return in[i].User })
-	calls := make([]call, len(chunks))
+func (s *Store) writeInCalls(ctx context.Context, ns namespace, in []store.InCall) (fresh bool, err error) {
+	chunks := ns.split(len(in), maxFeedChunk, func(i int) string { return in[i].User })
+	calls := make([]shardCall, len(chunks))
 	for i, chunk := range chunks {
-		if c.bits.feed.set {
-			s.mayAppend(ctx, c.namespace, chunk.key)
+		calls[i] = shardCall{
+			namespace: ns, shard: chunk.key, script: scripts.inCall,
+			prepare: func(has sides) (string, string, []any) {
+				args := []any{linkBase()}
+				for _, at := range chunk.index {
+					args = append(args, &in[at].User, int64(in[at].Until))
+				}
+				return "f", "de" + s.feedLetters(ctx, ns, chunk.key, has), args
+			},
 		}
-		others := append(c.deviceKeys(chunk.key), c.details(chunk.key), c.ends(chunk.key))
-		calls[i] = call{key: chunk.key, others: others, args: []any{linkBase(), s.replicas != nil}}
-		for _, at := range chunk.index {
-			calls[i].args = append(calls[i].args, &in[at].User, int64(in[at].Until))
-		}
 	}
-	cmds, err := s.runAll(ctx, scripts.inCall, calls)
-	if err != nil {
-		return false, err
+	cmds, err := s.runShardsAll(ctx, calls)
+	for _, cmd := range cmds {
+		fresh = fresh || cmd.Val() == int64(1)
 	}
-	missing := false
-	for i, cmd := range cmds {
-		reply, err := cmd.Int64Slice()
-		if err != nil || len(reply) < 2 {
-			return false, fmt.Errorf("unexpected script reply %v", cmd.Val())
-		}
-		fresh, missing = fresh || reply[0] == 1, missing || reply[1] == 1
-		s.replicas.wroteInCalls(c.name, chunks[i], reply[2:], in)
-	}
-	if missing && c.bits.feed.set {
-		s.dropBit(ctx, c.name, c.bits.feed)
-	}
-	return fresh, nil
+	return fresh, err
 }
 
-// keepInCalls makes sure that the bit of details that are new is in Redis. If another server has deleted the namespace
-// since it was checked, it deletes them again.
+// keepInCalls deletes copies in new keys of details again if another server has deleted the namespace since it was
+// checked.
 func (s *Store) keepInCalls(ctx context.Context, c *candidate, in []store.InCall) error {
 	s.agreements.recheck(c.name)
 	again := &candidate{namespace: c.namespace}
-	if s.verify(ctx, []*candidate{again}); again.err != nil {
+	if s.verify(ctx, []*candidate{again}); again.err != nil || again.hasMeta {
 		return again.err
-	}
-	if again.hasMeta {
-		return s.keepBits(ctx, again, false)
 	}
 	none := make([]store.InCall, len(in))
 	for i := range in {
 		none[i].User = in[i].User
 	}
-	_, err := s.writeInCalls(ctx, c, none)
-	// The check found the details, and set the bit again.
-	s.dropUnusedBit(ctx, again, detailsField(c.name), again.bits.details)
-	return err
+	if _, err := s.writeInCalls(ctx, c.namespace, none); err != nil {
+		return err
+	}
+	return s.deleteUnused(ctx, c.namespace)
 }

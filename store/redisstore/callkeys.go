@@ -37,7 +37,7 @@ func newCallScript(file string) *redis.Script {
 		"local max_calls_of_user, max_calls = %d, %d\n",
 		store.MaxCallBatch, store.MaxCallGap.Milliseconds(), store.CallsKept.Milliseconds(),
 		store.MaxCallsOfUser, store.MaxCalls)
-	return redis.NewScript(limits + luaSource("clock.lua", "callrule.lua", "calls.lua", file))
+	return redis.NewScript(limits + fileSource("clock.lua", "callrule.lua", "calls.lua", file))
 }
 
 // openCalls is open for operations that concern calls.
@@ -89,14 +89,13 @@ func (s *Store) warnOfCall(ns namespace, id any) {
 // listCalls has CallNamespaces return a namespace. It writes once in each round: in a Cluster, the list can be lost
 // while the calls are not.
 func (s *Store) listCalls(ctx context.Context, c *candidate) error {
-	if c.bits.calls.set {
+	if s.agreements.load(c.name).calls {
 		return nil
 	}
 	if err := s.client.ZAdd(ctx, s.keys.calling(), redis.Z{Member: c.name}).Err(); err != nil {
 		return translate(err)
 	}
-	c.bits.calls.set = true
-	s.agreements.change(c.name, func(b *bits) { b.calls.set = true })
+	s.agreements.setCalls(c.name, true)
 	return nil
 }
 
@@ -122,8 +121,7 @@ func (s *Store) unlistCalls(ctx context.Context, c *candidate) {
 	if err != nil || removed == 0 {
 		return
 	}
-	c.bits.calls.set = false
-	s.agreements.change(c.name, func(b *bits) { b.calls.set = false })
+	s.agreements.setCalls(c.name, false)
 	pipe := s.client.Pipeline()
 	cmds := []*redis.IntCmd{pipe.Exists(ctx, c.calls()), pipe.Exists(ctx, c.outbox())}
 	_, _ = pipe.Exec(ctx) // each command keeps its error

@@ -8,8 +8,9 @@ import (
 // This file removes calls with users and namespaces.
 
 // forgetCalls deletes the calls of a user. Those that go on end.
-func (s *Store) forgetCalls(ctx context.Context, c *candidate, user string) error {
-	may, err := s.mayHaveCalls(ctx, c.namespace)
+func (s *Store) forgetCalls(ctx context.Context, ns namespace, user string) error {
+	c := &candidate{namespace: ns}
+	may, err := s.mayHaveCalls(ctx, ns)
 	for more := may; err == nil && more; {
 		var reply []any
 		if reply, err = s.runCalls(confirmed(ctx), c, scripts.callForget, 1, user); err == nil {

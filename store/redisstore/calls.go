@@ -75,7 +75,7 @@ func (s *Store) StartCall(ctx context.Context, name string, n store.NewCall) (st
 // keepCalls makes sure that a namespace exists and is listed in which the only call has just begun: another server may
 // have removed it since that was read.
 func (s *Store) keepCalls(ctx context.Context, c *candidate) error {
-	c.bits.calls.set = false
+	s.agreements.setCalls(c.name, false)
 	if err := s.listCalls(ctx, c); err != nil {
 		return err
 	}

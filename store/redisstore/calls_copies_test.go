@@ -10,8 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	callstest "github.com/lastseen/lastseen/store/storetest/calls"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -110,6 +112,13 @@ func testCallsInACluster(t *testing.T, c *redistest.Cluster) {
 	none()
 }
 
+func TestCallsRace(t *testing.T) {
+	t.Parallel()
+	url := redistest.Start(t)
+	one, two := newStore(t, redisstore.Options{URL: url}), newStore(t, redisstore.Options{URL: url})
+	callstest.RunRaces(t, one, two, testenv.Choose(3000, 300))
+}
+
 // TestCallsInFailover: the replica that takes over in mid-call has lost the last steps. Calls go on from what it has,
 // and the details of the parties become what the calls are.
 func TestCallsInFailover(t *testing.T) {
@@ -190,75 +199,6 @@ func (*sendTwice) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		}
 		return err
 	}
-}
-
-// TestCallEndsInFeed: what a user says and the call both end on the way of one sweep, or of two. Each is a change.
-func TestCallEndsInFeed(t *testing.T) {
-	t.Parallel()
-	for _, sweeps := range []int{1, 3, 40} {
-		eachSharding(t, func(t *testing.T, f *feed) {
-			ctx, users := context.Background(), []string{"alice", "bob", "carol", "dave"}
-			f.said(busy, users...)
-			f.endSettling()
-			f.said(lastseen.Said{}, users...)
-			f.ping(f.clock(), users...)
-			end := f.clock()
-			f.moveWatermark(end - hour)
-			r := newReader(t, f.s, users...)
-			minutes := func(n int) lastseen.Instant { return f.w + lastseen.Instant(n)*hour/60 }
-			for user, until := range map[string]int{"alice": 40, "bob": 20, "carol": 30} {
-				said := lastseen.Said{Note: "x", Until: minutes(until)}
-				_, err := f.s.SetAvailability(ctx, "chat", user, said, f.w)
-				require.NoError(t, err)
-			}
-			in := []store.InCall{
-				{User: "alice", Until: minutes(20)},
-				{User: "bob", Until: minutes(40)},
-				{User: "carol", Until: minutes(30)},
-				{User: "dave", Until: minutes(50)},
-			}
-			for range 3 {
-				require.NoError(t, f.s.SetInCalls(ctx, "chat", in))
-				in[3].Until--
-			}
-			r.requireTruth()
-			require.Equal(t, []string{"green → green in a call"}, r.story("dave"), "what moves is not told")
-			r.changes = nil
-			for i := range sweeps {
-				f.sweep(f.w + hour*lastseen.Instant(i+1)/lastseen.Instant(sweeps))
-				r.requireTruth()
-			}
-			require.Equal(t, []string{`green  "x" in a call → green  "x"`, `green  "x" → green`}, r.story("alice"))
-			require.Equal(t, []string{`green  "x" in a call → green in a call`, `green in a call → green`}, r.story("bob"))
-			require.Equal(t, []string{`green  "x" in a call → green`}, r.story("carol"))
-			require.Equal(t, []string{`green in a call → green`}, r.story("dave"))
-			require.Zero(t, r.resets)
-			for _, key := range f.keys {
-				require.Zero(t, f.client.Exists(ctx, detailsKey(key), endsKey(key)).Val(), "nothing is left")
-			}
-		})
-	}
-}
-
-// TestCallEndsBehindTheWatermark: the watermark can be ahead of the clock. What a user says has ended by the watermark,
-// but is still there; the call ends later, and that is a change.
-func TestCallEndsBehindTheWatermark(t *testing.T) {
-	t.Parallel()
-	eachSharding(t, func(t *testing.T, f *feed) {
-		ctx := context.Background()
-		f.said(busy, "alice")
-		f.endSettling()
-		f.ping(f.clock(), "alice")
-		f.moveWatermark(f.clock() + 3000)
-		_, err := f.s.SetAvailability(ctx, "chat", "alice", lastseen.Said{Note: "x", Until: f.w - 10}, f.clock())
-		require.NoError(t, err)
-		require.NoError(t, f.s.SetInCalls(ctx, "chat", []store.InCall{{User: "alice", Until: f.w + 500}}))
-		r := newReader(t, f.s, "alice")
-		r.requireTruth()
-		f.sweep(f.w + 1000)
-		r.requireTruth()
-		require.Equal(t, []string{"green in a call → green"}, r.story("alice"))
-	})
 }
 
 // TestInCallsOfDeletedNamespace: another server deletes the namespace while this one copies. Nothing is left.

@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
@@ -17,9 +17,7 @@ import (
 
 // TestCallsWithoutMemory: calls go on, and end when their time passes, also while Redis has no memory left.
 func TestCallsWithoutMemory(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
+	ctx, url, client := start(t)
 	s, clock := newMovableStore(t, url, 0)
 	c := newCallers(t, s)
 	heard, lost := c.newCall("alice", "bob"), c.newCall("carol", "dave")
@@ -48,9 +46,7 @@ func TestCallsWithoutMemory(t *testing.T) {
 // TestStepsWithoutMemory: while Redis has no memory left, parties can say that they take part, and end calls, also
 // again. What is to be copied is confirmed, or noted again. What an app adds is refused, with all of its step.
 func TestStepsWithoutMemory(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
+	ctx, url, client := start(t)
 	s, clock := newMovableStore(t, url, 0)
 	c := newCallers(t, s)
 	n, rings := c.newCall("alice", "bob"), c.newCall("carol", "dave")
@@ -95,6 +91,7 @@ func TestStepsWithoutMemory(t *testing.T) {
 
 // TestManyOldCalls: those that were over for long are deleted in batches, one at once after the other.
 func TestManyOldCalls(t *testing.T) {
+	testenv.SkipWithRace(t, "it is about what Redis does")
 	t.Parallel()
 	url := redistest.Start(t)
 	c := newCallers(t, newStore(t, redisstore.Options{URL: url}))
@@ -110,14 +107,14 @@ func TestManyOldCalls(t *testing.T) {
 
 // TestMaxCalls: a namespace keeps MaxCalls calls. Those that are forgotten make room.
 func TestMaxCalls(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
+	testenv.SkipWithRace(t, "it is about what Redis does")
+	ctx, url, client := start(t)
 	c := newCallers(t, newStore(t, redisstore.Options{URL: url}))
 	first, last, another := c.newCall("alice", "bob"), c.newCall("alice", "bob"), c.newCall("carol", "dave")
 	last.Key = "k"
 	c.start(first)
 	c.act(first.ID, "bob", lastseen.Reject)
+	require.NoError(t, client.ConfigSet(ctx, "appendonly", "no").Err())
 	const part = 1000
 	fill := redis.NewScript(`
 		local fields = {}

@@ -15,6 +15,7 @@ import (
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	callstest "github.com/lastseen/lastseen/store/storetest/calls"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -27,11 +28,8 @@ func TestCallsOnCluster(t *testing.T) {
 		"Slots": testCallsWhileSlotsMove, "HalfMoved": testCallsInHalfASlot,
 	} {
 		t.Run(name, func(t *testing.T) {
-			options := redisstore.Options{URL: c.URL(), Shards: 7}
-			m := &movingCalls{
-				racers: racers{callers: newCallers(t, newStore(t, options)), other: newStore(t, options)}, cluster: c,
-			}
-			m.won = map[string][]lastseen.CallState{}
+			o := redisstore.Options{URL: c.URL(), Shards: 7}
+			m := &movingCalls{callers: newCallers(t, newStore(t, o)), other: newStore(t, o), cluster: c}
 			m.active(m.newCall("alice", "bob")) // so that the namespace exists
 			m.act("call1", "alice", lastseen.End)
 			test(t, c, m)
@@ -44,7 +42,11 @@ func TestCallsOnCluster(t *testing.T) {
 
 // movingCalls are calls while the slot that has them moves.
 type movingCalls struct {
-	racers
+	callstest.History
+	*callers
+	other store.Store
+
+	mu      sync.Mutex
 	cluster *redistest.Cluster
 	refused int // calls of the store that failed as unavailable
 
@@ -77,8 +79,8 @@ func (m *movingCalls) begin(n int) {
 	}
 }
 
-// next does what is to be done in all calls once more, or for the first time: parties and two servers race. It is as
-// in TestCallsRace, but everything may fail.
+// next does what is to be done in all calls once more, or for the first time: parties and two servers race. It is as in
+// callstest.RunRaces, but everything may fail.
 func (m *movingCalls) next() {
 	m.Helper()
 	ctx := context.Background()
@@ -103,25 +105,19 @@ func (m *movingCalls) next() {
 	}
 	result, err := m.HearCalls(ctx, "chat", heard)
 	m.try(err)
-	m.sawAll(result.Steps)
+	m.Saw(result.Steps...)
 	expired, err := m.other.ExpireCalls(ctx, "chat")
 	m.try(err)
-	m.sawAll(expired.Steps)
+	m.Saw(expired.Steps...)
 	_, err = m.ReadCall(ctx, "chat", m.due[0].ID)
 	m.try(err)
 	m.tryCopyNoted()
 }
 
-func (m *movingCalls) sawAll(steps []store.CallStep) {
-	for _, step := range steps {
-		m.saw(step)
-	}
-}
-
 func (m *movingCalls) tryMoved(s store.Store, id, user string, action lastseen.CallAction) {
 	step, err := s.StepCall(context.Background(), "chat", store.CallAct{ID: id, User: user, Action: action})
 	if m.try(err) {
-		m.saw(step)
+		m.Saw(step)
 	}
 }
 
@@ -146,8 +142,8 @@ func (m *movingCalls) finish() {
 	m.copyAll()
 	for _, n := range m.due {
 		require.Equal(m, 1, m.begun[n.ID])
-		m.requireHistory(n.ID)
 		call := m.read(n.ID)
+		require.NoError(m, m.Check(call))
 		require.NotEqual(m, lastseen.Ringing, call.State)
 		for _, until := range m.until(n.From, n.To) {
 			require.Equal(m, call.State == lastseen.Active, until != 0, "%s: %v", call.State, until)

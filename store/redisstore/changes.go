@@ -12,38 +12,18 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// openFeeds checks that this server can serve namespaces and that they may have feeds, and fills in errors. A bit that
-// was missing at the last check is read again: another server may have begun the feed since.
+// openFeeds checks that this server can serve namespaces and that they can have feeds, and fills in errors.
 func (s *Store) openFeeds(ctx context.Context, all []*candidate) {
 	allowed := s.allowsFeeds(ctx)
 	s.verify(ctx, all)
-	var unset []*candidate
 	for _, c := range all {
-		switch {
-		case c.err != nil:
-		case !allowed || !c.hasCompanions():
+		if c.err == nil && (!allowed || !c.hasCompanions()) {
 			c.err = store.ErrNoFeed
-		case !c.bits.feed.set:
-			s.agreements.recheck(c.name)
-			unset = append(unset, c)
-		}
-	}
-	s.verify(ctx, unset)
-}
-
-// openRecorded is openFeeds with an error also for namespaces without the bit. Without it, changes are not appended,
-// even if there is a feed.
-func (s *Store) openRecorded(ctx context.Context, all []*candidate) {
-	s.openFeeds(ctx, all)
-	for _, c := range all {
-		if c.err == nil && !c.bits.feed.set {
-			c.err = store.ErrNotRecorded
 		}
 	}
 }
 
-// RecordChanges implements [store.Store]. The bit is set before the feed begins. Since other servers learn of it later,
-// they may write a while without appending: the feed restarts after that, so that readers do not miss anything.
+// RecordChanges implements [store.Store].
 func (s *Store) RecordChanges(ctx context.Context, name string, t lastseen.Thresholds) error {
 	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
 	if err != nil {
@@ -51,59 +31,24 @@ func (s *Store) RecordChanges(ctx context.Context, name string, t lastseen.Thres
 	}
 	defer cancel()
 	c := &candidate{namespace: s.keys.namespace(name)}
-	s.agreements.recheck(name) // Redis may have lost the bit
 	if s.openFeeds(ctx, []*candidate{c}); c.err != nil {
 		return c.err
 	}
-	if c.bits.feed.set {
-		if recorded, err := s.extendFeed(ctx, c.namespace, t, ""); err != nil || recorded {
-			return err
+	if !c.hasMeta && !c.exists {
+		return store.ErrNotRecorded
+	}
+	calls := make([]shardCall, c.shards)
+	for i, key := range c.all() {
+		calls[i] = shardCall{
+			namespace: c.namespace, shard: key, script: scripts.feedRecord,
+			prepare: func(sides) (string, string, []any) {
+				return "", "fs", []any{
+					linkBase(), store.ChangesKept.Milliseconds(), t.Green.Milliseconds(), t.Yellow.Milliseconds(),
+				}
+			},
 		}
 	}
-	if err := s.setFeedBit(ctx, c.namespace); err != nil {
-		return err
-	}
-	_, err = s.extendFeed(ctx, c.namespace, t, s.settleTime().Milliseconds())
-	return err
-}
-
-// extendFeed has the feeds of all shards exist for longer, and reports whether they do. If settle is a number, it
-// begins those that are missing.
-func (s *Store) extendFeed(ctx context.Context, ns namespace, t lastseen.Thresholds, settle any) (bool, error) {
-	calls := make([]call, ns.shards)
-	for i, key := range ns.all() {
-		calls[i] = call{key: key, others: ns.companions(key), args: []any{
-			linkBase(), store.ChangesKept.Milliseconds(), t.Green.Milliseconds(), t.Yellow.Milliseconds(), settle,
-		}}
-	}
-	cmds, err := s.runAll(ctx, scripts.feedRecord, calls)
-	if err != nil {
-		return false, err
-	}
-	for _, cmd := range cmds {
-		if exists, err := cmd.Bool(); err != nil || !exists {
-			return false, err
-		}
-	}
-	return true, nil
-}
-
-// feedKeys returns the keys of a feed and, if users may have details, those of details.
-func (c *candidate) feedKeys(shard string) []string {
-	if c.bits.details.set {
-		return append(c.deviceKeys(shard), c.details(shard), c.ends(shard))
-	}
-	return c.companions(shard)
-}
-
-// settleFeed is called before the bit of details is set. Other servers learn of it later, and may append and sweep
-// without details meanwhile: if there is a feed, it restarts after that, so that readers do not miss anything.
-func (s *Store) settleFeed(ctx context.Context, ns namespace) error {
-	calls := make([]call, ns.shards)
-	for i, key := range ns.all() {
-		calls[i] = call{key: key, others: ns.companions(key), args: []any{linkBase(), s.settleTime().Milliseconds()}}
-	}
-	_, err := s.runAll(ctx, scripts.feedSettle, calls)
+	_, err = s.runShardsAll(ctx, calls)
 	return err
 }
 
@@ -121,12 +66,12 @@ func (s *Store) SweepChanges(caller context.Context, sweeps []*store.ChangesSwee
 	for i, w := range sweeps {
 		all[i] = &candidate{namespace: s.keys.namespace(w.Namespace)}
 	}
-	s.openRecorded(ctx, all)
-	var calls []call
+	s.openFeeds(ctx, all)
+	var calls []shardCall
 	for i, w := range sweeps {
 		clearSweep(w)
 		if w.Err = all[i].err; w.Err == nil {
-			calls = append(calls, s.sweepCalls(all[i], w)...)
+			calls = append(calls, s.sweepCalls(ctx, all[i].namespace, w)...)
 		}
 	}
 	cmds := s.runSweeps(caller, calls)
@@ -138,9 +83,6 @@ func (s *Store) SweepChanges(caller context.Context, sweeps []*store.ChangesSwee
 			readSweep(w, cmds[0])
 			cmds = cmds[1:]
 		}
-		if w.Err == store.ErrNotRecorded { //nolint:errorlint // readSweep sets this very error
-			s.dropBit(ctx, w.Namespace, all[i].bits.feed)
-		}
 	}
 }
 
@@ -148,11 +90,11 @@ func (s *Store) SweepChanges(caller context.Context, sweeps []*store.ChangesSwee
 // as many as there are would take longer than a call may, and all would fail.
 const maxSweeps = 32
 
-// runSweeps is runScripts with a deadline for each round trip.
-func (s *Store) runSweeps(ctx context.Context, calls []call) (cmds []*redis.Cmd) {
+// runSweeps is runShards with a deadline for each part.
+func (s *Store) runSweeps(ctx context.Context, calls []shardCall) (cmds []*redis.Cmd) {
 	for part := range slices.Chunk(calls, maxSweeps) {
 		ctx, cancel := context.WithTimeout(ctx, 2*s.timeout)
-		cmds = append(cmds, s.runScripts(ctx, scripts.feedSweep, part)...)
+		cmds = append(cmds, s.runShards(ctx, part)...)
 		cancel()
 	}
 	return cmds
@@ -162,13 +104,18 @@ func clearSweep(w *store.ChangesSweep) {
 	*w = store.ChangesSweep{Namespace: w.Namespace, Thresholds: w.Thresholds, Now: w.Now}
 }
 
-func (s *Store) sweepCalls(c *candidate, w *store.ChangesSweep) []call {
-	calls := make([]call, c.shards)
-	for i, key := range c.all() {
-		calls[i] = call{key: key, others: c.feedKeys(key), args: []any{
-			linkBase(), s.holder, w.Thresholds.Green.Milliseconds(), w.Thresholds.Yellow.Milliseconds(),
-			int64(w.Now), s.settleTime().Milliseconds(),
-		}}
+func (s *Store) sweepCalls(ctx context.Context, ns namespace, w *store.ChangesSweep) []shardCall {
+	calls := make([]shardCall, ns.shards)
+	args := []any{
+		s.holder, w.Thresholds.Green.Milliseconds(), w.Thresholds.Yellow.Milliseconds(), int64(w.Now),
+	}
+	for i, key := range ns.all() {
+		calls[i] = shardCall{
+			namespace: ns, shard: key, script: scripts.feedSweep, reads: true,
+			prepare: func(has sides) (string, string, []any) {
+				return "def", s.feedLetters(ctx, ns, key, has), append([]any{linkBase()}, args...)
+			},
+		}
 	}
 	return calls
 }
@@ -203,19 +150,4 @@ func readSweep(w *store.ChangesSweep, cmd *redis.Cmd) {
 		w.Begun = w.Begun || reply[4] == 1
 		w.More = w.More || reply[5] == 1
 	}
-}
-
-// forgetCompanions deletes a user and their devices, and appends that to the feed, if there is one.
-func (s *Store) forgetCompanions(ctx context.Context, c *candidate, user string) error {
-	key := c.of(user)
-	calls := []call{{key: key, others: c.othersOf(key), args: []any{linkBase(), user}}}
-	cmds, err := s.runAll(confirmed(ctx), scripts.feedForget, calls)
-	if err != nil {
-		return err
-	}
-	if missing, err := cmds[0].Bool(); err != nil || !missing {
-		return err
-	}
-	s.dropBit(ctx, c.name, c.bits.feed)
-	return nil
 }

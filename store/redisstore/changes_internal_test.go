@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -49,115 +48,39 @@ func FuzzParsePlace(f *testing.F) {
 	})
 }
 
-// TestCompanions: they are in the slot of their shard, and are no key of another namespace.
-func TestCompanions(t *testing.T) {
+// TestSideKeys: they are in the slot of their shard, and are no key of another namespace.
+func TestSideKeys(t *testing.T) {
 	k := keyspace{prefix: "presence:", shards: 2, unit: Milliseconds, layouts: map[string]Layout{
 		"one": {Shards: 1}, "adopted": {Key: "presence", Shards: 1}, "declared": {Unit: Milliseconds},
 	}}
-	require.Equal(t, []string{"presence:feed:{presence:one}", "presence:changes:{presence:one}"},
-		k.namespace("one").companions("presence:one"))
+	require.Equal(t, "presence:feed:{presence:one}", k.namespace("one").sideKey("presence:one", 'f'))
 	chat := k.namespace("chat")
-	require.Equal(t, []string{"presence:feed:{presence:chat:1}", "presence:changes:{presence:chat:1}"},
-		chat.companions(chat.shard(1)))
+	require.Equal(t, "presence:changes:{presence:chat:1}", chat.sideKey(chat.shard(1), 's'))
+	require.Equal(t, "presence:keys:{presence:chat:1}", chat.sidesKey(chat.shard(1)))
 	require.True(t, chat.hasCompanions())
 	require.False(t, k.namespace("adopted").hasCompanions())
 	require.False(t, k.namespace("declared").hasCompanions())
 	for _, prefix := range []string{"{p}:", "p{", "}"} {
 		require.False(t, keyspace{prefix: prefix, shards: 1}.namespace("chat").hasCompanions())
 	}
-	require.Error(t, lastseen.CheckNamespace(feedField("chat")), "it is the field of no other namespace")
 }
 
-// TestRecordedAgreement: the bit is known at once where it was set, and is read again with the meta.
-func TestRecordedAgreement(t *testing.T) {
-	var a agreements
-	set := bit{set: true, value: "1"}
-	know := func(b *bits) { b.feed = set }
-	a.change("chat", know)
-	require.False(t, a.known("chat"), "its next use reads the meta")
-	a.confirm("chat", bits{})
-	a.change("chat", know)
-	require.True(t, a.current("chat"))
-	require.Equal(t, bits{feed: set}, a.bits("chat"))
-	a.recheck("chat")
-	require.False(t, a.current("chat"))
-	require.True(t, a.known("chat"))
-	require.Equal(t, bits{feed: set}, a.bits("chat"))
-}
-
-// TestBitWithoutMetas: while the metas of a Cluster cannot be read, a server that knows the namespace names all of its
-// companions.
-func TestBitWithoutMetas(t *testing.T) {
+// TestCheckWithoutMetas: while the metas of a Cluster cannot be read, a server serves the namespaces that it knows.
+func TestCheckWithoutMetas(t *testing.T) {
 	s := &Store{
 		client: redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, MaxRetries: -1}),
-		keys:   keyspace{prefix: "presence:", shards: 1, layouts: map[string]Layout{"adopted": {Unit: Milliseconds}}},
+		keys:   keyspace{prefix: "presence:", shards: 1},
 	}
 	s.timeout = time.Minute
 	defer s.client.Close()
-	for name, set := range map[string]bool{"chat": true, "adopted": false} {
-		s.agreements.confirm(name, bits{})
-		c := &candidate{namespace: s.keys.namespace(name)}
-		s.checkMetas(context.Background(), []*candidate{c})
-		require.NoError(t, c.err)
-		require.True(t, c.hasMeta)
-		want := bit{set: set}
-		require.Equal(t, bits{feed: want, devices: want, details: want, hidden: want}, c.bits, name)
-	}
-	c := &candidate{namespace: s.keys.namespace("unknown")}
+	s.agreements.confirm("chat")
+	c := &candidate{namespace: s.keys.namespace("chat")}
+	s.checkMetas(context.Background(), []*candidate{c})
+	require.NoError(t, c.err)
+	require.True(t, c.hasMeta)
+	c = &candidate{namespace: s.keys.namespace("unknown")}
 	s.checkMetas(context.Background(), []*candidate{c})
 	require.ErrorIs(t, c.err, store.ErrUnavailable)
-}
-
-// BenchmarkPingFeed measures a ping that changes no status, with the feed off and on, and Redis' CPU time.
-func BenchmarkPingFeed(b *testing.B) {
-	for _, name := range []string{"off", "on"} {
-		b.Run(name, func(b *testing.B) { benchmarkPing(b, name == "on") })
-	}
-}
-
-func benchmarkPing(b *testing.B, recorded bool) {
-	ctx := context.Background()
-	s, err := Open(Options{
-		URL: redistest.Start(b), Timeout: time.Minute, DialTimeout: time.Minute,
-		Logger: slog.New(slog.DiscardHandler),
-	})
-	require.NoError(b, err)
-	defer s.Close()
-	now, err := s.Now(ctx)
-	require.NoError(b, err)
-	batch := make([]store.Sighting, 512)
-	now -= 12 * lastseen.Instant(time.Hour.Milliseconds()) // pings are faster than time
-	for i := range batch {
-		batch[i] = store.Sighting{User: fmt.Sprint("user", i), At: now}
-	}
-	_, err = s.Ping(ctx, "chat", batch)
-	require.NoError(b, err)
-	if recorded {
-		days := lastseen.Thresholds{Green: 24 * time.Hour, Yellow: 48 * time.Hour}
-		require.NoError(b, s.RecordChanges(ctx, "chat", days))
-	}
-	for _, size := range []int{1, 16, 512} {
-		b.Run(strconv.Itoa(size), func(b *testing.B) {
-			before, pings := redisCPU(b, s), 0
-			for b.Loop() {
-				now++
-				pings += size
-				for i := range batch[:size] {
-					batch[i].At = now
-				}
-				if _, err := s.Ping(ctx, "chat", batch[:size]); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ReportMetric((redisCPU(b, s)-before)/float64(pings), "redis-µs/ping")
-		})
-	}
-}
-
-// redisCPU returns how many microseconds of CPU time Redis has used.
-func redisCPU(b *testing.B, s *Store) (us float64) {
-	b.Helper()
-	return redistest.CPUTime(b, s.client).Seconds() * 1e6
 }
 
 // longest keeps the length of the longest pipeline of a client.
@@ -195,6 +118,7 @@ func TestSweepsOfManyNamespaces(t *testing.T) {
 		name := fmt.Sprint("room", i)
 		sweeps[i] = &store.ChangesSweep{Namespace: name, Thresholds: green, Now: at}
 		if i%3 == 0 { // the others have no feed
+			require.NoError(t, s.Register(ctx, []string{name}))
 			require.NoError(t, s.RecordChanges(ctx, name, green))
 			for _, key := range s.keys.namespace(name).all() {
 				feed := s.keys.namespace(name).feed(key)
@@ -217,5 +141,56 @@ func TestSweepsOfManyNamespaces(t *testing.T) {
 		require.NoError(t, w.Err)
 		require.Equal(t, i, w.Decays)
 	}
-	require.LessOrEqual(t, pipelines.commands.Load(), int64(maxSweeps))
+	// A shard that this process has not compared costs a command for each key that there may be.
+	require.LessOrEqual(t, pipelines.commands.Load(), int64(maxSweeps*(2+len(sideLetters))))
+}
+
+func entryOf(text string) any { return []any{"1700000000000-3", []any{"e", text}} }
+
+// TestReadEntry: entries with and without details. Users may look like the values before them. Details that another
+// program wrote are none.
+func TestReadEntry(t *testing.T) {
+	const at = " 1600000000000 "
+	busy := store.Details{Said: lastseen.Said{Availability: lastseen.Busy, Note: "8 17 x", Until: 9}, IdleSince: 7}
+	note := store.Details{Said: lastseen.Said{Note: "z"}}
+	for _, test := range []struct {
+		text, user string
+		was, is    store.Details
+	}{
+		{text: "12 11 3" + at + "alice", user: "alice"},
+		{text: "12  3" + at + "1 2 b", user: "1 2 b"},
+		{text: "12 11 67" + at + "0 15 7 busy 9 8 17 xalice", user: "alice", is: busy},
+		{text: "12  67" + at + "15 0 7 busy 9 8 17 x0 15 bob", user: "0 15 bob", was: busy},
+		{text: "12 11 67" + at + "7 15 0 - 0 z7 busy 9 8 17 xé", user: "é", was: note, is: busy},
+		{text: "12 11 67" + at + "5 0 weirdalice", user: "alice"},
+		{text: "12 11 67" + at + "9 0 7 gone 0 carol", user: "carol"},
+		{text: "12 11 67" + at + "0 10 7 busy 9 \x01dora", user: "dora"},
+		{text: "12 11 67" + at + "0 1100 0 - 0 " + strings.Repeat("x", 1094) + "frank", user: "frank"},
+	} {
+		c, previous, own, ok := readEntry(entryOf(test.text))
+		require.True(t, ok, test.text)
+		require.Equal(t, "11", previous, test.text)
+		require.Equal(t, place{"1700000000000-3", "12"}, own, test.text)
+		state := lastseen.State{At: 1600000000000}
+		require.Equal(t, store.Change{
+			User: test.user, Published: store.Published{State: state, Status: lastseen.Green, Details: test.is},
+			WasStatus: lastseen.Grey, Was: test.was, Recorded: 1700000000000,
+		}, c, test.text)
+	}
+	for _, text := range []string{
+		"12 11 67" + at + "0 17 7 busy 9eve", "12 11 67" + at + "0 -1 eve",
+		"12 11 67" + at + "1 99999999999999999999 eve",
+		"12 11 67" + at + "eve", "12 11 67" + at + "65535 65535 eve", "12 11 131" + at + "0 1 eve",
+		"12 11 104" + at + "0 1 eve", "12 11 40" + at + "eve", "12 11 -3" + at + "eve", "x  3" + at + "eve",
+		"12 11 3 eve",
+	} {
+		_, _, _, ok := readEntry(entryOf(text))
+		require.False(t, ok, text)
+	}
+}
+
+func FuzzReadEntry(f *testing.F) {
+	f.Add("12 11 3 1600000000000 alice")
+	f.Add("12 11 67 1600000000000 0 15 7 busy 9 8 17 xalice")
+	f.Fuzz(func(_ *testing.T, text string) { readEntry(entryOf(text)) })
 }

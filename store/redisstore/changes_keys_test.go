@@ -1,37 +1,30 @@
 package redisstore_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"log/slog"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-const changesBit = "chat:changes"
-
 // TestKeysOfFeeds: operators back them up and allow them by these names. All expire with the feed, and none is left
 // when the namespace is deleted.
 func TestKeysOfFeeds(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
+	ctx, url, client := start(t)
 	for _, shards := range []int{1, 7} {
 		s := newStore(t, redisstore.Options{URL: url, Shards: shards})
 		users := numbered("u", 50) // in all shards
 		require.NoError(t, ping(s, "chat", users...))
 		before := client.Keys(ctx, "*").Val()
-		require.Len(t, before, shards+2)
+		require.Len(t, before, 2*shards+2)
 		f := startFeed(t, s, client, shards)
 		f.ping(f.w, users...)
 		want := before
@@ -39,13 +32,7 @@ func TestKeysOfFeeds(t *testing.T) {
 			want = append(want, feedKey(key), streamKey(key))
 		}
 		require.ElementsMatch(t, want, client.Keys(ctx, "*").Val())
-		require.Len(t, client.HGetAll(ctx, "presence::meta").Val(), 2)
-		bit, err := client.HGet(ctx, "presence::meta", changesBit).Int64()
-		require.NoError(t, err)
-		require.InDelta(t, int64(f.clock()), bit, float64(time.Hour.Milliseconds()))
-		infos, err := s.Namespaces(ctx, "", 10)
-		require.NoError(t, err)
-		require.Len(t, infos, 1, "the bit is not a namespace")
+		require.Len(t, client.HGetAll(ctx, "presence::meta").Val(), 1)
 
 		require.NoError(t, s.DeleteNamespace(ctx, "chat"))
 		require.Empty(t, client.Keys(ctx, "*").Val(), "nothing is left behind")
@@ -66,12 +53,9 @@ func TestNamespaceOfAFeedDeletedByAnotherServer(t *testing.T) {
 		require.NoError(t, ping(b, "chat", "somebody"))
 		require.NoError(t, b.DeleteNamespace(ctx, "chat"))
 		f.ping(f.w, "alice")
-		infos, err := b.Namespaces(ctx, "", 10)
-		require.NoError(t, err)
-		require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: f.w}}, infos)
+		require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: f.w}}, namespacesOf(t, b))
 		r.requireNotRecorded()
 		f.record()
-		f.settle()
 		f.ping(f.w, "bob")
 		r.watermark = 0
 		r.requireTruth()
@@ -86,7 +70,7 @@ func newReaderOf(t *testing.T, s store.Store, users ...string) *reader {
 	return &reader{T: t, s: s, users: users, limit: 2}
 }
 
-// TestFeedsExpire: after a crash of all servers nothing is left of a feed but its bit.
+// TestFeedsExpire: after a crash of all servers nothing is left of a feed.
 func TestFeedsExpire(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -127,12 +111,14 @@ func TestFeedsExpire(t *testing.T) {
 
 // TestOldEntriesAreTrimmed: they are kept for ChangesKept.
 func TestOldEntriesAreTrimmed(t *testing.T) {
+	testenv.SkipWithRace(t, "it is about what Redis does")
 	t.Parallel()
 	ctx := context.Background()
 	eachSharding(t, func(t *testing.T, f *feed) {
 		const n = 5000 // Redis trims whole nodes of a hundred entries
 		old := f.clock().Add(-2 * store.ChangesKept)
 		for _, key := range f.keys {
+			f.remove(streamKey(key))
 			pipe := f.client.Pipeline()
 			for i := range n {
 				pipe.Do(ctx, "XADD", streamKey(key), fmt.Sprintf("%d-%d", old, i), "x", "y")
@@ -149,9 +135,9 @@ func TestOldEntriesAreTrimmed(t *testing.T) {
 
 // TestSizeOfEntries: a feed may keep MaxChanges of them in each shard, so their size is promised in docs/operations.md.
 func TestSizeOfEntries(t *testing.T) {
+	testenv.SkipWithRace(t, "it is about what Redis does")
 	t.Parallel()
-	url := redistest.Start(t)
-	f := startFeed(t, newStore(t, redisstore.Options{URL: url}), newClient(t, url), 1)
+	f := newFeed(t, 1)
 	const n = 10_000
 	users := make([]string, n)
 	for i := range users {
@@ -167,97 +153,17 @@ func TestSizeOfEntries(t *testing.T) {
 	require.LessOrEqual(t, size, int64(64*n))
 }
 
-// TestBitCleanup: a namespace whose feed has ended costs a ping as much as before, once no server can be about to begin
-// the feed.
-func TestBitCleanup(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
-	for name, test := range map[string]struct {
-		age     time.Duration
-		removed bool
-	}{
-		"young":       {store.ChangesKept/2 - time.Minute, false},
-		"old":         {store.ChangesKept - time.Minute, true},
-		"future":      {-store.ChangesKept/2 + time.Minute, false},
-		"far future":  {-store.ChangesKept/2 - time.Minute, true},
-		"very future": {-10 * 365 * 24 * time.Hour, true},
-	} {
-		require.NoError(t, client.FlushAll(ctx).Err())
-		f := startFeed(t, newStore(t, redisstore.Options{URL: url}), client, 1)
-		set := strconv.FormatInt(int64(f.clock().Add(-test.age)), 10)
-		require.NoError(t, client.HSet(ctx, "presence::meta", changesBit, set).Err())
-		f.ping(f.w, "alice")
-		require.Equal(t, set, client.HGet(ctx, "presence::meta", changesBit).Val(), "the feed goes on")
-		require.Equal(t, int64(1), f.entries())
-		f.remove(feedKey("presence:chat"), streamKey("presence:chat"))
-		f.s.ExpireAgreements() // so that it reads the bit
-		if test.removed {
-			require.Eventually(t, func() bool {
-				f.ping(f.w+1, "alice")
-				return !client.HExists(ctx, "presence::meta", changesBit).Val()
-			}, longTimeout, time.Millisecond, name)
-		} else {
-			f.ping(f.w+1, "alice")
-			f.leave(f.w+2, "alice")
-			require.Equal(t, set, client.HGet(ctx, "presence::meta", changesBit).Val(), name)
-		}
+// TestEndedFeedLeavesTheHash: a namespace whose feed has ended costs a ping as much as before.
+func TestEndedFeedLeavesTheHash(t *testing.T) {
+	f := newFeed(t, 1)
+	f.ping(f.w, "alice")
+	require.Equal(t, "-fs", sidesOf(t, f.client))
+	for _, write := range []func(lastseen.Instant, ...string){f.ping, f.leave} {
+		f.remove(feedKey(chat), streamKey(chat))
+		write(f.w+1, "alice")
+		require.Equal(t, "-", sidesOf(t, f.client))
 		f.record()
-		fresh, err := client.HGet(ctx, "presence::meta", changesBit).Int64()
-		require.NoError(t, err)
-		require.InDelta(t, int64(f.clock()), fresh, float64(time.Minute.Milliseconds()),
-			"a new feed has a new bit, which no server takes for the old one")
-		f.ping(f.w, "bob")
-		require.Equal(t, int64(1), f.entries(), "and this server knows it at once")
+		require.Equal(t, "-fs", sidesOf(t, f.client))
+		f.ping(f.w, "bob", "carol")
 	}
-}
-
-// TestNoFeedForPrefixesWithBraces: the companions of a key have to be in its slot, which braces would decide.
-func TestNoFeedForPrefixesWithBraces(t *testing.T) {
-	t.Parallel()
-	url := redistest.Start(t)
-	for _, prefix := range []string{"{app}:", "app{", "app}:", "{}"} {
-		var log bytes.Buffer
-		s, err := redisstore.Open(redisstore.Options{
-			URL: url, Prefix: prefix, Timeout: longTimeout, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		})
-		require.NoError(t, err)
-		requireNoFeed(t, s)
-		require.NoError(t, s.Close())
-		require.Equal(t, 1, strings.Count(log.String(), "level=ERROR"), log.String())
-	}
-	require.Empty(t, newClient(t, url).Keys(context.Background(), "*feed*").Val())
-}
-
-// requireNoFeed requires that the namespace chat works, but cannot have a feed.
-func requireNoFeed(t *testing.T, s *redisstore.Store) {
-	t.Helper()
-	ctx := context.Background()
-	require.NoError(t, ping(s, "chat", "alice"))
-	require.ErrorIs(t, s.RecordChanges(ctx, "chat", hours), store.ErrNoFeed)
-	require.Error(t, newReaderOf(t, s).read().Err)
-	_, err := s.SnapshotChanges(ctx, "chat", []string{"alice"})
-	require.Error(t, err)
-	step := &store.ChangesSweep{Namespace: "chat", Thresholds: hours, Now: base}
-	s.SweepChanges(ctx, []*store.ChangesSweep{step})
-	require.Error(t, step.Err)
-	for name, call := range calls(s, "chat") {
-		require.NoError(t, call(), name)
-	}
-	require.NoError(t, ping(s, "chat", "bob"))
-	require.Equal(t, []lastseen.State{{At: base}}, lookup(t, s, "bob"))
-}
-
-// TestNoFeedForSharedSets: what other programs write would not be in it.
-func TestNoFeedForSharedSets(t *testing.T) {
-	t.Parallel()
-	url := redistest.Start(t)
-	for name, layout := range map[string]redisstore.Layout{
-		"key": {Key: "presence"}, "unit": {Unit: redisstore.Milliseconds}, "seconds": {Unit: redisstore.Seconds},
-	} {
-		require.NoError(t, newClient(t, url).FlushAll(context.Background()).Err(), name)
-		requireNoFeed(t, newSharedStore(t, url, layout))
-	}
-	require.NoError(t, newClient(t, url).FlushAll(context.Background()).Err())
-	requireNoFeed(t, newStore(t, redisstore.Options{URL: url, Unit: redisstore.Seconds}))
 }

@@ -2,6 +2,8 @@ package redisstore_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,7 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
+	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/changes"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
@@ -89,7 +95,6 @@ func TestLostEntries(t *testing.T) {
 				f.ping(f.w+1, "bob")
 				require.Zero(t, client.Exists(context.Background(), hash).Val(), "a write does not begin a feed")
 				f.record()
-				f.settle()
 			}
 			require.True(t, behind.read().Reset)
 			for _, r := range []*reader{behind, current} {
@@ -109,12 +114,69 @@ func TestLostEntries(t *testing.T) {
 	}
 }
 
+// TestLostSet: if Redis lost the users alone, readers get one reset from the next write or sweep. If the last user was
+// deleted, they do not.
+func TestLostSet(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		lose, find func(*feed)
+		resets     int
+	}{
+		"sweep": {func(f *feed) { f.remove("presence:chat") }, func(f *feed) { f.sweep(f.w + 1) }, 1},
+		"ping":  {func(f *feed) { f.remove("presence:chat") }, func(f *feed) { f.ping(f.w+1, "bob") }, 1},
+		"device": {func(f *feed) { f.remove("presence:chat") }, func(f *feed) {
+			_, err := f.s.RecordDevices(context.Background(), "chat", time.Minute, []store.DeviceSighting{
+				{User: "bob", ID: "tab", Kind: lastseen.Web, At: f.w + 1},
+			})
+			require.NoError(f, err)
+		}, 1},
+		"forgotten": {func(f *feed) {
+			for _, user := range []string{"alice", "somebody"} {
+				require.NoError(f, f.s.Forget(context.Background(), "chat", user))
+			}
+			require.Zero(f, f.client.Exists(context.Background(), "presence:chat").Val())
+		}, func(f *feed) { f.sweep(f.w + 1) }, 0},
+		"trimmed": {func(f *feed) {
+			f.moveWatermark(f.clock())
+			for _, user := range []string{"alice", "somebody"} {
+				f.client.ZAdd(context.Background(), "presence:chat", redis.Z{Member: user, Score: 1})
+			}
+			_, err := f.s.Trim(context.Background(), "chat", store.TrimQuery{Age: time.Hour, Now: f.clock(), All: true})
+			require.NoError(f, err)
+			require.Zero(f, f.client.Exists(context.Background(), "presence:chat").Val())
+		}, func(f *feed) { f.sweep(f.w + 1) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, swept := range []bool{false, true} {
+				f := newFeed(t, 1)
+				f.ping(f.w, "alice")
+				if swept {
+					f.sweep(f.w)
+				}
+				r := newReader(t, f.s, "alice", "bob")
+				test.lose(f)
+				test.find(f)
+				r.poll()
+				if name != "trimmed" { // of which readers are not told
+					r.requireTruth()
+				}
+				f.sweep(f.w + 2)
+				f.ping(f.w+3, "bob")
+				f.sweep(f.w + 3)
+				r.poll()
+				require.Equal(t, test.resets, r.resets)
+				require.Equal(t, lastseen.Green, r.told["bob"].Status)
+			}
+		})
+	}
+}
+
 // TestHalfWrittenChange: the write is recorded, but Redis refuses its entry. The next ping finds nothing to change, so
 // readers must learn of it in another way.
 func TestHalfWrittenChange(t *testing.T) {
 	t.Parallel()
-	url := redistest.Start(t)
-	f := startFeed(t, newStore(t, redisstore.Options{URL: url}), newClient(t, url), 1)
+	f := newFeed(t, 1)
 	r := newReader(t, f.s, "alice", "bob")
 	stream := streamKey("presence:chat")
 	f.remove(stream)
@@ -132,8 +194,7 @@ func TestHalfWrittenChange(t *testing.T) {
 // TestForeignEntry: an entry that another program added is never shown, and is at most a reset.
 func TestForeignEntry(t *testing.T) {
 	t.Parallel()
-	url := redistest.Start(t)
-	f := startFeed(t, newStore(t, redisstore.Options{URL: url}), newClient(t, url), 1)
+	f := newFeed(t, 1)
 	f.ping(f.w, "alice")
 	r := newReader(t, f.s, "alice", "bob")
 	require.NoError(t, f.client.XAdd(context.Background(),
@@ -161,7 +222,7 @@ func TestForgottenFeedScripts(t *testing.T) {
 			r.poll,
 			func() { f.sweep(f.w + 2000) },
 			func() { require.NoError(t, f.s.Forget(context.Background(), "chat", users[11])) },
-			func() { _, err := trim(f.s, "chat", 3*time.Hour); require.NoError(t, err) },
+			func() { _, err := trim(f.s, 3*time.Hour); require.NoError(t, err) },
 			func() { newReader(t, f.s, users...) },
 			r.poll,
 		} {
@@ -174,4 +235,59 @@ func TestForgottenFeedScripts(t *testing.T) {
 		require.Zero(t, r.resets)
 		require.Len(t, r.changes, 20+10+10+1)
 	})
+}
+
+// TestChangesWhileRedisLosesKeys: readers miss nothing without a reset while Redis loses entries, streams, scripts, or
+// the feed of a shard.
+func TestChangesWhileRedisLosesKeys(t *testing.T) {
+	t.Parallel()
+	for _, shards := range testenv.Variants(1, 7) {
+		t.Run(fmt.Sprint(shards), func(t *testing.T) {
+			t.Parallel()
+			url := redistest.Start(t)
+			l := &loser{T: t, client: newClient(t, url), shards: shards}
+			changes.RunFaulty(t, func(testing.TB) kit.Breakable {
+				require.NoError(t, l.client.FlushAll(context.Background()).Err())
+				l.faults = 0
+				s := newStore(t, redisstore.Options{URL: url, Shards: shards})
+				return kit.Breakable{Store: s, Talks: true, Fault: l.lose}
+			})
+		})
+	}
+}
+
+// loser loses keys of a Redis.
+type loser struct {
+	*testing.T
+	client *redis.Client
+	shards int
+	faults int
+}
+
+// lose loses one thing after the other.
+func (l *loser) lose() {
+	ctx := context.Background()
+	switch l.faults++; l.faults % 4 {
+	case 0:
+		l.each("*:changes:*", func(key string) error { return l.client.Del(ctx, key).Err() })
+	case 1:
+		l.each("*:changes:*", func(key string) error { return l.client.XTrimMaxLen(ctx, key, 1).Err() })
+	case 2:
+		l.each("*:feed:*", func(key string) error {
+			if l.shards > 1 && !strings.HasSuffix(key, ":3}") {
+				return nil
+			}
+			return l.client.Del(ctx, key).Err()
+		})
+	case 3:
+		require.NoError(l, l.client.ScriptFlush(ctx).Err())
+	}
+}
+
+func (l *loser) each(pattern string, do func(key string) error) {
+	keys, err := l.client.Keys(context.Background(), pattern).Result()
+	require.NoError(l, err)
+	for _, key := range keys {
+		require.NoError(l, do(key))
+	}
 }

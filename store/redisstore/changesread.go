@@ -25,9 +25,9 @@ func (s *Store) ReadChanges(ctx context.Context, reads []*store.ChangesRead) {
 	for i, r := range reads {
 		all[i] = &candidate{namespace: s.keys.namespace(r.Namespace)}
 	}
-	s.openRecorded(ctx, all)
+	s.openFeeds(ctx, all)
 	pending := make([]pendingRead, len(reads))
-	var calls []call
+	var calls []shardCall
 	for i, r := range reads {
 		*r = store.ChangesRead{Namespace: r.Namespace, After: r.After, Limit: r.Limit}
 		pending[i] = pendingRead{ChangesRead: r, namespace: all[i].namespace}
@@ -35,7 +35,7 @@ func (s *Store) ReadChanges(ctx context.Context, reads []*store.ChangesRead) {
 			calls = append(calls, pending[i].calls()...)
 		}
 	}
-	cmds := s.runScripts(ctx, scripts.feedRead, calls)
+	cmds := s.runShards(ctx, calls)
 	for i := range pending {
 		p := &pending[i]
 		if p.Err != nil {
@@ -55,18 +55,21 @@ type pendingRead struct {
 }
 
 // calls returns the calls that read the shards. If the places are not valid, they read only where the feed ends.
-func (p *pendingRead) calls() []call {
+func (p *pendingRead) calls() []shardCall {
 	if p.After != nil {
 		p.after, p.Reset = parsePlaces(p.After, p.shards)
 		p.Reset = !p.Reset
 	}
-	calls := make([]call, p.shards)
+	calls := make([]shardCall, p.shards)
 	for i, key := range p.all() {
 		id := ""
 		if p.after != nil {
 			id = p.after[i].id
 		}
-		calls[i] = call{key: p.feed(key), others: []string{p.entries(key)}, args: []any{id, p.limit()}}
+		calls[i] = shardCall{
+			namespace: p.namespace, shard: key, script: scripts.feedRead, reads: true,
+			prepare: func(sides) (string, string, []any) { return "fs", "", []any{id, p.limit()} },
+		}
 	}
 	return calls
 }

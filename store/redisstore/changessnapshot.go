@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -21,23 +22,23 @@ func (s *Store) SnapshotChanges(ctx context.Context, name string, users []string
 	}
 	defer cancel()
 	c := &candidate{namespace: s.keys.namespace(name)}
-	if s.openRecorded(ctx, []*candidate{c}); c.err != nil {
+	if s.openFeeds(ctx, []*candidate{c}); c.err != nil {
 		return store.Snapshot{}, c.err
 	}
 	index := make([][]int, c.shards)
-	calls := make([]call, c.shards)
-	for i, key := range c.all() {
-		calls[i] = call{key: key, others: []string{c.feed(key)}}
-		if c.bits.details.set {
-			calls[i].others = c.feedKeys(key)
-		}
-	}
+	args, calls := make([][]any, c.shards), make([]shardCall, c.shards)
 	for i := range users {
 		shard := shardOf(users[i], c.shards)
 		index[shard] = append(index[shard], i)
-		calls[shard].args = append(calls[shard].args, &users[i])
+		args[shard] = append(args[shard], &users[i])
 	}
-	cmds, err := s.runAll(ctx, scripts.feedSnapshot, calls)
+	for i, key := range c.all() {
+		calls[i] = shardCall{
+			namespace: c.namespace, shard: key, script: scripts.feedSnapshot, reads: true,
+			prepare: func(sides) (string, string, []any) { return "df", "", slices.Clone(args[i]) },
+		}
+	}
+	cmds, err := s.runShardsAll(ctx, calls)
 	if err != nil {
 		return store.Snapshot{}, err
 	}
@@ -75,7 +76,7 @@ func readSnapshot(s *store.Snapshot, c *candidate, shard int, index []int, cmd *
 	if err != nil {
 		return err
 	}
-	scores, texts, err := readUsers(reply[5:], len(index), c.bits.details.set)
+	scores, texts, err := readUsers(reply[5:], len(index))
 	if err != nil {
 		return err
 	}
@@ -93,22 +94,17 @@ func readSnapshot(s *store.Snapshot, c *candidate, shard int, index []int, cmd *
 	return nil
 }
 
-// readUsers returns the scores of n users and, if they may have some, the texts of their details; otherwise nil for
-// each.
-func readUsers(reply []any, n int, described bool) (scores, texts []any, err error) {
+// readUsers returns the scores of n users, and the texts of their details; nil for each in a shard without any.
+func readUsers(reply []any, n int) (scores, texts []any, err error) {
 	lists := [2][]any{}
 	for i, part := range reply {
 		values, err := sliceOf(part, -1)
 		if err != nil {
 			return nil, nil, err
 		}
-		to := 0
-		if described {
-			to = i % 2
-		}
-		lists[to] = append(lists[to], values...)
+		lists[i%2] = append(lists[i%2], values...)
 	}
-	if scores, texts = lists[0], lists[1]; !described {
+	if scores, texts = lists[0], lists[1]; len(texts) == 0 {
 		texts = make([]any, n)
 	}
 	if len(scores) != n || len(texts) != n {

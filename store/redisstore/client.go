@@ -1,13 +1,16 @@
 package redisstore
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -29,6 +32,7 @@ func newClient(o Options, g *guard) (redis.UniversalClient, error) {
 	if err != nil {
 		return nil, err
 	}
+	common.Dialer = g.dialer(o.DialTimeout, common.TLSConfig)
 	var client redis.UniversalClient
 	switch a.topology {
 	case sentinel:
@@ -66,6 +70,84 @@ func commonOptions(o Options) (a address, common *redis.UniversalOptions, err er
 	}, nil
 }
 
+// errHandshake means that a server was reached, but not by TLS.
+var errHandshake = errors.New("the TLS handshake failed")
+
+// dialer returns a function that connects to a server. It logs failed handshakes.
+func (g *guard) dialer(
+	timeout time.Duration, encryption *tls.Config,
+) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	dialer := &net.Dialer{Timeout: timeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true}}
+	if encryption == nil {
+		return func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := dialer.DialContext(ctx, network, addr)
+			if plain, ok := conn.(*net.TCPConn); ok {
+				return &plainConn{TCPConn: plain, timeout: timeout}, nil
+			}
+			return conn, err
+		}
+	}
+	secure := &tls.Dialer{NetDialer: dialer, Config: encryption}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := secure.DialContext(ctx, network, addr)
+		var connecting *net.OpError
+		switch {
+		case err == nil:
+			g.log.logOnce(slog.LevelInfo, topic{addr, "tls"}, "", "")
+		case errors.Is(err, context.Canceled), errors.As(err, &connecting) && connecting.Op == "dial":
+		default:
+			err = fmt.Errorf("%w with %s%s: %w", errHandshake, addr, handshakeAdvice(err), err)
+			g.log.logOnce(slog.LevelError, topic{addr, "tls"}, "failed", "cannot connect to Redis", "error", err)
+		}
+		return conn, err
+	}
+}
+
+// handshakeAdvice says what to do about a failed handshake with a server that may have no TLS: such a server responds
+// with something else, or waits for the end of a line.
+func handshakeAdvice(err error) string {
+	_, isOther := errors.AsType[tls.RecordHeaderError](err)
+	var timeout net.Error
+	if isOther || errors.As(err, &timeout) && timeout.Timeout() {
+		return ": if this Redis has no TLS, begin --store with redis://"
+	}
+	return ""
+}
+
+// plainConn is a connection without TLS. A server that speaks only TLS closes it without a reply, as one that stops
+// does. Its type stays visible to the pool, which looks for closed connections.
+type plainConn struct {
+	*net.TCPConn
+	timeout time.Duration // of a handshake
+	replied bool
+}
+
+// errSpeaksTLS is put in front of another error by two verbs %w: the client removes a single one with its text.
+var errSpeaksTLS = errors.New("this Redis speaks TLS: begin --store with rediss://")
+
+// Read implements [net.Conn]. If the server closes the connection without a reply, the error says if it speaks TLS.
+func (c *plainConn) Read(b []byte) (int, error) {
+	n, err := c.TCPConn.Read(b)
+	c.replied = c.replied || n > 0
+	closed := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
+	if !c.replied && closed && speaksTLS(c.RemoteAddr().String(), c.timeout) {
+		err = fmt.Errorf("%w: %w", errSpeaksTLS, err)
+	}
+	return n, err
+}
+
+// speaksTLS reports whether a server answers a handshake, with any certificate, or refuses it by an alert of TLS.
+func speaksTLS(addr string, timeout time.Duration) bool {
+	anyone := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // nothing is sent
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: timeout}, "tcp", addr, anyone)
+	if err == nil {
+		_ = conn.Close()
+		return true
+	}
+	alert, refused := errors.AsType[*net.OpError](err)
+	return refused && alert.Op == "remote error"
+}
+
 // newReplicaClient makes a client of one replica, for calls that take at most a timeout. It tries nothing twice: the
 // primary answers what a replica does not.
 func newReplicaClient(o Options, addr string, timeout time.Duration) (*redis.Client, error) {
@@ -89,11 +171,6 @@ func newFailoverClient(o Options, a address, common *redis.UniversalOptions) *re
 	// Connecting begins with asking a Sentinel. When the last used one hangs, four attempts time out before all of them
 	// are asked; callers do not wait for that.
 	f.DialTimeout = o.DialTimeout + 5*o.Timeout
-	dialer := &net.Dialer{Timeout: o.DialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true}}
-	f.Dialer = dialer.DialContext
-	if f.TLSConfig != nil {
-		f.Dialer = (&tls.Dialer{NetDialer: dialer, Config: f.TLSConfig}).DialContext
-	}
 	return redis.NewFailoverClient(f)
 }
 

@@ -1,4 +1,4 @@
--- What ping.lua, leave.lua, trim.lua and the scripts of a feed share; it is prepended to each.
+-- What scripts share that compare times with the clock of this Redis; it is prepended to each.
 
 -- How far ahead of this Redis a time may be, in milliseconds: MaxAhead of package store.
 local max_ahead = 5000

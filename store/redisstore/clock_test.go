@@ -3,8 +3,6 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -43,62 +41,15 @@ func TestOneServersClock(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, states[0].Left)
 	}
-	result, err := trim(jumpy, "chat", 30*24*time.Hour)
+	result, err := trim(jumpy, 30*24*time.Hour)
 	require.NoError(t, err)
 	require.Zero(t, result)
-}
-
-// TestNewUsersOnTwoServers: pings and leaves of users never seen come through two servers at once, in any order.
-// Each ends in the greatest state.
-func TestNewUsersOnTwoServers(t *testing.T) {
-	const users, writers = 40, 8
-	ctx, url := context.Background(), redistest.Start(t)
-	servers := []store.Store{newStore(t, redisstore.Options{URL: url}), newStore(t, redisstore.Options{URL: url})}
-	type assertion struct {
-		user string
-		at   lastseen.Instant
-		left bool
-	}
-	for round := range 5 {
-		var all []assertion
-		want := map[string]lastseen.State{}
-		random := rand.New(rand.NewPCG(uint64(round), 9))
-		for user := range users {
-			name := fmt.Sprint(round, "-", user)
-			for range 6 {
-				a := assertion{name, base + lastseen.Instant(random.IntN(8)), random.IntN(2) == 0}
-				all = append(all, a)
-				want[name] = lastseen.Merge(want[name], lastseen.State{At: a.at, Left: a.left})
-			}
-		}
-		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		var running sync.WaitGroup
-		for w := range writers {
-			running.Go(func() {
-				for i := w; i < len(all); i += writers {
-					write := servers[w%2].Ping
-					if all[i].left {
-						write = servers[w%2].Leave
-					}
-					states, err := write(ctx, "chat", []store.Sighting{{User: all[i].user, At: all[i].at}})
-					if err != nil || states[0].Compare(lastseen.State{At: all[i].at, Left: all[i].left}) < 0 {
-						t.Errorf("%v: %v, %v", all[i], states, err)
-					}
-				}
-			})
-		}
-		running.Wait()
-		for user, state := range want {
-			require.Equal(t, state, lookup(t, servers[0], user)[0], user)
-		}
-	}
 }
 
 // TestAheadInMilliseconds: times too far ahead become a time of Redis' clock in whole milliseconds, in either unit, and
 // a leave at that time keeps its user away.
 func TestAheadInMilliseconds(t *testing.T) {
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
+	ctx, url, client := start(t)
 	for unit, perScore := range map[redisstore.Unit]float64{redisstore.Milliseconds: 1, redisstore.Seconds: 1000} {
 		s := newStore(t, redisstore.Options{URL: url, Prefix: string(unit) + ":", Unit: unit})
 		far := []store.Sighting{{User: "alice", At: lastseen.MaxInstant}, {User: "bob", At: base}}
@@ -121,8 +72,7 @@ func TestAheadInMilliseconds(t *testing.T) {
 
 // TestTrimSeconds deletes by the time of sets in seconds, whose scores may lie between milliseconds.
 func TestTrimSeconds(t *testing.T) {
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
+	ctx, url, client := start(t)
 	s := newSharedStore(t, url, redisstore.Layout{Unit: redisstore.Seconds})
 	now := float64(client.Time(ctx).Val().UnixMilli()) / 1000
 	add := func(scores map[string]float64) {
@@ -144,32 +94,13 @@ func TestTrimSeconds(t *testing.T) {
 
 // TestHeldByUsersAlone: members whose scores are not times do not keep a namespace from being emptied of its users.
 func TestHeldByUsersAlone(t *testing.T) {
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
-	s := newStore(t, redisstore.Options{URL: url})
+	ctx, client, s := startStore(t)
 	require.NoError(t, ping(s, "chat", "alice"))
 	for i, score := range []float64{253402300800000, -253402300800000, 1 << 52, 1e300, -1e300} {
 		require.NoError(t, client.ZAdd(ctx, "presence:chat", redis.Z{Member: fmt.Sprint("odd", i), Score: score}).Err())
 	}
-	now, err := s.Now(ctx)
-	require.NoError(t, err)
+	now := nowOf(t, s)
 	result, err := s.Trim(ctx, "chat", store.TrimQuery{Age: time.Hour, Now: now})
 	require.NoError(t, err)
 	require.Equal(t, store.TrimResult{Held: true}, result)
-}
-
-// TestLeaseAfterTheClockWasSetBack: it would last for years.
-func TestLeaseAfterTheClockWasSetBack(t *testing.T) {
-	ctx, url := context.Background(), redistest.Start(t)
-	first, second := newStore(t, redisstore.Options{URL: url}), newStore(t, redisstore.Options{URL: url})
-	granted, err := first.Lease(ctx, "sweep", 3*time.Minute)
-	require.NoError(t, err)
-	require.True(t, granted)
-	require.NoError(t, newClient(t, url).PExpire(ctx, "presence::lease:sweep", 3*365*24*time.Hour).Err())
-	granted, err = second.Lease(ctx, "sweep", 3*time.Minute)
-	require.NoError(t, err)
-	require.True(t, granted)
-	granted, err = first.Lease(ctx, "sweep", 3*time.Minute)
-	require.NoError(t, err)
-	require.False(t, granted)
 }

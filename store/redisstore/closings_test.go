@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
-	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
 const closingsKey = "presence::closings"
@@ -51,9 +51,7 @@ func (c *closer) read() (users []string) {
 
 // TestKeyOfClosings: see docs/decisions/redis-keys.md.
 func TestKeyOfClosings(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
+	ctx, url, client := start(t)
 	c := newCloser(t, newStore(t, redisstore.Options{URL: url}))
 	require.Empty(t, client.Keys(ctx, "*").Val())
 	c.close("alice b")
@@ -70,10 +68,7 @@ func TestKeyOfClosings(t *testing.T) {
 // TestLostClosings: Redis loses all of them, or the last ones, also the one that a reader saw last. What comes then is
 // not missed.
 func TestLostClosings(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
-	s := newStore(t, redisstore.Options{URL: url})
+	ctx, client, s := startStore(t)
 	for name, lose := range map[string]func() error{
 		"all":         func() error { return client.FlushAll(ctx).Err() },
 		"the end":     func() error { return client.ZRemRangeByRank(ctx, closingsKey, -1, -1).Err() },
@@ -100,13 +95,9 @@ func TestLostClosings(t *testing.T) {
 // TestClosingsWhenTheClockIsSetBack: the newest one is from the future then. Later ones come after it, with the time of
 // the clock as it is.
 func TestClosingsWhenTheClockIsSetBack(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
-	s := newStore(t, redisstore.Options{URL: url})
+	ctx, client, s := startStore(t)
 	c := newCloser(t, s)
-	now, err := s.Now(ctx)
-	require.NoError(t, err)
+	now := nowOf(t, s)
 	future := now + 20*365*24*hour
 	require.NoError(t, client.ZAdd(ctx, closingsKey, redis.Z{
 		Score: float64(future), Member: fmt.Sprintf("%d 0 chat old", int64(future)),
@@ -124,12 +115,9 @@ func TestClosingsWhenTheClockIsSetBack(t *testing.T) {
 
 // TestClosingsAreBounded: in number and in age.
 func TestClosingsAreBounded(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
-	s := newStore(t, redisstore.Options{URL: url})
-	now, err := s.Now(ctx)
-	require.NoError(t, err)
+	testenv.SkipWithRace(t, "it is about what Redis does")
+	ctx, client, s := startStore(t)
+	now := nowOf(t, s)
 	fill := func(n int, first lastseen.Instant) {
 		pipe := client.Pipeline()
 		for i := range n {
@@ -156,9 +144,7 @@ func TestClosingsAreBounded(t *testing.T) {
 
 // TestForeignClosings: members that we would not write are skipped.
 func TestForeignClosings(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
+	ctx, url, client := start(t)
 	c := newCloser(t, newStore(t, redisstore.Options{URL: url}))
 	c.close("alice")
 	score := client.ZRangeWithScores(ctx, closingsKey, -1, -1).Val()[0].Score

@@ -1,7 +1,12 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -10,10 +15,8 @@ import (
 
 // This file keeps contacts, and names their keys: see docs/decisions/redis-keys.md.
 
-// contacts returns the key of the contacts of the users of a shard, and contactUses that of the last uses of their
-// owners.
-func (n namespace) contacts(shard string) string    { return n.companion("contacts", shard) }
-func (n namespace) contactUses(shard string) string { return n.companion("contactuses", shard) }
+// contacts returns the key of the contacts of the users of a shard.
+func (n namespace) contacts(shard string) string { return n.companion("contacts", shard) }
 
 // memberOf returns the member of a contact. No ID contains a NUL.
 func memberOf(owner, contact string) string { return owner + "\x00" + contact }
@@ -29,65 +32,208 @@ func contactsAfter(owner, contact string) (low, high string) {
 
 // SetContacts implements [store.Store].
 func (s *Store) SetContacts(ctx context.Context, name, owner string, contacts []string) error {
-	return s.writeContacts(ctx, name, owner, true, contacts, nil)
+	contacts, _ = store.ContactChanges(contacts, nil)
+	if len(contacts) <= maxContactsScript {
+		large, err := s.changeContacts(ctx, name, owner, "replace", contacts, nil)
+		if !large {
+			return err
+		}
+	}
+	return s.changeManyContacts(ctx, name, owner, len(contacts), func(old []string) (add, remove []string) {
+		return store.Without(contacts, old), store.Without(old, contacts)
+	})
 }
 
 // ChangeContacts implements [store.Store].
 func (s *Store) ChangeContacts(ctx context.Context, name, owner string, add, remove []string) error {
-	return s.writeContacts(ctx, name, owner, false, add, remove)
+	add, remove = store.ContactChanges(add, remove)
+	if len(add)+len(remove) <= maxContactsScript {
+		_, err := s.changeContacts(ctx, name, owner, "change", add, remove)
+		return err
+	}
+	return s.changeManyContacts(ctx, name, owner, len(add), func(old []string) ([]string, []string) {
+		return store.Without(add, old), store.Without(remove, store.Without(remove, old))
+	})
 }
 
-// writeContacts adds and removes contacts of an owner. With replaces, it removes all that it does not add.
-func (s *Store) writeContacts(
-	ctx context.Context, name, owner string, replaces bool, add, remove []string,
+// maxContactsScript bounds the contacts that one script adds and removes, and so the time that Redis is busy.
+const maxContactsScript = 500
+
+// changeContacts changes contacts of an owner in one script, or in several that only remove. It reports whether there
+// is more to replace than one script may.
+func (s *Store) changeContacts(
+	ctx context.Context, name, owner, task string, add, remove []string,
+) (large bool, err error) {
+	ctx, cancel, c, err := s.beginContacts(ctx, 2*s.timeout, name, len(add))
+	if err != nil {
+		return false, err
+	}
+	defer cancel()
+	for {
+		outcome, err := s.runContacts(ctx, c, owner, contactsTask{name: task}, add, remove)
+		if err != nil || outcome != contactsTooLarge || len(add) > 0 {
+			return outcome == contactsTooLarge, err
+		}
+	}
+}
+
+// changeManyContacts makes a large change, in several scripts. Difference returns what to add to and to remove from the
+// owner's contacts. If another change comes before the first of these scripts, the change begins again.
+func (s *Store) changeManyContacts(
+	ctx context.Context, name, owner string, adds int, difference func(old []string) (add, remove []string),
 ) error {
-	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
+	end, err := s.beginMany(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	ctx, cancel, c, err := s.beginContacts(ctx, maxManyTime, name, adds)
 	if err != nil {
 		return err
 	}
 	defer cancel()
+	for mark := rand.Text(); ; {
+		if _, err := s.runContacts(ctx, c, owner, contactsTask{"begin", mark}, nil, nil); err != nil {
+			return err
+		}
+		old, err := s.allContacts(ctx, c.namespace, owner)
+		if err != nil {
+			return err
+		}
+		add, remove := difference(old)
+		if len(old)+len(add)-len(remove) > store.MaxContacts {
+			return store.ErrTooManyContacts
+		}
+		overtaken, err := s.continueContacts(ctx, c, owner, contactsTask{"continue", mark}, add, remove)
+		if err != nil || !overtaken {
+			return err
+		}
+	}
+}
+
+// continueContacts removes contacts, and then adds others, some in each script. It reports whether another change came
+// before the first script.
+func (s *Store) continueContacts(
+	ctx context.Context, c *candidate, owner string, task contactsTask, add, remove []string,
+) (overtaken bool, err error) {
+	for first := true; first || len(add)+len(remove) > 0; first = false {
+		removed := min(len(remove), maxContactsScript)
+		added := min(len(add), maxContactsScript-removed)
+		outcome, err := s.runContacts(ctx, c, owner, task, add[:added], remove[:removed])
+		switch {
+		case err != nil:
+			return false, err
+		case outcome == contactsOvertaken && first:
+			return true, nil
+		case outcome == contactsOvertaken:
+			return false, store.ErrContactsChanged
+		}
+		add, remove = add[added:], remove[removed:]
+	}
+	return false, nil
+}
+
+const (
+	// maxManyContacts is how many large changes of contacts are made at the same time. Others wait until the timeout.
+	maxManyContacts = 2
+	// maxManyTime is how long a large change takes at most. It is long: a Redis that is busy, but responds to each
+	// command in time, must not count as one that does not respond, which would open the circuit breaker.
+	maxManyTime = 10 * time.Second
+)
+
+// beginMany waits until a large change can begin.
+func (s *Store) beginMany(ctx context.Context) (end func(), err error) {
+	waiting, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	select {
+	case s.manyContacts <- struct{}{}:
+		return func() { <-s.manyContacts }, nil
+	case <-waiting.Done():
+		return nil, cmp.Or(ctx.Err(), store.ErrOverloaded)
+	}
+}
+
+// beginContacts begins a change of contacts that adds some, or none.
+func (s *Store) beginContacts(
+	ctx context.Context, timeout time.Duration, name string, adds int,
+) (context.Context, context.CancelFunc, *candidate, error) {
+	ctx, cancel, err := s.begin(ctx, timeout)
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	c := &candidate{namespace: s.keys.namespace(name)}
-	if !c.hasCompanions() {
-		return store.ErrNoContacts
-	}
-	add, remove = store.ContactChanges(add, remove)
-	if len(add) > store.MaxContacts {
-		return store.ErrTooManyContacts
-	}
-	if len(add) > 0 {
+	switch {
+	case !c.hasCompanions():
+		c.err = store.ErrNoContacts
+	case adds > store.MaxContacts:
+		c.err = store.ErrTooManyContacts
+	case adds > 0:
 		s.ensure(ctx, []*candidate{c})
-	} else {
+	default:
 		s.verify(ctx, []*candidate{c})
 	}
 	if c.err != nil {
-		return c.err
+		cancel()
 	}
-	return s.runContacts(confirmed(ctx), c, owner, replaces, add, remove)
+	return ctx, cancel, c, c.err
 }
+
+// contactsTask is what contacts.lua does, and the mark of the change.
+type contactsTask struct{ name, mark string }
+
+// The outcomes of contacts.lua.
+const (
+	tooManyContacts int64 = iota
+	_                     // done
+	contactsTooLarge
+	contactsOvertaken
+)
 
 // runContacts runs contacts.lua. It registers a namespace that another server deleted meanwhile.
 func (s *Store) runContacts(
-	ctx context.Context, c *candidate, owner string, replaces bool, add, remove []string,
-) error {
-	args := append(make([]any, 0, 4+len(add)+len(remove)), owner, store.MaxContacts, replaces, len(add))
+	ctx context.Context, c *candidate, owner string, task contactsTask, add, remove []string,
+) (outcome int64, err error) {
+	args := append(make([]any, 0, 6+len(add)+len(remove)),
+		owner, store.MaxContacts, task.name, task.mark, maxContactsScript, len(add))
 	for _, ids := range [][]string{add, remove} {
 		for i := range ids {
 			args = append(args, &ids[i])
 		}
 	}
-	shard := c.of(owner)
-	replies, err := s.runInts(ctx, scripts.contacts, 2,
-		call{key: c.contacts(shard), others: []string{c.contactUses(shard)}, args: args})
-	switch {
-	case err != nil:
-		s.agreements.recheck(c.name) // see record
-		return err
-	case replies[0][1] == 0:
-		return store.ErrTooManyContacts
-	case replies[0][0] == 1:
-		s.register(ctx, []*candidate{c}, 0)
+	ctx, cancel := context.WithTimeout(ctx, 2*s.timeout)
+	defer cancel()
+	creates := "cu"
+	if task.mark != "" {
+		creates += "k"
 	}
-	return c.err
+	cmd := s.runShards(confirmed(ctx), []shardCall{{
+		namespace: c.namespace, shard: c.of(owner), script: scripts.contacts,
+		prepare: func(sides) (string, string, []any) { return "k", creates, slices.Clone(args) },
+	}})[0]
+	if err := translate(cmd.Err()); err != nil {
+		s.agreements.recheck(c.name) // see record
+		return 0, err
+	}
+	reply, err := cmd.Int64Slice()
+	switch {
+	case err != nil || len(reply) != 2:
+		return 0, fmt.Errorf("unexpected script reply %v instead of 2 numbers", cmd.Val())
+	case reply[1] == tooManyContacts:
+		return 0, store.ErrTooManyContacts
+	case reply[0] == 1:
+		s.register(confirmed(ctx), []*candidate{c}, 0)
+	}
+	return reply[1], c.err
+}
+
+// allContacts returns all contacts of an owner.
+func (s *Store) allContacts(ctx context.Context, ns namespace, owner string) (all []string, err error) {
+	for after := ""; ; after = all[len(all)-1] {
+		page, err := s.contactsPage(ctx, ns, owner, after, maxContactsScript)
+		if all = append(all, page...); err != nil || len(page) < maxContactsScript {
+			return all, err
+		}
+	}
 }
 
 // ListContacts implements [store.Store].
@@ -96,6 +242,12 @@ func (s *Store) ListContacts(ctx context.Context, name, owner, after string, lim
 	if err != nil {
 		return nil, err
 	}
+	defer cancel()
+	return s.contactsPage(ctx, ns, owner, after, limit)
+}
+
+func (s *Store) contactsPage(ctx context.Context, ns namespace, owner, after string, limit int) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*s.timeout)
 	defer cancel()
 	low, high := contactsAfter(owner, after)
 	page := redis.ZRangeArgs{
@@ -151,15 +303,14 @@ func (s *Store) openContacts(
 	return ctx, cancel, ns, err
 }
 
-// forgetContacts deletes the contacts of an owner. It looks first whether the shard has any: scripts with several keys
-// can fail while their slot moves.
-func (s *Store) forgetContacts(ctx context.Context, c *candidate, owner string) error {
-	if !c.hasCompanions() {
+// forgetContacts deletes the contacts of an owner. It looks first whether the shard has any.
+func (s *Store) forgetContacts(ctx context.Context, ns namespace, owner string) error {
+	if !ns.hasCompanions() {
 		return nil
 	}
-	n, err := s.client.Exists(ctx, c.contacts(c.of(owner))).Result()
+	n, err := s.client.Exists(ctx, ns.contacts(ns.of(owner))).Result()
 	if err != nil || n == 0 {
 		return translate(err)
 	}
-	return s.runContacts(confirmed(ctx), c, owner, true, nil, nil)
+	return s.SetContacts(ctx, ns.name, owner, nil)
 }

@@ -3,72 +3,36 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/contacts"
+	"github.com/lastseen/lastseen/store/storetest/kit"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// contactCalls is every method about contacts.
-func contactCalls(s store.Store, namespace string) map[string]func() error {
-	ctx := context.Background()
-	return map[string]func() error{
-		"SetContacts": func() error { return s.SetContacts(ctx, namespace, "alice", []string{"bob"}) },
-		"ChangeContacts": func() error {
-			return s.ChangeContacts(ctx, namespace, "alice", []string{"carol"}, []string{"dave"})
-		},
-		"ListContacts": func() error { _, err := s.ListContacts(ctx, namespace, "alice", "", 5); return err },
-		"AreContacts": func() error {
-			_, err := s.AreContacts(ctx, namespace, []store.ContactPair{{Owner: "alice", Contact: "bob"}})
-			return err
-		},
-		"TrimContacts": func() error { _, err := trimContacts(s, namespace); return err },
-	}
-}
-
 // trimContacts deletes the contacts of owners whose last use is longer ago than an hour.
-func trimContacts(s store.Store, namespace string) (store.ContactsTrimResult, error) {
+func trimContacts(s store.Store) (store.ContactsTrimResult, error) {
 	now, err := s.Now(context.Background())
 	if err != nil {
 		return store.ContactsTrimResult{}, err
 	}
-	return s.TrimContacts(context.Background(), namespace, store.TrimQuery{Age: time.Hour, Now: now, All: true})
-}
-
-// TestContactsOfDeletedNamespace: a server deleted the namespace, and another one still thinks that it has it.
-func TestContactsOfDeletedNamespace(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	for _, shards := range []int{1, 7} {
-		require.NoError(t, newClient(t, url).FlushAll(ctx).Err())
-		a := newStore(t, redisstore.Options{URL: url, Shards: shards})
-		b := newStore(t, redisstore.Options{URL: url, Shards: shards})
-		for range 3 {
-			require.NoError(t, a.SetContacts(ctx, "chat", "alice", []string{"bob"}))
-			infos, err := a.Namespaces(ctx, "", 10)
-			require.NoError(t, err)
-			require.Equal(t, []store.NamespaceInfo{{Name: "chat"}}, infos)
-			require.NoError(t, b.DeleteNamespace(ctx, "chat"))
-			require.Empty(t, newClient(t, url).Keys(ctx, "*contacts*").Val())
-		}
-		require.NoError(t, a.ChangeContacts(ctx, "chat", "alice", nil, []string{"bob"}))
-		infos, err := a.Namespaces(ctx, "", 10)
-		require.NoError(t, err)
-		require.Empty(t, infos)
-	}
+	return s.TrimContacts(context.Background(), "chat", store.TrimQuery{Age: time.Hour, Now: now, All: true})
 }
 
 // TestContactsKeys: what Redis holds, and that nothing is left of it.
 func TestContactsKeys(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
-	s := newStore(t, redisstore.Options{URL: url})
+	ctx, client, s := startStore(t)
 	require.NoError(t, s.SetContacts(ctx, "chat", "alice", []string{"carol", "bob"}))
 	members, err := client.ZRangeWithScores(ctx, contactsKey, 0, -1).Result()
 	require.NoError(t, err)
@@ -77,10 +41,9 @@ func TestContactsKeys(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, uses, 1)
 	require.Equal(t, "alice", uses[0].Member)
-	now, err := s.Now(ctx)
-	require.NoError(t, err)
+	now := nowOf(t, s)
 	require.InDelta(t, int64(now), uses[0].Score, 60_000)
-	require.ElementsMatch(t, []string{"presence::meta", "presence::namespaces", contactsKey, usesKey},
+	require.ElementsMatch(t, []string{"presence::meta", "presence::namespaces", sidesKey(chat), contactsKey, usesKey},
 		client.Keys(ctx, "*").Val())
 	require.NoError(t, s.Forget(ctx, "chat", "alice"))
 	require.Zero(t, client.Exists(ctx, contactsKey, usesKey).Val())
@@ -91,45 +54,9 @@ const (
 	usesKey     = "presence:contactuses:{presence:chat}"
 )
 
-// TestContactsOfOtherType: a key that is not ours is an error, and is not deleted.
-func TestContactsOfOtherType(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
-	s := newStore(t, redisstore.Options{URL: url})
-	require.NoError(t, ping(s, "chat", "alice"))
-	require.NoError(t, client.Set(ctx, contactsKey, "text", 0).Err())
-	require.ErrorIs(t, s.SetContacts(ctx, "chat", "alice", []string{"bob"}), store.ErrWrongType)
-	require.ErrorIs(t, s.ChangeContacts(ctx, "chat", "alice", nil, []string{"bob"}), store.ErrWrongType)
-	_, err := s.ListContacts(ctx, "chat", "alice", "", 1)
-	require.ErrorIs(t, err, store.ErrWrongType)
-	_, err = s.AreContacts(ctx, "chat", []store.ContactPair{{Owner: "alice", Contact: "bob"}})
-	require.ErrorIs(t, err, store.ErrWrongType)
-	require.ErrorIs(t, s.DeleteNamespace(ctx, "chat"), store.ErrWrongType)
-	require.Equal(t, "text", client.Get(ctx, contactsKey).Val())
-}
-
-// TestContactUsesOfOtherType: the same for the key of their last uses. Nothing is written or deleted.
-func TestContactUsesOfOtherType(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
-	s := newStore(t, redisstore.Options{URL: url})
-	require.NoError(t, client.ZAdd(ctx, contactsKey, redis.Z{Member: "alice\x00bob"}).Err())
-	require.NoError(t, ping(s, "chat", "alice"))
-	require.NoError(t, client.Set(ctx, usesKey, "text", 0).Err())
-	require.ErrorIs(t, s.SetContacts(ctx, "chat", "alice", []string{"carol"}), store.ErrWrongType)
-	require.ErrorIs(t, s.ChangeContacts(ctx, "chat", "alice", nil, []string{"bob"}), store.ErrWrongType)
-	_, err := trimContacts(s, "chat")
-	require.ErrorIs(t, err, store.ErrWrongType)
-	contacts, err := s.ListContacts(ctx, "chat", "alice", "", 5)
-	require.NoError(t, err)
-	require.Equal(t, []string{"bob"}, contacts)
-	require.Equal(t, "text", client.Get(ctx, usesKey).Val())
-}
-
 // TestSizeOfContacts: what docs/contacts.md says about memory.
 func TestSizeOfContacts(t *testing.T) {
+	testenv.SkipWithRace(t, "it is about what Redis does")
 	t.Parallel()
 	ctx, url := context.Background(), redistest.Start(t)
 	s := newStore(t, redisstore.Options{URL: url})
@@ -148,4 +75,266 @@ func TestSizeOfContacts(t *testing.T) {
 	t.Logf("%d bytes an owner, %d a contact", size/owners, size/owners/each)
 	require.Less(t, size/owners, int64(8800))
 	require.Greater(t, size/owners, int64(7000))
+}
+
+// agingOpener returns a constructor of stores for which time passes: nobody can set the clock of Redis, so that all
+// times are moved into the past instead, for each shard together.
+func agingOpener(t *testing.T, shards int) func(testing.TB) kit.Breakable {
+	url := redistest.Start(t)
+	client := newClient(t, url)
+	servers := serversOn(url, shards)
+	return func(t testing.TB) kit.Breakable {
+		prefix, open := servers(t)
+		return kit.Breakable{
+			Store: open(), Restart: open, Pass: func(d time.Duration) { age(t, client, prefix, d) },
+		}
+	}
+}
+
+// age moves the times in all sorted sets with a prefix into the past: those of users, of last uses, of hidden times and
+// of ends.
+func age(t testing.TB, client *redis.Client, prefix string, by time.Duration) {
+	ctx := context.Background()
+	keys, err := client.Keys(ctx, prefix+"*").Result()
+	require.NoError(t, err)
+	for _, key := range keys {
+		kind, _, _ := strings.Cut(strings.TrimPrefix(key, prefix), ":")
+		switch kind {
+		case "", "keys", "contacts", "contactmarks", "feed", "changes", "details", "private", "devices", "devicemeta":
+			continue
+		}
+		members, err := client.ZRangeWithScores(ctx, key, 0, -1).Result()
+		require.NoError(t, err, key)
+		for i := range members {
+			if score := &members[i].Score; !math.IsInf(*score, 0) {
+				*score = math.Copysign(math.Abs(*score)-float64(by.Milliseconds()), *score)
+			}
+		}
+		if len(members) > 0 {
+			require.NoError(t, client.ZAdd(ctx, key, members...).Err())
+		}
+	}
+}
+
+func TestContactsRetention(t *testing.T) {
+	t.Parallel()
+	for _, shards := range testenv.Variants(1, 7) {
+		t.Run(fmt.Sprint(shards), func(t *testing.T) {
+			t.Parallel()
+			contacts.RunRetention(t, agingOpener(t, shards))
+		})
+	}
+	contacts.RunBehind(t, agingOpener(t, 1)(t))
+}
+
+// TestContactsWithoutUse: contacts that an older lastseen wrote are kept for the whole retention, and end then.
+func TestContactsWithoutUse(t *testing.T) {
+	ctx, url, client := start(t)
+	for _, shards := range testenv.Variants(1, 7) {
+		prefix := fmt.Sprintf("older%d:", shards)
+		s := newStore(t, redisstore.Options{URL: url, Prefix: prefix, Shards: shards})
+		const owners = 700 // more than one call finds
+		for i := range owners {
+			owner := fmt.Sprint("owner", i)
+			require.NoError(t, s.SetContacts(ctx, "chat", owner, []string{"bob", "carol"}))
+		}
+		keys, err := client.Keys(ctx, prefix+"contactuses:*").Result()
+		require.NoError(t, err)
+		require.Len(t, keys, shards)
+		require.NoError(t, client.Unlink(ctx, keys...).Err())
+		require.NoError(t, s.SetContacts(ctx, "chat", "known", []string{"bob"}))
+		age(t, client, prefix, 2*time.Hour)
+		total := 0
+		for range 4 + shards {
+			result, err := trimContacts(s)
+			require.NoError(t, err)
+			total += result.Owners
+		}
+		require.Equal(t, 1, total, "the known one")
+		age(t, client, prefix, 2*time.Hour)
+		require.NoError(t, s.SetContacts(ctx, "chat", "owner7", []string{"bob"}))
+		result := store.ContactsTrimResult{More: true}
+		for total = 0; result.More; total += result.Owners {
+			result, err = trimContacts(s)
+			require.NoError(t, err)
+		}
+		require.Equal(t, owners-1, total)
+		age(t, client, prefix, 2*time.Hour)
+		result, err = trimContacts(s)
+		require.NoError(t, err)
+		require.Equal(t, store.ContactsTrimResult{Owners: 1, Contacts: 1}, result)
+		left, err := client.Keys(ctx, prefix+"contact*").Result()
+		require.NoError(t, err)
+		require.Empty(t, left)
+	}
+}
+
+// TestUsesWithoutContacts: what an older lastseen left behind when it deleted contacts is deleted, and nothing is left
+// behind now.
+func TestUsesWithoutContacts(t *testing.T) {
+	ctx, client, s := startStore(t)
+	require.NoError(t, s.SetContacts(ctx, "chat", "alice", []string{"bob"}))
+	require.NoError(t, s.SetContacts(ctx, "chat", "carol", []string{"bob"}))
+	require.NoError(t, client.ZRem(ctx, contactsKey, "alice\x00bob").Err())
+	age(t, client, "presence:", 2*time.Hour)
+	require.NoError(t, ping(s, "chat", "carol"))
+	require.NoError(t, s.SetContacts(ctx, "chat", "eve", []string{"bob"}))
+	result, err := trimContacts(s)
+	require.NoError(t, err)
+	require.Equal(t, store.ContactsTrimResult{Owners: 1, Contacts: 1}, result)
+	require.Equal(t, []string{"eve"}, client.ZRange(ctx, usesKey, 0, -1).Val())
+}
+
+// TestWrongEndOfHiddenTime: a user who ended a hidden time while a clock was wrong does not keep contacts for ever.
+func TestWrongEndOfHiddenTime(t *testing.T) {
+	ctx, client, s := startStore(t)
+	now := nowOf(t, s)
+	for _, said := range []bool{true, false} {
+		require.NoError(t, s.SetContacts(ctx, "chat", "alice", []string{"bob"}))
+		age(t, client, "presence:", 2*time.Hour)
+		end := redis.Z{Member: "alice", Score: float64(now.Add(1000 * time.Hour))}
+		require.NoError(t, client.ZAdd(ctx, "presence:hidden:{presence:chat}", end).Err())
+		if said {
+			require.NoError(t, client.HSet(ctx, "presence:private:{presence:chat}", "alice", "0 ").Err())
+		} else {
+			require.NoError(t, client.Unlink(ctx, "presence:private:{presence:chat}").Err())
+		}
+		age(t, client, "presence:", 2*time.Hour)
+		result, err := trimContacts(s)
+		require.NoError(t, err)
+		require.Equal(t, said, result.Owners == 0)
+	}
+}
+
+// TestContactsWithoutMemory: what deletes, or only notes a use, works also while Redis has no memory left.
+func TestContactsWithoutMemory(t *testing.T) {
+	ctx, client, s := startStore(t)
+	for _, owner := range []string{"alice", "bob", "carol", "dave", "old"} {
+		require.NoError(t, s.SetContacts(ctx, "chat", owner, []string{"friend", "other"}))
+	}
+	require.NoError(t, ping(s, "chat", "old"))
+	age(t, client, "presence:", 2*time.Hour)
+	now := nowOf(t, s)
+	pingAt(t, s, "bob", now)
+	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "1").Err())
+	require.ErrorIs(t, s.ChangeContacts(ctx, "chat", "alice", []string{"new"}, nil), store.ErrFull)
+	require.NoError(t, s.SetContacts(ctx, "chat", "alice", []string{"friend", "other"}))
+	require.NoError(t, s.ChangeContacts(ctx, "chat", "carol", nil, []string{"other"}))
+	require.NoError(t, s.Forget(ctx, "chat", "dave"))
+	result, err := trim(s, time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, 1, result.Deleted)
+	trimmed, err := trimContacts(s)
+	require.NoError(t, err)
+	require.Equal(t, store.ContactsTrimResult{Owners: 1, Contacts: 2}, trimmed, "bob was seen")
+	_, err = s.SetAvailability(ctx, "chat", "alice", lastseen.Said{}, now)
+	require.NoError(t, err)
+}
+
+// replaceMany replaces 5,000 contacts of alice by 5,000 others, of which the first one stays. It calls between after
+// each command that it sends about contacts, with those that there are then. What the store sends meanwhile about other
+// keys, which it does at any moment, is no step.
+func replaceMany(t *testing.T, url string, between func(step int, now []string)) ([]string, error) {
+	ctx, client := context.Background(), newClient(t, url)
+	begun, steps := false, 0
+	s := newStore(t, redisstore.Options{URL: url, Instrument: func(c redis.UniversalClient) error {
+		c.AddHook(afterCommands(func(cmd redis.Cmder) {
+			if slices.Contains(cmd.Args(), any(contactsKey)) && begun {
+				between(steps, client.ZRange(ctx, contactsKey, 0, -1).Val())
+				steps++
+			}
+		}))
+		return nil
+	}})
+	before, after := numbered("b", store.MaxContacts), numbered("c", store.MaxContacts)
+	after[0] = before[0]
+	require.NoError(t, s.SetContacts(ctx, "chat", "alice", before))
+	begun = true
+	err := s.SetContacts(ctx, "chat", "alice", after)
+	begun = false
+	return after, err
+}
+
+// afterCommands is a hook that calls a function after each command that is not in a pipeline.
+type afterCommands func(redis.Cmder)
+
+func (afterCommands) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (afterCommands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (f afterCommands) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		f(cmd)
+		return err
+	}
+}
+
+// aliceContacts returns the contacts of alice.
+func aliceContacts(t *testing.T, s store.Store) []string {
+	t.Helper()
+	found, err := s.ListContacts(context.Background(), "chat", "alice", "", store.MaxContacts+1)
+	require.NoError(t, err)
+	return found
+}
+
+// TestManyContacts: a script changes at most 500 contacts, and none is added before all are removed that go.
+func TestManyContacts(t *testing.T) {
+	_, url, client := start(t)
+	var last []string
+	changes := 0
+	after, err := replaceMany(t, url, func(_ int, now []string) {
+		if changed := len(store.Without(now, last)) + len(store.Without(last, now)); last != nil && changed > 0 {
+			changes++
+			require.LessOrEqual(t, changed, 500)
+		}
+		last = now
+		comes := func(member string) bool { return strings.HasPrefix(member, "alice\x00c") }
+		require.False(t, comes(now[len(now)-1]) && !comes(now[min(1, len(now)-1)]), "some go, and others are there")
+	})
+	require.NoError(t, err)
+	require.Equal(t, 20, changes)
+	s := newStore(t, redisstore.Options{URL: url})
+	require.Equal(t, after, aliceContacts(t, s))
+	require.Positive(t, client.PTTL(context.Background(), "presence:contactmarks:{presence:chat}").Val())
+}
+
+// TestOvertakenContacts: if another server changes contacts before the first script of a large change, the large change
+// comes last; after that, it fails, and what the other one removed does not come back.
+func TestOvertakenContacts(t *testing.T) {
+	ctx, url, _ := start(t)
+	const lastRead, lastScript = 11, 31
+	other := newStore(t, redisstore.Options{URL: url})
+	for name, change := range map[string]func() error{
+		"remove": func() error {
+			return other.ChangeContacts(ctx, "chat", "alice", []string{"d"}, []string{"b00000", "b04999", "c04999"})
+		},
+		"replace":   func() error { return other.SetContacts(ctx, "chat", "alice", []string{"d"}) },
+		"clear":     func() error { return other.SetContacts(ctx, "chat", "alice", nil) },
+		"forget":    func() error { return other.Forget(ctx, "chat", "alice") },
+		"namespace": func() error { return other.DeleteNamespace(ctx, "chat") },
+		"many":      func() error { return other.SetContacts(ctx, "chat", "alice", numbered("n", 700)) },
+	} {
+		for _, at := range []int{0, lastRead, lastRead + 1, 21, 25, lastScript} {
+			var left []string
+			after, err := replaceMany(t, url, func(step int, _ []string) {
+				if step == at {
+					require.NoError(t, change())
+					left = aliceContacts(t, other)
+				}
+			})
+			what := fmt.Sprint(name, " after command ", at)
+			if at <= lastRead {
+				require.NoError(t, err, what)
+				require.True(t, slices.Equal(after, aliceContacts(t, other)), what)
+				continue
+			}
+			if at < lastScript {
+				require.ErrorIs(t, err, store.ErrContactsChanged, what)
+			}
+			require.True(t, slices.Equal(left, aliceContacts(t, other)), what)
+		}
+	}
 }

@@ -2,10 +2,7 @@
 -- current clock of this Redis. It also gives owners that have no last use the present, some in each call: an older
 -- lastseen wrote their contacts. It follows clock.lua and hidden.lua.
 --
--- KEYS[1]  one shard of a namespace
--- KEYS[2]  the contacts of its users: see contacts.lua
--- KEYS[3]  the last uses of their owners
--- KEYS     then see hidden.lua
+-- KEYS     see sides.lua, hidden.lua and contacts.lua; uses_key is named although it may not exist
 -- ARGV[1]  the age in milliseconds
 -- ARGV[2]  what the caller expects the clock to show, in milliseconds
 -- ARGV[3]  how far the clock may be from that, in milliseconds
@@ -20,7 +17,7 @@
 -- was reached, and place is the last owner that was given a last use, '' after the last one. When the clock is not where
 -- it is expected, due is -1 and now is the time in milliseconds; nothing changed.
 
-local key, contacts, uses = KEYS[1], KEYS[2], KEYS[3]
+local key, contacts, uses = KEYS[1], contacts_key, uses_key
 local now, limit, room = clock(), tonumber(ARGV[4]), tonumber(ARGV[5])
 if math.abs(now - ARGV[2]) > tonumber(ARGV[3]) then
   return {-1, 0, 0, 0, 0, now, ''}
@@ -54,8 +51,8 @@ end
 local function divide(owners, cutoff)
   local stale, raised = {}, {}
   local seen = redis.call('ZMSCORE', key, unpack(owners))
-  local ends = redis.call('ZMSCORE', hidden_key, unpack(owners))
-  local privates = redis.call('HMGET', private_key, unpack(owners))
+  local ends = hidden_key and redis.call('ZMSCORE', hidden_key, unpack(owners)) or {}
+  local privates = private_key and redis.call('HMGET', private_key, unpack(owners)) or {}
   for i, owner in ipairs(owners) do
     local used, stop = math.floor(math.abs(seen[i] or 0)), ends[i] and number_of(ends[i])
     if stop and (privates[i] or stop <= now + max_ahead) then -- see find_hidden
@@ -88,9 +85,13 @@ local function delete(owners)
   return deleted, count, true
 end
 
+if not contacts then
+  return {0, 0, 0, 0, 0, now, ''}
+end
 redis.call('ZREM', uses, '') -- a script that has called a writing command can add also when memory is full
 local found, place = find_owners(ARGV[8], tonumber(ARGV[7]))
 if found[1] then
+  claim()
   redis.call('ZADD', uses, 'NX', unpack(found))
 end
 local cutoff = now - ARGV[1]
@@ -112,4 +113,5 @@ local deleted, count, all = delete(stale)
 if redis.call('EXISTS', contacts) == 0 then
   redis.call('UNLINK', uses)
 end
+settle()
 return {due, deleted, count, 0, (all and due <= limit) and 0 or 1, now, place}

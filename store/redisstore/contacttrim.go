@@ -25,7 +25,7 @@ func (s *Store) TrimContacts(
 		return result, err
 	}
 	defer cancel()
-	shards, err := s.shardsWith(ctx, ns, ns.contacts)
+	shards, err := s.shardsWithContacts(ctx, ns)
 	if err != nil || len(shards) == 0 {
 		return result, err
 	}
@@ -87,21 +87,23 @@ type contactsTrimmed struct {
 func (s *Store) trimContacts(
 	ctx context.Context, ns namespace, q store.TrimQuery, shards []string, limits contactsLimits, walk contactWalk,
 ) ([]contactsTrimmed, error) {
-	calls := make([]call, len(shards))
+	calls := make([]shardCall, len(shards))
 	for i, key := range shards {
 		owners := 0
 		if key == walk.key(ns) {
 			owners = walkOwners
 		}
-		calls[i] = call{
-			key: key, others: append([]string{ns.contacts(key), ns.contactUses(key)}, ns.hiddenKeys(key)...),
-			args: []any{
-				q.Age.Milliseconds(), int64(q.Now), store.MaxClockDrift.Milliseconds(),
-				limits.owners, limits.contacts, q.All, owners, walk.after,
+		calls[i] = shardCall{
+			namespace: ns, shard: key, script: scripts.contactsTrim,
+			prepare: func(sides) (string, string, []any) {
+				return "chp", "u", []any{
+					q.Age.Milliseconds(), int64(q.Now), store.MaxClockDrift.Milliseconds(),
+					limits.owners, limits.contacts, q.All, owners, walk.after,
+				}
 			},
 		}
 	}
-	cmds, err := s.runAll(ctx, scripts.contactsTrim, calls)
+	cmds, err := s.runShardsAll(ctx, calls)
 	if err != nil {
 		return nil, err
 	}
@@ -139,29 +141,16 @@ func readContactsTrimmed(q store.TrimQuery, cmd *redis.Cmd) (contactsTrimmed, er
 	}, nil
 }
 
-// shardsWith returns the shards of a namespace that have a companion. Scripts that need it run on those alone, so that
-// others are not refused while their slots move. What is added meanwhile was used after anything that is deleted.
-func (s *Store) shardsWith(
-	ctx context.Context, ns namespace, companion func(shard string) string,
-) (shards []string, err error) {
-	if !ns.hasCompanions() {
-		return nil, nil
-	}
-	pipe := s.client.Pipeline()
-	cmds := make([]*redis.IntCmd, ns.shards)
-	for i, key := range ns.all() {
-		cmds[i] = pipe.Exists(ctx, companion(key))
-	}
-	_, _ = pipe.Exec(ctx) // each command keeps its error
-	for i, cmd := range cmds {
-		if err := cmd.Err(); err != nil {
-			return nil, translate(err)
-		}
-		if cmd.Val() > 0 {
+// shardsWithContacts returns the shards of a namespace that have contacts. What is added meanwhile was used after
+// anything that is deleted.
+func (s *Store) shardsWithContacts(ctx context.Context, ns namespace) (shards []string, err error) {
+	all, err := s.sidesOf(ctx, ns)
+	for i, has := range all {
+		if has.has("c") {
 			shards = append(shards, ns.shard(i))
 		}
 	}
-	return shards, nil
+	return shards, err
 }
 
 // walkOwners is how many owners of contacts one call of TrimContacts looks at, to give those a last use who have none.

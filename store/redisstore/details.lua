@@ -1,18 +1,17 @@
 -- What the scripts share that read or write what others see of users besides their states; it is prepended to each,
 -- after feed.lua in those that publish it.
 --
--- KEYS[6]  the details of the users of a shard: a hash, field = user
--- KEYS[7]  their ends: a sorted set, the score of a user is the first time at which the details end in part: what the
---          user says, or the call
+-- details_key  the details of the users of a shard: a hash, field = user
+-- ends_key     their ends: a sorted set, the score of a user is the first time at which the details end in part: what
+--              the user says, or the call
 --
 -- The details of a user are values with spaces between them, the note to the end; times are in milliseconds. Users who
 -- say nothing, are not idle and not in a call have none. What is published of them has the same form, but until when
 -- the user is in a call is the latest time. Idle is computed when a device asserts something; no ping without a device
--- changes it. The field '' has versions of groups of users: see save_details.
+-- changes it.
 --
 --   <idle since, or 0>[/<until when the user is in a call>] <away, busy or -> <when what the user says ends, or 0> <note>
 
-local details_key, ends_key = KEYS[6], KEYS[7]
 local max_details = 1024 -- bytes; more than any have
 local in_call = 253402300799999 -- is published of users in a call
 
@@ -94,72 +93,22 @@ local function with_idle(text, idle)
   return format_details(details)
 end
 
-local versions_field, groups, version_size = '', 8, 8
-
--- The place of a user's group, from 0: the first bits of a hash of 32. It is that of the last bytes of a long name. The
--- last rounds are for short ones.
-local function group_of(user)
-  local hash = 0
-  local bytes = {string.byte(user, -64, -1)}
-  for i = 1, #bytes + 2 do
-    hash = (hash * 1000003 + (bytes[i] or 0)) % 4294967296
-  end
-  return math.floor(hash / (4294967296 / groups))
-end
-
--- Gives the groups of users versions that they have never had. A hash without users has none.
-local function renew_versions(users)
-  local old = redis.call('HGET', details_key, versions_field)
-  if redis.call('HLEN', details_key) == (old and 1 or 0) then
-    redis.call('UNLINK', details_key)
-    return
-  end
-  local time = redis.call('TIME')
-  local digest = redis.sha1hex(table.concat({old or '', time[1], time[2], users[1]}, ' '))
-  local new = string.gsub(string.sub(digest, 1, 2 * version_size), '..', function(byte)
-    return string.char(tonumber(byte, 16))
-  end)
-  local valid, versions, left = old and #old == groups * version_size, {}, groups
-  for group = 0, groups - 1 do
-    local first = group * version_size
-    versions[group + 1] = valid and string.sub(old, first + 1, first + version_size) or new
-  end
-  for _, user in ipairs(users) do
-    local place = group_of(user) + 1
-    if versions[place] ~= new then
-      versions[place], left = new, left - 1
-      if left == 0 then
-        break
-      end
-    end
-  end
-  redis.call('HSET', details_key, versions_field, table.concat(versions))
-end
-
--- Writes texts of users: user, text before, text, user, …; false or '' for none. There are at most 1000 users. If a user
--- gets details or loses them, the user's group gets another version in the same step. So while its version is the same,
--- a group has the same users without details, also on a replica, or a Redis that lost changes: see undescribed.go.
+-- Writes texts of users: user, text before, text, user, …; false or '' for none. There are at most 1000 users.
 local function save_details(texts)
-  local set, delete, changed = {}, {}, {}
+  local set, delete = {}, {''} -- earlier versions kept something in the field without a name
   for i = 1, #texts, 3 do
-    local user, old, new = texts[i], texts[i + 1] or '', texts[i + 2]
+    local user, new = texts[i], texts[i + 2]
     if new == '' then
       delete[#delete + 1] = user
     else
       set[#set + 1] = user
       set[#set + 1] = new
     end
-    if (old == '') ~= (new == '') then
-      changed[#changed + 1] = user
-    end
   end
   if #set > 0 then
     redis.call('HSET', details_key, unpack(set))
   end
-  if #delete > 0 then
+  if #texts > 0 then
     redis.call('HDEL', details_key, unpack(delete))
-  end
-  if #changed > 0 then
-    renew_versions(changed)
   end
 end

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"time"
 
@@ -13,16 +12,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// This file records devices, and names their keys: see docs/decisions/redis-keys.md.
-
-// records returns the key of the records of the users of a shard, and metas that of what clients said about them.
-func (n namespace) records(shard string) string { return n.companion("devices", shard) }
-func (n namespace) metas(shard string) string   { return n.companion("devicemeta", shard) }
-
-// deviceKeys returns the keys of a feed and of devices, as scripts about devices take them after the shard's.
-func (n namespace) deviceKeys(shard string) []string {
-	return append(n.companions(shard), n.records(shard), n.metas(shard))
-}
+// This file records devices: see docs/decisions/redis-keys.md.
 
 // RecordDevices implements [store.Store].
 func (s *Store) RecordDevices(
@@ -50,54 +40,14 @@ func (s *Store) RecordDevices(
 	if s.admit(ctx, []*candidate{&d.candidate}); d.err != nil {
 		return nil, d.err
 	}
-	if err := s.setDeviceBits(ctx, d); err != nil {
-		return nil, err
-	}
 	if s.writeDevices(confirmed(ctx), d); d.err != nil {
 		s.agreements.recheck(name) // see record
 		return nil, d.err
 	}
-	return d.result(), s.afterDevices(ctx, d)
-}
-
-// setDevicesBit has all servers handle records when users leave: this one at once, others when they check the namespace
-// again. Until then they may write leaves that mark no record, which the rule allows for: see from in package lastseen.
-func (s *Store) setDevicesBit(ctx context.Context, c *candidate) error {
-	if c.bits.devices.set {
-		return nil
+	if d.created { // perhaps since another server deleted the namespace
+		s.register(ctx, []*candidate{&d.candidate}, 0)
 	}
-	set, err := s.setBit(ctx, devicesField(c.name))
-	if err == nil {
-		c.bits.devices = set
-		s.agreements.change(c.name, func(b *bits) { b.devices = set })
-	}
-	return err
-}
-
-// afterDevices does what a write found to be necessary: another server may have deleted the namespace, or its feed
-// ended.
-func (s *Store) afterDevices(ctx context.Context, d *pendingDevices) error {
-	if d.missing {
-		s.dropBit(ctx, d.name, d.bits.feed)
-	}
-	if !d.created {
-		return nil
-	}
-	if s.register(ctx, []*candidate{&d.candidate}, 0); d.err != nil {
-		return d.err
-	}
-	return s.setDeviceBits(ctx, d)
-}
-
-// setDeviceBits sets the bits that a batch needs: that of details if a user does not use a device.
-func (s *Store) setDeviceBits(ctx context.Context, d *pendingDevices) error {
-	if err := s.setDevicesBit(ctx, &d.candidate); err != nil {
-		return err
-	}
-	if slices.ContainsFunc(d.items, func(item store.DeviceSighting) bool { return item.Idle != 0 }) {
-		return s.setDetailsBit(ctx, &d.candidate)
-	}
-	return nil
+	return d.result(), d.err
 }
 
 // pendingDevices is a batch that is being written.
@@ -132,15 +82,17 @@ func (s *Store) writeDevices(ctx context.Context, d *pendingDevices) {
 }
 
 func (s *Store) sendDevices(ctx context.Context, d *pendingDevices, chunks []*chunk) {
-	calls := make([]call, len(chunks))
+	calls := make([]shardCall, len(chunks))
 	for i, c := range chunks {
-		if d.bits.feed.set {
-			s.mayAppend(ctx, d.namespace, c.key)
+		creates := d.creates(c)
+		calls[i] = shardCall{
+			namespace: d.namespace, shard: c.key, script: scripts.devices,
+			prepare: func(has sides) (string, string, []any) {
+				return "dfhmpr", creates + s.feedLetters(ctx, d.namespace, c.key, has), d.args(c)
+			},
 		}
-		calls[i] = call{key: c.key, others: d.othersOf(c.key), args: d.args(c)}
 	}
-	script := choose(d.bits.hidden.set, scripts.devicesHidden, scripts.devices)
-	for i, cmd := range s.runScripts(ctx, script, calls) {
+	for i, cmd := range s.runShards(ctx, calls) {
 		err := translate(cmd.Err())
 		if err == nil {
 			err = s.readDeviceStates(d, chunks[i], cmd)
@@ -148,8 +100,22 @@ func (s *Store) sendDevices(ctx context.Context, d *pendingDevices, chunks []*ch
 		if d.err == nil {
 			d.err = err
 		}
-		s.replicas.wroteChunk(&d.candidate, chunks[i], cmd, func(at int) string { return d.items[at].User })
 	}
+}
+
+// creates returns the letters of the side keys that a chunk may create: devices, metas, and details if a user does not
+// use a device.
+func (d *pendingDevices) creates(c *chunk) string {
+	letters := "r"
+	for _, at := range c.index {
+		if d.items[at].Meta != "" {
+			letters += "m"
+		}
+		if d.items[at].Idle != 0 {
+			letters += "d"
+		}
+	}
+	return letters
 }
 
 // args returns the arguments of devices.lua. Texts are passed as pointers: as strings, each would be copied into an
@@ -157,7 +123,7 @@ func (s *Store) sendDevices(ctx context.Context, d *pendingDevices, chunks []*ch
 func (d *pendingDevices) args(c *chunk) []any {
 	latest, window := lastseen.Instant(0), d.window.Milliseconds()
 	header := strconv.FormatInt(window, 10) + " 0"
-	args := append(make([]any, 0, 4+3*len(c.index)), linkBase(), nil, window, len(c.index))
+	args := append(make([]any, 0, 6+3*len(c.index)), linkBase(), nil, window, len(c.index))
 	var metas []any
 	for i, at := range c.index {
 		item := &d.items[at]
@@ -175,7 +141,7 @@ func (d *pendingDevices) args(c *chunk) []any {
 // leaveArgs returns the arguments of devices.lua for leaves on all devices.
 func (c writeCmd) leaveArgs() []any {
 	none, latest := "", lastseen.Instant(0)
-	args := append(make([]any, 0, 4+3*len(c.index)), linkBase(), nil, 0, len(c.index))
+	args := append(make([]any, 0, 6+3*len(c.index)), linkBase(), nil, 0, len(c.index))
 	for _, at := range c.index {
 		sighting := &c.unique[at]
 		latest = max(latest, sighting.At)
@@ -208,7 +174,6 @@ func (s *Store) readDeviceStates(d *pendingDevices, c *chunk, cmd *redis.Cmd) er
 		return errors.New("script reply too short")
 	}
 	d.created = d.created || parts[0] == int64(1)
-	d.missing = d.missing || parts[3] == int64(1)
 	if len(parts) > 4 && parts[4] != nil {
 		s.warnOfRecords(d.namespace, parts[4])
 	}

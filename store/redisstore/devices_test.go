@@ -1,18 +1,18 @@
 package redisstore_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
@@ -34,7 +34,7 @@ func unaware(t *testing.T, o redisstore.Options) (aware, other *redisstore.Store
 func TestServerThatDoesNotKnowOfDevices(t *testing.T) {
 	t.Parallel()
 	ctx, url := context.Background(), redistest.Start(t)
-	for _, shards := range []int{1, 7} {
+	for _, shards := range testenv.Variants(7, 1) {
 		o := redisstore.Options{URL: url, Shards: shards}
 		aware, other := unaware(t, o)
 		states, err := other.Leave(ctx, "chat", sightingsAt(base+5, "alice"))
@@ -44,7 +44,7 @@ func TestServerThatDoesNotKnowOfDevices(t *testing.T) {
 		require.Empty(t, live)
 		require.Equal(t, []string{"tab"}, gone)
 		require.Equal(t, lastseen.State{At: base + 6}, record(t, aware, onDevice("alice", "phone", base+6)))
-		require.True(t, record(t, aware, byeOnDevice("alice", "phone", base+7)).Left, "the tab does not count")
+		require.True(t, record(t, aware, byeOnDevice("phone", base+7)).Left, "the tab does not count")
 
 		_, other = unaware(t, o)
 		live, _ = devicesOf(t, other, "alice")
@@ -56,7 +56,7 @@ func TestServerThatDoesNotKnowOfDevices(t *testing.T) {
 		require.Empty(t, live)
 		require.Empty(t, gone)
 		aware, other = unaware(t, o)
-		_, err = trim(other, "chat", time.Hour)
+		_, err = trim(other, time.Hour)
 		require.NoError(t, err)
 		require.NoError(t, ping(other, "chat", "alice"))
 		live, _ = devicesOf(t, aware, "alice")
@@ -67,10 +67,7 @@ func TestServerThatDoesNotKnowOfDevices(t *testing.T) {
 // TestRecordsWithoutUser: what is left of a user who is not in the set any longer does not count, and is deleted with
 // the next device.
 func TestRecordsWithoutUser(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
-	s := newStore(t, redisstore.Options{URL: url})
+	ctx, client, s := startStore(t)
 	item := onDevice("alice", "tab", base)
 	item.Meta = "{}"
 	record(t, s, item, onDevice("bob", "tab", base))
@@ -78,135 +75,22 @@ func TestRecordsWithoutUser(t *testing.T) {
 	live, gone := devicesOf(t, s, "alice")
 	require.Empty(t, live)
 	require.Empty(t, gone)
-	require.Equal(t, lastseen.State{At: base + 1, Left: true}, record(t, s, byeOnDevice("alice", "phone", base+1)))
+	require.Equal(t, lastseen.State{At: base + 1, Left: true}, record(t, s, byeOnDevice("phone", base+1)))
 	live, gone = devicesOf(t, s, "alice")
 	require.Empty(t, live)
 	require.Equal(t, []string{"phone"}, gone)
-	require.Zero(t, client.Exists(ctx, metasKey("presence:chat")).Val())
-}
-
-// TestDevicesAfterFlush: Redis lost everything, and servers still think that it has the namespace and its bit.
-func TestDevicesAfterFlush(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
-	for _, shards := range []int{1, 7} {
-		s := newStore(t, redisstore.Options{URL: url, Shards: shards})
-		for range 3 {
-			item := onDevice("alice", "tab", base)
-			item.Meta = "{}"
-			record(t, s, item, onDevice("bob", "tab", base))
-			require.True(t, client.HExists(ctx, "presence::meta", devicesBit).Val())
-			infos, err := s.Namespaces(ctx, "", 10)
-			require.NoError(t, err)
-			require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: base}}, infos)
-			require.NoError(t, client.FlushAll(ctx).Err())
-			live, gone := devicesOf(t, s, "alice")
-			require.Empty(t, live)
-			require.Empty(t, gone)
-		}
-	}
-}
-
-// TestLostDevicesBit: Redis has lost the bit, but not the devices. The next device brings it back.
-func TestLostDevicesBit(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
-	s := newStore(t, redisstore.Options{URL: url})
-	record(t, s, onDevice("alice", "tab", base), onDevice("alice", "phone", base))
-	require.NoError(t, client.HDel(ctx, "presence::meta", devicesBit).Err())
-	s.ExpireAgreements() // as after ten seconds
-	live, _ := devicesOf(t, s, "alice")
-	require.Equal(t, []string{"phone", "tab"}, live)
-	require.NoError(t, s.Forget(ctx, "chat", "nobody"))
-	require.Equal(t, lastseen.State{At: base + 1}, record(t, s, byeOnDevice("alice", "tab", base+1)))
-	require.True(t, client.HExists(ctx, "presence::meta", devicesBit).Val())
-}
-
-// TestDevicesWithLeastRights: the commands of devices are among those that every server needs. Those of feeds are not,
-// and the feed ends if they are missing.
-func TestDevicesWithLeastRights(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	admin := newClient(t, url)
-	for _, streams := range []bool{false, true} {
-		require.NoError(t, admin.FlushAll(ctx).Err())
-		restrict(t, admin)
-		full := newStore(t, redisstore.Options{URL: url})
-		require.NoError(t, ping(full, "chat", "somebody"))
-		require.NoError(t, full.RecordChanges(ctx, "chat", hours))
-		setStreams(t, admin, streams)
-		s := newStore(t, redisstore.Options{URL: asApp(url)})
-		s.Monitor(ctx)
-		item := onDevice("alice", "tab", base)
-		item.Meta = "{}"
-		record(t, s, item, onDevice("alice", "phone", base))
-		require.Equal(t, lastseen.State{At: base + 1}, record(t, s, byeOnDevice("alice", "tab", base+1)))
-		_, err := s.Leave(ctx, "chat", sightingsAt(base+2, "alice", "bob"))
-		require.NoError(t, err)
-		live, gone := devicesOf(t, s, "alice")
-		require.Empty(t, live)
-		require.Equal(t, []string{"tab", "phone"}, gone)
-		require.NoError(t, s.Forget(ctx, "chat", "alice"))
-		_, err = trim(s, "chat", time.Hour)
-		require.NoError(t, err)
-		require.Equal(t, streams, admin.Exists(ctx, feedKey("presence:chat")).Val() == 1)
-		require.NoError(t, s.DeleteNamespace(ctx, "chat"))
-	}
-}
-
-// TestNoDevices: sets that other programs write have none, nor contacts or calls; nor do prefixes with braces.
-func TestNoDevices(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	requireNone := func(s *redisstore.Store) {
-		for name, call := range allCalls(s, "chat") {
-			switch {
-			case strings.HasSuffix(name, "Devices"):
-				require.ErrorIs(t, call(), store.ErrNoDevices)
-			case strings.HasSuffix(name, "Contacts"):
-				require.ErrorIs(t, call(), store.ErrNoContacts)
-			case strings.Contains(name, "Call"):
-				require.ErrorIs(t, call(), store.ErrNoCalls)
-			default:
-				require.NoError(t, call(), name)
-			}
-		}
-		_, err := s.RecordDevices(ctx, "chat", window, nil)
-		require.ErrorIs(t, err, store.ErrNoDevices)
-		require.Empty(t, newClient(t, url).Keys(ctx, "*device*").Val())
-		require.NoError(t, newClient(t, url).FlushAll(ctx).Err())
-	}
-	for _, layout := range []redisstore.Layout{
-		{Key: "presence"}, {Unit: redisstore.Milliseconds}, {Unit: redisstore.Seconds},
-	} {
-		requireNone(newSharedStore(t, url, layout))
-	}
-	for _, prefix := range []string{"{app}:", "app{", "app}:", "{}"} {
-		var log bytes.Buffer
-		s, err := redisstore.Open(redisstore.Options{
-			URL: url, Prefix: prefix, Timeout: longTimeout, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		})
-		require.NoError(t, err)
-		requireNone(s)
-		require.NoError(t, s.Close())
-		require.Contains(t, log.String(), "devices, availability and contacts")
-	}
+	require.Zero(t, client.Exists(ctx, metasKey).Val())
 }
 
 // TestDevicesAndInvalidScores: scores beyond any time stay as they are.
 func TestDevicesAndInvalidScores(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
-	s := newStore(t, redisstore.Options{URL: url})
+	ctx, client, s := startStore(t)
 	record(t, s, onDevice("alice", "tab", base))
 	for _, score := range []string{"4503599627370496", "6203599627370496", "-4503599627370496", "inf", "-inf"} {
 		require.NoError(t, client.Do(ctx, "ZADD", "presence:chat", score, "alice").Err())
 		before := contents(t, client)
 		require.Equal(t, lastseen.State{}, record(t, s, onDevice("alice", "tab", base+1)), score)
-		require.Equal(t, lastseen.State{}, record(t, s, byeOnDevice("alice", "tab", base+2)), score)
+		require.Equal(t, lastseen.State{}, record(t, s, byeOnDevice("tab", base+2)), score)
 		states, err := s.Leave(ctx, "chat", sightingsAt(base+3, "alice"))
 		require.NoError(t, err)
 		require.Equal(t, []lastseen.State{{}}, states)
@@ -220,13 +104,10 @@ func TestDevicesAndInvalidScores(t *testing.T) {
 	require.Equal(t, lastseen.State{At: base + 1}, record(t, s, onDevice("alice", "tab", base+1)))
 }
 
-// TestMostDevices: of more than MaxDevices those heard last are kept, and at one time those with the lower IDs, byte
-// for byte. Only those that are kept count.
+// TestMostDevices: of more than MaxDevices that are live those heard last are kept, and at one time those with the
+// lower IDs, byte for byte.
 func TestMostDevices(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
-	s := newStore(t, redisstore.Options{URL: url})
+	ctx, client, s := startStore(t)
 	var want []string
 	for _, id := range append([]string{"A", "B", "Z", "a", "aa", "b", "é", "😀"}, numbered("c", 40)...) {
 		item := onDevice("alice", id, base)
@@ -238,14 +119,100 @@ func TestMostDevices(t *testing.T) {
 		text := client.HGet(ctx, recordsKey("presence:chat"), "alice").Val()
 		require.Equal(t, "600000 0\nweb "+strings.Join(want, "\t0 0 1700000000000 1700000000000\nweb ")+
 			"\t0 0 1700000000000 1700000000000", text)
-		require.Len(t, client.HKeys(ctx, metasKey("presence:chat")).Val(), len(want))
+		require.Len(t, client.HKeys(ctx, metasKey).Val(), len(want))
 	}
 	require.NoError(t, s.Forget(ctx, "chat", "alice"))
-	require.Zero(t, client.Exists(ctx, metasKey("presence:chat")).Val())
+	require.Zero(t, client.Exists(ctx, metasKey).Val())
+}
 
-	record(t, s, onDevice("alice", "still", base))
+// withDevices gives users as many devices as a user can have, with a meta if it is not empty. It copies what the store
+// wrote for the first of them, which is much faster.
+func withDevices(t *testing.T, s store.Store, client *redis.Client, users []string, meta string) {
+	t.Helper()
+	ctx, first := context.Background(), users[0]
 	for i := range lastseen.MaxDevices {
-		state := record(t, s, byeOnDevice("alice", fmt.Sprint(i), base+1))
-		require.Equal(t, lastseen.State{At: base + 1, Left: i == lastseen.MaxDevices-1}, state, i)
+		item := onDevice(first, fmt.Sprintf("01234567-89ab-cdef-%02d~abcdefgh", i), base+lastseen.Instant(i))
+		item.Meta = meta
+		record(t, s, item)
 	}
+	text := client.HGet(ctx, recordsKey("presence:chat"), first).Val()
+	metas := client.HGetAll(ctx, metasKey).Val()
+	score := client.ZScore(ctx, "presence:chat", first).Val()
+	_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, user := range users[1:] {
+			p.ZAdd(ctx, "presence:chat", redis.Z{Score: score, Member: user})
+			p.HSet(ctx, recordsKey("presence:chat"), user, text)
+			var fields []any
+			for field, meta := range metas {
+				fields = append(fields, user+strings.TrimPrefix(field, first), meta)
+			}
+			if meta != "" {
+				p.HSet(ctx, metasKey, fields...)
+			}
+		}
+		return nil
+	})
+	require.NoError(t, err)
+}
+
+// TestLeavesAtTheLimit: a bulk leave of as many users as a request can have, with as many devices as they can have,
+// changes the first line of their records alone. Else it would take Redis most of a second.
+func TestLeavesAtTheLimit(t *testing.T) {
+	testenv.SkipWithRace(t, "it is about what Redis does")
+	ctx, client, s := startStore(t)
+	users := numbered("u", 10_000)
+	withDevices(t, s, client, users, "")
+	records := recordsKey("presence:chat")
+	_, lines, _ := strings.Cut(client.HGet(ctx, records, users[0]).Val(), "\n")
+
+	for range 2 { // the second one changes nothing
+		states, err := s.Leave(ctx, "chat", sightingsAt(base+100, users...))
+		require.NoError(t, err)
+		for i, text := range client.HMGet(ctx, records, users...).Val() {
+			require.Equal(t, "600000 1700000000100\n"+lines, text)
+			require.Equal(t, lastseen.State{At: base + 100, Left: true}, states[i])
+		}
+	}
+	live, gone := devicesOf(t, s, users[9999])
+	require.Empty(t, live)
+	require.Len(t, gone, lastseen.MaxDevices)
+	require.NoError(t, ping(s, "chat", users[9999]))
+	live, _ = devicesOf(t, s, users[9999])
+	require.Empty(t, live, "a ping without a device does not bring them back")
+}
+
+// TestTrimAtTheLimit: Redis serves others between the parts of a trim of users with devices.
+func TestTrimAtTheLimit(t *testing.T) {
+	testenv.SkipWithRace(t, "it is about what Redis does")
+	ctx, client, s := startStore(t)
+	users := numbered("u", store.MaxTrim+10)
+	withDevices(t, s, client, users, "{}")
+	for _, want := range []int{store.MaxTrim, 10, 0} {
+		result, err := trim(s, time.Hour)
+		require.NoError(t, err)
+		require.Equal(t, store.TrimResult{Deleted: want}, result)
+	}
+	stats := client.Info(ctx, "commandstats").Val()
+	require.Contains(t, stats, "cmdstat_zremrangebyrank:calls=11,", "each of at most 100")
+	require.Zero(t, client.Exists(ctx, "presence:chat", metasKey).Val())
+	require.Equal(t, []string{""}, client.HKeys(ctx, recordsKey("presence:chat")).Val())
+}
+
+// TestRecordsThatAreTooOld: a ping of another device leaves them in the text, where they do not exist any longer: a
+// device that is heard again has a new record.
+func TestRecordsThatAreTooOld(t *testing.T) {
+	ctx, client, s := startStore(t)
+	tab, late := onDevice("alice", "tab", base), base.Add(window)
+	tab.Meta = "{}"
+	record(t, s, tab, onDevice("alice", "phone", base))
+	record(t, s, onDevice("alice", "phone", late+1))
+	require.Contains(t, client.HGet(ctx, recordsKey("presence:chat"), "alice").Val(), "tab")
+	live, _ := devicesOf(t, s, "alice")
+	require.Equal(t, []string{"phone"}, live)
+	record(t, s, onDevice("alice", "tab", late+2))
+	devices, err := s.ReadDevices(ctx, "chat", "alice")
+	require.NoError(t, err)
+	require.Equal(t, "tab", devices.Records[0].ID)
+	require.Equal(t, late+2, devices.Records[0].Since)
+	require.Equal(t, []string{"", ""}, devices.Meta)
 }

@@ -13,7 +13,7 @@ import (
 // ReadDevices implements [store.Store].
 func (s *Store) ReadDevices(ctx context.Context, name, user string) (store.UserDevices, error) {
 	var devices store.UserDevices
-	ctx, cancel, c, err := s.openWithBits(ctx, name)
+	ctx, cancel, c, err := s.open(ctx, name)
 	if err != nil {
 		return devices, err
 	}
@@ -21,8 +21,10 @@ func (s *Store) ReadDevices(ctx context.Context, name, user string) (store.UserD
 	if !c.hasCompanions() {
 		return devices, store.ErrNoDevices
 	}
-	key := c.of(user)
-	cmd := s.runScripts(ctx, scripts.devicesRead, []call{{key: key, others: c.deviceKeys(key), args: []any{user}}})[0]
+	cmd := s.runShards(ctx, []shardCall{{
+		namespace: c, shard: c.of(user), script: scripts.devicesRead, reads: true,
+		prepare: func(sides) (string, string, []any) { return "mr", "", []any{user} },
+	}})[0]
 	reply, err := cmd.Slice()
 	if err != nil || len(reply) == 0 {
 		return devices, translate(err)
@@ -30,7 +32,7 @@ func (s *Store) ReadDevices(ctx context.Context, name, user string) (store.UserD
 	if devices.State, err = c.stateOfReply(reply[0]); err != nil || !devices.State.Known() {
 		return devices, err
 	}
-	stored, metas, err := s.readRecords(c.namespace, user, reply[1:])
+	stored, metas, err := s.readRecords(c, user, reply[1:])
 	if err != nil {
 		return devices, err
 	}

@@ -129,13 +129,15 @@ local function record(items)
     expire(user, from)
     mark(user)
     local bye, live = user.left == user.at, false
+    local oldest_gone
     for i, record in ipairs(records) do
       bye = bye or record.gone and record.at == user.at
-      live = live or i <= max_devices and not record.gone
+      live = live or not record.gone
+      oldest_gone = record.gone and i > 1 and i or oldest_gone
     end
     user.gone = bye and not live
     if #records > max_devices then
-      drop(user, table.remove(records))
+      drop(user, table.remove(records, oldest_gone or #records))
     end
     if user.window > 0 and user.left < from then
       user.left = 0
@@ -269,6 +271,8 @@ local function record(items)
       save_records(user)
       if details_key then
         save_idle(user)
+      elseif idle_since(user) > 0 then
+        needs_details = true
       end
       if feed then
         note_user(user)

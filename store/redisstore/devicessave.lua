@@ -12,16 +12,25 @@ end
 if #others > 0 then
   record(others)
 end
+if needs_details then
+  return {ok = 'NEED d'}
+end
 
 -- A hash of another type is an error before anything is written.
+if metas_key then
+  redis.call('HLEN', metas_key)
+end
+claim()
 if #set_metas > 0 then
   redis.call('HSET', metas_key, unpack(set_metas))
 end
-delete_fields(metas_key, delete_metas)
+if metas_key then
+  delete_fields(metas_key, delete_metas)
+end
 if #set > 0 then
   redis.call('HSET', records_key, unpack(set))
 end
-delete_fields(records_key, delete)
+delete_records(delete)
 save_details(set_details)
 local created = known and 0 or 1 - redis.call('EXISTS', key)
 if #add > 0 then
@@ -31,6 +40,9 @@ for _, change in ipairs(changes) do
   append(unpack(change))
 end
 save_tip()
+if #delete + #delete_metas + #set_details > 0 then
+  settle()
+end
 if #others == 0 then
   return {created, false, false, feed and 0 or 1}
 end

@@ -28,7 +28,7 @@ local function save_ends(entries)
   if add[1] then
     redis.call('ZADD', ends_key, unpack(add))
   end
-  if remove[1] then
+  if remove[1] and ends_key then
     redis.call('ZREM', ends_key, unpack(remove))
   end
 end
@@ -37,14 +37,16 @@ local function save_end(user, details)
   save_ends({{user, details}})
 end
 
--- Deletes what users say, and calls, that ended by an instant, of at most so many of them.
+-- Deletes what users say, and calls, that ended by an instant, of at most so many of them. Reports whether there were any.
 local function delete_ended(by, most)
-  local names = redis.call('ZRANGE', ends_key, '-inf', digits(by), 'BYSCORE', 'LIMIT', 0, most)
+  local names = ends_key and redis.call('ZRANGE', ends_key, '-inf', digits(by), 'BYSCORE', 'LIMIT', 0, most) or {}
   if not names[1] then
-    return
+    return false
   end
   local changed = {}
-  for i, text in ipairs(redis.call('HMGET', details_key, unpack(names))) do
+  local texts = details_key and redis.call('HMGET', details_key, unpack(names)) or {}
+  for i = 1, #names do
+    local text = texts[i]
     local details = parse_details(text)
     if not details then
       redis.call('ZREM', ends_key, names[i])
@@ -60,4 +62,5 @@ local function delete_ended(by, most)
     end
   end
   save_details(changed)
+  return true
 end

@@ -17,7 +17,8 @@ import (
 // a hanging Redis, or another service at its address.
 func translate(err error) error {
 	reply := replyError(err)
-	isRefusal := func(refusal string) bool { return strings.HasPrefix(reply, refusal) }
+	isRefusal := func(r refusal) bool { return strings.HasPrefix(reply, r.begins) }
+	known := slices.IndexFunc(refusals, isRefusal)
 	var meaning error
 	switch {
 	case err == nil || errors.Is(err, context.Canceled):
@@ -28,7 +29,9 @@ func translate(err error) error {
 		meaning = store.ErrFull
 	case strings.HasPrefix(reply, "WRONGTYPE "):
 		meaning = store.ErrWrongType
-	case reply == "" || slices.ContainsFunc(refusals, isRefusal):
+	case known >= 0 && refusals[known].advice != "":
+		return fmt.Errorf("%w: %s: %w", store.ErrUnavailable, refusals[known].advice, err)
+	case reply == "" || known >= 0:
 		meaning = store.ErrUnavailable
 	default:
 		return err
@@ -59,14 +62,43 @@ func isOfKey(err error) bool {
 	return forbidden || errors.Is(err, store.ErrWrongType)
 }
 
-// refusals are how replies begin if Redis is up but cannot serve: see the errors documented for replication,
-// persistence, cluster and ACL.
-var refusals = []string{
-	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BUSY",
-	"NOAUTH", "WRONGPASS", "NOPERM", "max number of clients", "unknown command", "UNKILLABLE",
-	"DB index is out of range", "invalid DB index", // the database in the URL
-	"The user executing the script can't", "ACL failure in script", // NOPERM, of 7.0 and of later versions
-	"MOVED", "ASK", "CROSSSLOT", // a Cluster that changes faster than the client follows, or one behind a redis:// URL
-	"This instance has cluster support disabled",
-	"redis: nil", // from Sentinels that do not know the primary's name; our calls never ask for a single value
+// refusal is how a reply begins if Redis is up but cannot serve, and the setting to change if that is the reason.
+type refusal struct{ begins, advice string }
+
+// refusals are those documented for replication, persistence, cluster and ACL. A wrong setting is not fatal: it can be
+// another server's, or that of a password that is being replaced.
+var refusals = []refusal{
+	{"WRONGPASS", wrongUser},
+	{"NOAUTH", wrongUser},
+	{"invalid password", wrongUser},
+	{"NOPERM", noRights},
+	{"The user executing the script can't", noRights},
+	{"ACL failure in script", noRights},
+	{"Unknown Redis command called from", "this Redis lacks a command, see rename-command in its configuration"},
+	{"DB index is out of range", wrongDatabase},
+	{"invalid DB index", wrongDatabase},
+	{"This instance has cluster support disabled", "this Redis is not a Cluster: begin --store with redis://"},
+	{"redis: nil", "the Sentinels do not know the primary: correct master in --store"}, // we never ask for one value
+	{"MOVED", wrongCluster},
+	{"CROSSSLOT", wrongCluster},
+	{"LOADING", ""},
+	{"READONLY", ""},
+	{"MASTERDOWN", ""},
+	{"CLUSTERDOWN", ""},
+	{"TRYAGAIN", ""},
+	{"NOREPLICAS", ""},
+	{"MISCONF", ""},
+	{"BUSY", ""},
+	{"UNKILLABLE", ""},
+	{"ASK", ""},
+	{"max number of clients", ""},
+	{"unknown command", ""},
 }
+
+// What to do about refusals.
+const (
+	wrongUser     = "Redis refuses the user or the password: correct them in --store"
+	noRights      = "the Redis user in --store lacks a right: docs/operations.md lists those it needs"
+	wrongDatabase = "this Redis does not have the database: correct its number in --store"
+	wrongCluster  = "this Redis is a Cluster that is changing, or --store does not begin with redis+cluster://"
+)

@@ -10,8 +10,16 @@ import (
 // ExpireAgreements makes the store check each namespace again, as it does every sampleEvery.
 func (s *Store) ExpireAgreements() { s.agreements.nextRound() }
 
-// SettleAtOnce has users become invisible without waiting for other servers.
-func (s *Store) SettleAtOnce() { s.hiddenSettles = 0 }
+// ConfirmAll makes the store believe that it has just checked all namespaces that it knows.
+func (s *Store) ConfirmAll() {
+	s.agreements.last.Range(func(name, _ any) bool {
+		s.agreements.confirm(name.(string))
+		return true
+	})
+}
+
+// ConfirmNames repairs the list of namespaces, as the store does once a minute.
+func (s *Store) ConfirmNames(ctx context.Context) { s.confirmNames(ctx) }
 
 // Monitor checks after the servers, as it does every sampleEvery.
 func (s *Store) Monitor(ctx context.Context) { s.monitor(ctx) }
@@ -52,38 +60,6 @@ func (a around) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		return next(ctx, cmd)
 	}
 }
-
-// MarkedLists stands for the lists of a namespace in the result of TakeMarks.
-const MarkedLists = listMark
-
-// WatchMarks forgets what this process wrote, and has these users of a namespace not share a place of marks with each
-// other.
-func (s *Store) WatchMarks(namespace string, users ...string) {
-	for {
-		m := newMarks()
-		places := map[any]bool{m.place(namespace, listMark): true, m.place(namespace, wholeMark): true}
-		for _, user := range users {
-			places[m.place(namespace, user)] = true
-		}
-		if len(places) == len(users)+2 {
-			s.replicas.marks = m
-			return
-		}
-	}
-}
-
-// TakeMarks returns which of these users are marked, and whether lists are, and deletes the marks.
-func (s *Store) TakeMarks(namespace string, users ...string) (marked []string) {
-	for _, user := range append(users, listMark, wholeMark) {
-		if s.replicas.marks.place(namespace, user).Swap(0) != 0 {
-			marked = append(marked, user)
-		}
-	}
-	return marked
-}
-
-// GroupOf returns the place of the group of a user whose details change with those of others.
-func GroupOf(user string) int { return groupOf(user) }
 
 // AddHook adds a hook to the client.
 func (s *Store) AddHook(hook redis.Hook) { s.client.AddHook(hook) }

@@ -15,14 +15,8 @@ import (
 
 // This file names the keys of changes feeds: see docs/decisions/redis-keys.md.
 
-// feed returns the key of the feed of a shard, and entries that of its entries.
-func (n namespace) feed(shard string) string    { return n.companion("feed", shard) }
-func (n namespace) entries(shard string) string { return n.companion("changes", shard) }
-
-// companions returns the keys of a feed, as its scripts take them after the shard's.
-func (n namespace) companions(shard string) []string {
-	return []string{n.feed(shard), n.entries(shard)}
-}
+// feed returns the key of the feed of a shard.
+func (n namespace) feed(shard string) string { return n.companion("feed", shard) }
 
 // maxLink is the largest base of links: a call that adds as many as there can be stays below 2^52, which Lua still
 // tells from the next number.
@@ -50,53 +44,6 @@ func isNumber(text string, limit uint64) bool {
 	return err == nil && n <= limit && strconv.FormatUint(n, 10) == text
 }
 
-// settleTime returns for how long other servers may write without knowing that a feed has begun: a check of the bit
-// that began before holds for a round, which may begin late, and so may the last write that relies on it.
-func (s *Store) settleTime() time.Duration { return sampleEvery + 5*s.timeout + time.Second }
-
-// setFeedBit has all servers name the keys of a namespace's feed: this one at once, others after settleTime at most.
-func (s *Store) setFeedBit(ctx context.Context, ns namespace) error {
-	set, err := s.setBit(ctx, feedField(ns.name))
-	if err == nil {
-		s.agreements.change(ns.name, func(b *bits) { b.feed = set })
-	}
-	return err
-}
-
-// keepBit is how long a bit is kept whose feed is missing. A feed exists for longer once it has begun.
-const keepBit = store.ChangesKept / 2
-
-// dropBit removes the bit of a namespace whose feed was found missing, so that a ping costs what it costs without
-// feeds. A bit that was set lately is kept: the feed may be about to begin. It is only tidying: errors do no harm.
-func (s *Store) dropBit(ctx context.Context, name string, old bit) {
-	now, known := s.clock.Now()
-	at, err := strconv.ParseInt(old.value, 10, 64)
-	age := time.Duration(int64(now)-at) * time.Millisecond
-	if !old.set || old.value == "" || !known || err == nil && age.Abs() <= keepBit {
-		return
-	}
-	_, err = s.runOnKey(ctx, scripts.drop, s.keys.meta(), feedField(name), old.value)
-	if err == nil {
-		s.agreements.recheck(name)
-	}
-}
-
-// dropUnused is dropBit for a namespace that was removed: nobody may ever write to it again, and find the feed missing.
-func (s *Store) dropUnused(ctx context.Context, ns namespace, old bit) {
-	if !old.set {
-		return
-	}
-	pipe := s.client.Pipeline()
-	var cmds []*redis.IntCmd
-	for _, key := range ns.all() {
-		cmds = append(cmds, pipe.Exists(ctx, ns.feed(key)))
-	}
-	_, _ = pipe.Exec(ctx) // each command keeps its error
-	if n, err := sum(cmds); err == nil && n == 0 {
-		s.dropBit(ctx, ns.name, old)
-	}
-}
-
 // What is known about the rights that feeds need.
 const (
 	rightsUnknown = iota
@@ -110,6 +57,15 @@ func (s *Store) allowsFeeds(ctx context.Context) bool {
 		s.checkFeedRights(ctx)
 	}
 	return s.feedRights.Load() != rightsMissing
+}
+
+// feedLetters returns the letter of the entries if a shard has a feed to which this server may append: they are named
+// with it, although Redis may have lost them.
+func (s *Store) feedLetters(ctx context.Context, ns namespace, shard string, has sides) string {
+	if has.has("f") && s.mayAppend(ctx, ns, shard) {
+		return "s"
+	}
+	return ""
 }
 
 // mayAppend reports whether this server may append to the feed of a shard. If not, it ends the feed, since it is about

@@ -1,15 +1,14 @@
 -- What the scripts of a changes feed share; it is prepended to each, after the limits of package store and clock.lua.
 --
--- KEYS[1]  one shard of a namespace
--- KEYS[2]  its feed: w is the watermark; g and y are the thresholds; i and l are the ID and the link of the last entry;
---          o is the server that swept last; s is when all servers are sure to know of the feed
--- KEYS[3]  its entries
--- ARGV[1]  a random number that the links of this call follow
+-- KEYS[1]      one shard of a namespace
+-- feed_key     its feed: w is the watermark; g and y are the thresholds; i and l are the ID and the link of the last
+--              entry; o is the server that swept last; u is 1 while the shard has users
+-- changes_key  its entries; nil if the script appends none
+-- ARGV[1]      a random number that the links of this call follow
 --
 -- Every entry has a link of its own and that of the entry before it, so a reader notices when entries are missing.
--- Scores and times stay strings, or numbers that are written with all their digits: see ping.lua.
+-- Scores and times stay strings, or numbers that are written with all their digits: see pingplain.lua.
 
-local feed_key, changes_key = KEYS[2], KEYS[3]
 local links, latest_time = tonumber(ARGV[1]), 253402300799999
 
 -- What is published about a user, as a number.
@@ -32,30 +31,40 @@ local function furthest(now)
   return now + math.min(max_ahead, math.floor(feed.green / 2))
 end
 
--- Deletes all entries. Readers find that the link they continue from is gone. What is left of the time until all servers
--- know of the feed stays the same, whatever the clock shows now.
-local function restart(now)
-  local settled = redis.call('HGET', feed_key, 's')
-  if settled then
-    redis.call('HSET', feed_key, 's', digits(now + math.max(0, settled - feed.watermark)))
+-- Has the entries expire with the feed, so that a server that crashes leaves nothing behind.
+local function expire_entries()
+  local rest = redis.call('PTTL', feed_key)
+  if rest > 0 then
+    redis.call('PEXPIRE', changes_key, rest)
   end
-  redis.call('UNLINK', changes_key)
-  feed.watermark, feed.id, feed.link = now, '0-0', next_link()
-  redis.call('HSET', feed_key, 'w', digits(now), 'i', feed.id, 'l', feed.link)
 end
 
--- Reads the feed, and reports whether it restarted because its watermark is too far ahead of the clock. Then the clock
--- was set back, and the feed would also exist for that much longer.
+-- Deletes all entries. Readers find that the link they continue from is gone.
+local function restart(now)
+  claim()
+  redis.call('UNLINK', changes_key)
+  redis.call('XADD', changes_key, 'MAXLEN', '0', '*', 'e', '') -- while a feed exists, so does the key of its entries
+  expire_entries()
+  feed.watermark, feed.id, feed.link = now, '0-0', next_link()
+  redis.call('HSET', feed_key, 'w', digits(now), 'i', feed.id, 'l', feed.link, 'u', '0')
+end
+
+-- Reads the feed, and reports whether it restarted because Redis lost the users alone, or because its watermark is too
+-- far ahead of the clock. Then the clock was set back, and the feed would also exist for that much longer.
 local function load_feed(now)
-  local fields = redis.call('HMGET', feed_key, 'w', 'g', 'y', 'l')
-  if not fields[1] then
+  local fields = feed_key and redis.call('HMGET', feed_key, 'w', 'g', 'y', 'l', 'u')
+  if not fields or not fields[1] then
     return false
   end
   feed = {
     watermark = tonumber(fields[1]), green = tonumber(fields[2]), yellow = tonumber(fields[3]), link = fields[4],
   }
   if feed.watermark <= furthest(now) then
-    return false
+    local lost = fields[5] == '1' and redis.call('EXISTS', KEYS[1]) == 0
+    if lost then
+      restart(feed.watermark)
+    end
+    return lost
   end
   if redis.call('PTTL', feed_key) > changes_kept then
     redis.call('PEXPIRE', feed_key, changes_kept)
@@ -77,9 +86,9 @@ local function published(score)
   return age < feed.green and green or age < feed.yellow and yellow or grey
 end
 
--- Reports whether readers see a difference. A leave of a user who was never seen is none.
+-- Reports whether readers see a difference.
 local function differs(before, after)
-  return math.max(before, grey) ~= math.max(after, grey) and not (before == unknown and after == left)
+  return math.max(before, grey) ~= math.max(after, grey)
 end
 
 -- Appends an entry: its link, the link of the entry before unless it is one less, what was published before and is now,
@@ -89,9 +98,9 @@ end
 -- was and is are the details that were published before and are now: see published_details in details.lua. If there are
 -- any, the third value is greater by 64, and before the user are the lengths of both and then both, without a space.
 --
--- The tip is kept in memory: see save_tip. Entries expire with the feed, so that a server that crashes leaves nothing
--- behind. If Redis refuses an entry, as it would the first one of a call, its user is recorded all the same, and the feed
--- restarts, so that no reader misses it.
+-- The tip is kept in memory: see save_tip. Redis may have lost the key of entries alone. If Redis refuses an entry, as
+-- it would the first one of a call, its user is recorded all the same, and the feed restarts, so that no reader misses
+-- it.
 local has_entries, appended, refused
 local function append(user, before, after, time, was, is)
   if refused then
@@ -102,6 +111,9 @@ local function append(user, before, after, time, was, is)
     code, user = code + 64, #was .. ' ' .. #is .. ' ' .. was .. is .. user
   end
   has_entries = has_entries or redis.call('EXISTS', changes_key) == 1
+  if not has_entries then
+    claim()
+  end
   local link = next_link()
   local previous = appended and '' or feed.link
   local entry = link .. ' ' .. previous .. ' ' .. code .. ' ' .. time .. ' ' .. user
@@ -113,10 +125,7 @@ local function append(user, before, after, time, was, is)
   end
   appended, feed.id, feed.link = true, id, link
   if not has_entries then
-    local rest = redis.call('PTTL', feed_key)
-    if rest > 0 then
-      redis.call('PEXPIRE', changes_key, rest)
-    end
+    expire_entries()
     has_entries = true
   end
 end
@@ -124,7 +133,7 @@ end
 -- Writes which entry is the last one, if entries were appended, and deletes the oldest if there are too many.
 local function save_tip()
   if appended then
-    redis.call('HSET', feed_key, 'i', feed.id, 'l', feed.link)
+    redis.call('HSET', feed_key, 'i', feed.id, 'l', feed.link, 'u', redis.call('EXISTS', KEYS[1]))
     redis.call('XTRIM', changes_key, 'MAXLEN', '~', digits(max_changes))
   end
 end

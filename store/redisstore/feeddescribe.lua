@@ -1,5 +1,5 @@
 -- Adds what is published of users besides their states to entries of feedwrite.lua, which follows; details.lua comes
--- before. It is not in the script for namespaces without details.
+-- before.
 
 -- Adds the details that were published before, and are after, to entries, which are {user, before, after, time}. There
 -- are not more of them than Lua can pass to one command.

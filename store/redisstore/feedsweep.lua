@@ -1,26 +1,26 @@
 -- Moves the watermark of a feed, and appends the users whose status decays, or whose availability or call ends, on
 -- the way.
 --
--- KEYS     see feed.lua, and details.lua in namespaces in which users may have details
+-- KEYS     see feed.lua and details.lua
 -- ARGV[1]  see feed.lua
 -- ARGV[2]  the caller
 -- ARGV[3]  the caller's green threshold, in milliseconds
 -- ARGV[4]  the caller's yellow threshold
 -- ARGV[5]  where to move the watermark
--- ARGV[6]  how long a server may not know of a feed, in milliseconds
 --
 -- Returns {result, watermark, decays, lag, begun, more}. result is 0; 1 if another server sweeps; 2 if the watermark
 -- would be too far ahead, and then the watermark is the time. decays counts ends, too. lag is how many milliseconds ago
 -- the first user decayed. begun is 1 if the feed restarted. more is 1 if more users decay. Returns {} if there is no
 -- feed.
 
-local caller, goal, window = ARGV[2], tonumber(ARGV[5]), tonumber(ARGV[6])
+local caller, goal = ARGV[2], tonumber(ARGV[5])
 local now = clock()
 if goal > now + max_ahead then
   return {2, now, 0, 0, 0, 0}
 end
 local begun = load_feed(now)
 if not feed then
+  settle()
   return {}
 end
 local owner = redis.call('HGET', feed_key, 'o')
@@ -47,21 +47,6 @@ elseif owner and owner ~= caller and feed.watermark > now - sweep_takeover then
 end
 if owner ~= caller then
   redis.call('HSET', feed_key, 'o', caller)
-end
-
--- Until then servers that did not know of the feed may have written without appending. The time counts only while the
--- clock and the sweeps go on steadily. In a Cluster the callers' clock may be behind this one, and so the watermark.
--- Callers may differ in their windows: it is the longest that counts, but no clock can put it off for long.
-local settled = redis.call('HGET', feed_key, 's')
-if settled then
-  settled = tonumber(settled)
-  local at = math.min(goal, now)
-  if settled > now + changes_kept or feed.watermark < at - sweep_takeover then
-    redis.call('HSET', feed_key, 's', digits(now + window))
-  elseif settled <= at then
-    redis.call('HDEL', feed_key, 's')
-    start_over(now)
-  end
 end
 
 -- A range of times: those after one instant, up to and including another.
@@ -135,7 +120,7 @@ local function read_users(names)
   return users
 end
 
--- Reads the users of lists of members; nil in namespaces without details.
+-- Reads the users of lists of members; nil without details.
 local function users_of(lists)
   if not details_key then
     return nil
@@ -239,11 +224,11 @@ if goal > feed.watermark then
     decays, first = decay(target)
     save_tip()
     feed.watermark = target
-    redis.call('HSET', feed_key, 'w', digits(target))
+    redis.call('HSET', feed_key, 'w', digits(target), 'u', redis.call('EXISTS', KEYS[1]))
   end
 end
-if ends_key then
-  delete_ended(math.min(past, feed.watermark), max_ends)
+if delete_ended(math.min(past, feed.watermark), max_ends) then
+  settle()
 end
 redis.call('XTRIM', changes_key, 'MINID', '~', digits(math.max(0, now - changes_kept)))
 return reply(0, decays, now - first, not begun and feed.watermark < goal)

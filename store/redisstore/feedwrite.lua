@@ -1,14 +1,14 @@
--- Records that users were seen, or left, and appends what changed to the feed. The result is that of ping.lua and
--- leave.lua, which are for namespaces without a feed.
+-- Records that users were seen, or left, and appends what changed to the feed. The result is that of pingplain.lua and
+-- leaveplain.lua, which are for shards without a feed.
 --
--- KEYS     see feed.lua, and details.lua in namespaces in which users may have details
+-- KEYS     see feed.lua and details.lua
 -- ARGV[1]  see feed.lua
 -- ARGV[2]  the latest of the times that follow, in milliseconds
 -- ARGV[3]  1 for users who left
 -- ARGV[4]  1 to return the previous score of the first user
 -- ARGV     then time, user, time, user, …: each user once, at most 512 of them
 --
--- Returns {created, scores, previous, missing}: see ping.lua; missing is 1 if there is no feed.
+-- Returns {created, scores, previous, missing}: see pingplain.lua; missing is 1 if there is no feed.
 
 local key, now, leaving = KEYS[1], clock(), ARGV[3] == '1'
 load_feed(now)
@@ -73,7 +73,7 @@ local created = known and 0 or 1 - redis.call('EXISTS', key)
 if #add > 0 then
   redis.call('ZADD', key, unpack(add))
 end
-if KEYS[6] and changes[1] then
+if details_key and changes[1] then
   describe(changes)
 end
 for _, change in ipairs(changes) do

@@ -1,11 +1,7 @@
--- What leaves out the assertions about users in a hidden time; it is prepended to the scripts that record assertions, in
--- namespaces that may have invisible users. The rule is that of HiddenTime of package lastseen.
+-- What leaves out the assertions about users in a hidden time. The rule is that of HiddenTime of package lastseen.
 --
--- KEYS  the last two are
---         the ends of hidden times: a sorted set, the score of a user is when the hidden time ends, or +inf
---         what invisible users say: a hash, field = user; without a field the user has ended the hidden time
-
-local hidden_key, private_key = KEYS[#KEYS - 1], KEYS[#KEYS]
+-- hidden_key   the ends of hidden times: a sorted set, the score of a user is when the hidden time ends, or +inf
+-- private_key  what invisible users say: a hash, field = user; without a field the user has ended the hidden time
 
 -- Returns the score of a sorted set as a number.
 local function number_of(score)
@@ -30,7 +26,7 @@ local function find_hidden(users, first, step, devices)
       return true
     end
     -- If the user has ended it, one of the clocks is wrong, perhaps by a moment only.
-    privates = privates or redis.call('HMGET', private_key, unpack(users))
+    privates = privates or private_key and redis.call('HMGET', private_key, unpack(users)) or {}
     return privates[i] or stop <= now + max_ahead and time < stop
   end
   local hidden
@@ -64,10 +60,9 @@ local function may_hide(first, past, step, devices)
 end
 
 -- Calls write with the arguments that are left without what is hidden, and returns its reply; if something is hidden,
--- with the scores of all users, without a previous score, and with the numbers of the hidden items, in order, as the
--- sixth element. Without items it does not call it. The items begin at first, and have step arguments: the time, and at
--- user_at after it the user. Those of devices.lua end before past: before them is how many they are, after them are metas
--- with the numbers of items.
+-- with the scores of all users, without a previous score, and with a sixth element, 1. Without items it does not call
+-- it. The items begin at first, and have step arguments: the time, and at user_at after it the user. Those of devices.lua
+-- end before past: before them is how many they are, after them are metas with the numbers of items.
 local function hide(write, first, step, user_at, past)
   local stop = past or #ARGV + 1
   if not may_hide(first, stop, step, past) then
@@ -81,11 +76,9 @@ local function hide(write, first, step, user_at, past)
   if not hidden then
     return write(ARGV)
   end
-  local kept, numbers, count, left_out = {unpack(ARGV, 1, first - 1)}, {}, 0, {}
+  local kept, numbers, count = {unpack(ARGV, 1, first - 1)}, {}, 0
   for i = 1, #users do
-    if hidden[i] then
-      left_out[#left_out + 1] = i
-    else
+    if not hidden[i] then
       count = count + 1
       numbers[i] = count
       for j = 0, step - 1 do
@@ -104,8 +97,6 @@ local function hide(write, first, step, user_at, past)
     end
   end
   local reply = count > 0 and write(kept) or {0}
-  return {
-    reply[1], redis.call('ZMSCORE', KEYS[1], unpack(users)), false, reply[4] or 0, reply[5] or false, left_out,
-  }
+  return {reply[1], redis.call('ZMSCORE', KEYS[1], unpack(users)), false, reply[4] or 0, reply[5] or false, 1}
 end
 

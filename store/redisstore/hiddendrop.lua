@@ -10,6 +10,8 @@ local function drop_hidden(ends, privates, instant, most, uses)
       redis.call('ZADD', uses, 'XX', 'GT', stop, old[i])
     end
     redis.call('ZREM', ends, unpack(old))
-    redis.call('HDEL', privates, unpack(old))
+    if privates then
+      redis.call('HDEL', privates, unpack(old))
+    end
   end
 end

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -74,17 +75,24 @@ type hook struct {
 	addr   atomic.Pointer[string] // of the server
 	follow bool                   // the address is that of the last connection
 	onOpen func()
+
+	handshake atomic.Pointer[error] // of TLS, if the last one failed: why calls time out
 }
 
-// DialHook implements [redis.Hook]. A new primary gets a new breaker, so that the old one does not delay calls.
+// DialHook implements [redis.Hook]. A server without TLS does not answer a handshake, and the calls that wait for it
+// time out: so the hook remembers why. A new primary gets a new breaker, so that the old one does not delay calls.
 func (h *hook) DialHook(next redis.DialHook) redis.DialHook {
-	if !h.follow {
-		return next
-	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := next(ctx, network, addr)
 		if err != nil {
+			if errors.Is(err, errHandshake) {
+				h.handshake.Store(&err)
+			}
 			return nil, err
+		}
+		h.handshake.Store(nil)
+		if !h.follow {
+			return conn, nil
 		}
 		current := conn.RemoteAddr().String()
 		if last := *h.addr.Swap(&current); last != current {
@@ -106,7 +114,8 @@ func (h *hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			_, _ = pipe.Exec(ctx)
 			return cmd.Err()
 		default:
-			return h.run(ctx, h.breaker(cmd), func(ctx context.Context) error { return next(ctx, cmd) })
+			err := h.run(ctx, h.breaker(cmd), func(ctx context.Context) error { return next(ctx, cmd) })
+			return h.explain(err)
 		}
 	}
 }
@@ -121,7 +130,7 @@ func (h *hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 		if h.replicas > 0 && isConfirmed(ctx) {
 			sent, wait = h.withWait(ctx, cmds)
 		}
-		err := h.run(ctx, h.breaker(cmds[0]), func(ctx context.Context) error { return next(ctx, sent) })
+		err := h.explain(h.run(ctx, h.breaker(cmds[0]), func(ctx context.Context) error { return next(ctx, sent) }))
 		switch {
 		case errors.Is(err, errOpen):
 			for _, cmd := range cmds {
@@ -132,6 +141,15 @@ func (h *hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 		}
 		return err
 	}
+}
+
+// explain adds why the last TLS handshake failed to an error that is not a reply of Redis.
+func (h *hook) explain(err error) error {
+	cause := h.handshake.Load()
+	if err == nil || cause == nil || replyError(err) != "" || errors.Is(err, errHandshake) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, *cause)
 }
 
 // breaker returns the breaker for a command.

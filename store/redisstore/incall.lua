@@ -2,15 +2,12 @@
 --
 -- KEYS     see feed.lua, records.lua and details.lua
 -- ARGV[1]  see feed.lua
--- ARGV[2]  1 to return who is there
 -- ARGV     then user, until, user, until, …: each user once, at most 256 of them; 0 for users who are not in a call
 --
--- Returns {fresh, missing, there, there, …}: fresh is 1 if the key of details did not exist before and does now; missing
--- is 1 if there is no feed; there is 1 for each user who has been seen and has not left since, if that was asked for. Of
--- others, readers do not see whether they are in a call.
+-- Returns 1 if the key of details did not exist before and does now, otherwise 0.
 
 local users = {}
-for i = 3, #ARGV, 2 do
+for i = 2, #ARGV, 2 do
   users[#users + 1] = ARGV[i]
 end
 -- A key of another type is an error before anything is written.
@@ -19,8 +16,7 @@ redis.call('ZCARD', ends_key)
 local texts = redis.call('HMGET', details_key, unpack(users))
 local existed = redis.call('EXISTS', details_key) == 1
 load_feed(clock())
-local who_is_there = ARGV[2] == '1'
-local scores = (feed or who_is_there) and redis.call('ZMSCORE', KEYS[1], unpack(users)) or {}
+local scores = feed and redis.call('ZMSCORE', KEYS[1], unpack(users)) or {}
 
 -- What is published of a user.
 local function publish(user, score, text, new)
@@ -36,7 +32,7 @@ redis.call('ZREM', ends_key, '') -- a script that has called a writing command c
 local changed, new_texts, new_ends = {}, {}, {}
 for i, user in ipairs(users) do
   local details = details_of(texts[i])
-  details.call = tonumber(ARGV[2 * i + 2])
+  details.call = tonumber(ARGV[2 * i + 1])
   local new = format_details(details)
   if new ~= (texts[i] or '') and (new ~= '' or parse_details(texts[i])) then
     changed[#changed + 1] = {user, scores[i], texts[i], new}
@@ -46,6 +42,7 @@ for i, user in ipairs(users) do
     new_ends[#new_ends + 1] = {user, details}
   end
 end
+claim()
 save_details(new_texts)
 save_ends(new_ends)
 if feed then
@@ -54,8 +51,5 @@ if feed then
   end
   save_tip()
 end
-local reply = {existed and 0 or redis.call('EXISTS', details_key), feed and 0 or 1}
-for i = 1, who_is_there and #users or 0 do
-  reply[i + 2] = scores[i] and tonumber(scores[i]) > 0 and 1 or 0
-end
-return reply
+settle(true)
+return existed and 0 or redis.call('EXISTS', details_key)

@@ -3,7 +3,9 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,75 +14,39 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
-	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest"
 )
 
 // TestKeysInRedis: other programs and operators rely on it.
 func TestKeysInRedis(t *testing.T) {
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
+	ctx, url, client := start(t)
 	s := newStore(t, redisstore.Options{URL: url})
 	require.NoError(t, ping(s, "chat", "alice", "bob"))
-	_, err := s.Leave(ctx, "chat", []store.Sighting{{User: "bob", At: base + 5}})
-	require.NoError(t, err)
+	leaveAt(t, s, base+5, "bob")
 	require.Equal(t, []redis.Z{{Member: "bob", Score: -1_700_000_000_005}, {Member: "alice", Score: 1_700_000_000_000}},
 		client.ZRangeWithScores(ctx, "presence:chat", 0, -1).Val())
 	require.Equal(t, []redis.Z{{Member: "chat"}}, client.ZRangeWithScores(ctx, "presence::namespaces", 0, -1).Val())
-	require.Equal(t, map[string]string{"chat": "shards=1 unit=ms hash=fnv1a64"},
+	require.Equal(t, map[string]string{"chat": "shards=1 unit=ms hash=fnv1a64 layout=2"},
 		client.HGetAll(ctx, "presence::meta").Val())
-	require.Len(t, client.Keys(ctx, "*").Val(), 3)
+	require.Equal(t, map[string]string{"keys": "-"}, client.HGetAll(ctx, "presence:keys:{presence:chat}").Val())
+	require.Len(t, client.Keys(ctx, "*").Val(), 4)
 
 	sharded := newStore(t, redisstore.Options{URL: url, Prefix: "p:", Shards: 7})
 	require.NoError(t, ping(sharded, "chat", "alice", "bob", "a/b"))
 	for key, user := range map[string]string{"p:chat:1": "alice", "p:chat:2": "bob", "p:chat:3": "a/b"} {
 		require.Equal(t, []string{user}, client.ZRange(ctx, key, 0, -1).Val(), key)
 	}
-	require.Equal(t, "shards=7 unit=ms hash=fnv1a64", client.HGet(ctx, "p::meta", "chat").Val())
+	require.Equal(t, "shards=7 unit=ms hash=fnv1a64 layout=2", client.HGet(ctx, "p::meta", "chat").Val())
 	require.NoError(t, sharded.DeleteNamespace(ctx, "chat"))
 	require.Empty(t, client.Keys(ctx, "p:*").Val(), "nothing is left behind")
 }
 
-// TestScoresBeyondAnyTime: we never write them, and leave them alone.
-func TestScoresBeyondAnyTime(t *testing.T) {
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
-	s := newStore(t, redisstore.Options{URL: url})
-	require.NoError(t, ping(s, "chat", "alice"))
-	const beyond = float64(1<<52 + int64(base))
-	require.NoError(t, client.ZAdd(ctx, "presence:chat",
-		redis.Z{Member: "beyond", Score: beyond}, redis.Z{Member: "zero", Score: 0}).Err())
-	batch := []store.Sighting{{User: "beyond", At: base + 9}, {User: "alice", At: base + 1}}
-	for _, write := range []func(context.Context, string, []store.Sighting) ([]lastseen.State, error){s.Ping, s.Leave} {
-		states, err := write(ctx, "chat", batch)
-		require.NoError(t, err)
-		require.Equal(t, lastseen.State{}, states[0])
-	}
-	require.Equal(t, make([]lastseen.State, 2), lookup(t, s, "beyond", "zero"))
-	records, err := s.List(ctx, "chat", store.ListQuery{Ranges: everyone(), Limit: 10})
-	require.NoError(t, err)
-	require.Len(t, records, 1)
-	counts, err := s.Count(ctx, "chat", everyone())
-	require.NoError(t, err)
-	require.Equal(t, []int64{0, 1}, counts)
-	newest, err := s.Newest(ctx, "chat")
-	require.NoError(t, err)
-	require.Equal(t, base+1, newest)
-	now, err := s.Now(ctx)
-	require.NoError(t, err)
-	_, err = s.Ping(ctx, "chat", []store.Sighting{{User: "alice", At: now}})
-	require.NoError(t, err)
-	result, err := trim(s, "chat", time.Hour)
-	require.NoError(t, err)
-	require.Equal(t, store.TrimResult{Deleted: 1}, result, "the zero")
-	require.InDelta(t, beyond, client.ZScore(ctx, "presence:chat", "beyond").Val(), 0, "unmoved")
-}
-
 // TestForgottenScripts: Redis loses them when it restarts or fails over.
 func TestForgottenScripts(t *testing.T) {
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
+	ctx, url, client := start(t)
 	for _, shards := range []int{1, 7} {
 		s := newStore(t, redisstore.Options{URL: url, Prefix: fmt.Sprintf("p%d:", shards), Shards: shards})
 		for range 2 {
@@ -98,8 +64,7 @@ func TestForgottenScripts(t *testing.T) {
 }
 
 func TestWrongType(t *testing.T) {
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
+	ctx, url, client := start(t)
 	s := newStore(t, redisstore.Options{URL: url})
 	require.NoError(t, client.Set(ctx, "presence:chat", "a string", 0).Err())
 	for name, call := range allCalls(s, "chat") {
@@ -107,16 +72,13 @@ func TestWrongType(t *testing.T) {
 	}
 	require.NoError(t, ping(s, "other", "alice"))
 	require.Equal(t, "a string", client.Get(ctx, "presence:chat").Val())
-	infos, err := s.Namespaces(ctx, "", 10)
-	require.NoError(t, err)
-	require.Equal(t, []store.NamespaceInfo{{Name: "other", Newest: base}}, infos, "what is not ours is not listed")
+	require.Equal(t, []store.NamespaceInfo{{Name: "other", Newest: base}}, namespacesOf(t, s),
+		"what is not ours is not listed")
 	require.NoError(t, ping(s, "third", "alice"))
 	require.NoError(t, client.Set(ctx, "presence:third", "a string", 0).Err())
-	infos, err = s.Namespaces(ctx, "", 10)
-	require.NoError(t, err, "and what was ours does not hide the others")
-	require.Equal(t, []store.NamespaceInfo{{Name: "other", Newest: base}, {Name: "third"}}, infos)
+	require.Equal(t, []store.NamespaceInfo{{Name: "other", Newest: base}, {Name: "third"}}, namespacesOf(t, s))
 	require.ErrorIs(t, s.Register(ctx, []string{"chat", "new"}), store.ErrWrongType)
-	infos, err = s.Namespaces(ctx, "", 1)
+	infos, err := s.Namespaces(ctx, "", 1)
 	require.NoError(t, err)
 	require.Equal(t, []store.NamespaceInfo{{Name: "new"}}, infos, "one that is refused does not keep others out")
 
@@ -127,16 +89,82 @@ func TestWrongType(t *testing.T) {
 	require.Equal(t, base, lookup(t, shards, "alice")[0].At, "and nothing is deleted")
 }
 
+// TestOtherTypes: a call that needs a key of another type fails before it writes anything, so that no reader of the
+// feed misses a change. Only devices are deleted with the namespace then.
+func TestOtherTypes(t *testing.T) {
+	testenv.SkipWithRace(t, "it is about what Redis does")
+	ctx, url, client := start(t)
+	needs := map[string][]string{
+		contactsKey:      {"SetContacts", "ChangeContacts", "ListContacts", "AreContacts", "DeleteNamespace"},
+		usesKey:          {"SetContacts", "ChangeContacts", "TrimContacts"},
+		recordsKey(chat): {"RecordDevices"},
+		metasKey:         {"RecordDevices"},
+	}
+	for _, key := range []string{detailsKey(chat), endsKey(chat), hiddenOfChat, privateOfChat} {
+		needs[key] = []string{"Busy", "Invisible", "Nothing"}
+	}
+	for _, key := range callKeys() {
+		ofCalls := storetest.MethodsOf(nil, "chat").Calls
+		delete(ofCalls, "SetInCalls") // it does not read these keys
+		needs[key] = append(slices.Collect(maps.Keys(ofCalls)), "Forget")
+	}
+	for key, names := range needs {
+		t.Run(key, func(t *testing.T) {
+			require.NoError(t, client.FlushAll(ctx).Err())
+			s := newStore(t, redisstore.Options{URL: url})
+			fillAll(t, s)
+			require.NoError(t, client.Del(ctx, key).Err())
+			require.NoError(t, client.Set(ctx, key, "a string", 0).Err())
+			all := allCalls(s, "chat")
+			for name, said := range map[string]lastseen.Said{"Busy": inMeeting, "Invisible": invisible, "Nothing": {}} {
+				all[name] = func() error { return errorOf(s.SetAvailability(ctx, "chat", "bob", said, nowOf(t, s))) }
+			}
+			bye := byeOnDevice("tab", base+1)
+			bye.Meta = "[]"
+			all["RecordDevices"] = func() error {
+				return errorOf(s.RecordDevices(ctx, "chat", window, []store.DeviceSighting{bye}))
+			}
+			before := contents(t, client)
+			for _, name := range names {
+				require.ErrorIs(t, all[name](), store.ErrWrongType, name)
+				if name != "Forget" { // which forgets the user's state before the calls
+					require.Equal(t, before, contents(t, client), name)
+				}
+			}
+			if strings.HasPrefix(key, "presence:device") {
+				require.NoError(t, ping(s, "chat", "dave"), "pings work")
+				require.NoError(t, s.DeleteNamespace(ctx, "chat"))
+			}
+		})
+	}
+}
+
+// fillAll has the namespace chat hold everything that there is.
+func fillAll(t *testing.T, s *redisstore.Store) {
+	t.Helper()
+	ctx, end := context.Background(), nowOf(t, s).Add(time.Hour)
+	require.NoError(t, ping(s, "chat", "alice"))
+	device := onDevice("alice", "tab", base)
+	device.Meta = "{}"
+	record(t, s, device)
+	require.NoError(t, s.SetContacts(ctx, "chat", "alice", []string{"bob"}))
+	say(t, s, "carol", lastseen.Said{Note: "x", Until: end})
+	say(t, s, "dora", invisible)
+	c := newCallers(t, s)
+	n := c.newCall("carol", "erin")
+	n.Key, n.App = "k", "1"
+	c.active(n)
+}
+
 // TestInvalidScores: we never write them. They read as never seen; those too large for a time
 // stay as they are, and those below the first millisecond are older than any ping or leave.
 func TestInvalidScores(t *testing.T) {
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
-	s := newStore(t, redisstore.Options{URL: url})
+	ctx, client, s := startStore(t)
 	require.NoError(t, ping(s, "chat", "alice"))
 	for score, moves := range map[float64]bool{
 		0: true, 0.5: true, -0.5: true,
-		253402300800000: false, -253402300800000: false, -(1 << 52): false, math.Inf(1): false, math.Inf(-1): false,
+		253402300800000: false, -253402300800000: false, -(1 << 52): false,
+		1<<52 + float64(base): false, math.Inf(1): false, math.Inf(-1): false,
 	} {
 		require.NoError(t, client.ZAdd(ctx, "presence:chat", redis.Z{Member: "odd", Score: score}).Err())
 		require.Equal(t, lastseen.State{}, lookup(t, s, "odd")[0], score)
@@ -164,12 +192,22 @@ func TestInvalidScores(t *testing.T) {
 			}
 		}
 	}
+	pingAt(t, s, "alice", nowOf(t, s))
+	const beyond = float64(1<<52 + int64(base))
+	require.NoError(t, client.ZAdd(ctx, "presence:chat",
+		redis.Z{Member: "odd", Score: beyond}, redis.Z{Member: "zero", Score: 0}).Err())
+	counts, err := s.Count(ctx, "chat", everyone())
+	require.NoError(t, err)
+	require.Equal(t, []int64{1, 0}, counts)
+	result, err := trim(s, time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, store.TrimResult{Deleted: 1}, result, "the zero")
+	require.InDelta(t, beyond, client.ZScore(ctx, "presence:chat", "odd").Val(), 0, "unmoved")
 }
 
 // TestMismatch: a server that would look for users in other shards refuses, and changes nothing.
 func TestMismatch(t *testing.T) {
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
+	ctx, url, client := start(t)
 	one, seven := newStore(t, redisstore.Options{URL: url}), newStore(t, redisstore.Options{URL: url, Shards: 7})
 	require.NoError(t, ping(one, "one", "alice"))
 	require.NoError(t, ping(seven, "seven", "alice"))
@@ -183,9 +221,8 @@ func TestMismatch(t *testing.T) {
 	}
 	require.Equal(t, before, contents(t, client))
 	for _, s := range []store.Store{one, seven} {
-		infos, err := s.Namespaces(ctx, "", 10)
-		require.NoError(t, err)
-		require.Equal(t, []store.NamespaceInfo{{Name: "one", Newest: base}, {Name: "seven", Newest: base}}, infos,
+		want := []store.NamespaceInfo{{Name: "one", Newest: base}, {Name: "seven", Newest: base}}
+		require.Equal(t, want, namespacesOf(t, s),
 			"the newest time is looked for where it is stored")
 	}
 	for _, strange := range []string{
@@ -193,9 +230,7 @@ func TestMismatch(t *testing.T) {
 		"shards=65 unit=ms hash=x", "",
 	} {
 		require.NoError(t, client.HSet(ctx, "presence::meta", "one", strange).Err())
-		infos, err := one.Namespaces(ctx, "", 10)
-		require.NoError(t, err)
-		require.Equal(t, []store.NamespaceInfo{{Name: "one"}, {Name: "seven", Newest: base}}, infos,
+		require.Equal(t, []store.NamespaceInfo{{Name: "one"}, {Name: "seven", Newest: base}}, namespacesOf(t, one),
 			"what is stored in a way of a later version does not hide the others")
 	}
 }
@@ -221,8 +256,7 @@ func lookup(t *testing.T, s store.Store, users ...string) []lastseen.State {
 // TestPartlyFailedPing: it created the key of a deleted namespace again, but its reply is lost. The
 // next ping finds the key there, and still has to bring the name back.
 func TestPartlyFailedPing(t *testing.T) {
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
+	ctx, url, client := start(t)
 	a, b := newStore(t, redisstore.Options{URL: url, Shards: 7}), newStore(t, redisstore.Options{URL: url, Shards: 7})
 	require.NoError(t, ping(b, "chat", "alice"))
 	require.NoError(t, a.DeleteNamespace(ctx, "chat"))
@@ -231,16 +265,12 @@ func TestPartlyFailedPing(t *testing.T) {
 	require.NoError(t, client.Del(ctx, "presence:chat:2").Err())
 	require.Equal(t, []string{"alice"}, client.ZRange(ctx, "presence:chat:1", 0, -1).Val())
 	require.NoError(t, ping(b, "chat", "alice"))
-	infos, err := b.Namespaces(ctx, "", 10)
-	require.NoError(t, err)
-	require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: base}}, infos)
+	require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: base}}, namespacesOf(t, b))
 }
 
 // TestOnePageOneScript: a page that one script fills must not cost a second one.
 func TestOnePageOneScript(t *testing.T) {
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
-	s := newStore(t, redisstore.Options{URL: url})
+	ctx, client, s := startStore(t)
 	require.NoError(t, ping(s, "chat", "a", "b", "c", "d"))
 	q := store.ListQuery{Ranges: everyone(), Limit: 2}
 	page, err := s.List(ctx, "chat", q) // also loads the script
@@ -256,29 +286,9 @@ func TestOnePageOneScript(t *testing.T) {
 	require.Contains(t, client.Info(ctx, "commandstats").Val(), "cmdstat_evalsha:calls=1,")
 }
 
-// TestDeletedByAnotherServer: what one server deletes and another one pings is listed again.
-func TestDeletedByAnotherServer(t *testing.T) {
-	ctx, url := context.Background(), redistest.Start(t)
-	a, b := newStore(t, redisstore.Options{URL: url}), newStore(t, redisstore.Options{URL: url})
-	require.NoError(t, ping(a, "chat", "alice"))
-	require.NoError(t, ping(b, "chat", "bob"))
-	for range 2 {
-		require.NoError(t, a.DeleteNamespace(ctx, "chat"))
-		require.NoError(t, ping(b, "chat", "bob"))
-		infos, err := a.Namespaces(ctx, "", 10)
-		require.NoError(t, err)
-		require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: base}}, infos)
-		require.NoError(t, ping(a, "chat", "alice"))
-	}
-	states, err := a.Lookup(ctx, "chat", []string{"alice", "bob"})
-	require.NoError(t, err)
-	require.Equal(t, []lastseen.State{{At: base}, {At: base}}, states)
-}
-
 // TestUnevenShards: when nearly all of a page comes from one shard, it is read on until it is full.
 func TestUnevenShards(t *testing.T) {
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
+	ctx, url, client := start(t)
 	s := newStore(t, redisstore.Options{URL: url, Shards: 7})
 	require.NoError(t, ping(s, "chat", "alice"))
 	var want []string

@@ -13,8 +13,7 @@ import (
 
 // TestLease checks that only one of two servers gets a lease, until the lease ends.
 func TestLease(t *testing.T) {
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
+	ctx, url, client := start(t)
 	first, second := newStore(t, redisstore.Options{URL: url}), newStore(t, redisstore.Options{URL: url})
 	lease := func(s *redisstore.Store, name string) bool {
 		granted, err := s.Lease(ctx, name, time.Hour)
@@ -62,6 +61,22 @@ func TestLeaseWithoutMemory(t *testing.T) {
 		require.True(t, granted)
 	}
 	granted, err := newStore(t, redisstore.Options{URL: url}).Lease(ctx, "sweep", time.Hour)
+	require.NoError(t, err)
+	require.False(t, granted)
+}
+
+// TestLeaseAfterTheClockWasSetBack: it would last for years.
+func TestLeaseAfterTheClockWasSetBack(t *testing.T) {
+	ctx, url := context.Background(), redistest.Start(t)
+	first, second := newStore(t, redisstore.Options{URL: url}), newStore(t, redisstore.Options{URL: url})
+	granted, err := first.Lease(ctx, "sweep", 3*time.Minute)
+	require.NoError(t, err)
+	require.True(t, granted)
+	require.NoError(t, newClient(t, url).PExpire(ctx, "presence::lease:sweep", 3*365*24*time.Hour).Err())
+	granted, err = second.Lease(ctx, "sweep", 3*time.Minute)
+	require.NoError(t, err)
+	require.True(t, granted)
+	granted, err = first.Lease(ctx, "sweep", 3*time.Minute)
 	require.NoError(t, err)
 	require.False(t, granted)
 }

@@ -12,62 +12,29 @@ import (
 
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
-	"github.com/lastseen/lastseen/store/storetest"
+	"github.com/lastseen/lastseen/store/storetest/devices"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// TestNamespaceLimit: no ping and no leave makes one namespace more than the limit. Those that exist go on, Register
-// is exempt, and one that is removed makes room.
+// TestNamespaceLimit: what would exceed it writes nothing. It is that of each server.
 func TestNamespaceLimit(t *testing.T) {
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
-	s := newStore(t, redisstore.Options{URL: url, MaxNamespaces: 3})
-	for _, name := range []string{"a", "b", "c"} {
-		require.NoError(t, ping(s, name, "alice"))
+	ctx, url, client := start(t)
+	for _, shards := range []int{1, 7} {
+		require.NoError(t, client.FlushAll(ctx).Err())
+		devices.NamespaceLimit(t, newStore(t, redisstore.Options{URL: url, Shards: shards, MaxNamespaces: 2}))
 	}
+	require.NoError(t, client.FlushAll(ctx).Err())
+	o := redisstore.Options{URL: url, MaxNamespaces: 1}
+	s := newStore(t, o)
+	require.NoError(t, ping(s, "a", "alice"))
 	before := contents(t, client)
-	writes := []func(context.Context, string, []store.Sighting) error{
-		func(ctx context.Context, ns string, b []store.Sighting) error {
-			_, err := s.Ping(ctx, ns, b)
-			return err
-		},
-		func(ctx context.Context, ns string, b []store.Sighting) error {
-			_, err := s.Leave(ctx, ns, b)
-			return err
-		},
-	}
-	for _, write := range writes {
-		require.ErrorIs(t, write(ctx, "d", []store.Sighting{{User: "alice", At: base}}), store.ErrNamespaceLimit)
-	}
-	require.Equal(t, before, contents(t, client), "nothing is written")
-	_, err := s.Lookup(ctx, "d", []string{"alice"})
-	require.NoError(t, err, "reading is not affected")
-	require.NoError(t, ping(s, "a", "bob"))
-	other := newStore(t, redisstore.Options{URL: url, MaxNamespaces: 3})
-	require.NoError(t, ping(other, "a", "bob"), "a server that does not know them yet")
-
-	require.NoError(t, s.Register(ctx, []string{"d", "e"}))
-	require.NoError(t, ping(s, "d", "alice"))
-	require.ErrorIs(t, ping(s, "f", "alice"), store.ErrNamespaceLimit)
-	for _, name := range []string{"a", "b", "c"} {
-		require.NoError(t, s.DeleteNamespace(ctx, name))
-	}
-	require.NoError(t, ping(s, "f", "alice"))
-	require.ErrorIs(t, ping(s, "a", "alice"), store.ErrNamespaceLimit)
-	require.NoError(t, ping(newStore(t, redisstore.Options{URL: url}), "a", "alice"), "no limit by default")
-
+	require.ErrorIs(t, ping(s, "b", "alice"), store.ErrNamespaceLimit)
+	require.ErrorIs(t, leave(s, "b", "alice"), store.ErrNamespaceLimit)
+	require.Equal(t, before, contents(t, client))
+	require.NoError(t, ping(newStore(t, o), "a", "bob"), "a server that does not know it yet")
+	require.NoError(t, ping(newStore(t, redisstore.Options{URL: url}), "b", "alice"), "no limit by default")
 	require.NoError(t, client.ZAdd(ctx, "presence:there", redis.Z{Member: "alice", Score: float64(base)}).Err())
 	require.NoError(t, ping(s, "there", "bob"), "one with users exists, whether or not it is listed")
-}
-
-// TestNamespaceLimitOfDevices: it applies to what devices create, too.
-func TestNamespaceLimitOfDevices(t *testing.T) {
-	t.Parallel()
-	url := redistest.Start(t)
-	for _, shards := range []int{1, 7} {
-		require.NoError(t, newClient(t, url).FlushAll(context.Background()).Err())
-		storetest.DeviceLimit(t, newStore(t, redisstore.Options{URL: url, Shards: shards, MaxNamespaces: 1}))
-	}
 }
 
 // TestNamespaceLimitOfBatch: of several new namespaces in one batch as many are made as there is room for.
@@ -112,8 +79,7 @@ func TestNamespaceLimitOfSeveralServers(t *testing.T) {
 
 // TestKnownNamespacesCostNothing: after its first write a namespace is not asked about for a while.
 func TestKnownNamespacesCostNothing(t *testing.T) {
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
+	ctx, url, client := start(t)
 	s := newStore(t, redisstore.Options{URL: url, MaxNamespaces: 1})
 	require.NoError(t, ping(s, "chat", "alice"))
 	for _, key := range []string{"presence::meta", "presence::namespaces"} {
@@ -130,6 +96,9 @@ func TestRemoveEmptyBetweenWrites(t *testing.T) {
 		for name, write := range map[string]func(s *redisstore.Store) error{
 			"ping":  func(s *redisstore.Store) error { return ping(s, "chat", "alice") },
 			"leave": func(s *redisstore.Store) error { return leave(s, "chat", "alice") },
+			"user who is forgotten": func(s *redisstore.Store) error {
+				return errors.Join(ping(s, "chat", "alice"), s.Forget(context.Background(), "chat", "alice"))
+			},
 		} {
 			t.Run(fmt.Sprint(name, step), func(t *testing.T) {
 				ctx, url := context.Background(), redistest.Start(t)
@@ -147,10 +116,14 @@ func TestRemoveEmptyBetweenWrites(t *testing.T) {
 				janitor.Around("zrem", comes(2), comes(3))
 				removed, err := janitor.RemoveEmpty(ctx, "chat")
 				require.NoError(t, err)
-				require.False(t, removed, "a user is in it")
-				infos, err := janitor.Namespaces(ctx, "", 10)
-				require.NoError(t, err)
-				require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: base}}, infos)
+				if name == "user who is forgotten" {
+					metas := newClient(t, url).HKeys(ctx, "presence::meta").Val()
+					require.Len(t, namespacesOf(t, janitor), len(metas), "one with a meta is listed")
+					require.NoError(t, ping(writer, "chat", "alice"))
+				} else {
+					require.False(t, removed, "a user is in it")
+				}
+				require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: base}}, namespacesOf(t, janitor))
 				require.Len(t, newClient(t, url).HGetAll(ctx, "presence::meta").Val(), 1)
 				require.NoError(t, ping(janitor, "chat", "bob"))
 			})
@@ -180,64 +153,80 @@ func TestRemoveEmptyBeforeACall(t *testing.T) {
 	})
 	c := newCallers(t, writer)
 	c.start(c.newCall("alice", "bob"))
-	infos, err := janitor.Namespaces(ctx, "", 10)
-	require.NoError(t, err)
-	require.Equal(t, []store.NamespaceInfo{{Name: "chat"}, {Name: "other", Newest: base}}, infos)
+	require.Equal(t, []store.NamespaceInfo{{Name: "chat"}, {Name: "other", Newest: base}}, namespacesOf(t, janitor))
 }
 
-// TestRemoveEmptyWhileOthersWrite: one server removes a namespace again and again, while another one, which believes
-// that it is registered, writes to it and empties it. After each round it is listed if a user is in it.
-func TestRemoveEmptyWhileOthersWrite(t *testing.T) {
-	for _, shards := range []int{1, 3} {
-		t.Run(fmt.Sprint(shards), func(t *testing.T) { removeEmptyWhileOthersWrite(t, shards) })
-	}
-}
-
-func removeEmptyWhileOthersWrite(t *testing.T, shards int) {
-	const rounds = 300
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
-	o := redisstore.Options{URL: url, Shards: shards}
-	janitor, writer := newStore(t, o), newStore(t, o)
-	removed := 0
-	for round := range rounds {
-		var both sync.WaitGroup
-		if round%10 == 0 { // so that some are removed, however the others meet
-			gone, err := janitor.RemoveEmpty(ctx, "chat")
-			require.NoError(t, err)
-			require.Equal(t, round > 0, gone, "it is empty after each round")
-			removed++
+// TestNamespaceIsListedAgain: another server deleted the namespace, or Redis lost everything, and this one still thinks
+// that it is there. What it writes next lists it again, also what devices and contacts are.
+func TestNamespaceIsListedAgain(t *testing.T) {
+	ctx, url, client := start(t)
+	for _, shards := range []int{1, 7} {
+		o := redisstore.Options{URL: url, Shards: shards}
+		s, other := newStore(t, o), newStore(t, o)
+		device := onDevice("alice", "tab", base)
+		device.Meta = "{}"
+		contacts := []string{"bob"}
+		for name, write := range map[string]func() error{
+			"ping":     func() error { return ping(s, "chat", "alice") },
+			"device":   func() error { return errorOf(s.RecordDevices(ctx, "chat", window, []store.DeviceSighting{device})) },
+			"contacts": func() error { return s.SetContacts(ctx, "chat", "alice", contacts) },
+		} {
+			for range 3 {
+				require.NoError(t, write(), name)
+				require.Len(t, namespacesOf(t, s), 1, name)
+				require.NoError(t, ping(other, "chat", "bob"))
+				require.NoError(t, other.DeleteNamespace(ctx, "chat"))
+				require.Empty(t, client.Keys(ctx, "*").Val(), name)
+				require.NoError(t, write(), name)
+				require.Len(t, namespacesOf(t, s), 1, name)
+				require.NoError(t, client.FlushAll(ctx).Err())
+				require.Zero(t, lookup(t, s, "alice")[0], name)
+			}
+			require.NoError(t, s.ChangeContacts(ctx, "chat", "alice", nil, contacts))
+			require.Empty(t, namespacesOf(t, s), "what changes nothing does not")
 		}
-		both.Go(func() {
-			for range round % 3 {
-				_ = client.Ping(ctx).Err() // begins later
-			}
-			gone, err := janitor.RemoveEmpty(ctx, "chat")
-			if err != nil {
-				t.Error(err)
-			}
-			if gone {
-				removed++
-			}
-		})
-		both.Go(func() {
-			write := writer.Ping
-			if round%2 == 0 {
-				write = writer.Leave
-			}
-			if _, err := write(ctx, "chat", []store.Sighting{{User: "alice", At: base}}); err != nil {
-				t.Error(err)
-			}
-		})
-		both.Wait()
-		infos, err := janitor.Namespaces(ctx, "", 10)
-		require.NoError(t, err)
-		require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: base}}, infos, "round %d", round)
-		require.Len(t, client.HGetAll(ctx, "presence::meta").Val(), 1)
-		require.Equal(t, base, lookup(t, writer, "alice")[0].At)
-		require.NoError(t, writer.Forget(ctx, "chat", "alice"))
 	}
-	require.GreaterOrEqual(t, removed, rounds/10)
-	require.True(t, func() bool { ok, err := janitor.RemoveEmpty(ctx, "chat"); return ok && err == nil }())
-	require.Empty(t, client.Keys(ctx, "presence:*").Val(), "nothing is left behind")
+}
+
+// TestLostNames: servers list the namespaces again that they use and whose names Redis lost, in bulk, but not those
+// that another server has deleted.
+func TestLostNames(t *testing.T) {
+	t.Parallel()
+	url := redistest.Start(t)
+	testLostNames(t, url, newClient(t, url))
+}
+
+func testLostNames(t *testing.T, url string, client redis.UniversalClient) {
+	ctx := context.Background()
+	const prefix, listed = "lost:", "lost::namespaces"
+	s := newStore(t, redisstore.Options{URL: url, Prefix: prefix})
+	other := newStore(t, redisstore.Options{URL: url, Prefix: prefix})
+	var names []string
+	for i := range 1100 {
+		names = append(names, fmt.Sprintf("room%04d", i))
+		require.NoError(t, ping(s, names[i], "alice"))
+	}
+	require.NoError(t, other.DeleteNamespace(ctx, names[0]))
+	list := func() []string { return client.ZRange(ctx, listed, 0, -1).Val() }
+	confirm := func() {
+		s.ConfirmAll() // so many pings may take more than a minute
+		s.ConfirmNames(ctx)
+	}
+	confirm()
+	require.Equal(t, names[1:], list())
+	for _, lost := range [][]any{{names[7]}, {names[8], names[1099]}} {
+		require.NoError(t, client.ZRem(ctx, listed, lost...).Err())
+		confirm()
+		require.Equal(t, names[1:], list())
+	}
+	client.Del(ctx, listed)
+	confirm()
+	require.Equal(t, names[1:], list())
+	for range 10 { // not used for more than a minute: another server may know better
+		s.ExpireAgreements()
+	}
+	client.Del(ctx, listed)
+	require.NoError(t, ping(s, names[5], "alice"))
+	s.ConfirmNames(ctx)
+	require.Equal(t, names[5:6], list())
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/lastseen/lastseen/store"
@@ -15,6 +16,7 @@ type meta struct {
 	shards int
 	unit   Unit
 	hash   string // version of the function that assigns users to shards
+	layout int    // version of the side keys; 0 if there can be none, or for the one before their hashes
 	key    string // "" if it is the one that the namespace's name gives it
 }
 
@@ -23,12 +25,22 @@ func (n namespace) meta() meta {
 	if !n.own {
 		m.key = n.key
 	}
+	if n.hasCompanions() {
+		m.layout = layoutVersion
+	}
 	return m
 }
+
+// layoutVersion is that of scripts that compare the hash of side keys. Servers of versions before refuse a namespace
+// with it, since they would not.
+const layoutVersion = 2
 
 // String returns what Redis holds.
 func (m meta) String() string {
 	text := fmt.Sprintf("shards=%d unit=%s hash=%s", m.shards, m.unit, m.hash)
+	if m.layout != 0 {
+		text += fmt.Sprintf(" layout=%d", m.layout)
+	}
 	if m.key != "" {
 		text += " key=" + m.key
 	}
@@ -39,8 +51,13 @@ func (m meta) String() string {
 func parseMeta(text string) (m meta, ok bool) {
 	text, key, hasKey := strings.Cut(text, " key=")
 	m.key = key
+	text, layout, hasLayout := strings.Cut(text, " layout=")
+	if m.layout, ok = 0, !hasLayout; hasLayout {
+		version, err := strconv.Atoi(layout)
+		m.layout, ok = version, err == nil
+	}
 	_, err := fmt.Sscanf(text, "shards=%d unit=%s hash=%s", &m.shards, &m.unit, &m.hash)
-	return m, err == nil && hasKey == (key != "")
+	return m, ok && err == nil && hasKey == (key != "")
 }
 
 // mismatch returns the error of a namespace whose meta in Redis differs from this server's.
@@ -73,7 +90,7 @@ func (s *Store) storedAs(name string, meta any) namespace {
 	}
 	m, ok := parseMeta(text)
 	layout := Layout{Key: m.key, Unit: m.unit, Shards: m.shards}
-	if !ok || checkLayout(layout) != nil {
+	if !ok || m.layout > layoutVersion || checkLayout(layout) != nil {
 		return namespace{}
 	}
 	return keyspace{prefix: s.keys.prefix, layouts: map[string]Layout{name: layout}}.namespace(name)
@@ -82,11 +99,10 @@ func (s *Store) storedAs(name string, meta any) namespace {
 // candidate is a namespace that is being checked.
 type candidate struct {
 	namespace
-	hasMeta bool
-	exists  bool  // it has members, although it has no meta
-	bits    bits  // whether it may have a feed, devices, details, and hidden times
-	known   bits  // those of the check before
-	err     error // why this server cannot serve it
+	hasMeta  bool
+	outdated bool  // the meta is that of an earlier layout
+	exists   bool  // it has members, although it has no meta
+	err      error // why this server cannot serve it
 }
 
 // verify checks, once in each round, that namespaces are stored as this server stores them, and fills in what it finds.
@@ -94,9 +110,7 @@ type candidate struct {
 func (s *Store) verify(ctx context.Context, all []*candidate) {
 	var unsure []*candidate
 	for _, c := range all {
-		if c.hasMeta = s.agreements.current(c.name); c.hasMeta {
-			c.bits = s.agreements.bits(c.name)
-		} else {
+		if c.hasMeta = s.agreements.current(c.name); !c.hasMeta {
 			unsure = append(unsure, c)
 		}
 	}
@@ -104,32 +118,27 @@ func (s *Store) verify(ctx context.Context, all []*candidate) {
 		return
 	}
 	s.checkMetas(ctx, unsure)
-	s.findLostBits(ctx, lostBits(unsure))
-	s.assumeInvisible(ctx, unsure)
+	s.upgradeMetas(ctx, unsure)
 	s.checkScores(ctx, slices.DeleteFunc(slices.Clone(unsure), func(c *candidate) bool {
 		return c.err != nil || c.hasMeta && !c.shared
 	}))
 	for _, c := range unsure {
 		if c.err == nil && c.hasMeta {
-			s.agreements.confirm(c.name, c.bits)
+			s.agreements.confirm(c.name)
 		}
 	}
 }
 
 // checkMetas compares metas with the settings. While those of a Cluster cannot be read, earlier agreements hold.
 func (s *Store) checkMetas(ctx context.Context, all []*candidate) {
-	metas, found, err := s.readMetas(ctx, all)
+	metas, err := s.readMetas(ctx, all)
 	mayHold := errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil && s.inCluster()
 	for i, c := range all {
 		switch {
 		case err == nil:
-			c.bits = found[i]
-			c.known = s.agreements.bits(c.name)
 			s.checkMeta(c, metas[i])
 		case mayHold && s.agreements.known(c.name):
-			// Naming companions that do not exist does no harm; not naming those that do would.
-			assumed := bit{set: c.hasCompanions()}
-			c.hasMeta, c.bits = true, bits{feed: assumed, devices: assumed, details: assumed, hidden: assumed}
+			c.hasMeta = true
 		default:
 			c.err = err
 		}
@@ -138,8 +147,13 @@ func (s *Store) checkMetas(ctx context.Context, all []*candidate) {
 
 func (s *Store) checkMeta(c *candidate, meta any) {
 	text, found := meta.(string)
-	c.hasMeta = found
-	if found && text == c.meta().String() {
+	before := c.meta()
+	before.layout = 0
+	switch c.hasMeta = found; {
+	case found && text == c.meta().String():
+		return
+	case found && text == before.String():
+		c.outdated = true
 		return
 	}
 	s.agreements.forget(c.name)
@@ -148,26 +162,33 @@ func (s *Store) checkMeta(c *candidate, meta any) {
 	}
 }
 
-// readMetas reads the metas of namespaces, nil for those without one, and their bits. In a Cluster they may be on a
-// different Redis from the namespaces: when it hangs, there has to be time left for those.
-func (s *Store) readMetas(ctx context.Context, all []*candidate) (metas []any, found []bits, err error) {
+// upgradeMetas writes the metas of namespaces that an earlier version wrote, and deletes the fields in which it kept
+// which side keys scripts name: these are found by looking.
+func (s *Store) upgradeMetas(ctx context.Context, all []*candidate) {
+	for _, c := range all {
+		if !c.outdated || c.err != nil {
+			continue
+		}
+		pipe := s.client.Pipeline()
+		pipe.HSet(ctx, s.keys.meta(), c.name, c.meta().String())
+		pipe.HDel(ctx, s.keys.meta(), c.name+":changes", c.name+":devices", c.name+":details", c.name+":hidden")
+		_, err := pipe.Exec(ctx)
+		c.err = translate(err)
+	}
+}
+
+// readMetas reads the metas of namespaces, nil for those without one. In a Cluster they may be on a different Redis
+// from the namespaces: when it hangs, there has to be time left for those.
+func (s *Store) readMetas(ctx context.Context, all []*candidate) (metas []any, err error) {
 	if s.inCluster() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.timeout/2)
 		defer cancel()
 	}
-	var fields []string
-	for _, c := range all {
-		fields = append(append(fields, c.name), bitFields(c.name)...)
-	}
-	values, err := s.client.HMGet(ctx, s.keys.meta(), fields...).Result()
-	if err != nil {
-		return nil, nil, translate(err)
-	}
-	metas, found = make([]any, len(all)), make([]bits, len(all))
+	fields := make([]string, len(all))
 	for i, c := range all {
-		n := len(values) / len(all)
-		metas[i], found[i] = values[n*i], c.readBits(values[n*i+1:n*(i+1)])
+		fields[i] = c.name
 	}
-	return metas, found, nil
+	metas, err = s.client.HMGet(ctx, s.keys.meta(), fields...).Result()
+	return metas, translate(err)
 }

@@ -19,11 +19,9 @@ func (s *Store) ensure(ctx context.Context, all []*candidate) {
 	s.admit(ctx, all)
 }
 
-// admit registers namespaces without a meta, which were verified. If Redis has lost their metas, it has lost their bits
-// as well.
+// admit registers namespaces without a meta, which were verified.
 func (s *Store) admit(ctx context.Context, all []*candidate) {
 	all = slices.DeleteFunc(slices.Clone(all), func(c *candidate) bool { return c.err != nil || c.hasMeta })
-	s.findLostBits(ctx, all)
 	var populated, empty []*candidate
 	for _, c := range all {
 		switch {
@@ -89,7 +87,6 @@ func (s *Store) writeMetas(ctx context.Context, all []*candidate) error {
 	for _, c := range all {
 		pipe.HSetNX(ctx, s.keys.meta(), c.name, c.meta().String())
 	}
-	s.setInvisible(ctx, pipe, all)
 	_, err := pipe.Exec(ctx)
 	return translate(err)
 }
@@ -105,26 +102,82 @@ func (s *Store) Register(ctx context.Context, namespaces []string) error {
 	if len(namespaces) == 0 {
 		return nil
 	}
-	all, listed := make([]*candidate, len(namespaces)), []any{"zmscore", s.keys.registry()}
+	all := make([]*candidate, len(namespaces))
 	for i, name := range namespaces {
 		all[i] = &candidate{namespace: s.keys.namespace(name)}
-		listed = append(listed, name)
 		s.agreements.recheck(name)
 	}
 	s.verify(ctx, all)
-	scores, err := s.client.Do(ctx, listed...).Slice() // all are 0; ZMScore would return 0 for nil, too
+	listed, err := s.listed(ctx, namespaces)
 	if err != nil {
-		return translate(err)
+		return err
 	}
 	var missing []*candidate
 	for i, c := range all {
-		if c.err == nil && (!c.hasMeta || scores[i] == nil) {
+		if c.err == nil && (!c.hasMeta || !listed[i]) {
 			missing = append(missing, c)
 		}
 	}
-	s.findLostBits(ctx, missing)
 	s.register(ctx, missing, 0)
 	return refused(all)
+}
+
+// Exist implements [store.Store].
+func (s *Store) Exist(ctx context.Context, namespaces []string) ([]bool, error) {
+	ctx, cancel, err := s.begin(ctx, s.timeout)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	return s.listed(ctx, namespaces)
+}
+
+// listed reports which names are in the list of namespaces, in one round trip.
+func (s *Store) listed(ctx context.Context, names []string) ([]bool, error) {
+	pipe := s.client.Pipeline()
+	for part := range slices.Chunk(names, maxNames) {
+		args := []any{"zmscore", s.keys.registry()}
+		for _, name := range part {
+			args = append(args, name)
+		}
+		pipe.Do(ctx, args...) // ZMScore would return 0 for nil, and all scores are 0
+	}
+	cmds, err := pipe.Exec(ctx)
+	if err != nil {
+		return nil, translate(err)
+	}
+	listed := make([]bool, 0, len(names))
+	for _, cmd := range cmds {
+		for _, score := range cmd.(*redis.Cmd).Val().([]any) {
+			listed = append(listed, score != nil)
+		}
+	}
+	return listed, nil
+}
+
+// confirmNames adds the names to the list that it has lost, of namespaces that this server uses: jobs such as retention
+// visit only what is in the list. Those without a meta were deleted, or are registered at the next write.
+func (s *Store) confirmNames(ctx context.Context) {
+	for names := range slices.Chunk(s.agreements.recent(), maxNames) {
+		if err := s.listLost(ctx, names); err != nil {
+			return // the next minute comes
+		}
+	}
+}
+
+func (s *Store) listLost(ctx context.Context, names []string) error {
+	ctx, cancel, err := s.begin(ctx, 2*s.timeout)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	listed, err := s.listed(ctx, names)
+	for i := 0; err == nil && i < len(names); i++ {
+		if !listed[i] {
+			_, err = s.listAgain(ctx, names[i])
+		}
+	}
+	return err
 }
 
 // refused returns why namespaces cannot be served: the first error that is not about one of them, or else all.
@@ -193,7 +246,6 @@ func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
 		return err
 	}
 	defer cancel()
-	defer s.replicas.wrote(name, wholeMark)
 	if _, err := s.members(ctx, ns); err != nil {
 		return err // UNLINK would also delete a key of another type, which is not ours
 	}
@@ -201,54 +253,43 @@ func (s *Store) DeleteNamespace(ctx context.Context, name string) error {
 	if _, err := s.unregister(ctx, name); err != nil {
 		return err
 	}
-	pipe := s.client.Pipeline()
 	if ns.hasCompanions() {
-		pipe.HDel(ctx, s.keys.meta(), bitFields(name)...)
+		err = s.deleteShards(ctx, ns, "")
+		return cmp.Or(err, s.deleteCalls(ctx, ns))
 	}
+	pipe := s.client.Pipeline()
 	for _, key := range ns.all() { // each key for itself: a command with several fails while their slot moves
-		if !ns.hasCompanions() {
-			pipe.Unlink(ctx, key)
-			continue
-		}
-		pipe.Unlink(ctx, ns.feed(key))
-		pipe.Unlink(ctx, ns.entries(key))
 		pipe.Unlink(ctx, key)
-		pipe.Unlink(ctx, ns.feed(key)) // another server may have begun one in between, with users who are gone now
-		// Contacts come before their last uses: those that another server adds in between are kept, not lost early.
-		pipe.Unlink(ctx, ns.contacts(key))
-		for _, companion := range ns.peopleKeys(key)[2:] {
-			pipe.Unlink(ctx, companion)
-		}
 	}
 	_, err = pipe.Exec(ctx)
-	return cmp.Or(translate(err), s.deleteCalls(ctx, ns))
+	return translate(err)
 }
 
 // RemoveEmpty implements [store.Store]. Another server may write at any point: see docs/decisions/redis-keys.md.
 func (s *Store) RemoveEmpty(ctx context.Context, name string) (bool, error) {
-	ctx, cancel, c, err := s.openWithBits(ctx, name)
+	ctx, cancel, ns, err := s.open(ctx, name)
 	if err != nil {
 		return false, err
 	}
 	defer cancel()
-	ns, bits := c.namespace, c.bits
-	if used, err := s.isUsed(ctx, c); err != nil || used {
+	if used, err := s.isUsed(ctx, ns); err != nil || used {
 		return false, err
 	}
 	existed, err := s.unregister(ctx, name)
 	if err != nil {
 		return false, err
 	}
-	if used, err := s.isUsed(ctx, c); err != nil || !used {
-		s.dropUnused(ctx, ns, bits.feed)
-		s.dropCompanions(ctx, c)
+	if used, err := s.isUsed(ctx, ns); err != nil || !used {
+		if err == nil && ns.hasCompanions() {
+			err = s.deleteUnused(ctx, ns)
+		}
 		if err != nil {
 			return false, err
 		}
 		listed, err := s.listAgain(ctx, name)
 		return existed && !listed && err == nil, err
 	}
-	c = &candidate{namespace: ns}
+	c := &candidate{namespace: ns}
 	s.register(ctx, []*candidate{c}, 0)
 	return false, c.err
 }
@@ -277,19 +318,39 @@ func (s *Store) listAgain(ctx context.Context, name string) (bool, error) {
 }
 
 // isUsed reports whether a namespace has users, users who say something that others see, or a call that goes on.
-func (s *Store) isUsed(ctx context.Context, c *candidate) (bool, error) {
-	if n, err := s.members(ctx, c.namespace); err != nil || n > 0 {
+func (s *Store) isUsed(ctx context.Context, ns namespace) (bool, error) {
+	if n, err := s.members(ctx, ns); err != nil || n > 0 {
 		return n > 0, err
 	}
-	if c.hasCompanions() {
-		if n, err := s.client.ZCard(ctx, c.callsDue()).Result(); err != nil || n > 0 {
-			return n > 0, translate(err)
-		}
-	}
-	if !c.bits.details.set {
+	if !ns.hasCompanions() {
 		return false, nil
 	}
-	return s.anySays(ctx, c)
+	if n, err := s.client.ZCard(ctx, ns.callsDue()).Result(); err != nil || n > 0 {
+		return n > 0, translate(err)
+	}
+	return s.anySays(ctx, ns)
+}
+
+// anySays reports whether any user of a namespace says something that others see.
+func (s *Store) anySays(ctx context.Context, ns namespace) (bool, error) {
+	now, err := s.clock.read(ctx)
+	if err != nil {
+		return false, err
+	}
+	calls := make([]shardCall, ns.shards)
+	for i, key := range ns.all() {
+		calls[i] = shardCall{
+			namespace: ns, shard: key, script: scripts.says, reads: true,
+			prepare: func(sides) (string, string, []any) { return "d", "", []any{int64(now)} },
+		}
+	}
+	cmds, err := s.runShardsAll(ctx, calls)
+	for _, cmd := range cmds {
+		if cmd.Val() == int64(1) {
+			return true, nil
+		}
+	}
+	return false, err
 }
 
 // members returns how many members and contacts a namespace has.

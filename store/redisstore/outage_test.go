@@ -3,10 +3,13 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
@@ -22,20 +25,12 @@ func TestOutage(t *testing.T) {
 	server := redistest.StartProcess(t)
 	s := newStore(t, redisstore.Options{URL: server.URL(), Timeout: time.Second})
 	require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, time.Minute, time.Millisecond)
-	allFail := func() { // all at once, to wait for one timeout
+	allFail := func() {
 		all := allCalls(s, "chat")
 		all["New"] = func() error { return ping(s, "new", "alice") }
 		all["Namespaces"] = func() error { _, err := s.Namespaces(context.Background(), "", 10); return err }
 		all["Ready"] = func() error { return s.Ready(context.Background()) }
-		var asking sync.WaitGroup
-		defer asking.Wait()
-		for name, call := range all {
-			asking.Go(func() {
-				if err := call(); !errors.Is(err, store.ErrUnavailable) {
-					t.Errorf("%s: not an outage: %v", name, err)
-				}
-			})
-		}
+		requireUnavailable(t, all)
 	}
 	recovers := func() {
 		require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, time.Minute, time.Millisecond)
@@ -49,6 +44,21 @@ func TestOutage(t *testing.T) {
 	server.Start(t)
 	recovers()
 	require.NoError(t, s.Ready(context.Background()))
+}
+
+// requireUnavailable requires that all calls fail because of an outage. They are made at the same time, to wait for one
+// timeout.
+func requireUnavailable(t *testing.T, all map[string]func() error) {
+	t.Helper()
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	for name, call := range all {
+		asking.Go(func() {
+			if err := call(); !errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("%s: not an outage: %v", name, err)
+			}
+		})
+	}
 }
 
 // TestClockNeedsRedisOnce: the time that all servers share needs a first sample.
@@ -85,7 +95,7 @@ func TestReplicaWithoutPrimary(t *testing.T) {
 	require.NoError(t, client.ConfigSet(ctx, "replica-serve-stale-data", "no").Err())
 	require.NoError(t, client.ReplicaOf(ctx, "127.0.0.1", "1").Err())
 	// Counting comes first: after a failed write the namespace is checked again, before anything is counted.
-	require.ErrorIs(t, calls(s, "chat")["Count"](), store.ErrUnavailable)
+	require.ErrorIs(t, calls(s)["Count"](), store.ErrUnavailable)
 	for name, call := range allCalls(s, "chat") {
 		require.ErrorIs(t, call(), store.ErrUnavailable, name)
 	}
@@ -109,7 +119,7 @@ func TestFrozenWithManyCallers(t *testing.T) {
 	}
 }
 
-// TestFullMemory: writes fail as full, reads go on.
+// TestFullMemory: writes fail as full, reads go on, and so do deletions, with which an operator makes room.
 func TestFullMemory(t *testing.T) {
 	ctx, server := context.Background(), redistest.StartProcess(t)
 	client := newClient(t, server.URL())
@@ -124,6 +134,11 @@ func TestFullMemory(t *testing.T) {
 	counts, err := s.Count(ctx, "chat", everyone())
 	require.NoError(t, err)
 	require.Equal(t, []int64{1, 0}, counts)
+	for _, user := range []string{"alice", ""} {
+		require.NoError(t, s.CloseConnections(ctx, "chat", user))
+	}
+	require.NoError(t, s.Forget(ctx, "chat", "alice"))
+	require.NoError(t, s.DeleteNamespace(ctx, "chat"))
 	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "0").Err())
 	require.NoError(t, ping(s, "chat", "bob"))
 }
@@ -139,39 +154,196 @@ func TestPassword(t *testing.T) {
 	require.NoError(t, admin.Do(ctx, "ACL", "SETUSER", "dot", "on", ">ge/heim", "~presence:*", "+@all").Err())
 	named := newStore(t, redisstore.Options{URL: "redis://dot:ge%2Fheim@" + server.Addr + "/2"})
 	require.Equal(t, base, lookup(t, named, "alice")[0].At)
-	for _, wrong := range []string{"redis://:falsch@" + server.Addr, "redis://" + server.Addr} {
-		s := newStore(t, redisstore.Options{URL: wrong})
-		err := ping(s, "chat", "alice")
-		require.ErrorIs(t, err, store.ErrUnavailable)
-		require.NotContains(t, err.Error(), "falsch")
+}
+
+// TestReadyLeavesNothing: asking does not write.
+func TestReadyLeavesNothing(t *testing.T) {
+	ctx, client, s := startStore(t)
+	for range 2 {
+		require.NoError(t, s.Ready(ctx))
+	}
+	require.Empty(t, client.Keys(ctx, "*").Val())
+}
+
+// TestReadyMeansPingsSucceed: whatever makes Redis refuse a ping makes it not ready, and nothing else
+// does.
+func TestReadyMeansPingsSucceed(t *testing.T) {
+	ctx, server := context.Background(), redistest.StartProcess(t)
+	client, admin := server.Client(t), newClient(t, "redis://admin:geheim@"+server.Addr)
+	require.NoError(t, client.Do(ctx, "ACL", "SETUSER", "admin", "on", ">geheim", "allkeys", "+@all").Err())
+	s := newStore(t, redisstore.Options{URL: server.URL()})
+	agrees := func(want error) {
+		t.Helper()
+		if want == nil {
+			require.NoError(t, ping(s, "chat", "alice"))
+			require.NoError(t, s.Ready(ctx))
+			return
+		}
+		require.ErrorIs(t, ping(s, "chat", "alice"), want)
+		require.ErrorIs(t, s.Ready(ctx), want)
+	}
+	set := func(name, value string) { require.NoError(t, client.ConfigSet(ctx, name, value).Err()) }
+	agrees(nil)
+
+	set("maxmemory", "1")
+	agrees(store.ErrFull)
+	set("maxmemory", "0")
+	agrees(nil)
+
+	require.NoError(t, client.ReplicaOf(ctx, "127.0.0.1", "1").Err())
+	agrees(store.ErrUnavailable)
+	require.NoError(t, client.ReplicaOf(ctx, "NO", "ONE").Err())
+	agrees(nil)
+
+	set("min-replicas-to-write", "1")
+	agrees(store.ErrUnavailable)
+	set("min-replicas-to-write", "0")
+	agrees(nil)
+
+	for rights, want := range map[string]error{
+		"-@write": store.ErrUnavailable, "-@scripting": store.ErrUnavailable, "resetkeys": store.ErrUnavailable,
+		"-info": nil, "-config": nil,
+	} {
+		require.NoError(t, admin.Do(ctx, "ACL", "SETUSER", "default", "reset", "on", "nopass", "allkeys", "+@all",
+			rights).Err())
+		agrees(want)
 	}
 }
 
-func TestWrongOptions(t *testing.T) {
-	for _, o := range []redisstore.Options{
-		{URL: "mysql://:geheim@host"},
-		{URL: "redis://:geheim@host:port"},
-		{URL: "redis://host/x"},
-		{URL: "redis://:geheim@host?no_such_option=1"},
-		{URL: "://"},
-		{URL: "redis://:geheim@host", Shards: 65},
-		{URL: "redis://:geheim@host", Shards: -1},
-		{URL: "redis:geheim@host"}, // go-redis would connect to this machine
-		{URL: "redis:///:geheim@host"},
-		{URL: "redis://:12/geheim@host:6379"}, // characters that have to be escaped in a password
-		{URL: "redis://user:123/geheim@host"},
-		{URL: "redis://:geheim#geheim@host"},
-		{URL: "redis://:geheim?geheim@host"},
-		{URL: "redis://:geheim%geheim@host"},
-		{URL: "redis://host?password=geheim"},
-		{URL: "geheim@host:6379"},
-		{URL: ""},
+// TestWrongSettings: what looks like an outage, and only another setting ends, is named with the setting, by Ready, by
+// calls, and in the log.
+func TestWrongSettings(t *testing.T) {
+	t.Parallel()
+	ctx, server := context.Background(), redistest.StartProcess(t)
+	admin := server.Client(t)
+	require.NoError(t, admin.Do(ctx, "ACL", "SETUSER", "default", "on", ">geheim").Err())
+	admin = newClient(t, "redis://:geheim@"+server.Addr)
+	require.NoError(t, admin.Do(ctx, "ACL", "SETUSER", "app", "on", ">geheim", "~*", "&*", "+@all", "-time").Err())
+	plain, renamed := redistest.Start(t), redistest.StartProcess(t, "--rename-command", "TIME", "")
+	watched, encrypted := redistest.StartSentinel(t), freePort(t)
+	cert, key := writeCertificate(t)
+	redistest.StartProcess(t, "--tls-port", encrypted, "--tls-ca-cert-file", cert, "--tls-cert-file", cert,
+		"--tls-key-file", key)
+	for _, c := range []struct{ url, cause, setting string }{
+		{"redis://:falsch@" + server.Addr, "WRONGPASS", "the user or the password: correct them in --store"},
+		{"redis://" + server.Addr, "NOAUTH", "the user or the password: correct them in --store"},
+		{"redis://:geheim@" + server.Addr + "/99", "DB index", "correct its number in --store"},
+		{"redis://app:geheim@" + server.Addr, "can't run", "docs/operations.md lists those it needs"},
+		{renamed.URL(), "Unknown Redis command", "rename-command"},
+		{strings.Replace(plain, "redis:", "redis+cluster:", 1), "cluster support", "begin --store with redis://"},
+		{strings.Replace(plain, "redis:", "rediss:", 1), "handshake", "begin --store with redis://"},
+		{strings.Replace(plain, "redis:", "rediss+cluster:", 1), "handshake", "begin --store with redis://"},
+		{"redis://127.0.0.1:" + encrypted, "", "speaks TLS: begin --store with rediss://"},
+		{"redis+cluster://127.0.0.1:" + encrypted, "", "speaks TLS: begin --store with rediss://"},
+		{strings.Replace(watched.URL(), "master=", "master=not", 1), "redis: nil", "correct master in --store"},
+		{strings.Replace(watched.URL(), "redis+", "rediss+", 1), "handshake", "begin --store with redis"},
 	} {
-		_, err := redisstore.Open(o)
-		require.Error(t, err, o.URL)
-		require.NotContains(t, err.Error(), "geheim", o.URL)
-		require.NotContains(t, redisstore.Redact(o.URL), "geheim")
+		s, log := newLoggedStore(t, redisstore.Options{URL: c.url, Timeout: time.Second, DialTimeout: time.Second / 4})
+		for name, err := range map[string]error{"ready": s.Ready(ctx), "ping": ping(s, "chat", "alice")} {
+			require.ErrorIs(t, err, store.ErrUnavailable, c.url+" "+name)
+			require.ErrorContains(t, err, c.cause, name)
+			require.ErrorContains(t, err, c.setting, name)
+		}
+		require.Eventually(t, func() bool { return log.count(c.setting) > 0 }, longTimeout, time.Millisecond, c.url)
+		require.NotContains(t, log.String(), "falsch")
 	}
-	require.Equal(t, "redis://user:xxxxx@host:1/0", redisstore.Redact("redis://user:geheim@host:1/0"))
-	require.Equal(t, "redis://host:6379", redisstore.Redact("redis://host:6379"))
+}
+
+// TestClosedWithoutReply: a server that closes each connection, and does not speak TLS, is not said to.
+func TestClosedWithoutReply(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = conn.Read(make([]byte, 64))
+				_ = conn.Close()
+			}()
+		}
+	}()
+	s, _ := newLoggedStore(t, redisstore.Options{URL: "redis://" + listener.Addr().String()})
+	err = ping(s, "chat", "alice")
+	require.ErrorContains(t, err, "EOF")
+	require.NotContains(t, err.Error(), "TLS")
+}
+
+// TestRightTakenAway: a server whose clock is set notices that the script of a ping may no longer read the time.
+func TestRightTakenAway(t *testing.T) {
+	ctx, url, client := start(t)
+	restrict(t, client)
+	s := newStore(t, redisstore.Options{URL: asApp(url)})
+	require.NoError(t, s.Ready(ctx))
+	require.NoError(t, client.Do(ctx, "ACL", "SETUSER", "app", "-time").Err())
+	require.ErrorContains(t, s.Ready(ctx), "lacks a right")
+	require.ErrorContains(t, ping(s, "chat", "alice"), "lacks a right")
+}
+
+// TestNotReadyWithoutDisk: Redis refuses to write when it cannot save.
+func TestNotReadyWithoutDisk(t *testing.T) {
+	ctx, server := context.Background(), redistest.StartProcess(t)
+	s, client := newStore(t, redisstore.Options{URL: server.URL()}), server.Client(t)
+	require.NoError(t, ping(s, "chat", "alice"))
+	require.NoError(t, client.ConfigSet(ctx, "save", "3600 1").Err())
+	server.LoseFolder(t)
+	require.NoError(t, client.BgSave(ctx).Err())
+	require.Eventually(t, func() bool { return ping(s, "chat", "alice") != nil }, longTimeout, time.Millisecond)
+	err := s.Ready(ctx)
+	require.ErrorIs(t, err, store.ErrUnavailable)
+	require.ErrorContains(t, err, "MISCONF")
+}
+
+// TestNotReadyWhileLoading: Redis answers, but knows nothing yet.
+func TestNotReadyWhileLoading(t *testing.T) {
+	t.Parallel()
+	ctx, server := context.Background(), redistest.StartProcess(t)
+	client := server.Client(t)
+	pipe := client.Pipeline()
+	for range 20_000 {
+		pipe.Incr(ctx, "n")
+	}
+	_, err := pipe.Exec(ctx)
+	require.NoError(t, err)
+	server.Stop(t)
+	s := newStore(t, redisstore.Options{URL: server.URL(), Timeout: 2 * time.Second})
+	server.StartLoading(t, "--key-load-delay", "50") // µs a command; every 1,024th it answers
+	loading := 0
+	require.Eventually(t, func() bool {
+		err := s.Ready(ctx)
+		if redis.HasErrorPrefix(err, "LOADING") {
+			loading++
+		}
+		return err == nil
+	}, longTimeout, time.Millisecond)
+	require.Positive(t, loading, "never seen loading")
+}
+
+// TestNotReadyWhenTheClusterIsDown: by default a Cluster that lacks one primary refuses to serve the slots
+// of the others, too.
+func TestNotReadyWhenTheClusterIsDown(t *testing.T) {
+	t.Parallel()
+	ctx, c := context.Background(), redistest.StartCluster(t, 0, redistest.QuickToFail)
+	s := newStore(t, redisstore.Options{URL: c.URL(), Timeout: 250 * time.Millisecond})
+	require.Eventually(t, func() bool { return ping(s, "chat", "alice") == nil }, longTimeout, time.Millisecond)
+	for _, primary := range c.Primaries {
+		require.NoError(t, primary.Client(t).ConfigSet(ctx, "cluster-require-full-coverage", "yes").Err())
+	}
+	owner := c.Owner(t, "presence:chat")
+	for _, primary := range c.Primaries {
+		if primary != owner {
+			primary.Stop(t)
+			break
+		}
+	}
+	require.Eventually(t, func() bool { // a timeout is not enough
+		err := s.Ready(ctx)
+		return err != nil && strings.Contains(err.Error(), "CLUSTERDOWN")
+	}, longTimeout, time.Millisecond)
+	requireUnavailable(t, allCalls(s, "chat"))
+	require.ErrorIs(t, s.Ready(ctx), store.ErrUnavailable)
 }

@@ -39,70 +39,61 @@ func (s *Store) SetAvailability(
 	return state, err
 }
 
-// prepareToSay checks a namespace, and registers it and sets its bits where that is necessary for what a user says.
+// prepareToSay checks a namespace, and registers it where that is necessary for what a user says.
 func (s *Store) prepareToSay(ctx context.Context, c *candidate, user string, said lastseen.Said, at lastseen.Instant) {
-	if s.verify(ctx, []*candidate{c}); c.err != nil {
-		return
-	}
-	nothing := said.At(at) == lastseen.Said{}
-	if nothing {
-		return
-	}
 	invisible := said.Availability == lastseen.Invisible
+	if invisible && s.evicts.Load() {
+		c.err = store.ErrEvicts
+		return
+	}
+	if s.verify(ctx, []*candidate{c}); c.err != nil || said.At(at) == (lastseen.Said{}) {
+		return
+	}
 	if invisible && !c.hasMeta {
 		before, err := s.readSaid(ctx, c, user, at)
 		if c.err = err; err != nil || before.Availability == lastseen.Invisible {
 			return // an invisible user does not create the namespace, which does not exist any longer
 		}
 	}
-	if s.admit(ctx, []*candidate{c}); c.err != nil {
-		return
-	}
-	if invisible {
-		c.err = s.settle(ctx, c)
-	} else {
-		c.err = s.setDetailsBit(ctx, c)
-	}
+	s.admit(ctx, []*candidate{c})
 }
 
 func (s *Store) say(
 	ctx context.Context, c *candidate, user string, said lastseen.Said, at lastseen.Instant,
 ) (state lastseen.State, err error) {
-	key := c.of(user)
-	if c.bits.feed.set {
-		s.mayAppend(ctx, c.namespace, key)
+	creates := func(has sides) string {
+		switch {
+		case said.Availability == lastseen.Invisible:
+			return "ehp"
+		case has.has("d") || said != lastseen.Said{Until: said.Until}:
+			return "de"
+		}
+		return ""
 	}
-	cmd, err := s.runOn(confirmed(ctx), scripts.say, call{key: key, others: c.peopleKeys(key), args: []any{
-		linkBase(), int64(at), user, string(said.Availability), said.Note, int64(said.Until), c.bits.devices.set,
-	}})
-	reply, err := sayReply(cmd, err)
-	s.replicas.wroteSaid(c.name, user, said, reply)
+	cmd := s.runShards(confirmed(ctx), []shardCall{{
+		namespace: c.namespace, shard: c.of(user), script: scripts.say,
+		prepare: func(has sides) (string, string, []any) {
+			return "defhmpru", creates(has) + s.feedLetters(ctx, c.namespace, c.of(user), has), []any{
+				linkBase(), int64(at), user, string(said.Availability), said.Note, int64(said.Until),
+			}
+		},
+	}})[0]
+	if cmd.Err() != nil {
+		return state, translate(cmd.Err())
+	}
+	reply, err := sliceOf(cmd.Val(), 2)
 	if err != nil {
 		return state, err
 	}
 	if state, err = c.stateOfReply(reply[1]); err != nil {
 		return state, err
 	}
-	if c.bits.feed.set && reply[3] == int64(1) {
-		s.dropBit(ctx, c.name, c.bits.feed)
-	}
 	if created := reply[0] == int64(1); created {
 		if s.register(ctx, []*candidate{c}, 0); c.err != nil {
 			return state, c.err
 		}
 	}
-	if fresh := reply[2] == int64(1); fresh {
-		return state, s.keepBits(ctx, c, said.Availability == lastseen.Invisible)
-	}
 	return state, nil
-}
-
-// sayReply returns the reply of say.lua to a command with an error; nil after an error.
-func sayReply(cmd *redis.Cmd, err error) ([]any, error) {
-	if err != nil {
-		return nil, err
-	}
-	return sliceOf(cmd.Val(), 5)
 }
 
 // ReadAvailability implements [store.Store].
@@ -121,7 +112,7 @@ func (s *Store) ReadAvailability(
 	return s.readSaid(ctx, c, user, at)
 }
 
-// readSaid needs no bits: commands with one key work also while slots move, and say nothing about others.
+// readSaid reads what a user says. Commands with one key work also while slots move.
 func (s *Store) readSaid(ctx context.Context, c *candidate, user string, at lastseen.Instant) (lastseen.Said, error) {
 	key, pipe := c.of(user), s.client.Pipeline()
 	private, details := pipe.HGet(ctx, c.private(key), user), pipe.HGet(ctx, c.details(key), user)

@@ -83,7 +83,6 @@ func newMovableStore(t *testing.T, url string, by time.Duration) (*redisstore.St
 		client.AddHook(clock)
 		return nil
 	}})
-	s.SettleAtOnce()
 	require.InDelta(t, int64(lastseen.InstantOf(time.Now()).Add(by)), int64(nowOf(t, s)), 60_000)
 	return s, clock
 }
@@ -137,9 +136,7 @@ func TestVisibleWhileTheClockIsBehind(t *testing.T) {
 
 // TestWrongClockDeletesNothing: with Redis years ahead, what has not ended by a caller's time stays.
 func TestWrongClockDeletesNothing(t *testing.T) {
-	t.Parallel()
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
+	ctx, url, client := start(t)
 	right, ahead := newWrongStore(t, url, 0), newWrongStore(t, url, years)
 	now := nowOf(t, right)
 	hour := lastseen.Said{Availability: lastseen.Away, Until: now.Add(time.Hour)}

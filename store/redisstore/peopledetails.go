@@ -1,17 +1,23 @@
 package redisstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"strconv"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
 
 // This file reads what others see of users besides their states, and what users say: see docs/decisions/people.md.
+
+// details returns the key of what others see of the users of a shard besides their states. hidden and private are read
+// with commands of one key as well.
+func (n namespace) details(shard string) string { return n.companion("details", shard) }
+func (n namespace) private(shard string) string { return n.companion("private", shard) }
 
 // Describe implements [store.Store].
 func (s *Store) Describe(
@@ -36,7 +42,7 @@ func (s *Store) ReadDetails(
 	}
 	defer cancel()
 	c := &candidate{namespace: s.keys.namespace(namespace)}
-	if s.verify(ctx, []*candidate{c}); c.err != nil || !c.bits.details.set || len(records) == 0 {
+	if s.verify(ctx, []*candidate{c}); c.err != nil || !c.hasCompanions() || len(records) == 0 {
 		return nil, c.err
 	}
 	var all map[string]store.Details
@@ -45,13 +51,92 @@ func (s *Store) ReadDetails(
 	pipe := s.reader(ctx).Pipeline()
 	var queries []*detailsQuery
 	for _, chunk := range c.split(len(records), maxChunk, func(i int) string { return records[i].User }) {
-		queries = append(queries, s.queryDetails(ctx, pipe, c.namespace, chunk, user, found))
+		queries = append(queries, s.queryDetails(ctx, pipe, c.namespace, chunk, user))
 	}
 	_, _ = pipe.Exec(ctx) // each command keeps its error
-	if err := cmp.Or(s.readDetails(ctx, queries)...); err != nil {
-		return nil, err
+	s.readLeftOut(ctx, queries)
+	for _, q := range queries {
+		if err := s.readDetails(q, found); err != nil {
+			return nil, err
+		}
 	}
 	return all, nil
+}
+
+// detailsQuery reads which side keys a shard has, and the details of a chunk of users unless it is known to have none.
+type detailsQuery struct {
+	namespace
+	*chunk
+	user func(int) *string // at a place of the batch; as a pointer, since a string would be copied
+	has  *redis.StringCmd
+	cmd  *redis.SliceCmd // nil for a shard that is known to have no details
+}
+
+// queryDetails adds the commands of a query to a pipeline.
+func (s *Store) queryDetails(
+	ctx context.Context, pipe redis.Pipeliner, n namespace, c *chunk, user func(int) *string,
+) *detailsQuery {
+	q := &detailsQuery{namespace: n, chunk: c, user: user, has: pipe.HGet(ctx, n.sidesKey(c.key), sidesField)}
+	if known := s.sides.of(c.key).stored; known == "" || known.has("d") {
+		q.read(ctx, pipe)
+	}
+	return q
+}
+
+// read adds the command that reads the details to a pipeline.
+func (q *detailsQuery) read(ctx context.Context, pipe redis.Pipeliner) {
+	args := append(make([]any, 0, 2+len(q.index)), "hmget", q.details(q.chunk.key))
+	for _, at := range q.index {
+		args = append(args, q.user(at))
+	}
+	q.cmd = redis.NewSliceCmd(ctx, args...)
+	_ = pipe.Process(ctx, q.cmd) // only queues it
+}
+
+// readLeftOut reads the details that queries left out, but that may exist. It learns which side keys the shards have.
+func (s *Store) readLeftOut(ctx context.Context, queries []*detailsQuery) {
+	pipe := s.reader(ctx).Pipeline()
+	for _, q := range queries {
+		text, found, err := textOf(q.has)
+		if err != nil {
+			continue
+		}
+		if found && s.sides.of(q.chunk.key).stored != sides(text) {
+			s.sides.learn(q.chunk.key, sides(text))
+		}
+		if q.cmd == nil && (!found || sides(text).has("d")) {
+			q.read(ctx, pipe)
+		}
+	}
+	if pipe.Len() > 0 {
+		_, _ = pipe.Exec(ctx) // each command keeps its error
+	}
+}
+
+// readDetails reads the reply to a query. It calls found with the place of each user who has details.
+func (s *Store) readDetails(q *detailsQuery, found func(int, store.Details)) error {
+	if err := q.has.Err(); err != nil && !errors.Is(err, redis.Nil) {
+		return translate(err)
+	}
+	if q.cmd == nil {
+		return nil
+	}
+	values, err := q.cmd.Result()
+	if err != nil {
+		return translate(err)
+	}
+	for i, value := range values {
+		text, some := value.(string)
+		if !some {
+			continue
+		}
+		if d, ok := parseDetails(text); ok {
+			found(q.index[i], d)
+		} else {
+			s.warnOfDetails(q.namespace, *q.user(q.index[i]))
+		}
+	}
+	return nil
 }
 
 // addDetails adds details to a map, which is nil while it is empty.

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -10,19 +11,34 @@ import (
 
 // This file keeps hidden users from creating a namespace that does not exist: see docs/decisions/people.md.
 
-// withoutHidden returns the batches that have something to write. In a namespace that does not exist and has
-// hidden users, a batch of hidden users alone must not create it: the states of such a batch are filled in.
+// withoutHidden returns the batches that have something to write. In a namespace that does not exist, a batch of hidden
+// users alone must not create it: the states of such a batch are filled in.
 func (s *Store) withoutHidden(ctx context.Context, all []*pendingBatch) (written []*pendingBatch) {
+	var checks []*hiddenCheck
 	for _, b := range all {
-		if !b.mayBeHidden() || !s.allHidden(ctx, b) {
-			written = append(written, b)
+		if b.mayBeNew() {
+			item := func(i int) (lastseen.Instant, *string) { return b.unique[i].At, &b.unique[i].User }
+			checks = append(checks, newHiddenCheck(&b.candidate, len(b.unique), item))
 		}
+	}
+	s.findHidden(ctx, checks)
+	for _, b := range all {
+		if len(checks) > 0 && checks[0].candidate == &b.candidate {
+			check := checks[0]
+			if checks = checks[1:]; check.hidden {
+				b.states = check.states
+				continue
+			}
+		}
+		written = append(written, b)
 	}
 	return written
 }
 
-// mayBeHidden reports whether a namespace does not exist, and may have hidden users all the same.
-func (c *candidate) mayBeHidden() bool { return c.err == nil && !c.hasMeta && c.bits.hidden.set }
+// mayBeNew reports whether a namespace that can have hidden users does not exist.
+func (c *candidate) mayBeNew() bool {
+	return c.err == nil && !c.hasMeta && !c.exists && c.hasCompanions()
+}
 
 func candidates(batches []*pendingBatch) []*candidate {
 	all := make([]*candidate, len(batches))
@@ -32,62 +48,71 @@ func candidates(batches []*pendingBatch) []*candidate {
 	return all
 }
 
-// allHidden reports whether all items of a batch are hidden. Then it fills in their states.
-func (s *Store) allHidden(ctx context.Context, b *pendingBatch) bool {
-	states, hidden := s.findHidden(ctx, &b.candidate, len(b.unique), func(i int) (lastseen.Instant, *string) {
-		return b.unique[i].At, &b.unique[i].User
-	})
-	if hidden {
-		b.states = states
-	}
-	return hidden
-}
-
-// allDevicesHidden is allHidden for a batch of devices.
+// allDevicesHidden reports whether all items of a batch of devices are hidden, in a namespace that does not exist. Then
+// it fills in the states.
 func (s *Store) allDevicesHidden(ctx context.Context, d *pendingDevices) bool {
-	if !d.mayBeHidden() {
+	if !d.mayBeNew() {
 		return false
 	}
-	states, hidden := s.findHidden(ctx, &d.candidate, len(d.items), func(i int) (lastseen.Instant, *string) {
+	check := newHiddenCheck(&d.candidate, len(d.items), func(i int) (lastseen.Instant, *string) {
 		return d.items[i].At, &d.items[i].User
 	})
-	for i, state := range states {
-		d.states[d.items[i].User] = state
+	s.findHidden(ctx, []*hiddenCheck{check})
+	for i, state := range check.states {
+		if check.hidden {
+			d.states[d.items[i].User] = state
+		}
 	}
-	return hidden
+	return check.hidden
 }
 
-// findHidden returns the states of users if all of their assertions are hidden. After an error it returns false:
-// the error comes up again when the batch is written.
-func (s *Store) findHidden(
-	ctx context.Context, c *candidate, count int, item func(int) (lastseen.Instant, *string),
-) ([]lastseen.State, bool) {
-	chunks := c.split(count, maxChunk, func(i int) string { _, user := item(i); return *user })
-	calls := make([]call, len(chunks))
-	for i, chunk := range chunks {
-		calls[i] = call{key: chunk.key, others: c.hiddenKeys(chunk.key)}
+// hiddenCheck finds out whether all items of a batch are hidden.
+type hiddenCheck struct {
+	*candidate
+	chunks []*chunk
+	calls  []shardCall
+	states []lastseen.State // of the items' users, if they are
+	hidden bool
+}
+
+func newHiddenCheck(c *candidate, count int, item func(int) (lastseen.Instant, *string)) *hiddenCheck {
+	check := &hiddenCheck{candidate: c, states: make([]lastseen.State, count)}
+	check.chunks = c.split(count, maxChunk, func(i int) string { _, user := item(i); return *user })
+	for _, chunk := range check.chunks {
+		var args []any
 		for _, at := range chunk.index {
 			time, user := item(at)
-			calls[i].args = append(calls[i].args, int64(time), user)
+			args = append(args, int64(time), user)
 		}
+		check.calls = append(check.calls, shardCall{
+			namespace: c.namespace, shard: chunk.key, script: scripts.hides, reads: true,
+			prepare: func(sides) (string, string, []any) { return "hp", "", slices.Clone(args) },
+		})
 	}
-	cmds, err := s.runAll(ctx, scripts.hides, calls)
-	if err != nil {
-		return nil, false
-	}
-	states := make([]lastseen.State, count)
-	for i, cmd := range cmds {
-		if !readHidden(c, chunks[i], cmd, states) {
-			return nil, false
-		}
-	}
-	return states, true
+	return check
 }
 
-// readHidden reads the reply of hides.lua to a chunk, and reports whether all of it is hidden.
-func readHidden(c *candidate, chunk *chunk, cmd *redis.Cmd, states []lastseen.State) bool {
+// findHidden makes checks, all in one round trip. After an error nothing counts as hidden: the error comes up again
+// when the batch is written.
+func (s *Store) findHidden(ctx context.Context, checks []*hiddenCheck) {
+	var calls []shardCall
+	for _, check := range checks {
+		calls = append(calls, check.calls...)
+	}
+	cmds := s.runShards(ctx, calls)
+	for _, check := range checks {
+		check.hidden = true
+		for i, chunk := range check.chunks {
+			check.hidden = check.read(chunk, cmds[i]) && check.hidden
+		}
+		cmds = cmds[len(check.chunks):]
+	}
+}
+
+// read reads the reply of hides.lua to a chunk, and reports whether all of it is hidden.
+func (h *hiddenCheck) read(chunk *chunk, cmd *redis.Cmd) bool {
 	reply, err := sliceOf(cmd.Val(), 2)
-	if err != nil {
+	if err != nil || cmd.Err() != nil {
 		return false
 	}
 	scores, err := sliceOf(reply[1], len(chunk.index))
@@ -95,7 +120,7 @@ func readHidden(c *candidate, chunk *chunk, cmd *redis.Cmd, states []lastseen.St
 		return false
 	}
 	for i, at := range chunk.index {
-		if states[at], err = c.stateOfReply(scores[i]); err != nil {
+		if h.states[at], err = h.stateOfReply(scores[i]); err != nil {
 			return false
 		}
 	}

@@ -3,6 +3,7 @@
 --
 -- KEYS[1]  a key that does not exist
 
+redis.call('TIME')
 redis.call('ZMSCORE', KEYS[1], 'nobody')
 redis.call('ZADD', KEYS[1], 'XX', '1', 'nobody')
 return redis.call('EXISTS', KEYS[1])

@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -25,11 +24,11 @@ type lookupCmd struct {
 	*chunk
 	namespace
 	reply     *redis.FloatSliceCmd
-	described *detailsQuery // nil in a namespace without details
+	described *detailsQuery // nil in a namespace without side keys
 }
 
-// LookupBatches implements [store.Batcher]: all in one round trip, or two if users got or lost details lately. In a
-// namespace with details, they are read after the states: a user's details can be newer than the state.
+// LookupBatches implements [store.Batcher]: all in one round trip, and in another one if a shard has details since this
+// process last heard of it. They are read after the states: a user's details can be newer than the state.
 func (s *Store) LookupBatches(ctx context.Context, batches []*store.Batch[string]) {
 	ctx, cancel, err := s.begin(ctx, s.timeout)
 	if err != nil {
@@ -54,15 +53,19 @@ func (s *Store) LookupBatches(ctx context.Context, batches []*store.Batch[string
 		}
 	}
 	_, _ = pipe.Exec(ctx) // each command keeps its error
+	s.readAgain(ctx, cmds)
 	for _, c := range cmds {
-		c.readStates()
+		if c.readStates(); c.described != nil && c.Err == nil {
+			c.Err = s.readDetails(c.described, func(i int, d store.Details) {
+				c.Details = append(c.Details, store.ItemDetails{At: i, Details: d})
+			})
+		}
 	}
-	s.readDescribed(ctx, cmds)
 	for _, b := range batches {
 		if b.Err != nil {
 			b.States, b.Details = nil, nil
 		}
-		// Those of several shards are not in the order of the items, nor are those that are asked for again.
+		// Those of several shards are not in the order of the items.
 		slices.SortFunc(b.Details, func(a, b store.ItemDetails) int { return a.At - b.At })
 	}
 }
@@ -74,27 +77,21 @@ func (s *Store) queryLookup(
 	cmd := lookupCmd{Batch: b, chunk: c, namespace: of.namespace}
 	cmd.reply = redis.NewFloatSliceCmd(ctx, lookupArgs(b, c)...)
 	_ = pipe.Process(ctx, cmd.reply) // only queues it
-	if of.bits.details.set {
-		user := func(i int) *string { return &b.Items[i] }
-		cmd.described = s.queryDetails(ctx, pipe, of.namespace, c, user, func(i int, d store.Details) {
-			b.Details = append(b.Details, store.ItemDetails{At: i, Details: d})
-		})
+	if of.hasCompanions() {
+		cmd.described = s.queryDetails(ctx, pipe, of.namespace, c, func(i int) *string { return &b.Items[i] })
 	}
 	return cmd
 }
 
-// readDescribed reads the details of all chunks that have some.
-func (s *Store) readDescribed(ctx context.Context, cmds []lookupCmd) {
+// readAgain reads the details that lookups left out by mistake.
+func (s *Store) readAgain(ctx context.Context, cmds []lookupCmd) {
 	var queries []*detailsQuery
-	var batches []*store.Batch[string]
 	for _, c := range cmds {
-		if c.described != nil && c.Err == nil {
-			queries, batches = append(queries, c.described), append(batches, c.Batch)
+		if c.described != nil {
+			queries = append(queries, c.described)
 		}
 	}
-	for i, err := range s.readDetails(ctx, queries) {
-		batches[i].Err = cmp.Or(batches[i].Err, err)
-	}
+	s.readLeftOut(ctx, queries)
 }
 
 // lookupArgs returns the command for a chunk. Users are passed as pointers: as strings, each would be copied into an

@@ -1,7 +1,7 @@
 -- What the scripts share that read the records of devices; it is prepended to each.
 --
--- KEYS[4]  the records of the users of a shard: a hash, field = user
--- KEYS[5]  what clients said about devices: a hash, field = user, newline, ID of the record
+-- records_key  the records of the users of a shard: a hash, field = user
+-- metas_key    what clients said about devices: a hash, field = user, newline, ID of the record
 --
 -- The records of a user are lines of text. The first one is about the user, each of the others is a record, the newest
 -- first. The lines have newlines between them. Times and the window are in milliseconds: see Devices of package
@@ -10,7 +10,6 @@
 --   <window> <when the user left on all devices, or 0>
 --   <kind> <ID><tab><1 if gone, otherwise 0> <idle since, or 0> <since> <at>
 
-local records_key, metas_key = KEYS[4], KEYS[5]
 local max_text = 8192 -- more than max_devices lines can have
 
 -- Returns {window, left, records}, as they are written; nil if another program wrote the text. The line of a record begins
@@ -38,15 +37,27 @@ end
 -- As many arguments as Lua can pass to one command.
 local max_args = 4000
 
+-- Returns how many there were.
 local function delete_fields(key, fields)
+  local deleted = 0
   for first = 1, #fields, max_args do
-    redis.call('HDEL', key, unpack(fields, first, math.min(#fields, first + max_args - 1)))
+    local past = math.min(#fields, first + max_args - 1)
+    deleted = deleted + redis.call('HDEL', key, unpack(fields, first, past))
+  end
+  return deleted
+end
+
+-- Deletes records. The hash stays until the shard is deleted, if need be with the field '', since no user has that name:
+-- from the first device on, leaves without one concern devices that report late, also while there is no record.
+local function delete_records(users)
+  if delete_fields(records_key, users) > 0 and redis.call('EXISTS', records_key) == 0 then
+    redis.call('HSET', records_key, '', '') -- after it, memory may be full
   end
 end
 
 -- Deletes the records of users, at most 4000 of them.
 local function forget_records(users)
-  if redis.call('EXISTS', metas_key) == 1 then
+  if metas_key then
     local texts, metas = redis.call('HMGET', records_key, unpack(users)), {}
     for i, user in ipairs(users) do
       local text = texts[i] or ''
@@ -56,6 +67,6 @@ local function forget_records(users)
     end
     delete_fields(metas_key, metas)
   end
-  delete_fields(records_key, users)
+  delete_records(users)
 end
 

@@ -3,7 +3,7 @@
 //
 // Every operation is one command or one script per shard, so it is atomic for each user. Lists and counts that span
 // several shards ask all of them in one round trip, but not at one moment. This process keeps only the connection pool,
-// the offset of Redis' clock, and the namespaces that it has checked.
+// the offset of Redis' clock, the namespaces that it has checked, and which side keys their shards have.
 package redisstore
 
 import (
@@ -52,9 +52,9 @@ type Options struct {
 	MinIdleConns int           // connections kept open when idle, to each Redis; default 0
 	MaxRetries   int           // times a call is repeated after a network error; default 1, -1 for none
 
-	// Wait is the number of replicas that must confirm pings, leaves, deletions and steps of calls within half of
-	// Timeout, 0 to MaxWait; default 0. Otherwise the call fails with [store.ErrUnavailable], and its outcome is
-	// unknown.
+	// Wait is the number of replicas that must confirm pings, leaves, deletions, availabilities, contacts and steps of
+	// calls within half of Timeout, 0 to MaxWait; default 0. Otherwise the call fails with [store.ErrUnavailable], and
+	// its outcome is unknown.
 	Wait int
 
 	// MaxLag has Store be a [store.ReplicaReader] that reads from replicas which are at most this far behind, 100 ms to
@@ -73,11 +73,6 @@ type Options struct {
 	Monotonic func() time.Duration // time since some moment, unaffected by that clock; default since Open
 	Logger    *slog.Logger         // default slog.Default()
 
-	// Invisible has the store look for invisible users in all namespaces from the start. It is trusted: all servers
-	// must have it before the first user becomes invisible through one of them, who then does not wait. Otherwise the
-	// first user of a namespace who becomes invisible waits for half a minute, and pings cost less until then.
-	Invisible bool
-
 	// Instrument, if set, adds hooks to the client before it is used.
 	Instrument func(redis.UniversalClient) error
 }
@@ -93,25 +88,23 @@ type Store struct {
 	maxNamespaces int
 	gap           func(namespace string, gap time.Duration) // nil for none
 
-	clock      *sampledClock
-	log        onceLogger
-	replicas   *replicas // nil to read from the primary alone
-	holder     string    // identifies this process in leases
-	agreements agreements
-	status     atomic.Pointer[error] // why every call is refused, if it is; nil until the first server was checked
-	feedRights atomic.Int32          // whether this server may use feeds
-	monitoring sync.Mutex            // while monitor runs
-	signals    signaller
-	walks      contactWalks
-	invisible  bool // namespaces can have invisible users from the start
-
-	undescribed *undescribed
-
-	hiddenSettles time.Duration // how long other servers may not know that a namespace has invisible users
-	replaced      atomic.Int64  // times that Redis replaced by its own since that was last logged
-	closed        atomic.Bool
-	stop          context.CancelFunc
-	stopped       sync.WaitGroup
+	clock        *sampledClock
+	log          onceLogger
+	replicas     *replicas // nil to read from the primary alone
+	holder       string    // identifies this process in leases
+	agreements   agreements
+	sides        knownSides
+	evicts       atomic.Bool           // a server may evict any key when its memory is full
+	status       atomic.Pointer[error] // why every call is refused, if it is; nil until the first server was checked
+	feedRights   atomic.Int32          // whether this server may use feeds
+	monitoring   sync.Mutex            // while monitor runs
+	signals      signaller
+	walks        contactWalks
+	manyContacts chan struct{} // holds an element for each large change of contacts in progress
+	replaced     atomic.Int64  // times that Redis replaced by its own since that was last logged
+	closed       atomic.Bool
+	stop         context.CancelFunc
+	stopped      sync.WaitGroup
 }
 
 var _ store.Store = (*Store)(nil)
@@ -138,23 +131,21 @@ func Open(o Options) (*Store, error) {
 		client: client, guard: g, url: Redact(o.URL), timeout: o.Timeout, maxNamespaces: o.MaxNamespaces, gap: o.Gap,
 		keys: keyspace{prefix: o.Prefix, shards: o.Shards, unit: o.Unit, layouts: maps.Clone(o.Layouts)},
 		log:  onceLogger{Logger: o.Logger}, holder: rand.Text(), stop: cancel,
+		manyContacts: make(chan struct{}, maxManyContacts),
 	}
 	a, _ := parseAddress(o.URL) // newClient has parsed it, too
 	s.signals.channel, s.signals.checkEvery = s.keys.signalChannel(a.database), signalCheckEvery
-	if s.invisible = o.Invisible; !s.invisible {
-		s.hiddenSettles = s.settleTime()
-	}
 	s.clock = &sampledClock{
 		Clock: clock.New(clock.Options{Name: "Redis", Monotonic: o.Monotonic, Logger: o.Logger}),
 		local: o.Now, sample: s.redisTime, log: &s.log,
 	}
-	s.undescribed = newUndescribed(o.Monotonic)
 	s.replicas = newReplicas(s, o)
 	if strings.ContainsAny(o.Prefix, "{}") {
 		s.log.Error("there are no changes feeds, devices, availability and contacts: redis-prefix contains braces",
 			"redis-prefix", o.Prefix)
 	}
 	s.stopped.Go(func() { repeat(ctx, sampleEvery, s.monitor, s.agreements.nextRound) })
+	s.stopped.Go(func() { repeat(ctx, time.Minute, s.confirmNames, func() {}) })
 	s.stopped.Go(func() { repeat(ctx, lookEvery, s.clock.refresh, func() {}) })
 	s.replicas.run(ctx)
 	return s, nil

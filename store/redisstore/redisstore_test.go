@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -20,13 +19,20 @@ import (
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest"
+	"github.com/lastseen/lastseen/store/storetest/kit"
+	"github.com/lastseen/lastseen/store/storetest/presence"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/servers"
 )
 
 func TestMain(m *testing.M) {
 	logging.Disable() // the client's own log of servers that tests stop
 	testenv.WaitInParallel()
-	testenv.LimitWalks(60)
+	walks := 60
+	if testenv.Race { // which takes ten times as long, and finds nothing in more of the same
+		walks = 15
+	}
+	testenv.LimitWalks(walks)
 	code := m.Run()
 	if code == 0 {
 		code = checkLeaks()
@@ -58,25 +64,51 @@ const failoverTimeout = 75 * time.Second
 // discardLog returns a logger that writes nothing.
 func discardLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// opener returns a constructor of empty stores, all on one Redis: each has a prefix of its own. Users become invisible
-// without waiting for other servers.
-func opener(url string, shards int) storetest.Open {
-	var n atomic.Int64
+// opener returns a constructor of empty stores, all on one Redis.
+func opener(url string, shards int) kit.Open {
+	servers := serversOn(url, shards)
 	return func(t testing.TB) store.Store {
-		s, err := redisstore.Open(redisstore.Options{
-			URL: url, Prefix: fmt.Sprintf("test%d-%d:", shards, n.Add(1)), Shards: shards,
-			Timeout: longTimeout, DialTimeout: longTimeout, Logger: discardLog(),
-		})
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, s.Close()) })
-		s.SettleAtOnce()
-		return s
+		_, open := servers(t)
+		return open()
 	}
 }
 
+// pairs returns a constructor of two stores with the same data, as two servers have them.
+func pairs(url string, shards int) servers.OpenPair {
+	servers := serversOn(url, shards)
+	return func(t testing.TB) (one, two store.Store) {
+		_, open := servers(t)
+		return open(), open()
+	}
+}
+
+// serversOn returns a function that returns an unused prefix, and a constructor of stores that have it. Users become
+// invisible without waiting for other servers.
+func serversOn(url string, shards int) func(testing.TB) (prefix string, open func() store.Store) {
+	var n atomic.Int64
+	return func(t testing.TB) (string, func() store.Store) {
+		prefix := fmt.Sprintf("presence:%d-%d:", shards, n.Add(1))
+		return prefix, func() store.Store {
+			s, err := redisstore.Open(redisstore.Options{
+				URL: url, Prefix: prefix, Shards: shards, Logger: discardLog(),
+				Timeout: longTimeout, DialTimeout: longTimeout,
+			})
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, s.Close()) })
+			return s
+		}
+	}
+}
+
+// TestConformance runs as a Redis user who has the rights in docs/operations.md, and no others.
 func TestConformance(t *testing.T) {
-	t.Parallel()
-	storetest.Run(t, opener(redistest.Start(t), 1))
+	_, url, client := start(t)
+	restrict(t, client)
+	suite := storetest.Run
+	if testenv.Race { // the rest is about what Redis does; the races of calls, feeds and details have tests here
+		suite = storetest.RunCore
+	}
+	suite(t, opener(asApp(url), 1))
 }
 
 // TestConformanceInContainer tests a Redis as tests use it where there is no redis-server.
@@ -86,7 +118,7 @@ func TestConformanceInContainer(t *testing.T) {
 	storetest.RunCore(t, opener(redistest.StartContainer(t), 1))
 }
 
-// TestConformanceOfShards has an odd number of shards. The whole suite runs on a Cluster, with 16 of them.
+// TestConformanceOfShards has an odd number of shards. A Cluster has 16 of them in TestOnCluster.
 func TestConformanceOfShards(t *testing.T) {
 	testenv.RequireFull(t)
 	t.Parallel()
@@ -119,6 +151,21 @@ func newClient(t *testing.T, url string) *redis.Client {
 	return client
 }
 
+// start starts a Redis, and returns a client of it. The test runs in parallel with others.
+func start(t *testing.T) (ctx context.Context, url string, client *redis.Client) {
+	t.Helper()
+	t.Parallel()
+	url = redistest.Start(t)
+	return context.Background(), url, newClient(t, url)
+}
+
+// startStore is start with a store on it.
+func startStore(t *testing.T) (context.Context, *redis.Client, *redisstore.Store) {
+	t.Helper()
+	ctx, url, client := start(t)
+	return ctx, client, newStore(t, redisstore.Options{URL: url})
+}
+
 func ping(s store.Store, namespace string, users ...string) error {
 	batch := make([]store.Sighting, len(users))
 	for i, user := range users {
@@ -128,13 +175,13 @@ func ping(s store.Store, namespace string, users ...string) error {
 	return err
 }
 
-// trim deletes everyone last seen longer ago than an age.
-func trim(s store.Store, namespace string, age time.Duration) (store.TrimResult, error) {
+// trim deletes everyone in the namespace chat last seen longer ago than an age.
+func trim(s store.Store, age time.Duration) (store.TrimResult, error) {
 	now, err := s.Now(context.Background())
 	if err != nil {
 		return store.TrimResult{}, err
 	}
-	return s.Trim(context.Background(), namespace, store.TrimQuery{Age: age, Now: now, All: true})
+	return s.Trim(context.Background(), "chat", store.TrimQuery{Age: age, Now: now, All: true})
 }
 
 func everyone() []lastseen.Range {
@@ -144,36 +191,35 @@ func everyone() []lastseen.Range {
 	}
 }
 
-// calls is every method that asks about or changes a namespace, except those of devices, of contacts and of calls.
-func calls(s store.Store, namespace string) map[string]func() error {
-	ctx := context.Background()
-	sighting := []store.Sighting{{User: "alice", At: base}}
-	return map[string]func() error{
-		"Ping":   func() error { _, err := s.Ping(ctx, namespace, sighting); return err },
-		"Leave":  func() error { _, err := s.Leave(ctx, namespace, sighting); return err },
-		"Lookup": func() error { _, err := s.Lookup(ctx, namespace, []string{"alice"}); return err },
-		"List": func() error {
-			_, err := s.List(ctx, namespace, store.ListQuery{Ranges: everyone(), Limit: 5})
-			return err
-		},
-		"Count":  func() error { _, err := s.Count(ctx, namespace, everyone()); return err },
-		"Newest": func() error { _, err := s.Newest(ctx, namespace); return err },
-		"Forget": func() error { return s.Forget(ctx, namespace, "alice") },
-		"Trim":   func() error { _, err := trim(s, namespace, time.Hour); return err },
-
-		"DeleteNamespace": func() error { return s.DeleteNamespace(ctx, namespace) },
-	}
+// calls is every method that asks about or changes the namespace chat, except those of devices, of contacts and of
+// calls.
+func calls(s store.Store) map[string]func() error {
+	return bound(storetest.MethodsOf(s, "chat").Presence)
 }
 
 // allCalls is calls with the methods of devices, of contacts and of calls.
 func allCalls(s store.Store, namespace string) map[string]func() error {
-	ctx, all := context.Background(), calls(s, namespace)
-	maps.Copy(all, contactCalls(s, namespace))
-	maps.Copy(all, callCalls(s, namespace))
-	all["RecordDevices"] = func() error {
-		_, err := s.RecordDevices(ctx, namespace, time.Minute, []store.DeviceSighting{onDevice("alice", "tab", base)})
-		return err
+	m := storetest.MethodsOf(s, namespace)
+	return bound(storetest.All(m.Presence, m.Devices, m.Contacts, m.Calls))
+}
+
+// bound returns methods without their context.
+func bound(methods map[string]kit.Method) map[string]func() error {
+	all := make(map[string]func() error)
+	for name, call := range methods {
+		all[name] = func() error { return call(context.Background()) }
 	}
-	all["ReadDevices"] = func() error { _, err := s.ReadDevices(ctx, namespace, "alice"); return err }
 	return all
+}
+
+func TestGaps(t *testing.T) {
+	for _, unit := range []redisstore.Unit{redisstore.Milliseconds, redisstore.Seconds} {
+		t.Run(string(unit), func(t *testing.T) {
+			presence.Gaps(t, func(gap func(string, time.Duration)) store.Store {
+				return newStore(t, redisstore.Options{
+					URL: redistest.Start(t), Unit: unit, Gap: gap, Timeout: longTimeout, DialTimeout: longTimeout,
+				})
+			})
+		})
+	}
 }

@@ -3,8 +3,6 @@ package redisstore
 import (
 	"sync"
 	"time"
-
-	"github.com/lastseen/lastseen/store"
 )
 
 // beatsKept is the number of heartbeats whose time is remembered. There are fewer in [MaxLag]: those
@@ -13,7 +11,7 @@ const beatsKept = 64
 
 // beat is a heartbeat: a number that this process wrote to the primary, and when, by both of its clocks.
 type beat struct {
-	number store.Moment
+	number int64
 	mono   time.Duration
 	wall   time.Time
 }
@@ -25,7 +23,7 @@ type beats struct {
 	now       func() time.Time
 
 	mu   sync.RWMutex
-	last store.Moment // the number of the newest; 0 before the first
+	last int64 // the number of the newest; 0 before the first
 	kept [beatsKept]beat
 }
 
@@ -48,15 +46,8 @@ func (b *beats) next() beat {
 	return next
 }
 
-// moment returns the number of the newest heartbeat: each later one is sent after this call.
-func (b *beats) moment() store.Moment {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	return b.last
-}
-
 // find returns the heartbeat with a number, unless it is none of the last ones.
-func (b *beats) find(number store.Moment) (beat, bool) {
+func (b *beats) find(number int64) (beat, bool) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	if number < 1 || number > b.last || b.last-number >= beatsKept {

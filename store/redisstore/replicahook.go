@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/lastseen/lastseen/store"
 )
 
 // errBehind is the error of commands to a replica that is too far behind.
@@ -67,13 +65,13 @@ func (h *replicaHook) check(a *answer, get *redis.StringCmd) error {
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
-	found, ok := h.replicas.beats.find(store.Moment(number))
+	found, ok := h.replicas.beats.find(number)
 	age := time.Duration(0)
 	if ok {
 		age = h.replicas.beats.age(found)
 		h.replica.saw(found)
 	}
-	if !ok || age > h.replicas.o.MaxLag || found.number <= a.since {
+	if !ok || age > h.replicas.o.MaxLag {
 		a.behind = true
 		return fmt.Errorf("%w: by %s", errBehind, age)
 	}

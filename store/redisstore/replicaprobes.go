@@ -6,8 +6,6 @@ import (
 	"log/slog"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/lastseen/lastseen/store"
 )
 
 // errNoBeat is the error of a replica that has no heartbeat of this process.
@@ -21,7 +19,7 @@ func (r *replicas) probe(ctx context.Context, one *replica) {
 	if ctx.Err() != nil {
 		return // it is not read from any longer
 	}
-	if found, ok := r.beats.find(store.Moment(number)); err == nil && ok {
+	if found, ok := r.beats.find(number); err == nil && ok {
 		one.seen.Store(&found)
 	}
 	one.working.Store(err == nil)

@@ -19,7 +19,6 @@ type replicaResult int
 
 const (
 	resultReplica replicaResult = iota // a replica answered
-	resultOwn                          // the primary did: the replicas may not have what this process wrote
 	resultBehind                       // the primary did: no replica is near enough
 	resultFailed                       // the primary did: the replica failed
 	replicaResults
@@ -28,7 +27,6 @@ const (
 // ReplicaStats are what became of reads that replicas could have answered, since Open.
 type ReplicaStats struct {
 	Replica int64 // a replica answered
-	Own     int64 // the primary did: the replicas may not have what this server wrote
 	Behind  int64 // the primary did: no replica is known and near enough
 	Failed  int64 // the primary did: the replica failed
 }
@@ -40,8 +38,7 @@ func (s *Store) ReplicaStats() ReplicaStats {
 	}
 	count := func(result replicaResult) int64 { return s.replicas.counts[result].Load() }
 	return ReplicaStats{
-		Replica: count(resultReplica), Own: count(resultOwn),
-		Behind: count(resultBehind), Failed: count(resultFailed),
+		Replica: count(resultReplica), Behind: count(resultBehind), Failed: count(resultFailed),
 	}
 }
 
@@ -56,28 +53,17 @@ func (s *Store) ReplicaAge() (time.Duration, bool) {
 
 var _ store.ReplicaReader = (*Store)(nil)
 
-// Moment implements [store.ReplicaReader].
-func (s *Store) Moment() store.Moment {
-	if s.replicas == nil {
-		return 0
-	}
-	return s.replicas.beats.moment()
-}
-
 // FromReplica implements [store.ReplicaReader]. All calls of the result use the same replica.
-func (s *Store) FromReplica(primary store.Store, namespace string, since store.Moment) (store.ReplicaReads, bool) {
+func (s *Store) FromReplica(primary store.Store, namespace string) (store.ReplicaReads, bool) {
 	if s.replicas == nil {
 		return nil, false
 	}
-	since = max(since, s.replicas.marks.get(namespace, wholeMark))
-	one, result := s.replicas.choose(since)
+	one := s.replicas.choose()
 	if one == nil {
-		s.replicas.counts[result].Add(1)
+		s.replicas.counts[resultBehind].Add(1)
 		return nil, false
 	}
-	return &replicaReads{
-		Store: primary, own: s, replicas: s.replicas, replica: one, namespace: namespace, since: since,
-	}, true
+	return &replicaReads{Store: primary, own: s, replicas: s.replicas, replica: one, namespace: namespace}, true
 }
 
 // replicaReads is a [store.ReplicaReads].
@@ -87,7 +73,6 @@ type replicaReads struct {
 	replicas    *replicas
 	replica     *replica
 	namespace   string
-	since       store.Moment
 	failed      atomic.Bool
 	age         atomic.Int64 // a time.Duration, and 1 more; 0 while the replica has answered nothing
 }
@@ -98,42 +83,39 @@ func (r *replicaReads) Age() (time.Duration, bool) {
 	return time.Duration(max(age-1, 0)), age > 0
 }
 
-// try calls read with a context whose calls go to the replica, and reports whether that succeeded. The replica must
-// have what was done before a moment. What says nothing about a replica is not counted: a caller who does not wait any
-// longer, and errors of the primary, which read asks for what it must know about a namespace.
+// try calls read with a context whose calls go to the replica, and reports whether that succeeded. What says
+// nothing about a replica is not counted: a caller who does not wait any longer, and errors of the primary, which read
+// asks for what it must know about a namespace.
 func (r *replicaReads) try(
-	ctx context.Context, operation, namespace string, since store.Moment, read func(context.Context) error,
+	ctx context.Context, operation, namespace string, read func(context.Context) error,
 ) bool {
 	if r.failed.Load() || namespace != r.namespace {
 		return false
 	}
-	result := resultOwn
-	if r.replica.seen.Load().number > since {
-		asking, cancel := context.WithTimeout(ctx, r.replicas.timeout())
-		a, begun := &answer{replica: r.replica, since: since}, r.replicas.beats.monotonic()
-		err := read(context.WithValue(asking, answerKey{}, a))
-		cancel()
-		switch {
-		case err == nil && !a.asked:
-			return true // there was nothing to ask for
-		case err != nil && (ctx.Err() != nil || !a.behind && !a.failed):
-			return false
-		}
-		result = a.result(err)
-		if result != resultBehind {
-			r.replicas.o.ObserveReplica(operation, r.replicas.beats.monotonic()-begun, err)
-		}
-		if result == resultReplica {
-			r.raise(a.age)
-		} else if result == resultFailed && errors.Is(err, store.ErrUnavailable) {
-			r.replica.working.Store(false) // until it answers a probe
-		}
+	asking, cancel := context.WithTimeout(ctx, r.replicas.timeout())
+	a, begun := &answer{replica: r.replica}, r.replicas.beats.monotonic()
+	err := read(context.WithValue(asking, answerKey{}, a))
+	cancel()
+	switch {
+	case err == nil && !a.asked:
+		return true // there was nothing to ask for
+	case err != nil && (ctx.Err() != nil || !a.behind && !a.failed):
+		return false
 	}
-	if result != resultReplica {
-		r.failed.Store(result != resultOwn)
-	}
+	result := a.result(err)
 	r.replicas.counts[result].Add(1)
-	return result == resultReplica
+	if result != resultBehind {
+		r.replicas.o.ObserveReplica(operation, r.replicas.beats.monotonic()-begun, err)
+	}
+	if result == resultReplica {
+		r.raise(a.age)
+		return true
+	}
+	r.failed.Store(true)
+	if result == resultFailed && errors.Is(err, store.ErrUnavailable) {
+		r.replica.working.Store(false) // until it answers a probe
+	}
+	return false
 }
 
 func (r *replicaReads) raise(age time.Duration) {
@@ -145,16 +127,30 @@ func (r *replicaReads) raise(age time.Duration) {
 	}
 }
 
-// listsSince returns the moment after which the replica knows what lists and counts must have.
-func (r *replicaReads) listsSince() store.Moment {
-	return max(r.since, r.replicas.listsSince(r.namespace))
+// Lookup implements [store.Store].
+func (r *replicaReads) Lookup(ctx context.Context, namespace string, users []string) ([]lastseen.State, error) {
+	states, _, err := r.Describe(ctx, namespace, users)
+	return states, err
+}
+
+// Describe implements [store.Store].
+func (r *replicaReads) Describe(
+	ctx context.Context, namespace string, users []string,
+) (states []lastseen.State, details map[string]store.Details, err error) {
+	if r.try(ctx, "lookup", namespace, func(ctx context.Context) (err error) {
+		states, details, err = r.own.Describe(ctx, namespace, users)
+		return err
+	}) {
+		return states, details, nil
+	}
+	return r.Store.Describe(ctx, namespace, users)
 }
 
 // Count implements [store.Store].
 func (r *replicaReads) Count(
 	ctx context.Context, namespace string, ranges []lastseen.Range,
 ) (counts []int64, err error) {
-	if r.try(ctx, "count", namespace, r.listsSince(), func(ctx context.Context) (err error) {
+	if r.try(ctx, "count", namespace, func(ctx context.Context) (err error) {
 		counts, err = r.own.Count(ctx, namespace, ranges)
 		return err
 	}) {
@@ -165,7 +161,7 @@ func (r *replicaReads) Count(
 
 // Newest implements [store.Store].
 func (r *replicaReads) Newest(ctx context.Context, namespace string) (at lastseen.Instant, err error) {
-	if r.try(ctx, "newest", namespace, r.listsSince(), func(ctx context.Context) (err error) {
+	if r.try(ctx, "newest", namespace, func(ctx context.Context) (err error) {
 		at, err = r.own.Newest(ctx, namespace)
 		return err
 	}) {
@@ -178,7 +174,7 @@ func (r *replicaReads) Newest(ctx context.Context, namespace string) (at lastsee
 func (r *replicaReads) List(
 	ctx context.Context, namespace string, q store.ListQuery,
 ) (page []store.Record, err error) {
-	if r.try(ctx, "list", namespace, r.listsSince(), func(ctx context.Context) (err error) {
+	if r.try(ctx, "list", namespace, func(ctx context.Context) (err error) {
 		page, err = r.own.List(ctx, namespace, q)
 		return err
 	}) {
@@ -191,7 +187,7 @@ func (r *replicaReads) List(
 func (r *replicaReads) ReadDetails(
 	ctx context.Context, namespace string, records []store.Record,
 ) (details map[string]store.Details, err error) {
-	if r.try(ctx, "read_details", namespace, r.listsSince(), func(ctx context.Context) (err error) {
+	if r.try(ctx, "read_details", namespace, func(ctx context.Context) (err error) {
 		details, err = r.own.ReadDetails(ctx, namespace, records)
 		return err
 	}) {
@@ -206,10 +202,9 @@ type answerKey struct{}
 // answer is what a replica gave until now, in one call of a store.
 type answer struct {
 	replica *replica
-	since   store.Moment // it must have a heartbeat after this
-	asked   bool         // it was asked for something, and answered
-	behind  bool         // it was too far behind
-	failed  bool         // the last commands for it failed
+	asked   bool // it was asked for something, and answered
+	behind  bool // it was too far behind
+	failed  bool // the last commands for it failed
 	age     time.Duration
 }
 
@@ -226,7 +221,7 @@ func (a *answer) result(err error) replicaResult {
 }
 
 // reader returns the client that a read of users uses: that of a replica if the context says so, and otherwise the
-// primary's. What decides how to write, such as metas and bits, is always read with the primary's.
+// primary's. What decides how to write, such as metas, is always read with the primary's.
 func (s *Store) reader(ctx context.Context) redis.UniversalClient {
 	if a := answerOf(ctx); a != nil {
 		return a.replica.client

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/lastseen/lastseen/store"
 )
 
 // This file finds replicas and watches how far behind they are: see docs/decisions/replicas.md.
@@ -31,8 +29,7 @@ const (
 	maxReplicas = 8
 	// discoverEvery is the time between two questions to the primary for its replicas.
 	discoverEvery = time.Second
-	// beatsPerLag is the least number of heartbeats in the largest lag, and maxBeat the longest time between two: what
-	// this process wrote is read from the primary until the next ones.
+	// beatsPerLag is the least number of heartbeats in the largest lag, and maxBeat the longest time between two.
 	beatsPerLag, maxBeat = 4, time.Second
 	// beatKept is how long Redis keeps the last heartbeat of a server that has stopped. A replica whose clock is ahead
 	// by more than this never has one.
@@ -45,7 +42,6 @@ type replicas struct {
 	o      Options
 	key    string // of the heartbeats of this process
 	beats  *beats
-	marks  *marks
 	counts [replicaResults]atomic.Int64
 
 	mu     sync.Mutex
@@ -72,9 +68,7 @@ func newReplicas(s *Store, o Options) *replicas {
 	if o.MaxLag == 0 {
 		return nil
 	}
-	return &replicas{
-		store: s, o: o, key: s.keys.heartbeat(s.holder), beats: newBeats(o), marks: newMarks(),
-	}
+	return &replicas{store: s, o: o, key: s.keys.heartbeat(s.holder), beats: newBeats(o)}
 }
 
 // checkLag returns an error if replicas cannot be read from.
@@ -129,7 +123,7 @@ func (r *replicas) sendBeat(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, r.store.timeout)
 	defer cancel()
 	next := r.beats.next()
-	_ = r.store.client.Set(ctx, r.key, int64(next.number), beatKept).Err()
+	_ = r.store.client.Set(ctx, r.key, next.number, beatKept).Err()
 }
 
 // discover asks the primary for its replicas. While it does not answer, those known remain.
@@ -228,25 +222,18 @@ func (r *replicas) connect(addr string) (*replica, error) {
 	return one, nil
 }
 
-// choose returns one of the replicas that work and are not too far behind, each in turn; nil if there is none. It must
-// have a heartbeat after a moment.
-func (r *replicas) choose(since store.Moment) (chosen *replica, result replicaResult) {
+// choose returns one of the replicas that work and are not too far behind, each in turn; nil if there is none.
+func (r *replicas) choose() *replica {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	result = resultBehind
 	for i := range r.known {
 		one := r.known[(r.turn+i)%len(r.known)]
-		seen := one.seen.Load()
-		switch {
-		case !one.working.Load() || seen.number == 0 || r.beats.age(*seen) > r.o.MaxLag:
-		case seen.number <= since:
-			result = resultOwn
-		default:
+		if seen := one.seen.Load(); one.working.Load() && seen.number > 0 && r.beats.age(*seen) <= r.o.MaxLag {
 			r.turn = (r.turn + i + 1) % len(r.known)
-			return one, resultReplica
+			return one
 		}
 	}
-	return nil, result
+	return nil
 }
 
 // age returns how far behind the replica may be that is furthest behind; false if none is known. It says up to the time

@@ -2,11 +2,12 @@ package redisstore_test
 
 import (
 	"context"
+	"log/slog"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
@@ -97,30 +98,6 @@ func TestOlderServerAtTheAddress(t *testing.T) {
 	}
 }
 
-// TestReplicaGoesBack: a replica that had what this process wrote, and then has a heartbeat from before the write, is
-// not read from, although the heartbeat is young enough.
-func TestReplicaGoesBack(t *testing.T) {
-	t.Parallel()
-	ctx, r := context.Background(), newReplicated(t, redisstore.Options{})
-	pingAt(t, r, "alice", base+1)
-	written := r.Moment()
-	r.waitForMarker(t)
-	require.Eventually(t, func() bool {
-		_, ok := r.FromReplica(r.Store, "chat", written)
-		return ok
-	}, longTimeout, time.Millisecond)
-	begun, client := r.reads(t), r.replica.Client(t)
-	r.detach(t)
-	keys, err := client.Keys(ctx, "presence::heartbeat:*").Result()
-	require.NoError(t, err)
-	require.Len(t, keys, 1)
-	require.NoError(t, client.ZAdd(ctx, chat, redis.Z{Member: "alice", Score: float64(base)}).Err())
-	require.NoError(t, client.Set(ctx, keys[0], int64(written), 0).Err())
-	states, err := begun.Lookup(ctx, "chat", []string{"alice"})
-	require.NoError(t, err)
-	require.Equal(t, []lastseen.State{{At: base + 1}}, states)
-}
-
 // TestReplicaFails: no request fails because of a replica, and it is read from again when it is back.
 func TestReplicaFails(t *testing.T) {
 	t.Parallel()
@@ -168,7 +145,7 @@ func TestReplicasAfterFailover(t *testing.T) {
 	s := newStore(t, redisstore.Options{URL: watched.URL(), MaxLag: redisstore.MaxLag, Timeout: 2 * time.Second})
 	untilSuccess(t, func() error { return ping(s, "chat", "alice") })
 	fromReplica := func() bool {
-		reads, ok := s.FromReplica(s, "chat", 0)
+		reads, ok := s.FromReplica(s, "chat")
 		if !ok {
 			return false
 		}
@@ -222,9 +199,70 @@ func TestNoReplicas(t *testing.T) {
 	for _, lag := range []time.Duration{0, time.Second} {
 		s := newStore(t, redisstore.Options{URL: url, MaxLag: lag})
 		require.NoError(t, ping(s, "chat", "alice"))
-		_, ok := s.FromReplica(s, "chat", s.Moment())
+		_, ok := s.FromReplica(s, "chat")
 		require.False(t, ok)
 		_, known := s.ReplicaAge()
 		require.False(t, known)
 	}
+}
+
+// TestReplicaIsNotBlamed: callers who do not wait any longer, and a primary that fails, are no failures of a replica,
+// which is read from on.
+func TestReplicaIsNotBlamed(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		spoil func(*testing.T, *replicated) context.Context
+		err   error
+	}{
+		"the caller goes": {func(*testing.T, *replicated) context.Context {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			return ctx
+		}, context.Canceled},
+		"the primary fails": {func(t *testing.T, r *replicated) context.Context {
+			r.primary.Stop(t)
+			r.ExpireAgreements() // the primary is asked for the namespace
+			return context.Background()
+		}, store.ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newReplicated(t, redisstore.Options{Timeout: 2 * time.Second})
+			begun := []store.ReplicaReads{r.reads(t), r.reads(t)}
+			ctx, before := test.spoil(t, r), r.ReplicaStats()
+			_, err := begun[0].Lookup(ctx, "chat", []string{"alice"})
+			require.ErrorIs(t, err, test.err)
+			_, err = begun[1].List(ctx, "chat", query())
+			require.ErrorIs(t, err, test.err)
+			require.Equal(t, before, r.ReplicaStats())
+			_, ok := r.FromReplica(r.Store, "chat")
+			require.True(t, ok, "the replica works")
+		})
+	}
+}
+
+// TestUnreadableReplicaIsLogged: the user of the store URL is not on the replica, a common mistake.
+func TestUnreadableReplicaIsLogged(t *testing.T) {
+	t.Parallel()
+	primary := redistest.StartProcess(t, "--repl-diskless-sync-delay", "0")
+	host, port, err := net.SplitHostPort(primary.Addr)
+	require.NoError(t, err)
+	replica := redistest.StartProcess(t, "--replicaof", host, port, "--appendonly", "no")
+	restrict(t, primary.Client(t))
+	log, passed := &logBuffer{}, atomic.Int64{}
+	s, err := redisstore.Open(redisstore.Options{
+		URL: asApp(primary.URL()), MaxLag: testLag, Timeout: longTimeout, DialTimeout: longTimeout,
+		Monotonic: func() time.Duration { return time.Duration(passed.Load()) },
+		Logger:    slog.New(slog.NewTextHandler(log, nil)),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	require.Eventually(t, func() bool {
+		passed.Add(int64(testLag) + 1)
+		return log.count("cannot read from a replica") > 0
+	}, longTimeout, 50*time.Millisecond)
+	require.Equal(t, 1, log.count("WRONGPASS"))
+	restrict(t, replica.Client(t))
+	require.Eventually(t, func() bool { return log.count("a replica can be read from again") == 1 }, longTimeout,
+		10*time.Millisecond)
 }

@@ -24,7 +24,7 @@ func unconnected(log io.Writer) (*replicas, *replica, *time.Duration) {
 		Now: func() time.Time { return time.UnixMilli(0).Add(*passed) },
 	}
 	s := &Store{timeout: time.Minute, log: onceLogger{Logger: slog.New(slog.NewTextHandler(log, nil))}}
-	r := &replicas{store: s, o: o, beats: newBeats(o), marks: newMarks()}
+	r := &replicas{store: s, o: o, beats: newBeats(o)}
 	one := &replica{addr: "192.0.2.1:6379"}
 	first := r.beats.present()
 	one.seen.Store(&first)
@@ -75,7 +75,7 @@ func TestReplicaCheckNotesHeartbeats(t *testing.T) {
 	t.Parallel()
 	r, one, passed := unconnected(io.Discard)
 	hook := &replicaHook{r, one}
-	check := func(number store.Moment) {
+	check := func(number int64) {
 		get := redis.NewStringCmd(context.Background(), "get", "heartbeat")
 		get.SetVal(fmt.Sprint(number))
 		require.NoError(t, hook.check(&answer{replica: one}, get))
@@ -87,7 +87,7 @@ func TestReplicaCheckNotesHeartbeats(t *testing.T) {
 	require.Equal(t, second.number, one.seen.Load().number, "a response that is late")
 	*passed += time.Second / 2
 	check(r.beats.next().number)
-	require.Equal(t, r.beats.moment(), one.seen.Load().number)
+	require.Equal(t, r.beats.last, one.seen.Load().number)
 }
 
 // TestReplicaBlame: only what says something about a replica is counted, and only its own failures end its use. What it
@@ -122,7 +122,7 @@ func TestReplicaBlame(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			reads := &replicaReads{replicas: r, replica: one, namespace: "chat"}
-			succeeded := reads.try(ctx, "count", "chat", 0, func(ctx context.Context) error {
+			succeeded := reads.try(ctx, "count", "chat", func(ctx context.Context) error {
 				*passed += time.Millisecond
 				if *answerOf(ctx) = test.did; test.goes {
 					cancel()
@@ -143,21 +143,18 @@ func TestReplicaBlame(t *testing.T) {
 	}
 }
 
-// TestReplicaMarks: however many users are written, the lists of namespaces that nobody writes are not marked.
-func TestReplicaMarks(t *testing.T) {
-	t.Parallel()
-	m := newMarks()
-	for n := range 4 * marksKept {
-		m.set("busy", fmt.Sprint(n), 1)
-	}
-	for n := range 16 {
-		for _, mark := range []string{wholeMark, listMark} {
-			require.Zero(t, m.get(fmt.Sprint("quiet", n), mark))
-		}
-	}
-	for n, mark := range []string{wholeMark, listMark} {
-		at := store.Moment(n + 2)
-		m.set("busy", mark, at)
-		require.Equal(t, at, m.get("busy", mark))
-	}
+// TestReplicaGoes: a replica that the primary does not have any longer is neither asked nor probed.
+func TestReplicaGoes(t *testing.T) {
+	r, one, _ := unconnected(io.Discard)
+	one.client = redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	watched, stop := context.WithCancel(t.Context())
+	one.stop = stop
+	r.known = []*replica{one}
+	r.keep(t.Context(), []string{one.addr})
+	require.Len(t, r.known, 1)
+	require.NoError(t, watched.Err())
+	r.keep(t.Context(), nil)
+	require.Empty(t, r.known)
+	require.ErrorIs(t, watched.Err(), context.Canceled)
+	require.ErrorIs(t, one.client.Ping(t.Context()).Err(), redis.ErrClosed)
 }

@@ -1,22 +1,17 @@
 -- Records what a user says. It is after a function leave_devices, which does what devices.lua does.
 --
--- KEYS     see feed.lua, records.lua and details.lua
--- KEYS[8]  the last uses of owners of contacts: see contacts.lua
--- KEYS     then see hidden.lua
+-- KEYS     see feed.lua, records.lua, details.lua, hidden.lua, and contacts.lua for uses_key. Of what is written the keys are
+--          named although they may not exist: those of details and ends, or those of hidden.lua for an invisible user
 -- ARGV[1]  see feed.lua
 -- ARGV[2]  the present, in milliseconds
 -- ARGV[3]  the user
 -- ARGV[4]  away, busy or invisible; '' for neither
 -- ARGV[5]  the note
 -- ARGV[6]  when this ends, in milliseconds; 0 if it does not
--- ARGV[7]  1 in namespaces that may have devices
 --
--- Returns {created, score, fresh, missing, seen}: created is 1 if the namespace did not exist before and does now; fresh is
--- 1 if the key of what was written did not exist before; missing is 1 if there is no feed; seen is what can look different
--- to others: 0 for nothing, since the user was invisible before; 1 for the state, since the user left; 2 for what is said.
--- A call that is repeated, since its reply was lost, finds that the user left at its time: that is 1, too.
+-- Returns {created, score}: created is 1 if the namespace did not exist before and does now.
 
-local key, uses_key, user, availability, note = KEYS[1], KEYS[8], ARGV[3], ARGV[4], ARGV[5]
+local key, user, availability, note = KEYS[1], ARGV[3], ARGV[4], ARGV[5]
 local now, time, ends = clock(), ARGV[2], tonumber(ARGV[6])
 if tonumber(time) > now + max_ahead then
   time = digits(now) -- whatever the caller's clock shows
@@ -31,13 +26,17 @@ if not says_something then
 end
 
 -- A key of another type is an error before anything is written.
-local score, text = redis.call('ZSCORE', key, user), redis.call('HGET', details_key, user) or ''
-local stop, private = redis.call('ZSCORE', hidden_key, user), redis.call('HGET', private_key, user)
+local function read(command, from)
+  return from and redis.call(command, from, user)
+end
+local score, text = read('ZSCORE', key), read('HGET', details_key) or ''
+local stop, private = read('ZSCORE', hidden_key), read('HGET', private_key)
 local existed, number = redis.call('EXISTS', key) == 1, score and tonumber(score)
-redis.call('ZSCORE', ends_key, user)
-redis.call('ZSCORE', uses_key, user)
+read('ZSCORE', ends_key)
+read('ZSCORE', uses_key)
 local invisible = private and stop and number_of(stop) > at
-local had_feed = redis.call('EXISTS', feed_key) == 1
+local had_feed = feed_key and redis.call('EXISTS', feed_key) == 1
+claim()
 
 -- Records a leave on all devices: at the present, or at the user's time if that is later.
 local function leave()
@@ -47,7 +46,7 @@ local function leave()
   end
   if size > latest_time then
     return -- another program wrote it
-  elseif ARGV[7] == '1' then
+  elseif records_key then
     leave_devices({ARGV[1], 0, 0, 1, time, user, ''})
     return
   end
@@ -83,17 +82,13 @@ local function save_public()
   end
 end
 
-local fresh, seen = 0, 2
 if availability == 'invisible' then
-  fresh = 1 - redis.call('EXISTS', hidden_key)
   redis.call('ZADD', hidden_key, ends > 0 and digits(ends) or '+inf', user)
   redis.call('HSET', private_key, user, digits(ends) .. ' ' .. note)
-  seen = (not invisible or number == -at) and 1 or 0
   if not invisible then
     leave()
   end
 else
-  fresh = says_something and 1 - redis.call('EXISTS', details_key) or 0
   if invisible then
     redis.call('ZADD', hidden_key, digits(at), user)
   end
@@ -106,14 +101,20 @@ end
 -- Deletes what ended long ago: hidden times, and without a feed what users say.
 local function tidy()
   local past = math.min(now, at)
-  drop_hidden(hidden_key, private_key, past, 100, uses_key)
+  if hidden_key then
+    drop_hidden(hidden_key, private_key, past, 100, uses_key)
+  end
   if not had_feed then
     delete_ended(past, 100)
   end
 end
 
 tidy()
-redis.call('ZADD', uses_key, 'XX', 'GT', digits(now), user)
+if uses_key then
+  redis.call('ZREM', uses_key, '') -- a script that has called a writing command can add also when memory is full
+  redis.call('ZADD', uses_key, 'XX', 'GT', digits(now), user)
+end
 local exists = redis.call('EXISTS', key) == 1
 local created = not existed and (exists or availability ~= 'invisible' and says_something)
-return {created and 1 or 0, redis.call('ZSCORE', key, user), fresh, had_feed and 0 or 1, seen}
+settle()
+return {created and 1 or 0, redis.call('ZSCORE', key, user)}

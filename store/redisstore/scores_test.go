@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
@@ -19,6 +21,7 @@ import (
 // TestUnitOfSetsWithoutMeta: whether or not a set is declared as shared, its newest score decides which
 // unit it may be served in.
 func TestUnitOfSetsWithoutMeta(t *testing.T) {
+	testenv.SkipWithRace(t, "it is about what Redis does")
 	const seconds, millis, micros, nanos = 1_700_000_000, 1_700_000_000_000, 1.7e15, 1.7e18
 	ctx, url := context.Background(), redistest.Start(t)
 	client := newClient(t, url)
@@ -80,7 +83,7 @@ func TestUnitOfSetsWithoutMeta(t *testing.T) {
 func refuses(t *testing.T, client *redis.Client, s *redisstore.Store) {
 	t.Helper()
 	before := contents(t, client)
-	all := calls(s, "chat")
+	all := calls(s)
 	all["Register"] = func() error { return s.Register(context.Background(), []string{"chat"}) }
 	all["RemoveEmpty"] = func() error { _, err := s.RemoveEmpty(context.Background(), "chat"); return err }
 	for name, call := range all {
@@ -108,8 +111,7 @@ func TestOwnSetsAreTrusted(t *testing.T) {
 // TestUnitIsCheckedAgain: what other programs write later is looked at, too. One stray score is enough, and
 // the set is served at once when it is gone.
 func TestUnitIsCheckedAgain(t *testing.T) {
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
+	ctx, url, client := start(t)
 	s := newSharedStore(t, url, redisstore.Layout{Unit: redisstore.Seconds})
 	require.NoError(t, ping(s, "chat", "alice"))
 	require.NoError(t, client.ZAdd(ctx, "presence:chat", redis.Z{Member: "stray", Score: 1_700_000_000_000}).Err())
@@ -157,4 +159,61 @@ func TestUnknownNamespacesAreCheap(t *testing.T) {
 		require.False(t, states[0].Known())
 	}
 	require.Less(t, commands()-before, 10*names)
+}
+
+// TestLocale: Lua compares strings as the server's locale does, and German puts b before C. Places
+// whose member is gone are still found bytewise.
+func TestLocale(t *testing.T) {
+	testenv.SkipWithRace(t, "it is about what Redis does")
+	t.Run("C", func(t *testing.T) {
+		t.Setenv("LC_ALL", "C")
+		testPlacesThatAreGone(t)
+	})
+	t.Run("de_DE", func(t *testing.T) {
+		dir := t.TempDir()
+		out, err := testenv.Command("localedef", "-i", "de_DE", "-f", "UTF-8",
+			filepath.Join(dir, "de_DE.UTF-8")).CombinedOutput()
+		if err != nil {
+			t.Skipf("no German locale can be made here: %v %s", err, out)
+		}
+		t.Setenv("LOCPATH", dir)
+		t.Setenv("LC_ALL", "de_DE.UTF-8")
+		testPlacesThatAreGone(t)
+	})
+}
+
+func testPlacesThatAreGone(t *testing.T) {
+	ctx, server := context.Background(), redistest.StartProcess(t)
+	s := newStore(t, redisstore.Options{URL: server.URL()})
+	ascending := []string{
+		"A", "B", "C", "Z", "a", "aa", "b", "z", "~", "ß", "ä", "é", "z\u0308",
+		"Ω", "€", "😀",
+	}
+	slices.Sort(ascending)
+	require.NoError(t, ping(s, "chat", ascending...))
+	for i, gone := range ascending {
+		require.NoError(t, s.Forget(ctx, "chat", gone))
+		for order, want := range map[store.Order][]string{
+			store.Oldest: ascending[i+1:],
+			store.Newest: reversed(ascending[:i]),
+		} {
+			after := store.Record{User: gone}
+			after.At = base
+			records, err := s.List(ctx, "chat",
+				store.ListQuery{Ranges: everyone(), Order: order, After: &after, Limit: 100})
+			require.NoError(t, err)
+			got := []string{}
+			for _, r := range records {
+				got = append(got, r.User)
+			}
+			require.Equal(t, want, got, "after %q, order %v", gone, order)
+		}
+		require.NoError(t, ping(s, "chat", gone))
+	}
+}
+
+func reversed(names []string) []string {
+	names = slices.Clone(names)
+	slices.Reverse(names)
+	return names
 }

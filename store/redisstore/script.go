@@ -5,6 +5,7 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -16,44 +17,46 @@ import (
 var luaFiles embed.FS
 
 var scripts = struct {
-	ping, leave, count, page, millisecond, trim, lease, time, probe, register, drop *redis.Script
-	feedWrite, feedForget, feedRecord, feedRead, feedSnapshot, feedSweep            *redis.Script
-	feedWriteDetails, feedSettle                                                    *redis.Script
-	devices, devicesRead, companionsDrop, closing, closings                         *redis.Script
-	contacts, contactsTrim                                                          *redis.Script
-	inCall, callStart, callStep, callHear, callRead, callExpire, callCopies         *redis.Script
-	callForget                                                                      *redis.Script
-	pingHidden, leaveHidden, feedWriteHidden, devicesHidden, hides, say, says       *redis.Script
+	ping, leave, count, page, millisecond, trim, lease, time, probe, register *redis.Script
+	feedForget, feedRecord, feedRead, feedSnapshot, feedSweep                 *redis.Script
+	devices, devicesRead, closing, closings, look, deleteShard                *redis.Script
+	contacts, contactsTrim, hides, say, says                                  *redis.Script
+	inCall, callStart, callStep, callHear, callRead, callExpire, callCopies   *redis.Script
+	callForget                                                                *redis.Script
 }{
-	ping:        newScript("clock.lua", "ping.lua"),
-	leave:       newScript("clock.lua", "leave.lua"),
+	ping: newSidesScript(
+		fileSource("clock.lua"), function("write_plain", fileSource("pingplain.lua")), writeFeed(),
+		hide(), fileSource("ping.lua")),
+	leave: newSidesScript(
+		fileSource("clock.lua"), function("write_plain", fileSource("leaveplain.lua")), writeFeed(),
+		function("write_devices", fileSource("feed.lua"), devicesSource()), hide(), fileSource("leave.lua")),
 	count:       newScript("count.lua"),
 	page:        newScript("bytes.lua", "lib.lua", "page.lua"),
 	millisecond: newScript("bytes.lua", "lib.lua", "millisecond.lua"),
-	trim:        newLimitedScript("clock.lua", "records.lua", "details.lua", "trim.lua"),
+	trim:        newSidesScript(fileSource("clock.lua", "records.lua", "details.lua", "trim.lua")),
 	lease:       newScript("lease.lua"),
 	time:        newScript("time.lua"),
 	probe:       newScript("probe.lua"),
 	register:    newScript("register.lua"),
-	drop:        newScript("drop.lua"),
+	look:        newSidesScript(fileSource("look.lua")),
+	deleteShard: newSidesScript(
+		fileSource("clock.lua", "details.lua", "anysays.lua", "hiddendrop.lua", "deleteshard.lua")),
 
-	feedWrite:    newFeedScript("feedwrite.lua"),
 	feedForget:   newFeedScript("records.lua", "details.lua", "feedforget.lua"),
 	feedRecord:   newFeedScript("feedrecord.lua"),
-	feedRead:     newScript("feedread.lua"),
-	feedSnapshot: newScript("feedsnapshot.lua"),
+	feedRead:     newSidesScript(fileSource("feedread.lua")),
+	feedSnapshot: newSidesScript(fileSource("feedsnapshot.lua")),
 	feedSweep:    newFeedScript("details.lua", "ends.lua", "feedsweep.lua"),
-	feedSettle:   newFeedScript("feedsettle.lua"),
 
-	feedWriteDetails: newFeedScript("details.lua", "feeddescribe.lua", "feedwrite.lua"),
-
-	devices:        newFeedScript(append(deviceFiles[:], devicesFiles[:]...)...),
-	devicesRead:    newLimitedScript("records.lua", "devicesread.lua"),
-	companionsDrop: newLimitedScript("clock.lua", "details.lua", "anysays.lua", "hiddendrop.lua", "companionsdrop.lua"),
-	closing:        newScript("clock.lua", "closing.lua"),
-	closings:       newScript("closings.lua"),
-	contacts:       newScript("clock.lua", "contacts.lua"),
-	contactsTrim:   newScript("clock.lua", "hidden.lua", "contactstrim.lua"),
+	devices: newSidesScript(
+		fileSource("clock.lua"), function("write", fileSource("feed.lua"), devicesSource()), hide(),
+		"local past = 5 + 3 * tonumber(ARGV[4])\n"+
+			"return note_missing(hidden_key and hide(write, 5, 3, 1, past) or write(ARGV))\n"),
+	devicesRead:  newSidesScript(fileSource("records.lua", "devicesread.lua")),
+	closing:      newScript("clock.lua", "closing.lua"),
+	closings:     newScript("closings.lua"),
+	contacts:     newSidesScript(fileSource("clock.lua", "contacts.lua")),
+	contactsTrim: newSidesScript(fileSource("clock.lua", "hidden.lua", "contactstrim.lua")),
 
 	inCall:     newFeedScript("details.lua", "ends.lua", "incall.lua"),
 	callStart:  newCallScript("callstart.lua"),
@@ -64,59 +67,59 @@ var scripts = struct {
 	callCopies: newCallScript("callcopies.lua"),
 	callForget: newCallScript("callforget.lua"),
 
-	pingHidden:      newHidingScript("5, 2, 1", luaSource("clock.lua"), "ping.lua"),
-	leaveHidden:     newHidingScript("3, 3, 2", luaSource("clock.lua"), "leave.lua"),
-	feedWriteHidden: newHidingScript("5, 2, 1", feedSource("details.lua", "feeddescribe.lua"), "feedwrite.lua"),
-	devicesHidden: newHidingScript("5, 3, 1, 5 + 3 * tonumber(ARGV[4])", feedSource(deviceFiles[:]...),
-		devicesFiles[:]...),
-	hides: redis.NewScript(luaSource("clock.lua", "hidden.lua", "hides.lua")),
-	say: redis.NewScript(feedSource(append(deviceFiles[:], "ends.lua", "hidden.lua", "hiddendrop.lua")...) +
-		function("leave_devices", devicesFiles[:]...) + luaSource("say.lua")),
-	says: newLimitedScript("clock.lua", "details.lua", "anysays.lua", "says.lua"),
+	hides: newSidesScript(fileSource("clock.lua", "hidden.lua", "hides.lua")),
+	say: newSidesScript(
+		fileSource("clock.lua", "feed.lua", "bytes.lua", "records.lua", "details.lua", "ends.lua", "hidden.lua",
+			"hiddendrop.lua"),
+		function("leave_devices", fileSource("devices.lua", "devicesrule.lua", "devicessave.lua")),
+		fileSource("say.lua")),
+	says: newSidesScript(fileSource("clock.lua", "details.lua", "anysays.lua", "says.lua")),
 }
 
-// deviceFiles is what devicesFiles, which records devices, needs besides the source of feeds.
-var (
-	deviceFiles  = [...]string{"bytes.lua", "records.lua", "details.lua"}
-	devicesFiles = [...]string{"devices.lua", "devicesrule.lua", "devicessave.lua"}
-)
-
-// newFeedScript returns a script that begins with the limits of package store and with feed.lua.
-func newFeedScript(files ...string) *redis.Script { return redis.NewScript(feedSource(files...)) }
-
-func feedSource(files ...string) string {
-	return limitedSource(append([]string{"clock.lua", "feed.lua"}, files...)...)
+// devicesSource records devices. It follows feed.lua.
+func devicesSource() string {
+	return fileSource("bytes.lua", "records.lua", "details.lua", "devices.lua", "devicesrule.lua", "devicessave.lua")
 }
 
-// newHidingScript returns a script that leaves out what is hidden, and does with the rest what some files do. Items
-// says where the items are in its arguments: see hide in hidden.lua.
-func newHidingScript(items, before string, files ...string) *redis.Script {
-	return redis.NewScript(before + luaSource("hidden.lua") + function("write", files...) +
-		"return hide(write, " + items + ")\n")
+// writeFeed is a function that records pings or leaves in a shard with a feed.
+func writeFeed() string {
+	return function("write_feed", fileSource("feed.lua", "details.lua", "feeddescribe.lua", "feedwrite.lua"))
 }
 
-// function returns a function in Lua that does what files do, with arguments of its own.
-func function(name string, files ...string) string {
-	return "local function " + name + "(ARGV)\n" + luaSource(files...) + "end\n"
+// hide is the function of that name in hidden.lua. What it needs is made only if it is called.
+func hide() string {
+	return "local function hide(...)\n" + fileSource("hidden.lua") + "return hide(...)\nend\n"
 }
 
-// newLimitedScript returns a script that begins with the limits of the contract.
-func newLimitedScript(files ...string) *redis.Script { return redis.NewScript(limitedSource(files...)) }
+// function returns a function in Lua that does what sources do, with arguments of its own.
+func function(name string, sources ...string) string {
+	return "local function " + name + "(ARGV)\n" + strings.Join(sources, "") + "end\n"
+}
 
-func limitedSource(files ...string) string {
-	limits := fmt.Sprintf("local max_changes, changes_kept, max_sweep, max_sweep_instant = %d, %d, %d, %d\n"+
+// newSidesScript returns a script that begins with sides.lua and the limits of the contract.
+func newSidesScript(sources ...string) *redis.Script {
+	return redis.NewScript(fileSource("sides.lua") + limits() + strings.Join(sources, ""))
+}
+
+// newFeedScript returns a script for a shard that may have a feed.
+func newFeedScript(files ...string) *redis.Script {
+	return newSidesScript(fileSource(append([]string{"clock.lua", "feed.lua"}, files...)...))
+}
+
+// limits returns those of the contract.
+func limits() string {
+	return fmt.Sprintf("local max_changes, changes_kept, max_sweep, max_sweep_instant = %d, %d, %d, %d\n"+
 		"local sweep_takeover, sweep_takeover_others = %d, %d\n"+
 		"local max_devices, max_ends, hidden_kept = %d, %d, %d\n",
 		store.MaxChanges, store.ChangesKept.Milliseconds(), store.MaxSweep, store.MaxSweepInstant,
 		store.SweepTakeover.Milliseconds(), store.SweepTakeoverOthers.Milliseconds(),
 		lastseen.MaxDevices, store.MaxEnds, store.HiddenKept.Milliseconds())
-	return limits + luaSource(files...)
 }
 
-func newScript(files ...string) *redis.Script { return redis.NewScript(luaSource(files...)) }
+func newScript(files ...string) *redis.Script { return redis.NewScript(fileSource(files...)) }
 
-// luaSource returns the text of files, one after the other.
-func luaSource(files ...string) string {
+// fileSource returns the text of files, one after the other.
+func fileSource(files ...string) string {
 	var all []byte
 	for _, file := range files {
 		text, err := luaFiles.ReadFile(file)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
@@ -52,8 +53,12 @@ func (s *Store) monitor(ctx context.Context) {
 // checkServers sets the status to that of the servers that could be asked, and returns the error of the others.
 func (s *Store) checkServers(ctx context.Context) error {
 	var old, failed error
+	var evicts atomic.Bool
 	reached := false
-	for _, err := range s.forEachPrimary(ctx, s.checkServer) {
+	check := func(ctx context.Context, client *redis.Client, _ string) error {
+		return s.checkServer(ctx, client, &evicts)
+	}
+	for _, err := range s.forEachPrimary(ctx, check) {
 		if err != nil && !errors.Is(err, ErrTooOld) {
 			failed = errors.Join(failed, err)
 			continue
@@ -62,12 +67,14 @@ func (s *Store) checkServers(ctx context.Context) error {
 	}
 	if reached {
 		s.status.Store(&old)
+		s.evicts.Store(evicts.Load())
 	}
 	return failed
 }
 
-// checkServer logs what is wrong with one server. The error is ErrTooOld, or why the server could not be asked.
-func (s *Store) checkServer(ctx context.Context, client *redis.Client, _ string) error {
+// checkServer logs what is wrong with one server, and notes if it may evict any key. The error is ErrTooOld, or why the
+// server could not be asked.
+func (s *Store) checkServer(ctx context.Context, client *redis.Client, evicts *atomic.Bool) error {
 	sections := []string{"server", "memory"}
 	if s.guard.replicas > 0 {
 		sections = append(sections, "replication")
@@ -75,6 +82,9 @@ func (s *Store) checkServer(ctx context.Context, client *redis.Client, _ string)
 	info, err := readInfo(ctx, client, sections...)
 	if err != nil {
 		return err
+	}
+	if evictsAny(info) {
+		evicts.Store(true)
 	}
 	server := s.nameOf(client)
 	mode := cmp.Or(info["redis_mode"], info["server_mode"]) // the latter in Valkey
@@ -170,11 +180,16 @@ func readInfo(ctx context.Context, client *redis.Client, sections ...string) (ma
 	return info, nil
 }
 
+// evictsAny reports whether a server deletes any key when its memory is full, according to its INFO.
+func evictsAny(info map[string]string) bool {
+	return strings.HasPrefix(info["maxmemory_policy"], "allkeys-")
+}
+
 // checkInfo logs what is wrong with a server according to its INFO, and returns an error if it is too old. Servers
 // other than Redis report the version of Redis that they are compatible with.
 func (l *onceLogger) checkInfo(server string, info map[string]string) error {
 	policy := info["maxmemory_policy"]
-	if !strings.HasPrefix(policy, "allkeys-") {
+	if !evictsAny(info) {
 		policy = ""
 	}
 	l.logOnce(slog.LevelWarn, topic{server, "eviction"}, policy,

@@ -1,11 +1,17 @@
 package redisstore
 
 import (
+	"context"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
 // TestCheckInfoLogsOnce: until they change or come back; each server has its own.
@@ -39,4 +45,51 @@ func TestOlderThan(t *testing.T) {
 		older, unknown := olderThan(version, oldest)
 		require.Equal(t, want, [2]bool{older, unknown}, version)
 	}
+}
+
+// TestAgreementExpires: every sample also forgets which namespaces were checked, so that one which was
+// deleted and created again by a server with other settings is not read as empty for long.
+func TestAgreementExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		sampled, expired := 0, 0
+		go repeat(ctx, sampleEvery, func(context.Context) { sampled++ }, func() { expired++ })
+		time.Sleep(3*sampleEvery + time.Second)
+		cancel()
+		synctest.Wait()
+		require.Equal(t, 3, expired)
+		require.Equal(t, 4, sampled, "at once, too")
+	})
+}
+
+// TestConnections: a call opens one, which is idle afterwards.
+func TestConnections(t *testing.T) {
+	s, err := Open(Options{
+		URL: redistest.Start(t), Timeout: time.Minute, DialTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	require.NoError(t, s.Ready(t.Context()))
+	require.Eventually(t, func() bool { // the store itself makes calls, too
+		total, idle := s.Connections()
+		return total > 0 && idle == total
+	}, time.Minute, time.Millisecond)
+}
+
+// TestClockOffset is positive when Redis' clock is ahead of this machine's.
+func TestClockOffset(t *testing.T) {
+	var elapsed atomic.Int64
+	s, err := Open(Options{
+		URL: redistest.Start(t), Timeout: time.Minute, DialTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler),
+		Now:       func() time.Time { return time.Now().Add(-time.Hour) },
+		Monotonic: func() time.Duration { return time.Duration(elapsed.Load()) },
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	require.Eventually(t, func() bool {
+		elapsed.Add(int64(sampleEvery))
+		s.clock.refresh(t.Context())
+		return s.ClockOffset() != 0
+	}, time.Minute, time.Millisecond)
+	require.InDelta(t, time.Hour, s.ClockOffset(), float64(time.Minute))
 }

@@ -85,8 +85,8 @@ type chunk struct {
 const (
 	maxChunk     = 512
 	maxFeedChunk = 256 // with a feed: each member may be appended
-	// maxDeviceChunk is for records: if a user has 32, Redis takes 60 µs to change more than a time.
-	maxDeviceChunk = 128
+	// maxDeviceChunk is for records: if a user has 32, Redis takes up to 100 µs to change more than a time.
+	maxDeviceChunk = 32
 )
 
 // split divides count items over the shards of their users, in chunks of at most a size.

@@ -128,7 +128,7 @@ func (r *sharedSource) complete(records []store.Record) []store.Record {
 
 // add adds a record, unless its name is not a valid user ID.
 func (r *sharedSource) add(record store.Record) {
-	if err := lastseen.CheckUser(record.User); err != nil {
+	if err := lastseen.CheckStoredUser(record.User); err != nil {
 		r.s.warnOnce(r.ns, "user", "some members are not valid user IDs; they are counted but not listed",
 			"member", record.User, "error", err)
 		return

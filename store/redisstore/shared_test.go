@@ -1,14 +1,12 @@
 package redisstore_test
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -34,7 +32,7 @@ func TestConformanceOfSharedSets(t *testing.T) {
 		redisstore.Options{Unit: redisstore.Seconds, Shards: 7},
 		redisstore.Options{Layouts: map[string]redisstore.Layout{"chat": {Unit: redisstore.Milliseconds}}},
 	) {
-		t.Run(fmt.Sprintf("%d shards", o.Shards), func(t *testing.T) {
+		t.Run(cmp.Or(string(o.Unit), "milliseconds"), func(t *testing.T) {
 			t.Parallel()
 			storetest.RunWithoutFeed(t, func(t testing.TB) store.Store {
 				o.URL, o.Prefix, o.Logger = url, fmt.Sprintf("test%d:", n.Add(1)), discardLog()
@@ -44,6 +42,37 @@ func TestConformanceOfSharedSets(t *testing.T) {
 				t.Cleanup(func() { require.NoError(t, s.Close()) })
 				return s
 			})
+		})
+	}
+}
+
+// TestNone: sets that other programs write have no feeds, devices, contacts, availability or calls. Nor have prefixes
+// with braces, which would decide the slots of what belongs to a key; that is logged.
+func TestNone(t *testing.T) {
+	ctx, url, client := start(t)
+	for name, o := range map[string]redisstore.Options{
+		"key":          {Layouts: map[string]redisstore.Layout{"chat": {Key: "presence"}}},
+		"milliseconds": {Layouts: map[string]redisstore.Layout{"chat": {Unit: redisstore.Milliseconds}}},
+		"seconds":      {Layouts: map[string]redisstore.Layout{"chat": {Unit: redisstore.Seconds}}},
+		"all seconds":  {Unit: redisstore.Seconds},
+		"{app}:":       {}, "app{": {}, "app}:": {}, "{}": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			braces := strings.ContainsAny(name, "{}")
+			if braces {
+				o.Prefix = name
+			}
+			o.URL = url
+			s, log := newLoggedStore(t, o)
+			storetest.RunNone(t, func(testing.TB) store.Store {
+				require.NoError(t, s.DeleteNamespace(ctx, "chat"))
+				return s
+			})
+			require.Equal(t, braces, log.count("level=ERROR") == 1, log)
+			require.Equal(t, braces, log.count("devices, availability and contacts") == 1)
+			for _, key := range client.Keys(ctx, "*").Val() {
+				require.NotRegexp(t, "feed|device|contact|details|call", key)
+			}
 		})
 	}
 }
@@ -79,8 +108,7 @@ func newSharedStore(t *testing.T, url string, layout redisstore.Layout) *redisst
 
 // TestSharedSet: both programs see each other's users in one set, the bare key of the tutorial.
 func TestSharedSet(t *testing.T) {
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
+	ctx, url, client := start(t)
 	theirs := tutorial{client, "presence"}
 	for user, at := range map[string]int64{
 		"alice": 100123, "bob": 100135, "mallory": 100143, "timmy": 100163,
@@ -90,15 +118,13 @@ func TestSharedSet(t *testing.T) {
 	}
 	ours := newSharedStore(t, url, redisstore.Layout{Key: "presence", Unit: redisstore.Seconds})
 	require.NoError(t, ours.Register(ctx, []string{"chat"}))
-	infos, err := ours.Namespaces(ctx, "", 10)
-	require.NoError(t, err)
-	require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: 100_178_000}}, infos, "listed before its first ping")
+	require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: 100_178_000}}, namespacesOf(t, ours),
+		"listed before its first ping")
 	require.Equal(t, lastseen.State{At: 100_123_000}, lookup(t, ours, "alice")[0])
 
-	_, err = ours.Ping(ctx, "chat", []store.Sighting{{User: "zoe", At: 100_190_123}, {User: "alice", At: 100_191_999}})
+	_, err := ours.Ping(ctx, "chat", []store.Sighting{{User: "zoe", At: 100_190_123}, {User: "alice", At: 100_191_999}})
 	require.NoError(t, err)
-	_, err = ours.Leave(ctx, "chat", []store.Sighting{{User: "bob", At: 100_192_001}})
-	require.NoError(t, err)
+	leaveAt(t, ours, 100_192_001, "bob")
 	require.InDelta(t, 100190.123, client.ZScore(ctx, "presence", "zoe").Val(), 0)
 	require.InDelta(t, -100192.001, client.ZScore(ctx, "presence", "bob").Val(), 0)
 	seen, err := theirs.get(ctx, "alice")
@@ -115,47 +141,8 @@ func TestSharedSet(t *testing.T) {
 
 	other := newStore(t, redisstore.Options{URL: url})
 	require.ErrorIs(t, ping(other, "chat", "alice"), store.ErrMismatch, "a server that does not know of it keeps out")
-	infos, err = other.Namespaces(ctx, "", 10)
-	require.NoError(t, err)
-	require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: 100_195_000}}, infos, "but finds its newest time")
-}
-
-// TestSharedSetWhileOthersWrite: while the other program keeps moving some users, those whose time does not
-// change are listed exactly once, in both orders.
-func TestSharedSetWhileOthersWrite(t *testing.T) {
-	ctx, url := context.Background(), redistest.Start(t)
-	theirs := tutorial{newClient(t, url), "presence:chat"}
-	start := time.UnixMilli(int64(base))
-	var still []string
-	for i := range 300 { // three seconds, a hundred in each
-		user := fmt.Sprintf("still%03d", i)
-		still = append(still, user)
-		require.NoError(t, theirs.set(ctx, user, start.Add(time.Duration(i%3)*time.Second)))
-	}
-	ours := newSharedStore(t, url, redisstore.Layout{Unit: redisstore.Seconds})
-	stop := make(chan struct{})
-	var writer sync.WaitGroup
-	writer.Go(func() {
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			_ = theirs.set(ctx, fmt.Sprintf("moves%02d", i%50), start.Add(time.Duration(i%4)*time.Second))
-		}
-	})
-	defer writer.Wait()
-	defer close(stop)
-	for _, order := range []store.Order{store.Newest, store.Oldest} {
-		listed := map[string]int{}
-		for _, r := range walk(t, ours, store.ListQuery{Ranges: everyone(), Order: order, Limit: 7}) {
-			listed[r.User]++
-		}
-		for _, user := range still {
-			require.Equal(t, 1, listed[user], user)
-		}
-	}
+	require.Equal(t, []store.NamespaceInfo{{Name: "chat", Newest: 100_195_000}}, namespacesOf(t, other),
+		"but finds its newest time")
 }
 
 // walk lists page by page to the end.
@@ -176,8 +163,8 @@ func walk(t require.TestingT, s store.Store, q store.ListQuery) (all []store.Rec
 // TestSharedScores lists and counts whatever other programs write, and compares with what follows
 // from the contract: times cut to the millisecond, within one by name.
 func TestSharedScores(t *testing.T) {
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
+	testenv.SkipWithRace(t, "it is about what Redis does")
+	ctx, url, client := start(t)
 	for unit, perMilli := range map[redisstore.Unit]float64{redisstore.Seconds: 0.001, redisstore.Milliseconds: 1} {
 		s := newSharedStore(t, url, redisstore.Layout{Unit: unit})
 		rapid.Check(t, func(t *rapid.T) {
@@ -229,8 +216,7 @@ func nearest(at lastseen.Instant, unit redisstore.Unit) float64 {
 // TestSharedLeave: someone seen within the millisecond of the leave has left; someone seen in the next
 // one has not.
 func TestSharedLeave(t *testing.T) {
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
+	ctx, url, client := start(t)
 	s := newSharedStore(t, url, redisstore.Layout{Unit: redisstore.Seconds})
 	for score, want := range map[string]lastseen.State{
 		"1700000000.1239999": {At: base + 123, Left: true},
@@ -249,14 +235,9 @@ func TestSharedLeave(t *testing.T) {
 // TestSharedSetWithInvalidMembers: what can be no user is neither listed nor, where that is cheap, counted; the
 // first sighting is logged, and nothing is changed.
 func TestSharedSetWithInvalidMembers(t *testing.T) {
-	ctx, url := context.Background(), redistest.Start(t)
-	client := newClient(t, url)
-	var log bytes.Buffer
-	s, err := redisstore.Open(redisstore.Options{
-		URL: url, Timeout: longTimeout, DialTimeout: longTimeout, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		Layouts: map[string]redisstore.Layout{"chat": {Key: "online", Unit: redisstore.Seconds}},
-	})
-	require.NoError(t, err)
+	ctx, url, client := start(t)
+	layouts := map[string]redisstore.Layout{"chat": {Key: "online", Unit: redisstore.Seconds}}
+	s, log := newLoggedStore(t, redisstore.Options{URL: url, Layouts: layouts})
 	for member, score := range map[string]float64{
 		"alice": 1_700_000_000, "bob": 1_700_000_000.5, "zero": 0, "tiny": 0.0001, "gone": -1e15,
 		"": 1_700_000_001, "a\nb": 1_700_000_002, strings.Repeat("x", 257): 1_700_000_003, "\xff": 1_700_000_000.2,
@@ -277,9 +258,9 @@ func TestSharedSetWithInvalidMembers(t *testing.T) {
 	require.Equal(t, make([]lastseen.State, 3), lookup(t, s, "zero", "tiny", "gone"))
 	require.Equal(t, before, client.Dump(ctx, "online").Val())
 	require.NoError(t, s.Close())
-	require.Equal(t, 1, strings.Count(log.String(), "are not times"), log.String())
-	require.Contains(t, log.String(), "members=3")
-	require.Equal(t, 1, strings.Count(log.String(), "are not valid user IDs"))
+	require.Equal(t, 1, log.count("are not times"), log)
+	require.Positive(t, log.count("members=3"))
+	require.Equal(t, 1, log.count("are not valid user IDs"))
 }
 
 func TestWrongLayouts(t *testing.T) {

@@ -280,5 +280,6 @@ func decodeSignal(message string) (sender string, s store.Signal, ok bool) {
 // isSignal reports whether a signal could have been sent.
 func isSignal(s store.Signal) bool {
 	isKind := s.Kind != "" && len(s.Kind) <= 16 && strings.Trim(s.Kind, "abcdefghijklmnopqrstuvwxyz") == ""
-	return isKind && lastseen.CheckNamespace(s.Namespace) == nil && (s.User == "" || lastseen.CheckUser(s.User) == nil)
+	isUser := s.User == "" || lastseen.CheckStoredUser(s.User) == nil
+	return isKind && isUser && lastseen.CheckNamespace(s.Namespace) == nil
 }

@@ -2,47 +2,29 @@ package redisstore_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
-	"github.com/lastseen/lastseen/store/storetest"
 	"github.com/lastseen/lastseen/store/storetest/redistest"
+	"github.com/lastseen/lastseen/store/storetest/servers"
 )
-
-// pairs returns a constructor of two stores with the same data, as two servers have them.
-func pairs(url string) storetest.OpenPair {
-	var n atomic.Int64
-	return func(t testing.TB) (one, two store.Store) {
-		o := redisstore.Options{
-			URL: url, Prefix: fmt.Sprintf("signals%d:", n.Add(1)), Timeout: longTimeout, DialTimeout: longTimeout,
-			Logger: discardLog(),
-		}
-		open := func() store.Store {
-			s, err := redisstore.Open(o)
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, s.Close()) })
-			return s
-		}
-		return open(), open()
-	}
-}
 
 func TestSignals(t *testing.T) {
 	t.Parallel()
-	storetest.RunSignals(t, pairs(redistest.Start(t)))
+	servers.RunSignals(t, pairs(redistest.Start(t), 1))
 }
 
 func TestSignalsOnSentinel(t *testing.T) {
+	testenv.RequireFull(t)
 	t.Parallel()
-	storetest.RunSignals(t, pairs(redistest.StartSentinel(t).URL()))
+	servers.RunSignals(t, pairs(redistest.StartSentinel(t).URL(), 1))
 }
 
 // about returns a signal with some data.
@@ -165,7 +147,7 @@ func TestSignalsWithoutRights(t *testing.T) {
 			client := newClient(t, url)
 			restrict(t, client)
 			require.NoError(t, client.Do(ctx, "ACL", "SETUSER", "app", missing).Err())
-			s, log := newLoggedStore(t, asApp(url))
+			s, log := newLoggedStore(t, redisstore.Options{URL: asApp(url)})
 			signals := listen(t, s)
 			require.Eventually(t, func() bool {
 				err := s.Signal(ctx, about("here"))

@@ -2,7 +2,6 @@ package redisstore_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -120,40 +119,4 @@ func (c *callers) until(users ...string) []lastseen.Instant {
 		ends[i] = all[user].InCallUntil
 	}
 	return ends
-}
-
-func ignoreNotFound(_ lastseen.Call, err error) error {
-	if errors.Is(err, store.ErrCallNotFound) {
-		return nil
-	}
-	return err
-}
-
-// callCalls is every method about calls in a namespace.
-func callCalls(s store.Store, namespace string) map[string]func() error {
-	ctx := context.Background()
-	n := store.NewCall{ID: "a", From: "alice", To: "bob", Ring: time.Hour, Quiet: time.Hour, Shown: true, Key: "k"}
-	step := func(user string, action lastseen.CallAction) func() error {
-		return func() error {
-			_, err := s.StartCall(ctx, namespace, n)
-			if err == nil {
-				_, err = s.StepCall(ctx, namespace, store.CallAct{ID: "a", User: user, Action: action, App: "1"})
-			}
-			return err
-		}
-	}
-	heard := []store.CallHeard{{User: "bob"}}
-	in := []store.InCall{{User: "alice", Until: lastseen.InstantOf(time.Now()).Add(time.Hour)}, {User: "bob"}}
-	return map[string]func() error{
-		"StartCall":          func() error { _, err := s.StartCall(ctx, namespace, n); return err },
-		"StepCall/Accept":    step("bob", lastseen.Accept),
-		"StepCall/End":       step("alice", lastseen.End),
-		"HearCalls":          func() error { _, err := s.HearCalls(ctx, namespace, heard); return err },
-		"ReadCall":           func() error { return ignoreNotFound(s.ReadCall(ctx, namespace, "a")) },
-		"ReadCalls":          func() error { _, err := s.ReadCalls(ctx, namespace, []string{"alice"}); return err },
-		"ExpireCalls":        func() error { _, err := s.ExpireCalls(ctx, namespace); return err },
-		"UnconfirmedInCalls": func() error { _, err := s.UnconfirmedInCalls(ctx, namespace, 0); return err },
-		"SetInCalls":         func() error { return s.SetInCalls(ctx, namespace, in) },
-		"ConfirmInCalls":     func() error { _, err := s.ConfirmInCalls(ctx, namespace, in); return err },
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/redisstore"
+	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
 // hours are thresholds that no test outlasts: only the times of pings decide who decays, and when.
@@ -28,7 +29,7 @@ type feed struct {
 	w      lastseen.Instant // the watermark of all shards at the start
 }
 
-// startFeed begins to record the changes of a namespace that exists. Its settle time is over: see settle.
+// startFeed begins to record the changes of a namespace that exists.
 func startFeed(t *testing.T, s *redisstore.Store, client redis.UniversalClient, shards int) *feed {
 	t.Helper()
 	f := &feed{T: t, s: s, client: client, keys: []string{"presence:chat"}}
@@ -40,9 +41,15 @@ func startFeed(t *testing.T, s *redisstore.Store, client redis.UniversalClient, 
 	}
 	require.NoError(t, ping(s, "chat", "somebody"))
 	f.record()
-	f.settle()
 	f.moveWatermark(f.clock())
 	return f
+}
+
+// newFeed is startFeed on a new Redis.
+func newFeed(t *testing.T, shards int) *feed {
+	t.Helper()
+	url := redistest.Start(t)
+	return startFeed(t, newStore(t, redisstore.Options{URL: url, Shards: shards}), newClient(t, url), shards)
 }
 
 // feedKey and streamKey are the companions of a shard's key.
@@ -51,11 +58,9 @@ func streamKey(key string) string { return "presence:changes:{" + key + "}" }
 
 func (f *feed) record() {
 	f.Helper()
+	require.NoError(f, f.s.Register(context.Background(), []string{"chat"}))
 	require.NoError(f, f.s.RecordChanges(context.Background(), "chat", hours))
 }
-
-// settle ends the time in which other servers may not know that changes are recorded.
-func (f *feed) settle() { f.each(func(key string) error { return f.hdel(feedKey(key), "s") }) }
 
 // moveWatermark sets the watermark of each shard, as if the sweeps had ended there. Tests that need a watermark far
 // from the clock would otherwise have to wait, or to move the clock of Redis.
@@ -65,10 +70,6 @@ func (f *feed) moveWatermark(to lastseen.Instant) {
 		return f.client.HSet(context.Background(), feedKey(key), "w", int64(to)).Err()
 	})
 	f.w = to
-}
-
-func (f *feed) hdel(key, field string) error {
-	return f.client.HDel(context.Background(), key, field).Err()
 }
 
 func (f *feed) each(do func(key string) error) {
@@ -233,9 +234,7 @@ func (r *reader) apply(c store.Change) {
 		return
 	}
 	before := store.Published{State: lastseen.State{Left: c.WasLeft}, Status: c.WasStatus, Details: c.Was}
-	// A leave of a user who was never seen is not a change.
-	leftUnseen := !told.Known() && before.Status == lastseen.Grey && told.Details == before.Details
-	if !told.Same(before) && !leftUnseen {
+	if !told.Same(before) {
 		r.Errorf("%s was told as %v, but the next entry is %+v", c.User, told, c)
 	}
 	if c.Same(before) && !c.Forgotten() {

@@ -75,6 +75,7 @@ func TestTLS(t *testing.T) {
 			continue
 		}
 		require.ErrorIs(t, err, store.ErrUnavailable, options)
+		require.NotContains(t, err.Error(), "redis://", "it has TLS")
 	}
 }
 

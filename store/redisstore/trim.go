@@ -3,6 +3,7 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"iter"
 	"slices"
 
@@ -12,12 +13,12 @@ import (
 
 // Trim implements [store.Store]. If users may have devices, it takes several round trips: see maxDeviceTrim.
 func (s *Store) Trim(ctx context.Context, namespace string, q store.TrimQuery) (result store.TrimResult, err error) {
-	ctx, cancel, ns, err := s.openWithBits(ctx, namespace)
+	ctx, cancel, ns, err := s.open(ctx, namespace)
 	if err != nil {
 		return result, err
 	}
 	defer cancel()
-	uses, err := s.shardsWith(ctx, ns.namespace, ns.contactUses)
+	has, err := s.sidesOf(ctx, ns)
 	if err != nil {
 		return result, err
 	}
@@ -26,12 +27,12 @@ func (s *Store) Trim(ctx context.Context, namespace string, q store.TrimQuery) (
 		return result, err
 	}
 	size := store.MaxTrim
-	if ns.bits.devices.set {
+	if slices.ContainsFunc(has, func(has sides) bool { return has.has("r") }) {
 		size = maxDeviceTrim
 	}
 	result.Held = held
 	for part := range parts(limits, size) {
-		shards, err := s.trim(ctx, ns, q, part, uses)
+		shards, err := s.trim(ctx, ns, q, part)
 		deleted := 0
 		for _, shard := range shards {
 			deleted += shard.deleted
@@ -47,11 +48,11 @@ func (s *Store) Trim(ctx context.Context, namespace string, q store.TrimQuery) (
 // trimLimits returns how many members to delete from each shard at most, and whether one of them has to keep all. If
 // there are several shards, it first checks the clocks of all, and counts what to delete in each: one shard after the
 // other would take too long.
-func (s *Store) trimLimits(ctx context.Context, ns *candidate, q store.TrimQuery) (limits []int, held bool, err error) {
+func (s *Store) trimLimits(ctx context.Context, ns namespace, q store.TrimQuery) (limits []int, held bool, err error) {
 	if ns.shards == 1 {
 		return []int{store.MaxTrim}, false, nil
 	}
-	counted, err := s.trim(ctx, ns, q, make([]int, ns.shards), nil)
+	counted, err := s.trim(ctx, ns, q, make([]int, ns.shards))
 	if err != nil {
 		return nil, false, err
 	}
@@ -103,37 +104,38 @@ type trimmed struct {
 }
 
 // trim deletes members of each shard that are older than the query's age, all in one round trip: at most as many as its
-// limit. If all limits are 0 it only counts them, otherwise it leaves out the shards with limit 0. In the shards with
-// last uses, the times of owners of contacts become their last uses.
-func (s *Store) trim(
-	ctx context.Context, ns *candidate, q store.TrimQuery, limits []int, uses []string,
-) ([]trimmed, error) {
+// limit. If all limits are 0 it only counts them, otherwise it leaves out the shards with limit 0. The times of owners
+// of contacts become their last uses.
+func (s *Store) trim(ctx context.Context, ns namespace, q store.TrimQuery, limits []int) ([]trimmed, error) {
 	counts := total(limits) == 0
-	var calls []call
+	var calls []shardCall
 	for i, limit := range limits {
 		if limit == 0 && !counts {
 			continue
 		}
-		c := call{key: ns.shard(i), args: []any{
-			q.Age.Milliseconds(), int64(q.Now), store.MaxClockDrift.Milliseconds(), ns.perScore(),
-			limit, q.All, ns.time(lastseen.MaxInstant + 1), slices.Contains(uses, ns.shard(i)),
-		}}
-		switch {
-		case slices.Contains(uses, c.key):
-			c.others = ns.peopleKeys(c.key)
-		case ns.bits.devices.set:
-			c.others = ns.othersOf(c.key)
-		case ns.bits.feed.set:
-			c.others = []string{ns.feed(c.key)}
-		}
-		calls = append(calls, c)
+		calls = append(calls, shardCall{
+			namespace: ns, shard: ns.shard(i), script: scripts.trim, reads: true,
+			prepare: func(sides) (string, string, []any) {
+				return "dfmru", "", []any{
+					q.Age.Milliseconds(), int64(q.Now), store.MaxClockDrift.Milliseconds(), ns.perScore(),
+					limit, q.All, ns.time(lastseen.MaxInstant + 1),
+				}
+			},
+		})
 	}
-	replies, err := s.runInts(ctx, scripts.trim, 3, calls...)
+	cmds, err := s.runShardsAll(ctx, calls)
 	if err != nil {
 		return nil, err
 	}
-	shards := make([]trimmed, len(replies))
-	for i, reply := range replies {
+	shards := make([]trimmed, len(cmds))
+	for i, cmd := range cmds {
+		reply, err := cmd.Int64Slice()
+		if len(reply) == 0 && err == nil {
+			continue // nothing exists
+		}
+		if err != nil || len(reply) != 3 {
+			return nil, fmt.Errorf("unexpected script reply %v instead of 3 numbers", cmd.Val())
+		}
 		if reply[0] < 0 {
 			return nil, cmp.Or(q.CheckClock(lastseen.Instant(reply[2])), store.ErrClockMoved)
 		}

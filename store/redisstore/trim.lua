@@ -1,12 +1,7 @@
 -- Deletes members last seen longer ago than an age, whether present or left, up to a limit. The age is measured
 -- by the current clock of this Redis.
 --
--- KEYS[1]  one shard of a namespace
--- KEYS[2]  its feed, in namespaces that may have one: see feed.lua
--- KEYS[4]  the records of users, in namespaces that may have devices: see records.lua
--- KEYS[5]  what clients said about devices
--- KEYS[6]  the details of users, in namespaces that may have some: see details.lua
--- KEYS[8]  the last uses of owners of contacts, if ARGV[8] says so: see contacts.lua
+-- KEYS     see sides.lua; its feed, records, metas, details, and the last uses of owners of contacts: see contacts.lua
 -- ARGV[1]  the age in milliseconds
 -- ARGV[2]  what the caller expects the clock to show, in milliseconds
 -- ARGV[3]  how far the clock may be from that, in milliseconds
@@ -14,28 +9,26 @@
 -- ARGV[5]  how many to delete at most; with 0 they are only counted
 -- ARGV[6]  '1' to delete them also if no user is left afterwards
 -- ARGV[7]  the lowest score that is later than all times
--- ARGV[8]  '1' if users have contacts: then what is deleted becomes their last use, if they have contacts
 --
 -- Returns {deleted, held, old}: held is 1 if members were kept because no user would be left, old is how many
 -- were too old before. When the clock is not where it is expected, deleted is -1 and old is the time in
 -- milliseconds; nothing changed.
 --
 -- Scores between -c and c, both excluded, are older than c: one run of ranks. Deleting by rank bounds the time one call
--- can take. What users say stays, but they are no longer idle.
+-- can take. What users say stays, but they are no longer idle. What is deleted becomes the last use of owners of contacts.
 --
 -- While there is a feed, users whom it shows as green or yellow are kept.
 --
--- Numbers are passed to Redis as they are, or written with all their digits: see ping.lua.
+-- Numbers are passed to Redis as they are, or written with all their digits: see pingplain.lua.
 
 local key, unit, limit = KEYS[1], ARGV[4], tonumber(ARGV[5])
-local uses_key = ARGV[8] == '1' and KEYS[8]
 local now = clock()
 if math.abs(now - ARGV[2]) > tonumber(ARGV[3]) then
   return {-1, 0, now}
 end
 local before = now - ARGV[1]
-if KEYS[2] then
-  local feed = redis.call('HMGET', KEYS[2], 'w', 'y')
+if feed_key then
+  local feed = redis.call('HMGET', feed_key, 'w', 'y')
   before = feed[1] and math.min(before, feed[1] - feed[2]) or before
 end
 if before < 1 then
@@ -74,15 +67,20 @@ local last = math.min(past, first + limit) - 1
 if last < first then
   return {0, 0, old}
 end
-if records_key then
+if records_key or details_key then
   local users = redis.call('ZRANGE', key, first, last)
-  forget_records(users)
+  if records_key then
+    forget_records(users)
+  end
   if details_key then
     forget_idle(users)
   end
 end
 local scores = uses_key and redis.call('ZRANGE', key, first, last, 'WITHSCORES')
 local deleted = redis.call('ZREMRANGEBYRANK', key, first, last)
+if feed_key and redis.call('EXISTS', key) == 0 and redis.call('EXISTS', feed_key) == 1 then
+  redis.call('HSET', feed_key, 'u', '0')
+end
 if uses_key then -- after it: a script that has deleted something can also write when memory is full
   local uses = {}
   for i = 1, #scores, 2 do
@@ -90,4 +88,5 @@ if uses_key then -- after it: a script that has deleted something can also write
   end
   redis.call('ZADD', uses_key, 'XX', 'GT', unpack(uses))
 end
+settle()
 return {deleted, 0, old}

@@ -73,8 +73,17 @@ func TestInvalidAddresses(t *testing.T) {
 		"redis+://geheim@a":                                               "begin with",
 		"redis+geheim://a":                                                "begin with",
 		"unix:///geheim":                                                  "begin with",
+		"":                                                                "begin with",
+		"geheim@host:6379":                                                "begin with",
+		"redis:geheim@host":                                               "begin with",
+		"redis:///:geheim@host":                                           "%2F",
+		"redis://:12/geheim@host:6379":                                    "%2F",
+		"redis://:geheim#geheim@host":                                     "%2F",
+		"redis://:geheim?geheim@host":                                     "%2F",
+		"redis://:geheim%geheim@host":                                     "%2F",
+		"redis://host?password=geheim":                                    "unknown option",
 	} {
-		_, err := newClient(Options{URL: url}, newGuard(Options{}))
+		_, err := Open(Options{URL: url})
 		require.ErrorContains(t, err, reason, url)
 		require.NotContains(t, strings.ReplaceAll(err.Error(), reason, ""), "geheim", url)
 		require.NotContains(t, Redact(url), "geheim", url)

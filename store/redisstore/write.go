@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
@@ -43,7 +41,6 @@ type pendingBatch struct {
 	place     []int            // for each item, the place of its user in unique
 	states    []lastseen.State // of unique
 	created   bool             // a key was made
-	missing   bool             // there is no feed although the namespace has the bit
 }
 
 // record writes batches of pings or, with left, of leaves. Empty batches have no effect.
@@ -76,11 +73,6 @@ func (s *Store) afterWrite(ctx context.Context, all []*pendingBatch) {
 		case b.created:
 			// The first member of a key, perhaps since another server deleted the namespace.
 			created = append(created, &b.candidate)
-		}
-	}
-	for _, b := range all {
-		if b.err == nil && b.missing {
-			s.dropBit(ctx, b.name, b.bits.feed)
 		}
 	}
 	s.register(ctx, created, 0) // all at once, since a batch can create hundreds of namespaces
@@ -128,10 +120,7 @@ func (s *Store) write(ctx context.Context, all []*pendingBatch, left bool) {
 	var cmds []writeCmd
 	members := 0
 	for _, b := range all {
-		size := maxChunk
-		if b.bits.feed.set || left && b.bits.devices.set {
-			size = maxFeedChunk
-		}
+		size := s.chunkSize(b.namespace, left)
 		for _, c := range b.split(len(b.unique), size, func(i int) string { return b.unique[i].User }) {
 			if members += len(c.index); members > maxMembers {
 				s.send(ctx, cmds, left)
@@ -145,64 +134,71 @@ func (s *Store) write(ctx context.Context, all []*pendingBatch, left bool) {
 	s.send(ctx, cmds, left)
 }
 
-func (s *Store) send(ctx context.Context, cmds []writeCmd, left bool) {
-	calls := make([]call, len(cmds))
-	for i, c := range cmds {
-		hasFeed := c.bits.feed.set && s.mayAppend(ctx, c.namespace, c.key)
-		calls[i] = c.call(left, hasFeed)
+// chunkSize returns how many members one script records at most, as far as the side keys of the shards are known.
+func (s *Store) chunkSize(ns namespace, left bool) int {
+	size := maxChunk
+	for k := range ns.shards {
+		switch known := s.sides.of(ns.shard(k)).stored; {
+		case left && known.has("r"):
+			return maxDeviceChunk
+		case known.has("f"):
+			size = maxFeedChunk
+		}
 	}
-	for i, reply := range s.runScripts(ctx, scripts.ping, calls) {
+	return size
+}
+
+func (s *Store) send(ctx context.Context, cmds []writeCmd, left bool) {
+	calls := make([]shardCall, len(cmds))
+	for i, c := range cmds {
+		calls[i] = c.call(ctx, s, left)
+	}
+	for i, reply := range s.runShards(ctx, calls) {
 		c := cmds[i]
 		err := translate(reply.Err())
 		if err == nil {
 			err = s.readStates(c, reply.Val(), left)
 		}
 		c.err = cmp.Or(c.err, err)
-		s.replicas.wroteChunk(&c.candidate, c.chunk, reply, func(at int) string { return c.unique[at].User })
 	}
 }
 
-// call returns the script for a chunk. The scripts that leave out what is hidden take the keys for that at the end.
-func (c writeCmd) call(left, hasFeed bool) call {
-	run, hiding := call{key: c.key}, c.bits.hidden.set
-	switch {
-	case left && c.bits.devices.set:
-		run.script = choose(hiding, scripts.devicesHidden, scripts.devices)
-		run.others, run.args = c.othersOf(c.key), c.leaveArgs()
-		return run
-	case hasFeed:
-		run.script, run.others, run.args = scripts.feedWrite, c.companions(c.key), c.feedArgs(left)
-		if c.bits.details.set {
-			run.script = choose(hiding, scripts.feedWriteHidden, scripts.feedWriteDetails)
-			run.others = c.othersOf(c.key)
-		}
-		return run
-	case left:
-		run.script = choose(hiding, scripts.leaveHidden, scripts.leave)
-	default:
-		run.script = choose(hiding, scripts.pingHidden, scripts.ping)
+// uses returns the letters of the side keys that the script for a chunk uses.
+func (c writeCmd) uses(left bool) string {
+	if left {
+		return "dfhmpr"
 	}
-	if run.args = c.args(left); hiding {
-		run.others = c.hiddenKeys(c.key)
+	return "dfhp"
+}
+
+// call returns the script for a chunk.
+func (c writeCmd) call(ctx context.Context, s *Store, left bool) shardCall {
+	run := shardCall{namespace: c.namespace, shard: c.key, script: scripts.ping}
+	if left {
+		run.script = scripts.leave
+	}
+	run.prepare = func(has sides) (string, string, []any) {
+		appends := s.feedLetters(ctx, c.namespace, c.key, has)
+		switch {
+		case left && has.has("r"):
+			return c.uses(left), appends, c.leaveArgs()
+		case has.has("f"):
+			return c.uses(left), appends, c.feedArgs(left)
+		default:
+			return c.uses(left), "", c.args(left)
+		}
 	}
 	return run
 }
 
-func choose(condition bool, yes, no *redis.Script) *redis.Script {
-	if condition {
-		return yes
-	}
-	return no
-}
-
-// args returns the arguments of ping.lua or leave.lua. Most sightings of a batch have the same time: it is formatted
-// once. Users and times are passed as pointers: as strings, each would be copied into an interface.
+// args returns the arguments of pingplain.lua or leaveplain.lua. Most sightings of a batch have the same time: it is
+// formatted once. Users and times are passed as pointers: as strings, each would be copied into an interface.
 func (c writeCmd) args(left bool) []any {
 	earliest, latest := lastseen.MaxInstant, lastseen.Instant(0)
 	for _, at := range c.index {
 		earliest, latest = min(earliest, c.unique[at].At), max(latest, c.unique[at].At)
 	}
-	args := make([]any, 0, 4+3*len(c.index))
+	args := make([]any, 0, 6+3*len(c.index))
 	if left {
 		args = append(args, int64(latest), c.perScore())
 	} else {
@@ -234,7 +230,7 @@ func (c writeCmd) feedArgs(left bool) []any {
 	for _, at := range c.index {
 		latest = max(latest, c.unique[at].At)
 	}
-	args := append(make([]any, 0, 4+2*len(c.index)), linkBase(), int64(latest), left, c.sampled)
+	args := append(make([]any, 0, 6+2*len(c.index)), linkBase(), int64(latest), left, c.sampled)
 	var last lastseen.Instant
 	var score *string
 	for _, at := range c.index {
@@ -254,7 +250,6 @@ func (s *Store) readStates(c writeCmd, reply any, left bool) error {
 		return cmp.Or(err, errors.New("empty script reply"))
 	}
 	c.created = c.created || parts[0] == int64(1)
-	c.missing = c.missing || len(parts) > 3 && parts[3] == int64(1)
 	if len(parts) > 4 && parts[4] != nil {
 		s.warnOfRecords(c.namespace, parts[4])
 	}
@@ -271,7 +266,7 @@ func (s *Store) readStates(c writeCmd, reply any, left bool) error {
 	return nil
 }
 
-// hidesPart is the place in a reply at which scripts report which items were hidden, if any were.
+// hidesPart is the place in a reply at which scripts report that items were hidden.
 const hidesPart = 5
 
 // readScores reads the states of a command from its scores.
@@ -311,20 +306,26 @@ func (s *Store) observeGap(c writeCmd, previous any) {
 
 // Forget implements [store.Store].
 func (s *Store) Forget(ctx context.Context, namespace, user string) error {
-	ctx, cancel, c, err := s.openWithBits(ctx, namespace)
+	ctx, cancel, ns, err := s.open(ctx, namespace)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	defer s.replicas.wrote(namespace, user, listMark)
-	failed := cmp.Or(s.forgetCalls(ctx, c, user), s.forgetUser(ctx, c, user))
-	return cmp.Or(failed, s.forgetContacts(ctx, c, user)) // whatever failed, as much as possible is deleted
+	failed := cmp.Or(s.forgetCalls(ctx, ns, user), s.forgetUser(ctx, ns, user))
+	return cmp.Or(failed, s.forgetContacts(ctx, ns, user)) // whatever failed, as much as possible is deleted
 }
 
-func (s *Store) forgetUser(ctx context.Context, c *candidate, user string) error {
-	hasFeed := c.bits.feed.set && s.mayAppend(ctx, c.namespace, c.of(user))
-	if hasFeed || c.bits.devices.set || c.bits.details.set {
-		return s.forgetCompanions(ctx, c, user)
+// forgetUser deletes a user with devices and what the user says, and appends that to the feed, if there is one.
+func (s *Store) forgetUser(ctx context.Context, ns namespace, user string) error {
+	shard := ns.of(user)
+	if !ns.hasCompanions() {
+		return translate(s.client.ZRem(confirmed(ctx), shard, user).Err())
 	}
-	return translate(s.client.ZRem(confirmed(ctx), c.of(user), user).Err())
+	_, err := s.runShardsAll(confirmed(ctx), []shardCall{{
+		namespace: ns, shard: shard, script: scripts.feedForget, reads: true,
+		prepare: func(has sides) (string, string, []any) {
+			return "defhmpr", s.feedLetters(ctx, ns, shard, has), []any{linkBase(), user}
+		},
+	}})
+	return err
 }

@@ -1,0 +1,28 @@
+-- Deletes a shard with all side keys. Unless that is asked for, a shard that is used stays, and so do hidden times that did
+-- not end long ago.
+--
+-- KEYS     see sides.lua; all that exist
+-- ARGV[1]  the present, as the caller knows it; '' to delete everything
+--
+-- Returns 1 if the shard is used: if it has users, users who say something, or contacts; otherwise 0.
+
+local kept = {}
+if ARGV[1] ~= '' then
+  local contacts = contacts_key and redis.call('EXISTS', contacts_key) == 1 -- it may be named, and gone
+  if contacts or redis.call('EXISTS', KEYS[1]) == 1 or details_key and any_says(ARGV[1]) then
+    return 1
+  end
+  if hidden_key then
+    drop_hidden(hidden_key, private_key, math.min(clock(), tonumber(ARGV[1])), 1000)
+  end
+  kept = {h = true, p = true}
+end
+local keys = {KEYS[1]}
+for letter, name in pairs(side) do
+  if not kept[letter] then
+    keys[#keys + 1] = name
+  end
+end
+redis.call('UNLINK', unpack(keys))
+settle()
+return 0

@@ -1,0 +1,134 @@
+package redisstore
+
+import (
+	"context"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// This file compares the hashes of shards with the side keys that exist. See look.lua.
+
+// look is the comparison of a shard.
+type look struct {
+	*shardCall
+	stored *redis.StringCmd
+	exist  []*redis.IntCmd // the shard, and its side keys in the order of their letters
+	absent bool            // nothing existed
+}
+
+// lookFirst compares the shards of open calls with their hashes if this process has not done so for a minute. It fills
+// in the replies of calls that fail, or that read where nothing exists, and returns the others.
+func (s *Store) lookFirst(ctx context.Context, calls []shardCall, open []int, cmds []*redis.Cmd) (ready []int) {
+	unknown := map[string]*look{}
+	var order []*look
+	round := s.agreements.round.Load()
+	for _, at := range open {
+		c := &calls[at]
+		known := s.sides.of(c.shard)
+		if !c.hasCompanions() || known.stored != "" && known.round > round-keepKnown {
+			continue
+		}
+		if l := unknown[c.shard]; l == nil {
+			unknown[c.shard] = &look{shardCall: c}
+			order = append(order, unknown[c.shard])
+		} else if l.reads && !c.reads {
+			l.shardCall = c
+		}
+	}
+	if len(order) == 0 {
+		return open
+	}
+	failed := s.lookAt(context.WithValue(ctx, confirmedKey{}, nil), order) // nothing of it has to be confirmed
+	for _, at := range open {
+		c := &calls[at]
+		if l := unknown[c.shard]; l != nil {
+			if err := failed[c.shard]; err != nil || l.absent && c.reads {
+				cmds[at] = redis.NewCmd(ctx)
+				cmds[at].SetVal([]any{})
+				cmds[at].SetErr(err)
+				continue
+			}
+		}
+		ready = append(ready, at)
+	}
+	return ready
+}
+
+// lookAt compares shards, with commands of one key each, since those work while slots move, and corrects hashes that
+// are wrong. It returns the errors, by shard.
+func (s *Store) lookAt(ctx context.Context, all []*look) (failed map[string]error) {
+	pipe := s.client.Pipeline()
+	for _, l := range all {
+		l.stored = pipe.HGet(ctx, l.sidesKey(l.shard), sidesField)
+		l.exist = append(l.exist, pipe.Exists(ctx, l.shard))
+		for _, letter := range sideLetters {
+			l.exist = append(l.exist, pipe.Exists(ctx, l.sideKey(l.shard, letter)))
+		}
+	}
+	_, _ = pipe.Exec(ctx) // each command keeps its error
+	failed = map[string]error{}
+	var wrong []*look
+	var calls []call
+	for _, l := range all {
+		correction, err := s.compare(l)
+		if err != nil {
+			failed[l.shard] = err
+		} else if correction != nil {
+			wrong, calls = append(wrong, l), append(calls, *correction)
+		}
+	}
+	for i, cmd := range s.runScripts(ctx, nil, calls) {
+		shard := wrong[i].shard
+		text, err := cmd.Text()
+		if err != nil && (!redis.HasErrorPrefix(err, "TRYAGAIN") || s.sides.of(shard).stored == "") {
+			failed[shard] = err
+		} else if err == nil {
+			s.sides.set(shard, knownShard{
+				stored: sides(strings.TrimPrefix(text, "SIDES ")), round: s.agreements.round.Load(),
+			})
+		}
+	}
+	return failed
+}
+
+// compare learns what the hash of a shard has, and which of its keys exist. It returns the call that corrects the hash;
+// nil if it is right, or if nothing exists and nothing is to be written.
+func (s *Store) compare(l *look) (*call, error) {
+	text, _, err := textOf(l.stored)
+	if err != nil {
+		return nil, l.stored.Err()
+	}
+	found, exists := "-", false
+	for i, cmd := range l.exist {
+		if cmd.Err() != nil {
+			return nil, cmd.Err()
+		}
+		if cmd.Val() > 0 {
+			if exists = true; i > 0 {
+				found += sideLetters[i-1 : i]
+			}
+		}
+	}
+	stored := sides(text)
+	known := knownShard{stored: stored, round: s.agreements.round.Load()}
+	for _, letter := range stored.only(sideLetters, "") {
+		if !strings.ContainsRune(found, letter) {
+			known.lost += string(letter)
+		}
+	}
+	s.sides.set(l.shard, known)
+	if l.absent = text == "" && !exists; text == found || l.absent && l.reads {
+		return nil, nil
+	}
+	letters := stored.only(sideLetters, strings.TrimPrefix(found, "-"))
+	others := make([]string, 0, len(letters)+1)
+	for _, letter := range letters {
+		others = append(others, l.sideKey(l.shard, letter))
+	}
+	keep := !l.reads
+	return &call{
+		key: l.shard, script: scripts.look, others: append(others, l.sidesKey(l.shard)),
+		args: []any{keep, "", letters, text},
+	}, nil
+}

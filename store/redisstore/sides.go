@@ -1,0 +1,276 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lastseen/lastseen/store"
+)
+
+// This file names the side keys of shards, and runs scripts that use them: see sides.lua and
+// docs/decisions/redis-keys.md.
+
+// hasCompanions reports whether a namespace can have side keys. They are in the slot of the shard's key because their
+// names contain that key in braces, so there can be no other braces. Sets that other programs write have none, since
+// side keys would miss those writes.
+func (n namespace) hasCompanions() bool {
+	return n.own && !n.shared && !strings.ContainsAny(n.key, "{}")
+}
+
+func (n namespace) companion(what, shard string) string {
+	return strings.TrimSuffix(n.key, n.name) + what + ":{" + shard + "}"
+}
+
+// sideLetters are the letters of side keys, in alphabetical order, and sideWords the words in their names.
+const sideLetters = "cdefhkmprsu"
+
+var sideWords = [...]string{
+	"contacts", "details", "ends", "feed", "hidden", "contactmarks", "devicemeta", "private", "devices", "changes",
+	"contactuses",
+}
+
+// sideKey returns the side key of a shard with a letter.
+func (n namespace) sideKey(shard string, letter rune) string {
+	return n.companion(sideWords[strings.IndexRune(sideLetters, letter)], shard)
+}
+
+// sidesKey returns the key of the hash that says which side keys a shard has, and sidesField is its field.
+func (n namespace) sidesKey(shard string) string { return n.companion("keys", shard) }
+
+const sidesField = "keys"
+
+// sides are the side keys that a shard has: '-' and their letters in alphabetical order. "" means that nothing is
+// known, or that there is no hash.
+type sides string
+
+func (has sides) has(letter string) bool { return strings.Contains(string(has), letter) }
+
+// only returns those of some letters that the shard has, and others that it may get, in alphabetical order.
+func (has sides) only(letters, others string) string {
+	if len(has) < 2 && others == "" {
+		return ""
+	}
+	return strings.Map(func(letter rune) rune {
+		text := string(letter)
+		if strings.Contains(others, text) || strings.Contains(letters, text) && has.has(text) {
+			return letter
+		}
+		return -1
+	}, sideLetters)
+}
+
+// knownSides remembers the hashes of shards as this process last saw them. The zero value is ready for use.
+type knownSides struct {
+	mu     sync.RWMutex
+	shards map[string]knownShard
+}
+
+type knownShard struct {
+	stored sides  // what the hash has
+	lost   string // letters in it of keys that do not exist
+	round  int64  // of agreements, in which the keys were last compared
+}
+
+// maxKnownShards bounds the shards that are remembered. When there are more, all are forgotten.
+const maxKnownShards = 100_000
+
+// keepKnown is for how many rounds a comparison holds: a minute.
+const keepKnown = int64(6)
+
+func (k *knownSides) of(shard string) knownShard {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.shards[shard]
+}
+
+func (k *knownSides) set(shard string, known knownShard) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.shards == nil || len(k.shards) >= maxKnownShards {
+		k.shards = map[string]knownShard{}
+	}
+	if known.stored == "" {
+		delete(k.shards, shard)
+		return
+	}
+	k.shards[shard] = known
+}
+
+// learn notes what the hash of a shard has; "" if there is none.
+func (k *knownSides) learn(shard string, stored sides) {
+	known := k.of(shard)
+	k.set(shard, knownShard{stored: stored, round: known.round})
+}
+
+// shardCall is one run of a script that uses the side keys of a shard.
+type shardCall struct {
+	namespace
+	shard  string
+	script *redis.Script
+	reads  bool // it writes nothing, and has the empty reply where nothing exists
+
+	// prepare returns the letters of the side keys that the script uses if they exist, of those that it may create, and
+	// its arguments, given the side keys that exist.
+	prepare func(has sides) (uses, creates string, args []any)
+}
+
+// maxSideRuns is how often a script is run at most while its shard's side keys change.
+const maxSideRuns = 5
+
+// runShards runs scripts, all in one round trip, and returns the replies in the order of the calls, with the error of
+// each call in its reply. It repeats those for which the side keys were others than this process knew.
+func (s *Store) runShards(ctx context.Context, calls []shardCall) []*redis.Cmd {
+	cmds := make([]*redis.Cmd, len(calls))
+	open, needs := make([]int, len(calls)), make([]string, len(calls))
+	for i := range calls {
+		open[i] = i
+	}
+	for run := 0; len(open) > 0; run++ {
+		open = s.lookFirst(ctx, calls, open, cmds)
+		batch := make([]call, len(open))
+		for i, at := range open {
+			batch[i] = s.sidesCall(&calls[at], needs[at])
+		}
+		var again []int
+		for i, cmd := range s.runScripts(ctx, nil, batch) {
+			at := open[i]
+			if cmds[at] = cmd; !s.repeats(&calls[at], cmd, &needs[at]) {
+				s.forgetIfCreated(&calls[at], batch[i])
+				continue
+			}
+			if again = append(again, at); run >= maxSideRuns {
+				cmd.SetErr(fmt.Errorf("%w: the side keys of %s change all the time",
+					store.ErrUnavailable, calls[at].shard))
+			}
+		}
+		if open = again; run >= maxSideRuns {
+			return cmds
+		}
+	}
+	return cmds
+}
+
+// runShardsAll is runShards with the first error.
+func (s *Store) runShardsAll(ctx context.Context, calls []shardCall) ([]*redis.Cmd, error) {
+	cmds := s.runShards(ctx, calls)
+	for _, cmd := range cmds {
+		if err := cmd.Err(); err != nil {
+			return nil, translate(err)
+		}
+	}
+	return cmds, nil
+}
+
+// sidesCall returns the call of a script as sides.lua takes it, and also names the side keys that it asked for.
+func (s *Store) sidesCall(c *shardCall, needs string) call {
+	if !c.hasCompanions() {
+		_, _, args := c.prepare("-")
+		return call{key: c.shard, script: c.script, args: append(args, "", "", "")}
+	}
+	known := s.sides.of(c.shard)
+	exist := known.stored
+	if known.lost != "" {
+		exist = "-" + sides(exist.only(without(sideLetters, known.lost), ""))
+	}
+	uses, creates, args := c.prepare(exist)
+	letters := exist.only(uses, creates+needs)
+	if known.lost != "" {
+		uses = without(uses, known.lost)
+	}
+	others := make([]string, 0, len(letters)+1)
+	for _, letter := range letters {
+		others = append(others, c.sideKey(c.shard, letter))
+	}
+	return call{
+		key: c.shard, script: c.script, others: append(others, c.sidesKey(c.shard)),
+		args: append(args, uses, letters, string(known.stored)),
+	}
+}
+
+// without returns letters without others.
+func without(letters, others string) string {
+	return strings.Map(func(letter rune) rune {
+		if strings.ContainsRune(others, letter) {
+			return -1
+		}
+		return letter
+	}, letters)
+}
+
+// forgetIfCreated has the next call on a shard look if this one may have created side keys.
+func (s *Store) forgetIfCreated(c *shardCall, run call) {
+	letters, stored := run.args[len(run.args)-2].(string), run.args[len(run.args)-1].(string)
+	if without(letters, stored) != "" {
+		s.sides.set(c.shard, knownShard{})
+	}
+}
+
+// repeats reports whether a call did nothing because the side keys are others than this process knew, or because the
+// script needs one that was not named.
+func (s *Store) repeats(c *shardCall, cmd *redis.Cmd, needs *string) bool {
+	if redis.HasErrorPrefix(cmd.Err(), "TRYAGAIN") {
+		s.sides.set(c.shard, knownShard{}) // perhaps a key that was named does not exist
+		return true
+	}
+	text, ok := cmd.Val().(string) // also if no replica confirmed that: nothing was written
+	if !ok {
+		return false
+	}
+	if stored, ok := strings.CutPrefix(text, "SIDES "); ok {
+		s.sides.learn(c.shard, sides(stored))
+		return true
+	}
+	need, ok := strings.CutPrefix(text, "NEED ")
+	*needs += need
+	return ok
+}
+
+// sidesOf looks which side keys the shards of a namespace have, and returns them in the order of the shards; "" for
+// those that do not exist.
+func (s *Store) sidesOf(ctx context.Context, ns namespace) ([]sides, error) {
+	all := make([]sides, ns.shards)
+	if !ns.hasCompanions() {
+		return all, nil
+	}
+	calls, open := make([]shardCall, ns.shards), make([]int, ns.shards)
+	for i, key := range ns.all() {
+		calls[i], open[i] = shardCall{namespace: ns, shard: key, reads: true}, i
+		s.sides.set(key, knownShard{})
+	}
+	cmds := make([]*redis.Cmd, ns.shards)
+	s.lookFirst(ctx, calls, open, cmds)
+	for i, cmd := range cmds {
+		if cmd != nil && cmd.Err() != nil {
+			return nil, translate(cmd.Err())
+		}
+		all[i] = s.sides.of(calls[i].shard).stored
+	}
+	return all, nil
+}
+
+// deleteShards deletes the shards of a namespace with all side keys, each in one script. Given the present, it leaves
+// those that are used.
+func (s *Store) deleteShards(ctx context.Context, ns namespace, present any) error {
+	calls := make([]shardCall, ns.shards)
+	for i, key := range ns.all() {
+		calls[i] = shardCall{
+			namespace: ns, shard: key, script: scripts.deleteShard, reads: true,
+			prepare: func(sides) (string, string, []any) { return sideLetters, "", []any{present} },
+		}
+	}
+	_, err := s.runShardsAll(ctx, calls)
+	return err
+}
+
+// deleteUnused deletes what is left of shards without users. What is hidden in them stays.
+func (s *Store) deleteUnused(ctx context.Context, ns namespace) error {
+	now, err := s.clock.read(ctx)
+	if err == nil {
+		err = s.deleteShards(ctx, ns, int64(now))
+	}
+	return err
+}

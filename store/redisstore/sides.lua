@@ -1,0 +1,84 @@
+-- What the scripts share that use the side keys of a shard, such as its feed; it comes first in each.
+--
+-- KEYS[1]      one shard of a namespace
+-- KEYS         then side keys, in the order of their letters
+-- KEYS[#KEYS]  which side keys exist: a hash. Its field "keys" is '-' and their letters, in alphabetical order
+-- ARGV         the last three, which are removed: the letters of the side keys that the script uses if they exist; those of
+--              the side keys in KEYS; and what the field has, as far as the caller knows
+--
+-- A script names side keys that exist, or that it may create. If there is no hash, or a side key that it uses and that is
+-- not named, it writes nothing, and returns the field after 'SIDES '. A set that other programs write has no side keys,
+-- and KEYS[1] alone.
+
+local believed, named, uses = table.remove(ARGV), table.remove(ARGV), table.remove(ARGV)
+local sides_key = #KEYS > 1 and KEYS[#KEYS]
+if sides_key then
+  local stored = redis.call('HGET', sides_key, 'keys') or ''
+  if stored ~= believed then
+    local unnamed = string.gsub(stored, '[-' .. named .. ']', '')
+    if stored == '' or believed == '' or uses ~= '' and string.find(unnamed, '[' .. uses .. ']') then
+      return {ok = 'SIDES ' .. stored}
+    end
+    believed = stored
+  end
+end
+local side = {}
+for i = 1, #named do
+  side[string.sub(named, i, i)] = KEYS[i + 1]
+end
+local contacts_key, details_key, ends_key, feed_key, hidden_key, marks_key = side.c, side.d, side.e, side.f, side.h, side.k
+local metas_key, private_key, records_key, changes_key, uses_key = side.m, side.p, side.r, side.s, side.u
+
+-- Returns the field with the side keys of which a function, given the letter and the key, reports that they exist. Those
+-- that the caller did not name stay.
+local function sides_with(exists)
+  local letters = '-'
+  for letter in string.gmatch('cdefhkmprsu', '.') do
+    local is = string.find(believed, letter, 2, true)
+    if side[letter] then
+      is = exists(is, side[letter])
+    end
+    letters = is and letters .. letter or letters
+  end
+  return letters
+end
+
+-- Notes that all side keys that are named exist. It comes before the first of them is created, so that none is without
+-- its letter.
+local function claim()
+  for i = 1, #named do
+    if not string.find(believed, string.sub(named, i, i), 2, true) then
+      believed = sides_with(function() return true end)
+      redis.call('HSET', sides_key, 'keys', believed)
+      return
+    end
+  end
+end
+
+-- Notes which of the side keys that are named exist. It comes after the last write of a script that may have emptied
+-- one. With the shard and its last side key, the hash goes.
+local function settle(stays)
+  if not sides_key then
+    return ''
+  end
+  local letters = sides_with(function(_, key) return redis.call('EXISTS', key) == 1 end)
+  if letters == '-' and not stays and redis.call('EXISTS', KEYS[1]) == 0 then
+    redis.call('UNLINK', sides_key)
+    return ''
+  end
+  if letters ~= believed then
+    redis.call('HDEL', sides_key, '') -- a script that has called a writing command can add also when memory is full
+    redis.call('HSET', sides_key, 'keys', letters)
+    believed = letters
+  end
+  return letters
+end
+
+-- Returns the reply of a script whose fourth element is 1 without a feed. If the caller named one, it ended.
+local function note_missing(reply)
+  if feed_key and reply[4] == 1 then
+    settle()
+  end
+  return reply
+end
+

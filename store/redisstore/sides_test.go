@@ -1,0 +1,201 @@
+package redisstore_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lastseen/lastseen"
+	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore"
+)
+
+// TestFeaturesActAtOnce: what one server does, another one that has used the namespace before sees with its next call.
+func TestFeaturesActAtOnce(t *testing.T) {
+	ctx, url, client := start(t)
+	for _, shards := range []int{1, 7} {
+		o := redisstore.Options{URL: url, Shards: shards}
+		a, b := newStore(t, o), newStore(t, o)
+		now := nowOf(t, a)
+		for _, s := range []store.Store{a, b} {
+			pingAt(t, s, "alice", now)
+			pingAt(t, s, "bob", now)
+			require.Zero(t, described(t, s, "alice"))
+		}
+		say(t, a, "bob", inMeeting)
+		require.Equal(t, inMeeting, described(t, b, "bob").Said)
+		state := say(t, a, "alice", invisible)
+		require.True(t, state.Left)
+		require.Equal(t, state, pingAt(t, b, "alice", nowOf(t, b)))
+		require.Equal(t, state, record(t, b, onDevice("alice", "tab", nowOf(t, b))))
+
+		require.NoError(t, a.RecordChanges(ctx, "chat", hours))
+		r := newReader(t, b, "bob")
+		leaveAt(t, b, nowOf(t, b), "bob")
+		r.requireTruth()
+		require.Equal(t, []lastseen.Status{lastseen.Grey}, r.of("bob"))
+		require.Zero(t, r.resets)
+		bye := byeOnDevice("tab", nowOf(t, a))
+		bye.User = "carol"
+		record(t, a, onDevice("carol", "tab", nowOf(t, a)))
+		leaveAt(t, b, nowOf(t, b), "carol")
+		live, gone := devicesOf(t, a, "carol")
+		require.Empty(t, live)
+		require.Equal(t, []string{"tab"}, gone, "a leave on the other server marks the device")
+		require.NoError(t, b.DeleteNamespace(ctx, "chat"))
+		require.Empty(t, client.Keys(ctx, "*").Val())
+	}
+}
+
+// TestLostHash: no hash is not "nothing". The next call of each kind looks, and writes it again.
+func TestLostHash(t *testing.T) {
+	ctx, client, s := startStore(t)
+	now := nowOf(t, s)
+	say(t, s, "bob", inMeeting)
+	record(t, s, onDevice("carol", "tab", now))
+	state := say(t, s, "alice", invisible)
+	require.NoError(t, s.RecordChanges(ctx, "chat", hours))
+	require.NoError(t, s.SetContacts(ctx, "chat", "alice", []string{"bob"}))
+	leaveAt(t, s, now, "dave")
+	const all = "-cdfhprsu"
+	require.Equal(t, all, sidesOf(t, client))
+	for name, call := range map[string]func(){
+		"Ping":     func() { require.Equal(t, state, pingAt(t, s, "alice", nowOf(t, s))) },
+		"Leave":    func() { leaveAt(t, s, now+1, "erin") },
+		"Devices":  func() { record(t, s, onDevice("carol", "tab", now+1)) },
+		"Describe": func() { require.Equal(t, inMeeting, described(t, s, "bob").Said); pingAt(t, s, "x", now) },
+		"Say":      func() { say(t, s, "bob", inMeeting) },
+		"Changes":  func() { newReader(t, s, "bob") },
+		"Forget":   func() { require.NoError(t, s.Forget(ctx, "chat", "nobody")) },
+		"Contacts": func() { require.NoError(t, s.SetContacts(ctx, "chat", "alice", []string{"bob"})) },
+	} {
+		for _, lose := range []func() error{
+			func() error { return client.Del(ctx, sidesKey(chat)).Err() },
+			func() error { return client.HSet(ctx, sidesKey(chat), "keys", "-").Err() },
+		} {
+			require.NoError(t, lose())
+			for range 6 { // a minute
+				s.ExpireAgreements()
+			}
+			call()
+			require.Equal(t, all, sidesOf(t, client), name)
+		}
+	}
+}
+
+// TestEmptiedSideKeysLeaveTheHash: the script that empties a side key takes its letter out.
+func TestEmptiedSideKeysLeaveTheHash(t *testing.T) {
+	ctx, client, s := startStore(t)
+	now := nowOf(t, s)
+	requireSides := func(want string) {
+		t.Helper()
+		require.Equal(t, want, sidesOf(t, client))
+	}
+	pingAt(t, s, "alice", now)
+	requireSides("-")
+	say(t, s, "alice", lastseen.Said{Note: "x", Until: now + hour})
+	requireSides("-de")
+	say(t, s, "alice", lastseen.Said{})
+	requireSides("-")
+	device := onDevice("alice", "tab", now)
+	device.Meta, device.Idle = "{}", now-1
+	record(t, s, device)
+	requireSides("-dmr")
+	require.NoError(t, s.SetContacts(ctx, "chat", "alice", []string{"bob"}))
+	say(t, s, "alice", invisible)
+	requireSides("-chmpru")
+	require.NoError(t, s.SetContacts(ctx, "chat", "alice", nil))
+	requireSides("-hmpr")
+	require.NoError(t, s.Forget(ctx, "chat", "alice"))
+	requireSides("-r") // leaves still concern devices
+	removed, err := s.RemoveEmpty(ctx, "chat")
+	require.NoError(t, err)
+	require.True(t, removed)
+	require.Empty(t, client.Keys(ctx, "*").Val(), "the hash goes with the last key")
+}
+
+// TestOldLayout: data of an earlier version is served as it is, its meta is upgraded, and its bits are deleted.
+func TestOldLayout(t *testing.T) {
+	ctx, url, client := start(t)
+	old := newStore(t, redisstore.Options{URL: url})
+	say(t, old, "bob", inMeeting)
+	state := say(t, old, "alice", invisible)
+	require.NoError(t, old.RecordChanges(ctx, "chat", hours))
+	require.NoError(t, old.Close())
+	meta := client.HGet(ctx, "presence::meta", "chat").Val()
+	before, isNew := strings.CutSuffix(meta, " layout=2")
+	require.True(t, isNew)
+	require.NoError(t, client.HSet(ctx, "presence::meta", "chat", before, "chat:changes", 1, "chat:hidden", 1,
+		"chat:details", 1, "chat:devices", 1).Err())
+	require.NoError(t, client.Del(ctx, sidesKey(chat)).Err())
+
+	s := newStore(t, redisstore.Options{URL: url})
+	require.Equal(t, state, pingAt(t, s, "alice", nowOf(t, s)))
+	require.Equal(t, inMeeting, described(t, s, "bob").Said)
+	require.Equal(t, map[string]string{"chat": meta}, client.HGetAll(ctx, "presence::meta").Val())
+	require.Equal(t, "-dfhps", sidesOf(t, client))
+	newReader(t, s, "bob").requireTruth()
+}
+
+// TestNewerLayout: a server refuses a namespace with another layout, as servers before layouts refuse this one.
+func TestNewerLayout(t *testing.T) {
+	ctx, client, s := startStore(t)
+	pingAt(t, s, "alice", base)
+	require.NoError(t, client.HSet(ctx, "presence::meta", "chat", "shards=1 unit=ms hash=fnv1a64 layout=3").Err())
+	s.ExpireAgreements()
+	require.ErrorIs(t, ping(s, "chat", "alice"), store.ErrMismatch)
+}
+
+// TestShardIsDeletedInOneScript: with all of its side keys.
+func TestShardIsDeletedInOneScript(t *testing.T) {
+	ctx, client, s := startStore(t)
+	fillAll(t, s)
+	require.Greater(t, len(sidesOf(t, client)), 8)
+	require.NoError(t, client.ConfigResetStat(ctx).Err())
+	require.NoError(t, s.DeleteNamespace(ctx, "chat"))
+	require.Empty(t, client.Keys(ctx, "*").Val())
+	stats := client.Info(ctx, "commandstats").Val()
+	require.Regexp(t, `cmdstat_unlink:calls=(9|10),`, stats, "one for the shard, and the keys of calls")
+}
+
+// TestPlainNamespaceNamesTwoKeys: a ping, a leave and a lookup of a namespace without features.
+func TestPlainNamespaceNamesTwoKeys(t *testing.T) {
+	var keys []string
+	_, url, _ := start(t)
+	s := newStore(t, redisstore.Options{URL: url, Instrument: func(c redis.UniversalClient) error {
+		c.AddHook(afterCommands(func(cmd redis.Cmder) {
+			if args := cmd.Args(); cmd.Name() == "evalsha" {
+				n := args[2].(int)
+				keys = nil
+				for _, key := range args[3 : 3+n] {
+					keys = append(keys, key.(string))
+				}
+			}
+		}))
+		return nil
+	}})
+	pingAt(t, s, "alice", base)
+	pingAt(t, s, "alice", base+1)
+	require.Equal(t, []string{chat, sidesKey(chat)}, keys)
+	keys = nil
+	leaveAt(t, s, base+2, "alice")
+	require.Equal(t, []string{chat, sidesKey(chat)}, keys)
+}
+
+// TestInvisibleNeedsARedisThatKeepsKeys: one that evicts any key could show a user who is invisible.
+func TestInvisibleNeedsARedisThatKeepsKeys(t *testing.T) {
+	ctx, client, s := startStore(t)
+	for _, policy := range []string{"allkeys-lru", "noeviction", "allkeys-random", "volatile-lru"} {
+		require.NoError(t, client.ConfigSet(ctx, "maxmemory-policy", policy).Err())
+		s.Monitor(ctx)
+		_, err := s.SetAvailability(ctx, "chat", "alice", invisible, nowOf(t, s))
+		if strings.HasPrefix(policy, "allkeys-") {
+			require.ErrorIs(t, err, store.ErrEvicts, policy)
+		} else {
+			require.NoError(t, err, policy)
+		}
+		say(t, s, "bob", inMeeting)
+	}
+}
