@@ -127,7 +127,7 @@ type Shared struct {
 	callWaits  callWaits
 	upgrader   *stream.SocketUpgrader
 	buckets    *limit.Buckets
-	redials    redials
+	redials    *redials
 	bodies     *bodyMemory
 	outages    *outageLog
 	overload   *overload
@@ -145,7 +145,7 @@ func NewShared(c Config) *Shared {
 	c = c.withDefaults()
 	bodies, overload := newBodyMemory(c.BodyMemory), newOverload(c.Logger, c.Now)
 	s := &Shared{
-		buckets: limit.New(limit.DefaultSize, c.Now), redials: newRedials(), bodies: bodies, overload: overload,
+		buckets: limit.New(limit.DefaultSize, c.Now), redials: newRedials(c.Now), bodies: bodies, overload: overload,
 		metrics: newMetrics(c, bodies, overload),
 		outages: newOutageLog(c.Logger, c.Now), defects: newThrottle(c.Logger, maxDefects),
 		pseudonyms: pseudonyms(crand.Text()), pages: web.New(ErrorCodes()),

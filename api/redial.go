@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"strconv"
+	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -18,38 +19,91 @@ import (
 // MaxRedialWait is the longest time that a caller waits before calling the same user again.
 const MaxRedialWait = 5 * time.Minute
 
-// redials are the last calls of callers to callees that this server began. How they ended is in the store, as long as
-// it keeps them.
+// redialMemory is how long after a call without an answer the next one counts as a further one in a row.
+const redialMemory = time.Hour
+
+// redials are the last calls of callers to callees that this server began, and when users were deleted.
 type redials struct {
 	seed maphash.Seed
+	now  func() time.Time // not set with the clock: see [limit.New]
+	mu   sync.Mutex
 	last *lru.Cache[uint64, redial] // by the hash of both users, so that all entries take the same space
 }
 
-// redial is a call, and how many before it, one after the other, were not answered.
+// redial is a call, and how many before it, one after the other, were not answered. The deletion of a user has an entry
+// in place of a call: see deleted.
 type redial struct {
 	id         string
 	unanswered int
+	over       time.Time // when the call was over without an answer, if this server learned of it
 }
 
-func newRedials() redials {
+func newRedials(now func() time.Time) *redials {
 	last, _ := lru.New[uint64, redial](limit.DefaultSize) // fails only for a size that is not positive
-	return redials{maphash.MakeSeed(), last}
+	return &redials{seed: maphash.MakeSeed(), now: now, last: last}
 }
 
-func (r redials) key(namespace string, n store.NewCall) uint64 {
-	return maphash.Comparable(r.seed, [...]string{namespace, n.From, n.To})
+func (r *redials) key(namespace, from, to string) uint64 {
+	return maphash.Comparable(r.seed, [...]string{namespace, from, to})
 }
+
+func (r *redials) get(namespace, from, to string) redial {
+	last, _ := r.last.Get(r.key(namespace, from, to))
+	return last
+}
+
+func (r *redials) set(namespace, from, to string, last redial) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last.Add(r.key(namespace, from, to), last)
+}
+
+// deleted forgets the calls of a user; without a user, those of all users of the namespace.
+func (r *redials) deleted(namespace, user string) { r.set(namespace, user, "", redial{over: r.now()}) }
+
+// ended notes some time after the end of a call that it was not answered, if it is the last one of its parties.
+func (r *redials) ended(namespace string, c lastseen.Call, ago time.Duration) {
+	key := r.key(namespace, c.From, c.To)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if last, _ := r.last.Peek(key); last.id == c.ID && last.over.IsZero() && notAnswered(c) {
+		last.over = r.now().Add(-ago)
+		r.last.Add(key, last)
+	}
+}
+
+// notAnswered reports whether a call is over without an answer.
+func notAnswered(c lastseen.Call) bool {
+	return c.State.Over() && c.State != lastseen.Ended && c.State != lastseen.Lost
+}
+
+// remembered returns how many calls were not answered, if the store no longer has the last one. A store that forgot it
+// sooner than it does by itself lost it with a user.
+func (r *redials) remembered(namespace string, n store.NewCall, last redial) (unanswered int) {
+	since := r.now().Sub(last.over)
+	if since < store.CallsKept || since >= redialMemory {
+		return 0
+	}
+	for _, user := range []string{n.From, n.To, ""} {
+		if !r.get(namespace, user, "").over.Before(last.over) {
+			return 0
+		}
+	}
+	return last.unanswered + 1
+}
+
+// CallChanged notes how a call ended. It is for [calls.Keeper.Changed].
+func (s *Shared) CallChanged(namespace string, c lastseen.Call) { s.redials.ended(namespace, c, 0) }
 
 // beginCall begins a call, unless the caller has to wait after calls that the callee did not answer. A request that is
 // repeated returns its call all the same, which only the store knows: it is asked as if the callee were unavailable.
 func (s *server) beginCall(ctx context.Context, namespace string, n store.NewCall) (store.CallStep, error) {
-	key, unanswered := s.redials.key(namespace, n), 0
+	unanswered := 0
 	wait := s.settings(namespace).RedialWait
 	refused := store.ErrCalleeUnavailable // if the store says so
 	if !n.CalleeUnavailable && wait > 0 {
-		last, _ := s.redials.last.Get(key)
 		var err error
-		if unanswered, refused, err = s.checkRedial(ctx, namespace, last, wait); err != nil {
+		if unanswered, refused, err = s.checkRedial(ctx, namespace, n, wait); err != nil {
 			return store.CallStep{}, err
 		}
 		n.CalleeUnavailable = refused != nil
@@ -64,36 +118,46 @@ func (s *server) beginCall(ctx context.Context, namespace string, n store.NewCal
 	case errors.Is(err, store.ErrCalleeUnavailable):
 		return step, refused
 	case err == nil && wait > 0 && step.Outcome == lastseen.Stepped:
-		s.redials.last.Add(key, redial{step.Call.ID, unanswered})
+		s.redials.set(namespace, n.From, n.To, redial{id: step.Call.ID, unanswered: unanswered})
 	}
 	return step, err
 }
 
-// checkRedial returns how many calls to the callee in a row were not answered, given the last one, and why the caller
-// cannot call now; nil if they can. It depends only on calls of the caller, as the caller knows them.
+// checkRedial returns how many calls to the callee in a row were not answered, and why the caller cannot call now; nil
+// if they can. It depends only on calls of the caller, as the caller knows them.
 func (s *server) checkRedial(
-	ctx context.Context, namespace string, last redial, wait time.Duration,
+	ctx context.Context, namespace string, n store.NewCall, wait time.Duration,
 ) (unanswered int, refused, err error) {
+	last := s.redials.get(namespace, n.From, n.To)
 	if last.id == "" {
 		return 0, nil, nil
 	}
 	call, err := s.Store.ReadCall(ctx, namespace, last.id)
-	if err != nil || call.State == lastseen.Ended || call.State == lastseen.Lost {
-		if errors.Is(err, store.ErrCallNotFound) {
-			err = nil
-		}
+	switch {
+	case errors.Is(err, store.ErrCallNotFound):
+		return s.redials.remembered(namespace, n, last), nil, nil
+	case err != nil:
 		return 0, nil, err
-	}
-	if !call.State.Over() { // the store might not see it any longer, and begin a call without a wait
+	case !call.State.Over(): // the store might not see it any longer, and begin a call without a wait
 		return 0, store.ErrCallerBusy, nil
+	case !notAnswered(call):
+		return 0, nil, nil
 	}
-	now, err := s.Store.Now(ctx)
+	since := s.redials.now().Sub(last.over)
+	if last.over.IsZero() { // another server ended it
+		now, err := s.Store.Now(ctx)
+		if err != nil {
+			return 0, nil, err
+		}
+		ago := min(max(0, now-call.Over), lastseen.Instant(store.CallsKept.Milliseconds())) // whatever its clock says
+		since = time.Duration(ago) * time.Millisecond
+		s.redials.ended(namespace, call, since)
+	}
 	unanswered = last.unanswered + 1
-	wait = min(wait<<min(unanswered-1, 16), MaxRedialWait)
-	if rest := min(wait, time.Duration(call.Over.Add(wait)-now)*time.Millisecond); rest > 0 {
+	if rest := min(wait<<min(unanswered-1, 16), MaxRedialWait) - since; rest > 0 {
 		refused = errCallTooSoon(rest)
 	}
-	return unanswered, refused, err
+	return unanswered, refused, nil
 }
 
 // errCallTooSoon is the error of a caller who has to wait.
@@ -109,7 +173,7 @@ const appChanges = 2
 
 // chargeApp returns an error if a party changes app of a call too often.
 func (s *server) chargeApp(namespace string, a store.CallAct) error {
-	if a.Action != lastseen.Alive || a.App == "" {
+	if a.App == "" {
 		return nil
 	}
 	return s.chargeWithin(limit.ByCall(namespace, a.ID, a.User), limit.Limits{Caller: appChanges}, 1)

@@ -5,10 +5,12 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store/calls"
 )
 
@@ -17,7 +19,8 @@ func newPhone(
 	t *testing.T, w *waitServer,
 ) (begin func(from, to string, headers ...string) string, act func(who string)) {
 	w.config.Keeper = calls.New(w.config.Store, w.config.Logger)
-	background(t, w.config.Keeper.Run)
+	w.config.Keeper.Changed = w.config.Shared.CallChanged
+	background(t, w.config.Keeper.Run, w.config.Shared.Listen)
 	w.reload(func(c *Config) { c.Settings.RedialWait = 10 * time.Second })
 	var path string
 	begin = func(from, to string, headers ...string) string { // the call's state, or the error and Retry-After
@@ -79,7 +82,7 @@ func TestRedialWaitIsForgotten(t *testing.T) {
 	withWaiting(t, func(t *testing.T, w *waitServer) {
 		begin, act := newPhone(t, w)
 		for _, forget := range []func(){
-			func() { time.Sleep(11 * time.Minute) },
+			func() { time.Sleep(time.Hour + time.Second) },
 			func() { serve(*w.handler.Load(), "DELETE", "/v1/namespaces/chat/users/bob", "") },
 			func() { serve(*w.handler.Load(), "DELETE", "/v1/namespaces/chat?confirm=chat", "") },
 		} {
@@ -95,25 +98,98 @@ func TestRedialWaitIsForgotten(t *testing.T) {
 	})
 }
 
-// TestAppChanges: while a call goes on, a party changes app a few times at once, and then twice a second.
+// TestRedialMemory: calls that are not answered count as in a row for an hour, although the store forgets them sooner,
+// and nobody asks before that. An answer, a deletion and a call whose end nobody saw end the row.
+func TestRedialMemory(t *testing.T) {
+	withWaiting(t, func(t *testing.T, w *waitServer) {
+		begin, act := newPhone(t, w)
+		unanswered := func(want int, end func()) {
+			t.Helper()
+			require.Equal(t, "ringing", begin("alice", "bob"))
+			end()
+			require.Equal(t, fmt.Sprint("call_too_soon ", want), begin("alice", "bob"))
+		}
+		rejected, missed := func() { act("bob reject") }, func() { time.Sleep(DefaultRingTimeout) }
+		unanswered(10, rejected)
+		for _, end := range []func(){rejected, func() { act("alice end") }, missed} {
+			time.Sleep(time.Minute)
+			require.Equal(t, "ringing", begin("alice", "bob"))
+			end()
+			time.Sleep(time.Hour - time.Minute - time.Second)
+		}
+		unanswered(160, rejected)
+		time.Sleep(11 * time.Minute)
+		require.Equal(t, "ringing", begin("alice", "bob"))
+		act("bob accept")
+		act("bob end")
+		time.Sleep(11 * time.Minute)
+		for _, deletion := range []string{"chat/users/bob", "chat/users/alice", "chat?confirm=chat"} {
+			unanswered(10, missed)
+			time.Sleep(11 * time.Minute)
+			require.Less(t, serve(*w.handler.Load(), "DELETE", "/v1/namespaces/"+deletion, "").Code, 300)
+			synctest.Wait()
+		}
+		unanswered(10, missed)
+		time.Sleep(11 * time.Minute)
+		require.Equal(t, "ringing", begin("alice", "bob"))
+		w.config.Keeper.Changed("chat", lastseen.Call{ID: "other", From: "alice", To: "bob", State: lastseen.Ended})
+		act("bob reject")
+		time.Sleep(11 * time.Minute)
+		unanswered(40, rejected)
+	})
+}
+
+// TestRedialByAnotherServer: a call that another server ended is remembered once the caller asked, and a clock of the
+// store that is wrong by years makes nobody wait for longer.
+func TestRedialByAnotherServer(t *testing.T) {
+	withWaiting(t, func(t *testing.T, w *waitServer) {
+		clock := newClockStore(w.config.Store) // whose calls have the time of the store in it
+		w.config.Store = clock
+		begin, act := newPhone(t, w)
+		w.config.Keeper.Changed = func(string, lastseen.Call) {}
+		reject := func(wait time.Duration, years int) (asked string) {
+			t.Helper()
+			require.Equal(t, "ringing", begin("alice", "bob"))
+			act("bob reject")
+			time.Sleep(wait)
+			clock.set(lastseen.InstantOf(time.Now().AddDate(years, 0, 0)))
+			return begin("alice", "bob")
+		}
+		require.Equal(t, "call_too_soon 6", reject(4*time.Second, 0))
+		time.Sleep(10*time.Minute - time.Second)
+		require.Equal(t, "call_too_soon 20", reject(0, -300), "the store forgot the call ten minutes after its end")
+		time.Sleep(20*time.Second - time.Millisecond)
+		require.Equal(t, "call_too_soon 1", begin("alice", "bob"))
+		time.Sleep(time.Millisecond)
+		require.Equal(t, "ringing", reject(0, 300))
+		act("bob reject")
+		time.Sleep(11 * time.Minute)
+		require.Equal(t, "call_too_soon 10", reject(0, 0), "nobody asked")
+	})
+}
+
+// TestAppChanges: a party changes app of a call ten times at once, and then twice a second, while it rings and later.
 func TestAppChanges(t *testing.T) {
 	withWaiting(t, func(t *testing.T, w *waitServer) {
-		begin, _ := newPhone(t, w)
-		change := func(user string) (status int) {
+		begin, act := newPhone(t, w)
+		change := func(user, action string) (status int) {
 			call := firstOf(w.do("GET", "/calls?user=alice", ""), "calls")
 			body := fmt.Sprintf(`{"user":%q,"app":%q}`, user, time.Now())
-			return serve(*w.handler.Load(), "POST", "/v1/namespaces"+callPath(call)+"/alive", body).Code
+			return serve(*w.handler.Load(), "POST", "/v1/namespaces"+callPath(call)+"/"+action, body).Code
 		}
 		require.Equal(t, "ringing", begin("alice", "bob"))
-		changed := 0
-		for begun := time.Now(); time.Since(begun) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
-			if change("alice") == http.StatusOK {
-				changed++
+		for _, party := range []string{"alice alive", "bob accept"} {
+			user, action, _ := strings.Cut(party, " ")
+			changed := 0
+			for begun := time.Now(); time.Since(begun) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
+				if change(user, action) == http.StatusOK {
+					changed++
+				}
 			}
+			require.Equal(t, 10+2*10-1, changed, party)
+			change(user, action)
+			require.Equal(t, http.StatusTooManyRequests, change(user, action))
 		}
-		require.Equal(t, 10+2*10-1, changed)
-		change("alice")
-		require.Equal(t, http.StatusTooManyRequests, change("alice"))
-		require.Equal(t, http.StatusOK, change("bob"))
+		act("bob end")
 	})
 }

@@ -18,6 +18,7 @@ const (
 	signalTyping = "typing" // the user types: see typing
 	// signalContacts says that the contacts of the user have changed; without a user, those of any in the namespace.
 	signalContacts = "contacts"
+	signalDeleted  = "deleted" // the user was deleted
 )
 
 // signalTimeout bounds how long a caller waits for a signal to be sent.
@@ -66,12 +67,15 @@ func (s *Shared) receive(signal store.Signal) {
 	case signal.Kind == signalSelf && signal.User != "":
 		s.selves.add(person{signal.Namespace, signal.User}, news{renewed: true})
 	case signal.Kind == signalSelf:
+		s.redials.deleted(signal.Namespace, "") // only a deletion changes all users
 		s.selves.refreshAll(signal.Namespace)
 		s.calls.refreshAll(signal.Namespace)
 	case signal.Kind == signalTyping:
 		s.deliverTyping(signal)
 	case signal.Kind == signalContacts:
 		s.viewers.changed(signal.Namespace, signal.User)
+	case signal.Kind == signalDeleted:
+		s.redials.deleted(signal.Namespace, signal.User)
 	case calls.IsSignal(signal.Kind):
 		s.newest.Load().Keeper.Receive(signal)
 		time.AfterFunc(untilSent(signal.Kind), func() { s.deliverCall(signal) })

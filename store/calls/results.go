@@ -30,6 +30,7 @@ type results struct {
 	logger    *slog.Logger
 	monotonic func() time.Duration
 	stats     *counters
+	changed   func(namespace string, c lastseen.Call)
 	wake      wake
 
 	mu      sync.Mutex
@@ -68,6 +69,7 @@ func (r *results) finish(ctx context.Context, namespace string, steps []store.Ca
 	for _, step := range changed {
 		if step.Expired || step.Outcome == lastseen.Stepped {
 			r.stats.count(step.Call.State)
+			r.changed(namespace, step.Call)
 		}
 		in = append(in, step.InCall...)
 	}
