@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -178,6 +179,35 @@ func TestConnectTicks(t *testing.T) {
 		require.Empty(t, s.want(frameTick))
 		require.Empty(t, s.want(frameTick))
 	})
+}
+
+// TestConnectFollowedNamespaces checks that namespaces that connections watch count to those that their callers follow,
+// until a minute after that.
+func TestConnectFollowedNamespaces(t *testing.T) {
+	t.Parallel()
+	clock, pass := atMinutes()
+	w := newSocketServer(t, clock)
+	caller := from("203.0.113.7")
+	w.followEach(1, maxNamespaces, caller)
+	one, _ := w.hello(`{"watch":{"users":["alice"]}}`, caller)
+	w.hello(`{"watch":{"everyone":true}}`, caller)
+	w.fails(codeRateLimited, "GET", "/one-more/changes", "", caller)
+	one.asks(`{"watch":{"add":["bob"]}}`, frameChanges)
+
+	pass(time.Minute)
+	w.followEach(1, maxNamespaces, caller)
+	w.fails(codeRateLimited, "GET", "/one-more/changes", "", caller)
+	pass(time.Minute)
+	w.followEach(1, maxNamespaces+1, from("203.0.113.8"))
+	w.greet(`{"watch":{"users":["alice"]}}`, from("203.0.113.8")).fails(codeRateLimited)
+	other, _ := w.hello(`{}`, from("203.0.113.8"))
+	other.refuses(codeRateLimited, `{"watch":{"add":["alice"]}}`)
+	other.refuses(codeRateLimited, `{"watch":{"everyone":true}}`)
+	pass(time.Minute)
+	other.asks(`{"watch":{"everyone":true}}`, frameChanges)
+	other.asks(`{"watch":{"everyone":false}}`, frameOK)
+	pass(time.Minute)
+	w.followEach(1, maxNamespaces+1, from("203.0.113.8"))
 }
 
 // TestConnectWatchFailsAsAWhole: a frame whose users cannot be watched does not begin or end counts, either.
