@@ -313,7 +313,7 @@ func TestFilesStayReadable(t *testing.T) {
 func sizes() map[string]int {
 	return map[string]int{
 		"lines":  54_600, // of production code in Go, Lua and JavaScript, rounded up to hundreds
-		"arrows": 62,    // imports of one package of this project by another, without tests
+		"arrows": 62,     // imports of one package of this project by another, without tests
 
 		"files in api":              100,
 		"files in cmd/lastseen":     29,

@@ -58,7 +58,8 @@ func TestUsersReturnAfterALoss(t *testing.T) {
 			stream := followed.Follow(t, aliceChanges, "")
 			stream.Until(t, `"status":"green"`)
 			loseData(t, server.Client(t), everything)
-			require.Eventually(t, func() bool { return look(t, two, "alice", "") == "green" }, flowWait, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return look(t, two, "alice", "") == "green" }, flowWait,
+				10*time.Millisecond)
 			reset, green := false, false
 			for !reset || !green {
 				event, data := stream.Next()

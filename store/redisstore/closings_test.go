@@ -72,8 +72,8 @@ func TestKeyOfClosings(t *testing.T) {
 	require.LessOrEqual(t, ttl, store.ClosingsKept)
 }
 
-// TestMarks: readers notice that Redis lost its data, also if nobody has asked to close anything: there is always a mark,
-// which closes nothing. It is renewed before it is forgotten.
+// TestMarks: readers notice that Redis lost its data, also if nobody has asked to close anything: there is always a
+// mark, which closes nothing. It is renewed before it is forgotten.
 func TestMarks(t *testing.T) {
 	ctx, client, s := startStore(t)
 	readers := []*closer{newCloser(t, s), newCloser(t, s)}
