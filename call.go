@@ -55,6 +55,12 @@ func (c Call) Step(a CallAction, p CallParty, device string) (CallState, CallOut
 	return c.State.Step(a, p)
 }
 
+// Replaces reports whether the call is at least as new as what is known of it. An end is newer whatever its version: a
+// store that fails over loses the last versions, and counts on from there.
+func (c Call) Replaces(known Call) bool {
+	return !known.State.Over() && (c.State.Over() || c.Version >= known.Version)
+}
+
 // CallParty is what a user is in a call.
 type CallParty string
 

@@ -102,3 +102,24 @@ func TestCallParty(t *testing.T) {
 	require.Equal(t, "tab", c.Device("alice"))
 	require.Equal(t, "phone", c.Device("bob"))
 }
+
+// TestCallReplaces: the highest version counts, but an end is never older than what goes on, and nothing follows it.
+func TestCallReplaces(t *testing.T) {
+	t.Parallel()
+	call := func(state CallState, version int64) Call {
+		return Call{State: state, Version: version}
+	}
+	for _, c := range []struct {
+		found, known Call
+		replaces     bool
+	}{
+		{call(Active, 3), call(Active, 2), true},
+		{call(Active, 2), call(Active, 2), true},
+		{call(Ringing, 1), call(Active, 2), false},
+		{call(Ended, 1), call(Active, 2), true},
+		{call(Active, 3), call(Ended, 2), false},
+		{call(Missed, 3), call(Ended, 2), false},
+	} {
+		require.Equal(t, c.replaces, c.found.Replaces(c.known), "%+v", c)
+	}
+}

@@ -118,6 +118,7 @@ type Shared struct {
 	newest     atomic.Pointer[server]
 	rounds     rounds
 	watched    watchCounts
+	followed   *limit.Distinct // namespaces
 	sockets    sockets
 	arrivals   *arrivals
 	counting   countsHub
@@ -145,7 +146,8 @@ func NewShared(c Config) *Shared {
 	c = c.withDefaults()
 	bodies, overload := newBodyMemory(c.BodyMemory), newOverload(c.Logger, c.Now)
 	s := &Shared{
-		buckets: limit.New(limit.DefaultSize, c.Now), redials: newRedials(c.Now), bodies: bodies, overload: overload,
+		followed: limit.NewDistinct(maxNamespaces, followedFor, limit.DefaultSize, c.Now),
+		buckets:  limit.New(limit.DefaultSize, c.Now), redials: newRedials(c.Now), bodies: bodies, overload: overload,
 		metrics: newMetrics(c, bodies, overload),
 		outages: newOutageLog(c.Logger, c.Now), defects: newThrottle(c.Logger, maxDefects),
 		pseudonyms: pseudonyms(crand.Text()), pages: web.New(ErrorCodes()),

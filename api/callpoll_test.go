@@ -13,7 +13,6 @@ import (
 
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/store"
-	"github.com/lastseen/lastseen/store/calls"
 )
 
 // states returns the states of the calls in a response.
@@ -244,20 +243,4 @@ func TestUnknownOutcomesAreSignalled(t *testing.T) {
 	silence, sent = nil, nil
 	w.send("PATCH", user+"/contacts", `{}`, headersOf(headers["all"])...).is(t, http.StatusNoContent)
 	require.Empty(t, sent)
-}
-
-// TestCallersAreSentCallsFirst: the caller is sent a call at a fixed time after the signal, the callee a random time
-// later that is long enough for the caller to have it.
-func TestCallersAreSentCallsFirst(t *testing.T) {
-	t.Parallel()
-	first := untilSent(calls.SignalCallee)
-	varies := false
-	for range 1000 {
-		require.Equal(t, callDelay, untilSent(calls.SignalCaller))
-		callee := untilSent(calls.SignalCallee)
-		require.GreaterOrEqual(t, callee, 2*callDelay)
-		require.Less(t, callee, 3*callDelay)
-		varies = varies || callee != first
-	}
-	require.True(t, varies)
 }

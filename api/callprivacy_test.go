@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/calls"
 )
 
 // Callees of the same length, whom a caller must not tell apart.
@@ -213,4 +215,55 @@ func TestCallToHidden(t *testing.T) {
 	call := w.call(`{"from":"alice","to":"` + hiddenUser + `"}`)
 	require.Equal(t, []any{call}, w.get(callsPath + "?user=" + hiddenUser)["calls"])
 	w.post(callPath(call)+"/accept", `{"user":"`+hiddenUser+`"}`)
+}
+
+// TestResponseBeforeSignals: the caller of an action has the response before anybody is signalled, so that it does not
+// take longer if an invisible callee is connected.
+func TestResponseBeforeSignals(t *testing.T) {
+	t.Parallel()
+	responded := make(chan struct{}, 1)
+	signals := 0
+	w := newSocketServerOn(t, &hookedStore{Store: fileStore(t), before: func(_ context.Context, call string) error {
+		if strings.HasPrefix(call, "Signal call") {
+			signals++
+			select {
+			case <-responded:
+			case <-time.After(10 * time.Second):
+				t.Error("signalled before the response")
+			}
+		}
+		return nil
+	}})
+	post := func(path, body string, status int) map[string]any {
+		response := w.send("POST", path, body).is(t, status)
+		responded <- struct{}{}
+		require.NotEmpty(t, response.header.Get("Content-Length"))
+		return response.json(t)
+	}
+	call := post("/chat/calls", `{"from":"alice","to":"bob"}`, http.StatusCreated)
+	post(callPath(call)+"/accept", `{"user":"bob"}`, http.StatusOK)
+	post(callPath(call)+"/end", `{"user":"alice"}`, http.StatusOK)
+	require.Equal(t, 3, signals)
+}
+
+// TestCallerIsSentCallsFirst: work for the callee begins once the caller's connections have their frames.
+func TestCallerIsSentCallsFirst(t *testing.T) {
+	t.Parallel()
+	w := newSocketServer(t)
+	for _, user := range []string{"alice", "bob"} {
+		w.hello(`{"user":"` + user + `"}`)
+	}
+	rereads := w.config.Shared.calls
+	received, order := make(chan struct{}), make(chan string, 2)
+	rereads.read = func(_ context.Context, p person, _ []*session, _ news) error {
+		<-received
+		rereads.mu.Lock()
+		defer rereads.mu.Unlock()
+		order <- fmt.Sprint(p.user, " of ", len(rereads.jobs))
+		return nil
+	}
+	w.config.Shared.receive(calls.Signal("chat", "id", "alice", "bob"))
+	close(received)
+	require.Equal(t, "alice of 1", <-order)
+	require.Contains(t, []string{"bob of 1", "bob of 2"}, <-order, "alice's job may be in the list for a moment")
 }

@@ -38,6 +38,8 @@ import (
 // @Success 201 {object} callResponse "The call."
 // @Router /v1/namespaces/{namespace}/calls [post]
 func (s *server) startCall(c echo.Context, _ query) error {
+	finish := func() {}
+	afterResponse(c, func() { finish() }) // whatever comes of it, so that all responses are sent in the same way
 	namespace, err := pathNamespace(c)
 	if err != nil {
 		return err
@@ -61,7 +63,8 @@ func (s *server) startCall(c echo.Context, _ query) error {
 	asked.ID = crand.Text()
 	asked.Ring, asked.Quiet = settings.ringTimeout(), settings.Thresholds.Green
 	asked.Shown = settings.ShowCalls
-	step, err := s.beginCall(c.Request().Context(), namespace, asked)
+	step, then, err := s.beginCall(c.Request().Context(), namespace, asked)
+	finish = then
 	if err != nil {
 		return err
 	}
@@ -211,7 +214,8 @@ func (s *server) act(c echo.Context, action lastseen.CallAction, body callAction
 		return err
 	}
 	s.overload.begin()
-	step, err := s.Keeper.Act(c.Request().Context(), namespace, act)
+	step, finish, err := s.Keeper.Act(c.Request().Context(), namespace, act)
+	afterResponse(c, finish)
 	s.overload.end()
 	if err != nil {
 		return err

@@ -93,8 +93,10 @@ type changesResponse struct {
 // @Description nothing for 30 seconds shows statuses as unknown and connects again.
 // @Description
 // @Description Each user that is followed without a cursor counts as a request against the rate limit; after a reset,
-// @Description those of a request with a cursor do, too. Requires the scope `read`; `contacts_of` also requires `ping`,
-// @Description and a token can name only its own user.
+// @Description those of a request with a cursor do, too. A caller follows at most 100 namespaces at the same time; more get
+// @Description 429 `rate_limited`. A namespace counts until a minute after its last request ends.
+// @Description
+// @Description Requires the scope `read`; `contacts_of` also requires `ping`, and a token can name only its own user.
 // @Param namespace path string true "namespace"
 // @Param user query []string false "users"
 // @Param contacts_of query string false "user whose contacts to follow"

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -90,3 +91,27 @@ func (w *watchCounts) drop(key limit.Key, n int) {
 		delete(w.counts, key)
 	}
 }
+
+const (
+	maxNamespaces = 100         // that a caller follows
+	followedFor   = time.Minute // a namespace counts after that, about as long as its feed is still read
+)
+
+// followNamespace counts a namespace that a caller follows, and returns a function that ends this. It returns an error
+// if there are more than [maxNamespaces].
+func (s *server) followNamespace(key limit.Key, limited bool, namespace string) (end func(), err error) {
+	if !limited {
+		return func() {}, nil
+	}
+	end, ok := s.followed.Begin(key, namespace)
+	if !ok {
+		e := errorf(codeRateLimited, "Limit for one %s: %d namespaces followed at the same time, over all requests. "+
+			"A namespace counts for a minute after its last request ends.", key.Policy, maxNamespaces)
+		e.header = map[string]string{echo.HeaderRetryAfter: followRetryWait}
+		return nil, e
+	}
+	return end, nil
+}
+
+// followRetryWait is followedFor in seconds.
+const followRetryWait = "60"

@@ -21,7 +21,7 @@ type watch struct {
 	owner     string // whose contacts are followed; empty if others are
 	watcher   changesWatcher
 	opened    lastseen.Instant // by the store's clock; changes recorded later are delivered live
-	giveBack  func()           // the users that the caller follows
+	giveBack  func()           // the users and the namespace that the caller follows
 	uncharged int              // users who count as requests only after a reset
 }
 
@@ -42,7 +42,7 @@ func (s *server) watch(c echo.Context, asked changesQuery) (*watch, error) {
 		return nil, err
 	}
 	var err error
-	if w.giveBack, err = s.watched.take(w.caller, max(1, len(asked.Users))); err != nil {
+	if err = w.take(max(1, len(asked.Users))); err != nil {
 		return nil, err
 	}
 	ctx := c.Request().Context()
@@ -60,6 +60,22 @@ func (s *server) watch(c echo.Context, asked changesQuery) (*watch, error) {
 	}
 	w.open()
 	return w, nil
+}
+
+// take counts users and the namespace to the caller.
+func (w *watch) take(users int) error {
+	giveBack, err := w.watched.take(w.caller, users)
+	if err != nil {
+		return err
+	}
+	key, limited := w.limitKey(w.c, w.caller)
+	end, err := w.followNamespace(key, limited, w.namespace)
+	if err != nil {
+		giveBack()
+		return err
+	}
+	w.giveBack = func() { giveBack(); end() }
+	return nil
 }
 
 // follow opens the watcher. Contacts count as users who were named, once it is known how many there are.

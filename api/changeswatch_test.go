@@ -3,9 +3,11 @@ package api
 import (
 	"bufio"
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/api/auth"
+	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/internal/testenv"
 	"github.com/lastseen/lastseen/store"
 )
@@ -262,4 +265,75 @@ func FuzzChangesCursor(f *testing.F) {
 		_, err = openChangesCursor("chat", base64.RawURLEncoding.EncodeToString(content))
 		require.Error(t, err, "it is not sealed")
 	})
+}
+
+// atMinutes makes the server trust X-Forwarded-For of the test's client, and returns how its clock goes on.
+func atMinutes() (configure func(*Config), pass func(time.Duration)) {
+	var now atomic.Int64
+	return func(c *Config) {
+		behindProxy(c)
+		c.Limits, c.Now = limit.Limits{}, func() time.Time { return time.Unix(0, now.Load()) }
+	}, func(d time.Duration) { now.Add(int64(d)) }
+}
+
+// followEach polls the changes of the namespaces first..end-1, and requires that they are not refused.
+func (w *testServer) followEach(first, end int, headers ...string) {
+	w.t.Helper()
+	for n := first; n < end; n++ {
+		w.get(fmt.Sprintf("/room-%d/changes?user=bob", n), headers...)
+	}
+}
+
+// TestFollowedNamespaces checks that a caller follows at most 100 namespaces in a minute by requests of any kind, and
+// that those that are still followed count after it.
+func TestFollowedNamespaces(t *testing.T) {
+	t.Parallel()
+	guarded, one, two, token := twoKeys(t)
+	clock, pass := atMinutes()
+	w := newLiveServer(t, guarded, clock)
+	for caller, other := range map[string]string{
+		from("203.0.113.7"): from("203.0.113.8"), bearer(one): bearer(two), bearer(token("alice")): bearer(token("bob")),
+	} {
+		pass(time.Hour)
+		followed := w.follow("GET", "/room-0/changes?user=bob", "", caller)
+		followed.changes()
+		w.followEach(0, maxNamespaces, caller)
+		w.followEach(0, maxNamespaces, caller)
+		for _, path := range []string{"?user=bob", "?contacts_of=alice", "", "?wait=50s"} {
+			if path == "?contacts_of=alice" && strings.HasPrefix(caller, "X-") {
+				continue // needs the scope ping
+			}
+			for _, accept := range []string{"Accept: */*", acceptEvents} {
+				w.fails(codeRateLimited, "GET", "/one-more/changes"+path, "", caller, accept)
+			}
+		}
+		w.fails(codeRateLimited, "POST", "/one-more/changes", `{"users":["bob"]}`, caller)
+		refused := w.send("GET", "/one-more/changes", "", caller).is(t, http.StatusTooManyRequests)
+		require.Equal(t, "60", refused.header.Get("Retry-After"))
+		w.get("/one-more/users/bob", caller)
+		w.get("/one-more/changes", other)
+
+		pass(time.Minute - 1)
+		w.fails(codeRateLimited, "GET", "/one-more/changes", "", caller)
+		pass(1)
+		w.followEach(100, 100+maxNamespaces-1, caller)
+		w.fails(codeRateLimited, "GET", "/one-more/changes", "", caller)
+		w.followEach(0, 1, caller)
+		followed.closed()
+	}
+	pass(time.Hour)
+	w.followEach(0, maxNamespaces+1) // from this machine
+}
+
+// TestFollowedNamespacesWithErrors checks that a request that fails ends to follow its namespace.
+func TestFollowedNamespacesWithErrors(t *testing.T) {
+	clock, pass := atMinutes()
+	s := fileStore(t)
+	w := newTestServer(t, s, live(s), clock, func(c *Config) { c.Feeds = followedUpTo(t, s, c.Settings, 1) })
+	for n := range maxNamespaces {
+		path := fmt.Sprintf("/room-%d/changes?user=a&user=b", n)
+		w.fails(codeOverloaded, "GET", path, "", from("203.0.113.7"))
+	}
+	pass(time.Minute)
+	w.followEach(100, 100+maxNamespaces, from("203.0.113.7"))
 }

@@ -236,8 +236,8 @@ func callerProblems() []ErrorCode {
 		{
 			codeRateLimited, 429, "Rate limited",
 			"The caller (an API key, a user, or an address without valid credentials) sent more requests than its " +
-				"limit, too many large ones at the same time, or follows too many users at the same time. The " +
-				"request had no effect, except for the lines of NDJSON that the response counts as recorded.",
+				"limit, too many large ones at the same time, or follows too many users or namespaces at the same " +
+				"time. The request had no effect, except for the lines of NDJSON that the response counts as recorded.",
 			"Ping as often as ping responses say. Send many pings or lookups in one request, and fewer requests at " +
 				"the same time. An operator can change the limits.",
 		},

@@ -204,8 +204,7 @@ func (n *session) checkLate(id string) {
 	}
 }
 
-// note notes a call and reports whether the client sees a difference. A call that is over is never older than one that
-// goes on, whatever their versions are: Redis that fails over loses the last ones, and counts on from there.
+// note notes a call and reports whether the client sees a difference.
 func (o *ownCalls) note(c lastseen.Call) bool {
 	i := slices.IndexFunc(o.calls, func(known lastseen.Call) bool { return known.ID == c.ID })
 	if i < 0 {
@@ -218,7 +217,7 @@ func (o *ownCalls) note(c lastseen.Call) bool {
 		return true
 	}
 	known := o.calls[i]
-	if known.State.Over() || c.Version < known.Version && !c.State.Over() {
+	if !c.Replaces(known) {
 		return false
 	}
 	o.calls[i] = c

@@ -29,7 +29,7 @@ func wantCall(t *testing.T, c *testSocket, call map[string]any, state lastseen.C
 
 // signalCall has a server receive the signal that a call of alice has changed.
 func signalCall(w *testServer, id string) {
-	w.config.Shared.receive(store.Signal{Kind: calls.SignalCaller, Namespace: "chat", User: "alice", Data: []byte(id)})
+	w.config.Shared.receive(calls.Signal("chat", id, "alice"))
 }
 
 // TestCallFrames: all connections of both parties get each state of a call, on all servers, and those of others do not.

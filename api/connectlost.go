@@ -21,7 +21,8 @@ func (s *server) endAgain(
 			continue
 		}
 		act := store.CallAct{ID: c.ID, User: p.user, Action: lastseen.End}
-		step, failure := s.Keeper.Act(ctx, p.namespace, act)
+		step, finish, failure := s.Keeper.Act(ctx, p.namespace, act)
+		finish()
 		switch {
 		case errors.Is(failure, store.ErrCallNotFound):
 			gone = append(gone, c.ID)

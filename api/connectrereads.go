@@ -48,6 +48,7 @@ type news struct {
 	all     bool     // signals may have been lost
 	renewed bool     // the user has said something: see setSelf
 	calls   []string // calls of the user that have changed, at most maxCallsToReread
+	then    func()   // is called once the first attempt has ended; nil for nothing
 }
 
 // add adds news of the same user.
@@ -60,6 +61,11 @@ func (n *news) add(more news) {
 		}
 	}
 	n.calls = n.calls[max(0, len(n.calls)-maxCallsToReread):]
+	if before := n.then; before != nil && more.then != nil {
+		n.then = func() { before(); more.then() }
+	} else if before == nil {
+		n.then = more.then
+	}
 }
 
 func newRereads(shared *Shared, read func(context.Context, person, []*session, news) error) *rereads {
@@ -71,8 +77,11 @@ func (s *rereads) refresh(p person) { s.add(p, news{all: true}) }
 
 // add reads again because of news.
 func (s *rereads) add(p person, why news) {
-	if len(s.shared.sessionsOf(p)) == 0 {
-		return // as on most servers
+	if len(s.shared.sessionsOf(p)) == 0 { // as on most servers
+		if why.then != nil {
+			why.then()
+		}
+		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +113,12 @@ func (s *rereads) work() {
 		if !ok {
 			return
 		}
-		if s.readNow(p, why) != nil {
+		err := s.readNow(p, why)
+		if why.then != nil {
+			why.then()
+			why.then = nil
+		}
+		if err != nil {
 			s.retry(p, why)
 			continue
 		}

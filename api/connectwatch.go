@@ -60,6 +60,7 @@ type following struct {
 	opened   lastseen.Instant // by the store's clock; changes recorded later are delivered live
 	taken    int              // users counted to the watching caller
 	watching *auth.Caller     // the caller at that time: after a reload, the session can have another
+	unfollow func()           // gives back the namespace; nil if it is not counted to the caller
 	tickAt   time.Time
 }
 
@@ -183,8 +184,8 @@ func (f *following) charge(s *server, users int) error {
 	return s.chargeKey(key, limited, users)
 }
 
-// take counts n more users to the caller.
-func (f *following) take(s *server, n int) error {
+// take counts n more users to the caller, and the namespace once.
+func (f *following) take(s *server, n int) (err error) {
 	if f.taken == 0 {
 		f.watching = f.currentCaller()
 	}
@@ -192,7 +193,11 @@ func (f *following) take(s *server, n int) error {
 		return err
 	}
 	f.taken += n
-	return nil
+	if f.unfollow == nil {
+		key, limited := f.payer()
+		f.unfollow, err = s.followNamespace(key, limited, f.namespace)
+	}
+	return err
 }
 
 // giveBack counts n users less.
@@ -201,7 +206,7 @@ func (f *following) giveBack(n int) {
 	f.watched.giveBack(f.watching, n)
 }
 
-// settle counts as many users to the caller as the watcher has.
+// settle counts as many users to the caller as the watcher has, and the namespace if there is a watcher.
 func (f *following) settle() {
 	users := 0
 	if f.watcher != nil {
@@ -209,6 +214,10 @@ func (f *following) settle() {
 	}
 	if f.taken > users {
 		f.giveBack(f.taken - users)
+	}
+	if f.watcher == nil && f.unfollow != nil {
+		f.unfollow()
+		f.unfollow = nil
 	}
 }
 

@@ -3,7 +3,10 @@ package api
 import (
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -180,6 +183,35 @@ func TestConnectTicks(t *testing.T) {
 	})
 }
 
+// TestConnectFollowedNamespaces checks that namespaces that connections watch count to those that their callers follow,
+// until a minute after that.
+func TestConnectFollowedNamespaces(t *testing.T) {
+	t.Parallel()
+	clock, pass := atMinutes()
+	w := newSocketServer(t, clock)
+	caller := from("203.0.113.7")
+	w.followEach(1, maxNamespaces, caller)
+	one, _ := w.hello(`{"watch":{"users":["alice"]}}`, caller)
+	w.hello(`{"watch":{"everyone":true}}`, caller)
+	w.fails(codeRateLimited, "GET", "/one-more/changes", "", caller)
+	one.asks(`{"watch":{"add":["bob"]}}`, frameChanges)
+
+	pass(time.Minute)
+	w.followEach(1, maxNamespaces, caller)
+	w.fails(codeRateLimited, "GET", "/one-more/changes", "", caller)
+	pass(time.Minute)
+	w.followEach(1, maxNamespaces+1, from("203.0.113.8"))
+	w.greet(`{"watch":{"users":["alice"]}}`, from("203.0.113.8")).fails(codeRateLimited)
+	other, _ := w.hello(`{}`, from("203.0.113.8"))
+	other.refuses(codeRateLimited, `{"watch":{"add":["alice"]}}`)
+	other.refuses(codeRateLimited, `{"watch":{"everyone":true}}`)
+	pass(time.Minute)
+	other.asks(`{"watch":{"everyone":true}}`, frameChanges)
+	other.asks(`{"watch":{"everyone":false}}`, frameOK)
+	pass(time.Minute)
+	w.followEach(1, maxNamespaces+1, from("203.0.113.8"))
+}
+
 // TestConnectWatchFailsAsAWhole: a frame whose users cannot be watched does not begin or end counts, either.
 func TestConnectWatchFailsAsAWhole(t *testing.T) {
 	t.Parallel()
@@ -205,4 +237,100 @@ func TestConnectWatchFailsAsAWhole(t *testing.T) {
 		require.Equal(t, string(codeRateLimited), problem["code"])
 		require.Equal(t, 1, followers(), counts)
 	}
+}
+
+// moves are users who are idle all the time, and connect to three servers in turn.
+type moves struct {
+	servers [3]atomic.Pointer[waitServer]
+	over    atomic.Bool // the next bye is the last
+	clients sync.WaitGroup
+}
+
+// stayIdle keeps a user connected as lastseen.js does: asked to connect to another server, it opens a connection there
+// before it closes the old one, and restates how long the user has been idle. The frame takes some time to arrive.
+func (m *moves) stayIdle(i int) {
+	since, closeOld := time.Now(), func() {}
+	for at := i; !m.over.Load(); at++ {
+		hello := fmt.Sprintf(`{"user":"u%d","device":{"id":"page%d"},"activity":{"idle":true,"idle_ms":%d}}`,
+			i, i, time.Since(since).Milliseconds())
+		time.Sleep(time.Duration((i+at)%7) * 300 * time.Millisecond)
+		s, _ := m.servers[at%len(m.servers)].Load().hello(hello)
+		closeOld()
+		closeOld = func() { _ = s.conn.Close() }
+		s.untilBye(func(string, map[string]any) {})
+	}
+	closeOld()
+}
+
+// untilBye reads frames until the server asks to connect to another one.
+func (s *testSocket) untilBye(see func(name string, content map[string]any)) {
+	for {
+		name, content, _ := s.nextBy(time.Now().Add(time.Hour))
+		if name == frameBye {
+			return
+		}
+		see(name, content)
+	}
+}
+
+// end stops all servers, and returns when their clients have gone.
+func (m *moves) end(more *waitServer) {
+	m.over.Store(true)
+	for i := range m.servers {
+		m.servers[i].Load().stop()
+	}
+	more.stop()
+	m.clients.Wait()
+}
+
+// TestIdleUsersMove: three servers are restarted one after the other. Idle users move from one to the next, and stay as
+// they are: nothing of it reaches a watcher, and each is idle since the same time, also when the records of earlier
+// connections are over.
+func TestIdleUsersMove(t *testing.T) {
+	withWaiting(t, func(t *testing.T, w *waitServer) {
+		const users = 100
+		w.connects()
+		w.config.WebSockets.Drain = 20 * time.Second
+		var m moves
+		end := sync.OnceFunc(func() { m.end(w) })
+		defer end()
+		for i := range m.servers {
+			m.servers[i].Store(w.another())
+		}
+		for i := range users {
+			m.clients.Go(func() { m.stayIdle(i) })
+		}
+		time.Sleep(20 * time.Second)
+		idleSince := func() map[string]string {
+			all, found := w.do("GET", "/users?limit=1000", ""), map[string]string{}
+			for i, user := range names(all) {
+				found[user] = each(all, "users", "idle_since")[i]
+			}
+			return found
+		}
+		before := idleSince()
+		require.Len(t, before, users)
+
+		watcher, _ := w.hello(`{"watch":{"everyone":true}}`)
+		var changed []string
+		m.clients.Go(func() {
+			watcher.untilBye(func(name string, content map[string]any) {
+				if name != frameTick {
+					changed = append(changed, names(content)...)
+				}
+			})
+			_ = watcher.conn.Close()
+		})
+		for i := range m.servers {
+			m.servers[i].Load().stop()
+			require.Equal(t, before, idleSince())
+			m.servers[i].Store(w.another())
+		}
+		time.Sleep(5 * time.Minute)
+		require.Equal(t, before, idleSince())
+		w.do("POST", "/users/zoe/ping", "") // which is seen
+		time.Sleep(10 * time.Second)
+		end()
+		require.Equal(t, []string{"zoe"}, changed)
+	})
 }

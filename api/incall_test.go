@@ -18,14 +18,16 @@ import (
 func talk(t *testing.T, w *testServer, from, to string) (end func()) {
 	t.Helper()
 	keeper, id := w.config.Shared.newest.Load().Keeper, from+"-"+to
-	_, err := keeper.Start(t.Context(), "chat", store.NewCall{
+	_, finish, err := keeper.Start(t.Context(), "chat", store.NewCall{
 		ID: id, From: from, To: to, Ring: time.Minute, Quiet: time.Minute, Shown: true,
 	})
 	require.NoError(t, err)
+	finish()
 	act := func(action lastseen.CallAction) {
 		t.Helper()
-		step, err := keeper.Act(t.Context(), "chat", store.CallAct{ID: id, User: to, Action: action})
+		step, finish, err := keeper.Act(t.Context(), "chat", store.CallAct{ID: id, User: to, Action: action})
 		require.NoError(t, err)
+		finish()
 		require.Equal(t, lastseen.Stepped, step.Outcome)
 	}
 	act(lastseen.Accept)

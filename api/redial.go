@@ -97,30 +97,33 @@ func (s *Shared) CallChanged(namespace string, c lastseen.Call) { s.redials.ende
 
 // beginCall begins a call, unless the caller has to wait after calls that the callee did not answer. A request that is
 // repeated returns its call all the same, which only the store knows: it is asked as if the callee were unavailable.
-func (s *server) beginCall(ctx context.Context, namespace string, n store.NewCall) (store.CallStep, error) {
+// Finish is that of the keeper.
+func (s *server) beginCall(
+	ctx context.Context, namespace string, n store.NewCall,
+) (step store.CallStep, finish func(), err error) {
+	finish = func() {}
 	unanswered := 0
 	wait := s.settings(namespace).RedialWait
 	refused := store.ErrCalleeUnavailable // if the store says so
 	if !n.CalleeUnavailable && wait > 0 {
-		var err error
 		if unanswered, refused, err = s.checkRedial(ctx, namespace, n, wait); err != nil {
-			return store.CallStep{}, err
+			return step, finish, err
 		}
 		n.CalleeUnavailable = refused != nil
 	}
 	if n.CalleeUnavailable && n.Key == "" {
-		return store.CallStep{}, refused // without a call to the store: there is nothing to repeat
+		return step, finish, refused // without a call to the store: there is nothing to repeat
 	}
 	s.overload.begin() // the keeper's store does not count calls
-	step, err := s.Keeper.Start(ctx, namespace, n)
+	step, finish, err = s.Keeper.Start(ctx, namespace, n)
 	s.overload.end()
 	switch {
 	case errors.Is(err, store.ErrCalleeUnavailable):
-		return step, refused
+		return step, finish, refused
 	case err == nil && wait > 0 && step.Outcome == lastseen.Stepped:
 		s.redials.set(namespace, n.From, n.To, redial{id: step.Call.ID, unanswered: unanswered})
 	}
-	return step, err
+	return step, finish, err
 }
 
 // checkRedial returns how many calls to the callee in a row were not answered, and why the caller cannot call now; nil

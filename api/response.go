@@ -69,7 +69,7 @@ func putBuffer(buffer *[]byte, content []byte) {
 // send sends a response.
 func send(c echo.Context, status int, content []byte) error {
 	response := c.Response()
-	if len(content) > autoLength {
+	if len(content) > autoLength || c.Get(flushesResponse) != nil {
 		response.Header().Set(echo.HeaderContentLength, strconv.Itoa(len(content)))
 	}
 	response.WriteHeader(status)
@@ -79,8 +79,23 @@ func send(c echo.Context, status int, content []byte) error {
 	return nil
 }
 
-// autoLength is the size in bytes up to which package net/http sets the length of a response itself.
+// autoLength is the size in bytes up to which package net/http sets the length of a response itself, unless it is
+// flushed.
 const autoLength = 2048
+
+// flushesResponse is the key of a value in the context of a request whose response is flushed.
+const flushesResponse = "flushes response"
+
+// afterResponse calls a function once after the response to a request was handed to the network, also if that failed.
+// It has to be called before the response is sent.
+func afterResponse(c echo.Context, do func()) {
+	do = sync.OnceFunc(do)
+	c.Set(flushesResponse, true)
+	c.Response().After(func() {
+		_ = http.NewResponseController(c.Response().Writer).Flush() // the client may be gone
+		do()
+	})
+}
 
 // appender is a response that encodes itself without reflection, because it is sent often or holds many users. This
 // takes an eighth of the time (see BenchmarkEncode).

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/lastseen/lastseen/store"
@@ -23,19 +22,6 @@ const (
 
 // signalTimeout bounds how long a caller waits for a signal to be sent.
 const signalTimeout = time.Second
-
-// callDelay is how long after a signal the caller is sent a call. The request that led to the signal normally has its
-// response by then.
-const callDelay = 5 * time.Millisecond
-
-// untilSent returns how long after a signal of a kind a party is sent the call. The callee's turn is later, and random:
-// otherwise the response to a caller, or the caller's own frame, would take longer if an invisible callee is connected.
-func untilSent(kind string) time.Duration {
-	if kind == calls.SignalCaller {
-		return callDelay
-	}
-	return 2*callDelay + rand.N(callDelay)
-}
 
 // signalChange sends a signal to all servers, also to this one, after what it is about was done. That was done whether
 // the signal arrives or not, so a failure is logged, with its consequence. Where rights are missing, the store logs it.
@@ -76,14 +62,15 @@ func (s *Shared) receive(signal store.Signal) {
 		s.viewers.changed(signal.Namespace, signal.User)
 	case signal.Kind == signalDeleted:
 		s.redials.deleted(signal.Namespace, signal.User)
-	case calls.IsSignal(signal.Kind):
-		s.newest.Load().Keeper.Receive(signal)
-		time.AfterFunc(untilSent(signal.Kind), func() { s.deliverCall(signal) })
 	case signal.Kind == "":
 		s.newest.Load().Keeper.Receive(signal)
 		s.selves.refreshAll("")
 		s.calls.refreshAll("")
 		s.viewers.changed("", "")
+	default:
+		s.newest.Load().Keeper.Receive(signal)
+		id, users := calls.OfSignal(signal)
+		s.deliverCall(signal.Namespace, id, users)
 	}
 }
 
@@ -95,10 +82,14 @@ func (s *Shared) recoverSignal() {
 	}
 }
 
-// deliverCall has the connections of a party to this server, and requests that wait, learn what became of a call.
-func (s *Shared) deliverCall(signal store.Signal) {
-	defer s.recoverSignal()
-	of := person{signal.Namespace, signal.User}
+// deliverCall has the connections of parties to this server, and requests that wait, learn what became of a call. Work
+// for the callee begins once the caller's connections have their frames, so that these do not take longer if an
+// invisible callee is connected.
+func (s *Shared) deliverCall(namespace, id string, users []string) {
+	if len(users) == 0 {
+		return
+	}
+	of := person{namespace, users[0]}
 	s.callWaits.wake(of)
-	s.calls.add(of, news{calls: []string{string(signal.Data)}})
+	s.calls.add(of, news{calls: []string{id}, then: func() { s.deliverCall(namespace, id, users[1:]) }})
 }

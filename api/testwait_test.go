@@ -39,7 +39,7 @@ func withWaiting(t *testing.T, test func(*testing.T, *waitServer)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		logger := slog.New(slog.DiscardHandler)
-		w := &waitServer{t: t, conns: make(chan net.Conn), config: Config{
+		w := &waitServer{t: t, config: Config{
 			Store: fileStore(t), Logger: logger, Random: func() float64 { return 0.5 }, Settings: testSettings(),
 		}}
 		of := func(string) feed.Settings {
@@ -52,13 +52,37 @@ func withWaiting(t *testing.T, test func(*testing.T, *waitServer)) {
 			sweep := jobs.NewSweep(w.config.Store, func() []string { return []string{"chat"} }, of, logger)
 			return w.run(sweep.Run)
 		}
-		w.config.Shared = NewShared(w.config)
-		w.reload(func(*Config) {})
-		serveOver(t, w.conns, NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
-			(*w.handler.Load()).ServeHTTP(response, request)
-		}), logger))
+		w.serve()
 		test(t, w)
 	})
+}
+
+// serve serves connections until the test ends.
+func (w *waitServer) serve() {
+	w.config.Shared, w.conns = NewShared(w.config), make(chan net.Conn)
+	w.reload(func(*Config) {})
+	serveOver(w.t, w.conns, NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+		(*w.handler.Load()).ServeHTTP(response, request)
+	}), w.config.Logger))
+}
+
+// another returns another server on the same store, which keeps connections.
+func (w *waitServer) another() *waitServer {
+	other := &waitServer{t: w.t, config: w.config}
+	other.serve()
+	other.connects()
+	return other
+}
+
+// stop ends the connections of a server as a process does that stops.
+func (w *waitServer) stop() {
+	w.t.Helper()
+	w.config.Shared.Drain()
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	w.config.Shared.EndWebSockets(ctx)
+	w.config.Connections.Stop(ctx)
+	require.NoError(w.t, ctx.Err(), "clients stay")
 }
 
 // serveOver has a server serve connections until the test ends.

@@ -104,9 +104,8 @@ func (s *server) forget(ctx context.Context, namespace, user string) error {
 			other = c.To
 		}
 		if other != "" { // as in the empty call of a user without one
-			s.signalChange(ctx, store.Signal{
-				Kind: calls.KindFor(other, c), Namespace: namespace, User: other, Data: []byte(c.ID),
-			}, "the other party learns later that the call is over")
+			s.signalChange(ctx, calls.Signal(namespace, c.ID, other),
+				"the other party learns later that the call is over")
 		}
 	}
 	return err

@@ -17,7 +17,8 @@ type Closings interface {
 
 	// Closings returns what was asked after a place, in order, each user of a namespace once, and the next place. The
 	// empty place is the present: it returns nothing but the next place. It may return a closing again, after a
-	// failover, and it forgets closings after ClosingsKept.
+	// failover, and it forgets closings after ClosingsKept. If the place is lost, so that other data may be lost as
+	// well, it also returns the zero Closing. A store on a Redis Cluster notices only a loss of the closings.
 	Closings(ctx context.Context, after ClosingPlace) ([]Closing, ClosingPlace, error)
 }
 
@@ -32,7 +33,7 @@ const (
 type ClosingPlace string
 
 // Closing asks to close the connections of a user that were opened before a time, or, without a user, to drop what was
-// received in the namespace before that time.
+// received in the namespace before that time. The zero Closing reports that the store may have lost data.
 type Closing struct {
 	Namespace, User string
 	At              lastseen.Instant // by the store's clock

@@ -30,8 +30,9 @@ func TestMetricsOfCalls(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	storeMetrics{}.keeper(k) // without a registerer nothing is measured
 	storeMetrics{registry}.keeper(k)
-	_, err := k.Start(t.Context(), "chat", store.NewCall{ID: "id", From: "alice", To: "bob"})
+	_, finish, err := k.Start(t.Context(), "chat", store.NewCall{ID: "id", From: "alice", To: "bob"})
 	require.NoError(t, err)
+	finish()
 	k.Follow("chat", "alice", lastseen.Call{ID: "id", From: "alice", To: "bob", State: lastseen.Ringing})
 	k.Late(time.Second)
 	got := values(t, registry)

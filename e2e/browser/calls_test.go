@@ -39,16 +39,18 @@ func (s *scripted) caller(t *testing.T) caller {
 
 func (c caller) ring(id, from, to string) {
 	c.t.Helper()
-	_, err := c.Start(context.Background(), "chat", store.NewCall{
+	_, finish, err := c.Start(context.Background(), "chat", store.NewCall{
 		ID: id, From: from, To: to, FromDevice: "phone", App: `{"sdp":1}`, Ring: time.Minute, Quiet: time.Minute, Shown: true,
 	})
 	require.NoError(c.t, err)
+	finish()
 }
 
 func (c caller) act(id, user string, action lastseen.CallAction) {
 	c.t.Helper()
-	step, err := c.Act(context.Background(), "chat", store.CallAct{ID: id, User: user, Device: "tab", Action: action})
+	step, finish, err := c.Act(context.Background(), "chat", store.CallAct{ID: id, User: user, Device: "tab", Action: action})
 	require.NoError(c.t, err)
+	finish()
 	require.Equal(c.t, lastseen.Stepped, step.Outcome)
 }
 

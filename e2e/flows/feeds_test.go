@@ -3,11 +3,13 @@ package flows
 import (
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen/internal/testserver"
@@ -32,6 +34,53 @@ func TestFollowersContinueOnAnotherServer(t *testing.T) {
 	continued.Until(t, `"left":true`)
 	second.Post(t, alice+"/ping", "")
 	continued.Until(t, `"status":"green"`)
+}
+
+// TestUsersReturnAfterALoss: users with open WebSockets are green again after Redis lost its data, although their next
+// heartbeats are more than twenty minutes away. A server notices the loss of everything also if nobody follows there,
+// and that of a namespace, as when one Redis of a Cluster is emptied, if somebody does.
+func TestUsersReturnAfterALoss(t *testing.T) {
+	t.Parallel()
+	for name, everything := range map[string]bool{"everything": true, "namespace": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.StartProcess(t)
+			args := []string{
+				"--store", server.URL(), "--redis-timeout", "30s", "--redis-dial-timeout", "30s",
+				"--ping-interval", "1h", "--green", "12h", "--yellow", "24h",
+			}
+			one, two := testserver.Start(t, args...), testserver.Start(t, args...)
+			followed := two
+			if !everything {
+				followed = one
+			}
+			openApp(t, one, appOptions{user: "alice"})
+			stream := followed.Follow(t, aliceChanges, "")
+			stream.Until(t, `"status":"green"`)
+			loseData(t, server.Client(t), everything)
+			require.Eventually(t, func() bool { return look(t, two, "alice", "") == "green" }, flowWait,
+				10*time.Millisecond)
+			reset, green := false, false
+			for !reset || !green {
+				event, data := stream.Next()
+				require.NotEmpty(t, event, "the stream ended")
+				reset, green = reset || event == "reset", strings.Contains(data, `"status":"green"`)
+			}
+		})
+	}
+}
+
+// loseData empties a Redis, or leaves what servers read of connections to close.
+func loseData(t *testing.T, client *redis.Client, everything bool) {
+	t.Helper()
+	if everything {
+		require.NoError(t, client.FlushAll(t.Context()).Err())
+		return
+	}
+	keys, err := client.Keys(t.Context(), "presence*").Result()
+	require.NoError(t, err)
+	lost := slices.DeleteFunc(keys, func(key string) bool { return key == "presence::closings" })
+	require.NoError(t, client.Del(t.Context(), lost...).Err())
 }
 
 // TestStopEndsStreams: a server that stops ends streams with advice when to connect again, answers long polls, and does

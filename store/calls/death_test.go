@@ -66,7 +66,6 @@ func deaths() []death {
 		{method: "SetInCalls", nth: 1},
 		{method: "ConfirmInCalls", nth: 1},
 		{method: "Signal", nth: 1, copied: true},
-		{method: "Signal", nth: 2, copied: true},
 	}
 }
 

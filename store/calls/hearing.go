@@ -57,11 +57,7 @@ func (h *hearing) follow(p person, c lastseen.Call) {
 	defer h.mu.Unlock()
 	old := h.parties[p]
 	known := old != nil && old.call.ID == c.ID
-	newer := old != nil && !known && old.call.Created > c.Created
-	if known && !c.State.Over() { // what is over is never older: the store can lose versions, as in a failover
-		newer = old.call.Version > c.Version
-	}
-	if newer {
+	if known && !c.Replaces(old.call) || old != nil && !known && old.call.Created > c.Created {
 		return
 	}
 	if c.State.Over() || c.Party(p.user) == "" {
@@ -254,28 +250,29 @@ func between(from, to lastseen.Instant) time.Duration {
 	return time.Duration(to-from) * time.Millisecond
 }
 
-// notice says that a user may not know what became of a call.
-type notice struct{ kind, user, id string }
-
-func noticeOf(user string, c lastseen.Call) notice { return notice{KindFor(user, c), user, c.ID} }
+// notice says that users may not know what became of a call.
+type notice struct {
+	id    string
+	users []string
+}
 
 // compare takes over the present call of a party, which expires after some time, and returns who has to be notified.
 // The caller holds the mutex.
 func (h *hearing) compare(p person, c lastseen.Call, left, now time.Duration) (again []notice) {
 	n := h.parties[p]
-	if n == nil || n.call.ID == c.ID && n.call.Version > c.Version {
+	if n == nil || n.call.ID == c.ID && !c.Replaces(n.call) {
 		return nil
 	}
 	if n.call.ID != c.ID {
-		again = []notice{noticeOf(p.user, n.call)}
+		again = []notice{{n.call.ID, []string{p.user}}}
 		h.drop(p)
 		if c.ID != "" {
-			again = append(again, noticeOf(p.user, c))
+			again = append(again, notice{c.ID, []string{p.user}})
 		}
 		return again
 	}
 	if n.call.Version != c.Version {
-		again = append(again, noticeOf(p.user, c))
+		again = append(again, notice{c.ID, []string{p.user}})
 	}
 	c.App = ""
 	n.call = c
@@ -292,14 +289,14 @@ func (n *party) expire(left, now time.Duration) []notice {
 	n.expires = now + left
 	// A server may not know that it has to hear a party.
 	if c := n.call; c.State == lastseen.Active && left < n.quiet/4 {
-		return []notice{noticeOf(c.From, c), noticeOf(c.To, c)}
+		return []notice{{c.ID, []string{c.From, c.To}}}
 	}
 	return nil
 }
 
 func (h *hearing) notify(ctx context.Context, namespace string, n notice) {
 	h.results.stats.signals.Add(1)
-	if err := h.results.signal(ctx, n.kind, namespace, n.user, n.id); err != nil {
+	if err := h.results.signal(ctx, namespace, n.id, n.users...); err != nil {
 		h.logger.Debug("cannot signal a call; trying again", "namespace", namespace, "error", err)
 	}
 }

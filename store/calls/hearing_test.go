@@ -32,7 +32,7 @@ func (w *world) ringing(a, b, starter *server) (id string, alice, bob *connectio
 func (w *world) accept(s *server, id string) {
 	w.t.Helper()
 	act := store.CallAct{ID: id, User: "bob", Device: "tablet", Action: lastseen.Accept}
-	step, err := s.Act(w.t.Context(), ns, act)
+	step, err := done(s.Act(w.t.Context(), ns, act))
 	require.NoError(w.t, err)
 	require.Equal(w.t, lastseen.Active, step.Call.State)
 }

@@ -4,10 +4,10 @@
 //
 // # Signals
 //
-// A signal has the kind [SignalCaller] or [SignalCallee], a party as its user, and the ID of the call as its data. Its
-// receivers read the call: signals carry no state, so they can be repeated, overtake each other, or be lost. One that
-// could not be sent is sent again later, and so it is for calls about which a step returned no result. A call that a
-// connection follows is read from time to time, so that a lost signal neither hides its end nor loses it.
+// A signal that a call has changed names the call and its parties: see [Signal]. Its receivers read the call: signals
+// carry no state, so they can be repeated, overtake each other, or be lost. One that could not be sent is sent again
+// later, and so it is for calls about which a step returned no result. A call that a connection follows is read from
+// time to time, so that a lost signal neither hides its end nor loses it.
 //
 // # On one server
 //
@@ -26,24 +26,6 @@ import (
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
-
-// The kinds of signals that a call has changed. Signals of the first kind are for the caller. Those of the second one
-// are for the callee, or again for the caller if the call does not reach the callee.
-const (
-	SignalCaller = "caller"
-	SignalCallee = "callee"
-)
-
-// IsSignal reports whether a kind of signals is one of those that a call has changed.
-func IsSignal(kind string) bool { return kind == SignalCaller || kind == SignalCallee }
-
-// KindFor returns the kind of a signal to one of the parties of a call.
-func KindFor(user string, c lastseen.Call) string {
-	if user == c.From {
-		return SignalCaller
-	}
-	return SignalCallee
-}
 
 const (
 	longestWait = 10 * time.Second // of a loop without work
@@ -98,29 +80,33 @@ func New(s store.Store, logger *slog.Logger) *Keeper {
 	return k
 }
 
-// Start begins a call: see [store.Calls]. Then it signals the parties. If the call was begun before with the same key,
-// the parties are signalled again, because the first signals may be what failed then.
-func (k *Keeper) Start(ctx context.Context, namespace string, c store.NewCall) (store.CallStep, error) {
-	step, err := k.results.store.StartCall(ctx, namespace, c)
-	k.after(ctx, namespace, c.ID, step, err)
-	return step, err
+// Start begins a call: see [store.Calls]. The caller calls finish, whatever the error is, once the response was sent:
+// it signals the parties. If the call was begun before with the same key, the parties are signalled again, because the
+// first signal may be what failed then.
+func (k *Keeper) Start(
+	ctx context.Context, namespace string, c store.NewCall,
+) (step store.CallStep, finish func(), err error) {
+	step, err = k.results.store.StartCall(ctx, namespace, c)
+	return step, func() { k.finish(ctx, namespace, c.ID, step, err) }, err
 }
 
-// Act does what a party wants: see [store.Calls]. Then it copies who is in a call, and signals the parties.
-func (k *Keeper) Act(ctx context.Context, namespace string, a store.CallAct) (store.CallStep, error) {
-	step, err := k.results.store.StepCall(ctx, namespace, a)
-	if a.Action == lastseen.Alive && !step.Expired && a.App == "" { // nobody has to learn it
-		if err == nil {
+// Act does what a party wants: see [store.Calls]. The caller calls finish, whatever the error is, once the response was
+// sent. It copies who is in a call, and signals the parties.
+func (k *Keeper) Act(
+	ctx context.Context, namespace string, a store.CallAct,
+) (step store.CallStep, finish func(), err error) {
+	step, err = k.results.store.StepCall(ctx, namespace, a)
+	return step, func() {
+		if err == nil && a.Action == lastseen.Alive && !step.Expired && a.App == "" { // nobody has to learn it
 			k.results.copy(context.WithoutCancel(ctx), namespace, step.InCall)
+			return
 		}
-		return step, err
-	}
-	k.after(ctx, namespace, a.ID, step, err)
-	return step, err
+		k.finish(ctx, namespace, a.ID, step, err)
+	}, err
 }
 
-// after does what follows a step.
-func (k *Keeper) after(ctx context.Context, namespace, id string, step store.CallStep, err error) {
+// finish does what follows a step.
+func (k *Keeper) finish(ctx context.Context, namespace, id string, step store.CallStep, err error) {
 	switch {
 	case err == nil:
 		k.results.finish(ctx, namespace, []store.CallStep{step})
@@ -151,7 +137,7 @@ func (k *Keeper) Rest(namespace, user, id string) time.Duration {
 // Receive notes a signal that a call has changed. It does not block. Other signals are ignored, including the
 // zero signal: the next reads find what was lost.
 func (k *Keeper) Receive(s store.Signal) {
-	if IsSignal(s.Kind) {
+	if s.Kind == signalKind {
 		k.watch.expect(s.Namespace)
 	}
 }

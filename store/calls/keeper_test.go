@@ -24,7 +24,7 @@ func TestRun(t *testing.T) {
 		close(stopped)
 	}()
 	c := store.NewCall{ID: "id", From: "alice", To: "bob", Ring: time.Millisecond, Quiet: quiet}
-	_, err := k.Start(t.Context(), ns, c)
+	_, err := done(k.Start(t.Context(), ns, c))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		w.elapsed.Add(int64(c.Ring))
@@ -39,7 +39,7 @@ func TestRun(t *testing.T) {
 // TestReceive: signals of other kinds, and the zero signal, change nothing.
 func TestReceive(t *testing.T) {
 	for kind, wanted := range map[string]bool{
-		"": false, "self": false, "typing": false, SignalCaller: true, SignalCallee: true,
+		"": false, "self": false, "typing": false, Signal(ns, "id", "alice").Kind: true,
 	} {
 		k := New(nil, slog.New(slog.DiscardHandler))
 		k.Receive(store.Signal{Kind: kind, Namespace: ns, User: "alice"})

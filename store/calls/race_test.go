@@ -143,7 +143,7 @@ func (r *race) takeover(first int) []store.NewCall {
 	r.awaitEnd(missed)
 	require.Equal(r, lastseen.Missed, r.requireSame(missed))
 	require.True(r, left.Stats().Watching)
-	_, err = left.Act(r.Context(), ns, store.CallAct{ID: copied.ID, User: copied.From, Action: lastseen.End})
+	_, err = done(left.Act(r.Context(), ns, store.CallAct{ID: copied.ID, User: copied.From, Action: lastseen.End}))
 	require.NoError(r, err)
 	return []store.NewCall{copied, missed}
 }
@@ -154,7 +154,7 @@ func (r *race) step(c store.NewCall, i int) {
 	r.start(a, c)
 	act := func(s *realServer, user string, action lastseen.CallAction) func() {
 		return func() {
-			_, err := s.Act(r.Context(), ns, store.CallAct{ID: c.ID, User: user, Action: action})
+			_, err := done(s.Act(r.Context(), ns, store.CallAct{ID: c.ID, User: user, Action: action}))
 			assert.NoError(r, err)
 		}
 	}
@@ -181,7 +181,7 @@ func (r *race) step(c store.NewCall, i int) {
 
 // start starts a call, or repeats that.
 func (r *race) start(s *realServer, c store.NewCall) {
-	_, err := s.Start(r.Context(), ns, c)
+	_, err := done(s.Start(r.Context(), ns, c))
 	assert.NoError(r, err)
 }
 

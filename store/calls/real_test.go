@@ -78,17 +78,23 @@ func startServer(
 // receive does what a connection does with a signal.
 func (r *realServer) receive(ctx context.Context, signal store.Signal) {
 	r.Receive(signal)
-	if !IsSignal(signal.Kind) || !r.connected(signal.User) {
-		return
+	id, users := OfSignal(signal)
+	for _, user := range users {
+		if r.connected(user) {
+			r.learn(ctx, signal.Namespace, id, user)
+		}
 	}
-	c, err := r.store.ReadCall(ctx, signal.Namespace, string(signal.Data))
+}
+
+func (r *realServer) learn(ctx context.Context, namespace, id, user string) {
+	c, err := r.store.ReadCall(ctx, namespace, id)
 	if err != nil {
 		return
 	}
-	r.Follow(signal.Namespace, signal.User, c)
+	r.Follow(namespace, user, c)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key := c.ID + " " + signal.User
+	key := c.ID + " " + user
 	if old := r.states[key]; old.Over() && old != "" && old != c.State {
 		r.wrong = append(r.wrong, fmt.Sprintf("%s: %s after %s", key, c.State, old))
 	}
@@ -121,10 +127,10 @@ func BenchmarkRinging(b *testing.B) {
 		began := time.Now()
 		each(upTo(n), func(i int) {
 			due := 30*time.Second + time.Duration(i)*time.Millisecond
-			_, err := r.Start(b.Context(), ns, store.NewCall{
+			_, err := done(r.Start(b.Context(), ns, store.NewCall{
 				ID: fmt.Sprint(round, "-", i), From: fmt.Sprint("from-", i), To: fmt.Sprint("to-", i),
 				Ring: due - time.Since(began), Quiet: quiet,
-			})
+			}))
 			require.NoError(b, err)
 		})
 		b.ReportMetric(time.Since(began).Seconds(), "starting-s")

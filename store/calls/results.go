@@ -141,20 +141,17 @@ func latest(in []store.InCall) []store.InCall {
 	return kept
 }
 
-// signalParties signals a call to its parties; callee says whether the callee is one. If not, the caller gets both
-// signals: a response that comes sooner would show that the callee is busy.
+// signalParties signals a call to its parties; callee says whether the callee is one.
 func (r *results) signalParties(ctx context.Context, namespace string, c lastseen.Call, callee bool) error {
-	other := c.From
-	if callee {
-		other = c.To
+	if !callee {
+		return r.signal(ctx, namespace, c.ID, c.From)
 	}
-	toCaller := r.signal(ctx, SignalCaller, namespace, c.From, c.ID)
-	return errors.Join(toCaller, r.signal(ctx, SignalCallee, namespace, other, c.ID))
+	return r.signal(ctx, namespace, c.ID, c.From, c.To)
 }
 
-// signal has the servers that a user is connected to read a call. Signals that this store cannot send are no error.
-func (r *results) signal(ctx context.Context, kind, namespace, user, id string) error {
-	err := r.store.Signal(ctx, store.Signal{Kind: kind, Namespace: namespace, User: user, Data: []byte(id)})
+// signal has the servers that users are connected to read a call. Signals that this store cannot send are no error.
+func (r *results) signal(ctx context.Context, namespace, id string, users ...string) error {
+	err := r.store.Signal(ctx, Signal(namespace, id, users...))
 	if errors.Is(err, store.ErrNoSignals) {
 		return nil
 	}

@@ -45,9 +45,9 @@ func TestErrorsAreReturned(t *testing.T) {
 	w.rings(s, "alice", "bob")
 	w.pass(time.Second)
 	s.connect("alice", "")
-	_, err := s.Start(t.Context(), ns, w.call("alice", "carol"))
+	_, err := done(s.Start(t.Context(), ns, w.call("alice", "carol")))
 	require.ErrorIs(t, err, store.ErrCallerBusy)
-	_, err = s.Act(t.Context(), ns, store.CallAct{ID: "call-1", User: "carol", Action: lastseen.Accept})
+	_, err = done(s.Act(t.Context(), ns, store.CallAct{ID: "call-1", User: "carol", Action: lastseen.Accept}))
 	require.ErrorIs(t, err, store.ErrCallNotFound)
 	w.pass(time.Second)
 	require.Empty(t, s.told)
@@ -68,7 +68,7 @@ func TestUnreachableCallee(t *testing.T) {
 		c.CalleeHidden = true
 		if unknown {
 			a.lose = loseOnce("StartCall", a)
-			_, err := a.Start(t.Context(), ns, c)
+			_, err := done(a.Start(t.Context(), ns, c))
 			require.ErrorIs(t, err, store.ErrUnavailable)
 		} else {
 			w.starts(a, c)
@@ -80,30 +80,45 @@ func TestUnreachableCallee(t *testing.T) {
 	}
 }
 
-// TestSignalKinds: of each change, the caller gets the first signal, and the callee the second one. If the call does
-// not reach the callee, that is for the caller, too.
-func TestSignalKinds(t *testing.T) {
+// TestSignals: each change is one signal, first for the caller and then for the callee. If the call does not reach the
+// callee, it is for the caller alone. It is sent when the step is finished, and not before.
+func TestSignals(t *testing.T) {
 	for _, reaches := range []bool{true, false} {
 		w := newWorld(t, 1)
-		s, second := w.servers[0], "bob"
+		s, users := w.servers[0], []string{"carol", "bob"}
 		if !reaches {
 			w.acts(s, w.rings(s, "alice", "bob"), "bob", lastseen.Accept)
-			second = "carol"
+			users = []string{"carol"}
 		}
 		w.settle()
 		c := w.call("carol", "bob")
 		c.CalleeHidden = !reaches
-		id := w.starts(s, c)
-		w.acts(s, id, "carol", lastseen.End)
-		var want []store.Signal
-		for _, kind := range []string{SignalCaller, SignalCallee, SignalCaller, SignalCallee} {
-			user := "carol"
-			if kind == SignalCallee {
-				user = second
-			}
-			want = append(want, store.Signal{Kind: kind, Namespace: ns, User: user, Data: []byte(id)})
-		}
-		require.Equal(t, want, s.signals)
+		step, finish, err := s.Start(t.Context(), ns, c)
+		require.NoError(t, err)
+		require.Empty(t, s.signals)
+		finish()
+		want := Signal(ns, step.Call.ID, users...)
+		require.Equal(t, []store.Signal{want}, s.signals)
+		w.acts(s, step.Call.ID, "carol", lastseen.End)
+		require.Equal(t, []store.Signal{want, want}, s.signals)
+	}
+}
+
+// TestOfSignal: what others publish is no signal of a call, unless it names one and two parties at most.
+func TestOfSignal(t *testing.T) {
+	id, users := OfSignal(Signal(ns, "id", "alice", "bob"))
+	require.Equal(t, "id", id)
+	require.Equal(t, []string{"alice", "bob"}, users)
+	for _, s := range []store.Signal{
+		{},
+		{Kind: "self", Data: Signal(ns, "id", "alice").Data},
+		{Kind: signalKind},
+		{Kind: signalKind, Data: []byte("id")},
+		Signal(ns, "id", "alice", "bob", "carol"),
+	} {
+		id, users = OfSignal(s)
+		require.Empty(t, id)
+		require.Empty(t, users)
 	}
 }
 
@@ -125,7 +140,7 @@ func TestUnknownOutcome(t *testing.T) {
 		connect(a, b)
 		c := w.call("alice", "bob")
 		a.lose = loseOnce("StartCall", a)
-		_, err := a.Start(t.Context(), ns, c)
+		_, err := done(a.Start(t.Context(), ns, c))
 		require.ErrorIs(t, err, store.ErrUnavailable)
 		w.pass(2 * time.Second)
 		require.Equal(t, []lastseen.CallState{lastseen.Ringing}, a.states("alice"))
@@ -139,7 +154,7 @@ func TestUnknownOutcome(t *testing.T) {
 				return ctx.Err()
 			}
 		}
-		_, err = a.Act(ctx, ns, store.CallAct{ID: c.ID, User: "bob", Action: lastseen.Accept})
+		_, err = done(a.Act(ctx, ns, store.CallAct{ID: c.ID, User: "bob", Action: lastseen.Accept}))
 		require.Error(t, err)
 		cancel()
 		w.away()
@@ -164,7 +179,7 @@ func TestCanceledRequest(t *testing.T) {
 		cancel()
 		return nil
 	}
-	_, err := a.Act(ctx, ns, store.CallAct{ID: id, User: "bob", Action: lastseen.Accept})
+	_, err := done(a.Act(ctx, ns, store.CallAct{ID: id, User: "bob", Action: lastseen.Accept}))
 	require.NoError(t, err)
 	w.requireInCall("alice", "bob")
 	w.settle()
@@ -181,7 +196,7 @@ func TestRepeatedStart(t *testing.T) {
 	b.deaf = false
 	w.settle()
 	require.Empty(t, b.states("bob"))
-	step, err := a.Start(t.Context(), ns, c)
+	step, err := done(a.Start(t.Context(), ns, c))
 	require.NoError(t, err)
 	require.Equal(t, lastseen.Repeated, step.Outcome)
 	w.settle()
@@ -208,7 +223,7 @@ func TestUnclearIsBounded(t *testing.T) {
 	w, s := newSingle(t)
 	w.away()
 	for i := range maxUnclear + 10 {
-		_, err := s.Act(t.Context(), ns, store.CallAct{ID: fmt.Sprint(i), User: "bob", Action: lastseen.Accept})
+		_, err := done(s.Act(t.Context(), ns, store.CallAct{ID: fmt.Sprint(i), User: "bob", Action: lastseen.Accept}))
 		require.ErrorIs(t, err, store.ErrUnavailable)
 	}
 	require.Equal(t, maxUnclear, s.Stats().Unclear)

@@ -211,20 +211,23 @@ func (s *server) readCalls(ctx context.Context) (busy bool) {
 	s.signals = nil
 	s.mu.Unlock()
 	for _, signal := range signals {
-		if s.connections[person{signal.Namespace, signal.User}] == nil {
-			continue
+		id, users := OfSignal(signal)
+		for _, user := range users {
+			if s.connections[person{signal.Namespace, user}] == nil {
+				continue
+			}
+			busy = true
+			c, err := s.ReadCall(ctx, signal.Namespace, id)
+			if err != nil {
+				s.mu.Lock()
+				s.signals = append(s.signals, Signal(signal.Namespace, id, user)) // try again later
+				s.mu.Unlock()
+				busy = false
+				continue
+			}
+			s.told[user] = append(s.told[user], c)
+			s.Follow(signal.Namespace, user, c)
 		}
-		busy = true
-		c, err := s.ReadCall(ctx, signal.Namespace, string(signal.Data))
-		if err != nil {
-			s.mu.Lock()
-			s.signals = append(s.signals, signal) // try again later
-			s.mu.Unlock()
-			busy = false
-			continue
-		}
-		s.told[signal.User] = append(s.told[signal.User], c)
-		s.Follow(signal.Namespace, signal.User, c)
 	}
 	return busy
 }
@@ -256,7 +259,7 @@ func (w *world) rings(s *server, from, to string) string {
 
 func (w *world) starts(s *server, c store.NewCall) string {
 	w.t.Helper()
-	step, err := s.Start(w.t.Context(), ns, c)
+	step, err := done(s.Start(w.t.Context(), ns, c))
 	require.NoError(w.t, err)
 	require.Equal(w.t, lastseen.Stepped, step.Outcome)
 	return c.ID
@@ -265,7 +268,7 @@ func (w *world) starts(s *server, c store.NewCall) string {
 // acts has a party do something on a server.
 func (w *world) acts(s *server, id, user string, action lastseen.CallAction) lastseen.CallOutcome {
 	w.t.Helper()
-	step, err := s.Act(w.t.Context(), ns, store.CallAct{ID: id, User: user, Action: action})
+	step, err := done(s.Act(w.t.Context(), ns, store.CallAct{ID: id, User: user, Action: action}))
 	require.NoError(w.t, err)
 	return step.Outcome
 }
@@ -327,3 +330,9 @@ func (w *world) back() {
 }
 
 func countLines(text string) int { return strings.Count(text, "\n") }
+
+// done finishes what a keeper did, as a server does once it has sent the response.
+func done(step store.CallStep, finish func(), err error) (store.CallStep, error) {
+	finish()
+	return step, err
+}

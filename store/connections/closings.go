@@ -38,7 +38,8 @@ func (r *Registry) hasPlace() bool {
 
 // closeAsked closes the connections that any server was asked to close since the last call. What their users left to be
 // written is not, nor what was received in a namespace that was deleted since. A connection was open when it was asked
-// if it was opened before: by the store's clock then, or as it runs now, if it was set back since.
+// if it was opened before: by the store's clock then, or as it runs now, if it was set back since. What the store may
+// have lost of the connections that stay is recorded again.
 func (r *Registry) closeAsked(ctx context.Context) error {
 	r.mu.Lock()
 	place := r.place
@@ -74,6 +75,9 @@ func (r *Registry) closeAsked(ctx context.Context) error {
 	}
 	if ofNamespaces {
 		r.voidReceived(asked, now)
+	}
+	if _, mayBeLost := asked[userKey{}]; mayBeLost {
+		r.recordAgain("")
 	}
 	if len(asked) > 0 {
 		r.waiting = slices.DeleteFunc(r.waiting, func(p pending) bool {

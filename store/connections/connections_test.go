@@ -28,32 +28,6 @@ func (w *world) requireNothing() {
 	require.Empty(w.t, w.store.take())
 }
 
-func TestOpenRecordsFirstPing(t *testing.T) {
-	w := newWorld(t)
-	c := w.open("alice")
-	got := w.only()
-	require.Equal(t, "tab", DeviceOf(got.ID))
-	want := store.DeviceSighting{User: "alice", ID: got.ID, Kind: lastseen.Web, At: base, Meta: `{"v":1}`}
-	require.Equal(t, want, got.DeviceSighting)
-	require.Equal(t, lastseen.State{At: base}, c.State())
-	require.Equal(t, "tab", c.Device())
-	require.Equal(t, Stats{Open: 1, Opened: 1}, w.Stats())
-}
-
-func TestOpenFails(t *testing.T) {
-	w := newWorld(t)
-	w.store.fail(store.ErrUnavailable)
-	_, err := w.Open(t.Context(), w.opening("alice"))
-	require.ErrorIs(t, err, store.ErrUnavailable)
-	require.Empty(t, w.users)
-	w.store.fail(nil)
-	w.store.refuse = func(callKind, string) error { return store.ErrNoDevices }
-	_, err = w.Open(t.Context(), w.opening("alice"))
-	require.ErrorIs(t, err, store.ErrNoDevices)
-	require.Empty(t, w.users)
-	require.Equal(t, Stats{}, w.Stats())
-}
-
 // TestIDsOfRecords: each connection has a record of its own, whose ID leads back to that of the device.
 func TestIDsOfRecords(t *testing.T) {
 	w := newWorld(t)
@@ -81,24 +55,6 @@ func TestIDsOfRecords(t *testing.T) {
 	} {
 		require.Equal(t, id, DeviceOf(id), "an ID without a suffix")
 	}
-}
-
-func TestConnectionsOfOneUserAreLimited(t *testing.T) {
-	w := newWorld(t, func(o *Options) { o.MaxUser = 3 })
-	var open []*Connection
-	for range 3 {
-		open = append(open, w.open("alice"))
-	}
-	w.open("bob")
-	_, err := w.Open(t.Context(), w.opening("alice"))
-	require.ErrorIs(t, err, ErrTooMany)
-	for _, i := range []int{1, 2, 0} { // in the middle, the first, the last of the list
-		open[i].End(Ended)
-		w.open("alice").End(Ended)
-	}
-	require.Equal(t, 1, w.Stats().Open)
-	require.Len(t, w.users, 1)
-	require.Len(t, w.held, 1)
 }
 
 // TestEvidence: what is heard is recorded at its own time, at most once in 3/4 of the ping interval.
@@ -219,48 +175,6 @@ func TestActivity(t *testing.T) {
 	c.SetIdle(true)
 	w.pass(6 * time.Second)
 	require.NotZero(t, w.only().Idle, "as soon as it may be written")
-}
-
-// TestActivityOfOpenings: a client that connects again is idle since the same time as before, and one that says nothing
-// is as its device was. An activity that comes right after the opening does not wait.
-func TestActivityOfOpenings(t *testing.T) {
-	idle := func(d time.Duration) *Activity { return &Activity{Idle: true, For: d} }
-	for name, test := range map[string]struct {
-		device string
-		*Activity
-		want lastseen.Instant
-	}{
-		"the same":           {"tab", idle(98 * time.Second), seconds(10)},
-		"nothing said":       {"tab", nil, seconds(10)},
-		"idle for longer":    {"tab", idle(200 * time.Second), seconds(-100)},
-		"used meanwhile":     {"tab", idle(30 * time.Second), seconds(70)},
-		"used":               {"tab", &Activity{}, 0},
-		"another":            {"new", idle(98 * time.Second), seconds(2)},
-		"another, unsaid":    {"new", nil, 0},
-		"made":               {"", idle(0), seconds(100)},
-		"idle for ever":      {"new", idle(365 * 24 * time.Hour), seconds(100).Add(-MaxIdle)},
-		"idle in the future": {"new", idle(-time.Hour), seconds(100)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w, c := newConnection(t)
-			w.hear(10*time.Second, c)
-			c.SetIdle(true)
-			w.pass(time.Second)
-			require.Equal(t, seconds(10), w.only().Idle)
-			w.stay(89*time.Second, c)
-			w.store.take()
-			o := w.opening("alice")
-			o.Device, o.Activity = test.device, test.Activity
-			again, err := w.Open(t.Context(), o)
-			require.NoError(t, err)
-			require.Equal(t, test.want, w.only().Idle)
-			again.SetIdle(!again.idle)
-			w.pass(time.Second)
-			got := slices.DeleteFunc(w.store.take(), func(d written) bool { return d.ID != again.record })
-			require.Len(t, got, 1)
-			require.Equal(t, test.want == 0, got[0].Idle != 0)
-		})
-	}
 }
 
 // TestIdleSinceStays: it does not move with each record, unless the store's clock is set.

@@ -1,6 +1,7 @@
 package connections
 
 import (
+	"math"
 	"time"
 
 	"github.com/lastseen/lastseen"
@@ -137,14 +138,22 @@ func (r *Registry) setFailed(c *Connection, failed bool) {
 func (r *Registry) RecordAgain(namespace string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	settings := r.o.Settings(namespace)
+	r.recordAgain(namespace)
+}
+
+// recordAgain is RecordAgain for a caller that holds the lock; with "", for all namespaces.
+func (r *Registry) recordAgain(namespace string) {
 	for i := range r.held {
-		if c := r.held[i].c; c.o.Namespace == namespace {
+		c := r.held[i].c
+		if waits := c.evidence == longAgo; !waits && (namespace == "" || c.o.Namespace == namespace) {
 			r.held[i].due = r.monotonic() + time.Duration(r.o.Random()*float64(againWithin))
-			c.evidence, c.recorded, c.wrote = -1, -1, r.held[i].due-settings.evidenceEvery()
+			c.evidence, c.recorded, c.wrote = longAgo, longAgo, longAgo
 		}
 	}
 }
+
+// longAgo is the time of what the store may have lost.
+const longAgo time.Duration = math.MinInt64 / 2
 
 // again has a connection looked at in the next round.
 func (r *Registry) again(c *Connection, now time.Duration) {

@@ -134,20 +134,26 @@ func (c *Connection) begin(ctx context.Context) error {
 }
 
 // firstIdle returns since when the person does not use the device; 0 while they do. If the store has about the same
-// time for the device, it stays: a client that connects again has been idle all the time, and nobody sees a change.
+// time for the device, it stays: a client that connects again has been idle all the time, and nobody sees a change. A
+// device that begins idle does not show that the person was there: an idle user has been so all the time, too.
 func (c *Connection) firstIdle(ctx context.Context, now moment) (idle lastseen.Instant, err error) {
-	if a := c.o.Activity; a != nil && a.Idle {
+	a := c.o.Activity
+	if a == nil && c.made || a != nil && !a.Idle {
+		return 0, nil
+	}
+	if a != nil {
 		idle = max(lastseen.MinInstant, now.store.Add(-min(max(0, a.For), MaxIdle)))
 	}
-	if c.made || c.o.Activity != nil && idle == 0 {
-		return idle, nil
-	}
 	devices, err := c.r.o.Store.ReadDevices(ctx, c.o.Namespace, c.o.User)
-	for _, record := range devices.Live(now.store) { // the newest first
-		same := record.IdleSince >= idle.Add(-idleTolerance) && record.IdleSince <= idle.Add(idleTolerance)
-		if DeviceOf(record.ID) == c.o.Device && (same || c.o.Activity == nil) {
+	late := idleTolerance + c.r.o.Settings(c.o.Namespace).PingInterval // a ping says later that the device is idle
+	for _, record := range devices.Live(now.store) {                   // the newest first
+		same := record.IdleSince >= idle.Add(-idleTolerance) && record.IdleSince <= idle.Add(late)
+		if DeviceOf(record.ID) == c.o.Device && (same || a == nil) {
 			return min(record.IdleSince, now.store), err
 		}
+	}
+	if shown, _ := devices.Activity(now.store); shown != 0 && idle >= now.store.Add(-idleTolerance) {
+		idle = min(idle, shown)
 	}
 	return idle, err
 }

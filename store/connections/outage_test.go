@@ -111,6 +111,34 @@ func TestRecordAgain(t *testing.T) {
 	w.requireNothing()
 }
 
+// TestStoreLostData: if the store reports a loss, the connections of all namespaces are recorded again. Another report
+// does not delay those that still wait.
+func TestStoreLostData(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.Random = func() float64 { return 0.75 } })
+	w.open("alice")
+	other := w.opening("bob")
+	other.Namespace = "other"
+	_, err := w.Open(t.Context(), other)
+	require.NoError(t, err)
+	w.pass(25 * time.Second)
+	w.store.take()
+	w.store.ask(store.Closing{})
+	w.pass(againWithin / 2)
+	w.requireNothing()
+	w.RecordAgain(ns)
+	w.pass(againWithin / 2)
+	got := w.store.take()
+	require.ElementsMatch(t, []string{"alice", "bob"}, usersOf(got))
+	for _, d := range got {
+		require.Equal(t, seconds(0), d.At)
+		require.NotEmpty(t, d.ID)
+		require.JSONEq(t, `{"v":1}`, d.Meta)
+	}
+	w.pass(time.Minute)
+	w.requireNothing()
+	require.Empty(t, w.closed)
+}
+
 // TestEndsInAnOutage: goodbyes wait for the store, and have the time at which the connection was heard.
 func TestEndsInAnOutage(t *testing.T) {
 	w := newWorld(t)

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -37,6 +38,21 @@ func (s *Store) Closings(
 		return nil, after, err
 	}
 	defer cancel()
+	all, next, err = s.readClosings(ctx, after)
+	if err != nil || !s.markClosings(ctx, next) {
+		return lastOfEach(all), next, err
+	}
+	more, next, err := s.readClosings(ctx, next) // the mark, whose loss shows from now on
+	if err != nil {
+		return nil, after, err
+	}
+	return lastOfEach(append(all, more...)), next, nil
+}
+
+// readClosings is Closings without marks. Each closing of a user is in the result.
+func (s *Store) readClosings(
+	ctx context.Context, after store.ClosingPlace,
+) (all []store.Closing, next store.ClosingPlace, err error) {
 	next = after
 	for n := maxClosings; n == maxClosings; {
 		cmd, err := s.runOnKey(ctx, scripts.closings, s.keys.closings(), closingArgs(next)...)
@@ -48,17 +64,27 @@ func (s *Store) Closings(
 			return nil, after, err
 		}
 		n = len(reply) / 2
-		for pair := range slices.Chunk(reply, 2) {
+		if lost := len(reply) > 2*n; lost && next != noClosing {
+			all, next = append(all, store.Closing{}), noClosing
+		}
+		for pair := range slices.Chunk(reply[:2*n], 2) {
 			if closing, ok := parseClosing(pair[0]); ok && after != "" {
 				all = append(all, closing)
 			}
 			next = store.ClosingPlace(pair[1] + " " + pair[0])
 		}
 	}
-	if next == "" {
-		next = noClosing
-	}
-	return lastOfEach(all), next, nil
+	return all, cmp.Or(next, noClosing), nil
+}
+
+// markClosings adds a closing of nothing if the newest closing was asked for long ago, and reports whether it did. So
+// there is always a place by which servers see that Redis lost data. If that fails, the next read tries again.
+func (s *Store) markClosings(ctx context.Context, newest store.ClosingPlace) bool {
+	score, _, _ := strings.Cut(string(newest), " ")
+	at, _ := strconv.ParseFloat(score, 64)
+	now, err := s.clock.read(ctx)
+	due := err == nil && at < float64(now.Add(-store.ClosingsKept/2))
+	return due && s.CloseConnections(ctx, "", "") == nil
 }
 
 // closingArgs returns the arguments of closings.lua. A place is a score and a member.
@@ -70,14 +96,14 @@ func closingArgs(after store.ClosingPlace) []any {
 	return []any{maxClosings, score, member}
 }
 
-// parseClosing reads a member: see closing.lua. The user is the last value, and may contain spaces.
+// parseClosing reads a member: see closing.lua. The user is the last value, and may contain spaces. A mark is not ok.
 func parseClosing(member string) (c store.Closing, ok bool) {
 	values := strings.SplitN(member, " ", 4)
 	if len(values) != 4 {
 		return c, false
 	}
 	at, err := strconv.ParseInt(values[0], 10, 64)
-	return store.Closing{Namespace: values[2], User: values[3], At: lastseen.Instant(at)}, err == nil
+	return store.Closing{Namespace: values[2], User: values[3], At: lastseen.Instant(at)}, err == nil && values[2] != ""
 }
 
 // lastOfEach returns the last closing of each user, in order.

@@ -6,7 +6,7 @@
 -- ARGV[3]  its member
 --
 -- Returns {member, score, …}: the newest one for the end. If the place is not there, because Redis lost it, all that is
--- kept follows it.
+-- kept follows it, and then a last element alone.
 
 if not ARGV[2] then
   return redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
@@ -15,4 +15,8 @@ local score, from = redis.call('ZSCORE', KEYS[1], ARGV[3]), '-inf'
 if score and tonumber(score) == tonumber(ARGV[2]) then
   from = '(' .. ARGV[2]
 end
-return redis.call('ZRANGE', KEYS[1], from, '+inf', 'BYSCORE', 'LIMIT', 0, ARGV[1], 'WITHSCORES')
+local all = redis.call('ZRANGE', KEYS[1], from, '+inf', 'BYSCORE', 'LIMIT', 0, ARGV[1], 'WITHSCORES')
+if from == '-inf' then
+  all[#all + 1] = 'lost'
+end
+return all

@@ -38,11 +38,17 @@ func (c *closer) close(users ...string) {
 	}
 }
 
+// lossReport is what [closer.read] returns for the report of a loss.
+const lossReport = "LOSS"
+
 func (c *closer) read() (users []string) {
 	c.Helper()
 	all, next, err := c.s.Closings(context.Background(), c.place)
 	require.NoError(c, err)
 	for _, closing := range all {
+		if closing == (store.Closing{}) {
+			closing.User = lossReport
+		}
 		users = append(users, closing.User)
 	}
 	c.place = next
@@ -52,10 +58,11 @@ func (c *closer) read() (users []string) {
 // TestKeyOfClosings: see docs/decisions/redis-keys.md.
 func TestKeyOfClosings(t *testing.T) {
 	ctx, url, client := start(t)
-	c := newCloser(t, newStore(t, redisstore.Options{URL: url}))
-	require.Empty(t, client.Keys(ctx, "*").Val())
+	c := &closer{T: t, s: newStore(t, redisstore.Options{URL: url})}
 	c.close("alice b")
+	require.Empty(t, c.read(), "the empty place is the present")
 	require.Equal(t, []string{closingsKey}, client.Keys(ctx, "*").Val())
+	c.place = "0"
 	entries := client.ZRangeWithScores(ctx, closingsKey, 0, -1).Val()
 	require.Len(t, entries, 1)
 	require.Equal(t, fmt.Sprintf("%.0f 0 chat alice b", entries[0].Score), entries[0].Member)
@@ -65,8 +72,36 @@ func TestKeyOfClosings(t *testing.T) {
 	require.LessOrEqual(t, ttl, store.ClosingsKept)
 }
 
+// TestMarks: readers notice that Redis lost its data, also if nobody has asked to close anything: there is always a
+// mark, which closes nothing. It is renewed before it is forgotten.
+func TestMarks(t *testing.T) {
+	ctx, client, s := startStore(t)
+	readers := []*closer{newCloser(t, s), newCloser(t, s)}
+	requireMarks := func(want int, users ...string) {
+		t.Helper()
+		for _, c := range readers {
+			require.Equal(t, users, c.read())
+			require.Empty(t, c.read(), "once")
+		}
+		require.Len(t, client.ZRange(ctx, closingsKey, 0, -1).Val(), want)
+	}
+	for range 2 { // also right after the first read, and right after a loss
+		require.NoError(t, client.FlushAll(ctx).Err())
+		requireMarks(1, lossReport)
+	}
+
+	require.NoError(t, client.Del(ctx, closingsKey).Err())
+	old := nowOf(t, s).Add(-store.ClosingsKept/2) - 1
+	mark := redis.Z{Score: float64(old), Member: fmt.Sprintf("%d 0  ", int64(old))}
+	require.NoError(t, client.ZAdd(ctx, closingsKey, mark).Err())
+	readers[0].place, readers[1].place = "0", "0"
+	requireMarks(2)
+	require.NoError(t, client.ZRemRangeByRank(ctx, closingsKey, -1, -1).Err())
+	requireMarks(2, lossReport)
+}
+
 // TestLostClosings: Redis loses all of them, or the last ones, also the one that a reader saw last. What comes then is
-// not missed.
+// not missed, and the loss is reported once.
 func TestLostClosings(t *testing.T) {
 	ctx, client, s := startStore(t)
 	for name, lose := range map[string]func() error{
@@ -81,13 +116,14 @@ func TestLostClosings(t *testing.T) {
 		require.Equal(t, []string{"a", "b", "c"}, c.read(), name)
 		require.NoError(t, lose(), name)
 		c.close("d")
-		require.Contains(t, c.read(), "d", name)
+		require.Subset(t, c.read(), []string{lossReport, "d"}, name)
 		require.Empty(t, c.read(), name)
 		require.NoError(t, lose(), name)
-		require.NotContains(t, c.read(), "d", name)
-		c.close("e", "f")
 		users := c.read()
-		require.Equal(t, []string{"e", "f"}, users[len(users)-2:], name)
+		require.Contains(t, users, lossReport, name)
+		require.NotContains(t, users, "d", name)
+		c.close("e", "f")
+		require.Equal(t, []string{"e", "f"}, c.read(), name)
 		require.Empty(t, c.read(), name)
 	}
 }
