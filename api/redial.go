@@ -139,12 +139,10 @@ func (s *server) checkRedial(
 	switch {
 	case errors.Is(err, store.ErrCallNotFound):
 		return s.redials.remembered(namespace, n, last), nil, nil
-	case err != nil:
-		return 0, nil, err
-	case !call.State.Over(): // the store might not see it any longer, and begin a call without a wait
+	case err == nil && !call.State.Over(): // the store might not see it any longer, and begin a call without a wait
 		return 0, store.ErrCallerBusy, nil
-	case !notAnswered(call):
-		return 0, nil, nil
+	case err != nil || !notAnswered(call):
+		return 0, nil, err
 	}
 	since := s.redials.now().Sub(last.over)
 	if last.over.IsZero() { // another server ended it
