@@ -181,7 +181,8 @@ func TestBackupNeedsServer(t *testing.T) {
 // TestBackupOfRedis: Redis has its own.
 func TestBackupOfRedis(t *testing.T) {
 	t.Parallel()
-	s := testserver.Start(t, "--store", redistest.Start(t), "--admin-listen", "127.0.0.1:0")
+	s := testserver.Start(t, "--store", redistest.Start(t), "--admin-listen", "127.0.0.1:0",
+		"--redis-timeout", "30s", "--redis-dial-timeout", "30s")
 	code, _, log := backup(s, filepath.Join(t.TempDir(), "backup.db"))
 	require.Equal(t, 1, code)
 	require.Contains(t, log, "the store is Redis: use the backup of Redis")

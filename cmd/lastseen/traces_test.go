@@ -54,8 +54,11 @@ func startTraceCollector(t *testing.T) *traceCollector {
 // startTraced starts a server that sends a trace of one of so many requests to a collector.
 func startTraced(t *testing.T, c *traceCollector, sampling string, args ...string) *testserver.Server {
 	t.Helper()
-	endpoint := []string{"--trace-endpoint", c.URL + "/v1/traces", "--trace-sampling", sampling}
-	return testserver.Start(t, append(endpoint, args...)...)
+	options := []string{
+		"--trace-endpoint", c.URL + "/v1/traces", "--trace-sampling", sampling,
+		"--redis-timeout", "30s", "--redis-dial-timeout", "30s",
+	}
+	return testserver.Start(t, append(options, args...)...)
 }
 
 // tracedCall sends a request with a traceparent, and returns the status of its response.

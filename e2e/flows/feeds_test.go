@@ -22,8 +22,8 @@ const aliceChanges = "/v1/namespaces/chat/changes?user=alice"
 // first minute of a feed on Redis comes a reset, which may be in between.
 func TestFollowersContinueOnAnotherServer(t *testing.T) {
 	t.Parallel()
-	redis := redistest.Start(t)
-	first, second := testserver.Start(t, "--store", redis), testserver.Start(t, "--store", redis)
+	args := []string{"--store", redistest.Start(t), "--redis-timeout", "30s", "--redis-dial-timeout", "30s"}
+	first, second := testserver.Start(t, args...), testserver.Start(t, args...)
 	stream := first.Follow(t, aliceChanges, "")
 	stream.Until(t, `"status":"grey"`)
 	second.Post(t, alice+"/ping", "")

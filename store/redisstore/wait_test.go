@@ -56,7 +56,8 @@ func TestWaitForAFrozenReplica(t *testing.T) {
 			primary := redistest.StartProcess(t, "--repl-diskless-sync-delay", "0")
 			replica := startReplica(t, primary)
 			s := newStore(t, redisstore.Options{
-				URL: primary.URL(), Wait: 1, Shards: shards, Timeout: time.Second,
+				// WAIT has half of what is left, also when a script is repeated.
+				URL: primary.URL(), Wait: 1, Shards: shards, Timeout: 3 * time.Second,
 			})
 			users := []string{"alice", "bob", "carol", "dave", "erin"}
 			untilSuccess(t, func() error { return ping(s, "chat", users...) })
