@@ -66,7 +66,8 @@ func TestLogSettings(t *testing.T) {
 func TestRedisOutageInTheLog(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartProcess(t)
-	s := testserver.Start(t, "--store", server.URL(), "--log-format", "json")
+	s := testserver.Start(t, "--store", server.URL(), "--log-format", "json",
+		"--redis-timeout", "5s", "--redis-dial-timeout", "5s") // on a busy machine, the first ping takes long
 	s.Post(t, alice+"/ping", "")
 	server.Stop(t)
 	for range 50 {
