@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"time"
 
@@ -107,11 +108,8 @@ func (s *server) followNamespace(key limit.Key, limited bool, namespace string) 
 	if !ok {
 		e := errorf(codeRateLimited, "Limit for one %s: %d namespaces followed at the same time, over all requests. "+
 			"A namespace counts for a minute after its last request ends.", key.Policy, maxNamespaces)
-		e.header = map[string]string{echo.HeaderRetryAfter: followRetryWait}
+		e.header = map[string]string{echo.HeaderRetryAfter: strconv.FormatInt(wholeSeconds(followedFor), 10)}
 		return nil, e
 	}
 	return end, nil
 }
-
-// followRetryWait is followedFor in seconds.
-const followRetryWait = "60"

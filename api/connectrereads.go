@@ -48,7 +48,7 @@ type news struct {
 	all     bool     // signals may have been lost
 	renewed bool     // the user has said something: see setSelf
 	calls   []string // calls of the user that have changed, at most maxCallsToReread
-	then    func()   // is called once the first attempt has ended; nil for nothing
+	then    []func() // are called once the first attempt has ended
 }
 
 // add adds news of the same user.
@@ -61,11 +61,15 @@ func (n *news) add(more news) {
 		}
 	}
 	n.calls = n.calls[max(0, len(n.calls)-maxCallsToReread):]
-	if before := n.then; before != nil && more.then != nil {
-		n.then = func() { before(); more.then() }
-	} else if before == nil {
-		n.then = more.then
+	n.then = append(n.then, more.then...)
+}
+
+// callThen calls what follows the first attempt, once.
+func (n *news) callThen() {
+	for _, do := range n.then {
+		do()
 	}
+	n.then = nil
 }
 
 func newRereads(shared *Shared, read func(context.Context, person, []*session, news) error) *rereads {
@@ -78,9 +82,7 @@ func (s *rereads) refresh(p person) { s.add(p, news{all: true}) }
 // add reads again because of news.
 func (s *rereads) add(p person, why news) {
 	if len(s.shared.sessionsOf(p)) == 0 { // as on most servers
-		if why.then != nil {
-			why.then()
-		}
+		why.callThen()
 		return
 	}
 	s.mu.Lock()
@@ -114,10 +116,7 @@ func (s *rereads) work() {
 			return
 		}
 		err := s.readNow(p, why)
-		if why.then != nil {
-			why.then()
-			why.then = nil
-		}
+		why.callThen()
 		if err != nil {
 			s.retry(p, why)
 			continue

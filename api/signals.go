@@ -91,5 +91,6 @@ func (s *Shared) deliverCall(namespace, id string, users []string) {
 	}
 	of := person{namespace, users[0]}
 	s.callWaits.wake(of)
-	s.calls.add(of, news{calls: []string{id}, then: func() { s.deliverCall(namespace, id, users[1:]) }})
+	next := func() { s.deliverCall(namespace, id, users[1:]) }
+	s.calls.add(of, news{calls: []string{id}, then: []func(){next}})
 }
