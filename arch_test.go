@@ -312,12 +312,12 @@ func TestFilesStayReadable(t *testing.T) {
 // are not listed have at most 25 files of production code and 35 of tests.
 func sizes() map[string]int {
 	return map[string]int{
-		"lines":  54_700, // of production code in Go, Lua and JavaScript, rounded up to hundreds
+		"lines":  54_400, // of production code in Go, Lua and JavaScript, rounded up to hundreds
 		"arrows": 62,     // imports of one package of this project by another, without tests
 
 		"files in api":              100,
 		"files in cmd/lastseen":     29,
-		"files in store/filestore":  42,
+		"files in store/filestore":  41,
 		"files in store/redisstore": 53,
 		"tests in api":              72,
 		"tests in store/redisstore": 53,

@@ -38,8 +38,7 @@ func notOfOthers() map[string]string {
 		"Signal":      service, "Listen": service, "Lease": service, "Now": service, "Load": service, "Ready": service,
 		"Close": service, "Closings": service,
 		"StartCall": calls, "StepCall": calls, "ReadCall": calls, "ReadCalls": calls,
-		"HearCalls": keeps, "ExpireCalls": keeps, "CallNamespaces": keeps, "UnconfirmedInCalls": keeps,
-		"SetInCalls": keeps, "ConfirmInCalls": keeps,
+		"HearCalls": keeps, "ExpireCalls": keeps, "CallNamespaces": keeps,
 	}
 }
 

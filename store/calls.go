@@ -58,10 +58,11 @@ const (
 //
 // # In a call
 //
-// Users are in a call while it is active. [Details].InCallUntil says so, in the details of each party. These can be on
-// another server than the calls, so they are a copy. Each step that changes them notes in an outbox, atomically, that
-// the user has to be copied. [Calls.SetInCalls] copies, and [Calls.ConfirmInCalls] then removes from the outbox.
-// Package store/calls does both. What is copied ends by itself, so no crash leaves a user in a call.
+// Users are in a call while it is active. [Details].InCallUntil says so, in the details of each party, which no call
+// creates in a namespace that does not exist. It is by the store's clock and ends by itself, so that no crash leaves a
+// user in a call. Each method that changes who is in a call records that before it returns. Where details are on
+// another server than the calls, this can fail although the step was done: then ExpireCalls records it. While the
+// parties of a call are heard, it is renewed once less than half of the quiet time is left.
 //
 // # What is lost
 //
@@ -97,19 +98,6 @@ type Calls interface {
 	// CallNamespaces returns up to limit namespaces that may have calls, whose names come after the given one, bytewise
 	// ascending.
 	CallNamespaces(ctx context.Context, after string, limit int) ([]string, error)
-
-	// UnconfirmedInCalls returns what has to be copied, the oldest first, up to MaxCallBatch, with the present values.
-	// It omits what was noted less than age ago, by the store's clock.
-	UnconfirmedInCalls(ctx context.Context, namespace string, age time.Duration) ([]InCall, error)
-
-	// SetInCalls records until when users are in a call, in their details, and appends entries to the feed where that
-	// changes what is published. It creates no namespace, and 0 leaves nothing of a user who has no other details. Up
-	// to MaxCallBatch.
-	SetInCalls(ctx context.Context, namespace string, in []InCall) error
-
-	// ConfirmInCalls says what was copied. It returns, with their present values, those that have changed since: they
-	// have to be copied again, and are in the outbox, also if they were not before. The others are removed from it.
-	ConfirmInCalls(ctx context.Context, namespace string, in []InCall) ([]InCall, error)
 }
 
 // NewCall is a call that is to begin.
@@ -148,9 +136,8 @@ type CallHeard struct{ User, Device string }
 
 // HeardCalls is what HearCalls did.
 type HeardCalls struct {
-	Calls  []HeardCall // of the users, in the order asked; the zero value for those who were ignored
-	Steps  []CallStep  // of the calls that expired before
-	InCall []InCall    // what this noted to be copied, with the present values; up to 2 × MaxCallBatch users
+	Calls []HeardCall // of the users, in the order asked; the zero value for those who were ignored
+	Steps []CallStep  // of the calls that expired before
 }
 
 // HeardCall is the call in which a user was heard. The ID and the version show whether the call is another one, or has
@@ -166,15 +153,8 @@ type CallStep struct {
 	Call    lastseen.Call
 	Outcome lastseen.CallOutcome // Stepped for a new call, and for what HearCalls and ExpireCalls return
 	Expired bool                 // the call expired just before: others have to be notified, also if it was refused
-	InCall  []InCall             // what this noted to be copied, with the present values
 	// Unreachable says that the callee is not a party: see NewCall.CalleeHidden.
 	Unreachable bool
-}
-
-// InCall says until when a user is in a call; 0 for not.
-type InCall struct {
-	User  string
-	Until lastseen.Instant // by the store's clock
 }
 
 // ExpiredCalls is what ExpireCalls did.

@@ -27,8 +27,6 @@ func (m storeMetrics) keeper(k *calls.Keeper) {
 		func() float64 { return float64(k.Stats().Followed) })
 	m.gauge("calls_unclear", "Calls that wait to be signalled again.",
 		func() float64 { return float64(k.Stats().Unclear) })
-	m.counter("calls_copies_repeated_total", "Users whose being in a call was copied after a first attempt.",
-		func() float64 { return float64(k.Stats().Copies) })
 	m.counter("calls_signals_repeated_total", "Calls that were signalled again.",
 		func() float64 { return float64(k.Stats().Signals) })
 }

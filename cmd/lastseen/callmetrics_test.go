@@ -38,7 +38,7 @@ func TestMetricsOfCalls(t *testing.T) {
 	got := values(t, registry)
 	want := map[string]float64{
 		"lastseen_calls": 0, "lastseen_calls_followed": 1, "lastseen_calls_unclear": 1,
-		"lastseen_calls_copies_repeated_total": 0, "lastseen_calls_signals_repeated_total": 0,
+		"lastseen_calls_signals_repeated_total": 0,
 	}
 	for name, value := range want {
 		require.InDelta(t, value, got[name], 0, name)

@@ -62,7 +62,6 @@ func beginCalls(b *testing.B, servers []*realServer, n int) {
 		require.NoError(b, err)
 		step, err := to.store.StepCall(b.Context(), ns, store.CallAct{ID: c.ID, User: c.To, Action: lastseen.Accept})
 		require.NoError(b, err)
-		to.results.copy(b.Context(), ns, step.InCall)
 		from.Follow(ns, c.From, step.Call)
 		to.Follow(ns, c.To, step.Call)
 	})

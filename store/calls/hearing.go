@@ -148,7 +148,7 @@ func (n *party) period(now time.Duration, failed bool) time.Duration {
 	period := n.quiet / 4
 	if n.call.State == lastseen.Active && n.expires != 0 {
 		// The other party may not be heard, and the quiet time of the call may be shorter than that of new ones.
-		period = min(n.quiet/3, (n.expires-now)/2)
+		period = min(period, (n.expires-now)/2)
 	}
 	if failed {
 		period = min(period, retryAfter)
@@ -175,7 +175,7 @@ func (h *hearing) collect(people []person) (heard []store.CallHeard) {
 	return heard
 }
 
-// write records who was heard, and what the store noted because of it. It returns for these users whether their
+// write records who was heard. It returns for these users whether their
 // call is the one that is known, and has not changed.
 func (h *hearing) write(
 	ctx context.Context, namespace string, now time.Duration, heard []store.CallHeard,
@@ -188,7 +188,6 @@ func (h *hearing) write(
 		return nil, err
 	}
 	h.results.finish(ctx, namespace, result.Steps)
-	h.results.copy(ctx, namespace, result.InCall)
 	known = make(map[string]bool, len(heard))
 	var again []notice
 	h.mu.Lock()

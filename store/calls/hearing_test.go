@@ -288,7 +288,7 @@ func TestHeardTogether(t *testing.T) {
 	heard, read := s.counts["HearCalls"], s.counts["ReadCalls"]
 	w.pass(2 * time.Minute)
 	const began = n * tick
-	require.LessOrEqual(t, s.counts["HearCalls"]-heard, 7*int(began/hearingGrid+1))
+	require.LessOrEqual(t, s.counts["HearCalls"]-heard, 9*int(began/hearingGrid+1))
 	require.Equal(t, read, s.counts["ReadCalls"])
 	require.Equal(t, n, s.Stats().GoingOn)
 }

@@ -1,6 +1,6 @@
 // Package calls does what calls need besides their steps, which [store.Calls] does. It ends calls whose time has
-// passed, records in the details of users that they are in a call, notes that connected users take part in their calls,
-// and signals each change to the servers that the parties are connected to.
+// passed, notes that connected users take part in their calls, and signals each change to the servers that the parties
+// are connected to.
 //
 // # Signals
 //
@@ -91,14 +91,13 @@ func (k *Keeper) Start(
 }
 
 // Act does what a party wants: see [store.Calls]. The caller calls finish, whatever the error is, once the response was
-// sent. It copies who is in a call, and signals the parties.
+// sent: it signals the parties.
 func (k *Keeper) Act(
 	ctx context.Context, namespace string, a store.CallAct,
 ) (step store.CallStep, finish func(), err error) {
 	step, err = k.results.store.StepCall(ctx, namespace, a)
 	return step, func() {
 		if err == nil && a.Action == lastseen.Alive && !step.Expired && a.App == "" { // nobody has to learn it
-			k.results.copy(context.WithoutCancel(ctx), namespace, step.InCall)
 			return
 		}
 		k.finish(ctx, namespace, a.ID, step, err)

@@ -15,7 +15,6 @@ import (
 const (
 	finishTimeout = time.Second // of what follows one step
 	batchTimeout  = 5 * time.Second
-	copyAttempts  = 5 // others change what is copied meanwhile; then it is left to the server with the lease
 
 	maxUnclear  = 10_000 // calls that have to be read again
 	unclearKept = store.CallsKept
@@ -53,7 +52,7 @@ func newResults(
 	}
 }
 
-// finish copies and signals what steps changed. They were done whether that succeeds or not, so it also does so if the
+// finish signals what steps changed. They were done whether that succeeds or not, so it also does so if the
 // context has ended.
 func (r *results) finish(ctx context.Context, namespace string, steps []store.CallStep) {
 	timeout := finishTimeout
@@ -65,80 +64,18 @@ func (r *results) finish(ctx context.Context, namespace string, steps []store.Ca
 	changed := slices.DeleteFunc(slices.Clone(steps), func(step store.CallStep) bool {
 		return !step.Expired && step.Outcome == lastseen.Refused
 	})
-	var in []store.InCall
 	for _, step := range changed {
 		if step.Expired || step.Outcome == lastseen.Stepped {
 			r.stats.count(step.Call.State)
 			r.changed(namespace, step.Call)
 		}
-		in = append(in, step.InCall...)
 	}
-	r.copy(ctx, namespace, in)
 	each(changed, func(step store.CallStep) {
 		key := callKey{namespace, step.Call.ID}
 		if err := r.signalParties(ctx, namespace, step.Call, !step.Unreachable); err != nil {
 			r.examine(key, !step.Unreachable)
 		}
 	})
-}
-
-// copy records in the details of users until when they are in a call. What fails stays in the store's outbox.
-func (r *results) copy(ctx context.Context, namespace string, in []store.InCall) {
-	for part := range slices.Chunk(latest(in), store.MaxCallBatch) {
-		if err := r.copyBatch(ctx, namespace, part); err != nil {
-			r.logger.Debug("cannot record who is in a call; trying again", "namespace", namespace, "error", err)
-		}
-	}
-}
-
-func (r *results) copyBatch(ctx context.Context, namespace string, in []store.InCall) error {
-	for attempt := 0; len(in) > 0 && attempt < copyAttempts; attempt++ {
-		if attempt > 0 {
-			r.stats.copies.Add(int64(len(in)))
-		}
-		if err := r.store.SetInCalls(ctx, namespace, in); err != nil {
-			return err
-		}
-		changed, err := r.store.ConfirmInCalls(ctx, namespace, in)
-		if err != nil {
-			return err
-		}
-		in = changed
-	}
-	return nil
-}
-
-// copyLeft copies what others noted at least age ago and did not copy. A batch that has begun is finished also if the
-// context ends: a copy that is not confirmed can be an old value, which replaced a newer one of another server.
-func (r *results) copyLeft(ctx context.Context, namespace string, age time.Duration) {
-	for ctx.Err() == nil {
-		in, err := r.store.UnconfirmedInCalls(ctx, namespace, age)
-		if err != nil || len(in) == 0 {
-			return // the next round tries again
-		}
-		r.stats.copies.Add(int64(len(in)))
-		finishing, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
-		err = r.copyBatch(finishing, namespace, in)
-		cancel()
-		if err != nil || len(in) < store.MaxCallBatch {
-			return
-		}
-	}
-}
-
-// latest returns the last of the values of each user.
-func latest(in []store.InCall) []store.InCall {
-	last := make(map[string]int, len(in))
-	for i, c := range in {
-		last[c.User] = i
-	}
-	var kept []store.InCall
-	for i, c := range in {
-		if last[c.User] == i {
-			kept = append(kept, c)
-		}
-	}
-	return kept
 }
 
 // signalParties signals a call to its parties; callee says whether the callee is one.

@@ -9,7 +9,6 @@ import (
 // counters count what happened since the start.
 type counters struct {
 	reached [7]atomic.Int64 // in the order of lastseen.CallStates
-	copies  atomic.Int64
 	signals atomic.Int64
 }
 
@@ -24,7 +23,6 @@ func (c *counters) count(state lastseen.CallState) {
 // Stats describes a keeper at this moment, and since the start.
 type Stats struct {
 	Reached map[lastseen.CallState]int64 // calls that came into a state by a step on this server
-	Copies  int64                        // users whose copy another step, server or attempt had left
 	Signals int64                        // calls that were read again because it was not clear what the parties know
 
 	Watching bool // this server ends the calls whose time has passed
@@ -36,7 +34,7 @@ type Stats struct {
 // Stats returns the current statistics.
 func (k *Keeper) Stats() Stats {
 	s := Stats{
-		Reached: map[lastseen.CallState]int64{}, Copies: k.stats.copies.Load(), Signals: k.stats.signals.Load(),
+		Reached: map[lastseen.CallState]int64{}, Signals: k.stats.signals.Load(),
 		Followed: k.hearing.size(), Unclear: k.results.size(),
 	}
 	for i, state := range lastseen.CallStates() {

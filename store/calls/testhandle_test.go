@@ -93,14 +93,6 @@ func (h *handle) ReadCalls(ctx context.Context, namespace string, users []string
 	return to(ctx, h, "ReadCalls", h.Store.ReadCalls, namespace, users)
 }
 
-func (h *handle) ConfirmInCalls(ctx context.Context, namespace string, in []store.InCall) ([]store.InCall, error) {
-	return to(ctx, h, "ConfirmInCalls", h.Store.ConfirmInCalls, namespace, in)
-}
-
-func (h *handle) UnconfirmedInCalls(ctx context.Context, namespace string, age time.Duration) ([]store.InCall, error) {
-	return to(ctx, h, "UnconfirmedInCalls", h.Store.UnconfirmedInCalls, namespace, age)
-}
-
 func (h *handle) ExpireCalls(ctx context.Context, namespace string) (store.ExpiredCalls, error) {
 	return through(ctx, h, "ExpireCalls", func() (store.ExpiredCalls, error) {
 		return h.Store.ExpireCalls(ctx, namespace)
@@ -115,13 +107,6 @@ func (h *handle) CallNamespaces(ctx context.Context, after string, limit int) ([
 		rest := h.listed[min(len(h.listed), sort.SearchStrings(h.listed, after+" ")):]
 		return rest[:min(limit, len(rest))], nil
 	})
-}
-
-func (h *handle) SetInCalls(ctx context.Context, namespace string, in []store.InCall) error {
-	_, err := through(ctx, h, "SetInCalls", func() (struct{}, error) {
-		return struct{}{}, h.Store.SetInCalls(ctx, namespace, in)
-	})
-	return err
 }
 
 func (h *handle) Now(ctx context.Context) (lastseen.Instant, error) {

@@ -22,9 +22,8 @@ const (
 	// are.
 	shortestWait = 20 * time.Millisecond
 	idleSpread   = 5 * time.Millisecond // each namespace adds it to the time between visits of those without calls
-	copiesAge    = time.Second          // what others noted earlier, and did not copy, is copied
 	maxVisits    = 8                    // at the same time
-	maxBatches   = 16                   // of calls that were ended, and are copied and signalled at the same time
+	maxBatches   = 16                   // of calls that were ended, and are signalled at the same time
 )
 
 // watch ends calls whose time has passed, while this server has the lease. It asks for the lease only if there may be
@@ -57,7 +56,6 @@ type watch struct {
 type watched struct {
 	calls   int           // that go on
 	visited time.Duration // when the last visit ended
-	copied  time.Duration // when copies were last looked for
 	visit   bool          // one runs
 	again   bool          // calls may have begun since then
 }
@@ -143,17 +141,9 @@ func (w *watch) begin(ctx context.Context, name string) {
 	n := w.add(name)
 	n.visit, n.again = true, false
 	w.visits++
-	now := w.monotonic()
-	copies := n.copied == 0 || now >= n.copied+copiesAge
-	if copies {
-		n.copied = max(1, now)
-	}
 	w.running.Go(func() {
 		result, err := w.expire(ctx, name)
 		w.end(ctx, name, result, err)
-		if copies && err == nil {
-			w.results.copyLeft(ctx, name, copiesAge)
-		}
 	})
 }
 

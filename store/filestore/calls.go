@@ -19,7 +19,7 @@ type calls struct {
 	monotonic func() time.Duration
 
 	mu     sync.Mutex
-	tables btree.Map[string, *callTable] // of namespaces with calls, or with users who have to be copied
+	tables btree.Map[string, *callTable] // of namespaces with calls
 }
 
 // with runs f on the calls of a namespace, and at a moment of its clock. It creates the table only if create is true.
@@ -110,9 +110,7 @@ func (s *Store) StartCall(ctx context.Context, namespace string, c store.NewCall
 // StepCall implements [store.Store].
 func (s *Store) StepCall(ctx context.Context, namespace string, a store.CallAct) (step store.CallStep, err error) {
 	failed := store.ErrCallNotFound
-	err = s.read(ctx, func(*index) {
-		s.calls.step(namespace, false, func(t *callTable, m moment) { step, failed = t.step(a, m) })
-	})
+	err = s.changeCalls(ctx, namespace, func(t *callTable, m moment) { step, failed = t.step(a, m) })
 	if err == nil {
 		err = failed
 	}
@@ -124,9 +122,7 @@ func (s *Store) HearCalls(
 	ctx context.Context, namespace string, heard []store.CallHeard,
 ) (result store.HeardCalls, err error) {
 	result.Calls = make([]store.HeardCall, len(heard))
-	err = s.read(ctx, func(*index) {
-		s.calls.step(namespace, false, func(t *callTable, m moment) { t.hears(heard, m, &result) })
-	})
+	err = s.changeCalls(ctx, namespace, func(t *callTable, m moment) { t.hears(heard, m, &result) })
 	if err != nil {
 		return store.HeardCalls{}, err
 	}
@@ -167,9 +163,7 @@ func (s *Store) ReadCalls(ctx context.Context, namespace string, users []string)
 // ExpireCalls implements [store.Store].
 func (s *Store) ExpireCalls(ctx context.Context, namespace string) (expired store.ExpiredCalls, err error) {
 	expired.Next = store.MaxCallGap / 2
-	err = s.read(ctx, func(*index) {
-		s.calls.step(namespace, false, func(t *callTable, m moment) { expired = t.expireAll(m) })
-	})
+	err = s.changeCalls(ctx, namespace, func(t *callTable, m moment) { expired = t.expireAll(m) })
 	if err != nil {
 		return store.ExpiredCalls{}, err
 	}
@@ -189,28 +183,4 @@ func (s *Store) CallNamespaces(ctx context.Context, after string, limit int) (na
 		})
 	})
 	return names, err
-}
-
-// UnconfirmedInCalls implements [store.Store].
-func (s *Store) UnconfirmedInCalls(
-	ctx context.Context, namespace string, age time.Duration,
-) (in []store.InCall, err error) {
-	err = s.read(ctx, func(*index) {
-		s.calls.with(namespace, false, func(t *callTable, m moment) {
-			for _, user := range t.outbox.until(m.ticked - age) {
-				in = append(in, t.inCall(user))
-			}
-		})
-	})
-	return in, err
-}
-
-// ConfirmInCalls implements [store.Store].
-func (s *Store) ConfirmInCalls(
-	ctx context.Context, namespace string, in []store.InCall,
-) (changed []store.InCall, err error) {
-	err = s.read(ctx, func(*index) {
-		s.calls.with(namespace, true, func(t *callTable, m moment) { changed = t.confirm(in, m) })
-	})
-	return changed, err
 }

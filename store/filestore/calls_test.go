@@ -116,18 +116,15 @@ func TestCallsExpire(t *testing.T) {
 	c.act("call1", "alice", lastseen.End)
 	c.watch(store.CallsKept + time.Millisecond)
 	require.Zero(t, c.expire().Kept)
-	require.Len(t, c.unconfirmed(), 2)
-	require.Len(t, c.names(), 1)
-	changed, err := c.ConfirmInCalls(t.Context(), "chat", c.unconfirmed())
-	require.NoError(t, err)
-	require.Empty(t, changed)
 	require.Empty(t, c.names(), "nothing is left in memory")
 }
 
-func (c *callTest) unconfirmed() []store.InCall {
-	in, err := c.UnconfirmedInCalls(context.Background(), "chat", 0)
-	require.NoError(c.t, err)
-	return in
+// SetInCall implements [kit.InCallSetter].
+func (s *Store) SetInCall(_ context.Context, namespace, user string, until lastseen.Instant) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.setInCall(namespace, user, until)
+	return nil
 }
 
 func (c *callTest) names() []string {
@@ -186,11 +183,9 @@ func TestCallsAreInMemory(t *testing.T) {
 		c := &callTest{machine: m, Store: open(t, o), t: t}
 		ping(t, c.Store, "alice", base)
 		setAvailability(t, c.Store, "chat", "carol", away, base)
-		c.accept(c.ring().ID)
-		in := append(c.unconfirmed(), store.InCall{User: "carol", Until: base.Add(time.Hour)})
-		require.Len(t, in, 3)
-		size := c.index.live
-		require.NoError(t, c.SetInCalls(t.Context(), "chat", in))
+		id, size := c.ring().ID, c.index.live
+		c.accept(id)
+		require.NoError(t, c.SetInCall(t.Context(), "chat", "carol", base.Add(time.Hour)))
 		require.Equal(t, size, c.index.live)
 		require.NoError(t, compactNow(c.Store))
 		_, details, err := c.Describe(t.Context(), "chat", []string{"alice", "bob", "carol"})
@@ -205,16 +200,8 @@ func TestCallsAreInMemory(t *testing.T) {
 		require.Empty(t, c.names())
 		_, err = c.ReadCall(t.Context(), "chat", "call1")
 		require.ErrorIs(t, err, store.ErrCallNotFound)
-		require.Equal(t, []store.InCall{{User: "alice"}}, c.confirmed("alice"))
 		c.ring()
 	}
-}
-
-// confirmed says that a user was copied as in a call, and returns what the store says.
-func (c *callTest) confirmed(user string) []store.InCall {
-	in, err := c.ConfirmInCalls(context.Background(), "chat", []store.InCall{{User: user, Until: base}})
-	require.NoError(c.t, err)
-	return in
 }
 
 // TestMaxCalls: a namespace keeps MaxCalls calls. Those that are forgotten make room.
@@ -317,7 +304,7 @@ func TestPurgeInCalls(t *testing.T) {
 		f := newFeedTest(t, sync)
 		end := f.time() + 100
 		set := func(user string, until lastseen.Instant) {
-			require.NoError(t, f.SetInCalls(t.Context(), "chat", []store.InCall{{User: user, Until: until}}))
+			require.NoError(t, f.SetInCall(t.Context(), "chat", user, until))
 		}
 		ping(t, f.Store, "user-1", f.time())
 		for n := range 100 {
@@ -351,7 +338,7 @@ func TestInCallsEndWithTheNamespace(t *testing.T) {
 	t.Parallel()
 	s := open(t, Options{Path: newPath(t), Sync: time.Hour})
 	setAvailability(t, s, "chat", "alice", invisible, base)
-	require.NoError(t, s.SetInCalls(t.Context(), "chat", []store.InCall{{User: "bob", Until: base}}))
+	require.NoError(t, s.SetInCall(t.Context(), "chat", "bob", base))
 	_, err := s.Trim(t.Context(), "chat", store.TrimQuery{Age: time.Millisecond, Now: s.readClock(), All: true})
 	require.NoError(t, err)
 	removed, err := s.RemoveEmpty(t.Context(), "chat")

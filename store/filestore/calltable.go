@@ -22,7 +22,7 @@ type callTable struct {
 	parties *btree.BTreeG[partyRecord] // of all records, for Forget
 	goOn    *btree.BTreeG[*callRecord] // by when they expire
 	over    *btree.BTreeG[*callRecord] // by when they are forgotten
-	outbox  outbox
+	changed []string                   // users whose being in a call, or its end, has changed in this step
 }
 
 type callerKey struct{ caller, key string }
@@ -40,7 +40,6 @@ type callRecord struct {
 	heard [2]time.Duration // when the caller and the callee of an active call were heard, by that clock
 
 	shownUntil lastseen.Instant // until when the parties of an active call are shown to be in it
-	shownDue   time.Duration    // the due that this was computed from
 }
 
 // callTerms are what does not change in a call.
@@ -77,16 +76,15 @@ func newCallTable(monotonic time.Duration) *callTable {
 		parties: btree.NewBTreeGOptions(func(a, b partyRecord) bool {
 			return a.user < b.user || a.user == b.user && a.ID < b.ID
 		}, options),
-		goOn:   btree.NewBTreeGOptions(dueBefore, options),
-		over:   btree.NewBTreeGOptions(dueBefore, options),
-		outbox: newOutbox(),
+		goOn: btree.NewBTreeGOptions(dueBefore, options),
+		over: btree.NewBTreeGOptions(dueBefore, options),
 	}
 }
 
 func dueBefore(a, b *callRecord) bool { return a.due < b.due || a.due == b.due && a.ID < b.ID }
 
 // empty reports whether there is nothing to keep.
-func (t *callTable) empty() bool { return len(t.records) == 0 && t.outbox.len() == 0 }
+func (t *callTable) empty() bool { return len(t.records) == 0 }
 
 // goesOn reports whether a call goes on.
 func (t *callTable) goesOn(m moment) bool {
@@ -254,9 +252,9 @@ func (t *callTable) step(a store.CallAct, m moment) (store.CallStep, error) {
 		if state == lastseen.Active || state == lastseen.Rejected {
 			r.ToDevice = r.ByDevice
 		}
-		step.InCall = t.stepped(r, was, m)
+		t.stepped(r, was, m)
 	} else if outcome == lastseen.Repeated && state == lastseen.Active {
-		step.InCall = t.hear(r, r.Party(a.User), m)
+		t.hear(r, r.Party(a.User), m)
 	}
 	if outcome == lastseen.Stepped || r.App != app {
 		r.Version++
@@ -266,17 +264,17 @@ func (t *callTable) step(a store.CallAct, m moment) (store.CallStep, error) {
 }
 
 // stepped completes the change of a call from one state to another.
-func (t *callTable) stepped(r *callRecord, was lastseen.CallState, m moment) []store.InCall {
+func (t *callTable) stepped(r *callRecord, was lastseen.CallState, m moment) {
 	if r.State == lastseen.Active {
 		r.Accepted, r.heard = m.wall, [2]time.Duration{m.at, m.at}
 		t.setDue(r, m.at+r.quiet, m)
-		return t.show(r, m)
+		t.show(r)
+		return
 	}
 	t.end(r, m.wall, m)
 	if was == lastseen.Active {
-		return t.note(r, m)
+		t.note(r)
 	}
-	return nil
 }
 
 // end completes a call that is over since some time.
@@ -292,11 +290,10 @@ func (t *callTable) expire(r *callRecord, m moment) store.CallStep {
 	active := r.State == lastseen.Active
 	r.Call = r.view(m)
 	t.end(r, r.Over, m)
-	step := store.CallStep{Call: r.Call, Outcome: lastseen.Stepped, Expired: true, Unreachable: r.unreachable}
 	if active {
-		step.InCall = t.note(r, m)
+		t.note(r)
 	}
-	return step
+	return store.CallStep{Call: r.Call, Outcome: lastseen.Stepped, Expired: true, Unreachable: r.unreachable}
 }
 
 // setDue sets when a call expires.
@@ -304,24 +301,6 @@ func (t *callTable) setDue(r *callRecord, due time.Duration, m moment) {
 	t.goOn.Delete(r)
 	r.due, r.Expires = due, m.wall.Add(due-m.at)
 	t.goOn.Set(r)
-}
-
-// hear notes that a party of an active call was heard.
-func (t *callTable) hear(r *callRecord, p lastseen.CallParty, m moment) []store.InCall {
-	if p == lastseen.Caller {
-		r.heard[0] = m.at
-	} else {
-		r.heard[1] = m.at
-	}
-	due := min(r.heard[0], r.heard[1]) + r.quiet
-	if due <= r.due {
-		return nil
-	}
-	t.setDue(r, due, m)
-	if due-r.shownDue < r.quiet/4 {
-		return nil
-	}
-	return t.show(r, m)
 }
 
 // hears notes that users were heard, and ends the calls of those who were heard too late.
@@ -335,7 +314,7 @@ func (t *callTable) hears(heard []store.CallHeard, m moment, result *store.Heard
 			result.Steps = append(result.Steps, t.expire(r, m))
 		case cmp.Or(r.Device(h.User), h.Device) == h.Device:
 			records[i] = r
-			result.InCall = append(result.InCall, t.hear(r, r.Party(h.User), m)...)
+			t.hear(r, r.Party(h.User), m)
 		}
 	}
 	for i, r := range records {
@@ -366,7 +345,7 @@ func (t *callTable) expireAll(m moment) store.ExpiredCalls {
 }
 
 // forget deletes the calls from and to a user.
-func (t *callTable) forget(user string, m moment) {
+func (t *callTable) forget(user string) {
 	var found []*callRecord
 	t.parties.Ascend(partyRecord{user, &callRecord{}}, func(p partyRecord) bool {
 		if p.user == user {
@@ -377,7 +356,7 @@ func (t *callTable) forget(user string, m moment) {
 	for _, r := range found {
 		t.remove(r)
 		if r.State == lastseen.Active {
-			t.note(r, m)
+			t.note(r)
 		}
 	}
 }

@@ -157,11 +157,7 @@ func (s *Store) SnapshotChanges(
 }
 
 // feedCutoff returns the cutoff of a trim: with a feed, only users are deleted who are published as grey by their age.
-func (s *Store) feedCutoff(t *transaction, namespace string, cutoff lastseen.Instant) lastseen.Instant {
-	if t.staged != nil { // otherwise mu is held
-		s.mu.RLock()
-		defer s.mu.RUnlock()
-	}
+func (t *transaction) feedCutoff(namespace string, cutoff lastseen.Instant) lastseen.Instant {
 	if f := t.index.feed(namespace); f != nil {
 		return min(cutoff, f.watermark.Add(-f.thresholds.Yellow))
 	}

@@ -2,66 +2,93 @@ package filestore
 
 import (
 	"context"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
 
-// SetInCalls implements [store.Store]. It changes the memory alone.
-func (s *Store) SetInCalls(ctx context.Context, namespace string, in []store.InCall) error {
-	in, namespace = slices.Clone(in), strings.Clone(namespace) // the write can outlast the call
-	for i := range in {
-		in[i].User = strings.Clone(in[i].User)
+// changeCalls runs a step on the calls of a namespace, and records in the details of its parties who is in a call, both
+// at once for those who read. It changes the memory alone.
+func (s *Store) changeCalls(ctx context.Context, namespace string, step func(*callTable, moment)) error {
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-	return s.writer.do(ctx, write{op: opFunc(func(t *transaction) {
-		if !t.exists(namespace) {
-			return
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.writer.closed {
+		return store.ErrClosed
+	}
+	s.calls.step(namespace, false, func(t *callTable, m moment) {
+		step(t, m)
+		for _, user := range t.changed {
+			s.setInCall(namespace, user, t.inCallUntil(user))
 		}
-		for _, i := range in {
-			t.setInCall(userKey{namespace, i.User}, i.Until)
-		}
-		if p := t.index.people(namespace); p != nil {
-			for _, end := range firstEnds(p.callEnds, s.purgeable(t, namespace, s.readClock()), maxPurge) {
-				t.endInCall(userKey{namespace, end.user}, end.at)
-			}
-		}
-	})})
+		t.changed = nil
+	})
+	return nil
 }
 
-// inCallWrite is a staged change of until when a user is in a call.
-type inCallWrite struct {
-	userKey
-	until lastseen.Instant
-	ended lastseen.Instant // if not 0, the change is made only if this is the value before
-}
-
-// setInCall records until when a user is in a call; 0 for not.
-func (t *transaction) setInCall(key userKey, until lastseen.Instant) {
-	t.writeInCall(inCallWrite{userKey: key, until: until})
-}
-
-// endInCall deletes the end of a call that has passed, unless another one was recorded.
-func (t *transaction) endInCall(key userKey, ended lastseen.Instant) {
-	t.writeInCall(inCallWrite{userKey: key, ended: ended})
-}
-
-func (t *transaction) writeInCall(w inCallWrite) {
-	if t.staged == nil {
-		t.makeInCall(w)
+// setInCall records until when a user is in a call; 0 for not. It also deletes what has ended, and is in the feed.
+// Nothing is recorded in a namespace that does not exist. The caller holds the lock.
+func (s *Store) setInCall(name, user string, until lastseen.Instant) {
+	n, ok := s.index.namespaces.Get(name)
+	if !ok {
 		return
 	}
-	t.inCalls = append(t.inCalls, w)
+	t := &transaction{index: &s.index}
+	t.publish(n, user, func() { n.users.setInCall(user, until) })
+	if p := n.users.people; p != nil {
+		for _, end := range firstEnds(p.callEnds, t.purgeable(name, s.readClock()), maxPurge) {
+			t.publish(n, end.user, func() { n.users.setInCall(end.user, 0) })
+		}
+	}
 }
 
-// makeInCall is make for until when a user is in a call. Nothing is recorded in a namespace that does not exist.
-func (t *transaction) makeInCall(w inCallWrite) {
-	n, ok := t.index.namespaces.Get(w.namespace)
-	if !ok || w.ended != 0 && n.users.people.inCallOf(w.user) != w.ended {
-		return
+// hear notes that a party of an active call was heard. Servers hear parties four times in the quiet time. It moves
+// until when the parties are shown to be in the call if less than half of that is left, or if the store's clock was set
+// back.
+func (t *callTable) hear(r *callRecord, p lastseen.CallParty, m moment) {
+	if p == lastseen.Caller {
+		r.heard[0] = m.at
+	} else {
+		r.heard[1] = m.at
 	}
-	t.publish(n, w.user, func() { n.users.setInCall(w.user, w.until) })
+	if due := min(r.heard[0], r.heard[1]) + r.quiet; due > r.due {
+		t.setDue(r, due, m)
+	}
+	r.Expires = r.expires(m)
+	moved, left := between(r.shownUntil, r.Expires), between(m.wall, r.shownUntil)
+	if moved > 0 && left < r.quiet/2 || moved <= -r.quiet/4 {
+		t.show(r)
+	}
+}
+
+// between returns the time from one instant to another.
+func between(from, to lastseen.Instant) time.Duration {
+	return time.Duration(to-from) * time.Millisecond
+}
+
+// show has the parties of an active call shown to be in it until it expires.
+func (t *callTable) show(r *callRecord) {
+	r.shownUntil = r.Expires
+	t.note(r)
+}
+
+// note notes that who is in a call has changed, or until when, where calls are shown.
+func (t *callTable) note(r *callRecord) {
+	if r.shown {
+		t.changed = append(t.changed, r.From, r.To)
+	}
+}
+
+// inCallUntil returns until when a user is shown to be in a call; 0 for not.
+func (t *callTable) inCallUntil(user string) lastseen.Instant {
+	if r := t.current[user]; r != nil && r.State == lastseen.Active && r.shown {
+		return r.shownUntil
+	}
+	return 0
 }
 
 // setInCall stores until when a user is in a call, also for a user without a state.

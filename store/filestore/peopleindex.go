@@ -137,5 +137,8 @@ func (t *transaction) makeForget(key userKey) {
 		t.index.forget(key.namespace, key.user)
 		return
 	}
-	t.publish(n, key.user, func() { t.index.forget(key.namespace, key.user) })
+	t.publish(n, key.user, func() {
+		n.users.setInCall(key.user, 0)
+		t.index.forget(key.namespace, key.user)
+	})
 }

@@ -27,7 +27,7 @@ func (a *saying) do(t *transaction) {
 	}
 	t.noteUse(a.userKey, now)
 	a.state = t.get(a.namespace, a.user)
-	t.purge(a.namespace, a.s.purgeable(t, a.namespace, min(a.at, now)), min(a.at, now).Add(-store.HiddenKept))
+	t.purge(a.namespace, t.purgeable(a.namespace, min(a.at, now)), min(a.at, now).Add(-store.HiddenKept))
 }
 
 // record records what the user says at a time.
@@ -192,11 +192,7 @@ func (t *transaction) purge(namespace string, said, hiddenBy lastseen.Instant) {
 }
 
 // purgeable returns the time until which what ended can be deleted: with a feed, entries of the ends come first.
-func (s *Store) purgeable(t *transaction, namespace string, until lastseen.Instant) lastseen.Instant {
-	if t.staged != nil { // otherwise mu is held
-		s.mu.RLock()
-		defer s.mu.RUnlock()
-	}
+func (t *transaction) purgeable(namespace string, until lastseen.Instant) lastseen.Instant {
 	if f := t.index.feed(namespace); f != nil {
 		return min(until, f.watermark)
 	}

@@ -108,14 +108,16 @@ func (w *writer) commitGroup(group []*request) {
 		staged: map[userKey]lastseen.State{}, adds: map[string]struct{}{},
 	}
 	kept := group[:0]
+	w.s.mu.RLock() // who is in a call changes meanwhile
 	for _, r := range group {
 		if r.ctx.Err() != nil {
 			r.done <- r.ctx.Err()
 			continue
 		}
-		r.do(t) // only this goroutine changes the index, so reading it takes no lock
+		r.do(t)
 		kept = append(kept, r)
 	}
+	w.s.mu.RUnlock()
 	var err error
 	if !log.empty() || w.failed != nil {
 		run := log.all()
@@ -131,10 +133,6 @@ func (w *writer) commitGroup(group []*request) {
 			t.apply()
 		}
 		err = w.finish(newFlush(), err)
-		w.s.mu.Unlock()
-	} else if len(t.inCalls) > 0 { // there is nothing to flush
-		w.s.mu.Lock()
-		t.apply()
 		w.s.mu.Unlock()
 	}
 	for _, r := range kept {

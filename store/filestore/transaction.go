@@ -25,7 +25,6 @@ type transaction struct {
 	hidden map[userKey]hidden        // staged; zero for a hidden time that is deleted
 
 	contacts map[userKey]ownedContacts // staged
-	inCalls  []inCallWrite             // staged, in order
 
 	maxNamespaces int              // 0 for no limit
 	now           lastseen.Instant // when changes are made, for feeds; 0 if the clock was not read yet
@@ -157,8 +156,5 @@ func (t *transaction) apply() {
 	}
 	for key, kept := range t.contacts {
 		t.index.setContacts(key, kept)
-	}
-	for _, w := range t.inCalls {
-		t.makeInCall(w)
 	}
 }

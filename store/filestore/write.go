@@ -118,15 +118,17 @@ func (a *assertions) after(s lastseen.State, at lastseen.Instant) lastseen.State
 
 // Forget implements [store.Store].
 func (s *Store) Forget(ctx context.Context, namespace, user string) error {
-	return s.writer.do(ctx, write{durable: true, op: opFunc(func(t *transaction) {
+	err := s.writer.do(ctx, write{durable: true, op: opFunc(func(t *transaction) {
 		key := userKey{namespace, user}
 		if t.get(namespace, user).Known() || t.says(key) {
 			t.forget(key)
 		}
 		t.forgetContacts(key)
-		t.setInCall(key, 0)
-		s.calls.step(namespace, false, func(calls *callTable, m moment) { calls.forget(user, m) })
 	})})
+	if err != nil {
+		return err
+	}
+	return s.changeCalls(context.WithoutCancel(ctx), namespace, func(t *callTable, _ moment) { t.forget(user) })
 }
 
 // Trim implements [store.Store].
@@ -142,7 +144,7 @@ func (s *Store) Trim(ctx context.Context, namespace string, q store.TrimQuery) (
 		if !ok {
 			return
 		}
-		cutoff := s.feedCutoff(t, namespace, now.Add(-q.Age))
+		cutoff := t.feedCutoff(namespace, now.Add(-q.Age))
 		t.trims = true
 		if newest := n.newest(); !q.All && newest != 0 && newest < cutoff {
 			result.Held = true

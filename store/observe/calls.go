@@ -67,9 +67,6 @@ const (
 	opReadCalls
 	opExpireCalls
 	opCallNamespaces
-	opUnconfirmedInCalls
-	opSetInCalls
-	opConfirmInCalls
 	operations // their number
 )
 
@@ -88,8 +85,6 @@ func operationNames() [operations]string {
 		opAreContacts: "are_contacts", opTrimContacts: "trim_contacts", opSignal: "signal",
 		opStartCall: "start_call", opStepCall: "step_call", opHearCalls: "hear_calls", opReadCall: "read_call",
 		opReadCalls: "read_calls", opExpireCalls: "expire_calls", opCallNamespaces: "call_namespaces",
-		opUnconfirmedInCalls: "unconfirmed_in_calls", opSetInCalls: "set_in_calls",
-		opConfirmInCalls: "confirm_in_calls",
 	}
 }
 

@@ -171,9 +171,6 @@ func TestCalls(t *testing.T) {
 		func() error { _, err := s.ReadCalls(ctx, "chat", nil); return userCallFailure(err) },
 		func() error { _, err := s.ExpireCalls(ctx, "chat"); return userCallFailure(err) },
 		func() error { _, err := s.CallNamespaces(ctx, "", 1); return err },
-		func() error { _, err := s.UnconfirmedInCalls(ctx, "chat", 0); return userCallFailure(err) },
-		func() error { return userCallFailure(s.SetInCalls(ctx, "chat", nil)) },
-		func() error { _, err := s.ConfirmInCalls(ctx, "chat", nil); return userCallFailure(err) },
 		func() error { return s.Signal(ctx, store.Signal{Kind: "test", Namespace: "chat", User: "alice"}) },
 	} {
 		require.NoError(t, do())

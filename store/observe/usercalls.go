@@ -2,7 +2,6 @@ package observe
 
 import (
 	"context"
-	"time"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
@@ -55,27 +54,6 @@ func (s *observed) CallNamespaces(ctx context.Context, after string, limit int) 
 	names, err := s.Store.CallNamespaces(ctx, after, limit)
 	s.calls.done(opCallNamespaces, begun, err)
 	return names, err
-}
-
-func (s *observed) UnconfirmedInCalls(ctx context.Context, ns string, age time.Duration) ([]store.InCall, error) {
-	begun := s.calls.now()
-	in, err := s.Store.UnconfirmedInCalls(ctx, ns, age)
-	s.calls.done(opUnconfirmedInCalls, begun, userCallFailure(err))
-	return in, err
-}
-
-func (s *observed) SetInCalls(ctx context.Context, ns string, in []store.InCall) error {
-	begun := s.calls.now()
-	err := s.Store.SetInCalls(ctx, ns, in)
-	s.calls.done(opSetInCalls, begun, userCallFailure(err))
-	return err
-}
-
-func (s *observed) ConfirmInCalls(ctx context.Context, ns string, in []store.InCall) ([]store.InCall, error) {
-	begun := s.calls.now()
-	changed, err := s.Store.ConfirmInCalls(ctx, ns, in)
-	s.calls.done(opConfirmInCalls, begun, userCallFailure(err))
-	return changed, err
 }
 
 // userCallFailure returns the error of a call to the store, but nil if it only says why a call of users did not begin,

@@ -4,60 +4,64 @@ import (
 	"context"
 	"time"
 
-	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen"
 )
 
 // This file copies into the details of users until when they are in a call: see docs/decisions/calls.md.
 
-// UnconfirmedInCalls implements [store.Store].
-func (s *Store) UnconfirmedInCalls(ctx context.Context, name string, age time.Duration) ([]store.InCall, error) {
-	ctx, cancel, c, err := s.openCalls(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	defer cancel()
-	return s.readCopies(ctx, c, "noted", age.Milliseconds())
+// inCall says until when a user is in a call; 0 for not.
+type inCall struct {
+	user  string
+	until lastseen.Instant // by the clock of the Redis that has the calls
 }
 
-// ConfirmInCalls implements [store.Store].
-func (s *Store) ConfirmInCalls(ctx context.Context, name string, in []store.InCall) ([]store.InCall, error) {
-	ctx, cancel, c, err := s.openCalls(ctx, name)
+const (
+	copyAttempts = 5           // others change what is copied meanwhile; then it is left to ExpireCalls
+	copyTimeout  = time.Second // of all of them
+)
+
+// copyInCalls copies what a script of calls has noted, and returns how much was noted. The step was done whether that
+// succeeds or not, and what fails stays in the outbox. It goes on if the context ends: a copy that is not confirmed can
+// be an old value, which replaced a newer one of another server.
+func (s *Store) copyInCalls(ctx context.Context, c *candidate, noted any) int {
+	in, err := readInCalls(noted)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), copyTimeout)
+	defer cancel()
+	left := in
+	for attempt := 0; len(left) > 0 && err == nil && attempt < copyAttempts; attempt++ {
+		if err = s.setInCalls(ctx, c, left); err == nil {
+			left, err = s.confirmInCalls(ctx, c, left)
+		}
+	}
+	if err != nil {
+		s.log.Debug("cannot record who is in a call; trying again", "namespace", c.name, "error", err)
+	}
+	return len(in)
+}
+
+// confirmInCalls removes from the outbox what was copied. It returns, with their present values, those that have
+// changed since: they have to be copied again, and are in the outbox, also if they were not before.
+func (s *Store) confirmInCalls(ctx context.Context, c *candidate, in []inCall) ([]inCall, error) {
+	args := make([]any, 0, 2*len(in))
+	for i := range in {
+		args = append(args, &in[i].user, int64(in[i].until))
+	}
+	reply, err := s.runCalls(ctx, c, scripts.callCopies, 1, args...)
 	if err != nil {
 		return nil, err
 	}
-	defer cancel()
-	if len(in) == 0 {
-		return nil, nil
-	}
-	args := append(make([]any, 0, 1+2*len(in)), "copied")
-	for i := range in {
-		args = append(args, &in[i].User, int64(in[i].Until))
-	}
-	again, err := s.readCopies(ctx, c, args...)
+	again, err := readInCalls(reply[0])
 	if len(again) > 0 {
 		s.keepListed(ctx, c) // so that others find them if this server does not come to copy them
 	}
 	return again, err
 }
 
-// readCopies runs callcopies.lua.
-func (s *Store) readCopies(ctx context.Context, c *candidate, args ...any) ([]store.InCall, error) {
-	reply, err := s.runCalls(ctx, c, scripts.callCopies, 1, args...)
-	if err != nil {
-		return nil, err
-	}
-	return readInCalls(reply[0])
-}
-
-// SetInCalls implements [store.Store]. In a namespace that was deleted, there is nothing to set.
-func (s *Store) SetInCalls(ctx context.Context, name string, in []store.InCall) error {
-	ctx, cancel, c, err := s.openCalls(ctx, name)
-	if err != nil {
-		return err
-	}
-	defer cancel()
-	in = lastInCalls(in)
-	if !c.hasMeta || len(in) == 0 {
+// setInCalls records until when users are in a call, in their details, and appends entries to the feed where that
+// changes what is published. It creates no namespace, and 0 leaves nothing of a user who has no other details. Each
+// user is in it once.
+func (s *Store) setInCalls(ctx context.Context, c *candidate, in []inCall) error {
+	if !c.hasMeta {
 		return nil
 	}
 	fresh, err := s.writeInCalls(ctx, c.namespace, in)
@@ -67,24 +71,9 @@ func (s *Store) SetInCalls(ctx context.Context, name string, in []store.InCall) 
 	return err
 }
 
-// lastInCalls keeps the last value of each user.
-func lastInCalls(in []store.InCall) []store.InCall {
-	last := make(map[string]int, len(in))
-	for i := range in {
-		last[in[i].User] = i
-	}
-	kept := make([]store.InCall, 0, len(last))
-	for i := range in {
-		if last[in[i].User] == i {
-			kept = append(kept, in[i])
-		}
-	}
-	return kept
-}
-
 // writeInCalls runs incall.lua, and reports whether a key of details is new.
-func (s *Store) writeInCalls(ctx context.Context, ns namespace, in []store.InCall) (fresh bool, err error) {
-	chunks := ns.split(len(in), maxFeedChunk, func(i int) string { return in[i].User })
+func (s *Store) writeInCalls(ctx context.Context, ns namespace, in []inCall) (fresh bool, err error) {
+	chunks := ns.split(len(in), maxFeedChunk, func(i int) string { return in[i].user })
 	calls := make([]shardCall, len(chunks))
 	for i, chunk := range chunks {
 		calls[i] = shardCall{
@@ -92,7 +81,7 @@ func (s *Store) writeInCalls(ctx context.Context, ns namespace, in []store.InCal
 			prepare: func(has sides) (string, string, []any) {
 				args := []any{linkBase()}
 				for _, at := range chunk.index {
-					args = append(args, &in[at].User, int64(in[at].Until))
+					args = append(args, &in[at].user, int64(in[at].until))
 				}
 				return "f", "de" + s.feedLetters(ctx, ns, chunk.key, has), args
 			},
@@ -107,15 +96,15 @@ func (s *Store) writeInCalls(ctx context.Context, ns namespace, in []store.InCal
 
 // keepInCalls deletes copies in new keys of details again if another server has deleted the namespace since it was
 // checked.
-func (s *Store) keepInCalls(ctx context.Context, c *candidate, in []store.InCall) error {
+func (s *Store) keepInCalls(ctx context.Context, c *candidate, in []inCall) error {
 	s.agreements.recheck(c.name)
 	again := &candidate{namespace: c.namespace}
 	if s.verify(ctx, []*candidate{again}); again.err != nil || again.hasMeta {
 		return again.err
 	}
-	none := make([]store.InCall, len(in))
+	none := make([]inCall, len(in))
 	for i := range in {
-		none[i].User = in[i].User
+		none[i].user = in[i].user
 	}
 	if _, err := s.writeInCalls(ctx, c.namespace, none); err != nil {
 		return err

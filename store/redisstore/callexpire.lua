@@ -2,10 +2,11 @@
 --
 -- KEYS  see calls.lua
 --
--- Returns {unreadable, steps, calls, kept, next, noted}: unreadable is the ID of a call that another program wrote, if
+-- Returns {unreadable, steps, calls, kept, next, copies}: unreadable is the ID of a call that another program wrote, if
 -- there is one; steps are those of the calls that it ended; calls is how many go on, kept how many are kept; next is
 -- how many milliseconds later the next one expires, at most half of max_call_gap, 0 if more may be due, also to be
--- deleted; noted is how many users are in the outbox. There are no more steps than max_call_batch, and no more calls are deleted.
+-- deleted. Copies are the first users in the outbox, with the present values: user, until, user, until, …. There are no
+-- more steps than max_call_batch, no more calls are deleted, and there are twice as many users at most.
 
 local function passed(key)
   return redis.call('ZRANGE', key, '-inf', call_digits(logical), 'BYSCORE', 'LIMIT', 0, max_call_batch)
@@ -23,8 +24,8 @@ for _, id in ipairs(ids) do
   elseif not has_expired(c) then
     write_due(c)
   else
-    local noted = expire_call(c)
-    steps[#steps + 1] = step_reply(c, 'stepped', true, noted)
+    expire_call(c)
+    steps[#steps + 1] = step_reply(c, 'stepped', true)
   end
 end
 local old = passed(over_key)
@@ -49,6 +50,6 @@ if math.max(#ids, #old) >= max_call_batch then
 elseif first then
   wait = math.min(wait, math.max(1, math.ceil(first - logical)))
 end
-return {
-  unreadable or false, steps, redis.call('ZCARD', due_key), count_calls(), wait, redis.call('ZCARD', outbox_key),
-}
+note_users(noted)
+local copies = copies_of(redis.call('ZRANGE', outbox_key, 0, 2 * max_call_batch - 1))
+return {unreadable or false, steps, redis.call('ZCARD', due_key), count_calls(), wait, copies}

@@ -1,10 +1,10 @@
--- Deletes calls of a user, at most max_call_batch. Those that go on end, and the other party is to be copied.
+-- Deletes calls of a user, at most max_call_batch. Those that go on end, and their parties are to be copied.
 --
 -- KEYS     see calls.lua
 -- ARGV[1]  the user
 --
--- Returns {unreadable, more}: unreadable is the ID of a call that another program wrote, if there is one; more is 1 if
--- there may be more calls.
+-- Returns {unreadable, more, copies}: unreadable is the ID of a call that another program wrote, if there is one; more is
+-- 1 if there may be more calls; copies is what has to be copied: user, until, user, until, ….
 
 local user = ARGV[1]
 local low, high = '[' .. user .. '\0', '(' .. user .. '\1'
@@ -22,4 +22,5 @@ end
 if members[1] and not drop_if_none() then
   save_clock()
 end
-return {unreadable or false, #members >= max_call_batch and 1 or 0}
+local copies = note_all()
+return {unreadable or false, #members >= max_call_batch and 1 or 0, copies}

@@ -18,7 +18,7 @@ local function is_on_device(c, user, device)
   return known == '' or known == device
 end
 
--- By ID, of calls that were heard: whether their parties have to be copied.
+-- By ID, of calls that were heard: whether the end in the details of their parties moves.
 local renewed = {}
 local function hear(c, user)
   if not order[1] then
@@ -27,7 +27,7 @@ local function hear(c, user)
   if renewed[c.id] == nil then
     order[#order + 1] = c
   end
-  renewed[c.id] = move_due(c, user) or renewed[c.id] or false
+  renewed[c.id] = hear_party(c, user) or renewed[c.id] or false
 end
 
 local present = load_actives(users[1] and redis.call('HMGET', users_key, unpack(users)) or {})
@@ -37,8 +37,8 @@ for i, user in ipairs(users) do
   if active and has_expired(c) then
     c = load_call(c.id) -- with all fields, and as it is if it was ended above
     if c and has_expired(c) then
-      local copies = expire_call(c)
-      steps[#steps + 1] = step_reply(c, 'stepped', true, copies)
+      expire_call(c)
+      steps[#steps + 1] = step_reply(c, 'stepped', true)
     end
   elseif active and (user == c.from or user == c.to) and is_on_device(c, user, ARGV[2 * i]) then
     hear(c, user)
@@ -56,14 +56,5 @@ for i = 1, #users do
   reply[#reply + 1] = c and c.version or 0
   reply[#reply + 1] = c and c.due - logical or 0
 end
-
--- Both parties are in the call, unless another program wrote KEYS[5]: callcopies.lua compares.
-local noted, ends = {}, {}
-for _, c in ipairs(order) do
-  for _, user in ipairs(renewed[c.id] and {c.from, c.to} or {}) do
-    noted[#noted + 1] = user
-    ends[#ends + 1] = call_digits(c.shown_until)
-  end
-end
-local copies = note_users(noted, ends)
+local copies = note_all()
 return {unreadable or false, steps, reply, copies}

@@ -32,12 +32,13 @@ func (n namespace) callsDue() string { return n.companion("callsdue", n.shard(0)
 func (n namespace) outbox() string   { return n.companion("calloutbox", n.shard(0)) }
 
 // newCallScript returns a script that begins with the limits of calls and with calls.lua.
-func newCallScript(file string) *redis.Script {
+func newCallScript(files ...string) *redis.Script {
 	limits := fmt.Sprintf("local max_call_batch, max_call_gap, calls_kept = %d, %d, %d\n"+
 		"local max_calls_of_user, max_calls = %d, %d\n",
 		store.MaxCallBatch, store.MaxCallGap.Milliseconds(), store.CallsKept.Milliseconds(),
 		store.MaxCallsOfUser, store.MaxCalls)
-	return redis.NewScript(limits + fileSource("clock.lua", "callrule.lua", "calls.lua", file))
+	files = append([]string{"clock.lua", "callrule.lua", "calltext.lua", "calls.lua"}, files...)
+	return redis.NewScript(limits + fileSource(files...))
 }
 
 // openCalls is open for operations that concern calls.

@@ -62,21 +62,18 @@ func readCallSteps(reply any) (steps []store.CallStep, err error) {
 }
 
 func readCallStep(reply any) (step store.CallStep, err error) {
-	values, err := sliceOf(reply, 4)
+	values, err := sliceOf(reply, 3)
 	if err != nil {
 		return store.CallStep{}, err
 	}
 	outcome, _ := values[2].(string)
 	step = store.CallStep{Outcome: lastseen.CallOutcome(outcome), Expired: values[0] == int64(1)}
-	if step.Call, step.Unreachable, err = readCallView(values[1]); err != nil {
-		return store.CallStep{}, err
-	}
-	step.InCall, err = readInCalls(values[3])
+	step.Call, step.Unreachable, err = readCallView(values[1])
 	return step, err
 }
 
 // readInCalls reads what has to be copied: user, until, user, until, ….
-func readInCalls(reply any) (all []store.InCall, err error) {
+func readInCalls(reply any) (all []inCall, err error) {
 	values, err := sliceOf(reply, -1)
 	if err != nil {
 		return nil, err
@@ -88,16 +85,13 @@ func readInCalls(reply any) (all []store.InCall, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("unexpected script reply: %q is not a time", text)
 		}
-		all = append(all, store.InCall{User: user, Until: lastseen.Instant(until)})
+		all = append(all, inCall{user: user, until: lastseen.Instant(until)})
 	}
 	return all, nil
 }
 
 // readHeard reads the reply of callhear.lua to a number of users.
 func readHeard(reply []any, users int) (h store.HeardCalls, err error) {
-	if len(reply) != 3 {
-		return h, fmt.Errorf("unexpected script reply of %d elements", len(reply))
-	}
 	if h.Steps, err = readCallSteps(reply[0]); err != nil {
 		return store.HeardCalls{}, err
 	}
@@ -112,23 +106,19 @@ func readHeard(reply []any, users int) (h store.HeardCalls, err error) {
 		rest, _ := values[3*i+2].(int64)
 		h.Calls[i] = store.HeardCall{ID: id, Version: version, Rest: time.Duration(rest) * time.Millisecond}
 	}
-	h.InCall, err = readInCalls(reply[2])
-	return h, err
+	return h, nil
 }
 
-// readExpired reads the reply of callexpire.lua, and how many users are in the outbox.
-func readExpired(reply []any) (expired store.ExpiredCalls, noted int64, err error) {
-	var numbers [4]int64
-	if len(reply) != 1+len(numbers) {
-		return expired, 0, fmt.Errorf("unexpected script reply of %d elements", len(reply))
-	}
+// readExpired reads the reply of callexpire.lua.
+func readExpired(reply []any) (expired store.ExpiredCalls, err error) {
+	var numbers [3]int64
 	for i := range numbers {
 		numbers[i], _ = reply[1+i].(int64)
 	}
 	expired.Steps, err = readCallSteps(reply[0])
 	expired.Calls, expired.Kept = int(numbers[0]), int(numbers[1])
 	expired.Next = time.Duration(numbers[2]) * time.Millisecond
-	return expired, numbers[3], err
+	return expired, err
 }
 
 // readCallView reads a call as scripts return it: see view in calls.lua.

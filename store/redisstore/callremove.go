@@ -9,15 +9,23 @@ import (
 
 // forgetCalls deletes the calls of a user. Those that go on end.
 func (s *Store) forgetCalls(ctx context.Context, ns namespace, user string) error {
-	c := &candidate{namespace: ns}
 	may, err := s.mayHaveCalls(ctx, ns)
-	for more := may; err == nil && more; {
-		var reply []any
-		if reply, err = s.runCalls(confirmed(ctx), c, scripts.callForget, 1, user); err == nil {
-			more = len(reply) == 1 && reply[0] == int64(1)
-		}
+	if err != nil || !may {
+		return err
 	}
-	return err
+	c := &candidate{namespace: ns}
+	if s.verify(ctx, []*candidate{c}); c.err != nil {
+		return c.err
+	}
+	for more := true; more; {
+		reply, err := s.runCalls(confirmed(ctx), c, scripts.callForget, 2, user)
+		if err != nil {
+			return err
+		}
+		more = reply[0] == int64(1)
+		s.copyInCalls(ctx, c, reply[1])
+	}
+	return nil
 }
 
 // deleteCalls deletes all calls of a namespace, each key for itself, and removes it from the list first: see

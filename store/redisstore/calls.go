@@ -90,15 +90,16 @@ func (s *Store) StepCall(ctx context.Context, name string, a store.CallAct) (sto
 		return store.CallStep{}, err
 	}
 	defer cancel()
-	reply, err := s.runCalls(confirmed(ctx), c, scripts.callStep, 1,
+	reply, err := s.runCalls(confirmed(ctx), c, scripts.callStep, 2,
 		a.ID, nonce(), a.User, a.Device, string(a.Action), a.App)
 	if err != nil {
 		return store.CallStep{}, err
 	}
-	if len(reply) == 0 {
+	if len(reply) < 2 {
 		return store.CallStep{}, store.ErrCallNotFound
 	}
 	s.keepListed(ctx, c)
+	s.copyInCalls(ctx, c, reply[1])
 	return readCallStep(reply[0])
 }
 
@@ -120,11 +121,15 @@ func (s *Store) HearCalls(ctx context.Context, name string, heard []store.CallHe
 	if err != nil {
 		return store.HeardCalls{}, err
 	}
+	if len(reply) != 3 {
+		return store.HeardCalls{}, fmt.Errorf("unexpected script reply of %d elements", len(reply))
+	}
 	s.keepListed(ctx, c)
+	s.copyInCalls(ctx, c, reply[2])
 	return readHeard(reply, len(heard))
 }
 
-// ExpireCalls implements [store.Store].
+// ExpireCalls implements [store.Store]. It also copies what other servers have left in the outbox.
 func (s *Store) ExpireCalls(ctx context.Context, name string) (store.ExpiredCalls, error) {
 	ctx, cancel, c, err := s.openCalls(ctx, name)
 	if err != nil {
@@ -135,8 +140,11 @@ func (s *Store) ExpireCalls(ctx context.Context, name string) (store.ExpiredCall
 	if err != nil {
 		return store.ExpiredCalls{}, err
 	}
-	expired, noted, err := readExpired(reply)
-	if err == nil && expired.Kept == 0 && noted == 0 {
+	if len(reply) != 5 {
+		return store.ExpiredCalls{}, fmt.Errorf("unexpected script reply of %d elements", len(reply))
+	}
+	expired, err := readExpired(reply)
+	if noted := s.copyInCalls(ctx, c, reply[4]); err == nil && expired.Kept == 0 && noted == 0 {
 		s.unlistCalls(ctx, c)
 	}
 	return expired, err

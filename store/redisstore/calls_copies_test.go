@@ -17,49 +17,101 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// testCopiesOfDeadServers: a server can die between any two of a step, copying and confirming. Another one finds what
-// it left, and then all details say what the calls do. The parties are in several slots.
-func testCopiesOfDeadServers(t *testing.T, s store.Store, of func(user string) string) {
+// testCopiesOfDeadServers: a server can die between any two of a step, copying and confirming. The next ExpireCalls does
+// the rest, and then all details say what the calls do. The parties are in several slots.
+func testCopiesOfDeadServers(t *testing.T, s *redisstore.Store, of func(user string) string) {
 	c := newCallers(t, s)
 	c.name = "dead"
 	shards := map[string]bool{}
 	users := func(i int) (from, to string) { return fmt.Sprint("from", i), fmt.Sprint("to", i) }
 	const calls = 30
+	// dies makes what a step has recorded as if the server had died before, at a moment that depends on the call.
+	dies := func(i int, before lastseen.Instant) {
+		from, to := users(i)
+		switch i % 3 {
+		case 0: // before it copied
+			c.setInCall(from, before)
+			c.setInCall(to, before)
+			c.note(from, to)
+		case 1: // before it confirmed
+			c.note(from, to)
+		case 2: // between both shards
+			c.setInCall(to, before)
+			c.note(to)
+		}
+	}
 	for i := range calls {
 		from, to := users(i)
 		shards[of(from)], shards[of(to)] = true, true
-		in := c.active(c.newCall(from, to)).InCall
-		switch i % 3 { // how far the server came
-		case 1:
-			c.set(in)
-		case 2:
-			c.set(in[:1])
-			require.Empty(t, c.confirm(in[:1]))
-		}
+		c.active(c.newCall(from, to))
+		dies(i, 0)
 	}
 	require.Greater(t, len(shards), 1)
-	other := newCallers(t, s) // the other server
-	other.copyAll()
+	c.expire()
+	require.Empty(t, c.noted())
 	for i := range calls {
 		from, to := users(i)
 		require.NotContains(t, c.until(from, to), lastseen.Instant(0))
 	}
 	for i := range calls {
 		from, _ := users(i)
-		in := c.act(fmt.Sprint("dead", i+1), from, lastseen.End).InCall
-		switch i % 3 {
-		case 1:
-			c.set(in)
-		case 2:
-			c.set(in[:1])
-			require.Empty(t, c.confirm(in[:1]))
-		}
+		c.act(fmt.Sprint("dead", i+1), from, lastseen.End)
+		dies(i, nowOf(t, s).Add(time.Hour))
 	}
-	other.copyAll()
+	c.expire()
+	require.Empty(t, c.noted())
 	for i := range calls {
 		require.Equal(t, []lastseen.Instant{0, 0}, c.until(fmt.Sprint("from", i), fmt.Sprint("to", i)))
 	}
 	require.NoError(t, s.DeleteNamespace(context.Background(), "chat"))
+}
+
+// TestSlowCopier: a server that copies an old value after another one has ended the call repairs that, also if the
+// context of its step has ended.
+func TestSlowCopier(t *testing.T) {
+	t.Parallel()
+	for _, canceled := range []bool{false, true} {
+		url := redistest.Start(t)
+		slow := newStore(t, redisstore.Options{URL: url})
+		other := newCallers(t, newStore(t, redisstore.Options{URL: url}))
+		n := other.newCall("alice", "bob")
+		other.start(n)
+		ctx, cancel := context.WithCancel(t.Context())
+		scripts := 0
+		slow.Around("evalsha", func() {
+			if scripts++; scripts == 2 { // it copies
+				other.act(n.ID, n.From, lastseen.End)
+				require.Equal(t, []lastseen.Instant{0, 0}, other.until("alice", "bob"))
+				if canceled {
+					cancel()
+				}
+			}
+		}, func() {})
+		step, err := slow.StepCall(ctx, "chat", store.CallAct{ID: n.ID, User: n.To, Action: lastseen.Accept})
+		require.NoError(t, err)
+		require.Equal(t, lastseen.Active, step.Call.State)
+		require.Greater(t, scripts, 3, "it copied again")
+		require.Equal(t, []lastseen.Instant{0, 0}, other.until("alice", "bob"))
+		require.Empty(t, other.noted())
+		cancel()
+	}
+}
+
+// TestDetailsAreAway: a step is done although details cannot be written, which ExpireCalls then does.
+func TestDetailsAreAway(t *testing.T) {
+	ctx, url, client := start(t)
+	c := newCallers(t, newStore(t, redisstore.Options{URL: url}))
+	n := c.newCall("alice", "bob")
+	c.start(n)
+	require.NoError(t, client.Set(ctx, detailsKey(chat), "a string", 0).Err())
+	require.Equal(t, lastseen.Active, c.act(n.ID, "bob", lastseen.Accept).Call.State)
+	expired := c.expire()
+	require.Equal(t, store.ExpiredCalls{Calls: 1, Kept: 1, Next: store.MaxCallGap / 2}, expired, "it does not hurry")
+	require.Equal(t, []string{"alice", "bob"}, c.noted())
+	require.NoError(t, client.Del(ctx, detailsKey(chat)).Err())
+	c.expire()
+	require.NotContains(t, c.until("alice", "bob"), lastseen.Instant(0))
+	require.Empty(t, c.noted())
 }
 
 // TestCopiesOfDeadServers is testCopiesOfDeadServers on one Redis.
@@ -104,7 +156,7 @@ func testCallsInACluster(t *testing.T, c *redistest.Cluster) {
 	}
 	require.NoError(t, to.Client(t).ScriptFlush(ctx).Err())
 	c.MoveSlot(t, c.Slot(t, key), to, func() {})
-	calls.copyAll()
+	calls.expire()
 	for i := range 20 {
 		calls.act(fmt.Sprint("call", i+1), fmt.Sprint("to", i), lastseen.End)
 	}
@@ -130,13 +182,11 @@ func TestCallsInFailover(t *testing.T) {
 	c := newCallers(t, newStore(t, redisstore.Options{URL: primary.URL()}))
 	ends, accepted, begun := c.newCall("alice", "bob"), c.newCall("carol", "dave"), c.newCall("erin", "frank")
 	c.active(ends)
-	c.copyAll()
 	c.start(accepted)
 	replicateAll(t, old)
 	require.NoError(t, promoted.Do(ctx, "REPLICAOF", "NO", "ONE").Err())
 	c.act(ends.ID, "alice", lastseen.End)
 	c.act(accepted.ID, "dave", lastseen.Accept)
-	c.copyAll()
 	c.start(begun)
 	primary.Stop(t)
 
@@ -148,7 +198,6 @@ func TestCallsInFailover(t *testing.T) {
 	c.act(ends.ID, "alice", lastseen.End)
 	c.act(accepted.ID, "dave", lastseen.Accept)
 	c.start(begun)
-	c.copyAll()
 	require.Equal(t, []lastseen.Instant{0, 0}, c.until("alice", "bob"))
 	require.NotContains(t, c.until("carol", "dave"), lastseen.Instant(0))
 }
@@ -172,11 +221,10 @@ func TestStepIsSentAgain(t *testing.T) {
 	require.Equal(t, int64(1), step.Call.Version)
 	step = c.act(n.ID, "bob", lastseen.Accept)
 	require.Equal(t, int64(2), step.Call.Version)
-	require.Len(t, step.InCall, 2)
-	require.NotZero(t, step.InCall[0].Until)
+	require.NotContains(t, c.until("alice", "bob"), lastseen.Instant(0))
 	step = c.act(n.ID, "alice", lastseen.End)
 	require.Equal(t, int64(3), step.Call.Version)
-	require.Equal(t, []store.InCall{{User: "alice"}, {User: "bob"}}, step.InCall)
+	require.Equal(t, []lastseen.Instant{0, 0}, c.until("alice", "bob"))
 	n = c.newCall("alice", "bob")
 	require.Equal(t, n.ID, c.start(n).ID, "without a key")
 	require.Equal(t, 2, c.expire().Kept)
@@ -209,8 +257,7 @@ func TestInCallsOfDeletedNamespace(t *testing.T) {
 	s := newStore(t, redisstore.Options{URL: url})
 	require.NoError(t, ping(s, "chat", "alice"))
 	end := nowOf(t, s).Add(time.Hour)
-	in := []store.InCall{{User: "alice", Until: end}, {User: "bob", Until: end}}
-	require.NoError(t, s.SetInCalls(ctx, "chat", in))
+	require.NoError(t, s.SetInCall(ctx, "chat", "alice", end))
 	deletes := true
 	s.Around("evalsha", func() {
 		if deletes {
@@ -218,7 +265,7 @@ func TestInCallsOfDeletedNamespace(t *testing.T) {
 			require.NoError(t, other.DeleteNamespace(ctx, "chat"))
 		}
 	}, func() {})
-	require.NoError(t, s.SetInCalls(ctx, "chat", in))
+	require.NoError(t, s.SetInCall(ctx, "chat", "bob", end))
 	require.False(t, deletes)
 	require.Empty(t, client.Keys(ctx, "*").Val())
 }

@@ -59,10 +59,9 @@ func TestKeysOfCalls(t *testing.T) {
 	require.Equal(t, map[string]string{"alice\x00a key": "call1 d i"}, client.HGetAll(ctx, callKey("callkeys")).Val())
 	require.Equal(t, []redis.Z{{Member: "alice\x00fcall1"}, {Member: "bob\x00tcall1"}},
 		client.ZRangeWithScores(ctx, callKey("callindex"), 0, -1).Val())
-	require.Equal(t, []string{"alice", "bob"}, client.ZRange(ctx, callKey("calloutbox"), 0, -1).Val())
+	require.Empty(t, c.noted(), "both are copied")
 	require.Equal(t, []string{"chat"}, client.ZRange(ctx, "presence::calls", 0, -1).Val())
 
-	c.copyAll()
 	end := fmt.Sprintf("0/%d - 0 ", step.Call.Expires)
 	require.Equal(t, map[string]string{"alice": end, "bob": end}, detailsOf(t, client, chat))
 	score := float64(step.Call.Expires)
@@ -70,7 +69,6 @@ func TestKeysOfCalls(t *testing.T) {
 		client.ZRangeWithScores(ctx, endsKey(chat), 0, -1).Val())
 
 	ended := c.act(n.ID, "alice", lastseen.End)
-	c.copyAll()
 	require.ElementsMatch(t, []string{
 		callKey("callindex"), callKey("callkeys"), callKey("calls"), callKey("callsover"),
 		"presence::calls", "presence::meta", "presence::namespaces", sidesKey(chat),
@@ -114,20 +112,14 @@ func TestCallsAreDeleted(t *testing.T) {
 	c.act(other.ID, "alice", lastseen.End)
 	passKept(t, client)
 	require.Zero(t, c.expire().Kept)
-	require.Equal(t, []string{callKey("calloutbox")}, client.Keys(ctx, "presence:call*").Val())
-	require.Equal(t, []string{"chat"}, client.ZRange(ctx, "presence::calls", 0, -1).Val(), "alice is to be copied")
-	c.copyAll()
-	c.expire()
 	require.Empty(t, client.Keys(ctx, "presence:*call*").Val())
 
 	c.active(n)
 	require.NoError(t, c.Forget(ctx, "chat", "alice"))
-	c.copyAll()
 	c.expire()
 	require.Empty(t, client.Keys(ctx, "presence:*call*").Val())
 
 	c.active(n)
-	c.set(c.unconfirmed())
 	require.NoError(t, c.DeleteNamespace(ctx, "chat"))
 	require.Empty(t, client.Keys(ctx, "*").Val())
 }
@@ -164,7 +156,6 @@ func TestForeignCalls(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []string{"", fine.ID}, []string{calls[0].ID, calls[1].ID}, "%q", text)
 		require.Empty(t, c.hear("alice", "bob"))
-		require.Equal(t, []store.InCall{{User: "alice"}, {User: "bob"}}, c.unconfirmed(), "%q", text)
 		n.ID = "other"
 		require.Equal(t, "other", c.start(n).ID, "nobody is busy, and the key is free: %q", text)
 		require.NoError(t, client.ZAdd(ctx, callKey("callsdue"), redis.Z{Member: "call1"}).Err())
@@ -231,11 +222,8 @@ func TestSizeOfCalls(t *testing.T) {
 	for i := range calls {
 		c.act(fmt.Sprintf("%032d", i), fmt.Sprintf("%031da", i), lastseen.End)
 	}
-	for range 2 * calls / store.MaxCallBatch {
-		c.confirm(c.unconfirmed())
-	}
 	over := size()
-	t.Logf("%d bytes for an active call that is to be copied, %d for one that is over", active, over)
+	t.Logf("%d bytes for an active call, %d for one that is over", active, over)
 	require.LessOrEqual(t, active, int64(2000))
 	require.LessOrEqual(t, over, int64(1250))
 }

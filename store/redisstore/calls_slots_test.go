@@ -111,23 +111,12 @@ func (m *movingCalls) next() {
 	m.Saw(expired.Steps...)
 	_, err = m.ReadCall(ctx, "chat", m.due[0].ID)
 	m.try(err)
-	m.tryCopyNoted()
 }
 
 func (m *movingCalls) tryMoved(s store.Store, id, user string, action lastseen.CallAction) {
 	step, err := s.StepCall(context.Background(), "chat", store.CallAct{ID: id, User: user, Action: action})
 	if m.try(err) {
 		m.Saw(step)
-	}
-}
-
-// tryCopyNoted copies what is in the outbox, as far as that succeeds.
-func (m *movingCalls) tryCopyNoted() {
-	ctx := context.Background()
-	in, err := m.UnconfirmedInCalls(ctx, "chat", 0)
-	if m.try(err) && m.try(m.SetInCalls(ctx, "chat", in)) {
-		_, err = m.ConfirmInCalls(ctx, "chat", in)
-		m.try(err)
 	}
 }
 
@@ -139,7 +128,7 @@ func (m *movingCalls) finish() {
 	untilSuccess(m.T, func() error { _, err := m.ExpireCalls(context.Background(), "chat"); return err })
 	m.next()
 	require.Equal(m, refused, m.refused, "the slot does not move any longer")
-	m.copyAll()
+	m.expire()
 	for _, n := range m.due {
 		require.Equal(m, 1, m.begun[n.ID])
 		call := m.read(n.ID)
@@ -152,11 +141,11 @@ func (m *movingCalls) finish() {
 			m.act(n.ID, n.From, lastseen.End)
 		}
 	}
-	m.copyAll()
+	m.expire()
 	for _, n := range m.due {
 		require.Equal(m, []lastseen.Instant{0, 0}, m.until(n.From, n.To))
 	}
-	require.Empty(m, m.unconfirmed())
+	require.Empty(m, m.noted())
 	m.due = nil
 }
 
@@ -191,7 +180,7 @@ func testCallsInHalfASlot(t *testing.T, c *redistest.Cluster, m *movingCalls) {
 		m.begun = map[string]int{}
 		m.begin(2)
 		m.next()
-		m.note(stays) // so that each key exists
+		m.note(stays.From) // so that each key exists
 		m.begin(1)
 		from := c.Owner(t, callSlot).Client(t)
 		require.Equal(t, int64(len(keys)), from.Exists(context.Background(), keys...).Val())
@@ -207,10 +196,4 @@ func testCallsInHalfASlot(t *testing.T, c *redistest.Cluster, m *movingCalls) {
 	}
 	m.act(rings.ID, "carol", lastseen.End)
 	m.act(stays.ID, "erin", lastseen.End)
-}
-
-// note has the parties of an active call in the outbox, because what was copied is not what they have.
-func (m *movingCalls) note(n store.NewCall) {
-	m.Helper()
-	require.Len(m, m.confirm([]store.InCall{{User: n.From}, {User: n.To}}), 2)
 }

@@ -60,7 +60,7 @@ elseif before then
     before = expired_call(before)
   end
   local again = before.nonce == nonce and before.version == 1
-  return reply('', false, step_reply(before, again and 'stepped' or 'repeated', false, {}))
+  return reply('', false, step_reply(before, again and 'stepped' or 'repeated', false))
 end
 
 if ARGV[13] == '1' then
@@ -108,4 +108,4 @@ redis.call('ZADD', index_key, '0', from .. '\0f' .. id, '0', to .. '\0t' .. id)
 if key ~= '' then
   redis.call('HSET', keys_key, from .. '\0' .. key, id .. ' ' .. digest)
 end
-return reply('', fresh, step_reply(c, 'stepped', false, {}))
+return reply('', fresh, step_reply(c, 'stepped', false))

@@ -8,8 +8,8 @@
 -- ARGV[5]  the action
 -- ARGV[6]  what the app says now with accept and alive; '' if that stays
 --
--- Returns {unreadable, step}: unreadable is the ID of a call that another program wrote, if there is one; there is no
--- step unless the user is a party.
+-- Returns {unreadable, step, copies}: unreadable is the ID of a call that another program wrote, if there is one; copies
+-- is what has to be copied: user, until, user, until, …. There is neither a step nor copies unless the user is a party.
 
 local id, nonce, user, device, action, app = unpack(ARGV, 1, 6)
 local c = load_call(id)
@@ -18,9 +18,9 @@ if not party then
   return {unreadable or false}
 end
 
-local expired, noted = has_expired(c), {}
+local expired = has_expired(c)
 if expired then
-  noted = expire_call(c)
+  expire_call(c)
 end
 local state, outcome = step_call(c.state, c.to_device, action, party, device)
 
@@ -39,25 +39,28 @@ local function change_state()
     c.to_device = device
   end
   if state ~= 'active' then
-    return finish_call(c, state, now)
+    finish_call(c, state, now)
+    return
   end
   c.state, c.version, c.accepted = state, c.version + 1, now
   c.from_heard = logical
   write_app()
-  return hear_party(c, user)
+  hear_party(c, user)
 end
 
 if outcome == 'stepped' then
-  noted = change_state()
+  change_state()
 elseif outcome == 'repeated' and c.nonce == nonce then
   outcome = 'stepped' -- the client sent it again, because the reply was lost
   write_when_full()
-  noted = c.shown and note_parties(c) or {}
+  if c.shown then
+    note_parties(c)
+  end
 elseif outcome == 'repeated' then
   c.version = c.version + (goes_on(c) and write_app() and 1 or 0) -- first, for it fails when memory is full
   write_when_full()
   if c.state == 'active' then
-    noted = hear_party(c, user)
+    hear_party(c, user)
   end
 end
 if expired or outcome ~= 'refused' then
@@ -67,4 +70,5 @@ if expired or outcome ~= 'refused' then
   end
   save_clock()
 end
-return {unreadable or false, step_reply(c, outcome, expired, noted)}
+local copies = note_all()
+return {unreadable or false, step_reply(c, outcome, expired), copies}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lastseen/lastseen"
 )
 
 // ExpireAgreements makes the store check each namespace again, as it does every sampleEvery.
@@ -32,6 +34,30 @@ func ShardOf(s *Store, namespace, user string) string { return s.keys.namespace(
 
 // CallKeysOf returns the keys of the calls of a namespace.
 func CallKeysOf(s *Store, namespace string) []string { return s.keys.namespace(namespace).callKeys() }
+
+// SetInCall records until when a user is in a call.
+func (s *Store) SetInCall(ctx context.Context, name, user string, until lastseen.Instant) error {
+	ctx, cancel, c, err := s.openCalls(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	return s.setInCalls(ctx, c, []inCall{{user, until}})
+}
+
+// NoteInCalls notes that users have to be copied, as a step does.
+func (s *Store) NoteInCalls(ctx context.Context, name string, users ...string) error {
+	members := make([]redis.Z, len(users))
+	for i, user := range users {
+		members[i].Member = user
+	}
+	return s.client.ZAdd(ctx, s.keys.namespace(name).outbox(), members...).Err()
+}
+
+// NotedInCalls returns the users who have to be copied.
+func (s *Store) NotedInCalls(ctx context.Context, name string) ([]string, error) {
+	return s.client.ZRange(ctx, s.keys.namespace(name).outbox(), 0, -1).Result()
+}
 
 // CheckSignalsEvery sets the time between two signals of a listener to itself, before Listen.
 func (s *Store) CheckSignalsEvery(d time.Duration) { s.signals.checkEvery = d }

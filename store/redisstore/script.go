@@ -59,13 +59,13 @@ var scripts = struct {
 	contactsTrim: newSidesScript(fileSource("clock.lua", "hidden.lua", "contactstrim.lua")),
 
 	inCall:     newFeedScript("details.lua", "ends.lua", "incall.lua"),
-	callStart:  newCallScript("callstart.lua"),
-	callStep:   newCallScript("callstep.lua"),
-	callHear:   newCallScript("callhear.lua"),
+	callStart:  newCallScript("callchange.lua", "callstart.lua"),
+	callStep:   newCallScript("callchange.lua", "callstep.lua"),
+	callHear:   newCallScript("callchange.lua", "callhear.lua"),
 	callRead:   newCallScript("callread.lua"),
-	callExpire: newCallScript("callexpire.lua"),
-	callCopies: newCallScript("callcopies.lua"),
-	callForget: newCallScript("callforget.lua"),
+	callExpire: newCallScript("callchange.lua", "callexpire.lua"),
+	callCopies: newCallScript("callchange.lua", "callcopies.lua"),
+	callForget: newCallScript("callchange.lua", "callforget.lua"),
 
 	hides: newSidesScript(fileSource("clock.lua", "hidden.lua", "hides.lua")),
 	say: newSidesScript(

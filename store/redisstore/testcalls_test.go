@@ -11,6 +11,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/redisstore"
 )
 
 // callers has users call each other in the namespace chat.
@@ -48,10 +49,10 @@ func (c *callers) act(id, user string, action lastseen.CallAction) store.CallSte
 }
 
 // active starts a call, and has the callee accept it.
-func (c *callers) active(n store.NewCall) store.CallStep {
+func (c *callers) active(n store.NewCall) {
 	c.Helper()
 	c.start(n)
-	return c.act(n.ID, n.To, lastseen.Accept)
+	c.act(n.ID, n.To, lastseen.Accept)
 }
 
 func (c *callers) read(id string) lastseen.Call {
@@ -79,34 +80,23 @@ func (c *callers) hear(users ...string) []store.CallStep {
 	return result.Steps
 }
 
-func (c *callers) unconfirmed() []store.InCall {
+// noted returns the users who have to be copied.
+func (c *callers) noted() []string {
 	c.Helper()
-	in, err := c.UnconfirmedInCalls(context.Background(), "chat", 0)
+	users, err := c.Store.(*redisstore.Store).NotedInCalls(context.Background(), "chat")
 	require.NoError(c, err)
-	return in
+	return users
 }
 
-func (c *callers) set(in []store.InCall) {
+// note has users be in the outbox, as a server that dies after a step leaves them.
+func (c *callers) note(users ...string) {
 	c.Helper()
-	require.NoError(c, c.SetInCalls(context.Background(), "chat", in))
+	require.NoError(c, c.Store.(*redisstore.Store).NoteInCalls(context.Background(), "chat", users...))
 }
 
-func (c *callers) confirm(in []store.InCall) []store.InCall {
+func (c *callers) setInCall(user string, until lastseen.Instant) {
 	c.Helper()
-	again, err := c.ConfirmInCalls(context.Background(), "chat", in)
-	require.NoError(c, err)
-	return again
-}
-
-// copyAll copies what is to be copied.
-func (c *callers) copyAll() {
-	c.Helper()
-	for noted := c.unconfirmed(); len(noted) > 0; noted = c.unconfirmed() {
-		for in := noted; len(in) > 0; {
-			c.set(in)
-			in = c.confirm(in)
-		}
-	}
+	require.NoError(c, c.Store.(*redisstore.Store).SetInCall(context.Background(), "chat", user, until))
 }
 
 // until returns until when users are in a call, by their details.

@@ -26,7 +26,6 @@ func testCallForget(t *testing.T, c *Calling) {
 	other := c.Ring("bob", "carol")
 	c.act(other.ID, "carol", lastseen.Reject)
 	call := c.active("alice", "bob")
-	c.copyAll()
 	kit.Forget(t, c, "alice")
 	for _, id := range []string{kept.ID, to.ID, call.ID} {
 		c.Unknown(id)
@@ -36,9 +35,6 @@ func testCallForget(t *testing.T, c *Calling) {
 	require.Equal(t, lastseen.Rejected, c.read(other.ID).State)
 	require.Equal(t, []string{"", ""}, c.idsOf("alice", "bob"))
 	require.Equal(t, store.ExpiredCalls{Kept: 1, Next: store.MaxCallGap / 2}, c.expire())
-	require.Contains(t, c.unconfirmed(0), store.InCall{User: "bob"})
-	require.Empty(t, c.inCall("alice"))
-	c.copyAll()
 	require.Empty(t, availability.Details(t, c, "alice", "bob"))
 	c.begin(kept) // the key and the ID are free
 	c.act(kept.ID, "bob", lastseen.Accept)
@@ -46,12 +42,11 @@ func testCallForget(t *testing.T, c *Calling) {
 	require.Equal(t, lastseen.Active, c.read(kept.ID).State)
 	c.Unknown(other.ID)
 
-	c.copyAll()
 	require.Equal(t, []string{"alice", "bob"}, c.inCall("alice", "bob"))
 	kit.Forget(t, c, "alice") // who has no state
-	require.Equal(t, []string{"bob"}, c.inCall("alice", "bob"))
+	require.Empty(t, c.inCall("alice", "bob"))
 	kit.Ping(t, c, "alice", kit.Now(t, c))
-	require.Equal(t, []string{"bob"}, c.inCall("alice", "bob"))
+	require.Empty(t, c.inCall("alice", "bob"))
 }
 
 func testCallDelete(t *testing.T, c *Calling) {
@@ -64,19 +59,17 @@ func testCallDelete(t *testing.T, c *Calling) {
 		call.ID = "a"
 		c.accepted(call)
 		c.act(c.Ring("carol", "dave").ID, "carol", lastseen.End)
-		require.NotEmpty(t, c.unconfirmed(0))
-		c.SetInCall(c.unconfirmed(0)...)
+		require.Equal(t, []string{"alice", "bob"}, c.inCall("alice", "bob"))
 		require.NoError(t, c.DeleteNamespace(t.Context(), kit.Namespace))
 		require.Equal(t, []string{other.namespace}, kit.Existing(t, c))
 		c.Unknown("a")
 		require.Equal(t, []string{"", "", ""}, c.idsOf("alice", "bob", "carol"))
-		require.Empty(t, c.unconfirmed(0))
 		require.Equal(t, store.ExpiredCalls{Next: store.MaxCallGap / 2}, c.expire())
 		kit.Ping(t, c, "alice", kit.Now(t, c))
 		require.Empty(t, availability.Details(t, c, "alice", "bob"))
 	}
 	require.Equal(t, there, other.read(there.ID))
-	require.Len(t, other.unconfirmed(0), 2)
+	require.Equal(t, []string{"alice", "bob"}, other.inCall("alice", "bob"))
 }
 
 // testCallRemoveEmpty: a namespace is not empty while a call goes on in it.
@@ -85,7 +78,6 @@ func testCallRemoveEmpty(t *testing.T, c *Calling) {
 	require.ErrorIs(t, err, store.ErrCallNotFound)
 	c.hear("alice")
 	c.expire()
-	c.confirm(store.InCall{User: "alice"})
 	refused := c.call("alice", "bob")
 	refused.CalleeUnavailable = true
 	c.fail(store.ErrCalleeUnavailable, refused)
@@ -100,7 +92,6 @@ func testCallRemoveEmpty(t *testing.T, c *Calling) {
 	c.act(call.ID, "bob", lastseen.End)
 	require.False(t, kit.RemoveEmpty(t, c, kit.Namespace), "a user has a state")
 	kit.Forget(t, c, "alice")
-	c.copyAll()
 	require.True(t, kit.RemoveEmpty(t, c, kit.Namespace))
 	call = c.Ring("carol", "dave")
 	c.act(call.ID, "carol", lastseen.End)

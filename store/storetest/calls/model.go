@@ -16,9 +16,8 @@ import (
 // callsModel is what a store should hold: all calls, and who is in which one. No call expires.
 type callsModel struct {
 	*Calling
-	calls  map[string]*modelCall
-	ids    []string
-	inCall map[string]bool // what was copied
+	calls map[string]*modelCall
+	ids   []string
 }
 
 type modelCall struct {
@@ -36,14 +35,12 @@ var (
 // testCallsModel compares a store with a model while random calls change both.
 func testCallsModel(t *testing.T, open kit.Open) {
 	rapid.Check(t, func(rt *rapid.T) {
-		m := &callsModel{Calling: NewCalling(rt, open(t)), calls: map[string]*modelCall{}, inCall: map[string]bool{}}
+		m := &callsModel{Calling: NewCalling(rt, open(t)), calls: map[string]*modelCall{}}
 		rt.Repeat(map[string]func(*rapid.T){
 			"":       m.compare,
 			"start":  m.start,
 			"act":    m.step,
 			"act 2":  m.step,
-			"copy":   m.copyAll,
-			"copy 1": m.copyStale,
 			"forget": m.forget,
 			"empty":  m.removeEmpty,
 			"delete": m.delete,
@@ -139,11 +136,10 @@ func (m *callsModel) step(t *rapid.T) {
 	require.Equal(t, call.Version, step.Call.Version)
 }
 
-// copyAll copies everything, and checks what others see then.
-func (m *callsModel) copyAll(t *rapid.T) {
-	m.Calling.copyAll()
+// compareInCall compares who is in a call.
+func (m *callsModel) compareInCall(t *rapid.T) {
 	all := []string{"a", "aa", "b", "é"}
-	shown := m.Calling.inCall(all...)
+	shown := m.inCall(all...)
 	for _, user := range all {
 		call := m.current(user)
 		want := call != nil && call.State == lastseen.Active && call.Shown
@@ -158,16 +154,6 @@ func contains(all []string, one string) bool {
 		}
 	}
 	return false
-}
-
-// copyStale copies a value that may never have been right.
-func (m *callsModel) copyStale(t *rapid.T) {
-	in := store.InCall{User: drawCallUser.Draw(t, "user")}
-	if rapid.Bool().Draw(t, "in a call") {
-		in.Until = kit.Now(t, m) + 60*kit.Minute
-	}
-	m.SetInCall(in)
-	m.confirm(in)
 }
 
 func (m *callsModel) forget(t *rapid.T) {
@@ -195,6 +181,7 @@ func (m *callsModel) removeEmpty(t *rapid.T) {
 }
 
 func (m *callsModel) compare(t *rapid.T) {
+	m.compareInCall(t)
 	goOn := 0
 	for _, call := range m.calls {
 		got := m.read(call.NewCall.ID)

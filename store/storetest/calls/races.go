@@ -65,9 +65,8 @@ type callRace struct {
 // testCallsConcurrent is RunCallRaces on one server.
 func testCallsConcurrent(t *testing.T, c *Calling) { RunRaces(t, c.Store, c.Store, 80) }
 
-// RunRaces has two servers accept, reject, cancel, end, hear and expire so many calls at the same moment, and copy who
-// is in a call. Each call is decided once. All users are out of the calls then, and nothing has to be copied, although
-// nothing is copied after the races.
+// RunRaces has two servers accept, reject, cancel, end, hear and expire so many calls at the same moment. Each call is
+// decided once, and all users are out of the calls then.
 func RunRaces(t *testing.T, one, two store.Store, races int) {
 	t.Helper()
 	r := &callRace{Calling: NewCalling(t, one), t: t, other: two}
@@ -101,7 +100,6 @@ func RunRaces(t *testing.T, one, two store.Store, races int) {
 	for _, state := range lastseen.CallStates() {
 		require.True(t, state == lastseen.Ringing || reached[state] > 0, "no call was %s: %v", state, reached)
 	}
-	require.Empty(t, r.unconfirmed(0))
 	require.Empty(t, r.expire().Steps)
 	for part := range slices.Chunk(calls, 250) {
 		var parties []string
@@ -120,7 +118,7 @@ func (r *callRace) race(n store.NewCall, i int) {
 			step, err := s.StepCall(context.Background(), kit.Namespace, store.CallAct{
 				ID: n.ID, User: user, Device: device, Action: action,
 			})
-			r.took(s, err, step.InCall, step)
+			r.took(err, step)
 		}
 	}
 	decide := []func(){
@@ -136,14 +134,12 @@ func (r *callRace) race(n store.NewCall, i int) {
 	case i%2 == 1:
 		n.Ring, n.Quiet = time.Millisecond, time.Millisecond
 	}
-	step, err := r.StartCall(context.Background(), kit.Namespace, n)
-	r.took(r.Store, err, step.InCall)
+	_, err := r.StartCall(context.Background(), kit.Namespace, n)
+	r.took(err)
 	acts := slices.Concat(decide, []func(){
 		act(r.Store, n.From, "", lastseen.Alive),
 		func() { r.hear(r.other, n.From, n.To) },
 		func() { r.tryExpire(r.other) },
-		func() { r.copyNoted(r.Store) },
-		func() { r.copyNoted(r.other) },
 	})
 	begins := i / 8 % len(acts) // what begins first often wins
 	var racing sync.WaitGroup
@@ -153,20 +149,15 @@ func (r *callRace) race(n store.NewCall, i int) {
 	racing.Wait()
 	for over := false; !over && !r.t.Failed(); { // a call that was not ended expires in a millisecond
 		call, err := r.ReadCall(context.Background(), kit.Namespace, n.ID)
-		r.took(r.Store, err, nil)
+		r.took(err)
 		over = call.State.Over()
 	}
 	r.tryExpire(r.Store)
 }
 
-// took notes the results of a call of a store, and copies what it noted until nothing has changed meanwhile.
-func (r *callRace) took(s store.Store, err error, in []store.InCall, steps ...store.CallStep) {
+// took notes the results of a call of a store.
+func (r *callRace) took(err error, steps ...store.CallStep) {
 	r.Saw(steps...)
-	for err == nil && len(in) > 0 && !r.t.Failed() {
-		if err = s.SetInCalls(context.Background(), kit.Namespace, in); err == nil {
-			in, err = s.ConfirmInCalls(context.Background(), kit.Namespace, in)
-		}
-	}
 	if err != nil {
 		r.t.Error(err)
 	}
@@ -174,24 +165,12 @@ func (r *callRace) took(s store.Store, err error, in []store.InCall, steps ...st
 
 func (r *callRace) hear(s store.Store, users ...string) {
 	heard, err := s.HearCalls(context.Background(), kit.Namespace, onAny(users...))
-	r.took(s, err, heard.InCall, heard.Steps...)
-	for _, step := range heard.Steps {
-		r.took(s, nil, step.InCall)
-	}
+	r.took(err, heard.Steps...)
 }
 
 func (r *callRace) tryExpire(s store.Store) {
 	expired, err := s.ExpireCalls(context.Background(), kit.Namespace)
-	r.took(s, err, nil, expired.Steps...)
-	for _, step := range expired.Steps {
-		r.took(s, nil, step.InCall)
-	}
-}
-
-// copyNoted copies what any server noted and has not confirmed yet.
-func (r *callRace) copyNoted(s store.Store) {
-	in, err := s.UnconfirmedInCalls(context.Background(), kit.Namespace, 0)
-	r.took(s, err, in)
+	r.took(err, expired.Steps...)
 }
 
 // testCallsStartConcurrent: of several users who call each other at the same time, each is in one call at most.

@@ -2,7 +2,6 @@ package calls
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -92,29 +91,11 @@ func (c *Calling) requireStep(was lastseen.Call, a store.CallAct) {
 		id = ""
 	}
 	require.Equal(c.t, []string{id, id}, c.idsOf("alice", "bob"), what)
-	c.requireNoted(step, was.State, state, what)
-}
-
-// requireNoted checks what has to be copied after a step from one state to another.
-func (c *Calling) requireNoted(step store.CallStep, was, is lastseen.CallState, what string) {
-	if was == is || was != lastseen.Active && is != lastseen.Active {
-		require.Empty(c.t, step.InCall, what)
-		return
+	inCall := []string{}
+	if state == lastseen.Active {
+		inCall = []string{"alice", "bob"}
 	}
-	require.Equal(c.t, []string{"alice", "bob"}, usersInCall(step.InCall), what)
-	for _, in := range step.InCall {
-		require.Equal(c.t, is == lastseen.Active, in.Until != 0, what)
-	}
-}
-
-// usersInCall returns the users of what has to be copied, in order.
-func usersInCall(in []store.InCall) []string {
-	users := make([]string, len(in))
-	for i := range in {
-		users[i] = in[i].User
-	}
-	slices.Sort(users)
-	return users
+	require.Equal(c.t, inCall, c.inCall("alice", "bob"), what)
 }
 
 // testCallApp: accepting and being alive can replace the app's value. Nothing else does.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/storetest/availability"
 	"github.com/lastseen/lastseen/store/storetest/kit"
 )
 
@@ -111,7 +112,7 @@ func testCallMissedOnAction(t *testing.T, c *Calling) {
 				require.Equal(t, over.State, step.Call.State)
 				require.Equal(t, over.Version, step.Call.Version)
 				requireOver(t, step.Call)
-				c.requireNoted(step, begunAs(over), over.State, "expiry")
+				require.Empty(t, availability.Details(t, c, "alice", "bob"))
 				again := c.step(call.ID, user, "", action, "")
 				require.Equal(t, lastseen.Refused, again.Outcome)
 				require.False(t, again.Expired)
@@ -120,14 +121,6 @@ func testCallMissedOnAction(t *testing.T, c *Calling) {
 		}
 	}
 	require.Empty(t, c.expire().Steps, "each was returned once")
-}
-
-// begunAs returns the state in which a call expired.
-func begunAs(c lastseen.Call) lastseen.CallState {
-	if c.State == lastseen.Lost {
-		return lastseen.Active
-	}
-	return lastseen.Ringing
 }
 
 // testCallMissedOnKey: a repeated start returns a call that has expired as over, and leaves it to ExpireCalls.
@@ -161,13 +154,9 @@ func testCallMissedOnStart(t *testing.T, c *Calling) {
 	ended := map[string]lastseen.CallState{}
 	for _, step := range c.expire().Steps {
 		ended[step.Call.ID] = step.Call.State
-		for _, in := range step.InCall {
-			require.Equal(t, in.User == "carol", in.Until != 0, "the value is the present one")
-		}
 	}
 	require.Equal(t, map[string]lastseen.CallState{ringing.ID: lastseen.Missed, active.ID: lastseen.Lost}, ended)
 	require.Equal(t, []string{next.ID, other.ID, next.ID, other.ID}, c.idsOf("alice", "bob", "carol", "dave"))
-	c.copyAll()
 	require.Equal(t, []string{"alice", "carol"}, c.inCall("alice", "bob", "carol", "dave"))
 }
 
@@ -188,7 +177,7 @@ func testCallLost(t *testing.T, c *Calling) {
 		require.Equal(t, lastseen.Lost, lost[0].Call.State)
 		require.Equal(t, int64(3), lost[0].Call.Version)
 		require.NotZero(t, lost[0].Call.Accepted)
-		c.requireNoted(lost[0], lastseen.Active, lastseen.Lost, "lost")
+		require.Empty(t, availability.Details(t, c, "alice", "bob"))
 		c.refuse(call.ID, "alice", lastseen.End)
 	}
 }
@@ -202,7 +191,7 @@ func testCallLostOnHear(t *testing.T, c *Calling) {
 	require.Len(t, steps, 1)
 	require.Equal(t, call.ID, steps[0].Call.ID)
 	require.Equal(t, lastseen.Lost, steps[0].Call.State)
-	c.requireNoted(steps[0], lastseen.Active, lastseen.Lost, "lost")
+	require.Equal(t, []string{"carol"}, c.inCall("alice", "bob", "carol"))
 	require.Equal(t, []string{"", "", other.ID}, c.idsOf("alice", "bob", "carol"))
 	require.Empty(t, c.hear("alice"))
 	require.Empty(t, c.expire().Steps)
@@ -361,7 +350,6 @@ func testAliveIsHeard(t *testing.T, c *Calling) {
 	c.tick()
 	step := c.step(call.ID, "alice", "phone", lastseen.Alive, "")
 	require.Equal(t, lastseen.Repeated, step.Outcome)
-	require.Empty(t, step.InCall)
 	requireNear(t, call.Expires, step.Call.Expires, 10, "the callee was not heard since")
 	step = c.step(call.ID, "bob", "", lastseen.Alive, "")
 	require.Greater(t, step.Call.Expires, call.Expires+25)

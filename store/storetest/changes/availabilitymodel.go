@@ -158,13 +158,13 @@ func (m *changesModel) setInCall(t *rapid.T) {
 		return // the namespace may not exist
 	}
 	user := rapid.OneOf(kit.DrawUser, drawTabs).Draw(t, "user")
-	in := store.InCall{User: user}
+	until := lastseen.Instant(0)
 	if rapid.IntRange(0, 2).Draw(t, "in a call") > 0 {
 		after := rapid.SampledFrom([]lastseen.Instant{-1, 0, 1, 2, 3, 50, 200, 60 * kit.Minute}).Draw(t, "after")
-		in.Until = max(m.watermark, m.present(t)) + after
+		until = max(m.watermark, m.present(t)) + after
 	}
-	require.NoError(t, m.SetInCalls(context.Background(), kit.Namespace, []store.InCall{in}))
-	m.change(user, func() { m.talk.inCall[user] = in.Until })
+	kit.SetInCall(t, m.Store, kit.Namespace, user, until)
+	m.change(user, func() { m.talk.inCall[user] = until })
 }
 
 // stops returns the instants up to one at which something in details ends, each with the instant before it.

@@ -36,11 +36,11 @@ func talking(p store.Published) store.Published {
 
 // inCall records until when a user is in a call, in milliseconds after the start of the feed; 0 for not.
 func (f *feed) inCall(user string, after lastseen.Instant) {
-	in := store.InCall{User: user}
+	until := lastseen.Instant(0)
 	if after != 0 {
-		in.Until = f.start + after
+		until = f.start + after
 	}
-	require.NoError(f.t, f.s.SetInCalls(f.t.Context(), f.namespace, []store.InCall{in}))
+	kit.SetInCall(f.t, f.s, f.namespace, user, until)
 }
 
 // testInCallFeed: the beginning and the end of a call are changes, and what moves the end is none.
@@ -166,7 +166,8 @@ func testInCallBeforeFeed(t *testing.T, c *calls.Calling) {
 	kit.Ping(t, c, "alice", start)
 	kit.Ping(t, c, "bob", start)
 	ends := start + playAhead + maxPlayed/2 + 1000
-	c.SetInCall(store.InCall{User: "alice", Until: start + 60*kit.Minute}, store.InCall{User: "bob", Until: ends})
+	kit.SetInCall(t, c.Store, kit.Namespace, "alice", start+60*kit.Minute)
+	kit.SetInCall(t, c.Store, kit.Namespace, "bob", ends)
 	f := Begin(t, c.Store)
 	here := isHere(start, lastseen.Green)
 	require.Equal(t, talking(here), f.published("alice"))
@@ -175,6 +176,7 @@ func testInCallBeforeFeed(t *testing.T, c *calls.Calling) {
 		require.Equal(t, 1, f.sweep(maxPlayed))
 		f.requireEntries(entry("bob", talking(here), here))
 	}
-	c.SetInCall(store.InCall{User: "alice"}, store.InCall{User: "bob"})
+	kit.SetInCall(t, c.Store, kit.Namespace, "alice", 0)
+	kit.SetInCall(t, c.Store, kit.Namespace, "bob", 0)
 	f.requireEntries(entry("alice", talking(here), here))
 }

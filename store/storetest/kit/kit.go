@@ -100,6 +100,20 @@ func Lookup(t require.TestingT, s store.Store, users ...string) []lastseen.State
 	return states
 }
 
+// InCallSetter is a store that records until when a user is in a call without a call, in its own tests; 0 for not.
+type InCallSetter interface {
+	SetInCall(ctx context.Context, namespace, user string, until lastseen.Instant) error
+}
+
+// SetInCall calls that method. It skips tests of stores around another one, which do not have it.
+func SetInCall(t require.TestingT, s store.Store, namespace, user string, until lastseen.Instant) {
+	setter, ok := s.(InCallSetter)
+	if skipper, can := t.(interface{ Skip(args ...any) }); !ok && can {
+		skipper.Skip("only the tests of the store within can have users be in a call without one")
+	}
+	require.NoError(t, setter.SetInCall(context.Background(), namespace, user, until))
+}
+
 // Count counts users in the namespace Namespace by range.
 func Count(t require.TestingT, s store.Store, ranges ...lastseen.Range) []int64 {
 	counts, err := s.Count(context.Background(), Namespace, ranges)

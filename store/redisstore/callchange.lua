@@ -1,0 +1,168 @@
+-- Changes calls. It follows calls.lua in the scripts that do.
+
+-- Returns until when the details of some users have to say that the user is in a call: user, until, user, until, …; 0
+-- for not.
+local function copies_of(users)
+  if not users[1] then
+    return {}
+  end
+  local calls, copies = load_actives(redis.call('HMGET', users_key, unpack(users))), {}
+  for i, user in ipairs(users) do
+    local c = calls[i]
+    local active = c and c.state == 'active' and (user == c.from or user == c.to)
+    copies[#copies + 1] = user
+    copies[#copies + 1] = call_digits(active and c.shown_until or 0)
+  end
+  return copies
+end
+
+-- Notes that the details of some users have to be copied.
+local function note_users(users)
+  local scores, stamp = {}, call_digits(now)
+  for _, user in ipairs(users) do
+    scores[#scores + 1] = stamp
+    scores[#scores + 1] = user
+  end
+  if users[1] then
+    redis.call('ZADD', outbox_key, unpack(scores))
+  end
+end
+
+-- The users whose details this script has changed, each once.
+local noted, is_noted = {}, {}
+local function note_parties(c)
+  for _, user in ipairs({c.from, c.to}) do
+    if not is_noted[user] then
+      is_noted[user] = true
+      noted[#noted + 1] = user
+    end
+  end
+end
+
+-- Notes them, and returns what has to be copied. It comes last in a script.
+local function note_all()
+  note_users(noted)
+  return copies_of(noted)
+end
+
+local function write_call(c)
+  redis.call('HSET', calls_key, c.id, format_call(c))
+end
+
+-- Writes when a call that goes on expires.
+local function write_due(c)
+  redis.call('ZADD', due_key, call_digits(c.due), c.id)
+end
+
+-- Writes active calls after some of their parties were heard: see load_actives. When they expire is written only of
+-- those that are renewed: that is late enough, because callexpire.lua looks at the call.
+local function write_heard(calls, renewed)
+  local texts, due = {}, {}
+  for _, c in ipairs(calls) do
+    texts[#texts + 1] = c.id
+    texts[#texts + 1] = c.text and c.before .. call_digits(c.due) .. ' ' .. call_digits(c.from_heard) .. ' ' ..
+      call_digits(c.to_heard) .. ' ' .. call_digits(c.quiet) .. ' ' .. call_digits(c.shown_until) ..
+      string.sub(c.text, c.after) or format_call(c)
+    if renewed[c.id] then
+      due[#due + 1] = call_digits(c.due)
+      due[#due + 1] = c.id
+    end
+  end
+  if calls[1] then
+    redis.call('HSET', calls_key, unpack(texts))
+  end
+  if due[1] then
+    redis.call('ZADD', due_key, unpack(due))
+  end
+end
+
+-- Deletes what only calls that go on have.
+local function leave_call(c)
+  redis.call('HDEL', apps_key, c.id)
+  redis.call('ZREM', due_key, c.id)
+  for _, user in ipairs({c.from, c.to}) do
+    if redis.call('HGET', users_key, user) == c.id then
+      redis.call('HDEL', users_key, user)
+    end
+  end
+  if c.unreachable and redis.call('HGET', users_key, c.to .. '\0') == c.id then
+    redis.call('HDEL', users_key, c.to .. '\0')
+  end
+end
+
+-- Ends a call in a state, at a time of this Redis.
+local function finish_call(c, state, over)
+  if c.shown_until > 0 then
+    note_parties(c)
+  end
+  c.state, c.version, c.over, c.due, c.shown_until = state, c.version + 1, over, 0, 0
+  leave_call(c)
+  redis.call('ZADD', over_key, call_digits(logical + calls_kept), c.id)
+  write_call(c)
+end
+
+-- Ends a call whose time passed.
+local function expire_call(c)
+  c.by, c.by_device = '', ''
+  finish_call(c, expired_states[c.state], time_of(c.due))
+end
+
+-- Records that a party of an active call was heard, and reports whether its parties are noted, because less than half of
+-- the quiet time is left until the end in their details: servers hear parties four times in it.
+local function hear_party(c, user)
+  if user == c.from then
+    c.from_heard = logical
+  else
+    c.to_heard = logical
+  end
+  c.due = math.min(c.from_heard, c.to_heard) + c.quiet
+  local ends = time_of(c.due)
+  local moved = ends - c.shown_until
+  local late, set_back = moved > 0 and c.shown_until - now < c.quiet / 2, moved <= -c.quiet / 4 -- the clock was set back
+  if not c.shown or not (late or set_back) then
+    return false
+  end
+  c.shown_until = ends
+  note_parties(c)
+  return true
+end
+
+-- Deletes a call, and all that is kept about it.
+local function remove_call(c)
+  leave_call(c)
+  redis.call('HDEL', calls_key, c.id)
+  redis.call('ZREM', over_key, c.id)
+  redis.call('ZREM', index_key, c.from .. '\0f' .. c.id, c.to .. '\0t' .. c.id)
+  local field = c.from .. '\0' .. c.key
+  if c.key ~= '' and string.match(redis.call('HGET', keys_key, field) or '', '^%S*') == c.id then
+    redis.call('HDEL', keys_key, field)
+  end
+  loaded[c.id] = false
+end
+
+-- Deletes a call that another program wrote.
+local function remove_unreadable(id)
+  redis.call('HDEL', calls_key, id)
+  redis.call('HDEL', apps_key, id)
+  redis.call('ZREM', due_key, id)
+  redis.call('ZREM', over_key, id)
+end
+
+-- How many calls are kept. The clock is not one.
+local function count_calls()
+  return math.max(0, redis.call('HLEN', calls_key) - 1)
+end
+
+-- Deletes everything but the outbox, if no call is kept.
+local function drop_if_none()
+  if redis.call('HLEN', calls_key) - redis.call('HEXISTS', calls_key, ':clock') == 0 then
+    redis.call('UNLINK', calls_key, apps_key, due_key, over_key, users_key, keys_key, index_key)
+    return true
+  end
+  return false
+end
+
+-- Returns a step of a call: whether it expired before, the call, and how the step ended.
+local function step_reply(c, outcome, expired)
+  return {expired and 1 or 0, view(c), outcome}
+end
