@@ -65,8 +65,8 @@ func arrows() map[string][]string {
 		"internal/testbrowser":      {"internal/testenv"},
 		"internal/testguide":        {},
 		"api": {
-			"", "store", "store/feed", "store/connections", "store/calls", "api/auth", "api/limit", "api/stream",
-			"api/web",
+			"", "store", "store/observe", "store/feed", "store/connections", "store/calls", "api/auth", "api/limit",
+			"api/stream", "api/web",
 		},
 		"api/stream":    {},
 		"api/auth":      {""},
@@ -80,7 +80,7 @@ func arrows() map[string][]string {
 		"examples/internal/demo": {},
 		"cmd/lastseen": {
 			"", "store", "store/redisstore", "store/filestore", "store/coalesce", "store/clock", "store/jobs",
-			"store/observe", "store/feed", "store/connections", "store/calls", "api", "api/auth", "api/limit",
+			"store/observe", "store/feed", "store/connections", "store/calls", "api", "api/auth",
 			"cmd/lastseen/internal/config", "cmd/lastseen/internal/admin", "cmd/lastseen/internal/tracing",
 		},
 		"cmd/lastseen/internal/config":  {"", "api", "api/auth", "store/connections", "store/feed", "store/redisstore"},
@@ -315,7 +315,7 @@ func sizes() map[string]int {
 		"lines":  54_400, // of production code in Go, Lua and JavaScript, rounded up to hundreds
 		"arrows": 62,     // imports of one package of this project by another, without tests
 
-		"files in api":              100,
+		"files in api":              99,
 		"files in cmd/lastseen":     29,
 		"files in store/filestore":  41,
 		"files in store/redisstore": 53,

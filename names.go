@@ -14,6 +14,9 @@ const (
 	MaxUserLen      = 256
 )
 
+// UserKey names a user of a namespace, as a key of maps.
+type UserKey struct{ Namespace, User string }
+
 const namespaceChars = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
 // CheckNamespace returns an error unless s is a valid name of a namespace: 1 to 64 of A–Z a–z 0–9 . _ -, without a dot

@@ -82,7 +82,7 @@ type Config struct {
 	Now       func() time.Time // for the rate limits and the log; default: time.Now
 
 	// Limits are the requests per second of one caller below /v1; default: unlimited.
-	Limits limit.Limits
+	Limits Limits
 	// Metrics is where the metrics of docs/metrics.md are registered; default nowhere. Only [NewShared] uses it.
 	Metrics prometheus.Registerer
 	// BodyMemory is how many bytes the bodies of all requests in progress can take; default [DefaultBodyMemory], at
@@ -157,11 +157,15 @@ func NewShared(c Config) *Shared {
 	return s
 }
 
+// Limits are rate limits of callers, in requests per second.
+type Limits = limit.Limits
+
 // server holds what handlers need.
 type server struct {
 	*Shared
 	Config
 	proxies     proxies
+	uncounted   store.Store                // Store, but its calls do not count as load
 	replicas    store.ReplicaReader        // nil without replicas
 	crossOrigin http.CrossOriginProtection // of an open server; see checkSource
 }
@@ -188,8 +192,10 @@ func New(c Config) http.Handler {
 	c.Shared.authenticator.Store(c.Auth)
 	c.Shared.overload.configure(c)
 	replicas, _ := store.As[store.ReplicaReader](c.Store)
-	c.Store = &callStore{c.Store, c.Shared.overload}
-	s := &server{Shared: c.Shared, Config: c, proxies: unmapped(c.TrustedProxies), replicas: replicas}
+	s := &server{
+		Shared: c.Shared, Config: c, proxies: unmapped(c.TrustedProxies), replicas: replicas, uncounted: c.Store,
+	}
+	s.Store = s.overload.counted(c.Store)
 	s.metrics.configure(s)
 	s.newest.Store(s)
 	s.rounds.next() // requests that stay open are authorized again

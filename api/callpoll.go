@@ -122,7 +122,7 @@ func (p *callsPoll) next() ([]lastseen.Call, callPlace, error) {
 		return nil, callPlace{}, err
 	}
 	defer giveBack()
-	of := person{p.namespace, p.user}
+	of := lastseen.UserKey{Namespace: p.namespace, User: p.user}
 	p.callWaits.join(of, &p.wakes)
 	defer p.callWaits.leave(of, &p.wakes)
 	p.permitted = func(caller *auth.Caller) error {
@@ -217,26 +217,26 @@ func openCallsCursor(namespace, user, cursor string) (callPlace, error) {
 // may be called concurrently.
 type callWaits struct {
 	mu    sync.Mutex
-	waits map[person]map[*interruption]struct{}
+	waits map[lastseen.UserKey]map[*interruption]struct{}
 }
 
-func (w *callWaits) join(p person, i *interruption) {
+func (w *callWaits) join(p lastseen.UserKey, i *interruption) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.waits == nil {
-		w.waits = map[person]map[*interruption]struct{}{}
+		w.waits = map[lastseen.UserKey]map[*interruption]struct{}{}
 	}
 	put(w.waits, p, i)
 }
 
-func (w *callWaits) leave(p person, i *interruption) {
+func (w *callWaits) leave(p lastseen.UserKey, i *interruption) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	drop(w.waits, p, i)
 }
 
 // wake wakes the requests for the calls of a user.
-func (w *callWaits) wake(p person) {
+func (w *callWaits) wake(p lastseen.UserKey) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range w.waits[p] {

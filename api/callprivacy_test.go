@@ -254,11 +254,11 @@ func TestCallerIsSentCallsFirst(t *testing.T) {
 	}
 	rereads := w.config.Shared.calls
 	received, order := make(chan struct{}), make(chan string, 2)
-	rereads.read = func(_ context.Context, p person, _ []*session, _ news) error {
+	rereads.read = func(_ context.Context, p lastseen.UserKey, _ []*session, _ news) error {
 		<-received
 		rereads.mu.Lock()
 		defer rereads.mu.Unlock()
-		order <- fmt.Sprint(p.user, " of ", len(rereads.jobs))
+		order <- fmt.Sprint(p.User, " of ", len(rereads.jobs))
 		return nil
 	}
 	w.config.Shared.receive(calls.Signal("chat", "id", "alice", "bob"))

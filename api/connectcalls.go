@@ -43,8 +43,8 @@ func (o *ownCalls) goingOn() *lastseen.Call {
 }
 
 // readCalls returns the call of a user that goes on, if there is one, and has the user heard in it.
-func (s *server) readCalls(ctx context.Context, p person) ([]lastseen.Call, error) {
-	calls, err := s.Store.ReadCalls(ctx, p.namespace, []string{p.user})
+func (s *server) readCalls(ctx context.Context, p lastseen.UserKey) ([]lastseen.Call, error) {
+	calls, err := s.Store.ReadCalls(ctx, p.Namespace, []string{p.User})
 	switch {
 	case errors.Is(err, store.ErrNoCalls):
 		return nil, nil
@@ -53,13 +53,13 @@ func (s *server) readCalls(ctx context.Context, p person) ([]lastseen.Call, erro
 	case calls[0].ID == "":
 		return nil, nil
 	}
-	s.Keeper.Follow(p.namespace, p.user, calls[0])
+	s.Keeper.Follow(p.Namespace, p.User, calls[0])
 	return calls, nil
 }
 
 // rereadCalls reads the calls of a user again, for the user's sessions: those that have changed, those that go on as
 // far as clients know and, if signals may have been lost, the one that goes on.
-func (s *Shared) rereadCalls(ctx context.Context, p person, sessions []*session, why news) error {
+func (s *Shared) rereadCalls(ctx context.Context, p lastseen.UserKey, sessions []*session, why news) error {
 	server := s.newest.Load()
 	now, err := server.Store.Now(ctx)
 	if err != nil {
@@ -74,14 +74,14 @@ func (s *Shared) rereadCalls(ctx context.Context, p person, sessions []*session,
 	why.add(news{calls: ongoing(sessions)})
 	var deleted []string
 	for _, id := range why.calls {
-		c, err := server.Store.ReadCall(ctx, p.namespace, id)
+		c, err := server.Store.ReadCall(ctx, p.Namespace, id)
 		switch {
 		case errors.Is(err, store.ErrCallNotFound), errors.Is(err, store.ErrNoCalls):
 			deleted = append(deleted, id)
 		case err != nil:
 			return err
-		case c.Party(p.user) != "":
-			server.Keeper.Follow(p.namespace, p.user, c)
+		case c.Party(p.User) != "":
+			server.Keeper.Follow(p.Namespace, p.User, c)
 			found = append(found, c)
 		}
 	}
@@ -191,8 +191,8 @@ func (n *session) planLate(left time.Duration) {
 // checkLate reads a call again whose time has passed as far as the client knows, unless the keeper has heard both
 // parties since: reading each call a minute would cost more than hearing its parties.
 func (n *session) checkLate(id string) {
-	p := n.person()
-	left := n.calls.shared.newest.Load().Keeper.Rest(p.namespace, p.user, id)
+	p := n.key()
+	left := n.calls.shared.newest.Load().Keeper.Rest(p.Namespace, p.User, id)
 	if left == 0 {
 		n.calls.refresh(p)
 		return

@@ -192,7 +192,7 @@ func (n *session) welcome(s *server, id string, first *firstBatch) error {
 		if said, err = s.readSelf(n, now); err != nil {
 			return err
 		}
-		if ongoing, err = s.readCalls(n.ctx, n.person()); err != nil {
+		if ongoing, err = s.readCalls(n.ctx, n.key()); err != nil {
 			return err
 		}
 	}

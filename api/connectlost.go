@@ -14,14 +14,14 @@ import (
 // and the clients, which show no call, would not end them. Calls has them as they are then, except for those that do
 // not exist any longer, which it returns. The error is the last one.
 func (s *server) endAgain(
-	ctx context.Context, p person, calls []lastseen.Call, sessions []*session,
+	ctx context.Context, p lastseen.UserKey, calls []lastseen.Call, sessions []*session,
 ) (gone []string, err error) {
 	for i, c := range calls {
 		if c.State.Over() || !slices.ContainsFunc(sessions, func(n *session) bool { return n.knowsOver(c.ID) }) {
 			continue
 		}
-		act := store.CallAct{ID: c.ID, User: p.user, Action: lastseen.End}
-		step, finish, failure := s.Keeper.Act(ctx, p.namespace, act)
+		act := store.CallAct{ID: c.ID, User: p.User, Action: lastseen.End}
+		step, finish, failure := s.Keeper.Act(ctx, p.Namespace, act)
 		finish()
 		switch {
 		case errors.Is(failure, store.ErrCallNotFound):

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/lastseen/lastseen"
 )
 
 const (
@@ -17,23 +19,20 @@ const (
 	maxCallsToReread = 16                    // of one user
 )
 
-// person is a user of a namespace.
-type person struct{ namespace, user string }
-
 // rereads reads something of users again, for their connections to this server: when it changes, when it ends, and when
 // signals may have been lost. A user's connections share one read, reads of one user follow each other, and few users
 // are read at the same time.
 type rereads struct {
 	shared *Shared
-	read   func(ctx context.Context, p person, of []*session, why news) error
+	read   func(ctx context.Context, p lastseen.UserKey, of []*session, why news) error
 	after  func(time.Duration, func()) *time.Timer // time.AfterFunc; tests have others
 
 	mu      sync.Mutex
-	jobs    map[person]*reread
-	queue   []person // whose jobs wait
+	jobs    map[lastseen.UserKey]*reread
+	queue   []lastseen.UserKey // whose jobs wait
 	workers int
-	spread  []person // who are added to the queue round by round
-	spreads bool     // a round is planned
+	spread  []lastseen.UserKey // who are added to the queue round by round
+	spreads bool               // a round is planned
 }
 
 // reread is a read that waits or is running.
@@ -72,15 +71,15 @@ func (n *news) callThen() {
 	n.then = nil
 }
 
-func newRereads(shared *Shared, read func(context.Context, person, []*session, news) error) *rereads {
-	return &rereads{shared: shared, read: read, after: time.AfterFunc, jobs: map[person]*reread{}}
+func newRereads(shared *Shared, read func(context.Context, lastseen.UserKey, []*session, news) error) *rereads {
+	return &rereads{shared: shared, read: read, after: time.AfterFunc, jobs: map[lastseen.UserKey]*reread{}}
 }
 
 // refresh reads again, perhaps in vain.
-func (s *rereads) refresh(p person) { s.add(p, news{all: true}) }
+func (s *rereads) refresh(p lastseen.UserKey) { s.add(p, news{all: true}) }
 
 // add reads again because of news.
-func (s *rereads) add(p person, why news) {
+func (s *rereads) add(p lastseen.UserKey, why news) {
 	if len(s.shared.sessionsOf(p)) == 0 { // as on most servers
 		why.callThen()
 		return
@@ -100,7 +99,7 @@ func (s *rereads) add(p person, why news) {
 }
 
 // enqueue adds a job, and a worker unless there are enough. The caller holds the mutex.
-func (s *rereads) enqueue(p person) {
+func (s *rereads) enqueue(p lastseen.UserKey) {
 	s.queue = append(s.queue, p)
 	if s.workers < maxRereads {
 		s.workers++
@@ -133,7 +132,7 @@ func (s *rereads) work() {
 }
 
 // next returns the next job; false if none waits, and then the worker ends.
-func (s *rereads) next() (p person, why news, ok bool) {
+func (s *rereads) next() (p lastseen.UserKey, why news, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.queue) == 0 {
@@ -148,7 +147,7 @@ func (s *rereads) next() (p person, why news, ok bool) {
 }
 
 // retry does a job again that failed, after a while in which the worker does nothing else: the store is probably away.
-func (s *rereads) retry(p person, why news) {
+func (s *rereads) retry(p lastseen.UserKey, why news) {
 	time.Sleep(rereadRetry)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +159,7 @@ func (s *rereads) retry(p person, why news) {
 }
 
 // readNow reads what is to be read of a user. If that fails, it has to be done again.
-func (s *rereads) readNow(p person, why news) error {
+func (s *rereads) readNow(p lastseen.UserKey, why news) error {
 	sessions := s.shared.sessionsOf(p)
 	if len(sessions) == 0 {
 		return nil
@@ -173,10 +172,10 @@ func (s *rereads) readNow(p person, why news) error {
 // refreshAll schedules another read for each connected user, in one namespace or, for "", in all. A few are read at a
 // time. A user who is already waiting is scheduled again.
 func (s *rereads) refreshAll(namespace string) {
-	people := map[person]bool{}
+	people := map[lastseen.UserKey]bool{}
 	for _, n := range s.shared.sockets.all() {
 		n.mu.Lock()
-		if p := (person{n.namespace, n.user}); n.user != "" && (namespace == "" || n.namespace == namespace) {
+		if p := n.key(); n.user != "" && (namespace == "" || n.namespace == namespace) {
 			people[p] = true
 		}
 		n.mu.Unlock()
@@ -215,8 +214,8 @@ func (s *rereads) round() {
 }
 
 // sessionsOf returns the sessions of a user, also those that are being opened.
-func (s *Shared) sessionsOf(p person) (sessions []*session) {
-	for _, peer := range s.newest.Load().Connections.Peers(p.namespace, p.user) {
+func (s *Shared) sessionsOf(p lastseen.UserKey) (sessions []*session) {
+	for _, peer := range s.newest.Load().Connections.Peers(p.Namespace, p.User) {
 		if n, ok := peer.(*session); ok {
 			sessions = append(sessions, n)
 		}

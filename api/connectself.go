@@ -32,13 +32,13 @@ func (n *session) isShownCalls() bool {
 }
 
 // rereadSelf reads what a user says again, for the user's sessions.
-func (s *Shared) rereadSelf(ctx context.Context, p person, sessions []*session, why news) error {
+func (s *Shared) rereadSelf(ctx context.Context, p lastseen.UserKey, sessions []*session, why news) error {
 	server := s.newest.Load()
 	now, err := server.Store.Now(ctx)
 	if err != nil {
 		return err
 	}
-	said, err := server.Store.ReadAvailability(ctx, p.namespace, p.user, now)
+	said, err := server.Store.ReadAvailability(ctx, p.Namespace, p.User, now)
 	if err != nil {
 		return err
 	}
@@ -73,10 +73,10 @@ func (n *session) beginSelf(said lastseen.Said, calls []lastseen.Call, now lasts
 	}
 	n.mu.Unlock()
 	if missed {
-		n.selves.add(n.person(), news{renewed: renewed})
+		n.selves.add(n.key(), news{renewed: renewed})
 	}
 	if missedCalls {
-		n.calls.refresh(n.person())
+		n.calls.refresh(n.key())
 	}
 }
 
@@ -119,7 +119,7 @@ func (n *session) noteSaid(said lastseen.Said, now lastseen.Instant) (before las
 	if said.Until != 0 && n.ctx.Err() == nil {
 		left := time.Duration(min(said.Until-now, lastseen.Instant(maxSelfEnd.Milliseconds()))) * time.Millisecond
 		end := max(left, minSelfEnd)
-		n.self.end = n.selves.after(end, func() { n.selves.refresh(n.person()) })
+		n.self.end = n.selves.after(end, func() { n.selves.refresh(n.key()) })
 	}
 	return before
 }

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/api/auth"
 	"github.com/lastseen/lastseen/api/stream"
 	"github.com/lastseen/lastseen/store/connections"
@@ -150,8 +151,10 @@ func (n *session) attrs() []slog.Attr {
 	}
 }
 
-// person returns the user of the session.
-func (n *session) person() person { return person{n.namespace, n.user} }
+// key names the user of the session.
+func (n *session) key() lastseen.UserKey {
+	return lastseen.UserKey{Namespace: n.namespace, User: n.user}
+}
 
 func (n *session) currentCaller() *auth.Caller {
 	n.mu.Lock()

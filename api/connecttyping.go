@@ -126,7 +126,7 @@ func (s *Shared) deliverTyping(signal store.Signal) {
 	}
 	var frame []byte
 	for _, user := range t.to {
-		for _, n := range s.sessionsOf(person{signal.Namespace, user}) {
+		for _, n := range s.sessionsOf(lastseen.UserKey{Namespace: signal.Namespace, User: user}) {
 			if frame == nil {
 				frame = t.frame(signal.User)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/lastseen/lastseen/store"
+	"github.com/lastseen/lastseen/store/observe"
 )
 
 const (
@@ -199,6 +200,10 @@ func (o *overload) configure(c Config) {
 	}
 	o.factor.Store(math.Float64bits(factor))
 }
+
+// counted returns a store whose calls for requests count as load while they are in progress. Requests whose bodies have
+// not arrived, which anyone can make many of, do not count.
+func (o *overload) counted(s store.Store) store.Store { return observe.InProgress(s, o.begin, o.end) }
 
 // begin notes that a call to the store begins, and end that it ends.
 func (o *overload) begin() {

@@ -33,8 +33,7 @@ func (s *server) readerFor(c echo.Context, namespace string) userStore {
 		return s.storeFor(c, namespace)
 	}
 	// The whole is counted, so that a call that a replica cannot answer counts once.
-	primary := s.Store.(*callStore).Store
-	reads, ok := s.replicas.FromReplica(primary, namespace)
+	reads, ok := s.replicas.FromReplica(s.uncounted, namespace)
 	if !ok {
 		return s.storeFor(c, namespace)
 	}
@@ -44,5 +43,5 @@ func (s *server) readerFor(c echo.Context, namespace string) userStore {
 			response.Header().Set(ageHeader, strconv.FormatFloat(age.Seconds(), 'f', 3, 64))
 		}
 	})
-	return &callStore{reads, s.overload} // API keys see all users: see viewerOf
+	return s.overload.counted(reads) // API keys see all users: see viewerOf
 }

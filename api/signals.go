@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/calls"
 )
@@ -51,7 +52,7 @@ func (s *Shared) receive(signal store.Signal) {
 	defer s.recoverSignal()
 	switch {
 	case signal.Kind == signalSelf && signal.User != "":
-		s.selves.add(person{signal.Namespace, signal.User}, news{renewed: true})
+		s.selves.add(lastseen.UserKey{Namespace: signal.Namespace, User: signal.User}, news{renewed: true})
 	case signal.Kind == signalSelf:
 		s.redials.deleted(signal.Namespace, "") // only a deletion changes all users
 		s.selves.refreshAll(signal.Namespace)
@@ -89,7 +90,7 @@ func (s *Shared) deliverCall(namespace, id string, users []string) {
 	if len(users) == 0 {
 		return
 	}
-	of := person{namespace, users[0]}
+	of := lastseen.UserKey{Namespace: namespace, User: users[0]}
 	s.callWaits.wake(of)
 	next := func() { s.deliverCall(namespace, id, users[1:]) }
 	s.calls.add(of, news{calls: []string{id}, then: []func(){next}})

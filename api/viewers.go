@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -15,14 +16,14 @@ type viewers struct {
 	reads chan struct{} // a slot for each watcher that reads contacts
 
 	mu     sync.Mutex
-	spaces map[string]map[*contactNotes]struct{} // the watchers of each namespace
-	owners map[person]map[*contactNotes]struct{} // the watchers that depend on the contacts of a user
+	spaces map[string]map[*contactNotes]struct{}           // the watchers of each namespace
+	owners map[lastseen.UserKey]map[*contactNotes]struct{} // the watchers that depend on the contacts of a user
 }
 
 func newViewers() *viewers {
 	return &viewers{
 		reads:  make(chan struct{}, maxContactReads),
-		spaces: map[string]map[*contactNotes]struct{}{}, owners: map[person]map[*contactNotes]struct{}{},
+		spaces: map[string]map[*contactNotes]struct{}{}, owners: map[lastseen.UserKey]map[*contactNotes]struct{}{},
 	}
 }
 
@@ -32,7 +33,7 @@ func (v *viewers) join(namespace string, n *contactNotes, owners ...string) {
 	defer v.mu.Unlock()
 	put(v.spaces, namespace, n)
 	for _, owner := range owners {
-		put(v.owners, person{namespace, owner}, n)
+		put(v.owners, lastseen.UserKey{Namespace: namespace, User: owner}, n)
 	}
 }
 
@@ -41,7 +42,7 @@ func (v *viewers) leave(namespace string, n *contactNotes, owners ...string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, owner := range owners {
-		drop(v.owners, person{namespace, owner}, n)
+		drop(v.owners, lastseen.UserKey{Namespace: namespace, User: owner}, n)
 	}
 }
 
@@ -71,7 +72,7 @@ func (v *viewers) changed(namespace, owner string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if owner != "" {
-		for n := range v.owners[person{namespace, owner}] {
+		for n := range v.owners[lastseen.UserKey{Namespace: namespace, User: owner}] {
 			n.note(owner)
 		}
 		return

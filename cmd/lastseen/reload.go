@@ -15,7 +15,6 @@ import (
 
 	"github.com/lastseen/lastseen/api"
 	"github.com/lastseen/lastseen/api/auth"
-	"github.com/lastseen/lastseen/api/limit"
 	"github.com/lastseen/lastseen/cmd/lastseen/internal/config"
 	"github.com/lastseen/lastseen/store"
 	"github.com/lastseen/lastseen/store/calls"
@@ -81,7 +80,7 @@ func (r *runtimeConfig) apiConfig(c *config.Config) api.Config {
 		Store: r.store, Settings: c.ForAPI(), Namespaces: namespaces,
 		RefuseUnknown: c.UnknownNamespaces == config.RefuseUnknown, Auth: r.authenticator, Version: version(),
 		Logger: r.logger, AccessLog: c.AccessLog, Tracer: r.tracer,
-		Limits:     limit.Limits{Caller: c.RateLimit, User: c.UserRateLimit},
+		Limits:     api.Limits{Caller: c.RateLimit, User: c.UserRateLimit},
 		BodyMemory: c.BodyMemory, CORSOrigins: c.CORSOrigins, AllowedHosts: c.AllowedHosts,
 		TrustedProxies: c.TrustedProxies, Feeds: r.feeds.hub, Connections: r.registry,
 		Keeper:     r.keeper,

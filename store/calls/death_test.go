@@ -30,7 +30,7 @@ func lastSteps() []lastStep {
 		return func(w *world, dying *server, id string) { w.acts(dying, id, user, action) }
 	}
 	expire := func(w *world, _ *server, _ string) { // the server with the lease does that when it is time
-		bob := w.servers[1].connections[person{ns, "bob"}]
+		bob := w.servers[1].connections[lastseen.UserKey{Namespace: ns, User: "bob"}]
 		bob.since, bob.silent = w.monotonic(), true
 	}
 	// A connection that follows a call reads it at least this often: while it rings, four times in the quiet time.

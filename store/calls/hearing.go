@@ -21,9 +21,6 @@ const (
 	firstHearing   = time.Second            // after a connection learned of an active call, at most
 )
 
-// person is a user of a namespace.
-type person struct{ namespace, user string }
-
 // hearing notes in the store that users who are connected to this server take part in their calls. From time to time it
 // reads their calls again, because signals can be lost: calls that have changed are signalled again, and so are those
 // whose other party is not heard.
@@ -32,13 +29,13 @@ type hearing struct {
 	logger    *slog.Logger
 	monotonic func() time.Duration
 	results   *results
-	heard     func(p person, device string, within time.Duration) bool
+	heard     func(p lastseen.UserKey, device string, within time.Duration) bool
 	quiet     func(namespace string) time.Duration
 	wake      wake
 
 	mu       sync.Mutex
-	parties  map[person]*party
-	due      schedule[person]
+	parties  map[lastseen.UserKey]*party
+	due      schedule[lastseen.UserKey]
 	warnings warnings
 }
 
@@ -51,7 +48,7 @@ type party struct {
 }
 
 // follow follows a user in a call; see [Keeper.Follow].
-func (h *hearing) follow(p person, c lastseen.Call) {
+func (h *hearing) follow(p lastseen.UserKey, c lastseen.Call) {
 	c.App = ""
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -60,13 +57,13 @@ func (h *hearing) follow(p person, c lastseen.Call) {
 	if known && !c.Replaces(old.call) || old != nil && !known && old.call.Created > c.Created {
 		return
 	}
-	if c.State.Over() || c.Party(p.user) == "" {
+	if c.State.Over() || c.Party(p.User) == "" {
 		if known {
 			h.drop(p)
 		}
 		return
 	}
-	now, quiet := h.monotonic(), h.quiet(p.namespace)
+	now, quiet := h.monotonic(), h.quiet(p.Namespace)
 	if known {
 		if old.call.State != c.State {
 			h.due.advance(p, now+min(firstHearing, quiet/4))
@@ -80,7 +77,7 @@ func (h *hearing) follow(p person, c lastseen.Call) {
 }
 
 // drop does not follow a user any longer. The caller holds the mutex.
-func (h *hearing) drop(p person) {
+func (h *hearing) drop(p lastseen.UserKey) {
 	delete(h.parties, p)
 	h.due.remove(p)
 }
@@ -88,39 +85,39 @@ func (h *hearing) drop(p person) {
 // work hears the parties that are due, and returns the time until the next one.
 func (h *hearing) work(ctx context.Context) time.Duration {
 	h.mu.Lock()
-	byNamespace := map[string][]person{}
+	byNamespace := map[string][]lastseen.UserKey{}
 	for now := h.monotonic(); ; {
 		p, _, ok := h.due.pop(now)
 		if !ok {
 			break
 		}
-		byNamespace[p.namespace] = append(byNamespace[p.namespace], p)
+		byNamespace[p.Namespace] = append(byNamespace[p.Namespace], p)
 	}
 	h.mu.Unlock()
-	var batches [][]person
+	var batches [][]lastseen.UserKey
 	for _, people := range byNamespace {
 		for part := range slices.Chunk(people, store.MaxCallBatch) {
 			batches = append(batches, part)
 		}
 	}
-	each(batches, func(people []person) { h.hear(ctx, people) })
+	each(batches, func(people []lastseen.UserKey) { h.hear(ctx, people) })
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.due.rest(h.monotonic(), longestWait)
 }
 
 // hear hears parties of one namespace, and plans when to do that again.
-func (h *hearing) hear(ctx context.Context, people []person) {
+func (h *hearing) hear(ctx context.Context, people []lastseen.UserKey) {
 	ctx, cancel := context.WithTimeout(ctx, hearingTimeout)
 	defer cancel()
 	began := h.monotonic()
-	known, err := h.write(ctx, people[0].namespace, began, h.collect(people))
+	known, err := h.write(ctx, people[0].Namespace, began, h.collect(people))
 	if err == nil {
 		err = h.check(ctx, people, known)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.report(ctx, people[0].namespace, err)
+	h.report(ctx, people[0].Namespace, err)
 	now := h.monotonic()
 	for _, p := range people {
 		n := h.parties[p]
@@ -158,18 +155,18 @@ func (n *party) period(now time.Duration, failed bool) time.Duration {
 
 // collect returns who was heard. What was heard longer than half of the quiet time ago does not count, so that a party
 // that is gone is lost soon, also after the store was away.
-func (h *hearing) collect(people []person) (heard []store.CallHeard) {
+func (h *hearing) collect(people []lastseen.UserKey) (heard []store.CallHeard) {
 	for _, p := range people {
 		h.mu.Lock()
 		n := h.parties[p]
 		var device string
 		var within time.Duration
 		if n != nil {
-			device, within = n.call.Device(p.user), min(h.monotonic()-n.heard, n.quiet/2)
+			device, within = n.call.Device(p.User), min(h.monotonic()-n.heard, n.quiet/2)
 		}
 		h.mu.Unlock()
 		if n != nil && h.heard(p, device, within) {
-			heard = append(heard, store.CallHeard{User: p.user, Device: device})
+			heard = append(heard, store.CallHeard{User: p.User, Device: device})
 		}
 	}
 	return heard
@@ -192,7 +189,7 @@ func (h *hearing) write(
 	var again []notice
 	h.mu.Lock()
 	for i, c := range heard {
-		n := h.parties[person{namespace, c.User}]
+		n := h.parties[lastseen.UserKey{Namespace: namespace, User: c.User}]
 		if n == nil {
 			continue
 		}
@@ -210,22 +207,22 @@ func (h *hearing) write(
 
 // check reads the calls of those parties whose call is another one or has changed, or may have: what is known is of
 // those who were heard. The call of a party who was not heard is read if it could expire soon.
-func (h *hearing) check(ctx context.Context, people []person, known map[string]bool) error {
+func (h *hearing) check(ctx context.Context, people []lastseen.UserKey, known map[string]bool) error {
 	now := h.monotonic()
 	h.mu.Lock()
 	var users []string
 	for _, p := range people {
 		n := h.parties[p]
-		same, heard := known[p.user]
+		same, heard := known[p.User]
 		if n != nil && !same && (heard || n.call.State != lastseen.Active || n.expires < now+n.quiet/2) {
-			users = append(users, p.user)
+			users = append(users, p.User)
 		}
 	}
 	h.mu.Unlock()
 	if len(users) == 0 {
 		return nil
 	}
-	namespace := people[0].namespace
+	namespace := people[0].Namespace
 	present, err := h.store.Now(ctx)
 	if err != nil {
 		return err
@@ -237,7 +234,8 @@ func (h *hearing) check(ctx context.Context, people []person, known map[string]b
 	var again []notice
 	h.mu.Lock()
 	for i, c := range calls {
-		again = append(again, h.compare(person{namespace, users[i]}, c, between(present, c.Expires), now)...)
+		p := lastseen.UserKey{Namespace: namespace, User: users[i]}
+		again = append(again, h.compare(p, c, between(present, c.Expires), now)...)
 	}
 	h.mu.Unlock()
 	each(again, func(n notice) { h.notify(ctx, namespace, n) })
@@ -257,21 +255,21 @@ type notice struct {
 
 // compare takes over the present call of a party, which expires after some time, and returns who has to be notified.
 // The caller holds the mutex.
-func (h *hearing) compare(p person, c lastseen.Call, left, now time.Duration) (again []notice) {
+func (h *hearing) compare(p lastseen.UserKey, c lastseen.Call, left, now time.Duration) (again []notice) {
 	n := h.parties[p]
 	if n == nil || n.call.ID == c.ID && !c.Replaces(n.call) {
 		return nil
 	}
 	if n.call.ID != c.ID {
-		again = []notice{{n.call.ID, []string{p.user}}}
+		again = []notice{{n.call.ID, []string{p.User}}}
 		h.drop(p)
 		if c.ID != "" {
-			again = append(again, notice{c.ID, []string{p.user}})
+			again = append(again, notice{c.ID, []string{p.User}})
 		}
 		return again
 	}
 	if n.call.Version != c.Version {
-		again = append(again, notice{c.ID, []string{p.user}})
+		again = append(again, notice{c.ID, []string{p.User}})
 	}
 	c.App = ""
 	n.call = c
@@ -309,7 +307,7 @@ func (h *hearing) report(ctx context.Context, namespace string, err error) {
 }
 
 // rest returns for how long the call of a party does not expire; see [Keeper.Rest].
-func (h *hearing) rest(p person, id string) time.Duration {
+func (h *hearing) rest(p lastseen.UserKey, id string) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n := h.parties[p]

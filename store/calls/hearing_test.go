@@ -78,7 +78,7 @@ func TestNotHeard(t *testing.T) {
 			case "other device":
 				c.device = "laptop"
 			case "other server":
-				delete(s.connections, person{ns, gone})
+				delete(s.connections, lastseen.UserKey{Namespace: ns, User: gone})
 			}
 			w.pass(quiet - heardEach - quiet/4)
 			w.requireState(id, lastseen.Active)
@@ -98,7 +98,7 @@ func TestReconnect(t *testing.T) {
 	id, _, _ := w.active(a, b)
 	for i := range 30 {
 		w.pass(40 * time.Second)
-		delete(w.servers[i%3].connections, person{ns, "alice"})
+		delete(w.servers[i%3].connections, lastseen.UserKey{Namespace: ns, User: "alice"})
 		next := w.servers[(i+1)%3]
 		w.pass(10 * time.Second)
 		next.connect("alice", "phone")
@@ -181,8 +181,8 @@ func TestShorterQuiet(t *testing.T) {
 		}
 		c, err := a.ReadCall(t.Context(), ns, id)
 		require.NoError(t, err)
-		a.hearing.follow(person{ns, "alice"}, c)
-		a.hearing.drop(person{ns, "alice"}) // as after another connection
+		a.hearing.follow(lastseen.UserKey{Namespace: ns, User: "alice"}, c)
+		a.hearing.drop(lastseen.UserKey{Namespace: ns, User: "alice"}) // as after another connection
 		a.Follow(ns, "alice", c)
 		before := a.counts["HearCalls"]
 		w.pass(10 * time.Minute)
@@ -243,7 +243,7 @@ func TestFollowIsNewer(t *testing.T) {
 	} {
 		s.Follow(ns, "alice", step.call)
 		var known lastseen.Call
-		if p := s.hearing.parties[person{ns, "alice"}]; p != nil {
+		if p := s.hearing.parties[lastseen.UserKey{Namespace: ns, User: "alice"}]; p != nil {
 			known = p.call
 		}
 		require.Equal(t, step.known, known, step.what)

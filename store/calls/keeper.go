@@ -71,9 +71,9 @@ func New(s store.Store, logger *slog.Logger) *Keeper {
 	k.watch = newWatch(k.results, func(lag time.Duration) { k.Late(lag) })
 	k.hearing = &hearing{
 		store: s, logger: logger, monotonic: monotonic, results: k.results, wake: newWake(),
-		parties: map[person]*party{},
-		heard: func(p person, device string, within time.Duration) bool {
-			return k.Heard(p.namespace, p.user, device, within)
+		parties: map[lastseen.UserKey]*party{},
+		heard: func(p lastseen.UserKey, device string, within time.Duration) bool {
+			return k.Heard(p.Namespace, p.User, device, within)
 		},
 		quiet: func(namespace string) time.Duration { return k.Quiet(namespace) },
 	}
@@ -123,14 +123,14 @@ func passes(err error) bool {
 // connection learns of the call, and each time that the call has changed. A call that is over is not followed any
 // longer.
 func (k *Keeper) Follow(namespace, user string, c lastseen.Call) {
-	k.hearing.follow(person{namespace, user}, c)
+	k.hearing.follow(lastseen.UserKey{Namespace: namespace, User: user}, c)
 }
 
 // Rest returns for how long a call that a user is followed in goes on at least unless a party acts, as far as the last
 // hearing showed; 0 if that is not known. Until then, a connection of the user need not read the call: the keeper
 // signals it once it finds that the call has changed.
 func (k *Keeper) Rest(namespace, user, id string) time.Duration {
-	return k.hearing.rest(person{namespace, user}, id)
+	return k.hearing.rest(lastseen.UserKey{Namespace: namespace, User: user}, id)
 }
 
 // Receive notes a signal that a call has changed. It does not block. Other signals are ignored, including the

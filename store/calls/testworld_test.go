@@ -52,7 +52,7 @@ type server struct {
 	*Keeper
 	*handle
 	t           *testing.T
-	connections map[person]*connection
+	connections map[lastseen.UserKey]*connection
 	loops       []*loopState
 	late        []time.Duration
 
@@ -109,7 +109,7 @@ func (w *world) monotonic() time.Duration { return time.Duration(w.elapsed.Load(
 
 // add starts another server.
 func (w *world) add() {
-	s := &server{t: w.t, connections: map[person]*connection{}, told: map[string][]lastseen.Call{}}
+	s := &server{t: w.t, connections: map[lastseen.UserKey]*connection{}, told: map[string][]lastseen.Call{}}
 	s.handle = w.network.add(w.store)
 	s.Keeper = New(s.handle, slog.New(slog.NewTextHandler(w.log, nil)))
 	s.monotonic = w.monotonic
@@ -143,7 +143,7 @@ func (w *world) kill(s *server) {
 // connect opens a connection that knows no call.
 func (s *server) connect(user, device string) *connection {
 	c := &connection{device: device, since: s.monotonic()}
-	s.connections[person{ns, user}] = c
+	s.connections[lastseen.UserKey{Namespace: ns, User: user}] = c
 	return c
 }
 
@@ -155,7 +155,7 @@ func connect(alice, bob *server) {
 
 // hears implements [Keeper.Heard].
 func (s *server) hears(namespace, user, device string, within time.Duration) bool {
-	c := s.connections[person{namespace, user}]
+	c := s.connections[lastseen.UserKey{Namespace: namespace, User: user}]
 	if c == nil || device != "" && device != c.device {
 		return false
 	}
@@ -213,7 +213,7 @@ func (s *server) readCalls(ctx context.Context) (busy bool) {
 	for _, signal := range signals {
 		id, users := OfSignal(signal)
 		for _, user := range users {
-			if s.connections[person{signal.Namespace, user}] == nil {
+			if s.connections[lastseen.UserKey{Namespace: signal.Namespace, User: user}] == nil {
 				continue
 			}
 			busy = true

@@ -52,10 +52,10 @@ func (r *Registry) closeAsked(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	asked := make(map[userKey]lastseen.Instant, len(closings))
+	asked := make(map[lastseen.UserKey]lastseen.Instant, len(closings))
 	ofNamespaces := false
 	for _, closing := range closings {
-		key := userKey{closing.Namespace, closing.User}
+		key := lastseen.UserKey{Namespace: closing.Namespace, User: closing.User}
 		asked[key] = max(asked[key], closing.At)
 		ofNamespaces = ofNamespaces || closing.User == ""
 	}
@@ -76,7 +76,7 @@ func (r *Registry) closeAsked(ctx context.Context) error {
 	if ofNamespaces {
 		r.voidReceived(asked, now)
 	}
-	if _, mayBeLost := asked[userKey{}]; mayBeLost {
+	if _, mayBeLost := asked[lastseen.UserKey{}]; mayBeLost {
 		r.recordAgain("")
 	}
 	if len(asked) > 0 {
@@ -93,10 +93,10 @@ func (r *Registry) closeAsked(ctx context.Context) error {
 
 // voidReceived has nothing written that was received on the connections of a namespace before it was deleted. They stay
 // open.
-func (r *Registry) voidReceived(asked map[userKey]lastseen.Instant, now moment) {
+func (r *Registry) voidReceived(asked map[lastseen.UserKey]lastseen.Instant, now moment) {
 	for i := range r.held {
 		c := r.held[i].c
-		at, found := asked[userKey{namespace: c.o.Namespace}]
+		at, found := asked[lastseen.UserKey{Namespace: c.o.Namespace}]
 		if !found {
 			continue
 		}
@@ -111,8 +111,8 @@ func (r *Registry) voidReceived(asked map[userKey]lastseen.Instant, now moment) 
 
 // isCancelled reports whether a sighting must not be written, because of a closing of its user's connections or of its
 // namespace. Of a namespace, what was received after the closing counts: its connections stay open.
-func isCancelled(p pending, asked map[userKey]lastseen.Instant, now moment) bool {
-	at, found := asked[userKey{p.namespace, p.User}]
+func isCancelled(p pending, asked map[lastseen.UserKey]lastseen.Instant, now moment) bool {
+	at, found := asked[lastseen.UserKey{Namespace: p.namespace, User: p.User}]
 	if found && p.of != leaveByLater && p.opened <= at {
 		return true
 	}
@@ -120,7 +120,7 @@ func isCancelled(p pending, asked map[userKey]lastseen.Instant, now moment) bool
 	if found && p.of == leaveByLater && received <= at.Add(clockError) {
 		return true
 	}
-	at, found = asked[userKey{namespace: p.namespace}]
+	at, found = asked[lastseen.UserKey{Namespace: p.namespace}]
 	return found && received <= at.Add(clockError)
 }
 

@@ -103,9 +103,9 @@ type Registry struct {
 
 	mu           sync.Mutex
 	stopping     bool
-	place        store.ClosingPlace // "" until the first is taken
-	closingReads int                // that began
-	users        map[userKey]*Connection
+	place        store.ClosingPlace               // "" until the first is taken
+	closingReads int                              // that began
+	users        map[lastseen.UserKey]*Connection // the first of each user; connections name the next
 	held         []held
 	returned     time.Duration // when the store was last back after it had been away
 	waiting      []pending
@@ -113,9 +113,6 @@ type Registry struct {
 	nextWarn     time.Duration // when a dropped goodbye is logged again
 	stats        Stats         // all but Waiting
 }
-
-// userKey names a user. Registry.users has the first of the user's connections, which name the next.
-type userKey struct{ namespace, user string }
 
 // held is a connection whose evidence is written. It has the due time itself, so that a round does not read the memory
 // of connections that are not due.
@@ -145,7 +142,7 @@ func New(o Options) *Registry {
 		pause:           pause,
 		working:         make(chan struct{}, 1),
 		readingClosings: make(chan struct{}, 1),
-		users:           map[userKey]*Connection{},
+		users:           map[lastseen.UserKey]*Connection{},
 	}
 }
 
@@ -244,7 +241,7 @@ func (r *Registry) report(ctx context.Context, now moment, t task, err error) {
 func (r *Registry) Peers(namespace, user string) (peers []any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for c := r.users[userKey{namespace, user}]; c != nil; c = c.next {
+	for c := r.users[lastseen.UserKey{Namespace: namespace, User: user}]; c != nil; c = c.next {
 		peers = append(peers, c.o.Peer)
 	}
 	return peers
@@ -256,7 +253,7 @@ func (r *Registry) HeardWithin(namespace, user, device string, within time.Durat
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	earliest := r.monotonic() - within
-	for c := r.users[userKey{namespace, user}]; c != nil; c = c.next {
+	for c := r.users[lastseen.UserKey{Namespace: namespace, User: user}]; c != nil; c = c.next {
 		counts := !c.opening && !c.quiet && (device == "" || device == c.o.Device)
 		if counts && c.lastHeard() >= earliest {
 			return true

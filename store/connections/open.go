@@ -66,7 +66,7 @@ func (r *Registry) reserve(c *Connection) error {
 	if r.stopping {
 		return ErrStopping
 	}
-	key := userKey{c.o.Namespace, c.o.User}
+	key := lastseen.UserKey{Namespace: c.o.Namespace, User: c.o.User}
 	n := 0
 	for other := r.users[key]; other != nil; other = other.next {
 		n++
@@ -81,7 +81,7 @@ func (r *Registry) reserve(c *Connection) error {
 
 // release removes a connection from those of its user.
 func (r *Registry) release(c *Connection) {
-	key := userKey{c.o.Namespace, c.o.User}
+	key := lastseen.UserKey{Namespace: c.o.Namespace, User: c.o.User}
 	first := r.users[key]
 	switch {
 	case first == c && c.next == nil:

@@ -139,12 +139,12 @@ func TestFeedOfForgetInOneFlush(t *testing.T) {
 	begin := f.end()
 	f.mu.Lock()
 	tx := &transaction{
-		index: &f.index, log: &changes{}, staged: map[userKey]lastseen.State{}, adds: map[string]struct{}{},
+		index: &f.index, log: &changes{}, staged: map[lastseen.UserKey]lastseen.State{}, adds: map[string]struct{}{},
 	}
-	tx.forget(userKey{"chat", "alice"})
+	tx.forget(lastseen.UserKey{Namespace: "chat", User: "alice"})
 	tx.set("chat", "alice", lastseen.State{At: now + 1})
 	tx.set("chat", "new", lastseen.State{At: now})
-	tx.forget(userKey{"chat", "new"})
+	tx.forget(lastseen.UserKey{Namespace: "chat", User: "new"})
 	tx.apply()
 	f.mu.Unlock()
 	require.Equal(t, []string{"alice green→grey forgotten", "alice grey→green"}, f.texts(begin))

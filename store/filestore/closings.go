@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
 )
 
@@ -20,9 +21,9 @@ type closings struct {
 	epoch     string               // random: the first part of places
 
 	mu    sync.Mutex
-	asked []closing          // in order; can have several of a user
-	last  map[userKey]uint64 // the number of the newest one of each user: the others do not count
-	next  uint64             // the number of the next one
+	asked []closing                   // in order; can have several of a user
+	last  map[lastseen.UserKey]uint64 // the number of the newest one of each user: the others do not count
+	next  uint64                      // the number of the next one
 }
 
 type closing struct {
@@ -33,7 +34,7 @@ type closing struct {
 
 func newClosings(monotonic func() time.Duration) *closings {
 	epoch := strconv.FormatUint(rand.Uint64(), 36) + "-"
-	return &closings{monotonic: monotonic, epoch: epoch, last: map[userKey]uint64{}, next: 1}
+	return &closings{monotonic: monotonic, epoch: epoch, last: map[lastseen.UserKey]uint64{}, next: 1}
 }
 
 // CloseConnections implements [store.Store].
@@ -57,7 +58,7 @@ func (c *closings) add(asked store.Closing) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked = append(c.asked, closing{asked, c.next, c.monotonic()})
-	c.last[userKey{asked.Namespace, asked.User}] = c.next
+	c.last[lastseen.UserKey{Namespace: asked.Namespace, User: asked.User}] = c.next
 	c.next++
 	c.trim()
 	if len(c.asked) > 2*len(c.last)+minClosings {
@@ -70,7 +71,7 @@ const minClosings = 64
 
 // counts reports whether a closing is the newest one of its user.
 func (c *closings) counts(asked closing) bool {
-	return c.last[userKey{asked.Namespace, asked.User}] == asked.number
+	return c.last[lastseen.UserKey{Namespace: asked.Namespace, User: asked.User}] == asked.number
 }
 
 // trim deletes closings that are too old or too many.
@@ -81,7 +82,7 @@ func (c *closings) trim() {
 		switch {
 		case !c.counts(first):
 		case len(c.last) > store.MaxClosings || now-first.at > store.ClosingsKept:
-			delete(c.last, userKey{first.Namespace, first.User})
+			delete(c.last, lastseen.UserKey{Namespace: first.Namespace, User: first.User})
 		default:
 			return
 		}

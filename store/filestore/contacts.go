@@ -81,23 +81,23 @@ func (u *users) setContacts(owner string, kept ownedContacts) {
 }
 
 // contactsOf returns the contacts of an owner.
-func (x *index) contactsOf(key userKey) ownedContacts {
-	if n, ok := x.namespaces.Get(key.namespace); ok {
-		return n.users.contacts.of(key.user)
+func (x *index) contactsOf(key lastseen.UserKey) ownedContacts {
+	if n, ok := x.namespaces.Get(key.Namespace); ok {
+		return n.users.contacts.of(key.User)
 	}
 	return ownedContacts{}
 }
 
 // setContacts stores the contacts of an owner.
-func (x *index) setContacts(key userKey, kept ownedContacts) {
-	if n, ok := x.namespaces.Get(key.namespace); ok {
+func (x *index) setContacts(key lastseen.UserKey, kept ownedContacts) {
+	if n, ok := x.namespaces.Get(key.Namespace); ok {
 		bytes := n.users.bytes
-		n.users.setContacts(key.user, kept)
+		n.users.setContacts(key.User, kept)
 		x.live += n.users.bytes - bytes
 	}
 }
 
-func (t *transaction) contactsOf(key userKey) ownedContacts {
+func (t *transaction) contactsOf(key lastseen.UserKey) ownedContacts {
 	if kept, ok := t.contacts[key]; ok {
 		return kept
 	}
@@ -105,7 +105,7 @@ func (t *transaction) contactsOf(key userKey) ownedContacts {
 }
 
 // setContacts changes the contacts of an owner, or the last use, from what they were.
-func (t *transaction) setContacts(key userKey, old, now ownedContacts) {
+func (t *transaction) setContacts(key lastseen.UserKey, old, now ownedContacts) {
 	if now.list == "" {
 		now.used = 0
 	}
@@ -113,19 +113,19 @@ func (t *transaction) setContacts(key userKey, old, now ownedContacts) {
 		return
 	}
 	add, remove := old.list.difference(now.list)
-	t.log.changeContacts(key.namespace, key.user, now.used, add, remove)
+	t.log.changeContacts(key.Namespace, key.User, now.used, add, remove)
 	if t.staged == nil {
 		t.index.setContacts(key, now)
 		return
 	}
 	if t.contacts == nil {
-		t.contacts = map[userKey]ownedContacts{}
+		t.contacts = map[lastseen.UserKey]ownedContacts{}
 	}
 	t.contacts[key] = now
 }
 
 // forgetContacts deletes the contacts of an owner.
-func (t *transaction) forgetContacts(key userKey) {
+func (t *transaction) forgetContacts(key lastseen.UserKey) {
 	t.setContacts(key, t.contactsOf(key), ownedContacts{})
 }
 
@@ -156,7 +156,7 @@ func (s *Store) writeContacts(
 	}
 	changed := change(known) // here, and not while all other writes wait
 	err = s.writer.do(ctx, write{durable: true, op: opFunc(func(t *transaction) {
-		key := userKey{name, owner}
+		key := lastseen.UserKey{Namespace: name, User: owner}
 		old, list := t.contactsOf(key), changed
 		if old.list != known {
 			list = change(old.list)

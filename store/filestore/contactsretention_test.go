@@ -81,7 +81,7 @@ func TestContactsWithoutUse(t *testing.T) {
 	for _, owner := range []string{"older", "oldest"} {
 		setContacts(t, s, owner, "bob")
 		require.NoError(t, s.writer.do(t.Context(), write{durable: true, op: opFunc(func(tr *transaction) {
-			key := userKey{"chat", owner}
+			key := lastseen.UserKey{Namespace: "chat", User: owner}
 			tr.forgetContacts(key)
 			list := newContactList([]string{"bob", "carol"})
 			s.index.setContacts(key, ownedContacts{list: list})
@@ -115,11 +115,11 @@ func TestWrongEndOfHiddenTime(t *testing.T) {
 	s := open(t, m.options(t))
 	setContacts(t, s, "alice", "bob")
 	m.passed.add(time.Hour)
-	key := userKey{"chat", "alice"}
+	key := lastseen.UserKey{Namespace: "chat", User: "alice"}
 	hide := func(h lastseen.HiddenTime) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.index.hide(key.namespace, key.user, hidden{HiddenTime: h})
+		s.index.hide(key.Namespace, key.User, hidden{HiddenTime: h})
 	}
 	hide(lastseen.HiddenTime{End: base.Add(year)})
 	require.Zero(t, trimContacts(t, s, base+1))

@@ -64,12 +64,12 @@ func (c *contactsTrim) run(all bool) (result store.ContactsTrimResult) {
 
 // stale returns the owners whose contacts can be deleted, and whether there may be more of them. It raises the last use
 // that is known of others.
-func (c *contactsTrim) stale() (stale []userKey, more bool) {
+func (c *contactsTrim) stale() (stale []lastseen.UserKey, more bool) {
 	table := c.n.users.contacts
 	c.stays = table.newest() >= c.cutoff
 	old := table.oldest(c.cutoff, store.MaxTrim)
 	for _, owner := range old {
-		key := userKey{c.namespace, owner}
+		key := lastseen.UserKey{Namespace: c.namespace, User: owner}
 		kept := c.t.contactsOf(key)
 		if used := c.lastUse(owner, kept); used >= c.cutoff {
 			c.stays = true
@@ -104,7 +104,7 @@ func (t *transaction) newestUse(namespace string) lastseen.Instant {
 }
 
 // noteUse notes that a user used something, if the user has contacts.
-func (t *transaction) noteUse(key userKey, at lastseen.Instant) {
+func (t *transaction) noteUse(key lastseen.UserKey, at lastseen.Instant) {
 	kept := t.contactsOf(key)
 	if kept.list != "" && kept.used < at {
 		t.setContacts(key, kept, ownedContacts{kept.list, at})

@@ -263,10 +263,10 @@ func (t *transaction) hasMeta(namespace, user, record, text string) bool {
 func (t *transaction) setDevices(namespace, user string, s lastseen.State, c deviceChange) {
 	t.log.setDevices(namespace, user, s, c.Devices, c.meta)
 	if t.staged == nil {
-		t.makeDevices(userKey{namespace, user}, s, c)
+		t.makeDevices(lastseen.UserKey{Namespace: namespace, User: user}, s, c)
 		return
 	}
-	t.staged[userKey{namespace, user}] = s
+	t.staged[lastseen.UserKey{Namespace: namespace, User: user}] = s
 	meta := map[string]string{}
 	maps.Copy(meta, t.devices[namespace][user].meta)
 	for _, r := range t.devicesOf(namespace, user).Records {

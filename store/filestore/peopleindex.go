@@ -99,46 +99,46 @@ func (t *transaction) wrote(n *namespace, user string, old, now seen) {
 }
 
 // make makes a change to the index, and appends it to the feed of the namespace, if there is one.
-func (t *transaction) make(key userKey, s lastseen.State) {
-	n := t.index.add(key.namespace)
+func (t *transaction) make(key lastseen.UserKey, s lastseen.State) {
+	n := t.index.add(key.Namespace)
 	if n.feed != nil && n.users.people != nil {
-		t.publish(n, key.user, func() { t.index.setIn(n, key.user, s) })
+		t.publish(n, key.User, func() { t.index.setIn(n, key.User, s) })
 		return
 	}
-	old := t.index.setIn(n, key.user, s)
+	old := t.index.setIn(n, key.User, s)
 	if n.feed != nil {
-		t.wrote(n, key.user, seen{State: old}, seen{State: s})
+		t.wrote(n, key.User, seen{State: old}, seen{State: s})
 	}
 }
 
 // makeDevices is make for a user's state and devices.
-func (t *transaction) makeDevices(key userKey, s lastseen.State, c deviceChange) {
-	n := t.index.add(key.namespace)
-	t.publish(n, key.user, func() {
-		t.index.setIn(n, key.user, s)
-		t.index.setDevices(key.namespace, key.user, c.Devices, c.meta)
+func (t *transaction) makeDevices(key lastseen.UserKey, s lastseen.State, c deviceChange) {
+	n := t.index.add(key.Namespace)
+	t.publish(n, key.User, func() {
+		t.index.setIn(n, key.User, s)
+		t.index.setDevices(key.Namespace, key.User, c.Devices, c.meta)
 	})
 }
 
 // makeSaid is make for what others see of what a user says.
-func (t *transaction) makeSaid(key userKey, s lastseen.Said) {
-	n, ok := t.index.namespaces.Get(key.namespace)
+func (t *transaction) makeSaid(key lastseen.UserKey, s lastseen.Said) {
+	n, ok := t.index.namespaces.Get(key.Namespace)
 	if !ok {
-		t.index.say(key.namespace, key.user, s)
+		t.index.say(key.Namespace, key.User, s)
 		return
 	}
-	t.publish(n, key.user, func() { t.index.say(key.namespace, key.user, s) })
+	t.publish(n, key.User, func() { t.index.say(key.Namespace, key.User, s) })
 }
 
 // makeForget is make for a user who is forgotten.
-func (t *transaction) makeForget(key userKey) {
-	n, ok := t.index.namespaces.Get(key.namespace)
+func (t *transaction) makeForget(key lastseen.UserKey) {
+	n, ok := t.index.namespaces.Get(key.Namespace)
 	if !ok {
-		t.index.forget(key.namespace, key.user)
+		t.index.forget(key.Namespace, key.User)
 		return
 	}
-	t.publish(n, key.user, func() {
-		n.users.setInCall(key.user, 0)
-		t.index.forget(key.namespace, key.user)
+	t.publish(n, key.User, func() {
+		n.users.setInCall(key.User, 0)
+		t.index.forget(key.Namespace, key.User)
 	})
 }

@@ -7,7 +7,7 @@ import (
 
 // saying is a call of SetAvailability.
 type saying struct {
-	userKey
+	lastseen.UserKey
 	said  lastseen.Said
 	at    lastseen.Instant
 	now   func() lastseen.Instant
@@ -25,31 +25,31 @@ func (a *saying) do(t *transaction) {
 	if a.err = a.record(t, at, now); a.err != nil {
 		return
 	}
-	t.noteUse(a.userKey, now)
-	a.state = t.get(a.namespace, a.user)
-	t.purge(a.namespace, t.purgeable(a.namespace, min(a.at, now)), min(a.at, now).Add(-store.HiddenKept))
+	t.noteUse(a.UserKey, now)
+	a.state = t.get(a.Namespace, a.User)
+	t.purge(a.Namespace, t.purgeable(a.Namespace, min(a.at, now)), min(a.at, now).Add(-store.HiddenKept))
 }
 
 // record records what the user says at a time.
 func (a *saying) record(t *transaction, at, now lastseen.Instant) error {
-	said, h := a.said.At(at), t.hiddenOf(a.userKey)
+	said, h := a.said.At(at), t.hiddenOf(a.UserKey)
 	if said.Availability != lastseen.Invisible {
 		if said != (lastseen.Said{}) {
-			if err := t.ensure(a.namespace); err != nil {
+			if err := t.ensure(a.Namespace); err != nil {
 				return err
 			}
 		}
-		t.hide(a.userKey, h.ended(at, now))
-		t.say(a.userKey, said)
+		t.hide(a.UserKey, h.ended(at, now))
+		t.say(a.UserKey, said)
 		return nil
 	}
 	if h.said().At(at) == (lastseen.Said{}) { // visible until now
-		if err := t.ensure(a.namespace); err != nil {
+		if err := t.ensure(a.Namespace); err != nil {
 			return err
 		}
-		t.leave(a.userKey, at)
+		t.leave(a.UserKey, at)
 	}
-	t.hide(a.userKey, hidden{
+	t.hide(a.UserKey, hidden{
 		HiddenTime: lastseen.HiddenTime{End: said.HiddenUntil()}, until: said.Until, note: said.Note,
 	})
 	return nil
@@ -67,47 +67,47 @@ func (h hidden) ended(at, now lastseen.Instant) hidden {
 }
 
 // leave records that a user left on all devices, at a time or at the user's own time if that is later.
-func (t *transaction) leave(key userKey, at lastseen.Instant) {
-	state := t.get(key.namespace, key.user)
+func (t *transaction) leave(key lastseen.UserKey, at lastseen.Instant) {
+	state := t.get(key.Namespace, key.User)
 	at = max(at, state.At)
-	if !t.hasDevices(key.namespace) {
+	if !t.hasDevices(key.Namespace) {
 		if left := state.AfterLeave(at); left != state {
-			t.set(key.namespace, key.user, left)
+			t.set(key.Namespace, key.User, left)
 		}
 		return
 	}
-	writes := deviceWrites{t: t, namespace: key.namespace, users: map[string]*deviceWrite{}}
-	w := writes.of(key.user)
+	writes := deviceWrites{t: t, namespace: key.Namespace, users: map[string]*deviceWrite{}}
+	w := writes.of(key.User)
 	w.state, w.Devices = w.Leave(w.state, at)
 	writes.finish()
 }
 
-func (t *transaction) saidOf(key userKey) lastseen.Said {
+func (t *transaction) saidOf(key lastseen.UserKey) lastseen.Said {
 	if s, ok := t.said[key]; ok {
 		return s
 	}
-	return t.index.people(key.namespace).saidOf(key.user)
+	return t.index.people(key.Namespace).saidOf(key.User)
 }
 
-func (t *transaction) hiddenOf(key userKey) hidden {
+func (t *transaction) hiddenOf(key lastseen.UserKey) hidden {
 	if h, ok := t.hidden[key]; ok {
 		return h
 	}
-	return t.index.people(key.namespace).hiddenOf(key.user)
+	return t.index.people(key.Namespace).hiddenOf(key.User)
 }
 
 // says reports whether anything is kept of what a user said.
-func (t *transaction) says(key userKey) bool {
+func (t *transaction) says(key lastseen.UserKey) bool {
 	return t.saidOf(key) != (lastseen.Said{}) || t.hiddenOf(key) != (hidden{})
 }
 
 // say changes what others see of what a user says.
-func (t *transaction) say(key userKey, s lastseen.Said) {
+func (t *transaction) say(key lastseen.UserKey, s lastseen.Said) {
 	if t.saidOf(key) == s {
 		return
 	}
-	t.log.say(key.namespace, key.user, s)
-	t.logged(key.namespace)
+	t.log.say(key.Namespace, key.User, s)
+	t.logged(key.Namespace)
 	if t.staged == nil {
 		t.makeSaid(key, s)
 		return
@@ -115,30 +115,30 @@ func (t *transaction) say(key userKey, s lastseen.Said) {
 	t.stageSaid(key, s)
 }
 
-func (t *transaction) stageSaid(key userKey, s lastseen.Said) {
+func (t *transaction) stageSaid(key lastseen.UserKey, s lastseen.Said) {
 	if t.said == nil {
-		t.said = map[userKey]lastseen.Said{}
+		t.said = map[lastseen.UserKey]lastseen.Said{}
 	}
 	t.said[key] = s
 }
 
 // hide changes the hidden time of a user.
-func (t *transaction) hide(key userKey, h hidden) {
+func (t *transaction) hide(key lastseen.UserKey, h hidden) {
 	if t.hiddenOf(key) == h {
 		return
 	}
-	t.log.hide(key.namespace, key.user, h)
-	t.logged(key.namespace)
+	t.log.hide(key.Namespace, key.User, h)
+	t.logged(key.Namespace)
 	if t.staged == nil {
-		t.index.hide(key.namespace, key.user, h)
+		t.index.hide(key.Namespace, key.User, h)
 		return
 	}
 	t.stageHidden(key, h)
 }
 
-func (t *transaction) stageHidden(key userKey, h hidden) {
+func (t *transaction) stageHidden(key lastseen.UserKey, h hidden) {
 	if t.hidden == nil {
-		t.hidden = map[userKey]hidden{}
+		t.hidden = map[lastseen.UserKey]hidden{}
 	}
 	t.hidden[key] = h
 }
@@ -160,7 +160,7 @@ func (t *transaction) hides(namespace string, now lastseen.Instant) func(user st
 		return nil
 	}
 	return func(user string, at lastseen.Instant) bool {
-		h, ok := t.hidden[userKey{namespace, user}]
+		h, ok := t.hidden[lastseen.UserKey{Namespace: namespace, User: user}]
 		if !ok {
 			h = people.hiddenOf(user)
 		}
@@ -178,12 +178,12 @@ func (t *transaction) purge(namespace string, said, hiddenBy lastseen.Instant) {
 		return
 	}
 	for _, end := range firstEnds(p.ends, said, maxPurge) {
-		if key := (userKey{namespace, end.user}); t.saidOf(key).Until == end.at {
+		if key := (lastseen.UserKey{Namespace: namespace, User: end.user}); t.saidOf(key).Until == end.at {
 			t.say(key, lastseen.Said{})
 		}
 	}
 	for _, user := range p.nextHidden(maxPurge) {
-		key := userKey{namespace, user}
+		key := lastseen.UserKey{Namespace: namespace, User: user}
 		if end := t.hiddenOf(key).End; end <= hiddenBy {
 			t.noteUse(key, end)
 			t.hide(key, hidden{})

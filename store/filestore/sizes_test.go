@@ -34,7 +34,8 @@ func TestSizes(t *testing.T) {
 	sizeOfUsers(t, "50 contacts", 3000, 2500, func(s *Store, user string) {
 		list := newContactList(ids)
 		_, err := s.writer.apply(context.Background(), write{op: opFunc(func(t *transaction) {
-			t.setContacts(userKey{"chat", user}, ownedContacts{}, ownedContacts{list: list, used: base})
+			key := lastseen.UserKey{Namespace: "chat", User: user}
+			t.setContacts(key, ownedContacts{}, ownedContacts{list: list, used: base})
 		})})
 		require.NoError(t, err)
 	})
@@ -161,7 +162,7 @@ func TestLiveOfPeople(t *testing.T) {
 func setAvailabilityLater(t testing.TB, s *Store, user string, said lastseen.Said) {
 	t.Helper()
 	s.writer.log.need(version3)
-	a := &saying{userKey: userKey{"chat", user}, said: said, at: base, now: s.readClock, s: s}
+	a := &saying{UserKey: lastseen.UserKey{Namespace: "chat", User: user}, said: said, at: base, now: s.readClock, s: s}
 	_, err := s.writer.apply(t.Context(), write{op: a})
 	require.NoError(t, err)
 	require.NoError(t, a.err)

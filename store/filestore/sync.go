@@ -105,7 +105,7 @@ func (w *writer) commitGroup(group []*request) {
 	log := changes{}
 	t := &transaction{
 		index: &w.s.index, log: &log, maxNamespaces: w.maxNamespaces,
-		staged: map[userKey]lastseen.State{}, adds: map[string]struct{}{},
+		staged: map[lastseen.UserKey]lastseen.State{}, adds: map[string]struct{}{},
 	}
 	kept := group[:0]
 	w.s.mu.RLock() // who is in a call changes meanwhile

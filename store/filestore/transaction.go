@@ -12,29 +12,27 @@ import (
 type transaction struct {
 	index   *index
 	log     *changes
-	staged  map[userKey]lastseen.State // nil if changes are made at once
-	drops   []string                   // staged
-	unlists []string                   // staged; namespaces in which what was said stays
-	adds    map[string]struct{}        // staged; namespaces that do not exist yet
-	erased  []userKey                  // staged; users who are forgotten, and perhaps set again
+	staged  map[lastseen.UserKey]lastseen.State // nil if changes are made at once
+	drops   []string                            // staged
+	unlists []string                            // staged; namespaces in which what was said stays
+	adds    map[string]struct{}                 // staged; namespaces that do not exist yet
+	erased  []lastseen.UserKey                  // staged; users who are forgotten, and perhaps set again
 
 	// staged; the devices of users, by namespace and user. A namespace is in it once it has devices.
 	devices map[string]map[string]deviceChange
 
-	said   map[userKey]lastseen.Said // staged; what others see of what users say
-	hidden map[userKey]hidden        // staged; zero for a hidden time that is deleted
+	said   map[lastseen.UserKey]lastseen.Said // staged; what others see of what users say
+	hidden map[lastseen.UserKey]hidden        // staged; zero for a hidden time that is deleted
 
-	contacts map[userKey]ownedContacts // staged
+	contacts map[lastseen.UserKey]ownedContacts // staged
 
 	maxNamespaces int              // 0 for no limit
 	now           lastseen.Instant // when changes are made, for feeds; 0 if the clock was not read yet
 	trims         bool             // the changes are those of a Trim
 }
 
-type userKey struct{ namespace, user string }
-
 func (t *transaction) get(namespace, user string) lastseen.State {
-	if s, ok := t.staged[userKey{namespace, user}]; ok {
+	if s, ok := t.staged[lastseen.UserKey{Namespace: namespace, User: user}]; ok {
 		return s
 	}
 	return t.index.get(namespace, user)
@@ -43,37 +41,37 @@ func (t *transaction) get(namespace, user string) lastseen.State {
 func (t *transaction) set(namespace, user string, s lastseen.State) {
 	t.log.set(namespace, user, s)
 	if t.staged == nil {
-		t.make(userKey{namespace, user}, s)
+		t.make(lastseen.UserKey{Namespace: namespace, User: user}, s)
 		return
 	}
-	t.staged[userKey{namespace, user}] = s
+	t.staged[lastseen.UserKey{Namespace: namespace, User: user}] = s
 }
 
 // forget removes a user, and what the user said.
-func (t *transaction) forget(key userKey) {
-	t.log.set(key.namespace, key.user, lastseen.State{})
-	t.logged(key.namespace)
+func (t *transaction) forget(key lastseen.UserKey) {
+	t.log.set(key.Namespace, key.User, lastseen.State{})
+	t.logged(key.Namespace)
 	if t.staged == nil {
 		t.makeForget(key)
 		return
 	}
 	t.erased = append(t.erased, key)
 	delete(t.staged, key)
-	if t.exists(key.namespace) {
+	if t.exists(key.Namespace) {
 		t.staged[key] = lastseen.State{}
 	}
-	t.stageDevices(key.namespace, key.user, deviceChange{})
+	t.stageDevices(key.Namespace, key.User, deviceChange{})
 	t.stageSaid(key, lastseen.Said{})
 	t.stageHidden(key, hidden{})
 }
 
 // trim removes a user, but not what the user said.
-func (t *transaction) trim(key userKey, saysSomething bool) {
+func (t *transaction) trim(key lastseen.UserKey, saysSomething bool) {
 	if !saysSomething { // an older lastseen can read the file
-		t.set(key.namespace, key.user, lastseen.State{})
+		t.set(key.Namespace, key.User, lastseen.State{})
 		return
 	}
-	t.log.trim(key.namespace, key.user)
+	t.log.trim(key.Namespace, key.User)
 	if t.staged == nil {
 		t.make(key, lastseen.State{})
 		return
@@ -142,7 +140,7 @@ func (t *transaction) apply() {
 		t.makeForget(key)
 	}
 	for key, s := range t.staged {
-		if c, ok := t.devices[key.namespace][key.user]; ok {
+		if c, ok := t.devices[key.Namespace][key.User]; ok {
 			t.makeDevices(key, s, c)
 		} else {
 			t.make(key, s)
@@ -152,7 +150,7 @@ func (t *transaction) apply() {
 		t.makeSaid(key, s)
 	}
 	for key, h := range t.hidden {
-		t.index.hide(key.namespace, key.user, h)
+		t.index.hide(key.Namespace, key.User, h)
 	}
 	for key, kept := range t.contacts {
 		t.index.setContacts(key, kept)

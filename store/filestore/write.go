@@ -119,7 +119,7 @@ func (a *assertions) after(s lastseen.State, at lastseen.Instant) lastseen.State
 // Forget implements [store.Store].
 func (s *Store) Forget(ctx context.Context, namespace, user string) error {
 	err := s.writer.do(ctx, write{durable: true, op: opFunc(func(t *transaction) {
-		key := userKey{namespace, user}
+		key := lastseen.UserKey{Namespace: namespace, User: user}
 		if t.get(namespace, user).Known() || t.says(key) {
 			t.forget(key)
 		}
@@ -154,9 +154,9 @@ func (s *Store) Trim(ctx context.Context, namespace string, q store.TrimQuery) (
 		saysSomething := s.writer.log.needs.Load() >= version3
 		for _, user := range stale {
 			if !n.users.contacts.empty() {
-				t.noteUse(userKey{namespace, user}, n.get(user).At)
+				t.noteUse(lastseen.UserKey{Namespace: namespace, User: user}, n.get(user).At)
 			}
-			t.trim(userKey{namespace, user}, saysSomething)
+			t.trim(lastseen.UserKey{Namespace: namespace, User: user}, saysSomething)
 		}
 		result.Deleted = len(stale)
 	})})

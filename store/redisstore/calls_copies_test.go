@@ -17,8 +17,8 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
-// testCopiesOfDeadServers: a server can die between any two of a step, copying and confirming. The next ExpireCalls does
-// the rest, and then all details say what the calls do. The parties are in several slots.
+// testCopiesOfDeadServers: a server can die between any two of a step, copying and confirming. The next ExpireCalls
+// does the rest, and then all details say what the calls do. The parties are in several slots.
 func testCopiesOfDeadServers(t *testing.T, s *redisstore.Store, of func(user string) string) {
 	c := newCallers(t, s)
 	c.name = "dead"
