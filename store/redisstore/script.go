@@ -71,14 +71,19 @@ var scripts = struct {
 	say: newSidesScript(
 		fileSource("clock.lua", "feed.lua", "bytes.lua", "records.lua", "details.lua", "ends.lua", "hidden.lua",
 			"hiddendrop.lua"),
-		function("leave_devices", fileSource("devices.lua", "devicesrule.lua", "devicessave.lua")),
+		function("leave_devices", devicesRule()),
 		fileSource("say.lua")),
 	says: newSidesScript(fileSource("clock.lua", "details.lua", "anysays.lua", "says.lua")),
 }
 
 // devicesSource records devices. It follows feed.lua.
 func devicesSource() string {
-	return fileSource("bytes.lua", "records.lua", "details.lua", "devices.lua", "devicesrule.lua", "devicessave.lua")
+	return fileSource("bytes.lua", "records.lua", "details.lua") + devicesRule()
+}
+
+// devicesRule decides what becomes of devices. It follows records.lua and details.lua.
+func devicesRule() string {
+	return fileSource("devices.lua", "devicesmerge.lua", "devicesrule.lua", "devicessave.lua")
 }
 
 // writeFeed is a function that records pings or leaves in a shard with a feed.
