@@ -84,7 +84,7 @@ func (s *Store) markClosings(ctx context.Context, newest store.ClosingPlace) boo
 	at, _ := strconv.ParseFloat(score, 64)
 	now, err := s.clock.read(ctx)
 	due := err == nil && at < float64(now.Add(-store.ClosingsKept/2))
-	return due && s.CloseConnections(ctx, "", "") == nil
+	return due && s.CloseConnections(ctx, "", nonce()) == nil // one that differs from a mark that was lost just now
 }
 
 // closingArgs returns the arguments of closings.lua. A place is a score and a member.
