@@ -28,7 +28,7 @@ func connectProblems() []ErrorCode {
 		{
 			codeConnectionClosed, 410, "Connection closed",
 			"A WebSocket was closed because its user was deleted, or an operator closed the user's connections.",
-			"Do not connect again by itself. Ask the lastseen.UserKey to sign in again.",
+			"Do not connect again by itself. Ask the person to sign in again.",
 		},
 	}
 }

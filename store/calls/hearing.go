@@ -172,8 +172,8 @@ func (h *hearing) collect(people []lastseen.UserKey) (heard []store.CallHeard) {
 	return heard
 }
 
-// write records who was heard. It returns for these users whether their
-// call is the one that is known, and has not changed.
+// write records who was heard. It returns for these users whether their call is the one that is known, and has not
+// changed.
 func (h *hearing) write(
 	ctx context.Context, namespace string, now time.Duration, heard []store.CallHeard,
 ) (known map[string]bool, err error) {

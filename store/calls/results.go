@@ -52,8 +52,8 @@ func newResults(
 	}
 }
 
-// finish signals what steps changed. They were done whether that succeeds or not, so it also does so if the
-// context has ended.
+// finish signals what steps changed. They were done whether that succeeds or not, so it also does so if the context has
+// ended.
 func (r *results) finish(ctx context.Context, namespace string, steps []store.CallStep) {
 	timeout := finishTimeout
 	if len(steps) > 1 {

@@ -123,7 +123,7 @@ func TestCallsExpire(t *testing.T) {
 func (s *Store) SetInCall(_ context.Context, namespace, user string, until lastseen.Instant) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.setInCall(namespace, user, until)
+	s.setInCalls(namespace, map[string]lastseen.Instant{user: until})
 	return nil
 }
 

@@ -326,8 +326,10 @@ func (t *callTable) hears(heard []store.CallHeard, m moment, result *store.Heard
 
 // expireAll ends calls whose time has passed, and forgets old ones.
 func (t *callTable) expireAll(m moment) store.ExpiredCalls {
-	for r, ok := t.over.Min(); ok && r.due <= m.at; r, ok = t.over.Min() {
+	forgotten := 0
+	for r, ok := t.over.Min(); ok && r.due <= m.at && forgotten < store.MaxCallBatch; r, ok = t.over.Min() {
 		t.remove(r)
+		forgotten++
 	}
 	var x store.ExpiredCalls
 	next, ok := t.goOn.Min()
@@ -338,7 +340,7 @@ func (t *callTable) expireAll(m moment) store.ExpiredCalls {
 	if ok {
 		x.Next = min(x.Next, next.due-m.at)
 	}
-	if len(x.Steps) == store.MaxCallBatch {
+	if max(len(x.Steps), forgotten) == store.MaxCallBatch {
 		x.Next = 0
 	}
 	return x

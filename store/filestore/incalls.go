@@ -22,23 +22,27 @@ func (s *Store) changeCalls(ctx context.Context, namespace string, step func(*ca
 	}
 	s.calls.step(namespace, false, func(t *callTable, m moment) {
 		step(t, m)
+		ends := make(map[string]lastseen.Instant, len(t.changed))
 		for _, user := range t.changed {
-			s.setInCall(namespace, user, t.inCallUntil(user))
+			ends[user] = t.inCallUntil(user)
 		}
 		t.changed = nil
+		s.setInCalls(namespace, ends)
 	})
 	return nil
 }
 
-// setInCall records until when a user is in a call; 0 for not. It also deletes what has ended, and is in the feed.
-// Nothing is recorded in a namespace that does not exist. The caller holds the lock.
-func (s *Store) setInCall(name, user string, until lastseen.Instant) {
+// setInCalls records until when users are in a call; 0 for not. It also deletes some of what has ended, and is in the
+// feed. Nothing is recorded in a namespace that does not exist. The caller holds the lock.
+func (s *Store) setInCalls(name string, ends map[string]lastseen.Instant) {
 	n, ok := s.index.namespaces.Get(name)
-	if !ok {
+	if !ok || len(ends) == 0 {
 		return
 	}
 	t := &transaction{index: &s.index}
-	t.publish(n, user, func() { n.users.setInCall(user, until) })
+	for user, until := range ends {
+		t.publish(n, user, func() { n.users.setInCall(user, until) })
+	}
 	if p := n.users.people; p != nil {
 		for _, end := range firstEnds(p.callEnds, t.purgeable(name, s.readClock()), maxPurge) {
 			t.publish(n, end.user, func() { n.users.setInCall(end.user, 0) })

@@ -14,7 +14,7 @@ func (s *Store) SetAvailability(
 	if said = said.At(lastseen.MinInstant); said != (lastseen.Said{}) {
 		s.writer.log.need(version3)
 	}
-	a := &saying{UserKey: lastseen.UserKey{Namespace: name, User: user}, said: said, at: at, now: s.readClock, s: s}
+	a := &saying{UserKey: lastseen.UserKey{Namespace: name, User: user}, said: said, at: at, now: s.readClock}
 	if err := s.writer.do(ctx, write{durable: true, op: a}); err != nil {
 		return lastseen.State{}, err // and not the state, which the write may still change
 	}

@@ -11,7 +11,6 @@ type saying struct {
 	said  lastseen.Said
 	at    lastseen.Instant
 	now   func() lastseen.Instant
-	s     *Store
 	err   error          // why nothing was recorded
 	state lastseen.State // the result
 }

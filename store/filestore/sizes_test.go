@@ -162,7 +162,7 @@ func TestLiveOfPeople(t *testing.T) {
 func setAvailabilityLater(t testing.TB, s *Store, user string, said lastseen.Said) {
 	t.Helper()
 	s.writer.log.need(version3)
-	a := &saying{UserKey: lastseen.UserKey{Namespace: "chat", User: user}, said: said, at: base, now: s.readClock, s: s}
+	a := &saying{UserKey: lastseen.UserKey{Namespace: "chat", User: user}, said: said, at: base, now: s.readClock}
 	_, err := s.writer.apply(t.Context(), write{op: a})
 	require.NoError(t, err)
 	require.NoError(t, a.err)

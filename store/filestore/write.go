@@ -1,6 +1,7 @@
 package filestore
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"slices"
@@ -125,10 +126,9 @@ func (s *Store) Forget(ctx context.Context, namespace, user string) error {
 		}
 		t.forgetContacts(key)
 	})})
-	if err != nil {
-		return err
-	}
-	return s.changeCalls(context.WithoutCancel(ctx), namespace, func(t *callTable, _ moment) { t.forget(user) })
+	// Also after an error: the write may be made.
+	return cmp.Or(err,
+		s.changeCalls(context.WithoutCancel(ctx), namespace, func(t *callTable, _ moment) { t.forget(user) }))
 }
 
 // Trim implements [store.Store].

@@ -16,7 +16,7 @@ local function copies_of(users)
   return copies
 end
 
--- Notes that the details of some users have to be copied.
+-- Puts users into the outbox.
 local function note_users(users)
   local scores, stamp = {}, call_digits(now)
   for _, user in ipairs(users) do
@@ -28,10 +28,10 @@ local function note_users(users)
   end
 end
 
--- The users whose details this script has changed, each once.
+-- The users whose details have to be copied, each once.
 local noted, is_noted = {}, {}
-local function note_parties(c)
-  for _, user in ipairs({c.from, c.to}) do
+local function note(users)
+  for _, user in ipairs(users) do
     if not is_noted[user] then
       is_noted[user] = true
       noted[#noted + 1] = user
@@ -39,7 +39,11 @@ local function note_parties(c)
   end
 end
 
--- Notes them, and returns what has to be copied. It comes last in a script.
+local function note_parties(c)
+  note({c.from, c.to})
+end
+
+-- Puts them into the outbox, and returns what has to be copied. It comes last in a script.
 local function note_all()
   note_users(noted)
   return copies_of(noted)

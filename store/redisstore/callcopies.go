@@ -16,27 +16,27 @@ type inCall struct {
 }
 
 const (
-	copyAttempts = 5           // others change what is copied meanwhile; then it is left to ExpireCalls
-	copyTimeout  = time.Second // of all of them
+	copyAttempts = 5 // others change what is copied meanwhile; then it is left to ExpireCalls
+	copyTimeouts = 4 // of a command: the time for all of them
+	copyPause    = time.Second
 )
 
-// copyInCalls copies what a script of calls has noted, and returns how much was noted. The step was done whether that
-// succeeds or not, and what fails stays in the outbox. It goes on if the context ends: a copy that is not confirmed can
-// be an old value, which replaced a newer one of another server.
-func (s *Store) copyInCalls(ctx context.Context, c *candidate, noted any) int {
-	in, err := readInCalls(noted)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), copyTimeout)
+// copyInCalls copies what a script of calls has noted, and reports whether nothing of it is left. The step was done
+// whether that succeeds or not, and what fails stays in the outbox. It goes on if the context ends: a copy that is not
+// confirmed can be an old value, which replaced a newer one of another server.
+func (s *Store) copyInCalls(ctx context.Context, c *candidate, noted any) (done bool) {
+	left, err := readInCalls(noted)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), copyTimeouts*s.timeout)
 	defer cancel()
-	left := in
 	for attempt := 0; len(left) > 0 && err == nil && attempt < copyAttempts; attempt++ {
 		if err = s.setInCalls(ctx, c, left); err == nil {
 			left, err = s.confirmInCalls(ctx, c, left)
 		}
 	}
 	if err != nil {
-		s.log.Debug("cannot record who is in a call; trying again", "namespace", c.name, "error", err)
+		s.warnOnce(c.namespace, "in call", "cannot record who is in a call; trying again", "error", err)
 	}
-	return len(in)
+	return len(left) == 0
 }
 
 // confirmInCalls removes from the outbox what was copied. It returns, with their present values, those that have

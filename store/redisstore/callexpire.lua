@@ -5,8 +5,11 @@
 -- Returns {unreadable, steps, calls, kept, next, copies}: unreadable is the ID of a call that another program wrote, if
 -- there is one; steps are those of the calls that it ended; calls is how many go on, kept how many are kept; next is
 -- how many milliseconds later the next one expires, at most half of max_call_gap, 0 if more may be due, also to be
--- deleted. Copies are the first users in the outbox, with the present values: user, until, user, until, …. There are no
--- more steps than max_call_batch, no more calls are deleted, and there are twice as many users at most.
+-- deleted. Copies is what has to be copied: user, until, user, until, …, of the parties of these calls, and of the first
+-- users who have been in the outbox for a second, because their server did not come to copy. There are no more steps than
+-- max_call_batch, no more calls are deleted, and no more users are taken.
+
+local copy_after = 1000 -- milliseconds
 
 local function passed(key)
   return redis.call('ZRANGE', key, '-inf', call_digits(logical), 'BYSCORE', 'LIMIT', 0, max_call_batch)
@@ -50,6 +53,18 @@ if math.max(#ids, #old) >= max_call_batch then
 elseif first then
   wait = math.min(wait, math.max(1, math.ceil(first - logical)))
 end
-note_users(noted)
-local copies = copies_of(redis.call('ZRANGE', outbox_key, 0, 2 * max_call_batch - 1))
+-- What was noted in the future was noted before the clock of this Redis was set back. They are noted again, and so come
+-- after those that could not be taken.
+local left = redis.call('ZRANGE', outbox_key, '-inf', call_digits(now - copy_after), 'BYSCORE', 'LIMIT', 0, max_call_batch)
+if #left < max_call_batch then
+  local from, rest = '(' .. call_digits(now + max_ahead), max_call_batch - #left
+  for _, user in ipairs(redis.call('ZRANGE', outbox_key, from, '+inf', 'BYSCORE', 'LIMIT', 0, rest)) do
+    left[#left + 1] = user
+  end
+end
+note(left)
+if #left >= max_call_batch then
+  wait = 0
+end
+local copies = note_all()
 return {unreadable or false, steps, redis.call('ZCARD', due_key), count_calls(), wait, copies}

@@ -144,7 +144,11 @@ func (s *Store) ExpireCalls(ctx context.Context, name string) (store.ExpiredCall
 		return store.ExpiredCalls{}, fmt.Errorf("unexpected script reply of %d elements", len(reply))
 	}
 	expired, err := readExpired(reply)
-	if noted := s.copyInCalls(ctx, c, reply[4]); err == nil && expired.Kept == 0 && noted == 0 {
+	switch copied := s.copyInCalls(ctx, c, reply[4]); {
+	case err != nil:
+	case !copied:
+		expired.Next = max(expired.Next, copyPause)
+	case expired.Kept == 0 && expired.Next > 0:
 		s.unlistCalls(ctx, c)
 	}
 	return expired, err

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -72,7 +73,7 @@ func TestSlowCopier(t *testing.T) {
 	t.Parallel()
 	for _, canceled := range []bool{false, true} {
 		url := redistest.Start(t)
-		slow := newStore(t, redisstore.Options{URL: url})
+		slow := newStore(t, redisstore.Options{URL: url, Timeout: time.Minute}) // copying fails after four of them
 		other := newCallers(t, newStore(t, redisstore.Options{URL: url}))
 		n := other.newCall("alice", "bob")
 		other.start(n)
@@ -109,9 +110,50 @@ func TestDetailsAreAway(t *testing.T) {
 	require.Equal(t, store.ExpiredCalls{Calls: 1, Kept: 1, Next: store.MaxCallGap / 2}, expired, "it does not hurry")
 	require.Equal(t, []string{"alice", "bob"}, c.noted())
 	require.NoError(t, client.Del(ctx, detailsKey(chat)).Err())
-	c.expire()
+	c.expireNoted()
 	require.NotContains(t, c.until("alice", "bob"), lastseen.Instant(0))
+
+	kept := client.Dump(ctx, detailsKey(chat)).Val()
+	require.NoError(t, client.Set(ctx, detailsKey(chat), "a string", 0).Err())
+	c.act(n.ID, "bob", lastseen.End)
+	require.NoError(t, client.RestoreReplace(ctx, detailsKey(chat), 0, kept).Err())
+	require.NotContains(t, c.until("alice", "bob"), lastseen.Instant(0))
+	c.expireNoted()
+	require.Equal(t, []lastseen.Instant{0, 0}, c.until("alice", "bob"))
+}
+
+// TestManyNoted: what was left is copied in batches, one at once after the other, and what cannot be copied does not keep
+// others from it.
+func TestManyNoted(t *testing.T) {
+	ctx, url, client := start(t)
+	s := newStore(t, redisstore.Options{URL: url, Shards: 2})
+	c := newCallers(t, s)
+	c.active(c.newCall("alice", "bob"))
+	users := numbered("user", 3*store.MaxCallBatch)
+	c.note(users...)
+	for range 3 {
+		require.Zero(t, c.expire().Next)
+	}
+	require.Equal(t, store.MaxCallGap/2, c.expire().Next)
 	require.Empty(t, c.noted())
+
+	last := "z"
+	for redisstore.ShardOf(s, "chat", last) != "presence:chat:0" {
+		last += "z"
+	}
+	c.active(c.newCall(last, "carol"))
+	c.setInCall(last, 0)
+	c.note(last)
+	away := slices.DeleteFunc(users, func(user string) bool {
+		return redisstore.ShardOf(s, "chat", user) != "presence:chat:1"
+	})
+	require.Greater(t, len(away), store.MaxCallBatch)
+	c.note(away...)
+	require.NoError(t, client.Set(ctx, detailsKey("presence:chat:1"), "a string", 0).Err())
+	require.NotZero(t, c.expire().Next, "it does not hurry")
+	require.Equal(t, []lastseen.Instant{0}, c.until(last), "it comes last")
+	c.expire()
+	require.NotContains(t, c.until(last), lastseen.Instant(0))
 }
 
 // TestCopiesOfDeadServers is testCopiesOfDeadServers on one Redis.

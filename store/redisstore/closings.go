@@ -108,11 +108,10 @@ func parseClosing(member string) (c store.Closing, ok bool) {
 
 // lastOfEach returns the last closing of each user, in order.
 func lastOfEach(all []store.Closing) []store.Closing {
-	type name struct{ namespace, user string }
-	seen := make(map[name]bool, len(all))
+	seen := make(map[lastseen.UserKey]bool, len(all))
 	kept := len(all)
 	for i := len(all) - 1; i >= 0; i-- {
-		if n := (name{all[i].Namespace, all[i].User}); !seen[n] {
+		if n := (lastseen.UserKey{Namespace: all[i].Namespace, User: all[i].User}); !seen[n] {
 			seen[n] = true
 			kept--
 			all[kept] = all[i]

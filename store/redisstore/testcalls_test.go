@@ -88,6 +88,15 @@ func (c *callers) noted() []string {
 	return users
 }
 
+// expireNoted has ExpireCalls copy until nothing is noted: it takes what has been noted for a second.
+func (c *callers) expireNoted() {
+	c.Helper()
+	require.Eventually(c, func() bool {
+		c.expire()
+		return len(c.noted()) == 0
+	}, time.Minute, 100*time.Millisecond)
+}
+
 // note has users be in the outbox, as a server that dies after a step leaves them.
 func (c *callers) note(users ...string) {
 	c.Helper()

@@ -57,7 +57,11 @@ func findProcess(t testing.TB, settings ...string) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{path: path, dir: t.TempDir(), Addr: freeAddr(t)}
+	dir, err := os.MkdirTemp("", "lastseen-redis-")
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{path: path, dir: dir, Addr: freeAddr(t)}
 	host, port, err := net.SplitHostPort(p.Addr)
 	if err != nil {
 		return nil, err
@@ -71,6 +75,7 @@ func findProcess(t testing.TB, settings ...string) (*Process, error) {
 		if log, _ := os.ReadFile(p.logFile()); t.Failed() && len(log) > 0 {
 			t.Logf("Redis at %s logged:\n%s", p.Addr, log)
 		}
+		_ = os.RemoveAll(dir) // a child that writes a snapshot can be there for a moment longer
 	})
 	return p, nil
 }
