@@ -178,12 +178,17 @@ func sliceOf(reply any, n int) ([]any, error) {
 // The error is that of the first call that failed; others may have run.
 func (s *Store) runAll(ctx context.Context, script *redis.Script, calls []call) ([]*redis.Cmd, error) {
 	cmds := s.runScripts(ctx, script, calls)
+	return cmds, translate(firstError(cmds))
+}
+
+// firstError returns the first error of commands.
+func firstError[C redis.Cmder](cmds []C) error {
 	for _, cmd := range cmds {
 		if err := cmd.Err(); err != nil {
-			return nil, translate(err)
+			return err
 		}
 	}
-	return cmds, nil
+	return nil
 }
 
 // runScripts is runAll with the error of each call in its reply. Redis forgets scripts when it restarts or fails over;

@@ -3,8 +3,10 @@ package redisstore_test
 import (
 	"context"
 	"slices"
+	"strconv"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
@@ -112,4 +114,91 @@ func (f *feed) duringMove(r *reader, users []string, round lastseen.Instant) {
 	check(newReaderOf(f.T, f.s, users...).tryPoll())
 	_, err := trim(f.s, hours.Yellow)
 	check(err)
+}
+
+// TestHalfMovedSlots is what leaves a Cluster as it was.
+func TestHalfMovedSlots(t *testing.T) {
+	testenv.RequireFull(t)
+	t.Parallel()
+	c := redistest.StartCluster(t, 0)
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *redistest.Cluster)
+	}{
+		{"Pipelines", testPipelinesWhileKeysMove},
+		{"LostConnections", testPipelinesThatLoseTheirConnection},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, c) })
+	}
+}
+
+// beginMove announces that the slot of a key moves to the next primary.
+func beginMove(t *testing.T, c *redistest.Cluster, key string) *redistest.Move {
+	t.Helper()
+	owner := slices.Index(c.Primaries, c.Owner(t, key))
+	return c.BeginMove(t, c.Slot(t, key), c.Primaries[(owner+1)%3])
+}
+
+// testPipelinesWhileKeysMove: what Redis refuses meanwhile does not have it run the rest of a pipeline twice. The
+// numbers count how often each command ran.
+func testPipelinesWhileKeysMove(t *testing.T, c *redistest.Cluster) {
+	client := clientOf(t, redisstore.Options{URL: c.URL()})
+	ctx, cancel := context.WithTimeout(context.Background(), longTimeout)
+	defer cancel()
+	keys, runs := numbered("{moves}", 9), 0
+	all := slices.Concat(keys, numbered("{a}", 9), numbered("{b}", 9), numbered("{c}", 9)) // on each primary
+	run := func(refusal string) {
+		runs++
+		pipe := client.Pipeline()
+		exist := pipe.Exists(ctx, keys[0], keys[8])
+		counts := make([]*redis.IntCmd, len(all))
+		for i, key := range all {
+			counts[i] = pipe.Incr(ctx, key)
+		}
+		_, _ = pipe.Exec(ctx)
+		for i, key := range all {
+			require.Equal(t, strconv.Itoa(runs), client.Get(ctx, key).Val(), key)
+			require.NoError(t, counts[i].Err(), key)
+		}
+		if exist.Err() != nil {
+			require.ErrorContains(t, exist.Err(), refusal)
+		}
+	}
+	run("nothing")
+	move := beginMove(t, c, keys[0])
+	run("nothing")
+	for _, key := range keys {
+		move.Keys(t, key)
+		run("TRYAGAIN")
+	}
+	move.End(t)
+	run("nothing")
+	require.NoError(t, client.Del(ctx, keys...).Err())
+}
+
+// testPipelinesThatLoseTheirConnection: commands without a reply are sent again, if that is wanted, and no others.
+func testPipelinesThatLoseTheirConnection(t *testing.T, c *redistest.Cluster) {
+	ctx := context.Background()
+	for _, retries := range []int{-1, 1} {
+		client := clientOf(t, redisstore.Options{URL: c.URL(), Timeout: longTimeout, MaxRetries: retries})
+		pipe := client.Pipeline()
+		before := pipe.Incr(ctx, "{normal}before")
+		kill := redis.NewCmd(ctx, "client", "kill", "skipme", "no", "type", "normal") // this connection, too
+		kill.SetFirstKeyPos(5)                                                        // so it goes to the same node
+		require.NoError(t, pipe.Process(ctx, kill))
+		after := pipe.Incr(ctx, "{normal}after")
+		_, err := pipe.Exec(ctx)
+		require.Equal(t, int64(1), before.Val())
+		require.Equal(t, max(0, int64(retries)), after.Val())
+		require.Equal(t, retries < 0, err != nil, err)
+		require.NoError(t, client.Del(ctx, "{normal}before", "{normal}after").Err())
+	}
+}
+
+// clientOf returns the client of a store.
+func clientOf(t *testing.T, o redisstore.Options) (client redis.UniversalClient) {
+	t.Helper()
+	o.Instrument = func(c redis.UniversalClient) error { client = c; return nil }
+	newStore(t, o)
+	return client
 }
