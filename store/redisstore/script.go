@@ -216,9 +216,10 @@ func (s *Store) runScripts(ctx context.Context, script *redis.Script, calls []ca
 	return cmds
 }
 
-// pipeline sends one command for each call in one round trip. Errors stay in the commands.
+// pipeline sends one command for each call in one round trip. Errors stay in the commands. In a Cluster, runShards has
+// to learn at once of TRYAGAIN, after which go-redis repeats a command that is not in a pipeline.
 func (s *Store) pipeline(ctx context.Context, calls []call, send func(redis.Scripter, call) *redis.Cmd) []*redis.Cmd {
-	if len(calls) == 1 {
+	if len(calls) == 1 && (calls[0].script == nil || !s.inCluster()) {
 		return []*redis.Cmd{send(s.reader(ctx), calls[0])}
 	}
 	pipe := s.reader(ctx).Pipeline()

@@ -2,9 +2,14 @@ package redisstore_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -16,22 +21,27 @@ import (
 	"github.com/lastseen/lastseen/store/storetest/redistest"
 )
 
+// shortTimeout is for calls that fail, because they are repeated until then.
+const shortTimeout = 500 * time.Millisecond
+
 // TestFeedOnCluster is what leaves a Cluster as it was.
 func TestFeedOnCluster(t *testing.T) {
 	testenv.RequireFull(t)
 	t.Parallel()
 	c := redistest.StartCluster(t, 0)
 	for _, test := range []struct {
-		name string
-		run  func(*testing.T, *redistest.Cluster, *feed)
+		name    string
+		run     func(*testing.T, *redistest.Cluster, *feed)
+		timeout time.Duration
 	}{
-		{"Use", func(t *testing.T, _ *redistest.Cluster, f *feed) { useFeed(t, f) }},
-		{"Slots", testFeedWhileSlotsMove},
-		{"HalfMoved", testFeedInHalfASlot},
-		{"Details", testDetailsWhileSlotsMove},
+		{"Use", func(t *testing.T, _ *redistest.Cluster, f *feed) { useFeed(t, f) }, longTimeout},
+		{"Slots", testFeedWhileSlotsMove, longTimeout},
+		{"HalfMoved", testFeedInHalfASlot, shortTimeout},
+		{"Details", testDetailsWhileSlotsMove, longTimeout},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			f := startFeed(t, newStore(t, redisstore.Options{URL: c.URL(), Shards: 7}), c.Client(t), 7)
+			o := redisstore.Options{URL: c.URL(), Shards: 7, Timeout: test.timeout, DialTimeout: test.timeout}
+			f := startFeed(t, newStore(t, o), c.Client(t), 7)
 			test.run(t, c, f)
 			require.NoError(t, f.s.DeleteNamespace(context.Background(), "chat"))
 			require.Empty(t, keysOf(t, c))
@@ -127,6 +137,9 @@ func TestHalfMovedSlots(t *testing.T) {
 	}{
 		{"Pipelines", testPipelinesWhileKeysMove},
 		{"LostConnections", testPipelinesThatLoseTheirConnection},
+		{"Between", testPingsBetweenTwoKeys},
+		{"Creation", testPingsThatCreateKeys},
+		{"Stuck", testSlotThatStaysHalfMoved},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, c) })
 	}
@@ -201,4 +214,95 @@ func clientOf(t *testing.T, o redisstore.Options) (client redis.UniversalClient)
 	o.Instrument = func(c redis.UniversalClient) error { client = c; return nil }
 	newStore(t, o)
 	return client
+}
+
+// testPingsBetweenTwoKeys: Redis refuses a script while one of its keys has moved and the other has not. It is sent
+// again until both have, alone and in a batch.
+func testPingsBetweenTwoKeys(t *testing.T, c *redistest.Cluster) {
+	const talk = "presence:talk"
+	for _, names := range [][]string{{"talk"}, {"game", "talk"}, {"talk", "game"}} {
+		s := newStore(t, redisstore.Options{URL: c.URL()})
+		for _, name := range names {
+			require.NoError(t, ping(s, name, "alice"))
+		}
+		move := beginMove(t, c, talk)
+		move.Keys(t, talk)
+		pingUntil(t, c, s, names, 35, func() { move.Keys(t, sidesKey(talk)) })
+		move.End(t)
+	}
+}
+
+// testPingsThatCreateKeys: Redis refuses the first script of a namespace while its slot moves. It is sent again until
+// the slot has moved.
+func testPingsThatCreateKeys(t *testing.T, c *redistest.Cluster) {
+	for i, names := range [][]string{{"new0"}, {"game", "new1"}, {"new2", "game"}} {
+		s := newStore(t, redisstore.Options{URL: c.URL()})
+		require.NoError(t, ping(s, "game", "alice"))
+		move := beginMove(t, c, fmt.Sprint("presence:new", i))
+		pingUntil(t, c, s, names, 10, func() { move.End(t) })
+	}
+}
+
+// testSlotThatStaysHalfMoved: a ping that cannot be recorded fails, and does not use up the time of its batch. Package
+// coalesce would take that for an outage, and fail all pings that wait for the same node.
+func testSlotThatStaysHalfMoved(t *testing.T, c *redistest.Cluster) {
+	const timeout = 4 * time.Second
+	s := newStore(t, redisstore.Options{URL: c.URL(), Timeout: timeout})
+	require.NoError(t, ping(s, "stuck", "alice"))
+	require.NoError(t, ping(s, "game", "alice"))
+	move := beginMove(t, c, "presence:stuck")
+	move.Keys(t, "presence:stuck")
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	pings := pingsOf("stuck", "game")
+	s.PingBatches(ctx, pings)
+	require.NoError(t, ctx.Err())
+	require.ErrorIs(t, pings[0].Err, store.ErrUnavailable)
+	require.ErrorContains(t, pings[0].Err, "TRYAGAIN")
+	require.NoError(t, pings[1].Err)
+	move.Keys(t, sidesKey("presence:stuck"))
+	move.End(t)
+}
+
+// pingUntil pings a user of namespaces, and carries on when Redis has refused that n times. Then all pings succeed.
+func pingUntil(t *testing.T, c *redistest.Cluster, s *redisstore.Store, names []string, n int, carryOn func()) {
+	t.Helper()
+	pings, before := pingsOf(names...), refusals(t, c)
+	var done atomic.Bool
+	var pinging sync.WaitGroup
+	pinging.Go(func() {
+		s.PingBatches(context.Background(), pings)
+		done.Store(true)
+	})
+	isRefused := func() bool { return done.Load() || refusals(t, c) > before+n }
+	require.Eventually(t, isRefused, longTimeout, time.Millisecond)
+	carryOn()
+	pinging.Wait()
+	for i, name := range names {
+		require.NoError(t, pings[i].Err, "%s of %s", name, names)
+		require.Equal(t, []lastseen.State{{At: base + 1}}, pings[i].States)
+	}
+}
+
+// pingsOf returns pings of a user of namespaces.
+func pingsOf(names ...string) (all []*store.Batch[store.Sighting]) {
+	for _, name := range names {
+		all = append(all, &store.Batch[store.Sighting]{Namespace: name, Items: sightingsAt(base+1, "alice")})
+	}
+	return all
+}
+
+// refusals returns how many scripts a Cluster has refused because their keys are not on one node.
+func refusals(t *testing.T, c *redistest.Cluster) (sum int) {
+	t.Helper()
+	for _, primary := range c.Primaries {
+		info := primary.Client(t).Info(context.Background(), "errorstats").Val()
+		if _, found, ok := strings.Cut(info, "errorstat_TRYAGAIN:count="); ok {
+			n := 0
+			_, err := fmt.Sscan(found, &n)
+			require.NoError(t, err)
+			sum += n
+		}
+	}
+	return sum
 }
