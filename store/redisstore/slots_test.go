@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -137,6 +138,7 @@ func TestHalfMovedSlots(t *testing.T) {
 	}{
 		{"Pipelines", testPipelinesWhileKeysMove},
 		{"LostConnections", testPipelinesThatLoseTheirConnection},
+		{"Plain", testPlainNamespaceInAHalfMovedSlot},
 		{"Between", testPingsBetweenTwoKeys},
 		{"Creation", testPingsThatCreateKeys},
 		{"Stuck", testSlotThatStaysHalfMoved},
@@ -214,6 +216,46 @@ func clientOf(t *testing.T, o redisstore.Options) (client redis.UniversalClient)
 	o.Instrument = func(c redis.UniversalClient) error { client = c; return nil }
 	newStore(t, o)
 	return client
+}
+
+// testPlainNamespaceInAHalfMovedSlot: while the slot of its shard moves, nothing fails as long as its two keys are on
+// the same side, also for users who are new.
+func testPlainNamespaceInAHalfMovedSlot(t *testing.T, c *redistest.Cluster) {
+	ctx, s := context.Background(), newStore(t, redisstore.Options{URL: c.URL()})
+	other := "{" + chat + "}"
+	require.NoError(t, c.Client(t).Set(ctx, other, "", 0).Err())
+	n := 0
+	use := func() {
+		for range 20 {
+			n++
+			s.ExpireAgreements() // as every ten seconds
+			user, at := fmt.Sprint("u", n), base+lastseen.Instant(n)
+			require.Equal(t, lastseen.State{At: at}, pingAt(t, s, user, at))
+			pings := []*store.Batch[store.Sighting]{
+				{Namespace: "game", Items: sightingsAt(at, user)}, {Namespace: "chat", Items: sightingsAt(at+1, user)},
+			}
+			s.PingBatches(ctx, pings)
+			require.NoError(t, cmp.Or(pings[0].Err, pings[1].Err))
+			states, err := s.Lookup(ctx, "chat", []string{user, "nobody"})
+			require.NoError(t, err)
+			require.Equal(t, []lastseen.State{{At: at + 1}, {}}, states)
+			leaveAt(t, s, at, "u0")
+			counts, err := s.Count(ctx, "chat", everyone())
+			require.NoError(t, err)
+			require.Equal(t, []int64{int64(n), 1}, counts)
+		}
+	}
+	use()
+	for _, first := range [][]string{{other}, {chat, sidesKey(chat)}} {
+		move := beginMove(t, c, chat)
+		use()
+		move.Keys(t, first...)
+		use()
+		move.Keys(t, other, chat, sidesKey(chat)) // those that have moved are skipped
+		use()
+		move.End(t)
+		use()
+	}
 }
 
 // testPingsBetweenTwoKeys: Redis refuses a script while one of its keys has moved and the other has not. It is sent
