@@ -181,7 +181,9 @@ func newClusterClient(o Options, common *redis.UniversalOptions) *redis.ClusterC
 	c.MaxRetries = 0 // redirects include retries
 	c.ClusterStateReloadInterval = reloadEvery
 	c.DisableRoutingPolicies = true // they ask for COMMAND, outside the call's timeout; all our commands have one key
-	return redis.NewClusterClient(c)
+	client := redis.NewClusterClient(c)
+	client.AddHook(repeatHook{max(0, o.MaxRetries)}) // before all others, which see what it repeats
+	return client
 }
 
 // tls returns the TLS configuration; nil without TLS. Without a server name each server must present a certificate for

@@ -91,14 +91,16 @@ func TestDevicesOnCluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 0)
 	for _, test := range []struct {
-		name string
-		run  func(*testing.T, *redistest.Cluster, *devicesLog)
+		name    string
+		run     func(*testing.T, *redistest.Cluster, *devicesLog)
+		timeout time.Duration
 	}{
-		{"Slots", testDevicesWhileSlotsMove},
-		{"HalfMoved", testDevicesInHalfASlot},
+		{"Slots", testDevicesWhileSlotsMove, longTimeout},
+		{"HalfMoved", testDevicesInHalfASlot, shortTimeout},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := newStore(t, redisstore.Options{URL: c.URL(), Shards: 7})
+			o := redisstore.Options{URL: c.URL(), Shards: 7, Timeout: test.timeout, DialTimeout: test.timeout}
+			s := newStore(t, o)
 			log := &devicesLog{T: t, s: s, users: numbered("u", 15)}
 			log.next()
 			test.run(t, c, log)

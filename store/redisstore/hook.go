@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -163,3 +165,47 @@ type insideKey struct{}
 func inside(ctx context.Context) context.Context { return context.WithValue(ctx, insideKey{}, true) }
 
 func isInside(ctx context.Context) bool { return ctx.Value(insideKey{}) != nil }
+
+// repeatHook has the client of a Cluster repeat only those commands of a pipeline that failed. By itself, go-redis
+// sends all commands for a node again, also those that succeeded, if the connection is lost or Redis refuses the first
+// one. It still follows redirections. After TRYAGAIN, runShards repeats scripts.
+type repeatHook struct{ retries int }
+
+func (repeatHook) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (repeatHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+// onceCmd is a command whose pipeline go-redis does not repeat.
+type onceCmd struct{ redis.Cmder }
+
+func (onceCmd) NoRetry() bool { return true }
+
+// ProcessPipelineHook implements [redis.Hook].
+func (h repeatHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		open := make([]redis.Cmder, len(cmds))
+		for i, cmd := range cmds {
+			open[i] = onceCmd{cmd}
+		}
+		for run := 0; len(open) > 0 && (run == 0 || pause(ctx, repeatPause)); run++ {
+			_ = next(ctx, open) // each command keeps its error
+			open = slices.DeleteFunc(open, func(cmd redis.Cmder) bool {
+				err := cmd.Err()
+				broken, ok := errors.AsType[*net.OpError](err)
+				isLost := errors.Is(err, io.EOF) || ok && broken.Op != "dial"
+				return run >= h.retries || !isLost && !redis.HasErrorPrefix(err, "CLUSTERDOWN")
+			})
+		}
+		return firstError(cmds)
+	}
+}
+
+const repeatPause = 10 * time.Millisecond // before something is sent again
+
+// pause waits. It returns false if the context ends.
+func pause(ctx context.Context, wait time.Duration) bool {
+	select {
+	case <-ctx.Done():
+	case <-time.After(wait):
+	}
+	return ctx.Err() == nil
+}

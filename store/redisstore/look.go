@@ -18,8 +18,9 @@ type look struct {
 }
 
 // lookFirst compares the shards of open calls with their hashes if this process has not done so for a minute. It fills
-// in the replies of calls that fail, or that read where nothing exists, and returns the others.
-func (s *Store) lookFirst(ctx context.Context, calls []shardCall, open []int, cmds []*redis.Cmd) (ready []int) {
+// in the replies of calls that fail, or that read where nothing exists, and returns the others, and those that failed
+// because their slot moves.
+func (s *Store) lookFirst(ctx context.Context, calls []shardCall, open []int, cmds []*redis.Cmd) (ready, again []int) {
 	unknown := map[string]*look{}
 	var order []*look
 	round := s.agreements.round.Load()
@@ -37,7 +38,7 @@ func (s *Store) lookFirst(ctx context.Context, calls []shardCall, open []int, cm
 		}
 	}
 	if len(order) == 0 {
-		return open
+		return open, nil
 	}
 	failed := s.lookAt(context.WithValue(ctx, confirmedKey{}, nil), order) // nothing of it has to be confirmed
 	for _, at := range open {
@@ -47,12 +48,15 @@ func (s *Store) lookFirst(ctx context.Context, calls []shardCall, open []int, cm
 				cmds[at] = redis.NewCmd(ctx)
 				cmds[at].SetVal([]any{})
 				cmds[at].SetErr(err)
+				if redis.HasErrorPrefix(err, "TRYAGAIN") {
+					again = append(again, at)
+				}
 				continue
 			}
 		}
 		ready = append(ready, at)
 	}
-	return ready
+	return ready, again
 }
 
 // lookAt compares shards, with commands of one key each, since those work while slots move, and corrects hashes that

@@ -370,10 +370,7 @@ func (s *Store) members(ctx context.Context, ns namespace) (int64, error) {
 // sum adds up replies, or returns the first error.
 func sum(cmds []*redis.IntCmd) (n int64, err error) {
 	for _, cmd := range cmds {
-		if err := cmd.Err(); err != nil {
-			return 0, translate(err)
-		}
 		n += cmd.Val()
 	}
-	return n, nil
+	return n, translate(firstError(cmds))
 }

@@ -189,14 +189,11 @@ func (s *Store) newest(ctx context.Context, all []namespace) ([]lastseen.Instant
 // scores, it returns 0.
 func largest(cmds []*redis.ZSliceCmd) (size float64, err error) {
 	for _, cmd := range cmds {
-		if err := cmd.Err(); err != nil {
-			return 0, translate(err)
-		}
 		for _, z := range cmd.Val() {
 			size = max(size, math.Abs(z.Score))
 		}
 	}
-	return size, nil
+	return size, translate(firstError(cmds))
 }
 
 // newestIn returns the queries for the newest member among users present, and among those who left. Down the scores,

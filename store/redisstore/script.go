@@ -183,12 +183,17 @@ func sliceOf(reply any, n int) ([]any, error) {
 // The error is that of the first call that failed; others may have run.
 func (s *Store) runAll(ctx context.Context, script *redis.Script, calls []call) ([]*redis.Cmd, error) {
 	cmds := s.runScripts(ctx, script, calls)
+	return cmds, translate(firstError(cmds))
+}
+
+// firstError returns the first error of commands.
+func firstError[C redis.Cmder](cmds []C) error {
 	for _, cmd := range cmds {
 		if err := cmd.Err(); err != nil {
-			return nil, translate(err)
+			return err
 		}
 	}
-	return cmds, nil
+	return nil
 }
 
 // runScripts is runAll with the error of each call in its reply. Redis forgets scripts when it restarts or fails over;
@@ -216,9 +221,10 @@ func (s *Store) runScripts(ctx context.Context, script *redis.Script, calls []ca
 	return cmds
 }
 
-// pipeline sends one command for each call in one round trip. Errors stay in the commands.
+// pipeline sends one command for each call in one round trip. Errors stay in the commands. In a Cluster, runShards has
+// to learn at once of TRYAGAIN, after which go-redis repeats a command that is not in a pipeline.
 func (s *Store) pipeline(ctx context.Context, calls []call, send func(redis.Scripter, call) *redis.Cmd) []*redis.Cmd {
-	if len(calls) == 1 {
+	if len(calls) == 1 && (calls[0].script == nil || !s.inCluster()) {
 		return []*redis.Cmd{send(s.reader(ctx), calls[0])}
 	}
 	pipe := s.reader(ctx).Pipeline()

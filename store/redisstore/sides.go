@@ -118,38 +118,38 @@ type shardCall struct {
 	prepare func(has sides) (uses, creates string, args []any)
 }
 
-// maxSideRuns is how often a script is run at most while its shard's side keys change.
-const maxSideRuns = 5
+// quickSideRuns is how often a script is sent again at once while its shard's side keys change, or its slot moves.
+const quickSideRuns = 5
 
 // runShards runs scripts, all in one round trip, and returns the replies in the order of the calls, with the error of
-// each call in its reply. It repeats those for which the side keys were others than this process knew.
+// each call in its reply. For half of the time, it repeats those for which the side keys were others than this process
+// knew, and those that Redis refuses while some of their keys have moved to another node. A call that used all of the
+// time would look like an outage to the others that wait for this node.
 func (s *Store) runShards(ctx context.Context, calls []shardCall) []*redis.Cmd {
 	cmds := make([]*redis.Cmd, len(calls))
 	open, needs := make([]int, len(calls)), make([]string, len(calls))
 	for i := range calls {
 		open[i] = i
 	}
-	for run := 0; len(open) > 0; run++ {
-		open = s.lookFirst(ctx, calls, open, cmds)
-		batch := make([]call, len(open))
-		for i, at := range open {
+	waiting, cancel := context.WithTimeout(ctx, s.guard.limit(ctx))
+	defer cancel()
+	for run := 0; len(open) > 0 && (run <= quickSideRuns || pause(waiting, repeatPause)); run++ {
+		ready, again := s.lookFirst(ctx, calls, open, cmds)
+		batch := make([]call, len(ready))
+		for i, at := range ready {
 			batch[i] = s.sidesCall(&calls[at], needs[at])
 		}
-		var again []int
 		for i, cmd := range s.runScripts(ctx, nil, batch) {
-			at := open[i]
+			at := ready[i]
 			if cmds[at] = cmd; !s.repeats(&calls[at], cmd, &needs[at]) {
 				s.forgetIfCreated(&calls[at], batch[i])
 				continue
 			}
-			if again = append(again, at); run >= maxSideRuns {
-				cmd.SetErr(fmt.Errorf("%w: the side keys of %s change all the time",
-					store.ErrUnavailable, calls[at].shard))
+			if again = append(again, at); cmd.Err() == nil {
+				cmd.SetErr(fmt.Errorf("%w: the side keys of %s keep changing", store.ErrUnavailable, calls[at].shard))
 			}
 		}
-		if open = again; run >= maxSideRuns {
-			return cmds
-		}
+		open = again
 	}
 	return cmds
 }
@@ -157,12 +157,7 @@ func (s *Store) runShards(ctx context.Context, calls []shardCall) []*redis.Cmd {
 // runShardsAll is runShards with the first error.
 func (s *Store) runShardsAll(ctx context.Context, calls []shardCall) ([]*redis.Cmd, error) {
 	cmds := s.runShards(ctx, calls)
-	for _, cmd := range cmds {
-		if err := cmd.Err(); err != nil {
-			return nil, translate(err)
-		}
-	}
-	return cmds, nil
+	return cmds, translate(firstError(cmds))
 }
 
 // sidesCall returns the call of a script as sides.lua takes it, and also names the side keys that it asked for.

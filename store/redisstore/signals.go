@@ -159,11 +159,7 @@ func (s *Store) follow(ctx context.Context, l *signals.Listener) {
 				l.Lose() // those of this process arrive
 			}
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return
-		}
+		pause(ctx, wait)
 	}
 	<-ctx.Done()
 }
