@@ -42,7 +42,7 @@ var scripts = struct {
 	deleteShard: newSidesScript(
 		fileSource("clock.lua", "details.lua", "anysays.lua", "hiddendrop.lua", "deleteshard.lua")),
 
-	feedForget:   newFeedScript("records.lua", "details.lua", "feedforget.lua"),
+	feedForget:   newFeedScript("records.lua", "details.lua", "hiddendrop.lua", "feedforget.lua"),
 	feedRecord:   newFeedScript("feedrecord.lua"),
 	feedRead:     newSidesScript(fileSource("feedread.lua")),
 	feedSnapshot: newSidesScript(fileSource("feedsnapshot.lua")),
