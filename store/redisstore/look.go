@@ -120,13 +120,7 @@ func (s *Store) compare(l *look) (*call, error) {
 		}
 	}
 	stored := sides(text)
-	known := knownShard{stored: stored, round: s.agreements.round.Load()}
-	for _, letter := range stored.only(sideLetters, "") {
-		if !strings.ContainsRune(found, letter) {
-			known.lost += string(letter)
-		}
-	}
-	s.sides.set(l.shard, known)
+	s.sides.set(l.shard, knownShard{stored: stored, lost: without(text, found), round: s.agreements.round.Load()})
 	if strings.ContainsAny(found, "hp") { // see repair
 		found += "hp"
 	}
