@@ -22,6 +22,7 @@ if hidden_key and redis.call('ZREM', hidden_key, ARGV[2]) == 1 then
   mark_hidden()
 end
 if feed then
+  feed.newest = ''
   local was = published(score and tonumber(score))
   local described = published_details(text, was, feed.watermark)
   if was ~= unknown or described ~= '' then
