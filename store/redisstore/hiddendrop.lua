@@ -1,7 +1,7 @@
 -- What the scripts share that change hidden times; it follows clock.lua.
 --
--- hidden_key and private_key are about the same users. Redis can lose one of them, or an operator can restore an older one.
--- So each change gives both the same mark, a negative number that becomes less, of the user '': no user has that name.
+-- Each change gives hidden_key and private_key one mark, a negative number that becomes less, of the user '', whose name
+-- no user has. So it shows if Redis loses one of them, or an operator restores an older one.
 
 local function mark_hidden()
   local last = redis.call('ZSCORE', hidden_key, '') or 0

@@ -1,5 +1,5 @@
--- Compares the hash of a shard with the side keys that exist, and corrects it. If the two keys of hidden times differ, it
--- deletes the older one, and copies 500 users of the newer one to it.
+-- Compares the hash of a shard with the side keys that exist, and corrects it. If the two keys of hidden times differ,
+-- it deletes the older one, and copies 500 users of the newer one to it. If records are lost, it notes when.
 --
 -- KEYS, ARGV  see sides.lua; hidden_key and private_key are named both or not at all
 -- ARGV[1]     1 to keep the hash of a shard that does not exist, because it is about to be created
@@ -40,5 +40,8 @@ local function repair(place)
   return ' ' .. reply[1]
 end
 
+if lost_records then
+  redis.call('HSET', records_key, '', string.format('%.0f', clock()))
+end
 local place = hidden_key and repair(ARGV[2]) or ''
 return {ok = 'SIDES ' .. settle(ARGV[1] == '1') .. place}

@@ -40,9 +40,7 @@ func (s *Store) allDevicesHidden(ctx context.Context, d *pendingDevices) bool {
 	})
 	s.findHidden(ctx, []*hiddenCheck{check})
 	for i, state := range check.states {
-		if check.hidden {
-			d.states[d.items[i].User] = state
-		}
+		d.states[d.items[i].User] = state // if they are not hidden, writing them replaces it
 	}
 	return check.hidden
 }

@@ -38,7 +38,7 @@ var scripts = struct {
 	time:        newScript("time.lua"),
 	probe:       newScript("probe.lua"),
 	register:    newScript("register.lua"),
-	look:        newSidesScript(fileSource("look.lua")),
+	look:        newSidesScript(fileSource("clock.lua", "look.lua")),
 	deleteShard: newSidesScript(
 		fileSource("clock.lua", "details.lua", "anysays.lua", "hiddendrop.lua", "deleteshard.lua")),
 
