@@ -69,7 +69,7 @@ func (s *Store) SweepChanges(caller context.Context, sweeps []*store.ChangesSwee
 	s.openFeeds(ctx, all)
 	var calls []shardCall
 	for i, w := range sweeps {
-		clearSweep(w)
+		*w = store.ChangesSweep{Namespace: w.Namespace, Thresholds: w.Thresholds, Now: w.Now}
 		if w.Err = all[i].err; w.Err == nil {
 			calls = append(calls, s.sweepCalls(ctx, all[i].namespace, w)...)
 		}
@@ -98,10 +98,6 @@ func (s *Store) runSweeps(ctx context.Context, calls []shardCall) (cmds []*redis
 		cancel()
 	}
 	return cmds
-}
-
-func clearSweep(w *store.ChangesSweep) {
-	*w = store.ChangesSweep{Namespace: w.Namespace, Thresholds: w.Thresholds, Now: w.Now}
 }
 
 func (s *Store) sweepCalls(ctx context.Context, ns namespace, w *store.ChangesSweep) []shardCall {

@@ -121,7 +121,7 @@ func TestSweepsOfManyNamespaces(t *testing.T) {
 			require.NoError(t, s.Register(ctx, []string{name}))
 			require.NoError(t, s.RecordChanges(ctx, name, green))
 			for _, key := range s.keys.namespace(name).all() {
-				feed := s.keys.namespace(name).feed(key)
+				feed := s.keys.namespace(name).sideKey(key, 'f')
 				require.NoError(t, s.client.HSet(ctx, feed, "w", int64(at)-2000).Err())
 				require.NoError(t, s.client.HDel(ctx, feed, "s").Err())
 			}

@@ -13,10 +13,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// This file keeps contacts, and names their keys: see docs/decisions/redis-keys.md.
-
-// contacts returns the key of the contacts of the users of a shard.
-func (n namespace) contacts(shard string) string { return n.companion("contacts", shard) }
+// This file keeps contacts: see docs/decisions/redis-keys.md.
 
 // memberOf returns the member of a contact. No ID contains a NUL.
 func memberOf(owner, contact string) string { return owner + "\x00" + contact }
@@ -251,7 +248,7 @@ func (s *Store) contactsPage(ctx context.Context, ns namespace, owner, after str
 	defer cancel()
 	low, high := contactsAfter(owner, after)
 	page := redis.ZRangeArgs{
-		Key: ns.contacts(ns.of(owner)), ByLex: true, Start: low, Stop: high, Count: int64(limit),
+		Key: ns.sideKey(ns.of(owner), 'c'), ByLex: true, Start: low, Stop: high, Count: int64(limit),
 	}
 	members, err := s.client.ZRangeArgs(ctx, page).Result()
 	for i, member := range members {
@@ -272,7 +269,7 @@ func (s *Store) AreContacts(ctx context.Context, name string, pairs []store.Cont
 	pipe := s.client.Pipeline()
 	cmds := make([]*redis.Cmd, len(chunks))
 	for i, c := range chunks {
-		args := append(make([]any, 0, 2+len(c.index)), "zmscore", ns.contacts(c.key))
+		args := append(make([]any, 0, 2+len(c.index)), "zmscore", ns.sideKey(c.key, 'c'))
 		for _, at := range c.index {
 			args = append(args, memberOf(pairs[at].Owner, pairs[at].Contact))
 		}
@@ -308,7 +305,7 @@ func (s *Store) forgetContacts(ctx context.Context, ns namespace, owner string) 
 	if !ns.hasCompanions() {
 		return nil
 	}
-	n, err := s.client.Exists(ctx, ns.contacts(ns.of(owner))).Result()
+	n, err := s.client.Exists(ctx, ns.sideKey(ns.of(owner), 'c')).Result()
 	if err != nil || n == 0 {
 		return translate(err)
 	}

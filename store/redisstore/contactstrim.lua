@@ -55,7 +55,7 @@ local function divide(owners, cutoff)
   local privates = private_key and redis.call('HMGET', private_key, unpack(owners)) or {}
   for i, owner in ipairs(owners) do
     local used, stop = math.floor(math.abs(seen[i] or 0)), ends[i] and number_of(ends[i])
-    if stop and (privates[i] or stop <= now + max_ahead) then -- see find_hidden
+    if stop and (not is_ended(privates[i]) or stop <= now + max_ahead) then -- see find_hidden
       used = math.max(used, math.min(stop, now))
     end
     if used < cutoff then

@@ -13,7 +13,7 @@ if ARGV[1] ~= '' then
     return 1
   end
   if hidden_key then
-    drop_hidden(hidden_key, private_key, math.min(clock(), tonumber(ARGV[1])), 1000)
+    drop_hidden(math.min(clock(), tonumber(ARGV[1])), 1000)
   end
   kept = {h = true, p = true}
 end

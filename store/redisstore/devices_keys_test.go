@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lastseen/lastseen"
@@ -157,4 +158,36 @@ func TestSizeOfRecords(t *testing.T) {
 	t.Logf("%.0f bytes for a user with one device, %.0f more for another one", float64(one)/n, float64(two-one)/n)
 	require.LessOrEqual(t, one, int64(300*n))
 	require.LessOrEqual(t, two-one, int64(150*n))
+}
+
+// TestLostDevices: if Redis loses the records of devices, the leave of one device is not the user's for the window,
+// since others may be live. A leave on all devices is.
+func TestLostDevices(t *testing.T) {
+	ctx, url, client := start(t)
+	for _, looks := range []bool{false, true} {
+		a, b := newStore(t, redisstore.Options{URL: url}), newStore(t, redisstore.Options{URL: url})
+		require.NoError(t, a.DeleteNamespace(ctx, "chat"))
+		now := nowOf(t, a)
+		pingAt(t, a, "bob", now)
+		require.NoError(t, client.ZAdd(ctx, chat, redis.Z{Score: 9e15, Member: "bob"}).Err())
+		record(t, a, onDevice("bob", "tab", now)) // makes no record, so none is lost
+		require.True(t, record(t, b, byeOnDevice("tab", now-1)).Left)
+		record(t, a, onDevice("alice", "tab", now), onDevice("alice", "phone", now), onDevice("alice", "pad", now))
+		require.Equal(t, lastseen.State{At: now}, pingAt(t, b, "alice", now))
+		require.NoError(t, client.Del(ctx, recordsKey(chat)).Err())
+		if looks { // another server finds the loss, and corrects the hash
+			pingAt(t, newStore(t, redisstore.Options{URL: url}), "alice", now)
+		}
+		require.Equal(t, lastseen.State{At: now + 1}, record(t, b, byeOnDevice("tab", now+1)))
+		require.Equal(t, lastseen.State{At: now + 2}, record(t, a, byeOnDevice("phone", now+2)))
+		require.True(t, leaveAt(t, b, now+3, "alice")[0].Left)
+		require.Eventually(t, func() bool {
+			now = max(now+1, nowOf(t, a))
+			states, err := a.RecordDevices(ctx, "chat", 20*time.Millisecond, []store.DeviceSighting{
+				onDevice("alice", "new", now), byeOnDevice("new", now+1),
+			})
+			require.NoError(t, err)
+			return states[1].Left
+		}, longTimeout, time.Millisecond)
+	}
 }

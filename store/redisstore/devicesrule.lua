@@ -4,6 +4,7 @@
 -- Records items, and notes what is to be written.
 local function record(items)
   local users, order, merge = {}, {}, merger()
+  local lost = tonumber(redis.call('HGET', records_key, '') or '') or 0 -- when all records were lost
 
   -- Notes that a record does not exist any longer.
   local function drop(user, record)
@@ -77,14 +78,14 @@ local function record(items)
     local from, records = user.at - user.window, user.records
     expire(user, from)
     mark(user)
-    local bye, live = user.left == user.at, false
+    local bye, live = false, lost > math.max(from, 0) -- devices that are not known may be live
     local oldest_gone
     for i, record in ipairs(records) do
       bye = bye or record.gone and record.at == user.at
       live = live or not record.gone
       oldest_gone = record.gone and i > 1 and i or oldest_gone
     end
-    user.gone = bye and not live
+    user.gone = user.left == user.at or bye and not live
     if #records > max_devices then
       drop(user, table.remove(records, oldest_gone or #records))
     end

@@ -13,6 +13,7 @@ if #others > 0 then
   record(others)
 end
 if needs_details then
+  settle() -- restarting the feed may have claimed what does not exist yet
   return {ok = 'NEED d'}
 end
 

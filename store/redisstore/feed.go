@@ -13,10 +13,7 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// This file names the keys of changes feeds: see docs/decisions/redis-keys.md.
-
-// feed returns the key of the feed of a shard.
-func (n namespace) feed(shard string) string { return n.companion("feed", shard) }
+// This file is about places in changes feeds, and the rights that feeds need: see docs/decisions/redis-keys.md.
 
 // maxLink is the largest base of links: a call that adds as many as there can be stays below 2^52, which Lua still
 // tells from the next number.
@@ -74,7 +71,7 @@ func (s *Store) mayAppend(ctx context.Context, ns namespace, shard string) bool 
 	if s.allowsFeeds(ctx) {
 		return true
 	}
-	_ = s.client.Unlink(ctx, ns.feed(shard)).Err() // if Redis is away, the write fails as well
+	_ = s.client.Unlink(ctx, ns.sideKey(shard, 'f')).Err() // if Redis is away, the write fails as well
 	return false
 }
 

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]      one shard of a namespace
 -- feed_key     its feed: w is the watermark; g and y are the thresholds; i and l are the ID and the link of the last
---              entry; o is the server that swept last; u is 1 while the shard has users
+--              entry; o is the server that swept last; n is the newest time that is known of a user, and the user
 -- changes_key  its entries; nil if the script appends none
 -- ARGV[1]      a random number that the links of this call follow
 --
@@ -45,22 +45,25 @@ local function restart(now)
   redis.call('UNLINK', changes_key)
   redis.call('XADD', changes_key, 'MAXLEN', '0', '*', 'e', '') -- while a feed exists, so does the key of its entries
   expire_entries()
-  feed.watermark, feed.id, feed.link = now, '0-0', next_link()
-  redis.call('HSET', feed_key, 'w', digits(now), 'i', feed.id, 'l', feed.link, 'u', '0')
+  feed.watermark, feed.id, feed.link, feed.newest, feed.time = now, '0-0', next_link(), '', 0
+  redis.call('HSET', feed_key, 'w', digits(now), 'i', feed.id, 'l', feed.link, 'n', '')
 end
 
--- Reads the feed, and reports whether it restarted because Redis lost the users alone, or because its watermark is too
--- far ahead of the clock. Then the clock was set back, and the feed would also exist for that much longer.
+-- Reads the feed, and reports whether it restarted because Redis lost the users alone, or has older ones, or because its
+-- watermark is too far ahead of the clock. Then the clock was set back, and the feed would also exist for that much longer.
 local function load_feed(now)
-  local fields = feed_key and redis.call('HMGET', feed_key, 'w', 'g', 'y', 'l', 'u')
+  local fields = feed_key and redis.call('HMGET', feed_key, 'w', 'g', 'y', 'l', 'n')
   if not fields or not fields[1] then
     return false
   end
   feed = {
     watermark = tonumber(fields[1]), green = tonumber(fields[2]), yellow = tonumber(fields[3]), link = fields[4],
+    newest = fields[5] or '',
   }
+  local time, user = string.match(feed.newest, '^(%d+) (.*)$')
+  feed.time = tonumber(time or 0)
   if feed.watermark <= furthest(now) then
-    local lost = fields[5] == '1' and redis.call('EXISTS', KEYS[1]) == 0
+    local lost = user and math.abs(redis.call('ZSCORE', KEYS[1], user) or 0) < feed.time
     if lost then
       restart(feed.watermark)
     end
@@ -106,6 +109,9 @@ local function append(user, before, after, time, was, is)
   if refused then
     return
   end
+  if tonumber(time) >= feed.time then
+    feed.time, feed.newest = tonumber(time), time .. ' ' .. user
+  end
   local code = 8 * before + after
   if was and (was ~= '' or is ~= '') then
     code, user = code + 64, #was .. ' ' .. #is .. ' ' .. was .. is .. user
@@ -133,7 +139,7 @@ end
 -- Writes which entry is the last one, if entries were appended, and deletes the oldest if there are too many.
 local function save_tip()
   if appended then
-    redis.call('HSET', feed_key, 'i', feed.id, 'l', feed.link, 'u', redis.call('EXISTS', KEYS[1]))
+    redis.call('HSET', feed_key, 'i', feed.id, 'l', feed.link, 'n', feed.newest)
     redis.call('XTRIM', changes_key, 'MAXLEN', '~', digits(max_changes))
   end
 end

@@ -14,13 +14,15 @@ if details_key then
   text = redis.call('HGET', details_key, ARGV[2])
   save_details({ARGV[2], text, ''})
 end
-for _, set in pairs({ends_key, hidden_key, KEYS[1]}) do
+for _, set in pairs({ends_key, KEYS[1]}) do
   redis.call('ZREM', set, ARGV[2])
 end
-if private_key then
+if hidden_key and redis.call('ZREM', hidden_key, ARGV[2]) == 1 then
   redis.call('HDEL', private_key, ARGV[2])
+  mark_hidden()
 end
 if feed then
+  feed.newest = ''
   local was = published(score and tonumber(score))
   local described = published_details(text, was, feed.watermark)
   if was ~= unknown or described ~= '' then

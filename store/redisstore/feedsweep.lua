@@ -224,7 +224,9 @@ if goal > feed.watermark then
     decays, first = decay(target)
     save_tip()
     feed.watermark = target
-    redis.call('HSET', feed_key, 'w', digits(target), 'u', redis.call('EXISTS', KEYS[1]))
+    local user = redis.call('ZRANGE', KEYS[1], latest_time, feed.time, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
+    local newest = user[1] and digits(math.floor(user[2])) .. ' ' .. user[1] or feed.newest
+    redis.call('HSET', feed_key, 'w', digits(target), 'n', newest)
   end
 end
 if delete_ended(math.min(past, feed.watermark), max_ends) then

@@ -1,11 +1,17 @@
 -- What leaves out the assertions about users in a hidden time. The rule is that of HiddenTime of package lastseen.
 --
 -- hidden_key   the ends of hidden times: a sorted set, the score of a user is when the hidden time ends, or +inf
--- private_key  what invisible users say: a hash, field = user; without a field the user has ended the hidden time
+-- private_key  what invisible users say: a hash, field = user, value = when the hidden time ends, or 0, a space and the note;
+--              without a field, or if the value is the end alone, the user has ended the hidden time
 
 -- Returns the score of a sorted set as a number.
 local function number_of(score)
   return score == 'inf' and math.huge or tonumber(score)
+end
+
+-- Reports whether a user has ended the hidden time, given the field of private_key.
+local function is_ended(private)
+  return not private or string.find(private, '^%d+$') ~= nil
 end
 
 -- Returns since when an item of devices.lua says that a device is idle, as text; nil if it is not.
@@ -22,12 +28,10 @@ local function find_hidden(users, first, step, devices)
     local stop = ends[i] and number_of(ends[i])
     if not stop or math.min(time, now) >= stop then
       return false
-    elseif stop <= now then
-      return true
     end
     -- If the user has ended it, one of the clocks is wrong, perhaps by a moment only.
     privates = privates or private_key and redis.call('HMGET', private_key, unpack(users)) or {}
-    return privates[i] or stop <= now + max_ahead and time < stop
+    return not is_ended(privates[i]) or stop <= now + max_ahead and time < stop
   end
   local hidden
   for i = 1, #users do

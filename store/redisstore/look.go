@@ -84,16 +84,25 @@ func (s *Store) lookAt(ctx context.Context, all []*look) (failed map[string]erro
 	}
 	for i, cmd := range s.runScripts(ctx, nil, calls) {
 		shard := wrong[i].shard
-		text, err := cmd.Text()
+		text, err := s.repair(ctx, calls[i], cmd)
 		if err != nil && (!redis.HasErrorPrefix(err, "TRYAGAIN") || s.sides.of(shard).stored == "") {
 			failed[shard] = err
 		} else if err == nil {
-			s.sides.set(shard, knownShard{
-				stored: sides(strings.TrimPrefix(text, "SIDES ")), round: s.agreements.round.Load(),
-			})
+			s.sides.set(shard, knownShard{stored: text, round: s.agreements.round.Load()})
 		}
 	}
 	return failed
+}
+
+// repair repeats look.lua until the two keys of hidden times do not differ, and returns what the hash has then.
+func (s *Store) repair(ctx context.Context, c call, cmd *redis.Cmd) (sides, error) {
+	text, err := cmd.Text()
+	stored, place, unfinished := strings.Cut(strings.TrimPrefix(text, "SIDES "), " ")
+	if err != nil || !unfinished {
+		return sides(stored), err
+	}
+	c.args = []any{c.args[0], place, "", c.args[3], stored}
+	return s.repair(ctx, c, s.runScripts(ctx, nil, []call{c})[0])
 }
 
 // compare learns what the hash of a shard has, and which of its keys exist. It returns the call that corrects the hash;
@@ -115,13 +124,10 @@ func (s *Store) compare(l *look) (*call, error) {
 		}
 	}
 	stored := sides(text)
-	known := knownShard{stored: stored, round: s.agreements.round.Load()}
-	for _, letter := range stored.only(sideLetters, "") {
-		if !strings.ContainsRune(found, letter) {
-			known.lost += string(letter)
-		}
+	s.sides.set(l.shard, knownShard{stored: stored, lost: without(text, found), round: s.agreements.round.Load()})
+	if strings.ContainsAny(found, "hp") { // see repair
+		found += "hp"
 	}
-	s.sides.set(l.shard, known)
 	if l.absent = text == "" && !exists; text == found || l.absent && l.reads {
 		return nil, nil
 	}
@@ -133,6 +139,6 @@ func (s *Store) compare(l *look) (*call, error) {
 	keep := !l.reads
 	return &call{
 		key: l.shard, script: scripts.look, others: append(others, l.sidesKey(l.shard)),
-		args: []any{keep, "", letters, text},
+		args: []any{keep, "", "", letters, text},
 	}, nil
 }

@@ -360,7 +360,7 @@ func (s *Store) members(ctx context.Context, ns namespace) (int64, error) {
 	for _, key := range ns.all() {
 		cmds = append(cmds, pipe.ZCard(ctx, key))
 		if ns.hasCompanions() {
-			cmds = append(cmds, pipe.ZCard(ctx, ns.contacts(key)))
+			cmds = append(cmds, pipe.ZCard(ctx, ns.sideKey(key, 'c')))
 		}
 	}
 	_, _ = pipe.Exec(ctx) // each command keeps its error

@@ -115,7 +115,7 @@ func (s *Store) ReadAvailability(
 // readSaid reads what a user says. Commands with one key work also while slots move.
 func (s *Store) readSaid(ctx context.Context, c *candidate, user string, at lastseen.Instant) (lastseen.Said, error) {
 	key, pipe := c.of(user), s.client.Pipeline()
-	private, details := pipe.HGet(ctx, c.private(key), user), pipe.HGet(ctx, c.details(key), user)
+	private, details := pipe.HGet(ctx, c.sideKey(key, 'p'), user), pipe.HGet(ctx, c.sideKey(key, 'd'), user)
 	_, _ = pipe.Exec(ctx) // each command keeps its error
 	text, found, err := textOf(private)
 	if err != nil {

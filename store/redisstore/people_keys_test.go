@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -45,13 +46,18 @@ func TestKeysOfPeople(t *testing.T) {
 	}, detailsOf(t, client, chat))
 	require.Equal(t, []redis.Z{{Member: "bob", Score: float64(end)}},
 		client.ZRangeWithScores(ctx, endsKey(chat), 0, -1).Val())
+	hidden := client.ZRangeWithScores(ctx, hiddenOfChat, 0, -1).Val()
 	require.Equal(t, []redis.Z{
+		{Member: "", Score: hidden[0].Score}, // of the last change
 		{Member: "erin", Score: float64(now + 1)},
 		{Member: "dave", Score: float64(end)},
 		{Member: "alice", Score: math.Inf(1)},
-	}, client.ZRangeWithScores(ctx, hiddenOfChat, 0, -1).Val())
-	require.Equal(t, map[string]string{"alice": "0 not here", "dave": fmt.Sprintf("%d ", end)},
-		client.HGetAll(ctx, privateOfChat).Val())
+	}, hidden)
+	require.LessOrEqual(t, hidden[0].Score, -float64(now))
+	require.Equal(t, map[string]string{
+		"alice": "0 not here", "dave": fmt.Sprintf("%d ", end), "erin": fmt.Sprint(int64(now + 1)),
+		"": strconv.FormatFloat(hidden[0].Score, 'f', 0, 64),
+	}, client.HGetAll(ctx, privateOfChat).Val())
 	require.Equal(t, "-dehpr", sidesOf(t, client))
 	require.Equal(t, []string{"chat"}, client.HKeys(ctx, "presence::meta").Val())
 }

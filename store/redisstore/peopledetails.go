@@ -14,11 +14,6 @@ import (
 
 // This file reads what others see of users besides their states, and what users say: see docs/decisions/people.md.
 
-// details returns the key of what others see of the users of a shard besides their states. hidden and private are read
-// with commands of one key as well.
-func (n namespace) details(shard string) string { return n.companion("details", shard) }
-func (n namespace) private(shard string) string { return n.companion("private", shard) }
-
 // Describe implements [store.Store].
 func (s *Store) Describe(
 	ctx context.Context, name string, users []string,
@@ -85,7 +80,7 @@ func (s *Store) queryDetails(
 
 // read adds the command that reads the details to a pipeline.
 func (q *detailsQuery) read(ctx context.Context, pipe redis.Pipeliner) {
-	args := append(make([]any, 0, 2+len(q.index)), "hmget", q.details(q.chunk.key))
+	args := append(make([]any, 0, 2+len(q.index)), "hmget", q.sideKey(q.chunk.key, 'd'))
 	for _, at := range q.index {
 		args = append(args, q.user(at))
 	}
@@ -155,9 +150,12 @@ func (s *Store) warnOfDetails(ns namespace, user string) {
 
 // parsePrivate reads what an invisible user says: see say.lua.
 func parsePrivate(text string) (said lastseen.Said, ok bool) {
-	end, note, _ := strings.Cut(text, " ")
+	end, note, goesOn := strings.Cut(text, " ")
 	until, err := strconv.ParseInt(end, 10, 64)
-	said = lastseen.Said{Availability: lastseen.Invisible, Note: note, Until: lastseen.Instant(until)}
+	said = lastseen.Said{Note: note, Until: lastseen.Instant(until)}
+	if goesOn { // otherwise the user has ended the hidden time
+		said.Availability = lastseen.Invisible
+	}
 	if err != nil || !validEnd(said.Until) || lastseen.CheckNote(note) != nil {
 		return lastseen.Said{}, false
 	}

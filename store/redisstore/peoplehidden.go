@@ -11,57 +11,36 @@ import (
 
 // This file keeps hidden users from creating a namespace that does not exist: see docs/decisions/people.md.
 
-// withoutHidden returns the batches that have something to write. In a namespace that does not exist, a batch of hidden
-// users alone must not create it: the states of such a batch are filled in.
-func (s *Store) withoutHidden(ctx context.Context, all []*pendingBatch) (written []*pendingBatch) {
-	var checks []*hiddenCheck
-	for _, b := range all {
-		if b.mayBeNew() {
-			item := func(i int) (lastseen.Instant, *string) { return b.unique[i].At, &b.unique[i].User }
-			checks = append(checks, newHiddenCheck(&b.candidate, len(b.unique), item))
-		}
+// withoutHidden returns the batches that have something to write, and their namespaces. In a namespace that does not
+// exist, a batch of hidden users alone must not create it: the states of such a batch are filled in.
+func (s *Store) withoutHidden(
+	ctx context.Context, all []*pendingBatch,
+) (written []*pendingBatch, namespaces []*candidate) {
+	checks := make([]*hiddenCheck, len(all))
+	for i, b := range all {
+		item := func(i int) (lastseen.Instant, *string) { return b.unique[i].At, &b.unique[i].User }
+		checks[i] = newHiddenCheck(&b.candidate, len(b.unique), item)
 	}
 	s.findHidden(ctx, checks)
-	for _, b := range all {
-		if len(checks) > 0 && checks[0].candidate == &b.candidate {
-			check := checks[0]
-			if checks = checks[1:]; check.hidden {
-				b.states = check.states
-				continue
-			}
+	for i, b := range all {
+		if checks[i].hidden {
+			b.states = checks[i].states
+		} else {
+			written, namespaces = append(written, b), append(namespaces, &b.candidate)
 		}
-		written = append(written, b)
 	}
-	return written
-}
-
-// mayBeNew reports whether a namespace that can have hidden users does not exist.
-func (c *candidate) mayBeNew() bool {
-	return c.err == nil && !c.hasMeta && !c.exists && c.hasCompanions()
-}
-
-func candidates(batches []*pendingBatch) []*candidate {
-	all := make([]*candidate, len(batches))
-	for i, b := range batches {
-		all[i] = &b.candidate
-	}
-	return all
+	return written, namespaces
 }
 
 // allDevicesHidden reports whether all items of a batch of devices are hidden, in a namespace that does not exist. Then
 // it fills in the states.
 func (s *Store) allDevicesHidden(ctx context.Context, d *pendingDevices) bool {
-	if !d.mayBeNew() {
-		return false
-	}
 	check := newHiddenCheck(&d.candidate, len(d.items), func(i int) (lastseen.Instant, *string) {
 		return d.items[i].At, &d.items[i].User
 	})
 	s.findHidden(ctx, []*hiddenCheck{check})
 	for i, state := range check.states {
-		if check.hidden {
-			d.states[d.items[i].User] = state
-		}
+		d.states[d.items[i].User] = state // if they are not hidden, writing them replaces it
 	}
 	return check.hidden
 }
@@ -75,8 +54,13 @@ type hiddenCheck struct {
 	hidden bool
 }
 
+// newHiddenCheck returns the check of a batch. It has nothing to do if the namespace exists.
 func newHiddenCheck(c *candidate, count int, item func(int) (lastseen.Instant, *string)) *hiddenCheck {
-	check := &hiddenCheck{candidate: c, states: make([]lastseen.State, count)}
+	check := &hiddenCheck{candidate: c}
+	if c.err != nil || c.hasMeta || c.exists || !c.hasCompanions() {
+		return check
+	}
+	check.states = make([]lastseen.State, count)
 	check.chunks = c.split(count, maxChunk, func(i int) string { _, user := item(i); return *user })
 	for _, chunk := range check.chunks {
 		var args []any
@@ -101,7 +85,7 @@ func (s *Store) findHidden(ctx context.Context, checks []*hiddenCheck) {
 	}
 	cmds := s.runShards(ctx, calls)
 	for _, check := range checks {
-		check.hidden = true
+		check.hidden = len(check.chunks) > 0
 		for i, chunk := range check.chunks {
 			check.hidden = check.read(chunk, cmds[i]) && check.hidden
 		}

@@ -5,7 +5,7 @@
 --
 -- The records of a user are lines of text. The first one is about the user, each of the others is a record, the newest
 -- first. The lines have newlines between them. Times and the window are in milliseconds: see Devices of package
--- lastseen.
+-- lastseen. The field '' has when Redis lost all records, as far as that is known; it can be empty.
 --
 --   <window> <when the user left on all devices, or 0>
 --   <kind> <ID><tab><1 if gone, otherwise 0> <idle since, or 0> <since> <at>
@@ -37,20 +37,18 @@ end
 -- As many arguments as Lua can pass to one command.
 local max_args = 4000
 
--- Returns how many there were.
 local function delete_fields(key, fields)
-  local deleted = 0
   for first = 1, #fields, max_args do
     local past = math.min(#fields, first + max_args - 1)
-    deleted = deleted + redis.call('HDEL', key, unpack(fields, first, past))
+    redis.call('HDEL', key, unpack(fields, first, past))
   end
-  return deleted
 end
 
 -- Deletes records. The hash stays until the shard is deleted, if need be with the field '', since no user has that name:
 -- from the first device on, leaves without one concern devices that report late, also while there is no record.
 local function delete_records(users)
-  if delete_fields(records_key, users) > 0 and redis.call('EXISTS', records_key) == 0 then
+  delete_fields(records_key, users)
+  if redis.call('EXISTS', records_key) == 0 then
     redis.call('HSET', records_key, '', '') -- after it, memory may be full
   end
 end

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/Shopify/toxiproxy/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/stretchr/testify/require"
@@ -222,4 +224,28 @@ func TestGaps(t *testing.T) {
 			})
 		})
 	}
+}
+
+// startProxy starts a proxy in front of a server, whose toxics spoil the connection.
+func startProxy(t *testing.T, upstream string) *toxiproxy.Proxy {
+	t.Helper()
+	server := callWithZero(toxiproxy.NewServer, toxiproxy.NewMetricsContainer(nil))
+	proxy := toxiproxy.NewProxy(server, "redis", "127.0.0.1:0", upstream)
+	require.NoError(t, proxy.Start())
+	t.Cleanup(proxy.Stop)
+	return proxy
+}
+
+// callWithZero calls a function with the zero value of a type that need not be imported: a logger that writes nothing.
+func callWithZero[A, Z, R any](f func(A, Z) R, a A) R {
+	var z Z
+	return f(a, z)
+}
+
+// spoil adds a toxic until the returned function is called.
+func spoil(t *testing.T, proxy *toxiproxy.Proxy, toxic string) (heal func()) {
+	t.Helper()
+	added, err := proxy.Toxics.AddToxicJson(strings.NewReader(toxic))
+	require.NoError(t, err)
+	return func() { require.NoError(t, proxy.Toxics.RemoveToxic(context.Background(), added.Name)) }
 }

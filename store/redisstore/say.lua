@@ -34,7 +34,7 @@ local stop, private = read('ZSCORE', hidden_key), read('HGET', private_key)
 local existed, number = redis.call('EXISTS', key) == 1, score and tonumber(score)
 read('ZSCORE', ends_key)
 read('ZSCORE', uses_key)
-local invisible = private and stop and number_of(stop) > at
+local invisible = stop and number_of(stop) > at and not is_ended(private)
 local had_feed = feed_key and redis.call('EXISTS', feed_key) == 1
 claim()
 
@@ -85,15 +85,15 @@ end
 if availability == 'invisible' then
   redis.call('ZADD', hidden_key, ends > 0 and digits(ends) or '+inf', user)
   redis.call('HSET', private_key, user, digits(ends) .. ' ' .. note)
+  mark_hidden()
   if not invisible then
     leave()
   end
 else
   if invisible then
     redis.call('ZADD', hidden_key, digits(at), user)
-  end
-  if private then
-    redis.call('HDEL', private_key, user)
+    redis.call('HSET', private_key, user, digits(at))
+    mark_hidden()
   end
   save_public()
 end
@@ -102,7 +102,7 @@ end
 local function tidy()
   local past = math.min(now, at)
   if hidden_key then
-    drop_hidden(hidden_key, private_key, past, 100, uses_key)
+    drop_hidden(past, 100, uses_key)
   end
   if not had_feed then
     delete_ended(past, 100)

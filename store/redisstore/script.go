@@ -38,11 +38,11 @@ var scripts = struct {
 	time:        newScript("time.lua"),
 	probe:       newScript("probe.lua"),
 	register:    newScript("register.lua"),
-	look:        newSidesScript(fileSource("look.lua")),
+	look:        newSidesScript(fileSource("clock.lua", "look.lua")),
 	deleteShard: newSidesScript(
 		fileSource("clock.lua", "details.lua", "anysays.lua", "hiddendrop.lua", "deleteshard.lua")),
 
-	feedForget:   newFeedScript("records.lua", "details.lua", "feedforget.lua"),
+	feedForget:   newFeedScript("records.lua", "details.lua", "hiddendrop.lua", "feedforget.lua"),
 	feedRecord:   newFeedScript("feedrecord.lua"),
 	feedRead:     newSidesScript(fileSource("feedread.lua")),
 	feedSnapshot: newSidesScript(fileSource("feedsnapshot.lua")),

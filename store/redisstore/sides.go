@@ -103,6 +103,9 @@ func (k *knownSides) set(shard string, known knownShard) {
 // learn notes what the hash of a shard has; "" if there is none.
 func (k *knownSides) learn(shard string, stored sides) {
 	known := k.of(shard)
+	if known.stored == "" || without(string(known.stored), string(stored)) != "" {
+		known.round = -keepKnown // it may be an older hash, so the keys are compared before a script runs
+	}
 	k.set(shard, knownShard{stored: stored, round: known.round})
 }
 
@@ -167,22 +170,16 @@ func (s *Store) sidesCall(c *shardCall, needs string) call {
 		return call{key: c.shard, script: c.script, args: append(args, "", "", "")}
 	}
 	known := s.sides.of(c.shard)
-	exist := known.stored
-	if known.lost != "" {
-		exist = "-" + sides(exist.only(without(sideLetters, known.lost), ""))
-	}
+	exist := sides(without(string(known.stored), known.lost))
 	uses, creates, args := c.prepare(exist)
 	letters := exist.only(uses, creates+needs)
-	if known.lost != "" {
-		uses = without(uses, known.lost)
-	}
 	others := make([]string, 0, len(letters)+1)
 	for _, letter := range letters {
 		others = append(others, c.sideKey(c.shard, letter))
 	}
 	return call{
 		key: c.shard, script: c.script, others: append(others, c.sidesKey(c.shard)),
-		args: append(args, uses, letters, string(known.stored)),
+		args: append(args, without(uses, known.lost), letters, string(known.stored)),
 	}
 }
 

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -196,5 +197,105 @@ func TestInvisibleNeedsARedisThatKeepsKeys(t *testing.T) {
 			require.NoError(t, err, policy)
 		}
 		say(t, s, "bob", inMeeting)
+	}
+}
+
+// TestOlderHash: if Redis has an older hash of side keys, a server that looked up a user before hides who is invisible.
+func TestOlderHash(t *testing.T) {
+	ctx, url, client := start(t)
+	s := newStore(t, redisstore.Options{URL: url})
+	pingAt(t, s, "bob", nowOf(t, s))
+	dump := client.Dump(ctx, sidesKey(chat)).Val()
+	state := say(t, s, "alice", invisible)
+	for _, server := range []*redisstore.Store{s, newStore(t, redisstore.Options{URL: url})} {
+		lose["older"](t, client, sidesKey(chat), dump)
+		described(t, server, "bob")
+		require.Equal(t, state, pingAt(t, server, "alice", nowOf(t, server)+1))
+	}
+}
+
+// lose is how Redis loses a key: all of it, or what was written since an older dump.
+var lose = map[string]func(t *testing.T, client redis.UniversalClient, key, dump string){
+	"deleted": func(t *testing.T, client redis.UniversalClient, key, _ string) {
+		require.NoError(t, client.Del(context.Background(), key).Err())
+	},
+	"older": func(t *testing.T, client redis.UniversalClient, key, dump string) {
+		require.NoError(t, client.RestoreReplace(context.Background(), key, 0, dump).Err())
+	},
+}
+
+// TestLostKeyOfHiddenTimes: whichever of the two keys of hidden times Redis loses, the next ping of an invisible user
+// does not show the user, and users who are visible by now are shown, also on another server.
+func TestLostKeyOfHiddenTimes(t *testing.T) {
+	ctx, url, client := start(t)
+	o := redisstore.Options{URL: url}
+	s, other := newStore(t, o), newStore(t, o)
+	crowd := numbered("u", 1200) // more than two steps
+	for _, user := range crowd {
+		say(t, s, user, invisible)
+	}
+	for _, key := range []string{hiddenOfChat, privateOfChat} {
+		for name, lose := range lose {
+			t.Run(key+" "+name, func(t *testing.T) {
+				now := nowOf(t, s)
+				say(t, s, "alice", lastseen.Said{})
+				for _, user := range []string{"bob", "dave", "erin"} {
+					sayAt(t, s, user, invisible, now-1000)
+				}
+				dump := client.Dump(ctx, key).Val()
+				for _, user := range []string{"bob", "dave"} {
+					sayAt(t, s, user, lastseen.Said{}, now-500)
+				}
+				require.NoError(t, s.Forget(ctx, "chat", "erin"))
+				hidden := append([]string{"alice"}, crowd...)
+				alice := say(t, s, "alice", invisible)
+				pingAt(t, other, "bob", nowOf(t, other))
+				require.NoError(t, client.ConfigResetStat(ctx).Err())
+
+				lose(t, client, key, dump)
+				for _, state := range must(other.Ping(ctx, "chat", sightingsAt(nowOf(t, other)+1, hidden...)))(t) {
+					require.True(t, state.Left)
+				}
+				for _, user := range []string{"bob", "erin"} {
+					require.False(t, pingAt(t, other, user, nowOf(t, other)).Left, user)
+				}
+				require.True(t, pingAt(t, other, "dave", now-501).Left, "a ping from the hidden time arrives late")
+				require.Equal(t, alice, pingAt(t, s, "alice", nowOf(t, s)))
+				require.Equal(t, lastseen.Invisible, saying(t, s, "alice").Availability)
+				require.Regexp(t, `cmdstat_[hz]scan:calls=([3-9]|1\d),`, client.Info(ctx, "commandstats").Val())
+				require.Equal(t, client.ZCard(ctx, hiddenOfChat).Val(), client.HLen(ctx, privateOfChat).Val())
+				say(t, other, "alice", lastseen.Said{})
+				require.False(t, pingAt(t, other, "alice", nowOf(t, other)+1).Left)
+			})
+		}
+	}
+}
+
+// must returns a function that returns a result, if there is no error.
+func must[T any](result T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		require.NoError(t, err)
+		return result
+	}
+}
+
+// TestHiddenTimesWithoutMark: keys of an earlier version have none, and only the ends of those who ended a hidden time.
+func TestHiddenTimesWithoutMark(t *testing.T) {
+	ctx, url, client := start(t)
+	for _, key := range []string{hiddenOfChat, privateOfChat, "none"} {
+		s := newStore(t, redisstore.Options{URL: url})
+		require.NoError(t, s.DeleteNamespace(ctx, "chat"))
+		now := nowOf(t, s)
+		sayAt(t, s, "alice", invisible, now-1000)
+		sayAt(t, s, "bob", invisible, now-1000)
+		sayAt(t, s, "bob", lastseen.Said{}, now)
+		require.NoError(t, client.ZRem(ctx, hiddenOfChat, "").Err())
+		require.NoError(t, client.HDel(ctx, privateOfChat, "", "bob").Err())
+		require.NoError(t, client.Del(ctx, key).Err())
+		require.True(t, pingAt(t, s, "alice", now).Left, key)
+		require.False(t, pingAt(t, s, "bob", now).Left, key)
+		say(t, s, "alice", lastseen.Said{})
+		require.False(t, pingAt(t, s, "alice", nowOf(t, s)+1).Left, key)
 	}
 }

@@ -30,6 +30,7 @@ local before = now - ARGV[1]
 if feed_key then
   local feed = redis.call('HMGET', feed_key, 'w', 'y')
   before = feed[1] and math.min(before, feed[1] - feed[2]) or before
+  redis.call('HDEL', feed_key, 'n') -- it may be about a user who is deleted
 end
 if before < 1 then
   return {0, 0, 0}
@@ -78,9 +79,6 @@ if records_key or details_key then
 end
 local scores = uses_key and redis.call('ZRANGE', key, first, last, 'WITHSCORES')
 local deleted = redis.call('ZREMRANGEBYRANK', key, first, last)
-if feed_key and redis.call('EXISTS', key) == 0 and redis.call('EXISTS', feed_key) == 1 then
-  redis.call('HSET', feed_key, 'u', '0')
-end
 if uses_key then -- after it: a script that has deleted something can also write when memory is full
   local uses = {}
   for i = 1, #scores, 2 do

@@ -53,8 +53,8 @@ func (s *Store) record(ctx context.Context, batches []*store.Batch[store.Sightin
 	defer cancel()
 	all, namespaces := s.prepare(batches)
 	s.verify(ctx, namespaces)
-	written := s.withoutHidden(ctx, all)
-	s.admit(ctx, candidates(written))
+	written, namespaces := s.withoutHidden(ctx, all)
+	s.admit(ctx, namespaces)
 	s.write(confirmed(ctx), written, left)
 	s.afterWrite(ctx, written)
 	for _, b := range all {
