@@ -122,8 +122,8 @@ func TestDetailsAreAway(t *testing.T) {
 	require.Equal(t, []lastseen.Instant{0, 0}, c.until("alice", "bob"))
 }
 
-// TestManyNoted: what was left is copied in batches, one at once after the other, and what cannot be copied does not keep
-// others from it.
+// TestManyNoted: what was left is copied in batches, one at once after the other, and what cannot be copied does not
+// keep others from it.
 func TestManyNoted(t *testing.T) {
 	ctx, url, client := start(t)
 	s := newStore(t, redisstore.Options{URL: url, Shards: 2})

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -31,6 +32,19 @@ func (s *Store) TryWriting(ctx context.Context) []error { return s.forEachPrimar
 
 // ShardOf returns the key of the shard that has a user.
 func ShardOf(s *Store, namespace, user string) string { return s.keys.namespace(namespace).of(user) }
+
+// FirstUsers returns a user in each shard of a namespace.
+func (s *Store) FirstUsers(name string) (users []string) {
+	ns := s.keys.namespace(name)
+	found := map[string]bool{}
+	for i := 0; len(users) < ns.shards; i++ {
+		if user := fmt.Sprint("first", i); !found[ns.of(user)] {
+			found[ns.of(user)] = true
+			users = append(users, user)
+		}
+	}
+	return users
+}
 
 // CallKeysOf returns the keys of the calls of a namespace.
 func CallKeysOf(s *Store, namespace string) []string { return s.keys.namespace(namespace).callKeys() }

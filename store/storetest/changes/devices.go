@@ -178,8 +178,8 @@ func (m *changesModel) device(t *rapid.T) {
 	}
 }
 
-// firstDevice has a device heard in the namespace: from then on, leaves concern devices. Those from before are
-// repeated: a ping would hide them.
+// firstDevice has a device heard in each shard of the namespace: from then on, leaves concern devices. Those from
+// before are repeated: a ping would hide them.
 func (m *changesModel) firstDevice(t *rapid.T) {
 	if m.devices == nil {
 		m.devices = map[string][]devices.Claim{}
@@ -195,9 +195,11 @@ func (m *changesModel) firstDevice(t *rapid.T) {
 		}()
 	}
 	at := kit.Now(t, m)
-	state := devices.RecordOne(t, m, devices.On("first", "a", at))
-	require.Equal(t, m.claims("first", devices.Claim{ID: "a", At: at}), state)
-	m.become("first", state)
+	for _, first := range kit.FirstUsers(m.Store) {
+		state := devices.RecordOne(t, m, devices.On(first, "a", at))
+		require.Equal(t, m.claims(first, devices.Claim{ID: "a", At: at}), state)
+		m.become(first, state)
+	}
 }
 
 // claims notes a claim about a user and returns the state that results.

@@ -133,7 +133,7 @@ func (m *changesModel) fault(t *rapid.T) {
 		m.sweepAll(t)
 	}
 	if m.devices != nil {
-		names = append(names, "first")
+		names = append(names, kit.FirstUsers(m.Store)...)
 	}
 	for i, state := range kit.Lookup(t, m, names...) {
 		m.states[names[i]] = state

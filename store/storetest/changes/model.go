@@ -36,7 +36,7 @@ type changesModel struct {
 
 // modelUsers is the number of users of a model: so few that one call of SweepChanges decays all of them, even if it
 // counts those who pass both thresholds twice.
-const modelUsers = store.MaxSweep/2 - 15 // drawn users are others
+const modelUsers = store.MaxSweep/2 - 25 // drawn users, and the first ones, are others
 
 // testChangesModel runs random operations on a store and on the model. Readers read on from new and from old places.
 // Each of them gets exactly the entries of the model, or a reset where the feed it was reading has ended.

@@ -114,6 +114,17 @@ func SetInCall(t require.TestingT, s store.Store, namespace, user string, until 
 	require.NoError(t, setter.SetInCall(context.Background(), namespace, user, until))
 }
 
+// FirstUsers returns a user in each shard of the namespace Namespace, for a store whose tests say which these are; and
+// otherwise one user.
+func FirstUsers(s store.Store) []string {
+	if sharded, ok := s.(interface {
+		FirstUsers(namespace string) []string
+	}); ok {
+		return sharded.FirstUsers(Namespace)
+	}
+	return []string{"first"}
+}
+
 // Count counts users in the namespace Namespace by range.
 func Count(t require.TestingT, s store.Store, ranges ...lastseen.Range) []int64 {
 	counts, err := s.Count(context.Background(), Namespace, ranges)
