@@ -57,7 +57,7 @@ func findProcess(t testing.TB, settings ...string) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "lastseen-redis-") //nolint:usetesting // whose removal fails while a child still writes
+	dir, err := os.MkdirTemp("", "lastseen-redis-") //nolint:usetesting // whose removal fails while a child writes
 	if err != nil {
 		return nil, err
 	}
