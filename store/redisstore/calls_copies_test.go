@@ -137,9 +137,9 @@ func TestManyNoted(t *testing.T) {
 	require.Equal(t, store.MaxCallGap/2, c.expire().Next)
 	require.Empty(t, c.noted())
 
-	last := "z"
-	for redisstore.ShardOf(s, "chat", last) != "presence:chat:0" {
-		last += "z"
+	last := "z0"
+	for i := 1; redisstore.ShardOf(s, "chat", last) != "presence:chat:0"; i++ {
+		last = fmt.Sprint("z", i)
 	}
 	c.active(c.newCall(last, "carol"))
 	c.setInCall(last, 0)
