@@ -163,8 +163,11 @@ func (w *twins) compareProbe(t *testing.T, phase string, server int, caller, cre
 	path = strings.NewReplacer("confirm=%n", "confirm="+w.gone.name(), "%n", w.gone.namespace, "%u", user,
 		"%t", exact(w.begun), "gzip&", "").Replace(path)
 	compare := w.same
-	if strings.Contains(p, "/changes") {
+	switch {
+	case strings.Contains(p, "/changes"):
 		compare = w.sameSoon
+	case w.gone.namespace == yard:
+		compare = w.sameByClock
 	}
 	ask := func(headers ...string) response {
 		if strings.Contains(p, "gzip") {

@@ -194,7 +194,19 @@ func decoded(t *testing.T, text string) (object map[string]any) {
 // sameSoon is same for what follows the feeds. Each of the two is swept at moments of its own, within two seconds.
 func (w *twins) sameSoon(t *testing.T, what string, ask func(s site) response) response {
 	t.Helper()
-	for range 40 {
+	return w.sameWithin(t, 40, what, ask)
+}
+
+// sameByClock is same for statuses that decay meanwhile. The servers of the two have read the clock of Redis apart.
+func (w *twins) sameByClock(t *testing.T, what string, ask func(s site) response) response {
+	t.Helper()
+	return w.sameWithin(t, 4, what, ask)
+}
+
+// sameWithin is same, but the sites may respond differently at first: so many times, 50 milliseconds apart.
+func (w *twins) sameWithin(t *testing.T, times int, what string, ask func(s site) response) response {
+	t.Helper()
+	for range times {
 		if got := ask(w.hiding); assert.ObjectsAreEqual(ask(w.gone), got) {
 			return got
 		}
