@@ -103,7 +103,9 @@ type beforeCopies func()
 
 func (beforeCopies) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (beforeCopies) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook { return next }
+func (beforeCopies) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
 
 func (before beforeCopies) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
