@@ -123,7 +123,7 @@ func TestCallsExpire(t *testing.T) {
 func (s *Store) SetInCall(_ context.Context, namespace, user string, until lastseen.Instant) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.setInCalls(namespace, map[string]lastseen.Instant{user: until})
+	s.setInCalls(namespace, []string{user}, func(string) lastseen.Instant { return until })
 	return nil
 }
 

@@ -22,26 +22,22 @@ func (s *Store) changeCalls(ctx context.Context, namespace string, step func(*ca
 	}
 	s.calls.step(namespace, false, func(t *callTable, m moment) {
 		step(t, m)
-		ends := make(map[string]lastseen.Instant, len(t.changed))
-		for _, user := range t.changed {
-			ends[user] = t.inCallUntil(user)
-		}
+		s.setInCalls(namespace, t.changed, t.inCallUntil)
 		t.changed = nil
-		s.setInCalls(namespace, ends)
 	})
 	return nil
 }
 
 // setInCalls records until when users are in a call; 0 for not. It also deletes some of what has ended, and is in the
 // feed. Nothing is recorded in a namespace that does not exist. The caller holds the lock.
-func (s *Store) setInCalls(name string, ends map[string]lastseen.Instant) {
+func (s *Store) setInCalls(name string, users []string, until func(user string) lastseen.Instant) {
 	n, ok := s.index.namespaces.Get(name)
-	if !ok || len(ends) == 0 {
+	if !ok || len(users) == 0 {
 		return
 	}
 	t := &transaction{index: &s.index}
-	for user, until := range ends {
-		t.publish(n, user, func() { n.users.setInCall(user, until) })
+	for _, user := range users { // in this order in the feed, too
+		t.publish(n, user, func() { n.users.setInCall(user, until(user)) })
 	}
 	if p := n.users.people; p != nil {
 		for _, end := range firstEnds(p.callEnds, t.purgeable(name, s.readClock()), maxPurge) {
