@@ -17,17 +17,17 @@ import (
 	"github.com/lastseen/lastseen/store"
 )
 
-// smallDisk mounts a disk of 2 MiB, half of which a file takes, and returns its directory and what
-// frees that half.
+// smallDisk mounts a disk of 3 MiB, two thirds of which a file takes, and returns its directory and what frees them: a
+// compaction needs more room than the data file has then.
 func smallDisk(t *testing.T) (dir string, free func()) {
 	t.Helper()
 	dir = t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=3m"); err != nil {
 		t.Skipf("a full disk needs the right to mount one (run as root): %v", err)
 	}
 	t.Cleanup(func() { require.NoError(t, syscall.Unmount(dir, 0)) })
 	ballast := filepath.Join(dir, "ballast")
-	require.NoError(t, os.WriteFile(ballast, make([]byte, 1<<20), 0o600))
+	require.NoError(t, os.WriteFile(ballast, make([]byte, 2<<20), 0o600))
 	return dir, func() { require.NoError(t, os.Remove(ballast)) }
 }
 
