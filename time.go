@@ -25,6 +25,9 @@ func InstantOf(t time.Time) Instant { return Instant(t.UnixMilli()) }
 // Add returns the instant d later, d cut to the millisecond.
 func (t Instant) Add(d time.Duration) Instant { return t + millis(d) }
 
+// Sub returns the time from u to t: negative if u is later. They must not be more than 292 years apart.
+func (t Instant) Sub(u Instant) time.Duration { return time.Duration(t-u) * time.Millisecond }
+
 // String returns t as RFC 3339 in UTC with three fractional digits.
 func (t Instant) String() string { return string(t.Append(nil)) }
 

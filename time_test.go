@@ -191,3 +191,10 @@ func BenchmarkAppend(b *testing.B) {
 		at += 37
 	}
 }
+
+func TestInstantSub(t *testing.T) {
+	require.Equal(t, 1500*time.Millisecond, Instant(2500).Sub(1000))
+	require.Equal(t, -1500*time.Millisecond, Instant(1000).Sub(2500))
+	at := InstantOf(time.Now())
+	require.Equal(t, time.Hour, at.Add(time.Hour).Sub(at))
+}

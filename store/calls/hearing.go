@@ -235,16 +235,11 @@ func (h *hearing) check(ctx context.Context, people []lastseen.UserKey, known ma
 	h.mu.Lock()
 	for i, c := range calls {
 		p := lastseen.UserKey{Namespace: namespace, User: users[i]}
-		again = append(again, h.compare(p, c, between(present, c.Expires), now)...)
+		again = append(again, h.compare(p, c, c.Expires.Sub(present), now)...)
 	}
 	h.mu.Unlock()
 	each(again, func(n notice) { h.notify(ctx, namespace, n) })
 	return nil
-}
-
-// between returns the time from one instant to another.
-func between(from, to lastseen.Instant) time.Duration {
-	return time.Duration(to-from) * time.Millisecond
 }
 
 // notice says that users may not know what became of a call.

@@ -327,7 +327,7 @@ func TestRest(t *testing.T) {
 		require.NoError(t, err)
 		now, err := a.Now(t.Context())
 		require.NoError(t, err)
-		left := between(now, c.Expires)
+		left := c.Expires.Sub(now)
 		for _, rest := range []time.Duration{a.Rest(ns, "alice", id), b.Rest(ns, "bob", id)} {
 			require.LessOrEqual(t, rest, left)
 			require.Greater(t, rest, quiet/4)

@@ -178,7 +178,7 @@ func (w *watch) observe(ctx context.Context, steps []store.CallStep) {
 	for _, step := range steps {
 		first = min(first, step.Call.Over)
 	}
-	w.late(between(first, now))
+	w.late(now.Sub(first))
 }
 
 // end plans the next visit of a namespace.

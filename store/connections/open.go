@@ -115,7 +115,7 @@ func (c *Connection) begin(ctx context.Context) error {
 	r.mu.Lock()
 	c.opened, c.at = now, now.store
 	c.idle, c.idleAt = idle != 0, idle
-	c.idleSince = now.monotonic - time.Duration(now.store-idle)*time.Millisecond
+	c.idleSince = now.monotonic - now.store.Sub(idle)
 	c.evidence, c.recorded = now.monotonic, now.monotonic
 	// The first evidence comes earlier than later ones, by a random part, so that connections that were opened
 	// together do not stay together.

@@ -54,7 +54,7 @@ func (x *index) endFeed(name string) {
 	}
 }
 
-// change runs f on the index for a change of feeds. The data stays as it is.
+// change runs f on the index for a change of feeds, or of calls. What is in the file stays as it is.
 func (s *Store) change(ctx context.Context, f func(*index) error) error {
 	if err := ctx.Err(); err != nil {
 		return err

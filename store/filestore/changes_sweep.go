@@ -80,7 +80,7 @@ func (f *feed) sweep(n *namespace, w *store.ChangesSweep, at lastseen.Instant, m
 		w.Decays++
 	}
 	if len(batch) > 0 {
-		w.Lag = max(0, time.Duration(at-batch[0].at)*time.Millisecond)
+		w.Lag = max(0, at.Sub(batch[0].at))
 	}
 	f.watermark = until
 	return true

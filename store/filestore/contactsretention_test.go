@@ -42,7 +42,7 @@ func TestContactsRetention(t *testing.T) {
 func trimContacts(t testing.TB, s *Store, cutoff lastseen.Instant) store.ContactsTrimResult {
 	t.Helper()
 	now := s.readClock()
-	age := time.Duration(now-cutoff) * time.Millisecond
+	age := now.Sub(cutoff)
 	result, err := s.TrimContacts(t.Context(), "chat", store.TrimQuery{Age: age, Now: now, All: true})
 	require.NoError(t, err)
 	return result

@@ -3,29 +3,21 @@ package filestore
 import (
 	"context"
 	"strings"
-	"time"
 
 	"github.com/lastseen/lastseen"
-	"github.com/lastseen/lastseen/store"
 )
 
 // changeCalls runs a step on the calls of a namespace, and records in the details of its parties who is in a call, both
 // at once for those who read. It changes the memory alone.
 func (s *Store) changeCalls(ctx context.Context, namespace string, step func(*callTable, moment)) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.writer.closed {
-		return store.ErrClosed
-	}
-	s.calls.step(namespace, false, func(t *callTable, m moment) {
-		step(t, m)
-		s.setInCalls(namespace, t.changed, t.inCallUntil)
-		t.changed = nil
+	return s.change(ctx, func(*index) error {
+		s.calls.step(namespace, false, func(t *callTable, m moment) {
+			step(t, m)
+			s.setInCalls(namespace, t.changed, t.inCallUntil)
+			t.changed = nil
+		})
+		return nil
 	})
-	return nil
 }
 
 // setInCalls records until when users are in a call; 0 for not. It also deletes some of what has ended, and is in the
@@ -59,15 +51,10 @@ func (t *callTable) hear(r *callRecord, p lastseen.CallParty, m moment) {
 		t.setDue(r, due, m)
 	}
 	r.Expires = r.expires(m)
-	moved, left := between(r.shownUntil, r.Expires), between(m.wall, r.shownUntil)
+	moved, left := r.Expires.Sub(r.shownUntil), r.shownUntil.Sub(m.wall)
 	if moved > 0 && left < r.quiet/2 || moved <= -r.quiet/4 {
 		t.show(r)
 	}
-}
-
-// between returns the time from one instant to another.
-func between(from, to lastseen.Instant) time.Duration {
-	return time.Duration(to-from) * time.Millisecond
 }
 
 // show has the parties of an active call shown to be in it until it expires.

@@ -87,7 +87,7 @@ func (a *assertions) do(t *transaction) {
 		old := t.get(a.namespace, sighting.User)
 		a.states[i] = a.after(old, store.Bounded(sighting.At, now))
 		if i == 0 && old.Known() && !old.Left {
-			a.gap = time.Duration(a.states[0].At-old.At) * time.Millisecond
+			a.gap = a.states[0].At.Sub(old.At)
 		}
 		if a.states[i] != old {
 			t.set(a.namespace, sighting.User, a.states[i])

@@ -11,21 +11,9 @@ local function copies_of(users)
     local c = calls[i]
     local active = c and c.state == 'active' and (user == c.from or user == c.to)
     copies[#copies + 1] = user
-    copies[#copies + 1] = call_digits(active and c.shown_until or 0)
+    copies[#copies + 1] = time_text(active and c.shown_until or 0)
   end
   return copies
-end
-
--- Puts users into the outbox.
-local function note_users(users)
-  local scores, stamp = {}, call_digits(now)
-  for _, user in ipairs(users) do
-    scores[#scores + 1] = stamp
-    scores[#scores + 1] = user
-  end
-  if users[1] then
-    redis.call('ZADD', outbox_key, unpack(scores))
-  end
 end
 
 -- The users whose details have to be copied, each once.
@@ -45,7 +33,14 @@ end
 
 -- Puts them into the outbox, and returns what has to be copied. It comes last in a script.
 local function note_all()
-  note_users(noted)
+  local scores, stamp = {}, time_text(now)
+  for _, user in ipairs(noted) do
+    scores[#scores + 1] = stamp
+    scores[#scores + 1] = user
+  end
+  if noted[1] then
+    redis.call('ZADD', outbox_key, unpack(scores))
+  end
   return copies_of(noted)
 end
 
@@ -55,7 +50,7 @@ end
 
 -- Writes when a call that goes on expires.
 local function write_due(c)
-  redis.call('ZADD', due_key, call_digits(c.due), c.id)
+  redis.call('ZADD', due_key, time_text(c.due), c.id)
 end
 
 -- Writes active calls after some of their parties were heard: see load_actives. When they expire is written only of
@@ -64,11 +59,11 @@ local function write_heard(calls, renewed)
   local texts, due = {}, {}
   for _, c in ipairs(calls) do
     texts[#texts + 1] = c.id
-    texts[#texts + 1] = c.text and c.before .. call_digits(c.due) .. ' ' .. call_digits(c.from_heard) .. ' ' ..
-      call_digits(c.to_heard) .. ' ' .. call_digits(c.quiet) .. ' ' .. call_digits(c.shown_until) ..
+    texts[#texts + 1] = c.text and c.before .. time_text(c.due) .. ' ' .. time_text(c.from_heard) .. ' ' ..
+      time_text(c.to_heard) .. ' ' .. time_text(c.quiet) .. ' ' .. time_text(c.shown_until) ..
       string.sub(c.text, c.after) or format_call(c)
     if renewed[c.id] then
-      due[#due + 1] = call_digits(c.due)
+      due[#due + 1] = time_text(c.due)
       due[#due + 1] = c.id
     end
   end
@@ -101,7 +96,7 @@ local function finish_call(c, state, over)
   end
   c.state, c.version, c.over, c.due, c.shown_until = state, c.version + 1, over, 0, 0
   leave_call(c)
-  redis.call('ZADD', over_key, call_digits(logical + calls_kept), c.id)
+  redis.call('ZADD', over_key, time_text(logical + calls_kept), c.id)
   write_call(c)
 end
 

@@ -36,7 +36,7 @@ func (s *Store) copyInCalls(ctx context.Context, c *candidate, noted any) (done 
 	if err != nil {
 		s.warnOnce(c.namespace, "in call", "cannot record who is in a call; trying again", "error", err)
 	}
-	return len(left) == 0
+	return err == nil && len(left) == 0
 }
 
 // confirmInCalls removes from the outbox what was copied. It returns, with their present values, those that have

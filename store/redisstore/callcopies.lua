@@ -12,19 +12,17 @@ for i = 1, #ARGV, 2 do
   users[#users + 1] = ARGV[i]
   copied[ARGV[i]] = ARGV[i + 1]
 end
-local present, done, changed, copies = copies_of(users), {}, {}, {}
+local present, done = copies_of(users), {}
 for i = 1, #present, 2 do
   local user, ends = present[i], present[i + 1]
   if ends == copied[user] then
     done[#done + 1] = user
   else
-    changed[#changed + 1] = user
-    copies[#copies + 1] = user
-    copies[#copies + 1] = ends
+    note({user})
   end
 end
 if done[1] then
   redis.call('ZREM', outbox_key, unpack(done))
 end
-note_users(changed)
+local copies = note_all()
 return {unreadable or false, copies}

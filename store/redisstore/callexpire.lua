@@ -12,7 +12,7 @@
 local copy_after = 1000 -- milliseconds
 
 local function passed(key)
-  return redis.call('ZRANGE', key, '-inf', call_digits(logical), 'BYSCORE', 'LIMIT', 0, max_call_batch)
+  return redis.call('ZRANGE', key, '-inf', time_text(logical), 'BYSCORE', 'LIMIT', 0, max_call_batch)
 end
 
 write_when_full()
@@ -55,9 +55,9 @@ elseif first then
 end
 -- What was noted in the future was noted before the clock of this Redis was set back. They are noted again, and so come
 -- after those that could not be taken.
-local left = redis.call('ZRANGE', outbox_key, '-inf', call_digits(now - copy_after), 'BYSCORE', 'LIMIT', 0, max_call_batch)
+local left = redis.call('ZRANGE', outbox_key, '-inf', time_text(now - copy_after), 'BYSCORE', 'LIMIT', 0, max_call_batch)
 if #left < max_call_batch then
-  local from, rest = '(' .. call_digits(now + max_ahead), max_call_batch - #left
+  local from, rest = '(' .. time_text(now + max_ahead), max_call_batch - #left
   for _, user in ipairs(redis.call('ZRANGE', outbox_key, from, '+inf', 'BYSCORE', 'LIMIT', 0, rest)) do
     left[#left + 1] = user
   end

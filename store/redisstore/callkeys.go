@@ -37,7 +37,7 @@ func newCallScript(files ...string) *redis.Script {
 		"local max_calls_of_user, max_calls = %d, %d\n",
 		store.MaxCallBatch, store.MaxCallGap.Milliseconds(), store.CallsKept.Milliseconds(),
 		store.MaxCallsOfUser, store.MaxCalls)
-	files = append([]string{"clock.lua", "callrule.lua", "calltext.lua", "calls.lua"}, files...)
+	files = append([]string{"clock.lua", "callrule.lua", "timetext.lua", "calltext.lua", "calls.lua"}, files...)
 	return redis.NewScript(limits + fileSource(files...))
 }
 

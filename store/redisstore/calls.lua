@@ -1,5 +1,5 @@
 -- Reads the calls of a namespace. It comes first in each script of calls, after the limits of package store, clock.lua,
--- callrule.lua and calltext.lua. See docs/decisions/calls.md.
+-- callrule.lua, timetext.lua and calltext.lua. See docs/decisions/calls.md.
 --
 -- KEYS[1]  the calls of a namespace: a hash, field = ID. The field :clock has the clock of calls: the time of this Redis
 --          when it was last moved, and what it shows
@@ -87,7 +87,7 @@ local logical = call_clock()
 
 -- Every script that writes calls moves the clock.
 local function save_clock()
-  redis.call('HSET', calls_key, ':clock', call_digits(now) .. ' ' .. call_digits(logical))
+  redis.call('HSET', calls_key, ':clock', time_text(now) .. ' ' .. time_text(logical))
 end
 
 -- Has a script write also when memory is full: one that has called a writing command can.
@@ -124,5 +124,5 @@ local function view(c)
   if not goes_on(c) then
     return {c.id, format_call(c), '0', ''}
   end
-  return {c.id, format_call(c), call_digits(time_of(c.due)), redis.call('HGET', apps_key, c.id) or ''}
+  return {c.id, format_call(c), time_text(time_of(c.due)), redis.call('HGET', apps_key, c.id) or ''}
 end

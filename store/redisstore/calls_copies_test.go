@@ -79,7 +79,10 @@ func TestSlowCopier(t *testing.T) {
 		other.start(n)
 		ctx, cancel := context.WithCancel(t.Context())
 		copies := 0
-		slow.AddHook(beforeCopies(func() {
+		slow.AddHook(redisstore.AroundCommands{Before: func(cmd redis.Cmder) {
+			if !slices.Contains(cmd.Args(), any(detailsKey(chat))) {
+				return
+			}
 			if copies++; copies == 1 {
 				other.act(n.ID, n.From, lastseen.End)
 				require.Equal(t, []lastseen.Instant{0, 0}, other.until("alice", "bob"))
@@ -87,7 +90,7 @@ func TestSlowCopier(t *testing.T) {
 					cancel()
 				}
 			}
-		}))
+		}})
 		step, err := slow.StepCall(ctx, "chat", store.CallAct{ID: n.ID, User: n.To, Action: lastseen.Accept})
 		require.NoError(t, err)
 		require.Equal(t, lastseen.Active, step.Call.State)
@@ -95,24 +98,6 @@ func TestSlowCopier(t *testing.T) {
 		require.Equal(t, []lastseen.Instant{0, 0}, other.until("alice", "bob"))
 		require.Empty(t, other.noted())
 		cancel()
-	}
-}
-
-// beforeCopies is called before each command that names the details of the namespace chat.
-type beforeCopies func()
-
-func (beforeCopies) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (beforeCopies) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (before beforeCopies) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if slices.Contains(cmd.Args(), any(detailsKey(chat))) {
-			before()
-		}
-		return next(ctx, cmd)
 	}
 }
 

@@ -17,17 +17,6 @@
 local max_call_text = 4096 -- bytes; more than any has
 local max_call_digits = 15
 
--- Formatting is slow, and the times of the calls of a batch are often equal.
-local formatted = {}
-local function call_digits(number)
-  local text = formatted[number]
-  if not text then
-    text = string.format('%.0f', number)
-    formatted[number] = text
-  end
-  return text
-end
-
 -- One pattern and one concatenation: of what a call costs, most is this.
 local call_text = '^(%l+)' .. string.rep(' (%d+)', 9) .. ' %-(%l*) (%w+)' .. string.rep('\n([^\n]*)', 6) .. '\n(.*)$'
 local call_head = '%s' .. string.rep(' %.0f', 9) .. ' -%s %s\n'

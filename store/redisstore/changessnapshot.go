@@ -114,11 +114,16 @@ func readUsers(reply []any, n int) (scores, texts []any, err error) {
 }
 
 func readThresholds(green, yellow any) (t lastseen.Thresholds, err error) {
-	g, failed := strconv.ParseInt(fmt.Sprint(green), 10, 64)
-	y, err := strconv.ParseInt(fmt.Sprint(yellow), 10, 64)
-	if failed != nil || err != nil {
-		return t, fmt.Errorf("unexpected script reply: %v and %v are not thresholds", green, yellow)
+	for _, field := range []struct {
+		reply any
+		to    *time.Duration
+	}{{green, &t.Green}, {yellow, &t.Yellow}} {
+		text, _ := field.reply.(string)
+		ms, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return t, fmt.Errorf("unexpected script reply: %v is not a threshold", field.reply)
+		}
+		*field.to = time.Duration(ms) * time.Millisecond
 	}
-	const ms = time.Millisecond
-	return lastseen.Thresholds{Green: time.Duration(g) * ms, Yellow: time.Duration(y) * ms}, nil
+	return t, nil
 }

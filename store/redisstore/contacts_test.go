@@ -236,12 +236,12 @@ func replaceMany(t *testing.T, url string, between func(step int, now []string))
 	ctx, client := context.Background(), newClient(t, url)
 	begun, steps := false, 0
 	s := newStore(t, redisstore.Options{URL: url, Instrument: func(c redis.UniversalClient) error {
-		c.AddHook(afterCommands(func(cmd redis.Cmder) {
+		c.AddHook(redisstore.AroundCommands{After: func(cmd redis.Cmder) {
 			if slices.Contains(cmd.Args(), any(contactsKey)) && begun {
 				between(steps, client.ZRange(ctx, contactsKey, 0, -1).Val())
 				steps++
 			}
-		}))
+		}})
 		return nil
 	}})
 	before, after := numbered("b", store.MaxContacts), numbered("c", store.MaxContacts)
@@ -251,23 +251,6 @@ func replaceMany(t *testing.T, url string, between func(step int, now []string))
 	err := s.SetContacts(ctx, "chat", "alice", after)
 	begun = false
 	return after, err
-}
-
-// afterCommands is a hook that calls a function after each command that is not in a pipeline.
-type afterCommands func(redis.Cmder)
-
-func (afterCommands) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (afterCommands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (f afterCommands) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		f(cmd)
-		return err
-	}
 }
 
 // aliceContacts returns the contacts of alice.

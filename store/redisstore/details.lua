@@ -46,17 +46,6 @@ local function says(details, time)
   return details.ends > time and (details.availability ~= '-' or details.note ~= '')
 end
 
--- Formatting is slow, and the times of users in calls are often equal.
-local time_texts = {[0] = '0'}
-local function time_text(time)
-  local text = time_texts[time]
-  if not text then
-    text = string.format('%.0f', time)
-    time_texts[time] = text
-  end
-  return text
-end
-
 -- The reverse of parse_details: '' for none.
 local function format_details(details)
   local said = says(details, 0)

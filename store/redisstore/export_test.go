@@ -77,26 +77,37 @@ func (s *Store) NotedInCalls(ctx context.Context, name string) ([]string, error)
 func (s *Store) CheckSignalsEvery(d time.Duration) { s.signals.checkEvery = d }
 
 // Around calls f before, and g after, each call of a Redis command by this store.
-func (s *Store) Around(command string, f, g func()) { s.client.AddHook(around{command, f, g}) }
-
-type around struct {
-	command string
-	f, g    func()
+func (s *Store) Around(command string, f, g func()) {
+	only := func(do func()) func(redis.Cmder) {
+		return func(cmd redis.Cmder) {
+			if cmd.Name() == command {
+				do()
+			}
+		}
+	}
+	s.client.AddHook(AroundCommands{only(f), only(g)})
 }
 
-func (around) DialHook(next redis.DialHook) redis.DialHook { return next }
+// AroundCommands is a hook that calls functions, if they are not nil, around each command that is not in a pipeline.
+type AroundCommands struct{ Before, After func(redis.Cmder) }
 
-func (around) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+// DialHook implements [redis.Hook].
+func (AroundCommands) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessPipelineHook implements [redis.Hook].
+func (AroundCommands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
-func (a around) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+// ProcessHook implements [redis.Hook].
+func (a AroundCommands) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() != a.command {
-			return next(ctx, cmd)
+		if a.Before != nil {
+			a.Before(cmd)
 		}
-		a.f()
-		defer a.g()
+		if a.After != nil {
+			defer a.After(cmd)
+		}
 		return next(ctx, cmd)
 	}
 }

@@ -16,25 +16,38 @@ import (
 func (s *Store) withoutHidden(
 	ctx context.Context, all []*pendingBatch,
 ) (written []*pendingBatch, namespaces []*candidate) {
-	checks := make([]*hiddenCheck, len(all))
-	for i, b := range all {
-		item := func(i int) (lastseen.Instant, *string) { return b.unique[i].At, &b.unique[i].User }
-		checks[i] = newHiddenCheck(&b.candidate, len(b.unique), item)
-	}
-	s.findHidden(ctx, checks)
-	for i, b := range all {
-		if checks[i].hidden {
-			b.states = checks[i].states
-		} else {
-			written, namespaces = append(written, b), append(namespaces, &b.candidate)
+	var checks []*hiddenCheck
+	for _, b := range all {
+		if b.mayBeNew() {
+			item := func(i int) (lastseen.Instant, *string) { return b.unique[i].At, &b.unique[i].User }
+			checks = append(checks, newHiddenCheck(&b.candidate, len(b.unique), item))
 		}
 	}
+	s.findHidden(ctx, checks)
+	for _, b := range all {
+		if len(checks) > 0 && checks[0].candidate == &b.candidate {
+			check := checks[0]
+			if checks = checks[1:]; check.hidden {
+				b.states = check.states
+				continue
+			}
+		}
+		written, namespaces = append(written, b), append(namespaces, &b.candidate)
+	}
 	return written, namespaces
+}
+
+// mayBeNew reports whether a namespace that can have hidden users does not exist.
+func (c *candidate) mayBeNew() bool {
+	return c.err == nil && !c.hasMeta && !c.exists && c.hasCompanions()
 }
 
 // allDevicesHidden reports whether all items of a batch of devices are hidden, in a namespace that does not exist. Then
 // it fills in the states.
 func (s *Store) allDevicesHidden(ctx context.Context, d *pendingDevices) bool {
+	if !d.mayBeNew() {
+		return false
+	}
 	check := newHiddenCheck(&d.candidate, len(d.items), func(i int) (lastseen.Instant, *string) {
 		return d.items[i].At, &d.items[i].User
 	})
@@ -54,13 +67,9 @@ type hiddenCheck struct {
 	hidden bool
 }
 
-// newHiddenCheck returns the check of a batch. It has nothing to do if the namespace exists.
+// newHiddenCheck returns the check of a batch.
 func newHiddenCheck(c *candidate, count int, item func(int) (lastseen.Instant, *string)) *hiddenCheck {
-	check := &hiddenCheck{candidate: c}
-	if c.err != nil || c.hasMeta || c.exists || !c.hasCompanions() {
-		return check
-	}
-	check.states = make([]lastseen.State, count)
+	check := &hiddenCheck{candidate: c, states: make([]lastseen.State, count)}
 	check.chunks = c.split(count, maxChunk, func(i int) string { _, user := item(i); return *user })
 	for _, chunk := range check.chunks {
 		var args []any
@@ -83,9 +92,12 @@ func (s *Store) findHidden(ctx context.Context, checks []*hiddenCheck) {
 	for _, check := range checks {
 		calls = append(calls, check.calls...)
 	}
+	if len(calls) == 0 { // as for almost all batches
+		return
+	}
 	cmds := s.runShards(ctx, calls)
 	for _, check := range checks {
-		check.hidden = len(check.chunks) > 0
+		check.hidden = true
 		for i, chunk := range check.chunks {
 			check.hidden = check.read(chunk, cmds[i]) && check.hidden
 		}

@@ -33,20 +33,20 @@ var scripts = struct {
 	count:       newScript("count.lua"),
 	page:        newScript("bytes.lua", "lib.lua", "page.lua"),
 	millisecond: newScript("bytes.lua", "lib.lua", "millisecond.lua"),
-	trim:        newSidesScript(fileSource("clock.lua", "records.lua", "details.lua", "trim.lua")),
+	trim:        newSidesScript(fileSource("clock.lua", "records.lua", "timetext.lua", "details.lua", "trim.lua")),
 	lease:       newScript("lease.lua"),
 	time:        newScript("time.lua"),
 	probe:       newScript("probe.lua"),
 	register:    newScript("register.lua"),
 	look:        newSidesScript(fileSource("clock.lua", "look.lua")),
 	deleteShard: newSidesScript(
-		fileSource("clock.lua", "details.lua", "anysays.lua", "hiddendrop.lua", "deleteshard.lua")),
+		fileSource("clock.lua", "timetext.lua", "details.lua", "anysays.lua", "hiddendrop.lua", "deleteshard.lua")),
 
-	feedForget:   newFeedScript("records.lua", "details.lua", "hiddendrop.lua", "feedforget.lua"),
+	feedForget:   newFeedScript("records.lua", "timetext.lua", "details.lua", "hiddendrop.lua", "feedforget.lua"),
 	feedRecord:   newFeedScript("feedrecord.lua"),
 	feedRead:     newSidesScript(fileSource("feedread.lua")),
 	feedSnapshot: newSidesScript(fileSource("feedsnapshot.lua")),
-	feedSweep:    newFeedScript("details.lua", "ends.lua", "feedsweep.lua"),
+	feedSweep:    newFeedScript("timetext.lua", "details.lua", "ends.lua", "feedsweep.lua"),
 
 	devices: newSidesScript(
 		fileSource("clock.lua"), function("write", fileSource("feed.lua"), devicesSource()), hide(),
@@ -58,7 +58,7 @@ var scripts = struct {
 	contacts:     newSidesScript(fileSource("clock.lua", "contacts.lua")),
 	contactsTrim: newSidesScript(fileSource("clock.lua", "hidden.lua", "contactstrim.lua")),
 
-	inCall:     newFeedScript("details.lua", "ends.lua", "incall.lua"),
+	inCall:     newFeedScript("timetext.lua", "details.lua", "ends.lua", "incall.lua"),
 	callStart:  newCallScript("callchange.lua", "callstart.lua"),
 	callStep:   newCallScript("callchange.lua", "callstep.lua"),
 	callHear:   newCallScript("callchange.lua", "callhear.lua"),
@@ -69,16 +69,16 @@ var scripts = struct {
 
 	hides: newSidesScript(fileSource("clock.lua", "hidden.lua", "hides.lua")),
 	say: newSidesScript(
-		fileSource("clock.lua", "feed.lua", "bytes.lua", "records.lua", "details.lua", "ends.lua", "hidden.lua",
-			"hiddendrop.lua"),
+		fileSource("clock.lua", "feed.lua", "bytes.lua", "records.lua", "timetext.lua", "details.lua", "ends.lua",
+			"hidden.lua", "hiddendrop.lua"),
 		function("leave_devices", devicesRule()),
 		fileSource("say.lua")),
-	says: newSidesScript(fileSource("clock.lua", "details.lua", "anysays.lua", "says.lua")),
+	says: newSidesScript(fileSource("clock.lua", "timetext.lua", "details.lua", "anysays.lua", "says.lua")),
 }
 
 // devicesSource records devices. It follows feed.lua.
 func devicesSource() string {
-	return fileSource("bytes.lua", "records.lua", "details.lua") + devicesRule()
+	return fileSource("bytes.lua", "records.lua", "timetext.lua", "details.lua") + devicesRule()
 }
 
 // devicesRule decides what becomes of devices. It follows records.lua and details.lua.
@@ -88,7 +88,8 @@ func devicesRule() string {
 
 // writeFeed is a function that records pings or leaves in a shard with a feed.
 func writeFeed() string {
-	return function("write_feed", fileSource("feed.lua", "details.lua", "feeddescribe.lua", "feedwrite.lua"))
+	return function("write_feed",
+		fileSource("feed.lua", "timetext.lua", "details.lua", "feeddescribe.lua", "feedwrite.lua"))
 }
 
 // hide is the function of that name in hidden.lua. What it needs is made only if it is called.

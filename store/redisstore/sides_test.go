@@ -165,7 +165,7 @@ func TestPlainNamespaceNamesTwoKeys(t *testing.T) {
 	var keys []string
 	_, url, _ := start(t)
 	s := newStore(t, redisstore.Options{URL: url, Instrument: func(c redis.UniversalClient) error {
-		c.AddHook(afterCommands(func(cmd redis.Cmder) {
+		c.AddHook(redisstore.AroundCommands{After: func(cmd redis.Cmder) {
 			if args := cmd.Args(); cmd.Name() == "evalsha" {
 				n := args[2].(int)
 				keys = nil
@@ -173,7 +173,7 @@ func TestPlainNamespaceNamesTwoKeys(t *testing.T) {
 					keys = append(keys, key.(string))
 				}
 			}
-		}))
+		}})
 		return nil
 	}})
 	pingAt(t, s, "alice", base)

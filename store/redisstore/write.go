@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"time"
 
 	"github.com/lastseen/lastseen"
 	"github.com/lastseen/lastseen/store"
@@ -300,7 +299,7 @@ func (s *Store) observeGap(c writeCmd, previous any) {
 	before, err := c.stateOfReply(previous)
 	now := c.states[c.index[0]]
 	if err == nil && before.Known() && !before.Left && !now.Left && now.At > before.At {
-		s.gap(c.name, time.Duration(now.At-before.At)*time.Millisecond)
+		s.gap(c.name, now.At.Sub(before.At))
 	}
 }
 

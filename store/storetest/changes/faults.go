@@ -88,7 +88,7 @@ func (m *changesModel) step(t *rapid.T) {
 		m.become(user, state)
 	}
 	clock := kit.Now(t, m)
-	ahead := time.Duration(m.watermark-clock) * time.Millisecond
+	ahead := m.watermark.Sub(clock)
 	if m.recorded {
 		m.settle(t, clock, end, ahead > store.MaxAhead)
 	}

@@ -200,7 +200,7 @@ func Now(t require.TestingT, s store.Store) lastseen.Instant {
 // Trim deletes, once, users of a namespace last seen before a cutoff. No user's time may be close to the cutoff.
 func Trim(t require.TestingT, s store.Store, namespace string, cutoff lastseen.Instant, all bool) store.TrimResult {
 	at := Now(t, s)
-	age := time.Duration(at-cutoff) * time.Millisecond
+	age := at.Sub(cutoff)
 	result, err := s.Trim(context.Background(), namespace, store.TrimQuery{Age: age, Now: at, All: all})
 	require.NoError(t, err)
 	return result
